@@ -96,54 +96,67 @@ void multiply_rows(const DotRows& call, std::int64_t begin, std::int64_t end) {
 
 // Of B [k,n]: columns that are summed at a time, in the nearest cache, while some rows of B pass as streams. Blocks of
 // columns in registers, a row after the other, read from a page of memory each time (1x1024x1024: 81 us for 50).
-constexpr std::int64_t sums_at_once = 512;
+constexpr std::int64_t sums_at_once = 1024;
 
+/// Adds `Streams` rows of B to `from` (null: zeros) and stores at `to`, whose rows lie `apart`.
 template <int Rows, int Streams>
-HWY_INLINE void add_streams(const DotRows& call, std::int64_t l, std::int64_t first, std::int64_t width, float* sums) {
+HWY_INLINE void add_streams(const DotRows& call, std::int64_t l, std::int64_t first, std::int64_t width,
+                            const float* from, float* to, std::int64_t apart) {
   const std::int64_t k = call.problem.gemm_k, n = call.problem.gemm_n;
   const float* const b = call.b + l * n + first;
   over_channels(hn::ScalableTag<float>(), 0, width, [&](auto tag, std::int64_t j) HWY_ATTR {
     hn::Vec<decltype(tag)> row[Streams];
+    HWY_UNROLL(8)
     for (int u = 0; u < Streams; ++u) row[u] = hn::LoadU(tag, b + u * n + j);
+    HWY_UNROLL(8)
     for (int i = 0; i < Rows; ++i) {
-      float* const at = sums + i * sums_at_once + j;
-      auto sum = hn::LoadU(tag, at);
+      auto sum = from == nullptr ? hn::Zero(tag) : hn::LoadU(tag, from + i * sums_at_once + j);
+      HWY_UNROLL(8)
       for (int u = 0; u < Streams; ++u) sum = hn::MulAdd(hn::Set(tag, call.a[i * k + l + u]), row[u], sum);
-      hn::StoreU(sum, tag, at);
+      hn::StoreU(sum, tag, to + i * apart + j);
     }
   });
 }
 
 template <int Rows>
 void multiply_columns(const DotRows& call, std::int64_t begin, std::int64_t end) {
-  constexpr int streams = 8;
-  const std::int64_t k = call.problem.gemm_k;
+  constexpr int streams = 4;
+  const std::int64_t k = call.problem.gemm_k, n = call.problem.gemm_n;
   HWY_ALIGN float sums[Rows * sums_at_once];
   for (std::int64_t first = begin; first < end; first += sums_at_once) {
     const std::int64_t width = std::min(sums_at_once, end - first);
+    float* const y = call.y + first;
+    if (k == streams) {
+      add_streams<Rows, streams>(call, 0, first, width, nullptr, y, n);
+      continue;
+    }
     for (std::int64_t l = 0, part_end = 0; l < k || part_end == 0;) {
       const bool begins = part_end == 0;
       part_end = std::max<std::int64_t>(1, std::min(k, l + partial_terms));
-      std::fill(sums, sums + Rows * sums_at_once, 0.0F);
-      for (; l + streams <= std::min(k, part_end); l += streams)
-        add_streams<Rows, streams>(call, l, first, width, sums);
-      for (; l < std::min(k, part_end); ++l) add_streams<Rows, 1>(call, l, first, width, sums);
-      for (int i = 0; i < Rows; ++i) {
-        float* const y = call.y + i * call.problem.gemm_n + first;
+      const float* from = nullptr;
+      for (; l + streams <= std::min(k, part_end); l += streams, from = sums)
+        add_streams<Rows, streams>(call, l, first, width, from, sums, sums_at_once);
+      for (; l < std::min(k, part_end); ++l, from = sums)
+        add_streams<Rows, 1>(call, l, first, width, from, sums, sums_at_once);
+      if (from == nullptr) std::fill(sums, sums + Rows * sums_at_once, 0.0F);
+      for (int i = 0; i < Rows; ++i)
         for (std::int64_t j = 0; j < width; ++j)
-          y[j] = begins ? sums[i * sums_at_once + j] : y[j] + sums[i * sums_at_once + j];
-      }
+          y[i * n + j] = begins ? sums[i * sums_at_once + j] : y[i * n + j] + sums[i * sums_at_once + j];
     }
   }
+}
+
+template <int Rows>
+void multiply_few_columns(const DotRows& call, std::int64_t begin, std::int64_t end) {
+  if constexpr (Rows > 1)
+    if (call.problem.gemm_m < Rows) return multiply_few_columns<Rows - 1>(call, begin, end);
+  multiply_columns<Rows>(call, begin, end);
 }
 
 void multiply(const DotRows& call, std::int64_t begin, std::int64_t end) {
   const MatrixProblem& p = call.problem;
   if (!p.trans_b) {
-    if (p.gemm_m == 1) multiply_columns<1>(call, begin, end);
-    if (p.gemm_m == 2) multiply_columns<2>(call, begin, end);
-    if (p.gemm_m == 3) multiply_columns<3>(call, begin, end);
-    if (p.gemm_m == 4) multiply_columns<4>(call, begin, end);
+    multiply_few_columns<most_dot_rows_of_columns>(call, begin, end);
   } else if (p.gemm_m == 1) {
     multiply_rows<1, 4, 2>(call, begin, end);
   } else if (p.gemm_m == 2) {

@@ -7,9 +7,10 @@
 
 namespace lenslet {
 
-constexpr std::int64_t most_dot_rows = 4;
+/// Rows of A, where B lies transposed and where not.
+constexpr std::int64_t most_dot_rows = 4, most_dot_rows_of_columns = 8;
 
-/// One product of few rows (gemm_m <= most_dot_rows).
+/// One product of few rows.
 struct DotRows {
   const MatrixProblem& problem;
   const float* a = nullptr;

@@ -71,8 +71,8 @@ class FewRows final : public MatrixKernel {
   Offer plan(const Problem&, const MatrixProblem& p, const Target&) const override {
     if (p.batch.elems() != 1) return Offer::refuse("more than one product");
     if (p.trans_a) return Offer::refuse("A lies transposed");
-    if (p.gemm_m > most_dot_rows && !is_column(p))
-      return Offer::refuse(fmt::format("more than {} rows", most_dot_rows));
+    const std::int64_t most = p.trans_b ? most_dot_rows : most_dot_rows_of_columns;
+    if (p.gemm_m > most && !is_column(p)) return Offer::refuse(fmt::format("more than {} rows", most));
     if (p.b_known && !p.trans_b && !is_column(p)) return Offer::refuse("B is known, and not rows for rows of A");
     if (p.b_known && !is_column(p) && p.b_floats() < least_known_floats)
       return Offer::refuse(

@@ -295,14 +295,27 @@ void pack_adjacent_rows(const float* b, std::int64_t col_stride, std::int64_t k,
 void pack(const float* b, std::int64_t row_stride, std::int64_t col_stride, std::int64_t k, std::int64_t n,
           float* packed) {
   assert(row_stride == 1 || col_stride == 1);
-  for (std::int64_t j = 0; j < n; j += panel_cols()) {
-    const std::int64_t width = packed_cols(n, j), cols = std::min(width, n - j);
-    if (col_stride == 1)
-      for (std::int64_t i = 0; i < k; ++i)
-        std::memcpy(packed + i * width, b + i * row_stride + j, static_cast<std::size_t>(cols) * sizeof(float));
-    else
-      pack_adjacent_rows(b + j * col_stride, col_stride, k, cols, width, packed);
-    for (std::int64_t i = 0; i < k; ++i, packed += width) std::fill(packed + cols, packed + width, 0.0f);
+  // Rows that lie as such: some panels together, so that pieces of them are read that are long enough to be fetched
+  // ahead; by vectors, since a call for 128 bytes takes as long as copying them.
+  const std::int64_t at_once = col_stride == 1 ? 16 * panel_cols() : panel_cols();
+  const hn::ScalableTag<float> d;
+  for (std::int64_t first = 0; first < n; first += at_once) {
+    const std::int64_t end = std::min(n, first + at_once);
+    for (std::int64_t i = 0; col_stride == 1 && i < k; ++i)
+      for (std::int64_t j = first; j + lanes() <= end; j += lanes()) {
+        const std::int64_t panel = j / panel_cols() * panel_cols();
+        hn::StoreU(hn::LoadU(d, b + i * row_stride + j), d, packed + panel * k + i * packed_cols(n, panel) + j - panel);
+      }
+    for (std::int64_t j = first; j < end; j += panel_cols()) {
+      const std::int64_t width = packed_cols(n, j), cols = std::min(width, n - j);
+      const std::int64_t begin = col_stride == 1 ? cols / lanes() * lanes() : cols;
+      float* to = packed + j * k;
+      if (col_stride != 1) pack_adjacent_rows(b + j * col_stride, col_stride, k, cols, width, to);
+      for (std::int64_t i = 0; cols < width && i < k; ++i, to += width) {
+        std::copy(b + i * row_stride + j + begin, b + i * row_stride + j + cols, to + begin);
+        std::fill(to + cols, to + width, 0.0f);
+      }
+    }
   }
 }
 

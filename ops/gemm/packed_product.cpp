@@ -44,6 +44,11 @@ void pack_scaled(const MatrixProblem& p, const float* b, float* scratch, float* 
   }
 }
 
+/// Does a B of one panel lie as pack_b would write it?
+bool lies_packed(const MatrixProblem& p) {
+  return !p.trans_b && !packs_copies(p) && p.gemm_n <= gemm_tile_cols() && packed_b_floats(1, p.gemm_n) == p.gemm_n;
+}
+
 /// Many products are shared out among the threads, few by gemm(), which cuts each.
 class BoundPacked final : public BoundKernel {
  public:
@@ -60,7 +65,7 @@ class BoundPacked final : public BoundKernel {
       return std::exchange(own_floats_, own_floats_ + (wanted ? lines(floats) : 0));
     };
     rows_ = piece(p_.trans_a, p_.a_floats());
-    packed_ = piece(!p_.b_known, group_ == 0 ? packed_floats_ : threads * group_floats());
+    packed_ = piece(!b_lies_ready(), group_ == 0 ? packed_floats_ : threads * group_floats());
     scaled_ = piece(!p_.b_known && p_.scales(), p_.gemm_k * copied_columns(p_));
     workspace_floats_ = bias_floats_ + own_floats_ * (apart_ ? threads : 1);
   }
@@ -86,6 +91,7 @@ class BoundPacked final : public BoundKernel {
 
   static std::int64_t lines(std::int64_t floats) { return (floats + 15) / 16 * 16; }
   std::int64_t group_floats() const { return lines(packed_b_floats(p_.gemm_k, group_)); }
+  bool b_lies_ready() const { return p_.b_known || lies_packed(p_); }
   /// C is added as gemm()'s bias. Otherwise it is spread over y first.
   bool one_row_of_c() const { return p_.c && p_.c_row == 0; }
 
@@ -105,8 +111,10 @@ class BoundPacked final : public BoundKernel {
         const std::int64_t b = products.b + i * products.b_step;
         call.a.base = run.in<float>(MatrixOp::a) + (products.a + i * products.a_step) * p_.a_floats();
         if (p_.trans_a) call.a.base = transposed(call.a.base, own + rows_, *run.pool);
-        if (!p_.b_known && group_ == 0 && b != std::exchange(last_packed, b)) pack(run, b, own);
-        call.b = p_.b_known ? reinterpret_cast<const float*>(run.blob) + b * packed_floats_ : own + packed_;
+        if (!b_lies_ready() && group_ == 0 && b != std::exchange(last_packed, b)) pack(run, b, own);
+        call.b = p_.b_known       ? reinterpret_cast<const float*>(run.blob) + b * packed_floats_
+                 : b_lies_ready() ? run.in<float>(MatrixOp::b) + b * p_.b_floats()
+                                  : own + packed_;
         call.c = run.out<float>() + (products.y + i) * p_.y_floats();
         if (p_.c && !one_row_of_c()) call.residual = spread_c(run.in<float>(MatrixOp::c), call.c, *run.pool);
         if (apart_)

@@ -141,6 +141,11 @@ TEST_CASE("gemm/computed_b") {
                                                                         {3, 129, 40},
                                                                         {4, 67, 513},
                                                                         {4, 3, 1},
+                                                                        {1, 1500, 4},
+                                                                        {5, 70, 257},
+                                                                        {6, 1100, 4},
+                                                                        {7, 33, 3},
+                                                                        {8, 2100, 18},
                                                                         {60, 1, 300},
                                                                         {20, 700, 90},
                                                                         {33, 515, 37}})
@@ -160,6 +165,16 @@ TEST_CASE("gemm/computed_b") {
             .tolerance = sum_tolerance(300)});
 }
 
+// A B of one panel lies as it would be packed, whatever the CPU's vectors are.
+TEST_CASE("gemm/computed_b_of_one_panel") {
+  unsigned seed = 90;
+  for (const std::int64_t n : {4, 8, 16, 32, 64})
+    for (const std::int64_t batch : {1, 5}) {
+      const Tensor a = random_f32({batch, 11, 37}, seed++), b = random_f32({batch, 37, n}, seed++);
+      check_op({.op = "MatMul", .inputs = {a, b}, .maybe_constant = {1}, .tolerance = sum_tolerance(37)});
+    }
+}
+
 TEST_CASE("gemm/few_rows_where_packing_gains_nothing") {
   const DeviceProfile cpu = cpu_profile(1);
   const AttributeList trans_b{{"transB", std::int64_t{1}}};
@@ -172,6 +187,8 @@ TEST_CASE("gemm/few_rows_where_packing_gains_nothing") {
   CHECK(chosen(*pose("Gemm", trans_b, {{1, 4096}, {1023, 4096}})) == "few_rows");
   CHECK(chosen(*pose("Gemm", {}, {{1, 1024}, {1024, 4096}}, {Tensor(), large})) == "packed");
   CHECK(chosen(*pose("MatMul", {}, {{2, 1, 64}, {2, 64, 9}})) == "packed");
+  CHECK(chosen(*pose("MatMul", {}, {{8, 8}, {8, 4096}})) == "few_rows");
+  CHECK(chosen(*pose("MatMul", {}, {{9, 8}, {8, 4096}})) == "packed");
   const auto problem = pose("Gemm", trans_b, {{1, 4096}, {1024, 4096}}, {Tensor(), large});
   const Kernel& few_rows = *find_kernel("Gemm", DeviceKind::cpu, "few_rows");
   const Candidate candidate = few_rows.offer(*problem, {cpu}).candidates.at(0);
