@@ -7,6 +7,7 @@
 #include "base/aligned_format.h"
 #include "ops/conv/conv.h"
 #include "ops/core/checks.h"
+#include "ops/core/choose.h"
 
 namespace lenslet {
 namespace {
@@ -107,6 +108,7 @@ Offer ConvAlgorithm::offer(const Problem& node, const Target& target) const {
   if (p.n == 0 && !takes_anything()) return Offer::refuse("it has no images");
   if (p.max_pool && !pools(p)) return Offer::refuse("it stores what it computes, not its maxima");
   if (auto why = refuse(p, target)) return Offer::refuse(std::move(*why));
+  if (auto why = computed ? std::nullopt : refuse_known(p)) return Offer::refuse(std::move(*why));
   Plan plan = this->plan(p, target);
 
   Candidate candidate;
@@ -122,6 +124,10 @@ Offer ConvAlgorithm::offer(const Problem& node, const Target& target) const {
   if (computed && computed_filters() == ComputedFilters::packed)  // filters are read once more, and written
     candidate.estimated_us +=
         target.device.launch_us + 8 * static_cast<double>(p.k * filter_terms(p)) / target.device.bytes_per_us;
+  // On the CPU the rule does not count conversions, but computed filters mostly stand between Reshapes, in nchw.
+  if (computed && device() == DeviceKind::cpu && images)
+    for (const TensorType& type : {node.inputs()[ConvOp::input].type, node.outputs()[0]})
+      candidate.estimated_us += conversion_us(formats::nchw, format, type, target);
   candidate.tolerance = plan.tolerance;
   candidate.in_place = input_bit(ConvOp::residual);
   candidate.pitched_output = plan.pitched && may_have_pitch(format) && !p.residual;

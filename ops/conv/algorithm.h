@@ -120,6 +120,8 @@ class ConvAlgorithm : public Kernel {
   /// Why this problem cannot be done, or nothing. Gets the problem with implicit pads, as plan() does.
   virtual std::optional<std::string> refuse(const ConvProblem& problem, const Target& target) const = 0;
   virtual Plan plan(const ConvProblem& problem, const Target& target) const = 0;
+  /// The same where the filters are known before the run.
+  virtual std::optional<std::string> refuse_known(const ConvProblem&) const { return std::nullopt; }
   /// Can it store these maxima instead of what it computes (ConvProblem::max_pool), with this activation?
   virtual bool pools(const ConvProblem&) const { return false; }
   /// Does it read float32 where y is of its own types?
