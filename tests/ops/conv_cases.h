@@ -57,6 +57,10 @@ inline std::vector<ConvCase> conv_cases() {
   const std::array<std::int64_t, 4> pad1{1, 1, 1, 1}, pad2{2, 2, 2, 2}, pad3{3, 3, 3, 3};
 
   std::vector<ConvRow> rows = {
+      // Several pieces of an image that begin within its lines (im2col_nchw): lines of 29 with their pads, of 150
+      // without.
+      {.n = 2, .c = 40, .h = 31, .w = 29, .k = 8, .r = 3, .s = 3, .pads = pad1, .bias = true, .residual = true},
+      {.c = 6, .h = 9, .w = 150, .k = 10, .r = 3, .s = 3, .stride = {2, 1}, .pads = pad1, .bias = true},
       // 1x1 with few filters (few_filters): threads of a pixel that all have channels and not, and several turns each.
       {.n = 3, .c = 4, .h = 9, .w = 7, .k = 1},
       {.c = 12, .h = 31, .w = 17, .k = 3, .bias = true, .activation = relu},

@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -155,11 +156,36 @@ TEST_CASE("reduce/neighbours") {
          {"ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceL1", "ReduceL2", "ReduceLogSumExp"}) {
       for (const std::int64_t length : {7, 8, 9, 31, 32, 33, 63, 64, 65, 127, 128, 300})
         check_op(reduce(op, random_f32({3, length}, 1), {1}, 0, 18));
-      for (const std::int64_t length : {2, 3, 4, 5, 16, 49, 64})
+      for (const std::int64_t length : {2, 3, 4, 5, 8, 13, 16, 49, 64})
         check_op(reduce(op, random_f32({261, length}, 8), {1}, 0, 18));
       check_op(reduce(op, random_f32({2, 5, 3, 70}, 2), {1, 3}, 1, 18));
       for (const std::int64_t length : {65536, 65537, 200000})
         check_op(reduce(op, random_f32({2, length}, 3), {1}, 0, 18));
+    }
+    // Short rows of which some have what is not finite, in whole vectors and behind them.
+    for (const std::int64_t length : {2, 3, 4, 7, 8, 11, 16, 17, 31, 49, 64}) {
+      Tensor x = random_f32({70, length}, 9);
+      const auto set = [&](std::int64_t row, std::int64_t at, float v) {
+        x.values<float>()[static_cast<std::size_t>(row * length + at)] = v;
+      };
+      for (const auto& [row, odd] : {std::pair{4, nan}, {17, inf}, {30, -inf}, {69, nan}})
+        set(row, 0, odd), set(row + (row < 69 ? 1 : -1), length - 1, odd), set(row, length - 1, 0.5F);
+      for (std::int64_t i = 0; i < length; ++i) set(50, i, -inf), set(51, i, inf);
+      for (const bool largest : {true, false}) {
+        const Tensor y = run_op(reduce(largest ? "ReduceMax" : "ReduceMin", x, {1}, 0, 18))[0];
+        std::int64_t wrong = 0;
+        for (std::int64_t row = 0; row < 70; ++row) {
+          const auto terms =
+              x.values<float>().subspan(static_cast<std::size_t>(row * length), static_cast<std::size_t>(length));
+          const float got = y.values<float>()[static_cast<std::size_t>(row)];
+          if (std::any_of(terms.begin(), terms.end(), [](float v) { return v != v; }))
+            wrong += got == got;
+          else
+            wrong += got != (largest ? *std::max_element(terms.begin(), terms.end())
+                                     : *std::min_element(terms.begin(), terms.end()));
+        }
+        CHECK_MESSAGE(wrong == 0, length << (largest ? " largest" : " least"));
+      }
     }
     // Columns: whole strips and what is left of them, rows that follow others.
     for (const char* op : {"ReduceSum", "ReduceMean", "ReduceMax", "ReduceL1", "ReduceL2", "ReduceLogSumExp"}) {
