@@ -218,7 +218,7 @@ class Im2colNchw final : public ConvAlgorithm {
   }
   std::optional<std::string> refuse_known(const ConvProblem& p) const override {
     if (p.h == 1 && p.r == 1 && p.p == 1 && p.pad_top == 0) return std::nullopt;
-    return "its images have more than one line, and its filters can be packed before the run";
+    return "its filters are known, and its images have more than one line";
   }
 
   Plan plan(const ConvProblem& p, const Target& target) const override {
