@@ -97,7 +97,7 @@ void multiply_rows(const DotRows& call, std::int64_t begin, std::int64_t end) {
 // Of B [k,n]: columns that are summed at a time, in the nearest cache, while some rows of B pass as streams. Blocks of
 // columns in registers, a row after the other, read from a page of memory each time (1x1024x1024: 81 us for 50).
 // Four streams: of eight 45 us for 37, of 33 that reading takes. One row has so little to do that it fetches the next
-// four (where B was just copied: 72 us for 80; rows that multiply more lose by it).
+// four (in a busy minute 72 us for 80; rows that multiply more lose by it).
 constexpr std::int64_t sums_at_once = 1024;
 
 /// Adds `Streams` rows of B to the sums, which are zero where it begins.
