@@ -1,6 +1,7 @@
 // fold_constants, drop_identity, drop_dead, and the graph's own invariants.
 #include <doctest/doctest.h>
 
+#include <cmath>
 #include <string>
 
 #include "graph_builder.h"
@@ -101,6 +102,16 @@ TEST_CASE("drop_dead/unread_nodes_and_constants") {
   CHECK(clean.nodes.size() == 1);
   for (const Value& value : clean.values) CHECK(!value.is_constant());
   CHECK(worst_difference(before, clean) == 0);
+}
+
+TEST_CASE("graph_builder/a_nan_on_either_side_is_no_small_difference") {
+  GraphBuilder numbers, not_numbers;
+  numbers.output(numbers.node("Abs", {numbers.input("x", {1, 4})}));
+  const ValueId x = not_numbers.input("x", {1, 4});
+  not_numbers.output(not_numbers.node("Sqrt", {not_numbers.node("Neg", {not_numbers.node("Abs", {x})})}));
+  const Graph a = numbers.build(), b = not_numbers.build();
+  CHECK(std::isinf(worst_difference(a, b)));
+  CHECK(std::isinf(worst_difference(b, a)));
 }
 
 TEST_CASE("graph/check_finds_broken_invariants") {
