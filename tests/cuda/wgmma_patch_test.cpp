@@ -95,19 +95,6 @@ void check_cuts(ConvProblem p, unsigned seed) {
   }
 }
 
-const Activation relu{Activation::Kind::relu, 0, 0}, silu{Activation::Kind::silu, 0, 0};
-const Activation clip{Activation::Kind::clip, -0.5F, 0.75F}, hard_swish{Activation::Kind::hard_swish, 1.0F / 6, 0.5F};
-
-ConvProblem activated(ConvProblem problem, Activation activation) {
-  problem.bias = true;
-  problem.activation = activation;
-  return problem;
-}
-ConvProblem fused(ConvProblem problem, Activation activation) {
-  problem.residual = true;
-  return activated(problem, activation);
-}
-
 }  // namespace
 
 // Each with one thing more than the one before: one unit without pads; pads; filters that do not fit a tile; channels
