@@ -94,6 +94,17 @@ TEST_CASE("fold_constants/large_fill") {
   CHECK(count(after(before, "fold_constants"), "ConstantOfShape") == 0);
 }
 
+TEST_CASE("drop_identity/two_outputs_of_one_value") {
+  GraphBuilder b;
+  const ValueId y = b.node("Relu", {b.input("x", {1, 4})});
+  for (int i = 0; i < 2; ++i) b.output(b.node("Identity", {y}));
+  const Graph before = b.build(), clean = after(before, "drop_identity");
+  CHECK(clean.outputs[0] != clean.outputs[1]);
+  for (const std::size_t i : {0U, 1U})
+    CHECK(clean.value(clean.outputs[i]).name == before.value(before.outputs[i]).name);
+  CHECK(worst_difference(before, clean) == 0);
+}
+
 TEST_CASE("drop_dead/unread_nodes_and_constants") {
   GraphBuilder b;
   const ValueId x = b.input("x", {1, 4, 6, 6});
