@@ -317,12 +317,9 @@ TEST_CASE("gather/axes_and_indices") {
 
 TEST_CASE("gather/refusals") {
   const Tensor x = random_f32({3, 5}, 1);
-  CHECK_ERROR(run_op({.op = "Gather", .inputs = {x, int64s({3})}}), invalid_argument,
-              "is outside axis");
-  CHECK_ERROR(run_op({.op = "Gather", .inputs = {x, int64s({0, -4})}}), invalid_argument,
-              "is outside axis");
-  CHECK_ERROR(run_op({.op = "Gather", .inputs = {x, int64s({near})}}), invalid_argument,
-              "is outside axis");
+  CHECK_ERROR(run_op({.op = "Gather", .inputs = {x, int64s({3})}}), invalid_argument, "is outside axis");
+  CHECK_ERROR(run_op({.op = "Gather", .inputs = {x, int64s({0, -4})}}), invalid_argument, "is outside axis");
+  CHECK_ERROR(run_op({.op = "Gather", .inputs = {x, int64s({near})}}), invalid_argument, "is outside axis");
   CHECK(infer_error({.op = "Gather", .inputs = {x, random_f32({1}, 1)}}) == ErrorKind::unsupported);
   CHECK(infer_error({.op = "Gather", .inputs = {random_f32({}, 1), int64s({0})}}) == ErrorKind::invalid_model);
 }
