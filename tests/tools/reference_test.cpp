@@ -267,7 +267,8 @@ void check_quantized(const std::string& name, const std::string& device) {
       for (std::int64_t slot = 0; slot < batch; slot += 2) {
         const auto scores = got.values<float>().subspan(static_cast<std::size_t>(slot) * exact.size(), exact.size());
         double worst = 0;
-        for (std::size_t i = 0; i < exact.size(); ++i) worst = larger_error(worst, std::abs(scores[i] - exact[i]));
+        for (std::size_t i = 0; i < exact.size(); ++i)
+          worst = test::larger_error(worst, std::abs(scores[i] - exact[i]));
         CHECK(worst <= 3.1 * double{step});
         CHECK(best(scores) == best(exact));
       }
