@@ -13,19 +13,12 @@
 #include <vector>
 
 #include "lenslet/error.h"
+#include "tests/expect_error.h"
 
 namespace lenslet {
 namespace {
 
-template <typename F>
-void check_error(ErrorKind kind, const F& f) {
-  try {
-    f();
-    FAIL_CHECK("no error");
-  } catch (const Error& error) {
-    CHECK_MESSAGE(error.kind() == kind, error.what());
-  }
-}
+using test::check_error;
 
 constexpr std::int64_t huge = std::numeric_limits<std::int64_t>::max();
 
@@ -43,18 +36,18 @@ TEST_CASE("tensor/shape_counts_without_overflow") {
   CHECK(Shape{2, 3, 5}.elems() == 30);
   CHECK(Shape{2, 0, 5}.elems() == 0);
   CHECK(Shape{std::int64_t{1} << 40}.elems() == std::int64_t{1} << 40);
-  check_error(ErrorKind::limit, [] { (void)Shape{(std::int64_t{1} << 40) + 1}.elems(); });
-  check_error(ErrorKind::limit, [] { (void)Shape{1 << 21, 1 << 20}.elems(); });
-  check_error(ErrorKind::limit, [] { (void)Shape{huge, huge}.elems(); });
+  check_error(ErrorKind::limit, "", [] { (void)Shape{(std::int64_t{1} << 40) + 1}.elems(); });
+  check_error(ErrorKind::limit, "", [] { (void)Shape{1 << 21, 1 << 20}.elems(); });
+  check_error(ErrorKind::limit, "", [] { (void)Shape{huge, huge}.elems(); });
   // Empty, but its strides would overflow.
-  check_error(ErrorKind::limit, [] { (void)Shape{0, huge, huge}.elems(); });
-  check_error(ErrorKind::limit, [] { (void)Shape{huge, huge, 0}.elems(); });
+  check_error(ErrorKind::limit, "", [] { (void)Shape{0, huge, huge}.elems(); });
+  check_error(ErrorKind::limit, "", [] { (void)Shape{huge, huge, 0}.elems(); });
   CHECK_FALSE(same_bytes(formats::nchw, formats::nhwc, Shape{1, 2, huge, huge}));
 }
 
 TEST_CASE("tensor/shape_refusals") {
-  check_error(ErrorKind::limit, [] { Shape{1, 1, 1, 1, 1, 1, 1, 1, 1}; });
-  check_error(ErrorKind::invalid_argument, [] { Shape{1, -1}; });
+  check_error(ErrorKind::limit, "", [] { Shape{1, 1, 1, 1, 1, 1, 1, 1, 1}; });
+  check_error(ErrorKind::invalid_argument, "", [] { Shape{1, -1}; });
 }
 
 TEST_CASE("tensor/out_of_memory_is_an_error") {
@@ -67,7 +60,7 @@ TEST_CASE("tensor/out_of_memory_is_an_error") {
   lowered.rlim_cur = rlim_t{1} << 42;
   REQUIRE(setrlimit(RLIMIT_AS, &lowered) == 0);
 #endif
-  check_error(ErrorKind::limit, [] { Tensor(DType::f64, Shape{std::int64_t{1} << 40}); });
+  check_error(ErrorKind::limit, "", [] { Tensor(DType::f64, Shape{std::int64_t{1} << 40}); });
 #ifndef LENSLET_SANITIZED
   REQUIRE(setrlimit(RLIMIT_AS, &before) == 0);
 #endif
@@ -80,9 +73,9 @@ TEST_CASE("tensor/copies_share_and_clones_do_not") {
   CHECK(shared.values<float>()[0] == 9);
   CHECK(deep.values<float>()[0] == 1);
   CHECK(a.reshaped(Shape{4}).data() == a.data());
-  check_error(ErrorKind::invalid_argument, [&] { (void)a.reshaped(Shape{5}); });
-  check_error(ErrorKind::invalid_argument, [&] { (void)a.values<double>(); });
-  check_error(ErrorKind::invalid_argument, [] { Tensor::of<float>(Shape{3}, {1, 2}); });
+  check_error(ErrorKind::invalid_argument, "", [&] { (void)a.reshaped(Shape{5}); });
+  check_error(ErrorKind::invalid_argument, "", [&] { (void)a.values<double>(); });
+  check_error(ErrorKind::invalid_argument, "", [] { Tensor::of<float>(Shape{3}, {1, 2}); });
   CHECK(Tensor().empty());
   CHECK_FALSE(Tensor(DType::f32, Shape{0}).empty());
 }

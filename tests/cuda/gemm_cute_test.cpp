@@ -20,6 +20,7 @@
 #include "ops/core/config_text.h"
 #include "ops/core/sum_tolerance.h"
 #include "ops/gemm/gemm_cuda.h"
+#include "tests/larger_error.h"
 #include "tests/random_seed.h"
 
 namespace lenslet {
@@ -405,7 +406,7 @@ TEST_CASE("cuda/gemm_cute/op_of_16_bit") {
             exact = 0.75 * 1.25 * exact + c.values[static_cast<std::size_t>(j)];
             const double error =
                 std::abs(get(y_type, got.data() + static_cast<std::size_t>(i * n + j) * dtype_bytes(y_type)) - exact);
-            worst = std::max(worst, error / (candidate.tolerance * rms + last * std::abs(exact)));
+            worst = test::larger_error(worst, error / (candidate.tolerance * rms + last * std::abs(exact)));
           }
         CHECK_MESSAGE(worst <= 1, fmt::format("{} {} to {}: {} of what is allowed", candidate.config, to_string(type),
                                               to_string(y_type), worst));

@@ -19,6 +19,7 @@
 #include "base/cuda/upload.h"
 #include "ops/core/sum_tolerance.h"
 #include "ops/gemm/packed_weights.h"
+#include "tests/larger_error.h"
 
 namespace lenslet {
 namespace {
@@ -137,7 +138,8 @@ void check(const cuda::Context& context, const Case& t) {
     std::vector<float> y(device_y.size());
     CUDA_CHECK(cudaMemcpy(y.data(), device_y.data(), device_y.bytes(), cudaMemcpyDeviceToHost));
     double worst = 0;
-    for (std::size_t at = 0; at < exact.size(); ++at) worst = std::max(worst, std::abs(double{y[at]} - exact[at]));
+    for (std::size_t at = 0; at < exact.size(); ++at)
+      worst = test::larger_error(worst, std::abs(double{y[at]} - exact[at]));
     const double allowed = (way.tf32 ? tf32_sum_tolerance(t.k) : sum_tolerance(t.k)) * std::sqrt(products + added);
     CHECK_MESSAGE(worst <= allowed, fmt::format("{} {}x{}x{} batch {}: off by {}, allowed {}", way.name, t.m, t.n, t.k,
                                                 t.batch, worst, allowed));

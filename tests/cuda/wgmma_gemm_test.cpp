@@ -101,11 +101,6 @@ bool persistent(const WgmmaGemmPlan& plan) { return plan.slices == 0 && plan.wid
 bool sliced(const WgmmaGemmPlan& plan) { return plan.slices > 0 && plan.width == wgmma_step; }
 bool narrow(const WgmmaGemmPlan& plan) { return plan.width != wgmma_step; }
 
-bool has_wgmma() {
-  const DeviceProfile device = op_runner().profiles(1).at(0);
-  return device.capability == 90 && device.clusters;
-}
-
 ConvProblem as_halves(ConvProblem problem) {
   problem.storage = problem.x_storage = DType::f16;
   return problem;
@@ -151,20 +146,20 @@ std::vector<ConvProblem> problems_with_room() {
 }  // namespace
 
 TEST_CASE("cuda/wgmma_gemm/sets") {
-  if (!has_wgmma()) return;
+  if (!wgmma_runs_here()) return;
   const unsigned seed = random_seed();
   for (const ConvProblem& p : problems_with_groups()) check_cuts(p, seed, [](const WgmmaGemmPlan&) { return true; });
 }
 
 TEST_CASE("cuda/wgmma_gemm/persistent") {
-  if (!has_wgmma()) return;
+  if (!wgmma_runs_here()) return;
   const unsigned seed = random_seed();
   for (const ConvProblem& p : problems()) check_cuts(p, seed, persistent);
 }
 
 // Channels in several groups, taps inside of them; then more tiles than multiprocessors.
 TEST_CASE("cuda/wgmma_gemm/by_channels") {
-  if (!has_wgmma()) return;
+  if (!wgmma_runs_here()) return;
   const unsigned seed = random_seed();
   const ConvProblem strided[] = {
       fused(
@@ -177,7 +172,7 @@ TEST_CASE("cuda/wgmma_gemm/by_channels") {
 // A tap's last channels by one and two instructions (TermTail), in every tile: full and not, by channels, with filters
 // that come once to their stages and that come anew, with room; and of sets, whose neighbours lie behind.
 TEST_CASE("cuda/wgmma_gemm/tails") {
-  if (!has_wgmma()) return;
+  if (!wgmma_runs_here()) return;
   const unsigned seed = random_seed();
   const ConvGeometry pad{.pads = {1, 1, 1, 1}};
   const ConvProblem tails[] = {
@@ -200,7 +195,7 @@ TEST_CASE("cuda/wgmma_gemm/tails") {
 }
 
 TEST_CASE("cuda/wgmma_gemm/slices") {
-  if (!has_wgmma()) return;
+  if (!wgmma_runs_here()) return;
   const unsigned seed = random_seed();
   // Each with one thing more than the one before: one tile of 64x64 and two steps; a tile that is full of nothing but
   // its first pixel and eight filters; more steps than stages, and no even number of them.
@@ -217,14 +212,14 @@ TEST_CASE("cuda/wgmma_gemm/slices") {
 }
 
 TEST_CASE("cuda/wgmma_gemm/room") {
-  if (!has_wgmma()) return;
+  if (!wgmma_runs_here()) return;
   const unsigned seed = random_seed();
   for (const ConvProblem& p : problems_with_room()) check_cuts(p, seed, [](const WgmmaGemmPlan&) { return true; });
 }
 
 // All cuts, so that bits are compared with those of steps of 64 channels.
 TEST_CASE("cuda/wgmma_gemm/narrow") {
-  if (!has_wgmma()) return;
+  if (!wgmma_runs_here()) return;
   const unsigned seed = random_seed();
   const ConvGeometry pad{.pads = {1, 1, 1, 1}};
   const auto narrow_and_one = [](const WgmmaGemmPlan& plan) {
@@ -255,7 +250,7 @@ TEST_CASE("cuda/wgmma_gemm/narrow") {
 
 // Zeros that fill a step up must come from both sides: what lies elsewhere in x may be infinite.
 TEST_CASE("cuda/wgmma_gemm/infinities_stay_where_they_are") {
-  if (!has_wgmma()) return;
+  if (!wgmma_runs_here()) return;
   constexpr float inf = std::numeric_limits<float>::infinity();
   const Kernel& algorithm = *find_kernel("Conv", DeviceKind::cuda, "wgmma_gemm");
   const DeviceProfile device = op_runner().profiles(1).at(0);
@@ -284,7 +279,7 @@ TEST_CASE("cuda/wgmma_gemm/infinities_stay_where_they_are") {
 
 // Functions that are approximate for results of 16 bits, where they have limits, and NaN.
 TEST_CASE("cuda/wgmma_gemm/activations_of_special_numbers") {
-  if (!has_wgmma()) return;
+  if (!wgmma_runs_here()) return;
   const DeviceProfile device = op_runner().profiles(1).at(0);
   using Kind = Activation::Kind;
   constexpr float inf = std::numeric_limits<float>::infinity();

@@ -18,6 +18,7 @@
 #include "ops/conv/cuda/wgmma_patch_plan.h"
 #include "ops/conv/cuda/wgmma_patch_slices_plan.h"
 #include "ops/core/sum_tolerance.h"
+#include "tests/cuda/wgmma_problems.h"
 #include "tests/ops/conv_data.h"
 #include "tests/ops/op_runner.h"
 #include "tests/random_seed.h"
@@ -26,11 +27,6 @@ namespace lenslet::test {
 namespace {
 
 using namespace lenslet::cuda;
-
-bool can_run() {
-  const DeviceProfile device = op_runner().profiles(1).at(0);
-  return device.capability == 90 && device.clusters;
-}
 
 /// LENSLET_TEST_WGMMA="units=4 filters=64": only cuts of which this is a part, to find out which one hangs.
 bool asked_for(const std::string& config) {
@@ -99,25 +95,12 @@ void check_cuts(ConvProblem p, unsigned seed) {
   }
 }
 
-const Activation relu{Activation::Kind::relu, 0, 0}, silu{Activation::Kind::silu, 0, 0};
-const Activation clip{Activation::Kind::clip, -0.5F, 0.75F}, hard_swish{Activation::Kind::hard_swish, 1.0F / 6, 0.5F};
-
-ConvProblem activated(ConvProblem problem, Activation activation) {
-  problem.bias = true;
-  problem.activation = activation;
-  return problem;
-}
-ConvProblem fused(ConvProblem problem, Activation activation) {
-  problem.residual = true;
-  return activated(problem, activation);
-}
-
 }  // namespace
 
 // Each with one thing more than the one before: one unit without pads; pads; filters that do not fit a tile; channels
 // in several groups; units that lie partly outside; images smaller than a unit.
 TEST_CASE("cuda/wgmma_patch/one_thing_more") {
-  if (!can_run()) return;
+  if (!wgmma_runs_here()) return;
   const unsigned seed = random_seed();
   const ConvGeometry pad{.pads = {1, 1, 1, 1}};
   check_cuts(resolve_conv({1, 64, 8, 9}, {64, 64, 1, 2}, {}), seed);
@@ -132,7 +115,7 @@ TEST_CASE("cuda/wgmma_patch/one_thing_more") {
 
 // Rows of 128, 64 and 32 bytes, full or not, in one group or several.
 TEST_CASE("cuda/wgmma_patch/rows") {
-  if (!can_run()) return;
+  if (!wgmma_runs_here()) return;
   const unsigned seed = random_seed();
   const ConvGeometry pad{.pads = {1, 1, 1, 1}};
   for (const std::int64_t c : {8, 16, 24, 32, 48, 72, 80, 136})
@@ -141,7 +124,7 @@ TEST_CASE("cuda/wgmma_patch/rows") {
 
 // Windows of any kind, and what is fused; more tiles than multiprocessors, so that all stages go round.
 TEST_CASE("cuda/wgmma_patch/windows") {
-  if (!can_run()) return;
+  if (!wgmma_runs_here()) return;
   const unsigned seed = random_seed();
   const ConvProblem problems[] = {
       fused(resolve_conv({2, 72, 23, 22}, {136, 72, 3, 2}, {.pads = {1, 0, 2, 1}}), silu),
@@ -160,7 +143,7 @@ TEST_CASE("cuda/wgmma_patch/windows") {
 // Slices of one group and of several, even and not, of one unit and of many, which lie partly outside; windows of whole
 // lines of taps and others; filters that fill no tile.
 TEST_CASE("cuda/wgmma_patch/slices") {
-  if (!can_run()) return;
+  if (!wgmma_runs_here()) return;
   const unsigned seed = random_seed();
   const ConvGeometry pad{.pads = {1, 1, 1, 1}};
   const ConvProblem problems[] = {
@@ -180,7 +163,7 @@ TEST_CASE("cuda/wgmma_patch/slices") {
 
 // More tiles than multiprocessors: a block has several, and residuals of the next one come while this one leaves.
 TEST_CASE("cuda/wgmma_patch/many_tiles") {
-  if (!can_run()) return;
+  if (!wgmma_runs_here()) return;
   const unsigned seed = random_seed();
   const ConvProblem problems[] = {
       fused(resolve_conv({12, 64, 60, 60}, {128, 64, 3, 3}, {.pads = {1, 1, 1, 1}}), relu),
@@ -192,7 +175,7 @@ TEST_CASE("cuda/wgmma_patch/many_tiles") {
 
 // Channels and filters that fill no 16 bytes: pixels with room, which holds NaN.
 TEST_CASE("cuda/wgmma_patch/room") {
-  if (!can_run()) return;
+  if (!wgmma_runs_here()) return;
   const unsigned seed = random_seed();
   const ConvGeometry pad{.pads = {1, 1, 1, 1}};
   const ConvProblem problems[] = {
@@ -211,7 +194,7 @@ TEST_CASE("cuda/wgmma_patch/room") {
 // Units of lines of 16, 32 and 64 pixels, which are taken where they are fewer than those of 8x8; a residual, that is
 // read where nothing is stored; tiles of 96 filters.
 TEST_CASE("cuda/wgmma_patch/units_of_other_shapes") {
-  if (!can_run()) return;
+  if (!wgmma_runs_here()) return;
   const unsigned seed = random_seed();
   const ConvGeometry pad{.pads = {1, 1, 1, 1}}, pad2{.pads = {2, 2, 2, 2}};
   const ConvProblem problems[] = {
@@ -233,7 +216,7 @@ TEST_CASE("cuda/wgmma_patch/units_of_other_shapes") {
 // Groups, by themselves and several together; windows of one tap, whose pixels are one line; filters that stay, and
 // that do not.
 TEST_CASE("cuda/wgmma_patch/several_groups") {
-  if (!can_run()) return;
+  if (!wgmma_runs_here()) return;
   const unsigned seed = random_seed();
   const auto grouped = [](std::int64_t groups, std::int64_t pad) {
     return ConvGeometry{.pads = {pad, pad, pad, pad}, .groups = groups};
@@ -257,7 +240,7 @@ TEST_CASE("cuda/wgmma_patch/several_groups") {
 
 // A unit reads what its windows need and nothing else: infinities of x stay where they are, also beside the image.
 TEST_CASE("cuda/wgmma_patch/infinities_stay_where_they_are") {
-  if (!can_run()) return;
+  if (!wgmma_runs_here()) return;
   constexpr float inf = std::numeric_limits<float>::infinity();
   const Kernel& algorithm = *find_kernel("Conv", DeviceKind::cuda, "wgmma_patch");
   const DeviceProfile device = op_runner().profiles(1).at(0);

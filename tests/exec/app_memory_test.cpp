@@ -154,6 +154,26 @@ TEST_CASE("exec/app_memory/outputs_that_no_step_makes") {
   }
 }
 
+// Written by two convolutions between each other's channels, each from an offset of its own.
+TEST_CASE("exec/app_memory/an_output_of_parts") {
+  Graph graph;
+  graph.name = "parts";
+  const ValueId x = add_input(graph, {16, 5, 7});
+  std::vector<ValueId> parts;
+  for (const char* const name : {"left", "right"})
+    parts.push_back(add_node(graph, "Conv", {x, add_weights(graph, name, {32, 16, 3, 3}, 0.1F, parts.size() + 1)}));
+  const ValueId joined = add_node(graph, "Concat", parts, {{"axis", std::int64_t{1}}});
+  add_output(graph, add_node(graph, "Transpose", {joined}, {{"perm", std::vector<std::int64_t>{0, 2, 3, 1}}}));
+  const Model model = make_model(std::move(graph));
+  const Tensor input = random_tensor({2, 16, 5, 7}, 5);
+  Runner runner(model, on_cpu(2, 1));
+  const Tensor expected = runner.run(input)[0].clone();
+  Tensor memory(DType::f32, expected.shape());
+  const std::array inputs{IoTensor{input}}, outputs{IoTensor{memory}};
+  CHECK(equal(runner.run(inputs, {.outputs = outputs})[0], expected));
+  CHECK(equal(memory, expected));
+}
+
 TEST_CASE("exec/app_memory/images") {
   Runner runner(make_model(small_net()), on_cpu(2, 1));
   const std::vector<std::uint8_t> pixels(std::size_t{20} * 20 * 3, 77);

@@ -10,6 +10,7 @@
 #include "base/cuda_built.h"
 #include "base/device_kind.h"
 #include "lenslet/runner.h"
+#include "runtime/exec/device_name.h"
 #include "runtime/exec/lower.h"
 #include "runtime/exec/model_impl.h"
 #include "runtime/graph/infer_shapes.h"
@@ -42,6 +43,14 @@ TEST_CASE("exec/device/unknown_names") {
 }
 
 // That a limit holds is tested in tests/tools/command_test.py: it is for the whole process.
+TEST_CASE("exec/device/numbers_of_gpus") {
+  CHECK(cuda_index("cuda") == 0);
+  CHECK(cuda_index("cuda:0") == 0);
+  CHECK(cuda_index("cuda:12") == 12);
+  for (const char* const other : {"cpu", "cuda:", "cuda:-1", "cuda:1x", "cuda: 1", "auto"})
+    CHECK_MESSAGE(!cuda_index(other), other);
+}
+
 TEST_CASE("exec/device/unknown_instruction_sets") {
   const std::string before = query_cpu().architecture;
   for (const char* name : {"", "avx2", "AVX9"}) {

@@ -118,6 +118,8 @@ void check_boxes_selected_in_the_run(const std::string& device) {
       runner.set_observer([&](const LayerEvent& event) {
         CHECK(event.step == static_cast<int>(seen.size()));
         seen.push_back(event.info->op);
+        if (event.info->config == "on the host") CHECK(event.ms > 0);
+        CHECK(event.info->inputs.size() == event.inputs.size());
         REQUIRE(event.outputs.size() == event.info->output_shapes.size());
         for (std::size_t i = 0; i < event.outputs.size(); ++i)
           CHECK(event.outputs[i].shape() == event.info->output_shapes[i]);

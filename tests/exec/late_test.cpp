@@ -1,5 +1,8 @@
 #include <doctest/doctest.h>
 
+#include <string>
+#include <vector>
+
 #include "late_cases.h"
 #include "lenslet/runner.h"
 #include "runtime/exec/model_impl.h"
@@ -15,5 +18,28 @@ TEST_CASE("exec/late/branch_taken_in_the_run") { check_branch_taken_in_the_run("
 TEST_CASE("exec/late/memory_of_the_apps") { check_late_on_memory_of_the_apps("cpu"); }
 TEST_CASE("exec/late/wrong_indices_are_reported") { check_wrong_indices_are_reported("cpu"); }
 TEST_CASE("exec/late/other_shapes_are_planned_anew") { check_other_shapes_are_planned_anew("cpu"); }
+
+TEST_CASE("exec/late/attributes_of_what_the_host_computes") {
+  Graph graph;
+  graph.name = "boxes";
+  const ValueId boxes = add_port(graph, "boxes", DType::f32, {1, 2, 4});
+  const ValueId scores = graph.add_constant("scores", Tensor::of<float>(Shape{1, 1, 2}, {0.5F, 0.75F}));
+  const ValueId most = graph.add_constant("most", Tensor::of<std::int64_t>(Shape{1}, {2}));
+  add_output(graph,
+             add_node(graph, "NonMaxSuppression", {boxes, scores, most}, {{"center_point_box", std::int64_t{1}}}));
+  Runner runner(make_model(std::move(graph)), on_cpu());
+  int steps = 0;
+  runner.set_observer([&](const LayerEvent& event) {
+    ++steps;
+    REQUIRE(event.info->attributes.size() == 1);
+    CHECK(event.info->attributes[0].first == "center_point_box");
+    CHECK(event.info->inputs == std::vector<std::string>{"boxes", "scores", "most"});
+  });
+  // Centres and sizes: as corners the second would be empty.
+  const Tensor y = runner.run(Tensor::of<float>(Shape{1, 2, 4}, {1, 1, 2, 2, 9, 9, 2, 2}))[0].clone();
+  CHECK(y.shape() == Shape{2, 3});
+  CHECK(y.values<std::int64_t>()[2] == 1);
+  CHECK(steps == 1);
+}
 
 }  // namespace lenslet::test

@@ -104,6 +104,24 @@ TEST_CASE("exec/place/a_value_read_again_is_not_overwritten") {
   }
 }
 
+TEST_CASE("exec/place/a_first_output_that_nobody_names_has_a_place") {
+  Graph graph;
+  graph.name = "indices";
+  const ValueId x = add_input(graph, {6});
+  const ValueId k = graph.add_constant("k", Tensor::of<std::int64_t>(Shape{1}, {2}));
+  Node node;
+  node.name = "top";
+  node.op = make_op("TopK", "", {}, 2, 2);
+  node.inputs = {x, k};
+  node.outputs = {no_id, graph.add_value("indices")};
+  add_output(graph, node.outputs[1]);
+  graph.nodes.push_back(std::move(node));
+  Runner runner(make_model(std::move(graph)), on_cpu());
+  const Tensor y = runner.run(Tensor::of<float>(Shape{1, 6}, {1, 5, 2, 7, 0, 3}))[0].clone();
+  CHECK(y.values<std::int64_t>()[0] == 3);
+  CHECK(y.values<std::int64_t>()[1] == 1);
+}
+
 TEST_CASE("exec/place/a_graph_output_that_is_read_on_survives") {
   Graph graph;
   graph.name = "tapped";

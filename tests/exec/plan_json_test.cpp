@@ -57,5 +57,63 @@ TEST_CASE("exec/plan_json/late_outputs_and_candidates") {
   CHECK(has(R"("candidates":[{"algorithm":"one","refusal":"no"},{"algorithm":"two","config":"k=1")"));
 }
 
+TEST_CASE("exec/plan_json/every_number_under_its_name") {
+  PlanInfo plan;
+  plan.threads = 3;
+  plan.inputs = {{"x", {4, 5}}};
+  StepInfo step;
+  step.inputs = {"x", ""};
+  step.flops = 6;
+  step.bytes = 7;
+  step.estimated_us = 8.5;
+  step.no_op = true;
+  step.workspace_bytes = 9;
+  step.config = "rows=2";
+  step.tolerance = 0.25;
+  step.candidates = {{.algorithm = "one",
+                      .refusal = {},
+                      .config = "k=1",
+                      .estimated_us = 10.5,
+                      .neighbours_us = 11.5,
+                      .workspace_bytes = 12,
+                      .tolerance = 0.5}};
+  step.problem = "a thing";
+  step.algorithm = "one";
+  step.reason = "least";
+  plan.steps = {step};
+  plan.late = {{"n", "NonZero", "from data", {{13, 14}, {}}}};
+  plan.bands = {{15, 16, 17, "fits L2"}};
+  plan.placements = {{"v", 18, 19, 20, 21}};
+  plan.memory = {.weight_bytes = 22,
+                 .uploaded_bytes = 23,
+                 .prepared_bytes = 24,
+                 .activation_bytes = 25,
+                 .activation_sum_bytes = 26,
+                 .lower_bound_bytes = 27,
+                 .workspace_bytes = 28,
+                 .peak_bytes = 29};
+  plan.late_copies = 30;
+  plan.late_copied_bytes = 31;
+  plan.layout_conversions = 32;
+  plan.type_conversions = 33;
+  plan.explicit_paddings = 34;
+  const std::string text = to_json(plan);
+  CAPTURE(text);
+  for (const char* const part :
+       {R"("threads":3,)", R"("inputs":[{"name":"x","shape":[4,5]}])",
+        R"("inputs":["x",""],"outputs":[],"flops":6.0,"bytes":7,"estimated_us":8.5,"no_op":true,"workspace_bytes":9,)"
+        R"("config":"rows=2","tolerance":0.25,"problem":"a thing","algorithm":"one","reason":"least",)"
+        R"("candidates":[{"algorithm":"one","config":"k=1","estimated_us":10.5,"neighbours_us":11.5,)"
+        R"("workspace_bytes":12,"tolerance":0.5}])",
+        R"({"name":"n","op":"NonZero","reason":"from data","at_most":[[13,14],[]]})",
+        R"({"first_step":15,"last_step":16,"rows":17,"reason":"fits L2"})",
+        R"({"value":"v","offset":18,"bytes":19,"first_step":20,"last_step":21})",
+        R"({"weight_bytes":22,"uploaded_bytes":23,"prepared_bytes":24,"activation_bytes":25,)"
+        R"("activation_sum_bytes":26,"lower_bound_bytes":27,"workspace_bytes":28,"peak_bytes":29})",
+        R"("copies":30,"copied_bytes":31)", R"("layout_conversions":32)", R"("type_conversions":33)",
+        R"("explicit_paddings":34)"})
+    CHECK_MESSAGE(text.find(part) != std::string::npos, part);
+}
+
 }  // namespace
 }  // namespace lenslet::test

@@ -12,6 +12,7 @@
 #include "runtime/exec/model_impl.h"
 #include "runtime/exec/plan.h"
 #include "small_net.h"
+#include "tests/expect_error.h"
 
 namespace lenslet::test {
 namespace {
@@ -73,7 +74,7 @@ TEST_CASE("exec/prepared/several_at_once_each_made_once") {
   keys.push_back({"new"});
   const auto fail = [](std::size_t) -> PreparedWeights { throw Error(ErrorKind::limit, "none"); };
   keys.push_back({"new, too"});
-  CHECK_THROWS_AS(cache.get(keys, fail, &pool), Error);
+  CHECK_ERROR(cache.get(keys, fail, &pool), limit, "none");
   CHECK(cache.bytes() == 210);
   CHECK(cache.get(keys, make, &pool).at(3).data == all[3].data);
   CHECK(made == 22);

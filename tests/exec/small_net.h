@@ -10,6 +10,7 @@
 #include "lenslet/error.h"
 #include "lenslet/model.h"
 #include "runtime/graph/graph.h"
+#include "tests/expect_error.h"
 
 namespace lenslet::test {
 
@@ -40,16 +41,5 @@ PlanOptions on_cpu(std::int64_t batch = 1, int threads = 0);
 
 /// Pseudo-random values in [-1, 1).
 Tensor random_tensor(Shape shape, std::uint64_t seed);
-
-/// What `f` throws; an internal error that says so when it throws nothing.
-template <typename F>
-Error error_of(const F& f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    return error;
-  }
-  return {ErrorKind::internal, "nothing was thrown"};
-}
 
 }  // namespace lenslet::test

@@ -109,6 +109,7 @@ TEST_CASE("fuse_pool/others_stay") {
   CHECK(left_of(32, 32, {{"kernel_shape", Ints{2, 2}}, {"strides", Ints{2, 2}}, {"pads", Ints{1, 1, 1, 1}}}) == 1);
   CHECK(left_of(33, 33, {{"kernel_shape", Ints{2, 2}}, {"strides", Ints{2, 2}}, {"ceil_mode", std::int64_t{1}}}) == 1);
   CHECK(left_of(32, 32, maxima_of_four, "Sigmoid") == 1);
+  CHECK(left_of(33, 33, {{"kernel_shape", Ints{2, 2}}, {"strides", Ints{2, 2}}, {"dilations", Ints{2, 2}}}) == 1);
   SUBCASE("of what others read") {
     GraphBuilder b;
     const ValueId y = b.node("Relu", {conv(b, 32, 32)});

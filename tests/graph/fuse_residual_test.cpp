@@ -52,6 +52,7 @@ TEST_CASE("fuse_residual/stays") {
     b.output(b.node("Add", {y, x}));
     b.output(y);
   }
+  SUBCASE("constant") { b.output(b.node("Add", {b.weights({1, 4, 6, 6}), y})); }
   SUBCASE("twice itself") { b.output(b.node("Add", {y, y})); }
   const Graph before = b.build(), fused = after(before, "fuse_residual");
   CHECK(fused.nodes.size() == before.nodes.size());

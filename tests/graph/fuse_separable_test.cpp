@@ -108,6 +108,15 @@ TEST_CASE("fuse_separable/others_stay") {
     CHECK(joined(planned(block.b.build(1), "fp16", "", "depthwise")) == 0);
     CHECK(joined(planned(block.b.build(1), "fp16", "", "mma_gemm")) == 0);
   }
+  SUBCASE("a residual added to the depthwise one") {
+    GraphBuilder b;
+    const ValueId x = clip(b, b.conv(b.input("x", {-1, 16, 56, 56}), 16, 144, 1));
+    const ValueId sum = b.node("Add", {depthwise(b, x, 144), x});
+    b.output(b.conv(sum, 144, 32, 1));
+    const Graph all = planned(b.build(1));
+    CHECK(joined(all) == 0);
+    CHECK(count(all, "Add") == 0);  // it is in the depthwise one's epilogue
+  }
   SUBCASE("3x3 behind it, and several filters a channel") {
     GraphBuilder b;
     const ValueId x = clip(b, b.conv(b.input("x", {1, 16, 14, 14}), 16, 64, 1));

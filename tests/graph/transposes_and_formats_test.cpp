@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "graph_builder.h"
+#include "tests/expect_error.h"
 
 using namespace lenslet;
 using namespace lenslet::test;
@@ -30,13 +31,7 @@ int moves(const Graph& graph) {
 
 /// What choose_kernels says when no plan can be made; empty: it can.
 std::string refusal(Graph& graph, const PassContext& context) {
-  try {
-    choose_kernels(graph, context);
-  } catch (const Error& error) {
-    CHECK(error.kind() == ErrorKind::unsupported);
-    return error.what();
-  }
-  return {};
+  return refusal_of(ErrorKind::unsupported, [&] { choose_kernels(graph, context); });
 }
 
 }  // namespace

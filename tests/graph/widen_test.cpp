@@ -82,6 +82,14 @@ TEST_CASE("widen/constants_attributes_and_ports") {
   }
 }
 
+TEST_CASE("widen/a_constant_that_is_the_first_value") {
+  GraphBuilder b;
+  const ValueId three = b.constant(Tensor::of<float>(Shape{1}, {3}).to_dtype(DType::f16));
+  REQUIRE(three == 0);
+  b.output(b.node("Add", {b.input("x", {1, 2}, DType::f16), three}));
+  CHECK(after(b.source(), "widen").value(three).dtype == DType::f32);
+}
+
 TEST_CASE("widen/types_that_are_only_carried_stay") {
   GraphBuilder b;
   const ValueId x = b.input("x", {4}, DType::f16);

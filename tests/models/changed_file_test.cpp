@@ -17,7 +17,7 @@
 #include "models/input_file.h"
 #include "models/load_onnx.h"
 #include "models/model_file.h"
-#include "tests/models/expect_error.h"
+#include "tests/expect_error.h"
 #include "tests/models/onnx_writer.h"
 #include "tests/models/temp_dir.h"
 

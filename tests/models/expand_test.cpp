@@ -9,7 +9,7 @@
 #include "lenslet/runner.h"
 #include "models/load_onnx.h"
 #include "oracle/oracle.h"
-#include "tests/models/expect_error.h"
+#include "tests/expect_error.h"
 #include "tests/models/onnx_writer.h"
 
 using namespace lenslet;

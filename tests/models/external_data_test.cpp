@@ -8,7 +8,7 @@
 #include "lenslet/model.h"
 #include "models/limits.h"
 #include "models/load_onnx.h"
-#include "tests/models/expect_error.h"
+#include "tests/expect_error.h"
 #include "tests/models/onnx_writer.h"
 #include "tests/models/temp_dir.h"
 

@@ -7,7 +7,7 @@
 
 #include "models/limits.h"
 #include "models/load_onnx.h"
-#include "tests/models/expect_error.h"
+#include "tests/expect_error.h"
 #include "tests/models/onnx_writer.h"
 
 using namespace lenslet;

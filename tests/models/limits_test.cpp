@@ -12,7 +12,7 @@
 #include "lenslet/tensor_file.h"
 #include "models/load_onnx.h"
 #include "models/names.h"
-#include "tests/models/expect_error.h"
+#include "tests/expect_error.h"
 #include "tests/models/onnx_writer.h"
 #include "tests/models/temp_dir.h"
 

@@ -8,7 +8,7 @@
 
 #include "lenslet/runner.h"
 #include "runtime/graph/infer_shapes.h"
-#include "tests/models/expect_error.h"
+#include "tests/expect_error.h"
 #include "tests/models/onnx_writer.h"
 
 using namespace lenslet;

@@ -9,7 +9,7 @@
 #include <limits>
 
 #include "models/onnx_reader.h"
-#include "tests/models/expect_error.h"
+#include "tests/expect_error.h"
 #include "tests/models/onnx_writer.h"
 
 using namespace lenslet;

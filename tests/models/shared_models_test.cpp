@@ -9,7 +9,7 @@
 
 #include "lenslet/runner.h"
 #include "lenslet/tensor_file.h"
-#include "tests/models/expect_error.h"
+#include "tests/expect_error.h"
 #include "tests/shared_data.h"
 #include "tests/usable_device.h"
 

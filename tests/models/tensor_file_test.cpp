@@ -23,7 +23,7 @@
 #include "lenslet/model.h"
 #include "models/input_file.h"
 #include "models/npy_header.h"
-#include "tests/models/expect_error.h"
+#include "tests/expect_error.h"
 #include "tests/models/onnx_writer.h"
 #include "tests/models/temp_dir.h"
 

@@ -1,6 +1,7 @@
 // The rule by which kernels are chosen (docs/conv-choice.md), on kernels that offer what a test wants.
 
 #include "ops/core/choose.h"
+#include "tests/expect_error.h"
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
@@ -72,13 +73,7 @@ Choice choose(const std::deque<FakeKernel>& kernels, std::string_view forced = {
 }
 
 std::string refusal(const std::deque<FakeKernel>& kernels, std::string_view forced = {}) {
-  try {
-    (void)choose(kernels, forced);
-  } catch (const Error& error) {
-    CHECK((error.kind() == ErrorKind::unsupported));
-    return error.message();
-  }
-  return "nothing";
+  return refusal_of(ErrorKind::unsupported, [&] { (void)choose(kernels, forced); });
 }
 
 /// What conversions of the node's input and output cost: those of a kernel that wants nchw.

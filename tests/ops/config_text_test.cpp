@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include "lenslet/error.h"
+#include "tests/expect_error.h"
 
 using namespace lenslet;
 
@@ -19,13 +20,7 @@ const std::string written = ConfigWriter()
 template <typename Read>
 std::string refusal(std::string_view text, const Read& read) {
   ConfigReader reader(text);
-  try {
-    read(reader);
-  } catch (const Error& error) {
-    CHECK((error.kind() == ErrorKind::invalid_argument));
-    return error.message();
-  }
-  return {};
+  return test::refusal_of(ErrorKind::invalid_argument, [&] { read(reader); });
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "ops/conv/conv.h"
+#include "tests/expect_error.h"
 #include "tests/ops/op_harness.h"
 
 namespace lenslet::test {
@@ -19,18 +20,6 @@ ConvGeometry geometry(std::array<std::int64_t, 2> stride, std::array<std::int64_
   g.auto_pad = auto_pad;
   g.dilation = dilation;
   return g;
-}
-
-template <typename F>
-void check_error(ErrorKind kind, const std::string& part, const F& f) {
-  try {
-    f();
-    FAIL_CHECK("no error that says: ", part);
-  } catch (const Error& error) {
-    CHECK_MESSAGE(error.kind() == kind, error.what());
-    CHECK_MESSAGE(std::string(error.what()).find(part) != std::string::npos, error.what());
-    CHECK_MESSAGE(std::string(error.what()).find('\n') == std::string::npos, error.what());
-  }
 }
 
 constexpr std::int64_t huge = std::numeric_limits<std::int64_t>::max();

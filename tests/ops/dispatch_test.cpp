@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/dtypes.h"
+#include "tests/expect_error.h"
 
 using namespace lenslet;
 
@@ -42,7 +43,7 @@ TEST_CASE("dispatch/a_type_outside_the_list_is_an_internal_error") {
     CHECK(called == message.empty());
     if (!called) CHECK(message.find(to_string(dtype)) != std::string::npos);
   }
-  CHECK_THROWS_AS(dispatch_bytes(3, []<typename T>(std::type_identity<T>) {}), Error);
+  CHECK_ERROR(dispatch_bytes(3, []<typename T>(std::type_identity<T>) {}), internal, "elements of 3 bytes");
 }
 
 TEST_CASE("dispatch/sets_of_types") {

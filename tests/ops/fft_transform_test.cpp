@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "ops/conv/cuda/fft_plan.h"
+#include "tests/larger_error.h"
 #include "tests/random_seed.h"
 
 namespace lenslet::test {
@@ -128,7 +129,7 @@ Errors errors_of(std::int64_t channels, std::int64_t r, std::int64_t s, int tile
       const double error = static_cast<double>(y[row * N + column]) - exact[i];
       squares += error * error;
       exact_squares += exact[i] * exact[i];
-      worst = std::max(worst, std::abs(error));
+      worst = test::larger_error(worst, std::abs(error));
     }
   }
   const double outputs = static_cast<double>(tiles * p.p * p.q);

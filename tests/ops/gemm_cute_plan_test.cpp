@@ -9,6 +9,7 @@
 #include "ops/core/config_text.h"
 #include "ops/gemm/cute/gemm_cute.h"
 #include "ops/gemm/cute/tile_order.h"
+#include "tests/expect_error.h"
 
 namespace lenslet {
 namespace {

@@ -14,6 +14,7 @@
 #include "ops/core/sum_tolerance.h"
 #include "ops/gemm/packed_weights.h"
 #include "oracle/oracle.h"
+#include "tests/expect_error.h"
 #include "tests/ops/op_harness.h"
 
 using namespace lenslet;
@@ -267,18 +268,24 @@ TEST_CASE("gemm/rows_of_images_pixel_by_pixel") {
       CHECK(each->offer(*known, {profile}).refusal.empty() == (each->name() != "few_rows"));
       CHECK_FALSE(each->offer(*computed, {profile}).refusal.empty());
     }
-  CHECK_THROWS_AS(pose("Gemm", {{"a_channels", std::int64_t{4}}}, {{m, k}, {k, n}}), Error);
+  CHECK_ERROR(pose("Gemm", {{"a_channels", std::int64_t{4}}}, {{m, k}, {k, n}}), internal,
+              "a_channels = 4 of 30 columns");
 }
 
 TEST_CASE("gemm/refusals") {
   const auto f32 = [](Shape shape) { return Tensor(DType::f32, shape); };
   CHECK_THROWS_WITH_AS(infer_op({.op = "Gemm", .inputs = {f32({2, 3}), f32({4, 5})}}), doctest::Contains("[4,5]"),
                        Error);
-  CHECK_THROWS_AS(infer_op({.op = "Gemm", .inputs = {f32({2, 3}), f32({3, 5}), f32({2, 2})}}), Error);
-  CHECK_THROWS_AS(infer_op({.op = "Gemm", .inputs = {f32({1, 2, 3}), f32({3, 5})}}), Error);
-  CHECK_THROWS_AS(infer_op({.op = "MatMul", .inputs = {f32({2, 3}), f32({4, 5})}}), Error);
-  CHECK_THROWS_AS(infer_op({.op = "MatMul", .inputs = {f32({}), f32({4, 5})}}), Error);
-  CHECK_THROWS_AS(infer_op({.op = "MatMul", .inputs = {f32({2, 1, 3}), f32({3, 3, 5})}}), Error);
+  CHECK_ERROR(infer_op({.op = "Gemm", .inputs = {f32({2, 3}), f32({3, 5}), f32({2, 2})}}), invalid_model,
+              "shapes [2,2] and [2,5] do not broadcast");
+  CHECK_ERROR(infer_op({.op = "Gemm", .inputs = {f32({1, 2, 3}), f32({3, 5})}}), invalid_model,
+              "A [1,2,3] and B [3,5] must be matrices");
+  CHECK_ERROR(infer_op({.op = "MatMul", .inputs = {f32({2, 3}), f32({4, 5})}}), invalid_model,
+              "A [2,3] and B [4,5] do not multiply");
+  CHECK_ERROR(infer_op({.op = "MatMul", .inputs = {f32({}), f32({4, 5})}}), invalid_model,
+              "A [] and B [4,5]: scalars do not multiply");
+  CHECK_ERROR(infer_op({.op = "MatMul", .inputs = {f32({2, 1, 3}), f32({3, 3, 5})}}), invalid_model,
+              "shapes [2] and [3] do not broadcast");
 }
 
 TEST_CASE("gemm/cuda_refusals") {
@@ -349,7 +356,9 @@ TEST_CASE("gemm/cuda_ways") {
     CHECK(blob.has_value() == (!exact || attributes.size() > 1));  // else they lie as they are read
     Candidate other = candidate;
     other.config = "way=few_rows_mma eights=1";  // of weights in 16 bits
-    if (exact) CHECK_THROWS_AS(kernel(problem, DeviceKind::cuda).bind({problem, other, with}), Error);
+    if (exact)
+      CHECK_ERROR(kernel(problem, DeviceKind::cuda).bind({problem, other, with}), invalid_argument,
+                  "no way for this product");
     return exact;
   };
   CHECK(into_float32(1, 64, trans_b));
@@ -393,7 +402,7 @@ TEST_CASE("gemm/cuda_ways") {
   for (const char* config : {"", "way=fast", "way=tiled slices=2", "way=few_rows slices=1", "way=cublas"}) {
     Candidate candidate = offered(*large, with);
     candidate.config = config;
-    CHECK_THROWS_AS(kernel(*large, DeviceKind::cuda).bind({*large, candidate, with}), Error);
+    CHECK_ERROR(kernel(*large, DeviceKind::cuda).bind({*large, candidate, with}), invalid_argument, "configuration '");
   }
 }
 

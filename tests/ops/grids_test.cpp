@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "ops/core/kernel.h"
+#include "tests/expect_error.h"
 #include "tests/ops/op_harness.h"
 #include "tests/ops/op_runner.h"
 
@@ -151,8 +152,8 @@ TEST_CASE("grid_sample/refusals") {
   CHECK(kind(x, random_f32({2, 3, 3, 2}, 1)) == ErrorKind::invalid_model);
   CHECK(kind(x, random_f32({1, 3, 3, 3}, 1)) == ErrorKind::invalid_model);
   CHECK(kind(random_f32({1, 2, 0, 4}, 1), grid) == ErrorKind::invalid_model);
-  CHECK_THROWS_AS(make_op(sampled(x, grid, "bilinear", "zeros", false)), Error);
-  CHECK_THROWS_AS(make_op(sampled(x, grid, "linear", "wrap", false)), Error);
+  CHECK_ERROR(make_op(sampled(x, grid, "bilinear", "zeros", false)), unsupported, "attribute 'mode' is 'bilinear'");
+  CHECK_ERROR(make_op(sampled(x, grid, "linear", "wrap", false)), unsupported, "attribute 'padding_mode' is 'wrap'");
 }
 
 TEST_CASE("affine_grid/sizes") {
@@ -246,9 +247,11 @@ TEST_CASE("roi_align/refusals") {
   c.inputs[2] = int64s({0, 0});
   CHECK(infer_error(c) == ErrorKind::invalid_model);
   CHECK(infer_error(boxes(random_f32({1, 2, 0, 4}, 1), {0, 0, 1, 1}, {})) == ErrorKind::invalid_model);
-  CHECK_THROWS_AS(make_op(boxes(x, {0, 0, 1, 1}, {{"mode", Text("median")}})), Error);
-  CHECK_THROWS_AS(make_op(boxes(x, {0, 0, 1, 1}, {{"output_width", std::int64_t{0}}})), Error);
-  CHECK_THROWS_AS(make_op(boxes(x, {0, 0, 1, 1}, {{"sampling_ratio", std::int64_t{-1}}})), Error);
+  CHECK_ERROR(make_op(boxes(x, {0, 0, 1, 1}, {{"mode", Text("median")}})), unsupported, "attribute 'mode' is 'median'");
+  CHECK_ERROR(make_op(boxes(x, {0, 0, 1, 1}, {{"output_width", std::int64_t{0}}})), invalid_model,
+              "attribute 'output_width' is 0");
+  CHECK_ERROR(make_op(boxes(x, {0, 0, 1, 1}, {{"sampling_ratio", std::int64_t{-1}}})), invalid_model,
+              "attribute 'sampling_ratio' is -1");
 }
 
 namespace {

@@ -2,6 +2,7 @@
 // stored beside the elements.
 
 #include "ops/movement/layout_convert.h"
+#include "tests/expect_error.h"
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
@@ -134,11 +135,12 @@ TEST_CASE("layout_convert/meaning") {
   CHECK(to_string(op->attributes()) == "from=nhwc to=nchw8c+1,2,0,3");
   const auto again = make_normalised_op("LayoutConvert", op->attributes(), 1);
   CHECK(to_string(again->attributes()) == to_string(op->attributes()));
-  CHECK_THROWS_AS(make_normalised_op("LayoutConvert", {{"from", std::string("nchw")}}, 1), Error);
+  CHECK_ERROR(make_normalised_op("LayoutConvert", {{"from", std::string("nchw")}}, 1), invalid_model,
+              "attribute to is \"\"");
   CHECK_THROWS_AS(make_normalised_op("LayoutConvert", {{"from", std::string("nchw")}, {"to", std::string("hwcn")}}, 1),
                   Error);
   const InputInfo other_rank{true, {DType::f32, {2, 3, 4}}, nullptr}, image{true, {DType::f32, {2, 3, 4, 5}}, nullptr};
-  CHECK_THROWS_AS(op->infer({&other_rank, 1}), Error);
+  CHECK_ERROR(op->infer({&other_rank, 1}), invalid_model, "LayoutConvert: input is no 4-D tensor");
   CHECK(op->infer({&image, 1}).at(0) == image.type);
   CHECK_FALSE(op->gives_input_back({&image, 1}));
   CHECK(make_layout_convert(formats::nhwc, formats::nhwc)->gives_input_back({&image, 1}));

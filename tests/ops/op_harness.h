@@ -22,8 +22,8 @@ struct OpCase {
   std::size_t outputs = 1;
   std::vector<int> constant = {};        ///< inputs that the operator needs as constants (a shape, axes)
   std::vector<int> maybe_constant = {};  ///< inputs tried both as constants and as run-time values (weights)
-  /// Of each element of floating-point outputs: |y - exact| <= tolerance * oracle::scale_at(). 0: exactly the oracle's
-  /// value, rounded once.
+  /// Of each element of floating-point outputs: |y - exact| <= tolerance * oracle::scale_at(), where what a kernel
+  /// states is not less. 0: exactly the oracle's value, rounded once.
   double tolerance = 0;
 };
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/simd/targets.h"
+#include "tests/expect_error.h"
 // After targets.h:
 #include <hwy/highway.h>
 
@@ -337,7 +338,7 @@ TEST_CASE("max_unpool/refusals") {
   OpCase outside = unpool({1, 2, 6, 6}, {2, 2}, {2, 2}, {0, 0, 0, 0}, 1);
   for (const std::int64_t index : {std::int64_t{-1}, std::int64_t{72}}) {
     outside.inputs[1].values<std::int64_t>()[3] = index;
-    CHECK_THROWS_AS(run_op(outside), Error);
+    CHECK_ERROR(run_op(outside), invalid_argument, "an index is outside the 72 elements that are unpooled");
   }
 }
 

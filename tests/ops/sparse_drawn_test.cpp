@@ -12,6 +12,7 @@
 
 #include "ops/core/kernel.h"
 #include "ops/core/sum_tolerance.h"
+#include "tests/larger_error.h"
 #include "tests/ops/op_runner.h"
 #include "tests/ops/sparse_sites.h"
 #include "tests/random_seed.h"
@@ -194,7 +195,7 @@ void check_conv(const OpCase& c, const std::vector<Site>& sites, const Dense& ex
       std::size_t i = 0;
       for (const Site& site : sites)
         for (std::int64_t k = 0; k < exact.channels; ++k)
-          worst = std::max(worst, std::abs(double{got[i++]} - exact.at(exact.cell(site), k)));
+          worst = larger_error(worst, std::abs(double{got[i++]} - exact.at(exact.cell(site), k)));
       CHECK_MESSAGE(worst <= call.candidate.tolerance * rms, where, ": ", call.str(), " errs by ", worst, " of ", rms);
       CHECK_MESSAGE(
           std::all_of(got.begin() + static_cast<std::ptrdiff_t>(i), got.end(), [](float v) { return v == 0; }), where,

@@ -10,6 +10,7 @@
 #include "ops/core/kernel.h"
 #include "ops/core/sum_tolerance.h"
 #include "oracle/oracle.h"
+#include "tests/larger_error.h"
 #include "tests/ops/op_harness.h"
 #include "tests/ops/op_runner.h"
 #include "tests/ops/sparse_sites.h"
@@ -149,7 +150,7 @@ TEST_CASE("sparse/conv/epilogue") {
           const Tensor y = run_between_guards(runner, call, c.inputs, call.str())[0];
           double worst = 0;
           for (std::size_t i = 0; i < exact.values.size(); ++i)
-            worst = std::max(worst, oracle::error_at(y.values<float>()[i], exact, i, DType::f32));
+            worst = larger_error(worst, oracle::error_at(y.values<float>()[i], exact, i, DType::f32));
           CHECK_MESSAGE(worst <= call.candidate.tolerance, call.str());
         });
       // Apart and over the residual: two kernels and three numbers of threads, or, on a device, three kernels.

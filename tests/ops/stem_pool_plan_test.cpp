@@ -9,6 +9,7 @@
 #include "ops/conv/conv.h"
 #include "ops/core/choose.h"
 #include "ops/core/kernel.h"
+#include "tests/expect_error.h"
 
 namespace lenslet::test {
 namespace {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "lenslet/error.h"
+#include "tests/expect_error.h"
 #include "tests/ops/conv_cases.h"
 
 namespace lenslet::test {
@@ -340,12 +341,15 @@ TEST_CASE("conv/wgmma_gemm_plan/cuts_and_configurations") {
         "tile=64x64 slices=4 width=8", "tile=64x64 width=32 slices=4", "tile=128x256 width=32",
         "tile=64x32 slices=1 width=32", "tile=128x64 width=64"}) {
     CAPTURE(config);
-    CHECK_THROWS_AS((void)read_wgmma_gemm_plan(p, config), Error);
+    CHECK_ERROR((void)read_wgmma_gemm_plan(p, config), invalid_argument,
+                "there is no kernel for such a cut of this problem");
   }
   // One step cannot be cut, and narrow groups must save something.
   const ConvProblem one_step = problem(1, 64, 14, 14, 64, 1, 1);
-  CHECK_THROWS_AS((void)read_wgmma_gemm_plan(one_step, "tile=64x64 slices=2"), Error);
-  CHECK_THROWS_AS((void)read_wgmma_gemm_plan(one_step, "tile=128x64 width=32"), Error);
+  CHECK_ERROR((void)read_wgmma_gemm_plan(one_step, "tile=64x64 slices=2"), invalid_argument,
+              "there is no kernel for such a cut of this problem");
+  CHECK_ERROR((void)read_wgmma_gemm_plan(one_step, "tile=128x64 width=32"), invalid_argument,
+              "there is no kernel for such a cut of this problem");
 }
 
 TEST_CASE("conv/wgmma_gemm_plan/every_cut_reads_back_as_itself") {
@@ -373,7 +377,8 @@ TEST_CASE("conv/wgmma_gemm_plan/every_cut_reads_back_as_itself") {
       ConvProblem half = p;
       half.storage = half.x_storage = DType::f16;
       const double us = wgmma_plan_us(half, cut, reference_gpu());
-      CHECK(us > 1);
+      const double floor_us = p.flops() / reference_gpu().half_flops_per_us;
+      CHECK(us > std::max(1.0, floor_us));
       CHECK(us < 1e6);
     }
     CHECK(configs.size() == cuts.size());
@@ -429,7 +434,8 @@ TEST_CASE("conv/wgmma_gemm_plan/sets_of_groups") {
   CHECK(read_back > 20);
   // 80 filters fill no tile, alone or with others.
   CHECK(wgmma_cuts(half(problem(1, 240, 14, 14, 240, 1, 1, {.groups = 3}))).empty());
-  CHECK_THROWS_AS((void)read_wgmma_gemm_plan(half(problem(8, 256, 28, 28, 512, 3, 3, strided)), "tile=128x64"), Error);
+  CHECK_ERROR((void)read_wgmma_gemm_plan(half(problem(8, 256, 28, 28, 512, 3, 3, strided)), "tile=128x64"),
+              invalid_argument, "there is no kernel for such a cut of this problem");
   CHECK(SetTiles{}.first_channel(5) == 0);
 }
 

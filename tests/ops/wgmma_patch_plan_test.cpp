@@ -10,6 +10,7 @@
 
 #include "lenslet/error.h"
 #include "ops/conv/cuda/wgmma_patch_plan.h"
+#include "tests/expect_error.h"
 
 namespace lenslet::cuda {
 namespace {
@@ -159,7 +160,8 @@ TEST_CASE("conv/wgmma_patch_plan/what_it_refuses") {
         std::string::npos);
   CHECK(refusal(resolve_conv({1, 64, 99, 99}, {64, 64, 3, 3}, {.dilation = {30, 30}})).find("fit") !=
         std::string::npos);
-  CHECK_THROWS_AS(read_wgmma_patch_plan(halves(resolve_conv({1, 64, 56, 56}, {64, 64, 3, 3}, pad1)), "units=3"), Error);
+  CHECK_ERROR(read_wgmma_patch_plan(halves(resolve_conv({1, 64, 56, 56}, {64, 64, 3, 3}, pad1)), "units=3"),
+              invalid_argument, "there is no kernel for such a cut of this problem");
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "lenslet/error.h"
+#include "tests/expect_error.h"
 
 namespace lenslet::cuda {
 namespace {
@@ -118,7 +119,8 @@ TEST_CASE("conv/wgmma_patch_slices_plan/where_there_are_none") {
   CHECK(none(resolve_conv({1, 128, 56, 56}, {64, 64, 3, 3}, {.pads = {1, 1, 1, 1}, .groups = 2})));
   CHECK(none(resolve_conv({64, 64, 56, 56}, {64, 64, 3, 3}, pad1)));
   const ConvProblem p = halves(resolve_conv({1, 64, 56, 56}, {64, 64, 3, 3}, pad1));
-  CHECK_THROWS_AS(read_patch_slices_plan(p, "lines=14 filters=64 slices=2"), Error);
+  CHECK_ERROR(read_patch_slices_plan(p, "lines=14 filters=64 slices=2"), invalid_argument,
+              "there is no kernel for such a cut of this problem");
   CHECK(!is_patch_slices("units=4 filters=64"));
 }
 

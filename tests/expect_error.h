@@ -1,0 +1,54 @@
+#pragma once
+// Errors as tests want them: kind and text.
+
+#include <doctest/doctest.h>
+
+#include <optional>
+#include <string>
+
+#include "lenslet/error.h"
+
+namespace lenslet::test {
+
+/// The Error that `f` throws; fails the test when it throws none.
+template <typename F>
+Error error_of(F&& f) {
+  try {
+    f();
+  } catch (const Error& error) {
+    return error;
+  }
+  FAIL("no Error was thrown");
+  return {ErrorKind::internal, ""};
+}
+
+/// What `f` is refused for, an Error of that kind with its context; empty where it is not.
+template <typename F>
+std::string refusal_of(ErrorKind kind, F&& f) {
+  try {
+    f();
+  } catch (const Error& error) {
+    CHECK_MESSAGE(error.kind() == kind, error.what());
+    return error.what();
+  }
+  return {};
+}
+
+inline bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+/// `f` throws an Error of that kind whose what(), one line, contains the text.
+template <typename F>
+void check_error(ErrorKind kind, const std::string& part, F&& f, const char* file = __builtin_FILE(),
+                 int line = __builtin_LINE()) {
+  INFO(file, ":", line);
+  const Error caught = error_of(f);
+  CHECK_MESSAGE(caught.kind() == kind, caught.what());
+  CHECK_MESSAGE(contains(caught.what(), part), caught.what());
+  CHECK_MESSAGE(!contains(caught.what(), "\n"), caught.what());
+}
+
+}  // namespace lenslet::test
+
+/// The same of an expression.
+#define CHECK_ERROR(expression, wanted_kind, part) \
+  ::lenslet::test::check_error(::lenslet::ErrorKind::wanted_kind, part, [&] { (void)(expression); })

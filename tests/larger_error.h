@@ -1,0 +1,15 @@
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace lenslet::test {
+
+/// The larger of the errors so far and one more. NaN counts as infinite: std::max(worst, NaN) is `worst`, and a result
+/// that was never written would pass.
+inline double larger_error(double worst, double error) {
+  return std::isnan(error) ? std::numeric_limits<double>::infinity() : std::max(worst, error);
+}
+
+}  // namespace lenslet::test
