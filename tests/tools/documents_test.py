@@ -56,7 +56,7 @@ foreign_options = {
 
 sources = (".h", ".cuh", ".cpp", ".cu", ".cmake", ".sh", ".py", ".md", ".csv", ".txt")
 documents = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", ROOT / "samples" / "README.md",
-             *sorted((ROOT / "docs").glob("*.md"))]  # fmt: skip
+             ROOT / "tests" / "README.md", *sorted((ROOT / "docs").glob("*.md"))]  # fmt: skip
 
 
 def tree():
