@@ -191,6 +191,19 @@ TEST_CASE("exec/embedder/workers_take_no_signals") {
   CHECK(workers == 2);
 }
 
+TEST_CASE("exec/embedder/one_thread_is_the_callers") {
+  Graph late;
+  late.name = "late";
+  const ValueId x = add_port(late, "x", DType::f32, {1, 3, 17, 19});
+  add_output(late, add_node(late, "NonZero", {x}));
+  const std::size_t others = blocked_signals().size();
+  for (const Model& model : {make_model(small_net()), make_model(late)}) {
+    Runner runner(model, on_cpu(1, 1));
+    runner.run(random_tensor({1, 3, 17, 19}, 1));
+    CHECK(blocked_signals().size() <= others);  // threads that ended may have stood there a moment longer
+  }
+}
+
 TEST_CASE("exec/embedder/rounding_modes_of_the_app") {
   const Model model = make_model(small_net());
   const Tensor x = random_tensor({1, 3, 17, 19}, 1);

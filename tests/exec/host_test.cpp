@@ -2,10 +2,12 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdlib>
 #include <memory>
+#include <numeric>
 #include <stdexcept>
 #include <stop_token>
 #include <string>
@@ -127,6 +129,22 @@ TEST_CASE("exec/host/allocator_gives_the_arena") {
   allocator->misaligned = true;
   CHECK(kind_of([&] { Runner(model, options); }) == ErrorKind::invalid_argument);
   CHECK(allocator->held == 0);
+}
+
+TEST_CASE("exec/host/arenas_of_the_last_other_shapes_are_kept") {
+  const Model model = make_model(small_net());
+  const auto allocator = std::make_shared<TestAllocator>();
+  PlanOptions options = on_cpu(1, 1);
+  options.allocator = allocator;
+  options.other_shapes = 2;
+  Runner runner(model, options);
+  std::vector<std::size_t> bytes{runner.plan().memory.peak_bytes};
+  for (const std::int64_t batch : {2, 3, 4, 5, 6}) {
+    runner.run(random_tensor({batch, 3, 17, 19}, 5));
+    bytes.push_back(runner.plan().memory.peak_bytes);
+    const auto last = bytes.end() - std::min<std::ptrdiff_t>(3, std::ssize(bytes));
+    CHECK(allocator->held == std::accumulate(last, bytes.end(), std::size_t{0}));
+  }
 }
 
 TEST_CASE("exec/host/cancelled_between_steps") {

@@ -42,4 +42,30 @@ TEST_CASE("exec/late/attributes_of_what_the_host_computes") {
   CHECK(steps == 1);
 }
 
+namespace {
+
+// y [n] of x [batch, 4]: what is positive in it.
+Graph positive_rows() {
+  Graph graph;
+  graph.name = "rows";
+  const ValueId x = add_input(graph, {4});
+  const ValueId where = add_node(graph, "Transpose", {add_node(graph, "NonZero", {add_node(graph, "Relu", {x})})});
+  add_output(graph, add_node(graph, "GatherND", {x, where}));
+  return graph;
+}
+
+}  // namespace
+
+TEST_CASE("exec/late/a_batch_is_asked_of_the_first_part_alone") {
+  Runner runner(make_model(positive_rows()), on_cpu(3));  // NonZero's [2,n] is no batch of 2
+  const Tensor& y = runner.run(Tensor::of<float>(Shape{3, 4}, {-1, 2, 0, 3, -4, -5, -6, -7, 8, 0, -9, 10}))[0];
+  const auto values = y.values<float>();
+  CHECK(std::vector<float>(values.begin(), values.end()) == std::vector<float>{2, 3, 8, 10});
+}
+
+TEST_CASE("exec/late/time_device_before_a_run") {
+  Runner runner(make_model(positive_rows()), on_cpu());
+  CHECK(runner.time_device(2).empty());  // the CPU's; there is no rest yet
+}
+
 }  // namespace lenslet::test

@@ -75,6 +75,42 @@ TEST_CASE("exec/place/kept_inputs_are_neither_overwritten_nor_reused") {
   CHECK(kept.arena_bytes == 2 * reused.arena_bytes);
 }
 
+TEST_CASE("exec/place/all_values_are_kept_to_the_end") {
+  const Graph lowered = lowered_for_cpu(small_net(), on_cpu(2));
+  const std::vector<std::size_t> workspaces(lowered.nodes.size(), 0);
+  const Placement kept = place_values(lowered, workspaces, {.keep_all = true});
+  int blocks = 0;
+  for (std::size_t v = 0; v < lowered.values.size(); ++v) {
+    if (kept.first[v] < 0) continue;
+    ++blocks;
+    CHECK(kept.first[v] == 0);
+    CHECK(kept.last[v] == static_cast<int>(lowered.nodes.size()));
+  }
+  CHECK(blocks > 3);
+}
+
+TEST_CASE("exec/place/a_renaming_of_what_was_overwritten_lies_there") {
+  Graph graph;
+  graph.name = "renamed";
+  const ValueId x = add_input(graph, {4, 4, 4});
+  const ValueId flat = add_node(graph, "Flatten", {add_node(graph, "Abs", {x})});  // Abs overwrites x
+  add_output(graph, add_node(graph, "MatMul", {flat, add_weights(graph, "w", {64, 3}, 0.2F, 1)}));
+  const Graph lowered = lowered_for_cpu(graph, on_cpu());
+  const std::vector<std::size_t> workspaces(lowered.nodes.size(), 0);
+  const Placement placement = place_values(lowered, workspaces, {});
+  int renamed = 0;
+  for (std::size_t n = 0; n < lowered.nodes.size(); ++n) {
+    if (placement.runs[n]) continue;
+    const auto from = static_cast<std::size_t>(lowered.nodes[n].inputs[0]),
+               to = static_cast<std::size_t>(lowered.nodes[n].outputs[0]);
+    ++renamed;
+    CHECK(placement.root[to] == lowered.inputs[0]);
+    CHECK(placement.offsets[to] != Placement::npos);
+    CHECK(placement.offsets[to] == placement.offsets[from]);
+  }
+  CHECK(renamed == 1);
+}
+
 TEST_CASE("exec/place/blocks_and_workspaces_stand_on_the_alignment") {
   Graph graph = small_net();
   const Graph lowered = lowered_for_cpu(graph, on_cpu(3));
@@ -183,6 +219,22 @@ TEST_CASE("exec/place/parts_lie_in_their_whole") {
     CHECK(std::memcmp(runner.run(input)[0].data(), expected.data(), expected.bytes()) == 0);
     CHECK(parts == 2);
   }
+}
+
+TEST_CASE("exec/plan/conversions_are_counted_by_what_they_do") {
+  Graph graph;
+  graph.name = "conversions";
+  const ValueId x = add_input(graph, {16, 9, 11});
+  const ValueId w = add_weights(graph, "w", {8, 16, 3, 3}, 0.2F, 1);
+  ValueId y = add_node(graph, "Conv", {x, w}, {{"pads", std::vector<std::int64_t>(4, 1)}});
+  for (const std::int64_t type : {7, 6, 1}) y = add_node(graph, "Cast", {y}, {{"to", type}});
+  add_output(graph, y);
+  PlanOptions options = on_cpu();
+  options.conv_algorithm = "direct_packed";
+  const PlanInfo plan = make_model(std::move(graph)).plan(options);
+  CHECK(plan.type_conversions == 3);
+  CHECK(plan.explicit_paddings == 1);
+  CHECK(plan.layout_conversions == 2);  // to nhwc, and back
 }
 
 TEST_CASE("exec/plan/weights_are_prepared_once_for_all_runners") {

@@ -103,6 +103,22 @@ TEST_CASE("exec/ports/a_first_dimension_that_cannot_be_1") {
         std::string::npos);
 }
 
+TEST_CASE("exec/ports/what_is_declared_or_given_was_not_taken_for_a_batch") {
+  Graph graph;
+  graph.name = "baked";
+  add_output(graph, add_node(graph, "Relu", {add_port(graph, "fixed", DType::f32, {2, 3})}));
+  const ValueId s = add_port(graph, "s", DType::f32, {-1, 3, 4});
+  const ValueId rows = graph.add_constant("rows", Tensor::of<std::int64_t>(Shape{2}, {4, 12}));
+  add_output(graph, add_node(graph, "Reshape", {s, rows}));
+  const Model model = make_model(std::move(graph));
+  check_error(ErrorKind::invalid_model, "(input s [?,3,4] was taken for a batch of 1:", [&] { model.plan(on_cpu()); });
+  PlanOptions given = on_cpu();
+  given.input_shapes = {{"s", Shape{3, 3, 4}}};
+  const Error error = error_of([&] { model.plan(given); });
+  CHECK(error.kind() == ErrorKind::invalid_model);
+  CHECK_MESSAGE(!contains(error.what(), "was taken for"), error.what());
+}
+
 TEST_CASE("exec/ports/what_no_batch_mends_is_refused_at_once") {
   Graph alone;
   alone.name = "alone";

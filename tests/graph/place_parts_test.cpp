@@ -146,6 +146,16 @@ TEST_CASE("place_parts/others_are_copied") {
   }
 }
 
+// 2^30 elements are no longer counted in 32 bits.
+TEST_CASE("place_parts/an_image_of_2_to_the_30_elements_is_copied") {
+  for (const std::int64_t width : {4000, 4096}) {
+    GraphBuilder b;
+    const ValueId x = relu(b, b.conv(b.input("x", {1, 3, 1024, width}), 3, 16, 1));
+    finish(b, concat(b, {relu(b, b.conv(x, 16, 128, 1)), relu(b, b.conv(x, 16, 128, 1))}), 256);
+    CHECK(placed(after_all(b.build())) == std::vector<Ints>{width == 4000 ? Ints{0, 1} : Ints{}});
+  }
+}
+
 TEST_CASE("place_parts/the_same_value_twice") {
   GraphBuilder b;
   const ValueId x = relu(b, b.conv(b.input("x", {1, 3, 8, 8}), 3, 16, 3, 1));

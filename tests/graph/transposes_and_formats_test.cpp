@@ -276,7 +276,10 @@ TEST_CASE("assign_formats/explicit_padding_is_a_conversion_made_once") {
   INFO(all.dump());
   int padded = 0;
   for (const Node& node : all.nodes)
-    if (node.type() == "LayoutConvert" && all.value(node.outputs[0]).format.halo == Format::Halo{1, 1, 1, 1}) ++padded;
+    if (node.type() == "LayoutConvert" && all.value(node.outputs[0]).format.halo == Format::Halo{1, 1, 1, 1}) {
+      ++padded;
+      CHECK(all.value(node.inputs[0]).format == formats::nhwc);  // a step of its own
+    }
   CHECK(padded == 2);  // of x, and of y for both its readers
   CHECK(worst_difference(before, all) < 1e-4);
 }

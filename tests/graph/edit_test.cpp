@@ -1,0 +1,35 @@
+// GraphEdit: producers and uses stay right while nodes are changed.
+#include <doctest/doctest.h>
+
+#include "graph_builder.h"
+#include "runtime/passes/edit.h"
+
+using namespace lenslet;
+using namespace lenslet::test;
+
+TEST_CASE("edit/what_an_erased_node_made_has_no_producer") {
+  GraphBuilder b;
+  const ValueId x = b.input("x", {1, 4}), first = b.node("Abs", {x}), second = b.node("Neg", {first});
+  b.output(second);
+  Graph graph = b.build();
+  GraphEdit edit(graph);
+  CHECK(edit.producer(first) == 0);
+  edit.erase(0);
+  CHECK(edit.erased(0));
+  CHECK(edit.producer(first) == no_id);
+  CHECK(edit.uses(x) == 0);
+  CHECK(edit.producer(second) == 1);
+}
+
+TEST_CASE("edit/what_another_node_makes_now_is_still_its") {
+  GraphBuilder b;
+  const ValueId first = b.node("Abs", {b.input("x", {1, 4})}), second = b.node("Neg", {first});
+  b.output(second);
+  Graph graph = b.build();
+  GraphEdit edit(graph);
+  edit.set_outputs(0, {second});
+  edit.erase(1);
+  CHECK(edit.producer(second) == 0);
+  CHECK(edit.producer(first) == no_id);
+  CHECK(edit.uses(first) == 0);
+}
