@@ -28,7 +28,7 @@ std::string refusal_of(ErrorKind kind, F&& f) {
   try {
     f();
   } catch (const Error& error) {
-    CHECK_MESSAGE(error.kind() == kind, error.what());
+    CHECK_MESSAGE(error.kind() == kind, std::string(error.what()));
     return error.what();
   }
   return {};
@@ -40,11 +40,11 @@ inline bool contains(const std::string& text, const std::string& part) { return 
 template <typename F>
 void check_error(ErrorKind kind, const std::string& part, F&& f, const char* file = __builtin_FILE(),
                  int line = __builtin_LINE()) {
-  INFO(file, ":", line);
+  INFO(std::string(file), ":", line);
   const Error caught = error_of(f);
-  CHECK_MESSAGE(caught.kind() == kind, caught.what());
-  CHECK_MESSAGE(contains(caught.what(), part), caught.what());
-  CHECK_MESSAGE(!contains(caught.what(), "\n"), caught.what());
+  CHECK_MESSAGE(caught.kind() == kind, std::string(caught.what()));
+  CHECK_MESSAGE(contains(caught.what(), part), std::string(caught.what()));
+  CHECK_MESSAGE(!contains(caught.what(), "\n"), std::string(caught.what()));
 }
 
 }  // namespace lenslet::test

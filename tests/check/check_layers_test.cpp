@@ -145,7 +145,7 @@ TEST_CASE("check_layers/own_inputs_and_what_makes_no_sense") {
       check_layers(model, asked);
       FAIL("nothing is refused: " << part);
     } catch (const Error& error) {
-      CAPTURE(error.what());
+      CAPTURE(std::string(error.what()));
       CHECK(error.kind() == kind);
       CHECK(std::string(error.what()).find(part) != std::string::npos);
     }

@@ -331,7 +331,7 @@ TEST_CASE("cuda/sparse_conv/rulebooks_of_noise") {
           try {
             (void)posed.run(call, w.str());
           } catch (const Error& error) {
-            CHECK_MESSAGE(error.kind() == ErrorKind::invalid_argument, error.what());
+            CHECK_MESSAGE(error.kind() == ErrorKind::invalid_argument, std::string(error.what()));
           }
         });
       }

@@ -63,7 +63,7 @@ TEST_CASE("exec/input_values/refusals") {
   const Model model = make_model(reshape_net());
   const auto refuses = [&](const PlanOptions& options, const std::string& text) {
     const Error error = error_of([&] { Runner(model, options); });
-    CAPTURE(error.what());
+    CAPTURE(std::string(error.what()));
     CHECK(error.kind() == ErrorKind::invalid_argument);
     CHECK(mentions(error, text));
   };

@@ -177,7 +177,7 @@ void check_refused_loads(const std::string& device) {
   const Photo photo = random_photo(40, 50, 3, 1);
   const auto refuses = [](const auto& call, const std::string& text) {
     const Error error = error_of(call);
-    CAPTURE(error.what());
+    CAPTURE(std::string(error.what()));
     CHECK(error.kind() == ErrorKind::invalid_argument);
     CHECK(std::string(error.what()).find(text) != std::string::npos);
   };

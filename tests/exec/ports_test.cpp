@@ -116,7 +116,7 @@ TEST_CASE("exec/ports/what_is_declared_or_given_was_not_taken_for_a_batch") {
   given.input_shapes = {{"s", Shape{3, 3, 4}}};
   const Error error = error_of([&] { model.plan(given); });
   CHECK(error.kind() == ErrorKind::invalid_model);
-  CHECK_MESSAGE(!contains(error.what(), "was taken for"), error.what());
+  CHECK_MESSAGE(!contains(error.what(), "was taken for"), std::string(error.what()));
 }
 
 TEST_CASE("exec/ports/what_no_batch_mends_is_refused_at_once") {

@@ -125,7 +125,7 @@ void check_sparse_errors(const std::string& device) {
       const Error error = error_of([&] { run(runner, inputs); });
       CHECK(error.kind() == ErrorKind::invalid_argument);
       CHECK(std::string(error.what()) == error_of([&] { run(cpu, inputs); }).what());
-      CHECK_MESSAGE(std::string(error.what()).find(part) != std::string::npos, error.what());
+      CHECK_MESSAGE(std::string(error.what()).find(part) != std::string::npos, std::string(error.what()));
       CHECK(run(runner, good) == before);  // it runs on
     };
     check(scan(2000, 3), " output sites, more than the bound of 1000 (max_sites)");

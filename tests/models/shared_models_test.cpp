@@ -30,7 +30,7 @@ TEST_CASE("shared/bad_models_are_refused") {
     CAPTURE(file);
     CAPTURE(what);
     const Error error = test::error_of([&] { Model::load(folder / file); });
-    CAPTURE(error.what());
+    CAPTURE(std::string(error.what()));
     CHECK(test::contains(error.what(), file));
     CHECK(!error.message().empty());
     CHECK((error.kind() == ErrorKind::invalid_model || error.kind() == ErrorKind::unsupported ||

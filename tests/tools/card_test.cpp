@@ -11,6 +11,7 @@
 #include <string>
 
 #include "lenslet/error.h"
+#include "tests/expect_error.h"
 #include "tools/cards/known_cards.h"
 #include "tools/cards/sha256.h"
 #include "tools/cards/write_card.h"
@@ -153,8 +154,8 @@ TEST_CASE("card/unknown fields, wrong types and contradictions name the field") 
   }
   CHECK(refusal(nlohmann::json::array()).find("the card has to be") == 0);
   CHECK(refusal({{"name", "x"}}).find("input is missing") == 0);
-  CHECK_THROWS_AS(parse_card("{\"input\":", "x"), Error);
-  CHECK_THROWS_AS(read_card("/nowhere/x.card.json"), Error);
+  CHECK_ERROR(parse_card("{\"input\":", "x"), invalid_argument, "x: this is no JSON");
+  CHECK_ERROR(read_card("/nowhere/x.card.json"), io, "/nowhere/x.card.json: there is no such file");
 }
 
 TEST_CASE("card/the cards of models/cards are right") {
@@ -191,8 +192,8 @@ TEST_CASE("card/known files: by checksum, else by name, whatever their names loo
   const std::string abc = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
   CHECK(sha256_of(write("abc", "abc")) == abc);
   CHECK(sha256_of(write("none", "")) == "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
-  CHECK_THROWS_AS(sha256_of(folder), Error);
-  CHECK_THROWS_AS(sha256_of(folder / "missing"), Error);
+  CHECK_ERROR(sha256_of(folder), io, folder.string() + ": the file cannot be read");
+  CHECK_ERROR(sha256_of(folder / "missing"), io, "/missing: the file cannot be read");
 
   const auto card = [&](const std::string& name, const nlohmann::json& files) {
     write("cards/" + name + ".card.json", nlohmann::json{{"input", {{"size", {8, 8}}}}, {"files", files}}.dump());
@@ -220,7 +221,7 @@ TEST_CASE("card/known files: by checksum, else by name, whatever their names loo
   CHECK(found_by("") == "");
   CHECK(!find_known_card(folder / "any.onnx", folder / "nowhere"));
   write("cards/c.card.json", "{");
-  CHECK_THROWS_AS(find_known_card(folder / "any", folder / "cards"), Error);
+  CHECK_ERROR(find_known_card(folder / "any", folder / "cards"), invalid_argument, "/c.card.json: this is no JSON");
   fs::remove_all(folder);
 }
 
@@ -231,7 +232,7 @@ TEST_CASE("card/labels are counted") {
   CHECK(read_labels(file, -1).size() == 3);
   CHECK_THROWS_WITH_AS(read_labels(file, 4), doctest::Contains("3 lines for 4 classes"), Error);
   std::filesystem::remove(file);
-  CHECK_THROWS_AS(read_labels(file, 3), Error);
+  CHECK_ERROR(read_labels(file, 3), io, file.string() + ": there is no such file");
 }
 
 TEST_CASE("card/sizes over the limits are refused") {

@@ -12,6 +12,7 @@
 #include "lenslet/error.h"
 #include "oracle/draw.h"
 #include "oracle/oracle.h"
+#include "tests/expect_error.h"
 #include "tools/measuring/conv_data.h"
 #include "tools/measuring/conv_sets.h"
 #include "tools/measuring/kernel_timer.h"
@@ -75,6 +76,12 @@ TEST_CASE("tools/conv_sets/drawn_odd_shapes") {
   for (const NamedConv& conv : list) CHECK(conv.problem.flops() <= 3e9);
 }
 
+/// What it is refused for comes after the text itself.
+void check_refused(const std::string& text, const std::string& reason) {
+  CHECK_ERROR(parse_conv(text), invalid_argument, '"' + text + '"');
+  CHECK_ERROR(parse_conv(text), invalid_argument, reason);
+}
+
 TEST_CASE("tools/conv_sets/parsed") {
   CHECK(parse_conv("1,64,56,57,128,3,5").problem.str() == "1x64x56x57 -> 128, 3x5 s1 p0 g1");
   const ConvProblem all = parse_conv("2,8,9,9,16,3,3,2,1,2,4").problem;
@@ -82,9 +89,12 @@ TEST_CASE("tools/conv_sets/parsed") {
   CHECK(all.pad_bottom == 1);
   CHECK(all.dilation_h == 2);
   CHECK(all.groups == 4);
-  for (const char* text : {"", "1", "1,2,3,4,5,6", "1,2,3,4,5,6,7,8,9,10,11,12", "1,2,3,4,5,1,x", "1,2,3,4,5,1,1,",
-                           "1,3,8,8,4,1,1,1,0,1,2", "1,3,8,8,4,1,1,1,0,1,0", "1,3,8,8,4,9,9", "1,3,8,8,4,1,1,0"})
-    CHECK_THROWS_AS(parse_conv(text), Error);
+  for (const char* text : {"", "1", "1,2,3,4,5,6", "1,2,3,4,5,6,7,8,9,10,11,12", "1,2,3,4,5,1,x", "1,2,3,4,5,1,1,"})
+    check_refused(text, " is no convolution: N,C,H,W,K,R,S[,stride");
+  check_refused("1,3,8,8,4,1,1,1,0,1,2", ": 2 groups do not divide 3 channels");
+  check_refused("1,3,8,8,4,1,1,1,0,1,0", ": 0 groups do not divide 3 channels");
+  check_refused("1,3,8,8,4,9,9", "filter spans 9 in height, the padded input only 8");
+  check_refused("1,3,8,8,4,1,1,0", "stride 0 of height is not positive");
 }
 
 TEST_CASE("tools/conv_sets/problems_read_as_they_are_printed") {
@@ -106,12 +116,14 @@ TEST_CASE("tools/conv_sets/problems_read_as_they_are_printed") {
     same(problem);
   }
   same(resolve_conv({1, 8, 9}, {4, 8, 3}, {.pads = {0, 1, 0, 1}}));
-  for (const char* text :
-       {"1x64x56x56 -> 64, 3x3 s1 p1", "1x64x56x56 -> 64, 3x3 s1 p1 g1 +nonsense", "1x64x56x56 -> 64, 3x3 s1 p1 g3",
-        "1x64x56x56 -> 64, 3x3 s0 p1 g1", "1x64x56x56 -> 64, 3x3 s1 p1,1 g1", "1x64x56x56 -> 64, 3x3 s1x1x1 p1 g1",
-        "1x64x56x56 -> 64, 3x3 s1 p1 g1 +clip(0)", "1x64x56x56 -> 64, 3x3 s1 p1 g1 +clip(nan,x)",
-        "99999999999999999999x64x56x56 -> 64, 3x3 s1 p1 g1"})
-    CHECK_THROWS_AS(parse_conv(text), Error);
+  for (const std::string rest : {"s1 p1", "s1 p1,1 g1", "s1x1x1 p1 g1"})
+    check_refused("1x64x56x56 -> 64, 3x3 " + rest, " is no convolution: N,C,H,W,K,R,S[,stride");
+  check_refused("99999999999999999999x64x56x56 -> 64, 3x3 s1 p1 g1", " is no convolution: ");
+  check_refused("1x64x56x56 -> 64, 3x3 s1 p1 g1 +nonsense", "no activation is called 'nonsense'");
+  check_refused("1x64x56x56 -> 64, 3x3 s1 p1 g1 +clip(0)", "there is no activation 'clip(0)'");
+  check_refused("1x64x56x56 -> 64, 3x3 s1 p1 g1 +clip(nan,x)", "there is no activation 'clip(nan,x)'");
+  check_refused("1x64x56x56 -> 64, 3x3 s1 p1 g3", "3 groups do not divide 64 channels");
+  check_refused("1x64x56x56 -> 64, 3x3 s0 p1 g1", "stride 0 of height is not positive");
 }
 
 TEST_CASE("tools/kernel_timer/errors_are_seen") {

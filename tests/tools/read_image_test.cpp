@@ -11,6 +11,7 @@
 #include <string>
 
 #include "lenslet/error.h"
+#include "tests/expect_error.h"
 #include "tests/shared_data.h"
 #include "tests/tools/make_png.h"
 #include "tests/tools/refusal.h"
@@ -149,8 +150,8 @@ TEST_CASE("read_image/kinds that are not read are named") {
     REQUIRE(error);
     CHECK(error->message().find(word) != std::string::npos);
   }
-  CHECK_THROWS_AS(read_image("/nowhere/photo.png"), Error);
-  CHECK_THROWS_AS(read_image("/dev/null"), Error);
+  CHECK_ERROR(read_image("/nowhere/photo.png"), io, "/nowhere/photo.png: there is no such file");
+  CHECK_ERROR(read_image("/dev/null"), io, "/dev/null: this is no regular file");
 }
 
 TEST_CASE("read_image/shared odd pictures are read right") {

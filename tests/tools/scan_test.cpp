@@ -9,6 +9,7 @@
 #include <tuple>
 
 #include "lenslet/error.h"
+#include "tests/expect_error.h"
 #include "tools/scans/lidar_scan.h"
 
 using namespace lenslet;
@@ -71,8 +72,9 @@ TEST_CASE("scan/seeds_and_sweeps") {
 }
 
 TEST_CASE("scan/refusals") {
-  CHECK_THROWS_AS(lidar_scan({.rings = 0}), Error);
-  CHECK_THROWS_AS(lidar_scan({.sweeps = -1}), Error);
-  CHECK_THROWS_AS(lidar_scan({.columns = 6}), Error);
-  CHECK_THROWS_AS(lidar_scan({.rings = 1 << 20, .steps = 1 << 20, .sweeps = 1 << 20}), Error);
+  CHECK_ERROR(lidar_scan({.rings = 0}), invalid_argument, "a scan has at least one ring, one step and one sweep");
+  CHECK_ERROR(lidar_scan({.sweeps = -1}), invalid_argument, "a scan has at least one ring, one step and one sweep");
+  CHECK_ERROR(lidar_scan({.columns = 6}), invalid_argument, "points have 4 or 5 columns, not 6");
+  CHECK_ERROR(lidar_scan({.rings = 1 << 20, .steps = 1 << 20, .sweeps = 1 << 20}), invalid_argument,
+              "are more than 2^26 shots");
 }

@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "lenslet/error.h"
+#include "tests/expect_error.h"
 #include "tools/pictures/photo_list.h"
 
 namespace lenslet::tool {
@@ -47,8 +48,8 @@ TEST_CASE("photo_list/folders, order, what is not there") {
   const std::string base = folder.string();
   CHECK(list_photos({"missing.jpg", base}) ==
         std::vector<std::string>{"missing.jpg", base + "/a.png", base + "/b.JPG", base + "/c.ppm", base + "/d.ppm"});
-  CHECK_THROWS_AS(list_photos({base + "/empty"}), Error);
-  CHECK_THROWS_AS(list_photos({base + "/empty"}, true), Error);
+  CHECK_ERROR(list_photos({base + "/empty"}), io, "/empty: there are no photos in this folder (--recursive looks");
+  CHECK_ERROR(list_photos({base + "/empty"}, true), io, "/empty: there are no photos in this folder, nor below it");
   // Below, too, but links to folders: this one leads up again.
   fs::create_directory_symlink("..", folder / "empty" / "up");
   fs::create_directories(folder / "a" / "deep");
