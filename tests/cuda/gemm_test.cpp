@@ -20,6 +20,7 @@
 #include "ops/core/sum_tolerance.h"
 #include "ops/gemm/packed_weights.h"
 #include "tests/larger_error.h"
+#include "tests/ops/exact_activation.h"
 
 namespace lenslet {
 namespace {
@@ -113,6 +114,7 @@ void check(const cuda::Context& context, const Case& t) {
                             .c = t.row_of_c || t.full_c ? device_c.data() : nullptr,
                             .y = device_y.data()};
 
+  const auto exact_of = test::exact_activation(t.activation);
   std::vector<double> exact(static_cast<std::size_t>(y_elems));
   for (std::int64_t at = 0; at < y_elems; ++at) {
     const std::int64_t product = at / (t.m * t.n), i = at / t.n % t.m, j = at % t.n;
@@ -124,7 +126,7 @@ void check(const cuda::Context& context, const Case& t) {
     }
     sum *= double{t.alpha};
     if (call.c != nullptr) sum += double{t.beta} * double{c[static_cast<std::size_t>(i * problem.c_row + j)]};
-    exact[static_cast<std::size_t>(at)] = apply(t.activation, sum);
+    exact[static_cast<std::size_t>(at)] = exact_of(sum);
   }
   // Factors in (-1, 1) have the variance 1/3.
   const double products = double{t.alpha} * double{t.alpha} * static_cast<double>(t.k) / 9;
