@@ -50,7 +50,7 @@ TEST_CASE("exec/prepared/kept_while_used_and_up_to_the_bound_after") {
 
 TEST_CASE("exec/prepared/a_failure_leaves_no_entry") {
   PreparedCache cache(100);
-  CHECK_THROWS_AS(cache.get({"x"}, []() -> PreparedWeights { throw Error(ErrorKind::limit, "none"); }), Error);
+  CHECK_ERROR(cache.get({"x"}, []() -> PreparedWeights { throw Error(ErrorKind::limit, "none"); }), limit, "none");
   CHECK(cache.bytes() == 0);
   CHECK(cache.get({"x"}, [] { return weights(8); }).bytes == 8);
 }
