@@ -108,8 +108,8 @@ struct LayerOptions {
   std::string precision = {};  ///< as CheckOptions::precision; empty: "fp32"
   std::string algorithm = {};  ///< one kernel by its name; empty: all that the device has for the operator
   double seconds = 0.05;       ///< time to spend on measuring each kernel; 0: no times
-  /// So many of the inputs, from the first on, are given in the run; the others are constants, as the weights in a file
-  /// are. Kernels prepare constants beforehand, and some refuse a filter that is none.
+  /// How many of the inputs, from the first on, are given in the run; the others are constants, as the weights in a
+  /// file are. Kernels prepare constants beforehand, and some refuse a filter that is none.
   std::size_t run_inputs = 1;
   std::size_t outputs = 1;  ///< how many the node has: 2 for a TopK, the parts of a Split
   std::string domain = {};  ///< of the operator; empty: ONNX's own. "lenslet" has the sparse ones (docs/ops.md)

@@ -65,7 +65,7 @@ class BoundPacked final : public BoundKernel {
       return std::exchange(own_floats_, own_floats_ + (wanted ? lines(floats) : 0));
     };
     rows_ = piece(p_.trans_a, p_.a_floats());
-    packed_ = piece(!b_lies_ready(), group_ == 0 ? packed_floats_ : threads * group_floats());
+    packed_ = piece(!b_lies_ready_, group_ == 0 ? packed_floats_ : threads * group_floats());
     scaled_ = piece(!p_.b_known && p_.scales(), p_.gemm_k * copied_columns(p_));
     workspace_floats_ = bias_floats_ + own_floats_ * (apart_ ? threads : 1);
   }
@@ -91,7 +91,6 @@ class BoundPacked final : public BoundKernel {
 
   static std::int64_t lines(std::int64_t floats) { return (floats + 15) / 16 * 16; }
   std::int64_t group_floats() const { return lines(packed_b_floats(p_.gemm_k, group_)); }
-  bool b_lies_ready() const { return p_.b_known || lies_packed(p_); }
   /// C is added as gemm()'s bias. Otherwise it is spread over y first.
   bool one_row_of_c() const { return p_.c && p_.c_row == 0; }
 
@@ -111,10 +110,10 @@ class BoundPacked final : public BoundKernel {
         const std::int64_t b = products.b + i * products.b_step;
         call.a.base = run.in<float>(MatrixOp::a) + (products.a + i * products.a_step) * p_.a_floats();
         if (p_.trans_a) call.a.base = transposed(call.a.base, own + rows_, *run.pool);
-        if (!b_lies_ready() && group_ == 0 && b != std::exchange(last_packed, b)) pack(run, b, own);
-        call.b = p_.b_known       ? reinterpret_cast<const float*>(run.blob) + b * packed_floats_
-                 : b_lies_ready() ? run.in<float>(MatrixOp::b) + b * p_.b_floats()
-                                  : own + packed_;
+        if (!b_lies_ready_ && group_ == 0 && b != std::exchange(last_packed, b)) pack(run, b, own);
+        call.b = p_.b_known      ? reinterpret_cast<const float*>(run.blob) + b * packed_floats_
+                 : b_lies_ready_ ? run.in<float>(MatrixOp::b) + b * p_.b_floats()
+                                 : own + packed_;
         call.c = run.out<float>() + (products.y + i) * p_.y_floats();
         if (p_.c && !one_row_of_c()) call.residual = spread_c(run.in<float>(MatrixOp::c), call.c, *run.pool);
         if (apart_)
@@ -197,6 +196,7 @@ class BoundPacked final : public BoundKernel {
   const MatrixProblem p_;
   const std::vector<ProductRun> runs_;
   const std::int64_t packed_floats_;
+  const bool b_lies_ready_ = p_.b_known || lies_packed(p_);  ///< nothing is packed in a run
   std::int64_t products_ = 0;
   bool apart_ = false;
   std::int64_t group_ = 0;  ///< columns that are packed and multiplied at a time; 0: all are packed first

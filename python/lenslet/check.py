@@ -123,8 +123,8 @@ def check_layer(
 
     A row for each kernel that takes it, or for the one called `algorithm`, with error, stated tolerance and time, and
     one for each that refuses it. An attribute is an int, a float, a string, a list of these, or a NumPy array; an input
-    is an array, or None for one that is left out. So many of the inputs as `run_inputs` says are given in the run, the
-    others are constants, as weights are. `outputs` is how many the node has; `domain` and `opset` are those of the operator,
+    is an array, or None for one that is left out. The first `run_inputs` of them are given in the run, the others
+    are constants, as weights are. `outputs` is how many the node has; `domain` and `opset` are those of the operator,
     ONNX's own and the newest by default. `seconds` is the time to spend on measuring each kernel; 0: no times.
     """
     plan = options.plan_options(device=device, precision=precision, algorithm=algorithm, threads=threads)

@@ -15,8 +15,8 @@ namespace {
 std::int64_t terms(const ConvProblem& p) { return p.group_c() * p.r * p.s; }
 std::int64_t pixels(const ConvProblem& p) { return p.p * p.q; }
 
-/// Columns that are put together and multiplied at a time: so many that they stay in L2 beside their sums, and more
-/// where the filters, which are read for each chunk, are larger.
+/// Columns that are packed and multiplied at a time. They and their sums fit L2. Larger filters get more columns, since
+/// each chunk reads all filters.
 std::int64_t chunk_columns(const ConvProblem& p) {
   constexpr std::int64_t least_floats = 32 << 10, most_floats = 512 << 10, most_columns = 512;
   const std::int64_t tile = gemm_tile_cols(), filters = p.group_k() * terms(p);
