@@ -347,7 +347,7 @@ class Runs(InFolder, unittest.TestCase):
         signal.setitimer(signal.ITIMER_REAL, 0.0001, 0.00007)
         try:
             until = time.monotonic() + 2
-            while time.monotonic() < until:
+            while time.monotonic() < until or min(rang, runs) <= 100:
                 try:
                     np.testing.assert_array_equal(runner(x), expected)
                     runs += 1

@@ -141,7 +141,7 @@ TEST_CASE("tools/kernel_timer/errors_are_seen") {
         const double error = reference.error(measured.outputs.at(0));
         CHECK_MESSAGE(error <= candidate.tolerance, std::string(kernel->name()), " on ", text);
         CHECK(error > 0);
-        CHECK(measured.us.count >= 7);
+        CHECK(measured.us.count >= 1);  // how many is a matter of the machine: tools/samples
         CHECK(measured.us.p10 <= measured.us.median);
       }
     Tensor y(DType::f32, {problem.n, problem.k, problem.p, problem.q});
@@ -193,6 +193,9 @@ TEST_CASE("tools/samples/summary") {
   CHECK(us.p10 == 2);
   CHECK(us.p90 == 10);
   CHECK(us.count == 10);
+  CHECK(least_samples(0.019) == 7);
+  CHECK(least_samples(0.02) == 3);
+  CHECK(least_samples(0.2) == 1);
   int measured = 0;
   CHECK(sample(0, 7, [&] { return static_cast<double>(++measured); }).size() == 7);
   CHECK(measured == 7);

@@ -18,9 +18,7 @@ class CpuTimer final : public KernelTimer {
     BoundCall call(kernel, problem, candidate, device_, inputs);
     const Stopwatch first;
     call.run(pool_);
-    // Of hopeless ones few are enough.
-    const std::size_t least = first.seconds() < 0.02 ? 7 : first.seconds() < 0.2 ? 3 : 1;
-    const Quantiles us = quantiles(sample(seconds, least, [&] {
+    const Quantiles us = quantiles(sample(seconds, least_samples(first.seconds()), [&] {
       const Stopwatch watch;
       call.run(pool_);
       return watch.us();

@@ -54,7 +54,7 @@ class KernelTimer {
   /// Of this arithmetic's products.
   virtual Peak peak(const Numerics& numerics = {}) = 0;
   /// `candidate` is one that the kernel offers for the problem, or one with another configuration; `inputs` as of
-  /// drawn_inputs(). `seconds`: time to spend on samples, but at least 7 are taken.
+  /// drawn_inputs(). `seconds`: time to spend on samples; least_samples() of the first run are taken at least.
   virtual Measured measure(const Kernel& kernel, const Problem& problem, const Candidate& candidate,
                            std::span<const Tensor> inputs, double seconds) = 0;
 };

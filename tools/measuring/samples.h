@@ -20,6 +20,9 @@ class Stopwatch {
   Clock::time_point begin_ = Clock::now();
 };
 
+/// Samples that are taken at least of what ran for `seconds` the first time: few of what is hopeless.
+inline std::size_t least_samples(double seconds) { return seconds < 0.02 ? 7 : seconds < 0.2 ? 3 : 1; }
+
 /// What `measure` returns, at least `least` times and until `seconds` are over.
 template <typename Measure>
 std::vector<double> sample(double seconds, std::size_t least, const Measure& measure) {
