@@ -14,7 +14,7 @@
 #include "base/cuda/session.h"
 #include "base/cuda/upload.h"
 #include "lenslet/error.h"
-#include "tests/cuda/skip.h"
+#include "tests/cuda/device_case.h"
 #include "tests/larger_error.h"
 
 namespace lenslet {
@@ -90,8 +90,7 @@ constexpr Case cases[] = {
     {12, 49, 36, false, false, 7, false, 1, 0},   {1, 1, 1, false, false, 1, false, 0, 0},
 };
 
-TEST_CASE("cuda/cublas/products_fp32") {
-  if (!test::have_device("cuda/cublas/products_fp32")) return;
+DEVICE_CASE("cuda/cublas/products_fp32") {
   REQUIRE_MESSAGE(cuda::cublas_unavailable_reason(0).empty(), cuda::cublas_unavailable_reason(0));
   const cuda::Session session(0, true);
   for (const Case& t : cases) {
@@ -103,8 +102,7 @@ TEST_CASE("cuda/cublas/products_fp32") {
   }
 }
 
-TEST_CASE("cuda/cublas/products_tf32") {
-  if (!test::have_device("cuda/cublas/products_tf32")) return;
+DEVICE_CASE("cuda/cublas/products_tf32") {
   REQUIRE_MESSAGE(cuda::cublas_unavailable_reason(0).empty(), cuda::cublas_unavailable_reason(0));
   constexpr auto tf32 = Numerics::Multiply::tf32;
   const cuda::Session session(0, true);
@@ -120,8 +118,7 @@ cuda::GraphExec captured(const cuda::Session& session, const std::function<void(
   return cuda::GraphExec(recorder);
 }
 
-TEST_CASE("cuda/cublas/repeats_to_the_bit_in_a_graph") {
-  if (!test::have_device("cuda/cublas/repeats_to_the_bit_in_a_graph")) return;
+DEVICE_CASE("cuda/cublas/repeats_to_the_bit_in_a_graph") {
   REQUIRE_MESSAGE(cuda::cublas_unavailable_reason(0).empty(), cuda::cublas_unavailable_reason(0));
   const cuda::Session session(0, true);
   constexpr int m = 64, n = 49, k = 4608;  // few tiles and a long sum: where cuBLAS splits it
@@ -141,8 +138,7 @@ TEST_CASE("cuda/cublas/repeats_to_the_bit_in_a_graph") {
   }
 }
 
-TEST_CASE("cuda/cublas/too_large_is_an_error") {
-  if (!test::have_device("cuda/cublas/too_large_is_an_error")) return;
+DEVICE_CASE("cuda/cublas/too_large_is_an_error") {
   REQUIRE_MESSAGE(cuda::cublas_unavailable_reason(0).empty(), cuda::cublas_unavailable_reason(0));
   const cuda::Session session(0, true);
   try {

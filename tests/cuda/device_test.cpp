@@ -8,7 +8,7 @@
 #include "base/cuda/check.h"
 #include "base/device_profile.h"
 #include "lenslet/error.h"
-#include "tests/cuda/skip.h"
+#include "tests/cuda/device_case.h"
 
 namespace lenslet {
 namespace {
@@ -40,14 +40,12 @@ TEST_CASE("cuda/check/failure_names_file_and_call") {
   }
 }
 
-TEST_CASE("cuda/check/failure_is_reported_once") {
-  if (!test::have_device("cuda/check/failure_is_reported_once")) return;
+DEVICE_CASE("cuda/check/failure_is_reported_once") {
   CHECK_THROWS_AS(CUDA_CHECK(cudaSetDevice(-1)), Error);
   CHECK(cudaPeekAtLastError() == cudaSuccess);
 }
 
-TEST_CASE("cuda/profile/clusters_fill_whole_multiples") {
-  if (!test::have_device("cuda/profile/clusters_fill_whole_multiples")) return;
+DEVICE_CASE("cuda/profile/clusters_fill_whole_multiples") {
   const DeviceProfile profile = cuda::device_profile(0);
   for (std::size_t blocks = 2; blocks < profile.cluster_units.size(); ++blocks) {
     const int units = profile.cluster_units[blocks];
@@ -58,8 +56,7 @@ TEST_CASE("cuda/profile/clusters_fill_whole_multiples") {
   }
 }
 
-TEST_CASE("cuda/query/first_device") {
-  if (!test::have_device("cuda/query/first_device")) return;
+DEVICE_CASE("cuda/query/first_device") {
   const DeviceReport report = query_devices();
   REQUIRE(report.devices.size() > 1);
   const DeviceInfo& device = report.devices[1];

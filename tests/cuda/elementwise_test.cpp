@@ -15,7 +15,7 @@
 #include "ops/elementwise/binary_cuda.h"
 #include "ops/elementwise/unary_cuda.h"
 #include "tests/cuda/device_block.h"
-#include "tests/cuda/skip.h"
+#include "tests/cuda/device_case.h"
 
 namespace lenslet::test {
 namespace {
@@ -68,8 +68,7 @@ class Floats {
   DeviceBlock block_;
 };
 
-TEST_CASE("cuda/elementwise/one_operand_lengths_and_alignments") {
-  if (!have_device("cuda/elementwise/one_operand_lengths_and_alignments")) return;
+DEVICE_CASE("cuda/elementwise/one_operand_lengths_and_alignments") {
   const cuda::Session session(0);
   const float low = -1, high = 1.5F;
   const auto clip = [&](const Tensor& from, Tensor& to) {
@@ -98,8 +97,7 @@ TEST_CASE("cuda/elementwise/one_operand_lengths_and_alignments") {
       }
 }
 
-TEST_CASE("cuda/elementwise/two_operands_lengths_and_alignments") {
-  if (!have_device("cuda/elementwise/two_operands_lengths_and_alignments")) return;
+DEVICE_CASE("cuda/elementwise/two_operands_lengths_and_alignments") {
   const cuda::Session session(0);
   unsigned seed = 1000;
   for (const std::int64_t count : counts)
@@ -126,8 +124,7 @@ TEST_CASE("cuda/elementwise/two_operands_lengths_and_alignments") {
           }
 }
 
-TEST_CASE("cuda/elementwise/special_values") {
-  if (!have_device("cuda/elementwise/special_values")) return;
+DEVICE_CASE("cuda/elementwise/special_values") {
   const cuda::Session session(0);
   const std::vector<float> x{std::nanf(""), infinity, -infinity, -0.0F, 1e-42F, -1e-42F, 3.0e38F, 5};
   const auto run = [&](UnaryFunction f) {

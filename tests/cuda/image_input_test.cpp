@@ -14,7 +14,7 @@
 #include "base/cuda/session.h"
 #include "lenslet/error.h"
 #include "tests/cuda/device_block.h"
-#include "tests/cuda/skip.h"
+#include "tests/cuda/device_case.h"
 
 namespace lenslet {
 namespace {
@@ -48,8 +48,7 @@ void check_same(const cuda::Session& session, cuda::ImageInput& loader, ImageVie
                 static_cast<int>(spec.resize));
 }
 
-TEST_CASE("cuda/image_input/same_bits_as_cpu") {
-  if (!test::have_device("cuda/image_input/same_bits_as_cpu")) return;
+DEVICE_CASE("cuda/image_input/same_bits_as_cpu") {
   const cuda::Session session(0);
   cuda::ImageInput loader;
   unsigned seed = 1;
@@ -79,8 +78,7 @@ TEST_CASE("cuda/image_input/same_bits_as_cpu") {
         }
 }
 
-TEST_CASE("cuda/image_input/whole_picture_unresized") {
-  if (!test::have_device("cuda/image_input/whole_picture_unresized")) return;
+DEVICE_CASE("cuda/image_input/whole_picture_unresized") {
   const cuda::Session session(0);
   cuda::ImageInput loader;
   ImageSpec spec;
@@ -93,8 +91,7 @@ TEST_CASE("cuda/image_input/whole_picture_unresized") {
   check_same(session, loader, {nullptr, 133, 165, 3}, spec, true, 6);
 }
 
-TEST_CASE("cuda/image_input/other_types") {
-  if (!test::have_device("cuda/image_input/other_types")) return;
+DEVICE_CASE("cuda/image_input/other_types") {
   const cuda::Session session(0);
   cuda::ImageInput loader;
   ImageSpec spec;
@@ -112,8 +109,7 @@ TEST_CASE("cuda/image_input/other_types") {
 }
 
 // Its rows at the width of the input would be 200 MB.
-TEST_CASE("cuda/image_input/a_very_high_picture") {
-  if (!test::have_device("cuda/image_input/a_very_high_picture")) return;
+DEVICE_CASE("cuda/image_input/a_very_high_picture") {
   const cuda::Session session(0);
   cuda::ImageInput loader;
   ImageSpec spec;
@@ -125,8 +121,7 @@ TEST_CASE("cuda/image_input/a_very_high_picture") {
 
 void CUDART_CB sleep_a_little(void*) { std::this_thread::sleep_for(std::chrono::milliseconds(50)); }
 
-TEST_CASE("cuda/image_input/photos_in_a_row") {
-  if (!test::have_device("cuda/image_input/photos_in_a_row")) return;
+DEVICE_CASE("cuda/image_input/photos_in_a_row") {
   const cuda::Session session(0);
   cuda::ImageInput loader;
   ImageSpec spec;
@@ -152,8 +147,7 @@ TEST_CASE("cuda/image_input/photos_in_a_row") {
   CHECK(std::memcmp(block.read().data(), expected.data(), expected.bytes()) == 0);
 }
 
-TEST_CASE("cuda/image_input/wrong_sizes_are_errors") {
-  if (!test::have_device("cuda/image_input/wrong_sizes_are_errors")) return;
+DEVICE_CASE("cuda/image_input/wrong_sizes_are_errors") {
   const cuda::Session session(0);
   cuda::ImageInput loader;
   const std::vector<std::uint8_t> pixels(30 * 30 * 3);

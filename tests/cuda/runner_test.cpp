@@ -26,7 +26,7 @@
 #include "runtime/exec/cuda/network.h"
 #include "runtime/exec/model_impl.h"
 #include "runtime/exec/plan.h"
-#include "tests/cuda/skip.h"
+#include "tests/cuda/device_case.h"
 #include "tests/exec/load_image_cases.h"
 #include "tests/exec/small_net.h"
 
@@ -62,8 +62,7 @@ double difference(const std::vector<float>& got, const std::vector<float>& expec
   return worst / std::sqrt(squares / static_cast<double>(got.size()));
 }
 
-TEST_CASE("cuda/runner/agrees_with_the_cpu") {
-  if (!have_device("cuda/runner/agrees_with_the_cpu")) return;
+DEVICE_CASE("cuda/runner/agrees_with_the_cpu") {
   const Model model = make_model(small_net());
   for (const std::int64_t batch : {1, 3, 8}) {
     CAPTURE(batch);
@@ -77,8 +76,7 @@ TEST_CASE("cuda/runner/agrees_with_the_cpu") {
 }
 
 // Three convolutions with weights in float16, which the file computes in float32, in float16, or by turns.
-TEST_CASE("cuda/runner/computes_in_the_types_of_the_file") {
-  if (!have_device("cuda/runner/computes_in_the_types_of_the_file")) return;
+DEVICE_CASE("cuda/runner/computes_in_the_types_of_the_file") {
   const auto net = [](const std::array<bool, 3>& in_half) {
     Graph graph;
     graph.name = "typed";
@@ -113,8 +111,7 @@ TEST_CASE("cuda/runner/computes_in_the_types_of_the_file") {
   compare({true, false, true}, "fp16", 3e-2);
 }
 
-TEST_CASE("cuda/runner/every_convolution_algorithm_agrees") {
-  if (!have_device("cuda/runner/every_convolution_algorithm_agrees")) return;
+DEVICE_CASE("cuda/runner/every_convolution_algorithm_agrees") {
   const Model model = make_model(small_net());
   const Tensor x = random_tensor({2, 3, 17, 19}, 21);
   Runner cpu(model, on_cpu(2));
@@ -129,8 +126,7 @@ TEST_CASE("cuda/runner/every_convolution_algorithm_agrees") {
   }
 }
 
-TEST_CASE("cuda/runner/graph_and_plain_launches_agree_to_the_bit") {
-  if (!have_device("cuda/runner/graph_and_plain_launches_agree_to_the_bit")) return;
+DEVICE_CASE("cuda/runner/graph_and_plain_launches_agree_to_the_bit") {
   const Model model = make_model(small_net());
   PlanOptions plain_options = on_cuda(2);
   plain_options.sync_each_step = true;
@@ -144,8 +140,7 @@ TEST_CASE("cuda/runner/graph_and_plain_launches_agree_to_the_bit") {
 }
 
 // Weights beyond twice L2, of which the product's begin to come two layers before: no bit changes.
-TEST_CASE("cuda/runner/weights_that_come_early") {
-  if (!have_device("cuda/runner/weights_that_come_early")) return;
+DEVICE_CASE("cuda/runner/weights_that_come_early") {
   Graph graph;
   ValueId x = add_input(graph, {8, 56, 56});
   for (const char* const name : {"a", "b", "c"})
@@ -172,8 +167,7 @@ TEST_CASE("cuda/runner/weights_that_come_early") {
   CHECK(early(small) == 0);
 }
 
-TEST_CASE("cuda/runner/keeping_all_values_changes_no_bit") {
-  if (!have_device("cuda/runner/keeping_all_values_changes_no_bit")) return;
+DEVICE_CASE("cuda/runner/keeping_all_values_changes_no_bit") {
   const Model model = make_model(small_net());
   PlanOptions kept = on_cuda(3);
   kept.keep_all_values = true;
@@ -183,8 +177,7 @@ TEST_CASE("cuda/runner/keeping_all_values_changes_no_bit") {
   for (const PlacementInfo& place : reuse.plan().placements) CHECK(place.offset % 256 == 0);
 }
 
-TEST_CASE("cuda/runner/observer_sees_every_step_and_what_it_made") {
-  if (!have_device("cuda/runner/observer_sees_every_step_and_what_it_made")) return;
+DEVICE_CASE("cuda/runner/observer_sees_every_step_and_what_it_made") {
   const Model model = make_model(small_net());
   const Tensor x = random_tensor({2, 3, 17, 19}, 3);
   for (const bool sync_each_step : {false, true}) {
@@ -228,8 +221,7 @@ TEST_CASE("cuda/runner/observer_sees_every_step_and_what_it_made") {
   }
 }
 
-TEST_CASE("cuda/runner/threads_with_runners_of_their_own") {
-  if (!have_device("cuda/runner/threads_with_runners_of_their_own")) return;
+DEVICE_CASE("cuda/runner/threads_with_runners_of_their_own") {
   const Model model = make_model(small_net());
   std::map<std::int64_t, std::vector<float>> expected;
   for (const std::int64_t batch : {1, 2, 3}) {
@@ -258,8 +250,7 @@ TEST_CASE("cuda/runner/threads_with_runners_of_their_own") {
   CHECK(wrong.load() == 0);
 }
 
-TEST_CASE("cuda/runner/two_devices_at_once") {
-  if (!have_device("cuda/runner/two_devices_at_once")) return;
+DEVICE_CASE("cuda/runner/two_devices_at_once") {
   int devices = 0;
   CUDA_CHECK(cudaGetDeviceCount(&devices));
   if (devices < 2) {
@@ -290,8 +281,7 @@ TEST_CASE("cuda/runner/two_devices_at_once") {
   CHECK(wrong.load() == 0);
 }
 
-TEST_CASE("cuda/runner/outputs_that_no_kernel_makes") {
-  if (!have_device("cuda/runner/outputs_that_no_kernel_makes")) return;
+DEVICE_CASE("cuda/runner/outputs_that_no_kernel_makes") {
   const Model model = make_model(ports_net());
   Runner runner(model, on_cuda(2));
   for (const std::uint64_t seed : {1U, 2U}) {
@@ -307,8 +297,7 @@ TEST_CASE("cuda/runner/outputs_that_no_kernel_makes") {
   }
 }
 
-TEST_CASE("cuda/runner/a_network_without_any_kernel") {
-  if (!have_device("cuda/runner/a_network_without_any_kernel")) return;
+DEVICE_CASE("cuda/runner/a_network_without_any_kernel") {
   const Model model = make_model(renaming_net());
   Runner runner(model, on_cuda(4));
   const Tensor& output = runner.run(Tensor(DType::f32, {4, 0, 3}))[0];
@@ -316,24 +305,15 @@ TEST_CASE("cuda/runner/a_network_without_any_kernel") {
   CHECK(runner.time_device(2) == std::vector<double>{0, 0});
 }
 
-TEST_CASE("cuda/runner/loaded_photos") {
-  if (have_device("cuda/runner/loaded_photos")) check_loaded_photos("cuda");
-}
+DEVICE_CASE("cuda/runner/loaded_photos") { check_loaded_photos("cuda"); }
 
-TEST_CASE("cuda/runner/loaded_photos_of_other_types") {
-  if (have_device("cuda/runner/loaded_photos_of_other_types")) check_loaded_types("cuda");
-}
+DEVICE_CASE("cuda/runner/loaded_photos_of_other_types") { check_loaded_types("cuda"); }
 
-TEST_CASE("cuda/runner/partly_loaded_batches") {
-  if (have_device("cuda/runner/partly_loaded_batches")) check_partly_loaded_batches("cuda");
-}
+DEVICE_CASE("cuda/runner/partly_loaded_batches") { check_partly_loaded_batches("cuda"); }
 
-TEST_CASE("cuda/runner/refused_loads") {
-  if (have_device("cuda/runner/refused_loads")) check_refused_loads("cuda");
-}
+DEVICE_CASE("cuda/runner/refused_loads") { check_refused_loads("cuda"); }
 
-TEST_CASE("cuda/runner/device_time") {
-  if (!have_device("cuda/runner/device_time")) return;
+DEVICE_CASE("cuda/runner/device_time") {
   const Model model = make_model(small_net());
   Runner runner(model, on_cuda(2));
   const Tensor x = random_tensor({2, 3, 17, 19}, 8);
@@ -348,8 +328,7 @@ TEST_CASE("cuda/runner/device_time") {
   CHECK(same_bits(bits(runner.run(x)[0]), expected));
 }
 
-TEST_CASE("cuda/runner/run_takes_no_memory_and_the_end_returns_all") {
-  if (!have_device("cuda/runner/run_takes_no_memory_and_the_end_returns_all")) return;
+DEVICE_CASE("cuda/runner/run_takes_no_memory_and_the_end_returns_all") {
   const auto network = [] {  // x + c, c of 64 MiB
     Graph graph;
     graph.name = "large";
@@ -380,8 +359,7 @@ TEST_CASE("cuda/runner/run_takes_no_memory_and_the_end_returns_all") {
   CHECK(held == before);
 }
 
-TEST_CASE("cuda/plan/refuses_nodes_without_a_kernel") {
-  if (!have_device("cuda/plan/refuses_nodes_without_a_kernel")) return;
+DEVICE_CASE("cuda/plan/refuses_nodes_without_a_kernel") {
   Graph graph;
   graph.name = "elsewhere";
   const ValueId x = add_input(graph, {4});
@@ -402,8 +380,7 @@ class FailingKernel final : public BoundKernel {
   void run(const KernelRun& run) const override { CUDA_CHECK(cudaMemsetAsync(nullptr, 0, 16, run.cuda->stream)); }
 };
 
-TEST_CASE("cuda/runner/an_error_in_a_step_names_its_node") {
-  if (!have_device("cuda/runner/an_error_in_a_step_names_its_node")) return;
+DEVICE_CASE("cuda/runner/an_error_in_a_step_names_its_node") {
   const Model model = make_model(small_net());
   std::shared_ptr<ThreadPool> pool;
   Plan broken = *make_plan(*model.impl(), on_cuda(), pool);
@@ -417,8 +394,7 @@ TEST_CASE("cuda/runner/an_error_in_a_step_names_its_node") {
   CHECK_NOTHROW(runner.run(random_tensor({1, 3, 17, 19}, 1)));
 }
 
-TEST_CASE("cuda/plan/tf32_is_near_fp32") {
-  if (!have_device("cuda/plan/tf32_is_near_fp32")) return;
+DEVICE_CASE("cuda/plan/tf32_is_near_fp32") {
   const Model model = make_model(small_net());
   PlanOptions options = on_cuda(2);
   options.numerics = parse_numerics("tf32");
@@ -465,8 +441,7 @@ Graph joining_net() {
   return graph;
 }
 
-TEST_CASE("cuda/runner/what_a_concat_joins_is_written_where_it_belongs") {
-  if (!have_device("cuda/runner/what_a_concat_joins_is_written_where_it_belongs")) return;
+DEVICE_CASE("cuda/runner/what_a_concat_joins_is_written_where_it_belongs") {
   const Model model = make_model(joining_net());
   const Tensor x = random_tensor({3, 16, 13, 11}, 5);
   Runner cpu(model, on_cpu(3));

@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <random>
@@ -14,6 +13,8 @@
 #include "ops/core/kernel.h"
 #include "ops/sparse/cuda/neighbour_plan.h"
 #include "oracle/oracle.h"
+#include "tests/cuda/device_case.h"
+#include "tests/cuda/tf32_rounding.h"
 #include "tests/ops/op_runner.h"
 #include "tests/ops/sparse_sites.h"
 #include "tests/random_seed.h"
@@ -25,9 +26,6 @@ using namespace cuda;
 
 constexpr const char* arithmetics[] = {"fp32", "tf32", "fp16", "bf16"};
 
-// compute-sanitizer slows kernels a hundredfold: gpu_check.sh then asks for less.
-bool reduced() { return std::getenv("LENSLET_TEST_REDUCED") != nullptr; }
-
 struct Wanted {
   std::string kind = "submanifold";  ///< as SparseConv has it
   Ints size, kernel{3, 3, 3}, strides{};
@@ -35,6 +33,7 @@ struct Wanted {
   double fill;
   std::string activation{};  ///< with it, a residual and scales
   const char* numerics = "fp32";
+  bool copies = false;  ///< filters that give x back, and no bias
 
   std::string str() const {
     return fmt::format("{} [{}] of [{}] {} -> {} {} {}", kind, fmt::join(kernel, ","), fmt::join(size, ","), channels,
@@ -122,6 +121,12 @@ class Posed {
                : inverse   ? indices
                            : book[1],
                random_f32({w.filters}, seed + 2)};
+    if (w.copies) {
+      for (const std::size_t i : {2, 4}) std::ranges::fill(inputs_[i].values<float>(), 0.0F);
+      const std::int64_t taps = inputs_[2].shape().elems() / (w.filters * w.channels);
+      for (std::int64_t k = 0; k < w.filters; ++k)
+        inputs_[2].values<float>()[static_cast<std::size_t>((k * w.channels + k) * taps + taps / 2)] = 1;
+    }
     AttributeList attributes{{"kind", w.kind}};
     if (!w.activation.empty()) {
       inputs_.push_back(in_type(random_f32({rows, w.filters}, seed + 3), storage));
@@ -145,6 +150,7 @@ class Posed {
   }
 
   std::vector<Tensor>& inputs() { return inputs_; }
+  const oracle::Array& exact() const { return exact_; }
 
   /// f(call) for every kernel of the device that takes it, with blocks of every size, and of those that use one with a
   /// table of neighbours, too.
@@ -291,6 +297,29 @@ TEST_CASE("cuda/sparse_conv/many_blocks") {
                .fill = 0.1,
                .numerics = numerics},
               15);
+  }
+}
+
+// By whole and half vectors of channels, in every cut.
+TEST_CASE("cuda/sparse_conv/x_is_rounded_to_the_nearest_tf32") {
+  for (const std::int64_t channels : {16, 20, 18}) {
+    const unsigned seed = random_seed();
+    const Wanted w{.size = {6, 20, 20},
+                   .channels = channels,
+                   .filters = channels,
+                   .fill = 0.3,
+                   .numerics = "tf32",
+                   .copies = true};
+    const Posed posed(w, seed);
+    const std::vector<float> x(posed.exact().values.begin(), posed.exact().values.end());
+    int calls = 0;
+    posed.for_each_call([&](const Call& call) {
+      if (call.kernel.name() != "neighbour_mma") return;
+      ++calls;
+      const std::size_t wrong = not_rounded_to_tf32(x, posed.run(call, w.str())[0].values<float>());
+      CHECK_MESSAGE(wrong == 0, call.str(), " on ", w.str(), ", seed ", seed, ": ", wrong, " of ", x.size());
+    });
+    CHECK(calls > 0);
   }
 }
 
