@@ -15,6 +15,7 @@
 #include "base/cuda/upload.h"
 #include "lenslet/error.h"
 #include "tests/cuda/device_case.h"
+#include "tests/expect_error.h"
 #include "tests/larger_error.h"
 
 namespace lenslet {
@@ -141,12 +142,9 @@ DEVICE_CASE("cuda/cublas/repeats_to_the_bit_in_a_graph") {
 DEVICE_CASE("cuda/cublas/too_large_is_an_error") {
   REQUIRE_MESSAGE(cuda::cublas_unavailable_reason(0).empty(), cuda::cublas_unavailable_reason(0));
   const cuda::Session session(0, true);
-  try {
-    session.context().cublas->gemm(std::int64_t{1} << 31, 1, 1, {nullptr, 1}, {nullptr, 1}, nullptr, 1);
-    FAIL("2^31 rows were taken");
-  } catch (const Error& error) {
-    CHECK(error.kind() == ErrorKind::limit);
-  }
+  const cuda::Cublas& cublas = *session.context().cublas;
+  CHECK_ERROR(cublas.gemm(std::int64_t{1} << 31, 1, 1, {nullptr, 1}, {nullptr, 1}, nullptr, 1), limit,
+              "a matrix product of size 2147483648: cuBLAS takes up to 2^31 - 1");
 }
 
 // The next two need no device.

@@ -15,6 +15,7 @@
 #include "lenslet/error.h"
 #include "tests/cuda/device_block.h"
 #include "tests/cuda/device_case.h"
+#include "tests/expect_error.h"
 
 namespace lenslet {
 namespace {
@@ -155,8 +156,12 @@ DEVICE_CASE("cuda/image_input/wrong_sizes_are_errors") {
   spec.resize = ImageSpec::Resize::none;
   test::DeviceBlock block(224 * 224 * 3 * 4);
   const Tensor input = Tensor::view(DType::f32, {1, 3, 224, 224}, block.data());
-  CHECK_THROWS_AS(loader.queue(session.context(), {pixels.data(), 30, 30, 3}, spec, input, 0), Error);
-  CHECK_THROWS_AS(loader.queue(session.context(), {pixels.data(), 30, 30, 3}, spec, input, 1), Error);
+  const ImageView photo{pixels.data(), 30, 30, 3};
+  CHECK_ERROR(loader.queue(session.context(), photo, spec, input, 0), invalid_argument,
+              "an image of 30 x 30 pixels is 30 x 30 after resizing, which");
+  spec.resize = ImageSpec::Resize::stretch;
+  CHECK_ERROR(loader.queue(session.context(), photo, spec, input, 1), invalid_argument,
+              "there is no image 1 in a batch of 1");
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include "base/cuda/stream.h"
 #include "lenslet/error.h"
 #include "tests/cuda/device_case.h"
+#include "tests/expect_error.h"
 
 namespace lenslet {
 namespace {
@@ -48,12 +49,7 @@ DEVICE_CASE("cuda/buffer/move_and_free") {
 }
 
 DEVICE_CASE("cuda/buffer/too_large_is_an_error") {
-  try {
-    const cuda::DeviceBuffer<std::uint8_t> buffer(std::size_t{1} << 50);
-    FAIL("a pebibyte was allocated");
-  } catch (const Error& error) {
-    CHECK(error.kind() == ErrorKind::device);
-  }
+  CHECK_ERROR(cuda::DeviceBuffer<std::uint8_t>(std::size_t{1} << 50), device, "cudaMalloc");
   CHECK_THROWS_AS(cuda::DeviceBuffer<double>(static_cast<std::size_t>(-1) / 4), std::bad_array_new_length);
   const cuda::DeviceBuffer<float> empty(0);
   CHECK(empty.data() == nullptr);
