@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
-#include <exception>
 #include <iterator>
+#include <stdexcept>
 #include <string_view>
 #include <vector>
 
@@ -12,7 +12,8 @@
 #include "base/cuda/cublas.h"
 #include "base/cuda/graph.h"
 #include "lenslet/device.h"
-#include "tests/cuda/bench.h"
+#include "tools/measuring/cuda/command_line.h"
+#include "tools/measuring/cuda/memory_bench.h"
 
 namespace lenslet::bench {
 namespace {
@@ -57,20 +58,16 @@ constexpr Part parts[] = {{"elementwise", "elementwise", elementwise},
                           {"sparse", "sparse values", sparse}};
 
 /// `wanted`: names of parts; none: all.
-int main(const std::vector<std::string_view>& wanted) {
+void run_all(std::span<const std::string_view> wanted) {
   for (const std::string_view name : wanted)
-    if (std::none_of(std::begin(parts), std::end(parts), [&](const Part& part) { return part.name == name; })) {
-      fmt::print(stderr, "lenslet-bench-cuda: there is no part {}\n", name);
-      return 1;
-    }
+    if (std::none_of(std::begin(parts), std::end(parts), [&](const Part& part) { return part.name == name; }))
+      throw std::invalid_argument(fmt::format("there is no part {}", name));
   const DeviceReport report = query_devices();
   const auto device = std::find_if(report.devices.begin(), report.devices.end(),
                                    [](const DeviceInfo& info) { return info.id == "cuda:0"; });
-  if (device == report.devices.end() || !device->usable) {
-    fmt::print(stderr, "lenslet-bench-cuda: no usable CUDA device: {}\n",
-               device == report.devices.end() ? report.cuda.reason : device->reason);
-    return 1;
-  }
+  if (device == report.devices.end() || !device->usable)
+    throw std::runtime_error("no usable CUDA device: " +
+                             (device == report.devices.end() ? report.cuda.reason : device->reason));
   cuda::Session session(0, cuda::cublas_unavailable_reason(0).empty());  // DeformConv multiplies with it
   fmt::print(
       "{} ({}), driver {}, runtime {}; bytes read + written, against device-to-device copies of as many,\n"
@@ -79,7 +76,6 @@ int main(const std::vector<std::string_view>& wanted) {
   for (const Part& part : parts)
     if (wanted.empty() || std::find(wanted.begin(), wanted.end(), part.name) != wanted.end())
       print(part.title, part.rows(session));
-  return 0;
 }
 
 }  // namespace
@@ -126,10 +122,5 @@ Row measure(cuda::Session& session, const std::string& what, std::size_t from_by
 }  // namespace lenslet::bench
 
 int main(int argc, char** argv) {
-  try {
-    return lenslet::bench::main({argv + 1, argv + argc});
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "lenslet-bench-cuda: {}\n", error.what());
-    return 1;
-  }
+  return lenslet::bench::run("lenslet-bench-cuda", argc, argv, lenslet::bench::run_all);
 }

@@ -15,7 +15,7 @@
 #include "base/cuda/upload.h"
 #include "base/resize.h"
 #include "lenslet/image.h"
-#include "tests/cuda/bench.h"
+#include "tools/measuring/cuda/memory_bench.h"
 
 namespace lenslet::bench {
 namespace {
