@@ -100,15 +100,20 @@ HOPPER_CASE("cuda/wgmma_patch/slices") {
   }
 }
 
-// More tiles than multiprocessors: a block has several, and residuals of the next one come while this one leaves.
+// More tiles than multiprocessors, of every size: a block has several, and residuals of the next one come while this
+// one leaves. Rows of 128 bytes and of 32, tiles of 64 and 128 filters, units that lie partly outside both ways.
 HOPPER_CASE("cuda/wgmma_patch/many_tiles") {
   const unsigned seed = random_seed();
   const ConvProblem problems[] = {
-      fused(resolve_conv({12, 64, 60, 60}, {128, 64, 3, 3}, {.pads = {1, 1, 1, 1}}), relu),
-      fused(resolve_conv({24, 16, 61, 60}, {64, 16, 3, 3}, {.pads = {1, 1, 1, 1}}), clip),
-      fused(resolve_conv({16, 64, 56, 56}, {64, 64, 3, 3}, {.pads = {1, 1, 1, 1}}), hard_swish),
+      fused(resolve_conv({12, 64, 60, 60}, {128, 64, 1, 2}, {.pads = {0, 1, 0, 0}}), relu),
+      fused(resolve_conv({12, 16, 61, 60}, {64, 16, 3, 3}, {.pads = {1, 1, 1, 1}}), clip),
+      fused(resolve_conv({11, 64, 56, 56}, {64, 64, 1, 3}, {.pads = {0, 1, 0, 1}}), hard_swish),
   };
-  for (const ConvProblem& p : problems) check_cuts(p, seed);
+  for (const ConvProblem& p : problems) {
+    for (const WgmmaPatchPlan& plan : wgmma_patch_cuts(p))
+      CHECK_MESSAGE(plan.tiles_m * plan.tiles_n > reference_gpu().units, p.str(), ", ", plan.str());
+    check_cuts(p, seed);
+  }
 }
 
 // Channels and filters that fill no 16 bytes: pixels with room, which holds NaN.

@@ -56,7 +56,7 @@ std::vector<ConvProblem> problems() {
       fused(resolve_conv({2, 36, 23, 22}, {132, 36, 3, 3}, {.stride = {1, 2}, .pads = {1, 0, 2, 1}}), silu),
       fused(resolve_conv({5, 20, 17, 19}, {260, 20, 3, 2}, {.dilation = {2, 3}, .pads = {2, 1, 1, 3}}), relu),
       fused(resolve_conv({2, 100, 14, 14}, {68, 100, 1, 1}, {.stride = {2, 2}}), {}),
-      fused(resolve_conv({12, 32, 60, 60}, {128, 32, 3, 3}, {.pads = {1, 1, 1, 1}}), relu),
+      fused(resolve_conv({12, 32, 60, 60}, {128, 32, 3, 1}, {.pads = {1, 0, 1, 0}}), relu),
   };
 }
 
