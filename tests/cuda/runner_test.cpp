@@ -27,6 +27,7 @@
 #include "runtime/exec/model_impl.h"
 #include "runtime/exec/plan.h"
 #include "tests/cuda/device_case.h"
+#include "tests/exec/embedder_cases.h"
 #include "tests/exec/load_image_cases.h"
 #include "tests/exec/small_net.h"
 
@@ -441,6 +442,29 @@ Graph joining_net() {
   return graph;
 }
 
+/// A Runner that writes what a Concat joins where it belongs, and one that copies it there.
+struct Joining {
+  Joining(const Model& model, PlanOptions options)
+      : joined(model, options), apart(model, (options.disabled_passes = {"place_parts"}, options)) {}
+  Runner joined, apart;
+};
+
+/// An observer sees each part by itself, and the whole with all of them: how many lie among others.
+int check_observed_parts(Joining& runners, const Tensor& x) {
+  int parts = 0;
+  std::map<std::string, Tensor> made;
+  runners.joined.set_observer([&](const LayerEvent& event) {
+    parts += event.outputs[0].format().pixel_pitch != 0 ? 1 : 0;
+    made[event.info->name] = event.outputs[0].clone().to_format(formats::nchw);
+  });
+  runners.apart.set_observer([&](const LayerEvent& event) {
+    CHECK(equal(made.at(event.info->name), event.outputs[0].clone().to_format(formats::nchw)));
+  });
+  const Tensor observed = runners.joined.run(x)[0].clone();
+  CHECK(equal(observed, runners.apart.run(x)[0]));
+  return parts;
+}
+
 DEVICE_CASE("cuda/runner/what_a_concat_joins_is_written_where_it_belongs") {
   const Model model = make_model(joining_net());
   const Tensor x = random_tensor({3, 16, 13, 11}, 5);
@@ -448,39 +472,23 @@ DEVICE_CASE("cuda/runner/what_a_concat_joins_is_written_where_it_belongs") {
   const std::vector<float> expected = bits(cpu.run(x)[0]);
   std::vector<std::string> algorithms = conv_algorithm_names("cuda");
   algorithms.emplace_back();  // whichever is chosen
-  for (const std::string precision : {"fp32", "tf32", "fp16", "bf16"})
+  for (const auto& [precision, within] : {std::pair{"fp32", 1e-3}, {"tf32", 0.05}, {"fp16", 0.05}, {"bf16", 0.2}})
     for (const std::string& algorithm : algorithms) {
-      CAPTURE(precision);
-      CAPTURE(algorithm);
+      INFO(std::string(precision), " ", algorithm);
       PlanOptions options = on_cuda(3);
       options.numerics = parse_numerics(precision);
       options.conv_algorithm = algorithm;
       options.conv_algorithm_where_accepted = true;
-      PlanOptions apart_options = options;
-      apart_options.disabled_passes = {"place_parts"};
-      Runner joined(model, options), apart(model, apart_options);
-      const std::vector<float> result = bits(joined.run(x)[0]);
-      CHECK(same_bits(result, bits(apart.run(x)[0])));
-      CHECK(difference(result, expected) < (precision == "fp32" ? 1e-3 : precision == "bf16" ? 0.2 : 0.05));
-      for (const StepInfo& step : joined.plan().steps)
-        if (step.op == "Concat" && algorithm == (precision == "fp32" ? "implicit_gemm" : "mma_gemm"))
-          CHECK(step.bytes == 0);
-      // An observer sees each part by itself, and the whole with all of them.
-      int parts = 0;
-      std::map<std::string, Tensor> made;
-      joined.set_observer([&](const LayerEvent& event) {
-        parts += event.outputs[0].format().pixel_pitch != 0 ? 1 : 0;
-        made[event.info->name] = event.outputs[0].clone().to_format(formats::nchw);
-      });
-      apart.set_observer([&](const LayerEvent& event) {
-        const Tensor copied = event.outputs[0].clone().to_format(formats::nchw);
-        const Tensor& placed = made.at(event.info->name);
-        CHECK(placed.bytes() == copied.bytes());
-        CHECK(std::memcmp(placed.data(), copied.data(), copied.bytes()) == 0);
-      });
-      CHECK(same_bits(bits(joined.run(x)[0]), result));
-      CHECK(same_bits(bits(apart.run(x)[0]), result));
-      if (algorithm == "implicit_gemm" && precision == "fp32") CHECK(parts == 9);
+      Joining runners(model, options);
+      const Tensor result = runners.joined.run(x)[0].clone();
+      CHECK(equal(result, runners.apart.run(x)[0]));
+      CHECK(difference(bits(result), expected) < within);
+      const int parts = check_observed_parts(runners, x);
+      CHECK(equal(result, runners.joined.run(x)[0]));
+      if (algorithm != (options.numerics == Numerics() ? "implicit_gemm" : "mma_gemm")) continue;
+      for (const StepInfo& step : runners.joined.plan().steps)
+        if (step.op == "Concat") CHECK(step.bytes == 0);
+      if (options.numerics == Numerics()) CHECK(parts == 9);
     }
 }
 
