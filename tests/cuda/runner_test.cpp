@@ -254,10 +254,7 @@ DEVICE_CASE("cuda/runner/threads_with_runners_of_their_own") {
 DEVICE_CASE("cuda/runner/two_devices_at_once") {
   int devices = 0;
   CUDA_CHECK(cudaGetDeviceCount(&devices));
-  if (devices < 2) {
-    fmt::print("cuda/runner/two_devices_at_once: skipped, no usable CUDA device: there is no second one\n");
-    return;
-  }
+  if (!can_run("cuda/runner/two_devices_at_once", devices < 2 ? "there is no second one" : "")) return;
   const Model model = make_model(small_net());
   const Tensor x = random_tensor({2, 3, 17, 19}, 6);
   Runner reference(model, on_cuda(2));

@@ -262,7 +262,7 @@ TEST_CASE("cuda/sparse_conv/sizes") {
 }
 
 TEST_CASE("cuda/sparse_conv/many_blocks") {
-  if (reduced()) return;
+  if (!can_run("cuda/sparse_conv/many_blocks", reduced() ? "LENSLET_TEST_REDUCED asks for less" : "")) return;
   for (const char* const numerics : arithmetics) {
     check_all({.size = {20, 120, 120}, .channels = 16, .filters = 16, .fill = 0.07, .numerics = numerics}, 11);
     check_all({.size = {12, 100, 100},
