@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "tests/cuda/device_case.h"
 #include "tests/cuda/every_cut.h"
 #include "tests/cuda/fused.h"
 #include "tests/random_seed.h"
@@ -22,8 +23,9 @@ TEST_CASE("cuda/thin_mma/every_count_of_channels_and_filters") {
   for (const char* const precision : {"fp16", "bf16"}) {
     for (const std::int64_t c : {1, 2, 7, 8, 9, 16, 23, 24, 31, 32})
       for (const std::int64_t k : {1, 8, 24, 32, 33, 64, 65, 130, 512})
-        check_cuts("thin_mma", activated(resolve_conv({1, c, 7, 5}, {k, c, 1, 1}, {}), relu), precision, seed++,
-                   as_planned, 1);
+        if (!reduced() || (c % 8 == 7 && k > 60))
+          check_cuts("thin_mma", activated(resolve_conv({1, c, 7, 5}, {k, c, 1, 1}, {}), relu), precision, seed++,
+                     as_planned, 1);
     for (const Activation& activation : {Activation{}, silu, clip, hard_swish})
       for (const std::int64_t k : {21, 64, 70})
         check_cuts("thin_mma", fused(resolve_conv({3, 20, 97, 101}, {k, 20, 1, 1}, {}), activation), precision, seed++,

@@ -4,6 +4,8 @@
 #include <random>
 #include <vector>
 
+#include "tools/measuring/samples.h"
+
 namespace lenslet::bench {
 
 double replay_us(const cuda::GraphExec& graph, const cuda::Stream& stream, int replays) {
@@ -16,8 +18,7 @@ double replay_us(const cuda::GraphExec& graph, const cuda::Stream& stream, int r
     stop.synchronize();
     if (i > 0) us.push_back(1e3 * static_cast<double>(stop.ms_since(start)));
   }
-  std::nth_element(us.begin(), us.begin() + replays / 2, us.end());
-  return us[static_cast<std::size_t>(replays / 2)];
+  return tool::quantiles(us).median;
 }
 
 double measure_us(const cuda::Session& session, const BoundKernel& bound, KernelRun run) {

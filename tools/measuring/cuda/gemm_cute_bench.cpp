@@ -32,6 +32,7 @@
 #include "ops/gemm/gemm_cuda.h"
 #include "tools/measuring/cuda/command_line.h"
 #include "tools/measuring/cuda/cut_timer.h"
+#include "tools/measuring/samples.h"
 
 namespace lenslet {
 namespace {
@@ -144,12 +145,6 @@ class Repeated {
   int runs_;
   std::optional<GraphExec> graph_;
 };
-
-double median(std::vector<double> us) {
-  const auto middle = us.begin() + static_cast<std::ptrdiff_t>(us.size() / 2);
-  std::nth_element(us.begin(), middle, us.end());
-  return *middle;
-}
 
 class Bench {
  public:
@@ -301,7 +296,7 @@ class Bench {
       us.push_back(one);
       lt_us.push_back(other);
     }
-    return {median(us), median(lt_us)};
+    return {tool::quantiles(us).median, tool::quantiles(lt_us).median};
   }
 
   /// The fastest of the algorithms that the heuristic names first, or null where it names none.

@@ -14,6 +14,7 @@
 #include "lenslet/device.h"
 #include "tools/measuring/cuda/command_line.h"
 #include "tools/measuring/cuda/memory_bench.h"
+#include "tools/measuring/samples.h"
 
 namespace lenslet::bench {
 namespace {
@@ -21,11 +22,6 @@ namespace {
 constexpr int replays = 31;
 constexpr int warm_up = 3;
 constexpr std::size_t streamed_bytes = std::size_t{1} << 30;  // by one replay: far more than any L2 holds
-
-double median(std::vector<double> values) {
-  std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2), values.end());
-  return values[values.size() / 2];
-}
 
 double replay_ms(const cuda::GraphExec& graph, const cuda::Stream& stream) {
   cuda::Event start, stop;
@@ -113,8 +109,8 @@ Row measure(cuda::Session& session, const std::string& what, std::size_t from_by
     copy_ms.push_back(copy_took);
     kernel_ms.push_back(kernel_took);
   }
-  const double seconds = median(kernel_ms) * 1e-3 / static_cast<double>(calls);
-  const double copy_seconds = median(copy_ms) * 1e-3 / static_cast<double>(calls);
+  const double seconds = tool::quantiles(kernel_ms).median * 1e-3 / static_cast<double>(calls);
+  const double copy_seconds = tool::quantiles(copy_ms).median * 1e-3 / static_cast<double>(calls);
   const auto bytes = static_cast<double>(moved);
   return {what, bytes * 1e-6, seconds * 1e6, bytes / copy_seconds * 1e-9, bytes / seconds * 1e-9};
 }
