@@ -167,7 +167,7 @@ std::vector<Array> clip(const AttributeList& attributes, Inputs inputs) {
 }
 
 // Element `index` (of the result) of an operand that is repeated along its dimensions of length 1.
-double repeated(const Array& array, const std::vector<std::int64_t>& index) {
+double repeated(const Array& array, const Index& index) {
   const std::size_t skip = index.size() - static_cast<std::size_t>(array.shape.rank());
   std::int64_t flat = 0;
   for (int d = 0; d < array.shape.rank(); ++d)
@@ -199,7 +199,7 @@ Array combine(Inputs inputs, DType dtype, const F& f) {
   Array y = scaled ? sums(shape, dtype) : zeros(shape, dtype);
   std::vector<double> values(inputs.size());
   for (std::size_t i = 0; i < y.values.size(); ++i) {
-    const std::vector<std::int64_t> index = index_of(y.shape, static_cast<std::int64_t>(i));
+    const Index index = index_of(y.shape, static_cast<std::int64_t>(i));
     for (std::size_t k = 0; k < inputs.size(); ++k) values[k] = repeated(inputs[k], index);
     if constexpr (scaled)
       put(y, i, f(values));
@@ -338,7 +338,7 @@ double parameter(const AttributeList& attributes, const Array& x, const Array& v
   if (values.values.size() == 1) return values.values[0];
   std::int64_t axis = integer(attributes, "axis", 1);
   if (axis < 0) axis += x.shape.rank();
-  std::vector<std::int64_t> index = index_of(x.shape, static_cast<std::int64_t>(element));
+  Index index = index_of(x.shape, static_cast<std::int64_t>(element));
   if (const std::int64_t block = integer(attributes, "block_size", 0); block != 0) {
     index[static_cast<std::size_t>(axis)] /= block;
     return values.values[static_cast<std::size_t>(flat_of(values.shape, index))];

@@ -2,9 +2,11 @@
 // What the files of this folder share: the table entries of each family, and access to attributes and inputs.
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
 #include <span>
 #include <string>
 #include <string_view>
@@ -100,8 +102,35 @@ DType dtype_of_number(std::int64_t number);
 Array zeros(const Shape& shape, DType dtype);
 /// Row-major strides in elements.
 std::vector<std::int64_t> strides_of(const Shape& shape);
+/// A position by axis, in memory of its own: references make one for each element, and allocations were half their
+/// time.
+class Index {
+ public:
+  Index() = default;
+  explicit Index(std::size_t size) : size_(size) {}
+  Index(std::initializer_list<std::int64_t> list) : Index(list.begin(), list.end()) {}
+  Index(const std::int64_t* first, const std::int64_t* last) { append(first, last); }
+  std::size_t size() const { return size_; }
+  std::int64_t* begin() { return values_.data(); }
+  std::int64_t* end() { return begin() + size_; }
+  const std::int64_t* begin() const { return values_.data(); }
+  const std::int64_t* end() const { return begin() + size_; }
+  std::int64_t& operator[](std::size_t i) { return values_[i]; }
+  std::int64_t operator[](std::size_t i) const { return values_[i]; }
+  std::int64_t& back() { return values_[size_ - 1]; }
+  std::int64_t back() const { return values_[size_ - 1]; }
+  void push_back(std::int64_t value) { values_.at(size_) = value, ++size_; }
+  void append(const std::int64_t* first, const std::int64_t* last) {
+    for (; first != last; ++first) push_back(*first);
+  }
+  void erase(std::size_t i) { std::copy(begin() + i + 1, end(), begin() + i), --size_; }
+
+ private:
+  std::array<std::int64_t, Shape::max_rank> values_{};
+  std::size_t size_ = 0;
+};
 /// Multi-dimensional index of element `flat`.
-std::vector<std::int64_t> index_of(const Shape& shape, std::int64_t flat);
+Index index_of(const Shape& shape, std::int64_t flat);
 std::int64_t flat_of(const Shape& shape, std::span<const std::int64_t> index);
 /// A negative axis counted from the end; Error(invalid_argument) outside [-rank, rank).
 int axis_of(std::int64_t axis, int rank);

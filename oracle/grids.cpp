@@ -165,7 +165,7 @@ std::vector<Array> affine_grid(const AttributeList& attributes, Inputs inputs) {
   size.push_back(static_cast<std::int64_t>(axes));
   Array grid = sums(Shape(size), theta.dtype);
   for (std::size_t i = 0; i < grid.values.size(); ++i) {
-    const std::vector<std::int64_t> index = index_of(grid.shape, static_cast<std::int64_t>(i));
+    const Index index = index_of(grid.shape, static_cast<std::int64_t>(i));
     const auto row = static_cast<std::size_t>(index[0]) * axes + static_cast<std::size_t>(index.back());
     const double* factors = theta.values.data() + row * (axes + 1);
     Sum sum;

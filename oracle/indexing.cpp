@@ -13,9 +13,9 @@ namespace lenslet::oracle {
 
 namespace {
 
-using Index = std::vector<std::int64_t>;
+using Dims = std::vector<std::int64_t>;
 
-Index dims_of(const Array& x) { return {x.shape.dims().begin(), x.shape.dims().end()}; }
+Dims dims_of(const Array& x) { return {x.shape.dims().begin(), x.shape.dims().end()}; }
 
 double& element(Array& x, const Index& index) { return x.values[static_cast<std::size_t>(flat_of(x.shape, index))]; }
 double element(const Array& x, const Index& index) {
@@ -45,23 +45,23 @@ std::vector<Array> gather_elements(const AttributeList& attributes, Inputs input
 // The index in data of what a tuple of indices names: `batch` axes of the tuple's own place, then the tuple, then
 // `rest`.
 Index named(const Array& data, const Array& indices, const Index& place, std::size_t batch, const Index& rest) {
-  Index index(place.begin(), place.begin() + static_cast<std::ptrdiff_t>(batch));
+  Index index(place.begin(), place.begin() + batch);
   Index at = place;
   at.push_back(0);
   for (; at.back() < indices.shape[indices.shape.rank() - 1]; ++at.back())
     index.push_back(from_front(element(indices, at), data.shape[static_cast<int>(index.size())]));
-  index.insert(index.end(), rest.begin(), rest.end());
+  index.append(rest.begin(), rest.end());
   return index;
 }
 
 std::vector<Array> gather_nd(const AttributeList& attributes, Inputs inputs) {
   const Array &x = at(inputs, 0), &indices = at(inputs, 1);
   const auto batch = static_cast<std::size_t>(integer(attributes, "batch_dims", 0));
-  Index dims = dims_of(indices);
+  Dims dims = dims_of(indices);
   const auto taken = static_cast<std::ptrdiff_t>(batch) + dims.back();
   dims.pop_back();
   const auto tuple_rank = static_cast<std::ptrdiff_t>(dims.size());
-  const Index data_dims = dims_of(x);
+  const Dims data_dims = dims_of(x);
   dims.insert(dims.end(), data_dims.begin() + taken, data_dims.end());
   Array y = zeros(Shape(dims), x.dtype);
   for (std::size_t i = 0; i < y.values.size(); ++i) {
@@ -126,13 +126,13 @@ std::vector<Array> one_hot(const AttributeList& attributes, Inputs inputs) {
   const Array &indices = at(inputs, 0), &values = at(inputs, 2);
   const auto depth = static_cast<std::int64_t>(at(inputs, 1).values.at(0));
   const int axis = axis_of(integer(attributes, "axis", -1), indices.shape.rank() + 1);
-  Index dims = dims_of(indices);
+  Dims dims = dims_of(indices);
   dims.insert(dims.begin() + axis, depth);
   Array y = zeros(Shape(dims), values.dtype);
   for (std::size_t i = 0; i < y.values.size(); ++i) {
     Index index = index_of(y.shape, static_cast<std::int64_t>(i));
     const std::int64_t position = index[static_cast<std::size_t>(axis)];
-    index.erase(index.begin() + axis);
+    index.erase(static_cast<std::size_t>(axis));
     const double wanted = std::trunc(element(indices, index));
     const bool hot = wanted == static_cast<double>(position) || wanted == static_cast<double>(position - depth);
     y.values[i] = values.values.at(hot ? 1 : 0);
@@ -145,7 +145,7 @@ std::vector<Array> compress(const AttributeList& attributes, Inputs inputs) {
   const Array& condition = at(inputs, 1);
   if (!has(attributes, "axis")) x.shape = Shape{x.shape.elems()};
   const auto axis = static_cast<std::size_t>(axis_of(integer(attributes, "axis", 0), x.shape.rank()));
-  Index kept;
+  Dims kept;
   for (std::size_t i = 0; i < condition.values.size(); ++i)
     if (condition.values[i] != 0) kept.push_back(static_cast<std::int64_t>(i));
   Array y = zeros(x.shape.with(static_cast<int>(axis), static_cast<std::int64_t>(kept.size())), x.dtype);
@@ -171,7 +171,7 @@ std::vector<Array> trilu(const AttributeList& attributes, Inputs inputs) {
 
 std::vector<Array> reverse_sequence(const AttributeList& attributes, Inputs inputs) {
   const Array& x = at(inputs, 0);
-  const Index lengths = as_integers(at(inputs, 1));
+  const Dims lengths = as_integers(at(inputs, 1));
   const auto batch = static_cast<std::size_t>(integer(attributes, "batch_axis", 1));
   const auto time = static_cast<std::size_t>(integer(attributes, "time_axis", 0));
   Array y = zeros(x.shape, x.dtype);
@@ -186,8 +186,8 @@ std::vector<Array> reverse_sequence(const AttributeList& attributes, Inputs inpu
 
 std::vector<Array> center_crop_pad(const AttributeList& attributes, Inputs inputs) {
   const Array& x = at(inputs, 0);
-  const Index sizes = as_integers(at(inputs, 1));
-  Index axes = integers(attributes, "axes");
+  const Dims sizes = as_integers(at(inputs, 1));
+  Dims axes = integers(attributes, "axes");
   if (!has(attributes, "axes"))
     for (int i = 0; i < x.shape.rank(); ++i) axes.push_back(i);
   Array y = x;

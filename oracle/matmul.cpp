@@ -60,7 +60,7 @@ Array with_last_swapped(const Array& x) {
   if (last < 1) return x;
   Array y = zeros(x.shape.with(last - 1, x.shape[last]).with(last, x.shape[last - 1]), x.dtype);
   for (std::size_t i = 0; i < y.values.size(); ++i) {
-    std::vector<std::int64_t> index = index_of(y.shape, static_cast<std::int64_t>(i));
+    Index index = index_of(y.shape, static_cast<std::int64_t>(i));
     std::swap(index[index.size() - 1], index[index.size() - 2]);
     y.values[i] = x.values[static_cast<std::size_t>(flat_of(x.shape, index))];
   }
@@ -81,7 +81,7 @@ std::vector<Array> matmul(const AttributeList&, Inputs inputs) {
   full.push_back(n);
   Array y = sums(Shape(full), a.dtype);
   for (std::size_t i = 0; i < y.values.size(); ++i) {
-    const std::vector<std::int64_t> index = index_of(y.shape, static_cast<std::int64_t>(i));
+    const Index index = index_of(y.shape, static_cast<std::int64_t>(i));
     std::int64_t batch_a = 0, batch_b = 0;
     for (std::size_t d = 0; d + 2 < rank; ++d) {
       batch_a = batch_a * dim(da, d) + (dim(da, d) == 1 ? 0 : index[d]);

@@ -97,7 +97,7 @@ std::vector<Array> group_norm(const AttributeList& attributes, Inputs inputs) {
 
 // The element of a parameter, broadcast, that belongs to element `i` of a shape.
 double broadcast_to(const Array& parameter, const Shape& shape, std::size_t i) {
-  const std::vector<std::int64_t> index = index_of(shape, static_cast<std::int64_t>(i));
+  const Index index = index_of(shape, static_cast<std::int64_t>(i));
   std::int64_t flat = 0;
   for (int d = 0; d < parameter.shape.rank(); ++d) {
     const auto own = static_cast<std::size_t>(shape.rank() - parameter.shape.rank() + d);
@@ -127,7 +127,7 @@ template <typename F>
 Array of_axes(const Array& x, const std::vector<std::int64_t>& axes, const F& f) {
   std::vector<std::vector<std::size_t>> groups(x.values.size());
   for (std::size_t i = 0; i < x.values.size(); ++i) {
-    std::vector<std::int64_t> index = index_of(x.shape, static_cast<std::int64_t>(i));
+    Index index = index_of(x.shape, static_cast<std::int64_t>(i));
     for (const std::int64_t axis : axes) index[static_cast<std::size_t>(axis_of(axis, x.shape.rank()))] = 0;
     groups[static_cast<std::size_t>(flat_of(x.shape, index))].push_back(i);
   }
@@ -195,7 +195,7 @@ std::vector<Array> softmax(const AttributeList& attributes, Inputs inputs) {
   if (axis < 0) axis += rank;
   std::vector<double> top(x.values.size(), -std::numeric_limits<double>::infinity()), sum(x.values.size(), 0.0);
   const auto group = [&](std::size_t i) {
-    std::vector<std::int64_t> index = index_of(x.shape, static_cast<std::int64_t>(i));
+    Index index = index_of(x.shape, static_cast<std::int64_t>(i));
     for (int d = 0; d < rank; ++d)
       if (d == axis || (flatten && d > axis)) index[static_cast<std::size_t>(d)] = 0;
     return static_cast<std::size_t>(flat_of(x.shape, index));
@@ -224,7 +224,7 @@ std::vector<Array> lrn(const AttributeList& attributes, Inputs inputs) {
   const double bias = real(attributes, "bias", 1.0);
   Array y = x;
   for (std::size_t i = 0; i < x.values.size(); ++i) {
-    std::vector<std::int64_t> index = index_of(x.shape, static_cast<std::int64_t>(i));
+    Index index = index_of(x.shape, static_cast<std::int64_t>(i));
     const std::int64_t c = index[1];
     double squares = 0;
     // From c - floor((size-1)/2) to c + ceil((size-1)/2), as far as there are channels.

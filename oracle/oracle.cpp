@@ -448,8 +448,8 @@ std::vector<std::int64_t> strides_of(const Shape& shape) {
   return strides;
 }
 
-std::vector<std::int64_t> index_of(const Shape& shape, std::int64_t flat) {
-  std::vector<std::int64_t> index(static_cast<std::size_t>(shape.rank()));
+Index index_of(const Shape& shape, std::int64_t flat) {
+  Index index(static_cast<std::size_t>(shape.rank()));
   for (int axis = shape.rank() - 1; axis >= 0; --axis) {
     index[static_cast<std::size_t>(axis)] = flat % shape[axis];
     flat /= shape[axis];

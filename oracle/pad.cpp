@@ -67,7 +67,7 @@ std::vector<Array> pad(const AttributeList& attributes, Inputs inputs) {
   for (const auto& map : maps) dims.push_back(static_cast<std::int64_t>(map.size()));
   Array y = zeros(Shape(dims), x.dtype);
   for (std::int64_t i = 0; i < y.shape.elems(); ++i) {
-    std::vector<std::int64_t> index = index_of(y.shape, i);
+    Index index = index_of(y.shape, i);
     bool inside = true;
     for (std::size_t axis = 0; axis < index.size(); ++axis) {
       index[axis] = maps[axis][static_cast<std::size_t>(index[axis])];

@@ -66,13 +66,13 @@ std::vector<Array> pool(const AttributeList& attributes, Inputs inputs, Kind kin
   window = window.with(0, 1).with(1, 1);
   Array y = sums(out, x.dtype), indices = zeros(out, DType::i64);
   for (std::size_t o = 0; o < y.values.size(); ++o) {
-    const std::vector<std::int64_t> to = index_of(out, static_cast<std::int64_t>(o));
+    const Index to = index_of(out, static_cast<std::int64_t>(o));
     double best = -std::numeric_limits<double>::infinity();
     Sum sum;
     std::int64_t inside = 0, padded = 0;
     for (std::int64_t t = 0; t < window.elems(); ++t) {
-      const std::vector<std::int64_t> tap = index_of(window, t);
-      std::vector<std::int64_t> from = to;
+      const Index tap = index_of(window, t);
+      Index from = to;
       bool on_image = true, on_pads = true;
       for (std::size_t i = 0; i < dims; ++i) {
         const Axis& a = axes[i];
@@ -91,7 +91,7 @@ std::vector<Array> pool(const AttributeList& attributes, Inputs inputs, Kind kin
         if (column_major)
           for (std::size_t i = dims; i-- > 0;) number = number * axes[i].in + from[2 + i];
         // Images and channels are counted alike in both orders.
-        std::vector<std::int64_t> plane = from;
+        Index plane = from;
         std::fill(plane.begin() + 2, plane.end(), 0);
         indices.values[o] = static_cast<double>(column_major ? flat_of(x.shape, plane) + number : flat);
       }
@@ -180,7 +180,7 @@ std::vector<Array> col2im(const AttributeList& attributes, Inputs inputs) {
   for (std::size_t e = 0; e < x.values.size(); ++e) {
     const auto index = index_of(x.shape, static_cast<std::int64_t>(e));
     const auto tap = index_of(taps, index[1] % taps.elems()), place = index_of(Shape(places), index[2]);
-    std::vector<std::int64_t> pixel{index[0], index[1] / taps.elems()};
+    Index pixel{index[0], index[1] / taps.elems()};
     bool inside = true;
     for (std::size_t i = 0; i < rank; ++i) {
       pixel.push_back(place[i] * strides[i] + tap[i] * dilations[i] - pads[i]);

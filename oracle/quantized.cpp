@@ -14,7 +14,7 @@ namespace {
 // Element of a parameter that has one value for all, or along some axes of `shape` (aligned at `first`).
 double parameter_at(const Array& parameter, const Shape& shape, std::int64_t flat, int first) {
   if (parameter.values.size() == 1) return parameter.values[0];
-  const std::vector<std::int64_t> index = index_of(shape, flat);
+  const Index index = index_of(shape, flat);
   std::int64_t at = 0;
   for (int d = 0; d < parameter.shape.rank(); ++d)
     at = at * parameter.shape[d] + (parameter.shape[d] == 1 ? 0 : index[static_cast<std::size_t>(first + d)]);

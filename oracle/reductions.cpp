@@ -15,13 +15,12 @@ namespace lenslet::oracle {
 
 namespace {
 
-using Index = std::vector<std::int64_t>;
 using Values = std::vector<double>;
 
 // The elements that each output element is made of, in order of their index, handed to `f` as one list.
 std::vector<Array> over_axes(const Array& x, const std::vector<bool>& reduced, bool keep_dims, DType dtype,
                              const std::function<Scaled(const Values&)>& f) {
-  Index kept_dims, out_dims;
+  std::vector<std::int64_t> kept_dims, out_dims;
   for (int i = 0; i < x.shape.rank(); ++i) {
     const bool gone = reduced[static_cast<std::size_t>(i)];
     kept_dims.push_back(gone ? 1 : x.shape[i]);

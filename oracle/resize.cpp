@@ -154,9 +154,9 @@ Array linear_integers(const AttributeList& attributes, const Array& x, const std
     }
   }
   Array y = zeros(shape, x.dtype);
-  std::vector<std::int64_t> index;
+  Index index;
   for (std::size_t i = 0; i < y.values.size(); ++i) {
-    const std::vector<std::int64_t> at = index_of(shape, static_cast<std::int64_t>(i));
+    const Index at = index_of(shape, static_cast<std::int64_t>(i));
     index = at;
     float sum = 0;
     std::vector<float> weights(cells.size(), 1.0F);
@@ -195,7 +195,7 @@ std::vector<Array> resize(const AttributeList& attributes, Inputs inputs) {
     std::vector<std::vector<Tap>> taps;  // by output element
     for (std::int64_t j = 0; j < a.out; ++j) taps.push_back(weights(attributes, a, static_cast<double>(j)));
     for (std::size_t i = 0; i < y.values.size(); ++i) {
-      std::vector<std::int64_t> index = index_of(y.shape, static_cast<std::int64_t>(i));
+      Index index = index_of(y.shape, static_cast<std::int64_t>(i));
       const auto at_axis = static_cast<std::size_t>(d), j = static_cast<std::size_t>(index[at_axis]);
       Sum sum;
       if (taps[j].empty()) sum.add(beyond);

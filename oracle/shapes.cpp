@@ -1,7 +1,6 @@
 // References of operators that reshape, reorder and copy: output element by element, from its index.
 
 #include <algorithm>
-#include <functional>
 #include <utility>
 
 #include "lenslet/error.h"
@@ -11,7 +10,7 @@ namespace lenslet::oracle {
 
 namespace {
 
-using Index = std::vector<std::int64_t>;
+using Dims = std::vector<std::int64_t>;
 
 [[noreturn]] void refuse(const std::string& what) { throw Error(ErrorKind::invalid_argument, "oracle: " + what); }
 
@@ -23,7 +22,8 @@ std::vector<std::int64_t> argument(const AttributeList& attributes, std::string_
 }
 
 // y[index] = x[source(index)] for all indices of `shape`.
-std::vector<Array> pick(const Array& x, const Index& dims, const std::function<Index(const Index&)>& source) {
+template <typename F>
+std::vector<Array> pick(const Array& x, const Dims& dims, const F& source) {
   Array y = zeros(Shape(dims), x.dtype);
   for (std::int64_t i = 0; i < y.shape.elems(); ++i)
     y.values[static_cast<std::size_t>(i)] =
@@ -31,13 +31,13 @@ std::vector<Array> pick(const Array& x, const Index& dims, const std::function<I
   return {y};
 }
 
-std::vector<Array> with_shape(Array x, const Index& dims) {
+std::vector<Array> with_shape(Array x, const Dims& dims) {
   x.shape = Shape(dims);
   if (static_cast<std::size_t>(x.shape.elems()) != x.values.size()) refuse("a view of another size");
   return {x};
 }
 
-Index dims_of(const Array& x) { return {x.shape.dims().begin(), x.shape.dims().end()}; }
+Dims dims_of(const Array& x) { return {x.shape.dims().begin(), x.shape.dims().end()}; }
 
 std::vector<Array> identity(const AttributeList&, Inputs inputs) { return {at(inputs, 0)}; }
 
@@ -50,7 +50,7 @@ std::vector<Array> dropout(const AttributeList& attributes, Inputs inputs) {
 
 std::vector<Array> reshape(const AttributeList& attributes, Inputs inputs) {
   const Array& x = at(inputs, 0);
-  Index dims = as_integers(at(inputs, 1));
+  Dims dims = as_integers(at(inputs, 1));
   const bool allow_zero = integer(attributes, "allowzero", 0) != 0;
   for (std::size_t i = 0; i < dims.size(); ++i)
     if (dims[i] == 0 && !allow_zero) dims[i] = dims_of(x).at(i);
@@ -69,7 +69,7 @@ std::vector<Array> flatten(const AttributeList& attributes, Inputs inputs) {
   const Array& x = at(inputs, 0);
   std::int64_t axis = integer(attributes, "axis", 1);
   if (axis < 0) axis += x.shape.rank();
-  Index dims{1, 1};
+  Dims dims{1, 1};
   for (int i = 0; i < x.shape.rank(); ++i) dims[i < axis ? 0 : 1] *= x.shape[i];
   return with_shape(x, dims);
 }
@@ -80,7 +80,7 @@ std::vector<Array> squeeze(const AttributeList& attributes, Inputs inputs) {
   std::vector<bool> drop(static_cast<std::size_t>(x.shape.rank()), false);
   for (const std::int64_t axis : argument(attributes, "axes", inputs, 1))
     drop[static_cast<std::size_t>(axis_of(axis, x.shape.rank()))] = true;
-  Index dims;
+  Dims dims;
   for (std::size_t i = 0; i < drop.size(); ++i)
     if (!(all ? dims_of(x)[i] == 1 : drop[i])) dims.push_back(dims_of(x)[i]);
   return with_shape(x, dims);
@@ -92,7 +92,7 @@ std::vector<Array> unsqueeze(const AttributeList& attributes, Inputs inputs) {
   const int rank = x.shape.rank() + static_cast<int>(axes.size());
   for (std::int64_t& axis : axes) axis = axis_of(axis, rank);
   std::ranges::sort(axes);
-  Index dims = dims_of(x);
+  Dims dims = dims_of(x);
   for (const std::int64_t axis : axes) dims.insert(dims.begin() + axis, 1);
   return with_shape(x, dims);
 }
@@ -102,7 +102,7 @@ std::vector<Array> transpose(const AttributeList& attributes, Inputs inputs) {
   std::vector<std::int64_t> perm = integers(attributes, "perm");
   if (perm.empty())
     for (int i = x.shape.rank() - 1; i >= 0; --i) perm.push_back(i);
-  Index dims;
+  Dims dims;
   for (const std::int64_t axis : perm) dims.push_back(x.shape[static_cast<int>(axis)]);
   return pick(x, dims, [&](const Index& index) {
     Index source(index.size());
@@ -143,7 +143,7 @@ std::vector<Array> split(const AttributeList& attributes, Inputs inputs) {
   std::vector<Array> outputs;
   std::int64_t start = 0;
   for (const std::int64_t size : sizes) {
-    Index dims = dims_of(x);
+    Dims dims = dims_of(x);
     dims[static_cast<std::size_t>(axis)] = size;
     outputs.push_back(pick(x, dims, [&](Index index) {
                         index[static_cast<std::size_t>(axis)] += start;
@@ -187,7 +187,7 @@ std::vector<Array> slice(const AttributeList& attributes, Inputs inputs) {
     const int axis = axis_of(axes[i], x.shape.rank());
     taken[static_cast<std::size_t>(axis)] = positions(x.shape[axis], starts[i], ends[i], steps[i]);
   }
-  Index dims;
+  Dims dims;
   for (const auto& list : taken) dims.push_back(static_cast<std::int64_t>(list.size()));
   return pick(x, dims, [&](Index index) {
     for (std::size_t i = 0; i < index.size(); ++i) index[i] = taken[i][static_cast<std::size_t>(index[i])];
@@ -198,7 +198,7 @@ std::vector<Array> slice(const AttributeList& attributes, Inputs inputs) {
 std::vector<Array> gather(const AttributeList& attributes, Inputs inputs) {
   const Array &x = at(inputs, 0), &indices = at(inputs, 1);
   const int axis = axis_of(integer(attributes, "axis", 0), x.shape.rank());
-  Index dims = dims_of(x);
+  Dims dims = dims_of(x);
   dims.erase(dims.begin() + axis);
   dims.insert(dims.begin() + axis, indices.shape.dims().begin(), indices.shape.dims().end());
   const std::vector<std::int64_t> wanted = as_integers(indices);
@@ -207,18 +207,18 @@ std::vector<Array> gather(const AttributeList& attributes, Inputs inputs) {
     const std::int64_t position = wanted[static_cast<std::size_t>(flat_of(indices.shape, Index(first, last)))];
     Index source(index.begin(), first);
     source.push_back(position < 0 ? position + x.shape[axis] : position);
-    source.insert(source.end(), last, index.end());
+    source.append(last, index.end());
     return source;
   });
 }
 
 std::vector<Array> expand(const AttributeList&, Inputs inputs) {
   const Array& x = at(inputs, 0);
-  Index wanted = as_integers(at(inputs, 1)), own = dims_of(x);
+  Dims wanted = as_integers(at(inputs, 1)), own = dims_of(x);
   const std::size_t rank = std::max(wanted.size(), own.size());
   wanted.insert(wanted.begin(), rank - wanted.size(), 1);
   own.insert(own.begin(), rank - own.size(), 1);
-  Index dims(rank);
+  Dims dims(rank);
   for (std::size_t i = 0; i < rank; ++i) dims[i] = own[i] == 1 ? wanted[i] : own[i];
   return pick(x, dims, [&](const Index& index) {
     Index source(index.end() - x.shape.rank(), index.end());
@@ -230,8 +230,8 @@ std::vector<Array> expand(const AttributeList&, Inputs inputs) {
 
 std::vector<Array> tile(const AttributeList&, Inputs inputs) {
   const Array& x = at(inputs, 0);
-  const Index repeats = as_integers(at(inputs, 1));
-  Index dims = dims_of(x);
+  const Dims repeats = as_integers(at(inputs, 1));
+  Dims dims = dims_of(x);
   for (std::size_t i = 0; i < dims.size(); ++i) dims[i] *= repeats[i];
   return pick(x, dims, [&](Index index) {
     for (std::size_t i = 0; i < index.size(); ++i) index[i] %= x.shape[static_cast<int>(i)];

@@ -63,7 +63,7 @@ struct Window {
                              : (size[a] - 1) * stride[a] - zeros + span + extra[a];
   }
   /// Where input `in` goes through a tap; false: to no output.
-  bool output(const Site& in, const std::vector<std::int64_t>& tap, Site& out) const {
+  bool output(const Site& in, const Index& tap, Site& out) const {
     out = in;
     for (std::size_t a = 0; a < size.size(); ++a) {
       std::int64_t at = 0;
@@ -250,7 +250,8 @@ std::vector<Array> from_dense(const AttributeList& attributes, Inputs inputs) {
   std::map<Site, std::vector<double>> found;
   for (std::size_t i = 0; i < x.values.size(); ++i) {
     if (x.values[i] == 0) continue;
-    Site cell = index_of(x.shape, static_cast<std::int64_t>(i));
+    const Index index = index_of(x.shape, static_cast<std::int64_t>(i));
+    Site cell(index.begin(), index.end());
     const std::int64_t channel = cell[1];
     cell.erase(cell.begin() + 1);
     auto& features = found[cell];

@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <deque>
@@ -98,8 +99,8 @@ class PlainOp {
 };
 
 /// Where element `at` of a shape lies, by axis.
-std::vector<std::int64_t> index_of(std::int64_t at, const Shape& shape) {
-  std::vector<std::int64_t> index(static_cast<std::size_t>(shape.rank()));
+std::array<std::int64_t, Shape::max_rank> index_of(std::int64_t at, const Shape& shape) {
+  std::array<std::int64_t, Shape::max_rank> index{};
   for (int axis = shape.rank(); axis-- > 0; at /= shape[axis]) index[static_cast<std::size_t>(axis)] = at % shape[axis];
   return index;
 }
@@ -136,13 +137,15 @@ Tensor permute(const Tensor& x, const std::vector<int>& to) {
   for (int axis = 0; axis < rank; ++axis)
     dims[static_cast<std::size_t>(to[static_cast<std::size_t>(axis)])] = full[axis];
   Tensor y(x.dtype(), Shape(dims));
+  std::array<std::int64_t, Shape::max_rank> step{};  // in y, of axis i of x
+  for (int axis = rank; axis-- > 0;) {
+    std::int64_t& own = step[static_cast<std::size_t>(axis)] = 1;
+    for (int inner = to[static_cast<std::size_t>(axis)] + 1; inner < rank; ++inner) own *= y.shape()[inner];
+  }
   const std::size_t bytes = dtype_bytes(x.dtype());
   for (std::int64_t i = 0; i < x.elems(); ++i) {
-    const std::vector<std::int64_t> from = index_of(i, full);
-    std::vector<std::int64_t> into(from.size());
-    for (std::size_t axis = 0; axis < from.size(); ++axis) into[static_cast<std::size_t>(to[axis])] = from[axis];
-    std::int64_t at = 0;
-    for (int axis = 0; axis < rank; ++axis) at = at * y.shape()[axis] + into[static_cast<std::size_t>(axis)];
+    const auto from = index_of(i, full);
+    const std::int64_t at = std::inner_product(from.begin(), from.end(), step.begin(), std::int64_t{0});
     std::memcpy(static_cast<std::byte*>(y.data()) + static_cast<std::size_t>(at) * bytes,
                 static_cast<const std::byte*>(x.data()) + static_cast<std::size_t>(i) * bytes, bytes);
   }
@@ -228,7 +231,7 @@ void check_axis_map(const OpCase& c, const std::shared_ptr<const Op>& op, const 
     if (!is_float || input.elems() == 0) continue;
     for (int repeat = 0; repeat < 2; ++repeat) {
       const std::int64_t at = std::uniform_int_distribution<std::int64_t>(0, input.elems() - 1)(random);
-      const std::vector<std::int64_t> from = index_of(at, input.shape());
+      const auto from = index_of(at, input.shape());
       std::vector<Tensor> inputs = c.inputs;
       inputs[i] = changed(input, at);
       const std::vector<Tensor> after = plain.run(inputs);
@@ -236,8 +239,8 @@ void check_axis_map(const OpCase& c, const std::shared_ptr<const Op>& op, const 
         const Shape& shape = before[o].shape();
         const auto wrong = wrong_change(before[o], after[o], [&](std::int64_t element) {
           if (maps[o].keeps_order && i == 0 && element != at) return false;
-          const std::vector<std::int64_t> to = index_of(element, shape);
-          for (std::size_t axis = 0; axis < to.size(); ++axis)
+          const auto to = index_of(element, shape);
+          for (std::size_t axis = 0; axis < static_cast<std::size_t>(shape.rank()); ++axis)
             if (const int of_input = maps[o].inputs[i].axis[axis]; of_input != AxisMap::none)
               if (to[axis] != from[static_cast<std::size_t>(of_input)]) return false;
           return true;
