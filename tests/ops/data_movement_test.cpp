@@ -5,13 +5,8 @@
 #include <algorithm>
 #include <limits>
 
-#include "base/simd/targets.h"
-
-#include <hwy/highway.h>
-
 #include "ops/core/kernel.h"
 #include "tests/expect_error.h"
-#include "tests/ops/for_each_target.h"
 #include "tests/ops/op_harness.h"
 #include "tests/ops/op_runner.h"
 
@@ -44,22 +39,19 @@ TEST_CASE("transpose/every_element_size") {
 }
 
 TEST_CASE("transpose/whole_vectors_and_partial_tiles") {
-  const auto check = [] {
-    for (const DType dtype : every_size) {
-      for (const Shape& shape : {Shape{144, 80}, Shape{16, 272}, Shape{145, 80}, Shape{20, 131}})
-        check_op({.op = "Transpose", .inputs = {random_of(dtype, shape, 2, 0, 100)}});
-      for (const Ints& perm : {Ints{0, 3, 2, 1}, Ints{3, 1, 0, 2}, Ints{2, 1, 3, 0}})
-        check_op({.op = "Transpose",
-                  .attributes = {{"perm", perm}},
-                  .inputs = {random_of(dtype, {48, 3, 32, 80}, 2, 0, 100)}});
-      // Pairs: two lines to one, and one to two.
-      for (const Shape& shape : {Shape{2, 200}, Shape{200, 2}, Shape{3, 2, 37}, Shape{2, 70000}})
-        check_op({.op = "Transpose",
-                  .attributes = {{"perm", shape.rank() == 2 ? Ints{1, 0} : Ints{0, 2, 1}}},
-                  .inputs = {random_of(dtype, shape, 2, 0, 100)}});
-    }
-  };
-  on_every_instruction_set(HWY_TARGETS, check);
+  for (const DType dtype : every_size) {
+    for (const Shape& shape : {Shape{144, 80}, Shape{16, 272}, Shape{145, 80}, Shape{20, 131}})
+      check_op_on_every_instruction_set({.op = "Transpose", .inputs = {random_of(dtype, shape, 2, 0, 100)}});
+    for (const Ints& perm : {Ints{0, 3, 2, 1}, Ints{3, 1, 0, 2}, Ints{2, 1, 3, 0}})
+      check_op_on_every_instruction_set({.op = "Transpose",
+                                         .attributes = {{"perm", perm}},
+                                         .inputs = {random_of(dtype, {48, 3, 32, 80}, 2, 0, 100)}});
+    // Pairs: two lines to one, and one to two.
+    for (const Shape& shape : {Shape{2, 200}, Shape{200, 2}, Shape{3, 2, 37}, Shape{2, 70000}})
+      check_op_on_every_instruction_set({.op = "Transpose",
+                                         .attributes = {{"perm", shape.rank() == 2 ? Ints{1, 0} : Ints{0, 2, 1}}},
+                                         .inputs = {random_of(dtype, shape, 2, 0, 100)}});
+  }
 }
 
 TEST_CASE("transpose/other_ranks") {

@@ -147,13 +147,15 @@ void check_size() {
     CAPTURE(s);
     // In double it is the convolution, up to the filters' rounding to float32.
     CHECK(errors_of<N, double>(3, r, s, 3, true, seed).worst < 4e-7);
-    // Under a sanitizer (tools/test.sh) few channels: 128 and 600 take the same code to 25 times as many products.
+    // 128 and 600 for how the bound grows, which one window shows. Under a sanitizer (tools/test.sh) few: 128 and 600
+    // take the same code to 25 times as many products.
     for (const std::int64_t channels : {1, 16, 128, 600}) {
       if (channels > 16 && std::getenv("LENSLET_TEST_REDUCED") != nullptr) continue;
+      if (channels > 16 && r != 7) continue;
       CAPTURE(channels);
       const ConvProblem p = resolve_conv({1, channels, N, N}, {1, channels, r, s}, {});
       for (const bool rectified : {false, true}) {
-        const Errors errors = errors_of<N, float>(channels, r, s, channels == 1 ? 60 : 6, rectified, seed);
+        const Errors errors = errors_of<N, float>(channels, r, s, channels == 1 ? 20 : 3, rectified, seed);
         CHECK(errors.worst < fft_tolerance(p));
         // The bound follows from the rms.
         const double unit = std::ldexp(3 + std::sqrt(static_cast<double>(channels)) / 3, -24);

@@ -5,16 +5,22 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <map>
 #include <optional>
 #include <string_view>
 #include <utility>
+
+#include "base/simd/targets.h"
+// After targets.h:
+#include <hwy/highway.h>
 
 #include "base/cuda_built.h"
 #include "base/small_types.h"
 #include "ops/core/never.h"
 #include "oracle/oracle.h"
 #include "tests/expect_error.h"
+#include "tests/ops/for_each_target.h"
 #include "tests/ops/op_meaning.h"
 #include "tests/ops/op_runner.h"
 
@@ -192,8 +198,10 @@ std::vector<OpCase> in_halves(const OpCase& c, DType half) {
   return cases;
 }
 
+enum class InstructionSets { best, every };
+
 /// `half`: the type of in_halves(), which few of the CPU's kernels take.
-void check_kernels(const OpCase& c, std::optional<DType> half = {}) {
+void check_kernels(const OpCase& c, InstructionSets sets, std::optional<DType> half = {}) {
   const std::shared_ptr<const Op> op = make_op(c);
   std::string shapes;
   for (const Tensor& input : c.inputs) shapes += fmt::format(" {}", input.empty() ? "-" : input.shape().str());
@@ -223,25 +231,31 @@ void check_kernels(const OpCase& c, std::optional<DType> half = {}) {
     const std::vector<InputInfo> infos = infos_of(c.inputs, constant);
     const Problem problem(op, infos, infer_types(*op, infos));
     REQUIRE_MESSAGE(problem.outputs().size() == c.outputs, name);
-    std::string refusals;
-    int calls = 0;
-    for (const Kernel* kernel : kernels_of(op->type(), runner.device()))
-      for (const std::string& refusal : for_each_call(runner, problem, *kernel, 2, [&](const Call& call) {
-             ++calls;
-             const std::string where = fmt::format("{} ({})", name, call.str());
-             const std::vector<Tensor> outputs = run_between_guards(runner, call, c.inputs, where);
-             const std::int64_t reach = oracle::tile_reach(call.str());
-             for (std::size_t i = 0; i < outputs.size(); ++i)
-               compare(outputs[i], exact(reach)[i], std::min(c.tolerance, call.candidate.tolerance),
-                       fmt::format("{}, output {}", where, i));
-           }))
-        refusals += " " + refusal + ";";
+    const auto run_kernels = [&] {
+      std::string refusals;
+      int calls = 0;
+      for (const Kernel* kernel : kernels_of(op->type(), runner.device()))
+        for (const std::string& refusal : for_each_call(runner, problem, *kernel, 2, [&](const Call& call) {
+               ++calls;
+               const std::string where = fmt::format("{} ({})", name, call.str());
+               const std::vector<Tensor> outputs = run_between_guards(runner, call, c.inputs, where);
+               const std::int64_t reach = oracle::tile_reach(call.str());
+               for (std::size_t i = 0; i < outputs.size(); ++i)
+                 compare(outputs[i], exact(reach)[i], std::min(c.tolerance, call.candidate.tolerance),
+                         fmt::format("{}, output {}", where, i));
+             }))
+          refusals += " " + refusal + ";";
+      if (calls > 0) return;
+      if (runner.device() == DeviceKind::cuda)
+        check_cuda_refusal(op->type(), refusals, name);
+      else if (!half)
+        FAIL_CHECK(name << ": no kernel takes it:" << refusals);
+    };
+    if (sets == InstructionSets::every)
+      on_every_instruction_set(HWY_TARGETS, run_kernels);
+    else
+      run_kernels();
     if (runner.device() == DeviceKind::cpu && cuda_built) check_cuda_offers(problem, name);
-    if (calls > 0) continue;
-    if (runner.device() == DeviceKind::cuda)
-      check_cuda_refusal(op->type(), refusals, name);
-    else if (!half)
-      FAIL_CHECK(name << ": no kernel takes it:" << refusals);
   }
   if (runner.device() == DeviceKind::cpu && !half) {
     check_round_trip(c, op, name);
@@ -253,10 +267,21 @@ void check_kernels(const OpCase& c, std::optional<DType> half = {}) {
 
 }  // namespace
 
-void check_op(const OpCase& c) {
-  check_kernels(c);
+namespace {
+
+void check_in_all_types(const OpCase& c, InstructionSets sets) {
+  check_kernels(c, sets);
   for (const DType half : {DType::f16, DType::bf16})
-    for (const OpCase& halves : in_halves(c, half)) check_kernels(halves, half);
+    for (const OpCase& halves : in_halves(c, half)) check_kernels(halves, sets, half);
+}
+
+}  // namespace
+
+void check_op(const OpCase& c) { check_in_all_types(c, InstructionSets::best); }
+
+void check_op_on_every_instruction_set(const OpCase& c) {
+  if (std::getenv("LENSLET_LESSER_ONLY") == nullptr || op_runner().device() != DeviceKind::cpu)
+    check_in_all_types(c, InstructionSets::every);
 }
 
 Tensor random_f32(Shape shape, unsigned seed, double mean, double deviation) {

@@ -48,6 +48,9 @@ std::vector<Tensor> run_op(const OpCase& c);
 /// that take those. A case that no kernel takes fails; of CUDA's, unless op_harness.cpp has a row for the reason, which
 /// builds with CUDA check without a device, too.
 void check_op(const OpCase& c);
+/// The same with the kernels of every instruction set that this CPU has. A device knows of none. Not in the runs for
+/// lesser ones, as for_each_target().
+void check_op_on_every_instruction_set(const OpCase& c);
 
 /// Normal random f32 in a fixed order for a seed: 1.0 standard deviation around `mean`.
 Tensor random_f32(Shape shape, unsigned seed, double mean = 0, double deviation = 1);

@@ -6,12 +6,7 @@
 #include <cmath>
 #include <limits>
 
-#include "base/simd/targets.h"
 #include "tests/expect_error.h"
-
-#include <hwy/highway.h>
-
-#include "tests/ops/for_each_target.h"
 #include "tests/ops/op_harness.h"
 #include "tests/ops/op_runner.h"
 
@@ -149,79 +144,65 @@ TEST_CASE("reduce/special_values") {
         doctest::Approx(1000 + std::log(2)));
 }
 
-TEST_CASE("reduce/neighbours") {
-  const auto check = [] {
-    // Whole vectors and what is left of them, rows that follow others, and rows that are cut.
-    const auto nan = std::nanf(""), inf = std::numeric_limits<float>::infinity();
-    for (const char* op :
-         {"ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceL1", "ReduceL2", "ReduceLogSumExp"}) {
-      for (const std::int64_t length : {7, 8, 9, 31, 32, 33, 63, 64, 65, 127, 128, 300})
-        check_op(reduce(op, random_f32({3, length}, 1), {1}, 0, 18));
-      for (const std::int64_t length : {2, 3, 4, 5, 8, 13, 16, 49, 64})
-        check_op(reduce(op, random_f32({261, length}, 8), {1}, 0, 18));
-      check_op(reduce(op, random_f32({2, 5, 3, 70}, 2), {1, 3}, 1, 18));
-      for (const std::int64_t length : {65536, 65537, 200000})
-        check_op(reduce(op, random_f32({2, length}, 3), {1}, 0, 18));
-    }
-    // Short rows of which some have what is not finite, in whole vectors and behind them.
-    for (const std::int64_t length : {2, 3, 4, 7, 8, 11, 16, 17, 31, 49, 64}) {
-      Tensor x = random_f32({70, length}, 9);
-      const auto set = [&](std::int64_t row, std::int64_t at, float v) {
-        x.values<float>()[static_cast<std::size_t>(row * length + at)] = v;
-      };
-      for (const auto& [row, odd] : {std::pair{4, nan}, {17, inf}, {30, -inf}, {69, nan}})
-        set(row, 0, odd), set(row + (row < 69 ? 1 : -1), length - 1, odd), set(row, length - 1, 0.5F);
-      for (std::int64_t i = 0; i < length; ++i) set(50, i, -inf), set(51, i, inf);
-      for (const bool largest : {true, false}) {
-        const Tensor y = run_op(reduce(largest ? "ReduceMax" : "ReduceMin", x, {1}, 0, 18))[0];
-        std::int64_t wrong = 0;
-        for (std::int64_t row = 0; row < 70; ++row) {
-          const auto terms =
-              x.values<float>().subspan(static_cast<std::size_t>(row * length), static_cast<std::size_t>(length));
-          const float got = y.values<float>()[static_cast<std::size_t>(row)];
-          if (std::any_of(terms.begin(), terms.end(), [](float v) { return v != v; }))
-            wrong += got == got;
-          else
-            wrong += got != (largest ? *std::max_element(terms.begin(), terms.end())
-                                     : *std::min_element(terms.begin(), terms.end()));
-        }
-        CHECK_MESSAGE(wrong == 0, length << (largest ? " largest" : " least"));
-      }
-    }
-    // Columns: whole strips and what is left of them, rows that follow others.
-    for (const char* op : {"ReduceSum", "ReduceMean", "ReduceMax", "ReduceL1", "ReduceL2", "ReduceLogSumExp"}) {
-      for (const std::int64_t width : {15, 16, 17, 100, 513, 1100})
-        for (const std::int64_t rows : {1, 7, 8, 17}) check_op(reduce(op, random_f32({rows, width}, 6), {0}, 0, 18));
-      check_op(reduce(op, random_f32({3, 20, 5, 70}, 7), {0, 2}, 1, 18));
-    }
-    for (const bool largest : {true, false}) {
-      const auto of = [&](const Tensor& x) {
-        return run_op(reduce(largest ? "ReduceMax" : "ReduceMin", x, {0}, 0, 18))[0].values<float>()[0];
-      };
-      for (const std::int64_t at : {0, 16, 63, 255, 1025}) {
+// Whole vectors and what is left of them, rows that follow others, and rows that are cut.
+TEST_CASE("reduce/rows_of_any_length_on_every_instruction_set") {
+  for (const char* op :
+       {"ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceL1", "ReduceL2", "ReduceLogSumExp"}) {
+    const auto check = [&](const Shape& shape, const Ints& axes, std::int64_t keep_dims, unsigned seed) {
+      check_op_on_every_instruction_set(reduce(op, random_f32(shape, seed), axes, keep_dims, 18));
+    };
+    for (const std::int64_t length : {7, 8, 9, 31, 32, 33, 63, 64, 65, 127, 128, 300}) check({3, length}, {1}, 0, 1);
+    for (const std::int64_t length : {2, 3, 4, 5, 8, 13, 16, 49, 64}) check({261, length}, {1}, 0, 8);
+    check({2, 5, 3, 70}, {1, 3}, 1, 2);
+    for (const std::int64_t length : {65536, 65537, 200000}) check({2, length}, {1}, 0, 3);
+  }
+}
+
+// Columns: whole strips and what is left of them, rows that follow others.
+TEST_CASE("reduce/columns_of_any_width_on_every_instruction_set") {
+  for (const char* op : {"ReduceSum", "ReduceMean", "ReduceMax", "ReduceL1", "ReduceL2", "ReduceLogSumExp"}) {
+    for (const std::int64_t width : {15, 16, 17, 100, 513, 1100})
+      for (const std::int64_t rows : {1, 7, 8, 17})
+        check_op_on_every_instruction_set(reduce(op, random_f32({rows, width}, 6), {0}, 0, 18));
+    check_op_on_every_instruction_set(reduce(op, random_f32({3, 20, 5, 70}, 7), {0, 2}, 1, 18));
+  }
+}
+
+// Short rows of which some have what is not finite, in whole vectors and behind them.
+TEST_CASE("reduce/extremes_of_short_rows_see_nan_and_infinities") {
+  constexpr float nan = std::numeric_limits<float>::quiet_NaN(), inf = std::numeric_limits<float>::infinity();
+  for (const std::int64_t length : {2, 3, 4, 7, 8, 11, 16, 17, 31, 49, 64}) {
+    Tensor x = random_f32({70, length}, 9);
+    const auto set = [&](std::int64_t row, std::int64_t at, float v) {
+      x.values<float>()[static_cast<std::size_t>(row * length + at)] = v;
+    };
+    for (const auto& [row, odd] : {std::pair{4, nan}, {17, inf}, {30, -inf}, {69, nan}})
+      set(row, 0, odd), set(row + (row < 69 ? 1 : -1), length - 1, odd), set(row, length - 1, 0.5F);
+    for (std::int64_t i = 0; i < length; ++i) set(50, i, -inf), set(51, i, inf);
+    for (const char* op : {"ReduceMax", "ReduceMin"}) check_op_on_every_instruction_set(reduce(op, x, {1}, 0, 18));
+  }
+}
+
+TEST_CASE("reduce/one_odd_element_decides_the_extreme_of_a_long_row") {
+  constexpr float nan = std::numeric_limits<float>::quiet_NaN(), inf = std::numeric_limits<float>::infinity();
+  for (const char* op : {"ReduceMax", "ReduceMin"})
+    for (const std::size_t at : {0U, 16U, 63U, 255U, 1025U})
+      for (const float odd : {inf, -inf, nan}) {
         Tensor x = random_f32({1026}, 4);
-        for (const float odd : {largest ? inf : -inf, largest ? -inf : inf, nan}) {
-          x.values<float>()[static_cast<std::size_t>(at)] = odd;
-          x.values<float>()[9] = largest ? -inf : inf;  // must not pass for NaN
-          const float y = of(x);
-          if (odd != odd)
-            CHECK(std::isnan(y));
-          else if ((odd > 0) == largest)
-            CHECK(y == odd);
-          else
-            CHECK(std::isfinite(y));
-        }
+        x.values<float>()[at] = odd;
+        x.values<float>()[9] = std::string(op) == "ReduceMax" ? -inf : inf;  // must not pass for NaN
+        check_op_on_every_instruction_set(reduce(op, x, {0}, 0, 18));
       }
-    }
-    for (const char* arg : {"ArgMax", "ArgMin"}) {
-      Tensor x = random_f32({2, 300}, 5);
-      for (const std::size_t at : {100U, 200U, 598U}) x.values<float>()[at] = nan;
-      const OpCase c{.op = arg, .attributes = {{"axis", std::int64_t{1}}}, .inputs = {x}};
-      check_op(c);
-      CHECK(run_op(c)[0].values<std::int64_t>()[0] == 100);
-    }
-  };
-  on_every_instruction_set(HWY_TARGETS, check);
+}
+
+TEST_CASE("arg_extreme/the_first_nan_is_the_extreme") {
+  Tensor x = random_f32({2, 300}, 5);
+  for (const std::size_t at : {100U, 200U, 598U}) x.values<float>()[at] = std::nanf("");
+  for (const char* op : {"ArgMax", "ArgMin"}) {
+    const OpCase c{.op = op, .attributes = {{"axis", std::int64_t{1}}}, .inputs = {x}};
+    check_op_on_every_instruction_set(c);
+    CHECK(run_op(c)[0].values<std::int64_t>()[0] == 100);
+  }
 }
 
 TEST_CASE("reduce/refusals") {
