@@ -41,6 +41,9 @@ const Entry* find(std::string_view op) {
   return nullptr;
 }
 
+// 2^exponent of a normal number: std::ldexp is slow, and there is one for each element of 16 bits.
+double power_of_two(int exponent) { return std::bit_cast<double>(static_cast<std::uint64_t>(exponent + 1023) << 52); }
+
 // A binary floating-point format decoded by its definition: sign, exponent, mantissa.
 double decode(unsigned bits, int exponent_bits, int mantissa_bits) {
   const unsigned mantissa = bits & ((1U << mantissa_bits) - 1U);
@@ -51,10 +54,10 @@ double decode(unsigned bits, int exponent_bits, int mantissa_bits) {
   if (exponent == (1U << exponent_bits) - 1U)
     value = mantissa != 0 ? std::numeric_limits<double>::quiet_NaN() : std::numeric_limits<double>::infinity();
   else if (exponent == 0)
-    value = std::ldexp(static_cast<double>(mantissa), 1 - bias - mantissa_bits);
+    value = static_cast<double>(mantissa) * power_of_two(1 - bias - mantissa_bits);
   else
-    value = std::ldexp(static_cast<double>(mantissa | (1U << mantissa_bits)),
-                       static_cast<int>(exponent) - bias - mantissa_bits);
+    value = static_cast<double>(mantissa | (1U << mantissa_bits)) *
+            power_of_two(static_cast<int>(exponent) - bias - mantissa_bits);
   return negative ? -value : value;
 }
 
@@ -68,9 +71,9 @@ unsigned encode(double value, int exponent_bits, int mantissa_bits) {
   if (std::isinf(magnitude)) return sign | infinity;
   if (magnitude == 0) return sign;
   const int exponent = std::max(std::ilogb(magnitude), 1 - bias);
-  // nearbyint rounds ties to even in the default rounding mode; a carry into the next binade adds up by itself.
-  const auto scaled = static_cast<std::uint64_t>(std::nearbyint(std::ldexp(magnitude, mantissa_bits - exponent)));
   if (exponent > bias) return sign | infinity;
+  // nearbyint rounds ties to even in the default rounding mode; a carry into the next binade adds up by itself.
+  const auto scaled = static_cast<std::uint64_t>(std::nearbyint(magnitude * power_of_two(mantissa_bits - exponent)));
   const std::uint64_t hidden = std::uint64_t{1} << mantissa_bits;
   const std::uint64_t bits =
       scaled < hidden ? scaled : (static_cast<std::uint64_t>(exponent + bias) << mantissa_bits) + (scaled - hidden);
@@ -106,15 +109,15 @@ std::optional<SmallFormat> small_format(DType dtype) {
 double decode(unsigned code, const SmallFormat& format) {
   constexpr double nan = std::numeric_limits<double>::quiet_NaN();
   if (format.specials == Specials::power_of_two)
-    return code == 255 ? nan : std::ldexp(1.0, static_cast<int>(code) - format.bias);
+    return code == 255 ? nan : power_of_two(static_cast<int>(code) - format.bias);
   const unsigned sign = 1U << (format.exponent_bits + format.mantissa_bits), magnitude = code & (sign - 1);
   if (format.specials == Specials::infinity_and_nan) return decode(code, format.exponent_bits, format.mantissa_bits);
   if (format.specials == Specials::nan_last && magnitude == sign - 1) return nan;
   if (format.specials == Specials::nan_is_minus_zero && code == sign) return nan;
   const int exponent = static_cast<int>(magnitude >> format.mantissa_bits);
-  const double fraction = std::ldexp(static_cast<double>(magnitude), -format.mantissa_bits) - exponent;
+  const double fraction = static_cast<double>(magnitude) * power_of_two(-format.mantissa_bits) - exponent;
   const double value =
-      exponent == 0 ? std::ldexp(fraction, 1 - format.bias) : std::ldexp(1 + fraction, exponent - format.bias);
+      exponent == 0 ? fraction * power_of_two(1 - format.bias) : (1 + fraction) * power_of_two(exponent - format.bias);
   return (code & sign) != 0 ? -value : value;
 }
 

@@ -100,6 +100,9 @@ void check(const Case& c, const GemmRows& a, std::int64_t ldc, std::mt19937& ran
 
   const bool adds = c.residual || c.in_place || c.accumulate;
   const auto exact_of = test::exact_activation(c.activation);
+  std::vector<float> rows;
+  for (std::int64_t i = 0; i < c.m; ++i)
+    for (std::int64_t e = 0; e < c.k; ++e) rows.push_back(element(a, c.k, i, e));
   std::int64_t outside = 0, wrong = 0;
   for (std::int64_t at = 0; at < static_cast<std::int64_t>(out.size()); ++at) {
     const std::int64_t i = (at - margin) / ldc, j = (at - margin) % ldc;
@@ -112,7 +115,8 @@ void check(const Case& c, const GemmRows& a, std::int64_t ldc, std::mt19937& ran
     if (adds) sum += residual[static_cast<std::size_t>(i * ldc + j)];
     double terms = std::abs(sum);
     for (std::int64_t e = 0; e < c.k; ++e) {
-      const double term = static_cast<double>(element(a, c.k, i, e)) * b[static_cast<std::size_t>(e * c.n + j)];
+      const double term =
+          double{rows[static_cast<std::size_t>(i * c.k + e)]} * b[static_cast<std::size_t>(e * c.n + j)];
       sum += term;
       terms += std::abs(term);
     }
@@ -130,13 +134,13 @@ void check(const Case& c, const GemmRows& a, std::int64_t ldc, std::mt19937& ran
   CHECK(wrong == 0);
   CHECK(outside == 0);
 
-  for (const int threads : {2, 3}) {
-    ThreadPool pool(threads);
+  static ThreadPool pools[] = {ThreadPool(2), ThreadPool(3)};
+  for (ThreadPool& pool : pools) {
     std::vector<float> other = start;
     g.c = other.data() + margin;
     if (c.in_place) g.residual = g.c;
     gemm(g, pool);
-    CAPTURE(threads);
+    CAPTURE(pool.threads());
     CHECK(std::memcmp(other.data(), out.data(), out.size() * sizeof(float)) == 0);
   }
 }

@@ -128,6 +128,10 @@ std::optional<Candidate> pitched(const Problem& problem, Candidate candidate, De
   return any ? std::optional(std::move(candidate)) : std::nullopt;
 }
 
+bool same_bytes(const std::vector<std::byte>& a, const std::vector<std::byte>& b) {
+  return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size()) == 0);
+}
+
 }  // namespace
 
 std::vector<std::string> for_each_call(const OpRunner& runner, const Problem& problem, const Kernel& kernel,
@@ -249,14 +253,16 @@ std::vector<Tensor> run_between_guards(const OpRunner& runner, const Call& call,
       if (!again)
         first.push_back(output_blocks[i]->read());
       else
-        CHECK_MESSAGE(output_blocks[i]->read() == first[i], where, ": output ", i, " has other bits in the second run");
+        CHECK_MESSAGE(same_bytes(output_blocks[i]->read(), first[i]), where, ": output ", i,
+                      " has other bits in the second run");
   }
 
   for (const std::unique_ptr<Block>& block : output_blocks)
     CHECK_MESSAGE(block->intact(), where, ": bytes around an output were written");
   CHECK_MESSAGE(workspace->intact(), where, ": bytes around the workspace were written");
   if (blob != nullptr)
-    CHECK_MESSAGE((blob->intact() && blob->read() == blob_before), where, ": the blob or bytes around it were written");
+    CHECK_MESSAGE((blob->intact() && same_bytes(blob->read(), blob_before)), where,
+                  ": the blob or bytes around it were written");
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     if (input_blocks[i] == nullptr) continue;
     CHECK_MESSAGE(input_blocks[i]->intact(), where, ": bytes around input ", i, " were written");

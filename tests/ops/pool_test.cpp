@@ -148,17 +148,19 @@ void check_max_pool(const OpCase& c, const PoolProblem& p) {
   const std::vector<InputInfo> infos = infos_of(c.inputs, {});
   const auto op = make_op(c);
   const Problem problem(op, infos, infer_types(*op, infos));
-  for (const Kernel* kernel : kernels_of(op->type(), runner.device()))
-    for_each_call(runner, problem, *kernel, 2, [&](const Call& call) {
-      const std::vector<Tensor> y = run_between_guards(runner, call, c.inputs, call.str());
-      INFO(c.op << " of " << c.inputs[0].shape().str() << ", " << call.str());
-      std::size_t wrong = 0;
-      for (std::size_t i = 0; i < exact.size(); ++i) {
-        if (!same(y[0].values<float>()[i], exact[i])) ++wrong;
-        if (y.size() > 1 && where[i] >= 0 && y[1].values<std::int64_t>()[i] != where[i]) ++wrong;
-      }
-      CHECK(wrong == 0);
-    });
+  on_every_instruction_set(HWY_TARGETS, [&] {
+    for (const Kernel* kernel : kernels_of(op->type(), runner.device()))
+      for_each_call(runner, problem, *kernel, 2, [&](const Call& call) {
+        const std::vector<Tensor> y = run_between_guards(runner, call, c.inputs, call.str());
+        INFO(c.op << " of " << c.inputs[0].shape().str() << ", " << call.str());
+        std::size_t wrong = 0;
+        for (std::size_t i = 0; i < exact.size(); ++i) {
+          if (!same(y[0].values<float>()[i], exact[i])) ++wrong;
+          if (y.size() > 1 && where[i] >= 0 && y[1].values<std::int64_t>()[i] != where[i]) ++wrong;
+        }
+        CHECK(wrong == 0);
+      });
+  });
 }
 
 }  // namespace
@@ -171,30 +173,27 @@ TEST_CASE("pool/nan_is_the_maximum") {
                            {{1, 5, 30, 13}, {5, 5}, {1, 1}, {2, 2, 2, 2}, {}},   // of single floats
                            {{1, 8, 12, 12}, {4, 4}, {4, 4}, {}, {}},             // any window
                            {{1, 3, 12, 12}, {4, 4}, {4, 4}, {}, {}}};
-  const auto check = [&] {
-    unsigned seed = 400;
-    for (const auto list : {std::span<const PoolCase>(cases), std::span<const PoolCase>(more)})
-      for (const PoolCase& c : list) {
-        if (c.x.elems() > 20000) continue;
-        const PoolProblem p =
-            resolve_pool(c.x, {c.kernel, c.strides, c.dilations, c.pads, parse_auto_pad(c.auto_pad), c.ceil});
-        for (const double share : {0.03, 0.9})
-          for (const std::size_t outputs : {std::size_t{1}, std::size_t{2}})
-            check_max_pool({.op = "MaxPool",
-                            .attributes = attributes_of(c),
-                            .inputs = {with_nan(c.x, seed += 3, share)},
-                            .outputs = outputs},
-                           p);
-      }
-    for (const Shape& x : {Shape{2, 3, 13, 9}, Shape{1, 130, 7, 7}, Shape{1, 8, 41, 43}, Shape{3, 5, 1, 1},
-                           Shape{2, 1, 3, 3}, Shape{2, 4, 33}, Shape{1, 3, 4, 5, 6}}) {
-      const auto spatial = x.dims().subspan(2);
-      const PoolProblem whole = resolve_pool(x, {{spatial.begin(), spatial.end()}, {}, {}, {}});
-      for (const double share : {0.005, 0.03, 0.9})
-        check_max_pool({.op = "GlobalMaxPool", .inputs = {with_nan(x, seed += 3, share)}}, whole);
+  unsigned seed = 400;
+  for (const auto list : {std::span<const PoolCase>(cases), std::span<const PoolCase>(more)})
+    for (const PoolCase& c : list) {
+      if (c.x.elems() > 20000) continue;
+      const PoolProblem p =
+          resolve_pool(c.x, {c.kernel, c.strides, c.dilations, c.pads, parse_auto_pad(c.auto_pad), c.ceil});
+      for (const double share : {0.03, 0.9})
+        for (const std::size_t outputs : {std::size_t{1}, std::size_t{2}})
+          check_max_pool({.op = "MaxPool",
+                          .attributes = attributes_of(c),
+                          .inputs = {with_nan(c.x, seed += 3, share)},
+                          .outputs = outputs},
+                         p);
     }
-  };
-  on_every_instruction_set(HWY_TARGETS, check);
+  for (const Shape& x : {Shape{2, 3, 13, 9}, Shape{1, 130, 7, 7}, Shape{1, 8, 41, 43}, Shape{3, 5, 1, 1},
+                         Shape{2, 1, 3, 3}, Shape{2, 4, 33}, Shape{1, 3, 4, 5, 6}}) {
+    const auto spatial = x.dims().subspan(2);
+    const PoolProblem whole = resolve_pool(x, {{spatial.begin(), spatial.end()}, {}, {}, {}});
+    for (const double share : {0.005, 0.03, 0.9})
+      check_max_pool({.op = "GlobalMaxPool", .inputs = {with_nan(x, seed += 3, share)}}, whole);
+  }
 }
 
 TEST_CASE("pool/average") {
@@ -247,7 +246,7 @@ TEST_CASE("pool/lp") {
     for (const std::int64_t p : {1, 2, 3}) {
       AttributeList attributes = attributes_of(c);
       attributes.emplace_back("p", p);
-      for (const std::int64_t opset : {2, 11, 18, 22})
+      for (const std::int64_t opset : p == 2 ? Ints{2, 11, 18, 22} : Ints{22})
         check_op({.op = "LpPool",
                   .opset = opset,
                   .attributes = attributes,
