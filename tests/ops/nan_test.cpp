@@ -42,6 +42,23 @@ Tensor in_each_position(const Shape& part, float value, unsigned seed) {
   return x;
 }
 
+struct LargeOnes {
+  Tensor rows, few, columns;
+};
+/// For CUDA: rows that a thread takes each, and rows and columns that several blocks share. Fewer of them for the CPU,
+/// which has a thread for many rows, too, and cuts long ones. The last one of the few has nothing odd.
+LargeOnes large_ones(float value, unsigned& seed) {
+  const bool cpu = op_runner().device() == DeviceKind::cpu;
+  const std::int64_t many = cpu ? 1 << 12 : 1 << 16, lines = cpu ? 2 : 8;
+  LargeOnes x{random_f32({many, 7}, seed++, 0.5), random_f32({lines, 70000}, seed++, 0.5),
+              random_f32({9000, 8}, seed++, 0.5)};
+  for (std::int64_t i = 0; i < many; i += 3) x.rows.values<float>()[static_cast<std::size_t>(i * 7 + i % 7)] = value;
+  for (std::int64_t i = 0; i < lines - 1; ++i)
+    x.few.values<float>()[static_cast<std::size_t>(i * 70000 + (cpu ? 3 : i) * 69999 / 6)] = value;
+  for (std::size_t i = 0; i < 7; ++i) x.columns.values<float>()[i * 8999 / 6 * 8 + i] = value;
+  return x;
+}
+
 }  // namespace
 
 TEST_CASE("nan/pools") {
@@ -104,15 +121,8 @@ TEST_CASE("nan/reductions") {
         for (const Ints& of : axes)
           check_op({.op = op, .opset = 11, .attributes = {{"axes", of}}, .inputs = {x}, .tolerance = 2e-6});
     }
-  // CUDA: rows that a thread takes each, and rows and columns that several blocks share.
   for (const float value : values()) {
-    Tensor rows = random_f32({1 << 16, 7}, seed++, 0.5);
-    for (std::size_t i = 0; i < (1 << 16); i += 3) rows.values<float>()[i * 7 + i % 7] = value;
-    Tensor few = random_f32({8, 70000}, seed++, 0.5), columns = random_f32({9000, 8}, seed++, 0.5);
-    for (std::size_t i = 0; i < 7; ++i) {
-      few.values<float>()[i * 70000 + i * 69999 / 6] = value;
-      columns.values<float>()[i * 8999 / 6 * 8 + i] = value;
-    }
+    const auto [rows, few, columns] = large_ones(value, seed);
     for (const char* op : {"ReduceSum", "ReduceMax", "ReduceMin", "ReduceLogSumExp"})
       for (const auto& [x, axis] : {std::pair<Tensor, std::int64_t>{rows, 1}, {few, 1}, {columns, 0}})
         check_op({.op = op, .opset = 11, .attributes = {{"axes", Ints{axis}}}, .inputs = {x}, .tolerance = 2e-6});
@@ -140,14 +150,10 @@ TEST_CASE("nan/arg_extreme") {
           for (const std::int64_t axis : {0, 1}) check(only, axis);
         }
       }
-      Tensor rows = random_f32({1 << 16, 7}, seed++), few = random_f32({8, 70000}, seed++),
-             columns = random_f32({9000, 8}, seed++);
-      for (std::size_t i = 0; i < (1 << 16); i += 3) rows.values<float>()[i * 7 + i % 7] = nan;
-      for (std::size_t i = 0; i < 7; ++i)
-        for (const std::size_t at : {i, i + 2}) {
-          few.values<float>()[i * 70000 + at * 69999 / 8] = nan;
-          columns.values<float>()[at * 8999 / 8 * 8 + i] = nan;
-        }
+      auto [rows, few, columns] = large_ones(nan, seed);
+      for (std::int64_t i = 0; i + 1 < few.shape()[0]; ++i)
+        few.values<float>()[static_cast<std::size_t>((i + 1) * 70000 - 1)] = nan;
+      for (std::size_t i = 0; i < 7; ++i) columns.values<float>()[8999 * 8 + i] = nan;
       check(rows, 1);
       check(few, 1);
       check(columns, 0);

@@ -260,7 +260,9 @@ void check_permuted(const OpCase& c, const std::shared_ptr<const Op>& op, const 
   std::vector<int> known = c.constant;
   known.insert(known.end(), c.maybe_constant.begin(), c.maybe_constant.end());
   std::optional<Tensor> plain;
-  for (const std::vector<int>& constant : {c.constant, known}) {
+  std::vector<std::vector<int>> constant_sets{c.constant};
+  if (!c.maybe_constant.empty()) constant_sets.push_back(known);
+  for (const std::vector<int>& constant : constant_sets) {
     const std::vector<InputInfo> infos = infos_of(c.inputs, constant);
     for (int rank = 2; rank <= most; ++rank)
       for (const std::vector<int>& to : orders(rank)) {
