@@ -181,7 +181,7 @@ TEST_CASE("sparse/rulebook/refusals") {
 
 namespace {
 
-/// Grids of a device's many blocks. The CPU is compared with itself on other numbers of threads, in pieces of 1024
+/// Grids of a device's many blocks. The CPU is compared with itself on other numbers of threads, in pieces of 4096
 /// sites.
 const bool on_device = op_runner().device() != DeviceKind::cpu;
 
