@@ -181,7 +181,7 @@ TEST_CASE("sparse/rulebook/refusals") {
 
 namespace {
 
-/// Grids of a device's many blocks. The CPU is compared with itself on other numbers of threads, in pieces of 4096
+/// Of a device grids of many blocks. The CPU is compared with itself on another number of threads: pieces of 4096
 /// sites.
 const bool on_device = op_runner().device() != DeviceKind::cpu;
 
