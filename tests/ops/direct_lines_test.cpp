@@ -5,6 +5,7 @@
 
 #include "ops/conv/conv.h"
 #include "ops/conv/cpu/lines.h"
+#include "ops/gemm/gemm.h"
 #include "tests/ops/conv_data.h"
 #include "tests/random_seed.h"
 
@@ -63,9 +64,9 @@ TEST_CASE("conv/direct_lines/estimate_follows_flops_and_counts_idle_lanes") {
     CHECK(us > least_us);
     CHECK(us < 6 * least_us);
   }
-  // A filter more than whole vectors costs at least its own share, in a vector of its own.
+  // A filter more than whole vectors of several lanes costs a vector of its own.
   const ConvProblem whole = problem({1, 32, 28, 28}, 16, 1), more = problem({1, 32, 28, 28}, 17, 1);
-  CHECK(estimate(more) > estimate(whole) * 17 / 16);
+  if (gemm_tile_cols() > 2) CHECK(estimate(more) > 1.2 * estimate(whole));
 }
 
 }  // namespace lenslet::test
