@@ -49,12 +49,12 @@ struct LargeOnes {
 /// which has a thread for many rows, too, and cuts long ones. The last one of the few has nothing odd.
 LargeOnes large_ones(float value, unsigned& seed) {
   const bool cpu = op_runner().device() == DeviceKind::cpu;
-  const std::int64_t many = cpu ? 1 << 12 : 1 << 16, lines = cpu ? 2 : 8;
+  const std::int64_t many = cpu ? 1 << 12 : 1 << 16, lines = cpu ? 3 : 8;
   LargeOnes x{random_f32({many, 7}, seed++, 0.5), random_f32({lines, 70000}, seed++, 0.5),
               random_f32({9000, 8}, seed++, 0.5)};
   for (std::int64_t i = 0; i < many; i += 3) x.rows.values<float>()[static_cast<std::size_t>(i * 7 + i % 7)] = value;
   for (std::int64_t i = 0; i < lines - 1; ++i)
-    x.few.values<float>()[static_cast<std::size_t>(i * 70000 + (cpu ? 3 : i) * 69999 / 6)] = value;
+    x.few.values<float>()[static_cast<std::size_t>(i * 70000 + (cpu ? 6 * i : i) * 69999 / 6)] = value;
   for (std::size_t i = 0; i < 7; ++i) x.columns.values<float>()[i * 8999 / 6 * 8 + i] = value;
   return x;
 }
