@@ -3,6 +3,8 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "lenslet/error.h"
@@ -81,21 +83,31 @@ TEST_CASE("gemm_cute/plans_are_read_back") {
           CHECK((plan.core == Core::mma || (device.capability == 90 && p.aligned)));
         }
       }
+}
+
+TEST_CASE("gemm_cute/configurations_of_no_cut_are_refused") {
   const CuteProblem p{.multiply = bf16, .m = 64, .n = 64, .k = 7 * 64};
   CHECK(read("core=mma tile=64x64 slices=4", p).slices == 4);
-  for (const std::string_view wrong :
-       {"core=mma tile=64x64 slices=5", "core=mma tile=64x64 slices=8", "core=mma tile=64x64 slices=0",
-        "core=wgmma tile=64x32 cluster=1 slices=1", "core=wgmma tile=128x128 slices=1",
-        "core=mma tile=64x64 cluster=1 slices=1", "core=wgmma tile=128x128 cluster=4 slices=1",
-        "core=wgmma tile=128x128 cluster=3 slices=3", "core=wgmma tile=128x128 cluster=8 slices=8",
-        "core=wgmma tile=128x128 cluster=2 slices=4", "core=wgmma tile=128x256 cluster=2 slices=2",
-        "core=mma tile=64x64", ""})
-    CHECK_THROWS_AS(read(wrong, p), Error);
+  const std::string no_cut = "no cut of gemm_cute for this product";
+  for (const auto& [wrong, why] : {std::pair<const char*, std::string>{"core=mma tile=64x64 slices=5", no_cut},
+                                   {"core=mma tile=64x64 slices=8", "slices is '8', a number from 1 to 7 expected"},
+                                   {"core=mma tile=64x64 slices=0", "slices is '0', a number from 1 to 7 expected"},
+                                   {"core=wgmma tile=64x32 cluster=1 slices=1", no_cut},
+                                   {"core=wgmma tile=128x128 slices=1", "'cluster=' expected before 'slices=1'"},
+                                   {"core=mma tile=64x64 cluster=1 slices=1", "'slices=' expected before 'cluster=1"},
+                                   {"core=wgmma tile=128x128 cluster=4 slices=1", no_cut},
+                                   {"core=wgmma tile=128x128 cluster=3 slices=3", no_cut},
+                                   {"core=wgmma tile=128x128 cluster=8 slices=8", "slices is '8'"},
+                                   {"core=wgmma tile=128x128 cluster=2 slices=4", no_cut},
+                                   {"core=wgmma tile=128x256 cluster=2 slices=2", no_cut},
+                                   {"core=mma tile=64x64", "'slices=' expected before ''"},
+                                   {"", "'core=' expected before ''"}})
+    CHECK_ERROR(read(wrong, p), invalid_argument, why);
   CHECK(read("core=wgmma tile=128x256 cluster=2 slices=1", p).cluster == 2);
   CHECK(read("core=wgmma tile=128x64 cluster=4 slices=4", p).joined());
   CHECK(!read("core=wgmma tile=128x64 cluster=1 slices=4", p).joined());
   const CuteProblem odd{.multiply = bf16, .m = 64, .n = 64, .k = 65, .aligned = false};
-  CHECK_THROWS_AS(read("core=wgmma tile=128x128 cluster=1 slices=1", odd), Error);
+  CHECK_ERROR(read("core=wgmma tile=128x128 cluster=1 slices=1", odd), invalid_argument, no_cut);
 }
 
 // What the kernels are told: of every product and slice each tile once, and all steps, in order.

@@ -34,7 +34,7 @@ Offer offer(const ConvProblem& p) {
 
 }  // namespace
 
-TEST_CASE("stem_pool/refusals") {
+TEST_CASE("stem_pool/other_windows_than_its_own_are_refused") {
   if constexpr (!cuda_built) return;
   ConvProblem p = problem(1, 64, 7, 3, 1);
   CHECK(p.stored_p() == 56);
@@ -45,7 +45,7 @@ TEST_CASE("stem_pool/refusals") {
   }
 }
 
-TEST_CASE("stem_pool/configurations") {
+TEST_CASE("stem_pool/configurations_of_no_kernel_are_refused") {
   if constexpr (!cuda_built) return;
   const Kernel& stem = *find_kernel("Conv", DeviceKind::cuda, "stem");
   const ConvProblem p = problem(1, 64, 7, 3, 1);
@@ -53,10 +53,14 @@ TEST_CASE("stem_pool/configurations") {
   const auto posed = pose(p, w);
   Candidate candidate = offer(p).candidates.at(0);
   (void)stem.bind({*posed, candidate, reference_gpu()});
-  for (const char* const config : {"", "filters=64 resident=4", "filters=64 resident=4 tiles=0",
-                                   "filters=48 resident=4 tiles=1", "filters=64 resident=4 tiles=1 by=hand"}) {
+  for (const auto& [config, why] :
+       {std::pair{"", "'filters=' expected before ''"},
+        {"filters=64 resident=4", "'tiles=' expected before ''"},
+        {"filters=64 resident=4 tiles=0", "tiles is '0', a number from 1 to 1048576 expected"},
+        {"filters=48 resident=4 tiles=1", "filters come in blocks of 32 or 64"},
+        {"filters=64 resident=4 tiles=1 by=hand", "there is no such instruction"}}) {
     candidate.config = config;
-    CHECK_THROWS_AS((void)stem.bind({*posed, candidate, reference_gpu()}), Error);
+    CHECK_ERROR(stem.bind({*posed, candidate, reference_gpu()}), invalid_argument, why);
   }
 }
 
