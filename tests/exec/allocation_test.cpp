@@ -15,6 +15,7 @@
 #include "small_net.h"
 #include "tests/allocations.h"
 #include "tests/refused_memory.h"
+#include "tests/tensors.h"
 
 namespace lenslet::test {
 namespace {
@@ -64,7 +65,7 @@ TEST_CASE("exec/memory/a_plan_and_a_runner") {
   check_refused_memory([&] { at_boundary([&] { Runner(make_model(model.impl()->source), on_cpu(2, 2)); }); });
   Runner kept(model, on_cpu(2, 2));  // so that the Model keeps what is prepared
   check_refused_memory([&] { Runner(model, on_cpu(2, 2)); });
-  CHECK(std::memcmp(kept.run(x)[0].data(), expected.data(), expected.bytes()) == 0);
+  CHECK(equal(kept.run(x)[0], expected));
 }
 
 TEST_CASE("exec/memory/runs_and_images") {
@@ -86,7 +87,7 @@ TEST_CASE("exec/memory/runs_and_images") {
       if (error.kind() != ErrorKind::invalid_argument) throw;
     }
   });
-  CHECK(std::memcmp(runner.run(x)[0].data(), expected.data(), expected.bytes()) == 0);
+  CHECK(equal(runner.run(x)[0], expected));
 }
 
 TEST_CASE("exec/memory/tensors_and_names") {

@@ -9,6 +9,7 @@
 #include "runtime/exec/model_impl.h"
 #include "small_net.h"
 #include "tests/allocations.h"
+#include "tests/tensors.h"
 
 using namespace lenslet;
 using namespace lenslet::test;
@@ -39,10 +40,6 @@ Graph inverted_residuals() {
   const ValueId halved = relu(graph, conv(graph, "5x5", wider, {130, 1, 5, 5}, 130, 2, 2));
   add_output(graph, conv(graph, "narrow2", halved, {9, 130, 1, 1}, 1, 0));
   return graph;
-}
-
-bool equal(const Tensor& a, const Tensor& b) {
-  return a.shape() == b.shape() && std::memcmp(a.data(), b.data(), a.bytes()) == 0;
 }
 
 }  // namespace

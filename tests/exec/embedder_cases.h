@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <chrono>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -13,16 +12,13 @@
 
 #include "lenslet/tensor.h"
 #include "tests/exec/small_net.h"
+#include "tests/tensors.h"
 
 namespace lenslet::test {
 
 template <typename F>
 ErrorKind kind_of(const F& f) {
   return error_of(f).kind();
-}
-
-inline bool equal(const Tensor& a, const Tensor& b) {
-  return a.shape() == b.shape() && a.dtype() == b.dtype() && std::memcmp(a.data(), b.data(), a.bytes()) == 0;
 }
 
 /// Asks every millisecond; true as soon as `holds()`, false when it still does not after 10 s.

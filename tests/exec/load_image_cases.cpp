@@ -12,6 +12,7 @@
 #include "lenslet/runner.h"
 #include "runtime/exec/model_impl.h"
 #include "tests/exec/small_net.h"
+#include "tests/tensors.h"
 
 namespace lenslet::test {
 namespace {
@@ -74,10 +75,6 @@ Graph with_input(Graph graph, DType dtype) {
   return graph;
 }
 
-bool same_bits(const Tensor& a, const Tensor& b) {
-  return a.shape() == b.shape() && std::memcmp(a.data(), b.data(), a.bytes()) == 0;
-}
-
 }  // namespace
 
 void check_loaded_photos(const std::string& device) {
@@ -110,15 +107,15 @@ void check_loaded_photos(const std::string& device) {
             for (std::size_t i = 0; i < event.inputs.size(); ++i)
               if (event.info->inputs[i] == "x") {
                 ++seen;
-                CHECK(same_bits(event.inputs[i], input));
+                CHECK(equal(event.inputs[i], input));
               }
           });
-          CHECK(same_bits(loaded.run_loaded()[0], reference.run(input)[0]));
+          CHECK(equal(loaded.run_loaded()[0], reference.run(input)[0]));
           CHECK(seen > 0);
           continue;
         }
-        CHECK(same_bits(loaded.run_loaded()[0], reference.run(input)[0]));
-        CHECK(same_bits(loaded.run(input)[0], reference.run(input)[0]));
+        CHECK(equal(loaded.run_loaded()[0], reference.run(input)[0]));
+        CHECK(equal(loaded.run(input)[0], reference.run(input)[0]));
       }
     }
 }
@@ -138,8 +135,8 @@ void check_loaded_types(const std::string& device) {
         to_input(image->view(), spec, input, slot);
         loaded.load_image(0, image->view(), spec, slot);
       }
-      CHECK(same_bits(input, floats.to_dtype(dtype)));
-      CHECK(same_bits(loaded.run_loaded()[0], reference.run(input)[0]));
+      CHECK(equal(input, floats.to_dtype(dtype)));
+      CHECK(equal(loaded.run_loaded()[0], reference.run(input)[0]));
     }
 }
 
@@ -157,7 +154,7 @@ void check_partly_loaded_batches(const std::string& device) {
   loaded.load_image(0, second.view(), spec, 1);
   loaded.load_image(0, first.view(), spec, 1);
   const Tensor expected = reference.run(input)[0].clone();
-  CHECK(same_bits(loaded.run_loaded()[0], expected));
+  CHECK(equal(loaded.run_loaded()[0], expected));
 
   // A refused image leaves the one that is there.
   loaded.load_image(0, first.view(), spec, 1);
@@ -167,7 +164,7 @@ void check_partly_loaded_batches(const std::string& device) {
   wrong = spec;
   wrong.resize_size = 10;
   CHECK(error_of([&] { loaded.load_image(0, second.view(), wrong, 1); }).kind() == ErrorKind::invalid_argument);
-  CHECK(same_bits(loaded.run_loaded()[0], expected));
+  CHECK(equal(loaded.run_loaded()[0], expected));
 }
 
 void check_refused_loads(const std::string& device) {
@@ -224,7 +221,7 @@ void check_refused_loads(const std::string& device) {
   both.load_image(0, photo.view(), spec);
   const Tensor output = both.run_loaded()[0].clone();
   const Tensor inputs[] = {input, options.input_values[0].second};
-  CHECK(same_bits(output, both.run(inputs)[0]));
+  CHECK(equal(output, both.run(inputs)[0]));
 }
 
 }  // namespace lenslet::test

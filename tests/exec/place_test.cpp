@@ -14,6 +14,7 @@
 #include "runtime/exec/place.h"
 #include "runtime/exec/plan.h"
 #include "small_net.h"
+#include "tests/tensors.h"
 
 namespace lenslet::test {
 namespace {
@@ -207,7 +208,7 @@ TEST_CASE("exec/place/parts_lie_in_their_whole") {
     Runner runner(model, on_cpu(2, threads)), other(model, apart);
     const Tensor expected = other.run(input)[0].clone();
     for (int again = 0; again < 3; ++again)
-      CHECK(std::memcmp(runner.run(input)[0].data(), expected.data(), expected.bytes()) == 0);
+      CHECK(equal(runner.run(input)[0], expected));
     // An observer sees each part by itself.
     int parts = 0;
     runner.set_observer([&](const LayerEvent& event) {
@@ -216,7 +217,7 @@ TEST_CASE("exec/place/parts_lie_in_their_whole") {
       CHECK(event.outputs[0].format().pixel_pitch == 48);
       CHECK(event.outputs[0].clone().to_format(formats::nchw).elems() == event.outputs[0].elems());
     });
-    CHECK(std::memcmp(runner.run(input)[0].data(), expected.data(), expected.bytes()) == 0);
+    CHECK(equal(runner.run(input)[0], expected));
     CHECK(parts == 2);
   }
 }

@@ -53,11 +53,6 @@ ValueId cast(GraphBuilder& b, ValueId id, DType to) { return b.node("Cast", {id}
 
 Tensor rounded(const Tensor& tensor, DType half) { return tensor.to_dtype(half).to_dtype(DType::f32); }
 
-bool same(const Tensor& a, const Tensor& b) {
-  const auto x = a.values<float>(), y = b.values<float>();
-  return a.shape() == b.shape() && std::equal(x.begin(), x.end(), y.begin());
-}
-
 /// y = (x W w1) w2: three products, of which the last would stay float32 whatever is asked for.
 void products(GraphBuilder& b, ValueId x, ValueId w) {
   ValueId y = b.node("Relu", {b.node("Gemm", {x, w})});
@@ -279,7 +274,7 @@ TEST_CASE("file_types/casts_round") {
       GraphBuilder b;
       b.output(b.node("Neg", {cast(b, cast(b, b.node("Neg", {b.input("x", {8, 64})}), half), DType::f32)}));
       for (const Graph& graph : {inferred(b), after_all(inferred(b)), typed_for_gpu(b, "fp32"), typed_for_gpu(b)})
-        CHECK(same(interpret(graph, {x})[0], rounded(x, half)));
+        CHECK(equal(interpret(graph, {x})[0], rounded(x, half)));
     }
     {  // to the type of another tensor, which is known when shapes are
       GraphBuilder b;
@@ -287,7 +282,7 @@ TEST_CASE("file_types/casts_round") {
       const ValueId small = b.node("CastLike", {b.input("x", {8, 64}), like}, {}, 15);
       b.output(b.node("CastLike", {small, b.scalar(1)}, {}, 15));
       for (const Graph& graph : {inferred(b), after_all(inferred(b))})
-        CHECK(same(interpret(graph, {Tensor::of<float>(Shape{1}, {0}).to_dtype(half), x})[0], rounded(x, half)));
+        CHECK(equal(interpret(graph, {Tensor::of<float>(Shape{1}, {0}).to_dtype(half), x})[0], rounded(x, half)));
     }
     {  // out of bytes, by a scale of 16 bits and to a type that is stated
       GraphBuilder b;
@@ -306,8 +301,8 @@ TEST_CASE("file_types/casts_round") {
       }
       for (const Graph& graph : {inferred(b), after_all(inferred(b))}) {
         const auto outputs = interpret(graph, {given});
-        CHECK(same(outputs[0], rounded(by_scale, half)));
-        CHECK(same(outputs[1], rounded(stated, half)));
+        CHECK(equal(outputs[0], rounded(by_scale, half)));
+        CHECK(equal(outputs[1], rounded(stated, half)));
       }
     }
   }
@@ -324,7 +319,7 @@ TEST_CASE("file_types/casts_to_the_type_that_is_there") {
   INFO(graph.dump());
   CHECK(count(graph, "Cast") == 1);
   const auto outputs = interpret(graph, {random_f32({8, 64}, 12, 0, 100).to_dtype(DType::f16)});
-  CHECK(same(outputs[0], outputs[1]));
+  CHECK(equal(outputs[0], outputs[1]));
 }
 
 TEST_CASE("file_types/casts_that_are_needed_once") {

@@ -17,14 +17,6 @@
 
 namespace lenslet::test {
 
-Tensor random_f32(const Shape& shape, unsigned seed, double mean, double deviation) {
-  Tensor tensor(DType::f32, shape);
-  std::mt19937 engine(seed);
-  std::normal_distribution<double> normal(mean, deviation);
-  for (float& value : tensor.values<float>()) value = static_cast<float>(normal(engine));
-  return tensor;
-}
-
 ValueId GraphBuilder::input(std::string name, std::vector<std::int64_t> dims, DType dtype) {
   const ValueId id = graph_.add_value(name);
   PortInfo port{.name = std::move(name), .dtype = dtype, .dims = {}, .dim_names = {}};

@@ -9,6 +9,7 @@
 
 #include "runtime/graph/graph.h"
 #include "runtime/passes/passes.h"
+#include "tests/tensors.h"
 
 namespace lenslet::test {
 
@@ -45,7 +46,6 @@ class GraphBuilder {
   int count_ = 0;
 };
 
-Tensor random_f32(const Shape& shape, unsigned seed, double mean = 0, double deviation = 1);
 
 /// Runs the nodes in order, each with its own preparation, outputs first filled with NaN.
 std::vector<Tensor> interpret(const Graph& graph, const std::vector<Tensor>& inputs);

@@ -284,14 +284,6 @@ void check_op_on_every_instruction_set(const OpCase& c) {
     check_in_all_types(c, InstructionSets::every);
 }
 
-Tensor random_f32(Shape shape, unsigned seed, double mean, double deviation) {
-  std::mt19937 generator(seed);
-  std::normal_distribution<double> normal(mean, deviation);
-  Tensor tensor(DType::f32, shape);
-  for (float& value : tensor.values<float>()) value = static_cast<float>(normal(generator));
-  return tensor;
-}
-
 bool is_unsigned(DType dtype) {
   return dtype == DType::u8 || dtype == DType::u16 || dtype == DType::u32 || dtype == DType::u64 ||
          dtype == DType::boolean || dtype == DType::u4 || dtype == DType::u2 || dtype == DType::f8e8m0;

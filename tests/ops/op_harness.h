@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "ops/core/op.h"
+#include "tests/tensors.h"
 
 namespace lenslet::test {
 
@@ -52,8 +53,6 @@ void check_op(const OpCase& c);
 /// lesser ones, as for_each_target().
 void check_op_on_every_instruction_set(const OpCase& c);
 
-/// Normal random f32 in a fixed order for a seed: 1.0 standard deviation around `mean`.
-Tensor random_f32(Shape shape, unsigned seed, double mean = 0, double deviation = 1);
 /// Types without a sign, bool too.
 bool is_unsigned(DType dtype);
 /// Uniform random values of any type in [low, high], converted to `dtype`.

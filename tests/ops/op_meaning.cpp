@@ -21,15 +21,10 @@
 namespace lenslet::test {
 namespace {
 
-bool same_bits(const Tensor& a, const Tensor& b) {
-  return a.dtype() == b.dtype() && a.shape() == b.shape() && a.format() == b.format() &&
-         (a.bytes() == 0 || std::memcmp(a.data(), b.data(), a.bytes()) == 0);
-}
-
 bool same_attributes(const AttributeList& a, const AttributeList& b) {
   const auto same = [](const AttributeValue& x, const AttributeValue& y) {
     if (const Tensor* tensor = std::get_if<Tensor>(&x))
-      return std::holds_alternative<Tensor>(y) && same_bits(*tensor, std::get<Tensor>(y));
+      return std::holds_alternative<Tensor>(y) && equal(*tensor, std::get<Tensor>(y));
     return std::visit(
         [&]<typename T>(const T& of_x) {
           if constexpr (std::is_same_v<T, Tensor>)
@@ -154,7 +149,7 @@ Tensor permute(const Tensor& x, const std::vector<int>& to) {
 
 /// But for the order of sums.
 bool nearly_same(const Tensor& a, const Tensor& b) {
-  if (same_bits(a, b)) return true;
+  if (equal(a, b)) return true;
   if (a.dtype() != b.dtype() || !(a.shape() == b.shape()) || a.dtype() != DType::f32) return false;
   const auto x = a.values<float>(), y = b.values<float>();
   double squares = 0;
@@ -201,7 +196,7 @@ void check_round_trip(const OpCase& c, const std::shared_ptr<const Op>& op, cons
   for (const std::vector<InputInfo>& infos : {infos_of(c.inputs, c.constant), infos_of(c.inputs, constant)})
     CHECK_MESSAGE((again->infer(infos) == op->infer(infos)), where, " made again gives other types");
   const std::vector<Tensor> first = PlainOp(c, op).run(c.inputs), second = PlainOp(c, again).run(c.inputs);
-  CHECK_MESSAGE(std::equal(first.begin(), first.end(), second.begin(), second.end(), same_bits), where,
+  CHECK_MESSAGE(std::equal(first.begin(), first.end(), second.begin(), second.end(), equal), where,
                 " made again gives other bits");
 }
 
@@ -299,7 +294,7 @@ void check_copies(const OpCase& c, const std::shared_ptr<const Op>& op, const st
     CHECK_MESSAGE((y.bytes() == x.bytes() && (y.bytes() == 0 || std::memcmp(y.data(), x.data(), y.bytes()) == 0)),
                   where, ": output 0 has not the bytes of input ", alias);
   }
-  if (given_back) CHECK_MESSAGE(same_bits(output, c.inputs[0]), where, ": output 0 is not input 0");
+  if (given_back) CHECK_MESSAGE(equal(output, c.inputs[0]), where, ": output 0 is not input 0");
 }
 
 }  // namespace lenslet::test
