@@ -59,7 +59,7 @@ TEST_CASE("exec/input_values/are_copied_at_planning") {
   CHECK(mentions(refused, "input 'shape' has another value"));
 }
 
-TEST_CASE("exec/input_values/refusals") {
+TEST_CASE("exec/input_values/values_of_other_types_and_shapes_are_refused") {
   const Model model = make_model(reshape_net());
   const auto refuses = [&](const PlanOptions& options, const std::string& text) {
     const Error error = error_of([&] { Runner(model, options); });

@@ -207,8 +207,7 @@ TEST_CASE("exec/place/parts_lie_in_their_whole") {
     apart.threads = threads;
     Runner runner(model, on_cpu(2, threads)), other(model, apart);
     const Tensor expected = other.run(input)[0].clone();
-    for (int again = 0; again < 3; ++again)
-      CHECK(equal(runner.run(input)[0], expected));
+    for (int again = 0; again < 3; ++again) CHECK(equal(runner.run(input)[0], expected));
     // An observer sees each part by itself.
     int parts = 0;
     runner.set_observer([&](const LayerEvent& event) {

@@ -18,7 +18,7 @@ OpCase affine(Shape theta, const Tensor& size, bool align_corners) {
 
 }  // namespace
 
-TEST_CASE("affine_grid/sizes") {
+TEST_CASE("affine_grid/grids_of_images_and_volumes_are_the_oracles") {
   for (const bool align : {false, true}) {
     check_op(affine({2, 2, 3}, int64s({2, 3, 5, 6}), align));
     check_op(affine({2, 2, 3}, int64s({2, 1, 1, 70}), align));

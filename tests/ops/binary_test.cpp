@@ -64,7 +64,7 @@ const Shapes shapes[] = {
 
 }  // namespace
 
-TEST_CASE("binary/broadcasting") {
+TEST_CASE("binary/broadcast_as_numpy_does") {
   unsigned seed = 100;
   for (const auto& [op, opset, types] : kinds)
     for (const Shapes& s : shapes) {
@@ -181,7 +181,7 @@ TEST_CASE("binary/nan_propagates_through_max_and_min") {
   }
 }
 
-TEST_CASE("binary/refusals") {
+TEST_CASE("binary/shapes_types_and_old_broadcasts_that_do_not_fit_are_refused") {
   const Tensor x(DType::f32, {2, 3});
   CHECK_THROWS_WITH_AS(infer_op({.op = "Add", .inputs = {x, Tensor(DType::f32, {2, 4})}}),
                        doctest::Contains("[2,3] and [2,4]"), Error);
@@ -346,7 +346,7 @@ TEST_CASE("logic/nan_and_infinities") {
   }
 }
 
-TEST_CASE("prelu/slopes") {
+TEST_CASE("prelu/slopes_broadcast_to_the_input") {
   unsigned seed = 50;
   for (const Shape& slope : {Shape{1}, Shape{9, 1, 1}, Shape{1, 9, 1, 1}, Shape{2, 9, 5, 7}, Shape{}, Shape{7}})
     check_op({.op = "PRelu",

@@ -153,7 +153,7 @@ TEST_CASE("choose/at_equal_cost_the_earlier") {
   CHECK((choose(kernels).kernel == &kernels[0]));
 }
 
-TEST_CASE("choose/forced") {
+TEST_CASE("choose/a_forced_kernel_is_taken_or_its_refusal_told") {
   const std::deque<FakeKernel> kernels{offers("fast", {{5}}), offers("slow", {{50}, {40}}),
                                        refuses("none", "it is odd")};
   const Choice forced = choose(kernels, "slow");
@@ -168,7 +168,7 @@ TEST_CASE("choose/forced") {
   CHECK(accepted.reason == "least estimate: 5 us, then slow 40 us (none refuses: it is odd)");
 }
 
-TEST_CASE("choose/refusals") {
+TEST_CASE("choose/no_kernel_is_told_with_the_reason_that_there_is") {
   CHECK(refusal({}) == "there is no kernel for it");
   CHECK(refusal({refuses("only", "it is odd")}) == "it is odd");
   CHECK(refusal({refuses("one", "it is odd"), refuses("two", "it is even")}) == "no kernel takes a thing");

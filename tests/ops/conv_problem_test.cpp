@@ -198,7 +198,7 @@ TEST_CASE("conv_op/attributes") {
   CHECK(to_string(op->attributes()) == "strides=[1,2] dilations=[1,1] pads=[0,1,0,2] group=1");
 }
 
-TEST_CASE("conv_op/refusals") {
+TEST_CASE("conv_op/attributes_of_other_numbers_of_axes_are_refused") {
   const auto refused = [](ErrorKind kind, const std::string& part, const OpCase& c) {
     check_error(kind, part, [&] { infer_op(c); });
   };

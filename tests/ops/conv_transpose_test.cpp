@@ -178,7 +178,7 @@ TEST_CASE("conv_transpose/phases") {
   CHECK(run[0].runs[0].phases == 8);
 }
 
-TEST_CASE("conv_transpose/refusals") {
+TEST_CASE("conv_transpose/sizes_that_leave_nothing_or_exceed_limits_are_refused") {
   const Shape x{1, 4, 5, 6}, w{4, 2, 3, 3};
   const auto kind = [&](AttributeList attributes) {
     return infer_error(transposed(x, w, std::move(attributes), false));

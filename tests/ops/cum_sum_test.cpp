@@ -8,7 +8,7 @@
 
 namespace lenslet::test {
 
-TEST_CASE("cum_sum") {
+TEST_CASE("cum_sum/sums_along_any_axis_are_the_oracles_and_wrap") {
   for (const std::int64_t exclusive : {0, 1})
     for (const std::int64_t reverse : {0, 1}) {
       const AttributeList attributes{{"exclusive", exclusive}, {"reverse", reverse}};
@@ -49,7 +49,7 @@ TEST_CASE("cum_sum") {
         ErrorKind::invalid_model);
 }
 
-TEST_CASE("cum_prod") {
+TEST_CASE("cum_prod/products_along_any_axis_are_the_oracles_and_wrap") {
   for (const std::int64_t exclusive : {0, 1})
     for (const std::int64_t reverse : {0, 1}) {
       const auto check = [&](const Tensor& x, std::int64_t axis, double tolerance = 0) {

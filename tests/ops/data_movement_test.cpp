@@ -38,7 +38,7 @@ TEST_CASE("transpose/every_element_size") {
   }
 }
 
-TEST_CASE("transpose/whole_vectors_and_partial_tiles") {
+TEST_CASE("transpose/whole_vectors_and_partial_tiles_on_every_instruction_set") {
   for (const DType dtype : every_size) {
     for (const Shape& shape : {Shape{144, 80}, Shape{16, 272}, Shape{145, 80}, Shape{20, 131}})
       check_op_on_every_instruction_set({.op = "Transpose", .inputs = {random_of(dtype, shape, 2, 0, 100)}});
@@ -84,7 +84,7 @@ TEST_CASE("transpose/gives_its_input_back_when_only_ones_move") {
   CHECK_FALSE(same({}, {2, 2}));
 }
 
-TEST_CASE("transpose/refusals") {
+TEST_CASE("transpose/what_is_no_permutation_is_refused") {
   const Tensor x = random_f32({2, 3}, 1);
   CHECK(infer_error({.op = "Transpose", .attributes = {{"perm", Ints{0, 1, 2}}}, .inputs = {x}}) ==
         ErrorKind::invalid_model);
@@ -150,7 +150,7 @@ TEST_CASE("concat/meaning") {
   CHECK_FALSE(moved->same_result);
 }
 
-TEST_CASE("concat/refusals") {
+TEST_CASE("concat/other_sizes_ranks_and_types_are_refused") {
   const AttributeList axis{{"axis", std::int64_t{1}}};
   CHECK(infer_error({.op = "Concat", .attributes = axis, .inputs = {random_f32({2, 3}, 1), random_f32({3, 3}, 1)}}) ==
         ErrorKind::invalid_model);
@@ -193,7 +193,7 @@ TEST_CASE("split/forms") {
   check_op({.op = "Split", .inputs = {random_f32({20, 3}, 1)}, .outputs = 20});
 }
 
-TEST_CASE("split/refusals") {
+TEST_CASE("split/parts_that_do_not_add_up_are_refused") {
   const Tensor x = random_f32({7}, 1);
   CHECK(infer_error({.op = "Split", .inputs = {x}, .outputs = 2}) == ErrorKind::invalid_model);
   CHECK(infer_error({.op = "Split", .opset = 11, .attributes = {{"split", Ints{3, 3}}}, .inputs = {x}, .outputs = 2}) ==
@@ -276,7 +276,7 @@ TEST_CASE("slice/several_axes_in_both_layouts") {
   check_op({.op = "Slice", .inputs = {x, starts, ends}, .constant = {1, 2}});
 }
 
-TEST_CASE("slice/refusals") {
+TEST_CASE("slice/steps_of_0_axes_named_twice_and_computed_ranges_are_refused") {
   const Tensor x = random_f32({3, 4}, 1);
   const std::vector<int> all{1, 2, 3, 4};
   CHECK(infer_error(
@@ -307,7 +307,7 @@ TEST_CASE("gather/axes_and_indices") {
     check_op({.op = "Gather", .inputs = {random_of(dtype, {4, 3}, 2, 0, 9), int64s({3, 3, 0})}, .maybe_constant = {1}});
 }
 
-TEST_CASE("gather/refusals") {
+TEST_CASE("gather/indices_outside_are_told_in_the_run") {
   const Tensor x = random_f32({3, 5}, 1);
   CHECK_ERROR(run_op({.op = "Gather", .inputs = {x, int64s({3})}}), invalid_argument, "is outside axis");
   CHECK_ERROR(run_op({.op = "Gather", .inputs = {x, int64s({0, -4})}}), invalid_argument, "is outside axis");

@@ -42,7 +42,7 @@ OpCase deformed(const Shape& x, std::int64_t filters, const Window& w, unsigned 
 
 }  // namespace
 
-TEST_CASE("deform_conv/problems") {
+TEST_CASE("deform_conv/strides_groups_and_masks_are_the_oracles") {
   unsigned seed = 1;
   const auto check = [&](const Shape& x, std::int64_t filters, const Window& w) {
     OpCase c = deformed(x, filters, w, seed += 5);
@@ -88,7 +88,7 @@ TEST_CASE("deform_conv/by_hand") {
   for (const float value : run(0, std::numeric_limits<float>::quiet_NaN())) CHECK(value != value);
 }
 
-TEST_CASE("deform_conv/refusals") {
+TEST_CASE("deform_conv/groups_and_offsets_that_do_not_fit_are_refused") {
   const auto error = [](const auto& change) {
     OpCase c = deformed({2, 4, 8, 8}, 6, {.groups = 2}, 1);
     change(c);

@@ -36,7 +36,7 @@ TEST_CASE("einsum/kernel") {
     }
 }
 
-TEST_CASE("einsum/refusals") {
+TEST_CASE("einsum/equations_that_name_other_axes_are_refused") {
   const auto refused = [](const char* equation, std::vector<Tensor> inputs) {
     return infer_error(
         {.op = "Einsum", .attributes = {{"equation", std::string(equation)}}, .inputs = std::move(inputs)});

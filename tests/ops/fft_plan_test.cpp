@@ -101,7 +101,7 @@ TEST_CASE("conv/fft_plan/the_size_of_tiles_is_the_problems") {
           plan_fft(square(8, 64, size, 64, 5), reference_gpu()).size);
 }
 
-TEST_CASE("conv/fft_plan/refusals") {
+TEST_CASE("conv/fft_plan/small_filters_strides_and_large_workspaces_are_refused") {
   ConvGeometry geometry;
   const auto reason = [&](const Shape& x, const Shape& filter) {
     return refuse_fft(resolve_conv(x, filter, geometry)).value_or("");

@@ -209,7 +209,7 @@ TEST_CASE("conv/fft_transform/lines_are_what_the_definition_says") {
 #endif
 }
 
-TEST_CASE("conv/fft_transform/tiles") {
+TEST_CASE("conv/fft_transform/tiles_err_no_more_than_is_stated") {
   static_assert(fft_sizes == std::array{16, 20, 24, 32, 36, 40});
   SUBCASE("20") { check_size<20>(); }
   SUBCASE("24") { check_size<24>(); }

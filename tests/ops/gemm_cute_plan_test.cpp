@@ -43,7 +43,7 @@ CutePlan read(std::string_view text, const CuteProblem& problem) {
   return plan;
 }
 
-TEST_CASE("gemm_cute/refusals") {
+TEST_CASE("gemm_cute/old_devices_and_huge_products_are_refused") {
   const CuteProblem p{.multiply = bf16, .y_type = DType::bf16, .m = 8, .n = 8, .k = 8};
   if (!cuda::cute_built()) {
     CHECK(cuda::cute_refusal(p, reference_gpu()).find("without the headers of CUTLASS") != std::string::npos);

@@ -229,7 +229,7 @@ TEST_CASE("gemm/both_operators_keep_weights_in_one_form") {
 }
 
 // "a_channels": column p * channels + c of A meets row c * pixels + p of B, in what kernels prepare and in the oracle.
-TEST_CASE("gemm/rows_of_images_pixel_by_pixel") {
+TEST_CASE("gemm/rows_by_pixels_are_rows_by_channels_with_moved_weights") {
   constexpr std::int64_t channels = 5, pixels = 6, k = channels * pixels, n = 19, m = 3;
   const auto moved = [&](std::int64_t column) { return column % channels * pixels + column / channels; };
   for (const std::int64_t trans_b : {0, 1}) {
@@ -255,7 +255,11 @@ TEST_CASE("gemm/rows_of_images_pixel_by_pixel") {
         arrays_moved{oracle::from_tensor(a), oracle::from_tensor(b_moved)};
     CHECK((*oracle::run("Gemm", by_pixels, arrays))[0].values == (*oracle::run("Gemm", plain, arrays_moved))[0].values);
   }
-  // Weights that lie as a kernel reads them are prepared all the same, or the kernel refuses.
+}
+
+// Weights that lie as a kernel reads them are prepared all the same, or the kernel refuses.
+TEST_CASE("gemm/rows_by_pixels_need_known_weights") {
+  constexpr std::int64_t channels = 5, k = 30, n = 19, m = 3;
   const AttributeList attributes{{"transB", std::int64_t{1}}, {"a_channels", channels}};
   const std::vector<Tensor> b{Tensor(), random_f32({n, k}, 1)};
   const auto known = pose("Gemm", attributes, {{m, k}, {n, k}}, b),
@@ -272,7 +276,7 @@ TEST_CASE("gemm/rows_of_images_pixel_by_pixel") {
               "a_channels = 4 of 30 columns");
 }
 
-TEST_CASE("gemm/refusals") {
+TEST_CASE("gemm/shapes_that_do_not_multiply_are_refused") {
   const auto f32 = [](Shape shape) { return Tensor(DType::f32, shape); };
   CHECK_THROWS_WITH_AS(infer_op({.op = "Gemm", .inputs = {f32({2, 3}), f32({4, 5})}}), doctest::Contains("[4,5]"),
                        Error);
@@ -288,7 +292,7 @@ TEST_CASE("gemm/refusals") {
               "shapes [2] and [3] do not broadcast");
 }
 
-TEST_CASE("gemm/cuda_refusals") {
+TEST_CASE("gemm/cuda/sizes_beyond_32_bits_and_scaled_computed_weights_are_refused") {
   const std::vector<Tensor> b{Tensor(), Tensor(DType::f32, {4, 3})};
   const auto refusal = [&](const AttributeList& attributes, Shape of_a, Shape of_b, bool known) {
     const auto problem = pose("Gemm", attributes, {of_a, of_b}, known ? b : std::vector<Tensor>());
@@ -302,20 +306,25 @@ TEST_CASE("gemm/cuda_refusals") {
   CHECK(refusal(scaled, {2, 4}, {4, 3}, false) != "");
 }
 
-TEST_CASE("gemm/cuda_ways") {
-  const DeviceProfile with = gpu_with_cublas(), &without = reference_gpu();
-  DeviceProfile small = without;
-  small.units = 16;
-  const auto offered = [](const Problem& problem, const DeviceProfile& gpu, Numerics numerics = {}) {
-    const Candidate candidate = kernel(problem, DeviceKind::cuda).offer(problem, {gpu, numerics}).candidates.at(0);
-    const bool cublas = candidate.config.starts_with("way=cublas");
-    CHECK(candidate.needs_cublas == cublas);
-    CHECK_NOTHROW(kernel(problem, DeviceKind::cuda).bind({problem, candidate, gpu}));
-    return candidate;
-  };
-  const auto way = [&](const Problem& problem) { return offered(problem, gpu_with_cublas()).config; };
-  const AttributeList trans_a{{"transA", std::int64_t{1}}}, trans_b{{"transB", std::int64_t{1}}};
-  // Eight rows at most, of a B that lies as [n,k] or is brought to it beforehand, and one product.
+namespace {
+
+const AttributeList trans_b{{"transB", std::int64_t{1}}};
+constexpr Numerics tf32{.multiply = Numerics::Multiply::tf32};
+
+/// What CUDA's kernel offers, which can be bound.
+Candidate offered(const Problem& problem, const DeviceProfile& gpu, Numerics numerics = {}) {
+  const Candidate candidate = kernel(problem, DeviceKind::cuda).offer(problem, {gpu, numerics}).candidates.at(0);
+  CHECK(candidate.needs_cublas == candidate.config.starts_with("way=cublas"));
+  CHECK_NOTHROW(kernel(problem, DeviceKind::cuda).bind({problem, candidate, gpu}));
+  return candidate;
+}
+std::string way(const Problem& problem) { return offered(problem, gpu_with_cublas()).config; }
+
+}  // namespace
+
+// Eight rows at most, of a B that lies as [n,k] or is brought to it beforehand, and one product.
+TEST_CASE("gemm/cuda/few_rows_are_eight_of_one_product_by_a_b_in_rows") {
+  const AttributeList trans_a{{"transA", std::int64_t{1}}};
   CHECK(way(*pose("Gemm", trans_b, {{8, 64}, {4096, 64}})) == "way=few_rows slices=4");
   CHECK(way(*pose("Gemm", trans_b, {{9, 64}, {4096, 64}})) == "way=cublas tf32=no");
   CHECK(way(*pose("Gemm", {}, {{8, 64}, {64, 100}})) == "way=cublas tf32=no");
@@ -326,12 +335,20 @@ TEST_CASE("gemm/cuda_ways") {
   CHECK(way(*pose("MatMul", {}, {{2, 4, 64}, {2, 64, 1}})) == "way=cublas tf32=no");
   CHECK(way(*pose("Gemm", {}, {{20, 0}, {0, 7}})) == "way=tiled");
   CHECK(way(*pose("Gemm", {}, {{4, 0}, {0, 7}}, {Tensor(), Tensor(DType::f32, {0, 7})})) == "way=tiled");
-  // Where a sum is cut follows from the problem: one slice from 8417 columns on, whatever the device.
-  for (const DeviceProfile& gpu : {with, without, small}) {
+}
+
+// One slice from 8417 columns on.
+TEST_CASE("gemm/cuda/where_a_sum_is_cut_follows_from_the_problem_not_the_device") {
+  DeviceProfile small = reference_gpu();
+  small.units = 16;
+  for (const DeviceProfile& gpu : {gpu_with_cublas(), reference_gpu(), small}) {
     CHECK(offered(*pose("Gemm", trans_b, {{1, 64}, {8417, 64}}), gpu).config == "way=few_rows slices=1");
     CHECK(offered(*pose("Gemm", trans_b, {{1, 64}, {8416, 64}}), gpu).config == "way=few_rows slices=2");
   }
-  // Of 16 bits tensor cores multiply few rows, from where that is the faster; rows of B lie on 16 bytes then.
+}
+
+// From where that is the faster; rows of B lie on 16 bytes then.
+TEST_CASE("gemm/cuda/few_rows_of_16_bits_go_to_tensor_cores") {
   const auto half_way = [&](std::int64_t m, std::int64_t n, std::int64_t k) {
     const InputInfo infos[] = {{true, {DType::f16, {m, k}}, nullptr}, {true, {DType::f16, {n, k}}, nullptr}};
     const Problem problem(make_normalised_op("Gemm", trans_b, 2), infos);
@@ -342,12 +359,15 @@ TEST_CASE("gemm/cuda_ways") {
   CHECK(half_way(4, 1000, 64) == "way=few_rows slices=8");
   CHECK(half_way(16, 1000, 64) == "way=few_rows_mma eights=1");
   CHECK(half_way(8, 1000, 65) == "way=few_rows slices=8");
-  // Few rows of 16 bits whose product stays in float32 meet the weights as they are, which are no less exact then.
+}
+
+// The weights as they are, which are no less exact then.
+TEST_CASE("gemm/cuda/few_rows_of_16_bits_into_float32_meet_float32_weights") {
   const auto into_float32 = [&](std::int64_t m, std::int64_t k, const AttributeList& attributes) {
     const Tensor weights = random_f32({100, k}, 1);
     const InputInfo infos[] = {{true, {DType::f16, {m, k}}, nullptr}, {true, {DType::f32, {100, k}}, &weights}};
     const Problem problem(make_normalised_op("Gemm", attributes, 2), infos, {{DType::f32, {m, 100}}});
-    const Candidate candidate = offered(problem, with);
+    const Candidate candidate = offered(problem, gpu_with_cublas());
     const bool exact = candidate.tolerance == sum_tolerance(k);
     CHECK(exact == (candidate.config == "way=few_rows slices=8" && m <= 8 && k % 4 == 0));
     const auto blob = kernel(problem, DeviceKind::cuda).blob(problem, candidate);
@@ -357,7 +377,7 @@ TEST_CASE("gemm/cuda_ways") {
     Candidate other = candidate;
     other.config = "way=few_rows_mma eights=1";  // of weights in 16 bits
     if (exact)
-      CHECK_ERROR(kernel(problem, DeviceKind::cuda).bind({problem, other, with}), invalid_argument,
+      CHECK_ERROR(kernel(problem, DeviceKind::cuda).bind({problem, other, gpu_with_cublas()}), invalid_argument,
                   "no way for this product");
     return exact;
   };
@@ -366,22 +386,27 @@ TEST_CASE("gemm/cuda_ways") {
   CHECK(into_float32(8, 60, {{"transB", std::int64_t{1}}, {"a_channels", std::int64_t{10}}}));
   CHECK_FALSE(into_float32(9, 64, trans_b));
   CHECK_FALSE(into_float32(1, 65, trans_b));
+}
+
+// Without cuBLAS gemm_cute, where there is one.
+TEST_CASE("gemm/cuda/tolerances_are_tf32s_where_it_multiplies") {
+  const DeviceProfile with = gpu_with_cublas(), &without = reference_gpu();
   const auto large = pose("Gemm", trans_b, {{100, 64}, {50, 64}});
   CHECK(offered(*large, without).config == "way=tiled");
-  const Numerics tf32{.multiply = Numerics::Multiply::tf32};
   CHECK(offered(*large, with, tf32).config == "way=cublas tf32=yes");
   CHECK(offered(*large, with, tf32).tolerance == tf32_sum_tolerance(64));
-  // Without cuBLAS gemm_cute, where there is one.
   const Candidate other = offered(*large, without, tf32);
   CHECK(other.tolerance ==
         (other.config.starts_with("way=cute tf32=yes") ? tf32_sum_tolerance(64) : sum_tolerance(64)));
   CHECK(offered(*pose("Gemm", trans_b, {{1, 64}, {50, 64}}), with, tf32).tolerance == sum_tolerance(64));
-  // Of few rows, many known weights come packed where TF32 was asked for.
+}
+
+TEST_CASE("gemm/cuda/many_known_weights_of_few_rows_come_packed_in_tf32") {
   const auto packs = [&](std::int64_t m, std::int64_t n, std::int64_t k, bool known, const Numerics& numerics) {
     std::vector<Tensor> constants;
     if (known) constants = {Tensor(), Tensor(DType::f32, {n, k})};
     const auto problem = pose("Gemm", trans_b, {{m, k}, {n, k}}, constants);
-    const Candidate candidate = offered(*problem, with, numerics);
+    const Candidate candidate = offered(*problem, gpu_with_cublas(), numerics);
     const bool does = candidate.config.ends_with("packed=yes");
     if (does) {
       CHECK(candidate.tolerance == tf32_sum_tolerance(k));
@@ -398,7 +423,11 @@ TEST_CASE("gemm/cuda_ways") {
   CHECK_FALSE(packs(1, 1000, 1024, true, tf32));
   CHECK_FALSE(packs(1, 1000, 2048, false, tf32));
   CHECK_FALSE(packs(1, 1000, 2048, true, {}));
-  // A configuration out of a file.
+}
+
+TEST_CASE("gemm/cuda/configurations_of_no_way_are_refused") {
+  const DeviceProfile with = gpu_with_cublas();
+  const auto large = pose("Gemm", trans_b, {{100, 64}, {50, 64}});
   for (const char* config : {"", "way=fast", "way=tiled slices=2", "way=few_rows slices=1", "way=cublas"}) {
     Candidate candidate = offered(*large, with);
     candidate.config = config;
@@ -431,8 +460,7 @@ TEST_CASE("gemm/packed_weights_are_rounded_to_20_bits") {
   CHECK(cuda::packed_bits(std::bit_cast<float>(0x7F800001U)) == 0x7FC00U);
 }
 
-TEST_CASE("gemm/cuda_reads_weights_that_lie_as_needed") {
-  const AttributeList trans_b{{"transB", std::int64_t{1}}};
+TEST_CASE("gemm/cuda/reads_weights_that_lie_as_needed") {
   const auto has_blob = [](const Problem& problem) {
     const Candidate candidate = kernel(problem, DeviceKind::cuda).offer(problem, {reference_gpu()}).candidates.at(0);
     const bool read = (candidate.reads & input_bit(1)) != 0;

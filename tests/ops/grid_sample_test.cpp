@@ -133,7 +133,7 @@ TEST_CASE("grid_sample/before_opset_20") {
   check_op({.op = "GridSample", .opset = 22, .inputs = {x, grid}, .tolerance = blended});
 }
 
-TEST_CASE("grid_sample/refusals") {
+TEST_CASE("grid_sample/other_batches_ranks_and_modes_are_refused") {
   const Tensor x = random_f32({1, 2, 5, 4}, 1), grid = random_f32({1, 3, 3, 2}, 2);
   const auto kind = [](const Tensor& of_x, const Tensor& of_grid) {
     return infer_error({.op = "GridSample", .opset = 20, .inputs = {of_x, of_grid}});

@@ -83,7 +83,7 @@ TEST_CASE("gather_elements/axes") {
 }
 
 // Vectors of indices on each instruction set, and what is left of them.
-TEST_CASE("gather_elements/lines") {
+TEST_CASE("gather_elements/lines_of_any_length_on_every_instruction_set") {
   for (const DType given : {DType::i32, DType::i64})
     for (const std::int64_t axis : {0, 1})
       for (const std::int64_t length : {1, 7, 16, 33, 100})
@@ -144,7 +144,7 @@ TEST_CASE("gather_nd/depths_and_batches") {
                 .maybe_constant = {1}});
 }
 
-TEST_CASE("gathers/refusals") {
+TEST_CASE("gather_elements/indices_of_other_shapes_and_outside_are_refused") {
   const Tensor x = random_f32({3, 5}, 1);
   const auto elements = [&](const Tensor& indices) { return OpCase{.op = "GatherElements", .inputs = {x, indices}}; };
   // Which index, the CPU tells.
@@ -288,7 +288,7 @@ TEST_CASE("scatter/nan_and_integers_that_wrap") {
   CHECK(added[0].values<std::int64_t>()[0] == std::numeric_limits<std::int64_t>::min() + 1);
 }
 
-TEST_CASE("scatter/refusals") {
+TEST_CASE("scatter/indices_outside_and_unknown_reductions_are_refused") {
   const Tensor x = random_f32({3, 5}, 1), updates = random_f32({1, 2}, 2);
   const Tensor inside = Tensor::of<std::int64_t>(Shape{1, 2}, {0, 2});
   const auto elements = [&](const Tensor& indices, const Tensor& values, AttributeList attributes = {}) {
@@ -339,7 +339,7 @@ TEST_CASE("one_hot/axes_and_types") {
   check_op({.op = "OneHot", .inputs = {int64s({far, near, 0}), int64_scalar(3), random_f32({2}, 2)}, .constant = {1}});
 }
 
-TEST_CASE("one_hot/refusals") {
+TEST_CASE("one_hot/depths_that_are_negative_computed_or_huge_are_refused") {
   const Tensor indices = int64s({0, 1}), values = random_f32({2}, 1);
   const auto error = [&](const Tensor& depth, const Tensor& v) {
     return infer_error({.op = "OneHot", .inputs = {indices, depth, v}, .constant = {1}});
@@ -479,7 +479,7 @@ TEST_CASE("center_crop_pad") {
   CHECK(error(int64s({1}), {1}, false) == ErrorKind::unsupported);
 }
 
-TEST_CASE("non_zero") {
+TEST_CASE("non_zero/places_of_what_is_not_0_are_the_oracles") {
   for (const DType dtype :
        {DType::f32, DType::f64, DType::f16, DType::bf16, DType::i8, DType::u8, DType::i32, DType::i64, DType::boolean})
     for (const Shape& shape : {Shape{}, Shape{7}, Shape{3, 0, 2}, Shape{4, 5, 6}, Shape{2, 1, 3, 1, 5}})

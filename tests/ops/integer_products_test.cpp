@@ -248,7 +248,7 @@ TEST_CASE("integer_products/instruction_sets") {
   });
 }
 
-TEST_CASE("integer_products/refusals") {
+TEST_CASE("integer_products/scales_and_zero_points_of_other_shapes_are_refused") {
   const Tensor x = integers(DType::u8, {1, 4, 5, 5}, 1), w = integers(DType::i8, {6, 4, 3, 3}, 2);
   const auto refused = [](OpCase c, std::size_t input, Tensor other) {
     c.inputs[input] = std::move(other);

@@ -40,7 +40,7 @@ TEST_CASE("non_max_suppression/every_way") {
 }
 
 // Of equal scores the first; a box that only touches the threshold stays; a score that is no number is none.
-TEST_CASE("non_max_suppression/ties") {
+TEST_CASE("non_max_suppression/of_equal_scores_the_first_stays") {
   OpCase c = suppression(1, 1, 3, 3, false);
   c.inputs[0] = Tensor::of<float>(Shape{1, 3, 4}, {0, 0, 1, 1, 1, 0.5F, 0, 0, 0, 0, 1, 1});
   c.inputs[1] = Tensor::of<float>(Shape{1, 1, 3}, {2, 2, 2});
@@ -53,7 +53,7 @@ TEST_CASE("non_max_suppression/ties") {
   CHECK(run_op(c)[0].shape() == Shape{1, 3});
 }
 
-TEST_CASE("non_max_suppression/refusals") {
+TEST_CASE("non_max_suppression/thresholds_beyond_1_and_computed_scores_are_refused") {
   OpCase c = suppression(1, 1, 3, 3, false);
   c.inputs[3] = Tensor::of<float>(Shape{1}, {1.5F});
   CHECK(infer_error(c) == ErrorKind::invalid_argument);

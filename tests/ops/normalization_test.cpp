@@ -34,30 +34,22 @@ TEST_CASE("batch_norm/ranks_and_layouts") {
     }
 }
 
-TEST_CASE("batch_norm/refusals") {
+TEST_CASE("batch_norm/training_and_per_activation_statistics_are_refused") {
   OpCase c = batch_norm({2, 5, 3, 3}, 1);
-  const auto message = [](const OpCase& bad) {
-    try {
-      infer_op(bad);
-    } catch (const Error& error) {
-      return error.message();
-    }
-    return std::string();
-  };
-  CHECK(message(c).empty());
+  CHECK(refusal(c).empty());
   OpCase training = c;
   training.attributes = {{"training_mode", std::int64_t{1}}};
-  CHECK(message(training).find("training_mode") != std::string::npos);
+  CHECK(refusal(training).find("training_mode") != std::string::npos);
   OpCase spatial = c;
   spatial.opset = 7;
   spatial.attributes = {{"spatial", std::int64_t{0}}};
-  CHECK(message(spatial).find("spatial") != std::string::npos);
+  CHECK(refusal(spatial).find("spatial") != std::string::npos);
   OpCase short_mean = c;
   short_mean.inputs[3] = Tensor(DType::f32, {4});
-  CHECK(message(short_mean).find("mean") != std::string::npos);
+  CHECK(refusal(short_mean).find("mean") != std::string::npos);
   OpCase more_outputs = c;
   more_outputs.outputs = 3;
-  CHECK(message(more_outputs).find("training") != std::string::npos);
+  CHECK(refusal(more_outputs).find("training") != std::string::npos);
 }
 
 TEST_CASE("batch_norm/as_channel_affine") {
@@ -136,7 +128,7 @@ TEST_CASE("group_norm/scale_of_group_or_channel") {
   CHECK(values() == std::vector<float>{-1, 2, -2, 5});
 }
 
-TEST_CASE("group_norm/refusals") {
+TEST_CASE("group_norm/groups_that_do_not_divide_are_refused") {
   const auto error = [](const auto& change) {
     OpCase c = group_norm({2, 6, 4}, 3, 21, 1);
     change(c);
@@ -335,16 +327,11 @@ TEST_CASE("layer_norm/outputs_and_defaults") {
         "axis=-1 epsilon=1e-05");
 }
 
-TEST_CASE("layer_norm/refusals") {
+TEST_CASE("layer_norm/scales_that_do_not_broadcast_are_refused") {
   const auto message = [](const auto& change) {
     OpCase c = layer_norm({2, 3, 4}, 1, 1);
     change(c);
-    try {
-      infer_op(c);
-    } catch (const Error& error) {
-      return error.message();
-    }
-    return std::string();
+    return refusal(c);
   };
   CHECK(message([](OpCase&) {}).empty());
   CHECK(message([](OpCase& c) {

@@ -148,7 +148,7 @@ TEST_CASE("pad/on_moved_axes") {
   CHECK(moved(valued).empty());  // its sign would be lost
 }
 
-TEST_CASE("pad/refusals") {
+TEST_CASE("pad/pads_that_are_computed_or_cut_more_than_there_is_are_refused") {
   const Tensor x = random_f32({2, 3, 5, 4}, 11);
   OpCase unknown = input_form(x, int64s({0, 0, 1, 1, 0, 0, 1, 1}), "constant");
   unknown.constant.clear();

@@ -148,7 +148,7 @@ TEST_CASE("quantize/quotients_next_to_ties") {
     }
 }
 
-TEST_CASE("quantize/refusals") {
+TEST_CASE("quantize/scales_and_zero_points_of_other_shapes_and_types_are_refused") {
   const Tensor x = random_f32({2, 3}, 1), scale = Tensor::of<float>(Shape{}, {1});
   const auto refused = [&](const OpCase& c, const char* text) {
     CHECK_THROWS_WITH_AS(infer_op(c), doctest::Contains(text), Error);

@@ -59,7 +59,7 @@ TEST_CASE("reduce/other_shapes") {
   }
 }
 
-TEST_CASE("reduce/integers") {
+TEST_CASE("reduce/integers_are_exact") {
   for (const char* op : integer_kinds)
     for (const DType dtype : {DType::i64, DType::i32}) {
       check_op(reduce(op, random_of(dtype, {3, 4, 5}, 3, -6, 7), {1}, 1, 11));
@@ -111,7 +111,7 @@ TEST_CASE("reduce/noop_with_empty_axes") {
 }
 
 // [N,H,W,C] reduced, and the same of [N,C,H,W].
-TEST_CASE("reduce/permuted") {
+TEST_CASE("reduce/permuted_axes_keep_their_meaning_where_order_allows") {
   constexpr int to[] = {0, 2, 3, 1};
   const Tensor x = random_f32({2, 5, 7, 3}, 8);
   const std::vector<InputInfo> infos{{true, {DType::f32, x.shape()}, nullptr}};
@@ -195,7 +195,7 @@ TEST_CASE("reduce/one_odd_element_decides_the_extreme_of_a_long_row") {
       }
 }
 
-TEST_CASE("reduce/refusals") {
+TEST_CASE("reduce/axes_outside_named_twice_or_computed_are_refused") {
   const Tensor x = random_f32({2, 3}, 5);
   CHECK_ERROR(infer_op(reduce("ReduceSum", x, {2}, 1, 11)), invalid_model, "axis 2 is outside a tensor of rank 2");
   CHECK_ERROR(infer_op(reduce("ReduceSum", x, {0, -2}, 1, 11)), invalid_model, "axis -2 is named twice");

@@ -205,7 +205,7 @@ TEST_CASE("resize/before_opset_11") {
   CHECK(down.values<float>()[1] == 3);
 }
 
-TEST_CASE("resize/refusals") {
+TEST_CASE("resize/scales_sizes_and_axes_that_make_no_sense_are_refused") {
   const Tensor x = random_f32({1, 3, 4, 4}, 1);
   const auto kind = [&](const OpCase& c) { return infer_error(c); };
   CHECK(kind(by_scales(x, {1, 1, 2}, {})) == ErrorKind::invalid_model);

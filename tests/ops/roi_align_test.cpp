@@ -76,7 +76,7 @@ TEST_CASE("roi_align/no_numbers") {
   }
 }
 
-TEST_CASE("roi_align/refusals") {
+TEST_CASE("roi_align/shapes_modes_and_sizes_that_make_no_sense_are_refused") {
   const Tensor x = random_f32({1, 2, 5, 4}, 1);
   OpCase c = boxes(x, {0, 0, 1, 1}, {});
   c.inputs[1] = random_f32({1, 5}, 1);

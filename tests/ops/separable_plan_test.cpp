@@ -129,7 +129,7 @@ TEST_CASE("separable_plan/configurations_that_cannot_be") {
     CHECK_ERROR((void)read_separable_cut(p, config), invalid_argument, "configuration '");
 }
 
-TEST_CASE("separable_plan/refusals") {
+TEST_CASE("separable_plan/other_filters_strides_and_float32_are_refused") {
   if constexpr (!cuda_built) return;
   for (const SeparableProblem& p : some_problems) CHECK(refusal(p).empty());
   CHECK(refusal(problem(1, 96, 56, 24, 1, 5)) == "its depthwise filters are not 3x3");

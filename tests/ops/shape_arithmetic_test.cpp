@@ -160,7 +160,7 @@ TEST_CASE("cast/special_values") {
   check_op({.op = "Cast", .attributes = {{"to", std::int64_t{10}}}, .inputs = {tie}});
 }
 
-TEST_CASE("cast/refusals") {
+TEST_CASE("cast/element_types_that_there_are_not_are_refused") {
   const Tensor x = random_f32({3}, 1);
   const auto to = [&x](std::int64_t type) {
     return refusal({.op = "Cast", .attributes = {{"to", type}}, .inputs = {x}});

@@ -72,7 +72,7 @@ TEST_CASE("small_types/every_element_goes_there_and_back") {
 }
 
 // Halfway between neighbours, beside it on both sides, and beyond the ends.
-TEST_CASE("small_types/rounding") {
+TEST_CASE("small_types/ties_and_values_beyond_the_ends_round_as_cast_says") {
   for (const DType dtype : small_floats) {
     const Tensor all = every_element(dtype).to_dtype(DType::f64);
     std::vector<double> values{0.0, -0.0, inf, -inf, std::nan(""), 1e-300, -1e-30, 1e30, -1e300, 0x1p-150, 0x1.8p127};
@@ -195,7 +195,7 @@ TEST_CASE("small_types/quantize") {
   }
 }
 
-TEST_CASE("small_types/refusals") {
+TEST_CASE("small_types/computing_with_them_is_refused") {
   const Tensor x = random_f32({3}, 1), scale = Tensor::of<float>(Shape{}, {1});
   CHECK(infer_error({.op = "QuantizeLinear", .opset = 25, .inputs = {x, scale, Tensor(DType::f8e8m0, Shape{})}}) ==
         ErrorKind::unsupported);

@@ -80,7 +80,7 @@ TEST_CASE("hardmax") {
   check_op({.op = "Hardmax", .inputs = {Tensor::of<float>({3, 3}, {1, nan, nan, -inf, -inf, -inf, -inf, inf, 3})}});
 }
 
-TEST_CASE("softmax/refusals") {
+TEST_CASE("softmax/axes_outside_and_integers_are_refused") {
   CHECK_THROWS_WITH_AS(
       infer_op({.op = "Softmax", .attributes = {{"axis", std::int64_t{2}}}, .inputs = {Tensor(DType::f32, {2, 3})}}),
       doctest::Contains("axis 2"), Error);

@@ -73,35 +73,59 @@ TEST_CASE("sparse/dense") {
   check_op({.op = "SparseFromDense", .domain = "lenslet", .inputs = {Tensor(DType::f32, {2, 0, 3, 3})}, .outputs = 2});
 }
 
-TEST_CASE("sparse/sort") {
+namespace {
+
+/// Sites of 2 images of 6x300x70, shuffled, with `more` rows behind them that hold none.
+OpCase unsorted(std::int64_t more, bool sorted = false) {
   std::mt19937 random(13);
   const Ints size{6, 300, 70};
   std::vector<Site> sites = draw_sites(random, 2, size, 0.01);
   const auto count = static_cast<std::int64_t>(sites.size());
-  const auto sort_case = [&](std::int64_t more) {
-    return OpCase{.op = "SparseSort",
-                  .domain = "lenslet",
-                  .attributes = {{"spatial_shape", size}, {"images", std::int64_t{2}}},
-                  .inputs = {indices_of(sites, count + more, 3), random_f32({count + more, 3}, 5)},
-                  .outputs = 2};
-  };
-  check_op(sort_case(2));  // sorted
-  std::shuffle(sites.begin(), sites.end(), random);
-  OpCase c = sort_case(0);
+  if (!sorted) std::shuffle(sites.begin(), sites.end(), random);
+  return {.op = "SparseSort",
+          .domain = "lenslet",
+          .attributes = {{"spatial_shape", size}, {"images", std::int64_t{2}}},
+          .inputs = {indices_of(sites, count + more, 3), random_f32({count + more, 3}, 5)},
+          .outputs = 2};
+}
+
+}  // namespace
+
+TEST_CASE("sparse/sort/sites_in_order_and_out_of_it_come_sorted") {
+  check_op(unsorted(2, true));
+  check_op(unsorted(0));
+  OpCase c = unsorted(0);
+  c.attributes.emplace_back("max_sites", c.inputs[0].shape()[0] + 4);
   check_op(c);
-  c.attributes.emplace_back("max_sites", count + 4);
+}
+
+TEST_CASE("sparse/sort/a_row_among_them_that_holds_no_site_is_left_out") {
+  OpCase c = unsorted(0);
+  c.inputs[0].values<std::int32_t>()[4] = -1;
   check_op(c);
-  c.attributes.back().second = count - 1;
-  CHECK(contains(run_error(c), fmt::format("{} sites, more than the bound of {}", count, count - 1).c_str()));
-  c = sort_case(0);
-  c.inputs[0].values<std::int32_t>()[4] = -1;  // a row among them that holds none
-  check_op(c);
-  std::copy_n(c.inputs[0].values<std::int32_t>().begin() + 40, 4, c.inputs[0].values<std::int32_t>().begin() + 4);
+}
+
+TEST_CASE("sparse/sort/sites_beyond_the_bound_are_told") {
+  OpCase c = unsorted(0);
+  const std::int64_t count = c.inputs[0].shape()[0];
+  c.attributes.emplace_back("max_sites", count - 1);
+  CHECK(contains(run_error(c), fmt::format("{} sites, more than the bound of {}", count, count - 1)));
+}
+
+TEST_CASE("sparse/sort/a_site_that_stands_twice_is_told_with_both_rows") {
+  const OpCase c = unsorted(0);
+  const auto rows = c.inputs[0].values<std::int32_t>().begin();
+  std::copy_n(rows + 40, 4, rows + 4);
   CHECK(contains(run_error(c), "site 10 "));
   CHECK(contains(run_error(c), "stands twice: it is site 1, too"));
-  c.inputs[0].values<std::int32_t>()[5] = 6;
-  CHECK(contains(run_error(c), "site 1 (1, 6") == (c.inputs[0].values<std::int32_t>()[4] == 1));
-  CHECK(contains(run_error(c), "lies outside 2 images of 6x300x70"));
+}
+
+TEST_CASE("sparse/sort/a_site_outside_the_grid_is_told") {
+  const OpCase c = unsorted(0);
+  const auto site = c.inputs[0].values<std::int32_t>().subspan(4, 4);
+  site[1] = 6;
+  CHECK(contains(run_error(c),
+                 fmt::format("site 1 ({}, 6, {}, {}) lies outside 2 images of 6x300x70", site[0], site[2], site[3])));
 }
 
 TEST_CASE("sparse/max_pool/many_channels") {
@@ -128,7 +152,7 @@ TEST_CASE("sparse/max_pool/rulebooks_that_lie") {
   CHECK(contains(error(pairs, -1), "of sites that are not"));
 }
 
-TEST_CASE("sparse/sort/many") {
+TEST_CASE("sparse/sort/a_scan_comes_sorted") {
   std::vector<Site> sites = scan_sites(30'000, 2, 6);
   std::mt19937 random(2);
   std::shuffle(sites.begin(), sites.end(), random);

@@ -146,7 +146,7 @@ TEST_CASE("sparse/rulebook/errors_of_the_run") {
   CHECK(contains(error({{0, 1, 1}, {0, 1, 1}}, {}, "regular"), "stands twice"));
 }
 
-TEST_CASE("sparse/rulebook/refusals") {
+TEST_CASE("sparse/rulebook/kernels_strides_and_bounds_that_make_no_sense_are_refused") {
   const Tensor indices = indices_of({{0, 1, 1}}, 3, 2);
   const auto error = [&](const char* kind, const Ints& size, const Ints& kernel, const Attributes& more = {},
                          std::int64_t images = 1) {
@@ -208,7 +208,7 @@ void check_bits(const OpCase& c) {
 
 }  // namespace
 
-TEST_CASE("sparse/rulebook/scans") {
+TEST_CASE("sparse/rulebook/scans_have_the_cpus_bits") {
   const std::vector<Site> one = scan_sites(on_device ? 160'000 : 16'000, 1, 3);
   const AttributeList halved{{"strides", Ints{2, 2, 2}}, {"pads", Ints{1, 1, 1, 1, 1, 1}}};
   const AttributeList same{{"pads", Ints{1, 1, 1, 1, 1, 1}}};

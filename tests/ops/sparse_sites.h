@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "lenslet/error.h"
+#include "tests/expect_error.h"
 #include "tests/ops/op_harness.h"
 #include "tests/ops/scan_sites.h"
 
@@ -71,16 +71,10 @@ inline std::vector<std::int32_t> values(const Tensor& tensor) {
 
 /// The message of the error that running a case ends with.
 inline std::string run_error(const OpCase& c) {
-  try {
-    (void)run_op(c);
-  } catch (const Error& error) {
-    CHECK(error.kind() == ErrorKind::invalid_argument);
-    return error.what();
-  }
-  FAIL("ran: " << c.op);
-  return {};
+  INFO(c.op);
+  const Error error = error_of([&] { (void)run_op(c); });
+  CHECK(error.kind() == ErrorKind::invalid_argument);
+  return error.what();
 }
-
-inline bool contains(const std::string& text, const char* part) { return text.find(part) != std::string::npos; }
 
 }  // namespace lenslet::test

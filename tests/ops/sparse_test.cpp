@@ -64,7 +64,7 @@ TEST_CASE("sparse/conv/cases") {
   check_op(conv_case("regular", {3, 3, 3}, {3, 3, 3}, 4, 4, 1.0, 81));      // all
 }
 
-TEST_CASE("sparse/conv/refusals") {
+TEST_CASE("sparse/conv/features_and_rulebooks_of_other_shapes_are_refused") {
   const OpCase good = conv_case("regular", {4, 5}, {3, 3}, 3, 4, 0.5, 1);
   const auto error = [&](const auto& change) {
     OpCase c = good;

@@ -96,7 +96,7 @@ TEST_CASE("volume/conv_transpose") {
                   {{"strides", Ints{2, 2, 2}}, {"auto_pad", Text("SAME_UPPER")}}));
 }
 
-TEST_CASE("volume/refusals") {
+TEST_CASE("volume/shapes_and_attributes_of_other_ranks_are_refused") {
   const auto error = [](const char* op, Shape x, Shape w, AttributeList attributes) {
     return infer_error(volume(op, x, w, std::move(attributes), false));
   };

@@ -113,7 +113,7 @@ TEST_CASE("conv/winograd_plan/chunks_of_large_filters_are_those_of_the_least_est
   CHECK(plan_winograd(square(1, 64, 28, 64, 5), 4, device).chunk == 49);
 }
 
-TEST_CASE("conv/winograd_plan/refusals") {
+TEST_CASE("conv/winograd_plan/other_filters_strides_and_groups_are_refused") {
   ConvGeometry geometry;
   const auto reason = [&](const Shape& x, const Shape& filter) {
     return refuse_winograd(resolve_conv(x, filter, geometry), 4).value_or("");
