@@ -26,6 +26,8 @@ namespace {
 using Ints = std::vector<std::int64_t>;
 constexpr float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
 
+constexpr auto* check_sets = check_op_on_every_instruction_set;
+
 /// Sanitizers look at memory and threads, for which one value does as well as another.
 std::vector<float> values() {
   if (std::getenv("LENSLET_TEST_REDUCED") != nullptr) return {nan};
@@ -86,25 +88,21 @@ TEST_CASE("nan/pools_give_a_nan_where_the_oracle_does") {
       if (!w.dilations.empty()) attributes.emplace_back("dilations", w.dilations);
       const Tensor x = in_each_position(w.image, value, seed++);
       for (const std::size_t outputs : {std::size_t{1}, std::size_t{2}})
-        check_op_on_every_instruction_set(
-            {.op = "MaxPool", .attributes = attributes, .inputs = {x}, .outputs = outputs});
+        check_sets({.op = "MaxPool", .attributes = attributes, .inputs = {x}, .outputs = outputs});
       for (const std::int64_t include : {0, 1}) {
         AttributeList average = attributes;
         average.emplace_back("count_include_pad", include);
-        check_op_on_every_instruction_set(
-            {.op = "AveragePool", .opset = 19, .attributes = average, .inputs = {x}, .tolerance = 1e-6});
+        check_sets({.op = "AveragePool", .opset = 19, .attributes = average, .inputs = {x}, .tolerance = 1e-6});
       }
       for (const std::int64_t p : {1, 2, 3}) {
         AttributeList norm = attributes;
         norm.emplace_back("p", p);
-        check_op_on_every_instruction_set(
-            {.op = "LpPool", .opset = 18, .attributes = norm, .inputs = {x}, .tolerance = 1e-6});
+        check_sets({.op = "LpPool", .opset = 18, .attributes = norm, .inputs = {x}, .tolerance = 1e-6});
       }
     }
     for (const Shape& image : {Shape{17, 2, 3}, Shape{1, 3, 19}, Shape{2, 33}})
       for (const char* op : {"GlobalMaxPool", "GlobalAveragePool", "GlobalLpPool"})
-        check_op_on_every_instruction_set(
-            {.op = op, .inputs = {in_each_position(image, value, seed++)}, .tolerance = 1e-6});
+        check_sets({.op = op, .inputs = {in_each_position(image, value, seed++)}, .tolerance = 1e-6});
   }
 }
 
@@ -167,10 +165,10 @@ TEST_CASE("nan/normalizations_give_a_nan_where_the_oracle_does") {
     for (const Shape& part : {Shape{37}, Shape{5, 19}, Shape{18, 2, 3}})
       for (const char* op : {"Softmax", "LogSoftmax"})
         for (std::int64_t axis = 0; axis <= part.rank(); ++axis)
-          check_op_on_every_instruction_set({.op = op,
-                                             .attributes = {{"axis", axis}},
-                                             .inputs = {in_each_position(part, value, seed++)},
-                                             .tolerance = 5e-6});
+          check_sets({.op = op,
+                      .attributes = {{"axis", axis}},
+                      .inputs = {in_each_position(part, value, seed++)},
+                      .tolerance = 5e-6});
     // CUDA: rows and columns of every length have kernels of their own, and so have many short ones.
     const std::int64_t many = op_runner().device() == DeviceKind::cpu ? 1 << 10 : 1 << 16;
     for (const Shape& shape : {Shape{8, 9000}, Shape{8, 2000}, Shape{many, 7}, Shape{2, 50, 9}}) {
@@ -180,49 +178,45 @@ TEST_CASE("nan/normalizations_give_a_nan_where_the_oracle_does") {
         x.values<float>()[static_cast<std::size_t>(inner == 1 ? row * length + row * (length - 1) / 6
                                                               : row * (length - 1) / 6 * inner + row)] = value;
       for (const char* op : {"Softmax", "LogSoftmax"})
-        check_op_on_every_instruction_set(
-            {.op = op, .attributes = {{"axis", std::int64_t{1}}}, .inputs = {x}, .tolerance = 5e-5});
+        check_sets({.op = op, .attributes = {{"axis", std::int64_t{1}}}, .inputs = {x}, .tolerance = 5e-5});
     }
     const Tensor scale = random_f32({5}, seed++, 1), bias = random_f32({5}, seed++);
     const Tensor x = in_each_position({5, 3, 4}, value, seed++);
-    check_op_on_every_instruction_set(
-        {.op = "InstanceNormalization", .opset = 6, .inputs = {x, scale, bias}, .tolerance = 1e-5});
-    check_op_on_every_instruction_set({.op = "GroupNormalization",
-                                       .opset = 21,
-                                       .attributes = {{"num_groups", std::int64_t{1}}},
-                                       .inputs = {x, scale, bias},
-                                       .tolerance = 1e-5});
-    check_op_on_every_instruction_set({.op = "BatchNormalization",
-                                       .opset = 9,
-                                       .inputs = {x, scale, bias, bias, random_of(DType::f32, {5}, seed++, 0.5, 1)},
-                                       .maybe_constant = {1, 2, 3, 4},
-                                       .tolerance = 1e-5});
-    check_op_on_every_instruction_set(
-        {.op = "LRN",
-         .attributes = {{"size", std::int64_t{3}}, {"alpha", 0.5}, {"beta", 0.75}, {"bias", 2.0}},
-         .inputs = {x},
-         .tolerance = 1e-5});
+    check_sets({.op = "InstanceNormalization", .opset = 6, .inputs = {x, scale, bias}, .tolerance = 1e-5});
+    check_sets({.op = "GroupNormalization",
+                .opset = 21,
+                .attributes = {{"num_groups", std::int64_t{1}}},
+                .inputs = {x, scale, bias},
+                .tolerance = 1e-5});
+    check_sets({.op = "BatchNormalization",
+                .opset = 9,
+                .inputs = {x, scale, bias, bias, random_of(DType::f32, {5}, seed++, 0.5, 1)},
+                .maybe_constant = {1, 2, 3, 4},
+                .tolerance = 1e-5});
+    check_sets({.op = "LRN",
+                .attributes = {{"size", std::int64_t{3}}, {"alpha", 0.5}, {"beta", 0.75}, {"bias", 2.0}},
+                .inputs = {x},
+                .tolerance = 1e-5});
     for (const std::int64_t length : {19, 9000}) {
       Tensor rows = random_f32({8, length}, seed++);
       for (std::int64_t row = 0; row < 7; ++row)
         rows.values<float>()[static_cast<std::size_t>(row * length + row * (length - 1) / 6)] = value;
-      check_op_on_every_instruction_set(
-          {.op = "LayerNormalization",
-           .opset = 17,
-           .inputs = {rows, random_f32({length}, seed++, 1), random_f32({length}, seed++)},
-           .outputs = std::isnan(value) ? std::size_t{3} : std::size_t{1},
-           .tolerance = 1e-5});
-      check_op_on_every_instruction_set({.op = "RMSNormalization",
-                                         .opset = 23,
-                                         .inputs = {rows, random_f32({length}, seed++, 1)},
-                                         .tolerance = 1e-5});
+      check_sets({.op = "LayerNormalization",
+                  .opset = 17,
+                  .inputs = {rows, random_f32({length}, seed++, 1), random_f32({length}, seed++)},
+                  .outputs = std::isnan(value) ? std::size_t{3} : std::size_t{1},
+                  .tolerance = 1e-5});
+      check_sets({.op = "RMSNormalization",
+                  .opset = 23,
+                  .inputs = {rows, random_f32({length}, seed++, 1)},
+                  .tolerance = 1e-5});
       for (const std::int64_t axis : {0, 1}) {
-        check_op_on_every_instruction_set({.op = "MeanVarianceNormalization",
-                                           .attributes = {{"axes", Ints{axis}}},
-                                           .inputs = {rows},
-                                           .tolerance = 1e-5});
+        check_sets({.op = "MeanVarianceNormalization",
+                    .attributes = {{"axes", Ints{axis}}},
+                    .inputs = {rows},
+                    .tolerance = 1e-5});
         for (const std::int64_t p : {1, 2})
-          check_op_on_every_instruction_set(
+          check_sets(
               {.op = "LpNormalization", .attributes = {{"axis", axis}, {"p", p}}, .inputs = {rows}, .tolerance = 1e-5});
       }
     }
@@ -234,14 +228,14 @@ TEST_CASE("nan/elementwise_gives_a_nan_where_the_oracle_does") {
   for (const float value : values()) {
     const Tensor x = in_each_position({37}, value, seed++), y = random_f32(x.shape(), seed++);
     for (const char* op : {"Relu", "LeakyRelu", "Sigmoid", "HardSigmoid", "HardSwish", "Abs", "Neg", "Floor", "Sign"})
-      check_op_on_every_instruction_set({.op = op, .opset = 14, .inputs = {x}, .tolerance = 2e-6});
-    check_op_on_every_instruction_set({.op = "Clip",
-                                       .inputs = {x, Tensor::of<float>(Shape{}, {-1}), Tensor::of<float>(Shape{}, {1})},
-                                       .maybe_constant = {1, 2}});
+      check_sets({.op = op, .opset = 14, .inputs = {x}, .tolerance = 2e-6});
+    check_sets({.op = "Clip",
+                .inputs = {x, Tensor::of<float>(Shape{}, {-1}), Tensor::of<float>(Shape{}, {1})},
+                .maybe_constant = {1, 2}});
     for (const char* op : {"Max", "Min", "Sum", "Mean"}) {
-      check_op_on_every_instruction_set({.op = op, .inputs = {x, y}, .tolerance = 1e-6});
-      check_op_on_every_instruction_set({.op = op, .inputs = {y, x}, .tolerance = 1e-6});
-      check_op_on_every_instruction_set({.op = op, .inputs = {y, x, y}, .tolerance = 1e-6});
+      check_sets({.op = op, .inputs = {x, y}, .tolerance = 1e-6});
+      check_sets({.op = op, .inputs = {y, x}, .tolerance = 1e-6});
+      check_sets({.op = op, .inputs = {y, x, y}, .tolerance = 1e-6});
     }
   }
 }
@@ -251,13 +245,12 @@ TEST_CASE("nan/products_give_a_nan_where_the_oracle_does") {
   for (const float value : values()) {
     const Tensor x = in_each_position({19}, value, seed++), w = random_f32({37, 19}, seed++);
     for (const auto& [a, b] : {std::pair{x, w}, {w, x}})
-      check_op_on_every_instruction_set({.op = "Gemm",
-                                         .attributes = {{"transB", std::int64_t{1}}},
-                                         .inputs = {a, b},
-                                         .maybe_constant = {1},
-                                         .tolerance = 5e-6});
-    check_op_on_every_instruction_set(
-        {.op = "MatMul", .inputs = {x, random_f32({19, 37}, seed++)}, .maybe_constant = {1}, .tolerance = 5e-6});
+      check_sets({.op = "Gemm",
+                  .attributes = {{"transB", std::int64_t{1}}},
+                  .inputs = {a, b},
+                  .maybe_constant = {1},
+                  .tolerance = 5e-6});
+    check_sets({.op = "MatMul", .inputs = {x, random_f32({19, 37}, seed++)}, .maybe_constant = {1}, .tolerance = 5e-6});
   }
 }
 
