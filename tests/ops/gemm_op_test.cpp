@@ -178,19 +178,19 @@ TEST_CASE("gemm/computed_b_of_one_panel") {
 
 TEST_CASE("gemm/few_rows_where_packing_gains_nothing") {
   const DeviceProfile cpu = cpu_profile(1);
-  const AttributeList trans_b{{"transB", std::int64_t{1}}};
+  const AttributeList b_in_rows{{"transB", std::int64_t{1}}};
   const auto chosen = [&](const Problem& problem) { return choose_kernel(problem, {cpu}, "a product").kernel->name(); };
   // No values are read: one tensor stands for all.
   const Tensor large(DType::f32, {1024, 4096}), small(DType::f32, {1023, 4096});
-  CHECK(chosen(*pose("Gemm", trans_b, {{4, 4096}, {1024, 4096}}, {Tensor(), large})) == "few_rows");
-  CHECK(chosen(*pose("Gemm", trans_b, {{5, 4096}, {1024, 4096}}, {Tensor(), large})) == "packed");
-  CHECK(chosen(*pose("Gemm", trans_b, {{1, 4096}, {1023, 4096}}, {Tensor(), small})) == "packed");
-  CHECK(chosen(*pose("Gemm", trans_b, {{1, 4096}, {1023, 4096}})) == "few_rows");
+  CHECK(chosen(*pose("Gemm", b_in_rows, {{4, 4096}, {1024, 4096}}, {Tensor(), large})) == "few_rows");
+  CHECK(chosen(*pose("Gemm", b_in_rows, {{5, 4096}, {1024, 4096}}, {Tensor(), large})) == "packed");
+  CHECK(chosen(*pose("Gemm", b_in_rows, {{1, 4096}, {1023, 4096}}, {Tensor(), small})) == "packed");
+  CHECK(chosen(*pose("Gemm", b_in_rows, {{1, 4096}, {1023, 4096}})) == "few_rows");
   CHECK(chosen(*pose("Gemm", {}, {{1, 1024}, {1024, 4096}}, {Tensor(), large})) == "packed");
   CHECK(chosen(*pose("MatMul", {}, {{2, 1, 64}, {2, 64, 9}})) == "packed");
   CHECK(chosen(*pose("MatMul", {}, {{8, 8}, {8, 4096}})) == "few_rows");
   CHECK(chosen(*pose("MatMul", {}, {{9, 8}, {8, 4096}})) == "packed");
-  const auto problem = pose("Gemm", trans_b, {{1, 4096}, {1024, 4096}}, {Tensor(), large});
+  const auto problem = pose("Gemm", b_in_rows, {{1, 4096}, {1024, 4096}}, {Tensor(), large});
   const Kernel& few_rows = *find_kernel("Gemm", DeviceKind::cpu, "few_rows");
   const Candidate candidate = few_rows.offer(*problem, {cpu}).candidates.at(0);
   CHECK((candidate.reads & input_bit(1)) != 0);
@@ -232,16 +232,18 @@ TEST_CASE("gemm/both_operators_keep_weights_in_one_form") {
 TEST_CASE("gemm/rows_by_pixels_are_rows_by_channels_with_moved_weights") {
   constexpr std::int64_t channels = 5, pixels = 6, k = channels * pixels, n = 19, m = 3;
   const auto moved = [&](std::int64_t column) { return column % channels * pixels + column / channels; };
-  for (const std::int64_t trans_b : {0, 1}) {
-    CAPTURE(trans_b);
-    const Tensor a = random_f32({m, k}, 1), b = random_f32(trans_b ? Shape{n, k} : Shape{k, n}, 2);
+  for (const std::int64_t b_in_rows : {0, 1}) {
+    CAPTURE(b_in_rows);
+    const Tensor a = random_f32({m, k}, 1), b = random_f32(b_in_rows ? Shape{n, k} : Shape{k, n}, 2);
     Tensor b_moved = b.clone();
     for (std::int64_t j = 0; j < n; ++j)
       for (std::int64_t l = 0; l < k; ++l) {
-        const auto at = [&](std::int64_t row) { return static_cast<std::size_t>(trans_b ? j * k + row : row * n + j); };
+        const auto at = [&](std::int64_t row) {
+          return static_cast<std::size_t>(b_in_rows ? j * k + row : row * n + j);
+        };
         b_moved.values<float>()[at(l)] = b.values<float>()[at(moved(l))];
       }
-    const AttributeList plain{{"transB", trans_b}, {"alpha", 0.75}};
+    const AttributeList plain{{"transB", b_in_rows}, {"alpha", 0.75}};
     AttributeList by_pixels = plain;
     by_pixels.emplace_back("a_channels", channels);
     const std::vector<Tensor> known{Tensor(), b}, known_moved{Tensor(), b_moved};
@@ -308,7 +310,7 @@ TEST_CASE("gemm/cuda/sizes_beyond_32_bits_and_scaled_computed_weights_are_refuse
 
 namespace {
 
-const AttributeList trans_b{{"transB", std::int64_t{1}}};
+const AttributeList b_in_rows{{"transB", std::int64_t{1}}};
 constexpr Numerics tf32{.multiply = Numerics::Multiply::tf32};
 
 /// What CUDA's kernel offers, which can be bound.
@@ -325,8 +327,8 @@ std::string way(const Problem& problem) { return offered(problem, gpu_with_cubla
 // Eight rows at most, of a B that lies as [n,k] or is brought to it beforehand, and one product.
 TEST_CASE("gemm/cuda/few_rows_are_eight_of_one_product_by_a_b_in_rows") {
   const AttributeList trans_a{{"transA", std::int64_t{1}}};
-  CHECK(way(*pose("Gemm", trans_b, {{8, 64}, {4096, 64}})) == "way=few_rows slices=4");
-  CHECK(way(*pose("Gemm", trans_b, {{9, 64}, {4096, 64}})) == "way=cublas tf32=no");
+  CHECK(way(*pose("Gemm", b_in_rows, {{8, 64}, {4096, 64}})) == "way=few_rows slices=4");
+  CHECK(way(*pose("Gemm", b_in_rows, {{9, 64}, {4096, 64}})) == "way=cublas tf32=no");
   CHECK(way(*pose("Gemm", {}, {{8, 64}, {64, 100}})) == "way=cublas tf32=no");
   CHECK(way(*pose("Gemm", {}, {{8, 64}, {64, 100}}, {Tensor(), random_f32({64, 100}, 1)})) == "way=few_rows slices=8");
   CHECK(way(*pose("Gemm", trans_a, {{64, 8}, {64, 1}}, {Tensor(), random_f32({64, 1}, 1)})) == "way=cublas tf32=no");
@@ -342,8 +344,8 @@ TEST_CASE("gemm/cuda/where_a_sum_is_cut_follows_from_the_problem_not_the_device"
   DeviceProfile small = reference_gpu();
   small.units = 16;
   for (const DeviceProfile& gpu : {gpu_with_cublas(), reference_gpu(), small}) {
-    CHECK(offered(*pose("Gemm", trans_b, {{1, 64}, {8417, 64}}), gpu).config == "way=few_rows slices=1");
-    CHECK(offered(*pose("Gemm", trans_b, {{1, 64}, {8416, 64}}), gpu).config == "way=few_rows slices=2");
+    CHECK(offered(*pose("Gemm", b_in_rows, {{1, 64}, {8417, 64}}), gpu).config == "way=few_rows slices=1");
+    CHECK(offered(*pose("Gemm", b_in_rows, {{1, 64}, {8416, 64}}), gpu).config == "way=few_rows slices=2");
   }
 }
 
@@ -351,7 +353,7 @@ TEST_CASE("gemm/cuda/where_a_sum_is_cut_follows_from_the_problem_not_the_device"
 TEST_CASE("gemm/cuda/few_rows_of_16_bits_go_to_tensor_cores") {
   const auto half_way = [&](std::int64_t m, std::int64_t n, std::int64_t k) {
     const InputInfo infos[] = {{true, {DType::f16, {m, k}}, nullptr}, {true, {DType::f16, {n, k}}, nullptr}};
-    const Problem problem(make_normalised_op("Gemm", trans_b, 2), infos);
+    const Problem problem(make_normalised_op("Gemm", b_in_rows, 2), infos);
     return way(problem);
   };
   CHECK(half_way(2, 4096, 64) == "way=few_rows slices=4");
@@ -381,31 +383,31 @@ TEST_CASE("gemm/cuda/few_rows_of_16_bits_into_float32_meet_float32_weights") {
                   "no way for this product");
     return exact;
   };
-  CHECK(into_float32(1, 64, trans_b));
+  CHECK(into_float32(1, 64, b_in_rows));
   CHECK(into_float32(8, 60, {{"transB", std::int64_t{1}}, {"alpha", 0.5}}));
   CHECK(into_float32(8, 60, {{"transB", std::int64_t{1}}, {"a_channels", std::int64_t{10}}}));
-  CHECK_FALSE(into_float32(9, 64, trans_b));
-  CHECK_FALSE(into_float32(1, 65, trans_b));
+  CHECK_FALSE(into_float32(9, 64, b_in_rows));
+  CHECK_FALSE(into_float32(1, 65, b_in_rows));
 }
 
 // Without cuBLAS gemm_cute, where there is one.
 TEST_CASE("gemm/cuda/tolerances_are_tf32s_where_it_multiplies") {
   const DeviceProfile with = gpu_with_cublas(), &without = reference_gpu();
-  const auto large = pose("Gemm", trans_b, {{100, 64}, {50, 64}});
+  const auto large = pose("Gemm", b_in_rows, {{100, 64}, {50, 64}});
   CHECK(offered(*large, without).config == "way=tiled");
   CHECK(offered(*large, with, tf32).config == "way=cublas tf32=yes");
   CHECK(offered(*large, with, tf32).tolerance == tf32_sum_tolerance(64));
   const Candidate other = offered(*large, without, tf32);
   CHECK(other.tolerance ==
         (other.config.starts_with("way=cute tf32=yes") ? tf32_sum_tolerance(64) : sum_tolerance(64)));
-  CHECK(offered(*pose("Gemm", trans_b, {{1, 64}, {50, 64}}), with, tf32).tolerance == sum_tolerance(64));
+  CHECK(offered(*pose("Gemm", b_in_rows, {{1, 64}, {50, 64}}), with, tf32).tolerance == sum_tolerance(64));
 }
 
 TEST_CASE("gemm/cuda/many_known_weights_of_few_rows_come_packed_in_tf32") {
   const auto packs = [&](std::int64_t m, std::int64_t n, std::int64_t k, bool known, const Numerics& numerics) {
     std::vector<Tensor> constants;
     if (known) constants = {Tensor(), Tensor(DType::f32, {n, k})};
-    const auto problem = pose("Gemm", trans_b, {{m, k}, {n, k}}, constants);
+    const auto problem = pose("Gemm", b_in_rows, {{m, k}, {n, k}}, constants);
     const Candidate candidate = offered(*problem, gpu_with_cublas(), numerics);
     const bool does = candidate.config.ends_with("packed=yes");
     if (does) {
@@ -427,7 +429,7 @@ TEST_CASE("gemm/cuda/many_known_weights_of_few_rows_come_packed_in_tf32") {
 
 TEST_CASE("gemm/cuda/configurations_of_no_way_are_refused") {
   const DeviceProfile with = gpu_with_cublas();
-  const auto large = pose("Gemm", trans_b, {{100, 64}, {50, 64}});
+  const auto large = pose("Gemm", b_in_rows, {{100, 64}, {50, 64}});
   for (const char* config : {"", "way=fast", "way=tiled slices=2", "way=few_rows slices=1", "way=cublas"}) {
     Candidate candidate = offered(*large, with);
     candidate.config = config;
@@ -470,7 +472,7 @@ TEST_CASE("gemm/cuda/reads_weights_that_lie_as_needed") {
   const std::vector<Tensor> square{Tensor(), random_f32({6, 6}, 1)}, column{Tensor(), random_f32({6, 1}, 1)},
       stack{Tensor(), random_f32({2, 6, 6}, 1)};
   CHECK(has_blob(*pose("Gemm", {}, {{4, 6}, {6, 6}}, square)));
-  CHECK_FALSE(has_blob(*pose("Gemm", trans_b, {{4, 6}, {6, 6}}, square)));
+  CHECK_FALSE(has_blob(*pose("Gemm", b_in_rows, {{4, 6}, {6, 6}}, square)));
   CHECK_FALSE(has_blob(*pose("Gemm", {}, {{4, 6}, {6, 6}})));
   CHECK(has_blob(*pose("MatMul", {}, {{4, 6}, {6, 6}}, square)));
   CHECK_FALSE(has_blob(*pose("MatMul", {}, {{4, 6}, {6, 1}}, column)));

@@ -281,8 +281,8 @@ void check_convolutions(float value, const F& check) {
   for (const auto& [groups, window] : {std::pair<std::int64_t, std::int64_t>{1, 3}, {16, 3}, {1, 5}})
     for (const char* activation : {"none", "relu", "clip", "hard_swish"}) {
       const std::int64_t pad = window / 2, seeing = window * window * (groups == 1 ? 16 : 1);
-      const std::vector<Tensor> inputs{random_f32({2, 16, 11, 13}, seed++),
-                                       random_f32({16, 16 / groups, window, window}, seed++), random_f32({16}, seed++)};
+      std::vector<Tensor> inputs{random_f32({2, 16, 11, 13}, seed++),
+                                 random_f32({16, 16 / groups, window, window}, seed++), random_f32({16}, seed++)};
       inputs[0].values<float>()[16 * 11 * 13 + 3 * 11 * 13 + 5 * 13 + 6] = value;
       const auto op = make_normalised_op("Conv",
                                          {{"pads", Ints{pad, pad, pad, pad}},

@@ -113,7 +113,7 @@ TEST_CASE("sparse/sort/sites_beyond_the_bound_are_told") {
 }
 
 TEST_CASE("sparse/sort/a_site_that_stands_twice_is_told_with_both_rows") {
-  const OpCase c = unsorted(0);
+  OpCase c = unsorted(0);
   const auto rows = c.inputs[0].values<std::int32_t>().begin();
   std::copy_n(rows + 40, 4, rows + 4);
   CHECK(contains(run_error(c), "site 10 "));
@@ -121,7 +121,7 @@ TEST_CASE("sparse/sort/a_site_that_stands_twice_is_told_with_both_rows") {
 }
 
 TEST_CASE("sparse/sort/a_site_outside_the_grid_is_told") {
-  const OpCase c = unsorted(0);
+  OpCase c = unsorted(0);
   const auto site = c.inputs[0].values<std::int32_t>().subspan(4, 4);
   site[1] = 6;
   CHECK(contains(run_error(c),
