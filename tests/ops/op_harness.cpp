@@ -265,10 +265,6 @@ void check_kernels(const OpCase& c, InstructionSets sets, std::optional<DType> h
   }
 }
 
-}  // namespace
-
-namespace {
-
 void check_in_all_types(const OpCase& c, InstructionSets sets) {
   check_kernels(c, sets);
   for (const DType half : {DType::f16, DType::bf16})

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "lenslet/error.h"
+#include "tests/expect_error.h"
 #include "tests/ops/op_harness.h"
 #include "tests/ops/op_runner.h"
 
