@@ -89,20 +89,20 @@ TEST_CASE("gemm_cute/configurations_of_no_cut_are_refused") {
   const CuteProblem p{.multiply = bf16, .m = 64, .n = 64, .k = 7 * 64};
   CHECK(read("core=mma tile=64x64 slices=4", p).slices == 4);
   const std::string no_cut = "no cut of gemm_cute for this product";
-  for (const auto& [wrong, why] : {std::pair<const char*, std::string>{"core=mma tile=64x64 slices=5", no_cut},
-                                   {"core=mma tile=64x64 slices=8", "slices is '8', a number from 1 to 7 expected"},
-                                   {"core=mma tile=64x64 slices=0", "slices is '0', a number from 1 to 7 expected"},
-                                   {"core=wgmma tile=64x32 cluster=1 slices=1", no_cut},
-                                   {"core=wgmma tile=128x128 slices=1", "'cluster=' expected before 'slices=1'"},
-                                   {"core=mma tile=64x64 cluster=1 slices=1", "'slices=' expected before 'cluster=1"},
-                                   {"core=wgmma tile=128x128 cluster=4 slices=1", no_cut},
-                                   {"core=wgmma tile=128x128 cluster=3 slices=3", no_cut},
-                                   {"core=wgmma tile=128x128 cluster=8 slices=8", "slices is '8'"},
-                                   {"core=wgmma tile=128x128 cluster=2 slices=4", no_cut},
-                                   {"core=wgmma tile=128x256 cluster=2 slices=2", no_cut},
-                                   {"core=mma tile=64x64", "'slices=' expected before ''"},
-                                   {"", "'core=' expected before ''"}})
-    CHECK_ERROR(read(wrong, p), invalid_argument, why);
+  for (const auto& wrong : {std::pair<const char*, std::string>{"core=mma tile=64x64 slices=5", no_cut},
+                            {"core=mma tile=64x64 slices=8", "slices is '8', a number from 1 to 7 expected"},
+                            {"core=mma tile=64x64 slices=0", "slices is '0', a number from 1 to 7 expected"},
+                            {"core=wgmma tile=64x32 cluster=1 slices=1", no_cut},
+                            {"core=wgmma tile=128x128 slices=1", "'cluster=' expected before 'slices=1'"},
+                            {"core=mma tile=64x64 cluster=1 slices=1", "'slices=' expected before 'cluster=1"},
+                            {"core=wgmma tile=128x128 cluster=4 slices=1", no_cut},
+                            {"core=wgmma tile=128x128 cluster=3 slices=3", no_cut},
+                            {"core=wgmma tile=128x128 cluster=8 slices=8", "slices is '8'"},
+                            {"core=wgmma tile=128x128 cluster=2 slices=4", no_cut},
+                            {"core=wgmma tile=128x256 cluster=2 slices=2", no_cut},
+                            {"core=mma tile=64x64", "'slices=' expected before ''"},
+                            {"", "'core=' expected before ''"}})
+    CHECK_ERROR(read(wrong.first, p), invalid_argument, wrong.second);
   CHECK(read("core=wgmma tile=128x256 cluster=2 slices=1", p).cluster == 2);
   CHECK(read("core=wgmma tile=128x64 cluster=4 slices=4", p).joined());
   CHECK(!read("core=wgmma tile=128x64 cluster=1 slices=4", p).joined());
