@@ -268,6 +268,7 @@ class Documents(Verb):
         lists = "\n".join((ROOT / file).read_text() for file in self.files if file.endswith(("CMakeLists.txt", ".cmake")))
         targets = set(re.findall(r"add_(?:executable|library|custom_target)\(([\w-]+)", lists))
         targets |= {f"lenslet-test-{name}" for name in re.findall(r"lenslet_test\((\w+)", lists)}
+        targets |= {"all"} | {f"lenslet-bench-{name}" for name in re.findall(r"cuda_bench\(([\w-]+)", lists)}
         targets |= {re.sub(r".*/", "", name) for name in self.files if name.endswith(".py")}
         targets |= set(re.findall(r'^name = "(.+)"', (ROOT / "pyproject.toml").read_text(), re.MULTILINE))
         for where, text in [*commands(), *spans()]:
