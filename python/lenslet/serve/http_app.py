@@ -154,11 +154,11 @@ class HttpApp:
         long = (len(body) if json_bytes is None else json_bytes) >= ASIDE_FROM
         head = None if room is None else room.head
         read = partial(read_request, served, headers, body, head, self.memory)
-        results, request = await self._service.infer(served, read, long, room)
-        size = sum(map(_bytes_of, results))
-        if size < ASIDE_FROM:
-            return write_answer(served, request, results, self.memory)
-        return await self._service.aside(partial(write_answer, served, request, results, self.memory))
+        with self.memory.take(0, "") as hold:
+            results, request = await self._service.infer(served, read, long, room, hold)
+            if sum(map(_bytes_of, results)) < ASIDE_FROM:
+                return write_answer(served, request, results, self.memory)
+            return await self._service.aside(partial(write_answer, served, request, results, self.memory))
 
 
 def _only(wanted: str, method: str) -> None:

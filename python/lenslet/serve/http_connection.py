@@ -75,9 +75,8 @@ class Exchange:
         self.expects = headers.get(b"expect", b"").lower() == b"100-continue"
         self.task: Any = None
         self.room: Optional[Room] = None
-        self.parts: List[bytes] = []  # of a body that has no room
-        self.hold: Optional[Hold] = None  # of the parts
-        self.size = 0  # of the parts
+        self.buffer = bytearray()  # of a body that has no room
+        self.hold: Optional[Hold] = None  # of the buffer, and of what is made of it
         self.error: Optional[Tuple[str, str]] = None  # why the body is not taken
         self.whole = self.gone = self.answered = False
         self._waiter: Any = None
@@ -89,9 +88,13 @@ class Exchange:
     def refuse(self, error: RequestError) -> None:
         """Its body is dropped from now on."""
         self.error = (error.kind, str(error))  # an error that is raised holds frames, and those the body
-        self.room = self.hold = None
-        self.parts = []
+        self.forget()
         self.wake()
+
+    def forget(self) -> None:
+        """What it holds."""
+        self.room = self.hold = None
+        self.buffer = bytearray()
 
     async def body(self) -> Tuple[Buffer, Optional[Room]]:
         """All of it; where there is a room, its `head` has the JSON, and this is the rest. RequestError, Disconnected."""
@@ -110,7 +113,7 @@ class Exchange:
         room = self.room
         if room is not None:
             return room.rest, room
-        return self.parts[0] if len(self.parts) == 1 else b"".join(self.parts), None
+        return self.buffer, None
 
     def answer(self, answer: Answer) -> None:
         connection = self.connection
@@ -188,8 +191,8 @@ class Connection(asyncio.BufferedProtocol):
         for exchange in (self._current, self._coming, *self._waiting):
             if exchange is not None:
                 exchange.gone = True
-                exchange.room = exchange.hold = exchange.connection = None
-                exchange.parts = []
+                exchange.connection = None
+                exchange.forget()
                 if exchange.task is not None and not exchange.answered:
                     exchange.task.cancel()
         self._waiting.clear()
@@ -296,7 +299,7 @@ class Connection(asyncio.BufferedProtocol):
         others."""
         if self._coming is not None and self._coming.error is None and not self._coming.answered:
             seconds = now - self._began
-            return seconds, (self._at or self._coming.size) / max(seconds, 1e-3)
+            return seconds, (self._at or len(self._coming.buffer)) / max(seconds, 1e-3)
         if self._full:
             seconds = WRITE_SECONDS - (self._deadline - now)
             sent = self._unsent_bytes - self.transport.get_write_buffer_size()
@@ -444,19 +447,18 @@ class Connection(asyncio.BufferedProtocol):
             return
         if exchange.answered or exchange.error is not None:  # refused: let come, or the answer is not seen
             return
-        exchange.size += len(body)
-        if exchange.size > self._limits.body:
+        if len(exchange.buffer) + len(body) > self._limits.body:
             exchange.refuse(RequestError("too_large", f"a body of more than {self._limits.body} bytes"))
             return
-        try:  # twice: the parts, and the whole that is made of them
+        try:  # twice: it moves when it grows
             if exchange.hold is None:
                 exchange.hold = self._server.app.memory.take(2 * len(body), "the body")
             else:
-                exchange.hold.grow(2 * len(body) + 64, "the body")
+                exchange.hold.grow(2 * len(body), "the body")
         except RequestError as error:
             exchange.refuse(error)
             return
-        exchange.parts.append(body)
+        exchange.buffer += body
 
     def on_message_complete(self) -> None:
         exchange, self._coming, self._end = self._coming, None, 0
@@ -503,8 +505,7 @@ class Connection(asyncio.BufferedProtocol):
         else:
             if not self._full:
                 self._set_deadline(self._limits.seconds)
-            exchange.room = exchange.hold = None
-            exchange.parts = []
+            exchange.forget()
 
     def _go_on(self) -> None:
         """To the next request, if the client takes answers."""

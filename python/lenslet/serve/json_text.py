@@ -25,7 +25,7 @@ REST_BYTES = 1 << 16
 #: Longer strings are cut out.
 LONG_STRING = 512
 #: What is looked at, or converted, at a time; no number is longer than the second.
-LOOK_BYTES, PIECE_BYTES = 1 << 20, 1 << 15
+LOOK_BYTES, PIECE_BYTES = 1 << 18, 1 << 14
 
 # A string in the place of what was cut out, by which it is found again; nobody can guess it.
 _MARK = secrets.token_hex(16)
@@ -36,7 +36,8 @@ _NO_STRUCTURE = bytes(set(range(256)) - set(b"[],"))
 _OF_NUMBERS, _OF_TRUTHS = b"0123456789+-.eE \t\r\n[],NaInfity", b"truefals \t\r\n[],"
 _BRACKETS_TO_BLANKS = bytes.maketrans(b"[]", b"  ")
 _NO_ELEMENT = re.compile(rb"[^\[,\s]\s*\[|\]\s*[^\],\s]")
-_ESCAPE = re.compile(rb"\\(?:u00([2-7][0-9a-fA-F])|/)")
+# Letters of base64 that some escape.
+_ESCAPED = ((b"\\/", b"/"), (b"\\u002B", b"+"), (b"\\u002b", b"+"), (b"\\u002F", b"/"), (b"\\u003D", b"="))
 
 
 class Numbers(TextOfNumbers):
@@ -184,7 +185,9 @@ class Text(LongText):
             if cut > 0 and at + len(piece) < len(self.text):
                 piece = piece[:cut]
             at += len(piece)
-            left += _ESCAPE.sub(_unescaped, piece)  # some write \/ and \u002B
+            for escaped, letter in _ESCAPED if b"\\" in piece else ():
+                piece = piece.replace(escaped, letter)
+            left += piece
             whole = len(left) if at == len(self.text) else len(left) // 4 * 4
             if at < len(self.text) and b"=" in left:
                 raise binascii.Error("it ends before its end")
@@ -193,10 +196,6 @@ class Text(LongText):
             filled += len(part)
             left = left[whole:]
         return made[:filled].data
-
-
-def _unescaped(match: re.Match[bytes]) -> bytes:
-    return bytes([int(match[1], 16)]) if match[1] else b"/"
 
 
 #: What was cut out.

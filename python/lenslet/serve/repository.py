@@ -136,6 +136,14 @@ class ServedModel:
         size = math.prod(self.input_shapes[0][1:]) * self.dtypes[0].itemsize
         return size if size * self.options.max_batch <= SLAB_BYTES else 0
 
+    def output_bytes(self, rows: int) -> int:
+        """Of a request of so many; those of free dimensions are not known."""
+        if not self.fixed:
+            return 0
+        sizes = [math.prod(shape[1:] if self.batchable else shape) for shape in self.output_shapes]
+        sizes = [max(0, size) * np.dtype(port.dtype).itemsize for size, port in zip(sizes, self.outputs)]
+        return sum(sizes) * (rows if self.batchable else 1)
+
     @property
     def sizes(self) -> List[int]:
         return planned_sizes(self.options.max_batch) if self.batchable else [1]
@@ -278,6 +286,8 @@ class ServedModel:
 
     def classes(self, index: int, scores: Array, count: int) -> List[bytes]:
         """Of output `index` and each of its rows the `count` best, "probability:class:label" or "value:class"."""
+        if scores.size == 0:
+            return []
         rows = scores.reshape(scores.shape[0] if scores.ndim > 1 else 1, -1)
         count = min(count, rows.shape[1])
         found: List[bytes] = []

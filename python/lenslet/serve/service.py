@@ -14,7 +14,7 @@ import numpy as np
 import lenslet
 
 from .batcher import Batcher, Done, Job
-from .memory import Memory
+from .memory import Hold, Memory
 from .metrics import Metrics
 from .protocol import DATATYPES, Array, Buffer, Request, RequestError, Result, Wanted
 from .repository import Repository, ServedModel
@@ -74,10 +74,11 @@ class Service:
         return await self._loop.run_in_executor(self._preparers, work)
 
     async def infer(
-        self, served: ServedModel, read: Callable[[], Request], long: bool, room: Optional[Room] = None
+        self, served: ServedModel, read: Callable[[], Request], long: bool, room: Optional[Room] = None,
+        hold: Optional[Hold] = None,
     ) -> Tuple[List[Result], Request]:
         """The outputs of the request that `read` gives, which is `long` when it holds many numbers as such; `room` is
-        where its tensors lie.
+        where its tensors lie; `hold`, of the caller, takes the outputs.
 
         RequestError for everything that is not done. Cancelled, it takes the request back if that has not begun.
         """
@@ -108,6 +109,8 @@ class Service:
         if room is not None and not _lies_in(complete, room):  # JSON, or what nobody reads
             room = None
         job = Job(served, complete, self._loop.create_future(), room)
+        if hold is not None:
+            hold.grow(served.output_bytes(job.rows), "the outputs")
         self._batcher.put(job)
         try:
             arrays = await job.future
