@@ -145,11 +145,11 @@ def ppm(red, green, blue, width=8, height=6):
 class Server:
     """`lenslet serve` with `arguments`. What it prints is in `lines`, stderr in `errors`."""
 
-    def __init__(self, *arguments):
+    def __init__(self, *arguments, command=(sys.executable, "-m", "lenslet", "serve")):
         device = os.environ.get("LENSLET_TEST_SERVE_DEVICE", "cpu")
         ports = ("--http-port", "0", "--grpc-port", "0", "--device", device)
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "lenslet", "serve", *map(str, arguments), *ports],
+            [*command, *map(str, arguments), *ports],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             stdin=subprocess.DEVNULL,

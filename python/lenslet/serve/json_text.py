@@ -103,18 +103,20 @@ def _converted(values: List[Any], where: str, datatype: str, dtype: np.dtype[Any
     """A piece's. RequestError."""
     if not values:
         raise malformed(f"{where}'data' is no JSON: an element is missing")
-    try:
-        array = np.array(values, np.float64 if dtype.kind == "f" else None)
-    except OverflowError:
-        raise malformed(f"{where}'data' goes beyond {datatype}") from None
-    if dtype.kind in "iu":
-        if any(type(value) is not int for value in values):
-            raise malformed(f"{where}'data' does not hold {datatype}")
+    if dtype.kind == "f":
+        try:
+            with np.errstate(over="ignore"):  # a float beyond the type is infinite, as when a file is read
+                return np.array(values, np.float64).astype(dtype)
+        except OverflowError:
+            raise malformed(f"{where}'data' goes beyond {datatype}") from None
+    wanted = bool if dtype.kind == "b" else int
+    if any(type(value) is not wanted for value in values):
+        raise malformed(f"{where}'data' does not hold {datatype}")
+    if wanted is int:
         limits = np.iinfo(dtype)
         if min(values) < limits.min or max(values) > limits.max:
             raise malformed(f"{where}'data' goes beyond {datatype}")
-    with np.errstate(over="ignore"):  # a float beyond the type is infinite, as when a file is read
-        return array.astype(dtype)
+    return np.array(values, dtype)
 
 
 def _nested(shape: Shape) -> Iterator[bytes]:
@@ -189,7 +191,7 @@ class Text(LongText):
                 piece = piece.replace(escaped, letter)
             left += piece
             whole = len(left) if at == len(self.text) else len(left) // 4 * 4
-            if at < len(self.text) and b"=" in left:
+            if at < len(self.text) and b"=" in left[:whole]:
                 raise binascii.Error("it ends before its end")
             part = base64.b64decode(left[:whole], validate=True)
             made[filled : filled + len(part)] = np.frombuffer(part, np.uint8)
