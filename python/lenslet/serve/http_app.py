@@ -197,7 +197,7 @@ def _error(line: str) -> bytes:
 
 def _of_error(error: RequestError) -> List[Tuple[bytes, bytes]]:
     headers = [(b"content-type", JSON)]
-    if error.kind == "queue_full":
+    if error.kind in ("queue_full", "memory"):
         headers.append((b"retry-after", b"1"))
     if error.kind == "method":
         headers.append((b"allow", b"POST" if str(error).endswith("POST is meant") else b"GET"))

@@ -17,6 +17,10 @@ model's card. Prometheus is told at /metrics. docs/serving.md says more.
 """
 
 
+#: What a request may take, in bodies: the body, and what is read and answered.
+BODIES = 4
+
+
 class Options(NamedTuple):
     models: List[str]
     host: str
@@ -32,6 +36,7 @@ class Options(NamedTuple):
     max_requests: int
     max_connections: int
     max_body: int  # bytes
+    max_memory: int  # bytes
     max_rows: int
     seconds: float
     drain_seconds: float
@@ -93,6 +98,10 @@ def _parser() -> argparse.ArgumentParser:
     add("--max-requests", type=_count, default=256, metavar="N", help="let in at once, else 429 (%(default)s)")
     add("--max-connections", type=_count, default=1024, metavar="N", help="of HTTP, idle ones (%(default)s)")
     add("--max-body-mib", type=_count, default=64, metavar="N", help="of a request, else 413 (%(default)s)")
+    add(
+        "--max-memory-mib", type=_count, metavar="N",
+        help="of all requests at once, beside the models, else 503 (1024, or four bodies where that is more)",
+    )  # fmt: skip
     add("--max-rows", type=_count, default=64, metavar="N", help="images of a request (%(default)s)")
     add("--request-s", type=_time, default=30, metavar="S", help="for a request to come wholly (%(default)s)")
     add("--drain-s", type=_time, default=0, metavar="S", help="not ready, but open, before stopping (%(default)s)")
@@ -116,6 +125,9 @@ def parsed(arguments: Sequence[str]) -> Options:
         shapes.setdefault(name, {})[input] = shape
     if ("" in cards or "" in shapes) and len(given.models) > 1:
         parser.error("several models: --card NAME=FILE, --shape NAME:INPUT=SHAPE")
+    max_memory = given.max_memory_mib or max(1024, BODIES * given.max_body_mib)
+    if max_memory < BODIES * given.max_body_mib:
+        parser.error(f"--max-memory-mib {max_memory}: at least {BODIES} times --max-body-mib, or no such body is served")
     return Options(
         models=given.models,
         host=given.host,
@@ -131,6 +143,7 @@ def parsed(arguments: Sequence[str]) -> Options:
         max_requests=given.max_requests,
         max_connections=given.max_connections,
         max_body=given.max_body_mib << 20,
+        max_memory=max_memory << 20,
         max_rows=given.max_rows,
         seconds=given.request_s,
         drain_seconds=given.drain_s,

@@ -42,6 +42,7 @@ class RequestError(Exception):
         "encoding": (415, "INVALID_ARGUMENT"),
         "queue_full": (429, "RESOURCE_EXHAUSTED"),
         "run": (500, "INTERNAL"),
+        "memory": (503, "RESOURCE_EXHAUSTED"),
         "stopping": (503, "UNAVAILABLE"),
     }
 

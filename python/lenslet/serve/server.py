@@ -62,7 +62,7 @@ class _Server:
 
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stop)
-        limits = Limits(options.max_body, options.max_requests, options.max_rows, options.seconds)
+        limits = Limits(options.max_body, options.max_memory, options.max_requests, options.max_rows, options.seconds)
         runners = options.runners or self._runners()
         service = Service(self._repository, limits, runners, options.preparers, options.max_wait)
         try:

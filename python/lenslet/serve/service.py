@@ -14,6 +14,7 @@ import numpy as np
 import lenslet
 
 from .batcher import Batcher, Done, Job
+from .memory import Memory
 from .metrics import Metrics
 from .protocol import DATATYPES, Array, Buffer, Request, RequestError, Result, Wanted
 from .repository import Repository, ServedModel
@@ -25,8 +26,9 @@ T = TypeVar("T")
 class Limits:
     """What a request may cost."""
 
-    def __init__(self, body: int, requests: int, rows: int, seconds: float) -> None:
+    def __init__(self, body: int, memory: int, requests: int, rows: int, seconds: float) -> None:
         self.body = body  # bytes of a request
+        self.memory = memory  # bytes of all requests at once
         self.requests = requests  # let in at once
         self.rows = rows  # images of a request
         self.seconds = seconds  # until a request has to be there, once its connection is
@@ -38,6 +40,7 @@ class Service:
     def __init__(self, repository: Repository, limits: Limits, workers: int, preparers: int, max_wait: float) -> None:
         self.repository, self.limits = repository, limits
         self.metrics = Metrics()
+        self.memory = Memory(limits.memory)
         self.rooms = Rooms()
         self.stopping = False
         self._in_house = 0
