@@ -76,7 +76,7 @@ class HttpApp:
 
     def __init__(self, service: Service) -> None:
         self._service = service
-        self.memory, self.rooms = service.memory, service.rooms
+        self.memory, self.rooms, self.when_full = service.memory, service.rooms, service.when_full
 
     def takes(self, exchange: Exchange, length: int) -> bool:
         """Whether somebody will look at its body."""
@@ -112,7 +112,7 @@ class HttpApp:
             if len(rest) >= 2 and rest[0] == "versions":
                 version, rest = rest[1], rest[2:]
             if rest == ["infer"]:
-                with service.counted("http") as visit:
+                with service.counted("http", None, exchange.client) as visit:
                     _only("POST", method)
                     return await self._infer(service.repository.find(name, version), visit, exchange)
             if rest in ([], ["ready"]):
@@ -154,11 +154,15 @@ class HttpApp:
         long = (len(body) if json_bytes is None else json_bytes) >= ASIDE_FROM
         head = None if room is None else room.head
         read = partial(read_request, served, headers, body, head, self.memory)
+        visit.received(len(body) + (0 if head is None else len(head)))
         with self.memory.take(0, "") as hold:
-            results, request = await self._service.infer(served, read, long, room, hold)
+            results, request = await self._service.infer(served, read, long, room, visit, hold)
             if sum(map(_bytes_of, results)) < ASIDE_FROM:
-                return write_answer(served, request, results, self.memory)
-            return await self._service.aside(partial(write_answer, served, request, results, self.memory))
+                answer = write_answer(served, request, results, self.memory)
+            else:
+                answer = await self._service.aside(partial(write_answer, served, request, results, self.memory))
+        visit.sent(sum(map(len, answer.parts)))
+        return answer
 
 
 def _only(wanted: str, method: str) -> None:

@@ -81,6 +81,10 @@ class Exchange:
         self.whole = self.gone = self.answered = False
         self._waiter: Any = None
 
+    def client(self) -> str:
+        peer = None if self.connection is None else self.connection.transport.get_extra_info("peername")
+        return f"{peer[0]}:{peer[1]}" if peer else ""
+
     def wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
@@ -113,7 +117,7 @@ class Exchange:
         room = self.room
         if room is not None:
             return room.rest, room
-        return self.buffer, None
+        return memoryview(self.buffer), None
 
     def answer(self, answer: Answer) -> None:
         connection = self.connection

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import resource
 import socket
+import ssl
 import threading
 import traceback
 from typing import Any, Dict, Optional, Set
@@ -33,9 +34,12 @@ class Server:
         self._tasks: Set[Any] = set()
         self._thread = threading.get_ident()
         app.memory.when_short.append(self._drop_the_slow)
+        app.when_full.append(self._drop_the_slow)
 
-    async def start(self, listener: socket.socket) -> None:
-        self._listener = await self.loop.create_server(lambda: Connection(self), sock=listener, backlog=BACKLOG)
+    async def start(self, listener: socket.socket, context: Optional[ssl.SSLContext]) -> None:
+        self._listener = await self.loop.create_server(
+            lambda: Connection(self), sock=listener, backlog=BACKLOG, ssl=context
+        )
 
     async def close(self, seconds: float) -> None:
         """Accepts no more, answers what was asked, for so long at most, and ends the rest."""

@@ -66,6 +66,7 @@ class RequestError(Exception):
         "run": (500, "INTERNAL"),
         "memory": (503, "RESOURCE_EXHAUSTED"),
         "stopping": (503, "UNAVAILABLE"),
+        "deadline": (504, "DEADLINE_EXCEEDED"),
     }
 
     def __init__(self, kind: str, line: str) -> None:
@@ -107,6 +108,7 @@ class Request(NamedTuple):
     inputs: List[Tensor]
     wanted: List[Wanted]  # empty: all outputs
     binary: bool = False  # of outputs that are not in `wanted`
+    timeout: float = 0  # seconds until it is answered or given up; 0: the server's
 
 
 class Result(NamedTuple):
@@ -123,6 +125,12 @@ class Result(NamedTuple):
         if isinstance(self.values, list):
             return b"".join(struct.pack("<I", len(value)) + value for value in self.values)
         return self.values.tobytes()
+
+    def view(self) -> Buffer:
+        """The same, without a copy where there is none to be made."""
+        if isinstance(self.values, list):
+            return self.raw()
+        return self.values.reshape(-1).view(np.uint8).data
 
 
 def checked_shape(shape: object, name: str) -> Shape:
@@ -169,7 +177,7 @@ def array_of(tensor: Tensor, dtype: np.dtype[Any]) -> Array:
         if int(array.min()) < limits.min or int(array.max()) > limits.max:
             raise malformed(f"input {quoted(tensor.name)}: 'data' goes beyond {tensor.datatype}")
     with np.errstate(over="ignore"):  # a float beyond the type is infinite, as when a file is read
-        return array.astype(dtype).reshape(tensor.shape)
+        return array.astype(dtype, copy=False).reshape(tensor.shape)
 
 
 def strings_of(tensor: Tensor) -> List[Buffer]:

@@ -7,7 +7,7 @@ import math
 import os
 import pathlib
 import re
-from typing import Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -27,8 +27,6 @@ from .protocol import (
     strings_of,
 )
 
-#: Free shapes beyond the batch: so many are kept planned by each runner.
-KEPT_SHAPES = 8
 #: Larger batches are put together when they are run.
 SLAB_BYTES = 32 << 20
 
@@ -82,6 +80,7 @@ class ServedModel:
         self.dtypes = [np.dtype(port.dtype) for port in self.inputs]
         self._plan()
         self.image_bytes = self._image_bytes()
+        self.row_bytes = self._row_bytes()
         self.guess = ""  # how the card was found, where that is a guess
         self.card = self._card_of(card)
         #: The number of the input that pictures may be given for, or None.
@@ -157,8 +156,36 @@ class ServedModel:
             batch=batch,
             precision=self.options.precision,
             shapes={**own, **(shapes or {})} or None,
-            other_shapes=KEPT_SHAPES if shapes else 0,
         )
+
+    def needed(self, shapes: Mapping[str, Shape]) -> Tuple[int, int]:
+        """Bytes that a run for the shapes of a request takes, but for what it computes shapes of; and of its outputs.
+        Nothing is allocated for it. lenslet.Error for shapes that the model does not take."""
+        plan = self.model.plan(
+            device=self.options.device, threads=self.options.threads, batch=1, precision=self.options.precision,
+            shapes={**{name: (1, *shape[1:]) for name, shape in self.shapes.items()}, **shapes},
+        )  # fmt: skip
+        memory = plan["memory"]
+        outputs = zip(self.outputs, plan["outputs"])
+        output_bytes = sum(_bytes(output["shape"], np.dtype(port.dtype)) for port, output in outputs)
+        return memory["peak_bytes"] + memory["prepared_bytes"], output_bytes
+
+    def _row_bytes(self) -> int:
+        """Of the outputs of one image, or one request where there are no batches; as far as that is known."""
+        if not self.fixed:
+            return 0
+        return sum(
+            _bytes(shape[1:] if self.batchable else shape, np.dtype(port.dtype))
+            for shape, port in zip(self.output_shapes, self.outputs)
+        )
+
+    @property
+    def picture_bytes(self) -> int:
+        """Of the tensor of one picture: in float32, from which it is cast where it is another type."""
+        assert self.card is not None and self.picture_input is not None
+        own = self.dtypes[self.picture_input].itemsize
+        pixels = self.card.height * self.card.width * self.card.channels
+        return pixels * (4 if own == 4 else 4 + own)
 
     # ---- Pictures ----
 
@@ -305,6 +332,10 @@ class ServedModel:
 
 def _read(ports: Sequence[lenslet.Port]) -> List[lenslet.Port]:
     return [port for port in ports if not port.unread]
+
+
+def _bytes(shape: Sequence[int], dtype: np.dtype[Any]) -> int:
+    return math.prod(max(0, dim) for dim in shape) * dtype.itemsize
 
 
 def _free_as_minus_one(port: lenslet.Port) -> Shape:

@@ -10,7 +10,8 @@ import signal
 import sys
 from typing import Any, Awaitable, List, Optional
 
-from . import grpc_app, http_server
+from . import grpc_app, http_server, tls
+from .access_log import AccessLog
 from .http_app import HttpApp
 from .options import Options
 from .repository import Repository
@@ -52,6 +53,8 @@ class _Server:
         self._options, self._repository = options, repository
         self._http: Optional[http_server.Server] = None
         self._grpc: Any = None
+        self._grpc_app: Any = None
+        self._context: Any = None  # of TLS, for HTTP
 
     async def live(self) -> None:
         options = self._options
@@ -65,9 +68,14 @@ class _Server:
 
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stop)
-        limits = Limits(options.max_body, options.max_memory, options.max_requests, options.max_rows, options.seconds)
+        limits = Limits(
+            options.max_body, options.max_memory, options.max_requests, options.max_rows, options.seconds,
+            plan=options.max_plan, run_seconds=options.run_seconds, queue_seconds=options.max_queue,
+        )  # fmt: skip
         runners = options.runners or self._runners()
-        service = Service(self._repository, limits, runners, options.preparers, options.max_wait)
+        log = AccessLog(options.access_log) if options.access_log else None
+        self._context = tls.http_context(options.tls)
+        service = Service(self._repository, limits, runners, options.preparers, options.max_wait, log)
         try:
             where = await self._open(service)
             gc.collect()
@@ -79,7 +87,10 @@ class _Server:
             await asyncio.sleep(options.drain_seconds)  # ports stay open: whoever asks is told that we are not ready
         finally:
             await self._close()
-            await service.stop()
+            ended = await service.stop()
+        if not ended:  # a step that does not end would have the process wait for it
+            print("lenslet: stopped in the middle of a run", file=sys.stderr, flush=True)
+            os._exit(0)
 
     def _runners(self) -> int:
         """One for each core, or, on CUDA, one."""
@@ -92,16 +103,21 @@ class _Server:
         options = self._options
         where: List[str] = []
         if options.grpc_port is not None:
-            server = grpc_app.GrpcApp(service).server()
+            self._grpc_app = grpc_app.GrpcApp(service)
+            server = self._grpc_app.server()
             address = _shown(options.host, options.grpc_port)
             try:
-                port = server.add_insecure_port(address)
+                if options.tls is None:
+                    port = server.add_insecure_port(address)
+                else:
+                    port = server.add_secure_port(address, tls.grpc_credentials(options.tls))
             except RuntimeError:
                 port = 0
             if port == 0:
                 raise OSError(f"gRPC cannot listen on {address}")
             where.append(f"gRPC on {_shown(options.host, port)}")
             await server.start()
+            self._grpc_app.started(port)
             self._grpc = server
         if options.http_port is not None:
             try:
@@ -112,7 +128,7 @@ class _Server:
             where.insert(0, f"HTTP on {_shown(options.host, listener.getsockname()[1])}")
             connections = options.max_requests + options.max_connections
             self._http = http_server.Server(HttpApp(service), service.limits, connections)
-            await self._http.start(listener)
+            await self._http.start(listener, self._context)
         return where
 
     async def _close(self) -> None:
@@ -123,6 +139,8 @@ class _Server:
         if self._grpc is not None:
             ends.append(self._grpc.stop(self._options.stop_seconds))
         await asyncio.gather(*ends)
+        if self._grpc is not None:
+            self._grpc_app.stopped()
 
 
 def _shown(host: str, port: int) -> str:
