@@ -24,7 +24,6 @@ class Memory:
         self.most = most
         self.used = 0
         self.peak = 0
-        self._recent = 0
         self.refused = 0  # how often
         #: Each is asked, when memory is short, to give back what it keeps for later; in the thread that takes.
         self.when_short: List[Callable[[], None]] = []
@@ -65,15 +64,7 @@ class Memory:
             self.used += size
             if self.used > self.peak:
                 self.peak = self.used
-            if self.used > self._recent:
-                self._recent = self.used
             return True
-
-    def recent_peak(self) -> int:
-        """Since it was asked last."""
-        with self._lock:
-            recent, self._recent = self._recent, self.used
-            return recent
 
     def _sub(self, size: int) -> None:
         with self._lock:

@@ -23,9 +23,19 @@ DATATYPES = {
 Shape = Tuple[int, ...]
 Array = np.ndarray[Any, Any]
 Buffer = Union[bytes, bytearray, memoryview]
+
+
+class Packed:
+    """Elements that are not in memory as NumPy has them, and are made when it is known that the model takes so many."""
+
+    def elements(self, count: int) -> Array:
+        """RequestError for what does not hold `count` of them."""
+        raise NotImplementedError
+
+
 #: Of a tensor in a request: its bytes as they lie in memory (little-endian; of BYTES each element behind its length in
 #: four bytes), or a sequence of values, nested or not.
-Data = Union[Buffer, Sequence[Any]]
+Data = Union[Buffer, Sequence[Any], Packed]
 
 
 class RequestError(Exception):
@@ -137,7 +147,7 @@ def array_of(tensor: Tensor, dtype: np.dtype[Any]) -> Array:
             array = array.view(np.bool_)
         return array.reshape(tensor.shape)
     try:
-        array = np.asarray(data)
+        array = data.elements(count) if isinstance(data, Packed) else np.asarray(data)
     except (ValueError, TypeError, OverflowError):
         raise malformed(f"input {quoted(tensor.name)}: 'data' is ragged, or holds what is no number") from None
     # Sizes first: of an empty list NumPy makes float64.
@@ -171,7 +181,7 @@ def strings_of(tensor: Tensor) -> List[Buffer]:
                 raise malformed(f"input {quoted(tensor.name)}: BYTES do not end where their lengths say")
             found.append(view[at + 4 : end])
             at = end
-    else:
+    elif not isinstance(data, Packed):
         found = _flat_strings(tensor, data)
     if len(found) != count:
         raise malformed(

@@ -17,6 +17,7 @@ from .protocol import (
     DATATYPES,
     Array,
     Buffer,
+    Packed,
     Request,
     RequestError,
     Shape,
@@ -269,6 +270,8 @@ class ServedModel:
                 raise malformed(
                     f"input {quoted(tensor.name)}: shape {list(tensor.shape)} is not the model's {list(shape)}"
                 )
+            if isinstance(tensor.data, Packed) and self.batchable and tensor.shape[0] > max_rows:
+                raise malformed(f"model '{self.name}': 1 to {max_rows} rows a request")  # before they are made
             inputs[index] = array_of(tensor, self.dtypes[index])
             given[index] = tensor.shape
         for index, port in enumerate(self.inputs):

@@ -7,19 +7,33 @@ one too many; tensors stay where they came, and what has to be made is taken fro
 
 from __future__ import annotations
 
-import math
 import struct
-from typing import Any, Dict, Iterator, List, NamedTuple, Tuple, cast
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 import numpy as np
 
 from .memory import Hold
-from .protocol import MAX_RANK, Array, Data, Request, Tensor, Wanted, checked_shape, malformed, quoted, wanted_of
+from .protocol import (
+    MAX_RANK,
+    Array,
+    Data,
+    Packed,
+    Request,
+    RequestError,
+    Tensor,
+    Wanted,
+    checked_shape,
+    malformed,
+    quoted,
+    wanted_of,
+)
 
 #: Of a message, those in it included; pictures in bytes_contents are one each.
 FIELDS = 10000
 #: Inputs, and outputs asked for.
 ENTRIES = 1024
+#: Of a name, an id, a parameter.
+TEXT_BYTES = 1 << 16
 #: What was read of so many messages without their tensors is kept, of at most so many bytes each.
 KNOWN_HEADS, HEAD_BYTES = 64, 4096
 #: Varints are made to numbers so many bytes at a time: what that takes is some 30 times as much.
@@ -165,6 +179,8 @@ class _Reader:
         raise malformed("the message is no ModelInferRequest: it ends within a number")
 
     def text(self, start: int, end: int, what: str) -> str:
+        if end - start > TEXT_BYTES:
+            raise malformed(f"{what} has {end - start} bytes: at most {TEXT_BYTES}")
         try:
             return self.data[start:end].decode()
         except UnicodeDecodeError:
@@ -249,7 +265,7 @@ def _input(reader: _Reader, at: int, end: int, hold: Hold, raw: bool) -> Tuple[T
     whole = checked_shape(shape, name)
     data: Data = ()
     if contents and not raw and datatype in CONTENTS:
-        data = _elements(reader, contents, name, datatype, whole, hold)
+        data = _elements(reader, contents, name, datatype, hold)
     return Tensor(name, datatype, whole, data), bool(contents)
 
 
@@ -258,75 +274,79 @@ def _signed(value: int) -> int:
 
 
 def _elements(
-    reader: _Reader, contents: List[Tuple[int, int]], name: str, datatype: str, shape: Tuple[int, ...], hold: Hold
+    reader: _Reader, contents: List[Tuple[int, int]], name: str, datatype: str, hold: Hold
 ) -> Data:
     """Of an InferTensorContents, which may come in parts, the field of `datatype`."""
-    wanted, there, dtype = CONTENTS[datatype]
-    found: Array
+    wanted = CONTENTS[datatype][0]
+    alone = {6: _FOUR, 7: _EIGHT, 8: _BYTES}.get(wanted, _VARINT)  # of an element that is a field
     view = memoryview(reader.data)
     parts: List[memoryview] = []
     for at, end in contents:
         for number, kind, start, stop, _ in reader.fields(at, end):
-            if number == wanted and (kind == _BYTES or wanted != 8 and kind == (_FOUR if wanted == 6 else
-                                                                               _EIGHT if wanted == 7 else _VARINT)):  # fmt: skip
+            if number == wanted and kind in (_BYTES, alone):
                 parts.append(view[start:stop])
-    if wanted == 8:
-        return parts
-    if len(parts) > 1:  # packed in parts, or each element a field
-        hold.grow(sum(map(len, parts)), f"input {quoted(name)}")
-        view = memoryview(b"".join(parts))
-    else:
+    return parts if wanted == 8 else _Contents(parts, name, datatype, hold)
+
+
+class _Contents(Packed):
+    """Numbers, packed in parts or each alone. What they take is taken from `hold`."""
+
+    def __init__(self, parts: List[memoryview], name: str, datatype: str, hold: Hold) -> None:
+        self._parts, self._name, self._datatype, self._hold = parts, name, datatype, hold
+
+    def elements(self, count: int) -> Array:
+        wanted, there, dtype = CONTENTS[self._datatype]
+        parts = self._parts
+        if len(parts) > 1:
+            self._hold.grow(sum(map(len, parts)), f"input {quoted(self._name)}")
+            parts = [memoryview(b"".join(parts))]
         view = parts[0] if parts else memoryview(b"")
-    if wanted in (6, 7):
-        if len(view) % dtype.itemsize:
-            raise malformed(f"input {quoted(name)}: its contents end within an element")
-        found = np.frombuffer(view, dtype)
-    else:
-        found = _numbers(view, name, datatype, shape, there, dtype, hold)
-    return cast(Data, found)
+        if wanted in (6, 7):
+            if len(view) % dtype.itemsize:
+                raise self._malformed("its contents end within an element")
+            return np.frombuffer(view, dtype)
+        return self._numbers(np.frombuffer(view, np.uint8), count, there, dtype)
+
+    def _malformed(self, line: str) -> RequestError:
+        return malformed(f"input {quoted(self._name)}: {line}")
+
+    def _numbers(self, stream: Array, count: int, there: Any, dtype: Any) -> Array:
+        """Varints. `there`: the type that they are cut to, as protobuf does."""
+        blocks = [slice(at, at + BLOCK) for at in range(0, len(stream), BLOCK)]
+        ended = sum(int(np.count_nonzero(stream[block] < 0x80)) for block in blocks)
+        if len(stream) and stream[-1] >= 0x80:
+            raise self._malformed("its contents end within an element")
+        if ended != count:
+            raise self._malformed(f"{ended} elements, but its shape has {count}")
+        self._hold.grow(count * np.dtype(dtype).itemsize, f"input {quoted(self._name)}")
+        found: Array = np.empty(count, dtype)
+        at = done = 0
+        while at < len(stream):
+            part = stream[at : at + BLOCK]
+            ends = np.flatnonzero(part < 0x80)
+            values = None if not len(ends) else _of_block(part, ends)
+            if values is None:
+                raise self._malformed("a number of more than ten bytes")
+            at += int(ends[-1]) + 1
+            if there is not None:
+                values = values.astype(there)
+                limits = np.iinfo(dtype)
+                if int(values.min()) < limits.min or int(values.max()) > limits.max:
+                    raise self._malformed(f"'data' goes beyond {self._datatype}")
+            found[done : done + len(ends)] = values
+            done += len(ends)
+        return found
 
 
-def _numbers(
-    view: memoryview, name: str, datatype: str, shape: Tuple[int, ...], there: Any, dtype: Any, hold: Hold
-) -> Array:
-    """Varints, as many as `shape` has elements. `there`: what they are cut to, as protobuf does."""
-    stream = np.frombuffer(view, np.uint8)
-    blocks = [slice(at, at + BLOCK) for at in range(0, len(stream), BLOCK)]
-    count = sum(int(np.count_nonzero(stream[block] < 0x80)) for block in blocks)
-    if len(stream) and stream[-1] >= 0x80:
-        raise malformed(f"input {quoted(name)}: its contents end within an element")
-    if count != math.prod(shape):
-        raise malformed(
-            f"input {quoted(name)}: {count} elements, but shape {list(shape)} has {math.prod(shape)}"
-        )
-    hold.grow(count * np.dtype(dtype).itemsize, f"input {quoted(name)}")
-    found: Array = np.empty(count, dtype)
-    at = done = 0
-    while at < len(stream):
-        part = stream[at : at + BLOCK]
-        ends = np.flatnonzero(part < 0x80)
-        if not len(ends):
-            raise malformed(f"input {quoted(name)}: a number of more than ten bytes")
-        at += int(ends[-1]) + 1
-        values = _of_block(part, ends, name)
-        if there is not None:
-            values = values.astype(there)
-            limits = np.iinfo(dtype)
-            if int(values.min()) < limits.min or int(values.max()) > limits.max:
-                raise malformed(f"input {quoted(name)}: 'data' goes beyond {datatype}")
-        found[done : done + len(ends)] = values
-        done += len(ends)
-    return found
-
-
-def _of_block(part: Array, ends: Array, name: str) -> Array:
+def _of_block(part: Array, ends: Array) -> Optional[Array]:
+    """The numbers that end at `ends`; None where one has more than ten bytes."""
     if len(ends) == ends[-1] + 1:  # all of one byte
         return part[: len(ends)].astype(np.uint64)
     starts = np.concatenate(([0], ends[:-1] + 1))
     lengths = ends - starts + 1
     longest = int(lengths.max())
     if longest > 10:
-        raise malformed(f"input {quoted(name)}: a number of more than ten bytes")
+        return None
     values = np.zeros(len(ends), np.uint64)
     for byte in range(longest):
         longer = lengths > byte
