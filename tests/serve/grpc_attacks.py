@@ -1,4 +1,4 @@
-"""Attacks on `lenslet serve` over gRPC. Each is a function of a server (serve_harness.py) that serves lookup.onnx,
+"""Attacks on `lenslet serve` over gRPC. Each is a function of a server (harness.py) that serves lookup.onnx,
 segment.onnx and slow.onnx, and of a size: 1 is the full form, tests take less. It returns what was answered, in words.
 """
 
@@ -10,7 +10,7 @@ import threading
 import time
 
 import grpc
-from serve_harness import field
+from harness import field
 
 INFER = "/inference.GRPCInferenceService/ModelInfer"
 HEALTH = "/grpc.health.v1.Health/Check"

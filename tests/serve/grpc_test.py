@@ -7,13 +7,11 @@ import random
 import signal
 import ssl
 import subprocess
-import sys
 import tempfile
 import threading
 import unittest
 
-sys.path[:0] = [str(pathlib.Path(__file__).resolve().parents[1] / each) for each in ("python", "serve")]
-from serve_harness import ONNX_TYPES, Served, entry, field, is_there, skip_without  # noqa: E402
+from harness import ONNX_TYPES, Served, entry, field, is_there, skip_without
 
 if is_there("grpc") and is_there("numpy"):
     import grpc_attacks as attacks

@@ -379,8 +379,8 @@ async def soak_client(number: int, server: Server, count: int, kinds: list, tota
 
 def soak(arguments: argparse.Namespace) -> None:
     """Models of the tests: lookup.onnx fails on some requests, rgb.onnx takes pictures."""
-    sys.path.insert(0, str(ROOT / "tests" / "python"))
-    from serve_harness import ppm, write_models
+    sys.path.insert(0, str(ROOT / "tests" / "serve"))
+    from harness import ppm, write_models
 
     with tempfile.TemporaryDirectory(prefix="lenslet-soak-") as folder:
         write_models(pathlib.Path(folder))

@@ -254,7 +254,7 @@ class _Worker(threading.Thread):
             results = runners.run(jobs, self._cancel)
             outcomes = list(zip(jobs, results))
         except Exception as error:  # whatever it is, the others go on
-            failed = error
+            failed = error.with_traceback(None)  # which holds this frame, and that the jobs and it: a circle
         self._batcher.over(run)
         if run.cancelled:
             self._cancel = lenslet.Cancel()  # the old one cannot be taken back

@@ -1,16 +1,21 @@
-"""The Open Inference Protocol over HTTP, as an ASGI application: JSON, and JSON with binary tensors behind it."""
+"""The Open Inference Protocol over HTTP: JSON, and JSON with binary tensors behind it."""
 
 from __future__ import annotations
 
 import json
 import math
 import traceback
-from typing import Any, Awaitable, Callable, Dict, List, NamedTuple, Optional, Tuple
+from functools import partial
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 import lenslet
 
+from . import json_text
+from .http_connection import Answer, Exchange, Headers
+from .memory import Memory
 from .protocol import (
     DATATYPES,
+    Array,
     Buffer,
     Data,
     Request,
@@ -28,11 +33,6 @@ from .repository import ServedModel
 from .rooms import Room
 from .service import Disconnected, Service, Visit
 
-Message = Dict[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-Headers = Dict[bytes, bytes]
-
 EXTENSIONS = ["binary_tensor_data", "classification", "model_repository"]
 JSON = b"application/json"
 #: JSON of more bytes is read and written in a thread aside: a megabyte takes some 20 ms.
@@ -40,7 +40,10 @@ ASIDE_FROM = 1 << 16
 #: What was read of so many heads of requests is kept, of at most so many bytes each.
 KNOWN_HEADS, HEAD_BYTES = 64, 4096
 
-Answer = Tuple[int, bytes, List[Tuple[bytes, bytes]]]
+#: A number in JSON, as floats of 32 bits are written: "-1.1754943508222875e-38, ".
+NUMBER_BYTES = 25
+#: Numbers that are written at a time.
+WRITTEN = 1 << 13
 
 
 def metadata(served: ServedModel) -> Dict[str, Any]:
@@ -69,38 +72,38 @@ def metadata(served: ServedModel) -> Dict[str, Any]:
 
 
 class HttpApp:
-    """`ASGI <https://asgi.readthedocs.io>`_, version 3, for a server that gives a body whole and cancels the task when
-    the client goes (http_connection.py)."""
+    """What a request is answered, for connections that give a body whole (http_connection.py)."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
-        self.rooms = service.rooms
+        self.memory, self.rooms, self.when_full = service.memory, service.rooms, service.when_full
+
+    def takes(self, exchange: Exchange, length: int) -> bool:
+        """Whether somebody will look at its body."""
+        return exchange.path.startswith("/v2/models/") and length <= self._service.limits.body
 
     def room_for(self, path: str, head: int, rest: int) -> Room:
-        """Where a body for `path` is to be read to: `head` bytes of JSON, and the `rest`."""
-        parts = path.split("/", 4)
-        named = len(parts) == 5 and parts[:3] == ["", "v2", "models"]
-        return self.rooms.take(head, rest, self._service.repository.models.get(parts[3]) if named else None)
+        """Where a body for `path` is to be read to: `head` bytes of JSON, and the `rest`. RequestError("memory")."""
+        return self.rooms.take(head, rest, self._service.repository.models.get(path.split("/", 4)[3]))
 
-    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            return
+    async def answer(self, exchange: Exchange) -> None:
         try:
-            status, body, headers = await self._answer(scope, receive)
+            answer = await self._answer(exchange)
         except RequestError as error:
-            status, body, headers = error.status, _error(str(error)), _of_error(error)
+            answer = Answer(error.status, [_error(str(error))], _of_error(error))
         except Disconnected:
             return
         except Exception:  # a fault of ours
             traceback.print_exc()
-            status, body, headers = 500, _error("internal error"), [(b"content-type", JSON)]
-        headers.append((b"content-length", str(len(body)).encode()))
-        await send({"type": "http.response.start", "status": status, "headers": headers})
-        await send({"type": "http.response.body", "body": body})
+            answer = Answer(500, [_error("internal error")], [(b"content-type", JSON)])
+        exchange.answer(answer)
+        room = exchange.room
+        if room is not None and exchange.whole and answer.status == 200:  # else a run may look at it still
+            self.rooms.give(room)
 
-    async def _answer(self, scope: Message, receive: Receive) -> Answer:
-        method = scope["method"]
-        parts = scope["path"].split("/")[1:]
+    async def _answer(self, exchange: Exchange) -> Answer:
+        method = exchange.method
+        parts = exchange.path.split("/", 8)[1:]
         if parts and parts[-1] == "":
             parts.pop()
         service = self._service
@@ -109,9 +112,9 @@ class HttpApp:
             if len(rest) >= 2 and rest[0] == "versions":
                 version, rest = rest[1], rest[2:]
             if rest == ["infer"]:
-                with service.counted("http") as visit:
+                with service.counted("http", None, exchange.client) as visit:
                     _only("POST", method)
-                    return await self._infer(service.repository.find(name, version), visit, scope, receive)
+                    return await self._infer(service.repository.find(name, version), visit, exchange)
             if rest in ([], ["ready"]):
                 _only("GET", method)
                 served = service.repository.find(name, version)
@@ -134,46 +137,36 @@ class HttpApp:
             return _json(200, [_index(served) for served in service.repository.models.values()])
         elif parts == ["metrics"]:
             _only("GET", method)
-            return 200, service.metrics.text(), [(b"content-type", b"text/plain; version=0.0.4; charset=utf-8")]
-        raise RequestError("unknown", f"no such path: {quoted(scope['path'])}")
+            text = service.metrics.text()
+            return Answer(200, [text], [(b"content-type", b"text/plain; version=0.0.4; charset=utf-8")])
+        raise RequestError("unknown", f"no such path: {quoted(exchange.path[:100])}")
 
-    async def _infer(self, served: ServedModel, visit: Visit, scope: Message, receive: Receive) -> Answer:
-        headers: Headers = dict(scope["headers"])
+    async def _infer(self, served: ServedModel, visit: Visit, exchange: Exchange) -> Answer:
+        headers = exchange.headers
         length = _number(headers, b"content-length")
         if length is not None and length > self._service.limits.body:
             raise RequestError("too_large", f"a body of {length} bytes: at most {self._service.limits.body}")
         if headers.get(b"content-encoding", b"identity") != b"identity":
             raise RequestError("encoding", "a compressed body is not taken")
         visit.enter(served)
-        body, room = await self._body(receive)
-        long = len(body) >= ASIDE_FROM and b"inference-header-content-length" not in headers
+        body, room = await exchange.body()
+        json_bytes = _number(headers, b"inference-header-content-length")
+        long = (len(body) if json_bytes is None else json_bytes) >= ASIDE_FROM
         head = None if room is None else room.head
-
-        def read() -> Request:
-            return read_request(served, headers, body, head)
-
-        results, request = await self._service.infer(served, read, long, room)
-        plain = sum(result.values.size for result in results if not (result.binary or isinstance(result.values, list)))
-        if plain * 16 < ASIDE_FROM:
-            return write_answer(served, request, results)
-        return await self._service.aside(lambda: write_answer(served, request, results))
-
-    async def _body(self, receive: Receive) -> Tuple[Buffer, Optional[Room]]:
-        """All of it, within the limits; where there is a room, its `head` has the JSON, and this is the rest."""
-        limits = self._service.limits
-        message = await receive()
-        if message["type"] == "lenslet.late":
-            raise RequestError("timeout", f"the body did not come in {limits.seconds:g} s")
-        if message["type"] == "http.disconnect":
-            raise Disconnected
-        if message["more_body"]:
-            raise RequestError("too_large", f"a body of more than {limits.body} bytes")
-        room: Optional[Room] = message.get("lenslet.room")
-        return (message["body"], None) if room is None else (room.rest, room)
+        read = partial(read_request, served, headers, body, head, self.memory)
+        visit.received(len(body) + (0 if head is None else len(head)))
+        with self.memory.take(0, "") as hold:
+            results, request = await self._service.infer(served, read, long, room, visit, hold)
+            if sum(map(_bytes_of, results)) < ASIDE_FROM:
+                answer = write_answer(served, request, results, self.memory)
+            else:
+                answer = await self._service.aside(partial(write_answer, served, request, results, self.memory))
+        visit.sent(sum(map(len, answer.parts)))
+        return answer
 
 
 def _only(wanted: str, method: str) -> None:
-    if method != wanted:
+    if method != wanted and not (method == "HEAD" and wanted == "GET"):
         raise RequestError("method", f"{quoted(method)} where {wanted} is meant")
 
 
@@ -188,7 +181,7 @@ def _number(headers: Headers, name: bytes) -> Optional[int]:
 
 
 def _json(status: int, value: object) -> Answer:
-    return status, json.dumps(value).encode(), [(b"content-type", JSON)]
+    return Answer(status, [json.dumps(value).encode()], [(b"content-type", JSON)])
 
 
 def _error(line: str) -> bytes:
@@ -200,7 +193,7 @@ def _of_error(error: RequestError) -> List[Tuple[bytes, bytes]]:
     if error.kind in ("queue_full", "memory"):
         headers.append((b"retry-after", b"1"))
     if error.kind == "method":
-        headers.append((b"allow", b"POST" if str(error).endswith("POST is meant") else b"GET"))
+        headers.append((b"allow", b"POST" if str(error).endswith("POST is meant") else b"GET, HEAD"))
     if error.kind == "timeout":
         headers.append((b"connection", b"close"))
     return headers
@@ -218,7 +211,7 @@ def _index(served: ServedModel) -> Dict[str, str]:
 # ---- Requests ----
 
 
-def read_request(served: ServedModel, headers: Headers, body: Buffer, head: Optional[Buffer] = None) -> Request:
+def read_request(served: ServedModel, headers: Headers, body: Buffer, head: Optional[Buffer], memory: Memory) -> Request:
     """An inference request, of JSON and of what the header Inference-Header-Content-Length says is behind it: the rest
     of `body`, or all of it where `head` has the JSON."""
     json_bytes = _number(headers, b"inference-header-content-length")
@@ -230,13 +223,15 @@ def read_request(served: ServedModel, headers: Headers, body: Buffer, head: Opti
         if json_bytes > len(body):
             raise malformed(f"Inference-Header-Content-Length is {json_bytes}, the body has {len(body)} bytes")
         head, body = body[:json_bytes], memoryview(body)[json_bytes:]
-    text = bytes(head)
-    known = _known_heads.get(text)
+    known = None
+    if len(head) <= HEAD_BYTES:
+        text = bytes(head)
+        known = _known_heads.get(text)
     if known is None:
-        known = _read_head(text)
-        if len(text) <= HEAD_BYTES and not any(tensor.data for tensor, _ in known.inputs):
+        known = _read_head(head, memory)
+        if len(head) <= HEAD_BYTES and all(size is not None for _, size in known.inputs):
             while len(_known_heads) >= KNOWN_HEADS:
-                del _known_heads[next(iter(_known_heads))]
+                _known_heads.pop(next(iter(_known_heads), b""), None)
             _known_heads[text] = known
     rest = memoryview(body)
     tensors: List[Tensor] = []
@@ -268,14 +263,13 @@ class _Head(NamedTuple):
 _known_heads: Dict[bytes, _Head] = {}
 
 
-def _read_head(text: bytes) -> _Head:
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise malformed(f"the body is no JSON: {error or type(error).__name__}") from None
+def _read_head(text: Buffer, memory: Memory) -> _Head:
+    rest = json_text.cut_out(memoryview(text), memory)
+    cut = rest.cut
+    value = rest.loaded()
     if not isinstance(value, dict):
         raise malformed("the body is no JSON object")
-    id = value.get("id", "")
+    id = json_text.string(value.get("id", ""), cut)
     if not isinstance(id, str):
         raise malformed("'id' is no string")
     inputs = value.get("inputs")
@@ -285,14 +279,15 @@ def _read_head(text: bytes) -> _Head:
     binary = parameters.get("binary_data_output", False)
     if not isinstance(binary, bool):
         raise malformed("'binary_data_output' is true or false")
-    return _Head(id, [_tensor(entry) for entry in inputs], _wanted(value.get("outputs"), binary), binary)
+    return _Head(id, [_tensor(entry, cut, memory) for entry in inputs], _wanted(value.get("outputs"), cut, binary), binary)
 
 
-def _tensor(entry: object) -> Tuple[Tensor, Optional[int]]:
+def _tensor(entry: object, cut: List[json_text.Cut], memory: Memory) -> Tuple[Tensor, Optional[int]]:
     """An entry of "inputs", and how many bytes behind the JSON are its elements."""
-    if not isinstance(entry, dict) or not isinstance(entry.get("name"), str):
+    name = json_text.string(entry.get("name"), cut) if isinstance(entry, dict) else None
+    if not isinstance(entry, dict) or not isinstance(name, str):
         raise malformed("an input has no 'name'")
-    name, datatype = entry["name"], entry.get("datatype")
+    datatype = json_text.string(entry.get("datatype"), cut)
     if not isinstance(datatype, str):
         raise malformed(f"input {quoted(name)}: 'datatype' is no string")
     shape = checked_shape(entry.get("shape"), name)
@@ -300,8 +295,12 @@ def _tensor(entry: object) -> Tuple[Tensor, Optional[int]]:
     size = parameters.get("binary_data_size")
     data: Data
     if size is None:
-        data = entry.get("data", ())
-        if not isinstance(data, list):
+        if "data" not in entry:
+            raise malformed(f"input {quoted(name)}: 'data' is missing, and so is 'binary_data_size'")
+        data = json_text.found(entry["data"], cut)
+        if isinstance(data, list):
+            data = [json_text.found(value, cut) for value in data] if datatype == "BYTES" else json_text.numbers(data, memory)
+        elif not isinstance(data, json_text.Numbers):
             raise malformed(f"input {quoted(name)}: 'data' is no list")
         return Tensor(name, datatype, shape, data, parameters.get("content_type") == "base64"), None
     if "data" in entry:
@@ -311,7 +310,7 @@ def _tensor(entry: object) -> Tuple[Tensor, Optional[int]]:
     return Tensor(name, datatype, shape, b""), size
 
 
-def _wanted(outputs: object, binary: bool) -> List[Wanted]:
+def _wanted(outputs: object, cut: List[json_text.Cut], binary: bool) -> List[Wanted]:
     if outputs is None:
         return []
     if not isinstance(outputs, list):
@@ -320,8 +319,9 @@ def _wanted(outputs: object, binary: bool) -> List[Wanted]:
     for entry in outputs:
         if not isinstance(entry, dict):
             raise malformed("an output is no object")
-        parameters = parameters_of(entry.get("parameters"), f"output {quoted(entry.get('name'))}")
-        found.append(wanted_of(entry.get("name"), parameters, binary))
+        name = json_text.string(entry.get("name"), cut)
+        parameters = parameters_of(entry.get("parameters"), f"output {quoted(name)}")
+        found.append(wanted_of(name, parameters, binary))
     return found
 
 
@@ -346,33 +346,55 @@ def _raw_request(served: ServedModel, headers: Headers, body: Buffer) -> Request
 _encoder = json.JSONEncoder(allow_nan=False)
 
 
-def write_answer(served: ServedModel, request: Request, results: List[Result]) -> Answer:
+def _bytes_of(result: Result) -> int:
+    """What it takes in an answer, at most."""
+    values = result.values
+    if isinstance(values, list):
+        return sum(6 * len(value) + 8 for value in values)
+    return int(values.nbytes if result.binary else values.size * NUMBER_BYTES)
+
+
+def write_answer(served: ServedModel, request: Request, results: List[Result], memory: Memory) -> Answer:
     """JSON, with the binary outputs behind it where there are some."""
-    outputs: List[Dict[str, Any]] = []
-    parts: List[bytes] = []
-    for result in results:
+    hold = memory.take(1024 + len(request.id) + sum(map(_bytes_of, results)), "the answer")
+    about: Dict[str, Any] = {"model_name": served.name, "model_version": "1"}
+    if request.id:
+        about["id"] = request.id
+    head: List[Buffer] = [_encoder.encode(about)[:-1].encode(), b', "outputs": [']
+    tail: List[Buffer] = []
+    for number, result in enumerate(results):
         output: Dict[str, Any] = {"name": result.name, "datatype": result.datatype, "shape": list(result.shape)}
         if result.binary:
-            parts.append(result.raw())
-            output["parameters"] = {"binary_data_size": len(parts[-1])}
+            tail.append(result.raw())
+            output["parameters"] = {"binary_data_size": len(tail[-1])}
         elif isinstance(result.values, list):
             output["data"] = [value.decode("utf-8", "replace") for value in result.values]
+        head.append(b", " if number else b"")
+        text = _encoder.encode(output).encode()
+        if result.binary or isinstance(result.values, list):
+            head.append(text)
         else:
-            output["data"] = result.values.ravel().tolist()
-        outputs.append(output)
-    answer: Dict[str, Any] = {"model_name": served.name, "model_version": "1", "outputs": outputs}
-    if request.id:
-        answer["id"] = request.id
-    try:
-        head = _encoder.encode(answer).encode()
-    except ValueError:
-        raise RequestError(
-            "run", f"model '{served.name}': outputs that JSON cannot say (NaN, inf): ask for binary data"
-        )
-    if not parts:
-        return 200, head, [(b"content-type", JSON)]
+            head += (text[:-1], b', "data": [', *_numbers(served, result.values), b"]}")
+    head.append(b"]}")
+    size = sum(map(len, head))
+    hold.shrink(size + sum(map(len, tail)))
+    if not tail:
+        return Answer(200, head, [(b"content-type", JSON)], hold)
     headers = [
         (b"content-type", b"application/octet-stream"),
-        (b"inference-header-content-length", str(len(head)).encode()),
+        (b"inference-header-content-length", str(size).encode()),
     ]
-    return 200, b"".join([head, *parts]), headers
+    return Answer(200, [*head, *tail], headers, hold)
+
+
+def _numbers(served: ServedModel, values: Array) -> Iterator[bytes]:
+    """By pieces, of which each keeps Python's lock for a millisecond."""
+    flat = values.ravel()
+    for at in range(0, flat.size, WRITTEN):
+        try:
+            text = _encoder.encode(flat[at : at + WRITTEN].tolist())
+        except ValueError:
+            raise RequestError(
+                "run", f"model '{served.name}': outputs that JSON cannot say (NaN, inf): ask for binary data"
+            ) from None
+        yield (", " if at else "").encode() + text[1:-1].encode()

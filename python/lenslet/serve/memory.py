@@ -6,15 +6,22 @@ RESOURCE_EXHAUSTED): nobody waits, so that nothing can hang on it.
     hold.grow(more)                         # likewise; it keeps what it had
     hold.give()                             # or `with hold:`, or when the last reference to it goes
 
+    array = memory.array(size, "a tensor")  # bytes with anything in them; given back when the last view of them goes
+
 An object that owns the memory keeps its Hold beside it: both then end together, whatever happens to the request.
 """
 
 from __future__ import annotations
 
 import threading
-from typing import Callable, List, Optional
+from typing import Any, Callable, List, Optional
 
-from .protocol import RequestError
+import numpy as np
+
+from .protocol import Array, RequestError
+
+#: Where a tensor begins, so that kernels read it there.
+ALIGNMENT = 64
 
 
 class Memory:
@@ -25,8 +32,8 @@ class Memory:
         self.used = 0
         self.peak = 0
         self.refused = 0  # how often
-        #: Each is asked, when memory is short, to give back what it keeps for later; in the thread that takes.
-        self.when_short: List[Callable[[], None]] = []
+        #: Asked, when memory is short, to give some back, in the thread that takes: whether it is worth to ask again.
+        self.when_short: List[Callable[[], bool]] = []
         self._lock = threading.RLock()  # a Hold may end within take(), by a collection of garbage
 
     def take(self, size: int, what: str) -> "Hold":
@@ -35,6 +42,16 @@ class Memory:
         if hold is None:
             raise self.short(size, what)
         return hold
+
+    def array(self, size: int, what: str, taken: Optional[int] = None) -> Array:
+        """Bytes on a line of the cache, with anything in them. `taken`: less than all of them, where `hold_of(array)`
+        is grown before the others are touched."""
+        hold = self.take(size if taken is None else min(size, taken), what)
+        made = Owned(size + ALIGNMENT, np.uint8)
+        made.hold = hold
+        plain = made.view(np.ndarray)
+        start = -plain.ctypes.data % ALIGNMENT
+        return plain[start : start + size]
 
     def take_if_there(self, size: int) -> Optional["Hold"]:
         return Hold(self, size) if self._add(size) else None
@@ -52,9 +69,11 @@ class Memory:
             return True
         if size <= self.most:
             for free in self.when_short:
-                free()
-                if self._fits(size):
-                    return True
+                again = True
+                while again:
+                    again = free()
+                    if self._fits(size):
+                        return True
         return False
 
     def _fits(self, size: int) -> bool:
@@ -66,13 +85,9 @@ class Memory:
                 self.peak = self.used
             return True
 
-    def _sub(self, size: int) -> None:
-        with self._lock:
-            self.used -= size
-
 
 class Hold:
-    """So many bytes of a Memory, of which one owner is: it is not shared by threads."""
+    """So many bytes of a Memory."""
 
     __slots__ = ("_memory", "size")
 
@@ -88,14 +103,16 @@ class Hold:
     def grow_if_there(self, more: int) -> bool:
         if not self._memory._add(more):
             return False
-        self.size += more
+        with self._memory._lock:
+            self.size += more
         return True
 
     def shrink(self, size: int) -> None:
         """To so much as is needed still."""
-        if size < self.size:
-            self._memory._sub(self.size - size)
-            self.size = size
+        with self._memory._lock:
+            if size < self.size:
+                self._memory.used -= self.size - size
+                self.size = size
 
     def give(self) -> None:
         """All of it. Again, it does nothing."""
@@ -109,3 +126,17 @@ class Hold:
 
     def __del__(self) -> None:
         self.shrink(0)
+
+
+class Owned(np.ndarray[Any, Any]):
+    """Bytes with their Hold. Every view of them, of NumPy's or Python's, keeps both."""
+
+    hold: Hold
+
+
+def hold_of(array: Array) -> Hold:
+    """Of Memory.array()."""
+    owner: Any = array
+    while not isinstance(owner, Owned):
+        owner = owner.base
+    return owner.hold

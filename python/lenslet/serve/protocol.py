@@ -25,17 +25,28 @@ Array = np.ndarray[Any, Any]
 Buffer = Union[bytes, bytearray, memoryview]
 
 
-class Packed:
-    """Elements that are not in memory as NumPy has them, and are made when it is known that the model takes so many."""
+class TextOfNumbers:
+    """Numbers as JSON or gRPC wrote them, read when it is known that the model takes so many (json_text.py, wire.py)."""
 
-    def elements(self, count: int) -> Array:
-        """RequestError for what does not hold `count` of them."""
+    def array(self, name: str, datatype: str, shape: Shape, dtype: np.dtype[Any]) -> Array:
+        raise NotImplementedError
+
+
+class LongText:
+    """A string of JSON that is read when it is known what for."""
+
+    def string(self) -> str:
+        """RequestError."""
+        raise NotImplementedError
+
+    def decoded(self) -> Buffer:
+        """From base64. binascii.Error."""
         raise NotImplementedError
 
 
 #: Of a tensor in a request: its bytes as they lie in memory (little-endian; of BYTES each element behind its length in
-#: four bytes), or a sequence of values, nested or not.
-Data = Union[Buffer, Sequence[Any], Packed]
+#: four bytes), or a sequence of values, of BYTES nested or not.
+Data = Union[Buffer, TextOfNumbers, Sequence[Any]]
 
 
 class RequestError(Exception):
@@ -47,6 +58,7 @@ class RequestError(Exception):
         "image": (400, "INVALID_ARGUMENT"),
         "unknown": (404, "NOT_FOUND"),
         "method": (405, "UNIMPLEMENTED"),
+        "coding": (501, "UNIMPLEMENTED"),
         "timeout": (408, "DEADLINE_EXCEEDED"),
         "too_large": (413, "RESOURCE_EXHAUSTED"),
         "encoding": (415, "INVALID_ARGUMENT"),
@@ -134,6 +146,8 @@ def array_of(tensor: Tensor, dtype: np.dtype[Any]) -> Array:
     """The tensor's elements, which are numbers or truth values; a view where its bytes came."""
     count = math.prod(tensor.shape)
     data = tensor.data
+    if isinstance(data, TextOfNumbers):
+        return data.array(tensor.name, tensor.datatype, tensor.shape, dtype)
     if isinstance(data, (bytes, bytearray, memoryview)):
         if len(data) != count * dtype.itemsize:
             raise malformed(
@@ -147,7 +161,7 @@ def array_of(tensor: Tensor, dtype: np.dtype[Any]) -> Array:
             array = array.view(np.bool_)
         return array.reshape(tensor.shape)
     try:
-        array = data.elements(count) if isinstance(data, Packed) else np.asarray(data)
+        array = np.asarray(data)
     except (ValueError, TypeError, OverflowError):
         raise malformed(f"input {quoted(tensor.name)}: 'data' is ragged, or holds what is no number") from None
     # Sizes first: of an empty list NumPy makes float64.
@@ -181,8 +195,8 @@ def strings_of(tensor: Tensor) -> List[Buffer]:
                 raise malformed(f"input {quoted(tensor.name)}: BYTES do not end where their lengths say")
             found.append(view[at + 4 : end])
             at = end
-    elif not isinstance(data, Packed):
-        found = _flat_strings(tensor, data)
+    else:
+        found = [] if isinstance(data, TextOfNumbers) else _flat_strings(tensor, data, count)
     if len(found) != count:
         raise malformed(
             f"input {quoted(tensor.name)}: {len(found)} elements, but shape {list(tensor.shape)} has {count}"
@@ -190,13 +204,13 @@ def strings_of(tensor: Tensor) -> List[Buffer]:
     return found
 
 
-def _flat_strings(tensor: Tensor, data: Sequence[Any]) -> List[Buffer]:
+def _flat_strings(tensor: Tensor, data: Sequence[Any], count: int) -> List[Buffer]:
     import base64
     import binascii
 
     found: List[Buffer] = []
     left: List[Any] = [data]
-    while left:
+    while left and len(found) <= count:
         value = left.pop()
         if isinstance(value, (bytes, memoryview)):
             found.append(value)
@@ -205,7 +219,12 @@ def _flat_strings(tensor: Tensor, data: Sequence[Any]) -> List[Buffer]:
                 found.append(base64.b64decode(value, validate=True) if tensor.base64 else value.encode())
             except (binascii.Error, ValueError):
                 raise malformed(f"input {quoted(tensor.name)}: 'data' is no base64") from None
-        elif isinstance(value, (list, tuple)) or hasattr(value, "__getitem__"):
+        elif isinstance(value, LongText):
+            try:
+                found.append(value.decoded() if tensor.base64 else value.string().encode())
+            except (binascii.Error, ValueError):
+                raise malformed(f"input {quoted(tensor.name)}: 'data' is no base64") from None
+        elif isinstance(value, (list, tuple)):
             left.extend(reversed(value))
         else:
             raise malformed(f"input {quoted(tensor.name)}: 'data' does not hold BYTES")

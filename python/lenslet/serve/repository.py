@@ -17,7 +17,6 @@ from .protocol import (
     DATATYPES,
     Array,
     Buffer,
-    Packed,
     Request,
     RequestError,
     Shape,
@@ -27,6 +26,7 @@ from .protocol import (
     quoted,
     strings_of,
 )
+from .wire import Contents
 
 #: Larger batches are put together when they are run.
 SLAB_BYTES = 32 << 20
@@ -135,6 +135,14 @@ class ServedModel:
             return 0
         size = math.prod(self.input_shapes[0][1:]) * self.dtypes[0].itemsize
         return size if size * self.options.max_batch <= SLAB_BYTES else 0
+
+    def output_bytes(self, rows: int) -> int:
+        """Of a request of so many; those of free dimensions are not known."""
+        if not self.fixed:
+            return 0
+        sizes = [math.prod(shape[1:] if self.batchable else shape) for shape in self.output_shapes]
+        sizes = [max(0, size) * np.dtype(port.dtype).itemsize for size, port in zip(sizes, self.outputs)]
+        return sum(sizes) * (rows if self.batchable else 1)
 
     @property
     def sizes(self) -> List[int]:
@@ -270,7 +278,7 @@ class ServedModel:
                 raise malformed(
                     f"input {quoted(tensor.name)}: shape {list(tensor.shape)} is not the model's {list(shape)}"
                 )
-            if isinstance(tensor.data, Packed) and self.batchable and tensor.shape[0] > max_rows:
+            if isinstance(tensor.data, Contents) and self.batchable and tensor.shape[0] > max_rows:
                 raise malformed(f"model '{self.name}': 1 to {max_rows} rows a request")  # before they are made
             inputs[index] = array_of(tensor, self.dtypes[index])
             given[index] = tensor.shape
@@ -308,6 +316,8 @@ class ServedModel:
 
     def classes(self, index: int, scores: Array, count: int) -> List[bytes]:
         """Of output `index` and each of its rows the `count` best, "probability:class:label" or "value:class"."""
+        if scores.size == 0:
+            return []
         rows = scores.reshape(scores.shape[0] if scores.ndim > 1 else 1, -1)
         count = min(count, rows.shape[1])
         found: List[bytes] = []

@@ -10,8 +10,6 @@ import signal
 import sys
 from typing import Any, Awaitable, List, Optional
 
-import uvloop  # type: ignore[import-not-found, unused-ignore]
-
 from . import grpc_app, http_server, tls
 from .access_log import AccessLog
 from .http_app import HttpApp
@@ -34,7 +32,13 @@ def keep_memory() -> None:
 def run(options: Options, repository: Repository) -> None:
     """Returns after SIGTERM or SIGINT. OSError for a port that is not to be had."""
     keep_memory()
-    loop = uvloop.new_event_loop()
+    sys.setswitchinterval(0.001)  # the event loop waits so long for a thread that reads JSON
+    try:
+        import uvloop  # type: ignore[import-not-found, unused-ignore]
+
+        loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
+    except ImportError:
+        loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
     try:
         loop.run_until_complete(_Server(options, repository).live())
@@ -48,7 +52,6 @@ class _Server:
     def __init__(self, options: Options, repository: Repository) -> None:
         self._options, self._repository = options, repository
         self._http: Optional[http_server.Server] = None
-        self._http_task: Any = None
         self._grpc: Any = None
         self._grpc_app: Any = None
         self._context: Any = None  # of TLS, for HTTP
@@ -124,18 +127,15 @@ class _Server:
                 raise OSError(f"HTTP cannot listen on {address}: {error.strerror or error}") from None
             where.insert(0, f"HTTP on {_shown(options.host, listener.getsockname()[1])}")
             connections = options.max_requests + options.max_connections
-            self._http = http_server.server(HttpApp(service), service.limits, connections, options.stop_seconds)
-            self._http_task = asyncio.get_running_loop().create_task(self._http.serve(sockets=[listener]))
-            while not self._http.started and not self._http_task.done():
-                await asyncio.sleep(0.01)
+            self._http = http_server.Server(HttpApp(service), service.limits, connections)
+            await self._http.start(listener, self._context)
         return where
 
     async def _close(self) -> None:
         """Closes the ports. Returns when all requests are answered, or their time is up."""
         ends: List[Awaitable[Any]] = []
         if self._http is not None:
-            self._http.should_exit = True
-            ends.append(self._http_task)
+            ends.append(self._http.close(self._options.stop_seconds))
         if self._grpc is not None:
             ends.append(self._grpc.stop(self._options.stop_seconds))
         await asyncio.gather(*ends)

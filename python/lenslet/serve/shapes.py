@@ -70,11 +70,12 @@ class ShapeRunners:
                     gone.append(self._idle.pop(0))
         _close(gone)
 
-    def forget(self) -> None:
+    def forget(self) -> bool:
         """What is kept."""
         with self._lock:
             gone, self._idle = self._idle, []
         _close(gone)
+        return False
 
 
 def _close(gone: List[ShapeRunner]) -> None:

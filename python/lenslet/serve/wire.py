@@ -7,6 +7,7 @@ one too many; tensors stay where they came, and what has to be made is taken fro
 
 from __future__ import annotations
 
+import math
 import struct
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
@@ -17,10 +18,10 @@ from .protocol import (
     MAX_RANK,
     Array,
     Data,
-    Packed,
     Request,
-    RequestError,
+    Shape,
     Tensor,
+    TextOfNumbers,
     Wanted,
     checked_shape,
     malformed,
@@ -39,13 +40,12 @@ KNOWN_HEADS, HEAD_BYTES = 64, 4096
 #: Varints are made to numbers so many bytes at a time: what that takes is some 30 times as much.
 BLOCK = 1 << 16
 
-#: The field of InferTensorContents that holds a datatype's elements, and NumPy's type of them there. 16-bit floats have
-#: none. Field 8 has BYTES.
-CONTENTS: Dict[str, Tuple[int, Any, Any]] = {
-    "BOOL": (1, None, np.bool_), "INT8": (2, np.int32, np.int8), "INT16": (2, np.int32, np.int16),
-    "INT32": (2, np.int32, np.int32), "INT64": (3, np.int64, np.int64), "UINT8": (4, np.uint32, np.uint8),
-    "UINT16": (4, np.uint32, np.uint16), "UINT32": (4, np.uint32, np.uint32), "UINT64": (5, np.uint64, np.uint64),
-    "FP32": (6, None, np.dtype("<f4")), "FP64": (7, None, np.dtype("<f8")), "BYTES": (8, None, None),
+#: The field of InferTensorContents that holds a datatype's elements, and the type that varints there are cut to. 16-bit
+#: floats have none.
+CONTENTS: Dict[str, Tuple[int, Any]] = {
+    "BOOL": (1, None), "INT8": (2, np.int32), "INT16": (2, np.int32), "INT32": (2, np.int32), "INT64": (3, np.int64),
+    "UINT8": (4, np.uint32), "UINT16": (4, np.uint32), "UINT32": (4, np.uint32), "UINT64": (5, np.uint64),
+    "FP32": (6, None), "FP64": (7, None), "BYTES": (8, None),
 }  # fmt: skip
 
 _VARINT, _EIGHT, _BYTES, _FOUR = 0, 1, 2, 5
@@ -265,7 +265,7 @@ def _input(reader: _Reader, at: int, end: int, hold: Hold, raw: bool) -> Tuple[T
     whole = checked_shape(shape, name)
     data: Data = ()
     if contents and not raw and datatype in CONTENTS:
-        data = _elements(reader, contents, name, datatype, hold)
+        data = _elements(reader, contents, datatype, hold)
     return Tensor(name, datatype, whole, data), bool(contents)
 
 
@@ -273,9 +273,7 @@ def _signed(value: int) -> int:
     return value - (1 << 64) if value >> 63 else value
 
 
-def _elements(
-    reader: _Reader, contents: List[Tuple[int, int]], name: str, datatype: str, hold: Hold
-) -> Data:
+def _elements(reader: _Reader, contents: List[Tuple[int, int]], datatype: str, hold: Hold) -> Data:
     """Of an InferTensorContents, which may come in parts, the field of `datatype`."""
     wanted = CONTENTS[datatype][0]
     alone = {6: _FOUR, 7: _EIGHT, 8: _BYTES}.get(wanted, _VARINT)  # of an element that is a field
@@ -285,40 +283,44 @@ def _elements(
         for number, kind, start, stop, _ in reader.fields(at, end):
             if number == wanted and kind in (_BYTES, alone):
                 parts.append(view[start:stop])
-    return parts if wanted == 8 else _Contents(parts, name, datatype, hold)
+    return parts if wanted == 8 else Contents(parts, hold)
 
 
-class _Contents(Packed):
+class Contents(TextOfNumbers):
     """Numbers, packed in parts or each alone. What they take is taken from `hold`."""
 
-    def __init__(self, parts: List[memoryview], name: str, datatype: str, hold: Hold) -> None:
-        self._parts, self._name, self._datatype, self._hold = parts, name, datatype, hold
+    def __init__(self, parts: List[memoryview], hold: Hold) -> None:
+        self._parts, self._hold = parts, hold
 
-    def elements(self, count: int) -> Array:
-        wanted, there, dtype = CONTENTS[self._datatype]
+    def array(self, name: str, datatype: str, shape: Shape, dtype: np.dtype[Any]) -> Array:
+        wanted, there = CONTENTS[datatype]
+        count = math.prod(shape)
         parts = self._parts
+        what = f"input {quoted(name)}"
         if len(parts) > 1:
-            self._hold.grow(sum(map(len, parts)), f"input {quoted(self._name)}")
+            self._hold.grow(sum(map(len, parts)), what)
             parts = [memoryview(b"".join(parts))]
         view = parts[0] if parts else memoryview(b"")
         if wanted in (6, 7):
             if len(view) % dtype.itemsize:
-                raise self._malformed("its contents end within an element")
-            return np.frombuffer(view, dtype)
-        return self._numbers(np.frombuffer(view, np.uint8), count, there, dtype)
+                raise malformed(f"{what}: its contents end within an element")
+            found: Array = np.frombuffer(view, dtype)
+        else:
+            found = self._numbers(np.frombuffer(view, np.uint8), count, there, dtype, what, datatype)
+        if len(found) != count:
+            raise malformed(f"{what}: {len(found)} elements, but shape {list(shape)} has {count}")
+        return found.reshape(shape)
 
-    def _malformed(self, line: str) -> RequestError:
-        return malformed(f"input {quoted(self._name)}: {line}")
-
-    def _numbers(self, stream: Array, count: int, there: Any, dtype: Any) -> Array:
-        """Varints. `there`: the type that they are cut to, as protobuf does."""
+    def _numbers(self, stream: Array, count: int, there: Any, dtype: np.dtype[Any], what: str,
+                 datatype: str) -> Array:  # fmt: skip
+        """Varints, `count` or none. `there`: the type that they are cut to, as protobuf does."""
         blocks = [slice(at, at + BLOCK) for at in range(0, len(stream), BLOCK)]
         ended = sum(int(np.count_nonzero(stream[block] < 0x80)) for block in blocks)
         if len(stream) and stream[-1] >= 0x80:
-            raise self._malformed("its contents end within an element")
+            raise malformed(f"{what}: its contents end within an element")
         if ended != count:
-            raise self._malformed(f"{ended} elements, but its shape has {count}")
-        self._hold.grow(count * np.dtype(dtype).itemsize, f"input {quoted(self._name)}")
+            raise malformed(f"{what}: {ended} elements, but its shape has {count}")
+        self._hold.grow(count * dtype.itemsize, what)
         found: Array = np.empty(count, dtype)
         at = done = 0
         while at < len(stream):
@@ -326,13 +328,13 @@ class _Contents(Packed):
             ends = np.flatnonzero(part < 0x80)
             values = None if not len(ends) else _of_block(part, ends)
             if values is None:
-                raise self._malformed("a number of more than ten bytes")
+                raise malformed(f"{what}: a number of more than ten bytes")
             at += int(ends[-1]) + 1
             if there is not None:
                 values = values.astype(there)
                 limits = np.iinfo(dtype)
                 if int(values.min()) < limits.min or int(values.max()) > limits.max:
-                    raise self._malformed(f"'data' goes beyond {self._datatype}")
+                    raise malformed(f"{what}: 'data' goes beyond {datatype}")
             found[done : done + len(ends)] = values
             done += len(ends)
         return found
