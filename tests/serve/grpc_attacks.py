@@ -1,14 +1,15 @@
-"""Attacks on `lenslet serve` over gRPC. Each is a function of a server (harness.py) that serves lookup.onnx,
-segment.onnx and slow.onnx, and of a size: 1 is the full form, tests take less. It returns what was answered, in words.
-"""
+"""Attacks on `lenslet serve` over gRPC, which join those of attacks.py where this is imported."""
 
+import collections
 import contextlib
+import os
 import random
 import socket
 import struct
 import threading
 import time
 
+import attacks
 import grpc
 from harness import field
 
@@ -96,14 +97,17 @@ def large_fields(size):
     }  # fmt: skip
 
 
-def many_fields(server, size=1.0):
-    answers = {}
-    for name, data in large_fields(size).items():
+@attacks.attack
+def grpc_millions_of_fields(server, full, size=None):
+    found = collections.Counter()
+    for name, data in large_fields(size or (1 if full else 1 / 8)).items():
         code, said = once(server, data)
-        answers[code] = answers.get(code, 0) + 1
-        if code != "INVALID_ARGUMENT":
-            return f"WRONG: {name}: {code} {said!r}"
-    return str(answers)
+        found[said_code(code) if code == "INVALID_ARGUMENT" else f"WRONG: {name}: {code} {said!r}"] += 1
+    return found
+
+
+def said_code(code):
+    return code.lower().replace("_", " ")
 
 
 def mutated(draw, good):
@@ -125,41 +129,41 @@ def mutated(draw, good):
     return bytes(data)
 
 
-def mutations(server, size=1.0, count=500000, seed=1):
+@attacks.attack
+def grpc_mutated_messages(server, full):
     """Good messages with some bytes changed: each is answered, by words or by numbers, and none by a fault of the
     server."""
-    draw = random.Random(seed)
+    draw = random.Random(1)
     goods = [lookup(2, 1), lookup(2, 1, raw=False), floats_of("segment", "image", [1, 3, 2, 2]),
              lookup(3) + field(3, "id") + field(6, field(1, "y") + field(2, field(1, "classification")
                                                                           + field(2, b"\x10\x02")))]  # fmt: skip
-    answers = {}
+    found, coming = collections.Counter(), []
     with channel_to(server) as channel:
         ask = channel.unary_unary(INFER)
-        coming = []
-        for number in range(int(count * size)):
-            data = mutated(draw, draw.choice(goods))
-            coming.append((data, ask.future(data, timeout=120)))
+        for _ in range(int(os.environ.get("LENSLET_ATTACK_COUNT", 20000 if full else 3000))):
+            coming.append(ask.future(mutated(draw, draw.choice(goods)), timeout=120))
             if len(coming) >= 100:
-                _counted(coming, answers)
-        _counted(coming, answers)
-    wrong = {code: data for code, data in answers.items() if code in ("UNKNOWN", "UNAVAILABLE")}
-    if wrong:
-        return f"WRONG: {wrong}"
-    return ", ".join(f"{code} {len(data)}" for code, data in sorted(answers.items()))
+                found += _answers(coming)
+        return found + _answers(coming)
 
 
-def _counted(coming, answers):
-    for data, future in coming:
+def _answers(coming):
+    found = collections.Counter()
+    for future in coming:
         error = future.exception()
-        code = "OK" if error is None else error.code().name
-        if error is not None and code == "INTERNAL" and "index" not in error.details():
-            code = "UNKNOWN"
-        answers.setdefault(code, []).append(data)
+        if error is None:
+            found["ok"] += 1
+        elif error.code().name in ("UNKNOWN", "UNAVAILABLE") or error.details() == "internal error":
+            found[f"WRONG: {error.code().name} {error.details()}"] += 1
+        else:
+            found[said_code(error.code().name)] += 1
     coming.clear()
+    return found
 
 
 # ---- HTTP/2 by hand, for clients that gRPC's library does not let be ----
 
+PIECE = 16384
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 DATA, HEADERS, RST_STREAM, SETTINGS, WINDOW_UPDATE = 0, 1, 3, 4, 8
 
@@ -232,91 +236,92 @@ def slow_messages(server, count, method=INFER, length=MIB, connections=4):
     try:
         for raw in raws:
             raw.read_all()
-        for number in range(count):
-            raws[number % connections].begin(method, length)
+        with contextlib.suppress(OSError):
+            for number in range(count):
+                raws[number % connections].begin(method, length)
         yield raws
     finally:
         for raw in raws:
             raw.close()
 
 
-def stalled_messages(server, size=1.0):
-    """As many messages as may come at once, each whole but for its last byte."""
-    length = int(16 * MIB * size)
-    sent = 0
-    raws = []
+@attacks.attack
+def grpc_messages_without_an_end(server, full):
+    """As many as may come at once, each whole but for some bytes."""
+    length, sent, raws = (16 if full else 2) * MIB, 0, []
     try:
-        for _ in range(64):
+        for _ in range(64 if full else 16):
             raw = Raw(server)
             raws.append(raw)
             raw.read_all()
             raw.begin(INFER, length)
             raw.socket.settimeout(2)
-            # What the window lets through, and then as the server opens it.
             with contextlib.suppress(OSError):
-                for _ in range(length // 16384 - 1):
-                    raw.socket.sendall(frame(DATA, 0, raw.stream, bytes(16384)))
-                    sent += 16384
-        time.sleep(3 * size)
+                for _ in range(length // PIECE - 1):
+                    raw.socket.sendall(frame(DATA, 0, raw.stream, bytes(PIECE)))
+                    sent += PIECE
+        time.sleep(3 if full else 0.5)
     finally:
         for raw in raws:
             raw.close()
-    return f"{sent >> 20} MiB sent"
+    return collections.Counter(mebibytes=sent // MIB)
 
 
-def answers_that_nobody_takes(server, size=1.0):
+@attacks.attack
+def grpc_answers_that_nobody_takes(server, full):
     """Clients that ask for megabytes and let nothing of the answers come."""
-    raws, edge = [], 512
+    raws, edge = [], 512 if full else 128
     data = floats_of("segment", "image", [1, 3, edge, edge])
+    sent = b"\0" + struct.pack(">I", len(data)) + data
     try:
-        for _ in range(max(4, int(200 * size))):
+        for _ in range(200 if full else 20):
             with contextlib.suppress(OSError):
                 raw = Raw(server, window=0)
                 raws.append(raw)
                 raw.read_all()
-                raw.stream += 2
-                sent = b"\0" + struct.pack(">I", len(data)) + data
+                raw.begin()
                 raw.socket.settimeout(5)
-                raw.socket.sendall(frame(HEADERS, 4, raw.stream, headers_of(INFER)))
-                for at in range(0, len(sent), 16384):
-                    raw.socket.sendall(frame(DATA, int(at + 16384 >= len(sent)), raw.stream, sent[at : at + 16384]))
-        time.sleep(2 * size)
-        return f"{len(raws)} clients"
+                for at in range(0, len(sent), PIECE):
+                    last = int(at + PIECE >= len(sent))
+                    raw.socket.sendall(frame(DATA, last, raw.stream, sent[at : at + PIECE]))
+        time.sleep(3 if full else 0.5)
+        return collections.Counter(clients=len(raws))
     finally:
         for raw in raws:
             raw.close()
 
 
-def flood(server, size=1.0, seconds=20):
-    """Calls that are begun and reset at once, as fast as they can be sent."""
-    until, count = time.monotonic() + seconds * size, 0
+@attacks.attack
+def grpc_calls_reset_at_once(server, full, seconds=None):
+    """As fast as they can be sent."""
+    found = collections.Counter()
+    until = time.monotonic() + (seconds or (20 if full else 0.5))
     while time.monotonic() < until:
         raw = Raw(server)
         raw.read_all()
         with contextlib.suppress(OSError):
             for _ in range(500):
-                stream = raw.begin()
-                raw.socket.sendall(frame(RST_STREAM, 0, stream, struct.pack(">I", 8)))
-                count += 1
+                raw.socket.sendall(frame(RST_STREAM, 0, raw.begin(), struct.pack(">I", 8)))
+                found["calls"] += 1
         raw.close()
-    return f"{count} calls"
+    return found
 
 
-def large_shapes(server, size=1.0):
-    """Shapes of a model that takes any, whose plans take many times what was sent."""
-    answers = {}
-    for edge in (1024, 2048, int(2200 * max(0.1, size) ** 0.5)):
-        code, said = once(server, floats_of("segment", "image", [1, 3, edge, edge]))
-        answers[code] = answers.get(code, 0) + 1
-    return str(answers)
+@attacks.attack
+def grpc_calls_without_a_message(server, full):
+    found = collections.Counter()
+    for method in (INFER, HEALTH):
+        with slow_messages(server, 3000 if full else 200, method, connections=20):
+            time.sleep(5 if full else 0.5)
+            found["begun"] += 1
+    return found
 
 
-#: By the name that a table has.
-ATTACKS = {
-    "gRPC: millions of fields": many_fields,
-    "gRPC: mutated messages": mutations,
-    "gRPC: messages without an end": stalled_messages,
-    "gRPC: answers that nobody takes": answers_that_nobody_takes,
-    "gRPC: calls reset at once": flood,
-    "gRPC: large shapes": large_shapes,
-}
+@attacks.attack
+def grpc_large_shapes(server, full):
+    """Of a model that takes any: their plans take many times what was sent."""
+    found = collections.Counter()
+    for edge in (1024, 2048, 2300) if full else (256, 512):
+        for _ in range(3):
+            found[said_code(once(server, floats_of("segment", "image", [1, 3, edge, edge]))[0])] += 1
+    return found
