@@ -1,6 +1,7 @@
-"""attack_server.py [ATTACK...]: attacks `lenslet serve` in all ways that tests/serve/attacks.py has, in full, and prints
-what became of it: memory at its peak above what it was before, the longest answer of a health probe, what a second
-client was answered, and the attacker. Exit code 1 where a bound was passed. Run it with the package on PYTHONPATH.
+"""attack_server.py [ATTACK...]: attacks `lenslet serve` in all ways that attacks.py and grpc_attacks.py of tests/serve
+have, in full, and prints what became of it: memory at its peak above what it was before, the longest answer of a health
+probe, what a second client was answered, and the attacker. Exit code 1 where a bound was passed. Run it with the package
+on PYTHONPATH.
 """
 
 from __future__ import annotations
@@ -13,9 +14,10 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "serve"))
-from attacks import ATTACKS, Watch, more_files  # noqa: E402
+from grpc_attacks import attacks  # noqa: E402
 from harness import Server, write_models  # noqa: E402
 
+ATTACKS, Watch = attacks.ATTACKS, attacks.Watch  # gRPC's among them
 MODELS = ("sums", "lookup", "rgb", "segment")
 
 
@@ -27,7 +29,7 @@ def main() -> int:
     parser.add_argument("--small", action="store_true", help="as the tests do it")
     arguments = parser.parse_args()
     os.environ["LENSLET_ATTACK_COUNT"] = str(arguments.count)
-    more_files()
+    attacks.more_files()
     passed = True
     print("| attack | memory above before, MiB | longest probe, ms | second client | answered |\n|---|---|---|---|---|")
     with tempfile.TemporaryDirectory(prefix="lenslet-attack-") as folder:

@@ -259,13 +259,13 @@ class _Worker(threading.Thread):
         if run.cancelled:
             self._cancel = lenslet.Cancel()  # the old one cannot be taken back
         if failed is not None:
-            if len(jobs) > 1:  # one row may be at fault: it fails alone
+            if len(jobs) > 1 and not run.cancelled:  # one row may be at fault: it fails alone
                 for job in jobs:
                     self._run(runners, [job])
                 return
             if isinstance(failed, lenslet.DeviceError):
                 runners.served.broken = str(failed)
-            outcomes = [(jobs[0], failed)]
+            outcomes = [(job, failed) for job in jobs]
         rows = sum(job.rows for job in jobs)
         self._batcher.delivered(Done(runners.served, outcomes, rows, began, time.monotonic()))
 

@@ -24,6 +24,7 @@ from .messages import HEALTH, METHODS, REFLECTIONS, SERVICE, Package, packages
 from .protocol import RequestError, Result, malformed, quoted
 from .repository import ServedModel
 from .service import Service, Visit
+from .tidy import resident
 from .wire import Inference, Message, appended
 
 #: Of a message, beside its tensors; and of one that has none.
@@ -32,6 +33,8 @@ HEADER_BYTES = 1 << 16
 SMALL_CALLS = 64
 #: When others want its place, a message that comes slower than this goes: the oldest first.
 SLOW_SECONDS = 1.0
+#: Of the memory that requests may have, this much is resident: messages that come slowly go.
+FULL = 0.85
 #: How often it is looked for what is slow, and after how many of these times for what holds its answer.
 TICK_SECONDS, TICKS = 0.02, 10
 #: Connections at once; and seconds for one to become one, and to be kept without a call.
@@ -40,6 +43,9 @@ CONNECTIONS, HANDSHAKE_SECONDS, IDLE_SECONDS = 4096, 10, 75
 PING_SECONDS = 30
 #: Seconds after which Health.Watch looks for what has changed.
 WATCH_SECONDS = 0.25
+
+#: Methods that ask whether all is well.
+PROBES = ("ServerLive", "ServerReady", "ModelReady", "Check")
 
 Method = Callable[[Any], Awaitable[Any]]
 
@@ -124,6 +130,10 @@ class GrpcApp:
 
     @staticmethod
     def _add(server: Any, service: str, handlers: Dict[str, Any]) -> None:
+        """Probes have a queue of their own in gRPC, where it lets methods have one: a flood of others leaves it free."""
+        probes = {name: handler for name, handler in handlers.items() if name in PROBES}
+        if probes and hasattr(server, "add_registered_method_handlers"):
+            server.add_registered_method_handlers(service, probes)
         server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, handlers),))
 
     def started(self, port: int) -> None:
@@ -131,6 +141,9 @@ class GrpcApp:
         self._port = port
         self._resident_at_first = resident() + self._service.planned_bytes()
         self._service.when_full.append(self._give_way)
+        metrics = self._service.metrics
+        metrics.messages.set_function(lambda: len(self._reading) + len(self._small))
+        metrics.answers.set_function(lambda: len(self._sending))
         self._watch = asyncio.get_running_loop().create_task(self._look_after())
 
     def stopped(self) -> None:
@@ -220,7 +233,7 @@ class GrpcApp:
 
     def _memory_is_full(self) -> bool:
         """gRPC has what came of messages that are not whole, and does not say how much that is."""
-        return resident() - self._resident_at_first > self._service.limits.memory
+        return resident() - self._resident_at_first > FULL * self._service.limits.memory
 
     def _give_way(self) -> bool:
         """When too many requests are in the house: whether one of them has gone whose message comes slowly."""
@@ -288,11 +301,13 @@ class GrpcApp:
                 data = await self._message(context, visit)
                 visit.received(len(data))
                 hold = service.memory.take(len(data), "the message")
-                inference = await self._read(data, hold)
-                del data
+                message = Message(data)
+                long = message.plain_bytes >= ASIDE_FROM
+                inference = await self._read(message, hold, long)
+                del data, message
                 served = service.repository.find(inference.model, inference.version)
                 visit.of(served)
-                results, _ = await service.infer(served, lambda: inference.request, False, visit=visit, hold=hold)
+                results, _ = await service.infer(served, lambda: inference.request, long, visit=visit, hold=hold)
                 parts = self._answer(served, inference.request.id, results)
                 size = sum(map(len, parts))
                 # gRPC has a copy of its own until the client has taken it.
@@ -306,11 +321,8 @@ class GrpcApp:
                     visit.fails("deadline")
                 raise
 
-    async def _read(self, data: bytes, hold: Hold) -> Inference:
-        message = Message(data)
-        if message.plain_bytes < ASIDE_FROM:
-            return message.read(hold)
-        return await self._service.aside(lambda: message.read(hold))
+    async def _read(self, message: Message, hold: Hold, long: bool) -> Inference:
+        return await self._service.aside(lambda: message.read(hold)) if long else message.read(hold)
 
     def _answer(self, served: ServedModel, id: str, results: List[Result]) -> List[Any]:
         """Outputs are raw, as Triton's are: they are not copied but once, behind what protobuf makes of the rest."""
@@ -395,12 +407,6 @@ class GrpcApp:
             answer.error_response.error_message = "there is no such file, symbol or extension"
         else:
             answer.file_descriptor_response.file_descriptor_proto.append(found)
-
-
-def resident() -> int:
-    """Bytes of this process."""
-    with open("/proc/self/statm", "rb") as file:
-        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def shut_connections(peers: Any, port: int) -> None:

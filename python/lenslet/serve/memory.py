@@ -31,7 +31,6 @@ class Memory:
         self.most = most
         self.used = 0
         self.peak = 0
-        self._recent = 0
         self.refused = 0  # how often
         #: Asked, when memory is short, to give some back, in the thread that takes: whether it is worth to ask again.
         self.when_short: List[Callable[[], bool]] = []
@@ -84,15 +83,7 @@ class Memory:
             self.used += size
             if self.used > self.peak:
                 self.peak = self.used
-            if self.used > self._recent:
-                self._recent = self.used
             return True
-
-    def recent_peak(self) -> int:
-        """Since it was asked last."""
-        with self._lock:
-            recent, self._recent = self._recent, self.used
-            return recent
 
 
 class Hold:

@@ -60,6 +60,10 @@ class Metrics:
             registry=self.registry,
         )  # fmt: skip
 
+        self.ended_runs = Counter(
+            "lenslet_ended_runs", "Runs that were ended since nobody waited for them any more", ["model"],
+            registry=self.registry,
+        )  # fmt: skip
         gauge = partial(Gauge, registry=self.registry)
         self.memory = gauge("lenslet_memory_bytes", "What requests hold: bodies, tensors, plans, answers")
         self.memory_limit = gauge("lenslet_memory_limit_bytes", "--max-memory-mib")

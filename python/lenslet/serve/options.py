@@ -121,7 +121,7 @@ def _parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     add("--max-rows", type=_count, default=64, metavar="N", help="images of a request (%(default)s)")
     add(
-        "--max-queue-ms", type=_time, default=100, metavar="MS",
+        "--max-queue-ms", type=_time, default=25, metavar="MS",
         help="of waiting for a runner, as far as one can see, else 429 (%(default)s); 0: --max-requests alone",
     )  # fmt: skip
     add("--request-s", type=_time, default=30, metavar="S", help="for a request to come wholly (%(default)s)")

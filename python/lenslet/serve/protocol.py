@@ -26,7 +26,7 @@ Buffer = Union[bytes, bytearray, memoryview]
 
 
 class TextOfNumbers:
-    """A JSON array of numbers that is read when its size is known (json_text.py)."""
+    """Numbers as JSON or gRPC wrote them, read when it is known that the model takes so many (json_text.py, wire.py)."""
 
     def array(self, name: str, datatype: str, shape: Shape, dtype: np.dtype[Any]) -> Array:
         raise NotImplementedError

@@ -26,6 +26,7 @@ from .protocol import (
     quoted,
     strings_of,
 )
+from .wire import Contents
 
 #: Larger batches are put together when they are run.
 SLAB_BYTES = 32 << 20
@@ -277,6 +278,8 @@ class ServedModel:
                 raise malformed(
                     f"input {quoted(tensor.name)}: shape {list(tensor.shape)} is not the model's {list(shape)}"
                 )
+            if isinstance(tensor.data, Contents) and self.batchable and tensor.shape[0] > max_rows:
+                raise malformed(f"model '{self.name}': 1 to {max_rows} rows a request")  # before they are made
             inputs[index] = array_of(tensor, self.dtypes[index])
             given[index] = tensor.shape
         for index, port in enumerate(self.inputs):

@@ -197,6 +197,8 @@ class Service:
         self.metrics.of(self.metrics.batch, name).observe(done.rows)
         self.metrics.of(self.metrics.run_seconds, name).observe(done.ended - done.began)
         queue_seconds = self.metrics.of(self.metrics.queue_seconds, name)
+        if isinstance(done.jobs[0][1], lenslet.CancelledError):
+            self.metrics.of(self.metrics.ended_runs, name).inc()
         for job, outcome in done.jobs:
             job.began, job.ended = done.began, done.ended
             queue_seconds.observe(done.began - job.since)

@@ -12,8 +12,8 @@ from .memory import Hold, Memory
 from .protocol import RequestError, Shape
 from .repository import ServedModel
 
-#: Of all models and workers, so many runners are kept, of at most so many bytes each.
-KEPT, KEPT_BYTES = 16, 32 << 20
+#: Of all models and workers, so many runners are kept, of at most so many bytes together.
+KEPT, KEPT_BYTES = 16, 64 << 20
 
 
 class ShapeRunner(NamedTuple):
@@ -61,20 +61,21 @@ class ShapeRunners:
             raise RequestError("malformed", str(error)) from None
 
     def give(self, used: ShapeRunner) -> None:
-        if used.hold.size > KEPT_BYTES or used.served.broken:
-            gone = [used]
-        else:
+        gone = [used]
+        if used.hold.size <= KEPT_BYTES // 2 and not used.served.broken:
             with self._lock:
+                gone = []
                 self._idle.append(used)
-                gone = self._idle[:-KEPT]
-                del self._idle[:-KEPT]
+                while len(self._idle) > KEPT or sum(each.hold.size for each in self._idle) > KEPT_BYTES:
+                    gone.append(self._idle.pop(0))
         _close(gone)
 
-    def forget(self) -> None:
+    def forget(self) -> bool:
         """What is kept."""
         with self._lock:
             gone, self._idle = self._idle, []
         _close(gone)
+        return False
 
 
 def _close(gone: List[ShapeRunner]) -> None:

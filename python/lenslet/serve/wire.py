@@ -9,29 +9,43 @@ from __future__ import annotations
 
 import math
 import struct
-from typing import Any, Dict, Iterator, List, NamedTuple, Tuple, cast
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 import numpy as np
 
 from .memory import Hold
-from .protocol import MAX_RANK, Array, Data, Request, Tensor, Wanted, checked_shape, malformed, quoted, wanted_of
+from .protocol import (
+    MAX_RANK,
+    Array,
+    Data,
+    Request,
+    Shape,
+    Tensor,
+    TextOfNumbers,
+    Wanted,
+    checked_shape,
+    malformed,
+    quoted,
+    wanted_of,
+)
 
 #: Of a message, those in it included; pictures in bytes_contents are one each.
 FIELDS = 10000
 #: Inputs, and outputs asked for.
 ENTRIES = 1024
+#: Of a name, an id, a parameter.
+TEXT_BYTES = 1 << 16
 #: What was read of so many messages without their tensors is kept, of at most so many bytes each.
 KNOWN_HEADS, HEAD_BYTES = 64, 4096
 #: Varints are made to numbers so many bytes at a time: what that takes is some 30 times as much.
 BLOCK = 1 << 16
 
-#: The field of InferTensorContents that holds a datatype's elements, and NumPy's type of them there. 16-bit floats have
-#: none. Field 8 has BYTES.
-CONTENTS: Dict[str, Tuple[int, Any, Any]] = {
-    "BOOL": (1, None, np.bool_), "INT8": (2, np.int32, np.int8), "INT16": (2, np.int32, np.int16),
-    "INT32": (2, np.int32, np.int32), "INT64": (3, np.int64, np.int64), "UINT8": (4, np.uint32, np.uint8),
-    "UINT16": (4, np.uint32, np.uint16), "UINT32": (4, np.uint32, np.uint32), "UINT64": (5, np.uint64, np.uint64),
-    "FP32": (6, None, np.dtype("<f4")), "FP64": (7, None, np.dtype("<f8")), "BYTES": (8, None, None),
+#: The field of InferTensorContents that holds a datatype's elements, and the type that varints there are cut to. 16-bit
+#: floats have none.
+CONTENTS: Dict[str, Tuple[int, Any]] = {
+    "BOOL": (1, None), "INT8": (2, np.int32), "INT16": (2, np.int32), "INT32": (2, np.int32), "INT64": (3, np.int64),
+    "UINT8": (4, np.uint32), "UINT16": (4, np.uint32), "UINT32": (4, np.uint32), "UINT64": (5, np.uint64),
+    "FP32": (6, None), "FP64": (7, None), "BYTES": (8, None),
 }  # fmt: skip
 
 _VARINT, _EIGHT, _BYTES, _FOUR = 0, 1, 2, 5
@@ -165,6 +179,8 @@ class _Reader:
         raise malformed("the message is no ModelInferRequest: it ends within a number")
 
     def text(self, start: int, end: int, what: str) -> str:
+        if end - start > TEXT_BYTES:
+            raise malformed(f"{what} has {end - start} bytes: at most {TEXT_BYTES}")
         try:
             return self.data[start:end].decode()
         except UnicodeDecodeError:
@@ -249,7 +265,7 @@ def _input(reader: _Reader, at: int, end: int, hold: Hold, raw: bool) -> Tuple[T
     whole = checked_shape(shape, name)
     data: Data = ()
     if contents and not raw and datatype in CONTENTS:
-        data = _elements(reader, contents, name, datatype, whole, hold)
+        data = _elements(reader, contents, datatype, hold)
     return Tensor(name, datatype, whole, data), bool(contents)
 
 
@@ -257,76 +273,82 @@ def _signed(value: int) -> int:
     return value - (1 << 64) if value >> 63 else value
 
 
-def _elements(
-    reader: _Reader, contents: List[Tuple[int, int]], name: str, datatype: str, shape: Tuple[int, ...], hold: Hold
-) -> Data:
+def _elements(reader: _Reader, contents: List[Tuple[int, int]], datatype: str, hold: Hold) -> Data:
     """Of an InferTensorContents, which may come in parts, the field of `datatype`."""
-    wanted, there, dtype = CONTENTS[datatype]
-    found: Array
+    wanted = CONTENTS[datatype][0]
+    alone = {6: _FOUR, 7: _EIGHT, 8: _BYTES}.get(wanted, _VARINT)  # of an element that is a field
     view = memoryview(reader.data)
     parts: List[memoryview] = []
     for at, end in contents:
         for number, kind, start, stop, _ in reader.fields(at, end):
-            if number == wanted and (kind == _BYTES or wanted != 8 and kind == (_FOUR if wanted == 6 else
-                                                                               _EIGHT if wanted == 7 else _VARINT)):  # fmt: skip
+            if number == wanted and kind in (_BYTES, alone):
                 parts.append(view[start:stop])
-    if wanted == 8:
-        return parts
-    if len(parts) > 1:  # packed in parts, or each element a field
-        hold.grow(sum(map(len, parts)), f"input {quoted(name)}")
-        view = memoryview(b"".join(parts))
-    else:
+    return parts if wanted == 8 else Contents(parts, hold)
+
+
+class Contents(TextOfNumbers):
+    """Numbers, packed in parts or each alone. What they take is taken from `hold`."""
+
+    def __init__(self, parts: List[memoryview], hold: Hold) -> None:
+        self._parts, self._hold = parts, hold
+
+    def array(self, name: str, datatype: str, shape: Shape, dtype: np.dtype[Any]) -> Array:
+        wanted, there = CONTENTS[datatype]
+        count = math.prod(shape)
+        parts = self._parts
+        what = f"input {quoted(name)}"
+        if len(parts) > 1:
+            self._hold.grow(sum(map(len, parts)), what)
+            parts = [memoryview(b"".join(parts))]
         view = parts[0] if parts else memoryview(b"")
-    if wanted in (6, 7):
-        if len(view) % dtype.itemsize:
-            raise malformed(f"input {quoted(name)}: its contents end within an element")
-        found = np.frombuffer(view, dtype)
-    else:
-        found = _numbers(view, name, datatype, shape, there, dtype, hold)
-    return cast(Data, found)
+        if wanted in (6, 7):
+            if len(view) % dtype.itemsize:
+                raise malformed(f"{what}: its contents end within an element")
+            found: Array = np.frombuffer(view, dtype)
+        else:
+            found = self._numbers(np.frombuffer(view, np.uint8), count, there, dtype, what, datatype)
+        if len(found) != count:
+            raise malformed(f"{what}: {len(found)} elements, but shape {list(shape)} has {count}")
+        return found.reshape(shape)
+
+    def _numbers(self, stream: Array, count: int, there: Any, dtype: np.dtype[Any], what: str,
+                 datatype: str) -> Array:  # fmt: skip
+        """Varints, `count` or none. `there`: the type that they are cut to, as protobuf does."""
+        blocks = [slice(at, at + BLOCK) for at in range(0, len(stream), BLOCK)]
+        ended = sum(int(np.count_nonzero(stream[block] < 0x80)) for block in blocks)
+        if len(stream) and stream[-1] >= 0x80:
+            raise malformed(f"{what}: its contents end within an element")
+        if ended != count:
+            raise malformed(f"{what}: {ended} elements, but its shape has {count}")
+        self._hold.grow(count * dtype.itemsize, what)
+        found: Array = np.empty(count, dtype)
+        at = done = 0
+        while at < len(stream):
+            part = stream[at : at + BLOCK]
+            ends = np.flatnonzero(part < 0x80)
+            values = None if not len(ends) else _of_block(part, ends)
+            if values is None:
+                raise malformed(f"{what}: a number of more than ten bytes")
+            at += int(ends[-1]) + 1
+            if there is not None:
+                values = values.astype(there)
+                limits = np.iinfo(dtype)
+                if int(values.min()) < limits.min or int(values.max()) > limits.max:
+                    raise malformed(f"{what}: 'data' goes beyond {datatype}")
+            found[done : done + len(ends)] = values
+            done += len(ends)
+        return found
 
 
-def _numbers(
-    view: memoryview, name: str, datatype: str, shape: Tuple[int, ...], there: Any, dtype: Any, hold: Hold
-) -> Array:
-    """Varints, as many as `shape` has elements. `there`: what they are cut to, as protobuf does."""
-    stream = np.frombuffer(view, np.uint8)
-    blocks = [slice(at, at + BLOCK) for at in range(0, len(stream), BLOCK)]
-    count = sum(int(np.count_nonzero(stream[block] < 0x80)) for block in blocks)
-    if len(stream) and stream[-1] >= 0x80:
-        raise malformed(f"input {quoted(name)}: its contents end within an element")
-    if count != math.prod(shape):
-        raise malformed(
-            f"input {quoted(name)}: {count} elements, but shape {list(shape)} has {math.prod(shape)}"
-        )
-    hold.grow(count * np.dtype(dtype).itemsize, f"input {quoted(name)}")
-    found: Array = np.empty(count, dtype)
-    at = done = 0
-    while at < len(stream):
-        part = stream[at : at + BLOCK]
-        ends = np.flatnonzero(part < 0x80)
-        if not len(ends):
-            raise malformed(f"input {quoted(name)}: a number of more than ten bytes")
-        at += int(ends[-1]) + 1
-        values = _of_block(part, ends, name)
-        if there is not None:
-            values = values.astype(there)
-            limits = np.iinfo(dtype)
-            if int(values.min()) < limits.min or int(values.max()) > limits.max:
-                raise malformed(f"input {quoted(name)}: 'data' goes beyond {datatype}")
-        found[done : done + len(ends)] = values
-        done += len(ends)
-    return found
-
-
-def _of_block(part: Array, ends: Array, name: str) -> Array:
+def _of_block(part: Array, ends: Array) -> Optional[Array]:
+    """The numbers that end at `ends`; None where one has more than ten bytes."""
     if len(ends) == ends[-1] + 1:  # all of one byte
         return part[: len(ends)].astype(np.uint64)
     starts = np.concatenate(([0], ends[:-1] + 1))
     lengths = ends - starts + 1
     longest = int(lengths.max())
     if longest > 10:
-        raise malformed(f"input {quoted(name)}: a number of more than ten bytes")
+        return None
     values = np.zeros(len(ends), np.uint64)
     for byte in range(longest):
         longer = lengths > byte
