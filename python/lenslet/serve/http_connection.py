@@ -58,11 +58,12 @@ Headers = Dict[bytes, bytes]
 class Answer:
     """`parts` of a body, and what they hold of the bound on memory until the client has taken them."""
 
-    __slots__ = ("status", "parts", "headers", "hold")
+    __slots__ = ("status", "parts", "headers", "hold", "size")
 
     def __init__(self, status: int, parts: List[Buffer], headers: List[Tuple[bytes, bytes]],
                  hold: Optional[Hold] = None) -> None:  # fmt: skip
         self.status, self.parts, self.headers, self.hold = status, parts, headers, hold
+        self.size = sum(map(len, parts))
 
 
 class Exchange:
@@ -123,7 +124,6 @@ class Exchange:
         connection = self.connection
         if self.gone or connection is None:
             return
-        size = sum(map(len, answer.parts))
         headers = answer.headers
         if (b"connection", b"close") in headers:
             self.keep_alive = False
@@ -132,7 +132,7 @@ class Exchange:
         head = [STATUS_LINES[answer.status]]
         for name, value in headers:
             head += (name, b": ", value, b"\r\n")
-        head.append(b"content-length: %d\r\n\r\n" % size)
+        head.append(b"content-length: %d\r\n\r\n" % answer.size)
         self.answered = True
         if self.method == "HEAD":
             answer.parts = []
@@ -153,6 +153,7 @@ class Connection(asyncio.BufferedProtocol):
         self._coming: Optional[Exchange] = None  # whose body is on its way
         self._current: Optional[Exchange] = None  # which is being answered, or is to come wholly
         self._waiting: Deque[Exchange] = deque()
+        self._length = -1  # of a body that has a length
         self._at = self._end = 0  # of a body of known length: how much is there, and how much it is
         self._began = 0.0  # when it did
         self._direct = False  # the rest of it is read to where it lies, or dropped
@@ -411,7 +412,7 @@ class Connection(asyncio.BufferedProtocol):
         path = (httptools.parse_url(self._url).path or b"/").decode("ascii")
         if "%" in path:
             path = urllib.parse.unquote(path)
-        length, before = 0, 0
+        length, before = -1, 0
         text = headers.get(b"content-length")
         if text is not None:
             length = int(text) if len(text) < 19 else 1 << 62
@@ -427,6 +428,7 @@ class Connection(asyncio.BufferedProtocol):
             exchange.hold = self._server.app.memory.take(2048 + 2 * self._header_bytes, "a request behind another")
         self._coming = exchange
         self._at = self._end = 0
+        self._length = length
         self._began = self._loop.time()
         if length > HEAD_BYTES and not parser.should_upgrade():
             self._end = length
@@ -461,6 +463,9 @@ class Connection(asyncio.BufferedProtocol):
             return
         if len(exchange.buffer) + len(body) > self._limits.body:
             exchange.refuse(RequestError("too_large", f"a body of more than {self._limits.body} bytes"))
+            return
+        if self._length >= 0:  # no longer than what a connection has anyway
+            exchange.buffer += body
             return
         try:  # twice: it moves when it grows
             if exchange.hold is None:
@@ -497,7 +502,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def write(self, head: List[bytes], answer: Answer) -> None:
         parts = answer.parts
-        if sum(map(len, parts)) < PIECE_BYTES:
+        if answer.size < PIECE_BYTES:
             self.transport.write(b"".join([*head, *parts]))
         else:
             self.transport.writelines([b"".join(head), *parts])

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import sys
 import time
 from functools import partial
 from typing import Callable, Dict, List, Optional, Tuple, Type, TypeVar, Union
@@ -24,6 +25,8 @@ from .shapes import ShapeRunners
 from .tidy import Tidy
 
 T = TypeVar("T")
+#: The event loop waits so long for a thread that reads JSON, at each of its steps.
+ASIDE_SECONDS = 0.001
 
 
 class Limits:
@@ -57,7 +60,8 @@ class Service:
         self.stopping = False
         #: Each is asked, when too many requests are in the house, to let one go whose client is slow; says if it did.
         self.when_full: List[Callable[[], bool]] = []
-        self._in_house = 0
+        self._in_house = self._aside = 0
+        self._switch = sys.getswitchinterval()
         self._loop = asyncio.get_running_loop()
         shapes = ShapeRunners(self.memory, limits.plan)
         self._batcher = Batcher(repository, workers, max_wait, self._deliver, shapes)
@@ -107,7 +111,15 @@ class Service:
 
     async def aside(self, work: Callable[[], T]) -> T:
         """Work that takes long for the event loop's thread (or lets go of Python's lock), in another."""
-        return await self._loop.run_in_executor(self._preparers, work)
+        if not self._aside:
+            sys.setswitchinterval(ASIDE_SECONDS)
+        self._aside += 1
+        try:
+            return await self._loop.run_in_executor(self._preparers, work)
+        finally:
+            self._aside -= 1
+            if not self._aside:
+                sys.setswitchinterval(self._switch)
 
     async def infer(
         self, served: ServedModel, read: Callable[[], Request], long: bool, room: Optional[Room] = None,
@@ -128,7 +140,9 @@ class Service:
             request = read()
             inputs, pictures = served.read(request, self.limits.rows)
             outputs = served.wanted(request)
-            return request._replace(inputs=[]), outputs, inputs, pictures  # what it was read from may go
+            if long:  # what it was read from may go
+                request = request._replace(inputs=[])
+            return request, outputs, inputs, pictures
 
         request, outputs, inputs, pictures = await self.aside(checked) if long else checked()
         own = None  # room that is ours to give back
