@@ -24,7 +24,6 @@ from .messages import HEALTH, METHODS, REFLECTIONS, SERVICE, Package, packages
 from .protocol import RequestError, Result, malformed, quoted
 from .repository import ServedModel
 from .service import Service, Visit
-from .tidy import resident
 from .wire import Inference, Message, appended
 
 #: Of a message, beside its tensors; and of one that has none.
@@ -83,7 +82,6 @@ class GrpcApp:
         self._watching = 0
         self._port = 0
         self._watch: Any = None
-        self._resident_at_first = 0
 
     # ---- Its life ----
 
@@ -139,7 +137,6 @@ class GrpcApp:
     def started(self, port: int) -> None:
         """The server listens on `port`."""
         self._port = port
-        self._resident_at_first = resident() + self._service.planned_bytes()
         self._service.when_full.append(self._give_way)
         metrics = self._service.metrics
         metrics.messages.set_function(lambda: len(self._reading) + len(self._small))
@@ -233,7 +230,7 @@ class GrpcApp:
 
     def _memory_is_full(self) -> bool:
         """gRPC has what came of messages that are not whole, and does not say how much that is."""
-        return resident() - self._resident_at_first > FULL * self._service.limits.memory
+        return self._service.tidy.grown() > FULL * self._service.limits.memory
 
     def _give_way(self) -> bool:
         """When too many requests are in the house: whether one of them has gone whose message comes slowly."""

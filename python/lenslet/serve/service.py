@@ -61,7 +61,7 @@ class Service:
         self._loop = asyncio.get_running_loop()
         shapes = ShapeRunners(self.memory, limits.plan)
         self._batcher = Batcher(repository, workers, max_wait, self._deliver, shapes)
-        self._tidy = Tidy(self._loop, self.memory)
+        self.tidy = Tidy(self._loop, self.memory, self._batcher.planned_bytes)
         self._preparers = concurrent.futures.ThreadPoolExecutor(preparers, "lenslet-prepare")
         self.metrics.in_house.set_function(lambda: self._in_house)
         for served in repository.models.values():
@@ -80,14 +80,10 @@ class Service:
     def in_house(self) -> int:
         return self._in_house
 
-    def planned_bytes(self) -> int:
-        """That runs take, and that models may not have touched yet."""
-        return self._batcher.planned_bytes
-
     async def stop(self) -> bool:
         """When all requests have been answered, or are to be given up: what runs still is cancelled. False: a step of
         a network does not end."""
-        self._tidy.stop()
+        self.tidy.stop()
         ended = await self._loop.run_in_executor(None, self._batcher.stop)
         self._preparers.shutdown(wait=False, cancel_futures=True)
         if self.access_log is not None:
