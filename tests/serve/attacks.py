@@ -255,7 +255,7 @@ def json_as_long_as_the_tensor(server, full):
 
 @attack
 def long_answers_in_json(server, full):
-    side = 2000 if full else 500
+    side = 1000 if full else 300
     shape = [1, 3, side, side]
     headers, body = binary_body([("image", "FP32", shape, random.Random(1).randbytes(4 * 3) * (side * side))])
     lines = [f"{name}: {value}" for name, value in headers.items()]

@@ -352,6 +352,14 @@ class Connection(asyncio.BufferedProtocol):
             self._heads += count
             if self._heads > HEADER_BYTES + 2 * HEAD_BYTES:  # one without an end, of which on_header() is not told
                 self._refuse(malformed("headers are too large"))
+                return
+        if count == HEAD_BYTES and not (self._direct or self._paused):  # there is more, of which libuv reads 32 times
+            self.transport.pause_reading()
+            self._loop.call_soon(self._read_on)
+
+    def _read_on(self) -> None:
+        if not (self._paused or self.transport.is_closing()):
+            self.transport.resume_reading()
 
     def _refuse(self, error: RequestError) -> None:
         """The connection ends, and with it what has been asked on it and not been answered."""

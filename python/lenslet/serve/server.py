@@ -15,7 +15,6 @@ from .access_log import AccessLog
 from .http_app import HttpApp
 from .options import Options
 from .repository import Repository
-from .rooms import KEPT_BYTES
 from .service import Limits, Service
 
 
@@ -25,8 +24,8 @@ def keep_memory() -> None:
         mallopt = ctypes.CDLL(None).mallopt
     except (OSError, AttributeError):  # another C library
         return
-    mallopt(-3, 32 << 20)  # M_MMAP_THRESHOLD
-    mallopt(-1, KEPT_BYTES)  # M_TRIM_THRESHOLD
+    mallopt(-3, 4 << 20)  # M_MMAP_THRESHOLD: what is larger goes back when it is freed
+    mallopt(-1, 16 << 20)  # M_TRIM_THRESHOLD
 
 
 def run(options: Options, repository: Repository) -> None:
