@@ -33,7 +33,7 @@ SMALL_CALLS = 64
 #: When others want its place, a message that comes slower than this goes: the oldest first.
 SLOW_SECONDS = 1.0
 #: Of the memory that requests may have, this much is resident: messages that come slowly go.
-FULL = 0.85
+FULL = 0.8
 #: How often it is looked for what is slow, and after how many of these times for what holds its answer.
 TICK_SECONDS, TICKS = 0.02, 10
 #: Connections at once; and seconds for one to become one, and to be kept without a call.

@@ -17,7 +17,7 @@ WORTH_BYTES = 64 << 20
 #: How often one looks, and of how many times for that.
 SECONDS, TIMES = 0.02, 50
 #: Of what requests may have, this much is resident: nothing more is taken.
-CROWDED = 0.95
+CROWDED = 0.9
 
 
 def resident() -> int:
