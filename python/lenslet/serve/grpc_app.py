@@ -90,7 +90,7 @@ class GrpcApp:
         limits = self._service.limits
         server = grpc.aio.server(
             options=[
-                ("grpc.max_receive_message_length", limits.body + HEADER_BYTES),
+                ("grpc.max_receive_message_length", limits.message + HEADER_BYTES),
                 ("grpc.max_send_message_length", -1),
                 ("grpc.so_reuseport", 0),  # a port that is taken is an error
                 ("grpc.max_concurrent_streams", limits.requests + SMALL_CALLS),

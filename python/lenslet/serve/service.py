@@ -31,13 +31,14 @@ class Limits:
 
     def __init__(
         self, body: int, memory: int, requests: int, rows: int, seconds: float, *, plan: int = 0,
-        run_seconds: float = 0, queue_seconds: float = 0,
+        message: int = 0, run_seconds: float = 0, queue_seconds: float = 0,
     ) -> None:  # fmt: skip
         self.body = body  # bytes of a request
         self.memory = memory  # bytes of all requests at once
         self.requests = requests  # let in at once
         self.rows = rows  # images of a request
         self.seconds = seconds  # until a request has to be there, once its connection is
+        self.message = message or body  # bytes of a request over gRPC
         self.plan = plan or memory  # bytes of a run for other shapes than a model was planned for
         self.run_seconds = run_seconds  # from a request's being there to its answer; 0: any
         self.queue_seconds = queue_seconds  # of waiting for a runner, as far as one can see; 0: any
