@@ -24,7 +24,6 @@ from .messages import HEALTH, METHODS, REFLECTIONS, SERVICE, Package, packages
 from .protocol import RequestError, Result, malformed, quoted
 from .repository import ServedModel
 from .service import Service, Visit
-from .tidy import resident
 from .wire import Inference, Message, appended
 
 #: Of a message, beside its tensors; and of one that has none.
@@ -34,7 +33,7 @@ SMALL_CALLS = 64
 #: When others want its place, a message that comes slower than this goes: the oldest first.
 SLOW_SECONDS = 1.0
 #: Of the memory that requests may have, this much is resident: messages that come slowly go.
-FULL = 0.85
+FULL = 0.8
 #: How often it is looked for what is slow, and after how many of these times for what holds its answer.
 TICK_SECONDS, TICKS = 0.02, 10
 #: Connections at once; and seconds for one to become one, and to be kept without a call.
@@ -83,7 +82,6 @@ class GrpcApp:
         self._watching = 0
         self._port = 0
         self._watch: Any = None
-        self._resident_at_first = 0
 
     # ---- Its life ----
 
@@ -92,7 +90,7 @@ class GrpcApp:
         limits = self._service.limits
         server = grpc.aio.server(
             options=[
-                ("grpc.max_receive_message_length", limits.body + HEADER_BYTES),
+                ("grpc.max_receive_message_length", limits.message + HEADER_BYTES),
                 ("grpc.max_send_message_length", -1),
                 ("grpc.so_reuseport", 0),  # a port that is taken is an error
                 ("grpc.max_concurrent_streams", limits.requests + SMALL_CALLS),
@@ -139,7 +137,6 @@ class GrpcApp:
     def started(self, port: int) -> None:
         """The server listens on `port`."""
         self._port = port
-        self._resident_at_first = resident() + self._service.planned_bytes()
         self._service.when_full.append(self._give_way)
         metrics = self._service.metrics
         metrics.messages.set_function(lambda: len(self._reading) + len(self._small))
@@ -233,7 +230,7 @@ class GrpcApp:
 
     def _memory_is_full(self) -> bool:
         """gRPC has what came of messages that are not whole, and does not say how much that is."""
-        return resident() - self._resident_at_first > FULL * self._service.limits.memory
+        return self._service.tidy.grown() > FULL * self._service.limits.memory
 
     def _give_way(self) -> bool:
         """When too many requests are in the house: whether one of them has gone whose message comes slowly."""

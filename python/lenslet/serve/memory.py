@@ -22,6 +22,8 @@ from .protocol import Array, RequestError
 
 #: Where a tensor begins, so that kernels read it there.
 ALIGNMENT = 64
+#: What is taken though the process is crowded.
+SMALL_BYTES = 1 << 16
 
 
 class Memory:
@@ -32,6 +34,7 @@ class Memory:
         self.used = 0
         self.peak = 0
         self.refused = 0  # how often
+        self.crowded = False  # the process has more than is known of here (tidy.py)
         #: Asked, when memory is short, to give some back, in the thread that takes: whether it is worth to ask again.
         self.when_short: List[Callable[[], bool]] = []
         self._lock = threading.RLock()  # a Hold may end within take(), by a collection of garbage
@@ -78,7 +81,7 @@ class Memory:
 
     def _fits(self, size: int) -> bool:
         with self._lock:
-            if self.used + size > self.most:
+            if self.used + size > self.most or self.crowded and size > SMALL_BYTES:
                 return False
             self.used += size
             if self.used > self.peak:

@@ -44,6 +44,7 @@ class Options(NamedTuple):
     max_requests: int
     max_connections: int
     max_body: int  # bytes
+    max_message: int  # bytes
     max_memory: int  # bytes
     max_plan: int  # bytes
     max_rows: int
@@ -112,6 +113,10 @@ def _parser() -> argparse.ArgumentParser:
     add("--max-connections", type=_count, default=1024, metavar="N", help="of HTTP, idle ones (%(default)s)")
     add("--max-body-mib", type=_count, default=64, metavar="N", help="of a request, else 413 (%(default)s)")
     add(
+        "--max-message-mib", type=_count, metavar="N",
+        help="of a request over gRPC, whose library copies it in one go (32, or --max-body-mib where that is less)",
+    )  # fmt: skip
+    add(
         "--max-memory-mib", type=_count, metavar="N",
         help="of all requests at once, beside the models, else 503 (1024, or four bodies where that is more)",
     )  # fmt: skip
@@ -154,6 +159,8 @@ def parsed(arguments: Sequence[str]) -> Options:
         shapes.setdefault(name, {})[input] = shape
     if ("" in cards or "" in shapes) and len(given.models) > 1:
         parser.error("several models: --card NAME=FILE, --shape NAME:INPUT=SHAPE")
+    if (given.max_message_mib or 0) > given.max_body_mib:
+        parser.error("--max-message-mib: at most --max-body-mib")
     max_memory = given.max_memory_mib or max(1024, BODIES * given.max_body_mib)
     if max_memory < BODIES * given.max_body_mib:
         parser.error(f"--max-memory-mib {max_memory}: at least {BODIES} times --max-body-mib, or no such body is served")
@@ -176,6 +183,7 @@ def parsed(arguments: Sequence[str]) -> Options:
         max_requests=given.max_requests,
         max_connections=given.max_connections,
         max_body=given.max_body_mib << 20,
+        max_message=(given.max_message_mib or min(32, given.max_body_mib)) << 20,
         max_memory=max_memory << 20,
         max_plan=max_plan << 20,
         max_rows=given.max_rows,

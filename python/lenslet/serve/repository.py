@@ -169,7 +169,9 @@ class ServedModel:
         memory = plan["memory"]
         outputs = zip(self.outputs, plan["outputs"])
         output_bytes = sum(_bytes(output["shape"], np.dtype(port.dtype)) for port, output in outputs)
-        return memory["peak_bytes"] + memory["prepared_bytes"], output_bytes
+        # Inputs that do not lie as kernels want them are copied.
+        input_bytes = sum(_bytes(shapes[port.name], dtype) for port, dtype in zip(self.inputs, self.dtypes))
+        return memory["peak_bytes"] + memory["prepared_bytes"] + input_bytes, output_bytes
 
     def _row_bytes(self) -> int:
         """Of the outputs of one image, or one request where there are no batches; as far as that is known."""

@@ -68,7 +68,7 @@ class _Server:
             loop.add_signal_handler(number, stop)
         limits = Limits(
             options.max_body, options.max_memory, options.max_requests, options.max_rows, options.seconds,
-            plan=options.max_plan, run_seconds=options.run_seconds, queue_seconds=options.max_queue,
+            plan=options.max_plan, message=options.max_message, run_seconds=options.run_seconds, queue_seconds=options.max_queue,
         )  # fmt: skip
         runners = options.runners or self._runners()
         log = AccessLog(options.access_log) if options.access_log else None

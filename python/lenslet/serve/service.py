@@ -34,13 +34,14 @@ class Limits:
 
     def __init__(
         self, body: int, memory: int, requests: int, rows: int, seconds: float, *, plan: int = 0,
-        run_seconds: float = 0, queue_seconds: float = 0,
+        message: int = 0, run_seconds: float = 0, queue_seconds: float = 0,
     ) -> None:  # fmt: skip
         self.body = body  # bytes of a request
         self.memory = memory  # bytes of all requests at once
         self.requests = requests  # let in at once
         self.rows = rows  # images of a request
         self.seconds = seconds  # until a request has to be there, once its connection is
+        self.message = message or body  # bytes of a request over gRPC
         self.plan = plan or memory  # bytes of a run for other shapes than a model was planned for
         self.run_seconds = run_seconds  # from a request's being there to its answer; 0: any
         self.queue_seconds = queue_seconds  # of waiting for a runner, as far as one can see; 0: any
@@ -65,7 +66,7 @@ class Service:
         self._loop = asyncio.get_running_loop()
         shapes = ShapeRunners(self.memory, limits.plan)
         self._batcher = Batcher(repository, workers, max_wait, self._deliver, shapes)
-        self._tidy = Tidy(self._loop, self.memory)
+        self.tidy = Tidy(self._loop, self.memory, self._batcher.planned_bytes)
         self._preparers = concurrent.futures.ThreadPoolExecutor(preparers, "lenslet-prepare")
         self.metrics.in_house.set_function(lambda: self._in_house)
         for served in repository.models.values():
@@ -84,14 +85,10 @@ class Service:
     def in_house(self) -> int:
         return self._in_house
 
-    def planned_bytes(self) -> int:
-        """That runs take, and that models may not have touched yet."""
-        return self._batcher.planned_bytes
-
     async def stop(self) -> bool:
         """When all requests have been answered, or are to be given up: what runs still is cancelled. False: a step of
         a network does not end."""
-        self._tidy.stop()
+        self.tidy.stop()
         ended = await self._loop.run_in_executor(None, self._batcher.stop)
         self._preparers.shutdown(wait=False, cancel_futures=True)
         if self.access_log is not None:

@@ -1,8 +1,11 @@
-"""What a large request took is given back to the system: glibc keeps what is freed, for the next one."""
+"""The process keeps within its bound: what a large request took is given back to the system, for glibc keeps what is
+freed, and where there is more than memory.py knows of (what came of gRPC's messages, holes between what is used), nothing
+is taken until there is less."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ctypes
 import os
 from typing import Any
@@ -11,7 +14,10 @@ from .memory import Memory
 
 #: So much more than before has to be kept. Less stays: fresh memory costs a fault for each page.
 WORTH_BYTES = 64 << 20
-SECONDS = 1.0
+#: How often one looks, and of how many times for that.
+SECONDS, TIMES = 0.02, 50
+#: Of what requests may have, this much is resident: nothing more is taken.
+CROWDED = 0.9
 
 
 def resident() -> int:
@@ -21,32 +27,42 @@ def resident() -> int:
 
 
 class Tidy:
-    """Looks each second, in the event loop's thread."""
+    """In the event loop's thread. `models`: bytes that these may take yet."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, memory: Memory) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, memory: Memory, models: int) -> None:
         self._loop, self._memory = loop, memory
+        self._first = resident() + models
+        self._trimming: Any = None
+        self._looks = 0
         self._trim: Any = None
         self._timer: Any = None
         self._before = 0
-        try:
+        with contextlib.suppress(OSError, AttributeError):  # another C library
             self._trim = ctypes.CDLL(None).malloc_trim
-        except (OSError, AttributeError):  # another C library
-            return
-        self._before = self._unused()
+        self._before = self._first
         self._timer = loop.call_later(SECONDS, self._look)
 
     def stop(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
+        self._timer.cancel()
 
-    def _unused(self) -> int:
-        """By requests, but resident: models, and what was theirs."""
-        return resident() - self._memory.used
+    def grown(self) -> int:
+        """Bytes, since all models were there."""
+        return resident() - self._first
 
     def _look(self) -> None:
-        unused = self._unused()
-        if unused - self._before >= WORTH_BYTES:
-            self._before = unused
-            self._loop.run_in_executor(None, self._trim, 0)
-        self._before = min(self._before, unused)
+        memory, now = self._memory, resident()
+        memory.crowded = now - self._first > CROWDED * memory.most
+        self._looks += 1
+        if memory.crowded:
+            self._give_back()
+        elif self._looks % TIMES == 0:
+            unused = now - memory.used  # by requests: models, and what was theirs
+            if unused - self._before >= WORTH_BYTES:
+                self._before = unused
+                self._give_back()
+            self._before = min(self._before, unused)
         self._timer = self._loop.call_later(SECONDS, self._look)
+
+    def _give_back(self) -> None:
+        if self._trim is not None and (self._trimming is None or self._trimming.done()):
+            self._trimming = self._loop.run_in_executor(None, self._trim, 0)
