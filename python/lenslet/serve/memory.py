@@ -63,7 +63,7 @@ class Memory:
         """What the client is told."""
         self.refused += 1
         if size > self.most:
-            return RequestError("memory", f"{what}: {size} bytes, where all requests may have {self.most}")
+            return RequestError("too_large", f"{what}: {size} bytes, where all requests may have {self.most}")
         return RequestError("memory", f"{what}: {size} bytes are not free now: try again later")
 
     def _add(self, size: int) -> bool:

@@ -152,7 +152,7 @@ class Service:
             room = own
             into = None if own is None else own.image
             try:
-                inputs[served.picture_input] = await self.aside(lambda: served.prepared(pictures, into))
+                inputs[served.picture_input] = await self.aside(lambda: served.prepared(pictures, into, self.memory))
             except RequestError:
                 if own is not None:
                     self.rooms.give(own)
