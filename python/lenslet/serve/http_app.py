@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
 import traceback
@@ -90,18 +91,23 @@ class HttpApp:
 
     async def answer(self, exchange: Exchange) -> None:
         try:
-            answer = await self._answer(exchange)
-        except RequestError as error:
-            answer = Answer(error.status, [_error(str(error))], _of_error(error))
-        except Disconnected:
-            return
-        except Exception:  # a fault of ours
-            traceback.print_exc()
-            answer = Answer(500, [_error("internal error")], [(b"content-type", JSON)])
-        exchange.answer(answer)
-        room = exchange.room
-        if room is not None and exchange.whole and answer.status == 200:  # else a run may look at it still
-            self.rooms.give(room)
+            try:
+                answer = await self._answer(exchange)
+            except RequestError as error:
+                answer = Answer(error.status, [_error(str(error))], _of_error(error))
+            except Exception as error:
+                if isinstance(error, Disconnected):
+                    return
+                traceback.print_exc()  # a fault of ours
+                answer = Answer(500, [_error("internal error")], [(b"content-type", JSON)])
+            exchange.answer(answer)
+            room = exchange.room
+            if room is not None and exchange.whole and answer.status == 200:  # else a run may look at it still
+                self.rooms.give(room)
+        except asyncio.CancelledError:  # the client is gone, or the time for stopping is over
+            pass
+        finally:
+            exchange.ended()
 
     async def _answer(self, exchange: Exchange) -> Answer:
         method = exchange.method
@@ -152,8 +158,9 @@ class HttpApp:
             raise RequestError("encoding", "a compressed body is not taken")
         visit.enter(served)
         body, room = await exchange.body()
-        json_bytes = _number(headers, b"inference-header-content-length")
-        long = (len(body) if json_bytes is None else json_bytes) >= ASIDE_FROM
+        long = len(body) >= ASIDE_FROM
+        if long:
+            long = (_number(headers, b"inference-header-content-length") or ASIDE_FROM) >= ASIDE_FROM
         head = None if room is None else room.head
         read = partial(read_request, served, headers, body, head, self.memory)
         visit.received(len(body) + (0 if head is None else len(head)))

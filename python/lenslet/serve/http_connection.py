@@ -72,6 +72,7 @@ class Exchange:
     def __init__(self, connection: "Connection", version: str, method: str, path: str, headers: Headers,
                  keep_alive: bool) -> None:  # fmt: skip
         self.connection: Optional[Connection] = connection
+        self.server = connection.server
         self.version, self.method, self.path, self.headers, self.keep_alive = version, method, path, headers, keep_alive
         self.expects = headers.get(b"expect", b"").lower() == b"100-continue"
         self.task: Any = None
@@ -120,6 +121,14 @@ class Exchange:
             return room.rest, room
         return memoryview(self.buffer), None
 
+    def ended(self) -> None:
+        """Its task did."""
+        connection = self.connection
+        self.server.tasks.discard(self.task)
+        self.task = None
+        if not self.answered and connection is not None:
+            connection.abort()
+
     def answer(self, answer: Answer) -> None:
         connection = self.connection
         if self.gone or connection is None:
@@ -144,7 +153,7 @@ class Connection(asyncio.BufferedProtocol):
     """One of `server`'s."""
 
     def __init__(self, server: "Server") -> None:
-        self._server, self._loop = server, server.loop
+        self.server, self._loop = server, server.loop
         self._limits = server.limits
         self.transport: Any = None
         self._parser = self._new_parser()
@@ -180,10 +189,10 @@ class Connection(asyncio.BufferedProtocol):
         transport.set_write_buffer_limits(UNSENT_BYTES, 0)
         self._set_deadline(self._limits.seconds)
         self._timer = self._loop.call_later(self._limits.seconds, self._look_at_the_clock)
-        self._server.made(self)
+        self.server.made(self)
 
     def connection_lost(self, error: Optional[Exception]) -> None:
-        self._server.lost(self)
+        self.server.lost(self)
         if self._timer is not None:
             self._timer.cancel()
         self.drop()
@@ -425,16 +434,16 @@ class Connection(asyncio.BufferedProtocol):
             if len(self._waiting) == WAITING:
                 raise malformed(f"more than {WAITING} requests behind one that is not answered")
             # A head behind another one, as Python has it.
-            exchange.hold = self._server.app.memory.take(2048 + 2 * self._header_bytes, "a request behind another")
+            exchange.hold = self.server.app.memory.take(2048 + 2 * self._header_bytes, "a request behind another")
         self._coming = exchange
         self._at = self._end = 0
         self._length = length
         self._began = self._loop.time()
         if length > HEAD_BYTES and not parser.should_upgrade():
             self._end = length
-            if self._server.app.takes(exchange, length):
+            if self.server.app.takes(exchange, length):
                 try:
-                    exchange.room = self._server.app.room_for(path, min(before, length), max(0, length - before))
+                    exchange.room = self.server.app.room_for(path, min(before, length), max(0, length - before))
                 except RequestError as error:
                     exchange.refuse(error)
         if self._current is None:
@@ -469,7 +478,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         try:  # twice: it moves when it grows
             if exchange.hold is None:
-                exchange.hold = self._server.app.memory.take(2 * len(body), "the body")
+                exchange.hold = self.server.app.memory.take(2 * len(body), "the body")
             else:
                 exchange.hold.grow(2 * len(body), "the body")
         except RequestError as error:
@@ -498,7 +507,7 @@ class Connection(asyncio.BufferedProtocol):
             self._deadline = FOREVER
         else:
             self._set_deadline(self._limits.seconds)
-        self._server.begin(exchange)
+        self.server.begin(exchange)
 
     def write(self, head: List[bytes], answer: Answer) -> None:
         parts = answer.parts
@@ -517,7 +526,7 @@ class Connection(asyncio.BufferedProtocol):
             self._current = None
             if not self._full:
                 self._set_deadline(IDLE_SECONDS)
-            self._server.idles(self)
+            self.server.idles(self)
             self._go_on()
         else:
             if not self._full:
