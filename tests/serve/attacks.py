@@ -20,6 +20,7 @@ import socket
 import struct
 import threading
 import time
+import zlib
 
 from harness import answer_of, binary_body, entry
 
@@ -260,6 +261,30 @@ def long_answers_in_json(server, full):
     headers, body = binary_body([("image", "FP32", shape, random.Random(1).randbytes(4 * 3) * (side * side))])
     lines = [f"{name}: {value}" for name, value in headers.items()]
     return at_once(4, lambda: asked(server, "segment", body, *lines))
+
+
+@attack
+def pictures_that_are_large(server, full):
+    """A file of 100 KB is 100 million pixels, one of 800 KB is 3 GB of what the decoder has."""
+    side, found = 10000 if full else 2500, collections.Counter()
+    for colour, depth in ((0, 8), (6, 16)):
+        picture = png(side, side, colour, depth)
+        found += at_once(4, lambda: asked(server, "rgb", picture, "Inference-Header-Content-Length: 0",
+                                          "Content-Type: image/png"))  # fmt: skip
+    return found
+
+
+def png(width, height, colour, depth):
+    """Black."""
+
+    def chunk(kind, data):
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    packer = zlib.compressobj(9)
+    row = bytes(1 + width * {0: 1, 2: 3, 6: 4}[colour] * depth // 8)
+    data = b"".join(packer.compress(row) for _ in range(height)) + packer.flush()
+    head = struct.pack(">IIBBBBB", width, height, depth, colour, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", data) + chunk(b"IEND", b"")
 
 
 # ---- Connections ----

@@ -1,6 +1,7 @@
 """`lenslet serve` under attack: the small forms of attacks.py, and what a client may choose besides."""
 
 import gc
+import io
 import json
 import os
 import pathlib
@@ -104,8 +105,9 @@ class Budget(unittest.TestCase):
         with self.assertRaisesRegex(RequestError, "b: 500 bytes are not free now") as caught:
             memory.take(500, "b")
         self.assertEqual((caught.exception.status, caught.exception.grpc), (503, "RESOURCE_EXHAUSTED"))
-        with self.assertRaisesRegex(RequestError, "where all requests may have 1000"):
+        with self.assertRaisesRegex(RequestError, "where all requests may have 1000") as caught:
             memory.take(1001, "b")
+        self.assertEqual(caught.exception.status, 413)
         hold.grow(400, "a")
         self.assertFalse(hold.grow_if_there(1))
         hold.shrink(10)
@@ -140,6 +142,56 @@ class Budget(unittest.TestCase):
         memory.when_short.append(give)
         memory.take(50, "c")
         self.assertEqual(len(kept), 1)
+
+
+@skip_without()
+class Pictures(unittest.TestCase):
+    def test_the_size_that_a_header_says(self):
+        """Of what Pillow writes."""
+        try:
+            from PIL import Image
+        except ImportError:
+            self.skipTest("no Pillow")
+        from lenslet.serve.pictures import decoding_bytes
+
+        for name, options in (("PNG", {}), ("JPEG", {}), ("JPEG", {"progressive": True}), ("BMP", {}), ("PPM", {}),
+                              ("WEBP", {}), ("WEBP", {"lossless": True}), ("WEBP", {"exif": b"Exif\0\0"})):  # fmt: skip
+            with self.subTest(name, **options):
+                file = io.BytesIO()
+                Image.new("RGB", (301, 402), "red").save(file, name, **options)
+                data = file.getvalue()
+                found = decoding_bytes(memoryview(data)) - (16 * len(data) if name == "WEBP" else 0)
+                self.assertIn(found, (301 * 402 * each for each in (10, 12, 16)))
+                for _ in range(200):
+                    decoding_bytes(data[: random.randrange(len(data))])
+
+
+@skip_without()
+class Answers(unittest.TestCase):
+    def test_what_is_written_is_what_json_writes(self):
+        from lenslet.serve.http_app import write_answer
+        from lenslet.serve.protocol import Request, Result
+
+        class Model:
+            name = "m"
+
+        draw, most = random.Random(9), 8192
+        for _ in range(40):
+            results = []
+            for number in range(draw.randrange(1, 6)):
+                count = draw.choice((0, 1, 5, most - 1, most, most + 1, 2 * most, 2 * most + 3))
+                results.append(Result(f"o{number}", "FP32", (count,), np.arange(count, dtype="f4") / 3, draw.random() < 0.3))
+            answer = write_answer(Model, Request(draw.choice(("", "i")), [], []), results, 1 << 20, Memory(1 << 22))
+            whole = b"".join(answer.parts)
+            self.assertEqual(answer.size, len(whole))
+            length = dict(answer.headers).get(b"inference-header-content-length")
+            said = json.loads(whole if length is None else whole[: int(length)])
+            self.assertEqual([output["name"] for output in said["outputs"]], [result.name for result in results])
+            for output, result in zip(said["outputs"], results):
+                if not result.binary:
+                    np.testing.assert_array_equal(np.array(output["data"], "f4"), result.values)
+            rest = b"" if length is None else whole[int(length) :]
+            self.assertEqual(rest, b"".join(result.values.tobytes() for result in results if result.binary))
 
 
 @skip_without()

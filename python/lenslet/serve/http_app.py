@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
 import traceback
@@ -42,6 +43,8 @@ KNOWN_HEADS, HEAD_BYTES = 64, 4096
 
 #: A number in JSON, as floats of 32 bits are written: "-1.1754943508222875e-38, ".
 NUMBER_BYTES = 25
+#: Longer answers are taken from the bound on memory.
+HELD_FROM = 1 << 14
 #: Numbers that are written at a time.
 WRITTEN = 1 << 13
 
@@ -88,18 +91,23 @@ class HttpApp:
 
     async def answer(self, exchange: Exchange) -> None:
         try:
-            answer = await self._answer(exchange)
-        except RequestError as error:
-            answer = Answer(error.status, [_error(str(error))], _of_error(error))
-        except Disconnected:
-            return
-        except Exception:  # a fault of ours
-            traceback.print_exc()
-            answer = Answer(500, [_error("internal error")], [(b"content-type", JSON)])
-        exchange.answer(answer)
-        room = exchange.room
-        if room is not None and exchange.whole and answer.status == 200:  # else a run may look at it still
-            self.rooms.give(room)
+            try:
+                answer = await self._answer(exchange)
+            except RequestError as error:
+                answer = Answer(error.status, [_error(str(error))], _of_error(error))
+            except Exception as error:
+                if isinstance(error, Disconnected):
+                    return
+                traceback.print_exc()  # a fault of ours
+                answer = Answer(500, [_error("internal error")], [(b"content-type", JSON)])
+            exchange.answer(answer)
+            room = exchange.room
+            if room is not None and exchange.whole and answer.status == 200:  # else a run may look at it still
+                self.rooms.give(room)
+        except asyncio.CancelledError:  # the client is gone, or the time for stopping is over
+            pass
+        finally:
+            exchange.ended()
 
     async def _answer(self, exchange: Exchange) -> Answer:
         method = exchange.method
@@ -150,18 +158,21 @@ class HttpApp:
             raise RequestError("encoding", "a compressed body is not taken")
         visit.enter(served)
         body, room = await exchange.body()
-        json_bytes = _number(headers, b"inference-header-content-length")
-        long = (len(body) if json_bytes is None else json_bytes) >= ASIDE_FROM
+        long = len(body) >= ASIDE_FROM
+        if long:
+            long = (_number(headers, b"inference-header-content-length") or ASIDE_FROM) >= ASIDE_FROM
         head = None if room is None else room.head
         read = partial(read_request, served, headers, body, head, self.memory)
         visit.received(len(body) + (0 if head is None else len(head)))
-        with self.memory.take(0, "") as hold:
-            results, request = await self._service.infer(served, read, long, room, visit, hold)
-            if sum(map(_bytes_of, results)) < ASIDE_FROM:
-                answer = write_answer(served, request, results, self.memory)
-            else:
-                answer = await self._service.aside(partial(write_answer, served, request, results, self.memory))
-        visit.sent(sum(map(len, answer.parts)))
+        hold = self.memory.take(0, "")
+        results, request = await self._service.infer(served, read, long, room, visit, hold)
+        size = sum(map(_bytes_of, results))
+        if size < ASIDE_FROM:
+            answer = write_answer(served, request, results, size, self.memory)
+        else:
+            answer = await self._service.aside(partial(write_answer, served, request, results, size, self.memory))
+        hold.give()
+        visit.sent(answer.size)
         return answer
 
 
@@ -354,47 +365,66 @@ def _bytes_of(result: Result) -> int:
     return int(values.nbytes if result.binary else values.size * NUMBER_BYTES)
 
 
-def write_answer(served: ServedModel, request: Request, results: List[Result], memory: Memory) -> Answer:
-    """JSON, with the binary outputs behind it where there are some."""
-    hold = memory.take(1024 + len(request.id) + sum(map(_bytes_of, results)), "the answer")
-    about: Dict[str, Any] = {"model_name": served.name, "model_version": "1"}
-    if request.id:
-        about["id"] = request.id
-    head: List[Buffer] = [_encoder.encode(about)[:-1].encode(), b', "outputs": [']
-    tail: List[Buffer] = []
-    for number, result in enumerate(results):
+def write_answer(
+    served: ServedModel, request: Request, results: List[Result], size: int, memory: Memory
+) -> Answer:
+    """JSON, with the binary outputs behind it where there are some. `size`: of the results in it, at most."""
+    # What is shorter, a connection may have in its way out anyway.
+    hold = memory.take(size + len(request.id), "the answer") if size + len(request.id) > HELD_FROM else None
+    outputs: List[Dict[str, Any]] = []
+    head: List[Buffer] = []
+    binary: List[Buffer] = []
+    for result in results:
+        values = result.values
         output: Dict[str, Any] = {"name": result.name, "datatype": result.datatype, "shape": list(result.shape)}
         if result.binary:
-            tail.append(result.raw())
-            output["parameters"] = {"binary_data_size": len(tail[-1])}
-        elif isinstance(result.values, list):
-            output["data"] = [value.decode("utf-8", "replace") for value in result.values]
-        head.append(b", " if number else b"")
-        text = _encoder.encode(output).encode()
-        if result.binary or isinstance(result.values, list):
-            head.append(text)
-        else:
-            head += (text[:-1], b', "data": [', *_numbers(served, result.values), b"]}")
-    head.append(b"]}")
-    size = sum(map(len, head))
-    hold.shrink(size + sum(map(len, tail)))
-    if not tail:
+            binary.append(result.raw())
+            output["parameters"] = {"binary_data_size": len(binary[-1])}
+        elif isinstance(values, list):
+            output["data"] = [value.decode("utf-8", "replace") for value in values]
+        elif values.size <= WRITTEN:
+            output["data"] = values.ravel().tolist()
+        else:  # what comes before its numbers, and they
+            begin = _encoded(served, outputs)[1:-1]
+            head += (begin, b", " if begin else b"", _encoded(served, output)[:-1], b', "data": [')
+            head += (*_numbers(served, values), b"]}, ")
+            outputs = []
+            continue
+        outputs.append(output)
+    answer: Dict[str, Any] = {"model_name": served.name, "model_version": "1", "outputs": outputs}
+    if request.id:
+        answer["id"] = request.id
+    if head:
+        del answer["outputs"]
+        end = _encoded(served, outputs)[1:-1]
+        if not end:
+            head[-1] = b"]}"
+        head = [_encoded(served, answer)[:-1], b', "outputs": [', *head, end, b"]}"]
+    else:
+        head = [_encoded(served, answer)]
+    length = sum(map(len, head))
+    if hold is not None:
+        hold.shrink(length + sum(map(len, binary)))
+    if not binary:
         return Answer(200, head, [(b"content-type", JSON)], hold)
     headers = [
         (b"content-type", b"application/octet-stream"),
-        (b"inference-header-content-length", str(size).encode()),
+        (b"inference-header-content-length", str(length).encode()),
     ]
-    return Answer(200, [*head, *tail], headers, hold)
+    return Answer(200, head + binary, headers, hold)
+
+
+def _encoded(served: ServedModel, value: object) -> bytes:
+    try:
+        return _encoder.encode(value).encode()
+    except ValueError:
+        raise RequestError(
+            "run", f"model '{served.name}': outputs that JSON cannot say (NaN, inf): ask for binary data"
+        ) from None
 
 
 def _numbers(served: ServedModel, values: Array) -> Iterator[bytes]:
     """By pieces, of which each keeps Python's lock for a millisecond."""
     flat = values.ravel()
     for at in range(0, flat.size, WRITTEN):
-        try:
-            text = _encoder.encode(flat[at : at + WRITTEN].tolist())
-        except ValueError:
-            raise RequestError(
-                "run", f"model '{served.name}': outputs that JSON cannot say (NaN, inf): ask for binary data"
-            ) from None
-        yield (", " if at else "").encode() + text[1:-1].encode()
+        yield (b", " if at else b"") + _encoded(served, flat[at : at + WRITTEN].tolist())[1:-1]

@@ -58,11 +58,12 @@ Headers = Dict[bytes, bytes]
 class Answer:
     """`parts` of a body, and what they hold of the bound on memory until the client has taken them."""
 
-    __slots__ = ("status", "parts", "headers", "hold")
+    __slots__ = ("status", "parts", "headers", "hold", "size")
 
     def __init__(self, status: int, parts: List[Buffer], headers: List[Tuple[bytes, bytes]],
                  hold: Optional[Hold] = None) -> None:  # fmt: skip
         self.status, self.parts, self.headers, self.hold = status, parts, headers, hold
+        self.size = sum(map(len, parts))
 
 
 class Exchange:
@@ -71,6 +72,7 @@ class Exchange:
     def __init__(self, connection: "Connection", version: str, method: str, path: str, headers: Headers,
                  keep_alive: bool) -> None:  # fmt: skip
         self.connection: Optional[Connection] = connection
+        self.server = connection.server
         self.version, self.method, self.path, self.headers, self.keep_alive = version, method, path, headers, keep_alive
         self.expects = headers.get(b"expect", b"").lower() == b"100-continue"
         self.task: Any = None
@@ -119,11 +121,18 @@ class Exchange:
             return room.rest, room
         return memoryview(self.buffer), None
 
+    def ended(self) -> None:
+        """Its task did."""
+        connection = self.connection
+        self.server.tasks.discard(self.task)
+        self.task = None
+        if not self.answered and connection is not None:
+            connection.abort()
+
     def answer(self, answer: Answer) -> None:
         connection = self.connection
         if self.gone or connection is None:
             return
-        size = sum(map(len, answer.parts))
         headers = answer.headers
         if (b"connection", b"close") in headers:
             self.keep_alive = False
@@ -132,7 +141,7 @@ class Exchange:
         head = [STATUS_LINES[answer.status]]
         for name, value in headers:
             head += (name, b": ", value, b"\r\n")
-        head.append(b"content-length: %d\r\n\r\n" % size)
+        head.append(b"content-length: %d\r\n\r\n" % answer.size)
         self.answered = True
         if self.method == "HEAD":
             answer.parts = []
@@ -144,7 +153,7 @@ class Connection(asyncio.BufferedProtocol):
     """One of `server`'s."""
 
     def __init__(self, server: "Server") -> None:
-        self._server, self._loop = server, server.loop
+        self.server, self._loop = server, server.loop
         self._limits = server.limits
         self.transport: Any = None
         self._parser = self._new_parser()
@@ -153,6 +162,7 @@ class Connection(asyncio.BufferedProtocol):
         self._coming: Optional[Exchange] = None  # whose body is on its way
         self._current: Optional[Exchange] = None  # which is being answered, or is to come wholly
         self._waiting: Deque[Exchange] = deque()
+        self._length = -1  # of a body that has a length
         self._at = self._end = 0  # of a body of known length: how much is there, and how much it is
         self._began = 0.0  # when it did
         self._direct = False  # the rest of it is read to where it lies, or dropped
@@ -179,10 +189,10 @@ class Connection(asyncio.BufferedProtocol):
         transport.set_write_buffer_limits(UNSENT_BYTES, 0)
         self._set_deadline(self._limits.seconds)
         self._timer = self._loop.call_later(self._limits.seconds, self._look_at_the_clock)
-        self._server.made(self)
+        self.server.made(self)
 
     def connection_lost(self, error: Optional[Exception]) -> None:
-        self._server.lost(self)
+        self.server.lost(self)
         if self._timer is not None:
             self._timer.cancel()
         self.drop()
@@ -411,7 +421,7 @@ class Connection(asyncio.BufferedProtocol):
         path = (httptools.parse_url(self._url).path or b"/").decode("ascii")
         if "%" in path:
             path = urllib.parse.unquote(path)
-        length, before = 0, 0
+        length, before = -1, 0
         text = headers.get(b"content-length")
         if text is not None:
             length = int(text) if len(text) < 19 else 1 << 62
@@ -424,15 +434,16 @@ class Connection(asyncio.BufferedProtocol):
             if len(self._waiting) == WAITING:
                 raise malformed(f"more than {WAITING} requests behind one that is not answered")
             # A head behind another one, as Python has it.
-            exchange.hold = self._server.app.memory.take(2048 + 2 * self._header_bytes, "a request behind another")
+            exchange.hold = self.server.app.memory.take(2048 + 2 * self._header_bytes, "a request behind another")
         self._coming = exchange
         self._at = self._end = 0
+        self._length = length
         self._began = self._loop.time()
         if length > HEAD_BYTES and not parser.should_upgrade():
             self._end = length
-            if self._server.app.takes(exchange, length):
+            if self.server.app.takes(exchange, length):
                 try:
-                    exchange.room = self._server.app.room_for(path, min(before, length), max(0, length - before))
+                    exchange.room = self.server.app.room_for(path, min(before, length), max(0, length - before))
                 except RequestError as error:
                     exchange.refuse(error)
         if self._current is None:
@@ -462,9 +473,12 @@ class Connection(asyncio.BufferedProtocol):
         if len(exchange.buffer) + len(body) > self._limits.body:
             exchange.refuse(RequestError("too_large", f"a body of more than {self._limits.body} bytes"))
             return
+        if self._length >= 0:  # no longer than what a connection has anyway
+            exchange.buffer += body
+            return
         try:  # twice: it moves when it grows
             if exchange.hold is None:
-                exchange.hold = self._server.app.memory.take(2 * len(body), "the body")
+                exchange.hold = self.server.app.memory.take(2 * len(body), "the body")
             else:
                 exchange.hold.grow(2 * len(body), "the body")
         except RequestError as error:
@@ -493,11 +507,11 @@ class Connection(asyncio.BufferedProtocol):
             self._deadline = FOREVER
         else:
             self._set_deadline(self._limits.seconds)
-        self._server.begin(exchange)
+        self.server.begin(exchange)
 
     def write(self, head: List[bytes], answer: Answer) -> None:
         parts = answer.parts
-        if sum(map(len, parts)) < PIECE_BYTES:
+        if answer.size < PIECE_BYTES:
             self.transport.write(b"".join([*head, *parts]))
         else:
             self.transport.writelines([b"".join(head), *parts])
@@ -512,7 +526,7 @@ class Connection(asyncio.BufferedProtocol):
             self._current = None
             if not self._full:
                 self._set_deadline(IDLE_SECONDS)
-            self._server.idles(self)
+            self.server.idles(self)
             self._go_on()
         else:
             if not self._full:

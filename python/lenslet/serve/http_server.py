@@ -8,7 +8,6 @@ import resource
 import socket
 import ssl
 import threading
-import traceback
 from typing import Any, Dict, Optional, Set
 
 from .http_app import HttpApp
@@ -31,7 +30,7 @@ class Server:
         self.most = _with_files(most)
         self._listener: Any = None
         self._connections: Dict[Connection, None] = {}  # those that had no request for longest come first
-        self._tasks: Set[Any] = set()
+        self.tasks: Set[Any] = set()
         self._thread = threading.get_ident()
         app.memory.when_short.append(self._drop_the_slow)
         app.when_full.append(self._drop_the_slow)
@@ -47,13 +46,13 @@ class Server:
         for connection in list(self._connections):
             connection.shutdown()
         until = self.loop.time() + seconds
-        while (self._connections or self._tasks) and self.loop.time() < until:
+        while (self._connections or self.tasks) and self.loop.time() < until:
             await asyncio.sleep(0.02)
         for connection in list(self._connections):
             connection.abort()
-        for task in list(self._tasks):
+        for task in list(self.tasks):
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*self.tasks, return_exceptions=True)
         await asyncio.sleep(0)
 
     # ---- Of connections ----
@@ -78,21 +77,8 @@ class Server:
             self._connections[connection] = None
 
     def begin(self, exchange: Exchange) -> None:
-        exchange.task = self.loop.create_task(self._run(exchange))
-        self._tasks.add(exchange.task)
-
-    async def _run(self, exchange: Exchange) -> None:
-        try:
-            await self.app.answer(exchange)
-        except asyncio.CancelledError:  # the client is gone, or the time for stopping is over
-            pass
-        except Exception:
-            traceback.print_exc()
-        finally:
-            self._tasks.discard(exchange.task)
-            exchange.task = None
-            if not exchange.answered and exchange.connection is not None:
-                exchange.connection.abort()
+        exchange.task = self.loop.create_task(self.app.answer(exchange))
+        self.tasks.add(exchange.task)
 
     def _drop_the_slow(self) -> bool:
         """Of those who send a body, or do not take an answer, the slowest."""

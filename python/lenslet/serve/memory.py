@@ -41,7 +41,7 @@ class Memory:
 
     def take(self, size: int, what: str) -> "Hold":
         """RequestError("memory") where there is not so much: `what` is what it was for."""
-        hold = self.take_if_there(size)
+        hold = self.take_if_there(size) if size else Hold(self, 0)
         if hold is None:
             raise self.short(size, what)
         return hold
@@ -63,7 +63,7 @@ class Memory:
         """What the client is told."""
         self.refused += 1
         if size > self.most:
-            return RequestError("memory", f"{what}: {size} bytes, where all requests may have {self.most}")
+            return RequestError("too_large", f"{what}: {size} bytes, where all requests may have {self.most}")
         return RequestError("memory", f"{what}: {size} bytes are not free now: try again later")
 
     def _add(self, size: int) -> bool:
@@ -100,7 +100,7 @@ class Hold:
 
     def grow(self, more: int, what: str) -> None:
         """RequestError("memory") where there is not so much: it then has what it had."""
-        if not self.grow_if_there(more):
+        if more and not self.grow_if_there(more):
             raise self._memory.short(more, what)
 
     def grow_if_there(self, more: int) -> bool:
@@ -119,7 +119,8 @@ class Hold:
 
     def give(self) -> None:
         """All of it. Again, it does nothing."""
-        self.shrink(0)
+        if self.size:
+            self.shrink(0)
 
     def __enter__(self) -> "Hold":
         return self
@@ -128,7 +129,8 @@ class Hold:
         self.give()
 
     def __del__(self) -> None:
-        self.shrink(0)
+        if self.size:
+            self.shrink(0)
 
 
 class Owned(np.ndarray[Any, Any]):

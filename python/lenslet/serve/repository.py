@@ -13,6 +13,8 @@ import numpy as np
 
 import lenslet
 
+from .memory import Memory
+from .pictures import decoding_bytes
 from .protocol import (
     DATATYPES,
     Array,
@@ -224,7 +226,7 @@ class ServedModel:
         taken = any(port.name == "image" for i, port in enumerate(self.inputs) if i != self.picture_input)
         return "encoded_image" if taken else "image"
 
-    def prepared(self, pictures: Sequence[Buffer], into: Optional[Array] = None) -> Array:
+    def prepared(self, pictures: Sequence[Buffer], into: Optional[Array], memory: Memory) -> Array:
         """[N,C,H,W] (or [N,H,W,C]) of N encoded pictures, of the input's type; `into`, of float32, where it is given.
         RequestError for what is no picture."""
         card = self.card
@@ -233,7 +235,8 @@ class ServedModel:
         batch = np.empty((len(pictures), *rows), np.float32) if into is None else into
         for index, picture in enumerate(pictures):
             try:
-                card.prepare(picture, out=batch[index])
+                with memory.take(decoding_bytes(picture), "decoding a picture"):
+                    card.prepare(picture, out=batch[index])
             except lenslet.Error as error:
                 where = f"picture {index + 1} of {len(pictures)}: " if len(pictures) > 1 else ""
                 raise RequestError("image", where + str(error)) from None

@@ -31,7 +31,6 @@ def keep_memory() -> None:
 def run(options: Options, repository: Repository) -> None:
     """Returns after SIGTERM or SIGINT. OSError for a port that is not to be had."""
     keep_memory()
-    sys.setswitchinterval(0.001)  # the event loop waits so long for a thread that reads JSON
     try:
         import uvloop  # type: ignore[import-not-found, unused-ignore]
 

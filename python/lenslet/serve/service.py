@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import itertools
+import sys
 import time
 from functools import partial
 from typing import Any, Callable, Dict, List, Optional, Tuple, Type, TypeVar, Union
@@ -27,6 +28,8 @@ from .tidy import Tidy
 T = TypeVar("T")
 #: How often it is looked for requests whose time is up.
 LATE_SECONDS = 0.1
+#: The event loop waits so long for a thread that reads JSON, at each of its steps.
+ASIDE_SECONDS = 0.001
 
 
 class Limits:
@@ -61,7 +64,8 @@ class Service:
         self.stopping = False
         #: Each is asked, when too many requests are in the house, to let one go whose client is slow; says if it did.
         self.when_full: List[Callable[[], bool]] = []
-        self._in_house = 0
+        self._in_house = self._aside = 0
+        self._switch = sys.getswitchinterval()
         self._loop = asyncio.get_running_loop()
         shapes = ShapeRunners(self.memory, limits.plan)
         self._batcher = Batcher(repository, workers, max_wait, self._deliver, shapes)
@@ -113,7 +117,15 @@ class Service:
 
     async def aside(self, work: Callable[[], T]) -> T:
         """Work that takes long for the event loop's thread (or lets go of Python's lock), in another."""
-        return await self._loop.run_in_executor(self._preparers, work)
+        if not self._aside:
+            sys.setswitchinterval(ASIDE_SECONDS)
+        self._aside += 1
+        try:
+            return await self._loop.run_in_executor(self._preparers, work)
+        finally:
+            self._aside -= 1
+            if not self._aside:
+                sys.setswitchinterval(self._switch)
 
     async def infer(
         self, served: ServedModel, read: Callable[[], Request], long: bool, room: Optional[Room] = None,
@@ -134,7 +146,9 @@ class Service:
             request = read()
             inputs, pictures = served.read(request, self.limits.rows)
             outputs = served.wanted(request)
-            return request._replace(inputs=[]), outputs, inputs, pictures  # what it was read from may go
+            if long:  # what it was read from may go
+                request = request._replace(inputs=[])
+            return request, outputs, inputs, pictures
 
         request, outputs, inputs, pictures = await self.aside(checked) if long else checked()
         own = None  # room that is ours to give back
@@ -147,7 +161,7 @@ class Service:
             room = own
             into = None if own is None else own.image
             try:
-                inputs[served.picture_input] = await self.aside(lambda: served.prepared(pictures, into))
+                inputs[served.picture_input] = await self.aside(lambda: served.prepared(pictures, into, self.memory))
             except RequestError:
                 if own is not None:
                     self.rooms.give(own)
