@@ -147,6 +147,7 @@ class Server:
 
     def __init__(self, *arguments, command=(sys.executable, "-m", "lenslet", "serve")):
         device = os.environ.get("LENSLET_TEST_SERVE_DEVICE", "cpu")
+        arguments = ("--max-queue-ms", 0, *arguments)  # however busy the machine is, nothing is refused for that
         ports = ("--http-port", "0", "--grpc-port", "0", "--device", device)
         self.process = subprocess.Popen(
             [*command, *map(str, arguments), *ports],

@@ -299,7 +299,7 @@ def throughput(arguments: argparse.Namespace) -> None:
                 pathlib.Path(folder, protocol).write_bytes(request)
             options = (f"--max-batch={arguments.batch}", f"--device={arguments.device}", *arguments.server)
             with contextlib.ExitStack() as stack:
-                servers = {"": stack.enter_context(Server(f"net={file}", *options))}
+                servers = {"": stack.enter_context(Server(f"net={file}", "--max-queue-ms=0", *options))}  # all wait
                 if arguments.against:
                     server = Server(f"net={file}", *options, package=arguments.against)
                     servers["against, "] = stack.enter_context(server)

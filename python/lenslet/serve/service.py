@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import itertools
 import sys
 import time
 from functools import partial
-from typing import Callable, Dict, List, Optional, Tuple, Type, TypeVar, Union
+from typing import Any, Callable, Dict, List, Optional, Tuple, Type, TypeVar, Union
 
 import numpy as np
 
@@ -25,6 +26,8 @@ from .shapes import ShapeRunners
 from .tidy import Tidy
 
 T = TypeVar("T")
+#: How often it is looked for requests whose time is up.
+LATE_SECONDS = 0.1
 #: The event loop waits so long for a thread that reads JSON, at each of its steps.
 ASIDE_SECONDS = 0.001
 
@@ -72,6 +75,10 @@ class Service:
         for served in repository.models.values():
             self.metrics.queue.labels(served.name).set_function(partial(self._batcher.waiting, served))
         self.metrics.observe_memory(self.memory, shapes)
+        self._waiting: Dict[Job, float] = {}
+        self._timer: Any = None
+        if limits.run_seconds:
+            self._look_for_late()
         if access_log is not None:
             self.metrics.lost_lines.set_function(lambda: access_log.lost)
         self._batcher.start()
@@ -89,6 +96,8 @@ class Service:
         """When all requests have been answered, or are to be given up: what runs still is cancelled. False: a step of
         a network does not end."""
         self.tidy.stop()
+        if self._timer is not None:
+            self._timer.cancel()
         ended = await self._loop.run_in_executor(None, self._batcher.stop)
         self._preparers.shutdown(wait=False, cancel_futures=True)
         if self.access_log is not None:
@@ -167,10 +176,10 @@ class Service:
         job = Job(served, complete, self._loop.create_future(), room, hold)
         hold.grow(job.rows * served.row_bytes, "the outputs")
         timer = None
-        limit = min(filter(None, (self.limits.run_seconds, request.timeout)), default=0)
-        if limit:
-            left = max(0, since + limit - self._loop.time())
-            timer = self._loop.call_later(left, self._late, job, limit)
+        if request.timeout:
+            left = max(0, since + request.timeout - self._loop.time())
+            timer = self._loop.call_later(left, self._late, job, request.timeout)
+        self._waiting[job] = since
         self._batcher.put(job)
         try:
             arrays = await job.future
@@ -184,6 +193,7 @@ class Service:
         except Exception as error:
             raise RequestError("run", f"model '{served.name}': {type(error).__name__}: {error}") from None
         finally:
+            del self._waiting[job]
             if timer is not None:
                 timer.cancel()
             if visit is not None and job.ended:
@@ -193,6 +203,14 @@ class Service:
         if own is not None:
             self.rooms.give(own)
         return [_result(served, index, arrays[index], want.binary, want.classes) for index, want in outputs], request
+
+    def _look_for_late(self) -> None:
+        """Of --timeout-s: those that wait longest come first."""
+        limit = self.limits.run_seconds
+        now = self._loop.time()
+        for job, since in list(itertools.takewhile(lambda each: now - each[1] >= limit, self._waiting.items())):
+            self._late(job, limit)
+        self._timer = self._loop.call_later(min(LATE_SECONDS, limit), self._look_for_late)
 
     def _late(self, job: Job, limit: float) -> None:
         if not job.future.done():
