@@ -16,10 +16,13 @@ from .repository import ServedModel
 #: Of memory that is kept for later requests.
 KEPT_BYTES = 64 << 20
 STEP = 1 << 16
+#: A shorter head a connection may have in any case: it is not counted.
+HEAD_BYTES = 1 << 14
 #: Of a long body, so much is taken from the bound at a time, as it comes: who sends nothing holds nothing.
 TAKEN_BYTES = 1 << 20
-#: What is read at a time: libuv reads 32 times before it looks at other connections, and fresh memory is slow.
-READ_BYTES = 1 << 18
+#: Of longer bodies, what is read at a time: libuv reads 32 times before it looks at other connections, and fresh memory
+#: is slow.
+LONG_BYTES, READ_BYTES = 1 << 22, 1 << 18
 
 
 class Room:
@@ -47,7 +50,7 @@ class Room:
             self._hold.grow(more, "the body")
             self._taken += more
         head = len(self.head)
-        end = min(self._taken, at + READ_BYTES)
+        end = self._taken if self._size <= LONG_BYTES else min(self._taken, at + READ_BYTES)
         return self.head[at:end] if at < head else self.rest[at - head : end - head]
 
 
@@ -91,6 +94,8 @@ class Rooms:
         return Room(self._head(head), memory[:rest].data, memory)
 
     def _head(self, size: int) -> memoryview:
+        if size <= HEAD_BYTES:
+            return memoryview(bytearray(size))
         return self._memory.array(size, "the body").data
 
     def _beside_others(self, head: int, rest: int, served: ServedModel) -> Room:

@@ -243,8 +243,8 @@ def _lies_in(inputs: List[Array], room: Room) -> bool:
     """Whether the only input is the image of a room in a slab, where it is."""
     if room.slab is None or len(inputs) != 1:
         return False
-    image, array = room.image, inputs[0]
-    return array.shape == image.shape and array.dtype == image.dtype and array.ctypes.data == image.ctypes.data
+    images, array = room.slab.images, inputs[0]
+    return array.size * len(images) == images.size and array.dtype == images.dtype and np.may_share_memory(array, images)
 
 
 class Visit:
