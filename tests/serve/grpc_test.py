@@ -159,6 +159,11 @@ class GrpcAttacks(Asked, unittest.TestCase):
         code, said = self.ask(slow + timeout)
         self.assertEqual((code, said), ("DEADLINE_EXCEEDED", "not done in 0.05 s"))
         self.eventually(lambda: self.metric("lenslet_ended_runs_total") == ended + 1, 60)
+        status, said = self.server.infer("slow", [entry("x", "FP32", [rows, 1, 96, 96], [0] * (rows * 96 * 96))],
+                                         parameters={"timeout": 50000})  # fmt: skip
+        self.assertEqual((status, said), (504, {"error": "not done in 0.05 s"}))
+        status, said = self.server.infer("lookup", [entry("x", "INT64", [1], [1])], parameters={"timeout": "1"})
+        self.assertEqual((status, said), (400, {"error": "'timeout' is a number of microseconds"}))
         # A client's own deadline, and one that goes.
         self.assertEqual(self.ask(slow, timeout=0.2)[0], "DEADLINE_EXCEEDED")
         self.eventually(lambda: self.metric("lenslet_requests_in_house") == 0, 60)
