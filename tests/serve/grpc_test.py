@@ -92,7 +92,7 @@ class GrpcAttacks(Asked, unittest.TestCase):
 
     def test_what_does_not_come_and_is_not_taken(self):
         for attack in (attacks.grpc_messages_without_an_end, attacks.grpc_answers_that_nobody_takes,
-                       attacks.grpc_calls_without_a_message):  # fmt: skip
+                       attacks.grpc_calls_without_a_message, attacks.grpc_idle_connections):  # fmt: skip
             with self.subTest(attack.__name__):
                 self.assertLess(self.grown(attack), 1.1 * 256)
                 self.eventually(lambda: self.metric("lenslet_requests_in_house") == 0, 30)
