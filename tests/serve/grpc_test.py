@@ -28,8 +28,8 @@ def megabytes(process, key):
     raise ValueError(key)
 
 
-class Asked(Served):
-    """Over one channel."""
+class Asked:
+    """Of Served, over one channel."""
 
     @classmethod
     def setUpClass(cls):
@@ -51,7 +51,7 @@ class Asked(Served):
 
 
 @skip_without()
-class GrpcAttacks(Asked, unittest.TestCase):
+class GrpcAttacks(Asked, Served, unittest.TestCase):
     names = ("lookup", "segment", "slow")
     arguments = ("--max-plan-mib", 16, "--max-memory-mib", 256, "--runners", 1)
 
@@ -189,7 +189,7 @@ class GrpcAttacks(Asked, unittest.TestCase):
 
 
 @skip_without()
-class GrpcSlow(Asked, unittest.TestCase):
+class GrpcSlow(Asked, Served, unittest.TestCase):
     names = ("lookup", "segment")
     arguments = ("--request-s", 2, "--max-requests", 4)
 
@@ -235,7 +235,7 @@ class GrpcSlow(Asked, unittest.TestCase):
 
 
 @skip_without()
-class GrpcNumbers(Asked, unittest.TestCase):
+class GrpcNumbers(Asked, Served, unittest.TestCase):
     names = ("lookup",)
 
     def test_contents_are_what_protobuf_made_them(self):
@@ -290,7 +290,7 @@ class GrpcNumbers(Asked, unittest.TestCase):
 
 
 @skip_without()
-class Operated(Asked, unittest.TestCase):
+class Operated(Asked, Served, unittest.TestCase):
     names = ("lookup", "slow")
 
     def test_health(self):
