@@ -270,7 +270,7 @@ def cut_out(body: memoryview, memory: Memory) -> Rest:
             continue
         keep(end + 1)
         at = end + 1
-        if body[begin:at] == b'"data"':
+        if bytes(body[begin:at]) == b'"data"':
             opening = _OPENING.match(body, at)
             if opening is not None:
                 first = opening.end() - 1
