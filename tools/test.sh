@@ -91,6 +91,7 @@ fi
 phase "building: build/test"
 configure build/test -DCMAKE_BUILD_TYPE=Release "${cuda[@]}"
 build build/test
+[ ${#cuda[@]} = 0 ] || build build/test --target benches-cuda # which no test runs
 if [ $wheel = 1 ]; then
   phase "building the Python wheel"
   # With the kernels of build/test, which ccache has.

@@ -13,7 +13,7 @@
 #include "base/cuda/stream.h"
 #include "lenslet/runner.h"
 #include "runtime/exec/model_impl.h"
-#include "tests/cuda/skip.h"
+#include "tests/cuda/device_case.h"
 #include "tests/exec/embedder_cases.h"
 #include "tests/exec/small_net.h"
 
@@ -40,8 +40,7 @@ struct Case {
   }
 };
 
-TEST_CASE("cuda/app_memory/host") {
-  if (!have_device("cuda/app_memory/host")) return;
+DEVICE_CASE("cuda/app_memory/host") {
   Case c;
   Tensor y(DType::f32, c.expected.shape());
   CHECK(c.run(c.x.data(), false, y.data(), false)[0].data() == y.data());
@@ -52,8 +51,7 @@ TEST_CASE("cuda/app_memory/host") {
   CHECK(equal(c.runner.run(c.x)[0], c.expected));  // to the Runner's memory again
 }
 
-TEST_CASE("cuda/app_memory/device_and_stream") {
-  if (!have_device("cuda/app_memory/device_and_stream")) return;
+DEVICE_CASE("cuda/app_memory/device_and_stream") {
   Case c;
   cuda::DeviceBuffer<std::byte> in(c.x.bytes()), out(c.expected.bytes());
   Tensor y(DType::f32, c.expected.shape());
@@ -85,8 +83,7 @@ TEST_CASE("cuda/app_memory/device_and_stream") {
   outputs_are_on_the_device(c.run(in.data(), true, out.data(), true));
 }
 
-TEST_CASE("cuda/app_memory/host_memory_is_no_device_memory") {
-  if (!have_device("cuda/app_memory/host_memory_is_no_device_memory")) return;
+DEVICE_CASE("cuda/app_memory/host_memory_is_no_device_memory") {
   Case c;
   Tensor y(DType::f32, c.expected.shape());
   CHECK(kind_of([&] { c.run(c.x.data(), true, y.data(), false); }) == ErrorKind::invalid_argument);
@@ -94,8 +91,7 @@ TEST_CASE("cuda/app_memory/host_memory_is_no_device_memory") {
   CHECK(equal(c.runner.run(c.x)[0], c.expected));
 }
 
-TEST_CASE("cuda/app_memory/outputs_that_no_step_makes") {
-  if (!have_device("cuda/app_memory/outputs_that_no_step_makes")) return;
+DEVICE_CASE("cuda/app_memory/outputs_that_no_step_makes") {
   const Model model = make_model(ports_net());
   PlanOptions options = on_cuda();
   options.batch = 1;
@@ -111,8 +107,7 @@ TEST_CASE("cuda/app_memory/outputs_that_no_step_makes") {
   CHECK(found == std::array{1.0F, 2.0F, 3.0F});
 }
 
-TEST_CASE("cuda/app_memory/cancelled") {
-  if (!have_device("cuda/app_memory/cancelled")) return;
+DEVICE_CASE("cuda/app_memory/cancelled") {
   Case c;
   const std::array inputs{IoTensor{c.x}};
   std::stop_source before;
@@ -130,8 +125,7 @@ TEST_CASE("cuda/app_memory/cancelled") {
   CHECK(equal(c.runner.run(c.x)[0], c.expected));
 }
 
-TEST_CASE("cuda/app_memory/allocator") {
-  if (!have_device("cuda/app_memory/allocator")) return;
+DEVICE_CASE("cuda/app_memory/allocator") {
   class Counting final : public Allocator {
    public:
     void* allocate(std::size_t bytes, std::size_t, bool on_device) override {

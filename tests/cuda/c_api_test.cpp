@@ -9,7 +9,7 @@
 #include "base/cuda/buffer.h"
 #include "base/cuda/stream.h"
 #include "tests/c_api/small_model.h"
-#include "tests/cuda/skip.h"
+#include "tests/cuda/device_case.h"
 
 namespace lenslet::test {
 namespace {
@@ -26,8 +26,7 @@ lenslet_tensor on_the_device(lenslet_tensor tensor, void* data) {
   return tensor;
 }
 
-TEST_CASE("cuda/c_api/device_memory_and_stream") {
-  if (!have_device("cuda/c_api/device_memory_and_stream")) return;
+DEVICE_CASE("cuda/c_api/device_memory_and_stream") {
   CRunner c(on_the_device());
   const std::vector<float> expected = c.result();
   const cuda::Stream stream;
@@ -52,8 +51,7 @@ TEST_CASE("cuda/c_api/device_memory_and_stream") {
   CHECK(c.result() == expected);
 }
 
-TEST_CASE("cuda/c_api/allocator") {
-  if (!have_device("cuda/c_api/allocator")) return;
+DEVICE_CASE("cuda/c_api/allocator") {
   struct Lender {
     std::size_t held = 0;
     int releases = 0;

@@ -4,18 +4,17 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
-#include <cmath>
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
 #include <deque>
-#include <functional>
 #include <random>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "ops/conv/conv.h"
+#include "tests/cuda/device_case.h"
+#include "tests/cuda/every_cut.h"
 #include "tests/ops/conv_cases.h"
 #include "tests/ops/conv_data.h"
 #include "tests/ops/op_runner.h"
@@ -24,12 +23,6 @@
 namespace lenslet::test {
 namespace {
 
-// compute-sanitizer slows kernels a hundredfold: gpu_check.sh then asks for every seventh problem only.
-int stride_of_cases() {
-  const char* const reduced = std::getenv("LENSLET_TEST_REDUCED");
-  return reduced == nullptr ? 1 : 7;
-}
-
 // Registered as "cuda/conv/ALGORITHM".
 void run_named_case() {
   const std::string name = doctest::getContextOptions()->currentTest->m_name;
@@ -37,7 +30,7 @@ void run_named_case() {
   REQUIRE(algorithm != nullptr);
   const unsigned seed = random_seed();
   std::mt19937 random(seed);
-  const int stride = stride_of_cases();
+  const int stride = reduced() ? 7 : 1;  // every seventh problem
   // In every arithmetic that it does: TF32 of those that do float32 in no other way (im2col_gemm's is below).
   int arithmetics = 0;
   for (const char* name_of : {"fp32", "tf32", "fp16", "bf16"}) {
@@ -84,103 +77,29 @@ int register_cases() {
 
 }  // namespace
 
+// Other bits show that the tensor cores did it.
 TEST_CASE("cuda/conv_numerics/tf32_when_asked_for") {
-  const Kernel* algorithm = find_kernel("Conv", DeviceKind::cuda, "im2col_gemm");
-  REQUIRE(algorithm != nullptr);
   const unsigned seed = random_seed();
-  ConvGeometry geometry;
-  geometry.pads.fill(1);
   for (const std::int64_t filter : {1, 3}) {
-    ConvProblem p = resolve_conv({2, 64, 30, 30}, {128, 64, filter, filter}, geometry);
-    p.bias = true;
+    const ConvProblem p = resolve_conv({2, 64, 30, 30}, {128, 64, filter, filter}, {.pads = {1, 1, 1, 1}});
+    const auto as_planned = [](const Planned& planned) { return std::vector{Cut{planned.candidate.config}}; };
+    for (const char* const precision : {"fp32", "tf32"}) check_cuts("im2col_gemm", p, precision, seed, as_planned);
     std::mt19937 random(seed);
     const ConvData data = make_conv_data(p, random);
-    const Tensor inputs[] = {data.x, data.w, data.bias, data.residual};
-    const auto problem = pose(p, data.w, data.scale);
-    const DeviceProfile device = op_runner().profiles(1).at(0);
-    const auto run = [&](Numerics::Multiply multiply) {
-      const Offer offer = algorithm->offer(*problem, {.device = device, .numerics = {.multiply = multiply}});
-      REQUIRE_MESSAGE(offer.refusal.empty(), offer.refusal);
-      const Candidate& candidate = offer.candidates.at(0);
-      const Call call{.problem = *problem, .kernel = *algorithm, .candidate = candidate, .device = device};
-      const std::string where = fmt::format("{} on {} (seed {})", call.str(), p.str(), seed);
-      const Tensor y = run_between_guards(op_runner(), call, inputs, where).at(0);
-      compare(y, data, candidate.tolerance, where);
-      return y;
-    };
-    // Other bits show that the tensor cores did it.
-    const Tensor exact = run(Numerics::Multiply::fp32), rounded = run(Numerics::Multiply::tf32);
+    const Tensor exact = convolved("im2col_gemm", p, "fp32", data.x, data.w),
+                 rounded = convolved("im2col_gemm", p, "tf32", data.x, data.w);
     CHECK(std::memcmp(exact.data(), rounded.data(), exact.bytes()) != 0);
   }
 }
 
-// Of filters that are ones on the diagonal, y is x as it was multiplied: the nearest number of 10 mantissa bits.
-TEST_CASE("cuda/conv_numerics/tf32_rounds_to_nearest") {
-  for (const char* const name : {"stem", "mma_gemm"}) {
-    const Kernel* algorithm = find_kernel("Conv", DeviceKind::cuda, name);
-    REQUIRE(algorithm != nullptr);
-    const ConvProblem p = resolve_conv({2, 4, 12, 19}, {4, 4, 1, 1}, {});
-    Tensor w(DType::f32, {4, 4, 1, 1});
-    for (std::size_t i = 0; i < 16; ++i) w.values<float>()[i] = i % 5 == 0 ? 1.0F : 0.0F;
-    const unsigned seed = random_seed();
-    std::mt19937 random(seed);
-    std::normal_distribution<float> normal;
-    Tensor x(DType::f32, {p.n, p.c, p.h, p.w});
-    for (float& value : x.values<float>()) value = normal(random);
-    const auto problem = pose(p, w);
-    const DeviceProfile device = op_runner().profiles(1).at(0);
-    const Offer offer =
-        algorithm->offer(*problem, {.device = device, .numerics = {.multiply = Numerics::Multiply::tf32}});
-    REQUIRE_MESSAGE(offer.refusal.empty(), name, ": ", offer.refusal);
-    const Call call{.problem = *problem, .kernel = *algorithm, .candidate = offer.candidates.at(0), .device = device};
-    const Tensor inputs[] = {x, w, Tensor(), Tensor()};
-    const Tensor y = run_between_guards(op_runner(), call, inputs, name).at(0);
-    std::size_t wrong = 0;
-    for (std::size_t i = 0; i < x.values<float>().size(); ++i) {
-      const float exact = x.values<float>()[i], got = y.values<float>()[i];
-      std::uint32_t bits = 0;
-      std::memcpy(&bits, &got, sizeof(bits));
-      if ((bits & 0x1FFFU) != 0 || !(std::abs(got - exact) <= std::ldexp(1.0F, std::ilogb(exact) - 11))) ++wrong;
-    }
-    CHECK_MESSAGE(wrong == 0, name, ", seed ", seed);
-  }
+TEST_CASE("cuda/conv_numerics/x_is_rounded_to_the_nearest_tf32") {
+  for (const char* const name : {"stem", "mma_gemm"})
+    check_rounds_to_tf32(name, resolve_conv({2, 4, 12, 19}, {4, 4, 1, 1}, {}));
 }
-
-namespace {
-
-/// depthwise of a drawn problem, with each of these configurations, which are made of the plan's own: judged, and of
-/// the same bits.
-void check_depthwise(ConvProblem p, const char* precision, std::mt19937& random, unsigned seed,
-                     const std::function<std::vector<std::string>(const std::string&)>& configs_of) {
-  const Kernel* algorithm = find_kernel("Conv", DeviceKind::cuda, "depthwise");
-  REQUIRE(algorithm != nullptr);
-  const Numerics numerics = parse_numerics(precision);
-  p.storage = p.x_storage = numerics.storage;
-  const ConvData data = make_conv_data(p, random);
-  const Tensor inputs[] = {data.x, data.w, data.bias, data.residual};
-  const auto problem = pose(p, data.w, data.scale);
-  const DeviceProfile device = op_runner().profiles(1).at(0);
-  const Offer offer = algorithm->offer(*problem, {.device = device, .numerics = numerics});
-  REQUIRE_MESSAGE(offer.refusal.empty(), offer.refusal);
-  Candidate candidate = offer.candidates.at(0);
-  Tensor first;
-  for (const std::string& config : configs_of(std::string(candidate.config))) {
-    candidate.config = config;
-    const Call call{.problem = *problem, .kernel = *algorithm, .candidate = candidate, .device = device};
-    const std::string where = fmt::format("{} on {} (seed {})", call.str(), p.str(), seed);
-    const Tensor y = run_between_guards(op_runner(), call, inputs, where).at(0);
-    compare(y, data, candidate.tolerance, where);
-    if (first.empty()) first = y;
-    CHECK_MESSAGE(std::memcmp(first.data(), y.data(), y.bytes()) == 0, where, ": other bits");
-  }
-}
-
-}  // namespace
 
 // Small problems alone would get low strips only.
 TEST_CASE("cuda/conv_depthwise/strips_of_any_height") {
-  const unsigned seed = random_seed();
-  std::mt19937 random(seed);
+  unsigned seed = random_seed();
   const Activation activations[] = {{}, {Activation::Kind::clip, 0, 6}, {Activation::Kind::silu, 0, 0}};
   for (const char* precision : {"fp16", "bf16"})
     for (const std::int64_t stride : {1, 2})
@@ -195,9 +114,10 @@ TEST_CASE("cuda/conv_depthwise/strips_of_any_height") {
           p.bias = rows % 2 == 0;
           p.residual = rows % 3 == 0;
           p.activation = activations[rows % 3];
-          check_depthwise(p, precision, random, seed, [&](std::string config) {
+          check_cuts("depthwise", p, precision, seed++, [&](const Planned& planned) {
+            std::string config = planned.candidate.config;
             const std::size_t at = config.find("rows=") + 5;
-            return std::vector{config.replace(at, config.find(' ', at) - at, fmt::format("{}", rows))};
+            return std::vector{Cut{config.replace(at, config.find(' ', at) - at, fmt::format("{}", rows))}};
           });
         }
 }
@@ -205,8 +125,7 @@ TEST_CASE("cuda/conv_depthwise/strips_of_any_height") {
 // Several filters a channel: a thread's are of one channel, of two, of which the second begins anywhere, or of more;
 // and as many as no thread of several divides.
 TEST_CASE("cuda/conv_depthwise/several_filters_a_channel") {
-  const unsigned seed = random_seed();
-  std::mt19937 random(seed);
+  unsigned seed = random_seed();
   const Activation activations[] = {{}, {Activation::Kind::relu, 0, 0}, {Activation::Kind::silu, 0, 0}};
   for (const char* const precision : {"fp32", "fp16", "bf16"})
     for (const std::int64_t filters : {2, 3, 4, 5, 8, 11, 16, 22})
@@ -221,20 +140,19 @@ TEST_CASE("cuda/conv_depthwise/several_filters_a_channel") {
         p.residual = filters % 3 == 0;
         p.activation = activations[filters % 3];
         const std::int64_t lanes = std::string_view(precision) == "fp32" ? 4 : 8;
-        check_depthwise(p, precision, random, seed, [&](const std::string& own) {
-          std::vector<std::string> configs{own, "tile=any1 threads=64"};
+        check_cuts("depthwise", p, precision, seed++, [&](const Planned& planned) {
+          std::vector<Cut> cuts{{planned.candidate.config}, {"tile=any1 threads=64"}};
           for (const std::int64_t channels : {std::int64_t{2}, lanes})
             if (p.k % lanes == 0 && (channels == lanes || filters >= lanes))
-              configs.push_back(fmt::format("tile=any{}of{} threads=64", lanes, channels));
-          return configs;
+              cuts.push_back({fmt::format("tile=any{}of{} threads=64", lanes, channels)});
+          return cuts;
         });
       }
 }
 
 // Large windows: every tile, of which the plan takes one a problem.
 TEST_CASE("cuda/conv_depthwise/tiles_of_7x7") {
-  const unsigned seed = random_seed();
-  std::mt19937 random(seed);
+  unsigned seed = random_seed();
   const Activation activations[] = {{}, {Activation::Kind::relu, 0, 0}, {Activation::Kind::silu, 0, 0}};
   struct Tiles {
     const char* precision;
@@ -253,10 +171,10 @@ TEST_CASE("cuda/conv_depthwise/tiles_of_7x7") {
       p.bias = side > 1;
       p.residual = side > 6;
       p.activation = activations[side % 3];
-      check_depthwise(p, precision, random, seed, [&names = names](const std::string&) {
-        std::vector<std::string> configs;
-        for (const char* const name : names) configs.push_back(fmt::format("tile={} threads=64", name));
-        return configs;
+      check_cuts("depthwise", p, precision, seed++, [&names = names](const Planned&) {
+        std::vector<Cut> cuts;
+        for (const char* const name : names) cuts.push_back({fmt::format("tile={} threads=64", name)});
+        return cuts;
       });
     }
 }

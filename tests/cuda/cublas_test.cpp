@@ -6,7 +6,6 @@
 #include <cmath>
 #include <cstring>
 #include <functional>
-#include <random>
 #include <string>
 #include <vector>
 
@@ -14,19 +13,13 @@
 #include "base/cuda/session.h"
 #include "base/cuda/upload.h"
 #include "lenslet/error.h"
-#include "tests/cuda/skip.h"
+#include "tests/cuda/device_case.h"
+#include "tests/cuda/random_values.h"
+#include "tests/expect_error.h"
 #include "tests/larger_error.h"
 
 namespace lenslet {
 namespace {
-
-std::vector<float> random_values(std::size_t count, unsigned seed) {
-  std::mt19937 generator(seed);
-  std::uniform_real_distribution<float> uniform(-1, 1);
-  std::vector<float> values(count);
-  for (float& value : values) value = uniform(generator);
-  return values;
-}
 
 std::vector<float> download(const cuda::DeviceBuffer<float>& buffer) {
   std::vector<float> values(buffer.size());
@@ -50,9 +43,9 @@ double error_of(const cuda::Session& session, const Case& t, Numerics::Multiply 
   const int lda = a_cols + t.padding, ldb = b_cols + t.padding, ldc = t.n + t.padding;
   const std::int64_t a_stride = std::int64_t{a_rows} * lda, b_stride = t.one_b ? 0 : std::int64_t{b_rows} * ldb,
                      c_stride = std::int64_t{t.m} * ldc;
-  const auto a = random_values(static_cast<std::size_t>(a_stride * t.batch), 1);
-  const auto b = random_values(static_cast<std::size_t>(std::int64_t{b_rows} * ldb * (t.one_b ? 1 : t.batch)), 2);
-  const auto c = random_values(static_cast<std::size_t>(c_stride * t.batch), 3);
+  const auto a = test::random_values(a_stride * t.batch, 1);
+  const auto b = test::random_values(std::int64_t{b_rows} * ldb * (t.one_b ? 1 : t.batch), 2);
+  const auto c = test::random_values(c_stride * t.batch, 3);
   const auto device_a = cuda::upload(a), device_b = cuda::upload(b);
   auto device_c = cuda::upload(c);
   session.context().cublas->gemm(t.m, t.n, t.k, {device_a.data(), lda, t.trans_a, a_stride},
@@ -90,8 +83,7 @@ constexpr Case cases[] = {
     {12, 49, 36, false, false, 7, false, 1, 0},   {1, 1, 1, false, false, 1, false, 0, 0},
 };
 
-TEST_CASE("cuda/cublas/products_fp32") {
-  if (!test::have_device("cuda/cublas/products_fp32")) return;
+DEVICE_CASE("cuda/cublas/products_fp32") {
   REQUIRE_MESSAGE(cuda::cublas_unavailable_reason(0).empty(), cuda::cublas_unavailable_reason(0));
   const cuda::Session session(0, true);
   for (const Case& t : cases) {
@@ -103,8 +95,7 @@ TEST_CASE("cuda/cublas/products_fp32") {
   }
 }
 
-TEST_CASE("cuda/cublas/products_tf32") {
-  if (!test::have_device("cuda/cublas/products_tf32")) return;
+DEVICE_CASE("cuda/cublas/products_tf32") {
   REQUIRE_MESSAGE(cuda::cublas_unavailable_reason(0).empty(), cuda::cublas_unavailable_reason(0));
   constexpr auto tf32 = Numerics::Multiply::tf32;
   const cuda::Session session(0, true);
@@ -120,12 +111,11 @@ cuda::GraphExec captured(const cuda::Session& session, const std::function<void(
   return cuda::GraphExec(recorder);
 }
 
-TEST_CASE("cuda/cublas/repeats_to_the_bit_in_a_graph") {
-  if (!test::have_device("cuda/cublas/repeats_to_the_bit_in_a_graph")) return;
+DEVICE_CASE("cuda/cublas/repeats_to_the_bit_in_a_graph") {
   REQUIRE_MESSAGE(cuda::cublas_unavailable_reason(0).empty(), cuda::cublas_unavailable_reason(0));
   const cuda::Session session(0, true);
   constexpr int m = 64, n = 49, k = 4608;  // few tiles and a long sum: where cuBLAS splits it
-  const auto a = cuda::upload(random_values(m * k, 1)), b = cuda::upload(random_values(k * n, 2));
+  const auto a = cuda::upload(test::random_values(m * k, 1)), b = cuda::upload(test::random_values(k * n, 2));
   cuda::DeviceBuffer<float> c(m * n);
   const auto multiply = [&] { session.context().cublas->gemm(m, n, k, {a.data(), k}, {b.data(), n}, c.data(), n); };
   multiply();
@@ -141,16 +131,12 @@ TEST_CASE("cuda/cublas/repeats_to_the_bit_in_a_graph") {
   }
 }
 
-TEST_CASE("cuda/cublas/too_large_is_an_error") {
-  if (!test::have_device("cuda/cublas/too_large_is_an_error")) return;
+DEVICE_CASE("cuda/cublas/too_large_is_an_error") {
   REQUIRE_MESSAGE(cuda::cublas_unavailable_reason(0).empty(), cuda::cublas_unavailable_reason(0));
   const cuda::Session session(0, true);
-  try {
-    session.context().cublas->gemm(std::int64_t{1} << 31, 1, 1, {nullptr, 1}, {nullptr, 1}, nullptr, 1);
-    FAIL("2^31 rows were taken");
-  } catch (const Error& error) {
-    CHECK(error.kind() == ErrorKind::limit);
-  }
+  const cuda::Cublas& cublas = *session.context().cublas;
+  CHECK_ERROR(cublas.gemm(std::int64_t{1} << 31, 1, 1, {nullptr, 1}, {nullptr, 1}, nullptr, 1), limit,
+              "a matrix product of size 2147483648: cuBLAS takes up to 2^31 - 1");
 }
 
 // The next two need no device.

@@ -8,7 +8,8 @@
 #include "base/cuda/check.h"
 #include "base/device_profile.h"
 #include "lenslet/error.h"
-#include "tests/cuda/skip.h"
+#include "tests/cuda/device_case.h"
+#include "tests/expect_error.h"
 
 namespace lenslet {
 namespace {
@@ -28,26 +29,18 @@ TEST_CASE("cuda/query/agrees_with_itself") {
 }
 
 TEST_CASE("cuda/check/failure_names_file_and_call") {
-  try {
-    CUDA_CHECK(cudaSetDevice(-1));  // refused with and without a driver
-    FAIL("device -1 was accepted");
-  } catch (const Error& error) {
-    CHECK(error.kind() == ErrorKind::device);
-    const std::string text = error.what();
-    CHECK(text.find("device_test.cpp:") != std::string::npos);
-    CHECK(text.find("cudaSetDevice(-1): cudaError") != std::string::npos);
-    CHECK(text.find('\n') == std::string::npos);
-  }
+  const auto refused = [] { CUDA_CHECK(cudaSetDevice(-1)); };  // with and without a driver
+  for (const char* const part : {"device_test.cpp:", "cudaSetDevice(-1): cudaError"})
+    test::check_error(ErrorKind::device, part, refused);
 }
 
-TEST_CASE("cuda/check/failure_is_reported_once") {
-  if (!test::have_device("cuda/check/failure_is_reported_once")) return;
-  CHECK_THROWS_AS(CUDA_CHECK(cudaSetDevice(-1)), Error);
+DEVICE_CASE("cuda/check/failure_is_reported_once") {
+  test::check_error(ErrorKind::device, "cudaSetDevice(-1): cudaErrorInvalidDevice",
+                    [] { CUDA_CHECK(cudaSetDevice(-1)); });
   CHECK(cudaPeekAtLastError() == cudaSuccess);
 }
 
-TEST_CASE("cuda/profile/clusters_fill_whole_multiples") {
-  if (!test::have_device("cuda/profile/clusters_fill_whole_multiples")) return;
+DEVICE_CASE("cuda/profile/clusters_fill_whole_multiples") {
   const DeviceProfile profile = cuda::device_profile(0);
   for (std::size_t blocks = 2; blocks < profile.cluster_units.size(); ++blocks) {
     const int units = profile.cluster_units[blocks];
@@ -58,8 +51,27 @@ TEST_CASE("cuda/profile/clusters_fill_whole_multiples") {
   }
 }
 
-TEST_CASE("cuda/query/first_device") {
-  if (!test::have_device("cuda/query/first_device")) return;
+// What the choice of kernels rests on: were one of these wrong, wgmma's cases would be skipped and the rest would pass.
+DEVICE_CASE("cuda/profile/what_a_hopper_has") {
+  const DeviceProfile profile = cuda::device_profile(0);
+  const bool has_code = query_devices().cuda.compiled.find("90a") != std::string::npos;
+  if (!test::can_run("cuda/profile/what_a_hopper_has", profile.capability != 90 ? "it is no Hopper"
+                                                       : has_code               ? ""
+                                                                                : "this build has no code for sm_90a"))
+    return;
+  CHECK(profile.clusters);
+  CHECK(test::no_wgmma() == "");
+  for (std::size_t blocks = 2; blocks < profile.cluster_units.size(); ++blocks)
+    CHECK(profile.cluster_units[blocks] >= profile.units / 2);
+  CHECK(profile.shared_bytes_per_block == 227 << 10);
+  CHECK(profile.shared_bytes_per_unit == 228 << 10);
+  CHECK(profile.tf32_flops_per_us > 5 * profile.fp32_flops_per_us);
+  CHECK(profile.half_flops_per_us > 1.9 * profile.tf32_flops_per_us);
+  CHECK(profile.bytes_per_us > 1.5e6);
+  CHECK(profile.cublas_reason == "");
+}
+
+DEVICE_CASE("cuda/query/first_device") {
   const DeviceReport report = query_devices();
   REQUIRE(report.devices.size() > 1);
   const DeviceInfo& device = report.devices[1];

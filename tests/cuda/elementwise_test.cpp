@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
-#include <random>
 #include <string>
 #include <vector>
 
@@ -15,7 +14,8 @@
 #include "ops/elementwise/binary_cuda.h"
 #include "ops/elementwise/unary_cuda.h"
 #include "tests/cuda/device_block.h"
-#include "tests/cuda/skip.h"
+#include "tests/cuda/device_case.h"
+#include "tests/cuda/random_values.h"
 
 namespace lenslet::test {
 namespace {
@@ -23,14 +23,6 @@ namespace {
 constexpr float infinity = std::numeric_limits<float>::infinity();
 constexpr std::int64_t counts[] = {1, 2, 3, 4, 5, 7, 8, 511, 512, 2047, 2048, 2051, 4099, (1 << 20) + 3};
 constexpr std::int64_t slack = 4;  // floats of a block that are not the tensor's
-
-std::vector<float> random_values(std::int64_t count, unsigned seed) {
-  std::mt19937 generator(seed);
-  std::normal_distribution<float> normal(0, 4);
-  std::vector<float> values(static_cast<std::size_t>(count));
-  for (float& value : values) value = normal(generator);
-  return values;
-}
 
 /// `count` floats that begin `offset` floats behind a 256-byte boundary; the rest of the block stays poisoned.
 class Floats {
@@ -68,8 +60,7 @@ class Floats {
   DeviceBlock block_;
 };
 
-TEST_CASE("cuda/elementwise/one_operand_lengths_and_alignments") {
-  if (!have_device("cuda/elementwise/one_operand_lengths_and_alignments")) return;
+DEVICE_CASE("cuda/elementwise/one_operand_lengths_and_alignments") {
   const cuda::Session session(0);
   const float low = -1, high = 1.5F;
   const auto clip = [&](const Tensor& from, Tensor& to) {
@@ -79,7 +70,7 @@ TEST_CASE("cuda/elementwise/one_operand_lengths_and_alignments") {
   for (const std::int64_t count : counts)
     for (std::int64_t x_offset = 0; x_offset < 4; ++x_offset)
       for (std::int64_t y_offset = 0; y_offset < 4; ++y_offset) {
-        const std::vector<float> values = random_values(count, seed++);
+        const std::vector<float> values = random_values(count, seed++, 4);
         std::vector<float> expected;
         for (const float value : values) expected.push_back(std::fmin(std::fmax(value, -1.0F), 1.5F));
         Floats x(values, x_offset), y(count, y_offset);
@@ -98,8 +89,7 @@ TEST_CASE("cuda/elementwise/one_operand_lengths_and_alignments") {
       }
 }
 
-TEST_CASE("cuda/elementwise/two_operands_lengths_and_alignments") {
-  if (!have_device("cuda/elementwise/two_operands_lengths_and_alignments")) return;
+DEVICE_CASE("cuda/elementwise/two_operands_lengths_and_alignments") {
   const cuda::Session session(0);
   unsigned seed = 1000;
   for (const std::int64_t count : counts)
@@ -107,7 +97,8 @@ TEST_CASE("cuda/elementwise/two_operands_lengths_and_alignments") {
       for (const std::int64_t b_offset : {0, 2})
         for (const std::int64_t y_offset : {0, 3})
           for (const bool scalar : {false, true}) {
-            const std::vector<float> a = random_values(count, seed++), b = random_values(scalar ? 1 : count, seed++);
+            const std::vector<float> a = random_values(count, seed++, 4),
+                                     b = random_values(scalar ? 1 : count, seed++, 4);
             std::vector<float> expected;
             for (std::size_t i = 0; i < a.size(); ++i) expected.push_back(a[i] - b[scalar ? 0 : i]);
             Floats from_a(a, a_offset), from_b(b, b_offset), y(count, y_offset);
@@ -126,8 +117,7 @@ TEST_CASE("cuda/elementwise/two_operands_lengths_and_alignments") {
           }
 }
 
-TEST_CASE("cuda/elementwise/special_values") {
-  if (!have_device("cuda/elementwise/special_values")) return;
+DEVICE_CASE("cuda/elementwise/special_values") {
   const cuda::Session session(0);
   const std::vector<float> x{std::nanf(""), infinity, -infinity, -0.0F, 1e-42F, -1e-42F, 3.0e38F, 5};
   const auto run = [&](UnaryFunction f) {

@@ -12,7 +12,7 @@
 #include "lenslet/device.h"
 #include "lenslet/runner.h"
 #include "runtime/exec/model_impl.h"
-#include "tests/cuda/skip.h"
+#include "tests/cuda/device_case.h"
 #include "tests/exec/embedder_cases.h"
 #include "tests/exec/small_net.h"
 
@@ -79,23 +79,17 @@ PlanOptions on_cuda() {
   return options;
 }
 
-TEST_CASE("cuda/embedder/outputs_given_back_as_inputs") {
-  if (have_device("cuda/embedder/outputs_given_back_as_inputs")) check_outputs_given_back("cuda");
-}
+DEVICE_CASE("cuda/embedder/outputs_given_back_as_inputs") { check_outputs_given_back("cuda"); }
 
-TEST_CASE("cuda/embedder/outputs_belong_to_the_runner") {
-  if (have_device("cuda/embedder/outputs_belong_to_the_runner")) check_outputs_belong_to_the_runner("cuda");
-}
+DEVICE_CASE("cuda/embedder/outputs_belong_to_the_runner") { check_outputs_belong_to_the_runner("cuda"); }
 
-TEST_CASE("cuda/embedder/observers_that_reach_for_their_runner") {
-  if (have_device("cuda/embedder/observers_that_reach_for_their_runner"))
-    check_observers_that_reach_for_their_runner("cuda");
+DEVICE_CASE("cuda/embedder/observers_that_reach_for_their_runner") {
+  check_observers_that_reach_for_their_runner("cuda");
 }
 
 // Whatever the device refuses, in planning, in making a Runner, in observing and in loading an image: an Error of kind
 // device, everything given back, and the Model as usable as before.
-TEST_CASE("cuda/embedder/what_the_device_refuses") {
-  if (!have_device("cuda/embedder/what_the_device_refuses")) return;
+DEVICE_CASE("cuda/embedder/what_the_device_refuses") {
   const Tensor x = random_tensor({1, 3, 17, 19}, 1);
   const std::vector<std::uint8_t> pixels(40 * 50 * 3, 7);
   ImageSpec spec;
@@ -147,8 +141,7 @@ TEST_CASE("cuda/embedder/what_the_device_refuses") {
   CHECK(equal(use_all(), expected));
 }
 
-TEST_CASE("cuda/embedder/fork") {
-  if (!have_device("cuda/embedder/fork")) return;
+DEVICE_CASE("cuda/embedder/fork") {
   const Model model = make_model(small_net());
   const Tensor x = random_tensor({1, 3, 17, 19}, 1);
   auto runner = std::make_unique<Runner>(model, on_cuda());

@@ -20,20 +20,17 @@
 #include "ops/core/config_text.h"
 #include "ops/core/sum_tolerance.h"
 #include "ops/gemm/gemm_cuda.h"
+#include "tests/cuda/device_case.h"
 #include "tests/larger_error.h"
+#include "tests/ops/conv_data.h"
 #include "tests/ops/exact_activation.h"
+#include "tests/ops/op_runner.h"
 #include "tests/random_seed.h"
 
 namespace lenslet {
 namespace {
 
 using Multiply = Numerics::Multiply;
-
-/// What a matrix holds as bytes on the device, and the values that these are.
-struct Drawn {
-  std::vector<std::byte> bytes;
-  std::vector<double> values;
-};
 
 void put(DType type, float value, std::byte* to) {
   const std::uint16_t half = type == DType::f16 ? f16_from_f32(value) : bf16_from_f32(value);
@@ -55,19 +52,29 @@ double get(DType type, const std::byte* from) {
 
 constexpr std::int64_t guard = 64;  ///< elements of NaN before and behind
 
-/// `rows` of `columns` values, `ld` apart, NaN between them.
-Drawn draw(std::mt19937& random, DType type, std::int64_t rows, std::int64_t columns, std::int64_t ld) {
-  std::uniform_real_distribution<float> uniform(-1, 1);
-  const auto size = static_cast<std::int64_t>(dtype_bytes(type));
-  Drawn drawn{std::vector<std::byte>(static_cast<std::size_t>((rows * ld + 2 * guard) * size), std::byte{0xff}), {}};
-  for (std::int64_t i = 0; i < rows; ++i)
-    for (std::int64_t j = 0; j < columns; ++j) {
-      std::byte* const at = drawn.bytes.data() + (guard + i * ld + j) * size;
-      put(type, uniform(random), at);
-      drawn.values.push_back(get(type, at));
-    }
-  return drawn;
-}
+/// `rows` of `columns` drawn values on the device, `ld` elements apart, NaN between them and around.
+class Drawn {
+ public:
+  Drawn(std::mt19937& random, DType type, std::int64_t rows, std::int64_t columns, std::int64_t ld)
+      : element_bytes_(static_cast<std::int64_t>(dtype_bytes(type))) {
+    std::uniform_real_distribution<float> uniform(-1, 1);
+    std::vector<std::byte> bytes(static_cast<std::size_t>((rows * ld + 2 * guard) * element_bytes_), std::byte{0xff});
+    for (std::int64_t i = 0; i < rows; ++i)
+      for (std::int64_t j = 0; j < columns; ++j) {
+        std::byte* const at = bytes.data() + (guard + i * ld + j) * element_bytes_;
+        put(type, uniform(random), at);
+        values.push_back(get(type, at));
+      }
+    memory_ = cuda::upload(bytes);
+  }
+  const std::byte* data() const { return memory_.data() + guard * element_bytes_; }
+
+  std::vector<double> values;  ///< as they are once rounded
+
+ private:
+  std::int64_t element_bytes_;
+  cuda::DeviceBuffer<std::byte> memory_;
+};
 
 struct Case {
   std::int64_t m, n, k;
@@ -92,9 +99,9 @@ constexpr Types types[] = {
     {Multiply::bf16, DType::bf16, DType::bf16, "bf16"}, {Multiply::bf16, DType::bf16, DType::f32, "bf16 to fp32"},
     {Multiply::tf32, DType::f32, DType::f32, "tf32"},   {Multiply::fp32, DType::f32, DType::f32, "fp32"}};
 
-/// LENSLET_TEST_CUTE="core=wgmma tile=128x256 cluster=2": only these, to find out which one hangs.
+/// LENSLET_TEST_CUT="core=wgmma tile=128x256 cluster=2": only these, to find out which one hangs.
 std::string_view wanted() {
-  const char* const only = std::getenv("LENSLET_TEST_CUTE");
+  const char* const only = std::getenv("LENSLET_TEST_CUT");
   return only == nullptr ? "" : only;
 }
 
@@ -104,140 +111,168 @@ std::string text(const cuda::CutePlan& plan) {
   return config.str();
 }
 
-/// Runs what says `only` somewhere; gives how many did.
+/// A product of drawn operands, exact and by whatever queues it.
+class Product {
+ public:
+  Product(const cuda::Context& context, const Case& t, const Types& type)
+      : context_(context),
+        t_(t),
+        type_(type),
+        a_(random_, type.x, t.batch * t.m, t.k, t.k + t.between),
+        b_(random_, type.x, (t.one_b ? 1 : t.batch) * b_rows(), b_columns(), b_columns() + t.between),
+        c_(random_, DType::f32, t.m, t.n, t.n),
+        residual_(random_, type.y, t.batch * t.m, t.n, t.n),
+        y_(static_cast<std::size_t>(before() + elems() + guard) * dtype_bytes(type.y)) {
+    compute();
+  }
+
+  static cuda::CuteProblem problem_of(const Case& t, const Types& type) {
+    const auto vector = static_cast<std::int64_t>(16 / dtype_bytes(type.x));
+    const std::int64_t b_columns = t.b_transposed ? t.k : t.n;
+    return {.multiply = type.multiply,
+            .y_type = type.y,
+            .m = t.m,
+            .n = t.n,
+            .k = t.k,
+            .batch = t.batch,
+            .b_transposed = t.b_transposed,
+            .aligned = t.k % vector == 0 && b_columns % vector == 0 && t.between % vector == 0};
+  }
+
+  /// Without workspace.
+  cuda::CuteCall call() {
+    const std::int64_t a_ld = t_.k + t_.between, b_ld = b_columns() + t_.between;
+    return {.problem = problem_of(t_, type_),
+            .a = {a_.data(), a_ld, t_.m * a_ld},
+            .b = {b_.data(), b_ld, t_.one_b ? 0 : b_rows() * b_ld},
+            .alpha = t_.alpha,
+            .beta = t_.beta,
+            .c = has_c() ? reinterpret_cast<const float*>(c_.data()) : nullptr,
+            .c_row = t_.full_c ? t_.n : 0,
+            .c_col = 1,
+            .residual = t_.in_place   ? y_begin()
+                        : t_.residual ? residual_.data()
+                                      : nullptr,
+            .activation = t_.activation,
+            .y = y_begin()};
+  }
+
+  /// What `queue` makes of it twice over NaNs: near the exact one, nothing around it, the same bits.
+  void check(const std::string& way, const std::function<void()>& queue) {
+    const std::string name = fmt::format("{} {} {}x{}x{} B {} batch {}{}{}{}", type_.name, way, t_.m, t_.n, t_.k,
+                                         t_.b_transposed ? "[n,k]" : "[k,n]", t_.batch, t_.residual ? " residual" : "",
+                                         t_.in_place ? " in place" : "", t_.shift > 0 ? " shifted" : "");
+    const std::vector<std::byte> made = run(queue);
+    const auto begin = made.begin() + bytes(before()), end = begin + bytes(elems());
+    double worst = 0;  // of what is allowed
+    std::size_t where = 0;
+    for (std::size_t at = 0; at < exact_.size(); ++at) {
+      const double part = std::abs(value(made, at) - exact_[at]) / (sums_ + last_ * std::abs(exact_[at]));
+      if (!(part <= worst)) where = at;
+      worst = test::larger_error(worst, part);
+    }
+    CHECK_MESSAGE(worst <= 1, fmt::format("{}: y[{}] is {}, exact {}, off by {} of what is allowed", name, where,
+                                          value(made, where), exact_[where], worst));
+    const auto untouched = [](std::byte byte) { return byte == std::byte{0xff}; };
+    CHECK_MESSAGE(std::all_of(made.begin(), begin, untouched), name, ": wrote before y");
+    CHECK_MESSAGE(std::all_of(end, made.end(), untouched), name, ": wrote behind y");
+    CHECK_MESSAGE(run(queue) == made, name, ": other bits in the second run");
+  }
+
+ private:
+  std::int64_t b_rows() const { return t_.b_transposed ? t_.n : t_.k; }
+  std::int64_t b_columns() const { return t_.b_transposed ? t_.k : t_.n; }
+  std::int64_t elems() const { return t_.batch * t_.m * t_.n; }
+  std::int64_t before() const { return guard + t_.shift; }
+  std::int64_t bytes(std::int64_t count) const { return count * static_cast<std::int64_t>(dtype_bytes(type_.y)); }
+  bool has_c() const { return t_.row_of_c || t_.full_c; }
+  bool has_residual() const { return t_.residual || t_.in_place; }
+  std::byte* y_begin() { return y_.data() + bytes(before()); }
+  double value(const std::vector<std::byte>& made, std::size_t at) const {
+    return get(type_.y, made.data() + bytes(before() + static_cast<std::int64_t>(at)));
+  }
+
+  void compute() {
+    const auto exact_of = test::exact_activation(t_.activation);
+    const std::int64_t step = t_.b_transposed ? 1 : t_.n;
+    for (std::int64_t at = 0; at < elems(); ++at) {
+      const std::int64_t product = at / (t_.m * t_.n), i = at / t_.n % t_.m, j = at % t_.n;
+      const double* const row = a_.values.data() + (product * t_.m + i) * t_.k;
+      const double* const column =
+          b_.values.data() + (t_.one_b ? 0 : product * t_.k * t_.n) + (t_.b_transposed ? j * t_.k : j);
+      double sum = 0;
+      for (std::int64_t l = 0; l < t_.k; ++l) sum += row[l] * column[l * step];
+      sum *= double{t_.alpha};
+      if (has_c()) sum += double{t_.beta} * c_.values[static_cast<std::size_t>(t_.full_c ? i * t_.n + j : j)];
+      if (has_residual()) sum += residual_.values[static_cast<std::size_t>(at)];
+      exact_.push_back(exact_of(sum));
+    }
+    // Factors in (-1, 1) have the variance 1/3. The operands are what they are: rounding them is not to be allowed for,
+    // but in tf32. The last rounding errs by half a unit in the last place, and what is rounded to 16 bits may be
+    // within 2^-17 before (ops/core/approximate_math.cuh).
+    const double rms =
+        std::sqrt(double{t_.alpha} * double{t_.alpha} * static_cast<double>(t_.k) / 9 +
+                  (has_c() ? double{t_.beta} * double{t_.beta} / 3 : 0) + (has_residual() ? 1.0 / 3 : 0));
+    sums_ = (type_.multiply == Multiply::tf32 ? tf32_sum_tolerance(t_.k) : sum_tolerance(t_.k)) * rms;
+    last_ = type_.y == DType::f32 ? 0 : unit_roundoff(type_.y) + 0x1p-17;
+  }
+
+  std::vector<std::byte> run(const std::function<void()>& queue) {
+    CUDA_CHECK(cudaMemset(y_.data(), 0xff, y_.bytes()));
+    if (t_.in_place)
+      CUDA_CHECK(
+          cudaMemcpy(y_begin(), residual_.data(), static_cast<std::size_t>(bytes(elems())), cudaMemcpyDeviceToDevice));
+    CUDA_CHECK(cudaDeviceSynchronize());  // the session's stream does not wait for the one that fills
+    queue();
+    CUDA_CHECK(cudaStreamSynchronize(context_.stream));
+    std::vector<std::byte> made(y_.size());
+    CUDA_CHECK(cudaMemcpy(made.data(), y_.data(), y_.bytes(), cudaMemcpyDeviceToHost));
+    return made;
+  }
+
+  const cuda::Context& context_;
+  const Case t_;
+  const Types type_;
+  std::mt19937 random_{test::random_seed()};
+  const Drawn a_, b_, c_, residual_;
+  cuda::DeviceBuffer<std::byte> y_;
+  std::vector<double> exact_;
+  double sums_ = 0, last_ = 0;  ///< what is allowed: of all sums alike, and of an element's magnitude
+};
+
+/// Runs the plans that say `only` somewhere, and few_rows where that says nothing; gives how many plans ran.
 int check(const cuda::Context& context, const DeviceProfile& device, const Case& t, const Types& type,
           std::string_view only) {
-  const std::int64_t a_ld = t.k + t.between, b_rows = t.b_transposed ? t.n : t.k,
-                     b_columns = t.b_transposed ? t.k : t.n, b_ld = b_columns + t.between;
-  const std::int64_t b_count = t.one_b ? 1 : t.batch, y_elems = t.batch * t.m * t.n;
-  const std::size_t x_bytes = dtype_bytes(type.x), y_bytes = dtype_bytes(type.y);
-  const auto vector = static_cast<std::int64_t>(16 / x_bytes);
-  const cuda::CuteProblem problem{.multiply = type.multiply,
-                                  .y_type = type.y,
-                                  .m = t.m,
-                                  .n = t.n,
-                                  .k = t.k,
-                                  .batch = t.batch,
-                                  .b_transposed = t.b_transposed,
-                                  .aligned = t.k % vector == 0 && b_columns % vector == 0 && t.between % vector == 0};
+  const cuda::CuteProblem problem = Product::problem_of(t, type);
   std::vector<cuda::CutePlan> plans;
   for (const cuda::CutePlan& plan : cuda::cute_plans(problem, device))
     if (text(plan).find(only) != std::string::npos) plans.push_back(plan);
   if (plans.empty()) return 0;
 
-  std::mt19937 random(test::random_seed());
-  const Drawn a = draw(random, type.x, t.batch * t.m, t.k, a_ld),
-              b = draw(random, type.x, b_count * b_rows, b_columns, b_ld);
-  const Drawn c = draw(random, DType::f32, t.m, t.n, t.n), residual = draw(random, type.y, t.batch * t.m, t.n, t.n);
-  const auto device_a = cuda::upload(a.bytes), device_b = cuda::upload(b.bytes), device_c = cuda::upload(c.bytes),
-             device_residual = cuda::upload(residual.bytes);
-  const std::int64_t before = guard + t.shift;
-  cuda::DeviceBuffer<std::byte> device_y(static_cast<std::size_t>(before + y_elems + guard) * y_bytes);
-  std::byte* const y_begin = device_y.data() + before * static_cast<std::int64_t>(y_bytes);
-
-  cuda::CuteCall call{
-      .problem = problem,
-      .a = {device_a.data() + guard * static_cast<std::int64_t>(x_bytes), a_ld, t.m * a_ld},
-      .b = {device_b.data() + guard * static_cast<std::int64_t>(x_bytes), b_ld, t.one_b ? 0 : b_rows * b_ld},
-      .alpha = t.alpha,
-      .beta = t.beta,
-      .c = t.row_of_c || t.full_c ? reinterpret_cast<const float*>(device_c.data()) + guard : nullptr,
-      .c_row = t.full_c ? t.n : 0,
-      .c_col = 1,
-      .residual = t.in_place   ? y_begin
-                  : t.residual ? device_residual.data() + guard * static_cast<std::int64_t>(y_bytes)
-                               : nullptr,
-      .activation = t.activation,
-      .y = y_begin};
-
-  const auto exact_of = test::exact_activation(t.activation);
-  std::vector<double> exact(static_cast<std::size_t>(y_elems));
-  for (std::int64_t at = 0; at < y_elems; ++at) {
-    const std::int64_t product = at / (t.m * t.n), i = at / t.n % t.m, j = at % t.n;
-    const double* const row = a.values.data() + (product * t.m + i) * t.k;
-    const double* const column = b.values.data() + (t.one_b ? 0 : product * t.k * t.n) + (t.b_transposed ? j * t.k : j);
-    const std::int64_t step = t.b_transposed ? 1 : t.n;
-    double sum = 0;
-    for (std::int64_t l = 0; l < t.k; ++l) sum += row[l] * column[l * step];
-    sum *= double{t.alpha};
-    if (call.c != nullptr) sum += double{t.beta} * c.values[static_cast<std::size_t>(i * call.c_row + j)];
-    if (call.residual != nullptr) sum += residual.values[static_cast<std::size_t>(at)];
-    exact[static_cast<std::size_t>(at)] = exact_of(sum);
-  }
-  // Factors in (-1, 1) have the variance 1/3. The operands are what they are: rounding them is not to be allowed for,
-  // but in tf32. The last rounding errs by half a unit in the last place.
-  const double rms = std::sqrt(double{t.alpha} * double{t.alpha} * static_cast<double>(t.k) / 9 +
-                               (call.c != nullptr ? double{t.beta} * double{t.beta} / 3 : 0) +
-                               (call.residual != nullptr ? 1.0 / 3 : 0));
-  const double sums = (type.multiply == Multiply::tf32 ? tf32_sum_tolerance(t.k) : sum_tolerance(t.k)) * rms;
-  double last = type.y == DType::f16 ? std::ldexp(1, -11) : type.y == DType::bf16 ? std::ldexp(1, -8) : 0;
-  // What is rounded to 16 bits may be within 2^-17 before (ops/core/approximate_math.cuh).
-  if (type.y != DType::f32) last += std::ldexp(1, -17);
-
-  const auto once = [&](const std::function<void()>& queue) {
-    CUDA_CHECK(cudaMemset(device_y.data(), 0xff, device_y.bytes()));
-    if (t.in_place)
-      CUDA_CHECK(cudaMemcpy(y_begin, device_residual.data() + guard * static_cast<std::int64_t>(y_bytes),
-                            static_cast<std::size_t>(y_elems) * y_bytes, cudaMemcpyDeviceToDevice));
-    CUDA_CHECK(cudaDeviceSynchronize());  // the session's stream does not wait for the one that fills
-    queue();
-    CUDA_CHECK(cudaStreamSynchronize(context.stream));
-    std::vector<std::byte> y(device_y.size());
-    CUDA_CHECK(cudaMemcpy(y.data(), device_y.data(), device_y.bytes(), cudaMemcpyDeviceToHost));
-    return y;
+  Product product(context, t, type);
+  cuda::CuteCall call = product.call();
+  // In the second run B may be read early, which is to change nothing.
+  const auto check_way = [&](const std::string& way, const auto& queue) {
+    call.b_known = false;
+    product.check(way, [&] {
+      queue();
+      call.b_known = true;
+    });
   };
-  const auto try_way = [&](const std::string& way, const std::function<void()>& queue) {
-    const std::string name = fmt::format("{} {} {}x{}x{} B {} batch {}{}{}{}", type.name, way, t.m, t.n, t.k,
-                                         t.b_transposed ? "[n,k]" : "[k,n]", t.batch, t.residual ? " residual" : "",
-                                         t.in_place ? " in place" : "", t.shift > 0 ? " shifted" : "");
-    const std::vector<std::byte> y = once(queue);
-    double worst = 0;  // of what is allowed
-    std::size_t where = 0;
-    for (std::size_t at = 0; at < exact.size(); ++at) {
-      const double error = std::abs(
-          get(type.y, y.data() + (before + static_cast<std::int64_t>(at)) * static_cast<std::int64_t>(y_bytes)) -
-          exact[at]);
-      const double part = error / (sums + last * std::abs(exact[at]));
-      if (part > worst || std::isnan(part)) {
-        worst = std::isnan(part) ? HUGE_VAL : part;
-        where = at;
-      }
-    }
-    CHECK_MESSAGE(worst <= 1, fmt::format("{}: y[{}] is {}, exact {}, off by {} of what is allowed", name, where,
-                                          get(type.y, y.data() + (before + static_cast<std::int64_t>(where)) *
-                                                                     static_cast<std::int64_t>(y_bytes)),
-                                          exact[where], worst));
-    const auto untouched = [](std::byte byte) { return byte == std::byte{0xff}; };
-    const auto bytes_of = [&](std::int64_t elems) { return elems * static_cast<std::int64_t>(y_bytes); };
-    CHECK_MESSAGE(std::all_of(y.begin(), y.begin() + bytes_of(before), untouched), name, ": wrote before y");
-    CHECK_MESSAGE(std::all_of(y.end() - bytes_of(guard), y.end(), untouched), name, ": wrote behind y");
-    CHECK_MESSAGE(once(queue) == y, name, ": other bits in the second run");
-  };
-
   for (const cuda::CutePlan& plan : plans) {
     cuda::DeviceBuffer<float> workspace(cuda::cute_workspace_bytes(problem, plan) / sizeof(float));
     if (workspace.size() > 0) CUDA_CHECK(cudaMemset(workspace.data(), 0xff, workspace.bytes()));
     call.workspace = workspace.data();
-    // In the second run B may be read early, which is to change nothing.
-    call.b_known = false;
-    try_way(text(plan), [&] {
-      cuda::gemm_cute(context, call, plan);
-      call.b_known = true;
-    });
+    check_way(text(plan), [&] { cuda::gemm_cute(context, call, plan); });
   }
-  if (type.x != DType::f32 && t.m <= cuda::most_few_rows && t.batch == 1 && t.b_transposed &&
-      call.residual == nullptr && only.empty())
-    for (const int slices : {1, 2, 4, 8})
-      try_way(fmt::format("few_rows in {}", slices), [&] { cuda::gemm_few_rows_half(context, call, slices); });
-  if (type.x != DType::f32 && t.m <= cuda::most_few_rows_mma && t.batch == 1 && t.b_transposed && problem.aligned &&
-      call.residual == nullptr && only.empty())
-    for (const int eights : {1, 2}) {
-      call.b_known = false;
-      try_way(fmt::format("few_rows_mma of {}", eights), [&] {
-        cuda::gemm_few_rows_mma(context, call, eights);
-        call.b_known = true;
-      });
-    }
+  if (type.x != DType::f32 && t.batch == 1 && t.b_transposed && call.residual == nullptr && only.empty()) {
+    if (t.m <= cuda::most_few_rows)
+      for (const int slices : {1, 2, 4, 8})
+        product.check(fmt::format("few_rows in {}", slices), [&] { cuda::gemm_few_rows_half(context, call, slices); });
+    if (t.m <= cuda::most_few_rows_mma && problem.aligned)
+      for (const int eights : {1, 2})
+        check_way(fmt::format("few_rows_mma of {}", eights), [&] { cuda::gemm_few_rows_mma(context, call, eights); });
+  }
   return static_cast<int>(plans.size());
 }
 
@@ -254,10 +289,10 @@ const Activation relu{Activation::Kind::relu, 0, 0}, silu{Activation::Kind::silu
 void check_cut(const std::string& only) {
   const cuda::Session session(0);
   const DeviceProfile device = cuda::device_profile(0);
-  if (device.capability != 90 && only.starts_with("core=wgmma")) {
-    MESSAGE("skipped: wgmma is of compute capability 9.0 alone");
-    return;
-  }
+  const std::string reason = !cuda::cute_built()              ? "this build has no gemm_cute"
+                             : only.starts_with("core=wgmma") ? test::no_wgmma()
+                                                              : "";
+  if (!test::can_run("cuda/gemm_cute/cut of " + only, reason)) return;
   int ran = 0;
   // A step of one tile; all steps of a ring and more; tails everywhere; rows of y that TMA cannot store; every word of
   // the epilogue, in place, too; a batch; B as [k,n]; more tiles than multiprocessors, few steps each and many.
@@ -272,7 +307,7 @@ void check_cut(const std::string& only) {
                         Case{.m = 140, .n = 136, .k = 24, .batch = 100, .row_of_c = true, .residual = true},
                         Case{.m = 140, .n = 136, .k = 104, .b_transposed = false, .batch = 100}})
     for (const Types& type : types) ran += check(session.context(), device, t, type, only);
-  if (cuda::cute_built()) CHECK_MESSAGE(ran > 0, only, " was never run");
+  CHECK_MESSAGE(ran > 0, only, " was never run");
 }
 
 #define LENSLET_CUT(NAME, CONFIG) \
@@ -352,66 +387,36 @@ TEST_CASE("cuda/gemm_cute/many_tiles") {
 // What a network does: A of 16 bit, weights and bias known in float32, rounded once when they are prepared, or not at
 // all where few rows make a float32 y.
 TEST_CASE("cuda/gemm_cute/op_of_16_bit") {
-  const cuda::Session session(0);
-  const DeviceProfile device = cuda::device_profile(0);
   constexpr std::int64_t n = 40, k = 72;
+  const Kernel& kernel = *kernels_of("Gemm", DeviceKind::cuda).front();
+  unsigned seed = test::random_seed();
   for (const std::int64_t m : {1, 2, 3, 8, 12, 50})
     for (const DType type : {DType::f16, DType::bf16})
       for (const DType y_type : {type, DType::f32}) {
-        const std::vector<double> scale(n, 1.25);
-        const auto op = make_normalised_op("Gemm", {{"alpha", 0.75}, {"weight_scale", scale}}, 3);
-        std::mt19937 random(test::random_seed());
-        const Drawn a = draw(random, type, m, k, k), b = draw(random, DType::f32, k, n, n),
-                    c = draw(random, DType::f32, 1, n, n);
-        Tensor weights(DType::f32, {k, n}), bias(DType::f32, {n});
-        std::copy(b.values.begin(), b.values.end(), weights.values<float>().begin());
-        std::copy(c.values.begin(), c.values.end(), bias.values<float>().begin());
-        const InputInfo infos[] = {
-            {true, {type, {m, k}}, nullptr}, {true, {DType::f32, {k, n}}, &weights}, {true, {DType::f32, {n}}, &bias}};
-        const Problem problem(op, infos, {{y_type, {m, n}}});
-        const Kernel& kernel = *kernels_of("Gemm", DeviceKind::cuda).front();
-        const Offer offer = kernel.offer(problem, {device});
-        if (offer.candidates.empty()) {
-          CHECK(!cuda::cute_built());
-          continue;
-        }
-        const Candidate& candidate = offer.candidates.front();
-        std::vector<std::byte> host(kernel.blob(problem, candidate).value().bytes);
+        const auto op =
+            make_normalised_op("Gemm", {{"alpha", 0.75}, {"weight_scale", std::vector<double>(n, 1.25)}}, 3);
+        const std::vector<Tensor> inputs{test::random_f32({m, k}, seed++).to_dtype(type),
+                                         test::random_f32({k, n}, seed++), test::random_f32({n}, seed++)};
+        const Problem problem(op, test::infos_of(inputs, {1, 2}), {{y_type, {m, n}}});
+        test::ConvData judged;  // its reference alone
+        judged.reference = [&](std::int64_t) {
+          std::vector<oracle::Array> arrays;
+          for (const Tensor& input : inputs) arrays.push_back(oracle::from_tensor(input));
+          return oracle::run("Gemm", op->attributes(), arrays).value().at(0);
+        };
         const bool exact_weights = m <= cuda::most_few_rows && y_type == DType::f32;
-        CHECK(host.size() == n * k * (exact_weights ? 4 : 2));
-        CHECK((candidate.tolerance == sum_tolerance(k)) == exact_weights);
-        kernel.prepare(problem, candidate, host);
-        const auto blob = cuda::upload(host), x = cuda::upload(a.bytes);
-        const auto added = cuda::upload(bias.values<float>());
-        const auto bound = kernel.bind({problem, candidate, device});
-        cuda::DeviceBuffer<std::byte> y(static_cast<std::size_t>(m * n) * dtype_bytes(y_type)),
-            workspace(bound->workspace_bytes());
-        const Tensor inputs[] = {Tensor::view(type, {m, k}, const_cast<std::byte*>(x.data()) + guard * 2), Tensor(),
-                                 Tensor::view(DType::f32, {n}, const_cast<float*>(added.data()))};
-        Tensor outputs[] = {Tensor::view(y_type, {m, n}, y.data())};
-        bound->run({.inputs = inputs,
-                    .outputs = outputs,
-                    .workspace = {workspace.data(), workspace.bytes()},
-                    .blob = blob.data(),
-                    .cuda = &session.context()});
-        session.stream().synchronize();
-        std::vector<std::byte> got(y.bytes());
-        CUDA_CHECK(cudaMemcpy(got.data(), y.data(), y.bytes(), cudaMemcpyDeviceToHost));
-        const double last = y_type == DType::f16 ? std::ldexp(1, -11) : y_type == DType::bf16 ? std::ldexp(1, -8) : 0;
-        const double rms = 0.75 * 1.25 * std::sqrt(static_cast<double>(k) / 9);
-        double worst = 0;
-        for (std::int64_t i = 0; i < m; ++i)
-          for (std::int64_t j = 0; j < n; ++j) {
-            double exact = 0;
-            for (std::int64_t l = 0; l < k; ++l)
-              exact += a.values[static_cast<std::size_t>(i * k + l)] * b.values[static_cast<std::size_t>(l * n + j)];
-            exact = 0.75 * 1.25 * exact + c.values[static_cast<std::size_t>(j)];
-            const double error =
-                std::abs(get(y_type, got.data() + static_cast<std::size_t>(i * n + j) * dtype_bytes(y_type)) - exact);
-            worst = test::larger_error(worst, error / (candidate.tolerance * rms + last * std::abs(exact)));
-          }
-        CHECK_MESSAGE(worst <= 1, fmt::format("{} {} to {}: {} of what is allowed", candidate.config, to_string(type),
-                                              to_string(y_type), worst));
+        int calls = 0;
+        test::for_each_call(test::op_runner(), problem, kernel, 1, [&](const test::Call& call) {
+          ++calls;
+          const Candidate& candidate = call.candidate;
+          CHECK(kernel.blob(problem, candidate).value().bytes == n * k * (exact_weights ? 4 : 2));
+          CHECK((candidate.tolerance == sum_tolerance(k)) == exact_weights);
+          const std::string where =
+              fmt::format("{} {} to {} of {} rows", call.str(), to_string(type), to_string(y_type), m);
+          const Tensor y = test::run_between_guards(test::op_runner(), call, inputs, where).at(0);
+          test::compare(y, judged, candidate.tolerance, where);
+        });
+        CHECK((calls > 0) == cuda::cute_built());
       }
 }
 

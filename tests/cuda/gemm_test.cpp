@@ -11,7 +11,6 @@
 #include <cstdlib>
 #include <functional>
 #include <memory>
-#include <random>
 #include <span>
 #include <vector>
 
@@ -19,19 +18,12 @@
 #include "base/cuda/upload.h"
 #include "ops/core/sum_tolerance.h"
 #include "ops/gemm/packed_weights.h"
+#include "tests/cuda/random_values.h"
 #include "tests/larger_error.h"
 #include "tests/ops/exact_activation.h"
 
 namespace lenslet {
 namespace {
-
-std::vector<float> random_values(std::int64_t count, unsigned seed) {
-  std::mt19937 generator(seed);
-  std::uniform_real_distribution<float> uniform(-1, 1);
-  std::vector<float> values(static_cast<std::size_t>(count));
-  for (float& value : values) value = uniform(generator);
-  return values;
-}
 
 struct Case {
   std::int64_t m, n, k;
@@ -86,8 +78,9 @@ std::vector<Way> ways(const Case& t, std::span<const float> b, bool with_cublas)
 }
 
 void check(const cuda::Context& context, const Case& t) {
-  const std::vector<float> a = random_values(t.batch * t.m * t.k, 1), b = random_values(t.batch * t.k * t.n, 2);
-  const std::vector<float> c = random_values(t.m * t.n, 3);
+  const std::vector<float> a = test::random_values(t.batch * t.m * t.k, 1),
+                           b = test::random_values(t.batch * t.k * t.n, 2);
+  const std::vector<float> c = test::random_values(t.m * t.n, 3);
   constexpr std::int64_t guard = 64;
   const std::int64_t y_elems = t.batch * t.m * t.n;
   cuda::DeviceBuffer<float> device_a(a.size() + 4), device_b(b.size() + 4), device_c(c.size());

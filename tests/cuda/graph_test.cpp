@@ -4,22 +4,31 @@
 
 #include <cstdint>
 #include <stdexcept>
-#include <string>
 #include <thread>
 
 #include "base/cuda/buffer.h"
 #include "base/cuda/prefetch.h"
 #include "base/cuda/session.h"
 #include "lenslet/error.h"
-#include "tests/cuda/skip.h"
+#include "tests/cuda/device_case.h"
+#include "tests/expect_error.h"
 
 namespace lenslet {
 namespace {
 
 constexpr std::size_t count = 1 << 20;
 
-TEST_CASE("cuda/graph/captured_work_between_events") {
-  if (!test::have_device("cuda/graph/captured_work_between_events")) return;
+/// What another library of the process may do at any moment: waiting for the device while somebody captures makes that
+/// capture invalid.
+void disturb() {
+  std::thread([] {
+    CUDA_CHECK(cudaSetDevice(0));
+    static_cast<void>(cudaDeviceSynchronize());
+    static_cast<void>(cudaGetLastError());
+  }).join();
+}
+
+DEVICE_CASE("cuda/graph/captured_work_between_events") {
   const cuda::Stream stream;
   cuda::DeviceBuffer<std::uint8_t> device(count);
   cuda::PinnedBuffer<std::uint8_t> host(count);
@@ -43,8 +52,7 @@ TEST_CASE("cuda/graph/captured_work_between_events") {
 }
 
 // Beside a chain of three nodes: from each of their ends on, of bytes that fill no piece; and nothing is changed.
-TEST_CASE("cuda/graph/prefetches_are_branches") {
-  if (!test::have_device("cuda/graph/prefetches_are_branches")) return;
+DEVICE_CASE("cuda/graph/prefetches_are_branches") {
   const cuda::Stream stream;
   cuda::DeviceBuffer<std::uint8_t> device(count), weights(count);
   CUDA_CHECK(cudaMemsetAsync(weights.data(), 5, count, stream.get()));
@@ -70,8 +78,7 @@ TEST_CASE("cuda/graph/prefetches_are_branches") {
   CHECK(weight == 5);
 }
 
-TEST_CASE("cuda/graph/failed_capture_leaves_stream_usable") {
-  if (!test::have_device("cuda/graph/failed_capture_leaves_stream_usable")) return;
+DEVICE_CASE("cuda/graph/failed_capture_leaves_stream_usable") {
   const cuda::Stream stream;
   cuda::GraphRecorder recorder;
   CHECK_THROWS_AS(recorder.capture(stream, [] { throw std::runtime_error("while capturing"); }), std::runtime_error);
@@ -81,10 +88,7 @@ TEST_CASE("cuda/graph/failed_capture_leaves_stream_usable") {
   stream.synchronize();
 }
 
-// What another library of the process may do at any moment: waiting for the device while somebody captures makes
-// that capture invalid.
-TEST_CASE("cuda/graph/disturbed_capture_is_repeated") {
-  if (!test::have_device("cuda/graph/disturbed_capture_is_repeated")) return;
+DEVICE_CASE("cuda/graph/disturbed_capture_is_repeated") {
   const cuda::Stream stream;
   cuda::DeviceBuffer<std::uint8_t> device(count);
   cuda::GraphRecorder recorder;
@@ -92,11 +96,7 @@ TEST_CASE("cuda/graph/disturbed_capture_is_repeated") {
   recorder.capture(stream, [&] {
     CUDA_CHECK(cudaMemsetAsync(device.data(), 7, count, stream.get()));
     if (++attempts > 3) return;
-    std::thread([&] {
-      CUDA_CHECK(cudaSetDevice(0));
-      static_cast<void>(cudaDeviceSynchronize());
-      static_cast<void>(cudaGetLastError());
-    }).join();
+    disturb();
   });
   CHECK(attempts == 4);
   const cuda::GraphExec graph(recorder);
@@ -107,25 +107,17 @@ TEST_CASE("cuda/graph/disturbed_capture_is_repeated") {
   CHECK(last == 7);
 }
 
-TEST_CASE("cuda/graph/capture_that_is_always_disturbed_is_an_error") {
-  if (!test::have_device("cuda/graph/capture_that_is_always_disturbed_is_an_error")) return;
+DEVICE_CASE("cuda/graph/capture_that_is_always_disturbed_is_an_error") {
   const cuda::Stream stream;
   cuda::DeviceBuffer<std::uint8_t> device(count);
   cuda::GraphRecorder recorder;
-  try {
+  const auto capture = [&] {
     recorder.capture(stream, [&] {
       CUDA_CHECK(cudaMemsetAsync(device.data(), 7, count, stream.get()));
-      std::thread([&] {
-        CUDA_CHECK(cudaSetDevice(0));
-        static_cast<void>(cudaDeviceSynchronize());
-        static_cast<void>(cudaGetLastError());
-      }).join();
+      disturb();
     });
-    FAIL("such a capture was taken");
-  } catch (const Error& error) {
-    CHECK(error.kind() == ErrorKind::device);
-    CHECK(std::string(error.what()).find("disturbed") != std::string::npos);
-  }
+  };
+  CHECK_ERROR(capture(), device, "captures in a row were disturbed by other CUDA calls");
   stream.synchronize();
 }
 

@@ -2,29 +2,19 @@
 // that.
 
 #include <doctest/doctest.h>
-#include <fmt/format.h>
 
-#include <algorithm>
-#include <bit>
-#include <cmath>
-#include <cstring>
-#include <random>
 #include <string>
+#include <vector>
 
-#include "ops/conv/conv.h"
 #include "ops/conv/cuda/grouped_tf32_plan.h"
-#include "tests/ops/conv_data.h"
-#include "tests/ops/op_runner.h"
+#include "tests/cuda/every_cut.h"
+#include "tests/cuda/fused.h"
 #include "tests/random_seed.h"
 
 namespace lenslet::test {
 namespace {
 
 using namespace lenslet::cuda;
-
-constexpr Numerics tf32{.multiply = Numerics::Multiply::tf32};
-
-const Kernel& grouped_tf32() { return *find_kernel("Conv", DeviceKind::cuda, "grouped_tf32"); }
 
 ConvProblem problem(const Shape& x, std::int64_t group, std::int64_t r, std::int64_t s, ConvGeometry geometry,
                     Activation activation = {}) {
@@ -35,22 +25,11 @@ ConvProblem problem(const Shape& x, std::int64_t group, std::int64_t r, std::int
   return p;
 }
 
-Tensor computed(const ConvProblem& p, const Problem& posed, const Tensor& x, const Tensor& w) {
-  const DeviceProfile device = op_runner().profiles(1).at(0);
-  const Offer offer = grouped_tf32().offer(posed, {.device = device, .numerics = tf32});
-  REQUIRE_MESSAGE(offer.refusal.empty(), offer.refusal);
-  const Call call{.problem = posed, .kernel = grouped_tf32(), .candidate = offer.candidates.at(0), .device = device};
-  const Tensor inputs[] = {x, w, Tensor(), Tensor()};
-  return run_between_guards(op_runner(), call, inputs, p.str()).at(0);
-}
-
 }  // namespace
 
 TEST_CASE("cuda/grouped_tf32/every_cut") {
   const unsigned seed = random_seed();
-  const DeviceProfile device = op_runner().profiles(1).at(0);
   const ConvGeometry same{.pads = {1, 1, 1, 1}}, half{.stride = {2, 2}, .pads = {1, 1, 1, 1}};
-  const Activation relu{Activation::Kind::relu, 0, 0}, silu{Activation::Kind::silu, 0, 0};
   // Groups of every width; tiles and blocks of channels in part; strides that are known and others, dilations, windows
   // of other heights, pads of different width; more blocks than multiprocessors.
   ConvProblem problems[] = {
@@ -71,50 +50,18 @@ TEST_CASE("cuda/grouped_tf32/every_cut") {
   for (std::size_t i = 0; i < std::size(problems); ++i) {
     ConvProblem& p = problems[i];
     p.residual = i % 2 == 1;
-    std::mt19937 random(seed);
-    const ConvData data = make_conv_data(p, random);
-    const Tensor inputs[] = {data.x, data.w, data.bias, data.residual};
-    const auto posed = pose(p, data.w, data.scale);
-    const Offer offer = grouped_tf32().offer(*posed, {.device = device, .numerics = tf32});
-    REQUIRE_MESSAGE(offer.refusal.empty(), p.str(), ": ", offer.refusal);
-    Candidate candidate = offer.candidates.at(0);
-    Tensor first;
-    for (const GroupedTf32Cut& cut : grouped_tf32_cuts(p)) {
-      if (device.refuse_shared(cut.shared_bytes())) continue;
-      candidate.config = cut.str();
-      const std::string where = fmt::format("{} (seed {}, {})", p.str(), seed, candidate.config);
-      const Call call{.problem = *posed, .kernel = grouped_tf32(), .candidate = candidate, .device = device};
-      const Tensor y = run_between_guards(op_runner(), call, inputs, where).at(0);
-      compare(y, data, candidate.tolerance, where);
-      if (first.empty()) first = y;
-      CHECK_MESSAGE(std::memcmp(first.data(), y.data(), y.bytes()) == 0, where, ": other bits than another cut's");
-    }
+    check_cuts("grouped_tf32", p, "tf32", seed, [](const Planned& planned) {
+      std::vector<Cut> cuts;
+      for (const GroupedTf32Cut& cut : grouped_tf32_cuts(planned.problem))
+        if (!planned.device.refuse_shared(cut.shared_bytes())) cuts.push_back({cut.str()});
+      return cuts;
+    });
   }
 }
 
-TEST_CASE("cuda/grouped_tf32/windows_are_rounded_to_nearest") {
-  // Filters that are ones on the diagonal of their middle tap: y is x as it was multiplied.
-  ConvProblem p = problem({2, 64, 12, 12}, 16, 3, 3, {.pads = {1, 1, 1, 1}});
-  p.bias = false;
-  Tensor w(DType::f32, {p.k, p.group_c(), 3, 3});
-  std::fill(w.values<float>().begin(), w.values<float>().end(), 0.0F);
-  for (std::int64_t k = 0; k < p.k; ++k)
-    w.values<float>()[static_cast<std::size_t>((k * p.group_c() + k % p.group_k()) * 9 + 4)] = 1;
-  const unsigned seed = random_seed();
-  std::mt19937 random(seed);
-  std::normal_distribution<float> normal;
-  Tensor x(DType::f32, {p.n, p.c, p.h, p.w});
-  for (float& value : x.values<float>()) value = normal(random);
-  const auto posed = pose(p, w);
-  const Tensor y = computed(p, *posed, x, w);
-  std::size_t wrong = 0;
-  for (std::size_t i = 0; i < x.values<float>().size(); ++i) {
-    // The nearest number of 10 mantissa bits; of two, either.
-    const double exact = x.values<float>()[i], got = y.values<float>()[i];
-    const bool short_enough = (std::bit_cast<std::uint32_t>(y.values<float>()[i]) & 0x1FFFU) == 0;
-    if (!short_enough || !(std::abs(got - exact) <= std::ldexp(1, std::ilogb(exact) - 11))) ++wrong;
-  }
-  CHECK_MESSAGE(wrong == 0, p.str(), ", seed ", seed);
+TEST_CASE("cuda/grouped_tf32/x_is_rounded_to_nearest") {
+  check_rounds_to_tf32("grouped_tf32",
+                       resolve_conv({2, 64, 12, 12}, {64, 16, 3, 3}, {.pads = {1, 1, 1, 1}, .groups = 4}));
 }
 
 }  // namespace lenslet::test

@@ -14,7 +14,8 @@
 #include "base/cuda/session.h"
 #include "lenslet/error.h"
 #include "tests/cuda/device_block.h"
-#include "tests/cuda/skip.h"
+#include "tests/cuda/device_case.h"
+#include "tests/expect_error.h"
 
 namespace lenslet {
 namespace {
@@ -48,8 +49,7 @@ void check_same(const cuda::Session& session, cuda::ImageInput& loader, ImageVie
                 static_cast<int>(spec.resize));
 }
 
-TEST_CASE("cuda/image_input/same_bits_as_cpu") {
-  if (!test::have_device("cuda/image_input/same_bits_as_cpu")) return;
+DEVICE_CASE("cuda/image_input/same_bits_as_cpu") {
   const cuda::Session session(0);
   cuda::ImageInput loader;
   unsigned seed = 1;
@@ -79,8 +79,7 @@ TEST_CASE("cuda/image_input/same_bits_as_cpu") {
         }
 }
 
-TEST_CASE("cuda/image_input/whole_picture_unresized") {
-  if (!test::have_device("cuda/image_input/whole_picture_unresized")) return;
+DEVICE_CASE("cuda/image_input/whole_picture_unresized") {
   const cuda::Session session(0);
   cuda::ImageInput loader;
   ImageSpec spec;
@@ -93,8 +92,7 @@ TEST_CASE("cuda/image_input/whole_picture_unresized") {
   check_same(session, loader, {nullptr, 133, 165, 3}, spec, true, 6);
 }
 
-TEST_CASE("cuda/image_input/other_types") {
-  if (!test::have_device("cuda/image_input/other_types")) return;
+DEVICE_CASE("cuda/image_input/other_types") {
   const cuda::Session session(0);
   cuda::ImageInput loader;
   ImageSpec spec;
@@ -112,8 +110,7 @@ TEST_CASE("cuda/image_input/other_types") {
 }
 
 // Its rows at the width of the input would be 200 MB.
-TEST_CASE("cuda/image_input/a_very_high_picture") {
-  if (!test::have_device("cuda/image_input/a_very_high_picture")) return;
+DEVICE_CASE("cuda/image_input/a_very_high_picture") {
   const cuda::Session session(0);
   cuda::ImageInput loader;
   ImageSpec spec;
@@ -125,8 +122,7 @@ TEST_CASE("cuda/image_input/a_very_high_picture") {
 
 void CUDART_CB sleep_a_little(void*) { std::this_thread::sleep_for(std::chrono::milliseconds(50)); }
 
-TEST_CASE("cuda/image_input/photos_in_a_row") {
-  if (!test::have_device("cuda/image_input/photos_in_a_row")) return;
+DEVICE_CASE("cuda/image_input/photos_in_a_row") {
   const cuda::Session session(0);
   cuda::ImageInput loader;
   ImageSpec spec;
@@ -152,8 +148,7 @@ TEST_CASE("cuda/image_input/photos_in_a_row") {
   CHECK(std::memcmp(block.read().data(), expected.data(), expected.bytes()) == 0);
 }
 
-TEST_CASE("cuda/image_input/wrong_sizes_are_errors") {
-  if (!test::have_device("cuda/image_input/wrong_sizes_are_errors")) return;
+DEVICE_CASE("cuda/image_input/wrong_sizes_are_errors") {
   const cuda::Session session(0);
   cuda::ImageInput loader;
   const std::vector<std::uint8_t> pixels(30 * 30 * 3);
@@ -161,8 +156,12 @@ TEST_CASE("cuda/image_input/wrong_sizes_are_errors") {
   spec.resize = ImageSpec::Resize::none;
   test::DeviceBlock block(224 * 224 * 3 * 4);
   const Tensor input = Tensor::view(DType::f32, {1, 3, 224, 224}, block.data());
-  CHECK_THROWS_AS(loader.queue(session.context(), {pixels.data(), 30, 30, 3}, spec, input, 0), Error);
-  CHECK_THROWS_AS(loader.queue(session.context(), {pixels.data(), 30, 30, 3}, spec, input, 1), Error);
+  const ImageView photo{pixels.data(), 30, 30, 3};
+  CHECK_ERROR(loader.queue(session.context(), photo, spec, input, 0), invalid_argument,
+              "an image of 30 x 30 pixels is 30 x 30 after resizing, which");
+  spec.resize = ImageSpec::Resize::stretch;
+  CHECK_ERROR(loader.queue(session.context(), photo, spec, input, 1), invalid_argument,
+              "there is no image 1 in a batch of 1");
 }
 
 }  // namespace

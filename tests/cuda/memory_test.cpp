@@ -7,13 +7,13 @@
 #include "base/cuda/buffer.h"
 #include "base/cuda/stream.h"
 #include "lenslet/error.h"
-#include "tests/cuda/skip.h"
+#include "tests/cuda/device_case.h"
+#include "tests/expect_error.h"
 
 namespace lenslet {
 namespace {
 
-TEST_CASE("cuda/buffer/round_trip") {
-  if (!test::have_device("cuda/buffer/round_trip")) return;
+DEVICE_CASE("cuda/buffer/round_trip") {
   constexpr std::size_t count = 100'003;
   const cuda::Stream stream;
   cuda::PinnedBuffer<int> sent(count), received(count);
@@ -28,8 +28,7 @@ TEST_CASE("cuda/buffer/round_trip") {
   CHECK(wrong == 0);
 }
 
-TEST_CASE("cuda/buffer/move_and_free") {
-  if (!test::have_device("cuda/buffer/move_and_free")) return;
+DEVICE_CASE("cuda/buffer/move_and_free") {
   constexpr std::size_t bytes = std::size_t{256} << 20;
   const std::size_t before = cuda::DeviceAllocator::held;
   {
@@ -49,14 +48,8 @@ TEST_CASE("cuda/buffer/move_and_free") {
   CHECK(cuda::DeviceAllocator::held == before);
 }
 
-TEST_CASE("cuda/buffer/too_large_is_an_error") {
-  if (!test::have_device("cuda/buffer/too_large_is_an_error")) return;
-  try {
-    const cuda::DeviceBuffer<std::uint8_t> buffer(std::size_t{1} << 50);
-    FAIL("a pebibyte was allocated");
-  } catch (const Error& error) {
-    CHECK(error.kind() == ErrorKind::device);
-  }
+DEVICE_CASE("cuda/buffer/too_large_is_an_error") {
+  CHECK_ERROR(cuda::DeviceBuffer<std::uint8_t>(std::size_t{1} << 50), device, "cudaMalloc");
   CHECK_THROWS_AS(cuda::DeviceBuffer<double>(static_cast<std::size_t>(-1) / 4), std::bad_array_new_length);
   const cuda::DeviceBuffer<float> empty(0);
   CHECK(empty.data() == nullptr);

@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-#include "tests/cuda/skip.h"
+#include "tests/cuda/device_case.h"
 
 int main(int argc, char** argv) {
   doctest::Context context(argc, argv);

@@ -26,7 +26,8 @@
 #include "runtime/exec/cuda/network.h"
 #include "runtime/exec/model_impl.h"
 #include "runtime/exec/plan.h"
-#include "tests/cuda/skip.h"
+#include "tests/cuda/device_case.h"
+#include "tests/exec/embedder_cases.h"
 #include "tests/exec/load_image_cases.h"
 #include "tests/exec/small_net.h"
 
@@ -62,8 +63,7 @@ double difference(const std::vector<float>& got, const std::vector<float>& expec
   return worst / std::sqrt(squares / static_cast<double>(got.size()));
 }
 
-TEST_CASE("cuda/runner/agrees_with_the_cpu") {
-  if (!have_device("cuda/runner/agrees_with_the_cpu")) return;
+DEVICE_CASE("cuda/runner/agrees_with_the_cpu") {
   const Model model = make_model(small_net());
   for (const std::int64_t batch : {1, 3, 8}) {
     CAPTURE(batch);
@@ -77,8 +77,7 @@ TEST_CASE("cuda/runner/agrees_with_the_cpu") {
 }
 
 // Three convolutions with weights in float16, which the file computes in float32, in float16, or by turns.
-TEST_CASE("cuda/runner/computes_in_the_types_of_the_file") {
-  if (!have_device("cuda/runner/computes_in_the_types_of_the_file")) return;
+DEVICE_CASE("cuda/runner/computes_in_the_types_of_the_file") {
   const auto net = [](const std::array<bool, 3>& in_half) {
     Graph graph;
     graph.name = "typed";
@@ -113,8 +112,7 @@ TEST_CASE("cuda/runner/computes_in_the_types_of_the_file") {
   compare({true, false, true}, "fp16", 3e-2);
 }
 
-TEST_CASE("cuda/runner/every_convolution_algorithm_agrees") {
-  if (!have_device("cuda/runner/every_convolution_algorithm_agrees")) return;
+DEVICE_CASE("cuda/runner/every_convolution_algorithm_agrees") {
   const Model model = make_model(small_net());
   const Tensor x = random_tensor({2, 3, 17, 19}, 21);
   Runner cpu(model, on_cpu(2));
@@ -129,8 +127,7 @@ TEST_CASE("cuda/runner/every_convolution_algorithm_agrees") {
   }
 }
 
-TEST_CASE("cuda/runner/graph_and_plain_launches_agree_to_the_bit") {
-  if (!have_device("cuda/runner/graph_and_plain_launches_agree_to_the_bit")) return;
+DEVICE_CASE("cuda/runner/graph_and_plain_launches_agree_to_the_bit") {
   const Model model = make_model(small_net());
   PlanOptions plain_options = on_cuda(2);
   plain_options.sync_each_step = true;
@@ -144,8 +141,7 @@ TEST_CASE("cuda/runner/graph_and_plain_launches_agree_to_the_bit") {
 }
 
 // Weights beyond twice L2, of which the product's begin to come two layers before: no bit changes.
-TEST_CASE("cuda/runner/weights_that_come_early") {
-  if (!have_device("cuda/runner/weights_that_come_early")) return;
+DEVICE_CASE("cuda/runner/weights_that_come_early") {
   Graph graph;
   ValueId x = add_input(graph, {8, 56, 56});
   for (const char* const name : {"a", "b", "c"})
@@ -172,8 +168,7 @@ TEST_CASE("cuda/runner/weights_that_come_early") {
   CHECK(early(small) == 0);
 }
 
-TEST_CASE("cuda/runner/keeping_all_values_changes_no_bit") {
-  if (!have_device("cuda/runner/keeping_all_values_changes_no_bit")) return;
+DEVICE_CASE("cuda/runner/keeping_all_values_changes_no_bit") {
   const Model model = make_model(small_net());
   PlanOptions kept = on_cuda(3);
   kept.keep_all_values = true;
@@ -183,8 +178,7 @@ TEST_CASE("cuda/runner/keeping_all_values_changes_no_bit") {
   for (const PlacementInfo& place : reuse.plan().placements) CHECK(place.offset % 256 == 0);
 }
 
-TEST_CASE("cuda/runner/observer_sees_every_step_and_what_it_made") {
-  if (!have_device("cuda/runner/observer_sees_every_step_and_what_it_made")) return;
+DEVICE_CASE("cuda/runner/observer_sees_every_step_and_what_it_made") {
   const Model model = make_model(small_net());
   const Tensor x = random_tensor({2, 3, 17, 19}, 3);
   for (const bool sync_each_step : {false, true}) {
@@ -228,8 +222,7 @@ TEST_CASE("cuda/runner/observer_sees_every_step_and_what_it_made") {
   }
 }
 
-TEST_CASE("cuda/runner/threads_with_runners_of_their_own") {
-  if (!have_device("cuda/runner/threads_with_runners_of_their_own")) return;
+DEVICE_CASE("cuda/runner/threads_with_runners_of_their_own") {
   const Model model = make_model(small_net());
   std::map<std::int64_t, std::vector<float>> expected;
   for (const std::int64_t batch : {1, 2, 3}) {
@@ -258,14 +251,10 @@ TEST_CASE("cuda/runner/threads_with_runners_of_their_own") {
   CHECK(wrong.load() == 0);
 }
 
-TEST_CASE("cuda/runner/two_devices_at_once") {
-  if (!have_device("cuda/runner/two_devices_at_once")) return;
+DEVICE_CASE("cuda/runner/two_devices_at_once") {
   int devices = 0;
   CUDA_CHECK(cudaGetDeviceCount(&devices));
-  if (devices < 2) {
-    fmt::print("cuda/runner/two_devices_at_once: skipped, no usable CUDA device: there is no second one\n");
-    return;
-  }
+  if (!can_run("cuda/runner/two_devices_at_once", devices < 2 ? "there is no second one" : "")) return;
   const Model model = make_model(small_net());
   const Tensor x = random_tensor({2, 3, 17, 19}, 6);
   Runner reference(model, on_cuda(2));
@@ -290,8 +279,7 @@ TEST_CASE("cuda/runner/two_devices_at_once") {
   CHECK(wrong.load() == 0);
 }
 
-TEST_CASE("cuda/runner/outputs_that_no_kernel_makes") {
-  if (!have_device("cuda/runner/outputs_that_no_kernel_makes")) return;
+DEVICE_CASE("cuda/runner/outputs_that_no_kernel_makes") {
   const Model model = make_model(ports_net());
   Runner runner(model, on_cuda(2));
   for (const std::uint64_t seed : {1U, 2U}) {
@@ -307,8 +295,7 @@ TEST_CASE("cuda/runner/outputs_that_no_kernel_makes") {
   }
 }
 
-TEST_CASE("cuda/runner/a_network_without_any_kernel") {
-  if (!have_device("cuda/runner/a_network_without_any_kernel")) return;
+DEVICE_CASE("cuda/runner/a_network_without_any_kernel") {
   const Model model = make_model(renaming_net());
   Runner runner(model, on_cuda(4));
   const Tensor& output = runner.run(Tensor(DType::f32, {4, 0, 3}))[0];
@@ -316,24 +303,15 @@ TEST_CASE("cuda/runner/a_network_without_any_kernel") {
   CHECK(runner.time_device(2) == std::vector<double>{0, 0});
 }
 
-TEST_CASE("cuda/runner/loaded_photos") {
-  if (have_device("cuda/runner/loaded_photos")) check_loaded_photos("cuda");
-}
+DEVICE_CASE("cuda/runner/loaded_photos") { check_loaded_photos("cuda"); }
 
-TEST_CASE("cuda/runner/loaded_photos_of_other_types") {
-  if (have_device("cuda/runner/loaded_photos_of_other_types")) check_loaded_types("cuda");
-}
+DEVICE_CASE("cuda/runner/loaded_photos_of_other_types") { check_loaded_types("cuda"); }
 
-TEST_CASE("cuda/runner/partly_loaded_batches") {
-  if (have_device("cuda/runner/partly_loaded_batches")) check_partly_loaded_batches("cuda");
-}
+DEVICE_CASE("cuda/runner/partly_loaded_batches") { check_partly_loaded_batches("cuda"); }
 
-TEST_CASE("cuda/runner/refused_loads") {
-  if (have_device("cuda/runner/refused_loads")) check_refused_loads("cuda");
-}
+DEVICE_CASE("cuda/runner/refused_loads") { check_refused_loads("cuda"); }
 
-TEST_CASE("cuda/runner/device_time") {
-  if (!have_device("cuda/runner/device_time")) return;
+DEVICE_CASE("cuda/runner/device_time") {
   const Model model = make_model(small_net());
   Runner runner(model, on_cuda(2));
   const Tensor x = random_tensor({2, 3, 17, 19}, 8);
@@ -348,8 +326,7 @@ TEST_CASE("cuda/runner/device_time") {
   CHECK(same_bits(bits(runner.run(x)[0]), expected));
 }
 
-TEST_CASE("cuda/runner/run_takes_no_memory_and_the_end_returns_all") {
-  if (!have_device("cuda/runner/run_takes_no_memory_and_the_end_returns_all")) return;
+DEVICE_CASE("cuda/runner/run_takes_no_memory_and_the_end_returns_all") {
   const auto network = [] {  // x + c, c of 64 MiB
     Graph graph;
     graph.name = "large";
@@ -380,8 +357,7 @@ TEST_CASE("cuda/runner/run_takes_no_memory_and_the_end_returns_all") {
   CHECK(held == before);
 }
 
-TEST_CASE("cuda/plan/refuses_nodes_without_a_kernel") {
-  if (!have_device("cuda/plan/refuses_nodes_without_a_kernel")) return;
+DEVICE_CASE("cuda/plan/refuses_nodes_without_a_kernel") {
   Graph graph;
   graph.name = "elsewhere";
   const ValueId x = add_input(graph, {4});
@@ -402,8 +378,7 @@ class FailingKernel final : public BoundKernel {
   void run(const KernelRun& run) const override { CUDA_CHECK(cudaMemsetAsync(nullptr, 0, 16, run.cuda->stream)); }
 };
 
-TEST_CASE("cuda/runner/an_error_in_a_step_names_its_node") {
-  if (!have_device("cuda/runner/an_error_in_a_step_names_its_node")) return;
+DEVICE_CASE("cuda/runner/an_error_in_a_step_names_its_node") {
   const Model model = make_model(small_net());
   std::shared_ptr<ThreadPool> pool;
   Plan broken = *make_plan(*model.impl(), on_cuda(), pool);
@@ -417,8 +392,7 @@ TEST_CASE("cuda/runner/an_error_in_a_step_names_its_node") {
   CHECK_NOTHROW(runner.run(random_tensor({1, 3, 17, 19}, 1)));
 }
 
-TEST_CASE("cuda/plan/tf32_is_near_fp32") {
-  if (!have_device("cuda/plan/tf32_is_near_fp32")) return;
+DEVICE_CASE("cuda/plan/tf32_is_near_fp32") {
   const Model model = make_model(small_net());
   PlanOptions options = on_cuda(2);
   options.numerics = parse_numerics("tf32");
@@ -465,47 +439,53 @@ Graph joining_net() {
   return graph;
 }
 
-TEST_CASE("cuda/runner/what_a_concat_joins_is_written_where_it_belongs") {
-  if (!have_device("cuda/runner/what_a_concat_joins_is_written_where_it_belongs")) return;
+/// A Runner that writes what a Concat joins where it belongs, and one that copies it there.
+struct Joining {
+  Joining(const Model& model, PlanOptions options)
+      : joined(model, options), apart(model, (options.disabled_passes = {"place_parts"}, options)) {}
+  Runner joined, apart;
+};
+
+/// An observer sees each part by itself, and the whole with all of them: how many lie among others.
+int check_observed_parts(Joining& runners, const Tensor& x) {
+  int parts = 0;
+  std::map<std::string, Tensor> made;
+  runners.joined.set_observer([&](const LayerEvent& event) {
+    parts += event.outputs[0].format().pixel_pitch != 0 ? 1 : 0;
+    made[event.info->name] = event.outputs[0].clone().to_format(formats::nchw);
+  });
+  runners.apart.set_observer([&](const LayerEvent& event) {
+    CHECK(equal(made.at(event.info->name), event.outputs[0].clone().to_format(formats::nchw)));
+  });
+  const Tensor observed = runners.joined.run(x)[0].clone();
+  CHECK(equal(observed, runners.apart.run(x)[0]));
+  return parts;
+}
+
+DEVICE_CASE("cuda/runner/what_a_concat_joins_is_written_where_it_belongs") {
   const Model model = make_model(joining_net());
   const Tensor x = random_tensor({3, 16, 13, 11}, 5);
   Runner cpu(model, on_cpu(3));
   const std::vector<float> expected = bits(cpu.run(x)[0]);
   std::vector<std::string> algorithms = conv_algorithm_names("cuda");
   algorithms.emplace_back();  // whichever is chosen
-  for (const std::string precision : {"fp32", "tf32", "fp16", "bf16"})
+  for (const auto& [precision, within] : {std::pair{"fp32", 1e-3}, {"tf32", 0.05}, {"fp16", 0.05}, {"bf16", 0.2}})
     for (const std::string& algorithm : algorithms) {
-      CAPTURE(precision);
-      CAPTURE(algorithm);
+      INFO(std::string(precision), " ", algorithm);
       PlanOptions options = on_cuda(3);
       options.numerics = parse_numerics(precision);
       options.conv_algorithm = algorithm;
       options.conv_algorithm_where_accepted = true;
-      PlanOptions apart_options = options;
-      apart_options.disabled_passes = {"place_parts"};
-      Runner joined(model, options), apart(model, apart_options);
-      const std::vector<float> result = bits(joined.run(x)[0]);
-      CHECK(same_bits(result, bits(apart.run(x)[0])));
-      CHECK(difference(result, expected) < (precision == "fp32" ? 1e-3 : precision == "bf16" ? 0.2 : 0.05));
-      for (const StepInfo& step : joined.plan().steps)
-        if (step.op == "Concat" && algorithm == (precision == "fp32" ? "implicit_gemm" : "mma_gemm"))
-          CHECK(step.bytes == 0);
-      // An observer sees each part by itself, and the whole with all of them.
-      int parts = 0;
-      std::map<std::string, Tensor> made;
-      joined.set_observer([&](const LayerEvent& event) {
-        parts += event.outputs[0].format().pixel_pitch != 0 ? 1 : 0;
-        made[event.info->name] = event.outputs[0].clone().to_format(formats::nchw);
-      });
-      apart.set_observer([&](const LayerEvent& event) {
-        const Tensor copied = event.outputs[0].clone().to_format(formats::nchw);
-        const Tensor& placed = made.at(event.info->name);
-        CHECK(placed.bytes() == copied.bytes());
-        CHECK(std::memcmp(placed.data(), copied.data(), copied.bytes()) == 0);
-      });
-      CHECK(same_bits(bits(joined.run(x)[0]), result));
-      CHECK(same_bits(bits(apart.run(x)[0]), result));
-      if (algorithm == "implicit_gemm" && precision == "fp32") CHECK(parts == 9);
+      Joining runners(model, options);
+      const Tensor result = runners.joined.run(x)[0].clone();
+      CHECK(equal(result, runners.apart.run(x)[0]));
+      CHECK(difference(bits(result), expected) < within);
+      const int parts = check_observed_parts(runners, x);
+      CHECK(equal(result, runners.joined.run(x)[0]));
+      if (algorithm != (options.numerics == Numerics() ? "implicit_gemm" : "mma_gemm")) continue;
+      for (const StepInfo& step : runners.joined.plan().steps)
+        if (step.op == "Concat") CHECK(step.bytes == 0);
+      if (options.numerics == Numerics()) CHECK(parts == 9);
     }
 }
 

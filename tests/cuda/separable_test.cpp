@@ -6,13 +6,14 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "ops/conv/cuda/separable_plan.h"
+#include "tests/cuda/device_case.h"
 #include "tests/cuda/separable_layer.h"
+#include "tests/cuda/tf32_rounding.h"
 #include "tests/ops/conv_data.h"
 #include "tests/ops/op_runner.h"
 #include "tests/random_seed.h"
@@ -99,10 +100,13 @@ SeparableProblem random_separable(std::mt19937& random) {
   return problem;
 }
 
+Numerics numerics_of(const SeparableProblem& problem) {
+  const DType storage = problem.depthwise.storage;
+  return parse_numerics(storage == DType::f32 ? "tf32" : storage == DType::f16 ? "fp16" : "bf16");
+}
+
 void check(const SeparableProblem& problem, unsigned seed, std::size_t most_cuts) {
-  const Numerics numerics = parse_numerics(problem.depthwise.storage == DType::f32   ? "tf32"
-                                           : problem.depthwise.storage == DType::f16 ? "fp16"
-                                                                                     : "bf16");
+  const Numerics numerics = numerics_of(problem);
   std::mt19937 random(seed);
   const Drawn drawn = draw(problem, random);
   const DeviceProfile device = op_runner().profiles(1).at(0);
@@ -134,10 +138,9 @@ void check(const SeparableProblem& problem, unsigned seed, std::size_t most_cuts
 TEST_CASE("cuda/separable/drawn") {
   const unsigned seed = random_seed();
   std::mt19937 random(seed);
-  const bool reduced = std::getenv("LENSLET_TEST_REDUCED") != nullptr;
   const DType types[] = {DType::f16, DType::bf16, DType::f32};
-  for (int i = 0; i < (reduced ? 9 : 60); ++i)
-    check(stored(random_separable(random), types[i % 3]), seed + static_cast<unsigned>(i), reduced ? 3 : 8);
+  for (int i = 0; i < (reduced() ? 9 : 60); ++i)
+    check(stored(random_separable(random), types[i % 3]), seed + static_cast<unsigned>(i), reduced() ? 3 : 8);
 }
 
 // Those of MobileNetV2 that differ, at a batch at which blocks go on to other items.
@@ -150,11 +153,45 @@ TEST_CASE("cuda/separable/mobilenet_v2") {
                       {1, {144, 56, 2, 32}},  {5, {192, 28, 2, 64}},       {1, {576, 14, 1, 96, true}},
                       {9, {576, 14, 2, 160}}, {1, {960, 7, 1, 160, true}}, {33, {960, 7, 1, 320}}};
   const unsigned seed = random_seed();
-  const bool reduced = std::getenv("LENSLET_TEST_REDUCED") != nullptr;
   for (const Row& row : rows) {
-    if (reduced && row.n * row.layer.c > 600) continue;
+    if (reduced() && row.n * row.layer.c > 600) continue;
     for (const DType storage : {DType::f16, DType::f32})
-      check(stored(row.layer.problem(row.n), storage), seed, reduced ? 1 : 3);
+      check(stored(row.layer.problem(row.n), storage), seed, reduced() ? 1 : 3);
+  }
+}
+
+// Filters of both that copy: y is what the 3x3 made, as the 1x1 multiplied it.
+TEST_CASE("cuda/separable/what_lies_between_is_rounded_to_the_nearest_tf32") {
+  const SeparableProblem problem = [] {
+    SeparableProblem of = SeparableLayer{40, 13, 1, 40}.problem(2);
+    for (ConvProblem* half : {&of.depthwise, &of.pointwise}) {
+      half->bias = false;
+      half->activation = {};
+    }
+    return of;
+  }();
+  const unsigned seed = random_seed();
+  std::mt19937 random(seed);
+  const ConvProblem& d = problem.depthwise;
+  Tensor inputs[6];
+  inputs[Op::input] = normal({d.n, d.c, d.h, d.w}, 1, random);
+  Tensor& taps = inputs[Op::depthwise_filter] = Tensor(DType::f32, {d.c, 1, 3, 3});
+  for (std::size_t i = 0; i < taps.values<float>().size(); ++i) taps.values<float>()[i] = i % 9 == 4 ? 1.0F : 0.0F;
+  Tensor& filters = inputs[Op::filter] = Tensor(DType::f32, {d.c, d.c, 1, 1});
+  const auto next = static_cast<std::size_t>(d.c) + 1;
+  for (std::size_t i = 0; i < filters.values<float>().size(); ++i)
+    filters.values<float>()[i] = i % next == 0 ? 1.0F : 0.0F;
+  const auto posed = pose(problem, taps, Tensor(), filters, Tensor(), {});
+  const DeviceProfile device = op_runner().profiles(1).at(0);
+  const Offer offer = separable().offer(*posed, {.device = device, .numerics = numerics_of(problem)});
+  REQUIRE_MESSAGE(offer.refusal.empty(), offer.refusal);
+  Candidate candidate = offer.candidates.at(0);
+  for (const SeparableCut& cut : separable_cuts(problem, device)) {
+    candidate.config = cut.str();
+    const Call call{.problem = *posed, .kernel = separable(), .candidate = candidate, .device = device};
+    const Tensor y = run_between_guards(op_runner(), call, inputs, call.str()).at(0);
+    const std::size_t wrong = not_rounded_to_tf32(inputs[Op::input].values<float>(), y.values<float>());
+    CHECK_MESSAGE(wrong == 0, call.str(), ", seed ", seed, ": ", wrong, " numbers");
   }
 }
 

@@ -9,7 +9,7 @@
 
 #include "lenslet/runner.h"
 #include "runtime/exec/model_impl.h"
-#include "tests/cuda/skip.h"
+#include "tests/cuda/device_case.h"
 #include "tests/exec/small_net.h"
 #include "tests/exec/sparse_pool_cases.h"
 #include "tests/larger_error.h"
@@ -81,8 +81,7 @@ std::vector<float> values_of(Runner& runner, const std::vector<Tensor>& inputs) 
 }  // namespace
 
 // The table that a rulebook's step makes gives the bits that tables of each block give; so does that of a known one.
-TEST_CASE("cuda/sparse/tables_of_neighbours") {
-  if (!have_device("cuda/sparse/tables_of_neighbours")) return;
+DEVICE_CASE("cuda/sparse/tables_of_neighbours") {
   const Model model = make_model(convolving_net());
   Runner cpu(model, on_cpu(1, 1));
   for (const char* const precision : {"fp32", "tf32", "fp16", "bf16"}) {
@@ -119,17 +118,10 @@ TEST_CASE("cuda/sparse/tables_of_neighbours") {
   }
 }
 
-TEST_CASE("cuda/sparse/sites_of_each_run") {
-  if (have_device("cuda/sparse/sites_of_each_run")) check_sites_of_each_run("cuda");
-}
-TEST_CASE("cuda/sparse/bits_repeat") {
-  if (have_device("cuda/sparse/bits_repeat")) check_sparse_bits_repeat("cuda");
-}
-TEST_CASE("cuda/sparse/errors_of_the_run") {
-  if (have_device("cuda/sparse/errors_of_the_run")) check_sparse_errors("cuda");
-}
-TEST_CASE("cuda/sparse/halves") {
-  if (!have_device("cuda/sparse/halves")) return;
+DEVICE_CASE("cuda/sparse/sites_of_each_run") { check_sites_of_each_run("cuda"); }
+DEVICE_CASE("cuda/sparse/bits_repeat") { check_sparse_bits_repeat("cuda"); }
+DEVICE_CASE("cuda/sparse/errors_of_the_run") { check_sparse_errors("cuda"); }
+DEVICE_CASE("cuda/sparse/halves") {
   for (const char* const precision : {"fp16", "bf16"}) check_sparse_halves("cuda", precision);
 }
 

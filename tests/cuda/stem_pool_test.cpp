@@ -5,13 +5,13 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <cstring>
 #include <limits>
 #include <random>
 #include <string>
 
 #include "ops/conv/conv.h"
+#include "tests/cuda/device_case.h"
 #include "tests/ops/conv_data.h"
 #include "tests/ops/op_runner.h"
 #include "tests/random_seed.h"
@@ -105,13 +105,12 @@ ConvProblem stored(ConvProblem p, DType storage, bool floats) {
 TEST_CASE("cuda/stem_pool/networks") {
   const unsigned seed = random_seed();
   std::mt19937 random(seed);
-  const bool reduced = std::getenv("LENSLET_TEST_REDUCED") != nullptr;
-  const std::int64_t size = reduced ? 61 : 224;
+  const std::int64_t size = reduced() ? 61 : 224;
   for (const ConvProblem& of :
        {problem(2, size, 64, 7, 2, 3, 1, 1), problem(1, size, 64, 3, 2, 0, 0, 1), problem(3, size, 24, 3, 2, 1, 1, 1)})
     for (const DType type : types)
       for (const bool floats : {false, true}) {
-        if (floats && (type == DType::f32 || reduced)) continue;
+        if (floats && (type == DType::f32 || reduced())) continue;
         const ConvProblem p = stored(of, type, floats);
         check(p, make_conv_data(p, random), seed, true);
       }
@@ -120,13 +119,12 @@ TEST_CASE("cuda/stem_pool/networks") {
 TEST_CASE("cuda/stem_pool/drawn") {
   const unsigned seed = random_seed();
   std::mt19937 random(seed);
-  const bool reduced = std::getenv("LENSLET_TEST_REDUCED") != nullptr;
   const auto between = [&](std::int64_t low, std::int64_t high) {
     return std::uniform_int_distribution<std::int64_t>(low, high)(random);
   };
   const Activation activations[] = {
       {}, {Activation::Kind::relu, 0, 0}, {Activation::Kind::clip, -0.5F, 6}, {Activation::Kind::silu, 0, 0}};
-  for (int i = 0; i < (reduced ? 9 : 90); ++i) {
+  for (int i = 0; i < (reduced() ? 9 : 90); ++i) {
     ConvGeometry geometry;
     geometry.stride = {between(1, 3), between(1, 3)};
     for (std::int64_t& pad : geometry.pads) pad = between(0, 2);

@@ -6,27 +6,18 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstdlib>
-#include <cstring>
 #include <functional>
 #include <limits>
-#include <map>
-#include <random>
 #include <string>
-#include <tuple>
-#include <utility>
 #include <vector>
 
-#include "base/aligned_format.h"
-#include "base/convert.h"
-#include "ops/conv/conv.h"
 #include "ops/conv/cuda/group_sets.h"
 #include "ops/conv/cuda/wgmma_gemm_plan.h"
-#include "ops/core/sum_tolerance.h"
+#include "oracle/oracle.h"
+#include "tests/cuda/device_case.h"
+#include "tests/cuda/every_cut.h"
 #include "tests/cuda/wgmma_problems.h"
-#include "tests/ops/conv_data.h"
 #include "tests/ops/exact_activation.h"
-#include "tests/ops/op_runner.h"
 #include "tests/random_seed.h"
 
 namespace lenslet::test {
@@ -34,68 +25,23 @@ namespace {
 
 using namespace lenslet::cuda;
 
-Tensor as(DType dtype, const Tensor& tensor) {
-  if (tensor.empty()) return tensor;
-  Tensor converted(dtype, tensor.shape());
-  convert_elements(tensor.dtype(), tensor.data(), dtype, converted.data(), tensor.shape().elems());
-  return converted;
-}
-
-/// LENSLET_TEST_WGMMA="tile=64x64 slices=4": only cuts of which this is a part, to find out which one hangs.
-bool asked_for(const std::string& config) {
-  const char* const only = std::getenv("LENSLET_TEST_WGMMA");
-  return only == nullptr || config.find(only) != std::string::npos;
+/// Bits depend on where sums are cut: on the number of slices, and on what their steps are; and on the set of groups,
+/// in which the same channels lie elsewhere.
+std::string bits_of(const ConvProblem& p, const WgmmaGemmPlan& plan) {
+  const bool whole_groups = plan.slices == 0 && plan.groups_a_step == 1;
+  if (whole_groups && goes_by_channels(group_set(p, plan.together))) return fmt::format("channels {}", plan.together);
+  return plan.slices <= 1 ? fmt::format("set {}", plan.together) : fmt::format("{} {}", plan.slices, plan.width);
 }
 
 /// Cuts of which `wanted` says so, in both types.
-void check_cuts(ConvProblem p, unsigned seed, const std::function<bool(const WgmmaGemmPlan&)>& wanted) {
-  for (const DType storage : {DType::f16, DType::bf16}) {
-    std::mt19937 random(seed);
-    const ConvData data = make_conv_data(p, random);
-    p.storage = p.x_storage = storage;
-    const Tensor inputs[] = {as(storage, data.x), data.w, data.bias, as(storage, data.residual)};
-    const auto problem = pose(p, data.w, data.scale);
-    const DeviceProfile device = op_runner().profiles(1).at(0);
-    const Kernel& algorithm = *find_kernel("Conv", DeviceKind::cuda, "wgmma_gemm");
-    const Offer offer = algorithm.offer(*problem, {.device = device});
-    REQUIRE_MESSAGE(offer.refusal.empty(), offer.refusal);
-    Candidate candidate = offer.candidates.at(0);
-    // What is stated, once more because x is rounded here, too, and what residual and y lose where they are 5 rms
-    // large.
-    const double tolerance = 2 * candidate.tolerance + 10 * unit_roundoff(storage);
-    // Bits depend on where sums are cut: on the number of slices, and on what their steps are; and on the set of
-    // groups, in which the same channels lie elsewhere.
-    std::map<std::tuple<int, int, std::int64_t>, std::pair<std::string, Tensor>> first_of;
-    int checked = 0;
-    for (const WgmmaGemmPlan& plan : wgmma_cuts(p)) {
-      candidate.config = plan.str();
-      if (!wanted(plan) || !asked_for(candidate.config)) continue;
-      const std::string where =
-          fmt::format("{} in {} (seed {}, {})", p.str(), to_string(storage), seed, candidate.config);
-      INFO(where);
-      const Call call{.problem = *problem, .kernel = algorithm, .candidate = candidate, .device = device};
-      const Tensor y = run_between_guards(op_runner(), call, inputs, where).at(0);
-      compare(as(DType::f32, y), data, tolerance, where);
-      const bool by_channels =
-          plan.slices == 0 && plan.groups_a_step == 1 && goes_by_channels(group_set(p, plan.together));
-      const std::tuple<int, int, std::int64_t> order = by_channels ? std::tuple(0, 0, plan.together)
-                                                       : plan.slices <= 1
-                                                           ? std::tuple(1, 0, plan.together)
-                                                           : std::tuple(plan.slices, plan.width, std::int64_t{1});
-      const std::pair<std::string, Tensor>& first = first_of.try_emplace(order, candidate.config, y).first->second;
-      CHECK_MESSAGE(std::memcmp(first.second.data(), y.data(), y.bytes()) == 0, where, ": other bits than ",
-                    first.first);
-      ++checked;
-      if (!candidate.pitched_output) continue;
-      const Format stated = candidate.outputs[0];
-      candidate.outputs[0].pixel_pitch = aligned_channels(p.k, p.storage) + 16;
-      const Tensor among_others = run_between_guards(op_runner(), call, inputs, where).at(0);
-      CHECK_MESSAGE(std::memcmp(among_others.data(), y.data(), y.bytes()) == 0, where,
-                    ": other bits among other channels");
-      candidate.outputs[0] = stated;
-    }
-    CHECK_MESSAGE((checked > 0 || std::getenv("LENSLET_TEST_WGMMA") != nullptr), p.str(), ": no cut was checked");
-  }
+void check_cuts(const ConvProblem& p, unsigned seed, const std::function<bool(const WgmmaGemmPlan&)>& wanted) {
+  const auto cuts_of = [&](const Planned& planned) {
+    std::vector<Cut> cuts;
+    for (const WgmmaGemmPlan& plan : wgmma_cuts(planned.problem))
+      if (wanted(plan)) cuts.push_back({plan.str(), bits_of(planned.problem, plan)});
+    return cuts;
+  };
+  for (const char* const precision : {"fp16", "bf16"}) test::check_cuts("wgmma_gemm", p, precision, seed, cuts_of, 1);
 }
 
 bool persistent(const WgmmaGemmPlan& plan) { return plan.slices == 0 && plan.width == wgmma_step; }
@@ -119,7 +65,7 @@ std::vector<ConvProblem> problems() {
       fused(resolve_conv({2, 72, 23, 22}, {136, 72, 3, 3}, {.stride = {1, 2}, .pads = {1, 0, 2, 1}}), silu),
       fused(resolve_conv({5, 40, 17, 19}, {264, 40, 3, 2}, {.dilation = {2, 3}, .pads = {2, 1, 1, 3}}), relu),
       fused(resolve_conv({2, 200, 14, 14}, {72, 200, 1, 1}, {.stride = {2, 2}}), {}),
-      fused(resolve_conv({12, 64, 60, 60}, {128, 64, 3, 3}, {.pads = {1, 1, 1, 1}}), relu),
+      fused(resolve_conv({12, 64, 60, 60}, {128, 64, 3, 1}, {.pads = {1, 0, 1, 0}}), relu),
       fused(resolve_conv({12, 16, 61, 60}, {96, 16, 1, 1}, {}), clip),
       fused(resolve_conv({12, 72, 61, 60}, {264, 72, 1, 1}, {}), hard_swish),
       activated(resolve_conv({7, 64, 61, 60}, {264, 64, 1, 1}, {}), clip),
@@ -146,21 +92,18 @@ std::vector<ConvProblem> problems_with_room() {
 
 }  // namespace
 
-TEST_CASE("cuda/wgmma_gemm/sets") {
-  if (!wgmma_runs_here()) return;
+HOPPER_CASE("cuda/wgmma_gemm/sets") {
   const unsigned seed = random_seed();
   for (const ConvProblem& p : problems_with_groups()) check_cuts(p, seed, [](const WgmmaGemmPlan&) { return true; });
 }
 
-TEST_CASE("cuda/wgmma_gemm/persistent") {
-  if (!wgmma_runs_here()) return;
+HOPPER_CASE("cuda/wgmma_gemm/persistent") {
   const unsigned seed = random_seed();
   for (const ConvProblem& p : problems()) check_cuts(p, seed, persistent);
 }
 
 // Channels in several groups, taps inside of them; then more tiles than multiprocessors.
-TEST_CASE("cuda/wgmma_gemm/by_channels") {
-  if (!wgmma_runs_here()) return;
+HOPPER_CASE("cuda/wgmma_gemm/by_channels") {
   const unsigned seed = random_seed();
   const ConvProblem strided[] = {
       fused(
@@ -172,8 +115,7 @@ TEST_CASE("cuda/wgmma_gemm/by_channels") {
 
 // A tap's last channels by one and two instructions (TermTail), in every tile: full and not, by channels, with filters
 // that come once to their stages and that come anew, with room; and of sets, whose neighbours lie behind.
-TEST_CASE("cuda/wgmma_gemm/tails") {
-  if (!wgmma_runs_here()) return;
+HOPPER_CASE("cuda/wgmma_gemm/tails") {
   const unsigned seed = random_seed();
   const ConvGeometry pad{.pads = {1, 1, 1, 1}};
   const ConvProblem tails[] = {
@@ -195,8 +137,7 @@ TEST_CASE("cuda/wgmma_gemm/tails") {
   }
 }
 
-TEST_CASE("cuda/wgmma_gemm/slices") {
-  if (!wgmma_runs_here()) return;
+HOPPER_CASE("cuda/wgmma_gemm/slices") {
   const unsigned seed = random_seed();
   // Each with one thing more than the one before: one tile of 64x64 and two steps; a tile that is full of nothing but
   // its first pixel and eight filters; more steps than stages, and no even number of them.
@@ -212,15 +153,13 @@ TEST_CASE("cuda/wgmma_gemm/slices") {
   for (const ConvProblem& p : problems()) check_cuts(p, seed, sliced);
 }
 
-TEST_CASE("cuda/wgmma_gemm/room") {
-  if (!wgmma_runs_here()) return;
+HOPPER_CASE("cuda/wgmma_gemm/room") {
   const unsigned seed = random_seed();
   for (const ConvProblem& p : problems_with_room()) check_cuts(p, seed, [](const WgmmaGemmPlan&) { return true; });
 }
 
 // All cuts, so that bits are compared with those of steps of 64 channels.
-TEST_CASE("cuda/wgmma_gemm/narrow") {
-  if (!wgmma_runs_here()) return;
+HOPPER_CASE("cuda/wgmma_gemm/narrow") {
   const unsigned seed = random_seed();
   const ConvGeometry pad{.pads = {1, 1, 1, 1}};
   const auto narrow_and_one = [](const WgmmaGemmPlan& plan) {
@@ -250,27 +189,17 @@ TEST_CASE("cuda/wgmma_gemm/narrow") {
 }
 
 // Zeros that fill a step up must come from both sides: what lies elsewhere in x may be infinite.
-TEST_CASE("cuda/wgmma_gemm/infinities_stay_where_they_are") {
-  if (!wgmma_runs_here()) return;
+HOPPER_CASE("cuda/wgmma_gemm/infinities_stay_where_they_are") {
   constexpr float inf = std::numeric_limits<float>::infinity();
-  const Kernel& algorithm = *find_kernel("Conv", DeviceKind::cuda, "wgmma_gemm");
-  const DeviceProfile device = op_runner().profiles(1).at(0);
-  ConvProblem p = resolve_conv({1, 16, 6, 6}, {8, 16, 3, 3}, {});
-  p.storage = p.x_storage = DType::f16;
+  const ConvProblem p = as_halves(resolve_conv({1, 16, 6, 6}, {8, 16, 3, 3}, {}));
   Tensor x(DType::f32, {1, 16, 6, 6}), w(DType::f32, {8, 16, 3, 3});
   std::ranges::fill(x.values<float>(), 1.0F);
   std::ranges::fill(w.values<float>(), 0.5F);
   x.values<float>()[0] = inf;  // of the first window alone
-  const Tensor inputs[] = {as(DType::f16, x), w, Tensor(), Tensor()};
-  const auto problem = pose(p, w);
-  Candidate candidate = algorithm.offer(*problem, {.device = device}).candidates.at(0);
   for (const WgmmaGemmPlan& plan : wgmma_cuts(p)) {
-    candidate.config = plan.str();
-    if (!asked_for(candidate.config)) continue;
-    CAPTURE(candidate.config);
-    const Call call{.problem = *problem, .kernel = algorithm, .candidate = candidate, .device = device};
-    const Tensor y = run_between_guards(op_runner(), call, inputs, candidate.config).at(0);
-    const std::vector<double> got = oracle::from_tensor(y.to_format(formats::nchw)).values;
+    if (!asked_for(plan.str())) continue;
+    CAPTURE(plan.str());
+    const std::vector<double> got = oracle::from_tensor(convolved("wgmma_gemm", p, "fp16", x, w, plan.str())).values;
     REQUIRE(got.size() == 8 * 16);
     bool right = true;
     for (std::size_t i = 0; i < got.size(); ++i) right = right && (i % 16 == 0 ? got[i] == double{inf} : got[i] == 72);
@@ -279,9 +208,7 @@ TEST_CASE("cuda/wgmma_gemm/infinities_stay_where_they_are") {
 }
 
 // Functions that are approximate for results of 16 bits, where they have limits, and NaN.
-TEST_CASE("cuda/wgmma_gemm/activations_of_special_numbers") {
-  if (!wgmma_runs_here()) return;
-  const DeviceProfile device = op_runner().profiles(1).at(0);
+HOPPER_CASE("cuda/wgmma_gemm/activations_of_special_numbers") {
   using Kind = Activation::Kind;
   constexpr float inf = std::numeric_limits<float>::infinity();
   const std::array numbers{0.0F,  -0.0F,  1.0F,     -1.0F,     5.0F,  -5.0F, 0x1p-12F, -0x1p-12F,
@@ -294,7 +221,6 @@ TEST_CASE("cuda/wgmma_gemm/activations_of_special_numbers") {
   std::ranges::copy(numbers, x.values<float>().begin());
   for (std::size_t k = 0; k < 8; ++k) w.values<float>()[k * 8] = 1;
 
-  const Kernel& algorithm = *find_kernel("Conv", DeviceKind::cuda, "wgmma_gemm");
   for (const Activation& activation : {Activation{},
                                        {Kind::relu, 0, 0},
                                        {Kind::clip, -2, 6},
@@ -303,23 +229,17 @@ TEST_CASE("cuda/wgmma_gemm/activations_of_special_numbers") {
                                        {Kind::silu, 0, 0},
                                        {Kind::hard_swish, 1.0F / 6, 0.5F},
                                        {Kind::hard_sigmoid, 0.25F, 0.5F}})
-    for (const DType storage : {DType::f16, DType::bf16}) {
+    for (const char* const precision : {"fp16", "bf16"}) {
       p.activation = activation;
       const auto exact_of = exact_activation(activation);
-      p.storage = p.x_storage = storage;
-      const Tensor inputs[] = {as(storage, x), w, Tensor(), Tensor()};
-      const auto problem = pose(p, w);
-      const Offer offer = algorithm.offer(*problem, {.device = device});
-      REQUIRE_MESSAGE(offer.refusal.empty(), offer.refusal);
-      const Call call{.problem = *problem, .kernel = algorithm, .candidate = offer.candidates.at(0), .device = device};
-      const Tensor y = run_between_guards(op_runner(), call, inputs, p.str()).at(0);
-      const std::vector<double> got = oracle::from_tensor(y.to_format(formats::nchw)).values;
+      const Tensor y = convolved("wgmma_gemm", p, precision, x, w);
+      const std::vector<double> got = oracle::from_tensor(y).values;
       REQUIRE(got.size() == 8 * numbers.size());
       for (std::size_t i = 0; i < got.size(); ++i) {
         const double exact = exact_of(double{numbers[i % numbers.size()]});
-        const double error = oracle::error_beyond_rounding(got[i], exact, storage);
+        const double error = oracle::error_beyond_rounding(got[i], exact, y.dtype());
         CHECK_MESSAGE((error == 0 || error <= 0x1p-16 * std::abs(exact) + 1e-30), to_string(activation), " of ",
-                      numbers[i % numbers.size()], " in ", to_string(storage), " is ", got[i]);
+                      numbers[i % numbers.size()], " in ", std::string(precision), " is ", got[i]);
       }
     }
 }

@@ -3,24 +3,17 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
-#include <cmath>
-#include <cstdlib>
-#include <cstring>
+#include <algorithm>
 #include <limits>
-#include <map>
-#include <random>
 #include <string>
-#include <utility>
 #include <vector>
 
-#include "base/aligned_format.h"
-#include "ops/conv/conv.h"
 #include "ops/conv/cuda/wgmma_patch_plan.h"
 #include "ops/conv/cuda/wgmma_patch_slices_plan.h"
-#include "ops/core/sum_tolerance.h"
+#include "oracle/oracle.h"
+#include "tests/cuda/device_case.h"
+#include "tests/cuda/every_cut.h"
 #include "tests/cuda/wgmma_problems.h"
-#include "tests/ops/conv_data.h"
-#include "tests/ops/op_runner.h"
 #include "tests/random_seed.h"
 
 namespace lenslet::test {
@@ -28,21 +21,8 @@ namespace {
 
 using namespace lenslet::cuda;
 
-/// LENSLET_TEST_WGMMA="units=4 filters=64": only cuts of which this is a part, to find out which one hangs.
-bool asked_for(const std::string& config) {
-  const char* const only = std::getenv("LENSLET_TEST_WGMMA");
-  return only == nullptr || config.find(only) != std::string::npos;
-}
-
-Offer offer_of(const Problem& problem, const DeviceProfile& device, const Numerics& numerics) {
-  return find_kernel("Conv", DeviceKind::cuda, "wgmma_patch")->offer(problem, {.device = device, .numerics = numerics});
-}
-
-/// Of both kernels, and what their bits depend on: where channels are cut, on the rows, where there are several of
-/// them, on the groups that are taken together, and on the slices.
-struct Cut {
-  std::string config, bits;
-};
+/// Of both kernels. Bits depend, where channels are cut, on the rows, where there are several of them, on the groups
+/// that are taken together, and on the slices.
 std::vector<Cut> cuts_of(const ConvProblem& p) {
   std::vector<Cut> cuts;
   for (const WgmmaPatchPlan& plan : wgmma_patch_cuts(p))
@@ -52,55 +32,17 @@ std::vector<Cut> cuts_of(const ConvProblem& p) {
   return cuts;
 }
 
-void check_cuts(ConvProblem p, unsigned seed) {
-  const Kernel& algorithm = *find_kernel("Conv", DeviceKind::cuda, "wgmma_patch");
-  const DeviceProfile device = op_runner().profiles(1).at(0);
-  for (const char* const precision : {"fp16", "bf16", "tf32"}) {
-    const Numerics numerics = parse_numerics(precision);
-    std::mt19937 random(seed);
-    const ConvData data = make_conv_data(p, random);
-    p.storage = p.x_storage = numerics.storage;
-    const auto stored = [&](const Tensor& tensor) { return tensor.empty() ? tensor : tensor.to_dtype(p.storage); };
-    const Tensor inputs[] = {stored(data.x), data.w, data.bias, stored(data.residual)};
-    const auto problem = pose(p, data.w, data.scale);
-    const Offer offer = offer_of(*problem, device, numerics);
-    REQUIRE_MESSAGE(offer.refusal.empty(), offer.refusal);
-    Candidate candidate = offer.candidates.at(0);
-    // What is stated; of 16 bits once more because x is rounded here, too, and what residual and y lose where they are
-    // 5 rms large.
-    const bool half = p.storage != DType::f32;
-    const double tolerance = half ? 2 * candidate.tolerance + 10 * unit_roundoff(p.storage) : candidate.tolerance;
-    std::map<std::string, std::pair<std::string, Tensor>> first_of;
-    int checked = 0;
-    for (const Cut& cut : cuts_of(p)) {
-      candidate.config = cut.config;
-      if (!asked_for(candidate.config)) continue;
-      const std::string where = fmt::format("{} in {} (seed {}, {})", p.str(), precision, seed, candidate.config);
-      INFO(where);
-      const Call call{.problem = *problem, .kernel = algorithm, .candidate = candidate, .device = device};
-      const Tensor y = run_between_guards(op_runner(), call, inputs, where).at(0);
-      compare(y.to_dtype(DType::f32), data, tolerance, where);
-      const std::pair<std::string, Tensor>& first = first_of.try_emplace(cut.bits, candidate.config, y).first->second;
-      CHECK_MESSAGE(std::memcmp(first.second.data(), y.data(), y.bytes()) == 0, where, ": other bits than ",
-                    first.first);
-      if (++checked % 4 != 1 || !candidate.pitched_output) continue;
-      const Format stated = candidate.outputs[0];
-      candidate.outputs[0].pixel_pitch = aligned_channels(p.k, p.storage) + 16;
-      const Tensor among_others = run_between_guards(op_runner(), call, inputs, where).at(0);
-      CHECK_MESSAGE(std::memcmp(among_others.data(), y.data(), y.bytes()) == 0, where,
-                    ": other bits among other channels");
-      candidate.outputs[0] = stated;
-    }
-    CHECK_MESSAGE((checked > 0 || std::getenv("LENSLET_TEST_WGMMA") != nullptr), p.str(), ": no cut was checked");
-  }
+void check_cuts(const ConvProblem& p, unsigned seed) {
+  for (const char* const precision : {"fp16", "bf16", "tf32"})
+    test::check_cuts(
+        "wgmma_patch", p, precision, seed, [](const Planned& planned) { return cuts_of(planned.problem); }, 4);
 }
 
 }  // namespace
 
 // Each with one thing more than the one before: one unit without pads; pads; filters that do not fit a tile; channels
 // in several groups; units that lie partly outside; images smaller than a unit.
-TEST_CASE("cuda/wgmma_patch/one_thing_more") {
-  if (!wgmma_runs_here()) return;
+HOPPER_CASE("cuda/wgmma_patch/one_thing_more") {
   const unsigned seed = random_seed();
   const ConvGeometry pad{.pads = {1, 1, 1, 1}};
   check_cuts(resolve_conv({1, 64, 8, 9}, {64, 64, 1, 2}, {}), seed);
@@ -114,8 +56,7 @@ TEST_CASE("cuda/wgmma_patch/one_thing_more") {
 }
 
 // Rows of 128, 64 and 32 bytes, full or not, in one group or several.
-TEST_CASE("cuda/wgmma_patch/rows") {
-  if (!wgmma_runs_here()) return;
+HOPPER_CASE("cuda/wgmma_patch/rows") {
   const unsigned seed = random_seed();
   const ConvGeometry pad{.pads = {1, 1, 1, 1}};
   for (const std::int64_t c : {8, 16, 24, 32, 48, 72, 80, 136})
@@ -123,8 +64,7 @@ TEST_CASE("cuda/wgmma_patch/rows") {
 }
 
 // Windows of any kind, and what is fused; more tiles than multiprocessors, so that all stages go round.
-TEST_CASE("cuda/wgmma_patch/windows") {
-  if (!wgmma_runs_here()) return;
+HOPPER_CASE("cuda/wgmma_patch/windows") {
   const unsigned seed = random_seed();
   const ConvProblem problems[] = {
       fused(resolve_conv({2, 72, 23, 22}, {136, 72, 3, 2}, {.pads = {1, 0, 2, 1}}), silu),
@@ -142,8 +82,7 @@ TEST_CASE("cuda/wgmma_patch/windows") {
 
 // Slices of one group and of several, even and not, of one unit and of many, which lie partly outside; windows of whole
 // lines of taps and others; filters that fill no tile.
-TEST_CASE("cuda/wgmma_patch/slices") {
-  if (!wgmma_runs_here()) return;
+HOPPER_CASE("cuda/wgmma_patch/slices") {
   const unsigned seed = random_seed();
   const ConvGeometry pad{.pads = {1, 1, 1, 1}};
   const ConvProblem problems[] = {
@@ -161,21 +100,24 @@ TEST_CASE("cuda/wgmma_patch/slices") {
   }
 }
 
-// More tiles than multiprocessors: a block has several, and residuals of the next one come while this one leaves.
-TEST_CASE("cuda/wgmma_patch/many_tiles") {
-  if (!wgmma_runs_here()) return;
+// More tiles than multiprocessors, of every size: a block has several, and residuals of the next one come while this
+// one leaves. Rows of 128 bytes and of 32, tiles of 64 and 128 filters, units that lie partly outside both ways.
+HOPPER_CASE("cuda/wgmma_patch/many_tiles") {
   const unsigned seed = random_seed();
   const ConvProblem problems[] = {
-      fused(resolve_conv({12, 64, 60, 60}, {128, 64, 3, 3}, {.pads = {1, 1, 1, 1}}), relu),
-      fused(resolve_conv({24, 16, 61, 60}, {64, 16, 3, 3}, {.pads = {1, 1, 1, 1}}), clip),
-      fused(resolve_conv({16, 64, 56, 56}, {64, 64, 3, 3}, {.pads = {1, 1, 1, 1}}), hard_swish),
+      fused(resolve_conv({12, 64, 60, 60}, {128, 64, 1, 2}, {.pads = {0, 1, 0, 0}}), relu),
+      fused(resolve_conv({12, 16, 61, 60}, {64, 16, 3, 3}, {.pads = {1, 1, 1, 1}}), clip),
+      fused(resolve_conv({11, 64, 56, 56}, {64, 64, 1, 3}, {.pads = {0, 1, 0, 1}}), hard_swish),
   };
-  for (const ConvProblem& p : problems) check_cuts(p, seed);
+  for (const ConvProblem& p : problems) {
+    for (const WgmmaPatchPlan& plan : wgmma_patch_cuts(p))
+      CHECK_MESSAGE(plan.tiles_m * plan.tiles_n > reference_gpu().units, p.str(), ", ", plan.str());
+    check_cuts(p, seed);
+  }
 }
 
 // Channels and filters that fill no 16 bytes: pixels with room, which holds NaN.
-TEST_CASE("cuda/wgmma_patch/room") {
-  if (!wgmma_runs_here()) return;
+HOPPER_CASE("cuda/wgmma_patch/room") {
   const unsigned seed = random_seed();
   const ConvGeometry pad{.pads = {1, 1, 1, 1}};
   const ConvProblem problems[] = {
@@ -193,8 +135,7 @@ TEST_CASE("cuda/wgmma_patch/room") {
 
 // Units of lines of 16, 32 and 64 pixels, which are taken where they are fewer than those of 8x8; a residual, that is
 // read where nothing is stored; tiles of 96 filters.
-TEST_CASE("cuda/wgmma_patch/units_of_other_shapes") {
-  if (!wgmma_runs_here()) return;
+HOPPER_CASE("cuda/wgmma_patch/units_of_other_shapes") {
   const unsigned seed = random_seed();
   const ConvGeometry pad{.pads = {1, 1, 1, 1}}, pad2{.pads = {2, 2, 2, 2}};
   const ConvProblem problems[] = {
@@ -215,8 +156,7 @@ TEST_CASE("cuda/wgmma_patch/units_of_other_shapes") {
 
 // Groups, by themselves and several together; windows of one tap, whose pixels are one line; filters that stay, and
 // that do not.
-TEST_CASE("cuda/wgmma_patch/several_groups") {
-  if (!wgmma_runs_here()) return;
+HOPPER_CASE("cuda/wgmma_patch/several_groups") {
   const unsigned seed = random_seed();
   const auto grouped = [](std::int64_t groups, std::int64_t pad) {
     return ConvGeometry{.pads = {pad, pad, pad, pad}, .groups = groups};
@@ -238,12 +178,16 @@ TEST_CASE("cuda/wgmma_patch/several_groups") {
   for (const ConvProblem& p : problems) check_cuts(p, seed);
 }
 
+HOPPER_CASE("cuda/wgmma_patch/x_is_rounded_to_nearest") {
+  ConvProblem p = resolve_conv({1, 128, 12, 12}, {128, 128, 3, 3}, {.pads = {1, 1, 1, 1}});
+  REQUIRE(!patch_slices_cuts(p).empty());
+  for (const Cut& cut : cuts_of(p))
+    if (asked_for(cut.config)) check_rounds_to_tf32("wgmma_patch", p, cut.config);
+}
+
 // A unit reads what its windows need and nothing else: infinities of x stay where they are, also beside the image.
-TEST_CASE("cuda/wgmma_patch/infinities_stay_where_they_are") {
-  if (!wgmma_runs_here()) return;
+HOPPER_CASE("cuda/wgmma_patch/infinities_stay_where_they_are") {
   constexpr float inf = std::numeric_limits<float>::infinity();
-  const Kernel& algorithm = *find_kernel("Conv", DeviceKind::cuda, "wgmma_patch");
-  const DeviceProfile device = op_runner().profiles(1).at(0);
   constexpr std::int64_t c = 136;  // three groups
   ConvProblem p = resolve_conv({1, c, 12, 12}, {8, c, 3, 3}, {});
   p.storage = p.x_storage = DType::f16;
@@ -251,16 +195,10 @@ TEST_CASE("cuda/wgmma_patch/infinities_stay_where_they_are") {
   std::ranges::fill(x.values<float>(), 1.0F);
   std::ranges::fill(w.values<float>(), 0.5F);
   x.values<float>()[0] = inf;  // of the first window alone
-  const Tensor inputs[] = {x.to_dtype(DType::f16), w, Tensor(), Tensor()};
-  const auto problem = pose(p, w);
-  Candidate candidate = offer_of(*problem, device, {}).candidates.at(0);
   for (const Cut& cut : cuts_of(p)) {
-    candidate.config = cut.config;
-    if (!asked_for(candidate.config)) continue;
-    CAPTURE(candidate.config);
-    const Call call{.problem = *problem, .kernel = algorithm, .candidate = candidate, .device = device};
-    const Tensor y = run_between_guards(op_runner(), call, inputs, candidate.config).at(0);
-    const std::vector<double> got = oracle::from_tensor(y.to_format(formats::nchw)).values;
+    if (!asked_for(cut.config)) continue;
+    CAPTURE(cut.config);
+    const std::vector<double> got = oracle::from_tensor(convolved("wgmma_patch", p, "fp16", x, w, cut.config)).values;
     REQUIRE(got.size() == 8 * 100);
     bool right = true;
     for (std::size_t i = 0; i < got.size(); ++i)

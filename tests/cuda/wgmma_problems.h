@@ -1,38 +1,11 @@
 #pragma once
 // What the tests of wgmma_gemm, wgmma_tf32 and wgmma_patch have in common.
 
-#include <doctest/doctest.h>
-
 #include <vector>
 
-#include "ops/conv/conv.h"
-#include "tests/ops/op_runner.h"
+#include "tests/cuda/fused.h"
 
 namespace lenslet::test {
-
-/// If not, says so in words that CTest takes for a skipped case.
-inline bool wgmma_runs_here() {
-  const DeviceProfile device = op_runner().profiles(1).at(0);
-  if (device.capability == 90 && device.clusters) return true;
-  MESSAGE("skipped, no usable CUDA device: of compute capability 9.0, with code for it in this build");
-  return false;
-}
-
-inline const Activation relu{Activation::Kind::relu, 0, 0}, silu{Activation::Kind::silu, 0, 0};
-inline const Activation clip{Activation::Kind::clip, -0.5F, 0.75F};
-inline const Activation hard_swish{Activation::Kind::hard_swish, 1.0F / 6, 0.5F};
-
-/// With a bias.
-inline ConvProblem activated(ConvProblem problem, Activation activation) {
-  problem.bias = true;
-  problem.activation = activation;
-  return problem;
-}
-/// And a residual.
-inline ConvProblem fused(ConvProblem problem, Activation activation) {
-  problem.residual = true;
-  return activated(problem, activation);
-}
 
 /// Sets of groups: one of them, several; as many filters as channels and more; groups that end within a row of
 /// channels, whose set's row reaches into the next one; then more tiles than multiprocessors.

@@ -7,23 +7,18 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <cstdlib>
-#include <cstring>
+#include <cstdint>
 #include <functional>
 #include <limits>
-#include <map>
-#include <random>
 #include <string>
-#include <utility>
 #include <vector>
 
-#include "base/aligned_format.h"
-#include "ops/conv/conv.h"
 #include "ops/conv/cuda/group_sets.h"
 #include "ops/conv/cuda/wgmma_tf32_plan.h"
+#include "oracle/oracle.h"
+#include "tests/cuda/device_case.h"
+#include "tests/cuda/every_cut.h"
 #include "tests/cuda/wgmma_problems.h"
-#include "tests/ops/conv_data.h"
-#include "tests/ops/op_runner.h"
 #include "tests/random_seed.h"
 
 namespace lenslet::test {
@@ -31,55 +26,22 @@ namespace {
 
 using namespace lenslet::cuda;
 
-constexpr Numerics tf32{.multiply = Numerics::Multiply::tf32};
-
-const Kernel& wgmma_tf32() { return *find_kernel("Conv", DeviceKind::cuda, "wgmma_tf32"); }
-
-/// LENSLET_TEST_WGMMA="tile=64x64 slices=4": only cuts of which this is a part, to find out which one hangs.
-bool asked_for(const std::string& config) {
-  const char* const only = std::getenv("LENSLET_TEST_WGMMA");
-  return only == nullptr || config.find(only) != std::string::npos;
-}
-
 bool persistent(const WgmmaTf32Plan& plan) { return plan.slices == 0; }
 /// And one tile of persistent blocks, the bits of which one slice has, too.
 bool sliced(const WgmmaTf32Plan& plan) { return plan.slices > 0 || plan.tile == WgmmaTile::t128x64; }
 
-/// Cuts of which `wanted` says so.
+/// Cuts of which `wanted` says so. Bits depend on the number of slices, and on the set of groups, in which the same
+/// channels lie elsewhere.
 void check_cuts(const ConvProblem& p, unsigned seed, const std::function<bool(const WgmmaTf32Plan&)>& wanted) {
-  std::mt19937 random(seed);
-  const ConvData data = make_conv_data(p, random);
-  const Tensor inputs[] = {data.x, data.w, data.bias, data.residual};
-  const auto problem = pose(p, data.w, data.scale);
-  const DeviceProfile device = op_runner().profiles(1).at(0);
-  const Offer offer = wgmma_tf32().offer(*problem, {.device = device, .numerics = tf32});
-  REQUIRE_MESSAGE(offer.refusal.empty(), offer.refusal);
-  Candidate candidate = offer.candidates.at(0);
-  // Bits depend on the number of slices, and on the set of groups, in which the same channels lie elsewhere.
-  std::map<std::pair<int, std::int64_t>, std::pair<std::string, Tensor>> first_of;
-  int checked = 0;
-  for (const WgmmaTf32Plan& plan : wgmma_tf32_cuts(p)) {
-    candidate.config = plan.str();
-    if (!wanted(plan) || !asked_for(candidate.config)) continue;
-    const std::string where = fmt::format("{} (seed {}, {})", p.str(), seed, candidate.config);
-    INFO(where);
-    const Call call{.problem = *problem, .kernel = wgmma_tf32(), .candidate = candidate, .device = device};
-    const Tensor y = run_between_guards(op_runner(), call, inputs, where).at(0);
-    compare(y, data, candidate.tolerance, where);
-    const int order = goes_by_channels(group_set(p, plan.together)) ? plan.slices : std::max(plan.slices, 1);
-    const std::pair<std::string, Tensor>& first =
-        first_of.try_emplace(std::pair(order, plan.together), candidate.config, y).first->second;
-    CHECK_MESSAGE(std::memcmp(first.second.data(), y.data(), y.bytes()) == 0, where, ": other bits than ", first.first);
-    ++checked;
-    if (!candidate.pitched_output) continue;
-    const Format stated = candidate.outputs[0];
-    candidate.outputs[0].pixel_pitch = aligned_channels(p.k, p.storage) + 12;
-    const Tensor among_others = run_between_guards(op_runner(), call, inputs, where).at(0);
-    CHECK_MESSAGE(std::memcmp(among_others.data(), y.data(), y.bytes()) == 0, where,
-                  ": other bits among other channels");
-    candidate.outputs[0] = stated;
-  }
-  CHECK_MESSAGE((checked > 0 || std::getenv("LENSLET_TEST_WGMMA") != nullptr), p.str(), ": no cut was checked");
+  const auto cuts_of = [&](const Planned&) {
+    std::vector<Cut> cuts;
+    for (const WgmmaTf32Plan& plan : wgmma_tf32_cuts(p)) {
+      const int slices = goes_by_channels(group_set(p, plan.together)) ? plan.slices : std::max(plan.slices, 1);
+      if (wanted(plan)) cuts.push_back({plan.str(), fmt::format("{} {}", slices, plan.together)});
+    }
+    return cuts;
+  };
+  test::check_cuts("wgmma_tf32", p, "tf32", seed, cuts_of, 1);
 }
 
 // One step, pointwise; several tiles both ways, none full at the end, and an odd number of them; channels that end
@@ -94,42 +56,24 @@ std::vector<ConvProblem> problems() {
       fused(resolve_conv({2, 36, 23, 22}, {132, 36, 3, 3}, {.stride = {1, 2}, .pads = {1, 0, 2, 1}}), silu),
       fused(resolve_conv({5, 20, 17, 19}, {260, 20, 3, 2}, {.dilation = {2, 3}, .pads = {2, 1, 1, 3}}), relu),
       fused(resolve_conv({2, 100, 14, 14}, {68, 100, 1, 1}, {.stride = {2, 2}}), {}),
-      fused(resolve_conv({12, 32, 60, 60}, {128, 32, 3, 3}, {.pads = {1, 1, 1, 1}}), relu),
+      fused(resolve_conv({12, 32, 60, 60}, {128, 32, 3, 1}, {.pads = {1, 0, 1, 0}}), relu),
   };
-}
-
-/// y of filters that are ones on the diagonal of their middle tap: x as it was multiplied.
-Tensor copied(const ConvProblem& p, const Tensor& x) {
-  Tensor w(DType::f32, {p.k, p.c, p.r, p.s});
-  std::fill(w.values<float>().begin(), w.values<float>().end(), 0.0F);
-  for (std::int64_t k = 0; k < p.k; ++k)
-    w.values<float>()[static_cast<std::size_t>(((k * p.c + k) * p.r + p.r / 2) * p.s + p.s / 2)] = 1;
-  const auto problem = pose(p, w);
-  const DeviceProfile device = op_runner().profiles(1).at(0);
-  const Offer offer = wgmma_tf32().offer(*problem, {.device = device, .numerics = tf32});
-  REQUIRE_MESSAGE(offer.refusal.empty(), offer.refusal);
-  const Call call{.problem = *problem, .kernel = wgmma_tf32(), .candidate = offer.candidates.at(0), .device = device};
-  const Tensor inputs[] = {x, w, Tensor(), Tensor()};
-  return run_between_guards(op_runner(), call, inputs, p.str()).at(0);
 }
 
 }  // namespace
 
-TEST_CASE("cuda/wgmma_tf32/sets") {
-  if (!wgmma_runs_here()) return;
+HOPPER_CASE("cuda/wgmma_tf32/sets") {
   const unsigned seed = random_seed();
   for (const ConvProblem& p : problems_with_groups()) check_cuts(p, seed, persistent);
 }
 
-TEST_CASE("cuda/wgmma_tf32/persistent") {
-  if (!wgmma_runs_here()) return;
+HOPPER_CASE("cuda/wgmma_tf32/persistent") {
   const unsigned seed = random_seed();
   for (const ConvProblem& p : problems()) check_cuts(p, seed, persistent);
 }
 
 // Channels in several groups, taps inside of them; then more tiles than multiprocessors.
-TEST_CASE("cuda/wgmma_tf32/by_channels") {
-  if (!wgmma_runs_here()) return;
+HOPPER_CASE("cuda/wgmma_tf32/by_channels") {
   const unsigned seed = random_seed();
   const ConvProblem several[] = {
       fused(resolve_conv({3, 72, 21, 18}, {72, 72, 3, 2}, {.stride = {2, 1}, .dilation = {1, 2}, .pads = {1, 0, 2, 1}}),
@@ -140,8 +84,7 @@ TEST_CASE("cuda/wgmma_tf32/by_channels") {
 
 // A tap's last channels by one and two instructions (TermTail), in every tile: full and not, by channels or not, with
 // room; and of sets, whose neighbours lie behind.
-TEST_CASE("cuda/wgmma_tf32/tails") {
-  if (!wgmma_runs_here()) return;
+HOPPER_CASE("cuda/wgmma_tf32/tails") {
   const unsigned seed = random_seed();
   const ConvGeometry pad{.pads = {1, 1, 1, 1}};
   const ConvProblem tails[] = {
@@ -161,8 +104,7 @@ TEST_CASE("cuda/wgmma_tf32/tails") {
 }
 
 // Channels and filters that fill no 16 bytes: pixels with room, which holds NaN.
-TEST_CASE("cuda/wgmma_tf32/room") {
-  if (!wgmma_runs_here()) return;
+HOPPER_CASE("cuda/wgmma_tf32/room") {
   const unsigned seed = random_seed();
   const ConvGeometry pad{.pads = {1, 1, 1, 1}};
   const ConvProblem with_room[] = {
@@ -179,8 +121,7 @@ TEST_CASE("cuda/wgmma_tf32/room") {
 
 // Where a thread of a cluster's tile has which output: each is a number of its own, exact in TF32, so that one in a
 // wrong place says where it is from.
-TEST_CASE("cuda/wgmma_tf32/slices_put_every_output_in_its_place") {
-  if (!wgmma_runs_here()) return;
+HOPPER_CASE("cuda/wgmma_tf32/slices_put_every_output_in_its_place") {
   // 128 * pixel of the first channel, which the first slice has, and k of the last. Tiles both ways, none full at the
   // end.
   constexpr std::int64_t size = 9, filters = 100, channels = 512;
@@ -198,18 +139,9 @@ TEST_CASE("cuda/wgmma_tf32/slices_put_every_output_in_its_place") {
     w.values<float>()[at(k * channels)] = 128;
     w.values<float>()[at(k * channels + channels - 1)] = static_cast<float>(k);
   }
-  const Tensor inputs[] = {x, w, Tensor(), Tensor()};
-  const auto problem = pose(p, w);
-  const DeviceProfile device = op_runner().profiles(1).at(0);
-  const Offer offer = wgmma_tf32().offer(*problem, {.device = device, .numerics = tf32});
-  REQUIRE_MESSAGE(offer.refusal.empty(), offer.refusal);
-  Candidate candidate = offer.candidates.at(0);
   for (const WgmmaTf32Plan& plan : wgmma_tf32_cuts(p)) {
-    candidate.config = plan.str();
-    if (!sliced(plan) || !asked_for(candidate.config)) continue;
-    const Call call{.problem = *problem, .kernel = wgmma_tf32(), .candidate = candidate, .device = device};
-    const Tensor y = run_between_guards(op_runner(), call, inputs, candidate.config).at(0);
-    const std::vector<double> got = oracle::from_tensor(y.to_format(formats::nchw)).values;
+    if (!sliced(plan) || !asked_for(plan.str())) continue;
+    const std::vector<double> got = oracle::from_tensor(convolved("wgmma_tf32", p, "tf32", x, w, plan.str())).values;
     REQUIRE(got.size() == at(filters * pixels));
     std::string first_wrong;
     for (std::int64_t k = 0; k < filters; ++k)
@@ -219,12 +151,11 @@ TEST_CASE("cuda/wgmma_tf32/slices_put_every_output_in_its_place") {
         first_wrong = fmt::format("pixel {} filter {} has {}, which is pixel {} filter {}", pixel, k, value,
                                   std::floor(value / 128), value - std::floor(value / 128) * 128);
       }
-    CHECK_MESSAGE(first_wrong.empty(), candidate.config, ": ", first_wrong);
+    CHECK_MESSAGE(first_wrong.empty(), plan.str(), ": ", first_wrong);
   }
 }
 
-TEST_CASE("cuda/wgmma_tf32/slices") {
-  if (!wgmma_runs_here()) return;
+HOPPER_CASE("cuda/wgmma_tf32/slices") {
   const unsigned seed = random_seed();
   const ConvGeometry pad{.pads = {1, 1, 1, 1}};
   // Each with one thing more than the one before: one tile of 64x64 and two steps; a tile that is full of nothing but
@@ -243,30 +174,13 @@ TEST_CASE("cuda/wgmma_tf32/slices") {
   for (const ConvProblem& p : problems()) check_cuts(p, seed, sliced);
 }
 
-TEST_CASE("cuda/wgmma_tf32/windows_are_rounded_to_nearest") {
-  if (!wgmma_runs_here()) return;
-  // By both kinds of copies.
-  for (const ConvProblem& p : {resolve_conv({2, 64, 12, 12}, {64, 64, 1, 1}, {}),
-                               resolve_conv({2, 64, 12, 12}, {64, 64, 3, 3}, {.pads = {1, 1, 1, 1}})}) {
-    const unsigned seed = random_seed();
-    std::mt19937 random(seed);
-    std::normal_distribution<float> normal;
-    Tensor x(DType::f32, {p.n, p.c, p.h, p.w});
-    for (float& value : x.values<float>()) value = normal(random);
-    const Tensor y = copied(p, x);
-    std::size_t wrong = 0;
-    for (std::size_t i = 0; i < x.values<float>().size(); ++i) {
-      // The nearest number of 10 mantissa bits; of two, either.
-      const double exact = x.values<float>()[i], got = y.values<float>()[i];
-      const bool short_enough = (std::bit_cast<std::uint32_t>(y.values<float>()[i]) & 0x1FFFU) == 0;
-      if (!short_enough || !(std::abs(got - exact) <= std::ldexp(1, std::ilogb(exact) - 11))) ++wrong;
-    }
-    CHECK_MESSAGE(wrong == 0, p.str(), ", seed ", seed);
-  }
+// By both kinds of copies.
+HOPPER_CASE("cuda/wgmma_tf32/x_is_rounded_to_nearest") {
+  check_rounds_to_tf32("wgmma_tf32", resolve_conv({2, 64, 12, 12}, {64, 64, 1, 1}, {}));
+  check_rounds_to_tf32("wgmma_tf32", resolve_conv({2, 64, 12, 12}, {64, 64, 3, 3}, {.pads = {1, 1, 1, 1}}));
 }
 
-TEST_CASE("cuda/wgmma_tf32/what_is_not_finite_stays_so") {
-  if (!wgmma_runs_here()) return;
+HOPPER_CASE("cuda/wgmma_tf32/what_is_not_finite_stays_so") {
   const ConvProblem p = resolve_conv({1, 32, 8, 8}, {32, 32, 1, 1}, {});
   Tensor x(DType::f32, {p.n, p.c, p.h, p.w});
   std::fill(x.values<float>().begin(), x.values<float>().end(), 1.0F);
@@ -274,7 +188,9 @@ TEST_CASE("cuda/wgmma_tf32/what_is_not_finite_stays_so") {
   x.values<float>()[0] = std::bit_cast<float>(0x7FFFFFFFU);
   x.values<float>()[1] = std::numeric_limits<float>::quiet_NaN();
   x.values<float>()[2] = std::numeric_limits<float>::infinity();
-  const Tensor y = copied(p, x);
+  Tensor w(DType::f32, {p.k, p.c, 1, 1});
+  for (std::size_t i = 0; i < w.values<float>().size(); ++i) w.values<float>()[i] = i % 33 == 0 ? 1.0F : 0.0F;
+  const Tensor y = convolved("wgmma_tf32", p, "tf32", x, w);
   CHECK(std::isnan(y.values<float>()[0]));
   CHECK(std::isnan(y.values<float>()[1]));
   CHECK(y.values<float>()[2] == std::numeric_limits<float>::infinity());

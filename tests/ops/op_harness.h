@@ -38,13 +38,15 @@ std::string refusal(const OpCase& c);
 ErrorKind infer_error(const OpCase& c);
 
 /// Runs the first candidate that there is, with one thread: for tests with hand-written expectations. Format nchw.
+/// What CUDA refuses, for a stated reason, is run on the CPU.
 std::vector<Tensor> run_op(const OpCase& c);
 
 /// Runs every kernel that takes it with every candidate; with 1 and 2 threads; with `maybe_constant` inputs constant
 /// and not; into fresh memory and over each input it may be written over (run_between_guards). Each result is compared
 /// with the oracle's; a failure says case, call, worst index and both values. On the CPU also what the operator says of
 /// itself (op_meaning.h). All that once more with the case's float32 inputs in float16 and bfloat16, by the kernels
-/// that take those; on the CPU, CUDA's are asked what they offer.
+/// that take those. A case that no kernel takes fails; of CUDA's, unless op_harness.cpp has a row for the reason, which
+/// builds with CUDA check without a device, too.
 void check_op(const OpCase& c);
 
 /// Normal random f32 in a fixed order for a seed: 1.0 standard deviation around `mean`.

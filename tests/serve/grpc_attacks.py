@@ -318,6 +318,22 @@ def grpc_calls_without_a_message(server, full):
 
 
 @attacks.attack
+def grpc_idle_connections(server, full):
+    """More than there may be: HTTP goes on."""
+    raws, found = [], collections.Counter()
+    try:
+        for number in range(6000 if full else 300):
+            with contextlib.suppress(OSError):
+                raws.append(Raw(server))
+                found["connected"] += 1
+        time.sleep(3 if full else 0.5)
+        return found
+    finally:
+        for raw in raws:
+            raw.close()
+
+
+@attacks.attack
 def grpc_large_shapes(server, full):
     """Of a model that takes any: their plans take many times what was sent."""
     found = collections.Counter()

@@ -395,7 +395,7 @@ def soak(arguments: argparse.Namespace) -> None:
         kinds += [("failing", failing, 500), ("broken picture", broken, 400), ("malformed", malformed, 400),
                   ("unknown", unknown, 404), ("leaves", good, 0), ("half a request", good, 0)]  # fmt: skip
         files = [f"{folder}/{name}.onnx" for name in ("lookup", "rgb")]
-        with Server(*files, "--device=cpu") as server:
+        with Server(*files, "--device=cpu", "--max-queue-ms=0") as server:
             asyncio.run(soak_all(arguments, server, kinds))
 
 

@@ -45,15 +45,20 @@ tests=$build/tests/cuda/lenslet-test-cuda
 op_tests=$build/tests/cuda/lenslet-test-cuda-ops
 tool_tests=$build/tests/tools/lenslet-test-tools
 check_tests=$build/tests/check/lenslet-test-check
-bench=$build/tests/cuda/lenslet-bench-cuda
-for program in "$lenslet" "$tests" "$op_tests" "$tool_tests" "$check_tests" "$bench"; do
-  [ -x "$program" ] || fail "$program is not there: build with 'cmake --preset cuda && cmake --build --preset cuda'"
+benches=$build/tools/measuring/cuda
+bench=$benches/lenslet-bench-cuda
+wants() { case ,$parts, in *,"$1",*) true ;; *) false ;; esac; }
+programs=("$lenslet" "$tests" "$op_tests" "$tool_tests" "$check_tests")
+if wants bench; then programs+=("$bench"); fi
+for program in "${programs[@]}"; do
+  [ -x "$program" ] || fail "$program is not there: build with 'cmake --preset cuda && cmake --build --preset cuda' and," \
+    "for its part bench, '--target benches-cuda'"
 done
 
 if [ -n "$pack" ]; then
   [ -d "$build/portable" ] || fail "$build/portable is not there: configure with LENSLET_PORTABLE=ON (preset cuda)"
-  programs=("$lenslet" "$tests" "$op_tests" "$tool_tests" "$check_tests" "$bench")
-  for extra in tests/cuda/lenslet-bench-{implicit-gemm,winograd,fft,gemm-cute,sparse-conv} tools/peers/cudnn/bench-cudnn; do
+  for extra in tools/measuring/cuda/lenslet-bench-{implicit-gemm,winograd,fft,gemm-cute,separable,sparse-conv,stem-pool} \
+    tools/peers/cudnn/bench-cudnn; do
     [ ! -x "$build/$extra" ] || programs+=("$build/$extra")
   done
   [ ! -f "$build/python/liblenslet_python.so" ] || programs+=("$build/python/liblenslet_python.so")
@@ -71,7 +76,6 @@ fi
 mkdir -p "$out"
 : >"$out/summary.txt"
 failed=0
-wants() { case ,$parts, in *,"$1",*) true ;; *) false ;; esac; }
 # note STATE NAME WORDS...: a line of the table.
 note() { printf '%-8s %-34s %s\n' "$1" "$2" "${*:3}" >>"$out/summary.txt"; }
 # step NAME COMMAND...: output to NAME.log and its end to the terminal.
@@ -222,8 +226,8 @@ if wants bench; then
         --device cuda --precision $precision
     done
   done
-  [ ! -x "$build/tests/cuda/lenslet-bench-gemm-cute" ] ||
-    step bench-gemm-cute "$build/tests/cuda/lenslet-bench-gemm-cute" --type=fp16
+  [ ! -x "$benches/lenslet-bench-gemm-cute" ] ||
+    step bench-gemm-cute "$benches/lenslet-bench-gemm-cute" --type=fp16
   for model in squeezenet1.1 resnet50 mobilenetv2-nhwc; do
     for precision in fp32 tf32 fp16; do
       [ ! -f "$shared/models/$model.onnx" ] || step "bench-$model-$precision" "$lenslet" bench \

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import resource
 import socket
 import urllib.parse
 from typing import Any, Awaitable, Callable, Dict, List, Optional, Tuple
@@ -36,8 +37,9 @@ SLOW_SECONDS = 1.0
 FULL = 0.8
 #: How often it is looked for what is slow, and after how many of these times for what holds its answer.
 TICK_SECONDS, TICKS = 0.02, 10
-#: Connections at once; and seconds for one to become one, and to be kept without a call.
-CONNECTIONS, HANDSHAKE_SECONDS, IDLE_SECONDS = 4096, 10, 75
+#: Connections at once, each a file, and as many in how many of these; seconds for one to become one, and to be kept
+#: without a call.
+CONNECTIONS, FILES, HANDSHAKE_SECONDS, IDLE_SECONDS = 4096, 4, 10, 75
 #: Seconds between pings of a client that says nothing, and for their answer: who is gone without a word is found.
 PING_SECONDS = 30
 #: Seconds after which Health.Watch looks for what has changed.
@@ -94,7 +96,7 @@ class GrpcApp:
                 ("grpc.max_send_message_length", -1),
                 ("grpc.so_reuseport", 0),  # a port that is taken is an error
                 ("grpc.max_concurrent_streams", limits.requests + SMALL_CALLS),
-                ("grpc.max_allowed_incoming_connections", CONNECTIONS),
+                ("grpc.max_allowed_incoming_connections", connections_with_files()),
                 ("grpc.max_connection_idle_ms", IDLE_SECONDS * 1000),
                 ("grpc.server_handshake_timeout_ms", HANDSHAKE_SECONDS * 1000),
                 ("grpc.keepalive_time_ms", PING_SECONDS * 1000),
@@ -404,6 +406,17 @@ class GrpcApp:
             answer.error_response.error_message = "there is no such file, symbol or extension"
         else:
             answer.file_descriptor_response.file_descriptor_proto.append(found)
+
+
+def connections_with_files() -> int:
+    """What HTTP has, and all else, is left to them."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = CONNECTIONS * FILES
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted if hard == resource.RLIM_INFINITY else min(wanted, hard), hard))
+        soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return CONNECTIONS if soft == resource.RLIM_INFINITY else min(CONNECTIONS, soft // FILES)
 
 
 def shut_connections(peers: Any, port: int) -> None:

@@ -29,6 +29,7 @@ from .protocol import (
     malformed,
     parameters_of,
     quoted,
+    timeout_of,
     wanted_of,
 )
 from .repository import ServedModel
@@ -271,7 +272,7 @@ def read_request(served: ServedModel, headers: Headers, body: Buffer, head: Opti
         rest = rest[size:]
     if len(rest):
         raise malformed(f"{len(rest)} bytes at the end of the body are no input's")
-    return Request(known.id, tensors, known.wanted, known.binary)
+    return Request(known.id, tensors, known.wanted, known.binary, known.timeout)
 
 
 class _Head(NamedTuple):
@@ -281,6 +282,7 @@ class _Head(NamedTuple):
     inputs: List[Tuple[Tensor, Optional[int]]]  # with its bytes behind the JSON, where they are there
     wanted: List[Wanted]
     binary: bool
+    timeout: float
 
 
 #: A client's requests mostly have the same head: what the last ones said, where they held no elements.
@@ -303,7 +305,8 @@ def _read_head(text: Buffer, memory: Memory) -> _Head:
     binary = parameters.get("binary_data_output", False)
     if not isinstance(binary, bool):
         raise malformed("'binary_data_output' is true or false")
-    return _Head(id, [_tensor(entry, cut, memory) for entry in inputs], _wanted(value.get("outputs"), cut, binary), binary)
+    tensors = [_tensor(entry, cut, memory) for entry in inputs]
+    return _Head(id, tensors, _wanted(value.get("outputs"), cut, binary), binary, timeout_of(parameters))
 
 
 def _tensor(entry: object, cut: List[json_text.Cut], memory: Memory) -> Tuple[Tensor, Optional[int]]:

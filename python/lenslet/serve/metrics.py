@@ -68,6 +68,7 @@ class Metrics:
         self.memory = gauge("lenslet_memory_bytes", "What requests hold: bodies, tensors, plans, answers")
         self.memory_limit = gauge("lenslet_memory_limit_bytes", "--max-memory-mib")
         self.memory_peak = gauge("lenslet_memory_peak_bytes", "The most that requests have held")
+        self.memory_refused = gauge("lenslet_memory_refused", "How often it was not there")
         self.kept_runners = gauge("lenslet_kept_runners", "For shapes that requests had, kept for the next")
         self.messages = gauge("lenslet_grpc_messages_coming", "Calls of gRPC whose message is not here yet")
         self.answers = gauge("lenslet_grpc_answers_leaving", "Calls of gRPC whose answer the client has not taken yet")
@@ -78,6 +79,7 @@ class Metrics:
         self.memory.set_function(lambda: memory.used)
         self.memory_peak.set_function(lambda: memory.peak)
         self.memory_limit.set(memory.most)
+        self.memory_refused.set_function(lambda: memory.refused)
         self.kept_runners.set_function(lambda: len(kept))
 
     def of(self, metric: Any, *labels: str) -> Any:

@@ -240,6 +240,14 @@ def parameters_of(value: object, where: str) -> Dict[str, Any]:
     return value
 
 
+def timeout_of(parameters: Dict[str, Any]) -> float:
+    """Seconds, of a request's parameter "timeout", which is in microseconds; 0: it has none."""
+    timeout = parameters.get("timeout", 0)
+    if type(timeout) is not int or not 0 <= timeout < 2**63:
+        raise malformed("'timeout' is a number of microseconds")
+    return timeout / 1e6
+
+
 def wanted_of(name: object, parameters: Dict[str, Any], binary: Optional[bool]) -> Wanted:
     """An output asked for, by its parameters "binary_data" and "classification". `binary`: its default."""
     if not isinstance(name, str):

@@ -26,6 +26,7 @@ from .protocol import (
     checked_shape,
     malformed,
     quoted,
+    timeout_of,
     wanted_of,
 )
 
@@ -206,10 +207,7 @@ def _read_head(reader: _Reader, fields: List[_Field], hold: Hold, raw: bool) -> 
                 inputs.append(_input(reader, start, end, hold, raw))
             else:
                 wanted.append(_output(reader, start, end))
-    timeout = parameters.get("timeout", 0)
-    if type(timeout) is not int or timeout < 0:
-        raise malformed("'timeout' is a number of microseconds")
-    return _Head(texts[1], texts[2], texts[3], timeout / 1e6, inputs, wanted)
+    return _Head(texts[1], texts[2], texts[3], timeout_of(parameters), inputs, wanted)
 
 
 def _output(reader: _Reader, at: int, end: int) -> Wanted:

@@ -16,10 +16,10 @@
 #include "base/cuda/upload.h"
 #include "ops/conv/cuda/separable_plan.h"
 #include "ops/core/choose.h"
-#include "tests/cuda/bench_batches.h"
-#include "tests/cuda/cut_timer.h"
 #include "tests/cuda/separable_layer.h"
 #include "tests/larger_error.h"
+#include "tools/measuring/cuda/command_line.h"
+#include "tools/measuring/cuda/cut_timer.h"
 
 namespace lenslet {
 namespace {
@@ -70,17 +70,6 @@ class Both final : public BoundKernel {
   KernelRun of_first_, of_second_;
 };
 
-/// Drawn values of a type, again and again.
-DeviceBuffer<std::byte> drawn_bytes(std::int64_t count, DType storage) {
-  static const Tensor values = drawn({1000003});
-  const Tensor once = values.to_dtype(storage);
-  std::vector<std::byte> bytes(static_cast<std::size_t>(count) * dtype_bytes(storage));
-  const auto* const from = static_cast<const std::byte*>(once.data());
-  for (std::size_t i = 0; i < bytes.size(); i += once.bytes())
-    std::copy_n(from, std::min(once.bytes(), bytes.size() - i), bytes.begin() + static_cast<std::ptrdiff_t>(i));
-  return upload(bytes);
-}
-
 void measure(const Session& session, const SeparableProblem& problem, const Numerics& numerics) {
   const ConvProblem &d = problem.depthwise, &p = problem.pointwise;
   const DeviceProfile device = device_profile(0);
@@ -96,7 +85,8 @@ void measure(const Session& session, const SeparableProblem& problem, const Nume
 
   const std::int64_t y_elements = p.n * p.k * p.p * p.q;
   const DType storage = numerics.storage;
-  DeviceBuffer<std::byte> x = drawn_bytes(d.n * d.c * d.h * d.w, storage), residual = drawn_bytes(y_elements, storage);
+  DeviceBuffer<std::byte> x = drawn_on_device(storage, d.n * d.c * d.h * d.w),
+                          residual = drawn_on_device(storage, y_elements);
   DeviceBuffer<std::byte> between(static_cast<std::size_t>(p.n * p.c * p.p * p.q) * dtype_bytes(storage));
   DeviceBuffer<std::byte> y(residual.bytes()), y_of_both(residual.bytes());
   DeviceBuffer<float> bias = upload(bias_values.values<float>());
@@ -134,10 +124,10 @@ void measure(const Session& session, const SeparableProblem& problem, const Nume
   const Tensor wanted = on_host(y_of_both);
   const SeparableCut planned = plan_separable(problem, device).value();
   const double planned_us = estimate_separable_us(problem, planned, device);
-  const char* const hopeless = std::getenv("LENSLET_BENCH_HOPELESS");
+  const char* const limit = std::getenv("LENSLET_BENCH_HOPELESS");
   for (const SeparableCut& cut : separable_cuts(problem, device)) {
     const double estimated_us = estimate_separable_us(problem, cut, device);
-    if (estimated_us > (hopeless == nullptr ? 1.6 : std::atof(hopeless)) * planned_us) continue;
+    if (estimated_us > (limit == nullptr ? hopeless : std::atof(limit)) * planned_us) continue;
     candidate.config = cut.str();
     const Prepared prepared(kernel, *posed, candidate, device);
     const Tensor inputs[] = {x_view, Tensor(), Tensor(), Tensor(), Tensor(), residual_view};
@@ -161,10 +151,10 @@ void measure(const Session& session, const SeparableProblem& problem, const Nume
 
 int main(int argc, char** argv) {
   using namespace lenslet;
-  return bench_batches(argc, argv, "lenslet-bench-separable",
-                       "algorithm,problem,config,us,estimated_us,floor_us,difference",
-                       [](const cuda::Session& session, const Numerics& numerics, std::int64_t n) {
-                         for (const SeparableLayer& layer : layers)
-                           measure(session, stored(layer.problem(n), numerics.storage), numerics);
-                       });
+  return bench::run_batches("lenslet-bench-separable", argc, argv,
+                            "algorithm,problem,config,us,estimated_us,floor_us,difference",
+                            [](const cuda::Session& session, const Numerics& numerics, std::int64_t n) {
+                              for (const SeparableLayer& layer : layers)
+                                measure(session, stored(layer.problem(n), numerics.storage), numerics);
+                            });
 }

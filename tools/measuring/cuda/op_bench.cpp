@@ -6,7 +6,7 @@
 #include "base/cuda/upload.h"
 #include "base/tensor_bytes.h"
 #include "ops/core/kernel.h"
-#include "tests/cuda/bench.h"
+#include "tools/measuring/cuda/memory_bench.h"
 
 namespace lenslet::bench {
 

@@ -11,18 +11,12 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <exception>
-#include <map>
-#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "base/cuda/session.h"
-#include "base/cuda/upload.h"
 #include "lenslet/error.h"
-#include "ops/conv/conv.h"
 #include "ops/conv/cuda/grouped_tf32_plan.h"
 #include "ops/conv/cuda/implicit_gemm_plan.h"
 #include "ops/conv/cuda/mma_gemm_plan.h"
@@ -30,7 +24,8 @@
 #include "ops/conv/cuda/wgmma_patch_plan.h"
 #include "ops/conv/cuda/wgmma_patch_slices_plan.h"
 #include "ops/conv/cuda/wgmma_tf32_plan.h"
-#include "tests/cuda/cut_timer.h"
+#include "tools/measuring/cuda/command_line.h"
+#include "tools/measuring/cuda/cut_timer.h"
 
 namespace lenslet {
 namespace {
@@ -38,14 +33,10 @@ namespace {
 using namespace bench;
 using namespace cuda;
 
-constexpr double hopeless = 3;
+constexpr double much = 3;
 constexpr std::size_t workspace_bytes = std::size_t{64} << 20;
 
-struct Row {
-  std::int64_t n, c, size, k, filter, stride;
-  std::int64_t groups = 1;
-  bool residual = false;
-};
+using Row = ConvRow;
 
 // ResNet-50 and the first layers' kin, VGG-16, MobileNetV2, SqueezeNet; a few at larger batch.
 constexpr Row fitted[] = {
@@ -256,66 +247,25 @@ std::vector<Cut> grouped_tf32_cuts_of(const ConvProblem& p, const DeviceProfile&
 
 void measure(const Session& session, std::string_view name, std::string_view set, const Row& row,
              const Numerics& numerics = {}) {
-  const Kernel& algorithm = *find_kernel("Conv", DeviceKind::cuda, name);
-  ConvGeometry geometry;
-  geometry.pads.fill(row.filter / 2);
-  geometry.stride = {row.stride, row.stride};
-  geometry.groups = row.groups;
-  ConvProblem p =
-      resolve_conv({row.n, row.c, row.size, row.size}, {row.k, row.c / row.groups, row.filter, row.filter}, geometry);
-  p.bias = true;
-  p.residual = row.residual;
-  p.activation.kind = Activation::Kind::relu;
-  p.storage = p.x_storage = numerics.storage;
-  const DeviceProfile device = device_profile(0);
-  const auto problem = pose(p, drawn({p.k, p.group_c(), p.r, p.s}));
-  const Offer offer = algorithm.offer(*problem, {.device = device, .numerics = numerics});
-  if (!offer.refusal.empty()) return;
-  Candidate candidate = offer.candidates.at(0);
-  const Format format = candidate.outputs[0];
-
-  const Tensor host_x = drawn({p.n, p.c, p.h, p.w}).to_dtype(p.x_storage);
-  DeviceBuffer<std::byte> x = upload(std::span(static_cast<const std::byte*>(host_x.data()), host_x.bytes()));
-  DeviceBuffer<float> bias = upload(drawn({p.k}).values<float>());
-  const std::size_t y_bytes = static_cast<std::size_t>(p.n * p.k * p.p * p.q) * dtype_bytes(p.storage);
-  DeviceBuffer<std::byte> y(y_bytes);
-  DeviceBuffer<std::byte> residual = upload(std::vector<std::byte>(p.residual ? y_bytes : 1));
-  DeviceBuffer<std::byte> workspace(workspace_bytes);
-  const Tensor inputs[] = {
-      Tensor::view(p.x_storage, {p.n, p.c, p.h, p.w}, x.data(), format), Tensor(),
-      Tensor::view(DType::f32, {p.k}, bias.data()),
-      p.residual ? Tensor::view(p.storage, {p.n, p.k, p.p, p.q}, residual.data(), format) : Tensor()};
-  Tensor outputs[] = {Tensor::view(p.storage, {p.n, p.k, p.p, p.q}, y.data(), format)};
-
+  const ConvProblem p = row.problem(numerics.storage);
+  TimedConv conv(session, name, p, numerics);
+  if (!conv.offered()) return;
+  const Candidate& offered = *conv.offered();
+  const DeviceProfile& device = conv.device();
   const std::vector<Cut> cuts = name == "mma_gemm"       ? mma_gemm_cuts(p, device)
                                 : name == "wgmma_gemm"   ? wgmma_gemm_cuts(p, device)
                                 : name == "wgmma_tf32"   ? wgmma_tf32_cuts_of(p, device)
-                                : name == "wgmma_patch"  ? wgmma_patch_cuts_of(p, device, candidate.config)
+                                : name == "wgmma_patch"  ? wgmma_patch_cuts_of(p, device, offered.config)
                                 : name == "grouped_tf32" ? grouped_tf32_cuts_of(p, device)
-                                                         : implicit_gemm_cuts(p, format, device);
-  double planned_us = candidate.estimated_us;
+                                                         : implicit_gemm_cuts(p, offered.outputs[0], device);
+  double planned_us = offered.estimated_us;
   for (const Cut& cut : cuts)
     if (cut.taken) planned_us = cut.estimated_us;
-  std::map<std::string, DeviceBuffer<std::byte>> blobs;  // cuts differ in how filters are prepared
   for (const Cut& cut : cuts) {
-    if (cut.estimated_us > hopeless * planned_us) continue;
-    candidate.config = cut.config;
-    const auto bound = algorithm.bind({*problem, candidate, device});
-    const BlobSpec spec = algorithm.blob(*problem, candidate).value();
-    auto blob = blobs.find(spec.key);
-    if (blob == blobs.end()) {
-      std::vector<std::byte> prepared(spec.bytes);
-      algorithm.prepare(*problem, candidate, prepared);
-      blob = blobs.emplace(spec.key, upload(prepared)).first;
-    }
-    const KernelRun run{.inputs = inputs,
-                        .outputs = outputs,
-                        .workspace = {workspace.data(), workspace.bytes()},
-                        .blob = blob->second.data()};
-    fmt::print("{}{},{},\"{}\",{},{},{},{},{},{:.2f},{:.2f},{:.2f},{:.2f}\n", cut.taken ? "*" : "", set,
-               algorithm.name(), p.str(), cut.tile, cut.slices, cut.cluster, cut.steps_a_slice, cut.blocks,
-               measure_us(session, *bound, run), cut.estimated_us, p.flops() / device.flops_per_us(numerics.multiply),
-               p.bytes() / device.bytes_per_us);
+    if (cut.estimated_us > much * planned_us) continue;
+    fmt::print("{}{},{},\"{}\",{},{},{},{},{},{:.2f},{:.2f},{:.2f},{:.2f}\n", cut.taken ? "*" : "", set, name, p.str(),
+               cut.tile, cut.slices, cut.cluster, cut.steps_a_slice, cut.blocks, conv.us(cut.config), cut.estimated_us,
+               p.flops() / device.flops_per_us(numerics.multiply), p.bytes() / device.bytes_per_us);
   }
 }
 
@@ -328,12 +278,15 @@ Row read_row(const std::string& text) {
   return {n, c, size, k, filter, stride, groups, residual != 0};
 }
 
-int main(std::string_view precision, std::string_view only, std::span<char*> problems) {
+void run_all(std::span<const std::string_view> arguments) {
+  const std::string_view precision = arguments.empty() ? "fp32" : arguments[0];
+  const std::string_view only = arguments.size() > 1 ? arguments[1] : "";
+  const auto problems = arguments.subspan(std::min<std::size_t>(arguments.size(), 2));
   const Session session(0);
   const Numerics numerics = parse_numerics(precision);
   fmt::print("set,algorithm,problem,tile,slices,cluster,steps_a_slice,blocks,us,estimated_us,flops_us,bytes_us\n");
-  for (const char* const text : problems) measure(session, only, "asked", read_row(text), numerics);
-  if (!problems.empty()) return 0;
+  for (const std::string_view text : problems) measure(session, only, "asked", read_row(std::string(text)), numerics);
+  if (!problems.empty()) return;
   if (numerics != Numerics()) {
     for (const std::string_view algorithm : {"mma_gemm", "wgmma_gemm", "wgmma_tf32"}) {
       if (!only.empty() && algorithm != only) continue;
@@ -347,7 +300,7 @@ int main(std::string_view precision, std::string_view only, std::span<char*> pro
     for (const std::string_view algorithm : {"mma_gemm", "grouped_tf32"})
       if (only.empty() || algorithm == only)
         for (const Row& row : grouped) measure(session, algorithm, "grouped", row, numerics);
-    return 0;
+    return;
   }
   for (const Row& row : fitted) measure(session, "implicit_gemm", "fitted", row);
   for (const Row& row : unseen) measure(session, "implicit_gemm", "unseen", row);
@@ -355,18 +308,11 @@ int main(std::string_view precision, std::string_view only, std::span<char*> pro
     if (row.filter == 3 && row.n == 1) measure(session, "implicit_gemm_nchw", "fitted", row);
   for (const Row& row : unseen)
     if (row.filter == 3 && row.n == 1) measure(session, "implicit_gemm_nchw", "unseen", row);
-  return 0;
 }
 
 }  // namespace
 }  // namespace lenslet
 
 int main(int argc, char** argv) {
-  try {
-    return lenslet::main(argc > 1 ? argv[1] : "fp32", argc > 2 ? argv[2] : "",
-                         argc > 3 ? std::span(argv + 3, static_cast<std::size_t>(argc - 3)) : std::span<char*>());
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "lenslet-bench-implicit-gemm: %s\n", error.what());
-    return 1;
-  }
+  return lenslet::bench::run("lenslet-bench-implicit-gemm", argc, argv, lenslet::run_all);
 }

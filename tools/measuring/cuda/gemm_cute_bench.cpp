@@ -17,12 +17,9 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
-#include <exception>
 #include <functional>
 #include <memory>
 #include <optional>
-#include <random>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -30,11 +27,12 @@
 
 #include "base/cuda/graph.h"
 #include "base/cuda/session.h"
-#include "base/cuda/upload.h"
-#include "base/half.h"
 #include "ops/core/config_text.h"
 #include "ops/gemm/cute/gemm_cute.h"
 #include "ops/gemm/gemm_cuda.h"
+#include "tools/measuring/cuda/command_line.h"
+#include "tools/measuring/cuda/cut_timer.h"
+#include "tools/measuring/samples.h"
 
 namespace lenslet {
 namespace {
@@ -148,29 +146,6 @@ class Repeated {
   std::optional<GraphExec> graph_;
 };
 
-double median(std::vector<double> us) {
-  const auto middle = us.begin() + static_cast<std::ptrdiff_t>(us.size() / 2);
-  std::nth_element(us.begin(), middle, us.end());
-  return *middle;
-}
-
-/// Drawn values, a million again and again: zeros let the device run at a higher clock.
-DeviceBuffer<std::byte> drawn(DType type, std::int64_t count) {
-  static std::mt19937 random(1);
-  std::uniform_real_distribution<float> uniform(-1, 1);
-  const std::size_t size = dtype_bytes(type), bytes = static_cast<std::size_t>(count) * size;
-  std::vector<std::byte> pattern(std::min(bytes, size << 20));
-  for (std::size_t at = 0; at < pattern.size(); at += size) {
-    const float value = uniform(random);
-    const std::uint16_t half = type == DType::f16 ? f16_from_f32(value) : bf16_from_f32(value);
-    std::memcpy(pattern.data() + at, type == DType::f32 ? static_cast<const void*>(&value) : &half, size);
-  }
-  DeviceBuffer<std::byte> buffer(bytes);
-  for (std::size_t at = 0; at < bytes; at += pattern.size())
-    copy_to_device(buffer.data() + at, pattern.data(), std::min(pattern.size(), bytes - at));
-  return buffer;
-}
-
 class Bench {
  public:
   /// Measures the plan taken, with `all` the others, too, or those whose text has `wanted` in it.
@@ -189,9 +164,9 @@ class Bench {
     const double l2 = static_cast<double>(device_.l2_bytes);
     copies_ = std::clamp(static_cast<int>(2 * l2 / p.bytes()) + 1, 1, 512);
     const auto many = [&](DType of, std::int64_t rows, std::int64_t columns) {
-      return drawn(of, copies_ * padded(rows * columns));
+      return bench::drawn_on_device(of, copies_ * padded(rows * columns));
     };
-    const auto a = many(type.x, s.m, s.k), b = many(type.x, s.n, s.k), bias = drawn(DType::f32, s.n);
+    const auto a = many(type.x, s.m, s.k), b = many(type.x, s.n, s.k), bias = bench::drawn_on_device(DType::f32, s.n);
     auto y = many(type.y, s.m, s.n);
     const Operands operands{a.data(), b.data(), y.data(), bias.data()};
 
@@ -321,7 +296,7 @@ class Bench {
       us.push_back(one);
       lt_us.push_back(other);
     }
-    return {median(us), median(lt_us)};
+    return {tool::quantiles(us).median, tool::quantiles(lt_us).median};
   }
 
   /// The fastest of the algorithms that the heuristic names first, or null where it names none.
@@ -382,11 +357,10 @@ class Bench {
   int copies_ = 1;
 };
 
-int main(int argc, char** argv) {
+void run_all(std::span<const std::string_view> arguments) {
   bool all = false;
   std::string_view only, set, plan;
-  for (int i = 1; i < argc; ++i) {
-    const std::string_view argument = argv[i];
+  for (const std::string_view argument : arguments) {
     if (argument == "--all")
       all = true;
     else if (argument.starts_with("--type="))
@@ -413,17 +387,9 @@ int main(int argc, char** argv) {
     measure("convolutions", convolutions);
     measure("skinny", skinny);
   }
-  return 0;
 }
 
 }  // namespace
 }  // namespace lenslet
 
-int main(int argc, char** argv) {
-  try {
-    return lenslet::main(argc, argv);
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "lenslet-bench-gemm-cute: %s\n", error.what());
-    return 1;
-  }
-}
+int main(int argc, char** argv) { return lenslet::bench::run("lenslet-bench-gemm-cute", argc, argv, lenslet::run_all); }

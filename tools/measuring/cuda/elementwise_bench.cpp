@@ -6,7 +6,7 @@
 #include <string>
 
 #include "ops/core/onnx_types.h"
-#include "tests/cuda/bench.h"
+#include "tools/measuring/cuda/memory_bench.h"
 
 namespace lenslet::bench {
 

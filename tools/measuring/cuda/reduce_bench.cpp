@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "tests/cuda/bench.h"
+#include "tools/measuring/cuda/memory_bench.h"
 
 namespace lenslet::bench {
 namespace {

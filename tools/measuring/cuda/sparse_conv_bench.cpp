@@ -23,7 +23,8 @@
 #include "lenslet/numerics.h"
 #include "ops/core/op.h"
 #include "ops/sparse/cuda/neighbour_plan.h"
-#include "tests/cuda/cut_timer.h"
+#include "tools/measuring/cuda/command_line.h"
+#include "tools/measuring/cuda/cut_timer.h"
 #include "tools/scans/lidar_scan.h"
 
 namespace lenslet::bench {
@@ -230,7 +231,10 @@ void measure(const Session& session, const std::string& layer, const Level& from
   }
 }
 
-int main(const std::vector<std::string>& precisions, bool planned) {
+void run_all(std::span<const std::string_view> arguments) {
+  std::vector<std::string_view> precisions(arguments.begin(), arguments.end());
+  const bool planned = std::erase(precisions, "planned") > 0;
+  if (precisions.empty()) precisions = {"fp32", "tf32", "fp16"};
   const Session session(0);
   fmt::print("precision,layer,kernel,outputs,pairs,channels,filters,config,us,estimated_us,useful_tflops,percent\n");
   const Ints cube{3, 3, 3}, two{2, 2, 2}, one{1, 1, 1};
@@ -240,7 +244,7 @@ int main(const std::vector<std::string>& precisions, bool planned) {
     const Book sub2 = submanifold_book(down1.to), down2 = strided_book(down1.to, cube, two, one);
     const Book sub3 = submanifold_book(down2.to), down3 = strided_book(down2.to, cube, two, {0, 1, 1});
     const Book sub4 = submanifold_book(down3.to), down4 = strided_book(down3.to, {3, 1, 1}, {2, 1, 1}, {0, 0, 0});
-    for (const std::string& precision : precisions) {
+    for (const std::string_view precision : precisions) {
       const Numerics numerics = parse_numerics(precision);
       const auto layer = [&](const char* name, const Level& from, const Book& book, const Ints& kernel, std::int64_t c,
                              std::int64_t k) {
@@ -258,20 +262,11 @@ int main(const std::vector<std::string>& precisions, bool planned) {
       layer("out", down3.to, down4, {3, 1, 1}, 64, 128);
     }
   }
-  return 0;
 }
 
 }  // namespace
 }  // namespace lenslet::bench
 
 int main(int argc, char** argv) {
-  try {
-    std::vector<std::string> precisions(argv + 1, argv + argc);
-    const bool planned = std::erase(precisions, "planned") > 0;
-    if (precisions.empty()) precisions = {"fp32", "tf32", "fp16"};
-    return lenslet::bench::main(precisions, planned);
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "lenslet-bench-sparse-conv: %s\n", error.what());
-    return 1;
-  }
+  return lenslet::bench::run("lenslet-bench-sparse-conv", argc, argv, lenslet::bench::run_all);
 }

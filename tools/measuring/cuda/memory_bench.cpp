@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
-#include <exception>
 #include <iterator>
+#include <stdexcept>
 #include <string_view>
 #include <vector>
 
@@ -12,7 +12,9 @@
 #include "base/cuda/cublas.h"
 #include "base/cuda/graph.h"
 #include "lenslet/device.h"
-#include "tests/cuda/bench.h"
+#include "tools/measuring/cuda/command_line.h"
+#include "tools/measuring/cuda/memory_bench.h"
+#include "tools/measuring/samples.h"
 
 namespace lenslet::bench {
 namespace {
@@ -20,11 +22,6 @@ namespace {
 constexpr int replays = 31;
 constexpr int warm_up = 3;
 constexpr std::size_t streamed_bytes = std::size_t{1} << 30;  // by one replay: far more than any L2 holds
-
-double median(std::vector<double> values) {
-  std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2), values.end());
-  return values[values.size() / 2];
-}
 
 double replay_ms(const cuda::GraphExec& graph, const cuda::Stream& stream) {
   cuda::Event start, stop;
@@ -57,20 +54,16 @@ constexpr Part parts[] = {{"elementwise", "elementwise", elementwise},
                           {"sparse", "sparse values", sparse}};
 
 /// `wanted`: names of parts; none: all.
-int main(const std::vector<std::string_view>& wanted) {
+void run_all(std::span<const std::string_view> wanted) {
   for (const std::string_view name : wanted)
-    if (std::none_of(std::begin(parts), std::end(parts), [&](const Part& part) { return part.name == name; })) {
-      fmt::print(stderr, "lenslet-bench-cuda: there is no part {}\n", name);
-      return 1;
-    }
+    if (std::none_of(std::begin(parts), std::end(parts), [&](const Part& part) { return part.name == name; }))
+      throw std::invalid_argument(fmt::format("there is no part {}", name));
   const DeviceReport report = query_devices();
   const auto device = std::find_if(report.devices.begin(), report.devices.end(),
                                    [](const DeviceInfo& info) { return info.id == "cuda:0"; });
-  if (device == report.devices.end() || !device->usable) {
-    fmt::print(stderr, "lenslet-bench-cuda: no usable CUDA device: {}\n",
-               device == report.devices.end() ? report.cuda.reason : device->reason);
-    return 1;
-  }
+  if (device == report.devices.end() || !device->usable)
+    throw std::runtime_error("no usable CUDA device: " +
+                             (device == report.devices.end() ? report.cuda.reason : device->reason));
   cuda::Session session(0, cuda::cublas_unavailable_reason(0).empty());  // DeformConv multiplies with it
   fmt::print(
       "{} ({}), driver {}, runtime {}; bytes read + written, against device-to-device copies of as many,\n"
@@ -79,7 +72,6 @@ int main(const std::vector<std::string_view>& wanted) {
   for (const Part& part : parts)
     if (wanted.empty() || std::find(wanted.begin(), wanted.end(), part.name) != wanted.end())
       print(part.title, part.rows(session));
-  return 0;
 }
 
 }  // namespace
@@ -117,8 +109,8 @@ Row measure(cuda::Session& session, const std::string& what, std::size_t from_by
     copy_ms.push_back(copy_took);
     kernel_ms.push_back(kernel_took);
   }
-  const double seconds = median(kernel_ms) * 1e-3 / static_cast<double>(calls);
-  const double copy_seconds = median(copy_ms) * 1e-3 / static_cast<double>(calls);
+  const double seconds = tool::quantiles(kernel_ms).median * 1e-3 / static_cast<double>(calls);
+  const double copy_seconds = tool::quantiles(copy_ms).median * 1e-3 / static_cast<double>(calls);
   const auto bytes = static_cast<double>(moved);
   return {what, bytes * 1e-6, seconds * 1e6, bytes / copy_seconds * 1e-9, bytes / seconds * 1e-9};
 }
@@ -126,10 +118,5 @@ Row measure(cuda::Session& session, const std::string& what, std::size_t from_by
 }  // namespace lenslet::bench
 
 int main(int argc, char** argv) {
-  try {
-    return lenslet::bench::main({argv + 1, argv + argc});
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "lenslet-bench-cuda: {}\n", error.what());
-    return 1;
-  }
+  return lenslet::bench::run("lenslet-bench-cuda", argc, argv, lenslet::bench::run_all);
 }

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdint>
 #include <random>
 #include <string>
@@ -15,7 +14,8 @@
 #include "base/cuda/upload.h"
 #include "base/resize.h"
 #include "lenslet/image.h"
-#include "tests/cuda/bench.h"
+#include "tools/measuring/cuda/memory_bench.h"
+#include "tools/measuring/samples.h"
 
 namespace lenslet::bench {
 namespace {
@@ -75,17 +75,14 @@ Row measure_kernel(cuda::Session& session, const std::string& name, ImageSpec::F
 /// Median seconds from the call of `queue` to the end of what it queued, by the host's clock.
 template <typename Queue>
 double seconds_to_finish(cuda::Session& session, const Queue& queue) {
-  constexpr int warm_up = 3, repeats = 21;
-  std::vector<double> seconds;
-  for (int i = 0; i < warm_up + repeats; ++i) {
-    const auto begin = std::chrono::steady_clock::now();
+  const auto once = [&] {
+    const tool::Stopwatch watch;
     queue();
     session.stream().synchronize();
-    if (i >= warm_up)
-      seconds.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
-  }
-  std::nth_element(seconds.begin(), seconds.begin() + repeats / 2, seconds.end());
-  return seconds[repeats / 2];
+    return watch.seconds();
+  };
+  for (int warm_up = 0; warm_up < 3; ++warm_up) (void)once();
+  return tool::quantiles(tool::sample(0, 21, once)).median;
 }
 
 /// From pageable pixels to the input, against the upload of as many pinned bytes; a photo's bytes and time.

@@ -12,8 +12,8 @@
 #include "base/cuda/upload.h"
 #include "base/tensor_bytes.h"
 #include "ops/core/kernel.h"
-#include "tests/cuda/bench.h"
 #include "tests/ops/scan_sites.h"
+#include "tools/measuring/cuda/memory_bench.h"
 
 namespace lenslet::bench {
 namespace {

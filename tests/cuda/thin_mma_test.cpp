@@ -1,0 +1,36 @@
+// thin_mma at every count of channels and filters that takes another way: it has one cut a problem.
+
+#include <doctest/doctest.h>
+
+#include <vector>
+
+#include "tests/cuda/device_case.h"
+#include "tests/cuda/every_cut.h"
+#include "tests/cuda/fused.h"
+#include "tests/random_seed.h"
+
+namespace lenslet::test {
+namespace {
+
+std::vector<Cut> as_planned(const Planned& planned) { return {{planned.candidate.config}}; }
+
+}  // namespace
+
+// Whole vectors of eight channels, parts of one and odd numbers, with NaN in the room behind; filters in registers, one
+// set of 32 and two, and in shared memory; pixels that fill no row of 16, and more blocks than a device holds.
+TEST_CASE("cuda/thin_mma/every_count_of_channels_and_filters") {
+  unsigned seed = random_seed();
+  for (const char* const precision : {"fp16", "bf16"}) {
+    for (const std::int64_t c : {1, 2, 7, 8, 9, 16, 23, 24, 31, 32})
+      for (const std::int64_t k : {1, 8, 24, 32, 33, 64, 65, 130, 512})
+        if (!reduced() || (c % 8 == 7 && k > 60))
+          check_cuts("thin_mma", activated(resolve_conv({1, c, 7, 5}, {k, c, 1, 1}, {}), relu), precision, seed++,
+                     as_planned, 1);
+    for (const Activation& activation : {Activation{}, silu, clip, hard_swish})
+      for (const std::int64_t k : {21, 64, 70})
+        check_cuts("thin_mma", fused(resolve_conv({3, 20, 97, 101}, {k, 20, 1, 1}, {}), activation), precision, seed++,
+                   as_planned, 1);
+  }
+}
+
+}  // namespace lenslet::test
