@@ -67,7 +67,8 @@ class Watch:
         return int(re.search(rf"{name}:\s+(\d+) kB", text)[1]) >> 10
 
     def __enter__(self):
-        pathlib.Path(f"/proc/{self.server.process.pid}/clear_refs").write_text("5")  # the peak begins anew
+        with contextlib.suppress(OSError):
+            pathlib.Path(f"/proc/{self.server.process.pid}/clear_refs").write_text("5")  # the peak begins anew
         self.before = self._memory("VmRSS")
         context = multiprocessing.get_context("spawn")
         ready, self._stop, (self._said, said) = context.Event(), context.Event(), context.Pipe(False)
