@@ -371,6 +371,17 @@ def requests_behind_each_other(server, full):
 
 
 @attack
+def metrics_that_nobody_reads(server, full):
+    with many(server, 1200 if full else 50) as connections:
+        for connection in connections:
+            connection.setblocking(False)
+        for _ in range(30):
+            sent(connections, b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n" * 20)
+        time.sleep(3 if full else 0.5)
+        return collections.Counter(connected=len(connections))
+
+
+@attack
 def small_chunks(server, full):
     size = (8 if full else 1) * MIB
     chunks = filled(b"1\r\na\r\n", size) + b"0\r\n\r\n"

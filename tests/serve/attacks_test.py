@@ -10,6 +10,7 @@ import re
 import socket
 import struct
 import sys
+import time
 import unittest
 import unittest.mock
 
@@ -60,6 +61,34 @@ class Attacks(Served, unittest.TestCase):
             with self.subTest(name):
                 found = attacks.ATTACKS[name](self.server, False)
                 self.assertLessEqual(set(found), wanted)
+
+
+@skip_without()
+class Slow(Served, unittest.TestCase):
+    arguments = ("--max-memory-mib", 64, "--max-body-mib", 16, "--request-s", 60)
+
+    def test_who_is_slow_goes_when_memory_is_short(self):
+        """Also where it is the one that asks for memory, in the middle of a read."""
+        size = 16 << 20
+        for _ in range(3):
+            slow = attacks.connected(self.server)
+            self.addCleanup(slow.close)
+            slow.sendall(attacks.head_of("rgb", size) + bytes(3 << 20))
+            time.sleep(1.5)
+            others = [attacks.connected(self.server) for _ in range(4)]
+            for connection in others:
+                connection.sendall(attacks.head_of("rgb", size))
+            for _ in range(14):  # each has taken one more than it sent: all of it, with the first one's
+                for connection in others:
+                    connection.sendall(bytes(1 << 20))
+            with self.assertRaises(ConnectionError):
+                for _ in range(20):
+                    slow.sendall(bytes(1 << 20))
+                    time.sleep(0.05)
+            self.assertIsNone(self.server.process.poll())
+            for connection in others:
+                connection.close()
+            self.still_answers()
 
 
 @skip_without()

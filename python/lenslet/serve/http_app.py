@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+import time
 import traceback
 from functools import partial
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
@@ -39,6 +40,8 @@ EXTENSIONS = ["binary_tensor_data", "classification", "model_repository"]
 JSON = b"application/json"
 #: JSON of more bytes is read and written in a thread aside: a megabyte takes some 20 ms.
 ASIDE_FROM = 1 << 16
+#: Of the event loop's time the metrics may have such a share, and so many seconds at once.
+METRICS_SHARE, METRICS_SECONDS = 0.2, 0.1
 #: What was read of so many heads of requests is kept, of at most so many bytes each.
 KNOWN_HEADS, HEAD_BYTES = 64, 4096
 
@@ -81,6 +84,7 @@ class HttpApp:
     def __init__(self, service: Service) -> None:
         self._service = service
         self.memory, self.rooms, self.when_full = service.memory, service.rooms, service.when_full
+        self._text, self._spent, self._asked = b"", 0.0, 0.0
 
     def takes(self, exchange: Exchange, length: int) -> bool:
         """Whether somebody will look at its body."""
@@ -146,9 +150,18 @@ class HttpApp:
             return _json(200, [_index(served) for served in service.repository.models.values()])
         elif parts == ["metrics"]:
             _only("GET", method)
-            text = service.metrics.text()
-            return Answer(200, [text], [(b"content-type", b"text/plain; version=0.0.4; charset=utf-8")])
+            return Answer(200, [self._metrics()], [(b"content-type", b"text/plain; version=0.0.4; charset=utf-8")])
         raise RequestError("unknown", f"no such path: {quoted(exchange.path[:100])}")
+
+    def _metrics(self) -> bytes:
+        """They take milliseconds: whoever asks too often is told what the last one was."""
+        now = time.monotonic()
+        self._spent = max(0.0, self._spent - (now - self._asked) * METRICS_SHARE)
+        self._asked = now
+        if self._spent < METRICS_SECONDS:
+            self._text = self._service.metrics.text()
+            self._spent += time.monotonic() - now
+        return self._text
 
     async def _infer(self, served: ServedModel, visit: Visit, exchange: Exchange) -> Answer:
         headers = exchange.headers

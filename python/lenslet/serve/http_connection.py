@@ -213,9 +213,12 @@ class Connection(asyncio.BufferedProtocol):
         self._coming = self._current = None
 
     def abort(self) -> None:
+        """What it holds is free at once. The connection ends a little later: uvloop dies when that is in the middle of
+        a read, where memory is asked for."""
+        self._refused = True
         self.drop()
         self._unsent = []
-        self.transport.abort()
+        self._loop.call_soon(self.transport.abort)
 
     def eof_received(self) -> bool:
         """Who has no more to say may wait for answers, or be gone: what is sent to him then comes back as an error."""
@@ -323,6 +326,8 @@ class Connection(asyncio.BufferedProtocol):
     # ---- What comes ----
 
     def get_buffer(self, _: int) -> Any:
+        if self._refused:
+            return _piece
         if self._direct:
             exchange = self._coming
             room = None if exchange is None else exchange.room
@@ -331,18 +336,18 @@ class Connection(asyncio.BufferedProtocol):
                     return room.at(self._at)
                 except RequestError as error:
                     exchange.refuse(error)
-            return _piece[: self._end - self._at]
+            return _piece if self._refused else _piece[: self._end - self._at]
         return _head
 
     def buffer_updated(self, count: int) -> None:
+        if self._refused:
+            return
         if self._direct:
             self._at += count
             if self._at == self._end:
                 self._direct = False
                 self._parser = self._new_parser()  # the old one waits for a body that it does not see
                 self.on_message_complete()
-            return
-        if self._refused:
             return
         data = bytes(_piece[:count])
         while data:
@@ -353,6 +358,8 @@ class Connection(asyncio.BufferedProtocol):
                 data = data[upgrade.args[0] :]
                 self._parser = self._new_parser()
             except httptools.HttpParserError as error:
+                if self._refused:  # by what it asked for
+                    return
                 cause = error.__context__
                 self._refuse(cause if isinstance(cause, RequestError) else malformed("this is no HTTP"))
                 return
