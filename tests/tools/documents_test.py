@@ -34,7 +34,7 @@ not_run = (
     (r"python samples/(ray|spark)_batch[.]py ", "needs Ray or Spark: tests/python/ray_test.py and spark_test.py do it"),
     (r"tools/peers/bench_scale_out[.]py ", "needs Ray and Spark, and takes a quarter of an hour"),
     (r"tools/scripts/build_wheel[.]sh", "compiles, for minutes: tests/python/wheel_test.sh does it"),
-    (r"lenslet serve |curl |pip install ", "serves until it is stopped; tests/python does it"),
+    (r"lenslet serve |curl |pip install ", "serves until it is stopped; tests/serve does it"),
     (r"models/convert/spconv_onnx[.]py ", "needs NumPy and onnx: spconv_onnx_test.py does it"),
     (r"refit_conv[.]py ", "takes what was measured on a GPU"),
 )

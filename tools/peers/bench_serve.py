@@ -1,5 +1,7 @@
 """bench_serve.py throughput MODEL...: what `lenslet serve` makes of the bare runner's throughput, on loopback.
 bench_serve.py soak: 100,000 requests of clients of which a third err; counts what is lost (nothing may be).
+bench_serve.py overload MODEL: at nine tenths of what the server can take, and at twice that: what is refused, how soon,
+and how long the rest takes.
 bench_serve.py libraries: HTTP and gRPC servers for Python, with a handler that computes nothing.
 
 The load comes from a process of its own on the same cores, which it shares with the runners: the processor time of
@@ -297,7 +299,7 @@ def throughput(arguments: argparse.Namespace) -> None:
                 pathlib.Path(folder, protocol).write_bytes(request)
             options = (f"--max-batch={arguments.batch}", f"--device={arguments.device}", *arguments.server)
             with contextlib.ExitStack() as stack:
-                servers = {"": stack.enter_context(Server(f"net={file}", *options))}
+                servers = {"": stack.enter_context(Server(f"net={file}", "--max-queue-ms=0", *options))}  # all wait
                 if arguments.against:
                     server = Server(f"net={file}", *options, package=arguments.against)
                     servers["against, "] = stack.enter_context(server)
@@ -377,8 +379,8 @@ async def soak_client(number: int, server: Server, count: int, kinds: list, tota
 
 def soak(arguments: argparse.Namespace) -> None:
     """Models of the tests: lookup.onnx fails on some requests, rgb.onnx takes pictures."""
-    sys.path.insert(0, str(ROOT / "tests" / "python"))
-    from serve_harness import ppm, write_models
+    sys.path.insert(0, str(ROOT / "tests" / "serve"))
+    from harness import ppm, write_models
 
     with tempfile.TemporaryDirectory(prefix="lenslet-soak-") as folder:
         write_models(pathlib.Path(folder))
@@ -393,7 +395,7 @@ def soak(arguments: argparse.Namespace) -> None:
         kinds += [("failing", failing, 500), ("broken picture", broken, 400), ("malformed", malformed, 400),
                   ("unknown", unknown, 404), ("leaves", good, 0), ("half a request", good, 0)]  # fmt: skip
         files = [f"{folder}/{name}.onnx" for name in ("lookup", "rgb")]
-        with Server(*files, "--device=cpu") as server:
+        with Server(*files, "--device=cpu", "--max-queue-ms=0") as server:
             asyncio.run(soak_all(arguments, server, kinds))
 
 
@@ -448,6 +450,104 @@ def resident_mib(pid: int) -> float:
     return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
 
 
+# ---- Overload ----
+
+
+class OpenConnection(asyncio.Protocol):
+    """One request at a time, sent when it is told to."""
+
+    def __init__(self, load: OpenLoad) -> None:
+        self.load, self.data, self.due = load, b"", 0.0
+
+    def connection_made(self, transport: asyncio.Transport) -> None:
+        self.transport = transport
+        self.load.free.append(self)
+
+    def send(self, due: float) -> None:
+        self.due, self.data = due, b""
+        self.transport.write(self.load.request)
+
+    def data_received(self, data: bytes) -> None:
+        self.data += data
+        at = self.data.find(b"\r\n\r\n")
+        length = at >= 0 and re.search(rb"(?i)\ncontent-length: (\d+)", self.data[: at + 2])
+        if length and len(self.data) == at + 4 + int(length[1]):
+            self.load.answered(int(self.data[9:12]), time.perf_counter() - self.due)
+            self.load.free.append(self)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.load.lost += not self.load.over
+
+
+class OpenLoad:
+    """Requests that come at random, `rate` a second on the mean, whether those before are answered or not."""
+
+    def __init__(self, request: bytes) -> None:
+        self.request = request
+        self.free: list[OpenConnection] = []
+        self.times: dict[int, list[float]] = collections.defaultdict(list)
+        self.sent = self.without = self.lost = 0
+        self.over = False
+
+    def answered(self, status: int, seconds: float) -> None:
+        self.times[status].append(seconds)
+
+    async def run(self, port: int, connections: int, rate: float, seconds: float, seed: int) -> None:
+        loop = asyncio.get_running_loop()
+        for _ in range(connections):
+            await loop.create_connection(lambda: OpenConnection(self), "127.0.0.1", port)
+        draw = random.Random(seed)
+        due = began = time.perf_counter()
+        while due < began + seconds:
+            due += draw.expovariate(rate)
+            await asyncio.sleep(max(0, due - time.perf_counter()))
+            if self.free:
+                self.sent += 1
+                self.free.pop(0).send(time.perf_counter())
+            else:
+                self.without += 1
+        await asyncio.sleep(2)
+        self.over = True
+
+
+def open_load(port: int, request: str, connections: int, seconds: float, rate: float, seed: int) -> None:
+    import uvloop
+
+    load = OpenLoad(pathlib.Path(request).read_bytes())
+    uvloop.install()
+    asyncio.run(load.run(port, connections, rate, seconds, seed))
+    times = {status: sorted(each) for status, each in load.times.items()}
+    print(json.dumps({
+        "sent": load.sent, "without": load.without, "lost": load.lost, "answered": {k: len(v) for k, v in times.items()},
+        **{f"{name} {status}": each[min(len(each) - 1, int(len(each) * part))] * 1e3
+           for status, each in times.items() for name, part in (("p50", 0.5), ("p99", 0.99), ("max", 1))},
+    }))  # fmt: skip
+
+
+def overload(arguments: argparse.Namespace) -> None:
+    import numpy as np
+
+    import lenslet
+
+    port = lenslet.Model(arguments.model).runner(device="cpu", batch=1).inputs[0]
+    data = np.random.default_rng(1).random(port.shape).astype(port.dtype).tobytes()
+    input = (port.name, {"float32": "FP32", "uint8": "UINT8"}[port.dtype], list(port.shape), data)
+    with tempfile.TemporaryDirectory(prefix="lenslet-overload-") as folder:
+        request = f"{folder}/request"
+        pathlib.Path(request).write_bytes(http_request("net", input))
+        with Server(f"net={arguments.model}", f"--device={arguments.device}", *arguments.server) as server:
+            child("load", "http", server.http, request, 8, 2, 0)
+            rates = [child("load", "http", server.http, request, 16, arguments.seconds / 10, 0)["rate"] for _ in range(3)]
+            rate = statistics.median(rates)
+            print(f"{pathlib.Path(arguments.model).name}: it takes {rate:.4g} requests a second ({sorted(rates)})")
+            for part in (0.9, 2.0, 0.9, 2.0)[: 2 * arguments.rounds]:
+                said = child("open", server.http, request, 512, arguments.seconds, part * rate, arguments.seed)
+                memory = resident_mib(server.process.pid)
+                shown = ", ".join(f"{key} {value:.4g} ms" for key, value in said.items() if key[0] in "pm")
+                print(f"  at {part:g}: {said['sent']} sent, answered {said['answered']}, lost {said['lost']}, not sent "
+                      f"{said['without']}; {shown}; {memory:.0f} MiB", flush=True)  # fmt: skip
+
+
 # ---- Libraries ----
 
 
@@ -492,8 +592,11 @@ def main() -> None:
     if sys.argv[1:2] == ["load"]:
         protocol, port, request, connections, seconds, rate = sys.argv[2:]
         return load(protocol, int(port), request, int(connections), float(seconds), float(rate))
+    if sys.argv[1:2] == ["open"]:
+        port, request, connections, seconds, rate, seed = sys.argv[2:]
+        return open_load(int(port), request, int(connections), float(seconds), float(rate), int(seed))
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    verbs = parser.add_subparsers(required=True, metavar="throughput|soak|libraries")
+    verbs = parser.add_subparsers(required=True, metavar="throughput|soak|overload|libraries")
     verb = verbs.add_parser("throughput")
     verb.add_argument("models", nargs="+")
     verb.add_argument("--device", default="cpu", help="cpu or cuda (two bare runners there); (%(default)s)")
@@ -512,6 +615,14 @@ def main() -> None:
     verb.add_argument("--requests", type=int, default=100000)
     verb.add_argument("--connections", type=int, default=64)
     verb.set_defaults(run=soak)
+    verb = verbs.add_parser("overload")
+    verb.add_argument("model")
+    verb.add_argument("--device", default="cpu")
+    verb.add_argument("--seconds", type=float, default=3600, help="of each load (%(default)s)")
+    verb.add_argument("--rounds", type=int, choices=(1, 2), default=1)
+    verb.add_argument("--seed", type=int, default=1)
+    verb.add_argument("--server", action="append", default=[], help="an option for the server")
+    verb.set_defaults(run=overload)
     verb = verbs.add_parser("libraries")
     verb.add_argument("--libraries", nargs="+", default=["uvicorn", "uvicorn-h11", "starlette", "granian", "aiohttp",
                                                          "grpc.aio", "grpc-threads"])  # fmt: skip

@@ -10,7 +10,7 @@ import sys
 from typing import List
 
 #: What `lenslet-runtime[serve]` brings, by the name it is imported by.
-WANTED = ("uvicorn", "httptools", "uvloop", "grpc", "google.protobuf", "prometheus_client")
+WANTED = ("httptools", "grpc", "google.protobuf", "prometheus_client")
 
 
 def _missing() -> List[str]:

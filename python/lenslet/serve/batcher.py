@@ -3,7 +3,7 @@
 A worker is a thread with a runner of its own for every model and batch size: as many workers as runs go on at once, so
 that models share the processors and none can have them all. A free worker takes the model whose first request has
 waited longest, with the requests behind that one. Nothing is padded: n rows are run as the planned sizes whose sum is
-n. Runners let go of Python's lock while they compute.
+n. Runners let go of Python's lock while they compute. A run ends early when nobody waits for it any more.
 """
 
 from __future__ import annotations
@@ -13,28 +13,44 @@ import itertools
 import threading
 import time
 from collections import deque
-from typing import Any, Callable, Deque, Dict, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Deque, Dict, List, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
 import lenslet
 
-from .protocol import Array, RequestError, Shape
+from .memory import Hold
+from .protocol import Array
 from .repository import Repository, ServedModel
 from .rooms import Room
+from .shapes import ShapeRunners
+
+#: Rows that may wait whatever they take: what a random load of nine tenths of what can be done has to wait for now and
+#: then (docs/serving.md, "Overload").
+QUEUE_ROWS = 20
+#: Of each new run in what a row is thought to take.
+WEIGHT = 0.1
+#: Seconds that a cancelled run has to end.
+CANCEL_SECONDS = 5.0
+
+Outcome = Tuple["Job", Union[List[Array], Exception]]
 
 
 class Job:
-    """A request's inputs, checked and complete, on their way to a runner."""
+    """A request's inputs, checked and complete, on their way to a runner; `hold` is what they have of the memory."""
 
-    __slots__ = ("served", "inputs", "rows", "future", "since", "waiting", "slab", "place")
+    __slots__ = ("served", "inputs", "rows", "future", "since", "waiting", "slab", "place", "hold", "gone", "run",
+                 "began", "ended")  # fmt: skip
 
     def __init__(self, served: ServedModel, inputs: List[Array], future: asyncio.Future[List[Array]],
-                 room: Optional[Room] = None) -> None:  # fmt: skip
-        self.served, self.inputs, self.future = served, inputs, future
+                 room: Optional[Room] = None, hold: Optional[Hold] = None) -> None:  # fmt: skip
+        self.served, self.inputs, self.future, self.hold = served, inputs, future, hold
         self.rows = inputs[0].shape[0] if served.batchable else 1
         self.since = time.monotonic()
         self.waiting = True
+        self.gone = False  # nobody waits for it
+        self.run: Optional[_Run] = None  # that it is in
+        self.began = self.ended = 0.0
         self.slab, self.place = (None, 0) if room is None else (room.slab, room.place)
 
 
@@ -43,22 +59,39 @@ class Done:
 
     __slots__ = ("served", "jobs", "rows", "began", "ended")
 
-    def __init__(self, served: ServedModel, jobs: List[Tuple[Job, Union[List[Array], Exception]]], rows: int,
-                 began: float, ended: float) -> None:  # fmt: skip
+    def __init__(self, served: ServedModel, jobs: List[Outcome], rows: int, began: float, ended: float) -> None:
         self.served, self.jobs, self.rows, self.began, self.ended = served, jobs, rows, began, ended
+
+
+class _Run:
+    """Jobs that are run together, until it is over."""
+
+    __slots__ = ("jobs", "cancel", "cancelled")
+
+    def __init__(self, jobs: List[Job], cancel: lenslet.Cancel) -> None:
+        self.jobs, self.cancel, self.cancelled = jobs, cancel, False
+
+    def end(self) -> None:
+        if not self.cancelled:
+            self.cancelled = True
+            self.cancel.request()
 
 
 class Batcher:
     """`deliver` is called with each run, in a worker's thread."""
 
-    def __init__(self, repository: Repository, workers: int, max_wait: float, deliver: Callable[[Done], None]) -> None:
-        self._max_wait, self._deliver = max_wait, deliver
+    def __init__(self, repository: Repository, workers: int, max_wait: float, deliver: Callable[[Done], None],
+                 shapes: ShapeRunners) -> None:  # fmt: skip
+        self._max_wait, self._deliver, self.shapes = max_wait, deliver, shapes
         self._changed = threading.Condition()
         self._queues: Dict[ServedModel, Deque[Job]] = {served: deque() for served in repository.models.values()}
         self._rows: Dict[ServedModel, int] = dict.fromkeys(self._queues, 0)
+        self._row_seconds: Dict[ServedModel, float] = dict.fromkeys(self._queues, 0.0)
+        self._runs: Dict[_Run, None] = {}
         self._idle = 0
         self._stopping = False
         self._workers = [_Worker(self, list(self._queues)) for _ in range(workers)]
+        self.planned_bytes = sum(worker.planned_bytes for worker in self._workers)
 
     def start(self) -> None:
         for worker in self._workers:
@@ -72,26 +105,47 @@ class Batcher:
             if self._idle:
                 self._changed.notify()
 
-    def drop(self, job: Job) -> bool:
-        """Takes back a job whose client is gone. False when it has been started: it is then done for nobody."""
+    def drop(self, job: Job) -> None:
+        """Nobody waits for it any more. Where it is run alone, or with others of which that is true, the run ends."""
         with self._changed:
+            job.gone = True
             if job.waiting:
                 job.waiting = False
                 self._queues[job.served].remove(job)
                 self._rows[job.served] -= job.rows
-                return True
-            return False
+            elif job.run is not None and all(each.gone for each in job.run.jobs):
+                job.run.end()
 
     def waiting(self, served: ServedModel) -> int:
         return len(self._queues[served])
 
-    def stop(self) -> None:
-        """Returns when all that was put has been run."""
+    def wait(self, served: ServedModel, most: float) -> float:
+        """The seconds that a request would wait for a runner, where these are more than `most` and more rows wait than
+        always may; else 0."""
+        if not most or self._idle:
+            return 0
+        rows = seconds = 0.0
+        for each, waiting in self._rows.items():
+            rows += waiting
+            seconds += waiting * self._row_seconds[each]
+        seconds /= len(self._workers)
+        return seconds if seconds > most and rows >= QUEUE_ROWS else 0
+
+    def stop(self, seconds: float = CANCEL_SECONDS) -> bool:
+        """Ends what is run, and drops what waits. False: something runs still, after so many seconds."""
         with self._changed:
             self._stopping = True
+            for served, queue in self._queues.items():
+                queue.clear()
+                self._rows[served] = 0
+            for run in self._runs:
+                run.end()
             self._changed.notify_all()
+        until = time.monotonic() + seconds
         for worker in self._workers:
-            worker.join()
+            if worker.ident is not None:
+                worker.join(max(0, until - time.monotonic()))
+        return not any(worker.is_alive() for worker in self._workers)
 
     def take(self) -> Optional[List[Job]]:
         """Of a worker: waits for its next batch; None when there will be none."""
@@ -146,7 +200,29 @@ class Batcher:
             queue.remove(job)
         return jobs
 
+    def begin(self, jobs: List[Job], cancel: lenslet.Cancel) -> Optional[_Run]:
+        """None: nobody waits for any of them."""
+        with self._changed:
+            jobs[:] = [job for job in jobs if not job.gone]
+            if not jobs or self._stopping:
+                return None
+            run = _Run(jobs, cancel)
+            for job in jobs:
+                job.run = run
+            self._runs[run] = None
+            return run
+
+    def over(self, run: _Run) -> None:
+        with self._changed:
+            del self._runs[run]
+            for job in run.jobs:
+                job.run = None
+
     def delivered(self, done: Done) -> None:
+        if not isinstance(done.jobs[0][1], Exception):
+            row_seconds = (done.ended - done.began) / max(1, done.rows)
+            known = self._row_seconds[done.served]
+            self._row_seconds[done.served] = known + WEIGHT * (row_seconds - known) if known else row_seconds
         self._deliver(done)
 
 
@@ -154,7 +230,9 @@ class _Worker(threading.Thread):
     def __init__(self, batcher: Batcher, models: Sequence[ServedModel]) -> None:
         super().__init__(name="lenslet-worker", daemon=True)
         self._batcher = batcher
-        self._runners = {served: _Runners(served) for served in models}
+        self._runners = {served: _Runners(served, batcher.shapes) for served in models}
+        self._cancel = lenslet.Cancel()
+        self.planned_bytes = sum(runners.planned_bytes for runners in self._runners.values())
 
     def run(self) -> None:
         while True:
@@ -166,19 +244,28 @@ class _Worker(threading.Thread):
             del jobs  # else the last batch lives until the next
 
     def _run(self, runners: "_Runners", jobs: List[Job]) -> None:
+        run = self._batcher.begin(jobs, self._cancel)
+        if run is None:
+            return
         began = time.monotonic()
-        outcomes: List[Tuple[Job, Union[List[Array], Exception]]]
+        outcomes: List[Outcome]
+        failed: Optional[Exception] = None
         try:
-            results = runners.run(jobs)
+            results = runners.run(jobs, self._cancel)
             outcomes = list(zip(jobs, results))
         except Exception as error:  # whatever it is, the others go on
-            if len(jobs) > 1:  # one row may be at fault: it fails alone
+            failed = error.with_traceback(None)  # which holds this frame, and that the jobs and it: a circle
+        self._batcher.over(run)
+        if run.cancelled:
+            self._cancel = lenslet.Cancel()  # the old one cannot be taken back
+        if failed is not None:
+            if len(jobs) > 1 and not run.cancelled:  # one row may be at fault: it fails alone
                 for job in jobs:
                     self._run(runners, [job])
                 return
-            if isinstance(error, lenslet.DeviceError):
-                runners.served.broken = str(error)
-            outcomes = [(jobs[0], error)]
+            if isinstance(failed, lenslet.DeviceError):
+                runners.served.broken = str(failed)
+            outcomes = [(job, failed) for job in jobs]
         rows = sum(job.rows for job in jobs)
         self._batcher.delivered(Done(runners.served, outcomes, rows, began, time.monotonic()))
 
@@ -186,27 +273,28 @@ class _Worker(threading.Thread):
 class _Runners:
     """One worker's runners of one model, used by it alone."""
 
-    def __init__(self, served: ServedModel) -> None:
-        self.served = served
+    def __init__(self, served: ServedModel, shapes: ShapeRunners) -> None:
+        self.served, self._shapes = served, shapes
         self._by_size: Dict[int, lenslet.Runner] = {}
-        self._of_any_shape: Optional[lenslet.Runner] = None
         self._buffers: List[Array] = []
+        self.planned_bytes = 0
         if served.fixed:
             for size in served.sizes:
                 self._by_size[size] = served.make_runner(size)
+                self.planned_bytes += int(self._by_size[size].plan["memory"]["peak_bytes"])
             rows = served.sizes[0]
             for shape, dtype in zip(served.input_shapes, served.dtypes):
                 self._buffers.append(np.empty((rows, *shape[1:]) if served.batchable else shape, dtype))
                 self._buffers[-1].fill(0)
 
-    def run(self, jobs: List[Job]) -> List[List[Array]]:
+    def run(self, jobs: List[Job], cancel: lenslet.Cancel) -> List[List[Array]]:
         """The outputs of each job, in an order that `jobs` then has. Those of a batch are parts of arrays that it
         shares."""
         served = self.served
         if not served.fixed:
-            return [self._run_any(job.inputs) for job in jobs]
+            return [self._run_any(job, cancel) for job in jobs]
         if not served.batchable:
-            return [self._run_one(job.inputs) for job in jobs]
+            return [self._run_one(job.inputs, cancel) for job in jobs]
         together = images_beside(jobs)
         counts = [job.rows for job in jobs]
         rows = sum(counts)
@@ -228,7 +316,7 @@ class _Runners:
                 for buffer, array in zip(self._buffers, part):
                     buffer[:size] = array
                 part = [buffer[:size] for buffer in self._buffers]
-            pieces.append(outputs_of(self._by_size[size](*part)))
+            pieces.append(outputs_of(self._by_size[size](*part, cancel=cancel)))
             at += size
         whole = [np.concatenate(parts) if len(parts) > 1 else parts[0] for parts in zip(*pieces)]
         if len(counts) == 1:
@@ -236,26 +324,20 @@ class _Runners:
         ends = np.cumsum(counts)
         return [[array[end - count : end] for array in whole] for count, end in zip(counts, ends)]
 
-    def _run_one(self, inputs: Sequence[Array]) -> List[Array]:
+    def _run_one(self, inputs: Sequence[Array], cancel: lenslet.Cancel) -> List[Array]:
         for buffer, array in zip(self._buffers, inputs):
             buffer[...] = array
-        return list(outputs_of(self._by_size[1](*self._buffers)))
+        return list(outputs_of(self._by_size[1](*self._buffers, cancel=cancel)))
 
-    def _run_any(self, inputs: Sequence[Array]) -> List[Array]:
+    def _run_any(self, job: Job, cancel: lenslet.Cancel) -> List[Array]:
         names = [port.name for port in self.served.inputs]
-        shapes: Mapping[str, Shape] = {name: array.shape for name, array in zip(names, inputs)}
-        own = [np.empty(array.shape, array.dtype) for array in inputs]
-        for into, array in zip(own, inputs):
-            into[...] = array
+        made = self._shapes.take(self.served, {name: array.shape for name, array in zip(names, job.inputs)})
         try:
-            if self._of_any_shape is None:
-                self._of_any_shape = self.served.make_runner(1, shapes)
-            return list(outputs_of(self._of_any_shape(*own)))
-        except (
-            lenslet.InvalidArgumentError, lenslet.InvalidModelError, lenslet.UnsupportedError, lenslet.LimitError,
-        ) as error:  # fmt: skip
-            # The shapes are the client's, and the model's nodes do not take them.
-            raise RequestError("malformed", str(error)) from None
+            if job.hold is not None:
+                job.hold.grow(made.output_bytes, "the outputs")
+            return list(outputs_of(made.runner(*job.inputs, cancel=cancel)))
+        finally:
+            self._shapes.give(made)
 
 
 def outputs_of(result: Any) -> Tuple[Array, ...]:

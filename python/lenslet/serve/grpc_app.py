@@ -1,9 +1,18 @@
-"""The Open Inference Protocol over gRPC."""
+"""The Open Inference Protocol over gRPC, with gRPC's own services for health and reflection.
+
+Methods are taken as streams of requests, of which they read one: a unary client does not see that, and it is ours when
+a message is read, and whether. gRPC itself reads whatever comes, and says nothing of a message until it is whole.
+"""
 
 from __future__ import annotations
 
-from functools import partial
-from typing import Any, Awaitable, Callable, Dict, List
+import asyncio
+import contextlib
+import os
+import resource
+import socket
+import urllib.parse
+from typing import Any, Awaitable, Callable, Dict, List, Optional, Tuple
 
 import grpc  # type: ignore[import-untyped, import-not-found, unused-ignore]
 import grpc.aio  # type: ignore[import-untyped, import-not-found, unused-ignore]
@@ -11,54 +20,93 @@ import grpc.aio  # type: ignore[import-untyped, import-not-found, unused-ignore]
 import lenslet
 
 from .http_app import ASIDE_FROM, EXTENSIONS, metadata
-from .messages import SERVICE, Inference, message_classes, read_inference
-from .protocol import (
-    Data,
-    Request,
-    RequestError,
-    Result,
-    Tensor,
-    checked_shape,
-    malformed,
-    quoted,
-    wanted_of,
-)
+from .memory import Hold
+from .messages import HEALTH, METHODS, REFLECTIONS, SERVICE, Package, packages
+from .protocol import RequestError, Result, malformed, quoted
 from .repository import ServedModel
-from .service import Service
+from .service import Service, Visit
+from .wire import Inference, Message, appended
 
-#: The field of InferTensorContents that holds a datatype's elements. The 16-bit floats have none.
-CONTENTS = {
-    "BOOL": "bool_contents", "INT8": "int_contents", "INT16": "int_contents", "INT32": "int_contents",
-    "INT64": "int64_contents", "UINT8": "uint_contents", "UINT16": "uint_contents", "UINT32": "uint_contents",
-    "UINT64": "uint64_contents", "FP32": "fp32_contents", "FP64": "fp64_contents", "BYTES": "bytes_contents",
-}  # fmt: skip
-#: Calls beyond the requests that are let in: to say that there are too many, and for health.
-SPARE_CALLS = 64
-#: Of a message, beside its tensors.
+#: Of a message, beside its tensors; and of one that has none.
 HEADER_BYTES = 1 << 16
+#: Calls that are no inference, whose message is awaited, and those that stay: the oldest goes when there are more.
+SMALL_CALLS = 64
+#: When others want its place, a message that comes slower than this goes: the oldest first.
+SLOW_SECONDS = 1.0
+#: Of the memory that requests may have, this much is resident: messages that come slowly go.
+FULL = 0.8
+#: How often it is looked for what is slow, and after how many of these times for what holds its answer.
+TICK_SECONDS, TICKS = 0.02, 10
+#: Connections at once, each a file, and as many in how many of these; seconds for one to become one, and to be kept
+#: without a call.
+CONNECTIONS, FILES, HANDSHAKE_SECONDS, IDLE_SECONDS = 4096, 4, 10, 75
+#: Seconds between pings of a client that says nothing, and for their answer: who is gone without a word is found.
+PING_SECONDS = 30
+#: Seconds after which Health.Watch looks for what has changed.
+WATCH_SECONDS = 0.25
+
+#: Methods that ask whether all is well.
+PROBES = ("ServerLive", "ServerReady", "ModelReady", "Check")
 
 Method = Callable[[Any], Awaitable[Any]]
 
 
+class _Reading:
+    """A call whose message is not here yet."""
+
+    __slots__ = ("task", "since", "visit", "error")
+
+    def __init__(self, since: float, visit: Optional[Visit]) -> None:
+        self.task, self.since, self.visit = asyncio.current_task(), since, visit
+        self.error: Optional[RequestError] = None
+
+    def refuse(self, error: RequestError) -> None:
+        """Its message is waited for no more."""
+        self.error = error
+        if self.visit is not None:
+            self.visit.leave()
+        assert self.task is not None
+        self.task.cancel()
+
+
 class GrpcApp:
-    """The methods of inference.GRPCInferenceService."""
+    """The methods of inference.GRPCInferenceService, grpc.health.v1.Health and grpc.reflection."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
-        self._messages = message_classes()
+        self._packages = packages()
+        self._messages = self._packages[SERVICE].classes
+        self._health = self._packages[f"{HEALTH}.Health"].classes
+        # By age, as a dict is.
+        self._reading: Dict[_Reading, None] = {}
+        self._small: Dict[_Reading, None] = {}
+        self._sending: Dict[Any, float] = {}  # by context: since when its answer is being sent
+        self._watching = 0
+        self._port = 0
+        self._watch: Any = None
+
+    # ---- Its life ----
 
     def server(self) -> grpc.aio.Server:
         """One that has no port yet."""
         limits = self._service.limits
         server = grpc.aio.server(
             options=[
-                ("grpc.max_receive_message_length", limits.body + HEADER_BYTES),
+                ("grpc.max_receive_message_length", limits.message + HEADER_BYTES),
                 ("grpc.max_send_message_length", -1),
                 ("grpc.so_reuseport", 0),  # a port that is taken is an error
+                ("grpc.max_concurrent_streams", limits.requests + SMALL_CALLS),
+                ("grpc.max_allowed_incoming_connections", connections_with_files()),
+                ("grpc.max_connection_idle_ms", IDLE_SECONDS * 1000),
+                ("grpc.server_handshake_timeout_ms", HANDSHAKE_SECONDS * 1000),
+                ("grpc.keepalive_time_ms", PING_SECONDS * 1000),
+                ("grpc.keepalive_timeout_ms", PING_SECONDS * 1000),
+                ("grpc.max_metadata_size", HEADER_BYTES),
+                # A message that inflates is longer than what came: Triton's clients do not send such by themselves.
+                ("grpc.compression_enabled_algorithms_bitset", 1),
             ],
-            maximum_concurrent_rpcs=limits.requests + SPARE_CALLS,
         )
-        methods: Dict[str, Method] = {
+        unary: Dict[str, Method] = {
             "ServerLive": self._server_live,
             "ServerReady": self._server_ready,
             "ModelReady": self._model_ready,
@@ -67,25 +115,154 @@ class GrpcApp:
             "ModelInfer": self._model_infer,
             "RepositoryIndex": self._repository_index,
         }
-        handlers = {name: self._handler(name, method) for name, method in methods.items()}
-        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
+        self._add(server, SERVICE, {name: self._unary(unary[name]) for name in METHODS})
+        health = {"Check": self._unary(self._check), "Watch": self._streaming(self._watch_health)}
+        self._add(server, f"{HEALTH}.Health", health)
+        for package in REFLECTIONS:
+            name = f"{package}.ServerReflection"
+            described = self._packages[name]
+
+            async def info(context: Any, described: Package = described) -> None:
+                await self._server_reflection_info(described, context)
+
+            self._add(server, name, {"ServerReflectionInfo": self._streaming(info)})
         return server
 
-    def _handler(self, name: str, method: Method) -> Any:
-        async def call(message: Any, context: Any) -> Any:
+    @staticmethod
+    def _add(server: Any, service: str, handlers: Dict[str, Any]) -> None:
+        """Probes have a queue of their own in gRPC, where it lets methods have one: a flood of others leaves it free."""
+        probes = {name: handler for name, handler in handlers.items() if name in PROBES}
+        if probes and hasattr(server, "add_registered_method_handlers"):
+            server.add_registered_method_handlers(service, probes)
+        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, handlers),))
+
+    def started(self, port: int) -> None:
+        """The server listens on `port`."""
+        self._port = port
+        self._service.when_full.append(self._give_way)
+        metrics = self._service.metrics
+        metrics.messages.set_function(lambda: len(self._reading) + len(self._small))
+        metrics.answers.set_function(lambda: len(self._sending))
+        self._watch = asyncio.get_running_loop().create_task(self._look_after())
+
+    def stopped(self) -> None:
+        self._watch.cancel()
+
+    # ---- Calls ----
+
+    def _unary(self, method: Method) -> Any:
+        async def call(_: Any, context: Any) -> bytes:
             try:
-                return await method(message)
+                answer = await method(context)
+                return answer if type(answer) is bytes else bytes(answer.SerializeToString())
             except RequestError as error:
-                code = getattr(grpc.StatusCode, error.grpc)
-                line = str(error)
+                code, line = getattr(grpc.StatusCode, error.grpc), str(error)
+            await context.abort(code, line)
+            raise AssertionError  # abort() has raised
+
+        return grpc.stream_unary_rpc_method_handler(call)
+
+    def _streaming(self, method: Method) -> Any:
+        async def call(_: Any, context: Any) -> None:
+            try:
+                await method(context)
+                return
+            except RequestError as error:
+                code, line = getattr(grpc.StatusCode, error.grpc), str(error)
             await context.abort(code, line)
 
-        kind = self._messages[f"{name}Request"]
-        return grpc.unary_unary_rpc_method_handler(
-            call,
-            request_deserializer=partial(read_inference, kind) if name == "ModelInfer" else kind.FromString,
-            response_serializer=self._messages[f"{name}Response"].SerializeToString,
-        )
+        return grpc.stream_stream_rpc_method_handler(call)
+
+    async def _message(self, context: Any, visit: Optional[Visit] = None) -> Any:
+        """The call's next message as it came. RequestError when it is not waited for any more, or there is none."""
+        among = self._small if visit is None else self._reading
+        if visit is None and len(among) >= SMALL_CALLS:
+            oldest = next(iter(among))
+            del among[oldest]
+            oldest.refuse(RequestError("queue_full", f"more than {SMALL_CALLS} calls whose message does not come"))
+        reading = _Reading(asyncio.get_running_loop().time(), visit)
+        among[reading] = None
+        try:
+            data = await context.read()
+        except asyncio.CancelledError:
+            if reading.error is None:
+                raise
+            raise reading.error from None
+        finally:
+            among.pop(reading, None)
+        if data is grpc.aio.EOF:
+            raise malformed("the call has no message")
+        return data
+
+    async def _small_message(self, context: Any, kind: Any) -> Any:
+        """The call's message, of the class `kind`, which has no tensors."""
+        data = await self._message(context)
+        if len(data) > HEADER_BYTES:
+            raise malformed(f"a message of {len(data)} bytes: at most {HEADER_BYTES}")
+        try:
+            return kind.FromString(data)
+        except Exception:  # protobuf's DecodeError, of whichever of its implementations
+            raise malformed(f"the message is no {kind.DESCRIPTOR.name}") from None
+
+    # ---- What is slow ----
+
+    async def _look_after(self) -> None:
+        tick = 0
+        while True:
+            await asyncio.sleep(TICK_SECONDS)
+            tick += 1
+            now = asyncio.get_running_loop().time()
+            for among in (self._reading, self._small):
+                self._end_late(among, now)
+            if tick % TICKS == 0:
+                self._end_untaken(now)
+
+    def _end_late(self, among: Dict[_Reading, None], now: float) -> None:
+        seconds = self._service.limits.seconds
+        while among:
+            oldest = next(iter(among))
+            if now - oldest.since >= seconds:
+                error = RequestError("timeout", f"the message did not come in {seconds:g} s")
+            elif now - oldest.since >= TICK_SECONDS and self._memory_is_full():
+                error = RequestError("memory", "messages that come slowly fill the memory: try again later")
+            else:
+                return
+            del among[oldest]
+            oldest.refuse(error)
+
+    def _memory_is_full(self) -> bool:
+        """gRPC has what came of messages that are not whole, and does not say how much that is."""
+        return self._service.tidy.grown() > FULL * self._service.limits.memory
+
+    def _give_way(self) -> bool:
+        """When too many requests are in the house: whether one of them has gone whose message comes slowly."""
+        if self._reading:
+            oldest = next(iter(self._reading))
+            if asyncio.get_running_loop().time() - oldest.since >= SLOW_SECONDS:
+                del self._reading[oldest]
+                oldest.refuse(RequestError("queue_full", "the message comes slowly, and others wait: try again later"))
+                return True
+        return False
+
+    def _end_untaken(self, now: float) -> None:
+        """gRPC has no way to end a call whose answer is on its way, but with its connection."""
+        late = [context for context, since in self._sending.items() if now - since >= self._service.limits.seconds]
+        for context in late:
+            del self._sending[context]
+        if late:
+            shut_connections({context.peer() for context in late}, self._port)
+
+    def _send(self, context: Any, hold: Hold) -> None:
+        """The answer is on its way: it has `hold` until it is taken, or the connection ends."""
+        self._sending[context] = asyncio.get_running_loop().time()
+
+        def taken(_: Any) -> None:
+            self._sending.pop(context, None)
+            hold.give()
+
+        context.add_done_callback(taken)
+
+    # ---- Methods ----
 
     async def _server_live(self, _: Any) -> Any:
         return self._messages["ServerLiveResponse"](live=True)
@@ -93,7 +270,8 @@ class GrpcApp:
     async def _server_ready(self, _: Any) -> Any:
         return self._messages["ServerReadyResponse"](ready=self._service.ready())
 
-    async def _model_ready(self, message: Any) -> Any:
+    async def _model_ready(self, context: Any) -> Any:
+        message = await self._small_message(context, self._messages["ModelReadyRequest"])
         served = self._service.repository.find(message.name, message.version)
         return self._messages["ModelReadyResponse"](ready=self._service.ready(served))
 
@@ -101,7 +279,8 @@ class GrpcApp:
         made = self._messages["ServerMetadataResponse"]
         return made(name="lenslet", version=lenslet.__version__, extensions=EXTENSIONS)
 
-    async def _model_metadata(self, message: Any) -> Any:
+    async def _model_metadata(self, context: Any) -> Any:
+        message = await self._small_message(context, self._messages["ModelMetadataRequest"])
         about = metadata(self._service.repository.find(message.name, message.version))
         about.pop("parameters", None)  # gRPC's message has no place for them
         return self._messages["ModelMetadataResponse"](**about)
@@ -113,49 +292,149 @@ class GrpcApp:
             answer.models.add(name=served.name, version="1", state=state, reason=served.broken)
         return answer
 
-    async def _model_infer(self, inference: Inference) -> Any:
-        service, message = self._service, inference.message
-        with service.counted("grpc") as visit:
-            served = service.repository.find(message.model_name, message.model_version)
-            visit.enter(served)
-            long = not inference.raw and message.ByteSize() >= ASIDE_FROM
-            results, _ = await service.infer(served, lambda: read_request(inference), long)
-            return self._answer(served, message, results)
+    async def _model_infer(self, context: Any) -> bytes:
+        service = self._service
+        with service.counted("grpc", client=context.peer) as visit:
+            try:
+                visit.enter()
+                data = await self._message(context, visit)
+                visit.received(len(data))
+                hold = service.memory.take(len(data), "the message")
+                message = Message(data)
+                long = message.plain_bytes >= ASIDE_FROM
+                inference = await self._read(message, hold, long)
+                del data, message
+                served = service.repository.find(inference.model, inference.version)
+                visit.of(served)
+                results, _ = await service.infer(served, lambda: inference.request, long, visit=visit, hold=hold)
+                parts = self._answer(served, inference.request.id, results)
+                size = sum(map(len, parts))
+                # gRPC has a copy of its own until the client has taken it.
+                sent = service.memory.take(2 * size, "the answer")
+                answer = b"".join(parts)
+                visit.sent(size)
+                self._send(context, sent)
+                return answer
+            except asyncio.CancelledError:
+                if context.time_remaining() == 0:
+                    visit.fails("deadline")
+                raise
 
-    def _answer(self, served: ServedModel, message: Any, results: List[Result]) -> Any:
-        """Outputs are raw, as Triton's are."""
-        answer = self._messages["ModelInferResponse"](model_name=served.name, model_version="1", id=message.id)
+    async def _read(self, message: Message, hold: Hold, long: bool) -> Inference:
+        return await self._service.aside(lambda: message.read(hold)) if long else message.read(hold)
+
+    def _answer(self, served: ServedModel, id: str, results: List[Result]) -> List[Any]:
+        """Outputs are raw, as Triton's are: they are not copied but once, behind what protobuf makes of the rest."""
+        answer = self._messages["ModelInferResponse"](model_name=served.name, model_version="1", id=id)
         for result in results:
             answer.outputs.add(name=result.name, datatype=result.datatype, shape=result.shape)
-            answer.raw_output_contents.append(result.raw())
-        return answer
+        parts: List[Any] = [answer.SerializeToString()]
+        for result in results:
+            appended(parts, 6, result.view())  # raw_output_contents
+        return parts
 
+    # ---- Health and reflection ----
 
-def _parameters(message: Any) -> Dict[str, Any]:
-    found: Dict[str, Any] = {}
-    for name, value in message.parameters.items():
-        choice = value.WhichOneof("parameter_choice")
-        found[name] = None if choice is None else getattr(value, choice)
-    return found
-
-
-def read_request(inference: Inference) -> Request:
-    """An inference request, of a ModelInferRequest."""
-    message, raw = inference
-    if raw and len(raw) != len(message.inputs):
-        raise malformed(f"{len(raw)} raw_input_contents for {len(message.inputs)} inputs")
-    tensors: List[Tensor] = []
-    for number, entry in enumerate(message.inputs):
-        data: Data
-        if raw:
-            if entry.HasField("contents"):
-                raise malformed(f"input {quoted(entry.name)}: has both contents and raw_input_contents")
-            data = raw[number]
+    def _serving(self, service: str) -> int:
+        """HealthCheckResponse.ServingStatus of a service, of the whole server ("") or of a model, by its name."""
+        if service in self._packages or service == "":
+            ready = self._service.ready()
+        elif service in self._service.repository.models:
+            ready = self._service.ready(self._service.repository.models[service])
         else:
-            field = CONTENTS.get(entry.datatype)
-            if field is None:
-                raise malformed(f"input {quoted(entry.name)}: {quoted(entry.datatype)} comes in raw_input_contents")
-            data = list(getattr(entry.contents, field))
-        tensors.append(Tensor(entry.name, entry.datatype, checked_shape(list(entry.shape), entry.name), data))
-    wanted = [wanted_of(output.name, _parameters(output), True) for output in message.outputs]
-    return Request(message.id, tensors, wanted, True)
+            return 3
+        return 1 if ready else 2
+
+    async def _check(self, context: Any) -> Any:
+        message = await self._small_message(context, self._health["HealthCheckRequest"])
+        status = self._serving(message.service)
+        if status == 3:
+            raise RequestError("unknown", f"no service is named {quoted(message.service)}")
+        return self._health["HealthCheckResponse"](status=status)
+
+    async def _watch_health(self, context: Any) -> None:
+        with self._one_that_stays():
+            message = await self._small_message(context, self._health["HealthCheckRequest"])
+            said = -1
+            while True:
+                status = self._serving(message.service)
+                if status != said:
+                    said = status
+                    await context.write(self._health["HealthCheckResponse"](status=status).SerializeToString())
+                await asyncio.sleep(WATCH_SECONDS)
+
+    @contextlib.contextmanager
+    def _one_that_stays(self) -> Any:
+        if self._watching >= SMALL_CALLS:
+            raise RequestError("queue_full", f"{SMALL_CALLS} such calls are there already")
+        self._watching += 1
+        try:
+            yield
+        finally:
+            self._watching -= 1
+
+    async def _server_reflection_info(self, described: Package, context: Any) -> None:
+        kind, answered = described.classes["ServerReflectionRequest"], described.classes["ServerReflectionResponse"]
+        with self._one_that_stays():
+            while True:
+                try:
+                    message = await self._small_message(context, kind)
+                except RequestError as error:
+                    if str(error).startswith("the call has no"):
+                        return
+                    raise
+                answer = answered(valid_host=message.host, original_request=message)
+                self._reflect(message, answer)
+                await context.write(answer.SerializeToString())
+
+    def _reflect(self, message: Any, answer: Any) -> None:
+        asked = message.WhichOneof("message_request")
+        packages = self._packages
+        found: Optional[bytes] = None
+        if asked == "list_services":
+            for name in packages:
+                answer.list_services_response.service.add(name=name)
+            return
+        if asked == "file_by_filename":
+            named = message.file_by_filename
+            found = next((package.file for package in packages.values() if package.file_name == named), None)
+        elif asked == "file_containing_symbol":
+            named = message.file_containing_symbol
+            found = next((package.file for package in packages.values() if named in package.names), None)
+        if found is None:
+            answer.error_response.error_code = grpc.StatusCode.NOT_FOUND.value[0]
+            answer.error_response.error_message = "there is no such file, symbol or extension"
+        else:
+            answer.file_descriptor_response.file_descriptor_proto.append(found)
+
+
+def connections_with_files() -> int:
+    """What HTTP has, and all else, is left to them."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = CONNECTIONS * FILES
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted if hard == resource.RLIM_INFINITY else min(wanted, hard), hard))
+        soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return CONNECTIONS if soft == resource.RLIM_INFINITY else min(CONNECTIONS, soft // FILES)
+
+
+def shut_connections(peers: Any, port: int) -> None:
+    """Ends the TCP connections of `port` with `peers`, as gRPC writes them: "ipv4:127.0.0.1:1234"."""
+    wanted = {_address(urllib.parse.unquote(peer).partition(":")[2]) for peer in peers}
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            if not os.readlink(f"/proc/self/fd/{name}").startswith("socket:"):
+                continue
+            with socket.socket(fileno=os.dup(int(name))) as found:
+                if found.family in (socket.AF_INET, socket.AF_INET6) and found.getsockname()[1] == port:
+                    host, number = found.getpeername()[:2]
+                    if _address(f"{host}:{number}") in wanted:
+                        found.shutdown(socket.SHUT_RDWR)
+        except OSError:  # it has gone meanwhile, or has no peer
+            continue
+
+
+def _address(text: str) -> Tuple[str, str]:
+    host, _, port = text.rpartition(":")
+    return host.strip("[]").replace("::ffff:", ""), port

@@ -1,136 +1,178 @@
-"""A connection of HTTP/1.1 as uvicorn takes them, in place of its own. httptools reads the heads; the kernel puts a
-body where it is to lie, once: uvicorn's copies a tensor of 602 KB four times before a runner sees it. Beside that it
-has limits that uvicorn leaves to a proxy, on headers, on the time they take and on connections; it writes an answer at
-once, and has one timer, where uvicorn has some for each request.
+"""A connection of HTTP/1.1. httptools reads the heads; the kernel puts a body where it is to lie, once. An answer is one
+write, and a connection has one timer.
+
+A client is hostile: what it may make the server keep is counted (heads, headers, requests behind each other) or taken
+from the bound on memory (bodies as they come, answers until they are gone), and everything it may wait with has a time.
 """
 
 from __future__ import annotations
 
 import asyncio
 import http
-import traceback
+import json
 import urllib.parse
 from collections import deque
-from typing import Any, Deque, Dict, List, Optional, Tuple, Type
+from typing import TYPE_CHECKING, Any, Deque, Dict, List, Optional, Tuple
 
 import httptools  # type: ignore[import-untyped, import-not-found, unused-ignore]
 
-from .http_app import HttpApp
+from .memory import Hold
+from .protocol import Buffer, RequestError, malformed
 from .rooms import Room
-from .service import Limits
+from .service import Disconnected
 
-#: Of the headers of one request, together with its first line.
-HEADER_BYTES = 32768
+if TYPE_CHECKING:
+    from .http_server import Server
+
+#: Of the headers of one request, together with its first line; and how many they are.
+HEADER_BYTES, HEADERS = 32768, 100
+#: Requests that wait behind the one that is answered, on one connection.
+WAITING = 32
 #: Seconds that a connection without a request is kept.
 IDLE_SECONDS = 75
-#: What is read before a head is known, and so copied, and at a time of bodies whose length is not.
+#: A client that takes less than the bytes in the seconds does not want the rest of its answers.
+WRITE_SECONDS, WRITE_BYTES = 10, 1 << 16
+#: What a connection may have in its way out without being held up.
+UNSENT_BYTES = 1 << 16
+#: What is read before a head is known, and so copied; and at a time of what is dropped.
 HEAD_BYTES, PIECE_BYTES = 16384, 1 << 18
+#: After a client has said that it has no more to say, it is asked whether it is still there: first and last wait.
+ASKING_SECONDS = (0.05, 1.0)
 FOREVER = float("inf")
 
 STATUS_LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in http.HTTPStatus}
+CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+#: Headers that are looked at. None of them may come twice.
+KNOWN_HEADERS = frozenset((
+    b"content-length", b"content-type", b"content-encoding", b"transfer-encoding", b"inference-header-content-length",
+    b"host", b"expect",
+))  # fmt: skip
 
 # One for all connections: what is read is taken out before anything else is read.
 _piece = memoryview(bytearray(PIECE_BYTES))
 _head = _piece[:HEAD_BYTES]
 
+Headers = Dict[bytes, bytes]
+
+
+class Answer:
+    """`parts` of a body, and what they hold of the bound on memory until the client has taken them."""
+
+    __slots__ = ("status", "parts", "headers", "hold", "size")
+
+    def __init__(self, status: int, parts: List[Buffer], headers: List[Tuple[bytes, bytes]],
+                 hold: Optional[Hold] = None) -> None:  # fmt: skip
+        self.status, self.parts, self.headers, self.hold = status, parts, headers, hold
+        self.size = sum(map(len, parts))
+
 
 class Exchange:
-    """A request and its answer, as ASGI has them, but that a body comes whole, that one which does not come in time is
-    "lenslet.late", that a long one is a "lenslet.room", and that the task is cancelled when the client goes."""
+    """A request and its answer. Its task is cancelled when the client goes."""
 
-    def __init__(self, connection: "Connection", scope: Dict[str, Any], keep_alive: bool, expects: bool) -> None:
-        self._connection, self.scope = connection, scope
-        self.keep_alive, self._expects = keep_alive, expects
+    def __init__(self, connection: "Connection", version: str, method: str, path: str, headers: Headers,
+                 keep_alive: bool) -> None:  # fmt: skip
+        self.connection: Optional[Connection] = connection
+        self.server = connection.server
+        self.version, self.method, self.path, self.headers, self.keep_alive = version, method, path, headers, keep_alive
+        self.expects = headers.get(b"expect", b"").lower() == b"100-continue"
         self.task: Any = None
         self.room: Optional[Room] = None
-        self.body: Any = b""
-        self.parts: List[bytes] = []
-        self.size = 0  # of the parts
-        self.whole = self.too_large = self.late = self.gone = self.answered = False
-        self._given = False
-        self._start: Dict[str, Any] = {}
+        self.buffer = bytearray()  # of a body that has no room
+        self.hold: Optional[Hold] = None  # of the buffer, and of what is made of it
+        self.error: Optional[Tuple[str, str]] = None  # why the body is not taken
+        self.whole = self.gone = self.answered = False
         self._waiter: Any = None
 
-    async def run(self, app: HttpApp) -> None:
-        connection = self._connection
-        try:
-            await app(self.scope, self.receive, self.send)
-            if self.room is not None and self.whole and self.answered and not self.gone:
-                app.rooms.give(self.room)
-        except asyncio.CancelledError:  # the client is gone, or the time for stopping is over
-            pass
-        except Exception:
-            traceback.print_exc()
-        finally:
-            connection.state.tasks.discard(self.task)
-            if not self.answered:
-                connection.transport.close()
+    def client(self) -> str:
+        peer = None if self.connection is None else self.connection.transport.get_extra_info("peername")
+        return f"{peer[0]}:{peer[1]}" if peer else ""
 
     def wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
-    async def receive(self) -> Dict[str, Any]:
-        if self._expects and not self.whole and not self._connection.transport.is_closing():
-            self._connection.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-        self._expects = False
-        while not (self.gone or self.answered):
-            if not self._given and (self.whole or self.too_large):
-                self._given = True
-                more = {"more_body": self.too_large, "lenslet.room": self.room}
-                return {"type": "http.request", "body": self.body, **more}
-            if self.late:
-                return {"type": "lenslet.late"}
+    def refuse(self, error: RequestError) -> None:
+        """Its body is dropped from now on."""
+        self.error = (error.kind, str(error))  # an error that is raised holds frames, and those the body
+        self.forget()
+        self.wake()
+
+    def forget(self) -> None:
+        """What it holds."""
+        self.room = self.hold = None
+        self.buffer = bytearray()
+
+    async def body(self) -> Tuple[Buffer, Optional[Room]]:
+        """All of it; where there is a room, its `head` has the JSON, and this is the rest. RequestError, Disconnected."""
+        connection = self.connection
+        if self.expects and not self.whole and connection is not None and self.error is None:
+            connection.transport.write(CONTINUE)
+        self.expects = False
+        while not (self.whole or self.gone or self.error):
             self._waiter = asyncio.get_running_loop().create_future()
             await self._waiter
-        return {"type": "http.disconnect"}
-
-    async def send(self, message: Dict[str, Any]) -> None:
-        if message["type"] == "http.response.start":
-            self._start = message
-            return
+        self._waiter = None
         if self.gone:
+            raise Disconnected
+        if self.error is not None:
+            raise RequestError(*self.error)
+        room = self.room
+        if room is not None:
+            return room.rest, room
+        return memoryview(self.buffer), None
+
+    def ended(self) -> None:
+        """Its task did."""
+        connection = self.connection
+        self.server.tasks.discard(self.task)
+        self.task = None
+        if not self.answered and connection is not None:
+            connection.abort()
+
+    def answer(self, answer: Answer) -> None:
+        connection = self.connection
+        if self.gone or connection is None:
             return
-        headers = self._start["headers"]
+        headers = answer.headers
         if (b"connection", b"close") in headers:
             self.keep_alive = False
         elif not self.keep_alive:
             headers.append((b"connection", b"close"))
-        parts = [STATUS_LINES[self._start["status"]]]
+        head = [STATUS_LINES[answer.status]]
         for name, value in headers:
-            parts += (name, b": ", value, b"\r\n")
-        parts.append(b"\r\n")
-        if self.scope["method"] != "HEAD":
-            parts.append(message["body"])
+            head += (name, b": ", value, b"\r\n")
+        head.append(b"content-length: %d\r\n\r\n" % answer.size)
         self.answered = True
-        self._connection.write(parts)
-        self._connection.answered(self)
+        if self.method == "HEAD":
+            answer.parts = []
+        connection.write(head, answer)
+        connection.answered(self)
 
 
 class Connection(asyncio.BufferedProtocol):
-    """`app`, `limits` and `most`, the number of connections, are the server's (`connection_class`)."""
+    """One of `server`'s."""
 
-    app: HttpApp
-    limits: Limits
-    most: int
-
-    def __init__(self, config: Any, server_state: Any, app_state: Any, _loop: Any = None) -> None:
-        self.state, self._loop = server_state, _loop or asyncio.get_event_loop()
-        self._connections = server_state.connections
+    def __init__(self, server: "Server") -> None:
+        self.server, self._loop = server, server.loop
+        self._limits = server.limits
         self.transport: Any = None
         self._parser = self._new_parser()
-        self._url, self._headers, self._header_bytes = b"", [], 0  # type: Tuple[bytes, List[Tuple[bytes, bytes]], int]
+        self._url, self._header_bytes, self._header_count = b"", 0, 0
+        self._headers: Headers = {}
         self._coming: Optional[Exchange] = None  # whose body is on its way
         self._current: Optional[Exchange] = None  # which is being answered, or is to come wholly
         self._waiting: Deque[Exchange] = deque()
-        self._room: Optional[Room] = None  # where the body of `_coming` goes
-        self._at = self._end = 0  # of that body: how much is there, and how much it is
-        self._direct = False  # the rest of it is read to there
+        self._length = -1  # of a body that has a length
+        self._at = self._end = 0  # of a body of known length: how much is there, and how much it is
+        self._began = 0.0  # when it did
+        self._direct = False  # the rest of it is read to where it lies, or dropped
         self._heads = 0  # bytes of a head that has no end yet
         self._deadline = FOREVER
         self._timer: Any = None
         self._full = False  # of answers that the client does not take
-        self._paused = False
+        self._unsent: List[Hold] = []
+        self._unsent_bytes = 0
+        self._paused = self._ended = self._refused = False
 
     def _new_parser(self) -> Any:
         parser = httptools.HttpRequestParser(self)
@@ -144,30 +186,58 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: Any) -> None:
         self.transport = transport
-        self._connections.add(self)
-        if len(self._connections) > self.most:
-            transport.abort()
-            return
-        self._set_deadline(self.limits.seconds)
-        self._timer = self._loop.call_later(self.limits.seconds, self._look_at_the_clock)
+        transport.set_write_buffer_limits(UNSENT_BYTES, 0)
+        self._set_deadline(self._limits.seconds)
+        self._timer = self._loop.call_later(self._limits.seconds, self._look_at_the_clock)
+        self.server.made(self)
 
     def connection_lost(self, error: Optional[Exception]) -> None:
-        self._connections.discard(self)
+        self.server.lost(self)
         if self._timer is not None:
             self._timer.cancel()
-        for exchange in (self._current, self._coming):
-            if exchange is not None and not exchange.answered:
+        self.drop()
+        # What is left of a connection is no circle, so that all it held is free at once.
+        self._parser = None
+        self._unsent = []
+
+    def drop(self) -> None:
+        """All that its requests hold: nobody wants an answer."""
+        for exchange in (self._current, self._coming, *self._waiting):
+            if exchange is not None:
                 exchange.gone = True
-                if exchange.task is not None:
+                exchange.connection = None
+                exchange.forget()
+                if exchange.task is not None and not exchange.answered:
                     exchange.task.cancel()
         self._waiting.clear()
         self._coming = self._current = None
 
-    def eof_received(self) -> None:
-        """Who has no more to say is gone."""
+    def abort(self) -> None:
+        """What it holds is free at once. The connection ends a little later: uvloop dies when that is in the middle of
+        a read, where memory is asked for."""
+        self._refused = True
+        self.drop()
+        self._unsent = []
+        self._loop.call_soon(self.transport.abort)
+
+    def eof_received(self) -> bool:
+        """Who has no more to say may wait for answers, or be gone: what is sent to him then comes back as an error."""
+        self._ended = True
+        if self._coming is not None or (self._current is None and not self._full):
+            return False
+        self._ask(ASKING_SECONDS[0])
+        return True
+
+    def _ask(self, wait: float) -> None:
+        current = self._current
+        if self.transport.is_closing() or current is None:
+            return
+        if not (current.answered or self._full or current.version == "1.0"):
+            self.transport.write(CONTINUE)
+        self._loop.call_later(wait, self._ask, min(2 * wait, ASKING_SECONDS[1]))
 
     def shutdown(self) -> None:
-        """uvicorn stops."""
+        """The server stops."""
         if self._current is None:
             self.transport.close()
         for exchange in (self._current, *self._waiting):
@@ -176,49 +246,102 @@ class Connection(asyncio.BufferedProtocol):
 
     def pause_writing(self) -> None:
         self._full = True
+        self._unsent_bytes = self.transport.get_write_buffer_size()
+        self._set_timer(WRITE_SECONDS)
         self._pause()
 
     def resume_writing(self) -> None:
         self._full = False
+        self._unsent = []
+        if self._current is None:
+            self._set_deadline(IDLE_SECONDS)
         self._go_on()
 
     def _pause(self) -> None:
-        if not self._paused:
+        if not (self._paused or self._ended):
             self._paused = True
             self.transport.pause_reading()
 
     def _set_deadline(self, seconds: float) -> None:
         self._deadline = self._loop.time() + seconds
 
+    def _set_timer(self, seconds: float) -> None:
+        """A deadline that may be before the timer's next time."""
+        self._set_deadline(seconds)
+        self._timer.cancel()
+        self._timer = self._loop.call_later(min(seconds, max(self._limits.seconds, 0.1)), self._look_at_the_clock)
+
     def _look_at_the_clock(self) -> None:
         """The timer is never set further than `limits.seconds`: it comes before any deadline that is set meanwhile."""
         left = self._deadline - self._loop.time()
         if left > 0:
-            self._timer = self._loop.call_later(min(left, max(self.limits.seconds, 0.1)), self._look_at_the_clock)
+            self._timer = self._loop.call_later(min(left, max(self._limits.seconds, 0.1)), self._look_at_the_clock)
             return
         coming = self._coming
-        if coming is not None and not coming.answered and coming is self._current:
-            coming.late = True
-            coming.wake()
-            self._set_deadline(self.limits.seconds)
-            self._timer = self._loop.call_later(self.limits.seconds, self._look_at_the_clock)
-        elif coming is not None or self._heads or self._full:
-            self.transport.abort()
+        if self._full:
+            unsent = self.transport.get_write_buffer_size()
+            if unsent > self._unsent_bytes - WRITE_BYTES:
+                self.abort()
+                return
+            self._unsent_bytes = unsent
+            self._set_timer(WRITE_SECONDS)
+        elif coming is not None and not coming.answered and coming is self._current:
+            coming.refuse(RequestError("timeout", f"the body did not come in {self._limits.seconds:g} s"))
+            self._set_timer(self._limits.seconds)
+        elif coming is not None or self._heads or self.transport.is_closing():
+            self.abort()
         else:
+            self._close()
+
+    def _close(self) -> None:
+        """When all is sent; and it is not waited for that for ever."""
+        if not self.transport.is_closing():
             self.transport.close()
+            self._set_timer(WRITE_SECONDS)
+
+    # ---- What may be taken back ----
+
+    @property
+    def idle(self) -> bool:
+        """There is no request, or none that is whole as far as one can see."""
+        return self._current is None and not self._full
+
+    @property
+    def answers_all(self) -> bool:
+        """The client only has to take the answers."""
+        return self._current is None or self._current.answered
+
+    def rate(self, now: float) -> Optional[Tuple[float, float]]:
+        """Seconds that a client has had to send its body, or take its answer, and bytes a second of that; None of
+        others."""
+        if self._coming is not None and self._coming.error is None and not self._coming.answered:
+            seconds = now - self._began
+            return seconds, (self._at or len(self._coming.buffer)) / max(seconds, 1e-3)
+        if self._full:
+            seconds = WRITE_SECONDS - (self._deadline - now)
+            sent = self._unsent_bytes - self.transport.get_write_buffer_size()
+            return seconds, sent / max(seconds, 1e-3)
+        return None
 
     # ---- What comes ----
 
     def get_buffer(self, _: int) -> Any:
-        room = self._room
+        if self._refused:
+            return _piece
         if self._direct:
-            if room is None:  # refused meanwhile: it is let come, and dropped
-                return _piece[: self._end - self._at]
-            head = len(room.head)
-            return room.head[self._at :] if self._at < head else room.rest[self._at - head :]
-        return _head if self._coming is None else _piece
+            exchange = self._coming
+            room = None if exchange is None else exchange.room
+            if room is not None and exchange is not None:
+                try:
+                    return room.at(self._at)
+                except RequestError as error:
+                    exchange.refuse(error)
+            return _piece if self._refused else _piece[: self._end - self._at]
+        return _head
 
     def buffer_updated(self, count: int) -> None:
+        if self._refused:
+            return
         if self._direct:
             self._at += count
             if self._at == self._end:
@@ -234,68 +357,102 @@ class Connection(asyncio.BufferedProtocol):
             except httptools.HttpParserUpgrade as upgrade:  # not done: what follows is HTTP/1.1 still
                 data = data[upgrade.args[0] :]
                 self._parser = self._new_parser()
-            except httptools.HttpParserError:
-                self._refuse()
+            except httptools.HttpParserError as error:
+                if self._refused:  # by what it asked for
+                    return
+                cause = error.__context__
+                self._refuse(cause if isinstance(cause, RequestError) else malformed("this is no HTTP"))
                 return
-        if self._room is not None:
+        if self._end and self._coming is not None:
             self._direct = True
         elif self._coming is None and self._heads:
             self._heads += count
             if self._heads > HEADER_BYTES + 2 * HEAD_BYTES:  # one without an end, of which on_header() is not told
-                self._refuse()
+                self._refuse(malformed("headers are too large"))
+                return
+        if count == HEAD_BYTES and not (self._direct or self._paused):  # there is more, of which libuv reads 32 times
+            self.transport.pause_reading()
+            self._loop.call_soon(self._read_on)
 
-    def _refuse(self) -> None:
-        line = b"Invalid HTTP request received."
-        self.transport.write(
-            STATUS_LINES[400] + b"content-type: text/plain; charset=utf-8\r\ncontent-length: %d\r\n" % len(line)
-            + b"connection: close\r\n\r\n" + line
-        )  # fmt: skip
-        self.transport.close()
+    def _read_on(self) -> None:
+        if not (self._paused or self.transport.is_closing()):
+            self.transport.resume_reading()
+
+    def _refuse(self, error: RequestError) -> None:
+        """The connection ends, and with it what has been asked on it and not been answered."""
+        self._refused = True
+        self.drop()
+        line = json.dumps({"error": str(error)}).encode()
+        head = b"content-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n" % len(line)
+        self.transport.write(STATUS_LINES[error.status] + head + line)
+        self._close()
 
     def on_message_begin(self) -> None:
-        self._url, self._headers, self._header_bytes, self._heads = b"", [], 0, 1
+        self._url, self._headers, self._header_bytes, self._header_count, self._heads = b"", {}, 0, 0, 1
         if self._current is None:
-            self._set_deadline(self.limits.seconds)
+            self._set_deadline(self._limits.seconds)
 
     def on_url(self, url: bytes) -> None:
         self._url += url
         self._count(len(url))
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self._headers.append((name.lower(), value))
+        self._header_count += 1
         self._count(len(name) + len(value))
+        if self._header_count > HEADERS:
+            raise malformed(f"more than {HEADERS} headers")
+        name = name.lower()
+        if name in KNOWN_HEADERS and self._coming is None:  # else it is behind a body
+            if name in self._headers:
+                raise malformed(f"{name.decode()} is there twice")
+            self._headers[name] = value
 
     def _count(self, more: int) -> None:
         self._header_bytes += more
         if self._header_bytes > HEADER_BYTES:
-            raise ValueError("headers are too large")  # httptools makes an HttpParserError of it
+            raise malformed("headers are too large")
 
     def on_headers_complete(self) -> None:
         self._heads = 0
-        parser = self._parser
+        parser, headers = self._parser, self._headers
+        version = parser.get_http_version()
+        if version == "1.1" and b"host" not in headers:
+            raise malformed("no Host")
+        coding = headers.get(b"transfer-encoding")
+        if coding is not None and coding.lower() != b"chunked":
+            if coding.lower().replace(b" ", b"").endswith(b",chunked"):
+                raise RequestError("coding", "a body is chunked, and no more")
+            raise malformed("a body that is coded has no end unless it is chunked")
+        if coding is not None and (version == "1.0" or b"content-length" in headers):
+            raise malformed("a body is chunked, or has a length, or is of HTTP/1.0")
         path = (httptools.parse_url(self._url).path or b"/").decode("ascii")
-        scope = {
-            "type": "http",
-            "asgi": {"version": "3.0", "spec_version": "2.3"},
-            "method": parser.get_method().decode("ascii"),
-            "path": urllib.parse.unquote(path) if "%" in path else path,
-            "headers": self._headers,
-        }
-        length, before, expects, chunked = -1, 0, False, False
-        for name, value in self._headers:
-            if name == b"content-length":
-                length = int(value)
-            elif name == b"inference-header-content-length":
-                before = int(value) if value.isdigit() and len(value) < 10 else 0
-            elif name == b"expect":
-                expects = value.lower() == b"100-continue"
-            elif name == b"transfer-encoding":
-                chunked = True
-        keep_alive = parser.get_http_version() != "1.0" and parser.should_keep_alive()
-        exchange = self._coming = Exchange(self, scope, keep_alive, expects)
-        if HEAD_BYTES < length <= self.limits.body and before <= length and not chunked and not parser.should_upgrade():
-            exchange.room = self._room = self.app.room_for(scope["path"], before, length - before)
-            self._at, self._end = 0, length
+        if "%" in path:
+            path = urllib.parse.unquote(path)
+        length, before = -1, 0
+        text = headers.get(b"content-length")
+        if text is not None:
+            length = int(text) if len(text) < 19 else 1 << 62
+        text = headers.get(b"inference-header-content-length")
+        if text is not None and text.isdigit() and len(text) < 10:
+            before = int(text)
+        keep_alive = version != "1.0" and parser.should_keep_alive() and not self._ended
+        exchange = Exchange(self, version, parser.get_method().decode("ascii"), path, headers, keep_alive)
+        if self._current is not None:
+            if len(self._waiting) == WAITING:
+                raise malformed(f"more than {WAITING} requests behind one that is not answered")
+            # A head behind another one, as Python has it.
+            exchange.hold = self.server.app.memory.take(2048 + 2 * self._header_bytes, "a request behind another")
+        self._coming = exchange
+        self._at = self._end = 0
+        self._length = length
+        self._began = self._loop.time()
+        if length > HEAD_BYTES and not parser.should_upgrade():
+            self._end = length
+            if self.server.app.takes(exchange, length):
+                try:
+                    exchange.room = self.server.app.room_for(path, min(before, length), max(0, length - before))
+                except RequestError as error:
+                    exchange.refuse(error)
         if self._current is None:
             self._begin(exchange)
         else:
@@ -305,34 +462,46 @@ class Connection(asyncio.BufferedProtocol):
     def on_body(self, body: bytes) -> None:
         exchange = self._coming
         assert exchange is not None
-        room = self._room
-        if room is not None:
-            left = len(room.head) - self._at
-            if left > 0:
-                room.head[self._at : self._at + len(body)] = body[:left]
-            part = body[left:] if left > 0 else body
-            at = max(0, -left)
-            room.rest[at : at + len(part)] = part
+        if self._end:
             self._at += len(body)
-        elif not (exchange.answered or exchange.too_large):  # else refused: let come, or the answer is not seen
-            exchange.parts.append(body)
-            exchange.size += len(body)
-            if exchange.size > self.limits.body:
-                exchange.too_large = True
-                exchange.body = b"".join(exchange.parts)
-                exchange.wake()
+            at = self._at - len(body)
+            while body and exchange.room is not None:
+                try:
+                    into = exchange.room.at(at)
+                except RequestError as error:
+                    exchange.refuse(error)
+                    return
+                size = min(len(into), len(body))
+                into[:size] = body[:size]
+                at, body = at + size, body[size:]
+            return
+        if exchange.answered or exchange.error is not None:  # refused: let come, or the answer is not seen
+            return
+        if len(exchange.buffer) + len(body) > self._limits.body:
+            exchange.refuse(RequestError("too_large", f"a body of more than {self._limits.body} bytes"))
+            return
+        if self._length >= 0:  # no longer than what a connection has anyway
+            exchange.buffer += body
+            return
+        try:  # twice: it moves when it grows
+            if exchange.hold is None:
+                exchange.hold = self.server.app.memory.take(2 * len(body), "the body")
+            else:
+                exchange.hold.grow(2 * len(body), "the body")
+        except RequestError as error:
+            exchange.refuse(error)
+            return
+        exchange.buffer += body
 
     def on_message_complete(self) -> None:
-        exchange, self._coming, self._room = self._coming, None, None
+        exchange, self._coming, self._end = self._coming, None, 0
         assert exchange is not None
         exchange.whole = True
-        if exchange.parts and not exchange.too_large:
-            exchange.body = exchange.parts[0] if len(exchange.parts) == 1 else b"".join(exchange.parts)
-        exchange.parts = []
         if exchange is self._current:
             self._deadline = FOREVER
             if exchange.answered:  # refused, before its body was there
                 self._current = None
+                self._set_deadline(IDLE_SECONDS)
                 self._go_on()
             else:
                 exchange.wake()
@@ -344,27 +513,32 @@ class Connection(asyncio.BufferedProtocol):
         if exchange.whole:
             self._deadline = FOREVER
         else:
-            self._set_deadline(self.limits.seconds)
-        exchange.task = self._loop.create_task(exchange.run(self.app))
-        self.state.tasks.add(exchange.task)
+            self._set_deadline(self._limits.seconds)
+        self.server.begin(exchange)
 
-    def write(self, parts: List[Any]) -> None:
-        if len(parts[-1]) < PIECE_BYTES:
-            self.transport.write(b"".join(parts))
+    def write(self, head: List[bytes], answer: Answer) -> None:
+        parts = answer.parts
+        if answer.size < PIECE_BYTES:
+            self.transport.write(b"".join([*head, *parts]))
         else:
-            self.transport.writelines([b"".join(parts[:-1]), parts[-1]])
+            self.transport.writelines([b"".join(head), *parts])
+        if answer.hold is not None and self._full:
+            self._unsent.append(answer.hold)
+            answer.hold = None
 
     def answered(self, exchange: Exchange) -> None:
-        self.state.total_requests += 1
         if not exchange.keep_alive:
-            self.transport.close()
+            self._close()
         elif exchange.whole:
             self._current = None
-            self._set_deadline(IDLE_SECONDS)
+            if not self._full:
+                self._set_deadline(IDLE_SECONDS)
+            self.server.idles(self)
             self._go_on()
         else:
-            self._set_deadline(self.limits.seconds)
-            exchange.room = self._room = None
+            if not self._full:
+                self._set_deadline(self._limits.seconds)
+            exchange.forget()
 
     def _go_on(self) -> None:
         """To the next request, if the client takes answers."""
@@ -372,13 +546,11 @@ class Connection(asyncio.BufferedProtocol):
             return
         if self._waiting:
             self._begin(self._waiting.popleft())
+        elif self._ended:
+            self._close()
+            return
         else:
-            self._set_deadline(IDLE_SECONDS if self._coming is None and not self._heads else self.limits.seconds)
+            self._set_deadline(IDLE_SECONDS if self._coming is None and not self._heads else self._limits.seconds)
         if self._paused and not self._waiting:
             self._paused = False
             self.transport.resume_reading()
-
-
-def connection_class(app: HttpApp, limits: Limits, most: int) -> Type[Connection]:
-    """Connections of one server: a request's headers have `limits.seconds` to come, as its body has then."""
-    return type("Connection", (Connection,), {"app": app, "limits": limits, "most": most})

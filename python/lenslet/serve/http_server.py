@@ -1,43 +1,115 @@
-"""uvicorn with connections of ours (http_connection.py)."""
+"""HTTP's port: it accepts connections (http_connection.py), keeps them few, and closes them."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import resource
 import socket
-from typing import Any, Iterator
-
-import uvicorn  # type: ignore[import-not-found, unused-ignore]
+import ssl
+import threading
+from typing import Any, Dict, Optional, Set
 
 from .http_app import HttpApp
-from .http_connection import connection_class
+from .http_connection import Connection, Exchange
 from .service import Limits
 
+#: Files that are open beside connections: of models, of gRPC, the standard streams.
+OTHER_FILES = 256
+BACKLOG = 1024
+HANDSHAKE_SECONDS = 10
+#: When memory is short, a client loses it that is slower than the others after so many seconds.
+SLOW_SECONDS = 1.0
 
-class Server(uvicorn.Server):  # type: ignore[misc, unused-ignore]
-    """Signals are not its business."""
 
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
+class Server:
+    """Beyond `most` connections, the one that has waited longest without a request is closed for each new one."""
+
+    def __init__(self, app: HttpApp, limits: Limits, most: int) -> None:
+        self.app, self.limits = app, limits
+        self.loop = asyncio.get_running_loop()
+        self.most = _with_files(most)
+        self._listener: Any = None
+        self._connections: Dict[Connection, None] = {}  # those that had no request for longest come first
+        self.tasks: Set[Any] = set()
+        self._thread = threading.get_ident()
+        app.memory.when_short.append(self._drop_the_slow)
+        app.when_full.append(self._drop_the_slow)
+
+    async def start(self, listener: socket.socket, context: Optional[ssl.SSLContext]) -> None:
+        self._listener = await self.loop.create_server(
+            lambda: Connection(self), sock=listener, backlog=BACKLOG, ssl=context,
+            ssl_handshake_timeout=None if context is None else HANDSHAKE_SECONDS,
+        )  # fmt: skip
+
+    async def close(self, seconds: float) -> None:
+        """Accepts no more, answers what was asked, for so long at most, and ends the rest."""
+        self._listener.close()
+        for connection in list(self._connections):
+            connection.shutdown()
+        until = self.loop.time() + seconds
+        while (self._connections or self.tasks) and self.loop.time() < until:
+            await asyncio.sleep(0.02)
+        for connection in list(self._connections):
+            connection.abort()
+        for task in list(self.tasks):
+            task.cancel()
+        await asyncio.gather(*self.tasks, return_exceptions=True)
+        await asyncio.sleep(0)
+
+    # ---- Of connections ----
+
+    def made(self, connection: Connection) -> None:
+        while len(self._connections) >= self.most:
+            oldest = next((each for each in self._connections if each.idle), None)
+            oldest = oldest or next((each for each in self._connections if each.answers_all), None)
+            if oldest is None:
+                connection.abort()
+                return
+            del self._connections[oldest]
+            oldest.abort()
+        self._connections[connection] = None
+
+    def lost(self, connection: Connection) -> None:
+        self._connections.pop(connection, None)
+
+    def idles(self, connection: Connection) -> None:
+        """From now on."""
+        if self._connections.pop(connection, connection) is None:
+            self._connections[connection] = None
+
+    def begin(self, exchange: Exchange) -> None:
+        exchange.task = self.loop.create_task(self.app.answer(exchange))
+        self.tasks.add(exchange.task)
+
+    def _drop_the_slow(self) -> bool:
+        """Of those who send a body, or do not take an answer, the slowest."""
+        if threading.get_ident() != self._thread:
+            self.loop.call_soon_threadsafe(self._drop_the_slow)
+            return False
+        now = self.loop.time()
+        slowest: Optional[Connection] = None
+        least = float("inf")
+        for connection in self._connections:
+            rate = connection.rate(now)
+            if rate is not None and rate[0] > SLOW_SECONDS and rate[1] < least:
+                slowest, least = connection, rate[1]
+        if slowest is not None:
+            slowest.abort()
+        return slowest is not None
 
 
-def server(app: HttpApp, limits: Limits, connections: int, stop_seconds: float) -> Server:
-    """One to be given sockets."""
-    connection: Any = connection_class(app, limits, connections)
-    config = uvicorn.Config(
-        app,
-        http=connection,
-        ws="none",
-        lifespan="off",
-        log_config=None,
-        log_level="critical",  # a malformed request is answered and counted, not logged
-        access_log=False,
-        server_header=False,
-        date_header=False,
-        proxy_headers=False,
-        timeout_graceful_shutdown=max(1, round(stop_seconds)),
-    )
-    return Server(config)
+def _with_files(connections: int) -> int:
+    """As many of them as this process may have files, of which it asks for more."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = connections + OTHER_FILES
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        return max(1, min(connections, soft - OTHER_FILES))
+    return connections
 
 
 def listening(host: str, port: int) -> socket.socket:

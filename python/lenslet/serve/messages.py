@@ -1,12 +1,13 @@
-"""The Open Inference Protocol's messages for gRPC, made from this table when the server starts.
+"""Messages of gRPC's services, made from these tables when the server starts: the Open Inference Protocol's, and those
+that gRPC has for health and for reflection.
 
-No code is generated, so any protobuf from 4.25 on does; and they are in a pool of their own, so that a process may hold
-another library's copy of the same names (tritonclient's is one).
+No code is generated, so any protobuf from 4.25 on does; and they are in pools of their own, so that a process may hold
+another library's copy of the same names (tritonclient's is one). A ModelInferRequest is not read by them (wire.py).
 """
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, NamedTuple, Tuple
+from typing import Any, Dict, NamedTuple, Tuple
 
 from google.protobuf import (  # type: ignore[import-untyped, import-not-found, unused-ignore]
     descriptor_pb2,
@@ -14,11 +15,15 @@ from google.protobuf import (  # type: ignore[import-untyped, import-not-found, 
     message_factory,
 )
 
+INFERENCE, HEALTH = "inference", "grpc.health.v1"
 SERVICE = "inference.GRPCInferenceService"
+REFLECTIONS = ("grpc.reflection.v1", "grpc.reflection.v1alpha")
 
 #: Message: its fields, each "type name = number" as in a .proto file, by the specification's numbers. "*" is repeated,
-#: "|" of the oneof parameter_choice; "parameters" are map<string, InferParameter>.
-MESSAGES = {
+#: "|" of the message's oneof, "#" an enum's; "parameters" are map<string, InferParameter>.
+Fields = Dict[str, str]
+
+MESSAGES: Fields = {
     "ServerLiveRequest": "",
     "ServerLiveResponse": "bool live = 1",
     "ServerReadyRequest": "",
@@ -51,16 +56,57 @@ MESSAGES = {
     "RepositoryIndexResponse.ModelIndex": "string name = 1, string version = 2, string state = 3, string reason = 4",
 }
 
+_HEALTH_MESSAGES: Fields = {
+    "HealthCheckRequest": "string service = 1",
+    "HealthCheckResponse": "#HealthCheckResponse.ServingStatus status = 1",
+}
+
+_REFLECTION_MESSAGES: Fields = {
+    "ServerReflectionRequest": "string host = 1, |string file_by_filename = 3, |string file_containing_symbol = 4, "
+    "|ExtensionRequest file_containing_extension = 5, |string all_extension_numbers_of_type = 6, "
+    "|string list_services = 7",
+    "ExtensionRequest": "string containing_type = 1, int32 extension_number = 2",
+    "ServerReflectionResponse": "string valid_host = 1, ServerReflectionRequest original_request = 2, "
+    "|FileDescriptorResponse file_descriptor_response = 4, "
+    "|ExtensionNumberResponse all_extension_numbers_response = 5, "
+    "|ListServiceResponse list_services_response = 6, |ErrorResponse error_response = 7",
+    "FileDescriptorResponse": "*bytes file_descriptor_proto = 1",
+    "ExtensionNumberResponse": "string base_type_name = 1, *int32 extension_number = 2",
+    "ListServiceResponse": "*ServiceResponse service = 1",
+    "ServiceResponse": "string name = 1",
+    "ErrorResponse": "int32 error_code = 1, string error_message = 2",
+}
+
+_ONEOFS = {
+    "InferParameter": "parameter_choice",
+    "ServerReflectionRequest": "message_request",
+    "ServerReflectionResponse": "message_response",
+}
+_ENUMS = {"HealthCheckResponse": ("ServingStatus", ("UNKNOWN", "SERVING", "NOT_SERVING", "SERVICE_UNKNOWN"))}
+
+#: Of SERVICE; the messages of each are METHODRequest and METHODResponse.
+METHODS = ("ServerLive", "ServerReady", "ModelReady", "ServerMetadata", "ModelMetadata", "ModelInfer", "RepositoryIndex")
+
 _Field = descriptor_pb2.FieldDescriptorProto
 
 
-def _add_fields(message: Any, full_name: str, fields: str) -> None:
+class Package(NamedTuple):
+    """`classes` by name: "ModelInferRequest"; those of nested ones are reached through their messages. `file` is its
+    description, serialised, `names` are all in it."""
+
+    classes: Dict[str, Any]
+    file_name: str
+    file: bytes
+    names: Tuple[str, ...]
+
+
+def _add_fields(message: Any, package: str, full_name: str, fields: str) -> None:
     for field in filter(None, fields.split(", ")):
         kind, _, rest = field.strip().partition(" ")
         if kind == "parameters":
             entry = message.nested_type.add(name="ParametersEntry")
             entry.options.map_entry = True
-            _add_fields(entry, "", "string key = 1, InferParameter value = 2")
+            _add_fields(entry, package, "", "string key = 1, InferParameter value = 2")
             kind, rest = f"*{full_name}.ParametersEntry", f"parameters {rest}"
         name, number = rest.split(" = ")
         added = message.field.add(name=name, number=int(number), label=_Field.LABEL_OPTIONAL)
@@ -68,74 +114,64 @@ def _add_fields(message: Any, full_name: str, fields: str) -> None:
             added.label = _Field.LABEL_REPEATED
         elif kind[0] == "|":
             if not message.oneof_decl:
-                message.oneof_decl.add(name="parameter_choice")
+                message.oneof_decl.add(name=_ONEOFS[full_name])
             added.oneof_index = 0
-        kind = kind.lstrip("*|")
+        enum = kind[0] == "#"
+        kind = kind.lstrip("*|#")
         if kind[0].isupper():
-            added.type, added.type_name = _Field.TYPE_MESSAGE, f".inference.{kind}"
+            added.type = _Field.TYPE_ENUM if enum else _Field.TYPE_MESSAGE
+            added.type_name = f".{package}.{kind}"
         else:
             added.type = getattr(_Field, f"TYPE_{kind.upper()}")
 
 
-def message_classes() -> Dict[str, Any]:
-    """Classes by name: "ModelInferRequest"; those of nested ones are reached through their messages."""
-    file = descriptor_pb2.FileDescriptorProto(name="lenslet/inference.proto", package="inference", syntax="proto3")
+def _made(package: str, messages: Fields, service: str, methods: Dict[str, Tuple[str, str, bool, bool]]) -> Package:
+    """`methods`: its request, its response, and which of them are streams."""
+    file_name = f"lenslet/{package}.proto"
+    file = descriptor_pb2.FileDescriptorProto(name=file_name, package=package, syntax="proto3")
     made: Dict[str, Any] = {}
-    for full_name, fields in MESSAGES.items():
+    for full_name, fields in messages.items():
         outer, _, name = full_name.rpartition(".")
         made[full_name] = made[outer].nested_type.add(name=name) if outer else file.message_type.add(name=name)
-        _add_fields(made[full_name], full_name, fields)
+        if full_name in _ENUMS:
+            enum, values = _ENUMS[full_name]
+            added = made[full_name].enum_type.add(name=enum)
+            for number, value in enumerate(values):
+                added.value.add(name=value, number=number)
+        _add_fields(made[full_name], package, full_name, fields)
+    described = file.service.add(name=service)
+    for method, (request, response, many, answers) in methods.items():
+        described.method.add(
+            name=method, input_type=f".{package}.{request}", output_type=f".{package}.{response}",
+            client_streaming=many, server_streaming=answers,
+        )  # fmt: skip
     pool = descriptor_pool.DescriptorPool()
-    pool.AddSerializedFile(file.SerializeToString())
-    return {
-        name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"inference.{name}"))
-        for name in MESSAGES
+    serialised = bytes(file.SerializeToString())
+    pool.AddSerializedFile(serialised)
+    names = [f"{package}.{service}", *(f"{package}.{service}.{method}" for method in methods)]
+    names += (f"{package}.{name}" for name in messages)
+    classes = {
+        name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{package}.{name}"))
+        for name in messages
         if "." not in name
     }
+    return Package(classes, file_name, serialised, tuple(names))
 
 
-class Inference(NamedTuple):
-    """A ModelInferRequest, whose raw_input_contents, mostly all of it, are left where they came."""
-
-    message: Any
-    raw: List[memoryview]
-
-
-#: The number of ModelInferRequest.raw_input_contents.
-RAW = 7
-
-
-def read_inference(kind: Any, data: bytes) -> Inference:
-    """A ModelInferRequest of the class `kind`. protobuf would copy its tensors twice."""
-    view = memoryview(data)
-    raw: List[memoryview] = []
-    others: List[memoryview] = []
-    at = 0
-    while at < len(data):
-        begin = at
-        tag, at = _varint(data, at)
-        if tag & 7 == 2:
-            size, at = _varint(data, at)
-            at += size
-            if tag >> 3 == RAW and at <= len(data):
-                raw.append(view[at - size : at])
-                continue
-        elif tag & 7 == 0:
-            _, at = _varint(data, at)
-        else:
-            at += {1: 8, 5: 4}.get(tag & 7, len(data))
-        others.append(view[begin:at])
-    return Inference(kind.FromString(b"".join(others)), raw)  # which judges what is malformed
+def packages() -> Dict[str, Package]:
+    """By the names of their services."""
+    of_inference = {name: (f"{name}Request", f"{name}Response", False, False) for name in METHODS}
+    check = ("HealthCheckRequest", "HealthCheckResponse", False)
+    made = {
+        SERVICE: _made(INFERENCE, MESSAGES, "GRPCInferenceService", of_inference),
+        f"{HEALTH}.Health": _made(HEALTH, _HEALTH_MESSAGES, "Health", {"Check": (*check, False), "Watch": (*check, True)}),
+    }
+    info = {"ServerReflectionInfo": ("ServerReflectionRequest", "ServerReflectionResponse", True, True)}
+    for package in REFLECTIONS:
+        made[f"{package}.ServerReflection"] = _made(package, _REFLECTION_MESSAGES, "ServerReflection", info)
+    return made
 
 
-def _varint(data: bytes, at: int) -> Tuple[int, int]:
-    """A number, and where it ends; beyond the end of `data` where there is none."""
-    number, shift = 0, 0
-    while at < len(data) and shift < 70:
-        byte = data[at]
-        at += 1
-        number |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return number, at
-        shift += 7
-    return 0, len(data) + 1
+def message_classes() -> Dict[str, Any]:
+    """Those of the Open Inference Protocol."""
+    return packages()[SERVICE].classes

@@ -3,7 +3,8 @@ by name, so that it cannot fill the memory."""
 
 from __future__ import annotations
 
-from typing import Any, Dict, Tuple
+from functools import partial
+from typing import Any, Dict, Sized, Tuple
 
 from prometheus_client import (  # type: ignore[import-not-found, unused-ignore]
     CollectorRegistry,
@@ -13,6 +14,8 @@ from prometheus_client import (  # type: ignore[import-not-found, unused-ignore]
     disable_created_metrics,
     generate_latest,
 )
+
+from .memory import Memory
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
@@ -57,7 +60,27 @@ class Metrics:
             registry=self.registry,
         )  # fmt: skip
 
+        self.ended_runs = Counter(
+            "lenslet_ended_runs", "Runs that were ended since nobody waited for them any more", ["model"],
+            registry=self.registry,
+        )  # fmt: skip
+        gauge = partial(Gauge, registry=self.registry)
+        self.memory = gauge("lenslet_memory_bytes", "What requests hold: bodies, tensors, plans, answers")
+        self.memory_limit = gauge("lenslet_memory_limit_bytes", "--max-memory-mib")
+        self.memory_peak = gauge("lenslet_memory_peak_bytes", "The most that requests have held")
+        self.memory_refused = gauge("lenslet_memory_refused", "How often it was not there")
+        self.kept_runners = gauge("lenslet_kept_runners", "For shapes that requests had, kept for the next")
+        self.messages = gauge("lenslet_grpc_messages_coming", "Calls of gRPC whose message is not here yet")
+        self.answers = gauge("lenslet_grpc_answers_leaving", "Calls of gRPC whose answer the client has not taken yet")
+        self.lost_lines = gauge("lenslet_access_log_lost", "Lines that the disk did not take in time")
         self._of: Dict[Tuple[Any, Tuple[str, ...]], Any] = {}
+
+    def observe_memory(self, memory: Memory, kept: Sized) -> None:
+        self.memory.set_function(lambda: memory.used)
+        self.memory_peak.set_function(lambda: memory.peak)
+        self.memory_limit.set(memory.most)
+        self.memory_refused.set_function(lambda: memory.refused)
+        self.kept_runners.set_function(lambda: len(kept))
 
     def of(self, metric: Any, *labels: str) -> Any:
         """`metric.labels(*labels)`, found in a tenth of its time."""

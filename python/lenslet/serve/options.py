@@ -17,6 +17,18 @@ model's card. Prometheus is told at /metrics. docs/serving.md says more.
 """
 
 
+#: What a request may take, in bodies: the body, and what is read and answered.
+BODIES = 4
+
+
+class Tls(NamedTuple):
+    """Files of PEM. `client_ca`: who signs the certificates that clients must have."""
+
+    certificate: pathlib.Path
+    key: pathlib.Path
+    client_ca: Optional[pathlib.Path]
+
+
 class Options(NamedTuple):
     models: List[str]
     host: str
@@ -32,12 +44,19 @@ class Options(NamedTuple):
     max_requests: int
     max_connections: int
     max_body: int  # bytes
+    max_message: int  # bytes
+    max_memory: int  # bytes
+    max_plan: int  # bytes
     max_rows: int
+    max_queue: float  # seconds
     seconds: float
+    run_seconds: float
     drain_seconds: float
     stop_seconds: float
     cards: Dict[str, pathlib.Path]  # by model; "": of the only one
     shapes: Dict[str, Dict[str, Shape]]
+    access_log: str  # "": none
+    tls: Optional[Tls]
 
 
 def _count(text: str) -> int:
@@ -93,10 +112,34 @@ def _parser() -> argparse.ArgumentParser:
     add("--max-requests", type=_count, default=256, metavar="N", help="let in at once, else 429 (%(default)s)")
     add("--max-connections", type=_count, default=1024, metavar="N", help="of HTTP, idle ones (%(default)s)")
     add("--max-body-mib", type=_count, default=64, metavar="N", help="of a request, else 413 (%(default)s)")
+    add(
+        "--max-message-mib", type=_count, metavar="N",
+        help="of a request over gRPC, whose library copies it in one go (32, or --max-body-mib where that is less)",
+    )  # fmt: skip
+    add(
+        "--max-memory-mib", type=_count, metavar="N",
+        help="of all requests at once, beside the models, else 503 (1024, or four bodies where that is more)",
+    )  # fmt: skip
+    add(
+        "--max-plan-mib", type=_count, metavar="N",
+        help="of a run for shapes that a request has, of a model that takes any, else 413 (half of --max-memory-mib)",
+    )  # fmt: skip
     add("--max-rows", type=_count, default=64, metavar="N", help="images of a request (%(default)s)")
+    add(
+        "--max-queue-ms", type=_time, default=25, metavar="MS",
+        help="of waiting for a runner, as far as one can see, else 429 (%(default)s); 0: --max-requests alone",
+    )  # fmt: skip
     add("--request-s", type=_time, default=30, metavar="S", help="for a request to come wholly (%(default)s)")
+    add(
+        "--timeout-s", type=_time, default=60, metavar="S",
+        help="from a request's being there to its answer, else 504 (%(default)s); 0: none but the request's own",
+    )  # fmt: skip
     add("--drain-s", type=_time, default=0, metavar="S", help="not ready, but open, before stopping (%(default)s)")
     add("--stop-s", type=_time, default=30, metavar="S", help="for requests to end when stopping (%(default)s)")
+    add("--access-log", default="", metavar="FILE", help="a line of JSON for each inference request; -: stdout")
+    add("--tls-cert", type=pathlib.Path, metavar="FILE", help="HTTPS and gRPC over TLS: the certificates, in PEM")
+    add("--tls-key", type=pathlib.Path, metavar="FILE", help="the key of the first")
+    add("--tls-client-ca", type=pathlib.Path, metavar="FILE", help="who signs the certificates that clients must have")
     return parser
 
 
@@ -116,6 +159,15 @@ def parsed(arguments: Sequence[str]) -> Options:
         shapes.setdefault(name, {})[input] = shape
     if ("" in cards or "" in shapes) and len(given.models) > 1:
         parser.error("several models: --card NAME=FILE, --shape NAME:INPUT=SHAPE")
+    if (given.max_message_mib or 0) > given.max_body_mib:
+        parser.error("--max-message-mib: at most --max-body-mib")
+    max_memory = given.max_memory_mib or max(1024, BODIES * given.max_body_mib)
+    if max_memory < BODIES * given.max_body_mib:
+        parser.error(f"--max-memory-mib {max_memory}: at least {BODIES} times --max-body-mib, or no such body is served")
+    max_plan = given.max_plan_mib or max(1, max_memory // 2)
+    if (given.tls_cert is None) != (given.tls_key is None) or given.tls_client_ca and given.tls_cert is None:
+        parser.error("--tls-cert and --tls-key belong together, and --tls-client-ca to them")
+    tls = None if given.tls_cert is None else Tls(given.tls_cert, given.tls_key, given.tls_client_ca)
     return Options(
         models=given.models,
         host=given.host,
@@ -131,12 +183,19 @@ def parsed(arguments: Sequence[str]) -> Options:
         max_requests=given.max_requests,
         max_connections=given.max_connections,
         max_body=given.max_body_mib << 20,
+        max_message=(given.max_message_mib or min(32, given.max_body_mib)) << 20,
+        max_memory=max_memory << 20,
+        max_plan=max_plan << 20,
         max_rows=given.max_rows,
+        max_queue=given.max_queue_ms / 1000,
         seconds=given.request_s,
+        run_seconds=given.timeout_s,
         drain_seconds=given.drain_s,
         stop_seconds=given.stop_s,
         cards=cards,
         shapes=shapes,
+        access_log=given.access_log,
+        tls=tls,
     )
 
 

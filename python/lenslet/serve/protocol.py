@@ -23,9 +23,30 @@ DATATYPES = {
 Shape = Tuple[int, ...]
 Array = np.ndarray[Any, Any]
 Buffer = Union[bytes, bytearray, memoryview]
+
+
+class TextOfNumbers:
+    """Numbers as JSON or gRPC wrote them, read when it is known that the model takes so many (json_text.py, wire.py)."""
+
+    def array(self, name: str, datatype: str, shape: Shape, dtype: np.dtype[Any]) -> Array:
+        raise NotImplementedError
+
+
+class LongText:
+    """A string of JSON that is read when it is known what for."""
+
+    def string(self) -> str:
+        """RequestError."""
+        raise NotImplementedError
+
+    def decoded(self) -> Buffer:
+        """From base64. binascii.Error."""
+        raise NotImplementedError
+
+
 #: Of a tensor in a request: its bytes as they lie in memory (little-endian; of BYTES each element behind its length in
-#: four bytes), or a sequence of values, nested or not.
-Data = Union[Buffer, Sequence[Any]]
+#: four bytes), or a sequence of values, of BYTES nested or not.
+Data = Union[Buffer, TextOfNumbers, Sequence[Any]]
 
 
 class RequestError(Exception):
@@ -37,12 +58,15 @@ class RequestError(Exception):
         "image": (400, "INVALID_ARGUMENT"),
         "unknown": (404, "NOT_FOUND"),
         "method": (405, "UNIMPLEMENTED"),
+        "coding": (501, "UNIMPLEMENTED"),
         "timeout": (408, "DEADLINE_EXCEEDED"),
         "too_large": (413, "RESOURCE_EXHAUSTED"),
         "encoding": (415, "INVALID_ARGUMENT"),
         "queue_full": (429, "RESOURCE_EXHAUSTED"),
         "run": (500, "INTERNAL"),
+        "memory": (503, "RESOURCE_EXHAUSTED"),
         "stopping": (503, "UNAVAILABLE"),
+        "deadline": (504, "DEADLINE_EXCEEDED"),
     }
 
     def __init__(self, kind: str, line: str) -> None:
@@ -84,6 +108,7 @@ class Request(NamedTuple):
     inputs: List[Tensor]
     wanted: List[Wanted]  # empty: all outputs
     binary: bool = False  # of outputs that are not in `wanted`
+    timeout: float = 0  # seconds until it is answered or given up; 0: the server's
 
 
 class Result(NamedTuple):
@@ -101,6 +126,12 @@ class Result(NamedTuple):
             return b"".join(struct.pack("<I", len(value)) + value for value in self.values)
         return self.values.tobytes()
 
+    def view(self) -> Buffer:
+        """The same, without a copy where there is none to be made."""
+        if isinstance(self.values, list):
+            return self.raw()
+        return self.values.reshape(-1).view(np.uint8).data
+
 
 def checked_shape(shape: object, name: str) -> Shape:
     """`shape` as a tuple of dimensions >= 0; at most MAX_RANK of them."""
@@ -115,6 +146,8 @@ def array_of(tensor: Tensor, dtype: np.dtype[Any]) -> Array:
     """The tensor's elements, which are numbers or truth values; a view where its bytes came."""
     count = math.prod(tensor.shape)
     data = tensor.data
+    if isinstance(data, TextOfNumbers):
+        return data.array(tensor.name, tensor.datatype, tensor.shape, dtype)
     if isinstance(data, (bytes, bytearray, memoryview)):
         if len(data) != count * dtype.itemsize:
             raise malformed(
@@ -144,7 +177,7 @@ def array_of(tensor: Tensor, dtype: np.dtype[Any]) -> Array:
         if int(array.min()) < limits.min or int(array.max()) > limits.max:
             raise malformed(f"input {quoted(tensor.name)}: 'data' goes beyond {tensor.datatype}")
     with np.errstate(over="ignore"):  # a float beyond the type is infinite, as when a file is read
-        return array.astype(dtype).reshape(tensor.shape)
+        return array.astype(dtype, copy=False).reshape(tensor.shape)
 
 
 def strings_of(tensor: Tensor) -> List[Buffer]:
@@ -163,7 +196,7 @@ def strings_of(tensor: Tensor) -> List[Buffer]:
             found.append(view[at + 4 : end])
             at = end
     else:
-        found = _flat_strings(tensor, data)
+        found = [] if isinstance(data, TextOfNumbers) else _flat_strings(tensor, data, count)
     if len(found) != count:
         raise malformed(
             f"input {quoted(tensor.name)}: {len(found)} elements, but shape {list(tensor.shape)} has {count}"
@@ -171,13 +204,13 @@ def strings_of(tensor: Tensor) -> List[Buffer]:
     return found
 
 
-def _flat_strings(tensor: Tensor, data: Sequence[Any]) -> List[Buffer]:
+def _flat_strings(tensor: Tensor, data: Sequence[Any], count: int) -> List[Buffer]:
     import base64
     import binascii
 
     found: List[Buffer] = []
     left: List[Any] = [data]
-    while left:
+    while left and len(found) <= count:
         value = left.pop()
         if isinstance(value, (bytes, memoryview)):
             found.append(value)
@@ -186,7 +219,12 @@ def _flat_strings(tensor: Tensor, data: Sequence[Any]) -> List[Buffer]:
                 found.append(base64.b64decode(value, validate=True) if tensor.base64 else value.encode())
             except (binascii.Error, ValueError):
                 raise malformed(f"input {quoted(tensor.name)}: 'data' is no base64") from None
-        elif isinstance(value, (list, tuple)) or hasattr(value, "__getitem__"):
+        elif isinstance(value, LongText):
+            try:
+                found.append(value.decoded() if tensor.base64 else value.string().encode())
+            except (binascii.Error, ValueError):
+                raise malformed(f"input {quoted(tensor.name)}: 'data' is no base64") from None
+        elif isinstance(value, (list, tuple)):
             left.extend(reversed(value))
         else:
             raise malformed(f"input {quoted(tensor.name)}: 'data' does not hold BYTES")
@@ -200,6 +238,14 @@ def parameters_of(value: object, where: str) -> Dict[str, Any]:
     if not isinstance(value, dict):
         raise malformed(f"{where}: 'parameters' is no object")
     return value
+
+
+def timeout_of(parameters: Dict[str, Any]) -> float:
+    """Seconds, of a request's parameter "timeout", which is in microseconds; 0: it has none."""
+    timeout = parameters.get("timeout", 0)
+    if type(timeout) is not int or not 0 <= timeout < 2**63:
+        raise malformed("'timeout' is a number of microseconds")
+    return timeout / 1e6
 
 
 def wanted_of(name: object, parameters: Dict[str, Any], binary: Optional[bool]) -> Wanted:

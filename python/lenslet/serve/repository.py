@@ -7,12 +7,14 @@ import math
 import os
 import pathlib
 import re
-from typing import Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
 import lenslet
 
+from .memory import Memory
+from .pictures import decoding_bytes
 from .protocol import (
     DATATYPES,
     Array,
@@ -26,9 +28,8 @@ from .protocol import (
     quoted,
     strings_of,
 )
+from .wire import Contents
 
-#: Free shapes beyond the batch: so many are kept planned by each runner.
-KEPT_SHAPES = 8
 #: Larger batches are put together when they are run.
 SLAB_BYTES = 32 << 20
 
@@ -82,6 +83,7 @@ class ServedModel:
         self.dtypes = [np.dtype(port.dtype) for port in self.inputs]
         self._plan()
         self.image_bytes = self._image_bytes()
+        self.row_bytes = self._row_bytes()
         self.guess = ""  # how the card was found, where that is a guess
         self.card = self._card_of(card)
         #: The number of the input that pictures may be given for, or None.
@@ -136,6 +138,14 @@ class ServedModel:
         size = math.prod(self.input_shapes[0][1:]) * self.dtypes[0].itemsize
         return size if size * self.options.max_batch <= SLAB_BYTES else 0
 
+    def output_bytes(self, rows: int) -> int:
+        """Of a request of so many; those of free dimensions are not known."""
+        if not self.fixed:
+            return 0
+        sizes = [math.prod(shape[1:] if self.batchable else shape) for shape in self.output_shapes]
+        sizes = [max(0, size) * np.dtype(port.dtype).itemsize for size, port in zip(sizes, self.outputs)]
+        return sum(sizes) * (rows if self.batchable else 1)
+
     @property
     def sizes(self) -> List[int]:
         return planned_sizes(self.options.max_batch) if self.batchable else [1]
@@ -149,8 +159,38 @@ class ServedModel:
             batch=batch,
             precision=self.options.precision,
             shapes={**own, **(shapes or {})} or None,
-            other_shapes=KEPT_SHAPES if shapes else 0,
         )
+
+    def needed(self, shapes: Mapping[str, Shape]) -> Tuple[int, int]:
+        """Bytes that a run for the shapes of a request takes, but for what it computes shapes of; and of its outputs.
+        Nothing is allocated for it. lenslet.Error for shapes that the model does not take."""
+        plan = self.model.plan(
+            device=self.options.device, threads=self.options.threads, batch=1, precision=self.options.precision,
+            shapes={**{name: (1, *shape[1:]) for name, shape in self.shapes.items()}, **shapes},
+        )  # fmt: skip
+        memory = plan["memory"]
+        outputs = zip(self.outputs, plan["outputs"])
+        output_bytes = sum(_bytes(output["shape"], np.dtype(port.dtype)) for port, output in outputs)
+        # Inputs that do not lie as kernels want them are copied.
+        input_bytes = sum(_bytes(shapes[port.name], dtype) for port, dtype in zip(self.inputs, self.dtypes))
+        return memory["peak_bytes"] + memory["prepared_bytes"] + input_bytes, output_bytes
+
+    def _row_bytes(self) -> int:
+        """Of the outputs of one image, or one request where there are no batches; as far as that is known."""
+        if not self.fixed:
+            return 0
+        return sum(
+            _bytes(shape[1:] if self.batchable else shape, np.dtype(port.dtype))
+            for shape, port in zip(self.output_shapes, self.outputs)
+        )
+
+    @property
+    def picture_bytes(self) -> int:
+        """Of the tensor of one picture: in float32, from which it is cast where it is another type."""
+        assert self.card is not None and self.picture_input is not None
+        own = self.dtypes[self.picture_input].itemsize
+        pixels = self.card.height * self.card.width * self.card.channels
+        return pixels * (4 if own == 4 else 4 + own)
 
     # ---- Pictures ----
 
@@ -186,7 +226,7 @@ class ServedModel:
         taken = any(port.name == "image" for i, port in enumerate(self.inputs) if i != self.picture_input)
         return "encoded_image" if taken else "image"
 
-    def prepared(self, pictures: Sequence[Buffer], into: Optional[Array] = None) -> Array:
+    def prepared(self, pictures: Sequence[Buffer], into: Optional[Array], memory: Memory) -> Array:
         """[N,C,H,W] (or [N,H,W,C]) of N encoded pictures, of the input's type; `into`, of float32, where it is given.
         RequestError for what is no picture."""
         card = self.card
@@ -195,7 +235,8 @@ class ServedModel:
         batch = np.empty((len(pictures), *rows), np.float32) if into is None else into
         for index, picture in enumerate(pictures):
             try:
-                card.prepare(picture, out=batch[index])
+                with memory.take(decoding_bytes(picture), "decoding a picture"):
+                    card.prepare(picture, out=batch[index])
             except lenslet.Error as error:
                 where = f"picture {index + 1} of {len(pictures)}: " if len(pictures) > 1 else ""
                 raise RequestError("image", where + str(error)) from None
@@ -242,6 +283,8 @@ class ServedModel:
                 raise malformed(
                     f"input {quoted(tensor.name)}: shape {list(tensor.shape)} is not the model's {list(shape)}"
                 )
+            if isinstance(tensor.data, Contents) and self.batchable and tensor.shape[0] > max_rows:
+                raise malformed(f"model '{self.name}': 1 to {max_rows} rows a request")  # before they are made
             inputs[index] = array_of(tensor, self.dtypes[index])
             given[index] = tensor.shape
         for index, port in enumerate(self.inputs):
@@ -278,6 +321,8 @@ class ServedModel:
 
     def classes(self, index: int, scores: Array, count: int) -> List[bytes]:
         """Of output `index` and each of its rows the `count` best, "probability:class:label" or "value:class"."""
+        if scores.size == 0:
+            return []
         rows = scores.reshape(scores.shape[0] if scores.ndim > 1 else 1, -1)
         count = min(count, rows.shape[1])
         found: List[bytes] = []
@@ -295,6 +340,10 @@ class ServedModel:
 
 def _read(ports: Sequence[lenslet.Port]) -> List[lenslet.Port]:
     return [port for port in ports if not port.unread]
+
+
+def _bytes(shape: Sequence[int], dtype: np.dtype[Any]) -> int:
+    return math.prod(max(0, dim) for dim in shape) * dtype.itemsize
 
 
 def _free_as_minus_one(port: lenslet.Port) -> Shape:

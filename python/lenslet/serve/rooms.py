@@ -1,38 +1,57 @@
 """Memory that bodies of requests are read to, before anything is known of them but their sizes.
 
 Fresh memory costs a fault for each page, so that it is kept. A request of one image goes to a place beside those of the
-requests before and after it: a batch of them then is one array, and nothing is copied to make it one.
+requests before and after it: a batch of them then is one array, and nothing is copied to make it one. All of it is
+taken from the bound on memory (memory.py), and what is kept goes when that is short.
 """
 
 from __future__ import annotations
 
 from typing import Any, Dict, List, Optional
 
-import numpy as np
-
-from .protocol import Array
+from .memory import Memory, hold_of
+from .protocol import Array, RequestError
 from .repository import ServedModel
 
 #: Of memory that is kept for later requests.
 KEPT_BYTES = 64 << 20
-#: Where a tensor begins, so that kernels read it there.
-ALIGNMENT = 64
 STEP = 1 << 16
+#: A shorter head a connection may have in any case: it is not counted.
+HEAD_BYTES = 1 << 14
+#: Of a long body, so much is taken from the bound at a time, as it comes: who sends nothing holds nothing.
+TAKEN_BYTES = 1 << 20
+#: Of longer bodies, what is read at a time: libuv reads 32 times before it looks at other connections, and fresh memory
+#: is slow.
+LONG_BYTES, READ_BYTES = 1 << 22, 1 << 18
 
 
 class Room:
     """Of one body: `head` for JSON, `rest` for what comes behind it. `slab` and `place` where it is part of one."""
 
-    __slots__ = ("head", "rest", "memory", "slab", "place")
+    __slots__ = ("head", "rest", "memory", "slab", "place", "_hold", "_size", "_taken")
 
-    def __init__(self, head: int, rest: Any, memory: Array, slab: Optional["Slab"] = None, place: int = 0) -> None:
-        self.head = memoryview(bytearray(head))
-        self.rest, self.memory, self.slab, self.place = rest, memory, slab, place
+    def __init__(self, head: memoryview, rest: memoryview, memory: Array, slab: Optional["Slab"] = None,
+                 place: int = 0) -> None:  # fmt: skip
+        self.head, self.rest, self.memory, self.slab, self.place = head, rest, memory, slab, place
+        self._size = len(head) + len(rest)
+        self._hold = hold_of(memory) if slab is None else None
+        self._taken = self._size if self._hold is None else len(head) + min(self._hold.size, len(rest))
 
     @property
     def image(self) -> Array:
         """[1,...] of the model's input, of a room in a slab."""
         return self.memory[self.place : self.place + 1]
+
+    def at(self, at: int) -> memoryview:
+        """Where the body goes on behind its first `at` bytes, as far as that is taken. RequestError("memory")."""
+        if at == self._taken:
+            assert self._hold is not None
+            more = min(TAKEN_BYTES, self._size - at)
+            self._hold.grow(more, "the body")
+            self._taken += more
+        head = len(self.head)
+        end = self._taken if self._size <= LONG_BYTES else min(self._taken, at + READ_BYTES)
+        return self.head[at:end] if at < head else self.rest[at - head : end - head]
 
 
 class Slab:
@@ -40,36 +59,53 @@ class Slab:
 
     __slots__ = ("served", "images", "places", "taken", "done")
 
-    def __init__(self, served: ServedModel) -> None:
+    def __init__(self, served: ServedModel, memory: Memory) -> None:
         shape = (served.sizes[0], *served.input_shapes[0][1:])
-        memory = _aligned(shape[0] * served.image_bytes)
+        array = memory.array(shape[0] * served.image_bytes, "a batch")
         self.served = served
-        self.images: Array = memory.view(served.dtypes[0]).reshape(shape)
-        self.places = [part.data for part in memory.reshape(shape[0], -1)]
+        self.images: Array = array.view(served.dtypes[0]).reshape(shape)
+        self.places = [part.data for part in array.reshape(shape[0], -1)]
         self.taken = self.done = 0
 
 
 class Rooms:
     """Used in the event loop's thread. What is not given back, since somebody may look at it still, is garbage."""
 
-    def __init__(self) -> None:
+    def __init__(self, memory: Memory) -> None:
+        self._memory = memory
         self._free: Dict[object, List[Any]] = {}
         self._kept = 0
         self._current: Dict[ServedModel, Slab] = {}
+        memory.when_short.append(self.forget)
 
     def take(self, head: int, rest: int, served: Optional[ServedModel]) -> Room:
-        """Room for a body of `head` + `rest` bytes, with anything in it."""
-        if served is None or not served.image_bytes or rest != served.image_bytes:
-            size = -(-rest // STEP) * STEP
-            memory = self._kept_one(size, size)
-            if memory is None:
-                memory = _aligned(size)
-            return Room(head, memory[:rest].data, memory)
+        """Room for a body of `head` + `rest` bytes, with anything in it. RequestError("memory")."""
+        if head > STEP:
+            head, rest = 0, head + rest
+        if served is not None and served.image_bytes and rest == served.image_bytes:
+            try:
+                return self._beside_others(head, rest, served)
+            except RequestError:  # for all of a batch there is no memory
+                pass
+        size = -(-rest // STEP) * STEP
+        memory = self._kept_one(size, size)
+        if memory is None:
+            memory = self._memory.array(size, "the body", TAKEN_BYTES)
+        return Room(self._head(head), memory[:rest].data, memory)
+
+    def _head(self, size: int) -> memoryview:
+        if size <= HEAD_BYTES:
+            return memoryview(bytearray(size))
+        return self._memory.array(size, "the body").data
+
+    def _beside_others(self, head: int, rest: int, served: ServedModel) -> Room:
         slab = self._current.get(served)
         if slab is None or slab.taken == len(slab.places):
-            slab = self._current[served] = self._kept_one(served, served.sizes[0] * rest) or Slab(served)
+            slab = self._kept_one(served, served.sizes[0] * rest) or Slab(served, self._memory)
+            self._current[served] = slab
+        before = self._head(head)
         slab.taken += 1
-        return Room(head, slab.places[slab.taken - 1], slab.images, slab, slab.taken - 1)
+        return Room(before, slab.places[slab.taken - 1], slab.images, slab, slab.taken - 1)
 
     def give(self, room: Room) -> None:
         """Nobody looks at it any more."""
@@ -84,21 +120,19 @@ class Rooms:
             if self._current.get(slab.served) is not slab:
                 self._keep(slab.served, slab.images.nbytes, slab)
 
+    def forget(self) -> bool:
+        """What is kept. In any thread."""
+        self._free, self._kept = {}, 0
+        return False
+
     def _kept_one(self, kind: object, size: int) -> Any:
         free = self._free.get(kind)
         if not free:
             return None
-        self._kept -= size
+        self._kept = max(0, self._kept - size)
         return free.pop()
 
     def _keep(self, kind: object, size: int, thing: Any) -> None:
         if self._kept + size <= KEPT_BYTES:
             self._kept += size
             self._free.setdefault(kind, []).append(thing)
-
-
-def _aligned(size: int) -> Array:
-    """Bytes on a line of the cache, with anything in them."""
-    memory = np.empty(size + ALIGNMENT, np.uint8)
-    start = -memory.ctypes.data % ALIGNMENT
-    return memory[start : start + size]

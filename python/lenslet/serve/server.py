@@ -10,13 +10,11 @@ import signal
 import sys
 from typing import Any, Awaitable, List, Optional
 
-import uvloop  # type: ignore[import-not-found, unused-ignore]
-
-from . import grpc_app, http_server
+from . import grpc_app, http_server, tls
+from .access_log import AccessLog
 from .http_app import HttpApp
 from .options import Options
 from .repository import Repository
-from .rooms import KEPT_BYTES
 from .service import Limits, Service
 
 
@@ -26,14 +24,19 @@ def keep_memory() -> None:
         mallopt = ctypes.CDLL(None).mallopt
     except (OSError, AttributeError):  # another C library
         return
-    mallopt(-3, 32 << 20)  # M_MMAP_THRESHOLD
-    mallopt(-1, KEPT_BYTES)  # M_TRIM_THRESHOLD
+    mallopt(-3, 4 << 20)  # M_MMAP_THRESHOLD: what is larger goes back when it is freed
+    mallopt(-1, 16 << 20)  # M_TRIM_THRESHOLD
 
 
 def run(options: Options, repository: Repository) -> None:
     """Returns after SIGTERM or SIGINT. OSError for a port that is not to be had."""
     keep_memory()
-    loop = uvloop.new_event_loop()
+    try:
+        import uvloop  # type: ignore[import-not-found, unused-ignore]
+
+        loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
+    except ImportError:
+        loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
     try:
         loop.run_until_complete(_Server(options, repository).live())
@@ -47,8 +50,9 @@ class _Server:
     def __init__(self, options: Options, repository: Repository) -> None:
         self._options, self._repository = options, repository
         self._http: Optional[http_server.Server] = None
-        self._http_task: Any = None
         self._grpc: Any = None
+        self._grpc_app: Any = None
+        self._context: Any = None  # of TLS, for HTTP
 
     async def live(self) -> None:
         options = self._options
@@ -62,9 +66,14 @@ class _Server:
 
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stop)
-        limits = Limits(options.max_body, options.max_requests, options.max_rows, options.seconds)
+        limits = Limits(
+            options.max_body, options.max_memory, options.max_requests, options.max_rows, options.seconds,
+            plan=options.max_plan, message=options.max_message, run_seconds=options.run_seconds, queue_seconds=options.max_queue,
+        )  # fmt: skip
         runners = options.runners or self._runners()
-        service = Service(self._repository, limits, runners, options.preparers, options.max_wait)
+        log = AccessLog(options.access_log) if options.access_log else None
+        self._context = tls.http_context(options.tls)
+        service = Service(self._repository, limits, runners, options.preparers, options.max_wait, log)
         try:
             where = await self._open(service)
             gc.collect()
@@ -76,7 +85,10 @@ class _Server:
             await asyncio.sleep(options.drain_seconds)  # ports stay open: whoever asks is told that we are not ready
         finally:
             await self._close()
-            await service.stop()
+            ended = await service.stop()
+        if not ended:  # a step that does not end would have the process wait for it
+            print("lenslet: stopped in the middle of a run", file=sys.stderr, flush=True)
+            os._exit(0)
 
     def _runners(self) -> int:
         """One for each core, or, on CUDA, one."""
@@ -89,16 +101,21 @@ class _Server:
         options = self._options
         where: List[str] = []
         if options.grpc_port is not None:
-            server = grpc_app.GrpcApp(service).server()
+            self._grpc_app = grpc_app.GrpcApp(service)
+            server = self._grpc_app.server()
             address = _shown(options.host, options.grpc_port)
             try:
-                port = server.add_insecure_port(address)
+                if options.tls is None:
+                    port = server.add_insecure_port(address)
+                else:
+                    port = server.add_secure_port(address, tls.grpc_credentials(options.tls))
             except RuntimeError:
                 port = 0
             if port == 0:
                 raise OSError(f"gRPC cannot listen on {address}")
             where.append(f"gRPC on {_shown(options.host, port)}")
             await server.start()
+            self._grpc_app.started(port)
             self._grpc = server
         if options.http_port is not None:
             try:
@@ -108,21 +125,20 @@ class _Server:
                 raise OSError(f"HTTP cannot listen on {address}: {error.strerror or error}") from None
             where.insert(0, f"HTTP on {_shown(options.host, listener.getsockname()[1])}")
             connections = options.max_requests + options.max_connections
-            self._http = http_server.server(HttpApp(service), service.limits, connections, options.stop_seconds)
-            self._http_task = asyncio.get_running_loop().create_task(self._http.serve(sockets=[listener]))
-            while not self._http.started and not self._http_task.done():
-                await asyncio.sleep(0.01)
+            self._http = http_server.Server(HttpApp(service), service.limits, connections)
+            await self._http.start(listener, self._context)
         return where
 
     async def _close(self) -> None:
         """Closes the ports. Returns when all requests are answered, or their time is up."""
         ends: List[Awaitable[Any]] = []
         if self._http is not None:
-            self._http.should_exit = True
-            ends.append(self._http_task)
+            ends.append(self._http.close(self._options.stop_seconds))
         if self._grpc is not None:
             ends.append(self._grpc.stop(self._options.stop_seconds))
         await asyncio.gather(*ends)
+        if self._grpc is not None:
+            self._grpc_app.stopped()
 
 
 def _shown(host: str, port: int) -> str:

@@ -5,48 +5,82 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import itertools
+import sys
 import time
 from functools import partial
-from typing import Callable, List, Optional, Tuple, Type, TypeVar
+from typing import Any, Callable, Dict, List, Optional, Tuple, Type, TypeVar, Union
 
 import numpy as np
 
 import lenslet
 
+from .access_log import AccessLog
 from .batcher import Batcher, Done, Job
+from .memory import Hold, Memory
 from .metrics import Metrics
 from .protocol import DATATYPES, Array, Buffer, Request, RequestError, Result, Wanted
 from .repository import Repository, ServedModel
 from .rooms import Room, Rooms
+from .shapes import ShapeRunners
+from .tidy import Tidy
 
 T = TypeVar("T")
+#: How often it is looked for requests whose time is up.
+LATE_SECONDS = 0.1
+#: The event loop waits so long for a thread that reads JSON, at each of its steps.
+ASIDE_SECONDS = 0.001
 
 
 class Limits:
     """What a request may cost."""
 
-    def __init__(self, body: int, requests: int, rows: int, seconds: float) -> None:
+    def __init__(
+        self, body: int, memory: int, requests: int, rows: int, seconds: float, *, plan: int = 0,
+        message: int = 0, run_seconds: float = 0, queue_seconds: float = 0,
+    ) -> None:  # fmt: skip
         self.body = body  # bytes of a request
+        self.memory = memory  # bytes of all requests at once
         self.requests = requests  # let in at once
         self.rows = rows  # images of a request
         self.seconds = seconds  # until a request has to be there, once its connection is
+        self.message = message or body  # bytes of a request over gRPC
+        self.plan = plan or memory  # bytes of a run for other shapes than a model was planned for
+        self.run_seconds = run_seconds  # from a request's being there to its answer; 0: any
+        self.queue_seconds = queue_seconds  # of waiting for a runner, as far as one can see; 0: any
 
 
 class Service:
     """Lives in the event loop's thread."""
 
-    def __init__(self, repository: Repository, limits: Limits, workers: int, preparers: int, max_wait: float) -> None:
-        self.repository, self.limits = repository, limits
+    def __init__(
+        self, repository: Repository, limits: Limits, workers: int, preparers: int, max_wait: float,
+        access_log: Optional[AccessLog] = None,
+    ) -> None:  # fmt: skip
+        self.repository, self.limits, self.access_log = repository, limits, access_log
         self.metrics = Metrics()
-        self.rooms = Rooms()
+        self.memory = Memory(limits.memory)
+        self.rooms = Rooms(self.memory)
         self.stopping = False
-        self._in_house = 0
+        #: Each is asked, when too many requests are in the house, to let one go whose client is slow; says if it did.
+        self.when_full: List[Callable[[], bool]] = []
+        self._in_house = self._aside = 0
+        self._switch = sys.getswitchinterval()
         self._loop = asyncio.get_running_loop()
-        self._batcher = Batcher(repository, workers, max_wait, self._deliver)
+        shapes = ShapeRunners(self.memory, limits.plan)
+        self._batcher = Batcher(repository, workers, max_wait, self._deliver, shapes)
+        self.tidy = Tidy(self._loop, self.memory, self._batcher.planned_bytes)
         self._preparers = concurrent.futures.ThreadPoolExecutor(preparers, "lenslet-prepare")
         self.metrics.in_house.set_function(lambda: self._in_house)
         for served in repository.models.values():
             self.metrics.queue.labels(served.name).set_function(partial(self._batcher.waiting, served))
+        self.metrics.observe_memory(self.memory, shapes)
+        self._waiting: Dict[Job, float] = {}
+        self._timer: Any = None
+        if limits.run_seconds:
+            self._look_for_late()
+        if access_log is not None:
+            self.metrics.lost_lines.set_function(lambda: access_log.lost)
         self._batcher.start()
 
     def ready(self, served: Optional[ServedModel] = None) -> bool:
@@ -58,49 +92,94 @@ class Service:
     def in_house(self) -> int:
         return self._in_house
 
-    async def stop(self) -> None:
-        """When all requests have been answered, or are to be given up."""
-        await self._loop.run_in_executor(None, self._batcher.stop)
-        self._preparers.shutdown(wait=False)
+    async def stop(self) -> bool:
+        """When all requests have been answered, or are to be given up: what runs still is cancelled. False: a step of
+        a network does not end."""
+        self.tidy.stop()
+        if self._timer is not None:
+            self._timer.cancel()
+        ended = await self._loop.run_in_executor(None, self._batcher.stop)
+        self._preparers.shutdown(wait=False, cancel_futures=True)
+        if self.access_log is not None:
+            await self._loop.run_in_executor(None, self.access_log.close)
+        return ended
 
-    def counted(self, protocol: str, served: Optional[ServedModel] = None) -> "Visit":
-        return Visit(self, protocol, served)
+    def counted(
+        self, protocol: str, served: Optional[ServedModel] = None, client: Union[str, Callable[[], str]] = ""
+    ) -> "Visit":
+        return Visit(self, protocol, served, client)
+
+    def check_queue(self, served: ServedModel) -> None:
+        """RequestError("queue_full") when a request would wait too long for a runner."""
+        seconds = self._batcher.wait(served, self.limits.queue_seconds)
+        if seconds:
+            raise RequestError("queue_full", f"some {seconds * 1000:.0f} ms to wait for a runner: try again later")
 
     async def aside(self, work: Callable[[], T]) -> T:
         """Work that takes long for the event loop's thread (or lets go of Python's lock), in another."""
-        return await self._loop.run_in_executor(self._preparers, work)
+        if not self._aside:
+            sys.setswitchinterval(ASIDE_SECONDS)
+        self._aside += 1
+        try:
+            return await self._loop.run_in_executor(self._preparers, work)
+        finally:
+            self._aside -= 1
+            if not self._aside:
+                sys.setswitchinterval(self._switch)
 
     async def infer(
-        self, served: ServedModel, read: Callable[[], Request], long: bool, room: Optional[Room] = None
-    ) -> Tuple[List[Result], Request]:
+        self, served: ServedModel, read: Callable[[], Request], long: bool, room: Optional[Room] = None,
+        visit: Optional["Visit"] = None, hold: Optional[Hold] = None,
+    ) -> Tuple[List[Result], Request]:  # fmt: skip
         """The outputs of the request that `read` gives, which is `long` when it holds many numbers as such; `room` is
-        where its tensors lie.
+        where its tensors lie, `hold` what it has of the memory.
 
-        RequestError for everything that is not done. Cancelled, it takes the request back if that has not begun.
+        RequestError for everything that is not done. Cancelled, it takes the request back; a run that nobody waits for
+        any more ends.
         """
+        since = self._loop.time()
+        if hold is None:
+            hold = self.memory.take(0, "")
+        self.check_queue(served)
 
         def checked() -> Tuple[Request, List[Tuple[int, Wanted]], List[Optional[Array]], List[Buffer]]:
             request = read()
-            return (request, served.wanted(request), *served.read(request, self.limits.rows))
+            inputs, pictures = served.read(request, self.limits.rows)
+            outputs = served.wanted(request)
+            if long:  # what it was read from may go
+                request = request._replace(inputs=[])
+            return request, outputs, inputs, pictures
 
         request, outputs, inputs, pictures = await self.aside(checked) if long else checked()
         own = None  # room that is ours to give back
         if pictures:
             began = time.monotonic()
             assert served.picture_input is not None
+            hold.grow(len(pictures) * served.picture_bytes, "the pictures' tensor")
             if len(pictures) == 1 and served.image_bytes and served.dtypes[0] == np.float32:
                 own = self.rooms.take(0, served.image_bytes, served)
             room = own
             into = None if own is None else own.image
             try:
-                inputs[served.picture_input] = await self.aside(lambda: served.prepared(pictures, into))
+                inputs[served.picture_input] = await self.aside(lambda: served.prepared(pictures, into, self.memory))
             except RequestError:
                 if own is not None:
                     self.rooms.give(own)
                 raise
-            self.metrics.of(self.metrics.prepare_seconds, served.name).observe(time.monotonic() - began)
+            took = time.monotonic() - began
+            self.metrics.of(self.metrics.prepare_seconds, served.name).observe(took)
+            if visit is not None:
+                visit.stages["prepare"] = took
         complete = [array for array in inputs if array is not None]
-        job = Job(served, complete, self._loop.create_future(), room)
+        if room is not None and not _lies_in(complete, room):  # JSON, or what nobody reads
+            room = None
+        job = Job(served, complete, self._loop.create_future(), room, hold)
+        hold.grow(job.rows * served.row_bytes, "the outputs")
+        timer = None
+        if request.timeout:
+            left = max(0, since + request.timeout - self._loop.time())
+            timer = self._loop.call_later(left, self._late, job, request.timeout)
+        self._waiting[job] = since
         self._batcher.put(job)
         try:
             arrays = await job.future
@@ -113,9 +192,30 @@ class Service:
             raise RequestError("run", f"model '{served.name}': {error}") from None
         except Exception as error:
             raise RequestError("run", f"model '{served.name}': {type(error).__name__}: {error}") from None
+        finally:
+            del self._waiting[job]
+            if timer is not None:
+                timer.cancel()
+            if visit is not None and job.ended:
+                visit.stages["queue"] = job.began - job.since
+                visit.stages["run"] = job.ended - job.began
+            del job  # its future holds the error, and that this frame: a circle
         if own is not None:
             self.rooms.give(own)
         return [_result(served, index, arrays[index], want.binary, want.classes) for index, want in outputs], request
+
+    def _look_for_late(self) -> None:
+        """Of --timeout-s: those that wait longest come first."""
+        limit = self.limits.run_seconds
+        now = self._loop.time()
+        for job, since in list(itertools.takewhile(lambda each: now - each[1] >= limit, self._waiting.items())):
+            self._late(job, limit)
+        self._timer = self._loop.call_later(min(LATE_SECONDS, limit), self._look_for_late)
+
+    def _late(self, job: Job, limit: float) -> None:
+        if not job.future.done():
+            job.future.set_exception(RequestError("deadline", f"not done in {limit:g} s"))
+            self._batcher.drop(job)
 
     def _deliver(self, done: Done) -> None:
         """In a worker's thread."""
@@ -126,7 +226,10 @@ class Service:
         self.metrics.of(self.metrics.batch, name).observe(done.rows)
         self.metrics.of(self.metrics.run_seconds, name).observe(done.ended - done.began)
         queue_seconds = self.metrics.of(self.metrics.queue_seconds, name)
+        if isinstance(done.jobs[0][1], lenslet.CancelledError):
+            self.metrics.of(self.metrics.ended_runs, name).inc()
         for job, outcome in done.jobs:
+            job.began, job.ended = done.began, done.ended
             queue_seconds.observe(done.began - job.since)
             if job.future.done():  # its client is gone
                 continue
@@ -136,43 +239,101 @@ class Service:
                 job.future.set_result(outcome)
 
 
+def _lies_in(inputs: List[Array], room: Room) -> bool:
+    """Whether the only input is the image of a room in a slab, where it is."""
+    if room.slab is None or len(inputs) != 1:
+        return False
+    images, array = room.slab.images, inputs[0]
+    return array.size * len(images) == images.size and array.dtype == images.dtype and np.may_share_memory(array, images)
+
+
 class Visit:
     """A request from its headers to its answer: `with` it, it is counted, and in the house until the end. Leaving by an
     error counts that."""
 
-    def __init__(self, service: Service, protocol: str, served: Optional[ServedModel]) -> None:
-        self._service, self._protocol = service, protocol
+    __slots__ = ("_service", "_protocol", "_name", "_client", "_inside", "_since", "_kind", "_bytes", "stages")
+
+    def __init__(
+        self, service: Service, protocol: str, served: Optional[ServedModel], client: Union[str, Callable[[], str]]
+    ) -> None:
+        self._service, self._protocol, self._client = service, protocol, client
         self._name = "" if served is None else served.name
         self._inside = False
         self._since = time.monotonic()
+        self._kind = ""
+        self._bytes = [0, 0]
+        #: Seconds of what it consisted of.
+        self.stages: Dict[str, float] = {}
 
-    def enter(self, served: ServedModel) -> None:
-        """Lets it in. RequestError when the house is full, or closing."""
+    def enter(self, served: Optional[ServedModel] = None) -> None:
+        """Lets it in. RequestError when the house is full, or closing. Without `served`, `of` is to say for what."""
         service = self._service
-        self._name = served.name
+        if served is not None:
+            self.of(served)
         if service.stopping:
             raise RequestError("stopping", "the server is stopping")
-        if service._in_house >= service.limits.requests:
+        if service._in_house >= service.limits.requests and not any(free() for free in service.when_full):
             raise RequestError("queue_full", f"{service._in_house} requests wait already: try again later")
         service._in_house += 1
         self._inside = True
+
+    def leave(self) -> None:
+        """At the end, or before: it holds nobody up any more."""
+        if self._inside:
+            self._inside = False
+            self._service._in_house -= 1
+
+    def of(self, served: ServedModel) -> None:
+        """RequestError when too many wait for this model."""
+        self._name = served.name
+        self._service.check_queue(served)
+
+    def received(self, size: int) -> None:
+        self._bytes[0] = size
+
+    def sent(self, size: int) -> None:
+        self._bytes[1] = size
+
+    def fails(self, kind: str) -> None:
+        """It counts so, whatever it ends by."""
+        self._kind = kind
 
     def __enter__(self) -> "Visit":
         return self
 
     def __exit__(self, kind: Optional[Type[BaseException]], error: Optional[BaseException], _: object) -> None:
         metrics = self._service.metrics
-        if self._inside:
-            self._service._in_house -= 1
+        self.leave()
         metrics.of(metrics.requests, self._name, self._protocol).inc()
+        seconds = time.monotonic() - self._since
+        failed = ""
         if error is None:
-            metrics.of(metrics.request_seconds, self._name, self._protocol).observe(time.monotonic() - self._since)
-        elif isinstance(error, RequestError):
-            metrics.of(metrics.failures, self._name, self._protocol, error.kind).inc()
-        elif isinstance(error, (asyncio.CancelledError, Disconnected)):
-            metrics.of(metrics.failures, self._name, self._protocol, "disconnected").inc()
+            metrics.of(metrics.request_seconds, self._name, self._protocol).observe(seconds)
         else:
-            metrics.of(metrics.failures, self._name, self._protocol, "internal").inc()
+            if self._kind:
+                failed = self._kind
+            elif isinstance(error, RequestError):
+                failed = error.kind
+            else:
+                gone = isinstance(error, (asyncio.CancelledError, Disconnected))
+                failed = "disconnected" if gone else "internal"
+            metrics.of(metrics.failures, self._name, self._protocol, failed).inc()
+        if self._service.access_log is not None:
+            self._log(self._service.access_log, failed, error, seconds)
+
+    def _log(self, log: AccessLog, failed: str, error: Optional[BaseException], seconds: float) -> None:
+        client = self._client if isinstance(self._client, str) else self._client()
+        status: Union[int, str] = "OK" if self._protocol == "grpc" else 200
+        if failed in RequestError.CODES:
+            status = RequestError.CODES[failed][self._protocol == "grpc"]
+        elif failed:
+            status = 0 if self._protocol == "http" else "CANCELLED"
+        milliseconds = {stage: round(took * 1000, 3) for stage, took in (*self.stages.items(), ("all", seconds))}
+        log.write({
+            "time": time.time(), "client": client, "protocol": self._protocol, "model": self._name, "status": status,
+            "failure": failed, "error": str(error) if isinstance(error, RequestError) else "",
+            "bytes_in": self._bytes[0], "bytes_out": self._bytes[1], "ms": milliseconds,
+        })  # fmt: skip
 
 
 class Disconnected(Exception):

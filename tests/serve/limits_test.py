@@ -14,7 +14,7 @@ import time
 import unittest
 import unittest.mock
 
-from serve_harness import WANTED, Served, answer_of, entry, is_there, skip_without, slow_body
+from harness import WANTED, Served, answer_of, entry, is_there, skip_without, slow_body
 
 if all(map(is_there, WANTED)):
     import lenslet.serve
@@ -109,7 +109,7 @@ class Limits(Served, unittest.TestCase):
         began = time.monotonic()
         with concurrent.futures.ThreadPoolExecutor(2) as pool:
             headers = pool.submit(self.raw, b"GET /v2 HTTP/1.1\r\nX: ", 30)
-            body = pool.submit(self.raw, b"POST /v2/models/lookup/infer HTTP/1.1\r\nContent-Length: 50\r\n\r\n{", 30)
+            body = pool.submit(self.raw, b"POST /v2/models/lookup/infer HTTP/1.1\r\nHost: a\r\nContent-Length: 50\r\n\r\n{", 30)
             self.assertEqual(headers.result(), b"")
             answer = body.result()
         self.assertTrue(answer.startswith(b"HTTP/1.1 408 Request Timeout\r\n"), answer)

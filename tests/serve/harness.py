@@ -26,7 +26,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "install"))
 from tiny_model import field, initializer, node  # noqa: E402
 
-WANTED = ("numpy", "uvicorn", "httptools", "uvloop", "grpc", "google.protobuf", "prometheus_client")
+WANTED = ("numpy", "httptools", "grpc", "google.protobuf", "prometheus_client")
 ONNX_TYPES = {
     "FP32": 1, "UINT8": 2, "INT8": 3, "UINT16": 4, "INT16": 5, "INT32": 6, "INT64": 7, "BOOL": 9, "FP16": 10,
     "FP64": 11, "UINT32": 12, "UINT64": 13,
@@ -145,11 +145,12 @@ def ppm(red, green, blue, width=8, height=6):
 class Server:
     """`lenslet serve` with `arguments`. What it prints is in `lines`, stderr in `errors`."""
 
-    def __init__(self, *arguments):
+    def __init__(self, *arguments, command=(sys.executable, "-m", "lenslet", "serve")):
         device = os.environ.get("LENSLET_TEST_SERVE_DEVICE", "cpu")
+        arguments = ("--max-queue-ms", 0, *arguments)  # however busy the machine is, nothing is refused for that
         ports = ("--http-port", "0", "--grpc-port", "0", "--device", device)
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "lenslet", "serve", *map(str, arguments), *ports],
+            [*command, *map(str, arguments), *ports],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             stdin=subprocess.DEVNULL,

@@ -5,7 +5,7 @@ import json
 import socket
 import unittest
 
-from serve_harness import Served, answer_of, binary_body, entry, floats, ppm, skip_without
+from harness import Served, answer_of, binary_body, entry, floats, ppm, skip_without
 
 
 ONE = floats(1, 2)
@@ -35,7 +35,8 @@ MALFORMED = (
     ("no JSON", b""),
     ("no JSON", b"{"),
     ("no JSON", b"\xff\xfe\x00"),
-    ("no JSON", b"[" * 100000),
+    ("no JSON", b"[" * 50000),
+    ("more than 65536 bytes of JSON besides the data", b"[" * 100000),
     ("no JSON", b'{"inputs": ' + b"9" * 5000 + b"}"),
     ("no JSON object", b"[]"),
     ("no JSON object", b"null"),
@@ -53,7 +54,8 @@ MALFORMED = (
     ("an input has no 'name'", b'{"inputs": [1]}'),
     ("an input has no 'name'", sums(name=1)),
     ("has no input '\\x1b[31m'", sums(name="\x1b[31m")),
-    ("has no input 'aaa", sums(name="a" * 100000)),
+    ("has no input 'aaa", sums(name="a" * 50000)),
+    ("a string of more than 65536 bytes", sums(name="a" * 100000)),
     ("'datatype' is no string", sums(datatype=None)),
     ("is FP32, not 'BF16'", sums(datatype="BF16")),
     ("takes no BYTES", sums(datatype="BYTES", data=["x", "y"])),
@@ -92,13 +94,13 @@ NO_HTTP = (
     b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n",
     b"GET\r\n\r\n",
     b"GET /v2 HTTP/9.9\r\n\r\n",
-    b"POST /v2/models/sums/infer HTTP/1.1\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nabcdef",
-    b"POST /v2/models/sums/infer HTTP/1.1\r\nContent-Length: -5\r\n\r\n",
-    b"POST /v2/models/sums/infer HTTP/1.1\r\nTransfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n",
-    b"POST /v2/models/sums/infer HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+    b"POST /v2/models/sums/infer HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nabcdef",
+    b"POST /v2/models/sums/infer HTTP/1.1\r\nHost: a\r\nContent-Length: -5\r\n\r\n",
+    b"POST /v2/models/sums/infer HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n",
+    b"POST /v2/models/sums/infer HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
     b"GET /v2 HTTP/1.1\r\nX: " + b"a" * 100000 + b"\r\n\r\n",
     b"GET /v2 HTTP/1.1\r\n" + b"X: a\r\n" * 20000 + b"\r\n",
-    b"GET /" + b"a" * 100000 + b" HTTP/1.1\r\n\r\n",
+    b"GET /" + b"a" * 100000 + b" HTTP/1.1\r\nHost: a\r\n\r\n",
 )
 
 #: Paths that are no model's and no file's.
@@ -217,15 +219,15 @@ class Malformed(Served, unittest.TestCase):
             for method in ("GET", "POST"):
                 with self.subTest(path, method=method):
                     answer = self.raw(
-                        f"{method} {path} HTTP/1.1\r\nConnection: close\r\nContent-Length: 0\r\n\r\n".encode()
+                        f"{method} {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 0\r\n\r\n".encode()
                     )
                     self.assertRegex(answer, rb"^HTTP/1.1 (404 Not Found|405 Method Not Allowed|400 Bad Request)\r\n")
                     self.assertNotIn(b"root:", answer)
         for method, path, allowed in (
             ("PUT", "/v2/models/sums/infer", "POST"),
             ("GET", "/v2/models/sums/infer", "POST"),
-            ("POST", "/v2/health/live", "GET"),
-            ("DELETE", "/v2/models/sums", "GET"),
+            ("POST", "/v2/health/live", "GET, HEAD"),
+            ("DELETE", "/v2/models/sums", "GET, HEAD"),
         ):
             status, headers, _ = self.server.request(method, path)
             self.assertEqual((status, headers["Allow"]), (405, allowed))

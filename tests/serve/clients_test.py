@@ -5,7 +5,7 @@ import pathlib
 import tempfile
 import unittest
 
-from serve_harness import Server, is_there, ppm, skip_without, write_models
+from harness import Server, is_there, ppm, skip_without, write_models
 
 if is_there("tritonclient") and is_there("numpy"):
     import numpy as np

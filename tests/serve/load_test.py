@@ -8,8 +8,8 @@ import socket
 import threading
 import unittest
 
-from serve_harness import Served, answer_of, binary_body, entry, ppm, skip_without
-from serve_malformed_test import MALFORMED
+from harness import Served, answer_of, binary_body, entry, ppm, skip_without
+from malformed_test import MALFORMED
 
 
 @skip_without()

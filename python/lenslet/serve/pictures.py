@@ -1,0 +1,72 @@
+"""What a decoder takes for an encoded picture, by its header: taken from the bound on memory before it is decoded."""
+
+from __future__ import annotations
+
+import re
+import struct
+
+from .protocol import Buffer
+
+#: Bytes a pixel: with all that a decoder has beside the pixels it gives. As measured, and some more.
+OF_JPEG, OF_OTHERS = 16, 12
+#: The largest picture that is decoded, in pixels (docs/limits.md): a header that says more is refused there.
+MOST_PIXELS = 100_000_000
+_PNM = re.compile(rb"P[1-6](?:\s|#[^\n]*\n)+(\d{1,9})(?:\s|#[^\n]*\n)+(\d{1,9})")
+
+
+def decoding_bytes(picture: Buffer) -> int:
+    """0 for what is none."""
+    head = bytes(picture[:32])
+    if head.startswith(b"\x89PNG\r\n\x1a\n"):
+        if len(head) < 26:
+            return 0
+        width, height, depth, colour = struct.unpack(">IIBB", head[16:26])
+        samples = {0: 1, 2: 3, 3: 4, 4: 2, 6: 4}.get(colour, 4)
+        return _bytes(width, height, 2 * samples * max(1, depth // 8) + 4)
+    if head.startswith(b"\xff\xd8"):
+        return _jpeg_bytes(picture)
+    if head.startswith(b"BM") and len(head) >= 26:
+        width, height = struct.unpack("<ii", head[18:26])
+        return _bytes(abs(width), abs(height), OF_OTHERS)
+    if head.startswith(b"RIFF") and head[8:12] == b"WEBP":
+        return _webp_bytes(head, len(picture))
+    found = _PNM.match(bytes(picture[:4096]))
+    return _bytes(int(found[1]), int(found[2]), OF_OTHERS) if found else 0
+
+
+def _bytes(width: int, height: int, each: int) -> int:
+    return width * height * each if 0 < width * height <= MOST_PIXELS else 0
+
+
+def _jpeg_bytes(picture: Buffer) -> int:
+    """Of the largest frame that is named before the first scan."""
+    at, most = 2, 0
+    while at + 9 < len(picture):
+        if picture[at] != 0xFF:
+            at += 1
+            continue
+        marker = picture[at + 1]
+        if marker == 0xDA:
+            break
+        if marker in (0x00, 0x01, 0xFF) or 0xD0 <= marker <= 0xD8:
+            at += 1 if marker == 0xFF else 2
+            continue
+        if 0xC0 <= marker <= 0xCF and marker not in (0xC4, 0xC8, 0xCC):
+            height, width = struct.unpack(">HH", bytes(picture[at + 5 : at + 9]))
+            most = max(most, _bytes(width, height, OF_JPEG))
+        at += 2 + int.from_bytes(picture[at + 2 : at + 4], "big")
+    return most
+
+
+def _webp_bytes(head: bytes, size: int) -> int:
+    if len(head) < 30:
+        return 0
+    kind = head[12:16]
+    if kind == b"VP8X":
+        width, height = (int.from_bytes(head[at : at + 3], "little") + 1 for at in (24, 27))
+    elif kind == b"VP8L":
+        bits = int.from_bytes(head[21:25], "little")
+        width, height = (bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1
+    else:
+        width, height = (int.from_bytes(head[at : at + 2], "little") & 0x3FFF for at in (26, 28))
+    return _bytes(width, height, OF_OTHERS) + 16 * size

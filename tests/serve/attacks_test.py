@@ -1,0 +1,423 @@
+"""`lenslet serve` under attack: the small forms of attacks.py, and what a client may choose besides."""
+
+import gc
+import io
+import json
+import os
+import pathlib
+import random
+import re
+import socket
+import struct
+import sys
+import time
+import unittest
+import unittest.mock
+
+import attacks
+from harness import WANTED, Served, Server, answer_of, binary_body, entry, is_there, skip_without
+
+if all(map(is_there, WANTED)):
+    import numpy as np
+
+    from lenslet.serve import json_text
+    from lenslet.serve.memory import Memory
+    from lenslet.serve.protocol import RequestError
+
+MEMORY_MIB = 64
+#: Of a machine that does other things beside. tools/scripts/attack_server.py holds the bound of 100 ms.
+STALL_SECONDS = 30
+
+
+@skip_without()
+class Attacks(Served, unittest.TestCase):
+    arguments = ("--max-memory-mib", MEMORY_MIB, "--max-body-mib", 8, "--request-s", 20)
+
+    def test_all(self):
+        for name, attack in attacks.ATTACKS.items():
+            with self.subTest(name):
+                with attacks.Watch(self.server) as watch:
+                    found = attack(self.server, False)
+                self.assertLess(watch.stall, STALL_SECONDS)
+                self.assertEqual((watch.failed, watch.answers["WRONG"]), (0, 0))
+                self.assertLessEqual(watch.peak - watch.before, 1.1 * MEMORY_MIB + 32)  # what plans of a new shape take
+                self.assertFalse([key for key in found if str(key)[:5].isupper()], found)
+                self.assertEqual(self.server.errors, [])
+                self.eventually(lambda: self.server.metrics()["lenslet_requests_in_house"] == 0, 60)
+                self.still_answers()
+
+    def test_what_they_are_answered(self):
+        answers = {
+            "a_long_string_among_short_ones": {400},
+            "empty_lists": {400},
+            "lists_in_lists": {400},
+            "many_numbers": {400},
+            "many_strings_and_names": {400},
+            "small_headers": {400, "closed"},
+            "compressed_bodies": {415},
+            "json_as_long_as_the_tensor": {"right"},
+        }
+        for name, wanted in answers.items():
+            with self.subTest(name):
+                found = attacks.ATTACKS[name](self.server, False)
+                self.assertLessEqual(set(found), wanted)
+
+
+@skip_without()
+class Slow(Served, unittest.TestCase):
+    arguments = ("--max-memory-mib", 64, "--max-body-mib", 16, "--request-s", 60)
+
+    def test_who_is_slow_goes_when_memory_is_short(self):
+        """Also where it is the one that asks for memory, in the middle of a read."""
+        size = 16 << 20
+        for _ in range(3):
+            slow = attacks.connected(self.server)
+            self.addCleanup(slow.close)
+            slow.sendall(attacks.head_of("rgb", size) + bytes(3 << 20))
+            time.sleep(1.5)
+            others = [attacks.connected(self.server) for _ in range(4)]
+            for connection in others:
+                connection.sendall(attacks.head_of("rgb", size))
+            for _ in range(14):  # each has taken one more than it sent: all of it, with the first one's
+                for connection in others:
+                    connection.sendall(bytes(1 << 20))
+            with self.assertRaises(ConnectionError):
+                for _ in range(20):
+                    slow.sendall(bytes(1 << 20))
+                    time.sleep(0.05)
+            self.assertIsNone(self.server.process.poll())
+            for connection in others:
+                connection.close()
+            self.still_answers()
+
+
+@skip_without()
+class Circles(Served, unittest.TestCase):
+    """Nothing that a request held waits for a collection of garbage: this server has none."""
+
+    arguments = ("--max-rows", 1 << 20)
+
+    @classmethod
+    def made(cls, *arguments):
+        files = [str(cls.folder / f"{name}.onnx") for name in cls.names]
+        program = "import gc, sys; gc.disable(); gc.enable = lambda: None; import lenslet.serve as s; sys.exit(s.main(sys.argv[1:]))"
+        return Server(*files, *arguments, command=(sys.executable, "-c", program))
+
+    def resident(self):
+        pages = int(pathlib.Path(f"/proc/{self.server.process.pid}/statm").read_text().split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE") >> 20
+
+    def test_bodies(self):
+        """Abandoned, refused, and of runs that fail: 40 times 8 MiB each."""
+        size = 8 << 20
+        x = np.full(size // 8, 9, "int64")  # beyond lookup's table
+        headers, failing = binary_body([("x", "INT64", [x.size], x.tobytes())])
+        wrong = attacks.head_of("rgb", size) + bytes(size)
+        before = self.resident()
+        for _ in range(40):
+            with attacks.connected(self.server) as connection:
+                connection.sendall(wrong[: size // 2])
+            with attacks.connected(self.server) as connection:
+                connection.sendall(wrong)
+                self.assertEqual(answer_of(connection)[0], 400)
+            status = self.server.request("POST", "/v2/models/lookup/infer", failing, headers)[0]
+            self.assertEqual(status, 500)
+        self.eventually(lambda: self.server.metrics()["lenslet_requests_in_house"] == 0)
+        self.assertLess(self.resident() - before, 150)  # 64 are kept for later requests
+
+
+@skip_without()
+class Budget(unittest.TestCase):
+    def test_it_is_never_passed(self):
+        memory = Memory(1000)
+        hold = memory.take(600, "a")
+        with self.assertRaisesRegex(RequestError, "b: 500 bytes are not free now") as caught:
+            memory.take(500, "b")
+        self.assertEqual((caught.exception.status, caught.exception.grpc), (503, "RESOURCE_EXHAUSTED"))
+        with self.assertRaisesRegex(RequestError, "where all requests may have 1000") as caught:
+            memory.take(1001, "b")
+        self.assertEqual(caught.exception.status, 413)
+        hold.grow(400, "a")
+        self.assertFalse(hold.grow_if_there(1))
+        hold.shrink(10)
+        self.assertEqual((memory.used, memory.peak, memory.refused), (10, 1000, 2))
+        hold.give()
+        hold.give()
+        del hold
+        self.assertEqual(memory.used, 0)
+
+    def test_an_array_gives_back_when_the_last_view_of_it_goes(self):
+        memory = Memory(10000)
+        gc.disable()
+        try:
+            array = memory.array(8000, "a")
+            self.assertEqual((array.nbytes, array.ctypes.data % 64), (8000, 0))
+            for view in (array.view("f4").reshape(2, -1)[1:], memoryview(array)[5:], np.frombuffer(array.data, "u1")):
+                array = None
+                self.assertEqual(memory.used, 8000)
+            del view
+            self.assertEqual(memory.used, 0)
+        finally:
+            gc.enable()
+
+    def test_who_keeps_something_is_asked_first(self):
+        memory = Memory(100)
+        kept = [memory.take(40, "a"), memory.take(40, "b")]
+
+        def give():
+            kept.pop().give()
+            return bool(kept)
+
+        memory.when_short.append(give)
+        memory.take(50, "c")
+        self.assertEqual(len(kept), 1)
+
+
+@skip_without()
+class Pictures(unittest.TestCase):
+    def test_the_size_that_a_header_says(self):
+        """Of what Pillow writes."""
+        try:
+            from PIL import Image
+        except ImportError:
+            self.skipTest("no Pillow")
+        from lenslet.serve.pictures import decoding_bytes
+
+        for name, options in (("PNG", {}), ("JPEG", {}), ("JPEG", {"progressive": True}), ("BMP", {}), ("PPM", {}),
+                              ("WEBP", {}), ("WEBP", {"lossless": True}), ("WEBP", {"exif": b"Exif\0\0"})):  # fmt: skip
+            with self.subTest(name, **options):
+                file = io.BytesIO()
+                Image.new("RGB", (301, 402), "red").save(file, name, **options)
+                data = file.getvalue()
+                found = decoding_bytes(memoryview(data)) - (16 * len(data) if name == "WEBP" else 0)
+                self.assertIn(found, (301 * 402 * each for each in (10, 12, 16)))
+                for _ in range(200):
+                    decoding_bytes(data[: random.randrange(len(data))])
+
+
+@skip_without()
+class Answers(unittest.TestCase):
+    def test_what_is_written_is_what_json_writes(self):
+        from lenslet.serve.http_app import write_answer
+        from lenslet.serve.protocol import Request, Result
+
+        class Model:
+            name = "m"
+
+        draw, most = random.Random(9), 8192
+        for _ in range(40):
+            results = []
+            for number in range(draw.randrange(1, 6)):
+                count = draw.choice((0, 1, 5, most - 1, most, most + 1, 2 * most, 2 * most + 3))
+                results.append(Result(f"o{number}", "FP32", (count,), np.arange(count, dtype="f4") / 3, draw.random() < 0.3))
+            answer = write_answer(Model, Request(draw.choice(("", "i")), [], []), results, 1 << 20, Memory(1 << 22))
+            whole = b"".join(answer.parts)
+            self.assertEqual(answer.size, len(whole))
+            length = dict(answer.headers).get(b"inference-header-content-length")
+            said = json.loads(whole if length is None else whole[: int(length)])
+            self.assertEqual([output["name"] for output in said["outputs"]], [result.name for result in results])
+            for output, result in zip(said["outputs"], results):
+                if not result.binary:
+                    np.testing.assert_array_equal(np.array(output["data"], "f4"), result.values)
+            rest = b"" if length is None else whole[int(length) :]
+            self.assertEqual(rest, b"".join(result.values.tobytes() for result in results if result.binary))
+
+
+@skip_without()
+class JsonText(unittest.TestCase):
+    """Against json and NumPy, on texts that are drawn."""
+
+    def read(self, text, shape, dtype):
+        value = json_text.cut_out(memoryview(text), Memory(1 << 30))
+        (numbers,) = value.cut
+        self.assertIsInstance(numbers, json_text.Numbers)
+        return numbers.array("x", "X", tuple(shape), np.dtype(dtype))
+
+    def test_numbers(self):
+        draw = random.Random(3)
+        with unittest.mock.patch.object(json_text, "PIECE_BYTES", 64), unittest.mock.patch.object(json_text, "LOOK_BYTES", 50):
+            for _ in range(300):
+                shape = [draw.randrange(1, 6) for _ in range(draw.randrange(1, 5))]
+                dtype = draw.choice(("float32", "float64", "float16", "int8", "int64", "uint64", "bool"))
+                count = int(np.prod(shape))
+                values = {
+                    "f": lambda: draw.choice((draw.random(), -draw.random() * 1e20, draw.randrange(99), float("nan"), -float("inf"))),
+                    "i": lambda: draw.randrange(-128, 128),
+                    "u": lambda: draw.choice((draw.randrange(200), 2**64 - 1, 2**63)),
+                    "b": lambda: draw.random() < 0.5,
+                }[np.dtype(dtype).kind]  # fmt: skip
+                flat = [values() for _ in range(count)]
+                with np.errstate(over="ignore"):
+                    wanted = np.array(flat, "float64" if dtype[0] == "f" else dtype).astype(dtype).reshape(shape)
+                nested = np.array(flat, object).reshape(shape).tolist()
+                data = draw.choice((flat, nested))
+                text = json.dumps({"id": '"data": [', "data": data, "more": [1]}, indent=draw.choice((None, 1))).encode()
+                found = self.read(text, shape, dtype)
+                np.testing.assert_array_equal(found, wanted)
+                self.assertEqual((found.dtype, found.shape), (wanted.dtype, wanted.shape))
+
+    def test_what_is_no_array_of_numbers(self):
+        """Changed by a letter or two: what json and NumPy do not take is not taken, and what is taken is the same."""
+        draw = random.Random(4)
+        taken = 0
+        for _ in range(20000):
+            shape = draw.choice(([6], [2, 3], [1, 3, 2]))
+            data = np.arange(10, 16).reshape(shape).tolist()
+            text = bytearray(json.dumps(draw.choice((data, list(range(10, 16))))).encode())
+            for _ in range(draw.randrange(1, 3)):
+                at = draw.randrange(1, len(text))
+                text[at : at + draw.randrange(2)] = draw.choice((b"[", b"]", b",", b" ", b"1", b".", b"e", b"-", b""))
+            try:
+                wanted = np.array(json.loads(text), "float64")
+                wanted = wanted if wanted.shape in ((6,), tuple(shape)) else None
+            except (ValueError, TypeError):
+                wanted = None
+            text = b'{"data":' + bytes(text) + b"}"
+            try:
+                found = self.read(text, shape, "float64")
+            except (RequestError, ValueError):
+                found = None
+            self.assertEqual(found is None, wanted is None, text)
+            if wanted is not None:
+                taken += 1
+                np.testing.assert_array_equal(found.ravel(), wanted.ravel())
+        self.assertGreater(taken, 1000)
+
+    def test_base64(self):
+        import base64
+
+        draw = random.Random(5)
+        with unittest.mock.patch.object(json_text, "LOOK_BYTES", 50):
+            for size in (400, 401, 402, 1000, 5000):
+                data = draw.randbytes(size)
+                for escape in (lambda text: text, lambda text: text.replace("/", "\\/"),
+                               lambda text: text.replace("+", "\\u002B").replace("=", "\\u003D")):  # fmt: skip
+                    text = '{"a": ["' + escape(base64.b64encode(data).decode()) + '", "b"]}'
+                    value = json_text.cut_out(memoryview(text.encode()), Memory(1 << 20))
+                    self.assertEqual(bytes(value.cut[0].decoded()), data)
+                    found = [json_text.found(each, value.cut) for each in value.loaded()["a"]]
+                    self.assertEqual((found[0], found[1]), (value.cut[0], "b"))
+                for wrong in (text[:300] + "*" + text[301:], text[:300] + "=" + text[301:]):
+                    value = json_text.cut_out(memoryview(wrong.encode()), Memory(1 << 20))
+                    with self.assertRaises(ValueError):
+                        value.cut[0].decoded()
+
+
+@skip_without()
+class Http(Served, unittest.TestCase):
+    """RFC 9112, where a client or what stands before the server may take the end of a body for another."""
+
+    names = ("sums", "lookup", "segment")
+    arguments = ("--max-connections", 20, "--max-requests", 4, "--request-s", 20)
+
+    def statuses(self, data):
+        return [int(status) for status in re.findall(rb"HTTP/1.1 (\d+)", self.raw(data))]
+
+    def test_heads_that_are_refused(self):
+        line = b"GET /v2/health/live HTTP/1.1\r\n"
+        post = b"POST /v2/models/sums/infer HTTP/1.1\r\nHost: a\r\n"
+        for status, data in (
+            (400, line + b"\r\n"),
+            (400, line + b"Host: a\r\nHost: b\r\n\r\n"),
+            (501, post + b"Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n"),
+            (400, post + b"Transfer-Encoding: gzip\r\n\r\n0\r\n\r\n"),
+            (400, post + b"Transfer-Encoding: chunked\r\nTransfer-Encoding: gzip\r\n\r\n0\r\n\r\n"),
+            (400, post + b"Transfer-Encoding: chunked, gzip\r\n\r\n0\r\n\r\n"),
+            (400, post.replace(b"1.1", b"1.0") + b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n"),
+            (400, post + b"Inference-Header-Content-Length: 1\r\nInference-Header-Content-Length: 2\r\n\r\n"),
+            (400, line + b"Host: a\r\n" + b"a: b\r\n" * 100 + b"\r\n"),
+        ):
+            with self.subTest(data[-80:]):
+                self.assertEqual(self.statuses(data), [status])
+        self.assertEqual(self.statuses(line.replace(b"1.1", b"1.0") + b"\r\n"), [200])
+        self.assertEqual(self.statuses(line + b"Host: a\r\nConnection: close\r\n" + b"a: b\r\n" * 90 + b"\r\n"), [200])
+
+    def test_head(self):
+        for path, status in (("/v2/health/live", 200), ("/v2/health/ready", 200), ("/v2/nothing", 404), ("/metrics", 200)):
+            with self.subTest(path):
+                found, headers, body = self.server.request("HEAD", path)
+                self.assertEqual((found, body), (status, b""))
+                self.assertGreater(int(headers["Content-Length"]), 0)
+
+    def test_who_has_no_more_to_say_is_answered(self):
+        body = json.dumps({"inputs": [entry("x", "INT64", [1], [2])]}).encode()
+        request = attacks.head_of("lookup", len(body)) + body
+        for count in (1, 3):
+            with attacks.connected(self.server) as connection:
+                connection.sendall(request * count)
+                connection.shutdown(socket.SHUT_WR)
+                with connection.makefile("rb") as answers:
+                    said = answers.read()
+            self.assertEqual(said.count(b"HTTP/1.1 200 OK"), count, said)
+            self.assertEqual(said.count(b"[30.0]"), count)
+
+    def test_the_oldest_idle_connection_goes_first(self):
+        connections = [attacks.connected(self.server) for _ in range(20)]
+        for connection in connections:
+            self.addCleanup(connection.close)
+        first = connections[0]
+        for connection in (connections[-1], first):  # when the last one is there, all are; the first is the youngest now
+            connection.sendall(b"GET /v2 HTTP/1.1\r\nHost: a\r\n\r\n")
+            self.assertEqual(answer_of(connection)[0], 200)
+        others = [attacks.connected(self.server) for _ in range(10)]
+        for connection in others:
+            self.addCleanup(connection.close)
+        self.assertEqual(self.server.request("GET", "/v2/health/live")[0], 200)
+        with self.assertRaises(ConnectionError):
+            for _ in range(2):
+                connections[1].sendall(b"GET /v2 HTTP/1.1\r\nHost: a\r\n\r\n")
+                answer_of(connections[1])
+        first.sendall(b"GET /v2 HTTP/1.1\r\nHost: a\r\n\r\n")
+        self.assertEqual(answer_of(first)[0], 200)
+
+    def test_too_many_behind_each_other(self):
+        """As many as are allowed are answered; of more the connection ends."""
+        get = b"GET /v2/health/live HTTP/1.1\r\nHost: a\r\n\r\n"
+        self.assertEqual(self.statuses(get * 20 + get.replace(b"Host", b"Connection: close\r\nHost")), [200] * 21)
+        body = json.dumps({"inputs": [entry("x", "INT64", [1], [2])]}).encode()
+        found = self.statuses((attacks.head_of("lookup", len(body)) + body) * 100)
+        self.assertIn(400, found)
+
+    def test_shapes_without_elements(self):
+        for model, shape, status in (("segment", [1, 3, 0, 0], 400), ("segment", [0, 3, 2, 2], 200), ("lookup", [0], 400)):
+            for outputs in ([], [{"name": "scores" if model == "segment" else "y", "parameters": {"classification": 3}}]):
+                port = entry("image", "FP32", shape, []) if model == "segment" else entry("x", "INT64", shape, [])
+                with self.subTest(model, shape=shape, outputs=outputs):
+                    found, said = self.server.infer(model, [port], outputs=outputs)
+                    self.assertEqual(found, status, said)
+
+    def test_an_input_without_data(self):
+        status, said = self.server.infer("sums", [{"name": "a", "datatype": "FP32", "shape": [1, 2]}])
+        self.assertEqual((status, said["error"]), (400, "input 'a': 'data' is missing, and so is 'binary_data_size'"))
+
+    def test_nothing_but_an_image_is_taken_for_one(self):
+        """JSON that is as long as a tensor; and a tensor that is behind what nobody reads."""
+        found = attacks.ATTACKS["json_as_long_as_the_tensor"](self.made_rgb(), False)
+        self.assertEqual(found, {"right": 5})
+
+    def made_rgb(self):
+        server = Server(self.folder / "rgb.onnx")
+        self.addCleanup(server.end)
+        return server
+
+    def test_lies_about_lengths(self):
+        """What a body says of itself, drawn: each is answered by 200 or 400."""
+        draw = random.Random(6)
+        tensor = struct.pack("<2f", 1, 2)
+        for _ in range(200):
+            inputs = [{"name": name, "datatype": "FP32", "shape": [draw.choice((1, 1, 0, -1, 2**31, 2**70, 1.5, None)), 2],
+                       "parameters": {"binary_data_size": draw.choice((8, 8, 0, -8, 2**63, 2**70, 1e3, None, True, "8", [8]))}}
+                      for name in draw.choice(("ab", "ab", "a", "aa", "abc"))]  # fmt: skip
+            outputs = [{"name": draw.choice(("sum", "sum", "x")), "parameters": {
+                draw.choice(("classification", "binary_data")): draw.choice((1, 0, -1, 2**31, 2**70, True, None, [], 1.5))}}
+                for _ in range(draw.randrange(4))]  # fmt: skip
+            head = json.dumps({"inputs": inputs, "outputs": outputs}).encode()
+            length = len(head) + draw.choice((0, 0, 0, 1, -1, 8))
+            status, _, answer = self.server.request("POST", "/v2/models/sums/infer", head + tensor * 2,
+                                                    {"Inference-Header-Content-Length": str(length)})  # fmt: skip
+            self.assertIn(status, (200, 400), answer)
+        self.still_answers()
+
+
+if __name__ == "__main__":
+    unittest.main()

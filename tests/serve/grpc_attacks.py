@@ -1,0 +1,343 @@
+"""Attacks on `lenslet serve` over gRPC, which join those of attacks.py where this is imported."""
+
+import collections
+import contextlib
+import os
+import random
+import socket
+import struct
+import threading
+import time
+
+import attacks
+import grpc
+from harness import field
+
+INFER = "/inference.GRPCInferenceService/ModelInfer"
+HEALTH = "/grpc.health.v1.Health/Check"
+MIB = 1 << 20
+
+
+def channel_to(server, **options):
+    return grpc.insecure_channel(
+        server.grpc,
+        options=[("grpc.max_send_message_length", -1), ("grpc.max_receive_message_length", -1),
+                 ("grpc.use_local_subchannel_pool", 1), *((f"grpc.{key}", value) for key, value in options.items())],
+    )  # fmt: skip
+
+
+def call(channel, data, method=INFER, timeout=120, metadata=None):
+    """(code, words or bytes) of one message."""
+    try:
+        return "OK", channel.unary_unary(method)(data, timeout=timeout, metadata=metadata)
+    except grpc.RpcError as error:
+        return error.code().name, error.details()
+
+
+def once(server, data, method=INFER, timeout=120):
+    with channel_to(server) as channel:
+        return call(channel, data, method, timeout)
+
+
+def varint(value):
+    found = b""
+    while value >= 0x80:
+        found += bytes((value & 0x7F | 0x80,))
+        value >>= 7
+    return found + bytes((value,))
+
+
+def input_of(name, datatype, shape, contents=None):
+    packed = b"".join(map(varint, shape))
+    return field(5, field(1, name) + field(2, datatype) + field(3, packed) + (b"" if contents is None else field(5, contents)))
+
+
+def lookup(*indices, raw=True):
+    """A good request to lookup.onnx."""
+    data = struct.pack(f"<{len(indices)}q", *indices)
+    contents = None if raw else field(3, b"".join(map(varint, indices)))
+    head = field(1, "lookup") + input_of("x", "INT64", [len(indices)], contents)
+    return head + field(7, data) if raw else head
+
+
+def floats_of(name, port, shape, value=1.0):
+    """A request to a model with one input of FP32."""
+    count = 1
+    for dim in shape:
+        count *= dim
+    return field(1, name) + input_of(port, "FP32", shape) + field(7, struct.pack("<f", value) * count)
+
+
+def large_fields(size):
+    """Messages of millions of fields, each of which protobuf makes an object of: by name."""
+    many = int(8 * MIB * size)
+    head = field(1, "lookup")
+    one = input_of("x", "INT64", [1])
+    return {
+        "inputs": head + b"\x2a\x00" * many,
+        "outputs": head + b"\x32\x00" * many,
+        "parameters": head + b"\x22\x00" * many,
+        "raw_input_contents": head + b"\x3a\x00" * many,
+        "unknown fields": head + one + b"\x78\x01" * many,
+        "dimensions": head + field(5, field(1, "x") + b"\x18\x01" * many),
+        "dimensions, packed": head + field(5, field(1, "x") + field(3, b"\x01" * 2 * many)),
+        "bytes_contents": head + field(5, field(1, "image") + field(2, "BYTES") + field(5, b"\x42\x00" * many)),
+        "numbers, each a field": head + field(5, field(1, "x") + field(2, "INT64") + field(5, b"\x18\x01" * many)),
+        "numbers, packed": head + field(5, field(1, "x") + field(2, "INT64") + field(3, varint(2 * many))
+                                        + field(5, field(3, b"\x01" * 2 * many))),
+        "an input's parameters": head + field(5, field(1, "x") + b"\x22\x00" * many),
+        "an output's parameters": head + one + field(6, field(1, "y") + b"\x12\x00" * many),
+        "groups": head + b"\x0b" * 2 * many,
+        "groups within": head + b"\x0b" * many + b"\x0c" * many,
+        "a name": field(1, b"a" * 2 * many) + one,
+        "a name of wide letters": field(1, b"a" * 2 * many + "\U0001f600".encode()) + one,
+        "an id that is no text": head + field(3, b"\xff" * 2 * many) + one,
+        "a number without an end": head + b"\xff" * 2 * many,
+        "a field that is cut": head + b"\x2a\xff\xff\xff\xff\x07" + b"a" * many,
+    }  # fmt: skip
+
+
+@attacks.attack
+def grpc_millions_of_fields(server, full, size=None):
+    found = collections.Counter()
+    for name, data in large_fields(size or (1 if full else 1 / 8)).items():
+        code, said = once(server, data)
+        found[said_code(code) if code == "INVALID_ARGUMENT" else f"WRONG: {name}: {code} {said!r}"] += 1
+    return found
+
+
+def said_code(code):
+    return code.lower().replace("_", " ")
+
+
+def mutated(draw, good):
+    data = bytearray(good)
+    for _ in range(draw.choice((1, 1, 2, 5))):
+        at = draw.randrange(len(data) + 1)
+        kind = draw.randrange(5)
+        if kind == 0 and at < len(data):
+            data[at] ^= 1 << draw.randrange(8)
+        elif kind == 1:
+            del data[at : at + draw.choice((1, 2, 8, 100))]
+        elif kind == 2:
+            data[at:at] = draw.randbytes(draw.choice((1, 2, 8, 100)))
+        elif kind == 3:
+            end = at + draw.choice((1, 4, 16))
+            data[at:at] = data[at:end]
+        else:
+            data[at : at + 1] = draw.choice((b"\x00", b"\x7f", b"\x80", b"\xff", b"\xff" * 10))
+    return bytes(data)
+
+
+@attacks.attack
+def grpc_mutated_messages(server, full):
+    """Good messages with some bytes changed: each is answered, by words or by numbers, and none by a fault of the
+    server."""
+    draw = random.Random(1)
+    goods = [lookup(2, 1), lookup(2, 1, raw=False), floats_of("segment", "image", [1, 3, 2, 2]),
+             lookup(3) + field(3, "id") + field(6, field(1, "y") + field(2, field(1, "classification")
+                                                                          + field(2, b"\x10\x02")))]  # fmt: skip
+    found, coming = collections.Counter(), []
+    with channel_to(server) as channel:
+        ask = channel.unary_unary(INFER)
+        for _ in range(int(os.environ.get("LENSLET_ATTACK_COUNT", 20000 if full else 3000))):
+            coming.append(ask.future(mutated(draw, draw.choice(goods)), timeout=120))
+            if len(coming) >= 100:
+                found += _answers(coming)
+        return found + _answers(coming)
+
+
+def _answers(coming):
+    found = collections.Counter()
+    for future in coming:
+        error = future.exception()
+        if error is None:
+            found["ok"] += 1
+        elif error.code().name in ("UNKNOWN", "UNAVAILABLE") or error.details() == "internal error":
+            found[f"WRONG: {error.code().name} {error.details()}"] += 1
+        else:
+            found[said_code(error.code().name)] += 1
+    coming.clear()
+    return found
+
+
+# ---- HTTP/2 by hand, for clients that gRPC's library does not let be ----
+
+PIECE = 16384
+PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+DATA, HEADERS, RST_STREAM, SETTINGS, WINDOW_UPDATE = 0, 1, 3, 4, 8
+
+
+def frame(kind, flags, stream, payload=b""):
+    return struct.pack(">I", len(payload))[1:] + bytes((kind, flags)) + struct.pack(">I", stream) + payload
+
+
+def headers_of(method):
+    """HPACK without its table."""
+    pairs = ((":method", "POST"), (":scheme", "http"), (":path", method), (":authority", "a"),
+             ("content-type", "application/grpc"), ("te", "trailers"))  # fmt: skip
+    return b"".join(b"\x00" + bytes((len(name),)) + name.encode() + bytes((len(value),)) + value.encode()
+                    for name, value in pairs)  # fmt: skip
+
+
+class Raw:
+    """A connection that sends what it is told. `window`: what it lets the server send of each answer."""
+
+    def __init__(self, server, window=None):
+        self.socket = socket.create_connection((server.host, server.grpc_port), 30)
+        settings = b"" if window is None else struct.pack(">HI", 4, window)
+        self.socket.sendall(PREFACE + frame(SETTINGS, 0, 0, settings))
+        self.stream = -1
+        self._closed = threading.Event()
+
+    def read_all(self):
+        """In a thread: what comes is dropped, and pings and settings are answered."""
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self):
+        data = b""
+        with contextlib.suppress(OSError):
+            while part := self.socket.recv(65536):
+                data += part
+                while len(data) >= 9 and len(data) >= 9 + (size := int.from_bytes(data[:3], "big")):
+                    kind, flags, payload = data[3], data[4], data[9 : 9 + size]
+                    data = data[9 + size :]
+                    if kind in (SETTINGS, 6) and not flags & 1:
+                        self.socket.sendall(frame(kind, 1, 0, payload if kind == 6 else b""))
+        self._closed.set()
+
+    def closed(self, seconds):
+        return self._closed.wait(seconds)
+
+    def begin(self, method=INFER, length=None):
+        """A call; `length`: of a message, of which nothing is sent."""
+        self.stream += 2
+        data = frame(HEADERS, 4, self.stream, headers_of(method))
+        if length is not None:
+            data += frame(DATA, 0, self.stream, b"\0" + struct.pack(">I", length))
+        self.socket.sendall(data)
+        return self.stream
+
+    def message(self, data, method=INFER):
+        stream = self.begin(method)
+        self.socket.sendall(frame(DATA, 1, stream, b"\0" + struct.pack(">I", len(data)) + data))
+        return stream
+
+    def close(self):
+        with contextlib.suppress(OSError):
+            self.socket.shutdown(socket.SHUT_RDWR)  # else it stays while a thread reads of it
+        self.socket.close()
+
+
+@contextlib.contextmanager
+def slow_messages(server, count, method=INFER, length=MIB, connections=4):
+    """Clients that begin calls and send 5 bytes of each message."""
+    raws = [Raw(server) for _ in range(connections)]
+    try:
+        for raw in raws:
+            raw.read_all()
+        with contextlib.suppress(OSError):
+            for number in range(count):
+                raws[number % connections].begin(method, length)
+        yield raws
+    finally:
+        for raw in raws:
+            raw.close()
+
+
+@attacks.attack
+def grpc_messages_without_an_end(server, full):
+    """As many as may come at once, each whole but for some bytes."""
+    length, sent, raws = (16 if full else 2) * MIB, 0, []
+    try:
+        for _ in range(64 if full else 16):
+            raw = Raw(server)
+            raws.append(raw)
+            raw.read_all()
+            raw.begin(INFER, length)
+            raw.socket.settimeout(2)
+            with contextlib.suppress(OSError):
+                for _ in range(length // PIECE - 1):
+                    raw.socket.sendall(frame(DATA, 0, raw.stream, bytes(PIECE)))
+                    sent += PIECE
+        time.sleep(3 if full else 0.5)
+    finally:
+        for raw in raws:
+            raw.close()
+    return collections.Counter(mebibytes=sent // MIB)
+
+
+@attacks.attack
+def grpc_answers_that_nobody_takes(server, full):
+    """Clients that ask for megabytes and let nothing of the answers come."""
+    raws, edge = [], 512 if full else 128
+    data = floats_of("segment", "image", [1, 3, edge, edge])
+    sent = b"\0" + struct.pack(">I", len(data)) + data
+    try:
+        for _ in range(200 if full else 20):
+            with contextlib.suppress(OSError):
+                raw = Raw(server, window=0)
+                raws.append(raw)
+                raw.read_all()
+                raw.begin()
+                raw.socket.settimeout(5)
+                for at in range(0, len(sent), PIECE):
+                    last = int(at + PIECE >= len(sent))
+                    raw.socket.sendall(frame(DATA, last, raw.stream, sent[at : at + PIECE]))
+        time.sleep(3 if full else 0.5)
+        return collections.Counter(clients=len(raws))
+    finally:
+        for raw in raws:
+            raw.close()
+
+
+@attacks.attack
+def grpc_calls_reset_at_once(server, full, seconds=None):
+    """As fast as they can be sent."""
+    found = collections.Counter()
+    until = time.monotonic() + (seconds or (20 if full else 0.5))
+    while time.monotonic() < until:
+        raw = Raw(server)
+        raw.read_all()
+        with contextlib.suppress(OSError):
+            for _ in range(500):
+                raw.socket.sendall(frame(RST_STREAM, 0, raw.begin(), struct.pack(">I", 8)))
+                found["calls"] += 1
+        raw.close()
+    return found
+
+
+@attacks.attack
+def grpc_calls_without_a_message(server, full):
+    found = collections.Counter()
+    for method in (INFER, HEALTH):
+        with slow_messages(server, 3000 if full else 200, method, connections=20):
+            time.sleep(5 if full else 0.5)
+            found["begun"] += 1
+    return found
+
+
+@attacks.attack
+def grpc_idle_connections(server, full):
+    """More than there may be: HTTP goes on."""
+    raws, found = [], collections.Counter()
+    try:
+        for number in range(6000 if full else 300):
+            with contextlib.suppress(OSError):
+                raws.append(Raw(server))
+                found["connected"] += 1
+        time.sleep(3 if full else 0.5)
+        return found
+    finally:
+        for raw in raws:
+            raw.close()
+
+
+@attacks.attack
+def grpc_large_shapes(server, full):
+    """Of a model that takes any: their plans take many times what was sent."""
+    found = collections.Counter()
+    for edge in (1024, 1400, 1600) if full else (256, 512):
+        for _ in range(3):
+            found[said_code(once(server, floats_of("segment", "image", [1, 3, edge, edge]))[0])] += 1
+    return found

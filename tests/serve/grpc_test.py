@@ -1,0 +1,424 @@
+"""`lenslet serve` over gRPC before clients that want to stop it; and what else its operator has: health, reflection, TLS,
+an access log. Small forms of grpc_attacks.py: none of them looks at how long anything takes."""
+
+import json
+import os
+import pathlib
+import random
+import shutil
+import signal
+import ssl
+import subprocess
+import tempfile
+import threading
+import unittest
+
+from harness import ONNX_TYPES, Served, entry, field, is_there, skip_without
+
+if is_there("grpc") and is_there("numpy"):
+    import grpc_attacks as attacks
+    import numpy as np
+
+    import grpc
+
+DEVICE = os.environ.get("LENSLET_TEST_SERVE_DEVICE", "cpu")
+
+
+def megabytes(process, key):
+    for line in pathlib.Path(f"/proc/{process.pid}/status").read_text().splitlines():
+        if line.startswith(key):
+            return int(line.split()[1]) / 1024
+    raise ValueError(key)
+
+
+class Asked:
+    """Of Served, over one channel."""
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.channel = attacks.channel_to(cls.server)
+        cls.addClassCleanup(cls.channel.close)
+
+    def ask(self, data, method=None, **more):
+        return attacks.call(self.channel, data, method or attacks.INFER, **more)
+
+    def still_right(self):
+        code, answer = self.ask(attacks.lookup(2, 0))
+        self.assertEqual(code, "OK", answer)
+        self.assertEqual(answer[-8:], np.array([30, 10], "<f4").tobytes())
+        self.assertEqual(self.ask(b"", attacks.HEALTH), ("OK", b"\x08\x01"))
+
+    def metric(self, name):
+        return sum(value for key, value in self.server.metrics().items() if key.split("{")[0] == name)
+
+
+@skip_without()
+class GrpcAttacks(Asked, Served, unittest.TestCase):
+    names = ("lookup", "segment", "slow")
+    arguments = ("--max-plan-mib", 16, "--max-memory-mib", 256, "--runners", 1)
+
+    def grown(self, attack, *arguments):
+        """MiB at most, beyond what there was."""
+        pathlib.Path(f"/proc/{self.server.process.pid}/clear_refs").write_text("5")
+        before = megabytes(self.server.process, "VmRSS")
+        found = attack(self.server, False, *arguments)
+        self.assertFalse([key for key in found if str(key)[:5].isupper()], found)
+        return megabytes(self.server.process, "VmHWM") - before
+
+    def test_millions_of_fields(self):
+        self.assertLess(self.grown(attacks.grpc_millions_of_fields), 60)  # 2 MiB each: protobuf took 300
+        self.still_right()
+
+    def test_mutated_messages(self):
+        self.assertLess(self.grown(attacks.grpc_mutated_messages), 60)
+        self.still_right()
+
+    def test_calls_reset_at_once(self):
+        """Probes are answered meanwhile: they have a queue of their own. Others are, when it is over."""
+        over, answers = threading.Event(), []
+
+        def probe():
+            with attacks.channel_to(self.server) as channel:
+                while not over.is_set():
+                    answers.append(attacks.call(channel, b"", attacks.HEALTH))
+
+        probing = threading.Thread(target=probe)
+        probing.start()
+        attacks.grpc_calls_reset_at_once(self.server, False)
+        over.set()
+        probing.join()
+        self.assertEqual(set(answers), {("OK", b"\x08\x01")})
+        self.eventually(lambda: self.ask(attacks.lookup(1))[0] == "OK", 30)
+        self.eventually(lambda: self.metric("lenslet_requests_in_house") == 0, 30)
+        self.still_right()
+
+    def test_what_does_not_come_and_is_not_taken(self):
+        for attack in (attacks.grpc_messages_without_an_end, attacks.grpc_answers_that_nobody_takes,
+                       attacks.grpc_calls_without_a_message, attacks.grpc_idle_connections):  # fmt: skip
+            with self.subTest(attack.__name__):
+                self.assertLess(self.grown(attack), 1.1 * 256)
+                self.eventually(lambda: self.metric("lenslet_requests_in_house") == 0, 30)
+                self.eventually(lambda: self.metric("lenslet_grpc_messages_coming") == 0, 30)
+                self.eventually(lambda: self.metric("lenslet_grpc_answers_leaving") == 0, 30)
+                self.still_right()
+
+    def test_what_is_wrong_is_said(self):
+        for words, data in (
+            ("has a group", b"\x0b\x0c"),
+            ("ends within a field", field(1, "lookup")[:-1]),
+            ("ends within a number", b"\xff" * 20),
+            ("model_name is no UTF-8", b"\x0a\x01\xff"),
+            ("model_name has 100000 bytes", field(1, "a" * 100000)),
+            ("more than 8 dimensions", field(1, "lookup") + attacks.input_of("x", "INT64", [1] * 9)),
+            ("no shape is [-1]", field(1, "lookup") + attacks.input_of("x", "INT64", [2**64 - 1])),
+            ("2 elements, but its shape has 3", field(1, "lookup") + attacks.input_of("x", "INT64", [3], field(3, b"\1\2"))),
+            ("end within an element", field(1, "lookup") + attacks.input_of("x", "INT64", [1], field(3, b"\x81"))),
+            ("more than ten bytes", field(1, "lookup") + attacks.input_of("x", "INT64", [1], field(3, b"\x81" * 11 + b"\1"))),
+            ("'timeout' is a number", field(1, "lookup") + field(4, field(1, "timeout") + field(2, field(3, "1")))),
+            ("both contents and", attacks.lookup(1, raw=False) + field(7, bytes(8))),
+            ("2 raw_input_contents for 1", attacks.lookup(1) + field(7, b"")),
+        ):  # fmt: skip
+            with self.subTest(words):
+                code, said = self.ask(data)
+                self.assertEqual(code, "INVALID_ARGUMENT", said)
+                self.assertIn(words, said)
+        for method in ("/inference.GRPCInferenceService/ModelReady", attacks.HEALTH):
+            code, said = self.ask(b"\xff", method)
+            self.assertEqual((code, said[:15]), ("INVALID_ARGUMENT", "the message is "))
+            code, said = self.ask(b"\x0a\x01a" * 100000, method)
+            self.assertEqual((code, said), ("INVALID_ARGUMENT", "a message of 300000 bytes: at most 65536"))
+        self.still_right()
+
+    def test_a_compressed_message_is_refused(self):
+        call = self.channel.unary_unary(attacks.INFER)
+        with self.assertRaises(grpc.RpcError) as raised:
+            call(attacks.lookup(1) + field(3, "a" * 10000), compression=grpc.Compression.Gzip, timeout=60)
+        self.assertEqual(raised.exception.code().name, "UNIMPLEMENTED")
+        self.still_right()
+
+    def test_shapes_that_are_too_large(self):
+        refused = "model 'segment' for image [1, 3, 1024, 1024]: a run takes "
+        code, said = self.ask(attacks.floats_of("segment", "image", [1, 3, 1024, 1024]))
+        self.assertEqual((code, said[: len(refused)]), ("RESOURCE_EXHAUSTED", refused))
+        self.assertTrue(said.endswith(f", at most {16 << 20}"), said)
+        status, said = self.server.infer("segment", [entry("image", "FP32", [1, 3, 900, 900], [1.0] * (3 * 900 * 900))])
+        self.assertEqual((status, said["error"][:32]), (413, "model 'segment' for image [1, 3,"), said)
+        for edge in range(1, 40):
+            code, answer = self.ask(attacks.floats_of("segment", "image", [1, 3, edge, 2], 0.5))
+            self.assertEqual(code, "OK", answer)
+            self.assertEqual(np.frombuffer(answer[-24 * edge :], "<f4").tolist(), [5.0] * 6 * edge)
+        self.assertLessEqual(self.metric("lenslet_kept_runners"), 16)
+        for shape in ([1, 3, 0, 2**31 - 1], [1, 3, 0, 0], [0, 3, 2, 2]):
+            code, said = self.ask(attacks.floats_of("segment", "image", shape))
+            self.assertIn(code, ("INVALID_ARGUMENT", "OK"), said)
+        self.still_right()
+
+    @unittest.skipIf(DEVICE != "cpu", "a GPU is done sooner")
+    def test_a_request_has_its_time(self):
+        rows = 64
+        slow = attacks.floats_of("slow", "x", [rows, 1, 96, 96])
+        timeout = field(4, field(1, "timeout") + field(2, b"\x10" + attacks.varint(50000)))
+        ended = self.metric("lenslet_ended_runs_total")
+        code, said = self.ask(slow + timeout)
+        self.assertEqual((code, said), ("DEADLINE_EXCEEDED", "not done in 0.05 s"))
+        self.eventually(lambda: self.metric("lenslet_ended_runs_total") == ended + 1, 60)
+        status, said = self.server.infer("slow", [entry("x", "FP32", [rows, 1, 96, 96], [0] * (rows * 96 * 96))],
+                                         parameters={"timeout": 50000})  # fmt: skip
+        self.assertEqual((status, said), (504, {"error": "not done in 0.05 s"}))
+        status, said = self.server.infer("lookup", [entry("x", "INT64", [1], [1])], parameters={"timeout": "1"})
+        self.assertEqual((status, said), (400, {"error": "'timeout' is a number of microseconds"}))
+        # A client's own deadline, and one that goes.
+        self.assertEqual(self.ask(slow, timeout=0.2)[0], "DEADLINE_EXCEEDED")
+        self.eventually(lambda: self.metric("lenslet_requests_in_house") == 0, 60)
+        before = self.metric("lenslet_ended_runs_total")
+
+        def left():
+            going = self.channel.unary_unary(attacks.INFER).future(slow)
+            self.eventually(lambda: going.done() or self.metric("lenslet_requests_in_house") == 1, 60)
+            going.cancel()  # when its run has begun, or before, or when it is over
+            return self.metric("lenslet_ended_runs_total") > before
+
+        self.eventually(left, 120)
+        self.still_right()
+
+    def test_a_batch_ends_for_no_one_of_it(self):
+        ask = self.channel.unary_unary(attacks.INFER)
+        first = ask.future(attacks.floats_of("slow", "x", [8, 1, 96, 96]), timeout=60)
+        self.eventually(lambda: self.metric("lenslet_requests_in_house") == 1, 60)
+        others = [ask.future(attacks.floats_of("slow", "x", [2, 1, 96, 96], value), timeout=60) for value in (1, 2, 3)]
+        first.result()
+        others[0].cancel()
+        for value, other in zip((2, 3), others[1:]):
+            found = np.frombuffer(other.result()[-4 * 2 * 96 * 96 :], "<f4")
+            np.testing.assert_allclose(found, value, rtol=1e-4)
+        self.still_right()
+
+
+@skip_without()
+class GrpcSlow(Asked, Served, unittest.TestCase):
+    names = ("lookup", "segment")
+    arguments = ("--request-s", 2, "--max-requests", 4)
+
+    def test_a_message_that_does_not_come(self):
+        stop = threading.Event()
+        self.addCleanup(stop.set)
+        before = self.server.metrics()
+
+        def never():
+            stop.wait(60)
+            yield b""
+
+        for method in (attacks.INFER, attacks.HEALTH):
+            with self.assertRaises(grpc.RpcError) as raised:
+                self.channel.stream_unary(method)(never(), timeout=60)
+            self.assertEqual(raised.exception.code().name, "DEADLINE_EXCEEDED")
+            self.assertEqual(raised.exception.details(), "the message did not come in 2 s")
+        late = 'lenslet_failures_total{kind="timeout",model="",protocol="grpc"}'
+        self.assertEqual(self.server.metrics()[late] - before.get(late, 0), 1)
+        self.still_right()
+
+    def test_an_answer_that_is_not_taken(self):
+        raw = attacks.Raw(self.server, window=0)
+        self.addCleanup(raw.close)
+        raw.read_all()
+        raw.message(attacks.floats_of("segment", "image", [1, 3, 20, 20]))
+        self.eventually(lambda: self.metric("lenslet_grpc_answers_leaving") == 1, 30)
+        self.assertTrue(raw.closed(60))
+        self.eventually(lambda: self.metric("lenslet_grpc_answers_leaving") == 0, 30)
+        self.still_right()
+
+
+@skip_without()
+class GrpcFull(Asked, Served, unittest.TestCase):
+    names = ("lookup",)
+    arguments = ("--request-s", 600, "--max-requests", 4)
+
+    def test_the_oldest_gives_way(self):
+        """Beginning a call keeps nobody else out for longer than a second."""
+        with attacks.slow_messages(self.server, 4):
+            self.eventually(lambda: self.metric("lenslet_requests_in_house") == 4, 30)
+            self.eventually(lambda: self.ask(attacks.lookup(1))[0] == "OK", 30)
+        # Nor do calls that are no inference.
+        with attacks.slow_messages(self.server, 200, attacks.HEALTH):
+            self.eventually(lambda: self.metric("lenslet_grpc_messages_coming") == 64, 30)
+            self.still_right()
+        self.eventually(lambda: self.metric("lenslet_grpc_messages_coming") == 0, 30)
+        self.eventually(lambda: self.metric("lenslet_requests_in_house") == 0, 30)
+
+
+@skip_without()
+class GrpcNumbers(Asked, Served, unittest.TestCase):
+    names = ("lookup",)
+
+    def test_contents_are_what_protobuf_made_them(self):
+        """Random numbers of each type, through protobuf's writer, in one part and in several."""
+        draw = np.random.default_rng(7)
+        rows = 64
+        for name in ONNX_TYPES:
+            if name == "FP16":
+                continue
+            dtype = np.dtype({"BOOL": "bool", "FP32": "float32", "FP64": "float64"}.get(name, name.lower()))
+            if dtype.kind in "iu":
+                limits = np.iinfo(dtype)
+                array = draw.integers(limits.min, limits.max, (rows, 2), dtype, endpoint=True)
+                array >>= draw.integers(0, 8 * dtype.itemsize - 1, (rows, 2)).astype(dtype)  # of every length
+                array[0] = limits.min, limits.max
+            elif dtype == bool:
+                array = draw.random((rows, 2)) < 0.5
+            else:
+                array = draw.standard_normal((rows, 2)).astype(dtype)
+            for parts in (False, True):
+                with self.subTest(name, parts=parts):
+                    self.decoded(name, array, parts)
+
+    def decoded(self, name, wanted, parts):
+        """What the reader makes of it, in this process."""
+        from lenslet.serve.memory import Memory
+        from lenslet.serve.messages import message_classes
+        from lenslet.serve.protocol import array_of
+        from lenslet.serve.wire import CONTENTS, Message
+
+        kind = message_classes()["ModelInferRequest"]
+        numbers = {1: "bool", 2: "int", 3: "int64", 4: "uint", 5: "uint64", 6: "fp32", 7: "fp64"}
+        which = f"{numbers[CONTENTS[name][0]]}_contents"
+        flat = wanted.ravel().tolist()
+        request = kind(model_name="types")
+        added = request.inputs.add(name="x", datatype=name, shape=wanted.shape)
+        getattr(added.contents, which).extend(flat[:5] if parts else flat)
+        data = request.SerializeToString()
+        if parts:  # the rest of the contents comes as another part of the same message, and of the same field
+            rest = kind().inputs.add()
+            getattr(rest.contents, which).extend(flat[5:])
+            data = field(1, "types") + field(5, added.SerializeToString() + rest.SerializeToString())
+        inference = Message(data).read(Memory(1 << 30).take(0, ""))
+        found = array_of(inference.request.inputs[0], wanted.dtype)
+        np.testing.assert_array_equal(found, wanted)
+
+    def test_each_number_a_field(self):
+        single = b"".join(b"\x18" + attacks.varint(number) for number in (3, 0, 2))
+        code, answer = self.ask(field(1, "lookup") + attacks.input_of("x", "INT64", [3], single))
+        self.assertEqual(code, "OK", answer)
+        self.assertEqual(np.frombuffer(answer[-12:], "<f4").tolist(), [40, 10, 30])
+
+
+@skip_without()
+class Operated(Asked, Served, unittest.TestCase):
+    names = ("lookup", "slow")
+
+    def test_health(self):
+        check = attacks.HEALTH
+        for service in ("", "inference.GRPCInferenceService", "lookup", "grpc.health.v1.Health"):
+            self.assertEqual(self.ask(field(1, service), check), ("OK", b"\x08\x01"))
+        self.assertEqual(self.ask(field(1, "none"), check), ("NOT_FOUND", "no service is named 'none'"))
+        watching = self.channel.unary_stream("/grpc.health.v1.Health/Watch")
+        seen = watching(b"", timeout=60)
+        self.assertEqual(next(seen), b"\x08\x01")
+        unknown = watching(field(1, "none"), timeout=60)
+        self.assertEqual(next(unknown), b"\x08\x03")
+        for each in (seen, unknown):
+            each.cancel()
+
+    def test_reflection(self):
+        from google.protobuf import descriptor_pb2
+
+        from lenslet.serve.messages import packages
+
+        for version in ("v1", "v1alpha"):
+            name = f"grpc.reflection.{version}.ServerReflection"
+            classes = packages()[name].classes
+            ask = self.channel.stream_stream(f"/{name}/ServerReflectionInfo")
+            symbol = "inference.GRPCInferenceService.ModelInfer"
+            asked = [{"list_services": ""}, {"file_containing_symbol": symbol}, {"file_by_filename": "/etc/passwd"}]
+            sent = [classes["ServerReflectionRequest"](**each).SerializeToString() for each in asked]
+            listed, found, none = map(classes["ServerReflectionResponse"].FromString, ask(iter(sent), timeout=60))
+            self.assertIn("inference.GRPCInferenceService", [each.name for each in listed.list_services_response.service])
+            file = descriptor_pb2.FileDescriptorProto.FromString(found.file_descriptor_response.file_descriptor_proto[0])
+            self.assertEqual([each.name for each in file.service], ["GRPCInferenceService"])
+            self.assertIn("ModelInfer", [each.name for each in file.service[0].method])
+            self.assertEqual(none.error_response.error_code, 5)
+
+    @unittest.skipIf(DEVICE != "cpu", "a GPU is done sooner")
+    def test_it_stops_whatever_runs(self):
+        """Minutes of work are in it."""
+        server = self.made("--max-batch", 1, "--runners", 1, "--stop-s", 0, "--max-queue-ms", 0)
+        self.addCleanup(server.end)
+        with attacks.channel_to(server) as channel:
+            ask = channel.unary_unary(attacks.INFER)
+            calls = [ask.future(attacks.floats_of("slow", "x", [64, 1, 96, 96])) for _ in range(100)]
+            self.eventually(lambda: server.metrics()["lenslet_requests_in_house"] >= 50, 60)
+            server.process.send_signal(signal.SIGTERM)
+            self.assertEqual(server.process.wait(60), 0)
+            self.assertTrue(any(call.exception() is not None for call in calls))
+
+    def test_the_access_log(self):
+        log = self.folder / "access.log"
+        server = self.made("--access-log", log)
+        self.addCleanup(server.end)
+        good = attacks.lookup(1)
+        self.assertEqual(attacks.once(server, good)[0], "OK")
+        self.assertEqual(attacks.once(server, attacks.lookup(99))[0], "INTERNAL")
+        self.assertEqual(attacks.once(server, b"\xff")[0], "INVALID_ARGUMENT")
+        self.assertEqual(server.infer("none", [])[0], 404)
+        self.eventually(lambda: log.exists() and log.read_text().count("\n") == 4)
+        lines = [json.loads(line) for line in log.read_text().splitlines()]
+        self.assertEqual([(each["protocol"], each["model"], each["status"], each["failure"]) for each in lines], [
+            ("grpc", "lookup", "OK", ""), ("grpc", "lookup", "INTERNAL", "run"),
+            ("grpc", "", "INVALID_ARGUMENT", "malformed"), ("http", "", 404, "unknown"),
+        ])  # fmt: skip
+        self.assertEqual(lines[0]["bytes_in"], len(good))
+        self.assertRegex(lines[0]["client"], r"^ipv4:127\.0\.0\.1:\d+$")
+        self.assertLessEqual({"queue", "run", "all"}, set(lines[0]["ms"]))
+        self.assertRegex(lines[1]["error"], "index.* is outside")
+        # Moved away, it is made anew; a folder in its place, which no line can be written to, stops no request.
+        log.rename(self.folder / "access.1")
+        self.assertEqual(attacks.once(server, good)[0], "OK")
+        self.eventually(lambda: log.exists() and log.read_text().count("\n") == 1)
+        log.unlink()
+        log.mkdir()
+        for _ in range(20):
+            self.assertEqual(attacks.once(server, good)[0], "OK")
+        self.eventually(lambda: server.metrics()["lenslet_access_log_lost"] > 0)
+
+    def test_tls(self):
+        if shutil.which("openssl") is None:
+            self.skipTest("no openssl")
+        made = tempfile.TemporaryDirectory()
+        self.addCleanup(made.cleanup)
+        folder = pathlib.Path(made.name)
+        for name in ("server", "client"):
+            command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+            command += ["-keyout", folder / f"{name}.key", "-out", folder / f"{name}.pem", "-days", "2"]
+            command += ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]
+            subprocess.run(command, check=True, capture_output=True)
+        read = {each.name: each.read_bytes() for each in folder.iterdir()}
+        server = self.made("--tls-cert", folder / "server.pem", "--tls-key", folder / "server.key",
+                           "--tls-client-ca", folder / "client.pem")  # fmt: skip
+        self.addCleanup(server.end)
+        for key, chain, wanted in ((read["client.key"], read["client.pem"], "OK"), (None, None, "UNAVAILABLE")):
+            credentials = grpc.ssl_channel_credentials(read["server.pem"], key, chain)
+            with grpc.secure_channel(f"localhost:{server.grpc_port}", credentials) as channel:
+                self.assertEqual(attacks.call(channel, attacks.lookup(1))[0], wanted)
+        self.assertEqual(attacks.once(server, attacks.lookup(1))[0], "UNAVAILABLE")  # without TLS
+        context = ssl.create_default_context(cafile=str(folder / "server.pem"))
+        context.load_cert_chain(folder / "client.pem", folder / "client.key")
+        self.https(server, context)
+
+    def https(self, server, context):
+        import urllib.request
+
+        with urllib.request.urlopen(f"https://localhost:{server.http_port}/v2/health/ready", context=context) as answer:
+            self.assertEqual((answer.status, json.load(answer)), (200, {"ready": True}))
+
+    def test_random_requests_are_right(self):
+        draw = random.Random(3)
+        for _ in range(50):
+            indices = [draw.randrange(4) for _ in range(draw.randrange(1, 9))]
+            code, answer = self.ask(attacks.lookup(*indices, raw=draw.random() < 0.5))
+            self.assertEqual(code, "OK", answer)
+            found = np.frombuffer(answer[-4 * len(indices) :], "<f4").tolist()
+            self.assertEqual(found, [10.0 * (index + 1) for index in indices])
+
+
+if __name__ == "__main__":
+    unittest.main()
