@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <string>
@@ -138,6 +139,38 @@ TEST_CASE("exec/place/a_value_read_again_is_not_overwritten") {
   for (std::size_t i = 0; i < 64; ++i) {
     const float a = std::abs(input.values<float>()[i]);
     CHECK(output.values<float>()[i] == a + a);
+  }
+}
+
+// Steps of a band run side by side: what another one reads may not be overwritten, and both live as long as the band.
+TEST_CASE("exec/place/what_a_band_reads_is_not_overwritten_in_it") {
+  Graph graph;
+  graph.name = "band";
+  const ValueId x = add_input(graph, {4, 4, 4});
+  const ValueId abs = add_node(graph, "Abs", {x});
+  const ValueId sign = add_node(graph, "Sign", {abs});
+  const ValueId sum = add_node(graph, "Add", {abs, sign});
+  add_output(graph, add_node(graph, "Neg", {add_node(graph, "Sqrt", {sum})}));
+  Graph lowered = lowered_for_cpu(graph, on_cpu());
+  REQUIRE(lowered.nodes.size() == 5);
+  const auto value = [&](NodeId n) { return lowered.node(n).outputs[0]; };
+  const auto at = [](ValueId id) { return static_cast<std::size_t>(id); };
+  const std::vector<std::size_t> workspaces(5, 0);
+  const Placement apart = place_values(lowered, workspaces, {});
+  CHECK(apart.root[at(value(2))] == apart.root[at(value(0))]);
+  CHECK(apart.first[at(apart.root[at(value(1))])] == 1);
+  CHECK(apart.last[at(apart.root[at(value(1))])] == 2);
+  for (const auto& [first, last] : {std::pair<NodeId, NodeId>{1, 2}, {0, 2}, {1, 3}, {2, 3}, {3, 4}, {0, 1}}) {
+    INFO(first, " to ", last);
+    lowered.bands = {{.first = first, .last = last, .rows = 1, .strips = {}, .reason = {}}};
+    const Placement placement = place_values(lowered, workspaces, {});
+    const auto root = [&](NodeId n) { return placement.root[at(value(n))]; };
+    const bool together = first <= 2 && last >= 2;  // beside Sign, which reads Abs as well, or with what follows
+    CHECK((root(2) == root(0)) != together);
+    CHECK((root(2) == root(1)) == (together && last == 2));
+    if (!together) continue;
+    CHECK(placement.first[at(root(1))] == std::min(first, 1));
+    CHECK(placement.last[at(root(0))] == last);
   }
 }
 

@@ -63,6 +63,20 @@ TEST_CASE("assign_types/outputs_keep_the_type_that_the_model_declares") {
   CHECK(type_of(graph, graph.outputs[1]) == DType::f32);
 }
 
+// What the file rounds for a product, where the product reads what was not rounded and rounds it itself.
+TEST_CASE("assign_types/a_product_rounds_what_the_file_casts_for_it") {
+  if constexpr (!cuda_built) return;
+  GraphBuilder b;
+  const ValueId x = b.input("x", {8, 3, 32, 32});
+  const ValueId half = b.node("Cast", {x}, {{"to", dtype_to_onnx(DType::f16)}});
+  const ValueId back = b.node("Cast", {half}, {{"to", dtype_to_onnx(DType::f32)}});
+  b.output(b.conv(b.conv(back, 3, 16, 3, 1), 16, 16, 3, 1));
+  const Graph graph = assigned(b.build(), "fp16");
+  INFO(graph.dump());
+  CHECK(casts(graph) == 1);  // of the output
+  CHECK(graph.node(0).inputs[0] == x);
+}
+
 TEST_CASE("assign_types/a_classifier") {
   if constexpr (!cuda_built) return;
   for (const std::int64_t batch : {8, 9})

@@ -364,6 +364,29 @@ TEST_CASE("bind_inputs/symbols") {
   CHECK_ERROR(bind_inputs(other, 0, {}), invalid_argument, "a batch of 0: there must be at least one image");
 }
 
+// A value says what its shape is, to its port and to others by the names of dimensions.
+TEST_CASE("bind_inputs/a_value_gives_a_shape") {
+  GraphBuilder b;
+  const ValueId x = b.input("x", {-1, 3, -2, -3}), y = b.input("y", {-1, 3, -2, -3});
+  b.output(b.node("Add", {x, y}));
+  const Tensor value = random_f32({4, 3, 5, 6}, 1);
+  const auto bound = [&](const std::vector<std::pair<std::string, Shape>>& shapes, const Tensor& of_x) {
+    Graph graph = b.source();
+    bind_inputs(graph, 1, shapes, {{"x", of_x}});
+    return graph;
+  };
+  const Graph graph = bound({}, value);
+  CHECK(graph.value(y).shape == Shape{4, 3, 5, 6});
+  CHECK(graph.node(0).inputs[1] == y);
+  CHECK(graph.value(graph.node(0).inputs[0]).is_constant());
+  CHECK(bound({{"x", Shape{4, 3, 5, 6}}}, value).value(y).shape == Shape{4, 3, 5, 6});
+  CHECK_ERROR(bound({{"x", Shape{4, 3, 5, 7}}}, value), invalid_argument,
+              "input x: shape [4,3,5,7] is asked for, but its value has [4,3,5,6]");
+  CHECK_ERROR(bound({}, random_f32({4, 2, 5, 6}, 1)), invalid_argument,
+              "input x: shape [4,2,5,6] does not fit the declared [N,3,H,W]");
+  CHECK_ERROR(bound({}, value.to_format(formats::nhwc)), invalid_argument, "input x: its value is not in layout nchw");
+}
+
 // As for ONNX Runtime (1.32): sizes that are given need not agree, and then the name says nothing of a third input.
 TEST_CASE("bind_inputs/one_name_of_two_sizes") {
   GraphBuilder b;

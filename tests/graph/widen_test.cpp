@@ -90,6 +90,23 @@ TEST_CASE("widen/a_constant_that_is_the_first_value") {
   CHECK(after(b.source(), "widen").value(three).dtype == DType::f32);
 }
 
+TEST_CASE("widen/an_output_that_no_cast_made_gets_one") {
+  for (const bool is_input : {true, false}) {
+    GraphBuilder b;
+    const ValueId x = b.input("x", {2}, DType::f16);
+    b.output(is_input ? x : b.node("ConstantOfShape", {b.int64s({2})}, {{"value", filled(DType::f16, 0x3C00)}}));
+    Graph before = b.raw();
+    before.output_ports[0].dtype = DType::f16;
+    Graph graph = after(before, "widen");
+    INFO(graph.dump());
+    CHECK(graph.nodes.back().type() == "Cast");
+    CHECK(graph.nodes.back().outputs[0] == graph.outputs[0]);
+    CHECK(graph.value(graph.nodes.back().inputs[0]).name ==
+          (is_input ? "x:float32" : before.value(before.outputs[0]).name + ":float32"));
+    CHECK(graph.value(graph.outputs[0]).name == graph.output_ports[0].name);
+  }
+}
+
 TEST_CASE("widen/types_that_are_only_carried_stay") {
   GraphBuilder b;
   const ValueId x = b.input("x", {4}, DType::f16);
