@@ -89,9 +89,11 @@ TEST_CASE("exec/late/a_batch_is_asked_of_the_first_part_alone") {
   CHECK(std::vector<float>(values.begin(), values.end()) == std::vector<float>{2, 3, 8, 10});
 }
 
-TEST_CASE("exec/late/time_device_before_a_run") {
+TEST_CASE("exec/late/time_device_before_a_run_and_after") {
   Runner runner(make_model(positive_rows()), on_cpu());
   CHECK(runner.time_device(2).empty());  // the CPU's; there is no rest yet
+  static_cast<void>(runner.run(random_tensor({1, 4}, 1)));
+  CHECK(runner.time_device(2).empty());
 }
 
 }  // namespace lenslet::test

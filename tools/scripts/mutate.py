@@ -7,7 +7,7 @@ A fault is another comparison, sign, bound, index or constant, or a statement th
 random from the seed, out of the .cpp files of ops/, runtime/ and models/, or of --only, but for those that need a
 device; the same seed draws the same, and a larger --count goes on where a smaller one ended. Each is built in a copy of
 the working tree (build/mutants/JOB, with CUDA where nvcc is found; the first build of a copy is a whole one, with ccache
-a short one), and the tests of the file's layer run until one fails, the slowest cases last. A fault that does not
+a short one), and the tests of the file's layer run until one fails, those of like names first and the slowest last. A fault that does not
 compile, or that gives the same object file, is no fault and is not counted; one with which the tests take five times as
 long is noticed.
 
@@ -102,6 +102,13 @@ def tests_of(name):
     return next(tests for folder, tests in LAYERS if name.startswith(folder + "/"))
 
 
+def cases_near(name):
+    """Patterns of the test cases that are likely to notice a fault: the words of the file's name and of its folder."""
+    path = pathlib.PurePath(name)
+    words = {path.parent.name, *path.stem.split("_")} - {"cpu", "cuda", "core", "op", "ops", "kernel", "kernels", "plan", "passes", "exec", "graph", "models", "to", "in"}
+    return [f"*{word}*" for word in sorted(words)] + ([path.parts[1] + "/*"] if path.parts[0] == "ops" else [])
+
+
 class Copy:
     """The working tree once more, with a build folder of its own."""
 
@@ -151,11 +158,15 @@ class Copy:
         program = self.build / "tests" / name.replace("-", "_") / f"lenslet-test-{name}"
         return self.call([str(program), "--abort-after=1", "--no-intro=1", *options], self.limits.get(name, 3600))
 
-    def test(self, name):
-        """The cases of an executable until one fails, those that took more than a second without a fault last."""
-        slow = ",".join(self.slow[name])
-        done = self.run(name, *([f"--test-case-exclude={slow}"] if slow else []))
-        return self.run(name, f"--test-case={slow}") if slow and done.returncode == 0 else done
+    def test(self, name, near):
+        """The cases of an executable until one fails: those `near`, the others, and last what takes seconds."""
+        done, slow = None, self.slow[name]
+        for chosen, left_out in ((near, slow), ([], near + slow), (slow, [])):
+            if chosen or left_out:
+                options = [f"--test-case={','.join(chosen)}"] * bool(chosen) + [f"--test-case-exclude={','.join(left_out)}"] * bool(left_out)
+                if (done := self.run(name, *options)).returncode != 0:
+                    break
+        return done or self.run(name)
 
     def prepare(self, tests):
         done = self.make([f"lenslet-test-{name}" for name in tests])
@@ -186,7 +197,7 @@ class Copy:
             if self.make([f"lenslet-test-{name}" for name in tests]).returncode != 0:
                 return "invalid", "does not link"
             for name in tests:
-                done = self.test(name)
+                done = self.test(name, cases_near(fault.file))
                 if done.returncode != 0:
                     case = re.search(r"TEST CASE:\s*(.+)", done.stdout)
                     words = "takes too long" if done.returncode == 124 else case.group(1) if case else "ends early"
