@@ -100,6 +100,24 @@ TEST_CASE("assign_types/a_classifier") {
     }
 }
 
+// The last product reads 16 bits itself, but what is there in float32 already it reads in that.
+TEST_CASE("assign_types/the_last_product_reads_the_more_exact_form") {
+  if constexpr (!cuda_built) return;
+  for (const bool softmax_first : {false, true}) {
+    GraphBuilder b;
+    const ValueId x = b.input("x", {8, 64});
+    const ValueId hidden = b.node("Relu", {b.node("Gemm", {x, b.weights({64, 512}), b.weights({512})})});
+    if (softmax_first) b.output(b.node("Softmax", {hidden}));
+    const ValueId scores = b.node("Gemm", {hidden, b.weights({512, 10}), b.weights({10})});
+    b.output(scores);
+    const Graph graph = assigned(b.build(), "fp16");
+    INFO(graph.dump());
+    CHECK(type_of(graph, hidden) == DType::f16);
+    CHECK(type_of(graph, graph.nodes.back().inputs[0]) == (softmax_first ? DType::f32 : DType::f16));
+    CHECK(graph.nodes.back().outputs[0] == scores);
+  }
+}
+
 // Features between products: what pools, sorts and spreads them keeps their type, beside indices and rulebooks.
 TEST_CASE("assign_types/features_of_sites") {
   if constexpr (!cuda_built) return;

@@ -444,6 +444,18 @@ TEST_CASE("infer_shapes/lists_every_fault_once") {
   }
 }
 
+TEST_CASE("infer_shapes/a_renamed_constant_takes_no_memory") {
+  GraphBuilder b;
+  const ValueId w = b.weights({4, 6});
+  const ValueId flat = b.node("Reshape", {w, b.int64s({24})}), negative = b.node("Neg", {w});
+  b.output(b.node("Add", {b.input("x", {24}), flat}));
+  b.output(negative);
+  const Graph graph = b.build();
+  CHECK(graph.value(flat).constant.data() == graph.value(w).constant.data());
+  CHECK(graph.value(flat).constant.shape() == Shape{24});
+  CHECK(graph.value(negative).constant.data() != graph.value(w).constant.data());
+}
+
 TEST_CASE("infer_shapes/shape_arithmetic_is_known") {
   GraphBuilder b;
   const ValueId x = b.input("x", {-1, 3, 4, 4});

@@ -230,6 +230,8 @@ TEST_CASE("output_op/probabilities that exporters write otherwise") {
   CHECK(op_of([&](B& b, ValueId x) { return b.node("Sub", {b.scalar(1), softmax(b, x)}); }) == "Softmax");
   CHECK(op_of([&](B& b, ValueId x) { return b.node("Sub", {b.scalar(1), b.node("Exp", {x})}); }) == "Sub");
   CHECK(op_of([&](B& b, ValueId x) { return b.node("Sub", {b.scalar(0), softmax(b, x)}); }) == "Sub");
+  CHECK(op_of([&](B& b, ValueId x) { return b.node("Sub", {softmax(b, x), b.scalar(1)}); }) == "Sub");
+  CHECK(op_of([&](B& b, ValueId x) { return b.node("Sum", {softmax(b, x), x, b.scalar(0)}); }) == "Sum");
   CHECK(op_of([&](B& b, ValueId x) { return b.node("Div", {b.scalar(1), softmax(b, x)}); }) == "Div");
   CHECK(op_of([&](B& b, ValueId x) { return b.node("Mul", {softmax(b, x), b.scalar(3)}); }) == "Mul");
   // Where: a constant in one place, or the same in both.
