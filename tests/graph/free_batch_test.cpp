@@ -89,6 +89,15 @@ TEST_CASE("free_batch/shuffle_and_rows") {
   check_freed(b);
 }
 
+TEST_CASE("free_batch/of_images_of_free_size") {
+  GraphBuilder b;
+  b.output(b.node("Reshape", {b.input("x", {1, 3, -2, -3}), b.int64s({1, 60})}));
+  Graph graph = b.source();
+  bind_inputs(graph, 1, {{"x", Shape{5, 3, 4, 5}}});
+  infer_shapes(graph);
+  CHECK(graph.value(graph.outputs[0]).shape == Shape{5, 60});
+}
+
 TEST_CASE("free_batch/shape_arithmetic") {
   GraphBuilder b;
   const ValueId x = b.input("x", {1, 3, 4, 4});
