@@ -326,6 +326,14 @@ TEST_CASE("exec/plan/a_step_says_what_it_computes") {
   }
   CHECK(std::ranges::count(ops, "Conv") == 1);
   CHECK(std::ranges::count(ops, "Gemm") == 1);
+  std::size_t workspace = 0;
+  for (const StepInfo& step : plan->info.steps) workspace = std::max(workspace, step.workspace_bytes);
+  const MemoryReport& memory = plan->info.memory;
+  CHECK(memory.workspace_bytes == workspace);
+  CHECK(memory.weight_bytes >= sizeof(float) * (8 * 144 + 792 * 5));
+  CHECK(memory.peak_bytes >= memory.activation_bytes);
+  CHECK(memory.peak_bytes >= workspace);
+  CHECK(memory.peak_bytes <= memory.activation_sum_bytes + (workspace + 63) / 64 * 64);
 }
 
 TEST_CASE("exec/plan/the_largest_constant_of_a_step") {
