@@ -198,8 +198,8 @@ class Copy:
             for name in tests:
                 done = self.test(name, cases_near(fault.file))
                 if done.returncode != 0:
-                    case = re.search(r"TEST CASE:\s*(.+)", done.stdout)
-                    words = "takes too long" if done.returncode == 124 else case.group(1) if case else "ends early"
+                    case = re.findall(r"TEST CASE:\s*(.+)", done.stdout)  # those before the last only say something
+                    words = "takes too long" if done.returncode == 124 else case[-1] if case else "ends early"
                     return "killed", f"{name}: {words}"
             return "survived", ""
         finally:
