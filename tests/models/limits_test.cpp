@@ -87,7 +87,9 @@ TEST_CASE("limits/values_and_references") {
   ModelText model = relu_model();
   model.initializers.assign(limits::values, tensor("w", f32, {}));
   CHECK_ERROR(load(model), limit, "values");
-  model.initializers.resize(limits::values - 3);  // beside an input, an output, and a node's
+  model.initializers.resize(limits::values - 2);
+  CHECK_ERROR(load(model), limit, "values");
+  model.initializers.resize(limits::values - 3);                             // beside an input, an output, and a node's
   CHECK(error_of([&] { load(model); }).kind() == ErrorKind::invalid_model);  // many of one name
   model = relu_model();
   model.nodes = {node("Concat", std::vector<std::string>(limits::values, "x"), {"y"}, "c",
@@ -122,6 +124,14 @@ TEST_CASE("limits/attributes") {
   };
   CHECK_ERROR(many(limits::attributes_per_node), unsupported, "'a0'");
   CHECK_ERROR(many(limits::attributes_per_node + 1), limit, "128 attributes");
+  for (const std::size_t extra : {0U, 1U}) {  // of all nodes together
+    ModelText model = relu_model();
+    const auto full = node("Relu", {"x"}, {}, "relu", [&](pbf_writer& n) {
+      for (int i = 0; i < 125; ++i) attribute(n, "a", 2, [](pbf_writer& a) { a.add_int64(3, 1); });
+    });
+    model.nodes.assign(limits::values / 125 + extra, full);
+    CHECK(error_of([&] { load(model); }).kind() == (extra == 0 ? ErrorKind::invalid_model : ErrorKind::limit));
+  }
   const auto text = [](std::size_t bytes) {
     ModelText model = relu_model();
     model.nodes = {node("Relu", {"x"}, {"y"}, "relu", [&](pbf_writer& n) {
