@@ -394,6 +394,12 @@ TEST_CASE("bind_inputs/a_value_gives_a_shape") {
   CHECK_ERROR(bound({}, random_f32({4, 2, 5, 6}, 1)), invalid_argument,
               "input x: shape [4,2,5,6] does not fit the declared [N,3,H,W]");
   CHECK_ERROR(bound({}, value.to_format(formats::nhwc)), invalid_argument, "input x: its value is not in layout nchw");
+  GraphBuilder unnamed;
+  unnamed.output(unnamed.node("Relu", {unnamed.input("x", {-1, 3, -2, -3})}));
+  Graph without = unnamed.source();
+  without.input_ports[0].dim_names.assign(4, "");
+  bind_inputs(without, 1, {}, {{"x", value}});
+  CHECK(without.value(without.inputs[0]).shape == Shape{4, 3, 5, 6});
 }
 
 // As for ONNX Runtime (1.32): sizes that are given need not agree, and then the name says nothing of a third input.

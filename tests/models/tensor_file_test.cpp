@@ -280,6 +280,7 @@ TEST_CASE("tensor_file/npy_headers_at_their_limits") {
   CHECK(header(65'536, 2).elems() == 1);
   CHECK_ERROR(header(65'537, 2), limit, "a .npy header of 65537 bytes; at most 65536 are allowed");
   CHECK_ERROR(read(folder, npy(dict, "", 0)), unsupported, "version 0");
+  for (const char version : {'\1', '\2'}) CHECK_ERROR(read(folder, npy("", "", version)), io, "'{' expected");
   const std::string whole = npy(dict, "\x07", 2);
   for (std::size_t cut = 0; cut + 1 < whole.size(); ++cut)
     CHECK_ERROR(read(folder, whole.substr(0, cut)), io,
