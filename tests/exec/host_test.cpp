@@ -1,14 +1,11 @@
 // The app's threads, its memory, and its wish to end a run.
 
 #include <doctest/doctest.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdlib>
-#include <cstring>
 #include <memory>
 #include <numeric>
 #include <stdexcept>
@@ -108,28 +105,6 @@ class TestAllocator final : public Allocator {
   std::size_t held = 0;
   bool refuses = false, misaligned = false;
 };
-
-#ifndef LENSLET_SANITIZED  // ThreadSanitizer starts no threads after fork()
-// An input large enough to be copied by several threads, of which none is in the child.
-TEST_CASE("exec/host/a_runner_works_after_fork") {
-  Graph graph;
-  graph.name = "forked";
-  add_output(graph, add_node(graph, "Relu", {add_input(graph, {16, 128, 128})}));
-  Runner runner(make_model(std::move(graph)), on_cpu(1, 3));
-  const Tensor x = random_tensor({1, 16, 128, 128}, 8);
-  const Tensor expected = runner.run(x)[0].clone();
-  const pid_t child = ::fork();
-  REQUIRE(child >= 0);
-  if (child == 0) {
-    ::alarm(60);  // what waits for threads that are not there waits for ever
-    const Tensor y = runner.run(x)[0];
-    ::_exit(std::memcmp(y.data(), expected.data(), expected.bytes()) == 0 ? 0 : 1);
-  }
-  int status = -1;
-  REQUIRE(::waitpid(child, &status, 0) == child);
-  CHECK(status == 0);
-}
-#endif
 
 TEST_CASE("exec/host/allocator_gives_the_arena") {
   const Model model = make_model(small_net());

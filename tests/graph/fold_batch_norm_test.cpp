@@ -110,3 +110,18 @@ TEST_CASE("fold_batch_norm/not_finite_stays") {
       CHECK(count(after(b.build(), "fold_batch_norm"), "BatchNormalization") == 1);
     }
 }
+
+// Factors multiply, and no bias tells of it.
+TEST_CASE("fold_batch_norm/factors_beyond_float32_stay") {
+  for (std::size_t channel = 0; channel < 3; ++channel) {
+    GraphBuilder b;
+    Tensor large = Tensor::of<float>(Shape{3}, {1, 1, 1});
+    large.values<float>()[channel] = 1e30F;
+    const ValueId one = b.constant(Tensor::of<float>(Shape{3}, {1, 1, 1}));
+    const ValueId none = b.constant(Tensor::of<float>(Shape{3}, {0, 0, 0}));
+    ValueId y = b.node("Conv", {b.input("x", {1, 2, 3, 3}), b.weights({3, 2, 1, 1})});
+    for (int i = 0; i < 2; ++i) y = b.node("BatchNormalization", {y, b.constant(large), none, none, one});
+    b.output(y);
+    CHECK(count(after(b.build(), "fold_batch_norm"), "BatchNormalization") == 1);
+  }
+}
