@@ -66,6 +66,7 @@ constexpr Row rows[] = {
     {8, 128, 28, 28, 128, 3, 1, 1, 32},  {1, 48, 35, 35, 48, 3, 1, 1, 6},     {1, 1, 512, 512, 1, 31, 1, 1, 1},
     {2, 12, 64, 64, 20, 15, 1, 1, 1},    {1, 16, 20, 20, 16, 1, 1, 1, 1},     {1, 256, 64, 64, 2, 1, 1, 1, 1},
     {64, 1280, 8, 8, 384, 1, 1, 1, 1},   {1, 33, 17, 19, 21, 3, 2, 1, 1},     {32, 32, 112, 112, 16, 1, 1, 1, 1},
+    {64, 200, 28, 28, 256, 1, 1, 1, 1},  {32, 72, 56, 56, 96, 3, 1, 1, 1},
 };
 
 void add_convolutions(Sums& sums, const Numerics& numerics) {
@@ -165,19 +166,19 @@ TEST_CASE("conv/cuda_estimates/are_those_that_were_fitted") {
 AveragePool cuda 1: 2.579751 us, 0 bytes, 4e-06, 272 0
 Concat cuda 1: 3.200223 us, 0 bytes, 0, 240 0
 Conv depthwise 4: 251.3551 us, 0 bytes, 2.3842e-05, 1056 67c4c5a0
-Conv direct 21: 16439.53 us, 0 bytes, 0.00023944, 168 0
+Conv direct 23: 28999.73 us, 0 bytes, 0.00026023, 184 0
 Conv direct_block 9: 2544.422 us, 0 bytes, 0.00014952, 72 955fceb2
 Conv direct_pixel 9: 3973.482 us, 0 bytes, 0.00014952, 72 955fceb2
 Conv direct_tile 9: 1204.155 us, 0 bytes, 0.00014952, 2376 31e42977
 Conv direct_tile_padded 6: 262.2053 us, 0 bytes, 0.00012696, 1584 c67c3189
 Conv few_filters 1: 2.767641 us, 0 bytes, 8.5831e-06, 264 0
 Conv fft 3: 47.03122 us, 7094784 bytes, 2.9481e-05, 792 63965c6a
-Conv implicit_gemm 18: 1464.81 us, 39353272 bytes, 0.00023134, 4752 ef6f3363
-Conv implicit_gemm_nchw 18: 2226.485 us, 46878712 bytes, 0.00023134, 144 c8dc0b59
-Conv winograd_f2 2: 31.44542 us, 7471104 bytes, 5.2753e-05, 528 ed711149
+Conv implicit_gemm 20: 2018.026 us, 39353272 bytes, 0.00025213, 5280 cdc4c4a3
+Conv implicit_gemm_nchw 20: 2978.971 us, 46878712 bytes, 0.00025213, 160 462c7219
+Conv winograd_f2 3: 358.8428 us, 148766720 bytes, 7.0935e-05, 792 a1476973
 Conv winograd_f2_5x5 1: 16.51803 us, 18432000 bytes, 3.2518e-05, 264 b54a12fe
 Conv winograd_f2_7x7 1: 6.936599 us, 4423680 bytes, 9.3467e-05, 264 2af94c67
-Conv winograd_f4 2: 42.13719 us, 4202496 bytes, 8.1255e-05, 528 310acc46
+Conv winograd_f4 3: 233.7611 us, 163160064 bytes, 0.00010823, 792 e4f612a2
 Conv winograd_f4_5x5 1: 10.04857 us, 8192000 bytes, 0.00011132, 264 d7e7556d
 ConvTranspose phases 1: 21.21955 us, 1726208 bytes, 7.5609e-06, 256 3e26c5ce
 ConvTranspose phases_nchw 1: 56.33706 us, 1726208 bytes, 7.5609e-06, 0 d682ce08
@@ -197,10 +198,10 @@ TopK cuda 1: 1.06043 us, 0 bytes, 0, 0 0
 Transpose cuda 1: 1.300056 us, 0 bytes, 0, 0 0
 )"},
       {"tf32", R"(Conv grouped_tf32 2: 10.04331 us, 0 bytes, 0.0097833, 528 9d2ef3f
-Conv mma_gemm 21: 1296.586 us, 0 bytes, 0.10302, 5544 753bbf2e
+Conv mma_gemm 23: 1470.997 us, 0 bytes, 0.11283, 6072 8f588e6e
 Conv stem 2: 12.80786 us, 0 bytes, 0.009786, 528 56ec8
-Conv wgmma_patch 9: 3192.143 us, 0 bytes, 0.044248, 2376 9d77f800
-Conv wgmma_tf32 19: 6499.668 us, 0 bytes, 0.093238, 5016 ffc71d8b
+Conv wgmma_patch 10: 3236.762 us, 0 bytes, 0.049157, 2640 52b7e248
+Conv wgmma_tf32 21: 6584.804 us, 0 bytes, 0.10304, 5544 301ad6df
 ConvTranspose phases 1: 15.92136 us, 345344 bytes, 0.0048979, 256 69f5d8a0
 Gemm gemm 1: 3.880007 us, 0 bytes, 0.0048946, 0 f4663d07
 MatMul gemm 3: 13.59955 us, 540800 bytes, 0.0097931, 0 d49d27e4
@@ -211,11 +212,11 @@ AveragePool cuda 1: 2.289875 us, 0 bytes, 4e-06, 272 0
 Concat cuda 1: 2.600112 us, 0 bytes, 0, 240 0
 Conv depthwise 4: 245.0291 us, 0 bytes, 0.013134, 1056 3dd780e3
 Conv grouped_mma 2: 8.754818 us, 0 bytes, 0.0065606, 528 38888f1e
-Conv mma_gemm 21: 1595.791 us, 0 bytes, 0.06918, 5544 4850de08
+Conv mma_gemm 23: 1701.034 us, 0 bytes, 0.075765, 6072 9ce07cc8
 Conv stem 2: 9.412753 us, 0 bytes, 0.0065633, 528 56ec8
 Conv thin_mma 2: 13.1336 us, 0 bytes, 0.006556, 528 29c8ff8a
-Conv wgmma_gemm 19: 4576.673 us, 0 bytes, 0.062622, 5016 d719a4bd
-Conv wgmma_patch 9: 3178.801 us, 0 bytes, 0.029747, 2376 3fe7e2a2
+Conv wgmma_gemm 21: 4634.36 us, 0 bytes, 0.069207, 5544 472e576d
+Conv wgmma_patch 10: 3207.222 us, 0 bytes, 0.033044, 2640 cca9d1e6
 DepthToSpace cuda 1: 2.300056 us, 0 bytes, 0, 0 0
 GlobalAveragePool cuda 1: 2.150207 us, 0 bytes, 4e-06, 0 0
 MatMul gemm 1: 4.722677 us, 0 bytes, 0.0032794, 0 fc7f3bfe
