@@ -7,10 +7,9 @@ A fault is another comparison, sign, bound, index or constant, or a statement th
 random from the seed, out of the .cpp files of ops/, runtime/ and models/, or of --only, but for those that need a
 device; the same seed draws the same, and a larger --count goes on where a smaller one ended. Each is built in a copy of
 the working tree (build/mutants/JOB, with CUDA where nvcc is found; the first build of a copy is a whole one, with ccache
-a short one), and the tests of the file's layer run until one fails, those of like names first; of
-the others not what takes more than a second. A fault that does not
-compile, or that gives the same object file, is no fault and is not counted; one with which the tests take five times as
-long is noticed.
+a short one), and the tests of the file's layer run until one fails, those of like names first, and of the others none
+that takes more than a second. A fault that does not compile, or that gives the same object file, is no fault and is not
+counted; one with which the tests take five times as long is noticed.
 
 The file --out gets a line of JSON a fault; those that stand in it are not tried again while their line of source is
 the same, survivors only with --again. Survivors are printed at the end: each wants a test, or a reason.
@@ -106,8 +105,10 @@ def tests_of(name):
 def cases_near(name):
     """Patterns of the test cases that are likely to notice a fault: the words of the file's name and of its folder."""
     path = pathlib.PurePath(name)
-    words = {path.parent.name, *path.stem.split("_")} - {"cpu", "cuda", "core", "op", "ops", "kernel", "kernels", "plan", "passes", "exec", "graph", "models", "to", "in"}
-    return [f"*{word}*" for word in sorted(words)] + ([path.parts[1] + "/*"] if path.parts[0] == "ops" else [])
+    words = {path.parent.name, *path.stem.split("_")}
+    words -= set("cpu cuda core op ops kernel kernels plan passes exec graph models to in".split())
+    near = [f"*{word}*" for word in sorted(words)] + [path.parts[1] + "/*"] * (path.parts[0] == "ops")
+    return near or ["*"]
 
 
 class Copy:
@@ -160,8 +161,8 @@ class Copy:
         return self.call([str(program), "--abort-after=1", "--no-intro=1", *options], self.limits.get(name, 3600))
 
     def test(self, name, near):
-        """The cases of an executable until one fails, those near the fault first. Cases that take seconds are run only where
-        they are near."""
+        """The cases of an executable until one fails, those near the fault first. Others that take more than a second are
+        left out: what they would notice counts as a survivor."""
         done = self.run(name, f"--test-case={','.join(near)}")
         if done.returncode == 0:
             done = self.run(name, f"--test-case-exclude={','.join(near + self.slow[name])}")
