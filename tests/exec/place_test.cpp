@@ -160,7 +160,8 @@ TEST_CASE("exec/place/what_a_band_reads_is_not_overwritten_in_it") {
   CHECK(apart.root[at(value(2))] == apart.root[at(value(0))]);
   CHECK(apart.first[at(apart.root[at(value(1))])] == 1);
   CHECK(apart.last[at(apart.root[at(value(1))])] == 2);
-  for (const auto& [first, last] : {std::pair<NodeId, NodeId>{1, 2}, {0, 2}, {1, 3}, {2, 3}, {3, 4}, {0, 1}}) {
+  for (const auto& nodes : {std::pair<NodeId, NodeId>{1, 2}, {0, 2}, {1, 3}, {2, 3}, {3, 4}, {0, 1}}) {
+    const NodeId first = nodes.first, last = nodes.second;
     INFO(first, " to ", last);
     lowered.bands = {{.first = first, .last = last, .rows = 1, .strips = {}, .reason = {}}};
     const Placement placement = place_values(lowered, workspaces, {});

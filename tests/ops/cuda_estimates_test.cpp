@@ -238,8 +238,7 @@ Transpose cuda 1: 1.150028 us, 0 bytes, 0, 0 0
       for (const Shape& x : {Shape{1, 144, 56, 56}, Shape{64, 96, 112, 112}, Shape{8, 32, 30, 30}})
         add_separable(sums, numerics, x, 3, stride, 24);
     const std::string found = text(sums, before);
-    INFO(std::string(precision));
-    CHECK(found == wanted);
+    CHECK_MESSAGE(found == wanted, std::string(to_string(numerics)));
     before += found;
   }
 }
