@@ -1,7 +1,8 @@
-// What CUDA's kernels offer for a few problems, as it was when their constants were fitted: of how many, what
-// they are estimated to take together, what memory they want, what error they state, where they may write, and which
-// cuts they have (a sum over the letters of their configurations). A row that changes wants
-// measured times beside it (cuda_choice_test.cpp, odd_choice_test.cpp), or was not meant to. No device needed.
+// What CUDA's kernels offer for a few problems, as it was when their constants were fitted: of how many problems, what
+// these are estimated to take together, what memory they want, what error they state, where they may write, and which
+// cuts they have (a sum over the letters of their configurations). A row that changes wants measured times beside it
+// (cuda_choice_test.cpp, odd_choice_test.cpp), or was not meant to; the check prints what stands there then. No device
+// needed.
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
