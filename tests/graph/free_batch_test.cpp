@@ -98,6 +98,15 @@ TEST_CASE("free_batch/of_images_of_free_size") {
   CHECK(graph.value(graph.outputs[0]).shape == Shape{5, 60});
 }
 
+TEST_CASE("free_batch/of_two_inputs") {
+  GraphBuilder b;
+  b.output(b.node("Add", {b.input("x", {1, 3, 4, 4}), b.input("y", {1, 3, 4, 4})}));
+  check_freed(b);
+  Graph graph = b.source();
+  CHECK_ERROR(bind_inputs(graph, 1, {{"x", Shape{5, 3, 4, 4}}, {"y", Shape{6, 3, 4, 4}}}), invalid_argument,
+              "input y: batch 6, but 5 in another input");
+}
+
 TEST_CASE("free_batch/shape_arithmetic") {
   GraphBuilder b;
   const ValueId x = b.input("x", {1, 3, 4, 4});
