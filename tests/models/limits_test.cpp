@@ -81,6 +81,15 @@ TEST_CASE("limits/not_a_regular_file") {
 TEST_CASE("limits/nodes") {
   CHECK(load(chain(limits::nodes)).nodes.size() == limits::nodes);
   CHECK_ERROR(load(chain(limits::nodes + 1)), limit, "nodes");
+  ModelText model = relu_model();
+  for (const std::size_t more : {0U, 1U}) {
+    const std::vector<std::string> nodes(limits::nodes + more, node("Relu", {"a"}, {"b"}));
+    model.functions = {function("acme", "F", {"a"}, {"b"}, nodes)};
+    if (more == 0)
+      CHECK_NOTHROW(load(model));
+    else
+      CHECK_ERROR(load(model), limit, "nodes of functions");
+  }
 }
 
 TEST_CASE("limits/values_and_references") {
