@@ -81,7 +81,7 @@ class WithRoom {
   }
   bool takes(const Problem& problem, const Candidate& candidate) const {
     const std::int64_t pitch = candidate.outputs[0].pixel_pitch;
-    if (pitch == 0 || candidate.outputs[0] != format(problem.output_shape(), pitch)) return false;
+    if (candidate.outputs[0] != format(problem.output_shape(), pitch)) return false;
     for (std::size_t i = 0; i < problem.inputs().size(); ++i)
       if (const InputInfo& input = problem.inputs()[i];
           moves(input) && candidate.inputs[i] != format(input.type.shape, pitch))

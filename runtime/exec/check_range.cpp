@@ -57,7 +57,7 @@ std::vector<BeyondRange> find_beyond_f16(const Model& model, const PlanOptions& 
   for (std::size_t i = 0; i < options.calibration.size() && i < model.inputs().size(); ++i)
     look_at(model.inputs()[i].name, "", options.calibration[i]);
   runner.set_observer([&](const LayerEvent& event) {
-    for (std::size_t i = 0; i < event.outputs.size() && i < event.info->outputs.size(); ++i)
+    for (std::size_t i = 0; i < event.outputs.size(); ++i)
       look_at(event.info->outputs[i], fmt::format("{} ({})", event.info->name, event.info->op), event.outputs[i]);
   });
   static_cast<void>(runner.run(options.calibration));

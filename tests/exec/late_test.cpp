@@ -6,6 +6,8 @@
 #include "late_cases.h"
 #include "lenslet/runner.h"
 #include "runtime/exec/model_impl.h"
+#include "runtime/graph/infer_shapes.h"
+#include "runtime/graph/late.h"
 #include "small_net.h"
 
 namespace lenslet::test {
@@ -56,6 +58,30 @@ Graph positive_rows() {
 
 }  // namespace
 
+TEST_CASE("exec/late/only_what_decides_shapes_is_planned_for_its_value") {
+  Graph graph;
+  graph.name = "halves";
+  const ValueId x = add_port(graph, "x", DType::f32, {4, 6});
+  const ValueId target = add_node(graph, "Cast", {add_node(graph, "Abs", {add_port(graph, "t", DType::f32, {2})})},
+                                  {{"to", std::int64_t{7}}});
+  const ValueId relu = add_node(graph, "Relu", {x});
+  add_output(graph, add_node(graph, "Reshape", {relu, target}));
+  add_output(graph, relu);
+  const Model model = make_model(std::move(graph));
+  Graph typed = model.impl()->typed;
+  bind_inputs(typed, 1, {});
+  const LatePart late = split_late(typed, infer_known_shapes(typed));
+  REQUIRE(late.graph.inputs.size() == 2);
+  for (std::size_t i = 0; i < 2; ++i) CHECK(late.planned_for_value[i] == (late.graph.inputs[i] == target));
+  CHECK(late.graph.nodes.size() == 1);
+  CHECK(typed.nodes.size() == 3);
+  CHECK(late.outputs[0].late);
+  CHECK(!late.outputs[1].late);
+  CHECK(late.outputs[1].index == 0);
+  CHECK(late.early_outputs == std::vector<ValueId>{relu, target});
+  CHECK(typed.outputs == late.early_outputs);
+}
+
 TEST_CASE("exec/late/a_batch_is_asked_of_the_first_part_alone") {
   Runner runner(make_model(positive_rows()), on_cpu(3));  // NonZero's [2,n] is no batch of 2
   const Tensor& y = runner.run(Tensor::of<float>(Shape{3, 4}, {-1, 2, 0, 3, -4, -5, -6, -7, 8, 0, -9, 10}))[0];
@@ -63,9 +89,11 @@ TEST_CASE("exec/late/a_batch_is_asked_of_the_first_part_alone") {
   CHECK(std::vector<float>(values.begin(), values.end()) == std::vector<float>{2, 3, 8, 10});
 }
 
-TEST_CASE("exec/late/time_device_before_a_run") {
+TEST_CASE("exec/late/time_device_before_a_run_and_after") {
   Runner runner(make_model(positive_rows()), on_cpu());
   CHECK(runner.time_device(2).empty());  // the CPU's; there is no rest yet
+  static_cast<void>(runner.run(random_tensor({1, 4}, 1)));
+  CHECK(runner.time_device(2).empty());
 }
 
 }  // namespace lenslet::test

@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <string>
@@ -141,6 +142,39 @@ TEST_CASE("exec/place/a_value_read_again_is_not_overwritten") {
   }
 }
 
+// Steps of a band run side by side: what another one reads may not be overwritten, and both live as long as the band.
+TEST_CASE("exec/place/what_a_band_reads_is_not_overwritten_in_it") {
+  Graph graph;
+  graph.name = "band";
+  const ValueId x = add_input(graph, {4, 4, 4});
+  const ValueId abs = add_node(graph, "Abs", {x});
+  const ValueId sign = add_node(graph, "Sign", {abs});
+  const ValueId sum = add_node(graph, "Add", {abs, sign});
+  add_output(graph, add_node(graph, "Neg", {add_node(graph, "Sqrt", {sum})}));
+  Graph lowered = lowered_for_cpu(graph, on_cpu());
+  REQUIRE(lowered.nodes.size() == 5);
+  const auto value = [&](NodeId n) { return lowered.node(n).outputs[0]; };
+  const auto at = [](ValueId id) { return static_cast<std::size_t>(id); };
+  const std::vector<std::size_t> workspaces(5, 0);
+  const Placement apart = place_values(lowered, workspaces, {});
+  CHECK(apart.root[at(value(2))] == apart.root[at(value(0))]);
+  CHECK(apart.first[at(apart.root[at(value(1))])] == 1);
+  CHECK(apart.last[at(apart.root[at(value(1))])] == 2);
+  for (const auto& nodes : {std::pair<NodeId, NodeId>{1, 2}, {0, 2}, {1, 3}, {2, 3}, {3, 4}, {0, 1}}) {
+    const NodeId first = nodes.first, last = nodes.second;
+    INFO(first, " to ", last);
+    lowered.bands = {{.first = first, .last = last, .rows = 1, .strips = {}, .reason = {}}};
+    const Placement placement = place_values(lowered, workspaces, {});
+    const auto root = [&](NodeId n) { return placement.root[at(value(n))]; };
+    const bool together = first <= 2 && last >= 2;  // beside Sign, which reads Abs as well, or with what follows
+    CHECK((root(2) == root(0)) != together);
+    CHECK((root(2) == root(1)) == (together && last == 2));
+    if (!together) continue;
+    CHECK(placement.first[at(root(1))] == std::min(first, 1));
+    CHECK(placement.last[at(root(0))] == last);
+  }
+}
+
 TEST_CASE("exec/place/a_first_output_that_nobody_names_has_a_place") {
   Graph graph;
   graph.name = "indices";
@@ -235,6 +269,92 @@ TEST_CASE("exec/plan/conversions_are_counted_by_what_they_do") {
   CHECK(plan.type_conversions == 3);
   CHECK(plan.explicit_paddings == 1);
   CHECK(plan.layout_conversions == 2);  // to nhwc, and back
+}
+
+TEST_CASE("exec/plan/a_step_says_what_it_computes") {
+  Graph graph;
+  graph.name = "steps";
+  const ValueId x = add_input(graph, {16, 9, 11}), w = add_weights(graph, "w", {8, 16, 3, 3}, 0.2F, 1);
+  const ValueId y = add_node(graph, "Conv", {x, w}, {{"pads", std::vector<std::int64_t>(4, 1)}});
+  const ValueId all[] = {add_node(graph, "Flatten", {y}), add_weights(graph, "v", {792, 5}, 0.2F, 2)};
+  add_output(graph, add_node(graph, "Gemm", {all[0], all[1], no_id}));
+  PlanOptions options = on_cpu(2);
+  options.conv_algorithm = "im2col";
+  std::shared_ptr<ThreadPool> pool;
+  const auto plan = make_plan(*make_model(graph).impl(), options, pool);
+  REQUIRE(plan->info.steps.size() == plan->steps.size());
+  std::vector<std::string> ops;
+  for (std::size_t i = 0; i < plan->steps.size(); ++i) {
+    const StepInfo& info = plan->info.steps[i];
+    const Node& node = plan->graph.node(plan->steps[i].node);
+    INFO(info.name);
+    ops.push_back(info.op);
+    CHECK(info.name == node.name);
+    CHECK(info.workspace_bytes == plan->steps[i].workspace_bytes);
+    CHECK(info.no_op == !plan->steps[i].runs);
+    CHECK(info.output_shapes[0] == plan->graph.value(node.outputs[0]).shape);
+    CHECK(info.output_formats[0] == plan->graph.value(node.outputs[0]).format);
+    CHECK(info.outputs[0] == plan->graph.value(node.outputs[0]).name);
+    CHECK(info.inputs.size() == node.inputs.size());
+    CHECK(to_string(info.attributes) == to_string(node.op->attributes()));
+    CHECK((info.no_op || info.estimated_us == node.choice->candidate.estimated_us));
+    CHECK((info.no_op || info.tolerance == node.choice->candidate.tolerance));
+    CHECK((info.no_op || info.config == node.choice->candidate.config));
+    if (info.op == "Gemm") {
+      CHECK(info.inputs[2].empty());
+      CHECK(info.bytes == sizeof(float) * (2 * 792 + 792 * 5 + 2 * 5));
+      CHECK(info.flops == 2.0 * 2 * 792 * 5);
+    }
+    if (info.op != "Conv") continue;
+    CHECK(info.algorithm == "im2col");
+    CHECK(info.workspace_bytes > 0);
+    CHECK(info.bytes == sizeof(float) * (2 * 16 * 99 + 8 * 144 + 2 * 8 * 99));
+    CHECK(info.flops == 2.0 * 2 * 99 * 8 * 144);
+    CHECK(info.reason == node.choice->reason);
+    CHECK(info.problem == node.op->describe(plan->graph.input_infos(node)));
+    REQUIRE(info.candidates.size() == node.choice->rows.size());
+    for (std::size_t row = 0; row < info.candidates.size(); ++row) {
+      const Choice::Row& from = node.choice->rows[row];
+      const StepCandidate& shown = info.candidates[row];
+      CHECK(shown.algorithm == from.kernel->name());
+      CHECK(shown.refusal == from.refusal);
+      if (!from.refusal.empty()) continue;
+      CHECK(shown.config == from.candidate.config);
+      CHECK(shown.estimated_us == from.candidate.estimated_us);
+      CHECK(shown.workspace_bytes == from.candidate.workspace_bytes);
+      CHECK(shown.tolerance == from.candidate.tolerance);
+    }
+  }
+  CHECK(std::ranges::count(ops, "Conv") == 1);
+  CHECK(std::ranges::count(ops, "Gemm") == 1);
+  std::size_t workspace = 0;
+  for (const StepInfo& step : plan->info.steps) workspace = std::max(workspace, step.workspace_bytes);
+  const MemoryReport& memory = plan->info.memory;
+  CHECK(memory.workspace_bytes == workspace);
+  CHECK(memory.weight_bytes >= sizeof(float) * (8 * 144 + 792 * 5));
+  CHECK(memory.peak_bytes >= memory.activation_bytes);
+  CHECK(memory.peak_bytes >= workspace);
+  CHECK(memory.peak_bytes <= memory.activation_sum_bytes + (workspace + 63) / 64 * 64);
+}
+
+TEST_CASE("exec/plan/the_largest_constant_of_a_step") {
+  const auto largest = [](std::vector<std::int64_t> rows) {
+    Graph graph;
+    graph.name = "joined";
+    std::vector<ValueId> inputs;
+    for (std::size_t i = 0; i < rows.size(); ++i)
+      inputs.push_back(add_weights(graph, "c" + std::to_string(i), {1, rows[i]}, 1, i));
+    inputs.insert(inputs.begin() + 1, add_input(graph, {99}));
+    add_output(graph, add_node(graph, "Concat", inputs, {{"axis", std::int64_t{1}}}));
+    std::shared_ptr<ThreadPool> pool;
+    const auto plan = make_plan(*make_model(std::move(graph)).impl(), on_cpu(), pool);
+    REQUIRE(plan->steps.size() == 1);
+    return plan->graph.value(plan->largest_constant(plan->steps[0])).name;
+  };
+  CHECK(largest({7, 3, 5}) == "c0");
+  CHECK(largest({3, 7, 5}) == "c1");
+  CHECK(largest({3, 5, 7}) == "c2");
+  CHECK(largest({3, 7, 7}) == "c1");
 }
 
 TEST_CASE("exec/plan/weights_are_prepared_once_for_all_runners") {

@@ -49,6 +49,12 @@ Graph baked(std::int64_t images) {
 
 }  // namespace
 
+TEST_CASE("exec/model/a_broken_graph_is_an_internal_error") {
+  Graph graph = small_net();
+  std::swap(graph.nodes[0], graph.nodes[1]);
+  CHECK_ERROR(make_model(std::move(graph)), internal, "broken graph: ");
+}
+
 TEST_CASE("exec/ports/an_input_that_nothing_reads") {
   const Tensor x = random_tensor({1, 3, 4}, 3), label = Tensor::of<std::int64_t>(Shape{1}, {7});
   for (const bool first : {false, true}) {

@@ -63,6 +63,20 @@ TEST_CASE("assign_types/outputs_keep_the_type_that_the_model_declares") {
   CHECK(type_of(graph, graph.outputs[1]) == DType::f32);
 }
 
+// What the file rounds for a product, where the product reads what was not rounded and rounds it itself.
+TEST_CASE("assign_types/a_product_rounds_what_the_file_casts_for_it") {
+  if constexpr (!cuda_built) return;
+  GraphBuilder b;
+  const ValueId x = b.input("x", {8, 3, 32, 32});
+  const ValueId half = b.node("Cast", {x}, {{"to", dtype_to_onnx(DType::f16)}});
+  const ValueId back = b.node("Cast", {half}, {{"to", dtype_to_onnx(DType::f32)}});
+  b.output(b.conv(b.conv(back, 3, 16, 3, 1), 16, 16, 3, 1));
+  const Graph graph = assigned(b.build(), "fp16");
+  INFO(graph.dump());
+  CHECK(casts(graph) == 1);  // of the output
+  CHECK(graph.node(0).inputs[0] == x);
+}
+
 TEST_CASE("assign_types/a_classifier") {
   if constexpr (!cuda_built) return;
   for (const std::int64_t batch : {8, 9})
@@ -84,6 +98,24 @@ TEST_CASE("assign_types/a_classifier") {
       CHECK(type_of(graph, graph.inputs[0]) == DType::f32);
       CHECK(type_of(graph, graph.outputs[0]) == DType::f32);
     }
+}
+
+// The last product reads 16 bits itself, but what is there in float32 already it reads in that.
+TEST_CASE("assign_types/the_last_product_reads_the_more_exact_form") {
+  if constexpr (!cuda_built) return;
+  for (const bool softmax_first : {false, true}) {
+    GraphBuilder b;
+    const ValueId x = b.input("x", {8, 64});
+    const ValueId hidden = b.node("Relu", {b.node("Gemm", {x, b.weights({64, 512}), b.weights({512})})});
+    if (softmax_first) b.output(b.node("Softmax", {hidden}));
+    const ValueId scores = b.node("Gemm", {hidden, b.weights({512, 10}), b.weights({10})});
+    b.output(scores);
+    const Graph graph = assigned(b.build(), "fp16");
+    INFO(graph.dump());
+    CHECK(type_of(graph, hidden) == DType::f16);
+    CHECK(type_of(graph, graph.nodes.back().inputs[0]) == (softmax_first ? DType::f32 : DType::f16));
+    CHECK(graph.nodes.back().outputs[0] == scores);
+  }
 }
 
 // Features between products: what pools, sorts and spreads them keeps their type, beside indices and rulebooks.

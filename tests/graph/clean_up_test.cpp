@@ -143,10 +143,23 @@ TEST_CASE("graph/check_finds_broken_invariants") {
 
 TEST_CASE("graph/dump") {
   GraphBuilder b;
-  b.output(b.node("Reshape", {b.input("x", {1, 2, 2, 2}), b.int64s({1, -1})}));
-  const std::string text = b.build().dump();
-  INFO(text);
-  CHECK(text.find("input x: float32 [1,2,2,2]") != std::string::npos);
-  CHECK(text.find("{1,-1}") != std::string::npos);
-  CHECK(text.find("float32 [1,8] = Reshape(x, ") != std::string::npos);
+  const ValueId target = b.int64s({1, -1}), other = b.int64s({8});  // the first value, and one that nothing reads
+  REQUIRE(target == 0);
+  const ValueId flat = b.node("Reshape", {b.input("x", {1, 2, 2, 2}), target});
+  b.output(b.node("Clip", {flat, no_id, b.scalar(6)}));
+  b.node("Split", {flat}, {{"axis", std::int64_t{1}}}, 13, 2);
+  Graph graph = b.source();
+  graph.name = "g";
+  graph.nodes.back().outputs[0] = no_id;
+  CHECK(graph.value(other).name == "c1");
+  CHECK(graph.dump() ==
+        "graph g: 3 nodes\n"
+        "input x: ?\n"
+        "constant c0: int64 [2] {1,-1}\n"
+        "constant c3: float32 [] {6}\n"
+        "Reshape_2:0: ? = Reshape(x, c0) allowzero=0  # Reshape_2\n"
+        "Clip_4:0: ? = Clip(Reshape_2:0, _, c3)  # Clip_4\n"
+        "_, Split_5:1: ? = Split(Reshape_2:0) axis=1 num_outputs=2  # Split_5\n"
+        "output Clip_4:0: ?\n");
+  CHECK(b.build().dump().find("float32 [1,8] = Reshape(x, ") != std::string::npos);
 }

@@ -19,6 +19,8 @@ TEST_CASE("edit/what_an_erased_node_made_has_no_producer") {
   CHECK(edit.producer(first) == no_id);
   CHECK(edit.uses(x) == 0);
   CHECK(edit.producer(second) == 1);
+  CHECK(graph.node(0).inputs.empty());
+  CHECK(graph.node(0).outputs.empty());
 }
 
 TEST_CASE("edit/what_another_node_makes_now_is_still_its") {

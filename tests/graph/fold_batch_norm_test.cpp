@@ -98,10 +98,30 @@ TEST_CASE("fold_batch_norm/stays_where_others_look") {
 }
 
 TEST_CASE("fold_batch_norm/not_finite_stays") {
-  GraphBuilder b;
-  const ValueId y = b.conv(b.input("x", {1, 2, 3, 3}), 2, 2, 1);
-  const ValueId one = b.constant(Tensor::of<float>(Shape{2}, {1, 1}));
-  const ValueId below = b.constant(Tensor::of<float>(Shape{2}, {1, -9}));  // sqrt of a negative variance
-  b.output(b.node("BatchNormalization", {y, one, one, one, below}));
-  CHECK(count(after(b.build(), "fold_batch_norm"), "BatchNormalization") == 1);
+  for (std::size_t channel = 0; channel < 3; ++channel)
+    for (const bool factor : {true, false}) {  // sqrt of a negative variance; what is beyond float32
+      GraphBuilder b;
+      const ValueId y = b.conv(b.input("x", {1, 2, 3, 3}), 2, 3, 1);
+      const ValueId one = b.constant(Tensor::of<float>(Shape{3}, {1, 1, 1}));
+      Tensor odd = Tensor::of<float>(Shape{3}, {1, 1, 1});
+      odd.values<float>()[channel] = factor ? -9 : 3e38F;
+      const ValueId tiny = b.constant(Tensor::of<float>(Shape{3}, {1e-3F, 1e-3F, 1e-3F})), given = b.constant(odd);
+      b.output(b.node("BatchNormalization", {y, one, one, factor ? one : given, factor ? given : tiny}));
+      CHECK(count(after(b.build(), "fold_batch_norm"), "BatchNormalization") == 1);
+    }
+}
+
+// Factors multiply, and no bias tells of it.
+TEST_CASE("fold_batch_norm/factors_beyond_float32_stay") {
+  for (std::size_t channel = 0; channel < 3; ++channel) {
+    GraphBuilder b;
+    Tensor large = Tensor::of<float>(Shape{3}, {1, 1, 1});
+    large.values<float>()[channel] = 1e30F;
+    const ValueId one = b.constant(Tensor::of<float>(Shape{3}, {1, 1, 1}));
+    const ValueId none = b.constant(Tensor::of<float>(Shape{3}, {0, 0, 0}));
+    ValueId y = b.node("Conv", {b.input("x", {1, 2, 3, 3}), b.weights({3, 2, 1, 1})});
+    for (int i = 0; i < 2; ++i) y = b.node("BatchNormalization", {y, b.constant(large), none, none, one});
+    b.output(y);
+    CHECK(count(after(b.build(), "fold_batch_norm"), "BatchNormalization") == 1);
+  }
 }

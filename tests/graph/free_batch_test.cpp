@@ -89,6 +89,24 @@ TEST_CASE("free_batch/shuffle_and_rows") {
   check_freed(b);
 }
 
+TEST_CASE("free_batch/of_images_of_free_size") {
+  GraphBuilder b;
+  b.output(b.node("Reshape", {b.input("x", {1, 3, -2, -3}), b.int64s({1, 60})}));
+  Graph graph = b.source();
+  bind_inputs(graph, 1, {{"x", Shape{5, 3, 4, 5}}});
+  infer_shapes(graph);
+  CHECK(graph.value(graph.outputs[0]).shape == Shape{5, 60});
+}
+
+TEST_CASE("free_batch/of_two_inputs") {
+  GraphBuilder b;
+  b.output(b.node("Add", {b.input("x", {1, 3, 4, 4}), b.input("y", {1, 3, 4, 4})}));
+  check_freed(b);
+  Graph graph = b.source();
+  CHECK_ERROR(bind_inputs(graph, 1, {{"x", Shape{5, 3, 4, 4}}, {"y", Shape{6, 3, 4, 4}}}), invalid_argument,
+              "input y: batch 6, but 5 in another input");
+}
+
 TEST_CASE("free_batch/shape_arithmetic") {
   GraphBuilder b;
   const ValueId x = b.input("x", {1, 3, 4, 4});
@@ -364,6 +382,35 @@ TEST_CASE("bind_inputs/symbols") {
   CHECK_ERROR(bind_inputs(other, 0, {}), invalid_argument, "a batch of 0: there must be at least one image");
 }
 
+// A value says what its shape is, to its port and to others by the names of dimensions.
+TEST_CASE("bind_inputs/a_value_gives_a_shape") {
+  GraphBuilder b;
+  const ValueId x = b.input("x", {-1, 3, -2, -3}), y = b.input("y", {-1, 3, -2, -3});
+  b.output(b.node("Add", {x, y}));
+  const Tensor value = random_f32({4, 3, 5, 6}, 1);
+  const auto bound = [&](const std::vector<std::pair<std::string, Shape>>& shapes, const Tensor& of_x) {
+    Graph graph = b.source();
+    bind_inputs(graph, 1, shapes, {{"x", of_x}});
+    return graph;
+  };
+  const Graph graph = bound({}, value);
+  CHECK(graph.value(y).shape == Shape{4, 3, 5, 6});
+  CHECK(graph.node(0).inputs[1] == y);
+  CHECK(graph.value(graph.node(0).inputs[0]).is_constant());
+  CHECK(bound({{"x", Shape{4, 3, 5, 6}}}, value).value(y).shape == Shape{4, 3, 5, 6});
+  CHECK_ERROR(bound({{"x", Shape{4, 3, 5, 7}}}, value), invalid_argument,
+              "input x: shape [4,3,5,7] is asked for, but its value has [4,3,5,6]");
+  CHECK_ERROR(bound({}, random_f32({4, 2, 5, 6}, 1)), invalid_argument,
+              "input x: shape [4,2,5,6] does not fit the declared [N,3,H,W]");
+  CHECK_ERROR(bound({}, value.to_format(formats::nhwc)), invalid_argument, "input x: its value is not in layout nchw");
+  GraphBuilder unnamed;
+  unnamed.output(unnamed.node("Relu", {unnamed.input("x", {-1, 3, -2, -3})}));
+  Graph without = unnamed.source();
+  without.input_ports[0].dim_names.assign(4, "");
+  bind_inputs(without, 1, {}, {{"x", value}});
+  CHECK(without.value(without.inputs[0]).shape == Shape{4, 3, 5, 6});
+}
+
 // As for ONNX Runtime (1.32): sizes that are given need not agree, and then the name says nothing of a third input.
 TEST_CASE("bind_inputs/one_name_of_two_sizes") {
   GraphBuilder b;
@@ -419,6 +466,18 @@ TEST_CASE("infer_shapes/lists_every_fault_once") {
     CHECK(mentions(message, "(MatMul): "));
     CHECK(!mentions(message, "Relu"));
   }
+}
+
+TEST_CASE("infer_shapes/a_renamed_constant_takes_no_memory") {
+  GraphBuilder b;
+  const ValueId w = b.weights({4, 6});
+  const ValueId flat = b.node("Reshape", {w, b.int64s({24})}), negative = b.node("Neg", {w});
+  b.output(b.node("Add", {b.input("x", {24}), flat}));
+  b.output(negative);
+  const Graph graph = b.build();
+  CHECK(graph.value(flat).constant.data() == graph.value(w).constant.data());
+  CHECK(graph.value(flat).constant.shape() == Shape{24});
+  CHECK(graph.value(negative).constant.data() != graph.value(w).constant.data());
 }
 
 TEST_CASE("infer_shapes/shape_arithmetic_is_known") {

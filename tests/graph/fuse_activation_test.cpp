@@ -141,6 +141,12 @@ TEST_CASE("fuse_activation/near_misses_keep_their_value") {
     return b.node("Clip", {b.node("Add", {x, b.scalar(add)}), b.scalar(0), b.scalar(high)});
   };
   SUBCASE("sigmoid of another") { b.output(b.node("Mul", {y, b.node("Sigmoid", {other})})); }
+  SUBCASE("over its sigmoid") { b.output(b.node("Div", {y, b.node("Sigmoid", {y})})); }
+  SUBCASE("its sigmoid over it") { b.output(b.node("Div", {b.node("Sigmoid", {y}), y})); }
+  SUBCASE("a sixth times the clip of another") {
+    b.output(b.node("Mul", {b.node("Div", {y, b.scalar(6)}), clip(other, 3, 6)}));
+  }
+  SUBCASE("of another over six") { b.output(b.node("Div", {b.node("Mul", {other, clip(y, 3, 6)}), b.scalar(6)})); }
   SUBCASE("plus four") { b.output(b.node("Mul", {y, b.node("Div", {clip(y, 4, 6), b.scalar(6)})})); }
   SUBCASE("up to five") { b.output(b.node("Mul", {y, b.node("Div", {clip(y, 3, 5), b.scalar(6)})})); }
   SUBCASE("over five") { b.output(b.node("Mul", {y, b.node("Div", {clip(y, 3, 6), b.scalar(5)})})); }

@@ -109,6 +109,16 @@ TEST_CASE("fuse_pool/others_stay") {
   CHECK(left_of(32, 32, {{"kernel_shape", Ints{2, 2}}, {"strides", Ints{2, 2}}, {"pads", Ints{1, 1, 1, 1}}}) == 1);
   CHECK(left_of(33, 33, {{"kernel_shape", Ints{2, 2}}, {"strides", Ints{2, 2}}, {"ceil_mode", std::int64_t{1}}}) == 1);
   CHECK(left_of(32, 32, maxima_of_four, "Sigmoid") == 1);
+  for (const Ints& other : {Ints{2, 1}, Ints{1, 2}, Ints{2, 3}, Ints{3, 2}}) {
+    CHECK(left_of(32, 32, {{"kernel_shape", other}, {"strides", Ints{2, 2}}}) == 1);
+    CHECK(left_of(32, 32, {{"kernel_shape", Ints{2, 2}}, {"strides", other}}) == 1);
+  }
+  for (const Ints& pads : {Ints{1, 0, 0, 0}, Ints{0, 1, 0, 0}, Ints{0, 0, 1, 0}, Ints{0, 0, 0, 1}})
+    CHECK(left_of(33, 33, {{"kernel_shape", Ints{2, 2}}, {"strides", Ints{2, 2}}, {"pads", pads}}) == 1);
+  for (const std::int64_t size : {32, 33})  // of 33 SAME adds a row
+    CHECK(left_of(size, 32,
+                  {{"kernel_shape", Ints{2, 2}}, {"strides", Ints{2, 2}}, {"auto_pad", std::string("SAME_UPPER")}}) ==
+          size - 32);
   CHECK(left_of(33, 33, {{"kernel_shape", Ints{2, 2}}, {"strides", Ints{2, 2}}, {"dilations", Ints{2, 2}}}) == 1);
   SUBCASE("of what others read") {
     GraphBuilder b;

@@ -1,6 +1,7 @@
 // fuse_separable: on CUDA a depthwise convolution is computed by the kernel of the 1x1 convolution behind it.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -74,6 +75,26 @@ TEST_CASE("fuse_separable/joins_both_halves") {
         CHECK(to_string(again->attributes()) == to_string(node.op->attributes()));
         CHECK((again->infer(all.input_infos(node)) == all.output_types(node)));
       }
+}
+
+TEST_CASE("fuse_separable/only_in_the_formats_that_there_are") {
+  if constexpr (!cuda_built) return;
+  Block block;
+  block.b.output(block.y);
+  const PassContext context{.target = {reference_gpu(), parse_numerics("fp16")}, .device = "cuda:0"};
+  const Graph apart = planned(block.b.build(1), "fp16", "fuse_separable");
+  const auto joined = [&](int changed) {
+    Graph graph = apart;
+    const auto is_depthwise = [](const Node& node) { return integer_attribute(*node.op, "group") == 144; };
+    const auto depthwise = std::ranges::find_if(graph.nodes, is_depthwise), pointwise = depthwise + 1;
+    REQUIRE(pointwise->type() == "Conv");
+    const ValueId ids[] = {no_id, depthwise->inputs[0], pointwise->inputs[3], pointwise->outputs[0]};
+    if (changed > 0) graph.value(ids[changed]).format = formats::nchw;
+    fuse_separable(graph, context);
+    return count(graph, "SeparableConv");
+  };
+  CHECK(joined(0) == 1);
+  for (const int changed : {1, 2, 3}) CHECK(joined(changed) == 0);
 }
 
 TEST_CASE("fuse_separable/others_stay") {

@@ -1,6 +1,8 @@
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <random>
+#include <tuple>
 #include <vector>
 
 #include "runtime/graph/memory_plan.h"
@@ -44,7 +46,42 @@ std::size_t brute_force_bound(const std::vector<MemoryRequest>& requests, int st
   return most;
 }
 
+/// The rule once more, plainly: largest first, equal ones by start and then as they came, each as low as it can lie.
+std::vector<std::size_t> plain_offsets(const std::vector<MemoryRequest>& requests, std::size_t alignment) {
+  std::vector<std::size_t> order, offsets(requests.size(), 0);
+  for (std::size_t i = 0; i < requests.size(); ++i)
+    if (requests[i].bytes > 0) order.push_back(i);
+  std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+    return std::tuple(requests[b].bytes, requests[a].first, a) < std::tuple(requests[a].bytes, requests[b].first, b);
+  });
+  for (auto now = order.begin(); now != order.end(); ++now) {
+    const MemoryRequest& request = requests[*now];
+    const auto is_free = [&](std::size_t offset) {
+      return std::none_of(order.begin(), now, [&](std::size_t other) {
+        return requests[other].first <= request.last && request.first <= requests[other].last &&
+               offsets[other] < offset + rounded(request.bytes, alignment) &&
+               offset < offsets[other] + rounded(requests[other].bytes, alignment);
+      });
+    };
+    while (!is_free(offsets[*now])) offsets[*now] += alignment;
+  }
+  return offsets;
+}
+
 }  // namespace
+
+TEST_CASE("memory_plan/largest_first_and_as_low_as_it_can_lie") {
+  std::mt19937 engine(6);
+  const auto below = [&](int end) { return std::uniform_int_distribution<int>(0, end - 1)(engine); };
+  for (int round = 0; round < 50; ++round) {
+    std::vector<MemoryRequest> requests;
+    for (int i = 0; i < 40; ++i) {  // many of equal size
+      const int first = below(20);
+      requests.push_back({std::size_t(below(9)) * 40, first, first + below(6)});
+    }
+    CHECK(plan_memory(requests, 64).offsets == plain_offsets(requests, 64));
+  }
+}
 
 TEST_CASE("memory_plan/random_requests") {
   std::mt19937 engine(5);

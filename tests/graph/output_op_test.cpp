@@ -156,10 +156,51 @@ TEST_CASE("output_op/probabilities that exporters write otherwise") {
           const ValueId y = b.node("Softplus", {x});
           return b.node("Div", {y, b.node("Add", {b.node("Unsqueeze", {sum(b, y), b.int64s({1})}), b.scalar(1e-7F)})});
         }) == "Softmax");
+  const std::pair<const char*, std::function<ValueId(B&, ValueId)>> on_the_way[] = {
+      {"Softmax",
+       [](B& b, ValueId s) {
+         return b.node("Expand", {s, b.int64s({1, 6, 1, 1})});
+       }},
+      {"Softmax",
+       [](B& b, ValueId s) {
+         return b.node("Clip", {s, b.scalar(1e-7F), b.scalar(9)});
+       }},
+      {"Softmax",
+       [](B& b, ValueId s) {
+         return b.node("Max", {b.scalar(1e-7F), s});
+       }},
+      {"Div",
+       [](B& b, ValueId s) {
+         return b.node("Mul", {s, b.scalar(3)});
+       }},
+      {"Div", [](B& b, ValueId s) { return b.node("Sqrt", {s}); }},
+      {"Softmax", [](B& b, ValueId s) { return b.node("Identity", {b.node("Identity", {b.node("Identity", {s})})}); }},
+      {"Div",  // no further than four steps
+       [](B& b, ValueId s) {
+         for (int i = 0; i < 4; ++i) s = b.node("Identity", {s});
+         return s;
+       }}};
+  for (const auto& [is, build] : on_the_way)
+    CHECK(op_of([&, &way = build](B& b, ValueId x) {
+            const ValueId y = b.node("Exp", {x});
+            return b.node("Div", {y, way(b, sum(b, y))});
+          }) == is);
+  for (const bool first : {true, false})
+    CHECK(op_of([&](B& b, ValueId x) {
+            const ValueId y = b.node("Exp", {x}), inverse = b.node("Reciprocal", {sum(b, y)});
+            return first ? b.node("Mul", {inverse, y}) : b.node("Mul", {y, inverse});
+          }) == "Softmax");
+  // Not by their own sum, or of what may be negative.
   CHECK(op_of([&](B& b, ValueId x) {
-          const ValueId y = b.node("Exp", {x});
-          return b.node("Mul", {b.node("Reciprocal", {sum(b, y)}), y});
-        }) == "Softmax");
+          return b.node("Mul", {b.node("Reciprocal", {sum(b, b.node("Exp", {x}))}), b.node("Softplus", {x})});
+        }) == "Mul");
+  CHECK(op_of([&](B& b, ValueId x) { return b.node("Mul", {b.node("Reciprocal", {sum(b, x)}), x}); }) == "Mul");
+  CHECK(op_of([&](B& b, ValueId x) {
+          return b.node("LpNormalization", {x}, {{"p", std::int64_t{1}}});
+        }) == "LpNormalization");
+  CHECK(op_of([&](B& b, ValueId x) {
+          return b.node("LpNormalization", {sigmoid(b, x)}, {{"p", std::int64_t{2}}});
+        }) == "LpNormalization");
   CHECK(op_of([&](B& b, ValueId x) {
           return b.node("LpNormalization", {sigmoid(b, x)}, {{"p", std::int64_t{1}}, {"axis", std::int64_t{1}}});
         }) == "Softmax");
@@ -179,7 +220,31 @@ TEST_CASE("output_op/probabilities that exporters write otherwise") {
           const ValueId y = b.node("Add", {b.node("Mul", {softmax(b, x), b.scalar(1)}), b.scalar(1e-9F)});
           return b.node("Sub", {b.node("Div", {y, b.scalar(1)}), b.scalar(0)});
         }) == "Softmax");
+  const std::pair<const char*, float> near[] = {{"Add", 0}, {"Sum", 0}, {"Sub", 0}, {"Mul", 1}, {"Div", 1}};
+  for (const auto& [op, nothing] : near)
+    for (const float off : {0.0F, 9e-4F, -9e-4F, 1.2e-3F, -1.2e-3F})
+      CHECK(op_of([&, type = op, value = nothing + off](B& b, ValueId x) {
+              return b.node(type, {softmax(b, x), b.scalar(value)});
+            }) == (std::abs(off) < 1e-3F ? "Softmax" : op));
+  // Only 1 - p is a share again; 1 / p, 0 - p and p - 1 are none.
+  CHECK(op_of([&](B& b, ValueId x) { return b.node("Sub", {b.scalar(1), softmax(b, x)}); }) == "Softmax");
+  CHECK(op_of([&](B& b, ValueId x) { return b.node("Sub", {b.scalar(1), b.node("Exp", {x})}); }) == "Sub");
+  CHECK(op_of([&](B& b, ValueId x) { return b.node("Sub", {b.scalar(0), softmax(b, x)}); }) == "Sub");
+  CHECK(op_of([&](B& b, ValueId x) { return b.node("Sub", {softmax(b, x), b.scalar(1)}); }) == "Sub");
+  CHECK(op_of([&](B& b, ValueId x) { return b.node("Sum", {softmax(b, x), x, b.scalar(0)}); }) == "Sum");
+  CHECK(op_of([&](B& b, ValueId x) { return b.node("Div", {b.scalar(1), softmax(b, x)}); }) == "Div");
   CHECK(op_of([&](B& b, ValueId x) { return b.node("Mul", {softmax(b, x), b.scalar(3)}); }) == "Mul");
+  // Where: a constant in one place, or the same in both.
+  const auto where = [&](auto yes, auto no) {
+    return op_of([&](B& b, ValueId x) {
+      return b.node("Where", {b.node("Greater", {x, b.scalar(0)}), yes(b, x), no(b, x)});
+    });
+  };
+  const auto zero = [](B& b, ValueId) { return b.scalar(0); };
+  CHECK(where(softmax, zero) == "Softmax");
+  CHECK(where(zero, softmax) == "Softmax");
+  CHECK(where(softmax, softmax) == "Softmax");
+  CHECK(where(softmax, sigmoid) == "");
 }
 
 TEST_CASE("output_op/branches of an If") {

@@ -162,11 +162,23 @@ TEST_CASE("cancel_transposes/products_behind_a_transpose") {
   }
 }
 
+TEST_CASE("cancel_transposes/of_what_a_fifth_dimension_widens_stays") {
+  GraphBuilder b;
+  const ValueId y = nhwc_conv(b, b.input("x", {2, 7, 5, 3}), 3, 8, 3, 1);
+  b.output(b.node("Add", {y, b.weights({2, 1, 1, 1, 8})}));
+  b.output(b.node("Mul", {y, b.weights({1, 1, 1, 1, 8})}));
+  const Graph before = b.build(), sunk = after(before, "cancel_transposes");
+  CHECK(count(sunk, "Transpose") == 2);
+  CHECK(worst_difference(before, sunk) == 0);
+}
+
 TEST_CASE("cancel_transposes/pad_above") {
   GraphBuilder b;
   const ValueId padded = b.node("Pad", {b.input("x", {2, 7, 5, 3}), b.int64s({0, 0, 1, 0, 0, 2, 3, 0})});
   b.output(b.conv(channels_first(b, padded), 3, 4, 3));
-  const Graph before = b.build(), all = after(after(before, "cancel_transposes"), "fold_pad");
+  const Graph before = b.build(), above = after(before, "cancel_transposes"), all = after(above, "fold_pad");
+  CHECK(only(above, "Transpose").inputs == std::vector<ValueId>{before.inputs[0]});
+  CHECK(only(above, "Pad").inputs[0] == only(above, "Transpose").outputs[0]);
   CHECK(count(all, "Pad") == 0);
   CHECK(worst_difference(before, all) < 1e-6);
 }

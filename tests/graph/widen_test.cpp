@@ -11,6 +11,7 @@
 #include "base/half.h"
 #include "ops/core/onnx_types.h"
 #include "runtime/graph/file_types.h"
+#include "runtime/graph/if_op.h"
 #include "runtime/graph/infer_shapes.h"
 #include "tests/graph/graph_builder.h"
 
@@ -88,6 +89,46 @@ TEST_CASE("widen/a_constant_that_is_the_first_value") {
   REQUIRE(three == 0);
   b.output(b.node("Add", {b.input("x", {1, 2}, DType::f16), three}));
   CHECK(after(b.source(), "widen").value(three).dtype == DType::f32);
+}
+
+TEST_CASE("widen/an_output_that_no_cast_made_gets_one") {
+  for (const bool is_input : {true, false}) {
+    GraphBuilder b;
+    const ValueId x = b.input("x", {2}, DType::f16);
+    b.output(is_input ? x : b.node("ConstantOfShape", {b.int64s({2})}, {{"value", filled(DType::f16, 0x3C00)}}));
+    Graph before = b.raw();
+    before.output_ports[0].dtype = DType::f16;
+    Graph graph = after(before, "widen");
+    INFO(graph.dump());
+    CHECK(graph.nodes.back().type() == "Cast");
+    CHECK(graph.nodes.back().outputs[0] == graph.outputs[0]);
+    CHECK(graph.value(graph.nodes.back().inputs[0]).name ==
+          (is_input ? "x:float32" : before.value(before.outputs[0]).name + ":float32"));
+    CHECK(graph.value(graph.outputs[0]).name == graph.output_ports[0].name);
+  }
+}
+
+TEST_CASE("widen/branches_of_an_if") {
+  GraphBuilder inner;
+  const ValueId two = inner.constant(filled(DType::f16, f16_from_f32(2)));
+  inner.output(inner.node("Mul", {inner.input("x", {2}, DType::f16), two}));
+  const IfOp::Branch multiplies{std::make_shared<const Graph>(inner.source())};
+  const IfOp::Branch none{nullptr, Error(ErrorKind::unsupported, "no")};
+  for (const bool first : {true, false}) {
+    GraphBuilder b;
+    const ValueId x = b.input("x", {2}, DType::f16), condition = b.input("c", {}, DType::boolean);
+    b.output(b.node("Identity", {x}));
+    Graph graph = b.raw();
+    graph.nodes.back().op = std::make_shared<IfOp>(first ? multiplies : none, first ? none : multiplies);
+    graph.nodes.back().inputs = {condition, x};
+    const Graph wide = after(graph, "widen");
+    const auto& op = dynamic_cast<const IfOp&>(*only(wide, "If").op);
+    REQUIRE(op.branch(first).graph != nullptr);
+    CHECK(op.branch(first).graph->value(two).dtype == DType::f32);
+    CHECK(op.branch(first).graph->value(two).constant.values<float>()[0] == 2);
+    CHECK(op.branch(!first).graph == nullptr);
+    CHECK(op.branch(!first).refusal.has_value());
+  }
 }
 
 TEST_CASE("widen/types_that_are_only_carried_stay") {

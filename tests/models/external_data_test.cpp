@@ -194,6 +194,7 @@ TEST_CASE("external_data/offsets_and_lengths") {
     return weight(folder.path(), more);
   };
   CHECK_ERROR(read({{"offset", "4"}}), invalid_model, "beyond the file's 16 bytes");
+  CHECK_ERROR(read({{"offset", "16"}}), invalid_model, "offset 16 and length 16 reach beyond the file's 16 bytes");
   CHECK_ERROR(read({{"offset", "17"}}), invalid_model, "behind the file's 16 bytes");
   // 2^64 - 8 + 16 wraps to 8.
   CHECK_ERROR(read({{"offset", "18446744073709551608"}}), invalid_model, "behind");

@@ -68,6 +68,19 @@ TEST_CASE("functions/nodes_in_place_of_the_call") {
                                     "Twice_1/Relu_0 Relu(m) -> Twice_1/t", "Twice_1/neg Neg(Twice_1/t) -> y"});
 }
 
+// One name, told apart by `overload` (IR version 10), outside functions and within.
+TEST_CASE("functions/overloads") {
+  const auto overloaded = [](const char* overload, const char* op) {
+    return function("acme", "One", {"a"}, {"b"}, {node(op, {"a"}, {"b"}, "n")},
+                    [&](pbf_writer& writer) { writer.add_string(13, overload); });
+  };
+  const auto of = [](const char* overload) { return [=](pbf_writer& writer) { writer.add_string(8, overload); }; };
+  const std::string outer = function("acme", "Outer", {"a"}, {"b"}, {call("One", {"a"}, {"b"}, "one", of("second"))});
+  const std::vector<std::string> all{overloaded("first", "Neg"), overloaded("second", "Abs"), outer};
+  CHECK(lines(load(calling(all, call("One", {"x"}, {"y"}, "block", of("first"))))) == Names{"block/n Neg(x) -> y"});
+  CHECK(lines(load(calling(all, call("Outer", {"x"}, {"y"})))) == Names{"block/one/n Abs(x) -> y"});
+}
+
 TEST_CASE("functions/that_call_functions") {
   const std::string inner = function("acme", "Inner", {"a"}, {"b"}, {node("Neg", {"a"}, {"b"}, "neg")});
   const std::string outer = function("acme", "Outer", {"a"}, {"b"},

@@ -81,13 +81,29 @@ TEST_CASE("limits/not_a_regular_file") {
 TEST_CASE("limits/nodes") {
   CHECK(load(chain(limits::nodes)).nodes.size() == limits::nodes);
   CHECK_ERROR(load(chain(limits::nodes + 1)), limit, "nodes");
+  ModelText model = relu_model();
+  for (const std::size_t more : {0U, 1U}) {
+    const std::vector<std::string> nodes(limits::nodes + more, node("Relu", {"a"}, {"b"}));
+    model.functions = {function("acme", "F", {"a"}, {"b"}, nodes)};
+    if (more == 0)
+      CHECK_NOTHROW(load(model));
+    else
+      CHECK_ERROR(load(model), limit, "nodes of functions");
+  }
 }
 
 TEST_CASE("limits/values_and_references") {
   ModelText model = relu_model();
   model.initializers.assign(limits::values, tensor("w", f32, {}));
   CHECK_ERROR(load(model), limit, "values");
+  model.initializers.resize(limits::values - 2);
+  CHECK_ERROR(load(model), limit, "values");
+  model.initializers.resize(limits::values - 3);                             // beside an input, an output, and a node's
+  CHECK(error_of([&] { load(model); }).kind() == ErrorKind::invalid_model);  // many of one name
   model = relu_model();
+  model.nodes = {node("Concat", std::vector<std::string>(limits::values, "x"), {"y"}, "c",
+                      [](pbf_writer& n) { attribute(n, "axis", 2, [](pbf_writer& a) { a.add_int64(3, 0); }); })};
+  CHECK_NOTHROW(load(model));
   model.nodes = {node("Concat", std::vector<std::string>(limits::values + 1, "x"), {"y"}, "c")};
   CHECK_ERROR(load(model), limit, "node inputs");
 }
@@ -117,11 +133,23 @@ TEST_CASE("limits/attributes") {
   };
   CHECK_ERROR(many(limits::attributes_per_node), unsupported, "'a0'");
   CHECK_ERROR(many(limits::attributes_per_node + 1), limit, "128 attributes");
-  ModelText model = relu_model();
-  model.nodes = {node("Relu", {"x"}, {"y"}, "relu", [](pbf_writer& n) {
-    attribute(n, "text", 3, [](pbf_writer& a) { a.add_bytes(4, std::string(limits::attribute_text_bytes + 1, 't')); });
-  })};
-  CHECK_ERROR(load(model), limit, "text of more than");
+  for (const std::size_t extra : {0U, 1U}) {  // of all nodes together
+    ModelText model = relu_model();
+    const auto full = node("Relu", {"x"}, {}, "relu", [&](pbf_writer& n) {
+      for (int i = 0; i < 125; ++i) attribute(n, "a", 2, [](pbf_writer& a) { a.add_int64(3, 1); });
+    });
+    model.nodes.assign(limits::values / 125 + extra, full);
+    CHECK(error_of([&] { load(model); }).kind() == (extra == 0 ? ErrorKind::invalid_model : ErrorKind::limit));
+  }
+  const auto text = [](std::size_t bytes) {
+    ModelText model = relu_model();
+    model.nodes = {node("Relu", {"x"}, {"y"}, "relu", [&](pbf_writer& n) {
+      attribute(n, "text", 3, [&](pbf_writer& a) { a.add_bytes(4, std::string(bytes, 't')); });
+    })};
+    return load(model);
+  };
+  CHECK_ERROR(text(limits::attribute_text_bytes), unsupported, "'text'");
+  CHECK_ERROR(text(limits::attribute_text_bytes + 1), limit, "text of more than");
 }
 
 TEST_CASE("limits/tensors") {
@@ -168,6 +196,8 @@ TEST_CASE("limits/imports_and_external_entries") {
   ModelText model = relu_model();
   for (std::size_t i = 0; i < limits::opset_imports; ++i) model.opsets.emplace_back(fmt::format("d{}", i), 1);
   CHECK_ERROR(load(model), limit, "opset imports");
+  model.opsets.pop_back();
+  CHECK_NOTHROW(load(model));
   const auto entries = [](std::size_t count, const std::string& location) {
     ModelText text = relu_model();
     text.nodes = {node("Add", {"x", "w"}, {"y"}, "add")};
@@ -181,6 +211,8 @@ TEST_CASE("limits/imports_and_external_entries") {
     })};
     return load(text);
   };
+  CHECK_ERROR(entries(limits::external_entries, "w"), io, "the model has no folder");
   CHECK_ERROR(entries(limits::external_entries + 1, "w"), limit, "external_data entries");
+  CHECK_ERROR(entries(1, std::string(limits::external_location_bytes, 'w')), io, "no folder");
   CHECK_ERROR(entries(1, std::string(limits::external_location_bytes + 1, 'w')), limit, "1025 bytes");
 }

@@ -402,7 +402,9 @@ TEST_CASE("load_onnx/versions") {
     return load(model);
   };
   CHECK_ERROR(with([](ModelText& m) { m.ir_version = 0; }), invalid_model, "IR version 0");
+  CHECK_ERROR(with([](ModelText& m) { m.ir_version = 1; }), unsupported, "IR version 1");
   CHECK_ERROR(with([](ModelText& m) { m.ir_version = 2; }), unsupported, "IR version 2");
+  CHECK_ERROR(with([](ModelText& m) { m.ir_version = 15; }), unsupported, "IR version 15");
   CHECK_ERROR(with([](ModelText& m) { m.ir_version = 99; }), unsupported, "IR version 99");
   for (const std::int64_t ir : {3, 14}) CHECK_NOTHROW(with([&](ModelText& m) { m.ir_version = ir; }));
   for (const std::int64_t opset : {1, 5, 7, 13, 22, 28})

@@ -35,7 +35,7 @@ namespace {
 std::string npy(const std::string& dict, const std::string& data, char major = 1) {
   std::string file = "\x93NUMPY";
   file += {major, '\0', static_cast<char>(dict.size() & 0xFF), static_cast<char>(dict.size() >> 8)};
-  if (major == 2) file += std::string(2, '\0');
+  if (major == 2) file += {static_cast<char>(dict.size() >> 16), '\0'};
   return file + dict + data;
 }
 
@@ -266,6 +266,34 @@ TEST_CASE("tensor_file/npy_refused") {
   CHECK_ERROR(Model::load(""), invalid_argument, "empty");
   if (std::filesystem::exists("/proc/version")) CHECK_ERROR(read_npy("/proc/version"), io, "as in /proc");
   CHECK_ERROR(write_npy(folder / "no/such/t.npy", Tensor(DType::f32, Shape{1})), io, "cannot be written");
+}
+
+// Where a header may be and end, to the byte.
+TEST_CASE("tensor_file/npy_headers_at_their_limits") {
+  const TempDir folder;
+  const std::string dict = "{'descr': '|u1', 'fortran_order': False, 'shape': (1,), }";
+  const auto header = [&](std::size_t bytes, char version) {
+    return read(folder, npy(dict + std::string(bytes - dict.size(), ' '), "\x07", version));
+  };
+  for (const std::size_t bytes : {dict.size(), std::size_t{256}, std::size_t{65'535}})
+    for (const char version : {'\1', '\2'}) CHECK(header(bytes, version).values<std::uint8_t>()[0] == 7);
+  CHECK(header(65'536, 2).elems() == 1);
+  CHECK_ERROR(header(65'537, 2), limit, "a .npy header of 65537 bytes; at most 65536 are allowed");
+  CHECK_ERROR(read(folder, npy(dict, "", 0)), unsupported, "version 0");
+  for (const char version : {'\1', '\2'}) CHECK_ERROR(read(folder, npy("", "", version)), io, "'{' expected");
+  const std::string whole = npy(dict, "\x07", 2);
+  for (std::size_t cut = 0; cut + 1 < whole.size(); ++cut)
+    CHECK_ERROR(read(folder, whole.substr(0, cut)), io,
+                cut < 10 ? "its first bytes are not those of one" : "it ends in its header");
+  CHECK_ERROR(read(folder, whole.substr(0, whole.size() - 1)), io, "need 1 bytes, it has 0");
+  const auto shape = [&](const char* text) {
+    return read(folder, npy(std::string("{'descr': '|u1', 'fortran_order': False, 'shape': ") + text + "}", "\x07"))
+        .shape();
+  };
+  CHECK(shape("(1,1,1,1,1,1,1,1)").rank() == 8);
+  CHECK(shape("()").rank() == 0);
+  CHECK(shape("( 1 , 1 )") == Shape{1, 1});
+  CHECK_ERROR(shape("(1 1)"), io, "')' expected in its header");
 }
 
 TEST_CASE("tensor_file/npy_random_damage_is_an_error_or_a_tensor") {

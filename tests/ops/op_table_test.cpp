@@ -2,14 +2,18 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <set>
 #include <sstream>
 #include <string>
+#include <vector>
 
 #include "base/cuda_built.h"
 #include "ops/core/kernel.h"
+#include "ops/families.h"
 #include "tests/ops/ops_doc.h"
 
 namespace lenslet::test {
@@ -49,6 +53,55 @@ TEST_CASE("op_table/rows") {
   CHECK((find_op("Identity", "lenslet") == nullptr));
   CHECK((find_op("NoSuchOp", "") == nullptr));
   CHECK(kernels_of("NoSuchOp", DeviceKind::cpu).empty());
+}
+
+// As onnx 1.23 has them: data/onnx_operators.csv, a line an operator and version, from get_all_schemas_with_history().
+TEST_CASE("op_table/versions_and_numbers_of_inputs_and_outputs_are_those_of_onnx") {
+  struct Schema {
+    std::int64_t since;
+    int min_inputs, max_inputs, min_outputs, max_outputs;
+  };
+  std::map<std::string, std::vector<Schema>> schemas;
+  std::ifstream file(LENSLET_SOURCE_DIR "/tests/ops/data/onnx_operators.csv");
+  std::string line;
+  std::getline(file, line);
+  REQUIRE(line == "name,since,min_inputs,max_inputs,min_outputs,max_outputs");
+  while (std::getline(file, line)) {
+    std::replace(line.begin(), line.end(), ',', ' ');
+    std::istringstream fields(line);
+    std::string name;
+    Schema schema{};
+    fields >> name >> schema.since >> schema.min_inputs >> schema.max_inputs >> schema.min_outputs >>
+        schema.max_outputs;
+    schemas[name].push_back(schema);
+  }
+  std::size_t found = 0;
+  for (const OpRow& row : op_table()) {
+    if (!row.domain.empty() || !schemas.contains(std::string(row.name))) continue;
+    CAPTURE(std::string(row.name));
+    ++found;
+    const std::vector<Schema>& all = schemas[std::string(row.name)];
+    const auto is_read = [&](const Schema& schema) {
+      return &schema == &all.back() || (&schema)[1].since > row.min_opset;  // in a version that is read
+    };
+    const bool is_since = std::ranges::any_of(all, [&](const Schema& schema) { return schema.since == row.min_opset; });
+    // Some exporters wrote these before they were operators.
+    CHECK((is_since || row.name == "LayerNormalization" || row.name == "ThresholdedRelu"));
+    Schema most{0, 99, 0, 99, 0};
+    const auto larger = [](int a, int b) { return a == any_number || b == any_number ? any_number : std::max(a, b); };
+    for (const Schema& schema : all) {
+      if (!is_read(schema)) continue;
+      most.min_inputs = std::min(most.min_inputs, schema.min_inputs);
+      most.max_inputs = larger(most.max_inputs, schema.max_inputs);
+      most.min_outputs = std::min(most.min_outputs, schema.min_outputs);
+      most.max_outputs = larger(most.max_outputs, schema.max_outputs);
+    }
+    CHECK(row.min_inputs == most.min_inputs);
+    CHECK(row.max_inputs == (row.name == "Einsum" ? 4 : most.max_inputs));
+    CHECK(row.min_outputs == (row.name == "TopK" ? 1 : std::max(1, most.min_outputs)));
+    CHECK(row.max_outputs == most.max_outputs);
+  }
+  CHECK(found == 160);
 }
 
 TEST_CASE("op_table/kernels") {

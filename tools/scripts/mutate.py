@@ -4,14 +4,16 @@
     mutate.py [--count 400] [--seed 1] [--only FOLDER]... [--jobs 1] [--out results/mutants.jsonl]
 
 A fault is another comparison, sign, bound, index or constant, or a statement that is left out. Faults are drawn at
-random from the seed, out of the .cpp files of ops/, runtime/ and models/ that the CPU build compiles, or of --only;
-the same seed draws the same, and a larger --count goes on where a smaller one ended. Each is built in a copy of the
-working tree (build/mutants/JOB; the first build of a copy is a whole one, with ccache a short one), and the tests of
-the file's layer run until one fails. A fault that does not compile, or that gives the same object file, is no fault
-and is not counted; one with which the tests take five times as long is noticed.
+random from the seed, out of the .cpp files of ops/, runtime/ and models/, or of --only, but for those that need a
+device; the same seed draws the same, and a larger --count goes on where a smaller one ended. Each is built in a copy of
+the working tree (build/mutants/JOB, with CUDA where nvcc is found; the first build of a copy is a whole one, with ccache
+a short one), and the tests of the file's layer run until one fails, those of like names first, and of the others none
+that takes more than a second. A fault that does not compile, or that gives the same object file, is no fault and is not
+counted; one with which the tests take five times as long is noticed.
 
 The file --out gets a line of JSON a fault; those that stand in it are not tried again while their line of source is
-the same. Survivors are printed at the end: each wants a test, or a reason.
+the same, survivors only with --again. Survivors are printed at the end: each wants a test, or a reason.
+mutants_equivalent.json has those that nothing can notice, and why; they are not tried and are counted apart.
 """
 
 import argparse
@@ -24,12 +26,15 @@ import pathlib
 import queue
 import random
 import re
+import shutil
 import subprocess
 import sys
 import threading
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+EQUIVALENT = pathlib.Path(__file__).with_name("mutants_equivalent.json")  # [file, line of source, old, new, reason]
+DEVICE_ONLY = ("runtime/exec/cuda/",)  # none of these tests runs it
 # Folder of the sources, and the executables that test them. The first that fails ends a fault.
 LAYERS = (("ops", ("ops",)), ("runtime/graph", ("graph", "exec")), ("runtime/passes", ("graph", "exec")),
           ("runtime", ("exec", "c-api")), ("models", ("models",)))  # fmt: skip
@@ -97,12 +102,21 @@ def tests_of(name):
     return next(tests for folder, tests in LAYERS if name.startswith(folder + "/"))
 
 
+def cases_near(name):
+    """Patterns of the test cases that are likely to notice a fault: the words of the file's name and of its folder."""
+    path = pathlib.PurePath(name)
+    words = {path.parent.name, *path.stem.split("_")}
+    words -= set("cpu cuda core op ops kernel kernels plan passes exec graph models to in".split())
+    near = [f"*{word}*" for word in sorted(words)] + [path.parts[1] + "/*"] * (path.parts[0] == "ops")
+    return near or ["*"]
+
+
 class Copy:
     """The working tree once more, with a build folder of its own."""
 
     def __init__(self, folder, jobs):
         # As deep as a build folder of ROOT is: relative paths, and so what ccache knows, are the same.
-        self.source, self.build, self.jobs, self.limits = folder, folder / "build" / "mutant", jobs, {}
+        self.source, self.build, self.jobs, self.limits, self.slow = folder, folder / "build" / "mutant", jobs, {}, {}
         self.source.mkdir(parents=True, exist_ok=True)
         files = subprocess.run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=ROOT,
                                capture_output=True, check=True).stdout.decode().split("\0")  # fmt: skip
@@ -116,9 +130,13 @@ class Copy:
         shared = next((at for at in (ROOT / "shared", ROOT.parent / "shared") if at.exists()), None)
         if shared and not (self.source / "shared").exists():
             (self.source / "shared").symlink_to(shared)
+        if not (cutlass := self.source / "build" / "cutlass").exists() and (ROOT / "build" / "cutlass").exists():
+            cutlass.parent.mkdir(exist_ok=True)
+            cutlass.symlink_to(ROOT / "build" / "cutlass")
         self.environment = dict(os.environ, CCACHE_BASEDIR=str(self.source), CCACHE_NOHASHDIR="1", LENSLET_TEST_SEED="1")
         configure = ["cmake", "-S", str(self.source), "-B", str(self.build), "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release",
-                     "-DLENSLET_CUDA=OFF", "-DCMAKE_EXPORT_COMPILE_COMMANDS=ON"]  # fmt: skip
+                     f"-DLENSLET_CUDA={'ON' if shutil.which('nvcc') else 'OFF'}", "-DLENSLET_CUDA_QUICK=ON",
+                     "-DLENSLET_CUDA_LINE_INFO=OFF", "-DCMAKE_EXPORT_COMPILE_COMMANDS=ON"]  # fmt: skip
         done = self.call(configure, 600)
         if done.returncode != 0:
             sys.exit("mutate.py: cannot configure: " + done.stdout[-2000:])
@@ -138,9 +156,17 @@ class Copy:
     def make(self, targets):
         return self.call(["ninja", "-C", str(self.build), f"-j{self.jobs}", *targets], 7200)
 
-    def test(self, name):
+    def run(self, name, *options):
         program = self.build / "tests" / name.replace("-", "_") / f"lenslet-test-{name}"
-        return self.call([str(program), "--abort-after=1", "--no-intro=1"], self.limits.get(name, 3600))
+        return self.call([str(program), "--abort-after=1", "--no-intro=1", *options], self.limits.get(name, 3600))
+
+    def test(self, name, near):
+        """The cases of an executable until one fails, those near the fault first. Others that take more than a second are
+        left out: what they would notice counts as a survivor."""
+        done = self.run(name, f"--test-case={','.join(near)}")
+        if done.returncode == 0:
+            done = self.run(name, f"--test-case-exclude={','.join(near + self.slow[name])}")
+        return done
 
     def prepare(self, tests):
         done = self.make([f"lenslet-test-{name}" for name in tests])
@@ -148,8 +174,9 @@ class Copy:
             sys.exit("mutate.py: the sources do not build: " + done.stdout[-2000:])
         for name in tests:
             begin = time.monotonic()
-            if (done := self.test(name)).returncode != 0:
+            if (done := self.run(name, "--duration=1")).returncode != 0:
                 sys.exit(f"mutate.py: the tests of {name} fail without a fault: {done.stdout[-2000:]}")
+            self.slow[name] = re.findall(r"^[1-9][\d.]* s: (.+)$", done.stdout, re.M)
             self.limits[name] = 5 * (time.monotonic() - begin) + 10
 
     def judge(self, fault):
@@ -170,10 +197,10 @@ class Copy:
             if self.make([f"lenslet-test-{name}" for name in tests]).returncode != 0:
                 return "invalid", "does not link"
             for name in tests:
-                done = self.test(name)
+                done = self.test(name, cases_near(fault.file))
                 if done.returncode != 0:
-                    case = re.search(r"TEST CASE:\s*(.+)", done.stdout)
-                    words = "takes too long" if done.returncode == 124 else case.group(1) if case else "ends early"
+                    case = re.findall(r"TEST CASE:\s*(.+)", done.stdout)  # those before the last only say something
+                    words = "takes too long" if done.returncode == 124 else case[-1] if case else "ends early"
                     return "killed", f"{name}: {words}"
             return "survived", ""
         finally:
@@ -186,6 +213,7 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", action="append", metavar="FOLDER", help="sources below it; may be given more than once")
     parser.add_argument("--jobs", type=int, default=1, help="copies of the tree that work side by side")
+    parser.add_argument("--again", action="store_true", help="try again those that survived")
     parser.add_argument("--out", type=pathlib.Path, default=ROOT / "results" / "mutants.jsonl")
     arguments = parser.parse_args()
     only = [folder.strip("/") + "/" for folder in arguments.only or ("ops", "runtime", "models")]
@@ -193,7 +221,7 @@ def main():
     each = max(1, (os.cpu_count() or 1) // arguments.jobs)
     copies = [Copy(ROOT / "build" / "mutants" / str(job), each) for job in range(arguments.jobs)]
     names = sorted(name for name in copies[0].compiled()
-                   if name.endswith(".cpp") and any(name.startswith(folder) for folder in only)
+                   if name.endswith(".cpp") and not name.startswith(DEVICE_ONLY) and any(name.startswith(folder) for folder in only)
                    and any(name.startswith(folder + "/") for folder, _ in LAYERS))  # fmt: skip
     drawn = [fault for name in names for fault in faults_of(name, (ROOT / name).read_text())]
     print(f"{len(drawn)} places for faults in {len(names)} files", flush=True)
@@ -204,6 +232,7 @@ def main():
     known, lines = {}, arguments.out.read_text().splitlines() if arguments.out.exists() else []
     for row in map(json.loads, lines):
         known[Fault(*(row[field] for field in Fault._fields))] = row
+    equivalent = {tuple(row[:4]): row[4] for row in json.loads(EQUIVALENT.read_text())}
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
     free, lock, counts, survivors = queue.Queue(), threading.Lock(), collections.Counter(), []
     for copy in copies:
@@ -211,11 +240,13 @@ def main():
 
     def work(fault):
         with lock:
-            if counts["killed"] + counts["survived"] + counts["running"] >= arguments.count:
+            if sum(counts[each] for each in ("killed", "survived", "equivalent", "running")) >= arguments.count:
                 return
             counts["running"] += 1
         row = known.get(fault)
-        if row is None:
+        if reason := equivalent.get((fault.file, fault.source, fault.old, fault.new)):
+            row = {"verdict": "equivalent", "words": reason}
+        elif row is None or (arguments.again and row["verdict"] == "survived"):
             copy = free.get()
             verdict, words = copy.judge(fault)
             free.put(copy)
@@ -234,7 +265,7 @@ def main():
         list(pool.map(work, drawn))
     tried = counts["killed"] + counts["survived"]
     print(f"\nseed {arguments.seed}: {counts['killed']} of {tried} faults noticed ({100 * counts['killed'] / max(1, tried):.0f} %), "
-          f"{counts['invalid']} were none")  # fmt: skip
+          f"{counts['equivalent']} more can be noticed by nothing, {counts['invalid']} were none")  # fmt: skip
     for fault in sorted(survivors):
         print(f"{fault.file}:{fault.line}: {fault.kind}: {fault.old} -> {fault.new}\n    {fault.source}")
 
