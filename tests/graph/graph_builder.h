@@ -46,7 +46,6 @@ class GraphBuilder {
   int count_ = 0;
 };
 
-
 /// Runs the nodes in order, each with its own preparation, outputs first filled with NaN.
 std::vector<Tensor> interpret(const Graph& graph, const std::vector<Tensor>& inputs);
 /// Random inputs of the graph's shapes.
