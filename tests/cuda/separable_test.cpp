@@ -12,11 +12,11 @@
 
 #include "ops/conv/cuda/separable_plan.h"
 #include "tests/cuda/device_case.h"
-#include "tests/cuda/separable_layer.h"
 #include "tests/cuda/tf32_rounding.h"
 #include "tests/ops/conv_data.h"
 #include "tests/ops/op_runner.h"
 #include "tests/random_seed.h"
+#include "tools/measuring/separable_layer.h"
 
 namespace lenslet::test {
 namespace {

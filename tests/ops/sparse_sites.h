@@ -12,7 +12,7 @@
 
 #include "tests/expect_error.h"
 #include "tests/ops/op_harness.h"
-#include "tests/ops/scan_sites.h"
+#include "tools/measuring/scan_sites.h"
 
 namespace lenslet::test {
 

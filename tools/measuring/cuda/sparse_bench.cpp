@@ -12,8 +12,8 @@
 #include "base/cuda/upload.h"
 #include "base/tensor_bytes.h"
 #include "ops/core/kernel.h"
-#include "tests/ops/scan_sites.h"
 #include "tools/measuring/cuda/memory_bench.h"
+#include "tools/measuring/scan_sites.h"
 
 namespace lenslet::bench {
 namespace {
