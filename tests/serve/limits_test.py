@@ -157,6 +157,36 @@ class Limits(Served, unittest.TestCase):
 
 
 @skip_without()
+class Queue(Served, unittest.TestCase):
+    names = ("slow", "lookup")
+    arguments = ("--max-queue-ms", 1, "--max-batch", 1, "--runners", 1)
+
+    def test_who_would_wait_too_long_is_refused_at_once(self):
+        headers, body = slow_body()
+
+        def ask(_):
+            return self.server.request("POST", "/v2/models/slow/infer", body, headers, 120)
+
+        self.assertEqual(ask(0)[0], 200)  # what a run takes is known now
+        with concurrent.futures.ThreadPoolExecutor(60) as pool:
+            # Twenty may wait, whatever they take.
+            self.assertEqual([status for status, _, _ in pool.map(ask, range(20))], [200] * 20)
+            refused = []
+
+            def crowd():
+                answers = list(pool.map(ask, range(60)))
+                self.assertGreaterEqual(sum(status == 200 for status, _, _ in answers), 20)
+                refused.extend(each for each in answers if each[0] != 200)
+                return refused
+
+            self.eventually(crowd, 120)
+        status, headers, answer = refused[0]
+        self.assertEqual((status, headers["Retry-After"]), (429, "1"))
+        self.assertRegex(json.loads(answer)["error"], r"^some \d+ ms to wait for a runner: try again later$")
+        self.still_answers()
+
+
+@skip_without()
 class Life(Served, unittest.TestCase):
     names = ("slow", "lookup")
 
