@@ -67,6 +67,22 @@ TEST_CASE("free_batch/reshape_with_minus_one") {
   check_freed(b);
 }
 
+TEST_CASE("free_batch/reshape_to_one_number_an_image") {
+  GraphBuilder b;
+  const ValueId mean = b.node("ReduceMean", {b.input("x", {1, 3, 4, 4})}, {{"axes", Ints{1, 2, 3}}});
+  b.output(b.node("Reshape", {mean, b.int64s({1})}));
+  check_freed(b);
+}
+
+TEST_CASE("free_batch/flatten_keeps_images_outermost") {
+  for (const std::int64_t axis : {1, 2, 3, 4, -1, -3}) {
+    CAPTURE(axis);
+    GraphBuilder b;
+    b.output(b.node("Flatten", {b.input("x", {1, 3, 4, 2})}, {{"axis", axis}}));
+    check_freed(b);
+  }
+}
+
 TEST_CASE("free_batch/reshape_that_needs_nothing") {
   GraphBuilder b;
   b.output(b.node("Reshape", {b.input("x", {1, 3, 4, 4}), b.int64s({0, -1})}));

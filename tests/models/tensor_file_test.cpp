@@ -211,6 +211,13 @@ TEST_CASE("tensor_file/npy_as_numpy_writes_it") {
   CHECK(contains(npy_header(DType::u8, Shape{4}), "(4,)"));
   CHECK(contains(npy_header(DType::i64, Shape{}), "()"));
   CHECK_ERROR(npy_header(DType::bf16, Shape{1}), unsupported, "bfloat16");
+  // It is filled up to the next multiple of 64, of whatever length it is.
+  std::vector<std::int64_t> dims(8, 1);
+  for (std::size_t more = 0; more < 128; dims[++more % 8] *= 10) {
+    const std::string header = npy_header(DType::f32, Shape(dims));
+    CHECK(header.size() % 64 == 0);
+    CHECK(header.size() - header.find_last_not_of(" \n") - 2 < 64);
+  }
 }
 
 TEST_CASE("tensor_file/npy_layouts") {

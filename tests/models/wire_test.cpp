@@ -87,6 +87,26 @@ TEST_CASE("wire/doubled_parts_are_refused") {
   CHECK_ERROR(load(whole + whole), invalid_model, "second graph");
 }
 
+TEST_CASE("wire/the_last_of_a_dimensions_value_and_name_counts") {
+  for (const bool name_last : {false, true}) {
+    ModelText model = relu_model();
+    model.inputs = {message([&](pbf_writer& info) {
+      info.add_string(1, "x");
+      pbf_writer type(info, 2);
+      pbf_writer tensor_type(type, 1);
+      tensor_type.add_int32(1, f32);
+      pbf_writer shape(tensor_type, 2);
+      pbf_writer dimension(shape, 1);
+      if (!name_last) dimension.add_string(2, "N");
+      dimension.add_int64(1, 7);
+      if (name_last) dimension.add_string(2, "N");
+    })};
+    const PortInfo x = load(model.bytes()).input_ports.at(0);
+    CHECK(x.dims == std::vector<std::int64_t>{name_last ? -1 : 7});
+    CHECK(x.dim_names.at(0) == (name_last ? "N" : ""));
+  }
+}
+
 TEST_CASE("wire/unknown_fields_are_skipped") {
   ModelText model = relu_model();
   model.more = message([](pbf_writer& writer) {
