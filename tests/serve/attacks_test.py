@@ -1,5 +1,6 @@
 """`lenslet serve` under attack: the small forms of attacks.py, and what a client may choose besides."""
 
+import contextlib
 import gc
 import io
 import json
@@ -86,6 +87,30 @@ class Slow(Served, unittest.TestCase):
                     slow.sendall(bytes(1 << 20))
                     time.sleep(0.05)
             self.assertIsNone(self.server.process.poll())
+            for connection in others:
+                connection.close()
+            self.still_answers()
+
+    def test_who_does_not_take_answers_goes_once(self):
+        """Also where that is not enough: it was found again and again, for ever."""
+        image = np.random.default_rng(1).random((1, 3, 400, 400), "f4")
+        headers, body = binary_body([("image", "FP32", image.shape, image.tobytes())])
+        with socket.socket() as slow:
+            slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 16)
+            slow.connect((self.server.host, self.server.http_port))
+            lines = [f"{name}: {value}" for name, value in headers.items()]
+            slow.sendall(attacks.head_of("segment", len(body), *lines) + body)
+            self.eventually(lambda: self.server.metrics()["lenslet_requests_in_house"] == 0)
+            self.eventually(lambda: self.server.metrics()["lenslet_memory_bytes"] > 6 << 20)
+            time.sleep(1.5)
+            others = [attacks.connected(self.server) for _ in range(5)]
+            for connection in others:
+                self.addCleanup(connection.close)
+                connection.sendall(attacks.head_of("rgb", 16 << 20))
+            with contextlib.suppress(ConnectionError):
+                for _ in range(15):  # more than there is, whoever goes
+                    for connection in others:
+                        connection.sendall(bytes(1 << 20))
             for connection in others:
                 connection.close()
             self.still_answers()

@@ -233,6 +233,15 @@ class Life(Served, unittest.TestCase):
         server.process.send_signal(signal.SIGTERM)
         self.assertEqual(server.process.wait(20), 1)
 
+    def test_what_was_never_begun_does_not_hold_it_up(self):
+        """A request with what is no HTTP behind it: its task ends before its first step."""
+        server = self.made("--stop-s", 60)
+        self.addCleanup(server.end)
+        with socket.create_connection((server.host, server.http_port), 10) as connection:
+            connection.sendall(b"GET /v2 HTTP/1.1\r\nHost: a\r\n\r\n\0\r\n\r\n")
+            self.assertEqual(answer_of(connection)[0], 400)
+        self.assertEqual(server.stop(30), 0)
+
     def failed(self, *arguments):
         """(exit code, the last line of stderr) of the verb, in this process, which spares starting Python."""
         said = io.StringIO()

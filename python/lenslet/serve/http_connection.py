@@ -124,7 +124,6 @@ class Exchange:
     def ended(self) -> None:
         """Its task did."""
         connection = self.connection
-        self.server.tasks.discard(self.task)
         self.task = None
         if not self.answered and connection is not None:
             connection.abort()

@@ -66,9 +66,13 @@ class Server:
             if oldest is None:
                 connection.abort()
                 return
-            del self._connections[oldest]
-            oldest.abort()
+            self._drop(oldest)
         self._connections[connection] = None
+
+    def _drop(self, connection: Connection) -> None:
+        """It is not found again: it ends a little later, and who asks for memory may ask more than once until then."""
+        del self._connections[connection]
+        connection.abort()
 
     def lost(self, connection: Connection) -> None:
         self._connections.pop(connection, None)
@@ -81,6 +85,7 @@ class Server:
     def begin(self, exchange: Exchange) -> None:
         exchange.task = self.loop.create_task(self.app.answer(exchange))
         self.tasks.add(exchange.task)
+        exchange.task.add_done_callback(self.tasks.discard)  # also of one that is cancelled before it begins
 
     def _drop_the_slow(self) -> bool:
         """Of those who send a body, or do not take an answer, the slowest."""
@@ -95,7 +100,7 @@ class Server:
             if rate is not None and rate[0] > SLOW_SECONDS and rate[1] < least:
                 slowest, least = connection, rate[1]
         if slowest is not None:
-            slowest.abort()
+            self._drop(slowest)
         return slowest is not None
 
 
