@@ -351,6 +351,25 @@ class Operated(Asked, Served, unittest.TestCase):
             self.assertEqual(server.process.wait(60), 0)
             self.assertTrue(any(call.exception() is not None for call in calls))
 
+    def test_who_stays_does_not_hold_it_up(self):
+        server = self.made("--stop-s", 60)
+        self.addCleanup(server.end)
+        with attacks.channel_to(server) as channel:
+            watched = channel.unary_stream("/grpc.health.v1.Health/Watch")(b"")
+            self.assertEqual(next(watched), b"\x08\x01")
+            never = threading.Event()
+            self.addCleanup(never.set)
+
+            def asked():
+                yield b"\x3a\x00"
+                never.wait()
+
+            described = channel.stream_stream("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo")(asked())
+            self.assertIn(b"inference.GRPCInferenceService", next(described))
+            server.process.send_signal(signal.SIGTERM)
+            self.assertEqual(list(watched), [b"\x08\x02"])
+            self.assertEqual(server.process.wait(30), 0)
+
     def test_the_access_log(self):
         log = self.folder / "access.log"
         server = self.made("--access-log", log)

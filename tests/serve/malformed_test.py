@@ -208,6 +208,19 @@ class Malformed(Served, unittest.TestCase):
             connection.sendall(body)
             self.assertEqual(answer_of(connection)[0], 200)
 
+    def test_who_is_told_no_before_the_body(self):
+        """A client that waited does not send it: what comes next is no body. One that did not is answered all the same."""
+        head = "POST /v2/models/none/infer HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n{}\r\n\r\n"
+        with socket.create_connection((self.server.host, self.server.http_port), 30) as connection:
+            connection.sendall(head.format(50, "Expect: 100-continue").encode())
+            self.assertEqual(answer_of(connection)[0], 404)
+            self.assertEqual(connection.recv(1000), b"")
+        size = 16 << 20
+        with socket.create_connection((self.server.host, self.server.http_port), 30) as connection:
+            connection.sendall(head.format(size, "Connection: close").encode() + bytes(size))
+            self.assertEqual(answer_of(connection)[0], 404)
+            self.assertEqual(connection.recv(1000), b"")
+
     def test_no_http(self):
         for data in NO_HTTP:
             with self.subTest(data[:80]):

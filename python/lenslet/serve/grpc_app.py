@@ -82,6 +82,7 @@ class GrpcApp:
         self._small: Dict[_Reading, None] = {}
         self._sending: Dict[Any, float] = {}  # by context: since when its answer is being sent
         self._watching = 0
+        self._ends = False
         self._port = 0
         self._watch: Any = None
 
@@ -144,6 +145,12 @@ class GrpcApp:
         metrics.messages.set_function(lambda: len(self._reading) + len(self._small))
         metrics.answers.set_function(lambda: len(self._sending))
         self._watch = asyncio.get_running_loop().create_task(self._look_after())
+
+    def stopping(self) -> None:
+        """Calls that stay are not waited for, nor those whose message is not here; who watches is told first."""
+        self._ends = True
+        for reading in list(self._small):
+            reading.refuse(RequestError("stopping", "the server is stopping"))
 
     def stopped(self) -> None:
         self._watch.cancel()
@@ -361,6 +368,8 @@ class GrpcApp:
                 if status != said:
                     said = status
                     await context.write(self._health["HealthCheckResponse"](status=status).SerializeToString())
+                if self._ends:
+                    return
                 await asyncio.sleep(WATCH_SECONDS)
 
     @contextlib.contextmanager
@@ -376,7 +385,7 @@ class GrpcApp:
     async def _server_reflection_info(self, described: Package, context: Any) -> None:
         kind, answered = described.classes["ServerReflectionRequest"], described.classes["ServerReflectionResponse"]
         with self._one_that_stays():
-            while True:
+            while not self._ends:
                 try:
                     message = await self._small_message(context, kind)
                 except RequestError as error:

@@ -74,7 +74,8 @@ class Exchange:
         self.connection: Optional[Connection] = connection
         self.server = connection.server
         self.version, self.method, self.path, self.headers, self.keep_alive = version, method, path, headers, keep_alive
-        self.expects = headers.get(b"expect", b"").lower() == b"100-continue"
+        self.expects = version != "1.0" and headers.get(b"expect", b"").lower() == b"100-continue"
+        self.lingers = True  # after its answer its body is let come, or that is not seen
         self.task: Any = None
         self.room: Optional[Room] = None
         self.buffer = bytearray()  # of a body that has no room
@@ -134,9 +135,12 @@ class Exchange:
             return
         headers = answer.headers
         if (b"connection", b"close") in headers:
-            self.keep_alive = False
-        elif not self.keep_alive:
-            headers.append((b"connection", b"close"))
+            self.keep_alive = self.lingers = False
+        else:
+            if self.expects and not self.whole:  # whether its body comes now, nobody knows
+                self.keep_alive = self.lingers = False
+            if not self.keep_alive:
+                headers.append((b"connection", b"close"))
         head = [STATUS_LINES[answer.status]]
         for name, value in headers:
             head += (name, b": ", value, b"\r\n")
@@ -498,7 +502,9 @@ class Connection(asyncio.BufferedProtocol):
         exchange.whole = True
         if exchange is self._current:
             self._deadline = FOREVER
-            if exchange.answered:  # refused, before its body was there
+            if exchange.answered and not exchange.keep_alive:
+                self._close()
+            elif exchange.answered:  # refused, before its body was there
                 self._current = None
                 self._set_deadline(IDLE_SECONDS)
                 self._go_on()
@@ -526,7 +532,7 @@ class Connection(asyncio.BufferedProtocol):
             answer.hold = None
 
     def answered(self, exchange: Exchange) -> None:
-        if not exchange.keep_alive:
+        if not exchange.keep_alive and (exchange.whole or not exchange.lingers):
             self._close()
         elif exchange.whole:
             self._current = None

@@ -135,6 +135,7 @@ class _Server:
         if self._http is not None:
             ends.append(self._http.close(self._options.stop_seconds))
         if self._grpc is not None:
+            self._grpc_app.stopping()
             ends.append(self._grpc.stop(self._options.stop_seconds))
         await asyncio.gather(*ends)
         if self._grpc is not None:
