@@ -411,6 +411,43 @@ class Http(Served, unittest.TestCase):
                     found, said = self.server.infer(model, [port], outputs=outputs)
                     self.assertEqual(found, status, said)
 
+        for shape in ([2**31 - 1, 3, 2**31 - 1, 0], [0, 3, 2**31 - 1, 2**31 - 1]):  # of no element, and beyond NumPy's
+            status, said = self.server.infer("segment", [entry("image", "FP32", shape, [])])
+            self.assertEqual(status, 400, said)
+
+    def test_what_stands_for_long_strings_is_not_told(self):
+        """Wherever a long string is what is wrong: no answer has what stands for it, by which others could be named."""
+        long = "x" * 600
+        good = {"name": "a", "datatype": "FP32", "shape": [1, 2], "data": [1, 2]}
+        size = {"name": "a", "datatype": "FP32", "shape": [1, 2]}
+        for body in (
+            {"inputs": [{**size, "parameters": {"binary_data_size": long}}]}, {"inputs": [{**good, "shape": long}]},
+            {"inputs": [{**good, "shape": [long]}]}, {"inputs": [{**good, "parameters": long}]},
+            {"inputs": [{**good, "data": long}]}, {"inputs": [{**good, "data": [[long]]}]}, {"inputs": [{**good, "name": long}]},
+            {"inputs": [{**good, "datatype": long}]}, {"inputs": [long]}, {"inputs": long}, {"inputs": [], "outputs": [long]},
+            {"inputs": [], "outputs": [{"name": long}]}, {"inputs": [], "outputs": [{"name": [long]}]},
+            {"inputs": [], "outputs": [{"name": "sum", "parameters": {"classification": long}}]},
+            {"inputs": [], "outputs": [{"name": "sum", "parameters": {"binary_data": long}}]},
+            {"inputs": [], "parameters": {"binary_data_output": long}}, {"inputs": [], "parameters": {"timeout": long}},
+        ):  # fmt: skip
+            status, _, said = self.server.request("POST", "/v2/models/sums/infer", json.dumps(body))
+            with self.subTest(body):
+                self.assertEqual(status, 400, said)
+                self.assertNotRegex(said, rb"[0-9a-f]{32}")
+
+    def test_classes_of_large_outputs(self):
+        """They are sorted aside, and what they take is taken from the memory."""
+        image = np.random.default_rng(2).permutation(3 * 200 * 200).astype("f4").reshape(1, 3, 200, 200)
+        wanted = [{"name": "scores", "parameters": {"classification": 1 << 20}}]
+        headers, body = binary_body([("image", "FP32", image.shape, image.tobytes())], outputs=wanted)
+        status, _, said = self.server.request("POST", "/v2/models/segment/infer", body, headers)
+        self.assertEqual(status, 200, said[:200])
+        best = [text.partition(":") for text in json.loads(said)["outputs"][0]["data"]]
+        values = np.array([float(value) for value, _, _ in best])
+        self.assertTrue((np.diff(values) <= 0).all())
+        self.assertEqual(sorted(int(number) for _, _, number in best), list(range(image.size)))
+        self.assertGreater(self.server.metrics()["lenslet_memory_peak_bytes"], (24 + 128) * image.size)
+
     def test_an_input_without_data(self):
         status, said = self.server.infer("sums", [{"name": "a", "datatype": "FP32", "shape": [1, 2]}])
         self.assertEqual((status, said["error"]), (400, "input 'a': 'data' is missing, and so is 'binary_data_size'"))

@@ -333,7 +333,8 @@ def _tensor(entry: object, cut: List[json_text.Cut], memory: Memory) -> Tuple[Te
     if "data" in entry:
         raise malformed(f"input {quoted(name)}: has both 'data' and 'binary_data_size'")
     if type(size) is not int or size < 0:
-        raise malformed(f"input {quoted(name)}: 'binary_data_size' is {quoted(size)}, which is no number of bytes")
+        shown = quoted(size) if isinstance(size, (int, float)) else type(size).__name__
+        raise malformed(f"input {quoted(name)}: 'binary_data_size' is {shown}, which is no number of bytes")
     return Tensor(name, datatype, shape, b""), size
 
 

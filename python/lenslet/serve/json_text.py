@@ -27,7 +27,7 @@ LONG_STRING = 512
 #: What is looked at, or converted, at a time; no number is longer than the second.
 LOOK_BYTES, PIECE_BYTES = 1 << 18, 1 << 14
 
-# A string in the place of what was cut out, by which it is found again; nobody can guess it.
+# A string in the place of what was cut out, by which it is found again; nobody can guess it, and no answer has it.
 _MARK = secrets.token_hex(16)
 _OPENING = re.compile(rb"[ \t\r\n]{0,64}:[ \t\r\n]{0,64}\[")
 _NO_STRING = re.compile(rb'[^"{}:]*')

@@ -14,6 +14,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
 import numpy as np
 
 MAX_RANK = 8
+MAX_ELEMENTS = 1 << 59
 #: Datatypes of the protocol, by NumPy's name of the element type. BF16 is not there: NumPy has no such type.
 DATATYPES = {
     "bool": "BOOL", "uint8": "UINT8", "uint16": "UINT16", "uint32": "UINT32", "uint64": "UINT64", "int8": "INT8",
@@ -139,6 +140,8 @@ def checked_shape(shape: object, name: str) -> Shape:
         raise malformed(f"input {quoted(name)}: 'shape' is no list of integers")
     if len(shape) > MAX_RANK or any(not 0 <= dim < 2**31 for dim in shape):
         raise malformed(f"input {quoted(name)}: no shape is {quoted(list(shape))}")
+    if math.prod(dim or 1 for dim in shape) > MAX_ELEMENTS:  # NumPy has none such, be it empty
+        raise malformed(f"input {quoted(name)}: no tensor is of shape {quoted(list(shape))}")
     return tuple(shape)
 
 
