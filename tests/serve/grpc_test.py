@@ -5,15 +5,18 @@ import json
 import os
 import pathlib
 import random
+import re
 import shutil
 import signal
+import socket
 import ssl
 import subprocess
 import tempfile
 import threading
+import time
 import unittest
 
-from harness import ONNX_TYPES, Served, entry, field, is_there, skip_without
+from harness import ONNX_TYPES, Served, binary_body, entry, field, is_there, skip_without
 
 if is_there("grpc") and is_there("numpy"):
     import grpc_attacks as attacks
@@ -411,7 +414,7 @@ class Operated(Asked, Served, unittest.TestCase):
             command += ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]
             subprocess.run(command, check=True, capture_output=True)
         read = {each.name: each.read_bytes() for each in folder.iterdir()}
-        server = self.made("--tls-cert", folder / "server.pem", "--tls-key", folder / "server.key",
+        server = self.made(self.folder / "segment.onnx", "--tls-cert", folder / "server.pem", "--tls-key", folder / "server.key",
                            "--tls-client-ca", folder / "client.pem")  # fmt: skip
         self.addCleanup(server.end)
         for key, chain, wanted in ((read["client.key"], read["client.pem"], "OK"), (None, None, "UNAVAILABLE")):
@@ -428,6 +431,32 @@ class Operated(Asked, Served, unittest.TestCase):
 
         with urllib.request.urlopen(f"https://localhost:{server.http_port}/v2/health/ready", context=context) as answer:
             self.assertEqual((answer.status, json.load(answer)), (200, {"ready": True}))
+        # A long answer is right; who takes a part of it and no more has the rest counted as his.
+        image = np.random.default_rng(4).random((1, 3, 500, 500), "f4")
+        headers, body = binary_body([("image", "FP32", image.shape, image.tobytes())])
+        url = f"https://localhost:{server.http_port}/v2/models/segment/infer"
+        with urllib.request.urlopen(urllib.request.Request(url, body, headers), context=context) as answer:
+            said = json.load(answer)["outputs"][0]
+        found = np.array(said["data"], "f4").reshape(said["shape"])
+        np.testing.assert_allclose(found, 10 * image, rtol=1e-6)
+
+        def held():
+            with urllib.request.urlopen(url.partition("/v2")[0] + "/metrics", context=context) as answer:
+                return float(re.search(rb"\nlenslet_memory_bytes (.*)\n", answer.read())[1])
+
+        kept = held()
+        plain = socket.socket()
+        plain.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 16)
+        plain.settimeout(60)
+        plain.connect((server.host, server.http_port))
+        with context.wrap_socket(plain, server_hostname="localhost") as slow:
+            lines = "".join(f"{name}: {value}\r\n" for name, value in {**headers, "Content-Length": len(body)}.items())
+            slow.sendall(f"POST /v2/models/segment/infer HTTP/1.1\r\nHost: a\r\n{lines}\r\n".encode() + body)
+            left = 1 << 20
+            while left > 0:
+                left -= len(slow.recv(left))
+            self.assertGreater(held(), kept + (12 << 20))
+        self.eventually(lambda: held() < kept + (12 << 20), 60)
 
     def test_random_requests_are_right(self):
         draw = random.Random(3)

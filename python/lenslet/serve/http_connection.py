@@ -173,6 +173,8 @@ class Connection(asyncio.BufferedProtocol):
         self._deadline = FOREVER
         self._timer: Any = None
         self._full = False  # of answers that the client does not take
+        self._tls = self._closes = False  # the second: when all is handed on
+        self._left: Deque[memoryview] = deque()  # of answers, over TLS
         self._unsent: List[Hold] = []
         self._unsent_bytes = 0
         self._paused = self._ended = self._refused = False
@@ -190,6 +192,7 @@ class Connection(asyncio.BufferedProtocol):
     def connection_made(self, transport: Any) -> None:
         self.transport = transport
         transport.set_write_buffer_limits(UNSENT_BYTES, 0)
+        self._tls = transport.get_extra_info("sslcontext") is not None
         self._set_deadline(self._limits.seconds)
         self._timer = self._loop.call_later(self._limits.seconds, self._look_at_the_clock)
         self.server.made(self)
@@ -202,6 +205,7 @@ class Connection(asyncio.BufferedProtocol):
         # What is left of a connection is no circle, so that all it held is free at once.
         self._parser = None
         self._unsent = []
+        self._left.clear()
 
     def drop(self) -> None:
         """All that its requests hold: nobody wants an answer."""
@@ -221,6 +225,7 @@ class Connection(asyncio.BufferedProtocol):
         self._refused = True
         self.drop()
         self._unsent = []
+        self._left.clear()
         self._loop.call_soon(self.transport.abort)
 
     def eof_received(self) -> bool:
@@ -242,7 +247,7 @@ class Connection(asyncio.BufferedProtocol):
     def shutdown(self) -> None:
         """The server stops."""
         if self._current is None:
-            self.transport.close()
+            self._close()
         for exchange in (self._current, *self._waiting):
             if exchange is not None:
                 exchange.keep_alive = False
@@ -254,11 +259,24 @@ class Connection(asyncio.BufferedProtocol):
         self._pause()
 
     def resume_writing(self) -> None:
+        if self._left:  # TLS is in the middle of its work
+            self._loop.call_soon(self._hand_on)
+            return
         self._full = False
         self._unsent = []
-        if self._current is None:
+        if self._closes:
+            self._close()
+        elif self._current is None:
             self._set_deadline(IDLE_SECONDS)
         self._go_on()
+
+    def _hand_on(self) -> None:
+        """To TLS, as it takes it: of what it has given to the connection below, it does not say that it is there still."""
+        self._full = False
+        while self._left and not self._full:
+            self.transport.write(self._left.popleft())
+        if not self._full:
+            self.resume_writing()
 
     def _pause(self) -> None:
         if not (self._paused or self._ended):
@@ -298,7 +316,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def _close(self) -> None:
         """When all is sent; and it is not waited for that for ever."""
-        if not self.transport.is_closing():
+        self._closes = True
+        if not (self._left or self.transport.is_closing()):
             self.transport.close()
             self._set_timer(WRITE_SECONDS)
 
@@ -383,6 +402,9 @@ class Connection(asyncio.BufferedProtocol):
 
     def _refuse(self, error: RequestError) -> None:
         """The connection ends, and with it what has been asked on it and not been answered."""
+        if self._left:
+            self.abort()
+            return
         self._refused = True
         self.drop()
         line = json.dumps({"error": str(error)}).encode()
@@ -523,7 +545,11 @@ class Connection(asyncio.BufferedProtocol):
 
     def write(self, head: List[bytes], answer: Answer) -> None:
         parts = answer.parts
-        if answer.size < PIECE_BYTES:
+        if self._tls and answer.size > UNSENT_BYTES:
+            for view in map(memoryview, (b"".join(head), *parts)):
+                self._left.extend(view[at : at + UNSENT_BYTES] for at in range(0, len(view), UNSENT_BYTES))
+            self._hand_on()
+        elif answer.size < PIECE_BYTES:
             self.transport.write(b"".join([*head, *parts]))
         else:
             self.transport.writelines([b"".join(head), *parts])
