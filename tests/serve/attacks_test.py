@@ -219,6 +219,18 @@ class Pictures(unittest.TestCase):
                 for _ in range(200):
                     decoding_bytes(data[: random.randrange(len(data))])
 
+    def test_segments_without_an_end(self):
+        """Millions of them took seconds of Python's lock: after some thousands the picture is too large."""
+        from lenslet.serve import pictures
+
+        frame = b"\xff\xc0\x00\x11\x08\x00\x03\x00\x05" + bytes(10)
+        for count, wanted in ((0, 15), (1000, 15), (100000, pictures.MOST_PIXELS)):
+            data = b"\xff\xd8" + b"\xff\xe0\x00\x02" * count + frame
+            self.assertEqual(pictures.decoding_bytes(data), wanted * pictures.OF_JPEG)
+        between = bytes(pictures.LOOK_BYTES - 5) + b"\xff\x00\xff\xd0\xff"
+        for cut in range(8):
+            self.assertEqual(pictures.decoding_bytes(b"\xff\xd8" + between[cut:] + frame), 15 * pictures.OF_JPEG)
+
 
 @skip_without()
 class Answers(unittest.TestCase):

@@ -11,6 +11,9 @@ from .protocol import Buffer
 OF_JPEG, OF_OTHERS = 16, 12
 #: The largest picture that is decoded, in pixels (docs/limits.md): a header that says more is refused there.
 MOST_PIXELS = 100_000_000
+#: What is looked at of a JPEG at a time, and how often: no camera's has so many segments, and a million take seconds.
+LOOK_BYTES, JPEG_STEPS = 1 << 18, 4096
+_MARKER = re.compile(rb"\xff[^\x00\x01\xff\xd0-\xd8]", re.DOTALL)
 _PNM = re.compile(rb"P[1-6](?:\s|#[^\n]*\n)+(\d{1,9})(?:\s|#[^\n]*\n)+(\d{1,9})")
 
 
@@ -41,21 +44,24 @@ def _bytes(width: int, height: int, each: int) -> int:
 def _jpeg_bytes(picture: Buffer) -> int:
     """Of the largest frame that is named before the first scan."""
     at, most = 2, 0
-    while at + 9 < len(picture):
-        if picture[at] != 0xFF:
-            at += 1
+    for _ in range(JPEG_STEPS):
+        found = _MARKER.search(picture, at, at + LOOK_BYTES + 1)
+        if found is None:
+            at += LOOK_BYTES
+        else:
+            at = found.start()
+        if at + 9 >= len(picture):
+            return most
+        if found is None:
             continue
         marker = picture[at + 1]
         if marker == 0xDA:
-            break
-        if marker in (0x00, 0x01, 0xFF) or 0xD0 <= marker <= 0xD8:
-            at += 1 if marker == 0xFF else 2
-            continue
+            return most
         if 0xC0 <= marker <= 0xCF and marker not in (0xC4, 0xC8, 0xCC):
             height, width = struct.unpack(">HH", bytes(picture[at + 5 : at + 9]))
             most = max(most, _bytes(width, height, OF_JPEG))
         at += 2 + int.from_bytes(picture[at + 2 : at + 4], "big")
-    return most
+    return MOST_PIXELS * OF_JPEG
 
 
 def _webp_bytes(head: bytes, size: int) -> int:
