@@ -13,7 +13,6 @@ import ssl
 import subprocess
 import tempfile
 import threading
-import time
 import unittest
 
 from harness import ONNX_TYPES, Served, binary_body, entry, field, is_there, skip_without

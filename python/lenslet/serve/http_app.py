@@ -174,7 +174,8 @@ class HttpApp:
         body, room = await exchange.body()
         long = len(body) >= ASIDE_FROM
         if long:
-            long = (_number(headers, b"inference-header-content-length") or ASIDE_FROM) >= ASIDE_FROM
+            json_bytes = _number(headers, b"inference-header-content-length")
+            long = json_bytes is None or json_bytes >= ASIDE_FROM
         head = None if room is None else room.head
         read = partial(read_request, served, headers, body, head, self.memory)
         visit.received(len(body) + (0 if head is None else len(head)))

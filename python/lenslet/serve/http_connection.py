@@ -546,7 +546,8 @@ class Connection(asyncio.BufferedProtocol):
     def write(self, head: List[bytes], answer: Answer) -> None:
         parts = answer.parts
         if self._tls and answer.size > UNSENT_BYTES:
-            for view in map(memoryview, (b"".join(head), *parts)):
+            for part in (b"".join(head), *parts):
+                view = memoryview(part)
                 self._left.extend(view[at : at + UNSENT_BYTES] for at in range(0, len(view), UNSENT_BYTES))
             self._hand_on()
         elif answer.size < PIECE_BYTES:
