@@ -303,6 +303,11 @@ class GrpcNumbers(Asked, Served, unittest.TestCase):
         self.assertEqual(code, "OK", answer)
         self.assertEqual(np.frombuffer(answer[-12:], "<f4").tolist(), [40, 10, 30])
 
+    def test_a_number_is_in_one_part(self):
+        """Protobuf takes no other: put together, these would be a zero."""
+        code, answer = self.ask(field(1, "lookup") + attacks.input_of("x", "INT64", [1], field(3, b"\x80") + field(3, b"\0")))
+        self.assertEqual((code, answer), ("INVALID_ARGUMENT", "input 'x': its contents end within an element"))
+
 
 @skip_without()
 class Operated(Asked, Served, unittest.TestCase):

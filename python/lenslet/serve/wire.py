@@ -295,13 +295,14 @@ class Contents(TextOfNumbers):
         count = math.prod(shape)
         parts = self._parts
         what = f"input {quoted(name)}"
+        fixed = dtype.itemsize if wanted in (6, 7) else 0
+        if any(len(part) % fixed if fixed else len(part) and part[-1] >= 0x80 for part in parts):
+            raise malformed(f"{what}: its contents end within an element")
         if len(parts) > 1:
             self._hold.grow(sum(map(len, parts)), what)
             parts = [memoryview(b"".join(parts))]
         view = parts[0] if parts else memoryview(b"")
-        if wanted in (6, 7):
-            if len(view) % dtype.itemsize:
-                raise malformed(f"{what}: its contents end within an element")
+        if fixed:
             found: Array = np.frombuffer(view, dtype)
         else:
             found = self._numbers(np.frombuffer(view, np.uint8), count, there, dtype, what, datatype)
@@ -314,8 +315,6 @@ class Contents(TextOfNumbers):
         """Varints, `count` or none. `there`: the type that they are cut to, as protobuf does."""
         blocks = [slice(at, at + BLOCK) for at in range(0, len(stream), BLOCK)]
         ended = sum(int(np.count_nonzero(stream[block] < 0x80)) for block in blocks)
-        if len(stream) and stream[-1] >= 0x80:
-            raise malformed(f"{what}: its contents end within an element")
         if ended != count:
             raise malformed(f"{what}: {ended} elements, but its shape has {count}")
         self._hold.grow(count * dtype.itemsize, what)
