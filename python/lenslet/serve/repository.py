@@ -138,14 +138,6 @@ class ServedModel:
         size = math.prod(self.input_shapes[0][1:]) * self.dtypes[0].itemsize
         return size if size * self.options.max_batch <= SLAB_BYTES else 0
 
-    def output_bytes(self, rows: int) -> int:
-        """Of a request of so many; those of free dimensions are not known."""
-        if not self.fixed:
-            return 0
-        sizes = [math.prod(shape[1:] if self.batchable else shape) for shape in self.output_shapes]
-        sizes = [max(0, size) * np.dtype(port.dtype).itemsize for size, port in zip(sizes, self.outputs)]
-        return sum(sizes) * (rows if self.batchable else 1)
-
     @property
     def sizes(self) -> List[int]:
         return planned_sizes(self.options.max_batch) if self.batchable else [1]
