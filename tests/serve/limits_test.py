@@ -5,6 +5,7 @@ import contextlib
 import io
 import json
 import os
+import pathlib
 import re
 import signal
 import socket
@@ -184,6 +185,12 @@ class Queue(Served, unittest.TestCase):
         self.assertEqual((status, headers["Retry-After"]), (429, "1"))
         self.assertRegex(json.loads(answer)["error"], r"^some \d+ ms to wait for a runner: try again later$")
         self.still_answers()
+
+    @unittest.skipUnless(sys.platform == "linux", "threads have a niceness of their own on Linux")
+    def test_threads_that_compute_come_after_the_event_loop(self):
+        tasks = pathlib.Path(f"/proc/{self.server.process.pid}/task").iterdir()
+        nice = {int((task / "stat").read_text().rpartition(")")[2].split()[16]) for task in tasks}
+        self.assertEqual(nice, {os.getpriority(os.PRIO_PROCESS, 0), min(19, os.getpriority(os.PRIO_PROCESS, 0) + 10)})
 
 
 @skip_without()

@@ -9,7 +9,10 @@ n. Runners let go of Python's lock while they compute. A run ends early when nob
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
+import os
+import sys
 import threading
 import time
 from collections import deque
@@ -30,10 +33,20 @@ from .shapes import ShapeRunners
 QUEUE_ROWS = 20
 #: Of each new run in what a row is thought to take.
 WEIGHT = 0.1
+#: Added to the niceness of threads that compute.
+NICER = 10
 #: Seconds that a cancelled run has to end.
 CANCEL_SECONDS = 5.0
 
 Outcome = Tuple["Job", Union[List[Array], Exception]]
+
+
+def behind_the_loop() -> None:
+    """This thread has the processor when the event loop does not want it, so that requests are refused, and probes
+    answered, at once however much is computed."""
+    if sys.platform == "linux":  # elsewhere the number of a thread is none of a process
+        with contextlib.suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), os.getpriority(os.PRIO_PROCESS, 0) + NICER)
 
 
 class Job:
@@ -235,6 +248,7 @@ class _Worker(threading.Thread):
         self.planned_bytes = sum(runners.planned_bytes for runners in self._runners.values())
 
     def run(self) -> None:
+        behind_the_loop()
         while True:
             jobs = self._batcher.take()
             if jobs is None:

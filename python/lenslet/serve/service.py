@@ -16,7 +16,7 @@ import numpy as np
 import lenslet
 
 from .access_log import AccessLog
-from .batcher import Batcher, Done, Job
+from .batcher import Batcher, Done, Job, behind_the_loop
 from .memory import Hold, Memory
 from .metrics import Metrics
 from .protocol import DATATYPES, Array, Buffer, Request, RequestError, Result, Wanted
@@ -72,7 +72,7 @@ class Service:
         shapes = ShapeRunners(self.memory, limits.plan)
         self._batcher = Batcher(repository, workers, max_wait, self._deliver, shapes)
         self.tidy = Tidy(self._loop, self.memory, self._batcher.planned_bytes)
-        self._preparers = concurrent.futures.ThreadPoolExecutor(preparers, "lenslet-prepare")
+        self._preparers = concurrent.futures.ThreadPoolExecutor(preparers, "lenslet-prepare", behind_the_loop)
         self.metrics.in_house.set_function(lambda: self._in_house)
         for served in repository.models.values():
             self.metrics.queue.labels(served.name).set_function(partial(self._batcher.waiting, served))
