@@ -182,7 +182,7 @@ class Server:
                     self._ready.put(line)
         self._ready.put(None)
 
-    def request(self, method, path, body=None, headers=None, timeout=30):
+    def request(self, method, path, body=None, headers=None, timeout=60):
         """(status, headers, body) of one request on a connection of its own."""
         connection = http.client.HTTPConnection(self.host, self.http_port, timeout=timeout)
         try:
@@ -192,7 +192,7 @@ class Server:
         finally:
             connection.close()
 
-    def infer(self, name, inputs, headers=None, timeout=30, **more):
+    def infer(self, name, inputs, headers=None, timeout=60, **more):
         """(status, JSON) of an inference request in JSON."""
         body = json.dumps({"inputs": inputs, **more})
         status, _, answer = self.request("POST", f"/v2/models/{name}/infer", body, headers, timeout)
@@ -268,7 +268,7 @@ class Served:
     def made(cls, *arguments):
         return Server(*(cls.folder / f"{name}.onnx" for name in cls.names), *arguments)
 
-    def lookup(self, *indices, timeout=30):
+    def lookup(self, *indices, timeout=60):
         return self.server.infer("lookup", [entry("x", "INT64", [len(indices)], list(indices))], timeout=timeout)
 
     def still_answers(self):
@@ -277,7 +277,7 @@ class Served:
             "outputs": [{"name": "y", "datatype": "FP32", "shape": [1], "data": [30.0]}],
         }))  # fmt: skip
 
-    def eventually(self, holds, seconds=10):
+    def eventually(self, holds, seconds=60):
         until = time.monotonic() + seconds
         while not holds():
             self.assertLess(time.monotonic(), until, "it does not come to hold")
