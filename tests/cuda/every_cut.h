@@ -28,8 +28,8 @@ struct Planned {
 };
 
 /// Runs every cut on data that is drawn in the types of `precision` (x and residual are what the kernel gets, and what
-/// it is judged by), each within what the kernel states. Every so many'th once more with room between pixels, where y
-/// may have it. Gives how many were checked, of which there must be one.
+/// it is judged by), each within what the kernel states. Each `among_others_every`-th cut runs once more with padded
+/// pixels, where y may have them. Gives how many were checked, of which there must be one.
 int check_cuts(std::string_view algorithm, ConvProblem problem, std::string_view precision, unsigned seed,
                const std::function<std::vector<Cut>(const Planned&)>& cuts_of, int among_others_every = 0);
 

@@ -313,7 +313,7 @@ class GrpcApp:
                 del data, message
                 served = service.repository.find(inference.model, inference.version)
                 visit.of(served)
-                results, _ = await service.infer(served, lambda: inference.request, long, visit=visit, hold=hold)
+                results, _ = await service.infer(served, lambda: inference.request, long, None, visit, hold)
                 parts = self._answer(served, inference.request.id, results)
                 size = sum(map(len, parts))
                 # gRPC has a copy of its own until the client has taken it.

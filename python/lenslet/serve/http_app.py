@@ -17,9 +17,11 @@ from .http_connection import Answer, Exchange, Headers
 from .memory import Memory
 from .protocol import (
     DATATYPES,
+    HEAD_BYTES,
     Array,
     Buffer,
     Data,
+    KnownHeads,
     Request,
     RequestError,
     Result,
@@ -42,8 +44,6 @@ JSON = b"application/json"
 ASIDE_FROM = 1 << 16
 #: Of the event loop's time the metrics may have such a share, and so many seconds at once.
 METRICS_SHARE, METRICS_SECONDS = 0.2, 0.1
-#: What was read of so many heads of requests is kept, of at most so many bytes each.
-KNOWN_HEADS, HEAD_BYTES = 64, 4096
 
 #: A number in JSON, as floats of 32 bits are written: "-1.1754943508222875e-38, ".
 NUMBER_BYTES = 25
@@ -256,9 +256,7 @@ def read_request(served: ServedModel, headers: Headers, body: Buffer, head: Opti
     if known is None:
         known = _read_head(head, memory)
         if len(head) <= HEAD_BYTES and all(size is not None for _, size in known.inputs):
-            while len(_known_heads) >= KNOWN_HEADS:
-                _known_heads.pop(next(iter(_known_heads), b""), None)
-            _known_heads[text] = known
+            _known_heads.keep(text, known)
     rest = memoryview(body)
     tensors: List[Tensor] = []
     for tensor, size in known.inputs:
@@ -287,7 +285,7 @@ class _Head(NamedTuple):
 
 
 #: A client's requests mostly have the same head: what the last ones said, where they held no elements.
-_known_heads: Dict[bytes, _Head] = {}
+_known_heads: KnownHeads[_Head] = KnownHeads()
 
 
 def _read_head(text: Buffer, memory: Memory) -> _Head:

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import math
 import struct
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import Any, Dict, Generic, List, NamedTuple, Optional, Sequence, Tuple, TypeVar, Union
 
 import numpy as np
 
 MAX_RANK = 8
 MAX_ELEMENTS = 1 << 59
+#: KnownHeads has so many, of at most so many bytes each.
+KNOWN_HEADS, HEAD_BYTES = 64, 4096
 #: Datatypes of the protocol, by NumPy's name of the element type. BF16 is not there: NumPy has no such type.
 DATATYPES = {
     "bool": "BOOL", "uint8": "UINT8", "uint16": "UINT16", "uint32": "UINT32", "uint64": "UINT64", "int8": "INT8",
@@ -24,6 +26,21 @@ DATATYPES = {
 Shape = Tuple[int, ...]
 Array = np.ndarray[Any, Any]
 Buffer = Union[bytes, bytearray, memoryview]
+T = TypeVar("T")
+
+
+class KnownHeads(Generic[T]):
+    """What was read of the last requests' heads: a client's requests mostly differ in their tensors alone. Of heads
+    without elements only. In the event loop's thread: what is read aside is longer."""
+
+    def __init__(self) -> None:
+        self._known: Dict[bytes, T] = {}
+        self.get = self._known.get
+
+    def keep(self, head: bytes, read: T) -> None:
+        while len(self._known) >= KNOWN_HEADS:
+            del self._known[next(iter(self._known))]
+        self._known[head] = read
 
 
 class TextOfNumbers:

@@ -130,8 +130,8 @@ class Service:
                 sys.setswitchinterval(self._switch)
 
     async def infer(
-        self, served: ServedModel, read: Callable[[], Request], long: bool, room: Optional[Room] = None,
-        visit: Optional["Visit"] = None, hold: Optional[Hold] = None,
+        self, served: ServedModel, read: Callable[[], Request], long: bool, room: Optional[Room], visit: "Visit",
+        hold: Hold,
     ) -> Tuple[List[Result], Request]:  # fmt: skip
         """The outputs of the request that `read` gives, which is `long` when it holds many numbers as such; `room` is
         where its tensors lie, `hold` what it has of the memory.
@@ -140,8 +140,6 @@ class Service:
         any more ends.
         """
         since = self._loop.time()
-        if hold is None:
-            hold = self.memory.take(0, "")
         self.check_queue(served)
 
         def checked() -> Tuple[Request, List[Tuple[int, Wanted]], List[Optional[Array]], List[Buffer]]:
@@ -170,8 +168,7 @@ class Service:
                 raise
             took = time.monotonic() - began
             self.metrics.of(self.metrics.prepare_seconds, served.name).observe(took)
-            if visit is not None:
-                visit.stages["prepare"] = took
+            visit.stages["prepare"] = took
         complete = [array for array in inputs if array is not None]
         if room is not None and not _lies_in(complete, room):  # JSON, or what nobody reads
             room = None
@@ -198,7 +195,7 @@ class Service:
             del self._waiting[job]
             if timer is not None:
                 timer.cancel()
-            if visit is not None and job.ended:
+            if job.ended:
                 visit.stages["queue"] = job.began - job.since
                 visit.stages["run"] = job.ended - job.began
             del job  # its future holds the error, and that this frame: a circle

@@ -35,8 +35,6 @@ class Tidy:
         self._trimming: Any = None
         self._next = loop.time() + SECONDS
         self._trim: Any = None
-        self._timer: Any = None
-        self._before = 0
         with contextlib.suppress(OSError, AttributeError):  # another C library
             self._trim = ctypes.CDLL(None).malloc_trim
         self._before = self._first

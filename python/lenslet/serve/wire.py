@@ -15,9 +15,11 @@ import numpy as np
 
 from .memory import Hold
 from .protocol import (
+    HEAD_BYTES,
     MAX_RANK,
     Array,
     Data,
+    KnownHeads,
     Request,
     Shape,
     Tensor,
@@ -36,8 +38,6 @@ FIELDS = 10000
 ENTRIES = 1024
 #: Of a name, an id, a parameter.
 TEXT_BYTES = 1 << 16
-#: What was read of so many messages without their tensors is kept, of at most so many bytes each.
-KNOWN_HEADS, HEAD_BYTES = 64, 4096
 #: Varints are made to numbers so many bytes at a time: what that takes is some 30 times as much.
 BLOCK = 1 << 16
 
@@ -76,7 +76,7 @@ class _Head(NamedTuple):
 
 
 #: A client's requests mostly differ in their tensors alone.
-_known_heads: Dict[bytes, _Head] = {}
+_known_heads: KnownHeads[_Head] = KnownHeads()
 
 
 class Message:
@@ -109,9 +109,7 @@ class Message:
         if head is None:
             head = _read_head(self._reader, self._others, hold, bool(self._raw))
             if not any(there for _, there in head.inputs):
-                while len(_known_heads) >= KNOWN_HEADS:
-                    del _known_heads[next(iter(_known_heads))]
-                _known_heads[key] = head
+                _known_heads.keep(key, head)
         return _whole(head, self._raw)
 
 
