@@ -147,11 +147,10 @@ TEST_CASE("gather_nd/depths_and_batches") {
 TEST_CASE("gather_elements/indices_of_other_shapes_and_outside_are_refused") {
   const Tensor x = random_f32({3, 5}, 1);
   const auto elements = [&](const Tensor& indices) { return OpCase{.op = "GatherElements", .inputs = {x, indices}}; };
-  // Which index, the CPU tells.
   const doctest::Contains outside_it("outside axis 0");
   CHECK_THROWS_WITH_AS(run_op(elements(Tensor::of<std::int64_t>(Shape{1, 2}, {0, 3}))), outside_it, Error);
   CHECK_ERROR(run_op(elements(Tensor::of<std::int64_t>(Shape{1, 1}, {-4}))), invalid_argument,
-              "index -4 is outside axis 0 of [3,5]");
+              "outside axis 0 of [3,5]");
   CHECK(infer_error(elements(int64s({0}))) == ErrorKind::invalid_model);
   CHECK(infer_error(elements(random_indices({1, 6}, 3, 1))) == ErrorKind::invalid_model);
   CHECK(infer_error(elements(random_f32({1, 1}, 1))) == ErrorKind::unsupported);
