@@ -81,6 +81,7 @@ TEST_CASE("resize/every_way_to_the_nearest") {
     }
   for (const DType dtype : {DType::f64, DType::i8, DType::u8, DType::i16, DType::i32, DType::i64, DType::boolean})
     check_op(by_scales(random_of(dtype, {1, 4, 3, 5}, 2, 0, 2), {1, 1, 3, 2}, {}));
+  check_op(by_sizes(random_f32({1, 1, 3, 4}, 7), {1, 1, 1, 1}, {}));
 }
 
 // To the bits of ONNX Runtime's float32, which the oracle repeats.
