@@ -33,8 +33,8 @@ Activation::Kind parse_activation_kind(std::string_view name) {
 std::string to_string(const Activation& activation) {
   const Row& row = rows[static_cast<std::size_t>(activation.kind)];
   if (row.parameters == 0) return std::string(row.name);
-  if (row.parameters == 1) return fmt::format("{}({:g})", row.name, activation.alpha);
-  return fmt::format("{}({:g},{:g})", row.name, activation.alpha, activation.beta);
+  if (row.parameters == 1) return fmt::format("{}({})", row.name, activation.alpha);
+  return fmt::format("{}({},{})", row.name, activation.alpha, activation.beta);
 }
 
 double apply(const Activation& activation, double x) {

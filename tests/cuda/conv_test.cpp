@@ -1,4 +1,4 @@
-// Every CUDA convolution algorithm on every problem of tests/ops/conv_cases.h and on drawn ones, against the
+// Every CUDA convolution algorithm on every problem of tests/ops/conv_cases.cpp and on drawn ones, against the
 // double-precision oracle. An algorithm that is added to ops/conv/rows.cpp is tested here without a change.
 
 #include <doctest/doctest.h>

@@ -1,4 +1,4 @@
-// Every CPU convolution algorithm on every problem of conv_cases.h, against the double-precision oracle. An algorithm
+// Every CPU convolution algorithm on every problem of conv_cases.cpp, against the double-precision oracle. An algorithm
 // that is added to ops/conv/rows.cpp is tested here without a change.
 
 #include <doctest/doctest.h>

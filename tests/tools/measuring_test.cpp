@@ -83,8 +83,8 @@ void check_refused(const std::string& text, const std::string& reason) {
 }
 
 TEST_CASE("tools/conv_sets/parsed") {
-  CHECK(parse_conv("1,64,56,57,128,3,5").problem.str() == "1x64x56x57 -> 128, 3x5 s1 p0 g1");
-  const ConvProblem all = parse_conv("2,8,9,9,16,3,3,2,1,2,4").problem;
+  CHECK(parse_conv("1,64,56,57,128,3,5").str() == "1x64x56x57 -> 128, 3x5 s1 p0 g1");
+  const ConvProblem all = parse_conv("2,8,9,9,16,3,3,2,1,2,4");
   CHECK(all.stride_w == 2);
   CHECK(all.pad_bottom == 1);
   CHECK(all.dilation_h == 2);
@@ -100,9 +100,7 @@ TEST_CASE("tools/conv_sets/parsed") {
 TEST_CASE("tools/conv_sets/problems_read_as_they_are_printed") {
   const auto same = [](const ConvProblem& problem) {
     CAPTURE(problem.str());
-    const NamedConv again = parse_conv(problem.str());
-    CHECK(again.problem == problem);
-    CHECK(again.with_epilogue);
+    CHECK(parse_conv(problem.str()) == problem);
   };
   for (const std::string& set : conv_set_names())
     for (const NamedConv& conv : conv_set(set, {1, 3})) same(conv.problem);
@@ -110,13 +108,15 @@ TEST_CASE("tools/conv_sets/problems_read_as_they_are_printed") {
                                      {.stride = {2, 1}, .dilation = {1, 2}, .pads = {0, 1, 2, 3}, .groups = 4});
   same(problem);
   problem.bias = problem.residual = true;
-  for (const Activation activation : {Activation{Activation::Kind::relu}, Activation{Activation::Kind::clip, 0, 6},
-                                      Activation{Activation::Kind::leaky_relu, 0.25F}}) {
+  for (const Activation activation :
+       {Activation{Activation::Kind::relu}, Activation{Activation::Kind::clip, 0, 6},
+        Activation{Activation::Kind::leaky_relu, 0.25F}, Activation{Activation::Kind::hard_swish, 1.0F / 6, 0.5F}}) {
     problem.activation = activation;
     same(problem);
   }
+  CHECK(parse_conv("2x8x9x11 -> 16, 3x5 s2x1 p0,1,2,3 g4 d1x2 +bias +residual +hard_swish") == problem);
   same(resolve_conv({1, 8, 9}, {4, 8, 3}, {.pads = {0, 1, 0, 1}}));
-  for (const std::string rest : {"s1 p1", "s1 p1,1 g1", "s1x1x1 p1 g1"})
+  for (const std::string rest : {"s1 p1", "s1 p1,1 g1", "s1x1x1 p1 g1", "s1 p1 g1x2", "s1 p1 g1 bias"})
     check_refused("1x64x56x56 -> 64, 3x3 " + rest, " is no convolution: N,C,H,W,K,R,S[,stride");
   check_refused("99999999999999999999x64x56x56 -> 64, 3x3 s1 p1 g1", " is no convolution: ");
   check_refused("1x64x56x56 -> 64, 3x3 s1 p1 g1 +nonsense", "no activation is called 'nonsense'");
@@ -130,7 +130,7 @@ TEST_CASE("tools/kernel_timer/errors_are_seen") {
   const std::unique_ptr<KernelTimer> timer = cpu_timer(1);
   // All outputs judged, and a drawn part of them (4 * 17 * 8 * 9 > 2048); groups, pads, dilation and an activation.
   for (const char* text : {"1,6,7,9,8,3,3,2,1,1,2", "4,6,12,13,17,3,3,1,0,2", "1,3,5,5,4,1,1"}) {
-    ConvProblem problem = parse_conv(text).problem;
+    ConvProblem problem = parse_conv(text);
     problem.bias = problem.residual = true;
     problem.activation = {Activation::Kind::leaky_relu, 0.25F, 0};
     const PosedConv conv(problem);

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "ops/conv/problem.h"
+#include "tools/measuring/parse_conv.h"
 
 namespace lenslet::tool {
 
@@ -32,10 +32,5 @@ enum class Shapes { usual, odd };
 /// the image, tiny images of many channels, few channels; 1 to 5 images, 0.1 million to 3 billion operations. Without
 /// bias and activation, named "drawn.SEED.INDEX" or "odd.SEED.INDEX". In drawn_convs.cpp.
 std::vector<NamedConv> drawn_convs(int count, std::uint64_t seed, Shapes shapes = Shapes::usual);
-
-/// What ConvProblem::str() prints, with its epilogue ("1x64x56x56 -> 64, 3x3 s1 p1 g1 +bias +relu"), or the shorter
-/// "N,C,H,W,K,R,S[,stride[,pad[,dilation[,groups]]]]", without one and with one stride, pad and dilation for all sides.
-/// Named by the text. Error(invalid_argument) for anything else. In parse_conv.cpp.
-NamedConv parse_conv(const std::string& text);
 
 }  // namespace lenslet::tool

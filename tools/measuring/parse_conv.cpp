@@ -1,19 +1,17 @@
-// Convolutions as text, in either notation.
+#include "tools/measuring/parse_conv.h"
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <optional>
-#include <regex>
-#include <sstream>
 #include <string_view>
 #include <vector>
 
 #include "lenslet/error.h"
-#include "tools/measuring/conv_sets.h"
 
-namespace lenslet::tool {
+namespace lenslet {
 
 namespace {
 
@@ -52,15 +50,25 @@ std::optional<ConvProblem> of_numbers(const std::string& text) {
       {.stride = {stride, stride}, .dilation = {dilation, dilation}, .pads = {pad, pad, pad, pad}, .groups = groups});
 }
 
-// "2" or "2x1".
-std::optional<std::array<std::int64_t, 2>> pair(const std::string& text) {
-  const auto numbers = split(text, 'x');
+// Behind `letter`: "s2" or "s2x1".
+std::optional<std::array<std::int64_t, 2>> pair(std::string_view word, char letter) {
+  if (!word.starts_with(letter)) return {};
+  const auto numbers = split(word.substr(1), 'x');
   if (!numbers || numbers->size() > 2) return {};
   return std::array{numbers->front(), numbers->back()};
 }
 
-// "relu", "clip(0,6)".
+// "p1", "p1x2" (height and width) or "p1,2,3,4" (top, left, bottom, right).
+std::optional<std::array<std::int64_t, 4>> pads(std::string_view word) {
+  if (const auto both = pair(word, 'p')) return {{(*both)[0], (*both)[1], (*both)[0], (*both)[1]}};
+  const auto all = word.starts_with('p') ? split(word.substr(1), ',') : std::nullopt;
+  if (!all || all->size() != 4) return {};
+  return {{(*all)[0], (*all)[1], (*all)[2], (*all)[3]}};
+}
+
+// "relu", "clip(0,6)", "hard_swish" as ONNX has it.
 Activation parse_activation(const std::string& text) {
+  if (text == "hard_swish") return {Activation::Kind::hard_swish, 1.0F / 6, 0.5F};
   const std::size_t open = text.find('(');
   Activation activation{.kind = parse_activation_kind(text.substr(0, open))};
   if (open != std::string::npos) {
@@ -77,42 +85,45 @@ Activation parse_activation(const std::string& text) {
   return activation;
 }
 
-std::optional<ConvProblem> of_words(const std::string& text) {
-  // N x C x H x W -> K, R x S, strides, pads, groups, dilations, epilogue
-  static const std::regex notation(
-      R"((\d+x\d+x\d+x\d+) -> (\d+), (\d+x\d+) s([\dx]+) p([\dx,]+) g(\d+)(?: d([\dx]+))?((?: \+[^ ]+)*))");
-  std::smatch part;
-  if (text.size() > 1000 || !std::regex_match(text, part, notation)) return {};
-  const auto sizes = split(part.str(1), 'x'), k = split(part.str(2), ','), filter = split(part.str(3), 'x'),
-             groups = split(part.str(6), ',');
-  const auto stride = pair(part.str(4)),
-             dilation = part[7].matched ? pair(part.str(7)) : std::array<std::int64_t, 2>{1, 1};
-  std::optional<std::array<std::int64_t, 4>> pads;
-  if (const auto both = pair(part.str(5)))
-    pads = {{(*both)[0], (*both)[1], (*both)[0], (*both)[1]}};
-  else if (const auto all = split(part.str(5), ','); all && all->size() == 4)
-    pads = {{(*all)[0], (*all)[1], (*all)[2], (*all)[3]}};
-  if (!sizes || !k || !filter || !groups || !stride || !dilation || !pads) return {};
-  ConvProblem problem = resolved(*sizes, {k->at(0), filter->at(0), filter->at(1)},
-                                 {.stride = *stride, .dilation = *dilation, .pads = *pads, .groups = groups->at(0)});
-  std::istringstream epilogue(part.str(8));
-  for (std::string name; epilogue >> name;) {
+// N x C x H x W -> K, R x S, strides, pads, groups, dilations, epilogue
+std::optional<ConvProblem> of_words(std::string_view text) {
+  const auto word = [&] {
+    const std::string_view first = text.substr(0, text.find(' '));
+    text.remove_prefix(std::min(first.size() + 1, text.size()));
+    return first;
+  };
+  const auto sizes = split(word(), 'x');
+  const bool arrow = word() == "->";
+  const std::string_view filters = word();
+  const auto k = split(filters.substr(0, filters.find(',')), ','), window = split(word(), 'x');
+  const auto stride = pair(word(), 's');
+  const auto pad = pads(word());
+  const auto groups = pair(word(), 'g');
+  const auto dilation = text.starts_with('d') ? pair(word(), 'd') : std::array<std::int64_t, 2>{1, 1};
+  if (!sizes || sizes->size() != 4 || !arrow || !filters.ends_with(',') || !k || !window || window->size() != 2 ||
+      !stride || !pad || !groups || (*groups)[0] != (*groups)[1] || !dilation)
+    return {};
+  ConvProblem problem = resolved(*sizes, {k->front(), window->front(), window->back()},
+                                 {.stride = *stride, .dilation = *dilation, .pads = *pad, .groups = (*groups)[0]});
+  while (!text.empty()) {
+    const std::string_view name = word();
+    if (!name.starts_with('+')) return {};
     if (name == "+bias")
       problem.bias = true;
     else if (name == "+residual")
       problem.residual = true;
     else
-      problem.activation = parse_activation(name.substr(1));
+      problem.activation = parse_activation(std::string(name.substr(1)));
   }
   return problem;
 }
 
 }  // namespace
 
-NamedConv parse_conv(const std::string& text) {
+ConvProblem parse_conv(const std::string& text) {
   try {
-    if (const auto problem = of_numbers(text)) return {text, *problem};
-    if (const auto problem = of_words(text)) return {text, *problem, true};
+    if (const auto problem = of_numbers(text)) return *problem;
+    if (const auto problem = of_words(text)) return *problem;
   } catch (const Error& error) {
     throw Error(ErrorKind::invalid_argument, fmt::format("\"{}\": {}", text, error.what()));
   }
@@ -122,4 +133,4 @@ NamedConv parse_conv(const std::string& text) {
                           text));
 }
 
-}  // namespace lenslet::tool
+}  // namespace lenslet

@@ -60,7 +60,8 @@ void check(const Options& options) {
 
 std::vector<NamedConv> problems_of(const Options& options) {
   std::vector<NamedConv> list;
-  for (const std::string& text : options.problems) list.push_back(parse_conv(text));
+  for (const std::string& text : options.problems)
+    list.push_back({text, parse_conv(text), text.find("->") != std::string::npos});
   for (const std::string& set : options.sets)
     std::ranges::move(conv_set(set, options.batches), std::back_inserter(list));
   std::ranges::move(drawn_convs(options.drawn, options.seed, options.odd ? Shapes::odd : Shapes::usual),

@@ -57,7 +57,7 @@ Ours fastest(tool::KernelTimer& timer, const tool::PosedConv& posed, const Choic
 
 void compare(const Options& options) {
   std::vector<tool::NamedConv> problems;
-  for (const std::string& text : options.problems) problems.push_back(tool::parse_conv(text));
+  for (const std::string& text : options.problems) problems.push_back({text, parse_conv(text)});
   for (const std::string& set : options.sets)
     for (const tool::NamedConv& conv : tool::conv_set(set, options.batches)) problems.push_back(conv);
   for (const tool::NamedConv& conv : tool::drawn_convs(options.drawn, options.seed)) problems.push_back(conv);
