@@ -82,7 +82,6 @@ TEST_CASE("cuda/conv_numerics/tf32_when_asked_for") {
   const unsigned seed = random_seed();
   for (const std::int64_t filter : {1, 3}) {
     const ConvProblem p = resolve_conv({2, 64, 30, 30}, {128, 64, filter, filter}, {.pads = {1, 1, 1, 1}});
-    const auto as_planned = [](const Planned& planned) { return std::vector{Cut{planned.candidate.config}}; };
     for (const char* const precision : {"fp32", "tf32"}) check_cuts("im2col_gemm", p, precision, seed, as_planned);
     std::mt19937 random(seed);
     const ConvData data = make_conv_data(p, random);

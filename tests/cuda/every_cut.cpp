@@ -12,95 +12,115 @@
 
 #include "base/aligned_format.h"
 #include "tests/cuda/tf32_rounding.h"
-#include "tests/ops/conv_data.h"
 #include "tests/ops/op_runner.h"
 #include "tests/random_seed.h"
 
 namespace lenslet::test {
-namespace {
 
-const Kernel& kernel_named(std::string_view algorithm) {
-  const Kernel* kernel = find_kernel("Conv", DeviceKind::cuda, algorithm);
-  REQUIRE_MESSAGE(kernel != nullptr, std::string(algorithm));
-  return *kernel;
+OnDevice::OnDevice(const Kernel& kernel, const Problem& problem, const Numerics& numerics,
+                   std::span<const Tensor> inputs, std::string what)
+    : kernel_(kernel),
+      problem_(problem),
+      device_(op_runner().profiles(1).at(0)),
+      without_clusters_(device_),
+      inputs_(inputs),
+      what_(std::move(what)) {
+  without_clusters_.clusters = false;
+  const Offer offer = kernel.offer(problem, {.device = device_, .numerics = numerics});
+  REQUIRE_MESSAGE(offer.refusal.empty(), std::string(kernel.name()), " on ", what_, ": ", offer.refusal);
+  planned_ = offer.candidates.at(0);
 }
 
-}  // namespace
+OnDevice::Ran OnDevice::run(const Candidate& candidate, int in_place, bool clusters) const {
+  const Call call{.problem = problem_,
+                  .kernel = kernel_,
+                  .candidate = candidate,
+                  .device = clusters ? device_ : without_clusters_,
+                  .in_place = in_place};
+  const std::string where = fmt::format("{} on {}", call.str(), what_);
+  return {run_between_guards(op_runner(), call, inputs_, where).at(0), call.str(), where};
+}
+
+OnDevice::Ran OnDevice::run(const std::string& config) const {
+  Candidate candidate = planned_;
+  if (!config.empty()) candidate.config = config;
+  return run(candidate);
+}
 
 bool asked_for(const std::string& config) {
   const char* const only = std::getenv("LENSLET_TEST_CUT");
   return only == nullptr || config.find(only) != std::string::npos;
 }
 
+int check_cuts(const OnDevice& kernel, const ConvData& judged, std::span<const Cut> cuts, int among_others_every) {
+  std::map<std::string, std::pair<std::string, Tensor>, std::less<>> first_of;  // by what bits depend on
+  int checked = 0;
+  for (const Cut& cut : cuts) {
+    if (!asked_for(cut.config)) continue;
+    Candidate candidate = kernel.planned();
+    candidate.config = cut.config;
+    if (cut.workspace_bytes) candidate.workspace_bytes = *cut.workspace_bytes;
+    const auto run = [&](const char* how) {
+      const OnDevice::Ran ran = kernel.run(candidate, cut.in_place, cut.clusters);
+      const std::string where = ran.where + how;
+      const auto first = first_of.try_emplace(cut.bits, where, ran.y);
+      const auto& [other, bits] = first.first->second;
+      const bool same = std::memcmp(bits.data(), ran.y.data(), ran.y.bytes()) == 0;
+      if (!same) FAIL_CHECK(fmt::format("{}: other bits than {}", where, other));
+      if (first.second || !same) compare(ran.y, judged, candidate.tolerance, where, ran.call);
+    };
+    run("");
+    if (++checked % std::max(among_others_every, 1) != 0 || among_others_every == 0 || !candidate.pitched_output)
+      continue;
+    const TensorType& y = kernel.problem().outputs()[0];
+    candidate.outputs[0].pixel_pitch =
+        aligned_channels(y.shape[1], y.dtype) + 48 / static_cast<std::int64_t>(dtype_bytes(y.dtype));
+    run(" among other channels");
+  }
+  CHECK_MESSAGE((checked > 0 || !asked_for("")), "no cut was checked");
+  return checked;
+}
+
 int check_cuts(std::string_view algorithm, ConvProblem p, std::string_view precision, unsigned seed,
                const std::function<std::vector<Cut>(const Planned&)>& cuts_of, int among_others_every) {
-  const Kernel& kernel = kernel_named(algorithm);
   const Numerics numerics = parse_numerics(precision);
   p.storage = p.x_storage = numerics.storage;  // before anything is drawn
   std::mt19937 random(seed);
   const ConvData data = make_conv_data(p, random);
   const Tensor inputs[] = {data.x, data.w, data.bias, data.residual};
   const auto problem = pose(p, data.w, data.scale);
-  const DeviceProfile device = op_runner().profiles(1).at(0);
-  DeviceProfile without_clusters = device;
-  without_clusters.clusters = false;
-  const Offer offer = kernel.offer(*problem, {.device = device, .numerics = numerics});
-  REQUIRE_MESSAGE(offer.refusal.empty(), std::string(algorithm), " on ", p.str(), ": ", offer.refusal);
+  const std::string what = fmt::format("{} in {} (seed {})", p.str(), precision, seed);
+  const OnDevice kernel(kernel_named("Conv", algorithm), *problem, numerics, inputs, what);
+  INFO(std::string(algorithm), " on ", what);
+  return check_cuts(kernel, data, cuts_of({p, kernel.planned(), kernel.device()}), among_others_every);
+}
 
-  std::map<std::string, std::pair<std::string, Tensor>, std::less<>> first_of;  // by what bits depend on
-  int checked = 0;
-  for (const Cut& cut : cuts_of({p, offer.candidates.at(0), device})) {
-    if (!asked_for(cut.config)) continue;
-    Candidate candidate = offer.candidates[0];
-    candidate.config = cut.config;
-    if (cut.workspace_bytes) candidate.workspace_bytes = *cut.workspace_bytes;
-    const auto run = [&](const char* how) {
-      const Call call{.problem = *problem,
-                      .kernel = kernel,
-                      .candidate = candidate,
-                      .device = cut.clusters ? device : without_clusters};
-      const std::string where = fmt::format("{} on {} in {} (seed {}){}", call.str(), p.str(), precision, seed, how);
-      const Tensor y = run_between_guards(op_runner(), call, inputs, where).at(0);
-      const auto [at, is_first] = first_of.try_emplace(cut.bits, where, y);
-      const auto& [other, first] = at->second;
-      const bool same = std::memcmp(first.data(), y.data(), y.bytes()) == 0;
-      CHECK_MESSAGE(same, where, ": other bits than ", other);
-      if (is_first || !same) compare(y, data, candidate.tolerance, where, call.str());
-    };
-    run("");
-    if (++checked % std::max(among_others_every, 1) != 0 || among_others_every == 0 || !candidate.pitched_output)
-      continue;
-    candidate.outputs[0].pixel_pitch =
-        aligned_channels(p.k, p.storage) + 48 / static_cast<std::int64_t>(dtype_bytes(p.storage));
-    run(" among other channels");
-  }
-  CHECK_MESSAGE((checked > 0 || !asked_for("")), std::string(algorithm), " on ", p.str(), " in ",
-                std::string(precision), ": no cut was checked");
-  return checked;
+std::vector<Cut> as_planned(const Planned& planned) { return {{planned.candidate.config}}; }
+
+Numerics numerics_of(DType storage) {
+  return parse_numerics(storage == DType::f32 ? "tf32" : storage == DType::f16 ? "fp16" : "bf16");
+}
+
+const Kernel& kernel_named(std::string_view op, std::string_view name) {
+  const Kernel* kernel = find_kernel(op, DeviceKind::cuda, name);
+  REQUIRE_MESSAGE(kernel != nullptr, std::string(name));
+  return *kernel;
 }
 
 Tensor convolved(std::string_view algorithm, ConvProblem p, std::string_view precision, const Tensor& x,
                  const Tensor& w, const std::string& config) {
-  const Kernel& kernel = kernel_named(algorithm);
   const Numerics numerics = parse_numerics(precision);
   p.storage = p.x_storage = numerics.storage;
   const auto problem = pose(p, w);
-  const DeviceProfile device = op_runner().profiles(1).at(0);
-  const Offer offer = kernel.offer(*problem, {.device = device, .numerics = numerics});
-  REQUIRE_MESSAGE(offer.refusal.empty(), std::string(algorithm), " on ", p.str(), ": ", offer.refusal);
-  Candidate candidate = offer.candidates.at(0);
-  if (!config.empty()) candidate.config = config;
-  const Call call{.problem = *problem, .kernel = kernel, .candidate = candidate, .device = device};
   const Tensor inputs[] = {x.to_dtype(p.x_storage), w, Tensor(), Tensor()};
-  return run_between_guards(op_runner(), call, inputs, fmt::format("{} on {}", call.str(), p.str())).at(0);
+  return OnDevice(kernel_named("Conv", algorithm), *problem, numerics, inputs, p.str()).run(config).y;
 }
 
 void check_rounds_to_tf32(std::string_view algorithm, const ConvProblem& p, const std::string& config) {
   const unsigned seed = random_seed();
   std::mt19937 random(seed);
-  std::normal_distribution<float> normal;
-  Tensor x(DType::f32, {p.n, p.c, p.h, p.w}), w(DType::f32, {p.k, p.group_c(), p.r, p.s});
-  for (float& value : x.values<float>()) value = normal(random);
+  const Tensor x = normal({p.n, p.c, p.h, p.w}, 1, random);
+  Tensor w(DType::f32, {p.k, p.group_c(), p.r, p.s});
   std::ranges::fill(w.values<float>(), 0.0F);
   REQUIRE((p.k == p.c && p.p == p.h && p.q == p.w));
   const std::int64_t middle = p.pad_top * p.s + p.pad_left;

@@ -13,7 +13,7 @@
 #include "lenslet/numerics.h"
 #include "ops/core/kernel.h"
 #include "ops/sparse/cuda/neighbour_plan.h"
-#include "oracle/oracle.h"
+#include "tests/ops/conv_data.h"
 #include "tests/ops/op_runner.h"
 #include "tests/ops/sparse_sites.h"
 
@@ -33,12 +33,6 @@ struct Wanted {
                        filters, activation, numerics);
   }
 };
-
-inline Tensor in_type(const Tensor& tensor, DType dtype) {
-  oracle::Array array = oracle::from_tensor(tensor);
-  array.dtype = dtype;
-  return oracle::to_tensor(array);
-}
 
 inline cuda::SparseArithmetic arithmetic_of(const Call& call) {
   const DType dtype = call.problem.outputs()[0].dtype;
@@ -110,7 +104,7 @@ class Posed {
     Ints filter_shape{w.filters, w.channels};
     filter_shape.insert(filter_shape.end(), w.kernel.begin(), w.kernel.end());
     const DType storage = numerics_.storage;
-    inputs_ = {in_type(features_of(inputs, inverse ? book[1].shape()[0] : bound, w.channels, seed), storage), book[0],
+    inputs_ = {features_of(inputs, inverse ? book[1].shape()[0] : bound, w.channels, seed).to_dtype(storage), book[0],
                random_f32(Shape(std::span<const std::int64_t>(filter_shape)), seed + 1),
                submanifold ? Tensor()
                : inverse   ? indices
@@ -124,7 +118,7 @@ class Posed {
     }
     AttributeList attributes{{"kind", w.kind}};
     if (!w.activation.empty()) {
-      inputs_.push_back(in_type(random_f32({rows, w.filters}, seed + 3), storage));
+      inputs_.push_back(random_f32({rows, w.filters}, seed + 3).to_dtype(storage));
       std::vector<double> scale(static_cast<std::size_t>(w.filters));
       for (std::size_t k = 0; k < scale.size(); ++k) scale[k] = 0.5 + static_cast<double>(k % 4) / 4;
       attributes.emplace_back("activation", w.activation);
@@ -139,13 +133,11 @@ class Posed {
     table_ = Tensor(DType::i32, {p.taps, neighbour_rows(rows)});
     write_neighbours(view, p.taps, table_.shape()[1], table_.values<std::int32_t>().data());
     with_table_ = std::make_unique<Problem>(op, infos_of(and_table(inputs_), {2, 4}), outputs);
-    std::vector<oracle::Array> arrays;
-    for (const Tensor& input : inputs_) arrays.push_back(oracle::from_tensor(input));
-    exact_ = oracle::run("SparseConv", op->attributes(), arrays).value()[0];
+    judged_ = judged_by_oracle("SparseConv", op->attributes(), inputs_);
   }
 
   std::vector<Tensor>& inputs() { return inputs_; }
-  const oracle::Array& exact() const { return exact_; }
+  const oracle::Array& exact() const { return judged_.exact(); }
 
   /// f(call) for every kernel of the device that takes it, with blocks of every size, and of those that use one with a
   /// table of neighbours, too.
@@ -176,21 +168,8 @@ class Posed {
     return run_between_guards(op_runner(), call, with_table ? and_table(inputs_) : inputs_, where);
   }
 
-  void check(const Tensor& y, const Call& call, const std::string& where) const {
-    const std::vector<double> got = oracle::from_tensor(y).values;
-    REQUIRE(got.size() == exact_.values.size());
-    double worst = 0;
-    std::size_t at = 0;
-    for (std::size_t i = 0; i < got.size(); ++i) {
-      const double error = oracle::error_at(got[i], exact_, i, y.dtype());
-      if (!(error <= worst)) {
-        worst = error;
-        at = i;
-      }
-    }
-    CHECK_MESSAGE(worst <= call.candidate.tolerance, where, ": ", call.str(), ": element ", at, " is ", got[at],
-                  " instead of ", exact_.values[at], ", allowed are ", call.candidate.tolerance, " of ",
-                  oracle::scale_at(exact_, at));
+  void check(const Call& call, const std::string& where) const {
+    compare(run(call, where)[0], judged_, call.candidate.tolerance, where + ": " + call.str());
   }
 
  private:
@@ -204,7 +183,7 @@ class Posed {
   std::vector<Tensor> inputs_;
   Tensor table_;
   std::unique_ptr<Problem> problem_, with_table_;
-  oracle::Array exact_;
+  ConvData judged_;
 };
 
 }  // namespace lenslet::test

@@ -6,15 +6,16 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
 #include <random>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "ops/conv/cuda/separable_plan.h"
 #include "tests/cuda/device_case.h"
+#include "tests/cuda/every_cut.h"
 #include "tests/cuda/tf32_rounding.h"
-#include "tests/ops/conv_data.h"
-#include "tests/ops/op_runner.h"
 #include "tests/random_seed.h"
 #include "tools/measuring/separable_layer.h"
 
@@ -25,20 +26,11 @@ using namespace lenslet::cuda;
 
 using Op = SeparableConvOp;
 
-const Kernel& separable() { return *find_kernel("SeparableConv", DeviceKind::cuda, "separable"); }
-
 struct Drawn {
   Tensor inputs[6];
   AttributeList scales;  ///< of filters, as fold_batch_norm leaves them
-  ConvData judged;       ///< its reference alone
+  ConvData judged;
 };
-
-Tensor normal(const Shape& shape, double deviation, std::mt19937& random) {
-  std::normal_distribution<double> draw(0, deviation);
-  Tensor tensor(DType::f32, shape);
-  for (float& value : tensor.values<float>()) value = static_cast<float>(draw(random));
-  return tensor;
-}
 
 Drawn draw(const SeparableProblem& problem, std::mt19937& random) {
   const ConvProblem &d = problem.depthwise, &p = problem.pointwise;
@@ -56,14 +48,9 @@ Drawn draw(const SeparableProblem& problem, std::mt19937& random) {
       for (double& value : *list) value = static_cast<double>(static_cast<float>(factor(random)));
     drawn.scales = {{"depthwise_weight_scale", first}, {"weight_scale", second}};
   }
-
-  std::vector<oracle::Array> inputs;
-  for (const Tensor& input : drawn.inputs) inputs.push_back(oracle::from_tensor(input));
   AttributeList attributes = separable_attributes(ConvOp(d), ConvOp(p));
   attributes.insert(attributes.end(), drawn.scales.begin(), drawn.scales.end());
-  drawn.judged.reference = [attributes, inputs](std::int64_t) {
-    return oracle::run("SeparableConv", attributes, inputs).value().at(0);
-  };
+  drawn.judged = judged_by_oracle("SeparableConv", attributes, drawn.inputs);
   return drawn;
 }
 
@@ -100,37 +87,28 @@ SeparableProblem random_separable(std::mt19937& random) {
   return problem;
 }
 
-Numerics numerics_of(const SeparableProblem& problem) {
-  const DType storage = problem.depthwise.storage;
-  return parse_numerics(storage == DType::f32 ? "tf32" : storage == DType::f16 ? "fp16" : "bf16");
+std::unique_ptr<const Problem> posed(const SeparableProblem& problem, std::span<const Tensor> inputs,
+                                     const AttributeList& scales = {}) {
+  return pose(problem, inputs[Op::depthwise_filter], inputs[Op::depthwise_bias], inputs[Op::filter], inputs[Op::bias],
+              scales);
 }
 
 void check(const SeparableProblem& problem, unsigned seed, std::size_t most_cuts) {
-  const Numerics numerics = numerics_of(problem);
   std::mt19937 random(seed);
   const Drawn drawn = draw(problem, random);
-  const DeviceProfile device = op_runner().profiles(1).at(0);
-  const auto posed = pose(problem, drawn.inputs[Op::depthwise_filter], drawn.inputs[Op::depthwise_bias],
-                          drawn.inputs[Op::filter], drawn.inputs[Op::bias], drawn.scales);
-  const Offer offer = separable().offer(*posed, {.device = device, .numerics = numerics});
-  REQUIRE_MESSAGE(offer.refusal.empty(), problem.str(), ": ", offer.refusal);
-  const auto run = [&](Candidate candidate, int in_place) {
-    const Call call{
-        .problem = *posed, .kernel = separable(), .candidate = candidate, .device = device, .in_place = in_place};
-    const std::string where = fmt::format("{} on {} (seed {})", call.str(), problem.str(), seed);
-    compare(run_between_guards(op_runner(), call, drawn.inputs, where).at(0), drawn.judged, candidate.tolerance, where);
-  };
-  Candidate candidate = offer.candidates.at(0);
-  run(candidate, -1);
-  if (problem.pointwise.residual) run(candidate, static_cast<int>(Op::residual));
-  std::vector<SeparableCut> cuts = separable_cuts(problem, device);
-  std::shuffle(cuts.begin(), cuts.end(), random);
-  for (std::size_t i = 0; i < std::min(cuts.size(), most_cuts); ++i) {
-    // As many turns as there may be.
-    if (i % 3 == 0) cuts[i].blocks = (cuts[i].blocks + 2) / 3;
-    candidate.config = cuts[i].str();
-    run(candidate, -1);
+  const auto node = posed(problem, drawn.inputs, drawn.scales);
+  const OnDevice kernel(kernel_named("SeparableConv", "separable"), *node, numerics_of(problem.depthwise.storage),
+                        drawn.inputs, fmt::format("{} (seed {})", problem.str(), seed));
+  const std::string& planned = kernel.planned().config;
+  std::vector<Cut> cuts{{planned, "planned"}};
+  if (problem.pointwise.residual) cuts.push_back({.config = planned, .bits = "planned", .in_place = Op::residual});
+  std::vector<SeparableCut> others = separable_cuts(problem, kernel.device());
+  std::shuffle(others.begin(), others.end(), random);
+  for (std::size_t i = 0; i < std::min(others.size(), most_cuts); ++i) {
+    if (i % 3 == 0) others[i].blocks = (others[i].blocks + 2) / 3;  // as many turns as there may be
+    cuts.push_back({others[i].str(), others[i].str()});
   }
+  check_cuts(kernel, drawn.judged, cuts);
 }
 
 }  // namespace
@@ -181,17 +159,13 @@ TEST_CASE("cuda/separable/what_lies_between_is_rounded_to_the_nearest_tf32") {
   const auto next = static_cast<std::size_t>(d.c) + 1;
   for (std::size_t i = 0; i < filters.values<float>().size(); ++i)
     filters.values<float>()[i] = i % next == 0 ? 1.0F : 0.0F;
-  const auto posed = pose(problem, taps, Tensor(), filters, Tensor(), {});
-  const DeviceProfile device = op_runner().profiles(1).at(0);
-  const Offer offer = separable().offer(*posed, {.device = device, .numerics = numerics_of(problem)});
-  REQUIRE_MESSAGE(offer.refusal.empty(), offer.refusal);
-  Candidate candidate = offer.candidates.at(0);
-  for (const SeparableCut& cut : separable_cuts(problem, device)) {
-    candidate.config = cut.str();
-    const Call call{.problem = *posed, .kernel = separable(), .candidate = candidate, .device = device};
-    const Tensor y = run_between_guards(op_runner(), call, inputs, call.str()).at(0);
-    const std::size_t wrong = not_rounded_to_tf32(inputs[Op::input].values<float>(), y.values<float>());
-    CHECK_MESSAGE(wrong == 0, call.str(), ", seed ", seed, ": ", wrong, " numbers");
+  const auto node = posed(problem, inputs);
+  const OnDevice kernel(kernel_named("SeparableConv", "separable"), *node, parse_numerics("tf32"), inputs,
+                        problem.str());
+  for (const SeparableCut& cut : separable_cuts(problem, kernel.device())) {
+    const OnDevice::Ran ran = kernel.run(cut.str());
+    const std::size_t wrong = not_rounded_to_tf32(inputs[Op::input].values<float>(), ran.y.values<float>());
+    CHECK_MESSAGE(wrong == 0, ran.where, ", seed ", seed, ": ", wrong, " numbers");
   }
 }
 

@@ -10,18 +10,12 @@
 #include <random>
 #include <string>
 
-#include "ops/conv/conv.h"
 #include "tests/cuda/device_case.h"
-#include "tests/ops/conv_data.h"
-#include "tests/ops/op_runner.h"
+#include "tests/cuda/every_cut.h"
 #include "tests/random_seed.h"
 
 namespace lenslet::test {
 namespace {
-
-Numerics numerics_of(DType storage) {
-  return parse_numerics(storage == DType::f32 ? "tf32" : storage == DType::f16 ? "fp16" : "bf16");
-}
 
 /// Of stored outputs, NCHW.
 Tensor maxima(const Tensor& x, const ConvProblem& p) {
@@ -44,23 +38,16 @@ Tensor maxima(const Tensor& x, const ConvProblem& p) {
 
 /// As planned, with walks of other lengths, and by mma.sync; `data` may have numbers that are none.
 void check(const ConvProblem& p, const ConvData& data, unsigned seed, bool exact) {
-  const Kernel& stem = *find_kernel("Conv", DeviceKind::cuda, "stem");
-  const DeviceProfile device = op_runner().profiles(1).at(0);
-  const Target target{.device = device, .numerics = numerics_of(p.storage)};
   ConvProblem apart = p;
   apart.max_pool = {};
   const Tensor inputs[] = {data.x, data.w, data.bias, data.residual};
   const auto run = [&](const ConvProblem& problem, const std::string& config) {
     const auto posed = pose(problem, data.w, data.scale);
-    const Offer offer = stem.offer(*posed, target);
-    REQUIRE_MESSAGE(offer.refusal.empty(), problem.str(), ": ", offer.refusal);
-    Candidate candidate = offer.candidates.at(0);
-    if (!config.empty()) candidate.config = config;
-    const Call call{.problem = *posed, .kernel = stem, .candidate = candidate, .device = target.device};
-    const std::string where = fmt::format("{} on {} (seed {})", call.str(), problem.str(), seed);
-    Tensor y = run_between_guards(op_runner(), call, inputs, where).at(0);
-    if (exact && problem.max_pool) compare(y, data, candidate.tolerance, where);
-    return y.to_format(formats::nchw).to_dtype(DType::f32);
+    const OnDevice stem(kernel_named("Conv", "stem"), *posed, numerics_of(p.storage), inputs,
+                        fmt::format("{} (seed {})", problem.str(), seed));
+    const OnDevice::Ran ran = stem.run(config);
+    if (exact && problem.max_pool) compare(ran.y, data, stem.planned().tolerance, ran.where);
+    return ran.y.to_format(formats::nchw).to_dtype(DType::f32);
   };
   for (const char* const by : {"", " by=wgmma"}) {
     const std::int64_t filters = p.k <= 32 ? 32 : 64;

@@ -10,11 +10,6 @@
 #include "tests/random_seed.h"
 
 namespace lenslet::test {
-namespace {
-
-std::vector<Cut> as_planned(const Planned& planned) { return {{planned.candidate.config}}; }
-
-}  // namespace
 
 // Whole vectors of eight channels, parts of one and odd numbers, with NaN in the room behind; filters in registers, one
 // set of 32 and two, and in shared memory; pixels that fill no row of 16, and more blocks than a device holds.

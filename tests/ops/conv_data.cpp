@@ -13,38 +13,41 @@
 #include "tests/ops/op_runner.h"
 
 namespace lenslet::test {
-namespace {
 
-Tensor random_tensor(const Shape& shape, double deviation, bool rectified, std::mt19937& random) {
+ConvData judged_by_oracle(std::string op, AttributeList attributes, std::span<const Tensor> inputs) {
+  std::vector<oracle::Array> arrays;
+  for (const Tensor& input : inputs) arrays.push_back(oracle::from_tensor(input));
+  ConvData data;
+  data.reference = [=](std::int64_t reach) { return oracle::run(op, attributes, arrays, reach).value().at(0); };
+  return data;
+}
+
+Tensor normal(const Shape& shape, double deviation, std::mt19937& random, bool rectified) {
   Tensor tensor(DType::f32, shape);
-  std::normal_distribution<double> normal(0, deviation);
+  std::normal_distribution<double> draw(0, deviation);
   for (float& value : tensor.values<float>()) {
-    value = static_cast<float>(normal(random));
+    value = static_cast<float>(draw(random));
     if (rectified) value = std::max(value, 0.0F);
   }
   return tensor;
 }
-
-}  // namespace
 
 ConvData make_conv_data(const ConvProblem& p, std::mt19937& random) {
   ConvData data;
   // Inputs as networks have them: after a ReLU, or symmetric. Filters keep the output's scale near one.
   const bool rectified = (random() & 1U) != 0;
   const double terms = static_cast<double>(p.group_c() * p.r * p.s);
-  data.x = random_tensor({p.n, p.c, p.h, p.w}, rectified ? 1.4 : 1.0, rectified, random).to_dtype(p.x_storage);
-  data.w = random_tensor({p.k, p.group_c(), p.r, p.s}, 1 / std::sqrt(terms), false, random);
-  if (p.bias) data.bias = random_tensor({p.k}, 0.5, false, random);
-  if (p.residual) data.residual = random_tensor({p.n, p.k, p.p, p.q}, 0.5, false, random).to_dtype(p.storage);
+  data.x = normal({p.n, p.c, p.h, p.w}, rectified ? 1.4 : 1.0, random, rectified).to_dtype(p.x_storage);
+  data.w = normal({p.k, p.group_c(), p.r, p.s}, 1 / std::sqrt(terms), random);
+  if (p.bias) data.bias = normal({p.k}, 0.5, random);
+  if (p.residual) data.residual = normal({p.n, p.k, p.p, p.q}, 0.5, random).to_dtype(p.storage);
   if ((random() & 1U) != 0) {
     std::uniform_real_distribution<float> factor(0.5F, 2.0F);
     for (std::int64_t k = 0; k < p.k; ++k)
       data.scale.push_back((random() & 1U) != 0 ? factor(random) : -factor(random));
   }
-  data.reference = [attributes = ConvOp(p, data.scale).attributes(),
-                    inputs = std::vector{oracle::from_tensor(data.x), oracle::from_tensor(data.w),
-                                         oracle::from_tensor(data.bias), oracle::from_tensor(data.residual)}](
-                       std::int64_t reach) { return oracle::run("Conv", attributes, inputs, reach).value().at(0); };
+  const Tensor inputs[] = {data.x, data.w, data.bias, data.residual};
+  data.reference = judged_by_oracle("Conv", ConvOp(p, data.scale).attributes(), inputs).reference;
   return data;
 }
 

@@ -29,6 +29,12 @@ struct ConvData {
   mutable std::map<std::int64_t, oracle::Array> computed_;  // by reach
 };
 
+/// Of a node with these inputs: its reference alone.
+ConvData judged_by_oracle(std::string op, AttributeList attributes, std::span<const Tensor> inputs);
+
+/// Float32 of mean 0; `rectified`: 0 in place of what is negative.
+Tensor normal(const Shape& shape, double deviation, std::mt19937& random, bool rectified = false);
+
 ConvData make_conv_data(const ConvProblem& problem, std::mt19937& random);
 
 /// Fails the current check when `y`, in any format, is further from data.exact() than `tolerance` states. `algorithm`:
