@@ -81,7 +81,7 @@ int register_cases() {
 TEST_CASE("cuda/conv_numerics/tf32_when_asked_for") {
   const unsigned seed = random_seed();
   for (const std::int64_t filter : {1, 3}) {
-    const ConvProblem p = resolve_conv({2, 64, 30, 30}, {128, 64, filter, filter}, {.pads = {1, 1, 1, 1}});
+    const ConvProblem p = parse_conv(fmt::format("2x64x30x30 -> 128, {0}x{0} s1 p1 g1", filter));
     for (const char* const precision : {"fp32", "tf32"}) check_cuts("im2col_gemm", p, precision, seed, as_planned);
     std::mt19937 random(seed);
     const ConvData data = make_conv_data(p, random);
@@ -93,26 +93,20 @@ TEST_CASE("cuda/conv_numerics/tf32_when_asked_for") {
 
 TEST_CASE("cuda/conv_numerics/x_is_rounded_to_the_nearest_tf32") {
   for (const char* const name : {"stem", "mma_gemm"})
-    check_rounds_to_tf32(name, resolve_conv({2, 4, 12, 19}, {4, 4, 1, 1}, {}));
+    check_rounds_to_tf32(name, parse_conv("2x4x12x19 -> 4, 1x1 s1 p0 g1"));
 }
 
 // Small problems alone would get low strips only.
 TEST_CASE("cuda/conv_depthwise/strips_of_any_height") {
   unsigned seed = random_seed();
-  const Activation activations[] = {{}, {Activation::Kind::clip, 0, 6}, {Activation::Kind::silu, 0, 0}};
+  constexpr const char* activations[] = {" +residual", " +clip(0,6)", " +silu"};
   for (const char* precision : {"fp16", "bf16"})
     for (const std::int64_t stride : {1, 2})
       // One chunk of vectors of channels and several; vectors of four and of two.
       for (const std::int64_t c : {24, 192, 10})
         for (const std::int64_t rows : {1, 2, 3, 4, 5, 6, 7, 9, 13}) {
-          ConvGeometry geometry;
-          geometry.pads = {1, 1, 1, 1};
-          geometry.stride = {stride, stride};
-          geometry.groups = c;
-          ConvProblem p = resolve_conv({2, c, 13 * stride, 11}, {c, 1, 3, 3}, geometry);
-          p.bias = rows % 2 == 0;
-          p.residual = rows % 3 == 0;
-          p.activation = activations[rows % 3];
+          const ConvProblem p = parse_conv(fmt::format("2x{0}x{1}x11 -> {0}, 3x3 s{2} p1 g{0}{3}{4}", c, 13 * stride,
+                                                       stride, rows % 2 == 0 ? " +bias" : "", activations[rows % 3]));
           check_cuts("depthwise", p, precision, seed++, [&](const Planned& planned) {
             std::string config = planned.candidate.config;
             const std::size_t at = config.find("rows=") + 5;
@@ -125,19 +119,13 @@ TEST_CASE("cuda/conv_depthwise/strips_of_any_height") {
 // and as many as no thread of several divides.
 TEST_CASE("cuda/conv_depthwise/several_filters_a_channel") {
   unsigned seed = random_seed();
-  const Activation activations[] = {{}, {Activation::Kind::relu, 0, 0}, {Activation::Kind::silu, 0, 0}};
+  constexpr const char* activations[] = {" +residual", " +relu", " +silu"};
   for (const char* const precision : {"fp32", "fp16", "bf16"})
     for (const std::int64_t filters : {2, 3, 4, 5, 8, 11, 16, 22})
       for (const std::int64_t c : {1, 8, 16}) {
-        ConvGeometry geometry;
-        geometry.pads = {1, 0, 2, 1};
-        geometry.stride = {filters % 2 + 1, 2};
-        geometry.dilation = {1, filters % 3 + 1};
-        geometry.groups = c;
-        ConvProblem p = resolve_conv({2, c, 9, 13}, {c * filters, 1, 3, 4}, geometry);
-        p.bias = c != 8;
-        p.residual = filters % 3 == 0;
-        p.activation = activations[filters % 3];
+        const ConvProblem p =
+            parse_conv(fmt::format("2x{0}x9x13 -> {1}, 3x4 s{2}x2 p1,0,2,1 g{0} d1x{3}{4}{5}", c, c * filters,
+                                   filters % 2 + 1, filters % 3 + 1, c != 8 ? " +bias" : "", activations[filters % 3]));
         const std::int64_t lanes = std::string_view(precision) == "fp32" ? 4 : 8;
         check_cuts("depthwise", p, precision, seed++, [&](const Planned& planned) {
           std::vector<Cut> cuts{{planned.candidate.config}, {"tile=any1 threads=64"}};
@@ -152,7 +140,6 @@ TEST_CASE("cuda/conv_depthwise/several_filters_a_channel") {
 // Large windows: every tile, of which the plan takes one a problem.
 TEST_CASE("cuda/conv_depthwise/tiles_of_7x7") {
   unsigned seed = random_seed();
-  const Activation activations[] = {{}, {Activation::Kind::relu, 0, 0}, {Activation::Kind::silu, 0, 0}};
   struct Tiles {
     const char* precision;
     std::int64_t stride;
@@ -161,15 +148,10 @@ TEST_CASE("cuda/conv_depthwise/tiles_of_7x7") {
   for (const auto& [precision, stride, names] :
        {Tiles{"fp32", 1, {"2x4", "1x2", "1x1"}}, Tiles{"fp32", 2, {"1x2", "1x1"}}, Tiles{"fp16", 1, {"2x4", "1x1"}},
         Tiles{"fp16", 2, {"1x2", "1x1"}}, Tiles{"bf16", 1, {"2x4", "1x1"}}, Tiles{"bf16", 2, {"1x2", "1x1"}}})
-    for (const std::int64_t side : {1, 6, 17}) {
-      ConvGeometry geometry;
-      geometry.pads = {3, 2, 3, 4};
-      geometry.stride = {stride, stride};
-      geometry.groups = 24;
-      ConvProblem p = resolve_conv({3, 24, side, side + 3}, {24, 1, 7, 7}, geometry);
-      p.bias = side > 1;
-      p.residual = side > 6;
-      p.activation = activations[side % 3];
+    for (const char* const row :
+         {"3x24x1x4 -> 24, 7x7 s{} p3,2,3,4 g24 +relu", "3x24x6x9 -> 24, 7x7 s{} p3,2,3,4 g24 +bias",
+          "3x24x17x20 -> 24, 7x7 s{} p3,2,3,4 g24 +bias +residual +silu"}) {
+      const ConvProblem p = parse_conv(fmt::format(fmt::runtime(row), stride));
       check_cuts("depthwise", p, precision, seed++, [&names = names](const Planned&) {
         std::vector<Cut> cuts;
         for (const char* const name : names) cuts.push_back({fmt::format("tile={} threads=64", name)});

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "tests/cuda/every_cut.h"
-#include "tests/cuda/fused.h"
 #include "tests/random_seed.h"
 
 namespace lenslet::test {
@@ -33,15 +32,14 @@ std::vector<Cut> cuts_of(const Planned& planned) {
 // The window of 3x3 that is known and others, strides, dilations and pads; outputs and filters that fill no block.
 TEST_CASE("cuda/direct_tile/every_cut") {
   unsigned seed = random_seed();
-  const ConvGeometry pad{.pads = {1, 1, 1, 1}};
-  const ConvProblem problems[] = {
-      activated(resolve_conv({2, 6, 19, 37}, {21, 6, 3, 3}, pad), relu),
-      fused(resolve_conv({1, 2, 33, 18}, {64, 2, 3, 3}, {.stride = {2, 2}, .pads = {1, 1, 1, 1}}), silu),
-      fused(resolve_conv({1, 3, 17, 40}, {13, 3, 5, 3}, {.stride = {1, 2}, .pads = {2, 1, 0, 3}}), clip),
-      resolve_conv({3, 4, 9, 11}, {8, 4, 1, 1}, {}),
-      activated(resolve_conv({1, 7, 20, 23}, {9, 7, 2, 3}, {.dilation = {2, 3}, .pads = {1, 2, 0, 3}}), hard_swish),
-  };
-  for (const ConvProblem& p : problems) check_cuts("direct_tile", p, "fp32", seed++, cuts_of, 4);
+  for (const ConvProblem& p : convs({
+           "2x6x19x37 -> 21, 3x3 s1 p1 g1 +bias +relu",
+           "1x2x33x18 -> 64, 3x3 s2 p1 g1 +bias +residual +silu",
+           "1x3x17x40 -> 13, 5x3 s1x2 p2,1,0,3 g1 +bias +residual +clip(-0.5,0.75)",
+           "3x4x9x11 -> 8, 1x1 s1 p0 g1",
+           "1x7x20x23 -> 9, 2x3 s1 p1,2,0,3 g1 d2x3 +bias +hard_swish",
+       }))
+    check_cuts("direct_tile", p, "fp32", seed++, cuts_of, 4);
 }
 
 }  // namespace lenslet::test

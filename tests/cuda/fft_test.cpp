@@ -11,7 +11,6 @@
 #include "ops/conv/cuda/fft_plan.h"
 #include "tests/cuda/device_case.h"
 #include "tests/cuda/every_cut.h"
-#include "tests/cuda/fused.h"
 #include "tests/random_seed.h"
 
 namespace lenslet::test {
@@ -46,14 +45,14 @@ std::vector<Cut> cuts_of(const Planned& of) {
 // of the products, several tiles of theirs both ways, with and without what is fused.
 TEST_CASE("cuda/fft/every_cut") {
   const unsigned seed = random_seed();
-  const ConvProblem problems[] = {
-      resolve_conv({1, 16, 5, 5}, {4, 16, 5, 5}, {}),
-      resolve_conv({2, 32, 47, 39}, {64, 32, 5, 7}, {.pads = {1, 1, 1, 1}}),
-      fused(resolve_conv({3, 20, 33, 31}, {70, 20, 9, 4}, {.pads = {8, 3, 8, 3}}), relu),
-      fused(resolve_conv({2, 7, 23, 44}, {33, 7, 11, 11}, {.pads = {3, 5, 0, 10}}), silu),
-      resolve_conv({1, 3, 50, 50}, {5, 3, 17, 17}, {}),
-      fused(resolve_conv({35, 12, 9, 21}, {132, 12, 5, 5}, {.pads = {0, 1, 2, 3}}), {}),
-  };
+  const std::vector<ConvProblem> problems = convs({
+      "1x16x5x5 -> 4, 5x5 s1 p0 g1",
+      "2x32x47x39 -> 64, 5x7 s1 p1 g1",
+      "3x20x33x31 -> 70, 9x4 s1 p8x3 g1 +bias +residual +relu",
+      "2x7x23x44 -> 33, 11x11 s1 p3,5,0,10 g1 +bias +residual +silu",
+      "1x3x50x50 -> 5, 17x17 s1 p0 g1",
+      "35x12x9x21 -> 132, 5x5 s1 p0,1,2,3 g1 +bias +residual",
+  });
   for (std::size_t i = 0; i < std::size(problems); i += reduced() ? 3 : 1)
     CHECK(check_cuts("fft", problems[i], "fp32", seed, cuts_of) >= 5);
 }

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "tests/cuda/every_cut.h"
-#include "tests/cuda/fused.h"
 #include "tests/random_seed.h"
 
 namespace lenslet::test {
@@ -18,29 +17,23 @@ std::vector<Cut> rows_of_taps(const Planned& planned) {
   return cuts;
 }
 
-ConvProblem grouped(const Shape& x, std::int64_t width, std::int64_t r, std::int64_t s, ConvGeometry geometry) {
-  geometry.groups = x[1] / width;
-  return resolve_conv(x, {x[1], width, r, s}, geometry);
-}
-
 }  // namespace
 
 // Groups of every width; strides that are known and others, dilations, pads of different width, windows of other
 // heights; tiles and blocks of channels in part; more blocks than multiprocessors.
 TEST_CASE("cuda/grouped_mma/rows_of_taps") {
   unsigned seed = random_seed();
-  const ConvGeometry same{.pads = {1, 1, 1, 1}}, half{.stride = {2, 2}, .pads = {1, 1, 1, 1}};
-  const ConvProblem problems[] = {
-      activated(grouped({2, 72, 19, 21}, 4, 3, 3, same), relu),
-      fused(grouped({1, 136, 33, 18}, 8, 3, 3, half), silu),
-      grouped({1, 72, 11, 9}, 12, 3, 3, same),
-      fused(grouped({2, 160, 14, 14}, 16, 3, 3, same), clip),
-      activated(grouped({1, 120, 15, 33}, 24, 3, 3, half), hard_swish),
-      fused(grouped({3, 160, 7, 7}, 32, 3, 3, same), relu),
-      activated(grouped({1, 96, 20, 23}, 16, 5, 3, {.stride = {3, 2}, .dilation = {1, 2}, .pads = {2, 1, 0, 3}}), relu),
-      grouped({1, 64, 13, 40}, 8, 1, 2, {.stride = {2, 3}}),
-      fused(grouped({40, 128, 17, 17}, 4, 3, 3, same), relu),
-  };
+  const std::vector<ConvProblem> problems = convs({
+      "2x72x19x21 -> 72, 3x3 s1 p1 g18 +bias +relu",
+      "1x136x33x18 -> 136, 3x3 s2 p1 g17 +bias +residual +silu",
+      "1x72x11x9 -> 72, 3x3 s1 p1 g6",
+      "2x160x14x14 -> 160, 3x3 s1 p1 g10 +bias +residual +clip(-0.5,0.75)",
+      "1x120x15x33 -> 120, 3x3 s2 p1 g5 +bias +hard_swish",
+      "3x160x7x7 -> 160, 3x3 s1 p1 g5 +bias +residual +relu",
+      "1x96x20x23 -> 96, 5x3 s3x2 p2,1,0,3 g6 d1x2 +bias +relu",
+      "1x64x13x40 -> 64, 1x2 s2x3 p0 g8",
+      "40x128x17x17 -> 128, 3x3 s1 p1 g32 +bias +residual +relu",
+  });
   for (const char* const precision : {"fp16", "bf16"})
     for (const ConvProblem& p : problems) check_cuts("grouped_mma", p, precision, seed++, rows_of_taps, 1);
 }

@@ -8,7 +8,6 @@
 
 #include "ops/conv/cuda/implicit_gemm_plan.h"
 #include "tests/cuda/every_cut.h"
-#include "tests/cuda/fused.h"
 #include "tests/random_seed.h"
 
 namespace lenslet::test {
@@ -31,25 +30,22 @@ std::vector<Cut> cuts_of(const Planned& planned) {
   return cuts;
 }
 
-ConvProblem clipped(const ConvProblem& problem) { return fused(problem, {Activation::Kind::clip, -0.5F, 1.5F}); }
-
 }  // namespace
 
 TEST_CASE("cuda/implicit_gemm/every_cut") {
   const unsigned seed = random_seed();
   // Several tiles both ways, none of them full at the end; terms that end within a step, channels that wrap within one,
   // two images, strides, dilations, pads of different width, groups; 13 slices, which are too many for a cluster.
-  const ConvProblem problems[] = {
-      clipped(resolve_conv({2, 20, 13, 12}, {136, 20, 3, 3}, {.stride = {1, 2}, .pads = {1, 0, 2, 1}})),
-      clipped(resolve_conv({1, 12, 17, 19}, {70, 12, 3, 2}, {.dilation = {2, 3}, .pads = {2, 1, 1, 3}})),
-      clipped(resolve_conv({3, 7, 9, 11}, {133, 7, 2, 3}, {.stride = {2, 1}, .pads = {0, 1, 1, 2}})),
-      clipped(resolve_conv({2, 24, 9, 10}, {140, 12, 3, 3}, {.pads = {1, 1, 1, 1}, .groups = 2})),
-      clipped(resolve_conv({2, 10, 9, 10}, {18, 5, 3, 3}, {.pads = {1, 1, 1, 1}, .groups = 2})),
-      resolve_conv({1, 204, 7, 7}, {72, 204, 1, 1}, {}),
-      resolve_conv({5, 3, 1, 1}, {9, 3, 1, 1}, {}),
-      resolve_conv({4, 40, 1, 1}, {9, 40, 1, 1}, {}),
-  };
-  for (const ConvProblem& p : problems)
+  for (const ConvProblem& p : convs({
+           "2x20x13x12 -> 136, 3x3 s1x2 p1,0,2,1 g1 +bias +residual +clip(-0.5,1.5)",
+           "1x12x17x19 -> 70, 3x2 s1 p2,1,1,3 g1 d2x3 +bias +residual +clip(-0.5,1.5)",
+           "3x7x9x11 -> 133, 2x3 s2x1 p0,1,1,2 g1 +bias +residual +clip(-0.5,1.5)",
+           "2x24x9x10 -> 140, 3x3 s1 p1 g2 +bias +residual +clip(-0.5,1.5)",
+           "2x10x9x10 -> 18, 3x3 s1 p1 g2 +bias +residual +clip(-0.5,1.5)",
+           "1x204x7x7 -> 72, 1x1 s1 p0 g1",
+           "5x3x1x1 -> 9, 1x1 s1 p0 g1",
+           "4x40x1x1 -> 9, 1x1 s1 p0 g1",
+       }))
     for (const char* name : {"implicit_gemm", "implicit_gemm_nchw"}) check_cuts(name, p, "fp32", seed, cuts_of, 1);
 }
 

@@ -70,10 +70,8 @@ void check(const ConvProblem& p, const ConvData& data, unsigned seed, bool exact
 
 ConvProblem problem(std::int64_t n, std::int64_t size, std::int64_t k, std::int64_t window, std::int64_t stride,
                     std::int64_t pad, std::int8_t pool_pad, std::int8_t pool_end) {
-  ConvProblem p = resolve_conv({n, 3, size, size + 3}, {k, 3, window, window},
-                               {.stride = {stride, stride}, .pads = {pad, pad, pad, pad}});
-  p.bias = true;
-  p.activation = {Activation::Kind::relu, 0, 0};
+  ConvProblem p = parse_conv(
+      fmt::format("{}x3x{}x{} -> {}, {}x{} s{} p{} g1 +bias +relu", n, size, size + 3, k, window, window, stride, pad));
   p.max_pool = {3, 2, pool_pad, pool_pad, pool_end, pool_end};
   return p;
 }

@@ -1,12 +1,12 @@
 // thin_mma at every count of channels and filters that takes another way: it has one cut a problem.
 
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
 #include <vector>
 
 #include "tests/cuda/device_case.h"
 #include "tests/cuda/every_cut.h"
-#include "tests/cuda/fused.h"
 #include "tests/random_seed.h"
 
 namespace lenslet::test {
@@ -19,12 +19,13 @@ TEST_CASE("cuda/thin_mma/every_count_of_channels_and_filters") {
     for (const std::int64_t c : {1, 2, 7, 8, 9, 16, 23, 24, 31, 32})
       for (const std::int64_t k : {1, 8, 24, 32, 33, 64, 65, 130, 512})
         if (!reduced() || (c % 8 == 7 && k > 60))
-          check_cuts("thin_mma", activated(resolve_conv({1, c, 7, 5}, {k, c, 1, 1}, {}), relu), precision, seed++,
-                     as_planned, 1);
-    for (const Activation& activation : {Activation{}, silu, clip, hard_swish})
+          check_cuts("thin_mma", parse_conv(fmt::format("1x{}x7x5 -> {}, 1x1 s1 p0 g1 +bias +relu", c, k)), precision,
+                     seed++, as_planned, 1);
+    for (const char* const activation : {"", " +silu", " +clip(-0.5,0.75)", " +hard_swish"})
       for (const std::int64_t k : {21, 64, 70})
-        check_cuts("thin_mma", fused(resolve_conv({3, 20, 97, 101}, {k, 20, 1, 1}, {}), activation), precision, seed++,
-                   as_planned, 1);
+        check_cuts("thin_mma",
+                   parse_conv(fmt::format("3x20x97x101 -> {}, 1x1 s1 p0 g1 +bias +residual{}", k, activation)),
+                   precision, seed++, as_planned, 1);
   }
 }
 

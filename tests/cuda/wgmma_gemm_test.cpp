@@ -57,37 +57,36 @@ ConvProblem as_halves(ConvProblem problem) {
 // within a step; strides, dilations and pads of different width; more tiles than multiprocessors, so that stages and
 // buffers of results go round through several, with parts that lie outside of y.
 std::vector<ConvProblem> problems() {
-  return {
-      resolve_conv({1, 64, 16, 16}, {64, 64, 1, 1}, {}),
-      resolve_conv({1, 8, 3, 3}, {8, 8, 1, 1}, {}),
-      fused(resolve_conv({3, 256, 13, 11}, {328, 256, 1, 1}, {}), relu),
-      resolve_conv({1, 64, 16, 16}, {64, 64, 3, 3}, {.pads = {1, 1, 1, 1}}),
-      fused(resolve_conv({2, 72, 23, 22}, {136, 72, 3, 3}, {.stride = {1, 2}, .pads = {1, 0, 2, 1}}), silu),
-      fused(resolve_conv({5, 40, 17, 19}, {264, 40, 3, 2}, {.dilation = {2, 3}, .pads = {2, 1, 1, 3}}), relu),
-      fused(resolve_conv({2, 200, 14, 14}, {72, 200, 1, 1}, {.stride = {2, 2}}), {}),
-      fused(resolve_conv({12, 64, 60, 60}, {128, 64, 3, 1}, {.pads = {1, 0, 1, 0}}), relu),
-      fused(resolve_conv({12, 16, 61, 60}, {96, 16, 1, 1}, {}), clip),
-      fused(resolve_conv({12, 72, 61, 60}, {264, 72, 1, 1}, {}), hard_swish),
-      activated(resolve_conv({7, 64, 61, 60}, {264, 64, 1, 1}, {}), clip),
-      activated(resolve_conv({7, 64, 61, 60}, {72, 64, 1, 1}, {}), silu),
-  };
+  return convs({
+      "1x64x16x16 -> 64, 1x1 s1 p0 g1",
+      "1x8x3x3 -> 8, 1x1 s1 p0 g1",
+      "3x256x13x11 -> 328, 1x1 s1 p0 g1 +bias +residual +relu",
+      "1x64x16x16 -> 64, 3x3 s1 p1 g1",
+      "2x72x23x22 -> 136, 3x3 s1x2 p1,0,2,1 g1 +bias +residual +silu",
+      "5x40x17x19 -> 264, 3x2 s1 p2,1,1,3 g1 d2x3 +bias +residual +relu",
+      "2x200x14x14 -> 72, 1x1 s2 p0 g1 +bias +residual",
+      "12x64x60x60 -> 128, 3x1 s1 p1x0 g1 +bias +residual +relu",
+      "12x16x61x60 -> 96, 1x1 s1 p0 g1 +bias +residual +clip(-0.5,0.75)",
+      "12x72x61x60 -> 264, 1x1 s1 p0 g1 +bias +residual +hard_swish",
+      "7x64x61x60 -> 264, 1x1 s1 p0 g1 +bias +clip(-0.5,0.75)",
+      "7x64x61x60 -> 72, 1x1 s1 p0 g1 +bias +silu",
+  });
 }
 
 // Channels and filters that fill no 16 bytes: pixels with room, which holds NaN. Of one more than whole vectors, of one
 // less, of odd numbers and of fewer than a vector.
 std::vector<ConvProblem> problems_with_room() {
-  const ConvGeometry pad{.pads = {1, 1, 1, 1}};
-  return {
-      resolve_conv({1, 65, 8, 8}, {63, 65, 1, 1}, {}),
-      activated(resolve_conv({2, 100, 14, 13}, {100, 100, 3, 3}, pad), relu),
-      fused(resolve_conv({2, 58, 28, 28}, {58, 58, 1, 1}, {}), clip),
-      fused(resolve_conv({3, 33, 13, 11}, {65, 33, 3, 2}, {.stride = {2, 1}, .pads = {1, 0, 2, 1}}), silu),
-      fused(resolve_conv({2, 12, 30, 31}, {21, 12, 3, 3}, {.dilation = {2, 1}, .pads = {2, 1, 2, 1}}), relu),
-      fused(resolve_conv({2, 6, 30, 31}, {6, 6, 4, 4}, {.pads = {2, 1, 1, 2}}), hard_swish),
-      activated(resolve_conv({3, 3, 9, 9}, {1, 3, 3, 3}, pad), relu),
-      fused(resolve_conv({9, 20, 61, 60}, {13, 20, 1, 1}, {}), relu),
-      fused(resolve_conv({1, 270, 7, 7}, {131, 270, 3, 3}, pad), relu),
-  };
+  return convs({
+      "1x65x8x8 -> 63, 1x1 s1 p0 g1",
+      "2x100x14x13 -> 100, 3x3 s1 p1 g1 +bias +relu",
+      "2x58x28x28 -> 58, 1x1 s1 p0 g1 +bias +residual +clip(-0.5,0.75)",
+      "3x33x13x11 -> 65, 3x2 s2x1 p1,0,2,1 g1 +bias +residual +silu",
+      "2x12x30x31 -> 21, 3x3 s1 p2x1 g1 d2x1 +bias +residual +relu",
+      "2x6x30x31 -> 6, 4x4 s1 p2,1,1,2 g1 +bias +residual +hard_swish",
+      "3x3x9x9 -> 1, 3x3 s1 p1 g1 +bias +relu",
+      "9x20x61x60 -> 13, 1x1 s1 p0 g1 +bias +residual +relu",
+      "1x270x7x7 -> 131, 3x3 s1 p1 g1 +bias +residual +relu",
+  });
 }
 
 }  // namespace
@@ -105,33 +104,25 @@ HOPPER_CASE("cuda/wgmma_gemm/persistent") {
 // Channels in several groups, taps inside of them; then more tiles than multiprocessors.
 HOPPER_CASE("cuda/wgmma_gemm/by_channels") {
   const unsigned seed = random_seed();
-  const ConvProblem strided[] = {
-      fused(
-          resolve_conv({3, 136, 21, 18}, {72, 136, 3, 2}, {.stride = {2, 1}, .dilation = {1, 2}, .pads = {1, 0, 2, 1}}),
-          silu),
-      activated(resolve_conv({40, 72, 29, 30}, {136, 72, 3, 3}, {.stride = {2, 2}, .pads = {1, 1, 1, 1}}), relu)};
-  for (const ConvProblem& p : strided) check_cuts(p, seed, persistent);
+  for (const ConvProblem& p : convs({"3x136x21x18 -> 72, 3x2 s2x1 p1,0,2,1 g1 d1x2 +bias +residual +silu",
+                                     "40x72x29x30 -> 136, 3x3 s2 p1 g1 +bias +relu"}))
+    check_cuts(p, seed, persistent);
 }
 
 // A tap's last channels by one and two instructions (TermTail), in every tile: full and not, by channels, with filters
 // that come once to their stages and that come anew, with room; and of sets, whose neighbours lie behind.
 HOPPER_CASE("cuda/wgmma_gemm/tails") {
   const unsigned seed = random_seed();
-  const ConvGeometry pad{.pads = {1, 1, 1, 1}};
-  const ConvProblem tails[] = {
-      resolve_conv({1, 80, 8, 8}, {64, 80, 1, 2}, {}),
-      activated(resolve_conv({2, 96, 15, 17}, {136, 96, 7, 1}, {.pads = {3, 0, 3, 0}}), relu),
-      activated(resolve_conv({2, 160, 17, 15}, {200, 160, 1, 7}, {.pads = {0, 3, 0, 3}}), silu),
-      activated(
-          resolve_conv({3, 90, 21, 18}, {104, 90, 3, 2}, {.stride = {2, 2}, .dilation = {1, 2}, .pads = {1, 0, 2, 1}}),
-          clip),
-      activated(resolve_conv({2, 141, 14, 13}, {65, 141, 2, 2}, pad), hard_swish),
-      activated(resolve_conv({12, 72, 61, 60}, {24, 72, 2, 1}, {}), relu),
-      activated(resolve_conv({9, 80, 61, 60}, {24, 80, 2, 2}, pad), relu),
-      activated(resolve_conv({2, 144, 15, 13}, {192, 72, 3, 3}, {.stride = {2, 1}, .pads = {1, 1, 1, 1}, .groups = 2}),
-                relu),
-  };
-  for (const ConvProblem& p : tails) {
+  for (const ConvProblem& p : convs({
+           "1x80x8x8 -> 64, 1x2 s1 p0 g1",
+           "2x96x15x17 -> 136, 7x1 s1 p3x0 g1 +bias +relu",
+           "2x160x17x15 -> 200, 1x7 s1 p0x3 g1 +bias +silu",
+           "3x90x21x18 -> 104, 3x2 s2 p1,0,2,1 g1 d1x2 +bias +clip(-0.5,0.75)",
+           "2x141x14x13 -> 65, 2x2 s1 p1 g1 +bias +hard_swish",
+           "12x72x61x60 -> 24, 2x1 s1 p0 g1 +bias +relu",
+           "9x80x61x60 -> 24, 2x2 s1 p1 g1 +bias +relu",
+           "2x144x15x13 -> 192, 3x3 s2x1 p1 g2 +bias +relu",
+       })) {
     CHECK(TermTail(as_halves(group_set(p, 1)), wgmma_step).exists());
     check_cuts(p, seed, persistent);
   }
@@ -141,15 +132,17 @@ HOPPER_CASE("cuda/wgmma_gemm/slices") {
   const unsigned seed = random_seed();
   // Each with one thing more than the one before: one tile of 64x64 and two steps; a tile that is full of nothing but
   // its first pixel and eight filters; more steps than stages, and no even number of them.
-  check_cuts(resolve_conv({1, 128, 8, 8}, {64, 128, 1, 1}, {}), seed, sliced);
-  check_cuts(activated(resolve_conv({1, 512, 1, 1}, {8, 512, 1, 1}, {}), relu), seed, sliced);
-  check_cuts(fused(resolve_conv({1, 2048, 7, 7}, {512, 2048, 1, 1}, {}), relu), seed, sliced);
-  check_cuts(fused(resolve_conv({1, 72, 7, 7}, {200, 72, 3, 3}, {.pads = {1, 1, 1, 1}}), hard_swish), seed, sliced);
-  // ResNet-50's at batch 1.
-  check_cuts(activated(resolve_conv({1, 512, 7, 7}, {512, 512, 3, 3}, {.pads = {1, 1, 1, 1}}), relu), seed, sliced);
-  check_cuts(activated(resolve_conv({1, 256, 14, 14}, {256, 256, 3, 3}, {.pads = {1, 1, 1, 1}}), clip), seed, sliced);
-  check_cuts(fused(resolve_conv({1, 512, 14, 14}, {512, 512, 3, 3}, {.stride = {2, 2}, .pads = {1, 1, 1, 1}}), silu),
-             seed, sliced);
+  for (const ConvProblem& p : convs({
+           "1x128x8x8 -> 64, 1x1 s1 p0 g1",
+           "1x512x1x1 -> 8, 1x1 s1 p0 g1 +bias +relu",
+           "1x2048x7x7 -> 512, 1x1 s1 p0 g1 +bias +residual +relu",
+           "1x72x7x7 -> 200, 3x3 s1 p1 g1 +bias +residual +hard_swish",
+           // ResNet-50's at batch 1.
+           "1x512x7x7 -> 512, 3x3 s1 p1 g1 +bias +relu",
+           "1x256x14x14 -> 256, 3x3 s1 p1 g1 +bias +clip(-0.5,0.75)",
+           "1x512x14x14 -> 512, 3x3 s2 p1 g1 +bias +residual +silu",
+       }))
+    check_cuts(p, seed, sliced);
   for (const ConvProblem& p : problems()) check_cuts(p, seed, sliced);
 }
 
@@ -161,29 +154,28 @@ HOPPER_CASE("cuda/wgmma_gemm/room") {
 // All cuts, so that bits are compared with those of steps of 64 channels.
 HOPPER_CASE("cuda/wgmma_gemm/narrow") {
   const unsigned seed = random_seed();
-  const ConvGeometry pad{.pads = {1, 1, 1, 1}};
   const auto narrow_and_one = [](const WgmmaGemmPlan& plan) {
     return narrow(plan) || (plan.tile == WgmmaTile::t128x64 && persistent(plan));
   };
   // One group of 16 channels, and of 32; half of it and three quarters; two and four groups a step, some left over in
   // the last; channels in several groups, of which the last has zeros; then what problems() has.
-  const ConvProblem narrow_problems[] = {
-      resolve_conv({1, 16, 8, 8}, {64, 16, 1, 1}, {}),
-      resolve_conv({1, 32, 8, 8}, {64, 32, 1, 1}, {}),
-      fused(resolve_conv({1, 8, 9, 9}, {24, 8, 1, 1}, {}), relu),
-      fused(resolve_conv({2, 24, 28, 28}, {144, 24, 1, 1}, {}), clip),
-      resolve_conv({1, 16, 8, 8}, {64, 16, 2, 2}, {}),
-      resolve_conv({1, 32, 8, 8}, {64, 32, 1, 2}, {}),
-      activated(resolve_conv({1, 16, 55, 55}, {64, 16, 3, 3}, pad), relu),
-      activated(resolve_conv({2, 32, 27, 27}, {128, 32, 3, 3}, pad), relu),
-      fused(resolve_conv({2, 24, 15, 14}, {72, 24, 3, 3}, {.stride = {2, 1}, .pads = {1, 0, 2, 1}}), silu),
-      fused(resolve_conv({1, 8, 21, 20}, {40, 8, 5, 3}, {.dilation = {2, 3}, .pads = {4, 2, 3, 1}}), hard_swish),
-      fused(resolve_conv({1, 80, 19, 17}, {136, 80, 1, 1}, {}), relu),
-      fused(resolve_conv({1, 40, 19, 17}, {264, 40, 3, 3}, pad), relu),
-      fused(resolve_conv({24, 16, 61, 60}, {64, 16, 3, 3}, pad), clip),
-      activated(resolve_conv({24, 32, 61, 60}, {192, 32, 1, 1}, {}), relu),
-  };
-  for (const ConvProblem& p : narrow_problems) check_cuts(p, seed, narrow_and_one);
+  for (const ConvProblem& p : convs({
+           "1x16x8x8 -> 64, 1x1 s1 p0 g1",
+           "1x32x8x8 -> 64, 1x1 s1 p0 g1",
+           "1x8x9x9 -> 24, 1x1 s1 p0 g1 +bias +residual +relu",
+           "2x24x28x28 -> 144, 1x1 s1 p0 g1 +bias +residual +clip(-0.5,0.75)",
+           "1x16x8x8 -> 64, 2x2 s1 p0 g1",
+           "1x32x8x8 -> 64, 1x2 s1 p0 g1",
+           "1x16x55x55 -> 64, 3x3 s1 p1 g1 +bias +relu",
+           "2x32x27x27 -> 128, 3x3 s1 p1 g1 +bias +relu",
+           "2x24x15x14 -> 72, 3x3 s2x1 p1,0,2,1 g1 +bias +residual +silu",
+           "1x8x21x20 -> 40, 5x3 s1 p4,2,3,1 g1 d2x3 +bias +residual +hard_swish",
+           "1x80x19x17 -> 136, 1x1 s1 p0 g1 +bias +residual +relu",
+           "1x40x19x17 -> 264, 3x3 s1 p1 g1 +bias +residual +relu",
+           "24x16x61x60 -> 64, 3x3 s1 p1 g1 +bias +residual +clip(-0.5,0.75)",
+           "24x32x61x60 -> 192, 1x1 s1 p0 g1 +bias +relu",
+       }))
+    check_cuts(p, seed, narrow_and_one);
   for (const ConvProblem& p : problems())
     if (wgmma_cuts(p).back().width != wgmma_step) check_cuts(p, seed, narrow_and_one);
 }
@@ -191,7 +183,7 @@ HOPPER_CASE("cuda/wgmma_gemm/narrow") {
 // Zeros that fill a step up must come from both sides: what lies elsewhere in x may be infinite.
 HOPPER_CASE("cuda/wgmma_gemm/infinities_stay_where_they_are") {
   constexpr float inf = std::numeric_limits<float>::infinity();
-  const ConvProblem p = as_halves(resolve_conv({1, 16, 6, 6}, {8, 16, 3, 3}, {}));
+  const ConvProblem p = as_halves(parse_conv("1x16x6x6 -> 8, 3x3 s1 p0 g1"));
   Tensor x(DType::f32, {1, 16, 6, 6}), w(DType::f32, {8, 16, 3, 3});
   std::ranges::fill(x.values<float>(), 1.0F);
   std::ranges::fill(w.values<float>(), 0.5F);
@@ -214,7 +206,7 @@ HOPPER_CASE("cuda/wgmma_gemm/activations_of_special_numbers") {
   const std::array numbers{0.0F,  -0.0F,  1.0F,     -1.0F,     5.0F,  -5.0F, 0x1p-12F, -0x1p-12F,
                            20.0F, -20.0F, 16384.0F, -16384.0F, 90.0F, inf,   -inf,     std::nanf("")};
   // Each number at a pixel, and every filter gives it back.
-  ConvProblem p = resolve_conv({1, 8, 4, 4}, {8, 8, 1, 1}, {});
+  ConvProblem p = parse_conv("1x8x4x4 -> 8, 1x1 s1 p0 g1");
   Tensor x(DType::f32, {1, 8, 4, 4}), w(DType::f32, {8, 8, 1, 1});
   std::ranges::fill(x.values<float>(), 0.0F);
   std::ranges::fill(w.values<float>(), 0.0F);

@@ -44,57 +44,56 @@ void check_cuts(const ConvProblem& p, unsigned seed) {
 // in several groups; units that lie partly outside; images smaller than a unit.
 HOPPER_CASE("cuda/wgmma_patch/one_thing_more") {
   const unsigned seed = random_seed();
-  const ConvGeometry pad{.pads = {1, 1, 1, 1}};
-  check_cuts(resolve_conv({1, 64, 8, 9}, {64, 64, 1, 2}, {}), seed);
-  check_cuts(resolve_conv({1, 64, 9, 8}, {64, 64, 2, 1}, {}), seed);
-  check_cuts(resolve_conv({1, 64, 10, 10}, {64, 64, 3, 3}, {}), seed);
-  check_cuts(resolve_conv({1, 64, 8, 8}, {64, 64, 3, 3}, pad), seed);
-  check_cuts(resolve_conv({1, 64, 8, 8}, {200, 64, 3, 3}, pad), seed);
-  check_cuts(resolve_conv({1, 256, 8, 8}, {64, 256, 3, 3}, pad), seed);
-  check_cuts(resolve_conv({2, 64, 13, 21}, {64, 64, 3, 3}, pad), seed);
-  check_cuts(resolve_conv({3, 64, 7, 3}, {64, 64, 3, 3}, pad), seed);
+  for (const ConvProblem& p : convs({
+           "1x64x8x9 -> 64, 1x2 s1 p0 g1",
+           "1x64x9x8 -> 64, 2x1 s1 p0 g1",
+           "1x64x10x10 -> 64, 3x3 s1 p0 g1",
+           "1x64x8x8 -> 64, 3x3 s1 p1 g1",
+           "1x64x8x8 -> 200, 3x3 s1 p1 g1",
+           "1x256x8x8 -> 64, 3x3 s1 p1 g1",
+           "2x64x13x21 -> 64, 3x3 s1 p1 g1",
+           "3x64x7x3 -> 64, 3x3 s1 p1 g1",
+       }))
+    check_cuts(p, seed);
 }
 
 // Rows of 128, 64 and 32 bytes, full or not, in one group or several.
 HOPPER_CASE("cuda/wgmma_patch/rows") {
   const unsigned seed = random_seed();
-  const ConvGeometry pad{.pads = {1, 1, 1, 1}};
   for (const std::int64_t c : {8, 16, 24, 32, 48, 72, 80, 136})
-    check_cuts(activated(resolve_conv({2, c, 17, 15}, {40, c, 3, 3}, pad), relu), seed);
+    check_cuts(parse_conv(fmt::format("2x{}x17x15 -> 40, 3x3 s1 p1 g1 +bias +relu", c)), seed);
 }
 
 // Windows of any kind, and what is fused; more tiles than multiprocessors, so that all stages go round.
 HOPPER_CASE("cuda/wgmma_patch/windows") {
   const unsigned seed = random_seed();
-  const ConvProblem problems[] = {
-      fused(resolve_conv({2, 72, 23, 22}, {136, 72, 3, 2}, {.pads = {1, 0, 2, 1}}), silu),
-      fused(resolve_conv({5, 40, 17, 19}, {264, 40, 3, 2}, {.dilation = {2, 3}, .pads = {2, 1, 1, 3}}), relu),
-      activated(resolve_conv({1, 48, 20, 20}, {64, 48, 5, 5}, {.pads = {2, 2, 2, 2}}), hard_swish),
-      fused(resolve_conv({2, 32, 17, 17}, {32, 32, 7, 7}, {.pads = {3, 3, 3, 3}}), relu),
-      // Patches of which there is room for one stage, of several groups.
-      fused(resolve_conv({2, 136, 17, 18}, {72, 136, 7, 7}, {.pads = {3, 3, 3, 3}}), clip),
-      fused(resolve_conv({2, 80, 31, 18}, {264, 80, 5, 5}, {.dilation = {2, 2}, .pads = {4, 4, 4, 4}}), relu),
-      activated(resolve_conv({1, 64, 17, 17}, {192, 64, 1, 7}, {.pads = {0, 3, 0, 3}}), relu),
-      activated(resolve_conv({1, 64, 17, 17}, {192, 64, 7, 1}, {.pads = {3, 0, 3, 0}}), relu),
-  };
-  for (const ConvProblem& p : problems) check_cuts(p, seed);
+  for (const ConvProblem& p : convs({
+           "2x72x23x22 -> 136, 3x2 s1 p1,0,2,1 g1 +bias +residual +silu",
+           "5x40x17x19 -> 264, 3x2 s1 p2,1,1,3 g1 d2x3 +bias +residual +relu",
+           "1x48x20x20 -> 64, 5x5 s1 p2 g1 +bias +hard_swish",
+           "2x32x17x17 -> 32, 7x7 s1 p3 g1 +bias +residual +relu",
+           // Patches of which there is room for one stage, of several groups.
+           "2x136x17x18 -> 72, 7x7 s1 p3 g1 +bias +residual +clip(-0.5,0.75)",
+           "2x80x31x18 -> 264, 5x5 s1 p4 g1 d2 +bias +residual +relu",
+           "1x64x17x17 -> 192, 1x7 s1 p0x3 g1 +bias +relu",
+           "1x64x17x17 -> 192, 7x1 s1 p3x0 g1 +bias +relu",
+       }))
+    check_cuts(p, seed);
 }
 
 // Slices of one group and of several, even and not, of one unit and of many, which lie partly outside; windows of whole
 // lines of taps and others; filters that fill no tile.
 HOPPER_CASE("cuda/wgmma_patch/slices") {
   const unsigned seed = random_seed();
-  const ConvGeometry pad{.pads = {1, 1, 1, 1}};
-  const ConvProblem problems[] = {
-      resolve_conv({1, 64, 14, 8}, {64, 64, 1, 3}, {.pads = {0, 1, 0, 1}}),
-      resolve_conv({1, 128, 16, 10}, {128, 128, 3, 3}, {}),
-      fused(resolve_conv({1, 512, 7, 7}, {136, 512, 3, 3}, pad), relu),
-      fused(resolve_conv({2, 256, 15, 17}, {72, 256, 3, 3}, pad), hard_swish),
-      fused(resolve_conv({1, 600, 14, 13}, {72, 600, 3, 3}, pad), silu),
-      activated(resolve_conv({3, 328, 9, 20}, {72, 328, 2, 3}, {.dilation = {1, 2}, .pads = {1, 2, 0, 2}}), clip),
-      activated(resolve_conv({2, 130, 15, 9}, {70, 130, 5, 5}, {.pads = {2, 2, 2, 2}}), relu),
-  };
-  for (const ConvProblem& p : problems) {
+  for (const ConvProblem& p : convs({
+           "1x64x14x8 -> 64, 1x3 s1 p0x1 g1",
+           "1x128x16x10 -> 128, 3x3 s1 p0 g1",
+           "1x512x7x7 -> 136, 3x3 s1 p1 g1 +bias +residual +relu",
+           "2x256x15x17 -> 72, 3x3 s1 p1 g1 +bias +residual +hard_swish",
+           "1x600x14x13 -> 72, 3x3 s1 p1 g1 +bias +residual +silu",
+           "3x328x9x20 -> 72, 2x3 s1 p1,2,0,2 g1 d1x2 +bias +clip(-0.5,0.75)",
+           "2x130x15x9 -> 70, 5x5 s1 p2 g1 +bias +relu",
+       })) {
     REQUIRE(!patch_slices_cuts(p).empty());
     check_cuts(p, seed);
   }
@@ -104,12 +103,11 @@ HOPPER_CASE("cuda/wgmma_patch/slices") {
 // one leaves. Rows of 128 bytes and of 32, tiles of 64 and 128 filters, units that lie partly outside both ways.
 HOPPER_CASE("cuda/wgmma_patch/many_tiles") {
   const unsigned seed = random_seed();
-  const ConvProblem problems[] = {
-      fused(resolve_conv({12, 64, 60, 60}, {128, 64, 1, 2}, {.pads = {0, 1, 0, 0}}), relu),
-      fused(resolve_conv({12, 16, 61, 60}, {64, 16, 3, 3}, {.pads = {1, 1, 1, 1}}), clip),
-      fused(resolve_conv({11, 64, 56, 56}, {64, 64, 1, 3}, {.pads = {0, 1, 0, 1}}), hard_swish),
-  };
-  for (const ConvProblem& p : problems) {
+  for (const ConvProblem& p : convs({
+           "12x64x60x60 -> 128, 1x2 s1 p0,1,0,0 g1 +bias +residual +relu",
+           "12x16x61x60 -> 64, 3x3 s1 p1 g1 +bias +residual +clip(-0.5,0.75)",
+           "11x64x56x56 -> 64, 1x3 s1 p0x1 g1 +bias +residual +hard_swish",
+       })) {
     for (const WgmmaPatchPlan& plan : wgmma_patch_cuts(p))
       CHECK_MESSAGE(plan.tiles_m * plan.tiles_n > reference_gpu().units, p.str(), ", ", plan.str());
     check_cuts(p, seed);
@@ -119,67 +117,62 @@ HOPPER_CASE("cuda/wgmma_patch/many_tiles") {
 // Channels and filters that fill no 16 bytes: pixels with room, which holds NaN.
 HOPPER_CASE("cuda/wgmma_patch/room") {
   const unsigned seed = random_seed();
-  const ConvGeometry pad{.pads = {1, 1, 1, 1}};
-  const ConvProblem problems[] = {
-      resolve_conv({1, 65, 9, 8}, {63, 65, 2, 1}, {}),
-      activated(resolve_conv({2, 100, 14, 13}, {100, 100, 3, 3}, pad), relu),
-      fused(resolve_conv({2, 33, 23, 22}, {65, 33, 3, 2}, {.pads = {1, 0, 2, 1}}), silu),
-      fused(resolve_conv({2, 12, 30, 31}, {21, 12, 3, 3}, {.dilation = {2, 1}, .pads = {2, 1, 2, 1}}), relu),
-      fused(resolve_conv({9, 6, 60, 61}, {6, 6, 6, 6}, {.pads = {3, 2, 2, 3}}), hard_swish),
-      fused(resolve_conv({9, 24, 60, 61}, {10, 24, 5, 5}, {.pads = {2, 2, 2, 2}}), clip),
-      activated(resolve_conv({3, 3, 9, 9}, {1, 3, 3, 3}, pad), relu),
-      fused(resolve_conv({1, 270, 7, 7}, {131, 270, 3, 3}, pad), relu),
-  };
-  for (const ConvProblem& p : problems) check_cuts(p, seed);
+  for (const ConvProblem& p : convs({
+           "1x65x9x8 -> 63, 2x1 s1 p0 g1",
+           "2x100x14x13 -> 100, 3x3 s1 p1 g1 +bias +relu",
+           "2x33x23x22 -> 65, 3x2 s1 p1,0,2,1 g1 +bias +residual +silu",
+           "2x12x30x31 -> 21, 3x3 s1 p2x1 g1 d2x1 +bias +residual +relu",
+           "9x6x60x61 -> 6, 6x6 s1 p3,2,2,3 g1 +bias +residual +hard_swish",
+           "9x24x60x61 -> 10, 5x5 s1 p2 g1 +bias +residual +clip(-0.5,0.75)",
+           "3x3x9x9 -> 1, 3x3 s1 p1 g1 +bias +relu",
+           "1x270x7x7 -> 131, 3x3 s1 p1 g1 +bias +residual +relu",
+       }))
+    check_cuts(p, seed);
 }
 
 // Units of lines of 16, 32 and 64 pixels, which are taken where they are fewer than those of 8x8; a residual, that is
 // read where nothing is stored; tiles of 96 filters.
 HOPPER_CASE("cuda/wgmma_patch/units_of_other_shapes") {
   const unsigned seed = random_seed();
-  const ConvGeometry pad{.pads = {1, 1, 1, 1}}, pad2{.pads = {2, 2, 2, 2}};
-  const ConvProblem problems[] = {
-      resolve_conv({1, 64, 4, 14}, {64, 64, 3, 3}, pad),
-      fused(resolve_conv({3, 40, 28, 42}, {96, 40, 3, 3}, pad), relu),
-      fused(resolve_conv({3, 72, 11, 10}, {80, 72, 5, 5}, pad2), silu),
-      fused(resolve_conv({2, 24, 12, 9}, {190, 24, 7, 7}, {.pads = {3, 3, 3, 3}}), clip),
-      resolve_conv({1, 64, 2, 30}, {64, 64, 3, 3}, pad),
-      fused(resolve_conv({2, 32, 28, 28}, {96, 32, 5, 5}, pad2), relu),
-      fused(resolve_conv({3, 72, 13, 26}, {50, 72, 3, 7}, {.pads = {1, 3, 1, 3}}), hard_swish),
-      fused(resolve_conv({2, 100, 27, 30}, {21, 100, 3, 3}, pad), relu),
-      resolve_conv({1, 64, 1, 64}, {64, 64, 1, 3}, {.pads = {0, 1, 0, 1}}),
-      fused(resolve_conv({3, 48, 3, 125}, {288, 48, 3, 7}, {.pads = {1, 3, 1, 3}}), relu),
-      fused(resolve_conv({20, 64, 28, 28}, {96, 64, 3, 3}, pad), relu),
-  };
-  for (const ConvProblem& p : problems) check_cuts(p, seed);
+  for (const ConvProblem& p : convs({
+           "1x64x4x14 -> 64, 3x3 s1 p1 g1",
+           "3x40x28x42 -> 96, 3x3 s1 p1 g1 +bias +residual +relu",
+           "3x72x11x10 -> 80, 5x5 s1 p2 g1 +bias +residual +silu",
+           "2x24x12x9 -> 190, 7x7 s1 p3 g1 +bias +residual +clip(-0.5,0.75)",
+           "1x64x2x30 -> 64, 3x3 s1 p1 g1",
+           "2x32x28x28 -> 96, 5x5 s1 p2 g1 +bias +residual +relu",
+           "3x72x13x26 -> 50, 3x7 s1 p1x3 g1 +bias +residual +hard_swish",
+           "2x100x27x30 -> 21, 3x3 s1 p1 g1 +bias +residual +relu",
+           "1x64x1x64 -> 64, 1x3 s1 p0x1 g1",
+           "3x48x3x125 -> 288, 3x7 s1 p1x3 g1 +bias +residual +relu",
+           "20x64x28x28 -> 96, 3x3 s1 p1 g1 +bias +residual +relu",
+       }))
+    check_cuts(p, seed);
 }
 
 // Groups, by themselves and several together; windows of one tap, whose pixels are one line; filters that stay, and
 // that do not.
 HOPPER_CASE("cuda/wgmma_patch/several_groups") {
   const unsigned seed = random_seed();
-  const auto grouped = [](std::int64_t groups, std::int64_t pad) {
-    return ConvGeometry{.pads = {pad, pad, pad, pad}, .groups = groups};
-  };
-  const ConvProblem problems[] = {
-      resolve_conv({1, 32, 8, 8}, {32, 16, 3, 3}, grouped(2, 1)),
-      resolve_conv({1, 128, 8, 8}, {64, 64, 3, 3}, grouped(2, 1)),
-      fused(resolve_conv({3, 144, 13, 21}, {48, 72, 3, 3}, grouped(2, 1)), relu),
-      fused(resolve_conv({1, 48, 28, 29}, {264, 16, 5, 5}, grouped(3, 2)), silu),
-      activated(resolve_conv({3, 80, 14, 14}, {320, 8, 3, 3}, grouped(10, 1)), relu),
-      fused(resolve_conv({2, 64, 15, 17}, {96, 2, 3, 5}, grouped(32, 2)), clip),
-      activated(resolve_conv({2, 32, 20, 20}, {96, 1, 7, 7}, grouped(32, 3)), hard_swish),
-      fused(resolve_conv({3, 120, 9, 11}, {240, 40, 1, 1}, grouped(3, 0)), relu),
-      activated(resolve_conv({2, 48, 33, 31}, {24, 2, 1, 1}, grouped(24, 0)), relu),
-      fused(resolve_conv({2, 26, 19, 18}, {34, 13, 3, 3}, grouped(2, 1)), relu),
-      fused(resolve_conv({2, 256, 22, 28}, {256, 64, 3, 3}, grouped(4, 1)), relu),
-      activated(resolve_conv({12, 64, 28, 28}, {128, 8, 3, 3}, grouped(8, 1)), clip),
-  };
-  for (const ConvProblem& p : problems) check_cuts(p, seed);
+  for (const ConvProblem& p : convs({
+           "1x32x8x8 -> 32, 3x3 s1 p1 g2",
+           "1x128x8x8 -> 64, 3x3 s1 p1 g2",
+           "3x144x13x21 -> 48, 3x3 s1 p1 g2 +bias +residual +relu",
+           "1x48x28x29 -> 264, 5x5 s1 p2 g3 +bias +residual +silu",
+           "3x80x14x14 -> 320, 3x3 s1 p1 g10 +bias +relu",
+           "2x64x15x17 -> 96, 3x5 s1 p2 g32 +bias +residual +clip(-0.5,0.75)",
+           "2x32x20x20 -> 96, 7x7 s1 p3 g32 +bias +hard_swish",
+           "3x120x9x11 -> 240, 1x1 s1 p0 g3 +bias +residual +relu",
+           "2x48x33x31 -> 24, 1x1 s1 p0 g24 +bias +relu",
+           "2x26x19x18 -> 34, 3x3 s1 p1 g2 +bias +residual +relu",
+           "2x256x22x28 -> 256, 3x3 s1 p1 g4 +bias +residual +relu",
+           "12x64x28x28 -> 128, 3x3 s1 p1 g8 +bias +clip(-0.5,0.75)",
+       }))
+    check_cuts(p, seed);
 }
 
 HOPPER_CASE("cuda/wgmma_patch/x_is_rounded_to_nearest") {
-  ConvProblem p = resolve_conv({1, 128, 12, 12}, {128, 128, 3, 3}, {.pads = {1, 1, 1, 1}});
+  ConvProblem p = parse_conv("1x128x12x12 -> 128, 3x3 s1 p1 g1");
   REQUIRE(!patch_slices_cuts(p).empty());
   for (const Cut& cut : cuts_of(p))
     if (asked_for(cut.config)) check_rounds_to_tf32("wgmma_patch", p, cut.config);
@@ -189,7 +182,7 @@ HOPPER_CASE("cuda/wgmma_patch/x_is_rounded_to_nearest") {
 HOPPER_CASE("cuda/wgmma_patch/infinities_stay_where_they_are") {
   constexpr float inf = std::numeric_limits<float>::infinity();
   constexpr std::int64_t c = 136;  // three groups
-  ConvProblem p = resolve_conv({1, c, 12, 12}, {8, c, 3, 3}, {});
+  ConvProblem p = parse_conv("1x136x12x12 -> 8, 3x3 s1 p0 g1");
   p.storage = p.x_storage = DType::f16;
   Tensor x(DType::f32, {1, c, 12, 12}), w(DType::f32, {8, c, 3, 3});
   std::ranges::fill(x.values<float>(), 1.0F);

@@ -3,27 +3,22 @@
 
 #include <vector>
 
-#include "tests/cuda/fused.h"
+#include "tests/cuda/every_cut.h"
 
 namespace lenslet::test {
 
 /// Sets of groups: one of them, several; as many filters as channels and more; groups that end within a row of
 /// channels, whose set's row reaches into the next one; then more tiles than multiprocessors.
 inline std::vector<ConvProblem> problems_with_groups() {
-  return {
-      resolve_conv({1, 64, 9, 9}, {64, 32, 3, 3}, {.pads = {1, 1, 1, 1}, .groups = 2}),
-      fused(resolve_conv({3, 256, 21, 18}, {256, 16, 3, 3}, {.stride = {2, 2}, .pads = {1, 1, 1, 1}, .groups = 16}),
-            relu),
-      fused(resolve_conv({2, 96, 13, 11}, {192, 12, 3, 2}, {.stride = {1, 2}, .pads = {1, 0, 2, 1}, .groups = 8}),
-            silu),
-      activated(
-          resolve_conv({2, 144, 14, 15}, {288, 48, 2, 3}, {.dilation = {2, 3}, .pads = {1, 2, 0, 3}, .groups = 3}),
-          clip),
-      fused(resolve_conv({2, 512, 14, 13}, {256, 128, 1, 1}, {.groups = 4}), hard_swish),
-      fused(resolve_conv({3, 64, 15, 17}, {64, 1, 3, 3}, {.stride = {2, 1}, .pads = {1, 1, 1, 1}, .groups = 64}), relu),
-      activated(resolve_conv({24, 128, 61, 60}, {128, 8, 3, 3}, {.stride = {2, 2}, .pads = {1, 1, 1, 1}, .groups = 16}),
-                relu),
-  };
+  return convs({
+      "1x64x9x9 -> 64, 3x3 s1 p1 g2",
+      "3x256x21x18 -> 256, 3x3 s2 p1 g16 +bias +residual +relu",
+      "2x96x13x11 -> 192, 3x2 s1x2 p1,0,2,1 g8 +bias +residual +silu",
+      "2x144x14x15 -> 288, 2x3 s1 p1,2,0,3 g3 d2x3 +bias +clip(-0.5,0.75)",
+      "2x512x14x13 -> 256, 1x1 s1 p0 g4 +bias +residual +hard_swish",
+      "3x64x15x17 -> 64, 3x3 s2x1 p1 g64 +bias +residual +relu",
+      "24x128x61x60 -> 128, 3x3 s2 p1 g16 +bias +relu",
+  });
 }
 
 }  // namespace lenslet::test

@@ -48,16 +48,16 @@ void check_cuts(const ConvProblem& p, unsigned seed, const std::function<bool(co
 // within a step; strides, dilations and pads of different width; more tiles than multiprocessors, so that stages go
 // round through several.
 std::vector<ConvProblem> problems() {
-  return {
-      resolve_conv({1, 32, 16, 16}, {64, 32, 1, 1}, {}),
-      resolve_conv({1, 4, 3, 3}, {4, 4, 1, 1}, {}),
-      fused(resolve_conv({3, 256, 13, 11}, {324, 256, 1, 1}, {}), relu),
-      resolve_conv({1, 64, 16, 16}, {64, 64, 3, 3}, {.pads = {1, 1, 1, 1}}),
-      fused(resolve_conv({2, 36, 23, 22}, {132, 36, 3, 3}, {.stride = {1, 2}, .pads = {1, 0, 2, 1}}), silu),
-      fused(resolve_conv({5, 20, 17, 19}, {260, 20, 3, 2}, {.dilation = {2, 3}, .pads = {2, 1, 1, 3}}), relu),
-      fused(resolve_conv({2, 100, 14, 14}, {68, 100, 1, 1}, {.stride = {2, 2}}), {}),
-      fused(resolve_conv({12, 32, 60, 60}, {128, 32, 3, 1}, {.pads = {1, 0, 1, 0}}), relu),
-  };
+  return convs({
+      "1x32x16x16 -> 64, 1x1 s1 p0 g1",
+      "1x4x3x3 -> 4, 1x1 s1 p0 g1",
+      "3x256x13x11 -> 324, 1x1 s1 p0 g1 +bias +residual +relu",
+      "1x64x16x16 -> 64, 3x3 s1 p1 g1",
+      "2x36x23x22 -> 132, 3x3 s1x2 p1,0,2,1 g1 +bias +residual +silu",
+      "5x20x17x19 -> 260, 3x2 s1 p2,1,1,3 g1 d2x3 +bias +residual +relu",
+      "2x100x14x14 -> 68, 1x1 s2 p0 g1 +bias +residual",
+      "12x32x60x60 -> 128, 3x1 s1 p1x0 g1 +bias +residual +relu",
+  });
 }
 
 }  // namespace
@@ -75,29 +75,24 @@ HOPPER_CASE("cuda/wgmma_tf32/persistent") {
 // Channels in several groups, taps inside of them; then more tiles than multiprocessors.
 HOPPER_CASE("cuda/wgmma_tf32/by_channels") {
   const unsigned seed = random_seed();
-  const ConvProblem several[] = {
-      fused(resolve_conv({3, 72, 21, 18}, {72, 72, 3, 2}, {.stride = {2, 1}, .dilation = {1, 2}, .pads = {1, 0, 2, 1}}),
-            silu),
-      activated(resolve_conv({40, 40, 29, 30}, {136, 40, 3, 3}, {.stride = {2, 2}, .pads = {1, 1, 1, 1}}), relu)};
-  for (const ConvProblem& p : several) check_cuts(p, seed, persistent);
+  for (const ConvProblem& p : convs({"3x72x21x18 -> 72, 3x2 s2x1 p1,0,2,1 g1 d1x2 +bias +residual +silu",
+                                     "40x40x29x30 -> 136, 3x3 s2 p1 g1 +bias +relu"}))
+    check_cuts(p, seed, persistent);
 }
 
 // A tap's last channels by one and two instructions (TermTail), in every tile: full and not, by channels or not, with
 // room; and of sets, whose neighbours lie behind.
 HOPPER_CASE("cuda/wgmma_tf32/tails") {
   const unsigned seed = random_seed();
-  const ConvGeometry pad{.pads = {1, 1, 1, 1}};
-  const ConvProblem tails[] = {
-      resolve_conv({1, 16, 8, 8}, {64, 16, 1, 2}, {}),
-      activated(resolve_conv({2, 48, 15, 17}, {136, 48, 7, 1}, {.pads = {3, 0, 3, 0}}), relu),
-      activated(resolve_conv({2, 80, 17, 15}, {200, 80, 1, 7}, {.pads = {0, 3, 0, 3}}), silu),
-      activated(resolve_conv({2, 72, 23, 22}, {72, 72, 3, 3}, {.stride = {2, 1}, .pads = {1, 0, 2, 1}}), relu),
-      activated(resolve_conv({2, 77, 14, 13}, {65, 77, 2, 2}, pad), hard_swish),
-      activated(resolve_conv({9, 3, 61, 60}, {40, 3, 3, 3}, pad), relu),
-      activated(resolve_conv({2, 88, 15, 13}, {192, 44, 3, 3}, {.stride = {2, 1}, .pads = {1, 1, 1, 1}, .groups = 2}),
-                relu),
-  };
-  for (const ConvProblem& p : tails) {
+  for (const ConvProblem& p : convs({
+           "1x16x8x8 -> 64, 1x2 s1 p0 g1",
+           "2x48x15x17 -> 136, 7x1 s1 p3x0 g1 +bias +relu",
+           "2x80x17x15 -> 200, 1x7 s1 p0x3 g1 +bias +silu",
+           "2x72x23x22 -> 72, 3x3 s2x1 p1,0,2,1 g1 +bias +relu",
+           "2x77x14x13 -> 65, 2x2 s1 p1 g1 +bias +hard_swish",
+           "9x3x61x60 -> 40, 3x3 s1 p1 g1 +bias +relu",
+           "2x88x15x13 -> 192, 3x3 s2x1 p1 g2 +bias +relu",
+       })) {
     CHECK(TermTail(group_set(p, 1), wgmma_tf32_step).exists());
     check_cuts(p, seed, persistent);
   }
@@ -106,17 +101,16 @@ HOPPER_CASE("cuda/wgmma_tf32/tails") {
 // Channels and filters that fill no 16 bytes: pixels with room, which holds NaN.
 HOPPER_CASE("cuda/wgmma_tf32/room") {
   const unsigned seed = random_seed();
-  const ConvGeometry pad{.pads = {1, 1, 1, 1}};
-  const ConvProblem with_room[] = {
-      resolve_conv({1, 65, 8, 8}, {63, 65, 1, 1}, {}),
-      activated(resolve_conv({2, 50, 14, 13}, {102, 50, 3, 3}, pad), relu),
-      fused(resolve_conv({2, 58, 28, 28}, {58, 58, 1, 1}, {}), clip),
-      fused(resolve_conv({3, 33, 13, 11}, {65, 33, 3, 2}, {.stride = {2, 1}, .pads = {1, 0, 2, 1}}), silu),
-      fused(resolve_conv({2, 6, 30, 31}, {6, 6, 4, 4}, {.pads = {2, 1, 1, 2}}), hard_swish),
-      activated(resolve_conv({3, 3, 9, 9}, {1, 3, 3, 3}, pad), relu),
-      fused(resolve_conv({1, 270, 7, 7}, {131, 270, 3, 3}, pad), relu),
-  };
-  for (const ConvProblem& p : with_room) check_cuts(p, seed, [](const WgmmaTf32Plan&) { return true; });
+  for (const ConvProblem& p : convs({
+           "1x65x8x8 -> 63, 1x1 s1 p0 g1",
+           "2x50x14x13 -> 102, 3x3 s1 p1 g1 +bias +relu",
+           "2x58x28x28 -> 58, 1x1 s1 p0 g1 +bias +residual +clip(-0.5,0.75)",
+           "3x33x13x11 -> 65, 3x2 s2x1 p1,0,2,1 g1 +bias +residual +silu",
+           "2x6x30x31 -> 6, 4x4 s1 p2,1,1,2 g1 +bias +residual +hard_swish",
+           "3x3x9x9 -> 1, 3x3 s1 p1 g1 +bias +relu",
+           "1x270x7x7 -> 131, 3x3 s1 p1 g1 +bias +residual +relu",
+       }))
+    check_cuts(p, seed, [](const WgmmaTf32Plan&) { return true; });
 }
 
 // Where a thread of a cluster's tile has which output: each is a number of its own, exact in TF32, so that one in a
@@ -157,31 +151,32 @@ HOPPER_CASE("cuda/wgmma_tf32/slices_put_every_output_in_its_place") {
 
 HOPPER_CASE("cuda/wgmma_tf32/slices") {
   const unsigned seed = random_seed();
-  const ConvGeometry pad{.pads = {1, 1, 1, 1}};
   // Each with one thing more than the one before: one tile of 64x64 and two steps; a tile that is full of nothing but
   // its first pixel and four filters; a part of 32 filters of which half a unit is there; more steps than stages, and
   // no even number of them.
-  check_cuts(resolve_conv({1, 64, 8, 8}, {64, 64, 1, 1}, {}), seed, sliced);
-  check_cuts(activated(resolve_conv({1, 256, 1, 1}, {4, 256, 1, 1}, {}), relu), seed, sliced);
-  check_cuts(fused(resolve_conv({1, 256, 5, 5}, {44, 256, 1, 1}, {}), relu), seed, sliced);
-  check_cuts(fused(resolve_conv({1, 2048, 7, 7}, {512, 2048, 1, 1}, {}), relu), seed, sliced);
-  check_cuts(fused(resolve_conv({1, 36, 7, 7}, {196, 36, 3, 3}, pad), hard_swish), seed, sliced);
-  // ResNet-50's at batch 1.
-  check_cuts(activated(resolve_conv({1, 512, 7, 7}, {512, 512, 3, 3}, pad), relu), seed, sliced);
-  check_cuts(activated(resolve_conv({1, 256, 14, 14}, {256, 256, 3, 3}, pad), clip), seed, sliced);
-  check_cuts(fused(resolve_conv({1, 512, 14, 14}, {512, 512, 3, 3}, {.stride = {2, 2}, .pads = {1, 1, 1, 1}}), silu),
-             seed, sliced);
+  for (const ConvProblem& p : convs({
+           "1x64x8x8 -> 64, 1x1 s1 p0 g1",
+           "1x256x1x1 -> 4, 1x1 s1 p0 g1 +bias +relu",
+           "1x256x5x5 -> 44, 1x1 s1 p0 g1 +bias +residual +relu",
+           "1x2048x7x7 -> 512, 1x1 s1 p0 g1 +bias +residual +relu",
+           "1x36x7x7 -> 196, 3x3 s1 p1 g1 +bias +residual +hard_swish",
+           // ResNet-50's at batch 1.
+           "1x512x7x7 -> 512, 3x3 s1 p1 g1 +bias +relu",
+           "1x256x14x14 -> 256, 3x3 s1 p1 g1 +bias +clip(-0.5,0.75)",
+           "1x512x14x14 -> 512, 3x3 s2 p1 g1 +bias +residual +silu",
+       }))
+    check_cuts(p, seed, sliced);
   for (const ConvProblem& p : problems()) check_cuts(p, seed, sliced);
 }
 
 // By both kinds of copies.
 HOPPER_CASE("cuda/wgmma_tf32/x_is_rounded_to_nearest") {
-  check_rounds_to_tf32("wgmma_tf32", resolve_conv({2, 64, 12, 12}, {64, 64, 1, 1}, {}));
-  check_rounds_to_tf32("wgmma_tf32", resolve_conv({2, 64, 12, 12}, {64, 64, 3, 3}, {.pads = {1, 1, 1, 1}}));
+  check_rounds_to_tf32("wgmma_tf32", parse_conv("2x64x12x12 -> 64, 1x1 s1 p0 g1"));
+  check_rounds_to_tf32("wgmma_tf32", parse_conv("2x64x12x12 -> 64, 3x3 s1 p1 g1"));
 }
 
 HOPPER_CASE("cuda/wgmma_tf32/what_is_not_finite_stays_so") {
-  const ConvProblem p = resolve_conv({1, 32, 8, 8}, {32, 32, 1, 1}, {});
+  const ConvProblem p = parse_conv("1x32x8x8 -> 32, 1x1 s1 p0 g1");
   Tensor x(DType::f32, {p.n, p.c, p.h, p.w});
   std::fill(x.values<float>().begin(), x.values<float>().end(), 1.0F);
   // The NaN that the device makes has all bits that rounding could carry out of; that of the host has one.

@@ -2,13 +2,13 @@
 // bit of a result depends on how it is cut.
 
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
 #include <string_view>
 #include <vector>
 
 #include "ops/conv/cuda/winograd_plan.h"
 #include "tests/cuda/every_cut.h"
-#include "tests/cuda/fused.h"
 #include "tests/random_seed.h"
 
 namespace lenslet::test {
@@ -41,15 +41,15 @@ std::vector<Cut> cuts_of(const Planned& of, int m) {
 /// several tiles of the product both ways, with and without what is fused.
 void check_form(std::string_view name, int m, std::int64_t r) {
   const unsigned seed = random_seed();
-  const ConvProblem problems[] = {
-      resolve_conv({1, 16, r, r}, {4, 16, r, r}, {}),
-      resolve_conv({2, 32, 17, 19}, {64, 32, r, r}, {.pads = {1, 1, 1, 1}}),
-      fused(resolve_conv({3, 20, 13, 11}, {70, 20, r, r}, {.pads = {2, 2, 2, 2}}), relu),
-      fused(resolve_conv({2, 7, 23, 14}, {33, 7, r, r}, {.pads = {3, 3, 3, 3}}), silu),
-      resolve_conv({2, 64, 60, 60}, {64, 64, r, r}, {}),
-      fused(resolve_conv({5, 36, 9, 21}, {132, 36, r, r}, {.pads = {0, 1, 2, 3}}), {}),
-  };
-  for (const ConvProblem& p : problems)
+  const std::string window = fmt::format("{0}x{0}", r);
+  for (const ConvProblem& p : convs({
+           "1x16x" + window + " -> 4, " + window + " s1 p0 g1",
+           "2x32x17x19 -> 64, " + window + " s1 p1 g1",
+           "3x20x13x11 -> 70, " + window + " s1 p2 g1 +bias +residual +relu",
+           "2x7x23x14 -> 33, " + window + " s1 p3 g1 +bias +residual +silu",
+           "2x64x60x60 -> 64, " + window + " s1 p0 g1",
+           "5x36x9x21 -> 132, " + window + " s1 p0,1,2,3 g1 +bias +residual",
+       }))
     CHECK(check_cuts(name, p, "fp32", seed, [m](const Planned& planned) { return cuts_of(planned, m); }) >= 10);
 }
 
