@@ -14,9 +14,9 @@
 #include "base/cuda/upload.h"
 #include "lenslet/error.h"
 #include "tests/cuda/device_case.h"
+#include "tests/cuda/drawn_product.h"
 #include "tests/cuda/random_values.h"
 #include "tests/expect_error.h"
-#include "tests/larger_error.h"
 
 namespace lenslet {
 namespace {
@@ -27,81 +27,51 @@ std::vector<float> download(const cuda::DeviceBuffer<float>& buffer) {
   return values;
 }
 
-struct Case {
-  int m, n, k;
-  bool trans_a, trans_b;
-  int batch;
-  bool one_b;  // the same B for the whole batch
-  float beta;
-  int padding;  // floats between the end of a row and the next, in all three
-};
-
-// Runs the product and returns max |c - exact| / sqrt(k); bytes between rows must stay as they were.
-double error_of(const cuda::Session& session, const Case& t, Numerics::Multiply multiply) {
-  const int a_rows = t.trans_a ? t.k : t.m, a_cols = t.trans_a ? t.m : t.k;
-  const int b_rows = t.trans_b ? t.n : t.k, b_cols = t.trans_b ? t.k : t.n;
-  const int lda = a_cols + t.padding, ldb = b_cols + t.padding, ldc = t.n + t.padding;
-  const std::int64_t a_stride = std::int64_t{a_rows} * lda, b_stride = t.one_b ? 0 : std::int64_t{b_rows} * ldb,
-                     c_stride = std::int64_t{t.m} * ldc;
-  const auto a = test::random_values(a_stride * t.batch, 1);
-  const auto b = test::random_values(std::int64_t{b_rows} * ldb * (t.one_b ? 1 : t.batch), 2);
-  const auto c = test::random_values(c_stride * t.batch, 3);
-  const auto device_a = cuda::upload(a), device_b = cuda::upload(b);
-  auto device_c = cuda::upload(c);
-  session.context().cublas->gemm(t.m, t.n, t.k, {device_a.data(), lda, t.trans_a, a_stride},
-                                 {device_b.data(), ldb, t.trans_b, b_stride}, device_c.data(), ldc, t.beta, t.batch,
-                                 c_stride, multiply);
-  session.stream().synchronize();
-  const auto result = download(device_c);
-  double worst = 0;
-  for (std::int64_t batch = 0; batch < t.batch; ++batch)
-    for (int i = 0; i < t.m; ++i)
-      for (int j = 0; j < ldc; ++j) {
-        const auto at = static_cast<std::size_t>(batch * c_stride + std::int64_t{i} * ldc + j);
-        if (j >= t.n) {
-          CHECK(result[at] == c[at]);
-          continue;
-        }
-        double exact = static_cast<double>(t.beta) * static_cast<double>(c[at]);
-        for (int l = 0; l < t.k; ++l) {
-          const std::int64_t ia =
-              batch * a_stride + (t.trans_a ? std::int64_t{l} * lda + i : std::int64_t{i} * lda + l);
-          const std::int64_t ib =
-              batch * b_stride + (t.trans_b ? std::int64_t{j} * ldb + l : std::int64_t{l} * ldb + j);
-          exact += static_cast<double>(a[static_cast<std::size_t>(ia)]) *
-                   static_cast<double>(b[static_cast<std::size_t>(ib)]);
-        }
-        worst = test::larger_error(worst, std::abs(static_cast<double>(result[at]) - exact));
-      }
-  return worst / std::sqrt(t.k);
+/// C += A * B, C *= `beta` first, with floats between rows. Gives the largest error by the root of k.
+double error_of(const cuda::Session& session, const test::ProductCase& t, Numerics::Multiply multiply) {
+  test::DrawnProduct product(session.context(), t, DType::f32, DType::f32, 1);
+  // Rounding of fp32 is near 1e-7; TF32 would be near 3e-4, so that its use by mistake shows.
+  const double sums = multiply == Numerics::Multiply::fp32 ? 2.8e-6 : 5.6e-3;
+  return product.check("cublas", sums, 0, [&] {
+    session.context().cublas->gemm(
+        t.m, t.n, t.k, {product.a().floats(), product.a().ld, t.trans_a, product.a().elems / t.batch},
+        {product.b().floats(), product.b().ld, t.trans_b, product.b_step()}, reinterpret_cast<float*>(product.y()),
+        product.y_ld(), t.in_place ? t.residual_by : 0, t.batch, t.m * product.y_ld(), multiply);
+  }) / std::sqrt(static_cast<double>(t.k));
 }
 
-constexpr Case cases[] = {
-    {64, 96, 128, false, false, 1, false, 0, 0},  {33, 7, 65, false, true, 1, false, 1, 3},
-    {5, 130, 31, true, false, 1, false, 0.5f, 1}, {17, 19, 23, true, true, 1, false, 0, 5},
-    {1, 100, 50, false, false, 3, false, 0, 0},   {40, 12, 9, false, true, 5, true, 0, 2},
-    {12, 49, 36, false, false, 7, false, 1, 0},   {1, 1, 1, false, false, 1, false, 0, 0},
+const test::ProductCase cases[] = {
+    {.m = 64, .n = 96, .k = 128, .trans_b = false},
+    {.m = 33, .n = 7, .k = 65, .between = 3, .between_y = 3, .in_place = true},
+    {.m = 5,
+     .n = 130,
+     .k = 31,
+     .trans_a = true,
+     .trans_b = false,
+     .between = 1,
+     .between_y = 1,
+     .in_place = true,
+     .residual_by = 0.5F},
+    {.m = 17, .n = 19, .k = 23, .trans_a = true, .between = 5, .between_y = 5},
+    {.m = 1, .n = 100, .k = 50, .trans_b = false, .batch = 3},
+    {.m = 40, .n = 12, .k = 9, .batch = 5, .one_b = true, .between = 2, .between_y = 2},
+    {.m = 12, .n = 49, .k = 36, .trans_b = false, .batch = 7, .in_place = true},
+    {.m = 1, .n = 1, .k = 1, .trans_b = false},
 };
 
 DEVICE_CASE("cuda/cublas/products_fp32") {
   REQUIRE_MESSAGE(cuda::cublas_unavailable_reason(0).empty(), cuda::cublas_unavailable_reason(0));
   const cuda::Session session(0, true);
-  for (const Case& t : cases) {
-    CAPTURE(t.m);
-    CAPTURE(t.n);
-    CAPTURE(t.k);
-    // Rounding of fp32 is near 1e-7; TF32 would be near 3e-4, so that its use by mistake shows.
-    CHECK(error_of(session, t, Numerics::Multiply::fp32) < 1e-6);
-  }
+  for (const test::ProductCase& t : cases) CHECK(error_of(session, t, Numerics::Multiply::fp32) < 1e-6);
 }
 
 DEVICE_CASE("cuda/cublas/products_tf32") {
   REQUIRE_MESSAGE(cuda::cublas_unavailable_reason(0).empty(), cuda::cublas_unavailable_reason(0));
   constexpr auto tf32 = Numerics::Multiply::tf32;
   const cuda::Session session(0, true);
-  for (const Case& t : cases) CHECK(error_of(session, t, tf32) < 2e-3);
+  for (const test::ProductCase& t : cases) CHECK(error_of(session, t, tf32) < 2e-3);
   // Sizes at which the tensor cores are used: the wish for TF32 reaches cuBLAS.
-  CHECK(error_of(session, {256, 256, 256, false, false, 1, false, 0, 0}, tf32) > 1e-5);
+  CHECK(error_of(session, {.m = 256, .n = 256, .k = 256, .trans_b = false}, tf32) > 1e-5);
 }
 
 /// What `work` queues, as a graph of its own.

@@ -6,8 +6,6 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <cmath>
 #include <cstdlib>
 #include <functional>
 #include <memory>
@@ -18,22 +16,13 @@
 #include "base/cuda/upload.h"
 #include "ops/core/sum_tolerance.h"
 #include "ops/gemm/packed_weights.h"
-#include "tests/cuda/random_values.h"
-#include "tests/larger_error.h"
+#include "tests/cuda/drawn_product.h"
 #include "tests/ops/exact_activation.h"
 
 namespace lenslet {
 namespace {
 
-struct Case {
-  std::int64_t m, n, k;
-  bool trans_a = false, trans_b = true;
-  std::int64_t batch = 1;
-  bool row_of_c = false, full_c = false;
-  float alpha = 1, beta = 1;
-  Activation activation = {};
-  std::int64_t shift = 0;  ///< floats that the operands lie behind a 16-byte boundary
-};
+using Case = test::ProductCase;
 
 /// One way to compute a call.
 struct Way {
@@ -42,15 +31,15 @@ struct Way {
   bool tf32 = false;
 };
 
-std::vector<Way> ways(const Case& t, std::span<const float> b, bool with_cublas) {
+std::vector<Way> ways(const Case& t, std::span<const double> b, bool with_cublas) {
   std::vector<Way> list{{"tiled", cuda::gemm_tiled}};
   if (t.batch == 1 && t.m <= cuda::most_few_rows && t.trans_b && !t.trans_a && t.k % cuda::packed_lane_weights == 0 &&
-      t.shift % 4 == 0) {
+      t.operands_shift % 4 == 0) {
     const std::int64_t row_bytes = cuda::packed_row_bytes(t.k);
     std::vector<std::byte> host(static_cast<std::size_t>(t.n * row_bytes));
     for (std::int64_t j = 0; j < t.n; ++j)
       for (std::int64_t l = 0; l < t.k; ++l)
-        cuda::pack_weight(host.data() + j * row_bytes, l, b[static_cast<std::size_t>(j * t.k + l)]);
+        cuda::pack_weight(host.data() + j * row_bytes, l, static_cast<float>(b[static_cast<std::size_t>(j * t.k + l)]));
     const auto lies = std::make_shared<cuda::DeviceBuffer<std::byte>>(cuda::upload(host));
     for (const int slices : {1, 2, 4, 8})
       list.push_back({fmt::format("few_rows in {}, packed", slices),
@@ -62,7 +51,7 @@ std::vector<Way> ways(const Case& t, std::span<const float> b, bool with_cublas)
   for (const int slices : {1, 2, 4, 8})
     for (const bool vectors : {false, true})
       if (t.batch == 1 && t.m <= cuda::most_few_rows && t.trans_b && !t.trans_a &&
-          (!vectors || (t.k % 4 == 0 && t.shift % 4 == 0)))
+          (!vectors || (t.k % 4 == 0 && t.operands_shift % 4 == 0)))
         list.push_back({fmt::format("few_rows in {}, vectors: {}", slices, vectors),
                         [=](const cuda::Context& context, const cuda::GemmCall& call) {
                           cuda::gemm_few_rows(context, call, slices, vectors);
@@ -78,20 +67,7 @@ std::vector<Way> ways(const Case& t, std::span<const float> b, bool with_cublas)
 }
 
 void check(const cuda::Context& context, const Case& t) {
-  const std::vector<float> a = test::random_values(t.batch * t.m * t.k, 1),
-                           b = test::random_values(t.batch * t.k * t.n, 2);
-  const std::vector<float> c = test::random_values(t.m * t.n, 3);
-  constexpr std::int64_t guard = 64;
-  const std::int64_t y_elems = t.batch * t.m * t.n;
-  cuda::DeviceBuffer<float> device_a(a.size() + 4), device_b(b.size() + 4), device_c(c.size());
-  cuda::DeviceBuffer<float> device_y(static_cast<std::size_t>(y_elems + guard));
-  const auto upload = [](float* to, const std::vector<float>& from) {
-    cuda::copy_to_device(to, from.data(), from.size() * sizeof(float));
-  };
-  upload(device_a.data() + t.shift, a);
-  upload(device_b.data() + t.shift, b);
-  upload(device_c.data(), c);
-
+  test::DrawnProduct product(context, t, DType::f32, DType::f32, 1, test::exact_activation(t.activation));
   const MatrixProblem problem{.gemm_m = t.m,
                               .gemm_n = t.n,
                               .gemm_k = t.k,
@@ -102,44 +78,13 @@ void check(const cuda::Context& context, const Case& t) {
                               .activation = t.activation};
   const cuda::GemmCall call{.problem = problem,
                             .batch = t.batch,
-                            .a = {device_a.data() + t.shift, t.trans_a ? t.m : t.k, t.trans_a, t.m * t.k},
-                            .b = {device_b.data() + t.shift, t.trans_b ? t.k : t.n, t.trans_b, t.k * t.n},
-                            .c = t.row_of_c || t.full_c ? device_c.data() : nullptr,
-                            .y = device_y.data()};
-
-  const auto exact_of = test::exact_activation(t.activation);
-  std::vector<double> exact(static_cast<std::size_t>(y_elems));
-  for (std::int64_t at = 0; at < y_elems; ++at) {
-    const std::int64_t product = at / (t.m * t.n), i = at / t.n % t.m, j = at % t.n;
-    double sum = 0;
-    for (std::int64_t l = 0; l < t.k; ++l) {
-      const std::int64_t ia = product * t.m * t.k + (t.trans_a ? l * t.m + i : i * t.k + l);
-      const std::int64_t ib = product * t.k * t.n + (t.trans_b ? j * t.k + l : l * t.n + j);
-      sum += double{a[static_cast<std::size_t>(ia)]} * double{b[static_cast<std::size_t>(ib)]};
-    }
-    sum *= double{t.alpha};
-    if (call.c != nullptr) sum += double{t.beta} * double{c[static_cast<std::size_t>(i * problem.c_row + j)]};
-    exact[static_cast<std::size_t>(at)] = exact_of(sum);
-  }
-  // Factors in (-1, 1) have the variance 1/3.
-  const double products = double{t.alpha} * double{t.alpha} * static_cast<double>(t.k) / 9;
-  const double added = call.c != nullptr ? double{t.beta} * double{t.beta} / 3 : 0;
-
-  for (const Way& way : ways(t, b, context.cublas != nullptr)) {
-    CUDA_CHECK(cudaMemset(device_y.data(), 0x7f, device_y.bytes()));
-    CUDA_CHECK(cudaDeviceSynchronize());  // the session's stream does not wait for the one that fills
-    way.multiply(context, call);
-    CUDA_CHECK(cudaStreamSynchronize(context.stream));
-    std::vector<float> y(device_y.size());
-    CUDA_CHECK(cudaMemcpy(y.data(), device_y.data(), device_y.bytes(), cudaMemcpyDeviceToHost));
-    double worst = 0;
-    for (std::size_t at = 0; at < exact.size(); ++at)
-      worst = test::larger_error(worst, std::abs(double{y[at]} - exact[at]));
-    const double allowed = (way.tf32 ? tf32_sum_tolerance(t.k) : sum_tolerance(t.k)) * std::sqrt(products + added);
-    CHECK_MESSAGE(worst <= allowed, fmt::format("{} {}x{}x{} batch {}: off by {}, allowed {}", way.name, t.m, t.n, t.k,
-                                                t.batch, worst, allowed));
-    for (std::size_t at = exact.size(); at < y.size(); ++at) CHECK_MESSAGE(y[at] == y.back(), "wrote behind y");
-  }
+                            .a = {product.a().floats(), product.a().ld, t.trans_a, t.m * t.k},
+                            .b = {product.b().floats(), product.b().ld, t.trans_b, product.b_step()},
+                            .c = product.c(),
+                            .y = reinterpret_cast<float*>(product.y())};
+  for (const Way& way : ways(t, product.b().values, context.cublas != nullptr))
+    product.check(way.name, way.tf32 ? tf32_sum_tolerance(t.k) : sum_tolerance(t.k), 0,
+                  [&] { way.multiply(context, call); });
 }
 
 std::vector<Case> cases() {
@@ -148,7 +93,7 @@ std::vector<Case> cases() {
   for (std::int64_t m = 1; m <= 9; ++m) {
     list.push_back({.m = m, .n = 1000, .k = 2048, .row_of_c = true, .activation = relu});
     list.push_back({.m = m, .n = 37, .k = 133, .full_c = true, .alpha = 0.5F, .beta = -2, .activation = silu});
-    list.push_back({.m = m, .n = 3, .k = 64, .shift = 1});
+    list.push_back({.m = m, .n = 3, .k = 64, .operands_shift = 1});
     list.push_back({.m = m, .n = 5, .k = 1});
     list.push_back({.m = m, .n = 6, .k = 0, .row_of_c = true});
   }
