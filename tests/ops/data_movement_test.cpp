@@ -20,6 +20,9 @@ constexpr DType every_size[] = {DType::u8, DType::f16, DType::f32, DType::i64};
 constexpr std::int64_t far = std::numeric_limits<std::int64_t>::max();
 constexpr std::int64_t near = std::numeric_limits<std::int64_t>::min();
 
+const OpCase transpose{.op = "Transpose"};
+const OpCase concat{.op = "Concat"};
+
 }  // namespace
 
 TEST_CASE("transpose/every_permutation_of_4_axes") {
@@ -31,41 +34,34 @@ TEST_CASE("transpose/every_permutation_of_4_axes") {
 
 TEST_CASE("transpose/every_element_size") {
   for (const DType dtype : every_size) {
-    check_op({.op = "Transpose",
-              .attributes = {{"perm", Ints{0, 2, 3, 1}}},
-              .inputs = {random_of(dtype, {3, 7, 13, 33}, 2, 0, 100)}});
-    check_op({.op = "Transpose", .inputs = {random_of(dtype, {5, 1, 3, 2, 4}, 2, 0, 100)}});
+    check_op(with(transpose, {random_of(dtype, {3, 7, 13, 33}, 2, 0, 100)}, {{"perm", Ints{0, 2, 3, 1}}}));
+    check_op(with(transpose, {random_of(dtype, {5, 1, 3, 2, 4}, 2, 0, 100)}));
   }
 }
 
 TEST_CASE("transpose/whole_vectors_and_partial_tiles_on_every_instruction_set") {
   for (const DType dtype : every_size) {
     for (const Shape& shape : {Shape{144, 80}, Shape{16, 272}, Shape{145, 80}, Shape{20, 131}})
-      check_op_on_every_instruction_set({.op = "Transpose", .inputs = {random_of(dtype, shape, 2, 0, 100)}});
+      check_op_on_every_instruction_set(with(transpose, {random_of(dtype, shape, 2, 0, 100)}));
     for (const Ints& perm : {Ints{0, 3, 2, 1}, Ints{3, 1, 0, 2}, Ints{2, 1, 3, 0}})
-      check_op_on_every_instruction_set({.op = "Transpose",
-                                         .attributes = {{"perm", perm}},
-                                         .inputs = {random_of(dtype, {48, 3, 32, 80}, 2, 0, 100)}});
+      check_op_on_every_instruction_set(
+          with(transpose, {random_of(dtype, {48, 3, 32, 80}, 2, 0, 100)}, {{"perm", perm}}));
     // Pairs: two lines to one, and one to two.
     for (const Shape& shape : {Shape{2, 200}, Shape{200, 2}, Shape{3, 2, 37}, Shape{2, 70000}})
-      check_op_on_every_instruction_set({.op = "Transpose",
-                                         .attributes = {{"perm", shape.rank() == 2 ? Ints{1, 0} : Ints{0, 2, 1}}},
-                                         .inputs = {random_of(dtype, shape, 2, 0, 100)}});
+      check_op_on_every_instruction_set(with(transpose, {random_of(dtype, shape, 2, 0, 100)},
+                                             {{"perm", shape.rank() == 2 ? Ints{1, 0} : Ints{0, 2, 1}}}));
   }
 }
 
 TEST_CASE("transpose/other_ranks") {
-  check_op({.op = "Transpose", .inputs = {random_f32({}, 3)}});
-  check_op({.op = "Transpose", .inputs = {random_f32({7}, 3)}});
-  check_op({.op = "Transpose", .inputs = {random_f32({100, 37}, 3)}});
-  check_op({.op = "Transpose", .inputs = {random_f32({300, 500}, 3)}});
-  check_op({.op = "Transpose", .inputs = {random_f32({3, 0, 2}, 3)}});
-  check_op({.op = "Transpose",
-            .attributes = {{"perm", Ints{6, 4, 2, 0, 1, 3, 5, 7}}},
-            .inputs = {random_f32({2, 3, 1, 2, 3, 2, 1, 2}, 3)}});
+  check_op(with(transpose, {random_f32({}, 3)}));
+  check_op(with(transpose, {random_f32({7}, 3)}));
+  check_op(with(transpose, {random_f32({100, 37}, 3)}));
+  check_op(with(transpose, {random_f32({300, 500}, 3)}));
+  check_op(with(transpose, {random_f32({3, 0, 2}, 3)}));
+  check_op(with(transpose, {random_f32({2, 3, 1, 2, 3, 2, 1, 2}, 3)}, {{"perm", Ints{6, 4, 2, 0, 1, 3, 5, 7}}}));
   // The channel shuffle of ShuffleNet.
-  check_op(
-      {.op = "Transpose", .attributes = {{"perm", Ints{0, 2, 1, 3, 4}}}, .inputs = {random_f32({2, 2, 29, 7, 7}, 3)}});
+  check_op(with(transpose, {random_f32({2, 2, 29, 7, 7}, 3)}, {{"perm", Ints{0, 2, 1, 3, 4}}}));
 }
 
 TEST_CASE("transpose/gives_its_input_back_when_only_ones_move") {
@@ -86,11 +82,9 @@ TEST_CASE("transpose/gives_its_input_back_when_only_ones_move") {
 
 TEST_CASE("transpose/what_is_no_permutation_is_refused") {
   const Tensor x = random_f32({2, 3}, 1);
-  CHECK(infer_error({.op = "Transpose", .attributes = {{"perm", Ints{0, 1, 2}}}, .inputs = {x}}) ==
-        ErrorKind::invalid_model);
+  CHECK(infer_error(with(transpose, {x}, {{"perm", Ints{0, 1, 2}}})) == ErrorKind::invalid_model);
   for (const Ints& perm : {Ints{0, 0}, Ints{0, 2}, Ints{-1, 0}})
-    CHECK_ERROR(make_op({.op = "Transpose", .attributes = {{"perm", perm}}, .inputs = {x}}), invalid_model,
-                "is not a permutation");
+    CHECK_ERROR(make_op(with(transpose, {x}, {{"perm", perm}})), invalid_model, "is not a permutation");
 }
 
 TEST_CASE("concat/each_axis_in_both_layouts") {
@@ -107,14 +101,12 @@ TEST_CASE("concat/each_axis_in_both_layouts") {
 
 TEST_CASE("concat/other_types_and_ranks") {
   for (const DType dtype : every_size)
-    check_op({.op = "Concat",
-              .attributes = {{"axis", std::int64_t{1}}},
-              .inputs = {random_of(dtype, {3, 5}, 1, 0, 9), random_of(dtype, {3, 0}, 2, 0, 9),
-                         random_of(dtype, {3, 2}, 3, 0, 9)}});
-  check_op({.op = "Concat", .attributes = {{"axis", std::int64_t{0}}}, .inputs = {int64s({1, 2}), int64s({-1})}});
-  check_op({.op = "Concat",
-            .attributes = {{"axis", std::int64_t{1}}},
-            .inputs = {random_f32({1, 64, 55, 55}, 1), random_f32({1, 64, 55, 55}, 2)}});
+    check_op(
+        with(concat,
+             {random_of(dtype, {3, 5}, 1, 0, 9), random_of(dtype, {3, 0}, 2, 0, 9), random_of(dtype, {3, 2}, 3, 0, 9)},
+             {{"axis", 1}}));
+  check_op(with(concat, {int64s({1, 2}), int64s({-1})}, {{"axis", 0}}));
+  check_op(with(concat, {random_f32({1, 64, 55, 55}, 1), random_f32({1, 64, 55, 55}, 2)}, {{"axis", 1}}));
 }
 
 // Runs of 2, 4 and 8 bytes, where they lie as one element and where they do not.
@@ -123,7 +115,7 @@ TEST_CASE("concat/short_runs") {
     for (const std::int64_t run : {2, 4, 8})
       for (const std::int64_t other : {1, 2, 3, 4})
         check_op({.op = "Concat",
-                  .attributes = {{"axis", std::int64_t{2}}},
+                  .attributes = {{"axis", 2}},
                   .inputs = {random_of(dtype, {3, 5, run}, 1, 0, 9), random_of(dtype, {3, 5, other}, 2, 0, 9),
                              random_of(dtype, {3, 5, run}, 3, 0, 9)}});
 }
@@ -139,7 +131,7 @@ TEST_CASE("concat/many_inputs") {
 TEST_CASE("concat/meaning") {
   const InputInfo x{true, {DType::f32, {2, 3, 4, 5}}, nullptr}, other{true, {DType::f32, {2, 3, 4, 9}}, nullptr};
   const InputInfo inputs[] = {x, other};
-  const auto op = make_op({.op = "Concat", .attributes = {{"axis", std::int64_t{-1}}}, .inputs = {int64s({1})}});
+  const auto op = make_op({.op = "Concat", .attributes = {{"axis", -1}}, .inputs = {int64s({1})}});
   CHECK(op->gives_input_back({&x, 1}));
   CHECK_FALSE(op->gives_input_back(inputs));
   const auto moved = op->permuted(std::vector<int>{0, 2, 3, 1}, inputs);
@@ -151,21 +143,17 @@ TEST_CASE("concat/meaning") {
 }
 
 TEST_CASE("concat/other_sizes_ranks_and_types_are_refused") {
-  const AttributeList axis{{"axis", std::int64_t{1}}};
-  CHECK(infer_error({.op = "Concat", .attributes = axis, .inputs = {random_f32({2, 3}, 1), random_f32({3, 3}, 1)}}) ==
+  const AttributeList axis{{"axis", 1}};
+  CHECK(infer_error(with(concat, {random_f32({2, 3}, 1), random_f32({3, 3}, 1)}, axis)) == ErrorKind::invalid_model);
+  CHECK(infer_error(with(concat, {random_f32({2, 3}, 1), random_f32({2, 3, 1}, 1)}, axis)) == ErrorKind::invalid_model);
+  CHECK(infer_error(with(concat, {random_f32({2, 3}, 1), random_of(DType::i64, {2, 3}, 1, 0, 9)}, axis)) ==
         ErrorKind::invalid_model);
-  CHECK(
-      infer_error({.op = "Concat", .attributes = axis, .inputs = {random_f32({2, 3}, 1), random_f32({2, 3, 1}, 1)}}) ==
-      ErrorKind::invalid_model);
-  CHECK(infer_error({.op = "Concat",
-                     .attributes = axis,
-                     .inputs = {random_f32({2, 3}, 1), random_of(DType::i64, {2, 3}, 1, 0, 9)}}) ==
-        ErrorKind::invalid_model);
-  CHECK(infer_error({.op = "Concat", .attributes = axis, .inputs = {random_f32({2}, 1)}}) == ErrorKind::invalid_model);
-  CHECK_ERROR(make_op({.op = "Concat", .inputs = {random_f32({2}, 1)}}), invalid_model, "attribute 'axis' is missing");
+  CHECK(infer_error(with(concat, {random_f32({2}, 1)}, axis)) == ErrorKind::invalid_model);
+  CHECK_ERROR(make_op(with(concat, {random_f32({2}, 1)})), invalid_model, "attribute 'axis' is missing");
 }
 
 TEST_CASE("split/forms") {
+  const OpCase split{.op = "Split", .opset = 13, .outputs = 2, .constant = {1}};
   const Tensor x = random_f32({2, 12, 5, 3}, 1);
   for (const std::int64_t axis : {1, -3})
     check_op({.op = "Split",
@@ -173,18 +161,13 @@ TEST_CASE("split/forms") {
               .attributes = {{"axis", axis}, {"split", Ints{3, 0, 9}}},
               .inputs = {x},
               .outputs = 3});
-  check_op({.op = "Split", .opset = 2, .attributes = {{"axis", std::int64_t{1}}}, .inputs = {x}, .outputs = 4});
-  check_op({.op = "Split", .opset = 13, .inputs = {x, int64s({1, 1})}, .outputs = 2, .constant = {1}});
-  check_op({.op = "Split",
-            .opset = 13,
-            .attributes = {{"axis", std::int64_t{2}}},
-            .inputs = {x, int64s({4, 1})},
-            .outputs = 2,
-            .constant = {1}});
+  check_op({.op = "Split", .opset = 2, .attributes = {{"axis", 1}}, .inputs = {x}, .outputs = 4});
+  check_op(with(split, {x, int64s({1, 1})}));
+  check_op(with(split, {x, int64s({4, 1})}, {{"axis", 2}}));
   for (const std::int64_t parts : {1, 3, 5})
     check_op({.op = "Split",
               .opset = 18,
-              .attributes = {{"axis", std::int64_t{1}}, {"num_outputs", parts}},
+              .attributes = {{"axis", 1}, {"num_outputs", parts}},
               .inputs = {x},
               .outputs = static_cast<std::size_t>(parts)});
   for (const DType dtype : every_size)
@@ -194,27 +177,19 @@ TEST_CASE("split/forms") {
 }
 
 TEST_CASE("split/parts_that_do_not_add_up_are_refused") {
+  const OpCase split{.op = "Split", .opset = 11, .outputs = 2};
   const Tensor x = random_f32({7}, 1);
   CHECK(infer_error({.op = "Split", .inputs = {x}, .outputs = 2}) == ErrorKind::invalid_model);
-  CHECK(infer_error({.op = "Split", .opset = 11, .attributes = {{"split", Ints{3, 3}}}, .inputs = {x}, .outputs = 2}) ==
-        ErrorKind::invalid_model);
-  CHECK(
-      infer_error({.op = "Split", .opset = 11, .attributes = {{"split", Ints{8, -1}}}, .inputs = {x}, .outputs = 2}) ==
-      ErrorKind::invalid_model);
-  CHECK(infer_error({.op = "Split", .opset = 11, .attributes = {{"split", Ints{7}}}, .inputs = {x}, .outputs = 2}) ==
-        ErrorKind::invalid_model);
+  CHECK(infer_error(with(split, {x}, {{"split", Ints{3, 3}}})) == ErrorKind::invalid_model);
+  CHECK(infer_error(with(split, {x}, {{"split", Ints{8, -1}}})) == ErrorKind::invalid_model);
+  CHECK(infer_error(with(split, {x}, {{"split", Ints{7}}})) == ErrorKind::invalid_model);
   CHECK(infer_error({.op = "Split", .inputs = {x, int64s({far, far})}, .outputs = 2, .constant = {1}}) ==
         ErrorKind::limit);
   // ceil(7/5) = 2 leaves nothing below zero for the fifth part.
-  CHECK(infer_error({.op = "Split",
-                     .opset = 18,
-                     .attributes = {{"num_outputs", std::int64_t{5}}},
-                     .inputs = {x},
-                     .outputs = 5}) == ErrorKind::invalid_model);
-  CHECK_ERROR(
-      make_op(
-          {.op = "Split", .opset = 18, .attributes = {{"num_outputs", std::int64_t{3}}}, .inputs = {x}, .outputs = 2}),
-      unsupported, "num_outputs=3 for a node with 2 outputs");
+  CHECK(infer_error({.op = "Split", .opset = 18, .attributes = {{"num_outputs", 5}}, .inputs = {x}, .outputs = 5}) ==
+        ErrorKind::invalid_model);
+  CHECK_ERROR(make_op({.op = "Split", .opset = 18, .attributes = {{"num_outputs", 3}}, .inputs = {x}, .outputs = 2}),
+              unsupported, "num_outputs=3 for a node with 2 outputs");
 }
 
 TEST_CASE("slice/attribute_form") {
@@ -262,16 +237,13 @@ TEST_CASE("slice/short_runs") {
 }
 
 TEST_CASE("slice/several_axes_in_both_layouts") {
+  const OpCase slice{.op = "Slice", .constant = {1, 2, 3, 4}};
   const Tensor x = random_f32({3, 10, 7, 6}, 1);
-  check_op({.op = "Slice",
-            .inputs = {x, int64s({8, 1, -1}), int64s({0, 7, near}), int64s({1, 2, -1}), int64s({-2, 3, -1})},
-            .constant = {1, 2, 3, 4}});
+  check_op(with(slice, {x, int64s({8, 1, -1}), int64s({0, 7, near}), int64s({1, 2, -1}), int64s({-2, 3, -1})}));
   check_op({.op = "Slice", .inputs = {x, int64s({1, 2}), int64s({3, 9})}, .constant = {1, 2}});
   check_op({.op = "Slice", .inputs = {x, int64s({1}), int64s({3}), Tensor(), int64s({2})}, .constant = {1, 2, 4}});
   for (const DType dtype : every_size)
-    check_op({.op = "Slice",
-              .inputs = {random_of(dtype, {4, 9}, 2, 0, 9), int64s({-1}), int64s({0}), int64s({1}), int64s({-2})},
-              .constant = {1, 2, 3, 4}});
+    check_op(with(slice, {random_of(dtype, {4, 9}, 2, 0, 9), int64s({-1}), int64s({0}), int64s({1}), int64s({-2})}));
   const Tensor starts = Tensor::of<std::int32_t>(Shape{1}, {1}), ends = Tensor::of<std::int32_t>(Shape{1}, {2});
   check_op({.op = "Slice", .inputs = {x, starts, ends}, .constant = {1, 2}});
 }
@@ -294,17 +266,15 @@ TEST_CASE("slice/steps_of_0_axes_named_twice_and_computed_ranges_are_refused") {
 }
 
 TEST_CASE("gather/axes_and_indices") {
+  const OpCase gather{.op = "Gather", .maybe_constant = {1}};
   const Tensor x = random_f32({3, 5, 4, 6}, 1);
   for (std::int64_t axis = -4; axis < 4; ++axis) {
-    check_op(
-        {.op = "Gather", .attributes = {{"axis", axis}}, .inputs = {x, int64s({2, 0, -3, 2})}, .maybe_constant = {1}});
-    check_op({.op = "Gather", .attributes = {{"axis", axis}}, .inputs = {x, int64_scalar(-1)}, .maybe_constant = {1}});
+    check_op(with(gather, {x, int64s({2, 0, -3, 2})}, {{"axis", axis}}));
+    check_op(with(gather, {x, int64_scalar(-1)}, {{"axis", axis}}));
   }
-  check_op(
-      {.op = "Gather", .inputs = {x, Tensor::of<std::int32_t>(Shape{2, 2}, {0, 1, -1, -2})}, .maybe_constant = {1}});
+  check_op(with(gather, {x, Tensor::of<std::int32_t>(Shape{2, 2}, {0, 1, -1, -2})}));
   check_op({.op = "Gather", .inputs = {int64s({4, 5, 6}), int64_scalar(1)}, .constant = {0, 1}});
-  for (const DType dtype : every_size)
-    check_op({.op = "Gather", .inputs = {random_of(dtype, {4, 3}, 2, 0, 9), int64s({3, 3, 0})}, .maybe_constant = {1}});
+  for (const DType dtype : every_size) check_op(with(gather, {random_of(dtype, {4, 3}, 2, 0, 9), int64s({3, 3, 0})}));
 }
 
 TEST_CASE("gather/indices_outside_are_told_in_the_run") {
@@ -339,106 +309,79 @@ TEST_CASE("gather/known_indices_are_checked_before_the_run") {
 }
 
 TEST_CASE("expand") {
+  const OpCase expand{.op = "Expand", .constant = {1}};
   for (const DType dtype : every_size) {
-    check_op({.op = "Expand", .inputs = {random_of(dtype, {3, 1}, 1, 0, 9), int64s({2, 1, 6})}, .constant = {1}});
-    check_op({.op = "Expand", .inputs = {random_of(dtype, {3, 4}, 1, 0, 9), int64s({1})}, .constant = {1}});
-    check_op({.op = "Expand", .inputs = {random_of(dtype, {}, 1, 0, 9), int64s({3, 4})}, .constant = {1}});
+    check_op(with(expand, {random_of(dtype, {3, 1}, 1, 0, 9), int64s({2, 1, 6})}));
+    check_op(with(expand, {random_of(dtype, {3, 4}, 1, 0, 9), int64s({1})}));
+    check_op(with(expand, {random_of(dtype, {}, 1, 0, 9), int64s({3, 4})}));
   }
-  check_op({.op = "Expand", .inputs = {random_f32({1, 16, 1, 1}, 1), int64s({2, 16, 5, 7})}, .constant = {1}});
-  CHECK(infer_error({.op = "Expand", .inputs = {random_f32({3}, 1), int64s({2})}, .constant = {1}}) ==
-        ErrorKind::invalid_model);
-  CHECK(infer_error({.op = "Expand", .inputs = {random_f32({1}, 1), int64s({-1})}, .constant = {1}}) ==
-        ErrorKind::invalid_model);
+  check_op(with(expand, {random_f32({1, 16, 1, 1}, 1), int64s({2, 16, 5, 7})}));
+  CHECK(infer_error(with(expand, {random_f32({3}, 1), int64s({2})})) == ErrorKind::invalid_model);
+  CHECK(infer_error(with(expand, {random_f32({1}, 1), int64s({-1})})) == ErrorKind::invalid_model);
 }
 
 TEST_CASE("tile") {
-  for (const DType dtype : every_size)
-    check_op({.op = "Tile", .inputs = {random_of(dtype, {2, 3}, 1, 0, 9), int64s({3, 2})}, .constant = {1}});
-  check_op({.op = "Tile", .inputs = {random_f32({2, 1, 3, 4}, 1), int64s({1, 5, 2, 3})}, .constant = {1}});
-  check_op({.op = "Tile", .inputs = {random_f32({2, 1, 3}, 1), int64s({1, 0, 2})}, .constant = {1}});
-  check_op({.op = "Tile",
-            .inputs = {random_f32({2, 3, 2, 2, 2, 2, 2, 2}, 1), int64s({1, 2, 2, 1, 2, 2, 1, 2})},
-            .constant = {1}});
-  CHECK(infer_error({.op = "Tile", .inputs = {random_f32({2}, 1), int64s({1, 2})}, .constant = {1}}) ==
-        ErrorKind::invalid_model);
-  CHECK(infer_error({.op = "Tile", .inputs = {random_f32({2}, 1), int64s({-1})}, .constant = {1}}) ==
-        ErrorKind::invalid_model);
-  CHECK(infer_error({.op = "Tile", .inputs = {random_f32({4}, 1), int64s({far})}, .constant = {1}}) ==
-        ErrorKind::limit);
+  const OpCase tile{.op = "Tile", .constant = {1}};
+  for (const DType dtype : every_size) check_op(with(tile, {random_of(dtype, {2, 3}, 1, 0, 9), int64s({3, 2})}));
+  check_op(with(tile, {random_f32({2, 1, 3, 4}, 1), int64s({1, 5, 2, 3})}));
+  check_op(with(tile, {random_f32({2, 1, 3}, 1), int64s({1, 0, 2})}));
+  check_op(with(tile, {random_f32({2, 3, 2, 2, 2, 2, 2, 2}, 1), int64s({1, 2, 2, 1, 2, 2, 1, 2})}));
+  CHECK(infer_error(with(tile, {random_f32({2}, 1), int64s({1, 2})})) == ErrorKind::invalid_model);
+  CHECK(infer_error(with(tile, {random_f32({2}, 1), int64s({-1})})) == ErrorKind::invalid_model);
+  CHECK(infer_error(with(tile, {random_f32({4}, 1), int64s({far})})) == ErrorKind::limit);
 }
 
 TEST_CASE("depth_to_space/both_modes_and_back") {
+  const OpCase space_to_depth_13{.op = "SpaceToDepth"};
+  const OpCase space_to_depth{.op = "SpaceToDepth", .opset = 28};
+  const OpCase depth_to_space{.op = "DepthToSpace"};
   for (const std::int64_t block : {1, 2, 3})
     for (const char* mode : {"DCR", "CRD"})
-      check_op({.op = "DepthToSpace",
-                .attributes = {{"blocksize", block}, {"mode", std::string(mode)}},
-                .inputs = {random_f32({2, 5 * block * block, 3, 7}, 1)}});
+      check_op(
+          with(depth_to_space, {random_f32({2, 5 * block * block, 3, 7}, 1)}, {{"blocksize", block}, {"mode", mode}}));
   for (const std::int64_t block : {1, 2, 3})
     for (const char* mode : {"DCR", "CRD"})
-      check_op({.op = "SpaceToDepth",
-                .opset = 28,
-                .attributes = {{"blocksize", block}, {"mode", std::string(mode)}},
-                .inputs = {random_f32({2, 5, 3 * block, 7 * block}, 1)}});
+      check_op(
+          with(space_to_depth, {random_f32({2, 5, 3 * block, 7 * block}, 1)}, {{"blocksize", block}, {"mode", mode}}));
   for (const DType dtype : every_size) {
-    check_op({.op = "DepthToSpace",
-              .attributes = {{"blocksize", std::int64_t{2}}},
-              .inputs = {random_of(dtype, {1, 8, 2, 3}, 1, 0, 9)}});
-    check_op({.op = "SpaceToDepth",
-              .attributes = {{"blocksize", std::int64_t{2}}},
-              .inputs = {random_of(dtype, {1, 3, 2, 6}, 1, 0, 9)}});
+    check_op(with(depth_to_space, {random_of(dtype, {1, 8, 2, 3}, 1, 0, 9)}, {{"blocksize", 2}}));
+    check_op(with(space_to_depth_13, {random_of(dtype, {1, 3, 2, 6}, 1, 0, 9)}, {{"blocksize", 2}}));
   }
   // Rows of whole vectors, which the device interleaves; the last one is much for it.
   for (const DType dtype : every_size)
     for (const std::int64_t block : {2, 4}) {
       for (const char* mode : {"DCR", "CRD"})
-        check_op({.op = "DepthToSpace",
-                  .attributes = {{"blocksize", block}, {"mode", std::string(mode)}},
-                  .inputs = {random_of(dtype, {2, 3 * block * block, 5, 48}, 1, 0, 9)}});
+        check_op(with(depth_to_space, {random_of(dtype, {2, 3 * block * block, 5, 48}, 1, 0, 9)},
+                      {{"blocksize", block}, {"mode", mode}}));
       for (const char* mode : {"DCR", "CRD"})
-        check_op({.op = "SpaceToDepth",
-                  .opset = 28,
-                  .attributes = {{"blocksize", block}, {"mode", std::string(mode)}},
-                  .inputs = {random_of(dtype, {2, 3, 5 * block, 48 * block}, 1, 0, 9)}});
+        check_op(with(space_to_depth, {random_of(dtype, {2, 3, 5 * block, 48 * block}, 1, 0, 9)},
+                      {{"blocksize", block}, {"mode", mode}}));
     }
-  check_op({.op = "DepthToSpace",
-            .attributes = {{"blocksize", std::int64_t{2}}},
-            .inputs = {random_f32({1, 8, 384, 384}, 1)}});
-  CHECK(infer_error({.op = "DepthToSpace",
-                     .attributes = {{"blocksize", std::int64_t{2}}},
-                     .inputs = {random_f32({1, 6, 2, 2}, 1)}}) == ErrorKind::invalid_model);
-  CHECK(infer_error({.op = "SpaceToDepth",
-                     .attributes = {{"blocksize", std::int64_t{2}}},
-                     .inputs = {random_f32({1, 6, 3, 2}, 1)}}) == ErrorKind::invalid_model);
+  check_op(with(depth_to_space, {random_f32({1, 8, 384, 384}, 1)}, {{"blocksize", 2}}));
+  CHECK(infer_error(with(depth_to_space, {random_f32({1, 6, 2, 2}, 1)}, {{"blocksize", 2}})) ==
+        ErrorKind::invalid_model);
+  CHECK(infer_error(with(space_to_depth_13, {random_f32({1, 6, 3, 2}, 1)}, {{"blocksize", 2}})) ==
+        ErrorKind::invalid_model);
   CHECK_ERROR(make_op({.op = "SpaceToDepth",
                        .opset = 13,
-                       .attributes = {{"blocksize", std::int64_t{2}}, {"mode", std::string("CRD")}},
+                       .attributes = {{"blocksize", 2}, {"mode", "CRD"}},
                        .inputs = {random_f32({1, 4, 2, 2}, 1)}}),
               unsupported, "attribute 'mode' is not supported");
   for (const std::int64_t block : {std::int64_t{0}, std::int64_t{-1}, far})
-    CHECK_ERROR(
-        make_op({.op = "DepthToSpace", .attributes = {{"blocksize", block}}, .inputs = {random_f32({1, 4, 2, 2}, 1)}}),
-        invalid_model, "blocksize=" + std::to_string(block) + " makes no sense");
-  CHECK_ERROR(make_op({.op = "DepthToSpace",
-                       .attributes = {{"blocksize", std::int64_t{2}}, {"mode", std::string("XYZ")}},
-                       .inputs = {random_f32({1, 4, 2, 2}, 1)}}),
+    CHECK_ERROR(make_op(with(depth_to_space, {random_f32({1, 4, 2, 2}, 1)}, {{"blocksize", block}})), invalid_model,
+                "blocksize=" + std::to_string(block) + " makes no sense");
+  CHECK_ERROR(make_op(with(depth_to_space, {random_f32({1, 4, 2, 2}, 1)}, {{"blocksize", 2}, {"mode", "XYZ"}})),
               invalid_model, "mode=XYZ is neither DCR nor CRD");
 }
 
 TEST_CASE("channel_shuffle/groups_in_turn") {
+  const OpCase channel_shuffle{.op = "ChannelShuffle", .domain = "lenslet", .opset = 1};
   for (const DType dtype : every_size)
     for (const std::int64_t groups : {2, 3, 4})
-      check_op({.op = "ChannelShuffle",
-                .domain = "lenslet",
-                .opset = 1,
-                .attributes = {{"groups", groups}},
-                .inputs = {random_of(dtype, {2, 24, 5, 3}, 1, 0, 9)}});
+      check_op(with(channel_shuffle, {random_of(dtype, {2, 24, 5, 3}, 1, 0, 9)}, {{"groups", groups}}));
   // As ShuffleNet V2 has them: 58 channels in each of two groups, which are no whole vectors.
   for (const std::int64_t channels : {116, 232})
-    check_op({.op = "ChannelShuffle",
-              .domain = "lenslet",
-              .opset = 1,
-              .attributes = {{"groups", std::int64_t{2}}},
-              .inputs = {random_f32({1, channels, 14, 14}, 1)}});
+    check_op(with(channel_shuffle, {random_f32({1, channels, 14, 14}, 1)}, {{"groups", 2}}));
   const auto refused = [](std::int64_t groups, std::vector<Tensor> inputs, std::size_t outputs) {
     return infer_error({.op = "ChannelShuffle",
                         .domain = "lenslet",
@@ -463,20 +406,20 @@ TEST_CASE("channel_shuffle/groups_apart_and_parts") {
             {.op = "ChannelShuffle",
              .domain = "lenslet",
              .opset = 1,
-             .attributes = {{"groups", std::int64_t{2}}, {"num_outputs", parts}},
+             .attributes = {{"groups", 2}, {"num_outputs", parts}},
              .inputs = {random_of(dtype, {2, channels, 5, 3}, 1, 0, 9), random_of(dtype, {2, channels, 5, 3}, 2, 0, 9)},
              .outputs = static_cast<std::size_t>(parts)});
   const auto three = [](std::uint32_t seed) { return random_f32({1, 4, 3, 7}, seed); };
   check_op({.op = "ChannelShuffle",
             .domain = "lenslet",
             .opset = 1,
-            .attributes = {{"groups", std::int64_t{3}}, {"num_outputs", std::int64_t{2}}},
+            .attributes = {{"groups", 3}, {"num_outputs", 2}},
             .inputs = {three(1), three(2), three(3)},
             .outputs = 2});
   check_op({.op = "ChannelShuffle",
             .domain = "lenslet",
             .opset = 1,
-            .attributes = {{"groups", std::int64_t{2}}, {"num_outputs", std::int64_t{3}}},
+            .attributes = {{"groups", 2}, {"num_outputs", 3}},
             .inputs = {random_f32({2, 24, 5, 3}, 1)},
             .outputs = 3});
 }

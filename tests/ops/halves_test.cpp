@@ -135,18 +135,14 @@ TEST_CASE("halves/problems_that_networks_have") {
         {.op = "ReduceMean", .attributes = {{"axes", Ints{2, 3}}}, .inputs = {x}},
         {.op = "BatchNormalization", .inputs = {x, line, line, line, line}, .constant = {1, 2, 3, 4}},
         {.op = "BatchNormalization", .inputs = {x, line_f32, line_f32, line_f32, line_f32}, .constant = {1, 2, 3, 4}},
-        {.op = "LRN", .attributes = {{"size", std::int64_t{5}}}, .inputs = {x}},
-        {.op = "Concat", .attributes = {{"axis", std::int64_t{1}}}, .inputs = {x, x}},
+        {.op = "LRN", .attributes = {{"size", 5}}, .inputs = {x}},
+        {.op = "Concat", .attributes = {{"axis", 1}}, .inputs = {x, x}},
         {.op = "Pad", .inputs = {x, int64s({0, 0, 1, 1, 0, 0, 1, 1}), number}, .constant = {1, 2}},
         {.op = "Transpose", .attributes = {{"perm", Ints{0, 2, 3, 1}}}, .inputs = {x}},
-        {.op = "LayoutConvert",
-         .domain = "lenslet",
-         .attributes = {{"from", std::string("nchw")}, {"to", std::string("nhwc")}},
-         .inputs = {x}},
+        {.op = "LayoutConvert", .domain = "lenslet", .attributes = {{"from", "nchw"}, {"to", "nhwc"}}, .inputs = {x}},
     };
     for (const char* mode : {"nearest", "linear"})
-      cases.push_back(
-          {.op = "Resize", .attributes = {{"mode", std::string(mode)}}, .inputs = {x, {}, scales}, .constant = {2}});
+      cases.push_back({.op = "Resize", .attributes = {{"mode", mode}}, .inputs = {x, {}, scales}, .constant = {2}});
     for (const OpCase& c : cases) {
       CAPTURE(c.op);
       CHECK(refusals(c) == "");
@@ -161,7 +157,7 @@ TEST_CASE("halves/what_would_round_more_than_once_is_refused") {
     CHECK(refusals({.op = "Sum", .inputs = {x, x, x}}) != "");
     CHECK(refusals({.op = "Max", .inputs = {x, x, x}}) == "");
     const Tensor scales = Tensor::of<float>(Shape{4}, {1, 1, 0.2F, 0.2F});
-    const AttributeList smooth{{"mode", std::string("linear")}, {"antialias", std::int64_t{1}}};
+    const AttributeList smooth{{"mode", "linear"}, {"antialias", 1}};
     CHECK(refusals({.op = "Resize", .opset = 18, .attributes = smooth, .inputs = {x, {}, scales}, .constant = {2}}) !=
           "");
     CHECK_FALSE(some_takes("Softmax", DeviceKind::cuda, dtype));  // exponents of sums

@@ -148,6 +148,7 @@ TEST_CASE("integer_products/rounding") {
 }
 
 TEST_CASE("integer_products/conv_integer") {
+  const OpCase conv_integer{.op = "ConvInteger", .maybe_constant = {1, 3}};
   unsigned seed = 1;
   for (const auto& [of_x, of_w] : pairs) {
     const Tensor x = integers(of_x, {2, 3, 9, 7}, seed++), w = integers(of_w, {5, 3, 3, 2}, seed++);
@@ -155,11 +156,8 @@ TEST_CASE("integer_products/conv_integer") {
     check_op({.op = "ConvInteger", .inputs = {x, w}, .maybe_constant = {1}});
     check_op(
         {.op = "ConvInteger", .attributes = odd, .inputs = {x, w, integers(of_x, {}, seed++)}, .maybe_constant = {1}});
-    check_op({.op = "ConvInteger",
-              .attributes = odd,
-              .inputs = {x, w, integers(of_x, {1}, seed++), integers(of_w, {5}, seed++)},
-              .maybe_constant = {1, 3}});
-    check_op({.op = "ConvInteger", .inputs = {x, w, {}, integers(of_w, {}, seed++)}, .maybe_constant = {1, 3}});
+    check_op(with(conv_integer, {x, w, integers(of_x, {1}, seed++), integers(of_w, {5}, seed++)}, odd));
+    check_op(with(conv_integer, {x, w, {}, integers(of_w, {}, seed++)}));
   }
 }
 
@@ -174,27 +172,25 @@ TEST_CASE("integer_products/qlinear_conv") {
         check_op(qlinear_conv(y, x({1, 1, 1, 1}), w({1, 1, 1, 1}), {}, by_channel, false));
         check_op(qlinear_conv(y, x({2, 3, 9, 7}), w({5, 3, 3, 3}), padded, by_channel, true));
         check_op(qlinear_conv(y, x({1, 66, 6, 11}), w({67, 66, 1, 1}), {}, by_channel, true));
-        check_op(qlinear_conv(y, x({2, 6, 8, 9}), w({10, 3, 3, 2}),
-                              {{"group", std::int64_t{2}}, {"strides", Ints{2, 3}}}, by_channel, true));
-        check_op(qlinear_conv(y, x({2, 18, 8, 9}), w({18, 1, 3, 3}),
-                              {{"group", std::int64_t{18}}, {"auto_pad", std::string("SAME_UPPER")}}, by_channel,
-                              false));
+        check_op(qlinear_conv(y, x({2, 6, 8, 9}), w({10, 3, 3, 2}), {{"group", 2}, {"strides", Ints{2, 3}}}, by_channel,
+                              true));
+        check_op(qlinear_conv(y, x({2, 18, 8, 9}), w({18, 1, 3, 3}), {{"group", 18}, {"auto_pad", "SAME_UPPER"}},
+                              by_channel, false));
         check_op(qlinear_conv(y, x({2, 5, 40}), w({9, 5, 4}), {{"pads", Ints{3, 2}}, {"dilations", Ints{2}}},
                               by_channel, true));
       }
 }
 
 TEST_CASE("integer_products/volumes") {
+  const OpCase conv_integer_of_run_time_filters{.op = "ConvInteger"};
+  const OpCase conv_integer{.op = "ConvInteger", .maybe_constant = {1}};
   unsigned seed = 1;
   for (const auto& [of_x, of_w] : pairs) {
     const auto x = [&, type = of_x](const Shape& shape) { return integers(type, shape, seed++); };
     const auto w = [&, type = of_w](const Shape& shape) { return integers(type, shape, seed++); };
     const AttributeList odd{{"strides", Ints{2, 1, 2}}, {"pads", Ints{1, 0, 2, 2, 1, 0}}, {"dilations", Ints{2, 1, 1}}};
-    check_op({.op = "ConvInteger", .inputs = {x({2, 3, 4, 5, 6}), w({5, 3, 2, 3, 2})}, .maybe_constant = {1}});
-    check_op({.op = "ConvInteger",
-              .attributes = {{"pads", Ints{1, 1, 1, 1, 1, 1}}},
-              .inputs = {x({1, 2, 3, 4, 4}), w({3, 2, 3, 3, 3})},
-              .maybe_constant = {1}});
+    check_op(with(conv_integer, {x({2, 3, 4, 5, 6}), w({5, 3, 2, 3, 2})}));
+    check_op(with(conv_integer, {x({1, 2, 3, 4, 4}), w({3, 2, 3, 3, 3})}, {{"pads", Ints{1, 1, 1, 1, 1, 1}}}));
     check_op(
         {.op = "ConvInteger",
          .attributes = odd,
@@ -202,19 +198,19 @@ TEST_CASE("integer_products/volumes") {
          .maybe_constant = {1, 3}});
     for (const bool by_channel : {false, true}) {
       check_op(qlinear_conv(of_x, x({2, 4, 5, 6, 7}), w({6, 2, 3, 3, 2}),
-                            {{"group", std::int64_t{2}}, {"pads", Ints{0, 1, 0, 3, 1, 1}}}, by_channel, true));
-      check_op(qlinear_conv(of_x, x({1, 6, 4, 5, 5}), w({6, 1, 1, 3, 3}),
-                            {{"group", std::int64_t{6}}, {"auto_pad", std::string("SAME_LOWER")}}, by_channel, false));
-      check_op(qlinear_conv(of_x, x({1, 6, 4, 5, 5}), w({6, 1, 3, 3, 3}),
-                            {{"group", std::int64_t{6}}, {"auto_pad", std::string("SAME_UPPER")}}, by_channel, false));
+                            {{"group", 2}, {"pads", Ints{0, 1, 0, 3, 1, 1}}}, by_channel, true));
+      check_op(qlinear_conv(of_x, x({1, 6, 4, 5, 5}), w({6, 1, 1, 3, 3}), {{"group", 6}, {"auto_pad", "SAME_LOWER"}},
+                            by_channel, false));
+      check_op(qlinear_conv(of_x, x({1, 6, 4, 5, 5}), w({6, 1, 3, 3, 3}), {{"group", 6}, {"auto_pad", "SAME_UPPER"}},
+                            by_channel, false));
       check_op(qlinear_conv(of_x, x({2, 5, 3, 1, 1}), w({4, 5, 1, 1, 1}), {}, by_channel, true));
     }
   }
-  CHECK(infer_op({.op = "ConvInteger",
-                  .inputs = {Tensor(DType::u8, {0, 3, 4, 5, 6}), Tensor(DType::u8, {5, 3, 2, 3, 2})}})[0]
+  CHECK(infer_op(with(conv_integer_of_run_time_filters,
+                      {Tensor(DType::u8, {0, 3, 4, 5, 6}), Tensor(DType::u8, {5, 3, 2, 3, 2})}))[0]
             .shape == Shape{0, 5, 3, 3, 5});
-  CHECK(infer_error(
-            {.op = "ConvInteger", .inputs = {Tensor(DType::u8, {1, 3, 4, 5, 6}), Tensor(DType::u8, {5, 3, 3, 2})}}) ==
+  CHECK(infer_error(with(conv_integer_of_run_time_filters,
+                         {Tensor(DType::u8, {1, 3, 4, 5, 6}), Tensor(DType::u8, {5, 3, 3, 2})})) ==
         ErrorKind::invalid_model);
 }
 

@@ -58,6 +58,12 @@ void compare(const Tensor& output, const oracle::Array& exact, double tolerance,
 
 }  // namespace
 
+OpCase with(OpCase c, std::vector<Tensor> inputs, AttributeList attributes) {
+  c.inputs = std::move(inputs);
+  c.attributes = std::move(attributes);
+  return c;
+}
+
 std::shared_ptr<const Op> make_op(const OpCase& c) {
   const OpRow* row = find_op(c.op, c.domain);
   const auto fits = [](std::size_t count, int least, int most) {

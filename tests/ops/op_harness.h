@@ -28,6 +28,9 @@ struct OpCase {
   double tolerance = 0;
 };
 
+/// `c` on these inputs.
+OpCase with(OpCase c, std::vector<Tensor> inputs, AttributeList attributes = {});
+
 /// The operator of a case. Throws what the maker throws; Error(unsupported) when no row fits (name, opset, counts).
 std::shared_ptr<const Op> make_op(const OpCase& c);
 

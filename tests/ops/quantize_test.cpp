@@ -23,6 +23,7 @@ AttributeList axis(std::int64_t value) { return {{"axis", value}}; }
 }  // namespace
 
 TEST_CASE("quantize/by_tensor_and_axis") {
+  const OpCase quantize_linear{.op = "QuantizeLinear", .maybe_constant = {1, 2}};
   unsigned seed = 1;
   for (const DType dtype : {DType::i8, DType::u8, DType::i16, DType::u16}) {
     const auto zeros = [&](const Shape& shape) {
@@ -30,16 +31,11 @@ TEST_CASE("quantize/by_tensor_and_axis") {
     };
     // Beyond both ends of 8 bits.
     const Tensor x = random_of(DType::f32, {2, 3, 5, 7}, seed++, -300, 300);
-    check_op({.op = "QuantizeLinear",
-              .inputs = {x, Tensor::of<float>(Shape{}, {0.7F}), zeros(Shape{})},
-              .maybe_constant = {1, 2}});
+    check_op(with(quantize_linear, {x, Tensor::of<float>(Shape{}, {0.7F}), zeros(Shape{})}));
     check_op({.op = "QuantizeLinear", .inputs = {x, Tensor::of<float>(Shape{1}, {0.7F}), zeros({1})}});
     for (const std::int64_t a : {0, 1, 2, 3, -1, -3}) {
       const std::int64_t d = x.shape()[static_cast<int>(a < 0 ? a + 4 : a)];
-      check_op({.op = "QuantizeLinear",
-                .attributes = axis(a),
-                .inputs = {x, random_of(DType::f32, {d}, seed++, 0.5, 2), zeros({d})},
-                .maybe_constant = {1, 2}});
+      check_op(with(quantize_linear, {x, random_of(DType::f32, {d}, seed++, 0.5, 2), zeros({d})}, axis(a)));
       check_op({.op = "DequantizeLinear",
                 .attributes = axis(a),
                 .inputs = {random_of(dtype, x.shape(), seed++, is_unsigned(dtype) ? 0 : -100, 100),
@@ -53,7 +49,7 @@ TEST_CASE("quantize/by_tensor_and_axis") {
   check_op({.op = "QuantizeLinear", .inputs = {random_f32({5}, 1, -300, 300), Tensor::of<float>(Shape{}, {1.0F})}});
   check_op({.op = "QuantizeLinear",
             .opset = 21,
-            .attributes = {{"output_dtype", std::int64_t{5}}},
+            .attributes = {{"output_dtype", 5}},
             .inputs = {random_f32({5}, 1, -300, 300), Tensor::of<float>(Shape{}, {0.001F})}});
   check_op({.op = "DequantizeLinear",
             .opset = 10,

@@ -36,21 +36,17 @@ TEST_CASE("roi_align/every_way") {
     for (const char* from : {"half_pixel", "output_half_pixel"})
       for (const std::int64_t samples : {0, 1, 3})
         for (const double scale : {1.0, 0.25}) {
-          const AttributeList attributes{{"mode", Text(mode)},
-                                         {"coordinate_transformation_mode", Text(from)},
-                                         {"sampling_ratio", samples},
-                                         {"spatial_scale", scale},
-                                         {"output_height", std::int64_t{3}},
-                                         {"output_width", std::int64_t{2}}};
+          const AttributeList attributes{{"mode", Text(mode)},        {"coordinate_transformation_mode", Text(from)},
+                                         {"sampling_ratio", samples}, {"spatial_scale", scale},
+                                         {"output_height", 3},        {"output_width", 2}};
           check_op(boxes(x, corners, attributes));
         }
-  check_op(
-      boxes(random_f32({1, 40, 7, 5}, 2), {0.5F, 0.5F, 4.25F, 6, 1, 2, 3, 3}, {{"output_width", std::int64_t{5}}}));
-  check_op(boxes(random_f32({1, 1, 1, 1}, 2), {0, 0, 1, 1}, {{"output_width", std::int64_t{2}}}));
+  check_op(boxes(random_f32({1, 40, 7, 5}, 2), {0.5F, 0.5F, 4.25F, 6, 1, 2, 3, 3}, {{"output_width", 5}}));
+  check_op(boxes(random_f32({1, 1, 1, 1}, 2), {0, 0, 1, 1}, {{"output_width", 2}}));
   check_op(boxes(random_f32({1, 2, 4, 4}, 2), {}, {}));
   check_op(boxes(x, corners, {{"spatial_scale", 0.5}}, 10));  // no half pixel yet
   for (const std::int64_t samples : {3, 17})  // a line's samples, and those of one bin, are more than are kept
-    check_op(boxes(x, corners, {{"sampling_ratio", samples}, {"output_width", std::int64_t{40}}}));
+    check_op(boxes(x, corners, {{"sampling_ratio", samples}, {"output_width", 40}}));
 }
 
 TEST_CASE("roi_align/no_numbers") {
@@ -86,9 +82,8 @@ TEST_CASE("roi_align/shapes_modes_and_sizes_that_make_no_sense_are_refused") {
   CHECK(infer_error(c) == ErrorKind::invalid_model);
   CHECK(infer_error(boxes(random_f32({1, 2, 0, 4}, 1), {0, 0, 1, 1}, {})) == ErrorKind::invalid_model);
   CHECK_ERROR(make_op(boxes(x, {0, 0, 1, 1}, {{"mode", Text("median")}})), unsupported, "attribute 'mode' is 'median'");
-  CHECK_ERROR(make_op(boxes(x, {0, 0, 1, 1}, {{"output_width", std::int64_t{0}}})), invalid_model,
-              "attribute 'output_width' is 0");
-  CHECK_ERROR(make_op(boxes(x, {0, 0, 1, 1}, {{"sampling_ratio", std::int64_t{-1}}})), invalid_model,
+  CHECK_ERROR(make_op(boxes(x, {0, 0, 1, 1}, {{"output_width", 0}})), invalid_model, "attribute 'output_width' is 0");
+  CHECK_ERROR(make_op(boxes(x, {0, 0, 1, 1}, {{"sampling_ratio", -1}})), invalid_model,
               "attribute 'sampling_ratio' is -1");
 }
 

@@ -19,6 +19,8 @@ constexpr DType all_types[] = {DType::f32,    DType::f64,        DType::f16,    
                                DType::f8e5m2, DType::f8e5m2fnuz, DType::f8e8m0,  DType::f4e2m1,   DType::i4,
                                DType::u4,     DType::i2,         DType::u2};
 
+const OpCase cast{.op = "Cast"};
+
 }  // namespace
 
 TEST_CASE("shape/ranges_of_axes") {
@@ -49,16 +51,14 @@ TEST_CASE("constant/forms") {
 }
 
 TEST_CASE("constant_of_shape") {
-  check_op({.op = "ConstantOfShape", .inputs = {int64s({2, 3})}, .constant = {0}});
-  check_op({.op = "ConstantOfShape",
-            .attributes = {{"value", Tensor::of<std::int64_t>(Shape{1}, {7})}},
-            .inputs = {int64s({5})},
-            .constant = {0}});
-  check_op({.op = "ConstantOfShape", .inputs = {Tensor::of<std::int64_t>(Shape{0}, {})}, .constant = {0}});
-  check_op({.op = "ConstantOfShape", .inputs = {int64s({0, 3})}, .constant = {0}});
+  const OpCase constant_of_shape{.op = "ConstantOfShape", .constant = {0}};
+  check_op(with(constant_of_shape, {int64s({2, 3})}));
+  check_op(with(constant_of_shape, {int64s({5})}, {{"value", Tensor::of<std::int64_t>(Shape{1}, {7})}}));
+  check_op(with(constant_of_shape, {Tensor::of<std::int64_t>(Shape{0}, {})}));
+  check_op(with(constant_of_shape, {int64s({0, 3})}));
   const std::int64_t huge = std::int64_t{1} << 40;
-  CHECK_FALSE(refusal({.op = "ConstantOfShape", .inputs = {int64s({huge, huge})}, .constant = {0}}).empty());
-  CHECK_FALSE(refusal({.op = "ConstantOfShape", .inputs = {int64s({-1})}, .constant = {0}}).empty());
+  CHECK_FALSE(refusal(with(constant_of_shape, {int64s({huge, huge})})).empty());
+  CHECK_FALSE(refusal(with(constant_of_shape, {int64s({-1})})).empty());
   CHECK_FALSE(refusal({.op = "ConstantOfShape", .inputs = {int64s({3})}}).empty());
 }
 
@@ -77,7 +77,7 @@ TEST_CASE("range") {
   check_op(range(real(0.5F), real(7.1F), real(0.3F), 1e-7));
   OpCase staged = range(real(1), real(3), real(0.5F), 1e-7);
   staged.opset = 27;
-  staged.attributes = {{"stash_type", std::int64_t{1}}};
+  staged.attributes = {{"stash_type", 1}};
   check_op(staged);
   const std::int64_t most = std::numeric_limits<std::int64_t>::max();
   CHECK_FALSE(refusal(range(int64_scalar(-most), int64_scalar(most), int64_scalar(1))).empty());
@@ -116,13 +116,9 @@ TEST_CASE("cast/wide_values") {
   for (const DType from : {DType::f32, DType::f64, DType::i64, DType::i32})
     for (const DType to : all_types)
       for (const double scale : {1e-6, 1e3, 1e5, 1e9})
-        check_op({.op = "Cast",
-                  .attributes = {{"to", dtype_to_onnx(to)}},
-                  .inputs = {random_of(from, {997}, 10, -scale, scale)}});
+        check_op(with(cast, {random_of(from, {997}, 10, -scale, scale)}, {{"to", dtype_to_onnx(to)}}));
   for (const DType to : all_types)
-    check_op({.op = "Cast",
-              .attributes = {{"to", dtype_to_onnx(to)}},
-              .inputs = {random_of(DType::f64, {997}, 10, -1e39, 1e39)}});
+    check_op(with(cast, {random_of(DType::f64, {997}, 10, -1e39, 1e39)}, {{"to", dtype_to_onnx(to)}}));
 }
 
 TEST_CASE("cast/what_is_true") {
@@ -140,7 +136,7 @@ TEST_CASE("cast/like_another_tensor") {
     for (const DType to : all_types)
       check_op({.op = "CastLike",
                 .opset = 25,
-                .attributes = {{"saturate", std::int64_t{0}}, {"round_mode", std::string("up")}},
+                .attributes = {{"saturate", 0}, {"round_mode", "up"}},
                 .inputs = {random_of(from, {2, 3, 4, 5}, 1, 0, from == DType::boolean ? 2 : 99), Tensor(to, {7})},
                 .maybe_constant = {1}});
 }
@@ -150,27 +146,24 @@ TEST_CASE("cast/special_values") {
   const Tensor x = Tensor::of<double>(
       Shape{12}, {0.0, -0.0, inf, -inf, std::nan(""), 65504, 65519.999, 65520, 5.9e-8, 2.9e-8, 0.5, -0.9});
   for (const DType to : all_types)
-    check_op(
-        {.op = "Cast",
-         .opset = 24,
-         .attributes = {{"to", dtype_to_onnx(to)}, {"saturate", std::int64_t{1}}, {"round_mode", std::string("down")}},
-         .inputs = {x}});
+    check_op({.op = "Cast",
+              .opset = 24,
+              .attributes = {{"to", dtype_to_onnx(to)}, {"saturate", 1}, {"round_mode", "down"}},
+              .inputs = {x}});
   // One rounding, not two: to float this is 1 + 2^-11, a tie that would go to even, down.
   const Tensor tie = Tensor::of<double>(Shape{1}, {1 + 0x1p-11 + 0x1p-40});
-  check_op({.op = "Cast", .attributes = {{"to", std::int64_t{10}}}, .inputs = {tie}});
+  check_op({.op = "Cast", .attributes = {{"to", 10}}, .inputs = {tie}});
 }
 
 TEST_CASE("cast/element_types_that_there_are_not_are_refused") {
   const Tensor x = random_f32({3}, 1);
-  const auto to = [&x](std::int64_t type) {
-    return refusal({.op = "Cast", .attributes = {{"to", type}}, .inputs = {x}});
-  };
+  const auto to = [&x](std::int64_t type) { return refusal(with(cast, {x}, {{"to", type}})); };
   CHECK(to(8) == "element type string is not supported");
   CHECK(to(27) == "element type float6e2m3 is not supported");
   CHECK(to(28) == "element type float6e3m2 is not supported");
   CHECK(to(0) == "0 is not an ONNX element type");
   CHECK(to(99) == "99 is not an ONNX element type");
-  CHECK(refusal({.op = "Cast", .inputs = {x}}) == "attribute 'to' is missing");
+  CHECK(refusal(with(cast, {x})) == "attribute 'to' is missing");
 }
 
 }  // namespace lenslet::test

@@ -56,36 +56,31 @@ TEST_CASE("view/flatten") {
   for (const std::int64_t axis : {-3, -1, 0, 1, 2, 4})
     check_op({.op = "Flatten", .attributes = {{"axis", axis}}, .inputs = {random_f32({2, 3, 4, 5}, 5)}});
   check_op({.op = "Flatten", .inputs = {random_f32({7}, 5)}});
-  CHECK(inferred({.op = "Flatten", .attributes = {{"axis", std::int64_t{0}}}, .inputs = {random_f32({}, 5)}}) ==
-        Shape{1, 1});
-  CHECK(infer_error({.op = "Flatten", .attributes = {{"axis", std::int64_t{5}}}, .inputs = {random_f32({2, 3}, 5)}}) ==
+  CHECK(inferred({.op = "Flatten", .attributes = {{"axis", 0}}, .inputs = {random_f32({}, 5)}}) == Shape{1, 1});
+  CHECK(infer_error({.op = "Flatten", .attributes = {{"axis", 5}}, .inputs = {random_f32({2, 3}, 5)}}) ==
         ErrorKind::invalid_model);
 }
 
 TEST_CASE("view/squeeze") {
+  const OpCase squeeze{.op = "Squeeze", .constant = {1}};
   check_op(
       {.op = "Squeeze", .opset = 11, .attributes = {{"axes", Ints{1, -1}}}, .inputs = {random_f32({2, 1, 3, 1}, 6)}});
   check_op({.op = "Squeeze", .opset = 11, .inputs = {random_f32({2, 1, 3, 1}, 6)}});
   check_op({.op = "Squeeze", .inputs = {random_f32({1, 7, 1, 1}, 6)}});
-  check_op({.op = "Squeeze", .inputs = {random_f32({1, 7, 1, 1}, 6), int64s({-2})}, .constant = {1}});
+  check_op(with(squeeze, {random_f32({1, 7, 1, 1}, 6), int64s({-2})}));
   check_op({.op = "Squeeze", .inputs = {random_of(DType::i64, {1}, 6, -9, 9)}});
-  CHECK(infer_error({.op = "Squeeze", .inputs = {random_f32({1, 7}, 6), int64s({1})}, .constant = {1}}) ==
-        ErrorKind::invalid_model);
-  CHECK(infer_error({.op = "Squeeze", .inputs = {random_f32({1, 7}, 6), int64s({0, -2})}, .constant = {1}}) ==
-        ErrorKind::invalid_model);
-  CHECK(infer_error({.op = "Squeeze", .inputs = {random_f32({1, 7}, 6), int64s({2})}, .constant = {1}}) ==
-        ErrorKind::invalid_model);
+  CHECK(infer_error(with(squeeze, {random_f32({1, 7}, 6), int64s({1})})) == ErrorKind::invalid_model);
+  CHECK(infer_error(with(squeeze, {random_f32({1, 7}, 6), int64s({0, -2})})) == ErrorKind::invalid_model);
+  CHECK(infer_error(with(squeeze, {random_f32({1, 7}, 6), int64s({2})})) == ErrorKind::invalid_model);
 }
 
 TEST_CASE("view/unsqueeze") {
+  const OpCase unsqueeze{.op = "Unsqueeze", .constant = {1}};
   check_op({.op = "Unsqueeze", .opset = 11, .attributes = {{"axes", Ints{0, 3}}}, .inputs = {random_f32({2, 3}, 7)}});
-  check_op({.op = "Unsqueeze", .inputs = {random_f32({3, 4, 5}, 7), int64s({4, -5, 2})}, .constant = {1}});
-  check_op({.op = "Unsqueeze", .inputs = {int64_scalar(5), int64_scalar(0)}, .constant = {1}});
-  CHECK(infer_error({.op = "Unsqueeze", .inputs = {random_f32({3}, 7), int64s({1, 1})}, .constant = {1}}) ==
-        ErrorKind::invalid_model);
-  CHECK(infer_error(
-            {.op = "Unsqueeze", .inputs = {random_f32({3}, 7), int64s({0, 1, 2, 3, 4, 5, 6, 7})}, .constant = {1}}) ==
-        ErrorKind::limit);
+  check_op(with(unsqueeze, {random_f32({3, 4, 5}, 7), int64s({4, -5, 2})}));
+  check_op(with(unsqueeze, {int64_scalar(5), int64_scalar(0)}));
+  CHECK(infer_error(with(unsqueeze, {random_f32({3}, 7), int64s({1, 1})})) == ErrorKind::invalid_model);
+  CHECK(infer_error(with(unsqueeze, {random_f32({3}, 7), int64s({0, 1, 2, 3, 4, 5, 6, 7})})) == ErrorKind::limit);
   CHECK_ERROR(make_op({.op = "Unsqueeze", .opset = 11, .inputs = {random_f32({3}, 7)}}), invalid_model,
               "attribute 'axes' is missing");
 }
@@ -136,22 +131,18 @@ TEST_CASE("view/gives_the_input_back_where_nothing_changes") {
   CHECK(same({.op = "Dropout", .inputs = {random_f32({3}, 8)}}));
   CHECK(same({.op = "Dropout", .inputs = {random_f32({3}, 8)}, .outputs = 2}));  // who asks knows that no mask is read
   const InputInfo square{true, {DType::f32, {1, 4, 4, 4}}, nullptr};
-  const auto relabel = [](const char* kind) { return make_normalised_op("Relabel", {{"kind", std::string(kind)}}, 1); };
+  const auto relabel = [](const char* kind) { return make_normalised_op("Relabel", {{"kind", kind}}, 1); };
   CHECK_FALSE(relabel("channels_first")->gives_input_back({&square, 1}));
   CHECK(relabel("layout")->gives_input_back({&square, 1}));
 }
 
 TEST_CASE("view/relabel") {
+  const OpCase relabel{.op = "Relabel", .domain = "lenslet"};
   const Tensor x = random_f32({2, 5, 7, 3}, 8);
-  check_op(
-      {.op = "Relabel", .domain = "lenslet", .attributes = {{"kind", std::string("channels_first")}}, .inputs = {x}});
-  check_op(
-      {.op = "Relabel", .domain = "lenslet", .attributes = {{"kind", std::string("channels_last")}}, .inputs = {x}});
-  check_op({.op = "Relabel", .domain = "lenslet", .attributes = {{"kind", std::string("pixels")}}, .inputs = {x}});
-  check_op({.op = "Relabel",
-            .domain = "lenslet",
-            .attributes = {{"kind", std::string("layout")}},
-            .inputs = {random_f32({2, 9, 1, 1}, 8)}});
+  check_op(with(relabel, {x}, {{"kind", "channels_first"}}));
+  check_op(with(relabel, {x}, {{"kind", "channels_last"}}));
+  check_op(with(relabel, {x}, {{"kind", "pixels"}}));
+  check_op(with(relabel, {random_f32({2, 9, 1, 1}, 8)}, {{"kind", "layout"}}));
 }
 
 TEST_CASE("view/aliases_name_their_input") {

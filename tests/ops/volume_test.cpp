@@ -38,22 +38,18 @@ TEST_CASE("volume/conv") {
   check_op(volume("Conv", {2, 3, 5, 6, 7}, {4, 3, 3, 3, 3}, {{"pads", Ints{1, 1, 1, 1, 1, 1}}}, false));
   check_op(volume("Conv", {2, 3, 5, 6, 7}, {4, 3, 1, 3, 3}, {{"pads", Ints{0, 1, 1, 0, 1, 1}}}));
   check_op(volume("Conv", {2, 3, 5, 6, 7}, {4, 3, 3, 1, 1}, {{"pads", Ints{1, 0, 0, 1, 0, 0}}}));
-  check_op(volume("Conv", {1, 4, 9, 8, 7}, {6, 2, 3, 2, 4},
-                  {{"strides", Ints{2, 1, 3}},
-                   {"dilations", Ints{2, 3, 1}},
-                   {"pads", Ints{3, 0, 1, 2, 4, 0}},
-                   {"group", std::int64_t{2}}}));
-  check_op(
-      volume("Conv", {1, 5, 6, 5, 4}, {5, 1, 3, 3, 3}, {{"group", std::int64_t{5}}, {"auto_pad", Text("SAME_UPPER")}}));
+  check_op(volume(
+      "Conv", {1, 4, 9, 8, 7}, {6, 2, 3, 2, 4},
+      {{"strides", Ints{2, 1, 3}}, {"dilations", Ints{2, 3, 1}}, {"pads", Ints{3, 0, 1, 2, 4, 0}}, {"group", 2}}));
+  check_op(volume("Conv", {1, 5, 6, 5, 4}, {5, 1, 3, 3, 3}, {{"group", 5}, {"auto_pad", Text("SAME_UPPER")}}));
   check_op(
       volume("Conv", {1, 2, 7, 5, 4}, {3, 2, 4, 2, 2}, {{"strides", Ints{3, 2, 1}}, {"auto_pad", Text("SAME_LOWER")}}));
   // Each place by itself: nothing is copied.
-  check_op(volume("Conv", {2, 6, 5, 6, 7}, {4, 3, 1, 1, 1}, {{"group", std::int64_t{2}}}));
+  check_op(volume("Conv", {2, 6, 5, 6, 7}, {4, 3, 1, 1, 1}, {{"group", 2}}));
   check_op(volume("Conv", {1, 3, 2, 3, 4}, {2, 3, 1, 1, 1}, {{"pads", Ints{1, 0, 0, 0, 0, 0}}}));
   check_op(volume("Conv", {1, 3, 5, 3, 4}, {2, 3, 1, 1, 1}, {{"strides", Ints{2, 1, 1}}}, false));
   // Strides where there is nothing to step over.
-  check_op(
-      volume("Conv", {1, 15, 2, 1, 1}, {15, 1, 1, 1, 1}, {{"strides", Ints{1, 2, 2}}, {"group", std::int64_t{15}}}));
+  check_op(volume("Conv", {1, 15, 2, 1, 1}, {15, 1, 1, 1, 1}, {{"strides", Ints{1, 2, 2}}, {"group", 15}}));
   check_op(volume("Conv", {2, 3, 1, 1, 4}, {2, 3, 1, 1, 1}, {{"strides", Ints{2, 3, 1}}}));
   // Whole depths of padding, and taps that see nothing else.
   check_op(volume("Conv", {1, 2, 1, 3, 3}, {3, 2, 3, 1, 1}, {{"pads", Ints{4, 0, 0, 3, 0, 0}}}));
@@ -63,7 +59,7 @@ TEST_CASE("volume/conv") {
 TEST_CASE("volume/one_line") {
   check_op(volume("Conv", {2, 3, 1100}, {5, 3, 3}, {{"pads", Ints{1, 1}}}));
   check_op(volume("Conv", {1, 4, 700}, {6, 2, 5},
-                  {{"strides", Ints{3}}, {"dilations", Ints{4}}, {"pads", Ints{0, 70}}, {"group", std::int64_t{2}}}));
+                  {{"strides", Ints{3}}, {"dilations", Ints{4}}, {"pads", Ints{0, 70}}, {"group", 2}}));
   check_op(volume("Conv", {3, 40, 65}, {33, 40, 7}, {{"pads", Ints{6, 0}}}, false));
   check_op(volume("Conv", {1, 2, 3}, {4, 2, 2}, {{"dilations", Ints{9}}, {"pads", Ints{20, 11}}}));
   check_op(volume("Conv", {1, 3, 1, 50}, {4, 3, 1, 3}, {{"strides", Ints{1, 2}}}));
@@ -85,9 +81,8 @@ TEST_CASE("volume/conv_transpose") {
   check_op(volume("ConvTranspose", {2, 3, 4, 5, 3}, {3, 4, 3, 2, 3}, {}, false));
   for (const std::int64_t stride : {1, 2, 3})
     for (const std::int64_t pad : {0, 1})
-      check_op(
-          volume("ConvTranspose", {1, 4, 3, 4, 2}, {4, 3, 3, 3, 2},
-                 {{"strides", Ints{stride, 2, 1}}, {"pads", Ints{pad, 0, 1, 0, pad, 0}}, {"group", std::int64_t{2}}}));
+      check_op(volume("ConvTranspose", {1, 4, 3, 4, 2}, {4, 3, 3, 3, 2},
+                      {{"strides", Ints{stride, 2, 1}}, {"pads", Ints{pad, 0, 1, 0, pad, 0}}, {"group", 2}}));
   check_op(volume("ConvTranspose", {1, 2, 3, 3, 3}, {2, 3, 2, 3, 3},
                   {{"strides", Ints{3, 2, 2}}, {"dilations", Ints{2, 1, 3}}, {"output_padding", Ints{2, 1, 0}}}));
   check_op(volume("ConvTranspose", {1, 2, 3, 3, 3}, {2, 3, 2, 3, 3},
