@@ -360,13 +360,8 @@ TEST_CASE("c_api/misuse/tensors") {
 TEST_CASE("c_api/misuse/images") {
   CRunner c;
   const std::vector<std::uint8_t> pixels(std::size_t{12} * 10 * 3);
-  lenslet_image image = sized<lenslet_image>();
-  image.pixels = pixels.data();
-  image.bytes = pixels.size();
-  image.height = 12;
-  image.width = 10;
-  image.channels = 3;
-  const lenslet_image right = image;
+  const lenslet_image right = image_of(pixels);
+  lenslet_image image = right;
   lenslet_image_spec spec = sized<lenslet_image_spec>();
   const auto status = [&](std::size_t input = 0, std::int64_t index = 0) {
     return lenslet_runner_load_image(c.handle, input, &image, &spec, index);

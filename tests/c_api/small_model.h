@@ -73,25 +73,48 @@ inline lenslet_plan_options on_one_thread() {
 }
 
 struct CModel {
-  CModel() {
-    const std::string bytes = small_onnx();
-    REQUIRE(lenslet_model_load_bytes(bytes.data(), bytes.size(), nullptr, &handle) == LENSLET_OK);
+  explicit CModel(const std::string& bytes = small_onnx(), const lenslet_load_options* options = nullptr) {
+    REQUIRE_MESSAGE(lenslet_model_load_bytes(bytes.data(), bytes.size(), options, &handle) == LENSLET_OK,
+                    lenslet_last_error());
   }
   CModel(const CModel&) = delete;
   CModel& operator=(const CModel&) = delete;
   ~CModel() { lenslet_model_free(handle); }
+
+  std::size_t inputs() const {
+    std::size_t count = 0;
+    CHECK(lenslet_model_count(handle, &count, nullptr) == LENSLET_OK);
+    return count;
+  }
+  /// The plan with these options, as text.
+  std::string plan(const lenslet_plan_options& options) const {
+    char* text = nullptr;
+    REQUIRE_MESSAGE(lenslet_model_plan_json(handle, &options, &text) == LENSLET_OK, lenslet_last_error());
+    std::string plan = text;
+    CHECK(lenslet_text_free(text) == LENSLET_OK);
+    return plan;
+  }
+
   lenslet_model* handle = nullptr;
+};
+
+struct CPlanned {
+  explicit CPlanned(const CModel& model, const lenslet_plan_options& options = on_one_thread()) {
+    REQUIRE_MESSAGE(lenslet_runner_create(model.handle, &options, &handle) == LENSLET_OK, lenslet_last_error());
+  }
+  CPlanned(const CPlanned&) = delete;
+  CPlanned& operator=(const CPlanned&) = delete;
+  ~CPlanned() { lenslet_runner_free(handle); }
+
+  lenslet_runner* handle = nullptr;
 };
 
 /// A runner for one image, with its input, and what comes out.
 struct CRunner {
-  explicit CRunner(const lenslet_plan_options& options = on_one_thread()) {
-    REQUIRE_MESSAGE(lenslet_runner_create(model.handle, &options, &handle) == LENSLET_OK, lenslet_last_error());
+  explicit CRunner(const lenslet_plan_options& options = on_one_thread())
+      : runner(model, options), handle(runner.handle) {
     some_input(x);
   }
-  CRunner(const CRunner&) = delete;
-  CRunner& operator=(const CRunner&) = delete;
-  ~CRunner() { lenslet_runner_free(handle); }
 
   lenslet_tensor input() { return tensor_of(x, {1, 3, 8, 8}); }
   lenslet_tensor output() { return tensor_of(y, {1, 4}); }
@@ -106,9 +129,21 @@ struct CRunner {
   }
 
   CModel model;
-  lenslet_runner* handle = nullptr;
+  CPlanned runner;
+  lenslet_runner* handle;
   Floats x{input_floats}, y{4};
 };
+
+/// An image of 10 x 12 pixels.
+inline lenslet_image image_of(const std::vector<std::uint8_t>& pixels) {
+  lenslet_image image = sized<lenslet_image>();
+  image.pixels = pixels.data();
+  image.bytes = pixels.size();
+  image.height = 12;
+  image.width = 10;
+  image.channels = 3;
+  return image;
+}
 
 /// The words of the last error in this thread have `part`.
 inline bool last_error_says(const std::string& part) {

@@ -29,6 +29,8 @@ std::vector<float> expected_of(CRunner& c) {
   return {y.begin(), y.end()};
 }
 
+bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
 TEST_CASE("c_api/use/versions") {
   CHECK(lenslet_negotiate(LENSLET_API_MAJOR, LENSLET_API_MINOR) == LENSLET_OK);
   CHECK(lenslet_negotiate(LENSLET_API_MAJOR, LENSLET_API_MINOR + 1) == LENSLET_UNSUPPORTED);
@@ -77,32 +79,26 @@ TEST_CASE("c_api/use/an_input_with_a_value_is_overridden") {
   text.inputs = {port("x", f32, {3}), port("w", f32, {3})};
   text.outputs = {port("y", f32, {3})};
   text.initializers = {raw_tensor<float>("w", f32, {3}, {1, -2, 3})};
-  const std::string bytes = text.bytes();
   lenslet_load_options options = sized<lenslet_load_options>();
   const char* names[] = {"w", "x"};
   options.overridden = names;
-  lenslet_model* model = nullptr;
   for (const std::size_t inputs : {std::size_t{1}, std::size_t{2}}) {
     options.overridden_count = inputs - 1;
-    REQUIRE(lenslet_model_load_bytes(bytes.data(), bytes.size(), &options, &model) == LENSLET_OK);
-    std::size_t count = 0;
-    CHECK(lenslet_model_count(model, &count, nullptr) == LENSLET_OK);
-    CHECK(count == inputs);
-    const lenslet_plan_options plan = on_one_thread();
-    lenslet_runner* runner = nullptr;
-    REQUIRE(lenslet_runner_create(model, &plan, &runner) == LENSLET_OK);
+    const CModel model(text.bytes(), &options);
+    CHECK(model.inputs() == inputs);
+    const CPlanned runner(model);
     Floats x(3), w(3), y(3);
     for (std::size_t i = 0; i < 3; ++i) x.data[i] = 10, w.data[i] = static_cast<float>(i);
     const lenslet_tensor in[] = {tensor_of(x, {3}), tensor_of(w, {3})}, out = tensor_of(y, {3});
-    REQUIRE(lenslet_runner_run(runner, in, inputs, &out, 1, nullptr) == LENSLET_OK);
+    REQUIRE(lenslet_runner_run(runner.handle, in, inputs, &out, 1, nullptr) == LENSLET_OK);
     CHECK(std::vector<float>(y.data, y.data + 3) ==
           (inputs == 1 ? std::vector<float>{9, 12, 7} : std::vector<float>{10, 9, 8}));
-    CHECK(lenslet_runner_free(runner) == LENSLET_OK);
-    CHECK(lenslet_model_free(model) == LENSLET_OK);
   }
   options.overridden_count = 2;
+  const std::string bytes = text.bytes();
+  lenslet_model* model = nullptr;
   CHECK(lenslet_model_load_bytes(bytes.data(), bytes.size(), &options, &model) == LENSLET_INVALID_ARGUMENT);
-  CHECK(std::string(lenslet_last_error()).find("'x' is no input that has an initializer") != std::string::npos);
+  CHECK(last_error_says("'x' is no input that has an initializer"));
   names[0] = nullptr;
   CHECK(lenslet_model_load_bytes(bytes.data(), bytes.size(), &options, &model) == LENSLET_INVALID_ARGUMENT);
   options.overridden = nullptr;
@@ -114,18 +110,14 @@ TEST_CASE("c_api/use/an_input_that_no_node_reads") {
   text.nodes = {node("Relu", {"x"}, {"y"})};
   text.inputs = {port("x", f32, {3}), port("label", i64, {1})};
   text.outputs = {port("y", f32, {3})};
-  const std::string bytes = text.bytes();
-  lenslet_model* model = nullptr;
-  REQUIRE(lenslet_model_load_bytes(bytes.data(), bytes.size(), nullptr, &model) == LENSLET_OK);
+  const CModel model(text.bytes());
   lenslet_port port = sized<lenslet_port>();
-  REQUIRE(lenslet_model_input(model, 0, &port) == LENSLET_OK);
+  REQUIRE(lenslet_model_input(model.handle, 0, &port) == LENSLET_OK);
   CHECK(port.unread == 0);
-  REQUIRE(lenslet_model_input(model, 1, &port) == LENSLET_OK);
+  REQUIRE(lenslet_model_input(model.handle, 1, &port) == LENSLET_OK);
   CHECK(port.unread == 1);
-  lenslet_plan_options options = sized<lenslet_plan_options>();
-  options.device = "cpu";
-  lenslet_runner* runner = nullptr;
-  REQUIRE(lenslet_runner_create(model, &options, &runner) == LENSLET_OK);
+  const CPlanned planned(model);
+  lenslet_runner* const runner = planned.handle;
   Floats x(3);
   x.data[0] = -1, x.data[1] = 2, x.data[2] = 3;
   const lenslet_tensor inputs[] = {tensor_of(x, {3}), sized<lenslet_tensor>()};
@@ -138,10 +130,8 @@ TEST_CASE("c_api/use/an_input_that_no_node_reads") {
   }
   const lenslet_tensor none[] = {sized<lenslet_tensor>(), sized<lenslet_tensor>()};
   CHECK(lenslet_runner_run(runner, none, 2, nullptr, 0, nullptr) == LENSLET_INVALID_ARGUMENT);
-  CHECK(std::string(lenslet_last_error()).find("input 'x' is missing") != std::string::npos);
+  CHECK(last_error_says("input 'x' is missing"));
   CHECK(lenslet_runner_run(runner, nullptr, 0, nullptr, 0, nullptr) == LENSLET_INVALID_ARGUMENT);
-  CHECK(lenslet_runner_free(runner) == LENSLET_OK);
-  CHECK(lenslet_model_free(model) == LENSLET_OK);
 }
 
 TEST_CASE("c_api/use/run_on_memory_of_the_apps") {
@@ -180,12 +170,7 @@ TEST_CASE("c_api/use/images") {
   runner.load_image(0, {pixels.data(), 12, 10, 3}, spec);
   const Tensor expected = runner.run_loaded()[0].clone();
 
-  lenslet_image image = sized<lenslet_image>();
-  image.pixels = pixels.data();
-  image.bytes = pixels.size();
-  image.height = 12;
-  image.width = 10;
-  image.channels = 3;
+  const lenslet_image image = image_of(pixels);
   lenslet_image_spec same = sized<lenslet_image_spec>();
   same.resize_size = 9;
   same.channels = LENSLET_CHANNELS_BGR;
@@ -206,58 +191,42 @@ TEST_CASE("c_api/use/plan_as_json") {
   CRunner c;
   char* text = nullptr;
   REQUIRE(lenslet_runner_plan_json(c.handle, &text) == LENSLET_OK);
-  CHECK(std::string(text).find(
-            R"({"device":"cpu","precision":"fp32","threads":1,"inputs":[{"name":"x","shape":[1,3,8,8]}])") == 0);
+  CHECK(std::string(text).starts_with(
+      R"({"device":"cpu","precision":"fp32","threads":1,"inputs":[{"name":"x","shape":[1,3,8,8]}])"));
   CHECK(lenslet_text_free(text) == LENSLET_OK);
   lenslet_plan_options options = on_one_thread();
   options.batch = 3;
   options.conv_algorithm = "direct";
-  REQUIRE(lenslet_model_plan_json(c.model.handle, &options, &text) == LENSLET_OK);
-  CHECK(std::string(text).find(R"("shape":[3,3,8,8])") != std::string::npos);
-  CHECK(std::string(text).find(R"("algorithm":"direct")") != std::string::npos);
-  CHECK(lenslet_text_free(text) == LENSLET_OK);
+  CHECK(has(c.model.plan(options), R"("shape":[3,3,8,8])"));
+  CHECK(has(c.model.plan(options), R"("algorithm":"direct")"));
   const lenslet_named_shape shape = {sizeof(shape), "x", 4, 0, {2, 3, 8, 8}};
   options = on_one_thread();
   options.shapes = &shape;
   options.shape_count = 1;
-  REQUIRE(lenslet_model_plan_json(c.model.handle, &options, &text) == LENSLET_OK);
-  CHECK(std::string(text).find(R"("shape":[2,3,8,8])") != std::string::npos);
-  CHECK(lenslet_text_free(text) == LENSLET_OK);
+  CHECK(has(c.model.plan(options), R"("shape":[2,3,8,8])"));
 }
-
-/// The plan of a model with these options, as text.
-std::string plan_of(const lenslet_model* model, const lenslet_plan_options& options) {
-  char* text = nullptr;
-  REQUIRE_MESSAGE(lenslet_model_plan_json(const_cast<lenslet_model*>(model), &options, &text) == LENSLET_OK,
-                  lenslet_last_error());
-  std::string plan = text;
-  CHECK(lenslet_text_free(text) == LENSLET_OK);
-  return plan;
-}
-
-bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 TEST_CASE("c_api/use/layer_algorithms_and_disabled_passes") {
   const CModel model;
-  const std::string usual = plan_of(model.handle, on_one_thread());
+  const std::string usual = model.plan(on_one_thread());
   lenslet_plan_options options = on_one_thread();
   lenslet_layer_algorithm layer = {sizeof(layer), "conv", "im2col"};
   options.layer_algorithms = &layer;
   options.layer_algorithm_count = 1;
   options.conv_algorithm = "direct";
-  CHECK(has(plan_of(model.handle, options), R"("algorithm":"im2col")"));
+  CHECK(has(model.plan(options), R"("algorithm":"im2col")"));
   layer.algorithm = nullptr;  // back to the rule
-  CHECK(plan_of(model.handle, options) == usual);
+  CHECK(model.plan(options) == usual);
   layer.algorithm = "depthwise";
   options.flags = LENSLET_PLAN_ALGORITHM_WHERE_ACCEPTED;
-  CHECK_FALSE(has(plan_of(model.handle, options), R"("algorithm":"depthwise","config")"));
+  CHECK_FALSE(has(model.plan(options), R"("algorithm":"depthwise","config")"));
 
   CHECK_FALSE(has(usual, R"("op":"Relu")"));
   const char* passes[] = {"fuse_activation", "fold_pad"};
   options = on_one_thread();
   options.disabled_passes = passes;
   options.disabled_pass_count = 2;
-  CHECK(has(plan_of(model.handle, options), R"("op":"Relu")"));
+  CHECK(has(model.plan(options), R"("op":"Relu")"));
   const std::vector<float> expected = CRunner().result();
   CRunner apart(options);
   const std::vector<float> result = apart.result();
@@ -271,10 +240,7 @@ TEST_CASE("c_api/use/calibration") {
                      [](pbf_writer& cast) { attribute(cast, "to", 2, [](pbf_writer& to) { to.add_int64(3, f16); }); })};
   text.inputs = {port("x", f32, {4})};
   text.outputs = {port("x:float16", f16, {4})};
-  const std::string bytes = text.bytes();
-  lenslet_model* model = nullptr;
-  REQUIRE_MESSAGE(lenslet_model_load_bytes(bytes.data(), bytes.size(), nullptr, &model) == LENSLET_OK,
-                  lenslet_last_error());
+  const CModel model(text.bytes());
   Floats x(5);  // the first of them on no 16 bytes, and freed before the runner is
   lenslet_tensor tensors[] = {tensor_of(some_input(x), {4}), tensor_of(x, {4})};
   for (lenslet_tensor& tensor : tensors) {
@@ -285,15 +251,14 @@ TEST_CASE("c_api/use/calibration") {
   options.calibration = tensors;
   options.calibration_count = 1;
   lenslet_runner* runner = nullptr;
-  CHECK(lenslet_runner_create(model, &options, &runner) == LENSLET_OK);
+  CHECK(lenslet_runner_create(model.handle, &options, &runner) == LENSLET_OK);
   CHECK(lenslet_runner_free(runner) == LENSLET_OK);
   options.calibration_count = 2;
-  CHECK(lenslet_runner_create(model, &options, &runner) == LENSLET_INVALID_ARGUMENT);
+  CHECK(lenslet_runner_create(model.handle, &options, &runner) == LENSLET_INVALID_ARGUMENT);
   options.calibration_count = 1;
   x.data[2] = -7e4F;
-  CHECK(lenslet_runner_create(model, &options, &runner) == LENSLET_UNSUPPORTED);
+  CHECK(lenslet_runner_create(model.handle, &options, &runner) == LENSLET_UNSUPPORTED);
   CHECK(last_error_says("input 'x' reaches 7e+04 on the calibration inputs, and float16 ends at 65504"));
-  CHECK(lenslet_model_free(model) == LENSLET_OK);
 }
 
 TEST_CASE("c_api/use/input_values") {
@@ -301,9 +266,7 @@ TEST_CASE("c_api/use/input_values") {
   text.nodes = {node("Reshape", {"x", "shape"}, {"y"}, "reshape")};
   text.inputs = {port("x", f32, {6}), port("shape", i64, {2})};
   text.outputs = {port("y", f32, {-1, -1})};
-  const std::string bytes = text.bytes();
-  lenslet_model* model = nullptr;
-  REQUIRE(lenslet_model_load_bytes(bytes.data(), bytes.size(), nullptr, &model) == LENSLET_OK);
+  const CModel model(text.bytes());
   std::int64_t dims[] = {2, 3};
   lenslet_tensor shape = sized<lenslet_tensor>();
   shape.data = dims;
@@ -315,10 +278,10 @@ TEST_CASE("c_api/use/input_values") {
   lenslet_plan_options options = on_one_thread();
   options.input_values = &value;
   options.input_value_count = 1;
-  CHECK(has(plan_of(model, options), R"("outputs":[{"name":"y","shape":[2,3]}])"));
-  lenslet_runner* runner = nullptr;
+  CHECK(has(model.plan(options), R"("outputs":[{"name":"y","shape":[2,3]}])"));
   options.other_shapes = 1;
-  REQUIRE_MESSAGE(lenslet_runner_create(model, &options, &runner) == LENSLET_OK, lenslet_last_error());
+  const CPlanned planned(model, options);
+  lenslet_runner* const runner = planned.handle;
   dims[0] = 3;  // it has a copy
   dims[1] = 2;
   Floats x(6);
@@ -331,8 +294,6 @@ TEST_CASE("c_api/use/input_values") {
   lenslet_tensor result = sized<lenslet_tensor>();
   REQUIRE(lenslet_runner_result(runner, 0, &result) == LENSLET_OK);
   CHECK(std::memcmp(result.data, x.data, 6 * sizeof(float)) == 0);
-  CHECK(lenslet_runner_free(runner) == LENSLET_OK);
-  CHECK(lenslet_model_free(model) == LENSLET_OK);
 }
 
 struct Seen {
@@ -364,7 +325,7 @@ TEST_CASE("c_api/use/observer") {
   REQUIRE(lenslet_runner_set_observer(c.handle, Seen::look, &seen) == LENSLET_OK);
   CHECK(c.result() == expected);
   CHECK(seen.events >= 2);
-  CHECK(seen.ops.find("Conv") != std::string::npos);
+  CHECK(has(seen.ops, "Conv"));
   REQUIRE(seen.relu.size() == 4);  // the pooled values, as [1,4,1,1]
   for (std::size_t i = 0; i < 4; ++i) CHECK(seen.relu[i] == expected[i]);
   seen.ends_after = 0;
