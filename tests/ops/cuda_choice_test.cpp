@@ -1,8 +1,8 @@
 // How well the rule chooses on CUDA, against times measured on an H200 by `lenslet bench conv --all-algorithms
 // --same-buffers`, with bias and ReLU, on 22 November 2026 (Winograd of 5x5 on the 24th, by lenslet-bench-winograd):
-// data/h200_conv_batch1.csv, 52 layers at batch 1 that the constants of the estimates were fitted on, and
-// data/h200_conv_unseen.csv, 96 that they were not. What a table has no time of is left out, and counted, but for what
-// is chosen. In 16 bits and TF32 against an H100, of 25 November 2026: data/h100_tensor_cores.csv, cuts of 349 drawn
+// data/h200_conv_batch1.txt, 52 layers at batch 1 that the constants of the estimates were fitted on, and
+// data/h200_conv_unseen.txt, 96 that they were not. What a table has no time of is left out, and counted, but for what
+// is chosen. In 16 bits and TF32 against an H100, of 25 November 2026: data/h100_tensor_cores.txt, cuts of 349 drawn
 // convolutions and networks' layers (bench-cudnn --drawn, lenslet-bench-implicit-gemm), beside which constants were
 // adjusted. No device needed.
 
@@ -10,19 +10,17 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 #include <limits>
-#include <map>
 #include <optional>
 #include <random>
 #include <set>
-#include <sstream>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "ops/conv/conv.h"
 #include "ops/core/choose.h"
+#include "tests/ops/measured_convs.h"
 
 namespace lenslet::test {
 namespace {
@@ -33,52 +31,16 @@ struct Table {
   std::size_t layers, times;
   double worst, mean;  ///< ratios; geometric mean
 };
-constexpr Table fitted{"h200_conv_batch1.csv", 52, 298, 1.1, 1.01};
-constexpr Table unseen{"h200_conv_unseen.csv", 96, 460, 1.12, 1.01};
+constexpr Table fitted{"h200_conv_batch1.txt", 52, 298, 1.1, 1.01};
+constexpr Table unseen{"h200_conv_unseen.txt", 96, 460, 1.12, 1.01};
 
-struct Layer {
-  std::string name;
-  ConvProblem problem;
-  std::map<std::string, double, std::less<>> us;  ///< of an algorithm by name, without conversions of formats
-};
-
-/// "n c h w k r s stride pad_h pad_w groups" of a table's line, with bias and ReLU as all were measured.
-ConvProblem read_problem(std::istream& fields) {
-  std::int64_t n = 0, c = 0, h = 0, w = 0, k = 0, r = 0, s = 0, stride = 0, pad_h = 0, pad_w = 0, groups = 0;
-  fields >> n >> c >> h >> w >> k >> r >> s >> stride >> pad_h >> pad_w >> groups;
-  REQUIRE(fields);
-  ConvGeometry geometry;
-  geometry.stride = {stride, stride};
-  geometry.pads = {pad_h, pad_w, pad_h, pad_w};
-  geometry.groups = groups;
-  ConvProblem problem = resolve_conv({n, c, h, w}, {k, c / groups, r, s}, geometry);
-  problem.bias = true;
-  problem.activation.kind = Activation::Kind::relu;
-  return problem;
-}
+using Layer = MeasuredConv;
 
 std::vector<Layer> read_layers(const Table& table) {
-  std::ifstream file(std::string(LENSLET_SOURCE_DIR "/tests/ops/data/") + table.file);
-  REQUIRE(file);
-  std::vector<Layer> layers;
-  std::string line;
-  std::getline(file, line);
-  REQUIRE(line == "layer,n,c,h,w,k,r,s,stride,pad_h,pad_w,groups,algorithm,us");
-  while (std::getline(file, line)) {
-    std::replace(line.begin(), line.end(), ',', ' ');
-    std::istringstream fields(line);
-    std::string name, algorithm;
-    double us = 0;
-    fields >> name;
-    const ConvProblem problem = read_problem(fields);
-    fields >> algorithm >> us;
-    REQUIRE(fields);
-    if (layers.empty() || layers.back().name != name || layers.back().problem.n != problem.n)
-      layers.push_back({name, problem, {}});
-    CAPTURE(line);
-    REQUIRE(find_kernel("Conv", DeviceKind::cuda, algorithm) != nullptr);
-    layers.back().us[algorithm] = us;
-  }
+  std::vector<Layer> layers = read_measured(table.file);
+  for (const Layer& layer : layers)
+    for (const auto& time : layer.us)
+      REQUIRE_MESSAGE(find_kernel("Conv", DeviceKind::cuda, time.first) != nullptr, time.first);
   return layers;
 }
 
@@ -133,8 +95,8 @@ void check_choices(const Table& table) {
     int judged_layers = 0, unmeasured = 0;
     for (const Layer& layer : read_layers(table)) {
       const Judged judged = judge(layer, h200(cublas));
-      INFO(layer.name, " ", layer.problem.str(), ": ", judged.chosen, " ", judged.chosen_us.value_or(0),
-           " us, fastest ", judged.fastest, " ", judged.fastest_us, std::string(cublas ? ", with cuBLAS" : ""));
+      INFO(layer.by, " ", layer.problem.str(), ": ", judged.chosen, " ", judged.chosen_us.value_or(0), " us, fastest ",
+           judged.fastest, " ", judged.fastest_us, std::string(cublas ? ", with cuBLAS" : ""));
       unmeasured += judged.unmeasured;
       CHECK_MESSAGE(judged.chosen_us, "chosen, and not measured: ", std::string(table.file), " lacks its time");
       if (!judged.chosen_us) continue;
@@ -173,40 +135,26 @@ TEST_CASE("conv/cuda_choice/chosen_is_near_the_fastest_of_tensor_cores") {
   h100.cluster_units = {0, 0, 132, 117, 120, 110, 102, 105, 120};
   constexpr double worst = 1.35, mean = 1.015;
 
-  std::ifstream file(LENSLET_SOURCE_DIR "/tests/ops/data/h100_tensor_cores.csv");
-  REQUIRE(file);
-  std::string line;
-  std::getline(file, line);
-  REQUIRE(line == "arithmetic,n,c,h,w,k,r,s,stride,pad_h,pad_w,groups,algorithm,config,us");
-  std::map<std::string, std::map<std::string, double>> times;  // us of an algorithm's cut, by arithmetic and problem
-  while (std::getline(file, line)) {
-    const std::size_t us = line.rfind(','), config = line.rfind(',', us - 1), algorithm = line.rfind(',', config - 1);
-    REQUIRE(config != std::string::npos);
-    std::string cut = line.substr(algorithm + 1, us - algorithm - 1);
-    times[line.substr(0, algorithm)][cut] = std::stod(line.substr(us + 1));
-  }
-  CHECK(times.size() == 349);
+  const std::vector<MeasuredConv> measured = read_measured("h100_tensor_cores.txt");
+  CHECK(measured.size() == 349);
   double log_ratios = 0;
-  for (auto& [problem, cuts] : times) {
-    std::string spaced = problem;
-    std::replace(spaced.begin(), spaced.end(), ',', ' ');
-    std::istringstream fields(spaced);
-    std::string arithmetic;
-    fields >> arithmetic;
-    const Numerics numerics = parse_numerics(arithmetic);
-    ConvProblem p = read_problem(fields);
+  for (const MeasuredConv& conv : measured) {
+    const Numerics numerics = parse_numerics(conv.by);
+    ConvProblem p = conv.problem;
     p.storage = p.x_storage = numerics.storage;
     const auto node = pose(p, Tensor(DType::f32, {p.k, p.group_c(), p.r, p.s}));
     const Choice choice = choose_kernel(*node, {.device = h100, .numerics = numerics}, p.str());
-    const std::string chosen = std::string(choice.kernel->name()) + "," + choice.candidate.config;
-    CHECK_MESSAGE(cuts.contains(chosen), problem, ": ", chosen, " is not measured");
-    if (!cuts.contains(chosen)) continue;
-    const auto fastest = std::ranges::min_element(cuts, {}, [](const auto& cut) { return cut.second; });
-    INFO(problem, ": ", chosen, " ", cuts[chosen], " us, fastest ", fastest->first, " ", fastest->second);
-    CHECK(cuts[chosen] <= worst * fastest->second);
-    log_ratios += std::log(cuts[chosen] / fastest->second);
+    const std::string &config = choice.candidate.config,
+                      chosen = std::string(choice.kernel->name()) + (config.empty() ? "" : " " + config);
+    INFO(conv.by, " ", conv.problem.str(), ": ", chosen);
+    const auto us = conv.us.find(chosen);
+    CHECK_MESSAGE(us != conv.us.end(), "is not measured");
+    if (us == conv.us.end()) continue;
+    const auto fastest = std::ranges::min_element(conv.us, {}, [](const auto& cut) { return cut.second; });
+    CHECK_MESSAGE(us->second <= worst * fastest->second, "fastest ", fastest->first);
+    log_ratios += std::log(us->second / fastest->second);
   }
-  CHECK(std::exp(log_ratios / static_cast<double>(times.size())) <= mean);
+  CHECK(std::exp(log_ratios / static_cast<double>(measured.size())) <= mean);
 }
 
 TEST_CASE("conv/cuda_choice/estimates_are_near_what_was_measured") {
@@ -222,7 +170,7 @@ TEST_CASE("conv/cuda_choice/estimates_are_near_what_was_measured") {
       const std::optional<double> us = measured_us(layer, row);
       if (!us) continue;
       const double estimate = row.total_us();
-      INFO(layer.name, " ", std::string(row.kernel->name()), ": ", *us, " us measured, ", estimate, " estimated");
+      INFO(layer.by, " ", std::string(row.kernel->name()), ": ", *us, " us measured, ", estimate, " estimated");
       if (*us > contender * fastest) {
         CHECK(estimate > fastest);  // must not look like a winner, though
         continue;

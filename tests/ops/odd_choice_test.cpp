@@ -5,20 +5,17 @@
 
 #include <doctest/doctest.h>
 
-#include <algorithm>
 #include <cmath>
-#include <fstream>
 #include <limits>
 #include <map>
-#include <sstream>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "base/cuda_built.h"
 #include "ops/conv/conv.h"
 #include "ops/core/choose.h"
 #include "ops/gemm/gemm.h"
+#include "tests/ops/measured_convs.h"
 
 namespace lenslet::test {
 namespace {
@@ -31,81 +28,41 @@ struct Table {
   std::size_t beyond;  ///< so many may be above 1.3
 };
 
-struct Times {
-  ConvProblem problem;
-  std::map<std::string, double, std::less<>> us;  ///< of an algorithm, without conversions of formats
-};
-
-/// By what a table's first column says, in its order.
-std::map<std::string, std::vector<Times>> read(const Table& table) {
-  std::ifstream file(std::string(LENSLET_SOURCE_DIR "/tests/ops/data/") + table.file);
-  REQUIRE(file);
-  std::string line;
-  std::getline(file, line);
-  REQUIRE(line.substr(line.find(',')) ==
-          ",n,c,h,w,k,r,s,stride_h,stride_w,pad_h,pad_w,dilation_h,dilation_w,groups,algorithm,us");
-  std::map<std::string, std::vector<Times>> all;
-  while (std::getline(file, line)) {
-    CAPTURE(line);
-    std::replace(line.begin(), line.end(), ',', ' ');
-    std::istringstream fields(line);
-    std::string by, algorithm;
-    std::int64_t n = 0, c = 0, h = 0, w = 0, k = 0, r = 0, s = 0, pad_h = 0, pad_w = 0;
-    ConvGeometry geometry;
-    double us = 0;
-    fields >> by >> n >> c >> h >> w >> k >> r >> s >> geometry.stride[0] >> geometry.stride[1] >> pad_h >> pad_w >>
-        geometry.dilation[0] >> geometry.dilation[1] >> geometry.groups >> algorithm >> us;
-    REQUIRE(fields);
-    geometry.pads = {pad_h, pad_w, pad_h, pad_w};
-    ConvProblem p = resolve_conv({n, c, h, w}, {k, c / geometry.groups, r, s}, geometry);
-    p.bias = true;
-    p.activation.kind = Activation::Kind::relu;
-    std::vector<Times>& of = all[by];
-    if (of.empty() || !(of.back().problem == p)) of.push_back({p, {}});
-    of.back().us[algorithm] = us;
-  }
-  return all;
-}
-
 /// `target_of`: device and arithmetic of a first column.
 template <typename TargetOf>
 void check_choices(const Table& table, const TargetOf& target_of) {
   double log_ratios = 0;
   std::size_t problems = 0, beyond = 0;
-  for (const auto& entry : read(table)) {
-    const auto& by = entry.first;  // no structured binding: clang 14 does not capture those
-    const auto& list = entry.second;
-    const auto [device, numerics] = target_of(by);
+  for (const MeasuredConv& conv : read_measured(table.file)) {
+    const auto [device, numerics] = target_of(conv.by);
     const Target target{.device = device, .numerics = numerics};
-    for (const auto& [problem, us] : list) {
-      ConvProblem p = problem;
-      p.storage = p.x_storage = target.numerics.storage;
-      const auto node = pose(p, Tensor(DType::f32, {p.k, p.group_c(), p.r, p.s}));
-      const Choice choice = choose_kernel(*node, target, p.str());
-      double chosen_us = 0, fastest_us = std::numeric_limits<double>::infinity();
-      std::string fastest;
-      for (const Choice::Row& row : choice.rows) {
-        const auto at = us.find(row.kernel->name());
-        if (!row.refusal.empty() || at == us.end()) continue;
-        const double with_conversions = at->second + row.neighbours_us;
-        if (row.kernel == choice.kernel) chosen_us = with_conversions;
-        if (with_conversions >= fastest_us) continue;
-        fastest_us = with_conversions;
-        fastest = at->first;
-      }
-      INFO(by, " ", p.str(), ": ", std::string(choice.kernel->name()), " ", chosen_us, " us, fastest ", fastest, " ",
-           fastest_us);
-      ++problems;
-      CHECK_MESSAGE(chosen_us > 0, "chosen, and far from the fastest or not measured");
-      if (chosen_us == 0) continue;
-      CHECK(chosen_us <= table.worst * fastest_us);
-      if (chosen_us > 1.3 * fastest_us) {
-        ++beyond;
-        MESSAGE(by << " " << p.str() << ": " << std::string(choice.kernel->name()) << " " << chosen_us
-                   << " us, fastest " << fastest << " " << fastest_us);
-      }
-      log_ratios += std::log(chosen_us / fastest_us);
+    ConvProblem p = conv.problem;
+    p.storage = p.x_storage = target.numerics.storage;
+    const auto node = pose(p, Tensor(DType::f32, {p.k, p.group_c(), p.r, p.s}));
+    const Choice choice = choose_kernel(*node, target, p.str());
+    double chosen_us = 0, fastest_us = std::numeric_limits<double>::infinity();
+    std::string fastest;
+    for (const Choice::Row& row : choice.rows) {
+      const auto at = conv.us.find(row.kernel->name());
+      if (!row.refusal.empty() || at == conv.us.end()) continue;
+      const double with_conversions = at->second + row.neighbours_us;
+      if (row.kernel == choice.kernel) chosen_us = with_conversions;
+      if (with_conversions >= fastest_us) continue;
+      fastest_us = with_conversions;
+      fastest = at->first;
     }
+    INFO(conv.by, " ", p.str(), ": ", std::string(choice.kernel->name()), " ", chosen_us, " us, fastest ", fastest, " ",
+         fastest_us);
+    ++problems;
+    CHECK_MESSAGE(chosen_us > 0, "chosen, and far from the fastest or not measured");
+    if (chosen_us == 0) continue;
+    CHECK(chosen_us <= table.worst * fastest_us);
+    if (chosen_us > 1.3 * fastest_us) {
+      ++beyond;
+      MESSAGE(conv.by << " " << p.str() << ": " << std::string(choice.kernel->name()) << " " << chosen_us
+                      << " us, fastest " << fastest << " " << fastest_us);
+    }
+    log_ratios += std::log(chosen_us / fastest_us);
   }
   CHECK(problems == table.problems);
   CHECK(beyond <= table.beyond);
@@ -124,7 +81,7 @@ TEST_CASE("conv/odd_choice/cpu") {
     device.l2_bytes = 1 << 20;  // as it was measured there
     return std::pair(device, Numerics());
   };
-  check_choices({"zen5_conv_odd.csv", 120, 1.8, 1.04, 4}, threads);
+  check_choices({"zen5_conv_odd.txt", 120, 1.8, 1.04, 4}, threads);
 }
 
 TEST_CASE("conv/odd_choice/long_depthwise") {
@@ -148,7 +105,7 @@ TEST_CASE("conv/odd_choice/cuda") {
     MESSAGE("skipped: a build without CUDA");
     return;
   }
-  check_choices({"h100_conv_odd.csv", 270, 1.6, 1.03, 3}, [](const std::string& precision) {
+  check_choices({"h100_conv_odd.txt", 270, 1.6, 1.03, 3}, [](const std::string& precision) {
     DeviceProfile h100 = reference_gpu();
     h100.cublas_reason.clear();
     h100.tf32_flops_per_us = 381.4e6;

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """From measurements of convolutions on a GPU to the files and constants of the rule that chooses among them.
 
-    refit_conv.py layers RECORD.json... > tests/ops/data/h200_conv_batch1.csv
-    refit_conv.py odd RECORD.json... > tests/ops/data/h100_conv_odd.csv
+    refit_conv.py layers RECORD.json... > tests/ops/data/h200_conv_batch1.txt
+    refit_conv.py odd RECORD.json... > tests/ops/data/h100_conv_odd.txt
     refit_conv.py fit CUTS.csv [--near 1.5] [--fix NAME]
 
 `layers` turns records of `lenslet bench conv --all-algorithms --device cuda --same-buffers --json` into a table that
-tests/ops/cuda_choice_test.cpp holds the rule to: every algorithm's time on every layer, without conversions.
-Where records have the same layer and algorithm, the last one counts.
+tests/ops/cuda_choice_test.cpp holds the rule to: every algorithm's time on every layer, without conversions, a line a
+layer. Where records have the same layer and algorithm, the last one counts.
 
 `odd` does the same with records of `--drawn N --odd`, on a GPU or a CPU, for tests/ops/odd_choice_test.cpp: the least
 times, of those up to three times and 3 us above a problem's fastest; where several records have one, the least.
@@ -232,44 +232,35 @@ def fit(arguments):
                   constants, sources, arguments.near)
 
 
+def write_table(table):
+    """"BY | PROBLEM | ALGORITHM US | ...": {(by, problem): {algorithm: us}}."""
+    for (by, problem), rows in table.items():
+        print(" | ".join([str(by), re.sub(r" b?float16\b", "", problem), *(f"{name} {us:.2f}" for name, us in rows.items())]))
+
+
 def layers(arguments):
     table = {}
     for record in arguments.records:
         for entry in json.loads(pathlib.Path(record).read_text())["problems"]:
-            p = read_problem(entry["problem"])
-            if p.stride[0] != p.stride[1]:
-                sys.exit(f"{entry['name']}: the table is for one stride")
-            problem = (p.n, p.c, p.h, p.w, p.k, p.r, p.s, p.stride[0], *p.pads, p.groups)
-            rows = table.setdefault((entry["name"], problem), {})
+            rows = table.setdefault((entry["name"], entry["problem"]), {})
             rows.update({row["algorithm"]: row["us"] for row in entry["algorithms"] if "refused" not in row})
-    print("layer,n,c,h,w,k,r,s,stride,pad_h,pad_w,groups,algorithm,us")
-    for (name, problem), rows in table.items():
-        for algorithm, us in rows.items():
-            print(",".join([name, *map(str, problem), algorithm, f"{us:.2f}"]))
+    write_table(table)
 
 
 def odd(arguments):
-    table, by = {}, set()
+    table = {}
     for path in arguments.records:
         record = json.loads(pathlib.Path(path).read_text())
         on_cpu = record["device"] == "cpu"
-        by.add("threads" if on_cpu else "precision")
         for entry in record["problems"]:
-            text = entry["problem"]
-            dilation = re.search(r" d(\d+(?:x\d+)?)", text)
-            p = read_problem(text.replace(dilation[0], "") if dilation else text)
-            key = (record["machine"]["threads"] if on_cpu else record["precision"], p.n, p.c, p.h, p.w, p.k, p.r, p.s,
-                   *p.stride, *p.pads, *pair(dilation[1] if dilation else "1"), p.groups)
-            rows = table.setdefault(key, {})
+            by = record["machine"]["threads"] if on_cpu else record["precision"]
+            rows = table.setdefault((by, entry["problem"]), {})
             for row in entry["algorithms"]:
                 if "refused" not in row:
                     us = row["least_us"] if on_cpu else row["us"]
                     rows[row["algorithm"]] = min(us, rows.get(row["algorithm"], us))
-    print(",".join(by) + ",n,c,h,w,k,r,s,stride_h,stride_w,pad_h,pad_w,dilation_h,dilation_w,groups,algorithm,us")
-    for key, rows in table.items():
-        for algorithm, us in rows.items():
-            if us <= 3 * min(rows.values()) + 3:
-                print(",".join([*map(str, key), algorithm, f"{us:.2f}"]))
+    write_table({key: {name: us for name, us in rows.items() if us <= 3 * min(rows.values()) + 3}
+                 for key, rows in table.items()})
 
 
 def main():
