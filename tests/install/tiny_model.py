@@ -3,13 +3,16 @@ segment.onnx, which does so pixel by pixel, and halves.ppm, red and, in its last
 puts points [n,4] into a dense map of 2x3x4 cells of a metre, and points.bin, of two cells.
 
 rgb.onnx is GlobalAveragePool -> Flatten -> Gemm(10 * identity) over [N,3,224,224], segment.onnx a 1x1 Conv of the same
-weights over [N,3,H,W]. They are written field by field in
-protobuf's wire format, so that the install tests need neither the onnx package nor anything downloaded.
+weights over [N,3,H,W]. They are written field by field in protobuf's wire format, so that tests of the package, the
+command and Python need neither the onnx package nor anything downloaded.
 """
 
 import pathlib
 import struct
 import sys
+
+
+FLOAT, INT64 = 1, 7
 
 
 def varint(number):
@@ -30,19 +33,27 @@ def field(number, value):
     return varint(number << 3 | 2) + varint(len(value)) + value
 
 
-def value_info(name, dims):
+def port(name, element, dims):
     shape = b"".join(field(1, field(2, dim) if isinstance(dim, str) else field(1, dim)) for dim in dims)
-    tensor_type = field(1, 1) + field(2, shape)  # elem_type float
-    return field(1, name) + field(2, field(1, tensor_type))
+    return field(1, name) + field(2, field(1, field(1, element) + field(2, shape)))
 
 
-def initializer(name, dims, values):
-    raw = struct.pack(f"<{len(values)}f", *values)
-    return b"".join(field(1, dim) for dim in dims) + field(2, 1) + field(8, name) + field(9, raw)
+def initializer(name, dims, values, element=FLOAT):
+    raw = struct.pack(f"<{len(values)}{'f' if element == FLOAT else 'q'}", *values)
+    return b"".join(field(1, dim) for dim in dims) + field(2, element) + field(8, name) + field(9, raw)
 
 
-def node(op, inputs, output):
-    return b"".join(field(1, name) for name in inputs) + field(2, output) + field(3, op.lower()) + field(4, op)
+def node(op, inputs, output, **integers):
+    """With attributes that are whole numbers."""
+    attributes = b"".join(field(5, field(1, name) + field(20, 2) + field(3, value)) for name, value in integers.items())
+    return b"".join(field(1, name) for name in inputs) + field(2, output) + field(3, op.lower()) + field(4, op) + attributes
+
+
+def model(nodes, inputs, outputs, initializers=(), name="graph", more=b""):
+    """Of ports; IR 8, opset 13. `more`: fields of the model."""
+    parts = {1: nodes, 5: initializers, 11: inputs, 12: outputs}
+    graph = field(2, name) + b"".join(field(number, part) for number, list in parts.items() for part in list)
+    return field(1, 8) + field(7, graph) + field(8, field(2, 13)) + more
 
 
 def floats(name, values):
@@ -66,36 +77,23 @@ def own(op, inputs, outputs, *attributes):
 def main():
     folder = pathlib.Path(sys.argv[1])
     weights = [10.0 if row == column else 0.0 for row in range(3) for column in range(3)]
-    graph = (
-        field(1, node("GlobalAveragePool", ["image"], "pooled"))
-        + field(1, node("Flatten", ["pooled"], "flat"))
-        + field(1, node("Gemm", ["flat", "weights", "bias"], "scores"))
-        + field(2, "rgb")
-        + field(5, initializer("weights", [3, 3], weights))
-        + field(5, initializer("bias", [3], [0.0, 0.0, 0.0]))
-        + field(11, value_info("image", ["N", 3, 224, 224]))
-        + field(12, value_info("scores", ["N", 3]))
-    )
-    head, opset = field(1, 8), field(8, field(2, 13))  # IR 8, opset 13
-    (folder / "rgb.onnx").write_bytes(head + field(7, graph) + opset)
-    graph = (
-        field(1, node("Conv", ["image", "weights"], "scores"))
-        + field(2, "segment")
-        + field(5, initializer("weights", [3, 3, 1, 1], weights))
-        + field(11, value_info("image", ["N", 3, "H", "W"]))
-        + field(12, value_info("scores", ["N", 3, "H", "W"]))
-    )
-    (folder / "segment.onnx").write_bytes(head + field(7, graph) + opset)
-    graph = (
-        field(1, own("SparseVoxelize", ["points"], ["indices", "features"], floats("voxel_size", [1.0] * 3),
-                     floats("range_min", [0.0] * 3), floats("range_max", [4.0, 3.0, 2.0])))
-        + field(1, own("SparseToDense", ["indices", "features"], ["map"], integers("spatial_shape", [2, 3, 4])))
-        + field(2, "voxels")
-        + field(11, value_info("points", ["n", 4]))
-        + field(12, value_info("map", [1, 4, 2, 3, 4]))
-    )
-    sparse = field(8, field(1, "lenslet") + field(2, 1))
-    (folder / "voxels.onnx").write_bytes(head + field(7, graph) + opset + sparse)
+    rgb = model(
+        [node("GlobalAveragePool", ["image"], "pooled"), node("Flatten", ["pooled"], "flat"),
+         node("Gemm", ["flat", "weights", "bias"], "scores")],
+        [port("image", FLOAT, ["N", 3, 224, 224])], [port("scores", FLOAT, ["N", 3])],
+        [initializer("weights", [3, 3], weights), initializer("bias", [3], [0.0, 0.0, 0.0])], "rgb")
+    segment = model(
+        [node("Conv", ["image", "weights"], "scores")],
+        [port("image", FLOAT, ["N", 3, "H", "W"])], [port("scores", FLOAT, ["N", 3, "H", "W"])],
+        [initializer("weights", [3, 3, 1, 1], weights)], "segment")
+    voxels = model(
+        [own("SparseVoxelize", ["points"], ["indices", "features"], floats("voxel_size", [1.0] * 3),
+             floats("range_min", [0.0] * 3), floats("range_max", [4.0, 3.0, 2.0])),
+         own("SparseToDense", ["indices", "features"], ["map"], integers("spatial_shape", [2, 3, 4]))],
+        [port("points", FLOAT, ["n", 4])], [port("map", FLOAT, [1, 4, 2, 3, 4])],
+        name="voxels", more=field(8, field(1, "lenslet") + field(2, 1)))
+    for name, data in (("rgb", rgb), ("segment", segment), ("voxels", voxels)):
+        (folder / f"{name}.onnx").write_bytes(data)
     points = [0.5, 0.5, 0.5, 0.1, 0.6, 0.6, 1.5, 0.1, 3.5, 1.5, 1.5, 0.1, 9.0, 9.0, 9.0, 0.1]
     (folder / "points.bin").write_bytes(struct.pack(f"<{len(points)}f", *points))
     halves = bytes((240, 0, 0) * 30 + (0, 0, 240) * 10) * 20

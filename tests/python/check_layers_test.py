@@ -7,8 +7,8 @@ import unittest
 
 import lenslet
 import numpy as np
-from models import InFolder, field, node
-from tiny_model import initializer, value_info
+from models import InFolder, written
+from tiny_model import initializer, node
 
 
 def drawn(*shape, seed=1):
@@ -67,9 +67,8 @@ class Networks(InFolder, unittest.TestCase):
 
 
 def multiply_by(factor):
-    graph = field(1, node("Mul", ["x", "w"], "y")) + field(2, "graph") + field(5, initializer("w", [1], [factor]))
-    graph += field(11, value_info("x", [1, 3, 9, 7])) + field(12, value_info("y", [1, 3, 9, 7]))
-    return field(1, 8) + field(7, graph) + field(8, field(2, 13))
+    ports = [1, [1, 3, 9, 7]]
+    return written([node("Mul", ["x", "w"], "y")], {"x": ports}, {"y": ports}, [initializer("w", [1], [factor])])
 
 
 class Layers(unittest.TestCase):

@@ -12,7 +12,7 @@ import zlib
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "install"))
-from tiny_model import field, initializer, node, value_info  # noqa: E402
+from tiny_model import FLOAT, initializer, model, node, port  # noqa: E402
 
 import lenslet  # noqa: E402
 
@@ -38,22 +38,16 @@ def write_model(folder):
             count *= dim
         return initializer(name, dims, [drawn.uniform(-scale, scale) for _ in range(count)])
 
-    graph = (
-        field(1, node("Conv", ["image", "filters", "bias"], "sums"))
-        + field(1, node("Relu", ["sums"], "rectified"))
-        + field(1, node("GlobalAveragePool", ["rectified"], "pooled"))
-        + field(1, node("Flatten", ["pooled"], "flat"))
-        + field(1, node("Gemm", ["flat", "matrix", "offset"], "scores"))
-        + field(2, "trees")
-        + field(5, weights("filters", [8, 3, 3, 3], 0.5))
-        + field(5, weights("bias", [8], 0.5))
-        + field(5, weights("matrix", [8, CLASSES], 9))
-        + field(5, weights("offset", [CLASSES], 1))
-        + field(11, value_info("image", ["N", 3, SIDE, SIDE]))
-        + field(12, value_info("scores", ["N", CLASSES]))
-    )
+    nodes = [
+        node("Conv", ["image", "filters", "bias"], "sums"), node("Relu", ["sums"], "rectified"),
+        node("GlobalAveragePool", ["rectified"], "pooled"), node("Flatten", ["pooled"], "flat"),
+        node("Gemm", ["flat", "matrix", "offset"], "scores"),
+    ]  # fmt: skip
+    drawn_weights = [weights("filters", [8, 3, 3, 3], 0.5), weights("bias", [8], 0.5),
+                     weights("matrix", [8, CLASSES], 9), weights("offset", [CLASSES], 1)]  # fmt: skip
+    ports = [port("image", FLOAT, ["N", 3, SIDE, SIDE])], [port("scores", FLOAT, ["N", CLASSES])]
     folder = pathlib.Path(folder)
-    (folder / "net.onnx").write_bytes(field(1, 8) + field(7, graph) + field(8, field(2, 13)))
+    (folder / "net.onnx").write_bytes(model(nodes, *ports, drawn_weights))
     (folder / "net.txt").write_text("\n".join(LABELS) + "\n")
     (folder / "net.card.json").write_text(json.dumps({**CARD, "labels": "net.txt"}))
     return folder / "net.onnx"

@@ -10,7 +10,7 @@ import numpy as np
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "install"))
-from tiny_model import field, node  # noqa: E402
+from tiny_model import model, port  # noqa: E402
 
 
 def tiny_models():
@@ -22,24 +22,10 @@ def tiny_models():
     return folder, pathlib.Path(folder.name)
 
 
-def named(kind, inputs, output, **integers):
-    """A node, called as its operator, with attributes that are whole numbers."""
-    attributes = [field(1, name) + field(20, 2) + field(3, value) for name, value in integers.items()]
-    return node(kind, inputs, output) + b"".join(field(5, attribute) for attribute in attributes)
-
-
 def written(nodes, inputs, outputs, initializers=()):
     """A model's bytes. Ports: {name: (ONNX's number of the element type, dimensions)}."""
-
-    def port(name, kind, dims):
-        shape = b"".join(field(1, field(2, dim) if isinstance(dim, str) else field(1, dim)) for dim in dims)
-        return field(1, name) + field(2, field(1, field(1, kind) + field(2, shape)))
-
-    graph = b"".join(field(1, each) for each in nodes) + field(2, "graph")
-    graph += b"".join(field(5, each) for each in initializers)
-    graph += b"".join(field(11, port(name, *of)) for name, of in inputs.items())
-    graph += b"".join(field(12, port(name, *of)) for name, of in outputs.items())
-    return field(1, 8) + field(7, graph) + field(8, field(2, 13))  # IR 8, opset 13
+    ports = ([port(name, *of) for name, of in given.items()] for given in (inputs, outputs))
+    return model(nodes, *ports, initializers)
 
 
 def shared_data():

@@ -8,7 +8,8 @@ import unittest
 
 import lenslet
 import numpy as np
-from models import InFolder, field, named, node, written
+from models import InFolder, written
+from tiny_model import field, node
 
 
 class Models(InFolder, unittest.TestCase):
@@ -48,7 +49,7 @@ class Models(InFolder, unittest.TestCase):
         w = np.float32([1, -2, 3])
         ports = {"x": (1, ["N", 3]), "w": (1, [3])}
         value = field(1, 3) + field(2, 1) + field(8, "w") + field(9, w.tobytes())
-        data = written([named("Sub", ["x", "w"], "y")], ports, {"y": (1, ["N", 3])}, [value])
+        data = written([node("Sub", ["x", "w"], "y")], ports, {"y": (1, ["N", 3])}, [value])
         x, other = np.random.default_rng(5).random((2, 3), np.float32), np.float32([4, 5, 6])
         np.testing.assert_array_equal(lenslet.Model(data).runner(device="cpu", batch=2)(x), x - w)
         model = lenslet.Model(data, overridden=["w"])
@@ -204,7 +205,7 @@ class Models(InFolder, unittest.TestCase):
 
     def test_calibration(self):
         """The value of float16 has the name that a Cast of lenslet's gives: the CPU looks at its input, too."""
-        cast = named("Cast", ["x"], "x:float16", to=10)
+        cast = node("Cast", ["x"], "x:float16", to=10)
         model = lenslet.Model(written([cast], {"x": (1, [4])}, {"x:float16": (10, [4])}))
         x = np.array([1, -2, 3e4, 4], np.float32)
         for good in (x, [x], (x,), {"x": x}, x[::-1], [[1, 2, 3, 4]]):
@@ -219,7 +220,7 @@ class Models(InFolder, unittest.TestCase):
                 model.runner(device="cpu", calibration=wrong)
 
     def test_input_values(self):
-        nodes = [named("Reshape", ["x", "shape"], "y")]
+        nodes = [node("Reshape", ["x", "shape"], "y")]
         model = lenslet.Model(written(nodes, {"x": (1, [6]), "shape": (7, [2])}, {"y": (1, ["H", "W"])}))
         x, shape = np.arange(6, dtype=np.float32), np.array([3, 2])
         runner = model.runner(device="cpu", input_values={"shape": shape})

@@ -17,7 +17,8 @@ import warnings
 
 import lenslet
 import numpy as np
-from models import ROOT, field, named, shared_data, tiny_models, written
+from models import ROOT, shared_data, tiny_models, written
+from tiny_model import field, node
 
 SPEC = {
     "name": "colours",
@@ -182,9 +183,9 @@ class Pictures(unittest.TestCase):
 
     def test_an_output_that_a_run_gives_its_shape(self):
         """A Reshape to `target` times 1 of the pixels: its shape is known when they are."""
-        nodes = [named("GlobalAveragePool", ["x"], "mean"), named("Flatten", ["mean"], "flat"), named("ReduceMax", ["x"], "max", keepdims=0)]
-        nodes += [named("Less", ["max", "large"], "is_less"), named("Cast", ["is_less"], "one", to=7)]
-        nodes += [named("Mul", ["one", "target"], "shape"), named("Reshape", ["flat", "shape"], "y")]
+        nodes = [node("GlobalAveragePool", ["x"], "mean"), node("Flatten", ["mean"], "flat"), node("ReduceMax", ["x"], "max", keepdims=0)]
+        nodes += [node("Less", ["max", "large"], "is_less"), node("Cast", ["is_less"], "one", to=7)]
+        nodes += [node("Mul", ["one", "target"], "shape"), node("Reshape", ["flat", "shape"], "y")]
         large = field(2, 1) + field(8, "large") + field(9, np.float32(1e9).tobytes())
 
         def net(*target):
@@ -361,7 +362,7 @@ class Pictures(unittest.TestCase):
 
     def test_softmax_is_asked_of_the_graph(self):
         def network(*tail):
-            nodes = [named("GlobalAveragePool", ["x"], "p"), named("Flatten", ["p"], "l"), *tail]
+            nodes = [node("GlobalAveragePool", ["x"], "p"), node("Flatten", ["p"], "l"), *tail]
             return lenslet.Model(written(nodes, {"x": (1, [1, 3, 8, 8])}, {"y": (1, [1, 3])}))
 
         image = np.random.default_rng().integers(0, 256, (8, 8, 3), np.uint8)
@@ -369,10 +370,10 @@ class Pictures(unittest.TestCase):
         logits = image.mean((0, 1), dtype=np.float64) / 255
         soft = np.exp(logits) / np.exp(logits).sum()
         for tail, softmax, wanted in (
-            ([named("Identity", ["l"], "y")], True, soft),
-            ([named("Softmax", ["l"], "s", axis=1), named("Cast", ["s"], "y", to=1)], False, soft),
-            ([named("Sigmoid", ["l"], "y")], False, 1 / (1 + np.exp(-logits))),
-            ([named("LogSoftmax", ["l"], "y", axis=1)], True, soft),
+            ([node("Identity", ["l"], "y")], True, soft),
+            ([node("Softmax", ["l"], "s", axis=1), node("Cast", ["s"], "y", to=1)], False, soft),
+            ([node("Sigmoid", ["l"], "y")], False, 1 / (1 + np.exp(-logits))),
+            ([node("LogSoftmax", ["l"], "y", axis=1)], True, soft),
         ):
             with self.subTest(tail[0]):
                 model = network(*tail)

@@ -11,7 +11,8 @@ import unittest
 
 import lenslet
 import numpy as np
-from models import InFolder, named, written
+from models import InFolder, written
+from tiny_model import node
 
 
 class Runs(InFolder, unittest.TestCase):
@@ -35,7 +36,7 @@ class Runs(InFolder, unittest.TestCase):
         for first in (False, True):
             ports = {"x": (1, ["N", 3]), "label": (7, ["N"])}
             ports = dict(reversed(ports.items())) if first else ports
-            model = lenslet.Model(written([named("Relu", ["x"], "y")], ports, {"y": (1, ["N", 3])}))
+            model = lenslet.Model(written([node("Relu", ["x"], "y")], ports, {"y": (1, ["N", 3])}))
             self.assertEqual([port.name for port in model.inputs if port.unread], ["label"])
             x, label = np.float32([[-1, 2, 3]] * 2), np.int64([4, 5])
             exact = np.maximum(x, 0)
@@ -56,14 +57,14 @@ class Runs(InFolder, unittest.TestCase):
     def test_inputs_that_nothing_reads_of_strings(self):
         """Not listed: no tensor holds them. Any other that is given is still an error."""
         ports = {"label": (8, ["N"]), "x": (1, ["N", 3])}
-        model = lenslet.Model(written([named("Relu", ["x"], "y")], ports, {"y": (1, ["N", 3])}))
+        model = lenslet.Model(written([node("Relu", ["x"], "y")], ports, {"y": (1, ["N", 3])}))
         self.assertEqual([port.name for port in model.inputs], ["x"])
         x = np.float32([[-1, 2, 3]])
         self.check(model.runner(device="cpu")(x), np.maximum(x, 0))
         self.check(model.runner(device="cpu")({"x": x})["y"], np.maximum(x, 0))
 
     def test_first_dimensions_that_are_no_batch(self):
-        rows = [named("Transpose", ["x"], "t"), named("MatMul", ["t", "w"], "y")]  # [6,frames] times [4,2]
+        rows = [node("Transpose", ["x"], "t"), node("MatMul", ["t", "w"], "y")]  # [6,frames] times [4,2]
         ports = {"x": (1, ["frames", 6]), "w": (1, [4, 2])}
         model = lenslet.Model(written(rows, ports, {"y": (1, [6, 2])}))
         x, w = np.random.default_rng(3).random((4, 6), np.float32), np.random.default_rng(4).random((4, 2), np.float32)

@@ -12,9 +12,10 @@ import unittest
 import unittest.mock
 
 from command import (
-    ADDRESS_SPACE, COMMAND, FLOAT, INT64, SHARED, WithPhotos, at_terminal, field, initializer, lenslet, model, node, port,
+    ADDRESS_SPACE, COMMAND, FLOAT, SHARED, WithPhotos, at_terminal, initializer, lenslet, model, node, port,
     tensor_pb, write_ppm,
 )
+from tiny_model import INT64, field
 
 
 class Classify(WithPhotos):
@@ -62,10 +63,8 @@ class Classify(WithPhotos):
 
     def test_an_output_that_a_run_gives_its_shape(self):
         """A Reshape to `target` times 1 of the pixels: its shape is known when they are."""
-        to_int64 = field(5, field(1, "to") + field(20, 2) + field(3, INT64))
-        whole = field(5, field(1, "keepdims") + field(20, 2) + field(3, 0))
-        nodes = [node("GlobalAveragePool", ["x"], "mean"), node("Flatten", ["mean"], "flat"), node("ReduceMax", ["x"], "max") + whole]
-        nodes += [node("Less", ["max", "large"], "is_less"), node("Cast", ["is_less"], "one") + to_int64]
+        nodes = [node("GlobalAveragePool", ["x"], "mean"), node("Flatten", ["mean"], "flat"), node("ReduceMax", ["x"], "max", keepdims=0)]
+        nodes += [node("Less", ["max", "large"], "is_less"), node("Cast", ["is_less"], "one", to=INT64)]
         nodes += [node("Mul", ["one", "target"], "shape"), node("Reshape", ["flat", "shape"], "y")]
 
         def net(*target):
@@ -175,8 +174,7 @@ class Classify(WithPhotos):
         self.fails(2, "requires", "card", self.folder / "rgb.onnx", "--force")
 
         # Probabilities want no softmax; gray and NHWC are seen.
-        axis = field(5, field(1, "axis") + field(3, 1) + field(20, 2))
-        nodes = [node("GlobalAveragePool", ["x"], "p"), node("Softmax", ["p"], "y") + axis]
+        nodes = [node("GlobalAveragePool", ["x"], "p"), node("Softmax", ["p"], "y", axis=1)]
         ports = [port("x", FLOAT, [1, 1, 8, 9])], [port("y", FLOAT, [1, 1, 1, 1])]
         file = self.write("soft.onnx", model(nodes, *ports))
         fields = json.loads(lenslet("card", file).stdout)
@@ -295,7 +293,7 @@ class Classify(WithPhotos):
         self.assertEqual(done.returncode, 3)
         self.assertIn("[1,3,4,4] is no list of classes", done.stderr)
 
-        whole = self.write("whole.onnx", model([node("Cast", ["x"], "y") + field(5, field(1, "to") + field(3, 2) + field(20, 2))],
+        whole = self.write("whole.onnx", model([node("Cast", ["x"], "y", to=2)],
                                                [port("x", FLOAT, [1, 3, 1, 1])], [port("y", 2, [1, 3, 1, 1])]))  # fmt: skip
         for words in (("classify", "--model", whole, self.folder / "red.ppm"), ("card", whole)):
             done = lenslet(*words)
@@ -328,13 +326,13 @@ class Classify(WithPhotos):
         floats = [initializer("four", [], [4.0]), initializer("step", [], [0.3])]
         tails = {
             "Gemm": ([node("Identity", ["l"], "y")], soft, True),
-            "Softmax": ([node("Softmax", ["l"], "y") + axis], soft, False),
-            "quantised": ([node("Softmax", ["l"], "s") + axis, node("QuantizeLinear", ["s", "step"], "q"),
+            "Softmax": ([node("Softmax", ["l"], "y", axis=1)], soft, False),
+            "quantised": ([node("Softmax", ["l"], "s", axis=1), node("QuantizeLinear", ["s", "step"], "q"),
                            node("DequantizeLinear", ["q", "step"], "d"), node("Cast", ["d"], "y") + to], steps, False),
             "spelled": ([node("Exp", ["l"], "e"), node("ReduceSum", ["e", "axes"], "s"), node("Div", ["e", "s"], "y")],
                         soft, False),
             "Sigmoid": ([node("Sigmoid", ["l"], "s"), node("Flatten", ["s"], "y")], sigmoid, False),
-            "LogSoftmax": ([node("LogSoftmax", ["l"], "y") + axis], soft, True),
+            "LogSoftmax": ([node("LogSoftmax", ["l"], "y", axis=1)], soft, True),
         }  # fmt: skip
         head = [node("GlobalAveragePool", ["x"], "p"), node("Flatten", ["p"], "f"), node("Mul", ["f", "four"], "l")]
         for name, (tail, probabilities, wants) in tails.items():
@@ -385,8 +383,7 @@ class Classify(WithPhotos):
                 self.assertAlmostEqual(found[top["index"]], top["prob"], delta=0.05, msg=result["file"])
 
     def test_names_of_imagenet_are_assumed(self):
-        axis = field(5, field(1, "axis") + field(3, 1) + field(20, 2))  # an INT attribute
-        nodes = [node("GlobalAveragePool", ["x"], "p"), node("Concat", ["p"] * 500, "y") + axis]
+        nodes = [node("GlobalAveragePool", ["x"], "p"), node("Concat", ["p"] * 500, "y", axis=1)]
         file = self.write("many.onnx", model(nodes, [port("x", FLOAT, [1, 3, 4, 4])], [port("y", FLOAT, [1, 1500, 1, 1])]))
         options = ("classify", "--model", file, self.folder / "red.ppm", "--json")
         self.write("imagenet-labels.txt", "".join(f"name{i}\n" for i in range(1000)).encode())

@@ -20,11 +20,12 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "install"))
-from tiny_model import field, initializer, node  # noqa: E402
+from tiny_model import FLOAT, initializer, model, node, port  # noqa: E402
+
+tensor_pb = initializer
 
 COMMAND = os.environ["LENSLET_COMMAND"]
 SHARED = pathlib.Path(os.environ.get("LENSLET_SHARED") or ROOT.parent / "shared" / "data")
-FLOAT, INT64 = 1, 7
 # Enough for the command, its threads and the small models; an allocation by a lying header is far beyond.
 ADDRESS_SPACE = None if os.environ.get("LENSLET_SANITIZE") else 2 << 30
 
@@ -95,23 +96,6 @@ def options_by_verb(*verb):
     for name in re.findall(r"^  ([a-z]+) ", text.partition("\nSubcommands:\n")[2].partition("\n\n")[0], re.MULTILINE):
         found.update(options_by_verb(*verb, name))
     return found
-
-
-def port(name, element, dims):
-    shape = b"".join(field(1, field(2, dim) if isinstance(dim, str) else field(1, dim)) for dim in dims)
-    return field(1, name) + field(2, field(1, field(1, element) + field(2, shape)))
-
-
-def model(nodes, inputs, outputs, initializers=()):
-    graph = b"".join(field(1, n) for n in nodes) + field(2, "graph")
-    graph += b"".join(field(5, i) for i in initializers)
-    graph += b"".join(field(11, i) for i in inputs) + b"".join(field(12, o) for o in outputs)
-    return field(1, 8) + field(7, graph) + field(8, field(2, 13))  # IR 8, opset 13
-
-
-def tensor_pb(name, dims, values, element=FLOAT):
-    raw = struct.pack(f"<{len(values)}{'f' if element == FLOAT else 'q'}", *values)
-    return b"".join(field(1, dim) for dim in dims) + field(2, element) + field(8, name) + field(9, raw)
 
 
 def write_npy(file, shape, values, descr="<f4"):

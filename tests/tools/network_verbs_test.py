@@ -7,7 +7,8 @@ import os
 import struct
 import unittest
 
-from command import FLOAT, Verb, field, initializer, lenslet, model, node, noise, port, read_npy, write_npy
+from command import FLOAT, Verb, initializer, lenslet, model, node, noise, port, read_npy, write_npy
+from tiny_model import field
 
 
 class Inspect(Verb):

@@ -9,8 +9,9 @@ import struct
 import unittest
 
 from command import (
-    FLOAT, INT64, Verb, field, lenslet, model, node, noise, port, read_npy, tensor_pb, write_npy, write_ppm,
+    FLOAT, Verb, lenslet, model, node, noise, port, read_npy, tensor_pb, write_npy, write_ppm,
 )
+from tiny_model import INT64, field
 from read_png import read_png
 
 
