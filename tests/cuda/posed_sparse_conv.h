@@ -111,7 +111,7 @@ class Posed {
                            : book[1],
                random_f32({w.filters}, seed + 2)};
     if (w.copies) {
-      for (const std::size_t i : {2, 4}) std::ranges::fill(inputs_[i].values<float>(), 0.0F);
+      for (const std::size_t i : {2U, 4U}) std::ranges::fill(inputs_[i].values<float>(), 0.0F);
       const std::int64_t taps = inputs_[2].shape().elems() / (w.filters * w.channels);
       for (std::int64_t k = 0; k < w.filters; ++k)
         inputs_[2].values<float>()[static_cast<std::size_t>((k * w.channels + k) * taps + taps / 2)] = 1;
