@@ -207,14 +207,12 @@ TEST_CASE("conv/cuda_choice/few_pixels") {
     const auto node = pose(p, Tensor(DType::f32, {p.k, p.group_c(), p.r, p.s}));
     return find_kernel("Conv", DeviceKind::cuda, "few_pixels")->offer(*node, {.device = h200(true)}).refusal;
   };
-  CHECK(refusal(resolve_conv({3, 8, 1, 3}, {8, 8, 1, 1}, {})) == "more than 8 output pixels");
-  ConvProblem residual = resolve_conv({1, 8, 1, 1}, {8, 8, 1, 1}, {});
+  CHECK(refusal(parse_conv("3x8x1x3 -> 8, 1x1 s1 p0 g1")) == "more than 8 output pixels");
+  ConvProblem residual = parse_conv("1x8x1x1 -> 8, 1x1 s1 p0 g1");
   residual.residual = true;
   CHECK(refusal(residual).find("residual") == 2);
-  for (const ConvProblem& p :
-       {resolve_conv({1, 8, 1, 1}, {8, 4, 1, 1}, {.groups = 2}), resolve_conv({1, 8, 2, 2}, {8, 8, 2, 2}, {}),
-        resolve_conv({1, 8, 3, 3}, {8, 8, 1, 1}, {.stride = {2, 2}}),
-        resolve_conv({1, 8, 1, 1}, {8, 8, 1, 1}, {.stride = {3, 3}, .pads = {1, 1, 1, 1}})})
+  for (const ConvProblem& p : {parse_conv("1x8x1x1 -> 8, 1x1 s1 p0 g2"), parse_conv("1x8x2x2 -> 8, 2x2 s1 p0 g1"),
+                               parse_conv("1x8x3x3 -> 8, 1x1 s2 p0 g1"), parse_conv("1x8x1x1 -> 8, 1x1 s3 p1 g1")})
     CHECK_MESSAGE(refusal(p).find("no plain product") == 0, p.str());
 }
 

@@ -8,6 +8,7 @@
 #include "ops/conv/cuda/implicit_gemm_plan.h"
 #include "tests/expect_error.h"
 #include "tests/ops/conv_cases.h"
+#include "tools/measuring/parse_conv.h"
 
 namespace lenslet::test {
 namespace {
@@ -115,7 +116,7 @@ TEST_CASE("conv/implicit_gemm_plan/access") {
   CHECK(gemm_access(square(1, 3, 7, 64, 3), formats::nhwc) == GemmAccess::nhwc_scalars);
   CHECK(gemm_access(square(1, 64, 7, 64, 3), formats::nchw) == GemmAccess::nchw);
   // What counts is where a group's channels begin.
-  const ConvProblem grouped = resolve_conv({1, 12, 9, 9}, {8, 6, 3, 3}, {.groups = 2});
+  const ConvProblem grouped = parse_conv("1x12x9x9 -> 8, 3x3 s1 p0 g2");
   CHECK(gemm_access(grouped, formats::nhwc) == GemmAccess::nhwc_scalars);
 }
 
@@ -177,7 +178,7 @@ TEST_CASE("conv/implicit_gemm_plan/blocks_are_spread_evenly_where_more_of_them_f
   CHECK(resident(p, GemmTile::t128x128, 1) == 1);  // 25 tiles
   CHECK(resident(p, GemmTile::t128x128, 8) == 0);  // 200, of which two fit
   // Two groups have twice as many blocks; other devices other multiprocessors.
-  CHECK(resident(resolve_conv({1, 512, 56, 56}, {128, 256, 1, 1}, {.groups = 2}), GemmTile::t32x64, 1) == 2);
+  CHECK(resident(parse_conv("1x512x56x56 -> 128, 1x1 s1 p0 g2"), GemmTile::t32x64, 1) == 2);
   device.units = 66;
   CHECK(resident(p, GemmTile::t32x64, 1) == 2);
   device.units = 10;

@@ -19,6 +19,7 @@
 #include "base/tf32.h"
 #include "ops/conv/cuda/wgmma_gemm_plan.h"
 #include "ops/conv/cuda/wgmma_tf32_plan.h"
+#include "tools/measuring/parse_conv.h"
 
 namespace lenslet::cuda {
 namespace {
@@ -86,8 +87,8 @@ ConvProblem stored(ConvProblem p, DType dtype) {
 }
 
 TEST_CASE("conv/wgmma_filters/every_weight_once") {
-  const ConvProblem dense = resolve_conv({1, 20, 8, 8}, {72, 20, 3, 2}, {});
-  const ConvProblem grouped = resolve_conv({1, 48, 8, 8}, {96, 12, 3, 3}, {.groups = 4});
+  const ConvProblem dense = parse_conv("1x20x8x8 -> 72, 3x2 s1 p0 g1");
+  const ConvProblem grouped = parse_conv("1x48x8x8 -> 96, 3x3 s1 p0 g4");
   for (const DType storage : {DType::f16, DType::bf16, DType::f32}) {
     const auto both = [&](const ConvProblem& problem, std::int64_t together, int n) {
       const ConvProblem p = stored(problem, storage);
@@ -110,7 +111,7 @@ TEST_CASE("conv/wgmma_filters/every_weight_once") {
 }
 
 TEST_CASE("conv/wgmma_filters/forms_tell_what_decides_them") {
-  const ConvProblem p = stored(resolve_conv({1, 48, 8, 8}, {96, 12, 3, 3}, {.groups = 4}), DType::f16);
+  const ConvProblem p = stored(parse_conv("1x48x8x8 -> 96, 3x3 s1 p0 g4"), DType::f16);
   const std::set<std::string> forms{
       in_whole_tiles(p, 2, 32).form(p), in_whole_tiles(p, 4, 32).form(p), in_whole_tiles(p, 2, 64).form(p),
       in_whole_tiles(p, 2, 32).form(stored(p, DType::f32)), in_whole_tiles(p, 2, 32).form(stored(p, DType::bf16))};

@@ -13,15 +13,16 @@
 #include "lenslet/error.h"
 #include "tests/expect_error.h"
 #include "tests/ops/conv_cases.h"
+#include "tools/measuring/parse_conv.h"
 
 namespace lenslet::test {
 namespace {
 
 using namespace lenslet::cuda;
 
-ConvProblem problem(std::int64_t n, std::int64_t c, std::int64_t h, std::int64_t w, std::int64_t k, std::int64_t r,
-                    std::int64_t s, ConvGeometry geometry = {}) {
-  return resolve_conv({n, c, h, w}, {k, c / geometry.groups, r, s}, geometry);
+ConvProblem halves(ConvProblem p) {
+  p.storage = p.x_storage = DType::f16;
+  return p;
 }
 
 /// Those of conv_cases(), and more with strides that leave something over, dilations and pads on one side.
@@ -36,8 +37,8 @@ std::vector<ConvProblem> geometries() {
                {std::array<std::int64_t, 4>{0, 0, 0, 0}, {1, 1, 1, 1}, {0, 2, 3, 1}, {5, 0, 0, 4}, {4, 8, 12, 16}}) {
             if ((window - 1) * dilation + 1 > size + std::min(pads[0] + pads[2], pads[1] + pads[3])) continue;
             all.push_back(
-                problem(2, 8, size, size + 1, 8, window, window,
-                        {.stride = {stride, stride == 8 ? 1 : stride}, .dilation = {dilation, 1}, .pads = pads}));
+                resolve_conv({2, 8, size, size + 1}, {8, 8, window, window},
+                             {.stride = {stride, stride == 8 ? 1 : stride}, .dilation = {dilation, 1}, .pads = pads}));
           }
   return all;
 }
@@ -110,25 +111,24 @@ TEST_CASE("conv/wgmma_gemm_plan/boxes_have_the_windows_of_the_problem") {
 }
 
 TEST_CASE("conv/wgmma_gemm_plan/refuses_what_tensor_maps_cannot_say") {
-  const auto refused = [](const ConvProblem& p) { return refuse_im2col(p).has_value(); };
-  CHECK(!refused(problem(1, 8, 300, 300, 8, 3, 3, {.pads = {128, 128, 127, 127}})));
-  CHECK(refused(problem(1, 8, 300, 300, 8, 3, 3, {.pads = {129, 0, 0, 0}})));
-  CHECK(refused(problem(1, 8, 300, 300, 8, 3, 3, {.pads = {0, 0, 0, 130}})));
-  CHECK(!refused(problem(1, 8, 300, 300, 8, 3, 3, {.dilation = {64, 1}})));  // windows end at -128
-  CHECK(refused(problem(1, 8, 300, 300, 8, 3, 3, {.dilation = {65, 1}})));   // -130
-  CHECK(!refused(problem(1, 8, 300, 300, 8, 1, 1, {.stride = {8, 8}})));
-  CHECK(refused(problem(1, 8, 300, 300, 8, 1, 1, {.stride = {1, 9}})));
-  CHECK(!refused(problem(1, 8, 300, 300, 8, 2, 2, {.dilation = {255, 1}, .pads = {127, 0, 127, 0}})));
-  CHECK(refused(problem(1, 8, 300, 300, 8, 2, 2, {.dilation = {256, 1}, .pads = {127, 0, 127, 0}})));  // offset 256
+  const auto refused = [](const char* p) { return refuse_im2col(parse_conv(p)).has_value(); };
+  CHECK(!refused("1x8x300x300 -> 8, 3x3 s1 p128,128,127,127 g1"));
+  CHECK(refused("1x8x300x300 -> 8, 3x3 s1 p129,0,0,0 g1"));
+  CHECK(refused("1x8x300x300 -> 8, 3x3 s1 p0,0,0,130 g1"));
+  CHECK(!refused("1x8x300x300 -> 8, 3x3 s1 p0 g1 d64x1"));  // windows end at -128
+  CHECK(refused("1x8x300x300 -> 8, 3x3 s1 p0 g1 d65x1"));   // -130
+  CHECK(!refused("1x8x300x300 -> 8, 1x1 s8 p0 g1"));
+  CHECK(refused("1x8x300x300 -> 8, 1x1 s1x9 p0 g1"));
+  CHECK(!refused("1x8x300x300 -> 8, 2x2 s1 p127x0 g1 d255x1"));
+  CHECK(refused("1x8x300x300 -> 8, 2x2 s1 p127x0 g1 d256x1"));  // offset 256
 }
 
 TEST_CASE("conv/wgmma_gemm_plan/steps_add_up_to_the_convolution") {
   // What a tile's steps bring: groups of channels of a tap from where the windows begin, zeros outside of x and the
   // filters, of which zeros in both where a step has groups left over: what is outside of one might meet an infinity.
   const ConvProblem problems[] = {
-      problem(2, 72, 5, 6, 16, 3, 3, {.stride = {2, 1}, .dilation = {1, 2}, .pads = {1, 2, 0, 3}}),
-      problem(3, 64, 4, 4, 8, 1, 1), problem(1, 8, 9, 7, 8, 2, 5, {.stride = {1, 3}, .pads = {1, 0, 1, 4}}),
-      problem(2, 136, 6, 3, 8, 3, 1, {.dilation = {2, 1}, .pads = {2, 0, 1, 0}})};
+      parse_conv("2x72x5x6 -> 16, 3x3 s2x1 p1,2,0,3 g1 d1x2"), parse_conv("3x64x4x4 -> 8, 1x1 s1 p0 g1"),
+      parse_conv("1x8x9x7 -> 8, 2x5 s1x3 p1,0,1,4 g1"), parse_conv("2x136x6x3 -> 8, 3x1 s1 p2,0,1,0 g1 d2x1")};
   for (const ConvProblem& p : problems)
     for (const int width : wgmma_widths) {
       CAPTURE(p.str());
@@ -175,14 +175,13 @@ TEST_CASE("conv/wgmma_gemm_plan/steps_by_channels") {
     p.storage = DType::f16;
     return p;
   };
-  const ConvProblem p =
-      halves(problem(2, 136, 16, 13, 8, 3, 2, {.stride = {2, 2}, .dilation = {2, 3}, .pads = {2, 0, 1, 0}}));
+  const ConvProblem p = halves(parse_conv("2x136x16x13 -> 8, 3x2 s2 p2,0,1,0 g1 d2x3"));
   CHECK(goes_by_channels(p));
-  CHECK(goes_by_channels(problem(2, 40, 16, 13, 8, 3, 3)));
-  CHECK(!goes_by_channels(problem(2, 32, 16, 13, 8, 3, 3)));
-  CHECK(!goes_by_channels(halves(problem(2, 136, 16, 13, 8, 3, 3))));
-  CHECK(!goes_by_channels(halves(problem(2, 136, 16, 13, 8, 1, 1, {.stride = {2, 2}}))));
-  CHECK(!goes_by_channels(halves(problem(2, 64, 16, 13, 8, 3, 3, {.stride = {2, 2}}))));
+  CHECK(goes_by_channels(parse_conv("2x40x16x13 -> 8, 3x3 s1 p0 g1")));
+  CHECK(!goes_by_channels(parse_conv("2x32x16x13 -> 8, 3x3 s1 p0 g1")));
+  CHECK(!goes_by_channels(halves(parse_conv("2x136x16x13 -> 8, 3x3 s1 p0 g1"))));
+  CHECK(!goes_by_channels(halves(parse_conv("2x136x16x13 -> 8, 1x1 s2 p0 g1"))));
+  CHECK(!goes_by_channels(halves(parse_conv("2x64x16x13 -> 8, 3x3 s2 p0 g1"))));
   const TermOrder order(p);
   const auto of = [](const TermWalk& walk) { return std::array{walk.c, walk.tap, walk.tap_w, walk.tap_h}; };
   std::set<std::array<int, 4>> expected, found;
@@ -206,7 +205,7 @@ TEST_CASE("conv/wgmma_gemm_plan/tails") {
           CAPTURE(c);
           CAPTURE(r);
           CAPTURE(by_channels);
-          ConvProblem p = problem(1, c, 9, 9, 8, r, 2);
+          ConvProblem p = resolve_conv({1, c, 9, 9}, {8, c, r, 2}, {});
           p.storage = p.x_storage = storage;
           const int width = 128 / static_cast<int>(dtype_bytes(storage)), left = static_cast<int>(c) % width;
           const TermTail tail(p, width);
@@ -234,15 +233,12 @@ TEST_CASE("conv/wgmma_gemm_plan/tails") {
           CHECK(walk.tap == (by_channels ? 0 : r * 2));
         }
   // One tap, a residual, narrower groups.
-  ConvProblem p = problem(1, 80, 9, 9, 8, 3, 3);
-  p.storage = p.x_storage = DType::f16;
+  ConvProblem p = halves(parse_conv("1x80x9x9 -> 8, 3x3 s1 p0 g1"));
   CHECK(TermTail(p, 64).exists());
   CHECK(!TermTail(p, 32).exists());
   p.residual = true;
   CHECK(!TermTail(p, 64).exists());
-  ConvProblem single = problem(1, 80, 9, 9, 8, 1, 1);
-  single.storage = single.x_storage = DType::f16;
-  CHECK(!TermTail(single, 64).exists());
+  CHECK(!TermTail(halves(parse_conv("1x80x9x9 -> 8, 1x1 s1 p0 g1")), 64).exists());
 }
 
 TEST_CASE("conv/wgmma_gemm_plan/results_lie_as_copies_take_them") {
@@ -308,7 +304,7 @@ TEST_CASE("conv/wgmma_gemm_plan/shared_memory") {
 }
 
 TEST_CASE("conv/wgmma_gemm_plan/cuts_and_configurations") {
-  const ConvProblem p = problem(8, 96, 28, 28, 192, 3, 3, {.pads = {1, 1, 1, 1}});
+  const ConvProblem p = parse_conv("8x96x28x28 -> 192, 3x3 s1 p1 g1");
   const WgmmaGemmPlan plan = cut_wgmma(p, WgmmaTile::t128x256);
   CHECK(plan.tiles_m == 49);
   CHECK(plan.tiles_n == 1);
@@ -345,7 +341,7 @@ TEST_CASE("conv/wgmma_gemm_plan/cuts_and_configurations") {
                 "there is no kernel for such a cut of this problem");
   }
   // One step cannot be cut, and narrow groups must save something.
-  const ConvProblem one_step = problem(1, 64, 14, 14, 64, 1, 1);
+  const ConvProblem one_step = parse_conv("1x64x14x14 -> 64, 1x1 s1 p0 g1");
   CHECK_ERROR((void)read_wgmma_gemm_plan(one_step, "tile=64x64 slices=2"), invalid_argument,
               "there is no kernel for such a cut of this problem");
   CHECK_ERROR((void)read_wgmma_gemm_plan(one_step, "tile=128x64 width=32"), invalid_argument,
@@ -353,10 +349,10 @@ TEST_CASE("conv/wgmma_gemm_plan/cuts_and_configurations") {
 }
 
 TEST_CASE("conv/wgmma_gemm_plan/every_cut_reads_back_as_itself") {
-  const ConvGeometry pad{.pads = {1, 1, 1, 1}};
-  for (const ConvProblem& p : {problem(1, 512, 7, 7, 512, 3, 3, pad), problem(8, 16, 55, 55, 64, 3, 3, pad),
-                               problem(64, 24, 56, 56, 144, 1, 1), problem(1, 32, 28, 28, 192, 1, 1),
-                               problem(1, 40, 5, 5, 8, 1, 1), problem(1, 8, 1, 1, 8, 1, 1)}) {
+  for (const ConvProblem& p :
+       {parse_conv("1x512x7x7 -> 512, 3x3 s1 p1 g1"), parse_conv("8x16x55x55 -> 64, 3x3 s1 p1 g1"),
+        parse_conv("64x24x56x56 -> 144, 1x1 s1 p0 g1"), parse_conv("1x32x28x28 -> 192, 1x1 s1 p0 g1"),
+        parse_conv("1x40x5x5 -> 8, 1x1 s1 p0 g1"), parse_conv("1x8x1x1 -> 8, 1x1 s1 p0 g1")}) {
     CAPTURE(p.str());
     std::set<std::string> configs;
     const std::vector<WgmmaGemmPlan> cuts = wgmma_cuts(p);
@@ -374,8 +370,7 @@ TEST_CASE("conv/wgmma_gemm_plan/every_cut_reads_back_as_itself") {
       CHECK(cut.steps * cut.groups_a_step >= cut.groups);
       CHECK((cut.steps - 1) * cut.groups_a_step < cut.groups);
       CHECK(cut.groups * cut.width >= p.r * p.s * p.c);
-      ConvProblem half = p;
-      half.storage = half.x_storage = DType::f16;
+      const ConvProblem half = halves(p);
       const double us = wgmma_plan_us(half, cut, reference_gpu());
       const double floor_us =
           std::max(half.flops() / reference_gpu().half_flops_per_us, half.bytes() / reference_gpu().bytes_per_us);
@@ -389,24 +384,19 @@ TEST_CASE("conv/wgmma_gemm_plan/every_cut_reads_back_as_itself") {
     const std::vector<WgmmaGemmPlan> cuts = wgmma_cuts(p);
     return std::any_of(cuts.begin(), cuts.end(), [&](const WgmmaGemmPlan& cut) { return cut.str() == config; });
   };
-  CHECK(has(problem(1, 512, 7, 7, 512, 3, 3, pad), "tile=64x64 slices=8"));
-  CHECK(!has(problem(1, 512, 7, 7, 512, 3, 3, pad), "tile=128x64 width=32"));
-  CHECK(has(problem(1, 16, 55, 55, 64, 3, 3, pad), "tile=128x64 width=16"));
-  CHECK(has(problem(1, 24, 56, 56, 144, 1, 1), "tile=128x128 width=32"));
-  CHECK(!has(problem(1, 24, 56, 56, 144, 1, 1), "tile=128x128 width=16"));  // as many zeros
+  CHECK(has(parse_conv("1x512x7x7 -> 512, 3x3 s1 p1 g1"), "tile=64x64 slices=8"));
+  CHECK(!has(parse_conv("1x512x7x7 -> 512, 3x3 s1 p1 g1"), "tile=128x64 width=32"));
+  CHECK(has(parse_conv("1x16x55x55 -> 64, 3x3 s1 p1 g1"), "tile=128x64 width=16"));
+  CHECK(has(parse_conv("1x24x56x56 -> 144, 1x1 s1 p0 g1"), "tile=128x128 width=32"));
+  CHECK(!has(parse_conv("1x24x56x56 -> 144, 1x1 s1 p0 g1"), "tile=128x128 width=16"));  // as many zeros
 }
 
 // A tile's filters are of one set, and it reads the channels of all of their groups.
 TEST_CASE("conv/wgmma_gemm_plan/sets_of_groups") {
-  const auto half = [](ConvProblem p) {
-    p.storage = p.x_storage = DType::f16;
-    return p;
-  };
-  const ConvGeometry strided{.stride = {2, 2}, .pads = {1, 1, 1, 1}, .groups = 32};
   int read_back = 0;
   for (const ConvProblem& p :
-       {half(problem(8, 256, 28, 28, 512, 3, 3, strided)), half(problem(2, 128, 9, 9, 128, 3, 3, {.groups = 2})),
-        half(problem(1, 384, 7, 7, 256, 1, 1, {.groups = 4})), half(problem(1, 64, 9, 9, 64, 3, 3, {.groups = 64}))}) {
+       {halves(parse_conv("8x256x28x28 -> 512, 3x3 s2 p1 g32")), halves(parse_conv("2x128x9x9 -> 128, 3x3 s1 p0 g2")),
+        halves(parse_conv("1x384x7x7 -> 256, 1x1 s1 p0 g4")), halves(parse_conv("1x64x9x9 -> 64, 3x3 s1 p0 g64"))}) {
     CAPTURE(p.str());
     const std::vector<WgmmaGemmPlan> cuts = wgmma_cuts(p);
     REQUIRE(!cuts.empty());
@@ -435,8 +425,8 @@ TEST_CASE("conv/wgmma_gemm_plan/sets_of_groups") {
   }
   CHECK(read_back > 20);
   // 80 filters fill no tile, alone or with others.
-  CHECK(wgmma_cuts(half(problem(1, 240, 14, 14, 240, 1, 1, {.groups = 3}))).empty());
-  CHECK_ERROR((void)read_wgmma_gemm_plan(half(problem(8, 256, 28, 28, 512, 3, 3, strided)), "tile=128x64"),
+  CHECK(wgmma_cuts(halves(parse_conv("1x240x14x14 -> 240, 1x1 s1 p0 g3"))).empty());
+  CHECK_ERROR((void)read_wgmma_gemm_plan(halves(parse_conv("8x256x28x28 -> 512, 3x3 s2 p1 g32")), "tile=128x64"),
               invalid_argument, "there is no kernel for such a cut of this problem");
   CHECK(SetTiles{}.first_channel(5) == 0);
 }
@@ -455,7 +445,7 @@ TEST_CASE("conv/wgmma_gemm_plan/slices_have_every_step_once") {
       }
     }
   // Where a slice begins in the walk.
-  const ConvProblem p = problem(2, 72, 9, 9, 16, 3, 2, {.dilation = {3, 2}, .pads = {4, 4, 4, 4}});
+  const ConvProblem p = parse_conv("2x72x9x9 -> 16, 3x2 s1 p4 g1 d3x2");
   const TermOrder order(p);
   for (const int width : wgmma_widths) {
     TermWalk walk;
@@ -537,19 +527,18 @@ TEST_CASE("conv/wgmma_gemm_plan/estimate") {
     CHECK(estimate >= p.bytes() / device.bytes_per_us);
     return estimate;
   };
-  const ConvGeometry pad{.pads = {1, 1, 1, 1}};
-  const ConvProblem large = problem(64, 512, 28, 28, 512, 3, 3, pad);
+  const ConvProblem large = parse_conv("64x512x28x28 -> 512, 3x3 s1 p1 g1");
   CHECK(us(large) <= 1.6 * large.flops() / device.half_flops_per_us);
-  CHECK(us(problem(8, 512, 28, 28, 512, 3, 3, pad)) < us(large));
-  CHECK(us(problem(1, 64, 7, 7, 64, 1, 1)) > 0);
+  CHECK(us(parse_conv("8x512x28x28 -> 512, 3x3 s1 p1 g1")) < us(large));
+  CHECK(us(parse_conv("1x64x7x7 -> 64, 1x1 s1 p0 g1")) > 0);
   // Few filters want a narrow tile.
-  const WgmmaGemmPlan few_filters = plan_wgmma_gemm(problem(64, 64, 56, 56, 64, 3, 3, pad));
+  const WgmmaGemmPlan few_filters = plan_wgmma_gemm(parse_conv("64x64x56x56 -> 64, 3x3 s1 p1 g1"));
   CHECK(few_filters.n() == 64);
   CHECK(few_filters.slices == 0);
   // Few tiles and long sums want slices, few channels narrow groups, large products neither.
-  CHECK(plan_wgmma_gemm(problem(1, 512, 7, 7, 512, 3, 3, pad)).slices >= 4);
-  CHECK(plan_wgmma_gemm(problem(1, 2048, 7, 7, 512, 1, 1)).slices >= 2);
-  CHECK(plan_wgmma_gemm(problem(64, 16, 55, 55, 64, 3, 3, pad)).width == 16);
+  CHECK(plan_wgmma_gemm(parse_conv("1x512x7x7 -> 512, 3x3 s1 p1 g1")).slices >= 4);
+  CHECK(plan_wgmma_gemm(parse_conv("1x2048x7x7 -> 512, 1x1 s1 p0 g1")).slices >= 2);
+  CHECK(plan_wgmma_gemm(parse_conv("64x16x55x55 -> 64, 3x3 s1 p1 g1")).width == 16);
   CHECK(plan_wgmma_gemm(large).slices == 0);
   CHECK(plan_wgmma_gemm(large).width == wgmma_step);
 }

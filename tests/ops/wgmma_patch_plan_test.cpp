@@ -11,6 +11,7 @@
 #include "lenslet/error.h"
 #include "ops/conv/cuda/wgmma_patch_plan.h"
 #include "tests/expect_error.h"
+#include "tools/measuring/parse_conv.h"
 
 namespace lenslet::cuda {
 namespace {
@@ -99,7 +100,7 @@ TEST_CASE("conv/wgmma_patch_plan/shared_memory") {
 
 TEST_CASE("conv/wgmma_patch_plan/filters_stay_where_they_fit") {
   const WgmmaPatchPlan plan =
-      read_wgmma_patch_plan(halves(resolve_conv({64, 64, 56, 56}, {64, 64, 3, 3}, pad1)), "units=4 filters=64");
+      read_wgmma_patch_plan(halves(parse_conv("64x64x56x56 -> 64, 3x3 s1 p1 g1")), "units=4 filters=64");
   CHECK(plan.resident);
   CHECK(plan.patch_stages == 2);
   CHECK(plan.lines == 10);
@@ -133,9 +134,8 @@ TEST_CASE("conv/wgmma_patch_plan/several_groups") {
   CHECK(together(grouped(202, 16, 2, 3)) == std::vector<std::int64_t>{2});
   const ConvProblem line = patch_set(grouped(120, 240, 3, 1), 1);
   CHECK(line.str() == "1x40x1x1800 -> 80, 1x1 s1 p0 g1");
-  CHECK(refuse_wgmma_patch(halves(resolve_conv({1, 64, 9, 9}, {64, 32, 1, 1}, {.pads = {1, 1, 1, 1}, .groups = 2})))
-            .value_or("")
-            .find("one tap") != std::string::npos);
+  CHECK(refuse_wgmma_patch(halves(parse_conv("1x64x9x9 -> 64, 1x1 s1 p1 g2"))).value_or("").find("one tap") !=
+        std::string::npos);
 }
 
 // Tiles of 16 filters, of 16 bits alone, where there are no more.
@@ -144,24 +144,22 @@ TEST_CASE("conv/wgmma_patch_plan/few_filters") {
     const std::vector<WgmmaPatchPlan> cuts = wgmma_patch_cuts(p);
     return std::ranges::any_of(cuts, [&](const WgmmaPatchPlan& plan) { return plan.tile.filters == filters; });
   };
-  const ConvProblem p = resolve_conv({64, 6, 56, 56}, {13, 6, 3, 3}, pad1);
+  const ConvProblem p = parse_conv("64x6x56x56 -> 13, 3x3 s1 p1 g1");
   CHECK(has(halves(p), 16));
   CHECK(!has(p, 16));
   CHECK(has(p, 32));
-  CHECK(!has(halves(resolve_conv({64, 6, 56, 56}, {17, 6, 3, 3}, pad1)), 16));
+  CHECK(!has(halves(parse_conv("64x6x56x56 -> 17, 3x3 s1 p1 g1")), 16));
 }
 
 TEST_CASE("conv/wgmma_patch_plan/what_it_refuses") {
   const auto refusal = [](const ConvProblem& p) { return refuse_wgmma_patch(halves(p)).value_or(""); };
-  CHECK(refusal(resolve_conv({1, 64, 56, 56}, {64, 64, 3, 3}, pad1)).empty());
-  CHECK(refusal(resolve_conv({1, 64, 56, 56}, {64, 64, 1, 1}, {})).find("one tap") != std::string::npos);
-  CHECK(refusal(resolve_conv({1, 64, 56, 56}, {64, 64, 3, 3}, {.stride = {2, 1}})).find("stride") != std::string::npos);
-  CHECK(refusal(resolve_conv({1, 64, 99, 99}, {64, 64, 3, 3}, {.dilation = {40, 40}})).find("lines") !=
-        std::string::npos);
-  CHECK(refusal(resolve_conv({1, 64, 99, 99}, {64, 64, 3, 3}, {.dilation = {30, 30}})).find("fit") !=
-        std::string::npos);
-  CHECK_ERROR(read_wgmma_patch_plan(halves(resolve_conv({1, 64, 56, 56}, {64, 64, 3, 3}, pad1)), "units=3"),
-              invalid_argument, "there is no kernel for such a cut of this problem");
+  CHECK(refusal(parse_conv("1x64x56x56 -> 64, 3x3 s1 p1 g1")).empty());
+  CHECK(refusal(parse_conv("1x64x56x56 -> 64, 1x1 s1 p0 g1")).find("one tap") != std::string::npos);
+  CHECK(refusal(parse_conv("1x64x56x56 -> 64, 3x3 s2x1 p0 g1")).find("stride") != std::string::npos);
+  CHECK(refusal(parse_conv("1x64x99x99 -> 64, 3x3 s1 p0 g1 d40")).find("lines") != std::string::npos);
+  CHECK(refusal(parse_conv("1x64x99x99 -> 64, 3x3 s1 p0 g1 d30")).find("fit") != std::string::npos);
+  CHECK_ERROR(read_wgmma_patch_plan(halves(parse_conv("1x64x56x56 -> 64, 3x3 s1 p1 g1")), "units=3"), invalid_argument,
+              "there is no kernel for such a cut of this problem");
 }
 
 }  // namespace

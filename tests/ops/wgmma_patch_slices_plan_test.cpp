@@ -13,6 +13,7 @@
 
 #include "lenslet/error.h"
 #include "tests/expect_error.h"
+#include "tools/measuring/parse_conv.h"
 
 namespace lenslet::cuda {
 namespace {
@@ -113,12 +114,12 @@ TEST_CASE("conv/wgmma_patch_slices_plan/every_unit_is_finished_once") {
 
 TEST_CASE("conv/wgmma_patch_slices_plan/where_there_are_none") {
   const auto none = [](const ConvProblem& p) { return patch_slices_cuts(halves(p)).empty(); };
-  CHECK(!none(resolve_conv({1, 64, 56, 56}, {64, 64, 3, 3}, pad1)));
+  CHECK(!none(parse_conv("1x64x56x56 -> 64, 3x3 s1 p1 g1")));
   // No group of channels, several groups of the convolution, many tiles.
-  CHECK(none(resolve_conv({1, 32, 56, 56}, {64, 32, 3, 3}, pad1)));
-  CHECK(none(resolve_conv({1, 128, 56, 56}, {64, 64, 3, 3}, {.pads = {1, 1, 1, 1}, .groups = 2})));
-  CHECK(none(resolve_conv({64, 64, 56, 56}, {64, 64, 3, 3}, pad1)));
-  const ConvProblem p = halves(resolve_conv({1, 64, 56, 56}, {64, 64, 3, 3}, pad1));
+  CHECK(none(parse_conv("1x32x56x56 -> 64, 3x3 s1 p1 g1")));
+  CHECK(none(parse_conv("1x128x56x56 -> 64, 3x3 s1 p1 g2")));
+  CHECK(none(parse_conv("64x64x56x56 -> 64, 3x3 s1 p1 g1")));
+  const ConvProblem p = halves(parse_conv("1x64x56x56 -> 64, 3x3 s1 p1 g1"));
   CHECK_ERROR(read_patch_slices_plan(p, "lines=14 filters=64 slices=2"), invalid_argument,
               "there is no kernel for such a cut of this problem");
   CHECK(!is_patch_slices("units=4 filters=64"));

@@ -15,18 +15,11 @@
 #include "base/tf32.h"
 #include "lenslet/error.h"
 #include "tests/expect_error.h"
+#include "tools/measuring/parse_conv.h"
 
 namespace lenslet::test {
-namespace {
 
 using namespace lenslet::cuda;
-
-ConvProblem problem(std::int64_t n, std::int64_t c, std::int64_t size, std::int64_t k, std::int64_t window,
-                    std::int64_t pad = 0) {
-  return resolve_conv({n, c, size, size}, {k, c, window, window}, {.pads = {pad, pad, pad, pad}});
-}
-
-}  // namespace
 
 TEST_CASE("conv/wgmma_tf32_plan/rounds_to_nearest") {
   CHECK(tf32_from_f64(1) == 1);
@@ -42,7 +35,7 @@ TEST_CASE("conv/wgmma_tf32_plan/rounds_to_nearest") {
 TEST_CASE("conv/wgmma_tf32_plan/steps_go_through_all_terms") {
   for (const std::int64_t c : {4, 32, 36, 100})
     for (const std::int64_t window : {1, 3}) {
-      const ConvProblem p = problem(1, c, 5, 8, window);
+      const ConvProblem p = resolve_conv({1, c, 5, 5}, {8, c, window, window}, {});
       const TermOrder order(p);
       TermWalk term;
       for (std::int64_t tap = 0; tap < window * window; ++tap)
@@ -122,7 +115,7 @@ TEST_CASE("conv/wgmma_tf32_plan/shared_memory") {
 }
 
 TEST_CASE("conv/wgmma_tf32_plan/cuts_and_configurations") {
-  const ConvProblem p = problem(8, 100, 28, 192, 3, 1);
+  const ConvProblem p = parse_conv("8x100x28x28 -> 192, 3x3 s1 p1 g1");
   const WgmmaTf32Plan plan = cut_wgmma_tf32(p, WgmmaTile::t128x256);
   CHECK(plan.tiles_m == 49);
   CHECK(plan.tiles_n == 1);
@@ -151,13 +144,15 @@ TEST_CASE("conv/wgmma_tf32_plan/cuts_and_configurations") {
                 "there is no kernel for such a cut of this problem");
   }
   // One step cannot be cut.
-  CHECK_ERROR((void)read_wgmma_tf32_plan(problem(1, 32, 14, 64, 1), "tile=64x64 slices=2"), invalid_argument,
-              "there is no kernel for such a cut of this problem");
+  CHECK_ERROR((void)read_wgmma_tf32_plan(parse_conv("1x32x14x14 -> 64, 1x1 s1 p0 g1"), "tile=64x64 slices=2"),
+              invalid_argument, "there is no kernel for such a cut of this problem");
 }
 
 TEST_CASE("conv/wgmma_tf32_plan/every_cut_reads_back_as_itself") {
-  for (const ConvProblem& p : {problem(1, 512, 7, 512, 3, 1), problem(8, 16, 55, 64, 3, 1), problem(64, 24, 56, 144, 1),
-                               problem(1, 36, 5, 4, 1), problem(1, 4, 1, 4, 1)}) {
+  for (const ConvProblem& p :
+       {parse_conv("1x512x7x7 -> 512, 3x3 s1 p1 g1"), parse_conv("8x16x55x55 -> 64, 3x3 s1 p1 g1"),
+        parse_conv("64x24x56x56 -> 144, 1x1 s1 p0 g1"), parse_conv("1x36x5x5 -> 4, 1x1 s1 p0 g1"),
+        parse_conv("1x4x1x1 -> 4, 1x1 s1 p0 g1")}) {
     CAPTURE(p.str());
     std::set<std::string> configs;
     const std::vector<WgmmaTf32Plan> cuts = wgmma_tf32_cuts(p);
@@ -195,18 +190,18 @@ TEST_CASE("conv/wgmma_tf32_plan/estimate") {
     CHECK(estimate >= p.bytes() / device.bytes_per_us);
     return estimate;
   };
-  const ConvProblem large = problem(64, 512, 28, 512, 3, 1);
+  const ConvProblem large = parse_conv("64x512x28x28 -> 512, 3x3 s1 p1 g1");
   CHECK(us(large) <= 1.6 * large.flops() / device.tf32_flops_per_us);
-  CHECK(us(problem(8, 512, 28, 512, 3, 1)) < us(large));
-  CHECK(us(problem(1, 64, 7, 64, 1)) > 0);
+  CHECK(us(parse_conv("8x512x28x28 -> 512, 3x3 s1 p1 g1")) < us(large));
+  CHECK(us(parse_conv("1x64x7x7 -> 64, 1x1 s1 p0 g1")) > 0);
   // Few filters want a narrow tile.
-  const WgmmaTf32Plan few_filters = plan_wgmma_tf32(problem(64, 64, 56, 64, 3, 1));
+  const WgmmaTf32Plan few_filters = plan_wgmma_tf32(parse_conv("64x64x56x56 -> 64, 3x3 s1 p1 g1"));
   CHECK(few_filters.n() == 64);
   CHECK(few_filters.slices == 0);
   // Few tiles and long sums want slices, large products none.
-  CHECK(plan_wgmma_tf32(problem(1, 512, 7, 512, 3, 1)).slices >= 4);
-  CHECK(plan_wgmma_tf32(problem(1, 512, 14, 512, 3, 1)).slices >= 2);
-  CHECK(plan_wgmma_tf32(problem(1, 2048, 7, 512, 1)).slices >= 2);
+  CHECK(plan_wgmma_tf32(parse_conv("1x512x7x7 -> 512, 3x3 s1 p1 g1")).slices >= 4);
+  CHECK(plan_wgmma_tf32(parse_conv("1x512x14x14 -> 512, 3x3 s1 p1 g1")).slices >= 2);
+  CHECK(plan_wgmma_tf32(parse_conv("1x2048x7x7 -> 512, 1x1 s1 p0 g1")).slices >= 2);
   CHECK(plan_wgmma_tf32(large).slices == 0);
 }
 

@@ -5,6 +5,7 @@
 #include "ops/conv/cuda/winograd_plan.h"
 #include "tests/expect_error.h"
 #include "tests/ops/conv_cases.h"
+#include "tools/measuring/parse_conv.h"
 
 namespace lenslet::test {
 namespace {
@@ -97,8 +98,8 @@ TEST_CASE("conv/winograd_plan/chunks_keep_the_workspace_under_the_cap") {
 TEST_CASE("conv/winograd_plan/chunks_of_large_filters_are_those_of_the_least_estimate") {
   const DeviceProfile& device = reference_gpu();
   for (const auto& [p, m] :
-       {std::pair{resolve_conv({64, 128, 96, 96}, {128, 128, 5, 5}, {}), 4},
-        std::pair{resolve_conv({64, 128, 96, 96}, {128, 128, 5, 5}, {}), 2}, std::pair{square(8, 64, 112, 64, 7), 2}}) {
+       {std::pair{parse_conv("64x128x96x96 -> 128, 5x5 s1 p0 g1"), 4},
+        std::pair{parse_conv("64x128x96x96 -> 128, 5x5 s1 p0 g1"), 2}, std::pair{square(8, 64, 112, 64, 7), 2}}) {
     check_plan(p, {m, static_cast<int>(p.r)});
     const WinogradPlan plan = plan_winograd(p, m, device);
     const double us = estimate_winograd_us(p, plan, device);
