@@ -27,6 +27,8 @@ constexpr DType every_size[] = {DType::u8, DType::f16, DType::f32, DType::i64};
 constexpr const char* reductions[] = {"add", "mul", "max", "min"};
 constexpr float nan = std::numeric_limits<float>::quiet_NaN();
 
+const OpCase gather_elements{.op = "GatherElements", .maybe_constant = {1}};
+
 /// Indices of an axis of `dim`, from either end.
 Tensor random_indices(const Shape& shape, std::int64_t dim, unsigned seed, DType dtype = DType::i64) {
   return random_of(dtype, shape, seed, static_cast<double>(-dim), static_cast<double>(dim));
@@ -53,8 +55,6 @@ std::string refusal_on_cuda(const OpCase& c) {
   const Problem problem(make_op(c), infos);
   return kernels_of(c.op, DeviceKind::cuda).front()->offer(problem, {.device = reference_gpu()}).refusal;
 }
-
-const OpCase gather_elements{.op = "GatherElements", .maybe_constant = {1}};
 
 }  // namespace
 
