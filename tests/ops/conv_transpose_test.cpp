@@ -9,8 +9,8 @@
 
 #include "ops/conv/phases.h"
 #include "ops/core/kernel.h"
-#include "oracle/oracle.h"
 #include "tests/expect_error.h"
+#include "tests/ops/conv_data.h"
 #include "tests/ops/op_harness.h"
 #include "tests/ops/op_runner.h"
 #include "tests/random_seed.h"
@@ -130,17 +130,13 @@ TEST_CASE("conv_transpose/epilogue") {
   epilogue.scale = {2, -0.5F};
   epilogue.activation = {Activation::Kind::leaky_relu, 0.25F, 0};
   const auto fused = make_normalised_op("ConvTranspose", plain->with_epilogue(epilogue)->attributes(), 3);
-  std::vector<oracle::Array> arrays;
-  for (const Tensor& input : c.inputs) arrays.push_back(oracle::from_tensor(input));
-  const oracle::Array exact = (*oracle::run("ConvTranspose", fused->attributes(), arrays))[0];
+  const ConvData judged = judged_by_oracle("ConvTranspose", fused->attributes(), c.inputs);
   const Problem problem(fused, infos_of(c.inputs, c.maybe_constant));
   const OpRunner& runner = op_runner();
   const Kernel& kernel = *kernels_of("ConvTranspose", runner.device()).front();
   CHECK(for_each_call(runner, problem, kernel, 2, [&](const Call& call) {
-          const Tensor y = run_between_guards(runner, call, c.inputs, call.str())[0];
-          REQUIRE(y.shape() == exact.shape);
-          for (std::size_t i = 0; i < exact.values.size(); ++i)
-            CHECK(double{y.values<float>()[i]} == doctest::Approx(exact.values[i]).epsilon(1e-5));
+          compare(run_between_guards(runner, call, c.inputs, call.str())[0], judged, call.candidate.tolerance,
+                  call.str());
         }).empty());
 }
 

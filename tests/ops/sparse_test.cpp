@@ -9,8 +9,7 @@
 #include "base/thread_pool.h"
 #include "ops/core/kernel.h"
 #include "ops/core/sum_tolerance.h"
-#include "oracle/oracle.h"
-#include "tests/larger_error.h"
+#include "tests/ops/conv_data.h"
 #include "tests/ops/op_harness.h"
 #include "tests/ops/op_runner.h"
 #include "tests/ops/sparse_sites.h"
@@ -139,19 +138,14 @@ TEST_CASE("sparse/conv/epilogue") {
                                                               6);
       const std::vector<InputInfo> infos = infos_of(c.inputs, c.constant);
       const Problem problem(op, infos);
-      std::vector<oracle::Array> arrays;
-      for (const Tensor& input : c.inputs) arrays.push_back(oracle::from_tensor(input));
-      const oracle::Array exact = oracle::run("SparseConv", op->attributes(), arrays).value()[0];
+      const ConvData judged = judged_by_oracle("SparseConv", op->attributes(), c.inputs);
       int calls = 0;
       const OpRunner& runner = op_runner();
       for (const Kernel* kernel : kernels_of("SparseConv", runner.device()))
         for_each_call(runner, problem, *kernel, 3, [&](const Call& call) {
           ++calls;
-          const Tensor y = run_between_guards(runner, call, c.inputs, call.str())[0];
-          double worst = 0;
-          for (std::size_t i = 0; i < exact.values.size(); ++i)
-            worst = larger_error(worst, oracle::error_at(y.values<float>()[i], exact, i, DType::f32));
-          CHECK_MESSAGE(worst <= call.candidate.tolerance, call.str());
+          compare(run_between_guards(runner, call, c.inputs, call.str())[0], judged, call.candidate.tolerance,
+                  call.str());
         });
       // Apart and over the residual: two kernels and three numbers of threads, or, on a device, three kernels.
       CHECK(calls == (runner.device() == DeviceKind::cpu ? 12 : 6));
