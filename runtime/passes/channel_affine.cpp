@@ -10,10 +10,6 @@
 namespace lenslet {
 namespace {
 
-ValueId input_or_none(const Node& node, int i) {
-  return i >= 0 && static_cast<std::size_t>(i) < node.inputs.size() ? node.inputs[static_cast<std::size_t>(i)] : no_id;
-}
-
 /// The affine after factors `scale` (may be empty) and summands beta * `bias`, rounded once; false when a result is not
 /// finite.
 bool compose(const ChannelAffine& affine, double beta, std::vector<float>& scale, std::vector<float>& bias) {
@@ -50,15 +46,15 @@ std::optional<std::vector<float>> bias_values(const Graph& graph, ValueId id, st
 }  // namespace
 
 std::optional<std::int64_t> affine_channels(const GraphEdit& edit, ValueId id) {
-  if (id == no_id || !edit.merges(id)) return std::nullopt;
+  if (!edit.merges(id)) return std::nullopt;
   const Graph& graph = edit.graph();
   const Node& node = *edit.producer_node(id);
   const Epilogue* epilogue = node.op->epilogue();
-  if (epilogue == nullptr || !epilogue->open() || input_or_none(node, epilogue->residual_input) != no_id)
-    return std::nullopt;
+  const auto input = [&](int i) { return input_of(node, static_cast<std::size_t>(i)); };
+  if (epilogue == nullptr || !epilogue->open() || input(epilogue->residual_input) != no_id) return std::nullopt;
   const std::int64_t channels = graph.value(id).shape[epilogue->channel_axis];
-  if (!graph.value(input_or_none(node, epilogue->weight_input)).is_constant() ||
-      !bias_values(graph, input_or_none(node, epilogue->bias_input), channels))
+  if (!graph.value(input(epilogue->weight_input)).is_constant() ||
+      !bias_values(graph, input(epilogue->bias_input), channels))
     return std::nullopt;
   return channels;
 }

@@ -39,15 +39,15 @@ Tensor crop(const Tensor& w, const CroppedFilter& to) {
 
 void crop_filters(Graph& graph, const PassContext&) {
   GraphEdit edit(graph);
-  for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
-    const Node& node = graph.nodes[n];
+  for (const NodeId n : edit.nodes()) {
+    const Node& node = graph.node(n);
     const auto cropped = node.op->without_idle_taps(graph.input_infos(node));
     if (!cropped) continue;
     std::vector<ValueId> inputs = node.inputs;
     const Value& filter = graph.value(inputs[1]);
     if (!filter.is_constant() || filter.dtype != DType::f32) continue;
     inputs[1] = edit.add_constant(filter.name + ":cropped", crop(filter.constant, *cropped));
-    edit.replace(static_cast<NodeId>(n), cropped->op, std::move(inputs));
+    edit.replace(n, cropped->op, std::move(inputs));
   }
   edit.finish();
 }

@@ -11,7 +11,7 @@ namespace {
 
 /// Output 0 is input 0 again; nothing else is made that is read.
 bool gives_input_back(const GraphEdit& edit, const Node& node) {
-  if (node.inputs.empty() || node.inputs[0] == no_id || node.outputs.empty() || node.outputs[0] == no_id) return false;
+  if (input_of(node, 0) == no_id || node.outputs.empty() || node.outputs[0] == no_id) return false;
   for (std::size_t i = 1; i < node.outputs.size(); ++i)
     if (node.outputs[i] != no_id && edit.uses(node.outputs[i]) > 0) return false;
   return node.op->gives_input_back(edit.graph().input_infos(node));
@@ -26,8 +26,7 @@ void drop_identity(Graph& graph, const PassContext&) {
   std::vector<bool> output_taken(graph.values.size(), false);
   for (const ValueId id : graph.outputs) output_taken[static_cast<std::size_t>(id)] = true;
 
-  for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
-    Node& node = graph.nodes[n];
+  for (Node& node : graph.nodes) {
     for (ValueId& input : node.inputs)
       if (input != no_id) input = stands_for[static_cast<std::size_t>(input)];
     if (gives_input_back(edit, node)) {

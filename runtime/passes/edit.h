@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <optional>
+#include <ranges>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -19,8 +20,8 @@ class GraphEdit {
 
   Graph& graph() { return graph_; }
   const Graph& graph() const { return graph_; }
-  /// no_id for graph inputs and constants.
-  NodeId producer(ValueId id) const { return producers_[static_cast<std::size_t>(id)]; }
+  /// no_id for graph inputs, constants and no_id.
+  NodeId producer(ValueId id) const { return id == no_id ? no_id : producers_[static_cast<std::size_t>(id)]; }
   /// The producer as a node, or null.
   const Node* producer_node(ValueId id) const;
   /// Reads by nodes (a node that reads twice counts twice) plus one if the value is a graph output.
@@ -28,6 +29,8 @@ class GraphEdit {
   /// Made by a node, read exactly once, and no graph output: may be merged into its reader.
   bool merges(ValueId id) const { return producer(id) != no_id && uses(id) == 1 && !outputs_[std::size_t(id)]; }
   bool is_output(ValueId id) const { return outputs_[static_cast<std::size_t>(id)]; }
+  /// All nodes, in order, erased ones included.
+  auto nodes() const { return std::views::iota(NodeId{0}, static_cast<NodeId>(graph_.nodes.size())); }
   bool erased(NodeId node) const { return graph_.node(node).op == nullptr; }
 
   /// Replaces op and inputs of a node; its outputs stay.
@@ -48,6 +51,9 @@ class GraphEdit {
   std::vector<int> uses_;
   std::vector<bool> outputs_;
 };
+
+/// Input `i` of the node; no_id: it has none.
+inline ValueId input_of(const Node& node, std::size_t i) { return i < node.inputs.size() ? node.inputs[i] : no_id; }
 
 /// The node is computed by this candidate of the kernel that was chosen for it. Its choice was made (it is not null);
 /// other nodes may share it.

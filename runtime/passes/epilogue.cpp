@@ -13,8 +13,9 @@ void merge_into(GraphEdit& edit, NodeId node, NodeId producer, std::shared_ptr<c
 
 bool merge_activation(GraphEdit& edit, NodeId node) {
   const Node& reader = edit.graph().node(node);
-  if (reader.inputs.empty() || reader.inputs[0] == no_id || !edit.merges(reader.inputs[0])) return false;
-  const NodeId producer = edit.producer(reader.inputs[0]);
+  const ValueId x = input_of(reader, 0);
+  if (!edit.merges(x)) return false;
+  const NodeId producer = edit.producer(x);
   const Node& made_by = edit.graph().node(producer);
   const Epilogue* epilogue = made_by.op->epilogue();
   if (epilogue == nullptr || !epilogue->open()) return false;

@@ -13,7 +13,7 @@ namespace {
 
 /// What a Reshape that renames bytes reads, when only `reader` sees its result; else no_id.
 ValueId renamed(const GraphEdit& edit, ValueId id) {
-  if (id == no_id || !edit.merges(id)) return no_id;
+  if (!edit.merges(id)) return no_id;
   const Node& node = *edit.producer_node(id);
   return node.op->alias_input() == 0 ? node.inputs[0] : no_id;
 }
@@ -59,8 +59,9 @@ struct ChannelPart {
 
 /// The one number of a known int64 input, or nothing.
 std::optional<std::int64_t> number(const Graph& graph, const Node& node, std::size_t input) {
-  if (input >= node.inputs.size() || node.inputs[input] == no_id) return std::nullopt;
-  const Value& value = graph.value(node.inputs[input]);
+  const ValueId id = input_of(node, input);
+  if (id == no_id) return std::nullopt;
+  const Value& value = graph.value(id);
   if (!value.is_constant() || value.dtype != DType::i64 || value.constant.elems() != 1) return std::nullopt;
   return value.constant.values<std::int64_t>()[0];
 }
@@ -68,7 +69,7 @@ std::optional<std::int64_t> number(const Graph& graph, const Node& node, std::si
 /// What a Slice of neighbours along the channels alone, its arguments inputs, or a Split along them takes of x; nothing
 /// of another node.
 std::vector<ChannelPart> parts_taken(const Graph& graph, const Node& node, ValueId x) {
-  if (node.op == nullptr || node.inputs.empty() || node.inputs[0] != x) return {};
+  if (node.op == nullptr || input_of(node, 0) != x) return {};
   std::vector<ChannelPart> parts;
   if (node.type() == "Split" && is_channels(attribute<std::int64_t>(*node.op, "axis"))) {
     std::int64_t begin = 0;
@@ -93,11 +94,11 @@ void write_parts(GraphEdit& edit, NodeId shuffle) {
   if (edit.is_output(y)) return;
   std::vector<ChannelPart> parts;
   std::vector<NodeId> readers;
-  for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
-    const std::vector<ChannelPart> taken = parts_taken(graph, graph.nodes[n], y);
+  for (const NodeId n : edit.nodes()) {
+    const std::vector<ChannelPart> taken = parts_taken(graph, graph.node(n), y);
     if (taken.empty()) continue;
     parts.insert(parts.end(), taken.begin(), taken.end());
-    readers.push_back(static_cast<NodeId>(n));
+    readers.push_back(n);
   }
   if (parts.size() < 2 || static_cast<int>(readers.size()) != edit.uses(y)) return;
 
@@ -122,17 +123,16 @@ void write_parts(GraphEdit& edit, NodeId shuffle) {
 
 void find_shuffles(Graph& graph, const PassContext&) {
   GraphEdit edit(graph);
-  for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
-    const auto last = static_cast<NodeId>(n);
-    if (edit.erased(last) || graph.nodes[n].op->alias_input() != 0) continue;
-    const ValueId swapped = graph.nodes[n].inputs[0];
-    if (swapped == no_id || !edit.merges(swapped)) continue;
+  for (const NodeId last : edit.nodes()) {
+    if (edit.erased(last) || graph.node(last).op->alias_input() != 0) continue;
+    const ValueId swapped = graph.node(last).inputs[0];
+    if (!edit.merges(swapped)) continue;
     const NodeId transpose = edit.producer(swapped);
     const std::int64_t groups = swapped_groups(graph, graph.node(transpose));
     if (groups == 0) continue;
     const ValueId grouped = graph.node(transpose).inputs[0], x = renamed(edit, grouped);
     if (x == no_id) continue;
-    const Shape &shape = graph.value(x).shape, &result = graph.value(graph.nodes[n].outputs[0]).shape;
+    const Shape &shape = graph.value(x).shape, &result = graph.value(graph.node(last).outputs[0]).shape;
     if (!groups_of(graph.value(grouped).shape, shape) || !(result == shape)) continue;
     const NodeId reshape = edit.producer(grouped);
     const std::vector<ValueId> inputs = groups_apart(edit, x, groups);

@@ -24,10 +24,8 @@ void fold(GraphEdit& edit, NodeId id) {
 
 void fold_all(Graph& graph, bool batch_norm) {
   GraphEdit edit(graph);
-  for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
-    const auto id = static_cast<NodeId>(n);
-    if (!edit.erased(id) && (graph.nodes[n].type() == "BatchNormalization") == batch_norm) fold(edit, id);
-  }
+  for (const NodeId n : edit.nodes())
+    if (!edit.erased(n) && (graph.node(n).type() == "BatchNormalization") == batch_norm) fold(edit, n);
   edit.finish();
 }
 

@@ -9,10 +9,9 @@ namespace lenslet {
 
 void fuse_activation(Graph& graph, const PassContext&) {
   GraphEdit edit(graph);
-  for (std::size_t n = 0; n < graph.nodes.size(); ++n)
-    if (!edit.erased(static_cast<NodeId>(n))) join_spelled_activation(edit, static_cast<NodeId>(n));
-  for (std::size_t n = 0; n < graph.nodes.size(); ++n)
-    if (!edit.erased(static_cast<NodeId>(n))) merge_activation(edit, static_cast<NodeId>(n));
+  for (const auto& join : {join_spelled_activation, merge_activation})
+    for (const NodeId n : edit.nodes())
+      if (!edit.erased(n)) join(edit, n);
   edit.finish();
 }
 

@@ -22,15 +22,14 @@ using Ints = std::vector<std::int64_t>;
 std::optional<Ints> windows_of(const Graph& graph, const Node& node) {
   if (node.type() != "MaxPool" || node.outputs.size() != 1) return std::nullopt;
   const Shape &x = graph.value(node.inputs[0]).shape, &y = graph.value(node.outputs[0]).shape;
-  const auto size = integers_attribute(*node.op, "kernel_shape"), strides = integers_attribute(*node.op, "strides"),
-             pads = integers_attribute(*node.op, "pads");
-  if (x.rank() != 4 || !size || !strides || !pads || integers_attribute(*node.op, "dilations") != Ints{1, 1})
-    return std::nullopt;
+  if (integers_attribute(*node.op, "dilations") != Ints{1, 1}) return std::nullopt;  // two axes, neighbours on them
+  const Ints size = *integers_attribute(*node.op, "kernel_shape"), strides = *integers_attribute(*node.op, "strides"),
+             pads = *integers_attribute(*node.op, "pads");
   constexpr std::int64_t most = 16;  // larger ones no kernel takes
-  const bool pads_follow = attribute<std::string>(*node.op, "auto_pad").value_or("NOTSET") != "NOTSET";
-  const std::int64_t window = (*size)[0], stride = (*strides)[0];
-  Ints windows{window, stride, (*pads)[0], (*pads)[1]};
-  if (*size != Ints{window, window} || *strides != Ints{stride, stride} || std::max(window, stride) > most)
+  const bool pads_follow = attribute<std::string>(*node.op, "auto_pad") != "NOTSET";
+  const std::int64_t window = size[0], stride = strides[0];
+  Ints windows{window, stride, pads[0], pads[1]};
+  if (size != Ints{window, window} || strides != Ints{stride, stride} || std::max(window, stride) > most)
     return std::nullopt;
   for (const int axis : {2, 3}) {
     const std::int64_t before = windows[static_cast<std::size_t>(axis)];
@@ -50,17 +49,15 @@ struct Pooled {
 };
 std::optional<Pooled> pooled(const Graph& graph, const Node& node, const Node& pool, const Ints& windows,
                              const Target& target) {
-  if (node.type() != "Conv" || node.choice == nullptr || (node.inputs.size() > 3 && node.inputs[3] != no_id) ||
-      integers_attribute(*node.op, "max_pool"))
+  if (node.type() != "Conv" || input_of(node, 3) != no_id || integers_attribute(*node.op, "max_pool"))
     return std::nullopt;
   const Candidate& chosen = node.choice->candidate;
   auto op = with_attributes(*node.op, {{"max_pool", windows}}, node.inputs.size());
   const Offer offer =
       node.choice->kernel->offer(Problem(op, graph.input_infos(node), graph.output_types(pool)), target);
-  const double pool_us = pool.choice == nullptr ? 0 : pool.choice->candidate.estimated_us;
   const auto same = std::find_if(offer.candidates.begin(), offer.candidates.end(), [&](const Candidate& candidate) {
     return candidate.inputs == chosen.inputs && candidate.outputs == chosen.outputs &&
-           candidate.estimated_us <= chosen.estimated_us + pool_us;
+           candidate.estimated_us <= chosen.estimated_us + pool.choice->candidate.estimated_us;
   });
   if (same == offer.candidates.end()) return std::nullopt;
   return Pooled{std::move(op), *same};
@@ -70,8 +67,8 @@ std::optional<Pooled> pooled(const Graph& graph, const Node& node, const Node& p
 
 void fuse_pool(Graph& graph, const PassContext& context) {
   GraphEdit edit(graph);
-  for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
-    const Node& pool = graph.nodes[n];
+  for (const NodeId n : edit.nodes()) {
+    const Node& pool = graph.node(n);
     const std::optional<Ints> windows = windows_of(graph, pool);
     if (!windows || !edit.merges(pool.inputs[0])) continue;
     const NodeId maker = edit.producer(pool.inputs[0]);
@@ -81,7 +78,7 @@ void fuse_pool(Graph& graph, const PassContext& context) {
     conv.op = std::move(with_pool->op);
     set_candidate(conv, std::move(with_pool->candidate));
     const std::vector<ValueId> outputs = pool.outputs;
-    edit.erase(static_cast<NodeId>(n));
+    edit.erase(n);
     edit.set_outputs(maker, outputs);
   }
   edit.finish();

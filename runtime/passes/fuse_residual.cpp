@@ -17,16 +17,14 @@ const Epilogue* open_epilogue(const GraphEdit& edit, ValueId id) {
   const Epilogue* epilogue = made_by->op->epilogue();
   if (epilogue == nullptr || !epilogue->open() || epilogue->residual_input == Epilogue::no_input) return nullptr;
   const auto residual = static_cast<std::size_t>(epilogue->residual_input);
-  return made_by->inputs.size() > residual && made_by->inputs[residual] != no_id ? nullptr : epilogue;
+  return input_of(*made_by, residual) == no_id ? epilogue : nullptr;
 }
 
 bool is_sum_of_equals(const Graph& graph, const Node& node) {
   if ((node.type() != "Add" && node.type() != "Sum") || node.inputs.size() != 2) return false;
-  const Value& sum = graph.value(node.outputs[0]);
-  if (sum.dtype != DType::f32) return false;
-  for (const ValueId id : node.inputs)
-    if (id == no_id || graph.value(id).is_constant() || !(graph.value(id).shape == sum.shape)) return false;
-  return true;
+  return std::ranges::all_of(node.inputs, [&](ValueId id) {
+    return !graph.value(id).is_constant() && graph.value(id).shape == graph.value(node.outputs[0]).shape;
+  });
 }
 
 bool merge_sum(GraphEdit& edit, NodeId id) {
@@ -50,20 +48,17 @@ bool merge_sum(GraphEdit& edit, NodeId id) {
 /// Has `node` a residual already?
 bool adds_residual(const Node& node) {
   const Epilogue* epilogue = node.op->epilogue();
-  return epilogue != nullptr && epilogue->residual_input != Epilogue::no_input &&
-         node.inputs.size() > static_cast<std::size_t>(epilogue->residual_input);
+  return epilogue != nullptr && input_of(node, static_cast<std::size_t>(epilogue->residual_input)) != no_id;
 }
 
 }  // namespace
 
 void fuse_residual(Graph& graph, const PassContext&) {
   GraphEdit edit(graph);
-  for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
-    const auto id = static_cast<NodeId>(n);
+  for (const NodeId id : edit.nodes()) {
     if (edit.erased(id) || merge_sum(edit, id)) continue;
     // The activation of a sum that has just been merged.
-    const ValueId x = graph.nodes[n].inputs.empty() ? no_id : graph.nodes[n].inputs[0];
-    const Node* made_by = x == no_id ? nullptr : edit.producer_node(x);
+    const Node* made_by = edit.producer_node(input_of(graph.node(id), 0));
     if (made_by != nullptr && adds_residual(*made_by)) merge_activation(edit, id);
   }
   edit.finish();

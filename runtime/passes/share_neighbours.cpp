@@ -103,9 +103,8 @@ void share_neighbours(Graph& graph, const PassContext& context) {
   if (context.target.device.kind != DeviceKind::cuda) return;
   GraphEdit edit(graph);
   Tables tables(edit, context.target);
-  for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
-    const auto id = static_cast<NodeId>(n);
-    if (graph.node(id).type() != "SparseConv" || graph.node(id).choice == nullptr) continue;
+  for (const NodeId id : edit.nodes()) {
+    if (graph.node(id).type() != "SparseConv") continue;
     std::optional<Candidate> candidate = with_table(graph, graph.node(id), context.target);
     if (!candidate) continue;
     const ValueId table = tables.of(graph.node(id));

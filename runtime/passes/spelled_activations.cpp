@@ -17,19 +17,18 @@ class Matcher {
   explicit Matcher(const GraphEdit& edit) : edit_(edit) {}
 
   const Node* made_by(ValueId id, std::string_view type) const {
-    if (id == no_id) return nullptr;
     const Node* node = edit_.producer_node(id);
     return node != nullptr && node->type() == type ? node : nullptr;
   }
   /// f(x, c) for a constant c: in either order when the operation commutes. The x, or no_id.
   ValueId with_constant(const Node* node, double constant, bool commutes) const {
-    if (node == nullptr || node->inputs.size() != 2) return no_id;
+    if (node == nullptr) return no_id;
     for (const std::size_t side : {std::size_t{1}, std::size_t{0}}) {
       if (side == 0 && !commutes) break;
       const auto value = scalar_constant(edit_.graph(), node->inputs[side]);
       const ValueId x = node->inputs[1 - side];
       // A constant of higher rank would widen x.
-      if (value && is_close(double{*value}, constant) && x != no_id && same_type(x, node->outputs[0])) return x;
+      if (value && is_close(double{*value}, constant) && same_type(x, node->outputs[0])) return x;
     }
     return no_id;
   }
@@ -57,10 +56,10 @@ class Matcher {
   /// The x of a product x * f(x), where `inner` finds the x of f(x); no_id when `id` is none.
   template <typename Inner>
   ValueId times_itself(const Node* product, Inner&& inner) const {
-    if (product == nullptr || product->type() != "Mul" || product->inputs.size() != 2) return no_id;
+    if (product == nullptr || product->type() != "Mul") return no_id;
     for (const std::size_t side : {std::size_t{0}, std::size_t{1}}) {
       const ValueId x = product->inputs[side], f = product->inputs[1 - side];
-      if (x != no_id && f != no_id && x != f && inner(f) == x) return x;
+      if (inner(f) == x) return x;
     }
     return no_id;
   }
@@ -71,9 +70,8 @@ class Matcher {
     return x.dtype == y.dtype && x.shape == y.shape;
   }
   ValueId activation_input(ValueId id, const Activation& wanted) const {
-    if (id == no_id) return no_id;
     const Node* node = edit_.producer_node(id);
-    if (node == nullptr || node->inputs.empty() || node->inputs[0] == no_id) return no_id;
+    if (node == nullptr) return no_id;
     const auto found = node->op->as_activation(edit_.graph().input_infos(*node));
     if (!found || found->kind != wanted.kind || !is_close(double{found->alpha}, double{wanted.alpha}) ||
         !is_close(double{found->beta}, double{wanted.beta}))
@@ -102,16 +100,16 @@ void become(GraphEdit& edit, NodeId node, std::shared_ptr<const Op> op, ValueId 
 }
 
 std::shared_ptr<const Op> make_hard_sigmoid() {
-  return make_op("HardSigmoid", "", {{"alpha", sixth}, {"beta", 0.5}}, 1);
+  return make_normalised_op("HardSigmoid", {{"alpha", sixth}, {"beta", 0.5}}, 1);
 }
-std::shared_ptr<const Op> make_hard_swish() { return make_op("HardSwish", "", {}, 1, 1, 14); }
+std::shared_ptr<const Op> make_hard_swish() { return make_normalised_op("HardSwish", {}, 1); }
 
 }  // namespace
 
 bool join_spelled_activation(GraphEdit& edit, NodeId id) {
   const Matcher match(edit);
   const Node& node = edit.graph().node(id);
-  if ((node.type() != "Mul" && node.type() != "Div") || node.outputs.size() != 1) return false;
+  if (node.type() != "Mul" && node.type() != "Div") return false;
   const ValueId result = node.outputs[0];
   if (edit.graph().value(result).dtype != DType::f32) return false;
 
@@ -127,7 +125,7 @@ bool join_spelled_activation(GraphEdit& edit, NodeId id) {
   }
   if (x == no_id)  // (x / 6) * Clip(x + 3, 0, 6)
     for (const std::size_t side : {std::size_t{0}, std::size_t{1}}) {
-      if (node.type() != "Mul" || node.inputs.size() != 2) break;
+      if (node.type() != "Mul") break;
       const ValueId sixth_of = match.divided_by_six(node.inputs[side]);
       if (sixth_of != no_id && match.clipped_plus_three(node.inputs[1 - side]) == sixth_of) x = sixth_of;
     }
