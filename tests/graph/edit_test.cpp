@@ -35,3 +35,17 @@ TEST_CASE("edit/what_another_node_makes_now_is_still_its") {
   CHECK(edit.producer(first) == no_id);
   CHECK(edit.uses(first) == 0);
 }
+
+TEST_CASE("edit/an_input_that_is_not_there_is_made_by_nothing") {
+  GraphBuilder b;
+  const ValueId x = b.input("x", {1, 4}), clip = b.node("Clip", {x, no_id, b.scalar(6)});
+  b.output(clip);
+  Graph graph = b.build();
+  const GraphEdit edit(graph);
+  CHECK(input_of(graph.node(0), 0) == x);
+  for (const std::size_t i : {std::size_t{1}, std::size_t{3}, std::size_t(-1)})
+    CHECK(input_of(graph.node(0), i) == no_id);
+  CHECK(edit.producer(no_id) == no_id);
+  CHECK(edit.producer_node(no_id) == nullptr);
+  CHECK_FALSE(edit.merges(no_id));
+}

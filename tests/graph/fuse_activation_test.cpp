@@ -88,6 +88,7 @@ TEST_CASE("fuse_activation/into_conv") {
     const Graph before = b.build(), fused = after(before, "fuse_activation");
     CHECK(fused.nodes.size() == 1);
     CHECK(only(fused, "Conv").op->epilogue()->activation.kind == c.kind);
+    CHECK(only(fused, "Conv").name == only(before, "Conv").name);
     CHECK(worst_difference(before, fused) < 1e-5);
   }
 }
@@ -151,6 +152,20 @@ TEST_CASE("fuse_activation/near_misses_keep_their_value") {
   SUBCASE("up to five") { b.output(b.node("Mul", {y, b.node("Div", {clip(y, 3, 5), b.scalar(6)})})); }
   SUBCASE("over five") { b.output(b.node("Mul", {y, b.node("Div", {clip(y, 3, 6), b.scalar(5)})})); }
   SUBCASE("six over clip") { b.output(b.node("Div", {b.scalar(6), b.node("Add", {clip(y, 3, 6), b.scalar(1)})})); }
+  SUBCASE("a sixth of an input") { b.output(b.node("Div", {other, b.scalar(6)})); }
+  SUBCASE("a sixth of a product of others") { b.output(b.node("Div", {b.node("Mul", {y, other}), b.scalar(6)})); }
+  SUBCASE("a sixth that widens") {
+    const ValueId six = b.constant(Tensor::of<float>(Shape{1, 1, 1, 1, 1}, {6}));
+    b.output(b.node("Mul", {y, b.node("Div", {clip(y, 3, 6), six})}));
+  }
+  SUBCASE("by channel") {
+    const ValueId sixes = b.constant(Tensor::of<float>(Shape{4, 1, 1}, {6, 6, 6, 7}));
+    b.output(b.node("Mul", {y, b.node("Div", {clip(y, 3, 6), sixes})}));
+  }
+  SUBCASE("another slope, another middle") {
+    b.output(b.node("Mul", {y, b.node("HardSigmoid", {y}, {{"alpha", 0.2}, {"beta", 0.5}})}));
+    b.output(b.node("Mul", {other, b.node("HardSigmoid", {other}, {{"alpha", 1.0 / 6}, {"beta", 0.4}})}));
+  }
   SUBCASE("inside is a graph output") {
     const ValueId s = b.node("Sigmoid", {y});
     b.output(s);
@@ -158,4 +173,11 @@ TEST_CASE("fuse_activation/near_misses_keep_their_value") {
   }
   const Graph before = b.build(), fused = after(before, "fuse_activation");
   CHECK(worst_difference(before, fused) < 1e-5);
+}
+
+TEST_CASE("fuse_activation/a_quotient_is_no_product") {
+  GraphBuilder b;
+  const ValueId y = b.input("x", {1, 4});
+  b.output(b.node("Div", {b.node("Div", {y, b.scalar(6)}), relu6_plus_three(b, y)}));
+  CHECK(after(b.build(), "fuse_activation").nodes.size() == 4);
 }

@@ -133,6 +133,33 @@ TEST_CASE("fuse_pool/others_stay") {
     b.output(b.node("MaxPool", {b.node("Add", {b.conv(x, 64, 64, 3, 1), x})}, maxima_of_four));
     CHECK(pools_left(b, 2) == 1);
   }
+  SUBCASE("of what is pooled already, and of what is no convolution") {
+    GraphBuilder b;
+    const ValueId y = conv(b, 32, 32), once = b.node("MaxPool", {y}, maxima_of_four);
+    b.output(b.node("MaxPool", {once}, maxima_of_four));
+    CHECK(pools_left(b, 2) == 1);
+    b.output(b.node("MaxPool", {b.node("Sin", {b.input("z", {1, 4, 4, 4})})}, maxima_of_four));
+    CHECK(pools_left(b, 2) == 2);
+  }
+  SUBCASE("whose indices it has") {
+    GraphBuilder b;
+    b.output(b.node("MaxPool", {conv(b, 32, 32)}, maxima_of_four, 13, 2) + 1);
+    CHECK(count(after_all(b.build(2)), "MaxPool") == 1);
+  }
+  SUBCASE("larger than any kernel takes") {
+    for (const auto& [size, stride] : {std::pair<std::int64_t, std::int64_t>{200, 1}, {1, 200}, {200, 200}}) {
+      GraphBuilder b;
+      b.output(b.node("MaxPool", {b.conv(b.input("x", {1, 1, 200, 200}), 1, 8, 3, 1)},
+                      {{"kernel_shape", Ints(2, size)}, {"strides", Ints(2, stride)}}));
+      CHECK(count(after_all(b.build()), "MaxPool") == 1);
+    }
+  }
+  SUBCASE("of volumes") {
+    GraphBuilder b;
+    const ValueId y = b.node("Conv", {b.input("x", {1, 2, 4, 6, 8}), b.weights({4, 2, 3, 3, 3})});
+    b.output(b.node("MaxPool", {y}, {{"kernel_shape", Ints{2, 2, 2}}, {"strides", Ints{2, 2, 2}}}));
+    CHECK(pools_left(b) == 1);
+  }
   SUBCASE("of what another algorithm computes") {
     GraphBuilder b;
     b.output(b.node("MaxPool", {b.conv(b.input("x", {1, 16, 32, 32}), 16, 64, 1)}, maxima_of_four));

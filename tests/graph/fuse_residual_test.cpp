@@ -53,10 +53,37 @@ TEST_CASE("fuse_residual/stays") {
     b.output(y);
   }
   SUBCASE("constant") { b.output(b.node("Add", {b.weights({1, 4, 6, 6}), y})); }
+  SUBCASE("other arithmetic") {
+    b.output(b.node("Sub", {y, x}));
+    b.output(b.node("Max", {b.conv(x, 4, 4, 1), x}));
+  }
+  SUBCASE("three") { b.output(b.node("Sum", {y, x, b.node("Neg", {x})})); }
+  SUBCASE("to a product that adds nothing") {
+    const ValueId rows = b.input("rows", {3, 5});
+    b.output(b.node("Add", {b.node("Gemm", {rows, b.weights({5, 5}), b.weights({5})}), rows}));
+    b.output(y);
+  }
+  SUBCASE("an activation alone") { b.output(b.node("Relu", {y})); }
   SUBCASE("twice itself") { b.output(b.node("Add", {y, y})); }
   const Graph before = b.build(), fused = after(before, "fuse_residual");
   CHECK(fused.nodes.size() == before.nodes.size());
   CHECK(worst_difference(before, fused) == 0);
+}
+
+TEST_CASE("fuse_residual/one_sum_a_convolution") {
+  for (const bool bias : {true, false}) {
+    GraphBuilder b;
+    const ValueId x = b.input("x", {1, 4, 6, 6}), z = b.input("z", {1, 4, 6, 6}), w = b.weights({4, 4, 1, 1});
+    const ValueId y = bias ? b.node("Conv", {x, w, b.weights({4})}) : b.node("Conv", {x, w});
+    b.output(b.node("Relu", {b.node("Add", {b.node("Sum", {y, z}), x})}));
+    const Graph before = b.build(), fused = after(before, "fuse_residual");
+    INFO(fused.dump());
+    REQUIRE(fused.nodes.size() == 3);
+    CHECK(fused.nodes[0].inputs[3] == z);
+    CHECK(fused.nodes[0].name == before.nodes[0].name);
+    CHECK(fused.nodes[1].type() == "Add");
+    CHECK(worst_difference(before, fused) < 1e-5);
+  }
 }
 
 TEST_CASE("fuse_residual/not_after_an_activation") {
