@@ -18,8 +18,8 @@ std::size_t round_up(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
 struct BandRun::Strip {
   float* data = nullptr;
   std::int64_t row_floats = 0;
-  std::int64_t image = -1;
-  Rows held;
+  std::int64_t image = {};
+  Rows held;  ///< of that image; none at first
 
   /// Makes place for `wanted` and says which of them are still to be computed. What is there of them stays: the last
   /// rows of a piece are the first ones of the next.
@@ -59,7 +59,7 @@ void BandRun::run(std::span<const KernelRun> steps, std::span<std::byte> workspa
           Strip{reinterpret_cast<float*>(workspace.data() + static_cast<std::size_t>(worker) * worker_bytes_ +
                                          strip_offsets_[n]),
                 rows_[n]->y_shape().row_floats,
-                -1,
+                {},
                 {}};
 
   const RowShape y = rows_.back()->y_shape();

@@ -179,7 +179,7 @@ class Placer {
     for (std::size_t v = 0; v < graph_.values.size(); ++v) {
       result_.root[v] = root(static_cast<ValueId>(v));
       result_.offsets[v] = by_root[index(result_.root[v])];
-      if (is_part(static_cast<ValueId>(v)) && result_.offsets[v] != Placement::npos)
+      if (is_part(static_cast<ValueId>(v)))
         result_.offsets[v] +=
             static_cast<std::size_t>(graph_.values[v].part.channel) * dtype_bytes(graph_.values[v].dtype);
     }

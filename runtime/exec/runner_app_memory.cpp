@@ -40,7 +40,7 @@ void RunnerImpl::check_outputs(std::span<const IoTensor> outputs) const {
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     const Tensor& given = outputs[i].tensor;
     if (given.empty()) continue;
-    if (given.format() != formats::nchw && !same_bytes(formats::nchw, given.format(), given.shape()))
+    if (!same_bytes(formats::nchw, given.format(), given.shape()))
       throw Error(ErrorKind::invalid_argument, fmt::format("output '{}' is not in format nchw", ports[i].first),
                   model_.name());
     if (overlaps_any(given, outputs.first(i)))

@@ -125,9 +125,6 @@ class StagedRunner final : public RunnerImpl {
       step.inputs.push_back(node.inputs[i] == no_id ? "" : late().graph.value(node.inputs[i]).name);
       step.bytes += inputs[i].bytes();
     }
-    std::vector<TensorType> types;
-    for (const Tensor& result : results) types.push_back({result.dtype(), result.shape()});
-    step.flops = node.op->flops(infos_of(inputs), types);
     results.resize(node.outputs.size());
     for (std::size_t i = 0; i < results.size(); ++i) {
       step.outputs.push_back(node.outputs[i] == no_id ? "" : late().graph.value(node.outputs[i]).name);

@@ -87,7 +87,7 @@ class TypeAssigner {
   void find_last_products() {
     std::vector<bool> multiplied(graph_.values.size());  // is it, or what follows from it, an operand of a product?
     std::vector<bool> images(graph_.values.size());      // is it, or does it become, something of planes?
-    last_.assign(graph_.nodes.size(), false);
+    last_.resize(graph_.nodes.size());
     for (std::size_t n = graph_.nodes.size(); n-- > 0;) {
       const Node& node = graph_.nodes[n];
       const auto any_output = [&](const auto& holds) {

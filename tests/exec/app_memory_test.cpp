@@ -231,7 +231,14 @@ TEST_CASE("exec/runner/formats_with_room_are_no_nchw") {
   Runner runner(make_model(graph), on_cpu(1, 1));
   const Tensor blocks(DType::f32, {1, 1, 3, 5}, {.channel_block = 8});
   CHECK(kind_of([&] { runner.run(blocks); }) == ErrorKind::invalid_argument);
-  runner.run(Tensor(DType::f32, {1, 1, 3, 5}, formats::nhwc));
+  const std::array input{IoTensor{Tensor(DType::f32, {1, 1, 3, 5}, formats::nhwc)}};
+  for (const Tensor& y : {blocks, input[0].tensor.clone()}) {
+    const std::array output{IoTensor{y}};
+    if (y.format() == formats::nhwc)
+      runner.run(input, {.outputs = output});
+    else
+      CHECK(kind_of([&] { runner.run(input, {.outputs = output}); }) == ErrorKind::invalid_argument);
+  }
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include <doctest/doctest.h>
 
+#include <cmath>
 #include <limits>
 #include <set>
 #include <string>
@@ -72,6 +73,11 @@ TEST_CASE("exec/check_range/inputs_and_infinities") {
   CHECK(found[0].value == "x");
   CHECK(found[0].step.empty());
   CHECK(found[0].largest == 1e6);
+  x.values<float>()[0] = 65504;
+  const auto is_x = [](std::string_view name) { return name == "x"; };
+  CHECK(find_beyond_f16(model, calibrated(x.clone()), is_x).empty());
+  x.values<float>()[0] = std::nextafter(65504.0F, 1e6F);
+  CHECK(find_beyond_f16(model, calibrated(x.clone()), is_x).size() == 1);
   // What is infinite already is no fault of float16's.
   x.values<float>()[0] = std::numeric_limits<float>::infinity();
   x.values<float>()[1] = std::numeric_limits<float>::quiet_NaN();

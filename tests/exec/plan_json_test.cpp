@@ -43,9 +43,9 @@ TEST_CASE("exec/plan_json/late_outputs_and_candidates") {
   step.name = "c\"";
   step.op = "Conv";
   step.attributes = {{"pads", std::vector<std::int64_t>{1, 2}}, {"value", Tensor(DType::f16, {3})}, {"alpha", 0.5}};
-  step.outputs = {"known"};
-  step.output_shapes = {{1, 2}};
-  step.output_formats = {formats::nchw};
+  step.outputs = {"known", "other"};
+  step.output_shapes = {{1, 2}, {1, 2, 3, 4}};
+  step.output_formats = {formats::nchw, formats::nhwc};
   step.candidates = {{.algorithm = "one", .refusal = "no", .config = {}},
                      {.algorithm = "two", .refusal = {}, .config = "k=1"}};
   plan.steps = {step};
@@ -54,6 +54,8 @@ TEST_CASE("exec/plan_json/late_outputs_and_candidates") {
   CHECK(has(R"("outputs":[{"name":"known","shape":[1,2]},{"name":"late","shape":null}])"));
   CHECK(has(
       R"("name":"c\"","op":"Conv","attributes":{"pads":[1,2],"value":{"dtype":"float16","shape":[3]},"alpha":0.5})"));
+  CHECK(has(R"("outputs":[{"name":"known","shape":[1,2],"layout":"nchw"},)"
+            R"({"name":"other","shape":[1,2,3,4],"layout":"nhwc"}])"));
   CHECK(has(R"("candidates":[{"algorithm":"one","refusal":"no"},{"algorithm":"two","config":"k=1")"));
 }
 

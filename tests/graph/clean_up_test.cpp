@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <functional>
 #include <string>
 
 #include "graph_builder.h"
@@ -126,19 +127,47 @@ TEST_CASE("graph_builder/a_nan_on_either_side_is_no_small_difference") {
   CHECK(std::isinf(worst_difference(b, a)));
 }
 
-TEST_CASE("graph/check_finds_broken_invariants") {
+TEST_CASE("graph/check_names_the_invariant_that_is_broken") {
   GraphBuilder b;
-  const ValueId x = b.input("x", {1, 2});
-  b.output(b.node("Sigmoid", {b.node("Relu", {x})}));
+  const ValueId x = b.input("x", {1, 2}), c = b.scalar(1), y = b.node("Relu", {x});
+  b.output(b.node("Add", {y, c}));
   const Graph good = b.build();
-  Graph graph = good;
-  SUBCASE("order") { std::swap(graph.nodes[0], graph.nodes[1]); }
-  SUBCASE("two producers") { graph.nodes[1].outputs = graph.nodes[0].outputs; }
-  SUBCASE("id out of range") { graph.nodes[0].inputs[0] = 99; }
-  SUBCASE("output never made") { graph.outputs[0] = graph.add_value("z"); }
-  SUBCASE("no operator") { graph.nodes[0].op = nullptr; }
-  SUBCASE("format of rank 2") { graph.value(graph.outputs[0]).format = formats::nhwc; }
-  CHECK_ERROR(graph.check(), internal, "broken graph: ");
+  const ValueId end = static_cast<ValueId>(good.values.size());
+  struct Row {
+    const char* says;
+    std::function<void(Graph&)> breaks;
+  };
+  const Row rows[] = {
+      {"ports do not match", [](Graph& g) { g.input_ports.clear(); }},
+      {"ports do not match", [](Graph& g) { g.output_ports.clear(); }},
+      {"of rank 2 has a layout", [&](Graph& g) { g.value(y).format = formats::nhwc; }},
+      {"constant c0 disagrees", [&](Graph& g) { g.value(c).typed = false; }},
+      {"constant c0 disagrees", [&](Graph& g) { g.value(c).dtype = DType::i32; }},
+      {"constant c0 disagrees", [&](Graph& g) { g.value(c).shape = Shape{1}; }},
+      {"constant c0 disagrees",
+       [&](Graph& g) {
+         g.value(c).constant = Tensor(DType::f32, {1, 2, 2, 2}, formats::nhwc);
+         g.value(c).shape = {1, 2, 2, 2};
+       }},
+      {"an input id is out of range", [&](Graph& g) { g.inputs[0] = end; }},
+      {"an input id is out of range", [](Graph& g) { g.inputs[0] = no_id; }},
+      {"input c0 is a constant or stands twice", [&](Graph& g) { g.inputs[0] = c; }},
+      {"has no operator", [](Graph& g) { g.nodes[0].op = nullptr; }},
+      {"a node has no name", [](Graph& g) { g.nodes[0].name.clear(); }},
+      {"has an input id out of range", [&](Graph& g) { g.nodes[0].inputs[0] = end; }},
+      {"before it is made", [](Graph& g) { std::swap(g.nodes[0], g.nodes[1]); }},
+      {"before it is made", [&](Graph& g) { g.nodes[0].outputs[0] = no_id; }},
+      {"has an output id out of range", [&](Graph& g) { g.nodes[1].outputs[0] = end; }},
+      {"which exists already", [](Graph& g) { g.nodes[1].outputs = g.nodes[0].outputs; }},
+      {"which exists already", [&](Graph& g) { g.nodes[1].outputs = {c}; }},
+      {"an output id is out of range", [&](Graph& g) { g.outputs[0] = end; }},
+      {"is never made", [](Graph& g) { g.outputs[0] = g.add_value("z"); }},
+  };
+  for (const Row& row : rows) {
+    Graph graph = good;
+    row.breaks(graph);
+    CHECK_ERROR(graph.check(), internal, row.says);
+  }
 }
 
 TEST_CASE("graph/dump") {
@@ -162,4 +191,8 @@ TEST_CASE("graph/dump") {
         "_, Split_5:1: ? = Split(Reshape_2:0) axis=1 num_outputs=2  # Split_5\n"
         "output Clip_4:0: ?\n");
   CHECK(b.build().dump().find("float32 [1,8] = Reshape(x, ") != std::string::npos);
+  graph.value(target).constant = Tensor::of<std::int64_t>(Shape{8}, {1, 2, 3, 4, 5, 6, 7, 8});  // the longest that is
+  CHECK(graph.dump().find("{1,2,3,4,5,6,7,8}") != std::string::npos);
+  graph.value(target).constant = Tensor::of<std::int64_t>(Shape{9}, {1, 2, 3, 4, 5, 6, 7, 8, 9});
+  CHECK(graph.dump().find("{1,2") == std::string::npos);
 }
