@@ -21,7 +21,6 @@ class MovablePort {
   MovablePort(Tensor home, std::vector<Tensor*> tensors)
       : home_(std::move(home)), at_(home_.data()), tensors_(std::move(tensors)) {}
 
-  const Tensor& home() const { return home_; }
   /// To `data`, which holds as many bytes; null: home. False when it stays where it is: at home, if it may not move, or
   /// where it was, if `data` is not aligned to app_alignment.
   bool move(void* data);

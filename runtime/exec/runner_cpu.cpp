@@ -85,13 +85,9 @@ class CpuRunner final : public RunnerImpl {
 
   bool place_output(std::size_t output, const IoTensor* given) override {
     MovablePort& port = output_ports_[output];
-    if (!port.move(given == nullptr ? nullptr : address_of(given->tensor))) {
-      port.move(nullptr);
-      outputs_[output] = port.home();
-      return false;
-    }
-    outputs_[output] = given == nullptr ? port.home() : given->tensor;
-    return true;
+    if (port.move(given == nullptr ? nullptr : address_of(given->tensor))) return true;
+    port.move(nullptr);
+    return false;
   }
 
   void wait_for(void*) override {
@@ -209,7 +205,7 @@ class CpuRunner final : public RunnerImpl {
   std::vector<BoundStep> steps_;
   std::vector<KernelRun> calls_;  // of the steps, one each
   std::vector<Tensor> inputs_;    // in the arena
-  std::vector<Tensor> outputs_;   // where the last run put them
+  std::vector<Tensor> outputs_;   // there, too, or constants: where they are that lie in no memory of the app's
   std::vector<MovablePort> input_ports_, output_ports_;
   ConstantOutputs constant_outputs_;
   Observer observer_;

@@ -71,14 +71,11 @@ std::size_t find_input(const Graph& graph, const std::string& name) {
   refuse(fmt::format("no input is called {} (inputs: {})", name, known));
 }
 
-/// "1x3x?x?": what is known of a shape that has to be given.
+/// "4x3x?x?": what is known of a shape that has to be given.
 std::string wanted_shape(std::span<const std::int64_t> dims) {
   std::string text;
   for (std::size_t axis = 0; axis < dims.size(); ++axis)
-    text += fmt::format("{}{}", axis == 0 ? "" : "x",
-                        dims[axis] >= 0 ? fmt::to_string(dims[axis])
-                        : axis == 0     ? "1"
-                                        : "?");
+    text += fmt::format("{}{}", axis == 0 ? "" : "x", dims[axis] >= 0 ? fmt::to_string(dims[axis]) : "?");
   return text;
 }
 

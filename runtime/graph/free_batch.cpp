@@ -85,7 +85,7 @@ class BatchTracer {
         infer_many.evaluate(many_.nodes[n]);
         return {};
       }
-      if (attempt == 1 || !batched || !rewrite(n, places[0])) break;
+      if (!batched || !rewrite(n, places[0])) break;
     }
     if (!failure.empty()) return failure;
     const Value& got = many_.value(first_output(node));

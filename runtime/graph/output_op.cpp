@@ -145,7 +145,8 @@ class Origins {
   static constexpr std::string_view log_sums[] = {"ReduceLogSumExp"}, sums_of[] = {"ReduceSum", "ReduceL1"};
 
   static bool is_share(std::string_view origin) {
-    return origin == "Softmax" || origin == "Sigmoid" || origin == "HardSigmoid" || origin == "Hardmax";
+    static constexpr std::string_view shares[] = {"Softmax", "Sigmoid", "HardSigmoid", "Hardmax"};
+    return std::ranges::find(shares, origin) != std::end(shares);
   }
   static bool is_positive(std::string_view origin) {
     return is_share(origin) || origin == "Exp" || origin == "Softplus" || origin == total;

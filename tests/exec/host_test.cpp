@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/thread_pool.h"
+#include "late_cases.h"
 #include "lenslet/runner.h"
 #include "runtime/exec/model_impl.h"
 #include "small_net.h"
@@ -145,6 +146,22 @@ TEST_CASE("exec/host/arenas_of_the_last_other_shapes_are_kept") {
     const auto last = bytes.end() - std::min<std::ptrdiff_t>(3, std::ssize(bytes));
     CHECK(allocator->held == std::accumulate(last, bytes.end(), std::size_t{0}));
   }
+}
+
+TEST_CASE("exec/host/arenas_of_the_last_four_late_shapes_are_kept") {
+  const auto allocator = std::make_shared<TestAllocator>();
+  PlanOptions options = on_cpu(1, 1);
+  options.allocator = allocator;
+  Runner runner(make_model(positive_net()), options);
+  std::vector<std::size_t> held;
+  for (std::int64_t positive = 1; positive <= 6; ++positive) {
+    Tensor x(DType::f32, Shape{8});
+    for (std::int64_t i = 0; i < 8; ++i) x.values<float>()[static_cast<std::size_t>(i)] = i < positive ? 1.0F : -1.0F;
+    runner.run(x);
+    held.push_back(allocator->held);
+  }
+  for (const std::size_t i : {1U, 2U, 3U}) CHECK(held[i] > held[i - 1]);
+  for (const std::size_t i : {4U, 5U}) CHECK(held[i] == held[3]);
 }
 
 TEST_CASE("exec/host/cancelled_between_steps") {

@@ -38,7 +38,8 @@ std::vector<T> held(const Tensor& tensor) {
   return {values.begin(), values.end()};
 }
 
-// What is positive in x, and twice that: x [8] -> y [n], 2 y; Relu(x) beside it.
+}  // namespace
+
 Graph positive_net() {
   Graph graph;
   graph.name = "positive";
@@ -51,6 +52,8 @@ Graph positive_net() {
   add_output(graph, add_node(graph, "Add", {y, y}));
   return graph;
 }
+
+namespace {
 
 // Of images [8, 16, 14, 14] those where x [8] is positive, through convolutions of all kinds: -> [n, 5].
 Graph selected_images_net() {

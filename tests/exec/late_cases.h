@@ -3,9 +3,13 @@
 
 #include <string>
 
+#include "runtime/graph/graph.h"
+
 namespace lenslet::test {
 
 void check_boxes_selected_in_the_run(const std::string& device);
+/// What is positive in x, and twice that: x [8] -> y [n], 2 y; Relu(x) beside it.
+Graph positive_net();
 void check_as_many_images_as_selected(const std::string& device);
 void check_reshape_to_what_is_computed(const std::string& device);
 void check_shapes_decided_one_after_another(const std::string& device);

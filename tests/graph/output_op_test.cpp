@@ -227,7 +227,8 @@ TEST_CASE("output_op/probabilities that exporters write otherwise") {
               return b.node(type, {softmax(b, x), b.scalar(value)});
             }) == (std::abs(off) < 1e-3F ? "Softmax" : op));
   // Only 1 - p is a share again; 1 / p, 0 - p and p - 1 are none.
-  CHECK(op_of([&](B& b, ValueId x) { return b.node("Sub", {b.scalar(1), softmax(b, x)}); }) == "Softmax");
+  for (const std::string op : {"Softmax", "Sigmoid", "HardSigmoid", "Hardmax"})
+    CHECK(op_of([&](B& b, ValueId x) { return b.node("Sub", {b.scalar(1), b.node(op, {x})}); }) == op);
   CHECK(op_of([&](B& b, ValueId x) { return b.node("Sub", {b.scalar(1), b.node("Exp", {x})}); }) == "Sub");
   CHECK(op_of([&](B& b, ValueId x) { return b.node("Sub", {b.scalar(0), softmax(b, x)}); }) == "Sub");
   CHECK(op_of([&](B& b, ValueId x) { return b.node("Sub", {softmax(b, x), b.scalar(1)}); }) == "Sub");
