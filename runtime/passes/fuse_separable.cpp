@@ -28,9 +28,10 @@ bool is_depthwise(const Graph& graph, const Node& node) {
   return x.rank() == 4 && w[0] == x[1] && integer_attribute(*node.op, "group") == x[1] && input_of(node, 3) == no_id;
 }
 
+/// Behind a depthwise one, of four dimensions as that is.
 bool is_pointwise(const Graph& graph, const Node& node) {
   const Shape &x = graph.value(node.inputs[0]).shape, &w = graph.value(node.inputs[1]).shape;
-  return x.rank() == 4 && w[2] == 1 && w[3] == 1 && integer_attribute(*node.op, "group") == 1 &&
+  return w[2] == 1 && w[3] == 1 && integer_attribute(*node.op, "group") == 1 &&
          graph.value(node.outputs[0]).shape == x.with(1, w[0]) &&
          integers_attribute(*node.op, "pads") == Ints{0, 0, 0, 0};
 }

@@ -110,6 +110,11 @@ TEST_CASE("exec/model/outputs_are_inferred_where_undeclared") {
   const Model declared = make_model(std::move(named));
   CHECK(declared.outputs()[0].str() == "[images,5]");
 
+  // Nothing is inferred where more than the batch is free.
+  Graph free;
+  add_output(free, add_node(free, "Relu", {add_port(free, "x", DType::f32, {-1, -1})}));
+  CHECK(make_model(std::move(free)).outputs()[0].dims.empty());
+
   // What depends on an input's value stays unknown until it is planned.
   CHECK(make_model(reshape_net()).outputs()[0].dims.empty());
 }

@@ -21,6 +21,18 @@ TEST_CASE("exec/late/memory_of_the_apps") { check_late_on_memory_of_the_apps("cp
 TEST_CASE("exec/late/wrong_indices_are_reported") { check_wrong_indices_are_reported("cpu"); }
 TEST_CASE("exec/late/other_shapes_are_planned_anew") { check_other_shapes_are_planned_anew("cpu"); }
 
+TEST_CASE("exec/late/a_dump_shows_both_parts") {
+  const std::string late = make_model(positive_net()).dump("plan", on_cpu(1, 1));
+  CAPTURE(late);
+  const auto at = [&](const char* text) { return late.find(text); };
+  REQUIRE(at("on the host, in between:") != std::string::npos);
+  CHECK(at("= Relu(") < at("on the host, in between:"));
+  CHECK(at("= NonZero(") > at("on the host, in between:"));
+  CHECK(at("= NonZero(") < at("planned in the run, when shapes are known:"));
+  CHECK(at("= Add(") > at("planned in the run, when shapes are known:"));
+  CHECK(make_model(small_net()).dump("plan", on_cpu(1, 1)).find("planned in the run") == std::string::npos);
+}
+
 TEST_CASE("exec/late/attributes_of_what_the_host_computes") {
   Graph graph;
   graph.name = "boxes";

@@ -118,6 +118,23 @@ TEST_CASE("assign_types/the_last_product_reads_the_more_exact_form") {
   }
 }
 
+// Only what a product multiplies first is in 16 bits; what it adds is not, whoever made it.
+TEST_CASE("assign_types/what_a_product_adds_is_float32") {
+  if constexpr (!cuda_built) return;
+  GraphBuilder b;
+  const auto gemm = [&](ValueId x, ValueId c) { return b.node("Gemm", {x, b.weights({64, 64}), c}); };
+  const ValueId x = gemm(b.input("x", {64, 64}), b.weights({64})), added = b.node("Relu", {gemm(x, b.weights({64}))});
+  const ValueId y = gemm(x, added);
+  b.output(gemm(b.node("Relu", {y}), b.weights({64})));
+  const Graph graph = assigned(b.build(), "fp16");
+  INFO(graph.dump());
+  const Node& product = *std::ranges::find_if(graph.nodes, [&](const Node& node) { return node.outputs[0] == y; });
+  CHECK(type_of(graph, added) == DType::f16);
+  CHECK(type_of(graph, product.inputs[0]) == DType::f16);
+  CHECK(type_of(graph, product.inputs[2]) == DType::f32);
+  CHECK(type_of(graph, y) == DType::f16);
+}
+
 // Features between products: what pools, sorts and spreads them keeps their type, beside indices and rulebooks.
 TEST_CASE("assign_types/features_of_sites") {
   if constexpr (!cuda_built) return;

@@ -117,6 +117,15 @@ TEST_CASE("drop_dead/unread_nodes_and_constants") {
   CHECK(worst_difference(before, clean) == 0);
 }
 
+TEST_CASE("drop_dead/outputs_that_nobody_reads_have_no_value") {
+  GraphBuilder b;
+  const ValueId first = b.node("Split", {b.input("x", {2, 6})}, {{"axis", std::int64_t{1}}}, 13, 2);
+  b.output(first + 1);
+  const Graph before = b.build(), clean = after(before, "drop_dead");
+  CHECK((clean.node(0).outputs == std::vector<ValueId>{no_id, first + 1}));
+  CHECK(worst_difference(before, clean) == 0);
+}
+
 TEST_CASE("graph_builder/a_nan_on_either_side_is_no_small_difference") {
   GraphBuilder numbers, not_numbers;
   numbers.output(numbers.node("Abs", {numbers.input("x", {1, 4})}));

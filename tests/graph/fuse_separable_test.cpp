@@ -145,4 +145,27 @@ TEST_CASE("fuse_separable/others_stay") {
     b.output(b.conv(depthwise(b, x, 64, 1, 3, 2), 128, 32, 1));
     CHECK(joined(planned(b.build(1))) == 0);
   }
+  SUBCASE("windows, groups, padding and strides of the second one") {
+    const std::pair<Shape, AttributeList> others[] = {{{32, 144, 3, 3}, {{"auto_pad", std::string("SAME_UPPER")}}},
+                                                      {{32, 144, 1, 3}, {{"auto_pad", std::string("SAME_UPPER")}}},
+                                                      {{32, 144, 3, 1}, {{"auto_pad", std::string("SAME_UPPER")}}},
+                                                      {{32, 72, 1, 1}, {{"group", std::int64_t{2}}}},
+                                                      {{32, 144, 1, 1}, {{"pads", Ints{1, 1, 1, 1}}}},
+                                                      {{32, 144, 1, 1}, {{"strides", Ints{2, 2}}}},
+                                                      {{32, 144, 1, 1}, {}}};
+    for (const auto& [w, attributes] : others) {
+      CAPTURE(w.str());
+      Block block;
+      block.b.output(block.b.node("Conv", {block.between, block.b.weights(w), block.b.weights({32})}, attributes));
+      CHECK(joined(planned(after(block.b.build(1), "drop_dead"))) == (attributes.empty() ? 1 : 0));
+    }
+  }
+  SUBCASE("in one dimension") {
+    GraphBuilder b;
+    const ValueId x = b.node("Relu", {b.input("x", {1, 144, 3136})});
+    const AttributeList each{{"group", std::int64_t{144}}, {"pads", Ints{1, 1}}};
+    const ValueId between = b.node("Conv", {x, b.weights({144, 1, 3}), b.weights({144})}, each);
+    b.output(b.node("Conv", {between, b.weights({32, 144, 1}), b.weights({32})}));
+    CHECK(joined(planned(b.build(1))) == 0);
+  }
 }
