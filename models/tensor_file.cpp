@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <functional>
+#include <numeric>
 #include <vector>
 
 #include "base/boundary.h"
@@ -26,11 +28,7 @@ void from_fortran_order(const std::byte* from, Tensor& tensor) {
   const std::size_t element = dtype_bytes(tensor.dtype());
   auto* to = static_cast<std::byte*>(tensor.data());
   std::array<std::int64_t, Shape::max_rank> index{}, stride{};
-  std::int64_t step = 1;
-  for (int axis = 0; axis < shape.rank(); ++axis) {
-    stride[static_cast<std::size_t>(axis)] = step;
-    step *= shape[axis];
-  }
+  std::exclusive_scan(shape.dims().begin(), shape.dims().end(), stride.begin(), std::int64_t{1}, std::multiplies());
   std::int64_t at = 0;
   for (std::int64_t i = 0; i < tensor.elems(); ++i, to += element) {
     std::memcpy(to, from + static_cast<std::size_t>(at) * element, element);

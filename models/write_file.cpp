@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <optional>
 #include <string>
 #include <system_error>
 
@@ -45,11 +46,12 @@ std::FILE* create_in(const fs::path& folder, fs::path& name) {
   return stream;
 }
 
-/// The descriptor of this process that a link of /proc stands for (/dev/stdout leads there), or -1.
-int open_descriptor(const fs::path& link) {
+/// The descriptor of this process that a link of /proc stands for (/dev/stdout leads there), or nothing.
+std::optional<int> open_descriptor(const fs::path& link) {
   const std::string folder = link.parent_path().string(), name = link.filename().string();
-  if (folder != "/proc/self/fd" && folder != fmt::format("/proc/{}/fd", ::getpid()) && folder != "/dev/fd") return -1;
-  if (name.empty() || name.size() > 6 || name.find_first_not_of("0123456789") != std::string::npos) return -1;
+  if (folder != "/proc/self/fd" && folder != fmt::format("/proc/{}/fd", ::getpid()) && folder != "/dev/fd")
+    return std::nullopt;
+  if (name.empty() || name.size() > 6 || name.find_first_not_of("0123456789") != std::string::npos) return std::nullopt;
   return std::stoi(name);
 }
 
@@ -57,8 +59,8 @@ int open_descriptor(const fs::path& link) {
 fs::path behind_links(fs::path file) {
   constexpr int most_links = 40;  // as Linux has it
   std::error_code ignored;
-  for (int i = 0; i < most_links; ++i) {
-    if (!fs::is_symlink(fs::symlink_status(file, ignored)) || open_descriptor(file) >= 0) return file;
+  for (int followed = 0; followed <= most_links; ++followed) {
+    if (!fs::is_symlink(fs::symlink_status(file, ignored)) || open_descriptor(file)) return file;
     file = file.parent_path() / fs::read_symlink(file, ignored);  // which replaces the folder where it is absolute
   }
   return {};
@@ -77,8 +79,8 @@ void write_file(const fs::path& file, std::initializer_list<std::span<const std:
   if (replaces && ::access(file.c_str(), W_OK) != 0) fail(errno, file);
   const fs::path place = behind_links(file);
   if (place.empty()) fail(ELOOP, file);
-  if (const int descriptor = open_descriptor(place); descriptor >= 0) {  // behind what others wrote there
-    const int own = ::dup(descriptor);
+  if (const std::optional<int> descriptor = open_descriptor(place)) {  // behind what others wrote there
+    const int own = ::dup(*descriptor);
     std::FILE* const stream = own < 0 ? nullptr : ::fdopen(own, "w");
     if (const int why = stream == nullptr ? errno : write_and_close(stream, parts)) fail(why, file);
     return;

@@ -120,6 +120,13 @@ TEST_CASE("tensor_file/write_file_follows_links_and_keeps_what_files_have") {
   CHECK(fs::status(folder / "first").permissions() == fs::perms(0640));
   fs::create_symlink("round", folder / "round");
   CHECK_ERROR(write_file(folder / "round", bytes("x")), io, "round: cannot be written: Too many levels");
+  // As many links as Linux follows, and one more.
+  fs::create_directory(folder / "links");
+  for (int i = 1; i <= 41; ++i) fs::create_symlink(fmt::format("{}", i - 1), folder / fmt::format("links/{}", i));
+  write_file(folder / "links/40", bytes("far"));
+  CHECK(text(folder / "links/0") == "far");
+  CHECK_ERROR(write_file(folder / "links/41", bytes("x")), io, "41: cannot be written: Too many levels");
+  CHECK(text(folder / "links/0") == "far");
   fs::create_symlink("none/file", folder / "nowhere");
   CHECK_ERROR(write_file(folder / "nowhere", bytes("x")), io, "nowhere: cannot be written: No such file");
   write_file(folder / "empty", {});
