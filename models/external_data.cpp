@@ -36,7 +36,7 @@ void check_location(const std::string& location) {
                                               location.size(), limits::external_location_bytes));
   // Refused on every system: models travel, and '\' and "C:" mean something elsewhere.
   if (location.find('\\') != std::string::npos) refuse("holds a backslash");
-  if (location.size() > 1 && location[1] == ':') refuse("has a drive letter");
+  if (location[1] == ':') refuse("has a drive letter");
   const fs::path path(location);
   if (path.is_absolute()) refuse("is absolute; it must be relative to the model's folder");
   if (std::any_of(path.begin(), path.end(), [](const fs::path& part) { return part == ".."; }))

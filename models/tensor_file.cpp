@@ -24,20 +24,19 @@ namespace {
 
 // Elements whose first index runs fastest, into row-major order.
 void from_fortran_order(const std::byte* from, Tensor& tensor) {
-  const Shape& shape = tensor.shape();
+  const auto dims = tensor.shape().dims();
   const std::size_t element = dtype_bytes(tensor.dtype());
   auto* to = static_cast<std::byte*>(tensor.data());
   std::array<std::int64_t, Shape::max_rank> index{}, stride{};
-  std::exclusive_scan(shape.dims().begin(), shape.dims().end(), stride.begin(), std::int64_t{1}, std::multiplies());
+  std::exclusive_scan(dims.begin(), dims.end(), stride.begin(), std::int64_t{1}, std::multiplies());
   std::int64_t at = 0;
   for (std::int64_t i = 0; i < tensor.elems(); ++i, to += element) {
     std::memcpy(to, from + static_cast<std::size_t>(at) * element, element);
-    for (int axis = shape.rank() - 1; axis >= 0; --axis) {
-      const auto a = static_cast<std::size_t>(axis);
-      at += stride[a];
-      if (++index[a] < shape[axis]) break;
-      at -= stride[a] * shape[axis];
-      index[a] = 0;
+    for (std::size_t axis = dims.size(); axis-- > 0;) {
+      at += stride[axis];
+      if (++index[axis] < dims[axis]) break;
+      at -= stride[axis] * dims[axis];
+      index[axis] = 0;
     }
   }
 }

@@ -17,7 +17,6 @@ class Placer {
     for (std::size_t v = 0; v < count; ++v) result_.root[v] = static_cast<ValueId>(v);
     result_.first.assign(count, -1);
     result_.last.assign(count, -1);
-    pinned_.assign(count, false);
     result_.runs.assign(graph.nodes.size(), true);
   }
 
@@ -59,19 +58,14 @@ class Placer {
     const int steps = static_cast<int>(graph_.nodes.size());
     for (const ValueId input : graph_.inputs) {
       touch(input, 0);
-      if (!options_.keep_inputs) continue;
-      touch(input, steps);
-      pinned_[index(root(input))] = true;
+      if (options_.keep_inputs) touch(input, steps);
     }
     for (int step = 0; step < steps; ++step) {
       const Node& node = graph_.node(step);
       for (const ValueId output : node.outputs) touch(output, step);
       for (const ValueId input : node.inputs) touch(input, step);
     }
-    for (const ValueId output : graph_.outputs) {
-      touch(output, steps);
-      pinned_[index(root(output))] = true;
-    }
+    for (const ValueId output : graph_.outputs) touch(output, steps);
     for (const Band& band : graph_.bands) live_through(band);
   }
 
@@ -117,7 +111,7 @@ class Placer {
     const ValueId input = node.inputs[i];
     if (input == no_id) return false;
     const ValueId at = root(input);
-    if (!in_arena(at) || is_part(input) || pinned_[index(at)] || result_.last[index(at)] != step) return false;
+    if (is_part(input) || result_.last[index(at)] != step) return false;
     const Value& from = graph_.value(input);
     const Value& to = graph_.value(output);
     if (from.dtype != to.dtype || !(from.shape == to.shape) || from.format != to.format) return false;
@@ -142,7 +136,6 @@ class Placer {
   void take_over(ValueId from, ValueId to) {
     result_.root[index(to)] = from;
     result_.last[index(from)] = std::max(result_.last[index(from)], result_.last[index(to)]);
-    pinned_[index(from)] = pinned_[index(to)];
   }
 
   void live_to_the_end() {
@@ -190,7 +183,6 @@ class Placer {
   const Graph& graph_;
   const PlacementOptions options_;
   Placement result_;
-  std::vector<bool> pinned_;  // by root: never overwritten (graph outputs; inputs that are kept)
 };
 
 }  // namespace

@@ -59,7 +59,7 @@ std::optional<std::int64_t> affine_channels(const GraphEdit& edit, ValueId id) {
   return channels;
 }
 
-bool fold_affine(GraphEdit& edit, NodeId node, ValueId id, const ChannelAffine& affine) {
+void fold_affine(GraphEdit& edit, NodeId node, ValueId id, const ChannelAffine& affine) {
   const NodeId producer = edit.producer(id);
   const Node& made_by = edit.graph().node(producer);
   Epilogue epilogue = *made_by.op->epilogue();
@@ -68,11 +68,10 @@ bool fold_affine(GraphEdit& edit, NodeId node, ValueId id, const ChannelAffine& 
   inputs.resize(std::max(inputs.size(), bias_input + 1), no_id);
   const auto channels = static_cast<std::int64_t>(affine.factor.size());
   std::vector<float> bias = bias_values(edit.graph(), inputs[bias_input], channels).value();
-  if (!compose(affine, epilogue.bias_factor, epilogue.scale, bias)) return false;
+  if (!compose(affine, epilogue.bias_factor, epilogue.scale, bias)) return;
   epilogue.bias_factor = 1;
   inputs[bias_input] = edit.add_constant(made_by.name + ":bias", Tensor::of<float>(Shape{channels}, bias));
   merge_into(edit, node, producer, made_by.op->with_epilogue(std::move(epilogue)), std::move(inputs));
-  return true;
 }
 
 }  // namespace lenslet

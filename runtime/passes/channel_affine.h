@@ -14,8 +14,8 @@ namespace lenslet {
 std::optional<std::int64_t> affine_channels(const GraphEdit& edit, ValueId id);
 
 /// Merges `node`, which computes `affine` of its input `id`, with the producer of `id`, for which affine_channels()
-/// said a count. The merged node stands where `node` stood. Arithmetic in double, rounded once. False, and nothing
-/// changed, when a factor or the new bias is not finite in float.
-bool fold_affine(GraphEdit& edit, NodeId node, ValueId id, const ChannelAffine& affine);
+/// said a count. The merged node stands where `node` stood. Arithmetic in double, rounded once. Nothing changes
+/// when a factor or the new bias is not finite in float.
+void fold_affine(GraphEdit& edit, NodeId node, ValueId id, const ChannelAffine& affine);
 
 }  // namespace lenslet

@@ -11,20 +11,19 @@ void merge_into(GraphEdit& edit, NodeId node, NodeId producer, std::shared_ptr<c
   edit.erase(producer);
 }
 
-bool merge_activation(GraphEdit& edit, NodeId node) {
+void merge_activation(GraphEdit& edit, NodeId node) {
   const Node& reader = edit.graph().node(node);
   const ValueId x = input_of(reader, 0);
-  if (!edit.merges(x)) return false;
+  if (!edit.merges(x)) return;
   const NodeId producer = edit.producer(x);
   const Node& made_by = edit.graph().node(producer);
   const Epilogue* epilogue = made_by.op->epilogue();
-  if (epilogue == nullptr || !epilogue->open()) return false;
+  if (epilogue == nullptr || !epilogue->open()) return;
   const auto activation = reader.op->as_activation(edit.graph().input_infos(reader));
-  if (!activation) return false;
+  if (!activation) return;
   Epilogue changed = *epilogue;
   changed.activation = *activation;
   merge_into(edit, node, producer, made_by.op->with_epilogue(std::move(changed)), made_by.inputs);
-  return true;
 }
 
 }  // namespace lenslet

@@ -91,7 +91,6 @@ std::vector<ChannelPart> parts_taken(const Graph& graph, const Node& node, Value
 void write_parts(GraphEdit& edit, NodeId shuffle) {
   const Graph& graph = edit.graph();
   const ValueId y = graph.node(shuffle).outputs[0];
-  if (edit.is_output(y)) return;
   std::vector<ChannelPart> parts;
   std::vector<NodeId> readers;
   for (const NodeId n : edit.nodes()) {

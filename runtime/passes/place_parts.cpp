@@ -40,11 +40,11 @@ class PartPlacer {
   bool is_part(ValueId id) const { return graph_.value(id).part.whole != no_id; }
 
   bool joins_channels(const Node& node) const {
-    if (node.type() != "Concat" || node.choice == nullptr) return false;
+    if (node.type() != "Concat") return false;
     const Value& y = graph_.value(node.outputs[0]);
     const auto axis = integer_attribute(*node.op, "axis");
-    return y.shape.rank() == 4 && dtypes<WithHalves<Types<float>>>.contains(y.dtype) &&
-           y.format.order == Format::Order::channels_last && (axis == 1 || axis == -3) &&
+    return dtypes<WithHalves<Types<float>>>.contains(y.dtype) && y.format.order == Format::Order::channels_last &&
+           (axis == 1 || axis == -3) &&
            pixel_of(y) < most_elements / std::max<std::int64_t>(1, y.shape[2] * y.shape[3]);
   }
 

@@ -106,38 +106,27 @@ std::shared_ptr<const Op> make_hard_swish() { return make_normalised_op("HardSwi
 
 }  // namespace
 
-bool join_spelled_activation(GraphEdit& edit, NodeId id) {
+void join_spelled_activation(GraphEdit& edit, NodeId id) {
   const Matcher match(edit);
   const Node& node = edit.graph().node(id);
-  if (node.type() != "Mul" && node.type() != "Div") return false;
+  if (node.type() != "Mul" && node.type() != "Div") return;
   const ValueId result = node.outputs[0];
-  if (edit.graph().value(result).dtype != DType::f32) return false;
+  if (edit.graph().value(result).dtype != DType::f32) return;
 
-  if (const ValueId x = match.times_itself(&node, [&](ValueId f) { return match.sigmoid(f); }); x != no_id) {
-    become(edit, id, make_normalised_op("SiLU", {}, 1), x);
-    return true;
-  }
+  if (const ValueId x = match.times_itself(&node, [&](ValueId f) { return match.sigmoid(f); }); x != no_id)
+    return become(edit, id, make_normalised_op("SiLU", {}, 1), x);
   ValueId x = match.times_itself(&node, [&](ValueId f) { return match.hard_sigmoid(f); });
-  if (x == no_id) {  // (x * Clip(x + 3, 0, 6)) / 6
-    const ValueId product = match.divided_by_six(result);
-    if (product != no_id)
-      x = match.times_itself(edit.producer_node(product), [&](ValueId f) { return match.clipped_plus_three(f); });
-  }
+  if (x == no_id)  // (x * Clip(x + 3, 0, 6)) / 6
+    x = match.times_itself(edit.producer_node(match.divided_by_six(result)),
+                           [&](ValueId f) { return match.clipped_plus_three(f); });
   if (x == no_id)  // (x / 6) * Clip(x + 3, 0, 6)
     for (const std::size_t side : {std::size_t{0}, std::size_t{1}}) {
       if (node.type() != "Mul") break;
       const ValueId sixth_of = match.divided_by_six(node.inputs[side]);
       if (sixth_of != no_id && match.clipped_plus_three(node.inputs[1 - side]) == sixth_of) x = sixth_of;
     }
-  if (x != no_id) {
-    become(edit, id, make_hard_swish(), x);
-    return true;
-  }
-  if (x = match.spelled_hard_sigmoid(result); x != no_id) {
-    become(edit, id, make_hard_sigmoid(), x);
-    return true;
-  }
-  return false;
+  if (x != no_id) return become(edit, id, make_hard_swish(), x);
+  if (x = match.spelled_hard_sigmoid(result); x != no_id) become(edit, id, make_hard_sigmoid(), x);
 }
 
 }  // namespace lenslet

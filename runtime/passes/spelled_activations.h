@@ -9,7 +9,7 @@ namespace lenslet {
 ///   x * Sigmoid(x)                       SiLU
 ///   Clip(x + 3, 0, 6) / 6                HardSigmoid with alpha 1/6, beta 1/2 (also as * 1/6)
 ///   x * HardSigmoid(x), x * Clip(x + 3, 0, 6) / 6   HardSwish, however the factors are grouped
-/// Values that others read stay. False when nothing changed.
-bool join_spelled_activation(GraphEdit& edit, NodeId node);
+/// Values that others read stay.
+void join_spelled_activation(GraphEdit& edit, NodeId node);
 
 }  // namespace lenslet

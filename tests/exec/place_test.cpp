@@ -255,6 +255,34 @@ TEST_CASE("exec/place/parts_lie_in_their_whole") {
   }
 }
 
+TEST_CASE("exec/place/a_part_is_neither_overwritten_nor_put_elsewhere") {
+  Graph graph;
+  graph.name = "part";
+  const ValueId abs = add_node(graph, "Abs", {add_input(graph, {4, 4, 4})}), negative = add_node(graph, "Neg", {abs});
+  add_output(graph, negative);
+  const auto placed = [&](ValueId part) {
+    Graph lowered = lowered_for_cpu(graph, on_cpu());
+    if (part != no_id) {
+      Value whole = lowered.value(abs);
+      whole.shape = whole.shape.with(1, 8);
+      const ValueId id = lowered.add_value("whole");
+      lowered.value(id) = whole;
+      lowered.value(part).part = {.whole = id, .channel = 4};
+    }
+    return place_values(lowered, std::vector<std::size_t>(lowered.nodes.size()), {});
+  };
+  const auto at = [](ValueId id) { return static_cast<std::size_t>(id); };
+  const Placement plain = placed(no_id);
+  CHECK(plain.root[at(negative)] == plain.root[at(abs)]);
+  for (const ValueId part : {abs, negative}) {
+    const Placement placement = placed(part);
+    const auto whole = static_cast<ValueId>(placement.root.size() - 1);
+    CHECK(placement.root[at(part)] == whole);
+    CHECK(placement.root[at(part == abs ? negative : abs)] != whole);
+    CHECK(placement.offsets[at(part)] == placement.offsets[at(whole)] + 4 * sizeof(float));
+  }
+}
+
 TEST_CASE("exec/plan/conversions_are_counted_by_what_they_do") {
   Graph graph;
   graph.name = "conversions";

@@ -118,6 +118,19 @@ TEST_CASE("assign_types/the_last_product_reads_the_more_exact_form") {
   }
 }
 
+// It is nothing that rounds: without drop_identity it stays, and what reads it is given 16 bits by a Cast of its own.
+TEST_CASE("assign_types/a_cast_of_float32_to_float32") {
+  if constexpr (!cuda_built) return;
+  GraphBuilder b;
+  const ValueId x = b.input("x", {1, 16, 8, 8}), same = b.node("Cast", {x}, {{"to", dtype_to_onnx(DType::f32)}});
+  b.output(b.conv(b.conv(same, 16, 16, 3, 1), 16, 16, 3, 1));
+  const Graph graph = assigned(b.build(), "fp16");
+  INFO(graph.dump());
+  CHECK(casts(graph) == 3);
+  CHECK(type_of(graph, graph.node(2).inputs[0]) == DType::f16);
+  CHECK(graph.node(1).inputs[0] == same);
+}
+
 // Only what a product multiplies first is in 16 bits; what it adds is not, whoever made it.
 TEST_CASE("assign_types/what_a_product_adds_is_float32") {
   if constexpr (!cuda_built) return;

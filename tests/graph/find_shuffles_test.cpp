@@ -46,25 +46,47 @@ TEST_CASE("find_shuffles/no_conversion_stands_between_convolutions") {
 }
 
 TEST_CASE("find_shuffles/reads_groups_apart_and_writes_parts") {
-  for (const bool split : {false, true}) {
+  for (const bool split : {false, true})
+    for (const std::int64_t channels : {1, -3})
+      for (const auto& [second_half, first_half] : {std::pair<std::int64_t, std::int64_t>{6, 0}, {-6, -100}}) {
+        GraphBuilder b;
+        const ValueId first = b.node("Relu", {b.input("x", {2, 6, 3, 5})}),
+                      second = b.node("Relu", {b.input("y", {2, 6, 3, 5})});
+        const ValueId y = shuffled(b, b.node("Concat", {first, second}, {{"axis", channels}}), {2, 2, 6, 3, 5},
+                                   {0, 2, 1, 3, 4}, {2, 12, 3, 5});
+        if (split) {
+          const ValueId parts = b.node("Split", {y}, {{"axis", channels}, {"num_outputs", std::int64_t{3}}}, 18, 3);
+          for (const ValueId part : {parts, parts + 1, parts + 2}) b.output(b.node("Relu", {part}));
+        } else {
+          const ValueId axis = b.int64s({channels});
+          b.output(b.node("Relu", {b.node("Slice", {y, b.int64s({second_half}), b.int64s({1 << 20}), axis})}));
+          b.output(b.node("Relu", {b.node("Slice", {y, b.int64s({first_half}), b.int64s({-6}), axis, b.int64s({1})})}));
+        }
+        const Graph before = b.build(), found = after(before, "find_shuffles");
+        const Node& shuffle = only(found, "ChannelShuffle");
+        CHECK(shuffle.inputs.size() == 2);
+        CHECK(shuffle.outputs.size() == (split ? 3 : 2));
+        CHECK(count(found, "Concat") + count(found, "Slice") + count(found, "Split") == 0);
+        CHECK(worst_difference(before, found) == 0);
+      }
+}
+
+TEST_CASE("find_shuffles/what_is_joined_otherwise_is_read_joined") {
+  struct Row {
+    std::vector<Dims> parts;
+    std::int64_t axis;
+  };
+  const Row rows[] = {{{{2, 4, 4, 5}, {2, 8, 4, 5}}, 1},
+                      {{{2, 4, 4, 5}, {2, 4, 4, 5}, {2, 4, 4, 5}}, 1},
+                      {{{2, 12, 2, 5}, {2, 12, 2, 5}}, 2}};
+  for (const Row& row : rows) {
     GraphBuilder b;
-    const ValueId first = b.node("Relu", {b.input("x", {2, 6, 3, 5})}),
-                  second = b.node("Relu", {b.input("y", {2, 6, 3, 5})});
-    const ValueId y = shuffled(b, b.node("Concat", {first, second}, {{"axis", std::int64_t{1}}}), {2, 2, 6, 3, 5},
-                               {0, 2, 1, 3, 4}, {2, 12, 3, 5});
-    if (split) {
-      const ValueId parts = b.node("Split", {y}, {{"axis", std::int64_t{1}}, {"num_outputs", std::int64_t{3}}}, 18, 3);
-      for (const ValueId part : {parts, parts + 1, parts + 2}) b.output(b.node("Relu", {part}));
-    } else {
-      const ValueId axis = b.int64s({1});
-      b.output(b.node("Relu", {b.node("Slice", {y, b.int64s({6}), b.int64s({1 << 20}), axis})}));
-      b.output(b.node("Relu", {b.node("Slice", {y, b.int64s({0}), b.int64s({-6}), axis, b.int64s({1})})}));
-    }
+    std::vector<ValueId> parts;
+    for (const Dims& dims : row.parts) parts.push_back(b.input("x" + std::to_string(parts.size()), dims));
+    const ValueId x = b.node("Concat", parts, {{"axis", row.axis}});
+    b.output(shuffled(b, x, {2, 2, 6, 4, 5}, {0, 2, 1, 3, 4}, {2, 12, 4, 5}));
     const Graph before = b.build(), found = after(before, "find_shuffles");
-    const Node& shuffle = only(found, "ChannelShuffle");
-    CHECK(shuffle.inputs.size() == 2);
-    CHECK(shuffle.outputs.size() == (split ? 3 : 2));
-    CHECK(count(found, "Concat") + count(found, "Slice") + count(found, "Split") == 0);
+    CHECK((only(found, "ChannelShuffle").inputs == std::vector<ValueId>{x}));
     CHECK(worst_difference(before, found) == 0);
   }
 }
@@ -83,6 +105,18 @@ TEST_CASE("find_shuffles/other_readers_keep_what_they_read") {
   SUBCASE("parts overlap") { slice(0, 8, 1), slice(4, 12, 1); }
   SUBCASE("every other channel") { slice(0, 16, 2), slice(8, 16, 1); }
   SUBCASE("the whole is read, too") { slice(0, 8, 1), slice(8, 16, 1), b.output(b.node("Relu", {y})); }
+  SUBCASE("the whole is an output, too") { slice(0, 8, 1), slice(8, 16, 1), b.output(y); }
+  SUBCASE("one part, which is all of it") { slice(0, 16, 1); }
+  SUBCASE("nobody reads it") { b.output(x); }
+  SUBCASE("parts of different sizes") { slice(0, 8, 1), slice(8, 12, 1), slice(12, 16, 1); }
+  SUBCASE("parts of rows") {
+    b.output(b.node("Slice", {y, b.int64s({0, 0}), b.int64s({8, 2}), b.int64s({1, 2})}));
+    slice(8, 16, 1);
+  }
+  SUBCASE("parts along another axis") {
+    for (const std::int64_t begin : {0, 8})
+      b.output(b.node("Slice", {y, b.int64s({begin}), b.int64s({begin + 8}), b.int64s({3})}));
+  }
   SUBCASE("parts that are no whole turns") {
     for (std::int64_t part = 0; part < 16; ++part) slice(part, part + 1, 1);
   }

@@ -381,6 +381,13 @@ TEST_CASE("free_batch/images_in_another_dimension") {
   }
 }
 
+TEST_CASE("free_batch/what_is_stretched_over_one_image_is_over_all") {
+  GraphBuilder b;
+  const ValueId x = b.input("x", {1, 3, 4, 4}), z = b.input("z", {3});
+  b.output(b.node("Add", {x, b.node("Reshape", {z, b.int64s({1, 3, 1, 1})})}));
+  CHECK(b.build(2).value(b.source().outputs[0]).shape == Shape{2, 3, 4, 4});
+}
+
 TEST_CASE("bind_inputs/symbols") {
   GraphBuilder b;
   const ValueId x = b.input("x", {-1, 3, -2, -3}), y = b.input("y", {-1, 3, -2, -3});

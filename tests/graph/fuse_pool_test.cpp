@@ -103,6 +103,23 @@ TEST_CASE("fuse_pool/into_stem") {
   }
 }
 
+// The pads that it stands for are not in the list.
+TEST_CASE("fuse_pool/a_stem_takes_no_pool_that_pads_by_itself") {
+  if constexpr (!cuda_built) return;
+  for (const std::string pads : {"SAME_UPPER", "SAME_LOWER", "VALID"}) {
+    GraphBuilder b;
+    const ValueId x = b.input("x", {-1, 3, 224, 224});
+    const ValueId first =
+        b.node("Conv", {x, b.weights({64, 3, 7, 7}), b.weights({64})}, {{"pads", Ints(4, 3)}, {"strides", Ints{2, 2}}});
+    const ValueId pool = b.node("MaxPool", {b.node("Relu", {first})},
+                                {{"kernel_shape", Ints{3, 3}}, {"strides", Ints{2, 2}}, {"auto_pad", pads}});
+    b.output(b.conv(pool, 64, 16, 1));
+    const Graph graph =
+        after_all(b.build(64), {.target = {reference_gpu(), parse_numerics("fp16")}, .device = "cuda:0"});
+    CHECK(count(graph, "MaxPool") == (pads == "VALID" ? 0 : 1));
+  }
+}
+
 TEST_CASE("fuse_pool/others_stay") {
   CHECK(left_of(32, 32, {{"kernel_shape", Ints{3, 3}}, {"strides", Ints{2, 2}}}) == 1);
   CHECK(left_of(32, 32, {{"kernel_shape", Ints{2, 2}}, {"strides", Ints{1, 1}}}) == 1);

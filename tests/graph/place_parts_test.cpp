@@ -140,6 +140,31 @@ TEST_CASE("place_parts/others_are_copied") {
   SUBCASE("which are constants") {
     CHECK(of([](GraphBuilder& b, ValueId) { return b.weights({1, 16, 8, 8}); }, 32) == std::vector<Ints>{{0}});
   }
+  SUBCASE("which are one of several outputs") {
+    CHECK(of(
+              [](GraphBuilder& b, ValueId x) {
+                const ValueId wide = relu(b, b.conv(x, 16, 32, 3, 1));
+                return b.node("Split", {wide}, {{"axis", std::int64_t{1}}}, 13, 2) + 1;
+              },
+              32) == std::vector<Ints>{{0}});
+  }
+  SUBCASE("which are, or are read, under another name") {
+    const auto to_last = [](GraphBuilder& b, ValueId x) {
+      return b.node("Transpose", {x}, {{"perm", Ints{0, 2, 3, 1}}});
+    };
+    const auto to_first = [](GraphBuilder& b, ValueId x) {
+      return b.node("Transpose", {x}, {{"perm", Ints{0, 3, 1, 2}}});
+    };
+    CHECK(of([&](GraphBuilder& b, ValueId x) { return to_first(b, b.node("Softmax", {to_last(b, x)})); }, 32) ==
+          std::vector<Ints>{{0}});
+    CHECK(of(
+              [&](GraphBuilder& b, ValueId x) {
+                const ValueId y = relu(b, b.conv(x, 16, 16, 3, 1));
+                b.output(b.node("ReduceSum", {to_last(b, y), b.int64s({1})}));
+                return y;
+              },
+              32) == std::vector<Ints>{{0}});
+  }
   SUBCASE("which are joined along another axis") {
     CHECK(of([](GraphBuilder& b, ValueId x) { return relu(b, b.conv(x, 16, 16, 3, 1)); }, 16, 2) ==
           std::vector<Ints>{{}});

@@ -100,6 +100,21 @@ TEST_CASE("onnx_tensor/unsigned_fields") {
   check_values<std::uint32_t>(read(raw_tensor<std::uint32_t>("t", u32, {1}, {7})), {7});
 }
 
+TEST_CASE("onnx_tensor/data_in_the_field_of_another_type_is_refused") {
+  const std::pair<int, int> own[] = {{f32, 4}, {i32, 5}, {i64, 7}, {f64, 10}, {13, 11}};
+  for (const auto& [type, field] : own)
+    for (const int other : {4, 5, 6, 7, 10, 11}) {
+      CAPTURE(other);
+      const auto with = [&, number = other](pbf_writer& writer) {
+        writer.add_bytes(static_cast<protozero::pbf_tag_type>(number), std::string(8, 0));
+      };
+      if (other != field)
+        CHECK_ERROR(read(tensor("t", type, {1}, with)), invalid_model, "sits in a field of another type");
+      CHECK_ERROR(read(raw_tensor<double>("t", f64, {1}, {1}) + message(with)), invalid_model,
+                  "both raw_data and typed");
+    }
+}
+
 TEST_CASE("onnx_tensor/types_stay_as_they_are") {
   CHECK(read(raw_tensor<std::uint16_t>("t", f16, {2}, {0x3C00, 0xC000})).dtype() == DType::f16);
   CHECK(read(int32_tensor(bf16, {0x4049, 0xBF80}, true)).dtype() == DType::bf16);

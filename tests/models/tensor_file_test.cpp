@@ -120,6 +120,11 @@ TEST_CASE("tensor_file/write_file_follows_links_and_keeps_what_files_have") {
   CHECK(fs::status(folder / "first").permissions() == fs::perms(0640));
   fs::create_symlink("round", folder / "round");
   CHECK_ERROR(write_file(folder / "round", bytes("x")), io, "round: cannot be written: Too many levels");
+  // What only looks like a descriptor is none.
+  for (const char* const none : {"", "x", "1x", "1234567", "99999999999999999999"})
+    CHECK_ERROR(write_file(fs::path("/dev/fd/") / none, bytes("x")), io,
+                *none == 0 ? "Is a directory" : "No such file");
+  CHECK_ERROR(write_file("/dev/fd/123456", bytes("x")), io, "Bad file descriptor");
   // As many links as Linux follows, and one more.
   fs::create_directory(folder / "links");
   for (int i = 1; i <= 41; ++i) fs::create_symlink(fmt::format("{}", i - 1), folder / fmt::format("links/{}", i));
@@ -158,11 +163,16 @@ TEST_CASE("tensor_file/write_file_follows_links_and_keeps_what_files_have") {
   REQUIRE(output != nullptr);
   std::fputs("before ", output);
   std::fflush(output);
-  fs::create_symlink(fmt::format("/proc/self/fd/{}", ::fileno(output)), folder / "stdout");
-  write_file(folder / "stdout", bytes("written"));
-  std::fputs(" after", output);
+  for (const std::string& fds :
+       {std::string("/proc/self/fd"), fmt::format("/proc/{}/fd", ::getpid()), std::string("/dev/fd")}) {
+    fs::remove(folder / "stdout");
+    fs::create_symlink(fmt::format("{}/{}", fds, ::fileno(output)), folder / "stdout");
+    write_file(folder / "stdout", bytes("written"));
+    std::fputs(" after", output);
+    std::fflush(output);
+  }
   std::fclose(output);
-  CHECK(text(folder / "output") == "before written after");
+  CHECK(text(folder / "output") == "before written afterwritten afterwritten after");
   for (const auto& entry : fs::recursive_directory_iterator(folder / "."))
     CHECK_FALSE(entry.path().filename().string().starts_with(".lenslet"));
 }
