@@ -247,3 +247,65 @@ TEST_CASE("changed_file/weights_are_those_of_the_file") {
           }));
   }
 }
+
+// From 16 KiB on, behind fields of every wire type; all else is there at once, and all of what is damaged.
+TEST_CASE("changed_file/large_raw_data_is_left_out_until_it_is_asked_for") {
+  const TempDir folder;
+  std::mt19937 random(7);
+  const auto raw = [&](std::size_t bytes) {
+    std::vector<std::uint8_t> values(bytes);
+    for (std::uint8_t& value : values) value = static_cast<std::uint8_t>(1 + random() % 255);
+    return values;
+  };
+  const std::vector<std::uint8_t> least = raw(16384), less = raw(16383), held = raw(20000);
+  const auto weight = [](const std::vector<std::uint8_t>& values) {
+    return raw_tensor("w", u8, {static_cast<std::int64_t>(values.size())}, values);
+  };
+  const auto unknown = [](pbf_writer& writer) {
+    writer.add_int64(100, -1);
+    writer.add_fixed64(101, 1);
+    writer.add_fixed32(102, 1);
+    writer.add_bytes(103, "unknown");
+  };
+  const std::string text = message([&](pbf_writer& model) {
+    unknown(model);
+    pbf_writer graph(model, 7);
+    unknown(graph);
+    for (const auto& values : {least, less}) graph.add_message(5, weight(values));
+    graph.add_message(1, node("Constant", {}, {"c"}, {}, [&](pbf_writer& writer) {
+                        unknown(writer);
+                        attribute(writer, "value", 4, [&](pbf_writer& value) {
+                          unknown(value);
+                          value.add_message(5, weight(held));
+                        });
+                      }));
+    graph.add_bytes(9, std::string(17000, 'x'));  // no tensor's
+  });
+  const auto at = [&](const std::vector<std::uint8_t>& values) {
+    return text.find(std::string(values.begin(), values.end()));
+  };
+  for (const std::string& damage : {std::string(), std::string("\x0b"), std::string("\x80"), std::string("\x0a\x7f")}) {
+    ModelFile file(folder.write("net", text + damage));
+    REQUIRE(file.bytes().size() == text.size() + damage.size());
+    std::string expected = text + damage, found(expected.size(), '\0');
+    std::memcpy(found.data(), file.bytes().data(), found.size());
+    for (const auto& values : {least, held}) {  // of which the first block is there
+      CHECK(found[at(values) + values.size() - 1] == '\0');
+      for (std::string* const all : {&expected, &found}) all->replace(at(values), values.size(), values.size(), '\0');
+    }
+    CHECK((found == expected));
+    CHECK(file.read(file.bytes().subspan(at(less), less.size())).owner == nullptr);
+    for (const auto& values : {least, held}) {
+      const WeightMemory::Part part = file.read(file.bytes().subspan(at(values), values.size()));
+      REQUIRE(part.owner != nullptr);
+      CHECK((std::memcmp(part.bytes.data(), values.data(), values.size()) == 0));
+      CHECK(file.read(file.bytes().subspan(at(values), values.size() - 1)).owner == nullptr);
+    }
+  }
+  // A length beyond the end, of a graph or in it.
+  for (const std::size_t cut : {std::size_t{1}, std::size_t{5}}) {
+    const std::string damaged = text.substr(0, text.size() - cut);
+    const ModelFile file(folder.write("net", damaged));
+    CHECK((std::memcmp(file.bytes().data(), damaged.data(), damaged.size()) == 0));
+  }
+}
