@@ -27,7 +27,6 @@ class ShapesRunner final : public RunnerImpl {
       key += plan().graph.input_ports[i].unread ? "" : plan().info.inputs[i].second.str();
     runners_.add(std::move(key), std::move(first));
     options_.calibration.clear();  // of the first plan
-    options_.batch = 1;
   }
 
   std::span<const Tensor> run(std::span<const Tensor> inputs) override { return planned_for(inputs).run(inputs); }

@@ -108,6 +108,10 @@ TEST_CASE("find_shuffles/other_readers_keep_what_they_read") {
   SUBCASE("the whole is an output, too") { slice(0, 8, 1), slice(8, 16, 1), b.output(y); }
   SUBCASE("one part, which is all of it") { slice(0, 16, 1); }
   SUBCASE("nobody reads it") { b.output(x); }
+  SUBCASE("parts whose places are 32-bit numbers") {
+    const auto number = [&](std::int32_t value) { return b.constant(Tensor::of<std::int32_t>(Shape{1}, {value})); };
+    for (const std::int32_t begin : {0, 8}) b.output(b.node("Slice", {y, number(begin), number(begin + 8), number(1)}));
+  }
   SUBCASE("parts of different sizes") { slice(0, 8, 1), slice(8, 12, 1), slice(12, 16, 1); }
   SUBCASE("parts of rows") {
     b.output(b.node("Slice", {y, b.int64s({0, 0}), b.int64s({8, 2}), b.int64s({1, 2})}));

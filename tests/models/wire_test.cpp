@@ -46,6 +46,25 @@ TEST_CASE("wire/damage") {
   CHECK_ERROR(load(chars({0x38, 0x01})), invalid_model, "wire type");
 }
 
+TEST_CASE("wire/files_that_are_mistaken_for_models_are_told_apart") {
+  using namespace std::string_literals;
+  const std::pair<std::string, const char*> kinds[] = {{"version https://git-lfs", "Git LFS"},
+                                                       {"PK\x03\x04", "ZIP archive"},
+                                                       {"\x80\x02", "Python pickle"},
+                                                       {"\x89HDF\r\n", "HDF5"},
+                                                       {"\x1c\0\0\0TFL3"s, "TensorFlow Lite"},
+                                                       {"7767517", "ncnn"},
+                                                       {"<?xml", "OpenVINO"},
+                                                       {"\x93NUMPY", "NumPy array"},
+                                                       {"\x10\0\0\0\0\0\0\0{\""s, "safetensors"}};
+  for (const auto& [begin, words] : kinds) {
+    CHECK_ERROR(load(begin), invalid_model, words);
+    CHECK_ERROR(load(begin + " and more"), invalid_model, words);
+    for (const std::string& other : {" " + begin, begin.substr(0, begin.size() - 1)})
+      CHECK(error_of([&] { load(other); }).message().find(words) == std::string::npos);
+  }
+}
+
 TEST_CASE("wire/every_truncation_of_a_model_is_an_error") {
   ModelText model = relu_model();
   model.initializers = {raw_tensor<float>("w", f32, {2, 2}, {1, 2, 3, 4})};
