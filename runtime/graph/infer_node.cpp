@@ -34,7 +34,7 @@ void NodeInference::infer(const Node& node) {
 }
 
 bool NodeInference::fits(const Node& node, std::size_t result_bytes) const {
-  if (result_bytes > evaluated_total_bytes - evaluated_bytes_) return false;
+  if (result_bytes > bytes_left_) return false;
   if (result_bytes <= node_limit_bytes_) return true;
   std::size_t input_bytes = 0;
   for (const ValueId id : node.inputs)
@@ -69,7 +69,7 @@ bool NodeInference::evaluate(const Node& node) {
     results.push_back(inputs[static_cast<std::size_t>(alias)].reshaped(types[0].shape));  // no new memory
   } else {
     if (!fits(node, result_bytes)) return false;
-    evaluated_bytes_ += result_bytes;
+    bytes_left_ -= result_bytes;
     results = lenslet::evaluate(node.op, inputs, types, pool_);
   }
   for (std::size_t i = 0; i < node.outputs.size(); ++i)

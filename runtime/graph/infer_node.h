@@ -20,11 +20,11 @@ inline constexpr std::size_t evaluated_total_bytes = std::size_t{4} << 30;
 
 class NodeInference {
  public:
-  /// Constants are evaluated up to `node_limit_bytes` of results a node, and evaluated_total_bytes in all; a node whose
+  /// Constants are evaluated up to `node_limit_bytes` of results a node, and `total_bytes` in all; a node whose
   /// results are at most `growth` times as large as its constant inputs (a reshaped, transposed, cast or dequantised
   /// weight) is not held to the first.
-  NodeInference(Graph& graph, std::size_t node_limit_bytes)
-      : graph_(graph), pool_(1), node_limit_bytes_(node_limit_bytes) {}
+  NodeInference(Graph& graph, std::size_t node_limit_bytes, std::size_t total_bytes = evaluated_total_bytes)
+      : graph_(graph), pool_(1), node_limit_bytes_(node_limit_bytes), bytes_left_(total_bytes) {}
   static constexpr std::size_t growth = 4;
 
   /// Types the outputs of `node`, whose inputs are typed. Throws what the op throws.
@@ -39,7 +39,7 @@ class NodeInference {
   Graph& graph_;
   ThreadPool pool_;
   std::size_t node_limit_bytes_;
-  std::size_t evaluated_bytes_ = 0;
+  std::size_t bytes_left_;
 };
 
 }  // namespace lenslet

@@ -126,6 +126,9 @@ void check_boxes_selected_in_the_run(const std::string& device) {
         REQUIRE(event.outputs.size() == event.info->output_shapes.size());
         for (std::size_t i = 0; i < event.outputs.size(); ++i)
           CHECK(event.outputs[i].shape() == event.info->output_shapes[i]);
+        REQUIRE(event.outputs.size() == event.info->output_formats.size());
+        for (std::size_t i = 0; i < event.outputs.size(); ++i)
+          CHECK(event.outputs[i].format() == event.info->output_formats[i]);
       });
     // More counts than plans are kept, some again.
     for (const int count : {3, 0, 8, 1, 3, 2, 5, 8, 3}) {

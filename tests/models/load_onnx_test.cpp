@@ -192,6 +192,44 @@ TEST_CASE("load_onnx/one_error_lists_every_node_that_cannot_run") {
   CHECK_ERROR(load(model), unsupported, "node first (Frobnicate, ai.onnx opset 13): the operator is not supported");
 }
 
+TEST_CASE("load_onnx/numbers_of_inputs_and_outputs_are_those_of_the_operator") {
+  struct Row {
+    const char* op;
+    std::size_t inputs, outputs;
+    const char* refusal;
+  };
+  const Row rows[] = {{"Relu", 1, 1, ""},
+                      {"Relu", 0, 1, "has 0 inputs; the operator takes 1"},
+                      {"Relu", 2, 1, "has 2 inputs; the operator takes 1"},
+                      {"Relu", 1, 2, "has 2 outputs; the operator takes 1"},
+                      {"Clip", 1, 1, ""},
+                      {"Clip", 3, 1, ""},
+                      {"Clip", 4, 1, "has 4 inputs; the operator takes 1 to 3"},
+                      {"Concat", 1, 1, ""},
+                      {"Concat", 40, 1, ""},
+                      {"Concat", 0, 1, "has 0 inputs; the operator takes at least 1"},
+                      {"Constant", 0, 1, ""},
+                      {"Constant", 1, 1, "has 1 inputs; the operator takes 0"},
+                      {"Constant", 0, 2, "has 2 outputs; the operator takes 1"},
+                      {"GlobalLpPool", 0, 1, "has 0 inputs; the operator takes 1"},
+                      {"GlobalLpPool", 1, 2, "has 2 outputs; the operator takes 1"}};
+  for (const Row& row : rows) {
+    ModelText model = relu_model();
+    std::vector<std::string> inputs(row.inputs, "x"), outputs{"y", "z"};
+    outputs.resize(row.outputs);
+    inputs.insert(inputs.end(), 2, "");  // left out at the end: not counted
+    model.nodes = {node(row.op, inputs, outputs, "n", [&](pbf_writer& n) {
+      if (row.op == std::string("Concat")) attribute(n, "axis", 2, [](pbf_writer& a) { a.add_int64(3, 0); });
+      if (row.op == std::string("Constant")) attribute(n, "value_int", 2, [](pbf_writer& a) { a.add_int64(3, 5); });
+    })};
+    CAPTURE(row.refusal);
+    if (*row.refusal == 0)
+      CHECK_NOTHROW(load(model));
+    else
+      CHECK_ERROR(load(model), invalid_model, row.refusal);
+  }
+}
+
 TEST_CASE("load_onnx/damaged_graphs") {
   const auto with = [](auto change) {
     ModelText model = relu_model();
