@@ -124,7 +124,7 @@ void raise_through_pads(Graph& graph) {
     const NodeId pad = edit.merges(padded) ? edit.producer(padded) : no_id;
     if (pad == no_id || graph.node(pad).type() != "Pad") continue;
     const ValueId x = graph.node(pad).inputs[0];
-    if (graph.value(x).is_constant() || graph.value(x).shape.rank() != 4) continue;
+    if (graph.value(x).is_constant()) continue;
 
     const Shape& s = graph.value(x).shape;
     const Shape first{s[0], s[3], s[1], s[2]};

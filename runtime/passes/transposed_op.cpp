@@ -60,7 +60,7 @@ ValueId in_new_order(Graph& graph, ValueId id, std::vector<Node>& before) {
 }  // namespace
 
 std::shared_ptr<const Op> make_reshape_op() {
-  return make_op("Reshape", "", {{"allowzero", std::int64_t{1}}}, 2, 1, 14);
+  return make_normalised_op("Reshape", {{"allowzero", std::int64_t{1}}}, 2);
 }
 
 std::optional<ChannelsFirstNode> to_channels_first_node(Graph& graph, const Node& node,

@@ -183,6 +183,31 @@ TEST_CASE("cancel_transposes/pad_above") {
   CHECK(worst_difference(before, all) < 1e-6);
 }
 
+TEST_CASE("cancel_transposes/pads_that_stay_above") {
+  GraphBuilder b;
+  const ValueId x = b.input("x", {2, 7, 5, 3}), by = b.int64s({0, 0, 1, 0, 0, 2, 3, 0});
+  const auto pad = [&](ValueId from) { return b.node("Pad", {from, by}); };
+  SUBCASE("others read it") {
+    const ValueId padded = pad(x);
+    b.output(channels_first(b, padded));
+    b.output(b.node("Relu", {padded}));
+  }
+  SUBCASE("it is an output") {
+    const ValueId padded = pad(x);
+    b.output(channels_first(b, padded));
+    b.output(padded);
+  }
+  SUBCASE("other axes change places") { b.output(b.node("Transpose", {pad(x)}, {{"perm", Ints{0, 2, 1, 3}}})); }
+  SUBCASE("of three dimensions") {
+    const ValueId padded = b.node("Pad", {b.input("y", {2, 7, 5}), b.int64s({0, 1, 0, 0, 2, 3})});
+    b.output(b.node("Transpose", {padded}));
+  }
+  const Graph before = b.build(), after_pass = after(before, "cancel_transposes");
+  CHECK(after_pass.node(0).type() == "Pad");
+  CHECK(after_pass.nodes.size() == before.nodes.size());
+  CHECK(worst_difference(before, after_pass) == 0);
+}
+
 TEST_CASE("assign_formats/one_conversion_at_each_end") {
   GraphBuilder b;
   const ValueId x = b.input("x", {2, 3, 20, 20});

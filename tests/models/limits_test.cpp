@@ -100,6 +100,11 @@ TEST_CASE("limits/values_and_references") {
   CHECK_ERROR(load(model), limit, "values");
   model.initializers.resize(limits::values - 3);                             // beside an input, an output, and a node's
   CHECK(error_of([&] { load(model); }).kind() == ErrorKind::invalid_model);  // many of one name
+  const std::string sparse = message([](pbf_writer& writer) {
+    pbf_writer graph(writer, 7);
+    for (std::size_t i = 0; i <= limits::values; ++i) graph.add_message(15, std::string());
+  });
+  CHECK_ERROR(Model::load_bytes(bytes_of(sparse)), limit, "values");
   model = relu_model();
   model.nodes = {node("Concat", std::vector<std::string>(limits::values, "x"), {"y"}, "c",
                       [](pbf_writer& n) { attribute(n, "axis", 2, [](pbf_writer& a) { a.add_int64(3, 0); }); })};
