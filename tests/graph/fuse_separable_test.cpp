@@ -153,7 +153,9 @@ TEST_CASE("fuse_separable/others_stay") {
                                                       {{32, 144, 1, 1}, {{"pads", Ints{1, 1, 1, 1}}}},
                                                       {{32, 144, 1, 1}, {{"strides", Ints{2, 2}}}},
                                                       {{32, 144, 1, 1}, {}}};
-    for (const auto& [w, attributes] : others) {
+    for (const auto& other : others) {  // no structured binding: clang 14 does not capture those
+      const Shape& w = other.first;
+      const AttributeList& attributes = other.second;
       CAPTURE(w.str());
       Block block;
       block.b.output(block.b.node("Conv", {block.between, block.b.weights(w), block.b.weights({32})}, attributes));

@@ -101,15 +101,17 @@ TEST_CASE("onnx_tensor/unsigned_fields") {
 }
 
 TEST_CASE("onnx_tensor/data_in_the_field_of_another_type_is_refused") {
-  const std::pair<int, int> own[] = {{f32, 4}, {i32, 5}, {i64, 7}, {f64, 10}, {13, 11}};
-  for (const auto& [type, field] : own)
+  struct Own {
+    int type, field;
+  };
+  for (const Own own : {Own{f32, 4}, {i32, 5}, {i64, 7}, {f64, 10}, {13, 11}})
     for (const int other : {4, 5, 6, 7, 10, 11}) {
       CAPTURE(other);
-      const auto with = [&, number = other](pbf_writer& writer) {
-        writer.add_bytes(static_cast<protozero::pbf_tag_type>(number), std::string(8, 0));
+      const auto with = [&](pbf_writer& writer) {
+        writer.add_bytes(static_cast<protozero::pbf_tag_type>(other), std::string(8, 0));
       };
-      if (other != field)
-        CHECK_ERROR(read(tensor("t", type, {1}, with)), invalid_model, "sits in a field of another type");
+      if (other != own.field)
+        CHECK_ERROR(read(tensor("t", own.type, {1}, with)), invalid_model, "sits in a field of another type");
       CHECK_ERROR(read(raw_tensor<double>("t", f64, {1}, {1}) + message(with)), invalid_model,
                   "both raw_data and typed");
     }

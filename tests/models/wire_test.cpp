@@ -48,20 +48,24 @@ TEST_CASE("wire/damage") {
 
 TEST_CASE("wire/files_that_are_mistaken_for_models_are_told_apart") {
   using namespace std::string_literals;
-  const std::pair<std::string, const char*> kinds[] = {{"version https://git-lfs", "Git LFS"},
-                                                       {"PK\x03\x04", "ZIP archive"},
-                                                       {"\x80\x02", "Python pickle"},
-                                                       {"\x89HDF\r\n", "HDF5"},
-                                                       {"\x1c\0\0\0TFL3"s, "TensorFlow Lite"},
-                                                       {"7767517", "ncnn"},
-                                                       {"<?xml", "OpenVINO"},
-                                                       {"\x93NUMPY", "NumPy array"},
-                                                       {"\x10\0\0\0\0\0\0\0{\""s, "safetensors"}};
-  for (const auto& [begin, words] : kinds) {
-    CHECK_ERROR(load(begin), invalid_model, words);
-    CHECK_ERROR(load(begin + " and more"), invalid_model, words);
-    for (const std::string& other : {" " + begin, begin.substr(0, begin.size() - 1)})
-      CHECK(error_of([&] { load(other); }).message().find(words) == std::string::npos);
+  struct Kind {
+    std::string begin;
+    const char* words;
+  };
+  const Kind kinds[] = {{"version https://git-lfs", "Git LFS"},
+                        {"PK\x03\x04", "ZIP archive"},
+                        {"\x80\x02", "Python pickle"},
+                        {"\x89HDF\r\n", "HDF5"},
+                        {"\x1c\0\0\0TFL3"s, "TensorFlow Lite"},
+                        {"7767517", "ncnn"},
+                        {"<?xml", "OpenVINO"},
+                        {"\x93NUMPY", "NumPy array"},
+                        {"\x10\0\0\0\0\0\0\0{\""s, "safetensors"}};
+  for (const Kind& kind : kinds) {
+    CHECK_ERROR(load(kind.begin), invalid_model, kind.words);
+    CHECK_ERROR(load(kind.begin + " and more"), invalid_model, kind.words);
+    for (const std::string& other : {" " + kind.begin, kind.begin.substr(0, kind.begin.size() - 1)})
+      CHECK(error_of([&] { load(other); }).message().find(kind.words) == std::string::npos);
   }
 }
 
