@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 namespace lenslet {
@@ -27,6 +28,12 @@ GraphEdit::GraphEdit(Graph& graph)
 const Node* GraphEdit::producer_node(ValueId id) const {
   const NodeId made_by = producer(id);
   return made_by == no_id ? nullptr : &graph_.node(made_by);
+}
+
+std::vector<NodeId> GraphEdit::nodes() const {
+  std::vector<NodeId> ids(graph_.nodes.size());
+  std::iota(ids.begin(), ids.end(), 0);
+  return ids;
 }
 
 void GraphEdit::replace(NodeId node, std::shared_ptr<const Op> op, std::vector<ValueId> inputs) {

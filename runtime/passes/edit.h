@@ -3,7 +3,6 @@
 
 #include <memory>
 #include <optional>
-#include <ranges>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -30,7 +29,7 @@ class GraphEdit {
   bool merges(ValueId id) const { return producer(id) != no_id && uses(id) == 1 && !outputs_[std::size_t(id)]; }
   bool is_output(ValueId id) const { return outputs_[static_cast<std::size_t>(id)]; }
   /// All nodes, in order, erased ones included.
-  auto nodes() const { return std::views::iota(NodeId{0}, static_cast<NodeId>(graph_.nodes.size())); }
+  std::vector<NodeId> nodes() const;
   bool erased(NodeId node) const { return graph_.node(node).op == nullptr; }
 
   /// Replaces op and inputs of a node; its outputs stay.
