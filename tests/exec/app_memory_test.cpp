@@ -117,6 +117,10 @@ TEST_CASE("exec/app_memory/copied_where_it_cannot_lie") {
     CHECK(seen.written == behind);
     runner.set_observer({});
   }
+  // And no longer there, once what is given is not aligned.
+  const Tensor other = random_tensor({2, 3, 17, 19}, 6), of_other = Runner(model, on_cpu(2, 1)).run(other)[0].clone();
+  std::memcpy(odd, other.data(), other.bytes());
+  CHECK(equal(at(odd, odd + x.bytes()), of_other));
   std::memcpy(block.data(), x.data(), x.bytes());
   CHECK(equal(at(block.data(), block.data()), expected));  // the output over the input
   // Outputs of the Runner's, given back.

@@ -103,6 +103,12 @@ TEST_CASE("exec/model/outputs_are_inferred_where_undeclared") {
   CHECK(integers.outputs()[0].dtype == DType::i64);
   CHECK(integers.outputs()[0].dims == std::vector<std::int64_t>{4});
 
+  // Of a dimension that is declared without a size or a name, too.
+  Graph unsized;
+  add_output(unsized, add_node(unsized, "Shape", {add_input(unsized, {3, 4, 5})}));
+  unsized.output_ports[0] = {.name = "y", .dtype = DType::i64, .dims = {-1}, .dim_names = {""}};
+  CHECK(make_model(std::move(unsized)).outputs()[0].dims == std::vector<std::int64_t>{4});
+
   // A declared name stays; an unknown dimension beside it is filled.
   Graph named = small_net();
   named.output_ports[0].dims = {-1, -1};

@@ -491,6 +491,18 @@ TEST_CASE("infer_shapes/lists_every_fault_once") {
   }
 }
 
+TEST_CASE("infer_shapes/the_first_fault_says_the_kind") {
+  for (const bool unsupported_first : {true, false}) {
+    GraphBuilder b;
+    const ValueId x = b.input("x", {2, 3}), numbers = b.input("numbers", {2, 3}, DType::i64);
+    for (const bool unsupported : {unsupported_first, !unsupported_first})
+      b.output(unsupported ? b.node("Sin", {numbers}) : b.node("MatMul", {x, x}));
+    const Error error = error_of([&] { b.build(); });
+    CHECK(error.kind() == (unsupported_first ? ErrorKind::unsupported : ErrorKind::invalid_model));
+    CHECK(mentions(error.what(), "2 nodes cannot run"));
+  }
+}
+
 TEST_CASE("infer_shapes/a_renamed_constant_takes_no_memory") {
   GraphBuilder b;
   const ValueId w = b.weights({4, 6});
