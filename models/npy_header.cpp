@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <charconv>
+#include <memory>
 #include <optional>
 #include <string_view>
 
@@ -99,7 +100,7 @@ class DictParser {
     while (!accept(')')) {
       skip_blanks();
       std::int64_t dim = 0;
-      const auto [end, error] = std::from_chars(text_.data(), text_.data() + text_.size(), dim);
+      const auto [end, error] = std::from_chars(text_.data(), std::to_address(text_.end()), dim);
       if (error != std::errc() || dim < 0) damaged("a dimension expected in its header");
       text_.remove_prefix(static_cast<std::size_t>(end - text_.data()));
       dims.push_back(dim);

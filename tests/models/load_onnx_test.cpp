@@ -147,6 +147,17 @@ TEST_CASE("load_onnx/order_and_names") {
   CHECK(node_names(graph) == Names{"Relu_1", "last_2", "last"});
 }
 
+TEST_CASE("load_onnx/what_a_node_is_read_as_has_its_name") {
+  const auto names_of = [](const char* op) {
+    ModelText model = relu_model();
+    model.opsets.emplace_back("com.microsoft", 1);
+    model.nodes = {node(op, {"x", "x"}, {"y"}, "n", [](pbf_writer& n) { n.add_string(7, "com.microsoft"); })};
+    return node_names(load(model));
+  };
+  CHECK(names_of("TransposeMatMul") == Names{"n"});
+  CHECK(names_of("GemmFastGelu") == Names{"n:MatMul_0", "n:Gelu_1"});
+}
+
 TEST_CASE("load_onnx/types_stay_as_they_are") {
   ModelText model = relu_model();
   model.nodes = {node("Mul", {"x", "w"}, {"y"}, "mul")};
