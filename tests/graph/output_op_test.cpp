@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <functional>
 
 #include "graph_builder.h"
@@ -255,19 +256,30 @@ TEST_CASE("output_op/branches of an If") {
     b.output(op.empty() ? x : b.node(op, {x}));
     return IfOp::Branch{std::make_shared<const Graph>(b.source())};
   };
-  const auto of = [&](IfOp::Branch then, IfOp::Branch other) {
+  const auto of = [&](IfOp::Branch then, IfOp::Branch other, const Tensor& condition = Tensor()) {
     GraphBuilder b;
     const ValueId x = b.input("x", {-1, 6, 1, 1});
     b.output(b.node("Identity", {softmax(b, x)}));
+    const ValueId known = condition.empty() ? x : b.constant(condition);
     Graph graph = b.source();
     Node& node = graph.nodes.back();
     node.op = std::make_shared<IfOp>(std::move(then), std::move(other));
-    node.inputs = {x, node.inputs[0]};
+    node.inputs = {known, node.inputs[0]};
     return output_op(graph, 0);
   };
   CHECK(of(branch("Flatten"), branch("")) == "Softmax");
   CHECK(of(branch("Flatten"), branch("Sigmoid")) == "");
   CHECK(of(branch("Sigmoid"), branch("Sigmoid")) == "Sigmoid");
+  // Of a known condition the one that is taken, where that is one bool.
+  const auto bools = [](const Shape& shape, bool value) {
+    Tensor tensor(DType::boolean, shape);
+    std::ranges::fill(tensor.values<bool>(), value);
+    return tensor;
+  };
+  CHECK(of(branch("Flatten"), branch("Sigmoid"), bools(Shape{}, true)) == "Softmax");
+  CHECK(of(branch("Flatten"), branch("Sigmoid"), bools(Shape{1}, false)) == "Sigmoid");
+  CHECK(of(branch("Flatten"), branch("Sigmoid"), bools(Shape{2}, true)) == "");
+  CHECK(of(branch("Flatten"), branch("Sigmoid"), Tensor::of<std::int64_t>(Shape{}, {1})) == "");
   CHECK(of(branch("Flatten"), {nullptr, Error(ErrorKind::unsupported, "no")}) == "Softmax");
 }
 

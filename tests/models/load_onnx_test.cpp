@@ -222,11 +222,12 @@ TEST_CASE("load_onnx/numbers_of_inputs_and_outputs_are_those_of_the_operator") {
                       {"Constant", 0, 1, ""},
                       {"Constant", 1, 1, "has 1 inputs; the operator takes 0"},
                       {"Constant", 0, 2, "has 2 outputs; the operator takes 1"},
-                      {"GlobalLpPool", 0, 1, "has 0 inputs; the operator takes 1"},
-                      {"GlobalLpPool", 1, 2, "has 2 outputs; the operator takes 1"}};
+                      {"DynamicQuantizeLinear", 0, 1, "has 0 inputs; the operator takes 1"},  // read as others
+                      {"DynamicQuantizeLinear", 2, 1, "has 2 inputs; the operator takes 1"},
+                      {"DynamicQuantizeLinear", 1, 4, "has 4 outputs; the operator takes 1 to 3"}};
   for (const Row& row : rows) {
     ModelText model = relu_model();
-    std::vector<std::string> inputs(row.inputs, "x"), outputs{"y", "z"};
+    std::vector<std::string> inputs(row.inputs, "x"), outputs{"y", "z", "u", "v"};
     outputs.resize(row.outputs);
     inputs.insert(inputs.end(), 2, "");  // left out at the end: not counted
     model.nodes = {node(row.op, inputs, outputs, "n", [&](pbf_writer& n) {
@@ -441,6 +442,20 @@ TEST_CASE("load_onnx/an_input_with_a_value_is_overridden") {
   for (const char* name : {"x", "c", "none"}) {
     options.overridden = {name};
     CHECK_ERROR(Model::load_bytes(bytes_of(bytes), options), invalid_argument, "is no input that has");
+  }
+}
+
+TEST_CASE("load_onnx/until_opset_6_a_node_may_say_what_it_consumes") {
+  for (const std::int64_t opset : {5, 6}) {
+    ModelText model = relu_model();
+    model.opsets[0].second = opset;
+    model.nodes = {node("Flatten", {"x"}, {"y"}, "flat", [](pbf_writer& n) {
+      attribute(n, "consumed_inputs", 7, [](pbf_writer& a) { a.add_int64(8, 0); });
+    })};
+    if (opset < 6)
+      CHECK_NOTHROW(load(model));
+    else
+      CHECK_ERROR(load(model), unsupported, "'consumed_inputs'");
   }
 }
 
