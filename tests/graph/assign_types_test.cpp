@@ -50,6 +50,13 @@ TEST_CASE("assign_types/fp32_changes_nothing") {
   CHECK(assigned(before, "tf32").dump() == before.dump());
 }
 
+TEST_CASE("assign_types/a_network_of_one_product_stays_as_it_is") {
+  GraphBuilder b;
+  b.output(b.node("Gemm", {b.input("x", {9, 64}), b.weights({64, 64}), b.weights({64})}));
+  const Graph before = b.build();
+  CHECK(assigned(before, "fp16").dump() == before.dump());
+}
+
 // What a model declares in float16 (widen puts a Cast before it) is given in float16, what it declares in float32 is
 // not.
 TEST_CASE("assign_types/outputs_keep_the_type_that_the_model_declares") {
