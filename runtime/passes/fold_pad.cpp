@@ -11,11 +11,11 @@ void fold_pad(Graph& graph, const PassContext&) {
   GraphEdit edit(graph);
   for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
     const Node& node = graph.nodes[n];
-    const NodeId made_by = node.inputs.empty() || node.inputs[0] == no_id ? no_id : edit.producer(node.inputs[0]);
-    if (made_by == no_id) continue;
     const auto imagined = node.op->imagined_zeros(graph.input_infos(node));
+    const NodeId made_by = imagined ? edit.producer(node.inputs[0]) : no_id;
+    if (made_by == no_id) continue;
     const auto added = graph.node(made_by).op->added_zeros(graph.input_infos(graph.node(made_by)));
-    if (!imagined || !added || imagined->size() != added->size()) continue;
+    if (!added) continue;
     std::vector<std::int64_t> pads = *imagined;
     for (std::size_t i = 0; i < pads.size(); ++i) pads[i] += (*added)[i];
     std::vector<ValueId> inputs = node.inputs;

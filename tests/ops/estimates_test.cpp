@@ -1,0 +1,454 @@
+// What kernels offer for many problems, as it was when their constants were fitted: of how many problems, what these
+// are estimated to take together (on the CPU: on average), what memory they want, what error they state, where they may
+// write, which cuts they have (a sum over the letters of their configurations), and what the CPU's refuse. A row that
+// changes wants measured times beside it (cuda_choice_test.cpp, odd_choice_test.cpp), or was not meant to; the check
+// prints what stands there then. No device needed. The CPU's are asked as if it had AVX2 and 1 MiB of L2: other vectors
+// give other numbers.
+
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/cuda_built.h"
+#include "base/simd/targets.h"
+#include "ops/conv/conv.h"
+#include "ops/core/choose.h"
+#include "tests/ops/conv_cases.h"
+#include "tests/ops/for_each_target.h"
+
+namespace lenslet::test {
+namespace {
+
+/// Of all problems that a kernel takes.
+struct Sum {
+  int problems = 0, offers = 0;
+  std::size_t workspace = 0, masks = 0, read = 0;
+  double us = 0, log_us = 0, tolerance = 0;
+  std::uint32_t configs = 0;
+  std::map<std::string, int> refusals;
+};
+using Sums = std::map<std::string, Sum>;
+
+void add(Sums& sums, const Problem& problem, const Target& target) {
+  for (const Kernel* const kernel : kernels_of(problem.op().type(), target.device.kind)) {
+    const Offer offer = kernel->offer(problem, target);
+    Sum& sum = sums[fmt::format("{} {}", problem.op().type(), kernel->name())];
+    if (!offer.refusal.empty()) {
+      ++sum.refusals[offer.refusal];
+      continue;
+    }
+    ++sum.problems;
+    for (const Candidate& candidate : offer.candidates) {
+      ++sum.offers;
+      sum.us += candidate.estimated_us;
+      if (candidate.estimated_us > 0) sum.log_us += std::log(candidate.estimated_us);
+      sum.read += candidate.reads % 256;
+      sum.workspace += candidate.workspace_bytes;
+      sum.tolerance += candidate.tolerance;
+      sum.masks += candidate.in_place + 16 * candidate.pitched_inputs + (candidate.pitched_output ? 256 : 0);
+      for (const char c : candidate.config) sum.configs = sum.configs * 31 + static_cast<unsigned char>(c);
+    }
+  }
+}
+
+/// A line a kernel, and one a reason for which it refused some.
+std::string cpu_text(const Sums& sums) {
+  std::string all;
+  for (const auto& [name, sum] : sums) {
+    all += fmt::format("{} {}", name, sum.problems);
+    if (sum.offers > 0)
+      all += fmt::format(": {:.7g} us, {} bytes, {:.5g}, {} {} {:x}", std::exp(sum.log_us / sum.offers), sum.workspace,
+                         sum.tolerance, sum.masks, sum.read, sum.configs);
+    for (const auto& [why, count] : sum.refusals) all += fmt::format("\n  {} refused: {}", count, why);
+    all += '\n';
+  }
+  return all;
+}
+
+/// A line a kernel, but for those that are in `before`.
+std::string text(const Sums& sums, const std::string& before) {
+  std::string all;
+  for (const auto& [name, sum] : sums) {
+    if (sum.problems == 0) continue;
+    const std::string line = fmt::format("{} {}: {:.7g} us, {} bytes, {:.5g}, {} {:x}\n", name, sum.problems, sum.us,
+                                         sum.workspace, sum.tolerance, sum.masks, sum.configs);
+    if (before.find(line) == std::string::npos) all += line;
+  }
+  return all;
+}
+
+struct Row {
+  std::int64_t n, c, h, w, k, window, stride, dilation, groups;
+};
+constexpr Row rows[] = {
+    {1, 3, 224, 224, 64, 7, 2, 1, 1},    {8, 3, 224, 224, 32, 3, 2, 1, 1},    {1, 64, 56, 56, 64, 3, 1, 1, 1},
+    {64, 64, 56, 56, 256, 1, 1, 1, 1},   {1, 512, 7, 7, 512, 3, 1, 1, 1},     {2, 2048, 7, 7, 512, 1, 1, 1, 1},
+    {1, 144, 28, 28, 144, 3, 1, 1, 144}, {16, 96, 112, 112, 96, 3, 2, 1, 96}, {1, 192, 14, 14, 192, 5, 1, 1, 192},
+    {4, 32, 40, 40, 48, 5, 1, 1, 1},     {1, 24, 31, 29, 40, 7, 1, 1, 1},     {1, 256, 28, 28, 256, 3, 1, 2, 1},
+    {8, 128, 28, 28, 128, 3, 1, 1, 32},  {1, 48, 35, 35, 48, 3, 1, 1, 6},     {1, 1, 512, 512, 1, 31, 1, 1, 1},
+    {2, 12, 64, 64, 20, 15, 1, 1, 1},    {1, 16, 20, 20, 16, 1, 1, 1, 1},     {1, 256, 64, 64, 2, 1, 1, 1, 1},
+    {64, 1280, 8, 8, 384, 1, 1, 1, 1},   {1, 33, 17, 19, 21, 3, 2, 1, 1},     {32, 32, 112, 112, 16, 1, 1, 1, 1},
+    {64, 200, 28, 28, 256, 1, 1, 1, 1},  {32, 72, 56, 56, 96, 3, 1, 1, 1},
+};
+
+void add_convolutions(Sums& sums, const Target& target) {
+  for (const Row& row : rows) {
+    const std::int64_t pad = row.dilation * (row.window / 2);
+    ConvProblem p = resolve_conv({row.n, row.c, row.h, row.w}, {row.k, row.c / row.groups, row.window, row.window},
+                                 {.stride = {row.stride, row.stride},
+                                  .dilation = {row.dilation, row.dilation},
+                                  .pads = {pad, pad, pad, pad},
+                                  .groups = row.groups});
+    p.bias = true;
+    p.activation.kind = Activation::Kind::relu;
+    p.storage = p.x_storage = target.numerics.storage;
+    add(sums, *pose(p, Tensor(DType::f32, {p.k, p.group_c(), p.r, p.s})), target);
+  }
+}
+
+using Ints = std::vector<std::int64_t>;
+
+struct Node {
+  const char* op;
+  std::vector<Shape> inputs;             ///< that are computed, of the target's type of numbers
+  std::vector<const Tensor*> constants;  ///< behind them; null: left out
+  AttributeList attributes = {};
+  std::vector<DType> types = {};  ///< of `inputs`, where it is another
+  std::size_t outputs = 1;
+};
+
+void add_nodes(Sums& sums, const Target& target, std::span<const Node> nodes) {
+  const DType storage = target.numerics.storage;
+  for (const Node& node : nodes) {
+    const auto of_floats = [](const Tensor* constant) {
+      return constant != nullptr && constant->dtype() == DType::f32;
+    };
+    if (storage != DType::f32 && std::ranges::any_of(node.constants, of_floats)) continue;  // types differ
+    std::vector<InputInfo> inputs;
+    for (std::size_t i = 0; i < node.inputs.size(); ++i)
+      inputs.push_back({true, {i < node.types.size() ? node.types[i] : storage, node.inputs[i]}, nullptr});
+    for (const Tensor* constant : node.constants)
+      inputs.push_back(constant == nullptr ? InputInfo{}
+                                           : InputInfo{true, {constant->dtype(), constant->shape()}, constant});
+    INFO(std::string(node.op));
+    add(sums, Problem(make_op(node.op, "", node.attributes, inputs.size(), node.outputs), inputs), target);
+  }
+}
+
+const Shape image{4, 48, 28, 30};
+
+void add_others(Sums& sums, const Target& target) {
+  const Tensor pads = Tensor::of<std::int64_t>(Shape{8}, {0, 0, 1, 2, 0, 0, 3, 4});
+  const Tensor sizes = Tensor::of<std::int64_t>(Shape{4}, {4, 48, 56, 45}), k = Tensor::of<std::int64_t>(Shape{1}, {5});
+  const Tensor matrix(DType::f32, {512, 1000}), vector(DType::f32, {48}), row(DType::f32, {30}),
+      filters(DType::f32, {48, 24, 3, 3});
+  const Node nodes[] = {
+      {"MatMul", {{128, 512}}, {&matrix}},
+      {"MatMul", {{1, 512}}, {&matrix}},
+      {"MatMul", {{8, 65, 40}, {8, 40, 130}}, {}},
+      {"Gemm", {{64, 512}}, {&matrix}},
+      {"ConvTranspose", {image}, {&filters}, {{"strides", Ints{2, 2}}}},
+      {"Softmax", {{64, 1000}}, {}, {{"axis", std::int64_t{1}}}},
+      {"Softmax", {image}, {}, {{"axis", std::int64_t{1}}}},
+      {"MaxPool", {image}, {}, {{"kernel_shape", Ints{3, 3}}, {"strides", Ints{2, 2}}}},
+      {"AveragePool", {image}, {}, {{"kernel_shape", Ints{2, 2}}}},
+      {"GlobalAveragePool", {image}, {}},
+      {"ReduceMean", {image}, {}, {{"axes", Ints{1}}}},
+      {"Resize", {image}, {nullptr, nullptr, &sizes}, {{"mode", std::string("linear")}}},
+      {"Transpose", {image}, {}, {{"perm", Ints{0, 2, 3, 1}}}},
+      {"Concat", {image, image}, {}, {{"axis", std::int64_t{1}}}},
+      {"Pad", {image}, {&pads}},
+      {"Add", {image, image}, {}},
+      {"Mul", {image}, {&row}},
+      {"Sigmoid", {image}, {}},
+      {"TopK", {{64, 1000}}, {&k}, {}, {}, 2},
+      {"InstanceNormalization", {image}, {&vector, &vector}},
+      {"DepthToSpace", {image}, {}, {{"blocksize", std::int64_t{2}}}},
+  };
+  add_nodes(sums, target, nodes);
+}
+
+/// Operators whose plans differ more on the CPU than on a device, and products on both sides of what cuts them.
+void add_cpu_nodes(Sums& sums, const Target& target) {
+  const Tensor matrix(DType::f32, {512, 1000}), thin(DType::f32, {300, 3}), filters(DType::f32, {48, 24, 3, 3}),
+      grouped(DType::f32, {48, 6, 4, 4}), volumes(DType::f32, {9, 5, 3, 3, 2}),
+      scale = Tensor::of<float>(Shape{}, {1}), bytes(DType::i8, {20, 48, 3, 3}), depthwise(DType::i8, {48, 1, 3, 3}),
+      byte_matrix(DType::i8, {512, 100}), byte(DType::i8, {}), lstm_w(DType::f32, {2, 160, 24}),
+      lstm_r(DType::f32, {2, 160, 40}), gru_w(DType::f32, {1, 120, 24}), gru_r(DType::f32, {1, 120, 40}),
+      sizes = Tensor::of<std::int64_t>(Shape{4}, {4, 48, 56, 45}), k = Tensor::of<std::int64_t>(Shape{1}, {40}),
+      offsets(DType::f32, {4, 18, 28, 30}), vector(DType::f32, {48}), line(DType::f32, {1000}),
+      large(DType::f32, {2048, 2048}), less(DType::f32, {2047, 2048});
+  const auto text = [](const char* words) { return std::string(words); };
+  const DType u8 = DType::u8;
+  std::vector<Node> nodes = {
+      {"MatMul", {{40, 300}}, {&thin}},
+      {"MatMul", {{3, 40, 512}}, {&matrix}},
+      {"MatMul", {{2000, 30}, {30, 600}}, {}},
+      {"MatMul", {{40, 300}, {300, 8}}, {}},
+      {"Gemm", {{512, 64}}, {&matrix, &line}, {{"transA", std::int64_t{1}}, {"beta", 0.5F}}},
+      {"Gemm", {{4, 2048}}, {&large}, {{"transB", std::int64_t{1}}}},
+      {"Gemm", {{5, 2048}}, {&large}, {{"transB", std::int64_t{1}}}},
+      {"Gemm", {{4, 2048}}, {&less}, {{"transB", std::int64_t{1}}}},
+      {"Gemm", {{40, 300}, {700, 300}, {40, 1}}, {}, {{"transB", std::int64_t{1}}}},
+      {"Einsum", {{6, 20, 30}, {6, 30, 9}}, {}, {{"equation", text("bij,bjk->bik")}}},
+      {"ConvTranspose", {image}, {&grouped}, {{"strides", Ints{2, 3}}, {"group", std::int64_t{4}}}},
+      {"ConvTranspose", {image}, {&filters}},
+      {"Conv", {{2, 5, 7, 8, 9}}, {&volumes}, {{"pads", Ints{1, 1, 1, 1, 1, 0}}, {"strides", Ints{2, 1, 1}}}},
+      {"DeformConv", {{4, 24, 28, 30}}, {&filters, &offsets}, {{"pads", Ints{1, 1, 1, 1}}}},
+      {"ConvInteger", {image}, {&bytes}, {{"strides", Ints{1, 2}}}, {u8}},
+      {"ConvInteger", {image}, {&depthwise}, {{"group", std::int64_t{48}}}, {u8}},
+      {"QLinearConv", {image}, {&scale, &byte, &bytes, &scale, &byte, &scale, &byte}, {}, {DType::i8}},
+      {"MatMulInteger", {{30, 512}}, {&byte_matrix}, {}, {u8}},
+      {"MatMulInteger", {{2, 30, 200}, {200, 70}}, {}, {}, {u8, DType::i8}},
+      {"LSTM",
+       {{9, 5, 24}},
+       {&lstm_w, &lstm_r},
+       {{"hidden_size", std::int64_t{40}}, {"direction", text("bidirectional")}},
+       {},
+       3},
+      {"GRU", {{9, 5, 24}}, {&gru_w, &gru_r}, {{"hidden_size", std::int64_t{40}}}, {}, 2},
+      {"Resize", {image}, {nullptr, nullptr, &sizes}, {{"mode", text("cubic")}}},
+      {"GridSample", {image, {4, 20, 9, 2}}, {}},
+      {"MaxPool", {{2, 5, 7, 8, 9}}, {}, {{"kernel_shape", Ints{2, 3, 2}}}},
+      {"AveragePool", {image}, {}, {{"kernel_shape", Ints{7, 5}}, {"pads", Ints{1, 1, 2, 2}}}},
+      {"LRN", {image}, {}, {{"size", std::int64_t{5}}}},
+      {"LayerNormalization", {{70, 1000}}, {&line, &line}},
+      {"BatchNormalization", {image}, {&vector, &vector, &vector, &vector}},
+      {"Hardmax", {image}, {}, {{"axis", std::int64_t{1}}}},
+      {"ArgMax", {image}, {}, {{"axis", std::int64_t{2}}}},
+      {"ArgMax", {{700, 3}}, {}, {{"axis", std::int64_t{0}}}},
+      {"ReduceSum", {{3, 5000}}, {}},
+      {"ReduceMax", {{5000, 3}}, {}, {{"axes", Ints{0}}}},
+      {"TopK", {{7, 1000, 6}}, {&k}, {{"axis", std::int64_t{1}}}, {}, 2},
+  };
+  for (const std::int64_t products : {23, 24}) nodes.push_back({"MatMul", {{products, 9, 40}, {products, 40, 7}}, {}});
+  add_nodes(sums, target, nodes);
+}
+
+/// A depthwise convolution of such a window and stride, and the 1x1 one behind it.
+void add_separable(Sums& sums, const Target& target, const Shape& x, std::int64_t window, std::int64_t stride,
+                   std::int64_t k) {
+  const std::int64_t c = x[1], size = (x[2] + 2 * (window / 2) - window) / stride + 1;
+  const auto conv = [](const AttributeList& attributes) { return make_op("Conv", "", attributes, 3)->attributes(); };
+  AttributeList all;
+  for (const auto& [name, value] :
+       conv({{"pads", Ints(4, window / 2)}, {"strides", Ints{stride, stride}}, {"group", c}}))
+    all.emplace_back("depthwise_" + name, value);
+  for (const auto& one : conv({{"group", std::int64_t{1}}})) all.push_back(one);
+  const Tensor w(DType::f32, {c, 1, window, window}), b(DType::f32, {c}), v(DType::f32, {k, c, 1, 1}),
+      a(DType::f32, {k});
+  const DType storage = target.numerics.storage;
+  std::vector<InputInfo> inputs{{true, {storage, x}, nullptr}};
+  for (const Tensor* constant : {&w, &b, &v, &a}) inputs.push_back({true, {DType::f32, constant->shape()}, constant});
+  inputs.emplace_back();
+  add(sums,
+      Problem(make_normalised_op("SeparableConv", all, inputs.size()), inputs, {{storage, {x[0], k, size, size}}}),
+      target);
+}
+
+}  // namespace
+
+TEST_CASE("conv/cpu_estimates/are_those_that_were_fitted") {
+  const std::string_view expected = R"(Add cpu 2: 64.512 us, 0 bytes, 8e-06, 12 1020 0
+ArgMax cpu 4: 5.302175 us, 0 bytes, 0, 0 1530 0
+AveragePool cpu 4: 40.79965 us, 9408 bytes, 1.6e-05, 1088 2040 0
+BatchNormalization cpu 2: 43.0336 us, 0 bytes, 8e-06, 36 1020 0
+Concat cpu 2: 86.016 us, 0 bytes, 0, 480 1020 0
+Conv depthwise 98: 3.43503 us, 306880 bytes, 0.00048009, 784 24794 0
+  278 refused: groups differ from the input channels
+  2 refused: it is 3-D
+Conv direct 376: 70.1605 us, 540288 bytes, 0.0033353, 3008 95128 0
+  2 refused: it is 3-D
+Conv direct_lines 252: 16.0804 us, 0 bytes, 0.0018908, 50144 63756 0
+  2 refused: it is 3-D
+  98 refused: it is depthwise
+  26 refused: the filters of one vector of channels would leave L1
+Conv direct_packed 376: 12.58024 us, 0 bytes, 0.0024636, 75200 95128 0
+  2 refused: it is 3-D
+Conv direct_rows 376: 20.18286 us, 96821888 bytes, 0.0028938, 75200 95128 0
+  2 refused: it is 3-D
+Conv im2col 376: 20.60561 us, 46681704 bytes, 0.0024636, 75200 95128 dd70d469
+  2 refused: it is 3-D
+Conv im2col_nchw 28: 1.259564 us, 3453632 bytes, 0.00018112, 224 7084 0
+  2 refused: it is 3-D
+  348 refused: its filters are known, and its images have more than one line
+Conv kn2col 362: 33.19601 us, 24509096 bytes, 0.0023869, 72016 91586 0
+  2 refused: it is 3-D
+  14 refused: no tap lies in the image for every output
+Conv planes 2: 23.69355 us, 277248 bytes, 1.3589e-05, 0 506 42131220
+  376 refused: it is not 3-D
+Conv winograd_f2 78: 24.97951 us, 36591872 bytes, 0.0011187, 10864 19734 0
+  190 refused: filter is not 3x3
+  62 refused: groups are not 1
+  2 refused: it is 3-D
+  46 refused: stride is not 1
+Conv winograd_f4 78: 22.8285 us, 41887744 bytes, 0.0016045, 10864 19734 0
+  190 refused: filter is not 3x3
+  62 refused: groups are not 1
+  2 refused: it is 3-D
+  46 refused: stride is not 1
+Conv winograd_f6 78: 28.15963 us, 54813952 bytes, 0.009449, 10864 19734 0
+  190 refused: filter is not 3x3
+  62 refused: groups are not 1
+  2 refused: it is 3-D
+  46 refused: stride is not 1
+ConvInteger cpu 4: 1 us, 790400 bytes, 0, 0 1000 0
+ConvTranspose phases 6: 382.204 us, 7013376 bytes, 7.4377e-05, 1024 6 c902b17c
+ConvTranspose phases_nchw 6: 4282.191 us, 3457792 bytes, 5.9569e-05, 0 6 1a015080
+ConvTranspose planes 0
+  6 refused: it is not 3-D
+DeformConv cpu 2: 41.7024 us, 3483648 bytes, 1.7831e-05, 0 510 0
+DepthToSpace cpu 2: 43.008 us, 0 bytes, 0, 0 1020 0
+Einsum cpu 2: 0.84 us, 0 bytes, 7.1308e-06, 0 510 0
+GRU cpu 2: 1.434667 us, 47616 bytes, 3.4332e-05, 0 498 0
+Gemm few_rows 2: 561.4251 us, 0 bytes, 4.5066e-05, 0 510 0
+  2 refused: A lies transposed
+  2 refused: B has less than 16 MiB: packed, it comes from a cache
+  4 refused: more than 4 rows
+  2 refused: more than 8 rows
+Gemm packed 12: 305.2845 us, 846208 bytes, 0.0002006, 0 3040 0
+GlobalAveragePool cpu 2: 21.5296 us, 24576 bytes, 8e-06, 0 1020 0
+GridSample cpu 2: 26.304 us, 23040 bytes, 1.1444e-05, 0 1020 0
+Hardmax cpu 2: 43.008 us, 0 bytes, 0, 0 510 0
+InstanceNormalization cpu 2: 43.0208 us, 0 bytes, 4e-06, 2 510 0
+LRN cpu 2: 43.008 us, 0 bytes, 8e-06, 0 1020 0
+LSTM cpu 2: 3.461333 us, 124160 bytes, 3.4332e-05, 0 498 0
+LayerNormalization cpu 2: 18.93333 us, 0 bytes, 4.2e-06, 2 510 0
+MatMul cpu 0
+  18 refused: input 0 has element type float32 (supported: float64, int32, uint32, int64, uint64)
+MatMul few_rows 0
+  2 refused: B is known, and not rows for rows of A
+  10 refused: more than 8 rows
+  6 refused: more than one product
+MatMul packed 18: 22.98777 us, 190080 bytes, 0.00013826, 0 4574 0
+MatMulInteger cpu 4: 1 us, 156576 bytes, 0, 0 1000 0
+MaxPool cpu 4: 8.974602 us, 8512 bytes, 1.2e-05, 544 1530 0
+Mul cpu 2: 43.012 us, 0 bytes, 8e-06, 12 1020 0
+Pad cpu 2: 50.99733 us, 0 bytes, 0, 0 4 0
+QLinearConv cpu 2: 1 us, 742912 bytes, 0, 0 430 0
+ReduceMax cpu 2: 2.0004 us, 0 bytes, 4e-06, 0 2 0
+ReduceMean cpu 2: 21.952 us, 0 bytes, 8e-06, 0 4 0
+ReduceSum cpu 2: 2.000133 us, 0 bytes, 4e-06, 0 2 0
+Resize cpu 4: 86.01707 us, 7741440 bytes, 3.0518e-05, 0 8 0
+Sigmoid cpu 2: 43.008 us, 0 bytes, 8e-06, 4 1020 0
+Softmax cpu 4: 31.60451 us, 0 bytes, 1.2e-05, 6 1530 0
+TopK cpu 4: 7.370744 us, 27440 bytes, 0, 0 4 0
+Transpose cpu 2: 43.008 us, 0 bytes, 0, 0 510 0
+)";
+  bool asked = false;
+  for_each_target(HWY_TARGETS & HWY_AVX2, [&] {
+    Sums sums;
+    for (const int threads : {1, 6}) {
+      DeviceProfile device = cpu_profile(threads);
+      device.l2_bytes = 1 << 20;
+      const Target target{.device = device};
+      add_convolutions(sums, target);
+      for (const ConvCase& c : conv_cases())
+        add(sums, *pose(c.problem, Tensor(DType::f32, {c.problem.k, c.problem.group_c(), c.problem.r, c.problem.s})),
+            target);
+      add_others(sums, target);
+      add_cpu_nodes(sums, target);
+    }
+    CHECK(cpu_text(sums) == expected);
+    asked = true;
+  });
+  if (!asked) MESSAGE("skipped: no AVX2");
+}
+
+TEST_CASE("conv/cuda_estimates/are_those_that_were_fitted") {
+  if constexpr (!cuda_built) {
+    MESSAGE("skipped: a build without CUDA");
+    return;
+  }
+  const std::pair<std::string_view, std::string_view> expected[] = {
+      {"fp32", R"(Add cuda 1: 2.900167 us, 0 bytes, 4e-06, 6 0
+AveragePool cuda 1: 2.579751 us, 0 bytes, 4e-06, 272 0
+Concat cuda 1: 3.200223 us, 0 bytes, 0, 240 0
+Conv depthwise 4: 251.3551 us, 0 bytes, 2.3842e-05, 1056 67c4c5a0
+Conv direct 23: 28999.73 us, 0 bytes, 0.00026023, 184 0
+Conv direct_block 9: 2544.422 us, 0 bytes, 0.00014952, 72 955fceb2
+Conv direct_pixel 9: 3973.482 us, 0 bytes, 0.00014952, 72 955fceb2
+Conv direct_tile 9: 1204.155 us, 0 bytes, 0.00014952, 2376 31e42977
+Conv direct_tile_padded 6: 262.2053 us, 0 bytes, 0.00012696, 1584 c67c3189
+Conv few_filters 1: 2.767641 us, 0 bytes, 8.5831e-06, 264 0
+Conv fft 3: 47.03122 us, 7094784 bytes, 2.9481e-05, 792 63965c6a
+Conv implicit_gemm 20: 2018.026 us, 39353272 bytes, 0.00025213, 5280 cdc4c4a3
+Conv implicit_gemm_nchw 20: 2978.971 us, 46878712 bytes, 0.00025213, 160 462c7219
+Conv winograd_f2 3: 358.8428 us, 148766720 bytes, 7.0935e-05, 792 a1476973
+Conv winograd_f2_5x5 1: 16.51803 us, 18432000 bytes, 3.2518e-05, 264 b54a12fe
+Conv winograd_f2_7x7 1: 6.936599 us, 4423680 bytes, 9.3467e-05, 264 2af94c67
+Conv winograd_f4 3: 233.7611 us, 163160064 bytes, 0.00010823, 792 e4f612a2
+Conv winograd_f4_5x5 1: 10.04857 us, 8192000 bytes, 0.00011132, 264 d7e7556d
+ConvTranspose phases 1: 21.21955 us, 1726208 bytes, 7.5609e-06, 256 3e26c5ce
+ConvTranspose phases_nchw 1: 56.33706 us, 1726208 bytes, 7.5609e-06, 0 d682ce08
+DepthToSpace cuda 1: 2.600112 us, 0 bytes, 0, 0 0
+Gemm gemm 1: 2.28502 us, 0 bytes, 1.1743e-05, 0 b79f3d08
+GlobalAveragePool cuda 1: 2.300413 us, 0 bytes, 4e-06, 0 0
+InstanceNormalization cuda 1: 1.300145 us, 4608 bytes, 2e-06, 1 0
+MatMul gemm 3: 6.168655 us, 0 bytes, 2.7456e-05, 0 c3f40ec2
+MaxPool cuda 1: 2.365068 us, 0 bytes, 4e-06, 272 0
+Mul cuda 1: 2.600167 us, 0 bytes, 4e-06, 6 0
+Pad cuda 1: 2.711591 us, 0 bytes, 0, 0 0
+ReduceMean cuda 1: 2.306307 us, 0 bytes, 4e-06, 0 0
+Resize cuda 1: 3.200238 us, 0 bytes, 5.722e-06, 0 0
+Sigmoid cuda 1: 2.600112 us, 0 bytes, 4e-06, 2 0
+Softmax cuda 2: 3.719181 us, 0 bytes, 6e-06, 3 0
+TopK cuda 1: 1.06043 us, 0 bytes, 0, 0 0
+Transpose cuda 1: 1.300056 us, 0 bytes, 0, 0 0
+)"},
+      {"tf32", R"(Conv grouped_tf32 2: 10.04331 us, 0 bytes, 0.0097833, 528 9d2ef3f
+Conv mma_gemm 23: 1470.997 us, 0 bytes, 0.11283, 6072 8f588e6e
+Conv stem 2: 12.80786 us, 0 bytes, 0.009786, 528 56ec8
+Conv wgmma_patch 10: 3236.762 us, 0 bytes, 0.049157, 2640 52b7e248
+Conv wgmma_tf32 21: 6584.804 us, 0 bytes, 0.10304, 5544 301ad6df
+ConvTranspose phases 1: 15.92136 us, 345344 bytes, 0.0048979, 256 69f5d8a0
+Gemm gemm 1: 3.880007 us, 0 bytes, 0.0048946, 0 f4663d07
+MatMul gemm 3: 13.59955 us, 540800 bytes, 0.0097931, 0 d49d27e4
+SeparableConv separable 6: 408.8153 us, 0 bytes, 0.02933, 1728 cdaec936
+)"},
+      {"fp16", R"(Add cuda 1: 2.450084 us, 0 bytes, 4e-06, 6 0
+AveragePool cuda 1: 2.289875 us, 0 bytes, 4e-06, 272 0
+Concat cuda 1: 2.600112 us, 0 bytes, 0, 240 0
+Conv depthwise 4: 245.0291 us, 0 bytes, 0.013134, 1056 3dd780e3
+Conv grouped_mma 2: 8.754818 us, 0 bytes, 0.0065606, 528 38888f1e
+Conv mma_gemm 23: 1701.034 us, 0 bytes, 0.075765, 6072 9ce07cc8
+Conv stem 2: 9.412753 us, 0 bytes, 0.0065633, 528 56ec8
+Conv thin_mma 2: 13.1336 us, 0 bytes, 0.006556, 528 29c8ff8a
+Conv wgmma_gemm 21: 4634.36 us, 0 bytes, 0.069207, 5544 472e576d
+Conv wgmma_patch 10: 3207.222 us, 0 bytes, 0.033044, 2640 cca9d1e6
+DepthToSpace cuda 1: 2.300056 us, 0 bytes, 0, 0 0
+GlobalAveragePool cuda 1: 2.150207 us, 0 bytes, 4e-06, 0 0
+MatMul gemm 1: 4.722677 us, 0 bytes, 0.0032794, 0 fc7f3bfe
+MaxPool cuda 1: 2.182534 us, 0 bytes, 4e-06, 272 0
+Pad cuda 1: 2.35581 us, 0 bytes, 0, 0 0
+ReduceMean cuda 1: 2.153153 us, 0 bytes, 4e-06, 0 0
+Resize cuda 1: 2.600127 us, 0 bytes, 5.722e-06, 0 0
+SeparableConv separable 6: 185.295 us, 0 bytes, 0.034344, 1728 42bf5807
+Sigmoid cuda 1: 2.300056 us, 0 bytes, 4e-06, 2 0
+Transpose cuda 1: 1.150028 us, 0 bytes, 0, 0 0
+)"}};
+  std::string before;
+  for (const auto& [precision, wanted] : expected) {
+    const Numerics numerics = parse_numerics(precision);
+    const Target target{.device = reference_gpu(), .numerics = numerics};
+    Sums sums;
+    add_convolutions(sums, target);
+    add_others(sums, target);
+    for (const std::int64_t stride : {1, 2})
+      for (const Shape& x : {Shape{1, 144, 56, 56}, Shape{64, 96, 112, 112}, Shape{8, 32, 30, 30}})
+        add_separable(sums, target, x, 3, stride, 24);
+    const std::string found = text(sums, before);
+    CHECK_MESSAGE(found == wanted, std::string(to_string(numerics)));
+    before += found;
+  }
+}
+
+}  // namespace lenslet::test
