@@ -11,14 +11,20 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <cstring>
+#include <functional>
 #include <map>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/cuda_built.h"
 #include "base/simd/targets.h"
+#include "base/thread_pool.h"
+#include "lenslet/host.h"
 #include "ops/conv/conv.h"
 #include "ops/core/choose.h"
 #include "tests/ops/conv_cases.h"
@@ -86,6 +92,15 @@ std::string text(const Sums& sums, const std::string& before) {
   return all;
 }
 
+using Ask = std::function<void(const Problem&)>;
+
+/// Small numbers; true.
+Tensor filled(DType dtype, const Shape& shape, const Format& format = formats::nchw) {
+  Tensor tensor(dtype, shape, format);
+  std::memset(tensor.data(), dtype == DType::boolean ? 1 : 0x3C, tensor.bytes());
+  return tensor;
+}
+
 struct Row {
   std::int64_t n, c, h, w, k, window, stride, dilation, groups;
 };
@@ -100,19 +115,21 @@ constexpr Row rows[] = {
     {64, 200, 28, 28, 256, 1, 1, 1, 1},  {32, 72, 56, 56, 96, 3, 1, 1, 1},
 };
 
-void add_convolutions(Sums& sums, const Target& target) {
-  for (const Row& row : rows) {
-    const std::int64_t pad = row.dilation * (row.window / 2);
-    ConvProblem p = resolve_conv({row.n, row.c, row.h, row.w}, {row.k, row.c / row.groups, row.window, row.window},
-                                 {.stride = {row.stride, row.stride},
-                                  .dilation = {row.dilation, row.dilation},
-                                  .pads = {pad, pad, pad, pad},
-                                  .groups = row.groups});
-    p.bias = true;
-    p.activation.kind = Activation::Kind::relu;
-    p.storage = p.x_storage = target.numerics.storage;
-    add(sums, *pose(p, Tensor(DType::f32, {p.k, p.group_c(), p.r, p.s})), target);
-  }
+std::unique_ptr<const Problem> posed(const Row& row, DType storage) {
+  const std::int64_t pad = row.dilation * (row.window / 2);
+  ConvProblem p = resolve_conv({row.n, row.c, row.h, row.w}, {row.k, row.c / row.groups, row.window, row.window},
+                               {.stride = {row.stride, row.stride},
+                                .dilation = {row.dilation, row.dilation},
+                                .pads = {pad, pad, pad, pad},
+                                .groups = row.groups});
+  p.bias = true;
+  p.activation.kind = Activation::Kind::relu;
+  p.storage = p.x_storage = storage;
+  return pose(p, filled(DType::f32, {p.k, p.group_c(), p.r, p.s}));
+}
+
+void for_each_convolution(DType storage, const Ask& ask) {
+  for (const Row& row : rows) ask(*posed(row, storage));
 }
 
 using Ints = std::vector<std::int64_t>;
@@ -126,8 +143,7 @@ struct Node {
   std::size_t outputs = 1;
 };
 
-void add_nodes(Sums& sums, const Target& target, std::span<const Node> nodes) {
-  const DType storage = target.numerics.storage;
+void for_each_node(DType storage, std::span<const Node> nodes, const Ask& ask) {
   for (const Node& node : nodes) {
     const auto of_floats = [](const Tensor* constant) {
       return constant != nullptr && constant->dtype() == DType::f32;
@@ -140,17 +156,17 @@ void add_nodes(Sums& sums, const Target& target, std::span<const Node> nodes) {
       inputs.push_back(constant == nullptr ? InputInfo{}
                                            : InputInfo{true, {constant->dtype(), constant->shape()}, constant});
     INFO(std::string(node.op));
-    add(sums, Problem(make_op(node.op, "", node.attributes, inputs.size(), node.outputs), inputs), target);
+    ask(Problem(make_op(node.op, "", node.attributes, inputs.size(), node.outputs), inputs));
   }
 }
 
 const Shape image{4, 48, 28, 30};
 
-void add_others(Sums& sums, const Target& target) {
+void for_each_operator(DType storage, const Ask& ask) {
   const Tensor pads = Tensor::of<std::int64_t>(Shape{8}, {0, 0, 1, 2, 0, 0, 3, 4});
   const Tensor sizes = Tensor::of<std::int64_t>(Shape{4}, {4, 48, 56, 45}), k = Tensor::of<std::int64_t>(Shape{1}, {5});
-  const Tensor matrix(DType::f32, {512, 1000}), vector(DType::f32, {48}), row(DType::f32, {30}),
-      filters(DType::f32, {48, 24, 3, 3});
+  const Tensor matrix = filled(DType::f32, {512, 1000}), vector = filled(DType::f32, {48}),
+               row = filled(DType::f32, {30}), filters = filled(DType::f32, {48, 24, 3, 3});
   const Node nodes[] = {
       {"MatMul", {{128, 512}}, {&matrix}},
       {"MatMul", {{1, 512}}, {&matrix}},
@@ -174,20 +190,24 @@ void add_others(Sums& sums, const Target& target) {
       {"InstanceNormalization", {image}, {&vector, &vector}},
       {"DepthToSpace", {image}, {}, {{"blocksize", std::int64_t{2}}}},
   };
-  add_nodes(sums, target, nodes);
+  for_each_node(storage, nodes, ask);
 }
 
 /// Operators whose plans differ more on the CPU than on a device, and products on both sides of what cuts them.
-void add_cpu_nodes(Sums& sums, const Target& target) {
-  const Tensor matrix(DType::f32, {512, 1000}), thin(DType::f32, {300, 3}), filters(DType::f32, {48, 24, 3, 3}),
-      grouped(DType::f32, {48, 6, 4, 4}), volumes(DType::f32, {9, 5, 3, 3, 2}),
-      scale = Tensor::of<float>(Shape{}, {1}), bytes(DType::i8, {20, 48, 3, 3}), depthwise(DType::i8, {48, 1, 3, 3}),
-      byte_matrix(DType::i8, {512, 100}), byte(DType::i8, {}), lstm_w(DType::f32, {2, 160, 24}),
-      lstm_r(DType::f32, {2, 160, 40}), gru_w(DType::f32, {1, 120, 24}), gru_r(DType::f32, {1, 120, 40}),
-      sizes = Tensor::of<std::int64_t>(Shape{4}, {4, 48, 56, 45}), k = Tensor::of<std::int64_t>(Shape{1}, {40}),
-      offsets(DType::f32, {4, 18, 28, 30}), vector(DType::f32, {48}), line(DType::f32, {1000}),
-      large(DType::f32, {2048, 2048}), less(DType::f32, {2047, 2048}), points(DType::f32, {9, 5, 1, 1, 1}),
-      more_channels = Tensor::of<std::int64_t>(Shape{4}, {4, 96, 28, 30});
+void for_each_operator_of_cpu(const Ask& ask) {
+  const Tensor matrix = filled(DType::f32, {512, 1000}), thin = filled(DType::f32, {300, 3}),
+               filters = filled(DType::f32, {48, 24, 3, 3}), grouped = filled(DType::f32, {48, 6, 4, 4}),
+               volumes = filled(DType::f32, {9, 5, 3, 3, 2}), scale = Tensor::of<float>(Shape{}, {1}),
+               bytes = filled(DType::i8, {20, 48, 3, 3}), depthwise = filled(DType::i8, {48, 1, 3, 3}),
+               byte_matrix = filled(DType::i8, {512, 100}), byte = filled(DType::i8, {}),
+               lstm_w = filled(DType::f32, {2, 160, 24}), lstm_r = filled(DType::f32, {2, 160, 40}),
+               gru_w = filled(DType::f32, {1, 120, 24}), gru_r = filled(DType::f32, {1, 120, 40}),
+               sizes = Tensor::of<std::int64_t>(Shape{4}, {4, 48, 56, 45}),
+               k = Tensor::of<std::int64_t>(Shape{1}, {40}), offsets = filled(DType::f32, {4, 18, 28, 30}),
+               vector = filled(DType::f32, {48}), line = filled(DType::f32, {1000}),
+               large = filled(DType::f32, {2048, 2048}), less = filled(DType::f32, {2047, 2048}),
+               points = filled(DType::f32, {9, 5, 1, 1, 1}),
+               more_channels = Tensor::of<std::int64_t>(Shape{4}, {4, 96, 28, 30});
   const auto text = [](const char* words) { return std::string(words); };
   const DType u8 = DType::u8;
   std::vector<Node> nodes = {
@@ -234,16 +254,74 @@ void add_cpu_nodes(Sums& sums, const Target& target) {
       {"Hardmax", {image}, {}, {{"axis", std::int64_t{1}}}},
       {"ArgMax", {image}, {}, {{"axis", std::int64_t{2}}}},
       {"ArgMax", {{700, 3}}, {}, {{"axis", std::int64_t{0}}}},
-      {"ReduceSum", {{3, 5000}}, {}},
+      {"ReduceSum", {{30, 5000}}, {}},
       {"ReduceMax", {{5000, 3}}, {}, {{"axes", Ints{0}}}},
       {"TopK", {{7, 1000, 6}}, {&k}, {{"axis", std::int64_t{1}}}, {}, 2},
   };
   for (const std::int64_t products : {23, 24}) nodes.push_back({"MatMul", {{products, 9, 40}, {products, 40, 7}}, {}});
-  add_nodes(sums, target, nodes);
+  for_each_node(DType::f32, nodes, ask);
+}
+
+/// Operators whose loops are all that can be cut. Powers of two: what a piece holds at most is one, too.
+void for_each_operator_that_moves(const Ask& ask) {
+  std::vector<std::int64_t> some(200);
+  for (std::size_t i = 0; i < some.size(); ++i) some[i] = static_cast<std::int64_t>(i % 3);
+  const Tensor indices = Tensor::of<std::int64_t>(Shape{200}, some), lines = indices.reshaped({200, 1}),
+               depth = Tensor::of<std::int64_t>(Shape{}, {300}), axis = Tensor::of<std::int64_t>(Shape{}, {1}),
+               ends = Tensor::of<std::int64_t>(Shape{2}, {290, 690}),
+               begins = Tensor::of<std::int64_t>(Shape{2}, {1, 5}), one = Tensor::of<float>(Shape{}, {1}),
+               two = Tensor::of<float>(Shape{2}, {0, 1}), shape = Tensor::of<std::int64_t>(Shape{3}, {5, 320, 70});
+  const Tensor condition = filled(DType::boolean, {320});
+  Tensor wide(DType::i64, {200, 1024});
+  std::memset(wide.data(), 0, wide.bytes());
+  const DType u8 = DType::u8;
+  const Shape matrix{320, 1024};
+  const std::vector<Node> nodes = {
+      {"Softmax", {{4000, 10}}, {}, {{"axis", std::int64_t{1}}}},
+      {"LogSoftmax", {{40, 90, 40}}, {}, {{"axis", std::int64_t{1}}}},
+      {"Hardmax", {{400, 300}}, {}, {{"axis", std::int64_t{1}}}},
+      {"Transpose", {{4, 3, 150, 90}}, {}, {{"perm", Ints{0, 2, 3, 1}}}},
+      {"Transpose", {{70, 60, 50}}, {}, {{"perm", Ints{2, 1, 0}}}},
+      {"Gather", {matrix}, {&indices}},
+      {"Gather", {matrix}, {&indices}, {{"axis", std::int64_t{1}}}},
+      {"GatherElements", {matrix}, {&wide}},
+      {"GatherND", {matrix}, {&lines}},
+      {"OneHot", {}, {&indices, &depth, &two}},
+      {"Compress", {matrix}, {&condition}, {{"axis", std::int64_t{0}}}},
+      {"Compress", {{1024, 320}}, {&condition}, {{"axis", std::int64_t{1}}}},
+      {"Slice", {matrix}, {&begins, &ends}},
+      {"Expand", {{320, 1}}, {&shape}},
+      {"CumSum", {matrix}, {&axis}},
+      {"Cast", {matrix}, {}, {{"to", std::int64_t{11}}}},
+      {"Clip", {matrix}, {&one}},
+      {"Greater", {matrix, matrix}, {}},
+      {"Where", {{320, 1}, matrix, {1, 1024}}, {}, {}, {DType::boolean}},
+      {"Sum", {matrix, matrix, {1024}}, {}},
+      {"Exp", {matrix}, {}},
+      {"PRelu", {matrix, {1024}}, {}},
+      {"QuantizeLinear", {matrix}, {&one}},
+      {"DequantizeLinear", {matrix}, {&one}, {}, {u8}},
+      {"SpaceToDepth", {image}, {}, {{"blocksize", std::int64_t{2}}}},
+      {"Split", {{4, 48, 28, 30}}, {}, {{"axis", std::int64_t{1}}}, {}, 2},
+      {"ReduceL2", {{90, 3000}}, {}, {{"axes", Ints{1}}}},
+      {"ReduceMax", {{90, 40, 60}}, {}, {{"axes", Ints{0, 2}}}},
+      {"ArgMin", {{90, 3000}}, {}, {{"axis", std::int64_t{1}}}},
+      {"GlobalMaxPool", {image}, {}},
+      {"LpPool", {image}, {}, {{"kernel_shape", Ints{2, 3}}}},
+      {"Trilu", {{9, 100, 64}}, {}},
+      {"MatMul", {{4, 256}, {256, 1280}}, {}},
+  };
+  for_each_node(DType::f32, nodes, ask);
+  for (const Row& row : {Row{2, 32, 28, 28, 48, 3, 1, 1, 1},
+                         {4, 96, 28, 28, 96, 5, 2, 1, 96},
+                         {1, 128, 14, 14, 64, 1, 1, 1, 1},
+                         {1, 8, 60, 60, 16, 3, 1, 2, 2},
+                         {1, 3, 90, 90, 24, 5, 2, 1, 1}})
+    ask(*posed(row, DType::f32));
 }
 
 /// A depthwise convolution of such a window and stride, and the 1x1 one behind it.
-void add_separable(Sums& sums, const Target& target, const Shape& x, std::int64_t window, std::int64_t stride,
+void ask_separable(DType storage, const Ask& ask, const Shape& x, std::int64_t window, std::int64_t stride,
                    std::int64_t k) {
   const std::int64_t c = x[1], size = (x[2] + 2 * (window / 2) - window) / stride + 1;
   const auto conv = [](const AttributeList& attributes) { return make_op("Conv", "", attributes, 3)->attributes(); };
@@ -254,13 +332,54 @@ void add_separable(Sums& sums, const Target& target, const Shape& x, std::int64_
   for (const auto& one : conv({{"group", std::int64_t{1}}})) all.push_back(one);
   const Tensor w(DType::f32, {c, 1, window, window}), b(DType::f32, {c}), v(DType::f32, {k, c, 1, 1}),
       a(DType::f32, {k});
-  const DType storage = target.numerics.storage;
   std::vector<InputInfo> inputs{{true, {storage, x}, nullptr}};
   for (const Tensor* constant : {&w, &b, &v, &a}) inputs.push_back({true, {DType::f32, constant->shape()}, constant});
   inputs.emplace_back();
-  add(sums,
-      Problem(make_normalised_op("SeparableConv", all, inputs.size()), inputs, {{storage, {x[0], k, size, size}}}),
-      target);
+  ask(Problem(make_normalised_op("SeparableConv", all, inputs.size()), inputs, {{storage, {x[0], k, size, size}}}));
+}
+
+DeviceProfile known_cpu(int threads) {
+  DeviceProfile device = cpu_profile(threads);
+  device.l2_bytes = 1 << 20;
+  return device;
+}
+
+/// Takes all pieces of a loop itself, and counts them: of one that is shared out they are as many tasks, to the number
+/// of threads.
+struct CountingExecutor final : Executor {
+  void run(int tasks, Task task) override {
+    ++loops;
+    pieces += tasks;
+    task(0);
+  }
+  int loops = 0, pieces = 0;
+};
+
+/// Runs each way to compute a problem once, on arrays that nobody looks at.
+void run_all(const Problem& problem, ThreadPool& pool, const std::function<void(const Kernel&)>& after) {
+  const DeviceProfile device = known_cpu(pool.threads());
+  for (const Kernel* const kernel : kernels_of(problem.op().type(), DeviceKind::cpu))
+    for (const Candidate& candidate : kernel->offer(problem, {.device = device}).candidates) {
+      std::vector<Tensor> inputs, outputs;
+      for (std::size_t i = 0; i < problem.inputs().size(); ++i) {
+        const InputInfo& input = problem.inputs()[i];
+        const bool absent = !input.present || (input.constant != nullptr && (candidate.reads & input_bit(i)) == 0);
+        inputs.push_back(absent                      ? Tensor()
+                         : input.constant != nullptr ? input.constant->to_format(candidate.inputs[i])
+                                                     : filled(input.type.dtype, input.type.shape, candidate.inputs[i]));
+      }
+      for (std::size_t i = 0; i < problem.outputs().size(); ++i)
+        outputs.emplace_back(problem.outputs()[i].dtype, problem.outputs()[i].shape, candidate.outputs[i]);
+      const Tensor blob = prepared_blob(*kernel, problem, candidate);
+      Tensor workspace(DType::u8, {static_cast<std::int64_t>(candidate.workspace_bytes)});
+      kernel->bind({problem, candidate, device})
+          ->run({.inputs = inputs,
+                 .outputs = outputs,
+                 .workspace = {static_cast<std::byte*>(workspace.data()), candidate.workspace_bytes},
+                 .blob = static_cast<const std::byte*>(blob.data()),
+                 .pool = &pool});
+      after(*kernel);
+    }
 }
 
 }  // namespace
@@ -347,7 +466,7 @@ Pad cpu 2, 4 ways: 50.99733 us, 0 bytes, 0, 0 4 0
 QLinearConv cpu 2, 2 ways: 1 us, 742912 bytes, 0, 0 430 0
 ReduceMax cpu 2, 2 ways: 2.0004 us, 0 bytes, 4e-06, 0 2 0
 ReduceMean cpu 2, 4 ways: 21.952 us, 0 bytes, 8e-06, 0 4 0
-ReduceSum cpu 2, 2 ways: 2.000133 us, 0 bytes, 4e-06, 0 2 0
+ReduceSum cpu 2, 2 ways: 20.00013 us, 96 bytes, 4e-06, 0 2 0
 Resize cpu 8, 16 ways: 56.603 us, 7741440 bytes, 3.624e-05, 0 16 0
 Sigmoid cpu 2, 4 ways: 43.008 us, 0 bytes, 8e-06, 4 1020 0
 Softmax cpu 4, 6 ways: 31.60451 us, 0 bytes, 1.2e-05, 6 1530 0
@@ -358,20 +477,115 @@ Transpose cpu 2, 2 ways: 43.008 us, 0 bytes, 0, 0 510 0
   for_each_target(HWY_TARGETS & HWY_AVX2, [&] {
     Sums sums;
     for (const int threads : {1, 6}) {
-      DeviceProfile device = cpu_profile(threads);
-      device.l2_bytes = 1 << 20;
-      const Target target{.device = device};
-      add_convolutions(sums, target);
+      const DeviceProfile device = known_cpu(threads);
+      const Ask ask = [&](const Problem& problem) { add(sums, problem, {.device = device}); };
+      for_each_convolution(DType::f32, ask);
       for (const ConvCase& c : conv_cases())
-        add(sums, *pose(c.problem, Tensor(DType::f32, {c.problem.k, c.problem.group_c(), c.problem.r, c.problem.s})),
-            target);
-      add_others(sums, target);
-      add_cpu_nodes(sums, target);
+        ask(*pose(c.problem, filled(DType::f32, {c.problem.k, c.problem.group_c(), c.problem.r, c.problem.s})));
+      for_each_operator(DType::f32, ask);
+      for_each_operator_of_cpu(ask);
     }
     CHECK(cpu_text(sums) == expected);
     asked = true;
   });
   if (!asked) MESSAGE("skipped: no AVX2");
+}
+
+// Results do not depend on how a loop is cut, and so no other test sees it.
+TEST_CASE("conv/cpu_estimates/work_is_cut_into_as_many_pieces_as_it_was") {
+  const std::string_view expected = R"(Add cpu: 20 in 2
+ArgMax cpu: 21 in 2
+ArgMin cpu: 18 in 1
+AveragePool cpu: 169 in 4
+BatchNormalization cpu: 21 in 2
+Cast cpu: 20 in 1
+Clip cpu: 20 in 1
+Compress cpu: 40 in 2
+Concat cpu: 44 in 4
+Conv depthwise: 24 in 1
+Conv direct: 300 in 5
+Conv direct_lines: 175 in 4
+Conv direct_packed: 120 in 5
+Conv direct_rows: 62 in 5
+Conv im2col: 5080 in 105
+Conv kn2col: 441 in 59
+Conv planes: 10 in 2
+Conv winograd_f2: 6 in 1
+Conv winograd_f4: 5 in 1
+Conv winograd_f6: 82 in 3
+ConvInteger cpu: 68 in 3
+ConvTranspose phases: 946 in 24
+ConvTranspose phases_nchw: 504 in 13
+CumSum cpu: 20 in 1
+DeformConv cpu: 12 in 1
+DepthToSpace cpu: 20 in 2
+DequantizeLinear cpu: 20 in 1
+Einsum cpu: 4 in 1
+Exp cpu: 20 in 1
+Expand cpu: 7 in 1
+GRU cpu: 5 in 1
+Gather cpu: 17 in 2
+GatherElements cpu: 13 in 1
+GatherND cpu: 13 in 1
+Gemm packed: 169 in 6
+GlobalAveragePool cpu: 43 in 2
+GlobalMaxPool cpu: 19 in 2
+Greater cpu: 20 in 1
+GridSample cpu: 24 in 8
+Hardmax cpu: 20 in 2
+InstanceNormalization cpu: 11 in 1
+LRN cpu: 88 in 2
+LSTM cpu: 10 in 1
+LayerNormalization cpu: 5 in 1
+LogSoftmax cpu: 40 in 1
+LpNormalization cpu: 15 in 3
+LpPool cpu: 54 in 2
+MatMul few_rows: 5 in 1
+MatMul packed: 162 in 5
+MatMulInteger cpu: 10 in 2
+MaxPool cpu: 23 in 3
+MeanVarianceNormalization cpu: 35 in 4
+Mul cpu: 21 in 2
+OneHot cpu: 4 in 1
+PRelu cpu: 20 in 1
+Pad cpu: 29 in 2
+QLinearConv cpu: 70 in 2
+QuantizeLinear cpu: 20 in 1
+ReduceL2 cpu: 18 in 1
+ReduceMax cpu: 14 in 1
+ReduceMean cpu: 21 in 2
+ReduceSum cpu: 3 in 1
+Resize cpu: 287 in 12
+Sigmoid cpu: 20 in 2
+Slice cpu: 13 in 1
+Softmax cpu: 62 in 4
+SpaceToDepth cpu: 20 in 2
+Split cpu: 26 in 4
+Sum cpu: 40 in 2
+TopK cpu: 23 in 2
+Transpose cpu: 37 in 3
+Trilu cpu: 4 in 1
+Where cpu: 20 in 1
+)";
+  for_each_target(HWY_TARGETS & HWY_AVX2, [&] {
+    const auto executor = std::make_shared<CountingExecutor>();
+    ThreadPool pool(64, false, executor);
+    std::map<std::string, std::pair<int, int>> counts;  // of a kernel: loops that are shared out, and their pieces
+    const Ask ask = [&](const Problem& problem) {
+      if (problem.bytes() > 4e6) return;
+      run_all(problem, pool, [&](const Kernel& kernel) {
+        auto& [loops, pieces] = counts[fmt::format("{} {}", problem.op().type(), kernel.name())];
+        loops += std::exchange(executor->loops, 0);
+        pieces += std::exchange(executor->pieces, 0);
+      });
+    };
+    for_each_operator(DType::f32, ask);
+    for_each_operator_of_cpu(ask);
+    for_each_operator_that_moves(ask);
+    std::string found;
+    for (const auto& [name, count] : counts) found += fmt::format("{}: {} in {}\n", name, count.second, count.first);
+    CHECK(found == expected);
+  });
 }
 
 TEST_CASE("conv/cuda_estimates/are_those_that_were_fitted") {
@@ -449,13 +663,15 @@ Transpose cuda 1: 1.150028 us, 0 bytes, 0, 0 0
   std::string before;
   for (const auto& [precision, wanted] : expected) {
     const Numerics numerics = parse_numerics(precision);
-    const Target target{.device = reference_gpu(), .numerics = numerics};
     Sums sums;
-    add_convolutions(sums, target);
-    add_others(sums, target);
+    const Ask ask = [&](const Problem& problem) {
+      add(sums, problem, {.device = reference_gpu(), .numerics = numerics});
+    };
+    for_each_convolution(numerics.storage, ask);
+    for_each_operator(numerics.storage, ask);
     for (const std::int64_t stride : {1, 2})
       for (const Shape& x : {Shape{1, 144, 56, 56}, Shape{64, 96, 112, 112}, Shape{8, 32, 30, 30}})
-        add_separable(sums, target, x, 3, stride, 24);
+        ask_separable(numerics.storage, ask, x, 3, stride, 24);
     const std::string found = text(sums, before);
     CHECK_MESSAGE(found == wanted, std::string(to_string(numerics)));
     before += found;
