@@ -271,8 +271,8 @@ void for_each_operator_that_moves(const Ask& ask) {
                ends = Tensor::of<std::int64_t>(Shape{2}, {290, 690}),
                begins = Tensor::of<std::int64_t>(Shape{2}, {1, 5}), one = Tensor::of<float>(Shape{}, {1}),
                two = Tensor::of<float>(Shape{2}, {0, 1}), shape = Tensor::of<std::int64_t>(Shape{3}, {5, 320, 70});
-  const Tensor condition = filled(DType::boolean, {320});
-  Tensor wide(DType::i64, {200, 1024});
+  Tensor condition = filled(DType::boolean, {320}), wide(DType::i64, {200, 1024});
+  for (std::size_t i = 0; i < 320; i += 2) condition.values<bool>()[i] = false;
   std::memset(wide.data(), 0, wide.bytes());
   const DType u8 = DType::u8;
   const Shape matrix{320, 1024};
@@ -500,7 +500,7 @@ AveragePool cpu: 169 in 4
 BatchNormalization cpu: 21 in 2
 Cast cpu: 20 in 1
 Clip cpu: 20 in 1
-Compress cpu: 40 in 2
+Compress cpu: 20 in 2
 Concat cpu: 44 in 4
 Conv depthwise: 24 in 1
 Conv direct: 300 in 5
