@@ -37,7 +37,7 @@ namespace {
 struct Sum {
   int problems = 0, offers = 0;
   std::size_t workspace = 0, masks = 0, read = 0;
-  double us = 0, log_us = 0, tolerance = 0;
+  double us = 0, log_us = 0, tolerance = 0, flops = 0;
   std::uint32_t configs = 0;
   std::map<std::string, int> refusals;
 };
@@ -52,6 +52,7 @@ void add(Sums& sums, const Problem& problem, const Target& target) {
       continue;
     }
     ++sum.problems;
+    sum.flops += problem.op().flops(problem.inputs(), problem.outputs());
     for (const Candidate& candidate : offer.candidates) {
       ++sum.offers;
       sum.us += candidate.estimated_us;
@@ -71,7 +72,7 @@ std::string cpu_text(const Sums& sums) {
   for (const auto& [name, sum] : sums) {
     all += fmt::format("{} {}", name, sum.problems);
     if (sum.offers > 0)
-      all += fmt::format(", {} ways: {:.7g} us, {} bytes, {:.5g}, {} {} {:x}", sum.offers,
+      all += fmt::format(", {:.7g} flops, {} ways: {:.7g} us, {} bytes, {:.5g}, {} {} {:x}", sum.flops, sum.offers,
                          std::exp(sum.log_us / sum.offers), sum.workspace, sum.tolerance, sum.masks, sum.read,
                          sum.configs);
     for (const auto& [why, count] : sum.refusals) all += fmt::format("\n  {} refused: {}", count, why);
@@ -385,93 +386,93 @@ void run_all(const Problem& problem, ThreadPool& pool, const std::function<void(
 }  // namespace
 
 TEST_CASE("conv/cpu_estimates/are_those_that_were_fitted") {
-  const std::string_view expected = R"(Add cpu 2, 4 ways: 64.512 us, 0 bytes, 8e-06, 12 1020 0
-ArgMax cpu 4, 6 ways: 5.302175 us, 0 bytes, 0, 0 1530 0
-AveragePool cpu 4, 8 ways: 40.79965 us, 9408 bytes, 1.6e-05, 1088 2040 0
-BatchNormalization cpu 2, 4 ways: 43.0336 us, 0 bytes, 8e-06, 36 1020 0
-Concat cpu 2, 4 ways: 86.016 us, 0 bytes, 0, 480 1020 0
-Conv depthwise 98, 98 ways: 3.43503 us, 306880 bytes, 0.00048009, 784 24794 0
+  const std::string_view expected = R"(Add cpu 2, 322560 flops, 4 ways: 64.512 us, 0 bytes, 8e-06, 12 1020 0
+ArgMax cpu 4, 0 flops, 6 ways: 5.302175 us, 0 bytes, 0, 0 1530 0
+AveragePool cpu 4, 1.094669e+07 flops, 8 ways: 40.79965 us, 9408 bytes, 1.6e-05, 1088 2040 0
+BatchNormalization cpu 2, 645120 flops, 4 ways: 43.0336 us, 0 bytes, 8e-06, 36 1020 0
+Concat cpu 2, 0 flops, 4 ways: 86.016 us, 0 bytes, 0, 480 1020 0
+Conv depthwise 98, 1.202868e+09 flops, 98 ways: 3.43503 us, 306880 bytes, 0.00048009, 784 24794 0
   278 refused: groups differ from the input channels
   6 refused: it is 3-D
-Conv direct 376, 376 ways: 70.1605 us, 540288 bytes, 0.0033353, 3008 95128 0
+Conv direct 376, 6.629567e+10 flops, 376 ways: 70.1605 us, 540288 bytes, 0.0033353, 3008 95128 0
   6 refused: it is 3-D
-Conv direct_lines 252, 252 ways: 16.0804 us, 0 bytes, 0.0018908, 50144 63756 0
+Conv direct_lines 252, 5.212919e+10 flops, 252 ways: 16.0804 us, 0 bytes, 0.0018908, 50144 63756 0
   6 refused: it is 3-D
   98 refused: it is depthwise
   26 refused: the filters of one vector of channels would leave L1
-Conv direct_packed 376, 376 ways: 12.58024 us, 0 bytes, 0.0024636, 75200 95128 0
+Conv direct_packed 376, 6.629567e+10 flops, 376 ways: 12.58024 us, 0 bytes, 0.0024636, 75200 95128 0
   6 refused: it is 3-D
-Conv direct_rows 376, 376 ways: 20.18286 us, 96821888 bytes, 0.0028938, 75200 95128 0
+Conv direct_rows 376, 6.629567e+10 flops, 376 ways: 20.18286 us, 96821888 bytes, 0.0028938, 75200 95128 0
   6 refused: it is 3-D
-Conv im2col 376, 376 ways: 20.60561 us, 46681704 bytes, 0.0024636, 75200 95128 dd70d469
+Conv im2col 376, 6.629567e+10 flops, 376 ways: 20.60561 us, 46681704 bytes, 0.0024636, 75200 95128 dd70d469
   6 refused: it is 3-D
-Conv im2col_nchw 28, 28 ways: 1.259564 us, 3453632 bytes, 0.00018112, 224 7084 0
+Conv im2col_nchw 28, 4514680 flops, 28 ways: 1.259564 us, 3453632 bytes, 0.00018112, 224 7084 0
   6 refused: it is 3-D
   348 refused: its filters are known, and its images have more than one line
-Conv kn2col 362, 362 ways: 33.19601 us, 24509096 bytes, 0.0023869, 72016 91586 0
+Conv kn2col 362, 6.628605e+10 flops, 362 ways: 33.19601 us, 24509096 bytes, 0.0023869, 72016 91586 0
   6 refused: it is 3-D
   14 refused: no tap lies in the image for every output
-Conv planes 6, 6 ways: 5.007977 us, 348160 bytes, 2.5865e-05, 0 1518 72d9c0a5
+Conv planes 6, 2073600 flops, 6 ways: 5.007977 us, 348160 bytes, 2.5865e-05, 0 1518 72d9c0a5
   376 refused: it is not 3-D
-Conv winograd_f2 78, 78 ways: 24.97951 us, 36591872 bytes, 0.0011187, 10864 19734 0
+Conv winograd_f2 78, 2.807191e+10 flops, 78 ways: 24.97951 us, 36591872 bytes, 0.0011187, 10864 19734 0
   190 refused: filter is not 3x3
   62 refused: groups are not 1
   6 refused: it is 3-D
   46 refused: stride is not 1
-Conv winograd_f4 78, 78 ways: 22.8285 us, 41887744 bytes, 0.0016045, 10864 19734 0
+Conv winograd_f4 78, 2.807191e+10 flops, 78 ways: 22.8285 us, 41887744 bytes, 0.0016045, 10864 19734 0
   190 refused: filter is not 3x3
   62 refused: groups are not 1
   6 refused: it is 3-D
   46 refused: stride is not 1
-Conv winograd_f6 78, 78 ways: 28.15963 us, 54813952 bytes, 0.009449, 10864 19734 0
+Conv winograd_f6 78, 2.807191e+10 flops, 78 ways: 28.15963 us, 54813952 bytes, 0.009449, 10864 19734 0
   190 refused: filter is not 3x3
   62 refused: groups are not 1
   6 refused: it is 3-D
   46 refused: stride is not 1
-ConvInteger cpu 4, 4 ways: 1 us, 790400 bytes, 0, 0 1000 0
-ConvTranspose phases 6, 6 ways: 382.204 us, 7013376 bytes, 7.4377e-05, 1024 6 c902b17c
-ConvTranspose phases_nchw 6, 6 ways: 4282.191 us, 3457792 bytes, 5.9569e-05, 0 6 1a015080
+ConvInteger cpu 4, 5.53513e+07 flops, 4 ways: 1 us, 790400 bytes, 0, 0 1000 0
+ConvTranspose phases 6, 3.406234e+08 flops, 6 ways: 382.204 us, 7013376 bytes, 7.4377e-05, 1024 6 c902b17c
+ConvTranspose phases_nchw 6, 3.406234e+08 flops, 6 ways: 4282.191 us, 3457792 bytes, 5.9569e-05, 0 6 1a015080
 ConvTranspose planes 0
   6 refused: it is not 3-D
-DeformConv cpu 2, 2 ways: 41.7024 us, 3483648 bytes, 1.7831e-05, 0 510 0
-DepthToSpace cpu 2, 4 ways: 43.008 us, 0 bytes, 0, 0 1020 0
-Einsum cpu 2, 2 ways: 0.84 us, 0 bytes, 7.1308e-06, 0 510 0
-GRU cpu 2, 2 ways: 1.434667 us, 47616 bytes, 3.4332e-05, 0 498 0
-Gemm few_rows 2, 2 ways: 561.4251 us, 0 bytes, 4.5066e-05, 0 510 0
+DeformConv cpu 2, 1.393459e+08 flops, 2 ways: 41.7024 us, 3483648 bytes, 1.7831e-05, 0 510 0
+DepthToSpace cpu 2, 0 flops, 4 ways: 43.008 us, 0 bytes, 0, 0 1020 0
+Einsum cpu 2, 129600 flops, 2 ways: 0.84 us, 0 bytes, 7.1308e-06, 0 510 0
+GRU cpu 2, 1382400 flops, 2 ways: 1.434667 us, 47616 bytes, 3.4332e-05, 0 498 0
+Gemm few_rows 2, 6.710886e+07 flops, 2 ways: 561.4251 us, 0 bytes, 4.5066e-05, 0 510 0
   2 refused: A lies transposed
   2 refused: B has less than 16 MiB: packed, it comes from a cache
   4 refused: more than 4 rows
   2 refused: more than 8 rows
-Gemm packed 12, 12 ways: 305.2845 us, 846208 bytes, 0.0002006, 0 3040 0
-GlobalAveragePool cpu 2, 4 ways: 21.5296 us, 24576 bytes, 8e-06, 0 1020 0
-GridSample cpu 2, 4 ways: 26.304 us, 23040 bytes, 1.1444e-05, 0 1020 0
-Hardmax cpu 2, 2 ways: 43.008 us, 0 bytes, 0, 0 510 0
-InstanceNormalization cpu 2, 2 ways: 43.0208 us, 0 bytes, 4e-06, 2 510 0
-LRN cpu 2, 4 ways: 43.008 us, 0 bytes, 8e-06, 0 1020 0
-LSTM cpu 2, 2 ways: 3.461333 us, 124160 bytes, 3.4332e-05, 0 498 0
-LayerNormalization cpu 2, 2 ways: 18.93333 us, 0 bytes, 4.2e-06, 2 510 0
-LpNormalization cpu 4, 4 ways: 18.66667 us, 24000 bytes, 8e-06, 4 1020 0
+Gemm packed 12, 5.13815e+08 flops, 12 ways: 305.2845 us, 846208 bytes, 0.0002006, 0 3040 0
+GlobalAveragePool cpu 2, 322560 flops, 4 ways: 21.5296 us, 24576 bytes, 8e-06, 0 1020 0
+GridSample cpu 2, 0 flops, 4 ways: 26.304 us, 23040 bytes, 1.1444e-05, 0 1020 0
+Hardmax cpu 2, 1290240 flops, 2 ways: 43.008 us, 0 bytes, 0, 0 510 0
+InstanceNormalization cpu 2, 1935360 flops, 2 ways: 43.0208 us, 0 bytes, 4e-06, 2 510 0
+LRN cpu 2, 4515840 flops, 4 ways: 43.008 us, 0 bytes, 8e-06, 0 1020 0
+LSTM cpu 2, 3686400 flops, 2 ways: 3.461333 us, 124160 bytes, 3.4332e-05, 0 498 0
+LayerNormalization cpu 2, 1120000 flops, 2 ways: 18.93333 us, 0 bytes, 4.2e-06, 2 510 0
+LpNormalization cpu 4, 1400000 flops, 4 ways: 18.66667 us, 24000 bytes, 8e-06, 4 1020 0
 MatMul cpu 0
   18 refused: input 0 has element type float32 (supported: float64, int32, uint32, int64, uint64)
 MatMul few_rows 0
   2 refused: B is known, and not rows for rows of A
   10 refused: more than 8 rows
   6 refused: more than one product
-MatMul packed 18, 18 ways: 22.98777 us, 190080 bytes, 0.00013826, 0 4574 0
-MatMulInteger cpu 4, 4 ways: 1 us, 156576 bytes, 0, 0 1000 0
-MaxPool cpu 4, 6 ways: 8.974602 us, 8512 bytes, 1.2e-05, 544 1530 0
-MeanVarianceNormalization cpu 2, 4 ways: 43.008 us, 2304 bytes, 8e-06, 4 1020 0
-Mul cpu 2, 4 ways: 43.012 us, 0 bytes, 8e-06, 12 1020 0
-Pad cpu 2, 4 ways: 50.99733 us, 0 bytes, 0, 0 4 0
-QLinearConv cpu 2, 2 ways: 1 us, 742912 bytes, 0, 0 430 0
-ReduceMax cpu 2, 2 ways: 2.0004 us, 0 bytes, 4e-06, 0 2 0
-ReduceMean cpu 2, 4 ways: 21.952 us, 0 bytes, 8e-06, 0 4 0
-ReduceSum cpu 2, 2 ways: 20.00013 us, 96 bytes, 4e-06, 0 2 0
-Resize cpu 8, 16 ways: 56.603 us, 7741440 bytes, 3.624e-05, 0 16 0
-Sigmoid cpu 2, 4 ways: 43.008 us, 0 bytes, 8e-06, 4 1020 0
-Softmax cpu 4, 6 ways: 31.60451 us, 0 bytes, 1.2e-05, 6 1530 0
-TopK cpu 4, 4 ways: 7.370744 us, 27440 bytes, 0, 0 4 0
-Transpose cpu 2, 2 ways: 43.008 us, 0 bytes, 0, 0 510 0
+MatMul packed 18, 6.657698e+08 flops, 18 ways: 22.98777 us, 190080 bytes, 0.00013826, 0 4574 0
+MatMulInteger cpu 4, 9504000 flops, 4 ways: 1 us, 156576 bytes, 0, 0 1000 0
+MaxPool cpu 4, 698112 flops, 6 ways: 8.974602 us, 8512 bytes, 1.2e-05, 544 1530 0
+MeanVarianceNormalization cpu 2, 1612800 flops, 4 ways: 43.008 us, 2304 bytes, 8e-06, 4 1020 0
+Mul cpu 2, 322560 flops, 4 ways: 43.012 us, 0 bytes, 8e-06, 12 1020 0
+Pad cpu 2, 0 flops, 4 ways: 50.99733 us, 0 bytes, 0, 0 4 0
+QLinearConv cpu 2, 1.006387e+08 flops, 2 ways: 1 us, 742912 bytes, 0, 0 430 0
+ReduceMax cpu 2, 30000 flops, 2 ways: 2.0004 us, 0 bytes, 4e-06, 0 2 0
+ReduceMean cpu 2, 322560 flops, 4 ways: 21.952 us, 0 bytes, 8e-06, 0 4 0
+ReduceSum cpu 2, 300000 flops, 2 ways: 20.00013 us, 96 bytes, 4e-06, 0 2 0
+Resize cpu 8, 0 flops, 16 ways: 56.603 us, 7741440 bytes, 3.624e-05, 0 16 0
+Sigmoid cpu 2, 322560 flops, 4 ways: 43.008 us, 0 bytes, 8e-06, 4 1020 0
+Softmax cpu 4, 1802240 flops, 6 ways: 31.60451 us, 0 bytes, 1.2e-05, 6 1530 0
+TopK cpu 4, 0 flops, 4 ways: 7.370744 us, 27440 bytes, 0, 0 4 0
+Transpose cpu 2, 0 flops, 2 ways: 43.008 us, 0 bytes, 0, 0 510 0
 )";
   bool asked = false;
   for_each_target(HWY_TARGETS & HWY_AVX2, [&] {

@@ -181,6 +181,14 @@ TEST_CASE("integer_products/qlinear_conv") {
       }
 }
 
+TEST_CASE("integer_products/filters_of_one_channel_over_more_lines_than_are_made_together") {
+  const Tensor x = integers(DType::u8, {1, 2, 60, 300}, 1), w = integers(DType::i8, {4, 1, 3, 3}, 2);
+  check_op({.op = "ConvInteger",
+            .attributes = {{"group", std::int64_t{2}}, {"pads", Ints{1, 1, 1, 1}}},
+            .inputs = {x, w, integers(DType::u8, {}, 3)},
+            .maybe_constant = {1}});
+}
+
 TEST_CASE("integer_products/volumes") {
   const OpCase conv_integer_of_run_time_filters{.op = "ConvInteger"};
   const OpCase conv_integer{.op = "ConvInteger", .maybe_constant = {1}};
