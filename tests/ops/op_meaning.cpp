@@ -16,6 +16,7 @@
 #include <variant>
 #include <vector>
 
+#include "tests/expect_error.h"
 #include "tests/ops/op_runner.h"
 
 namespace lenslet::test {
@@ -184,6 +185,15 @@ std::vector<std::vector<int>> orders(int rank) {
 }
 
 }  // namespace
+
+void check_unknown_attribute(const OpCase& c, const std::string& where) {
+  if (c.op == "Constant") return;  // counts them
+  AttributeList attributes = c.attributes;
+  attributes.emplace_back("no_such_attribute", std::int64_t{1});
+  const auto make = [&] { lenslet::make_op(c.op, c.domain, attributes, c.inputs.size(), c.outputs, c.opset); };
+  CHECK_MESSAGE(contains(refusal_of(ErrorKind::unsupported, make), "'no_such_attribute' is not supported"), where,
+                " takes an attribute that there is not");
+}
 
 void check_round_trip(const OpCase& c, const std::shared_ptr<const Op>& op, const std::string& where) {
   CHECK_MESSAGE(op->type() == c.op, where, " calls itself ", std::string(op->type()));

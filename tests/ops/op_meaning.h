@@ -8,6 +8,9 @@
 
 namespace lenslet::test {
 
+/// The operator's maker refuses an attribute that there is not. Fails the current check otherwise.
+void check_unknown_attribute(const OpCase& c, const std::string& where);
+
 /// Normalised attributes make the same operator again: attributes, types and bits. Fails the current check otherwise.
 void check_round_trip(const OpCase& c, const std::shared_ptr<const Op>& op, const std::string& where);
 
