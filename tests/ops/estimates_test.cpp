@@ -204,10 +204,10 @@ void for_each_operator_of_cpu(const Ask& ask) {
                lstm_w = filled(DType::f32, {2, 160, 24}), lstm_r = filled(DType::f32, {2, 160, 40}),
                gru_w = filled(DType::f32, {1, 120, 24}), gru_r = filled(DType::f32, {1, 120, 40}),
                sizes = Tensor::of<std::int64_t>(Shape{4}, {4, 48, 56, 45}),
-               k = Tensor::of<std::int64_t>(Shape{1}, {40}), offsets = filled(DType::f32, {4, 18, 28, 30}),
-               vector = filled(DType::f32, {48}), line = filled(DType::f32, {1000}),
-               large = filled(DType::f32, {2048, 2048}), less = filled(DType::f32, {2047, 2048}),
-               points = filled(DType::f32, {9, 5, 1, 1, 1}),
+               k = Tensor::of<std::int64_t>(Shape{1}, {40}), most = Tensor::of<std::int64_t>(Shape{1}, {20000}),
+               offsets = filled(DType::f32, {4, 18, 28, 30}), vector = filled(DType::f32, {48}),
+               line = filled(DType::f32, {1000}), large = filled(DType::f32, {2048, 2048}),
+               less = filled(DType::f32, {2047, 2048}), points = filled(DType::f32, {9, 5, 1, 1, 1}),
                more_channels = Tensor::of<std::int64_t>(Shape{4}, {4, 96, 28, 30});
   const auto text = [](const char* words) { return std::string(words); };
   const DType u8 = DType::u8;
@@ -249,6 +249,7 @@ void for_each_operator_of_cpu(const Ask& ask) {
       {"GridSample", {image, {4, 20, 9, 2}}, {}},
       {"MaxPool", {{2, 5, 7, 8, 9}}, {}, {{"kernel_shape", Ints{2, 3, 2}}}},
       {"AveragePool", {image}, {}, {{"kernel_shape", Ints{7, 5}}, {"pads", Ints{1, 1, 2, 2}}}},
+      {"MaxPool", {{1, 3, 9, 6000}}, {}, {{"kernel_shape", Ints{3, 5}}, {"strides", Ints{1, 2}}}},
       {"LRN", {image}, {}, {{"size", std::int64_t{5}}}},
       {"LayerNormalization", {{70, 1000}}, {&line, &line}},
       {"BatchNormalization", {image}, {&vector, &vector, &vector, &vector}},
@@ -257,6 +258,7 @@ void for_each_operator_of_cpu(const Ask& ask) {
       {"ArgMax", {{700, 3}}, {}, {{"axis", std::int64_t{0}}}},
       {"ReduceSum", {{30, 5000}}, {}},
       {"ReduceMax", {{5000, 3}}, {}, {{"axes", Ints{0}}}},
+      {"TopK", {{3, 40000}}, {&most}, {}, {}, 2},
       {"TopK", {{7, 1000, 6}}, {&k}, {{"axis", std::int64_t{1}}}, {}, 2},
   };
   for (const std::int64_t products : {23, 24}) nodes.push_back({"MatMul", {{products, 9, 40}, {products, 40, 7}}, {}});
@@ -460,7 +462,7 @@ MatMul few_rows 0
   6 refused: more than one product
 MatMul packed 18, 6.657698e+08 flops, 18 ways: 22.98777 us, 190080 bytes, 0.00013826, 0 4574 0
 MatMulInteger cpu 4, 9504000 flops, 4 ways: 1 us, 156576 bytes, 0, 0 1000 0
-MaxPool cpu 4, 698112 flops, 6 ways: 8.974602 us, 8512 bytes, 1.2e-05, 544 1530 0
+MaxPool cpu 6, 2586852 flops, 10 ways: 14.54204 us, 66304 bytes, 2e-05, 1088 2550 0
 MeanVarianceNormalization cpu 2, 1612800 flops, 4 ways: 43.008 us, 2304 bytes, 8e-06, 4 1020 0
 Mul cpu 2, 322560 flops, 4 ways: 43.012 us, 0 bytes, 8e-06, 12 1020 0
 Pad cpu 2, 0 flops, 4 ways: 50.99733 us, 0 bytes, 0, 0 4 0
@@ -471,7 +473,7 @@ ReduceSum cpu 2, 300000 flops, 2 ways: 20.00013 us, 96 bytes, 4e-06, 0 2 0
 Resize cpu 8, 0 flops, 16 ways: 56.603 us, 7741440 bytes, 3.624e-05, 0 16 0
 Sigmoid cpu 2, 322560 flops, 4 ways: 43.008 us, 0 bytes, 8e-06, 4 1020 0
 Softmax cpu 4, 1802240 flops, 6 ways: 31.60451 us, 0 bytes, 1.2e-05, 6 1530 0
-TopK cpu 4, 0 flops, 4 ways: 7.370744 us, 27440 bytes, 0, 0 4 0
+TopK cpu 6, 0 flops, 6 ways: 12.95275 us, 4507440 bytes, 0, 0 6 0
 Transpose cpu 2, 0 flops, 2 ways: 43.008 us, 0 bytes, 0, 0 510 0
 )";
   bool asked = false;
@@ -544,7 +546,7 @@ LpPool cpu: 54 in 2
 MatMul few_rows: 5 in 1
 MatMul packed: 162 in 5
 MatMulInteger cpu: 10 in 2
-MaxPool cpu: 23 in 3
+MaxPool cpu: 51 in 5
 MeanVarianceNormalization cpu: 35 in 4
 Mul cpu: 21 in 2
 OneHot cpu: 4 in 1
@@ -563,7 +565,7 @@ Softmax cpu: 62 in 4
 SpaceToDepth cpu: 20 in 2
 Split cpu: 26 in 4
 Sum cpu: 40 in 2
-TopK cpu: 23 in 2
+TopK cpu: 26 in 3
 Transpose cpu: 37 in 3
 Trilu cpu: 4 in 1
 Where cpu: 20 in 1
