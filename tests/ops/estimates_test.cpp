@@ -27,6 +27,7 @@
 #include "lenslet/host.h"
 #include "ops/conv/conv.h"
 #include "ops/core/choose.h"
+#include "ops/sparse/rulebook.h"
 #include "tests/ops/conv_cases.h"
 #include "tests/ops/for_each_target.h"
 
@@ -265,6 +266,18 @@ void for_each_operator_of_cpu(const Ask& ask) {
   for_each_node(DType::f32, nodes, ask);
 }
 
+/// Features, filters of 27 taps that are known or not, and a rulebook of 10,000 pairs beside the centre's.
+void for_each_sparse_convolution(const Ask& ask) {
+  const Tensor filters = filled(DType::f32, {40, 20, 3, 3, 3});
+  for (const Tensor* const known : {&filters, static_cast<const Tensor*>(nullptr)}) {
+    const InputInfo inputs[] = {{true, {DType::f32, {3000, 20}}},
+                                {true, {DType::i32, {rulebook_header(13) + 20000}}},
+                                {true, {DType::f32, filters.shape()}, known}};
+    const AttributeList attributes{{"kind", std::string("submanifold")}};
+    ask(Problem(make_op("SparseConv", "lenslet", attributes, 3, 1, 1), inputs));
+  }
+}
+
 /// Operators whose loops are all that can be cut. Powers of two: what a piece holds at most is one, too.
 void for_each_operator_that_moves(const Ask& ask) {
   std::vector<std::int64_t> some(200);
@@ -473,6 +486,9 @@ ReduceSum cpu 2, 300000 flops, 2 ways: 20.00013 us, 96 bytes, 4e-06, 0 2 0
 Resize cpu 8, 0 flops, 16 ways: 56.603 us, 7741440 bytes, 3.624e-05, 0 16 0
 Sigmoid cpu 2, 322560 flops, 4 ways: 43.008 us, 0 bytes, 8e-06, 4 1020 0
 Softmax cpu 4, 1802240 flops, 6 ways: 31.60451 us, 0 bytes, 1.2e-05, 6 1530 0
+SparseConv gather_scatter 4, 1.472e+08 flops, 4 ways: 10015.69 us, 646912 bytes, 4.8137e-05, 0 1020 0
+SparseConv gathered_tiles 2, 7.36e+07 flops, 2 ways: 205.3999 us, 123712 bytes, 2.4069e-05, 0 502 1ab9c054
+  2 refused: its filters are computed by the network
 TopK cpu 6, 0 flops, 6 ways: 12.95275 us, 4507440 bytes, 0, 0 6 0
 Transpose cpu 2, 0 flops, 2 ways: 43.008 us, 0 bytes, 0, 0 510 0
 )";
@@ -487,6 +503,7 @@ Transpose cpu 2, 0 flops, 2 ways: 43.008 us, 0 bytes, 0, 0 510 0
         ask(*pose(c.problem, filled(DType::f32, {c.problem.k, c.problem.group_c(), c.problem.r, c.problem.s})));
       for_each_operator(DType::f32, ask);
       for_each_operator_of_cpu(ask);
+      for_each_sparse_convolution(ask);
     }
     CHECK(cpu_text(sums) == expected);
     asked = true;

@@ -82,6 +82,7 @@ TEST_CASE("sparse/rulebook/neighbours") {
       const auto op = make_normalised_op("SparseRulebook", attributes, 1, outputs);
       const auto again = make_normalised_op("SparseRulebook", op->attributes(), 1, outputs);
       CHECK(to_string(again->attributes()) == to_string(op->attributes()));
+      CHECK(to_string(op->attributes()).ends_with(" neighbours=1"));
       const std::vector<oracle::Array> arrays{oracle::from_tensor(inputs[0])};
       const std::vector<oracle::Array> exact = oracle::run("SparseRulebook", op->attributes(), arrays).value();
       const Problem problem(op, infos_of(inputs, {}));
