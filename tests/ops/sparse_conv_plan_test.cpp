@@ -1,9 +1,11 @@
 // How CUDA's kernels of SparseConv cut problems, lay filters down and refuse: no device needed.
 
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstring>
 #include <map>
 #include <span>
@@ -58,6 +60,42 @@ TEST_CASE("sparse/plan/cuts") {
     CHECK_ERROR((void)read_gathered_plan(p, "rows=65 columns=16 units=1 ahead=1 fill=1 slices=1"), invalid_argument,
                 "there is no such cut of it");
   }
+}
+
+// Of plans of many problems what they are estimated to take (a product, by its logarithm), and their words. What
+// changes wants measured times beside it, or was not meant to.
+TEST_CASE("sparse/plan/cuts_and_their_estimates_are_those_that_were_fitted") {
+  const DeviceProfile& device = reference_gpu();
+  struct Sum {
+    double log_us = 0;
+    std::uint32_t words = 0;
+    void add(const std::string& text, double us) {
+      log_us += std::log(us);
+      for (const char c : text) words = words * 31 + static_cast<unsigned char>(c);
+    }
+    std::string str() const { return fmt::format("{:.10g} {:x}", log_us, words); }
+  };
+  Sum gathered, neighbours;
+  for (const std::int64_t channels : {4, 16, 32, 64, 100, 128})
+    for (const std::int64_t filters : {1, 16, 48, 64, 200})
+      for (const std::int64_t taps : {3, 8, 27, 125})
+        for (const std::int64_t sites : {300, 20000, 1000000}) {
+          SparseConvProblem p = problem(channels, filters, taps);
+          p.max_inputs = p.max_outputs = sites;
+          p.max_pairs = sites * taps;
+          p.submanifold = taps % 2 == 1;
+          const GatheredPlan plan = plan_gathered(p, device);
+          gathered.add(fmt::format("{} {} {}", plan.str(), plan.workspace_bytes(p), gathered_filter_bytes(p, plan)),
+                       gathered_us(p, plan, device));
+          for (const SparseArithmetic arithmetic : all) {
+            const NeighbourPlan of = plan_neighbours(p, arithmetic, device);
+            neighbours.add(fmt::format("{} {} {} {}", of.str(), of.blocks(p), neighbour_filter_bytes(p, of, arithmetic),
+                                       of.shared_bytes(taps, of.chunks(row_bytes(p, arithmetic)))),
+                           neighbour_us(p, arithmetic, device));
+          }
+        }
+  CHECK(gathered.str() == "1799.468196 61564e26");
+  CHECK(neighbours.str() == "6421.95074 659f48ff");
 }
 
 // What the launch bounds of the kernels count on: blocks on a multiprocessor of 228 KiB, a KiB each its own.
