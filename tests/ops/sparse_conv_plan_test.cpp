@@ -78,7 +78,7 @@ TEST_CASE("sparse/plan/cuts_and_their_estimates_are_those_that_were_fitted") {
   Sum gathered, neighbours;
   for (const std::int64_t channels : {4, 16, 32, 64, 100, 128})
     for (const std::int64_t filters : {1, 16, 48, 64, 200})
-      for (const std::int64_t taps : {3, 8, 27, 125})
+      for (const std::int64_t taps : {3, 8, 9, 27, 125})
         for (const std::int64_t sites : {300, 20000, 1000000}) {
           SparseConvProblem p = problem(channels, filters, taps);
           p.max_inputs = p.max_outputs = sites;
@@ -94,8 +94,8 @@ TEST_CASE("sparse/plan/cuts_and_their_estimates_are_those_that_were_fitted") {
                            neighbour_us(p, arithmetic, device));
           }
         }
-  CHECK(gathered.str() == "1799.468196 61564e26");
-  CHECK(neighbours.str() == "6421.95074 659f48ff");
+  CHECK(gathered.str() == "2206.230159 95530595");
+  CHECK(neighbours.str() == "7873.534571 41c94789");
 }
 
 // What the launch bounds of the kernels count on: blocks on a multiprocessor of 228 KiB, a KiB each its own.
