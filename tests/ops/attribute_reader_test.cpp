@@ -63,14 +63,14 @@ TEST_CASE("attributes/unknown_is_refused_by_name") {
 TEST_CASE("attributes/numbers_are_taken_to_their_limits_and_not_beyond") {
   using Ints = std::vector<std::int64_t>;
   constexpr std::int64_t large = std::int64_t{1} << 30, none = -1;
-  const Tensor image = Tensor(DType::f32, {1, 4, 1, 1}), wide = Tensor(DType::f32, {1, 4, 3}),
+  const Tensor image = Tensor(DType::f32, {1, 4, 1, 1}), folded = Tensor(DType::f32, {1, 4, 1}),
                two = Tensor::of<std::int64_t>({2}, {2, 2}), filter(DType::f32, {1, 4, 1, 1}),
                offset(DType::f32, {1, 2, 1, 1});
   const test::OpCase unpool{.op = "MaxUnpool",
                             .attributes = {{"kernel_shape", Ints{1, 1}}},
                             .inputs = {image, Tensor(DType::i64, {1, 4, 1, 1})}},
       pool{.op = "MaxPool", .attributes = {{"kernel_shape", Ints{1, 1}}}, .inputs = {image}},
-      col2im{.op = "Col2Im", .opset = 18, .inputs = {wide, two, two}, .constant = {1, 2}},
+      col2im{.op = "Col2Im", .opset = 18, .inputs = {folded, two, two}, .constant = {1, 2}},
       deform{.op = "DeformConv", .opset = 19, .inputs = {image, filter, offset}},
       depth_to_space{.op = "DepthToSpace", .inputs = {image}}, lrn{.op = "LRN", .inputs = {image}},
       roi_align{.op = "RoiAlign", .opset = 16, .inputs = {image, Tensor(DType::f32, {1, 4}), Tensor(DType::i64, {1})}},
@@ -111,22 +111,28 @@ TEST_CASE("attributes/numbers_are_taken_to_their_limits_and_not_beyond") {
       {rulebook, "max_pairs", {none}, "attribute max_pairs is {}", 0, std::numeric_limits<std::int32_t>::max()},
   };
   for (const Row& row : rows) {
-    const auto refused = [&](std::int64_t value) {
+    const auto refusal = [&](const AttributeValue& value) {
       test::OpCase c = row.c;
       std::erase_if(c.attributes, [&](const auto& one) { return one.first == row.name; });
+      c.attributes.emplace_back(row.name, value);
+      return test::refusal(c);
+    };
+    const auto refused = [&](std::int64_t value) {
       Ints list{value};
       list.insert(list.end(), row.others.begin(), row.others.end());
-      if (row.others == Ints{none})
-        c.attributes.emplace_back(row.name, value);
-      else
-        c.attributes.emplace_back(row.name, list);
-      return test::refusal(c).find(fmt::format(fmt::runtime(row.says), value)) != std::string::npos;
+      const std::string text = row.others == Ints{none} ? refusal(value) : refusal(list);
+      return text.find(fmt::format(fmt::runtime(row.says), value)) != std::string::npos;
     };
     CAPTURE(row.c.op);
-    CAPTURE(row.name);
+    CAPTURE(std::string(row.name));
     CHECK(refused(row.least - 1));
     CHECK_FALSE(refused(row.least));
     CHECK_FALSE(refused(row.most));
     CHECK(refused(row.most + 1));
+    if (row.others == Ints{none}) continue;
+    // Lists of another length.
+    CHECK(refusal(Ints(row.others.size() + 1, row.least)) == "");
+    CHECK(refusal(Ints(row.others.size(), row.least)) != "");
+    CHECK(refusal(Ints(row.others.size() + 2, row.least)) != "");
   }
 }
