@@ -39,8 +39,8 @@ struct Shapes {
   Shape a, b;
 };
 
-// Same, scalar, per channel, per image and channel, per row, lower rank, both sides repeated, more than 4 dimensions,
-// long enough for two threads, empty.
+// Same, scalar, per channel, per image and channel, per column, per channel and row or column, lower rank, both sides
+// repeated, more than 4 dimensions, long enough for two threads, empty.
 const Shapes shapes[] = {
     {{2, 3, 5, 7}, {2, 3, 5, 7}},
     {{2, 3, 5, 7}, {}},
@@ -49,7 +49,8 @@ const Shapes shapes[] = {
     {{2, 17, 3, 7}, {17, 1, 1}},
     {{3, 16, 5, 7}, {3, 16, 1, 1}},
     {{2, 3, 5, 7}, {7}},
-    {{2, 3, 5, 7}, {5, 1}},
+    {{2, 3, 5, 7}, {3, 5, 1}},
+    {{2, 3, 5, 7}, {3, 1, 7}},
     {{2, 3, 1, 7}, {1, 3, 5, 1}},
     {{1, 4, 1, 1}, {2, 1, 3, 3}},
     {{5}, {3, 1, 1, 5}},
