@@ -268,6 +268,7 @@ void check_kernels(const OpCase& c, InstructionSets sets, std::optional<DType> h
     check_round_trip(c, op, name);
     check_axis_map(c, op, name);
     check_permuted(c, op, name);
+    check_formulas(c, op, name);
     check_copies(c, op, name);
   }
 }

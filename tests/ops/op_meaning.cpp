@@ -12,11 +12,13 @@
 #include <numeric>
 #include <optional>
 #include <random>
+#include <span>
 #include <type_traits>
 #include <variant>
 #include <vector>
 
 #include "tests/expect_error.h"
+#include "tests/ops/exact_activation.h"
 #include "tests/ops/op_runner.h"
 
 namespace lenslet::test {
@@ -288,6 +290,39 @@ void check_permuted(const OpCase& c, const std::shared_ptr<const Op>& op, const 
         CHECK_MESSAGE(nearly_same(expected, got), where, " on permuted axes [", fmt::format("{}", fmt::join(to, ",")),
                       "] gives ", got.shape().str(), " or other values");
       }
+  }
+}
+
+void check_formulas(const OpCase& c, const std::shared_ptr<const Op>& op, const std::string& where) {
+  std::optional<Tensor> y;
+  const auto compare = [&](const Tensor& x, const char* what, const auto& formula) {
+    if (!y) y = PlainOp(c, op).run(c.inputs)[0];
+    REQUIRE_MESSAGE(y->shape() == x.shape(), where);
+    const std::span<const float> from = x.values<float>(), got = y->values<float>();
+    for (std::size_t i = 0; i < from.size(); ++i) {
+      const double exact = formula(double{from[i]}, static_cast<std::int64_t>(i)), value = double{got[i]};
+      if (value == exact || std::abs(value - exact) <= 1e-5 * (1 + std::abs(exact)) || std::isnan(value)) continue;
+      FAIL_CHECK(where << ": " << what << " gives " << exact << " for " << from[i] << ", the operator " << value);
+      return;
+    }
+  };
+  for (std::size_t side = 0; side < c.inputs.size() && c.outputs == 1; ++side) {
+    const Tensor& x = c.inputs[side];
+    if (x.empty() || x.dtype() != DType::f32 || x.elems() == 0 || contains(c.constant, side)) continue;
+    std::vector<int> others;  // everything else is known
+    for (std::size_t i = 0; i < c.inputs.size(); ++i)
+      if (i != side) others.push_back(static_cast<int>(i));
+    const std::vector<InputInfo> infos = infos_of(c.inputs, others);
+    if (side == 0)
+      if (const auto activation = op->as_activation(infos))
+        compare(x, "its activation",
+                [of = exact_activation(*activation)](double value, std::int64_t) { return of(value); });
+    const Shape shape = op->infer(infos).at(0).shape;
+    if (const auto affine = op->as_channel_affine(infos, side, shape))
+      compare(x, "what it does to channels", [&](double value, std::int64_t i) {
+        const auto channel = static_cast<std::size_t>(index_of(i, shape)[1]);
+        return affine->factor.at(channel) * value + affine->offset.at(channel);
+      });
   }
 }
 

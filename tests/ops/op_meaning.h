@@ -22,6 +22,10 @@ void check_axis_map(const OpCase& c, const std::shared_ptr<const Op>& op, const 
 /// every rank, with weights known and not. Fails the current check otherwise.
 void check_permuted(const OpCase& c, const std::shared_ptr<const Op>& op, const std::string& where);
 
+/// as_activation() and as_channel_affine() say what the operator computes when everything else is known. Fails the
+/// current check otherwise.
+void check_formulas(const OpCase& c, const std::shared_ptr<const Op>& op, const std::string& where);
+
 /// Output 0 holds the bytes of the input that alias_input() names, and is input 0 where gives_input_back() says so.
 /// Fails the current check otherwise.
 void check_copies(const OpCase& c, const std::shared_ptr<const Op>& op, const std::string& where);
