@@ -133,6 +133,7 @@ TEST_CASE("binary/pow") {
   };
   CHECK(power(-1, -3) == -1);
   CHECK(power(2, -1) == 0);
+  CHECK(power(0, 0) == 1);
   CHECK(power(3, 39) == 4052555153018976267);
   CHECK_ERROR(power(0, -1), invalid_argument, "integer division by zero");
   for (const DType base : {DType::f32, DType::f64, DType::i32, DType::i64})

@@ -227,6 +227,9 @@ void check_axis_map(const OpCase& c, const std::shared_ptr<const Op>& op, const 
   for (std::size_t i = 0; i < c.inputs.size(); ++i) {
     const Tensor& input = c.inputs[i];
     const bool is_float = input.dtype() == DType::f32 || input.dtype() == DType::f64;
+    const auto& axes = maps[0].inputs[i].axis;
+    const bool follows = std::ranges::any_of(axes, [](int axis) { return axis != AxisMap::none; });
+    CHECK_MESSAGE(!(maps[0].inputs[i].parameter && follows), where, ": axes follow input ", i, ", a parameter");
     if (input.empty() || maps[0].inputs[i].parameter || contains(c.constant, i)) continue;
     for (std::size_t o = 0; o < before.size(); ++o)
       for (int axis = 0; axis < Shape::max_rank; ++axis)

@@ -57,6 +57,9 @@ SWAPS = (
                   r"(?: [-+*/|&]?= .+|\(.*\)));$", lambda text: re.match(" *", text).group() + ";"),
 )  # fmt: skip
 
+# Up to an array's size where it is declared: a larger one is no fault.
+DECLARES_ARRAY = r"\s*(?!(?:return|delete|throw|else|case)\b)(?:[\w:<>,*&]+ )+\*?\w+(?:\[[^\]]*\])*\[$"
+
 Fault = collections.namedtuple("Fault", "file line column kind old new source")
 
 
@@ -75,6 +78,8 @@ def faults_of(name, text):
             if kind == "statement" and not begins:
                 continue
             for match in re.finditer(pattern, line):
+                if kind == "index" and re.match(DECLARES_ARRAY, line[: match.start()]):
+                    continue
                 old = match.group()
                 put = new(old) if callable(new) else new
                 if kind == "statement":  # all of it, strings too
