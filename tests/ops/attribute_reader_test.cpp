@@ -79,6 +79,9 @@ TEST_CASE("attributes/numbers_are_taken_to_their_limits_and_not_beyond") {
                .opset = 1,
                .attributes = {{"spatial_shape", Ints{4, 4}}, {"kernel_shape", Ints{3, 3}}},
                .inputs = {Tensor(DType::i32, {5, 3})}};
+  test::OpCase regular = rulebook;
+  regular.attributes.emplace_back("kind", std::string("regular"));
+  regular.outputs = 2;
   struct Row {
     const test::OpCase& c;
     const char* name;
@@ -107,6 +110,8 @@ TEST_CASE("attributes/numbers_are_taken_to_their_limits_and_not_beyond") {
       {rulebook, "dilations", {1}, "attribute dilations has an entry {} outside", 1, 1 << 16},
       {rulebook, "spatial_shape", {4}, "attribute spatial_shape has an entry {} outside", 1, large},
       {rulebook, "kernel_shape", {3}, "attribute kernel_shape has an entry {} outside", 1, 5},
+      {regular, "strides", {1}, "attribute strides has an entry {} outside", 1, 1 << 16},
+      {regular, "pads", {0, 0, 0}, "attribute pads has an entry {}", 0, 1 << 16},
       {rulebook, "images", {none}, "attribute images is {}", 1, large},
       {rulebook, "max_pairs", {none}, "attribute max_pairs is {}", 0, std::numeric_limits<std::int32_t>::max()},
   };
