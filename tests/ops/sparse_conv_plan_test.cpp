@@ -16,6 +16,7 @@
 #include "base/half.h"
 #include "ops/sparse/cuda/gathered_plan.h"
 #include "ops/sparse/cuda/neighbour_plan.h"
+#include "ops/sparse/cuda/sparse_conv_cuda.h"
 #include "tests/expect_error.h"
 #include "tests/ops/op_runner.h"
 #include "tests/ops/sparse_sites.h"
@@ -92,10 +93,31 @@ TEST_CASE("sparse/plan/cuts_and_their_estimates_are_those_that_were_fitted") {
             neighbours.add(fmt::format("{} {} {} {}", of.str(), of.blocks(p), neighbour_filter_bytes(p, of, arithmetic),
                                        of.shared_bytes(taps, of.chunks(row_bytes(p, arithmetic)))),
                            neighbour_us(p, arithmetic, device));
+            SparseConvProblem given = p;
+            given.table_rows = sites;
+            neighbours.add("", neighbour_us(given, arithmetic, device));
           }
         }
   CHECK(gathered.str() == "2206.230159 95530595");
-  CHECK(neighbours.str() == "7873.534571 41c94789");
+  CHECK(neighbours.str() == "15381.64166 41c94789");
+}
+
+TEST_CASE("sparse/plan/sizes_are_taken_to_their_limits_and_not_beyond") {
+  const auto refusal = [](std::int64_t sites, std::int64_t numbers, std::int64_t channels) {
+    const InputInfo inputs[] = {{true, {DType::f32, {sites, channels}}},
+                                {true, {DType::i32, {numbers}}},
+                                {true, {DType::f32, {1, channels, 3, 1}}}};
+    const AttributeList attributes{{"kind", std::string("submanifold")}};
+    const Problem node(make_op("SparseConv", "lenslet", attributes, 3, 1, 1), inputs);
+    return refuse_sizes(node.as<SparseConvOp>().problem(node.inputs()), node).value_or("");
+  };
+  constexpr std::int64_t k = 1024;
+  CHECK(refusal(128 * k * k, 4, 4) == "");
+  CHECK(refusal(128 * k * k + 1, 4, 4) == "more than 2^27 sites");
+  CHECK(refusal(9, 2048 * k * k - 2, 4) == "");
+  CHECK(refusal(9, 2048 * k * k, 4) == "a rulebook of more than 2^31 numbers");
+  CHECK(refusal(9, 4, 4 * k * k) == "");
+  CHECK(refusal(9, 4, 4 * k * k + 1) == "more than 2^22 channels or filters");
 }
 
 // What the launch bounds of the kernels count on: blocks on a multiprocessor of 228 KiB, a KiB each its own.
