@@ -410,7 +410,10 @@ std::function<double(double)> fused_activation(const AttributeList& attributes) 
   const std::string kind = text(attributes, "activation", "none");
   const double alpha = real(attributes, "activation_alpha", 0);
   const double beta = real(attributes, "activation_beta", 0);
-  const auto between = [](double low, double v, double high) { return v < low ? low : v > high ? high : v; };
+  const auto between = [](double low, double v, double high) {  // of bounds that cross the upper one, as Clip has it
+    const double raised = v < low ? low : v;
+    return raised > high ? high : raised;
+  };
   if (kind == "none") return {};
   if (kind == "relu") return [](double x) { return x < 0 ? 0 : x; };
   if (kind == "clip") return [=](double x) { return between(alpha, x, beta); };

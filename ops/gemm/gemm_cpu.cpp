@@ -116,9 +116,9 @@ void compute_edge_tile(TileFunction compute, Tile tile, std::int64_t rows, std::
 /// The part of k that one pass over the block adds: segments [segment, segment + count), of each the elements
 /// [skip, skip + length).
 struct KBlock {
-  std::int64_t segment = 0, count = 0, skip = 0, length = 0;
-  std::int64_t start = 0;  ///< row of B
-  bool first = false, last = false;
+  std::int64_t segment, count, skip, length;
+  std::int64_t start;  ///< row of B
+  bool first, last;
 };
 
 void multiply_k_block(const Gemm& g, const KBlock& kb, const float* const* rows, std::int64_t m0, std::int64_t m1,

@@ -142,11 +142,11 @@ class PoolNhwc final : public BoundKernel, private RowKernel {
   }
   Rows reads(Rows rows) const override {
     if (rows.count() <= 0) return {};
+    // Of all taps: with a dilation the first row may begin behind the next one, whose first tap lies inside.
     const PoolAxis& high = pool_.problem.axes[1];
-    const PoolTaps first = high.taps(rows.begin), last = high.taps(rows.end - 1);
     const auto inside = [&](std::int64_t row) { return std::clamp<std::int64_t>(row, 0, high.in); };
-    const std::int64_t begin = inside(first.first);
-    return {begin, std::max(begin, inside(last.first + (last.count - 1) * high.dilation + 1))};
+    return {inside(rows.begin * high.stride - high.pad_begin),
+            inside((rows.end - 1) * high.stride - high.pad_begin + (high.kernel - 1) * high.dilation + 1)};
   }
   void run_rows(const KernelRun&, const ImageRows& rows) const override {
     for (std::int64_t line = rows.rows.begin; line < rows.rows.end; ++line) compute_line(rows.x, line, rows.y.at(line));

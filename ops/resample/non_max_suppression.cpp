@@ -29,9 +29,8 @@ Box box_of(const float* p, bool centre) {
 }
 
 bool covers(const Box& a, const Box& b, float threshold) {
-  const float height = std::min(a.bottom, b.bottom) - std::max(a.top, b.top);
-  const float width = std::min(a.right, b.right) - std::max(a.left, b.left);
-  if (!(height > 0 && width > 0)) return false;
+  const float height = std::max(0.0F, std::min(a.bottom, b.bottom) - std::max(a.top, b.top));
+  const float width = std::max(0.0F, std::min(a.right, b.right) - std::max(a.left, b.left));
   const float common = height * width;
   return common / (a.area + b.area - common) > threshold;
 }

@@ -13,11 +13,11 @@ void fold_pad(Graph& graph, const PassContext&) {
   GraphEdit edit(graph);
   for (const NodeId n : edit.nodes()) {
     const Node& node = graph.node(n);
-    const NodeId made_by = edit.producer(input_of(node, 0));
-    if (made_by == no_id) continue;
     const auto imagined = node.op->imagined_zeros(graph.input_infos(node));
+    const NodeId made_by = imagined ? edit.producer(node.inputs[0]) : no_id;
+    if (made_by == no_id) continue;
     const auto added = graph.node(made_by).op->added_zeros(graph.input_infos(graph.node(made_by)));
-    if (!imagined || !added) continue;
+    if (!added) continue;
     std::vector<std::int64_t> pads = *imagined;
     std::ranges::transform(pads, *added, pads.begin(), std::plus());
     std::vector<ValueId> inputs = node.inputs;

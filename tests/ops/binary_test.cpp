@@ -39,8 +39,8 @@ struct Shapes {
   Shape a, b;
 };
 
-// Same, scalar, per channel, per image and channel, per row, lower rank, both sides repeated, more than 4 dimensions,
-// long enough for two threads, empty.
+// Same, scalar, per channel, per image and channel, per column, per channel and row or column, lower rank, both sides
+// repeated, more than 4 dimensions, long enough for two threads, empty.
 const Shapes shapes[] = {
     {{2, 3, 5, 7}, {2, 3, 5, 7}},
     {{2, 3, 5, 7}, {}},
@@ -49,7 +49,8 @@ const Shapes shapes[] = {
     {{2, 17, 3, 7}, {17, 1, 1}},
     {{3, 16, 5, 7}, {3, 16, 1, 1}},
     {{2, 3, 5, 7}, {7}},
-    {{2, 3, 5, 7}, {5, 1}},
+    {{2, 3, 5, 7}, {3, 5, 1}},
+    {{2, 3, 5, 7}, {3, 1, 7}},
     {{2, 3, 1, 7}, {1, 3, 5, 1}},
     {{1, 4, 1, 1}, {2, 1, 3, 3}},
     {{5}, {3, 1, 1, 5}},
@@ -132,6 +133,7 @@ TEST_CASE("binary/pow") {
   };
   CHECK(power(-1, -3) == -1);
   CHECK(power(2, -1) == 0);
+  CHECK(power(0, 0) == 1);
   CHECK(power(3, 39) == 4052555153018976267);
   CHECK_ERROR(power(0, -1), invalid_argument, "integer division by zero");
   for (const DType base : {DType::f32, DType::f64, DType::i32, DType::i64})

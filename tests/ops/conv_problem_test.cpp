@@ -2,12 +2,16 @@
 
 #include <doctest/doctest.h>
 
+#include <cmath>
 #include <limits>
+#include <numeric>
+#include <span>
 #include <string>
 
 #include "ops/conv/conv.h"
 #include "tests/expect_error.h"
 #include "tests/ops/op_harness.h"
+#include "tests/ops/op_runner.h"
 
 namespace lenslet::test {
 namespace {
@@ -191,6 +195,52 @@ TEST_CASE("conv_op/matches_the_oracle") {
   check_op(conv_case({{"auto_pad", std::string("VALID")}, {"dilations", Integers{2, 3}}}, {1, 2, 9, 9}, {3, 2, 3, 3}));
   // 1-D
   check_op(conv_case({{"strides", Integers{2}}, {"pads", Integers{1, 2}}}, {2, 3, 11}, {5, 3, 4}, {5}));
+}
+
+TEST_CASE("conv_op/outer_taps_that_meet_nothing_but_zeros_can_go") {
+  struct Row {
+    Shape x, w;
+    Integers strides, dilations, pads;
+    Integers begins, ends;  ///< of the taps that stay, by hand; empty: all do
+  };
+  const Row rows[] = {
+      {{1, 2, 2, 3}, {3, 2, 5, 5}, {1, 1}, {1, 1}, {2, 2, 2, 2}, {1, 0}, {4, 5}},
+      {{2, 2, 4}, {3, 2, 7}, {1}, {1}, {6, 3}, {}, {}},
+      {{1, 2, 3}, {3, 2, 3}, {4}, {1}, {2, 2}, {}, {}},  // the middle one alone is idle
+      {{1, 2, 3}, {3, 2, 3}, {4}, {1}, {3, 3}, {0}, {2}},
+      {{1, 2, 3}, {3, 2, 3}, {1}, {4}, {4, 4}, {1}, {2}},
+      {{1, 2, 3}, {3, 2, 3}, {1}, {4}, {3, 5}, {0}, {2}},  // fewer zeros before than the first tap would take along
+      {{1, 1, 2}, {2, 1, 2}, {9}, {1}, {4, 4}, {1}, {2}},  // both: one has to stay
+      {{1, 2, 6}, {2, 2, 3}, {2}, {1}, {0, 0}, {}, {}},
+      {{1, 1, 1, 3, 3}, {2, 1, 3, 3, 3}, {1, 1, 1}, {1, 1, 1}, {1, 1, 1, 1, 1, 1}, {1, 0, 0}, {2, 3, 3}},
+      {{1, 1, 3, 3, 2}, {2, 1, 3, 3, 3}, {1, 1, 2}, {1, 1, 1}, {1, 1, 1, 1, 1, 2}, {}, {}},
+  };
+  for (const Row& row : rows) {
+    OpCase c = conv_case({{"strides", row.strides}, {"dilations", row.dilations}, {"pads", row.pads}}, row.x, row.w);
+    CAPTURE(row.x.str());
+    const auto op = make_op(c);
+    const std::vector<InputInfo> infos = infos_of(c.inputs, {});
+    CHECK(op->imagined_zeros(infos) == row.pads);
+    const auto cropped = op->without_idle_taps(infos);
+    REQUIRE(cropped.has_value() == !row.begins.empty());
+    if (!cropped) continue;
+    CHECK(cropped->begins == row.begins);
+    CHECK(cropped->ends == row.ends);
+    const auto list = [](const Integers& values) {
+      return Tensor::of<std::int64_t>({static_cast<std::int64_t>(values.size())}, std::span(values));
+    };
+    Integers axes(row.begins.size());
+    std::iota(axes.begin(), axes.end(), 2);
+    OpCase fewer = c;
+    fewer.inputs[1] = run_op({.op = "Slice",
+                              .inputs = {c.inputs[1], list(row.begins), list(row.ends), list(axes)},
+                              .constant = {1, 2, 3}})[0];
+    fewer.attributes.back().second = cropped->op->imagined_zeros(infos_of(fewer.inputs, {})).value();
+    const Tensor all = run_op(c)[0], of_fewer = run_op(fewer)[0];
+    REQUIRE(all.shape() == of_fewer.shape());
+    for (std::size_t i = 0; i < static_cast<std::size_t>(all.elems()); ++i)
+      CHECK(std::abs(all.values<float>()[i] - of_fewer.values<float>()[i]) < 1e-4F);
+  }
 }
 
 TEST_CASE("conv_op/attributes") {

@@ -113,7 +113,15 @@ TEST_CASE("conv/fft_plan/small_filters_strides_and_large_workspaces_are_refused"
   CHECK(reason({1, 8, 9, 9}, {8, 8, 1, 7}) == "filter has fewer than 16 taps");
   CHECK(reason({1, 1024, 19, 19}, {1024, 1024, 11, 11}) == "filters would exceed 512 MiB");
   CHECK(reason({1, 8192, 19, 19}, {1, 8192, 11, 11}) == "workspace would exceed 256 MiB");
-  CHECK(reason({1, 8, 5, 1 << 28}, {8, 8, 5, 5}) == "sizes exceed 32-bit indices");
+  constexpr std::int64_t most = 1 << 30;
+  for (const std::int64_t more : {0, 1}) {  // a line of x, one of y, lines
+    const auto large = [&](const Shape& x, const Shape& filter) {
+      return reason(x, filter) == "sizes exceed 32-bit indices";
+    };
+    CHECK(large({1, 8, 5, most / 8 + more}, {1, 8, 5, 5}) == (more == 1));
+    CHECK(large({1, 1, 5, most / 8 + 4 + more}, {8, 1, 5, 5}) == (more == 1));
+    CHECK(large({1, 1, most + more, 5}, {1, 1, 5, 5}) == (more == 1));
+  }
   geometry.stride = {1, 2};
   CHECK(reason({1, 8, 9, 9}, {8, 8, 5, 5}) == "stride is not 1");
   geometry = {};

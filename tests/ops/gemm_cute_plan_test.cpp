@@ -1,8 +1,11 @@
 // How gemm_cute cuts products; what its kernels compute is in tests/cuda/gemm_cute_test.cpp.
 
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
@@ -83,6 +86,40 @@ TEST_CASE("gemm_cute/plans_are_read_back") {
           CHECK((plan.core == Core::mma || (device.capability == 90 && p.aligned)));
         }
       }
+}
+
+// Of all cuts of each product: how many, their estimates (a product of them, by its logarithm), their workspace, and
+// their words. What changes wants measured times beside it, or was not meant to.
+TEST_CASE("gemm_cute/cuts_and_their_estimates_are_those_that_were_fitted") {
+  if (!cuda::cute_built()) return;
+  const auto tf32 = Numerics::Multiply::tf32, fp32 = Numerics::Multiply::fp32;
+  const CuteProblem problems[] = {
+      {.multiply = bf16, .y_type = DType::bf16, .m = 256, .n = 256, .k = 256},
+      {.multiply = bf16, .y_type = DType::bf16, .m = 64, .n = 1000, .k = 25088},
+      {.multiply = bf16, .m = 3000, .n = 4096, .k = 1024},
+      {.multiply = tf32, .m = 1024, .n = 1024, .k = 512, .batch = 3},
+      {.multiply = tf32, .m = 100, .n = 70, .k = 63, .b_transposed = false, .aligned = false},
+      {.multiply = fp32, .m = 300, .n = 500, .k = 2048},
+      {.multiply = bf16, .m = 64, .n = 64, .k = 100000}};
+  const auto found = [&](Core core) {
+    int count = 0;
+    double log_us = 0;
+    std::size_t workspace = 0;
+    std::uint32_t words = 0;
+    for (const CuteProblem& p : problems)
+      for (const CutePlan& plan : cuda::cute_plans(p, reference_gpu())) {
+        if (plan.core != core) continue;
+        ++count;
+        log_us += std::log(cuda::cute_plan_us(p, plan, reference_gpu()));
+        workspace += cuda::cute_workspace_bytes(p, plan);
+        for (const char c : text(plan)) words = words * 31 + static_cast<unsigned char>(c);
+      }
+    return fmt::format("{}: {:.7g}, {} bytes, {:x}", count, log_us, workspace, words);
+  };
+  CHECK(found(Core::mma) == "96: 430.8764, 5001103040 bytes, 9d6ee159");
+  const std::string wgmma = found(Core::wgmma);
+  if (!wgmma.starts_with("0:"))  // a build for sm_90a
+    CHECK(wgmma == "349: 1422.607, 17066864640 bytes, f6d0b0f6");
 }
 
 TEST_CASE("gemm_cute/configurations_of_no_cut_are_refused") {

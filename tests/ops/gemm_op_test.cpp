@@ -13,6 +13,7 @@
 #include "ops/core/kernel.h"
 #include "ops/core/sum_tolerance.h"
 #include "ops/gemm/packed_weights.h"
+#include "ops/gemm/problem.h"
 #include "oracle/oracle.h"
 #include "tests/expect_error.h"
 #include "tests/ops/op_harness.h"
@@ -53,6 +54,21 @@ std::vector<std::byte> weights(const Problem& problem, DeviceKind device, std::s
 }
 
 }  // namespace
+
+TEST_CASE("gemm/products_that_lie_evenly_apart_are_one_run") {
+  const auto runs = [](const Shape& a, const Shape& b) {
+    std::string text;
+    for (const ProductRun& run : product_runs(matmul_problem(a, b)))
+      text += fmt::format("{} for {} from {},{} by {},{}; ", run.count, run.y, run.a, run.b, run.a_step, run.b_step);
+    return text;
+  };
+  CHECK(runs({5, 2, 3}, {5, 3, 4}) == "5 for 0 from 0,0 by 1,1; ");
+  CHECK(runs({5, 2, 3}, {3, 4}) == "1 for 0 from 0,0 by 0,0; ");  // of ten rows
+  CHECK(runs({2, 1, 2, 3}, {3, 3, 4}) == "3 for 0 from 0,0 by 0,1; 3 for 3 from 1,0 by 0,1; ");
+  CHECK(runs({2, 3, 2, 3}, {2, 1, 3, 4}) == "3 for 0 from 0,0 by 1,0; 3 for 3 from 3,1 by 1,0; ");
+  CHECK(runs({2, 3}, {3, 4}) == "1 for 0 from 0,0 by 0,0; ");
+  CHECK(runs({0, 2, 3}, {0, 3, 4}).empty());
+}
 
 TEST_CASE("gemm/transposes_and_c") {
   unsigned seed = 1;

@@ -141,6 +141,7 @@ TEST_CASE("grid_sample/other_batches_ranks_and_modes_are_refused") {
   CHECK(kind(x, random_f32({2, 3, 3, 2}, 1)) == ErrorKind::invalid_model);
   CHECK(kind(x, random_f32({1, 3, 3, 3}, 1)) == ErrorKind::invalid_model);
   CHECK(kind(random_f32({1, 2, 0, 4}, 1), grid) == ErrorKind::invalid_model);
+  CHECK(kind(random_f32({1, 1, 0, 4}, 1), random_f32({1, 1, 1, 2}, 1)) == ErrorKind::invalid_model);  // a single result
   CHECK_ERROR(make_op(sampled(x, grid, "bilinear", "zeros", false)), unsupported, "attribute 'mode' is 'bilinear'");
   CHECK_ERROR(make_op(sampled(x, grid, "linear", "wrap", false)), unsupported, "attribute 'padding_mode' is 'wrap'");
 }

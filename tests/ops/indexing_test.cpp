@@ -56,7 +56,45 @@ std::string refusal_on_cuda(const OpCase& c) {
   return kernels_of(c.op, DeviceKind::cuda).front()->offer(problem, {.device = reference_gpu()}).refusal;
 }
 
+/// What the bound kernel says where a device finds a fault, or "": it looks for none.
+std::string fault(const OpCase& c) {
+  const std::vector<InputInfo> infos = infos_of(c.inputs, c.constant);
+  const Problem problem(make_op(c), infos);
+  const Kernel& kernel = *kernels_of(c.op, DeviceKind::cpu).front();
+  const DeviceProfile device = cpu_profile(1);
+  const Offer offer = kernel.offer(problem, {.device = device});
+  return kernel.bind({problem, offer.candidates.at(0), device})->fault();
+}
+
 }  // namespace
+
+TEST_CASE("indexing/what_is_known_beforehand_is_not_looked_for_in_a_run") {
+  const Tensor x = random_f32({3, 5}, 1), tuples = Tensor::of<std::int64_t>({2, 2}, {1, 2, 0, 4}),
+               rows = Tensor::of<std::int64_t>({2, 5}, {0, 1, 2, 0, 1, 2, 2, 2, 2, 2}), updates = random_f32({2, 5}, 1),
+               whole = Tensor::of<std::int32_t>({2}, {5, 6});
+  const AttributeList second{{"axis", std::int64_t{1}}};
+  for (const std::vector<int>& known : {std::vector<int>(), {1}}) {
+    const auto says = [&](const OpCase& c, const std::string& words) {
+      OpCase copy = c;
+      copy.constant = known;
+      CHECK_MESSAGE(fault(copy) == (known.empty() ? words : ""), c.op);
+    };
+    says({.op = "Gather", .attributes = second, .inputs = {x, rows}}, "an index is outside axis 1 of [3,5]");
+    says({.op = "GatherElements", .inputs = {x, rows}}, "an index is outside axis 0 of [3,5]");
+    says({.op = "GatherND", .inputs = {x, tuples}}, "an index is outside axis 0 or 1 of [3,5]");
+    says({.op = "ScatterElements", .inputs = {x, rows, updates}}, "an index is outside axis 0 of [3,5]");
+    says({.op = "ScatterND", .inputs = {x, tuples, whole.to_dtype(DType::f32)}},
+         "an index is outside axis 0 or 1 of [3,5]");
+    says({.op = "Div", .inputs = {whole, whole}}, "integer division by zero");
+    says({.op = "Mod", .inputs = {whole, whole}}, "integer division by zero");
+    says({.op = "Div", .inputs = {x, x}}, "");
+    says({.op = "Add", .inputs = {whole, whole}}, "");
+  }
+  CHECK(fault({.op = "Pow", .inputs = {whole, whole}}) == "integer division by zero");  // of a negative power of 0
+  CHECK(fault({.op = "Pow", .inputs = {x, x}}).empty());
+  CHECK(fault({.op = "Pow", .inputs = {x, Tensor::of<std::int32_t>({1}, {3})}}).empty());
+  CHECK(fault({.op = "Pow", .inputs = {whole, Tensor::of<float>({1}, {3})}}).empty());
+}
 
 TEST_CASE("gather_elements/axes") {
   const Tensor x = random_f32({3, 5, 4, 6}, 1);

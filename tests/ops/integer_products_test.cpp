@@ -181,6 +181,14 @@ TEST_CASE("integer_products/qlinear_conv") {
       }
 }
 
+TEST_CASE("integer_products/filters_of_one_channel_over_more_lines_than_are_made_together") {
+  const Tensor x = integers(DType::u8, {1, 2, 60, 300}, 1), w = integers(DType::i8, {4, 1, 3, 3}, 2);
+  check_op({.op = "ConvInteger",
+            .attributes = {{"group", std::int64_t{2}}, {"pads", Ints{1, 1, 1, 1}}},
+            .inputs = {x, w, integers(DType::u8, {}, 3)},
+            .maybe_constant = {1}});
+}
+
 TEST_CASE("integer_products/volumes") {
   const OpCase conv_integer_of_run_time_filters{.op = "ConvInteger"};
   const OpCase conv_integer{.op = "ConvInteger", .maybe_constant = {1}};
@@ -188,6 +196,10 @@ TEST_CASE("integer_products/volumes") {
   for (const auto& [of_x, of_w] : pairs) {
     const auto x = [&, type = of_x](const Shape& shape) { return integers(type, shape, seed++); };
     const auto w = [&, type = of_w](const Shape& shape) { return integers(type, shape, seed++); };
+    check_op({.op = "ConvInteger",  // one element outside
+              .attributes = {{"pads", Ints{1, 0, 0, 0, 0, 0}}},
+              .inputs = {x({1, 1, 3, 1, 1}), w({2, 1, 3, 1, 1})},
+              .maybe_constant = {1}});
     const AttributeList odd{{"strides", Ints{2, 1, 2}}, {"pads", Ints{1, 0, 2, 2, 1, 0}}, {"dilations", Ints{2, 1, 1}}};
     check_op(with(conv_integer, {x({2, 3, 4, 5, 6}), w({5, 3, 2, 3, 2})}));
     check_op(with(conv_integer, {x({1, 2, 3, 4, 4}), w({3, 2, 3, 3, 3})}, {{"pads", Ints{1, 1, 1, 1, 1, 1}}}));

@@ -264,9 +264,11 @@ void check_kernels(const OpCase& c, InstructionSets sets, std::optional<DType> h
     if (runner.device() == DeviceKind::cpu && cuda_built) check_cuda_offers(problem, name);
   }
   if (runner.device() == DeviceKind::cpu && !half) {
+    check_unknown_attribute(c, name);
     check_round_trip(c, op, name);
     check_axis_map(c, op, name);
     check_permuted(c, op, name);
+    check_formulas(c, op, name);
     check_copies(c, op, name);
   }
 }

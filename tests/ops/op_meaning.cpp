@@ -12,10 +12,13 @@
 #include <numeric>
 #include <optional>
 #include <random>
+#include <span>
 #include <type_traits>
 #include <variant>
 #include <vector>
 
+#include "tests/expect_error.h"
+#include "tests/ops/exact_activation.h"
 #include "tests/ops/op_runner.h"
 
 namespace lenslet::test {
@@ -185,6 +188,15 @@ std::vector<std::vector<int>> orders(int rank) {
 
 }  // namespace
 
+void check_unknown_attribute(const OpCase& c, const std::string& where) {
+  if (c.op == "Constant") return;  // counts them
+  AttributeList attributes = c.attributes;
+  attributes.emplace_back("no_such_attribute", std::int64_t{1});
+  const auto make = [&] { lenslet::make_op(c.op, c.domain, attributes, c.inputs.size(), c.outputs, c.opset); };
+  CHECK_MESSAGE(contains(refusal_of(ErrorKind::unsupported, make), "'no_such_attribute' is not supported"), where,
+                " takes an attribute that there is not");
+}
+
 void check_round_trip(const OpCase& c, const std::shared_ptr<const Op>& op, const std::string& where) {
   CHECK_MESSAGE(op->type() == c.op, where, " calls itself ", std::string(op->type()));
   const auto again = make_normalised_op(op->type(), op->attributes(), c.inputs.size(), c.outputs);
@@ -215,6 +227,9 @@ void check_axis_map(const OpCase& c, const std::shared_ptr<const Op>& op, const 
   for (std::size_t i = 0; i < c.inputs.size(); ++i) {
     const Tensor& input = c.inputs[i];
     const bool is_float = input.dtype() == DType::f32 || input.dtype() == DType::f64;
+    const auto& axes = maps[0].inputs[i].axis;
+    const bool follows = std::ranges::any_of(axes, [](int axis) { return axis != AxisMap::none; });
+    CHECK_MESSAGE(!(maps[0].inputs[i].parameter && follows), where, ": axes follow input ", i, ", a parameter");
     if (input.empty() || maps[0].inputs[i].parameter || contains(c.constant, i)) continue;
     for (std::size_t o = 0; o < before.size(); ++o)
       for (int axis = 0; axis < Shape::max_rank; ++axis)
@@ -278,6 +293,39 @@ void check_permuted(const OpCase& c, const std::shared_ptr<const Op>& op, const 
         CHECK_MESSAGE(nearly_same(expected, got), where, " on permuted axes [", fmt::format("{}", fmt::join(to, ",")),
                       "] gives ", got.shape().str(), " or other values");
       }
+  }
+}
+
+void check_formulas(const OpCase& c, const std::shared_ptr<const Op>& op, const std::string& where) {
+  std::optional<Tensor> y;
+  const auto compare = [&](const Tensor& x, const char* what, const auto& formula) {
+    if (!y) y = PlainOp(c, op).run(c.inputs)[0];
+    REQUIRE_MESSAGE(y->shape() == x.shape(), where);
+    const std::span<const float> from = x.values<float>(), got = y->values<float>();
+    for (std::size_t i = 0; i < from.size(); ++i) {
+      const double exact = formula(double{from[i]}, static_cast<std::int64_t>(i)), value = double{got[i]};
+      if (value == exact || std::abs(value - exact) <= 1e-5 * (1 + std::abs(exact)) || std::isnan(value)) continue;
+      FAIL_CHECK(where << ": " << what << " gives " << exact << " for " << from[i] << ", the operator " << value);
+      return;
+    }
+  };
+  for (std::size_t side = 0; side < c.inputs.size() && c.outputs == 1; ++side) {
+    const Tensor& x = c.inputs[side];
+    if (x.empty() || x.dtype() != DType::f32 || x.elems() == 0 || contains(c.constant, side)) continue;
+    std::vector<int> others;  // everything else is known
+    for (std::size_t i = 0; i < c.inputs.size(); ++i)
+      if (i != side) others.push_back(static_cast<int>(i));
+    const std::vector<InputInfo> infos = infos_of(c.inputs, others);
+    if (side == 0)
+      if (const auto activation = op->as_activation(infos))
+        compare(x, "its activation",
+                [of = exact_activation(*activation)](double value, std::int64_t) { return of(value); });
+    const Shape shape = op->infer(infos).at(0).shape;
+    if (const auto affine = op->as_channel_affine(infos, side, shape))
+      compare(x, "what it does to channels", [&](double value, std::int64_t i) {
+        const auto channel = static_cast<std::size_t>(index_of(i, shape)[1]);
+        return affine->factor.at(channel) * value + affine->offset.at(channel);
+      });
   }
 }
 

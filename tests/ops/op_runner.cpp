@@ -208,6 +208,12 @@ bool between_pixels_intact(const Tensor& stored, DeviceKind device) {
 
 }  // namespace
 
+namespace {
+bool is_floating(DType type) {
+  return type == DType::f32 || type == DType::f64 || type == DType::f16 || type == DType::bf16;
+}
+}  // namespace
+
 std::vector<Tensor> run_between_guards(const OpRunner& runner, const Call& call, std::span<const Tensor> values,
                                        const std::string& where) {
   const Problem& problem = call.problem;
@@ -222,8 +228,7 @@ std::vector<Tensor> run_between_guards(const OpRunner& runner, const Call& call,
     output_blocks.push_back(runner.value_block(block_bytes(type, candidate.outputs[i], call.kernel.device())));
     outputs.push_back(Tensor::view(type.dtype, type.shape, output_blocks[i]->data(), candidate.outputs[i]));
     // Poison is -1 or 255 among integers, which many a result is.
-    const DType t = type.dtype;
-    const bool floats = t == DType::f32 || t == DType::f64 || t == DType::f16 || t == DType::bf16;
+    const bool floats = is_floating(type.dtype);
     if (floats || candidate.outputs[i].pixel_pitch != 0) continue;
     output_blocks[i]->write(std::vector<std::byte>(output_blocks[i]->bytes(), std::byte{0x5A}).data());
   }
@@ -244,6 +249,8 @@ std::vector<Tensor> run_between_guards(const OpRunner& runner, const Call& call,
   const std::unique_ptr<Block> blob = prepared_blob(runner, call, where);
   const std::vector<std::byte> blob_before = blob != nullptr ? blob->read() : std::vector<std::byte>();
   const std::unique_ptr<Block> workspace = runner.block(candidate.workspace_bytes);
+  if (!is_floating(problem.outputs()[0].dtype))  // counts that nobody has written: -1 stands for none too often
+    workspace->write(std::vector<std::byte>(workspace->bytes(), std::byte{0x5A}).data());
 
   // Twice over the same workspace: what the first run leaves behind (counters, say) must not matter to the next.
   std::vector<std::vector<std::byte>> first;

@@ -32,6 +32,44 @@ std::string without_cuda(const std::string& text) {
   return result;
 }
 
+struct Schema {
+  std::int64_t since;
+  int min_inputs, max_inputs, min_outputs, max_outputs;
+};
+using Schemas = std::map<std::string, std::vector<Schema>>;
+
+Schemas read_schemas(const char* name) {
+  Schemas schemas;
+  std::ifstream file(std::string(LENSLET_SOURCE_DIR "/tests/ops/data/") + name);
+  std::string line;
+  std::getline(file, line);
+  REQUIRE(line == "name,since,min_inputs,max_inputs,min_outputs,max_outputs");
+  while (std::getline(file, line)) {
+    std::replace(line.begin(), line.end(), ',', ' ');
+    std::istringstream fields(line);
+    std::string op;
+    Schema schema{};
+    fields >> op >> schema.since >> schema.min_inputs >> schema.max_inputs >> schema.min_outputs >> schema.max_outputs;
+    schemas[op].push_back(schema);
+  }
+  return schemas;
+}
+
+/// What some versions take together.
+template <typename Which>
+Schema joined(const std::vector<Schema>& all, const Which& which) {
+  Schema most{0, 99, 0, 99, 0};
+  const auto larger = [](int a, int b) { return a == any_number || b == any_number ? any_number : std::max(a, b); };
+  for (const Schema& schema : all) {
+    if (!which(schema)) continue;
+    most.min_inputs = std::min(most.min_inputs, schema.min_inputs);
+    most.max_inputs = larger(most.max_inputs, schema.max_inputs);
+    most.min_outputs = std::min(most.min_outputs, schema.min_outputs);
+    most.max_outputs = larger(most.max_outputs, schema.max_outputs);
+  }
+  return most;
+}
+
 }  // namespace
 
 TEST_CASE("op_table/rows") {
@@ -57,51 +95,65 @@ TEST_CASE("op_table/rows") {
 
 // As onnx 1.23 has them: data/onnx_operators.csv, a line an operator and version, from get_all_schemas_with_history().
 TEST_CASE("op_table/versions_and_numbers_of_inputs_and_outputs_are_those_of_onnx") {
-  struct Schema {
-    std::int64_t since;
-    int min_inputs, max_inputs, min_outputs, max_outputs;
-  };
-  std::map<std::string, std::vector<Schema>> schemas;
-  std::ifstream file(LENSLET_SOURCE_DIR "/tests/ops/data/onnx_operators.csv");
-  std::string line;
-  std::getline(file, line);
-  REQUIRE(line == "name,since,min_inputs,max_inputs,min_outputs,max_outputs");
-  while (std::getline(file, line)) {
-    std::replace(line.begin(), line.end(), ',', ' ');
-    std::istringstream fields(line);
-    std::string name;
-    Schema schema{};
-    fields >> name >> schema.since >> schema.min_inputs >> schema.max_inputs >> schema.min_outputs >>
-        schema.max_outputs;
-    schemas[name].push_back(schema);
-  }
+  const Schemas schemas = read_schemas("onnx_operators.csv");
   std::size_t found = 0;
   for (const OpRow& row : op_table()) {
     if (!row.domain.empty() || !schemas.contains(std::string(row.name))) continue;
     CAPTURE(std::string(row.name));
     ++found;
-    const std::vector<Schema>& all = schemas[std::string(row.name)];
+    const std::vector<Schema>& all = schemas.at(std::string(row.name));
     const auto is_read = [&](const Schema& schema) {
       return &schema == &all.back() || (&schema)[1].since > row.min_opset;  // in a version that is read
     };
     const bool is_since = std::ranges::any_of(all, [&](const Schema& schema) { return schema.since == row.min_opset; });
     // Some exporters wrote these before they were operators.
     CHECK((is_since || row.name == "LayerNormalization" || row.name == "ThresholdedRelu"));
-    Schema most{0, 99, 0, 99, 0};
-    const auto larger = [](int a, int b) { return a == any_number || b == any_number ? any_number : std::max(a, b); };
-    for (const Schema& schema : all) {
-      if (!is_read(schema)) continue;
-      most.min_inputs = std::min(most.min_inputs, schema.min_inputs);
-      most.max_inputs = larger(most.max_inputs, schema.max_inputs);
-      most.min_outputs = std::min(most.min_outputs, schema.min_outputs);
-      most.max_outputs = larger(most.max_outputs, schema.max_outputs);
-    }
+    const Schema most = joined(all, is_read);
     CHECK(row.min_inputs == most.min_inputs);
     CHECK(row.max_inputs == (row.name == "Einsum" ? 4 : most.max_inputs));
     CHECK(row.min_outputs == (row.name == "TopK" ? 1 : std::max(1, most.min_outputs)));
     CHECK(row.max_outputs == most.max_outputs);
   }
   CHECK(found == 160);
+}
+
+// What only ONNX Runtime has as its 1.32 says: data/onnxruntime_operators.csv, from get_all_operator_schema().
+TEST_CASE("op_table/what_is_read_as_other_operators_has_as_many_inputs_and_outputs_as_where_it_comes_from") {
+  const Schemas onnx = read_schemas("onnx_operators.csv"), onnxruntime = read_schemas("onnxruntime_operators.csv");
+  for (const OpRow& row : op_table()) {
+    if (row.domain != "com.microsoft") continue;
+    const Schema& only = onnxruntime.at(std::string(row.name)).front();
+    CAPTURE(std::string(row.name));
+    CHECK((row.min_inputs == only.min_inputs && row.max_inputs == only.max_inputs));
+    CHECK((row.min_outputs == only.min_outputs && row.max_outputs == only.max_outputs));
+  }
+  int rows = 0;
+  std::istringstream lines(expansion_table());  // "| Gemm before opset 7 | ai.onnx | Gemm |"
+  for (std::string line; std::getline(lines, line);) {
+    if (line.find("ai.onnx") == line.npos && line.find("com.microsoft") == line.npos) continue;
+    CAPTURE(line);
+    std::istringstream words(line);
+    std::string name, word, opset;
+    std::int64_t before = 1000;
+    words >> word >> name >> word;
+    if (word == "before") words >> opset >> before >> word;
+    const std::string domain = line.find("com.microsoft") != line.npos ? "com.microsoft" : "";
+    const ExpansionRow* const row = find_expansion(name, domain, before - 1);
+    REQUIRE((row != nullptr && row->name == name));
+    const bool of_onnx = domain.empty() && onnx.contains(name) && onnx.at(name).front().since < before;
+    const std::vector<Schema>& all = (of_onnx ? onnx : onnxruntime).at(name);
+    const Schema of = joined(all, [&](const Schema& schema) { return schema.since < before; });
+    CHECK(row->min_inputs == (name == "QLinearConcat" ? 5 : of.min_inputs));  // a triple at least
+    CHECK(row->max_inputs == of.max_inputs);
+    CHECK(row->max_outputs == (name == "SimplifiedLayerNormalization" ? 1 : of.max_outputs));  // training has more
+    // Where it is read as itself from another version on.
+    if (before < 1000) {
+      CHECK(find_expansion(name, domain, before) == nullptr);
+      CHECK(std::ranges::any_of(all, [&](const Schema& schema) { return schema.since == before; }));
+    }
+    ++rows;
+  }
+  CHECK(rows == 62);
 }
 
 TEST_CASE("op_table/kernels") {

@@ -58,6 +58,12 @@ const PoolCase cases[] = {
     {{2, 5, 33}, {4}, {3}, {}, {2}, "NOTSET", true},
     {{1, 3, 5, 7, 6}, {2, 3, 2}, {1, 2, 2}, {1, 1, 0, 0, 1, 1}, {}},
     {{1, 1, 1, 3}, {1, 2}, {1, 1}, {0, 1, 0, 1}, {1, 2}},
+    // A row that begins with a tap inside, after one whose first tap lies above the image.
+    {{1, 3, 7, 6}, {3, 3}, {1, 1}, {1, 1, 1, 1}, {2, 2}},
+    // Lines of several blocks of columns, the second of which sees zeros alone.
+    {{1, 1, 4, 5000}, {2, 3}, {1, 1}, {2, 1, 2, 1}, {5, 1}},
+    // A row that begins with a tap inside, after one whose first tap lies above the image.
+    {{1, 3, 7, 6}, {3, 3}, {1, 1}, {1, 1, 1, 1}, {2, 2}},
     // Lines of several blocks, a tail in each; strides that load two and more apart; fewer columns than a vector has.
     {{1, 2, 4500}, {3}, {2}, {1, 1}, {}},
     {{1, 1, 3, 2500}, {3, 3}, {1, 1}, {1, 1, 1, 1}, {}},

@@ -71,6 +71,8 @@ TEST_CASE("room/operators_that_keep_channels_apart") {
   CHECK(with_room({.op = "Cast", .attributes = {{"to", std::int64_t{1}}}, .inputs = {x}}).empty());
   CHECK(with_room({.op = "MaxPool", .attributes = {{"kernel_shape", Ints{2, 2}}}, .inputs = {x}}) ==
         "nhwc/104 -> nhwc/104");
+  CHECK(with_room({.op = "Max", .inputs = std::vector<Tensor>(8, x)}).ends_with(" -> nhwc/104"));
+  CHECK(with_room({.op = "Max", .inputs = std::vector<Tensor>(9, x)}).empty());  // a run has place for eight
   // A scalar constant is the same for all channels, a vector is not.
   const Tensor two = Tensor::of<float>(Shape{}, {2}).to_dtype(DType::f16);
   CHECK(with_room({.op = "Mul", .inputs = {x, two}, .constant = {1}}) == "nhwc/104,nchw -> nhwc/104");

@@ -1,9 +1,11 @@
 // How CUDA's kernels of SparseConv cut problems, lay filters down and refuse: no device needed.
 
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstring>
 #include <map>
 #include <span>
@@ -14,6 +16,7 @@
 #include "base/half.h"
 #include "ops/sparse/cuda/gathered_plan.h"
 #include "ops/sparse/cuda/neighbour_plan.h"
+#include "ops/sparse/cuda/sparse_conv_cuda.h"
 #include "tests/expect_error.h"
 #include "tests/ops/op_runner.h"
 #include "tests/ops/sparse_sites.h"
@@ -58,6 +61,63 @@ TEST_CASE("sparse/plan/cuts") {
     CHECK_ERROR((void)read_gathered_plan(p, "rows=65 columns=16 units=1 ahead=1 fill=1 slices=1"), invalid_argument,
                 "there is no such cut of it");
   }
+}
+
+// Of plans of many problems what they are estimated to take (a product, by its logarithm), and their words. What
+// changes wants measured times beside it, or was not meant to.
+TEST_CASE("sparse/plan/cuts_and_their_estimates_are_those_that_were_fitted") {
+  const DeviceProfile& device = reference_gpu();
+  struct Sum {
+    double log_us = 0;
+    std::uint32_t words = 0;
+    void add(const std::string& text, double us) {
+      log_us += std::log(us);
+      for (const char c : text) words = words * 31 + static_cast<unsigned char>(c);
+    }
+    std::string str() const { return fmt::format("{:.10g} {:x}", log_us, words); }
+  };
+  Sum gathered, neighbours;
+  for (const std::int64_t channels : {4, 16, 32, 64, 100, 128})
+    for (const std::int64_t filters : {1, 16, 48, 64, 200})
+      for (const std::int64_t taps : {3, 8, 9, 27, 125})
+        for (const std::int64_t sites : {300, 20000, 1000000}) {
+          SparseConvProblem p = problem(channels, filters, taps);
+          p.max_inputs = p.max_outputs = sites;
+          p.max_pairs = sites * taps;
+          p.submanifold = taps % 2 == 1;
+          const GatheredPlan plan = plan_gathered(p, device);
+          gathered.add(fmt::format("{} {} {}", plan.str(), plan.workspace_bytes(p), gathered_filter_bytes(p, plan)),
+                       gathered_us(p, plan, device));
+          for (const SparseArithmetic arithmetic : all) {
+            const NeighbourPlan of = plan_neighbours(p, arithmetic, device);
+            neighbours.add(fmt::format("{} {} {} {}", of.str(), of.blocks(p), neighbour_filter_bytes(p, of, arithmetic),
+                                       of.shared_bytes(taps, of.chunks(row_bytes(p, arithmetic)))),
+                           neighbour_us(p, arithmetic, device));
+            SparseConvProblem given = p;
+            given.table_rows = sites;
+            neighbours.add("", neighbour_us(given, arithmetic, device));
+          }
+        }
+  CHECK(gathered.str() == "2206.230159 95530595");
+  CHECK(neighbours.str() == "15381.64166 41c94789");
+}
+
+TEST_CASE("sparse/plan/sizes_are_taken_to_their_limits_and_not_beyond") {
+  const auto refusal = [](std::int64_t sites, std::int64_t numbers, std::int64_t channels) {
+    const InputInfo inputs[] = {{true, {DType::f32, {sites, channels}}},
+                                {true, {DType::i32, {numbers}}},
+                                {true, {DType::f32, {1, channels, 3, 1}}}};
+    const AttributeList attributes{{"kind", std::string("submanifold")}};
+    const Problem node(make_op("SparseConv", "lenslet", attributes, 3, 1, 1), inputs);
+    return refuse_sizes(node.as<SparseConvOp>().problem(node.inputs()), node).value_or("");
+  };
+  constexpr std::int64_t k = 1024;
+  CHECK(refusal(128 * k * k, 4, 4) == "");
+  CHECK(refusal(128 * k * k + 1, 4, 4) == "more than 2^27 sites");
+  CHECK(refusal(9, 2048 * k * k - 2, 4) == "");
+  CHECK(refusal(9, 2048 * k * k, 4) == "a rulebook of more than 2^31 numbers");
+  CHECK(refusal(9, 4, 4 * k * k) == "");
+  CHECK(refusal(9, 4, 4 * k * k + 1) == "more than 2^22 channels or filters");
 }
 
 // What the launch bounds of the kernels count on: blocks on a multiprocessor of 228 KiB, a KiB each its own.

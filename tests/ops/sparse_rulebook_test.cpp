@@ -69,6 +69,23 @@ TEST_CASE("sparse/rulebook/far_apart") {
   check_op(rulebook_case("regular", {3, 300, 300}, {3, 3, 3}, indices_of(wide, count, 3), 1, strides({1, 2, 2})));
 }
 
+TEST_CASE("sparse/grid/cells_are_counted_by_62_bits") {
+  const auto says = [](const char* op, std::size_t inputs, const Attributes& attributes) {
+    return refusal_of(ErrorKind::invalid_model, [&] { lenslet::make_op(op, "lenslet", attributes, inputs, 1, 1); });
+  };
+  constexpr std::int64_t large = 1 << 30;
+  const Attributes square{{"spatial_shape", Ints{large, large}}, {"images", std::int64_t{3}}},
+      more{{"spatial_shape", Ints{large, large}}, {"images", std::int64_t{4}}};
+  CHECK(says("SparseToDense", 2, square) == "");
+  CHECK(contains(says("SparseToDense", 2, more), "have more cells than 62 bits count"));
+  // A rulebook's windows may reach 2^18 cells beyond, along the axis of depth, too: (2^18 + 1) * (2^22 - a) * 2^22.
+  constexpr std::int64_t side = (1 << 22) - (1 << 18);
+  for (const std::int64_t a : {16, 15}) {
+    const Attributes attributes{{"spatial_shape", Ints{side - a, side}}, {"kernel_shape", Ints{3, 3}}};
+    CHECK(contains(says("SparseRulebook", 1, attributes), "62 bits") == (a == 15));
+  }
+}
+
 // The table that the pass share_neighbours asks for, in every way in which a rulebook is made.
 TEST_CASE("sparse/rulebook/neighbours") {
   std::mt19937 random(9);
@@ -82,6 +99,7 @@ TEST_CASE("sparse/rulebook/neighbours") {
       const auto op = make_normalised_op("SparseRulebook", attributes, 1, outputs);
       const auto again = make_normalised_op("SparseRulebook", op->attributes(), 1, outputs);
       CHECK(to_string(again->attributes()) == to_string(op->attributes()));
+      CHECK(to_string(op->attributes()).ends_with(" neighbours=1"));
       const std::vector<oracle::Array> arrays{oracle::from_tensor(inputs[0])};
       const std::vector<oracle::Array> exact = oracle::run("SparseRulebook", op->attributes(), arrays).value();
       const Problem problem(op, infos_of(inputs, {}));

@@ -66,6 +66,10 @@ TEST_CASE("volume/one_line") {
   check_op(volume("ConvTranspose", {1, 3, 40}, {3, 4, 4}, {{"strides", Ints{2}}, {"pads", Ints{1, 1}}}));
 }
 
+TEST_CASE("volume/a_single_element_outside_is_zero") {
+  check_op(volume("Conv", {1, 1, 3, 1, 1}, {2, 1, 3, 1, 1}, {{"pads", Ints{1, 0, 0, 0, 0, 0}}}));
+}
+
 TEST_CASE("volume/zeros_around_it_are_pads") {
   OpCase c = volume("Conv", {2, 3, 5, 6, 7}, {4, 3, 3, 3, 3}, {{"pads", Ints{1, 1, 1, 1, 1, 1}}});
   const std::shared_ptr<const Op> plain = make_op(c);

@@ -133,7 +133,13 @@ TEST_CASE("conv/winograd_plan/other_filters_strides_and_groups_are_refused") {
   // 32 tiles of 36 * (50000 + 20000) floats are 323 MB; of F(2), with 16, 143 MB.
   CHECK(reason({1, 50000, 9, 9}, {20000, 50000, 3, 3}) == "workspace would exceed 256 MiB");
   CHECK(!refuse_winograd(resolve_conv({1, 50000, 9, 9}, {20000, 50000, 3, 3}, geometry), 2));
-  CHECK(reason({1, 16, 3, 1 << 27}, {16, 16, 3, 3}) == "sizes exceed 32-bit indices");
+  constexpr std::int64_t most = 1 << 30;
+  for (const std::int64_t more : {0, 1}) {  // a line of x, one of y, lines
+    const std::string wanted = more == 0 ? "" : "sizes exceed 32-bit indices";
+    CHECK(reason({1, 16, 3, most / 16 + more}, {1, 16, 3, 3}) == wanted);
+    CHECK(reason({1, 1, 3, most / 16 + 2 + more}, {16, 1, 3, 3}) == wanted);
+    CHECK(reason({1, 1, most + more, 3}, {1, 1, 3, 3}) == wanted);
+  }
 
   const auto of_form = [&](const Form& form, const Shape& x, const Shape& filter) {
     return refuse_winograd(resolve_conv(x, filter, geometry), form.m, form.r).value_or("");

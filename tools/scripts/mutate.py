@@ -2,6 +2,7 @@
 """Plants faults of one token into the sources and counts those that the tests do not notice.
 
     mutate.py [--count 400] [--seed 1] [--only FOLDER]... [--jobs 1] [--out results/mutants.jsonl]
+    mutate.py --list [--count 400] [--seed 1] [--only FOLDER]...    what would be planted, and nothing is
 
 A fault is another comparison, sign, bound, index or constant, or a statement that is left out. Faults are drawn at
 random from the seed, out of the .cpp files of ops/, runtime/ and models/, or of --only, but for those that need a
@@ -56,6 +57,9 @@ SWAPS = (
                   r"(?: [-+*/|&]?= .+|\(.*\)));$", lambda text: re.match(" *", text).group() + ";"),
 )  # fmt: skip
 
+# Up to an array's size where it is declared: a larger one is no fault.
+DECLARES_ARRAY = r"\s*(?!(?:return|delete|throw|else|case)\b)(?:[\w:<>,*&]+ )+\*?\w+(?:\[[^\]]*\])*\[$"
+
 Fault = collections.namedtuple("Fault", "file line column kind old new source")
 
 
@@ -74,6 +78,8 @@ def faults_of(name, text):
             if kind == "statement" and not begins:
                 continue
             for match in re.finditer(pattern, line):
+                if kind == "index" and re.match(DECLARES_ARRAY, line[: match.start()]):
+                    continue
                 old = match.group()
                 put = new(old) if callable(new) else new
                 if kind == "statement":  # all of it, strings too
@@ -215,6 +221,7 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", action="append", metavar="FOLDER", help="sources below it; may be given more than once")
     parser.add_argument("--jobs", type=int, default=1, help="copies of the tree that work side by side")
+    parser.add_argument("--list", action="store_true", help="print the faults that are drawn, with the lines they stand in, and stop")
     parser.add_argument("--again", action="store_true", help="try again those that survived")
     parser.add_argument("--out", type=pathlib.Path, default=ROOT / "results" / "mutants.jsonl")
     arguments = parser.parse_args()
@@ -228,6 +235,10 @@ def main():
     drawn = [fault for name in names for fault in faults_of(name, (ROOT / name).read_text())]
     print(f"{len(drawn)} places for faults in {len(names)} files", flush=True)
     random.Random(arguments.seed).shuffle(drawn)
+    if arguments.list:
+        for fault in drawn[: arguments.count]:
+            print(f"{fault.file}:{fault.line}:{fault.column + 1} {fault.kind}: {fault.old} -> {fault.new}\n    {fault.source}")
+        return
     for copy in copies:
         copy.prepare(sorted({test for name in names for test in tests_of(name)}))
 

@@ -120,7 +120,7 @@ std::vector<SeparableCut> separable_cuts(const SeparableProblem& problem, const 
     for (const int tiles : tile_counts) {
       if (!separable_has(columns, tiles, problem.depthwise.stride_h)) continue;
       // Tiles that are not wanted are multiplied all the same.
-      if (8 * tiles >= sizes.k + 64 || (tiles > 4 && 8 * tiles - 32 >= sizes.k)) continue;
+      if (tiles > 4 && 8 * tiles - 32 >= sizes.k) continue;
       for (int channel_warps = 1; channel_warps <= separable_most_warps(problem.depthwise.stride_h, columns, tiles);
            ++channel_warps)
         for (const int pixel_warps : {1, 2, 4, 8}) {

@@ -1,0 +1,178 @@
+// Every cut that the plans of CUDA's kernels may take: how many there are of many problems, what they are estimated to
+// take (the product of all, by its logarithm), and their words. estimates_test.cpp asks for the one that is taken, and
+// needs a build with CUDA. A row that changes wants measured times beside it, or was not meant to.
+
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include <cmath>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ops/conv/cuda/fft_plan.h"
+#include "ops/conv/cuda/grouped_tf32_plan.h"
+#include "ops/conv/cuda/implicit_gemm_plan.h"
+#include "ops/conv/cuda/mma_gemm_plan.h"
+#include "ops/conv/cuda/separable_plan.h"
+#include "ops/conv/cuda/wgmma_gemm_plan.h"
+#include "ops/conv/cuda/wgmma_patch_plan.h"
+#include "ops/conv/cuda/wgmma_patch_slices_plan.h"
+#include "ops/conv/cuda/wgmma_tf32_plan.h"
+#include "ops/conv/cuda/winograd_plan.h"
+#include "tests/ops/conv_cases.h"
+
+namespace lenslet::cuda {
+namespace {
+
+struct Cuts {
+  int count = 0;
+  double log_us = 0;
+  std::uint32_t words = 0;
+
+  void add(std::string_view text, double us) {
+    ++count;
+    log_us += std::log(us);
+    for (const char c : text) words = words * 31 + static_cast<unsigned char>(c);
+  }
+};
+using AllCuts = std::map<std::string, Cuts>;
+
+/// Layers of networks of photographs.
+std::vector<ConvProblem> layers() {
+  struct Row {
+    std::int64_t n, c, h, w, k, window, stride, dilation, groups;
+  };
+  std::vector<ConvProblem> all;
+  for (const Row& row : {Row{1, 3, 224, 224, 64, 7, 2, 1, 1},    Row{8, 3, 224, 224, 32, 3, 2, 1, 1},
+                         Row{1, 64, 56, 56, 64, 3, 1, 1, 1},     Row{64, 64, 56, 56, 256, 1, 1, 1, 1},
+                         Row{1, 512, 7, 7, 512, 3, 1, 1, 1},     Row{2, 2048, 7, 7, 512, 1, 1, 1, 1},
+                         Row{4, 32, 40, 40, 48, 5, 1, 1, 1},     Row{1, 24, 31, 29, 40, 7, 1, 1, 1},
+                         Row{1, 256, 28, 28, 256, 3, 1, 2, 1},   Row{8, 128, 28, 28, 128, 3, 1, 1, 32},
+                         Row{64, 256, 14, 14, 256, 3, 1, 1, 64}, Row{16, 512, 28, 28, 512, 3, 2, 1, 32},
+                         Row{1, 48, 35, 35, 48, 3, 1, 1, 6},     Row{2, 12, 64, 64, 20, 15, 1, 1, 1},
+                         Row{64, 1280, 8, 8, 384, 1, 1, 1, 1},   Row{1, 33, 17, 19, 21, 3, 2, 1, 1},
+                         Row{32, 32, 112, 112, 16, 1, 1, 1, 1},  Row{64, 200, 28, 28, 256, 1, 1, 1, 1},
+                         Row{32, 72, 56, 56, 96, 3, 1, 1, 1},    Row{64, 512, 14, 14, 512, 3, 1, 1, 1}}) {
+    const std::int64_t pad = row.dilation * (row.window / 2);
+    ConvProblem p = resolve_conv({row.n, row.c, row.h, row.w}, {row.k, row.c / row.groups, row.window, row.window},
+                                 {.stride = {row.stride, row.stride},
+                                  .dilation = {row.dilation, row.dilation},
+                                  .pads = {pad, pad, pad, pad},
+                                  .groups = row.groups});
+    p.bias = true;
+    p.activation.kind = Activation::Kind::relu;
+    all.push_back(p);
+  }
+  return all;
+}
+
+void add_fp32(AllCuts& all, const ConvProblem& p) {
+  const DeviceProfile& device = reference_gpu();
+  for (const auto& [m, r] : {std::pair(2, 3), {4, 3}, {2, 5}, {4, 5}, {2, 7}}) {
+    if (refuse_winograd(p, m, r) || p.r != r) continue;
+    const WinogradPlan plan = plan_winograd(p, m, device);
+    all["winograd"].add(plan.str(), estimate_winograd_us(p, plan, device));
+  }
+  if (!refuse_fft(p))
+    for (const int size : fft_sizes) {
+      if (size < std::max(p.r, p.s)) continue;
+      const FftPlan plan = plan_fft(p, size, device);
+      all["fft"].add(plan.str(), estimate_fft_us(p, plan, device));
+    }
+  for (const Format& format : {formats::nchw, formats::nhwc}) {
+    const GemmAccess access = gemm_access(p, format);
+    for (const GemmTile tile : gemm_tiles_for(access))
+      for (const std::int64_t slices : {1, 3, 8, 20}) {
+        ImplicitGemmPlan plan = cut_gemm(p, tile, slices);
+        plan.resident = even_resident(p, plan, device);
+        all["implicit_gemm"].add(plan.str(), gemm_plan_us(p, access, plan, device));
+      }
+  }
+}
+
+void add_tensor_cores(AllCuts& all, ConvProblem p, DType storage) {
+  const DeviceProfile& device = reference_gpu();
+  p.storage = p.x_storage = storage;
+  const std::string of = storage == DType::f32 ? " of TF32" : "";
+  const ConvProblem merged = with_merged_groups(p);
+  for (const MmaTile tile : mma_tiles_for(mma_access(merged)))
+    for (const std::int64_t slices : {1, 2, 5, 8}) {
+      MmaGemmPlan plan = cut_mma_gemm(merged, tile, slices);
+      plan.resident = even_resident(merged, plan, device);
+      all["mma_gemm" + of].add(plan.str(), mma_gemm_us(merged, plan, device));
+    }
+  if (!refuse_wgmma_patch(p))
+    for (const WgmmaPatchPlan& plan : wgmma_patch_cuts(p))
+      all["wgmma_patch" + of].add(plan.str(), wgmma_patch_us(p, plan, device));
+  if (!refuse_wgmma_patch(p))
+    for (const PatchSlicesPlan& plan : patch_slices_cuts(p))
+      all["wgmma_patch, slices" + of].add(plan.str(), patch_slices_us(p, plan, device));
+  if (storage != DType::f32) {
+    for (const WgmmaGemmPlan& plan : wgmma_cuts(p)) all["wgmma_gemm"].add(plan.str(), wgmma_plan_us(p, plan, device));
+    return;
+  }
+  for (const WgmmaTf32Plan& plan : wgmma_tf32_cuts(p))
+    all["wgmma_tf32"].add(plan.str(), wgmma_tf32_us(p, plan, device));
+  if (p.groups == 1 || p.group_c() != p.group_k() || p.group_c() % 4 != 0) return;
+  if (const std::int64_t eights = grouped_tf32_set_eights(p); eights == 0 || p.c % (8 * eights) != 0) return;
+  for (const GroupedTf32Cut& cut : grouped_tf32_cuts(p))
+    all["grouped_tf32"].add(cut.str(), grouped_tf32_us(p, cut, device));
+}
+
+void add_separable(AllCuts& all, DType storage) {
+  struct Row {
+    std::int64_t n, c, size, k, stride, window;
+  };
+  for (const Row& row : {Row{1, 32, 112, 16, 1, 3}, Row{64, 96, 112, 24, 2, 3}, Row{8, 144, 56, 24, 1, 3},
+                         Row{1, 576, 14, 96, 1, 3}, Row{64, 576, 14, 160, 2, 3}, Row{1, 960, 7, 320, 1, 3},
+                         Row{3, 58, 28, 58, 1, 3}, Row{2, 8, 5, 1000, 1, 3}, Row{4, 64, 28, 32, 1, 5}}) {
+    SeparableProblem p;
+    ConvGeometry geometry{.stride = {row.stride, row.stride}, .groups = row.c};
+    geometry.pads.fill(row.window / 2);
+    p.depthwise = resolve_conv({row.n, row.c, row.size, row.size}, {row.c, 1, row.window, row.window}, geometry);
+    p.pointwise = resolve_conv({row.n, row.c, p.depthwise.p, p.depthwise.q}, {row.k, row.c, 1, 1}, {});
+    for (ConvProblem* half : {&p.depthwise, &p.pointwise}) half->storage = half->x_storage = storage;
+    for (const SeparableCut& cut : separable_cuts(p, reference_gpu()))
+      all[storage == DType::f32 ? "separable of TF32" : "separable"].add(
+          cut.str(), estimate_separable_us(p, cut, reference_gpu()));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("cuda_cuts/cuts_and_their_estimates_are_those_that_were_fitted") {
+  const std::string_view expected = R"(fft: 113 cuts, 307.1453897, edfb72bb
+grouped_tf32: 450 cuts, 881.2133636, 85993922
+implicit_gemm: 5176 cuts, 13060.98388, fe1d858
+mma_gemm: 3380 cuts, 6383.340697, f18f3b1
+mma_gemm of TF32: 3680 cuts, 7380.076054, ef4fc88b
+separable: 183 cuts, 424.5820088, a88ad04a
+separable of TF32: 175 cuts, 459.0299557, 913415f9
+wgmma_gemm: 2213 cuts, 4448.883907, ea387361
+wgmma_patch: 1326 cuts, 2412.170645, 8ee80bb5
+wgmma_patch of TF32: 1134 cuts, 2362.927479, fcda869b
+wgmma_patch, slices: 26 cuts, 46.26151836, 39c23aec
+wgmma_patch, slices of TF32: 79 cuts, 156.9154324, d130e85d
+wgmma_tf32: 2852 cuts, 6828.19441, 9e4eb7e1
+winograd: 93 cuts, 172.562988, 2918649d
+)";
+  AllCuts all;
+  std::vector<ConvProblem> problems = layers();
+  for (const test::ConvCase& c : test::conv_cases()) problems.push_back(c.problem);
+  for (const ConvProblem& p : problems) {
+    add_fp32(all, p);
+    add_tensor_cores(all, p, DType::f16);
+    add_tensor_cores(all, p, DType::f32);
+  }
+  add_separable(all, DType::f16);
+  add_separable(all, DType::f32);
+  std::string found;
+  for (const auto& [name, cuts] : all)
+    found += fmt::format("{}: {} cuts, {:.10g}, {:x}\n", name, cuts.count, cuts.log_us, cuts.words);
+  CHECK(found == expected);
+}
+
+}  // namespace lenslet::cuda
