@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import os
 import resource
 import socket
@@ -22,7 +23,7 @@ import lenslet
 from .http_app import ASIDE_FROM, EXTENSIONS, metadata
 from .memory import Hold
 from .messages import HEALTH, METHODS, REFLECTIONS, SERVICE, Package, packages
-from .protocol import RequestError, Result, malformed, quoted
+from .protocol import KnownHeads, RequestError, Result, malformed, quoted
 from .repository import ServedModel
 from .service import Service, Visit
 from .wire import Inference, Message, appended
@@ -35,8 +36,8 @@ SMALL_CALLS = 64
 SLOW_SECONDS = 1.0
 #: Of the memory that requests may have, this much is resident: messages that come slowly go.
 FULL = 0.8
-#: How often it is looked for what is slow, and after how many of these times for what holds its answer.
-TICK_SECONDS, TICKS = 0.02, 10
+#: How often it is looked for what is slow, while there is anything that may be.
+TICK_SECONDS = 0.02
 #: Connections at once, each a file, and as many in how many of these; seconds for one to become one, and to be kept
 #: without a call.
 CONNECTIONS, FILES, HANDSHAKE_SECONDS, IDLE_SECONDS = 4096, 4, 10, 75
@@ -44,9 +45,9 @@ CONNECTIONS, FILES, HANDSHAKE_SECONDS, IDLE_SECONDS = 4096, 4, 10, 75
 PING_SECONDS = 30
 #: Seconds after which Health.Watch looks for what has changed.
 WATCH_SECONDS = 0.25
-
-#: Methods that ask whether all is well.
-PROBES = ("ServerLive", "ServerReady", "ModelReady", "Check")
+#: Calls that wait in gRPC until they are taken, one at a time. Of more it cancels some at random, of whatever client.
+#: Those that were reset go when the next one is taken.
+PENDING_CALLS = 4096
 
 Method = Callable[[Any], Awaitable[Any]]
 
@@ -74,9 +75,11 @@ class GrpcApp:
 
     def __init__(self, service: Service) -> None:
         self._service = service
+        self._loop = asyncio.get_running_loop()
         self._packages = packages()
         self._messages = self._packages[SERVICE].classes
         self._health = self._packages[f"{HEALTH}.Health"].classes
+        self._heads: KnownHeads[bytes] = KnownHeads()  # of answers, by their models and shapes
         # By age, as a dict is.
         self._reading: Dict[_Reading, None] = {}
         self._small: Dict[_Reading, None] = {}
@@ -84,7 +87,7 @@ class GrpcApp:
         self._watching = 0
         self._ends = False
         self._port = 0
-        self._watch: Any = None
+        self._timer: Any = None
 
     # ---- Its life ----
 
@@ -97,6 +100,9 @@ class GrpcApp:
                 ("grpc.max_send_message_length", -1),
                 ("grpc.so_reuseport", 0),  # a port that is taken is an error
                 ("grpc.max_concurrent_streams", limits.requests + SMALL_CALLS),
+                ("grpc.http.overload_protection", 1),
+                ("grpc.server.max_pending_requests", PENDING_CALLS),
+                ("grpc.server.max_pending_requests_hard_limit", 2 * PENDING_CALLS),
                 ("grpc.max_allowed_incoming_connections", connections_with_files()),
                 ("grpc.max_connection_idle_ms", IDLE_SECONDS * 1000),
                 ("grpc.server_handshake_timeout_ms", HANDSHAKE_SECONDS * 1000),
@@ -116,7 +122,10 @@ class GrpcApp:
             "ModelInfer": self._model_infer,
             "RepositoryIndex": self._repository_index,
         }
-        self._add(server, SERVICE, {name: self._unary(unary[name]) for name in METHODS})
+        handlers = {name: self._unary(unary[name]) for name in METHODS}
+        self._add(server, SERVICE, handlers)
+        if hasattr(server, "add_registered_method_handlers"):  # in a queue of its own: a flood of it leaves probes free
+            server.add_registered_method_handlers(SERVICE, {"ModelInfer": handlers["ModelInfer"]})
         health = {"Check": self._unary(self._check), "Watch": self._streaming(self._watch_health)}
         self._add(server, f"{HEALTH}.Health", health)
         for package in REFLECTIONS:
@@ -131,10 +140,6 @@ class GrpcApp:
 
     @staticmethod
     def _add(server: Any, service: str, handlers: Dict[str, Any]) -> None:
-        """Probes have a queue of their own in gRPC, where it lets methods have one: a flood of others leaves it free."""
-        probes = {name: handler for name, handler in handlers.items() if name in PROBES}
-        if probes and hasattr(server, "add_registered_method_handlers"):
-            server.add_registered_method_handlers(service, probes)
         server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, handlers),))
 
     def started(self, port: int) -> None:
@@ -144,16 +149,12 @@ class GrpcApp:
         metrics = self._service.metrics
         metrics.messages.set_function(lambda: len(self._reading) + len(self._small))
         metrics.answers.set_function(lambda: len(self._sending))
-        self._watch = asyncio.get_running_loop().create_task(self._look_after())
 
     def stopping(self) -> None:
         """Calls that stay are not waited for, nor those whose message is not here; who watches is told first."""
         self._ends = True
         for reading in list(self._small):
             reading.refuse(RequestError("stopping", "the server is stopping"))
-
-    def stopped(self) -> None:
-        self._watch.cancel()
 
     # ---- Calls ----
 
@@ -187,8 +188,9 @@ class GrpcApp:
             oldest = next(iter(among))
             del among[oldest]
             oldest.refuse(RequestError("queue_full", f"more than {SMALL_CALLS} calls whose message does not come"))
-        reading = _Reading(asyncio.get_running_loop().time(), visit)
+        reading = _Reading(self._loop.time(), visit)
         among[reading] = None
+        self._look_soon()
         try:
             data = await context.read()
         except asyncio.CancelledError:
@@ -213,16 +215,18 @@ class GrpcApp:
 
     # ---- What is slow ----
 
-    async def _look_after(self) -> None:
-        tick = 0
-        while True:
-            await asyncio.sleep(TICK_SECONDS)
-            tick += 1
-            now = asyncio.get_running_loop().time()
-            for among in (self._reading, self._small):
-                self._end_late(among, now)
-            if tick % TICKS == 0:
-                self._end_untaken(now)
+    def _look_soon(self) -> None:
+        if self._timer is None:
+            self._timer = self._loop.call_later(TICK_SECONDS, self._look)
+
+    def _look(self) -> None:
+        self._timer = None
+        now = self._loop.time()
+        for among in (self._reading, self._small):
+            self._end_late(among, now)
+        self._end_untaken(now)
+        if self._reading or self._small or self._sending:
+            self._look_soon()
 
     def _end_late(self, among: Dict[_Reading, None], now: float) -> None:
         seconds = self._service.limits.seconds
@@ -245,7 +249,7 @@ class GrpcApp:
         """When too many requests are in the house: whether one of them has gone whose message comes slowly."""
         if self._reading:
             oldest = next(iter(self._reading))
-            if asyncio.get_running_loop().time() - oldest.since >= SLOW_SECONDS:
+            if self._loop.time() - oldest.since >= SLOW_SECONDS:
                 del self._reading[oldest]
                 oldest.refuse(RequestError("queue_full", "the message comes slowly, and others wait: try again later"))
                 return True
@@ -253,7 +257,8 @@ class GrpcApp:
 
     def _end_untaken(self, now: float) -> None:
         """gRPC has no way to end a call whose answer is on its way, but with its connection."""
-        late = [context for context, since in self._sending.items() if now - since >= self._service.limits.seconds]
+        oldest = now - self._service.limits.seconds
+        late = list(itertools.takewhile(lambda context: self._sending[context] <= oldest, self._sending))
         for context in late:
             del self._sending[context]
         if late:
@@ -261,7 +266,8 @@ class GrpcApp:
 
     def _send(self, context: Any, hold: Hold) -> None:
         """The answer is on its way: it has `hold` until it is taken, or the connection ends."""
-        self._sending[context] = asyncio.get_running_loop().time()
+        self._sending[context] = self._loop.time()
+        self._look_soon()
 
         def taken(_: Any) -> None:
             self._sending.pop(context, None)
@@ -332,10 +338,17 @@ class GrpcApp:
 
     def _answer(self, served: ServedModel, id: str, results: List[Result]) -> List[Any]:
         """Outputs are raw, as Triton's are: they are not copied but once, behind what protobuf makes of the rest."""
-        answer = self._messages["ModelInferResponse"](model_name=served.name, model_version="1", id=id)
-        for result in results:
-            answer.outputs.add(name=result.name, datatype=result.datatype, shape=result.shape)
-        parts: List[Any] = [answer.SerializeToString()]
+        shapes = tuple([result[:3] for result in results])
+        head = self._heads.get((served, shapes))
+        if head is None:
+            answer = self._messages["ModelInferResponse"](model_name=served.name, model_version="1")
+            for name, datatype, shape in shapes:
+                answer.outputs.add(name=name, datatype=datatype, shape=shape)
+            head = answer.SerializeToString()
+            self._heads.keep((served, shapes), head)
+        parts: List[Any] = [head]
+        if id:
+            appended(parts, 3, id.encode())
         for result in results:
             appended(parts, 6, result.view())  # raw_output_contents
         return parts

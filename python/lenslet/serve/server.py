@@ -138,8 +138,6 @@ class _Server:
             self._grpc_app.stopping()
             ends.append(self._grpc.stop(self._options.stop_seconds))
         await asyncio.gather(*ends)
-        if self._grpc is not None:
-            self._grpc_app.stopped()
 
 
 def _shown(host: str, port: int) -> str:
