@@ -291,20 +291,54 @@ def grpc_answers_that_nobody_takes(server, full):
             raw.close()
 
 
+def resets(raw, count):
+    """Calls that are reset as fast as they can be sent; how many were."""
+    for done in range(count):
+        try:
+            raw.socket.sendall(frame(RST_STREAM, 0, raw.begin(), struct.pack(">I", 8)))
+        except OSError:
+            return done
+    return count
+
+
 @attacks.attack
 def grpc_calls_reset_at_once(server, full, seconds=None):
-    """As fast as they can be sent."""
+    """On connections that come and go."""
     found = collections.Counter()
     until = time.monotonic() + (seconds or (20 if full else 0.5))
     while time.monotonic() < until:
         raw = Raw(server)
         raw.read_all()
-        with contextlib.suppress(OSError):
-            for _ in range(500):
-                raw.socket.sendall(frame(RST_STREAM, 0, raw.begin(), struct.pack(">I", 8)))
-                found["calls"] += 1
+        found["calls"] += resets(raw, 500)
         raw.close()
     return found
+
+
+@attacks.attack
+def grpc_calls_reset_on_open_connections(server, full, seconds=None):
+    """Others are served meanwhile, later but all of them: none is cancelled."""
+    found = collections.Counter()
+    until = time.monotonic() + (seconds or (20 if full else 1))
+    raws = [Raw(server) for _ in range(16)]
+    try:
+        for raw in raws:
+            raw.read_all()
+        with channel_to(server) as channel:
+            ask = channel.unary_unary(INFER)
+            coming = []
+            while time.monotonic() < until:
+                coming.append(ask.future(lookup(1), timeout=120))
+                for raw in raws:
+                    found["calls"] += resets(raw, 100)
+            found["others"] = len(coming)
+            for future in coming:
+                error = future.exception()
+                if error is not None:
+                    found[f"WRONG: {error.code().name}"] += 1
+        return found
+    finally:
+        for raw in raws:
+            raw.close()
 
 
 @attacks.attack

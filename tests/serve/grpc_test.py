@@ -95,6 +95,11 @@ class GrpcAttacks(Asked, Served, unittest.TestCase):
         self.eventually(lambda: self.metric("lenslet_requests_in_house") == 0, 30)
         self.still_right()
 
+    def test_who_resets_calls_harms_no_other(self):
+        self.assertLess(self.grown(attacks.grpc_calls_reset_on_open_connections), 256)
+        self.eventually(lambda: self.metric("lenslet_requests_in_house") == 0, 30)
+        self.still_right()
+
     def test_what_does_not_come_and_is_not_taken(self):
         for attack in (attacks.grpc_messages_without_an_end, attacks.grpc_answers_that_nobody_takes,
                        attacks.grpc_calls_without_a_message, attacks.grpc_idle_connections):  # fmt: skip
