@@ -1,6 +1,7 @@
 """`lenslet serve` over gRPC before clients that want to stop it; and what else its operator has: health, reflection, TLS,
 an access log. Small forms of grpc_attacks.py: none of them looks at how long anything takes."""
 
+import contextlib
 import json
 import os
 import pathlib
@@ -135,6 +136,21 @@ class GrpcAttacks(Asked, Served, unittest.TestCase):
             self.assertEqual((code, said[:15]), ("INVALID_ARGUMENT", "the message is "))
             code, said = self.ask(b"\x0a\x01a" * 100000, method)
             self.assertEqual((code, said), ("INVALID_ARGUMENT", "a message of 300000 bytes: at most 65536"))
+        self.still_right()
+
+    def test_no_head_ends_the_server(self):
+        """A path that was no text ended all calls, and the port."""
+        latin = [chr(number) for number in range(256)]
+        for text in ("", "/", "/a/", attacks.INFER + "\xff", "/\x80/ModelInfer", "a" * 200, *latin):
+            for path, more in ((text, ()), (attacks.INFER, [("a-bin", text), ("a", text)]), (attacks.INFER, [(text, "a")]),
+                               (attacks.INFER, [("grpc-timeout", text)]), (attacks.INFER, [("grpc-encoding", text)])):  # fmt: skip
+                raw = attacks.Raw(self.server)
+                with contextlib.suppress(OSError):  # where it is no HTTP/2, gRPC ends the connection
+                    raw.begin(path, None, *more)
+                    raw.socket.shutdown(socket.SHUT_WR)
+                raw.close()
+        code, said = self.ask(b"", "/none/None")
+        self.assertEqual((code, said), ("UNIMPLEMENTED", "Method not found!"))
         self.still_right()
 
     def test_a_compressed_message_is_refused(self):

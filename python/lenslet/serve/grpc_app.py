@@ -13,6 +13,7 @@ import os
 import resource
 import socket
 import urllib.parse
+from functools import partial
 from typing import Any, Awaitable, Callable, Dict, List, Optional, Tuple
 
 import grpc  # type: ignore[import-untyped, import-not-found, unused-ignore]
@@ -20,6 +21,7 @@ import grpc.aio  # type: ignore[import-untyped, import-not-found, unused-ignore]
 
 import lenslet
 
+from . import grpc_server
 from .http_app import ASIDE_FROM, EXTENSIONS, metadata
 from .memory import Hold
 from .messages import HEALTH, METHODS, REFLECTIONS, SERVICE, Package, packages
@@ -96,26 +98,6 @@ class GrpcApp:
 
     def server(self) -> grpc.aio.Server:
         """One that has no port yet."""
-        limits = self._service.limits
-        server = grpc.aio.server(
-            options=[
-                ("grpc.max_receive_message_length", limits.message + HEADER_BYTES),
-                ("grpc.max_send_message_length", -1),
-                ("grpc.so_reuseport", 0),  # a port that is taken is an error
-                ("grpc.max_concurrent_streams", min(limits.requests, STREAMS) + SMALL_CALLS),
-                ("grpc.http.overload_protection", 1),
-                ("grpc.server.max_pending_requests", PENDING_CALLS),
-                ("grpc.server.max_pending_requests_hard_limit", 2 * PENDING_CALLS),
-                ("grpc.max_allowed_incoming_connections", connections_with_files()),
-                ("grpc.max_connection_idle_ms", IDLE_SECONDS * 1000),
-                ("grpc.server_handshake_timeout_ms", HANDSHAKE_SECONDS * 1000),
-                ("grpc.keepalive_time_ms", PING_SECONDS * 1000),
-                ("grpc.keepalive_timeout_ms", PING_SECONDS * 1000),
-                ("grpc.max_metadata_size", HEADER_BYTES),
-                # A message that inflates is longer than what came: Triton's clients do not send such by themselves.
-                ("grpc.compression_enabled_algorithms_bitset", 1),
-            ],
-        )
         unary: Dict[str, Method] = {
             "ServerLive": self._server_live,
             "ServerReady": self._server_ready,
@@ -125,25 +107,30 @@ class GrpcApp:
             "ModelInfer": self._model_infer,
             "RepositoryIndex": self._repository_index,
         }
-        handlers = {name: self._unary(unary[name]) for name in METHODS}
-        self._add(server, SERVICE, handlers)
-        if hasattr(server, "add_registered_method_handlers"):  # in a queue of its own: a flood of it leaves probes free
-            server.add_registered_method_handlers(SERVICE, {"ModelInfer": handlers["ModelInfer"]})
         health = {"Check": self._unary(self._check), "Watch": self._streaming(self._watch_health)}
-        self._add(server, f"{HEALTH}.Health", health)
+        services = {SERVICE: {name: self._unary(unary[name]) for name in METHODS}, f"{HEALTH}.Health": health}
         for package in REFLECTIONS:
             name = f"{package}.ServerReflection"
-            described = self._packages[name]
-
-            async def info(context: Any, described: Package = described) -> None:
-                await self._server_reflection_info(described, context)
-
-            self._add(server, name, {"ServerReflectionInfo": self._streaming(info)})
-        return server
-
-    @staticmethod
-    def _add(server: Any, service: str, handlers: Dict[str, Any]) -> None:
-        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, handlers),))
+            info = partial(self._server_reflection_info, self._packages[name])
+            services[name] = {"ServerReflectionInfo": self._streaming(info)}
+        limits = self._service.limits
+        return grpc_server.server(services, [
+            ("grpc.max_receive_message_length", limits.message + HEADER_BYTES),
+            ("grpc.max_send_message_length", -1),
+            ("grpc.so_reuseport", 0),  # a port that is taken is an error
+            ("grpc.max_concurrent_streams", min(limits.requests, STREAMS) + SMALL_CALLS),
+            ("grpc.http.overload_protection", 1),
+            ("grpc.server.max_pending_requests", PENDING_CALLS),
+            ("grpc.server.max_pending_requests_hard_limit", 2 * PENDING_CALLS),
+            ("grpc.max_allowed_incoming_connections", connections_with_files()),
+            ("grpc.max_connection_idle_ms", IDLE_SECONDS * 1000),
+            ("grpc.server_handshake_timeout_ms", HANDSHAKE_SECONDS * 1000),
+            ("grpc.keepalive_time_ms", PING_SECONDS * 1000),
+            ("grpc.keepalive_timeout_ms", PING_SECONDS * 1000),
+            ("grpc.max_metadata_size", HEADER_BYTES),
+            # A message that inflates is longer than what came: Triton's clients do not send such by themselves.
+            ("grpc.compression_enabled_algorithms_bitset", 1),
+        ])  # fmt: skip
 
     def started(self, port: int) -> None:
         """The server listens on `port`."""
