@@ -450,6 +450,34 @@ class Operated(Asked, Served, unittest.TestCase):
         context = ssl.create_default_context(cafile=str(folder / "server.pem"))
         context.load_cert_chain(folder / "client.pem", folder / "client.key")
         self.https(server, context)
+        self.handshakes(server, context)
+
+    def handshakes(self, server, context):
+        """That do not end: there are so many, and the oldest goes for a new one."""
+        from lenslet.serve.http_server import HANDSHAKES
+
+        with contextlib.ExitStack() as stack:
+            silent = [stack.enter_context(socket.create_connection((server.host, server.http_port), 60))
+                      for _ in range(HANDSHAKES + 20)]  # fmt: skip
+            for each in silent[:20]:
+                each.settimeout(60)
+                with contextlib.suppress(ConnectionError):
+                    self.assertEqual(each.recv(1), b"")
+            plain = stack.enter_context(socket.create_connection((server.host, server.http_port), 60))
+            with context.wrap_socket(plain, server_hostname="localhost") as good:
+                good.sendall(b"GET /v2/health/ready HTTP/1.1\r\nHost: a\r\n\r\n")
+                self.assertIn(b" 200 ", good.recv(4096))
+
+    def test_tls_has_a_part_of_the_memory(self):
+        from lenslet.serve import tls
+        from lenslet.serve.memory import Memory
+
+        memory, files = Memory(64 << 20), tls.Tls(pathlib.Path(), pathlib.Path(), None)
+        self.assertEqual(tls.connections(None, memory, tls.HTTP_BYTES, tls.HTTP_PART, 1000), 1000)
+        self.assertEqual(memory.used, 0)
+        self.assertEqual(tls.connections(files, memory, tls.HTTP_BYTES, tls.HTTP_PART, 1000), 21)
+        self.assertEqual(tls.connections(files, memory, tls.HTTP_BYTES, tls.HTTP_PART, 2), 2)
+        self.assertEqual(memory.used, 23 * tls.HTTP_BYTES)
 
     def https(self, server, context):
         import urllib.request

@@ -96,7 +96,7 @@ class GrpcApp:
 
     # ---- Its life ----
 
-    def server(self) -> grpc.aio.Server:
+    def server(self, connections: int) -> grpc.aio.Server:
         """One that has no port yet."""
         unary: Dict[str, Method] = {
             "ServerLive": self._server_live,
@@ -122,7 +122,7 @@ class GrpcApp:
             ("grpc.http.overload_protection", 1),
             ("grpc.server.max_pending_requests", PENDING_CALLS),
             ("grpc.server.max_pending_requests_hard_limit", 2 * PENDING_CALLS),
-            ("grpc.max_allowed_incoming_connections", connections_with_files()),
+            ("grpc.max_allowed_incoming_connections", connections),
             ("grpc.max_connection_idle_ms", IDLE_SECONDS * 1000),
             ("grpc.server_handshake_timeout_ms", HANDSHAKE_SECONDS * 1000),
             ("grpc.keepalive_time_ms", PING_SECONDS * 1000),
