@@ -392,7 +392,7 @@ def grpc_calls_reset_on_open_connections(server, full, seconds=None):
     """Others are served meanwhile, later but all of them: none is cancelled."""
     found = collections.Counter()
     until = time.monotonic() + (seconds or (20 if full else 1))
-    raws = [Raw(server) for _ in range(16)]
+    raws = [Raw(server) for _ in range(6)]
     try:
         for raw in raws:
             raw.read_all()

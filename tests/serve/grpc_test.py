@@ -101,6 +101,15 @@ class GrpcAttacks(Asked, Served, unittest.TestCase):
         self.eventually(lambda: self.metric("lenslet_requests_in_house") == 0, 30)
         self.still_right()
 
+    def test_a_burst_on_a_new_channel(self):
+        """More than the house has room for, before the client knows how many calls there may be."""
+        with attacks.channel_to(self.server) as channel:
+            ask = channel.unary_unary(attacks.INFER)
+            for _ in range(3):
+                codes = {each.exception() and each.exception().code().name
+                         for each in [ask.future(attacks.lookup(1), timeout=60) for _ in range(900)]}  # fmt: skip
+                self.assertLessEqual(codes, {None, "RESOURCE_EXHAUSTED"})
+
     def test_what_does_not_come_and_is_not_taken(self):
         for attack in (attacks.grpc_messages_without_an_end, attacks.grpc_answers_that_nobody_takes,
                        attacks.grpc_calls_without_a_message, attacks.grpc_idle_connections):  # fmt: skip

@@ -94,7 +94,10 @@ TURNS = ("http", "grpc message", "http", "grpc connection")
 def piece(work: tuple) -> collections.Counter:
     address, number = work
     kind = TURNS[number % len(TURNS)]
-    found = KINDS[kind](types.SimpleNamespace(**address), number)
+    try:
+        found = KINDS[kind](types.SimpleNamespace(**address), number)
+    except Exception as error:
+        found = collections.Counter({f"FAILED: {error!r}": 1})
     return collections.Counter({key if str(key)[:5].isupper() else f"{kind} {key}": each for key, each in found.items()})
 
 

@@ -47,12 +47,12 @@ CONNECTIONS, FILES, HANDSHAKE_SECONDS, IDLE_SECONDS = 4096, 4, 10, 75
 PING_SECONDS = 30
 #: Seconds after which Health.Watch looks for what has changed.
 WATCH_SECONDS = 0.25
-#: Inference calls of a connection; others wait at the client. Those that were reset count until they are taken (that is
-#: grpc.http.overload_protection): else one connection makes tens of thousands a second.
-STREAMS = 100
+#: Calls of a connection; others wait at the client, or are refused where they come before it knows. Those that were reset
+#: count until they are taken (that is grpc.http.overload_protection): else one connection makes tens of thousands a second.
+STREAMS = 1000
 #: Calls that wait in gRPC until they are taken, one at a time, some 14 KB each. Of more it cancels some at random, of
 #: twice as many all, of whatever client.
-PENDING_CALLS = 4096
+PENDING_CALLS = 8192
 
 Method = Callable[[Any], Awaitable[Any]]
 
@@ -118,7 +118,7 @@ class GrpcApp:
             ("grpc.max_receive_message_length", limits.message + HEADER_BYTES),
             ("grpc.max_send_message_length", -1),
             ("grpc.so_reuseport", 0),  # a port that is taken is an error
-            ("grpc.max_concurrent_streams", min(limits.requests, STREAMS) + SMALL_CALLS),
+            ("grpc.max_concurrent_streams", max(limits.requests, STREAMS) + SMALL_CALLS),
             ("grpc.http.overload_protection", 1),
             ("grpc.server.max_pending_requests", PENDING_CALLS),
             ("grpc.server.max_pending_requests_hard_limit", 2 * PENDING_CALLS),

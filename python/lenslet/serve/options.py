@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import pathlib
 import re
@@ -17,8 +18,8 @@ model's card. Prometheus is told at /metrics. docs/serving.md says more.
 """
 
 
-#: What a request may take, in bodies: the body, and what is read and answered.
-BODIES = 4
+#: What a request may take, in bodies: the body, and what is read and answered. TLS has three eighths (tls.py).
+BODIES, BODIES_WITH_TLS = 4, 6.4
 
 
 class Tls(NamedTuple):
@@ -161,9 +162,11 @@ def parsed(arguments: Sequence[str]) -> Options:
         parser.error("several models: --card NAME=FILE, --shape NAME:INPUT=SHAPE")
     if (given.max_message_mib or 0) > given.max_body_mib:
         parser.error("--max-message-mib: at most --max-body-mib")
-    max_memory = given.max_memory_mib or max(1024, BODIES * given.max_body_mib)
-    if max_memory < BODIES * given.max_body_mib:
-        parser.error(f"--max-memory-mib {max_memory}: at least {BODIES} times --max-body-mib, or no such body is served")
+    times = BODIES if given.tls_cert is None else BODIES_WITH_TLS
+    least = math.ceil(times * given.max_body_mib)
+    max_memory = given.max_memory_mib or max(1024, least)
+    if max_memory < least:
+        parser.error(f"--max-memory-mib {max_memory}: at least {times:g} times --max-body-mib, or no such body is served")
     max_plan = given.max_plan_mib or max(1, max_memory // 2)
     if (given.tls_cert is None) != (given.tls_key is None) or given.tls_client_ca and given.tls_cert is None:
         parser.error("--tls-cert and --tls-key belong together, and --tls-client-ca to them")
