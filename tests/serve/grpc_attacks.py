@@ -364,6 +364,48 @@ def grpc_answers_that_nobody_takes(server, full):
             raw.close()
 
 
+@attacks.attack
+def grpc_small_answers_that_nobody_takes(server, full):
+    """Each call of them has much more than its answer."""
+    raws, found, data = [], collections.Counter(), lookup(1)
+    until = time.monotonic() + (20 if full else 2)
+    try:
+        while time.monotonic() < until and len(raws) < (1000 if full else 4):
+            with contextlib.suppress(OSError):
+                raws.append(Raw(server, window=0))
+                raws[-1].read_all()
+                for _ in range(900):
+                    raws[-1].message(data)
+                    found["calls"] += 1
+        time.sleep(1)
+        return found
+    finally:
+        for raw in raws:
+            raw.close()
+
+
+@attacks.attack
+def grpc_metadata(server, full):
+    """Thousands of short ones, and a long one that is named again and again by its number in HPACK's table."""
+    short = b"".join(b"\x00\x05k%04d\x01v" % number for number in range(1500))
+    named = b"\x40\x01a\x7f" + bytes((3773 & 0x7F | 0x80, 3773 >> 7)) + b"x" * 3900 + b"\xbe" * 4000
+    raws, found = [], collections.Counter()
+    try:
+        for number in range(40 if full else 4):
+            raws.append(Raw(server))
+            raws[-1].read_all()
+            with contextlib.suppress(OSError):
+                for stream in range(1, 400, 2):
+                    more = (short, named)[number % 2]
+                    raws[-1].socket.sendall(frame(HEADERS, 4, stream, headers_of(INFER) + more))
+                    found["calls"] += 1
+        time.sleep(1)
+        return found
+    finally:
+        for raw in raws:
+            raw.close()
+
+
 def resets(raw, count):
     """Calls that are reset as fast as they can be sent; how many were."""
     for done in range(count):
@@ -392,7 +434,7 @@ def grpc_calls_reset_on_open_connections(server, full, seconds=None):
     """Others are served meanwhile, later but all of them: none is cancelled."""
     found = collections.Counter()
     until = time.monotonic() + (seconds or (20 if full else 1))
-    raws = [Raw(server) for _ in range(6)]
+    raws = [Raw(server) for _ in range(3)]
     try:
         for raw in raws:
             raw.read_all()

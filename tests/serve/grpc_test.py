@@ -107,18 +107,31 @@ class GrpcAttacks(Asked, Served, unittest.TestCase):
             ask = channel.unary_unary(attacks.INFER)
             for _ in range(3):
                 codes = {each.exception() and each.exception().code().name
-                         for each in [ask.future(attacks.lookup(1), timeout=60) for _ in range(900)]}  # fmt: skip
+                         for each in [ask.future(attacks.lookup(1), timeout=60) for _ in range(500)]}  # fmt: skip
                 self.assertLessEqual(codes, {None, "RESOURCE_EXHAUSTED"})
 
     def test_what_does_not_come_and_is_not_taken(self):
         for attack in (attacks.grpc_messages_without_an_end, attacks.grpc_answers_that_nobody_takes,
-                       attacks.grpc_calls_without_a_message, attacks.grpc_idle_connections):  # fmt: skip
+                       attacks.grpc_small_answers_that_nobody_takes, attacks.grpc_calls_without_a_message,
+                       attacks.grpc_idle_connections):  # fmt: skip
             with self.subTest(attack.__name__):
                 self.assertLess(self.grown(attack), 1.1 * 256)
                 self.eventually(lambda: self.metric("lenslet_requests_in_house") == 0, 30)
                 self.eventually(lambda: self.metric("lenslet_grpc_messages_coming") == 0, 30)
                 self.eventually(lambda: self.metric("lenslet_grpc_answers_leaving") == 0, 30)
                 self.still_right()
+
+    def test_what_is_not_taken_is_counted(self):
+        from lenslet.serve.grpc_app import CALL_BYTES
+
+        kept = self.metric("lenslet_memory_bytes")
+        with contextlib.closing(attacks.Raw(self.server, window=0)) as raw:
+            raw.read_all()
+            for _ in range(50):
+                raw.message(attacks.lookup(1))
+            self.eventually(lambda: self.metric("lenslet_grpc_answers_leaving") == 50, 30)
+            self.assertGreater(self.metric("lenslet_memory_bytes"), kept + 50 * CALL_BYTES)
+        self.eventually(lambda: self.metric("lenslet_memory_bytes") < kept + CALL_BYTES, 30)
 
     def test_what_is_wrong_is_said(self):
         for words, data in (

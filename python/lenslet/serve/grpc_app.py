@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import itertools
 import os
 import resource
 import socket
@@ -32,6 +31,8 @@ from .wire import Inference, Message, appended
 
 #: Of a message, beside its tensors; and of one that has none.
 HEADER_BYTES = 1 << 16
+#: What a call has beside its answer while that is not taken.
+CALL_BYTES = 1 << 15
 #: Calls that are no inference, whose message is awaited, and those that stay: the oldest goes when there are more.
 SMALL_CALLS = 64
 #: When others want its place, a message that comes slower than this goes: the oldest first.
@@ -49,10 +50,10 @@ PING_SECONDS = 30
 WATCH_SECONDS = 0.25
 #: Calls of a connection; others wait at the client, or are refused where they come before it knows. Those that were reset
 #: count until they are taken (that is grpc.http.overload_protection): else one connection makes tens of thousands a second.
-STREAMS = 1000
+STREAMS = 512
 #: Calls that wait in gRPC until they are taken, one at a time, some 14 KB each. Of more it cancels some at random, of
 #: twice as many all, of whatever client.
-PENDING_CALLS = 8192
+PENDING_CALLS = 4096
 
 Method = Callable[[Any], Awaitable[Any]]
 
@@ -118,7 +119,7 @@ class GrpcApp:
             ("grpc.max_receive_message_length", limits.message + HEADER_BYTES),
             ("grpc.max_send_message_length", -1),
             ("grpc.so_reuseport", 0),  # a port that is taken is an error
-            ("grpc.max_concurrent_streams", max(limits.requests, STREAMS) + SMALL_CALLS),
+            ("grpc.max_concurrent_streams", max(limits.requests + SMALL_CALLS, STREAMS)),
             ("grpc.http.overload_protection", 1),
             ("grpc.server.max_pending_requests", PENDING_CALLS),
             ("grpc.server.max_pending_requests_hard_limit", 2 * PENDING_CALLS),
@@ -127,7 +128,6 @@ class GrpcApp:
             ("grpc.server_handshake_timeout_ms", HANDSHAKE_SECONDS * 1000),
             ("grpc.keepalive_time_ms", PING_SECONDS * 1000),
             ("grpc.keepalive_timeout_ms", PING_SECONDS * 1000),
-            ("grpc.max_metadata_size", HEADER_BYTES),
             # A message that inflates is longer than what came: Triton's clients do not send such by themselves.
             ("grpc.compression_enabled_algorithms_bitset", 1),
         ])  # fmt: skip
@@ -233,7 +233,8 @@ class GrpcApp:
 
     def _memory_is_full(self) -> bool:
         """gRPC has what came of messages that are not whole, and does not say how much that is."""
-        return self._service.tidy.grown() > FULL * self._service.limits.memory
+        memory = self._service.memory
+        return max(memory.used, self._service.tidy.grown()) > FULL * memory.most
 
     def _give_way(self) -> bool:
         """When too many requests are in the house: whether one of them has gone whose message comes slowly."""
@@ -246,13 +247,15 @@ class GrpcApp:
         return False
 
     def _end_untaken(self, now: float) -> None:
-        """gRPC has no way to end a call whose answer is on its way, but with its connection."""
-        oldest = now - self._service.limits.seconds
-        late = list(itertools.takewhile(lambda context: self._sending[context] <= oldest, self._sending))
-        for context in late:
-            del self._sending[context]
-        if late:
-            shut_connections({context.peer() for context in late}, self._port)
+        """gRPC has no way to end a call whose answer is on its way, but with its connection: of the oldest. When memory
+        is full that is soon."""
+        for context, since in self._sending.items():
+            if now - since >= (SLOW_SECONDS if self._memory_is_full() else self._service.limits.seconds):
+                peer = context.peer()
+                for other in [each for each in self._sending if each.peer() == peer]:
+                    del self._sending[other]
+                shut_connections({peer}, self._port)
+            return
 
     def _send(self, context: Any, hold: Hold) -> None:
         """The answer is on its way: it has `hold` until it is taken, or the connection ends."""
@@ -313,7 +316,7 @@ class GrpcApp:
                 parts = self._answer(served, inference.request.id, results)
                 size = sum(map(len, parts))
                 # gRPC has a copy of its own until the client has taken it.
-                sent = service.memory.take(2 * size, "the answer")
+                sent = service.memory.take(2 * size + CALL_BYTES, "the answer")
                 answer = b"".join(parts)
                 visit.sent(size)
                 self._send(context, sent)

@@ -26,6 +26,7 @@ def keep_memory() -> None:
         return
     mallopt(-3, 4 << 20)  # M_MMAP_THRESHOLD: what is larger goes back when it is freed
     mallopt(-1, 16 << 20)  # M_TRIM_THRESHOLD
+    mallopt(-8, 2)  # M_ARENA_MAX: each keeps what a flood made of it, and gRPC's threads would have eight a core
 
 
 def run(options: Options, repository: Repository) -> None:
