@@ -1,6 +1,7 @@
 """`lenslet serve` over gRPC before clients that want to stop it; and what else its operator has: health, reflection, TLS,
 an access log. Small forms of grpc_attacks.py: none of them looks at how long anything takes."""
 
+import asyncio
 import contextlib
 import json
 import os
@@ -272,6 +273,40 @@ class GrpcSlow(Asked, Served, unittest.TestCase):
         self.assertTrue(raw.closed(60))
         self.eventually(lambda: self.metric("lenslet_grpc_answers_leaving") == 0, 30)
         self.still_right()
+
+
+@skip_without()
+class GrpcUntaken(unittest.TestCase):
+    def test_no_call_is_asked_anything_when_it_is_over(self):
+        """gRPC's library ended the process: who is to go is known before."""
+        from types import SimpleNamespace
+
+        from lenslet.serve.grpc_app import GrpcApp
+
+        class Call:
+            over = False
+
+            def peer(self):
+                assert not self.over
+                return "ipv4:127.0.0.1:1"
+
+            def add_done_callback(self, _):
+                pass
+
+        async def untaken():
+            app = GrpcApp.__new__(GrpcApp)
+            app._loop = asyncio.get_running_loop()
+            app._timer, app._port, app._sending = None, 0, {}
+            app._service = SimpleNamespace(limits=SimpleNamespace(seconds=0.0, memory=9), memory=SimpleNamespace(used=0, most=9),
+                                           tidy=SimpleNamespace(grown=lambda: 0))  # fmt: skip
+            calls = [Call(), Call()]
+            for call in calls:
+                app._send(call, None)
+                call.over = True
+            app._end_untaken(app._loop.time() + 1)
+            self.assertEqual(app._sending, {})
+
+        asyncio.run(untaken())
 
 
 @skip_without()

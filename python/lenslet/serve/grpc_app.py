@@ -89,7 +89,8 @@ class GrpcApp:
         # By age, as a dict is.
         self._reading: Dict[_Reading, None] = {}
         self._small: Dict[_Reading, None] = {}
-        self._sending: Dict[Any, float] = {}  # by context: since when its answer is being sent
+        #: By context: since when its answer is being sent, and whom to.
+        self._sending: Dict[Any, Tuple[float, str]] = {}
         self._watching = 0
         self._ends = False
         self._port = 0
@@ -108,12 +109,13 @@ class GrpcApp:
             "ModelInfer": self._model_infer,
             "RepositoryIndex": self._repository_index,
         }
-        health = {"Check": self._unary(self._check), "Watch": self._streaming(self._watch_health)}
-        services = {SERVICE: {name: self._unary(unary[name]) for name in METHODS}, f"{HEALTH}.Health": health}
+        one = partial(self._handler, grpc.stream_unary_rpc_method_handler)
+        many = partial(self._handler, grpc.stream_stream_rpc_method_handler)
+        health = {"Check": one(self._check), "Watch": many(self._watch_health)}
+        services = {SERVICE: {name: one(unary[name]) for name in METHODS}, f"{HEALTH}.Health": health}
         for package in REFLECTIONS:
             name = f"{package}.ServerReflection"
-            info = partial(self._server_reflection_info, self._packages[name])
-            services[name] = {"ServerReflectionInfo": self._streaming(info)}
+            services[name] = {"ServerReflectionInfo": many(partial(self._server_reflection_info, self._packages[name]))}
         limits = self._service.limits
         return grpc_server.server(services, [
             ("grpc.max_receive_message_length", limits.message + HEADER_BYTES),
@@ -148,28 +150,18 @@ class GrpcApp:
 
     # ---- Calls ----
 
-    def _unary(self, method: Method) -> Any:
-        async def call(_: Any, context: Any) -> bytes:
+    @staticmethod
+    def _handler(kind: Any, method: Method) -> Any:
+        async def call(_: Any, context: Any) -> Optional[bytes]:
             try:
                 answer = await method(context)
-                return answer if type(answer) is bytes else bytes(answer.SerializeToString())
+                return answer if answer is None or type(answer) is bytes else bytes(answer.SerializeToString())
             except RequestError as error:
                 code, line = getattr(grpc.StatusCode, error.grpc), str(error)
             await context.abort(code, line)
             raise AssertionError  # abort() has raised
 
-        return grpc.stream_unary_rpc_method_handler(call)
-
-    def _streaming(self, method: Method) -> Any:
-        async def call(_: Any, context: Any) -> None:
-            try:
-                await method(context)
-                return
-            except RequestError as error:
-                code, line = getattr(grpc.StatusCode, error.grpc), str(error)
-            await context.abort(code, line)
-
-        return grpc.stream_stream_rpc_method_handler(call)
+        return kind(call)
 
     async def _message(self, context: Any, visit: Optional[Visit] = None) -> Any:
         """The call's next message as it came. RequestError when it is not waited for any more, or there is none."""
@@ -249,17 +241,15 @@ class GrpcApp:
     def _end_untaken(self, now: float) -> None:
         """gRPC has no way to end a call whose answer is on its way, but with its connection: of the oldest. When memory
         is full that is soon."""
-        for context, since in self._sending.items():
+        for since, peer in self._sending.values():
             if now - since >= (SLOW_SECONDS if self._memory_is_full() else self._service.limits.seconds):
-                peer = context.peer()
-                for other in [each for each in self._sending if each.peer() == peer]:
-                    del self._sending[other]
-                shut_connections({peer}, self._port)
+                self._sending = {context: each for context, each in self._sending.items() if each[1] != peer}
+                shut_connection(peer, self._port)
             return
 
     def _send(self, context: Any, hold: Hold) -> None:
         """The answer is on its way: it has `hold` until it is taken, or the connection ends."""
-        self._sending[context] = self._loop.time()
+        self._sending[context] = self._loop.time(), context.peer()  # which, asked when the call is over, ends the process
         self._look_soon()
 
         def taken(_: Any) -> None:
@@ -434,9 +424,9 @@ def connections_with_files() -> int:
     return CONNECTIONS if soft == resource.RLIM_INFINITY else min(CONNECTIONS, soft // FILES)
 
 
-def shut_connections(peers: Any, port: int) -> None:
-    """Ends the TCP connections of `port` with `peers`, as gRPC writes them: "ipv4:127.0.0.1:1234"."""
-    wanted = {_address(urllib.parse.unquote(peer).partition(":")[2]) for peer in peers}
+def shut_connection(peer: str, port: int) -> None:
+    """Ends the TCP connection of `port` with `peer`, as gRPC writes it: "ipv4:127.0.0.1:1234"."""
+    wanted = _address(urllib.parse.unquote(peer).partition(":")[2])
     for name in os.listdir("/proc/self/fd"):
         try:
             if not os.readlink(f"/proc/self/fd/{name}").startswith("socket:"):
@@ -444,7 +434,7 @@ def shut_connections(peers: Any, port: int) -> None:
             with socket.socket(fileno=os.dup(int(name))) as found:
                 if found.family in (socket.AF_INET, socket.AF_INET6) and found.getsockname()[1] == port:
                     host, number = found.getpeername()[:2]
-                    if _address(f"{host}:{number}") in wanted:
+                    if _address(f"{host}:{number}") == wanted:
                         found.shutdown(socket.SHUT_RDWR)
         except OSError:  # it has gone meanwhile, or has no peer
             continue

@@ -171,35 +171,22 @@ def parsed(arguments: Sequence[str]) -> Options:
     if (given.tls_cert is None) != (given.tls_key is None) or given.tls_client_ca and given.tls_cert is None:
         parser.error("--tls-cert and --tls-key belong together, and --tls-client-ca to them")
     tls = None if given.tls_cert is None else Tls(given.tls_cert, given.tls_key, given.tls_client_ca)
-    return Options(
-        models=given.models,
-        host=given.host,
-        http_port=given.http_port,
-        grpc_port=given.grpc_port,
-        device=given.device,
-        precision=given.precision,
-        runners=given.runners,
-        threads=given.threads,
-        preparers=given.preparers,
-        max_batch=given.max_batch,
-        max_wait=given.max_wait_ms / 1000,
-        max_requests=given.max_requests,
-        max_connections=given.max_connections,
-        max_body=given.max_body_mib << 20,
-        max_message=(given.max_message_mib or min(32, given.max_body_mib)) << 20,
-        max_memory=max_memory << 20,
-        max_plan=max_plan << 20,
-        max_rows=given.max_rows,
-        max_queue=given.max_queue_ms / 1000,
-        seconds=given.request_s,
-        run_seconds=given.timeout_s,
-        drain_seconds=given.drain_s,
-        stop_seconds=given.stop_s,
-        cards=cards,
-        shapes=shapes,
-        access_log=given.access_log,
-        tls=tls,
-    )
+    own = {
+        "max_wait": given.max_wait_ms / 1000,
+        "max_body": given.max_body_mib << 20,
+        "max_message": (given.max_message_mib or min(32, given.max_body_mib)) << 20,
+        "max_memory": max_memory << 20,
+        "max_plan": max_plan << 20,
+        "max_queue": given.max_queue_ms / 1000,
+        "seconds": given.request_s,
+        "run_seconds": given.timeout_s,
+        "drain_seconds": given.drain_s,
+        "stop_seconds": given.stop_s,
+        "cards": cards,
+        "shapes": shapes,
+        "tls": tls,
+    }
+    return Options(**own, **{name: value for name, value in vars(given).items() if name in Options._fields})
 
 
 def _shape(parser: argparse.ArgumentParser, text: str) -> Tuple[str, str, Shape]:

@@ -84,9 +84,11 @@ class Message:
 
     def __init__(self, data: bytes) -> None:
         self._data = data
-        known = _known_heads.get(len(data))
-        self._head = known[1] if known is not None and data.startswith(known[0]) else None
-        self._find(0 if self._head is None else len(known[0]))
+        self._head: Optional[_Head] = None
+        before, head = _known_heads.get(len(data), (data, None))
+        if head is not None and data.startswith(before):
+            self._head = head
+        self._find(0 if self._head is None else len(before))
         if self._head is not None and self._others:
             self._head = None
             self._find(0)
