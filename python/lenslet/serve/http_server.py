@@ -65,9 +65,13 @@ class Server:
 
     async def _shake_hands(self, accepted: socket.socket, context: ssl.SSLContext) -> None:
         with contextlib.suppress(OSError):  # of which that of TLS is one
-            await self.loop.connect_accepted_socket(
-                lambda: Connection(self), accepted, ssl=context, ssl_handshake_timeout=HANDSHAKE_SECONDS
-            )
+            try:
+                await self.loop.connect_accepted_socket(
+                    lambda: Connection(self), accepted, ssl=context, ssl_handshake_timeout=HANDSHAKE_SECONDS
+                )
+            except asyncio.CancelledError:
+                accepted.shutdown(socket.SHUT_RDWR)  # asyncio leaves it open, which uvloop does not
+                raise
 
     async def close(self, seconds: float) -> None:
         """Accepts no more, answers what was asked, for so long at most, and ends the rest."""
