@@ -468,6 +468,9 @@ def mutated(server, count, seed=0):
         statuses = re.findall(rb"HTTP/1\.1 (\d+)", answer.replace(b"HTTP/1.1 100 Continue\r\n\r\n", b""))
         if b"internal error" in answer:
             found["INTERNAL"] += 1
+        for numbers in re.findall(rb'"datatype":"FP32","shape":\[\d+\],"data":\[([^]]*)\]', answer):
+            if not set(numbers.split(b",")) <= {b"", b"10.0", b"20.0", b"30.0", b"40.0"}:
+                found[f"WRONG: {numbers[:100]!r}"] += 1
         if not answer:
             found["nothing"] += 1
         for status in statuses:

@@ -11,6 +11,8 @@ import time
 
 import attacks
 import grpc
+import numpy as np
+from google.protobuf.message import DecodeError
 from harness import field
 
 INFER = "/inference.GRPCInferenceService/ModelInfer"
@@ -129,31 +131,58 @@ def mutated(draw, good):
     return bytes(data)
 
 
-@attacks.attack
-def grpc_mutated_messages(server, full):
-    """Good messages with some bytes changed: each is answered, by words or by numbers, and none by a fault of the
-    server."""
-    draw = random.Random(1)
-    goods = [lookup(2, 1), lookup(2, 1, raw=False), floats_of("segment", "image", [1, 3, 2, 2]),
-             lookup(3) + field(3, "id") + field(6, field(1, "y") + field(2, field(1, "classification")
+def good_messages():
+    return [lookup(2, 1), lookup(2, 1, raw=False), floats_of("segment", "image", [1, 3, 2, 2]),
+            lookup(3) + field(3, "id") + field(6, field(1, "y") + field(2, field(1, "classification")
                                                                           + field(2, b"\x10\x02")))]  # fmt: skip
+
+
+def is_right(classes, sent, answer):
+    """Whether an answer is what its message asks for, as protobuf reads both; it reads what means nothing, too."""
+    try:
+        classes["ModelInferRequest"].FromString(sent)
+    except DecodeError:
+        return True
+    asked, said = classes["ModelInferRequest"].FromString(sent), classes["ModelInferResponse"].FromString(answer)
+    asked_for = [output.parameters[key] for output in asked.outputs for key in output.parameters if key == "classification"]
+    if any(value.int64_param or value.uint64_param for value in asked_for):
+        return len(said.outputs) == 1 and said.outputs[0].datatype == "BYTES"
+    given, raw = asked.inputs[0], asked.raw_input_contents
+    found = np.frombuffer(said.raw_output_contents[0], "<f4")
+    if asked.model_name == "lookup":
+        x = np.frombuffer(raw[0], "<i8") if raw else np.array(given.contents.int64_contents, "i8")
+        return np.array_equal(found, np.array([10, 20, 30, 40], "f4")[x])
+    x = (np.frombuffer(raw[0], "<f4") if raw else np.array(given.contents.fp32_contents, "f4")).reshape(given.shape)
+    with np.errstate(all="ignore"):  # a convolution of 1x1: 10 times its channel and 0 times the others
+        wanted = np.einsum("kc,nchw->nkhw", 10 * np.eye(3, dtype="f4"), x).ravel()
+        return found.shape == wanted.shape and np.allclose(found, wanted, 1e-4, 1e-30, True)
+
+
+@attacks.attack
+def grpc_mutated_messages(server, full, count=None, seed=1):
+    """Good messages with some bytes changed: each is answered, by words or by the right numbers, and none by a fault of
+    the server."""
+    from lenslet.serve.messages import message_classes
+
+    draw, goods, classes = random.Random(seed), good_messages(), message_classes()
     found, coming = collections.Counter(), []
     with channel_to(server) as channel:
         ask = channel.unary_unary(INFER)
-        for _ in range(int(os.environ.get("LENSLET_ATTACK_COUNT", 20000 if full else 3000))):
-            coming.append(ask.future(mutated(draw, draw.choice(goods)), timeout=120))
+        for _ in range(count or int(os.environ.get("LENSLET_ATTACK_COUNT", 20000 if full else 3000))):
+            data = mutated(draw, draw.choice(goods))
+            coming.append((data, ask.future(data, timeout=120)))
             if len(coming) >= 100:
-                found += _answers(coming)
-        return found + _answers(coming)
+                found += _answers(classes, coming)
+        return found + _answers(classes, coming)
 
 
-def _answers(coming):
+def _answers(classes, coming):
     found = collections.Counter()
-    for future in coming:
+    for data, future in coming:
         error = future.exception()
         if error is None:
-            found["ok"] += 1
-        elif error.code().name in ("UNKNOWN", "UNAVAILABLE") or error.details() == "internal error":
+            found["ok" if is_right(classes, data, future.result()) else f"WRONG: {data!r}: {future.result()!r}"] += 1
+        elif error.code().name in ("UNKNOWN", "UNAVAILABLE", "CANCELLED") or error.details() == "internal error":
             found[f"WRONG: {error.code().name} {error.details()}"] += 1
         else:
             found[said_code(error.code().name)] += 1
@@ -172,11 +201,11 @@ def frame(kind, flags, stream, payload=b""):
     return struct.pack(">I", len(payload))[1:] + bytes((kind, flags)) + struct.pack(">I", stream) + payload
 
 
-def headers_of(method):
+def headers_of(method, *more):
     """HPACK without its table."""
     pairs = ((":method", "POST"), (":scheme", "http"), (":path", method), (":authority", "a"),
-             ("content-type", "application/grpc"), ("te", "trailers"))  # fmt: skip
-    return b"".join(b"\x00" + bytes((len(name),)) + name.encode() + bytes((len(value),)) + value.encode()
+             ("content-type", "application/grpc"), ("te", "trailers"), *more)  # fmt: skip
+    return b"".join(bytes((0, len(name))) + name.encode("latin-1") + bytes((len(value),)) + value.encode("latin-1")
                     for name, value in pairs)  # fmt: skip
 
 
@@ -209,10 +238,10 @@ class Raw:
     def closed(self, seconds):
         return self._closed.wait(seconds)
 
-    def begin(self, method=INFER, length=None):
-        """A call; `length`: of a message, of which nothing is sent."""
+    def begin(self, method=INFER, length=None, *more):
+        """A call; `length`: of a message, of which nothing is sent; `more`: headers."""
         self.stream += 2
-        data = frame(HEADERS, 4, self.stream, headers_of(method))
+        data = frame(HEADERS, 4, self.stream, headers_of(method, *more))
         if length is not None:
             data += frame(DATA, 0, self.stream, b"\0" + struct.pack(">I", length))
         self.socket.sendall(data)
@@ -227,6 +256,50 @@ class Raw:
         with contextlib.suppress(OSError):
             self.socket.shutdown(socket.SHUT_RDWR)  # else it stays while a thread reads of it
         self.socket.close()
+
+
+@attacks.attack
+def grpc_mutated_connections(server, full, count=None, seed=1):
+    """As grpc_mutated_messages, but of a connection any byte: HTTP/2's frames and heads among them."""
+    draw, found = random.Random(seed), collections.Counter()
+    goods, more = [], (("grpc-timeout", "99S"), ("grpc-encoding", "identity"), ("a-bin", "AAAA"))
+    for message in good_messages():
+        data = b"\0" + struct.pack(">I", len(message)) + message
+        goods.append(PREFACE + frame(SETTINGS, 0, 0) + frame(HEADERS, 4, 1, headers_of(INFER, *more))
+                     + frame(WINDOW_UPDATE, 0, 0, struct.pack(">I", 1000)) + frame(DATA, 1, 1, data))  # fmt: skip
+    for _ in range(count or int(os.environ.get("LENSLET_ATTACK_COUNT", 20000 if full else 300))):
+        found[_said_to(server, mutated(draw, draw.choice(goods)))] += 1
+    return found
+
+
+def _said_to(server, data):
+    """What became of a connection: an answer's end, gRPC's goodbye, an end, or nothing after 0.1 s, when it is left."""
+    try:
+        with socket.create_connection((server.host, server.grpc_port), 60) as connection:
+            connection.settimeout(0.1)
+            came, left = b"", False
+            connection.sendall(data)
+            while True:
+                try:
+                    part = connection.recv(65536)
+                except socket.timeout:
+                    if left:
+                        return "SILENCE"
+                    left = True
+                    connection.shutdown(socket.SHUT_WR)
+                    connection.settimeout(60)
+                    continue
+                if not part:
+                    return "left" if left else "ended"
+                came += part
+                while len(came) >= 9 and len(came) >= 9 + (size := int.from_bytes(came[:3], "big")):
+                    kind, flags, came = came[3], came[4], came[9 + size :]
+                    if kind == HEADERS and flags & 1:
+                        return "answered"
+                    if kind == 7:
+                        return "goaway"
+    except OSError:
+        return "closed"
 
 
 @contextlib.contextmanager
@@ -292,19 +365,95 @@ def grpc_answers_that_nobody_takes(server, full):
 
 
 @attacks.attack
+def grpc_small_answers_that_nobody_takes(server, full):
+    """Each call of them has much more than its answer."""
+    raws, found, data = [], collections.Counter(), lookup(1)
+    until = time.monotonic() + (20 if full else 2)
+    try:
+        while time.monotonic() < until and len(raws) < (1000 if full else 4):
+            with contextlib.suppress(OSError):
+                raws.append(Raw(server, window=0))
+                raws[-1].read_all()
+                for _ in range(900):
+                    raws[-1].message(data)
+                    found["calls"] += 1
+        time.sleep(1)
+        return found
+    finally:
+        for raw in raws:
+            raw.close()
+
+
+@attacks.attack
+def grpc_metadata(server, full):
+    """Thousands of short ones, and a long one that is named again and again by its number in HPACK's table."""
+    short = b"".join(b"\x00\x05k%04d\x01v" % number for number in range(1500))
+    named = b"\x40\x01a\x7f" + bytes((3773 & 0x7F | 0x80, 3773 >> 7)) + b"x" * 3900 + b"\xbe" * 4000
+    raws, found = [], collections.Counter()
+    try:
+        for number in range(40 if full else 4):
+            raws.append(Raw(server))
+            raws[-1].read_all()
+            with contextlib.suppress(OSError):
+                for stream in range(1, 400, 2):
+                    more = (short, named)[number % 2]
+                    raws[-1].socket.sendall(frame(HEADERS, 4, stream, headers_of(INFER) + more))
+                    found["calls"] += 1
+        time.sleep(1)
+        return found
+    finally:
+        for raw in raws:
+            raw.close()
+
+
+def resets(raw, count):
+    """Calls that are reset as fast as they can be sent; how many were."""
+    for done in range(count):
+        try:
+            raw.socket.sendall(frame(RST_STREAM, 0, raw.begin(), struct.pack(">I", 8)))
+        except OSError:
+            return done
+    return count
+
+
+@attacks.attack
 def grpc_calls_reset_at_once(server, full, seconds=None):
-    """As fast as they can be sent."""
+    """On connections that come and go."""
     found = collections.Counter()
     until = time.monotonic() + (seconds or (20 if full else 0.5))
     while time.monotonic() < until:
         raw = Raw(server)
         raw.read_all()
-        with contextlib.suppress(OSError):
-            for _ in range(500):
-                raw.socket.sendall(frame(RST_STREAM, 0, raw.begin(), struct.pack(">I", 8)))
-                found["calls"] += 1
+        found["calls"] += resets(raw, 500)
         raw.close()
     return found
+
+
+@attacks.attack
+def grpc_calls_reset_on_open_connections(server, full, seconds=None):
+    """Others are served meanwhile, later but all of them: none is cancelled."""
+    found = collections.Counter()
+    until = time.monotonic() + (seconds or (20 if full else 1))
+    raws = [Raw(server) for _ in range(3)]
+    try:
+        for raw in raws:
+            raw.read_all()
+        with channel_to(server) as channel:
+            ask = channel.unary_unary(INFER)
+            coming = []
+            while time.monotonic() < until:
+                coming.append(ask.future(lookup(1), timeout=120))
+                for raw in raws:
+                    found["calls"] += resets(raw, 100)
+            found["others"] = len(coming)
+            for future in coming:
+                error = future.exception()
+                if error is not None:
+                    found[f"WRONG: {error.code().name}"] += 1
+        return found
+    finally:
+        for raw in raws:
+            raw.close()
 
 
 @attacks.attack

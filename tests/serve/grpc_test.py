@@ -1,6 +1,8 @@
 """`lenslet serve` over gRPC before clients that want to stop it; and what else its operator has: health, reflection, TLS,
 an access log. Small forms of grpc_attacks.py: none of them looks at how long anything takes."""
 
+import asyncio
+import contextlib
 import json
 import os
 import pathlib
@@ -95,15 +97,42 @@ class GrpcAttacks(Asked, Served, unittest.TestCase):
         self.eventually(lambda: self.metric("lenslet_requests_in_house") == 0, 30)
         self.still_right()
 
+    def test_who_resets_calls_harms_no_other(self):
+        self.assertLess(self.grown(attacks.grpc_calls_reset_on_open_connections), 256)
+        self.eventually(lambda: self.metric("lenslet_requests_in_house") == 0, 30)
+        self.still_right()
+
+    def test_a_burst_on_a_new_channel(self):
+        """More than the house has room for, before the client knows how many calls there may be."""
+        with attacks.channel_to(self.server) as channel:
+            ask = channel.unary_unary(attacks.INFER)
+            for _ in range(3):
+                codes = {each.exception() and each.exception().code().name
+                         for each in [ask.future(attacks.lookup(1), timeout=60) for _ in range(500)]}  # fmt: skip
+                self.assertLessEqual(codes, {None, "RESOURCE_EXHAUSTED"})
+
     def test_what_does_not_come_and_is_not_taken(self):
         for attack in (attacks.grpc_messages_without_an_end, attacks.grpc_answers_that_nobody_takes,
-                       attacks.grpc_calls_without_a_message, attacks.grpc_idle_connections):  # fmt: skip
+                       attacks.grpc_small_answers_that_nobody_takes, attacks.grpc_calls_without_a_message,
+                       attacks.grpc_idle_connections):  # fmt: skip
             with self.subTest(attack.__name__):
                 self.assertLess(self.grown(attack), 1.1 * 256)
                 self.eventually(lambda: self.metric("lenslet_requests_in_house") == 0, 30)
                 self.eventually(lambda: self.metric("lenslet_grpc_messages_coming") == 0, 30)
                 self.eventually(lambda: self.metric("lenslet_grpc_answers_leaving") == 0, 30)
                 self.still_right()
+
+    def test_what_is_not_taken_is_counted(self):
+        from lenslet.serve.grpc_app import CALL_BYTES
+
+        kept = self.metric("lenslet_memory_bytes")
+        with contextlib.closing(attacks.Raw(self.server, window=0)) as raw:
+            raw.read_all()
+            for _ in range(50):
+                raw.message(attacks.lookup(1))
+            self.eventually(lambda: self.metric("lenslet_grpc_answers_leaving") == 50, 30)
+            self.assertGreater(self.metric("lenslet_memory_bytes"), kept + 50 * CALL_BYTES)
+        self.eventually(lambda: self.metric("lenslet_memory_bytes") < kept + CALL_BYTES, 30)
 
     def test_what_is_wrong_is_said(self):
         for words, data in (
@@ -130,6 +159,21 @@ class GrpcAttacks(Asked, Served, unittest.TestCase):
             self.assertEqual((code, said[:15]), ("INVALID_ARGUMENT", "the message is "))
             code, said = self.ask(b"\x0a\x01a" * 100000, method)
             self.assertEqual((code, said), ("INVALID_ARGUMENT", "a message of 300000 bytes: at most 65536"))
+        self.still_right()
+
+    def test_no_head_ends_the_server(self):
+        """A path that was no text ended all calls, and the port."""
+        latin = [chr(number) for number in range(256)]
+        for text in ("", "/", "/a/", attacks.INFER + "\xff", "/\x80/ModelInfer", "a" * 200, *latin):
+            for path, more in ((text, ()), (attacks.INFER, [("a-bin", text), ("a", text)]), (attacks.INFER, [(text, "a")]),
+                               (attacks.INFER, [("grpc-timeout", text)]), (attacks.INFER, [("grpc-encoding", text)])):  # fmt: skip
+                raw = attacks.Raw(self.server)
+                with contextlib.suppress(OSError):  # where it is no HTTP/2, gRPC ends the connection
+                    raw.begin(path, None, *more)
+                    raw.socket.shutdown(socket.SHUT_WR)
+                raw.close()
+        code, said = self.ask(b"", "/none/None")
+        self.assertEqual((code, said), ("UNIMPLEMENTED", "Method not found!"))
         self.still_right()
 
     def test_a_compressed_message_is_refused(self):
@@ -229,6 +273,40 @@ class GrpcSlow(Asked, Served, unittest.TestCase):
         self.assertTrue(raw.closed(60))
         self.eventually(lambda: self.metric("lenslet_grpc_answers_leaving") == 0, 30)
         self.still_right()
+
+
+@skip_without()
+class GrpcUntaken(unittest.TestCase):
+    def test_no_call_is_asked_anything_when_it_is_over(self):
+        """gRPC's library ended the process: who is to go is known before."""
+        from types import SimpleNamespace
+
+        from lenslet.serve.grpc_app import GrpcApp
+
+        class Call:
+            over = False
+
+            def peer(self):
+                assert not self.over
+                return "ipv4:127.0.0.1:1"
+
+            def add_done_callback(self, _):
+                pass
+
+        async def untaken():
+            app = GrpcApp.__new__(GrpcApp)
+            app._loop = asyncio.get_running_loop()
+            app._timer, app._port, app._sending = None, 0, {}
+            app._service = SimpleNamespace(limits=SimpleNamespace(seconds=0.0, memory=9), memory=SimpleNamespace(used=0, most=9),
+                                           tidy=SimpleNamespace(grown=lambda: 0))  # fmt: skip
+            calls = [Call(), Call()]
+            for call in calls:
+                app._send(call, None)
+                call.over = True
+            app._end_untaken(app._loop.time() + 1)
+            self.assertEqual(app._sending, {})
+
+        asyncio.run(untaken())
 
 
 @skip_without()
@@ -429,6 +507,34 @@ class Operated(Asked, Served, unittest.TestCase):
         context = ssl.create_default_context(cafile=str(folder / "server.pem"))
         context.load_cert_chain(folder / "client.pem", folder / "client.key")
         self.https(server, context)
+        self.handshakes(server, context)
+
+    def handshakes(self, server, context):
+        """That do not end: there are so many, and the oldest goes for a new one."""
+        from lenslet.serve.http_server import HANDSHAKES
+
+        with contextlib.ExitStack() as stack:
+            silent = [stack.enter_context(socket.create_connection((server.host, server.http_port), 60))
+                      for _ in range(HANDSHAKES + 20)]  # fmt: skip
+            for each in silent[:20]:
+                each.settimeout(60)
+                with contextlib.suppress(ConnectionError):
+                    self.assertEqual(each.recv(1), b"")
+            plain = stack.enter_context(socket.create_connection((server.host, server.http_port), 60))
+            with context.wrap_socket(plain, server_hostname="localhost") as good:
+                good.sendall(b"GET /v2/health/ready HTTP/1.1\r\nHost: a\r\n\r\n")
+                self.assertIn(b" 200 ", good.recv(4096))
+
+    def test_tls_has_a_part_of_the_memory(self):
+        from lenslet.serve import tls
+        from lenslet.serve.memory import Memory
+
+        memory, files = Memory(64 << 20), tls.Tls(pathlib.Path(), pathlib.Path(), None)
+        self.assertEqual(tls.connections(None, memory, tls.HTTP_BYTES, tls.HTTP_PART, 1000), 1000)
+        self.assertEqual(memory.used, 0)
+        self.assertEqual(tls.connections(files, memory, tls.HTTP_BYTES, tls.HTTP_PART, 1000), 21)
+        self.assertEqual(tls.connections(files, memory, tls.HTTP_BYTES, tls.HTTP_PART, 2), 2)
+        self.assertEqual(memory.used, 23 * tls.HTTP_BYTES)
 
     def https(self, server, context):
         import urllib.request

@@ -12,6 +12,7 @@ import os
 import resource
 import socket
 import urllib.parse
+from functools import partial
 from typing import Any, Awaitable, Callable, Dict, List, Optional, Tuple
 
 import grpc  # type: ignore[import-untyped, import-not-found, unused-ignore]
@@ -19,24 +20,27 @@ import grpc.aio  # type: ignore[import-untyped, import-not-found, unused-ignore]
 
 import lenslet
 
+from . import grpc_server
 from .http_app import ASIDE_FROM, EXTENSIONS, metadata
 from .memory import Hold
 from .messages import HEALTH, METHODS, REFLECTIONS, SERVICE, Package, packages
-from .protocol import RequestError, Result, malformed, quoted
+from .protocol import KnownHeads, RequestError, Result, malformed, quoted
 from .repository import ServedModel
 from .service import Service, Visit
 from .wire import Inference, Message, appended
 
 #: Of a message, beside its tensors; and of one that has none.
 HEADER_BYTES = 1 << 16
+#: What a call has beside its answer while that is not taken.
+CALL_BYTES = 1 << 15
 #: Calls that are no inference, whose message is awaited, and those that stay: the oldest goes when there are more.
 SMALL_CALLS = 64
 #: When others want its place, a message that comes slower than this goes: the oldest first.
 SLOW_SECONDS = 1.0
 #: Of the memory that requests may have, this much is resident: messages that come slowly go.
 FULL = 0.8
-#: How often it is looked for what is slow, and after how many of these times for what holds its answer.
-TICK_SECONDS, TICKS = 0.02, 10
+#: How often it is looked for what is slow, while there is anything that may be.
+TICK_SECONDS = 0.02
 #: Connections at once, each a file, and as many in how many of these; seconds for one to become one, and to be kept
 #: without a call.
 CONNECTIONS, FILES, HANDSHAKE_SECONDS, IDLE_SECONDS = 4096, 4, 10, 75
@@ -44,9 +48,12 @@ CONNECTIONS, FILES, HANDSHAKE_SECONDS, IDLE_SECONDS = 4096, 4, 10, 75
 PING_SECONDS = 30
 #: Seconds after which Health.Watch looks for what has changed.
 WATCH_SECONDS = 0.25
-
-#: Methods that ask whether all is well.
-PROBES = ("ServerLive", "ServerReady", "ModelReady", "Check")
+#: Calls of a connection; others wait at the client, or are refused where they come before it knows. Those that were reset
+#: count until they are taken (that is grpc.http.overload_protection): else one connection makes tens of thousands a second.
+STREAMS = 512
+#: Calls that wait in gRPC until they are taken, one at a time, some 14 KB each. Of more it cancels some at random, of
+#: twice as many all, of whatever client.
+PENDING_CALLS = 4096
 
 Method = Callable[[Any], Awaitable[Any]]
 
@@ -74,39 +81,25 @@ class GrpcApp:
 
     def __init__(self, service: Service) -> None:
         self._service = service
+        self._loop = asyncio.get_running_loop()
         self._packages = packages()
         self._messages = self._packages[SERVICE].classes
         self._health = self._packages[f"{HEALTH}.Health"].classes
+        self._heads: KnownHeads[bytes] = KnownHeads()  # of answers, by their models and shapes
         # By age, as a dict is.
         self._reading: Dict[_Reading, None] = {}
         self._small: Dict[_Reading, None] = {}
-        self._sending: Dict[Any, float] = {}  # by context: since when its answer is being sent
+        #: By context: since when its answer is being sent, and whom to.
+        self._sending: Dict[Any, Tuple[float, str]] = {}
         self._watching = 0
         self._ends = False
         self._port = 0
-        self._watch: Any = None
+        self._timer: Any = None
 
     # ---- Its life ----
 
-    def server(self) -> grpc.aio.Server:
+    def server(self, connections: int) -> grpc.aio.Server:
         """One that has no port yet."""
-        limits = self._service.limits
-        server = grpc.aio.server(
-            options=[
-                ("grpc.max_receive_message_length", limits.message + HEADER_BYTES),
-                ("grpc.max_send_message_length", -1),
-                ("grpc.so_reuseport", 0),  # a port that is taken is an error
-                ("grpc.max_concurrent_streams", limits.requests + SMALL_CALLS),
-                ("grpc.max_allowed_incoming_connections", connections_with_files()),
-                ("grpc.max_connection_idle_ms", IDLE_SECONDS * 1000),
-                ("grpc.server_handshake_timeout_ms", HANDSHAKE_SECONDS * 1000),
-                ("grpc.keepalive_time_ms", PING_SECONDS * 1000),
-                ("grpc.keepalive_timeout_ms", PING_SECONDS * 1000),
-                ("grpc.max_metadata_size", HEADER_BYTES),
-                # A message that inflates is longer than what came: Triton's clients do not send such by themselves.
-                ("grpc.compression_enabled_algorithms_bitset", 1),
-            ],
-        )
         unary: Dict[str, Method] = {
             "ServerLive": self._server_live,
             "ServerReady": self._server_ready,
@@ -116,26 +109,30 @@ class GrpcApp:
             "ModelInfer": self._model_infer,
             "RepositoryIndex": self._repository_index,
         }
-        self._add(server, SERVICE, {name: self._unary(unary[name]) for name in METHODS})
-        health = {"Check": self._unary(self._check), "Watch": self._streaming(self._watch_health)}
-        self._add(server, f"{HEALTH}.Health", health)
+        one = partial(self._handler, grpc.stream_unary_rpc_method_handler)
+        many = partial(self._handler, grpc.stream_stream_rpc_method_handler)
+        health = {"Check": one(self._check), "Watch": many(self._watch_health)}
+        services = {SERVICE: {name: one(unary[name]) for name in METHODS}, f"{HEALTH}.Health": health}
         for package in REFLECTIONS:
             name = f"{package}.ServerReflection"
-            described = self._packages[name]
-
-            async def info(context: Any, described: Package = described) -> None:
-                await self._server_reflection_info(described, context)
-
-            self._add(server, name, {"ServerReflectionInfo": self._streaming(info)})
-        return server
-
-    @staticmethod
-    def _add(server: Any, service: str, handlers: Dict[str, Any]) -> None:
-        """Probes have a queue of their own in gRPC, where it lets methods have one: a flood of others leaves it free."""
-        probes = {name: handler for name, handler in handlers.items() if name in PROBES}
-        if probes and hasattr(server, "add_registered_method_handlers"):
-            server.add_registered_method_handlers(service, probes)
-        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, handlers),))
+            services[name] = {"ServerReflectionInfo": many(partial(self._server_reflection_info, self._packages[name]))}
+        limits = self._service.limits
+        return grpc_server.server(services, [
+            ("grpc.max_receive_message_length", limits.message + HEADER_BYTES),
+            ("grpc.max_send_message_length", -1),
+            ("grpc.so_reuseport", 0),  # a port that is taken is an error
+            ("grpc.max_concurrent_streams", max(limits.requests + SMALL_CALLS, STREAMS)),
+            ("grpc.http.overload_protection", 1),
+            ("grpc.server.max_pending_requests", PENDING_CALLS),
+            ("grpc.server.max_pending_requests_hard_limit", 2 * PENDING_CALLS),
+            ("grpc.max_allowed_incoming_connections", connections),
+            ("grpc.max_connection_idle_ms", IDLE_SECONDS * 1000),
+            ("grpc.server_handshake_timeout_ms", HANDSHAKE_SECONDS * 1000),
+            ("grpc.keepalive_time_ms", PING_SECONDS * 1000),
+            ("grpc.keepalive_timeout_ms", PING_SECONDS * 1000),
+            # A message that inflates is longer than what came: Triton's clients do not send such by themselves.
+            ("grpc.compression_enabled_algorithms_bitset", 1),
+        ])  # fmt: skip
 
     def started(self, port: int) -> None:
         """The server listens on `port`."""
@@ -144,7 +141,6 @@ class GrpcApp:
         metrics = self._service.metrics
         metrics.messages.set_function(lambda: len(self._reading) + len(self._small))
         metrics.answers.set_function(lambda: len(self._sending))
-        self._watch = asyncio.get_running_loop().create_task(self._look_after())
 
     def stopping(self) -> None:
         """Calls that stay are not waited for, nor those whose message is not here; who watches is told first."""
@@ -152,33 +148,20 @@ class GrpcApp:
         for reading in list(self._small):
             reading.refuse(RequestError("stopping", "the server is stopping"))
 
-    def stopped(self) -> None:
-        self._watch.cancel()
-
     # ---- Calls ----
 
-    def _unary(self, method: Method) -> Any:
-        async def call(_: Any, context: Any) -> bytes:
+    @staticmethod
+    def _handler(kind: Any, method: Method) -> Any:
+        async def call(_: Any, context: Any) -> Optional[bytes]:
             try:
                 answer = await method(context)
-                return answer if type(answer) is bytes else bytes(answer.SerializeToString())
+                return answer if answer is None or type(answer) is bytes else bytes(answer.SerializeToString())
             except RequestError as error:
                 code, line = getattr(grpc.StatusCode, error.grpc), str(error)
             await context.abort(code, line)
             raise AssertionError  # abort() has raised
 
-        return grpc.stream_unary_rpc_method_handler(call)
-
-    def _streaming(self, method: Method) -> Any:
-        async def call(_: Any, context: Any) -> None:
-            try:
-                await method(context)
-                return
-            except RequestError as error:
-                code, line = getattr(grpc.StatusCode, error.grpc), str(error)
-            await context.abort(code, line)
-
-        return grpc.stream_stream_rpc_method_handler(call)
+        return kind(call)
 
     async def _message(self, context: Any, visit: Optional[Visit] = None) -> Any:
         """The call's next message as it came. RequestError when it is not waited for any more, or there is none."""
@@ -187,8 +170,9 @@ class GrpcApp:
             oldest = next(iter(among))
             del among[oldest]
             oldest.refuse(RequestError("queue_full", f"more than {SMALL_CALLS} calls whose message does not come"))
-        reading = _Reading(asyncio.get_running_loop().time(), visit)
+        reading = _Reading(self._loop.time(), visit)
         among[reading] = None
+        self._look_soon()
         try:
             data = await context.read()
         except asyncio.CancelledError:
@@ -213,16 +197,18 @@ class GrpcApp:
 
     # ---- What is slow ----
 
-    async def _look_after(self) -> None:
-        tick = 0
-        while True:
-            await asyncio.sleep(TICK_SECONDS)
-            tick += 1
-            now = asyncio.get_running_loop().time()
-            for among in (self._reading, self._small):
-                self._end_late(among, now)
-            if tick % TICKS == 0:
-                self._end_untaken(now)
+    def _look_soon(self) -> None:
+        if self._timer is None:
+            self._timer = self._loop.call_later(TICK_SECONDS, self._look)
+
+    def _look(self) -> None:
+        self._timer = None
+        now = self._loop.time()
+        for among in (self._reading, self._small):
+            self._end_late(among, now)
+        self._end_untaken(now)
+        if self._reading or self._small or self._sending:
+            self._look_soon()
 
     def _end_late(self, among: Dict[_Reading, None], now: float) -> None:
         seconds = self._service.limits.seconds
@@ -239,29 +225,32 @@ class GrpcApp:
 
     def _memory_is_full(self) -> bool:
         """gRPC has what came of messages that are not whole, and does not say how much that is."""
-        return self._service.tidy.grown() > FULL * self._service.limits.memory
+        memory = self._service.memory
+        return max(memory.used, self._service.tidy.grown()) > FULL * memory.most
 
     def _give_way(self) -> bool:
         """When too many requests are in the house: whether one of them has gone whose message comes slowly."""
         if self._reading:
             oldest = next(iter(self._reading))
-            if asyncio.get_running_loop().time() - oldest.since >= SLOW_SECONDS:
+            if self._loop.time() - oldest.since >= SLOW_SECONDS:
                 del self._reading[oldest]
                 oldest.refuse(RequestError("queue_full", "the message comes slowly, and others wait: try again later"))
                 return True
         return False
 
     def _end_untaken(self, now: float) -> None:
-        """gRPC has no way to end a call whose answer is on its way, but with its connection."""
-        late = [context for context, since in self._sending.items() if now - since >= self._service.limits.seconds]
-        for context in late:
-            del self._sending[context]
-        if late:
-            shut_connections({context.peer() for context in late}, self._port)
+        """gRPC has no way to end a call whose answer is on its way, but with its connection: of the oldest. When memory
+        is full that is soon."""
+        for since, peer in self._sending.values():
+            if now - since >= (SLOW_SECONDS if self._memory_is_full() else self._service.limits.seconds):
+                self._sending = {context: each for context, each in self._sending.items() if each[1] != peer}
+                shut_connection(peer, self._port)
+            return
 
     def _send(self, context: Any, hold: Hold) -> None:
         """The answer is on its way: it has `hold` until it is taken, or the connection ends."""
-        self._sending[context] = asyncio.get_running_loop().time()
+        self._sending[context] = self._loop.time(), context.peer()  # which, asked when the call is over, ends the process
+        self._look_soon()
 
         def taken(_: Any) -> None:
             self._sending.pop(context, None)
@@ -317,7 +306,7 @@ class GrpcApp:
                 parts = self._answer(served, inference.request.id, results)
                 size = sum(map(len, parts))
                 # gRPC has a copy of its own until the client has taken it.
-                sent = service.memory.take(2 * size, "the answer")
+                sent = service.memory.take(2 * size + CALL_BYTES, "the answer")
                 answer = b"".join(parts)
                 visit.sent(size)
                 self._send(context, sent)
@@ -332,10 +321,17 @@ class GrpcApp:
 
     def _answer(self, served: ServedModel, id: str, results: List[Result]) -> List[Any]:
         """Outputs are raw, as Triton's are: they are not copied but once, behind what protobuf makes of the rest."""
-        answer = self._messages["ModelInferResponse"](model_name=served.name, model_version="1", id=id)
-        for result in results:
-            answer.outputs.add(name=result.name, datatype=result.datatype, shape=result.shape)
-        parts: List[Any] = [answer.SerializeToString()]
+        shapes = tuple([result[:3] for result in results])
+        head = self._heads.get((served, shapes))
+        if head is None:
+            answer = self._messages["ModelInferResponse"](model_name=served.name, model_version="1")
+            for name, datatype, shape in shapes:
+                answer.outputs.add(name=name, datatype=datatype, shape=shape)
+            head = answer.SerializeToString()
+            self._heads.keep((served, shapes), head)
+        parts: List[Any] = [head]
+        if id:
+            appended(parts, 3, id.encode())
         for result in results:
             appended(parts, 6, result.view())  # raw_output_contents
         return parts
@@ -428,9 +424,9 @@ def connections_with_files() -> int:
     return CONNECTIONS if soft == resource.RLIM_INFINITY else min(CONNECTIONS, soft // FILES)
 
 
-def shut_connections(peers: Any, port: int) -> None:
-    """Ends the TCP connections of `port` with `peers`, as gRPC writes them: "ipv4:127.0.0.1:1234"."""
-    wanted = {_address(urllib.parse.unquote(peer).partition(":")[2]) for peer in peers}
+def shut_connection(peer: str, port: int) -> None:
+    """Ends the TCP connection of `port` with `peer`, as gRPC writes it: "ipv4:127.0.0.1:1234"."""
+    wanted = _address(urllib.parse.unquote(peer).partition(":")[2])
     for name in os.listdir("/proc/self/fd"):
         try:
             if not os.readlink(f"/proc/self/fd/{name}").startswith("socket:"):
@@ -438,7 +434,7 @@ def shut_connections(peers: Any, port: int) -> None:
             with socket.socket(fileno=os.dup(int(name))) as found:
                 if found.family in (socket.AF_INET, socket.AF_INET6) and found.getsockname()[1] == port:
                     host, number = found.getpeername()[:2]
-                    if _address(f"{host}:{number}") in wanted:
+                    if _address(f"{host}:{number}") == wanted:
                         found.shutdown(socket.SHUT_RDWR)
         except OSError:  # it has gone meanwhile, or has no peer
             continue

@@ -17,7 +17,8 @@ from .service import Limits
 #: Files that are open beside connections: of models, of gRPC, the standard streams.
 OTHER_FILES = 256
 BACKLOG = 1024
-HANDSHAKE_SECONDS = 10
+#: Of TLS: seconds for a handshake, and those that there may be at once: the oldest goes for a new one.
+HANDSHAKE_SECONDS, HANDSHAKES = 10, 128
 #: When memory is short, a client loses it that is slower than the others after so many seconds.
 SLOW_SECONDS = 1.0
 
@@ -30,6 +31,8 @@ class Server:
         self.loop = asyncio.get_running_loop()
         self.most = _with_files(most)
         self._listener: Any = None
+        self._accepting: Any = None  # of TLS
+        self._handshakes: Dict[Any, None] = {}  # the oldest first
         self._connections: Dict[Connection, None] = {}  # those that had no request for longest come first
         self.tasks: Set[Any] = set()
         self._thread = threading.get_ident()
@@ -37,13 +40,46 @@ class Server:
         app.when_full.append(self._drop_the_slow)
 
     async def start(self, listener: socket.socket, context: Optional[ssl.SSLContext]) -> None:
-        self._listener = await self.loop.create_server(
-            lambda: Connection(self), sock=listener, backlog=BACKLOG, ssl=context,
-            ssl_handshake_timeout=None if context is None else HANDSHAKE_SECONDS,
-        )  # fmt: skip
+        if context is None:
+            self._listener = await self.loop.create_server(lambda: Connection(self), sock=listener, backlog=BACKLOG)
+            return
+        self._listener = listener
+        listener.listen(BACKLOG)
+        self._accepting = self.loop.create_task(self._accept(listener, context))
+
+    async def _accept(self, listener: socket.socket, context: ssl.SSLContext) -> None:
+        """asyncio's server would have as many handshakes at once as there are files."""
+        while True:
+            try:
+                accepted, _ = await self.loop.sock_accept(listener)
+            except OSError:  # no files are left: connections that are idle leave some
+                await asyncio.sleep(0.1)
+                continue
+            while len(self._handshakes) >= HANDSHAKES:
+                oldest = next(iter(self._handshakes))
+                del self._handshakes[oldest]
+                oldest.cancel()
+            handshake = self.loop.create_task(self._shake_hands(accepted, context))
+            self._handshakes[handshake] = None
+            handshake.add_done_callback(lambda done: self._handshakes.pop(done, None))
+
+    async def _shake_hands(self, accepted: socket.socket, context: ssl.SSLContext) -> None:
+        with contextlib.suppress(OSError):  # of which that of TLS is one
+            try:
+                await self.loop.connect_accepted_socket(
+                    lambda: Connection(self), accepted, ssl=context, ssl_handshake_timeout=HANDSHAKE_SECONDS
+                )
+            except asyncio.CancelledError:
+                accepted.shutdown(socket.SHUT_RDWR)  # asyncio leaves it open, which uvloop does not
+                raise
 
     async def close(self, seconds: float) -> None:
         """Accepts no more, answers what was asked, for so long at most, and ends the rest."""
+        if self._accepting is not None:
+            ends = [self._accepting, *self._handshakes]
+            for task in ends:
+                task.cancel()
+            await asyncio.gather(*ends, return_exceptions=True)
         self._listener.close()
         for connection in list(self._connections):
             connection.shutdown()

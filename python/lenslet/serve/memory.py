@@ -117,6 +117,10 @@ class Hold:
                 self._memory.used -= self.size - size
                 self.size = size
 
+    def keep(self) -> None:
+        """It is never given back."""
+        self.size = 0
+
     def give(self) -> None:
         """All of it. Again, it does nothing."""
         if self.size:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import pathlib
 import re
@@ -17,8 +18,8 @@ model's card. Prometheus is told at /metrics. docs/serving.md says more.
 """
 
 
-#: What a request may take, in bodies: the body, and what is read and answered.
-BODIES = 4
+#: What a request may take, in bodies: the body, and what is read and answered. TLS has three eighths (tls.py).
+BODIES, BODIES_WITH_TLS = 4, 6.4
 
 
 class Tls(NamedTuple):
@@ -161,42 +162,31 @@ def parsed(arguments: Sequence[str]) -> Options:
         parser.error("several models: --card NAME=FILE, --shape NAME:INPUT=SHAPE")
     if (given.max_message_mib or 0) > given.max_body_mib:
         parser.error("--max-message-mib: at most --max-body-mib")
-    max_memory = given.max_memory_mib or max(1024, BODIES * given.max_body_mib)
-    if max_memory < BODIES * given.max_body_mib:
-        parser.error(f"--max-memory-mib {max_memory}: at least {BODIES} times --max-body-mib, or no such body is served")
+    times = BODIES if given.tls_cert is None else BODIES_WITH_TLS
+    least = math.ceil(times * given.max_body_mib)
+    max_memory = given.max_memory_mib or max(1024, least)
+    if max_memory < least:
+        parser.error(f"--max-memory-mib {max_memory}: at least {times:g} times --max-body-mib, or no such body is served")
     max_plan = given.max_plan_mib or max(1, max_memory // 2)
     if (given.tls_cert is None) != (given.tls_key is None) or given.tls_client_ca and given.tls_cert is None:
         parser.error("--tls-cert and --tls-key belong together, and --tls-client-ca to them")
     tls = None if given.tls_cert is None else Tls(given.tls_cert, given.tls_key, given.tls_client_ca)
-    return Options(
-        models=given.models,
-        host=given.host,
-        http_port=given.http_port,
-        grpc_port=given.grpc_port,
-        device=given.device,
-        precision=given.precision,
-        runners=given.runners,
-        threads=given.threads,
-        preparers=given.preparers,
-        max_batch=given.max_batch,
-        max_wait=given.max_wait_ms / 1000,
-        max_requests=given.max_requests,
-        max_connections=given.max_connections,
-        max_body=given.max_body_mib << 20,
-        max_message=(given.max_message_mib or min(32, given.max_body_mib)) << 20,
-        max_memory=max_memory << 20,
-        max_plan=max_plan << 20,
-        max_rows=given.max_rows,
-        max_queue=given.max_queue_ms / 1000,
-        seconds=given.request_s,
-        run_seconds=given.timeout_s,
-        drain_seconds=given.drain_s,
-        stop_seconds=given.stop_s,
-        cards=cards,
-        shapes=shapes,
-        access_log=given.access_log,
-        tls=tls,
-    )
+    own = {
+        "max_wait": given.max_wait_ms / 1000,
+        "max_body": given.max_body_mib << 20,
+        "max_message": (given.max_message_mib or min(32, given.max_body_mib)) << 20,
+        "max_memory": max_memory << 20,
+        "max_plan": max_plan << 20,
+        "max_queue": given.max_queue_ms / 1000,
+        "seconds": given.request_s,
+        "run_seconds": given.timeout_s,
+        "drain_seconds": given.drain_s,
+        "stop_seconds": given.stop_s,
+        "cards": cards,
+        "shapes": shapes,
+        "tls": tls,
+    }
+    return Options(**own, **{name: value for name, value in vars(given).items() if name in Options._fields})
 
 
 def _shape(parser: argparse.ArgumentParser, text: str) -> Tuple[str, str, Shape]:

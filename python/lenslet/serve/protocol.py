@@ -34,10 +34,10 @@ class KnownHeads(Generic[T]):
     without elements only. In the event loop's thread: what is read aside is longer."""
 
     def __init__(self) -> None:
-        self._known: Dict[bytes, T] = {}
+        self._known: Dict[Any, T] = {}
         self.get = self._known.get
 
-    def keep(self, head: bytes, read: T) -> None:
+    def keep(self, head: object, read: T) -> None:
         while len(self._known) >= KNOWN_HEADS:
             del self._known[next(iter(self._known))]
         self._known[head] = read

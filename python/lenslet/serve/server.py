@@ -26,6 +26,7 @@ def keep_memory() -> None:
         return
     mallopt(-3, 4 << 20)  # M_MMAP_THRESHOLD: what is larger goes back when it is freed
     mallopt(-1, 16 << 20)  # M_TRIM_THRESHOLD
+    mallopt(-8, 2)  # M_ARENA_MAX: each keeps what a flood made of it, and gRPC's threads would have eight a core
 
 
 def run(options: Options, repository: Repository) -> None:
@@ -102,7 +103,8 @@ class _Server:
         where: List[str] = []
         if options.grpc_port is not None:
             self._grpc_app = grpc_app.GrpcApp(service)
-            server = self._grpc_app.server()
+            most = grpc_app.connections_with_files()
+            server = self._grpc_app.server(tls.connections(options.tls, service.memory, tls.GRPC_BYTES, tls.GRPC_PART, most))
             address = _shown(options.host, options.grpc_port)
             try:
                 if options.tls is None:
@@ -124,7 +126,8 @@ class _Server:
                 address = _shown(options.host, options.http_port)
                 raise OSError(f"HTTP cannot listen on {address}: {error.strerror or error}") from None
             where.insert(0, f"HTTP on {_shown(options.host, listener.getsockname()[1])}")
-            connections = options.max_requests + options.max_connections
+            most = options.max_requests + options.max_connections
+            connections = tls.connections(options.tls, service.memory, tls.HTTP_BYTES, tls.HTTP_PART, most)
             self._http = http_server.Server(HttpApp(service), service.limits, connections)
             await self._http.start(listener, self._context)
         return where
@@ -138,8 +141,6 @@ class _Server:
             self._grpc_app.stopping()
             ends.append(self._grpc.stop(self._options.stop_seconds))
         await asyncio.gather(*ends)
-        if self._grpc is not None:
-            self._grpc_app.stopped()
 
 
 def _shown(host: str, port: int) -> str:

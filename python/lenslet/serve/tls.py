@@ -1,4 +1,8 @@
-"""TLS, by Python's ssl for HTTP and by gRPC's own. Files of PEM; all is read when the server starts."""
+"""TLS, by Python's ssl for HTTP and by gRPC's own. Files of PEM; all is read when the server starts.
+
+Its buffers are memory that nobody counts. So a part of the bound is set aside for them, and there are no more connections
+than it has room for.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,21 @@ from typing import Any, Optional
 
 import grpc  # type: ignore[import-untyped, import-not-found, unused-ignore]
 
+from .memory import Memory
 from .options import Tls
+
+#: Bytes that a connection may have of buffers (as measured, and some more), and the part of the bound that is theirs.
+HTTP_BYTES, HTTP_PART = 768 << 10, 4
+GRPC_BYTES, GRPC_PART = 128 << 10, 8
+
+
+def connections(tls: Optional[Tls], memory: Memory, each: int, part: int, most: int) -> int:
+    """At most `most`, or those that there is room for, which is taken for good."""
+    if tls is None:
+        return most
+    most = max(1, min(most, memory.most // part // each))
+    memory.take(most * each, "TLS").keep()
+    return most
 
 
 def http_context(tls: Optional[Tls]) -> Optional[ssl.SSLContext]:

@@ -75,41 +75,50 @@ class _Head(NamedTuple):
     wanted: List[Wanted]
 
 
-#: A client's requests mostly differ in their tensors alone.
-_known_heads: KnownHeads[_Head] = KnownHeads()
+#: Of the last message of a length: what came before its raw_input_contents, and what that says.
+_known_heads: KnownHeads[Tuple[bytes, _Head]] = KnownHeads()
 
 
 class Message:
     """The fields of a ModelInferRequest. RequestError for one that is malformed."""
 
     def __init__(self, data: bytes) -> None:
-        self._reader = _Reader(data)
+        self._data = data
+        self._head: Optional[_Head] = None
+        before, head = _known_heads.get(len(data), (data, None))
+        if head is not None and data.startswith(before):
+            self._head = head
+        self._find(0 if self._head is None else len(before))
+        if self._head is not None and self._others:
+            self._head = None
+            self._find(0)
+
+    def _find(self, begin: int) -> None:
+        self._reader = _Reader(self._data)
         self._raw: List[memoryview] = []
         self._others: List[_Field] = []
-        view, plain, last = memoryview(data), [], 0
-        for field in self._reader.fields(0, len(data)):
+        view = memoryview(self._data)
+        #: Bytes that are not of raw_input_contents. Where they are many, read() takes long.
+        self.plain_bytes = len(view)
+        self._head_bytes = 0  # before raw_input_contents, where nothing else comes behind
+        for field in self._reader.fields(begin, len(view)):
             number, kind, start, end, _ = field
             if number == _RAW and kind == _BYTES:
+                if not self._raw:
+                    self._head_bytes = self._reader.begin
                 self._raw.append(view[start:end])
-                plain.append(view[last : self._reader.begin])
-                last = end
+                self.plain_bytes -= end - start
             else:
+                self._head_bytes = 0
                 self._others.append(field)
-        plain.append(view[last:])
-        self._plain = plain
-        #: How many are not of raw_input_contents. Where they are many, read() takes long.
-        self.plain_bytes = sum(map(len, plain))
 
     def read(self, hold: Hold) -> Inference:
         """RequestError for what is malformed, or takes more than `hold` can grow."""
-        if self.plain_bytes > HEAD_BYTES:
-            return _whole(_read_head(self._reader, self._others, hold, bool(self._raw)), self._raw)
-        key = b"".join(self._plain)
-        head = _known_heads.get(key)
+        head = self._head
         if head is None:
             head = _read_head(self._reader, self._others, hold, bool(self._raw))
-            if not any(there for _, there in head.inputs):
-                _known_heads.keep(key, head)
+            if self._head_bytes and self.plain_bytes <= HEAD_BYTES and not any(there for _, there in head.inputs):
+                _known_heads.keep(len(self._data), (self._data[: self._head_bytes], head))
         return _whole(head, self._raw)
 
 
@@ -121,7 +130,7 @@ def _whole(head: _Head, raw: List[memoryview]) -> Inference:
         if raw:
             if there:
                 raise malformed(f"input {quoted(tensor.name)}: has both contents and raw_input_contents")
-            tensor = tensor._replace(data=raw[number])
+            tensor = Tensor(tensor.name, tensor.datatype, tensor.shape, raw[number])
         elif tensor.datatype not in CONTENTS:
             datatype = quoted(tensor.datatype)
             raise malformed(f"input {quoted(tensor.name)}: {datatype} comes in raw_input_contents")
