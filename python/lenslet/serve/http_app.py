@@ -91,8 +91,12 @@ class HttpApp:
         return exchange.path.startswith("/v2/models/") and length <= self._service.limits.body
 
     def room_for(self, path: str, head: int, rest: int) -> Room:
-        """Where a body for `path` is to be read to: `head` bytes of JSON, and the `rest`. RequestError("memory")."""
-        return self.rooms.take(head, rest, self._service.repository.models.get(path.split("/", 4)[3]))
+        """Where a body for `path` is to be read to: `head` bytes of JSON, and the `rest`. RequestError where there is
+        no room for it, or no runner soon: then none is taken."""
+        served = self._service.repository.models.get(path.split("/", 4)[3])
+        if served is not None:
+            self._service.check_queue(served)
+        return self.rooms.take(head, rest, served)
 
     async def answer(self, exchange: Exchange) -> None:
         try:

@@ -99,7 +99,9 @@ class Exchange:
         self.wake()
 
     def forget(self) -> None:
-        """What it holds."""
+        """What it holds. A room whose body was not whole nobody has looked at."""
+        if self.room is not None and not self.whole:
+            self.server.app.rooms.give(self.room)
         self.room = self.hold = None
         self.buffer = bytearray()
 
@@ -355,7 +357,9 @@ class Connection(asyncio.BufferedProtocol):
             room = None if exchange is None else exchange.room
             if room is not None and exchange is not None:
                 try:
-                    return room.at(self._at)
+                    into = room.at(self._at)
+                    if exchange.room is room:  # else it went as the slowest, where memory was short
+                        return into
                 except RequestError as error:
                     exchange.refuse(error)
             return _piece if self._refused else _piece[: self._end - self._at]
@@ -495,6 +499,7 @@ class Connection(asyncio.BufferedProtocol):
                     into = exchange.room.at(at)
                 except RequestError as error:
                     exchange.refuse(error)
+                if exchange.room is None:
                     return
                 size = min(len(into), len(body))
                 into[:size] = body[:size]

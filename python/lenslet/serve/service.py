@@ -113,7 +113,8 @@ class Service:
 
     def check_queue(self, served: ServedModel) -> None:
         """RequestError("queue_full") when a request would wait too long for a runner."""
-        seconds = self._batcher.wait(served, self.limits.queue_seconds)
+        least = self.limits.queue_seconds
+        seconds = self._batcher.wait(served, least) if least else 0
         if seconds:
             raise RequestError("queue_full", f"some {seconds * 1000:.0f} ms to wait for a runner: try again later")
 
