@@ -129,7 +129,8 @@ class Load:
         self.end = self.began + seconds
         self.sent = 0
         self.times: list[float] = []
-        self.in_time = 0  # answers before the end
+        self.steady = self.began + seconds / 4
+        self.in_time = 0  # answers between that and the end: the first batches, and the last, are not whole
         self.open = 0
         self.all_closed = self.loop.create_future()
 
@@ -143,7 +144,7 @@ class Load:
     def done(self, due: float) -> None:
         now = time.perf_counter()
         self.times.append(now - due)
-        self.in_time += now <= self.end
+        self.in_time += self.steady < now <= self.end
 
     def failed(self, why: str) -> None:
         if not self.all_closed.done():
@@ -199,7 +200,7 @@ def load(protocol: str, port: int, request: str, connections: int, seconds: floa
     times = sorted(made.times)
     said = {
         "requests": len(times),
-        "rate": made.in_time / (max(made.end, made.began + 1e-9) - made.began),
+        "rate": made.in_time / (made.end - made.steady),
         "processor_ms": (own_seconds() - used) / len(times) * 1e3,
         "p50_ms": times[len(times) // 2] * 1e3,
         "p99_ms": times[min(len(times) - 1, len(times) * 99 // 100)] * 1e3,

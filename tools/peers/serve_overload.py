@@ -167,7 +167,7 @@ def can_take(arguments: argparse.Namespace, request: str) -> float:
     options = (f"--device={arguments.device}", *arguments.server, "--max-queue-ms=0", "--max-requests=1024")
     with Server(f"net={arguments.model}", *options) as server:
         child("load", "http", server.http, request, 32, 2, 0)
-        seconds = min(10.0, max(1.0, arguments.seconds / 20))
+        seconds = min(10.0, max(3.0, arguments.seconds / 20))
         for _ in range(3):
             for connections in CLOSED:
                 said = child("load", "http", server.http, request, connections, seconds, 0)

@@ -37,6 +37,7 @@ from .protocol import (
 from .repository import ServedModel
 from .rooms import Room
 from .service import Disconnected, Service, Visit
+from .turns import Turns
 
 EXTENSIONS = ["binary_tensor_data", "classification", "model_repository"]
 JSON = b"application/json"
@@ -85,6 +86,18 @@ class HttpApp:
         self._service = service
         self.memory, self.rooms, self.when_full = service.memory, service.rooms, service.when_full
         self._text, self._spent, self._asked = b"", 0.0, 0.0
+        self.turns = Turns(asyncio.get_running_loop(), service.limits.queue_seconds)
+
+    def comes(self, exchange: Exchange) -> bool:
+        """A request is whole: whether it waits for its turn."""
+        if not exchange.path.startswith("/v2/models/"):
+            return False
+        try:
+            self.turns.add()
+        except RequestError as error:
+            exchange.refuse(error)
+            return False
+        return True
 
     def takes(self, exchange: Exchange, length: int) -> bool:
         """Whether somebody will look at its body."""
@@ -95,6 +108,7 @@ class HttpApp:
         no room for it, or no runner soon: then none is taken."""
         served = self._service.repository.models.get(path.split("/", 4)[3])
         if served is not None:
+            self.turns.check()
             self._service.check_queue(served)
         return self.rooms.take(head, rest, served)
 

@@ -82,6 +82,7 @@ class Exchange:
         self.hold: Optional[Hold] = None  # of the buffer, and of what is made of it
         self.error: Optional[Tuple[str, str]] = None  # why the body is not taken
         self.whole = self.gone = self.answered = False
+        self.ready = False  # whole, and waits for its turn
         self._waiter: Any = None
 
     def client(self) -> str:
@@ -104,6 +105,13 @@ class Exchange:
             self.server.app.rooms.give(self.room)
         self.room = self.hold = None
         self.buffer = bytearray()
+        self.begun()
+
+    def begun(self) -> None:
+        """Its turn has come, or is not to."""
+        if self.ready:
+            self.ready = False
+            self.server.app.turns.ready -= 1
 
     async def body(self) -> Tuple[Buffer, Optional[Room]]:
         """All of it; where there is a room, its `head` has the JSON, and this is the rest. RequestError, Disconnected."""
@@ -115,6 +123,10 @@ class Exchange:
             self._waiter = asyncio.get_running_loop().create_future()
             await self._waiter
         self._waiter = None
+        if self.ready:
+            if self.server.app.turns.ready > 1:
+                await self.server.app.turns.come()
+            self.begun()
         if self.gone:
             raise Disconnected
         if self.error is not None:
@@ -128,6 +140,7 @@ class Exchange:
         """Its task did."""
         connection = self.connection
         self.task = None
+        self.begun()
         if not self.answered and connection is not None:
             connection.abort()
 
@@ -186,7 +199,7 @@ class Connection(asyncio.BufferedProtocol):
         try:  # of a request that ends the connection and has others behind it, the answer is not lost
             parser.set_dangerous_leniencies(lenient_data_after_close=True)
         except AttributeError:  # httptools below 0.6.3
-            pass
+            self.server.app.rooms.give(self.room)
         return parser
 
     # ---- The connection ----
@@ -526,6 +539,8 @@ class Connection(asyncio.BufferedProtocol):
     def on_message_complete(self) -> None:
         exchange, self._coming, self._end = self._coming, None, 0
         assert exchange is not None
+        if exchange is self._current and not exchange.answered and exchange.error is None:
+            exchange.ready = self.server.app.comes(exchange)
         exchange.whole = True
         if exchange is self._current:
             self._deadline = FOREVER
