@@ -408,12 +408,24 @@ class Http(Served, unittest.TestCase):
         self.assertEqual(answer_of(first)[0], 200)
 
     def test_too_many_behind_each_other(self):
-        """As many as are allowed are answered; of more the connection ends."""
+        """Each is looked at when those before are answered; of those with chunks as many as are allowed are, and of more
+        the connection ends."""
         get = b"GET /v2/health/live HTTP/1.1\r\nHost: a\r\n\r\n"
         self.assertEqual(self.statuses(get * 20 + get.replace(b"Host", b"Connection: close\r\nHost")), [200] * 21)
         body = json.dumps({"inputs": [entry("x", "INT64", [1], [2])]}).encode()
-        found = self.statuses((attacks.head_of("lookup", len(body)) + body) * 100)
-        self.assertIn(400, found)
+        for size in (1, 2, 3, 100, 101, 102, 103, 104, 1 << 20):  # of what is sent at a time
+            with self.subTest(size):
+                requests = (attacks.head_of("lookup", len(body)) + body) * (100 if size > 3 else 5) + get * 3
+                with attacks.connected(self.server) as connection:
+                    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                    for at in range(0, len(requests), size):
+                        connection.sendall(requests[at : at + size])
+                    connection.shutdown(socket.SHUT_WR)
+                    with connection.makefile("rb") as answers:
+                        said = answers.read()
+                self.assertEqual(re.findall(rb"HTTP/1.1 (?!100)(\d+)", said), [b"200"] * (103 if size > 3 else 8))
+        chunked = b"POST /v2/models/lookup/infer HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%b\r\n0\r\n\r\n"
+        self.assertIn(400, self.statuses(chunked % (len(body), body) * 100))
 
     def test_shapes_without_elements(self):
         for model, shape, status in (("segment", [1, 3, 0, 0], 400), ("segment", [0, 3, 2, 2], 200), ("lookup", [0], 400)):

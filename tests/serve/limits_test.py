@@ -270,6 +270,41 @@ class Life(Served, unittest.TestCase):
     def test_what_was_accepted_is_answered(self):
         self.ended(*self.signalled(signal.SIGINT))
 
+    @staticmethod
+    def nothing_unread(server, connections):
+        """Of what was sent on them, as the kernel sees it."""
+        ports = {connection.getsockname()[1] for connection in connections}
+        for line in pathlib.Path("/proc/net/tcp").read_text().splitlines()[1:]:
+            _, own, other, _, queues, *_ = line.split()
+            own, other = (int(address.partition(":")[2], 16) for address in (own, other))
+            if server.http_port in (own, other) and ports & {own, other} and queues != "00000000:00000000":
+                return False
+        return True
+
+    def test_what_was_read_behind_it_is_answered(self):
+        """The last one says that the connection ends, and so does one that comes alone."""
+        server = self.made("--runners", 1)
+        self.addCleanup(server.end)
+        headers, body = slow_body(24)
+        lines = "".join(f"{name}: {value}\r\n" for name, value in {**headers, "Content-Length": len(body)}.items())
+        slow = f"POST /v2/models/slow/infer HTTP/1.1\r\nHost: a\r\n{lines}\r\n".encode() + body
+        get = b"GET /v2 HTTP/1.1\r\nHost: a\r\n\r\n"
+        behind = get * 3 + b"GET /v2/models/lookup HTTP/1.1\r\nHost: a\r\n\r\n"
+        said = []
+        with contextlib.ExitStack() as stack:
+            made = [socket.create_connection((server.host, server.http_port), 60) for _ in range(2)]
+            streams = [stack.enter_context(stack.enter_context(each).makefile("rb")) for each in made]
+            for connection, data in zip(made, (slow + behind, slow)):
+                connection.sendall(data)
+            self.eventually(lambda: server.metrics()["lenslet_requests_in_house"] == 2 and self.nothing_unread(server, made))
+            server.process.send_signal(signal.SIGTERM)
+            for stream in streams:
+                said.append(stream.read())
+        self.assertEqual([re.findall(rb"HTTP/1.1 (\d+)", each) for each in said], [[b"200"] * 5, [b"200"]])
+        self.assertEqual([each.count(b"connection: close") for each in said], [1, 1])
+        self.assertGreater(said[0].rfind(b"connection: close"), said[0].rfind(b"HTTP/1.1 200"))
+        self.assertEqual(server.process.wait(40), 0)
+
     def test_a_second_signal_ends_it_at_once(self):
         server, _ = self.signalled(signal.SIGTERM, "--drain-s", 60)
         self.eventually(lambda: server.request("GET", "/v2/health/ready")[0] == 503)
@@ -281,7 +316,8 @@ class Life(Served, unittest.TestCase):
         server = self.made("--stop-s", 60)
         self.addCleanup(server.end)
         with socket.create_connection((server.host, server.http_port), 10) as connection:
-            connection.sendall(b"GET /v2 HTTP/1.1\r\nHost: a\r\n\r\n\0\r\n\r\n")
+            head = b"POST /v2/models/lookup/infer HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
+            connection.sendall(head + b"0\r\n\r\n\0\r\n\r\n")
             self.assertEqual(answer_of(connection)[0], 400)
         self.assertEqual(server.stop(30), 0)
 

@@ -18,7 +18,7 @@ import httptools  # type: ignore[import-untyped, import-not-found, unused-ignore
 
 from .memory import Hold
 from .protocol import Buffer, RequestError, malformed
-from .rooms import Room
+from .rooms import LONG_BYTES, Room
 from .service import Disconnected
 
 if TYPE_CHECKING:
@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 #: Of the headers of one request, together with its first line; and how many they are.
 HEADER_BYTES, HEADERS = 32768, 100
-#: Requests that wait behind the one that is answered, on one connection.
+#: Requests that wait behind the one that is answered, on one connection, where its body is chunked: others are not
+#: looked at before.
 WAITING = 32
 #: Seconds that a connection without a request is kept.
 IDLE_SECONDS = 75
@@ -34,8 +35,10 @@ IDLE_SECONDS = 75
 WRITE_SECONDS, WRITE_BYTES = 10, 1 << 16
 #: What a connection may have in its way out without being held up.
 UNSENT_BYTES = 1 << 16
-#: What is read before a head is known, and so copied; and at a time of what is dropped.
+#: What is read before a head is known, and so copied; and at a time of what is dropped, or handed on of long answers.
 HEAD_BYTES, PIECE_BYTES = 16384, 1 << 18
+#: Of a long answer, what is handed on before the event loop goes on.
+TURN_BYTES = 1 << 20
 #: After a client has said that it has no more to say, it is asked whether it is still there: first and last wait.
 ASKING_SECONDS = (0.05, 1.0)
 FOREVER = float("inf")
@@ -154,7 +157,8 @@ class Exchange:
         else:
             if self.expects and not self.whole:  # whether its body comes now, nobody knows
                 self.keep_alive = self.lingers = False
-            if not self.keep_alive:
+            if not self.keep_alive or connection.ends_with(self):
+                self.keep_alive = False
                 headers.append((b"connection", b"close"))
         head = [STATUS_LINES[answer.status]]
         for name, value in headers:
@@ -183,16 +187,18 @@ class Connection(asyncio.BufferedProtocol):
         self._length = -1  # of a body that has a length
         self._at = self._end = 0  # of a body of known length: how much is there, and how much it is
         self._began = 0.0  # when it did
+        self._later = self._tail = b""  # what was read behind a request; the end of what there is of a head
+        self._reading = False
         self._direct = False  # the rest of it is read to where it lies, or dropped
         self._heads = 0  # bytes of a head that has no end yet
         self._deadline = FOREVER
         self._timer: Any = None
         self._full = False  # of answers that the client does not take
         self._tls = self._closes = False  # the second: when all is handed on
-        self._left: Deque[memoryview] = deque()  # of answers, over TLS
+        self._left: Deque[memoryview] = deque()  # of a long answer, or one over TLS
         self._unsent: List[Hold] = []
         self._unsent_bytes = 0
-        self._paused = self._ended = self._refused = False
+        self._paused = self._ended = self._refused = self._stops = False
 
     def _new_parser(self) -> Any:
         parser = httptools.HttpRequestParser(self)
@@ -233,6 +239,7 @@ class Connection(asyncio.BufferedProtocol):
                     exchange.task.cancel()
         self._waiting.clear()
         self._coming = self._current = None
+        self._later = b""
 
     def abort(self) -> None:
         """What it holds is free at once. The connection ends a little later: uvloop dies when that is in the middle of
@@ -260,12 +267,16 @@ class Connection(asyncio.BufferedProtocol):
         self._loop.call_later(wait, self._ask, min(2 * wait, ASKING_SECONDS[1]))
 
     def shutdown(self) -> None:
-        """The server stops."""
+        """The server stops: what was read is answered."""
+        self._stops = True
         if self._current is None:
             self._close()
-        for exchange in (self._current, *self._waiting):
-            if exchange is not None:
-                exchange.keep_alive = False
+        elif self._coming is None:
+            self._pause()
+
+    def ends_with(self, exchange: Exchange) -> bool:
+        """Nothing is behind it, and nothing comes."""
+        return (self._ended or self._stops) and self._coming in (None, exchange) and not (self._waiting or self._later)
 
     def pause_writing(self) -> None:
         self._full = True
@@ -286,10 +297,16 @@ class Connection(asyncio.BufferedProtocol):
         self._go_on()
 
     def _hand_on(self) -> None:
-        """To TLS, as it takes it: of what it has given to the connection below, it does not say that it is there still."""
+        """As the client takes it, or TLS: of what it has given to the connection below, that does not say that it is
+        there still."""
         self._full = False
+        size = 0
         while self._left and not self._full:
+            size += len(self._left[0])
             self.transport.write(self._left.popleft())
+            if size >= TURN_BYTES and self._left and not self._full:
+                self._full = True
+                self._loop.call_soon(self._hand_on)
         if not self._full:
             self.resume_writing()
 
@@ -387,8 +404,42 @@ class Connection(asyncio.BufferedProtocol):
                 self._direct = False
                 self._parser = self._new_parser()  # the old one waits for a body that it does not see
                 self.on_message_complete()
+            elif self._end > LONG_BYTES and count >= UNSENT_BYTES and not self._paused:
+                self.transport.pause_reading()  # as below
+                self._loop.call_soon(self._read_on)
             return
-        data = bytes(_piece[:count])
+        self._read(bytes(_piece[:count]))
+        if count == HEAD_BYTES and not (self._direct or self._paused):  # there is more, of which libuv reads 32 times
+            self.transport.pause_reading()
+            self._loop.call_soon(self._read_on)
+
+    def _read(self, data: bytes) -> None:
+        """What came, request by request: what is behind one waits until that is answered, and costs nothing."""
+        self._reading = True
+        while data and not self._refused:
+            end = len(data)
+            if self._coming is not None:
+                if self._length > self._at:
+                    end = self._length - self._at
+            elif self._current is not None and not self._heads:
+                self._later = data
+                self._pause()
+                break
+            else:
+                found = (self._tail + data).find(b"\r\n\r\n")
+                if found >= 0:
+                    end = found + 4 - len(self._tail)
+            part, self._later = data[:end], data[end:]
+            self._parse(part)
+            data, self._later = self._later, b""
+        self._reading = False
+        if self._end and self._coming is not None:
+            self._direct = True
+
+    def _parse(self, data: bytes) -> None:
+        self._tail = b""
+        size = len(data)
+        tail = data[-3:]
         while data:
             try:
                 self._parser.feed_data(data)
@@ -402,16 +453,11 @@ class Connection(asyncio.BufferedProtocol):
                 cause = error.__context__
                 self._refuse(cause if isinstance(cause, RequestError) else malformed("this is no HTTP"))
                 return
-        if self._end and self._coming is not None:
-            self._direct = True
-        elif self._coming is None and self._heads:
-            self._heads += count
+        if self._coming is None and self._heads:
+            self._tail = tail
+            self._heads += size
             if self._heads > HEADER_BYTES + 2 * HEAD_BYTES:  # one without an end, of which on_header() is not told
                 self._refuse(malformed("headers are too large"))
-                return
-        if count == HEAD_BYTES and not (self._direct or self._paused):  # there is more, of which libuv reads 32 times
-            self.transport.pause_reading()
-            self._loop.call_soon(self._read_on)
 
     def _read_on(self) -> None:
         if not (self._paused or self.transport.is_closing()):
@@ -477,7 +523,7 @@ class Connection(asyncio.BufferedProtocol):
         text = headers.get(b"inference-header-content-length")
         if text is not None and text.isdigit() and len(text) < 10:
             before = int(text)
-        keep_alive = version != "1.0" and parser.should_keep_alive() and not self._ended
+        keep_alive = version != "1.0" and parser.should_keep_alive()
         exchange = Exchange(self, version, parser.get_method().decode("ascii"), path, headers, keep_alive)
         if self._current is not None:
             if len(self._waiting) == WAITING:
@@ -518,6 +564,7 @@ class Connection(asyncio.BufferedProtocol):
                 into[:size] = body[:size]
                 at, body = at + size, body[size:]
             return
+        self._at += len(body)
         if exchange.answered or exchange.error is not None:  # refused: let come, or the answer is not seen
             return
         if len(exchange.buffer) + len(body) > self._limits.body:
@@ -542,6 +589,8 @@ class Connection(asyncio.BufferedProtocol):
         if exchange is self._current and not exchange.answered and exchange.error is None:
             exchange.ready = self.server.app.comes(exchange)
         exchange.whole = True
+        if self._stops:
+            self._pause()
         if exchange is self._current:
             self._deadline = FOREVER
             if exchange.answered and not exchange.keep_alive:
@@ -565,10 +614,11 @@ class Connection(asyncio.BufferedProtocol):
 
     def write(self, head: List[bytes], answer: Answer) -> None:
         parts = answer.parts
-        if self._tls and answer.size > UNSENT_BYTES:
+        piece = UNSENT_BYTES if self._tls else PIECE_BYTES
+        if answer.size > piece:
             for part in (b"".join(head), *parts):
                 view = memoryview(part)
-                self._left.extend(view[at : at + UNSENT_BYTES] for at in range(0, len(view), UNSENT_BYTES))
+                self._left.extend(view[at : at + piece] for at in range(0, len(view), piece))
             self._hand_on()
         elif answer.size < PIECE_BYTES:
             self.transport.write(b"".join([*head, *parts]))
@@ -598,11 +648,13 @@ class Connection(asyncio.BufferedProtocol):
             return
         if self._waiting:
             self._begin(self._waiting.popleft())
-        elif self._ended:
-            self._close()
-            return
-        else:
+        elif self._later and not self._reading:
+            self._read(self._later)
+        if self._current is None and not self._later:
+            if self._ended or self._stops:
+                self._close()
+                return
             self._set_deadline(IDLE_SECONDS if self._coming is None and not self._heads else self._limits.seconds)
-        if self._paused and not self._waiting:
+        if self._paused and not (self._waiting or self._later) and (self._coming is not None or not self._stops):
             self._paused = False
             self.transport.resume_reading()

@@ -73,6 +73,8 @@ class Service:
         self._batcher = Batcher(repository, workers, max_wait, self._deliver, shapes)
         self.tidy = Tidy(self._loop, self.memory, self._batcher.planned_bytes)
         self._preparers = concurrent.futures.ThreadPoolExecutor(preparers, "lenslet-prepare", behind_the_loop)
+        # What has Python's lock is not behind the event loop: where it does not have the processor, the loop waits too.
+        self._readers = concurrent.futures.ThreadPoolExecutor(1, "lenslet-read")
         self.metrics.in_house.set_function(lambda: self._in_house)
         for served in repository.models.values():
             self.metrics.queue.labels(served.name).set_function(partial(self._batcher.waiting, served))
@@ -101,7 +103,8 @@ class Service:
         if self._timer is not None:
             self._timer.cancel()
         ended = await self._loop.run_in_executor(None, self._batcher.stop)
-        self._preparers.shutdown(wait=False, cancel_futures=True)
+        for pool in (self._preparers, self._readers):
+            pool.shutdown(wait=False, cancel_futures=True)
         if self.access_log is not None:
             await self._loop.run_in_executor(None, self.access_log.close)
         return ended
@@ -119,12 +122,12 @@ class Service:
             raise RequestError("queue_full", f"some {seconds * 1000:.0f} ms to wait for a runner: try again later")
 
     async def aside(self, work: Callable[[], T]) -> T:
-        """Work that takes long for the event loop's thread (or lets go of Python's lock), in another."""
+        """Work that takes long for the event loop's thread, in another."""
         if not self._aside:
             sys.setswitchinterval(ASIDE_SECONDS)
         self._aside += 1
         try:
-            return await self._loop.run_in_executor(self._preparers, work)
+            return await self._loop.run_in_executor(self._readers, work)
         finally:
             self._aside -= 1
             if not self._aside:
@@ -162,7 +165,9 @@ class Service:
             room = own
             into = None if own is None else own.image
             try:
-                inputs[served.picture_input] = await self.aside(lambda: served.prepared(pictures, into, self.memory))
+                inputs[served.picture_input] = await self._loop.run_in_executor(
+                    self._preparers, lambda: served.prepared(pictures, into, self.memory)
+                )
             except RequestError:
                 if own is not None:
                     self.rooms.give(own)
