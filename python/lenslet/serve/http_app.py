@@ -87,10 +87,11 @@ class HttpApp:
         self.memory, self.rooms, self.when_full = service.memory, service.rooms, service.when_full
         self._text, self._spent, self._asked = b"", 0.0, 0.0
         self.turns = Turns(asyncio.get_running_loop(), service.limits.queue_seconds)
+        self._others = Turns(asyncio.get_running_loop(), 0)
 
     def comes(self, exchange: Exchange) -> bool:
         """A request is whole: whether it waits for its turn."""
-        if not exchange.path.startswith("/v2/models/"):
+        if not exchange.path.startswith("/v2/models/") or exchange.method == "GET":
             return False
         try:
             self.turns.add()
@@ -138,14 +139,18 @@ class HttpApp:
         if parts and parts[-1] == "":
             parts.pop()
         service = self._service
+        name, version, rest = "", "", parts
         if parts[:2] == ["v2", "models"] and len(parts) >= 3:
-            name, version, rest = parts[2], "", parts[3:]
+            name, rest = parts[2], parts[3:]
             if len(rest) >= 2 and rest[0] == "versions":
                 version, rest = rest[1], rest[2:]
             if rest == ["infer"]:
                 with service.counted("http", None, exchange.client) as visit:
                     _only("POST", method)
                     return await self._infer(service.repository.find(name, version), visit, exchange)
+        if parts[:2] != ["v2", "health"]:  # who asks for that waits for nobody
+            await self._others.come()
+        if name:
             if rest in ([], ["ready"]):
                 _only("GET", method)
                 served = service.repository.find(name, version)

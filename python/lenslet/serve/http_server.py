@@ -16,7 +16,8 @@ from .service import Limits
 
 #: Files that are open beside connections: of models, of gRPC, the standard streams.
 OTHER_FILES = 256
-BACKLOG = 1024
+#: Connections that the kernel keeps until they are accepted, and that asyncio accepts at a time.
+BACKLOG, ACCEPTED = 1024, 64
 HANDSHAKE_SECONDS = 10
 #: When memory is short, a client loses it that is slower than the others after so many seconds.
 SLOW_SECONDS = 1.0
@@ -38,9 +39,10 @@ class Server:
 
     async def start(self, listener: socket.socket, context: Optional[ssl.SSLContext]) -> None:
         self._listener = await self.loop.create_server(
-            lambda: Connection(self), sock=listener, backlog=BACKLOG, ssl=context,
+            lambda: Connection(self), sock=listener, backlog=ACCEPTED, ssl=context,
             ssl_handshake_timeout=None if context is None else HANDSHAKE_SECONDS,
         )  # fmt: skip
+        listener.listen(BACKLOG)
 
     async def close(self, seconds: float) -> None:
         """Accepts no more, answers what was asked, for so long at most, and ends the rest."""
