@@ -15,7 +15,7 @@ import time
 import unittest
 import unittest.mock
 
-from harness import WANTED, Served, answer_of, entry, is_there, skip_without, slow_body
+from harness import WANTED, Served, Server, answer_of, binary_body, entry, is_there, ppm, skip_without, slow_body
 
 if all(map(is_there, WANTED)):
     import lenslet.serve
@@ -191,6 +191,78 @@ class Queue(Served, unittest.TestCase):
         tasks = pathlib.Path(f"/proc/{self.server.process.pid}/task").iterdir()
         nice = {int((task / "stat").read_text().rpartition(")")[2].split()[16]) for task in tasks}
         self.assertEqual(nice, {os.getpriority(os.PRIO_PROCESS, 0), min(19, os.getpriority(os.PRIO_PROCESS, 0) + 10)})
+
+
+#: A server whose threads stop, until there is a file, where they read a request with the id "stop", or prepare a picture
+#: with its first red; and that says where pictures are prepared to.
+STOPPING = """
+import os, sys, time
+import lenslet.serve
+from lenslet.serve import repository
+
+def stop():
+    while not os.path.exists(sys.argv[1]):
+        time.sleep(0.01)
+
+read, prepared = repository.ServedModel.read, repository.ServedModel.prepared
+
+def read_slowly(self, request, rows):
+    if request.id == "stop":
+        stop()
+    return read(self, request, rows)
+
+def prepared_slowly(self, pictures, into, memory):
+    print("into", into.ctypes.data, flush=True)
+    if bytes(pictures[0])[-3:] == bytes((1, 2, 3)):
+        stop()
+    return prepared(self, pictures, into, memory)
+
+repository.ServedModel.read, repository.ServedModel.prepared = read_slowly, prepared_slowly
+sys.exit(lenslet.serve.main(sys.argv[2:]))
+"""
+
+
+@skip_without()
+class Time(Served, unittest.TestCase):
+    """A request's time is over while a thread reads it, or prepares its picture."""
+
+    names = ("rgb", "lookup")
+    arguments = ("--timeout-s", 6, "--preparers", 3)
+
+    @classmethod
+    def made(cls, *arguments):
+        cls.go = cls.folder / "go"
+        files = [cls.folder / f"{name}.onnx" for name in cls.names]
+        return Server(*files, *arguments, command=(sys.executable, "-c", STOPPING, cls.go))
+
+    def picture(self, *colour, **more):
+        data = ppm(*colour)
+        headers, body = binary_body([("image", "BYTES", [1], len(data).to_bytes(4, "little") + data)], **more)
+        status, _, answer = self.server.request("POST", "/v2/models/rgb/infer", body, headers)
+        return status, json.loads(answer)
+
+    def test_it_is_told_so_at_once_and_its_place_is_nobodys(self):
+        self.addCleanup(self.go.touch)  # else the server does not end
+        self.addCleanup(self.server.end)
+        self.assertEqual(self.picture(1, 2, 3), (504, {"error": "not done in 6 s"}))
+        soon = {"timeout": 100000}
+        self.assertEqual(self.picture(1, 2, 3, parameters=soon), (504, {"error": "not done in 0.1 s"}))
+        stopped = [line for line in self.server.lines if line.startswith("into")]
+        self.assertEqual(len(set(stopped)), 2)
+        many = [9] + [0] * 40000
+        self.assertEqual(self.server.infer("lookup", [entry("x", "INT64", [len(many)], many)], id="stop"),
+                         (504, {"error": "not done in 6 s"}))  # fmt: skip
+        answers = [self.picture(9, 8, 7) for _ in range(20)]
+        self.assertEqual({status for status, _ in answers}, {200})
+        self.assertEqual(len({str(answer) for _, answer in answers}), 1)
+        places = [line for line in self.server.lines if line.startswith("into")]
+        self.assertEqual(len(places), 22)
+        self.assertFalse(set(places[2:]) & set(stopped))
+        self.go.touch()
+        metrics = self.server.metrics()
+        self.assertEqual(metrics['lenslet_failures_total{kind="deadline",model="rgb",protocol="http"}'], 2)
+        self.assertEqual(metrics["lenslet_requests_in_house"], 0)
+        self.still_answers()
 
 
 @skip_without()

@@ -13,6 +13,7 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 import lenslet
 
 from . import json_text
+from .deadline import Deadline
 from .http_connection import Answer, Exchange, Headers
 from .memory import Memory
 from .protocol import (
@@ -203,12 +204,13 @@ class HttpApp:
         read = partial(read_request, served, headers, body, head, self.memory)
         visit.received(len(body) + (0 if head is None else len(head)))
         hold = self.memory.take(0, "")
-        results, request = await self._service.infer(served, read, long, room, visit, hold)
-        size = sum(map(_bytes_of, results))
-        if size < ASIDE_FROM:
-            answer = write_answer(served, request, results, size, self.memory)
-        else:
-            answer = await self._service.aside(partial(write_answer, served, request, results, size, self.memory))
+        with Deadline(self._service.deadlines) as deadline:
+            results, request = await self._service.infer(served, read, long, room, visit, hold, deadline)
+            size = sum(map(_bytes_of, results))
+            if size < ASIDE_FROM:
+                answer = write_answer(served, request, results, size, self.memory)
+            else:
+                answer = await self._service.aside(partial(write_answer, served, request, results, size, self.memory))
         hold.give()
         visit.sent(answer.size)
         return answer

@@ -5,11 +5,10 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
-import itertools
 import sys
 import time
 from functools import partial
-from typing import Any, Callable, Dict, List, Optional, Tuple, Type, TypeVar, Union
+from typing import Callable, Dict, List, Optional, Tuple, Type, TypeVar, Union
 
 import numpy as np
 
@@ -17,6 +16,7 @@ import lenslet
 
 from .access_log import AccessLog
 from .batcher import Batcher, Done, Job, behind_the_loop
+from .deadline import Deadline, Deadlines
 from .memory import Hold, Memory
 from .metrics import Metrics
 from .protocol import DATATYPES, Array, Buffer, Request, RequestError, Result, Wanted
@@ -26,8 +26,6 @@ from .shapes import ShapeRunners
 from .tidy import Tidy
 
 T = TypeVar("T")
-#: How often it is looked for requests whose time is up.
-LATE_SECONDS = 0.1
 #: Classes whose sorting takes more are sorted aside; and of each string.
 SORTED_BYTES, STRING_BYTES = 1 << 17, 128
 #: The event loop waits so long for a thread that reads JSON, at each of its steps.
@@ -79,10 +77,7 @@ class Service:
         for served in repository.models.values():
             self.metrics.queue.labels(served.name).set_function(partial(self._batcher.waiting, served))
         self.metrics.observe_memory(self.memory, shapes)
-        self._waiting: Dict[Job, float] = {}
-        self._timer: Any = None
-        if limits.run_seconds:
-            self._look_for_late()
+        self.deadlines = Deadlines(self._loop, limits.run_seconds)
         if access_log is not None:
             self.metrics.lost_lines.set_function(lambda: access_log.lost)
         self._batcher.start()
@@ -100,8 +95,7 @@ class Service:
         """When all requests have been answered, or are to be given up: what runs still is cancelled. False: a step of
         a network does not end."""
         self.tidy.stop()
-        if self._timer is not None:
-            self._timer.cancel()
+        self.deadlines.stop()
         ended = await self._loop.run_in_executor(None, self._batcher.stop)
         for pool in (self._preparers, self._readers):
             pool.shutdown(wait=False, cancel_futures=True)
@@ -135,15 +129,17 @@ class Service:
 
     async def infer(
         self, served: ServedModel, read: Callable[[], Request], long: bool, room: Optional[Room], visit: "Visit",
-        hold: Hold,
+        hold: Hold, deadline: Optional[Deadline] = None,
     ) -> Tuple[List[Result], Request]:  # fmt: skip
         """The outputs of the request that `read` gives, which is `long` when it holds many numbers as such; `room` is
         where its tensors lie, `hold` what it has of the memory.
 
-        RequestError for everything that is not done. Cancelled, it takes the request back; a run that nobody waits for
-        any more ends.
+        RequestError for everything that is not done; without a `deadline`, that of this call. Cancelled, it takes the
+        request back; a run that nobody waits for any more ends.
         """
-        since = self._loop.time()
+        if deadline is None:
+            with Deadline(self.deadlines) as deadline:
+                return await self.infer(served, read, long, room, visit, hold, deadline)
         self.check_queue(served)
 
         def checked() -> Tuple[Request, List[Tuple[int, Wanted]], List[Optional[Array]], List[Buffer]]:
@@ -155,6 +151,8 @@ class Service:
             return request, outputs, inputs, pictures
 
         request, outputs, inputs, pictures = await self.aside(checked) if long else checked()
+        if request.timeout:
+            deadline.shorten(request.timeout)
         own = None  # room that is ours to give back
         if pictures:
             began = time.monotonic()
@@ -166,7 +164,7 @@ class Service:
             into = None if own is None else own.image
             try:
                 inputs[served.picture_input] = await self._loop.run_in_executor(
-                    self._preparers, lambda: served.prepared(pictures, into, self.memory)
+                    self._preparers, lambda: (served.prepared(pictures, into, self.memory), hold)[0]  # its memory
                 )
             except RequestError:
                 if own is not None:
@@ -180,11 +178,6 @@ class Service:
             room = None
         job = Job(served, complete, self._loop.create_future(), room, hold)
         hold.grow(job.rows * served.row_bytes, "the outputs")
-        timer = None
-        if request.timeout:
-            left = max(0, since + request.timeout - self._loop.time())
-            timer = self._loop.call_later(left, self._late, job, request.timeout)
-        self._waiting[job] = since
         self._batcher.put(job)
         try:
             arrays = await job.future
@@ -198,9 +191,6 @@ class Service:
         except Exception as error:
             raise RequestError("run", f"model '{served.name}': {type(error).__name__}: {error}") from None
         finally:
-            del self._waiting[job]
-            if timer is not None:
-                timer.cancel()
             if job.ended:
                 visit.stages["queue"] = job.began - job.since
                 visit.stages["run"] = job.ended - job.began
@@ -214,19 +204,6 @@ class Service:
         sorted_bytes = sum(_sorting_bytes(arrays[index], want.classes) for index, want in outputs if want.classes)
         hold.grow(sorted_bytes, "the classes")
         return (await self.aside(results) if sorted_bytes > SORTED_BYTES else results()), request
-
-    def _look_for_late(self) -> None:
-        """Of --timeout-s: those that wait longest come first."""
-        limit = self.limits.run_seconds
-        now = self._loop.time()
-        for job, since in list(itertools.takewhile(lambda each: now - each[1] >= limit, self._waiting.items())):
-            self._late(job, limit)
-        self._timer = self._loop.call_later(min(LATE_SECONDS, limit), self._look_for_late)
-
-    def _late(self, job: Job, limit: float) -> None:
-        if not job.future.done():
-            job.future.set_exception(RequestError("deadline", f"not done in {limit:g} s"))
-            self._batcher.drop(job)
 
     def _deliver(self, done: Done) -> None:
         """In a worker's thread."""
