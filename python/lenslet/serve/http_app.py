@@ -115,6 +115,7 @@ class HttpApp:
         return self.rooms.take(head, rest, served)
 
     async def answer(self, exchange: Exchange) -> None:
+        exchange.started = True
         try:
             try:
                 answer = await self._answer(exchange)

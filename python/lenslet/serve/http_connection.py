@@ -84,7 +84,7 @@ class Exchange:
         self.buffer = bytearray()  # of a body that has no room
         self.hold: Optional[Hold] = None  # of the buffer, and of what is made of it
         self.error: Optional[Tuple[str, str]] = None  # why the body is not taken
-        self.whole = self.gone = self.answered = False
+        self.whole = self.gone = self.answered = self.started = False
         self.ready = False  # whole, and waits for its turn
         self._waiter: Any = None
 
@@ -142,6 +142,7 @@ class Exchange:
     def ended(self) -> None:
         """Its task did."""
         connection = self.connection
+        self.server.tasks.discard(self.task)
         self.task = None
         self.begun()
         if not self.answered and connection is not None:
@@ -237,6 +238,8 @@ class Connection(asyncio.BufferedProtocol):
                 exchange.forget()
                 if exchange.task is not None and not exchange.answered:
                     exchange.task.cancel()
+                    if not exchange.started:  # it never is
+                        exchange.ended()
         self._waiting.clear()
         self._coming = self._current = None
         self._later = b""

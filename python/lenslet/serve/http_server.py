@@ -87,7 +87,6 @@ class Server:
     def begin(self, exchange: Exchange) -> None:
         exchange.task = self.loop.create_task(self.app.answer(exchange))
         self.tasks.add(exchange.task)
-        exchange.task.add_done_callback(self.tasks.discard)  # also of one that is cancelled before it begins
 
     def _drop_the_slow(self) -> bool:
         """Of those who send a body, or do not take an answer, the slowest."""

@@ -171,7 +171,7 @@ class Service:
                     self.rooms.give(own)
                 raise
             took = time.monotonic() - began
-            self.metrics.of(self.metrics.prepare_seconds, served.name).observe(took)
+            self.metrics.prepare_seconds.of(served.name).observe(took)
             visit.stages["prepare"] = took
         complete = [array for array in inputs if array is not None]
         if room is not None and not _lies_in(complete, room):  # JSON, or what nobody reads
@@ -211,11 +211,11 @@ class Service:
 
     def _delivered(self, done: Done) -> None:
         name = done.served.name
-        self.metrics.of(self.metrics.batch, name).observe(done.rows)
-        self.metrics.of(self.metrics.run_seconds, name).observe(done.ended - done.began)
-        queue_seconds = self.metrics.of(self.metrics.queue_seconds, name)
+        self.metrics.batch.of(name).observe(done.rows)
+        self.metrics.run_seconds.of(name).observe(done.ended - done.began)
+        queue_seconds = self.metrics.queue_seconds.of(name)
         if isinstance(done.jobs[0][1], lenslet.CancelledError):
-            self.metrics.of(self.metrics.ended_runs, name).inc()
+            self.metrics.ended_runs.of(name).inc()
         for job, outcome in done.jobs:
             job.began, job.ended = done.began, done.ended
             queue_seconds.observe(done.began - job.since)
@@ -292,11 +292,11 @@ class Visit:
     def __exit__(self, kind: Optional[Type[BaseException]], error: Optional[BaseException], _: object) -> None:
         metrics = self._service.metrics
         self.leave()
-        metrics.of(metrics.requests, self._name, self._protocol).inc()
+        metrics.requests.of(self._name, self._protocol).inc()
         seconds = time.monotonic() - self._since
         failed = ""
         if error is None:
-            metrics.of(metrics.request_seconds, self._name, self._protocol).observe(seconds)
+            metrics.request_seconds.of(self._name, self._protocol).observe(seconds)
         else:
             if self._kind:
                 failed = self._kind
@@ -305,7 +305,7 @@ class Visit:
             else:
                 gone = isinstance(error, (asyncio.CancelledError, Disconnected))
                 failed = "disconnected" if gone else "internal"
-            metrics.of(metrics.failures, self._name, self._protocol, failed).inc()
+            metrics.failures.of(self._name, self._protocol, failed).inc()
         if self._service.access_log is not None:
             self._log(self._service.access_log, failed, error, seconds)
 
