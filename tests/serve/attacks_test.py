@@ -293,6 +293,15 @@ class JsonText(unittest.TestCase):
                 np.testing.assert_array_equal(found, wanted)
                 self.assertEqual((found.dtype, found.shape), (wanted.dtype, wanted.shape))
 
+    def test_blanks_behind_an_array(self):
+        for count in (0, 1, 255, 256, 257, json_text.PIECE_BYTES, 2 * json_text.PIECE_BYTES + 1, 60000):
+            for blank in (b" ", b"\t", b"\r\n"):
+                behind = blank * (count // len(blank))
+                text = b'{"data":[1,2,3]' + behind + b',"a":{"data":[4]' + behind + b"}}"
+                value = json_text.cut_out(memoryview(text[: text.index(b',"a"')] + b"}"), Memory(1 << 20))
+                self.assertEqual(self.read(bytes(text[: text.index(b',"a"')] + b',"a":1}'), [3], "int64").tolist(), [1, 2, 3])
+                self.assertEqual([bytes(each.text) for each in value.cut], [b"[1,2,3]"])
+
     def test_what_is_no_array_of_numbers(self):
         """Changed by a letter or two: what json and NumPy do not take is not taken, and what is taken is the same."""
         draw = random.Random(4)

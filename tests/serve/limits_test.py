@@ -266,6 +266,44 @@ class Time(Served, unittest.TestCase):
 
 
 @skip_without()
+class Stop(unittest.TestCase):
+    def test_what_runs_is_cancelled(self):
+        """A run that ends for nothing else."""
+        import threading
+        import types
+
+        import numpy as np
+
+        from lenslet.serve import batcher
+
+        class Cancel:
+            def __init__(self):
+                self.asked = threading.Event()
+                self.request = self.asked.set
+
+        class Model:
+            fixed = batchable = False
+            sizes, inputs, options = [1], [], types.SimpleNamespace(max_batch=1)
+
+        def run(*inputs, cancel):
+            began.set()
+            cancel.asked.wait(60)
+            raise lenslet.CancelledError("ended")
+
+        began, delivered, model = threading.Event(), [], Model()
+        made = types.SimpleNamespace(output_bytes=0, runner=run)
+        shapes = types.SimpleNamespace(take=lambda *_: made, give=lambda _: None)
+        with unittest.mock.patch("lenslet.Cancel", Cancel):
+            runs = batcher.Batcher(types.SimpleNamespace(models={"m": model}), 1, 0, delivered.append, shapes)
+            runs.start()
+            for _ in range(2):  # the second waits, and is dropped
+                runs.put(batcher.Job(model, [np.zeros(1)], None))
+            self.assertTrue(began.wait(60))
+            self.assertTrue(runs.stop(30))
+        self.assertEqual([type(done.jobs[0][1]) for done in delivered], [lenslet.CancelledError])
+
+
+@skip_without()
 class Rooms(unittest.TestCase):
     def test_a_body_that_is_refused_leaves_its_place_to_the_next(self):
         """Else a batch's memory would be made anew for eight who are refused, and for those between them."""
@@ -286,7 +324,7 @@ class Rooms(unittest.TestCase):
         server = types.SimpleNamespace(app=types.SimpleNamespace(rooms=made))
 
         def taken(whole):
-            exchange = Exchange(types.SimpleNamespace(server=server), "1.1", "POST", "/", {}, True)
+            exchange = Exchange(types.SimpleNamespace(server=server, peer=None), "1.1", "POST", "/", {}, True)
             exchange.room, exchange.whole = made.take(100, 20000, model), whole
             return exchange.room.slab, exchange.room.place, exchange
 
@@ -376,6 +414,19 @@ class Life(Served, unittest.TestCase):
         self.assertEqual([each.count(b"connection: close") for each in said], [1, 1])
         self.assertGreater(said[0].rfind(b"connection: close"), said[0].rfind(b"HTTP/1.1 200"))
         self.assertEqual(server.process.wait(40), 0)
+
+    def test_who_has_left_is_in_the_log(self):
+        """With the address that he had."""
+        log = self.folder / "log"
+        server = self.made("--access-log", log)
+        self.addCleanup(server.end)
+        with socket.create_connection((server.host, server.http_port), 10) as connection:
+            address = "{}:{}".format(*connection.getsockname())
+            connection.sendall(b"POST /v2/models/lookup/infer HTTP/1.1\r\nHost: a\r\nContent-Length: 50\r\n\r\n{")
+            self.eventually(lambda: server.metrics()["lenslet_requests_in_house"] == 1)
+        self.eventually(lambda: log.read_text().endswith("\n"))
+        line = json.loads(log.read_text())
+        self.assertEqual((line["client"], line["failure"], line["status"]), (address, "disconnected", 0))
 
     def test_a_second_signal_ends_it_at_once(self):
         server, _ = self.signalled(signal.SIGTERM, "--drain-s", 60)

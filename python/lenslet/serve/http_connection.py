@@ -75,7 +75,7 @@ class Exchange:
     def __init__(self, connection: "Connection", version: str, method: str, path: str, headers: Headers,
                  keep_alive: bool) -> None:  # fmt: skip
         self.connection: Optional[Connection] = connection
-        self.server = connection.server
+        self.server, self._peer = connection.server, connection.peer
         self.version, self.method, self.path, self.headers, self.keep_alive = version, method, path, headers, keep_alive
         self.expects = version != "1.0" and headers.get(b"expect", b"").lower() == b"100-continue"
         self.lingers = True  # after its answer its body is let come, or that is not seen
@@ -89,7 +89,7 @@ class Exchange:
         self._waiter: Any = None
 
     def client(self) -> str:
-        peer = None if self.connection is None else self.connection.transport.get_extra_info("peername")
+        peer = self._peer
         return f"{peer[0]}:{peer[1]}" if peer else ""
 
     def wake(self) -> None:
@@ -179,6 +179,7 @@ class Connection(asyncio.BufferedProtocol):
         self.server, self._loop = server, server.loop
         self._limits = server.limits
         self.transport: Any = None
+        self.peer: Any = None  # address and port, which an exchange may tell when the client is gone
         self._parser = self._new_parser()
         self._url, self._header_bytes, self._header_count = b"", 0, 0
         self._headers: Headers = {}
@@ -212,7 +213,7 @@ class Connection(asyncio.BufferedProtocol):
     # ---- The connection ----
 
     def connection_made(self, transport: Any) -> None:
-        self.transport = transport
+        self.transport, self.peer = transport, transport.get_extra_info("peername")
         transport.set_write_buffer_limits(UNSENT_BYTES, 0)
         self._tls = transport.get_extra_info("sslcontext") is not None
         self._set_deadline(self._limits.seconds)
