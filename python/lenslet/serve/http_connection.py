@@ -207,7 +207,7 @@ class Connection(asyncio.BufferedProtocol):
         try:  # of a request that ends the connection and has others behind it, the answer is not lost
             parser.set_dangerous_leniencies(lenient_data_after_close=True)
         except AttributeError:  # httptools below 0.6.3
-            self.server.app.rooms.give(self.room)
+            pass
         return parser
 
     # ---- The connection ----

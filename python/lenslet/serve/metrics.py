@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from functools import partial
+from itertools import accumulate
 from typing import Any, Dict, Generic, Iterator, List, Sequence, Sized, Tuple, Type, TypeVar
 
 from prometheus_client import (  # type: ignore[import-not-found, unused-ignore]
@@ -24,16 +25,23 @@ ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
 
 class Count:
+    made = CounterMetricFamily
+
     def __init__(self) -> None:
         self.value = 0
 
     def inc(self) -> None:
         self.value += 1
 
+    def said(self) -> Tuple[Any, ...]:
+        """To the library."""
+        return (self.value,)
+
 
 class Spread:
-    """How many values are up to each of `bounds`, which all have that are made so."""
+    """How many values are up to each of `bounds`."""
 
+    made = HistogramMetricFamily
     bounds: Sequence[float] = SECONDS
 
     def __init__(self) -> None:
@@ -43,6 +51,10 @@ class Spread:
     def observe(self, value: float) -> None:
         self.counts[bisect_left(self.bounds, value)] += 1
         self.sum += value
+
+    def said(self) -> Tuple[Any, ...]:
+        names = [*map(str, map(float, self.bounds)), "+Inf"]
+        return (list(zip(names, accumulate(self.counts))), self.sum)
 
 
 class RowSpread(Spread):
@@ -57,9 +69,10 @@ class Family(Generic[Child]):
     tenth of what a small request takes."""
 
     def __init__(self, kind: Type[Child], name: str, about: str, labels: List[str], registry: CollectorRegistry) -> None:
-        self._kind, self._name, self._about, self._labels = kind, name, about, labels
+        self._kind: Type[Child] = kind
+        self._name, self._about, self._labels = name, about, labels
         self._children: Dict[Tuple[str, ...], Child] = {}
-        registry.register(self)
+        registry.register(self)  # type: ignore[arg-type, unused-ignore]
 
     def of(self, *labels: str) -> Child:
         child = self._children.get(labels)
@@ -69,19 +82,10 @@ class Family(Generic[Child]):
 
     def collect(self) -> Iterator[Any]:
         """What the library asks for."""
-        made = (CounterMetricFamily if self._kind is Count else HistogramMetricFamily)(
-            self._name, self._about, labels=self._labels
-        )
+        family: Any = self._kind.made(self._name, self._about, labels=self._labels)
         for labels, child in self._children.items():
-            if isinstance(child, Count):
-                made.add_metric(labels, child.value)
-                continue
-            total, buckets = 0, []
-            for bound, count in zip((*map(float, child.bounds), "+Inf"), child.counts):
-                total += count
-                buckets.append((str(bound), total))
-            made.add_metric(labels, buckets, child.sum)
-        yield made
+            family.add_metric(labels, *child.said())
+        yield family
 
 
 class Metrics:
