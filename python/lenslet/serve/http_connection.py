@@ -441,9 +441,7 @@ class Connection(asyncio.BufferedProtocol):
             self._direct = True
 
     def _parse(self, data: bytes) -> None:
-        self._tail = b""
-        size = len(data)
-        tail = data[-3:]
+        size, tail, self._tail = len(data), (self._tail + data)[-3:], b""
         while data:
             try:
                 self._parser.feed_data(data)
