@@ -151,6 +151,60 @@ class Circles(Served, unittest.TestCase):
         self.assertLess(self.resident() - before, 150)  # 64 are kept for later requests
 
 
+#: A server that says at its end how long the longest turn of its event loop was, in processor time of that thread.
+TIMED = """
+import asyncio.base_events as base, gc, sys, time
+sys.modules["uvloop"] = None
+once, turns = base.BaseEventLoop._run_once, []
+def timed(self):
+    began = time.thread_time()
+    once(self)
+    turns.append(time.thread_time() - began)
+base.BaseEventLoop._run_once, gc.freeze = timed, turns.clear  # which is called when all is there
+import lenslet.serve
+code = lenslet.serve.main(sys.argv[1:])
+print("longest", max(turns[1:]), flush=True)
+sys.exit(code)
+"""
+
+
+@skip_without()
+class LongestTurn(Served, unittest.TestCase):
+    """A probe waits for a turn of the loop or three: what many connections want at once is done in many of them. The
+    bound is several times what a turn takes, and half of what all of it takes at once; other programs do not count."""
+
+    SECONDS = 0.03
+
+    @classmethod
+    def made(cls, *arguments):
+        return Server(*(cls.folder / f"{name}.onnx" for name in cls.names), *arguments, command=(sys.executable, "-c", TIMED))
+
+    def longest(self):
+        self.assertEqual(self.server.stop(60), 0)
+        (line,) = (line for line in self.server.lines if line.startswith("longest"))
+        return float(line.split()[1])
+
+    def test_many_requests_behind_each_other(self):
+        attacks.more_files()
+        with attacks.many(self.server, 600) as connections:
+            for path in (b"/v2", b"/metrics", b"/v2/models/segment"):
+                attacks.sent(connections, b"GET %b HTTP/1.1\r\nHost: a\r\n\r\n" % path * 30)
+            time.sleep(1)
+            self.assertEqual(self.server.request("GET", "/v2/health/live")[0], 200)
+        self.assertLess(self.longest(), self.SECONDS)
+
+    def test_a_long_answer(self):
+        self.addCleanup(setattr, type(self), "server", self.server)
+        server = type(self).server = self.made()
+        self.addCleanup(server.end)
+        image = np.random.default_rng(1).random((1, 3, 2000, 2000), "f4")  # 48 MB
+        headers, body = binary_body([("image", "FP32", image.shape, image.tobytes())], parameters={"binary_data_output": True})
+        status, _, answer = server.request("POST", "/v2/models/segment/infer", body, headers)
+        self.assertEqual(status, 200)
+        self.assertGreater(len(answer), image.nbytes)
+        self.assertLess(self.longest(), self.SECONDS)
+
+
 @skip_without()
 class Budget(unittest.TestCase):
     def test_it_is_never_passed(self):
