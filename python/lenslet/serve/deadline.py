@@ -57,7 +57,7 @@ class Deadline:
             self._task.cancel()
 
     def __enter__(self) -> "Deadline":
-        self._task: Any = asyncio.current_task()
+        self._task: Any = asyncio.current_task(self._all._loop)
         self._all._of[self] = self._since
         return self
 

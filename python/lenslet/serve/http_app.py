@@ -37,7 +37,7 @@ from .protocol import (
 )
 from .repository import ServedModel
 from .rooms import Room
-from .service import Disconnected, Service, Visit
+from .service import HELD_FROM, Disconnected, Service, Visit
 from .turns import Turns
 
 EXTENSIONS = ["binary_tensor_data", "classification", "model_repository"]
@@ -49,8 +49,6 @@ METRICS_SHARE, METRICS_SECONDS = 0.2, 0.1
 
 #: A number in JSON, as floats of 32 bits are written: "-1.1754943508222875e-38, ".
 NUMBER_BYTES = 25
-#: Longer answers are taken from the bound on memory.
-HELD_FROM = 1 << 14
 #: Numbers that are written at a time.
 WRITTEN = 1 << 13
 

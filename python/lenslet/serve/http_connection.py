@@ -431,7 +431,8 @@ class Connection(asyncio.BufferedProtocol):
                 break
             else:
                 found = (self._tail + data).find(b"\r\n\r\n")
-                if found >= 0:
+                # Where there is no other's first line, all is its own.
+                if found >= 0 and data.find(b"HTTP/", found + 4 - len(self._tail)) >= 0:
                     end = found + 4 - len(self._tail)
             part, self._later = data[:end], data[end:]
             self._parse(part)

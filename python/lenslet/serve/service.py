@@ -28,6 +28,8 @@ from .tidy import Tidy
 T = TypeVar("T")
 #: Classes whose sorting takes more are sorted aside; and of each string.
 SORTED_BYTES, STRING_BYTES = 1 << 17, 128
+#: Outputs and answers that are longer are taken from the bound on memory: less a connection may have anyway.
+HELD_FROM = 1 << 14
 #: The event loop waits so long for a thread that reads JSON, at each of its steps.
 ASIDE_SECONDS = 0.001
 
@@ -177,7 +179,8 @@ class Service:
         if room is not None and not _lies_in(complete, room):  # JSON, or what nobody reads
             room = None
         job = Job(served, complete, self._loop.create_future(), room, hold)
-        hold.grow(job.rows * served.row_bytes, "the outputs")
+        if job.rows * served.row_bytes > HELD_FROM:
+            hold.grow(job.rows * served.row_bytes, "the outputs")
         self._batcher.put(job)
         try:
             arrays = await job.future
