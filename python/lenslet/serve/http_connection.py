@@ -103,8 +103,9 @@ class Exchange:
         self.wake()
 
     def forget(self) -> None:
-        """What it holds. A room whose body was not whole nobody has looked at."""
-        if self.room is not None and not self.whole:
+        """What it holds. Of a body that was not whole nobody has looked at the place, which the next may have. Others
+        are not kept: who abandons bodies would have the process full."""
+        if self.room is not None and self.room.slab is not None and not self.whole:
             self.server.app.rooms.give(self.room)
         self.room = self.hold = None
         self.buffer = bytearray()
