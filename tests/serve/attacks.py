@@ -133,18 +133,25 @@ def head_of(model, length, *lines):
     return f"POST /v2/models/{model}/infer HTTP/1.1\r\nHost: a\r\n{text}\r\n".encode()
 
 
-def asked(server, model, body, *lines):
-    """The status of one request, or what came in its place."""
+def status_of(connection, data=b""):
+    """Of the answer to it, or what came in its place."""
     try:
-        with connected(server) as connection:
-            connection.sendall(head_of(model, len(body), *lines))
-            for at in range(0, len(body), MIB):
-                connection.sendall(body[at : at + MIB])
-            return answer_of(connection)[0]
+        for at in range(0, len(data), MIB):
+            connection.sendall(data[at : at + MIB])
+        return answer_of(connection)[0]
     except socket.timeout:
         return "silence"
     except OSError:
         return "closed"
+
+
+def once(server, data):
+    with connected(server) as connection:
+        return status_of(connection, data)
+
+
+def asked(server, model, body, *lines):
+    return once(server, head_of(model, len(body), *lines) + body)
 
 
 def at_once(count, function):
@@ -336,15 +343,9 @@ def heads_that_do_not_end(server, full):
 
 @attack
 def small_headers(server, full):
-    found = collections.Counter()
     with many(server, 1000 if full else 100) as connections:
         sent(connections, b"GET /v2 HTTP/1.1\r\nHost: a\r\n" + b"a:b\r\n" * 6000)
-        for connection in connections:
-            try:
-                found[answer_of(connection)[0]] += 1
-            except OSError:
-                found["closed"] += 1
-    return found
+        return collections.Counter(map(status_of, connections))
 
 
 @attack
@@ -388,15 +389,7 @@ def small_chunks(server, full):
     chunks = filled(b"1\r\na\r\n", size) + b"0\r\n\r\n"
     extension = b"1;" + b"x" * size + b"\r\na\r\n0\r\n\r\n"
     head = b"POST /v2/models/sums/infer HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
-    found = collections.Counter()
-    for body in (chunks, extension):
-        try:
-            with connected(server) as connection:
-                connection.sendall(head + body)
-                found[answer_of(connection)[0]] += 1
-        except OSError:
-            found["closed"] += 1
-    return found
+    return collections.Counter(once(server, head + body) for body in (chunks, extension))
 
 
 @attack

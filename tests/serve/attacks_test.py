@@ -151,6 +151,60 @@ class Circles(Served, unittest.TestCase):
         self.assertLess(self.resident() - before, 150)  # 64 are kept for later requests
 
 
+#: A server that says at its end how long the longest turn of its event loop was, in processor time of that thread.
+TIMED = """
+import asyncio.base_events as base, gc, sys, time
+sys.modules["uvloop"] = None
+once, turns = base.BaseEventLoop._run_once, []
+def timed(self):
+    began = time.thread_time()
+    once(self)
+    turns.append(time.thread_time() - began)
+base.BaseEventLoop._run_once, gc.freeze = timed, turns.clear  # which is called when all is there
+import lenslet.serve
+code = lenslet.serve.main(sys.argv[1:])
+print("longest", max(turns[1:]), flush=True)
+sys.exit(code)
+"""
+
+
+@skip_without()
+class LongestTurn(Served, unittest.TestCase):
+    """A probe waits for a turn of the loop or three: what many connections want at once is done in many of them. The
+    bound is several times what a turn takes, and half of what all of it takes at once; other programs do not count."""
+
+    SECONDS = 0.03
+
+    @classmethod
+    def made(cls, *arguments):
+        return Server(*(cls.folder / f"{name}.onnx" for name in cls.names), *arguments, command=(sys.executable, "-c", TIMED))
+
+    def longest(self):
+        self.assertEqual(self.server.stop(60), 0)
+        (line,) = (line for line in self.server.lines if line.startswith("longest"))
+        return float(line.split()[1])
+
+    def test_many_requests_behind_each_other(self):
+        attacks.more_files()
+        with attacks.many(self.server, 600) as connections:
+            for path in (b"/v2", b"/metrics", b"/v2/models/segment"):
+                attacks.sent(connections, b"GET %b HTTP/1.1\r\nHost: a\r\n\r\n" % path * 30)
+            time.sleep(1)
+            self.assertEqual(self.server.request("GET", "/v2/health/live")[0], 200)
+        self.assertLess(self.longest(), self.SECONDS)
+
+    def test_a_long_answer(self):
+        self.addCleanup(setattr, type(self), "server", self.server)
+        server = type(self).server = self.made()
+        self.addCleanup(server.end)
+        image = np.random.default_rng(1).random((1, 3, 2000, 2000), "f4")  # 48 MB
+        headers, body = binary_body([("image", "FP32", image.shape, image.tobytes())], parameters={"binary_data_output": True})
+        status, _, answer = server.request("POST", "/v2/models/segment/infer", body, headers)
+        self.assertEqual(status, 200)
+        self.assertGreater(len(answer), image.nbytes)
+        self.assertLess(self.longest(), self.SECONDS)
+
+
 @skip_without()
 class Budget(unittest.TestCase):
     def test_it_is_never_passed(self):
@@ -293,6 +347,15 @@ class JsonText(unittest.TestCase):
                 np.testing.assert_array_equal(found, wanted)
                 self.assertEqual((found.dtype, found.shape), (wanted.dtype, wanted.shape))
 
+    def test_blanks_behind_an_array(self):
+        for count in (0, 1, 255, 256, 257, json_text.PIECE_BYTES, 2 * json_text.PIECE_BYTES + 1, 60000):
+            for blank in (b" ", b"\t", b"\r\n"):
+                behind = blank * (count // len(blank))
+                text = b'{"data":[1,2,3]' + behind + b',"a":{"data":[4]' + behind + b"}}"
+                value = json_text.cut_out(memoryview(text[: text.index(b',"a"')] + b"}"), Memory(1 << 20))
+                self.assertEqual(self.read(bytes(text[: text.index(b',"a"')] + b',"a":1}'), [3], "int64").tolist(), [1, 2, 3])
+                self.assertEqual([bytes(each.text) for each in value.cut], [b"[1,2,3]"])
+
     def test_what_is_no_array_of_numbers(self):
         """Changed by a letter or two: what json and NumPy do not take is not taken, and what is taken is the same."""
         draw = random.Random(4)
@@ -408,12 +471,24 @@ class Http(Served, unittest.TestCase):
         self.assertEqual(answer_of(first)[0], 200)
 
     def test_too_many_behind_each_other(self):
-        """As many as are allowed are answered; of more the connection ends."""
+        """Each is looked at when those before are answered; of those with chunks as many as are allowed are, and of more
+        the connection ends."""
         get = b"GET /v2/health/live HTTP/1.1\r\nHost: a\r\n\r\n"
         self.assertEqual(self.statuses(get * 20 + get.replace(b"Host", b"Connection: close\r\nHost")), [200] * 21)
         body = json.dumps({"inputs": [entry("x", "INT64", [1], [2])]}).encode()
-        found = self.statuses((attacks.head_of("lookup", len(body)) + body) * 100)
-        self.assertIn(400, found)
+        for size in (1, 2, 3, 100, 101, 102, 103, 104, 1 << 20):  # of what is sent at a time
+            with self.subTest(size):
+                requests = (attacks.head_of("lookup", len(body)) + body) * (100 if size > 3 else 5) + get * 3
+                with attacks.connected(self.server) as connection:
+                    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                    for at in range(0, len(requests), size):
+                        connection.sendall(requests[at : at + size])
+                    connection.shutdown(socket.SHUT_WR)
+                    with connection.makefile("rb") as answers:
+                        said = answers.read()
+                self.assertEqual(re.findall(rb"HTTP/1.1 (?!100)(\d+)", said), [b"200"] * (103 if size > 3 else 8))
+        chunked = b"POST /v2/models/lookup/infer HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%b\r\n0\r\n\r\n"
+        self.assertIn(400, self.statuses(chunked % (len(body), body) * 100))
 
     def test_shapes_without_elements(self):
         for model, shape, status in (("segment", [1, 3, 0, 0], 400), ("segment", [0, 3, 2, 2], 200), ("lookup", [0], 400)):

@@ -1,7 +1,6 @@
 """bench_serve.py throughput MODEL...: what `lenslet serve` makes of the bare runner's throughput, on loopback.
 bench_serve.py soak: 100,000 requests of clients of which a third err; counts what is lost (nothing may be).
-bench_serve.py overload MODEL: at nine tenths of what the server can take, and at twice that: what is refused, how soon,
-and how long the rest takes.
+bench_serve.py overload MODEL: at twice what the server can take (serve_overload.py).
 bench_serve.py libraries: HTTP and gRPC servers for Python, with a handler that computes nothing.
 
 The load comes from a process of its own on the same cores, which it shares with the runners: the processor time of
@@ -22,64 +21,18 @@ import os
 import pathlib
 import random
 import re
-import resource
-import signal
 import statistics
 import subprocess
 import sys
 import tempfile
 import threading
 import time
-import urllib.request
+
+import serve_overload
+from serve_load import Server, child, grpc_request, http_request, load, own_seconds, processor_seconds, resident_mib
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 HERE = pathlib.Path(__file__).resolve()
-
-
-def processor_seconds(pid: int) -> float:
-    fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def own_seconds() -> float:
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    return used.ru_utime + used.ru_stime
-
-
-def child(*arguments: object) -> dict:
-    """What a part of this program says, run in a process of its own."""
-    command = [sys.executable, str(HERE), *map(str, arguments)]
-    return json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
-
-
-class Server:
-    def __init__(self, *arguments: object, package: str = "") -> None:
-        """`package`: the folder that another lenslet is in."""
-        command = [sys.executable, "-m", "lenslet", "serve", *map(str, arguments)]
-        command += ["--http-port=0", "--grpc-port=0"]
-        environment = {**os.environ, "PYTHONPATH": package} if package else None
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
-        for line in self.process.stdout:
-            found = re.search(r"ready: HTTP on .*:(\d+), gRPC on .*:(\d+)", line)
-            if found:
-                self.http, self.grpc = int(found[1]), int(found[2])
-                return
-        raise SystemExit("the server did not start")
-
-    def metrics(self) -> dict:
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.http}/metrics") as answer:
-            lines = answer.read().decode().splitlines()
-        return {name: float(value) for name, value in (line.rsplit(" ", 1) for line in lines if line[0] != "#")}
-
-    def __enter__(self) -> Server:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.process.send_signal(signal.SIGTERM)
-        try:
-            self.process.wait(60)
-        finally:
-            self.process.kill()
 
 
 # ---- The bare runner ----
@@ -123,156 +76,6 @@ def bare(model: str, device: str, runners: int, batch: int, seconds: float, pict
         thread.join()
     spent, images = time.perf_counter() - began, sum(counts)
     print(json.dumps({"rate": images / spent, "processor_ms": (own_seconds() - used) / images * 1e3}))
-
-
-# ---- The load ----
-
-
-class Connection(asyncio.Protocol):
-    """Sends `request` again and again, as `next_due` says when; as little work as can be."""
-
-    def __init__(self, load: Load) -> None:
-        self.load, self.head, self.left, self.due = load, b"", -1, 0.0
-
-    def connection_made(self, transport: asyncio.Transport) -> None:
-        self.transport = transport
-        self.send()
-
-    def send(self) -> None:
-        due = self.load.next_due()
-        if due is None:
-            self.transport.close()
-            self.load.closed()
-        elif (wait := due - time.perf_counter()) > 0:
-            self.load.loop.call_later(wait, self.send_now, due)
-        else:
-            self.send_now(due)
-
-    def send_now(self, due: float) -> None:
-        self.due = due
-        self.transport.write(self.load.request)
-
-    def connection_lost(self, error: Exception | None) -> None:
-        if error is not None:
-            self.load.failed(f"connection lost: {error!r}")
-
-    def data_received(self, data: bytes) -> None:
-        if self.left < 0:
-            self.head += data
-            at = self.head.find(b"\r\n\r\n")
-            if at < 0:
-                return
-            length = re.search(rb"(?i)\ncontent-length: (\d+)", self.head)
-            if not self.head.startswith(b"HTTP/1.1 200 ") or not length:
-                return self.load.failed(f"not answered: {self.head[:300]!r}")
-            self.left = int(length[1]) + at + 4 - len(self.head)
-            self.head = b""
-        else:
-            self.left -= len(data)
-        if self.left == 0:
-            self.left = -1
-            self.load.done(self.due)
-            self.send()
-
-
-class Load:
-    """Requests on some connections for a while: as fast as they are answered, or at `rate` a second, in which case a
-    request's time counts from when it should have been sent."""
-
-    def __init__(self, request: bytes, seconds: float, rate: float) -> None:
-        self.request, self.rate = request, rate
-        self.loop = asyncio.get_running_loop()
-        self.began = time.perf_counter()
-        self.end = self.began + seconds
-        self.sent = 0
-        self.times: list[float] = []
-        self.open = 0
-        self.all_closed = self.loop.create_future()
-
-    def next_due(self) -> float | None:
-        now = time.perf_counter()
-        if now >= self.end:
-            return None
-        self.sent += 1
-        return self.began + self.sent / self.rate if self.rate else now
-
-    def done(self, due: float) -> None:
-        self.times.append(time.perf_counter() - due)
-
-    def failed(self, why: str) -> None:
-        if not self.all_closed.done():
-            self.all_closed.set_exception(SystemExit(why))
-
-    def closed(self) -> None:
-        self.open -= 1
-        if self.open == 0:
-            self.all_closed.set_result(None)
-
-
-async def over_http(load: Load, port: int, connections: int) -> None:
-    load.open = connections
-    for _ in range(connections):
-        await load.loop.create_connection(lambda: Connection(load), "127.0.0.1", port)
-    await load.all_closed
-
-
-async def over_grpc(load: Load, port: int, connections: int) -> None:
-    import grpc
-
-    async def one(call) -> None:
-        while (due := load.next_due()) is not None:
-            await asyncio.sleep(max(0, due - time.perf_counter()))
-            await call(load.request)
-            load.done(due)
-
-    options = [("grpc.max_send_message_length", -1), ("grpc.max_receive_message_length", -1)]
-    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}", options=options) as channel:
-        call = channel.unary_unary("/inference.GRPCInferenceService/ModelInfer")
-        await asyncio.gather(*(one(call) for _ in range(connections)))
-
-
-def load(protocol: str, port: int, request: str, connections: int, seconds: float, rate: float) -> None:
-    import uvloop
-
-    async def all_of_it() -> Load:
-        made = Load(pathlib.Path(request).read_bytes(), seconds, rate)
-        await (over_grpc if protocol == "grpc" else over_http)(made, port, connections)
-        return made
-
-    used = own_seconds()
-    uvloop.install()
-    made = asyncio.run(all_of_it())
-    times = sorted(made.times)
-    said = {
-        "requests": len(times),
-        "rate": len(times) / (max(made.end, made.began + 1e-9) - made.began),
-        "processor_ms": (own_seconds() - used) / len(times) * 1e3,
-        "p50_ms": times[len(times) // 2] * 1e3,
-        "p99_ms": times[min(len(times) - 1, len(times) * 99 // 100)] * 1e3,
-    }
-    print(json.dumps(said))
-
-
-def http_request(name: str, input: tuple, more: dict | None = None) -> bytes:
-    """(name, datatype, shape, bytes) to model `name`, answered in binary."""
-    described = {
-        "name": input[0],
-        "datatype": input[1],
-        "shape": input[2],
-        "parameters": {"binary_data_size": len(input[3])},
-    }
-    head = json.dumps({"inputs": [described], "parameters": {"binary_data_output": True}, **(more or {})}).encode()
-    line = f"POST /v2/models/{name}/infer HTTP/1.1\r\nHost: a\r\nContent-Length: {len(head) + len(input[3])}\r\n"
-    return f"{line}Inference-Header-Content-Length: {len(head)}\r\n\r\n".encode() + head + input[3]
-
-
-def grpc_request(name: str, input: tuple) -> bytes:
-    from lenslet.serve.messages import message_classes
-
-    made = message_classes()["ModelInferRequest"](model_name=name)
-    made.inputs.add(name=input[0], datatype=input[1], shape=input[2])
-    made.raw_input_contents.append(input[3])
-    return made.SerializeToString()
 
 
 def spread(values: list) -> str:
@@ -445,109 +248,6 @@ async def soak_all(arguments: argparse.Namespace, server: Server, kinds: list) -
     print("  nothing was lost")
 
 
-def resident_mib(pid: int) -> float:
-    pages = int(pathlib.Path(f"/proc/{pid}/statm").read_text().split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
-
-
-# ---- Overload ----
-
-
-class OpenConnection(asyncio.Protocol):
-    """One request at a time, sent when it is told to."""
-
-    def __init__(self, load: OpenLoad) -> None:
-        self.load, self.data, self.due = load, b"", 0.0
-
-    def connection_made(self, transport: asyncio.Transport) -> None:
-        self.transport = transport
-        self.load.free.append(self)
-
-    def send(self, due: float) -> None:
-        self.due, self.data = due, b""
-        self.transport.write(self.load.request)
-
-    def data_received(self, data: bytes) -> None:
-        self.data += data
-        at = self.data.find(b"\r\n\r\n")
-        length = at >= 0 and re.search(rb"(?i)\ncontent-length: (\d+)", self.data[: at + 2])
-        if length and len(self.data) == at + 4 + int(length[1]):
-            self.load.answered(int(self.data[9:12]), time.perf_counter() - self.due)
-            self.load.free.append(self)
-
-    def connection_lost(self, error: Exception | None) -> None:
-        self.load.lost += not self.load.over
-
-
-class OpenLoad:
-    """Requests that come at random, `rate` a second on the mean, whether those before are answered or not."""
-
-    def __init__(self, request: bytes) -> None:
-        self.request = request
-        self.free: list[OpenConnection] = []
-        self.times: dict[int, list[float]] = collections.defaultdict(list)
-        self.sent = self.without = self.lost = 0
-        self.over = False
-
-    def answered(self, status: int, seconds: float) -> None:
-        self.times[status].append(seconds)
-
-    async def run(self, port: int, connections: int, rate: float, seconds: float, seed: int) -> None:
-        loop = asyncio.get_running_loop()
-        for _ in range(connections):
-            await loop.create_connection(lambda: OpenConnection(self), "127.0.0.1", port)
-        draw = random.Random(seed)
-        due = began = time.perf_counter()
-        while due < began + seconds:
-            due += draw.expovariate(rate)
-            await asyncio.sleep(max(0, due - time.perf_counter()))
-            if self.free:
-                self.sent += 1
-                self.free.pop(0).send(time.perf_counter())
-            else:
-                self.without += 1
-        await asyncio.sleep(2)
-        self.over = True
-
-
-def open_load(port: int, request: str, connections: int, seconds: float, rate: float, seed: int) -> None:
-    import uvloop
-
-    load = OpenLoad(pathlib.Path(request).read_bytes())
-    uvloop.install()
-    asyncio.run(load.run(port, connections, rate, seconds, seed))
-    times = {status: sorted(each) for status, each in load.times.items()}
-    print(json.dumps({
-        "sent": load.sent, "without": load.without, "lost": load.lost, "answered": {k: len(v) for k, v in times.items()},
-        **{f"{name} {status}": each[min(len(each) - 1, int(len(each) * part))] * 1e3
-           for status, each in times.items() for name, part in (("p50", 0.5), ("p99", 0.99), ("max", 1))},
-    }))  # fmt: skip
-
-
-def overload(arguments: argparse.Namespace) -> None:
-    import numpy as np
-
-    import lenslet
-
-    port = lenslet.Model(arguments.model).runner(device="cpu", batch=1).inputs[0]
-    data = np.random.default_rng(1).random(port.shape).astype(port.dtype).tobytes()
-    input = (port.name, {"float32": "FP32", "uint8": "UINT8"}[port.dtype], list(port.shape), data)
-    with tempfile.TemporaryDirectory(prefix="lenslet-overload-") as folder:
-        request = f"{folder}/request"
-        pathlib.Path(request).write_bytes(http_request("net", input))
-        with Server(f"net={arguments.model}", f"--device={arguments.device}", *arguments.server) as server:
-            child("load", "http", server.http, request, 8, 2, 0)
-            rates = [child("load", "http", server.http, request, 16, arguments.seconds / 10, 0)["rate"] for _ in range(3)]
-            rate = statistics.median(rates)
-            print(f"{pathlib.Path(arguments.model).name}: it takes {rate:.4g} requests a second ({sorted(rates)})")
-            for part in (0.9, 2.0, 0.9, 2.0)[: 2 * arguments.rounds]:
-                said = child("open", server.http, request, 512, arguments.seconds, part * rate, arguments.seed)
-                memory = resident_mib(server.process.pid)
-                shown = ", ".join(f"{key} {value:.4g} ms" for key, value in said.items() if key[0] in "pm")
-                print(f"  at {part:g}: {said['sent']} sent, answered {said['answered']}, lost {said['lost']}, not sent "
-                      f"{said['without']}; {shown}; {memory:.0f} MiB", flush=True)  # fmt: skip
-
-
 # ---- Libraries ----
 
 
@@ -592,9 +292,6 @@ def main() -> None:
     if sys.argv[1:2] == ["load"]:
         protocol, port, request, connections, seconds, rate = sys.argv[2:]
         return load(protocol, int(port), request, int(connections), float(seconds), float(rate))
-    if sys.argv[1:2] == ["open"]:
-        port, request, connections, seconds, rate, seed = sys.argv[2:]
-        return open_load(int(port), request, int(connections), float(seconds), float(rate), int(seed))
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     verbs = parser.add_subparsers(required=True, metavar="throughput|soak|overload|libraries")
     verb = verbs.add_parser("throughput")
@@ -615,14 +312,7 @@ def main() -> None:
     verb.add_argument("--requests", type=int, default=100000)
     verb.add_argument("--connections", type=int, default=64)
     verb.set_defaults(run=soak)
-    verb = verbs.add_parser("overload")
-    verb.add_argument("model")
-    verb.add_argument("--device", default="cpu")
-    verb.add_argument("--seconds", type=float, default=3600, help="of each load (%(default)s)")
-    verb.add_argument("--rounds", type=int, choices=(1, 2), default=1)
-    verb.add_argument("--seed", type=int, default=1)
-    verb.add_argument("--server", action="append", default=[], help="an option for the server")
-    verb.set_defaults(run=overload)
+    serve_overload.add_to(verbs)
     verb = verbs.add_parser("libraries")
     verb.add_argument("--libraries", nargs="+", default=["uvicorn", "uvicorn-h11", "starlette", "granian", "aiohttp",
                                                          "grpc.aio", "grpc-threads"])  # fmt: skip

@@ -22,17 +22,13 @@ import numpy as np
 
 import lenslet
 
+from .forecast import Forecast
 from .memory import Hold
 from .protocol import Array
 from .repository import Repository, ServedModel
 from .rooms import Room
 from .shapes import ShapeRunners
 
-#: Rows that may wait whatever they take: what a random load of nine tenths of what can be done has to wait for now and
-#: then (docs/serving.md, "Overload").
-QUEUE_ROWS = 20
-#: Of each new run in what a row is thought to take.
-WEIGHT = 0.1
 #: Added to the niceness of threads that compute.
 NICER = 10
 #: Seconds that a cancelled run has to end.
@@ -79,10 +75,11 @@ class Done:
 class _Run:
     """Jobs that are run together, until it is over."""
 
-    __slots__ = ("jobs", "cancel", "cancelled")
+    __slots__ = ("jobs", "cancel", "cancelled", "until")
 
-    def __init__(self, jobs: List[Job], cancel: lenslet.Cancel) -> None:
+    def __init__(self, jobs: List[Job], cancel: lenslet.Cancel, until: float) -> None:
         self.jobs, self.cancel, self.cancelled = jobs, cancel, False
+        self.until = until  # as far as one can see
 
     def end(self) -> None:
         if not self.cancelled:
@@ -99,7 +96,7 @@ class Batcher:
         self._changed = threading.Condition()
         self._queues: Dict[ServedModel, Deque[Job]] = {served: deque() for served in repository.models.values()}
         self._rows: Dict[ServedModel, int] = dict.fromkeys(self._queues, 0)
-        self._row_seconds: Dict[ServedModel, float] = dict.fromkeys(self._queues, 0.0)
+        self._forecast = Forecast(workers, {served: served.sizes[0] for served in self._queues})
         self._runs: Dict[_Run, None] = {}
         self._idle = 0
         self._stopping = False
@@ -132,17 +129,13 @@ class Batcher:
     def waiting(self, served: ServedModel) -> int:
         return len(self._queues[served])
 
-    def wait(self, served: ServedModel, most: float) -> float:
-        """The seconds that a request would wait for a runner, where these are more than `most` and more rows wait than
-        always may; else 0."""
-        if not most or self._idle:
+    def wait(self, served: ServedModel, least: float) -> float:
+        """The seconds that a request would wait for a runner, where these are too many, and more than `least`; else 0."""
+        if self._idle or not any(self._rows.values()):  # it is the next
             return 0
-        rows = seconds = 0.0
-        for each, waiting in self._rows.items():
-            rows += waiting
-            seconds += waiting * self._row_seconds[each]
-        seconds /= len(self._workers)
-        return seconds if seconds > most and rows >= QUEUE_ROWS else 0
+        with self._changed:
+            running = [(run.jobs[0].served, run.until) for run in self._runs]
+            return self._forecast.too_long(served, time.monotonic(), running, self._rows, least)
 
     def stop(self, seconds: float = CANCEL_SECONDS) -> bool:
         """Ends what is run, and drops what waits. False: something runs still, after so many seconds."""
@@ -219,7 +212,8 @@ class Batcher:
             jobs[:] = [job for job in jobs if not job.gone]
             if not jobs or self._stopping:
                 return None
-            run = _Run(jobs, cancel)
+            served = jobs[0].served
+            run = _Run(jobs, cancel, time.monotonic() + self._forecast.run(served, sum(job.rows for job in jobs)))
             for job in jobs:
                 job.run = run
             self._runs[run] = None
@@ -233,9 +227,8 @@ class Batcher:
 
     def delivered(self, done: Done) -> None:
         if not isinstance(done.jobs[0][1], Exception):
-            row_seconds = (done.ended - done.began) / max(1, done.rows)
-            known = self._row_seconds[done.served]
-            self._row_seconds[done.served] = known + WEIGHT * (row_seconds - known) if known else row_seconds
+            with self._changed:
+                self._forecast.ran(done.served, max(1, done.rows), done.ended - done.began)
         self._deliver(done)
 
 

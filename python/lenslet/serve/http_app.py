@@ -13,6 +13,7 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 import lenslet
 
 from . import json_text
+from .deadline import Deadline
 from .http_connection import Answer, Exchange, Headers
 from .memory import Memory
 from .protocol import (
@@ -36,7 +37,8 @@ from .protocol import (
 )
 from .repository import ServedModel
 from .rooms import Room
-from .service import Disconnected, Service, Visit
+from .service import HELD_FROM, Disconnected, Service, Visit
+from .turns import Turns
 
 EXTENSIONS = ["binary_tensor_data", "classification", "model_repository"]
 JSON = b"application/json"
@@ -47,8 +49,6 @@ METRICS_SHARE, METRICS_SECONDS = 0.2, 0.1
 
 #: A number in JSON, as floats of 32 bits are written: "-1.1754943508222875e-38, ".
 NUMBER_BYTES = 25
-#: Longer answers are taken from the bound on memory.
-HELD_FROM = 1 << 14
 #: Numbers that are written at a time.
 WRITTEN = 1 << 13
 
@@ -85,16 +85,35 @@ class HttpApp:
         self._service = service
         self.memory, self.rooms, self.when_full = service.memory, service.rooms, service.when_full
         self._text, self._spent, self._asked = b"", 0.0, 0.0
+        self.turns = Turns(asyncio.get_running_loop(), service.limits.queue_seconds)
+        self._others = Turns(asyncio.get_running_loop(), 0)
+
+    def comes(self, exchange: Exchange) -> bool:
+        """A request is whole: whether it waits for its turn."""
+        if not exchange.path.startswith("/v2/models/") or exchange.method == "GET":
+            return False
+        try:
+            self.turns.add()
+        except RequestError as error:
+            exchange.refuse(error)
+            return False
+        return True
 
     def takes(self, exchange: Exchange, length: int) -> bool:
         """Whether somebody will look at its body."""
         return exchange.path.startswith("/v2/models/") and length <= self._service.limits.body
 
     def room_for(self, path: str, head: int, rest: int) -> Room:
-        """Where a body for `path` is to be read to: `head` bytes of JSON, and the `rest`. RequestError("memory")."""
-        return self.rooms.take(head, rest, self._service.repository.models.get(path.split("/", 4)[3]))
+        """Where a body for `path` is to be read to: `head` bytes of JSON, and the `rest`. RequestError where there is
+        no room for it, or no runner soon: then none is taken."""
+        served = self._service.repository.models.get(path.split("/", 4)[3])
+        if served is not None:
+            self.turns.check()
+            self._service.check_queue(served)
+        return self.rooms.take(head, rest, served)
 
     async def answer(self, exchange: Exchange) -> None:
+        exchange.started = True
         try:
             try:
                 answer = await self._answer(exchange)
@@ -120,14 +139,18 @@ class HttpApp:
         if parts and parts[-1] == "":
             parts.pop()
         service = self._service
+        name, version, rest = "", "", parts
         if parts[:2] == ["v2", "models"] and len(parts) >= 3:
-            name, version, rest = parts[2], "", parts[3:]
+            name, rest = parts[2], parts[3:]
             if len(rest) >= 2 and rest[0] == "versions":
                 version, rest = rest[1], rest[2:]
             if rest == ["infer"]:
                 with service.counted("http", None, exchange.client) as visit:
                     _only("POST", method)
                     return await self._infer(service.repository.find(name, version), visit, exchange)
+        if parts[:2] != ["v2", "health"]:  # who asks for that waits for nobody
+            await self._others.come()
+        if name:
             if rest in ([], ["ready"]):
                 _only("GET", method)
                 served = service.repository.find(name, version)
@@ -180,12 +203,13 @@ class HttpApp:
         read = partial(read_request, served, headers, body, head, self.memory)
         visit.received(len(body) + (0 if head is None else len(head)))
         hold = self.memory.take(0, "")
-        results, request = await self._service.infer(served, read, long, room, visit, hold)
-        size = sum(map(_bytes_of, results))
-        if size < ASIDE_FROM:
-            answer = write_answer(served, request, results, size, self.memory)
-        else:
-            answer = await self._service.aside(partial(write_answer, served, request, results, size, self.memory))
+        with Deadline(self._service.deadlines) as deadline:
+            results, request = await self._service.infer(served, read, long, room, visit, hold, deadline)
+            size = sum(map(_bytes_of, results))
+            if size < ASIDE_FROM:
+                answer = write_answer(served, request, results, size, self.memory)
+            else:
+                answer = await self._service.aside(partial(write_answer, served, request, results, size, self.memory))
         hold.give()
         visit.sent(answer.size)
         return answer

@@ -18,7 +18,7 @@ import httptools  # type: ignore[import-untyped, import-not-found, unused-ignore
 
 from .memory import Hold
 from .protocol import Buffer, RequestError, malformed
-from .rooms import Room
+from .rooms import LONG_BYTES, Room
 from .service import Disconnected
 
 if TYPE_CHECKING:
@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 #: Of the headers of one request, together with its first line; and how many they are.
 HEADER_BYTES, HEADERS = 32768, 100
-#: Requests that wait behind the one that is answered, on one connection.
+#: Requests that wait behind the one that is answered, on one connection, where its body is chunked: others are not
+#: looked at before.
 WAITING = 32
 #: Seconds that a connection without a request is kept.
 IDLE_SECONDS = 75
@@ -34,8 +35,10 @@ IDLE_SECONDS = 75
 WRITE_SECONDS, WRITE_BYTES = 10, 1 << 16
 #: What a connection may have in its way out without being held up.
 UNSENT_BYTES = 1 << 16
-#: What is read before a head is known, and so copied; and at a time of what is dropped.
+#: What is read before a head is known, and so copied; and at a time of what is dropped, or handed on of long answers.
 HEAD_BYTES, PIECE_BYTES = 16384, 1 << 18
+#: Of a long answer, what is handed on before the event loop goes on.
+TURN_BYTES = 1 << 20
 #: After a client has said that it has no more to say, it is asked whether it is still there: first and last wait.
 ASKING_SECONDS = (0.05, 1.0)
 FOREVER = float("inf")
@@ -72,7 +75,7 @@ class Exchange:
     def __init__(self, connection: "Connection", version: str, method: str, path: str, headers: Headers,
                  keep_alive: bool) -> None:  # fmt: skip
         self.connection: Optional[Connection] = connection
-        self.server = connection.server
+        self.server, self._peer = connection.server, connection.peer
         self.version, self.method, self.path, self.headers, self.keep_alive = version, method, path, headers, keep_alive
         self.expects = version != "1.0" and headers.get(b"expect", b"").lower() == b"100-continue"
         self.lingers = True  # after its answer its body is let come, or that is not seen
@@ -81,11 +84,12 @@ class Exchange:
         self.buffer = bytearray()  # of a body that has no room
         self.hold: Optional[Hold] = None  # of the buffer, and of what is made of it
         self.error: Optional[Tuple[str, str]] = None  # why the body is not taken
-        self.whole = self.gone = self.answered = False
+        self.whole = self.gone = self.answered = self.started = False
+        self.ready = False  # whole, and waits for its turn
         self._waiter: Any = None
 
     def client(self) -> str:
-        peer = None if self.connection is None else self.connection.transport.get_extra_info("peername")
+        peer = self._peer
         return f"{peer[0]}:{peer[1]}" if peer else ""
 
     def wake(self) -> None:
@@ -99,9 +103,19 @@ class Exchange:
         self.wake()
 
     def forget(self) -> None:
-        """What it holds."""
+        """What it holds. Of a body that was not whole nobody has looked at the place, which the next may have. Others
+        are not kept: who abandons bodies would have the process full."""
+        if self.room is not None and self.room.slab is not None and not self.whole:
+            self.server.app.rooms.give(self.room)
         self.room = self.hold = None
         self.buffer = bytearray()
+        self.begun()
+
+    def begun(self) -> None:
+        """Its turn has come, or is not to."""
+        if self.ready:
+            self.ready = False
+            self.server.app.turns.ready -= 1
 
     async def body(self) -> Tuple[Buffer, Optional[Room]]:
         """All of it; where there is a room, its `head` has the JSON, and this is the rest. RequestError, Disconnected."""
@@ -113,6 +127,10 @@ class Exchange:
             self._waiter = asyncio.get_running_loop().create_future()
             await self._waiter
         self._waiter = None
+        if self.ready:
+            if self.server.app.turns.ready > 1:
+                await self.server.app.turns.come()
+            self.begun()
         if self.gone:
             raise Disconnected
         if self.error is not None:
@@ -125,7 +143,9 @@ class Exchange:
     def ended(self) -> None:
         """Its task did."""
         connection = self.connection
+        self.server.tasks.discard(self.task)
         self.task = None
+        self.begun()
         if not self.answered and connection is not None:
             connection.abort()
 
@@ -139,7 +159,8 @@ class Exchange:
         else:
             if self.expects and not self.whole:  # whether its body comes now, nobody knows
                 self.keep_alive = self.lingers = False
-            if not self.keep_alive:
+            if not self.keep_alive or connection.ends_with(self):
+                self.keep_alive = False
                 headers.append((b"connection", b"close"))
         head = [STATUS_LINES[answer.status]]
         for name, value in headers:
@@ -159,6 +180,7 @@ class Connection(asyncio.BufferedProtocol):
         self.server, self._loop = server, server.loop
         self._limits = server.limits
         self.transport: Any = None
+        self.peer: Any = None  # address and port, which an exchange may tell when the client is gone
         self._parser = self._new_parser()
         self._url, self._header_bytes, self._header_count = b"", 0, 0
         self._headers: Headers = {}
@@ -168,16 +190,18 @@ class Connection(asyncio.BufferedProtocol):
         self._length = -1  # of a body that has a length
         self._at = self._end = 0  # of a body of known length: how much is there, and how much it is
         self._began = 0.0  # when it did
+        self._later = self._tail = b""  # what was read behind a request; the end of what there is of a head
+        self._reading = False
         self._direct = False  # the rest of it is read to where it lies, or dropped
         self._heads = 0  # bytes of a head that has no end yet
         self._deadline = FOREVER
         self._timer: Any = None
         self._full = False  # of answers that the client does not take
         self._tls = self._closes = False  # the second: when all is handed on
-        self._left: Deque[memoryview] = deque()  # of answers, over TLS
+        self._left: Deque[memoryview] = deque()  # of a long answer, or one over TLS
         self._unsent: List[Hold] = []
         self._unsent_bytes = 0
-        self._paused = self._ended = self._refused = False
+        self._paused = self._ended = self._refused = self._stops = False
 
     def _new_parser(self) -> Any:
         parser = httptools.HttpRequestParser(self)
@@ -190,7 +214,7 @@ class Connection(asyncio.BufferedProtocol):
     # ---- The connection ----
 
     def connection_made(self, transport: Any) -> None:
-        self.transport = transport
+        self.transport, self.peer = transport, transport.get_extra_info("peername")
         transport.set_write_buffer_limits(UNSENT_BYTES, 0)
         self._tls = transport.get_extra_info("sslcontext") is not None
         self._set_deadline(self._limits.seconds)
@@ -216,8 +240,11 @@ class Connection(asyncio.BufferedProtocol):
                 exchange.forget()
                 if exchange.task is not None and not exchange.answered:
                     exchange.task.cancel()
+                    if not exchange.started:  # it never is
+                        exchange.ended()
         self._waiting.clear()
         self._coming = self._current = None
+        self._later = b""
 
     def abort(self) -> None:
         """What it holds is free at once. The connection ends a little later: uvloop dies when that is in the middle of
@@ -245,12 +272,16 @@ class Connection(asyncio.BufferedProtocol):
         self._loop.call_later(wait, self._ask, min(2 * wait, ASKING_SECONDS[1]))
 
     def shutdown(self) -> None:
-        """The server stops."""
+        """The server stops: what was read is answered."""
+        self._stops = True
         if self._current is None:
             self._close()
-        for exchange in (self._current, *self._waiting):
-            if exchange is not None:
-                exchange.keep_alive = False
+        elif self._coming is None:
+            self._pause()
+
+    def ends_with(self, exchange: Exchange) -> bool:
+        """Nothing is behind it, and nothing comes."""
+        return (self._ended or self._stops) and self._coming in (None, exchange) and not (self._waiting or self._later)
 
     def pause_writing(self) -> None:
         self._full = True
@@ -271,10 +302,16 @@ class Connection(asyncio.BufferedProtocol):
         self._go_on()
 
     def _hand_on(self) -> None:
-        """To TLS, as it takes it: of what it has given to the connection below, it does not say that it is there still."""
+        """As the client takes it, or TLS: of what it has given to the connection below, that does not say that it is
+        there still."""
         self._full = False
+        size = 0
         while self._left and not self._full:
+            size += len(self._left[0])
             self.transport.write(self._left.popleft())
+            if size >= TURN_BYTES and self._left and not self._full:
+                self._full = True
+                self._loop.call_soon(self._hand_on)
         if not self._full:
             self.resume_writing()
 
@@ -355,7 +392,9 @@ class Connection(asyncio.BufferedProtocol):
             room = None if exchange is None else exchange.room
             if room is not None and exchange is not None:
                 try:
-                    return room.at(self._at)
+                    into = room.at(self._at)
+                    if exchange.room is room:  # else it went as the slowest, where memory was short
+                        return into
                 except RequestError as error:
                     exchange.refuse(error)
             return _piece if self._refused else _piece[: self._end - self._at]
@@ -370,8 +409,41 @@ class Connection(asyncio.BufferedProtocol):
                 self._direct = False
                 self._parser = self._new_parser()  # the old one waits for a body that it does not see
                 self.on_message_complete()
+            elif self._end > LONG_BYTES and count >= UNSENT_BYTES and not self._paused:
+                self.transport.pause_reading()  # as below
+                self._loop.call_soon(self._read_on)
             return
-        data = bytes(_piece[:count])
+        self._read(bytes(_piece[:count]))
+        if count == HEAD_BYTES and not (self._direct or self._paused):  # there is more, of which libuv reads 32 times
+            self.transport.pause_reading()
+            self._loop.call_soon(self._read_on)
+
+    def _read(self, data: bytes) -> None:
+        """What came, request by request: what is behind one waits until that is answered, and costs nothing."""
+        self._reading = True
+        while data and not self._refused:
+            end = len(data)
+            if self._coming is not None:
+                if self._length > self._at:
+                    end = self._length - self._at
+            elif self._current is not None and not self._heads:
+                self._later = data
+                self._pause()
+                break
+            else:
+                found = (self._tail + data).find(b"\r\n\r\n")
+                # Where there is no other's first line, all is its own.
+                if found >= 0 and data.find(b"HTTP/", found + 4 - len(self._tail)) >= 0:
+                    end = found + 4 - len(self._tail)
+            part, self._later = data[:end], data[end:]
+            self._parse(part)
+            data, self._later = self._later, b""
+        self._reading = False
+        if self._end and self._coming is not None:
+            self._direct = True
+
+    def _parse(self, data: bytes) -> None:
+        size, tail, self._tail = len(data), (self._tail + data)[-3:], b""
         while data:
             try:
                 self._parser.feed_data(data)
@@ -385,16 +457,11 @@ class Connection(asyncio.BufferedProtocol):
                 cause = error.__context__
                 self._refuse(cause if isinstance(cause, RequestError) else malformed("this is no HTTP"))
                 return
-        if self._end and self._coming is not None:
-            self._direct = True
-        elif self._coming is None and self._heads:
-            self._heads += count
+        if self._coming is None and self._heads:
+            self._tail = tail
+            self._heads += size
             if self._heads > HEADER_BYTES + 2 * HEAD_BYTES:  # one without an end, of which on_header() is not told
                 self._refuse(malformed("headers are too large"))
-                return
-        if count == HEAD_BYTES and not (self._direct or self._paused):  # there is more, of which libuv reads 32 times
-            self.transport.pause_reading()
-            self._loop.call_soon(self._read_on)
 
     def _read_on(self) -> None:
         if not (self._paused or self.transport.is_closing()):
@@ -460,7 +527,7 @@ class Connection(asyncio.BufferedProtocol):
         text = headers.get(b"inference-header-content-length")
         if text is not None and text.isdigit() and len(text) < 10:
             before = int(text)
-        keep_alive = version != "1.0" and parser.should_keep_alive() and not self._ended
+        keep_alive = version != "1.0" and parser.should_keep_alive()
         exchange = Exchange(self, version, parser.get_method().decode("ascii"), path, headers, keep_alive)
         if self._current is not None:
             if len(self._waiting) == WAITING:
@@ -495,11 +562,13 @@ class Connection(asyncio.BufferedProtocol):
                     into = exchange.room.at(at)
                 except RequestError as error:
                     exchange.refuse(error)
+                if exchange.room is None:
                     return
                 size = min(len(into), len(body))
                 into[:size] = body[:size]
                 at, body = at + size, body[size:]
             return
+        self._at += len(body)
         if exchange.answered or exchange.error is not None:  # refused: let come, or the answer is not seen
             return
         if len(exchange.buffer) + len(body) > self._limits.body:
@@ -521,7 +590,11 @@ class Connection(asyncio.BufferedProtocol):
     def on_message_complete(self) -> None:
         exchange, self._coming, self._end = self._coming, None, 0
         assert exchange is not None
+        if exchange is self._current and not exchange.answered and exchange.error is None:
+            exchange.ready = self.server.app.comes(exchange)
         exchange.whole = True
+        if self._stops:
+            self._pause()
         if exchange is self._current:
             self._deadline = FOREVER
             if exchange.answered and not exchange.keep_alive:
@@ -545,10 +618,11 @@ class Connection(asyncio.BufferedProtocol):
 
     def write(self, head: List[bytes], answer: Answer) -> None:
         parts = answer.parts
-        if self._tls and answer.size > UNSENT_BYTES:
+        piece = UNSENT_BYTES if self._tls else PIECE_BYTES
+        if answer.size > piece:
             for part in (b"".join(head), *parts):
                 view = memoryview(part)
-                self._left.extend(view[at : at + UNSENT_BYTES] for at in range(0, len(view), UNSENT_BYTES))
+                self._left.extend(view[at : at + piece] for at in range(0, len(view), piece))
             self._hand_on()
         elif answer.size < PIECE_BYTES:
             self.transport.write(b"".join([*head, *parts]))
@@ -578,11 +652,13 @@ class Connection(asyncio.BufferedProtocol):
             return
         if self._waiting:
             self._begin(self._waiting.popleft())
-        elif self._ended:
-            self._close()
-            return
-        else:
+        elif self._later and not self._reading:
+            self._read(self._later)
+        if self._current is None and not self._later:
+            if self._ended or self._stops:
+                self._close()
+                return
             self._set_deadline(IDLE_SECONDS if self._coming is None and not self._heads else self._limits.seconds)
-        if self._paused and not self._waiting:
+        if self._paused and not (self._waiting or self._later) and (self._coming is not None or not self._stops):
             self._paused = False
             self.transport.resume_reading()

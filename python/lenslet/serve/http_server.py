@@ -16,7 +16,8 @@ from .service import Limits
 
 #: Files that are open beside connections: of models, of gRPC, the standard streams.
 OTHER_FILES = 256
-BACKLOG = 1024
+#: Connections that the kernel keeps until they are accepted, and that asyncio accepts at a time.
+BACKLOG, ACCEPTED = 1024, 64
 #: Of TLS: seconds for a handshake, and those that there may be at once: the oldest goes for a new one.
 HANDSHAKE_SECONDS, HANDSHAKES = 10, 128
 #: When memory is short, a client loses it that is slower than the others after so many seconds.
@@ -41,7 +42,8 @@ class Server:
 
     async def start(self, listener: socket.socket, context: Optional[ssl.SSLContext]) -> None:
         if context is None:
-            self._listener = await self.loop.create_server(lambda: Connection(self), sock=listener, backlog=BACKLOG)
+            self._listener = await self.loop.create_server(lambda: Connection(self), sock=listener, backlog=ACCEPTED)
+            listener.listen(BACKLOG)
             return
         self._listener = listener
         listener.listen(BACKLOG)
@@ -121,7 +123,6 @@ class Server:
     def begin(self, exchange: Exchange) -> None:
         exchange.task = self.loop.create_task(self.app.answer(exchange))
         self.tasks.add(exchange.task)
-        exchange.task.add_done_callback(self.tasks.discard)  # also of one that is cancelled before it begins
 
     def _drop_the_slow(self) -> bool:
         """Of those who send a body, or do not take an answer, the slowest."""

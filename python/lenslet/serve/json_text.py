@@ -311,5 +311,9 @@ def _array_end(body: memoryview, first: int) -> int:
         if match.end() == at:
             break
         at = match.end()
-    tail = bytes(body[max(first, at - 256) : at]).rstrip(b" \t\r\n,")
-    return max(first, at - 256) + len(tail) if tail.endswith(b"]") else 0
+    tail = b""
+    while at > first and not tail:  # what is between it and the next name
+        begin = max(first, at - PIECE_BYTES)
+        tail = bytes(body[begin:at]).rstrip(b" \t\r\n,")
+        at = begin
+    return at + len(tail) if tail.endswith(b"]") else 0

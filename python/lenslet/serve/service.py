@@ -5,11 +5,10 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
-import itertools
 import sys
 import time
 from functools import partial
-from typing import Any, Callable, Dict, List, Optional, Tuple, Type, TypeVar, Union
+from typing import Callable, Dict, List, Optional, Tuple, Type, TypeVar, Union
 
 import numpy as np
 
@@ -17,6 +16,7 @@ import lenslet
 
 from .access_log import AccessLog
 from .batcher import Batcher, Done, Job, behind_the_loop
+from .deadline import Deadline, Deadlines
 from .memory import Hold, Memory
 from .metrics import Metrics
 from .protocol import DATATYPES, Array, Buffer, Request, RequestError, Result, Wanted
@@ -26,10 +26,10 @@ from .shapes import ShapeRunners
 from .tidy import Tidy
 
 T = TypeVar("T")
-#: How often it is looked for requests whose time is up.
-LATE_SECONDS = 0.1
 #: Classes whose sorting takes more are sorted aside; and of each string.
 SORTED_BYTES, STRING_BYTES = 1 << 17, 128
+#: Outputs and answers that are longer are taken from the bound on memory: less a connection may have anyway.
+HELD_FROM = 1 << 14
 #: The event loop waits so long for a thread that reads JSON, at each of its steps.
 ASIDE_SECONDS = 0.001
 
@@ -73,14 +73,13 @@ class Service:
         self._batcher = Batcher(repository, workers, max_wait, self._deliver, shapes)
         self.tidy = Tidy(self._loop, self.memory, self._batcher.planned_bytes)
         self._preparers = concurrent.futures.ThreadPoolExecutor(preparers, "lenslet-prepare", behind_the_loop)
+        # What has Python's lock is not behind the event loop: where it does not have the processor, the loop waits too.
+        self._readers = concurrent.futures.ThreadPoolExecutor(1, "lenslet-read")
         self.metrics.in_house.set_function(lambda: self._in_house)
         for served in repository.models.values():
             self.metrics.queue.labels(served.name).set_function(partial(self._batcher.waiting, served))
         self.metrics.observe_memory(self.memory, shapes)
-        self._waiting: Dict[Job, float] = {}
-        self._timer: Any = None
-        if limits.run_seconds:
-            self._look_for_late()
+        self.deadlines = Deadlines(self._loop, limits.run_seconds)
         if access_log is not None:
             self.metrics.lost_lines.set_function(lambda: access_log.lost)
         self._batcher.start()
@@ -98,10 +97,10 @@ class Service:
         """When all requests have been answered, or are to be given up: what runs still is cancelled. False: a step of
         a network does not end."""
         self.tidy.stop()
-        if self._timer is not None:
-            self._timer.cancel()
+        self.deadlines.stop()
         ended = await self._loop.run_in_executor(None, self._batcher.stop)
-        self._preparers.shutdown(wait=False, cancel_futures=True)
+        for pool in (self._preparers, self._readers):
+            pool.shutdown(wait=False, cancel_futures=True)
         if self.access_log is not None:
             await self._loop.run_in_executor(None, self.access_log.close)
         return ended
@@ -113,17 +112,18 @@ class Service:
 
     def check_queue(self, served: ServedModel) -> None:
         """RequestError("queue_full") when a request would wait too long for a runner."""
-        seconds = self._batcher.wait(served, self.limits.queue_seconds)
+        least = self.limits.queue_seconds
+        seconds = self._batcher.wait(served, least) if least else 0
         if seconds:
             raise RequestError("queue_full", f"some {seconds * 1000:.0f} ms to wait for a runner: try again later")
 
     async def aside(self, work: Callable[[], T]) -> T:
-        """Work that takes long for the event loop's thread (or lets go of Python's lock), in another."""
+        """Work that takes long for the event loop's thread, in another."""
         if not self._aside:
             sys.setswitchinterval(ASIDE_SECONDS)
         self._aside += 1
         try:
-            return await self._loop.run_in_executor(self._preparers, work)
+            return await self._loop.run_in_executor(self._readers, work)
         finally:
             self._aside -= 1
             if not self._aside:
@@ -131,15 +131,17 @@ class Service:
 
     async def infer(
         self, served: ServedModel, read: Callable[[], Request], long: bool, room: Optional[Room], visit: "Visit",
-        hold: Hold,
+        hold: Hold, deadline: Optional[Deadline] = None,
     ) -> Tuple[List[Result], Request]:  # fmt: skip
         """The outputs of the request that `read` gives, which is `long` when it holds many numbers as such; `room` is
         where its tensors lie, `hold` what it has of the memory.
 
-        RequestError for everything that is not done. Cancelled, it takes the request back; a run that nobody waits for
-        any more ends.
+        RequestError for everything that is not done; without a `deadline`, that of this call. Cancelled, it takes the
+        request back; a run that nobody waits for any more ends.
         """
-        since = self._loop.time()
+        if deadline is None:
+            with Deadline(self.deadlines) as deadline:
+                return await self.infer(served, read, long, room, visit, hold, deadline)
         self.check_queue(served)
 
         def checked() -> Tuple[Request, List[Tuple[int, Wanted]], List[Optional[Array]], List[Buffer]]:
@@ -151,6 +153,8 @@ class Service:
             return request, outputs, inputs, pictures
 
         request, outputs, inputs, pictures = await self.aside(checked) if long else checked()
+        if request.timeout:
+            deadline.shorten(request.timeout)
         own = None  # room that is ours to give back
         if pictures:
             began = time.monotonic()
@@ -161,24 +165,22 @@ class Service:
             room = own
             into = None if own is None else own.image
             try:
-                inputs[served.picture_input] = await self.aside(lambda: served.prepared(pictures, into, self.memory))
+                inputs[served.picture_input] = await self._loop.run_in_executor(
+                    self._preparers, lambda: (served.prepared(pictures, into, self.memory), hold)[0]  # its memory
+                )
             except RequestError:
                 if own is not None:
                     self.rooms.give(own)
                 raise
             took = time.monotonic() - began
-            self.metrics.of(self.metrics.prepare_seconds, served.name).observe(took)
+            self.metrics.prepare_seconds.of(served.name).observe(took)
             visit.stages["prepare"] = took
         complete = [array for array in inputs if array is not None]
         if room is not None and not _lies_in(complete, room):  # JSON, or what nobody reads
             room = None
         job = Job(served, complete, self._loop.create_future(), room, hold)
-        hold.grow(job.rows * served.row_bytes, "the outputs")
-        timer = None
-        if request.timeout:
-            left = max(0, since + request.timeout - self._loop.time())
-            timer = self._loop.call_later(left, self._late, job, request.timeout)
-        self._waiting[job] = since
+        if job.rows * served.row_bytes > HELD_FROM:
+            hold.grow(job.rows * served.row_bytes, "the outputs")
         self._batcher.put(job)
         try:
             arrays = await job.future
@@ -192,9 +194,6 @@ class Service:
         except Exception as error:
             raise RequestError("run", f"model '{served.name}': {type(error).__name__}: {error}") from None
         finally:
-            del self._waiting[job]
-            if timer is not None:
-                timer.cancel()
             if job.ended:
                 visit.stages["queue"] = job.began - job.since
                 visit.stages["run"] = job.ended - job.began
@@ -209,30 +208,17 @@ class Service:
         hold.grow(sorted_bytes, "the classes")
         return (await self.aside(results) if sorted_bytes > SORTED_BYTES else results()), request
 
-    def _look_for_late(self) -> None:
-        """Of --timeout-s: those that wait longest come first."""
-        limit = self.limits.run_seconds
-        now = self._loop.time()
-        for job, since in list(itertools.takewhile(lambda each: now - each[1] >= limit, self._waiting.items())):
-            self._late(job, limit)
-        self._timer = self._loop.call_later(min(LATE_SECONDS, limit), self._look_for_late)
-
-    def _late(self, job: Job, limit: float) -> None:
-        if not job.future.done():
-            job.future.set_exception(RequestError("deadline", f"not done in {limit:g} s"))
-            self._batcher.drop(job)
-
     def _deliver(self, done: Done) -> None:
         """In a worker's thread."""
         self._loop.call_soon_threadsafe(self._delivered, done)
 
     def _delivered(self, done: Done) -> None:
         name = done.served.name
-        self.metrics.of(self.metrics.batch, name).observe(done.rows)
-        self.metrics.of(self.metrics.run_seconds, name).observe(done.ended - done.began)
-        queue_seconds = self.metrics.of(self.metrics.queue_seconds, name)
+        self.metrics.batch.of(name).observe(done.rows)
+        self.metrics.run_seconds.of(name).observe(done.ended - done.began)
+        queue_seconds = self.metrics.queue_seconds.of(name)
         if isinstance(done.jobs[0][1], lenslet.CancelledError):
-            self.metrics.of(self.metrics.ended_runs, name).inc()
+            self.metrics.ended_runs.of(name).inc()
         for job, outcome in done.jobs:
             job.began, job.ended = done.began, done.ended
             queue_seconds.observe(done.began - job.since)
@@ -309,11 +295,11 @@ class Visit:
     def __exit__(self, kind: Optional[Type[BaseException]], error: Optional[BaseException], _: object) -> None:
         metrics = self._service.metrics
         self.leave()
-        metrics.of(metrics.requests, self._name, self._protocol).inc()
+        metrics.requests.of(self._name, self._protocol).inc()
         seconds = time.monotonic() - self._since
         failed = ""
         if error is None:
-            metrics.of(metrics.request_seconds, self._name, self._protocol).observe(seconds)
+            metrics.request_seconds.of(self._name, self._protocol).observe(seconds)
         else:
             if self._kind:
                 failed = self._kind
@@ -322,7 +308,7 @@ class Visit:
             else:
                 gone = isinstance(error, (asyncio.CancelledError, Disconnected))
                 failed = "disconnected" if gone else "internal"
-            metrics.of(metrics.failures, self._name, self._protocol, failed).inc()
+            metrics.failures.of(self._name, self._protocol, failed).inc()
         if self._service.access_log is not None:
             self._log(self._service.access_log, failed, error, seconds)
 

@@ -1,0 +1,71 @@
+"""A request has a time. When it is over, its task is told so wherever it waits: for a thread, for a runner. What a
+thread does then goes on, and nobody has its memory before it is done."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from typing import Any, Dict, Optional, Type
+
+from .protocol import RequestError
+
+#: How often it is looked for those whose time is up.
+LATE_SECONDS = 0.1
+
+
+class Deadlines:
+    """In the event loop's thread."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, limit: float) -> None:
+        """`limit`: seconds of every request; 0: none."""
+        self._loop, self._limit = loop, limit
+        self._of: Dict[Deadline, float] = {}  # since when; those that wait longest come first
+        self._timer: Any = None
+        if limit:
+            self._look()
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _look(self) -> None:
+        limit, now = self._limit, self._loop.time()
+        for late in list(itertools.takewhile(lambda each: now - self._of[each] >= limit, self._of)):
+            late.over(limit)
+        self._timer = self._loop.call_later(min(LATE_SECONDS, limit), self._look)
+
+
+class Deadline:
+    """`with` it, the task that is running gets RequestError("deadline") when it waits for too long."""
+
+    __slots__ = ("_all", "_since", "_task", "_timer", "_over")
+
+    def __init__(self, deadlines: Deadlines) -> None:
+        self._all = deadlines
+        self._since = deadlines._loop.time()
+        self._over = 0.0
+        self._timer: Any = None
+
+    def shorten(self, seconds: float) -> None:
+        """To so much, from its beginning."""
+        loop = self._all._loop
+        self._timer = loop.call_later(max(0.0, self._since + seconds - loop.time()), self.over, seconds)
+
+    def over(self, limit: float) -> None:
+        if not self._over:
+            self._over = limit
+            self._task.cancel()
+
+    def __enter__(self) -> "Deadline":
+        self._task: Any = asyncio.current_task(self._all._loop)
+        self._all._of[self] = self._since
+        return self
+
+    def __exit__(self, kind: Optional[Type[BaseException]], *_: object) -> None:
+        del self._all._of[self]
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._over and kind is asyncio.CancelledError:
+            if hasattr(self._task, "uncancel"):  # Python 3.11
+                self._task.uncancel()
+            raise RequestError("deadline", f"not done in {self._over:g} s") from None
