@@ -127,7 +127,7 @@ def _parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     add("--max-rows", type=_count, default=64, metavar="N", help="images of a request (%(default)s)")
     add(
-        "--max-queue-ms", type=_time, default=5, metavar="MS",
+        "--max-queue-ms", type=_time, default=10, metavar="MS",
         help="waiting for a runner that is never refused; longer where others wait as long (%(default)s); 0: any",
     )  # fmt: skip
     add("--request-s", type=_time, default=30, metavar="S", help="for a request to come wholly (%(default)s)")
