@@ -345,14 +345,14 @@ class Life(Served, unittest.TestCase):
 
     def signalled(self, number, *arguments):
         """A server that was sent a signal while four requests were in it; `with` it."""
-        server = self.made("--max-batch", 1, "--runners", 1, *arguments)
+        server = self.made("--max-batch", 1, "--runners", 1, "--stop-s", 300, *arguments)
         self.addCleanup(server.end)
         pool = concurrent.futures.ThreadPoolExecutor(4)
         self.addCleanup(pool.shutdown)
 
         def ask(rows):
             headers, body = slow_body(rows)
-            return server.request("POST", "/v2/models/slow/infer", body, headers, 60)[0]
+            return server.request("POST", "/v2/models/slow/infer", body, headers, 300)[0]
 
         answers = [pool.submit(ask, rows) for rows in (12, 1, 1, 1)]
         self.eventually(lambda: server.metrics()["lenslet_requests_in_house"] == 4)
@@ -393,7 +393,7 @@ class Life(Served, unittest.TestCase):
 
     def test_what_was_read_behind_it_is_answered(self):
         """The last one says that the connection ends, and so does one that comes alone."""
-        server = self.made("--runners", 1)
+        server = self.made("--runners", 1, "--stop-s", 300)
         self.addCleanup(server.end)
         headers, body = slow_body(24)
         lines = "".join(f"{name}: {value}\r\n" for name, value in {**headers, "Content-Length": len(body)}.items())
@@ -402,7 +402,7 @@ class Life(Served, unittest.TestCase):
         behind = get * 3 + b"GET /v2/models/lookup HTTP/1.1\r\nHost: a\r\n\r\n"
         said = []
         with contextlib.ExitStack() as stack:
-            made = [socket.create_connection((server.host, server.http_port), 60) for _ in range(2)]
+            made = [socket.create_connection((server.host, server.http_port), 300) for _ in range(2)]
             streams = [stack.enter_context(stack.enter_context(each).makefile("rb")) for each in made]
             for connection, data in zip(made, (slow + behind, slow)):
                 connection.sendall(data)
