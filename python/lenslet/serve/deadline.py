@@ -20,9 +20,15 @@ class Deadlines:
         """`limit`: seconds of every request; 0: none."""
         self._loop, self._limit = loop, limit
         self._of: Dict[Deadline, float] = {}  # since when; those that wait longest come first
-        self._timer: Any = None
-        if limit:
-            self._look()
+        self._timer: Any = None  # while there is any
+
+    def add(self, deadline: Deadline, since: float) -> None:
+        self._of[deadline] = since
+        if self._limit and self._timer is None:
+            self._timer = self._loop.call_later(min(LATE_SECONDS, self._limit), self._look)
+
+    def remove(self, deadline: Deadline) -> None:
+        del self._of[deadline]
 
     def stop(self) -> None:
         if self._timer is not None:
@@ -32,7 +38,7 @@ class Deadlines:
         limit, now = self._limit, self._loop.time()
         for late in list(itertools.takewhile(lambda each: now - self._of[each] >= limit, self._of)):
             late.over(limit)
-        self._timer = self._loop.call_later(min(LATE_SECONDS, limit), self._look)
+        self._timer = self._loop.call_later(min(LATE_SECONDS, limit), self._look) if self._of else None
 
 
 class Deadline:
@@ -58,11 +64,11 @@ class Deadline:
 
     def __enter__(self) -> "Deadline":
         self._task: Any = asyncio.current_task(self._all._loop)
-        self._all._of[self] = self._since
+        self._all.add(self, self._since)
         return self
 
     def __exit__(self, kind: Optional[Type[BaseException]], *_: object) -> None:
-        del self._all._of[self]
+        self._all.remove(self)
         if self._timer is not None:
             self._timer.cancel()
         if self._over and kind is asyncio.CancelledError:
