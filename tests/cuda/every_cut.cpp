@@ -95,12 +95,6 @@ int check_cuts(std::string_view algorithm, ConvProblem p, std::string_view preci
   return check_cuts(kernel, data, cuts_of({p, kernel.planned(), kernel.device()}), among_others_every);
 }
 
-std::vector<ConvProblem> convs(const std::vector<std::string>& rows) {
-  std::vector<ConvProblem> problems;
-  for (const std::string& row : rows) problems.push_back(parse_conv(row));
-  return problems;
-}
-
 std::vector<Cut> as_planned(const Planned& planned) { return {{planned.candidate.config}}; }
 
 Numerics numerics_of(DType storage) {

@@ -11,6 +11,7 @@
 
 #include "ops/conv/conv.h"
 #include "ops/core/kernel.h"
+#include "tests/ops/conv_cases.h"
 #include "tests/ops/conv_data.h"
 #include "tools/measuring/parse_conv.h"
 
@@ -67,8 +68,6 @@ int check_cuts(const OnDevice& kernel, const ConvData& judged, std::span<const C
 /// kernel gets, and what it is judged by).
 int check_cuts(std::string_view algorithm, ConvProblem problem, std::string_view precision, unsigned seed,
                const std::function<std::vector<Cut>(const Planned&)>& cuts_of, int among_others_every = 0);
-
-std::vector<ConvProblem> convs(const std::vector<std::string>& rows);
 
 /// The planner's alone.
 std::vector<Cut> as_planned(const Planned& planned);

@@ -234,4 +234,10 @@ const std::vector<ConvCase>& conv_cases() {
   return cases;
 }
 
+std::vector<ConvProblem> convs(const std::vector<std::string>& rows) {
+  std::vector<ConvProblem> problems;
+  for (const std::string& row : rows) problems.push_back(parse_conv(row));
+  return problems;
+}
+
 }  // namespace lenslet::test

@@ -15,4 +15,7 @@ struct ConvCase {
 
 const std::vector<ConvCase>& conv_cases();
 
+/// Rows that parse_conv reads.
+std::vector<ConvProblem> convs(const std::vector<std::string>& rows);
+
 }  // namespace lenslet::test

@@ -42,31 +42,17 @@ using AllCuts = std::map<std::string, Cuts>;
 
 /// Layers of networks of photographs.
 std::vector<ConvProblem> layers() {
-  struct Row {
-    std::int64_t n, c, h, w, k, window, stride, dilation, groups;
-  };
-  std::vector<ConvProblem> all;
-  for (const Row& row : {Row{1, 3, 224, 224, 64, 7, 2, 1, 1},    Row{8, 3, 224, 224, 32, 3, 2, 1, 1},
-                         Row{1, 64, 56, 56, 64, 3, 1, 1, 1},     Row{64, 64, 56, 56, 256, 1, 1, 1, 1},
-                         Row{1, 512, 7, 7, 512, 3, 1, 1, 1},     Row{2, 2048, 7, 7, 512, 1, 1, 1, 1},
-                         Row{4, 32, 40, 40, 48, 5, 1, 1, 1},     Row{1, 24, 31, 29, 40, 7, 1, 1, 1},
-                         Row{1, 256, 28, 28, 256, 3, 1, 2, 1},   Row{8, 128, 28, 28, 128, 3, 1, 1, 32},
-                         Row{64, 256, 14, 14, 256, 3, 1, 1, 64}, Row{16, 512, 28, 28, 512, 3, 2, 1, 32},
-                         Row{1, 48, 35, 35, 48, 3, 1, 1, 6},     Row{2, 12, 64, 64, 20, 15, 1, 1, 1},
-                         Row{64, 1280, 8, 8, 384, 1, 1, 1, 1},   Row{1, 33, 17, 19, 21, 3, 2, 1, 1},
-                         Row{32, 32, 112, 112, 16, 1, 1, 1, 1},  Row{64, 200, 28, 28, 256, 1, 1, 1, 1},
-                         Row{32, 72, 56, 56, 96, 3, 1, 1, 1},    Row{64, 512, 14, 14, 512, 3, 1, 1, 1}}) {
-    const std::int64_t pad = row.dilation * (row.window / 2);
-    ConvProblem p = resolve_conv({row.n, row.c, row.h, row.w}, {row.k, row.c / row.groups, row.window, row.window},
-                                 {.stride = {row.stride, row.stride},
-                                  .dilation = {row.dilation, row.dilation},
-                                  .pads = {pad, pad, pad, pad},
-                                  .groups = row.groups});
-    p.bias = true;
-    p.activation.kind = Activation::Kind::relu;
-    all.push_back(p);
-  }
-  return all;
+  return test::convs(
+      {"1x3x224x224 -> 64, 7x7 s2 p3 g1 +bias +relu",     "8x3x224x224 -> 32, 3x3 s2 p1 g1 +bias +relu",
+       "1x64x56x56 -> 64, 3x3 s1 p1 g1 +bias +relu",      "64x64x56x56 -> 256, 1x1 s1 p0 g1 +bias +relu",
+       "1x512x7x7 -> 512, 3x3 s1 p1 g1 +bias +relu",      "2x2048x7x7 -> 512, 1x1 s1 p0 g1 +bias +relu",
+       "4x32x40x40 -> 48, 5x5 s1 p2 g1 +bias +relu",      "1x24x31x29 -> 40, 7x7 s1 p3 g1 +bias +relu",
+       "1x256x28x28 -> 256, 3x3 s1 p2 g1 d2 +bias +relu", "8x128x28x28 -> 128, 3x3 s1 p1 g32 +bias +relu",
+       "64x256x14x14 -> 256, 3x3 s1 p1 g64 +bias +relu",  "16x512x28x28 -> 512, 3x3 s2 p1 g32 +bias +relu",
+       "1x48x35x35 -> 48, 3x3 s1 p1 g6 +bias +relu",      "2x12x64x64 -> 20, 15x15 s1 p7 g1 +bias +relu",
+       "64x1280x8x8 -> 384, 1x1 s1 p0 g1 +bias +relu",    "1x33x17x19 -> 21, 3x3 s2 p1 g1 +bias +relu",
+       "32x32x112x112 -> 16, 1x1 s1 p0 g1 +bias +relu",   "64x200x28x28 -> 256, 1x1 s1 p0 g1 +bias +relu",
+       "32x72x56x56 -> 96, 3x3 s1 p1 g1 +bias +relu",     "64x512x14x14 -> 512, 3x3 s1 p1 g1 +bias +relu"});
 }
 
 void add_fp32(AllCuts& all, const ConvProblem& p) {

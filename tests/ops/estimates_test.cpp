@@ -103,35 +103,26 @@ Tensor filled(DType dtype, const Shape& shape, const Format& format = formats::n
   return tensor;
 }
 
-struct Row {
-  std::int64_t n, c, h, w, k, window, stride, dilation, groups;
-};
-constexpr Row rows[] = {
-    {1, 3, 224, 224, 64, 7, 2, 1, 1},    {8, 3, 224, 224, 32, 3, 2, 1, 1},    {1, 64, 56, 56, 64, 3, 1, 1, 1},
-    {64, 64, 56, 56, 256, 1, 1, 1, 1},   {1, 512, 7, 7, 512, 3, 1, 1, 1},     {2, 2048, 7, 7, 512, 1, 1, 1, 1},
-    {1, 144, 28, 28, 144, 3, 1, 1, 144}, {16, 96, 112, 112, 96, 3, 2, 1, 96}, {1, 192, 14, 14, 192, 5, 1, 1, 192},
-    {4, 32, 40, 40, 48, 5, 1, 1, 1},     {1, 24, 31, 29, 40, 7, 1, 1, 1},     {1, 256, 28, 28, 256, 3, 1, 2, 1},
-    {8, 128, 28, 28, 128, 3, 1, 1, 32},  {1, 48, 35, 35, 48, 3, 1, 1, 6},     {1, 1, 512, 512, 1, 31, 1, 1, 1},
-    {2, 12, 64, 64, 20, 15, 1, 1, 1},    {1, 16, 20, 20, 16, 1, 1, 1, 1},     {1, 256, 64, 64, 2, 1, 1, 1, 1},
-    {64, 1280, 8, 8, 384, 1, 1, 1, 1},   {1, 33, 17, 19, 21, 3, 2, 1, 1},     {32, 32, 112, 112, 16, 1, 1, 1, 1},
-    {64, 200, 28, 28, 256, 1, 1, 1, 1},  {32, 72, 56, 56, 96, 3, 1, 1, 1},
-};
-
-std::unique_ptr<const Problem> posed(const Row& row, DType storage) {
-  const std::int64_t pad = row.dilation * (row.window / 2);
-  ConvProblem p = resolve_conv({row.n, row.c, row.h, row.w}, {row.k, row.c / row.groups, row.window, row.window},
-                               {.stride = {row.stride, row.stride},
-                                .dilation = {row.dilation, row.dilation},
-                                .pads = {pad, pad, pad, pad},
-                                .groups = row.groups});
-  p.bias = true;
-  p.activation.kind = Activation::Kind::relu;
+std::unique_ptr<const Problem> posed(ConvProblem p, DType storage) {
   p.storage = p.x_storage = storage;
   return pose(p, filled(DType::f32, {p.k, p.group_c(), p.r, p.s}));
 }
 
 void for_each_convolution(DType storage, const Ask& ask) {
-  for (const Row& row : rows) ask(*posed(row, storage));
+  for (const ConvProblem& p :
+       convs({"1x3x224x224 -> 64, 7x7 s2 p3 g1 +bias +relu",    "8x3x224x224 -> 32, 3x3 s2 p1 g1 +bias +relu",
+              "1x64x56x56 -> 64, 3x3 s1 p1 g1 +bias +relu",     "64x64x56x56 -> 256, 1x1 s1 p0 g1 +bias +relu",
+              "1x512x7x7 -> 512, 3x3 s1 p1 g1 +bias +relu",     "2x2048x7x7 -> 512, 1x1 s1 p0 g1 +bias +relu",
+              "1x144x28x28 -> 144, 3x3 s1 p1 g144 +bias +relu", "16x96x112x112 -> 96, 3x3 s2 p1 g96 +bias +relu",
+              "1x192x14x14 -> 192, 5x5 s1 p2 g192 +bias +relu", "4x32x40x40 -> 48, 5x5 s1 p2 g1 +bias +relu",
+              "1x24x31x29 -> 40, 7x7 s1 p3 g1 +bias +relu",     "1x256x28x28 -> 256, 3x3 s1 p2 g1 d2 +bias +relu",
+              "8x128x28x28 -> 128, 3x3 s1 p1 g32 +bias +relu",  "1x48x35x35 -> 48, 3x3 s1 p1 g6 +bias +relu",
+              "1x1x512x512 -> 1, 31x31 s1 p15 g1 +bias +relu",  "2x12x64x64 -> 20, 15x15 s1 p7 g1 +bias +relu",
+              "1x16x20x20 -> 16, 1x1 s1 p0 g1 +bias +relu",     "1x256x64x64 -> 2, 1x1 s1 p0 g1 +bias +relu",
+              "64x1280x8x8 -> 384, 1x1 s1 p0 g1 +bias +relu",   "1x33x17x19 -> 21, 3x3 s2 p1 g1 +bias +relu",
+              "32x32x112x112 -> 16, 1x1 s1 p0 g1 +bias +relu",  "64x200x28x28 -> 256, 1x1 s1 p0 g1 +bias +relu",
+              "32x72x56x56 -> 96, 3x3 s1 p1 g1 +bias +relu"}))
+    ask(*posed(p, storage));
 }
 
 using Ints = std::vector<std::int64_t>;
@@ -339,12 +330,11 @@ void for_each_operator_that_moves(const Ask& ask) {
       {"MatMul", {{4, 256}, {256, 1280}}, {}},
   };
   for_each_node(DType::f32, nodes, ask);
-  for (const Row& row : {Row{2, 32, 28, 28, 48, 3, 1, 1, 1},
-                         {4, 96, 28, 28, 96, 5, 2, 1, 96},
-                         {1, 128, 14, 14, 64, 1, 1, 1, 1},
-                         {1, 8, 60, 60, 16, 3, 1, 2, 2},
-                         {1, 3, 90, 90, 24, 5, 2, 1, 1}})
-    ask(*posed(row, DType::f32));
+  for (const ConvProblem& p :
+       convs({"2x32x28x28 -> 48, 3x3 s1 p1 g1 +bias +relu", "4x96x28x28 -> 96, 5x5 s2 p2 g96 +bias +relu",
+              "1x128x14x14 -> 64, 1x1 s1 p0 g1 +bias +relu", "1x8x60x60 -> 16, 3x3 s1 p2 g2 d2 +bias +relu",
+              "1x3x90x90 -> 24, 5x5 s2 p2 g1 +bias +relu"}))
+    ask(*posed(p, DType::f32));
 }
 
 /// A depthwise convolution of such a window and stride, and the 1x1 one behind it.

@@ -303,26 +303,34 @@ def _said_to(server, data):
 
 
 @contextlib.contextmanager
-def slow_messages(server, count, method=INFER, length=MIB, connections=4):
-    """Clients that begin calls and send 5 bytes of each message."""
-    raws = [Raw(server) for _ in range(connections)]
+def closed_in_the_end():
+    """A list for connections."""
+    raws = []
     try:
-        for raw in raws:
-            raw.read_all()
-        with contextlib.suppress(OSError):
-            for number in range(count):
-                raws[number % connections].begin(method, length)
         yield raws
     finally:
         for raw in raws:
             raw.close()
 
 
+@contextlib.contextmanager
+def slow_messages(server, count, method=INFER, length=MIB, connections=4):
+    """Clients that begin calls and send 5 bytes of each message."""
+    with closed_in_the_end() as raws:
+        raws += (Raw(server) for _ in range(connections))
+        for raw in raws:
+            raw.read_all()
+        with contextlib.suppress(OSError):
+            for number in range(count):
+                raws[number % connections].begin(method, length)
+        yield raws
+
+
 @attacks.attack
 def grpc_messages_without_an_end(server, full):
     """As many as may come at once, each whole but for some bytes."""
-    length, sent, raws = (16 if full else 2) * MIB, 0, []
-    try:
+    length, sent = (16 if full else 2) * MIB, 0
+    with closed_in_the_end() as raws:
         for _ in range(64 if full else 16):
             raw = Raw(server)
             raws.append(raw)
@@ -334,19 +342,16 @@ def grpc_messages_without_an_end(server, full):
                     raw.socket.sendall(frame(DATA, 0, raw.stream, bytes(PIECE)))
                     sent += PIECE
         time.sleep(3 if full else 0.5)
-    finally:
-        for raw in raws:
-            raw.close()
     return collections.Counter(mebibytes=sent // MIB)
 
 
 @attacks.attack
 def grpc_answers_that_nobody_takes(server, full):
     """Clients that ask for megabytes and let nothing of the answers come."""
-    raws, edge = [], 512 if full else 128
+    edge = 512 if full else 128
     data = floats_of("segment", "image", [1, 3, edge, edge])
     sent = b"\0" + struct.pack(">I", len(data)) + data
-    try:
+    with closed_in_the_end() as raws:
         for _ in range(200 if full else 20):
             with contextlib.suppress(OSError):
                 raw = Raw(server, window=0)
@@ -359,17 +364,14 @@ def grpc_answers_that_nobody_takes(server, full):
                     raw.socket.sendall(frame(DATA, last, raw.stream, sent[at : at + PIECE]))
         time.sleep(3 if full else 0.5)
         return collections.Counter(clients=len(raws))
-    finally:
-        for raw in raws:
-            raw.close()
 
 
 @attacks.attack
 def grpc_small_answers_that_nobody_takes(server, full):
     """Each call of them has much more than its answer."""
-    raws, found, data = [], collections.Counter(), lookup(1)
+    found, data = collections.Counter(), lookup(1)
     until = time.monotonic() + (20 if full else 2)
-    try:
+    with closed_in_the_end() as raws:
         while time.monotonic() < until and len(raws) < (1000 if full else 4):
             with contextlib.suppress(OSError):
                 raws.append(Raw(server, window=0))
@@ -379,9 +381,6 @@ def grpc_small_answers_that_nobody_takes(server, full):
                     found["calls"] += 1
         time.sleep(1)
         return found
-    finally:
-        for raw in raws:
-            raw.close()
 
 
 @attacks.attack
@@ -389,8 +388,8 @@ def grpc_metadata(server, full):
     """Thousands of short ones, and a long one that is named again and again by its number in HPACK's table."""
     short = b"".join(b"\x00\x05k%04d\x01v" % number for number in range(1500))
     named = b"\x40\x01a\x7f" + bytes((3773 & 0x7F | 0x80, 3773 >> 7)) + b"x" * 3900 + b"\xbe" * 4000
-    raws, found = [], collections.Counter()
-    try:
+    found = collections.Counter()
+    with closed_in_the_end() as raws:
         for number in range(40 if full else 4):
             raws.append(Raw(server))
             raws[-1].read_all()
@@ -401,9 +400,6 @@ def grpc_metadata(server, full):
                     found["calls"] += 1
         time.sleep(1)
         return found
-    finally:
-        for raw in raws:
-            raw.close()
 
 
 def resets(raw, count):
@@ -434,8 +430,8 @@ def grpc_calls_reset_on_open_connections(server, full, seconds=None):
     """Others are served meanwhile, later but all of them: none is cancelled."""
     found = collections.Counter()
     until = time.monotonic() + (seconds or (20 if full else 1))
-    raws = [Raw(server) for _ in range(3)]
-    try:
+    with closed_in_the_end() as raws:
+        raws += (Raw(server) for _ in range(3))
         for raw in raws:
             raw.read_all()
         with channel_to(server) as channel:
@@ -451,9 +447,6 @@ def grpc_calls_reset_on_open_connections(server, full, seconds=None):
                 if error is not None:
                     found[f"WRONG: {error.code().name}"] += 1
         return found
-    finally:
-        for raw in raws:
-            raw.close()
 
 
 @attacks.attack
@@ -469,17 +462,14 @@ def grpc_calls_without_a_message(server, full):
 @attacks.attack
 def grpc_idle_connections(server, full):
     """More than there may be: HTTP goes on."""
-    raws, found = [], collections.Counter()
-    try:
+    found = collections.Counter()
+    with closed_in_the_end() as raws:
         for number in range(6000 if full else 300):
             with contextlib.suppress(OSError):
                 raws.append(Raw(server))
                 found["connected"] += 1
         time.sleep(3 if full else 0.5)
         return found
-    finally:
-        for raw in raws:
-            raw.close()
 
 
 @attacks.attack
