@@ -37,9 +37,10 @@ def command_of(*arguments: object) -> list[str]:
 
 
 class Server:
-    def __init__(self, *arguments: object, package: str = "") -> None:
-        """`package`: the folder that another lenslet is in."""
-        command = [sys.executable, "-m", "lenslet", "serve", *map(str, arguments)]
+    def __init__(self, *arguments: object, package: str = "", processors: str = "") -> None:
+        """`package`: the folder that another lenslet is in. `processors`: those that it may use, as taskset has them."""
+        command = ["taskset", "-c", processors] if processors else []
+        command += [sys.executable, "-m", "lenslet", "serve", *map(str, arguments)]
         command += ["--http-port=0", "--grpc-port=0"]
         environment = {**os.environ, "PYTHONPATH": package} if package else None
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)

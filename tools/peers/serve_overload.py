@@ -40,6 +40,8 @@ def add_to(verbs: argparse._SubParsersAction) -> None:
     verb.add_argument("--rate", type=float, default=0, help="what the server can take, where that is known")
     verb.add_argument("--clients", type=int, default=max(1, min(8, len(os.sched_getaffinity(0)) // 4)), metavar="N",
                       help="processes that send (%(default)s)")  # fmt: skip
+    verb.add_argument("--processors", default="", metavar="LIST",
+                      help="those of the server (as taskset has them: 0-7); the clients take the others")  # fmt: skip
     verb.add_argument("--seed", type=int, default=1)
     verb.add_argument("--server", action="append", default=[], help="an option for the server")
     verb.set_defaults(run=overload)
@@ -165,7 +167,7 @@ def can_take(arguments: argparse.Namespace, request: str) -> float:
     """Requests a second."""
     found: dict[int, list[float]] = {}
     options = (f"--device={arguments.device}", *arguments.server, "--max-queue-ms=0", "--max-requests=1024")
-    with Server(f"net={arguments.model}", *options) as server:
+    with Server(f"net={arguments.model}", *options, processors=arguments.processors) as server:
         child("load", "http", server.http, request, 32, 2, 0)
         seconds = min(10.0, max(3.0, arguments.seconds / 20))
         for _ in range(3):
@@ -207,6 +209,10 @@ def overload(arguments: argparse.Namespace) -> None:
 
     import lenslet
 
+    if arguments.processors:
+        found = subprocess.check_output(("taskset", "-c", arguments.processors, sys.executable, "-c",
+                                         "import os; print(*os.sched_getaffinity(0))"), text=True)  # fmt: skip
+        os.sched_setaffinity(0, os.sched_getaffinity(0) - set(map(int, found.split())))
     port = lenslet.Model(arguments.model).runner(device="cpu", batch=1).inputs[0]
     data = np.random.default_rng(1).random(port.shape).astype(port.dtype).tobytes()
     input = (port.name, {"float32": "FP32", "uint8": "UINT8"}[port.dtype], list(port.shape), data)
@@ -215,7 +221,8 @@ def overload(arguments: argparse.Namespace) -> None:
         pathlib.Path(request).write_bytes(http_request("net", input))
         rate = arguments.rate or can_take(arguments, request)
         all_seen = {load: Seen() for load in LOADS}
-        with Server(f"net={arguments.model}", f"--device={arguments.device}", *arguments.server) as server:
+        with Server(f"net={arguments.model}", f"--device={arguments.device}", *arguments.server,
+                    processors=arguments.processors) as server:  # fmt: skip
             child("load", "http", server.http, request, 2, 2, 0)
             for turn in range(arguments.rounds):
                 base = 0.0
