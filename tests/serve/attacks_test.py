@@ -146,7 +146,7 @@ class Circles(Served, unittest.TestCase):
                 connection.sendall(wrong)
                 self.assertEqual(answer_of(connection)[0], 400)
             status = self.server.request("POST", "/v2/models/lookup/infer", failing, headers)[0]
-            self.assertEqual(status, 500)
+            self.assertEqual(status, 400)
         self.eventually(lambda: self.server.metrics()["lenslet_requests_in_house"] == 0)
         self.assertLess(self.resident() - before, 150)  # 64 are kept for later requests
 

@@ -3,9 +3,10 @@
 import concurrent.futures
 import json
 import socket
+import sys
 import unittest
 
-from harness import Served, answer_of, binary_body, entry, floats, ppm, skip_without
+from harness import Served, Server, answer_of, binary_body, entry, floats, ppm, skip_without
 
 
 ONE = floats(1, 2)
@@ -254,17 +255,45 @@ class Malformed(Served, unittest.TestCase):
         status, headers, answer = self.server.request("POST", "/v2/models/sums/infer", json.dumps(request))
         self.assertEqual(answer[int(headers["Inference-Header-Content-Length"]) :], floats(float("inf"), 0))
 
-    def test_a_model_that_fails_leaves_the_others_alone(self):
+    def test_a_request_whose_run_fails_leaves_the_others_alone(self):
         with concurrent.futures.ThreadPoolExecutor(8) as pool:
             answers = list(pool.map(lambda i: self.lookup(99 if i % 3 == 0 else i % 4), range(90)))
         for number, (status, said) in enumerate(answers):
             if number % 3 == 0:
-                self.assertEqual(status, 500)
+                self.assertEqual(status, 400)
                 self.assertIn("index 99 is outside", said["error"])
             else:
                 self.assertEqual((status, said["outputs"][0]["data"]), (200, [10.0 * (number % 4 + 1)]))
         self.assertEqual(self.server.request("GET", "/v2/health/ready")[0], 200)
-        self.assertEqual(self.server.metrics()['lenslet_failures_total{kind="run",model="lookup",protocol="http"}'], 30)
+        self.assertEqual(self.server.metrics()['lenslet_failures_total{kind="malformed",model="lookup",protocol="http"}'], 30)
+
+
+#: A server whose runs fail by the error of lenslet's, or Python's, that a request's number says.
+FAILING = """
+import sys
+import lenslet
+from lenslet.serve import batcher, main
+errors = [lenslet.InvalidArgumentError, lenslet.InternalError, lenslet.LimitError, lenslet.UnsupportedError, ValueError]
+def run(self, jobs, cancel):
+    raise errors[jobs[0].inputs[0][0]]("it fails")
+batcher._Runners.run = run
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+@skip_without()
+class Failing(Served, unittest.TestCase):
+    names = ("lookup",)
+
+    @classmethod
+    def made(cls, *arguments):
+        return Server(cls.folder / "lookup.onnx", command=(sys.executable, "-c", FAILING))
+
+    def test_only_what_the_tensors_hold_is_the_clients_fault(self):
+        for number, status in enumerate((400, 500, 500, 500, 500)):
+            found, said = self.lookup(number)
+            self.assertEqual(found, status, said)
+            self.assertIn("it fails", said["error"])
 
 
 @skip_without()

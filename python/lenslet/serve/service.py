@@ -190,7 +190,9 @@ class Service:
         except RequestError:
             raise
         except lenslet.Error as error:
-            raise RequestError("run", f"model '{served.name}': {error}") from None
+            # Shapes and datatypes were checked: what makes no sense to a run is what the tensors hold, as an index outside.
+            kind = "malformed" if isinstance(error, lenslet.InvalidArgumentError) else "run"
+            raise RequestError(kind, f"model '{served.name}': {error}") from None
         except Exception as error:
             raise RequestError("run", f"model '{served.name}': {type(error).__name__}: {error}") from None
         finally:
