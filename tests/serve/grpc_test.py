@@ -17,7 +17,7 @@ import tempfile
 import threading
 import unittest
 
-from harness import ONNX_TYPES, Served, Server, binary_body, entry, field, is_there, skip_without
+from harness import ONNX_TYPES, Served, binary_body, entry, field, is_there, skip_without
 
 if is_there("grpc") and is_there("numpy"):
     import grpc_attacks as attacks
@@ -103,10 +103,8 @@ class GrpcAttacks(Asked, Served, unittest.TestCase):
         self.still_right()
 
     def test_a_burst_on_a_new_channel(self):
-        """More than the house has room for, before the client knows how many calls there may be: with the usual memory."""
-        server = Server(self.folder / "lookup.onnx")
-        self.addCleanup(server.end)
-        with attacks.channel_to(server) as channel:
+        """More than the house has room for, before the client knows how many calls there may be."""
+        with attacks.channel_to(self.server) as channel:
             ask = channel.unary_unary(attacks.INFER)
             for _ in range(3):
                 codes = {each.exception() and each.exception().code().name

@@ -51,9 +51,10 @@ WATCH_SECONDS = 0.25
 #: Calls of a connection; others wait at the client, or are refused where they come before it knows. Those that were reset
 #: count until they are taken (that is grpc.http.overload_protection): else one connection makes tens of thousands a second.
 STREAMS = 512
-#: Calls that wait in gRPC until they are taken, one at a time, some 14 KB each. Of more it cancels some at random, of
-#: twice as many all, of whatever client.
-PENDING_CALLS = 4096
+#: Calls that wait in gRPC until they are taken, one at a time, some 14 KB each: of more it cancels all, of whatever client.
+#: gRPC holds a client to the limit of metadata only when that has acknowledged gRPC's settings; before, a call may have it
+#: take 0.5 MB, so that these are what --max-memory-mib is by default.
+PENDING_CALLS = 2048
 
 Method = Callable[[Any], Awaitable[Any]]
 
@@ -124,7 +125,7 @@ class GrpcApp:
             ("grpc.max_concurrent_streams", max(limits.requests + SMALL_CALLS, STREAMS)),
             ("grpc.http.overload_protection", 1),
             ("grpc.server.max_pending_requests", PENDING_CALLS),
-            ("grpc.server.max_pending_requests_hard_limit", 2 * PENDING_CALLS),
+            ("grpc.server.max_pending_requests_hard_limit", PENDING_CALLS),
             ("grpc.max_allowed_incoming_connections", connections),
             ("grpc.max_connection_idle_ms", IDLE_SECONDS * 1000),
             ("grpc.server_handshake_timeout_ms", HANDSHAKE_SECONDS * 1000),
