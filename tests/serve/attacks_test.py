@@ -214,6 +214,12 @@ class LongestTurn(Served, unittest.TestCase):
 
         self.check(attack)
 
+    def test_calls_that_stay(self):
+        """Thousands of answers that nobody takes: a collection of garbage looked at all that they have."""
+        from grpc_attacks import grpc_small_answers_that_nobody_takes
+
+        self.check(lambda server: grpc_small_answers_that_nobody_takes(server, False))
+
     def test_a_long_answer(self):
         image = np.random.default_rng(1).random((1, 3, 2000, 2000), "f4")  # 48 MB
         headers, body = binary_body([("image", "FP32", image.shape, image.tobytes())], parameters={"binary_data_output": True})

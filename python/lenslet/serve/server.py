@@ -18,6 +18,10 @@ from .repository import Repository
 from .service import Limits, Service
 
 
+#: Collections of the youngest but one, for one of everything.
+RARELY = 1000
+
+
 def keep_memory() -> None:
     """Messages of a megabyte come and go: glibc would take each from the system anew, with a fault for every page."""
     try:
@@ -79,6 +83,8 @@ class _Server:
             where = await self._open(service)
             gc.collect()
             gc.freeze()  # what is there stays: collections need not look at it
+            # Nor at all that thousands of calls have, which is a quarter of a second: no request is a circle.
+            gc.set_threshold(*gc.get_threshold()[:2], RARELY)
             print("lenslet: ready: " + ", ".join(where), flush=True)
             await asked_to_stop.wait()
             print(f"lenslet: stopping, {service.in_house} requests to be finished", file=sys.stderr, flush=True)
