@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ctypes
+import gc
 import os
 from typing import Any
 
@@ -56,6 +57,9 @@ class Tidy:
         memory, now = self._memory, resident()
         memory.crowded = now - self._first > CROWDED * memory.most
         if memory.crowded:
+            if memory.used < PART * memory.most and self._loop.time() >= self._next:
+                self._next = self._loop.time() + SECONDS
+                gc.collect()  # no request has it: server.py has made this rare
             self._give_back()
         elif self._loop.time() >= self._next:
             self._next = self._loop.time() + SECONDS
