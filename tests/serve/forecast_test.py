@@ -11,7 +11,7 @@ from harness import WANTED, is_there, skip_without
 if all(map(is_there, WANTED)):
     from lenslet.serve.forecast import Forecast
     from lenslet.serve.protocol import RequestError
-    from lenslet.serve.turns import AHEAD, MEASURED, SECONDS, Turns
+    from lenslet.serve.turns import AHEAD, SECONDS, Turns
 
 #: Images of a run at most.
 MOST = 8
@@ -131,32 +131,65 @@ class TurnsOfTheLoop(unittest.TestCase):
         return begun, longest
 
     def test_connections_are_read_between_them(self):
-        clock = unittest.mock.patch("lenslet.serve.turns.time.thread_time", lambda: self.now)
-        with clock:
-            turns = Turns(self.loop, 0)
-            for count in (40, 1, 2, 3, 4, 7, 100, 64, 5, 1, 40):  # at first it is not known what they take
-                begun, longest = self.come(turns, count)
-                self.assertEqual((begun, turns.ready), (list(range(count)), 0))
-                self.assertLessEqual(longest, 2 * SECONDS + 2 * 0.0004)
+        turns = Turns(self.loop, 0)
+        for count in (40, 1, 2, 3, 4, 7, 100, 64, 5, 1, 40):  # at first it is not known what they take
+            begun, longest = self.come(turns, count)
+            self.assertEqual((begun, turns.ready), (list(range(count)), 0))
+            self.assertLessEqual(longest, 2 * SECONDS + 2 * 0.0004)
 
     def test_who_would_wait_too_long_is_refused(self):
-        clock = [0.0]
-        with unittest.mock.patch("lenslet.serve.turns.time.thread_time", lambda: clock[0]):
-            turns = Turns(self.loop, 0.005)
-            for _ in range(MEASURED):  # a millisecond each
-                clock[0] += 0.001
-                turns.add()
+        """Twice what the loop can take comes: half of that half is refused, and the loop does nothing else meanwhile."""
+        for least, refuses in ((0.01, True), (0, False)):
+            turns, waited, refused, came = Turns(self.loop, least), [], 0, 0
+            tasks, began = set(), self.now
+
+            async def request(since):
+                await turns.come()
                 turns.ready -= 1
-            for _ in range(AHEAD):
-                turns.add()
-            with self.assertRaisesRegex(RequestError, "^some 16 ms to wait for a turn: try again later$"):
-                turns.add()
-            turns.ready -= 1
+                self.now += 0.0004
+                waited.append(self.now - since)
+
+            def connections():
+                nonlocal came, refused
+                while began + came / 4000 < self.now:  # a quarter of a millisecond apart; each is read in a tenth
+                    came += 1
+                    self.now += 0.0001
+                    try:
+                        turns.add()
+                    except RequestError as error:
+                        self.assertRegex(str(error), r"^some 1\d ms to wait for a turn: try again later$")
+                        refused += 1
+                        continue
+                    tasks.add(self.loop.create_task(request(self.now)))
+                if came < 8000:
+                    self.now += 0.00001
+                    self.loop.call_soon(connections)
+                else:
+                    self.loop.stop()
+
+            self.loop.call_soon(connections)
+            self.loop.run_forever()
+            part = len(waited) * 0.0004 / (self.now - began)  # of the time, of which the others take 0.4
+            if refuses:
+                self.assertGreater(part, 0.5)
+                self.assertLess(max(waited[500:]), 0.02)
+                self.assertGreater(refused, 4000)
+            else:
+                self.assertEqual(refused, 0)
+                self.assertGreater(max(waited), 0.1)
+            for task in tasks:
+                task.cancel()
+            self.loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+
+    def test_few_are_never_refused(self):
+        turns = Turns(self.loop, 0.005)
+        turns._each = 1.0
+        for _ in range(AHEAD):
             turns.add()
-            never = Turns(self.loop, 0)
-            for _ in range(3 * AHEAD + 2 * MEASURED):
-                clock[0] += 0.1
-                never.add()
+        with self.assertRaisesRegex(RequestError, "^some 16000 ms to wait for a turn: try again later$"):
+            turns.add()
+        turns.ready -= 1
+        turns.add()
 
     def test_who_goes_meanwhile_holds_nobody_up(self):
         turns, begun = Turns(self.loop, 0.005), []

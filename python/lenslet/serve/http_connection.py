@@ -10,6 +10,9 @@ from __future__ import annotations
 import asyncio
 import http
 import json
+import mmap
+import socket
+import sys
 import urllib.parse
 from collections import deque
 from typing import TYPE_CHECKING, Any, Deque, Dict, List, Optional, Tuple
@@ -37,6 +40,8 @@ WRITE_SECONDS, WRITE_BYTES = 10, 1 << 16
 UNSENT_BYTES = 1 << 16
 #: What is read before a head is known, and so copied; and at a time of what is dropped, or handed on of long answers.
 HEAD_BYTES, PIECE_BYTES = 16384, 1 << 18
+#: A socket can be told to forget what came (tcp(7), MSG_TRUNC).
+DISCARDS = sys.platform == "linux"
 #: Of a long answer, what is handed on before the event loop goes on.
 TURN_BYTES = 1 << 20
 #: After a client has said that it has no more to say, it is asked whether it is still there: first and last wait.
@@ -54,6 +59,7 @@ KNOWN_HEADERS = frozenset((
 # One for all connections: what is read is taken out before anything else is read.
 _piece = memoryview(bytearray(PIECE_BYTES))
 _head = _piece[:HEAD_BYTES]
+_discards = mmap.mmap(-1, 1 << 24)  # never touched
 
 Headers = Dict[bytes, bytes]
 
@@ -397,8 +403,24 @@ class Connection(asyncio.BufferedProtocol):
                         return into
                 except RequestError as error:
                     exchange.refuse(error)
-            return _piece if self._refused else _piece[: self._end - self._at]
+            if self._refused:
+                return _piece
+            left = self._end - self._at
+            if left > HEAD_BYTES and DISCARDS and not self._tls:
+                self._at += self._discarded(left - 1)
+                return _piece[:1]  # where the rest begins, or there is no more yet
+            return _piece[:left]
         return _head
+
+    def _discarded(self, most: int) -> int:
+        """Bytes that the kernel has dropped of what is there: it need not copy them."""
+        own = socket.socket(socket.AF_INET, socket.SOCK_STREAM, 0, self.transport.get_extra_info("socket").fileno())
+        try:
+            return own.recv_into(_discards, min(most, len(_discards)), socket.MSG_TRUNC | socket.MSG_DONTWAIT)
+        except OSError:  # as the loop will see
+            return 0
+        finally:
+            own.detach()
 
     def buffer_updated(self, count: int) -> None:
         if self._refused:

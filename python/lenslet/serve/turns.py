@@ -1,19 +1,21 @@
 """Requests take turns in the event loop. What lies on connections is read before what was read is looked at; so, where
 more comes than the loop can do, all would wait for all. Here those that are whole wait, and are few: others are refused.
-They have the loop for a millisecond at a time, between which connections are read, and refusals sent."""
+They have the loop for a millisecond at a time, and more where connections have it for long between."""
 
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import deque
 from typing import Deque
 
 from .protocol import RequestError
 
-#: Requests that may be ahead of one, as in forecast.py; and by how many what each takes is measured.
-AHEAD, MEASURED = 16, 64
-SECONDS = 0.001
+#: Requests that may be ahead of one, as in forecast.py.
+AHEAD = 16
+#: They have the loop for so long, or for this part of what connections had before them.
+SECONDS, PART = 0.001, 0.25
+#: Of each turn of the loop in what a request is thought to take.
+WEIGHT = 0.1
 
 
 class Turns:
@@ -25,7 +27,11 @@ class Turns:
         self.ready = 0  # requests that are whole, and not begun
         self._waiting: Deque[asyncio.Future[None]] = deque()
         self._since = 0.0  # when the first in this turn of the loop was begun; 0: none
-        self._each, self._measured, self._left = 0.0, time.thread_time(), MEASURED
+        # Those that were woken last: when, when they began, and how many they are.
+        self._last = self._began = 0.0
+        self._woken = 0
+        # Seconds of the loop: what one takes, and with what connections take between them.
+        self._own = self._each = 0.0
 
     def check(self) -> None:
         """RequestError where one more would wait too long."""
@@ -35,10 +41,6 @@ class Turns:
 
     def add(self) -> None:
         """A request is whole. RequestError as check()."""
-        self._left -= 1
-        if not self._left:
-            now = time.thread_time()
-            self._each, self._measured, self._left = (now - self._measured) / MEASURED, now, MEASURED
         self.check()
         self.ready += 1
 
@@ -54,12 +56,26 @@ class Turns:
             await turn
 
     def _next(self) -> None:
-        """The loop has looked at connections since. Those who are woken now go on behind this."""
-        self._since = 0.0
-        for _ in range(min(len(self._waiting), max(1, int(SECONDS / self._each)) if self._each else 1)):
-            if not self._since:
-                self._since = self._loop.time()
-                self._loop.call_soon(self._next)
+        """Those who were woken have just had their turns, and before them the loop has looked at connections."""
+        now = self._loop.time()
+        seconds = SECONDS
+        if self._woken:
+            own, each = (now - self._began) / self._woken, (now - self._last) / self._woken
+            self._own += WEIGHT * (own - self._own) if self._own else own
+            self._each += WEIGHT * (each - self._each) if self._each else each
+            seconds = max(seconds, PART * (self._began - self._last))
+        self._since, self._woken = 0.0, 0
+        if not self._waiting:
+            self._each = self._own
+            return
+        self._since = self._last = now
+        self._loop.call_soon(self._begin)
+        while self._waiting and self._woken < max(1, int(seconds / self._own) if self._own else 1):
             turn = self._waiting.popleft()
             if not turn.done():
                 turn.set_result(None)
+                self._woken += 1
+        self._loop.call_soon(self._next)
+
+    def _begin(self) -> None:
+        self._began = self._loop.time()
