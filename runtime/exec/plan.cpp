@@ -405,8 +405,7 @@ std::vector<StepWeights> Plan::step_weights() const {
     if (!steps[i].runs) continue;
     const Node& node = graph.node(steps[i].node);
     const ValueId largest = largest_constant(steps[i]);
-    weights[i].bytes =
-        steps[i].blob_bytes > 0 || largest == no_id ? steps[i].blob_bytes : graph.value(largest).bytes();
+    weights[i].bytes = steps[i].blob_bytes > 0 || largest == no_id ? steps[i].blob_bytes : graph.value(largest).bytes();
     weights[i].waits = node.choice->candidate.waits_for_weights;
     weights[i].product = node.type() == "Gemm" || node.type() == "MatMul";
   }

@@ -73,11 +73,12 @@ Graph positive_rows() {
 TEST_CASE("exec/late/only_what_decides_shapes_is_planned_for_its_value") {
   Graph graph;
   graph.name = "halves";
-  const ValueId x = add_port(graph, "x", DType::f32, {4, 6});
+  const ValueId of_early = add_weights(graph, "early", {6}, 1, 1), of_late = add_weights(graph, "late", {1}, 1, 2);
+  const ValueId x = add_node(graph, "Mul", {add_port(graph, "x", DType::f32, {4, 6}), of_early});
   const ValueId target = add_node(graph, "Cast", {add_node(graph, "Abs", {add_port(graph, "t", DType::f32, {2})})},
                                   {{"to", std::int64_t{7}}});
   const ValueId relu = add_node(graph, "Relu", {x});
-  add_output(graph, add_node(graph, "Reshape", {relu, target}));
+  add_output(graph, add_node(graph, "Add", {add_node(graph, "Reshape", {relu, target}), of_late}));
   add_output(graph, relu);
   const Model model = make_model(std::move(graph));
   Graph typed = model.impl()->typed;
@@ -85,8 +86,15 @@ TEST_CASE("exec/late/only_what_decides_shapes_is_planned_for_its_value") {
   const LatePart late = split_late(typed, infer_known_shapes(typed));
   REQUIRE(late.graph.inputs.size() == 2);
   for (std::size_t i = 0; i < 2; ++i) CHECK(late.planned_for_value[i] == (late.graph.inputs[i] == target));
-  CHECK(late.graph.nodes.size() == 1);
-  CHECK(typed.nodes.size() == 3);
+  CHECK(late.graph.nodes.size() == 2);
+  CHECK(typed.nodes.size() == 4);
+  // Each part keeps its own constants.
+  CHECK(late.graph.value(of_early).constant.empty());
+  CHECK(!late.graph.value(of_late).constant.empty());
+  REQUIRE(typed.output_ports.size() == 2);
+  CHECK(typed.output_ports[1].name == typed.value(target).name);
+  CHECK(typed.output_ports[1].dims == std::vector<std::int64_t>{2});
+  CHECK(typed.output_ports[1].dim_names.size() == 1);
   CHECK(late.outputs[0].late);
   CHECK(!late.outputs[1].late);
   CHECK(late.outputs[1].index == 0);
