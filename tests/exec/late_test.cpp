@@ -1,5 +1,6 @@
 #include <doctest/doctest.h>
 
+#include <array>
 #include <string>
 #include <vector>
 
@@ -107,6 +108,26 @@ TEST_CASE("exec/late/a_batch_is_asked_of_the_first_part_alone") {
   const Tensor& y = runner.run(Tensor::of<float>(Shape{3, 4}, {-1, 2, 0, 3, -4, -5, -6, -7, 8, 0, -9, 10}))[0];
   const auto values = y.values<float>();
   CHECK(std::vector<float>(values.begin(), values.end()) == std::vector<float>{2, 3, 8, 10});
+}
+
+// Shapes, values and algorithms that are asked of the first part say nothing to the second.
+TEST_CASE("exec/late/options_for_the_first_part") {
+  Graph graph;
+  graph.name = "parts";
+  const ValueId x = add_input(graph, {4}), fixed = add_port(graph, "fixed", DType::f32, {4, 4});
+  const ValueId y = add_node(graph, "MatMul", {x, fixed});
+  const std::string name = graph.nodes.back().name;
+  const ValueId where = add_node(graph, "Transpose", {add_node(graph, "NonZero", {add_node(graph, "Relu", {y})})});
+  add_output(graph, add_node(graph, "GatherND", {y, where}));
+  PlanOptions options = on_cpu();
+  options.input_shapes = {{"x", Shape{2, 4}}};
+  options.input_values = {{"fixed", Tensor::of<float>(Shape{4, 4}, {1, 0, 0, 0, 0, 2, 0, 0, 0, 0, 3, 0, 0, 0, 0, 4})}};
+  options.layer_algorithms = {{name, "packed"}};
+  Runner runner(make_model(std::move(graph)), options);
+  const std::array given{Tensor::of<float>(Shape{2, 4}, {1, -1, 1, -1, -1, 1, -1, 1}), options.input_values[0].second};
+  const Tensor& found = runner.run(given)[0];
+  const auto values = found.values<float>();
+  CHECK(std::vector<float>(values.begin(), values.end()) == std::vector<float>{1, 3, 2, 4});
 }
 
 TEST_CASE("exec/late/time_device_before_a_run_and_after") {

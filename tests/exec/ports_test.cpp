@@ -55,6 +55,18 @@ TEST_CASE("exec/model/a_broken_graph_is_an_internal_error") {
   CHECK_ERROR(make_model(std::move(graph)), internal, "broken graph: ");
 }
 
+TEST_CASE("exec/model/parameters_are_constants_that_are_no_shapes") {
+  Graph graph;
+  graph.name = "parameters";
+  const ValueId rows = graph.add_constant("rows", Tensor::of<std::int64_t>(Shape{2}, {-1, 12}));
+  const ValueId x = add_node(graph, "Reshape", {add_input(graph, {3, 4}), rows});
+  add_output(graph, add_node(graph, "MatMul", {x, add_weights(graph, "w", {12, 5}, 1, 1)}));
+  const Model model = make_model(std::move(graph));
+  CHECK(model.parameter_elems() == 60);
+  CHECK(model.output_op(0) == "MatMul");
+  CHECK_ERROR(model.output_op(1), invalid_argument, "there is no output 1: the model has 1");
+}
+
 TEST_CASE("exec/ports/an_input_that_nothing_reads") {
   const Tensor x = random_tensor({1, 3, 4}, 3), label = Tensor::of<std::int64_t>(Shape{1}, {7});
   for (const bool first : {false, true}) {

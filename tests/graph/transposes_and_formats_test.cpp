@@ -162,6 +162,17 @@ TEST_CASE("cancel_transposes/products_behind_a_transpose") {
   }
 }
 
+TEST_CASE("cancel_transposes/a_number_a_channel_of_two") {
+  for (const Shape& other : {Shape{2}, Shape{1, 2}, Shape{1, 1}, Shape{1}, Shape{}, Shape{5, 2}}) {
+    GraphBuilder b;
+    const ValueId x = channels_last(b, b.conv(b.input("x", {2, 3, 4, 5}), 3, 2, 1));
+    b.output(b.conv(channels_first(b, b.node("Mul", {x, b.weights(other)})), 2, 3, 1));
+    const Graph before = b.build(), sunk = after(before, "cancel_transposes");
+    CHECK(count(sunk, "Transpose") == 0);
+    CHECK(worst_difference(before, sunk) < 1e-5);
+  }
+}
+
 TEST_CASE("cancel_transposes/of_what_a_fifth_dimension_widens_stays") {
   GraphBuilder b;
   const ValueId y = nhwc_conv(b, b.input("x", {2, 7, 5, 3}), 3, 8, 3, 1);
@@ -179,6 +190,7 @@ TEST_CASE("cancel_transposes/pad_above") {
   const Graph before = b.build(), above = after(before, "cancel_transposes"), all = after(above, "fold_pad");
   CHECK(only(above, "Transpose").inputs == std::vector<ValueId>{before.inputs[0]});
   CHECK(only(above, "Pad").inputs[0] == only(above, "Transpose").outputs[0]);
+  CHECK(only(above, "Pad").name == only(before, "Pad").name);
   CHECK(count(all, "Pad") == 0);
   CHECK(worst_difference(before, all) < 1e-6);
 }
