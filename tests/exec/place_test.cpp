@@ -285,6 +285,13 @@ TEST_CASE("exec/place/a_part_is_neither_overwritten_nor_put_elsewhere") {
   }
 }
 
+TEST_CASE("exec/plan/numbers_of_threads") {
+  for (const int threads : {1, 7, 1024}) CHECK(resolve_threads(threads) == threads);
+  CHECK(resolve_threads(0) >= 1);
+  for (const int threads : {-1, 1025})
+    CHECK_ERROR(resolve_threads(threads), invalid_argument, "0 (all cores) to 1024 are allowed");
+}
+
 TEST_CASE("exec/plan/conversions_are_counted_by_what_they_do") {
   Graph graph;
   graph.name = "conversions";

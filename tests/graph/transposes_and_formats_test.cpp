@@ -3,7 +3,9 @@
 
 #include <algorithm>
 
+#include "base/cuda_built.h"
 #include "graph_builder.h"
+#include "runtime/graph/infer_shapes.h"
 #include "tests/expect_error.h"
 
 using namespace lenslet;
@@ -297,6 +299,42 @@ TEST_CASE("choose_kernels/forced_refusals_are_listed") {
   CHECK(message.find("\n  node Conv_5 (Conv): winograd_f4 refuses") != std::string::npos);
   CHECK(message.find("filter is not 3x3") != std::string::npos);
   CHECK(message.find("Relu") == std::string::npos);
+}
+
+TEST_CASE("choose_kernels/a_name_that_is_none_of_the_operators") {
+  const auto refused = [](const char* op, const char* algorithm) {
+    GraphBuilder b;
+    const ValueId x = b.input("x", {4, 4});
+    b.output(std::string(op) == "MatMul" ? b.node(op, {x, b.weights({4, 4})}) : b.node(op, {x}));
+    Graph graph = b.build();
+    PassContext context = pass_context();
+    context.layer_algorithms = {{graph.nodes[0].name, algorithm}};
+    return refusal_of(ErrorKind::invalid_argument, [&] { choose_kernels(graph, context); });
+  };
+  CHECK(refused("Relu", "fast").find("'fast': there is nothing to choose between") != std::string::npos);
+  CHECK(refused("MatMul", "fast").find("no algorithm of MatMul is called 'fast'; there are: ") != std::string::npos);
+}
+
+// Where each node follows the file's types, what is float32 there is computed in float32, whatever others are.
+TEST_CASE("choose_kernels/float32_beside_16_bits") {
+  if constexpr (!cuda_built) return;
+  const auto tolerance = [](DType dtype, const char* precision, bool of_file) {
+    GraphBuilder b;
+    b.output(b.conv(b.input("x", {8, 64, 28, 28}, dtype), 64, 64, 3, 1));
+    Graph graph = b.source();
+    bind_inputs(graph, 1, {});
+    graph.value(graph.outputs[0]).dtype = dtype;
+    graph.value(graph.outputs[0]).shape = {8, 64, 28, 28};
+    graph.value(graph.outputs[0]).typed = true;
+    choose_kernels(
+        graph, {.target = {reference_gpu(), parse_numerics(precision)}, .device = "cuda:0", .types_of_file = of_file});
+    return graph.node(0).choice->candidate.tolerance;
+  };
+  const double exact = tolerance(DType::f32, "fp32", false), halves = tolerance(DType::f16, "fp16", false);
+  CHECK(exact < halves);
+  CHECK(tolerance(DType::f32, "fp16", true) == exact);
+  CHECK(tolerance(DType::f16, "fp16", true) == halves);
+  MESSAGE(exact, " ", halves, " ", tolerance(DType::f32, "fp16", false));
 }
 
 TEST_CASE("choose_kernels/one_error_lists_every_node_that_cuda_refuses") {
