@@ -142,6 +142,10 @@ TEST_CASE("find_shuffles/stays") {
   SUBCASE("other axes") { b.output(shuffled(b, x, {2, 3, 4, 4, 4}, {0, 1, 2, 4, 3}, {2, 12, 4, 4})); }
   SUBCASE("other groups than channels") { b.output(shuffled(b, x, {2, 6, 8, 4}, {0, 2, 1, 3}, {2, 12, 4, 4})); }
   SUBCASE("another shape after") { b.output(shuffled(b, x, {2, 3, 4, 4, 4}, {0, 2, 1, 3, 4}, {2, 4, 12, 4})); }
+  SUBCASE("no axes change places") {
+    const ValueId one_group = b.node("Relu", {b.node("Reshape", {x, b.int64s({2, 1, 12, 4, 4})})});
+    b.output(b.node("Reshape", {one_group, b.int64s({2, 12, 4, 4})}));
+  }
   SUBCASE("a sixth axis") { b.output(shuffled(b, x, {2, 3, 4, 4, 4, 1}, {0, 2, 1, 3, 4, 5}, {2, 12, 4, 4})); }
   SUBCASE("a sixth axis, other rows") {
     b.output(shuffled(b, x, {2, 3, 4, 2, 4, 2}, {0, 2, 1, 3, 4, 5}, {2, 12, 4, 4}));

@@ -334,7 +334,6 @@ TEST_CASE("choose_kernels/float32_beside_16_bits") {
   CHECK(exact < halves);
   CHECK(tolerance(DType::f32, "fp16", true) == exact);
   CHECK(tolerance(DType::f16, "fp16", true) == halves);
-  MESSAGE(exact, " ", halves, " ", tolerance(DType::f32, "fp16", false));
 }
 
 TEST_CASE("choose_kernels/one_error_lists_every_node_that_cuda_refuses") {
