@@ -1,7 +1,10 @@
 #include "runtime/exec/early_weights.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <optional>
+#include <string>
 
 namespace lenslet {
 
@@ -26,6 +29,15 @@ std::vector<EarlyWeights> early_weights(std::span<const StepWeights> steps, std:
     beside = i;
   }
   return found;
+}
+
+void describe_early_weights(std::span<const EarlyWeights> early_weights, std::span<StepInfo> steps) {
+  for (const EarlyWeights& early : early_weights) {
+    std::string& reason = steps[early.step].reason;
+    constexpr double mb = 1e6;
+    reason += fmt::format("{}{:.1f} MB of its weights come to L2 while {} runs", reason.empty() ? "" : "; ",
+                          static_cast<double>(early.bytes) / mb, steps[early.beside].name);
+  }
 }
 
 }  // namespace lenslet

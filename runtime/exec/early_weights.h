@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/device_profile.h"
+#include "lenslet/model.h"
 
 namespace lenslet {
 
@@ -31,5 +32,8 @@ struct EarlyWeights {
 /// In the order of the steps. `weight_bytes`: of the network, each once. None where they stay in L2, or nearly.
 std::vector<EarlyWeights> early_weights(std::span<const StepWeights> steps, std::size_t weight_bytes,
                                         const DeviceProfile& device);
+
+/// Says so in the reasons of the steps.
+void describe_early_weights(std::span<const EarlyWeights> early_weights, std::span<StepInfo> steps);
 
 }  // namespace lenslet

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <numeric>
 
 namespace lenslet {
 
@@ -14,7 +15,7 @@ class Placer {
   Placer(const Graph& graph, const PlacementOptions& options) : graph_(graph), options_(options) {
     const std::size_t count = graph.values.size();
     result_.root.resize(count);
-    for (std::size_t v = 0; v < count; ++v) result_.root[v] = static_cast<ValueId>(v);
+    std::iota(result_.root.begin(), result_.root.end(), ValueId{0});
     result_.first.assign(count, -1);
     result_.last.assign(count, -1);
     result_.runs.assign(graph.nodes.size(), true);

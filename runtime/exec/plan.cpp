@@ -269,43 +269,25 @@ class PlanBuilder {
   // Constants that kernels read, to the device, once a Model.
   void upload() {
     plan_->device_constants.resize(graph().values.size());
-    for (const PlanStep& step : plan_->steps) {
-      if (!step.runs) continue;
-      const std::vector<ValueId>& inputs = graph().node(step.node).inputs;
-      const InputMask reads = graph().node(step.node).choice->candidate.reads;
-      for (std::size_t i = 0; i < inputs.size(); ++i) {
-        if (inputs[i] == no_id || (reads & input_bit(i)) == 0) continue;
-        const auto v = static_cast<std::size_t>(inputs[i]);
-        const Tensor* constant = plan_->constants[v];
-        if (constant == nullptr || plan_->device_constants[v] != nullptr) continue;
-        PreparedKey key = key_of("constant");
-        add_constant(key, *constant, *model_.lasting);
-        count(key, constant->bytes(), plan_->info.memory.uploaded_bytes);
-        if constexpr (cuda_built)
-          if (runnable_)
-            plan_->device_constants[v] =
-                model_.prepared
-                    ->get(key, [&] { return hold(cuda::upload(*constant), constant->bytes(), device().cuda_index); })
-                    .data;
-      }
+    for (const ValueId id : plan_->read_constants()) {
+      const auto v = static_cast<std::size_t>(id);
+      const Tensor& constant = *plan_->constants[v];
+      PreparedKey key = key_of("constant");
+      add_constant(key, constant, *model_.lasting);
+      count(key, constant.bytes(), plan_->info.memory.uploaded_bytes);
+      if constexpr (cuda_built)
+        if (runnable_)
+          plan_->device_constants[v] =
+              model_.prepared
+                  ->get(key, [&] { return hold(cuda::upload(constant), constant.bytes(), device().cuda_index); })
+                  .data;
     }
   }
 
   void choose_early_weights() {
-    std::vector<StepWeights> steps;
-    for (const PlanStep& step : plan_->steps) {
-      StepWeights& weights = steps.emplace_back();
-      if (!step.runs) continue;
-      const Node& node = graph().node(step.node);
-      weights.waits = node.choice->candidate.waits_for_weights;
-      weights.bytes = step.blob_bytes;
-      if (weights.bytes == 0)
-        if (const ValueId largest = plan_->largest_constant(step); largest != no_id)
-          weights.bytes = graph().value(largest).bytes();
-      weights.product = node.type() == "Gemm" || node.type() == "MatMul";
-    }
     const MemoryReport& memory = plan_->info.memory;
-    plan_->early_weights = early_weights(steps, memory.prepared_bytes + memory.uploaded_bytes, plan_->profile);
+    plan_->early_weights =
+        early_weights(plan_->step_weights(), memory.prepared_bytes + memory.uploaded_bytes, plan_->profile);
   }
 
   void describe() {
@@ -328,16 +310,7 @@ class PlanBuilder {
       const bool pads = graph().value(node.outputs[0]).format.halo != Format::Halo();
       ++(pads ? info.explicit_paddings : info.layout_conversions);
     }
-    describe_early_weights();
-  }
-
-  void describe_early_weights() {
-    for (const EarlyWeights& early : plan_->early_weights) {
-      std::string& reason = plan_->info.steps[early.step].reason;
-      constexpr double mb = 1e6;
-      reason += fmt::format("{}{:.1f} MB of its weights come to L2 while {} runs", reason.empty() ? "" : "; ",
-                            static_cast<double>(early.bytes) / mb, plan_->info.steps[early.beside].name);
-    }
+    describe_early_weights(plan_->early_weights, info.steps);
   }
 
   // The rest of a network whose shapes follow from what it computes: how it will be planned, and what can be said of
@@ -410,6 +383,34 @@ std::shared_ptr<Plan> build_plan(ModelImpl& model, const PlanOptions& options, s
 }
 
 }  // namespace
+
+std::vector<ValueId> Plan::read_constants() const {
+  std::vector<ValueId> read;
+  for (const PlanStep& step : steps) {
+    if (!step.runs) continue;
+    const Node& node = graph.node(step.node);
+    for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+      const ValueId id = node.inputs[i];
+      if (id == no_id || (node.choice->candidate.reads & input_bit(i)) == 0) continue;
+      if (constants[static_cast<std::size_t>(id)] == nullptr) continue;
+      if (std::find(read.begin(), read.end(), id) == read.end()) read.push_back(id);
+    }
+  }
+  return read;
+}
+
+std::vector<StepWeights> Plan::step_weights() const {
+  std::vector<StepWeights> weights(steps.size());
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    if (!steps[i].runs) continue;
+    const Node& node = graph.node(steps[i].node);
+    const ValueId largest = largest_constant(steps[i]);
+    weights[i].bytes = steps[i].blob_bytes > 0 || largest == no_id ? steps[i].blob_bytes : graph.value(largest).bytes();
+    weights[i].waits = node.choice->candidate.waits_for_weights;
+    weights[i].product = node.type() == "Gemm" || node.type() == "MatMul";
+  }
+  return weights;
+}
 
 ValueId Plan::largest_constant(const PlanStep& step) const {
   const Node& node = graph.node(step.node);

@@ -52,8 +52,12 @@ struct Plan {
   std::vector<bool> stays_on_device;
   PlanInfo info;
 
+  /// Those that steps which run read, each once: what a plan for a device takes there.
+  std::vector<ValueId> read_constants() const;
   /// That a step which runs reads; no_id: none.
   ValueId largest_constant(const PlanStep& step) const;
+  /// By step.
+  std::vector<StepWeights> step_weights() const;
 };
 
 /// Kinds: invalid_argument, invalid_model, unsupported, device. Thread-safe for one `model`. `pool` prepares weights

@@ -25,8 +25,7 @@ class FormatAssigner {
 
   void run() {
     readers_ = graph_.readers();
-    nodes_ = std::move(graph_.nodes);
-    graph_.nodes.clear();
+    nodes_ = std::exchange(graph_.nodes, {});
     for (Node& node : nodes_) {
       if (!relabel_transpose(node) && !keep_pixels(node)) assign(node);
       graph_.nodes.push_back(std::move(node));
@@ -92,7 +91,6 @@ class FormatAssigner {
     }
     node.inputs = {pixels};
     node.op = make_normalised_op("Relabel", {{"kind", std::string("pixels")}}, 1);
-    node.choice = nullptr;
     return true;
   }
 

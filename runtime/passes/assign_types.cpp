@@ -52,8 +52,7 @@ class TypeAssigner {
     find_last_products();
     std::vector<DType> declared;  // of outputs: those that the model has in 16 bit stay so
     for (const ValueId id : graph_.outputs) declared.push_back(graph_.value(id).dtype);
-    std::vector<Node> nodes = std::move(graph_.nodes);
-    graph_.nodes.clear();
+    std::vector<Node> nodes = std::exchange(graph_.nodes, {});
     for (std::size_t n = 0; n < nodes.size(); ++n) {
       for (ValueId& id : nodes[n].inputs)
         if (const auto same = same_as_.find(id); same != same_as_.end()) id = same->second;
@@ -130,7 +129,6 @@ class TypeAssigner {
     graph_.nodes.push_back(std::move(node));
     Forms both = forms(id);
     (dtype == half_ ? both.half : both.single) = made;
-    forms_.resize(graph_.values.size());
     forms_[static_cast<std::size_t>(id)] = forms_[static_cast<std::size_t>(made)] = both;
     return made;
   }

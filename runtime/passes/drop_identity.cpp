@@ -1,5 +1,6 @@
 // drop_identity: nodes that give their input back unchanged go: Identity, Dropout at inference, Reshape and Cast to the
 // type that is there, Pad by nothing, Transpose that keeps the order.
+#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -22,7 +23,7 @@ bool gives_input_back(const GraphEdit& edit, const Node& node) {
 void drop_identity(Graph& graph, const PassContext&) {
   GraphEdit edit(graph);
   std::vector<ValueId> stands_for(graph.values.size());
-  for (std::size_t id = 0; id < stands_for.size(); ++id) stands_for[id] = static_cast<ValueId>(id);
+  std::iota(stands_for.begin(), stands_for.end(), ValueId{0});
   std::vector<bool> output_taken(graph.values.size(), false);
   for (const ValueId id : graph.outputs) output_taken[static_cast<std::size_t>(id)] = true;
 

@@ -93,8 +93,7 @@ std::unordered_map<ValueId, ValueId> widen_inside(Graph& graph) {
     value.constant = widened(value.constant);
     value.dtype = value.constant.dtype();
   }
-  std::vector<Node> nodes = std::move(graph.nodes);
-  graph.nodes.clear();
+  std::vector<Node> nodes = std::exchange(graph.nodes, {});
   for (Node& node : nodes) {
     std::optional<Node> back;
     if (const auto* choice = dynamic_cast<const IfOp*>(node.op.get())) {

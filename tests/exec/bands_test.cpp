@@ -4,9 +4,11 @@
 
 #include <array>
 #include <cstring>
+#include <memory>
 
 #include "lenslet/runner.h"
 #include "runtime/exec/model_impl.h"
+#include "runtime/exec/plan.h"
 #include "small_net.h"
 #include "tests/allocations.h"
 #include "tests/tensors.h"
@@ -65,6 +67,22 @@ TEST_CASE("exec/bands/same_bits_as_step_by_step") {
       runner.set_observer({});
       CHECK(equal(runner.run(x)[0], expected));
     }
+  }
+}
+
+TEST_CASE("exec/bands/the_first_step_has_room_for_all_threads") {
+  const Model model = make_model(inverted_residuals());
+  for (const int threads : {1, 3}) {
+    std::shared_ptr<ThreadPool> pool;
+    const auto plan = make_plan(*model.impl(), on_cpu(1, threads), pool);
+    int bands = 0;
+    for (const PlanStep& step : plan->steps)
+      if (step.band != nullptr) {
+        ++bands;
+        CHECK(step.workspace_bytes >= step.band->workspace_bytes(threads));
+        CHECK(step.band->workspace_bytes(threads) == static_cast<std::size_t>(threads) * step.band->workspace_bytes(1));
+      }
+    CHECK(bands > 0);
   }
 }
 

@@ -147,6 +147,13 @@ void check_boxes_selected_in_the_run(const std::string& device) {
       CHECK(outputs[1].values<float>()[7] == (count == 8 ? 8 : 0));
       CHECK(runner.plan().outputs[0].second == Shape{count});
       if (observed) CHECK(seen.size() == runner.plan().steps.size());
+      const auto on_host = std::ranges::find(runner.plan().steps, "on the host", &StepInfo::config);
+      REQUIRE(on_host != runner.plan().steps.end());
+      CHECK(on_host->name == "NonZero_1");
+      CHECK(on_host->op == "NonZero");
+      CHECK(on_host->inputs == std::vector<std::string>{"Relu_0:0"});
+      CHECK(on_host->outputs == std::vector<std::string>{"NonZero_1:0"});
+      CHECK(on_host->bytes == 8 * sizeof(float) + static_cast<std::size_t>(count) * sizeof(std::int64_t));
     }
   }
   CHECK(std::find(seen.begin(), seen.end(), "NonZero") != seen.end());
@@ -168,6 +175,8 @@ void check_reshape_to_what_is_computed(const std::string& device) {
                {{"axis", std::int64_t{0}}});
   add_output(graph, add_node(graph, "Relu", {add_node(graph, "Reshape", {x, target})}));
   Runner runner(make_model(graph), on(device));
+  REQUIRE(!runner.plan().late.empty());
+  CHECK(runner.plan().late[0].reason == "shape is computed from data: shapes must be known before the run");
   const Tensor data = random_tensor({2, 6}, 1);
   for (const std::int64_t asked : {3, 4, 3, 12, 1}) {
     const Tensor inputs[] = {data, Tensor::of<std::int64_t>(Shape{3}, {1, asked, 1})};

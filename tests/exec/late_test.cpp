@@ -1,5 +1,6 @@
 #include <doctest/doctest.h>
 
+#include <array>
 #include <string>
 #include <vector>
 
@@ -73,11 +74,12 @@ Graph positive_rows() {
 TEST_CASE("exec/late/only_what_decides_shapes_is_planned_for_its_value") {
   Graph graph;
   graph.name = "halves";
-  const ValueId x = add_port(graph, "x", DType::f32, {4, 6});
+  const ValueId of_early = add_weights(graph, "early", {6}, 1, 1), of_late = add_weights(graph, "late", {1}, 1, 2);
+  const ValueId x = add_node(graph, "Mul", {add_port(graph, "x", DType::f32, {4, 6}), of_early});
   const ValueId target = add_node(graph, "Cast", {add_node(graph, "Abs", {add_port(graph, "t", DType::f32, {2})})},
                                   {{"to", std::int64_t{7}}});
   const ValueId relu = add_node(graph, "Relu", {x});
-  add_output(graph, add_node(graph, "Reshape", {relu, target}));
+  add_output(graph, add_node(graph, "Add", {add_node(graph, "Reshape", {relu, target}), of_late}));
   add_output(graph, relu);
   const Model model = make_model(std::move(graph));
   Graph typed = model.impl()->typed;
@@ -85,8 +87,15 @@ TEST_CASE("exec/late/only_what_decides_shapes_is_planned_for_its_value") {
   const LatePart late = split_late(typed, infer_known_shapes(typed));
   REQUIRE(late.graph.inputs.size() == 2);
   for (std::size_t i = 0; i < 2; ++i) CHECK(late.planned_for_value[i] == (late.graph.inputs[i] == target));
-  CHECK(late.graph.nodes.size() == 1);
-  CHECK(typed.nodes.size() == 3);
+  CHECK(late.graph.nodes.size() == 2);
+  CHECK(typed.nodes.size() == 4);
+  // Each part keeps its own constants.
+  CHECK(late.graph.value(of_early).constant.empty());
+  CHECK(!late.graph.value(of_late).constant.empty());
+  REQUIRE(typed.output_ports.size() == 2);
+  CHECK(typed.output_ports[1].name == typed.value(target).name);
+  CHECK(typed.output_ports[1].dims == std::vector<std::int64_t>{2});
+  CHECK(typed.output_ports[1].dim_names.size() == 1);
   CHECK(late.outputs[0].late);
   CHECK(!late.outputs[1].late);
   CHECK(late.outputs[1].index == 0);
@@ -101,9 +110,29 @@ TEST_CASE("exec/late/a_batch_is_asked_of_the_first_part_alone") {
   CHECK(std::vector<float>(values.begin(), values.end()) == std::vector<float>{2, 3, 8, 10});
 }
 
+// Shapes, values and algorithms that are asked of the first part say nothing to the second.
+TEST_CASE("exec/late/options_for_the_first_part") {
+  Graph graph;
+  graph.name = "parts";
+  const ValueId x = add_input(graph, {4}), fixed = add_port(graph, "fixed", DType::f32, {4, 4});
+  const ValueId y = add_node(graph, "MatMul", {x, fixed});
+  const std::string name = graph.nodes.back().name;
+  const ValueId where = add_node(graph, "Transpose", {add_node(graph, "NonZero", {add_node(graph, "Relu", {y})})});
+  add_output(graph, add_node(graph, "GatherND", {y, where}));
+  PlanOptions options = on_cpu();
+  options.input_shapes = {{"x", Shape{2, 4}}};
+  options.input_values = {{"fixed", Tensor::of<float>(Shape{4, 4}, {1, 0, 0, 0, 0, 2, 0, 0, 0, 0, 3, 0, 0, 0, 0, 4})}};
+  options.layer_algorithms = {{name, "packed"}};
+  Runner runner(make_model(std::move(graph)), options);
+  const std::array given{Tensor::of<float>(Shape{2, 4}, {1, -1, 1, -1, -1, 1, -1, 1}), options.input_values[0].second};
+  const Tensor& found = runner.run(given)[0];
+  const auto values = found.values<float>();
+  CHECK(std::vector<float>(values.begin(), values.end()) == std::vector<float>{1, 3, 2, 4});
+}
+
 TEST_CASE("exec/late/time_device_before_a_run_and_after") {
   Runner runner(make_model(positive_rows()), on_cpu());
-  CHECK(runner.time_device(2).empty());  // the CPU's; there is no rest yet
+  CHECK(runner.time_device(1).empty());  // the CPU's; there is no rest yet
   static_cast<void>(runner.run(random_tensor({1, 4}, 1)));
   CHECK(runner.time_device(2).empty());
 }

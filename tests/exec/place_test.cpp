@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstring>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "lenslet/device.h"
@@ -45,6 +46,7 @@ TEST_CASE("exec/place/no_overlap_and_no_less_than_the_bound") {
     const PlanInfo plan = model.plan(on_cpu(batch));
     check_no_overlap(plan);
     CHECK(plan.memory.peak_bytes >= plan.memory.lower_bound_bytes);
+    CHECK(plan.memory.lower_bound_bytes >= 3 * 17 * 19 * sizeof(float) * static_cast<std::size_t>(batch));  // the input
     CHECK(plan.memory.activation_bytes <= plan.memory.activation_sum_bytes);
   }
   CHECK(model.plan(on_cpu(7)).memory.activation_bytes > model.plan(on_cpu(1)).memory.activation_bytes);
@@ -283,6 +285,13 @@ TEST_CASE("exec/place/a_part_is_neither_overwritten_nor_put_elsewhere") {
   }
 }
 
+TEST_CASE("exec/plan/numbers_of_threads") {
+  for (const int threads : {1, 7, 1024}) CHECK(resolve_threads(threads) == threads);
+  CHECK(resolve_threads(0) >= 1);
+  for (const int threads : {-1, 1025})
+    CHECK_ERROR(resolve_threads(threads), invalid_argument, "0 (all cores) to 1024 are allowed");
+}
+
 TEST_CASE("exec/plan/conversions_are_counted_by_what_they_do") {
   Graph graph;
   graph.name = "conversions";
@@ -359,7 +368,16 @@ TEST_CASE("exec/plan/a_step_says_what_it_computes") {
   for (const StepInfo& step : plan->info.steps) workspace = std::max(workspace, step.workspace_bytes);
   const MemoryReport& memory = plan->info.memory;
   CHECK(memory.workspace_bytes == workspace);
-  CHECK(memory.weight_bytes >= sizeof(float) * (8 * 144 + 792 * 5));
+  std::unordered_map<const void*, std::size_t> weights;
+  std::size_t weight_bytes = 0, places = 0;
+  for (const Value& value : plan->graph.values)
+    if (value.is_constant()) weights[value.constant.data()] = value.constant.bytes();
+  for (const auto& [data, bytes] : weights) weight_bytes += bytes;
+  CHECK(memory.weight_bytes == weight_bytes);
+  for (std::size_t v = 0; v < plan->roots.size(); ++v)
+    places += plan->roots[v] == static_cast<ValueId>(v) && plan->offsets[v] != Placement::npos ? 1 : 0;
+  CHECK(plan->info.placements.size() == places);
+  CHECK(std::ranges::find(plan->info.placements, "x", &PlacementInfo::value)->first_step == 0);
   CHECK(memory.peak_bytes >= memory.activation_bytes);
   CHECK(memory.peak_bytes >= workspace);
   CHECK(memory.peak_bytes <= memory.activation_sum_bytes + (workspace + 63) / 64 * 64);
@@ -401,6 +419,54 @@ TEST_CASE("exec/plan/weights_are_prepared_once_for_all_runners") {
   CHECK(first.size() == 3);  // two convolutions and a Gemm
   CHECK(blobs(2) == first);
   CHECK(blobs(5) == first);
+}
+
+// Of layers with the same shapes: by the weights that are prepared, not by a bias that a run reads.
+TEST_CASE("exec/plan/weights_are_prepared_once_for_all_layers_that_have_them") {
+  Graph graph;
+  graph.name = "layers";
+  const ValueId x = add_input(graph, {8, 6, 6});
+  const ValueId first = add_weights(graph, "first", {8, 8, 3, 3}, 1, 1),
+                second = add_weights(graph, "second", {8, 8, 3, 3}, 1, 2);
+  for (const ValueId filter : {first, second, first})
+    add_output(
+        graph,
+        add_node(graph, "Conv",
+                 {x, filter,
+                  add_weights(graph, "bias" + std::to_string(graph.values.size()), {8}, 1, graph.values.size())}));
+  PlanOptions options = on_cpu();
+  options.conv_algorithm = "im2col";
+  std::shared_ptr<ThreadPool> pool;
+  const auto plan = make_plan(*make_model(std::move(graph)).impl(), options, pool);
+  std::vector<const void*> blobs;
+  std::size_t bytes = 0;
+  for (const PlanStep& step : plan->steps)
+    if (step.blob != nullptr) {
+      blobs.push_back(step.blob.get());
+      bytes = step.blob_bytes;
+    }
+  REQUIRE(blobs.size() == 3);
+  CHECK(blobs[0] == blobs[2]);
+  CHECK(blobs[0] != blobs[1]);
+  CHECK(plan->info.memory.prepared_bytes == 2 * bytes);
+}
+
+TEST_CASE("exec/plan/what_nobody_names_has_the_type_that_its_node_gives_it") {
+  Graph graph;
+  graph.name = "values";
+  Node node;
+  node.name = "top";
+  node.op = make_op("TopK", "", {}, 2, 2);
+  node.inputs = {add_input(graph, {6}), graph.add_constant("k", Tensor::of<std::int64_t>(Shape{1}, {2}))};
+  node.outputs = {graph.add_value("values"), no_id};
+  add_output(graph, node.outputs[0]);
+  graph.nodes.push_back(std::move(node));
+  std::shared_ptr<ThreadPool> pool;
+  const auto plan = make_plan(*make_model(std::move(graph)).impl(), on_cpu(), pool);
+  const Value& indices = plan->graph.value(plan->graph.node(0).outputs.at(1));
+  CHECK(indices.typed);
+  CHECK(indices.dtype == DType::i64);
+  CHECK(indices.shape == Shape{1, 2});
 }
 
 TEST_CASE("exec/runner/an_error_in_a_kernel_names_model_and_node") {

@@ -55,6 +55,18 @@ TEST_CASE("exec/model/a_broken_graph_is_an_internal_error") {
   CHECK_ERROR(make_model(std::move(graph)), internal, "broken graph: ");
 }
 
+TEST_CASE("exec/model/parameters_are_constants_that_are_no_shapes") {
+  Graph graph;
+  graph.name = "parameters";
+  const ValueId rows = graph.add_constant("rows", Tensor::of<std::int64_t>(Shape{2}, {-1, 12}));
+  const ValueId x = add_node(graph, "Reshape", {add_input(graph, {3, 4}), rows});
+  add_output(graph, add_node(graph, "MatMul", {x, add_weights(graph, "w", {12, 5}, 1, 1)}));
+  const Model model = make_model(std::move(graph));
+  CHECK(model.parameter_elems() == 60);
+  CHECK(model.output_op(0) == "MatMul");
+  CHECK_ERROR(model.output_op(1), invalid_argument, "there is no output 1: the model has 1");
+}
+
 TEST_CASE("exec/ports/an_input_that_nothing_reads") {
   const Tensor x = random_tensor({1, 3, 4}, 3), label = Tensor::of<std::int64_t>(Shape{1}, {7});
   for (const bool first : {false, true}) {
@@ -112,6 +124,9 @@ TEST_CASE("exec/ports/a_first_dimension_that_cannot_be_1") {
 TEST_CASE("exec/ports/what_is_declared_or_given_was_not_taken_for_a_batch") {
   Graph graph;
   graph.name = "baked";
+  add_port(graph, "unread", DType::i64, {-1});
+  add_output(graph, add_node(graph, "Relu", {add_port(graph, "number", DType::f32, {})}));
+  add_output(graph, add_node(graph, "Relu", {add_port(graph, "empty", DType::f32, {0, 3})}));
   add_output(graph, add_node(graph, "Relu", {add_port(graph, "fixed", DType::f32, {2, 3})}));
   const ValueId s = add_port(graph, "s", DType::f32, {-1, 3, 4});
   const ValueId rows = graph.add_constant("rows", Tensor::of<std::int64_t>(Shape{2}, {4, 12}));
@@ -134,4 +149,40 @@ TEST_CASE("exec/ports/what_no_batch_mends_is_refused_at_once") {
                 b = alone.add_constant("b", random_tensor({7, 7}, 2));
   add_output(alone, add_node(alone, "MatMul", {a, b}));
   CHECK(error_of([&] { make_model(std::move(alone)); }).kind() == ErrorKind::invalid_model);
+}
+
+// Of y = Relu(x [N,3,4]) or [N,0,4]: what a file declares of an output is kept, and what it leaves out is found.
+TEST_CASE("exec/ports/declarations_of_outputs_are_completed") {
+  using Ints = std::vector<std::int64_t>;
+  using Names = std::vector<std::string>;
+  struct Row {
+    std::int64_t channels;
+    DType dtype;
+    Ints dims;
+    Names names;
+    Ints completed;
+    Names completed_names;
+  };
+  const Row rows[] = {{3, DType::f32, {}, {}, {-1, 3, 4}, {"", "", ""}},
+                      {0, DType::f32, {}, {}, {-1, 0, 4}, {"", "", ""}},
+                      {3, DType::f32, {-1, -1, 4}, {"N", "", ""}, {-1, 3, 4}, {"N", "", ""}},
+                      {3, DType::f32, {-1, -1, 4}, {}, {-1, 3, 4}, {"", "", ""}},
+                      {3, DType::f32, {-1, -1, -1}, {"N", "C", ""}, {-1, -1, 4}, {"N", "C", ""}},
+                      {3, DType::f32, {-1, -1, -1}, {"N", "C"}, {-1, -1, 4}, {"N", "C", ""}},
+                      {3, DType::f32, {-1, 0, -1}, {}, {-1, 0, 4}, {"", "", ""}},
+                      {3, DType::f32, {-1, 5}, {"N", "M"}, {-1, 3, 4}, {"", "", ""}},
+                      {3, DType::i64, {-1, 3, 4}, {"N", "", ""}, {-1, 3, 4}, {"N", "", ""}}};
+  for (const Row& row : rows) {
+    Graph graph;
+    graph.name = "declared";
+    add_output(graph, add_node(graph, "Relu", {add_input(graph, {row.channels, 4})}));
+    graph.output_ports[0].dtype = row.dtype;
+    graph.output_ports[0].dims = row.dims;
+    graph.output_ports[0].dim_names = row.names;
+    const PortInfo port = make_model(std::move(graph)).outputs()[0];
+    CAPTURE(port.str());
+    CHECK(port.dtype == DType::f32);
+    CHECK(port.dims == row.completed);
+    CHECK(port.dim_names == row.completed_names);
+  }
 }

@@ -1,6 +1,9 @@
 // GraphEdit: producers and uses stay right while nodes are changed.
 #include <doctest/doctest.h>
 
+#include <memory>
+#include <string>
+
 #include "graph_builder.h"
 #include "runtime/passes/edit.h"
 
@@ -48,4 +51,30 @@ TEST_CASE("edit/an_input_that_is_not_there_is_made_by_nothing") {
   CHECK(edit.producer(no_id) == no_id);
   CHECK(edit.producer_node(no_id) == nullptr);
   CHECK_FALSE(edit.merges(no_id));
+}
+
+TEST_CASE("graph/a_dump_shows_short_integers_and_chosen_kernels") {
+  GraphBuilder b;
+  const ValueId x = b.input("x", {2, 3});
+  b.output(b.node("Mul", {b.constant(Tensor::of<std::int32_t>(Shape{2, 1}, {7, -8})),
+                          b.node("Cast", {x}, {{"to", std::int64_t{6}}})}));
+  CHECK(b.build().dump().find(" {7,-8}") != std::string::npos);
+
+  struct Row {
+    std::size_t candidates;
+    const char* config;
+    const char* shown;
+  };
+  const Kernel* const kernel = kernels_of("Conv", DeviceKind::cpu).front();
+  const std::string by = " by " + std::string(kernel->name());
+  for (const Row& row : {Row{1, "", ""}, {1, "tiles=49", " (tiles=49)"}, {2, "", ""}, {2, "tiles=49", " (tiles=49)"}}) {
+    Graph graph = b.build();
+    Choice choice{.kernel = kernel};
+    choice.candidate.config = row.config;
+    choice.rows.resize(row.candidates);
+    graph.nodes.back().choice = std::make_shared<const Choice>(choice);
+    const std::string dump = graph.dump();
+    CAPTURE(dump);
+    CHECK((dump.find(by + row.shown) != std::string::npos) == (row.candidates > 1 || *row.config != 0));
+  }
 }

@@ -54,11 +54,20 @@ TEST_CASE("expand_einsum/equations") {
            {"...ij,...kj->...ik", {{2, 3, 4}, {2, 5, 4}}, "Transpose MatMul"},
            {"...ij,jk->...ik", {{2, 3, 4}, {4, 5}}, "Reshape MatMul Reshape"},
            {"...bij,...bjk->...bik", {{2, 3, 4}, {7, 2, 4, 5}}, "Transpose Reshape MatMul Reshape Transpose"},
+           {"ij,jk->ik", {{1, 4}, {4, 5}}, "MatMul"},
+           {"ij,jkl->ik", {{2, 3}, {3, 4, 5}}, "ReduceSum MatMul"},
+           {"bij,bj->bi", {{2, 3, 4}, {2, 4}}, "Reshape MatMul Reshape"},
+           {"mij,nji->mn", {{2, 3, 4}, {5, 4, 3}}, "Transpose Reshape Reshape MatMul"},
            // Diagonals, and axes that are stretched.
            {"ii->i", {{3, 3}}, "Einsum"},
            {"bij,bjk->bik", {{1, 3, 4}, {2, 4, 5}}, "Einsum"},
            // The product of the first two would be the largest tensor by far.
            {"i,j,ij->", {{30}, {40}, {30, 40}}, "Reshape Reshape Mul Reshape Reshape MatMul Reshape"},
+           {"ijk,k,ij->k", {{9, 10, 11}, {11}, {9, 10}}, "Reshape Mul Transpose Reshape Reshape MatMul Reshape"},
+           {"i,j,k->ijk", {{5}, {6}, {7}}, "Reshape Reshape Mul Reshape Reshape Mul"},
+           {"abcd,efgh,abcdefgh->",
+            {{2, 1, 2, 1}, {1, 2, 1, 2}, {2, 1, 2, 1, 1, 2, 1, 2}},
+            "Reshape Reshape Mul Reshape Reshape MatMul Reshape"},
            {"ij,kl,ik->jl", {{30, 2}, {40, 3}, {30, 40}}, "Einsum"}}) {
     CAPTURE(c.equation);
     GraphBuilder builder;

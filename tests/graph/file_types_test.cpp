@@ -243,6 +243,21 @@ TEST_CASE("file_types/a_mixed_file") {
   }
 }
 
+// Where both 16-bit types compute as much, it is float16; a file's single operation counts.
+TEST_CASE("file_types/what_computes_most_is_the_files_type") {
+  const auto storage = [](std::int64_t f16, std::int64_t bf16) {
+    GraphBuilder b;
+    if (f16 > 0) b.output(b.node("Neg", {b.input("x", {f16}, DType::f16)}));
+    if (bf16 > 0) b.output(b.node("Neg", {b.input("y", {bf16}, DType::bf16)}));
+    return numerics_in_file(inferred(b)).storage;
+  };
+  CHECK(storage(1, 0) == DType::f16);
+  CHECK(storage(0, 1) == DType::bf16);
+  CHECK(storage(8, 8) == DType::f16);
+  CHECK(storage(8, 9) == DType::bf16);
+  CHECK(storage(9, 8) == DType::f16);
+}
+
 TEST_CASE("file_types/types_of_outputs") {
   GraphBuilder b;
   const ValueId x = b.input("x", {1, 2, 4, 4}, DType::f16), grid = b.input("grid", {1, 3, 3, 2}, DType::f16);

@@ -121,6 +121,13 @@ TEST_CASE("find_shuffles/other_readers_keep_what_they_read") {
     for (const std::int64_t begin : {0, 8})
       b.output(b.node("Slice", {y, b.int64s({begin}), b.int64s({begin + 8}), b.int64s({3})}));
   }
+  SUBCASE("the parts are another value's") {
+    b.output(b.node("Sigmoid", {y}));
+    const ValueId z = b.input("z", {1, 16, 3, 5});
+    for (const std::int64_t begin : {0, 8})
+      b.output(b.node("Slice", {z, b.int64s({begin}), b.int64s({begin + 8}), axis}));
+    b.output(b.node("Relu", {y}));
+  }
   SUBCASE("parts that are no whole turns") {
     for (std::int64_t part = 0; part < 16; ++part) slice(part, part + 1, 1);
   }
@@ -135,6 +142,17 @@ TEST_CASE("find_shuffles/stays") {
   SUBCASE("other axes") { b.output(shuffled(b, x, {2, 3, 4, 4, 4}, {0, 1, 2, 4, 3}, {2, 12, 4, 4})); }
   SUBCASE("other groups than channels") { b.output(shuffled(b, x, {2, 6, 8, 4}, {0, 2, 1, 3}, {2, 12, 4, 4})); }
   SUBCASE("another shape after") { b.output(shuffled(b, x, {2, 3, 4, 4, 4}, {0, 2, 1, 3, 4}, {2, 4, 12, 4})); }
+  SUBCASE("no axes change places") {
+    const ValueId one_group = b.node("Relu", {b.node("Reshape", {x, b.int64s({2, 1, 12, 4, 4})})});
+    b.output(b.node("Reshape", {one_group, b.int64s({2, 12, 4, 4})}));
+  }
+  SUBCASE("a sixth axis") { b.output(shuffled(b, x, {2, 3, 4, 4, 4, 1}, {0, 2, 1, 3, 4, 5}, {2, 12, 4, 4})); }
+  SUBCASE("a sixth axis, other rows") {
+    b.output(shuffled(b, x, {2, 3, 4, 2, 4, 2}, {0, 2, 1, 3, 4, 5}, {2, 12, 4, 4}));
+  }
+  SUBCASE("of five axes") {
+    b.output(shuffled(b, b.input("y", {2, 12, 2, 4, 1}), {2, 3, 4, 2, 4}, {0, 2, 1, 3, 4}, {2, 12, 2, 4, 1}));
+  }
   SUBCASE("the groups are read") {
     const ValueId grouped = b.node("Reshape", {x, b.int64s({2, 3, 4, 16})});
     b.output(

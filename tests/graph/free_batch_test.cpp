@@ -180,6 +180,16 @@ TEST_CASE("free_batch/first_output_left_out") {
   CHECK(graph.value(graph.outputs[0]).shape == Shape{5, 2, 4, 4});
 }
 
+TEST_CASE("free_batch/what_fits_no_batch_is_not_blamed_on_one") {
+  GraphBuilder b;
+  const ValueId x = b.input("x", {1, 3, 4, 4});
+  b.output(b.node("Relu", {b.node("MatMul", {x, b.weights({7, 2})})}));
+  b.output(b.node("Softmax", {x}, {{"axis", std::int64_t{0}}}));
+  const Error error = error_of([&] { b.build(5); });
+  CHECK(mentions(error.what(), "(MatMul)"));
+  CHECK(!mentions(error.what(), "bakes in"));
+}
+
 TEST_CASE("free_batch/refused_by_name") {
   GraphBuilder b;
   const ValueId x = b.input("x", {1, 3, 4, 4});

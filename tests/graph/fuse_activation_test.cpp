@@ -72,6 +72,12 @@ const Case cases[] = {
      [](auto& b, auto x) {
        return b.node("Mul", {b.node("Div", {x, b.scalar(6)}), relu6_plus_three(b, x)});
      }},
+    {"constants first", Kind::hard_swish,
+     [](auto& b, auto x) {
+       const ValueId sum = b.node("Add", {b.scalar(3), x});
+       return b.node("Mul",
+                     {b.scalar(0.16666667F), b.node("Mul", {x, b.node("Clip", {sum, b.scalar(0), b.scalar(6)})})});
+     }},
     {"Clip / 6", Kind::hard_sigmoid,
      [](auto& b, auto x) {
        return b.node("Div", {relu6_plus_three(b, x), b.scalar(6)});
@@ -173,6 +179,14 @@ TEST_CASE("fuse_activation/near_misses_keep_their_value") {
   }
   const Graph before = b.build(), fused = after(before, "fuse_activation");
   CHECK(worst_difference(before, fused) < 1e-5);
+}
+
+TEST_CASE("fuse_activation/six_over_it_is_no_sixth_nor_what_is_near_one") {
+  GraphBuilder b;
+  const ValueId x = b.input("x", {1, 4});
+  b.output(b.node("Div", {b.scalar(6), relu6_plus_three(b, x)}));
+  b.output(b.node("Mul", {b.scalar(0.166668F), relu6_plus_three(b, x)}));
+  CHECK(after(b.build(), "fuse_activation").nodes.size() == 6);
 }
 
 TEST_CASE("fuse_activation/a_quotient_is_no_product") {

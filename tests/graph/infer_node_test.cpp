@@ -3,7 +3,14 @@
 
 #include <doctest/doctest.h>
 
+#include <memory>
+#include <string>
+#include <vector>
+
 #include "graph_builder.h"
+#include "runtime/graph/if_op.h"
+#include "runtime/graph/infer_shapes.h"
+#include "tests/expect_error.h"
 
 using namespace lenslet;
 using namespace lenslet::test;
@@ -41,4 +48,68 @@ TEST_CASE("infer_node/results_of_all_nodes_up_to_a_limit_are_computed") {
     computed.push_back(inference.evaluate(node));
   }
   CHECK((computed == std::vector<bool>{true, false, true, false}));
+}
+
+// Slice asks for its starts, Range for its start, OneHot for its depth: what else is shape arithmetic of that type, and
+// not known, is waited for as well.
+TEST_CASE("infer_shapes/values_that_are_waited_for_together") {
+  struct Input {
+    DType dtype;
+    std::vector<std::int64_t> dims;
+    enum { absent, computed, known } is = computed;
+  };
+  const Input number{DType::i64, {}}, list{DType::i64, {1}}, data{DType::f32, {8, 8}},
+      none{DType::i64, {}, Input::absent};
+  struct Row {
+    const char* op;
+    std::vector<Input> inputs;
+    InputMask waits;
+  };
+  const Row rows[] = {{"Slice", {data, list, list, list}, 0b1110},
+                      {"Slice", {data, list, list, none, list}, 0b10110},
+                      {"Slice", {data, list, list, {DType::i64, {1}, Input::known}}, 0b0110},
+                      {"Slice", {{DType::i64, {8}}, list, list}, 0b0111},
+                      {"Slice", {{DType::i64, {8, 8}}, list, list}, 0b0110},
+                      {"Slice", {{DType::i32, {8}}, list, list}, 0b0110},
+                      {"Range", {number, number, number}, 0b111},
+                      {"OneHot", {{DType::i64, {3}}, number, {DType::f32, {2}}}, 0b011}};
+  for (const Row& row : rows) {
+    CAPTURE(row.op);
+    GraphBuilder b;
+    std::vector<ValueId> inputs;
+    for (const Input& input : row.inputs) {
+      const std::string name = "x" + std::to_string(inputs.size());
+      inputs.push_back(input.is == Input::absent  ? no_id
+                       : input.is == Input::known ? b.int64s({0})
+                                                  : b.node("Identity", {b.input(name, input.dims, input.dtype)}));
+    }
+    b.output(b.node(row.op, inputs));
+    Graph graph = b.source();
+    bind_inputs(graph, 1, {});
+    const std::vector<WaitingNode> waiting = infer_known_shapes(graph);
+    REQUIRE(waiting.size() == 1);
+    CHECK(waiting[0].values == row.waits);
+    CHECK(!graph.value(graph.outputs[0]).typed);
+  }
+}
+
+TEST_CASE("infer_shapes/a_branch_by_a_condition_alone") {
+  GraphBuilder inner;
+  inner.output(inner.node("Neg", {inner.scalar(2)}));
+  const auto branch = std::make_shared<const Graph>(inner.source());
+  const auto graph_with = [&](std::int64_t conditions) {
+    GraphBuilder b;
+    Tensor condition(DType::boolean, Shape{conditions});
+    for (bool& value : condition.values<bool>()) value = true;
+    b.output(b.node("Relu", {b.node_of(std::make_shared<IfOp>(IfOp::Branch{branch}, IfOp::Branch{branch}),
+                                       {b.constant(condition)})}));
+    return b.source();
+  };
+  Graph graph = graph_with(1);
+  infer_shapes(graph);
+  CHECK(graph.value(graph.outputs[0]).constant.values<float>()[0] == 0);
+  Graph two = graph_with(2);
+  const Error error = error_of([&] { infer_shapes(two); });
+  CHECK(error.context().find("If") != std::string::npos);
+  CHECK(!two.value(two.outputs[0]).typed);
 }

@@ -99,6 +99,36 @@ TEST_CASE("output_op/behind what moves, converts or averages") {
   }
 }
 
+TEST_CASE("output_op/what is nearly a Sigmoid, or a mean of shares") {
+  const std::pair<const char*, Build> rows[] = {
+      {"Div",
+       [](GraphBuilder& b, ValueId x) {
+         return b.node("Div", {x, b.node("Add", {b.node("Exp", {x}), b.scalar(1)})});
+       }},
+      {"Reciprocal", [](GraphBuilder& b, ValueId x) { return b.node("Reciprocal", {x}); }},
+      {"Reciprocal", [](GraphBuilder& b, ValueId x) { return b.node("Reciprocal", {b.node("Neg", {x})}); }},
+      {"Reciprocal",
+       [](GraphBuilder& b, ValueId x) {
+         return b.node("Reciprocal", {b.node("Mul", {b.node("Exp", {x}), b.scalar(1)})});
+       }},
+      {"Reciprocal",
+       [](GraphBuilder& b, ValueId x) {
+         return b.node("Reciprocal", {b.node("Add", {x, b.scalar(1)})});
+       }},
+      {"Reciprocal",
+       [](GraphBuilder& b, ValueId x) {
+         return b.node("Reciprocal", {b.node("Add", {b.node("Exp", {x}), b.scalar(2)})});
+       }},
+      {"Mul",
+       [](GraphBuilder& b, ValueId x) {
+         return b.node("Mul", {b.node("Sum", {softmax(b, x)}), b.scalar(0.5F)});
+       }},
+      {"Mul", [](GraphBuilder& b, ValueId x) {
+         return b.node("Mul", {softmax(b, x), softmax(b, x)});
+       }}};
+  for (const auto& row : rows) CHECK(op_of(row.second) == row.first);
+}
+
 TEST_CASE("output_op/what makes other numbers of a Softmax") {
   CHECK(op_of([](GraphBuilder& b, ValueId x) { return b.node("Mul", {softmax(b, x), x}); }) == "Mul");
   CHECK(op_of([](GraphBuilder& b, ValueId x) { return b.node("Log", {softmax(b, x)}); }) == "LogSoftmax");

@@ -134,6 +134,9 @@ TEST_CASE("sparse/a_table_of_neighbours_a_rulebook") {
     CHECK(tables(made) == std::vector<ValueId>(2, maker.outputs[1]));
     CHECK(made.value(maker.outputs[1]).shape == Shape{9, 16});
     CHECK(maker.choice->candidate.outputs.size() == 2);
+    CHECK(made.value(maker.outputs[1]).typed);
+    for (const Node& node : made.nodes)
+      if (node.type() == "SparseConv") CHECK(node.choice->candidate.inputs.size() == node.inputs.size());
 
     const Graph known = planned(true, precision);
     const std::vector<ValueId> of_known = tables(known);

@@ -3,7 +3,9 @@
 
 #include <algorithm>
 
+#include "base/cuda_built.h"
 #include "graph_builder.h"
+#include "runtime/graph/infer_shapes.h"
 #include "tests/expect_error.h"
 
 using namespace lenslet;
@@ -162,6 +164,17 @@ TEST_CASE("cancel_transposes/products_behind_a_transpose") {
   }
 }
 
+TEST_CASE("cancel_transposes/a_number_a_channel_of_two") {
+  for (const Shape& other : {Shape{2}, Shape{1, 2}, Shape{1, 1}, Shape{1}, Shape{}, Shape{5, 2}}) {
+    GraphBuilder b;
+    const ValueId x = channels_last(b, b.conv(b.input("x", {2, 3, 4, 5}), 3, 2, 1));
+    b.output(b.conv(channels_first(b, b.node("Mul", {x, b.weights(other)})), 2, 3, 1));
+    const Graph before = b.build(), sunk = after(before, "cancel_transposes");
+    CHECK(count(sunk, "Transpose") == 0);
+    CHECK(worst_difference(before, sunk) < 1e-5);
+  }
+}
+
 TEST_CASE("cancel_transposes/of_what_a_fifth_dimension_widens_stays") {
   GraphBuilder b;
   const ValueId y = nhwc_conv(b, b.input("x", {2, 7, 5, 3}), 3, 8, 3, 1);
@@ -179,6 +192,7 @@ TEST_CASE("cancel_transposes/pad_above") {
   const Graph before = b.build(), above = after(before, "cancel_transposes"), all = after(above, "fold_pad");
   CHECK(only(above, "Transpose").inputs == std::vector<ValueId>{before.inputs[0]});
   CHECK(only(above, "Pad").inputs[0] == only(above, "Transpose").outputs[0]);
+  CHECK(only(above, "Pad").name == only(before, "Pad").name);
   CHECK(count(all, "Pad") == 0);
   CHECK(worst_difference(before, all) < 1e-6);
 }
@@ -285,6 +299,41 @@ TEST_CASE("choose_kernels/forced_refusals_are_listed") {
   CHECK(message.find("\n  node Conv_5 (Conv): winograd_f4 refuses") != std::string::npos);
   CHECK(message.find("filter is not 3x3") != std::string::npos);
   CHECK(message.find("Relu") == std::string::npos);
+}
+
+TEST_CASE("choose_kernels/a_name_that_is_none_of_the_operators") {
+  const auto refused = [](const char* op, const char* algorithm) {
+    GraphBuilder b;
+    const ValueId x = b.input("x", {4, 4});
+    b.output(std::string(op) == "MatMul" ? b.node(op, {x, b.weights({4, 4})}) : b.node(op, {x}));
+    Graph graph = b.build();
+    PassContext context = pass_context();
+    context.layer_algorithms = {{graph.nodes[0].name, algorithm}};
+    return refusal_of(ErrorKind::invalid_argument, [&] { choose_kernels(graph, context); });
+  };
+  CHECK(refused("Relu", "fast").find("'fast': there is nothing to choose between") != std::string::npos);
+  CHECK(refused("MatMul", "fast").find("no algorithm of MatMul is called 'fast'; there are: ") != std::string::npos);
+}
+
+// Where each node follows the file's types, what is float32 there is computed in float32, whatever others are.
+TEST_CASE("choose_kernels/float32_beside_16_bits") {
+  if constexpr (!cuda_built) return;
+  const auto tolerance = [](DType dtype, const char* precision, bool of_file) {
+    GraphBuilder b;
+    b.output(b.conv(b.input("x", {8, 64, 28, 28}, dtype), 64, 64, 3, 1));
+    Graph graph = b.source();
+    bind_inputs(graph, 1, {});
+    graph.value(graph.outputs[0]).dtype = dtype;
+    graph.value(graph.outputs[0]).shape = {8, 64, 28, 28};
+    graph.value(graph.outputs[0]).typed = true;
+    choose_kernels(
+        graph, {.target = {reference_gpu(), parse_numerics(precision)}, .device = "cuda:0", .types_of_file = of_file});
+    return graph.node(0).choice->candidate.tolerance;
+  };
+  const double exact = tolerance(DType::f32, "fp32", false), halves = tolerance(DType::f16, "fp16", false);
+  CHECK(exact < halves);
+  CHECK(tolerance(DType::f32, "fp16", true) == exact);
+  CHECK(tolerance(DType::f16, "fp16", true) == halves);
 }
 
 TEST_CASE("choose_kernels/one_error_lists_every_node_that_cuda_refuses") {

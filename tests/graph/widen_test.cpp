@@ -91,6 +91,24 @@ TEST_CASE("widen/a_constant_that_is_the_first_value") {
   CHECK(after(b.source(), "widen").value(three).dtype == DType::f32);
 }
 
+TEST_CASE("widen/constants_that_only_casts_read_stay") {
+  enum { by_cast = 1, by_node = 2, as_output = 4 };
+  for (const std::vector<int>& readers : {std::vector<int>{by_cast, by_cast | by_node, by_node, by_cast | as_output},
+                                          std::vector<int>{by_node, by_cast, by_cast, by_cast | by_node}}) {
+    GraphBuilder b;
+    for (std::size_t i = 0; i < readers.size(); ++i) b.constant(filled(DType::f16, 0x3c00));
+    for (std::size_t i = 0; i < readers.size(); ++i) {
+      const auto id = static_cast<ValueId>(i);
+      if ((readers[i] & by_cast) != 0) b.output(b.node("Cast", {id}, {{"to", dtype_to_onnx(DType::f32)}}));
+      if ((readers[i] & by_node) != 0) b.output(b.node("Neg", {id}));
+      if ((readers[i] & as_output) != 0) b.output(id);
+    }
+    const Graph graph = after(b.raw(), "widen");
+    for (std::size_t i = 0; i < readers.size(); ++i)
+      CHECK(graph.value(static_cast<ValueId>(i)).dtype == (readers[i] == by_cast ? DType::f16 : DType::f32));
+  }
+}
+
 TEST_CASE("widen/an_output_that_no_cast_made_gets_one") {
   for (const bool is_input : {true, false}) {
     GraphBuilder b;
