@@ -11,36 +11,10 @@
 #include <vector>
 
 #include "ops/expand.h"
-#include "tests/expect_error.h"
+#include "tests/ops/node_text.h"
 
 namespace lenslet::test {
 namespace {
-
-/// "strides=2,1 alpha=0.5 mode=linear bias=1.5,2.5": a comma makes a list, a point real numbers.
-AttributeList parse_attributes(std::istream& words) {
-  AttributeList list;
-  for (std::string word; words >> word;) {
-    const std::size_t at = word.find('=');
-    const std::string name = word.substr(0, at), value = word.substr(at + 1);
-    if (value.find_first_not_of("-0123456789.,") != value.npos) {
-      list.emplace_back(name, value);
-      continue;
-    }
-    std::vector<double> reals;
-    std::istringstream numbers(value);
-    for (std::string number; std::getline(numbers, number, ',');) reals.push_back(std::stod(number));
-    const bool real = value.find('.') != value.npos, several = value.find(',') != value.npos;
-    if (real && several)
-      list.emplace_back(name, reals);
-    else if (real)
-      list.emplace_back(name, reals[0]);
-    else if (several)
-      list.emplace_back(name, std::vector<std::int64_t>(reals.begin(), reals.end()));
-    else
-      list.emplace_back(name, static_cast<std::int64_t>(reals[0]));
-  }
-  return list;
-}
 
 std::string text_of(const Tensor& tensor) {
   const auto values = [&]<typename T>(T) {
