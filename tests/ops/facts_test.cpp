@@ -1,9 +1,9 @@
 // What operators say of themselves, a node of data/facts.txt after the other: types, attributes, axes and the like, or
 // why the node is refused. Then the same of the node with one thing changed, for every thing: a number of an attribute
 // or of a known input, a dimension, a type, an input or output more or less, another opset. Of these the file has how
-// many are taken, how many refused, and a sum over all that is said. What op_meaning.cpp holds against results is true
-// already; that no less is said, and no less refused, is seen here. A line that changes was meant to, or not: the check
-// prints what is said now.
+// many are taken, how many refused, and a sum over all that is said; last a sum over what kernels offer. What
+// op_meaning.cpp holds against results is true already; that no less is said, and no less refused, is seen here. A line
+// that changes was meant to, or not: the check prints what is said now.
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
@@ -15,9 +15,10 @@
 #include <string>
 #include <vector>
 
-#include "ops/core/never.h"
-#include "ops/core/op.h"
+#include "base/simd/targets.h"
+#include "ops/core/kernel.h"
 #include "oracle/oracle.h"
+#include "tests/ops/for_each_target.h"
 #include "tests/ops/node_text.h"
 
 namespace lenslet::test {
@@ -106,13 +107,16 @@ std::string formulas_text(const Op& op, const TextNode& node, const Shape& y) {
   return text;
 }
 
+std::shared_ptr<const Op> op_of(const TextNode& node) {
+  if (node.opset == 0) return make_normalised_op(node.op, node.attributes, node.inputs.size(), node.outputs);
+  return make_op(node.op, node.domain, node.attributes, node.inputs.size(), node.outputs, node.opset);
+}
+
 std::string facts_of(const TextNode& node) {
   const OpRow* const row = find_op(node.op, node.domain);
   REQUIRE(row != nullptr);
   try {
-    const std::shared_ptr<const Op> op =
-        node.opset == 0 ? make_normalised_op(node.op, node.attributes, node.inputs.size(), node.outputs)
-                        : make_op(node.op, node.domain, node.attributes, node.inputs.size(), node.outputs, node.opset);
+    const std::shared_ptr<const Op> op = op_of(node);
     const std::vector<TensorType> types = infer_types(*op, node.inputs);
     std::string text;
     for (const TensorType& type : types) text += fmt::format("{}{} ", to_string(type.dtype), type.shape.str());
@@ -279,7 +283,6 @@ void change_counts(const TextNode& node, const Ask& ask) {
 /// What is said of all changes of a node.
 struct Changes {
   int taken = 0, refused = 0;
-  std::uint32_t sum = 2166136261;
   std::string said;
 };
 Changes changes_of(const TextNode& node) {
@@ -289,9 +292,7 @@ Changes changes_of(const TextNode& node) {
     const bool refused = facts.find(": ") < 20 && (facts.starts_with("invalid") || facts.starts_with("unsupported") ||
                                                    facts.starts_with("limit"));
     ++(refused ? all.refused : all.taken);
-    const std::string line = fmt::format("{} -> {}\n", what, facts);
-    for (const char c : line) all.sum = (all.sum ^ static_cast<unsigned char>(c)) * 16777619;
-    all.said += line;
+    all.said += fmt::format("{} -> {}\n", what, facts);
   };
   change_attributes(node, ask);
   change_inputs(node, ask);
@@ -299,22 +300,74 @@ Changes changes_of(const TextNode& node) {
   return all;
 }
 
+std::uint32_t sum_of(const std::string& text) {
+  std::uint32_t sum = 2166136261;
+  for (const char c : text) sum = (sum ^ static_cast<unsigned char>(c)) * 16777619;
+  return sum;
+}
+
+/// A node of data/facts.txt: four lines.
+bool read_node(std::istream& file, std::string& line, std::string& facts, std::string& changes, std::string& offers) {
+  return std::getline(file, line) && std::getline(file, facts) && std::getline(file, changes) &&
+         std::getline(file, offers);
+}
+
+/// What kernels offer for a node: every candidate in full.
+std::string offers_of(const TextNode& node, const DeviceProfile& device) {
+  const std::shared_ptr<const Op> op = op_of(node);
+  const Problem problem(op, node.inputs, infer_types(*op, node.inputs));
+  std::string text;
+  for (const Kernel* const kernel : kernels_of(op->type(), device.kind)) {
+    if (device.kind == DeviceKind::cuda && kernel->name() != "cuda") continue;  // builds without CUDA have no others
+    const Offer offer = kernel->offer(problem, {.device = device});
+    text += fmt::format("{}: {}\n", kernel->name(), offer.refusal.substr(0, offer.refusal.find(" (supported: ")));
+    for (const Candidate& c : offer.candidates) {
+      for (const Format& format : c.inputs) text += to_string(format) + " ";
+      for (const Format& format : c.outputs) text += "-> " + to_string(format) + " ";
+      if (device.kind == DeviceKind::cpu) text += fmt::format("{} bytes ", c.workspace_bytes);
+      text += fmt::format("{} {:.6g} us {:.5g} {:x} {:x} {} {:x} {}\n", c.config, c.estimated_us, c.tolerance,
+                          c.in_place, c.pitched_inputs, c.pitched_output, c.reads, c.needs_cublas);
+    }
+  }
+  return text;
+}
+
 }  // namespace
 
 TEST_CASE("facts/what_operators_say_of_themselves_and_refuse") {
   std::ifstream file(LENSLET_SOURCE_DIR "/tests/ops/data/facts.txt");
-  std::string line, facts, sum;
+  std::string line, facts, sum, offers;
   int nodes = 0;
-  for (; std::getline(file, line) && std::getline(file, facts) && std::getline(file, sum); ++nodes) {
+  for (; read_node(file, line, facts, sum, offers); ++nodes) {
     CAPTURE(line);
     const TextNode node = parse_node(line);
     CHECK("  " + facts_of(node) == facts);
     const Changes changes = changes_of(node);
     const std::string found = fmt::format("  changed {} times: {} refused, {:08x}", changes.taken + changes.refused,
-                                          changes.refused, changes.sum);
+                                          changes.refused, sum_of(changes.said));
     CHECK_MESSAGE(found == sum, found, " is said now:\n", changes.said);
   }
   CHECK(nodes == 333);
+}
+
+// The CPU's are asked as if it had AVX2 and 1 MiB of L2, as in estimates_test.cpp.
+TEST_CASE("facts/what_kernels_offer_for_every_operator") {
+  for_each_target(HWY_TARGETS & HWY_AVX2, [&] {
+    std::ifstream file(LENSLET_SOURCE_DIR "/tests/ops/data/facts.txt");
+    for (std::string line, facts, sum, offers; read_node(file, line, facts, sum, offers);) {
+      CAPTURE(line);
+      const TextNode node = parse_node(line);
+      std::string text;
+      for (const int threads : {1, 6}) {
+        DeviceProfile device = cpu_profile(threads);
+        device.l2_bytes = 1 << 20;
+        text += offers_of(node, device);
+      }
+      text += offers_of(node, reference_gpu());
+      const std::string found = fmt::format("  offers {:08x}", sum_of(text));
+      CHECK_MESSAGE(found == offers, found, " are now:\n", text);
+    }
+  });
 }
 
 }  // namespace lenslet::test
