@@ -312,23 +312,59 @@ bool read_node(std::istream& file, std::string& line, std::string& facts, std::s
          std::getline(file, offers);
 }
 
-/// What kernels offer for a node: every candidate in full.
-std::string offers_of(const TextNode& node, const DeviceProfile& device) {
+/// What kernels offer for a node: every candidate in full, and what they prepare.
+std::string offers_of(const TextNode& node, const Target& target) {
   const std::shared_ptr<const Op> op = op_of(node);
   const Problem problem(op, node.inputs, infer_types(*op, node.inputs));
+  const bool on_cpu = target.device.kind == DeviceKind::cpu;
   std::string text;
-  for (const Kernel* const kernel : kernels_of(op->type(), device.kind)) {
-    if (device.kind == DeviceKind::cuda && kernel->name() != "cuda") continue;  // builds without CUDA have no others
-    const Offer offer = kernel->offer(problem, {.device = device});
+  for (const Kernel* const kernel : kernels_of(op->type(), target.device.kind)) {
+    if (!on_cpu && kernel->name() != "cuda") continue;  // builds without CUDA have no others
+    const Offer offer = kernel->offer(problem, target);
     text += fmt::format("{}: {}\n", kernel->name(), offer.refusal.substr(0, offer.refusal.find(" (supported: ")));
     for (const Candidate& c : offer.candidates) {
       for (const Format& format : c.inputs) text += to_string(format) + " ";
       for (const Format& format : c.outputs) text += "-> " + to_string(format) + " ";
-      if (device.kind == DeviceKind::cpu) text += fmt::format("{} bytes ", c.workspace_bytes);
+      if (on_cpu) text += fmt::format("{} bytes ", c.workspace_bytes);
       text += fmt::format("{} {:.6g} us {:.5g} {:x} {:x} {} {:x} {}\n", c.config, c.estimated_us, c.tolerance,
                           c.in_place, c.pitched_inputs, c.pitched_output, c.reads, c.needs_cublas);
+      if (const auto blob = kernel->blob(problem, c))
+        text += fmt::format("prepares {} bytes {} {}\n", blob->bytes, blob->alignment, blob->key);
     }
   }
+  return text;
+}
+
+/// The node with float16 in place of float32, where that is taken; else without inputs.
+TextNode in_halves(TextNode node) {
+  for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+    if (node.inputs[i].type.dtype == DType::f32) node.inputs[i].type.dtype = DType::f16;
+    if (node.constants[i].empty() || node.constants[i].dtype() != DType::f32) continue;
+    node.constants[i] = node.constants[i].to_dtype(DType::f16);
+  }
+  node.know();
+  try {
+    infer_types(*op_of(node), node.inputs);
+  } catch (const Error&) {
+    node.inputs.clear();
+  }
+  return node;
+}
+
+/// By the CPU with one thread and with six, and by CUDA in three precisions.
+std::string all_offers_of(const TextNode& node) {
+  std::string text;
+  for (const int threads : {1, 6}) {
+    DeviceProfile device = cpu_profile(threads);
+    device.l2_bytes = 1 << 20;
+    text += offers_of(node, {.device = device});
+  }
+  DeviceProfile gpu = reference_gpu();
+  gpu.cublas_reason.clear();
+  for (const char* const precision : {"fp32", "tf32"})
+    text += offers_of(node, {.device = gpu, .numerics = parse_numerics(precision)});
+  if (const TextNode halves = in_halves(node); !halves.inputs.empty())
+    text += offers_of(halves, {.device = gpu, .numerics = parse_numerics("fp16")});
   return text;
 }
 
@@ -357,13 +393,7 @@ TEST_CASE("facts/what_kernels_offer_for_every_operator") {
     for (std::string line, facts, sum, offers; read_node(file, line, facts, sum, offers);) {
       CAPTURE(line);
       const TextNode node = parse_node(line);
-      std::string text;
-      for (const int threads : {1, 6}) {
-        DeviceProfile device = cpu_profile(threads);
-        device.l2_bytes = 1 << 20;
-        text += offers_of(node, device);
-      }
-      text += offers_of(node, reference_gpu());
+      const std::string text = all_offers_of(node);
       const std::string found = fmt::format("  offers {:08x}", sum_of(text));
       CHECK_MESSAGE(found == offers, found, " are now:\n", text);
     }
