@@ -33,7 +33,7 @@ const std::map<char, Sizes> lists = {{'A', {1, 1, 2, 4, 8, 16, 64}},  // images
                                      {'H', {1, 2, 4, 7, 8, 14, 16, 28, 32, 56, 64, 112}},
                                      {'W', {1, 2, 4, 7, 8, 14, 16, 28, 32, 56, 64, 112}},
                                      {'M', {1, 2, 3, 4, 5, 8, 9, 16, 32, 64, 128, 256, 512, 1000}},
-                                     {'N', {1, 3, 4, 8, 16, 17, 64, 128, 256, 1000, 1024, 4096}},
+                                     {'N', {1, 3, 4, 8, 16, 17, 64, 128, 256, 1000, 1024, 4096, 16384, 32768}},
                                      {'K', {1, 2, 7, 8, 16, 32, 64, 100, 256, 512, 2048}},
                                      {'R', {1, 2, 3, 3, 5, 7}},
                                      {'S', {1, 1, 2, 3}},
@@ -125,6 +125,8 @@ std::string sums_of(const std::string& text, int draws) {
   Sums cpu, cuda;
   DeviceProfile gpu = reference_gpu();
   gpu.cublas_reason.clear();
+  DeviceProfile round = gpu;  // of whose multiprocessors powers of two are multiples
+  round.units = 128;
   int asked = 0;
   for (int i = 0; i < draws; ++i) {
     const TextNode node = parse_node(drawn(text, random));
@@ -143,7 +145,8 @@ std::string sums_of(const std::string& text, int draws) {
         add_offers(cpu, weighted, {.device = device});
       }
       for (const char* const precision : {"fp32", "tf32", "fp16"})
-        if (cuda_built) add_offers(cuda, weighted, {.device = gpu, .numerics = parse_numerics(precision)});
+        for (const DeviceProfile& device : {gpu, round})
+          if (cuda_built) add_offers(cuda, weighted, {.device = device, .numerics = parse_numerics(precision)});
     }
   }
   CHECK(2 * asked >= draws);
