@@ -105,10 +105,13 @@ void add_offers(Sums& sums, const TextNode& node, const Target& target) {
     const Offer offer = kernel->offer(problem, target);
     sum.taken += offer.candidates.empty() ? 0 : 1;
     Sum::add(sum.refusals, offer.refusal + "\n");
-    for (const Candidate& c : offer.candidates)
+    for (const Candidate& c : offer.candidates) {
       Sum::add(sum.offers, fmt::format("{} {} {:.6g} {:.5g} {:x} {:x} {} {:x} {} {}\n", c.config, c.workspace_bytes,
                                        c.estimated_us, c.tolerance, c.in_place, c.pitched_inputs, c.pitched_output,
                                        c.reads, c.needs_cublas, c.waits_for_weights));
+      if (const auto blob = kernel->blob(problem, c))
+        Sum::add(sum.offers, fmt::format("{} {}\n", blob->bytes, blob->key));
+    }
   }
 }
 
