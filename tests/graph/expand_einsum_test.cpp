@@ -59,7 +59,13 @@ TEST_CASE("expand_einsum/equations") {
            {"bij,bjk->bik", {{1, 3, 4}, {2, 4, 5}}, "Einsum"},
            // The product of the first two would be the largest tensor by far.
            {"i,j,ij->", {{30}, {40}, {30, 40}}, "Reshape Reshape Mul Reshape Reshape MatMul Reshape"},
-           {"ij,kl,ik->jl", {{30, 2}, {40, 3}, {30, 40}}, "Einsum"}}) {
+           {"ij,kl,ik->jl", {{30, 2}, {40, 3}, {30, 40}}, "Einsum"},
+           {"ai,bj,b->aj", {{30, 2}, {40, 5}, {40}}, "Einsum"},
+           // It would have more axes than there may be, or just as many.
+           {"abcde,fghi,abcd,efghi->abcde", {{1, 1, 1, 1, 1}, {1, 1, 1, 1}, {1, 1, 1, 1}, {1, 1, 1, 1, 1}}, "Einsum"},
+           {"abcd,efgh,abcdefgh->",
+            {{2, 1, 2, 1}, {1, 2, 1, 2}, {2, 1, 2, 1, 1, 2, 1, 2}},
+            "Reshape Reshape Mul Reshape Reshape MatMul Reshape"}}) {
     CAPTURE(c.equation);
     GraphBuilder builder;
     std::vector<ValueId> inputs;
