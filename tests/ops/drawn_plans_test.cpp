@@ -8,7 +8,6 @@
 #include <fmt/format.h>
 
 #include <cctype>
-#include <fstream>
 #include <map>
 #include <memory>
 #include <random>
@@ -165,16 +164,9 @@ Family family_of(const std::string& text) {
 /// The CPU's are asked as if it had AVX2 and 1 MiB of L2, as in estimates_test.cpp.
 void check_templates(Family family, int count) {
   for_each_target(HWY_TARGETS & HWY_AVX2, [&] {
-    std::ifstream file(LENSLET_SOURCE_DIR "/tests/ops/data/drawn_plans.txt");
-    int templates = 0;
-    for (std::string text, cpu, cuda;
-         std::getline(file, text) && std::getline(file, cpu) && std::getline(file, cuda);) {
-      if (family_of(text) != family) continue;
-      CAPTURE(text);
-      CHECK(sums_of(text, family == Family::conv ? 50 : 250) == cpu + "\n" + (cuda_built ? cuda + "\n" : ""));
-      ++templates;
-    }
-    CHECK(templates == count);
+    CHECK(check_said("drawn_plans.txt", cuda_built, [&](const std::string& text, std::string&) {
+            return family_of(text) == family ? sums_of(text, family == Family::conv ? 50 : 250) : "";
+          }) == count);
   });
 }
 

@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <fstream>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -81,26 +80,8 @@ std::string steps_of(const std::string& node) {
 
 // data/expansions.txt: a line a node, as steps_of() reads it, and its steps.
 TEST_CASE("expand/steps") {
-  std::ifstream file(LENSLET_SOURCE_DIR "/tests/ops/data/expansions.txt");
-  std::string node, expected;
-  const auto check = [&] {
-    if (node.empty()) return;
-    CAPTURE(node);
-    CHECK(steps_of(node) == expected);
-  };
-  int nodes = 0;
-  for (std::string line; std::getline(file, line);) {
-    if (line.starts_with(' ')) {
-      expected += line + "\n";
-      continue;
-    }
-    check();
-    node = line;
-    expected.clear();
-    ++nodes;
-  }
-  check();
-  CHECK(nodes == 143);
+  CHECK(check_said("expansions.txt", true, [](const std::string& node, std::string&) { return steps_of(node); }) ==
+        143);
 }
 
 }  // namespace lenslet::test

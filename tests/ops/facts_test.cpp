@@ -10,7 +10,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <fstream>
 #include <functional>
 #include <string>
 #include <vector>
@@ -306,12 +305,6 @@ std::uint32_t sum_of(const std::string& text) {
   return sum;
 }
 
-/// A node of data/facts.txt: four lines.
-bool read_node(std::istream& file, std::string& line, std::string& facts, std::string& changes, std::string& offers) {
-  return std::getline(file, line) && std::getline(file, facts) && std::getline(file, changes) &&
-         std::getline(file, offers);
-}
-
 /// What kernels offer for a node: every candidate in full, and what they prepare.
 std::string offers_of(const TextNode& node, const Target& target) {
   const std::shared_ptr<const Op> op = op_of(node);
@@ -370,34 +363,27 @@ std::string all_offers_of(const TextNode& node) {
 
 }  // namespace
 
-TEST_CASE("facts/what_operators_say_of_themselves_and_refuse") {
-  std::ifstream file(LENSLET_SOURCE_DIR "/tests/ops/data/facts.txt");
-  std::string line, facts, sum, offers;
-  int nodes = 0;
-  for (; read_node(file, line, facts, sum, offers); ++nodes) {
-    CAPTURE(line);
-    const TextNode node = parse_node(line);
-    CHECK("  " + facts_of(node) == facts);
-    const Changes changes = changes_of(node);
-    const std::string found = fmt::format("  changed {} times: {} refused, {:08x}", changes.taken + changes.refused,
-                                          changes.refused, sum_of(changes.said));
-    CHECK_MESSAGE(found == sum, found, " is said now:\n", changes.said);
-  }
-  CHECK(nodes == 333);
-}
-
-// The CPU's are asked as if it had AVX2 and 1 MiB of L2, as in estimates_test.cpp.
-TEST_CASE("facts/what_kernels_offer_for_every_operator") {
+TEST_CASE("facts/what_operators_say_of_themselves_and_what_kernels_offer") {
+  const auto check = [](bool with_offers) {
+    CHECK(check_said("facts.txt", with_offers, [&](const std::string& line, std::string& details) {
+            const TextNode node = parse_node(line);
+            const Changes changes = changes_of(node);
+            details = changes.said;
+            std::string said = fmt::format("  {}\n  changed {} times: {} refused, {:08x}\n", facts_of(node),
+                                           changes.taken + changes.refused, changes.refused, sum_of(changes.said));
+            if (!with_offers) return said;
+            const std::string offers = all_offers_of(node);
+            details += offers;
+            return said + fmt::format("  offers {:08x}\n", sum_of(offers));
+          }) == 333);
+  };
+  // Kernels are asked as if the CPU had AVX2 and 1 MiB of L2, as in estimates_test.cpp.
+  bool asked = false;
   for_each_target(HWY_TARGETS & HWY_AVX2, [&] {
-    std::ifstream file(LENSLET_SOURCE_DIR "/tests/ops/data/facts.txt");
-    for (std::string line, facts, sum, offers; read_node(file, line, facts, sum, offers);) {
-      CAPTURE(line);
-      const TextNode node = parse_node(line);
-      const std::string text = all_offers_of(node);
-      const std::string found = fmt::format("  offers {:08x}", sum_of(text));
-      CHECK_MESSAGE(found == offers, found, " are now:\n", text);
-    }
+    check(true);
+    asked = true;
   });
+  if (!asked) check(false);
 }
 
 }  // namespace lenslet::test

@@ -2,6 +2,9 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <cstdlib>
+#include <fstream>
 #include <sstream>
 
 #include "oracle/oracle.h"
@@ -92,6 +95,47 @@ TextNode parse_node(const std::string& line) {
   node.attributes = parse_attributes(rest);
   node.know();
   return node;
+}
+
+int check_said(const std::string& name, bool whole,
+               const std::function<std::string(const std::string& line, std::string& details)>& said) {
+  const std::string path = LENSLET_SOURCE_DIR "/tests/ops/data/" + name;
+  std::ifstream file(path);
+  std::string node, expected, written;
+  int count = 0;
+  const auto check = [&] {
+    if (node.empty()) return;
+    std::string details;
+    const std::string found = said(node, details);
+    const std::size_t looked_at = whole ? expected.size() : std::min(found.size(), expected.size());
+    if (!found.empty()) {
+      CAPTURE(node);
+      INFO(details);
+      CHECK(found == expected.substr(0, looked_at));
+      ++count;
+    }
+    written += node + "\n";
+    if (found.empty() || !whole) {  // as many lines as there are said
+      std::size_t rest = 0;
+      for (auto lines = std::ranges::count(found, '\n'); lines > 0; --lines) rest = expected.find('\n', rest) + 1;
+      written += found + expected.substr(rest);
+    } else {
+      written += found;
+    }
+  };
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with(' ')) {
+      expected += line + "\n";
+      continue;
+    }
+    check();
+    node = line;
+    expected.clear();
+  }
+  check();
+  file.close();
+  if (std::getenv("LENSLET_WRITE_TEST_DATA") != nullptr) std::ofstream(path) << written;
+  return count;
 }
 
 }  // namespace lenslet::test

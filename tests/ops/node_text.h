@@ -1,6 +1,7 @@
 #pragma once
 // Nodes as lines of text: "Conv/13 float32[1,4,9,9] float32[6,4,3,3] - pads=1,1,1,1".
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -25,5 +26,11 @@ AttributeList parse_attributes(std::istream& words);
 /// normalised, "ms." and "lenslet." for domains, `-` for an input that is left out, values of one that is known, and
 /// outputs where they are not one.
 TextNode parse_node(const std::string& line);
+
+/// Of data/NAME: lines, each with indented ones behind it, which said(line, details) is to give; nothing where the line
+/// is none of its own. Not `whole`: the first of them only. With LENSLET_WRITE_TEST_DATA=1 what is said is written
+/// there. Returns of how many lines something was said; `details` are shown where it is not what the file has.
+int check_said(const std::string& name, bool whole,
+               const std::function<std::string(const std::string& line, std::string& details)>& said);
 
 }  // namespace lenslet::test
