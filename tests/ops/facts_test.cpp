@@ -242,6 +242,7 @@ void change_inputs(const TextNode& node, const Ask& ask) {
     for (std::size_t e = 0; e < known.values.size(); ++e)
       for (const double value :
            {known.values[e] - 1, known.values[e] + 1, -known.values[e] - 1, known.values[e] + 1000}) {
+        if (type.dtype == DType::boolean && value != 0 && value != 1) continue;  // which loaders refuse
         oracle::Array other = known;
         other.values[e] = value;
         change(fmt::format("{} at {}", value, e),
