@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include <cctype>
+#include <cstdlib>
 #include <map>
 #include <memory>
 #include <random>
@@ -59,13 +60,11 @@ std::string drawn(const std::string& text, std::mt19937& random) {
 
 /// Weights that nobody looks at: pages of zeros, shared.
 Tensor zeros(const TensorType& type) {
-  static const Tensor memory = [] {
-    constexpr std::int64_t most = std::int64_t{64} << 20;
-    return Tensor(DType::u8, {most});
-  }();
+  constexpr std::size_t most = std::size_t{64} << 20;
+  static void* const memory = std::calloc(most, 1);
   const auto bytes = static_cast<std::size_t>(type.shape.elems()) * dtype_bytes(type.dtype);
-  if (bytes == 0 || bytes > memory.bytes()) return {};
-  return Tensor::share(type.dtype, type.shape, nullptr, memory.data());
+  if (bytes == 0 || bytes > most || memory == nullptr) return {};
+  return Tensor::share(type.dtype, type.shape, nullptr, memory);
 }
 
 struct Sum {
