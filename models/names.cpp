@@ -37,14 +37,18 @@ bool is_utf8(std::string_view text) noexcept {
   return true;
 }
 
+std::string_view why_not_shown(std::string_view text) noexcept {
+  for (const char c : text)
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) return "holds a control character";
+  return is_utf8(text) ? std::string_view() : "is not UTF-8";
+}
+
 std::string_view checked_name(std::string_view name, std::string_view what) {
   if (name.size() > limits::name_bytes)
     throw Error(ErrorKind::limit, fmt::format("the name of {} has {} bytes; at most {} are allowed", what, name.size(),
                                               limits::name_bytes));
-  for (const char c : name)
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f)
-      throw Error(ErrorKind::invalid_model, fmt::format("the name of {} holds a control character", what));
-  if (!is_utf8(name)) throw Error(ErrorKind::invalid_model, fmt::format("the name of {} is not UTF-8", what));
+  if (const std::string_view why = why_not_shown(name); !why.empty())
+    throw Error(ErrorKind::invalid_model, fmt::format("the name of {} {}", what, why));
   return name;
 }
 

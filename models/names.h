@@ -9,6 +9,9 @@ namespace lenslet {
 /// Error(limit) or Error(invalid_model) otherwise; `what` says whose name it is ("a node").
 std::string_view checked_name(std::string_view name, std::string_view what);
 
+/// What keeps a text from being shown: "holds a control character", "is not UTF-8". Empty: nothing does.
+std::string_view why_not_shown(std::string_view text) noexcept;
+
 /// Well-formed UTF-8 (no overlong forms, no surrogates, at most U+10FFFF)?
 bool is_utf8(std::string_view text) noexcept;
 

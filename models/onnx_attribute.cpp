@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "lenslet/error.h"
+#include "models/names.h"
 
 namespace lenslet {
 
@@ -55,11 +56,19 @@ Type type_of(const OnnxAttribute& attribute) {
   return declared ? attribute.type : present;
 }
 
+// Errors quote it: operators are told by words, and none by bytes.
+void check_text(const OnnxAttribute& attribute, std::string_view text) {
+  if (const std::string_view why = why_not_shown(text); !why.empty())
+    throw Error(ErrorKind::invalid_model, fmt::format("attribute '{}' {}", attribute.name, why));
+}
+
 AttributeValue value_of(const OnnxAttribute& attribute, const TensorSource& source) {
   if (!attribute.reference.empty())
     throw Error(ErrorKind::unsupported,
                 fmt::format("attribute '{}' refers to an attribute of a function", attribute.name));
   const Type type = type_of(attribute);
+  check_text(attribute, attribute.text);
+  for (const std::string_view text : attribute.texts) check_text(attribute, text);
   switch (type) {
     case Type::real:
       return static_cast<double>(attribute.real);

@@ -386,14 +386,17 @@ std::shared_ptr<Plan> build_plan(ModelImpl& model, const PlanOptions& options, s
 
 std::vector<ValueId> Plan::read_constants() const {
   std::vector<ValueId> read;
+  std::vector<bool> found(constants.size());
   for (const PlanStep& step : steps) {
     if (!step.runs) continue;
     const Node& node = graph.node(step.node);
     for (std::size_t i = 0; i < node.inputs.size(); ++i) {
       const ValueId id = node.inputs[i];
       if (id == no_id || (node.choice->candidate.reads & input_bit(i)) == 0) continue;
-      if (constants[static_cast<std::size_t>(id)] == nullptr) continue;
-      if (std::find(read.begin(), read.end(), id) == read.end()) read.push_back(id);
+      const auto v = static_cast<std::size_t>(id);
+      if (constants[v] == nullptr || found[v]) continue;
+      found[v] = true;
+      read.push_back(id);
     }
   }
   return read;

@@ -65,10 +65,13 @@ TEST_CASE("expand_einsum/equations") {
            {"i,j,ij->", {{30}, {40}, {30, 40}}, "Reshape Reshape Mul Reshape Reshape MatMul Reshape"},
            {"ijk,k,ij->k", {{9, 10, 11}, {11}, {9, 10}}, "Reshape Mul Transpose Reshape Reshape MatMul Reshape"},
            {"i,j,k->ijk", {{5}, {6}, {7}}, "Reshape Reshape Mul Reshape Reshape Mul"},
+           {"ij,kl,ik->jl", {{30, 2}, {40, 3}, {30, 40}}, "Einsum"},
+           {"ai,bj,b->aj", {{30, 2}, {40, 5}, {40}}, "Einsum"},
+           // It would have more axes than there may be, or just as many.
+           {"abcde,fghi,abcd,efghi->abcde", {{1, 1, 1, 1, 1}, {1, 1, 1, 1}, {1, 1, 1, 1}, {1, 1, 1, 1, 1}}, "Einsum"},
            {"abcd,efgh,abcdefgh->",
             {{2, 1, 2, 1}, {1, 2, 1, 2}, {2, 1, 2, 1, 1, 2, 1, 2}},
-            "Reshape Reshape Mul Reshape Reshape MatMul Reshape"},
-           {"ij,kl,ik->jl", {{30, 2}, {40, 3}, {30, 40}}, "Einsum"}}) {
+            "Reshape Reshape Mul Reshape Reshape MatMul Reshape"}}) {
     CAPTURE(c.equation);
     GraphBuilder builder;
     std::vector<ValueId> inputs;

@@ -113,6 +113,43 @@ TEST_CASE("limits/values_and_references") {
   CHECK_ERROR(load(model), limit, "node inputs");
 }
 
+// Whatever is counted with others counts wherever it stands, each up to the limit.
+TEST_CASE("limits/everything_that_is_counted") {
+  const auto many = [](pbf_writer& writer, protozero::pbf_tag_type field, std::size_t count) {
+    for (std::size_t i = 0; i < count; ++i) writer.add_bytes(field, "");
+  };
+  const auto load_text = [](const std::string& text) { return load_onnx(bytes_of(text), nullptr, {}, "test"); };
+  struct Row {
+    std::uint32_t outer, inner;  ///< field of the model or the graph (as a message of field 7), and of what lies in it
+    bool graph;
+    const char* words;
+  };
+  for (const Row& row : {Row{25, 0, false, "functions"}, Row{25, 4, false, "values"}, Row{25, 5, false, "values"},
+                         Row{25, 11, false, "attributes"}, Row{5, 0, true, "values"}, Row{11, 0, true, "values"},
+                         Row{12, 0, true, "values"}, Row{15, 0, true, "values"}, Row{1, 1, true, "node inputs"},
+                         Row{1, 2, true, "values"}}) {
+    CAPTURE(row.outer);
+    CAPTURE(row.inner);
+    for (const std::size_t more : {0U, 1U}) {
+      const std::size_t count = limits::values + more;
+      const std::string text = message([&](pbf_writer& model) {
+        const auto fill = [&](pbf_writer& at) {
+          if (row.inner == 0) return many(at, row.outer, count);
+          pbf_writer inner(at, row.outer);
+          many(inner, row.inner, count);
+        };
+        if (!row.graph) return fill(model);
+        pbf_writer graph(model, 7);
+        fill(graph);
+      });
+      if (more == 1)
+        CHECK_ERROR(load_text(text), limit, fmt::format("more than {} {}", limits::values, row.words));
+      else
+        CHECK(error_of([&] { load_text(text); }).kind() != ErrorKind::limit);
+    }
+  }
+}
+
 TEST_CASE("limits/names") {
   ModelText model = relu_model();
   model.nodes = {node("Relu", {"x"}, {"y"}, std::string(limits::name_bytes, 'n'))};

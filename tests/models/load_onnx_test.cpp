@@ -56,8 +56,8 @@ TEST_CASE("load_onnx/ports") {
 
 // What exporters write for a size that they do not know names nothing; other names stay.
 TEST_CASE("load_onnx/names_of_unknown_dimensions") {
-  for (const char* const unknown : {"?", "??", "-1", "*", "0", "", "None", "none", "NONE", "null", "Unknown", "unknown",
-                                    "unk", "unk__123", "unknown_7", "undefined", "any", "dynamic"}) {
+  for (const char* const unknown : {"?", "??", "-1", "*", "0", "", "None", "none", "NONE", "null", "NaN", "Unknown",
+                                    "unknown", "unk", "unk__123", "unknown_7", "undefined", "any", "dynamic"}) {
     CAPTURE(unknown);
     ModelText model = relu_model();
     model.inputs = {port("x", f32, {-1, 3, -1, -1}, unknown)};
@@ -125,6 +125,92 @@ TEST_CASE("load_onnx/constants_in_all_forms") {
               "sparse");
   CHECK_ERROR(constant("value_int", 2, [](pbf_writer& a) { a.add_float(2, 1); }), invalid_model, "declared an integer");
   CHECK_ERROR(constant("other", 2, [](pbf_writer& a) { a.add_int64(3, 1); }), invalid_model, "'other'");
+}
+
+// A field of AttributeProto, and the kind of what it holds.
+TEST_CASE("load_onnx/kinds_of_attributes") {
+  struct Kind {
+    int type;
+    std::uint32_t field;
+    const char* words;
+  };
+  constexpr Kind kinds[] = {{1, 2, "a float"},
+                            {2, 3, "an integer"},
+                            {3, 4, "a string"},
+                            {4, 5, "a tensor"},
+                            {5, 6, "a subgraph"},
+                            {6, 7, "a list of floats"},
+                            {7, 8, "a list of integers"},
+                            {8, 9, "a list of strings"},
+                            {9, 10, "a list of tensors"},
+                            {10, 11, "a list of subgraphs"},
+                            {11, 22, "a sparse tensor"},
+                            {12, 23, "a list of sparse tensors"},
+                            {13, 14, "a type"},
+                            {14, 15, "a list of types"}};
+  const auto add = [](pbf_writer& a, const Kind& kind) {
+    if (kind.field == 2)
+      a.add_float(2, 1);
+    else if (kind.field == 3)
+      a.add_int64(3, 1);
+    else if (kind.field == 7)
+      a.add_float(7, 1);
+    else if (kind.field == 8)
+      a.add_int64(8, 1);
+    else if (kind.field == 5)
+      a.add_message(5, raw_tensor<float>("", f32, {1}, {1}));
+    else if (kind.field == 4 || kind.field == 9)
+      a.add_string(kind.field, "relu");
+    else
+      a.add_message(kind.field, message([](pbf_writer& inner) { inner.add_string(1, ""); }));
+  };
+  const auto with = [&](int declared, std::vector<Kind> held) {
+    ModelText model = relu_model();
+    model.nodes = {node("Relu", {"x"}, {"y"}, "relu", [&](pbf_writer& n) {
+      attribute(n, "a", declared, [&](pbf_writer& a) {
+        for (const Kind& kind : held) add(a, kind);
+      });
+    })};
+    return load(model);
+  };
+  for (const Kind& kind : kinds) {
+    CAPTURE(kind.words);
+    const bool is_read = kind.type != 5 && kind.type < 9;
+    const std::string refusal =
+        is_read ? "'a' is not supported" : std::string("'a' is ") + kind.words + ", which is not supported";
+    for (const int declared : {0, kind.type}) CHECK_ERROR(with(declared, {kind}), unsupported, refusal);
+    const Kind& other = kinds[static_cast<std::size_t>(kind.type % 14)];
+    CHECK_ERROR(with(other.type, {kind}), invalid_model, std::string(other.words) + " and holds " + kind.words);
+    CHECK_ERROR(with(kind.type, {kind, other}), invalid_model, "several kinds");
+    // Declared, and not there: nothing, or none of a list.
+    if (kind.type == 4)
+      CHECK_ERROR(with(4, {}), invalid_model, "holds no tensor");
+    else
+      CHECK_ERROR(with(kind.type, {}), unsupported, refusal);
+  }
+  CHECK_ERROR(with(0, {}), invalid_model, "'a' holds no value");
+  CHECK_ERROR(with(15, {}), unsupported, "of an unknown kind");
+  CHECK_ERROR(with(15, {kinds[0]}), invalid_model, "declared of an unknown kind and holds a float");
+}
+
+// They stand in refusals, which are one line.
+TEST_CASE("load_onnx/texts_of_attributes_can_be_shown") {
+  const auto with = [](std::uint32_t field, const std::string& text) {
+    ModelText model = relu_model();
+    model.nodes = {node("Relu", {"x"}, {"y"}, "relu", [&](pbf_writer& n) {
+      attribute(n, "a", 0, [&](pbf_writer& a) {
+        if (field == 9) a.add_string(field, "first");
+        a.add_string(field, text);
+      });
+    })};
+    return load(model);
+  };
+  for (const std::uint32_t field : {4U, 9U}) {
+    CHECK_ERROR(with(field, "two words"), unsupported, "'a' is not supported");
+    CHECK_ERROR(with(field, "two\nlines"), invalid_model, "attribute 'a' holds a control character");
+    CHECK_ERROR(with(field, "\x1b[2J"), invalid_model, "attribute 'a' holds a control character");
+    CHECK_ERROR(with(field, "\xff"), invalid_model, "attribute 'a' is not UTF-8");
+  }
 }
 
 TEST_CASE("load_onnx/optional_inputs_and_outputs") {
@@ -203,6 +289,37 @@ TEST_CASE("load_onnx/one_error_lists_every_node_that_cannot_run") {
   CHECK_ERROR(load(model), unsupported, "node first (Frobnicate, ai.onnx opset 13): the operator is not supported");
 }
 
+// Operators are counted, eight at most, those with most nodes first; of a long cycle 20 nodes are named.
+TEST_CASE("load_onnx/long_lists_of_reasons_are_cut") {
+  for (const int ops : {8, 9, 11}) {
+    ModelText model = relu_model();
+    for (int op = 0; op < ops; ++op)
+      for (int repeat = 0; repeat <= (op == 4 ? 2 : op == 6 ? 1 : 0); ++repeat)
+        model.nodes.push_back(node("Op" + std::to_string(10 + op), {"x"}, {}));
+    const std::string text = error_of([&] { load(model); }).what();
+    CHECK_MESSAGE(
+        contains(text, "cannot run for " + std::to_string(ops + 3) +
+                           " reasons (Op14 x3, Op16 x2, Op10 x1, Op11 x1, Op12 x1, Op13 x1, Op15 x1, Op17 x1" +
+                           (ops == 8   ? ")"
+                            : ops == 9 ? " and 1 more operators)"
+                                       : " and 3 more operators)") +
+                           ", the first: node Op10_1 (Op10, ai.onnx opset 13): the operator is not supported"),
+        text);
+  }
+  for (const int count : {19, 20, 21, 25}) {
+    ModelText model = relu_model();
+    for (int i = 0; i < count; ++i)
+      model.nodes.push_back(node("Neg", {"v" + std::to_string((i + count - 1) % count)}, {"v" + std::to_string(i)}));
+    const std::string text = error_of([&] { load(model); }).what();
+    std::string names;
+    for (int i = 0; i < std::min(count, 20); ++i)
+      names += "node Neg_" + std::to_string((i + 1) % count + 1) + " (Neg) -> ";
+    names += count > 20 ? "... " + std::to_string(count - 20) + " more" : "node Neg_2 (Neg)";
+    CHECK_MESSAGE(contains(text, "the graph has a cycle: " + names), text);
+    CHECK(text.ends_with(names));
+  }
+}
+
 TEST_CASE("load_onnx/numbers_of_inputs_and_outputs_are_those_of_the_operator") {
   struct Row {
     const char* op;
@@ -268,13 +385,14 @@ TEST_CASE("load_onnx/damaged_graphs") {
               }),
               invalid_model, "node two (Relu) -> node one (Add) -> node two (Relu)");
   CHECK_ERROR(with([](ModelText& m) { m.inputs = {port("x", text, {1})}; }), unsupported, "input 'x'");
-  CHECK_ERROR(with([](ModelText& m) {
-                m.inputs = {message([](pbf_writer& w) {
-                  w.add_string(1, "x");
-                  w.add_message(2, message([](pbf_writer& type) { type.add_message(4, std::string("")); }));
-                })};
-              }),
-              unsupported, "sequences");
+  for (const std::uint32_t kind : {4U, 5U, 7U, 8U, 9U})
+    CHECK_ERROR(with([&](ModelText& m) {
+                  m.inputs = {message([&](pbf_writer& w) {
+                    w.add_string(1, "x");
+                    w.add_message(2, message([&](pbf_writer& type) { type.add_message(kind, std::string("")); }));
+                  })};
+                }),
+                unsupported, "sequences");
   CHECK_ERROR(with([](ModelText& m) {
                 m.inputs = {message([](pbf_writer& w) {
                   w.add_string(1, "x");

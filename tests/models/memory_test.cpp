@@ -9,6 +9,7 @@
 
 #include "lenslet/model.h"
 #include "lenslet/tensor_file.h"
+#include "models/npy_header.h"
 #include "tests/models/onnx_writer.h"
 #include "tests/models/temp_dir.h"
 #include "tests/refused_memory.h"
@@ -42,7 +43,49 @@ bool only_has(const std::filesystem::path& folder, std::initializer_list<const c
   return count == static_cast<std::ptrdiff_t>(names.size());
 }
 
+std::ptrdiff_t open_files() { return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {}); }
+
+/// Of this process, in pages.
+std::int64_t mapped_pages() {
+  std::int64_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  return pages;
+}
+
 }  // namespace
+
+// Files of 4 MiB that are not weights, 50 times each: a file left open counts, and so does one left mapped.
+TEST_CASE("memory/nothing_stays_open_or_mapped") {
+  const TempDir folder;
+  ModelText model = relu_model();
+  model.more = message([](pbf_writer& writer) { writer.add_string(1000, std::string(std::size_t{4} << 20, 'm')); });
+  const auto file = folder.write("model.onnx", model.bytes());
+  const auto damaged = folder.write("damaged.onnx", model.bytes() + "\x07");
+  const auto tensor = folder.write("t.npy", npy_header(DType::u8, Shape{3}) + std::string(std::size_t{4} << 20, 't'));
+  const auto attempt = [&](const auto& f) {
+    try {
+      f();
+    } catch (const Error&) {
+    }
+  };
+  const auto all = [&] {
+    attempt([&] { Model::load(file); });
+    attempt([&] { Model::load(damaged); });
+    attempt([&] { read_npy(tensor); });
+    attempt([&] { read_npy(folder.path()); });
+    attempt([&] { Model::load(folder / "none.onnx"); });
+    attempt([&] { write_npy(folder / "y.npy", Tensor::of<float>(Shape{1}, {1})); });
+    attempt([&] { write_npy(folder.path(), Tensor::of<float>(Shape{1}, {1})); });
+    attempt([&] { write_npy("/dev/null", Tensor::of<float>(Shape{1}, {1})); });
+  };
+  all();
+  const std::ptrdiff_t files = open_files();
+  const std::int64_t pages = mapped_pages();
+  for (int i = 0; i < 50; ++i) all();
+  CHECK(open_files() == files);
+  CHECK(mapped_pages() - pages < 25 << 10);  // 100 MiB
+  CHECK(only_has(folder.path(), {"model.onnx", "damaged.onnx", "t.npy", "y.npy"}));
+}
 
 TEST_CASE("memory/loading") {
   const TempDir folder;

@@ -243,6 +243,13 @@ TEST_CASE("names/what_may_be_a_name") {
   CHECK_ERROR(checked_name("a\nb", "a node"), invalid_model, "control character");
   CHECK_ERROR(checked_name(std::string_view("a\0b", 3), "a node"), invalid_model, "control character");
   CHECK_ERROR(checked_name("\x7f", "a node"), invalid_model, "control character");
-  for (const char* bad : {"\xff", "\xc0\x80", "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xe5\x90", "\x80"})
+  // The first and last of every length, and on both sides of what is no character.
+  for (const char* good : {"\xc2\x80", "\xdf\xbf", "\xe0\xa0\x80", "\xed\x9f\xbf", "\xee\x80\x80", "\xef\xbf\xbf",
+                           "\xf0\x90\x80\x80", "\xf4\x8f\xbf\xbf", " ", "~", ""})
+    CHECK(checked_name(good, "a node") == good);
+  CHECK_ERROR(checked_name("\x1f", "a node"), invalid_model, "control character");
+  for (const char* bad : {"\xc1\xbf", "\xe0\x9f\xbf", "\xed\xbf\xbf", "\xf0\x8f\xbf\xbf", "\xf5\x80\x80\x80", "\xbf",
+                          "\xc2", "\xf0\x90\x80", "\xc2 ", "\xc2\xc0", "\xff", "\xc0\x80", "\xed\xa0\x80",
+                          "\xf4\x90\x80\x80", "\xe5\x90", "\x80"})
     CHECK_ERROR(checked_name(bad, "a node"), invalid_model, "UTF-8");
 }

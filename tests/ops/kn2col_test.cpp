@@ -67,6 +67,12 @@ TEST_CASE("conv/kn2col/images_whose_sums_fit_the_caches_together_are_taken_at_on
   check_conv(algorithm(), p, random_seed(), 2);
 }
 
+TEST_CASE("conv/kn2col/a_residual_of_groups_is_read_by_the_first_tap_where_every_output_reads_all") {
+  ConvProblem p = resolve_conv({2, 12, 7, 8}, {10, 6, 3, 2}, {.groups = 2});
+  p.residual = true;
+  check_conv(algorithm(), p, random_seed(), 2);
+}
+
 TEST_CASE("conv/kn2col/estimate_counts_what_lies_in_the_image") {
   const double rate = cpu_profile(1).fp32_flops_per_us;
   for (const std::int64_t dilation : {1, 6, 12}) {

@@ -1,0 +1,178 @@
+// What kernels offer for nodes whose sizes are drawn, most of them powers of two, where a bound and what it is compared
+// with are often equal: of data/drawn_plans.txt, a line a template, every name of capitals is a size out of its list,
+// drawn anew for each node; then a line a device: of its kernels, how many nodes each takes, with a sum over all that
+// it offers, and one over all that it refuses them for. A line that changes was meant to, or not; estimates_test.cpp
+// has fewer, which can be read. No device needed; lines of CUDA's kernels are looked at in builds with CUDA.
+
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include <cctype>
+#include <cstdlib>
+#include <map>
+#include <memory>
+#include <random>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/cuda_built.h"
+#include "base/simd/targets.h"
+#include "ops/core/kernel.h"
+#include "tests/ops/for_each_target.h"
+#include "tests/ops/node_text.h"
+
+namespace lenslet::test {
+namespace {
+
+using Sizes = std::vector<std::int64_t>;
+
+const std::map<char, Sizes> lists = {{'A', {1, 1, 2, 4, 8, 16, 64}},  // images
+                                     {'C', {1, 3, 4, 8, 12, 16, 24, 32, 64, 96, 128, 256, 512}},
+                                     {'D', {1, 4, 8, 16, 24, 32, 48, 64, 128, 256, 512}},
+                                     {'H', {1, 2, 4, 7, 8, 14, 16, 28, 32, 56, 64, 112}},
+                                     {'W', {1, 2, 4, 7, 8, 14, 16, 28, 32, 56, 64, 112}},
+                                     {'M', {1, 2, 3, 4, 5, 8, 9, 16, 32, 64, 128, 256, 512, 1000}},
+                                     {'N', {1, 3, 4, 8, 16, 17, 64, 128, 256, 1000, 1024, 4096, 16384, 32768}},
+                                     {'K', {1, 2, 7, 8, 16, 32, 64, 100, 256, 512, 2048}},
+                                     {'R', {1, 2, 3, 3, 5, 7}},
+                                     {'S', {1, 1, 2, 3}},
+                                     {'P', {0, 1, 2, 3}},
+                                     {'B', {94, 2094, 16478, 200094}},  // rulebooks of so many numbers
+                                     {'E', {138, 1162, 20138, 200138}}};
+
+std::string drawn(const std::string& text, std::mt19937& random) {
+  std::map<char, std::int64_t> sizes;
+  for (const auto& [name, list] : lists) sizes[name] = list[random() % list.size()];
+  std::string node;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const auto letter = [&](std::size_t at) {
+      return at < text.size() && std::isalpha(static_cast<unsigned char>(text[at]));
+    };
+    const bool alone = (i == 0 || !letter(i - 1)) && !letter(i + 1) && i > text.find(' ');
+    if (alone && sizes.contains(text[i]))
+      node += std::to_string(sizes.at(text[i]));
+    else
+      node += text[i];
+  }
+  return node;
+}
+
+/// Weights that nobody looks at: pages of zeros, shared.
+Tensor zeros(const TensorType& type) {
+  constexpr std::size_t most = std::size_t{64} << 20;
+  static void* const memory = std::calloc(most, 1);
+  const auto bytes = static_cast<std::size_t>(type.shape.elems()) * dtype_bytes(type.dtype);
+  if (bytes == 0 || bytes > most || memory == nullptr) return {};
+  return Tensor::share(type.dtype, type.shape, nullptr, memory);
+}
+
+struct Sum {
+  int taken = 0;
+  std::uint32_t offers = 2166136261, refusals = 2166136261;
+
+  static void add(std::uint32_t& sum, const std::string& text) {
+    for (const char c : text) sum = (sum ^ static_cast<unsigned char>(c)) * 16777619;
+  }
+};
+using Sums = std::map<std::string_view, Sum>;
+
+/// `known`: of the inputs behind the first that are not said to be known anyway.
+TextNode with_weights(TextNode node, bool known) {
+  for (std::size_t i = 1; i < node.inputs.size(); ++i)
+    if (known && node.inputs[i].present && node.inputs[i].type.dtype != DType::i32 && node.constants[i].empty())
+      node.constants[i] = zeros(node.inputs[i].type);
+  node.know();
+  return node;
+}
+
+/// What the kernels of a device offer for the node, what is no weight being stored as the precision has it.
+void add_offers(Sums& sums, const TextNode& node, const Target& target) {
+  const auto op = make_op(node.op, node.domain, node.attributes, node.inputs.size(), node.outputs, node.opset);
+  std::vector<InputInfo> inputs = node.inputs;
+  std::vector<TensorType> outputs = infer_types(*op, inputs);
+  const auto store = [&](TensorType& type) {
+    if (type.dtype == DType::f32) type.dtype = target.numerics.storage;
+  };
+  for (InputInfo& input : inputs)
+    if (input.constant == nullptr) store(input.type);
+  for (TensorType& output : outputs) store(output);
+  const Problem problem(op, inputs, outputs);
+  for (const Kernel* const kernel : kernels_of(op->type(), target.device.kind)) {
+    Sum& sum = sums[kernel->name()];
+    const Offer offer = kernel->offer(problem, target);
+    sum.taken += offer.candidates.empty() ? 0 : 1;
+    Sum::add(sum.refusals, offer.refusal + "\n");
+    for (const Candidate& c : offer.candidates) {
+      Sum::add(sum.offers, fmt::format("{} {} {:.6g} {:.5g} {:x} {:x} {} {:x} {} {}\n", c.config, c.workspace_bytes,
+                                       c.estimated_us, c.tolerance, c.in_place, c.pitched_inputs, c.pitched_output,
+                                       c.reads, c.needs_cublas, c.waits_for_weights));
+      if (const auto blob = kernel->blob(problem, c))
+        Sum::add(sum.offers, fmt::format("{} {}\n", blob->bytes, blob->key));
+    }
+  }
+}
+
+std::string line_of(const char* device, const Sums& sums) {
+  std::string line = fmt::format("  {}:", device);
+  for (const auto& [name, sum] : sums)
+    line += sum.taken == 0 ? fmt::format(" {} {:x}", name, sum.refusals)
+                           : fmt::format(" {} {} {:x} {:x}", name, sum.taken, sum.offers, sum.refusals);
+  return line + "\n";
+}
+
+std::string sums_of(const std::string& text, int draws) {
+  std::mt19937 random(1);
+  Sums cpu, cuda;
+  DeviceProfile gpu = reference_gpu();
+  gpu.cublas_reason.clear();
+  DeviceProfile round = gpu;  // of whose multiprocessors powers of two are multiples
+  round.units = 128;
+  int asked = 0;
+  for (int i = 0; i < draws; ++i) {
+    const TextNode node = parse_node(drawn(text, random));
+    try {
+      infer_types(*make_op(node.op, node.domain, node.attributes, node.inputs.size(), node.outputs, node.opset),
+                  node.inputs);
+    } catch (const Error&) {
+      continue;  // a window larger than its image
+    }
+    ++asked;
+    for (const bool known : {true, false}) {
+      const TextNode weighted = with_weights(node, known);
+      for (const int threads : {1, 6}) {
+        DeviceProfile device = cpu_profile(threads);
+        device.l2_bytes = 1 << 20;
+        add_offers(cpu, weighted, {.device = device});
+      }
+      for (const char* const precision : {"fp32", "tf32", "fp16"})
+        for (const DeviceProfile& device : {gpu, round})
+          if (cuda_built) add_offers(cuda, weighted, {.device = device, .numerics = parse_numerics(precision)});
+    }
+  }
+  CHECK(2 * asked >= draws);
+  return line_of("cpu", cpu) + (cuda_built ? line_of("cuda", cuda) : "");
+}
+
+enum class Family { conv, product, other };
+Family family_of(const std::string& text) {
+  const auto is = [&](std::string_view word) { return text.substr(0, text.find('/')).find(word) != text.npos; };
+  return is("Conv") ? Family::conv : is("MatMul") || is("Gemm") || is("Einsum") ? Family::product : Family::other;
+}
+
+/// The CPU's are asked as if it had AVX2 and 1 MiB of L2, as in estimates_test.cpp.
+void check_templates(Family family, int count) {
+  for_each_target(HWY_TARGETS & HWY_AVX2, [&] {
+    CHECK(check_said("drawn_plans.txt", cuda_built, [&](const std::string& text, std::string&) {
+            return family_of(text) == family ? sums_of(text, family == Family::conv ? 50 : 250) : "";
+          }) == count);
+  });
+}
+
+}  // namespace
+
+TEST_CASE("conv/plans_for_drawn_sizes_are_those_that_were_made") { check_templates(Family::conv, 17); }
+TEST_CASE("gemm/plans_for_drawn_sizes_are_those_that_were_made") { check_templates(Family::product, 8); }
+TEST_CASE("plans_for_drawn_sizes_are_those_that_were_made") { check_templates(Family::other, 33); }
+
+}  // namespace lenslet::test
