@@ -312,7 +312,7 @@ class Rooms(unittest.TestCase):
         import numpy as np
 
         from lenslet.serve import rooms
-        from lenslet.serve.http_connection import Exchange
+        from lenslet.serve.http_exchange import Exchange
         from lenslet.serve.memory import Memory
         from lenslet.serve.protocol import RequestError
 

@@ -14,7 +14,7 @@ import lenslet
 
 from . import json_text
 from .deadline import Deadline
-from .http_connection import Answer, Exchange, Headers
+from .http_exchange import Answer, Exchange, Headers
 from .memory import Memory
 from .protocol import (
     DATATYPES,

@@ -11,7 +11,8 @@ import threading
 from typing import Any, Dict, Optional, Set
 
 from .http_app import HttpApp
-from .http_connection import Connection, Exchange
+from .http_connection import Connection
+from .http_exchange import Exchange
 from .service import Limits
 
 #: Files that are open beside connections: of models, of gRPC, the standard streams.
