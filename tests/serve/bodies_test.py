@@ -195,6 +195,15 @@ class Bodies(Served, unittest.TestCase):
             self.assertIn(answer_of(connection)[0], (404, 405))
         connection.sendall(image([1, 2, 3]))
         self.check(answer_of(connection), [1, 2, 3])
+        # In pieces that end anywhere, and the next request right behind.
+        data = image([9, 9, 9]).replace(b"/rgb/", b"/no1/") + image([1, 2, 3])
+        for size in (16384, 70001, 300000):
+            for at in range(0, len(data), size):
+                connection.sendall(data[at : at + size])
+                if at == 0:
+                    self.assertEqual(answer_of(connection)[0], 404)
+                time.sleep(0.003)
+            self.check(answer_of(connection), [1, 2, 3])
 
     def test_refused_bodies_take_no_memory(self):
         """Forty at once of eight megabytes, which are let come and dropped."""
