@@ -8,7 +8,7 @@ fail() { echo "wheel_test: $*" >&2; exit 1; }
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 wheels=("$folder"/*.whl) sdists=("$folder"/*.tar.gz)
-[ ${#wheels[@]} = 1 ] && [ ${#sdists[@]} = 1 ] || fail "one wheel and one sdist were expected in $folder"
+[[ ${#wheels[@]} = 1 && ${#sdists[@]} = 1 ]] || fail "one wheel and one sdist were expected in $folder"
 
 [[ ${wheels[0]} == */lenslet_runtime-*-py3-none-manylinux_2_28_x86_64.whl ]] || fail "of what Python and system is ${wheels[0]}?"
 bytes=$(stat -c %s "${wheels[0]}")

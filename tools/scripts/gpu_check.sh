@@ -177,7 +177,7 @@ if wants models; then
     done
     for model in squeezenet1.1 resnet50 mobilenetv2-nhwc; do
       file=$shared/models/$model.onnx
-      [ -f "$file" ] && [ -d "$shared/images/photos" ] || continue
+      [[ -f $file && -d $shared/images/photos ]] || continue
       for precision in fp32 tf32 fp16 bf16; do
         step "classify-$model-$precision" python3 tools/scripts/same_classes.py --precision $precision "$lenslet" \
           "$file" "$shared/images/photos"
