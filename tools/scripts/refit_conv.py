@@ -17,8 +17,7 @@ times, of those up to three times and 3 us above a problem's fastest; where seve
 estimate / measured, over cuts within --near times of the best measured of their problem; cuts far from it decide
 nothing. Prints the constants and, for the rows "fitted" and "unseen", before and after: the root mean square error, and
 by how much the cut that the model likes best misses the best one measured. `--fix NAME` keeps a constant. The model
-stands here once more, in Python; the script stops when it differs from the estimates in the file. Standard library
-only.
+stands here once more, in Python; the script stops when it differs from the estimates in the file. Needs SciPy.
 """
 
 import argparse
@@ -136,50 +135,15 @@ class Cut:
         return us
 
 
-def solve(matrix, right):
-    """Gaussian elimination with pivots."""
-    n = len(right)
-    rows = [list(matrix[i]) + [right[i]] for i in range(n)]
-    for i in range(n):
-        best = max(range(i, n), key=lambda r: abs(rows[r][i]))
-        rows[i], rows[best] = rows[best], rows[i]
-        for r in range(i + 1, n):
-            factor = rows[r][i] / rows[i][i]
-            rows[r] = [a - factor * b for a, b in zip(rows[r], rows[i])]
-    x = [0.0] * n
-    for i in reversed(range(n)):
-        x[i] = (rows[i][n] - sum(rows[i][j] * x[j] for j in range(i + 1, n))) / rows[i][i]
-    return x
-
-
 def least_squares(errors, start, names):
-    """Levenberg-Marquardt on the logarithms of the named entries of `start`; `errors(x)` is a list."""
-    x, damping, step = dict(start), 1e-2, 1e-4
-    now = errors(x)
-    for _ in range(60):
-        columns = []
-        for name in names:
-            moved = errors({**x, name: x[name] * math.exp(step)})
-            columns.append([(a - b) / step for a, b in zip(moved, now)])
-        dot = lambda a, b: sum(p * q for p, q in zip(a, b))
-        normal = [[dot(a, b) for b in columns] for a in columns]
-        gradient = [-dot(a, now) for a in columns]
-        while True:
-            damped = [[v * (1 + damping) + 1e-9 if i == j else v for j, v in enumerate(row)]
-                      for i, row in enumerate(normal)]
-            move = [max(-0.5, min(0.5, d)) for d in solve(damped, gradient)]
-            tried = {**x, **{name: x[name] * math.exp(d) for name, d in zip(names, move)}}
-            there = errors(tried)
-            if dot(there, there) < dot(now, now):
-                gain = 1 - dot(there, there) / dot(now, now)
-                x, now, damping = tried, there, damping / 4
-                break
-            damping *= 4
-            if damping > 1e6:
-                return x
-        if gain < 1e-7:
-            return x
-    return x
+    """`start`, with the named entries such that the squares of errors(x), a list, are least: by their logarithms, since
+    all are positive."""
+    import scipy.optimize  # of this verb alone
+
+    entries = lambda logs: {**start, **{name: math.exp(log) for name, log in zip(names, logs)}}
+    found = scipy.optimize.least_squares(lambda logs: errors(entries(logs)), [math.log(start[name]) for name in names],
+                                         diff_step=1e-4)  # fmt: skip
+    return entries(found.x)
 
 
 def by_problem(cuts):

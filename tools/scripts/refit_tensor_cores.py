@@ -10,7 +10,6 @@
 CUTS.csv: what `lenslet-bench-implicit-gemm fp16` (and bf16, tf32) prints. As refit_conv.py fit, by whose least squares
 this is done: constants, tiles and the device are read from the sources, the model stands here once more, and the script
 stops when it differs from the estimates in the files. Fitted to all rows but the "unseen", and judged by each set.
-Standard library only.
 """
 
 import argparse
