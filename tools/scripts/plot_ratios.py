@@ -24,7 +24,7 @@ LABELS = {"vgg16": "VGG-16", "resnet18": "ResNet-18", "resnet50": "ResNet-50", "
           "mobilenet_v2": "MobileNetV2", "mobilenet_v3_large": "MobileNetV3", "efficientnet_b0": "EfficientNet-B0",
           "efficientnet_lite0": "EfficientNet-Lite0"}  # fmt: skip
 
-CPU, CUDA = "cpu-networks-2026-11-23.csv", "cuda-networks-2026-11-26.csv"
+CPU, CUDA = "cpu-networks", "cuda-networks"
 
 
 def settings(*names):
@@ -33,52 +33,56 @@ def settings(*names):
     return [(words[name], dict(zip(("threads", "batch"), name.split("x")))) for name in names]
 
 
-# What is measured, file, device, peer, the columns of both times (the peer's: the least counts) or of a ratio alone, and
+# What is measured, file (the newest of that name), device, peer, the columns of both times (the peer's: the least counts) or of a ratio alone, and
 # (setting, the rows of the file that it takes).
 TABLE = (
     ("networks", CPU, EPYC, THREE, "lenslet_ms", QUICKEST, settings("1x1", "2x1", "2x8")),
-    ("networks of other kinds", "cpu-other-networks-2026-11-23.csv", EPYC, THREE, "lenslet_ms", QUICKEST,
+    ("networks of other kinds", "cpu-other-networks", EPYC, THREE, "lenslet_ms", QUICKEST,
      settings("1x1", "2x1")),
-    ("the first 11 networks", "cpu-networks-sapphire-rapids-2026-11-23.csv", XEON, "quicker of ONNX Runtime, OpenVINO", None,
+    ("the first 11 networks", "cpu-networks-sapphire-rapids", XEON, "quicker of ONNX Runtime, OpenVINO", None,
      "quickest_over_lenslet", settings("1x1", "2x1", "2x8")),
-    ("super-resolution, text, faces, segmentation, transformers", "cpu-more-networks-2026-11-22.csv", EPYC,
+    ("super-resolution, text, faces, segmentation, transformers", "cpu-more-networks", EPYC,
      "ONNX Runtime", "lenslet_ms", ("onnxruntime_ms",), settings("1", "2")),
-    ("small networks, ResNet-50, MobileNetV2", "cpu-networks-avx2-2026-11-21.csv", ZEN3, "ONNX Runtime", "lenslet_ms", ("onnxruntime_ms",),
+    ("small networks, ResNet-50, MobileNetV2", "cpu-networks-avx2", ZEN3, "ONNX Runtime", "lenslet_ms", ("onnxruntime_ms",),
      settings("1", "2")),
-    ("first result after process start", "cpu-first-result-2026-11-23.csv", EPYC, THREE, "lenslet_ms",
+    ("first result after process start", "cpu-first-result", EPYC, THREE, "lenslet_ms",
      QUICKEST, [("2 threads", {})]),
-    ("most memory", "cpu-first-result-2026-11-23.csv", EPYC, "leanest of the three",
+    ("most memory", "cpu-first-result", EPYC, "leanest of the three",
      "lenslet_over_leanest", (), [("2 threads", {})]),
-    ("operators that had been slow", "cpu-operators-reported-2026-11-26.csv", EPYC, "ONNX Runtime", "after_ms",
+    ("operators that had been slow", "cpu-operators-reported", EPYC, "ONNX Runtime", "after_ms",
      ("onnxruntime_ms",), [("1 thread", {})]),
     ("networks", CUDA, H200, "PyTorch with cuDNN", "lenslet_ms", ("pytorch_ms",),
      [(f"{precision}, batch {batch}", {"precision": precision, "batch": batch})
       for precision, batches in (("fp16", ("1", "8", "64")), ("TF32", ("1", "64")), ("fp32", ("1", "64"))) for batch in batches]),
-    ("networks", "cuda-networks-fp32-2026-11-22.csv", H200, "PyTorch with cuDNN", "lenslet_ms", ("pytorch_ms",),
+    ("networks", "cuda-networks-fp32", H200, "PyTorch with cuDNN", "lenslet_ms", ("pytorch_ms",),
      [(f"fp32, batch {batch}", {"batch": batch}) for batch in "18"]),
-    ("layers", "cuda-layers-fp32-2026-11-22.csv", H200, "cuDNN", "lenslet_us", ("cudnn_us",), [("fp32, batch 1", {})]),
-    ("layers", "cuda-layers-fp16-2026-11-24.csv", H200, "cuDNN", "lenslet_us", ("cudnn_us",),
+    ("layers", "cuda-layers-fp32", H200, "cuDNN", "lenslet_us", ("cudnn_us",), [("fp32, batch 1", {})]),
+    ("layers", "cuda-layers-fp16", H200, "cuDNN", "lenslet_us", ("cudnn_us",),
      [(f"fp16, batch {batch}", {"batch": batch}) for batch in ("1", "64")]),
-    ("layers with narrow channels", "cuda-layers-narrow-fp16-2026-11-24.csv", H200, "cuDNN", "lenslet_us",
+    ("layers with narrow channels", "cuda-layers-narrow-fp16", H200, "cuDNN", "lenslet_us",
      ("cudnn_us",), [("fp16", {})]),
-    ("layers with large filters", "cuda-large-windows-fp32-2026-11-24.csv", H200, "cuDNN", "lenslet_us", ("cudnn_us",),
+    ("layers with large filters", "cuda-large-windows-fp32", H200, "cuDNN", "lenslet_us", ("cudnn_us",),
      [("fp32", {})]),
-    ("matrix products", "cuda-gemm-2026-11-24.csv", H200, "cuBLASLt", "lenslet_us", ("cublaslt_us",),
+    ("matrix products", "cuda-gemm", H200, "cuBLASLt", "lenslet_us", ("cublaslt_us",),
      [(name.replace("tf", "TF"), {"precision": name}) for name in ("fp16", "fp32", "tf32")]),
-    ("sparse encoder SECOND", "cuda-sparse-networks-2026-11-25.csv", H100, "spconv", "lenslet_ms",
+    ("sparse encoder SECOND", "cuda-sparse-networks", H100, "spconv", "lenslet_ms",
      ("spconv_ms",), [(name, {"precision": name, "part": "whole"}) for name in ("fp32", "fp16")]),
-    ("the same, known rulebooks", "cuda-sparse-networks-2026-11-25.csv", H100, "spconv as a CUDA graph", "lenslet_ms",
+    ("the same, known rulebooks", "cuda-sparse-networks", H100, "spconv as a CUDA graph", "lenslet_ms",
      ("spconv_graph_ms",), [(name, {"precision": name, "part": "network"}) for name in ("fp32", "fp16")]),
 )  # fmt: skip
 
 
+def newest(name):
+    return max((DOCS / "results").glob(f"{name}-[0-9]*.csv"))
+
+
 def read(name):
-    with open(DOCS / "results" / name, encoding="utf-8", newline="") as file:
+    with open(newest(name), encoding="utf-8", newline="") as file:
         return list(csv.DictReader(line for line in file if not line.startswith("#")))
 
 
 def date_of(name):
-    return re.search(r"\d{4}-\d\d-\d\d", name)[0]
+    return re.search(r"\d{4}-\d\d-\d\d", newest(name).name)[0]
 
 
 def ratio(row, ours, theirs):
@@ -96,7 +100,7 @@ def table():
             ratios = [ratio(row, ours, theirs) for row in read(file) if wanted.items() <= row.items()]
             mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
             cells.append(f"{setting}: **{mean:.2f}** of {len(ratios)}, worst {max(ratios):.2f}")
-        lines.append(f"| {what} | {peer} | {'; '.join(cells)} | {device} | [{date_of(file)}](results/{file}) |")
+        lines.append(f"| {what} | {peer} | {'; '.join(cells)} | {device} | [{date_of(file)}](results/{newest(file).name}) |")
     return "\n".join(lines)
 
 
