@@ -5,6 +5,7 @@ Each is run here, or matched by one of `not_run`, which says why; programs of th
 options, paths and tests that are named anywhere must exist.
 """
 
+import csv
 import fnmatch
 import json
 import os
@@ -54,15 +55,16 @@ foreign_options = {
     "pkg-config": {"--cflags", "--libs", "--variable", "--static"},
 }
 
-sources = (".h", ".cuh", ".cpp", ".cu", ".cmake", ".sh", ".py", ".md", ".csv", ".txt")
+sources = (".h", ".cuh", ".cpp", ".cu", ".cmake", ".sh", ".py", ".md", ".csv", ".svg", ".txt")
 documents = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", ROOT / "samples" / "README.md",
-             ROOT / "tests" / "README.md", *sorted((ROOT / "docs").glob("*.md"))]  # fmt: skip
+             ROOT / "tests" / "README.md", *sorted((ROOT / "docs").glob("**/*.md"))]  # fmt: skip
 
 
 def tree():
     """Every file and folder of ours, relative to the root."""
     for folder, folders, files in os.walk(ROOT):
-        folders[:] = [name for name in folders if not re.match(r"build|results$|__pycache__$|[.](git|cache)$", name)]
+        folders[:] = [name for name in folders if not re.match(r"build|__pycache__$|[.](git|cache)$", name)
+                      and (name != "results" or folder != str(ROOT))]  # fmt: skip
         for name in folders + files:
             yield os.path.relpath(os.path.join(folder, name), ROOT)
 
@@ -327,6 +329,29 @@ class Distribution(unittest.TestCase):
         self.assertIn('\n[project.scripts]\nlenslet = "lenslet.__main__:main"\n', project)
         urls = re.search(r"^\[project[.]urls\]\n((?:\w+ = \"https://.+\n)+)", project, re.MULTILINE)
         self.assertLessEqual({"Source", "Issues", "Changelog"}, set(re.findall(r"^\w+", urls[1], re.MULTILINE)))
+
+
+class Results(unittest.TestCase):
+    """Measured figures: docs/results/*.csv, and what tools/scripts/plot_ratios.py makes of them."""
+
+    def test_picture_and_table_are_made_of_the_files(self):
+        done = subprocess.run([sys.executable, ROOT / "tools/scripts/plot_ratios.py", "--check"], capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertLess((ROOT / "docs/ratios.svg").stat().st_size, 40_000)
+
+    def test_every_file_is_a_table_that_says_what_it_is(self):
+        files = sorted((ROOT / "docs/results").glob("*.csv"))
+        self.assertEqual(sorted(re.findall(r"^[|] \[(.+[.]csv)\]", (ROOT / "docs/results/README.md").read_text(), re.MULTILINE)),
+                         [file.name for file in files])  # fmt: skip
+        for file in files:
+            lines = file.read_text(encoding="utf-8").splitlines()
+            said = [line for line in lines if line.startswith("# ")]
+            rows = list(csv.reader(lines[len(said) :]))
+            self.assertGreaterEqual(len(said), 2, file.name)
+            self.assertEqual({len(row) for row in rows}, {len(rows[0])}, file.name)
+            self.assertGreater(len(rows), 1, file.name)
+            if date := re.search(r"\d{4}-\d\d-\d\d", file.name):
+                self.assertTrue(date[0] in "\n".join(said) or "date" in rows[0], file.name)
 
 
 class Conformance(unittest.TestCase):

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The table of docs/benchmarks.md: eleven networks on the CPU, lenslet beside ONNX Runtime, OpenVINO and ncnn.
+"""docs/results/cpu-networks-*.csv: eleven networks on the CPU, lenslet beside ONNX Runtime, OpenVINO and ncnn.
 
 usage: bench_cpu_peers.py LENSLET [--folder build/cpu-peers] [--networks NAME,...] [--settings 1x1,2x1,2x8]
                           [--rounds 5] [--seconds 0.25]
