@@ -150,6 +150,23 @@ class Circles(Served, unittest.TestCase):
         self.eventually(lambda: self.server.metrics()["lenslet_requests_in_house"] == 0)
         self.assertLess(self.resident() - before, 150)  # 64 are kept for later requests
 
+    @unittest.skipUnless(is_there("grpc"), "needs grpc")
+    def test_messages(self):
+        """Over gRPC: right, of runs that fail, malformed, and of a client that goes: 40 times 2 MiB each."""
+        import grpc_attacks
+
+        right, failing = (grpc_attacks.lookup(*[index] * (1 << 18)) for index in (1, 9))
+        before = self.resident()
+        with grpc_attacks.channel_to(self.server) as channel:
+            for _ in range(40):
+                self.assertEqual(grpc_attacks.call(channel, right)[0], "OK")
+                for wrong in (failing, right[:-8]):
+                    self.assertEqual(grpc_attacks.call(channel, wrong)[0], "INVALID_ARGUMENT")
+                channel.unary_unary(grpc_attacks.INFER).future(right).cancel()
+        self.eventually(lambda: self.server.metrics()["lenslet_requests_in_house"] == 0)
+        self.eventually(lambda: self.server.metrics()["lenslet_memory_bytes"] < 8 << 20)
+        self.assertLess(self.resident() - before, 150)
+
 
 #: A server that says at its end how long the longest turn of its event loop was, in processor time of that thread.
 TIMED = """
