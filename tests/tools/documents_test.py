@@ -227,7 +227,7 @@ class Documents(Verb):
         if {name, beside, f"include/{name}"} & self.files:
             return True
         if re.search(r"[*]", name):
-            return any(fnmatch.fnmatch(file, name) for file in self.files)
+            return any(fnmatch.fnmatch(file, pattern) for file in self.files for pattern in (name, beside))
         return any(file.endswith("/" + name) for file in self.files)
 
     def test_paths_and_tests_exist(self):
