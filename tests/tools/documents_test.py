@@ -264,6 +264,15 @@ class Documents(Verb):
                 found = prefix.startswith("cuda/conv/") or any(name.startswith(prefix) for name in tests)
                 self.must(found, where, f"no test is called {pattern}")
 
+    def test_every_cuda_kernel_of_convolutions_is_in_the_table(self):
+        rows = (ROOT / "ops/conv/rows.cpp").read_text(encoding="utf-8")
+        table = re.findall(r"^[|] `.*", (ROOT / "docs/cuda-kernels.md").read_text(encoding="utf-8"), re.MULTILINE)
+        named = {name for row in table for name in re.findall(r"`(\w+)`", row.split(" | ")[0])}
+        kernels = set(re.findall(r"&cuda::(?:conv_(?:transpose_)?)?(?:separable_conv|(\w+))\(\)\}", rows)) - {""} | {"separable"}
+        self.assertGreater(len(kernels), 25)
+        for name in sorted(kernels - named):
+            self.must(False, "docs/cuda-kernels.md", f"the table lacks {name}")
+
     def test_presets_and_targets_exist(self):
         presets = json.loads((ROOT / "CMakePresets.json").read_text())
         names = {kind: {preset["name"] for preset in presets[f"{kind}Presets"]} for kind in ("configure", "build", "test")}
