@@ -378,39 +378,24 @@ void Reader::type(WireMessage in, OnnxValueInfo& info) {
       continue;
     }
     reject_second(info.kind != Kind::none, "type of a value");
-    switch (in.field()) {
-      case 1: {
-        info.kind = Kind::tensor;
-        auto tensor = in.message("TypeProto.Tensor");
-        while (tensor.next()) {
-          if (tensor.field() == 1) {
-            info.type = static_cast<std::int32_t>(tensor.integer());
-          } else if (tensor.field() == 2) {
-            reject_second(info.has_shape, "shape of a value");
-            info.has_shape = true;
-            shape(tensor.message("TensorShapeProto"), info);
-          } else {
-            tensor.skip();
-          }
-        }
-        continue;
-      }
-      case 4:
-        info.kind = Kind::sequence;
-        break;
-      case 5:
-        info.kind = Kind::map;
-        break;
-      case 8:
-        info.kind = Kind::sparse_tensor;
-        break;
-      case 9:
-        info.kind = Kind::optional;
-        break;
-      default:
-        info.kind = Kind::unknown;
+    if (in.field() != 1) {
+      info.kind = Kind::other;
+      in.skip();
+      continue;
     }
-    in.skip();
+    info.kind = Kind::tensor;
+    auto tensor = in.message("TypeProto.Tensor");
+    while (tensor.next()) {
+      if (tensor.field() == 1) {
+        info.type = static_cast<std::int32_t>(tensor.integer());
+      } else if (tensor.field() == 2) {
+        reject_second(info.has_shape, "shape of a value");
+        info.has_shape = true;
+        shape(tensor.message("TensorShapeProto"), info);
+      } else {
+        tensor.skip();
+      }
+    }
   }
 }
 

@@ -78,8 +78,8 @@ struct OnnxDimension {
 };
 
 struct OnnxValueInfo {
-  /// Which member of TypeProto's oneof is there.
-  enum class Kind { none, tensor, sequence, map, sparse_tensor, optional, unknown };
+  /// Which member of TypeProto's oneof is there. Others are sequences, maps, optionals and sparse tensors.
+  enum class Kind { none, tensor, other };
   std::string_view name;
   Kind kind = Kind::none;
   std::int32_t type = 0;  ///< of a tensor's elements, as OnnxTensor::type

@@ -39,9 +39,7 @@ bool WireMessage::next() {
     fail("an impossible field tag");
   }
   if (reader_.wire_type() == protozero::pbf_wire_type::length_delimited) {
-    const auto rest = reader_.data();
-    position = rest.data();
-    const char* const end = rest.data() + rest.size();
+    const char* const end = left.data() + left.size();  // and `position` is behind the tag
     try {
       const std::uint64_t length = protozero::decode_varint(&position, end);
       if (length > static_cast<std::uint64_t>(end - position))

@@ -1,7 +1,9 @@
 // A Model is its own: whatever becomes of the files that it was read from, it computes what they held.
 
 #include <doctest/doctest.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
@@ -10,6 +12,7 @@
 #include <random>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -150,9 +153,29 @@ TEST_CASE("changed_file/while_it_is_read") {
   CHECK(bytes.back() == std::byte{'a'});
   fs::resize_file(path, 60000);
   CHECK_ERROR(cut.read(50000, bytes), io, "was changed while it was read");
+  errno = EINTR;  // of some call before: that the file has ended is no error
+  CHECK_ERROR(cut.read(60000, bytes), io, "was changed while it was read");
+  CHECK_ERROR(cut.read(std::uint64_t{1} << 63U, bytes), io, "cannot be read: Invalid argument");
   const InputFile same_length(path, 100000);
   fs::last_write_time(path, fs::last_write_time(path) - std::chrono::seconds(1));
   CHECK_ERROR(same_length.read(0, bytes), io, "was changed while it was read");
+}
+
+TEST_CASE("changed_file/a_file_may_get_the_number_of_standard_input") {
+  const TempDir folder;
+  const fs::path path = folder.write("data", "abcd");
+  const int kept = ::dup(0);
+  ::close(0);
+  char found[4] = {};
+  {
+    const InputFile file(path, 4);
+    file.read(0, std::as_writable_bytes(std::span(found)));
+  }
+  if (kept >= 0) {
+    ::dup2(kept, 0);
+    ::close(kept);
+  }
+  CHECK(std::string_view(found, 4) == "abcd");
 }
 
 // By several threads, where there are cores.
@@ -301,6 +324,17 @@ TEST_CASE("changed_file/large_raw_data_is_left_out_until_it_is_asked_for") {
       CHECK((std::memcmp(part.bytes.data(), values.data(), values.size()) == 0));
       CHECK(file.read(file.bytes().subspan(at(values), values.size() - 1)).owner == nullptr);
     }
+  }
+  // Cut off in a tag and in a number, a length beyond the end, a field of no type: what comes behind is there at once.
+  for (const char* const damage : {"\x85", "\x08\x80", "\x0a\x05", "\x0b"}) {
+    const std::string damaged = message([&](pbf_writer& model) {
+      for (const std::string& part : {std::string(damage), weight(least)}) {
+        pbf_writer graph(model, 7);
+        graph.add_message(5, part);
+      }
+    });
+    const ModelFile file(folder.write("net", damaged));
+    CHECK((std::memcmp(file.bytes().data(), damaged.data(), damaged.size()) == 0));
   }
   // A length beyond the end, of a graph or in it.
   for (const std::size_t cut : {std::size_t{1}, std::size_t{5}}) {

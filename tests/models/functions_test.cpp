@@ -88,7 +88,10 @@ TEST_CASE("functions/that_call_functions") {
   CHECK(lines(load(calling({outer, inner}, call("Outer", {"x"}, {"y"})))) ==
         Names{"block/first/neg Neg(x) -> block/t", "block/second/neg Neg(block/t) -> y"});
   const std::string endless = function("acme", "Endless", {"a"}, {"b"}, {call("Endless", {"a"}, {"b"}, "e")});
-  CHECK_ERROR(load(calling({endless}, call("Endless", {"x"}, {"y"}))), invalid_model, "functions that call functions");
+  std::string deep;
+  for (int i = 0; i < limits::function_depth; ++i) deep += "/e";
+  CHECK(std::string(error_of([&] { load(calling({endless}, call("Endless", {"x"}, {"y"}))); }).what()) ==
+        fmt::format("node block (Endless): node block{} (Endless): functions that call functions, 64 deep", deep));
   // Each doubles the one before.
   std::vector<std::string> all{function("acme", "F0", {"a"}, {"b"}, {node("Neg", {"a"}, {"b"})})};
   for (int i = 1; i < 30; ++i) {
@@ -129,6 +132,8 @@ TEST_CASE("functions/parameters_left_out_and_handed_through") {
                                     {node("Clip", {"a", "low"}, {"b"}, "clip"), node("Neg", {"b"}, {"unused"}, "neg")});
   ModelText model = calling({clip}, call("AtLeast", {"x"}, {"y"}));
   CHECK(lines(load(model)) == Names{"block/clip Clip(x) -> y", "block/neg Neg(y) -> block/unused"});
+  model.nodes = {call("AtLeast", {"x"}, {"y", "", "z"})};
+  CHECK(lines(load(model)) == Names{"block/clip Clip(x) -> y", "block/neg Neg(y) -> z"});
   // An output that is an input.
   const std::string pass = function("acme", "Pass", {"a"}, {"a"}, {});
   CHECK(lines(load(calling({pass}, call("Pass", {"x"}, {"y"})))) == Names{"block/output0 Identity(x) -> y"});

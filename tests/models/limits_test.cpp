@@ -206,6 +206,7 @@ TEST_CASE("limits/tensors") {
   CHECK_ERROR(weight({1LL << 62, 1LL << 62, 4}), limit, "initializer 'w'");
   // As many as allowed, but without data: refused for that, and nothing is allocated.
   CHECK_ERROR(weight({limits::tensor_elems}), invalid_model, "its data has 0");
+  CHECK_ERROR(weight(std::vector<std::int64_t>(limits::rank, 1)), invalid_model, "its data has 0");
   CHECK_ERROR(weight(std::vector<std::int64_t>(limits::rank + 1, 1)), limit, "rank above 8");
   CHECK_ERROR(weight(std::vector<std::int64_t>(100'000, 1)), limit, "rank above 8");
   ModelText model = relu_model();
@@ -232,6 +233,66 @@ TEST_CASE("limits/many_functions_beside_many_nodes") {
   CHECK(load(model).nodes.size() == limits::nodes);
   model.functions.push_back(function("", "Relu", {"a"}, {"b"}, {node("Neg", {"a"}, {"c"}), node("Abs", {"c"}, {"b"})}));
   CHECK_ERROR(load(model), limit, "nodes with functions in place");
+}
+
+TEST_CASE("limits/functions_that_call_functions") {
+  const auto called = [](pbf_writer& writer) { writer.add_string(7, "acme"); };
+  for (const int more : {0, 1}) {
+    ModelText model = relu_model();
+    model.opsets.emplace_back("acme", 1);
+    const int deep = limits::function_depth + more;
+    for (int i = 1; i < deep; ++i)
+      model.functions.push_back(function("acme", fmt::format("F{}", i), {"a"}, {"b"},
+                                         {node(fmt::format("F{}", i + 1), {"a"}, {"b"}, "n", called)}));
+    model.functions.push_back(function("acme", fmt::format("F{}", deep), {"a"}, {"b"}, {node("Neg", {"a"}, {"b"})}));
+    model.nodes = {node("F1", {"x"}, {"y"}, "call", called)};
+    if (more == 0)
+      CHECK(load(model).nodes.size() == 1);
+    else
+      CHECK_ERROR(load(model), invalid_model, "functions that call functions, 64 deep");
+  }
+}
+
+// Each call adds 2^16: a node, its input and its output, and three lists with their elements.
+TEST_CASE("limits/elements_of_functions_in_place") {
+  constexpr std::size_t reals = 20'000, texts = 5'000, integers = (1U << 16) - reals - texts - 6;
+  const auto lists = [](pbf_writer& n) {
+    attribute(n, "reals", 6, [](pbf_writer& a) {
+      const std::vector<float> list(reals, 1);
+      a.add_packed_float(7, list.begin(), list.end());
+    });
+    attribute(n, "texts", 8, [](pbf_writer& a) {
+      for (std::size_t i = 0; i < texts; ++i) a.add_bytes(9, "");
+    });
+    attribute(n, "integers", 7, [](pbf_writer& a) {
+      const std::vector<std::int64_t> list(integers, 1);
+      a.add_packed_int64(8, list.begin(), list.end());
+    });
+  };
+  ModelText model = relu_model();
+  model.opsets.emplace_back("acme", 1);
+  model.functions = {function("acme", "Full", {"a"}, {"b"}, {node("None", {"a"}, {"b"}, "n", lists)}),
+                     function("acme", "Empty", {}, {}, {node("None", {}, {})})};
+  const auto called = [](pbf_writer& writer) { writer.add_string(7, "acme"); };
+  model.outputs = model.inputs;
+  model.nodes.assign(limits::inlined_elems >> 16U, node("Full", {"x"}, {}, "", called));
+  const Error inside = error_of([&] { load(model); });  // it is the operator that is refused
+  CHECK(inside.kind() == ErrorKind::unsupported);
+  CHECK(contains(inside.what(), "256 reasons (None x256)"));
+  model.nodes.push_back(node("Empty", {}, {}, "", called));
+  CHECK_ERROR(load(model), limit, "more than 16777216 values and attributes with functions in place");
+}
+
+TEST_CASE("limits/names_of_functions_in_place") {
+  const auto named = [](std::size_t bytes) {
+    ModelText model = relu_model();
+    model.opsets.emplace_back("acme", 1);
+    model.functions = {function("acme", "F", {"a"}, {"b"}, {node("Neg", {"a"}, {"b"}, std::string(bytes - 5, 'n'))})};
+    model.nodes = {node("F", {"x"}, {"y"}, "call", [](pbf_writer& writer) { writer.add_string(7, "acme"); })};
+    return load(model).nodes.at(0).name.size();
+  };
+  CHECK(named(limits::name_bytes) == limits::name_bytes);
+  CHECK_ERROR(named(limits::name_bytes + 1), limit, "names of more than 4096 bytes");
 }
 
 TEST_CASE("limits/imports_and_external_entries") {

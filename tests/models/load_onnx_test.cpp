@@ -116,6 +116,11 @@ TEST_CASE("load_onnx/constants_in_all_forms") {
     a.add_float(7, 2);
   });
   CHECK(reals.values<float>()[1] == 2);
+  const std::vector<float> three{1, 2, 3};
+  const Tensor packed =
+      constant("value_floats", 6, [&](pbf_writer& a) { a.add_packed_float(7, three.begin(), three.end()); });
+  CHECK(packed.shape() == Shape{3});
+  CHECK(packed.values<float>()[2] == 3);
   CHECK(constant("value_ints", 7, [](pbf_writer&) {}).elems() == 0);
   // No declared type: the field that is there decides.
   CHECK(constant("value_int", 0, [](pbf_writer& a) { a.add_int64(3, 3); }).values<std::int64_t>()[0] == 3);
@@ -231,6 +236,10 @@ TEST_CASE("load_onnx/order_and_names") {
   model.nodes = {node("Relu", {"b"}, {"y"}, "last"), node("Relu", {"x"}, {"a"}), node("Relu", {"a"}, {"b"}, "last")};
   const Graph graph = load(model);
   CHECK(node_names(graph) == Names{"Relu_1", "last_2", "last"});
+  // A name that is made up is none of the file's.
+  model.nodes = {node("Relu", {"x"}, {"a"}), node("Relu", {"a"}, {"b"}, "Relu_0"),
+                 node("Relu", {"b"}, {"y"}, "Relu_0_")};
+  CHECK(node_names(load(model)) == Names{"Relu_0__", "Relu_0", "Relu_0_"});
 }
 
 TEST_CASE("load_onnx/what_a_node_is_read_as_has_its_name") {
@@ -384,7 +393,16 @@ TEST_CASE("load_onnx/damaged_graphs") {
                            node("Relu", {"q"}, {"y"}, "behind")};
               }),
               invalid_model, "node two (Relu) -> node one (Add) -> node two (Relu)");
+  // What else is wrong is told beside a cycle.
+  const std::string both = error_of([&] {
+                             with([](ModelText& m) {
+                               m.nodes = {node("Add", {"x", "q"}, {"q"}, "one"), node("Sorcery", {"x"}, {"y"}, "two")};
+                             });
+                           }).what();
+  for (const char* part : {"a cycle: node one (Add) -> node one (Add)", "node two (Sorcery, ai.onnx opset 13)"})
+    CHECK_MESSAGE(contains(both, part), both);
   CHECK_ERROR(with([](ModelText& m) { m.inputs = {port("x", text, {1})}; }), unsupported, "input 'x'");
+  CHECK_ERROR(with([](ModelText& m) { m.outputs = {port("z", text, {1})}; }), unsupported, "output 'z'");
   for (const std::uint32_t kind : {4U, 5U, 7U, 8U, 9U})
     CHECK_ERROR(with([&](ModelText& m) {
                   m.inputs = {message([&](pbf_writer& w) {
@@ -406,6 +424,20 @@ TEST_CASE("load_onnx/damaged_graphs") {
                 })};
               }),
               invalid_model, "'a' stands twice");
+}
+
+TEST_CASE("load_onnx/sparse_initializers_are_refused_by_name") {
+  const std::string model = message([](pbf_writer& writer) {
+    writer.add_int64(1, 8);
+    pbf_writer graph(writer, 7);
+    graph.add_message(12, port("y", f32, {1}));
+    graph.add_message(15, message([](pbf_writer& sparse) {
+                        sparse.add_message(1, tensor("values", f32, {1}));
+                        sparse.add_message(2, tensor("indices", i64, {1}));
+                      }));
+  });
+  const std::string text = error_of([&] { load_onnx(bytes_of(model), nullptr, {}, "test"); }).what();
+  CHECK_MESSAGE(contains(text, "initializer 'values': sparse tensors are not supported"), text);
 }
 
 TEST_CASE("load_onnx/inputs_that_nothing_reads_may_be_what_no_tensor_is") {
@@ -595,6 +627,18 @@ TEST_CASE("load_onnx/versions") {
                 m.opsets = {{"", 29}};
               }),
               unsupported, "opset 29 of ai.onnx; supported are 1 to 28");
+  // Before opset 7 nodes are those of 7; Expand is of 8.
+  for (const std::int64_t opset : {5, 7, 8}) {
+    const auto expand = [&](ModelText& m) {
+      m.opsets = {{"", opset}};
+      m.initializers = {raw_tensor<std::int64_t>("shape", i64, {2}, {2, 3})};
+      m.nodes = {node("Expand", {"x", "shape"}, {"y"})};
+    };
+    if (opset < 8)
+      CHECK_ERROR(with(expand), unsupported, "the operator is supported from opset 8 on");
+    else
+      CHECK_NOTHROW(with(expand));
+  }
   CHECK_ERROR(with([](ModelText& m) { m.opsets = {{"", 0}}; }), invalid_model, "imports version 0");
   CHECK_ERROR(with([](ModelText& m) { m.opsets = {}; }), invalid_model, "imports no opset of ai.onnx");
   CHECK_ERROR(with([](ModelText& m) { m.opsets = {{"", 12}, {"ai.onnx", 13}}; }), invalid_model, "versions 12 and 13");

@@ -180,7 +180,7 @@ TEST_CASE("onnx_tensor/refused") {
   CHECK_ERROR(read(int32_tensor(i8, {128}, true)), invalid_model, "128 does not fit");
   CHECK_ERROR(read(int32_tensor(u8, {-1}, true)), invalid_model, "-1 does not fit");
   CHECK_ERROR(read(int32_tensor(f16, {65536}, false)), invalid_model, "65536 does not fit");
-  CHECK_ERROR(read(int32_tensor(boolean, {2}, true)), invalid_model, "bool");
+  CHECK_ERROR(read(int32_tensor(boolean, {1, 2, 3}, true)), invalid_model, "a bool tensor holds the byte 2");
   CHECK_ERROR(read(int32_tensor(f32, {1}, true)), invalid_model, "field of another type");
   CHECK_ERROR(read(int32_tensor(i64, {1}, true)), invalid_model, "field of another type");
   CHECK_ERROR(read(tensor("t", text, {1}, [](pbf_writer& writer) { writer.add_bytes(6, "a"); })), unsupported,

@@ -5,10 +5,13 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <csignal>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -157,6 +160,21 @@ TEST_CASE("tensor_file/write_file_follows_links_and_keeps_what_files_have") {
     CHECK(refused);
     CHECK(text(folder / "there/deep/new") == "in place");
     CHECK_FALSE(fs::exists(folder / "there/deep/newer"));
+    // In a folder where each may only replace what is his own, as in /tmp.
+    fs::create_directory(folder / "all");
+    fs::permissions(folder / "all", fs::perms(01777));
+    write_file(folder / "all/ours", bytes("ours"));
+    fs::permissions(folder / "all/ours", fs::perms(0666));
+    REQUIRE(::seteuid(nobody) == 0);
+    std::string why;
+    try {
+      write_file(folder / "all/ours", bytes("theirs"));
+    } catch (const Error& error) {
+      why = error.what();
+    }
+    REQUIRE(::seteuid(0) == 0);
+    CHECK(why == "");
+    CHECK(text(folder / "all/ours") == "theirs");
   }
   // Standard output that leads to a file: behind what is there, and what comes later stays.
   std::FILE* const output = std::fopen((folder / "output").c_str(), "w");
@@ -175,6 +193,44 @@ TEST_CASE("tensor_file/write_file_follows_links_and_keeps_what_files_have") {
   CHECK(text(folder / "output") == "before written afterwritten afterwritten after");
   for (const auto& entry : fs::recursive_directory_iterator(folder / "."))
     CHECK_FALSE(entry.path().filename().string().starts_with(".lenslet"));
+}
+
+// Then the old file stays whole, and nothing lies beside it.
+TEST_CASE("tensor_file/write_file_that_fails_half_way") {
+  namespace fs = std::filesystem;
+  const TempDir folder;
+  const auto bytes = [](const std::string& text) { return std::as_bytes(std::span(text)); };
+  const std::string long_text(100'000, 'x');
+  for (const bool replaces : {true, false}) {
+    const fs::path file = folder / (replaces ? "old" : "new");
+    if (replaces) folder.write("old", "old");
+    rlimit limit{};
+    REQUIRE(::getrlimit(RLIMIT_FSIZE, &limit) == 0);
+    const rlimit small{50'000, limit.rlim_max};
+    const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+    REQUIRE(::setrlimit(RLIMIT_FSIZE, &small) == 0);
+    std::string why;
+    try {
+      write_file(file, bytes(long_text));
+    } catch (const Error& error) {
+      why = error.what();
+    }
+    REQUIRE(::setrlimit(RLIMIT_FSIZE, &limit) == 0);
+    std::signal(SIGXFSZ, handler);
+    CHECK(why == file.string() + ": cannot be written: File too large");
+    CHECK(fs::exists(file) == replaces);
+  }
+  CHECK(fs::file_size(folder / "old") == 3);
+  // The name of the new file beside it is too long, which its own is not.
+  fs::path deep = folder.path();
+  while (deep.string().size() < 4090 - 1)
+    deep /= std::string(std::min<std::size_t>(200, 4090 - deep.string().size() - 1), 'd');
+  fs::create_directories(deep);
+  std::ofstream(deep / "f") << "old";
+  REQUIRE(fs::file_size(deep / "f") == 3);
+  CHECK_ERROR(write_file(deep / "f", bytes("longer")), io, "cannot be written: File name too long");
+  CHECK(fs::file_size(deep / "f") == 3);
+  CHECK(std::distance(fs::directory_iterator(deep), {}) == 1);
 }
 
 TEST_CASE("tensor_file/writers_of_one_file_do_not_meet") {
@@ -266,6 +322,8 @@ TEST_CASE("tensor_file/npy_refused") {
   CHECK_ERROR(read(folder, std::string("\x93NUMPY\x01\x00\xff\x7f{", 11)), io, "ends in its header");
   CHECK_ERROR(header("{'descr': '>f4', 'fortran_order': False, 'shape': (1,), }"), unsupported, "'>f4'");
   CHECK_ERROR(header("{'descr': '<c8', 'fortran_order': False, 'shape': (1,), }"), unsupported, "'<c8'");
+  CHECK_ERROR(header("{'descr': '<~ {\x7f\x1f}34567890123456', 'fortran_order': False, 'shape': (1,), }"), unsupported,
+              "a .npy file of type '<~ {??}345678901' is not supported");
   CHECK_ERROR(header("{'descr': '|O', 'fortran_order': False, 'shape': (1,), }"), unsupported, "'|O'");
   CHECK_ERROR(header("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (1,), }"), unsupported, "records");
   CHECK_ERROR(header("{'descr': '<f4', 'fortran_order': False, 'shape': (2,), }"), io, "need 8 bytes, it has 4");
@@ -273,6 +331,9 @@ TEST_CASE("tensor_file/npy_refused") {
   CHECK_ERROR(header("{'descr': '<f4', 'fortran_order': False, 'shape': (-1,), }"), io, "dimension");
   CHECK_ERROR(header("{'descr': '<f4', 'fortran_order': False, 'shape': (99999999999999999999,), }"), io, "dimension");
   CHECK_ERROR(header("{'descr': '<f4', 'fortran_order': False, 'shape': (1099511627776, 1099511627776), }"), limit, "");
+  CHECK_ERROR(header("{'descr': '|u1', 'fortran_order': False, 'shape': (4294967296,), }"), io,
+              "need 4294967296 bytes, it has 4");
+  CHECK_ERROR(header("{'descr': '|u1', 'fortran_order': False, 'shape': (4294967297,), }"), limit, "more elements");
   CHECK_ERROR(header("{'descr': '<f4', 'fortran_order': False, 'shape': (1,1,1,1,1,1,1,1,1), }"), limit,
               "rank above 8");
   CHECK_ERROR(header("{'descr': '<f4', 'fortran_order': 0, 'shape': (1,), }"), io, "True or False");

@@ -36,6 +36,11 @@ TEST_CASE("wire/damage") {
   CHECK_ERROR(load(chars({0x8A, 0x80, 0x80, 0x80, 0x10, 0x00})), invalid_model, "over-long field tag");
   CHECK_ERROR(load(chars({0x00, 0x01})), invalid_model, "impossible field tag");
   CHECK_ERROR(load(chars({0x0B, 0x0C})), invalid_model, "impossible field tag");
+  CHECK_ERROR(load(chars({0xFF, 0xFF, 0xFF, 0xFF, 0x0F})), invalid_model, "impossible field tag");
+  CHECK_ERROR(load(chars({0x80, 0x80, 0x80, 0x80, 0x10})), invalid_model, "over-long field tag");
+  // Fields that are not read, cut off.
+  for (const auto& cut : {chars({0x10, 0x80}), chars({0x11, 1, 2, 3}), chars({0x15, 1, 2})})
+    CHECK_ERROR(load(cut), invalid_model, "field 2 cut off in ModelProto");
   // Cut off in a tag, a number and a length; a length of 2^32 + 1 must not be taken for 1.
   CHECK_ERROR(load(chars({0x88})), invalid_model, "cut off");
   CHECK_ERROR(load(chars({0x08})), invalid_model, "damaged number");
@@ -44,6 +49,25 @@ TEST_CASE("wire/damage") {
   CHECK_ERROR(load(chars({0x3A, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0x01})), invalid_model, "claims");
   // The graph as a number instead of a message.
   CHECK_ERROR(load(chars({0x38, 0x01})), invalid_model, "wire type");
+}
+
+TEST_CASE("wire/damaged_attributes") {
+  const auto with = [](const std::string& attribute) {
+    ModelText model = relu_model();
+    model.nodes = {node("Relu", {"x"}, {"y"}, "relu", [&](pbf_writer& n) { n.add_message(5, attribute); })};
+    return load(model.bytes());
+  };
+  const std::string tensor = chars({0x2A, 0}), graph = chars({0x32, 2, 0x12, 0});
+  CHECK_ERROR(with(chars({0x15, 1, 2})), invalid_model, "field 2 cut off in AttributeProto");
+  // A number where a float belongs, and other than that.
+  CHECK_ERROR(with(chars({0x10, 1})), invalid_model, "field 2 of wire type 0 where 5 belongs in AttributeProto");
+  CHECK_ERROR(with(chars({0x1D, 0, 0, 0, 0})), invalid_model, "field 3 of wire type 5 where 0 belongs");
+  CHECK_ERROR(with(chars({0x3D, 0, 0, 0})), invalid_model, "field 7 cut off");
+  CHECK_ERROR(with(chars({0x38, 1})), invalid_model, "field 7 of wire type 0 where 5 belongs");
+  CHECK_ERROR(with(chars({0x45, 0, 0, 0, 0})), invalid_model, "field 8 of wire type 5 where 0 belongs");
+  CHECK_ERROR(with(chars({0x3A, 3, 0, 0, 0})), invalid_model, "floats cut off");
+  CHECK_ERROR(with(tensor + tensor), invalid_model, "a second tensor in an attribute");
+  CHECK_ERROR(with(graph + graph), invalid_model, "a second graph in an attribute");
 }
 
 TEST_CASE("wire/files_that_are_mistaken_for_models_are_told_apart") {
@@ -108,10 +132,32 @@ TEST_CASE("wire/random_damage_is_an_error_or_a_graph") {
 TEST_CASE("wire/doubled_parts_are_refused") {
   const std::string whole = relu_model().bytes();
   CHECK_ERROR(load(whole + whole), invalid_model, "second graph");
+  const std::string shape = chars({0x12, 0}), tensor = message([](pbf_writer&type) {
+                                                type.add_message(1, std::string(1, 0x08) + std::string(1, 0x01));
+                                              });
+  const auto with = [](const std::vector<std::string>& types) {
+    ModelText model = relu_model();
+    model.inputs = {message([&](pbf_writer& info) {
+      info.add_string(1, "x");
+      for (const std::string& type : types) info.add_message(2, type);
+    })};
+    return load(model.bytes());
+  };
+  const std::string sequence = chars({0x22, 0});
+  CHECK_ERROR(with({tensor, tensor}), invalid_model, "a second type of a value");
+  for (const std::string& type : {tensor + tensor, tensor + sequence, sequence + tensor})
+    CHECK_ERROR(with({type}), invalid_model, "a second type of a value");
+  CHECK_ERROR(with({message([&](pbf_writer& type) { type.add_message(1, shape + shape); })}), invalid_model,
+              "a second shape of a value");
 }
 
 TEST_CASE("wire/the_last_of_a_dimensions_value_and_name_counts") {
-  for (const bool name_last : {false, true}) {
+  struct Row {
+    bool name_last;
+    std::int64_t value, dim;
+    const char* name;
+  };
+  for (const Row& row : {Row{false, 7, 7, ""}, {true, 7, -1, "N"}, {false, -1, -1, ""}}) {
     ModelText model = relu_model();
     model.inputs = {message([&](pbf_writer& info) {
       info.add_string(1, "x");
@@ -120,13 +166,13 @@ TEST_CASE("wire/the_last_of_a_dimensions_value_and_name_counts") {
       tensor_type.add_int32(1, f32);
       pbf_writer shape(tensor_type, 2);
       pbf_writer dimension(shape, 1);
-      if (!name_last) dimension.add_string(2, "N");
-      dimension.add_int64(1, 7);
-      if (name_last) dimension.add_string(2, "N");
+      if (!row.name_last) dimension.add_string(2, "N");
+      dimension.add_int64(1, row.value);
+      if (row.name_last) dimension.add_string(2, "N");
     })};
     const PortInfo x = load(model.bytes()).input_ports.at(0);
-    CHECK(x.dims == std::vector<std::int64_t>{name_last ? -1 : 7});
-    CHECK(x.dim_names.at(0) == (name_last ? "N" : ""));
+    CHECK(x.dims == std::vector<std::int64_t>{row.dim});
+    CHECK(x.dim_names.at(0) == row.name);
   }
 }
 
@@ -250,6 +296,6 @@ TEST_CASE("names/what_may_be_a_name") {
   CHECK_ERROR(checked_name("\x1f", "a node"), invalid_model, "control character");
   for (const char* bad : {"\xc1\xbf", "\xe0\x9f\xbf", "\xed\xbf\xbf", "\xf0\x8f\xbf\xbf", "\xf5\x80\x80\x80", "\xbf",
                           "\xc2", "\xf0\x90\x80", "\xc2 ", "\xc2\xc0", "\xff", "\xc0\x80", "\xed\xa0\x80",
-                          "\xf4\x90\x80\x80", "\xe5\x90", "\x80"})
+                          "\xf4\x90\x80\x80", "\xe5\x90", "\x80", "\x81\x80\x80\x80", "\xf9\x80\x80\x80"})
     CHECK_ERROR(checked_name(bad, "a node"), invalid_model, "UTF-8");
 }
