@@ -300,10 +300,7 @@ void GraphBuilder::add_outputs() {
       fail("stands twice");
       continue;
     }
-    if (names_.find(info.name) == nullptr) {
-      fail("is produced by no node");
-      continue;
-    }
+    if (names_.find(info.name) == nullptr) fail("is produced by no node");
     const ValueId id = find_value(info.name);
     if (id == no_id) continue;  // its producer is a problem already
     graph_.outputs.push_back(id);

@@ -76,8 +76,8 @@ class DictParser {
   void expect(char c) {
     if (!accept(c)) damaged(fmt::format("'{}' expected in its header", c));
   }
+  /// Blanks before it are skipped already.
   std::string_view quoted() {
-    skip_blanks();
     if (text_.empty() || (text_.front() != '\'' && text_.front() != '"')) damaged("a string expected in its header");
     const auto end = text_.find(text_.front(), 1);
     if (end == std::string_view::npos) damaged("a string without end in its header");
@@ -98,7 +98,6 @@ class DictParser {
     std::vector<std::int64_t> dims;
     expect('(');
     while (!accept(')')) {
-      skip_blanks();
       std::int64_t dim = 0;
       const auto [end, error] = std::from_chars(text_.data(), std::to_address(text_.end()), dim);
       if (error != std::errc() || dim < 0) damaged("a dimension expected in its header");

@@ -361,7 +361,6 @@ OnnxValueInfo Reader::value_info(WireMessage in) {
     if (in.field() == 1) {
       info.name = checked_name(in.text(), "a value");
     } else if (in.field() == 2) {
-      reject_second(info.kind != OnnxValueInfo::Kind::none, "type of a value");
       type(in.message("TypeProto"), info);
     } else {
       in.skip();

@@ -286,7 +286,7 @@ TEST_CASE("changed_file/large_raw_data_is_left_out_until_it_is_asked_for") {
   };
   const auto unknown = [](pbf_writer& writer) {
     writer.add_int64(100, -1);
-    writer.add_fixed64(101, 1);
+    writer.add_fixed64(101, ~std::uint64_t{0});
     writer.add_fixed32(102, 1);
     writer.add_bytes(103, "unknown");
   };

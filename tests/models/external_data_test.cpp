@@ -156,9 +156,9 @@ TEST_CASE("external_data/tensors_that_overlap") {
   folder.write("w.bin", floats({1, 2, 3, 4, 5, 6, 7, 8}));
   ExternalData data(folder.path());
   const auto read = [&](std::size_t offset, std::size_t bytes, const char* location = "w.bin") {
-    const std::string text = std::to_string(offset);
+    const std::string text = std::to_string(offset) + "0";  // a digit behind it, which is not its own
     OnnxTensor tensor;
-    tensor.external_data = {{"location", location}, {"offset", text}};
+    tensor.external_data = {{"location", location}, {"offset", std::string_view(text).substr(0, text.size() - 1)}};
     return data.read(tensor, bytes).bytes;
   };
   const std::span<const std::byte> all = read(0, 32);
@@ -169,6 +169,31 @@ TEST_CASE("external_data/tensors_that_overlap") {
   CHECK_ERROR(read(4, 28), limit, "more than 4 times");
   CHECK(read(4, 12)[0] == all[4]);  // 4 * 32 bytes by now
   CHECK_ERROR(read(4, 1), limit, "more than 4 times");
+}
+
+TEST_CASE("external_data/tied_weights_of_a_model_are_there_once") {
+  const TempDir folder;
+  folder.write("w.bin", floats({1, 2, 3, 4}));
+  for (const auto& [type, elems] : {std::pair<int, std::int64_t>(f32, 4), {u8, 16}, {f16, 8}}) {
+    ModelText model = relu_model();
+    model.nodes = {node("Concat", {"v", "w"}, {"y"}, "both",
+                        [](pbf_writer& n) { attribute(n, "axis", 2, [](pbf_writer& a) { a.add_int64(3, 0); }); })};
+    for (const char* const name : {"v", "w"})
+      model.initializers.push_back(tensor(name, type, {elems}, [](pbf_writer& writer) {
+        writer.add_message(13, message([](pbf_writer& entry) {
+                             entry.add_string(1, "location");
+                             entry.add_string(2, "w.bin");
+                           }));
+        writer.add_enum(14, 1);
+      }));
+    const std::string data = model.bytes();
+    const Graph graph = load_onnx(bytes_of(data), nullptr, {.external_data_dir = folder.path()}, "test");
+    std::vector<const void*> at;
+    for (const Value& value : graph.values)
+      if (value.is_constant()) at.push_back(value.constant.data());
+    REQUIRE(at.size() == 2);
+    CHECK(at[0] == at[1]);
+  }
 }
 
 TEST_CASE("external_data/a_file_that_changes_meanwhile") {

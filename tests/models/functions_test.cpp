@@ -7,6 +7,7 @@
 
 #include "models/limits.h"
 #include "models/load_onnx.h"
+#include "runtime/graph/infer_shapes.h"
 #include "tests/expect_error.h"
 #include "tests/models/onnx_writer.h"
 
@@ -160,6 +161,22 @@ TEST_CASE("functions/branches_within") {
   ModelText model = calling({chooses}, call("Chooses", {"x", "c"}, {"y"}));
   model.initializers = {raw_tensor<std::uint8_t>("c", 9, {}, {1})};
   CHECK(lines(load(model)) == Names{"block/neg Neg(x) -> block/t", "block/if If(c,block/t) -> y"});
+  // A call within a branch.
+  model.functions = {function("acme", "Twice", {"a"}, {"b"}, {node("Neg", {"a"}, {"t"}), node("Abs", {"t"}, {"b"})})};
+  const std::string calls = message([&](pbf_writer& graph) {
+    graph.add_message(1, call("Twice", {"x"}, {"r"}));
+    graph.add_message(12, message([](pbf_writer& w) { w.add_string(1, "r"); }));
+  });
+  model.nodes = {node("If", {"c"}, {"y"}, "if", [&](pbf_writer& w) {
+    for (const char* name : {"then_branch", "else_branch"})
+      attribute(w, name, 5, [&](pbf_writer& v) { v.add_message(6, calls); });
+  })};
+  Graph graph = load(model);
+  bind_inputs(graph, 1, {});
+  infer_shapes(graph);
+  REQUIRE(graph.nodes.size() == 3);  // and what hands the result on
+  CHECK(graph.nodes[0].type() == "Neg");
+  CHECK(graph.nodes[1].type() == "Abs");
 }
 
 TEST_CASE("functions/opsets_of_their_own") {

@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -68,6 +69,17 @@ TEST_CASE("limits/file_sizes") {
   CHECK_ERROR(Model::load(sparse_file(folder, "big.onnx", limits::model_file_bytes + 1)), limit, "at most 2147483647");
   CHECK_ERROR(read_npy(sparse_file(folder, "big.npy", limits::tensor_file_bytes + 1)), limit, "big.npy");
   CHECK_ERROR(read_tensor_pb(sparse_file(folder, "big.pb", limits::tensor_file_bytes + 1)), limit, "big.pb");
+}
+
+TEST_CASE("limits/bytes_of_a_model") {
+  constexpr std::size_t most = limits::model_file_bytes;
+  // Pages that are never touched take no memory.
+  void* const memory = ::mmap(nullptr, most + 1, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  REQUIRE(memory != MAP_FAILED);
+  const std::span<const std::byte> bytes(static_cast<const std::byte*>(memory), most + 1);
+  CHECK_ERROR(Model::load_bytes(bytes.first(most)), invalid_model, "impossible field tag");
+  CHECK_ERROR(Model::load_bytes(bytes), limit, "the model has 2147483648 bytes; at most 2147483647 are allowed");
+  ::munmap(memory, most + 1);
 }
 
 TEST_CASE("limits/not_a_regular_file") {

@@ -87,7 +87,7 @@ TEST_CASE("load_onnx/initializers_listed_as_inputs_are_not_inputs") {
 TEST_CASE("load_onnx/constants_in_all_forms") {
   const auto constant = [](const std::string& name, int type, const std::function<void(pbf_writer&)>& value) {
     ModelText model = relu_model();
-    model.nodes = {node("Constant", {}, {"c"}, "c", [&](pbf_writer& n) { attribute(n, name, type, value); }),
+    model.nodes = {node("Constant", {}, {"c", ""}, "c", [&](pbf_writer& n) { attribute(n, name, type, value); }),
                    node("Identity", {"c"}, {"y"}, "id")};
     return value_of(load(model), "c").constant;
   };
@@ -251,6 +251,15 @@ TEST_CASE("load_onnx/what_a_node_is_read_as_has_its_name") {
   };
   CHECK(names_of("TransposeMatMul") == Names{"n"});
   CHECK(names_of("GemmFastGelu") == Names{"n:MatMul_0", "n:Gelu_1"});
+  // Of several outputs each is made.
+  ModelText model = relu_model();
+  model.nodes = {node("DynamicQuantizeLinear", {"x"}, {"y", "scale", "zero"}, "n")};
+  model.outputs = {port("y", u8, {2, 3}), port("scale", f32, {}), port("zero", u8, {})};
+  const Graph graph = load(model);
+  for (const ValueId output : graph.outputs)
+    CHECK(std::ranges::any_of(
+        graph.nodes, [&](const Node& one) { return std::ranges::find(one.outputs, output) != one.outputs.end(); }));
+  CHECK(std::ranges::find(graph.nodes.front().inputs, graph.inputs.at(0)) != graph.nodes.front().inputs.end());
 }
 
 TEST_CASE("load_onnx/types_stay_as_they_are") {
@@ -381,6 +390,10 @@ TEST_CASE("load_onnx/damaged_graphs") {
   CHECK_ERROR(with([](ModelText& m) { m.inputs.push_back(m.inputs[0]); }), invalid_model, "defined twice");
   CHECK_ERROR(with([](ModelText& m) { m.outputs.push_back(m.outputs[0]); }), invalid_model, "output 'y': stands twice");
   CHECK_ERROR(with([](ModelText& m) { m.outputs = {port("z", f32, {1})}; }), invalid_model, "is produced by no node");
+  const Error twice = error_of([&] {
+    with([](ModelText& m) { m.outputs = {port("z", f32, {1}), port("z", f32, {1})}; });
+  });
+  CHECK(contains(twice.what(), "cannot run for 2 reasons"));
   CHECK_ERROR(with([](ModelText& m) { m.outputs.clear(); }), invalid_model, "no outputs");
   CHECK_ERROR(with([](ModelText& m) {
                 m.nodes = {node("Add", {"x", "w"}, {"y"}, "add")};
@@ -426,7 +439,7 @@ TEST_CASE("load_onnx/damaged_graphs") {
               invalid_model, "'a' stands twice");
 }
 
-TEST_CASE("load_onnx/sparse_initializers_are_refused_by_name") {
+TEST_CASE("load_onnx/sparse_initializers_and_names_of_graphs") {
   const std::string model = message([](pbf_writer& writer) {
     writer.add_int64(1, 8);
     pbf_writer graph(writer, 7);
@@ -438,6 +451,11 @@ TEST_CASE("load_onnx/sparse_initializers_are_refused_by_name") {
   });
   const std::string text = error_of([&] { load_onnx(bytes_of(model), nullptr, {}, "test"); }).what();
   CHECK_MESSAGE(contains(text, "initializer 'values': sparse tensors are not supported"), text);
+  const std::string named = message([](pbf_writer& writer) {
+    pbf_writer graph(writer, 7);
+    graph.add_string(2, "two\nlines");
+  });
+  CHECK_ERROR(load_onnx(bytes_of(named), nullptr, {}, "test"), invalid_model, "the name of the graph holds a control");
 }
 
 TEST_CASE("load_onnx/inputs_that_nothing_reads_may_be_what_no_tensor_is") {

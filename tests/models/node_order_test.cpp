@@ -46,6 +46,8 @@ TEST_CASE("node_order/cycles") {
   CHECK(found.order.empty());
   REQUIRE(found.cycle.size() == 2);
   CHECK(std::is_permutation(found.cycle.begin(), found.cycle.end(), std::vector<std::size_t>{1, 2}.begin()));
+  // 0 waits behind it, where the search begins.
+  CHECK(order_nodes({{1}, {2}, {1}}).cycle == std::vector<std::size_t>{2, 1});
   // In the order of the data: each reads from the one before it.
   const NodeOrder ring = order_nodes({{2}, {0}, {1}});
   REQUIRE(ring.cycle.size() == 3);

@@ -176,6 +176,15 @@ TEST_CASE("onnx_tensor/alignment") {
 TEST_CASE("onnx_tensor/refused") {
   CHECK_ERROR(read(raw_tensor<float>("t", f32, {3}, {1, 2})), invalid_model, "needs 12 bytes, raw_data has 8");
   CHECK_ERROR(read(raw_tensor<float>("t", f32, {1}, {1, 2})), invalid_model, "needs 4 bytes, raw_data has 8");
+  CHECK_ERROR(read(tensor("t", f32, {3}, [](pbf_writer& writer) { writer.add_float(4, 1); })), invalid_model,
+              "needs 3 elements, its data has 1");
+  for (const std::uint32_t own : {4U, 9U})
+    CHECK_ERROR(read(tensor("t", f32, {1},
+                            [&](pbf_writer& writer) {
+                              writer.add_bytes(own, "1234");
+                              writer.add_enum(14, 1);
+                            })),
+                invalid_model, "both external data and data of its own");
   CHECK_ERROR(read(tensor("t", f32, {2})), invalid_model, "needs 2 elements, its data has 0");
   CHECK_ERROR(read(int32_tensor(i8, {128}, true)), invalid_model, "128 does not fit");
   CHECK_ERROR(read(int32_tensor(u8, {-1}, true)), invalid_model, "-1 does not fit");

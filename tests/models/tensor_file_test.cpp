@@ -289,7 +289,9 @@ TEST_CASE("tensor_file/npy_as_numpy_writes_it") {
   for (std::size_t more = 0; more < 128; dims[++more % 8] *= 10) {
     const std::string header = npy_header(DType::f32, Shape(dims));
     CHECK(header.size() % 64 == 0);
-    CHECK(header.size() - header.find_last_not_of(" \n") - 2 < 64);
+    const std::size_t last = header.find_last_not_of(" \n");
+    CHECK(header[last] == '}');
+    CHECK(header.size() - last - 2 < 64);
   }
 }
 
@@ -337,7 +339,14 @@ TEST_CASE("tensor_file/npy_refused") {
   CHECK_ERROR(header("{'descr': '<f4', 'fortran_order': False, 'shape': (1,1,1,1,1,1,1,1,1), }"), limit,
               "rank above 8");
   CHECK_ERROR(header("{'descr': '<f4', 'fortran_order': 0, 'shape': (1,), }"), io, "True or False");
-  CHECK_ERROR(header("{'descr': '<f4', 'fortran_order': False, }"), io, "lacks");
+  for (const char* const lacking : {"{'descr': '<f4', 'fortran_order': False, }", "{'descr': '<f4', 'shape': (1,), }",
+                                    "{'fortran_order': False, 'shape': (1,), }"})
+    CHECK_ERROR(header(lacking), io, "lacks");
+  for (const char* const bare : {"{descr': '<f4'}", "{", "{'descr': 5}", "{'descr': "})
+    CHECK_ERROR(header(bare), io, "a string expected");
+  for (const char* const type : {"", "|f4", ">u1", "=u1"})
+    CHECK_ERROR(header(fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': (1,), }}", type)), unsupported,
+                fmt::format("of type '{}' is", type));
   CHECK_ERROR(header("{'descr': '<f4', 'descr': '<f4', 'shape': (1,), }"), io, "doubled");
   CHECK_ERROR(header("{'descr': '<f4"), io, "string without end");
   CHECK_ERROR(header("['descr']"), io, "'{' expected");
