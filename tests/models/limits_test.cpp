@@ -265,6 +265,28 @@ TEST_CASE("limits/functions_that_call_functions") {
   }
 }
 
+TEST_CASE("limits/branches_within_branches") {
+  for (const int more : {0, 1}) {
+    std::string inner = node("Neg", {"x"}, {"r"});
+    for (int i = 0; i < limits::subgraph_depth + more; ++i)
+      inner = node("If", {"c"}, {"r"}, "choice", [&](pbf_writer& writer) {
+        for (const char* const name : {"then_branch", "else_branch"})
+          attribute(writer, name, 5, [&](pbf_writer& value) {
+            pbf_writer graph(value, 6);
+            if (*name == 't') graph.add_message(1, inner);
+            graph.add_message(12, message([&](pbf_writer& w) { w.add_string(1, *name == 't' ? "r" : "x"); }));
+          });
+      });
+    ModelText model = relu_model();
+    model.initializers = {raw_tensor<std::uint8_t>("c", boolean, {}, {1})};
+    model.nodes = {inner, node("Relu", {"r"}, {"y"})};
+    if (more == 0)
+      CHECK(load(model).nodes.size() == 2);
+    else
+      CHECK_ERROR(load(model), limit, "branches more than 8 deep");
+  }
+}
+
 // Each call adds 2^16: a node, its input and its output, and three lists with their elements.
 TEST_CASE("limits/elements_of_functions_in_place") {
   constexpr std::size_t reals = 20'000, texts = 5'000, integers = (1U << 16) - reals - texts - 6;

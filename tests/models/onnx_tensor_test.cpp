@@ -176,8 +176,9 @@ TEST_CASE("onnx_tensor/alignment") {
 TEST_CASE("onnx_tensor/refused") {
   CHECK_ERROR(read(raw_tensor<float>("t", f32, {3}, {1, 2})), invalid_model, "needs 12 bytes, raw_data has 8");
   CHECK_ERROR(read(raw_tensor<float>("t", f32, {1}, {1, 2})), invalid_model, "needs 4 bytes, raw_data has 8");
-  CHECK_ERROR(read(tensor("t", f32, {3}, [](pbf_writer& writer) { writer.add_float(4, 1); })), invalid_model,
-              "needs 3 elements, its data has 1");
+  const std::vector<float> two{1, 2};
+  CHECK_ERROR(read(tensor("t", f32, {3}, [&](pbf_writer& w) { w.add_packed_float(4, two.begin(), two.end()); })),
+              invalid_model, "needs 3 elements, its data has 2");
   for (const std::uint32_t own : {4U, 9U})
     CHECK_ERROR(read(tensor("t", f32, {1},
                             [&](pbf_writer& writer) {
