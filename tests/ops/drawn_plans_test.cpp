@@ -69,11 +69,7 @@ Tensor zeros(const TensorType& type) {
 
 struct Sum {
   int taken = 0;
-  std::uint32_t offers = 2166136261, refusals = 2166136261;
-
-  static void add(std::uint32_t& sum, const std::string& text) {
-    for (const char c : text) sum = (sum ^ static_cast<unsigned char>(c)) * 16777619;
-  }
+  std::uint32_t offers = sum_of(""), refusals = sum_of("");
 };
 using Sums = std::map<std::string_view, Sum>;
 
@@ -88,7 +84,7 @@ TextNode with_weights(TextNode node, bool known) {
 
 /// What the kernels of a device offer for the node, what is no weight being stored as the precision has it.
 void add_offers(Sums& sums, const TextNode& node, const Target& target) {
-  const auto op = make_op(node.op, node.domain, node.attributes, node.inputs.size(), node.outputs, node.opset);
+  const auto op = op_of(node);
   std::vector<InputInfo> inputs = node.inputs;
   std::vector<TensorType> outputs = infer_types(*op, inputs);
   const auto store = [&](TensorType& type) {
@@ -102,13 +98,14 @@ void add_offers(Sums& sums, const TextNode& node, const Target& target) {
     Sum& sum = sums[kernel->name()];
     const Offer offer = kernel->offer(problem, target);
     sum.taken += offer.candidates.empty() ? 0 : 1;
-    Sum::add(sum.refusals, offer.refusal + "\n");
+    sum.refusals = sum_of(offer.refusal + "\n", sum.refusals);
     for (const Candidate& c : offer.candidates) {
-      Sum::add(sum.offers, fmt::format("{} {} {:.6g} {:.5g} {:x} {:x} {} {:x} {} {}\n", c.config, c.workspace_bytes,
-                                       c.estimated_us, c.tolerance, c.in_place, c.pitched_inputs, c.pitched_output,
-                                       c.reads, c.needs_cublas, c.waits_for_weights));
+      sum.offers = sum_of(fmt::format("{} {} {:.6g} {:.5g} {:x} {:x} {} {:x} {} {}\n", c.config, c.workspace_bytes,
+                                      c.estimated_us, c.tolerance, c.in_place, c.pitched_inputs, c.pitched_output,
+                                      c.reads, c.needs_cublas, c.waits_for_weights),
+                          sum.offers);
       if (const auto blob = kernel->blob(problem, c))
-        Sum::add(sum.offers, fmt::format("{} {}\n", blob->bytes, blob->key));
+        sum.offers = sum_of(fmt::format("{} {}\n", blob->bytes, blob->key), sum.offers);
     }
   }
 }
@@ -132,8 +129,7 @@ std::string sums_of(const std::string& text, int draws) {
   for (int i = 0; i < draws; ++i) {
     const TextNode node = parse_node(drawn(text, random));
     try {
-      infer_types(*make_op(node.op, node.domain, node.attributes, node.inputs.size(), node.outputs, node.opset),
-                  node.inputs);
+      infer_types(*op_of(node), node.inputs);
     } catch (const Error&) {
       continue;  // a window larger than its image
     }

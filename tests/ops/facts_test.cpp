@@ -107,11 +107,6 @@ std::string formulas_text(const Op& op, const TextNode& node, const Shape& y) {
   return text;
 }
 
-std::shared_ptr<const Op> op_of(const TextNode& node) {
-  if (node.opset == 0) return make_normalised_op(node.op, node.attributes, node.inputs.size(), node.outputs);
-  return make_op(node.op, node.domain, node.attributes, node.inputs.size(), node.outputs, node.opset);
-}
-
 std::string facts_of(const TextNode& node) {
   const OpRow* const row = find_op(node.op, node.domain);
   REQUIRE(row != nullptr);
@@ -299,12 +294,6 @@ Changes changes_of(const TextNode& node) {
   change_inputs(node, ask);
   change_counts(node, ask);
   return all;
-}
-
-std::uint32_t sum_of(const std::string& text) {
-  std::uint32_t sum = 2166136261;
-  for (const char c : text) sum = (sum ^ static_cast<unsigned char>(c)) * 16777619;
-  return sum;
 }
 
 /// What kernels offer for a node: every candidate in full, and what they prepare.

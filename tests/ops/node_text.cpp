@@ -97,6 +97,16 @@ TextNode parse_node(const std::string& line) {
   return node;
 }
 
+std::shared_ptr<const Op> op_of(const TextNode& node) {
+  if (node.opset == 0) return make_normalised_op(node.op, node.attributes, node.inputs.size(), node.outputs);
+  return make_op(node.op, node.domain, node.attributes, node.inputs.size(), node.outputs, node.opset);
+}
+
+std::uint32_t sum_of(std::string_view text, std::uint32_t sum) {
+  for (const char c : text) sum = (sum ^ static_cast<unsigned char>(c)) * 16777619;
+  return sum;
+}
+
 int check_said(const std::string& name, bool whole,
                const std::function<std::string(const std::string& line, std::string& details)>& said) {
   const std::string path = LENSLET_SOURCE_DIR "/tests/ops/data/" + name;

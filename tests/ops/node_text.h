@@ -1,8 +1,11 @@
 #pragma once
 // Nodes as lines of text: "Conv/13 float32[1,4,9,9] float32[6,4,3,3] - pads=1,1,1,1".
 
+#include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "ops/core/op.h"
@@ -26,6 +29,10 @@ AttributeList parse_attributes(std::istream& words);
 /// normalised, "ms." and "lenslet." for domains, `-` for an input that is left out, values of one that is known, and
 /// outputs where they are not one.
 TextNode parse_node(const std::string& line);
+std::shared_ptr<const Op> op_of(const TextNode& node);
+
+/// FNV-1a of the text behind what `sum` is of.
+std::uint32_t sum_of(std::string_view text, std::uint32_t sum = 2166136261);
 
 /// Of data/NAME: lines, each with indented ones behind it, which said(line, details) is to give; nothing where the line
 /// is none of its own. Not `whole`: the first of them only. With LENSLET_WRITE_TEST_DATA=1 what is said is written

@@ -35,7 +35,7 @@ def add_to(verbs: argparse._SubParsersAction) -> None:
     verb = verbs.add_parser("overload")
     verb.add_argument("model")
     verb.add_argument("--device", default="cpu")
-    verb.add_argument("--seconds", type=float, nargs="+", default=[3600.0], help="of each load; of the second (3600)")
+    verb.add_argument("--seconds", type=float, nargs="+", default=[3600.0], help="of each load, or of the one and the other (3600)")
     verb.add_argument("--rounds", type=int, default=1, help="of both loads, in turns (%(default)s)")
     verb.add_argument("--rate", type=float, default=0, help="what the server can take, where that is known")
     verb.add_argument("--clients", type=int, default=max(1, min(8, len(os.sched_getaffinity(0)) // 4)), metavar="N",

@@ -33,8 +33,8 @@ def settings(*names):
     return [(words[name], dict(zip(("threads", "batch"), name.split("x")))) for name in names]
 
 
-# What is measured, file (the newest of that name), device, peer, the columns of both times (the peer's: the least counts) or of a ratio alone, and
-# (setting, the rows of the file that it takes).
+# What is measured, file (the newest of that name), device, peer, the columns of both times (the peer's: the least counts)
+# or of a ratio alone, and (setting, the rows of the file that it takes).
 TABLE = (
     ("networks", CPU, EPYC, THREE, "lenslet_ms", QUICKEST, settings("1x1", "2x1", "2x8")),
     ("networks of other kinds", "cpu-other-networks", EPYC, THREE, "lenslet_ms", QUICKEST,

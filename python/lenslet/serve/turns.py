@@ -70,7 +70,8 @@ class Turns:
             return
         self._since = self._last = now
         self._loop.call_soon(self._begin)
-        while self._waiting and self._woken < max(1, int(seconds / self._own) if self._own else 1):
+        most = max(1, int(seconds / self._own)) if self._own else 1
+        while self._waiting and self._woken < most:
             turn = self._waiting.popleft()
             if not turn.done():
                 turn.set_result(None)
