@@ -430,15 +430,23 @@ def shut_connection(peer: str, port: int) -> None:
     wanted = _address(urllib.parse.unquote(peer).partition(":")[2])
     for name in os.listdir("/proc/self/fd"):
         try:
-            if not os.readlink(f"/proc/self/fd/{name}").startswith("socket:"):
+            if _peer_of(int(name)) != wanted:  # mostly: so this costs one look, and no file of its own
                 continue
-            with socket.socket(fileno=os.dup(int(name))) as found:
-                if found.family in (socket.AF_INET, socket.AF_INET6) and found.getsockname()[1] == port:
-                    host, number = found.getpeername()[:2]
-                    if _address(f"{host}:{number}") == wanted:
-                        found.shutdown(socket.SHUT_RDWR)
+            with socket.socket(fileno=os.dup(int(name))) as found:  # which nobody closes and opens anew meanwhile
+                if found.getsockname()[1] == port and _peer_of(found.fileno()) == wanted:
+                    found.shutdown(socket.SHUT_RDWR)
         except OSError:  # it has gone meanwhile, or has no peer
             continue
+
+
+def _peer_of(file: int) -> Tuple[str, str]:
+    """OSError where it is no socket, or has no peer; nothing where that has no number."""
+    seen = socket.socket(socket.AF_INET6, socket.SOCK_STREAM, 0, file)  # in which an address of IPv4 has its place, too
+    try:
+        peer = seen.getpeername()
+    finally:
+        seen.detach()
+    return _address(f"{peer[0]}:{peer[1]}") if isinstance(peer, tuple) else ("", "")
 
 
 def _address(text: str) -> Tuple[str, str]:
