@@ -39,25 +39,37 @@ lenslet_static_sources=(fmtlib highway)
 # say WORDS...: what a script is about to do.
 say() { printf '\n== %s\n' "$*"; }
 
-# phase WORDS...: the same, for what takes time: ends the phase before and says how long that took. phases_done ends the
-# last one and prints them all. A script that another one calls goes on with the caller's table (.ci/run, tools/test.sh).
+# phase WORDS...: the same, for what takes time: ends the phase before and says how long that took, by the clock and in
+# processor time (user + system, of all processes that ended). phases_done ends the last one, prints them all, and fails
+# where their processor time is over LENSLET_CPU_BUDGET_S (seconds; no limit without). A script that another one executes
+# goes on with the caller's table (.ci/run, tools/test.sh).
 phase() {
   phase_ends
-  lenslet_phase=$* lenslet_phase_from=$SECONDS
+  lenslet_phase=$* lenslet_phase_from=$SECONDS lenslet_phase_cpu=$(cpu_ticks)
   say "$*"
+}
+# Processor time of this shell and of its children that ended, in ticks of 1/CLK_TCK s (proc(5), stat: fields 14 to 17).
+cpu_ticks() {
+  local stat
+  read -r stat <"/proc/$$/stat"
+  awk '{print $12 + $13 + $14 + $15}' <<<"${stat##*) }"
 }
 phase_ends() {
   [ -n "${lenslet_phase:-}" ] || return 0
-  local seconds=$((SECONDS - lenslet_phase_from))
-  printf -- '-- %d s: %s\n' "$seconds" "$lenslet_phase"
-  LENSLET_PHASES=${LENSLET_PHASES:-}$(printf '%6d  %s' "$seconds" "$lenslet_phase")$'\n'
+  local seconds=$((SECONDS - lenslet_phase_from)) cpu=$((($(cpu_ticks) - lenslet_phase_cpu) / $(getconf CLK_TCK)))
+  printf -- '-- %d s, %d s of processor time: %s\n' "$seconds" "$cpu" "$lenslet_phase"
+  LENSLET_PHASES=${LENSLET_PHASES:-}$(printf '%6d %6d  %s' "$seconds" "$cpu" "$lenslet_phase")$'\n'
   export LENSLET_PHASES
   lenslet_phase=
 }
 phases_done() {
   phase_ends
-  printf '\n== seconds of each phase\n%s%6d  in all\n' "$LENSLET_PHASES" \
-    "$(awk '{sum += $1} END {print sum + 0}' <<<"$LENSLET_PHASES")"
+  local cpu
+  cpu=$(awk '{sum += $2} END {print sum + 0}' <<<"$LENSLET_PHASES")
+  printf '\n== seconds of each phase, and of processor time\n%s%6d %6d  in all\n' "$LENSLET_PHASES" \
+    "$(awk '{sum += $1} END {print sum + 0}' <<<"$LENSLET_PHASES")" "$cpu"
+  [ "$cpu" -le "${LENSLET_CPU_BUDGET_S:-$cpu}" ] ||
+    die "$cpu s of processor time, over the budget of $LENSLET_CPU_BUDGET_S s: see CONTRIBUTING, \"CI\""
 }
 
 # die WORDS...: the one clear line a script fails with.
