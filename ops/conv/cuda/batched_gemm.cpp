@@ -5,8 +5,8 @@
 namespace lenslet::cuda {
 namespace {
 
-/// From a block's start to its first product, and its stores; the second for each m + n = 128 of the tile. Fitted to
-/// Winograd's times on an H200: 0.4 of what implicit_gemm's blocks take, which work out addresses first.
+/// Time from a block's start to its first product, plus its stores; tile_us is for m + n = 128. Fitted to Winograd on
+/// an H200: 0.4 of implicit_gemm's block, which also decodes addresses.
 constexpr double block_us = 0.3, tile_us = 0.5;
 
 constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }

@@ -1,5 +1,5 @@
-// Batched fp32 products: a block computes a tile of one matrix, k in steps through a ring of shared-memory stages that
-// cp.async fills ahead.
+// Batched fp32 GEMM: a block computes a tile of one matrix; cp.async fills a ring of shared-memory stages ahead of the
+// k-loop.
 
 #include "ops/conv/cuda/batched_gemm.h"
 #include "ops/conv/cuda/gemm_tile.cuh"
@@ -7,12 +7,12 @@
 namespace lenslet::cuda {
 namespace {
 
-/// Where a thread's copies of a block's step come from and go to. Rows of A and columns of B past the end are copied
-/// from the last ones, so that nothing is asked while copying; their products are not stored.
+/// Source and destination of a thread's copies of one k-block. Rows of A and columns of B past the end repeat the last
+/// one, so that copies need no predicate; their products are not stored.
 template <typename Tile>
 class StepLoader {
   static constexpr int a_row_vectors = gemm_step / 4, b_row_vectors = Tile::n / 4;
-  static constexpr int a_rows = Tile::threads / a_row_vectors;  ///< a pass of the block
+  static constexpr int a_rows = Tile::threads / a_row_vectors;  ///< rows that one pass of the block copies
   static constexpr int b_rows = Tile::threads / b_row_vectors;
   static constexpr int a_copies = Tile::m / a_rows, b_copies = gemm_step / b_rows;
   static_assert(a_rows * a_row_vectors == Tile::threads && a_copies * a_rows == Tile::m);
@@ -46,12 +46,12 @@ class StepLoader {
   const float* a_;
   const float* b_;
   int n_;
-  int a_from_[a_copies];  ///< from a_ to the rows
-  int a_to_, b_to_;       ///< in a stage
+  int a_from_[a_copies];  ///< from a_ to the thread's rows
+  int a_to_, b_to_;       ///< offsets in a stage
 };
 
-/// Grid: row tiles, column tiles, matrices. Rows run fastest, so that blocks that need the same part of B, the filters,
-/// which may come from memory, run together.
+/// Grid: row tiles, column tiles, matrices. Rows run fastest, so that blocks that share a part of B (the filters,
+/// perhaps still in memory) run together.
 template <typename Tile>
 __global__ void __launch_bounds__(Tile::threads, Tile::shape.blocks) batched_gemm_kernel(const BatchedGemm g) {
   wait_for_previous();

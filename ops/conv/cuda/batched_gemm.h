@@ -1,6 +1,5 @@
 #pragma once
-// Many products of small fp32 matrices in one launch: what Winograd multiplies with. Plain C++: the planning is built
-// and tested where there is no CUDA, too.
+// Batched products of small fp32 matrices in one launch, for Winograd. Plain C++: planned and tested without CUDA.
 
 #include "ops/conv/algorithm.h"
 #include "ops/conv/cuda/implicit_gemm_plan.h"
@@ -17,10 +16,10 @@ struct BatchedGemm {
   int m = 0, n = 0, k = 0, batches = 0;
 };
 
-/// Microseconds of the arithmetic with that tile, without the launch and the memory behind L2.
+/// Arithmetic time in us with that tile, without the launch and without memory traffic beyond L2.
 double batched_gemm_us(const BatchedGemm& gemm, GemmTile tile, const DeviceProfile& device);
 
-/// The tile with the least batched_gemm_us(). All give the same bits.
+/// The tile with the least batched_gemm_us(). Every tile gives the same bits.
 GemmTile choose_batched_gemm_tile(const BatchedGemm& gemm, const DeviceProfile& device);
 
 /// Queues the product on the context's stream. batched_gemm.cu.

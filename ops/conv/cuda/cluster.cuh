@@ -1,6 +1,6 @@
 #pragma once
-// The blocks of a thread-block cluster: they run at the same time and read each other's shared memory (CUDA Programming
-// Guide, "Thread Block Clusters"; sm_90 and newer). Kernels compiled for older devices are not launched in clusters.
+// Thread-block clusters: blocks that run at the same time and read each other's shared memory (CUDA Programming Guide,
+// "Thread Block Clusters"; sm_90 and newer). Kernels compiled for older devices are not launched in clusters.
 
 #include <cuda_runtime.h>
 
@@ -8,10 +8,11 @@
 
 namespace lenslet::cuda {
 
-// Barriers take whole warps at once (.aligned): hence __syncwarp() after code in which threads may part.
+// Cluster barriers are .aligned (whole warps arrive together): hence __syncwarp() after code in which lanes may
+// diverge.
 
-/// Every thread of every block of the cluster comes here before one leaves. What they wrote to shared memory before is
-/// visible after. Holds for the block's own threads too, as __syncthreads().
+/// Barrier over all threads of the cluster, its own block's included (as __syncthreads()). Writes to shared memory
+/// before it are visible after it.
 __device__ inline void sync_cluster() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   __syncwarp();
@@ -19,8 +20,8 @@ __device__ inline void sync_cluster() {
 #endif
 }
 
-/// The two halves of a barrier that orders nothing but time: a block that ends after wait_for_cluster() ends after what
-/// the others did before leave_cluster(). Loads count as done once their values were used.
+/// The two halves of a barrier that orders execution but no memory. A block that exits after wait_for_cluster() exits
+/// after the others have reached leave_cluster(). Loads count as done once their values were used.
 __device__ inline void leave_cluster() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   __syncwarp();
@@ -33,8 +34,8 @@ __device__ inline void wait_for_cluster() {
 #endif
 }
 
-/// Stores 16 bytes where block `rank` of the cluster has what this block has at `mine` in its shared memory. That block
-/// must have begun: after a barrier of the cluster.
+/// Stores 16 bytes into block `rank` at the offset that `mine` has in this block's shared memory. That block must have
+/// started: call it after a cluster barrier.
 __device__ inline void store_in_block(int rank, float4* mine, float4 value) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile(
@@ -48,7 +49,7 @@ __device__ inline void store_in_block(int rank, float4* mine, float4 value) {
 #endif
 }
 
-/// Where block `rank` of the cluster has what this block has at `mine` in its shared memory.
+/// Address in block `rank` of the shared memory that this block has at `mine`.
 __device__ inline const float* in_block(int rank, const float* mine) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   const float* theirs;

@@ -1,7 +1,7 @@
-// Depthwise convolution in NHWC: every output channel reads one input channel. 3x3, 5x5 and 7x7 with stride 1 or 2 go
-// by four channels and a few neighbouring outputs a thread, which share the columns and rows that they read; everything
-// else goes a pixel at a time, by several filters a thread where their number allows it. Here are the kernels for
-// floats; those for 16 bit are in depthwise_half.cu.
+// Depthwise convolution in NHWC: each output channel reads one input channel. In 3x3, 5x5 and 7x7 kernels with stride 1
+// or 2 a thread computes four channels of a few neighbouring outputs, which share input rows and columns. All other
+// shapes go pixel by pixel, several filters a thread where possible. These are the float kernels; depthwise_half.cu has
+// those for 16 bits.
 
 #include <algorithm>
 #include <cmath>
@@ -32,8 +32,8 @@ __device__ const Vector& vector_at(const float* from) {
   return *reinterpret_cast<const Vector*>(from);
 }
 
-/// Four floats, or zeros without a read. Predicated by hand: as an `if` it can become a branch, which ends the run of
-/// loads that are under way together.
+/// Loads four floats, or gives zeros without a read. Predicated in PTX: an `if` may become a branch, which splits the
+/// batch of loads in flight.
 __device__ float4 load_or_zero(const float* from, bool inside) {
   float4 v;
   asm volatile(
@@ -51,8 +51,8 @@ __device__ float4 load_or_zero(const float* from, bool inside) {
   return v;
 }
 
-/// The bias of the channels from `channel` on: what sums start from. Where a model's bias lies is not for us to say, so
-/// it is read by single floats.
+/// Starts the accumulators from the bias of the channels from `channel` on, read by single floats: the model's bias may
+/// be unaligned.
 __device__ void start(float& sum, const DepthwiseCall& call, int channel) {
   sum = call.bias == nullptr || channel >= call.biases ? 0 : call.bias[channel];
 }
@@ -69,7 +69,7 @@ __device__ void start(float4& sum, const DepthwiseCall& call, int channel) {
   start(sum.w, call, channel + 3);
 }
 
-/// Adds the residual, activates and stores; `at` counts floats within the output image.
+/// Epilogue: adds the residual, activates and stores; `at` is an offset in floats within the output image.
 template <typename Vector>
 __device__ void finish(const DepthwiseCall& call, Vector sum, int image, int at) {
   const std::int64_t offset = static_cast<std::int64_t>(image) * call.p * call.q * call.y_pixel + at;
@@ -77,9 +77,9 @@ __device__ void finish(const DepthwiseCall& call, Vector sum, int image, int at)
   *reinterpret_cast<Vector*>(static_cast<float*>(call.y) + offset) = call.activation(sum);
 }
 
-/// tile_p x tile_q outputs of four channels, which share the window of inputs that one thread reads into registers.
-// One block a multiprocessor is all that is asked for, so that the compiler spends registers on loads under way instead
-// of sinking them between the multiplications: what counts is bytes in flight, not the number of warps.
+/// tile_p x tile_q outputs of four channels from one input window, which the thread loads into registers.
+// Launch bounds ask for one block a multiprocessor, so that the compiler spends registers on loads in flight and does
+// not sink them between the multiplications: bytes in flight count here, not the number of warps.
 template <int size, int stride, int tile_p, int tile_q>
 __global__ void __launch_bounds__(max_depthwise_threads, 1) depthwise_tile(const __grid_constant__ DepthwiseCall call) {
   wait_for_previous();
@@ -97,7 +97,7 @@ __global__ void __launch_bounds__(max_depthwise_threads, 1) depthwise_tile(const
 #pragma unroll
   for (int i = 1; i < tile_p * tile_q; ++i) sums[i / tile_q][i % tile_q] = sums[0][0];
 
-  // All loads before the first multiplication: at batch 1 there are few warps, and waiting once is what counts.
+  // Issues all loads before the first multiplication: at batch 1 there are few warps, so a thread should wait once.
   float4 window[rows][columns];
 #pragma unroll
   for (int row = 0; row < rows; ++row) {
@@ -129,8 +129,8 @@ __global__ void __launch_bounds__(max_depthwise_threads, 1) depthwise_tile(const
         finish(call, sums[p][q], place.image, ((place.p + p) * call.q + place.q + q) * call.y_pixel + place.channel);
 }
 
-/// tile_p x tile_q outputs of four channels by larger filters, of whose windows a row is in registers at a time, and
-/// `ahead` rows are under way.
+/// tile_p x tile_q outputs of four channels for larger filters: one row of the window is in registers, and `ahead` rows
+/// are in flight.
 template <int size, int stride, int tile_p, int tile_q, int ahead>
 __global__ void __launch_bounds__(max_depthwise_threads, 1) depthwise_rows(const __grid_constant__ DepthwiseCall call) {
   wait_for_previous();
@@ -183,8 +183,8 @@ __global__ void __launch_bounds__(max_depthwise_threads, 1) depthwise_rows(const
         finish(call, sums[p][q], place.image, ((place.p + p) * call.q + place.q + q) * call.y_pixel + place.channel);
 }
 
-/// Any filter, stride and dilation: a pixel's filters by Vector. They read a channel each, or, where each channel has
-/// several filters, `channels` (FilterChannels); sums are the same by float and by float4.
+/// Any filter, stride and dilation: one pixel, filters by Vector. Each filter reads its own channel or, with a channel
+/// multiplier, the `channels` of FilterChannels. float and float4 give the same bits.
 template <typename Vector, int channels = 0>
 __global__ void __launch_bounds__(max_depthwise_threads) depthwise_any(const __grid_constant__ DepthwiseCall call) {
   constexpr int lanes = sizeof(Vector) / sizeof(float);
@@ -206,7 +206,8 @@ __global__ void __launch_bounds__(max_depthwise_threads) depthwise_any(const __g
     if constexpr (channels == 0) {
       value = load_or_zero(from, inside);
     } else {
-      // Outside, too, something is read: an `if` here can become a branch, which ends the run of loads under way.
+      // Reads outside of the image go to a valid address: an `if` may become a branch, which splits the batch of loads
+      // in flight.
       const float* const pixel = inside ? from : x;
       float of_channel[channels];
 #pragma unroll
@@ -232,7 +233,7 @@ template <int size, int stride, int tile_p, int tile_q, int ahead>
 constexpr DepthwiseVariant rows(std::string_view name) {
   return {name, depthwise_rows<size, stride, tile_p, tile_q, ahead>, size, stride, 4, tile_p, tile_q};
 }
-/// Of those for one filter the largest first; of 5x5 with stride 2 a wider one would no longer fit into the registers.
+/// Largest tile first for each filter. A wider one for 5x5 with stride 2 would not fit the registers.
 constexpr DepthwiseVariant variants[] = {
     tile<3, 1, 2, 4>("2x4"),
     tile<3, 1, 1, 4>("1x4"),
@@ -263,7 +264,7 @@ std::span<const DepthwiseVariant> variants_of(DType storage) {
 bool computes(const DepthwiseVariant& variant, const ConvProblem& p) {
   if (p.k % variant.lanes != 0) return false;
   if (variant.channels == 0 && p.c != p.k) return false;
-  // Two channels at most: a channel's filters are no fewer than a thread's.
+  // At most two channels: a channel has no fewer filters than the thread.
   if (variant.channels == 2 && p.k / p.c < variant.lanes) return false;
   if (variant.size == 0) return true;
   return p.r == variant.size && p.s == variant.size && p.stride_h == variant.stride && p.stride_w == variant.stride &&
@@ -272,17 +273,17 @@ bool computes(const DepthwiseVariant& variant, const ConvProblem& p) {
 
 std::int64_t blocks_over(std::int64_t size, std::int64_t block) { return (size + block - 1) / block; }
 
-/// Threads, in tiles of `rows` rows.
+/// Threads, where a tile has `rows` rows.
 double item_count(const ConvProblem& p, const DepthwiseVariant& variant, std::int64_t rows) {
   return static_cast<double>(p.n * (p.k / variant.lanes)) * static_cast<double>(blocks_over(p.p, rows)) *
          static_cast<double>(blocks_over(p.q, variant.tile_q));
 }
 
-/// Of strips, in us without the launch: all the work, at the rate of memory or of instructions, and a thread's time,
-/// for which the last ones are waited for. First guesses, to be fitted.
+/// Estimate for strips in us, without the launch: total work at the memory or instruction rate, plus one thread's time,
+/// for the last wave. First guesses, to be fitted.
 double strips_us(const ConvProblem& p, const DepthwiseVariant& variant, std::int64_t rows,
                  const DeviceProfile& device) {
-  // An input row that a second strip reads comes from L2.
+  // An input row shared by two strips is read the second time from L2.
   constexpr double memory_share = 0.8, again_share = 0.4, instruction_share = 0.6, row_us = 0.1, first_us = 0.7;
   constexpr double item_instructions = 200, output_row_instructions = 33, load_instructions = 36, products = 72;
   const auto inputs = static_cast<double>((rows - 1) * p.stride_h + p.r), outputs = static_cast<double>(rows);
@@ -295,7 +296,7 @@ double strips_us(const ConvProblem& p, const DepthwiseVariant& variant, std::int
   return std::max(memory, issue) + first_us + row_us * inputs;
 }
 
-/// The quickest height of strips; as even as the image allows.
+/// The fastest strip height, as even as the image allows.
 std::int64_t choose_rows(const ConvProblem& p, const DepthwiseVariant& variant, const DeviceProfile& device) {
   std::int64_t best = std::max(p.p, std::int64_t{1});
   for (std::int64_t strips = 2; strips <= p.p; ++strips) {
@@ -305,16 +306,16 @@ std::int64_t choose_rows(const ConvProblem& p, const DepthwiseVariant& variant, 
   return best;
 }
 
-/// Vectors of channels side by side of which strips are made: a line of 128 bytes where the channels are whole chunks,
-/// so that a block's threads have columns in common.
+/// Vectors of channels in a chunk of strips: 128 bytes where the channels divide into such chunks, so that a block's
+/// threads share columns.
 std::int64_t chunk_groups(std::int64_t groups) {
   for (const std::int64_t chunk : {16, 12, 8})
     if (groups % chunk == 0) return chunk;
   return groups;
 }
 
-/// The largest tile that still gives every multiprocessor a warp for each of its four schedulers: below that, the loads
-/// that a larger tile saves cost less than the multiprocessors that it leaves waiting.
+/// The largest tile that still gives each multiprocessor one warp per scheduler. Beyond that, loads saved cost less
+/// than multiprocessors left idle.
 const DepthwiseVariant& choose_variant(const ConvProblem& p, int multiprocessors) {
   const auto known = variants_of(p.storage);
   return *std::find_if(known.begin(), known.end(), [&](const DepthwiseVariant& variant) {
@@ -323,13 +324,13 @@ const DepthwiseVariant& choose_variant(const ConvProblem& p, int multiprocessors
   });
 }
 
-/// The problem whose channels are `room` more.
+/// The problem with `room` padding channels.
 ConvProblem with_room(const ConvProblem& p, std::int64_t room) {
   ConvProblem more = p;
   more.c += room, more.k += room, more.groups += room;
   return more;
 }
-/// Behind the channels of a pixel in the format that the convolutions around it have, so that vectors are taken.
+/// Padding channels a pixel, in the format of the neighbouring convolutions, so that loads are vectors.
 std::int64_t room_of(const ConvProblem& p, const Target& target) {
   if (p.c != p.k) return 0;
   const std::int64_t pitch = home_format({p.storage, {p.n, p.k, p.p, p.q}}, target).pixel_pitch;
@@ -351,8 +352,8 @@ class Depthwise final : public ConvAlgorithm {
     return std::nullopt;
   }
 
-  /// Each tensor once at the rate of memory, which L2 does not exceed for so few bytes. Of MobileNetV2's layers on an
-  /// H200, batch 1 and 8, within 25 %: 2.4 us (2.3 by this) for 32x112x112.
+  /// Each tensor once at the rate of memory (L2 is no faster for so few bytes). Within 25 % for MobileNetV2's layers on
+  /// an H200, batch 1 and 8.
   Plan plan(const ConvProblem& given, const Target& target) const override {
     const std::int64_t room = room_of(given, target);
     const ConvProblem p = with_room(given, room);
@@ -363,10 +364,9 @@ class Depthwise final : public ConvAlgorithm {
     const std::int64_t rows = strips ? choose_rows(p, variant, device) : variant.tile_p;
     const auto taps = static_cast<double>(p.r * p.s);
     const double memory = p.bytes() / device.bytes_per_us;
-    // Of `any`: us that a million outputs take of 132 multiprocessors, and a tap where they are fewer than those fill.
-    // Within 15 % of most of 45 problems on an H100, of 1.7 to 37 us. Of rows of `long_row` taps, whose rows beside the
-    // image are left out, by 45 others of 3 to 430 us, which were estimated at 1.6 times their time: neighbours' loads
-    // of one channel lie side by side.
+    // Rates of the `any` kernels: us for a million outputs on 132 multiprocessors, and us a tap where the grid does not
+    // fill them. Within 15 % for most of 90 problems on an H100 (1.7 to 430 us). Long rows (`long_row` taps) skip rows
+    // outside of the image, and loads of neighbouring lanes coalesce.
     double any_us = 0;
     if (variant.size == 0) {
       const bool one = variant.lanes == 1, half = p.storage != DType::f32, long_rows = p.s >= long_row;
@@ -380,12 +380,12 @@ class Depthwise final : public ConvAlgorithm {
       const double alone = alone_us + alone_us_a_tap * inside + (long_rows ? 0.4 * (tap_rows - 1) : 0);
       any_us = long_rows ? std::hypot(together, alone) : std::max(together, alone);
     }
-    // Windows of 7x7 have more to multiply than to read. First guesses.
+    // 7x7 is bound by multiplications, not by loads. First guesses.
     constexpr double large_us_a_tap = 0.03, large_rate = 0.6;
     const double products = variant.size < 7 ? 0 : p.flops() / (large_rate * device.fp32_flops_per_us);
     const double large_us = variant.size < 7 ? 0 : large_us_a_tap * taps + std::max(products - memory, 0.0);
-    // Small problems in small blocks, so that every multiprocessor gets one; 16 bit always but in strips, because of up
-    // to 255 registers a thread five small blocks fit where two large ones do.
+    // Small problems take small blocks, so that every multiprocessor gets one. 16-bit kernels other than strips always
+    // do: with up to 255 registers a thread, five small blocks fit where two large ones would.
     const bool small = (p.storage != DType::f32 && !strips) ||
                        item_count(p, variant, rows) < max_depthwise_threads * device.units * (strips ? 4.0 : 1.0);
     const std::int64_t threads = small ? max_depthwise_threads / 2 : max_depthwise_threads;
@@ -408,7 +408,7 @@ class Depthwise final : public ConvAlgorithm {
             .form = std::string(to_string(p.storage)).append(" room=").append(std::to_string(channels - p.k)),
             .element_bytes = static_cast<std::size_t>(dtype_bytes(p.storage))};
   }
-  /// [R][S][K], zeros for the room
+  /// [R][S][K], zeros in the padding channels
   void transform_bytes(const ConvProblem& p, std::string_view config, const ConvFilter& filter,
                        std::span<std::byte> to) const override {
     const std::int64_t channels = read(p, config).channels;
@@ -422,7 +422,7 @@ class Depthwise final : public ConvAlgorithm {
 
   struct Configured {
     const DepthwiseVariant* variant = nullptr;
-    std::int64_t rows = 0, channels = 0;  ///< channels: K and room
+    std::int64_t rows = 0, channels = 0;  ///< channels: K with padding
     unsigned threads = 0;
   };
   static Configured read(const ConvProblem& given, std::string_view config) {

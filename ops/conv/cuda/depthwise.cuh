@@ -1,5 +1,5 @@
 #pragma once
-// What the kernels of depthwise have in common, whatever the type of their tensors.
+// Shared by the depthwise kernels of all element types.
 
 #include <span>
 #include <string_view>
@@ -10,19 +10,19 @@
 namespace lenslet::cuda {
 
 inline constexpr int max_depthwise_threads = 128;
-/// Rows of so many taps have a loop of their own, by fours; of shorter ones what is left over of four would wait for
-/// memory tap by tap, and all taps are one loop: 1x64x56x56 -> 128, 3x3 s2, 3.0 us for 3.6, 9x9 27.5 for 31.
+/// From this row length on, taps of a row have a loop of their own, unrolled by four. Shorter rows would leave a tail
+/// that waits for memory tap by tap (9x9: 27.5 us with it, 31 without; 3x3 the other way round, 3.6 and 3.0).
 inline constexpr int long_row = 8;
 
-/// w [R][S][K] of the type of x. C and K count room (aligned_nhwc), which is computed like channels. An item is what
-/// one thread computes; items count channels first, then tiles along q, chunks of channels, tiles along p, images.
-/// There is one chunk, but of strips.
+/// w [R][S][K] of x's type. C and K include padding channels (aligned_nhwc), which are computed too. An item is one
+/// thread's work; items count channels first, then tiles along q, chunks of channels, tiles along p, images. Only
+/// strips have more than one chunk.
 struct DepthwiseCall : UntypedConvCall {
-  int items, rows, biases;                                           ///< rows: of a strip; biases: K without room
-  FastDivider channel_groups, tiles_q, chunks, tiles_p, multiplier;  ///< channel_groups: of a chunk
+  int items, rows, biases;                                           ///< rows: of a strip; biases: K without padding
+  FastDivider channel_groups, tiles_q, chunks, tiles_p, multiplier;  ///< channel_groups: in a chunk
 };
 
-/// Where an item lies that is no strip.
+/// Coordinates of an item of any kernel but strips.
 struct DepthwisePlace {
   int channel, q, p, image;
   LENSLET_HOST_DEVICE DepthwisePlace(const DepthwiseCall& call, int item, int lanes, int tile_p, int tile_q) {
@@ -33,14 +33,14 @@ struct DepthwisePlace {
   }
 };
 
-/// The channels that neighbouring filters of one pixel read where each channel has several: two at most, or as many as
-/// there are filters. channels 0: each filter has its own.
+/// The channels that neighbouring filters of one pixel read where there is a channel multiplier: at most two, or as
+/// many as there are filters. channels 0: each filter has its own.
 template <int filters, int channels>
 struct FilterChannels {
   static_assert(channels == 2 || channels == filters);
-  int first;              ///< of x
-  int further[channels];  ///< from the first on
-  int of_first;           ///< filters, where there are two channels at most
+  int first;              ///< offset in x
+  int further[channels];  ///< offsets from the first
+  int of_first;           ///< filters that read the first, where there are at most two
 
   LENSLET_HOST_DEVICE FilterChannels(const DepthwiseCall& call, int filter) {
     const auto channel = [&](int k) { return static_cast<int>(call.multiplier.divide(static_cast<unsigned>(k))); };
@@ -51,7 +51,7 @@ struct FilterChannels {
       further[i] = channel(filter + at) - first;
     }
   }
-  /// What filter i multiplies.
+  /// The value that filter i multiplies.
   LENSLET_HOST_DEVICE float operator()(const float (&values)[channels], int i) const {
     return channels == filters ? values[i % channels] : i < of_first ? values[0] : values[1 % channels];
   }
@@ -87,19 +87,19 @@ __device__ __forceinline__ void for_each_tap(const DepthwiseCall& call, int top,
   }
 }
 
-/// The height of tiles that are strips: the plan says how many rows they have.
+/// tile_p of strips: the plan sets the number of rows.
 inline constexpr int any_height = 0;
 
-/// A kernel with the filters that it is for and what a thread of it computes.
+/// A kernel: the filters it handles and the outputs of one thread.
 struct DepthwiseVariant {
   std::string_view name;
   void (*kernel)(DepthwiseCall);
   int size, stride;           ///< 0: any
-  int lanes, tile_p, tile_q;  ///< tile_p: or any_height
-  int channels = 0;           ///< that FilterChannels reads; 0: each filter its own
+  int lanes, tile_p, tile_q;  ///< tile_p may be any_height
+  int channels = 0;           ///< FilterChannels' channels; 0: each filter its own
 };
 
-/// Those for tensors of 16 bit, in the order in which they are preferred. depthwise_half.cu.
+/// The 16-bit kernels, in order of preference. depthwise_half.cu.
 std::span<const DepthwiseVariant> half_depthwise_variants(DType storage);
 
 }  // namespace lenslet::cuda

@@ -1,4 +1,4 @@
-// The kernels of depthwise for tensors of 16 bit, with sums in float. Filters are of 16 bit, too, and widened: that is
+// Depthwise kernels for 16-bit tensors with float accumulators. Filters are stored in 16 bits and widened, which is
 // exact.
 
 #include "ops/conv/cuda/depthwise.cuh"
@@ -7,14 +7,13 @@
 namespace lenslet::cuda {
 namespace {
 
-/// Where the first element of an item's channels lies in x or y, and of a pixel's.
+/// Offsets in x or y of an item's first channel, and of its pixel's.
 template <typename T>
 __device__ const T* image_of(const void* x, int image, int height, int width, int channels) {
   return static_cast<const T*>(x) + static_cast<std::int64_t>(image) * height * width * channels;
 }
 
-/// The bias of `lanes` channels, what sums start from. Where a model's bias lies is not for us to say, so it is read by
-/// single floats.
+/// The bias of `lanes` channels, read by single floats: the model's bias may be unaligned.
 template <int lanes>
 __device__ void start(float (&sum)[lanes], const DepthwiseCall& call, int channel) {
   if (channel + lanes <= call.biases) {
@@ -27,27 +26,27 @@ __device__ void start(float (&sum)[lanes], const DepthwiseCall& call, int channe
   }
 }
 
-/// Words that one access takes.
+/// 32-bit words of one access.
 template <int words>
 struct alignas(4 * words) Words {
   std::uint32_t at[words];
 };
 
-/// Adds the residual, activates and stores: the end of every output.
+/// Epilogue of every output: adds the residual, activates and stores.
 template <typename T>
 class Finisher {
  public:
   __device__ explicit Finisher(const DepthwiseCall& call)
       : call_(call), clamp_(call.activation.clamp().low, call.activation.clamp().high) {}
 
-  /// Of any activation; `at` counts elements of y.
+  /// Any activation; `at` is an offset in elements of y.
   template <int lanes>
   __device__ void operator()(float (&sum)[lanes], std::int64_t at) const {
     add_residual(sum, at);
     if (!call_.activation.is_clamp()) call_.activation.apply_for_halves(sum);
     store(sum, at);
   }
-  /// All there is to do without a residual where the activation is a clamp: short, for kernels that unroll it a lot.
+  /// Short form without a residual and with a clamp as activation, for kernels that unroll it often.
   template <int lanes>
   __device__ void store(const float (&sum)[lanes], std::int64_t at) const {
     T* const y = static_cast<T*>(call_.y) + at;
@@ -80,7 +79,7 @@ class Finisher {
   }
 
   const DepthwiseCall& call_;
-  PairClamp<T> clamp_;  ///< that does nothing where the activation is no clamp
+  PairClamp<T> clamp_;  ///< no-op where the activation is not a clamp
 };
 
 template <typename T, int words>
@@ -93,7 +92,7 @@ __device__ void widen(float (&to)[2 * words], const std::uint32_t (&pairs)[words
   }
 }
 
-/// Where a strip lies.
+/// Coordinates of a strip.
 struct StripPlace {
   int channel, q, p, image;
   __device__ StripPlace(const DepthwiseCall& call, int item, int lanes, int tile_q) {
@@ -105,7 +104,7 @@ struct StripPlace {
   }
 };
 
-/// One row of inputs, `columns` from `left` on, of 2 * words channels.
+/// Loads one row of inputs: `columns` from `left` on, of 2 * words channels.
 template <typename T, int columns, int words>
 __device__ void load_row(std::uint32_t (&row)[columns][words], const T* x, const DepthwiseCall& call, int h, int left) {
   const bool row_inside = h >= 0 && h < call.height;
@@ -116,16 +115,16 @@ __device__ void load_row(std::uint32_t (&row)[columns][words], const T* x, const
   }
 }
 
-/// tile_q columns of outputs of 2 * words channels by 3x3, call.rows of them from the top down. A row of inputs is
-/// loaded once, a turn of the ring before it is multiplied, and goes into every output that it is for. The taps are
-/// there, widened, before the kernel ahead has ended.
-// Four blocks a multiprocessor leave 128 registers a thread, of which bf16 would spill six.
+/// 3x3 strips: call.rows outputs down, tile_q columns, 2 * words channels. A row of inputs is loaded once, one turn of
+/// the ring ahead, and added to every output that it contributes to. Taps are loaded and widened before the previous
+/// kernel has ended.
+// Four blocks a multiprocessor would leave 128 registers a thread, of which bf16 would spill six.
 template <typename T, int stride, int tile_q, int words>
 __global__ void __launch_bounds__(max_depthwise_threads, std::is_same_v<T, BFloat16> ? 3 : 4)
     depthwise_strip(const __grid_constant__ DepthwiseCall call) {
   constexpr int size = 3, columns = (tile_q - 1) * stride + size, lanes = 2 * words;
-  constexpr int ring = stride == 1 ? 3 : 4;  // rows of inputs under way
-  constexpr int unfinished = ring / stride;  // rows of outputs, at most
+  constexpr int ring = stride == 1 ? 3 : 4;  // input rows in flight
+  constexpr int unfinished = ring / stride;  // output rows in progress, at most
   const int item = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
   const StripPlace place(call, min(item, call.items - 1), lanes, tile_q);
   float tap[size][size][lanes];
@@ -171,7 +170,7 @@ __global__ void __launch_bounds__(max_depthwise_threads, std::is_same_v<T, BFloa
 #pragma unroll
       for (int column = 0; column < columns; ++column) widen<T>(value[column], window[turn][column]);
       load_next(window[turn], row + ring);
-      // Row r of the filter for the output that began r rows ago; one above the strip is computed, too, and dropped.
+      // Filter row r goes to the output begun r rows ago. The output above the strip is computed and dropped.
 #pragma unroll
       for (int r = size - 1; r >= 0; --r) {
         if ((turn + ring - r) % stride != 0) continue;
@@ -219,7 +218,7 @@ __device__ void finish_tile(const DepthwiseCall& call, const DepthwisePlace& pla
         if (exists(p, q)) finish.store(sums[p][q], offset(p, q));
     return;
   }
-  // A loop, and its body once, for the sake of the code's size; registers are indexed by what is known here.
+  // Not unrolled, to keep the code small; register indices are constants within the body.
 #pragma unroll 1
   for (int i = 0; i < tile_p * tile_q; ++i) {
     float sum[lanes];
@@ -232,8 +231,8 @@ __device__ void finish_tile(const DepthwiseCall& call, const DepthwisePlace& pla
   }
 }
 
-/// tile_p x tile_q outputs of eight channels by larger filters, whose taps do not fit into registers: they are read
-/// where they are used. `ahead` rows of inputs are under way while one is multiplied.
+/// tile_p x tile_q outputs of eight channels for larger filters: taps do not fit into registers and are read where
+/// used. `ahead` rows of inputs are in flight.
 template <typename T, int size, int stride, int tile_p, int tile_q, int ahead>
 __global__ void __launch_bounds__(max_depthwise_threads, 1) depthwise_rows(const __grid_constant__ DepthwiseCall call) {
   wait_for_previous();
@@ -290,8 +289,8 @@ __global__ void __launch_bounds__(max_depthwise_threads, 1) depthwise_rows(const
   finish_tile<T>(call, place, sums);
 }
 
-/// Any filter, stride and dilation: `lanes` filters of one pixel. They read a channel each, or, where each channel has
-/// several filters, `channels` (FilterChannels); sums are the same however many lanes there are.
+/// Any filter, stride and dilation: `lanes` filters of one pixel. Each reads its own channel or, with a channel
+/// multiplier, the `channels` of FilterChannels. Every number of lanes gives the same bits.
 template <typename T, int lanes, int channels = 0>
 __global__ void __launch_bounds__(max_depthwise_threads) depthwise_any(const __grid_constant__ DepthwiseCall call) {
   wait_for_previous();
@@ -314,7 +313,8 @@ __global__ void __launch_bounds__(max_depthwise_threads) depthwise_any(const __g
       load_or_zero(pairs, from, inside);
       widen<T>(value, pairs);
     } else {
-      // Outside, too, something is read: an `if` here can become a branch, which ends the run of loads under way.
+      // Reads outside of the image go to a valid address: an `if` may become a branch, which splits the batch of loads
+      // in flight.
       const T* const pixel = inside ? from : x;
       float of_channel[channels];
 #pragma unroll
@@ -354,7 +354,7 @@ template <typename T>
 constexpr DepthwiseVariant variants[] = {
     strips<T, 1, 2, 2>("by4"),
     strips<T, 2, 2, 2>("by4"),
-    // Channels that are no multiple of four, as ShuffleNet has them.
+    // For channels that are no multiple of four (ShuffleNet).
     strips<T, 1, 4, 1>("by2"),
     strips<T, 2, 4, 1>("by2"),
     rows<T, 5, 1, 2, 3, 3>("2x3"),

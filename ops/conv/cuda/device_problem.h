@@ -1,5 +1,5 @@
 #pragma once
-// A convolution in numbers as kernels read it. Plain C++.
+// The convolution's sizes as kernel arguments. Plain C++.
 
 #include <algorithm>
 #include <limits>
@@ -8,14 +8,14 @@
 
 namespace lenslet::cuda {
 
-/// Part of a kernel's argument. Kernels count in 32 bits within an image, because 64-bit index arithmetic costs: Index
-/// is int where fits_32_bits().
+/// Part of a kernel's argument. Offsets within an image are 32 bits where fits_32_bits(), because 64-bit index
+/// arithmetic is slow.
 template <typename Index = int>
 struct DeviceProblem {
   Index height, width, c;  ///< input [N][height][width][c], or [N][c][height][width]
   Index k, r, s, p, q;
   Index stride_h, stride_w, dilation_h, dilation_w, pad_top, pad_left;
-  Index n;  ///< images; with it the ints are odd in number (ConvCall)
+  Index n;  ///< images; makes the number of ints odd, for ConvCall's alignment
 
   explicit DeviceProblem(const ConvProblem& problem)
       : height(static_cast<Index>(problem.h)),
@@ -38,7 +38,7 @@ struct DeviceProblem {
 /// Offsets within one image (pads included), within one output image and within the filters are below 2^31.
 inline bool fits_32_bits(const ConvProblem& problem) {
   const ConvProblem padded = problem.with_explicit_padding();
-  // In double, because an image times its channels is countable but padded width times channels times taps may not be.
+  // In double: padded width times channels times taps may overflow 64 bits.
   const auto product = [](auto... factors) { return (static_cast<double>(factors) * ...); };
   return std::max({product(padded.h, padded.w, padded.c), product(problem.p, problem.q, problem.k),
                    product(problem.k, problem.group_c(), problem.r, problem.s)}) <

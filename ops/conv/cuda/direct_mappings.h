@@ -1,6 +1,5 @@
 #pragma once
-// What the thread mappings of a direct convolution have in common, direct_tile and those of ladder/: what they refuse
-// and state, and the form of their filters.
+// Shared by direct_tile and the kernels of ladder/: refusals, tolerance and the filter format.
 
 #include <algorithm>
 #include <optional>
@@ -22,12 +21,12 @@ inline std::optional<std::string> refuse_direct(const ConvProblem& p) {
   return std::nullopt;
 }
 
-/// One accumulator takes all terms, and its rounding errors drift on inputs whose mean is not zero: up to 1.6e-5 of the
-/// output's rms in waifu2x (64 channels, 3x3), where products that add up in parts stay below 9e-6.
+/// A single accumulator drifts on inputs whose mean is not zero: up to 1.6e-5 of the output's rms in waifu2x (64
+/// channels, 3x3), where partial sums stay below 9e-6.
 inline double direct_tolerance(const ConvProblem& p) { return 2 * sum_tolerance(p.c * p.r * p.s); }
 
-/// Floats that a group of filters, which one thread computes together, takes for one c, r and s: two 16-byte loads,
-/// however many filters are in it.
+/// Floats of a group of filters (one thread's) for one c, r and s: two 16-byte loads, however many filters the group
+/// has.
 inline constexpr int group_floats = 8;
 
 /// Groups of `size` that cover `count`.
@@ -37,7 +36,7 @@ constexpr std::int64_t grouped_floats(const ConvProblem& p, std::int64_t filters
   return p.c * p.r * p.s * group_count(p.k, filters_a_group) * group_floats;
 }
 
-/// [C][R][S][groups][8]: filter g * filters_a_group + i at place i of group g, zeros in the places left over.
+/// [C][R][S][groups][8]: filter g * filters_a_group + i is element i of group g; unused elements are zero.
 inline void group_filters(const ConvProblem& p, const ConvFilter& filter, std::int64_t filters_a_group,
                           std::span<float> to) {
   const std::int64_t groups = group_count(p.k, filters_a_group);

@@ -1,5 +1,5 @@
-// The convolution as its definition reads, NCHW, a thread an output: the fallback for every problem that a faster
-// algorithm refuses, filters that the network computes above all.
+// Convolution by definition, NCHW, one thread an output. The fallback where faster algorithms refuse, above all for
+// filters that the network computes.
 
 #include <algorithm>
 #include <limits>
@@ -18,7 +18,7 @@ struct DirectCall : ConvCall<Index> {
   Index group_c, group_k, outputs;
 };
 
-// Indices of 32 bits where all of them fit: 64-bit ones take the kernel twice the instructions.
+// 32-bit indices where they fit: 64-bit ones double the kernel's instructions.
 template <typename Index>
 __global__ void __launch_bounds__(threads) direct(const __grid_constant__ DirectCall<Index> call) {
   wait_for_previous();
@@ -36,7 +36,7 @@ __global__ void __launch_bounds__(threads) direct(const __grid_constant__ Direct
   const float* w = call.w + k * (call.group_c * call.r * call.s);
   float sum = 0;
   for (Index c = 0; c < call.group_c; ++c, x += plane) {
-    // A channel's window apart: rounding errors of one long run drift on inputs whose mean is not zero.
+    // Sums each channel's window apart: one long accumulation drifts on inputs whose mean is not zero.
     float window = 0;
     for (Index r = 0; r < call.r; ++r) {
       const Index row = top + r * call.dilation_h;
@@ -70,10 +70,9 @@ class Direct final : public ConvAlgorithm {
   bool takes_anything() const override { return true; }
   std::optional<std::string> refuse(const ConvProblem&, const Target&) const override { return std::nullopt; }
 
-  /// A term is two loads from the L1 cache and one thread's terms follow one another; a channel costs as much as 1.8
-  /// terms more, since nothing of it is in the cache yet. Within 25 % on 50 of 52 layers measured on an H200, 3 us to 2
-  /// ms. Of rows of 8 taps and more loads run ahead: a row costs 3 terms more, a channel one, or where it is alone 0.25
-  /// us (H100, 26 November 2026: 46 drawn of 3 to 2000 us, which were estimated at 1.9 times their time).
+  /// One multiplication is two L1 loads; they follow one another in a thread. A new channel costs 1.8 more: nothing of
+  /// it is cached. Within 25 % for 50 of 52 layers on an H200, 3 us to 2 ms. Rows of 8 taps or more prefetch: a row
+  /// costs 3 more, a channel 1, or 0.25 us where it is the only one (H100, 26 November 2026, 46 drawn problems).
   Plan plan(const ConvProblem& p, const Target& target) const override {
     constexpr double start_us = 1.2;
     const DeviceProfile& device = target.device;
@@ -93,7 +92,7 @@ class Direct final : public ConvAlgorithm {
   std::unique_ptr<const BoundKernel> bind_conv(const ConvProblem& p, std::string_view config,
                                                const DeviceProfile&) const override {
     ConfigReader(config).finish();
-    // Coordinates reach over the padded image.
+    // Coordinates range over the padded image.
     const ConvProblem padded = p.with_explicit_padding();
     const std::int64_t largest =
         std::max({p.n * p.c * p.h * p.w, p.k * p.group_c() * p.r * p.s, p.n * p.k * p.p * p.q, padded.h, padded.w});

@@ -1,5 +1,6 @@
-// A block a spatial tile, NHWC: the input tile with its halo and the filters lie in shared memory, a thread keeps 4
-// neighbouring outputs of up to 8 filters in registers. For few input channels and filters up to 11x11.
+// Direct convolution, NHWC, one spatial tile a block: the input tile with its halo and the filters are in shared
+// memory, a thread keeps 4 neighbouring outputs of up to 8 filters in registers. For few input channels and filters up
+// to 11x11.
 //
 // A warp computes 4 rows of 32 columns of one group of filters, so that all its threads want the same weight at the
 // same time. In shared memory a row of one input channel is cut by column modulo stride_w into phases: whatever the
@@ -17,34 +18,34 @@
 namespace lenslet::cuda {
 namespace {
 
-constexpr int warp_rows = 4, warp_columns = 32;  ///< outputs of one filter that a warp computes
+constexpr int warp_rows = 4, warp_columns = 32;  ///< outputs of one filter a warp
 constexpr int thread_columns = 4;
 constexpr int max_warps = 8, max_threads = 32 * max_warps;
-/// Bytes of a block with all channels at once, and with two chunks of them in turn: three and two blocks a
-/// multiprocessor of an H200; devices of compute capability 8.6, 8.9 and 12.0 give a block 99 KiB.
+/// Shared memory of a block with all channels, and double-buffered in two chunks: three and two blocks a multiprocessor
+/// of an H200. Compute capability 8.6, 8.9 and 12.0 allow 99 KiB a block.
 constexpr std::int64_t whole_bytes = 72 << 10, chunked_bytes = 96 << 10;
 
-/// w as group_filters() makes it.
+/// w in group_filters()' format.
 struct TileCall : ConvCall<> {
   using ConvCall::ConvCall;
-  int warps_p, warps_k;    ///< of a block: along rows of output, and groups of filters
+  int warps_p, warps_k;    ///< of a block: along output rows, and over groups of filters
   int chunk;               ///< input channels in shared memory at once
   int rows, columns;       ///< input tile
   int phase_pitch, pitch;  ///< floats of a phase and of a row
   int x_floats, w_floats;  ///< of a chunk
-  int output_pitch;        ///< floats from pixel to pixel of the sums on their way out
-  int tap[max_kernel];     ///< where column s of a filter's window lies in a row, from the output's column on
+  int output_pitch;        ///< floats from pixel to pixel of the accumulators staged for the epilogue
+  int tap[max_kernel];     ///< offset in a row of filter column s, from the output's column
   FastDivider tiles_q, tiles_p, quads_a_tap, vectors_a_pixel;
   int groups;    ///< of filters, in all
   bool vectors;  ///< y and residual can be accessed by vectors
 };
 
-/// The input tile whose corner is (top, left), channels [first, first + channels): to[channel][row][phase][column].
-/// Pads are zeros. A thread stays in its column, so that positions are worked out once for all rows.
+/// Loads the input tile at (top, left), channels [first, first + channels): to[channel][row][phase][column], zeros in
+/// the pads. A thread keeps its column, so that it decodes positions once for all rows.
 __device__ void stage_input(const TileCall& call, const float* image, float* to, int first, int channels, int top,
                             int left) {
   const int threads = static_cast<int>(blockDim.x), thread = static_cast<int>(threadIdx.x);
-  const int floats = call.columns * channels;  // a row of the tile, consecutive in memory when all channels are in it
+  const int floats = call.columns * channels;  // a tile row, contiguous in memory when all channels are in it
   const int slots = min(threads, floats), rows_at_once = threads / slots;
   const int first_row = thread / slots;
   if (first_row >= rows_at_once) return;
@@ -62,7 +63,7 @@ __device__ void stage_input(const TileCall& call, const float* image, float* to,
   }
 }
 
-/// The weights of channels [first, first + channels) of the block's groups: to[channel][r][s][warps_k][8].
+/// Loads the weights of channels [first, first + channels) of the block's groups: to[channel][r][s][warps_k][8].
 __device__ void stage_filters(const TileCall& call, float* to, int first, int channels, int first_group) {
   const int taps = call.r * call.s;
   const int quads = channels * taps * call.warps_k * (group_floats / 4);
@@ -88,8 +89,8 @@ __device__ void load_weights(float (&w)[filters], const float* from) {
   }
 }
 
-/// One row of the filters' windows, size and stride known: the thread's outputs are columns 4*lane .. 4*lane+3, whose
-/// windows overlap in registers. `x` is at column 4*lane of phase 0, `w` at the row's first weight.
+/// One filter row with known size and stride: the thread's outputs are columns 4*lane .. 4*lane+3, whose windows
+/// overlap in registers. `x` is column 4*lane of phase 0, `w` the row's first weight.
 template <int size, int stride, int filters>
 __device__ void add_window(float (&sums)[thread_columns][filters], const TileCall& call, const float* x,
                            const float* w) {
@@ -112,8 +113,7 @@ __device__ void add_window(float (&sums)[thread_columns][filters], const TileCal
   }
 }
 
-/// The same for any size, stride and dilation: the outputs are columns lane, lane+8, lane+16, lane+24, which a warp
-/// reads without bank conflicts.
+/// Any size, stride and dilation: the outputs are columns lane, lane+8, lane+16, lane+24, free of bank conflicts.
 template <int filters>
 __device__ void add_taps(float (&sums)[thread_columns][filters], const TileCall& call, const float* x, const float* w) {
 #pragma unroll 2
@@ -134,7 +134,8 @@ struct alignas(vector * sizeof(float)) Vector {
   float values[vector];
 };
 
-/// Bias, residual and activation of neighbouring filters of one output, and the store; `at` counts floats in y's image.
+/// Epilogue of neighbouring filters of one output: bias, residual, activation, store; `at` is an offset in floats in
+/// y's image.
 template <int vector>
 __device__ void finish(const TileCall& call, Vector<vector> sums, int image, int at, int k) {
   const std::int64_t offset = static_cast<std::int64_t>(image) * call.p * call.q * call.y_pixel + at;
@@ -163,7 +164,7 @@ __device__ void finish(const TileCall& call, Vector<vector> sums, int image, int
     if (i < count) call.y[offset + i] = sums.values[i];
 }
 
-/// size 0: add_taps.
+/// size 0: any, by add_taps.
 template <int size, int stride, int filters>
 __global__ void __launch_bounds__(max_threads, 2) direct_tile(const __grid_constant__ TileCall call) {
   wait_for_previous();
@@ -213,11 +214,11 @@ __global__ void __launch_bounds__(max_threads, 2) direct_tile(const __grid_const
         else
           add_window<size, stride>(sums, call, line, w);
       }
-    __syncthreads();  // the next copies, or the sums, go where this was read
+    __syncthreads();  // shared memory is overwritten next, by copies or accumulators
   }
 
-  // The sums leave through shared memory, so that neighbouring threads store neighbouring filters. A pixel's place in
-  // its row is 8*j + lane_q, which with an odd number of vectors from pixel to pixel has no bank conflicts.
+  // Accumulators are staged in shared memory, so that neighbouring threads store neighbouring filters. Pixel 8*j +
+  // lane_q of a row with an odd number of vectors a pixel has no bank conflicts.
   constexpr int vector = filters == 8 ? 4 : 2;
 #pragma unroll
   for (int j = 0; j < thread_columns; ++j) {
@@ -244,7 +245,7 @@ __global__ void __launch_bounds__(max_threads, 2) direct_tile(const __grid_const
   }
 }
 
-/// The kernels that know width and stride of their filters, with 6 and 8 filters a group. Size 0: for all others.
+/// Kernels with known filter width and stride, 6 or 8 filters a group. Size 0: all others.
 struct Window {
   int size, stride;
   void (*six)(TileCall);
@@ -264,11 +265,11 @@ const Window& window_for(const ConvProblem& p) {
 
 constexpr std::int64_t round_up(std::int64_t value, std::int64_t to) { return (value + to - 1) / to * to; }
 
-/// How a problem is cut up: the configuration.
+/// The tile configuration.
 struct Tiling {
-  std::int64_t filters = 8;  ///< of a group, 6 or 8
+  std::int64_t filters = 8;  ///< a group, 6 or 8
   std::int64_t warps_p = 1, warps_k = 1;
-  std::int64_t chunk = 0;  ///< less than C: two chunks in shared memory, one while the next is loaded
+  std::int64_t chunk = 0;  ///< below C: double-buffered chunks
 
   int vector() const { return filters == 8 ? 4 : 2; }
   std::int64_t tiles(const ConvProblem& p) const {
@@ -286,17 +287,17 @@ struct Tiling {
   }
 };
 
-/// The input of a block in shared memory.
+/// A block's input tile in shared memory.
 struct InputTile {
   std::int64_t rows, columns, phase_pitch, pitch;
-  double channel_floats;  ///< with a channel's filters; more than can be counted where strides are large
+  double channel_floats;  ///< with a channel's filters; double, because it may overflow with large strides
 
   InputTile(const ConvProblem& p, const Tiling& t) {
     rows = (t.warps_p * warp_rows - 1) * p.stride_h + (p.r - 1) * p.dilation_h + 1;
     columns = (warp_columns - 1) * p.stride_w + (p.s - 1) * p.dilation_w + 1;
     phase_pitch = round_up((columns + p.stride_w - 1) / p.stride_w, 4);
     pitch = p.stride_w * phase_pitch;
-    // The four rows of a warp, 8 floats each, in different banks.
+    // The four rows of a warp, 8 floats each, must be in different banks.
     if (window_for(p).size == 0)
       for (int more = 0; more < 32; ++more)
         if (const std::int64_t banks = p.stride_h * (pitch + more) % 32; banks == 8 || banks == 24) {
@@ -306,24 +307,24 @@ struct InputTile {
     channel_floats = static_cast<double>(rows) * static_cast<double>(pitch) +
                      static_cast<double>(p.r * p.s * t.warps_k * group_floats);
   }
-  /// Channels that fit into so many bytes, with room for rounding up to whole quads.
+  /// Channels that fit into `bytes`, rounding to whole quads included.
   std::int64_t channels_in(std::int64_t bytes) const {
     return static_cast<std::int64_t>((static_cast<double>(bytes) / sizeof(float) - 8) / channel_floats);
   }
 };
 
-/// All channels at once where they fit, else even chunks of them. 0: not even one channel fits.
+/// All channels where they fit, else even chunks. 0: not one channel fits.
 std::int64_t chunk_for(const ConvProblem& p, const InputTile& tile) {
   if (tile.channels_in(whole_bytes) >= p.c) return p.c;
   const std::int64_t most = std::min(tile.channels_in(chunked_bytes / 2), p.c);
   return most < 1 ? 0 : group_count(p.c, group_count(p.c, most));
 }
 
-/// Large blocks share more of the halo and of the filters, as long as there are blocks for every multiprocessor.
-/// chunk 0: nothing fits into shared memory.
+/// Large blocks share more of the halo and filters, as long as every multiprocessor has a block. chunk 0: nothing fits
+/// into shared memory.
 Tiling choose_tiling(const ConvProblem& p, int multiprocessors) {
   Tiling t;
-  t.filters = round_up(p.k, 6) < round_up(p.k, 8) ? 6 : 8;  // whichever leaves fewer places empty
+  t.filters = round_up(p.k, 6) < round_up(p.k, 8) ? 6 : 8;  // whichever pads less
   t.warps_k = std::min<std::int64_t>(group_count(p.k, t.filters), max_warps);
   t.warps_p = t.warps_k <= 2 ? 4 : t.warps_k <= 4 ? 2 : 1;
   while (t.warps_p > 1 && t.blocks(p) < 2 * multiprocessors) t.warps_p /= 2;
@@ -362,8 +363,8 @@ std::optional<std::string> DirectTile::refuse(const ConvProblem& p, const Target
 }
 
 ConvAlgorithm::Plan DirectTile::plan(const ConvProblem& p, const Target& target) const {
-  // Share of the peak with the multiprocessors full, the warps that fill one, the copies that such a one starts in a
-  // us, and the wait for the first tile. Within 15 % on 17 of 18 layers measured on an H200, 8 to 117 us.
+  // Share of peak on full multiprocessors; warps that fill one; copies a us that a full one issues; wait for the first
+  // tile. Within 15 % for 17 of 18 layers on an H200, 8 to 117 us.
   constexpr double window_share = 0.77, taps_share = 0.21, warps_to_fill = 8, copies_a_us = 6250, start_us = 3.9;
   const DeviceProfile& device = target.device;
   const Tiling t = choose_tiling(p, device.units);
@@ -371,7 +372,7 @@ ConvAlgorithm::Plan DirectTile::plan(const ConvProblem& p, const Target& target)
   const auto blocks = static_cast<double>(t.blocks(p)), channels = static_cast<double>(p.c);
   const auto taps = static_cast<double>(p.r * p.s), warps = blocks * static_cast<double>(t.warps_p * t.warps_k);
   const double issued = 2 * warps * warp_rows * warp_columns * static_cast<double>(t.filters) * channels * taps;
-  // The input by floats, the filters by fours.
+  // The input is copied by floats, the filters by fours.
   const double copies =
       blocks * channels *
       (static_cast<double>(tile.rows * tile.columns) + taps * static_cast<double>(t.warps_k * (group_floats / 4)));

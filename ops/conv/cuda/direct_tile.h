@@ -5,7 +5,7 @@
 
 namespace lenslet::cuda {
 
-/// The algorithm direct_tile; direct_tile_padded (ladder/direct_tile_padded.cu) is the same on other input.
+/// The algorithm direct_tile; direct_tile_padded (ladder/direct_tile_padded.cu) is the same on explicitly padded input.
 class DirectTile : public ConvAlgorithm {
  public:
   std::string_view name() const override { return "direct_tile"; }

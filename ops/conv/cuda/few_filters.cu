@@ -1,11 +1,11 @@
-// few_filters: 1x1 convolutions in NHWC with up to eight filters, as networks end that say something of every pixel:
-// 64x256x256 -> 2. There is hardly more to do than to read x, and a product's tiles, of 32 filters and more, compute
-// many times what is wanted: 22.6 us for that layer, where memory takes 5.8.
+// few_filters: 1x1 convolutions in NHWC with up to eight filters, such as the last layer of segmentation networks
+// (64x256x256 -> 2). Bound by reading x; GEMM tiles of 32 filters and more would compute mostly padding (22.6 us there,
+// memory 5.8).
 //
-// A pixel's channels lie side by side, so neighbouring threads read them by four: all 32 of a warp those of one pixel
-// from 68 channels on, 1 to 16 of them below. Each thread multiplies what it read by every filter; sums of a pixel's
-// threads then go from thread to thread (shuffles), in a fixed order. A warp has several pixels' loads under way.
-// By shuffles of all sums to all threads, which one then finishes, two filters took 7.4 us for 4.6, eight 26.7 for 7.9.
+// Neighbouring threads read neighbouring vectors of a pixel's channels: all 32 lanes share a pixel from 68 channels on,
+// 1 to 16 below. Each lane multiplies what it read by every filter; a butterfly of shuffles then reduces in a fixed
+// order and leaves each lane some results (reducing everything to all lanes: two filters 7.4 us for 4.6, eight 26.7 for
+// 7.9). A warp has several pixels' loads in flight.
 
 #include <algorithm>
 #include <bit>
@@ -18,21 +18,21 @@ namespace lenslet::cuda {
 namespace {
 
 constexpr int warps = 4, block_threads = 32 * warps;
-constexpr int ahead = 4;  ///< turns of a warp whose loads are under way together
+constexpr int ahead = 4;  ///< iterations of a warp whose loads are in flight together
 constexpr std::int64_t most_filters = 8;
 
-/// w is [filters][C], zeros for filters that there are not.
+/// w is [filters][C]; missing filters are zero.
 struct FewFiltersCall : ConvCall<> {
-  int pixels;   ///< N * p * q
+  int pixels;   ///< N * P * Q
   int vectors;  ///< of four channels, in a pixel
   int lanes;    ///< threads of a pixel: a power of two up to 32
 };
 
-/// How many of a pixel's sums a thread computes: those that there are templates for.
+/// Outputs of a pixel that the kernel computes: a power of two with an instance.
 int filters_of(const ConvProblem& p) { return static_cast<int>(std::bit_ceil(static_cast<std::uint64_t>(p.k))); }
 
-/// Two threads at a time exchange halves of their `had` sums, each of which goes on with one: all have some to finish.
-/// Below one sum both go on with it. A template, for the registers' indices to be known.
+/// Pairs of lanes exchange halves of their `had` partial sums; each goes on with one half. Below one sum both keep it.
+/// A template, so that register indices are constants.
 template <int distance, int had, int all>
 __device__ void exchange(float (&sums)[all], int lane, int lanes, int& kept) {
   if constexpr (distance < 32) {
@@ -57,20 +57,20 @@ __device__ void exchange(float (&sums)[all], int lane, int lanes, int& kept) {
 template <int filters>
 __global__ void __launch_bounds__(block_threads) few_filters(const __grid_constant__ FewFiltersCall call) {
   const int lane = static_cast<int>(threadIdx.x) % call.lanes;
-  // Pixels that a warp has in a turn lie side by side, and so do its turns.
+  // Pixels of one iteration are adjacent, and so are a warp's iterations.
   const int of_warp = 32 / call.lanes;
   const int warp = static_cast<int>((blockIdx.x * block_threads + threadIdx.x) / 32);
   const int first = warp * ahead * of_warp + static_cast<int>(threadIdx.x) % 32 / call.lanes;
   wait_for_previous();
   let_next_start();
-  // Of turn t and filter k at t * filters + k.
+  // Iteration t, filter k at t * filters + k.
   constexpr int all = ahead * filters;
   float sums[all] = {};
   for (int vector = lane; vector < call.vectors; vector += call.lanes) {
     float4 x[ahead];
 #pragma unroll
     for (int turn = 0; turn < ahead; ++turn) {
-      // One that there is not is computed as the last, and dropped.
+      // Past the end the last pixel is computed again, and dropped.
       const int pixel = min(first + turn * of_warp, call.pixels - 1);
       x[turn] = reinterpret_cast<const float4*>(call.x)[static_cast<std::int64_t>(pixel) * call.vectors + vector];
     }
@@ -87,9 +87,9 @@ __global__ void __launch_bounds__(block_threads) few_filters(const __grid_consta
       }
     }
   }
-  int kept = 0;  // the first sum that this thread goes on with
+  int kept = 0;  // index of the first sum that this lane keeps
   exchange<1, all>(sums, lane, call.lanes, kept);
-  // Threads beyond the number of sums have what others have, too.
+  // Lanes beyond the number of sums hold duplicates.
   const int has = max(all / call.lanes, 1);
   if (lane >= all) return;
 #pragma unroll
@@ -128,13 +128,13 @@ class FewFilters final : public ConvAlgorithm {
   }
 
   Plan plan(const ConvProblem& p, const Target& target) const override {
-    // Until the first bytes are there, and for each further turn of a thread's; shares of the rates, of memory's where
-    // L2 holds what is read. First guesses, for an H100.
+    // Latency of the first bytes, and of each further iteration of a thread; shares of peak rates (memory_share:
+    // cached_share where x is in L2). First guesses, for an H100.
     constexpr double start_us = 1.0, turn_us = 0.25, memory_share = 0.9, cached_share = 1.9, issue_share = 0.5;
     const DeviceProfile& device = target.device;
     const int lanes = lanes_of(p), filters = filters_of(p);
     const double turns = std::ceil(static_cast<double>(p.c) / 4 / lanes);
-    // A thread's, of `ahead` pixels: products, sums that it exchanges, what it finishes, and what is around them.
+    // Instructions of a thread for `ahead` pixels: products, exchanges, epilogue, overhead.
     const double all = ahead * filters;
     const double instructions =
         turns * (ahead * (3 + 4.0 * filters) + filters) + 3 * all + 25 * std::ceil(all / lanes) + 60;

@@ -1,6 +1,5 @@
-// Large windows in fp32 by discrete Fourier transforms of tiles in NHWC, three launches a chunk of
-// tiles: spectra of the input, a complex product a frequency, and back with bias, residual and activation. Shapes:
-// fft_plan.h.
+// Large filters in fp32 by FFTs of tiles (overlap-save), NHWC. Three launches a chunk of tiles: forward transform, a
+// complex product a frequency, inverse transform with the epilogue. Shapes: fft_plan.h.
 
 #include <algorithm>
 #include <string>
@@ -14,7 +13,7 @@
 namespace lenslet::cuda {
 namespace {
 
-/// f of every index below Count, a constant.
+/// f(0) .. f(Count - 1), each index a constant.
 template <std::size_t Count, typename F>
 void with_index(const F& f) {
   [&]<std::size_t... indices>(std::index_sequence<indices...>) {
@@ -23,7 +22,7 @@ void with_index(const F& f) {
   (std::make_index_sequence<Count>());
 }
 
-/// The most shared memory that a block of any of the kernels takes.
+/// The largest shared memory of a block over all kernels.
 std::size_t most_shared_bytes() {
   std::size_t most = 0;
   with_index<fft_sizes.size()>([&](auto i) { most = std::max(most, FftBlockFor<fft_sizes[i]>::shared_bytes); });

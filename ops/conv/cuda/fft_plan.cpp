@@ -14,13 +14,13 @@
 namespace lenslet::cuda {
 namespace {
 
-/// Of smaller windows Winograd's tiles multiply less, and sums less than those.
+/// Below this Winograd multiplies less, and for the smallest filters direct sums do.
 constexpr std::int64_t least_taps = 16;
 
 constexpr std::int64_t max_workspace_bytes = 256 << 20, max_filter_bytes = 512 << 20;
-/// A chunk has at least so many tiles: rows of the smallest tile of the product.
+/// Fewest tiles of a chunk: rows of the smallest product tile.
 constexpr std::int64_t min_chunk = 32;
-/// Sizes that kernels count in 32 bits, with room for a tile beyond the edge.
+/// Limit of sizes that kernels index in 32 bits, with slack for a tile past the edge.
 constexpr std::int64_t max_index = 1 << 30;
 
 std::int64_t round_up(std::int64_t x, std::int64_t multiple) { return (x + multiple - 1) / multiple * multiple; }
@@ -28,11 +28,11 @@ std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; 
 
 std::string tile_text(const FftProductShape& shape) { return fmt::format("{}x{}", shape.m, shape.n); }
 
-/// Half the rows of V and M.
+/// Half the row length of V, and of U's input side.
 std::int64_t c_of(const ConvProblem& p) { return round_up(p.c, fft_channels); }
 std::int64_t k_of(const ConvProblem& p) { return round_up(p.k, 4); }
 
-/// Of V and M.
+/// Bytes of V and M a tile.
 std::int64_t bytes_a_tile(const ConvProblem& p, int size) {
   return std::int64_t{size} * size * (c_of(p) + k_of(p)) * static_cast<std::int64_t>(sizeof(float));
 }
@@ -43,7 +43,7 @@ std::int64_t tiles_of(const ConvProblem& p, int size) {
   return p.n * ceil_div(p.p, size + 1 - p.r) * ceil_div(p.q, size + 1 - p.s);
 }
 
-/// Why not with tiles of that size, or nothing.
+/// Why tiles of that size cannot do it, or nothing.
 std::optional<std::string> refuse_size(const ConvProblem& p, int size) {
   if (std::max(p.r, p.s) > largest_fft_window(size))
     return fmt::format("filter is larger than {0}x{0}", largest_fft_window(size));
@@ -53,7 +53,7 @@ std::optional<std::string> refuse_size(const ConvProblem& p, int size) {
   return std::nullopt;
 }
 
-/// With as few chunks as the workspace allows, alike in size.
+/// Plan with tiles of that size: as few chunks as the workspace allows, alike in size.
 FftPlan cut(const ConvProblem& p, int size) {
   FftPlan plan;
   plan.size = size;
@@ -70,16 +70,16 @@ FftPlan cut(const ConvProblem& p, int size) {
   return plan;
 }
 
-// The constants of the estimate, fitted to times of single kernels on an H200 (24 November 2026; docs/conv-choice.md).
-/// What a round of blocks of the products takes besides: first loads, sums stored.
+// Cost model, fitted to single kernels on an H200 (24 November 2026; docs/conv-choice.md).
+/// Overhead of a wave of product blocks: first loads, stores of the accumulators.
 constexpr double round_us = 2.3;
-/// Of what memory delivers, while products read V and U and write M; of x and of y in their transforms.
+/// Shares of memory bandwidth: products (reading V and U, writing M), x and y in their transforms.
 constexpr double products_memory = 0.65, x_memory = 0.9, y_memory = 0.73;
-/// From a transform's start to its first stores.
+/// Time from a transform's start to its first stores.
 constexpr double input_us = 4, output_us = 2.5;
 
-/// How fast the transforms of a size write V and read M, of what memory delivers: the larger the tile, the more
-/// registers a thread takes, and the fewer of them there are.
+/// Share of memory bandwidth at which a tile size writes V and reads M: larger tiles take more registers a thread, so
+/// fewer threads are resident.
 struct TransformSpeed {
   int size;
   double input, output;
@@ -92,13 +92,13 @@ const TransformSpeed& speed_of(int size) {
                        [&](const TransformSpeed& speed) { return speed.size == size; });
 }
 
-/// Of the products of a chunk.
+/// Products of one chunk.
 double products_us(const FftPlan& plan, const DeviceProfile& device) {
   const FftProductShape& shape = shape_of(plan.tile);
   const std::int64_t blocks = ceil_div(plan.chunk, shape.m) * ceil_div(plan.k, shape.n) * plan.slots;
   const double block_us =
       2.0 * 3 * plan.c * shape.m * shape.n * device.units / (device.fp32_flops_per_us * shape.efficiency);
-  // The fullest multiprocessor decides: rounds of as many blocks as it holds, and what is left.
+  // The fullest multiprocessor decides: full waves of resident blocks, then the rest.
   const std::int64_t most = ceil_div(blocks, device.units), left = most % shape.blocks;
   const double rounds = static_cast<double>(most / shape.blocks);
   double us = rounds * (block_us * (shape.blocks + shape.idle_blocks) + round_us);
@@ -135,8 +135,8 @@ std::string FftPlan::str() const {
 FftPlan plan_fft(const ConvProblem& p, int size, const DeviceProfile& device) {
   FftPlan plan = cut(p, size), best;
   double least = std::numeric_limits<double>::infinity();
-  // A few chunks more than the workspace asks for may fill rounds of blocks better. Chunks that L2 holds do not pay:
-  // their launches have too few blocks (64x128x96x96 -> 128, 5x5: 2.0 ms, 2.7 of 40 MB each).
+  // A few chunks more than the workspace needs may fill waves better. Chunks that fit L2 do not pay: too few blocks a
+  // launch (64x128x96x96 -> 128, 5x5: 2.0 ms, 2.7 in chunks of 40 MB).
   const std::int64_t fewest = ceil_div(plan.count, plan.chunk);
   for (std::int64_t chunks = fewest; chunks < fewest + 4; ++chunks) {
     plan.chunk = static_cast<int>(ceil_div(plan.count, chunks));
@@ -205,11 +205,11 @@ void fft_filters(const ConvProblem& p, const FftPlan& plan, const ConvFilter& fi
     cosines[i] = std::cos(angle);
     sines[i] = std::sin(angle);
   }
-  // Filters side by side, as U has them.
+  // Filters are innermost, as in U.
   constexpr std::size_t lanes = 16;
   using Lanes = std::array<double, lanes>;
   std::vector<Lanes> weights(rows * columns), lines_re(rows), lines_im(rows);
-  // Adds x e^(2 pi i turn / size), the conjugate of what transforms the input: a correlation.
+  // Adds x e^(2 pi i turn / size). The input has the conjugate: this is correlation.
   const auto add = [&](const Lanes& x, std::size_t turn, Lanes& re, Lanes& im) {
     const double cosine = cosines[turn % size], sine = sines[turn % size];
     for (std::size_t e = 0; e < lanes; ++e) {

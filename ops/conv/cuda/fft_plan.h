@@ -1,6 +1,5 @@
 #pragma once
-// How a convolution with a large window is cut into tiles for discrete Fourier transforms on CUDA, and what that costs.
-// Plain C++: built and tested where there is no CUDA, too.
+// Tiling of a convolution with large filters for FFTs on CUDA, and its cost model. Plain C++: tested without CUDA.
 //
 // Overlap-save: a tile is size x size pixels of one image, whose circular correlation with a filter has (size + 1 - r)
 // x (size + 1 - s) outputs that do not wrap around. Its spectrum is size * size / 2 slots of two numbers
@@ -10,8 +9,8 @@
 //   U [slots][3][c][k]   the filters': ur, ui - ur, ur + ui; in slots of pairs 0, ua, -ub
 //   M [slots][T][2][k]   the products, transformed to y in NHWC: of the sums over c of (a + b) U0, a U1 and b U2 the
 //                        first less the third, and the first and the second
-// These are three real products for a complex one's four. Of pairs M is b ub, a ua: exchanged. c and k are the
-// problem's C and K rounded up; the rest is zeros.
+// Three real products replace a complex one's four. In slots of pairs M holds b ub, a ua: exchanged. c and k are C and
+// K rounded up, padded with zeros.
 
 #include <array>
 #include <cstddef>
@@ -24,24 +23,24 @@
 
 namespace lenslet::cuda {
 
-/// Sizes of tiles that there are kernels for.
+/// Tile sizes with kernels.
 inline constexpr std::array fft_sizes{16, 20, 24, 32, 36, 40};
-/// Windows up to these: tiles have at least half their rows and columns to give.
+/// Largest filter height or width of a tile size: at least half the rows and columns are outputs.
 constexpr int largest_fft_window(int size) { return size / 2 + 1; }
 
-/// Rows of V and M, in channels, are multiples of this.
+/// Channels of V and M are padded to multiples of this.
 inline constexpr int fft_channels = 8;
 
-/// Tiles of the products that there are kernels for, in the order of `fft_product_tiles`.
+/// Product tiles with kernels, in the order of `fft_product_tiles`.
 enum class FftProductTile { t64x64, t64x32, t32x32 };
 
 struct FftProductShape {
-  int m = 0, n = 0;                      ///< tiles of x, complex columns
-  int thread_rows = 0, thread_cols = 0;  ///< a thread has so many complex sums
-  int step = 0, stages = 0;              ///< channels at a time, and how many such steps shared memory holds
-  int blocks = 0;                        ///< that fit a multiprocessor of sm_90 together (registers, shared memory)
-  double efficiency = 0;                 ///< share of the peak that a multiprocessor would reach without latencies
-  double idle_blocks = 0;                ///< with them it takes as long as for so many blocks more
+  int m = 0, n = 0;                      ///< FFT tiles (rows), complex columns
+  int thread_rows = 0, thread_cols = 0;  ///< complex accumulators of a thread
+  int step = 0, stages = 0;              ///< channels of a k-block, and stages
+  int blocks = 0;                        ///< resident on a multiprocessor of sm_90 (registers, shared memory)
+  double efficiency = 0;                 ///< share of peak of a multiprocessor without latencies
+  double idle_blocks = 0;                ///< latency as blocks: n blocks take as long as n + this would at full rate
 };
 
 inline constexpr std::array<FftProductShape, 3> fft_product_tiles{{
@@ -55,15 +54,15 @@ constexpr const FftProductShape& shape_of(FftProductTile tile) {
 }
 
 struct FftPlan {
-  // What follows from the problem and the size.
-  int size = 0;                       ///< of a tile, one of fft_sizes
+  // Follows from the problem and the tile size.
+  int size = 0;                       ///< FFT tile, one of fft_sizes
   int slots = 0;                      ///< size * size / 2
   int rows_out = 0, columns_out = 0;  ///< outputs of a tile
   int down = 0, across = 0;           ///< tiles of an image
   int count = 0;                      ///< of all images
   int c = 0, k = 0;                   ///< half the row lengths of V and M
   // The configuration, and the size.
-  int chunk = 0;  ///< tiles at a time: V and M of so many are the workspace
+  int chunk = 0;  ///< tiles of a chunk; V and M of a chunk are the workspace
   FftProductTile tile{};
 
   std::size_t u_floats() const { return floats_of(3 * c) * static_cast<std::size_t>(k); }
@@ -79,26 +78,27 @@ struct FftPlan {
 /// Why the problem cannot be done, or nothing.
 std::optional<std::string> refuse_fft(const ConvProblem& problem);
 
-/// Of a problem that is not refused. The size, on which the result's bits depend, is that for reference_gpu().
+/// Needs refuse_fft() to give nothing. The tile size decides the bits, so it is chosen for reference_gpu().
 FftPlan plan_fft(const ConvProblem& problem, const DeviceProfile& device);
-/// The same with that size of a tile.
+/// The same with a given tile size.
 FftPlan plan_fft(const ConvProblem& problem, int size, const DeviceProfile& device);
-/// With the configuration that str() wrote. Error(invalid_argument).
+/// Reads str()'s configuration. Error(invalid_argument).
 FftPlan read_fft_plan(const ConvProblem& problem, std::string_view config);
 
 /// Microseconds of all launches.
 double estimate_fft_us(const ConvProblem& problem, const FftPlan& plan, const DeviceProfile& device);
 
-/// Bound on max |y - exact| over the rms of exact, of numbers of one scale. In the 2-norm the error of one transform of
-/// n numbers is at most 6.7 u log2(n) of the result (Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed.,
-/// theorem 24.2; u = 2^-24), 140 u for the four passes over a tile of 40; roundings are independent, and its rms is
-/// about 0.6 u sqrt(steps), 3 u, spread evenly over the tile (emulated: 2.3 to 3.1 u). 16 times that for the worst of
-/// many outputs, as in sum_tolerance.h, and twice that for input whose mean is not 0 and outputs that cancel; beside it
-/// the sums over C, of two products each. fft_transform_test.cpp holds it.
+/// Bound on max
+/// y - exact
+///  over the rms of exact, inputs of one scale. One FFT of n numbers has a relative error of at most 6.7 u log2(n) in
+/// the 2-norm (Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., theorem 24.2; u = 2^-24), 140 u for
+/// four passes over a tile of 40. Roundings are independent: the rms is about 0.6 u sqrt(steps), 3 u (emulated: 2.3 to
+/// 3.1 u). Times 16 for the worst output (sum_tolerance.h), times 2 for nonzero means and cancellation, plus the sums
+/// over C. fft_transform_test.cpp checks it.
 double fft_tolerance(const ConvProblem& problem);
 
-/// U of `filter`, in double, rounded once: with the scale of the transforms in it, 1 / size^2 and the factors of 2 that
-/// they leave out.
+/// U of `filter`, computed in double and rounded once. Includes the scale 1 / size^2 and the factors of 2 that the
+/// transforms leave out.
 void fft_filters(const ConvProblem& problem, const FftPlan& plan, const ConvFilter& filter, std::span<float> u);
 
 }  // namespace lenslet::cuda

@@ -1,6 +1,6 @@
 #pragma once
-// The products of spectra, by three real ones each (fft_plan.h). A warp owns [8*rows x 16] of the block's tile as 8 x 4
-// lanes, as in gemm_tile.cuh; a thread's rows are 8 apart, its columns four side by side, of three sums each.
+// Products of spectra, three real GEMMs each (fft_plan.h). A warp owns [8*rows x 16] of the block tile as 8 x 4 lanes,
+// as in gemm_tile.cuh. A thread's rows are 8 apart, its four columns adjacent, three accumulators each.
 
 #include <cuda_runtime.h>
 
@@ -23,20 +23,20 @@ struct FftProductTraits {
   static constexpr int m = shape.m, n = shape.n, rows = shape.thread_rows, cols = shape.thread_cols;
   static constexpr int warps_m = m / (8 * rows), threads = warps_m * (n / (4 * cols)) * 32;
   static constexpr int step = shape.step, stages = shape.stages;
-  /// Rows of a and b side by side; the pitch spreads 8 of them over all banks.
+  /// Rows hold a, then b; the pitch spreads 8 rows over all banks.
   static constexpr int a_pitch = 2 * step + 4;
-  static constexpr int a_floats = m * a_pitch;   ///< V of a step: [m][a_pitch]
-  static constexpr int b_floats = 3 * step * n;  ///< U of a step: [3][step][n]
+  static constexpr int a_floats = m * a_pitch;   ///< V of a k-block: [m][a_pitch]
+  static constexpr int b_floats = 3 * step * n;  ///< U of a k-block: [3][step][n]
   static constexpr int stage_floats = a_floats + b_floats;
   static constexpr std::size_t shared_bytes = stages * stage_floats * sizeof(float);
 };
 
-/// Where a thread's copies of a block's step come from and go to. Rows of V and columns of U past the end are copied
-/// from the last ones, so that nothing is asked while copying; their products are not stored. Channels past the end,
-/// of which a step of 16 has 8 or none, are zeros.
+/// Source and destination of a thread's copies of one k-block. Rows of V and columns of U past the end repeat the last
+/// one, so that copies need no predicate; their products are not stored. Channels past the end (8 or none of a k-block
+/// of 16) are zeros.
 template <typename Tile>
 class FftStepLoader {
-  static constexpr int half_vectors = Tile::step / 4;  ///< of a row of a or of b
+  static constexpr int half_vectors = Tile::step / 4;  ///< in a row of a or of b
   static constexpr int a_rows = Tile::threads / (2 * half_vectors), a_copies = Tile::m / a_rows;
   static_assert(a_rows * 2 * half_vectors == Tile::threads && a_copies * a_rows == Tile::m);
   static constexpr int b_row_vectors = Tile::n / 4, b_vectors = Tile::b_floats / 4;
@@ -60,7 +60,7 @@ class FftStepLoader {
     }
   }
 
-  /// Start the copies of the next step's V and U.
+  /// Starts the copies of the next k-block of V and U.
   __device__ void load_a(float* stage) {
     const bool exists = Tile::step == fft_channels || a_channel_ < a_left_;
 #pragma unroll
@@ -86,17 +86,18 @@ class FftStepLoader {
   const float* a_;
   const float* b_;
   int a_left_, b_left_;  ///< channels
-  int a_channel_;        ///< of a step
+  int a_channel_;        ///< within a k-block
   int a_from_[a_copies], b_from_[b_copies];
   int a_to_;
 };
 
-/// sum += the products of `channels` (a multiple of 4) channels of a step at `a` and `b` in shared memory.
+/// accumulators += the products of `channels` (a multiple of 4) channels of the k-block at `a` and `b` in shared
+/// memory.
 template <typename Tile>
 __device__ inline void multiply_complex_step(const float* a, const float* b, int channels,
                                              float (&sum)[3][Tile::rows][Tile::cols]) {
   constexpr int piece = 4;
-  // One piece a turn: a longer body is no faster, and takes registers.
+  // Not unrolled further: no faster, and takes registers.
 #pragma unroll(Tile::step == fft_channels ? 2 : 1)
   for (int first = 0; first < Tile::step; first += piece) {
     if (Tile::step > fft_channels && first >= channels) break;
@@ -136,7 +137,7 @@ __global__ void __launch_bounds__(Tile::threads, Tile::shape.blocks) fft_product
   const int first_row = static_cast<int>(blockIdx.x) * Tile::m, first_column = static_cast<int>(blockIdx.y) * Tile::n;
   FftStepLoader<Tile> loader(g, first_row, first_column);
   const int steps = (g.c + Tile::step - 1) / Tile::step;
-  // The filters lie there from the start; V does not.
+  // U is constant, so it is loaded before the previous kernel ends; V is not.
 #pragma unroll
   for (int ahead = 0; ahead < Tile::stages - 1; ++ahead)
     if (ahead < steps) loader.load_b(stages + ahead * Tile::stage_floats);

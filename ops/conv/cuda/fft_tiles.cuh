@@ -1,8 +1,7 @@
 #pragma once
-// From tiles of x in NHWC to spectra and back (fft_plan.h). Lanes run over channels of one tile, then of the next, as
-// V's rows do: each number of a tile is a read or a write of neighbouring floats by neighbouring lanes, and no two
-// lanes of a line meet in a bank of shared memory. A thread has one channel of a line at a time: of a row, which it
-// transforms as real numbers, then, by way of shared memory, of a column.
+// Tiles of x in NHWC to spectra and back (fft_plan.h). Lanes run over the channels of a tile, then of the next, as rows
+// of V do: accesses to memory coalesce and shared memory has no bank conflicts. A thread transforms one channel of a
+// row as real numbers, then, through shared memory, of a column.
 
 #include <cuda_runtime.h>
 
@@ -20,17 +19,17 @@ namespace lenslet::cuda {
 #include "ops/conv/cuda/fft_transform-inl.h"
 #undef FFT_INLINE
 
-/// A block has `lanes` channels of tiles, and a thread for each of them and each of size / 2 lines.
+/// A block: `lanes` channels of tiles, a thread for each of them and each of size / 2 lines.
 template <int Size, int Lanes, int Resident>
 struct FftBlock {
   static constexpr int size = Size, half = Size / 2, lanes = Lanes;
   static constexpr int threads = half * lanes;
-  /// Spectra of rows in shared memory: [row][re, im][half][lanes], and room that moves the rows that a warp writes or
-  /// reads together to banks of their own.
+  /// Row spectra in shared memory: [row][re, im][half][lanes], padded so that rows that a warp accesses together are in
+  /// different banks.
   static constexpr int part = half * lanes;
   static constexpr int row = 2 * part + lanes % 32;
   static constexpr std::size_t shared_bytes = Size * row * sizeof(float);
-  /// Blocks of a multiprocessor that registers leave room for.
+  /// Blocks a multiprocessor, as registers allow.
   static constexpr int resident = Resident;
 };
 template <int Size>
@@ -48,17 +47,17 @@ struct FftBlockFor<36> : FftBlock<36, 16, 2> {};
 template <>
 struct FftBlockFor<40> : FftBlock<40, 8, 3> {};
 
-/// Where tiles lie in images.
+/// Position of tiles in images.
 struct FftTiling {
-  int first = 0, count = 0;  ///< of a chunk
-  int down, across;          ///< of an image
+  int first = 0, count = 0;  ///< of the chunk
+  int down, across;          ///< tiles of an image
   int rows_out, columns_out;
 };
 
 /// Tiles of x [n][height][width][c] to v [slots][count][2][v_row].
 struct FftInput : DeviceProblem<> {
   using DeviceProblem::DeviceProblem;
-  int v_row;  ///< >= c: zeros behind
+  int v_row;  ///< >= C, padded with zeros
   const float* x;
   float* v;
   FftTiling tiling;
@@ -70,7 +69,7 @@ struct FftOutput {
   const float* bias;      ///< [k] or null
   const float* residual;  ///< like y or null; may be y
   float* y;               ///< [n][p][q][k], from one pixel to the next
-  int y_pixel;            ///< floats: k, or more without a residual
+  int y_pixel;            ///< floats from pixel to pixel: k, or more without a residual
   int p, q, k;
   int product_row;  ///< >= k
   FftTiling tiling;
@@ -118,7 +117,7 @@ __global__ void __launch_bounds__(Block::threads, Block::resident) fft_input_ker
   const int top = place.row - g.pad_top, left = place.column - g.pad_left;
   const int line = g.width * g.c;
   const float* const image = g.x + static_cast<long long>(place.image) * g.height * line + place.channel;
-  // Both rows are asked for before either is transformed.
+  // Both rows are loaded before either is transformed.
   float re[2][half], im[2][half];
 #pragma unroll
   for (int turn = 0; turn < 2; ++turn) {
@@ -228,7 +227,7 @@ __global__ void __launch_bounds__(Block::threads, Block::resident) fft_output_ke
       }
       continue;
     }
-    // Other activations are long: once, in a loop over what stands in shared memory.
+    // Other activations are long code: one loop over shared memory, not unrolled.
 #pragma unroll
     for (int j = 0; j < half; ++j) {
       from[2 * j * Block::lanes] = re[j];

@@ -1,12 +1,13 @@
-// Discrete Fourier transforms of one line of a tile in registers, for kernels and for the test that runs them on the
-// host. No guard: each includes it inside its own namespace, with what its functions are declared by in FFT_INLINE and
-// <utility> before. Every index and every factor is a constant of the compiler's. V: float, double in the test.
+// FFTs of one line of a tile in registers, for kernels and for the host test. No guard: each includes it in its own
+// namespace, after <utility> and a definition of FFT_INLINE. All indices and factors are compile-time constants. V:
+// float, double in the test.
 //
-// A real tile of N x N has as many numbers as its spectrum. Kept are N/2 columns of N slots of a pair each:
+// A real tile of N x N has as many numbers as its spectrum. The layout keeps N/2 columns of N slots, a pair of numbers
+// each:
 //   column j > 0, slot i    X[i][j], complex
 //   column 0,     slot i    X[i][0] for 0 < i < N/2, X[N - i][N/2] for i > N/2, both complex
 //                 slot 0    X[0][0] and X[0][N/2], real both; slot N/2: X[N/2][0] and X[N/2][N/2]
-// What is left out follows from X[N - i][N - j] = conj X[i][j]. N is a multiple of 4 out of factors 2, 3 and 5.
+// The rest follows from X[N - i][N - j] = conj X[i][j]. N is a multiple of 4 with factors 2, 3 and 5.
 
 /// f(0), f(1), .. f(Count - 1), each a std::integral_constant.
 template <int... I, typename F>
@@ -33,7 +34,7 @@ FFT_INLINE constexpr double fft_cos(int k, int n) {
   k %= n;
   if (2 * k > n) k = n - k;
   const bool negative = 4 * k > n;
-  // Of the first quarter, twice its angle's share: k / n = twice / (2 n).
+  // Reduces to the first quarter: k / n = twice / (2 n).
   const int twice = negative ? n - 2 * k : 2 * k;
   const double value = 4 * twice <= n ? fft_series(pi * twice / n, 0) : fft_series(pi * (n - 2 * twice) / (2 * n), 1);
   return negative ? -value : value;
@@ -135,8 +136,8 @@ FFT_INLINE void fft_small(V (&re)[5], V (&im)[5]) {
   im[3] = ni + qr;
 }
 
-/// X[k] = the sum of x[j] e^(-2 pi i j k / N), in place. The inverse without its 1/N: re and im exchanged. Of each
-/// `radix` numbers N / radix apart a transform, rotated, then `radix` transforms of N / radix.
+/// X[k] = the sum of x[j] e^(-2 pi i j k / N), in place. Swap re and im for the inverse, without 1/N. One mixed-radix
+/// step: transforms of `radix` numbers N / radix apart, twiddles, `radix` transforms of N / radix.
 template <int N, typename V>
 FFT_INLINE void fft(V (&re)[N], V (&im)[N]) {
   if constexpr (N > 1) {
@@ -165,8 +166,8 @@ FFT_INLINE void fft(V (&re)[N], V (&im)[N]) {
   }
 }
 
-/// The transform of N real numbers, the even ones in re and the odd ones in im. Then re[0] = X[0], im[0] = X[N/2], both
-/// real, and of 0 < k < N/2 re[k] + i im[k] = 2 X[k].
+/// FFT of N real numbers, the even ones in re and the odd ones in im. Gives re[0] = X[0], im[0] = X[N/2], both real,
+/// and re[k] + i im[k] = 2 X[k] for 0 < k < N/2.
 template <int N, typename V>
 FFT_INLINE void fft_of_reals(V (&re)[N / 2], V (&im)[N / 2]) {
   constexpr int half = N / 2;
@@ -178,7 +179,7 @@ FFT_INLINE void fft_of_reals(V (&re)[N / 2], V (&im)[N / 2]) {
   im[half / 2] *= -2;
   fft_each<half / 2 - 1>([&](auto before) {
     constexpr int k = before.value + 1;
-    // Twice the transforms of the even numbers, and of the odd ones, rotated.
+    // Twice the transform of the even numbers, and twice the rotated one of the odd.
     const V er = re[k] + re[half - k], ei = im[k] - im[half - k];
     V odd_re = im[k] + im[half - k], odd_im = re[half - k] - re[k];
     fft_rotate<k, N>(odd_re, odd_im);
@@ -189,7 +190,7 @@ FFT_INLINE void fft_of_reals(V (&re)[N / 2], V (&im)[N / 2]) {
   });
 }
 
-/// Its inverse, of X[0], X[N/2] and X[k] as they are: N times the real numbers.
+/// Its inverse, from X[0], X[N/2] and unscaled X[k]: N times the real numbers.
 template <int N, typename V>
 FFT_INLINE void fft_to_reals(V (&re)[N / 2], V (&im)[N / 2]) {
   constexpr int half = N / 2;
@@ -212,8 +213,8 @@ FFT_INLINE void fft_to_reals(V (&re)[N / 2], V (&im)[N / 2]) {
   fft<half>(im, re);
 }
 
-/// Column 0, re + i im being the transform of the real X[.][0] + i X[.][N/2], into its slots; of slots of complex
-/// numbers twice them.
+/// Splits column 0, where re + i im is the transform of the real X[.][0] + i X[.][N/2], into its slots; complex slots
+/// get twice their value.
 template <int N, typename V>
 FFT_INLINE void fft_separate(V (&re)[N], V (&im)[N]) {
   fft_each<N / 2 - 1>([&](auto before) {
@@ -226,7 +227,7 @@ FFT_INLINE void fft_separate(V (&re)[N], V (&im)[N]) {
   });
 }
 
-/// The inverse of fft_separate(), of products' slots as they are, whose pairs of real numbers come exchanged.
+/// The inverse of fft_separate(), from unscaled product slots, whose pairs of real numbers are exchanged.
 template <int N, typename V>
 FFT_INLINE void fft_join(V (&re)[N], V (&im)[N]) {
   fft_each<2>([&](auto slot) {

@@ -1,10 +1,10 @@
 #pragma once
-// The multiplying part of a tiled fp32 matrix product, C[m,n] += A[m,k] * B[k,n], on FFMA: shapes of tiles, their
-// places in shared memory, and the loop over steps of gemm_step terms. What fills shared memory is up to the caller.
+// Main loop of a tiled fp32 GEMM, C[m,n] += A[m,k] * B[k,n], on FFMA: tile shapes, shared-memory layout, and the loop
+// over k-blocks of gemm_step. The caller fills shared memory.
 //
-// A warp owns [8*rows x 4*cols] of the block's tile as 8 x 4 lanes. A thread's rows are 8 apart, its columns come in
-// fours, 16 apart: then a warp's 16-byte reads of A fall on 8 rows side by side, which a row pitch of 20 floats spreads
-// over all banks, and those of B on 64 adjacent bytes.
+// A warp owns [8*rows x 4*cols] of the block tile as 8 x 4 lanes. A thread's rows are 8 apart; its columns are groups
+// of four, 16 apart. A warp's 16-byte reads of A then touch 8 adjacent rows, which a pitch of 20 floats spreads over
+// all banks, and those of B 64 adjacent bytes.
 
 #include <cuda_runtime.h>
 
@@ -22,24 +22,24 @@ struct TileTraits {
   static constexpr int warps_m = m / (8 * rows);
   static_assert(warps_m * (n / (4 * cols)) * 32 == threads);
 
-  static constexpr int stages = 4;  ///< steps in shared memory: one multiplied, three under way
+  static constexpr int stages = 4;  ///< one multiplied, three in flight
   static constexpr int a_pitch = gemm_step + 4;
-  static constexpr int a_floats = m * a_pitch;    ///< A of a step: [m][a_pitch]
-  static constexpr int b_floats = gemm_step * n;  ///< B of a step: [gemm_step][n]
+  static constexpr int a_floats = m * a_pitch;    ///< A of a k-block: [m][a_pitch]
+  static constexpr int b_floats = gemm_step * n;  ///< B of a k-block: [gemm_step][n]
   static constexpr int stage_floats = a_floats + b_floats;
   static constexpr std::size_t shared_bytes = stages * stage_floats * sizeof(float);
 };
 using LargestTile = TileTraits<GemmTile::t128x128>;  ///< 72 KiB
 
-/// A thread's place in the tile.
+/// A thread's position in the tile.
 template <typename Tile>
 struct ThreadPlace {
-  int row;  ///< first of its rows, the others follow 8 apart
-  int col;  ///< first of its columns: fours, 16 apart
+  int row;  ///< the first; the others follow 8 apart
+  int col;  ///< the first; groups of four, 16 apart
   __device__ ThreadPlace() {
     const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
-    // Neighbours read the same row of A, and lanes two apart the same columns of B: the hardware then serves a 16-byte
-    // read of a half warp at once.
+    // Adjacent lanes read the same row of A, and lanes two apart the same columns of B: a half warp's 16-byte reads are
+    // then one wavefront.
     row = warp % Tile::warps_m * 8 * Tile::rows + (lane >> 1) % 8;
     col = warp / Tile::warps_m * 4 * Tile::cols + 4 * ((lane & 1) + (lane >> 4) * 2);
   }
@@ -59,13 +59,13 @@ __device__ inline void read_vector(float (&to)[2], const float* from) {
   to[1] = v.y;
 }
 
-/// sum[i][j] += the products of one step at `a` and `b` in shared memory.
+/// accumulators += the products of one k-block at `a` and `b` in shared memory.
 template <typename Tile>
 __device__ inline void multiply_step(const float* a, const float* b, const ThreadPlace<Tile>& place,
                                      float (&sum)[Tile::rows][Tile::cols]) {
   a += place.row * Tile::a_pitch;
   b += place.col;
-  // A is read in pieces of this many terms. Beside 64 sums, four of each row would not fit 128 registers.
+  // k per read of A. Beside 64 accumulators, four of each row would exceed 128 registers.
   constexpr int piece = Tile::threads > 128 ? 2 : 4;
 #pragma unroll
   for (int first = 0; first < gemm_step; first += piece) {
@@ -85,9 +85,9 @@ __device__ inline void multiply_step(const float* a, const float* b, const Threa
   }
 }
 
-/// sum += the products of all `steps`, through a ring of Tile::stages stages in shared memory, which load(stage) fills
-/// in the background with the next step. The first Tile::stages - 1 steps are under way already: a group of copies
-/// each, empty past the last step, so that waiting counts steps.
+/// accumulators += all `steps` k-blocks, through a ring of Tile::stages stages that load(stage) fills asynchronously.
+/// The caller has issued the first Tile::stages - 1 loads. Each load is one group of copies, empty past the last
+/// k-block, so that waits count k-blocks.
 template <typename Tile, typename Load>
 __device__ inline void multiply_steps(float* stages, int steps, const ThreadPlace<Tile>& place, const Load& load,
                                       float (&sum)[Tile::rows][Tile::cols]) {

@@ -1,7 +1,6 @@
 #pragma once
-// Convolutions of several groups as dense ones: so many groups together, with zeros across them, are a set. Sets are
-// computed apart, of their own channels. An infinity meets the zeros of its neighbours' groups and makes NaNs there.
-// Plain C++.
+// Grouped convolutions as dense ones: `together` groups form a set, with zeros across groups. An infinity times a zero
+// of a neighbouring group gives NaN. Plain C++.
 
 #include <cstdint>
 #include <vector>
@@ -10,13 +9,12 @@
 
 namespace lenslet::cuda {
 
-/// The dense convolution of a set of `together` groups, a divisor of problem.groups; the problem itself if it has one.
+/// The dense convolution of a set of `together` groups, a divisor of problem.groups; the problem itself for one group.
 ConvProblem group_set(const ConvProblem& problem, std::int64_t together);
-/// As many groups together as a set may have: those of whole vectors of 16 bytes, or all; the fewest, and up to 128
-/// channels and filters.
+/// Useful set sizes: at least whole 16-byte vectors (or all groups), up to 128 channels and filters.
 std::vector<std::int64_t> useful_sets(const ConvProblem& problem);
 
-/// The plan of sets of `together` groups, whose filters fill whole tiles: of all what cut(set) says of one.
+/// The plan for sets of `together` groups whose filters fill whole tiles: cut(set) scaled to all sets.
 template <typename Cut>
 auto cut_sets(const ConvProblem& problem, std::int64_t together, const Cut& cut) {
   auto plan = cut(group_set(problem, together));

@@ -1,11 +1,10 @@
-// grouped_mma: convolutions of groups of few channels on tensor cores, NHWC of 16 bit.
+// grouped_mma: grouped convolutions with few channels a group on tensor cores, NHWC, 16 bits.
 //
-// Channels are taken by as many eights as hold whole groups: one for groups of 4 or 8, two for 16, three for 12 or 24,
-// four for 32. Such a block of channels is a small dense convolution whose filters are zero across groups. Operand a,
-// 16 neighbouring pixels by 16 terms, are the eights of two columns of the window, or two eights of one column; it
-// comes by ldmatrix out of a patch in shared memory, and of 3x3 filters it is multiplied at once for the three rows of
-// outputs that read it. An infinity meets the zeros of its neighbours' groups and makes NaNs there, as it may in
-// Winograd.
+// Channels are processed in blocks of as many eights as hold whole groups: one for groups of 4 or 8, two for 16, three
+// for 12 or 24, four for 32. A block is a small dense convolution with zeros across groups; an infinity times such a
+// zero gives NaN, as in Winograd. Operand A is 16 neighbouring pixels by k 16: eights of two filter columns, or two
+// eights of one. ldmatrix reads it from a halo tile in shared memory; with 3x3 filters it is multiplied at once for the
+// three output rows that use it.
 
 #include <algorithm>
 #include <cmath>
@@ -21,23 +20,23 @@ namespace {
 
 constexpr int tile_p = 8, tile_q = 16, warps = 8, block_threads = 32 * warps;
 
-/// w [blocks of channels][steps][R][eights of filters][lanes] of two words: a lane's part of an operand b. A step is
-/// two columns of taps (one eight a block) or two eights of one.
+/// w [blocks of channels][k-blocks][R][eights of filters][lanes] of two words: a lane's fragment of B. A k-block is two
+/// filter columns (one eight a block) or two eights of one.
 struct GroupedCall : UntypedConvCall {
   using UntypedConvCall::UntypedConvCall;
   int steps;
   int patch_columns, patch_pixels;
-  int pixel_vectors;  ///< from a pixel of the patch to the next, in 16 bytes: odd, so that eight lie in all banks
-  int chunk;          ///< channels that a thread block computes
+  int pixel_vectors;  ///< pixel pitch of the halo tile in 16 bytes: odd, so that eight pixels are in different banks
+  int chunk;          ///< channels of a thread block
   FastDivider chunks, tiles_q, tiles_p, vectors, columns;
 };
 
-/// The blocks of channels of a thread block. Half as many where a stride makes the patch four times as large.
+/// Blocks of channels of a thread block; half as many where a stride makes the halo tile four times as large.
 constexpr int channel_blocks_of(std::int64_t eights, std::int64_t stride) {
   return (eights == 1 ? 8 : 4) / (stride == 1 ? 1 : 2);
 }
 
-/// What warps share out: blocks of channels, and rows of the tile.
+/// Work split over warps: blocks of channels, and rows of the tile.
 template <int eights, int stride>
 struct WarpTile {
   static constexpr int channel_blocks = channel_blocks_of(eights, stride);
@@ -45,15 +44,15 @@ struct WarpTile {
   static constexpr int rows = tile_p / row_groups;
 };
 
-/// Blocks of a multiprocessor that there are registers for. Strides read much and multiply little, so that they wait
-/// for memory: 8x512x28x28 -> 512, 3x3 s2, in 32 groups took 5.9 us for 7.2 by two blocks, of batch 64 39.4 for 42.5.
-/// Three blocks of three and four eights are slower: 8x1512x14x14, s2, in 63 groups 10.2 us for 8.4.
+/// Resident blocks that registers allow. Strided ones are bound by memory: 8x512x28x28 -> 512, 3x3 s2, 32 groups 5.9 us
+/// for 7.2 with two blocks, batch 64 39.4 for 42.5. Three or four eights are slower with three blocks (1512x14x14 s2,
+/// 63 groups: 10.2 us for 8.4).
 constexpr int resident_blocks(int eights, int stride) {
   return stride == 1 ? (eights == 1 ? 3 : 2) : eights <= 2 ? 4 : 2;
 }
 
-/// `rows_together` rows of taps are multiplied at once: 3, of filters of that height, for which `stride` is known, or
-/// 1 of any filter. Then `stride` is 2 and stands for any.
+/// `rows_together` filter rows are multiplied at once: 3 for filters of that height with known `stride`, else 1
+/// (`stride` is then 2 and means any).
 template <typename T, int eights, int rows_together, int stride>
 __global__ void __launch_bounds__(block_threads, resident_blocks(eights, rows_together == 1 ? 1 : stride))
     grouped_kernel(const __grid_constant__ GroupedCall call) {
@@ -67,7 +66,7 @@ __global__ void __launch_bounds__(block_threads, resident_blocks(eights, rows_to
   const int channel = first_channel + channel_block * 8 * eights;
   const bool busy = channel < call.c && first_p + first_row < call.p;
 
-  // Filters were there before the kernel ahead.
+  // Filters are constant: loaded before the previous kernel ends.
   uint2 b[rows_together][eights];
   const uint2* w = static_cast<const uint2*>(call.w) +
                    static_cast<std::int64_t>(channel / (8 * eights)) * call.steps * call.r * eights * 32 + lane;
@@ -115,7 +114,7 @@ __global__ void __launch_bounds__(block_threads, resident_blocks(eights, rows_to
     constexpr int steps_a_column = (eights + 1) / 2;
     constexpr bool loads_ahead = eights < 4;  // a second set of four eights does not fit into registers
     for (int step = 0; step < call.steps; ++step) {
-      // What a step has too much is read twice, to meet zeros.
+      // The excess of the last k-block is read twice, and meets zeros.
       const int half = lane / 16;
       const int column = eights == 1 ? min(2 * step + half, call.s - 1) : step / steps_a_column;
       const int eight = eights == 1 ? 0 : min(step % steps_a_column * 2 + half, eights - 1);
@@ -221,7 +220,7 @@ std::int64_t step_count(const ConvProblem& p) {
   const std::int64_t eights = eights_of(p);
   return eights == 1 ? (p.s + 1) / 2 : p.s * ((eights + 1) / 2);
 }
-/// How many rows of taps a kernel may multiply at once.
+/// Filter rows that a kernel may multiply at once.
 int rows_together(const ConvProblem& p) { return p.r == 3 && p.dilation_h == 1 && p.stride_h <= 2 ? 3 : 1; }
 std::int64_t chunk_of(const ConvProblem& p, int rows) {
   return 8 * eights_of(p) * channel_blocks_of(eights_of(p), rows == 1 ? 2 : p.stride_h);
@@ -232,17 +231,17 @@ double block_count(const ConvProblem& p, int rows) {
          static_cast<double>(blocks_over(p.c, chunk_of(p, rows)));
 }
 
-/// Of what a tile reads; of images narrower than a tile what they need, 9 columns of 18 for 7x7.
+/// The halo tile; images narrower than a tile need fewer columns (9 of 18 for 7x7).
 struct Patch {
   std::int64_t rows, columns, pixel_vectors;
-  /// Pixels behind the last one that the columns of a tile without outputs read, whatever is there.
+  /// Pixels past the last one that output columns outside of the image read; their values do not matter.
   std::int64_t beyond;
   Patch(const ConvProblem& p, int rows_at_once)
       : rows((tile_p - 1) * p.stride_h + (p.r - 1) * p.dilation_h + 1),
         columns((std::min<std::int64_t>(tile_q, p.q) - 1) * p.stride_w + (p.s - 1) * p.dilation_w + 1),
         pixel_vectors(chunk_of(p, rows_at_once) / 8 + 1),
         beyond((tile_q - std::min<std::int64_t>(tile_q, p.q)) * p.stride_w) {}
-  /// The tile's results lie there afterwards.
+  /// The output tile reuses this memory.
   std::int64_t bytes() const {
     return 16 * pixel_vectors * std::max<std::int64_t>(rows * columns + beyond, tile_p * tile_q);
   }
@@ -268,9 +267,8 @@ class GroupedMma final : public ConvAlgorithm {
     return target.device.refuse_shared(static_cast<std::size_t>(Patch(p, rows_together(p)).bytes()));
   }
 
-  /// Memory and tensor cores, whose blocks have whole tiles and a multiprocessor each; what the longer of both does not
-  /// hide comes on top. By hand, beside 10 drawn layers and 31 of ResNeXts and RegNets (an H100, 25
-  /// November 2026).
+  /// The longer of memory and tensor cores, plus what it does not hide; blocks have whole tiles. Set by hand beside 10
+  /// drawn layers and 31 of ResNeXts and RegNets (H100, 25 November 2026).
   Plan plan(const ConvProblem& p, const Target& target) const override {
     constexpr double start_us = 2.1, product_share = 0.3, unhidden = 0.35;
     const double memory_share = p.stride_h > 1 ? 0.75 : 0.58;

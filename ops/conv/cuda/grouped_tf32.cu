@@ -1,9 +1,9 @@
-// grouped_tf32: convolutions of groups of few channels as TF32 products, where those were asked for: float32 NHWC,
-// operands rounded to nearest, sums of float32 in the order s, channels, r. The kernel is in grouped_tf32.cuh, cuts are
-// chosen in grouped_tf32_plan.cpp. Apart from grouped_mma: there a step is two columns of taps or two eights of
-// channels and a warp has all filters of a set, here a step is one eight and warps share the filters of wide groups.
+// grouped_tf32: grouped convolutions with few channels a group in TF32, where the network allows it: float32 NHWC,
+// operands rounded to nearest, accumulated in the order s, channels, r. Kernel: grouped_tf32.cuh; configurations:
+// grouped_tf32_plan.cpp. It differs from grouped_mma: a k-block is one eight, and warps share the filters of wide
+// groups.
 //
-// An infinity meets the zeros of its neighbours' groups and makes NaNs there, as it may in Winograd.
+// An infinity times a neighbouring group's zero gives NaN, as in Winograd.
 
 #include "ops/conv/cuda/grouped_tf32.cuh"
 

@@ -1,11 +1,11 @@
 #pragma once
-// The grouped_tf32 kernel: a block lays the patch of input that its tile reads into shared memory, its warps multiply
-// out of there (mma.sync.m16n8k8) and lay their sums over it, so that whole pixels are written.
+// The grouped_tf32 kernel: a block loads its halo tile into shared memory, its warps multiply out of it
+// (mma.sync.m16n8k8), and the accumulators then overwrite it, so that whole pixels are written.
 //
-// Operand a is a fragment: 16 pixels, of 16 columns or of 8 columns of two rows, by an eight of channels at one tap. It
-// comes by ldmatrix, is rounded to TF32 in registers, and of filters three high it is multiplied at once for the three
-// rows of outputs that read it. A stride along the line would bring every second pixel of the patch to the same banks:
-// columns that are a stride apart lie together.
+// Operand A is a fragment: 16 pixels (16 columns, or 8 columns of two rows) by an eight of channels at one tap. It
+// comes by ldmatrix, is rounded to TF32 in registers, and with filters three high is multiplied at once for the three
+// output rows that use it. Columns a stride apart are adjacent in the halo tile: otherwise every second pixel would hit
+// the same banks.
 
 #include "base/cuda/fast_divider.h"
 #include "base/cuda/launch.h"
@@ -17,24 +17,24 @@
 
 namespace lenslet::cuda {
 
-/// w as GroupedTf32Filters says.
+/// w in the layout of GroupedTf32Filters.
 struct GroupedTf32 : ConvCall<> {
   using ConvCall::ConvCall;
   int set_eights;       ///< of channels, and of filters
-  int block_channels;   ///< of whole sets
-  int filter_warps;     ///< side by side over a block's channels
+  int block_channels;   ///< whole sets
+  int filter_warps;     ///< adjacent over a block's channels
   int tile_p, q_shift;  ///< tile_q as a power of two: 8 or 16
-  int line_pixels;      ///< of the patch, from a row to the next: phases * phase_pixels
+  int line_pixels;      ///< row pitch of the halo tile in pixels: phases * phase_pixels
   int patch_pixels;
   int pixel_vectors, laid_vectors;
   FastDivider chunks, tiles_q, tiles_p;  ///< blocks over the channels, columns and rows
   FastDivider vectors;                   ///< of a pixel
-  FastDivider phase_pixels, phases;      ///< of a row of the patch
+  FastDivider phase_pixels, phases;      ///< of a row of the halo tile
   FastDivider strides_w, warps_a_set;
 };
 
-/// `rows_together` rows of taps are multiplied at once: 3, of filters of that height, for which `stride` is known, or 1
-/// of any filter. Then `stride` is 2 and stands for any. `eights`: of filters of a warp.
+/// `rows_together` filter rows are multiplied at once: 3 for filters of that height with known `stride`, else 1
+/// (`stride` is then 2 and means any). `eights`: of filters a warp.
 template <int eights, int rows_together, int stride>
 __global__ void __launch_bounds__(32 * grouped_tf32_most_warps, eights == 1   ? 4
                                                                 : eights == 2 ? 3
@@ -48,7 +48,7 @@ __global__ void __launch_bounds__(32 * grouped_tf32_most_warps, eights == 1   ? 
   const int first_channel = call.chunks.split(image) * call.block_channels;
   const int first_q = call.tiles_q.split(image) << call.q_shift, first_p = call.tiles_p.split(image) * call.tile_p;
 
-  // Of this warp: rows of the tile, and filters. Its fragments' upper halves lie eight columns or half a tile further.
+  // This warp's tile rows and filters. The upper half of a fragment is eight columns or half a tile further.
   const bool wide = call.q_shift == 4;
   const int upper_rows = wide ? 0 : call.tile_p / 2;
   int set = warp % call.filter_warps;
@@ -58,7 +58,7 @@ __global__ void __launch_bounds__(32 * grouped_tf32_most_warps, eights == 1   ? 
   const int first_filter = set_channel + 8 * first_eight;
   const bool busy = first_channel + set_channel < call.c && first_p + first_row < call.p;
 
-  // Filters were there before the kernel ahead.
+  // Filters are constant: loaded before the previous kernel ends.
   float2 b[rows_together][eights];
   const int sets_before = first_channel / (8 * call.set_eights) + set;
   const float2* w =
@@ -113,7 +113,7 @@ __global__ void __launch_bounds__(32 * grouped_tf32_most_warps, eights == 1   ? 
 
   if (busy) {
     const auto line = static_cast<unsigned>(call.line_pixels * call.pixel_vectors * 16);
-    // Lanes 0 to 15 name the fragment's pixels and their first four channels, the others the next four.
+    // Lanes 0 to 15 address the fragment's pixels and their first four channels, the others the next four.
     const int upper = wide ? 8 : upper_rows * call.stride_h * call.line_pixels;
     const int pixel = first_row * call.stride_h * call.line_pixels + lane % 8 + (lane % 16 >= 8 ? upper : 0);
     const unsigned first = static_cast<unsigned>(__cvta_generic_to_shared(shared)) +

@@ -10,14 +10,14 @@
 namespace lenslet::cuda {
 namespace {
 
-// Fitted by tools/scripts/refit_tensor_cores.py to 263 cuts of 12 layers of ResNeXt-50 and RegNets (H200, 24 November
-// 2026): root mean square error 11 %, the cut taken 4 % behind the best on average, 15 % at worst.
+// Fitted by tools/scripts/refit_tensor_cores.py to 263 configurations of 12 layers of ResNeXt-50 and RegNets (H200, 24
+// November 2026): rms error 11 %; the configuration taken is 4 % behind the best on average, 15 % at worst.
 
-/// Of a block: the way of its first bytes in, and of its last out.
+/// A block's prologue and epilogue: latency of its first loads and last stores.
 constexpr double block_us = 1.83;
-/// A step of one warp that has the tensor cores to itself: loads and their latency, then a product.
+/// A k-block of one warp alone on the tensor cores: loads with latency, then a product.
 constexpr double step_us = 0.24, product_us = 0.007;
-/// Share of the tensor cores' rate (wgmma's) by eights of filters of a warp: more of them read the patch less often.
+/// Share of the tensor cores' rate (wgmma's), by eights of filters a warp: more of them read the halo tile less often.
 constexpr std::array efficiency{0.24, 0.47, 0.42, 0.38};
 /// Registers of a thread, by the same.
 constexpr std::array<std::int64_t, 4> registers{64, 80, 128, 128};
@@ -74,7 +74,7 @@ std::vector<GroupedTf32Cut> grouped_tf32_cuts(const ConvProblem& p) {
   for (std::int64_t filters = std::min<std::int64_t>(eights, grouped_tf32_most_filter_eights); filters > 0; --filters) {
     if (eights % filters != 0) continue;
     for (std::int64_t sets = 8; sets > 0; sets /= 2) {
-      if (sets > 1 && sets / 2 * eights * 8 >= p.c) continue;  // half of a block would have nothing to do
+      if (sets > 1 && sets / 2 * eights * 8 >= p.c) continue;  // half of the block would be idle
       for (std::int64_t row_groups = 4; row_groups > 0; row_groups /= 2)
         for (const std::int64_t tile_q : {16, 8})
           if (row_groups * sets * eights / filters <= grouped_tf32_most_warps)
@@ -87,7 +87,7 @@ std::vector<GroupedTf32Cut> grouped_tf32_cuts(const ConvProblem& p) {
 double grouped_tf32_us(const ConvProblem& p, const GroupedTf32Cut& cut, const DeviceProfile& device) {
   const auto of_filters = static_cast<std::size_t>(cut.filter_eights - 1);
   const std::int64_t steps = p.s * cut.set_eights;
-  // A warp's products, and what a block brings and takes away.
+  // One warp's products, and the bytes of a block.
   const auto products = static_cast<double>(steps * p.r * grouped_tf32_rows * cut.filter_eights);
   const auto rounds_of_rows = static_cast<double>(steps * ceil_div(p.r, grouped_tf32_rows_together(p)));
   const auto block_bytes = 4.0 * static_cast<double>(cut.channels * (cut.patch_pixels() + cut.tile_p * cut.tile_q +
@@ -96,7 +96,7 @@ double grouped_tf32_us(const ConvProblem& p, const GroupedTf32Cut& cut, const De
       std::min({64 / cut.warps, 65536 / (registers[of_filters] * 32 * cut.warps),
                 static_cast<std::int64_t>(device.shared_bytes_per_unit / (cut.shared_bytes() + 1024))}),
       1, 32);
-  // Those of the fullest multiprocessor: what they compute in all, and how they wait for what they do one by one.
+  // The fullest multiprocessor: its total work, and the latencies of its blocks.
   const std::int64_t blocks = ceil_div(cut.blocks, device.units);
   const double flops = 2.0 * 16 * 8 * 8 * products * static_cast<double>(cut.warps);
   const double rate = efficiency[of_filters] * device.flops_per_us(Numerics::Multiply::tf32) / device.units;

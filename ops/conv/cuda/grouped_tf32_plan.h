@@ -1,10 +1,10 @@
 #pragma once
-// How grouped_tf32 cuts a convolution, and what follows from that without a device. Plain C++.
+// Tile configurations of grouped_tf32 and their cost. Plain C++.
 //
-// Channels are taken by sets of as many eights as hold whole groups: one for groups of 4 or 8, two for 16, three for 12
-// or 24, four for 32, five for 20 or 40, eight at most. A set is a small dense convolution whose filters are zero
-// across groups. A block computes some sets of a tile of outputs; of these a warp takes one to four eights of filters
-// for four fragments of 16 pixels. All cuts add in the same order: no bit depends on the choice.
+// Channels are processed in sets of as many eights as hold whole groups: one for groups of 4 or 8, two for 16, three
+// for 12 or 24, four for 32, five for 20 or 40, at most eight. A set is a small dense convolution with zeros across
+// groups. A block computes some sets of an output tile; a warp has one to four eights of filters of four fragments of
+// 16 pixels. All configurations add in the same order and give the same bits.
 
 #include <cstddef>
 #include <cstdint>
@@ -17,22 +17,22 @@
 
 namespace lenslet::cuda {
 
-/// Fragments of a warp: rows of outputs. One is of 16 columns, or of 8 columns of two rows.
+/// Fragments (output rows) of a warp: 16 columns each, or 8 columns of two rows.
 inline constexpr int grouped_tf32_rows = 4;
 inline constexpr int grouped_tf32_most_warps = 8, grouped_tf32_most_eights = 8, grouped_tf32_most_filter_eights = 4;
 
 struct GroupedTf32Cut {
-  std::int64_t filter_eights = 1;             ///< of a warp; divides a set's
+  std::int64_t filter_eights = 1;             ///< a warp; divides a set's
   std::int64_t tile_p = 4, tile_q = 16;       ///< tile_q: 8 or 16
-  std::int64_t channels = 8;                  ///< of a block: whole sets
-  std::int64_t set_eights = 1;                ///< of the problem, as is what follows
-  std::int64_t row_groups = 1;                ///< of warps, one below the other
-  std::int64_t warps = 1;                     ///< row_groups times those side by side over the channels
-  std::int64_t patch_rows = 0;                ///< of input that a tile reads
-  std::int64_t phases = 1, phase_pixels = 0;  ///< its columns: those that are stride_w apart lie together
-  std::int64_t pixel_vectors = 0;             ///< of 16 bytes from a pixel of the patch to the next: odd, so that eight
-                                              ///< pixels side by side lie in all banks
-  std::int64_t laid_vectors = 0;  ///< the same of the sums on their way out: 2 or 6 of 8, for the same reason
+  std::int64_t channels = 8;                  ///< a block, in whole sets
+  std::int64_t set_eights = 1;                ///< from here on: follows from the problem
+  std::int64_t row_groups = 1;                ///< groups of warps along output rows
+  std::int64_t warps = 1;                     ///< row_groups times the warps along channels
+  std::int64_t patch_rows = 0;                ///< of the halo tile
+  std::int64_t phases = 1, phase_pixels = 0;  ///< halo tile columns stride_w apart are adjacent
+  std::int64_t pixel_vectors = 0;             ///< pixel pitch of the halo tile in 16 bytes: odd, so that eight adjacent
+                                              ///< pixels are in different banks
+  std::int64_t laid_vectors = 0;              ///< the same for the epilogue: 2 or 6 modulo 8, against bank conflicts
   std::int64_t blocks = 0;
 
   std::int64_t patch_pixels() const { return patch_rows * phases * phase_pixels; }
@@ -45,17 +45,17 @@ struct GroupedTf32Cut {
 std::int64_t grouped_tf32_set_eights(const ConvProblem& problem);
 /// Rows of taps that are multiplied at once.
 int grouped_tf32_rows_together(const ConvProblem& problem);
-/// Every way to cut a problem that has sets.
+/// All configurations of a problem that has sets.
 std::vector<GroupedTf32Cut> grouped_tf32_cuts(const ConvProblem& problem);
 /// Time in us, launch included.
 double grouped_tf32_us(const ConvProblem& problem, const GroupedTf32Cut& cut, const DeviceProfile& device);
-/// The fastest by grouped_tf32_us() of those for which the device has shared memory, or nothing.
+/// The fastest by grouped_tf32_us() that fits the device's shared memory, or nothing.
 std::optional<GroupedTf32Cut> plan_grouped_tf32(const ConvProblem& problem, const DeviceProfile& device);
 /// What str() wrote. Error(invalid_argument).
 GroupedTf32Cut read_grouped_tf32_cut(const ConvProblem& problem, std::string_view config, const DeviceProfile& device);
 
-/// Where a filter's weights lie: [sets][S][eights of channels][R][eights of filters][lanes][2] floats, a lane's two
-/// terms of operand b. Index of the first of lane 0.
+/// Layout of the filters: [sets][S][eights of channels][R][eights of filters][lanes][2] floats, a lane's fragment of
+/// operand B. Gives the index for lane 0.
 struct GroupedTf32Filters {
   std::int64_t r, s, eights;
   explicit GroupedTf32Filters(const ConvProblem& problem)

@@ -11,7 +11,7 @@
 
 namespace lenslet::cuda {
 
-/// Exact.
+/// Widens a pair to float; exact.
 template <typename T>
 __device__ inline float2 widened_pair(std::uint32_t pair) {
   if constexpr (std::is_same_v<T, BFloat16>)
@@ -21,7 +21,7 @@ __device__ inline float2 widened_pair(std::uint32_t pair) {
                                          __ushort_as_half(static_cast<unsigned short>(pair >> 16))));
 }
 
-/// To nearest even, by one instruction.
+/// Rounds two floats to nearest even into a pair; low goes to the lower half.
 template <typename T>
 __device__ inline std::uint32_t narrowed_pair(float low, float high) {
   std::uint32_t pair;
@@ -32,8 +32,8 @@ __device__ inline std::uint32_t narrowed_pair(float low, float high) {
   return pair;
 }
 
-/// Limits both numbers of a pair to [low, high]: rounding first changes no result, because it keeps the order of
-/// numbers. NaN stays NaN.
+/// Clamps both numbers of a pair to [low, high]. The limits may be rounded first: rounding keeps the order of numbers.
+/// NaN stays NaN.
 template <typename T>
 class PairClamp {
  public:
@@ -69,8 +69,8 @@ __device__ inline void multiply_add(float (&sums)[4], const std::uint32_t (&a)[4
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b.x), "r"(b.y));
 }
 
-/// Four matrices of 8 rows of 16 bytes in shared memory as operand a above: lanes 0 to 15 say where its rows' columns
-/// 0 to 7 lie, lanes 16 to 31 where columns 8 to 15 do (ldmatrix).
+/// Loads four 8x8 matrices from shared memory as operand a above (ldmatrix): lanes 0 to 15 give the addresses of rows'
+/// columns 0 to 7, lanes 16 to 31 of columns 8 to 15.
 __device__ inline void load_matrices(std::uint32_t (&a)[4], const void* row) {
   const auto shared = static_cast<unsigned>(__cvta_generic_to_shared(row));
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
@@ -79,7 +79,7 @@ __device__ inline void load_matrices(std::uint32_t (&a)[4], const void* row) {
                : "memory");
 }
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-/// The reverse (stmatrix).
+/// The reverse store (stmatrix).
 __device__ inline void store_matrices(void* row, const std::uint32_t (&a)[4]) {
   const auto shared = static_cast<unsigned>(__cvta_generic_to_shared(row));
   asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(shared), "r"(a[0]), "r"(a[1]),
@@ -88,8 +88,8 @@ __device__ inline void store_matrices(void* row, const std::uint32_t (&a)[4]) {
 }
 #endif
 
-/// Starts the copy of 16 bytes from global to shared memory, or of zeros unless `valid`; `from` must be an address
-/// that could be read even then. commit_copies() and wait_for_copies() as in copy_async.cuh.
+/// Starts the copy of 16 bytes from global to shared memory; writes zeros unless `valid`, but `from` must be readable
+/// even then. commit_copies() and wait_for_copies() as in copy_async.cuh.
 __device__ inline void copy_async_16(void* to, const void* from, bool valid) {
   const auto shared = static_cast<unsigned>(__cvta_generic_to_shared(to));
   const int bytes = valid ? 16 : 0;
@@ -103,8 +103,8 @@ __device__ inline std::uint32_t word_of(const uint4& v, int i) {
   return i == 0 ? v.x : i == 1 ? v.y : i == 2 ? v.z : v.w;
 }
 
-/// 4 * words bytes, or zeros without a read. Predicated by hand: as an `if` it can become a branch, which ends the run
-/// of loads that are under way together.
+/// Loads 4 * words bytes, or gives zeros without a read. Predicated in PTX: an `if` may become a branch, which splits
+/// the batch of loads in flight.
 template <int words>
 __device__ inline void load_or_zero(std::uint32_t (&to)[words], const void* from, bool inside) {
   static_assert(words == 1 || words == 2 || words == 4);
@@ -144,7 +144,7 @@ __device__ inline void load_or_zero(std::uint32_t (&to)[words], const void* from
         : "l"(from), "r"(static_cast<int>(inside)));
 }
 
-/// What was on the device before the network ran: prepared filters, also ahead of wait_for_previous().
+/// Loads data constant over the run (packed filters); may precede wait_for_previous().
 template <int words>
 __device__ inline void load_constant(std::uint32_t (&to)[words], const void* from) {
   static_assert(words == 1 || words == 2 || words == 4);

@@ -18,7 +18,7 @@ namespace lenslet::cuda {
 namespace {
 
 constexpr int threads = 256;
-/// Columns made at a time. Enough that each product fills the device, and not far above its L2 (50 MiB on Hopper).
+/// Columns of one chunk: enough for each product to fill the device, and not far above L2 (50 MiB on Hopper).
 constexpr std::int64_t chunk_bytes = std::int64_t{64} << 20;
 
 bool input_is_columns(const ConvProblem& p) {
@@ -29,7 +29,7 @@ std::int64_t column_row_bytes(const ConvProblem& p) {
   return p.c * p.r * p.s * p.q * static_cast<std::int64_t>(sizeof(float));
 }
 
-/// What is unfolded at a time: whole images, or output rows of one image. Where nothing is, it means nothing.
+/// A chunk: whole images, or output rows of one image. Unused where nothing is unfolded.
 struct Chunks {
   std::int64_t images, rows;  ///< images > 1 only with all rows
 };
@@ -40,7 +40,7 @@ Chunks chunks_of(const ConvProblem& p) {
           .rows = std::max<std::int64_t>(1, std::min(chunk_bytes / row_bytes, p.p))};
 }
 
-/// The workspace.
+/// Workspace size.
 std::size_t column_bytes(const ConvProblem& p, const Chunks& chunks) {
   return input_is_columns(p) ? 0 : static_cast<std::size_t>(column_row_bytes(p) * chunks.rows * chunks.images);
 }
@@ -49,12 +49,12 @@ struct Unfold : DeviceProblem<> {
   using DeviceProblem::DeviceProblem;
   const float* x;
   float* columns;     ///< [images][C][R][S][rows*Q]
-  int first_row;      ///< of the output
+  int first_row;      ///< output row
   int pixels, items;  ///< rows*Q; images*C*pixels, what a chunk keeps below 2^24
 };
 
-/// A thread an output pixel and channel: it decodes its place once and copies R*S values. Neighbouring threads write
-/// neighbouring floats, and read such at stride 1.
+/// One thread an output pixel and channel: decodes its position once and copies R*S values. Writes coalesce, and so do
+/// reads at stride 1.
 __global__ void __launch_bounds__(threads) unfold(const __grid_constant__ Unfold u) {
   wait_for_previous();
   const int item = static_cast<int>(blockIdx.x) * threads + static_cast<int>(threadIdx.x);
@@ -112,7 +112,7 @@ class BoundIm2colGemm final : public BoundConv {
     finish_.channels = p.k;
     finish_.items = p.n * p.k * finish_.plane;
     finish_.activation = DeviceActivation(p.activation);
-    if (finish_.items <= std::numeric_limits<int>::max())  // + a block still fits an unsigned
+    if (finish_.items <= std::numeric_limits<int>::max())  // with a block added it still fits an unsigned
       finish_kernel_ = quads ? finish<float4, unsigned> : finish<float, unsigned>;
     else
       finish_kernel_ = quads ? finish<float4, std::uint64_t> : finish<float, std::uint64_t>;
@@ -122,7 +122,7 @@ class BoundIm2colGemm final : public BoundConv {
   void compute(const ConvRun& run) const override {
     const ConvProblem& p = problem;
     if (p.n == 0) return;
-    // cuBLAS overwrites y: a residual that lies there is added by the product itself.
+    // cuBLAS overwrites y: a residual in place is added by the product (beta = 1).
     const bool in_place = run.residual == run.y;
     if (input_is_columns(p)) {
       multiply(run, run.x, p.p * p.q, 0, p.n, 0, in_place);
@@ -154,8 +154,8 @@ class BoundIm2colGemm final : public BoundConv {
     launch(*run.cuda, unfold, blocks_for(call.items, threads), threads, 0, call);
   }
 
-  /// Output pixels [first, first + width) of images [image, image + images) from their columns
-  /// [images][groups][terms][width]. More than one image comes with all pixels.
+  /// Output pixels [first, first + width) of images [image, image + images) from columns
+  /// [images][groups][C/groups*R*S][width]. Several images always come with all pixels.
   void multiply(const ConvRun& run, const float* columns, std::int64_t width, std::int64_t image, std::int64_t images,
                 std::int64_t first, bool accumulate) const {
     const ConvProblem& p = problem;
@@ -213,13 +213,13 @@ class Im2colGemm final : public ConvAlgorithm {
     return plan;
   }
 
-  /// The product at cuBLAS's share of the peak, in whole tiles of 64 pixels and 32 filters, split over the sum where
-  /// tiles are few, for which a second kernel sums; the columns written, and read where L2 does not keep them; the
-  /// epilogue's pass. Within 25 % of most of 55 layers measured on an H200 in fp32, 5 to 390 us.
+  /// The product at cuBLAS's share of peak, in tiles of 64 pixels and 32 filters, split-K where tiles are few (plus a
+  /// reduction kernel); columns written, and read back where L2 does not hold them; the epilogue's pass. Within 25 %
+  /// for most of 55 layers on an H200 in fp32, 5 to 390 us.
   static double estimate_us(const ConvProblem& p, const Chunks& chunks, const Target& target) {
     constexpr double product_start_us = 1.0, unfold_start_us = 1.2, split_us = 3.6;
-    constexpr double least_terms = 64;       // of a split sum
-    constexpr double cached_columns = 0.72;  // written and read within L2, beside a pass over memory
+    constexpr double least_terms = 64;       // gemm_k of a split
+    constexpr double cached_columns = 0.72;  // columns that stay in L2, relative to a pass over memory
     constexpr double finish_rate = 0.67;     // of memory's
     constexpr std::int64_t tile_pixels = 64, tile_filters = 32;
     const DeviceProfile& device = target.device;
@@ -229,8 +229,7 @@ class Im2colGemm final : public ConvAlgorithm {
     const double terms = static_cast<double>(p.group_c() * p.r * p.s);
     const double cells =
         covered(p.group_k(), tile_filters) * covered(p.p * p.q, tile_pixels) * static_cast<double>(p.n * p.groups);
-    // Of a call of cuBLAS, which splits none of several images or groups: 2x512x32x32 -> 96, 9x9 s4, in TF32 took 222
-    // us, with splits estimated at 20.
+    // cuBLAS does not split K for several images or groups: 2x512x32x32 -> 96, 9x9 s4, TF32 took 222 us.
     const double calls = input_is_columns(p)
                              ? 1
                              : std::ceil(static_cast<double>(p.n) / static_cast<double>(chunks.images)) *
@@ -239,7 +238,7 @@ class Im2colGemm final : public ConvAlgorithm {
     const double splits =
         p.n * p.groups > 1 ? 1 : std::min(std::max(1.0, terms / least_terms), std::max(1.0, device.units / tiles));
     const double busy = std::min(1.0, tiles * splits / device.units);
-    // TF32 needs rows of columns that begin at 16 bytes: 8x1024x7x7 -> 1024, 3x3, took 187 us, and 1x1024x16x16 49.
+    // TF32 needs rows aligned to 16 bytes: 8x1024x7x7 -> 1024, 3x3, took 187 us, 1x1024x16x16 49.
     const bool tf32 = target.numerics.multiply == Numerics::Multiply::tf32;
     const bool aligned = chunks.rows * p.q % 4 == 0;
     const double share_of_peak = !tf32 ? 0.74 : aligned ? 0.45 : 0.15;
@@ -247,7 +246,7 @@ class Im2colGemm final : public ConvAlgorithm {
     double us = device.launch_us + product_start_us + 2 * cells * terms / (share_of_peak * peak * busy);
     if (splits > 1) us += split_us;
 
-    const double floats = sizeof(float) / device.bytes_per_us;  // microseconds a float
+    const double floats = sizeof(float) / device.bytes_per_us;  // us a float
     const double x = static_cast<double>(p.n * p.c) * static_cast<double>(p.h * p.w);
     const double y = static_cast<double>(p.n * p.k) * static_cast<double>(p.p * p.q);
     if (!input_is_columns(p)) {
@@ -255,12 +254,12 @@ class Im2colGemm final : public ConvAlgorithm {
       const double steps = std::ceil(static_cast<double>(p.n) / static_cast<double>(chunks.images)) *
                            std::ceil(static_cast<double>(p.p) / static_cast<double>(chunks.rows));
       const bool cached = sizeof(float) * columns < static_cast<double>(device.l2_bytes) / 2;
-      // A thread writes all taps of a channel and pixel, one after the other: 1x30x14x18 -> 16, 32x32 s2, takes 75 us.
+      // A thread writes all taps of a channel and pixel in sequence: 1x30x14x18 -> 16, 32x32 s2, takes 75 us.
       const double taps_us = 0.045 * static_cast<double>(p.r * p.s);
       us += (2 * steps - 1) * device.launch_us + unfold_start_us + steps * taps_us +
             (x + (cached ? cached_columns : 2) * columns) * floats;
     }
-    // A call an image, of which each takes 2 us besides: 16x12x30x30 -> 96, 5x5 in 4 groups, 83 us, 35 without them.
+    // One call an image, 2 us overhead each: 16x12x30x30 -> 96, 5x5 in 4 groups takes 83 us, 35 without them.
     constexpr double call_us = 2.0;
     if (p.groups > 1) us += (static_cast<double>(p.n) - 1) * (device.launch_us + call_us);
     if (p.bias || p.residual || p.activation.kind != Activation::Kind::none)
