@@ -8,8 +8,7 @@
 
 namespace lenslet::cuda {
 
-// Cluster barriers are .aligned (whole warps arrive together): hence __syncwarp() after code in which lanes may
-// diverge.
+// Cluster barriers are .aligned (a warp arrives as a whole): hence __syncwarp() after code where lanes may diverge.
 
 /// Barrier over all threads of the cluster, its own block's included (as __syncthreads()). Writes to shared memory
 /// before it are visible after it.

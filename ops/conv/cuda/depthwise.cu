@@ -206,8 +206,7 @@ __global__ void __launch_bounds__(max_depthwise_threads) depthwise_any(const __g
     if constexpr (channels == 0) {
       value = load_or_zero(from, inside);
     } else {
-      // Reads outside of the image go to a valid address: an `if` may become a branch, which splits the batch of loads
-      // in flight.
+      // Outside of the image a valid address is read: an `if` could become a branch and split the batch of loads.
       const float* const pixel = inside ? from : x;
       float of_channel[channels];
 #pragma unroll

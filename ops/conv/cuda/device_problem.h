@@ -15,7 +15,7 @@ struct DeviceProblem {
   Index height, width, c;  ///< input [N][height][width][c], or [N][c][height][width]
   Index k, r, s, p, q;
   Index stride_h, stride_w, dilation_h, dilation_w, pad_top, pad_left;
-  Index n;  ///< images; makes the number of ints odd, for ConvCall's alignment
+  Index n;  ///< images; keeps the number of ints odd, for ConvCall
 
   explicit DeviceProblem(const ConvProblem& problem)
       : height(static_cast<Index>(problem.h)),

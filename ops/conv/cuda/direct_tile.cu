@@ -1,10 +1,9 @@
-// Direct convolution, NHWC, one spatial tile a block: the input tile with its halo and the filters are in shared
-// memory, a thread keeps 4 neighbouring outputs of up to 8 filters in registers. For few input channels and filters up
-// to 11x11.
+// Direct convolution, NHWC, one spatial tile a block: input tile with halo and filters in shared memory, 4 neighbouring
+// outputs of up to 8 filters in a thread's registers. For few input channels and filters up to 11x11.
 //
-// A warp computes 4 rows of 32 columns of one group of filters, so that all its threads want the same weight at the
-// same time. In shared memory a row of one input channel is cut by column modulo stride_w into phases: whatever the
-// stride, neighbouring outputs then read neighbouring floats. What it gains step by step: ladder/.
+// A warp computes 4 rows of 32 columns of one group of filters, so that all its lanes read the same weight. In shared
+// memory a row of one input channel is split into phases by column modulo stride_w: neighbouring outputs read
+// neighbouring floats at any stride. ladder/ shows what each step gains.
 
 #include "ops/conv/cuda/direct_tile.h"
 
@@ -134,8 +133,7 @@ struct alignas(vector * sizeof(float)) Vector {
   float values[vector];
 };
 
-/// Epilogue of neighbouring filters of one output: bias, residual, activation, store; `at` is an offset in floats in
-/// y's image.
+/// Epilogue of neighbouring filters of one output: bias, residual, activation; `at` is an offset in y's image.
 template <int vector>
 __device__ void finish(const TileCall& call, Vector<vector> sums, int image, int at, int k) {
   const std::int64_t offset = static_cast<std::int64_t>(image) * call.p * call.q * call.y_pixel + at;

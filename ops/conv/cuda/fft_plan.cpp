@@ -14,7 +14,7 @@
 namespace lenslet::cuda {
 namespace {
 
-/// Below this Winograd multiplies less, and for the smallest filters direct sums do.
+/// Smaller filters need fewer multiplications by Winograd or directly.
 constexpr std::int64_t least_taps = 16;
 
 constexpr std::int64_t max_workspace_bytes = 256 << 20, max_filter_bytes = 512 << 20;
@@ -28,7 +28,7 @@ std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; 
 
 std::string tile_text(const FftProductShape& shape) { return fmt::format("{}x{}", shape.m, shape.n); }
 
-/// Half the row length of V, and of U's input side.
+/// Half the row lengths of V and M.
 std::int64_t c_of(const ConvProblem& p) { return round_up(p.c, fft_channels); }
 std::int64_t k_of(const ConvProblem& p) { return round_up(p.k, 4); }
 

@@ -88,13 +88,11 @@ FftPlan read_fft_plan(const ConvProblem& problem, std::string_view config);
 /// Microseconds of all launches.
 double estimate_fft_us(const ConvProblem& problem, const FftPlan& plan, const DeviceProfile& device);
 
-/// Bound on max
-/// y - exact
-///  over the rms of exact, inputs of one scale. One FFT of n numbers has a relative error of at most 6.7 u log2(n) in
-/// the 2-norm (Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., theorem 24.2; u = 2^-24), 140 u for
-/// four passes over a tile of 40. Roundings are independent: the rms is about 0.6 u sqrt(steps), 3 u (emulated: 2.3 to
-/// 3.1 u). Times 16 for the worst output (sum_tolerance.h), times 2 for nonzero means and cancellation, plus the sums
-/// over C. fft_transform_test.cpp checks it.
+/// Bound on max |y - exact| over the rms of exact, inputs of one scale. An FFT of n numbers has a relative error of at
+/// most 6.7 u log2(n) in the 2-norm (Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., theorem 24.2;
+/// u = 2^-24), 140 u for four passes over a tile of 40. Roundings are independent: rms 0.6 u sqrt(steps), 3 u
+/// (emulated: 2.3 to 3.1 u). Times 16 for the worst output (sum_tolerance.h), times 2 for nonzero means and
+/// cancellation, plus the sums over C. fft_transform_test.cpp checks it.
 double fft_tolerance(const ConvProblem& problem);
 
 /// U of `filter`, computed in double and rounded once. Includes the scale 1 / size^2 and the factors of 2 that the

@@ -91,8 +91,7 @@ class FftStepLoader {
   int a_to_;
 };
 
-/// accumulators += the products of `channels` (a multiple of 4) channels of the k-block at `a` and `b` in shared
-/// memory.
+/// accumulators += `channels` (a multiple of 4) channels of the k-block at `a` and `b` in shared memory.
 template <typename Tile>
 __device__ inline void multiply_complex_step(const float* a, const float* b, int channels,
                                              float (&sum)[3][Tile::rows][Tile::cols]) {
@@ -155,7 +154,7 @@ __global__ void __launch_bounds__(Tile::threads, Tile::shape.blocks) fft_product
   int slot = 0, load_slot = Tile::stages - 1;
   for (int step = 0; step < steps; ++step) {
     wait_for_copies<Tile::stages - 2>();
-    // Also: everyone is done with the slot multiplied last, which is filled next.
+    // Also: the stage multiplied last is free and filled next.
     __syncthreads();
     if (step + Tile::stages - 1 < steps) {
       loader.load_a(stages + load_slot * Tile::stage_floats);

@@ -2,8 +2,7 @@
 // namespace, after <utility> and a definition of FFT_INLINE. All indices and factors are compile-time constants. V:
 // float, double in the test.
 //
-// A real tile of N x N has as many numbers as its spectrum. The layout keeps N/2 columns of N slots, a pair of numbers
-// each:
+// A real tile of N x N has as many numbers as its spectrum: kept are N/2 columns of N slots, a pair of numbers each.
 //   column j > 0, slot i    X[i][j], complex
 //   column 0,     slot i    X[i][0] for 0 < i < N/2, X[N - i][N/2] for i > N/2, both complex
 //                 slot 0    X[0][0] and X[0][N/2], real both; slot N/2: X[N/2][0] and X[N/2][N/2]

@@ -94,7 +94,7 @@ __device__ inline void multiply_steps(float* stages, int steps, const ThreadPlac
   int slot = 0, load_slot = Tile::stages - 1;
   for (int step = 0; step < steps; ++step) {
     wait_for_copies<Tile::stages - 2>();
-    // Also: everyone is done with the slot multiplied last, which is filled next.
+    // Also: the stage multiplied last is free and filled next.
     __syncthreads();
     if (step + Tile::stages - 1 < steps) load(stages + load_slot * Tile::stage_floats);
     commit_copies();

@@ -155,7 +155,7 @@ __global__ void __launch_bounds__(block_threads, resident_blocks(eights, rows_to
     }
   }
 
-  // The tile takes the patch's place, so that whole pixels are written.
+  // The output tile reuses the halo tile's memory, so that whole pixels are written.
   __syncthreads();
   const std::int64_t image_y = static_cast<std::int64_t>(image) * call.p * call.q * call.y_pixel;
   if (busy) {

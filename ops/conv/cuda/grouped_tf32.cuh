@@ -167,7 +167,7 @@ __global__ void __launch_bounds__(32 * grouped_tf32_most_warps, eights == 1   ? 
     }
   }
 
-  // The sums take the patch's place.
+  // The accumulators overwrite the halo tile.
   __syncthreads();
   if (busy) {
     const int upper = wide ? 8 : upper_rows * 8;

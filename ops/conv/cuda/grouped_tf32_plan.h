@@ -43,7 +43,7 @@ struct GroupedTf32Cut {
 
 /// 0 where there is no such set.
 std::int64_t grouped_tf32_set_eights(const ConvProblem& problem);
-/// Rows of taps that are multiplied at once.
+/// Filter rows that are multiplied at once.
 int grouped_tf32_rows_together(const ConvProblem& problem);
 /// All configurations of a problem that has sets.
 std::vector<GroupedTf32Cut> grouped_tf32_cuts(const ConvProblem& problem);
@@ -51,7 +51,7 @@ std::vector<GroupedTf32Cut> grouped_tf32_cuts(const ConvProblem& problem);
 double grouped_tf32_us(const ConvProblem& problem, const GroupedTf32Cut& cut, const DeviceProfile& device);
 /// The fastest by grouped_tf32_us() that fits the device's shared memory, or nothing.
 std::optional<GroupedTf32Cut> plan_grouped_tf32(const ConvProblem& problem, const DeviceProfile& device);
-/// What str() wrote. Error(invalid_argument).
+/// Reads str()'s text. Error(invalid_argument).
 GroupedTf32Cut read_grouped_tf32_cut(const ConvProblem& problem, std::string_view config, const DeviceProfile& device);
 
 /// Layout of the filters: [sets][S][eights of channels][R][eights of filters][lanes][2] floats, a lane's fragment of

@@ -1,6 +1,6 @@
-// Filters times columns, NCHW. A column of the column matrix is one output pixel's window, [C/groups][R][S] with zeros
-// where it leaves the image; Y[K/groups, P*Q] = W[K/groups, C/groups*R*S] * columns is the output as it lies in memory.
-// The products are cuBLAS's. Where the input itself has that form (1x1, stride 1, no pads) nothing is unfolded.
+// im2col and a cuBLAS GEMM, NCHW. A column is one output pixel's window, [C/groups][R][S] with zeros outside of the
+// image; Y[K/groups, P*Q] = W[K/groups, C/groups*R*S] * columns is the output in place. Inputs that already have that
+// form (1x1, stride 1, no pads) are not unfolded.
 
 #include <algorithm>
 #include <cmath>

@@ -1,6 +1,5 @@
-// implicit_gemm: the convolution as one tiled matrix product per group whose left side, the windows, is fetched from
-// the input while multiplying. fp32 on FFMA. The kernel is in implicit_gemm.cuh, tiles and slices are chosen in
-// implicit_gemm_plan.cpp.
+// implicit_gemm: convolution as one GEMM per group; its A operand, the windows, is gathered from the input in the main
+// loop. fp32 on FFMA. Kernel: implicit_gemm.cuh; tiles and split-K: implicit_gemm_plan.cpp.
 
 #include "ops/conv/cuda/implicit_gemm.cuh"
 
@@ -12,7 +11,7 @@
 namespace lenslet::cuda {
 namespace {
 
-/// Filters of a row in the transformed form, [groups][R*S*C/groups][K/groups rounded up]: 16-byte copies need fours.
+/// Row pitch of the packed filters, [groups][R*S*C/groups][K/groups rounded up]: 16-byte copies need multiples of 4.
 std::int64_t filter_pitch(const ConvProblem& p) { return (p.group_k() + 3) / 4 * 4; }
 
 struct TileKernel {
@@ -37,7 +36,7 @@ TileKernel kernel_for(GemmTile tile, GemmAccess access) {
 
 class BoundImplicitGemm final : public BoundConv {
  public:
-  /// plan.cluster 1: without clusters.
+  /// plan.cluster 1: launched without clusters.
   BoundImplicitGemm(const ConvProblem& p, const Format& format, const ImplicitGemmPlan& plan,
                     const DeviceProfile& device)
       : BoundConv(p, plan.workspace_bytes),
@@ -73,7 +72,7 @@ class BoundImplicitGemm final : public BoundConv {
 
  private:
   void compute(const ConvRun& run) const override {
-    // Clusters add up slices without a trip to memory.
+    // A cluster reduces its split-K parts through shared memory; otherwise a second kernel does.
     const bool second = plan_.slices > 1 && plan_.cluster == 1;
     ImplicitGemm call = call_;
     call.point_at(run);
@@ -112,7 +111,7 @@ class ImplicitGemmConv final : public ConvAlgorithm {
     if (p.groups > 1 && (p.group_c() < 4 || p.group_k() < 4))
       return "a group of less than four channels or filters leaves tiles empty";
     if (p.groups > 65535) return "more than 65535 groups";
-    // The kernel counts in 32 bits within an image, a window and the pixels of the output.
+    // The kernel uses 32-bit indices within an image, a window, and over output pixels.
     constexpr std::int64_t limit = 1 << 30;
     const std::int64_t window_h = (p.r + gemm_step) * p.dilation_h, window_w = (p.s + gemm_step) * p.dilation_w;
     if (p.c > limit / p.h / p.w || p.k > limit / p.p / p.q || window_h > limit / p.w / p.c || window_w > limit / p.c)
@@ -128,11 +127,11 @@ class ImplicitGemmConv final : public ConvAlgorithm {
     const GemmAccess access = gemm_access(p, format_);
     ImplicitGemmPlan cut = plan_implicit_gemm(p, access);
     const double us = gemm_plan_us(p, access, cut, target.device);
-    // Where all were held, MobileNetV2 at batch 1 took 266 us for 253; one of 8.1 us, 8x12x30x30 -> 12, 5x5, takes 15.7
-    // in its network for 13.9. The shortest that gains is 2048x7x7 -> 512, 1x1, of 9.4 (H200).
+    // Shorter products lose by the limit (MobileNetV2 at batch 1: 266 us for 253). The shortest that gains takes 9.4 us
+    // (2048x7x7 -> 512, 1x1, H200).
     constexpr double least_held_us = 9;
     if (us >= least_held_us) cut.resident = even_resident(p, cut, target.device);
-    // Single floats of one or two channels are rarely neighbours (H100, 26 November 2026: 23 drawn ones).
+    // Single floats of one or two channels rarely coalesce (H100, 26 November 2026: 23 drawn problems).
     const double scattered = access == GemmAccess::nhwc_scalars && p.group_c() <= 2 ? 1.2 : 1;
     return {.format = format_,
             .pitched = true,

@@ -1,9 +1,9 @@
 #pragma once
-// The implicit_gemm kernel. The matrix A of windows is never made: each block fetches its tile of A, [pixels][terms],
+// The implicit_gemm kernel. The im2col matrix A is never stored: each block gathers its tile of A, [pixels][gemm_k],
 // from the input while it multiplies.
 //
-// Terms are ordered r, s, c with the channels innermost. A thread fetches one and the same column of every step, so it
-// walks channels and taps by additions; what a pixel brings is decoded once per block.
+// K is ordered r, s, c, channels innermost. A thread gathers the same column of every k-block, so that it steps through
+// channels and taps by additions; pixel coordinates are decoded once per block.
 
 #include <climits>
 
@@ -13,24 +13,24 @@
 
 namespace lenslet::cuda {
 
-/// What the kernel takes. Sizes in elements; w [groups][terms][filter_pitch].
+/// Kernel arguments. Sizes in elements; w [groups][gemm_k][filter_pitch].
 struct ImplicitGemm : ConvCall<> {
   using ConvCall::ConvCall;
-  float* partial = nullptr;  ///< [slices][elements of y]; null: finished values go to y
+  float* partial = nullptr;  ///< split-K partial sums, [slices][elements of y]; null: results go to y
   int terms, steps_a_slice, tiles_n;
-  int cluster;  ///< 1, or all slices of a tile, which are a cluster then and add up their sums
+  int cluster;  ///< 1, or all splits of a tile, which form a cluster and reduce in it
   int pixels;   ///< N*P*Q
   int pq;
   int group_c, group_k, filter_pitch;
   int window_h, window_w;      ///< R*dilation_h, S*dilation_w
-  int x_c, x_h, x_w;           ///< steps in x from a channel, line, column to the next
-  long long x_image;           ///< and from an image
+  int x_c, x_h, x_w;           ///< strides of x: channel, line, column
+  long long x_image;           ///< image stride of x
   long long elems;             ///< N*K*P*Q
-  bool store_vectors;          ///< NHWC, groups of four output channels are 16-byte aligned
-  bool await_filters = false;  ///< they come from an earlier kernel of this run
+  bool store_vectors;          ///< NHWC with output channels in aligned vectors of four
+  bool await_filters = false;  ///< filters are written by an earlier kernel of this run
 };
 
-/// Where a pixel's window begins: `offset` in x of its first tap, which may lie outside of the image at (h, w).
+/// Window origin of a pixel: `offset` in x of its first tap at (h, w), which may be outside of the image.
 struct alignas(16) PixelOrigin {
   long long offset;
   int h, w;
@@ -42,7 +42,7 @@ constexpr std::size_t implicit_gemm_shared_bytes() {
 }
 
 __device__ inline PixelOrigin pixel_origin(const ImplicitGemm& g, int pixel, int group) {
-  if (pixel >= g.pixels) return {0, INT_MIN / 2, 0};  // no tap is inside
+  if (pixel >= g.pixels) return {0, INT_MIN / 2, 0};  // every tap is outside
   const int image = pixel / g.pq, place = pixel % g.pq;
   const int h = place / g.q * g.stride_h - g.pad_top, w = place % g.q * g.stride_w - g.pad_left;
   const long long offset = image * g.x_image + static_cast<long long>(h) * g.x_h + static_cast<long long>(w) * g.x_w +
@@ -50,7 +50,7 @@ __device__ inline PixelOrigin pixel_origin(const ImplicitGemm& g, int pixel, int
   return {offset, h, w};
 }
 
-/// Fills A: walks one column of every step through channels and taps, and down the block's pixels.
+/// Loads A: the thread's column of each k-block, over the block's pixels.
 template <typename Tile, GemmAccess access>
 class InputLoader {
   static constexpr int vector = access == GemmAccess::nhwc_vectors ? 4 : 1;
@@ -62,7 +62,7 @@ class InputLoader {
  public:
   __device__ InputLoader(const ImplicitGemm& g, int first_term) {
     const int thread = static_cast<int>(threadIdx.x);
-    // NCHW: eight lanes take pixels side by side, a whole sector; NHWC: lanes take channels side by side.
+    // NCHW: eight lanes take adjacent pixels (one sector); NHWC: lanes take adjacent channels.
     column_ = access == GemmAccess::nchw ? thread / 8 % columns : thread % columns;
     row_ = access == GemmAccess::nchw ? thread / (8 * columns) * 8 + thread % 8 : thread / columns;
     const int term = first_term + column_ * vector;
@@ -72,7 +72,7 @@ class InputLoader {
     tap_w_ = tap % g.s * g.dilation_w;
   }
 
-  /// Starts the copies of the next step into `a`.
+  /// Starts the copies of the next k-block into `a`.
   __device__ void load(const ImplicitGemm& g, const PixelOrigin* origins, float* a) {
     const int tap_offset = tap_h_ * g.x_h + tap_w_ * g.x_w + channel_ * g.x_c;
     const bool tap_exists = tap_h_ < g.window_h;
@@ -80,7 +80,7 @@ class InputLoader {
     for (int i = 0; i < loads; ++i) {
       const int row = row_ + i * (Tile::threads / columns);
       const PixelOrigin origin = origins[row];
-      // All of it unconditionally: one read of 16 bytes instead of branches that wait for parts.
+      // No short circuit: one 16-byte read, and no branches that wait for its parts.
       const bool inside = tap_exists & (static_cast<unsigned>(origin.h + tap_h_) < static_cast<unsigned>(g.height)) &
                           (static_cast<unsigned>(origin.w + tap_w_) < static_cast<unsigned>(g.width));
       copy_async<vector>(a + row * Tile::a_pitch + column_ * vector, g.x + (inside ? origin.offset + tap_offset : 0),
@@ -99,10 +99,10 @@ class InputLoader {
 
  private:
   int column_, row_;
-  int channel_, tap_h_, tap_w_;  ///< of this thread's column in the next step
+  int channel_, tap_h_, tap_w_;  ///< of this thread's column in the next k-block
 };
 
-/// Fills B: rows of filters, as they lie.
+/// Loads B: rows of the packed filters.
 template <typename Tile>
 class FilterLoader {
   static constexpr int row_vectors = Tile::n / 4;
@@ -132,15 +132,15 @@ class FilterLoader {
 
  private:
   int row_, column_;
-  int rows_left_;      ///< from this thread's first row of the next step to the end of the filters
-  const float* from_;  ///< that row
+  int rows_left_;      ///< filter rows from this thread's next one to the end
+  const float* from_;  ///< the next row
 };
 
-/// A tile's pitch in shared memory on its way out, for reads along filters (NHWC) or pixels (NCHW).
+/// Pitch of the accumulator tile in shared memory, for the epilogue's reads along filters (NHWC) or pixels (NCHW).
 template <typename Tile, GemmAccess access>
 inline constexpr int sums_pitch = Tile::n + (access == GemmAccess::nchw ? 1 : 4);
 
-/// Four filters' sums of a pixel; pixels of NCHW are not aligned to them.
+/// Four filters' accumulators of a pixel; in NCHW the pixel is not aligned to four.
 template <GemmAccess access>
 __device__ inline void read_four(float (&to)[4], const float* from) {
   if constexpr (access != GemmAccess::nchw)
@@ -149,10 +149,10 @@ __device__ inline void read_four(float (&to)[4], const float* from) {
     for (int e = 0; e < 4; ++e) to[e] = from[e];
 }
 
-/// value = what the cluster's blocks have at `mine`, added up in their order.
+/// value = the cluster's partial sums at `mine`, added in rank order.
 template <GemmAccess access>
 __device__ inline void sum_cluster(const float* mine, int cluster, float (&value)[4]) {
-  float theirs[max_cluster][4];  // all under way at once
+  float theirs[max_cluster][4];  // all loads in flight
 #pragma unroll
   for (int rank = 0; rank < max_cluster; ++rank)
     if (rank < cluster) read_four<access>(theirs[rank], in_block(rank, mine));
@@ -163,25 +163,24 @@ __device__ inline void sum_cluster(const float* mine, int cluster, float (&value
       for (int e = 0; e < 4; ++e) value[e] += theirs[rank][e];
 }
 
-/// Finishes the tile `sums`, [m][sums_pitch] in shared memory, and writes it, or writes it as a partial sum: four
-/// filters of a pixel at a time. `bias`, in shared memory, is that of the tile's filters. In a cluster, the sum of its
-/// blocks' tiles: each block finishes and writes a part.
+/// Epilogue of the tile `sums`, [m][sums_pitch] in shared memory, four filters of a pixel at a time; or stores it as a
+/// split-K partial sum. `bias`, in shared memory, is the tile's. In a cluster each block reduces and writes its part.
 ///
-/// Lanes follow what is adjacent in y: threads of NHWC keep their filters and go down the pixels, those of NCHW keep
-/// their pixel and go through the filters. Fours even where they are stored one by one: with an activation for each,
-/// and biases from memory between the batches, 8x16x6x6 -> 14, 1x1, took 9.0 us.
+/// Lanes follow y's contiguous axis: NHWC threads keep their filters and walk pixels, NCHW threads keep their pixel and
+/// walk filters. Both take fours, even for scalar stores: one activation each, and biases loaded between the batches,
+/// took 9.0 us for 8x16x6x6 -> 14, 1x1.
 template <typename Tile, GemmAccess access>
 __device__ inline void store_tile(const ImplicitGemm& g, const float* sums, const float* bias, int first_pixel,
                                   int first_k, int group) {
   constexpr bool nchw = access == GemmAccess::nchw;
   constexpr int lines = nchw ? Tile::m : Tile::n / 4, walked = nchw ? Tile::n / 4 : Tile::m;
   constexpr int steps_a_pass = Tile::threads / lines;
-  constexpr int batch = 4;  // so that reads of sums and of the residual overlap
+  constexpr int batch = 4;  // so that reads of accumulators and residual overlap
   static_assert(Tile::threads % lines == 0);
   const bool whole = g.partial == nullptr, vectors = !nchw && g.store_vectors;
   const int thread = static_cast<int>(threadIdx.x), line = thread % lines;
   const int slice = static_cast<int>(blockIdx.y), rank = g.cluster > 1 ? slice : 0;
-  const int filters = g.group_k - first_k, pixels = g.pixels - first_pixel;  // from the tile's first on
+  const int filters = g.group_k - first_k, pixels = g.pixels - first_pixel;  // from the tile's origin
   const int own_row = nchw ? line : 0, own_col = nchw ? 0 : 4 * line;
   if (own_row >= pixels || own_col >= filters) return;
   const int steps = min(walked, nchw ? (filters + 3) / 4 : pixels), stride = g.cluster * steps_a_pass;
@@ -238,7 +237,7 @@ __device__ inline void store_tile(const ImplicitGemm& g, const float* sums, cons
   }
 }
 
-/// Lays a thread's sums down in shared memory, as store_tile() wants them.
+/// Stores a thread's accumulators to shared memory in store_tile()'s layout.
 template <typename Tile, GemmAccess access>
 __device__ inline void lay_down(const ThreadPlace<Tile>& place, const float (&sum)[Tile::rows][Tile::cols],
                                 float* sums) {
@@ -254,7 +253,7 @@ __device__ inline void lay_down(const ThreadPlace<Tile>& place, const float (&su
     }
 }
 
-/// Grid: x the tiles, those of one row of pixels together; y the slices; z the groups.
+/// Grid: x tiles, those of the same pixels adjacent; y splits of K; z groups.
 template <typename Tile, GemmAccess access>
 __global__ void __launch_bounds__(Tile::threads, Tile::shape.blocks)
     implicit_gemm_kernel(const __grid_constant__ ImplicitGemm g) {
@@ -275,7 +274,7 @@ __global__ void __launch_bounds__(Tile::threads, Tile::shape.blocks)
   FilterLoader<Tile> filter(g, group, first_k, first_term);
   const ThreadPlace<Tile> place;
 
-  // Known filters do not come from the previous kernel. They belong to the first group of copies.
+  // Constant filters do not depend on the previous kernel. They belong to the first group of copies.
   if (g.await_filters) wait_for_previous();
 #pragma unroll
   for (int ahead = 0; ahead < Tile::stages - 1; ++ahead)
@@ -283,7 +282,7 @@ __global__ void __launch_bounds__(Tile::threads, Tile::shape.blocks)
   __syncthreads();
   wait_for_previous();
   let_next_start();
-  // The tile's biases come with the first of them.
+  // The tile's biases come with the first group.
   if (const int k = static_cast<int>(threadIdx.x); k < Tile::n) {
     const bool exists = g.bias != nullptr && first_k + k < g.group_k;
     copy_async<1>(bias + k, exists ? g.bias + group * g.group_k + first_k + k : g.x, exists);
@@ -300,7 +299,7 @@ __global__ void __launch_bounds__(Tile::threads, Tile::shape.blocks)
   };
   multiply_steps<Tile>(stage, steps, place, load, sum);
   static_assert(Tile::m * sums_pitch<Tile, access> <= Tile::stages * Tile::stage_floats);
-  // Out through shared memory: whole lines are written, and the code of the epilogue exists once, not for each sum.
+  // Through shared memory: stores coalesce, and the epilogue's code exists once.
   __syncthreads();
   lay_down<Tile, access>(place, sum, stage);
   if (g.cluster > 1)
@@ -309,7 +308,7 @@ __global__ void __launch_bounds__(Tile::threads, Tile::shape.blocks)
     __syncthreads();
   store_tile<Tile, access>(g, stage, bias, first_pixel, first_k, group);
   if (g.cluster > 1) {
-    // Others may still be reading this block's shared memory, which ends with it.
+    // Others may still read this block's shared memory, which is freed when it exits.
     leave_cluster();
     wait_for_cluster();
   }

@@ -8,34 +8,33 @@
 namespace lenslet::cuda {
 namespace {
 
-// The constants of the cost model, fitted to all cuts of 50 problems on an H200, with and without clusters
-// (lenslet-bench-implicit-gemm, 21 November 2026), of which it meets those near the best to 7 %; gemm_tiles holds those
-// of the tiles. docs/conv-choice.md says how well it cuts.
+// Cost model, fitted to all configurations of 50 problems on an H200, with and without clusters
+// (lenslet-bench-implicit-gemm, 21 November 2026): 7 % for those near the best. gemm_tiles has the tiles' constants.
+// docs/conv-choice.md says how well it chooses.
 
-/// A scheduler with w warps takes as long for a step as for w + this without latencies: a lone warp waits for its own
-/// loads from shared memory. One warp: 0.52 us a step of 64x64, two 0.92, three 1.37, four 1.8 measured.
+/// Latency in warps: a scheduler with w warps takes as long for a k-block as w + this at full rate. One warp: 0.52 us a
+/// k-block of 64x64, two 0.92, three 1.37, four 1.8 measured.
 constexpr double idle_warps = 0.4;
-/// From a block's start to its first product, and the epilogue: first loads on their way from memory, and more of them
-/// the larger the tile is, here for m + n = 128.
+/// Prologue (first loads from memory) and epilogue of a block; tile_us is for m + n = 128.
 constexpr double block_us = 0.75, tile_us = 1.2;
-/// Single floats take four times the instructions to load; eight pixels side by side must be turned, and the first of
-/// them keep the products waiting for long.
+/// Scalar loads take four times the instructions; NCHW transposes eight adjacent pixels, with a long wait for the first
+/// of them.
 constexpr double scalar_efficiency = 0.75, nchw_efficiency = 0.8, nchw_tile_us = 7.2;
-/// Sums leave at the end of a block, when nothing is left to hide them: as a share of what memory takes.
+/// Rate of the epilogue's stores, which nothing hides, relative to memory's.
 constexpr double store_speed = 0.9;
-/// The second kernel beside its launch: a trip to L2 and, as a share of what memory takes, reading slices and writing.
+/// The split-K reduction kernel besides its launch: an L2 latency, and its rate relative to memory's.
 constexpr double sum_us = 0.6, sum_speed = 1.67;
-/// A cluster's blocks read each other's sums: as a share of what memory takes, waits for each other included.
+/// Rate of the reduction within a cluster relative to memory's, waits included.
 constexpr double cluster_speed = 0.85;
 
-/// Multiprocessors, of 132, that clusters of so many blocks fill: a cluster stays within a GPC, and what a GPC has left
-/// over stays idle. With 128 blocks in clusters of 8, and also of 4, some multiprocessors get two: 128x128 tiles take
-/// 58.5 us for 33.5 (8x2048x7x7 -> 512, 1x1). Of 7 few were measured: a low guess.
+/// Multiprocessors of 132 that clusters of each size can fill: a cluster stays within a GPC, and a GPC's remainder
+/// stays idle. 128 blocks in clusters of 4 or 8 put two on some: 128x128 tiles take 58.5 us for 33.5 (8x2048x7x7 ->
+/// 512, 1x1). Size 7 is a low guess.
 constexpr std::array<std::int64_t, max_cluster + 1> cluster_multiprocessors{132, 132, 132, 120, 120,
                                                                             110, 120, 105, 112};
 
-/// What every block takes of a multiprocessor's shared memory besides its own (CUDA C++ Programming Guide, "Compute
-/// Capabilities", 8.0 and newer), and the unit in which it is given out.
+/// Shared memory that the driver reserves a block (CUDA C++ Programming Guide, "Compute Capabilities", 8.0 and newer),
+/// and the allocation granularity.
 constexpr std::size_t reserved_shared_bytes = 1024, shared_bytes_unit = 128;
 
 constexpr std::int64_t max_workspace_bytes = 64 << 20;
@@ -49,7 +48,7 @@ std::int64_t blocks_of(const ConvProblem& p, const ImplicitGemmPlan& plan) {
 
 std::int64_t output_elems(const ConvProblem& p) { return p.n * p.k * p.p * p.q; }
 
-/// How a block reads its input, in the terms of the model.
+/// The model's constants for each way to read the input.
 struct AccessSpeed {
   double efficiency, tile_us;
 };
@@ -106,22 +105,18 @@ ImplicitGemmPlan cut_gemm(const ConvProblem& p, GemmTile tile, std::int64_t slic
   plan.steps = ceil_div(p.r * p.s * p.group_c(), gemm_step);
   plan.steps_a_slice = ceil_div(plan.steps, std::clamp<std::int64_t>(slices, 1, plan.steps));
   plan.slices = ceil_div(plan.steps, plan.steps_a_slice);
-  // Several clusters and then the second kernel lose what both cost: 32 slices of 2048x7x7 -> 512, 1x1, took 10.4 us
-  // for 8.7 without clusters.
+  // More splits than a cluster holds go to the second kernel alone; clusters plus the kernel pay for both (32 splits of
+  // 2048x7x7 -> 512, 1x1: 10.4 us for 8.7).
   plan.cluster = plan.slices <= max_cluster ? plan.slices : 1;
   if (plan.slices > 1) plan.workspace_bytes = static_cast<std::size_t>(plan.slices * output_elems(p)) * sizeof(float);
   return plan;
 }
 
 std::int64_t even_resident(const ConvProblem& p, const ImplicitGemmPlan& plan, const DeviceProfile& device) {
-  // Blocks that start while the kernel before still runs go where it has left first, as many as fit, and the rest of
-  // the multiprocessors stay idle: five of 392 blocks on some, none on 32 (8x256x56x56 -> 64, 1x1: 39.5 us, 25.6 with
-  // at most three). ResNet-50, device us at batch 1 and 8, H200, 22 November 2026: 568.5 and 1872.7 without this, 544.6
-  // and 1748.7 with it. Launches that do not overlap give 560.1 and 1758.4; products that let none start early, 589.8
-  // and 1756.7; sums of slices that let none, 553.2 and 1862.5; neither of both, 547.7 and 1741.9 without this and
-  // 561.7 and 1745.6 with it. All of these held short products, too (implicit_gemm.cu).
-  // Clusters are spread over what they can fill: three a multiprocessor of 392 blocks in clusters of 4 would let 32
-  // wait for a second round (64x56x56 -> 64, 3x3: 15.3 us, 12.0 with four).
+  // With overlapped launches new blocks fill the multiprocessors that free up first, up to their occupancy limit, and
+  // the others stay idle. An even limit prevents that: 8x256x56x56 -> 64, 1x1, takes 25.6 us for 39.5. Clusters are
+  // spread over the multiprocessors that they can fill. ResNet-50 and variants: docs/results/cuda-overlap-*.csv and
+  // cuda-cost-model-cases-2026-11-27.csv.
   const std::int64_t even =
       ceil_div(blocks_of(p, plan), filled_multiprocessors(device.clusters ? plan.cluster : 1, device));
   return even < shape_of(plan.tile).blocks ? even : 0;
@@ -129,7 +124,7 @@ std::int64_t even_resident(const ConvProblem& p, const ImplicitGemmPlan& plan, c
 
 std::size_t shared_bytes_for(std::size_t bytes, std::int64_t resident, const DeviceProfile& device) {
   if (resident == 0) return bytes;
-  // The least with which one block more does not fit.
+  // The smallest size at which one block more does not fit.
   const std::size_t share = device.shared_bytes_per_unit / static_cast<std::size_t>(resident + 1);
   const std::size_t taken = (share / shared_bytes_unit + 1) * shared_bytes_unit;
   const std::size_t wanted = taken > reserved_shared_bytes ? taken - reserved_shared_bytes : 0;
@@ -142,19 +137,18 @@ double gemm_blocks_us(GemmTile tile, std::int64_t blocks, std::int64_t steps, do
   const std::int64_t warps_a_block = shape.threads / 32;
   const double flops_a_warp = 2.0 * shape.m * shape.n * gemm_step / static_cast<double>(warps_a_block);
   const double scheduler_rate = shape.efficiency * efficiency * device.fp32_flops_per_us / device.units / 4;
-  // Blocks that share a multiprocessor, by its scheduler with the most warps.
+  // Time of `together` blocks on one multiprocessor: that of its scheduler with the most warps.
   const auto round_us = [&](std::int64_t together) {
     const auto warps = static_cast<double>(ceil_div(together * warps_a_block, 4));
     return static_cast<double>(steps) * (warps + idle_warps) * flops_a_warp / scheduler_rate + start_us;
   };
-  // The fullest multiprocessor: rounds of as many blocks as fit, then the rest, evenly. even_resident() sees to that:
-  // times over estimates of the 13 of ResNet-50's layers, batch 1 and 8, that it holds back and that are no clusters
-  // lay at 0.94 to 1.51 without it (root mean square error 18 %) and lie at 0.95 to 1.17 with it (6 %).
+  // The fullest multiprocessor: full waves, then the rest, spread evenly by even_resident(). For 13 layers of ResNet-50
+  // that it limits the rms error is 6 % (18 % without).
   const std::int64_t multiprocessors = filled_multiprocessors(cluster, device);
   const std::int64_t round_blocks = multiprocessors * shape.blocks, rest = blocks % round_blocks;
   double us = static_cast<double>(blocks / round_blocks) * round_us(shape.blocks);
-  // Clusters spread evenly up to half of what fits, then some multiprocessors get all they hold: 64x64 tiles in 196
-  // clusters of 2 put five blocks where three would do and take 160 us for 102 (256x56x56 -> 256, 3x3).
+  // Clusters are spread evenly up to half of the occupancy; beyond, some multiprocessors are filled: 196 clusters of 2
+  // with 64x64 tiles put five blocks where three would do, 160 us for 102 (256x56x56 -> 256, 3x3).
   if (cluster > 1 && 2 * rest > round_blocks) return us + round_us(shape.blocks);
   if (rest > 0) us += round_us(ceil_div(rest, multiprocessors));
   return us;
@@ -171,7 +165,7 @@ double gemm_plan_us(const ConvProblem& p, GemmAccess access, const ImplicitGemmP
   const double compute =
       gemm_blocks_us(plan.tile, blocks, plan.steps_a_slice, speed.efficiency, start, device, plan.cluster) +
       sums / ((clusters ? cluster_speed : store_speed) * device.bytes_per_us);
-  // That a tile is read anew by every block that needs it does not show: L2 delivers it in time.
+  // Input tiles read by several blocks cost nothing extra: L2 keeps up.
   double us = device.launch_us + std::max(compute, p.bytes() / device.bytes_per_us + start);
   if (plan.slices > 1 && !clusters) {
     const double outputs = 4.0 * static_cast<double>(output_elems(p));
@@ -187,7 +181,7 @@ ImplicitGemmPlan plan_implicit_gemm(const ConvProblem& p, GemmAccess access) {
     std::int64_t last = 0;
     for (std::int64_t slices = 1; slices <= max_slices; ++slices) {
       ImplicitGemmPlan plan = cut_gemm(p, tile, slices);
-      if (plan.slices == last) continue;  // as before
+      if (plan.slices == last) continue;  // same plan as before
       last = plan.slices;
       if (plan.workspace_bytes > static_cast<std::size_t>(max_workspace_bytes)) break;
       const auto consider = [&] {
@@ -196,7 +190,7 @@ ImplicitGemmPlan plan_implicit_gemm(const ConvProblem& p, GemmAccess access) {
         best_us = us;
         best = plan;
       };
-      // Clusters of the other kernels lose more than the model knows: 3x224x224 -> 64, 3x3, takes 18.9 us for 13.0,
+      // Other accesses lose more by clusters than the model knows: 3x224x224 -> 64, 3x3, takes 18.9 us for 13.0,
       // 64x56x56 -> 64, 3x3 of NCHW 48.2 for 20.4.
       if (plan.cluster == 1 || access == GemmAccess::nhwc_vectors) consider();
       if (plan.cluster == 1) continue;

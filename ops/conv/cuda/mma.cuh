@@ -1,9 +1,9 @@
 #pragma once
-// Products on tensor cores by a warp (mma.sync; PTX ISA, "Warp Level Matrix Instructions"), from compute_80 on:
-// operands from shared memory, 16 rows of A and 8 columns of B at a time, 32 bytes of terms, sums in fp32.
+// Warp-level tensor core products (mma.sync; PTX ISA, "Warp Level Matrix Instructions"), compute_80 and newer: operands
+// from shared memory, 16 rows of A by 8 columns of B, 32 bytes of K, fp32 accumulators.
 //
-// In shared memory a row is mma_step_bytes long, and its eight chunks of 16 bytes are shuffled by the row's number, so
-// that the eight rows that ldmatrix reads at a time, and the chunks that copies write, lie in different banks.
+// A row in shared memory is mma_step_bytes long; its eight 16-byte chunks are swizzled by the row number, so that
+// ldmatrix's eight rows, and the chunks of a copy, are in different banks.
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -13,17 +13,17 @@
 
 namespace lenslet::cuda {
 
-/// Where chunk `chunk` of row `row` lies.
+/// Byte offset of chunk `chunk` of row `row`.
 __device__ inline int mma_offset(int row, int chunk) { return row * mma_step_bytes + ((chunk ^ (row & 7)) << 4); }
 
-/// Four 8x8 matrices of 16-bit elements; lane l names row l % 8 of matrix l / 8.
+/// Loads four 8x8 matrices of 16-bit elements (ldmatrix); lane l addresses row l % 8 of matrix l / 8.
 __device__ inline void load_matrices(unsigned (&to)[4], unsigned shared) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
                : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
                : "r"(shared));
 }
 
-/// What is multiplied: the type in memory, and the instruction. `a` is what load_matrices() brought.
+/// Element traits: memory type and instruction. `a` comes from load_matrices().
 template <typename T>
 struct Mma;
 template <>
@@ -46,8 +46,7 @@ struct Mma<BFloat16> {
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
   }
 };
-/// TF32: the instruction drops what lies below 10 mantissa bits, so A is rounded to nearest first. B was rounded when
-/// it was prepared.
+/// TF32: the instruction truncates to 10 mantissa bits, so A is rounded to nearest first. B was rounded when packed.
 template <>
 struct Mma<float> {
   __device__ static void prepare(unsigned (&a)[4]) {
@@ -62,14 +61,14 @@ struct Mma<float> {
   }
 };
 
-/// A warp's tile of rows*16 by cols*8 sums, and its place in the block's.
+/// A warp's accumulator tile, rows*16 by cols*8, and its position in the block tile.
 template <int rows, int cols>
 struct WarpSums {
   static_assert(cols % 2 == 0);  // B comes in pairs
   float at[rows][cols][4] = {};
 
-  /// += the products of one step at `a` and `b`, addresses in shared memory of the warp's first row and column there,
-  /// both multiples of 8 rows.
+  /// += one k-block at `a` and `b`, shared-memory addresses of the warp's first row and column, both multiples of 8
+  /// rows.
   template <typename T>
   __device__ void multiply_step(unsigned a, unsigned b) {
     const int lane = static_cast<int>(threadIdx.x) % 32;
@@ -94,7 +93,7 @@ struct WarpSums {
     }
   }
 
-  /// Lays them down as floats, row by row of `pitch`; `to` is where the warp's first one goes.
+  /// Stores the accumulators as floats with row pitch `pitch`; `to` is the warp's first element.
   __device__ void lay_down(float* to, int pitch) const {
     const int lane = static_cast<int>(threadIdx.x) % 32;
     to += lane / 4 * pitch + lane % 4 * 2;

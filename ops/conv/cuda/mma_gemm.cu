@@ -1,7 +1,6 @@
-// mma_gemm: the convolution as one tiled matrix product per group on tensor cores, the windows fetched from the input
-// while multiplying: 16-bit elements, and TF32 where it is asked for. The kernel is in mma_gemm.cuh, tiles and slices
-// are chosen in mma_gemm_plan.cpp. Groups too small for it are multiplied together: an infinity then meets the zeros
-// across them, and makes NaNs there, as it may in Winograd.
+// mma_gemm: convolution as one GEMM per group on tensor cores, windows gathered from the input in the main loop: 16-bit
+// elements, and TF32 where the network allows it. Kernel: mma_gemm.cuh; tiles and split-K: mma_gemm_plan.cpp. Groups
+// too small for vectors are merged: an infinity times a zero across groups gives NaN, as in Winograd.
 
 #include "ops/conv/cuda/mma_gemm.cuh"
 
@@ -87,7 +86,7 @@ class BoundMmaGemm final : public BoundKernel {
   MmaGemm call_;
 };
 
-/// Of the largest tile.
+/// The largest tile's.
 constexpr std::size_t most_shared_bytes = mma_shared_bytes<MmaTraits<MmaTile::t128x128>>();
 
 class MmaGemmConv final : public ConvAlgorithm {
@@ -103,7 +102,7 @@ class MmaGemmConv final : public ConvAlgorithm {
     if (target.device.capability < 80) return "it needs tensor cores of compute capability 8.0";
     if (auto reason = target.device.refuse_shared(most_shared_bytes)) return reason;
     if (p.groups > 65535) return "more than 65535 groups";
-    // The kernel counts in 32 bits within an image, a window and the pixels of the output.
+    // The kernel uses 32-bit indices within an image, a window, and over output pixels.
     constexpr std::int64_t limit = 1 << 30;
     const std::int64_t step = mma_step_terms(p);
     const std::int64_t window_h = (p.r + step) * p.dilation_h, window_w = (p.s + step) * p.dilation_w;
@@ -143,7 +142,7 @@ class MmaGemmConv final : public ConvAlgorithm {
     const std::int64_t taps = p.r * p.s, c = p.group_c(), merged_c = merged.group_c(), pitch = mma_filter_pitch(merged);
     const auto write = [&]<typename T>(T* first, const auto& rounded) {
       for (std::int64_t k = 0; k < p.k; ++k) {
-        const std::int64_t first_c = k / p.group_k() * c % merged_c;  // of its group among those taken together
+        const std::int64_t first_c = k / p.group_k() * c % merged_c;  // its group within the merged ones
         for (std::int64_t in = 0; in < c; ++in)
           for (std::int64_t tap = 0; tap < taps; ++tap)
             first[k * pitch + tap * merged_c + first_c + in] = rounded(filter.exact_weight(k, in * taps + tap));

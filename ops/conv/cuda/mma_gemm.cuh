@@ -1,7 +1,6 @@
 #pragma once
-// The mma_gemm kernel: implicit_gemm's product on tensor cores, for elements of 16 bits and for TF32. As there, the
-// windows are fetched while multiplying, terms are ordered r, s, c, and a thread walks one and the same columns of
-// every step by additions.
+// The mma_gemm kernel: implicit_gemm's GEMM on tensor cores, for 16-bit elements and TF32. K is ordered r, s, c, and a
+// thread steps through the same columns of every k-block by additions, as there.
 
 #include <climits>
 
@@ -15,7 +14,7 @@
 
 namespace lenslet::cuda {
 
-/// What the kernel takes. Sizes in elements; w [groups][group_k][filter_pitch], zeros behind the terms.
+/// Kernel arguments. Sizes in elements; w [groups][group_k][filter_pitch], zero-padded to filter_pitch.
 struct MmaGemm : DeviceProblem<> {
   DeviceActivation activation;
   const void *x = nullptr, *w = nullptr, *residual = nullptr;  ///< residual like y, or null; may be y
@@ -23,13 +22,13 @@ struct MmaGemm : DeviceProblem<> {
   void* y = nullptr;
   int y_pixel = 0;  ///< elements from one pixel of y to the next; K with a residual
   int steps, steps_a_slice, tiles_n;
-  int slices;  ///< a cluster
+  int slices;  ///< splits of K; they form a cluster
   int pixels;  ///< N*P*Q
   int pq;
   int group_c, group_k, filter_pitch;
   int window_h, window_w;  ///< R*dilation_h, S*dilation_w
   long long x_image;       ///< elements of an image
-  bool store_vectors;      ///< 16 bytes of y at a time are aligned
+  bool store_vectors;      ///< y can be stored by aligned 16 bytes
 
   explicit MmaGemm(const ConvProblem& problem) : DeviceProblem(problem), activation(problem.activation) {}
 };
@@ -40,12 +39,12 @@ struct MmaTraits {
   static constexpr int m = shape.m, n = shape.n, threads = shape.threads(), stages = shape.stages;
   static constexpr int warp_m = m / shape.warps_m, warp_n = n / shape.warps_n;
   static constexpr int a_bytes = m * mma_step_bytes, stage_bytes = (m + n) * mma_step_bytes;
-  /// Floats from a row of sums to the next, on their way out: rows of a warp's store lie in different banks.
+  /// Accumulator pitch in floats for the epilogue: rows of a warp's store are in different banks.
   static constexpr int sums_pitch = n + 8;
   static_assert(m * sums_pitch * 4 <= stages * stage_bytes);
 };
 
-/// Where a pixel's window begins: `offset` in x of its first tap, which may lie outside of the image at (h, w).
+/// Window origin of a pixel: `offset` in x of its first tap at (h, w), which may be outside of the image.
 struct alignas(16) WindowOrigin {
   long long offset;
   int h, w;
@@ -57,14 +56,14 @@ constexpr std::size_t mma_shared_bytes() {
 }
 
 __device__ inline WindowOrigin window_origin(const MmaGemm& g, int pixel, int group) {
-  if (pixel >= g.pixels) return {0, INT_MIN / 2, 0};  // no tap is inside
+  if (pixel >= g.pixels) return {0, INT_MIN / 2, 0};  // every tap is outside
   const int image = pixel / g.pq, place = pixel % g.pq;
   const int h = place / g.q * g.stride_h - g.pad_top, w = place % g.q * g.stride_w - g.pad_left;
   const long long line = static_cast<long long>(h) * g.width + w;
   return {image * g.x_image + line * g.c + static_cast<long long>(group) * g.group_c, h, w};
 }
 
-/// Fills A of a step: pieces of 16, 4 or 2 bytes, one column of them a thread.
+/// Loads A of a k-block: pieces of 16, 4 or 2 bytes, one column of them a thread.
 template <typename Tile, typename T, MmaAccess access>
 class WindowLoader {
   static constexpr int bytes = access == MmaAccess::vectors ? 16 : access == MmaAccess::words ? 4 : 2;
@@ -84,7 +83,7 @@ class WindowLoader {
     tap_w_ = tap % g.s * g.dilation_w;
   }
 
-  /// Starts the copies of the next step to `a`.
+  /// Starts the copies of the next k-block to `a`.
   __device__ void load(const MmaGemm& g, const WindowOrigin* origins, char* a) {
     const T* const x = static_cast<const T*>(g.x);
     const int tap_offset = (tap_h_ * g.width + tap_w_) * g.c + channel_;
@@ -115,10 +114,10 @@ class WindowLoader {
 
  private:
   int column_, row_;
-  int channel_, tap_h_, tap_w_;  ///< of this thread's column in the next step
+  int channel_, tap_h_, tap_w_;  ///< of this thread's column in the next k-block
 };
 
-/// Fills B of a step: rows of filters.
+/// Loads B of a k-block: rows of filters.
 template <typename Tile, typename T>
 class MmaFilterLoader {
   static constexpr int columns = mma_step_bytes / 16, rows_a_pass = Tile::threads / columns;
@@ -149,11 +148,11 @@ class MmaFilterLoader {
 
  private:
   int row_, column_;
-  int rows_left_;     ///< from this thread's first row to the end of the group's filters
-  const char* from_;  ///< that row in the next step
+  int rows_left_;     ///< filter rows from this thread's first one to the end of the group
+  const char* from_;  ///< that row in the next k-block
 };
 
-/// The floats at `from`, by 16 bytes if they are that many: it is aligned then.
+/// The floats at `from`, in 16-byte loads where `width` allows (the address is aligned then).
 template <int width>
 __device__ inline void read_floats(float (&value)[width], const float* from) {
   if constexpr (width % 4 == 0)
@@ -170,13 +169,13 @@ __device__ inline void read_floats(float (&value)[width], const float* from) {
     for (int e = 0; e < width; ++e) value[e] = from[e];
 }
 
-/// value = what the cluster's blocks have at `mine`, added up in their order.
+/// value = the cluster's partial sums at `mine`, added in rank order.
 template <int width>
 __device__ inline void sum_slices_of(const float* mine, int slices, float (&value)[width]) {
   if (slices == 1) return read_floats(value, mine);
 #pragma unroll
   for (int e = 0; e < width; ++e) value[e] = 0;
-  constexpr int together = 4;  // under way at once; with all eight the smallest tiles spill
+  constexpr int together = 4;  // loads in flight; with all eight the smallest tiles spill
 #pragma unroll
   for (int first = 0; first < max_mma_slices; first += together) {
     float theirs[together][width];
@@ -191,7 +190,7 @@ __device__ inline void sum_slices_of(const float* mine, int slices, float (&valu
   }
 }
 
-/// What is stored as 16 bits may come of approximate functions.
+/// 16-bit outputs may use approximate functions.
 template <typename T, int width>
 __device__ inline void activate(const MmaGemm& g, float (&value)[width]) {
   if (g.activation.is_clamp()) {
@@ -206,8 +205,8 @@ __device__ inline void activate(const MmaGemm& g, float (&value)[width]) {
   }
 }
 
-/// Finishes the tile `sums`, [m][sums_pitch] in shared memory, and writes it, `width` adjacent outputs at a time; in a
-/// cluster, each block a part of the sum of all.
+/// Epilogue of the tile `sums`, [m][sums_pitch] in shared memory, `width` adjacent outputs at a time. In a cluster each
+/// block reduces and writes its part.
 template <typename Tile, typename T, int width>
 __device__ inline void finish_tile(const MmaGemm& g, const float* sums, int first_pixel, int first_k, int group) {
   constexpr int row_items = Tile::n / width, items = Tile::m * row_items;
@@ -247,7 +246,7 @@ __device__ inline void finish_tile(const MmaGemm& g, const float* sums, int firs
   }
 }
 
-/// Grid: x the tiles, those of one row of pixels together; y the slices; z the groups.
+/// Grid: x tiles, those of the same pixels adjacent; y splits of K; z groups.
 template <typename Tile, typename T, MmaAccess access>
 __global__ void __launch_bounds__(Tile::threads, Tile::shape.blocks)
     mma_gemm_kernel(const __grid_constant__ MmaGemm g) {
@@ -266,7 +265,7 @@ __global__ void __launch_bounds__(Tile::threads, Tile::shape.blocks)
   WindowLoader<Tile, T, access> window(g, first_step);
   MmaFilterLoader<Tile, T> filter(g, group, first_k, first_step);
 
-  // Filters do not come from the previous kernel. They belong to the first group of copies.
+  // Filters do not depend on the previous kernel. They belong to the first group of copies.
 #pragma unroll
   for (int ahead = 0; ahead < Tile::stages - 1; ++ahead)
     if (ahead < steps) filter.load(g, stages + ahead * Tile::stage_bytes + Tile::a_bytes);
@@ -286,7 +285,7 @@ __global__ void __launch_bounds__(Tile::threads, Tile::shape.blocks)
   int slot = 0, load_slot = Tile::stages - 1;
   for (int step = 0; step < steps; ++step) {
     wait_for_copies<Tile::stages - 2>();
-    // Also: everyone is done with the slot multiplied last, which is filled next.
+    // Also: the stage multiplied last is free and filled next.
     __syncthreads();
     if (step + Tile::stages - 1 < steps) {
       char* const to = stages + load_slot * Tile::stage_bytes;
@@ -301,7 +300,7 @@ __global__ void __launch_bounds__(Tile::threads, Tile::shape.blocks)
     load_slot = load_slot + 1 == Tile::stages ? 0 : load_slot + 1;
   }
 
-  // Out through shared memory: whole lines are written, and the code of the epilogue exists once.
+  // Through shared memory: stores coalesce, and the epilogue's code exists once.
   __syncthreads();
   float* const laid = reinterpret_cast<float*>(shared);
   sums.lay_down(laid + warp_row * Tile::sums_pitch + warp_col, Tile::sums_pitch);
@@ -314,7 +313,7 @@ __global__ void __launch_bounds__(Tile::threads, Tile::shape.blocks)
   else
     finish_tile<Tile, T, 1>(g, laid, first_pixel, first_k, group);
   if (g.slices > 1) {
-    // Others may still be reading this block's shared memory, which ends with it.
+    // Others may still read this block's shared memory, which is freed when it exits.
     leave_cluster();
     wait_for_cluster();
   }

@@ -8,25 +8,24 @@
 namespace lenslet::cuda {
 namespace {
 
-// Fitted by tools/scripts/refit_tensor_cores.py to 2736 cuts in fp16 and TF32 (H200, 24 November 2026): root mean
-// square error 12 %, 10 % on 809 others, where the cut taken is 3.6 % behind the best on average, 28 % at worst.
+// Fitted by tools/scripts/refit_tensor_cores.py to 2736 configurations in fp16 and TF32 (H200, 24 November 2026): rms
+// error 12 %; on 809 others 10 %, and the configuration taken is 3.6 % behind the best on average, 28 % at worst.
 
-/// From a block's start to its first product, and the epilogue: here for m + n = 128.
+/// Prologue and epilogue of a block; tile_us is for m + n = 128.
 constexpr double block_us = 0, tile_us = 1.97;
-/// L2 to the multiprocessors, all together.
+/// L2 bandwidth of all multiprocessors together.
 constexpr double l2_bytes_per_us = 7.8e6;
-/// Blocks of a cluster wait for each other, longer the more there are of them on a multiprocessor, and read each
-/// other's sums.
+/// Reduction in a cluster: wait for each other (longer the more blocks a multiprocessor has), then read partial sums.
 constexpr double cluster_us = 0.6, slice_us = 0.019, cluster_bytes_per_us = 14e6;
-/// Copies of 4 bytes, and loads of 2: what a step takes longer.
+/// Factors of a k-block's time with copies of 4 bytes, and loads of 2.
 constexpr double word_factor = 2.42, half_factor = 7.8;
-/// Of few channels a step has many taps, each with an address of its own (H100, 26 November 2026, fp16 and TF32: 124
-/// drawn ones take 1.5 times as long, those of more channels and these loads 1.05).
+/// With few channels a k-block has many taps, each with its own address (H100, 26 November 2026, fp16 and TF32: 124
+/// drawn problems take 1.5 times as long, those with more channels 1.05).
 constexpr double few_channels_factor = 1.45;
-/// Of products beside what memory takes, or the other way round: what the longer one does not hide.
+/// Share of the shorter of products and memory time that the longer one does not hide.
 constexpr double unhidden = 0.61;
-/// A residual is read when the sums are there, and hidden by nothing: of 64x64x56x56 -> 256, 1x1, 128x128 in TF32 takes
-/// 125 us, and with a residual, 24 us of bandwidth in 16 bits and twice that here, 206; in fp16 91 and 131.
+/// A residual is read after the main loop and nothing hides it: 64x64x56x56 -> 256, 1x1, 128x128, takes 125 us in TF32,
+/// 206 with a residual (48 us of bandwidth); in fp16 91 and 131.
 constexpr double residual_factor = 1.65;
 
 constexpr std::int64_t max_slices = max_mma_slices;
@@ -108,7 +107,7 @@ double mma_gemm_us(const ConvProblem& p, const MmaGemmPlan& plan, const DevicePr
   const MmaAccess access = mma_access(p);
   const double factor = access == MmaAccess::vectors ? 1 : access == MmaAccess::words ? word_factor : half_factor;
   const double start = block_us + tile_us * (shape.m + shape.n) / 128.0;
-  // So many blocks on a multiprocessor at once: the units' rate, L2's, or the wait for one's own loads.
+  // `together` blocks on a multiprocessor: the rate of tensor cores or L2, or the latency of a block's own loads.
   const auto round_us = [&](std::int64_t together) {
     const auto blocks = static_cast<double>(together);
     const double step = std::max({shape.lone_us, blocks * step_flops * device.units / (shape.efficiency * rate),
@@ -140,7 +139,7 @@ MmaGemmPlan plan_mma_gemm(const ConvProblem& p, bool clusters) {
     std::int64_t last = 0;
     for (std::int64_t slices = 1; slices <= (clusters ? max_slices : 1); ++slices) {
       const MmaGemmPlan plan = cut_mma_gemm(p, tile, slices);
-      if (plan.slices == last) continue;  // as before
+      if (plan.slices == last) continue;  // same plan as before
       last = plan.slices;
       const double us = mma_gemm_us(p, plan, reference_gpu());
       if (us >= best_us) continue;

@@ -1,5 +1,5 @@
 #pragma once
-// Convolutions that one kernel computes in one launch.
+// Convolutions that are one kernel launch.
 
 #include "base/cuda/launch.h"
 #include "ops/conv/algorithm.h"
@@ -9,11 +9,11 @@
 
 namespace lenslet::cuda {
 
-/// What such kernels take, by value, and more in derived structures: x, residual and y in the algorithm's format, w as
-/// its transform() makes it.
+/// Kernel argument, passed by value and extended by derived structs: x, residual and y in the algorithm's format, w as
+/// transform() packs it.
 template <typename Index = int>
 struct ConvCall : DeviceProblem<Index> {
-  DeviceActivation activation;  ///< after an odd number of ints: its two floats then are loaded as one
+  DeviceActivation activation;  ///< after an odd number of ints: its two floats are one 8-byte load
   const float *x = nullptr, *w = nullptr, *bias = nullptr, *residual = nullptr;  ///< bias and residual may be null
   float* y = nullptr;
   int y_pixel = 0;  ///< nhwc: floats from one pixel of y to the next; K with a residual
@@ -30,7 +30,7 @@ struct ConvCall : DeviceProblem<Index> {
   }
 };
 
-/// `call` lacks the pointers only.
+/// `call` lacks only the pointers.
 template <typename Call>
 class OneLaunch final : public BoundConv {
  public:
@@ -53,7 +53,7 @@ class OneLaunch final : public BoundConv {
   std::size_t shared_bytes_;
 };
 
-/// The same for tensors that need not be of floats: of what, the kernel knows.
+/// The same without an element type, which the kernel knows.
 struct UntypedConvCall : DeviceProblem<> {
   DeviceActivation activation;
   const void *x = nullptr, *w = nullptr, *residual = nullptr;

@@ -1,13 +1,13 @@
 #pragma once
-// Loads and stores of neighbouring floats that nvcc neither splits nor puts behind branches.
+// Predicated loads and stores of adjacent floats, which nvcc neither splits nor turns into branches.
 
 #include <cuda_runtime.h>
 
 namespace lenslet::cuda {
 
-// V neighbouring floats, aligned to their size, in one instruction, which nvcc 13 does not make of float2 and float4
-// here (it stores them one by one). Loads give zeros unless `exists`; they are predicated by hand, because an `if` may
-// become a branch around each, and then they wait for each other.
+// V adjacent floats, aligned to their size, in one instruction (nvcc 13 stores float2 and float4 one by one here).
+// Loads give zeros unless `exists`. Predicated in PTX: an `if` may become a branch around each load, which serialises
+// them.
 __device__ inline void load(const float* from, bool exists, float (&to)[1]) {
   asm volatile(
       "{.reg .pred p; setp.ne.s32 p, %2, 0; mov.f32 %0, 0f00000000;\n"

@@ -1,5 +1,5 @@
-// separable: a depthwise convolution of 3x3 and the 1x1 convolution behind it in one kernel, NHWC of 16 bits or of
-// float32 in TF32, for SeparableConv. The kernels are in separable.cuh.
+// separable: a depthwise 3x3 and the 1x1 behind it in one kernel, NHWC, 16 bits or float32 in TF32, for SeparableConv.
+// Kernels: separable.cuh.
 
 #include <algorithm>
 #include <bit>
@@ -166,7 +166,7 @@ class Separable final : public Kernel {
         else
           return narrowed<T>(value);
       };
-      // Elements of a word, channels of a lane, and the tiles that a lane has filters of beside each other.
+      // Elements of a word, channels of a lane, and the adjacent filter tiles of a lane.
       constexpr std::int64_t word = 4 / sizeof(T), elems = 4 * word, set = elems / 2;
       T* element = reinterpret_cast<T*>(blob.data());
       for (std::int64_t group = 0; group < sizes.groups(cut); ++group)
@@ -198,7 +198,7 @@ class Separable final : public Kernel {
             const T one = rounded(weight(tap)), two = rounded(weight(tap + 1));
             *to++ = n % 2 == 0 ? pair(one, two) : pair(two, one);
           }
-          // Two numbers beyond the largest one make one that is activated, and not NaN.
+          // The sum of two numbers beyond the largest is a finite float that is clamped, not NaN.
           constexpr float most = std::is_same_v<T, Float16> ? 65504.0F : 3e38F;
           const T most_of_it = rounded(static_cast<double>(std::clamp(bias, -most, most)));
           const float rest = bias - widened(most_of_it);
@@ -239,8 +239,8 @@ class Separable final : public Kernel {
     return std::nullopt;
   }
 
-  /// In 16 bits as half_sum_tolerance(), of three roundings: of the taps, of what they sum to, and of the filters,
-  /// together 0.73 roundoffs rms of a product.
+  /// 16 bits: half_sum_tolerance() with three roundings (taps, their sums, filters), together 0.73 roundoffs rms a
+  /// product.
   static double tolerance(const SeparableProblem& problem) {
     const std::int64_t terms = problem.pointwise.c + taps_of_size;
     if (problem.depthwise.storage == DType::f32) return tf32_sum_tolerance(terms);

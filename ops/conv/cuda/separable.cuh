@@ -1,20 +1,18 @@
 #pragma once
-// The kernels of separable: what the depthwise half computes never leaves the registers.
+// The separable kernels: the depthwise result stays in registers.
 //
-// Lane l loads, for the pixels of rows l / 4 and l / 4 + 8 of operands a of mma.sync, 16 bytes of the channels of a
-// chunk of 64 bytes, t = l % 4 in order: four words, of two channels in 16 bits, of one in float32.
+// For the pixels of rows l / 4 and l / 4 + 8 of mma.sync's operand A, lane l loads 16 bytes of a 64-byte chunk of
+// channels, the t-th, t = l % 4: four words, each two 16-bit channels or one float32.
 //
-// In 16 bits both halves go by mma.sync. Word j of a tap's pixel is, as it was loaded, a part of an operand a of eight
-// channels, those of each t's word j; an operand b that has this tap's weights on its diagonal multiplies each channel
-// by its own, and an instruction of 16 terms has room for two taps. Seven of eight products are of zeros: still an
-// instruction does what 16 of fma and conversion would. The sums stand where the operand a of the 1x1 convolution wants
-// its terms: they are activated, rounded, and multiplied by filters that are numbered for that, as thin_mma's are. An
-// infinity makes NaN of the channels beside it, too. In float32 the sums of the taps are exact ones of fma, and rounded
-// to TF32 as operands.
+// 16 bits: both convolutions use mma.sync. Word j of a tap's pixel is already a fragment of A for eight channels (word
+// j of each t). A matrix B with this tap's weights on its diagonal multiplies each channel by its own weight; k 16
+// holds two taps. Seven of eight products are with zeros, and still one instruction replaces 16 fma and conversions.
+// The accumulators are laid out as operand A of the 1x1 convolution: they are activated, rounded, and multiplied by
+// filters permuted to match, as in thin_mma. An infinity also makes NaN of its neighbouring channels. float32: taps are
+// summed by fma, then rounded to TF32.
 //
-// The outputs of a lane stand one above the other, so that rows of inputs serve several. A block's filters and taps go
-// to shared memory before the kernel ahead has ended. Where pixels are few, the warps of a block share the channels
-// out; their sums are added in a fixed order.
+// A lane's outputs are above each other, so that an input row serves several. Filters and taps go to shared memory
+// before the previous kernel has ended. Where pixels are few, warps split the channels and reduce in a fixed order.
 
 #include <type_traits>
 #include <utility>
@@ -30,8 +28,7 @@ namespace {
 constexpr int separable_size = 3;
 template <typename T>
 inline constexpr bool is_float = std::is_same_v<T, float>;
-/// Elements of a word, channels and filters that a lane has beside each other, and the tiles of eight filters that such
-/// a set of filters is made of.
+/// Elements of a word; adjacent channels and filters of a lane; tiles of eight filters in such a set.
 template <typename T>
 inline constexpr int word_elems = 4 / static_cast<int>(sizeof(T));
 template <typename T>
@@ -39,7 +36,7 @@ inline constexpr int lane_elems = 4 * word_elems<T>;
 template <typename T>
 inline constexpr int set_tiles = lane_elems<T> / 2;
 
-/// Where an item's outputs lie: two rows of `columns` beside each other.
+/// An item's outputs: two rows of `columns` adjacent ones.
 struct Item {
   int image, p, q;
   bool exists;
@@ -51,18 +48,18 @@ struct Item {
     const int p = call.strips.split(rest) * 2;
     return {rest, p, q, exists};
   }
-  /// Pixel of y, counted over all images, of column `column` of the first row.
+  /// Index in y, over all images, of column `column` of the first row.
   __device__ int pixel(const SeparableCall& call, int column) const {
     return (image * call.p + p) * call.q + q + column;
   }
-  /// How many of its rows there are in that column.
+  /// Rows of the item that exist in that column.
   __device__ int rows(const SeparableCall& call, int column) const {
     return !exists || q + column >= call.q ? 0 : p + 1 < call.p ? 2 : 1;
   }
 };
 
-/// 16 bytes at `from` + row * row_bytes + column * pixel_bytes where bit `bit` of `inside` is set, else zeros.
-/// Addresses and predicates are made here, by hand: outside, the compiler keeps all of them in registers.
+/// Loads 16 bytes at `from` + row * row_bytes + column * pixel_bytes if bit `bit` of `inside` is set, else zeros.
+/// Addresses and predicates are computed in PTX: otherwise the compiler keeps all of them in registers.
 template <int row, int column, int bit>
 __device__ inline void load_if(std::uint32_t (&to)[4], const void* from, int row_bytes, int pixel_bytes,
                                unsigned inside) {
@@ -90,8 +87,8 @@ __device__ inline void load_window(std::uint32_t (&window)[height][width][4], co
   (load_if<i / width, i % width, i>(window[i / width][i % width], from, row_bytes, pixel_bytes, inside), ...);
 }
 
-/// sums += a * b in TF32, of 8 terms (mma.sync.m16n8k8): a lane has of a rows g, g + 8 of column t, then of t + 4, of b
-/// rows t and t + 4 of column g.
+/// sums += a * b in TF32, k 8 (mma.sync.m16n8k8). A lane has rows g, g + 8 of columns t, then t + 4, of a; rows t and t
+/// + 4 of column g of b.
 __device__ inline void multiply_add_tf32(float (&sums)[4], const std::uint32_t (&a)[4], uint2 b) {
   asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
       "{%0, %1, %2, %3};"
@@ -106,7 +103,7 @@ __device__ inline void multiply_terms(float (&sums)[4], const std::uint32_t (&a)
     multiply_add<T>(sums, a, b);
 }
 
-/// What follows sums: of floats one after the other, of 16 bits clamps after the rounding.
+/// Activation in the epilogue: floats one by one; 16 bits are clamped as pairs after rounding.
 template <typename T>
 struct Activator {
   DeviceActivation activation;
@@ -138,14 +135,13 @@ struct Activator<float> {
   }
 };
 
-/// Where the lane's filters of set `set` begin.
+/// The lane's first filter of set `set`.
 template <typename T>
 __device__ inline int first_filter(int set) {
   return (set * 4 + static_cast<int>(threadIdx.x) % 4) * lane_elems<T>;
 }
 
-/// What is added to the sums of two rows of outputs, of which there are `rows`, for the lane's filters of a set, as it
-/// lies in memory.
+/// The residual of two rows of outputs (`rows` of them exist) for the lane's filters of a set, as stored.
 template <typename T>
 __device__ inline void load_residual(std::uint32_t (&added)[2][4], const SeparableCall& call, int pixel, int rows,
                                      int filter) {
@@ -155,7 +151,7 @@ __device__ inline void load_residual(std::uint32_t (&added)[2][4], const Separab
   load_or_zero(added[1], residual + std::int64_t{call.q} * call.k_room, exists && rows > 1);
 }
 
-/// The sums of a set of tiles for two rows of outputs, of which the lane has lane_elems filters; `bias` is theirs.
+/// Epilogue of a set's accumulators for two rows of outputs, lane_elems filters a lane; `bias` is theirs.
 template <typename T>
 __device__ inline void finish(const SeparableCall& call, const Activator<T>& activator, int pixel, int rows, int filter,
                               const float* bias, const float (&sums)[set_tiles<T>][4],
@@ -184,7 +180,7 @@ __device__ inline void finish(const SeparableCall& call, const Activator<T>& act
     }
   }
   if (is_float<T> || !activator.plain) {
-    // The others' code is long: once for both.
+    // Other activations are long code: not unrolled
 #pragma unroll 1
     for (int turn = 0; turn < 2; ++turn) {
       activator.before_rounding(v[0]);
@@ -213,10 +209,9 @@ __device__ inline void finish(const SeparableCall& call, const Activator<T>& act
   }
 }
 
-/// What a lane of an operand b that has weights on its diagonal makes of a channel's packed taps: there are two in a
-/// word, and they stand in the half that the lane's column has.
+/// Builds this lane's fragment of B for depthwise: taps on the diagonal, zeros elsewhere; two 16-bit taps a word.
 struct Diagonal {
-  std::uint32_t all, even, odd;  ///< a mask for the bias, and what __byte_perm takes for taps of even and odd number
+  std::uint32_t all, even, odd;  ///< mask of the bias; __byte_perm selectors of taps with even and odd number
   __device__ explicit Diagonal(int lane) {
     const bool on = lane / 8 == lane % 4, high = lane / 4 % 2 != 0;
     all = on ? 0xffffffffU : 0;
@@ -225,7 +220,7 @@ struct Diagonal {
   }
 };
 
-/// 1 twice.
+/// A pair of ones.
 template <typename T>
 inline constexpr std::uint32_t ones = std::is_same_v<T, BFloat16> ? 0x3f803f80U : 0x3c003c00U;
 
@@ -241,7 +236,7 @@ __global__ void __launch_bounds__(32 * separable_most_warps(stride, columns, til
   const int group = static_cast<int>(blockIdx.y);
   const int pixel_warp = warp % call.pixel_warps, channel_warp = warp / call.pixel_warps;
 
-  // The block's filters, taps and bias.
+  // Copies the block's filters, taps and bias.
   constexpr int chunk_filters = 2 * tiles / 2 * 32, group_bias = 2 * tiles;  // uint4
   uint4* const filters = shared;
   uint4* const taps = filters + call.chunks * chunk_filters;
@@ -264,7 +259,7 @@ __global__ void __launch_bounds__(32 * separable_most_warps(stride, columns, til
 
   std::uint32_t window[height][width][4];
   const T* x = nullptr;
-  unsigned inside = 0;  // a bit for each of the window's pixels
+  unsigned inside = 0;  // bit per pixel of the window
   int next_pixel = 0, next_rows = 0;
   const auto item_of = [&](int turn, int of_warp) {
     return Item::at<columns>(call, (turn * call.pixel_warps + of_warp) * 8 + lane / 4);
@@ -301,7 +296,7 @@ __global__ void __launch_bounds__(32 * separable_most_warps(stride, columns, til
 
   for (bool first = true; turn < call.turns; turn += blocks, first = false) {
     const int pixel = next_pixel, rows = next_rows;
-    // Sums that are added: a warp's first share of the outputs, whose residual comes meanwhile.
+    // The warp's first share of the reduction; its residual is loaded meanwhile.
     const int jobs = call.pixel_warps * columns * sets;
     if (adds && call.residual != nullptr && warp < jobs) {
       const Item item = item_of(turn, warp / sets / columns);
@@ -321,7 +316,7 @@ __global__ void __launch_bounds__(32 * separable_most_warps(stride, columns, til
     float sums[columns][tiles][4] = {};
     for (int chunk = begin; chunk < end; ++chunk) {
       if (call.c % elems != 0 && chunk == call.chunks - 1) {
-        // What lies in the room is anything, and zeros in filters do not make zeros of it.
+        // Padding channels hold anything, and 0 * NaN is NaN: clears them.
         const int channel = (call.chunks - 1) * chunk_elems + elems * t;
 #pragma unroll
         for (int i = 0; i < height * width * 4; ++i) {
@@ -458,7 +453,7 @@ __global__ void __launch_bounds__(32 * separable_most_warps(stride, columns, til
   }
 }
 
-/// The kernel that is instantiated for a cut.
+/// The kernel instance of a configuration.
 template <typename T, int stride>
 SeparableFunction separable_function(const SeparableCut& cut) {
   if constexpr (stride == 1)

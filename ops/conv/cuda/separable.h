@@ -1,5 +1,5 @@
 #pragma once
-// What the kernels of separable take, and where they are: compiled by the types of their tensors.
+// Arguments of the separable kernels, which are compiled per element type.
 
 #include "base/cuda/fast_divider.h"
 #include "ops/conv/cuda/separable_plan.h"
@@ -9,13 +9,13 @@ namespace lenslet::cuda {
 
 inline constexpr int taps_of_size = 9;
 
-/// filters [groups][chunks][2 of terms][tiles / 2][lanes] of 16 bytes: two tiles' parts of an operand b. taps
-/// [chunks][4 words][channels of a word] of separable_taps words: in 16 bits two taps in each, of odd channels the
-/// first one in the upper half, and behind the ninth the bias, as the sum of two; in float32 nine taps and the bias.
-/// biases [groups][8 * tiles]: the 1x1 convolution's, in float.
+/// filters [groups][chunks][2 of k][tiles / 2][lanes] of 16 bytes: fragments of B of two tiles. taps [chunks][4
+/// words][channels of a word] of separable_taps words. 16 bits: two taps a word, swapped for odd channels; after the
+/// ninth the bias, as the sum of two numbers. float32: nine taps and the bias. biases [groups][8 * tiles]: of the 1x1
+/// convolution, in float.
 struct SeparableCall {
-  int height, width, c, x_pixel;  ///< pixels: elements from one to the next
-  int p, q, k, y_pixel, k_room;   ///< k_room: of the residual
+  int height, width, c, x_pixel;  ///< x_pixel: elements from pixel to pixel
+  int p, q, k, y_pixel, k_room;   ///< k_room: the residual's pixel pitch
   int pad_top, pad_left;
   int items, turns, chunks, warp_chunks, pixel_warps, channel_warps;
   FastDivider columns, strips;

@@ -10,15 +10,15 @@ namespace {
 
 std::int64_t over(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
-/// What the parts of the estimate cost: cycles of a multiprocessor's scheduler, and what a warp takes alone. Fitted to
-/// 1500 cuts of MobileNetV2's layers at batch 1, 8 and 64 (lenslet-bench-separable, H100, 25 November 2026): 9 % in 16
-/// bits, 10 % in TF32, where the cut taken is 2 % behind the best on average, 21 % at worst.
+/// Constants of the cost model: scheduler cycles, and latencies of a lone warp. Fitted to 1500 configurations of
+/// MobileNetV2's layers at batch 1, 8 and 64 (lenslet-bench-separable, H100, 25 November 2026): 9 % in 16 bits, 10 % in
+/// TF32; the configuration taken is 2 % behind the best on average, 21 % at worst.
 struct Costs {
-  double start_us;                      ///< beside the launch
+  double start_us;                      ///< besides the launch
   double chunk, column, load, product;  ///< cycles of a chunk; each of its columns, loads and products
-  double tile;                          ///< cycles of a tile of sums on its way out
-  double filter_byte;                   ///< cycles, to shared memory
-  double chunk_us, product_us, job_us;  ///< of a warp alone; jobs add up a set of filters
+  double tile;                          ///< cycles of a tile's epilogue
+  double filter_byte;                   ///< cycles, into shared memory
+  double chunk_us, product_us, job_us;  ///< latencies of a lone warp; a job reduces a set of filters
   double memory_share;
 };
 constexpr Costs cost_of_halves{0.64, 260, 113, 3.5, 1.86, 52, 0.0053, 0.386, 0.0103, 0.72, 0.86};
@@ -76,7 +76,7 @@ int separable_resident(std::int64_t stride, const SeparableCut& cut, std::size_t
 
 namespace {
 
-/// As many as the device holds at once, or fewer that have as many turns.
+/// As many as are resident at once, or fewer with the same number of iterations.
 int blocks_of(const SeparableSizes& sizes, const SeparableCut& cut, const DeviceProfile& device) {
   const std::int64_t at_once = std::int64_t{std::max(device.units, 1)} *
                                separable_resident(sizes.stride, cut, sizes.shared_bytes(cut), device) /
@@ -106,7 +106,7 @@ double estimate_separable_us(const SeparableProblem& problem, const SeparableCut
       (warps * rounds * (warp_chunks * chunk + cost.tile * tiles * columns) / 4 + cost.filter_byte * filter_bytes) /
       cycles_per_us;
   const double memory = problem.bytes() / (cost.memory_share * device.bytes_per_us);
-  // Sets of filters that a warp adds up.
+  // Sets of filters that a warp reduces.
   const double jobs = cut.adds() ? std::ceil(cut.pixel_warps * columns * tiles / (sizes.floats ? 2 : 4) / warps) : 0;
   const double alone = rounds * (warp_chunks * (cost.chunk_us + cost.product_us * products) + cost.job_us * jobs);
   const auto power = [](double v) { return std::pow(v, 1.7); };
@@ -119,7 +119,7 @@ std::vector<SeparableCut> separable_cuts(const SeparableProblem& problem, const 
   for (const int columns : {1, 2})
     for (const int tiles : tile_counts) {
       if (!separable_has(columns, tiles, problem.depthwise.stride_h)) continue;
-      // Tiles that are not wanted are multiplied all the same.
+      // Unused tiles are computed all the same.
       if (tiles > 4 && 8 * tiles - 32 >= sizes.k) continue;
       for (int channel_warps = 1; channel_warps <= separable_most_warps(problem.depthwise.stride_h, columns, tiles);
            ++channel_warps)
@@ -137,7 +137,7 @@ std::vector<SeparableCut> separable_cuts(const SeparableProblem& problem, const 
 }
 
 std::optional<SeparableCut> plan_separable(const SeparableProblem& problem, const DeviceProfile& device) {
-  // The order of a sum depends on the warps that share channels out: the same on every device that has room for them.
+  // The order of a sum depends on channel_warps: the same on every device where it fits.
   for (const DeviceProfile* const planned : {&reference_gpu(), &device}) {
     const std::vector<SeparableCut> cuts = separable_cuts(problem, *planned);
     const auto best = std::min_element(cuts.begin(), cuts.end(), [&](const SeparableCut& a, const SeparableCut& b) {

@@ -1,11 +1,11 @@
 #pragma once
-// Vectors of a list that may end within one.
+// Vector loads with a bounds-checked tail: elements past the end of the array read zero.
 
 #include <cuda_runtime.h>
 
 namespace lenslet::cuda {
 
-/// Elements i and i + 1 of `count`, zeros for those that there are not; i is even.
+/// Elements i and i + 1 of `count`, zero past the end; i is even.
 __device__ inline float2 pair_of(const float* list, int i, int count) {
   if (i + 1 < count) return *reinterpret_cast<const float2*>(list + i);
   return {i < count ? list[i] : 0.0F, 0.0F};

@@ -1,13 +1,12 @@
-// stem: the first layer of a network, few channels in and any number out, to NHWC on tensor cores: to 16 bit, or to
-// float32 where TF32 was asked for. x is NCHW as the network's input comes, float32 or of 16 bit.
+// stem: a network's first layer, few input channels, to NHWC on tensor cores: 16 bits, or float32 where TF32 is
+// allowed. x is NCHW like the network's input, float32 or 16 bits.
 //
-// A block lays the patch that 8x16 outputs read into shared memory, a row of it [columns][C] rounded to what is
-// multiplied, and fetches operand a from there, in words of 32 bit: one TF32, or a pair of 16 bit. Operands of both
-// kinds have the same words in the same lanes. Operand b, the filters, stays in shared memory: wgmma reads it there,
-// mma.sync has it in registers. Terms are ordered r, s, c: those of a filter's row lie side by side in
-// the patch, and only the row's end is padded, to a pair. A pair is one word at an even element; where windows may
-// begin at an odd one, they read a second copy of the patch that is shifted by an element. What a word brings beside
-// the window meets a zero filter, so that an infinity there makes a NaN, as it may in Winograd.
+// A block loads the halo tile of 8x16 outputs into shared memory, rows [columns][C] rounded to the multiplied type, and
+// reads operand A from it in 32-bit words: one TF32, or a pair of 16 bits, in the same lanes for both. Operand B, the
+// filters, stays in shared memory (wgmma) or registers (mma.sync). K is ordered r, s, c: a filter row is contiguous in
+// the halo tile, and only its end is padded, to a pair. A pair is one word at an even element; windows that begin at
+// odd elements read a second copy of the halo tile, shifted by one element. Padding of a window meets zero filters, so
+// an infinity there gives NaN, as in Winograd.
 
 #include <algorithm>
 #include <cmath>
@@ -21,9 +20,9 @@
 namespace lenslet::cuda {
 namespace {
 
-/// Lays the patch whose first element is (top, left) of the image at x into `patch`, zeros where there is no image.
-/// Eight lanes take neighbouring columns, for some lines at a time and five times eight columns: ten loads under way,
-/// or twenty of large patches, so that there is no second trip to memory. `whole`: there is image everywhere.
+/// Loads the halo tile at (top, left) of the image at x into `patch`, zeros outside of the image. Eight lanes take
+/// adjacent columns of some lines, five times eight columns: ten loads in flight, twenty for large tiles, so that there
+/// is one memory latency. `whole`: entirely inside.
 template <bool whole, int line_loads, typename X, typename T>
 __device__ void load_apart(const StemCall& call, const X* x, int top, int left, T* patch) {
   constexpr int lanes = 8, groups = block_threads / lanes, column_loads = 5;
@@ -63,15 +62,15 @@ __device__ void load_apart(const StemCall& call, const X* x, int top, int left, 
     }
 }
 
-/// The patch of outputs from row p and column q on.
+/// Loads the halo tile of the outputs from row p and column q on.
 template <typename T, typename X>
 __device__ void load_apart(const StemCall& call, const X* images, int image, int p, int q, std::uint32_t* words) {
   const X* const x = images + static_cast<std::int64_t>(image) * call.c * call.height * call.width;
   const int top = p * call.stride_h - call.pad_top, left = q * call.stride_w - call.pad_left;
   const bool whole = top >= 0 && left >= 0 && top + call.rows <= call.height && left + call.columns <= call.width;
   T* patch = reinterpret_cast<T*>(words);
-  // Its address in a register, not computed anew for each store: 0.955 of the time in TF32, 1.016 in 16 bits (H100 80GB
-  // HBM3, first layers of three networks at batch 1, 8 and 64).
+  // Keeps the address in a register instead of recomputing it for each store: 0.955 of the time in TF32, 1.016 in 16
+  // bits (H100 80GB HBM3, first layers of three networks at batch 1, 8 and 64).
   if constexpr (std::is_same_v<T, float>) asm("" : "+l"(patch));
   if (call.lines > 2 * block_threads / 8)
     whole ? load_apart<true, 4>(call, x, top, left, patch) : load_apart<false, 4>(call, x, top, left, patch);
@@ -79,7 +78,7 @@ __device__ void load_apart(const StemCall& call, const X* images, int image, int
     whole ? load_apart<true, 2>(call, x, top, left, patch) : load_apart<false, 2>(call, x, top, left, patch);
 }
 
-/// Blocks stay and take tile after tile: their filters are fetched once, before the kernel ahead has ended.
+/// Persistent blocks: filters are loaded once, before the previous kernel has ended.
 template <typename X, typename T, int tiles_n, bool wgmma_reads>
 __global__ void __launch_bounds__(block_threads, tiles_n == 8 ? 4 : 5)
     stem_kernel(const __grid_constant__ StemCall call) {
@@ -88,8 +87,8 @@ __global__ void __launch_bounds__(block_threads, tiles_n == 8 ? 4 : 5)
   const int first_k = static_cast<int>(blockIdx.y) * 8 * tiles_n;
 
   shared.template begin<wgmma_reads>(call, first_k);
-  const WordClamp<T> clamp(call.activation.clamp());  // of activations that are none it does nothing
-  std::uint32_t window[warp_rows][2];                 // where those of pixels g and g + 8 begin
+  const WordClamp<T> clamp(call.activation.clamp());  // no-op for activations that are not clamps
+  std::uint32_t window[warp_rows][2];                 // window addresses of pixels g and g + 8
 #pragma unroll
   for (int i = 0; i < warp_rows; ++i)
 #pragma unroll
@@ -120,13 +119,13 @@ __global__ void __launch_bounds__(block_threads, tiles_n == 8 ? 4 : 5)
 
 std::int64_t word_elems_of(const ConvProblem& p) { return p.storage == DType::f32 ? 1 : 2; }
 std::int64_t row_words(const ConvProblem& p) { return (p.s * p.c + word_elems_of(p) - 1) / word_elems_of(p); }
-/// Whole pairs of steps.
+/// K-blocks, rounded up to pairs.
 std::int64_t step_count(const ConvProblem& p) {
   return (p.r * row_words(p) + 2 * step_words - 1) / (2 * step_words) * 2;
 }
 std::int64_t blocks_over(std::int64_t size, std::int64_t block) { return (size + block - 1) / block; }
 
-/// Rows and columns of what a tile reads.
+/// The halo tile's size.
 struct Patch {
   std::int64_t rows, columns, word, pitch, copies;  ///< word: elements of one
   explicit Patch(const ConvProblem& p)
@@ -137,7 +136,7 @@ struct Patch {
         copies(word == 1 ? 1 : p.stride_w * p.c % 2 + 1) {
     if (!p.max_pool) return;
     rows += p.stride_h;                                        // the row of outputs above the tile
-    pitch = (pitch + 4 * word - 1) / (4 * word) * (4 * word);  // rows are kept in 16 bytes
+    pitch = (pitch + 4 * word - 1) / (4 * word) * (4 * word);  // rows are whole 16 bytes
   }
   std::int64_t words() const { return rows * pitch / word; }
 };
@@ -148,18 +147,17 @@ std::int64_t shared_bytes(const ConvProblem& p, std::int64_t filters) {
       step_count(p) * (filters * 32 + 4 * step_words) + 4 * step_words + 4 * filters + 4 * patch.copies * patch.words();
   if (!p.max_pool) return bytes;
   bytes += 16 * p.c * patch.rows;  // the table of lines
-  // Rows that warps leave to others: words of a lane's filters of a pixel.
+  // Rows that warps pass to the next: words of a lane's filters of a pixel.
   return (bytes + 15) / 16 * 16 + (warps + 1) * 128 * filters / 4 / patch.word;
 }
 
 std::int64_t tile_count(const ConvProblem& p) { return p.n * blocks_over(p.p, tile_p) * blocks_over(p.q, tile_q); }
 
-/// Columns of y of a strip, and rows that walks down one share out, by fours.
+/// Strips of columns of y, and (by fours) rows that the walks down a strip split.
 std::int64_t strip_count(const ConvProblem& p) { return blocks_over(p.stored_q(), pooled_columns); }
 std::int64_t walk_tiles(const ConvProblem& p) { return blocks_over(p.stored_p(), pooled_rows); }
 
-/// How a problem is cut: filters a block computes, blocks that a multiprocessor holds, and the instruction; with maxima
-/// the tiles that a walk has below each other.
+/// Configuration: filters of a block, resident blocks, the instruction; with max pooling, tiles of a walk.
 struct StemPlan {
   std::int64_t filters, resident;
   bool wgmma;
@@ -191,7 +189,7 @@ StemPlan read_plan(const ConvProblem& p, std::string_view config) {
 
 int narrow(std::int64_t value) { return static_cast<int>(value); }
 
-/// What both kernels are called with.
+/// Fills the arguments that both kernels share.
 void fill(StemCall& call, const ConvProblem& p) {
   const Patch patch(p);
   call.steps = narrow(step_count(p));
@@ -233,7 +231,7 @@ class Stem final : public ConvAlgorithm {
     return target.device.refuse_shared(static_cast<std::size_t>(shared_bytes(p, 64)));
   }
 
-  /// Memory or tensor cores, whichever takes longer, of whole tiles: first guesses. With maxima, rounds of walks.
+  /// The longer of memory and tensor cores over whole tiles: first guesses. With max pooling, waves of walks.
   Plan plan(const ConvProblem& p, const Target& target) const override {
     constexpr double start_us = 2, memory_share = 0.8, product_share = 0.4;
     const DeviceProfile& device = target.device;
@@ -248,8 +246,8 @@ class Stem final : public ConvAlgorithm {
       const bool tf32 = p.storage == DType::f32;
       tiles_us =
           products / (product_share * device.flops_per_us(tf32 ? Numerics::Multiply::tf32 : Numerics::Multiply::fp16));
-      // Further filters go through all tiles once more: 64x3x70x39, 4x4 s2, takes 8.6 us with 64, 14.3 with 128, 52.3
-      // with 512; H200.
+      // Every further block of filters loads all tiles again: 64x3x70x39, 4x4 s2, takes 8.6 us with 64, 14.3 with 128,
+      // 52.3 with 512 filters (H200).
       constexpr double again_us = 1.0;
       tiles_us += again_us * static_cast<double>((blocks_over(p.k, cut.filters) - 1) * tile_count(p)) / device.units;
     }
@@ -266,9 +264,8 @@ class Stem final : public ConvAlgorithm {
             .tolerance = tolerance(p)};
   }
 
-  /// What `items` of so many tiles take, blocks of `cut` one round after the other: a tile has a time of its own, and
-  /// one that the blocks of a multiprocessor take in turn; of both a part grows with the steps of products. Fitted by
-  /// hand to an H100's times (lenslet-bench-stem-pool).
+  /// Time of `items` walks of that many tiles, in waves of blocks. A tile has a latency, and a part that serialises
+  /// over a multiprocessor's blocks; both grow with its k-blocks. Fitted by hand on an H100 (lenslet-bench-stem-pool).
   static double rounds_us(const ConvProblem& p, const DeviceProfile& device, const StemPlan& cut, std::int64_t items,
                           double tiles) {
     struct Cost {
@@ -282,9 +279,9 @@ class Stem final : public ConvAlgorithm {
            (cost.alone_us + cost.alone_step_us * steps + on_unit * (cost.shared_us + cost.shared_step_us * steps));
   }
 
-  /// How long walks are, and what all of them take.
+  /// Chooses the length of walks; returns the time of all.
   static double plan_walks(const ConvProblem& p, const DeviceProfile& device, StemPlan& cut) {
-    constexpr double above_tiles = 0.6;  // so that ties stay apart: of one image none was measured to pay
+    constexpr double above_tiles = 0.6;  // breaks ties: with one image more walks never paid
     cut.resident = std::clamp<std::int64_t>(
         static_cast<std::int64_t>(device.shared_bytes_per_unit) / (shared_bytes(p, cut.filters) + 1024), 1,
         cut.resident);
@@ -299,7 +296,7 @@ class Stem final : public ConvAlgorithm {
     return least;
   }
 
-  /// Of float32 both operands are rounded, as for TF32 (tf32_sum_tolerance).
+  /// Both float32 operands are rounded, as for TF32 (tf32_sum_tolerance).
   static double tolerance(const ConvProblem& p) {
     const std::int64_t terms = p.c * p.r * p.s;
     if (p.storage == DType::f32) return tf32_sum_tolerance(terms) + sum_tolerance(terms);
@@ -322,7 +319,7 @@ class Stem final : public ConvAlgorithm {
     dispatch(p.storage, Types<float, Float16, BFloat16>(), [&]<typename T>(std::type_identity<T>) {
       constexpr std::int64_t elems = word_elems<T>;
       T* element = reinterpret_cast<T*>(to.data());
-      // `place` of a filter in its block, and a word of a step.
+      // `place`: index of a filter in its block; `word`: of a k-block.
       const auto write = [&](std::int64_t first_k, std::int64_t place, std::int64_t word) {
         const std::int64_t k = first_k + filter_at<T>(place);
         const std::int64_t r = word / words_a_row;

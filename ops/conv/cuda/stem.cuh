@@ -1,5 +1,5 @@
 #pragma once
-// What the kernels of stem share, of which stem.cu says how they compute.
+// Shared by the stem kernels; stem.cu describes them.
 
 #include <type_traits>
 
@@ -12,21 +12,21 @@
 namespace lenslet::cuda {
 
 constexpr int tile_p = 8, tile_q = 16, warps = 4, block_threads = 32 * warps;
-constexpr int warp_rows = tile_p / warps;  ///< of outputs: 16 pixels each
-constexpr int step_words = 8;              ///< of terms that one instruction multiplies
+constexpr int warp_rows = tile_p / warps;  ///< output rows of a warp: 16 pixels each
+constexpr int step_words = 8;              ///< words of k of one instruction
 
-/// Elements of a word.
+/// Elements of a 32-bit word.
 template <typename T>
 constexpr int word_elems = 4 / static_cast<int>(sizeof(T));
 
-/// Filters that a thread stores of a pixel: 16 bytes.
+/// Filters of a pixel that a thread stores: 16 bytes.
 template <typename T>
 constexpr int thread_filters = 16 / static_cast<int>(sizeof(T));
-/// Words of a pixel that a thread has.
+/// Words of a pixel that a thread holds.
 template <typename T, int tiles_n>
 constexpr int pixel_words = tiles_n * 2 / word_elems<T>;
-/// The filter that operand b has at `place`: products leave places 8*j + 2*t and the next to thread t of four, which in
-/// this order are thread_filters side by side.
+/// The filter at column `place` of operand B. Accumulator columns 8*j + 2*t and the next belong to thread t of four; in
+/// this order they are thread_filters adjacent filters.
 template <typename T>
 constexpr std::int64_t filter_at(std::int64_t place) {
   constexpr std::int64_t each = thread_filters<T>, group = 4 * each;
@@ -34,42 +34,42 @@ constexpr std::int64_t filter_at(std::int64_t place) {
   return place - in_group + in_group % 8 / 2 * each + in_group / 8 * 2 + in_group % 2;
 }
 
-/// w [blocks of 8 * tiles_n filters][steps][bytes_a_step]. For mma.sync a step is [tiles_n / 2][lanes] of four words: a
-/// lane's part of operands b of two tiles of eight filters. For wgmma it is [2][tiles_n][8 filters][4 words]: matrices
-/// of 128 bytes. Filters are in the order of filter_at().
+/// w [blocks of 8 * tiles_n filters][k-blocks][bytes_a_step]. mma.sync: a k-block is [tiles_n / 2][lanes] of four
+/// words, a lane's fragments of B for two tiles of eight filters. wgmma: [2][tiles_n][8 filters][4 words], core
+/// matrices of 128 bytes. Filters are in filter_at()'s order.
 struct StemCall : UntypedConvCall {
   using UntypedConvCall::UntypedConvCall;
   int steps, words_a_row;
-  int columns, lines;  ///< of the patch; lines: C times its rows
-  int word;            ///< elements of one
-  int pitch;           ///< elements of a row: whole words, of pairs one element more than columns * C at least
-  int patch_words;     ///< of a copy
-  int copies;          ///< 1, or 2 where windows begin at odd elements
+  int columns, lines;  ///< halo tile; lines: C times its rows
+  int word;            ///< elements of a word
+  int pitch;           ///< elements of a row: whole words; for pairs at least one element more than columns * C
+  int patch_words;     ///< of one copy
+  int copies;          ///< 1, or 2 where windows may begin at odd elements
   int tiles;
-  int rows;  ///< of the patch
+  int rows;  ///< of the halo tile
   FastDivider tiles_q, tiles_p, rows_divider;
 };
 
-/// With maxima of 3x3 outputs, stride 2, as ConvProblem::max_pool has them. A block walks down a strip of the image.
+/// With 3x3 max pooling, stride 2 (ConvProblem::max_pool). A block walks down a strip of the image.
 struct StemPoolCall : StemCall {
   using StemCall::StemCall;
   int pool_top, pool_left;  ///< pads
   int pooled_p, pooled_q;
-  int walk_rows;     ///< of y, that a walk makes
-  int kept;          ///< 16 bytes of the patch that are in the next one, too, and
-  int kept_lines;    ///< what then need not be loaded
-  int lines_a_pass;  ///< that the threads of a block have columns for
+  int walk_rows;     ///< rows of y of a walk
+  int kept;          ///< 16-byte vectors of the halo tile shared with the next one
+  int kept_lines;    ///< their lines, which are not loaded again
+  int lines_a_pass;  ///< that the block's threads load at a time
   FastDivider columns_divider;
-  FastDivider strips, walks;  ///< beside each other, and below each other; `tiles`: all of them
+  FastDivider strips, walks;  ///< per image, horizontally and vertically; `tiles`: all
 };
-/// Columns and rows of y that a tile makes.
+/// Columns and rows of y of a tile.
 inline constexpr int pooled_columns = tile_q / 2 - 1, pooled_rows = tile_p / 2;
 
 using StemPoolFunction = void (*)(StemPoolCall);
 /// The kernel for x and y of these types, `filters` a block (32 or 64).
 StemPoolFunction stem_pool_of(DType x, DType y, int filters, bool wgmma_reads);
 
-/// Rounded to nearest.
+/// Rounds to nearest.
 template <typename T, typename X>
 __device__ T as_multiplied(X x) {
   if constexpr (std::is_same_v<T, float>) {
@@ -83,7 +83,7 @@ __device__ T as_multiplied(X x) {
   }
 }
 
-/// A line of the patch, of one channel and row: where it begins in an image and in the patch, in elements.
+/// A line of the halo tile, of one channel and row: its offsets in an image and in the tile, in elements.
 struct alignas(16) StemLine {
   int from, to, row;
 };
@@ -96,7 +96,7 @@ __device__ void multiply(float (&sums)[4], const std::uint32_t (&a)[4], uint2 b)
     multiply_add<T>(sums, a, b);
 }
 
-/// Exactly. In a loop and its body once, because the functions are long; registers are indexed by what is known here.
+/// Exact activation. Not unrolled, because the functions are long; register indices are constants within the body.
 template <int rows, int tiles_n>
 __device__ void activate_floats(const DeviceActivation& activation, float (&sums)[rows][tiles_n][4]) {
 #pragma unroll 1
@@ -118,7 +118,7 @@ __device__ void activate_floats(const DeviceActivation& activation, float (&sums
   }
 }
 
-/// Of all pixels of a row at once: one branch a row.
+/// Applies to all pixels of a row: one branch a row.
 template <int rows, int tiles_n>
 __device__ void activate_halves(const DeviceActivation& activation, float (&sums)[rows][tiles_n][4]) {
 #pragma unroll
@@ -132,7 +132,7 @@ __device__ void activate_halves(const DeviceActivation& activation, float (&sums
   }
 }
 
-/// In any of its ways.
+/// Applies the activation in any of these forms.
 template <typename T, int rows, int tiles_n>
 __device__ void activate(const DeviceActivation& activation, float (&sums)[rows][tiles_n][4]) {
   if constexpr (std::is_same_v<T, float>)
@@ -141,14 +141,14 @@ __device__ void activate(const DeviceActivation& activation, float (&sums)[rows]
     activate_halves(activation, sums);
 }
 
-/// 16 bytes of a pixel, which are its own: behind the last filter there is room (aligned_nhwc). By single numbers, as
-/// plain nhwc of 62 filters would want them, 8x3x224x224 -> 62, 7x7 s2, took 50 us for 13.
+/// Stores whole 16-byte vectors of a pixel, padding channels included (aligned_nhwc). Scalar stores, as plain nhwc with
+/// 62 filters would need: 8x3x224x224 -> 62, 7x7 s2, 50 us for 13.
 template <typename T>
 __device__ void store_words(T* y, const std::uint32_t (&word)[4]) {
   *reinterpret_cast<uint4*>(y) = {word[0], word[1], word[2], word[3]};
 }
 
-/// A word of sums of a pixel as it is stored: `pair` counts pairs of sums; of 16 bits word n are those of tile n.
+/// A word of a pixel as stored: `pair` counts pairs of accumulators; in 16 bits word n is tile n's.
 template <typename T, int tiles_n>
 __device__ std::uint32_t stored_word(const float (&sums)[tiles_n][4], int n, int pair) {
   if constexpr (std::is_same_v<T, float>)
@@ -157,7 +157,7 @@ __device__ std::uint32_t stored_word(const float (&sums)[tiles_n][4], int n, int
     return narrowed_pair<T>(sums[n][2 * pair], sums[n][2 * pair + 1]);
 }
 
-/// Limits what a word has.
+/// Clamps the elements of a word.
 template <typename T>
 class WordClamp {
  public:
@@ -180,8 +180,8 @@ class WordClamp {
   Of clamp_;
 };
 
-/// What a warp has of a row of outputs, `tiles_n` eights of filters from first_k on, to pixels first_q + g and 8
-/// behind: four lanes fill 64 bytes of a pixel.
+/// Stores a warp's row of outputs, `tiles_n` eights of filters from first_k on, at pixels first_q + g and 8 further:
+/// four lanes fill 64 bytes of a pixel.
 template <typename T, int tiles_n>
 __device__ void store_row(const StemCall& call, T* row, int first_q, int first_k, const WordClamp<T>& clamp,
                           const float (&sums)[tiles_n][4]) {
@@ -204,7 +204,7 @@ __device__ void store_row(const StemCall& call, T* row, int first_q, int first_k
 }
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-/// Describes a step's filters: matrices of eight filters and 16 bytes, those of the same terms one after the other.
+/// Descriptor of a k-block's filters: core matrices of eight filters by 16 bytes, those of the same k adjacent.
 template <int tiles_n>
 __device__ std::uint64_t step_operand(const uint4* filters) {
   constexpr std::uint64_t terms = tiles_n * 128 / 16, eights = 128 / 16;
@@ -218,8 +218,8 @@ __device__ inline std::uint32_t shared_word(std::uint32_t address) {
   return word;
 }
 
-/// sums += windows * filters, all steps. `window`: where those of a lane's pixels begin, as addresses in shared memory;
-/// offsets[step][t]: how far behind its words t and t + 4 of a step are, in bytes.
+/// sums += windows * filters over all k-blocks. `window`: shared-memory addresses of the lane's pixels' windows;
+/// offsets[step][t]: byte offsets of words t and t + 4 of a k-block.
 template <bool wgmma_reads, typename T, int rows, int tiles_n>
 __device__ void multiply_windows(const StemCall& call, const uint4* filters, const int2* offsets,
                                  const std::uint32_t (&window)[rows][2], float (&sums)[rows][tiles_n][4]) {
@@ -228,7 +228,7 @@ __device__ void multiply_windows(const StemCall& call, const uint4* filters, con
   int2 next = offsets[t];
   const auto load = [&](int step, std::uint32_t(&a)[rows][4]) {
     const int2 behind = next;
-    next = offsets[(step + 1) * 4 + t];  // there is room behind the last step
+    next = offsets[(step + 1) * 4 + t];  // padded by one k-block
 #pragma unroll
     for (int i = 0; i < rows; ++i)
 #pragma unroll
@@ -237,7 +237,7 @@ __device__ void multiply_windows(const StemCall& call, const uint4* filters, con
   };
   if constexpr (wgmma_reads) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-    // Two steps' operands a, so that one is fetched while the other is multiplied. Steps are even in number.
+    // Double-buffered operand A: one k-block is loaded while the other is multiplied. The number of k-blocks is even.
     std::uint32_t a[2][rows][4];
     std::uint64_t b = step_operand<tiles_n>(filters);
     for (int step = 0; step < call.steps; step += 2)
@@ -273,7 +273,7 @@ __device__ void multiply_windows(const StemCall& call, const uint4* filters, con
   }
 }
 
-/// Where the window of a pixel of the tile begins, as an address in shared memory.
+/// Shared-memory address of a pixel's window.
 template <typename T>
 __device__ std::uint32_t window_at(const StemCall& call, const std::uint32_t* patch, int row, int column) {
   const int at = row * call.stride_h * call.pitch + column * call.stride_w * call.c;
@@ -297,12 +297,12 @@ __device__ void begin_sums(const float* bias, float (&sums)[rows][tiles_n][4]) {
   }
 }
 
-/// What a block has in shared memory; the table of lines where it is called with a StemPoolCall.
+/// Shared memory of a block; the table of lines only with a StemPoolCall.
 template <int tiles_n, typename Call>
 struct StemShared {
   static constexpr bool has_lines = std::is_same_v<Call, StemPoolCall>;
   uint4* filters;
-  int2* offsets;  ///< of the words of a window (multiply_windows)
+  int2* offsets;  ///< of a window's words (multiply_windows)
   float* bias;
   StemLine* lines;
   std::uint32_t* patch;
@@ -317,14 +317,14 @@ struct StemShared {
   }
   __device__ static int filter_vectors(const Call& call) { return call.steps * tiles_n / 2 * 32; }
 
-  /// Fetches filters, before the kernel ahead has ended, and bias.
+  /// Loads filters, before the previous kernel has ended, and bias.
   template <bool wgmma_reads>
   __device__ void begin(const Call& call, int first_k) const {
     const int thread = static_cast<int>(threadIdx.x), vectors = filter_vectors(call);
     const uint4* const w = static_cast<const uint4*>(call.w) + static_cast<int>(blockIdx.y) * vectors;
     for (int i = thread; i < vectors; i += block_threads) filters[i] = __ldg(w + i);
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-    if constexpr (wgmma_reads) order_copies_after_shared_stores();  // products read as copies do
+    if constexpr (wgmma_reads) order_copies_after_shared_stores();  // wgmma reads through the async proxy
 #endif
     for (int i = thread; i < (call.steps + 1) * step_words; i += block_threads) {
       const int word = i / step_words * step_words + i % 8 / 2 + i % 2 * 4, r = word / call.words_a_row;
@@ -334,7 +334,7 @@ struct StemShared {
     for (int row = thread; has_lines && row < call.rows; row += block_threads)
       for (int channel = 0; channel < call.c; ++channel)
         lines[row * call.c + channel] = {(channel * call.height + row) * call.width, row * call.pitch + channel, row};
-    // The ends of rows, which no patch reaches.
+    // Clears the ends of rows, which no halo tile writes.
     for (int i = thread; i < call.copies * call.patch_words; i += block_threads) patch[i] = 0;
     wait_for_previous();
     let_next_start();

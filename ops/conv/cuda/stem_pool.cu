@@ -1,22 +1,21 @@
-// stem's kernel where maxima of 3x3 outputs with stride 2 are stored (ConvProblem::max_pool): what lies between is
-// never written.
+// stem's kernel with 3x3 max pooling, stride 2 (ConvProblem::max_pool), fused: the convolution's output is never
+// stored.
 //
-// A block walks down a strip of 16 columns of outputs, eight rows at a time, and makes four rows of seven maxima of
-// them: windows overlap by a column, which two strips compute, and by a row, which the block keeps. A lane has 2x2
-// outputs beside and below each other, of which its maximum is: what else belongs to the window is its neighbour's to
-// the right, by shuffles, and the row above, which the warp above leaves in shared memory, for the same lane. Where a
-// walk begins within the image it computes that row first. Outputs are rounded before they are compared: the order of
-// numbers stays, and so do the bits that a pool of stored outputs gives.
+// A block walks down a strip of 16 output columns, eight rows at a time, and pools them to four rows of seven. Pooling
+// windows overlap by a column, which two strips compute, and by a row, which the block keeps. A lane holds 2x2 outputs
+// and their maximum; the right neighbour's outputs come by shuffles, the row above from the warp above through shared
+// memory, in the same lane. A walk that begins inside the image computes that row first. Outputs are rounded before
+// they are compared: rounding is monotonic, so the bits equal those of a pool over stored outputs.
 
 #include "ops/conv/cuda/stem.cuh"
 
 namespace lenslet::cuda {
 namespace {
 
-/// Lays lines of the patch whose first element is (top, left) of the image at x, zeros where there is no image. A
-/// thread has a column, and every so many lines; its loads are all under way before the barrier within, at which
-/// everybody is done with what `patch` holds. Then `kept` vectors of 16 bytes from element kept_from on come to
-/// kept_to, and first_line follows them. `whole`: there is image everywhere.
+/// Loads lines of the halo tile at (top, left) of the image at x, zeros outside of the image. A thread has a column of
+/// every n-th line. All its loads are in flight before the barrier inside, after which `patch` may be overwritten. Then
+/// `kept` 16-byte vectors move from element kept_from to kept_to, and first_line follows them. `whole`: entirely
+/// inside.
 template <bool whole, int loads, typename X, typename T>
 __device__ void load_lines(const StemPoolCall& call, const StemLine* lines, const X* x, int top, int left, T* patch,
                            int first_line, int kept, int kept_from, int kept_to) {
@@ -67,7 +66,7 @@ __device__ void load_lines(const StemPoolCall& call, const StemLine* lines, cons
   }
 }
 
-/// The patch of outputs from row p and column q on. Begins with what waits for all threads' work on the one before.
+/// Loads the halo tile of the outputs from row p and column q on, after all threads are done with the one before.
 template <typename T, typename X>
 __device__ void load_patch(const StemPoolCall& call, const StemLine* lines, const X* images, int image, int p, int q,
                            std::uint32_t* words, int first_line, int kept) {
@@ -75,7 +74,7 @@ __device__ void load_patch(const StemPoolCall& call, const StemLine* lines, cons
   const int top = p * call.stride_h - call.pad_top, left = q * call.stride_w - call.pad_left;
   const bool whole = top >= 0 && left >= 0 && top + call.rows <= call.height && left + call.columns <= call.width;
   T* const patch = reinterpret_cast<T*>(words);
-  // Behind the row of outputs above a tile, of the next tile from this one's.
+  // Offsets of the rows kept for the next tile, after the row of outputs above it.
   const int kept_to = call.stride_h * call.pitch, kept_from = (tile_p + 1) * kept_to;
   constexpr int loads = 16;
   if (whole)
@@ -84,7 +83,7 @@ __device__ void load_patch(const StemPoolCall& call, const StemLine* lines, cons
     load_lines<false, loads>(call, lines, x, top, left, patch, first_line, kept, kept_from, kept_to);
 }
 
-/// Of both numbers of a word, or of one: NaN where either is.
+/// Maximum of both numbers of a word, or of one: NaN where either is.
 template <typename T>
 __device__ std::uint32_t greater(std::uint32_t a, std::uint32_t b) {
   if constexpr (std::is_same_v<T, float>)
@@ -97,13 +96,13 @@ __device__ std::uint32_t greater(std::uint32_t a, std::uint32_t b) {
     asm("max.NaN.bf16x2 %0, %0, %1;" : "+r"(a) : "r"(b));
   return a;
 }
-/// What any number is greater than.
+/// The least value, for positions outside.
 template <typename T>
 constexpr std::uint32_t least_word = std::is_same_v<T, float>     ? 0xff800000U
                                      : std::is_same_v<T, Float16> ? 0xfc00fc00U
                                                                   : 0xff80ff80U;
 
-/// The window of a row, from the outputs of pixels 2g and 2g + 1; `there`: which exist.
+/// Horizontal maximum from the outputs of pixels 2g and 2g + 1; `there`: which exist.
 template <typename T, int tiles_n>
 __device__ std::uint32_t widest(const float (&sums)[tiles_n][4], int word, const bool (&there)[2]) {
   const std::uint32_t one = there[0] ? stored_word<T>(sums, word, 0) : least_word<T>;
@@ -115,13 +114,13 @@ template <typename X, typename T, int tiles_n, bool wgmma_reads>
 __global__ void __launch_bounds__(block_threads, 4) stem_pool_kernel(const __grid_constant__ StemPoolCall call) {
   constexpr int words = pixel_words<T, tiles_n>, vectors = words / 4;
   const StemShared<tiles_n, StemPoolCall> shared(call);
-  // Rows that warps leave to those below them [warps + 1][vectors][lanes]: the last warp's are the next tile's, which
-  // has two places for them in turn.
+  // Rows that warps pass to the warp below, [warps + 1][vectors][lanes]; the last warp's go to the next tile and are
+  // double-buffered.
   uint4* const left = reinterpret_cast<uint4*>(shared.patch + (call.copies * call.patch_words + 3) / 4 * 4);
   const int thread = static_cast<int>(threadIdx.x), warp = thread / 32, lane = thread % 32, g = lane / 4, t = lane % 4;
   const int first_k = static_cast<int>(blockIdx.y) * 8 * tiles_n;
   shared.template begin<wgmma_reads>(call, first_k);
-  const WordClamp<T> clamp(call.activation.clamp());  // does not change which one is the greatest
+  const WordClamp<T> clamp(call.activation.clamp());  // does not change which is the greatest
 
   std::uint32_t window[warp_rows][2], window_above[1][2];
 #pragma unroll
@@ -138,7 +137,7 @@ __global__ void __launch_bounds__(block_threads, 4) stem_pool_kernel(const __gri
     __syncthreads();
   };
 
-  int kept = 0;  // where the row above the tile is, behind those within it
+  int kept = 0;  // slot of the row above the tile
   for (int walk = static_cast<int>(blockIdx.x); walk < call.tiles; walk += static_cast<int>(gridDim.x)) {
     int image = walk;
     const int column = call.strips.split(image) * pooled_columns, begin = call.walks.split(image) * call.walk_rows;

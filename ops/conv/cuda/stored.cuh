@@ -1,15 +1,15 @@
 #pragma once
-// Neighbouring elements as they are stored, one access for all of them, and as the floats that are computed with.
+// Vectors of adjacent elements as stored (one access) and as floats for arithmetic.
 
 #include "base/convert.h"
 
 namespace lenslet::cuda {
 
-/// Of 16 bytes.
+/// Elements of 16 bytes.
 template <typename T>
 inline constexpr int vector_elems = 16 / static_cast<int>(sizeof(T));
 
-/// Reads elements that lie aligned to all of them.
+/// Loads `count` elements, aligned to the whole vector.
 template <int count, typename T>
 __device__ inline void read_stored(float (&to)[count], const T* from) {
   struct alignas(sizeof(T) * count) Vector {
@@ -20,7 +20,7 @@ __device__ inline void read_stored(float (&to)[count], const T* from) {
   for (int i = 0; i < count; ++i) to[i] = convert<float>(v.at[i]);
 }
 
-/// The inverse: rounded to nearest, ties to even.
+/// Stores, rounding to nearest, ties to even.
 template <int count, typename T>
 __device__ inline void write_stored(T* to, const float (&from)[count]) {
   struct alignas(sizeof(T) * count) Vector {

@@ -9,11 +9,11 @@
 namespace lenslet::cuda {
 namespace {
 
-/// Elements, or fours of them, that a block makes; its rows of threads share the slices between them, because few
-/// outputs with many slices would otherwise leave one thread waiting for one load after another.
+/// Elements, or vectors of four, of a block. Its rows of threads split the split-K parts: few outputs with many parts
+/// would otherwise make one thread wait for load after load.
 constexpr int columns = 32;
 constexpr int most_rows = 8;
-static_assert(max_cluster <= most_rows);  // so few slices have a row each, and the rows are added up in order
+static_assert(max_cluster <= most_rows);  // that few parts have a row each, and rows are added in order
 
 __device__ inline void add_bias(float& value, const SumSlices& call, unsigned at) {
   value += call.bias[at / call.plane % call.k];
@@ -25,7 +25,7 @@ __device__ inline void add_bias(float4& value, const SumSlices& call, unsigned a
   add_bias(value.w, call, at + 3);
 }
 
-/// Item is float or float4: elements that lie together.
+/// Item is float or float4: adjacent elements.
 template <typename Item>
 __global__ void __launch_bounds__(columns* most_rows) sum_slices_kernel(const __grid_constant__ SumSlices call) {
   wait_for_previous();

@@ -1,5 +1,5 @@
 #pragma once
-// The second half of a convolution whose terms were cut into slices.
+// The split-K reduction kernel.
 
 #include "ops/core/activation.cuh"
 
@@ -7,8 +7,8 @@ namespace lenslet::cuda {
 
 struct Context;
 
-/// y[i] = activation(sum over slices of partial[slice][i] + bias[k of i] + residual[i]) for the `elems` elements of y,
-/// in whichever format: k of i is i / plane % k, with plane 1 in NHWC and P*Q in NCHW.
+/// y[i] = activation(sum over slices of partial[slice][i] + bias[k of i] + residual[i]) for the `elems` elements of y;
+/// k of i is i / plane % k, plane being 1 in NHWC and P*Q in NCHW.
 struct SumSlices {
   const float* partial = nullptr;   ///< [slices][elems]
   const float* bias = nullptr;      ///< [k] or null
@@ -16,13 +16,13 @@ struct SumSlices {
   float* y = nullptr;
   long long elems = 0;  ///< below 2^31
   unsigned plane = 1, k = 1;
-  unsigned y_gap = 0;  ///< NHWC: floats between the pixels of y; without a residual
+  unsigned y_gap = 0;  ///< NHWC: padding floats between pixels of y; without a residual
   int slices = 1;
   DeviceActivation activation;
 };
 
-/// Queues it. Slices are added in an order that depends on their number alone: one after another up to eight, as a
-/// cluster adds them.
+/// Queues it. The order of additions depends on the number of splits alone: one after another up to eight, as in a
+/// cluster.
 void sum_slices(const Context& context, const SumSlices& call);
 
 }  // namespace lenslet::cuda

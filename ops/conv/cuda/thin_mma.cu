@@ -1,11 +1,10 @@
-// thin_mma: 1x1 convolutions of at most 32 channels, NHWC of 16 bits, on tensor cores. They are bound by
-// memory, and pixels are too short for tiles that go through shared memory: 64x24x56x56 -> 24 takes 15.8 us by
-// wgmma_gemm, 4.6 by this, where memory takes 4.5 (H200). Here a lane loads 16 bytes of a pixel as an instruction takes
-// them, and stores 16 bytes as it leaves them, because channels and filters are numbered for that; filters stay in
-// registers.
+// thin_mma: 1x1 convolutions of at most 32 channels, NHWC, 16 bits, on tensor cores. They are bound by memory, and
+// pixels are too short for tiles in shared memory: 64x24x56x56 -> 24 takes 15.8 us by wgmma_gemm, 4.6 by this, 4.5 is
+// memory's (H200). A lane loads 16 bytes of a pixel straight into fragments of A, and stores 16 bytes straight from the
+// accumulators, because channels and filters are permuted to match. Filters stay in registers.
 //
-// Lane l of a warp has of rows l / 4 and l / 4 + 8 (pixels) the channels 8t ... 8t + 7, t = l % 4, two of which stand
-// where an instruction of 16 terms wants them, and after it the filters 8t ... 8t + 7.
+// Lane l of a warp holds channels 8t ... 8t + 7, t = l % 4, of the pixels of rows l / 4 and l / 4 + 8: two words per
+// instruction of k 16; afterwards filters 8t ... 8t + 7.
 
 #include <algorithm>
 #include <string>
@@ -20,28 +19,27 @@ namespace lenslet::cuda {
 namespace {
 
 constexpr int block_threads = 128, warps = block_threads / 32;
-/// Channels of two instructions, and filters of four.
+/// K of two instructions; filters of four.
 constexpr int most_channels = 32, set_filters = 32;
-/// Sets of filters that registers hold, and shared memory: each of eight operands b, a lane's part of which is two
-/// words.
+/// Sets of filters that fit registers, and shared memory. A set is eight fragments of B, two words a lane.
 constexpr int most_held = 2, most_sets = 16, set_parts = 8 * 32;
-/// Rows of 16 pixels that a warp loads before it multiplies the first.
+/// Rows of 16 pixels that a warp loads before its first product.
 constexpr int rows16 = 4, warp_pixels = 16 * rows16;
 
-/// w [sets][4 of filters][2 of terms][lanes] of two words: a lane's part of an operand b.
+/// w [sets][4 of filters][2 of k][lanes] of two words: a lane's fragment of B.
 struct ThinCall : UntypedConvCall {
   using UntypedConvCall::UntypedConvCall;
   int pixels, sets;
-  int x_pixel, k_room;  ///< elements from a pixel of x, and of the residual, to the next
+  int x_pixel, k_room;  ///< pixel pitch of x, and of the residual
 };
 
-/// What a lane knows of a set of filters.
+/// A lane's fragments and bias of a set of filters.
 struct ThinSet {
   uint2 b[4][2];
   float bias[8];
 };
 
-/// 16 pixels from `first` on and a set of filters, of which the lane has those from `filter` on.
+/// Computes 16 pixels from `first` on by a set of filters; the lane's begin at `filter`.
 template <typename T>
 __device__ inline void multiply_and_store(const ThinCall& call, const PairClamp<T>& clamp,
                                           const std::uint32_t (&row)[2][4], const ThinSet& set, int first, int filter) {
@@ -70,7 +68,7 @@ __device__ inline void multiply_and_store(const ThinCall& call, const PairClamp<
     }
   }
   if (!call.activation.is_clamp()) {
-    // The others' code is long: once for both.
+    // Other activations are long code: not unrolled
 #pragma unroll 1
     for (int turn = 0; turn < 2; ++turn) {
       call.activation.apply_for_halves(v[0]);
@@ -94,7 +92,7 @@ __device__ inline void multiply_and_store(const ThinCall& call, const PairClamp<
   }
 }
 
-/// `held`: sets of filters, in registers; or 0: call.sets of them, in shared memory.
+/// `held`: sets of filters in registers; 0: call.sets of them in shared memory.
 template <typename T, int held>
 __global__ void __launch_bounds__(block_threads, held == 1 ? 4 : 3) thin_kernel(const __grid_constant__ ThinCall call) {
   const int lane = static_cast<int>(threadIdx.x) % 32, t = lane % 4;
@@ -112,7 +110,7 @@ __global__ void __launch_bounds__(block_threads, held == 1 ? 4 : 3) thin_kernel(
 #pragma unroll
     for (int i = 0; i < held; ++i) take_operands(set[i], w + i * set_parts);
   }
-  // What lies in the room is anything, and zeros in filters do not make zeros of it.
+  // Padding channels hold anything, and 0 * NaN is NaN: a mask clears them.
   std::uint32_t kept[4];
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
@@ -194,12 +192,12 @@ class ThinMma final : public ConvAlgorithm {
     constexpr std::int64_t block_pixels = warps * warp_pixels;
     return (p.n * p.p * p.q + block_pixels - 1) / block_pixels;
   }
-  /// Blocks of a multiprocessor.
+  /// Resident blocks a multiprocessor.
   static std::int64_t resident_of(const ConvProblem& p) { return sets_of(p) == 1 ? 4 : 3; }
 
-  /// A start, and its bytes at memory's rate, or what a warp does one set after the other. 64x16x112x112 -> 16: 15.4
-  /// us, 15.6 by this; to 96 55.8 (57.3); 64x24x56x56 -> 144 23.0 (22.6); 1x24x56x56 -> 24: 2.0 (2.25). A set's time is
-  /// that of few pixels: 1x16x112x112 -> 96, three sets, takes 0.7 us longer than by wgmma_gemm.
+  /// A start, plus bytes at memory's rate or the warp's sets one after the other. Within 13 % of five layers from 2.0
+  /// to 55.8 us (docs/results/cuda-cost-model-cases-2026-11-27.csv). A set costs 0.7 us more than wgmma_gemm where
+  /// pixels are few (1x16x112x112 -> 96).
   Plan plan(const ConvProblem& p, const Target& target) const override {
     constexpr double start_us = 0.55, held_share = 0.95, shared_share = 0.77, set_us = 0.6;
     ConvProblem stored = p;
@@ -232,7 +230,7 @@ class ThinMma final : public ConvAlgorithm {
           for (std::int64_t terms = 0; terms < 2; ++terms)
             for (std::int64_t lane = 0; lane < 32; ++lane)
               for (std::int64_t i = 0; i < 4; ++i, ++element) {
-                const std::int64_t column = lane / 4;  // of the instruction's operand
+                const std::int64_t column = lane / 4;  // column of operand B
                 const std::int64_t k = set * set_filters + column / 2 * 8 + four * 2 + column % 2;
                 const std::int64_t c = lane % 4 * 8 + terms * 4 + i;
                 *element = narrowed<T>(k < p.k && c < p.c ? filter.exact_weight(k, c) : 0.0);
@@ -251,7 +249,7 @@ class ThinMma final : public ConvAlgorithm {
     call.sets = static_cast<int>(sets);
     call.x_pixel = static_cast<int>(aligned_channels(p.c, p.storage));
     call.k_room = static_cast<int>(aligned_channels(p.k, p.storage));
-    // As many as a device holds, so that a warp's filters serve many pixels.
+    // As many as are resident at once, so that a warp's filters serve many pixels.
     const std::int64_t at_once = resident_of(p) * std::max(device.units, 1);
     const auto kernel = [&]<typename T>(std::type_identity<T>) {
       return sets == 1 ? thin_kernel<T, 1> : sets == most_held ? thin_kernel<T, most_held> : thin_kernel<T, 0>;

@@ -1,5 +1,5 @@
 #pragma once
-// Products of 112 rows of B, which wgmma_patch_slices alone has; of other numbers in base/cuda/wgmma.cuh.
+// wgmma with N = 112, used by wgmma_patch_slices alone; base/cuda/wgmma.cuh has the others.
 
 #include <cuda_runtime.h>
 

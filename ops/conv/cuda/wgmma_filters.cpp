@@ -32,7 +32,7 @@ void WgmmaFilters::write(const ConvProblem& p, const ConvFilter& filter, std::sp
         const auto in_part = static_cast<int>(k % tf32_staged_filters);
         k += tf32_filter_at(in_part) - in_part;
       }
-      const std::int64_t first_c = k / p.group_k() * group_c;  // of its group in the set
+      const std::int64_t first_c = k / p.group_k() * group_c;  // first channel of its group in the set
       for (std::int64_t tap = 0; tap < taps; ++tap)
         for (std::int64_t c = 0; c < with_room; ++c) {
           const bool meets = k < set.k && c >= first_c && c < first_c + group_c;

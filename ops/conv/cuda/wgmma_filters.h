@@ -1,7 +1,7 @@
 #pragma once
-// The filters of wgmma_gemm, wgmma_tf32 and wgmma_patch, as copies bring them: [sets of groups][filters of a set][R*S]
-// [prepared_channels of a set], rounded to the type of storage, or, of float32, to TF32, and then the filters of a part
-// in the order of their places (tf32_filter_at). Plain C++.
+// Packed filters of wgmma_gemm, wgmma_tf32 and wgmma_patch, as TMA loads them: [sets of groups][filters of a
+// set][R*S][prepared_channels of a set], rounded to the storage type or, for float32, to TF32; the latter permuted
+// within a box (tf32_filter_at). Plain C++.
 
 #include <cstddef>
 #include <cstdint>
@@ -14,25 +14,25 @@
 namespace lenslet::cuda {
 
 struct WgmmaFilters {
-  std::int64_t together = 1;  ///< groups of the convolution in a set (group_sets.h)
-  std::int64_t filters = 0;   ///< of a set, zeros behind the last one; of float32 whole parts
+  std::int64_t together = 1;  ///< groups in a set (group_sets.h)
+  std::int64_t filters = 0;   ///< of a set, zero-padded; float32: whole boxes
 
-  /// Of all sets.
+  /// Filters of all sets.
   std::int64_t all(const ConvProblem& problem) const { return problem.groups / together * filters; }
   std::int64_t elements(const ConvProblem& problem) const;
-  /// What decides them besides problem and constants.
+  /// Identifies the packing, besides problem and constants.
   std::string form(const ConvProblem& problem) const;
-  /// `to` has elements() of them.
+  /// `to` holds elements() elements.
   void write(const ConvProblem& problem, const ConvFilter& filter, std::span<std::byte> to) const;
 };
 
-/// Whole tiles of n: copies that reach beyond the last filter can take longer than products (64x256x28x28 -> 72, 3x3,
-/// by 128x128: 77 us for 46 in fp16 and 136 for 95 in TF32).
+/// Pads filters to whole tiles of n: TMA boxes that reach past the last filter can take longer than the products
+/// (64x256x28x28 -> 72, 3x3, by 128x128: 77 us for 46 in fp16, 136 for 95 in TF32).
 WgmmaFilters in_whole_tiles(const ConvProblem& problem, std::int64_t together, int n);
 
 inline constexpr const char* wgmma_sets_refusal = "several groups, whose filters fill no whole tiles";
 
-/// An algorithm that has them.
+/// An algorithm with such filters.
 class WgmmaConv : public ConvAlgorithm {
  protected:
   virtual WgmmaFilters filters_of(const ConvProblem& problem, std::string_view config) const = 0;

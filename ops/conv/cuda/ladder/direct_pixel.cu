@@ -1,12 +1,11 @@
-// The first two rungs of the ladder to direct_tile (../direct_tile.cu), kept so that each step can be measured against
-// the next. NHWC, registers and caches alone: 8 filters at a time, whose weights all threads of a warp read together.
+// The first two steps towards direct_tile (../direct_tile.cu), kept so that each step can be measured. NHWC, registers
+// and caches only: groups of 8 filters, whose weights all lanes of a warp read together.
 //
-// direct_pixel: a thread an output pixel, which goes through all filters. No thread waits for another; but small images
-// have too few pixels to fill the device, and a thread takes its groups of filters one after another, reading its
-// window anew for each.
-// direct_block: each group of 8 filters has threads of its own, K/8 times as many with as much less to do: 13.9 us for
-// 91 (64x56x56 -> 64, 1x1). But windows of neighbouring pixels overlap, and every thread still reads all of its own
-// through the caches. direct_tile_padded.cu ends that.
+// direct_pixel: one thread an output pixel, over all filters. No synchronisation; but small images have too few pixels
+// to fill the device, and a thread reads its window again for each group of filters.
+// direct_block: one thread a pixel and group of 8 filters, K/8 times as many threads: 13.9 us for 91 (64x56x56 -> 64,
+// 1x1). But windows of neighbouring pixels overlap, and each thread reads all of its own through the caches.
+// direct_tile_padded.cu ends that.
 
 #include <algorithm>
 
@@ -19,7 +18,7 @@ namespace {
 
 constexpr int threads = 128;
 
-/// w as group_filters() makes it.
+/// w in group_filters()' format.
 struct PixelCall : ConvCall<> {
   int pixels;  ///< N * p * q
   int groups, groups_a_thread;
@@ -34,7 +33,7 @@ __device__ void multiply_add(float (&sums)[group_floats], float value, const flo
   for (int k = 0; k < group_floats; ++k) sums[k] = fmaf(value, weights[k], sums[k]);
 }
 
-/// Channels by fours where quads, which takes a C that is a multiple of 4.
+/// `quads`: channels by fours; C must be a multiple of 4.
 template <bool quads>
 __global__ void __launch_bounds__(threads) direct_pixel(const __grid_constant__ PixelCall call) {
   wait_for_previous();
@@ -94,10 +93,9 @@ class DirectPixel final : public ConvAlgorithm {
   std::optional<std::string> refuse(const ConvProblem& p, const Target&) const override { return refuse_direct(p); }
 
   Plan plan(const ConvProblem& p, const Target& target) const override {
-    // Share of the peak, or what follows one another in a thread; the wait for the first inputs; and numbers that a
-    // thread of several groups stores by themselves. By direct_pixel, us on an H100 and by this: 8x320x320 -> 1,
-    // 1x1, 3.4 and 5.5, 64x256x256 -> 2, 1x1, 13.5 and 14; on an H200 6x768x512 -> 6, 6x6, 127 and 135; by direct_block
-    // 64x56x56 -> 64, 1x1, 13.9 and 15, on an H100 8x8x77x77 -> 432, 1x1, 467 and 510.
+    // Share of peak, or the latency chain of a thread; wait for the first inputs; scalar stores a us where a thread has
+    // several groups. Six layers on an H100 and H200: estimates within 6 %, but 5.5 us for 3.4 at the shortest
+    // (docs/results/cuda-cost-model-cases-2026-11-27.csv).
     constexpr double share = 0.2, us_a_term = 0.1, start_us = 2.5, stores_a_us = 44e3;
     const DeviceProfile& device = target.device;
     const auto groups = static_cast<double>(group_count(p.k, group_floats));

@@ -1,9 +1,8 @@
-// The third rung of the ladder to direct_tile (../direct_tile.cu), kept so that the last step can be measured.
+// The third step towards direct_tile (../direct_tile.cu), kept so that the last one can be measured.
 //
-// direct_tile_padded: where the threads of direct_block (direct_pixel.cu) each read their windows through the caches, a
-// block reads its tile of the input once into shared memory, and a thread keeps four neighbouring outputs of a group of
-// filters in registers. x comes with its pads; but what puts them there reads and writes the whole input once more.
-// direct_tile does without, by writing zeros while it copies.
+// direct_tile_padded: a block reads its input tile once into shared memory (threads of direct_block read their windows
+// through the caches), and a thread keeps four neighbouring outputs of a group of filters in registers. x is explicitly
+// padded, which reads and writes the whole input once more; direct_tile writes zeros while it copies.
 
 #include "ops/conv/cuda/direct_tile.h"
 
