@@ -180,7 +180,7 @@ __device__ inline void finish(const SeparableCall& call, const Activator<T>& act
     }
   }
   if (is_float<T> || !activator.plain) {
-    // Other activations are long code: not unrolled
+    // Other activations are long code: not unrolled.
 #pragma unroll 1
     for (int turn = 0; turn < 2; ++turn) {
       activator.before_rounding(v[0]);

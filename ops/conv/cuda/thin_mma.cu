@@ -68,7 +68,7 @@ __device__ inline void multiply_and_store(const ThinCall& call, const PairClamp<
     }
   }
   if (!call.activation.is_clamp()) {
-    // Other activations are long code: not unrolled
+    // Other activations are long code: not unrolled.
 #pragma unroll 1
     for (int turn = 0; turn < 2; ++turn) {
       call.activation.apply_for_halves(v[0]);

@@ -1,8 +1,7 @@
 #pragma once
-// The way out of wgmma_gemm: bias, residual and activation in the registers that hold sums; then a warp lays 16 pixels
-// of 64 or 32 filters, a box, into shared memory in 16 bits, and the copy engine stores it. The residual comes by the
-// copy engine into the slots that its results will leave by. Warps wait for nobody but the engine: while boxes leave
-// and come, they multiply the next tile.
+// Epilogue of wgmma_gemm: bias, residual and activation on the accumulators in registers; then a warp writes boxes of
+// 16 pixels by 64 or 32 filters, in 16 bits, to shared memory and TMA stores them. TMA loads the residual into the
+// slots that its results will leave by. Warps wait only for TMA and multiply the next tile meanwhile.
 
 #include <cuda_runtime.h>
 
@@ -19,16 +18,16 @@ namespace lenslet::cuda {
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
-/// One thread, with the block's other barriers.
+/// Initialises the barriers: one thread, with the block's others.
 template <typename Block>
 __device__ inline void init_residual_barriers(const Block& block) {
   for (int i = 0; i < Block::shape.consumers * 4 * Block::slots; ++i) init_barrier(block.residuals(0) + i, 1);
 }
 
-/// Where a part lies in [pixels][k]: 16 pixels, one after the other.
+/// Position of a part in [pixels][k]: 16 consecutive pixels.
 struct PixelPlace {
   int pixel;
-  /// So many times 64 rows of sums further.
+  /// The position 64 * count rows of accumulators further.
   template <typename Call>
   __device__ PixelPlace behind(const Call&, int rows64) const {
     return {pixel + rows64 * 64};
@@ -37,7 +36,7 @@ struct PixelPlace {
   __device__ bool exists(const Call& g) const {
     return pixel < g.pixels;
   }
-  /// There are no filters beyond.
+  /// End of the filters.
   template <typename Call>
   __device__ int filters_end(const Call& g) const {
     return g.k;
@@ -52,8 +51,7 @@ struct PixelPlace {
   }
 };
 
-/// Two matrices of 8 rows of 16 bytes, as load_matrices and store_matrices (half_mma.cuh) have four of them: lanes 0 to
-/// 15 say where rows lie.
+/// Loads two 8x8 matrices, as load_matrices and store_matrices (half_mma.cuh) do four: lanes 0 to 15 address the rows.
 __device__ inline void load_two_matrices(std::uint32_t (&a)[2], const void* row) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0, %1}, [%2];"
                : "=r"(a[0]), "=r"(a[1])
@@ -66,42 +64,41 @@ __device__ inline void store_two_matrices(void* row, const std::uint32_t (&a)[2]
                : "memory");
 }
 
-/// What a consumer warp does with its sums. They leave by boxes of 16 pixels of `box` filters, which go round through
-/// the warp's slots in shared memory; those of the same pixels follow each other. A part is so many boxes that are
-/// rounded together and then are one group of the first lane's stores, also where they lie outside of y.
+/// A consumer warp's epilogue. Its results leave in boxes of 16 pixels by `box` filters, which rotate through the
+/// warp's slots in shared memory; boxes of the same pixels follow each other. A part is the boxes that are rounded
+/// together and stored as one bulk group of the first lane, even where they lie outside of y.
 ///
-/// Where sums are short this is what a kernel does most of the time, by two warps a scheduler, so what counts is how
-/// many instructions depend on each other: parts are unrolled, and wide, and biases come while a tile is multiplied.
-/// 64x16x112x112 -> 96, 1x1: 75.6 us by parts of a box in a loop with guarded biases.
+/// Where gemm_k is short the kernel spends most of its time here with two warps a scheduler, so dependency chains
+/// count: parts are unrolled and wide, and biases are loaded during the main loop. One box at a time in a loop with
+/// guarded biases: 64x16x112x112 -> 96, 1x1, 75.6 us.
 template <typename T, typename Block, typename Call, typename Place = PixelPlace>
 class Finisher {
   static constexpr int n = Block::shape.n, rows64 = Block::shape.m / 64 / Block::shape.consumers;
   static constexpr int box = staged_filters(n), box_bytes = staged_rows * box * 2;
   static constexpr int boxes_n = n / box, boxes = rows64 * boxes_n;
   static constexpr int slots = Block::slots;
-  static constexpr bool odd = box % 16 != 0;  // an eight of filters behind the pairs of them
-  /// A thread has the registers of one of two consumers.
+  static constexpr bool odd = box % 16 != 0;  // a last eight of filters without a partner
+  /// Threads have the registers of a block with two consumers.
   static constexpr bool ample = Block::shape.consumers <= wgmma_consumers;
-  /// Boxes of a part; of one where a residual comes.
+  /// Boxes of a part; one with a residual.
   static constexpr int wide = Block::for_residual || !ample ? 1 : wide_boxes(n, slots);
-  /// Where registers are left a thread keeps a tile's biases, those of the next one often being the same.
+  /// A thread with spare registers keeps a tile's biases: the next tile's are often the same.
   static constexpr bool holds_bias = holds_biases(Block::shape);
   static constexpr int held = holds_bias ? n / 8 : 1;
-  /// So many boxes ahead a residual is under way, into all slots but that of the box which left last, the next tile's
-  /// where this one has no more. It comes from memory: what was brought to L2 a tile ahead, 17 MB by all blocks in
-  /// tiles of 128x256 floats, seems to be gone when it is wanted (64x64x56x56 -> 256, 1x1, in TF32: 230 us, and 172
-  /// without).
+  /// Boxes that a residual is loaded ahead, into all slots but the last one stored; the next tile's where this one has
+  /// no more. It comes from memory: prefetched into L2 a tile ahead (17 MB over all blocks with 128x256 floats) it
+  /// seems evicted before use (64x64x56x56 -> 256, 1x1, TF32: 230 us with, 172 without).
   static constexpr int ahead = slots - 1 < boxes ? slots - 1 : boxes;
 
  public:
-  /// After wait_for_previous().
+  /// Call after wait_for_previous().
   __device__ Finisher(const Call& g, const Block& block, int warp)
       : g_(g),
         staging_(block.staging(warp)),
         barriers_(block.residuals(warp)),
         lane_(static_cast<int>(threadIdx.x) % 32),
         clamp_(g.activation.clamp().low, g.activation.clamp().high) {
-    // As matrices go: rows 0-7 and 8-15 of an eight of filters, then of the next.
+    // Matrix order of ldmatrix: rows 0-7 and 8-15 of an eight of filters, then of the next.
     lane_offset_ = staged_offset(lane_ % 16, lane_ / 16, box);
     if (lane_ == 0) {
       prefetch_map(g.results);
@@ -110,8 +107,8 @@ class Finisher {
     __syncwarp();
   }
 
-  /// The tile's sums begin here for this warp; there those of its next one, if such a place exists. Biases, and first
-  /// residuals, are on their way while it multiplies.
+  /// Begins a tile at `first`, followed by `next` if that exists. Biases and first residuals are loaded during the main
+  /// loop.
   __device__ void begin(const Place& first, int first_k, const Place& next, int next_k) {
     const bool under_way = first_k_ >= 0;
     first_ = first;
@@ -126,7 +123,7 @@ class Finisher {
     __syncwarp();
   }
 
-  /// All sums are there.
+  /// Call when all accumulators are final.
   __device__ void finish(const float (&d)[rows64][n / 2]) {
     if (g_.activation.is_clamp()) {
       if (wide > 1 && g_.adds_residual == 0)
@@ -134,14 +131,14 @@ class Finisher {
       else
         finish_clamped<1>(d);
     } else {
-      // A loop, and its body once, for the sake of the code's size.
+      // Not unrolled, to keep the code small.
 #pragma unroll 1
       for (int at = 0; at < boxes; ++at) {
         float v[box / 2];
         float2 bias[box / 8];
         if constexpr (!holds_bias) find_bias<1>(at, bias);
 #pragma unroll
-        for (int known = 0; known < boxes; ++known)  // registers are indexed by what is known here
+        for (int known = 0; known < boxes; ++known)  // register indices must be constants
           if (at == known) {
             if constexpr (holds_bias) find_bias<1>(known, bias);
             take_sums<1>(known, d, bias, v);
@@ -151,7 +148,7 @@ class Finisher {
     }
   }
 
-  /// After the last tile: shared memory may go.
+  /// After the last tile: waits until shared memory may be freed.
   __device__ void end() const {
     if (lane_ == 0) wait_for_stores();
     __syncwarp();
@@ -163,24 +160,24 @@ class Finisher {
   __device__ bool exists(int at) const {
     return at < boxes && filter(at) < first_.filters_end(g_) && place(at).exists(g_);
   }
-  /// The slot of the box so many after that which is finished next.
+  /// Slot of the box `count` after the one finished next.
   __device__ int slot_behind(int count) const {
     const int slot = slot_ + count;
     return slot < slots ? slot : slot - slots;
   }
 
-  /// By the first lane, when the box `ahead` of it, or an earlier one of another tile, was committed last. `behind`:
-  /// that many boxes after that which is finished next.
+  /// First lane: loads the residual of the box `behind` after the one finished next, once the box `ahead` of it, or an
+  /// earlier one of another tile, was committed last.
   __device__ void load_residual(int at, int behind) const {
     const Place from = at < boxes ? place(at) : next_.behind(g_, (at - boxes) / boxes_n);
     const int k = at < boxes ? filter(at) : next_k_ + (at - boxes) % boxes_n * box;
     if (k >= from.filters_end(g_) || !from.exists(g_)) return;
-    wait_until_read<1>();  // what left from the slot before
+    wait_until_read<1>();  // until TMA has read the slot's previous results
     const int slot = slot_behind(behind);
     arrive_expecting(barriers_ + slot, box_bytes);
     from.load(g_, staging_ + slot * box_bytes, barriers_ + slot, k);
   }
-  /// Of the `count` filters from `first` on, of whose eights the thread has two of each.
+  /// Biases of `count` filters from `first` on: two of each eight a thread.
   template <int count>
   __device__ void load_bias(int first, float2 (&bias)[count / 8]) const {
 #pragma unroll
@@ -197,7 +194,7 @@ class Finisher {
     }
   }
 
-  /// Of `count` boxes from this one on: of what is held, or loaded now.
+  /// Biases of `count` boxes from this one on: kept, or loaded now.
   template <int count>
   __device__ void find_bias(int at, float2 (&bias)[count * box / 8]) const {
     if constexpr (holds_bias) {
@@ -215,7 +212,7 @@ class Finisher {
       v[i] = d[at / boxes_n][at % boxes_n * (box / 2) + i] + (i % 2 == 0 ? bias[i / 4].x : bias[i / 4].y);
   }
 
-  /// Parts of so many boxes, from this box on, whose biases are known; those of the next part come meanwhile.
+  /// Parts of `count` boxes from this one on, biases given; the next part's are loaded meanwhile.
   template <int count, int at>
   __device__ void finish_clamped(const float (&d)[rows64][n / 2], const float2 (&bias)[count * box / 8]) {
     float v[count * box / 2];
@@ -238,13 +235,13 @@ class Finisher {
     finish_clamped<count, 0>(d, bias);
   }
 
-  /// `count` boxes from this one on, if the first of them exists.
+  /// Part of `count` boxes from this one on, if the first of them exists.
   template <int count, bool activates>
   __device__ void finish_part(int at, float (&v)[count * box / 2]) {
     const bool there = exists(at);
     if (there) {
       unsigned char* const staged = staging_ + slot_ * box_bytes;
-      // Of a pair of eights of a box.
+      // Rows of a pair of eights of a box.
       const auto row = [&](int pair) {
         return odd ? staged + staged_behind(lane_offset_, pair, box)
                    : staged + pair / (box / 16) * box_bytes + staged_behind(lane_offset_, pair % (box / 16), box);
@@ -311,15 +308,15 @@ class Finisher {
 
   const Call& g_;
   unsigned char* staging_;
-  std::uint64_t* barriers_;  // a slot each
+  std::uint64_t* barriers_;  // one a slot
   int lane_;
   int lane_offset_;
   PairClamp<T> clamp_;
   Place first_{}, next_{};
   int first_k_ = -1, next_k_ = 0;
-  float2 bias_[held];    // of the tile, where they are held
-  int slot_ = 0;         // of the box that is finished next
-  unsigned phases_ = 0;  // of barriers_, one bit each
+  float2 bias_[held];    // of the tile, where kept
+  int slot_ = 0;         // of the box finished next
+  unsigned phases_ = 0;  // parities of barriers_, a bit each
 };
 
 #endif

@@ -1,7 +1,6 @@
-// wgmma_gemm: large convolutions of 16-bit numbers on Hopper's tensor cores, as one matrix product whose left side, the
-// windows, the copy engine finds in the input by itself. Sums are float32, in the order r, s, c, or c, r, s by
-// groups of channels (goes_by_channels), whatever the tile. The kernel is in wgmma_gemm.cuh; that for few tiles, whose
-// sums are cut into slices, in wgmma_slices.cu. Tiles are chosen in wgmma_gemm_plan.cpp.
+// wgmma_gemm: large 16-bit convolutions on Hopper's tensor cores, as one GEMM whose A operand, the windows, TMA reads
+// in im2col mode. fp32 accumulators in the order r, s, c, or c, r, s by groups of channels (goes_by_channels), whatever
+// the tile. Kernel: wgmma_gemm.cuh; split-K for few tiles: wgmma_slices.cu; tiles: wgmma_gemm_plan.cpp.
 
 #include "ops/conv/cuda/wgmma_gemm.cuh"
 
@@ -125,7 +124,7 @@ class BoundWgmmaGemm final : public BoundKernel {
   }
 
  private:
-  /// `pitch`: elements from one pixel to the next.
+  /// `pitch`: elements from pixel to pixel.
   CUtensorMap results(const void* y, std::int64_t pitch) const {
     const ConvProblem& p = problem_;
     const auto size = [](auto value) { return static_cast<std::uint64_t>(value); };
@@ -140,7 +139,7 @@ class BoundWgmmaGemm final : public BoundKernel {
   WgmmaFilters filters_;
   int lasting_;
   WgmmaKernel kernel_;
-  WgmmaGemm call_;  // but for what depends on addresses
+  WgmmaGemm call_;  // lacks what depends on addresses
 };
 
 class WgmmaGemmConv final : public WgmmaConv {
@@ -150,8 +149,8 @@ class WgmmaGemmConv final : public WgmmaConv {
   DTypeSet types() const override { return dtypes<HalfTypes>; }
 
  private:
-  /// Of what a group of 16 holds, that much is there: copies of it take less than the plan's (H100, 26 November 2026:
-  /// 18 drawn ones of up to 4 channels take 0.7 of the estimate).
+  /// Of problems with up to 4 channels: TMA loads less than the plan's groups of 16 (H100, 26 November 2026: 18 drawn
+  /// problems take 0.7 of the estimate).
   static constexpr double few_channels_factor = 0.72;
 
   std::optional<std::string> refuse(const ConvProblem& p, const Target& target) const override {
@@ -163,7 +162,7 @@ class WgmmaGemmConv final : public WgmmaConv {
     for (const SlicesTileShape& shape : slices_tiles)
       shared_bytes = std::max(shared_bytes, static_cast<std::size_t>(shared_of(shape).total));
     if (auto reason = target.device.refuse_shared(shared_bytes)) return reason;
-    // The kernel counts pixels in 32 bits, tensor maps coordinates.
+    // The kernel has 32-bit pixel indices, tensor maps 32-bit coordinates.
     constexpr std::int64_t limit = 1 << 30;
     if (p.n > limit / p.p / p.q || p.n > limit / p.h / p.w) return "more than 2^30 pixels";
     if (p.c > limit / p.h / p.w || p.k > limit / p.r / p.s || p.c > limit / p.r / p.s)

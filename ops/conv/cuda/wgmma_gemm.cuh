@@ -1,8 +1,8 @@
 #pragma once
-// The wgmma_gemm kernel: persistent blocks of three or four warpgroups. One thread of the first has the copy engine
-// fill stages of shared memory with windows and filters, the others multiply them, each its share of a tile's pixels,
-// and finish what they have. Stages go round through all tiles of a block: while sums leave, the next tile's operands
-// arrive. Nothing else holds the consumers together, so that one may multiply while the other stores.
+// The wgmma_gemm kernel: persistent, warp-specialised blocks of three or four warpgroups. One thread of the producer
+// warpgroup fills a ring of stages with windows and filters by TMA; each consumer multiplies its share of a tile's
+// pixels and runs their epilogue. The ring runs on over tile borders: operands of the next tile arrive during an
+// epilogue. Consumers are not synchronised with each other, so one may multiply while the other stores.
 
 #include "base/cuda/launch.h"
 #include "base/cuda/wgmma.cuh"
@@ -13,37 +13,37 @@
 
 namespace lenslet::cuda {
 
-/// What the kernel takes. x, residual and y are NHWC, their pixels at multiples of 16 bytes (aligned_nhwc). No more
-/// than 640 bytes: parameters cost launches (WgmmaSlices), and would be 768, as they are aligned.
+/// Kernel arguments. x, residual and y are NHWC with pixels at multiples of 16 bytes (aligned_nhwc). At most 640 bytes:
+/// larger parameters slow launches (WgmmaSlices), and alignment would make it 768.
 struct WgmmaGemm {
   CUtensorMap windows{};  ///< of x: in im2col mode, or pointwise [pixels][C]
   CUtensorMap filters{};  ///< [K][R*S][C], C of a set
   CUtensorMap results{};  ///< of y: [pixels][k], boxes of a part
-  /// That of the residual, which may be y; or, of problems that have tails instead, of x for their windows.
+  /// The residual's map, which may be y's; or, for problems with tails, x's map of their windows.
   CUtensorMap residuals_or_tails{};
   WindowWalk<std::int16_t> walk;
   DeviceActivation activation;
   int pointwise = 0;
-  int pixels = 0, k = 0;  ///< pixels: N*P*Q; k: K, and the room behind it, which is written, too
+  int pixels = 0, k = 0;  ///< pixels: N*P*Q; k: K with padding, which is written too
   int biases = 0;         ///< K
   TermOrder terms;
   int by_channels = 0;          ///< goes_by_channels()
-  int steps = 0;                ///< of a tile
-  int stages = 0;               ///< that are used
-  int filters_last = 0;         ///< what a stage has of them is right whenever its turn comes
-  int tiles = 0, tiles_n = 0;   ///< of all blocks, and those side by side
-  SetTiles sets;                ///< of those side by side
+  int steps = 0;                ///< k-blocks of a tile
+  int stages = 0;               ///< in use
+  int filters_last = 0;         ///< stages keep valid filters (lasting_stages)
+  int tiles = 0, tiles_n = 0;   ///< total; along gemm_n
+  SetTiles sets;                ///< of tiles along gemm_n
   const float* bias = nullptr;  ///< may be null
   int adds_residual = 0;
   TermTail tail;
 };
 static_assert(sizeof(WgmmaGemm) <= 640);
 
-/// The consumers', and those of the warpgroup that copies.
+/// Threads of the consumers and the producer warpgroup.
 constexpr int wgmma_threads(int consumers) { return 128 * (1 + consumers); }
 
-/// Registers of a thread: what each has at the start, in eights, of all that a multiprocessor has; of those a producer
-/// keeps, and a consumer gets.
+/// Registers a thread: at launch (a multiple of eight, all of a multiprocessor's), kept by the producer, and given to a
+/// consumer.
 struct WgmmaRegisters {
   int producer, consumer;
 };
@@ -55,7 +55,7 @@ static_assert(registers_of(2).consumer == 232);
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
-/// A block: its shared memory, and its tiles.
+/// A block: its shared memory layout and tiles.
 template <WgmmaTile tile, int width, int groups, bool residual>
 struct WgmmaBlock {
   static constexpr WgmmaTileShape shape = shape_of(tile);
@@ -63,7 +63,7 @@ struct WgmmaBlock {
   static constexpr WgmmaShared layout = shared_of(shape, residual);
   static constexpr int stage_bytes = layout.pixels + layout.filters, slots = layout.slots;
   static constexpr bool for_residual = residual;
-  static constexpr bool goes_one_by_one = width == wgmma_step && groups == 1;  ///< whole groups, each a step
+  static constexpr bool goes_one_by_one = width == wgmma_step && groups == 1;  ///< whole groups, each a k-block
   static constexpr bool may_have_tails = goes_one_by_one && !residual;
   using Stage = WgmmaStage<shape.m, shape.n, width, groups>;
   static_assert(layout.pixels % 1024 == 0 && layout.filters % 1024 == 0 && layout.barriers % 8 == 0);
@@ -75,7 +75,7 @@ struct WgmmaBlock {
 
   __device__ unsigned char* pixels(int stage) const { return shared + stage * stage_bytes; }
   __device__ unsigned char* filters(int stage) const { return pixels(stage) + layout.pixels; }
-  /// A stage's operands have arrived; its last readers are done.
+  /// Barrier of a stage: its operands have arrived. empty(): its readers are done.
   __device__ std::uint64_t* full(int stage) const {
     return reinterpret_cast<std::uint64_t*>(shared + layout.barriers) + stage;
   }
@@ -83,18 +83,18 @@ struct WgmmaBlock {
   __device__ unsigned char* staging(int warp) const {
     return shared + layout.staging + warp * (slots * staged_box_bytes(shape.n));
   }
-  /// The barriers of a warp's slots: a box of the residual has arrived.
+  /// Barriers of a warp's slots: a box of the residual has arrived.
   __device__ std::uint64_t* residuals(int warp) const { return full(0) + 2 * layout.stages + warp * slots; }
 };
 
-/// One thread: all copies of a block.
+/// Producer: one thread, all TMA loads of a block.
 template <bool by_channels, bool tails, typename Block>
 __device__ inline void produce(const WgmmaGemm& g, const Block& block) {
   using Stage = typename Block::Stage;
   prefetch_map(g.filters);
   prefetch_map(g.windows);
   if constexpr (tails) prefetch_map(g.residuals_or_tails);
-  // Filters do not wait for what other kernels compute.
+  // Filters do not depend on the previous kernel.
   const int own_tiles = (g.tiles - Block::first() + Block::step() - 1) / Block::step();
   int early = g.filters_last != 0 ? g.steps * own_tiles : g.steps;
   early = early < g.stages ? early : g.stages;
@@ -121,7 +121,7 @@ __device__ inline void produce(const WgmmaGemm& g, const Block& block) {
       if (early > 0) {
         --early;
       } else {
-        wait_for_phase(block.empty(at.stage), at.phase ^ 1);  // the first time round all are
+        wait_for_phase(block.empty(at.stage), at.phase ^ 1);  // all are empty at first
         TermWalk same = terms;
         if (g.filters_last != 0)
           Stage::template announce_windows<tails>(g, full, terms);
@@ -136,11 +136,11 @@ __device__ inline void produce(const WgmmaGemm& g, const Block& block) {
   let_next_start();
 }
 
-/// A warpgroup: its share of every tile's pixels.
+/// Consumer: a warpgroup, its share of every tile's pixels.
 template <typename T, typename Block>
 __device__ inline void consume(const WgmmaGemm& g, const Block& block) {
   constexpr int n = Block::shape.n, rows64 = Block::shape.m / 64 / Block::shape.consumers;
-  // The same for all threads of a warp, and known to be.
+  // Warp-uniform, and known to the compiler to be.
   const int warp = __shfl_sync(0xFFFFFFFFU, static_cast<int>(threadIdx.x) / 32 - 4, 0), consumer = warp / 4;
   const unsigned lane = threadIdx.x % 32;
   const int share_m = consumer * (rows64 * 64), own_m = share_m + warp % 4 * 16;
@@ -161,7 +161,7 @@ __device__ inline void consume(const WgmmaGemm& g, const Block& block) {
 
 #endif
 
-/// `residual`: its layout, of which others make no use.
+/// `residual`: selects the shared memory layout for residuals.
 template <typename T, WgmmaTile tile, int width, int groups, bool residual>
 __global__ void __launch_bounds__(wgmma_threads(shape_of(tile).consumers), 1)
     wgmma_gemm_kernel(const __grid_constant__ WgmmaGemm g) {

@@ -11,35 +11,35 @@
 namespace lenslet::cuda {
 namespace {
 
-// Fitted by tools/scripts/refit_tensor_cores.py to 775 cuts in fp16 (H200, 24 November 2026): root mean square error
-// 14 %, 11 % on 307 others, where the cut taken is 1.2 % behind the best on average, 13 % at worst.
+// Fitted by tools/scripts/refit_tensor_cores.py to 775 configurations in fp16 (H200, 24 November 2026): rms error 14 %;
+// on 307 others 11 %, and the configuration taken is 1.2 % behind the best on average, 13 % at worst.
 
-/// From the launch to the first product: barriers, tensor maps, a trip to memory.
+/// Launch to first product: barriers, tensor maps, memory latency.
 constexpr double start_us = 1.15;
-/// A tile's way out where the other consumer's products do not hide it, of 128x128 outputs; and in parts of 32 filters.
+/// Epilogue of 128x128 outputs that the other consumer's products do not hide; and in boxes of 32 filters.
 constexpr double epilogue_us = 1.22, narrow_epilogue_us = 1.65;
-/// So many times that where registers do not hold biases; and with a residual that has two slots a warp.
+/// Factors of the epilogue where registers do not hold biases, and with a residual and only two slots a warp.
 constexpr double unheld = 1.2, crowded = 1.5;
-/// Several sets of groups: 1x192x35x35 -> 192, 1x1 in 6 groups, takes 2.20 us for 2.13 without, mma_gemm 2.10.
+/// Overhead of several sets of groups: 1x192x35x35 -> 192, 1x1 in 6 groups, takes 2.20 us, 2.13 without, mma_gemm 2.10.
 constexpr double sets_us = 0.1;
-/// A tail (TermTail) besides its share of a step; by hand, beside 60 cuts of 9 problems on an H100: 64x96x35x35 -> 96,
-/// 3x3, takes 33.0 us by 128x96 and 32.3 by 256x96.
+/// Overhead of a tail (TermTail). By hand, from 60 configurations of 9 problems on an H100: 64x96x35x35 -> 96, 3x3,
+/// takes 33.0 us by 128x96, 32.3 by 256x96.
 constexpr double tail_us = 0.1;
 
-/// Of products beside what memory takes, or the other way round: what the longer one does not hide.
+/// Share of the shorter of products and memory time that the longer one does not hide.
 constexpr double unhidden = 0.42;
 
-/// Of what large products reach: what a long one does here, whatever its tiles.
+/// Rate of a long product relative to the device's figure.
 constexpr double sustained = 1.00;
 
-/// Clusters: what every round of blocks spends on barriers, on the way to its first operands and until the next blocks
-/// come; 128x128 outputs that one block sends out.
+/// Cluster split-K. Each wave of blocks: barriers, first operands, block turnover; epilogue of 128x128 outputs by one
+/// block.
 constexpr double slices_block_us = 1.59, slices_epilogue_us = 1.47;
-/// What all multiprocessors together get from L2.
+/// L2 bandwidth of all multiprocessors together.
 constexpr double l2_bytes_per_us = 9e6;
-/// The blocks of a cluster wait for each other, then have sent their sums, of 4 bytes, to each other.
+/// Reduction in a cluster: wait, then the rate of exchanging partial sums.
 constexpr double exchange_us = 0.23, exchange_bytes_per_us = 46e3;
-/// Rows that the copy engine of a multiprocessor brings, however narrow.
+/// TMA rows a us of one multiprocessor, however narrow.
 constexpr double rows_per_us = 1150;
 
 constexpr SlicesCosts slices_costs{.block_us = slices_block_us,
@@ -52,7 +52,7 @@ constexpr SlicesCosts slices_costs{.block_us = slices_block_us,
 
 constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
-/// All but what the tile says.
+/// All but what follows from the tile.
 WgmmaGemmPlan cut(const ConvProblem& p, int width) {
   WgmmaGemmPlan plan;
   plan.width = width;
@@ -67,8 +67,8 @@ WgmmaGemmPlan tiled(const ConvProblem& p, WgmmaGemmPlan plan) {
   return plan;
 }
 
-/// 64, and narrower ones that leave fewer zeros to multiply. Of several taps none that is half empty if there is a
-/// narrower one: 64x16x55x55 -> 64, 3x3, takes 31.6 us by 16 channels and 41.6 by 32.
+/// 64, and narrower widths that pad less. With several taps no width that is half empty if a narrower one is not:
+/// 64x16x55x55 -> 64, 3x3, takes 31.6 us by 16 channels, 41.6 by 32.
 std::vector<int> useful_widths(const ConvProblem& p) {
   std::vector<int> widths;
   std::int64_t terms = std::numeric_limits<std::int64_t>::max();
@@ -82,7 +82,7 @@ std::vector<int> useful_widths(const ConvProblem& p) {
 }
 
 double terms_a_step(const WgmmaGemmPlan& plan) { return plan.groups_a_step * plan.width; }
-/// The least that copies of a step take, wherever from.
+/// Least time of a k-block's TMA loads, from L2 or memory.
 double copies_us(const WgmmaGemmPlan& plan) {
   return (plan.m() + plan.n()) * terms_a_step(plan) / plan.width / rows_per_us;
 }
@@ -98,7 +98,7 @@ double persistent_us(const ConvProblem& p, const WgmmaGemmPlan& plan, const Devi
   double out_us = staged_filters(shape.n) == 64 ? epilogue_us : narrow_epilogue_us;
   if (!holds_biases(shape)) out_us *= unheld;
   if (p.residual && shared_of(shape, true).slots == 2) out_us *= crowded;
-  // Each multiprocessor's share of tiles, one after the other; or what memory takes.
+  // Each multiprocessor's tiles one after the other, or memory time.
   const auto rounds = static_cast<double>(ceil_div(plan.tiles_m * plan.tiles_n, device.units));
   const double tile_us = windows_cost(p, plan.together, shape, rounds) *
                          (steps_us + ragged_us(set, tails.width, true) + out_us * shape.m * shape.n / (128.0 * 128.0));
@@ -154,7 +154,7 @@ Im2colBox im2col_box(const ConvProblem& p) {
 }
 
 std::optional<std::string> refuse_im2col(const ConvProblem& p) {
-  // What a tensor map of two spatial axes holds, and what an instruction's offsets do.
+  // Limits of im2col tensor maps with two spatial axes, and of the instruction's offsets.
   constexpr std::int64_t least_corner = -128, most_corner = 127, most_stride = 8, most_offset = 255;
   if (p.stride_h > most_stride || p.stride_w > most_stride)
     return fmt::format("a stride beyond {}, which the copy engine cannot take", most_stride);

@@ -1,5 +1,5 @@
 #pragma once
-// The tensor maps of the operands of wgmma_gemm, wgmma_tf32 and wgmma_patch. Made on the host.
+// Tensor maps (TMA descriptors) of the operands of wgmma_gemm, wgmma_tf32 and wgmma_patch, encoded on the host.
 
 #include <array>
 #include <cstdint>
@@ -12,13 +12,13 @@
 
 namespace lenslet::cuda {
 
-/// Elements from a pixel to the next where it has so many channels: they begin at 16 bytes (aligned_nhwc). What lies
-/// between is no part of a map: a copy brings zeros for it.
+/// Pixel pitch in elements: pixels begin at 16 bytes (aligned_nhwc). The padding is outside of the map: TMA loads zeros
+/// for it.
 inline std::int64_t map_pitch(std::int64_t channels, MapElement element) {
   return aligned_channels(channels, element == MapElement::half ? DType::f16 : DType::f32);
 }
 
-/// A group of the windows of `pixels` outputs, of x in NHWC: in im2col mode, or pointwise [pixels][C].
+/// Windows of `pixels` outputs, one K group, from x in NHWC: im2col mode, or pointwise [pixels][C].
 inline CUtensorMap window_operand(const ConvProblem& p, const void* x, int pixels, int width,
                                   MapElement element = MapElement::half) {
   const auto size = [](std::int64_t value) { return static_cast<std::uint64_t>(value); };
@@ -38,8 +38,7 @@ inline CUtensorMap window_operand(const ConvProblem& p, const void* x, int pixel
                     element);
 }
 
-/// A group of n of the filters that were prepared. One tap a copy: those of several in one would lie together filter by
-/// filter.
+/// One K group of n packed filters. One tap a box: several would be interleaved by filter in shared memory.
 inline CUtensorMap filter_operand(const ConvProblem& p, const WgmmaFilters& filters, const void* prepared, int n,
                                   int width, MapElement element) {
   const auto size = [](std::int64_t value) { return static_cast<std::uint64_t>(value); };

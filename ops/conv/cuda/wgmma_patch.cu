@@ -1,8 +1,7 @@
-// wgmma_patch: convolutions whose windows overlap, stride 1, on Hopper's tensor cores: of 16-bit numbers, and of
-// float32 as TF32 where that was asked for. What the windows of 64 outputs read is brought to shared memory once
-// instead of once a tap. Sums are float32, in the order r, s, c by groups of channels, whatever the tile. The kernel is
-// in wgmma_patch.cuh, that for few tiles, whose sums are cut into slices, in wgmma_patch_slices.cuh; tiles are chosen
-// in wgmma_patch_plan.cpp and wgmma_patch_slices_plan.cpp.
+// wgmma_patch: convolutions with overlapping windows, stride 1, on Hopper's tensor cores: 16 bits, or float32 as TF32
+// where the network allows it. The halo tile of 64 outputs is loaded into shared memory once, not once a tap. fp32
+// accumulators in the order r, s, c by groups of channels, whatever the tile. Kernels: wgmma_patch.cuh; cluster split-K
+// for few tiles: wgmma_patch_slices.cuh; tiles: wgmma_patch_plan.cpp and wgmma_patch_slices_plan.cpp.
 
 #include "ops/conv/cuda/wgmma_patch.cuh"
 
@@ -33,7 +32,7 @@ using HalfTypes = Types<Float16, BFloat16>;
 using PatchTypes = Types<Float16, BFloat16, float>;
 
 bool is_tf32(const ConvProblem& p) { return p.storage == DType::f32; }
-/// Bytes at a multiple of which a map's places may lie.
+/// Alignment in bytes of addresses in a tensor map.
 constexpr std::int64_t map_vector = 16;
 
 class BoundWgmmaPatch final : public BoundKernel {
@@ -91,7 +90,7 @@ class BoundWgmmaPatch final : public BoundKernel {
     call.bias = run.in<float>(ConvOp::bias);
     call.results = parts(run.out<void>(), y, plan_.unit.part_columns());
     if (const void* residual = run.in<void>(ConvOp::residual); residual != nullptr) {
-      // As many pixels as a box has room for: it is waited for by its bytes.
+      // A whole box of pixels: its barrier waits for that many bytes.
       call.residuals = parts(residual, call.k, staged_rows / plan_.unit.part_lines());
       call.adds_residual = 1;
     }
@@ -100,7 +99,7 @@ class BoundWgmmaPatch final : public BoundKernel {
       call.y_image = static_cast<int>(vectors(p.p * p.q * y));
     }
     const auto shared_bytes = static_cast<std::size_t>(plan_.total);
-    // Blocks that keep their filters meet no others.
+    // Blocks that keep their filters take tiles of those only.
     const int units = run.cuda->multiprocessors, even = std::max(units / call.tiles_n, 1) * call.tiles_n;
     allow_shared_bytes(kernel_, shared_bytes);
     launch(*run.cuda, kernel_, static_cast<unsigned>(std::min(call.tiles, plan_.resident ? even : units)),
@@ -108,12 +107,12 @@ class BoundWgmmaPatch final : public BoundKernel {
   }
 
  private:
-  /// Of so many elements.
+  /// 16-byte vectors of `elements`.
   std::int64_t vectors(std::int64_t elements) const {
     return elements * static_cast<std::int64_t>(dtype_bytes(problem_.storage)) / map_vector;
   }
-  /// Of channels, columns and lines of a set, `pitch` elements from one pixel to the next. The last axis are images,
-  /// or, of several sets, vectors, so that what is copied begins in any image at any set.
+  /// Map of channels, columns and lines of a set, `pitch` elements from pixel to pixel. The last axis is images or, for
+  /// several sets, vectors, so that boxes may begin at any set of any image.
   CUtensorMap set_map(const void* tensor, const std::array<std::int64_t, 3>& sizes, std::int64_t pitch,
                       const std::array<std::uint32_t, 4>& box, MapElement element) const {
     const auto size = [](std::int64_t value) { return static_cast<std::uint64_t>(value); };
@@ -124,7 +123,7 @@ class BoundWgmmaPatch final : public BoundKernel {
     return tiled_map(tensor, std::array{size(channels), size(columns), size(lines), size(last)}, box, size(pitch),
                      element, plan_.sets == 1 ? 0 : map_vector);
   }
-  /// So many columns of a part.
+  /// Map of boxes of `columns` columns of a part.
   CUtensorMap parts(const void* y, std::int64_t pitch, int columns) const {
     const int filters = is_tf32(set_) ? tf32_staged_filters : staged_filters(plan_.tile.filters);
     return set_map(y, {call_.set_k, set_.q, set_.p}, pitch,
@@ -137,7 +136,7 @@ class BoundWgmmaPatch final : public BoundKernel {
   WgmmaPatchPlan plan_;
   WgmmaFilters filters_;
   WgmmaPatchKernel kernel_;
-  WgmmaPatch call_;  // but for what depends on addresses
+  WgmmaPatch call_;  // lacks what depends on addresses
 };
 
 class WgmmaPatchConv final : public WgmmaConv {
@@ -151,7 +150,7 @@ class WgmmaPatchConv final : public WgmmaConv {
     if (is_tf32(p) && target.numerics.multiply != Numerics::Multiply::tf32)
       return "tensor cores would round float32 to TF32, which was not asked for";
     if (!has_wgmma(target.device) || !target.device.clusters) return wgmma_refusal;
-    // The kernel counts units in 32 bits, tensor maps coordinates.
+    // The kernel has 32-bit unit indices, tensor maps 32-bit coordinates.
     constexpr std::int64_t limit = 1 << 28;
     if (p.n > limit / p.p / p.q || p.n > limit / p.h / p.w) return "more than 2^28 pixels";
     if (p.c > limit / p.h / p.w || p.k > limit / p.r / p.s || p.c > limit / p.r / p.s)
@@ -173,11 +172,11 @@ class WgmmaPatchConv final : public WgmmaConv {
             .estimated_us = us,
             .tolerance =
                 is_tf32(p) ? tf32_sum_tolerance(terms) + sum_tolerance(terms) : half_sum_tolerance(p.storage, terms),
-            // Slices do: blocks of one tile each, for few pixels.
+            // Split-K does: one tile a block, few pixels.
             .waits_for_weights = is_patch_slices(config)};
   }
 
-  /// Persistent blocks or slices, by the estimates on the reference GPU; and what it takes on this one.
+  /// Persistent blocks or split-K, by the estimates on the reference GPU; and the time on this one.
   static std::pair<std::string, double> cut_of(const ConvProblem& p, const DeviceProfile& device) {
     const WgmmaPatchPlan cut = plan_wgmma_patch(p);
     const std::optional<PatchSlicesPlan> slices = plan_patch_slices(p);

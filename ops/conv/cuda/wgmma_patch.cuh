@@ -1,10 +1,9 @@
 #pragma once
-// The wgmma_patch kernel: wgmma_gemm's persistent blocks (wgmma_gemm.cuh) where windows overlap. There the copy engine
-// brings every tap's windows anew, nine times the input for 3x3, which keeps L2 and shared memory busier than the
-// tensor cores are. Here it brings the patch that 64 windows read, once for some channels, and a tap's operand is a
-// part of it: eights of pixels (UnitShape), further on by the tap. Units of a row are permuted by their address, so
-// that such an operand may begin at any pixel. Filters of a tap come in stages of their own, and stay where all of them
-// have one.
+// The wgmma_patch kernel: wgmma_gemm's persistent blocks (wgmma_gemm.cuh) for overlapping windows. im2col mode loads
+// every tap's windows anew (nine times the input for 3x3), which makes L2 and shared memory the bottleneck. Here TMA
+// loads the halo tile of 64 windows once for a group of channels, and a tap's operand is a view of it: eights of pixels
+// (UnitShape), shifted by the tap. Rows are swizzled by address, so that an operand may begin at any pixel. Filters
+// come tap by tap through stages of their own, and stay where all of them have a stage.
 
 #include <type_traits>
 
@@ -17,25 +16,25 @@
 
 namespace lenslet::cuda {
 
-/// What the kernel takes. x, residual and y are NHWC, their pixels at multiples of 16 bytes (aligned_nhwc).
+/// Kernel arguments. x, residual and y are NHWC with pixels at multiples of 16 bytes (aligned_nhwc).
 struct WgmmaPatch {
-  CUtensorMap patches{};  ///< of x, [N][H][W][C]: boxes of a unit's patch
+  CUtensorMap patches{};  ///< of x, [N][H][W][C]: boxes are a unit's halo tile
   CUtensorMap filters{};  ///< [K][R*S][C]
-  /// Of y and of the residual, which may be y or missing: [N][P][Q][k], boxes of a part.
+  /// Of y and of the residual (may be y, or missing), [N][P][Q][k]: boxes are a part.
   CUtensorMap results{}, residuals{};
   UnitWalk walk;
   DeviceActivation activation;
-  int units = 0, p = 0, k = 0;  ///< k: K, and the room behind it, which is written, too
+  int units = 0, p = 0, k = 0;  ///< k: K with padding, which is written too
   int biases = 0;               ///< K
-  // Of a set of groups: its filters, those that were prepared, its tiles side by side, and where it begins in maps.
+  // Of a set of groups: filters, packed filters, tiles along gemm_n, and offsets in the maps.
   int set_k = 0, set_filters = 0, set_tiles = 0, x_set = 0, y_set = 0;
-  int x_image = 1, y_image = 1;  ///< places of the maps' last axes from an image to the next
+  int x_image = 1, y_image = 1;  ///< image stride along the maps' last axes
   int pad_top = 0, pad_left = 0;
-  int tiles = 0, tiles_n = 0;           ///< of all blocks, and those side by side
-  int groups = 0, r = 0, s = 0;         ///< of channels; of taps
-  int line_offset = 0, tap_offset = 0;  ///< from a tap's operand to that of the next line and column, in bytes
+  int tiles = 0, tiles_n = 0;           ///< total; along gemm_n
+  int groups = 0, r = 0, s = 0;         ///< groups of channels; filter size
+  int line_offset = 0, tap_offset = 0;  ///< operand offsets in bytes of the next filter row and column
   int wide = 0, eights = 0;             ///< of UnitShape
-  int patch_box = 0, patch_bytes = 0;   ///< of a patch: what a copy brings, and room for it
+  int patch_box = 0, patch_bytes = 0;   ///< of a halo tile: TMA box, and its slot
   int patch_stages = 0, filter_stages = 0, resident = 0;
   int filters_at = 0, staging_at = 0, barriers_at = 0;
   const float* bias = nullptr;  ///< may be null
@@ -44,11 +43,11 @@ struct WgmmaPatch {
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
-/// A part of a unit: 16 rows of it, a warp's. Few registers, and more arithmetic.
+/// A part of a unit: a warp's 16 rows. Recomputed instead of stored, to save registers.
 struct UnitPlace {
   int unit, part, set;
   __device__ UnitPlace behind(const WgmmaPatch&, int rows64) const { return {unit + rows64, part, set}; }
-  /// Filters up to here are the set's.
+  /// End of the set's filters.
   __device__ int filters_end(const WgmmaPatch& g) const { return (set + 1) * g.set_k; }
   __device__ bool exists(const WgmmaPatch& g) const { return unit < g.units && g.walk.start(unit).p + line(g) < g.p; }
   __device__ void load(const WgmmaPatch& g, void* to, std::uint64_t* barrier, int k) const {
@@ -66,14 +65,14 @@ struct UnitPlace {
 
  private:
   __device__ int line(const WgmmaPatch& g) const { return UnitShape::part_line(part, g.walk.unit_lines); }
-  /// In the maps of y and of a residual.
+  /// Coordinates in the maps of y and the residual.
   __device__ UnitStart start(const WgmmaPatch& g) const {
     const UnitStart at = g.walk.start(unit);
     return {at.q + UnitShape::part_column(part, g.wide), at.p + line(g), at.n * g.y_image + set * g.y_set};
   }
 };
 
-/// Where a tile begins: its first unit, its set, and its first filter there.
+/// First unit, set and first filter of a tile.
 struct PatchTileStart {
   int unit, set, filter;
   __device__ PatchTileStart(const WgmmaPatch& g, int index, int units, int n) {
@@ -84,7 +83,7 @@ struct PatchTileStart {
   }
 };
 
-/// Stages whose number is known when the kernel runs.
+/// A ring of stages with a run-time size.
 struct PatchStageWalk {
   int stage = 0;
   unsigned phase = 0;
@@ -95,7 +94,7 @@ struct PatchStageWalk {
   }
 };
 
-/// A block: its shared memory, and its tiles.
+/// A block: its shared memory layout and tiles.
 template <typename T, int units, int n, int row_bytes>
 struct PatchBlock {
   static constexpr WgmmaTileShape shape{64 * units, n, 0};
@@ -109,7 +108,7 @@ struct PatchBlock {
   __device__ unsigned char* patch(int stage, int unit) const { return shared + (stage * units + unit) * g.patch_bytes; }
   __device__ unsigned char* filters(int stage) const { return shared + g.filters_at + stage * filter_bytes; }
   __device__ std::uint64_t* barriers() const { return reinterpret_cast<std::uint64_t*>(shared + g.barriers_at); }
-  /// A tile's patches, and a tap's filters, have arrived; their last readers are done.
+  /// Barriers: a tile's halo tiles (or a tap's filters) have arrived; their readers are done.
   __device__ std::uint64_t* patch_full(int stage) const { return barriers() + stage; }
   __device__ std::uint64_t* patch_empty(int stage) const { return barriers() + g.patch_stages + stage; }
   __device__ std::uint64_t* full(int stage) const { return barriers() + 2 * g.patch_stages + stage; }
@@ -118,7 +117,7 @@ struct PatchBlock {
   __device__ std::uint64_t* residuals(int warp) const { return full(0) + 2 * g.filter_stages + warp * slots; }
 };
 
-/// The groups and taps of a tile in their order.
+/// A tile's K groups and taps in order.
 struct PatchTerms {
   int group = 0, tap = 0;
   __device__ void next(const WgmmaPatch& g) {
@@ -128,7 +127,7 @@ struct PatchTerms {
   }
 };
 
-/// One thread: all copies of a block.
+/// Producer: one thread, all TMA loads of a block.
 template <typename T, int units, int n, int row_bytes>
 __device__ inline void produce_patches(const WgmmaPatch& g, const PatchBlock<T, units, n, row_bytes>& block) {
   using Block = PatchBlock<T, units, n, row_bytes>;
@@ -142,7 +141,7 @@ __device__ inline void produce_patches(const WgmmaPatch& g, const PatchBlock<T, 
     copy_tile(block.filters(stage), g.filters, block.full(stage), terms.group * channels, terms.tap,
               tile.set * g.set_filters + tile.filter);
   };
-  // Filters do not wait for what other kernels compute.
+  // Filters do not depend on the previous kernel.
   int early = steps < g.filter_stages ? steps : g.filter_stages;
   {
     const PatchTileStart tile(g, static_cast<int>(blockIdx.x), units, n);
@@ -159,7 +158,7 @@ __device__ inline void produce_patches(const WgmmaPatch& g, const PatchBlock<T, 
     const PatchTileStart tile(g, index, units, n);
     PatchTerms terms;
     for (int group = 0; group < g.groups; ++group) {
-      wait_for_phase(block.patch_empty(patch.stage), patch.phase ^ 1);  // the first time round all are
+      wait_for_phase(block.patch_empty(patch.stage), patch.phase ^ 1);  // all are empty at first
       std::uint64_t* const full = block.patch_full(patch.stage);
       arrive_expecting(full, static_cast<unsigned>(units * g.patch_box));
       for (int unit = 0; unit < units; ++unit) {
@@ -191,14 +190,14 @@ __device__ inline void produce_patches(const WgmmaPatch& g, const PatchBlock<T, 
   let_next_start();
 }
 
-/// A warpgroup: its half of every tile's units.
+/// Consumer: a warpgroup, its half of every tile's units.
 template <typename T, int units, int n, int row_bytes>
 __device__ inline void consume_patches(const WgmmaPatch& g, const PatchBlock<T, units, n, row_bytes>& block) {
   using Block = PatchBlock<T, units, n, row_bytes>;
   using Out = std::conditional_t<std::is_same_v<T, float>, Tf32Finisher<Block, WgmmaPatch, UnitPlace>,
                                  Finisher<T, Block, WgmmaPatch, UnitPlace>>;
-  constexpr int rows64 = units / wgmma_consumers, terms_bytes = wgmma_terms * 2;  // of one instruction, whatever T
-  // The same for all threads of a warp, and known to be.
+  constexpr int rows64 = units / wgmma_consumers, terms_bytes = wgmma_terms * 2;  // of one instruction, for any T
+  // Warp-uniform, and known to the compiler to be.
   const int warp = __shfl_sync(0xFFFFFFFFU, static_cast<int>(threadIdx.x) / 32 - 4, 0), consumer = warp / 4;
   const unsigned lane = threadIdx.x % 32;
   const auto release = [&](std::uint64_t* empty) {
@@ -222,7 +221,7 @@ __device__ inline void consume_patches(const WgmmaPatch& g, const PatchBlock<T, 
         wgmma<T, n>(d[row], a[row] + behind + wgmma_behind(i * terms_bytes), b + wgmma_behind(i * terms_bytes),
                     add || i > 0);
   };
-  // What products that are under way read; -1 where nothing is.
+  // Stages that products in flight read; -1: none.
   int last_filter = -1, last_patch = -1;
   const auto release_last = [&] {
     if (last_filter >= 0) release(block.empty(last_filter));
@@ -239,7 +238,7 @@ __device__ inline void consume_patches(const WgmmaPatch& g, const PatchBlock<T, 
       for (int stage = 0; stage < g.filter_stages; ++stage) wait_for_phase(block.full(stage), 0);
     first_tile = false;
     for (int group = 0; group < g.groups; ++group) {
-      if (g.patch_stages == 1) {  // it is free when nobody multiplies
+      if (g.patch_stages == 1) {  // free once no product is in flight
         wgmma_wait<0>();
         release_last();
       }
@@ -248,13 +247,13 @@ __device__ inline void consume_patches(const WgmmaPatch& g, const PatchBlock<T, 
       for (int row = 0; row < rows64; ++row)
         a[row] = wgmma_operand<row_bytes>(block.patch(patch.stage, consumer * rows64 + row), g.eights);
       if (g.resident != 0) {
-        // All taps at once: with a barrier and a wait each they take 0.2 us, however few terms they have.
+        // All taps in one batch: with a barrier and a wait each they take at least 0.2 us.
         int stage = group * taps;
         for (int line = 0; line < g.r; ++line)
 #pragma unroll 3
           for (int column = 0; column < g.s; ++column, ++stage)
             multiply(stage, line * g.line_offset + column * g.tap_offset, stage > 0);
-        wgmma_fence();  // the compiler wants one after a loop of products, too
+        wgmma_fence();  // needed by the compiler after a loop of products, too
         wgmma_commit();
         wgmma_wait<1>();
         release_last();
@@ -264,7 +263,7 @@ __device__ inline void consume_patches(const WgmmaPatch& g, const PatchBlock<T, 
           wait_for_phase(block.full(filter.stage), filter.phase);
           multiply(filter.stage, offset, group > 0 || tap > 0);
           wgmma_commit();
-          // The step before this one is done.
+          // The previous k-block is done.
           wgmma_wait<1>();
           release_last();
           last_filter = filter.stage;
@@ -290,7 +289,7 @@ __device__ inline void consume_patches(const WgmmaPatch& g, const PatchBlock<T, 
 
 #endif
 
-/// Registers of a thread: 168 at the start, of which the producer keeps 40 and a consumer gets 232.
+/// Registers a thread: 168 at launch; the producer keeps 40, a consumer gets 232.
 template <typename T, int units, int n, int row_bytes>
 __global__ void __launch_bounds__(wgmma_threads(wgmma_consumers), 1)
     wgmma_patch_kernel(const __grid_constant__ WgmmaPatch g) {
@@ -325,7 +324,7 @@ __global__ void __launch_bounds__(wgmma_threads(wgmma_consumers), 1)
 }
 
 using WgmmaPatchKernel = void (*)(WgmmaPatch);
-/// The kernel of a plan, compiled for elements T in files of their own.
+/// Kernel of a plan; each T is compiled in its own file.
 template <typename T>
 WgmmaPatchKernel wgmma_patch_kernel_for(const WgmmaPatchPlan& plan);
 

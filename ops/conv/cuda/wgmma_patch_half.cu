@@ -1,4 +1,4 @@
-// wgmma_patch's kernels for float16, in a file of their own so that they compile beside the others.
+// wgmma_patch's kernels for float16; one file a type, so that they compile in parallel.
 
 #include "ops/conv/cuda/wgmma_patch.cuh"
 

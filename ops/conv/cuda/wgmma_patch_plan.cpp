@@ -11,32 +11,28 @@
 namespace lenslet::cuda {
 namespace {
 
-// By hand, beside wgmma_gemm's constants and 428 cuts of 19 problems and 32 drawn ones in fp16 and TF32 (an H100, 25
-// November 2026): root mean square error 13 %, 14 % on the drawn ones, the cut taken 2 % behind the best on average, 19
-// % at worst. All of them fitted freely (8 % and 11 %: 1.9 us to start, 1.14 for the largest tile) it loses layers to
-// wgmma_gemm on which it is faster, whose estimates are of an H200.
+// Set by hand beside wgmma_gemm's constants, from 428 configurations of 19 problems and 32 drawn ones in fp16 and TF32
+// (H100, 25 November 2026): rms error 13 % (drawn: 14 %); the configuration taken is 2 % behind the best on average, 19
+// % at worst. A free fit is closer (8 and 11 %), but then loses layers to wgmma_gemm, whose estimates are of an H200.
 
-/// From the launch to the first product: barriers, tensor maps, a trip to memory. 0.5 us less than it took at first:
-/// VGG's layers at batch 1 were estimated at 0.6 to 2.3 us above what they take, and went to wgmma_gemm, slower by up
-/// to 2.1 us in fp16 and 5 in TF32 (1x64x224x224 -> 64).
+/// Launch to first product: barriers, tensor maps, memory latency. With 0.5 us more, VGG's layers at batch 1 went to
+/// the slower wgmma_gemm.
 constexpr double start_us = 1.3;
-/// A tile's way out where the other consumer's products do not hide it, of 128x128 outputs; and in parts of 32 filters.
+/// Epilogue of 128x128 outputs that the other consumer's products do not hide; and in boxes of 32 filters.
 constexpr double epilogue_us = 1.22, narrow_epilogue_us = 1.65;
-/// A tap's least: its barriers and instructions; where filters stay, the latter alone.
+/// Least time of a tap: barriers and instructions; instructions alone where filters stay.
 constexpr double tap_us = 0.20, resident_tap_us = 0.07;
-/// Tiles of 32 filters and fewer, in 16 bits, take so much longer each; groups behind the first do where filters stay.
+/// Overheads in 16 bits: a tile of up to 32 filters; each further K group where filters stay.
 constexpr double narrow_tile_us = 0.75, resident_group_us = 1.0;
-/// Of several sets, in 16 bits and in float32: 1x192x35x35 -> 192, 1x1 in 6 groups, took 3.1 us for 2.3.
+/// Overhead of several sets, 16 bits and float32 (1x192x35x35 -> 192, 1x1 in 6 groups: 3.1 us for 2.3).
 constexpr double sets_us = 0.6, float_sets_us = 0.38;
-/// Tiles in TF32 of rows of 64 and 32 bytes: 24 cuts of 1 and 8x16x55x55 -> 64 and 1x3x224x224 -> 64, 3x3, took 0.3 to
-/// 1.5 us a tile longer than without it (an H100), the one taken of the first 3.6 us for 2.6, where wgmma_tf32
-/// takes 3.5.
+/// Overhead of a TF32 tile with rows of 64 or 32 bytes (H100, 24 configurations: 0.3 to 1.5 us).
 constexpr double narrow_rows_us = 0.75;
-/// Of products beside what memory takes, or the other way round: what the longer one does not hide.
+/// Share of the shorter of products and memory time that the longer one does not hide.
 constexpr double unhidden = 0.42;
-/// What a multiprocessor gets from L2.
+/// L2 bandwidth of a multiprocessor.
 constexpr double l2_bytes_per_us = 60e3;
-/// Units whose lines follow each other: what their patches have more to bring.
+/// Factor of halo tile bytes for units with contiguous lines.
 constexpr double lines_factor = 1.03;
 
 constexpr int shared_bytes = 226 << 10, consumer_warps = wgmma_consumers * 4;
@@ -46,7 +42,7 @@ constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b 
 
 std::int64_t element_bytes(const ConvProblem& p) { return static_cast<std::int64_t>(dtype_bytes(p.storage)); }
 
-/// Without what must fit. Of a set.
+/// All but the shared memory layout; for a set.
 WgmmaPatchPlan cut(const ConvProblem& p, const PatchTile& tile, const UnitShape& unit, int row_bytes,
                    std::int64_t together, std::int64_t sets) {
   WgmmaPatchPlan plan;
@@ -74,7 +70,7 @@ bool lay_out(WgmmaPatchPlan& plan) {
   const int all = shared_bytes - staging - barrier_bytes;
   const std::int64_t steps = plan.groups * plan.taps;
   const auto fitting = [&](int patches) { return std::max(0, all - patches * tile_bytes) / plan.filter_bytes; };
-  // Two tiles' patches, so that one comes while the other is multiplied; if need be, one.
+  // Double-buffered halo tiles, if need be a single one.
   constexpr int least = 3;
   plan.patch_stages = fitting(2) >= least ? 2 : 1;
   if (fitting(plan.patch_stages) < least) return false;
@@ -85,7 +81,7 @@ bool lay_out(WgmmaPatchPlan& plan) {
          plan.filter_stages * plan.filter_bytes + (plan.patch_stages + 1) * tile_bytes <= all)
     ++plan.patch_stages;
   plan.filters_at = plan.patch_stages * tile_bytes;
-  constexpr int alignment = 1024;  // of what is permuted by its address
+  constexpr int alignment = 1024;  // required by the address-based swizzle
   plan.staging_at = static_cast<int>(
       ceil_div(plan.filters_at + std::int64_t{plan.filter_stages} * plan.filter_bytes, alignment) * alignment);
   plan.barriers_at = plan.staging_at + staging;
@@ -94,7 +90,7 @@ bool lay_out(WgmmaPatchPlan& plan) {
   return true;
 }
 
-/// 128, and narrower ones that leave fewer zeros to multiply.
+/// 128, and narrower rows that pad less.
 std::vector<int> useful_rows(const ConvProblem& p) {
   std::vector<int> rows;
   std::int64_t bytes = std::numeric_limits<std::int64_t>::max();
@@ -106,7 +102,7 @@ std::vector<int> useful_rows(const ConvProblem& p) {
   return rows;
 }
 
-/// 8x8, and what covers the output by fewer units.
+/// 8x8, and shapes that cover the output with fewer units.
 std::vector<UnitShape> useful_units(const ConvProblem& p) {
   std::vector<UnitShape> shapes;
   std::int64_t units = std::numeric_limits<std::int64_t>::max();
@@ -162,7 +158,7 @@ std::vector<WgmmaPatchPlan> wgmma_patch_cuts(const ConvProblem& problem) {
     for (const int row_bytes : useful_rows(p))
       for (const UnitShape& unit : units)
         for (const PatchTile& tile : patch_tiles) {
-          // Half a tile of filters is the next narrower one's, and the narrowest one is for no more than it has.
+          // Half-empty tiles are left to the next narrower one, and the narrowest to problems that fit it.
           if (tile.filters > 32 && p.k <= tile.filters / 2) continue;
           if (tile.filters < 32 && (p.k > tile.filters || p.storage == DType::f32)) continue;
           WgmmaPatchPlan plan = cut(p, tile, unit, row_bytes, together, problem.groups / together);
@@ -176,7 +172,7 @@ std::optional<std::string> refuse_wgmma_patch(const ConvProblem& p) {
   if (p.r * p.s == 1 && (p.groups == 1 || !is_pointwise(p))) return "one tap: its windows share nothing";
   if (p.stride_h != 1 || p.stride_w != 1) return "a stride";
   if (p.groups > 1 && p.groups == p.c && p.k == p.c) return "depthwise: mostly zeros";
-  // Coordinates of a box, and its sides.
+  // Limits of a TMA box: its coordinates and sides.
   constexpr std::int64_t most_side = 64;
   if ((p.r - 1) * p.dilation_h > most_side || (p.s - 1) * p.dilation_w > most_side)
     return fmt::format("a window of more than {} lines or columns", most_side + 1);
@@ -202,14 +198,8 @@ double wgmma_patch_us(const ConvProblem& p, const WgmmaPatchPlan& plan, const De
                            : tile.filters <= 32 ? narrow_tile_us
                                                 : 0;
   const double groups_us = plan.resident ? resident_group_us * static_cast<double>(plan.groups - 1) : 0;
-  // Sets in float32: 64x208x14x14 -> 208, 3x3 in 26 groups, 22.1 us for 17.9 without, other layers up to 8 % more.
-  // Windows with holes in every type: in TF32 16x512x33x33 -> 512 by 4 457 us for 335, 64x112x24x24 -> 512 by 6 178 for
-  // 121.
-  // 1x512x64x64 -> 256, 3x3, in TF32 39.5 us for 35.3, five others as much more. In fp16 38 layers of one round
-  // took 1.12 of what was estimated, 8x512x14x14 -> 512 20.6 us for 18.1, but by as much others took wgmma_gemm's
-  // slower tiles.
-  // In several rounds such tiles took 0.84 to 0.95 of that: with one factor 1x64x224x224 -> 64 went to wgmma_gemm, in
-  // fp16 in 11.6 us for 9.6, in TF32 in 22.4 for 17.2.
+  // Factors measured on an H100 (docs/results/cuda-cost-model-cases-2026-11-27.csv): sets in float32, dilation, and
+  // small tiles, which take less in several waves.
   const std::int64_t blocks =
       plan.resident ? std::max<std::int64_t>(device.units / plan.beside(), 1) * plan.beside() : device.units;
   const auto rounds = static_cast<double>(ceil_div(plan.tiles_m * plan.beside(), blocks));
@@ -221,7 +211,7 @@ double wgmma_patch_us(const ConvProblem& p, const WgmmaPatchPlan& plan, const De
                         (p.dilation_h > 1 || p.dilation_w > 1 ? 1.2 : 1.0);
   const double tile_us = factor * std::max(steps * step_us + out_us + narrow_us + groups_us, copied / l2_bytes_per_us);
   const double tiles_us = rounds * tile_us, memory_us = bytes_with_room(p) / device.bytes_per_us;
-  // Filters that stay come once, before the first product, and partly before the kernel ahead has ended.
+  // Filters that stay are loaded once, partly before the previous kernel has ended.
   constexpr double seen = 0.2;
   const double filters_us = plan.resident ? seen * steps * plan.filter_bytes / l2_bytes_per_us : 0;
   const double several_us = plan.sets == 1 ? 0 : in_f32 ? float_sets_us : sets_us;

@@ -1,5 +1,5 @@
-// wgmma_patch for problems of few tiles and long sums. The kernel is in wgmma_patch_slices.cuh, tiles and slices are
-// chosen in wgmma_patch_slices_plan.cpp.
+// wgmma_patch with cluster split-K, for few tiles and long gemm_k. Kernel: wgmma_patch_slices.cuh; tiles and splits:
+// wgmma_patch_slices_plan.cpp.
 
 #include "ops/conv/cuda/wgmma_patch_slices.h"
 
@@ -72,7 +72,7 @@ class BoundPatchSlices final : public BoundKernel {
   ConvProblem problem_;
   PatchSlicesPlan plan_;
   PatchSlicesKernel kernel_;
-  PatchSlices call_;  // but for what depends on addresses
+  PatchSlices call_;  // lacks what depends on addresses
 };
 
 }  // namespace

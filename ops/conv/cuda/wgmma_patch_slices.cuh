@@ -1,10 +1,9 @@
 #pragma once
-// The kernel of wgmma_patch's slices: one tile a cluster, of whose groups of channels each block multiplies a slice, as
-// wgmma_slices does with steps (wgmma_slices.cuh), but out of patches: a 3x3 step of 112x128 takes 18 KB from L2 where
-// im2col boxes of 128x128 take 32, which come no faster than the tensor cores multiply them. One thread of a block's
-// last warp has the copy engine fill stages, a warpgroup each multiplies 64 filters with the unit's pixels. Filters
-// come in stages of a tap, or of a line of three where a barrier for each would hold narrow tiles up. How slices are
-// added up, and what comes after, is in wgmma_slices_finish.cuh.
+// wgmma_patch with cluster split-K: one tile a cluster, each block multiplies a split of its groups of channels. Like
+// wgmma_slices.cuh, but on halo tiles: a 3x3 k-block of 112x128 loads 18 KB from L2 where im2col boxes of 128x128 load
+// 32, which is L2-bound. One producer thread in a block's last warp issues TMA loads; each warpgroup multiplies 64
+// filters by the unit's pixels. A stage of filters is one tap, or a row of three where a barrier a tap would slow
+// narrow tiles. Reduction and epilogue: wgmma_slices_finish.cuh.
 
 #include "base/cuda/launch.h"
 #include "base/cuda/wgmma.cuh"
@@ -17,33 +16,33 @@
 
 namespace lenslet::cuda {
 
-/// What the kernel takes. x, residual and y are NHWC, their pixels at multiples of 16 bytes (aligned_nhwc). No more
-/// than 384 bytes, for WgmmaSlices' reason.
+/// Kernel arguments. x, residual and y are NHWC with pixels at multiples of 16 bytes (aligned_nhwc). At most 384 bytes
+/// (see WgmmaSlices).
 struct PatchSlices {
-  CUtensorMap patches{};  ///< of x, [N][H][W][C]: boxes of a unit's patch; of floats one that rounds
-  CUtensorMap filters{};  ///< [K][R*S][C], of floats in the order that wgmma_tf32 prepares
+  CUtensorMap patches{};  ///< of x, [N][H][W][C]: boxes are a unit's halo tile; float32: the map rounds
+  CUtensorMap filters{};  ///< [K][R*S][C]; float32: permuted as wgmma_tf32 packs them
   UnitWalk walk;
   DeviceActivation activation;
-  int p = 0, q = 0, k = 0;  ///< k: K, and the room behind it, which is written, too
-  std::int16_t room = 0;    ///< of k, behind K
+  int p = 0, q = 0, k = 0;  ///< k: K with padding, which is written too
+  std::int16_t room = 0;    ///< padding channels of k
   std::int16_t pad_top = 0, pad_left = 0;
   std::uint8_t r = 0, s = 0, dilation_h = 0, dilation_w = 0;
   std::uint8_t filter_stages = 0, patch_stages = 0, slices_log2 = 0;
-  int groups = 0;  ///< of channels, all slices
+  int groups = 0;  ///< groups of channels, all splits
   int tiles_n = 0;
   const float* bias = nullptr;     ///< may be null
-  const void* residual = nullptr;  ///< like y, k from pixel to pixel; may be null, or y
+  const void* residual = nullptr;  ///< like y, pixel pitch k; may be null, or y
   void* y = nullptr;
-  int y_pixel = 0;  ///< elements from one pixel of y to the next
+  int y_pixel = 0;  ///< pixel pitch of y in elements
 };
 static_assert(sizeof(PatchSlices) <= 384);
 
-/// A warpgroup that multiplies, and a warp that copies.
+/// Threads of a consumer warpgroup and a producer warp.
 inline constexpr int patch_slices_consumers = 128, patch_slices_threads = patch_slices_consumers + 32;
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
-/// Two lines of a unit, columns of sums.
+/// Two lines of a unit: columns of accumulators.
 struct PatchRows {
   static constexpr bool turned = true;
   using Begin = UnitStart;
@@ -60,7 +59,7 @@ struct PatchRows {
   __device__ static PatchSlicesShare share(int, int, int slices_log2) { return patch_slices_share(slices_log2); }
 };
 
-/// A block: its shared memory, and what it multiplies of a tile: groups [first, last).
+/// A block: its shared memory layout and its split, groups [first, last).
 template <typename T, int taps>
 struct PatchSlice {
   static constexpr int stage_taps = taps, row_bytes = patch_slices_row_bytes,
@@ -70,7 +69,7 @@ struct PatchSlice {
   static_assert(patches_at(0) % 1024 == 0 && patches_at(1) % 1024 == 0);
 
   unsigned char* shared;
-  int columns, patch_box, patch_bytes;  ///< of a patch: its width, what a copy brings, and room for it
+  int columns, patch_box, patch_bytes;  ///< of a halo tile: width, TMA box, and its slot
   int rank, unit, first_k, first, last, slices_log2;
 
   __device__ PatchSlice(const PatchSlices& g, unsigned char* memory) : shared(memory) {
@@ -88,7 +87,7 @@ struct PatchSlice {
 
   __device__ unsigned char* sums() const { return shared + patch_slices_barrier_bytes; }
   __device__ std::uint64_t* barriers() const { return reinterpret_cast<std::uint64_t*>(shared); }
-  /// A patch, and a stage's filters, have arrived; their last readers are done.
+  /// Barriers: a halo tile (or a stage's filters) has arrived; its readers are done.
   __device__ std::uint64_t* patch_full(int stage) const { return barriers() + stage; }
   __device__ std::uint64_t* patch_empty(const PatchSlices& g, int stage) const {
     return barriers() + g.patch_stages + stage;
@@ -103,7 +102,7 @@ struct PatchSlice {
   }
 };
 
-/// One thread: all copies of a block.
+/// Producer: one thread, all TMA loads of a block.
 template <typename Block>
 __device__ inline void produce_slice(const PatchSlices& g, const Block& block) {
   constexpr int channels = Block::channels, tap_bytes = Block::tap_bytes;
@@ -117,7 +116,7 @@ __device__ inline void produce_slice(const PatchSlices& g, const Block& block) {
     for (int i = 0; i < Block::stage_taps; ++i)
       copy_tile(to + i * tap_bytes, g.filters, full, group * channels, tap + i, block.first_k);
   };
-  // Filters do not wait for what other kernels compute.
+  // Filters do not depend on the previous kernel.
   int early = 0;
   for (int group = block.first; group < block.last && early < g.filter_stages; ++group)
     for (int tap = 0; tap < taps && early < g.filter_stages; tap += Block::stage_taps, ++early)
@@ -127,7 +126,7 @@ __device__ inline void produce_slice(const PatchSlices& g, const Block& block) {
   const UnitStart at = g.walk.start(block.unit);
   StageRing patch{g.patch_stages}, filter{g.filter_stages};
   for (int group = block.first; group < block.last; ++group, patch.next()) {
-    wait_for_phase(block.patch_empty(g, patch.stage), patch.phase ^ 1);  // the first time round all are
+    wait_for_phase(block.patch_empty(g, patch.stage), patch.phase ^ 1);  // all are empty at first
     std::uint64_t* const full = block.patch_full(patch.stage);
     arrive_expecting(full, static_cast<unsigned>(block.patch_box));
     copy_tile(block.patch(patch.stage), g.patches, full, group * channels, at.q - g.pad_left, at.p - g.pad_top, at.n);
@@ -143,20 +142,20 @@ __device__ inline void produce_slice(const PatchSlices& g, const Block& block) {
   }
 }
 
-/// The warpgroup that multiplies.
+/// Consumer: the warpgroup that multiplies.
 template <typename T, typename Block>
 __device__ inline void consume_slice(const PatchSlices& g, const Block& block) {
   constexpr int row_bytes = Block::row_bytes, taps = Block::stage_taps;
-  constexpr int terms_bytes = wgmma_terms * 2;  // of one instruction, whatever T
-  // The same for all threads of a warp, and known to be.
+  constexpr int terms_bytes = wgmma_terms * 2;  // of one instruction, for any T
+  // Warp-uniform, and known to the compiler to be.
   const int warp = __shfl_sync(0xFFFFFFFFU, static_cast<int>(threadIdx.x) / 32, 0);
   const unsigned lane = threadIdx.x % 32;
   wait_for_previous();
   SlicesFinisher<T, Block, PatchSlices, PatchRows> finisher(g, block, warp, block.rank, g.walk.start(block.unit),
                                                             block.first_k);
   const int s = g.s, stages = g.r * s / taps, columns = block.columns;
-  // Operands, and how far they lie apart in 16 bytes, kept so that they are reckoned once a warp: with addresses a
-  // thread a step of 128x128 took 0.7 us for 0.35.
+  // Operand descriptors and strides in 16 bytes, kept warp-uniform: computed per thread, a k-block of 128x128 took 0.7
+  // us for 0.35.
   const std::uint64_t first_pixels = wgmma_operand<row_bytes>(block.patch(0), columns);
   const std::uint64_t first_filters = wgmma_operand<row_bytes>(block.filters(g, 0));
   const int patch_stage = block.patch_bytes / 16;
@@ -164,7 +163,7 @@ __device__ inline void consume_slice(const PatchSlices& g, const Block& block) {
   const int tap_offset = g.dilation_w * (row_bytes / 16), line_offset = g.dilation_h * columns * (row_bytes / 16);
   StageRing patch{g.patch_stages}, filter{g.filter_stages};
   float d[patch_slices_pixels / 2];
-  // What products that are under way read; -1 where nothing is.
+  // Stages that products in flight read; -1: none.
   int last_filter = -1, last_patch = -1;
   const auto release_last = [&] {
     if (lane == 0 && last_filter >= 0) arrive(block.empty(g, last_filter));
@@ -189,7 +188,7 @@ __device__ inline void consume_slice(const PatchSlices& g, const Block& block) {
                        group > 0 || stage > 0 || tap > 0 || at > 0);
       }
       wgmma_commit();
-      // The step before this one is done: its stage is free, as far as this warp is concerned.
+      // The previous k-block is done: this warp has released its stage.
       wgmma_wait<1>();
       release_last();
       last_filter = filter.stage;
@@ -206,14 +205,14 @@ __device__ inline void consume_slice(const PatchSlices& g, const Block& block) {
   }
   wgmma_wait<0>();
   wgmma_hold(d);
-  // Of one slice sums come where other warps' products may still read.
+  // Without split-K the accumulators are staged over stages that other warps' products may still read.
   if (g.slices_log2 == 0) asm volatile("bar.sync 1, %0;" ::"n"(patch_slices_consumers) : "memory");
   finisher.finish(d);
 }
 
 #endif
 
-/// Grid: the blocks of a tile, clusters, after each other; tiles of the same unit together. `taps`: of a stage.
+/// Grid: blocks of a tile (a cluster) adjacent; tiles of the same unit adjacent. `taps`: of a stage.
 template <typename T, int taps>
 __global__ void __launch_bounds__(patch_slices_threads, 1)
     wgmma_patch_slices_kernel(const __grid_constant__ PatchSlices g) {
@@ -233,7 +232,7 @@ __global__ void __launch_bounds__(patch_slices_threads, 1)
     publish_barriers();
   }
   __syncthreads();
-  if (g.slices_log2 > 0) leave_cluster();  // it has begun; waited for where sums are given
+  if (g.slices_log2 > 0) leave_cluster();  // arrive; waited for before partial sums are sent
   if (copies) {
     if (threadIdx.x == patch_slices_consumers)
       produce_slice(g, block);

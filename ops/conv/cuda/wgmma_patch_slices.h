@@ -1,6 +1,5 @@
 #pragma once
-// wgmma_patch with a tile's groups of channels cut over the blocks of a cluster: what wgmma_patch binds where its plan
-// has slices.
+// wgmma_patch with cluster split-K over the groups of channels; wgmma_patch binds it where its plan has splits.
 
 #include <memory>
 
@@ -11,7 +10,7 @@
 
 namespace lenslet::cuda {
 
-/// The filters of both kernels of wgmma_patch.
+/// Packed filters of both kernels of wgmma_patch.
 inline WgmmaFilters patch_filters(const ConvProblem& problem, std::int64_t together) {
   return in_whole_tiles(problem, together, problem.storage == DType::f32 ? tf32_staged_filters : 1);
 }

@@ -9,9 +9,9 @@
 namespace lenslet::cuda {
 namespace {
 
-// As wgmma_gemm's (wgmma_slices_us.h), fitted by tools/scripts/refit_tensor_cores.py to 262 cuts of 94 problems in fp16
-// and TF32 (an H100, 25 November 2026): root mean square error 6 %, the cut taken 0.4 % behind the best on average, 22
-// % at worst.
+// As wgmma_gemm's (wgmma_slices_us.h), fitted by tools/scripts/refit_tensor_cores.py to 262 configurations of 94
+// problems in fp16 and TF32 (H100, 25 November 2026): rms error 6 %; the one taken is 0.4 % behind the best on average,
+// 22 % at worst.
 constexpr double slices_block_us = 1.45, slices_epilogue_us = 2.25;
 constexpr double l2_bytes_per_us = 9.3e6;
 constexpr double exchange_us = 0.17, exchange_bytes_per_us = 38.6e3;
@@ -24,24 +24,24 @@ constexpr SlicesCosts costs{.block_us = slices_block_us,
                             .exchange_bytes_per_us = exchange_bytes_per_us,
                             .rows_per_us = rows_per_us,
                             .unhidden = unhidden};
-/// Share that long sums reach of what large products reach, by stages of three taps and of one.
+/// Rate for long gemm_k relative to large products, by stages of three taps and of one.
 constexpr double efficiency_by_lines = 1.27, efficiency_by_taps = 0.94;
-/// A round of blocks on more than half of the multiprocessors, which leave the next kernel's none to begin on.
+/// Cost of a wave on more than half of the multiprocessors: the next kernel cannot start on the rest.
 constexpr double crowd_us = 0.98;
-/// Of float32, whose sums are sorted on their way out.
+/// Overhead of float32, whose accumulators are permuted in the epilogue.
 constexpr double float_us = 0.48;
-/// Of more blocks there are none: wgmma_patch's persistent ones are for them.
+/// More blocks are left to wgmma_patch's persistent ones.
 constexpr std::int64_t most_blocks = 1024;
 
 constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
-/// Fills shared memory; false where it is too small. More than half of a multiprocessor's, so that it has one block:
-/// where the next kernel's began beside it, layers by themselves were faster, by up to a tenth (256x56x56 -> 256, 8.0
-/// us for 8.7), but VGG-16 took 0.2264 ms for 0.2183 in fp16, and 0.3377 for 0.3028 in TF32.
+/// Lays out shared memory; false where it does not fit. Takes more than half of a multiprocessor's, so that one block
+/// is resident: letting the next kernel start beside it sped layers up by a tenth but slowed VGG-16, 0.2183 to 0.2264
+/// ms in fp16, 0.3028 to 0.3377 in TF32 (docs/tried.md).
 bool lay_out(PatchSlicesPlan& plan) {
   constexpr int half = 114 << 10, all = 227 << 10;
   const int most_stages = plan.stage_taps == 1 ? 16 : 8;
-  // A slice of several groups multiplies one while the next comes.
+  // Double-buffered where a split has several groups.
   plan.patch_stages = plan.slice_groups() > 1 ? 2 : 1;
   const int filters_at = patches_at(log2_of(plan.slices)) + plan.patch_stages * plan.patch_bytes;
   const std::int64_t stages = plan.slice_groups() * plan.taps / plan.stage_taps;
@@ -71,7 +71,7 @@ std::string PatchSlicesPlan::str() const {
 std::vector<PatchSlicesPlan> patch_slices_cuts(const ConvProblem& p) {
   std::vector<PatchSlicesPlan> cuts;
   const auto element_bytes = static_cast<std::int64_t>(dtype_bytes(p.storage));
-  // What a call has room for (PatchSlices).
+  // Limits of the argument's fields (PatchSlices).
   constexpr std::int64_t most_taps = 255, most_pad = 32767;
   if (std::max(p.r, p.s) > most_taps || std::max(p.pad_top, p.pad_left) > most_pad) return {};
   if (p.groups > 1 || p.c * element_bytes <= patch_slices_row_bytes / 2) return {};
@@ -93,8 +93,8 @@ std::vector<PatchSlicesPlan> patch_slices_cuts(const ConvProblem& p) {
       // Each rank owns whole rows of units.
       if (patch_slices_filters / unit_filters % slices != 0) continue;
       if (p.s % stage_taps != 0 || slices > plan.groups) continue;
-      // In its three layers of 8x512x14x14 -> 512, 3x3, VGG-16 in fp16 took 0.578 ms for 0.562 with them, thrice,
-      // though by themselves they take 14.4 us for 17.9; why is not known. TF32 gains there.
+      // One longer split slowed VGG-16 in fp16 (0.562 to 0.578 ms), although its layers gain alone; unexplained. TF32
+      // gains (docs/tried.md).
       constexpr std::int64_t most_steps = 36;
       if (slices == 1 && p.storage != DType::f32 && plan.groups * plan.taps > most_steps) continue;
       if (plan.units * plan.tiles_n * slices > most_blocks) continue;

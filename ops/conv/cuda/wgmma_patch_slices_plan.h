@@ -1,9 +1,9 @@
 #pragma once
-// How wgmma_patch cuts a convolution of few tiles and long sums over clusters (wgmma_patch_slices.cuh). Plain C++.
+// Tile configurations of wgmma_patch with cluster split-K (wgmma_patch_slices.cuh). Plain C++.
 //
-// A tile is one unit of 14 lines of 8 pixels and some filters; the blocks of a cluster multiply a slice of its groups
-// of channels each and add up. Filters are the rows of its products and pixels the columns, of which an instruction
-// takes any number of eights: what began as 224x224 has lines in fourteens, of which none is empty then.
+// A tile is one unit of 14 lines of 8 pixels by some filters; each block of a cluster multiplies a split of its groups
+// of channels. Filters are gemm_m and pixels gemm_n, which wgmma allows in any multiple of eight: images that began as
+// 224x224 have a multiple of 14 lines, so no unit is partly empty.
 
 #include <cstdint>
 #include <optional>
@@ -18,31 +18,30 @@ namespace lenslet::cuda {
 inline constexpr int patch_slices_lines = 14, patch_slices_columns = 8;
 inline constexpr int patch_slices_pixels = patch_slices_lines * patch_slices_columns;
 inline constexpr int patch_slices_filters =
-    64;  ///< of 128, by two warpgroups, tiles took longer wherever they were tried
-inline constexpr int patch_slices_row_bytes = 128;  ///< of channels of a pixel, a group
-/// Room for barriers comes first in shared memory, then for sums, if there are several slices, patches and filters. Of
-/// one slice sums come where patches were.
+    64;  ///< tiles of 128 filters, by two warpgroups, took longer wherever they were tried
+inline constexpr int patch_slices_row_bytes = 128;  ///< channels of a pixel of a group
+/// Shared memory: barriers first, then partial sums if there are several splits, halo tiles, filters. Without split-K
+/// the accumulators are staged over the halo tiles.
 inline constexpr int patch_slices_barrier_bytes = 1 << 10;
 inline constexpr int patch_slices_sums_bytes = patch_slices_pixels * patch_slices_filters * 4;
 LENSLET_HOST_DEVICE constexpr int patches_at(int slices_log2) {
   return patch_slices_barrier_bytes + (slices_log2 > 0 ? patch_slices_sums_bytes : 0);
 }
 
-/// There are kernels of 128 and of 64 filters; a warpgroup multiplies 64. Two blocks of the latter fit a
-/// multiprocessor.
+/// One warpgroup multiplies all of a tile's patch_slices_filters filters.
 struct PatchSlicesPlan {
   int filters = 128;                      ///< of a tile
-  int slices = 1;                         ///< of its groups: a power of 2
-  int stage_taps = 1;                     ///< whose filters are a stage: 1 or 3
-  std::int64_t units = 0;                 ///< of the output: tiles side by side
+  int slices = 1;                         ///< splits of its groups: a power of 2
+  int stage_taps = 1;                     ///< taps of a filter stage: 1 or 3
+  std::int64_t units = 0;                 ///< of the output: tiles along gemm_n
   std::int64_t tiles_n = 0;               ///< of the same pixels
   std::int64_t groups = 0, taps = 0;      ///< of channels; R*S
-  int lines = 0, columns = 0;             ///< of a patch
+  int lines = 0, columns = 0;             ///< of a halo tile
   int patch_bytes = 0, filter_bytes = 0;  ///< of a stage each
   int patch_stages = 0, filter_stages = 0;
   int total = 0;  ///< of shared memory
 
-  /// Groups of a slice, at most.
+  /// Groups of a split, at most.
   std::int64_t slice_groups() const { return (groups + slices - 1) / slices; }
   /// "lines=14 filters=64 slices=4", then " taps=3" where they are not 1.
   std::string str() const;
@@ -51,11 +50,11 @@ struct PatchSlicesPlan {
 /// 14 lines of 8 outputs.
 UnitShape patch_slices_unit(const ConvProblem& problem);
 
-/// Who of a cluster finishes what of a tile, as SlicesShare: units of 16 filters and 16 pixels, seven of the same
+/// How a cluster shares a tile's reduction, as SlicesShare: units of 16 filters by 16 pixels, seven of the same
 /// filters.
 struct PatchSlicesShare {
   static constexpr int row = patch_slices_pixels / unit_rows;
-  int rows_log2 = 0;  ///< of a rank
+  int rows_log2 = 0;  ///< of a rank, log2
   int warps = 0;
 
   LENSLET_HOST_DEVICE constexpr int each() const { return row << rows_log2; }
@@ -73,16 +72,16 @@ LENSLET_HOST_DEVICE constexpr PatchSlicesShare patch_slices_share(int slices_log
   return {log2_of(rows) - slices_log2, rows};
 }
 
-/// Every cut there is a kernel for and room; none where there are more than a few tiles, several groups of the
-/// convolution, or so few channels that they are no group.
+/// All configurations with a kernel that fit; none with more than a few tiles, with grouped convolutions, or with less
+/// than a group of channels.
 std::vector<PatchSlicesPlan> patch_slices_cuts(const ConvProblem& problem);
 /// Time in us, launch included.
 double patch_slices_us(const ConvProblem& problem, const PatchSlicesPlan& plan, const DeviceProfile& device);
-/// The fastest by patch_slices_us() on reference_gpu(), if there is any. Bits depend on the slices.
+/// The fastest by patch_slices_us() on reference_gpu(), or nothing. Bits depend on the number of splits.
 std::optional<PatchSlicesPlan> plan_patch_slices(const ConvProblem& problem);
-/// Whether it is one of these, and not a WgmmaPatchPlan.
+/// Whether the text is one of these, and not a WgmmaPatchPlan's.
 bool is_patch_slices(std::string_view config);
-/// What str() wrote. Error(invalid_argument).
+/// Reads str()'s text. Error(invalid_argument).
 PatchSlicesPlan read_patch_slices_plan(const ConvProblem& problem, std::string_view config);
 
 }  // namespace lenslet::cuda

@@ -1,5 +1,5 @@
-// wgmma_slices: wgmma_gemm for problems of few tiles and long sums. The kernel is in wgmma_slices.cuh, tiles and slices
-// are chosen in wgmma_gemm_plan.cpp.
+// wgmma_gemm with cluster split-K, for few tiles and long gemm_k. Kernel: wgmma_slices.cuh; tiles and splits:
+// wgmma_gemm_plan.cpp.
 
 #include "ops/conv/cuda/wgmma_slices.h"
 

@@ -1,10 +1,9 @@
 #pragma once
-// The wgmma_slices kernel: one tile a cluster, of whose steps each block multiplies a slice, so that a long sum comes
-// through several multiprocessors' shares of L2 at once. One thread of a block's last warp has the copy engine fill
-// stages, one or two warpgroups multiply them, 64 pixels each. Blocks live for one tile: they are launched while the
-// kernel before still runs, and have fetched their first filters when it ends. How slices are added up, and what comes
-// after, is in wgmma_slices_finish.cuh. Floats are products of TF32: rows of 128 bytes are 32 channels then, rounded by
-// the copies, and instructions take as many bytes of terms.
+// The wgmma_slices kernel, cluster split-K: one tile a cluster, each block multiplies a split of its k-blocks, so that
+// a long gemm_k uses the L2 bandwidth of several multiprocessors. One producer thread in a block's last warp issues TMA
+// loads, one or two consumer warpgroups multiply 64 pixels each. Blocks do one tile: they start while the previous
+// kernel runs and have loaded their first filters when it ends. Reduction and epilogue: wgmma_slices_finish.cuh.
+// float32 is multiplied as TF32: 128-byte rows of 32 channels, rounded by TMA; k of an instruction has as many bytes.
 
 #include "base/cuda/launch.h"
 #include "base/cuda/wgmma.cuh"
@@ -16,38 +15,37 @@
 
 namespace lenslet::cuda {
 
-/// What the kernel takes, of T: Float16, BFloat16, or float, multiplied as TF32. x, residual and y are NHWC,
-/// their pixels at multiples of 16 bytes (aligned_nhwc). No more than 384 bytes: with four more (512, as they are
-/// aligned) each kernel of a graph took 0.13 us longer, ResNet-50 at batch 1 0.2034 ms for 0.1977 on an H200. An empty
-/// kernel does not.
+/// Kernel arguments for T: Float16, BFloat16, or float (TF32). x, residual and y are NHWC with pixels at multiples of
+/// 16 bytes (aligned_nhwc). At most 384 bytes: four more (512, aligned) cost 0.13 us a kernel of a graph, ResNet-50 at
+/// batch 1 0.2034 ms for 0.1977 on an H200; an empty kernel is not slowed.
 struct WgmmaSlices {
-  CUtensorMap windows{};  ///< of x: in im2col mode, or pointwise [pixels][C]; of floats one that rounds
-  CUtensorMap filters{};  ///< [K][R*S][C], of floats in the order that wgmma_tf32 prepares
+  CUtensorMap windows{};  ///< of x: im2col mode, or pointwise [pixels][C]; float32: the map rounds
+  CUtensorMap filters{};  ///< [K][R*S][C]; float32: permuted as wgmma_tf32 packs them
   WindowWalk<> walk;
   DeviceActivation activation;
   std::int16_t pointwise = 0;
-  std::int16_t room = 0;  ///< of k, behind K
-  int pixels = 0, k = 0;  ///< pixels: N*P*Q; k: K, and the room behind it, which is written, too
+  std::int16_t room = 0;  ///< padding channels of k
+  int pixels = 0, k = 0;  ///< pixels: N*P*Q; k: K with padding, which is written too
   TermOrder terms;
-  int steps = 0;        ///< of a tile, all slices
-  int slices_log2 = 0;  ///< of the blocks of a cluster
+  int steps = 0;        ///< k-blocks of a tile, all splits
+  int slices_log2 = 0;  ///< cluster size, log2
   int tiles_n = 0;
   const float* bias = nullptr;     ///< may be null
-  const void* residual = nullptr;  ///< like y, k from pixel to pixel; may be null, or y
+  const void* residual = nullptr;  ///< like y, pixel pitch k; may be null, or y
   void* y = nullptr;
-  int y_pixel = 0;  ///< elements from one pixel of y to the next
+  int y_pixel = 0;  ///< pixel pitch of y in elements
 };
 static_assert(sizeof(WgmmaSlices) <= 384);
 
 template <SlicesTile tile>
 inline constexpr int slices_consumers = shape_of(tile).m / 64;
-/// The consumers', and those of the warp that copies.
+/// Threads of the consumers and the producer warp.
 template <SlicesTile tile>
 inline constexpr int slices_threads = 128 * slices_consumers<tile> + 32;
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
-/// A block: its shared memory.
+/// A block's shared memory layout.
 template <typename T, SlicesTile tile, int stage_width, int stage_groups>
 struct SlicesBlock {
   static constexpr SlicesTileShape shape = shape_of(tile);
@@ -62,14 +60,14 @@ struct SlicesBlock {
   __device__ unsigned char* sums() const { return shared + layout.sums; }
   __device__ unsigned char* pixels(int stage) const { return shared + stage * stage_bytes; }
   __device__ unsigned char* filters(int stage) const { return pixels(stage) + layout.pixels; }
-  /// A stage's operands have arrived; its last readers are done.
+  /// Barrier of a stage: its operands have arrived. empty(): its readers are done.
   __device__ std::uint64_t* full(int stage) const {
     return reinterpret_cast<std::uint64_t*>(shared + layout.barriers) + stage;
   }
   __device__ std::uint64_t* empty(int stage) const { return full(stage) + layout.stages; }
 };
 
-/// What a block multiplies: steps [first, last) of a tile.
+/// A block's split: k-blocks [first, last) of a tile.
 template <typename Block>
 struct SliceWork {
   int rank, first_pixel, first_k, first, last;
@@ -84,7 +82,7 @@ struct SliceWork {
   }
 };
 
-/// One thread: all copies of a block.
+/// Producer: one thread, all TMA loads of a block.
 template <typename Block>
 __device__ inline void produce_slice(const WgmmaSlices& g, const Block& block) {
   using Stage = typename Block::Stage;
@@ -92,7 +90,7 @@ __device__ inline void produce_slice(const WgmmaSlices& g, const Block& block) {
   prefetch_map(g.filters);
   prefetch_map(g.windows);
   const SliceWork<Block> work(g);
-  // Filters do not wait for what other kernels compute.
+  // Filters do not depend on the previous kernel.
   TermWalk terms = TermWalk::at(g.terms, work.first * Block::groups, Block::width), filter_terms = terms;
   const int early = min(work.first + stages, work.last);
   for (int step = work.first; step < early; ++step)
@@ -114,12 +112,12 @@ __device__ inline void produce_slice(const WgmmaSlices& g, const Block& block) {
   }
 }
 
-/// A warpgroup: its 64 pixels of the tile.
+/// Consumer: a warpgroup, its 64 pixels of the tile.
 template <typename T, typename Block>
 __device__ inline void consume_slice(const WgmmaSlices& g, const Block& block) {
   using Stage = typename Block::Stage;
   constexpr int stages = Block::layout.stages, n = Block::shape.n;
-  // The same for all threads of a warp, and known to be.
+  // Warp-uniform, and known to the compiler to be.
   const int warp = __shfl_sync(0xFFFFFFFFU, static_cast<int>(threadIdx.x) / 32, 0);
   const unsigned lane = threadIdx.x % 32;
   const SliceWork<Block> work(g);
@@ -131,7 +129,7 @@ __device__ inline void consume_slice(const WgmmaSlices& g, const Block& block) {
   for (int step = work.first; step < work.last; ++step) {
     wait_for_phase(block.full(at.stage), at.phase);
     Stage::template multiply<T>(d, block.pixels(at.stage), block.filters(at.stage), warp / 4 * 64, step > work.first);
-    // The step before this one is done: its stage is free, as far as this warp is concerned.
+    // The previous k-block is done: this warp has released its stage.
     wgmma_wait<1>();
     if (step > work.first && lane == 0) arrive(block.empty(last));
     last = at.stage;
@@ -144,7 +142,7 @@ __device__ inline void consume_slice(const WgmmaSlices& g, const Block& block) {
 
 #endif
 
-/// Grid: the blocks of a tile, clusters, after each other; tiles of the same pixels together.
+/// Grid: blocks of a tile (a cluster) adjacent; tiles of the same pixels adjacent.
 template <typename T, SlicesTile tile, int width, int groups>
 __global__ void __launch_bounds__(slices_threads<tile>, shape_of(tile).blocks)
     wgmma_slices_kernel(const __grid_constant__ WgmmaSlices g) {
@@ -162,7 +160,7 @@ __global__ void __launch_bounds__(slices_threads<tile>, shape_of(tile).blocks)
     publish_barriers();
   }
   __syncthreads();
-  if (g.slices_log2 > 0) leave_cluster();  // it has begun; waited for where sums are given
+  if (g.slices_log2 > 0) leave_cluster();  // arrive; waited for before partial sums are sent
   if (copies) {
     if (threadIdx.x == 128 * consumers)
       produce_slice(g, block);

@@ -1,5 +1,5 @@
 #pragma once
-// wgmma_gemm with a tile's steps cut over the blocks of a cluster: what wgmma_gemm binds where its plan has slices.
+// wgmma_gemm with cluster split-K; wgmma_gemm binds it where its plan has splits.
 
 #include <memory>
 
@@ -8,7 +8,7 @@
 
 namespace lenslet::cuda {
 
-/// plan.slices > 0. The filters are wgmma_gemm's.
+/// plan.slices > 0. Uses wgmma_gemm's packed filters.
 std::unique_ptr<const BoundKernel> bind_wgmma_slices(const ConvProblem& problem, const WgmmaGemmPlan& plan);
 
 }  // namespace lenslet::cuda

@@ -1,13 +1,13 @@
 #pragma once
-// The way out of wgmma_slices and of wgmma_patch's slices. The blocks of a cluster have sums of the same outputs. Each
-// owns an even share of them, in units of 16 pixels and 16 filters, and every block stores what it has of a unit into
-// its owner's shared memory, as registers lie: 16 bytes a thread, next to each other. After one barrier the owner adds
-// them up in the order of the ranks, from its own memory, so that no block waits for another at its end. A warp then
-// has a unit as the tensor cores have it, finishes it there, and turns it through shared memory into 16 bytes a thread
-// of y. Of floats a thread has 16 bytes of two pixels as it is, because wgmma_tf32's filters are in an order for that
-// (tf32_filter_at): a unit's filters are then fours of a part of 32, and two units fill its sectors of memory.
+// Reduction and epilogue of cluster split-K (wgmma_slices, wgmma_patch_slices). Each block owns an equal share of the
+// tile, in units of 16 pixels by 16 filters. Every block stores its partial sums of a unit into the owner's shared
+// memory in register layout, 16 bytes a thread, coalesced. After one cluster barrier the owner adds them in rank order
+// from its own memory, so that no block waits at its end. A warp then has a unit in accumulator layout, runs the
+// epilogue, and transposes it through shared memory to 16 bytes of y a thread. float32 needs no transposition:
+// wgmma_tf32's filters are permuted (tf32_filter_at) so that a thread has 16 bytes of two pixels; a unit's filters are
+// then fours of a box of 32, and two units fill its sectors.
 //
-// Stores, one way, instead of loads, there and back: nothing but the barrier waits for the way between two blocks.
+// Remote stores instead of loads: only the barrier waits for the latency between blocks.
 
 #include <cuda_runtime.h>
 
@@ -27,15 +27,15 @@ namespace lenslet::cuda {
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
-/// load_matrices() of rows that are columns of a: lanes 0 to 15 say where its columns 0 to 7 lie, of rows 0 to 7 and
-/// then 8 to 15, lanes 16 to 31 the same of columns 8 to 15.
+/// load_matrices() with transposed rows (columns of a): lanes 0 to 15 address columns 0 to 7 of rows 0 to 7, then 8 to
+/// 15, lanes 16 to 31 columns 8 to 15.
 __device__ inline void load_matrices_turned(std::uint32_t (&a)[4], const void* column) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(a[0]), "=r"(a[1]), "=r"(a[2]), "=r"(a[3])
                : "r"(static_cast<unsigned>(__cvta_generic_to_shared(column)))
                : "memory");
 }
-/// The reverse.
+/// The reverse store.
 __device__ inline void store_matrices_turned(void* column, const std::uint32_t (&a)[4]) {
   asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(
                    static_cast<unsigned>(__cvta_generic_to_shared(column))),
@@ -43,7 +43,7 @@ __device__ inline void store_matrices_turned(void* column, const std::uint32_t (
                : "memory");
 }
 
-/// 16 pixels of sums, one after the other. Turned: sums are rows of filters and columns of pixels.
+/// 16 consecutive pixels of accumulators. Transposed: filters are rows, pixels columns.
 struct PixelRows {
   static constexpr bool turned = false;
   using Begin = int;  // of a tile
@@ -60,22 +60,23 @@ struct PixelRows {
   __device__ static SlicesShare share(int m, int n, int slices_log2) { return share_of(m, n, slices_log2); }
 };
 
-/// What a consumer warp does with its sums. `Rows`: which pixels 16 rows of sums are, or 16 columns where they are
-/// turned, and who of a cluster finishes what.
+/// A consumer warp's reduction and epilogue. `Rows` maps 16 rows of accumulators (columns, if transposed) to pixels,
+/// and units to ranks.
 template <typename T, typename Block, typename Call, typename Rows = PixelRows>
 class SlicesFinisher {
   static constexpr int n = Block::shape.n, m = Block::shape.m;
-  static constexpr int units_n = n / unit_filters;  ///< of 16 pixels: those of a warp's sums, and the most it finishes
-  static constexpr int sums_a_unit = 8;             ///< a thread's
+  static constexpr int units_n =
+      n / unit_filters;                  ///< of 16 pixels: those of a warp's accumulators, and the most it finishes
+  static constexpr int sums_a_unit = 8;  ///< of a thread
   static constexpr bool halves = is_half<T>;
   static constexpr bool turned = Rows::turned;
-  /// What a thread stores of a unit: 8 filters of a pixel, or of floats 4 of each of two pixels.
+  /// What a thread stores of a unit: 8 filters of a pixel; float32: 4 of each of two pixels.
   using Stored = std::conditional_t<halves, uint4, Eight>;
-  /// Units whose residuals are on their way early: of 128x128 floats there are registers for half of them.
+  /// Units whose residuals are loaded early: for 128x128 floats registers allow half of them.
   static constexpr int early = halves || units_n <= 4 ? units_n : units_n / 2;
 
  public:
-  /// After wait_for_previous(). Biases and residuals are on their way while the warp multiplies.
+  /// Call after wait_for_previous(). Biases and residuals are loaded during the main loop.
   __device__ SlicesFinisher(const Call& g, const Block& block, int warp, int rank, typename Rows::Begin begin,
                             int first_k)
       : g_(g),
@@ -94,7 +95,7 @@ class SlicesFinisher {
       bias_[i] = {};
       if (i < early) residual_[i] = {};
     }
-    // Apart, since branches for the end of a list that fills no vector take 0.1 us of 2 where they are not needed.
+    // Separate path: bounds checks of the tail take 0.1 us of 2.
     if (g.bias != nullptr && g.room == 0) load_biases<true>();
     if (g.bias != nullptr && g.room != 0) load_biases<false>();
 #pragma unroll
@@ -102,13 +103,13 @@ class SlicesFinisher {
       if (i < slots_ && g.residual != nullptr) load_residual(place_of(first_slot_ + i), residual_[i]);
   }
 
-  /// All sums of this block are there. Meanwhile the warps of the cluster that have none are in wait_for_sums().
+  /// Call when this block's accumulators are final. Warps without any call wait_for_sums() meanwhile.
   __device__ void finish(const float (&d)[n / 2]) {
     if (g_.slices_log2 > 0)
       give_to_owners(d);
     else if constexpr (turned)
       keep(d);
-      // A loop, and its body once, for the sake of the code's size; registers are indexed by what is known here.
+      // Not unrolled, to keep the code small; register indices are constants within the body.
 #pragma unroll 1
     for (int i = 0; i < slots_; ++i) {
       if (!exists(share_.unit(rank_, first_slot_ + i))) continue;
@@ -130,7 +131,7 @@ class SlicesFinisher {
   }
 
  private:
-  /// A unit's pixels, and where its filters begin, in y.
+  /// A unit's pixels and first filter in y.
   struct Place {
     Rows rows;
     int k;
@@ -141,12 +142,12 @@ class SlicesFinisher {
             first_k_ + (halves ? filters * unit_filters : tf32_unit_filter(filters, 0))};
   }
   __device__ Place place_of(int slot) const { return begin_of(share_.unit(rank_, slot)); }
-  /// Is something of a unit inside of y? The others are neither given nor finished: a 7x7 image has 49 of 64 pixels.
+  /// Whether any of a unit is inside of y. Others are skipped: a 7x7 image has 49 of 64 pixels.
   __device__ bool exists(int unit) const {
     const Place begin = begin_of(unit);
     return begin.rows.exists(g_, 0) && begin.k < g_.k;
   }
-  /// Of a unit a thread stores 8 filters of a pixel, or of floats 4 of this one and of that 8 below.
+  /// The pixel of which a thread stores 8 filters; float32: 4 of it and 4 of the one 8 below.
   __device__ int row() const { return halves ? lane_ / 2 : turned ? lane_ % 4 * 2 + lane_ / 4 % 2 : lane_ / 4; }
   __device__ int eight() const { return halves ? lane_ % 2 : turned ? lane_ / 8 : lane_ % 4; }
   __device__ bool exists(const Place& place, int rows_below = 0) const {
@@ -157,7 +158,7 @@ class SlicesFinisher {
            static_cast<std::size_t>(place.k + eight() * 8);
   }
 
-  /// Of the filters that a thread has sums of, turned halves two. `whole`: K fills the vectors.
+  /// Biases of a thread's filters (two, for transposed halves). `whole`: K fills the vectors.
   template <bool whole>
   __device__ float4 load_bias(const Place& place) const {
     if constexpr (halves && turned) {
@@ -195,7 +196,7 @@ class SlicesFinisher {
       if (exists(place, 8)) residual.high = *reinterpret_cast<const float4*>(from + offset(place, g_.k, 8));
     }
   }
-  /// A thread's part of what `source` has of the unit in this slot: 16 bytes, and 16 more 512 bytes behind.
+  /// A thread's share of `source`'s partial sums of the unit in this slot: 16 bytes, and 16 more at +512 bytes.
   __device__ float4* part(int source, int slot) const {
     const int unit = share_.unit(source, slot);
     return reinterpret_cast<float4*>(sums_ + unit * unit_bytes) + lane_;
@@ -203,7 +204,7 @@ class SlicesFinisher {
 
   __device__ void give_to_owners(const float (&d)[n / 2]) const {
     __syncwarp();
-    wait_for_cluster();  // all blocks have begun
+    wait_for_cluster();  // all blocks have started
 #pragma unroll
     for (int i = 0; i < units_n; ++i) {
       const int unit = warp_ * units_n + i, owner = share_.owner(unit);
@@ -216,7 +217,7 @@ class SlicesFinisher {
     sync_cluster();
   }
 
-  /// Of one slice, sums that are turned go to shared memory, too: choosing among seven units' registers is slower.
+  /// Without split-K transposed accumulators go through shared memory, too: indexing seven units' registers is slower.
   __device__ void keep(const float (&d)[n / 2]) const {
 #pragma unroll
     for (int i = 0; i < units_n; ++i) {
@@ -245,12 +246,12 @@ class SlicesFinisher {
     }
   }
 
-  /// The unit's first bytes among the sums, which only this warp has read, turn it.
+  /// 16 bits. The transposition reuses the unit's first partial sums, which only this warp reads.
   __device__ void finish_unit(int slot, float (&v)[sums_a_unit], const float4& bias, const uint4& residual) const {
     unsigned char* const in_order = sums_ + slot * unit_bytes;
     auto* const mine = reinterpret_cast<uint4*>(in_order + unit_offset(row(), eight()));
-    // As matrices go: rows 0-7 and 8-15 of the first eight filters, then of the second; turned both eights of filters
-    // of rows 0-7, then of 8-15.
+    // Matrix order: rows 0-7 and 8-15 of the first eight filters, then of the second; transposed: both eights of rows
+    // 0-7, then of 8-15.
     unsigned char* const matrix_row = in_order + (turned ? unit_offset(lane_ / 16 * 8 + lane_ % 8, lane_ / 8 % 2)
                                                          : unit_offset(lane_ % 16, lane_ / 16));
     const Place place = place_of(slot);
@@ -293,17 +294,17 @@ class SlicesFinisher {
     if (exists(place)) *reinterpret_cast<uint4*>(static_cast<T*>(g_.y) + offset(place, g_.y_pixel)) = *mine;
   }
 
-  /// Of floats, in the order of wgmma_tf32's way out: its bits are those of one slice.
+  /// float32, in the order of wgmma_tf32's epilogue, so that the bits equal those without split-K.
   __device__ void finish_unit(int slot, float (&v)[sums_a_unit], const float4& bias, const Eight& residual) const {
     const Place place = place_of(slot);
     if constexpr (turned) {
-      // A thread has two filters of two pixels and two of those 8 on, the one 4 lanes on the filters between them: one
-      // takes all four of the even pixels, the other of the odd ones.
+      // A thread has two filters of two pixels and two of those 8 on; its neighbour 4 lanes on has the filters between.
+      // They swap, so that one has all four filters of the even pixels, the other of the odd ones.
       const bool odd = lane_ / 4 % 2 != 0;
       float other[sums_a_unit / 2];
 #pragma unroll
       for (int i = 0; i < sums_a_unit; i += 2) other[i / 2] = __shfl_xor_sync(0xFFFFFFFFU, odd ? v[i] : v[i + 1], 4);
-      // The k-th and the one behind it are v[0], v[1], then v[4], v[5] of a pixel; v[2], v[3], v[6], v[7] of that 8 on.
+      // v[0], v[1], v[4], v[5] are of one pixel; v[2], v[3], v[6], v[7] of the one 8 on.
       const float first[] = {odd ? v[1] : v[0], odd ? v[3] : v[2], odd ? v[5] : v[4], odd ? v[7] : v[6]};
       v[0] = odd ? other[0] : first[0], v[1] = odd ? first[0] : other[0];
       v[4] = odd ? other[1] : first[1], v[5] = odd ? first[1] : other[1];
@@ -319,7 +320,7 @@ class SlicesFinisher {
       low = {clamp_(low.x), clamp_(low.y), clamp_(low.z), clamp_(low.w)};
       high = {clamp_(high.x), clamp_(high.y), clamp_(high.z), clamp_(high.w)};
     } else {
-      // The others' code is long: once, for one after the other.
+      // Other activations are long code: not unrolled.
 #pragma unroll 1
       for (int i = 0; i < 2; ++i) {
         const float4 done = g_.activation(low);
@@ -337,14 +338,14 @@ class SlicesFinisher {
   decltype(Rows::share(0, 0, 0)) share_;
   std::conditional_t<halves, PairClamp<T>, Clamp> clamp_;
   int warp_, lane_, rank_;
-  int first_slot_, slots_;  // that the warp finishes
+  int first_slot_, slots_;  // of this warp
   typename Rows::Begin begin_;
   int first_k_;
-  float4 bias_[units_n];    // of the filters that a thread has sums of
-  Stored residual_[early];  // of what it stores
+  float4 bias_[units_n];    // of the thread's accumulators
+  Stored residual_[early];  // of its stores
 };
 
-/// Warps that have no sums, so that the others' barriers are whole.
+/// Barriers of warps without accumulators, which the others' barriers count on.
 template <typename Call>
 __device__ inline void wait_for_sums(const Call& g) {
   __syncwarp();

@@ -1,5 +1,5 @@
 #pragma once
-// What wgmma_gemm and wgmma_tf32 bind where their plans have slices.
+// Binding of wgmma_gemm's and wgmma_tf32's cluster split-K plans.
 
 #include <cstddef>
 #include <cstdint>
@@ -14,13 +14,13 @@ namespace lenslet::cuda {
 
 using SlicesKernel = void (*)(WgmmaSlices);
 
-/// Of a plan.
+/// From the plan.
 struct SlicesLaunch {
   SlicesKernel kernel = nullptr;
   SlicesTile tile = SlicesTile::t128x128;
   int slices = 1;
   std::int64_t tiles_m = 0, tiles_n = 0;
-  std::int64_t steps = 0;  ///< of a tile, all slices
+  std::int64_t steps = 0;  ///< k-blocks of a tile, all splits
   int width = 0;           ///< channels of a group
   WgmmaFilters filters;
   MapElement element = MapElement::half;
@@ -62,7 +62,7 @@ class BoundWgmmaSlices final : public BoundKernel {
  private:
   ConvProblem problem_;
   SlicesLaunch launch_;
-  WgmmaSlices call_;  // but for what depends on addresses
+  WgmmaSlices call_;  // lacks what depends on addresses
 };
 
 }  // namespace lenslet::cuda

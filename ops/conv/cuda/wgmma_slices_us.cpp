@@ -16,8 +16,7 @@ double bytes_with_room(const ConvProblem& p) {
   ConvProblem stored = p;
   stored.c = aligned_channels(p.c, p.storage);
   stored.k = aligned_channels(p.k, p.storage);
-  // Between the pixels that 1x1 with a stride reads nothing comes: 64x256x56x56 -> 512, s2, in TF32 took 68 us, with
-  // all of the input estimated at 126.
+  // A strided 1x1 reads only its own pixels: 64x256x56x56 -> 512, s2, TF32, took 68 us; 126 was estimated for all of x.
   if (p.r == 1 && p.s == 1) stored.h = p.p, stored.w = p.q;
   return stored.bytes();
 }
@@ -25,7 +24,7 @@ double bytes_with_room(const ConvProblem& p) {
 double ragged_us(const ConvProblem& p, int width, bool persistent) {
   const bool aligned = aligned_channels(p.c, p.storage) == p.c;
   if (is_pointwise(p) || (aligned && !persistent)) return 0;
-  const double outside_us = aligned ? 0.004 : 0.0125;  // a byte
+  const double outside_us = aligned ? 0.004 : 0.0125;  // us a byte
   const auto bytes =
       static_cast<double>((ceil_div(p.c, width) * width - p.c) * static_cast<std::int64_t>(dtype_bytes(p.storage)));
   return static_cast<double>(p.r * p.s) * outside_us * bytes;
@@ -50,7 +49,7 @@ double slices_us(const ConvProblem& p, const SlicesWork& work, const SlicesCosts
       std::max({2 * outputs * work.terms / rate, work.rows * work.row_bytes * at_work / costs.l2_bytes_per_us,
                 work.rows / costs.rows_per_us});
   const auto steps = static_cast<double>(ceil_div(work.steps, work.slices));
-  // What so many blocks on a multiprocessor at once take.
+  // Time of `blocks_together` blocks on a multiprocessor.
   const auto round_us = [&](std::int64_t blocks_together) {
     const auto together = static_cast<double>(blocks_together);
     double us = costs.block_us + together * (steps * step_us + work.ragged_us / work.slices +

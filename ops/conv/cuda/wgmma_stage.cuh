@@ -1,9 +1,8 @@
 #pragma once
-// A stage of wgmma_gemm's and wgmma_tf32's kernels: what its copies bring, and the products of it. Its
-// operands are those of a step, in groups of `width` channels of a tap: one group where rows are 128 bytes wide,
-// otherwise several, one behind the other, so that a barrier is waited for once in 128 bytes of terms. A step always
-// has all of them, zeros if need be: products in branches are serialized by the compiler, unless the fence before and
-// the commit behind them are in the same branch. Persistent blocks may have tails (TermTail), in steps of their own.
+// A pipeline stage of wgmma_gemm's and wgmma_tf32's kernels: its TMA loads and its products. A stage holds a k-block,
+// in groups of `width` channels of a tap: one group of 128-byte rows, or several narrower ones, so that there is one
+// barrier per 128 bytes of K. It is always full, zero-padded if need be: the compiler serialises products in branches
+// unless fence and commit are in the same branch. Persistent blocks may have tails (TermTail) as k-blocks of their own.
 
 #include <cuda_runtime.h>
 
@@ -14,7 +13,7 @@
 
 namespace lenslet::cuda {
 
-/// Stages one after the other, and the phase of their barriers.
+/// Walks a ring of stages and the parity of their barriers.
 template <int stages>
 struct StageWalk {
   int stage = 0;
@@ -26,7 +25,7 @@ struct StageWalk {
   }
 };
 
-/// The same of a number that is known when the kernel runs.
+/// The same with a run-time size.
 struct StageRing {
   int stages;
   int stage = 0;
@@ -40,17 +39,17 @@ struct StageRing {
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
-/// Of tiles of m pixels and n filters, elements of 2 bytes, or of 4 where products are TF32. A call has maps of windows
-/// and filters, `pointwise` and `terms`; one of persistent blocks `tail`, too.
+/// For tiles of m pixels by n filters, elements of 2 bytes, or 4 for TF32. A call has maps of windows and filters,
+/// `pointwise` and `terms`; with persistent blocks `tail`, too.
 template <int m, int n, int width, int groups, int element_bytes = 2>
 struct WgmmaStage {
   static constexpr int channels = width;
   static constexpr int row_bytes = width * element_bytes;
   static constexpr int pixels_bytes = m * row_bytes, filters_bytes = n * row_bytes;  ///< of a group
-  static constexpr int terms_bytes = wgmma_terms * 2;                                ///< of an instruction, whatever T
+  static constexpr int terms_bytes = wgmma_terms * 2;                                ///< k of an instruction, for any T
   static_assert(groups * row_bytes <= 128);
 
-  /// Bytes of a step's windows. `tails`: the call has some.
+  /// Bytes of a k-block's windows. `tails`: the call has some.
   template <bool tails, typename Call>
   __device__ static unsigned windows_bytes([[maybe_unused]] const Call& g, [[maybe_unused]] const TermWalk& terms) {
     if constexpr (tails)
@@ -64,13 +63,13 @@ struct WgmmaStage {
     return g.windows;
   }
 
-  /// One thread: windows come to a stage whose filters are there.
+  /// One thread: loads windows into a stage that has its filters.
   template <bool tails, typename Call>
   __device__ static void announce_windows(const Call& g, std::uint64_t* full, const TermWalk& terms) {
     arrive_expecting(full, windows_bytes<tails>(g, terms));
   }
-  /// One thread: announces what comes to the stage, and has the filters from first_k on come. `terms` goes on, by
-  /// channels where a step is one group.
+  /// One thread: sets the stage's expected bytes and loads its filters from first_k on. Advances `terms`, by channels
+  /// where a k-block is one group.
   template <bool by_channels = false, bool tails = false, typename Call>
   __device__ static void bring_filters(const Call& g, unsigned char* to, std::uint64_t* full, int first_k,
                                        TermWalk& terms) {
@@ -82,7 +81,7 @@ struct WgmmaStage {
       terms.template next<by_channels>(g.terms, width);
     }
   }
-  /// The same of windows, `start` that of the first pixel, their channels from first_c on.
+  /// Loads the windows, `start` being the first pixel's, channels from first_c on.
   template <bool by_channels = false, bool tails = false, typename Call>
   __device__ static void bring_windows(const Call& g, unsigned char* to, std::uint64_t* full, int first_pixel,
                                        const WindowStart& start, TermWalk& terms, int first_c = 0) {
@@ -99,8 +98,8 @@ struct WgmmaStage {
     }
   }
 
-  /// A warpgroup: its products of a step, of 64 * rows64 pixels from first_row on, as one group of products. A
-  /// tail's rows of pixels are shorter.
+  /// A warpgroup's products of a k-block: 64 * rows64 pixels from first_row on, as one wgmma group. Tails have shorter
+  /// rows of pixels.
   template <typename T, int window_bytes = row_bytes, int rows64>
   __device__ static void multiply(float (&d)[rows64][n / 2], const unsigned char* pixels, const unsigned char* filters,
                                   int first_row, bool add) {
@@ -122,9 +121,8 @@ struct WgmmaStage {
   }
 };
 
-/// A warpgroup of a persistent block: its products of a tile, of the pixels from first_row on, whose stages come from
-/// `at` on. A lane of each warp says when a stage was read. The call has `steps` and, if the block may have tails, what
-/// tells of them.
+/// Main loop of a tile for a consumer warpgroup of a persistent block: pixels from first_row on, stages from `at` on. A
+/// lane of each warp releases stages. The call has `steps` and, if the block may have tails, their description.
 template <typename T, typename Block, typename Call, typename Walk, int rows64, int half_n>
 __device__ inline void multiply_tile(const Call& g, const Block& block, Walk& at, int first_row, unsigned lane,
                                      float (&d)[rows64][half_n]) {
@@ -132,13 +130,13 @@ __device__ inline void multiply_tile(const Call& g, const Block& block, Walk& at
   const auto release = [&](int stage) {
     if (lane == 0) arrive(block.empty(stage));
   };
-  int last = 0;  // the stage that products under way read
+  int last = 0;  // the stage that products in flight read
   const auto multiply = [&]<int window_bytes>(int steps, bool begun) {
     for (int step = 0; step < steps; ++step) {
       const bool add = begun || step > 0;
       wait_for_phase(block.full(at.stage), at.phase);
       Stage::template multiply<T, window_bytes>(d, block.pixels(at.stage), block.filters(at.stage), first_row, add);
-      // The step before this one is done: its stage is free, as far as this warp is concerned.
+      // The previous k-block is done: this warp has released its stage.
       wgmma_wait<1>();
       if (add) release(last);
       last = at.stage;

@@ -1,8 +1,7 @@
-// wgmma_tf32: large convolutions of float32 as TF32 products of Hopper's tensor cores, where that was asked for: one
-// matrix product whose left side, the windows, the copy engine finds in the input and rounds by itself. Sums are
-// float32, in the order c, r, s by groups of channels, whatever the tile (goes_by_channels). The kernel is in
-// wgmma_tf32.cuh; that for few tiles, whose sums are cut into slices, in the order r, s, c, in wgmma_tf32_slices.cu.
-// Tiles are chosen in wgmma_tf32_plan.cpp.
+// wgmma_tf32: large float32 convolutions as TF32 products on Hopper's tensor cores, where the network allows it: one
+// GEMM whose A operand, the windows, TMA reads in im2col mode and rounds. fp32 accumulators in the order c, r, s by
+// groups of channels, whatever the tile (goes_by_channels). Kernel: wgmma_tf32.cuh; cluster split-K for few tiles, in
+// the order r, s, c: wgmma_tf32_slices.cu; tiles: wgmma_tf32_plan.cpp.
 
 #include "ops/conv/cuda/wgmma_tf32.cuh"
 
@@ -99,7 +98,7 @@ class BoundWgmmaTf32 final : public BoundKernel {
   }
 
  private:
-  /// `pitch`: floats from one pixel to the next.
+  /// `pitch`: floats from pixel to pixel.
   CUtensorMap results(const void* y, std::int64_t pitch) const {
     const ConvProblem& p = problem_;
     const auto size = [](auto value) { return static_cast<std::uint64_t>(value); };
@@ -112,7 +111,7 @@ class BoundWgmmaTf32 final : public BoundKernel {
   WgmmaTileShape shape_;
   WgmmaFilters filters_;
   Tf32Kernel kernel_;
-  WgmmaTf32 call_;  // but for what depends on addresses
+  WgmmaTf32 call_;  // lacks what depends on addresses
 };
 
 class WgmmaTf32Conv final : public WgmmaConv {
@@ -132,7 +131,7 @@ class WgmmaTf32Conv final : public WgmmaConv {
     for (const SlicesTileShape& shape : slices_tiles)
       shared_bytes = std::max(shared_bytes, static_cast<std::size_t>(shared_of(shape).total));
     if (auto reason = target.device.refuse_shared(shared_bytes)) return reason;
-    // The kernel counts pixels in 32 bits, tensor maps coordinates.
+    // The kernel has 32-bit pixel indices, tensor maps 32-bit coordinates.
     constexpr std::int64_t limit = 1 << 30;
     if (p.n > limit / p.p / p.q || p.n > limit / p.h / p.w) return "more than 2^30 pixels";
     if (p.c > limit / p.h / p.w || p.k > limit / p.r / p.s || p.c > limit / p.r / p.s)

@@ -1,12 +1,11 @@
 #pragma once
-// The wgmma_tf32 kernel: that of wgmma_gemm (wgmma_gemm.cuh) without clusters, on float32 windows, which the copy
-// engine rounds to TF32 on their way into shared memory, and on filters that were rounded when they were prepared. A
-// step has as many bytes as there and takes the tensor cores as long. Sums leave as there, too, as float32: through
-// parts in shared memory by the copy engine, which brings residuals the same way. Filters are ordered so that a thread
-// has eight of a pixel side by side (tf32_filter_at).
+// The wgmma_tf32 kernel: wgmma_gemm's (wgmma_gemm.cuh) on float32 windows, which TMA rounds to TF32 on the way into
+// shared memory, and on filters rounded when packed. A k-block has as many bytes and takes the tensor cores as long.
+// The epilogue stores float32 through boxes in shared memory by TMA, which loads residuals the same way. Filters are
+// permuted so that a thread has eight adjacent ones of a pixel (tf32_filter_at).
 //
-// Warps that rounded windows in place would move 32 KiB more in shared memory a step of 128x128, where products and
-// copies move 80 in about 640 cycles, of 128 bytes at most.
+// Rounding windows in place would add 32 KiB of shared memory traffic to a k-block of 128x128, which has 80 KiB in
+// about 640 cycles of at most 128 bytes.
 
 #include "base/cuda/launch.h"
 #include "base/cuda/tensor_copy.cuh"
@@ -19,22 +18,22 @@
 
 namespace lenslet::cuda {
 
-/// What the kernel takes. x, residual and y are NHWC, their pixels at multiples of 16 bytes (aligned_nhwc). No more
-/// than 640 bytes, as WgmmaGemm.
+/// Kernel arguments. x, residual and y are NHWC with pixels at multiples of 16 bytes (aligned_nhwc). At most 640 bytes,
+/// as WgmmaGemm.
 struct WgmmaTf32 {
-  CUtensorMap windows{};                        ///< of x: in im2col mode, or pointwise [pixels][C]; rounds
-  CUtensorMap filters{};                        ///< [K in whole parts][R*S][C], C of a set
+  CUtensorMap windows{};                        ///< of x: im2col mode, or pointwise [pixels][C]; rounds
+  CUtensorMap filters{};                        ///< [K in whole boxes][R*S][C], C of a set
   CUtensorMap results{}, residuals_or_tails{};  ///< as WgmmaGemm's
   WindowWalk<std::int16_t> walk;
   DeviceActivation activation;
   int pointwise = 0;
-  int pixels = 0, k = 0;  ///< pixels: N*P*Q; k: K, and the room behind it, which is written, too
+  int pixels = 0, k = 0;  ///< pixels: N*P*Q; k: K with padding, which is written too
   int biases = 0;         ///< K
   TermOrder terms;
   int by_channels = 0;          ///< goes_by_channels()
-  int steps = 0;                ///< of a tile
-  int tiles = 0, tiles_n = 0;   ///< of all blocks, and those side by side
-  SetTiles sets;                ///< of those side by side
+  int steps = 0;                ///< k-blocks of a tile
+  int tiles = 0, tiles_n = 0;   ///< total; along gemm_n
+  SetTiles sets;                ///< of tiles along gemm_n
   const float* bias = nullptr;  ///< may be null
   int adds_residual = 0;
   TermTail tail;
@@ -43,7 +42,7 @@ static_assert(sizeof(WgmmaTf32) <= 640);
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
-/// A block's shared memory.
+/// A block's shared memory layout.
 template <WgmmaTile tile, bool residual>
 struct Tf32Block {
   static constexpr WgmmaTileShape shape = shape_of(tile);
@@ -61,16 +60,16 @@ struct Tf32Block {
   __device__ unsigned char* staging(int warp) const {
     return shared + layout.staging + warp * (layout.buffers * tf32_staged_bytes);
   }
-  /// A stage's operands have arrived; its last readers are done.
+  /// Barrier of a stage: its operands have arrived. empty(): its readers are done.
   __device__ std::uint64_t* full(int stage) const {
     return reinterpret_cast<std::uint64_t*>(shared + layout.barriers) + stage;
   }
   __device__ std::uint64_t* empty(int stage) const { return full(stage) + layout.stages; }
-  /// The barriers of a warp's buffers: a part of the residual has arrived.
+  /// Barriers of a warp's buffers: a box of the residual has arrived.
   __device__ std::uint64_t* residuals(int warp) const { return full(0) + 2 * layout.stages + warp * layout.buffers; }
 };
 
-/// One thread: all copies of a block.
+/// Producer: one thread, all TMA loads of a block.
 template <bool by_channels, bool tails, typename Block>
 __device__ inline void produce_tf32(const WgmmaTf32& g, const Block& block) {
   using Stage = typename Block::Stage;
@@ -78,7 +77,7 @@ __device__ inline void produce_tf32(const WgmmaTf32& g, const Block& block) {
   prefetch_map(g.filters);
   prefetch_map(g.windows);
   if constexpr (tails) prefetch_map(g.residuals_or_tails);
-  // Filters do not wait for what other kernels compute.
+  // Filters do not depend on the previous kernel.
   int early = g.steps < stages ? g.steps : stages;
   {
     const int first_k = static_cast<int>(blockIdx.x) % g.tiles_n * Block::shape.n;
@@ -99,7 +98,7 @@ __device__ inline void produce_tf32(const WgmmaTf32& g, const Block& block) {
       if (early > 0) {
         --early;
       } else {
-        wait_for_phase(block.empty(at.stage), at.phase ^ 1);  // the first time round all are
+        wait_for_phase(block.empty(at.stage), at.phase ^ 1);  // all are empty at first
         TermWalk same = terms;
         Stage::template bring_filters<by_channels, tails>(g, block.filters(at.stage), full, first_k, same);
       }
@@ -111,12 +110,12 @@ __device__ inline void produce_tf32(const WgmmaTf32& g, const Block& block) {
   let_next_start();
 }
 
-/// A warpgroup: its share of every tile's pixels.
+/// Consumer: a warpgroup, its share of every tile's pixels.
 template <typename Block>
 __device__ inline void consume_tf32(const WgmmaTf32& g, const Block& block) {
   constexpr int stages = Block::layout.stages, n = Block::shape.n,
                 rows64 = Block::shape.m / 64 / Block::shape.consumers;
-  // The same for all threads of a warp, and known to be.
+  // Warp-uniform, and known to the compiler to be.
   const int warp = __shfl_sync(0xFFFFFFFFU, static_cast<int>(threadIdx.x) / 32 - 4, 0), consumer = warp / 4;
   const unsigned lane = threadIdx.x % 32;
   const int share_m = consumer * (rows64 * 64), own_m = share_m + warp % 4 * 16;
@@ -137,7 +136,7 @@ __device__ inline void consume_tf32(const WgmmaTf32& g, const Block& block) {
 
 #endif
 
-/// `residual`: its layout, of which others make no use.
+/// `residual`: selects the shared memory layout for residuals.
 template <WgmmaTile tile, bool residual>
 __global__ void __launch_bounds__(wgmma_threads(shape_of(tile).consumers), 1)
     wgmma_tf32_kernel(const __grid_constant__ WgmmaTf32 g) {

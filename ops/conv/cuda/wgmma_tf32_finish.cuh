@@ -1,5 +1,5 @@
 #pragma once
-// The way out of wgmma_tf32, and of whatever leaves TF32's sums as float32: wgmma_finish.cuh's for floats.
+// Epilogue of TF32 kernels with float32 results: wgmma_finish.cuh for floats.
 
 #include <cuda_runtime.h>
 
@@ -17,21 +17,21 @@ namespace lenslet::cuda {
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
-/// What a consumer warp does with its sums: wgmma_gemm's Finisher (wgmma_finish.cuh) for floats. Of its parts of a tile
-/// those of the same pixels follow each other. Each takes the next of the warp's buffers and is a group of the first
-/// lane's stores, also where it lies outside of y.
+/// A consumer warp's epilogue, as wgmma_gemm's (wgmma_finish.cuh) for floats. Parts of the same pixels follow each
+/// other. Each takes the next of the warp's buffers and is one bulk group of the first lane, even where it lies outside
+/// of y.
 template <typename Block, typename Call, typename Place = PixelPlace>
 class Tf32Finisher {
   static constexpr int n = Block::shape.n, rows64 = Block::shape.m / 64 / Block::shape.consumers;
   static constexpr int parts_n = n / tf32_staged_filters, parts = rows64 * parts_n;
-  static constexpr int sums = tf32_staged_filters / 2;  // of a part, a thread's: eight filters of two pixels
+  static constexpr int sums = tf32_staged_filters / 2;  // of a part and thread: eight filters of two pixels
   static constexpr int buffers = Block::buffers;
-  /// So many parts ahead a residual is under way, into all buffers but that of the part which left last, the next
-  /// tile's where this one has no more. It comes from memory (wgmma_finish.cuh).
+  /// Parts that a residual is loaded ahead, into all buffers but the last one stored; the next tile's where this one
+  /// has no more. From memory (wgmma_finish.cuh).
   static constexpr int ahead = buffers - 1 < parts ? buffers - 1 : parts;
 
  public:
-  /// After wait_for_previous().
+  /// Call after wait_for_previous().
   __device__ Tf32Finisher(const Call& g, const Block& block, int warp)
       : g_(g),
         staging_(block.staging(warp)),
@@ -45,8 +45,7 @@ class Tf32Finisher {
     __syncwarp();
   }
 
-  /// The tile's sums begin here for this warp; there those of its next one, if such a place exists. First residuals are
-  /// on their way while it multiplies.
+  /// Begins a tile at `first`, followed by `next` if that exists. First residuals are loaded during the main loop.
   __device__ void begin(const Place& first, int first_k, const Place& next, int next_k) {
     const bool under_way = first_k_ >= 0;
     first_ = first;
@@ -59,9 +58,9 @@ class Tf32Finisher {
     __syncwarp();
   }
 
-  /// All sums are there.
+  /// Call when all accumulators are final.
   __device__ void finish(const float (&d)[rows64][n / 2]) {
-    // A loop, and most of its body once, for the sake of the code's size.
+    // Not unrolled, to keep the code small.
 #pragma unroll 1
     for (int part = 0; part < parts; ++part) {
       if (exists(part)) finish_part(part, d);
@@ -74,7 +73,7 @@ class Tf32Finisher {
     turn_ += parts;
   }
 
-  /// After the last tile: shared memory may go.
+  /// After the last tile: waits until shared memory may be freed.
   __device__ void end() const {
     if (lane_ == 0) wait_for_stores();
     __syncwarp();
@@ -88,18 +87,18 @@ class Tf32Finisher {
   }
   __device__ int buffer(int part) const { return static_cast<int>((turn_ + static_cast<unsigned>(part)) % buffers); }
 
-  /// By the first lane, when the part `ahead` of it, or an earlier one of another tile, was committed last.
+  /// First lane, once the part `ahead` of it, or an earlier one of another tile, was committed last.
   __device__ void load_residual(int part) const {
     const Place from = part < parts ? place(part) : next_.behind(g_, (part - parts) / parts_n);
     const int k = part < parts ? filter(part) : next_k_ + (part - parts) % parts_n * tf32_staged_filters;
     if (k >= from.filters_end(g_) || !from.exists(g_)) return;
-    wait_until_read<1>();  // what left from the buffer before
+    wait_until_read<1>();  // until TMA has read the buffer's previous results
     const int at = buffer(part);
     arrive_expecting(barriers_ + at, tf32_staged_bytes);
     from.load(g_, staging_ + at * tf32_staged_bytes, barriers_ + at, k);
   }
 
-  /// Of the thread's eight filters, four and four.
+  /// Biases of the thread's eight filters, four and four.
   __device__ void load_bias(int part, float4 (&bias)[2]) const {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
@@ -116,7 +115,7 @@ class Tf32Finisher {
   __device__ void finish_part(int part, const float (&d)[rows64][n / 2]) {
     const int at = buffer(part);
     unsigned char* const staged = staging_ + at * tf32_staged_bytes;
-    // Four are filters 8t + 4 * (i % 2) on of row lane / 4, then of the row 8 below.
+    // Four i: filters 8t + 4 * (i % 2) on, of row lane / 4, then of the row 8 below.
     const auto four_at = [&](int i) {
       return reinterpret_cast<float4*>(staged + tf32_staged_offset(lane_ / 4 + i / 2 * 8, lane_ % 4 * 2 + i % 2));
     };
@@ -125,11 +124,11 @@ class Tf32Finisher {
     load_bias(part, bias);
     float4 v[sums / 4];
 #pragma unroll
-    for (int known = 0; known < parts; ++known)  // registers are indexed by what is known here
+    for (int known = 0; known < parts; ++known)  // register indices must be constants
       if (part == known) {
 #pragma unroll
         for (int i = 0; i < sums / 4; ++i) {
-          // Filters 2j and 2j + 1 of the eight come from the j-th eight places.
+          // Filters 2j and 2j + 1 of the eight are in column group j.
           const int first = known % parts_n * sums + i % 2 * 8 + i / 2 * 2;
           const float(&of)[n / 2] = d[known / parts_n];
           v[i] = float4{of[first], of[first + 1], of[first + 4], of[first + 5]} + bias[i % 2];
@@ -153,7 +152,7 @@ class Tf32Finisher {
     } else {
 #pragma unroll
       for (int i = 0; i < sums / 4; ++i) *four_at(i) = v[i];
-        // The others' code is long: once. What a thread reads it has written.
+        // Other activations are long code: not unrolled. A thread reads what it wrote itself.
 #pragma unroll 1
       for (int i = 0; i < sums / 4; ++i) *four_at(i) = g_.activation(*four_at(i));
     }
@@ -164,13 +163,13 @@ class Tf32Finisher {
 
   const Call& g_;
   unsigned char* staging_;
-  std::uint64_t* barriers_;  // a buffer each
+  std::uint64_t* barriers_;  // one a buffer
   int lane_;
   Clamp clamp_;
   Place first_{}, next_{};
   int first_k_ = -1, next_k_ = 0;
-  unsigned turn_ = 0;    // parts before this tile
-  unsigned phases_ = 0;  // of barriers_, one bit each
+  unsigned turn_ = 0;    // of parts before this tile
+  unsigned phases_ = 0;  // parities of barriers_, a bit each
 };
 
 #endif

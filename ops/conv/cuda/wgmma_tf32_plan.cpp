@@ -12,35 +12,34 @@
 namespace lenslet::cuda {
 namespace {
 
-// Fitted by tools/scripts/refit_tensor_cores.py to 265 cuts (H200, 24 November 2026), then by hand beside drawn
-// problems and networks' layers (an H100, 25 November 2026): what the rule takes of 178 is 1.7 % behind the fastest
-// measured on average, 3.2 before; of 94 drawn later, for which it takes another cut since, 3.2 and 6.6 %.
+// Fitted by tools/scripts/refit_tensor_cores.py to 265 configurations (H200, 24 November 2026), then by hand to drawn
+// problems and networks' layers (H100, 25 November 2026): the choice is 1.7 % behind the fastest measured on 178
+// problems on average (3.2 before), on 94 drawn later 3.2 % (6.6).
 
-/// From the launch to the first product: barriers, tensor maps, a trip to memory.
+/// Launch to first product: barriers, tensor maps, memory latency.
 constexpr double start_us = 1.6;
-/// A tile's way out where the other consumer's products do not hide it, of 128x128 outputs: twice the bytes of 16-bit
-/// numbers.
+/// Epilogue of 128x128 outputs that the other consumer's products do not hide.
 constexpr double epilogue_us = 1.4;
-/// So many times that of the tiles whose registers hold no biases in 16 bits: they are the large ones.
+/// Factor of the epilogue of large tiles, whose registers hold no biases in 16 bits.
 constexpr double unheld = 1.2;
 
-/// A tail (TermTail) besides its share of a step; by hand, beside 30 cuts of 4 problems on an H100: 64x48x35x35 -> 96,
-/// 3x3, takes 37.1 us by 128x96 and 41.2 by 256x96.
+/// Overhead of a tail (TermTail). By hand, from 30 configurations of 4 problems on an H100: 64x48x35x35 -> 96, 3x3,
+/// takes 37.1 us by 128x96, 41.2 by 256x96.
 constexpr double tail_us = 0.04;
 
-/// Of products beside what memory takes, or the other way round: what the longer one does not hide.
+/// Share of the shorter of products and memory time that the longer one does not hide.
 constexpr double unhidden = 0.53;
-/// Of what large products reach: what a long one does here, whatever its tiles.
+/// Rate of a long product relative to the device's figure.
 constexpr double sustained = 1.03;
-/// What tiles reach of what they reach in 16 bits.
+/// Efficiency of tiles relative to 16 bits.
 constexpr double share = 1.01;
 
-/// Of clusters.
+/// Cluster split-K.
 constexpr double slices_block_us = 1.95, slices_epilogue_us = 2.4, slices_unhidden = 0.41;
 constexpr double l2_bytes_per_us = 9.7e6;
 constexpr double exchange_us = 0.23, exchange_bytes_per_us = 44e3;
 constexpr double rows_per_us = 1150;
-/// As `share`, of the tiles of clusters.
+/// Efficiency of split-K tiles relative to 16 bits.
 constexpr std::array<double, slices_tiles.size()> slices_share{0.85, 0.85, 1.19, 1.26};
 constexpr SlicesCosts slices_costs{.block_us = slices_block_us,
                                    .epilogue_us = slices_epilogue_us,
@@ -52,7 +51,7 @@ constexpr SlicesCosts slices_costs{.block_us = slices_block_us,
 
 constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
-/// All but what the tile says.
+/// All but what follows from the tile.
 WgmmaTf32Plan tiled(const ConvProblem& p, WgmmaTf32Plan plan) {
   plan.tiles_m = ceil_div(p.n * p.p * p.q, plan.m());
   plan.tiles_n = ceil_div(p.k, plan.n());
@@ -68,7 +67,7 @@ double persistent_us(const ConvProblem& p, const WgmmaTf32Plan& plan, const Devi
   const TailSteps tails(set, wgmma_tf32_step);
   const double steps_us = (static_cast<double>(plan.steps) - tails.count) * step_us +
                           tails.us(step_us, (shape.m + shape.n) / rows_per_us, tail_us);
-  // Each multiprocessor's share of tiles, one after the other; or what memory takes.
+  // Each multiprocessor's tiles one after the other, or memory time.
   const auto rounds = static_cast<double>(ceil_div(plan.tiles_m * plan.tiles_n, device.units));
   const double tile_us = windows_cost(p, plan.together, shape, rounds) *
                          (steps_us + ragged_us(set, tails.width) +

@@ -1,4 +1,4 @@
-// wgmma_tf32 for problems of few tiles and long sums: wgmma_slices' kernel, of floats. Tiles and slices are chosen in
+// wgmma_tf32 with cluster split-K, for few tiles and long gemm_k: wgmma_slices' kernel for float. Tiles and splits:
 // wgmma_tf32_plan.cpp.
 
 #include "ops/conv/cuda/wgmma_slices_launch.cuh"

@@ -1,5 +1,5 @@
 #pragma once
-// wgmma_tf32 with a tile's steps cut over the blocks of a cluster: what wgmma_tf32 binds where its plan has slices.
+// wgmma_tf32 with cluster split-K; wgmma_tf32 binds it where its plan has splits.
 
 #include <memory>
 
@@ -8,7 +8,7 @@
 
 namespace lenslet::cuda {
 
-/// plan.slices > 0. The filters are wgmma_tf32's.
+/// plan.slices > 0. Uses wgmma_tf32's packed filters.
 std::unique_ptr<const BoundKernel> bind_wgmma_tf32_slices(const ConvProblem& problem, const WgmmaTf32Plan& plan);
 
 }  // namespace lenslet::cuda

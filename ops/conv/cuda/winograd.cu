@@ -1,6 +1,6 @@
 // Winograd F(2x2,3x3), F(4x4,3x3), F(2x2,5x5), F(4x4,5x5) and F(2x2,7x7) in NHWC, three launches a chunk of tiles:
-// input transform, alpha^2 products, output transform with bias, residual and activation. Shapes: winograd_plan.h;
-// matrices: ops/conv/winograd_matrices.h.
+// input transform, alpha^2 GEMMs, output transform with epilogue. Shapes: winograd_plan.h; matrices:
+// ops/conv/winograd_matrices.h.
 
 #include <algorithm>
 

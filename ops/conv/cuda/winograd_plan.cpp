@@ -11,35 +11,34 @@ namespace lenslet::cuda {
 namespace {
 
 constexpr std::int64_t max_workspace_bytes = 256 << 20;
-/// A chunk has at least so many tiles: rows of the smallest tile of the product.
+/// Fewest tiles of a chunk: rows of the smallest GEMM tile.
 constexpr std::int64_t min_chunk = 32;
-/// Launches are three a chunk, and each is a node of the graph.
+/// Limits the launches: three a chunk, each a node of the CUDA graph.
 constexpr std::int64_t most_chunks = 128;
-/// Sizes that kernels count in 32 bits, with room for a tile beyond the edge.
+/// Limit of sizes that kernels index in 32 bits, with slack for a tile past the edge.
 constexpr std::int64_t max_index = 1 << 30;
 
-// Rates behind the estimate, as multiples of what memory delivers. Fitted to 38 problems on an H200 (21 November 2026),
-// which they meet to 5 %.
-/// V and M that fit into this share of L2 are written and read there, like x and y.
+// Cost model: rates relative to memory bandwidth, fitted to 38 problems on an H200 (21 November 2026) within 5 %.
+/// V and M stay in L2 up to this share of it, as x and y do.
 constexpr double cached_share = 0.8, cache_speed = 1.25;
-/// The filters, each of which one block reads at a time and waits for: U of 512x512 takes 30 us though L2 holds it.
+/// Filters: one block at a time reads and waits for them; U of 512x512 takes 30 us though it is in L2.
 constexpr double filter_speed = 0.3;
 
 std::int64_t round_up(std::int64_t x, std::int64_t multiple) { return (x + multiple - 1) / multiple * multiple; }
 
 std::int64_t alpha2_of(const ConvProblem& p, int m) { return (m + p.r - 1) * (m + p.r - 1); }
 
-/// Of V and M.
+/// Bytes of V and M a tile.
 std::int64_t bytes_a_tile(const ConvProblem& p, int m) {
   return alpha2_of(p, m) * (round_up(p.c, gemm_step) + round_up(p.k, 4)) * static_cast<std::int64_t>(sizeof(float));
 }
 
 std::int64_t tiles_of(const ConvProblem& p, int m) { return p.n * ((p.p + m - 1) / m) * ((p.q + m - 1) / m); }
 
-/// Threads a multiprocessor from which on they take several channels each: fewer do not hide the latency of memory.
+/// Threads a multiprocessor from which on each takes several channels: fewer do not hide memory latency.
 constexpr std::int64_t wide_threads = 512;
 
-/// With as few chunks as the workspace allows, alike in size.
+/// Plan with as few chunks as the workspace allows, alike in size.
 WinogradPlan cut(const ConvProblem& p, int m) {
   WinogradPlan plan;
   plan.m = m;
@@ -92,8 +91,8 @@ WinogradPlan plan_winograd(const ConvProblem& p, int m, const DeviceProfile& dev
   };
   decide();
   if (plan.r == 3) return plan;
-  // The transforms of 5x5 and 7x7 move twice the bytes of F(4,3) for each output: in smaller chunks L2 holds V and M,
-  // and the product wants them neither so small that starts count nor a little more than whole rounds of blocks.
+  // 5x5 and 7x7 move twice the bytes an output of F(4,3): smaller chunks keep V and M in L2, but the GEMM wants enough
+  // blocks to hide its start, and nearly whole waves.
   WinogradPlan best = plan;
   double least = estimate_winograd_us(p, plan, device);
   for (std::int64_t chunks = (plan.count + plan.chunk - 1) / plan.chunk + 1; chunks <= most_chunks; ++chunks) {
@@ -133,8 +132,8 @@ double estimate_winograd_us(const ConvProblem& p, const WinogradPlan& plan, cons
   const double arithmetic = batched_gemm_us(plan.gemm(plan.chunk), plan.tile, device) + product / rate;
   const double reading = (v + product) / rate + u / (filter_speed * device.bytes_per_us);
   const double transforms = chunks * (v + product) / rate + (x + y) / rate;
-  // Fewer filters than a thread of the product takes: 1.4 to 1.8 of this on an H100 (1x16x256x256 -> 1, 3x3, 26.7 us),
-  // as direct_tile takes 1.05 to 1.3 of what is said of it there.
+  // Fewer filters than a GEMM thread computes: 1.4 to 1.8 of the estimate on an H100 (1x16x256x256 -> 1, 3x3, 26.7 us);
+  // 1.25, because direct_tile takes 1.05 to 1.3 of its own there.
   const double few = p.k < 8 ? 1.25 : 1;
   return few * (transforms + chunks * std::max(arithmetic, reading)) + 3 * chunks * device.launch_us;
 }

@@ -1,12 +1,11 @@
 #pragma once
-// How a 3x3, 5x5 or 7x7 convolution is cut into Winograd tiles on CUDA, and what that costs. Plain C++: built and
-// tested where there is no CUDA, too.
+// Tiling of a 3x3, 5x5 or 7x7 convolution for Winograd on CUDA, and its cost model. Plain C++: tested without CUDA.
 //
 // A tile is m x m outputs of one image, from alpha x alpha inputs; alpha = m + r - 1. With T tiles at a time:
 //   V [alpha^2][T][c]   the transformed input, from x in NHWC
 //   U [alpha^2][c][k]   the transformed filters
 //   M [alpha^2][T][k]   = V U, the products, transformed to y in NHWC
-// c and k are the problem's C and K rounded up to what batched_gemm() takes; the rest is zeros.
+// c and k are C and K rounded up as batched_gemm() requires, padded with zeros.
 
 #include <optional>
 #include <string>
@@ -17,21 +16,21 @@
 namespace lenslet::cuda {
 
 struct WinogradPlan {
-  // What follows from the problem and m.
+  // Follows from the problem and m.
   int m = 0, r = 0, alpha2 = 0;
   int down = 0, across = 0;  ///< tiles of an image
   int count = 0;             ///< of all images
   int c = 0, k = 0;          ///< row lengths of V and M
   // The configuration.
-  int chunk = 0;             ///< tiles at a time: V and M of so many are the workspace
-  GemmTile tile{};           ///< of the products
-  bool wide_input = false;   ///< a thread of the input transform takes winograd_width(m, r) channels, not one
+  int chunk = 0;             ///< tiles of a chunk; V and M of a chunk are the workspace
+  GemmTile tile{};           ///< of the GEMM
+  bool wide_input = false;   ///< input transform: a thread takes winograd_width(m, r) channels, not one
   bool wide_output = false;  ///< the same of the output transform
 
   std::size_t u_floats() const { return floats_of(c) * static_cast<std::size_t>(k); }
   std::size_t v_floats() const { return floats_of(c) * static_cast<std::size_t>(chunk); }
   std::size_t product_floats() const { return floats_of(k) * static_cast<std::size_t>(chunk); }
-  /// Of V and M of `tiles` tiles (<= chunk), without the pointers.
+  /// The GEMM of `tiles` tiles (<= chunk), without pointers.
   BatchedGemm gemm(int tiles) const { return {nullptr, nullptr, nullptr, tiles, k, c, alpha2}; }
   /// The configuration: "chunk=196 tile=64x64 wide_input=yes wide_output=no".
   std::string str() const;
@@ -42,15 +41,15 @@ struct WinogradPlan {
   }
 };
 
-/// Channels of a thread of the wide transforms: registers of input are 64 where alpha is 4, 72 of 6, 128 of 8.
+/// Channels of a thread of the wide transforms: the input takes 64 registers for alpha 4, 72 for 6, 128 for 8.
 constexpr int winograd_width(int m, int r = 3) { return m + r == 5 ? 4 : 2; }
 
 /// Why F(m x m, r x r) cannot do the problem, or nothing. m is 2 or 4 with r 3 or 5, 2 with r 7.
 std::optional<std::string> refuse_winograd(const ConvProblem& problem, int m, int r = 3);
 
-/// Of a problem that is not refused.
+/// Needs refuse_winograd() to give nothing.
 WinogradPlan plan_winograd(const ConvProblem& problem, int m, const DeviceProfile& device);
-/// With the configuration that str() wrote. Error(invalid_argument).
+/// Reads str()'s configuration. Error(invalid_argument).
 WinogradPlan read_winograd_plan(const ConvProblem& problem, int m, std::string_view config);
 
 /// Microseconds of all launches.

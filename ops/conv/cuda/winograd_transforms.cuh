@@ -1,6 +1,6 @@
 #pragma once
-// The data transforms of Winograd F(m x m, r x r) in NHWC. A thread transforms one tile of V neighbouring channels;
-// lanes run over channels, so that a warp reads and writes whole lines wherever its tile lies.
+// Data transforms of Winograd F(m x m, r x r) in NHWC. A thread transforms one tile of V adjacent channels; lanes run
+// over channels, so that accesses coalesce for any tile position.
 
 #include <cuda_runtime.h>
 
@@ -18,21 +18,21 @@ inline constexpr int winograd_threads = 128;
 /// Tiles [first, first + count) of x [n][height][width][c] to v [alpha^2][count][v_row].
 struct WinogradInput : DeviceProblem<> {
   using DeviceProblem::DeviceProblem;
-  int v_row;  ///< >= c: zeros behind
+  int v_row;  ///< >= C, padded with zeros
   const float* x;
   float* v;
   int first, count;
   int down, across;  ///< tiles of an image
 };
 
-/// Products [alpha^2][count][product_row] to tiles [first, first + count) of y. Not with all of the problem: nvcc 13
-/// compiles arguments of more than 128 bytes into longer code here.
+/// Products [alpha^2][count][product_row] to tiles [first, first + count) of y. Carries only the needed sizes: nvcc 13
+/// compiles arguments of more than 128 bytes to longer code here.
 struct WinogradOutput {
   const float* product;
   const float* bias;      ///< [k] or null
   const float* residual;  ///< like y or null; may be y
   float* y;               ///< [n][p][q][k], from one pixel to the next
-  int y_pixel;            ///< floats: k, or more without a residual
+  int y_pixel;            ///< floats from pixel to pixel: k, or more without a residual
   int first, count;
   int down, across;
   int p, q, k;
@@ -141,7 +141,7 @@ __global__ void __launch_bounds__(winograd_threads) winograd_output_kernel(const
   const long long first = (static_cast<long long>(place.image) * g.p + row) * g.q * g.y_pixel + column * g.y_pixel + k;
   const int line = g.q * g.y_pixel;
 
-  // Asked for first: a residual that comes from memory takes longest.
+  // Loaded first: a residual from memory takes longest.
   float addend[M][M][V] = {};
   if (g.residual != nullptr) {
 #pragma unroll
