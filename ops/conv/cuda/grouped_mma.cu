@@ -45,7 +45,7 @@ struct WarpTile {
 };
 
 /// Resident blocks that registers allow. Strided ones are bound by memory: 8x512x28x28 -> 512, 3x3 s2, 32 groups 5.9 us
-/// for 7.2 with two blocks, batch 64 39.4 for 42.5. Three or four eights are slower with three blocks (1512x14x14 s2,
+/// for 7.2 with two blocks, batch 64 39.4 for 42.5. Three or four eights are slower with three blocks (8x1512x14x14,
 /// 63 groups: 10.2 us for 8.4).
 constexpr int resident_blocks(int eights, int stride) {
   return stride == 1 ? (eights == 1 ? 3 : 2) : eights <= 2 ? 4 : 2;

@@ -65,9 +65,8 @@ struct PixelRows {
 template <typename T, typename Block, typename Call, typename Rows = PixelRows>
 class SlicesFinisher {
   static constexpr int n = Block::shape.n, m = Block::shape.m;
-  static constexpr int units_n =
-      n / unit_filters;                  ///< of 16 pixels: those of a warp's accumulators, and the most it finishes
-  static constexpr int sums_a_unit = 8;  ///< of a thread
+  static constexpr int units_n = n / unit_filters;  ///< of 16 pixels: a warp's, and the most it finishes
+  static constexpr int sums_a_unit = 8;             ///< of a thread
   static constexpr bool halves = is_half<T>;
   static constexpr bool turned = Rows::turned;
   /// What a thread stores of a unit: 8 filters of a pixel; float32: 4 of each of two pixels.
