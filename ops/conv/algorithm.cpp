@@ -16,7 +16,7 @@ const Format::Halo no_halo;
 
 Format::Halo pads_of(const ConvProblem& p) { return {p.pad_top, p.pad_left, p.pad_bottom, p.pad_right}; }
 
-/// The problem as a candidate's kernel sees it: its pads may be in x already.
+/// The problem that a candidate's kernel gets: its pads may already be in x.
 ConvProblem seen_problem(const Problem& node, const Candidate& candidate) {
   const ConvProblem p = conv_problem(node);
   return candidate.inputs[ConvOp::input].halo == no_halo ? p : p.with_explicit_padding();
@@ -28,8 +28,8 @@ std::int64_t filter_terms(const ConvProblem& p) { return p.group_c() * p.r * p.s
 
 }  // namespace
 
-/// Packs filters that the network computes, then runs the algorithm on them. The workspace: the algorithm's own, the
-/// packed filters, scratch.
+/// Packs filters that the network computes, then runs the algorithm. Workspace: the algorithm's, packed filters,
+/// scratch.
 class BoundPacking final : public BoundKernel {
  public:
   BoundPacking(const ConvAlgorithm& algorithm, const ConvProblem& problem, std::string_view config,
@@ -91,7 +91,7 @@ Offer ConvAlgorithm::offer(const Problem& node, const Target& target) const {
     return Offer::refuse(fmt::format("convolution of {}; only {} is done", to_string(dtype), types().str()));
   if (of_x != dtype && !(of_x == DType::f32 && reads_float32()))
     return Offer::refuse(fmt::format("its input is {}, its output {}", to_string(of_x), to_string(dtype)));
-  for (const std::size_t i : {ConvOp::filter, ConvOp::bias})  // widen makes them so
+  for (const std::size_t i : {ConvOp::filter, ConvOp::bias})  // widen made them constants
     if (present(node.inputs(), i) && node.inputs()[i].type.dtype != DType::f32)
       return Offer::refuse(fmt::format("its {} is {}; kernels round float32", i == ConvOp::filter ? "filter" : "bias",
                                        to_string(node.inputs()[i].type.dtype)));
@@ -124,7 +124,7 @@ Offer ConvAlgorithm::offer(const Problem& node, const Target& target) const {
   if (computed && computed_filters() == ComputedFilters::packed)  // filters are read once more, and written
     candidate.estimated_us +=
         target.device.launch_us + 8 * static_cast<double>(p.k * filter_terms(p)) / target.device.bytes_per_us;
-  // On the CPU the rule does not count conversions, but computed filters mostly stand between Reshapes, in nchw.
+  // The CPU rule counts no conversions, but computed filters mostly stand between Reshapes, in nchw.
   if (computed && device() == DeviceKind::cpu && images)
     for (const TensorType& type : {node.inputs()[ConvOp::input].type, node.outputs()[0]})
       candidate.estimated_us += conversion_us(formats::nchw, format, type, target);
@@ -166,7 +166,7 @@ std::optional<BlobSpec> ConvAlgorithm::blob(const Problem& node, const Candidate
   const FilterForm form = filter_form(p, candidate.config);
   BlobSpec spec;
   spec.bytes = static_cast<std::size_t>(form.floats) * form.element_bytes;
-  // The scales are no input, so they are in here; the filters' own shape comes with the constant.
+  // The scales are no input, so the key has them; the filters' shape comes with the constant.
   spec.key = fmt::format("{} g{} {}", name(), p.groups, form.form);
   const std::vector<float>& scale = node.op().epilogue()->scale;
   spec.key.append(reinterpret_cast<const char*>(scale.data()), scale.size() * sizeof(float));

@@ -1,5 +1,5 @@
 #pragma once
-// A convolution algorithm: a kernel of Conv. Adding one: a file in ops/conv/cpu or ops/conv/cuda, and a row in
+// A convolution algorithm: a kernel of Conv. To add one: a file in ops/conv/cpu or ops/conv/cuda, and a row in
 // rows.cpp.
 
 #include <algorithm>
@@ -18,37 +18,37 @@
 
 namespace lenslet {
 
-/// The filters as loaded, [K][C/groups][R][S] row-major, not owned. `scale` (may be null) holds K factors, one a
-/// filter: the effective weight is w * scale[k] (a folded BatchNormalization), multiplied in double.
+/// Filters as loaded, [K][C/groups][R][S] row-major, not owned. `scale` (may be null) has one factor a filter (a folded
+/// BatchNormalization): the effective weight is w * scale[k], multiplied in double.
 struct ConvFilter {
   const float* w = nullptr;
   const float* scale = nullptr;
   std::int64_t terms = 0;  ///< C/groups * R * S
 
   double factor(std::int64_t k) const { return scale == nullptr ? 1.0 : static_cast<double>(scale[k]); }
-  /// Effective weight `i` of filter k, i counting c, r, s: not rounded yet, and rounded to float32.
+  /// Effective weight `i` of filter k, i counting c, r, s: exact, and (below) rounded to float32.
   double exact_weight(std::int64_t k, std::int64_t i) const {
     return static_cast<double>(w[k * terms + i]) * factor(k);
   }
   float weight(std::int64_t k, std::int64_t i) const { return static_cast<float>(exact_weight(k, i)); }
 };
 
-/// One call. Pointers are 64-byte aligned arena memory (CUDA: on the device, 256-byte, a part 16) except that bias and
-/// residual may be constants as the model has them; x, residual and y are in the algorithm's format.
+/// Arguments of one call. Pointers are 64-byte aligned arena memory (CUDA: device memory, 256 bytes, a part 16). Bias
+/// and residual may also be the model's constants, unaligned. x, residual and y are in the algorithm's format.
 struct ConvRun {
-  const float* x = nullptr;         ///< with its pads where the algorithm wants them
-  const float* filter = nullptr;    ///< as transform() made them; of computed filters, [K][C/groups][R][S]
+  const float* x = nullptr;         ///< padded, if the algorithm wants explicit padding
+  const float* filter = nullptr;    ///< as transform() packed them; computed filters: [K][C/groups][R][S]
   bool filter_made_now = false;     ///< CUDA: packed by an earlier kernel of this run; wait_for_previous() first
-  const float* bias = nullptr;      ///< [K]; null when !problem.bias
-  const float* residual = nullptr;  ///< like y; null when !problem.residual; may be y itself (in place)
+  const float* bias = nullptr;      ///< [K]; null if !problem.bias
+  const float* residual = nullptr;  ///< like y; null if !problem.residual; may be y (in place)
   float* y = nullptr;
   std::int64_t y_pixel = 0;  ///< y_pixel()
   std::span<std::byte> workspace = {};
   ThreadPool* pool = nullptr;           ///< CPU algorithms
-  const cuda::Context* cuda = nullptr;  ///< CUDA algorithms: queue the work on its stream and return
+  const cuda::Context* cuda = nullptr;  ///< CUDA algorithms: queue on its stream and return
 };
 
-/// nhwc: elements from one pixel of y to the next; K, or more where Plan::pitched.
+/// nhwc: pixel pitch of y in elements: K, or more if Plan::pitched.
 inline std::int64_t y_pixel(std::int64_t k, const KernelRun& run) {
   return std::max(k, run.outputs[0].format().pixel_pitch);
 }
@@ -65,13 +65,13 @@ class BoundConv : public BoundKernel {
   virtual void compute(const ConvRun& run) const = 0;
   ConvRun conv_run(const KernelRun& run) const;
 
-  const ConvProblem problem;  ///< without pads, where the algorithm wants them explicit: x is that much larger
+  const ConvProblem problem;  ///< without pads if x is explicitly padded: x is that much larger
 
  private:
   const std::size_t workspace_bytes_;
 };
 
-/// One that computes rows apart, in nhwc, without workspace.
+/// An algorithm that can compute single rows, in nhwc, without workspace.
 class BoundRowConv : public BoundConv, private RowKernel {
  public:
   using BoundConv::BoundConv;
@@ -79,7 +79,7 @@ class BoundRowConv : public BoundConv, private RowKernel {
 
  protected:
   virtual bool has_rows() const { return true; }
-  /// As compute(), but of run.x and run.y these rows.
+  /// compute() for these rows of run.x and run.y.
   virtual void compute_rows(const ConvRun& run, const ImageRows& rows) const = 0;
   RowShape x_shape() const final { return {problem.n, problem.h, problem.w * problem.c}; }
   RowShape y_shape() const final { return {problem.n, problem.p, problem.q * problem.k}; }
@@ -89,19 +89,19 @@ class BoundRowConv : public BoundConv, private RowKernel {
   void run_rows(const KernelRun& run, const ImageRows& rows) const final { compute_rows(conv_run(run), rows); }
 };
 
-/// What becomes of filters that the network computes: refused; read as they lie, [K][C/groups][R][S]; or packed in each
-/// run as known ones are before it.
+/// How filters that the network computes are handled: refused; read as they are, [K][C/groups][R][S]; or packed in each
+/// run.
 enum class ComputedFilters : std::uint8_t { refused, as_loaded, packed };
 
-/// Stateless; one static instance each. 4-D input, and filters known before the run where nothing else is said.
+/// Stateless, one static instance each. By default it takes 4-D inputs and constant filters.
 class ConvAlgorithm : public Kernel {
  public:
-  /// What an algorithm says of a problem that it does not refuse.
+  /// What an algorithm offers for a problem that it does not refuse.
   struct Plan {
-    Format format = formats::nhwc;  ///< of residual and y, and of x but for
+    Format format = formats::nhwc;  ///< of residual and y, and of x unless
     std::optional<Format> x_format = {};
-    bool pitched = false;           ///< can y, without residual, be some channels of a larger tensor's?
-    bool explicit_padding = false;  ///< x shall come with its pads: zeros, as the halo of its format
+    bool pitched = false;           ///< y may be a channel slice of a larger tensor (no residual)
+    bool explicit_padding = false;  ///< wants x with its zero pads, as its format's halo
     std::string config = {};
     double estimated_us = 0;  ///< of the algorithm alone
     double tolerance = 0;
@@ -109,7 +109,7 @@ class ConvAlgorithm : public Kernel {
     bool waits_for_weights = false;  ///< as Candidate's
   };
 
-  /// Of residual and y (ConvProblem::storage), and of x unless reads_float32(); filters and bias come in float32.
+  /// Types of residual and y (ConvProblem::storage), and of x unless reads_float32(). Filters and bias are float32.
   DTypeSet types() const override { return dtypes<Types<float>>; }
   Offer offer(const Problem& problem, const Target& target) const final;
   std::optional<BlobSpec> blob(const Problem& problem, const Candidate& candidate) const final;
@@ -117,39 +117,39 @@ class ConvAlgorithm : public Kernel {
   std::unique_ptr<const BoundKernel> bind(const Binding& binding) const final;
 
  protected:
-  /// Why this problem cannot be done, or nothing. Gets the problem with implicit pads, as plan() does.
+  /// Reason of refusal, or nothing. Gets the problem with implicit pads, as plan() does.
   virtual std::optional<std::string> refuse(const ConvProblem& problem, const Target& target) const = 0;
   virtual Plan plan(const ConvProblem& problem, const Target& target) const = 0;
-  /// The same where the filters are known before the run.
+  /// Further refusals where the filters are constant.
   virtual std::optional<std::string> refuse_known(const ConvProblem&) const { return std::nullopt; }
-  /// Can it store these maxima instead of what it computes (ConvProblem::max_pool), with this activation?
+  /// Whether it can fuse this max pooling (ConvProblem::max_pool), with this activation.
   virtual bool pools(const ConvProblem&) const { return false; }
-  /// Does it read float32 where y is of its own types?
+  /// Whether it reads a float32 x where y has its own type.
   virtual bool reads_float32() const { return false; }
-  /// Does it take filters that the network computes, and 1-D inputs?
+  /// Whether it takes computed filters and 1-D inputs.
   virtual bool takes_anything() const { return false; }
   virtual ComputedFilters computed_filters() const {
     return takes_anything() ? ComputedFilters::as_loaded : ComputedFilters::refused;
   }
 
-  /// The transformed filters (as loaded, when nobody says otherwise): how many of what, and everything that decides
-  /// them besides kernel, problem and constants (a vector width, a padded row).
+  /// Size of the packed filters (by default as loaded), and what identifies the packing besides kernel, problem and
+  /// constants (vector width, padded rows).
   struct FilterForm {
-    std::int64_t floats = 0;  ///< or what has `element_bytes`
+    std::int64_t floats = 0;  ///< or elements of `element_bytes`
     std::string form = {};
     std::size_t element_bytes = sizeof(float);
   };
   virtual FilterForm filter_form(const ConvProblem& problem, std::string_view config) const;
   virtual void transform(const ConvProblem& problem, std::string_view config, const ConvFilter& filter,
                          std::span<float> to) const;
-  /// The same of other elements than floats: whoever names their bytes writes them.
+  /// The same for other element types: called where `element_bytes` is set.
   virtual void transform_bytes(const ConvProblem& problem, std::string_view config, const ConvFilter& filter,
                                std::span<std::byte> to) const;
-  /// ComputedFilters::packed: floats of scratch that pack() needs with `threads` threads.
+  /// ComputedFilters::packed: floats of scratch for pack() with `threads` threads.
   virtual std::int64_t packing_floats(const ConvProblem& problem, int threads) const;
-  /// ComputedFilters::packed: what transform() makes, out of run.filter, by run.pool or on run.cuda. Allocates nothing.
+  /// ComputedFilters::packed: transform() of run.filter on run.pool or run.cuda. Allocates nothing.
   virtual void pack(const ConvProblem& problem, const ConvRun& run, std::span<float> to, float* scratch) const;
-  /// `problem` as BoundConv holds it.
+  /// `problem` as BoundConv stores it.
   virtual std::unique_ptr<const BoundKernel> bind_conv(const ConvProblem& problem, std::string_view config,
                                                        const DeviceProfile& device) const = 0;
 

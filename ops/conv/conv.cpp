@@ -37,7 +37,7 @@ void read_geometry(AttributeReader& reader, VolumeGeometry& geometry, std::vecto
   (void)per_axis(kernel_shape, "kernel_shape", 1, rank, taps);
   geometry.stride = per_axis(reader.integers("strides"), "strides", 1, rank, geometry.depth_stride);
   geometry.dilation = per_axis(reader.integers("dilations"), "dilations", 1, rank, geometry.depth_dilation);
-  // Begins of all axes, then ends of all axes.
+  // First the begins of all axes, then the ends.
   const std::vector<std::int64_t> pads = reader.integers("pads");
   if (pads.size() % 2 != 0)
     throw Error(ErrorKind::invalid_model, fmt::format("attribute pads has {} entries, an odd number", pads.size()));
@@ -222,7 +222,7 @@ std::shared_ptr<const Op> ConvOp::imagining_zeros(std::vector<std::int64_t> pads
 
 namespace {
 
-// Along one axis: does tap t read an element for some output?
+// Whether tap t reads an element of the axis for some output.
 bool reads(const DepthAxis& axis, std::int64_t t) {
   const std::int64_t before = axis.pad - t * axis.dilation;  // output 0 reads element -before
   const std::int64_t o = before <= 0 ? 0 : (before + axis.stride - 1) / axis.stride;
@@ -243,7 +243,7 @@ std::optional<CroppedFilter> ConvOp::without_idle_taps(std::span<const InputInfo
   bool idle = false;
   for (std::size_t a = 0; a < axes.size(); ++a) {
     std::int64_t begin = 0, end = axes[a].taps, &before = pads[a], &after = pads[a + axes.size()];
-    // What goes takes its share of the padding with it; there is no negative one.
+    // Dropped taps take their share of the padding with them, which must not become negative.
     for (; begin + 1 < end && before >= axes[a].dilation && !reads(axes[a], begin); ++begin) before -= axes[a].dilation;
     for (; begin + 1 < end && after >= axes[a].dilation && !reads(axes[a], end - 1); --end) after -= axes[a].dilation;
     idle = idle || end - begin < axes[a].taps;

@@ -15,7 +15,7 @@ struct VolumeGeometry : ConvGeometry {
   bool volume = false;
   std::int64_t depth_stride = 1, depth_dilation = 1, front = 0, back = 0;
 
-  /// Of the depth alone, as if it were the height of an image of width 1.
+  /// The depth alone, as the height of an image of width 1.
   ConvGeometry of_depth() const {
     return {.stride = {depth_stride, 1},
             .dilation = {depth_dilation, 1},
@@ -25,37 +25,36 @@ struct VolumeGeometry : ConvGeometry {
   }
 };
 
-/// The depth of a 3-D convolution, resolved: output o reads inputs o * stride + tap * dilation - pad; of a transposed
-/// one, input i adds to outputs i * stride + tap * dilation - pad.
+/// Resolved depth of a 3-D convolution: output o reads inputs o * stride + tap * dilation - pad. Transposed: input i
+/// adds to outputs i * stride + tap * dilation - pad.
 struct DepthAxis {
   std::int64_t in = 1, taps = 1, stride = 1, dilation = 1, pad = 0, out = 1;
 };
 
-/// An attribute list of one entry a spatial axis, as [h, w]; 1-D: h gets `fallback`; 3-D: `depth` gets the first, or
-/// `fallback` where there is no list. `rank` collects the spatial rank, 0: none was given yet.
+/// An attribute list with one entry a spatial axis, as [h, w]. 1-D: h gets `fallback`; 3-D: `depth` gets the first
+/// entry, or `fallback` without a list. `rank` collects the spatial rank; 0: none given yet.
 std::array<std::int64_t, 2> per_axis(const std::vector<std::int64_t>& list, const char* name, std::int64_t fallback,
                                      int& rank, std::int64_t& depth);
-/// strides, dilations, pads, auto_pad, group and kernel_shape, as files have them and as append_geometry() says them.
+/// Reads strides, dilations, pads, auto_pad, group and kernel_shape, from files or append_geometry().
 void read_geometry(AttributeReader& reader, VolumeGeometry& geometry, std::vector<std::int64_t>& kernel_shape,
                    int& rank);
-/// Appends them, lists of two entries (with `volume` three), pads in the order of ConvGeometry, without kernel_shape.
+/// Appends them without kernel_shape: lists of two entries (with `volume` three), pads in ConvGeometry's order.
 void append_geometry(AttributeList& list, const VolumeGeometry& geometry);
-/// x and w of a 3-D convolution as 2-D ones: [N*O,C*T,H,W], each image holding all that one output depth reads, and
+/// x and w of a 3-D convolution as 2-D ones: [N*O,C*T,H,W], an image having all that one output depth reads, and
 /// [K,C/groups*T,R,S].
 Shape plane_images(const Shape& x, const DepthAxis& depth);
 Shape plane_filters(const Shape& w);
 
-/// Inputs: x, w, bias (optional), residual (optional: added before the activation).
-/// attributes(): strides, dilations (two entries, also for 1-D, where the second counts; 3-D three), pads (top, left,
-/// bottom, right; 3-D front, top, left, back, bottom, right), auto_pad (only SAME_*/VALID, where the pads follow from
-/// the sizes), group, and the epilogue's; max_pool where maxima are stored (size, stride and the four pads of
-/// MaxWindows).
+/// Inputs: x, w, bias (optional), residual (optional, added before the activation). attributes(): strides, dilations
+/// (two entries; 1-D uses the second; 3-D three), pads (top, left, bottom, right; 3-D front, top, left, back, bottom,
+/// right), auto_pad (SAME_*/VALID, where pads follow from the sizes), group, the epilogue's, and max_pool (size, stride
+/// and the four pads of MaxWindows).
 class ConvOp final : public Op {
  public:
   static constexpr std::size_t input = 0, filter = 1, bias = 2, residual = 3;
 
   explicit ConvOp(const NodeSpec& spec);
-  /// What poses `problem`, for tests and measurements; `scale` has K factors or none.
+  /// The operator of `problem`, for tests and benches; `scale` has K factors or none.
   explicit ConvOp(const ConvProblem& problem, std::vector<float> scale = {});
 
   std::string_view type() const override { return "Conv"; }
@@ -70,31 +69,30 @@ class ConvOp final : public Op {
   std::shared_ptr<const Op> imagining_zeros(std::vector<std::int64_t> pads) const override;
   std::optional<CroppedFilter> without_idle_taps(std::span<const InputInfo> inputs) const override;
 
-  /// The problem that these inputs pose, fused parts included; of a 3-D one the planes' (plane_images). Errors as of
-  /// infer().
+  /// The problem of these inputs, fused parts included; 3-D: that of the planes (plane_images). Errors as infer().
   ConvProblem problem(std::span<const InputInfo> inputs) const;
   /// Of a 3-D problem.
   DepthAxis depth(std::span<const InputInfo> inputs) const;
-  /// The 2-D operator of the planes of a 3-D one.
+  /// The 2-D operator that computes a 3-D one's planes.
   std::shared_ptr<const Op> planes() const;
 
  private:
   VolumeGeometry geometry_;
-  std::vector<std::int64_t> kernel_shape_;  ///< as the file says it; empty: from w. Checked against w
-  int spatial_rank_ = 0;                    ///< number of axes the attribute lists speak of; 0: none was given
+  std::vector<std::int64_t> kernel_shape_;  ///< from the file, checked against w; empty: from w
+  int spatial_rank_ = 0;                    ///< axes of the attribute lists; 0: none given
   Epilogue epilogue_{.residual_input = static_cast<int>(residual)};
   MaxWindows max_pool_;
 };
 
-/// Of a node whose op is a Conv.
+/// The problem of a node whose op is a Conv.
 inline ConvProblem conv_problem(const Problem& problem) {
   ConvProblem p = problem.as<ConvOp>().problem(problem.inputs());
   p.storage = problem.outputs()[0].dtype;
   return p;
 }
 
-/// The node that poses `problem` with filters [K][C/groups][R][S] known as `w` (an empty tensor: computed by the
-/// network): for tests and measurements. `w` is shared.
+/// A node of `problem` with constant filters `w`, [K][C/groups][R][S] (an empty tensor: computed by the network), for
+/// tests and benches. `w` is shared.
 std::unique_ptr<const Problem> pose(const ConvProblem& problem, const Tensor& w, std::vector<float> scale = {});
 
 }  // namespace lenslet

@@ -44,13 +44,13 @@ AttributeList ConvTransposeOp::attributes() const {
   return list;
 }
 
-// ONNX, ConvTranspose-22: the shape of the output comes first where it is given or follows from SAME, the pads from it.
+// ONNX, ConvTranspose-22: the output shape, given or from SAME, comes first; pads follow from it.
 TransposedAxis ConvTransposeOp::axis(const ConvGeometry& geometry, std::size_t i, std::int64_t padding,
                                      std::optional<std::int64_t> output_size, std::int64_t in,
                                      std::int64_t taps) const {
   TransposedAxis a{.in = in, .taps = taps, .stride = geometry.stride[i], .dilation = geometry.dilation[i]};
   const std::int64_t begin = geometry.pads[i], end = geometry.pads[i + 2];
-  constexpr std::int64_t most = std::int64_t{1} << 40;  // of a tensor's elements
+  constexpr std::int64_t most = std::int64_t{1} << 40;  // elements of a tensor
   if (in < 1 || taps < 1) contradiction("input or filter is empty");
   if (a.stride < 1 || a.dilation < 1 || padding < 0)
     contradiction(fmt::format("stride {}, dilation {}, output padding {}", a.stride, a.dilation, padding));

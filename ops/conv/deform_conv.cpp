@@ -1,5 +1,4 @@
-// DeformConv: a convolution each of whose taps looks where an offset says, between elements. Deformed columns, then the
-// product with the filters.
+// DeformConv: a convolution whose taps are moved by learned offsets and interpolated. Deformed im2col, then a GEMM.
 
 #include "ops/conv/deform_conv.h"
 
@@ -118,7 +117,7 @@ class DeformConvOp final : public Op {
 
 DeformProblem problem_of(const Problem& node) { return node.as<DeformConvOp>().problem(node.inputs()); }
 
-/// Pieces of output pixels, each with its columns [C][taps][pixels], packed as the product's right side.
+/// Pieces of output pixels, their columns [C][taps][pixels] packed as the GEMM's B.
 class BoundOnCpu final : public BoundKernel {
  public:
   explicit BoundOnCpu(const Binding& binding) : d_(problem_of(binding.problem)), threads_(binding.threads()) {
@@ -147,7 +146,7 @@ class BoundOnCpu final : public BoundKernel {
   }
 
  private:
-  // Pixels whose points serve all channels before the next: a line of a column.
+  // Pixels whose sampling points serve all channels before the next: a cache line of a column.
   static constexpr std::int64_t together = 16;
 
   void compute(const KernelRun& run, std::int64_t image, std::int64_t first, std::int64_t count, float* columns) const {
@@ -194,10 +193,10 @@ class BoundOnCpu final : public BoundKernel {
 
   DeformProblem d_;
   std::int64_t threads_, step_ = 1;
-  std::int64_t columns_ = 0, packed_ = 0;  ///< floats of a thread
+  std::int64_t columns_ = 0, packed_ = 0;  ///< floats a thread
 };
 
-/// An element of a column rounds some times before it is multiplied.
+/// An element of a column is rounded several times before it is multiplied.
 double tolerance_of(const DeformProblem& d) { return sum_tolerance(d.terms()) + 16 * 0x1p-24; }
 
 Offer offer_cuda(const Problem& problem, const Target& target) {

@@ -9,7 +9,7 @@ namespace lenslet::cuda {
 namespace {
 
 constexpr int threads = 256;
-/// Channels a thread takes with the points that it has found.
+/// Channels that a thread computes with one set of sampling points.
 constexpr std::int64_t channels_each = 8;
 /// As in im2col_gemm.cu.
 constexpr std::int64_t chunk_bytes = std::int64_t{64} << 20;
@@ -20,7 +20,7 @@ std::int64_t pixels_at_a_time(const DeformProblem& d) {
 }
 
 /// columns [C][taps][count] of output pixels [first, first + count) of an image. Grid: (count * taps, blocks of
-/// channels that share offsets); neighbouring threads have neighbouring pixels.
+/// channels that share offsets); adjacent threads take adjacent pixels.
 __global__ void __launch_bounds__(threads)
     unfold_deformed(const float* x, const float* offsets, const float* mask, float* columns, std::int64_t first,
                     std::int64_t count, std::int64_t blocks, const __grid_constant__ DeformProblem d) {

@@ -1,5 +1,5 @@
 #pragma once
-// DeformConv in numbers: where each tap of each output pixel looks, on both devices. Source: ONNX, DeformConv-22.
+// DeformConv's sizes, and the sampling point of each tap, for both devices. Source: ONNX, DeformConv-22.
 
 #include <cmath>
 #include <cstddef>
@@ -19,19 +19,19 @@ struct DeformProblem {
 
   LENSLET_HOST_DEVICE std::int64_t taps() const { return r * s; }
   LENSLET_HOST_DEVICE std::int64_t pixels() const { return p * q; }
-  LENSLET_HOST_DEVICE std::int64_t offset_channels() const { return c / offset_groups; }  ///< that share offsets
+  LENSLET_HOST_DEVICE std::int64_t offset_channels() const { return c / offset_groups; }  ///< of an offset group
   std::int64_t terms() const { return c / groups * taps(); }                              ///< of a sum
   std::int64_t y_elems() const { return n * k * pixels(); }
 };
 
-/// A point between four elements of a channel: weights, and offsets within it; less than 0: a zero outside.
+/// Bilinear sample of a channel: four weights and offsets; a negative offset is a zero outside of the image.
 struct DeformPoint {
   std::int64_t offset[4] = {-1, -1, -1, -1};
   float weight[4] = {};
 
   DeformPoint() = default;
-  /// Of tap `tap` at output pixel `pixel`; `offsets` and `mask` (or null) are of one image and offset group. In double:
-  /// float32 would put a point up to size * 2^-24 elements off. A place that is no number gives NaN.
+  /// The sample of tap `tap` at output pixel `pixel`; `offsets` and `mask` (or null) belong to one image and offset
+  /// group. Computed in double: float32 would be off by up to size * 2^-24 elements. A NaN offset gives NaN.
   LENSLET_HOST_DEVICE DeformPoint(const DeformProblem& d, const float* offsets, const float* mask, std::int64_t tap,
                                   std::int64_t pixel) {
     const std::int64_t pixels = d.pixels(), row = pixel / d.q, r = tap / d.s;
@@ -56,14 +56,14 @@ struct DeformPoint {
       weight[i] = static_cast<float>((i / 2 == 0 ? 1 - down : down) * (i % 2 == 0 ? 1 - right : right) * factor);
     }
   }
-  /// In the channel that begins at `x`.
+  /// Value in the channel at `x`.
   LENSLET_HOST_DEVICE float operator()(const float* x) const {
     float sum = 0;
     for (int i = 0; i < 4; ++i)
       if (offset[i] >= 0) sum += weight[i] * x[offset[i]];
     return sum;
   }
-  /// Are all four elements of the image? Then within() is the same.
+  /// Whether all four elements are inside of the image. Then within() gives the same.
   bool inside() const { return offset[0] >= 0 && offset[1] >= 0 && offset[2] >= 0 && offset[3] >= 0; }
   float within(const float* x) const {
     return 0.0F + weight[0] * x[offset[0]] + weight[1] * x[offset[1]] + weight[2] * x[offset[2]] +
@@ -75,9 +75,9 @@ namespace cuda {
 
 struct Context;
 
-/// Floats of columns that are made at a time.
+/// Floats of columns built at a time.
 std::int64_t deform_columns(const DeformProblem& problem);
-/// Device addresses; mask and bias may be null, `columns` has deform_columns() floats. The products are cuBLAS's.
+/// Device addresses; mask and bias may be null; `columns` has deform_columns() floats. Multiplies by cuBLAS.
 void deform_conv(const Context& context, const DeformProblem& problem, Numerics::Multiply multiply, const float* x,
                  const float* filter, const float* offsets, const float* bias, const float* mask, float* y,
                  float* columns);

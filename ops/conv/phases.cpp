@@ -9,8 +9,8 @@ namespace {
 std::int64_t floor_div(std::int64_t a, std::int64_t b) { return a / b - (a % b < 0 ? 1 : 0); }
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return -floor_div(-a, b); }
 
-/// Where the convolution begins and ends, so that it has all positions that y needs and reads x, with pads, only where
-/// a convolution may: pads are no less than 0, so that there may be more positions.
+/// Sets the convolution's pads and range so that it covers all positions that y needs. Pads cannot be negative, so it
+/// may compute more.
 void place(PhaseGroup& group, const TransposedAxis& axis, std::int64_t offset) {
   const std::int64_t lowest = floor_div(axis.pad, axis.stride);
   const std::int64_t highest = floor_div(axis.pad + axis.out - 1, axis.stride);

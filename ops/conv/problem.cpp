@@ -13,7 +13,7 @@ namespace {
   throw Error(ErrorKind::invalid_model, "convolution: " + what);
 }
 
-// Sizes and attributes come from files: each may be anything an int64 holds.
+// Sizes and attributes come from files: any int64 value is possible.
 std::int64_t add(std::int64_t a, std::int64_t b) {
   std::int64_t sum = 0;
   if (__builtin_add_overflow(a, b, &sum))
@@ -50,7 +50,7 @@ ResolvedAxis resolve(const Axis& axis, AutoPad auto_pad) {
     const SameWindows same = is_same(auto_pad) ? same_windows(axis.size, span, axis.stride, auto_pad) : SameWindows();
     resolved.pad_before = same.pad_before;
     resolved.pad_after = same.pad_after;
-    // Some exporters write both; that is harmless where they agree or the explicit pads are the default.
+    // Some exporters write both; harmless if they agree or the explicit pads are the default.
     const bool given = axis.pad_before != 0 || axis.pad_after != 0;
     if (given && (axis.pad_before != resolved.pad_before || axis.pad_after != resolved.pad_after))
       contradiction(fmt::format("pads {},{} of {} contradict auto_pad, which needs {},{}", axis.pad_before,
@@ -60,8 +60,8 @@ ResolvedAxis resolve(const Axis& axis, AutoPad auto_pad) {
   if (padded < span)
     contradiction(fmt::format("filter spans {} in {}, the padded input only {}", span, axis.name, padded));
   resolved.out = (padded - span) / axis.stride + 1;
-  // A stride beyond the image has no second output to reach and the dilation of a single tap nothing to spread: cut to
-  // what means the same, so that no algorithm's offsets overflow.
+  // Clamps a stride past the image, which has only one output, and the dilation of a single tap, which has no effect,
+  // so that no algorithm's offsets overflow.
   resolved.stride = std::min(axis.stride, padded);
   if (axis.kernel == 1) resolved.dilation = 1;
   return resolved;
@@ -157,7 +157,7 @@ ConvProblem resolve_conv(const Shape& x, const Shape& filter, const ConvGeometry
   problem.q = columns.out;
   problem.pad_left = columns.pad_before;
   problem.pad_right = columns.pad_after;
-  // Output and padded input are allocated: both must be countable.
+  // Output and padded input are allocated: their sizes must not overflow.
   (void)Shape({problem.n, problem.k, problem.p, problem.q}).elems();
   const ConvProblem padded = problem.with_explicit_padding();
   (void)Shape({padded.n, padded.c, padded.h, padded.w}).elems();

@@ -13,20 +13,20 @@
 
 namespace lenslet {
 
-/// Maxima over windows of a convolution's outputs, as MaxPool has them: of a window those count that exist, and one
-/// does at least.
+/// Max pooling of a convolution's outputs, as MaxPool: elements outside do not count, and each window has at least one
+/// inside.
 struct MaxWindows {
-  std::int8_t size = 0;  ///< of both axes; 0: there are none
+  std::int8_t size = 0;  ///< of both axes; 0: no pooling
   std::int8_t stride = 1;
   std::int8_t pad_top = 0, pad_left = 0, pad_bottom = 0, pad_right = 0;
 
   explicit operator bool() const { return size != 0; }
   friend bool operator==(const MaxWindows&, const MaxWindows&) = default;
 };
-/// Those of 2x2 with stride 2, without padding.
+/// 2x2, stride 2, no padding.
 inline constexpr MaxWindows maxima_of_four{.size = 2, .stride = 2};
 
-/// Pads resolved and output size computed; everything in elements.
+/// A convolution with resolved pads and output size; all in elements.
 struct ConvProblem {
   std::int64_t n = 1, c = 1, h = 1, w = 1;  ///< input [n,c,h,w]
   std::int64_t k = 1, r = 1, s = 1;         ///< filters [k, c/groups, r, s]
@@ -38,9 +38,9 @@ struct ConvProblem {
   bool bias = false;      ///< [k], added first
   bool residual = false;  ///< [n,k,p,q] in the output's layout, added before the activation
   Activation activation;
-  DType storage = DType::f32;    ///< of residual and y; bias and what filters are made from are float32
-  DType x_storage = DType::f32;  ///< of x: the same, or float32 where a network's input is read as it comes
-  MaxWindows max_pool;           ///< what is stored, [n,k,stored_p,stored_q], where there are any; then no residual
+  DType storage = DType::f32;    ///< of residual and y; bias and source filters are float32
+  DType x_storage = DType::f32;  ///< of x: the same, or float32 where a network's input is read directly
+  MaxWindows max_pool;           ///< fused pooling: stored are [n,k,stored_p,stored_q], no residual
 
   std::int64_t group_c() const { return c / groups; }
   std::int64_t group_k() const { return k / groups; }
@@ -51,7 +51,7 @@ struct ConvProblem {
   double bytes() const;  ///< input + filters + output (+ residual), each once, as stored
   /// "1x64x56x56 -> 64, 3x3 s1 p1 g1 +bias +relu"
   std::string str() const;
-  /// The same problem on an input that already contains the pads.
+  /// The same problem on an explicitly padded input.
   ConvProblem with_explicit_padding() const;
 
   friend bool operator==(const ConvProblem&, const ConvProblem&) = default;
@@ -60,7 +60,7 @@ struct ConvProblem {
   std::int64_t windows(std::int64_t length) const { return (length - max_pool.size) / max_pool.stride + 1; }
 };
 
-/// Attributes of Conv as ONNX has them, before the input size is known; lists of spatial rank 1 or 2 (1-D: the w ones).
+/// Conv's attributes before the input size is known; lists of spatial rank 1 or 2 (1-D: the w ones).
 struct ConvGeometry {
   std::array<std::int64_t, 2> stride{1, 1}, dilation{1, 1};  ///< h, w
   std::array<std::int64_t, 4> pads{0, 0, 0, 0};              ///< top, left, bottom, right
@@ -68,10 +68,9 @@ struct ConvGeometry {
   std::int64_t groups = 1;
 };
 
-/// The one function that resolves pads and computes P and Q. `x` [N,C,H,W], `filter` [K,C/groups,R,S], or without H and
-/// R (1-D). Error(invalid_model) says which sizes contradict each other; negative pads are Error(unsupported), sizes
-/// beyond counting Error(limit). Strides beyond the padded input and dilations of a single tap are cut to what means
-/// the same.
+/// The one function that resolves pads and computes P and Q. `x` [N,C,H,W], `filter` [K,C/groups,R,S]; 1-D without H
+/// and R. Error(invalid_model) names sizes that contradict each other, Error(unsupported) negative pads, Error(limit)
+/// sizes that overflow. Strides past the padded input and dilations of a single tap are clamped, which changes nothing.
 ConvProblem resolve_conv(const Shape& x, const Shape& filter, const ConvGeometry& geometry);
 
 }  // namespace lenslet

@@ -1,6 +1,6 @@
 #pragma once
-// SeparableConv: a depthwise convolution and the 1x1 convolution that alone reads it, as one step. No file has it; the
-// pass fuse_separable makes it where a kernel computes both faster than their two kernels would. No arithmetic.
+// SeparableConv: a depthwise convolution and the 1x1 convolution that is its only reader, as one step. The pass
+// fuse_separable makes it where one kernel is faster than two; no file contains it. No arithmetic here.
 
 #include <memory>
 #include <string>
@@ -10,13 +10,13 @@
 
 namespace lenslet {
 
-/// Both halves in numbers: the output of the first is the input of the second, [n,c,p,q].
+/// Both halves: the output of the first is the input of the second, [n,c,p,q].
 struct SeparableProblem {
   ConvProblem depthwise;  ///< groups == c == k, without residual
   ConvProblem pointwise;  ///< 1x1, stride 1, one group, no pads
 
   double flops() const { return depthwise.flops() + pointwise.flops(); }
-  /// Input, filters, output (and residual), each once, as stored: what lies between the halves is in nobody's memory.
+  /// Input, filters, output (and residual), each once, as stored; the intermediate result is never stored.
   double bytes() const;
   /// "1x96x56x56 -> 96, 3x3 s1 p1 g96 f16 +bias +clip(0,6); -> 24 +bias +residual"
   std::string str() const;
@@ -24,8 +24,8 @@ struct SeparableProblem {
   friend bool operator==(const SeparableProblem&, const SeparableProblem&) = default;
 };
 
-/// Inputs: x, the depthwise filters [C,1,R,S], their bias (optional), the 1x1 filters [K,C,1,1], their bias (optional),
-/// residual (optional). attributes(): those of both Convs, the depthwise one's behind "depthwise_".
+/// Inputs: x, depthwise filters [C,1,R,S], their bias (optional), 1x1 filters [K,C,1,1], their bias (optional),
+/// residual (optional). attributes(): both Convs', the depthwise one's prefixed "depthwise_".
 class SeparableConvOp final : public Op {
  public:
   static constexpr std::size_t input = 0, depthwise_filter = 1, depthwise_bias = 2, filter = 3, bias = 4, residual = 5;
@@ -39,7 +39,7 @@ class SeparableConvOp final : public Op {
   std::string describe(std::span<const InputInfo> inputs) const override;
   std::optional<AxisMap> axis_map(std::span<const InputInfo> inputs, const Shape&) const override;
 
-  /// The problem that these inputs pose. Error(internal) where the halves are not what SeparableProblem says.
+  /// The problem of these inputs. Error(internal) where the halves do not fit SeparableProblem.
   SeparableProblem problem(std::span<const InputInfo> inputs) const;
   const ConvOp& depthwise() const { return *depthwise_; }
   const ConvOp& pointwise() const { return *pointwise_; }
@@ -48,11 +48,11 @@ class SeparableConvOp final : public Op {
   std::shared_ptr<const ConvOp> depthwise_, pointwise_;
 };
 
-/// Attributes of the one step that a depthwise Conv and the 1x1 Conv behind it make.
+/// Attributes of the fused step of a depthwise Conv and the 1x1 Conv behind it.
 AttributeList separable_attributes(const Op& depthwise, const Op& pointwise);
 
-/// The node that poses such a problem, with filters and biases known (as many as the problem says): for tests and
-/// measurements. The tensors are shared.
+/// A node of `problem` with constant filters and biases (as many as the problem has), for tests and benches. The
+/// tensors are shared.
 std::unique_ptr<const Problem> pose(const SeparableProblem& problem, const Tensor& depthwise_filter,
                                     const Tensor& depthwise_bias, const Tensor& filter, const Tensor& bias,
                                     const AttributeList& more_attributes = {});

@@ -1,5 +1,5 @@
 #pragma once
-// Which taps of a window meet the image.
+// Taps of a window that are inside of the image.
 
 #include <algorithm>
 #include <cstdint>
@@ -14,7 +14,7 @@ struct Range {
   std::int64_t count() const { return end - begin; }
 };
 
-/// Which of `taps` lie in an image of `size` for any of the outputs [first, last]; where there are none, begin == end.
+/// The range of `taps` inside an image of `size` for any of the outputs [first, last]; begin == end if there is none.
 inline Range taps_inside(std::int64_t first, std::int64_t last, std::int64_t stride, std::int64_t pad,
                          std::int64_t dilation, std::int64_t taps, std::int64_t size) {
   const std::int64_t low = first * stride - pad, high = last * stride - pad;
@@ -30,8 +30,7 @@ inline Range columns_inside(const ConvProblem& p, std::int64_t first, std::int64
   return taps_inside(first, last, p.stride_w, p.pad_left, p.dilation_w, p.s, p.w);
 }
 
-/// How many rows and columns of taps that is for an output, on average over those of an image; `step` columns of
-/// outputs are taken together.
+/// Average number of tap rows (columns) inside, over an image's outputs; `step` output columns are taken together.
 inline double mean_rows_inside(const ConvProblem& p) {
   double taps = 0;
   for (std::int64_t i = 0; i < p.p; ++i) taps += static_cast<double>(rows_inside(p, i, i).count());

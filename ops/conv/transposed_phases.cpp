@@ -1,6 +1,6 @@
-// ConvTranspose by convolutions of stride 1, on either device: the elements of the output that see their input through
-// the same window (phases.h) are the output channels of one convolution, whose algorithm Conv's own kernels offer; each
-// is then copied to where it belongs. Nothing is multiplied by a zero that was not there.
+// ConvTranspose as convolutions of stride 1, on either device: output elements with the same input window (phases.h)
+// are the output channels of one convolution, run by any of Conv's kernels, and are then interleaved into y. No
+// products with inserted zeros.
 
 #include <fmt/format.h>
 
@@ -23,12 +23,12 @@ namespace {
 constexpr std::size_t alignment = 256;
 std::size_t aligned(std::size_t bytes) { return (bytes + alignment - 1) / alignment * alignment; }
 
-/// A pair of groups of phases, of height and of width.
+/// A group of phases in height by one in width.
 struct Part {
   PhaseGroup h = {}, w = {};
-  std::int64_t phases = 1;       ///< of both
-  Shape z = {};                  ///< what the convolution makes; of no taps: [1,K,1,1]
-  std::vector<float> bias = {};  ///< [phases*K] as channels of z; of no taps [K], what y is there. Empty: not known
+  std::int64_t phases = 1;       ///< of both axes
+  Shape z = {};                  ///< the convolution's output; without taps: [1,K,1,1]
+  std::vector<float> bias = {};  ///< [phases*K], z's channels; without taps [K], the value of y. Empty: not constant
   std::unique_ptr<const Problem> conv = nullptr;  ///< null: no taps
 };
 
@@ -54,7 +54,7 @@ class Phases {
   std::vector<Part> parts;
   bool has_bias, knows_filter = false, knows_bias = false;
 
-  /// Does the convolution of the only part make y as it is?
+  /// Whether there is one part, whose convolution writes y directly.
   bool whole() const {
     const auto same = [](const PhaseGroup& group, const TransposedAxis& axis) {
       return axis.stride == 1 && group.runs.front().from == 0 && group.out == axis.out;
@@ -62,12 +62,12 @@ class Phases {
     return parts.size() == 1 && parts[0].conv && same(parts[0].h, problem_.h) && same(parts[0].w, problem_.w);
   }
 
-  /// Offsets of the first element on either side, in elements.
+  /// A strided copy with the first elements' offsets.
   struct Copy {
     StridedLoops loops;
     std::int64_t from = 0, to = 0;
   };
-  /// Those that bring z of a part, in `format`, to y, in `y_format`: the same, but that y may have a pixel pitch.
+  /// Copies of a part's z, in `format`, to y, in `y_format`: the same format but for y's pixel pitch.
   std::vector<Copy> copies(const Part& part, const Format& format, const Format& y_format) const {
     const AxisSteps of_y = element_strides({problem_.n, problem_.k, problem_.h.out, problem_.w.out}, y_format);
     AxisSteps of_z = element_strides(part.z, format);
@@ -84,7 +84,7 @@ class Phases {
         const Loop h{rows.count, of_z[2], problem_.h.stride * of_y[2]}, i{rows.phases, of_phase_h, of_y[2]};
         const Loop w{columns.count, of_z[3], problem_.w.stride * of_y[3]}, j{columns.phases, of_phase_w, of_y[3]};
         Copy copy;
-        // In the memory order of y.
+        // In y's memory order.
         for (const Loop& loop :
              format == formats::nhwc ? std::array{n, h, i, w, j, g, k} : std::array{n, g, k, h, i, w, j})
           copy.loops.add(loop.dim, loop.from, loop.to);
@@ -95,8 +95,7 @@ class Phases {
     return list;
   }
 
-  /// Those that make filters [phases*K][C/groups][taps of h][taps of w] of the part's convolution, the last taps first,
-  /// out of w.
+  /// Copies from w to the part's filters [phases*K][C/groups][taps of h][taps of w], taps reversed.
   std::vector<Copy> filter_copies(const Part& part) const {
     const std::int64_t taps = problem_.h.taps * problem_.w.taps, group_c = problem_.group_c();
     const std::int64_t r = part.h.taps, s = part.w.taps, group_k = problem_.group_k(), filter = group_c * r * s;
@@ -115,7 +114,7 @@ class Phases {
       }
     return list;
   }
-  /// The one that makes [phases*K] out of [K].
+  /// Copy of [K] to [phases*K].
   Copy channel_copy(const Part& part) const {
     Copy copy;
     copy.loops.add(problem_.groups, problem_.group_k(), problem_.group_k() * part.phases);
@@ -154,14 +153,14 @@ class Phases {
     for (std::int64_t count = copy.loops.count(); count > 0; --count, at.next())
       to[copy.to + at.to] = from[copy.from + at.from];
   }
-  /// `values` [K] for the channels of z; null: zeros, or nothing for a bias that is not known.
+  /// `values` [K] repeated for z's channels; null: zeros, or nothing for an unknown bias.
   std::vector<float> of_channels(const Part& part, const float* values) const {
     if (values == nullptr && !knows_bias) return {};
     std::vector<float> all(static_cast<std::size_t>(problem_.k * part.phases));
     if (values != nullptr) make(channel_copy(part), values, all.data());
     return all;
   }
-  /// Empty: not known.
+  /// Empty: not constant.
   Tensor filters(const Part& part) const {
     if (!knows_filter) return {};
     Tensor tensor(DType::f32, {part.z[1], problem_.group_c(), part.h.taps, part.w.taps});
@@ -171,16 +170,16 @@ class Phases {
 
   TransposedProblem problem_;
   Epilogue epilogue_;
-  const float *filter_ = nullptr, *bias_ = nullptr;  ///< null: not known, or there is none
+  const float *filter_ = nullptr, *bias_ = nullptr;  ///< null: not constant, or absent
 };
 
-/// How a part is computed.
+/// Plan of one part.
 struct PartPlan {
   const Kernel* kernel = nullptr;
   Candidate candidate = {};
 };
 
-/// Configurations of the parts, in one text: "conv=NAME[tile=128x64;slices=4]" for each.
+/// The parts' configurations as one text: "conv=NAME[tile=128x64;slices=4]" each.
 std::string written(const std::vector<PartPlan>& plans) {
   ConfigWriter writer;
   for (const PartPlan& plan : plans) {
@@ -191,7 +190,7 @@ std::string written(const std::vector<PartPlan>& plans) {
   return writer.str();
 }
 
-/// Candidates as far as Kernel::bind() and blob() look at them.
+/// The candidates, as far as Kernel::bind() and blob() need them.
 std::vector<PartPlan> read(const Phases& phases, const Candidate& whole, DeviceKind device) {
   std::vector<PartPlan> plans;
   ConfigReader reader(whole.config);
@@ -214,9 +213,9 @@ std::vector<PartPlan> read(const Phases& phases, const Candidate& whole, DeviceK
   return plans;
 }
 
-/// Where a part's constants lie in the blob.
+/// Offsets of a part's constants in the blob.
 struct PartBytes {
-  std::size_t filter = 0, bias = 0, filter_bytes = 0;  ///< no bytes: of filters that are computed
+  std::size_t filter = 0, bias = 0, filter_bytes = 0;  ///< filter_bytes 0: computed filters
 };
 struct BlobLayout {
   std::vector<PartBytes> parts;
@@ -341,7 +340,7 @@ class BoundPhases final : public BoundKernel {
   std::size_t z_bytes_ = 0, filter_bytes_ = 0, bias_bytes_ = 0, workspace_bytes_ = 0;
 };
 
-/// Of one format, so that the choice weighs what Conv's algorithms cost in each.
+/// Bound to one format, so that the choice weighs Conv's costs in each.
 class TransposedPhases final : public Kernel {
  public:
   TransposedPhases(DeviceKind device, const Format& format) : device_(device), format_(format) {}
@@ -367,7 +366,7 @@ class TransposedPhases final : public Kernel {
   std::optional<BlobSpec> blob(const Problem& node, const Candidate& candidate) const override {
     const Phases phases(node);
     const BlobLayout layout = layout_of(phases, read(phases, candidate, device_));
-    // What a part's filters are made of, besides the constants.
+    // What identifies a part's filters besides the constants.
     if (layout.bytes == 0) return std::nullopt;
     BlobSpec spec{.key = fmt::format("phases {} {}{}", to_string(node.op().attributes()), candidate.config, layout.key),
                   .bytes = layout.bytes,
@@ -401,7 +400,7 @@ class TransposedPhases final : public Kernel {
   }
 
  private:
-  /// The least estimates of convolutions that take and give the format, without halos.
+  /// The least estimates of convolutions with that input and output format, without halos.
   std::optional<Candidate> candidate_of(const Phases& phases, const Problem& node, const Target& target) const {
     Candidate whole;
     std::vector<PartPlan> plans;

@@ -1,7 +1,7 @@
-// Conv and ConvTranspose in 3-D, on either device: what one output depth reads is copied side by side as channels of an
-// image, [N*O,C*T,H,W], so that the planes are one 2-D convolution, whose algorithm the operator's own kernels offer;
-// its images are then copied to where they belong. w of Conv lies as its filters do, [K,C/groups*T,R,S]; that of
-// ConvTranspose, where T stands behind K, is put in order.
+// 3-D Conv and ConvTranspose, on either device: the T input depths that one output depth reads become channels of an
+// image, [N*O,C*T,H,W], so that all planes are one 2-D convolution, run by the operator's own kernels; its output is
+// then copied into place. Conv's w already has that layout, [K,C/groups*T,R,S]; ConvTranspose's, with T behind K, is
+// reordered.
 
 #include <fmt/format.h>
 
@@ -30,7 +30,7 @@ struct Copy {
   std::int64_t from = 0, to = 0;  ///< elements
 };
 
-/// A node and its planes.
+/// A 3-D node and its planes.
 class Volume {
  public:
   Volume(const Problem& node, DeviceKind device)
@@ -60,18 +60,18 @@ class Volume {
   }
 
   const Problem& planes() const { return *planes_; }
-  /// Is the node one convolution of lines, [N,C,1,D*H*W], as its tensors lie in nchw? Then nothing is copied.
+  /// Whether the node is one convolution of lines, [N,C,1,D*H*W], on its nchw tensors: nothing is copied then.
   bool flat() const { return flat_; }
   bool knows_filters() const { return planes_->inputs()[w_input].constant != nullptr; }
   bool adds() const { return present(planes_->inputs(), residual); }
 
-  /// From x to its images, a copy a tap; what none writes is zero.
+  /// Copies from x to its images, one a tap; elements that none writes are zero.
   std::vector<Copy> gather(const Format& format) const {
     const Shape& images = planes_->shape(x_input);
     const AxisSteps from = element_strides(x_, formats::nchw), to = element_strides(images, format);
     std::vector<Copy> copies;
     for (std::int64_t tap = 0; tap < depth_.taps; ++tap) {
-      // Positions `i` on the side that steps by 1, which belong to i * stride + shift on the other.
+      // Positions `i` of the side with unit steps correspond to i * stride + shift on the other.
       const std::int64_t shift = tap * depth_.dilation - depth_.pad, stride = depth_.stride;
       const std::int64_t here = transposed_ ? depth_.in : depth_.out, there = transposed_ ? depth_.out : depth_.in;
       const std::int64_t first = shift < 0 ? (-shift + stride - 1) / stride : 0;
@@ -96,18 +96,18 @@ class Volume {
     copy.loops.add(taps, 1, 1);
     return copy;
   }
-  /// Of filters that are computed and do not lie as the planes' do.
+  /// Copies of computed filters whose layout differs from the planes'.
   std::vector<Copy> filter_copies(const Shape& w) const {
     return transposed_ && !knows_filters() ? std::vector{filter_order(w)} : std::vector<Copy>();
   }
-  /// Does the gathering write all of the images?
+  /// Whether gather() writes all elements of the images.
   bool fills() const {
     std::int64_t written = 0;
     for (const Copy& copy : gather(formats::nchw)) written += copy.loops.count();
     return written == planes_->shape(x_input).elems();
   }
 
-  /// From images of the result to y, or back for a residual.
+  /// Copy from the result's images to y, or back for a residual.
   Copy scatter(const Format& format, bool back) const {
     const Shape& images = planes_->output_shape();
     const Shape y{x_[0], images[1], depth_.out, images[2], images[3]};
@@ -125,11 +125,11 @@ class Volume {
     std::int64_t dim, from, to;
   };
 
-  /// A window of one element, without strides and pads.
+  /// 1x1x1, without strides and pads.
   bool reads_each_place(const Problem& node) const {
     if (transposed_ || depth_.taps != 1 || depth_.stride != 1 || depth_.pad != 0 || depth_.out != depth_.in)
       return false;
-    // As the operator has them: of a single output conv_problem() gives 1, and a line of images has more.
+    // The operator's own strides: conv_problem() gives 1 for a single output, and a line of images has more.
     const auto strides = integers_attribute(node.op(), "strides");
     if (!strides || std::ranges::any_of(*strides, [](std::int64_t stride) { return stride != 1; })) return false;
     const ConvProblem p = conv_problem(node);
@@ -163,7 +163,7 @@ class Volume {
   std::unique_ptr<const Problem> planes_;
 };
 
-/// How the planes are computed.
+/// Plan of the planes.
 struct PlanesPlan {
   const Kernel* kernel = nullptr;
   Candidate candidate = {};
@@ -289,7 +289,7 @@ class Planes final : public Kernel {
   DeviceKind device() const override { return device_; }
   DTypeSet types() const override { return dtypes<Types<float>>; }
 
-  /// The least estimate of the planes, in either format; the copies are bound by memory.
+  /// The least estimate of the planes, in either format, plus copies at memory bandwidth.
   Offer offer(const Problem& node, const Target& target) const override {
     for (const DType dtype : {node.inputs()[x_input].type.dtype, node.outputs()[0].dtype})
       if (!types().contains(dtype))

@@ -1,6 +1,5 @@
 #pragma once
-// What Winograd's algorithms on the CPU and on CUDA have in common: the problems they take, U = G g G^T, and how far
-// off they may be. r: 3, 5 or 7.
+// Shared by Winograd on the CPU and CUDA: the problems they take, U = G g G^T, and tolerances. r: 3, 5 or 7.
 
 #include <array>
 #include <cmath>
@@ -15,8 +14,8 @@
 
 namespace lenslet {
 
-/// Why F(m x m, r x r) cannot do a problem of this form, or nothing. Dilated ones fall apart into undilated ones, which
-/// the CPU's does.
+/// Why F(m x m, r x r) cannot do a problem of this form, or nothing. The CPU splits dilated problems into undilated
+/// ones.
 inline std::optional<std::string> refuse_winograd_form(const ConvProblem& p, int r = 3) {
   if (p.r != r || p.s != r) return r == 3 ? "filter is not 3x3" : r == 5 ? "filter is not 5x5" : "filter is not 7x7";
   if (p.stride_h != 1 || p.stride_w != 1) return "stride is not 1";
@@ -24,9 +23,9 @@ inline std::optional<std::string> refuse_winograd_form(const ConvProblem& p, int
   return std::nullopt;
 }
 
-/// Errors of the transforms and of sums over C, which grow like sqrt(C). On rectified Gaussian input of 26x26 images
-/// with C = 256 the worst were 3.5e-6 (F2), 1.4e-5 (F4) and 1.1e-4 (F6) of the output's rms. In trained networks the
-/// terms cancel more: F2 reached 1.9e-5 in ResNet-50 (C = 256), F6 6.5e-5 in waifu2x (C = 3).
+/// Errors of transforms and of sums over C, growing like sqrt(C). Rectified Gaussian input, 26x26, C = 256, worst in
+/// output rms: 3.5e-6 (F2), 1.4e-5 (F4), 1.1e-4 (F6). Trained networks cancel more: F2 1.9e-5 in ResNet-50 (C = 256),
+/// F6 6.5e-5 in waifu2x (C = 3).
 inline double winograd_tolerance(std::int64_t m, std::int64_t channels) {
   const double c = std::sqrt(static_cast<double>(channels));
   if (m == 2) return 8e-6 + 1.2e-6 * c;
@@ -34,11 +33,11 @@ inline double winograd_tolerance(std::int64_t m, std::int64_t channels) {
   return 1e-4 + 4e-6 * c;
 }
 
-/// The bound of F(m x m, r x r) where r is 5 or 7, by winograd_amplification(): beside that of the sum itself, whose
-/// terms may cancel (sum_tolerance.h), 2^-24 * amplification * (32 + 4 sqrt(C)). Emulated (rectified Gaussian input,
-/// He-scaled filters, C from 1 to 1024, also F(2,3) to F(6,3) and F(6,5)) the error's rms stays below
-/// 2^-24 * amplification * (1 + sqrt(C) / 4): 16 times that, and twice it for the roundings of the transforms, which
-/// few channels do not average (worst of 25600 at C = 1: 13 of 20). winograd_transform_test.cpp holds it.
+/// Bound of F(m x m, r x r) for r 5 or 7 from winograd_amplification(): the sum's own bound (sum_tolerance.h) plus
+/// 2^-24 * amplification * (32 + 4 sqrt(C)). The emulated rms error (rectified Gaussian input, He-scaled filters, C
+/// from 1 to 1024) is below 2^-24 * amplification * (1 + sqrt(C) / 4); 16 times that, doubled for the transforms'
+/// roundings, which few channels do not average (worst of 25600 at C = 1: 13 of 20). winograd_transform_test.cpp checks
+/// it.
 template <int M, int R>
 double large_winograd_tolerance(std::int64_t channels) {
   constexpr double amplification = winograd_amplification<M, R>();
@@ -46,15 +45,15 @@ double large_winograd_tolerance(std::int64_t channels) {
   return sum_tolerance(channels * R * R) + std::ldexp(amplification * (32 + 4 * c), -24);
 }
 
-/// Of all that there are on CUDA.
+/// Maximum over the variants on CUDA.
 inline double winograd_tolerance(std::int64_t m, std::int64_t r, std::int64_t channels) {
   if (r == 3) return winograd_tolerance(m, channels);
   if (r == 7) return large_winograd_tolerance<2, 7>(channels);
   return m == 2 ? large_winograd_tolerance<2, 5>(channels) : large_winograd_tolerance<4, 5>(channels);
 }
 
-/// What a bound may be for float32 that is called so: a tenth of what TF32's operands are rounded by. F(4,5) reaches it
-/// at 2000 channels; F(6,5) is above it with one.
+/// Largest error bound that float32 may have: a tenth of TF32's operand rounding. F(4,5) reaches it at 2000 channels,
+/// F(6,5) exceeds it with one.
 inline constexpr double most_winograd_tolerance = 1.0 / 2048;
 
 /// Row i of G g for the r x r filter `w`, in double.

@@ -1,11 +1,11 @@
-// y = B^T x and y = A^T x, one axis of a Winograd tile, once for the CPU and CUDA. No guard: each includes it inside
-// its own namespace (the CPU's once for each instruction set), with what its functions are declared by in
-// WINOGRAD_INLINE. `Math` computes with values V, vectors on the CPU and floats on CUDA:
+// y = B^T x and y = A^T x, one axis of a Winograd tile, shared by CPU and CUDA. No guard: each includes it in its own
+// namespace (the CPU once per instruction set) after defining WINOGRAD_INLINE. `Math` computes with V, vectors on the
+// CPU and floats on CUDA:
 //   add(V, V), sub(V, V)
 //   times(float coefficient, V x)        coefficient * x
 //   plus(float coefficient, V x, V sum)  coefficient * x + sum, rounded once
 
-// Coefficients as scalars: elements of a constexpr array cannot be named in device code. All are exact.
+// Coefficients as scalars: device code cannot name elements of a constexpr array. All are exact.
 template <int M, int R, int Row, int J>
 inline constexpr float winograd_bt = static_cast<float>(winograd_matrices<M, R>.bt[Row][J]);
 template <int M, int R, int Row, int J>
@@ -16,7 +16,7 @@ inline constexpr int winograd_alpha = WinogradMatrices<M, R>::alpha;
 template <int M, int R = 3>
 inline constexpr int winograd_pairs = WinogradMatrices<M, R>::pairs;
 
-/// Is bt[Row][j] not 0 for a j of J, J + 2, ..?
+/// Whether bt[Row][j] is not 0 for some j of J, J + 2, ...
 template <int M, int R, int Row, int J>
 WINOGRAD_INLINE constexpr bool any_bt_left() {
   if constexpr (J >= winograd_alpha<M, R>)

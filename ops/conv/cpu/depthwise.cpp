@@ -1,5 +1,5 @@
-// Depthwise convolution in NHWC: every output channel reads one input channel. Filters 3, 5 and 7 columns wide keep
-// some output pixels in registers; everything else goes pixel by pixel.
+// Depthwise convolution in NHWC: each output channel reads one input channel. Filters 3, 5 and 7 columns wide keep
+// blocks of output pixels in registers; all others go pixel by pixel.
 
 #include <cmath>
 
@@ -82,23 +82,23 @@ class Depthwise final : public ConvAlgorithm {
     const bool blocked = (p.stride_w == 1 && (p.s == 3 || p.s == 5 || p.s == 7)) ||
                          (p.stride_w == 2 && p.dilation_w == 1 && (p.s == 3 || p.s == 5));
     const auto k = static_cast<double>(p.k), lanes = static_cast<double>(HWY_DYNAMIC_DISPATCH(vector_lanes)());
-    // Lanes beyond the channels are computed, too; taps beside the image are not. Where pixels are no whole vectors, a
-    // vector of a whole cache line is mostly loaded from two.
+    // Padding lanes are computed, taps outside of the image are not. Where pixels are not whole vectors, a vector of a
+    // cache line mostly straddles two.
     const double idle = std::ceil(k / lanes) * lanes / k;
     const bool whole = lanes < 16 || p.k % 16 == 0;
     const double any_share = whole ? 0.8 : 0.4;
     const double columns =
         blocked ? mean_columns_inside(p) / HWY_DYNAMIC_DISPATCH(busy_share)(p.stride_w) : any_taps(p) / any_share;
     const double flops = 2 * static_cast<double>(p.n * p.p * p.q) * k * mean_rows_inside(p) * columns;
-    // Rows of which each channel is repeated, for each row of outputs anew.
+    // Rows with each channel repeated, rebuilt for each output row.
     const double repeated = p.k == p.c ? 0 : static_cast<double>(p.n * p.p * p.r * p.w) * k;
     Plan plan;
-    // As for direct sums of r * s terms.
+    // As for direct sums of r * s products.
     plan.tolerance = 3e-6 + 4e-7 * std::sqrt(static_cast<double>(p.r * p.s));
-    // The repeated rows are read by one vector after the other, from beyond L2 where they do not fit.
+    // Each vector reads the repeated rows, from beyond L2 where they do not fit.
     const auto l2_bytes = static_cast<double>(rates.l2_bytes);
     const double repeat_us = 4 * static_cast<double>(p.r * p.w) * k < l2_bytes ? 0.00027 : 0.001;
-    // Pixels of no whole vectors come from memory line by line: 3x115x7x1220, 1x4, 4.5 ms.
+    // Pixels that are not whole vectors come from memory line by line: 3x115x7x1220, 1x4, 4.5 ms.
     const bool apart = !blocked && !whole && p.bytes() > 8 * l2_bytes;
     plan.estimated_us = 1 + idle * flops / rates.fp32_flops_per_us + repeat_us * repeated / rates.units +
                         p.bytes() / ((apart ? 0.5 : 4) * rates.bytes_per_us);

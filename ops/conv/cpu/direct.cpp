@@ -1,4 +1,4 @@
-// The convolution as its definition reads, NCHW: the fallback for every problem that a faster algorithm refuses.
+// Convolution by definition, NCHW: the fallback where faster algorithms refuse.
 
 #include <algorithm>
 #include <cmath>
@@ -10,7 +10,7 @@
 namespace lenslet {
 namespace {
 
-/// Tap s reads column q*stride + first of the image for output column q; only `begin` <= q < `end` lie inside it.
+/// Tap s reads image column q*stride + first for output column q; only `begin` <= q < `end` are inside.
 struct TapRange {
   std::int64_t begin, end, first;
 };
@@ -23,18 +23,18 @@ TapRange tap_range(std::int64_t tap, std::int64_t dilation, std::int64_t stride,
   return {std::min(begin, out), std::min(end, out), first};
 }
 
-// The stride is a template argument where it is 1, so that the compiler sees consecutive loads and vectorises.
+// Unit stride is a template argument, so that the compiler vectorises consecutive loads.
 template <bool unit_stride>
 void add_scaled(float* __restrict sum, const float* __restrict x, float w, std::int64_t count, std::int64_t stride) {
   for (std::int64_t q = 0; q < count; ++q) sum[q] += w * x[unit_stride ? q : q * stride];
 }
 
-// Channels summed in one run. On inputs whose mean is not zero rounding errors of a long run drift: in trained networks
-// they reached 4e-5 of the output's rms over 256 channels (ResNet-50), 1.8e-5 over 64 (waifu2x).
+// Channels of one partial sum. Rounding errors of long sums drift on inputs whose mean is not zero: 4e-5 of the
+// output's rms over 256 channels (ResNet-50), 1.8e-5 over 64 (waifu2x).
 constexpr std::int64_t channels_a_run = 16;
 
-/// sum[q] = sum over r, s and c in [c_begin, c_end) of x * w for output row p; `x` and `w` of one image, group and
-/// filter.
+/// sum[q] = sum over r, s and c in [c_begin, c_end) of x * w for output row p; `x` and `w` belong to one image, group
+/// and filter.
 void sum_channels(const ConvProblem& problem, const float* x, const float* w, std::int64_t p, std::int64_t c_begin,
                   std::int64_t c_end, float* sum) {
   std::fill(sum, sum + problem.q, 0.0F);
@@ -93,7 +93,7 @@ void activate_row(const Activation& activation, float* y, std::int64_t count) {
   }
 }
 
-/// A worker's row of sums, in floats: whole cache lines, so that workers share none.
+/// A worker's row of sums in floats: whole cache lines, so that workers share none.
 std::int64_t row_stride(const ConvProblem& problem) { return (problem.q + 15) / 16 * 16; }
 
 class BoundDirect final : public BoundConv {
@@ -143,10 +143,10 @@ class Direct final : public ConvAlgorithm {
     const DeviceProfile& rates = target.device;
     Plan plan;
     plan.format = formats::nchw;
-    // Sums run in order and rounding errors walk at random: measured worst 1.7e-5 of the output's rms for 4608 terms
-    // (C = 512, 3x3, rectified input, 3e4 outputs), half of what is stated.
+    // Sums are in order; rounding errors behave like a random walk: 1.7e-5 of the output's rms at worst for 4608
+    // products (C = 512, 3x3, rectified input, 3e4 outputs), half of the bound.
     plan.tolerance = 3e-6 + 5e-7 * std::sqrt(static_cast<double>(problem.group_c() * problem.r * problem.s));
-    // Bound by reading and writing the row of sums: 1/10 of the FMA peak at best; short rows pay for the loop around.
+    // Bound by reading and writing the row of sums: a tenth of the FMA peak at best; short rows pay loop overhead.
     const double strided = problem.stride_w == 1 ? 1 : 3;
     const bool from_l2 = problem.bytes() < static_cast<double>(rates.l2_bytes);
     plan.estimated_us =

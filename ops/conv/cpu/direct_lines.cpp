@@ -1,5 +1,5 @@
-// Direct sums in NHWC for groups of few channels, 3 columns wide or anything else: as depthwise, with the input
-// channels of a group one after the other. No columns are made and no padded copy.
+// Direct sums in NHWC for groups of few channels: as depthwise, with a loop over a group's input channels. Specialised
+// for filters 3 columns wide. No columns and no padded copy.
 
 #include <cmath>
 
@@ -30,7 +30,7 @@ void lines_from(const ConvLines& lines, const ConvProblem& problem) {
     over_vectors<Inputs, AnyLines>(lines, problem);
 }
 
-/// Masks are needed where a block ends with a part of a vector that still has several groups.
+/// Masks are for blocks that end in a partial vector with several groups.
 void direct_lines(const ConvLines& lines, const ConvProblem& problem) {
   const std::int64_t lanes = vector_lanes();
   if (masked && lines.group_c == lines.group_k && lines.group_c < lanes && lanes % lines.group_c == 0)
@@ -86,14 +86,13 @@ class DirectLines final : public ConvAlgorithm {
     const double share =
         blocked ? HWY_DYNAMIC_DISPATCH(busy_share)(p.stride_w) : 0.6 * static_cast<double>(p.s) / any_taps(p);
     const double filter_bytes = 4 * static_cast<double>(line_filter_floats(p));
-    // Outputs that leave the caches are awaited; four times as long where each block of channels writes a part of a
-    // pixel.
+    // Stores that miss the caches stall; four times as long where each block of channels writes a part of a pixel.
     const double y_bytes = 4 * static_cast<double>(p.n * p.p * p.q * p.k);
     const double stores = y_bytes <= cached_bytes ? 0 : line_block(p) < p.k ? 4 : 1;
     Plan plan;
     plan.pitched = true;
     plan.tolerance = 3e-6 + 4e-7 * std::sqrt(static_cast<double>(p.r * p.s * p.group_c()));
-    // A vector's filters are awaited, from memory.
+    // A vector's filters come from memory.
     plan.estimated_us = 1 + idle * p.flops() / (share * rates.fp32_flops_per_us) +
                         (p.bytes() / 4 + filter_bytes + stores * y_bytes) / rates.bytes_per_us;
     return plan;

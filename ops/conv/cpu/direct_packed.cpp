@@ -1,5 +1,5 @@
-// No columns at all: the product reads each output pixel's window in place. In padded NHWC, line r of a window is a run
-// of S*C consecutive floats, so that a row of the (never built) column matrix is R such runs.
+// GEMM without columns: it reads each output pixel's window in place. In padded NHWC, line r of a window is S*C
+// consecutive floats: a row of the (never built) column matrix is R such runs.
 
 #include "ops/conv/cpu/packed_filter.h"
 

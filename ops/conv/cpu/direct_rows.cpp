@@ -1,7 +1,7 @@
-// Direct sums in NHWC, vectors along rows of outputs: for few channels or filters, whose vectors over channels would be
-// mostly empty, and for long windows. What a strip of output rows reads is copied before, a plane a channel, pads
-// as zeros; with a stride columns that one tap reads lie side by side. So each tap of a filter is one number for a
-// vector of neighbouring outputs.
+// Direct sums in NHWC with vectors along output rows: for long filters, and for few channels or filters, which would
+// leave vectors over channels mostly empty. The input of a strip of output rows is first copied to planes a channel,
+// zero-padded; with a stride, columns that one tap reads are made adjacent. Each tap is then a scalar times a vector of
+// neighbouring outputs.
 
 #include <algorithm>
 #include <cmath>
@@ -31,15 +31,15 @@ namespace lenslet {
 namespace {
 
 constexpr std::int64_t most_lanes = 16;
-/// Terms that are summed before they are added to the rest, or those of one row of taps.
+/// Products of a partial sum, or those of one row of taps.
 constexpr std::int64_t partial_length = 256;
-/// Filters whose sums are in registers at once.
+/// Filters whose accumulators are in registers at once.
 constexpr std::int64_t most_filters = 4;
 
 std::int64_t round_up(std::int64_t count, std::int64_t to) { return (count + to - 1) / to * to; }
 
-/// Are the image's columns longer than its rows, so that vectors go along them? Then everything below sees the problem
-/// with height and width exchanged.
+/// Whether vectors go along the image's columns, which are longer than its rows. Everything below then sees height and
+/// width exchanged.
 bool upright(const ConvProblem& p) { return p.q < most_lanes && p.p > p.q; }
 
 ConvProblem lying(ConvProblem p) {
@@ -54,15 +54,15 @@ ConvProblem lying(ConvProblem p) {
   return p;
 }
 
-/// The next filters of a group that are computed together: 4, 2 or 1 of those left.
+/// Filters of a group to compute next: 4, 2 or 1 of those left.
 std::int64_t filters_at_once(std::int64_t left) { return left >= most_filters ? most_filters : left >= 2 ? 2 : 1; }
 
-/// Filters [.., .. + 4) of a group over a strip.
+/// Up to four filters of a group over a strip.
 struct RowStrip {
-  const float* x = nullptr;            ///< the group's first plane, at the strip's first row and column
+  const float* x = nullptr;            ///< first channel's plane, at the strip's origin
   std::int64_t plane = 0;              ///< floats from a channel to the next
   std::int64_t row = 0;                ///< from an image row to the next
-  const std::int64_t* taps = nullptr;  ///< [S]: floats to what a tap of a row reads
+  const std::int64_t* taps = nullptr;  ///< [S]: offset in a row of each tap's input
   const float* w = nullptr;            ///< [C/groups][R][S][filters]
   const float* bias = nullptr;         ///< [filters], or null
   float* y = nullptr;
@@ -79,8 +79,7 @@ namespace lenslet::HWY_NAMESPACE {
 namespace {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Multiply-adds take 4 cycles on 2 units, so that 8 accumulators keep them busy. With four filters a vector of x is
-// loaded once for four of them.
+// FMA has 4 cycles latency on 2 units: 8 accumulators keep them busy. With four filters a vector of x serves four.
 #if HWY_TARGET == HWY_SSE4 || HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_EMU128 || HWY_TARGET == HWY_SCALAR
 constexpr int most_sums = 8;
 #else
@@ -88,7 +87,7 @@ constexpr int most_sums = 16;
 #endif
 constexpr int vectors_of(int filters) { return filters == 1 ? 8 : filters == 2 ? 4 : most_sums / filters; }
 
-/// Vectors sums of each filter, `step` floats of x and `y_step` of y apart.
+/// `Vectors` accumulators a filter, `step` floats of x and `y_step` of y apart.
 template <int Filters, int Vectors>
 LENSLET_TILE_INLINE void sum_tile(const RowStrip& strip, const ConvProblem& problem, const float* x, std::int64_t step,
                                   float* y, std::int64_t y_step, Range r, Range s) {
@@ -119,7 +118,7 @@ LENSLET_TILE_INLINE void sum_tile(const RowStrip& strip, const ConvProblem& prob
     first = false;
   };
   clear();
-  // Rows of taps that are summed together are always the same ones, whatever is skipped.
+  // Rows of taps in a partial sum are fixed, whatever is skipped.
   const std::int64_t rows_together = std::max<std::int64_t>(1, partial_length / taps_w);
   std::int64_t part = 0;
   for (std::int64_t c = 0; c < channels; ++c)
@@ -161,13 +160,13 @@ HWY_INLINE void over_tiles(std::int64_t count, const Tile& tile) {
   if (v < count) tile(std::integral_constant<int, 1>(), v);
 }
 
-/// How many tiles that makes.
+/// Number of those tiles.
 std::int64_t tiles_of(std::int64_t vectors, std::int64_t filters) {
   const std::int64_t most = vectors_of(static_cast<int>(filters)), rest = vectors % most;
   return vectors / most + rest / 4 + rest % 4 / 2 + rest % 2;
 }
 
-/// Do a tile's vectors follow each other along a row, or lie in rows below each other?
+/// Whether a tile's vectors are along a row, or in rows below each other.
 bool goes_along(std::int64_t rows, std::int64_t columns, std::int64_t filters) {
   return rows * tiles_of(columns, filters) <= columns * tiles_of(rows, filters);
 }
@@ -213,7 +212,7 @@ void sum_rows(const RowStrip& strip, const ConvProblem& problem, std::int64_t fi
     sum_filters<1>(strip, problem);
 }
 
-/// Of whole vectors of sums.
+/// Applies the activation to whole vectors of sums.
 void activate(const Activation& activation, float* sums, std::int64_t count) {
   const hn::ScalableTag<float> d;
   const std::int64_t lanes = vector_lanes();
@@ -229,15 +228,14 @@ void activate(const Activation& activation, float* sums, std::int64_t count) {
   });
 }
 
-/// Multiply-adds of vectors that a group's filters take over an image, or what takes as long: a tile of fewer than 8
-/// sums, which wait for each other; loads of x, of two cache lines each where a vector is as long as one; and the start
-/// of a row of taps.
+/// Cost of a group's filters over an image in vector FMAs: the FMAs, or the latency of a tile with fewer than 8
+/// accumulators, or loads of x (two cache lines each for 64-byte vectors); plus the start of a row of taps.
 double issued_vectors(const ConvProblem& p, std::int64_t rows, std::int64_t columns) {
   const std::int64_t lanes = vector_lanes();
   const std::int64_t vectors = (columns + lanes - 1) / lanes;
   const double taps_w = mean_columns_inside(p, lanes);
   const double terms = mean_rows_inside(p) * taps_w * static_cast<double>(p.group_c());
-  double tap = 0;  // of all of a strip's tiles
+  double tap = 0;  // over all tiles of a strip
   for (std::int64_t k = 0, filters = 0; k < p.group_k(); k += filters) {
     filters = filters_at_once(p.group_k() - k);
     const std::int64_t tiles =
@@ -264,14 +262,14 @@ HWY_EXPORT(activate);
 HWY_EXPORT(issued_vectors);
 HWY_EXPORT(vector_lanes);
 
-/// What a thread copies and computes at a time, of `groups` groups; and how it lies.
+/// A thread's work item, of `groups` groups, and the layout of its copy.
 struct Cut {
   std::int64_t groups, rows, columns;  ///< of the output
-  std::vector<std::int64_t> phases;    ///< remainders by stride_w that taps have
-  std::int64_t span = 0;               ///< of the columns that the taps of an output read, in strides
+  std::vector<std::int64_t> phases;    ///< remainders modulo stride_w among taps
+  std::int64_t span = 0;               ///< columns that an output's taps span, in strides
 
   std::int64_t line() const { return round_up(columns, most_lanes) + span; }
-  /// Not the same set of L1 for neighbouring rows.
+  /// Row pitch that keeps neighbouring rows out of the same L1 set.
   std::int64_t row_floats() const {
     const std::int64_t floats = round_up(line() * static_cast<std::int64_t>(phases.size()), most_lanes);
     return floats % 512 == 0 ? floats + most_lanes : floats;
@@ -281,7 +279,7 @@ struct Cut {
   std::int64_t x_floats(const ConvProblem& p) const { return groups * p.group_c() * plane_floats(p); }
   std::int64_t y_row() const { return round_up(columns, most_lanes); }
   std::int64_t y_floats(const ConvProblem& p) const { return groups * p.group_k() * rows * y_row(); }
-  double floats(const ConvProblem& p) const {  // in double: nobody has bounded them
+  double floats(const ConvProblem& p) const {  // double: not bounded yet
     return static_cast<double>(groups) *
            (static_cast<double>(p.group_c()) * static_cast<double>(image_rows(p)) * static_cast<double>(row_floats()) +
             static_cast<double>(p.group_k()) * static_cast<double>(rows) * static_cast<double>(y_row()));
@@ -289,7 +287,7 @@ struct Cut {
   std::int64_t sets(const ConvProblem& p) const { return (p.groups + groups - 1) / groups; }
   std::int64_t strips(const ConvProblem& p) const { return (p.p + rows - 1) / rows; }
   std::int64_t parts(const ConvProblem& p) const { return (p.q + columns - 1) / columns; }
-  /// How much of an item there is, on average: the last ones may be smaller.
+  /// Average share of an item that is filled: the last ones may be smaller.
   double filled(const ConvProblem& p) const {
     const auto share = [](std::int64_t all, std::int64_t parts, std::int64_t part) {
       return static_cast<double>(all) / static_cast<double>(parts * part);
@@ -313,7 +311,7 @@ Cut cut_of(const ConvProblem& p, const DeviceProfile& device) {
   while (cut.rows > 8 && cut.floats(p) > most) cut.rows = half(cut.rows);
   while (cut.columns > 256 && cut.floats(p) > most) cut.columns = round_up(half(cut.columns), most_lanes);
   while (cut.rows > 1 && cut.floats(p) > most) cut.rows = half(cut.rows);
-  // Several for each thread, of some 20 us and more.
+  // Several items a thread, of some 20 us and more.
   constexpr double least_flops = 1e6;
   const auto too_few = [&](std::int64_t more) {
     return device.units > 1 && cut.items(p) % device.units != 0 && cut.items(p) < std::int64_t{4} * device.units &&
@@ -341,13 +339,13 @@ class BoundDirectRows final : public BoundConv {
   }
 
  private:
-  /// A part of the work: groups, and output rows and columns, of an image.
+  /// A work item: groups, output rows and columns of an image.
   struct Item {
     std::int64_t image;
     Range groups, rows, columns;
   };
 
-  /// In pixels of a tensor: from a row of the lying image to the next, from a column to the next.
+  /// Pixel strides of a tensor along rows and columns of the exchanged image.
   struct Steps {
     std::int64_t row, column;
   };
@@ -396,14 +394,14 @@ class BoundDirectRows final : public BoundConv {
     store(run, item, sums, y_plane);
   }
 
-  /// What the item reads: [channel][image row][phase][column], zeros beside the image.
+  /// Copies an item's input: [channel][image row][phase][column], zero-padded.
   void copy_planes(const ConvRun& run, const Item& item, float* x) const {
     const ConvProblem& p = lying_;
     const std::int64_t channels = item.groups.count() * p.group_c(), plane = cut_.plane_floats(p);
     const std::int64_t top = item.rows.begin * p.stride_h - p.pad_top;
     const std::int64_t rows = (item.rows.count() - 1) * p.stride_h + (p.r - 1) * p.dilation_h + 1;
     for (std::int64_t row = 0; row < rows; ++row) {
-      if (p.dilation_h == 1 && row % p.stride_h >= p.r) continue;  // no window reads it
+      if (p.dilation_h == 1 && row % p.stride_h >= p.r) continue;  // no tap reads it
       float* const to = x + row * cut_.row_floats();
       const std::int64_t h = top + row;
       const std::int64_t pixel = item.image * p.h * p.w + std::clamp<std::int64_t>(h, 0, p.h - 1) * x_steps_.row;
@@ -414,7 +412,7 @@ class BoundDirectRows final : public BoundConv {
     }
   }
 
-  /// Columns first, first + stride_w, ... of an image row.
+  /// Copies columns first, first + stride_w, ... of an image row.
   void copy_line(const float* line, bool inside, std::int64_t first, std::int64_t channels, float* to,
                  std::int64_t plane) const {
     const std::int64_t count = cut_.line(), step = lying_.stride_w, w = lying_.w;
@@ -461,7 +459,7 @@ class BoundDirectRows final : public BoundConv {
   const ConvProblem lying_;
   const Cut cut_;
   const Steps x_steps_, y_steps_;
-  std::vector<std::int64_t> taps_;  ///< of a row: floats from an output's place to what a tap reads
+  std::vector<std::int64_t> taps_;  ///< offset in a row of each tap's input
 };
 
 class DirectRows final : public ConvAlgorithm {
@@ -485,7 +483,7 @@ class DirectRows final : public ConvAlgorithm {
     Plan plan;
     plan.pitched = true;
     plan.tolerance = 3e-6 + 4e-7 * std::sqrt(static_cast<double>(p.group_c() * p.r * p.s));
-    // A float that is copied, and a sum that is stored: transposed, unless nothing lies between neighbours.
+    // us a float copied, and a sum stored: transposed, unless neighbours are adjacent in memory.
     constexpr double float_us = 0.00013, adjacent_us = 0.00004;
     const double copy_us =
         p.c == 1 && p.stride_w == 1 && (!upright(problem) || problem.w == 1) ? adjacent_us : float_us;

@@ -1,6 +1,6 @@
-// Columns times filters. One row of the column matrix is one output pixel's window, [R][S][C/groups] out of the NHWC
-// input with zeros where the window leaves the image; the product with the filters [R*S*C/groups][K/groups] is the
-// output as it lies in memory. Where the input itself has that form (1x1 without pads, any stride) nothing is copied.
+// im2col and GEMM, NHWC. A row of the column matrix is one output pixel's window, [R][S][C/groups] with zeros outside
+// of the image; times the filters [R*S*C/groups][K/groups] it is the output in place. Inputs that already have that
+// form (1x1 without pads, any stride) are not copied.
 
 #include <algorithm>
 #include <cstring>
@@ -10,25 +10,24 @@
 namespace lenslet {
 namespace {
 
-/// Rows of columns that one thread makes and multiplies at a time. They should fit L2 beside the filters that pass
-/// (half of 512 KiB), but filters pass once for each chunk, from L3: below 48 rows that costs more than it saves. 192
-/// rows are one block of gemm().
+/// Columns that a thread builds and multiplies at a time. They should fit L2 beside the filters (half of 512 KiB); but
+/// each chunk reads all filters, from L3: below 48 rows that costs more. 192 rows are one block of gemm().
 constexpr std::int64_t chunk_bytes = 256 << 10;
 constexpr std::int64_t min_chunk_rows = 48, max_chunk_rows = 192;
-/// With few output pixels the threads build all columns together and then share the product by output channels, so
-/// that each reads only its part of the filters: as long as all columns stay below this.
+/// With few output pixels the threads build all columns together, then split the GEMM by output channels, so that each
+/// reads only its part of the filters: while all columns are below this.
 constexpr std::int64_t whole_bytes = 4 << 20;
 
 bool input_is_columns(const ConvProblem& p) { return p.r == 1 && p.s == 1 && !p.padded(); }
 
-/// How the columns are made.
+/// Chunking of the columns.
 struct Columns {
   std::int64_t pixels, terms;
   bool whole = false;     ///< all columns at once
   std::int64_t rows = 0;  ///< of a chunk
 
   explicit Columns(const ConvProblem& p) : pixels(p.n * p.p * p.q), terms(p.group_c() * p.r * p.s) {}
-  /// A chunk a thread; nothing where the input is its own columns.
+  /// One chunk a thread; nothing where the input is its own columns.
   std::size_t workspace_bytes(int threads) const {
     return static_cast<std::size_t>(rows * terms * (whole ? 1 : threads)) * sizeof(float);
   }
@@ -44,12 +43,12 @@ Columns plan_columns(const ConvProblem& p, int threads) {
   return plan;
 }
 
-/// Column rows of output pixels [first, first + count), all images' pixels counted through.
+/// Columns of output pixels [first, first + count), counted over all images.
 void fill_columns(const ConvProblem& p, const float* x, std::int64_t group, std::int64_t first, std::int64_t count,
                   float* columns) {
   const std::int64_t c = p.group_c();
   const auto bytes = [](std::int64_t floats) { return static_cast<std::size_t>(floats) * sizeof(float); };
-  // Taps of one line that lie side by side in the input are copied together.
+  // Taps of a line that are adjacent in the input are copied together.
   const bool adjacent = p.dilation_w == 1 && p.groups == 1;
   std::int64_t q = first % p.q, line = first / p.q % p.p, image = first / (p.q * p.p);
   for (std::int64_t i = 0; i < count; ++i) {
@@ -162,7 +161,7 @@ class Im2col final : public PackedConv {
     plan.tolerance = packed_tolerance(p);
     plan.estimated_us = gemm_estimate_us(pixels, p.group_k(), terms, 1, p.groups, rates);
     if (input_is_columns(p)) return plan;
-    // Columns are written to L2 in runs; a run costs its call, a float its copy.
+    // Columns are written to L2 in runs: a cost per run and per float.
     const bool adjacent = p.dilation_w == 1 && p.groups == 1;
     const auto runs = static_cast<double>(pixels * p.groups) * static_cast<double>(p.r * (adjacent ? 1 : p.s));
     const auto floats = static_cast<double>(pixels) * static_cast<double>(p.groups * terms);

@@ -1,7 +1,6 @@
-// Filters times columns, NCHW: 1-D convolutions, what reads each place by itself (1x1x1), and filters that the network
-// computes, which are read as they lie: columns of few pixels are packed in less time than the filters would be. A
-// column of the right matrix is one output's window, [C/groups][R][S] with zeros where it leaves the image; the product
-// of the filters as loaded [K/groups][C/groups*R*S] with it is the output as it lies in memory.
+// im2col and GEMM, NCHW: for 1-D convolutions, 1x1x1, and computed filters, which it reads unpacked (packing the
+// columns of few pixels is cheaper). A column is one output's window, [C/groups][R][S] with zeros outside of the image;
+// filters as loaded, [K/groups][C/groups*R*S], times columns are the output in place.
 
 #include <algorithm>
 #include <cstring>
@@ -15,8 +14,8 @@ namespace {
 std::int64_t terms(const ConvProblem& p) { return p.group_c() * p.r * p.s; }
 std::int64_t pixels(const ConvProblem& p) { return p.p * p.q; }
 
-/// Columns that are packed and multiplied at a time. They and their sums fit L2. Larger filters get more columns, since
-/// each chunk reads all filters.
+/// Columns that are packed and multiplied at a time. They and their results fit L2. Larger filters get more columns,
+/// since each chunk reads all filters.
 std::int64_t chunk_columns(const ConvProblem& p) {
   constexpr std::int64_t least_floats = 32 << 10, most_floats = 512 << 10, most_columns = 512;
   const std::int64_t tile = gemm_tile_cols(), filters = p.group_k() * terms(p);
@@ -24,15 +23,15 @@ std::int64_t chunk_columns(const ConvProblem& p) {
   return std::clamp(std::min(columns, pixels(p) + tile - 1) / tile * tile, tile, most_columns);
 }
 
-/// Is x itself the columns?
+/// Whether x already has the form of the columns.
 bool input_is_columns(const ConvProblem& p) {
   return p.r == 1 && p.s == 1 && p.stride_h == 1 && p.stride_w == 1 && !p.padded();
 }
 
-/// Short lines are copied out of an image that has its pads, by whole vectors: bounds cost more than their floats.
+/// Short lines are copied from a padded image by whole vectors: bounds checks would cost more than the copy.
 constexpr std::int64_t vector_floats = 16, short_line = 64, most_padded_floats = 64 << 10;
 std::int64_t padded_width(const ConvProblem& p) { return p.w + p.pad_left + p.pad_right; }
-/// Lines of the padded image that `count` outputs read, at most; behind them lies a vector.
+/// Most lines of the padded image that `count` outputs read; a vector of slack follows them.
 std::int64_t padded_lines(const ConvProblem& p, std::int64_t count) {
   return (std::min(p.p, (count + p.q - 2) / p.q + 1) - 1) * p.stride_h + (p.r - 1) * p.dilation_h + 1;
 }
@@ -42,7 +41,7 @@ std::int64_t padded_floats(const ConvProblem& p) {
   return floats <= most_padded_floats ? floats : 0;
 }
 
-/// Lines [top, top + lines) of a plane with its pads.
+/// Copies lines [top, top + lines) of a plane with pads.
 void pad_lines(const ConvProblem& p, const float* plane, std::int64_t top, std::int64_t lines, float* to) {
   const std::int64_t width = padded_width(p);
   for (std::int64_t i = 0; i < lines; ++i, to += width) {
@@ -52,8 +51,8 @@ void pad_lines(const ConvProblem& p, const float* plane, std::int64_t top, std::
   }
 }
 
-/// f(line, first column, how many, place among `count`) for the pieces of lines that outputs [first, first + count)
-/// are.
+/// Calls f(line, first column, count, offset among all) for the pieces of lines that outputs [first, first + count)
+/// cover.
 template <typename F>
 void for_each_line(const ConvProblem& p, std::int64_t first, std::int64_t count, const F& f) {
   std::int64_t line = first / p.q, q = first % p.q;
@@ -63,8 +62,8 @@ void for_each_line(const ConvProblem& p, std::int64_t first, std::int64_t count,
   }
 }
 
-/// columns[i][j] of a plane, i counting r and s: its window of output first + j. `padded` begins with the first line
-/// that output `first` reads.
+/// columns[i][j] of a plane, i counting r and s: output first + j's window. `padded` begins at the first line that
+/// output `first` reads.
 void fill_short_lines(const ConvProblem& p, const float* padded, std::int64_t first, std::int64_t count,
                       float* columns) {
   const std::int64_t width = padded_width(p), top = first / p.q;
@@ -82,13 +81,13 @@ void fill_short_lines(const ConvProblem& p, const float* padded, std::int64_t fi
       });
 }
 
-/// Lines are as far apart as one is long, and the machine's prefetchers begin anew with each.
+/// Prefetches: column rows are far apart, so that hardware prefetchers restart with each.
 template <bool for_writing>
 void fetch(const float* line, std::int64_t count) {
   for (std::int64_t j = 0; j < count; j += 16) __builtin_prefetch(line + j, for_writing);
 }
 
-/// The same out of a plane as it lies.
+/// The same from a plane without pads.
 void fill_columns(const ConvProblem& p, const float* plane, std::int64_t first, std::int64_t count, float* columns) {
   for (std::int64_t r = 0; r < p.r; ++r)
     for (std::int64_t s = 0; s < p.s; ++s, columns += count)
@@ -116,7 +115,7 @@ class BoundIm2colNchw final : public BoundConv {
 
  private:
   static std::int64_t round_up(std::int64_t floats) { return (floats + 15) / 16 * 16; }
-  /// Of a thread: packed columns, columns or sums, some lines with their pads.
+  /// Of a thread: packed columns, columns or results, some padded lines.
   static std::int64_t columns_at(const ConvProblem& p) { return packed_b_floats(terms(p), chunk_columns(p)); }
   static std::int64_t padded_at(const ConvProblem& p) {
     const std::int64_t widest = std::max(input_is_columns(p) ? 0 : terms(p), p.group_k());
@@ -124,7 +123,7 @@ class BoundIm2colNchw final : public BoundConv {
   }
   static std::int64_t own_floats(const ConvProblem& p) { return padded_at(p) + round_up(padded_floats(p)); }
 
-  /// A chunk a thread, or, where there are few, all threads together.
+  /// One chunk a thread or, with few chunks, all threads together.
   void compute(const ConvRun& run) const override {
     const std::int64_t chunks = (pixels(problem) + chunk_columns(problem) - 1) / chunk_columns(problem);
     const std::int64_t count = problem.n * problem.groups * chunks;
@@ -172,8 +171,7 @@ class BoundIm2colNchw final : public BoundConv {
     multiply(run, planes, first, count, packed, columns, pool);
   }
 
-  /// Of more than one chunk the product goes to `sums` first: lines of y lie far apart, and are written a piece at a
-  /// time.
+  /// With several chunks results go to `sums` first: lines of y are far apart and are written in pieces.
   void multiply(const ConvRun& run, std::int64_t planes, std::int64_t first, std::int64_t count, const float* packed,
                 float* sums, ThreadPool* pool) const {
     const ConvProblem& p = problem;
@@ -227,15 +225,14 @@ class Im2colNchw final : public ConvAlgorithm {
     plan.format = formats::nchw;
     plan.tolerance = packed_tolerance(p);
     plan.estimated_us = gemm_estimate_us(p.group_k(), p.n * pixels(p), terms(p), 1, p.groups, rates);
-    // Each column is written where it is put together and where it is packed, each sum once more; a piece of a line
-    // costs its call.
+    // A column is written twice (built, packed), a result once more; a piece of a line has a fixed cost.
     constexpr double float_us = 0.00012, piece_us = 0.0015;
     const double columns = static_cast<double>(p.n * p.groups) * static_cast<double>(terms(p));
     const double written = columns * (input_is_columns(p) ? 1 : 2) + static_cast<double>(p.n * p.k);
     plan.estimated_us += static_cast<double>(pixels(p)) * written * float_us / rates.units;
     if (p.p > 1 && !input_is_columns(p))
       plan.estimated_us += columns * static_cast<double>(p.p) * piece_us / rates.units;
-    // Filters wait for memory as B does, of which gemm_estimate_us knows.
+    // Filters come from memory as B does, which gemm_estimate_us counts.
     plan.estimated_us += 0.5 * 4 * static_cast<double>(p.k) * static_cast<double>(terms(p)) / rates.bytes_per_us;
     return plan;
   }

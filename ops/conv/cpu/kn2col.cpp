@@ -1,7 +1,7 @@
-// A product for each tap of the filters: with all pixels that the tap finds in the image, and no other, added to the
-// outputs that see it there. No columns are built, and padding is not multiplied: a dilation of 12 on 14x14 pixels
-// leaves a fifth of the products. NHWC; after kn2row of Vasudevan, Anderson, Gregg: Parallel Multi Channel Convolution
-// using General Matrix Multiplication (2017), arXiv 1704.04428.
+// One GEMM a filter tap, over exactly the pixels that the tap finds inside of the image, accumulated into the outputs.
+// No columns, and no products with padding: with a dilation of 12 on 14x14 pixels a fifth remains. NHWC; after kn2row
+// of Vasudevan, Anderson, Gregg: Parallel Multi Channel Convolution using General Matrix Multiplication (2017), arXiv
+// 1704.04428.
 
 #include <algorithm>
 #include <vector>
@@ -11,16 +11,16 @@
 namespace lenslet {
 namespace {
 
-/// Sums of a tap that are kept apart, of one image at least: they should stay in L2 until they are added.
+/// Size of a tap's separate results, one image at least: they should stay in L2 until they are added.
 constexpr std::int64_t few_sums = 128 << 10, most_sums = 4 << 20;
 
-/// What of a line of outputs reads the image: [begin, end).
+/// Outputs [begin, end) of a line whose tap is inside of the image.
 struct Outputs {
   std::int64_t begin, end;
   std::int64_t count() const { return end - begin; }
 };
 
-/// Of `outputs`, those whose place output*stride + offset lies in [0, size).
+/// Those of `outputs` with output*stride + offset in [0, size).
 Outputs inside(std::int64_t outputs, std::int64_t stride, std::int64_t offset, std::int64_t size) {
   const std::int64_t begin = offset < 0 ? std::min(outputs, (-offset + stride - 1) / stride) : 0;
   const std::int64_t end = offset < size ? std::clamp((size - 1 - offset) / stride + 1, begin, outputs) : begin;
@@ -30,13 +30,13 @@ Outputs inside(std::int64_t outputs, std::int64_t stride, std::int64_t offset, s
 struct Tap {
   std::int64_t index;  ///< r*S + s
   Outputs p, q;
-  std::int64_t x;  ///< where output (p.begin, q.begin) reads an image, in pixels
+  std::int64_t x;  ///< input offset of output (p.begin, q.begin), in pixels
 
   std::int64_t pixels() const { return p.count() * q.count(); }
   bool reads_for_all(const ConvProblem& problem) const { return pixels() == problem.p * problem.q; }
 };
 
-/// Without those that meet padding only; those that every output reads come last.
+/// Without taps that meet only padding; taps inside for every output come last.
 std::vector<Tap> taps_of(const ConvProblem& p) {
   std::vector<Tap> taps;
   for (std::int64_t r = 0; r < p.r; ++r)
@@ -51,7 +51,7 @@ std::vector<Tap> taps_of(const ConvProblem& p) {
   return taps;
 }
 
-/// Pixels of an image whose sums are kept apart at once: those of the largest tap that not every output reads.
+/// Pixels of separate results: those of the largest tap that is not inside for every output.
 std::int64_t pixels_apart(const ConvProblem& p, const std::vector<Tap>& taps) {
   std::int64_t most = 0;
   for (const Tap& tap : taps)
@@ -172,7 +172,7 @@ class Kn2col final : public ConvAlgorithm {
     Plan plan;
     plan.pitched = true;
     plan.tolerance = packed_tolerance(p);
-    double floats = 0;  // that are added to y, or read and written again by a product
+    double floats = 0;  // added to y, or read and written again by a GEMM
     for (const Tap& tap : taps_of(p)) {
       plan.estimated_us += gemm_estimate_us(p.n * tap.pixels(), p.group_k(), p.group_c(), 1, p.groups, rates);
       floats += static_cast<double>(p.n * tap.pixels()) * static_cast<double>(p.k);

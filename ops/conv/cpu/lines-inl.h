@@ -1,9 +1,9 @@
-// The inner kernels of ops/conv/cpu/lines.h. Included by files that Highway compiles once per instruction set: the
-// guard toggles, so that each target sees it once.
+// Inner kernels of ops/conv/cpu/lines.h, included by files that Highway compiles once per instruction set: the guard
+// toggles for each target.
 //
-// A vector is 16 (AVX-512) output channels. While one passes over a line, its input vectors are loaded once a window
-// column and serve up to S output pixels of up to two rows: for a 3x3 filter, 7 pixels and two rows 9 loads and 42
-// multiply-adds. What bounds it is those, two a cycle.
+// A vector is 16 (AVX-512) output channels. Along a line each input vector is loaded once a window column and serves up
+// to S output pixels of up to two rows: a 3x3 filter with 7 pixels and two rows has 9 loads and 42 FMAs. FMAs are the
+// bound, two a cycle.
 #if defined(LENSLET_OPS_CONV_CPU_LINES_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef LENSLET_OPS_CONV_CPU_LINES_INL_H_
 #undef LENSLET_OPS_CONV_CPU_LINES_INL_H_
@@ -30,18 +30,18 @@ namespace lenslet::HWY_NAMESPACE {
 namespace {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Registers: Px * Rows accumulators, the S taps of a line for each row, and an input. 7 pixels and two rows fit 32 of
-// them, 4 pixels fit 16; images are 7 x 2^n wide.
+// Registers: Px * Rows accumulators, S taps a row, one input. 7 pixels of two rows fit 32, 4 pixels fit 16. Images are
+// 7 x 2^n wide.
 #if HWY_TARGET == HWY_SSE4 || HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_EMU128 || HWY_TARGET == HWY_SCALAR
 constexpr int most_of_two_rows = 4;
 #else
 constexpr int most_of_two_rows = 7;
 #endif
 constexpr int most = 7, few = 4;
-/// Of filters of any width: as many as multiply-adds are under way at once.
+/// For filters of any width: enough FMAs in flight to hide latency.
 constexpr int any_pixels = 8;
 
-// Vectors of which only the first lanes count are loaded and stored through a mask where that touches nothing else.
+// Partial vectors are loaded and stored through a mask where that touches nothing else.
 constexpr bool masked = HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3;
 
 template <bool part, class D>
@@ -55,14 +55,12 @@ HWY_INLINE void store(D d, hn::Mask<D> lanes, hn::Vec<D> value, float* to) {
   hn::StoreU(value, d, to);
 }
 
-/// How many steps there are in `count`, the last in part. Mostly they are 1, and a division takes longer than the
-/// line's other numbers together.
+/// ceil(count / step). Mostly step is 1, and a division takes longer than all other setup of a line.
 HWY_INLINE std::int64_t parts(std::int64_t count, std::int64_t step) {
   return step == 1 ? count : (count + step - 1) / step;
 }
 
-/// Of the multiply-adds' peak that lines of filters 3, 5 and 7 wide reach (measured on Zen 5; with 16 registers a block
-/// is 4 pixels).
+/// Share of the FMA peak with filters 3, 5 and 7 wide (Zen 5; with 16 registers a block is 4 pixels).
 inline double busy_share(std::int64_t stride) {
   const bool narrow = most_of_two_rows < most;
   return stride == 1 ? (narrow ? 0.65 : 0.9) : (narrow ? 0.5 : 0.75);
@@ -75,11 +73,11 @@ HWY_INLINE void each_of(const F& f) {
   (std::make_integer_sequence<int, Count>());
 }
 
-// Where a vector of output channels finds its inputs. A Reader gives, at a pixel, input i of the group of each lane.
+// Readers: where a vector of output channels finds its inputs. At a pixel a Reader gives input i of each lane's group.
 
 /// Depthwise: one input channel an output channel.
 struct OwnChannel {
-  static constexpr bool several = false;  ///< inputs an output
+  static constexpr bool several = false;  ///< more than one input an output
   static constexpr bool one_group = false;
   template <bool part, class D>
   struct Reader {
@@ -88,8 +86,7 @@ struct OwnChannel {
   };
 };
 
-/// A vector has several groups of `group_c` (a power of two) channels, in and out: the inputs are loaded as they lie
-/// and moved about.
+/// A vector spans several groups of `group_c` (a power of two) channels, in and out: inputs are loaded and permuted.
 struct WithinVector {
   static constexpr bool several = true, one_group = false;
   template <bool part, class D>
@@ -107,7 +104,7 @@ struct WithinVector {
   };
 };
 
-/// All lanes are of one group, whose input i is one number.
+/// All lanes share a group; its input i is a scalar.
 struct OneGroup {
   static constexpr bool several = true, one_group = true;
   template <bool part, class D>
@@ -118,40 +115,40 @@ struct OneGroup {
   };
 };
 
-/// What all blocks of a line, or of two, share over one vector of channels; pointers are at its first one.
+/// Common to all blocks of one line or two, for one vector of channels; pointers are at its first channel.
 template <class D>
 struct Sweep {
   hn::Vec<D> bias, low, high;
-  hn::Mask<D> lanes;  ///< that count, where not all do
+  hn::Mask<D> lanes;  ///< valid ones, if not all
   const float* w;
-  std::int64_t k, block;        ///< floats from output pixel to pixel, from tap to tap
-  std::int64_t x_row, x_pixel;  ///< floats from one image row that is read to the next, from pixel to pixel
+  std::int64_t k, block;        ///< strides in floats: output pixels; taps
+  std::int64_t x_row, x_pixel;  ///< strides in floats: image rows that are read; pixels
   Rows columns;                 ///< to compute
-  std::int64_t group_c, y_row;  ///< y_row: floats from one output row to the next, of the residual, too
-  const float* x = nullptr;     ///< pixel 0 of the first image row that is read
-  std::int64_t first = 0;       ///< the tap of (the first) output row that reads x; of the second: stride_h less
-  std::int64_t x_rows = 0;      ///< how many rows are read
+  std::int64_t group_c, y_row;  ///< y_row: output row stride, also the residual's
+  const float* x = nullptr;     ///< pixel 0 of the first image row read
+  std::int64_t first = 0;       ///< tap row of the (first) output row that reads x; the second's is stride_h less
+  std::int64_t x_rows = 0;      ///< rows read
   const float* residual = nullptr;
-  float* y = nullptr;  ///< pixel 0 of the first output row, as of the residual
+  float* y = nullptr;  ///< pixel 0 of the first output row, also the residual's
 };
 
-/// Columns of a block's windows beside the image: so many at the left and at the right; -1: any, each is looked at. (A
-/// compiler keeps the accumulators in memory across those branches: half the speed.)
+/// Window columns of a block outside of the image, left and right; -1: checked one by one. (Compilers spill the
+/// accumulators across those branches: half the speed.)
 template <int L, int R>
 struct Outside {
   static constexpr bool any = L < 0;
   static constexpr int left = any ? 0 : L, right = any ? 0 : R;
 };
 
-/// Px pixels of Rows output rows, from pixel `q` on, `step` (the dilation) apart; their windows overlap, so that each
-/// input vector is loaded once and used for up to S pixels of each row. The window of the first begins at image column
-/// `left`. An element's products are added in the order of r, c, s, whatever block it falls into.
+/// Px pixels of Rows output rows, from pixel `q` on, `step` (the dilation) apart. Windows overlap: each input vector is
+/// loaded once and used for up to S pixels a row. The first window begins at image column `left`. Products are added in
+/// the order r, c, s in any block.
 template <class Inputs, int S, int Stride, int Px, int Rows, class Out, bool part, class D>
 LENSLET_TILE_INLINE void pixel_block(D d, const Sweep<D>& sweep, const ConvProblem& problem, std::int64_t q,
                                      std::int64_t left, std::int64_t step) {
   using V = hn::Vec<D>;
   constexpr int columns = (Px - 1) * Stride + S;
-  // Copies: a store of floats could change what a reference shows, for all that the compiler knows.
+  // Local copies: to the compiler a float store might alias the references.
   const std::int64_t k = sweep.k, block = sweep.block, x_row = sweep.x_row, rows = sweep.x_rows, width = problem.w;
   const std::int64_t taps_h = problem.r, stride_h = problem.stride_h;
   const std::int64_t x_pixel = Inputs::several ? sweep.x_pixel : k, x_step = step * x_pixel;
@@ -163,10 +160,10 @@ LENSLET_TILE_INLINE void pixel_block(D d, const Sweep<D>& sweep, const ConvProbl
     HWY_UNROLL(8)
     for (int i = 0; i < Px; ++i) acc[o][i] = Inputs::several ? hn::Zero(d) : sweep.bias;
   }
-  // Left of the image nothing is read. (Offsets in place of pointers, here and for w: 3 to 10 % slower.)
+  // Left of the image nothing is read. (Offsets instead of pointers, here and for w: 3 to 10 % slower.)
   const float* row = sweep.x + left * x_pixel;
   const float* w = sweep.w + sweep.first * w_row;
-  // One image row into the output rows [begin, end); w is at the taps with which the first of all meets it.
+  // Adds one image row to output rows [begin, end); w is at the first one's taps.
   const auto add_row = [&](auto first_row, auto last_row) HWY_ATTR {
     constexpr int begin = decltype(first_row)::value, end = decltype(last_row)::value;
     const float* w_c = w;
@@ -214,7 +211,7 @@ LENSLET_TILE_INLINE void pixel_block(D d, const Sweep<D>& sweep, const ConvProbl
   const std::int64_t y_row = sweep.y_row;
   HWY_UNROLL(2)
   for (int o = 0; o < Rows; ++o) {
-    // Behind long sums, which are often exact before it (those of quantised values are).
+    // Bias after long sums, which are often exact without it (quantised values).
     if (Inputs::several) {
       HWY_UNROLL(8)
       for (int i = 0; i < Px; ++i) acc[o][i] = hn::Add(acc[o][i], sweep.bias);
@@ -230,8 +227,8 @@ LENSLET_TILE_INLINE void pixel_block(D d, const Sweep<D>& sweep, const ConvProbl
   }
 }
 
-/// With dilation (then stride 1) every so many pixels are a line of their own, which is not dilated. The last block of
-/// a line begins early enough to be whole: what it computes twice comes out the same.
+/// With dilation (then stride 1) each residue class of pixels is an undilated line. A line's last block is shifted back
+/// to be whole: what it computes twice is the same.
 template <class Inputs, int S, int Stride, int Rows, bool part, class D>
 HWY_INLINE void sweep_line(D d, const Sweep<D>& sweep, const ConvProblem& problem) {
   constexpr int wide = Rows == 1 ? most : most_of_two_rows;
@@ -241,13 +238,13 @@ HWY_INLINE void sweep_line(D d, const Sweep<D>& sweep, const ConvProblem& proble
     const std::int64_t count = parts(end - begin, step);
     for (std::int64_t done = 0; done < count;) {
       const std::int64_t rest = count - done;
-      // Not where the residual may be y itself: it would be added twice.
+      // Not where the residual may be y: it would be added twice.
       const std::int64_t reach = sweep.residual == nullptr ? count : rest;
       const int width = rest > few && reach >= wide ? wide : rest > 1 && reach >= few ? few : 1;
       const std::int64_t first = std::min(done, count - width), q = begin + first * step;
       const std::int64_t left = q * Stride - problem.pad_left;
       const std::int64_t right = left + ((width - 1) * Stride + S - 1) * step - (problem.w - 1);
-      // As many columns beside the image as pads usually bring there.
+      // The usual number of padding columns.
       constexpr int at_left = S / 2, at_right = S / 2 - (Stride - 1);
       const bool left_usual = left + (at_left - 1) * step < 0 && left + at_left * step >= 0;
       const bool right_usual = at_right > 0 && right > (at_right - 1) * step && right <= at_right * step;
@@ -270,13 +267,13 @@ HWY_INLINE void sweep_line(D d, const Sweep<D>& sweep, const ConvProblem& proble
   }
 }
 
-/// Px pixels of one row, from pixel `q` on, of any filter: a tap is loaded once for all of them where it lies inside
-/// the image for all. An element's products are added in the order of r, c, s.
+/// Px pixels of one row, from pixel `q` on, any filter: a tap is loaded once if it is inside for all pixels. Products
+/// are added in the order r, c, s.
 template <class Inputs, int Px, bool part, class D>
 LENSLET_TILE_INLINE void any_block(D d, const Sweep<D>& sweep, const ConvProblem& problem, std::int64_t q) {
   const std::int64_t left = q * problem.stride_w - problem.pad_left, group_c = sweep.group_c;
   const std::int64_t pixel = problem.stride_w * sweep.x_pixel, x_tap = problem.dilation_w * sweep.x_pixel;
-  // Taps [begin, end) lie inside the image for all.
+  // Taps [begin, end) are inside for all pixels.
   const std::int64_t begin = columns_inside(problem, q, q).begin;
   const std::int64_t end = std::max(begin, columns_inside(problem, q + Px - 1, q + Px - 1).end);
   hn::Vec<D> acc[Px];
@@ -330,7 +327,7 @@ HWY_INLINE void sweep_any_line(D d, const Sweep<D>& sweep, const ConvProblem& pr
   if (q < end) any_block<Inputs, 1, part>(d, sweep, problem, q);
 }
 
-/// Filters S columns wide; with dilation the stride is 1.
+/// Filters S columns wide; stride 1 with dilation.
 template <int S, int Stride>
 struct FixedLines {
   static constexpr bool pairs = true;
@@ -348,7 +345,7 @@ struct AnyLines {
   }
 };
 
-/// Activations that are no clamp: over a line just stored, one vector of channels.
+/// Activations other than clamps: over a line just stored, one vector of channels.
 template <bool part, class D>
 HWY_NOINLINE void activate_line(D d, const Sweep<D>& sweep, const ConvProblem& problem, std::int64_t rows) {
   with_activation(problem.activation, [&](auto act) HWY_ATTR {
@@ -360,7 +357,7 @@ HWY_NOINLINE void activate_line(D d, const Sweep<D>& sweep, const ConvProblem& p
   });
 }
 
-/// One vector of channels, from channel k of the block on; `end`: behind the last that it may touch.
+/// One vector of channels, from channel k of the block on; `end`: limit of what it may touch.
 template <class Inputs, class Lines, bool part, class D>
 void sweep_vector(D d, const ConvLines& lines, const ConvProblem& problem, std::int64_t k, std::int64_t end) {
   const FusedClamp clamp(problem.activation);
@@ -381,13 +378,13 @@ void sweep_vector(D d, const ConvLines& lines, const ConvProblem& problem, std::
   const std::int64_t dilation = problem.dilation_h;
   for (std::int64_t p = lines.rows.begin, count = 0; p < lines.rows.end; p += count) {
     count = Lines::pairs && lines.pairs && p + 1 < lines.rows.end ? 2 : 1;
-    // Of the rows below the windows those inside the image.
+    // The windows' rows that are inside of the image.
     const std::int64_t top = p * problem.stride_h - problem.pad_top;
     const std::int64_t taps = problem.r + (count - 1) * problem.stride_h;
     sweep.first = top >= 0 ? 0 : std::min(taps, parts(-top, dilation));
     const std::int64_t last = top >= problem.h ? 0 : std::min(taps, parts(problem.h - top, dilation));
     sweep.x_rows = std::max<std::int64_t>(0, last - sweep.first);
-    // Of no rows nothing is read: any address that may be moved about will do.
+    // Without rows nothing is read: any valid address will do.
     sweep.x = sweep.x_rows == 0
                   ? lines.w
                   : lines.x.data + ((top - lines.x.first) * lines.x.row_floats + sweep.first * lines.x_row + x_k);
@@ -401,7 +398,7 @@ void sweep_vector(D d, const ConvLines& lines, const ConvProblem& problem, std::
   }
 }
 
-/// Vectors outermost: what a vector costs besides its products is paid once for all rows.
+/// Vectors are the outer loop: their setup is paid once for all rows.
 template <class Inputs, class Lines>
 void over_vectors(const ConvLines& lines, const ConvProblem& problem) {
   const hn::ScalableTag<float> whole;

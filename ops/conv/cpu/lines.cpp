@@ -7,37 +7,37 @@
 namespace lenslet {
 namespace {
 
-/// Pixels a thread from which on threads share them out, not channels.
+/// Pixels a thread from which on threads split pixels, not channels.
 constexpr std::int64_t pixels_to_split = 26;
 
 bool repeats(const ConvProblem& p) { return p.group_c() == 1 && p.k != p.c; }
 
-/// Of one group, as the lines see it; a depthwise filter's repeated inputs are channels of their own.
+/// Output channels of a group as lines.h sees it; repeated depthwise inputs are channels of their own.
 std::int64_t group_k(const ConvProblem& p) { return repeats(p) ? 1 : p.k / p.groups; }
 
-/// The next block's filters, which come from memory, meanwhile.
+/// Prefetches the next block's filters from memory.
 void fetch(const float* filters, std::int64_t floats) {
   for (std::int64_t i = 0; i < floats; i += 16) __builtin_prefetch(filters + i, 0, 2);
 }
 
-/// Floats of a worker's copy of the image rows below one output row, where a depthwise filter has several outputs a
-/// channel: each channel repeated.
+/// Size in floats of a worker's copy of input rows with each channel repeated, for depthwise filters with a channel
+/// multiplier.
 std::int64_t repeated_floats(const ConvProblem& p) { return repeats(p) ? (p.r * p.w * p.k + 15) / 16 * 16 : 0; }
 
 std::int64_t l2_floats(const DeviceProfile& device) {
   return static_cast<std::int64_t>(device.l2_bytes / sizeof(float));
 }
 
-/// Pixels of a row of which a vector of channels is computed before the next one, where two whole rows and what they
-/// read of a block of channels leave L2: whole blocks of 7 and 8.
+/// Pixels of a row computed for one vector of channels before the next, where two whole rows and their input exceed L2:
+/// whole blocks of 7 and 8.
 std::int64_t columns_at_once(const ConvProblem& p, std::int64_t block, const DeviceProfile& device) {
   const std::int64_t of_pixel = block * (std::min(p.r + p.stride_h, p.h) * p.stride_w + 2);
   const std::int64_t columns = l2_floats(device) / 2 / of_pixel;
   return columns >= p.q ? p.q : std::max<std::int64_t>(1, columns / 56) * 56;
 }
 
-/// Rows of output of which a vector of channels is computed before the next one: what they read and write of a block
-/// of channels stays in L2 until the last vector.
+/// Output rows computed for one vector of channels before the next: their input and output for a block of channels stay
+/// in L2.
 std::int64_t strip_rows(const ConvProblem& p, std::int64_t block, std::int64_t columns, const DeviceProfile& device) {
   const std::int64_t width = columns == p.q ? p.w : columns * p.stride_w;
   const std::int64_t row_floats = block * (std::min(p.stride_h, p.h) * width + columns);
@@ -81,7 +81,7 @@ double any_taps(const ConvProblem& p) {
     taps += 8 * together;
     for (std::int64_t i = q; i <= last; ++i) taps += 4 * (columns_inside(p, i, i).count() - together);
   }
-  // A row costs a tap more.
+  // A row costs one extra tap.
   return static_cast<double>(taps) / static_cast<double>(p.q) * (1 + 1 / static_cast<double>(p.s));
 }
 
@@ -94,8 +94,8 @@ BoundLines::BoundLines(const ConvProblem& p, LineKernel kernel, const DeviceProf
 
 bool BoundLines::has_rows() const { return !repeats(problem); }
 
-/// Threads keep to their rows of an image, as those of products do that came before (split_rows in gemm_cpu.cpp): a
-/// block of channels after the other in each part of the rows. Small images are split by channels first.
+/// Threads keep to their rows of an image, like the GEMMs before (split_rows in gemm_cpu.cpp), one block of channels
+/// after the other. Small images are split by channels first.
 void BoundLines::compute(const ConvRun& run) const {
   const int threads = run.pool->threads();
   const std::int64_t blocks = (problem.k + block_ - 1) / block_;
@@ -107,8 +107,8 @@ void BoundLines::compute(const ConvRun& run) const {
   std::int64_t parts = std::max<std::int64_t>(1, pieces / (problem.n * blocks));
   if (pieces > 1 && by_rows && problem.n % threads != 0) parts = (parts + threads - 1) / threads * threads;
   parts = std::min(parts, problem.p);
-  // Pairs of rows stay together where each thread gets as many: 28 rows are 6 + 8 and 6 + 8, not four times 7 (0.94 of
-  // the time). 14 rows are 7 and 7: one without its pair costs less than waiting for the thread that has 8.
+  // Keeps pairs of rows together if all threads get equally many: 28 rows are 6 + 8 and 6 + 8, not four times 7 (0.94
+  // of the time). 14 rows are 7 and 7: a row alone costs less than waiting for a thread with 8.
   const std::int64_t together = kernel_.pairs && problem.p % (2 * threads) == 0 ? 2 : 1, units = problem.p / together;
   auto* scratch = reinterpret_cast<float*>(run.workspace.data());
 
@@ -135,7 +135,7 @@ void BoundLines::compute_rows(const ConvRun& run, const ImageRows& rows) const {
   for (std::int64_t k = 0; k < problem.k; k += block_) compute_lines(run, rows, rows.rows, k);
 }
 
-/// Output rows `rows` over the block of channels that begins with `k`.
+/// Output rows `rows` for the block of channels at `k`.
 void BoundLines::compute_lines(const ConvRun& run, const ImageRows& at, Rows rows, std::int64_t k) const {
   ConvLines lines = lines_of(run, at, k);
   const std::int64_t terms = problem.r * problem.s * problem.group_c();
@@ -149,7 +149,7 @@ void BoundLines::compute_lines(const ConvRun& run, const ImageRows& at, Rows row
     }
 }
 
-/// Row p of the output of a depthwise filter with several outputs a channel.
+/// Output row p of a depthwise filter with a channel multiplier.
 void BoundLines::compute_repeated(const ConvRun& run, const ImageRows& at, std::int64_t p, float* repeated) const {
   ConvLines lines = lines_of(run, at, 0);
   const std::int64_t top = p * problem.stride_h - problem.pad_top, row_floats = problem.w * problem.k;
@@ -158,7 +158,7 @@ void BoundLines::compute_repeated(const ConvRun& run, const ImageRows& at, std::
     if (row >= 0 && row < problem.h)
       repeat_channels(at.x.at(row), repeated + r * row_floats, at.x.row_floats, problem.k / problem.c);
   }
-  // Row top + r * dilation lies r * row_floats behind the first.
+  // Row top + r * dilation is at r * row_floats.
   lines.x = {repeated, top, 0};
   lines.x_row = row_floats;
   lines.x_pixel = problem.k;
@@ -172,7 +172,7 @@ ConvLines BoundLines::lines_of(const ConvRun& run, const ImageRows& at, std::int
   lines.group_c = problem.group_c();
   lines.group_k = group_k(problem);
   lines.x = at.x;
-  // Rows that meet nothing but padding have no image.
+  // Rows that meet only padding have no image.
   if (lines.x.data != nullptr) lines.x.data += k / lines.group_k * lines.group_c;
   lines.x_row = problem.dilation_h * at.x.row_floats;
   lines.x_pixel = problem.c;

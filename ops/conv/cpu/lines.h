@@ -1,6 +1,6 @@
 #pragma once
-// Sums of few terms in NHWC, without columns: a line of output pixels at a time, vectors over output channels. What the
-// algorithms depthwise and direct_lines share; they differ in where a vector of output channels finds its inputs.
+// Direct sums of few products in NHWC: a line of output pixels at a time, vectors over output channels. Shared by
+// depthwise and direct_lines, which differ in where a vector of output channels finds its inputs.
 
 #include <cstdint>
 #include <span>
@@ -9,10 +9,10 @@
 
 namespace lenslet {
 
-/// Rows of output over a block of channels that is whole groups. Pointers are at the block's first channel.
+/// Output rows for a block of channels (whole groups). Pointers are at the block's first channel.
 struct ConvLines {
   RowMemory<const float> x;         ///< the image
-  std::int64_t x_row = 0;           ///< floats from a row to the one that the next row of taps reads
+  std::int64_t x_row = 0;           ///< floats between rows read by consecutive tap rows
   std::int64_t x_pixel = 0;         ///< floats from pixel to pixel
   const float* w = nullptr;         ///< [R][C/groups][S][block]
   std::int64_t group_c = 1;         ///< input channels of a group
@@ -21,27 +21,26 @@ struct ConvLines {
   const float* bias = nullptr;      ///< or null
   const float* residual = nullptr;  ///< row 0 of the image, or null
   RowMemory<float> y;
-  std::int64_t y_pixel = 0;  ///< floats from pixel to pixel, of the residual, too; of depthwise inputs as well
+  std::int64_t y_pixel = 0;  ///< pixel pitch in floats, also the residual's and a depthwise input's
   Rows rows, columns;        ///< to compute
-  bool pairs = false;        ///< two of them at a time, so that their inputs are loaded once
+  bool pairs = false;        ///< two rows at a time, sharing loaded inputs
 };
 
 /// How lines are computed.
 struct LineKernel {
   void (*compute)(const ConvLines& lines, const ConvProblem& problem) = nullptr;
-  bool pairs = false;  ///< can it do two rows at a time?
+  bool pairs = false;  ///< supports two rows at a time
 };
 
-/// Output channels computed at a time: whole groups and, where it can be, whole vectors, whose filters stay in L1 while
-/// a line of pixels passes.
+/// Output channels of a block: whole groups and, if possible, whole vectors. Its filters stay in L1 over a line.
 std::int64_t line_block(const ConvProblem& problem);
-/// Floats of the filters as transform_lines() makes them.
+/// Size of transform_lines()'s result.
 std::int64_t line_filter_floats(const ConvProblem& problem);
-/// A block of channels after the other, each [R][C/groups][S][block].
+/// Packs blocks of channels, each [R][C/groups][S][block].
 void transform_lines(const ConvProblem& problem, const ConvFilter& filter, std::span<float> to);
 
-/// Columns of taps that lines of any filter take for an output, on average, and what waits as long: a block of two
-/// pixels or one takes as long as one of eight, taps that lie in the image for some of them only half as long.
+/// Average cost of an output by the any-filter lines, in columns of taps. Latency counts: a block of one or two pixels
+/// takes as long as one of eight; taps inside for some pixels only take half as long.
 double any_taps(const ConvProblem& problem);
 
 class BoundLines final : public BoundRowConv {

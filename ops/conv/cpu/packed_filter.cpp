@@ -11,7 +11,7 @@
 namespace lenslet {
 namespace {
 
-// A product of two floats is the same rounded from double, as ConvFilter::weight says it.
+// A product of two floats rounds the same as from double, as ConvFilter::weight.
 void scale_columns(const float* scale, std::int64_t cols, float* packed, std::int64_t rows, std::int64_t width) {
   for (std::int64_t row = 0; row < rows; ++row, packed += width)
     for (std::int64_t i = 0; i < cols; ++i) packed[i] *= scale[i];
@@ -35,7 +35,7 @@ std::int64_t PackedFilter::scratch_floats(const ConvProblem& p) {
   return taps == 1 ? 0 : std::min(gemm_tile_cols(), p.group_k()) * p.group_c() * taps;
 }
 
-/// A panel of a group's filters.
+/// Packs one panel of a group's filters.
 void PackedFilter::pack_piece(const ConvProblem& p, const ConvFilter& filter, std::int64_t piece, float* to,
                               float* scratch) const {
   const std::int64_t c = p.group_c(), k = p.group_k(), taps = p.r * p.s, terms = c * taps, of_part = terms / parts_;
@@ -125,19 +125,19 @@ double packed_tolerance(const ConvProblem& p) { return sum_tolerance(p.group_c()
 
 double gemm_estimate_us(std::int64_t m, std::int64_t n, std::int64_t k, std::int64_t segments, std::int64_t groups,
                         const DeviceProfile& rates) {
-  // Of the peak the kernel reaches 0.93; starting and storing a tile costs as much as 7 steps of k, a segment 1.5 more.
+  // The kernel reaches 0.93 of peak; starting and storing a tile cost 7 k-steps, a segment 1.5.
   const auto steps = static_cast<double>(k);
   const double overhead = (steps + 7 + 1.5 * static_cast<double>(segments - 1)) / std::max(steps, 1.0);
   const bool shared = gemm_pieces(m, n, k, rates.units) > 1;
   const double flops_per_us = shared ? rates.fp32_flops_per_us : rates.fp32_flops_per_us / rates.units;
   double compute = gemm_issued_flops(m, n, k) * overhead * static_cast<double>(groups) / (0.93 * flops_per_us);
-  // A tile whose columns are no whole vectors goes through a buffer, but with AVX-512.
+  // Tiles with partial vectors go through a buffer, except with AVX-512.
   const std::int64_t lanes = gemm_tile_cols() / 2;
   if (lanes < 16 && n % lanes != 0) {
     const std::int64_t tiles = (m + gemm_tile_rows() - 1) / gemm_tile_rows() * groups;
     compute += 0.06 * static_cast<double>(tiles) / rates.units;
   }
-  // The first pass over B waits for memory: half of that hides behind the multiplications.
+  // The first pass over B waits for memory; half of that is hidden by FMAs.
   const double b_bytes = 4.0 * static_cast<double>(groups) * static_cast<double>(k) * static_cast<double>(n);
   const double fork = shared ? 3.0 * static_cast<double>(groups) : 0.0;
   return compute + 0.5 * b_bytes / rates.bytes_per_us + fork;

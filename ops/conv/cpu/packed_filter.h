@@ -1,5 +1,5 @@
 #pragma once
-// Filters as the right side of a matrix product: what im2col and direct_packed prepare, and their common figures.
+// Filters as the B operand of a GEMM: packing and common estimates of im2col and direct_packed.
 
 #include <cstdint>
 #include <memory>
@@ -10,16 +10,16 @@
 
 namespace lenslet {
 
-/// For each group, B [R*S*C/groups][K/groups] packed for gemm(); rows in the order r, s, c. Or, in R*S parts, a B
-/// [C/groups][K/groups] for each tap. Each begins on a cache line of its own.
+/// For each group, B [R*S*C/groups][K/groups] packed for gemm(), rows ordered r, s, c; or R*S separate B
+/// [C/groups][K/groups], one a tap. Each begins on its own cache line.
 class PackedFilter {
  public:
   explicit PackedFilter(const ConvProblem& problem, std::int64_t parts = 1);
   std::int64_t floats() const { return part_floats_ * parts_ * groups_; }
-  /// What gemm() reads differs with the CPU's vectors.
+  /// The packing depends on the CPU's vector length.
   std::string form() const;
   void pack(const ConvProblem& problem, const ConvFilter& filter, float* to) const;
-  /// The same in pieces, whose order does not matter; each needs scratch_floats() of its own.
+  /// Packing in independent pieces; each needs its own scratch_floats().
   std::int64_t pieces(const ConvProblem& problem) const;
   static std::int64_t scratch_floats(const ConvProblem& problem);
   void pack_piece(const ConvProblem& problem, const ConvFilter& filter, std::int64_t piece, float* to,
@@ -32,23 +32,22 @@ class PackedFilter {
   std::int64_t parts_, part_floats_, groups_;
 };
 
-/// Where the parts of a filter's window lie in an NHWC input, as GemmRows has them: R runs of S*C when the taps of a
-/// line are adjacent, else R*S runs of C/groups.
+/// Offsets of a window's contiguous parts in an NHWC input, for GemmRows: R runs of S*C if taps of a line are adjacent,
+/// else R*S runs of C/groups.
 std::vector<std::int64_t> window_segments(const ConvProblem& problem);
 
-/// The product that one group's filters make of `rows` rows: everything set but the rows of A.
-/// Output pixels from `first` on.
+/// The GEMM of one group for `rows` output pixels from `first` on; the rows of A are left to set.
 Gemm group_product(const ConvProblem& problem, const ConvRun& run, const PackedFilter& filter, std::int64_t group,
                    std::int64_t first, std::int64_t rows);
 
-/// The same of some rows of one image: with the rows of A, which begin where each output's window does in an x without
-/// pads; their segments are still whole.
+/// The same for some rows of one image, rows of A set to windows in an x without pads; the windows are treated as
+/// whole.
 Gemm group_product(const ConvProblem& problem, const ConvRun& run, const PackedFilter& filter, std::int64_t group,
                    const ImageRows& rows);
-/// Where the windows of all outputs begin in an x without pads.
+/// Window origins of all outputs in an x without pads.
 GemmRows windows(const ConvProblem& problem, const float* x);
 
-/// What im2col and direct_packed have in common.
+/// Shared by im2col and direct_packed.
 class PackedConv : public ConvAlgorithm {
  public:
   DeviceKind device() const override { return DeviceKind::cpu; }
@@ -72,7 +71,7 @@ class PackedConv : public ConvAlgorithm {
 double packed_tolerance(const ConvProblem& problem);
 
 /// Time of gemm() in us for `groups` products [m,k]x[k,n], fitted to measurements (docs/conv-choice.md); `segments`:
-/// runs that a row of A is cut into.
+/// contiguous runs of a row of A.
 double gemm_estimate_us(std::int64_t m, std::int64_t n, std::int64_t k, std::int64_t segments, std::int64_t groups,
                         const DeviceProfile& rates);
 

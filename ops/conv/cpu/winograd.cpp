@@ -1,6 +1,6 @@
-// Winograd F(m x m, 3 x 3), m = 2, 4, 6, in NHWC: tiles of the input become alpha^2 matrices V [tiles][C], which
-// alpha^2 products with the filters U [C][K] turn into [tiles][K], which become tiles of the output. With dilation d,
-// outputs d apart (a phase) are an undilated convolution of inputs d apart: d * d of them, each with tiles of its own.
+// Winograd F(m x m, 3 x 3), m = 2, 4, 6, in NHWC: input tiles become alpha^2 matrices V [tiles][C]; alpha^2 GEMMs with
+// the filters U [C][K] give [tiles][K], which become output tiles. With dilation d, outputs d apart (a phase) are an
+// undilated convolution of inputs d apart: d * d phases with their own tiles.
 
 #include <fmt/format.h>
 
@@ -19,12 +19,12 @@ namespace lenslet {
 namespace {
 
 constexpr std::int64_t max_alpha2 = 64;
-// Every block reads all of U, mostly out of L3: below 24 tiles that costs more than V and products in L2 save.
+// Each block reads all of U, mostly from L3: below 24 tiles that costs more than keeping V and products in L2 saves.
 constexpr std::int64_t min_block = 24, max_block = 192;
-// Up to so many blocks of tiles are done as one, the products shared by matrix instead.
+// Up to this many blocks of tiles are done as one; threads then split the GEMMs by matrix.
 constexpr std::int64_t shared_blocks = 3;
 constexpr double max_workspace_bytes = 256 << 20;
-/// Filters up to here are charged as read from L3, once they are there.
+/// Filters up to here are charged as L3 reads after the first block.
 constexpr double cached_filter_bytes = 4 << 20;
 
 struct Tiles {
@@ -33,13 +33,13 @@ struct Tiles {
   std::int64_t down, across;  ///< of tiles, a phase
   std::int64_t count;         ///< over all phases and images
   std::int64_t block;         ///< tiles at a time
-  bool shared;                ///< all tiles at once: the threads share the products by matrix, and each reads U once
-  std::int64_t v_stride, product_stride;  ///< floats from one matrix of a block to the next
+  bool shared;                ///< all tiles at once: threads split the GEMMs by matrix, so that each reads U once
+  std::int64_t v_stride, product_stride;  ///< floats between matrices of a block
 
   std::int64_t block_floats() const { return alpha2 * (v_stride + product_stride); }
 };
 
-/// Matrices must not lie at multiples of 4 KiB from each other: a tile's alpha^2 stores would share one set of L1.
+/// Pitch of matrices that is no multiple of 4 KiB: a tile's alpha^2 stores would share an L1 set.
 std::int64_t apart(std::int64_t floats) { return (floats + 15) / 16 * 16 + 16; }
 
 Tiles tiles_of(const ConvProblem& p, std::int64_t m, int threads) {
@@ -58,7 +58,7 @@ Tiles tiles_of(const ConvProblem& p, std::int64_t m, int threads) {
   const std::int64_t most = std::clamp(fitting / 12 * 12, min_block, max_block);
   t.shared = t.count <= shared_blocks * most;
   std::int64_t blocks = t.shared ? 1 : (t.count + most - 1) / most;
-  // As many for each thread, unless that makes them small.
+  // Equally many a thread, unless that makes blocks small.
   if (const auto even = (blocks + threads - 1) / threads * threads; !t.shared && t.count >= even * (min_block - 6))
     blocks = even;
   t.block = (t.count + blocks - 1) / blocks;
@@ -67,7 +67,7 @@ Tiles tiles_of(const ConvProblem& p, std::int64_t m, int threads) {
   return t;
 }
 
-/// The first output of a tile; beyond P or Q where its phase has fewer tiles than others.
+/// A tile's first output; past P or Q where its phase has fewer tiles than others.
 struct TilePlace {
   std::int64_t n, row, column;
 };
@@ -78,7 +78,7 @@ TilePlace place_of(const ConvProblem& p, const Tiles& t, std::int64_t tile) {
           .column = phase % t.phases_w + tile % t.across * t.m * p.dilation_w};
 }
 
-/// Floats of one of the alpha^2 matrices of U, packed.
+/// Floats of one of U's alpha^2 matrices, packed.
 std::int64_t matrix_floats(const ConvProblem& p) { return (packed_b_floats(p.c, p.k) + 15) / 16 * 16; }
 
 class BoundWinograd final : public BoundConv {
@@ -99,7 +99,7 @@ class BoundWinograd final : public BoundConv {
   Tiles tiles_;
 };
 
-/// Tiles [begin, end), the block's first being `first`, into rows of the block's V.
+/// Transforms tiles [begin, end) into rows of the block's V; `first` is the block's first tile.
 void BoundWinograd::transform_in(const ConvRun& run, const float* zeros, std::int64_t first, std::int64_t begin,
                                  std::int64_t end, float* v) const {
   const ConvProblem& p = problem;
@@ -163,8 +163,8 @@ void BoundWinograd::multiply(const ConvRun& run, std::int64_t matrix, std::int64
   call.b = run.filter + matrix * matrix_floats(p);
   call.c = products + matrix * t.product_stride;
   call.ldc = p.k;
-  // The output transform multiplies the roundings of the sums over C, most of F(6)'s error, by up to 32: short partial
-  // sums halve it and more (rms at C = 64, 256, 512: 2.9e-6, 5.8e-6 and more to 2.1e-6, 2.7e-6, 2.6e-6).
+  // The output transform amplifies the GEMMs' rounding errors, most of F(6)'s, by up to 32. Short partial sums halve
+  // it or better (rms at C = 64, 256, 512: 2.9e-6, 5.8e-6 and more to 2.1e-6, 2.7e-6, 2.6e-6).
   call.partial_length = t.m == 6 ? 32 : 0;
   gemm_serial(call);
 }
@@ -179,7 +179,7 @@ void BoundWinograd::compute(const ConvRun& run) const {
   if (t.shared) {
     float* v = blocks;
     float* products = v + t.alpha2 * t.v_stride;
-    // A tile is alpha^2 * C floats to transform: pieces of 2 us and more.
+    // A tile transforms alpha^2 * C floats: pieces of 2 us and more.
     const std::int64_t grain = std::max<std::int64_t>(1, (32 << 10) / (t.alpha2 * (p.c + p.k)));
     run.pool->parallel_for(
         t.count, grain, [&](std::int64_t begin, std::int64_t end, int) { transform_in(run, zeros, 0, begin, end, v); });
@@ -208,24 +208,23 @@ double estimate_us(const ConvProblem& p, const Tiles& t, const DeviceProfile& ra
   const auto alpha2 = static_cast<double>(t.alpha2), tiles = static_cast<double>(t.count);
   const auto block = static_cast<double>(t.block);
   const double blocks = std::ceil(tiles / block);
-  // Products at 88 % of the peak (F(6), with partial sums: 80 %), while U arrives: each block reads all of it. A tile
-  // of C costs 7 steps of its loop.
+  // GEMMs reach 88 % of peak (F(6), with partial sums: 80 %), overlapped with reading all of U in each block. A tile's
+  // overhead is 7 iterations over C.
   const auto c = static_cast<double>(p.c);
   const double product = blocks * alpha2 * gemm_issued_flops(t.block, p.k, p.c) * (c + 7) / c /
                          ((t.m == 6 ? 0.8 : 0.88) * rates.fp32_flops_per_us);
-  // The first block reads U at that rate even in networks whose filters stay in L3 (19 to 24 GB/s inside GoogLeNet and
-  // DenseNet); further ones have it there where it fits beside much else, at four times the rate and more.
+  // The first block reads U at memory speed even where filters stay in L3 (19 to 24 GB/s inside GoogLeNet and
+  // DenseNet); further blocks four times as fast if it fits L3 comfortably.
   const double u_bytes = alpha2 * 4.0 * c * static_cast<double>(p.k);
   const double u = u_bytes / rates.bytes_per_us * (1 + (blocks - 1) / (u_bytes <= cached_filter_bytes ? 4 : 1));
-  // Transforms: a time for each tile and for each float of V and of the products, fitted to ResNet, VGG, SqueezeNet and
-  // CIFAR layers on Zen 3 (2.4 GHz nominal, one thread, L3 shared): within 20 % where the machine was quiet. A float is
-  // counted as multiply-adds, since vectors of twice the length do both twice as fast (Zen 5: 64x56x56 to 64 F(4)
-  // 346 us). F(6) is never far ahead of F(4), which is six times as accurate.
+  // Transforms: a time a tile and a float of V and products, fitted to ResNet, VGG, SqueezeNet and CIFAR layers on Zen
+  // 3 (2.4 GHz nominal, one thread, L3 shared) within 20 %. In FMAs, since longer vectors speed up both (Zen 5:
+  // 64x56x56 -> 64 F(4) 346 us). F(6) is never far ahead of F(4), which is six times as accurate.
   const double tile_us = t.m == 2 ? 0.06 : t.m == 4 ? 0.12 : 0.2;
   const double float_flops = t.m == 2 ? 14 : t.m == 4 ? 22 : 39;
   const double transforms =
       tiles * (tile_us / rates.units + alpha2 * static_cast<double>(p.c + p.k) * float_flops / rates.fp32_flops_per_us);
-  // Fewer blocks than threads, or an odd one left over.
+  // Fewer blocks than threads, or a partial last wave.
   const double threads = rates.units;
   const double idle = t.shared ? 1 : std::ceil(blocks / threads) * threads / blocks;
   return 2 + idle * (std::max(product, u) + 0.3 * std::min(product, u) + transforms);
@@ -235,7 +234,7 @@ double estimate_us(const ConvProblem& p, const Tiles& t, const DeviceProfile& ra
 template <int M>
 void transform_filters(const ConvProblem& p, const ConvFilter& filter, float* u) {
   constexpr std::size_t alpha = static_cast<std::size_t>(M) + 2;
-  // A panel's filters at a time, and one row of their U: [alpha][filters][C] floats of scratch, which stay in L2.
+  // One panel of filters at a time, one row of their U: [alpha][filters][C] floats of scratch, which stay in L2.
   const std::int64_t panel = gemm_tile_cols();
   std::vector<float> rows(alpha * static_cast<std::size_t>(std::min(panel, p.k) * p.c));
   for (std::int64_t first = 0; first < p.k; first += panel) {

@@ -21,7 +21,7 @@ namespace lenslet::HWY_NAMESPACE {
 namespace {
 namespace hn = hwy::HWY_NAMESPACE;
 
-/// Products by 1 cost nothing.
+/// Multiplications by 1 cost nothing.
 template <class D>
 struct VectorMath {
   using V = hn::Vec<D>;

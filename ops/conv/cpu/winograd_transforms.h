@@ -8,7 +8,7 @@
 namespace lenslet {
 
 /// V = B^T d B of one tile: v[(i * alpha + j) * stride + c] for all c < channels. pixels[i * alpha + j]: the channels
-/// of the input at row i, column j of the tile (of zeros where that lies outside of the image).
+/// of the input at row i, column j of the tile (zeros outside of the image).
 struct WinogradInputTile {
   const float* const* pixels = nullptr;
   std::int64_t channels = 0;
@@ -17,10 +17,9 @@ struct WinogradInputTile {
 };
 void winograd_input(int m, const WinogradInputTile& tile);
 
-/// y = activation(A^T M A + bias + residual) of one tile, from products[(i * alpha + j) * stride + k]; only `rows` x
-/// `columns` of its m x m outputs exist. `y` and `residual`: its first output pixel, rows `line` floats apart, columns
-/// `pixel`. With `max_pool` y gets the maxima of 2x2 of them that all exist; then no residual, and an activation that
-/// is a clamp.
+/// y = activation(A^T M A + bias + residual) of one tile, M from products[(i * alpha + j) * stride + k]; `rows` x
+/// `columns` of the m x m outputs exist. `y` and `residual` point to its first pixel; strides in floats: `line`,
+/// `pixel`. With `max_pool` y gets the maxima of whole 2x2 windows; then no residual, and a clamp as activation.
 struct WinogradOutputTile {
   const float* products = nullptr;
   std::int64_t stride = 0;
