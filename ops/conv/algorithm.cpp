@@ -91,7 +91,7 @@ Offer ConvAlgorithm::offer(const Problem& node, const Target& target) const {
     return Offer::refuse(fmt::format("convolution of {}; only {} is done", to_string(dtype), types().str()));
   if (of_x != dtype && !(of_x == DType::f32 && reads_float32()))
     return Offer::refuse(fmt::format("its input is {}, its output {}", to_string(of_x), to_string(dtype)));
-  for (const std::size_t i : {ConvOp::filter, ConvOp::bias})  // widen made them constants
+  for (const std::size_t i : {ConvOp::filter, ConvOp::bias})  // widen made them float32
     if (present(node.inputs(), i) && node.inputs()[i].type.dtype != DType::f32)
       return Offer::refuse(fmt::format("its {} is {}; kernels round float32", i == ConvOp::filter ? "filter" : "bias",
                                        to_string(node.inputs()[i].type.dtype)));

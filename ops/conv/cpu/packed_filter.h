@@ -40,8 +40,7 @@ std::vector<std::int64_t> window_segments(const ConvProblem& problem);
 Gemm group_product(const ConvProblem& problem, const ConvRun& run, const PackedFilter& filter, std::int64_t group,
                    std::int64_t first, std::int64_t rows);
 
-/// The same for some rows of one image, rows of A set to windows in an x without pads; the windows are treated as
-/// whole.
+/// The same for some rows of one image, rows of A set to windows in an x without pads; segments are not clipped.
 Gemm group_product(const ConvProblem& problem, const ConvRun& run, const PackedFilter& filter, std::int64_t group,
                    const ImageRows& rows);
 /// Window origins of all outputs in an x without pads.

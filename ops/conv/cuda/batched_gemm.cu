@@ -32,7 +32,7 @@ class StepLoader {
     b_to_ = Tile::a_floats + b_row * Tile::n + b_column;
   }
 
-  /// Starts the copies of the next step.
+  /// Starts the copies of the next k-block.
   __device__ void load(float* stage) {
 #pragma unroll
     for (int i = 0; i < a_copies; ++i) copy_async<4>(stage + a_to_ + i * a_rows * Tile::a_pitch, a_ + a_from_[i], true);

@@ -22,9 +22,9 @@ inline constexpr int grouped_tf32_rows = 4;
 inline constexpr int grouped_tf32_most_warps = 8, grouped_tf32_most_eights = 8, grouped_tf32_most_filter_eights = 4;
 
 struct GroupedTf32Cut {
-  std::int64_t filter_eights = 1;             ///< a warp; divides a set's
+  std::int64_t filter_eights = 1;             ///< of a warp; divides a set's
   std::int64_t tile_p = 4, tile_q = 16;       ///< tile_q: 8 or 16
-  std::int64_t channels = 8;                  ///< a block, in whole sets
+  std::int64_t channels = 8;                  ///< of a block: whole sets
   std::int64_t set_eights = 1;                ///< from here on: follows from the problem
   std::int64_t row_groups = 1;                ///< groups of warps along output rows
   std::int64_t warps = 1;                     ///< row_groups times the warps along channels

@@ -30,7 +30,7 @@ enum class GemmTile { t128x128, t128x64, t64x64, t64x32, t32x64 };
 struct GemmTileShape {
   int m = 0, n = 0;
   int threads = 0;
-  int thread_rows = 0;    ///< rows of 8 lanes that each computes
+  int thread_rows = 0;    ///< rows of 8 outputs of each thread
   int blocks = 0;         ///< resident on a multiprocessor of sm_90 (registers, shared memory)
   double efficiency = 0;  ///< share of peak of a full multiprocessor, limited by shared memory reads
 };

@@ -76,8 +76,8 @@ struct WgmmaTf32Plan {
 
   int m() const { return slices == 0 ? shape_of(tile).m : shape_of(slices_tile).m; }
   int n() const { return slices == 0 ? shape_of(tile).n : shape_of(slices_tile).n; }
-  /// The configuration: "tile=128x256" for persistent blocks, "tile=64x64 slices=4" for cluster split-K; then "
-  /// together=4".
+  /// The configuration: "tile=128x256" for persistent blocks, "tile=64x64 slices=4" for cluster split-K;
+  /// then " together=4".
   std::string str() const;
 };
 
