@@ -32,8 +32,8 @@ __device__ inline std::uint32_t narrowed_pair(float low, float high) {
   return pair;
 }
 
-/// Clamps both numbers of a pair to [low, high]. The limits may be rounded first: rounding keeps the order of numbers.
-/// NaN stays NaN.
+/// Clamps both numbers of a rounded pair to [low, high]: the same as clamping before rounding, which keeps the order of
+/// numbers. NaN stays NaN.
 template <typename T>
 class PairClamp {
  public:

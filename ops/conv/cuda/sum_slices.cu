@@ -13,7 +13,7 @@ namespace {
 /// would otherwise make one thread wait for load after load.
 constexpr int columns = 32;
 constexpr int most_rows = 8;
-static_assert(max_cluster <= most_rows);  // that few parts have a row each, and rows are added in order
+static_assert(max_cluster <= most_rows);  // so few parts have a row each, and rows are added in order
 
 __device__ inline void add_bias(float& value, const SumSlices& call, unsigned at) {
   value += call.bias[at / call.plane % call.k];

@@ -195,7 +195,7 @@ class ThinMma final : public ConvAlgorithm {
   /// Resident blocks a multiprocessor.
   static std::int64_t resident_of(const ConvProblem& p) { return sets_of(p) == 1 ? 4 : 3; }
 
-  /// A start, plus bytes at memory's rate or the warp's sets one after the other. Within 13 % of five layers from 2.0
+  /// A start, plus bytes at memory's rate or the warp's sets one after the other. Within 13 % of four layers from 2.0
   /// to 55.8 us (docs/results/cuda-cost-model-cases-2026-11-27.csv). A set costs 0.7 us more than wgmma_gemm where
   /// pixels are few (1x16x112x112 -> 96).
   Plan plan(const ConvProblem& p, const Target& target) const override {

@@ -30,7 +30,7 @@ struct WgmmaGemm {
   int by_channels = 0;          ///< goes_by_channels()
   int steps = 0;                ///< k-blocks of a tile
   int stages = 0;               ///< in use
-  int filters_last = 0;         ///< stages keep valid filters (lasting_stages)
+  int filters_last = 0;         ///< whether stages keep their filters (lasting_stages)
   int tiles = 0, tiles_n = 0;   ///< total; along gemm_n
   SetTiles sets;                ///< of tiles along gemm_n
   const float* bias = nullptr;  ///< may be null

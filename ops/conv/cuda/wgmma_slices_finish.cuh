@@ -102,7 +102,7 @@ class SlicesFinisher {
       if (i < slots_ && g.residual != nullptr) load_residual(place_of(first_slot_ + i), residual_[i]);
   }
 
-  /// Call when this block's accumulators are final. Warps without any call wait_for_sums() meanwhile.
+  /// Call when this block's accumulators are final. Warps without accumulators call wait_for_sums().
   __device__ void finish(const float (&d)[n / 2]) {
     if (g_.slices_log2 > 0)
       give_to_owners(d);

@@ -168,7 +168,7 @@ class Tf32Finisher {
   Clamp clamp_;
   Place first_{}, next_{};
   int first_k_ = -1, next_k_ = 0;
-  unsigned turn_ = 0;    // of parts before this tile
+  unsigned turn_ = 0;    // parts before this tile
   unsigned phases_ = 0;  // parities of barriers_, a bit each
 };
 

@@ -94,7 +94,7 @@ class DirectPixel final : public ConvAlgorithm {
 
   Plan plan(const ConvProblem& p, const Target& target) const override {
     // Share of peak, or the latency chain of a thread; wait for the first inputs; scalar stores a us where a thread has
-    // several groups. Six layers on an H100 and H200: estimates within 6 %, but 5.5 us for 3.4 at the shortest
+    // several groups. Five layers on an H100 and H200: estimates within 9 %, but 5.5 us for 3.4 at the shortest
     // (docs/results/cuda-cost-model-cases-2026-11-27.csv).
     constexpr double share = 0.2, us_a_term = 0.1, start_us = 2.5, stores_a_us = 44e3;
     const DeviceProfile& device = target.device;
