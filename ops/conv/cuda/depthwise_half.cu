@@ -1,8 +1,8 @@
 // Depthwise kernels for 16-bit tensors with float accumulators. Filters are stored in 16 bits and widened, which is
 // exact.
 
+#include "base/cuda/half_mma.cuh"
 #include "ops/conv/cuda/depthwise.cuh"
-#include "ops/conv/cuda/half_mma.cuh"
 
 namespace lenslet::cuda {
 namespace {

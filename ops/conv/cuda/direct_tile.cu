@@ -9,8 +9,8 @@
 
 #include <algorithm>
 
+#include "base/cuda/copy_async.cuh"
 #include "base/cuda/fast_divider.h"
-#include "ops/conv/cuda/copy_async.cuh"
 #include "ops/conv/cuda/direct_mappings.h"
 #include "ops/conv/cuda/one_launch.cuh"
 

@@ -8,8 +8,8 @@
 
 #include <cuda_runtime.h>
 
+#include "base/cuda/copy_async.cuh"
 #include "base/cuda/launch.h"
-#include "ops/conv/cuda/copy_async.cuh"
 #include "ops/conv/cuda/implicit_gemm_plan.h"
 
 namespace lenslet::cuda {

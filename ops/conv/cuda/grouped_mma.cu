@@ -11,7 +11,7 @@
 #include <numeric>
 
 #include "base/cuda/fast_divider.h"
-#include "ops/conv/cuda/half_mma.cuh"
+#include "base/cuda/half_mma.cuh"
 #include "ops/conv/cuda/one_launch.cuh"
 #include "ops/core/sum_tolerance.h"
 

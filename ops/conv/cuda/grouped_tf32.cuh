@@ -7,10 +7,10 @@
 // output rows that use it. Columns a stride apart are adjacent in the halo tile: otherwise every second pixel would hit
 // the same banks.
 
+#include "base/cuda/copy_async.cuh"
 #include "base/cuda/fast_divider.h"
 #include "base/cuda/launch.h"
 #include "base/cuda/vector.cuh"
-#include "ops/conv/cuda/copy_async.cuh"
 #include "ops/conv/cuda/grouped_tf32_plan.h"
 #include "ops/conv/cuda/mma.cuh"
 #include "ops/conv/cuda/one_launch.cuh"

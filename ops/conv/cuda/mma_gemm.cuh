@@ -4,12 +4,12 @@
 
 #include <climits>
 
+#include "base/cuda/copy_async.cuh"
 #include "base/cuda/launch.h"
+#include "base/cuda/stored.cuh"
 #include "ops/conv/cuda/cluster.cuh"
-#include "ops/conv/cuda/copy_async.cuh"
 #include "ops/conv/cuda/device_problem.h"
 #include "ops/conv/cuda/mma.cuh"
-#include "ops/conv/cuda/stored.cuh"
 #include "ops/core/activation.cuh"
 
 namespace lenslet::cuda {

@@ -18,8 +18,8 @@
 #include <utility>
 
 #include "base/cuda/fast_divider.h"
+#include "base/cuda/half_mma.cuh"
 #include "base/cuda/launch.h"
-#include "ops/conv/cuda/half_mma.cuh"
 #include "ops/conv/cuda/separable.h"
 
 namespace lenslet::cuda {

@@ -4,8 +4,8 @@
 #include <type_traits>
 
 #include "base/cuda/fast_divider.h"
+#include "base/cuda/half_mma.cuh"
 #include "base/cuda/wgmma.cuh"
-#include "ops/conv/cuda/half_mma.cuh"
 #include "ops/conv/cuda/mma.cuh"
 #include "ops/conv/cuda/one_launch.cuh"
 

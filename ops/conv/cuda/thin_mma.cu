@@ -10,7 +10,7 @@
 #include <string>
 
 #include "base/aligned_format.h"
-#include "ops/conv/cuda/half_mma.cuh"
+#include "base/cuda/half_mma.cuh"
 #include "ops/conv/cuda/one_launch.cuh"
 #include "ops/conv/cuda/some_of.cuh"
 #include "ops/core/sum_tolerance.h"

@@ -7,9 +7,9 @@
 
 #include <cstdint>
 
+#include "base/cuda/half_mma.cuh"
 #include "base/cuda/launch.h"
 #include "base/cuda/tensor_copy.cuh"
-#include "ops/conv/cuda/half_mma.cuh"
 #include "ops/conv/cuda/some_of.cuh"
 #include "ops/conv/cuda/wgmma_gemm_plan.h"
 #include "ops/core/activation.cuh"

@@ -15,9 +15,9 @@
 #include <type_traits>
 
 #include "base/convert.h"
+#include "base/cuda/half_mma.cuh"
 #include "base/cuda/vector.cuh"
 #include "ops/conv/cuda/cluster.cuh"
-#include "ops/conv/cuda/half_mma.cuh"
 #include "ops/conv/cuda/some_of.cuh"
 #include "ops/conv/cuda/wgmma_gemm_plan.h"
 #include "ops/conv/cuda/wgmma_tf32_plan.h"

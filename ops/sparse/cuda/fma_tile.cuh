@@ -2,7 +2,7 @@
 // A warp's products of a batch in IEEE float32. A lane has every eighth row and eight filters (four of 16): neighbours
 // read the same row, and lanes two apart the same filters, so that 16-byte reads of half a warp are served at once.
 
-#include "ops/conv/cuda/stored.cuh"
+#include "base/cuda/stored.cuh"
 #include "ops/sparse/cuda/gathered_stage.cuh"
 
 namespace lenslet::cuda {

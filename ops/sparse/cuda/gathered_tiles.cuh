@@ -9,10 +9,10 @@
 // A step is units of one batch or of several, so that narrow rows are not waited for one batch at a time. While one is
 // multiplied, the next are on their way (cp.async), and the numbers of the batches behind those.
 
+#include "base/cuda/copy_async.cuh"
+#include "base/cuda/half_mma.cuh"
 #include "base/cuda/launch.h"
-#include "ops/conv/cuda/copy_async.cuh"
-#include "ops/conv/cuda/half_mma.cuh"
-#include "ops/conv/cuda/stored.cuh"
+#include "base/cuda/stored.cuh"
 #include "ops/core/activation.cuh"
 #include "ops/sparse/cuda/block_pairs.h"
 #include "ops/sparse/cuda/gathered_stage.cuh"

@@ -3,7 +3,7 @@
 // in registers. A lane loads its share of a row of x as operand of the instruction, with nothing in between, and some
 // taps' rows are under way while one is multiplied.
 
-#include "ops/conv/cuda/half_mma.cuh"
+#include "base/cuda/half_mma.cuh"
 #include "ops/sparse/cuda/neighbours.cuh"
 
 namespace lenslet::cuda {

@@ -7,10 +7,10 @@
 // bisection, 17 ways, finds where the block's pairs of each tap begin and end. After that no warp waits for another:
 // each walks the taps that its own tile has, in ascending order.
 
+#include "base/cuda/copy_async.cuh"
+#include "base/cuda/half_mma.cuh"
 #include "base/cuda/launch.h"
-#include "ops/conv/cuda/copy_async.cuh"
-#include "ops/conv/cuda/half_mma.cuh"
-#include "ops/conv/cuda/stored.cuh"
+#include "base/cuda/stored.cuh"
 #include "ops/core/activation.cuh"
 #include "ops/sparse/cuda/device_rulebook.cuh"
 #include "ops/sparse/cuda/neighbour_plan.h"
