@@ -21,10 +21,10 @@
 #include "models/opset.h"
 #include "models/problems.h"
 #include "models/subgraphs.h"
+#include "ops/core/constant_value.h"
 #include "ops/core/never.h"
 #include "ops/core/onnx_types.h"
 #include "ops/expand.h"
-#include "ops/shape/constant.h"
 #include "runtime/graph/if_op.h"
 
 namespace lenslet {

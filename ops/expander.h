@@ -51,6 +51,7 @@ class Expander {
               std::int64_t opset = 13, std::string_view domain = {}) {
     while (!inputs.empty() && inputs.back() == none) inputs.pop_back();
     while (!outputs.empty() && outputs.back() == none) outputs.pop_back();
+    if (find_op(op, domain) == nullptr) throw Error(ErrorKind::unsupported, "the operator is not supported");
     std::shared_ptr<const Op> step = make_op(op, domain, list, inputs.size(), outputs.size(), opset);
     made.steps.push_back({std::move(step), std::move(inputs), std::move(outputs)});
   }

@@ -7,6 +7,7 @@
 
 #include "base/cuda_built.h"
 #include "base/thread_pool.h"
+#include "ops/core/conv_algorithms.h"
 #include "runtime/graph/file_types.h"
 #include "runtime/graph/infer_shapes.h"
 #include "runtime/passes/checked_passes.h"
@@ -37,9 +38,9 @@ void check_disabled(const std::vector<std::string>& disabled) {
 // Here once, where each convolution would say the same, and a network without any would say nothing.
 void check_algorithm(DeviceKind device, const std::string& name) {
   if (name.empty()) return;
-  for (const char* const op : {"Conv", "SparseConv"})
-    if (find_kernel(op, device, name) != nullptr) return;
-  const std::vector<std::string> known = conv_algorithm_names(std::string(to_string(device)));
+  std::vector<std::string_view> known;
+  for (const Kernel* const kernel : conv_algorithms(device)) known.push_back(kernel->name());
+  if (std::ranges::find(known, name) != known.end()) return;
   throw Error(ErrorKind::invalid_argument,
               fmt::format("no convolution algorithm is called '{}'; there are: {}", name, fmt::join(known, ", ")));
 }

@@ -1,5 +1,7 @@
 #include "runtime/passes/passes.h"
 
+#include "ops/core/built_families.h"
+
 namespace lenslet {
 namespace {
 
@@ -7,33 +9,45 @@ constexpr bool optional = true, needed = false;
 
 // Known values first, so that what follows sees constants; then what does nothing goes, so that neighbours meet; then
 // arithmetic moves into convolutions, from the inside (padding, scale) to the outside (activation, residual); then the
-// physical decisions, each of which needs the ones before.
-constexpr Pass list[] = {
-    {"widen", widen, needed, "16-bit and double floats become float32"},
-    {"expand_einsum", expand_einsum, optional, "Einsum as Transposes, Reshapes and products"},
-    {"fold_constants", fold_constants, optional, "compute nodes whose inputs are all known"},
-    {"drop_identity", drop_identity, optional, "remove nodes that do nothing at inference"},
-    {"cancel_transposes", cancel_transposes, optional, "move the Transposes of NHWC exports until they cancel"},
-    {"find_shuffles", find_shuffles, optional, "Reshape, Transpose, Reshape of groups of channels into one step"},
-    {"fold_pad", fold_pad, optional, "zero Pad into the pads of convolutions"},
-    {"crop_filters", crop_filters, optional, "taps that meet only padding go from a Conv's filters"},
-    {"fold_batch_norm", fold_batch_norm, optional, "BatchNormalization into weights and bias of a Conv or Gemm"},
-    {"fold_scale", fold_scale, optional, "constant per-channel Mul, Div, Add, Sub into a Conv or Gemm"},
-    {"fuse_activation", fuse_activation, optional, "activations into the epilogue of a Conv or Gemm"},
-    {"fuse_residual", fuse_residual, optional, "residual Add, and the activation after it, into a convolution"},
-    {"drop_dead", drop_dead, optional, "remove nodes and constants that nobody reads"},
-    {"assign_types", assign_types, needed, "at fp16 and bf16: what is stored in 16 bit, Casts where it meets float32"},
-    {"choose_kernels", choose_kernels, needed, "a kernel and its configuration for each node"},
-    {"assign_formats", assign_formats, needed, "a memory format for each value, conversions where two do not meet"},
-    {"fuse_pool", fuse_pool, optional, "a MaxPool into the convolution before it, where its kernel can"},
-    {"fuse_separable", fuse_separable, optional, "CUDA: a depthwise convolution and the 1x1 after it, in one"},
-    {"share_neighbours", share_neighbours, optional, "CUDA: tables of neighbours of sparse layers, once a rulebook"},
-    {"place_parts", place_parts, optional, "what a Concat joins is written where it belongs"},
-    {"choose_bands", choose_bands, optional, "steps that the CPU runs together, some rows at a time"},
-};
+// physical decisions, each of which needs the ones before. A pass in a folder of a family is there where that is built.
+std::vector<Pass> list() {
+  std::vector<Pass> all;
+  const auto add = [&](std::string_view name, decltype(Pass::run) run, bool can_be_left_out, std::string_view summary) {
+    all.push_back({name, run, can_be_left_out, summary});
+  };
+  add("widen", widen, needed, "16-bit and double floats become float32");
+  if constexpr (built("gemm") && built("reduce"))
+    add("expand_einsum", expand_einsum, optional, "Einsum as Transposes, Reshapes and products");
+  add("fold_constants", fold_constants, optional, "compute nodes whose inputs are all known");
+  add("drop_identity", drop_identity, optional, "remove nodes that do nothing at inference");
+  add("cancel_transposes", cancel_transposes, optional, "move the Transposes of NHWC exports until they cancel");
+  add("find_shuffles", find_shuffles, optional, "Reshape, Transpose, Reshape of groups of channels into one step");
+  add("fold_pad", fold_pad, optional, "zero Pad into the pads of convolutions");
+  add("crop_filters", crop_filters, optional, "taps that meet only padding go from a Conv's filters");
+  add("fold_batch_norm", fold_batch_norm, optional, "BatchNormalization into weights and bias of a Conv or Gemm");
+  add("fold_scale", fold_scale, optional, "constant per-channel Mul, Div, Add, Sub into a Conv or Gemm");
+  add("fuse_activation", fuse_activation, optional, "activations into the epilogue of a Conv or Gemm");
+  add("fuse_residual", fuse_residual, optional, "residual Add, and the activation after it, into a convolution");
+  add("drop_dead", drop_dead, optional, "remove nodes and constants that nobody reads");
+  add("assign_types", assign_types, needed, "at fp16 and bf16: what is stored in 16 bit, Casts where it meets float32");
+  add("choose_kernels", choose_kernels, needed, "a kernel and its configuration for each node");
+  add("assign_formats", assign_formats, needed, "a memory format for each value, conversions where two do not meet");
+  if constexpr (built("conv"))
+    add("fuse_pool", fuse_pool, optional, "a MaxPool into the convolution before it, where its kernel can");
+  if constexpr (built("conv"))
+    add("fuse_separable", fuse_separable, optional, "CUDA: a depthwise convolution and the 1x1 after it, in one");
+  if constexpr (built("sparse"))
+    add("share_neighbours", share_neighbours, optional, "CUDA: tables of neighbours of sparse layers, once a rulebook");
+  add("place_parts", place_parts, optional, "what a Concat joins is written where it belongs");
+  add("choose_bands", choose_bands, optional, "steps that the CPU runs together, some rows at a time");
+  return all;
+}
 
 }  // namespace
 
-std::span<const Pass> passes() { return list; }
+std::span<const Pass> passes() {
+  static const std::vector<Pass> all = list();
+  return all;
+}
 
 }  // namespace lenslet

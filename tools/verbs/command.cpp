@@ -42,7 +42,9 @@ constexpr void (*verbs[])(CLI::App&, ExitCode&) = {
     add_diff,
     add_layers,
     add_bench,
+#ifndef LENSLET_WITHOUT_SCAN
     add_scan,
+#endif
     add_devices,
     add_generate,
 };
