@@ -1,0 +1,47 @@
+#pragma once
+// Which file defines an operator: found in the sources, by the rows of the families.
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <regex>
+#include <string>
+
+namespace lenslet::test {
+
+/// By the operator's name: "conv/conv.cpp", below ops/. The file of the part that its row names; where the row is made
+/// of a list of kinds, the file of that list.
+inline std::map<std::string, std::string> op_sources() {
+  const std::filesystem::path root(LENSLET_SOURCE_DIR "/ops");
+  std::map<std::string, std::string> texts;  // by file
+  for (const auto& family : std::filesystem::directory_iterator(root))
+    if (family.is_directory())
+      for (const auto& entry : std::filesystem::directory_iterator(family)) {
+        const std::string name = entry.path().lexically_relative(root).generic_string();
+        if (!name.ends_with(".cpp") && !name.ends_with(".h")) continue;
+        std::ifstream file(entry.path(), std::ios::binary);
+        texts[name] = {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+      }
+  const auto each = [](const std::string& text, const char* pattern, const auto& found) {
+    const std::regex regex(pattern);
+    for (auto it = std::sregex_iterator(text.begin(), text.end(), regex); it != std::sregex_iterator(); ++it)
+      found(*it);
+  };
+  std::map<std::string, std::string> parts, sources;
+  for (const auto& [name, text] : texts)
+    each(text, R"(\nOpParts (\w+)\(\) \{)", [&, &name = name](const std::smatch& part) { parts[part[1]] = name; });
+  for (const auto& [name, text] : texts) {
+    const auto here = [&, &name = name](const std::smatch& row) { sources[row[1]] = name; };
+    if (name.ends_with("/rows.cpp"))
+      each(text, R"re(\{"(\w+)", (?:"|own)[^{}]*?(\w+)\(\))re",
+           [&](const std::smatch& row) { sources[row[1]] = parts.at(row[2]); });
+    else if (text.find("_rows() {") != std::string::npos)
+      each(text, R"re(\{"(\w+)",\s+"",\s+\d)re", here);
+    else
+      each(text, R"(\n  KIND\((\w+),)", here);
+  }
+  return sources;
+}
+
+}  // namespace lenslet::test
