@@ -296,6 +296,35 @@ class Documents(Verb):
                 self.must(folder in made, where, f"nothing builds into build/{folder}")
 
 
+class Core(unittest.TestCase):
+    """The core, to be read in a day: the list in docs/architecture.md."""
+
+    most_lines = 17_000
+
+    def test_files_exist_and_are_few_lines(self):
+        section = re.search(r"^## The core.*?(?=^## )", (ROOT / "docs/architecture.md").read_text(encoding="utf-8"),
+                            re.MULTILINE | re.DOTALL)[0]  # fmt: skip
+        counts, core = [], {}
+        for said, cell in re.findall(r"^[|] .+ [|] ([\d,]+) [|] (.+) [|]$", section, re.MULTILINE):
+            row = {}
+            for folder, names in re.findall(r"`([\w/]+)/`: ([^;]+)", cell):
+                for name in ["*"] if names == "all" else names.split(", "):
+                    found = [file for ending in ("h", "cpp") for file in (ROOT / folder).glob(f"{name}.{ending}")]
+                    self.assertTrue(found, f"no such file: {folder}/{name}")
+                    row.update((file.relative_to(ROOT).as_posix(), file.read_text(encoding="utf-8")) for file in found)
+            lines = sum(text.count("\n") for text in row.values())
+            self.assertAlmostEqual(int(said.replace(",", "")), lines, delta=max(150, lines / 8), msg=cell)
+            self.assertFalse(core.keys() & row.keys())
+            core.update(row)
+            counts.append(lines)
+        self.assertGreater(len(counts), 5)
+        self.assertLess(sum(counts), self.most_lines)
+        families = "|".join(file.parent.name for file in (ROOT / "ops").glob("*/rows.cpp"))
+        for file, text in core.items():
+            for header in re.findall(rf'^#include "(ops/(?:{families})/.+)"', text, re.MULTILINE):
+                self.assertIn(header, core, f"{file} names what is not of the core")
+
+
 class Distribution(unittest.TestCase):
     """What is installed is called lenslet-runtime: "lenslet" on the package index is a stranger's program."""
 
