@@ -30,7 +30,7 @@ bool has_machine_code(std::string_view architectures, int capability) {
 }  // namespace
 
 std::string compile_note(const KernelCode& code, std::string_view architectures) {
-  // Machine code of this build has PTX of the same capability; the driver compiles PTX only otherwise.
+  // Loaded machine code reports the PTX of its own capability; compiled PTX reports the one it came from.
   const bool could_load = has_machine_code(architectures, code.binary);
   if (could_load && code.ptx >= code.binary) return {};
   return fmt::format(
