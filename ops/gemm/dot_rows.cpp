@@ -1,7 +1,7 @@
 // Data flow: a group of B's rows streams past the rows of A; each vector of B is loaded once, each of A once per group.
 // Accumulators are vectors of partial sums over k, added at the end; rows x columns x steps of them, 8 to 12, hide the
-// FMA latency (4 cycles, 2 units). One row takes two steps of four columns: 8 or 2 streams from L3 and memory are
-// slower than 4 (VGG-16's 4096x4096, one core of an EPYC: 2.00, 1.71, 1.75 ms; 25088x4096: 10.8, 13.4, 11.0). Manual
+// FMA latency (4 cycles, 2 units). One row takes two steps of four columns: 8 or 2 streams are slower than 4 (one core
+// of an EPYC, 8, 4 and 2 streams: VGG-16's 4096x4096 2.00, 1.75, 1.71 ms; 25088x4096 10.8, 11.0, 13.4). Manual
 // prefetching gains nothing. Roofline: B's bytes.
 #include "ops/gemm/dot_rows.h"
 
@@ -95,9 +95,8 @@ void multiply_rows(const DotRows& call, std::int64_t begin, std::int64_t end) {
 }
 
 // For B [k,n]: columns that are accumulated in L1 at a time, while a few rows of B stream past. With blocks of columns
-// in registers each row came from another page (1x1024x1024: 81 us instead of 50). Four streams take 45 us, eight also,
-// reading alone 33 of 37. One row also prefetches the next four rows (busy machine: 72 us instead of 80; more rows lose
-// by it).
+// in registers each row came from another page (1x1024x1024: 81 us instead of 50). Four streams take 37 us, eight 45,
+// reading alone 33. One row also prefetches the next four (busy machine: 72 us instead of 80; more rows lose by it).
 constexpr std::int64_t sums_at_once = 1024;
 
 /// Adds `Streams` rows of B to the sums, which are zero where it begins.
