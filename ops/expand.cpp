@@ -34,7 +34,7 @@ class ChannelsLast {
   }
 
  private:
-  /// Makes axis `from` axis `to`; the others keep their order.
+  /// Rotates the axes behind the first so that `from` becomes axis 1.
   int transposed(int x, int from, int to) const {
     std::vector<std::int64_t> perm{0};
     for (int i = 0; i < rank_ - 1; ++i) perm.push_back((from - 1 + i) % (rank_ - 1) + 1);
