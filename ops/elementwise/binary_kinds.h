@@ -13,10 +13,9 @@
 
 // clang-format off
 /// KIND(operator, first version read, most inputs, element types, notes, function, vectors): y = function(a, b) of two
-/// numbers of type T, folded over further inputs. Integers wrap around as two's complement does: U is unsigned, where
-/// overflow is defined, and T for floats. A zero divisor of integers gives 0: the CPU reports it before, the device is
-/// given none. `vectors` is the same of two Highway vectors u and v of floats; NaN is told by hand, since which operand
-/// a vector maximum returns then differs between machines.
+/// numbers of type T, folded over further inputs. Integers wrap around: U is unsigned, where overflow is defined, and T
+/// for floats. Integer division by zero gives 0: the CPU reports it first, the device never gets one. `vectors` is the
+/// same for Highway float vectors u and v; NaN is handled explicitly, because vector maxima differ between machines.
 #define LENSLET_BINARY_KINDS(KIND)                                                                                     \
   KIND(Add, 7, 2, NumberTypes, "", T(U(a) + U(b)), hn::Add(u, v))                                                      \
   KIND(Sub, 7, 2, NumberTypes, "", T(U(a) - U(b)), hn::Sub(u, v))                                                      \

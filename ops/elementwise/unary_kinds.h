@@ -13,9 +13,9 @@
 #include "ops/elementwise/types.h"
 
 // clang-format off
-/// KIND(operator, domain, first version read, element types, (parameters a and b), the activation that it is, function):
-/// the function of x, a and b is written over a Math m as those of ops/core/activation_kinds.h are, with the methods of
-/// ScalarMath. NaN stays NaN.
+/// KIND(operator, domain, first version read, element types, (parameters a and b), equivalent activation, function):
+/// the function of x, a and b is written over a Math m as in ops/core/activation_kinds.h, with ScalarMath's methods.
+/// NaN stays NaN.
 #define LENSLET_UNARY_KINDS(KIND)                                                                                      \
   KIND(Relu, "", 6, SignedTypes, (), relu, return activated<relu>(m, x, a, b))                                         \
   KIND(LeakyRelu, "", 6, FloatTypes, ({"alpha", 0.01}), leaky_relu, return activated<leaky_relu>(m, x, a, b))          \

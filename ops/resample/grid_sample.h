@@ -27,7 +27,7 @@ struct GridSampleShape {
   std::int64_t grid_n = 0, grid_o = 0, grid_p = 0, grid_q = 0, grid_xy = 0;
 };
 
-/// Taps of a point along one axis, as offsets; a special value for taps in the zero padding.
+/// Taps of a point along one axis, as offsets; `outside` for taps in the zero padding.
 template <int taps>
 struct GridTaps {
   static constexpr std::int64_t outside = -1;

@@ -50,7 +50,7 @@ class BoundNeighbours final : public BoundKernel {
   NeighbourCall call_;
 };
 
-/// What is multiplied with what follows from the node and from what was asked for.
+/// The arithmetic follows from the node and the requested numerics.
 class NeighbourKernel : public Kernel {
  public:
   DeviceKind device() const final { return DeviceKind::cuda; }
