@@ -17,7 +17,7 @@ class Strides {
 
   /// Stride per axis; of the channel axis (1), from one block of channels to the next.
   std::array<std::int64_t, Shape::max_rank> step{};
-  std::int64_t block = 1;   ///< channels that lie side by side; 1: `step` says it all
+  std::int64_t block = 1;   ///< contiguous channels; 1: `step` is enough
   std::int64_t origin = 0;  ///< of the element with index 0: behind the halo
   std::int64_t stored = 0;  ///< elements in memory, padded blocks and halo included
 

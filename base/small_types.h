@@ -18,7 +18,7 @@ struct SmallType {
   int bias;           ///< of the exponent
   unsigned sign;      ///< its bit; 0: none
   unsigned most;      ///< the largest finite magnitude
-  unsigned overflow;  ///< what lies beyond it, unless that saturates: infinity, NaN, or `most` where there is neither
+  unsigned overflow;  ///< of larger numbers, unless saturated: infinity, NaN, or without either `most`
   unsigned nan;       ///< what NaN becomes: of f4e2m1, which has none, -0
   bool minus_zero;    ///< whether it has one; where not, its bits are NaN
 };

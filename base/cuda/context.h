@@ -15,8 +15,8 @@ struct Context {
   int multiprocessors = 1;
   int compute_capability = 80;        ///< 10 * major + minor
   bool overlap_launches = false;      ///< launch() may start a kernel while the one before it drains (sm_90 and newer)
-  GraphRecorder* recorder = nullptr;  ///< not null: launch() adds to this graph in place of the stream
-  const Cublas* cublas = nullptr;     ///< bound to `stream`, workspace given; null: no step asked for it
+  GraphRecorder* recorder = nullptr;  ///< if set, launch() adds to this graph instead of the stream
+  const Cublas* cublas = nullptr;     ///< bound to `stream`, with workspace; null: no step needs it
   /// Set to 1 by a kernel that finds invalid inputs (BoundKernel::fault), which then continues safely. Pinned host
   /// memory, which the host checks after the run. Null for all other kernels.
   int* fault = nullptr;

@@ -42,7 +42,7 @@ struct InputInfo {
 struct NodeSpec {
   const AttributeList& attributes;
   std::int64_t opset = 0;               ///< of the node's domain
-  std::size_t inputs = 0, outputs = 0;  ///< counts as written, trailing empty names cut
+  std::size_t inputs = 0, outputs = 0;  ///< counts in the file, without trailing empty names
   std::string_view name = {};           ///< the row's, for makers of a whole family
   /// The attributes are in the form of Op::attributes(); `opset` has no meaning.
   bool normalised = false;

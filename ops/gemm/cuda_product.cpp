@@ -184,7 +184,7 @@ class BoundProduct final : public BoundKernel {
 
   MatrixProblem p_;  ///< with B as run() sees it
   DType a_type_;
-  DType type_;  ///< of B as run() sees it, and of A, but for gemm_few_rows_by_floats()
+  DType type_;  ///< of B in run(), and of A except in gemm_few_rows_by_floats()
   bool prepared_;
   bool packed_ = false;  ///< its weights, few_rows
   std::vector<ProductRun> runs_;

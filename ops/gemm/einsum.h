@@ -20,7 +20,7 @@ struct EinsumWalk {
   static constexpr int most_operands = 4, most_axes = 8;
 
   int operands = 1, axes = 0, sums = 0;
-  std::int64_t elems = 1, terms = 1;  ///< of the result, and of each sum
+  std::int64_t elems = 1, terms = 1;  ///< elements of the result, and terms of each sum
   std::int64_t dims[most_axes] = {}, sum_dims[most_axes] = {};
   std::int64_t strides[most_operands][most_axes] = {}, sum_strides[most_operands][most_axes] = {};
 

@@ -37,7 +37,7 @@ struct FewRows {
   void* y = nullptr;
   std::int64_t a_ld = 0, b_ld = 0;
   int m = 0, n = 0, k = 0;
-  int b_known = 0;  ///< b was there before the network ran: its first terms are read before the kernel before has ended
+  int b_known = 0;  ///< b was on the device before the network ran, so it may be read before the previous kernel ends
   DeviceEpilogue epilogue;
 };
 

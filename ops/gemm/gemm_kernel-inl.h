@@ -47,11 +47,11 @@ struct Tile {
   const std::int64_t* segments = nullptr;  ///< offsets from a row's start
   std::int64_t segment_count = 0;
   std::int64_t segment_length = 0;
-  std::int64_t partial_length = 0;  ///< terms of a segment that are summed before they are added to the rest
+  std::int64_t partial_length = 0;  ///< k per partial sum within a segment
   const float* b = nullptr;         ///< [segment_count*segment_length][Vectors*lanes]
   std::int64_t b_stride = 0;        ///< floats from a panel to the next, for kernels of several
   const float* ahead = nullptr;     ///< fetched into L2 meanwhile, ...
-  std::int64_t ahead_step = 0;      ///< ... a line each step of k, so many floats apart
+  std::int64_t ahead_step = 0;      ///< ... one line per step of k, floats apart
   const float* init = nullptr;      ///< added to the product: C itself, the residual, or null
   std::int64_t init_stride = 0;
   const float* bias = nullptr;  ///< or null

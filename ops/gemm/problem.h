@@ -14,7 +14,7 @@ namespace lenslet {
 /// A [m,k], B [k,n] and y [m,n] are dense row-major, one matrix after another.
 struct MatrixProblem {
   std::int64_t gemm_m = 1, gemm_n = 1, gemm_k = 1;
-  bool trans_a = false, trans_b = false;  ///< what lies there is [k,m], or [n,k]
+  bool trans_a = false, trans_b = false;  ///< stored as [k,m], [n,k]
   Shape batch = {};                       ///< of the result: `batch_a` and `batch_b` broadcast
   Shape batch_a = {}, batch_b = {};       ///< how many matrices A and B hold; {}: one, for all products
   bool b_known = false;                   ///< B is a constant
@@ -24,7 +24,7 @@ struct MatrixProblem {
   float alpha = 1, beta = 1;
   std::vector<float> scale = {};  ///< n factors; empty: 1
   bool c = false;
-  std::int64_t c_row = 0, c_col = 0;  ///< C[i,j] lies at i * c_row + j * c_col, for all products alike
+  std::int64_t c_row = 0, c_col = 0;  ///< C[i,j] is at i * c_row + j * c_col, in all products
   Activation activation = {};
   Shape y = {};  ///< the result's shape as the operator names it
 

@@ -29,7 +29,7 @@ struct IndexWalk {
   Shape data;
   StridedLoops loops = {};  ///< `from`: where in data, before any index is added; `to`: the number of the tuple
   std::int64_t inner = 1;   ///< elements
-  int depth = 1;            ///< indices in a tuple, which lie side by side
+  int depth = 1;            ///< indices per tuple, contiguous
   std::array<Axis, Shape::max_rank> axes{};  ///< the first `depth` count
 
   /// Converts index tuples in [-dim, dim) to offsets.

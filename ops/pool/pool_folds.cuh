@@ -103,7 +103,7 @@ struct Outputs {
 
   struct Place {
     std::int64_t image, slice, line, column, channel;
-    std::int64_t stored;  ///< where it lies in y
+    std::int64_t stored;  ///< offset in y
   };
   /// `flat`: a single slice.
   __device__ Place place(std::int64_t output, bool flat = false) const {

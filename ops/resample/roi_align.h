@@ -18,10 +18,10 @@ struct RoiAlignShape {
   std::int64_t x_n = 0, x_c = 0, x_h = 0, x_w = 0;
   std::int64_t y_n = 0, y_c = 0, y_p = 0, y_q = 0;
   double scale = 1;          ///< from the boxes' coordinates to those of X
-  double offset = 0;         ///< subtracted behind: where the centre of an element lies
+  double offset = 0;         ///< subtracted after scaling: the centre of an element
   double least_size = 0;     ///< of a box
   std::int64_t samples = 0;  ///< a bin, along each axis; 0: about one an element of X
-  bool largest = false;      ///< of the samples' terms; else their mean
+  bool largest = false;      ///< maximum of the samples' terms, else their mean
 };
 
 /// The samples of a bin along one axis: sample i is at origin + (i + 0.5) * step. Only [begin, end) are in the image,

@@ -42,7 +42,7 @@ inline constexpr std::size_t onnx_nearest = 4;
 
 struct ResizedAxis {
   std::int64_t in = 0, out = 0;
-  double scale = 1;           ///< as asked for: out is `in` times it, rounded
+  double scale = 1;           ///< requested: out is `in` times it, rounded
   double begin = 0, end = 1;  ///< tf_crop_and_resize: of the region, as parts of the input
   bool changes = false;       ///< is not what it was
 };

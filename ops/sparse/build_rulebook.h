@@ -18,7 +18,7 @@ struct RulebookPlan {
   SparseGrid grid;              ///< of the inputs
   std::int64_t max_inputs = 0;  ///< rows of the indices
   std::int64_t max_outputs = 0;
-  std::int64_t max_pairs = 0;  ///< that the value has room for
+  std::int64_t max_pairs = 0;  ///< capacity of the value
   bool neighbours = false;     ///< with a table of them
 };
 

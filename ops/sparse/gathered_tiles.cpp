@@ -42,7 +42,7 @@ struct Tile {
   const float* x = nullptr;              ///< [inputs, channels]
   const float* b = nullptr;              ///< [channels][Vectors*lanes]
   float* sums = nullptr;                 ///< of output `first`, the panel's first column
-  std::int64_t channels = 0, pitch = 0;  ///< floats from an output's sums to the next's
+  std::int64_t channels = 0, pitch = 0;  ///< floats between outputs
   std::int64_t first = 0;
 };
 

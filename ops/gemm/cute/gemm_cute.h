@@ -29,7 +29,7 @@ struct CuteProblem {
   Numerics::Multiply multiply = Numerics::Multiply::fp32;
   DType y_type = DType::f32;  ///< f32, or the 16-bit type of the operands
   std::int64_t m = 1, n = 1, k = 1, batch = 1;
-  bool b_transposed = true;  ///< B lies as [n,k], else as [k,n]
+  bool b_transposed = true;  ///< B is [n,k], else [k,n]
   /// Base addresses, rows and matrices of both operands are 16-byte aligned, as 16-byte copies and TMA require.
   bool aligned = true;
 
@@ -92,7 +92,7 @@ struct CuteCall {
   float alpha = 1, beta = 1;
   const float* c = nullptr;  ///< null: none; the same for all products
   std::int64_t c_row = 0, c_col = 0;
-  const void* residual = nullptr;  ///< null: none; of y's type, and lies as y does
+  const void* residual = nullptr;  ///< null: none; y's type and layout
   Activation activation = {};
   void* y = nullptr;  ///< matrices without a gap, one after another
   float* workspace = nullptr;

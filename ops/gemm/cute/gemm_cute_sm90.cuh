@@ -285,7 +285,7 @@ class Producer {
   Shared<C>& shared_;
   int a_first_, b_first_;  ///< the first of the rows of a tile that this block brings
   Turn<C::stages> turn_;
-  int early_ = 0;  ///< steps whose B is on its way
+  int early_ = 0;  ///< k-blocks whose B is already loading
 };
 
 /// A consumer warpgroup: accumulates a tile.

@@ -23,8 +23,8 @@ struct CuteEpilogue {
   DeviceActivation activation;
   void* y = nullptr;
   int m = 0, n = 0;
-  bool vectors = false;  ///< n is a multiple of 4, and y and the residual lie on 4 elements
-  bool by_tma = false;   ///< y lies on 16 bytes, and so do its rows: what TMA wants
+  bool vectors = false;  ///< n is a multiple of 4, y and residual are aligned to 4 elements
+  bool by_tma = false;   ///< y and its rows are 16-byte aligned, as TMA requires
 
   /// Stores four accumulators: y[matrix][i][j] and the next three of the row, as far as they exist.
   __device__ void store(float4 sums, std::int64_t matrix, int i, int j) const;

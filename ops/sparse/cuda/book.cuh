@@ -11,7 +11,7 @@ namespace lenslet::cuda {
 struct Book {
   std::int32_t* rulebook = nullptr;
   int taps = 0;           ///< that are stored
-  std::int64_t room = 0;  ///< for pairs
+  std::int64_t room = 0;  ///< capacity in pairs
 
   __device__ std::int32_t* in() const { return rulebook + 3 + taps; }
   __device__ std::int32_t* out() const { return in() + room; }

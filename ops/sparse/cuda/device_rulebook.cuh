@@ -20,7 +20,7 @@ struct DevicePairs {
 /// What is known of a rulebook before the run, and its address. Passed to kernels by value.
 struct DeviceRulebook {
   const int* values = nullptr;
-  int room;                       ///< of either list
+  int room;                       ///< capacity of either list
   int volume;                     ///< taps
   int most_inputs, most_outputs;  ///< rows of x and of y
   bool submanifold, inverse;

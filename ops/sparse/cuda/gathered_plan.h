@@ -40,9 +40,9 @@ struct GatheredPlan {
   int columns;  ///< filters of a tile: 16, 32 or 64
   int rows;     ///< outputs of a block, at most: few_rows or more, a multiple of 16
   int units;    ///< of a step: 1, 2 or 4
-  int ahead;    ///< steps that are under way while one is multiplied
+  int ahead;    ///< steps in flight while one is multiplied
   int fill;     ///< blocks of outputs, times tiles of filters, that fill the device
-  int slices;   ///< among which the batches of one block's outputs may be divided, at most
+  int slices;   ///< most blocks that share the batches of one block's outputs
 
   /// "rows=64 columns=64 units=2 ahead=1 fill=528 slices=8".
   std::string str() const;

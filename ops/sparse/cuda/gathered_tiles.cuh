@@ -27,8 +27,8 @@ struct GatheredCall {
   const float* bias = nullptr;                   ///< [K] or null
   void* y = nullptr;
   const int* begins = nullptr;  ///< find_block_pairs()
-  int* done = nullptr;          ///< slices of each block and tile that are done; zeros before
-  float4* parts = nullptr;      ///< the sums of each slice
+  int* done = nullptr;          ///< finished slices per block and tile; zero at first
+  float4* parts = nullptr;      ///< partial sums per slice
   int* fault = nullptr;
   int channels, filters, blocks;
   int units;         ///< of a pair
@@ -124,7 +124,7 @@ __device__ inline void clear_share(const GatheredCall& call, int first, int firs
 template <int columns>
 struct GatheredShared {
   float* sums;   ///< [rows][columns], sums_offset()
-  char* stages;  ///< of each step under way: its units' rows of x, then their filters
+  char* stages;  ///< per step in flight: its units' rows of x, then filters
   int* numbers;  ///< of each batch: inputs, then rows of the block
   Batch* batches;
   int units;  ///< of a step

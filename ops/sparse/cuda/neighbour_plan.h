@@ -28,11 +28,11 @@ struct NeighbourPlan {
   int width;    ///< filters of a warp's tile
   int columns;  ///< filters of a block: a multiple of that
   int pieces;   ///< of a warp's outputs: of 16, or, where fma, of 8
-  int terms;    ///< groups of 32 bytes of channels of a step: 1, 2 or 4
+  int terms;    ///< 32-byte groups of channels per step: 1, 2 or 4
   int warps;    ///< of a block
   int rows;     ///< outputs of a block, at most: a multiple of tile_rows()
   int fill;     ///< blocks of outputs that fill the device
-  int stage;    ///< steps whose filters lie in shared memory together: those of all taps, or of two buffers each
+  int stage;    ///< steps of filters per stage in shared memory: all steps, or two buffers of some
 
   std::string str() const;
 
