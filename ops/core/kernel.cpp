@@ -50,8 +50,8 @@ bool moves(const InputInfo& input) {
 }
 
 /// Runs channelwise operators on pixels with padding channels (aligned_nhwc) as if these were real channels: padding
-/// channels in give padding channels out. Not for operators whose output channels depend on other channels or on
-/// positions in the channel.
+/// channels in give padding channels out. Not for operators whose output channels depend on other channels, or on
+/// parameters.
 class WithRoom {
  public:
   static std::optional<WithRoom> of(const Problem& problem) {

@@ -167,7 +167,7 @@ HWY_EXPORT(add_tap);
 HWY_EXPORT(finish);
 HWY_EXPORT(float_lanes);
 
-// A block's accumulators: at least a quarter of L2 on known machines; filters and gathered rows need the rest.
+// A block's accumulators: a quarter of the smallest L2 of known machines; filters and gathered rows need the rest.
 constexpr std::int64_t block_bytes = 128 << 10, most_rows = 1024;
 
 std::int64_t columns_of(std::int64_t filters) {

@@ -33,7 +33,7 @@ LENSLET_HOST_DEVICE constexpr int warps_n(int columns) { return columns <= 32 ? 
 LENSLET_HOST_DEVICE constexpr int warps_m(int columns) { return columns <= 32 ? 4 : 2; }
 LENSLET_HOST_DEVICE constexpr int block_threads(int columns) { return 32 * warps_n(columns) * warps_m(columns); }
 
-/// Outputs per block with slices and with the fewest; blocks without slices have at least the latter.
+/// Outputs per block that is split into slices, and the fewest per block without slices.
 inline constexpr int few_rows = 64, fewest_rows = 32;
 
 struct GatheredPlan {
