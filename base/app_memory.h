@@ -1,5 +1,5 @@
 #pragma once
-// Memory out of an app's Allocator, checked.
+// Checked allocation from an app's Allocator.
 
 #include <fmt/format.h>
 
@@ -13,13 +13,13 @@
 
 namespace lenslet {
 
-/// `bytes` > 0, released with the last pointer to them, which also keeps `allocator`. Error(limit) when it has none,
-/// Error(invalid_argument) when what it gives is not aligned.
+/// `bytes` > 0, freed with the last pointer, which also keeps `allocator` alive. Error(limit) when out of memory,
+/// Error(invalid_argument) when the result is not aligned.
 inline std::shared_ptr<std::byte> app_memory(std::shared_ptr<Allocator> allocator, std::size_t bytes,
                                              std::size_t alignment, bool on_cuda) {
   void* const data = allocator->allocate(bytes, alignment, on_cuda);
   if (data == nullptr) throw Error(ErrorKind::limit, fmt::format("the app's allocator gives no {} bytes", bytes));
-  // Released by the constructor's own care when it throws.
+  // If the constructor throws, it frees the memory itself.
   std::shared_ptr<std::byte> memory(static_cast<std::byte*>(data),
                                     [bytes, alignment, on_cuda, kept = std::move(allocator)](std::byte* given) {
                                       kept->release(given, bytes, alignment, on_cuda);

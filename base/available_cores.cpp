@@ -1,4 +1,4 @@
-// Cores this process may use: the smallest of what the machine has, the affinity mask allows and cgroups grant.
+// Cores this process may use: the least of the hardware, the affinity mask and the cgroup quota.
 #include <sched.h>
 
 #include <algorithm>
@@ -14,7 +14,7 @@ namespace lenslet {
 namespace {
 
 int affinity_cores() {
-  // Machines with more CPUs than the static mask holds refuse it with EINVAL: grow until it fits.
+  // With more CPUs than the static mask holds, the call fails with EINVAL: grow until it fits.
   for (int cpus = CPU_SETSIZE; cpus <= (1 << 18); cpus *= 2) {
     cpu_set_t* mask = CPU_ALLOC(static_cast<std::size_t>(cpus));
     if (mask == nullptr) break;
@@ -33,7 +33,7 @@ int available_cores() {
   int cores = affinity_cores();
   std::ifstream own("/proc/self/cgroup");
   const double quota = cgroup_cpu_quota("/sys/fs/cgroup", own);
-  // Half a core still runs one thread; 1.5 cores are worth two: the second runs half of the time.
+  // Rounded up: half a core still runs one thread; of 1.5 cores the second thread runs half of the time.
   if (quota > 0) cores = std::min(cores, static_cast<int>(std::ceil(quota)));
   return std::max(cores, 1);
 }

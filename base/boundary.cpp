@@ -12,7 +12,7 @@ namespace lenslet {
 
 namespace {
 
-// Made before memory can be short, and so short itself that its copies allocate nothing.
+// Made while there is memory; short, so that copying it allocates nothing.
 const Error no_memory(ErrorKind::limit, "out of memory");
 
 }  // namespace
@@ -28,7 +28,7 @@ void rethrow_as_error() {
     } catch (const std::length_error&) {
       throw Error(no_memory);
     }
-  } catch (const std::bad_alloc&) {  // of the messages above, too
+  } catch (const std::bad_alloc&) {  // also from the messages above
     throw Error(no_memory);
   }
 }

@@ -1,15 +1,15 @@
 #pragma once
-// What every public function stands behind, so that nothing of the caller's comes in and nothing but Errors goes out.
+// Wraps every public function: isolates it from the caller's floating-point state, and lets only Errors out.
 
 #include "base/float_environment.h"
 
 namespace lenslet {
 
-/// Throws the exception in flight again. What the standard library throws becomes an Error: memory or threads that are
-/// not to be had are of kind limit, files of kind io. Anything else (an observer's own) stays what it is.
+/// Rethrows the exception in flight. Those of the standard library become Errors: limit for memory and threads, io for
+/// files. Others, such as an observer's own, pass unchanged.
 [[noreturn]] void rethrow_as_error();
 
-/// work(), with the exceptions that it may end with.
+/// work(), with its exceptions as Errors.
 template <typename Work>
 decltype(auto) with_errors(const Work& work) {
   try {
@@ -19,7 +19,7 @@ decltype(auto) with_errors(const Work& work) {
   }
 }
 
-/// The same in our floating-point environment.
+/// The same in lenslet's floating-point environment.
 template <typename Work>
 decltype(auto) at_boundary(const Work& work) {
   const FloatEnvironment environment;

@@ -9,9 +9,9 @@ namespace {
 
 double ratio(double quota, double period) { return quota > 0 && period > 0 ? quota / period : 0; }
 
-// Folders are strings: std::filesystem::path of GCC 12 frees what is not its own when memory runs out under it.
+// Folders are strings: GCC 12's std::filesystem::path frees memory it does not own when an allocation fails.
 
-/// cpu.max of version 2.
+/// The quota in cpu.max of cgroup version 2.
 double quota_v2(const std::string& folder) {
   std::ifstream file(folder + "/cpu.max");
   double quota = 0, period = 0;
@@ -24,9 +24,9 @@ double quota_v1(const std::string& folder) {
   return quota_file >> quota && period_file >> period ? ratio(quota, period) : 0;
 }
 
-/// The least limit on the way from `group` ("/a/b") up to the root of the hierarchy. Inside a container the path that
-/// /proc/self/cgroup names is often not visible, while the container's own group is mounted at the root: so the way
-/// always ends there.
+/// The least limit from `group` ("/a/b") up to the root of the hierarchy. Inside a container the path in
+/// /proc/self/cgroup is often invisible and the container's own group is mounted at the root, so the root is always
+/// read.
 template <typename Read>
 double least_limit(const std::string& mount, std::string_view group, Read read) {
   double least = 0;
@@ -66,7 +66,7 @@ double cgroup_cpu_quota(const std::string& root, std::istream& own) {
     if (controllers.empty()) {
       limit(least_limit(root, group, quota_v2));
     } else if (names_cpu(controllers)) {
-      // The controllers "cpu,cpuacct" live in a folder of that name, to which "cpu" is a link.
+      // The controllers "cpu,cpuacct" share a folder of that name; "cpu" is a link to it.
       limit(least_limit(root + "/" + std::string(controllers), group, quota_v1));
       limit(least_limit(root + "/cpu", group, quota_v1));
     }

@@ -1,5 +1,5 @@
 #pragma once
-// Numbers from one type to another, on the host and on the device.
+// Conversions between element types, on host and device.
 
 #include <cstdint>
 #include <type_traits>
@@ -20,7 +20,7 @@ namespace lenslet {
 template <typename T>
 inline constexpr bool is_half = std::is_same_v<T, Float16> || std::is_same_v<T, BFloat16>;
 
-// The device has instructions for these; to them a NaN is a NaN, whatever its payload.
+// Uses the device's instructions, which do not keep a NaN's payload.
 
 LENSLET_HOST_DEVICE inline float widened(Float16 value) {
 #if defined(__CUDA_ARCH__)
@@ -37,7 +37,7 @@ LENSLET_HOST_DEVICE inline float widened(BFloat16 value) {
 #endif
 }
 
-/// A float or double as To = f16 or bf16: to nearest even, overflow to infinity.
+/// A float or double as To = f16 or bf16: nearest even, overflow to infinity.
 template <typename To, typename From>
 LENSLET_HOST_DEVICE To narrowed(From value) {
   constexpr bool ieee = std::is_same_v<To, Float16>, single = std::is_same_v<From, float>;
@@ -75,11 +75,11 @@ LENSLET_HOST_DEVICE To convert(From value) {
     return static_cast<To>(value);
 }
 
-/// How elements lie in memory: a bool as a byte, of which everything but 0 is true.
+/// The storage type of an element: a bool is a byte, and any nonzero byte is true.
 template <typename T>
 using Stored = std::conditional_t<std::is_same_v<T, bool>, std::uint8_t, T>;
 
-/// The function of Cast.
+/// Cast of a single element.
 template <typename To, typename From>
 struct Convert {
   LENSLET_HOST_DEVICE Stored<To> operator()(Stored<From> value) const {
@@ -90,13 +90,13 @@ struct Convert {
   }
 };
 
-/// What holds every number of a type, for the conversion to a small one: a float, double or 64-bit integer.
+/// A wide type that holds every value of From, for conversion to a small one: float, double or a 64-bit integer.
 template <typename From>
 using Wide = std::conditional_t<
     is_half<From>, float,
     std::conditional_t<std::is_floating_point_v<From> || std::is_same_v<From, std::uint64_t>, From, std::int64_t>>;
 
-/// A number of a type Wide as an element of a small type; to one of integers towards zero, the low bits.
+/// Converts a Wide to a small type; to small integers towards zero, low bits kept.
 template <typename From>
 LENSLET_HOST_DEVICE std::uint8_t convert_small(const SmallType& to, From value, SmallRounding rounding) {
   if (to.integer_bits != 0) return small_integer(to, convert<std::int64_t>(value));
@@ -107,8 +107,8 @@ LENSLET_HOST_DEVICE std::uint8_t convert_small(const SmallType& to, From value, 
                        rounding);
 }
 
-/// y[i] = x[i] converted, for i < count; any two types, `rounding` of floats of 8 bits. y may be x when an element of
-/// it is no larger.
+/// y[i] = x[i] converted, for i < count, between any two types; `rounding` applies to 8-bit floats. y may be x if its
+/// elements are not larger.
 void convert_elements(DType from, const void* x, DType to, void* y, std::int64_t count, SmallRounding rounding = {});
 
 }  // namespace lenslet

@@ -22,7 +22,7 @@ using D = hn::ScalableTag<float>;
 using V = hn::Vec<D>;
 using Halves = hn::Rebind<hwy::float16_t, D>;
 
-/// f(i) for every vector, then what is left one by one.
+/// f(i) for every whole vector, then element by element.
 template <typename To, typename From, class F>
 HWY_INLINE void each_vector(const From* x, To* y, std::int64_t count, const F& f) {
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(D()));
@@ -31,7 +31,7 @@ HWY_INLINE void each_vector(const From* x, To* y, std::int64_t count, const F& f
   for (; i < count; ++i) y[i] = convert<To>(x[i]);
 }
 
-// NaN as 0, and what is beyond T's ends as these: floats hold the lower end, and 2^31 for the upper one of int32.
+// Saturates: NaN gives 0. Floats represent the lower end exactly, and 2^31 as the upper one of int32.
 template <typename T>
 HWY_INLINE auto saturated(V x) {
   const D d;
@@ -48,7 +48,7 @@ HWY_INLINE auto saturated(V x) {
   }
 }
 
-/// The vectors that int32 holds go by way of it; of others the elements, one by one.
+/// By way of int32 where all lanes fit; other vectors element by element.
 void to_i64(const float* x, std::int64_t* y, std::int64_t count) {
   const hn::ScalableTag<std::int64_t> wide;
   const hn::Rebind<float, decltype(wide)> d;
@@ -65,7 +65,7 @@ void to_i64(const float* x, std::int64_t* y, std::int64_t count) {
   for (; i < count; ++i) y[i] = convert<std::int64_t>(x[i]);
 }
 
-// Highway's other targets make halves without instructions for it, and leave out subnormal and infinite ones.
+// Without an instruction, Highway's conversion to half is wrong for subnormals and infinities.
 constexpr bool halves_are_exact = HWY_ARCH_ARM_A64 || (HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2);
 
 bool convert_floats_kernel(DType from, const void* source, DType to, void* target, std::int64_t count) {
@@ -112,7 +112,7 @@ bool convert_floats_kernel(DType from, const void* source, DType to, void* targe
     const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
     std::int64_t i = 0;
     for (; i + lanes <= count; i += lanes) {
-      // Ne is false of NaN.
+      // Ne is false for NaN.
       const auto known = hn::RebindMask(whole, hn::Not(hn::Eq(hn::LoadU(d, x + i), hn::Zero(d))));
       hn::StoreU(hn::DemoteTo(bytes, hn::IfThenElseZero(known, hn::Set(whole, 1))), bytes, y + i);
     }

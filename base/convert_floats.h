@@ -1,5 +1,5 @@
 #pragma once
-// The conversions of floats that models with other types at their ports make of every element, vectorised.
+// Vectorised conversions between float32 and the types that models have at their inputs and outputs.
 
 #include <cstdint>
 
@@ -7,8 +7,8 @@
 
 namespace lenslet {
 
-/// What convert_elements() (convert.h) does, to the same bits, from float32 to int32, int8, uint8 and float16 and from
-/// float16 to float32; false for other types, or halves that the processor has no instructions for: nothing is done.
+/// convert_elements() (convert.h), bit-identical, from float32 to int32, int8, uint8 and float16 and from float16 to
+/// float32. Returns false and does nothing for other types, or for halves without processor support.
 bool convert_floats(DType from, const void* x, DType to, void* y, std::int64_t count);
 
 }  // namespace lenslet

@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 
 #include "base/simd/targets.h"
-// Which instruction sets kernels are compiled for is said above.
+// The targets header above selects the instruction sets.
 #include <hwy/targets.h>
 #include <unistd.h>
 
@@ -31,7 +31,7 @@ std::string cpu_name() {
   return {};
 }
 
-/// Those that were both compiled and are supported here. Highway gives better ones lower bits.
+/// Compiled targets that this CPU supports. Highway gives better ones lower bits.
 std::int64_t usable_targets() { return hwy::SupportedTargets() & HWY_TARGETS; }
 
 std::string target_name(std::int64_t target) {
@@ -39,7 +39,7 @@ std::string target_name(std::int64_t target) {
   return name.starts_with("AVX3") ? "AVX-512" + name.substr(4) : name;  // AVX3 is Highway's word
 }
 
-/// What HWY_DYNAMIC_DISPATCH picks.
+/// The target that HWY_DYNAMIC_DISPATCH picks.
 std::string chosen_isa() {
   const std::int64_t usable = usable_targets();
   return target_name(usable & -usable);

@@ -33,7 +33,7 @@ std::optional<std::string> DeviceProfile::refuse_shared(std::size_t bytes) const
 
 namespace {
 
-/// Of a core; 512 KiB where the system does not say.
+/// L2 of a core; 512 KiB where the system does not report it.
 std::size_t l2_bytes() {
   const long said = ::sysconf(_SC_LEVEL2_CACHE_SIZE);
   return said >= 64 << 10 ? static_cast<std::size_t>(said) : 512 << 10;
@@ -42,22 +42,22 @@ std::size_t l2_bytes() {
 }  // namespace
 
 DeviceProfile cpu_profile(int threads) {
-  // Of a core with two multiply-add units at 3.2 GHz, which AVX2 on Zen 3 reaches (104 GFLOP/s measured) and the others
-  // need not: only the ratio to bytes_per_us enters the choice, and the vector width is what moves it.
+  // A core with two FMA units at 3.2 GHz, which AVX2 on Zen 3 reaches (104 GFLOP/s measured). Only the ratio to
+  // bytes_per_us affects the choice, and the vector width dominates it.
   const auto lanes = static_cast<double>(HWY_DYNAMIC_DISPATCH(float_lanes)());
   DeviceProfile profile;
   profile.name = "cpu";
   profile.units = std::max(threads, 1);
   profile.fp32_flops_per_us = 12.8e3 * lanes * profile.units;
-  // One core of that machine streams 15 GB/s out of L3 and memory. With AVX-512 20, which fitted the choices inside
-  // networks on a Zen 5 (a copy there moves 38). From four cores on they share what there is.
+  // One core of that machine streams 15 GB/s from L3 and memory. 20 for AVX-512 fitted the choices inside networks on a
+  // Zen 5 (a copy there moves 38). Beyond four cores they share the bandwidth.
   profile.bytes_per_us = (lanes < 16 ? 15e3 : 20e3) * std::min(profile.units, 4);
   profile.l2_bytes = l2_bytes();
   return profile;
 }
 
 const DeviceProfile& reference_gpu() {
-  // An H200: fp32 51 TFLOP/s, TF32 384 and fp16 760 in large products, 4.3 TB/s in a large copy.
+  // H200: fp32 51, TF32 384, fp16 760 TFLOP/s in large products; 4.3 TB/s in a large copy.
   static const DeviceProfile profile{.kind = DeviceKind::cuda,
                                      .name = "NVIDIA H200",
                                      .capability = 90,

@@ -1,5 +1,5 @@
 #pragma once
-// What cost models and kernels know of a processor: fixed figures, no clock, so that plans repeat exactly.
+// A processor's figures for cost models and kernels: fixed, never timed, so that plans repeat exactly.
 
 #include <array>
 #include <cstddef>
@@ -27,12 +27,12 @@ struct DeviceProfile {
   std::size_t shared_bytes_per_block = 0;  ///< CUDA: that one block can ask for
   std::size_t shared_bytes_per_unit = 0;   ///< CUDA: of one multiprocessor
   bool clusters = false;                   ///< CUDA: thread-block clusters, and code for them in this build
-  /// CUDA: multiprocessors that clusters of so many blocks fill where a block has one to itself, as far as the device
-  /// was asked: it depends on which ones of a chip are in use. 0: not known.
+  /// CUDA: multiprocessors that clusters of this many blocks occupy with one block each, if queried. It differs between
+  /// chips, by their disabled multiprocessors. 0: unknown.
   std::array<int, 9> cluster_units{};
   std::string cublas_reason = "it is CUDA's";  ///< why cuBLAS cannot be used; empty when it can
 
-  /// Why a block cannot have so much shared memory, or nothing.
+  /// Why a block cannot have this much shared memory, or nothing.
   std::optional<std::string> refuse_shared(std::size_t bytes) const;
 
   double flops_per_us(Numerics::Multiply multiply) const {
@@ -44,15 +44,15 @@ struct DeviceProfile {
   }
 };
 
-/// Of this machine's CPU with so many threads, from its vector width alone.
+/// The profile of this machine's CPU with `threads` threads, from its vector width alone.
 DeviceProfile cpu_profile(int threads);
 
-/// The GPU that cost models were fitted on and sums are cut for: an H200 with 132 multiprocessors, without cuBLAS.
+/// The GPU that cost models are fitted to and split-K is chosen for: an H200, 132 multiprocessors, without cuBLAS.
 const DeviceProfile& reference_gpu();
 
 namespace cuda {
-/// Of a usable device: figures that were measured where we know its name, else read from the device and scaled by what
-/// an H200 reaches of its own. Looked at once a process and device. Error(device). Only in builds with CUDA.
+/// The profile of a usable device: measured figures for known names, else device attributes scaled by what an H200
+/// reaches of its own. Cached per process and device. Error(device). Only in builds with CUDA.
 DeviceProfile device_profile(int device);
 }  // namespace cuda
 

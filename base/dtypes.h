@@ -1,5 +1,5 @@
 #pragma once
-// Element types as a kernel states them: one list, which dispatches, refuses and documents.
+// Lists of element types: one list per kernel dispatches, refuses and documents.
 
 #include <cstdint>
 #include <string>
@@ -11,7 +11,7 @@
 
 namespace lenslet {
 
-// Of types without a C++ one.
+// Types without a C++ equivalent.
 template <>
 struct dtype_of<Float16> : std::integral_constant<DType, DType::f16> {};
 template <>
@@ -20,7 +20,7 @@ struct dtype_of<BFloat16> : std::integral_constant<DType, DType::bf16> {};
 /// Element types are numbered from 0.
 inline constexpr unsigned dtype_count = static_cast<unsigned>(DType::u2) + 1;
 
-/// Some of the element types.
+/// A set of element types.
 class DTypeSet {
  public:
   constexpr DTypeSet() = default;
@@ -60,24 +60,24 @@ struct Types {
     return types;
   }
 };
-/// All that are computed with: those with a C++ type.
+/// All types that are computed with: those with a C++ equivalent.
 using AllTypes = Types<float, double, Float16, BFloat16, std::int8_t, std::uint8_t, std::int16_t, std::uint16_t,
                        std::int32_t, std::uint32_t, std::int64_t, std::uint64_t, bool>;
-/// Of 16 bits: most CUDA kernels of float also take these, compute in float and round once.
+/// 16-bit floats: most CUDA kernels for float also accept these, compute in float and round once.
 using HalfTypes = Types<Float16, BFloat16>;
 template <typename... T>
 Types<T..., Float16, BFloat16> and_halves(Types<T...>);
 template <typename List>
 using WithHalves = decltype(and_halves(List()));
-/// What a kernel's row says it takes: dtypes<Types<float, double>>.
+/// The types in a kernel's row: dtypes<Types<float, double>>.
 template <typename List>
 inline constexpr DTypeSet dtypes = List::set();
 template <typename List, typename T>
 inline constexpr bool lists = dtypes<List>.contains(dtype_of<T>::value);
 
-/// f(std::type_identity<T>()) for the T of `list` that `dtype` is: dispatch(dtype, Types<float, double>(),
-/// [&]<typename T>(std::type_identity<T>) { ... }). The row that states the same list has refused every other type, so
-/// there is no other branch: Error(internal) when one comes here all the same.
+/// Calls f(std::type_identity<T>()) with the T of `list` that `dtype` is: dispatch(dtype, Types<float, double>(),
+/// [&]<typename T>(std::type_identity<T>) { ... }). The kernel's row has refused all other types, so these are
+/// Error(internal).
 template <typename First, typename... Rest, typename F>
 decltype(auto) dispatch(DType dtype, Types<First, Rest...>, F&& f) {
   if (dtype == dtype_of<First>::value) return f(std::type_identity<First>());
@@ -87,7 +87,7 @@ decltype(auto) dispatch(DType dtype, Types<First, Rest...>, F&& f) {
     throw Error(ErrorKind::internal, "a kernel was given element type " + std::string(to_string(dtype)));
 }
 
-/// An unsigned integer of `bytes` bytes, for what only moves elements: dispatch_bytes(4, [&]<typename T>(...) { ... }).
+/// Dispatches on element size alone, to an unsigned integer T: dispatch_bytes(4, [&]<typename T>(...) { ... }).
 template <typename F>
 decltype(auto) dispatch_bytes(std::size_t bytes, F&& f) {
   switch (bytes) {

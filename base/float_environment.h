@@ -1,5 +1,5 @@
 #pragma once
-// How floating-point numbers are computed with on the CPU, whatever the app has set for its threads.
+// The CPU's floating-point environment, independent of the app's settings for its threads.
 
 #if defined(__SSE__)
 #include <xmmintrin.h>
@@ -9,14 +9,14 @@
 
 namespace lenslet {
 
-/// The calling thread's, as long as it lives: to nearest, no traps, denormal numbers kept, or with `flush_denormals`
-/// taken for zero, as operands and as results (x86 only). Then what was there before is put back, flags included.
+/// Sets the calling thread's environment and restores it at the end, flags included: round to nearest, no traps,
+/// denormals kept, or with `flush_denormals` operands and results flushed to zero (x86 only).
 class FloatEnvironment {
  public:
 #if defined(__SSE__)
   explicit FloatEnvironment(bool flush_denormals = false) noexcept : before_(_mm_getcsr()) { set(flush_denormals); }
   ~FloatEnvironment() { _mm_setcsr(before_); }
-  /// For good: of a thread that is our own.
+  /// Sets it permanently, for our own threads.
   static void set(bool flush_denormals) noexcept {
     constexpr unsigned all_masked = 0x1f80, flush_results = 0x8000, flush_operands = 0x40;
     _mm_setcsr(flush_denormals ? all_masked | flush_results | flush_operands : all_masked);

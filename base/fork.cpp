@@ -10,7 +10,7 @@ namespace {
 
 std::atomic<unsigned> forks{0};
 
-// Registered when the library is loaded: a fork() before the first Runner counts for nobody.
+// Registered when the library is loaded: a fork() before the first Runner has no effect.
 [[maybe_unused]] const int registered =
     ::pthread_atfork(nullptr, nullptr, [] { forks.fetch_add(1, std::memory_order_relaxed); });
 

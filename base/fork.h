@@ -1,10 +1,10 @@
 #pragma once
-// Noticing that this process is a child that fork() made: memory comes along, threads and CUDA do not.
+// Detects that this process is a fork()ed child, which keeps memory but loses threads and CUDA.
 
 namespace lenslet {
 
-/// How many fork()s lie between the process that loaded the library and this one: what remembers the number sees
-/// whether its threads are still its own. One load; no fork() is missed but a raw system call.
+/// The number of fork()s since the library was loaded. An object that stores the number can tell whether its threads
+/// still exist. One load; only a raw system call goes unnoticed.
 unsigned fork_count() noexcept;
 
 }  // namespace lenslet

@@ -1,5 +1,5 @@
 #pragma once
-// What a Format means for a shape: where elements lie, how many are stored, what converting costs.
+// What a Format means for a shape: element offsets, stored size, cost of conversion.
 
 #include <array>
 #include <cstdint>
@@ -10,38 +10,38 @@
 
 namespace lenslet {
 
-/// Where a format stores the elements of one shape, counted in elements from the first that is stored.
+/// Strides of one shape in a format, in elements from the first stored one.
 class Strides {
  public:
   Strides(const Format& format, const Shape& shape);
 
-  /// From one position of an axis to the next; of the channel axis (1) from one block of channels to the next.
+  /// Stride per axis; of the channel axis (1), from one block of channels to the next.
   std::array<std::int64_t, Shape::max_rank> step{};
-  std::int64_t block = 1;   ///< channels that lie side by side; 1: `step` says it all
+  std::int64_t block = 1;   ///< contiguous channels; 1: `step` is enough
   std::int64_t origin = 0;  ///< of the element with index 0: behind the halo
   std::int64_t stored = 0;  ///< elements in memory, padded blocks and halo included
 
-  /// Of element (n, c, h, w) of a 4-D shape.
+  /// Offset of element (n, c, h, w) of a 4-D shape.
   std::int64_t at(std::int64_t n, std::int64_t c, std::int64_t h, std::int64_t w) const {
     return origin + n * step[0] + c / block * step[1] + c % block + h * step[2] + w * step[3];
   }
 };
 
-/// Steps of a format that stores each element once, without blocks and halo; it may have a pixel pitch.
+/// Strides of a format without blocks and halo; it may have a pixel pitch.
 inline std::array<std::int64_t, Shape::max_rank> element_strides(const Shape& shape, const Format& format) {
   return Strides(format, shape).step;
 }
 
-/// Axes of a tensor of this rank in memory order, outermost first: 0 2 3 1 for nhwc. Blocks and halo do not count.
+/// Axes of a tensor of this rank in memory order, outermost first: 0 2 3 1 for nhwc. Ignores blocks and halo.
 std::array<int, Shape::max_rank> memory_order(int rank, const Format& format) noexcept;
 
-/// Do both formats store every element of `shape` at the same place (as with a single channel, or a single pixel)?
+/// True if both formats store all elements of `shape` at the same offsets (a single channel or pixel, for example).
 bool same_bytes(const Format& a, const Format& b, const Shape& shape);
 
-/// Bytes that a conversion has to move: what is stored before, read once, and what is stored after, written once.
+/// Bytes that a conversion moves: the stored input, read once, plus the stored output, written once.
 double conversion_bytes(const Format& from, const Format& to, const Shape& shape, DType dtype);
 
-/// What to_string() writes. Nothing for any other text.
+/// Parses to_string()'s output. Nothing for any other text.
 std::optional<Format> parse_format(std::string_view text);
 
 }  // namespace lenslet

@@ -1,6 +1,6 @@
 #pragma once
-// The 16-bit floating-point formats as bit patterns: IEEE 754 binary16 (f16) and bfloat16 (bf16). Conversions to them
-// round to nearest, ties to even; overflow gives infinity; a NaN stays a NaN of the same sign, made quiet.
+// The 16-bit floating-point formats as bit patterns: IEEE 754 binary16 (f16) and bfloat16 (bf16). Conversions round to
+// nearest even; overflow gives infinity; a NaN keeps its sign and becomes quiet.
 
 #include <bit>
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace lenslet {
 
-/// One element of such a tensor.
+/// An element of such a tensor.
 struct Float16 {
   std::uint16_t bits = 0;
 };
@@ -68,10 +68,10 @@ constexpr std::uint16_t bf16_from_f32(float value) noexcept {
   return static_cast<std::uint16_t>((bits + 0x7FFFU + even) >> 16);
 }
 
-/// The float next to `value` towards zero, its last bit set when that is not exact ("round to odd"): rounding the
-/// result to a format of at least two fewer mantissa bits gives what rounding `value` itself would.
+/// Rounds to odd: towards zero, with the last bit set when inexact. Rounding the result to a format with at least two
+/// fewer mantissa bits equals rounding `value` directly.
 LENSLET_HOST_DEVICE constexpr float f32_round_to_odd(double value) noexcept {
-  // The conversion of a double beyond float's range is undefined in a constant expression, hence the clamp.
+  // Clamped: converting a double beyond float's range is undefined in a constant expression.
   constexpr float most = 0x1.FFFFFEp127F;
   const double magnitude = value < 0 ? -value : value;
   if (magnitude > static_cast<double>(most) && magnitude <= 0x1.FFFFFFFFFFFFFp1023) return value < 0 ? -most : most;

@@ -55,7 +55,7 @@ void to_input(const ImageView& image, const ImageSpec& spec, Tensor& input, std:
     const std::int64_t channels = image_channels(spec);
     const Tensor tables = normalisation_tables(spec, input.dtype());
     const std::vector<std::uint8_t> pixels = resize_and_crop(image, spec);
-    // From here on nothing fails: an image that is refused leaves the input as it was.
+    // Nothing fails from here on: a refused image leaves the input unchanged.
     const bool interleaved = spec.nhwc || input.format() == formats::nhwc;
     const auto area = static_cast<std::size_t>(spec.height * spec.width);
     const auto stride = static_cast<std::size_t>(channels);

@@ -16,7 +16,7 @@ namespace lenslet {
 
 namespace {
 
-// Far above any network's input, far below what would overflow: 2^24 keeps every product here under 2^62.
+// Far above any network's input, and safe from overflow: all products here stay below 2^62.
 constexpr std::int64_t max_side = std::int64_t{1} << 24;
 
 [[noreturn]] void fail(std::string message) { throw Error(ErrorKind::invalid_argument, std::move(message)); }
@@ -45,14 +45,14 @@ void check(const ImageSpec& spec) {
     fail(fmt::format("the shorter side cannot be resized to {}", spec.resize_size));
 }
 
-/// (size - part) / 2 with halves going to the even neighbour, as Python's round does: 0.5 -> 0, 1.5 -> 2.
+/// (size - part) / 2 with halves rounded to even, as Python's round does: 0.5 -> 0, 1.5 -> 2.
 std::int64_t centered(std::int64_t size, std::int64_t part) {
   const std::int64_t difference = size - part;
   const std::int64_t half = difference / 2;
   return half + (difference % 2 != 0 && half % 2 != 0 ? 1 : 0);
 }
 
-/// Entry c of `values`; one value, or equal ones, serve any number of channels.
+/// Entry c of `values`; one value, or equal ones, apply to any number of channels.
 double for_channel(const std::vector<double>& values, std::int64_t c, std::int64_t channels, const char* what) {
   const bool all_equal = !values.empty() && std::all_of(values.begin(), values.end(),
                                                         [&](double value) { return value == values.front(); });

@@ -7,7 +7,7 @@ namespace lenslet {
 
 namespace {
 
-/// Bytes of the UTF-8 character that `text` begins with; 0 when it begins with none (overlong and surrogates are none).
+/// Bytes of the UTF-8 character at the start of `text`; 0 if invalid (overlong forms and surrogates are).
 std::size_t utf8_length(std::string_view text) {
   const auto byte = [&](std::size_t i) { return i < text.size() ? static_cast<std::uint8_t>(text[i]) : 0U; };
   const auto follows = [&](std::size_t i) { return (byte(i) & 0xC0U) == 0x80U; };

@@ -1,5 +1,5 @@
 #pragma once
-// Writes JSON. Reading it is the tools' business, which have a library for it.
+// Writes JSON. Only the tools read it, with a library.
 
 #include <fmt/format.h>
 
@@ -12,12 +12,12 @@
 
 namespace lenslet {
 
-/// Members and elements in the order of the calls; commas come by themselves.
+/// Members and elements in call order; commas are automatic.
 class JsonWriter {
  public:
   std::string take() { return std::move(text_); }
 
-  /// {"name": what `members` writes}: a member whose value is an object, or, without a name, an element that is one.
+  /// {"name": ...}: a member, or without a name an element, that is an object with what `members` writes.
   template <typename Members>
   void object(const Members& members) {
     nested('{', '}', members);
@@ -48,7 +48,7 @@ class JsonWriter {
   void element(T value) {
     raw(fmt::format("{}", value));
   }
-  /// The shortest text that reads as the same number, with a point or an exponent.
+  /// The shortest text that parses to the same number, with a point or an exponent.
   void element(double value) {
     if (!std::isfinite(value)) return element(nullptr);
     std::string digits = fmt::format("{}", value);

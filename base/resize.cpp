@@ -62,7 +62,7 @@ Taps filter_taps(std::int64_t old_size, std::int64_t new_size, std::int64_t begi
   return result;
 }
 
-/// One row: `source` is the row of the old picture, `target` gets taps.first.size() pixels of C channels.
+/// Resizes one row: `source` is a row of the image, `target` receives taps.first.size() pixels of C channels.
 template <int C>
 void resize_row(const std::uint8_t* source, const Taps& taps, std::uint8_t* target) {
   for (std::size_t i = 0; i < taps.first.size(); ++i) {
@@ -82,8 +82,8 @@ std::vector<std::uint8_t> resample(const ImageView& image, std::int64_t new_heig
   const Taps columns = filter_taps(image.width, new_width, window.left, window.width, filter, antialias);
   const std::int64_t row_elems = window.width * image.channels;
 
-  // Each source row that the vertical pass reads goes through the horizontal pass, is rounded to 8 bits and added to
-  // the result rows that it belongs to: a picture of any height needs memory for the result alone.
+  // Each source row is resized horizontally, rounded to 8 bits and accumulated into the result rows that use it: memory
+  // does not depend on the image's height.
   const auto length = static_cast<std::size_t>(row_elems);
   std::vector<std::uint8_t> narrow(length), result(static_cast<std::size_t>(window.height) * length);
   std::vector<std::int32_t> sums(result.size(), 1 << (tap_bits - 1));
@@ -109,8 +109,8 @@ std::vector<std::uint8_t> resample(const ImageView& image, std::int64_t new_heig
   return result;
 }
 
-/// Source index of each result pixel. The step is added up rather than multiplied because Pillow does so, and the last
-/// bit decides which neighbour is taken.
+/// Source index of each result pixel. The step is accumulated instead of multiplied, as in Pillow: the last bit decides
+/// which neighbour is taken.
 std::vector<std::int64_t> nearest_indices(std::int64_t old_size, std::int64_t new_size, std::int64_t begin,
                                           std::int64_t size) {
   const double scale = static_cast<double>(old_size) / static_cast<double>(new_size);

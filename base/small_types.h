@@ -1,7 +1,7 @@
 #pragma once
-// Floats of 8 and 4 bits and integers of 4 and 2, a byte each (tensor.h), on the host and on the device: one
-// description a type, by which elements are read and numbers rounded to it. The formats are ONNX's: OFP8 (e4m3fn,
-// e5m2), the fnuz forms of arXiv 2206.02915, and the OCP microscaling ones (e8m0, e2m1).
+// Floats of 8 and 4 bits and integers of 4 and 2, stored in a byte each (tensor.h), on host and device. One table row
+// per type drives reading and rounding. The formats are ONNX's: OFP8 (e4m3fn, e5m2), the fnuz forms of arXiv
+// 2206.02915, and OCP microscaling (e8m0, e2m1).
 
 #include <cstdint>
 
@@ -11,14 +11,14 @@
 
 namespace lenslet {
 
-/// Of an integer its bits and sign. A float is sign, exponent, mantissa, from the top; f8e8m0 only an exponent.
+/// Integers: bits and sign. Floats: sign, exponent, mantissa from the top; f8e8m0 has only an exponent.
 struct SmallType {
   int integer_bits;  ///< 0: a float
   int mantissa_bits;
   int bias;           ///< of the exponent
   unsigned sign;      ///< its bit; 0: none
   unsigned most;      ///< the largest finite magnitude
-  unsigned overflow;  ///< what lies beyond it, unless that saturates: infinity, NaN, or `most` where there is neither
+  unsigned overflow;  ///< of larger numbers, unless saturated: infinity, NaN, or without either `most`
   unsigned nan;       ///< what NaN becomes: of f4e2m1, which has none, -0
   bool minus_zero;    ///< whether it has one; where not, its bits are NaN
 };
@@ -41,20 +41,20 @@ constexpr const SmallType* small_type(DType dtype) {
   return dtype < DType::f8e4m3fn ? nullptr : &small_types[static_cast<int>(dtype) - static_cast<int>(DType::f8e4m3fn)];
 }
 constexpr bool is_small_float(DType dtype) { return dtype >= DType::f8e4m3fn && dtype <= DType::f4e2m1; }
-/// The type as which its elements lie in memory: int8 for int4 and int2, uint8 for the others of those above.
+/// The storage type of an element: int8 for int4 and int2, uint8 for the other small types.
 constexpr DType stored_as(DType dtype) {
   if (small_type(dtype) == nullptr) return dtype;
   return dtype == DType::i4 || dtype == DType::i2 ? DType::i8 : DType::u8;
 }
 
-/// Of an element in a file.
+/// Bits of an element in a file.
 inline int dtype_bits(DType dtype) {
   const SmallType* const small = small_type(dtype);
   if (small != nullptr && small->integer_bits != 0) return small->integer_bits;
   return dtype == DType::f4e2m1 ? 4 : 8 * static_cast<int>(dtype_bytes(dtype));
 }
 
-/// Cast's attributes of these names: what becomes of numbers that a float of 8 bits does not have.
+/// Cast's attributes for numbers beyond an 8-bit float's range, by the same names.
 struct SmallRounding {
   enum class Mode : std::uint8_t { up, down, nearest };
   bool saturate = true;
@@ -63,7 +63,7 @@ struct SmallRounding {
 
 LENSLET_HOST_DEVICE inline float float_of_bits(std::uint32_t bits) { return __builtin_bit_cast(float, bits); }
 
-/// The number that an element of a small float is.
+/// The value of a small float's element.
 LENSLET_HOST_DEVICE inline float small_value(const SmallType& type, unsigned bits) {
   constexpr std::uint32_t nan = 0x7FC00000, infinity = 0x7F800000;
   if (type.sign == 0)
@@ -79,8 +79,8 @@ LENSLET_HOST_DEVICE inline float small_value(const SmallType& type, unsigned bit
   return sign != 0 ? -static_cast<float>(magnitude) * unit : static_cast<float>(magnitude) * unit;
 }
 
-/// The element of a small float that a number becomes, by the tables of ONNX's Cast: to nearest even, and to f8e8m0,
-/// which has neither sign nor 0, by round_mode.
+/// Rounds a number to a small float, as in ONNX's Cast tables: to nearest even, or for f8e8m0, which has neither sign
+/// nor 0, by round_mode.
 LENSLET_HOST_DEVICE inline std::uint8_t small_element(const SmallType& type, float value, SmallRounding rounding) {
   const auto bits = __builtin_bit_cast(std::uint32_t, value);
   const std::uint32_t magnitude = bits & 0x7FFFFFFFU, sign = bits >> 31 != 0 ? type.sign : 0;
@@ -94,7 +94,7 @@ LENSLET_HOST_DEVICE inline std::uint8_t small_element(const SmallType& type, flo
     result = magnitude >> 23;
     if (rounding.round_mode != SmallRounding::Mode::down && fraction >= up_from) ++result;
   } else {
-    // As f16_from_f32() rounds: a carry into the exponent adds up by itself.
+    // Rounds as f16_from_f32() does: a carry into the exponent needs no special case.
     const std::uint32_t normal_from = static_cast<std::uint32_t>(128 - type.bias) << 23;
     std::uint32_t from = magnitude - normal_from + (1U << 23);
     std::uint32_t shift = static_cast<std::uint32_t>(23 - type.mantissa_bits);
@@ -109,7 +109,7 @@ LENSLET_HOST_DEVICE inline std::uint8_t small_element(const SmallType& type, flo
   return static_cast<std::uint8_t>(result | sign);
 }
 
-/// The low bits of an integer as one of 4 or 2 bits, as it lies in a byte.
+/// The low 4 or 2 bits of an integer, as stored in a byte.
 LENSLET_HOST_DEVICE inline std::uint8_t small_integer(const SmallType& type, std::int64_t value) {
   const unsigned low = static_cast<unsigned>(value) & ((1U << type.integer_bits) - 1U);
   return static_cast<std::uint8_t>((low ^ type.sign) - type.sign);

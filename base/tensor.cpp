@@ -19,7 +19,7 @@ namespace lenslet {
 
 namespace {
 
-// Whole cache lines, and enough for AVX-512 loads. What fills two huge pages begins on one, and asks for such.
+// Whole cache lines, enough for AVX-512. From two huge pages' size on, aligned to and advised to use huge pages.
 constexpr std::size_t tensor_alignment = 64, huge_page = std::size_t{2} << 20;
 std::align_val_t alignment_of(std::size_t bytes) {
   return std::align_val_t{bytes < 2 * huge_page ? tensor_alignment : huge_page};
@@ -59,12 +59,12 @@ static_assert(std::size(dtype_rows) == dtype_count);
 static_assert(std::ranges::is_sorted(dtype_rows, {}, &DTypeRow::dtype), "rows are found by number");
 
 std::shared_ptr<void> allocate(std::size_t bytes) {
-  // The form that returns null: the one that throws ends a sanitized process instead.
+  // The nothrow form: a throwing one would abort under sanitizers.
   const std::align_val_t alignment = alignment_of(bytes);
   void* const memory = ::operator new(bytes, alignment, std::nothrow);
 #ifdef MADV_HUGEPAGE
-  // A wish: without such pages all works as well. 64 MiB were there in 6 to 9 ms instead of 32 to 47, and strided
-  // reads miss the TLB less.
+  // Only a hint; failure is harmless. 64 MiB were mapped in 6 to 9 ms instead of 32 to 47, and strided reads have fewer
+  // TLB misses.
   if (memory != nullptr && alignment == std::align_val_t{huge_page})
     (void)madvise(memory, bytes / huge_page * huge_page, MADV_HUGEPAGE);
 #endif
@@ -75,8 +75,8 @@ std::shared_ptr<void> allocate(std::size_t bytes) {
   });
 }
 
-// Element by element of the 4-D index, as the definition reads: only weights and test data come this way (the
-// LayoutConvert op does the same at speed).
+// Element by element over the 4-D index, as defined: only weights and test data come this way (the LayoutConvert op
+// does it fast).
 template <typename T>
 void copy_elements(const T* from, const Strides& of_from, T* to, const Strides& of_to, const Shape& shape) {
   for (std::int64_t n = 0; n < shape[0]; ++n)
@@ -183,7 +183,7 @@ Tensor Tensor::view(DType dtype, Shape shape, void* data, const Format& format) 
 
 Tensor Tensor::share(DType dtype, Shape shape, std::shared_ptr<const void> owner, const void* data,
                      const Format& format) {
-  // Constants are read through `const Tensor&`; nothing writes to shared memory.
+  // The const_cast is safe: constants are only read, through `const Tensor&`.
   Tensor tensor = view(dtype, shape, const_cast<void*>(data), format);
   tensor.owner_ = std::move(owner);
   return tensor;

@@ -1,5 +1,5 @@
 #pragma once
-// Tensors as plain memory: what workspaces and prepared weights lie in.
+// Tensors as raw memory, for workspaces and prepared weights.
 
 #include <cstddef>
 #include <cstdint>
@@ -9,10 +9,10 @@
 
 namespace lenslet {
 
-/// Not initialised, 64-byte aligned. Error(limit) when memory is short.
+/// Uninitialised, 64-byte aligned. Error(limit) when out of memory.
 inline Tensor tensor_of_bytes(std::size_t bytes) { return {DType::u8, {static_cast<std::int64_t>(bytes)}}; }
 
-/// As stored: padded blocks and halo included.
+/// All stored bytes, including padded blocks and halo.
 inline std::span<std::byte> bytes_of(Tensor& tensor) {
   return {static_cast<std::byte*>(tensor.data()), tensor.bytes()};
 }

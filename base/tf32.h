@@ -1,5 +1,5 @@
 #pragma once
-// NVIDIA's TensorFloat-32: a float of which 10 mantissa bits count.
+// NVIDIA's TensorFloat-32: a float with 10 mantissa bits.
 
 #include <bit>
 #include <cstdint>

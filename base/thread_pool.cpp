@@ -18,8 +18,8 @@
 namespace lenslet {
 namespace {
 
-/// For the calling thread and those that it starts: an app's signals are not for our workers. Faults stay with the
-/// thread that makes them, for the app's handler to see.
+/// Blocks signals in the calling thread and in threads that it starts, since an app's signals are not for our workers.
+/// Faults still reach the app's handler in the faulting thread.
 class SignalsBlocked {
  public:
   SignalsBlocked() noexcept {
@@ -36,8 +36,8 @@ class SignalsBlocked {
   sigset_t before_;
 };
 
-// A network's steps follow each other within a few microseconds, a futex wake-up takes tens: a worker that still spins
-// when the next loop starts saves that time. Longer gaps give the core back.
+// Steps of a network follow within microseconds, while a futex wake-up takes tens: spinning workers save that time.
+// After a longer gap they release the core.
 constexpr auto spin_time = std::chrono::microseconds(50);
 constexpr int pauses_between_clock_reads = 16;
 
@@ -49,7 +49,7 @@ void pause_cpu() noexcept {
 #endif
 }
 
-/// True as soon as `ready()`; false when it still was not after `spin_time`.
+/// True as soon as `ready()`; false after `spin_time`.
 template <typename Ready>
 bool spin_until(Ready ready) {
   const auto deadline = std::chrono::steady_clock::now() + spin_time;
@@ -64,20 +64,20 @@ bool spin_until(Ready ready) {
 
 }  // namespace
 
-/// The pieces of a loop are dealt out in contiguous shares, one a worker, and each worker begins with its own: the rows
-/// of an image that a core wrote in one step are then the ones it reads in the next, out of its own cache. Who is done
-/// early takes from the others' shares. (2 cores of a Sapphire Rapids, MobileNetV2: depthwise steps did not gain from
-/// the second core at all while pieces were taken from one counter, as half of the input lay in the other core's L2.)
+/// The pieces of a loop are divided into contiguous shares, one per worker. Each worker starts with its own, so that a
+/// core reads in one step the image rows that it wrote in the previous one, from its own cache; idle workers steal from
+/// the other shares. (2 cores of a Sapphire Rapids, MobileNetV2: with one shared counter depthwise steps gained nothing
+/// from the second core, because half of the input was in the other core's L2.)
 ///
-/// The open loop is published by the stores to the shares; whoever takes a number > 0 out of one owns a piece, and the
-/// loop cannot close before that piece is counted out of `unfinished`. So the plain members are only read while they
-/// stand still, and a worker that wakes up late finds nothing to take and touches nothing.
+/// Stores to the shares publish the loop. A worker that takes a number > 0 from a share owns a piece, and the loop
+/// stays open until `unfinished` has counted that piece. So plain members are only read while they are constant, and a
+/// worker that wakes up late finds no piece and touches nothing.
 struct ThreadPool::State {
   struct alignas(64) Share {            // a cache line each: contended only by thieves
     std::atomic<std::int64_t> left{0};  ///< pieces nobody took yet (below 0: a take that came too late)
   };
 
-  // The loop: written by the caller while no share has pieces and unfinished == 0.
+  // The loop: the caller writes it while no share has pieces and unfinished == 0.
   const RangeFunction* function = nullptr;
   std::int64_t count = 0, grain = 1, pieces = 0;
   std::exception_ptr error;  ///< written by whoever sets `failed` first
@@ -98,7 +98,7 @@ struct ThreadPool::State {
   State(int threads, bool flush_denormals, std::shared_ptr<Executor> given)
       : shares(static_cast<std::size_t>(threads)), executor(std::move(given)) {
     if (threads == 1 || executor != nullptr) return;
-    // With more threads than cores a spinning thread would hold the core that the awaited one needs.
+    // With more threads than cores, a spinning thread would occupy the core that the awaited one needs.
     spin = threads <= available_cores();
     workers.reserve(static_cast<std::size_t>(threads - 1));
     const SignalsBlocked signals_blocked;
@@ -114,13 +114,13 @@ struct ThreadPool::State {
     }
   }
 
-  /// First piece of a worker's share; that of worker + 1 ends it.
+  /// First piece of a worker's share, which ends at that of worker + 1.
   std::int64_t share_begin(std::size_t worker) const {
     return pieces * static_cast<std::int64_t>(worker) / static_cast<std::int64_t>(shares.size());
   }
 
   void run_piece(std::int64_t piece, int worker) {
-    // After a failure the rest is only counted down: its results would be thrown away.
+    // After a failure the remaining pieces are only counted: their results are discarded.
     if (!failed.load(std::memory_order_relaxed)) {
       try {
         const std::int64_t begin = piece * grain;
@@ -143,7 +143,7 @@ struct ThreadPool::State {
     if (sleepers.load() > 0) loops.notify_all();
   }
 
-  /// Takes pieces until there are none: the worker's own share front to back, then the others'.
+  /// Takes pieces until none are left: the worker's own share from the front, then the others'.
   void take_pieces(int worker) {
     const auto own = static_cast<std::size_t>(worker);
     for (std::size_t i = 0; i < shares.size(); ++i) {
@@ -161,8 +161,8 @@ struct ThreadPool::State {
     while (true) {
       const auto news = [&] { return loops.load() != seen || stop.load(); };
       if (!spin || !spin_until(news)) {
-        // `sleepers` goes up before the wait looks at `loops`, and the caller raises `loops` before it looks at
-        // `sleepers`: one of the two sees the other.
+        // `sleepers` is raised before the wait reads `loops`, and the caller raises `loops` before it reads `sleepers`:
+        // one of the two sees the other.
         sleepers.fetch_add(1);
         while (!news()) loops.wait(seen);
         sleepers.fetch_sub(1);
@@ -173,8 +173,8 @@ struct ThreadPool::State {
     }
   }
 
-  /// The open loop in the executor's tasks. Any of them takes all that others leave, so that they may come one by one,
-  /// and the caller takes what none has taken.
+  /// Runs the open loop in the executor's tasks. Each task takes pieces until none are left, so tasks may start at any
+  /// time, and the caller takes the rest.
   void execute(bool flush_denormals) {
     struct Loop {
       State* state;
@@ -248,7 +248,7 @@ void ThreadPool::parallel_for(std::int64_t count, std::int64_t grain, RangeFunct
   const std::int64_t pieces = (count - 1) / grain + 1;
   State& s = *state_;
   if (pieces == 1 || s.shares.size() == 1) {
-    // Cut as for many threads: a body may size its scratch by the grain.
+    // Same pieces as with many threads: a body may size its scratch by the grain.
     for (std::int64_t i = 0; i < pieces; ++i) f(i * grain, std::min((i + 1) * grain, count), 0);
     return;
   }
@@ -266,7 +266,7 @@ void ThreadPool::parallel_for(std::int64_t count, std::int64_t grain, RangeFunct
     s.wait_until_finished();
   }
   if (s.failed.load()) {
-    // Moved out, so that the pool does not keep the exception alive; the next loop starts clean.
+    // Moved out, so that the pool does not keep the exception alive and the next loop starts clean.
     const std::exception_ptr error = std::move(s.error);
     s.error = nullptr;
     std::rethrow_exception(error);

@@ -1,5 +1,5 @@
 #pragma once
-// Workers that share loops. Why our own and not a library: docs/cpu-choices.md.
+// Workers that share loops. Why we have our own: docs/cpu-choices.md.
 
 #include <cstdint>
 #include <memory>
@@ -9,11 +9,11 @@ namespace lenslet {
 
 class Executor;  // lenslet/host.h
 
-/// A plain function and its context: no allocation, no type erasure on the heap.
+/// A function pointer and its context: no heap allocation.
 class RangeFunction {
  public:
   template <typename F>
-  // NOLINTNEXTLINE(google-explicit-constructor): a lambda is passed where a RangeFunction is wanted.
+  // NOLINTNEXTLINE(google-explicit-constructor): lambdas convert implicitly.
   RangeFunction(const F& f)
       : context_(&f), call_([](const void* c, std::int64_t begin, std::int64_t end, int worker) {
           (*static_cast<const F*>(c))(begin, end, worker);
@@ -26,13 +26,13 @@ class RangeFunction {
 };
 
 /// `threads` - 1 workers plus the caller. parallel_for is not reentrant and serves one caller at a time; a Runner owns
-/// one pool. An exception thrown by a part is rethrown in the caller after all parts ended. Workers compute in our
-/// FloatEnvironment and take no signals but those of their own faults.
+/// one pool. An exception in a piece is rethrown in the caller after all pieces have ended. Workers run in our
+/// FloatEnvironment and block all signals except their own faults.
 class ThreadPool {
  public:
-  /// std::system_error when the system gives no thread.
+  /// std::system_error when no thread can be started.
   explicit ThreadPool(int threads, bool flush_denormals = false);
-  /// No threads of its own: loops are cut for `threads` workers, which are `executor`'s tasks. Null: as above.
+  /// No threads of its own: loops are divided for `threads` workers, which run as `executor`'s tasks. Null: as above.
   ThreadPool(int threads, bool flush_denormals, std::shared_ptr<Executor> executor);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
@@ -40,13 +40,12 @@ class ThreadPool {
 
   int threads() const noexcept;
 
-  /// To be called before loops: fork() takes no worker along, so that a child starts its own here. May throw as the
-  /// constructor does.
+  /// Call before loops: a child of fork() has no workers and starts its own here. May throw as the constructor does.
   void start_in_this_process();
 
-  /// f(begin, end, worker) over [0, count), cut into pieces of about `grain` that the workers take in turn; `worker` in
-  /// [0, threads()) tells scratch apart. Which worker gets which piece varies, so results must not depend on it.
-  /// Loops of one piece run in the caller with no synchronisation.
+  /// f(begin, end, worker) over [0, count), in pieces of about `grain` that the workers take in turn; `worker` in [0,
+  /// threads()) selects scratch memory. The assignment of pieces varies, so results must not depend on it. Loops of one
+  /// piece run in the caller without synchronisation.
   void parallel_for(std::int64_t count, std::int64_t grain, RangeFunction f);
 
  private:
@@ -55,7 +54,7 @@ class ThreadPool {
   std::unique_ptr<State> state_;
 };
 
-/// Cores this process may run on (affinity mask and cgroup quota respected), >= 1.
+/// Cores this process may run on (by affinity mask and cgroup quota), >= 1.
 int available_cores();
 
 }  // namespace lenslet

@@ -14,7 +14,7 @@ namespace {
 constexpr int none = Expander::none;
 constexpr std::string_view microsoft = "com.microsoft";
 
-/// Axes of what a node's attributes of windows speak of; 4 where there is none of them.
+/// Rank implied by a node's window attributes; 4 without any.
 int rank_of_window(Expander& e) {
   for (const char* name : {"kernel_shape", "strides", "dilations"})
     if (const std::size_t axes = e.attributes.integers(name).size(); axes != 0) return static_cast<int>(axes) + 2;
@@ -22,19 +22,19 @@ int rank_of_window(Expander& e) {
   return pads == 0 ? 4 : static_cast<int>(pads / 2) + 2;
 }
 
-/// Takes the channels of a value to axis 1, and back to the last one.
+/// Moves a value's channels to axis 1, and back to the last one.
 class ChannelsLast {
  public:
   ChannelsLast(Expander& e, int rank, bool is_so = true) : e_(e), rank_(rank), is_so_(is_so) {}
   int first(int x) const { return is_so_ ? transposed(x, rank_ - 1, none) : x; }
-  /// Where a result in order N, C, ... is to go, and what has to follow it.
+  /// Target of a result in order N, C, ..., and the step that must follow.
   int before(int output) const { return is_so_ ? e_.value() : output; }
   void after(int made, int output) const {
     if (is_so_) transposed(made, 2, output);
   }
 
  private:
-  /// Axis 1 becomes `from`, the others keep their order.
+  /// Rotates the axes behind the first so that `from` becomes axis 1.
   int transposed(int x, int from, int to) const {
     std::vector<std::int64_t> perm{0};
     for (int i = 0; i < rank_ - 1; ++i) perm.push_back((from - 1 + i) % (rank_ - 1) + 1);
@@ -60,7 +60,7 @@ void linear_leaky_relu(const NodeSpec& spec, Expander& e) {
 }
 
 void linear_softmax(const NodeSpec& spec, Expander& e) {
-  // The version of Softmax: before 13 all axes from `axis` on are one.
+  // Softmax's version: before 13 all axes from `axis` on count as one.
   const std::int64_t opset = std::clamp<std::int64_t>(e.attributes.integer("opset", 13), 1, 13);
   e.quantize(e.add("Softmax", {e.dequantize(0)}, e.taken(spec, {"axis"}), none, opset), 3, 4);
 }
@@ -79,7 +79,7 @@ void linear_average_pool(const NodeSpec& spec, Expander& e) {
 void linear_global_average_pool(const NodeSpec&, Expander& e) {
   const int x = e.dequantize(0);
   if (!e.attributes.flag("channels_last", false)) return e.quantize(e.add("GlobalAveragePool", {x}), 3, 4);
-  // Over all axes but the first and the last, of any rank.
+  // Over all axes except the first and the last, for any rank.
   const int others = e.add("Size", {e.add("Shape", {e.input(0)}, {{"start", std::int64_t{1}}}, none, 15)});
   const int one = e.constant(Tensor::of<std::int64_t>(Shape{}, {1}));
   const int axes = e.add("Range", {one, others, one});
@@ -115,7 +115,7 @@ void linear_where(const NodeSpec&, Expander& e) {
   e.quantize(e.add("Where", {e.input(0), x, y}), 7, 8);
 }
 
-// y = quantized(alpha * a_scale * b_scale * (A' * B' + C)), of int32 sums; not quantised without y_scale.
+// y = quantized(alpha * a_scale * b_scale * (A' * B' + C)) from int32 accumulators; not quantised without y_scale.
 void linear_gemm(const NodeSpec&, Expander& e) {
   const auto side = [&](const char* flag, int input) {
     const std::vector<std::int64_t> swapped{1, 0};
@@ -173,7 +173,7 @@ void fused_conv(const NodeSpec& spec, Expander& e) {
     throw Error(ErrorKind::unsupported, fmt::format("attribute 'activation' is '{}'", activation));
 }
 
-// The activation's own attributes are those of its operator.
+// The activation's attributes are those of its operator.
 void fused_gemm(const NodeSpec& spec, Expander& e) {
   const std::string activation = e.attributes.text("activation", "");
   AttributeList list;
@@ -195,7 +195,7 @@ void transpose_matmul(const NodeSpec& spec, Expander& e) {
         microsoft);
 }
 
-// The normalised sum of input, skip and bias; the sum is an output, too.
+// Normalises the sum of input, skip and bias; the sum is an output, too.
 void skip_normalization(const NodeSpec& spec, Expander& e) {
   const bool centred = spec.name == "SkipLayerNormalization";
   const int bias = e.input(centred ? 4 : 3), sum_output = e.output(3);
@@ -219,7 +219,7 @@ void quick_gelu(const NodeSpec&, Expander& e) {
   e.add("Mul", {e.input(0), e.add("Sigmoid", {scaled})}, {}, e.output());
 }
 
-// Gelu of x, or of x and a bias, or of a product and a bias.
+// Gelu of x, of x plus a bias, or of a product plus a bias.
 void gelu_of_sum(const NodeSpec& spec, Expander& e) {
   const bool fast = spec.name != "Gelu" && spec.name != "BiasGelu", multiplies = spec.name == "GemmFastGelu";
   const int data = multiplies ? e.add("MatMul", {e.input(0), e.input(1)}) : e.input(0);
@@ -227,7 +227,7 @@ void gelu_of_sum(const NodeSpec& spec, Expander& e) {
   e.add("Gelu", {x}, {{"approximate", std::string(fast ? "tanh" : "none")}}, e.output(), 20);
 }
 
-// As the operator's function body in ONNX has it.
+// As in ONNX's function body of the operator.
 void dynamic_quantize_to(Expander& e, int x, int y, int scale, int zero_point) {
   const AttributeList all{{"keepdims", std::int64_t{0}}};
   const int zero = e.constant(0.0F), most = e.constant(255.0F);

@@ -1,6 +1,6 @@
 #pragma once
-// Operators that are read as several others: those that ONNX or ONNX Runtime define by them, and those of
-// old opsets whose form is another one today.
+// Operators that are read as several others: ONNX or ONNX Runtime defines them so, or old opsets have them in another
+// form.
 
 #include <memory>
 #include <string>
@@ -11,7 +11,7 @@
 
 namespace lenslet {
 
-/// Values are numbered: first the node's inputs and outputs, as written, then constants and what lies between.
+/// Values are numbered: first the node's inputs and outputs in order, then constants and intermediate values.
 struct Expansion {
   struct Step {
     std::shared_ptr<const Op> op;
@@ -26,20 +26,20 @@ struct Expansion {
   int values = 0;           ///< in all
 };
 
-/// An operator that is read so.
+/// An operator that is expanded.
 struct ExpansionRow {
   std::string_view name, domain;
   int min_inputs, max_inputs, max_outputs;  ///< max -1: any number
   std::string_view as;                      ///< in words, for docs/ops.md
   int before = 0;                           ///< not 0: nodes of opsets below it only
 };
-/// "| operator | domain | read as |": all of them.
+/// All of these as a table: "| operator | domain | read as |".
 std::string expansion_table();
-/// Null for others.
+/// Null for other operators.
 const ExpansionRow* find_expansion(std::string_view name, std::string_view domain, std::int64_t opset);
 
-/// What a node of that row means; no steps: it stays the operator of its name. `given` tells which of its inputs are
-/// there. Errors as of an operator's maker.
+/// The expansion of a node of that row; without steps it stays as it is. `given`: which inputs are present. Errors as
+/// of an operator's constructor.
 Expansion expand(const ExpansionRow& row, const NodeSpec& spec, const std::vector<bool>& given);
 
 }  // namespace lenslet

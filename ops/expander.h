@@ -1,5 +1,5 @@
 #pragma once
-// A node being taken apart: what the rows of expand.cpp and old_opsets.cpp are written with.
+// Builds a node's expansion, for the rows of expand.cpp and old_opsets.cpp.
 
 #include <algorithm>
 #include <initializer_list>
@@ -15,7 +15,7 @@
 
 namespace lenslet {
 
-/// Operators are made as files of opset 13 have them.
+/// Operators are made in their opset 13 form.
 class Expander {
  public:
   static constexpr int none = -1;
@@ -39,7 +39,7 @@ class Expander {
     return constant(Tensor::of<std::int64_t>({static_cast<std::int64_t>(values.size())}, std::span(values)));
   }
 
-  /// Returns `to`, or a value of its own.
+  /// Returns `to`, or a new value.
   int add(std::string_view op, std::vector<int> inputs, const AttributeList& list = {}, int to = none,
           std::int64_t opset = 13, std::string_view domain = {}) {
     if (to == none) to = made.values++;
@@ -57,11 +57,11 @@ class Expander {
   }
   int value() { return made.values++; }  ///< a new one, for add_to
 
-  /// Of three inputs in a row: x, its scale, its zero point.
+  /// Dequantises x, with its scale and zero point in the next two inputs.
   int dequantize(int x) { return add("DequantizeLinear", {input(x), input(x + 1), input(x + 2)}); }
   void quantize(int x, int scale, int zero) { add("QuantizeLinear", {x, input(scale), input(zero)}, {}, output()); }
 
-  /// Attributes of these names, as they are, for a step that knows them.
+  /// Attributes of these names, unchanged.
   AttributeList taken(const NodeSpec& spec, std::initializer_list<std::string_view> names) {
     AttributeList list;
     for (const auto& entry : spec.attributes)
@@ -79,7 +79,7 @@ class Expander {
 
 using Expand = void (*)(const NodeSpec&, Expander&);
 
-/// A row of a list of them.
+/// A row with its code.
 struct ExpansionCode : ExpansionRow {
   Expand expand = nullptr;
 };

@@ -1,5 +1,5 @@
 #pragma once
-// What each family's rows.cpp gives to the table (table.cpp).
+// What each family's rows.cpp contributes to the table (table.cpp).
 
 #include <span>
 
@@ -25,7 +25,7 @@ std::span<const OpRow> resample_rows();
 std::span<const OpRow> shape_rows();
 std::span<const OpRow> sparse_rows();
 
-/// Kernels that are more than a row of data, in the order in which each operator's are asked.
+/// Kernels other than SimpleKernels, in the order in which each operator asks them.
 std::span<const KernelRow> conv_kernels();
 std::span<const KernelRow> gemm_kernels();
 std::span<const KernelRow> sparse_kernels();

@@ -1,5 +1,5 @@
-// Nodes of old opsets whose form is another one today (ONNX's Changelog.md), as Caffe2, MXNet and CNTK wrote them, and
-// operators that ONNX had for a while. What is not here means in opset 7 what it meant before.
+// Nodes of old opsets with another form today (ONNX's Changelog.md), as Caffe2, MXNet and CNTK wrote them, and
+// operators that ONNX had temporarily. Everything else means the same before opset 7.
 
 #include <fmt/format.h>
 
@@ -24,8 +24,7 @@ std::int64_t number(std::string_view type) {
 
 int rank_of(Expander& e, int x) { return e.add("Shape", {e.add("Shape", {x})}); }
 
-/// `b` with axes of 1 put behind its own, so that they begin at `axis` of `a`. Ranks are known when shapes are
-/// inferred.
+/// `b` with trailing axes of 1 added, so that its axes begin at `axis` of `a`. Ranks are known in shape inference.
 int aligned(Expander& e, int a, int b, std::int64_t axis) {
   const int from = axis < 0 ? e.integers({-axis}) : e.add("Sub", {rank_of(e, a), e.integers({axis})});
   const int more = e.add("Max", {e.add("Sub", {from, rank_of(e, b)}), e.integers({0})});
@@ -59,8 +58,8 @@ void require_test(const NodeSpec& spec, Expander& e) {
     throw Error(ErrorKind::unsupported, "attribute 'is_test' is 0: the node is in training mode");
 }
 
-// Statistics by element of an image instead of by channel where spatial is 0; MXNet wrote that, too, with statistics
-// by channel.
+// spatial 0: statistics per element of an image instead of per channel; MXNet also wrote it with statistics per
+// channel.
 void batch_norm(const NodeSpec& spec, Expander& e) {
   const bool spatial = e.attributes.flag("spatial", true);
   if (spec.opset >= 7 && spatial) return;
@@ -114,7 +113,7 @@ void split(const NodeSpec& spec, Expander& e) {
   e.add_to(std::move(outputs), "Split", {e.input(0), given}, e.taken(spec, {"axis"}));
 }
 
-// One axis, so many times: both are tensors of one number of the input's own type.
+// Repeats one axis; both axis and repeats are single numbers of the input's type.
 void tile(const NodeSpec&, Expander& e) {
   const auto integer = [&](int x) {
     const int flat = e.add("Reshape", {x, e.integers({})});
@@ -150,7 +149,7 @@ void upsample(const NodeSpec&, Expander& e) {
   e.add("Upsample", {e.input(0)}, {{"mode", mode == "bilinear" ? "linear" : mode}, {"scales", scales}}, e.output(), 7);
 }
 
-// As ONNX Runtime computes it, over all images alike.
+// As in ONNX Runtime, over all images together.
 void mean_variance(const NodeSpec&, Expander& e) {
   std::vector<std::int64_t> axes{0, 2, 3};
   if (e.attributes.flag("across_channels", false)) axes.push_back(1);
@@ -170,7 +169,7 @@ void affine(const NodeSpec&, Expander& e) {
   e.add("Add", {scaled, e.constant(real(e, "beta", 0))}, {}, e.output());
 }
 
-// x * scale, of an image plus a number for each channel.
+// x * scale, for an image plus a number per channel.
 void scale(const NodeSpec& spec, Expander& e) {
   const int factor = e.constant(real(e, "scale", 1));
   if (spec.name == "Scale") return void(e.add("Mul", {e.input(0), factor}, {}, e.output()));

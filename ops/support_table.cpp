@@ -10,7 +10,7 @@
 namespace lenslet {
 namespace {
 
-/// What the kernels of a device take together: "float32, int64", "any type", or "-" where there is none.
+/// Types that a device's kernels support: "float32, int64", "any type", or "-" without a kernel.
 std::string types_on(DeviceKind device, std::string_view op) {
   DTypeSet types;
   for (const Kernel* kernel : kernels_of(op, device)) types = types.with(kernel->types());

@@ -1,4 +1,4 @@
-// All operators and all kernels: the families' rows, in the order of the support matrix (docs/ops.md).
+// All operators and kernels: the families' rows, in the order of the support matrix (docs/ops.md).
 
 #include <vector>
 

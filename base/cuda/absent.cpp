@@ -1,4 +1,4 @@
-// Stands in for device.cpp in builds without CUDA.
+// Replaces device.cpp in builds without CUDA.
 
 #include "base/cuda/device.h"
 

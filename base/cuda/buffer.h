@@ -1,5 +1,5 @@
 #pragma once
-// Memory that frees itself: on the current CUDA device, and pinned on the host.
+// Owning buffers: device memory of the current CUDA device, and pinned host memory.
 
 #include <atomic>
 #include <cstddef>
@@ -21,7 +21,7 @@ struct DeviceAllocator {
     CUDA_LOG(cudaFree(data));
     held -= bytes;
   }
-  /// Bytes that this process has on all devices: what a device has free is other processes' business, too.
+  /// Bytes held by this process on all devices. A device's free memory also depends on other processes.
   static inline std::atomic<std::size_t> held = 0;
 };
 
@@ -34,8 +34,8 @@ struct PinnedAllocator {
   static void free(void* data, std::size_t) noexcept { CUDA_LOG(cudaFreeHost(data)); }
 };
 
-/// `count` elements of T, contents arbitrary, aligned to at least 256 bytes. Move-only; a moved-from buffer is empty.
-/// Freed synchronously: the destructor waits for work that may still use the memory.
+/// `count` uninitialised elements of T, aligned to at least 256 bytes. Move-only; a moved-from buffer is empty. The
+/// destructor is synchronous: it waits for work that may still use the memory.
 template <typename T, typename Allocator>
 class Buffer {
  public:
@@ -68,7 +68,7 @@ class Buffer {
 
 template <typename T>
 using DeviceBuffer = Buffer<T, DeviceAllocator>;
-/// Host memory that copies to and from the device run asynchronously with.
+/// Pinned host memory, for asynchronous copies.
 template <typename T>
 using PinnedBuffer = Buffer<T, PinnedAllocator>;
 

@@ -27,7 +27,7 @@ void throw_cuda_error(cudaError_t status, const char* expression, const char* fi
 }
 
 void log_cuda_error(cudaError_t status, const char* expression, const char* file, int line) noexcept {
-  // Static destructors may run after the driver went away: nothing is lost then.
+  // Static destructors may run after the driver has shut down: then there is nothing to free.
   if (status == cudaErrorCudartUnloading) return;
   cudaGetLastError();
   try {

@@ -1,5 +1,5 @@
 #pragma once
-// Checked CUDA calls. Every runtime call and every launch goes through one of these three.
+// Checked CUDA calls. Every runtime call and launch uses one of these three macros.
 
 #include <cuda_runtime.h>
 
@@ -7,11 +7,11 @@ namespace lenslet::cuda {
 
 /// Throws Error(device): "EXPRESSION: cudaErrorName (words) at file.cu:12". Clears the runtime's last error.
 [[noreturn]] void throw_cuda_error(cudaError_t status, const char* expression, const char* file, int line);
-/// The same as one line on stderr, for destructors; keeps quiet when the process is already shutting the driver down.
+/// The same as one line on stderr, for destructors. Silent while the process shuts the driver down.
 void log_cuda_error(cudaError_t status, const char* expression, const char* file, int line) noexcept;
 
-/// False in a child of fork() whose parent had used CUDA before, where no call into it works: nothing may be called,
-/// and what the parent owns is left alone.
+/// False in a child of fork() whose parent had used CUDA. There no CUDA call works: make none, and leave the parent's
+/// resources alone.
 bool works_in_this_process() noexcept;
 /// The reason, for Errors.
 inline constexpr const char* no_cuda_after_fork =
@@ -27,7 +27,7 @@ inline constexpr const char* no_cuda_after_fork =
       ::lenslet::cuda::throw_cuda_error(cuda_check_status, #call, __FILE__, __LINE__); \
   } while (false)
 
-/// The same where throwing is not allowed: reports and goes on.
+/// The same where throwing is not allowed: logs and continues.
 #define CUDA_LOG(call)                                                                                               \
   do {                                                                                                               \
     if (!::lenslet::cuda::works_in_this_process()) break;                                                            \
@@ -35,7 +35,7 @@ inline constexpr const char* no_cuda_after_fork =
     if (cuda_log_status != cudaSuccess) ::lenslet::cuda::log_cuda_error(cuda_log_status, #call, __FILE__, __LINE__); \
   } while (false)
 
-/// After each kernel launch: reports a launch that was refused. Faults inside the kernel surface at the next
+/// Use after each kernel launch: throws if it was refused. Errors inside the kernel surface at the next
 /// synchronisation.
 #define KERNEL_CHECK(kernel)                                                                            \
   do {                                                                                                  \

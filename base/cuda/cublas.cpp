@@ -28,7 +28,7 @@ int to_int(std::int64_t size) {
 
 cublasOperation_t operation(const MatrixOperand& operand) { return operand.transposed ? CUBLAS_OP_T : CUBLAS_OP_N; }
 
-/// Devices on which the library could not be initialised, with what it said.
+/// Devices on which cuBLAS failed to initialise, with the messages.
 struct Failures {
   std::mutex mutex;
   std::map<int, std::string> by_device;
@@ -55,7 +55,7 @@ Cublas::Cublas(const Stream& stream, std::size_t workspace_bytes) : stream_(stre
     workspace_ = DeviceBuffer<std::byte>(workspace_bytes);
     check(library.create(&handle_), "cublasCreate");
     check(library.set_stream(handle_, stream.get()), "cublasSetStream");
-    // After the stream: setting that puts cuBLAS's own workspace back.
+    // Must follow cublasSetStream, which resets the workspace.
     check(library.set_workspace(handle_, workspace_.data(), workspace_.bytes()), "cublasSetWorkspace");
     check(library.set_math_mode(handle_, CUBLAS_DEFAULT_MATH), "cublasSetMathMode");
   } catch (const Error& error) {
@@ -80,12 +80,11 @@ void Cublas::gemm(std::int64_t m, std::int64_t n, std::int64_t k, const MatrixOp
                   Numerics::Multiply multiply) const {
   const CublasLibrary& library = cublas_library();
   const float alpha = 1;
-  // CUBLAS_COMPUTE_32F on fp32 operands does not use TF32 while the math mode is the default one. The pedantic variant
-  // would also forbid what changes no rounding rule, such as splitting the sum; NVIDIA calls it a debugging aid.
+  // CUBLAS_COMPUTE_32F does not use TF32 on fp32 operands in the default math mode. The pedantic variant would also
+  // forbid splitting the sum, which changes no rounding rule; NVIDIA calls it a debugging aid.
   const cublasComputeType_t compute =
       multiply == Numerics::Multiply::tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
-  // Row-major memory read column-major is the transpose: c' = b' * a', so the operands change places and each keeps
-  // its own flag.
+  // Row-major memory read column-major is the transpose: c' = b' * a'. The operands swap, each with its own flag.
   const auto multiply_all = [&] {
     const cublasStatus_t status =
         batch == 1 ? library.gemm(handle_, operation(b), operation(a), to_int(n), to_int(m), to_int(k), &alpha, b.data,
@@ -110,7 +109,7 @@ void Cublas::gemm_halves(std::int64_t m, std::int64_t n, std::int64_t k, const v
   const CublasLibrary& library = cublas_library();
   const cudaDataType_t halves = type == DType::bf16 ? CUDA_R_16BF : CUDA_R_16F;
   const float alpha = 1, beta = 0;
-  // Operands change places, as above.
+  // The operands swap, as above.
   const cublasStatus_t status =
       library.gemm(handle_, CUBLAS_OP_N, CUBLAS_OP_N, to_int(n), to_int(m), to_int(k), &alpha, b, halves, to_int(n), a,
                    halves, to_int(k), &beta, c, halves, to_int(n), CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT);

@@ -12,7 +12,7 @@
 namespace lenslet::cuda {
 namespace {
 
-// Every entry used has kept its signature and its enumerators from CUDA 12 to 13.
+// All entries used have the same signature and enumerators in CUDA 12 and 13.
 constexpr std::string_view sonames[] = {"libcublas.so.13", "libcublas.so.12"};
 
 std::string in_folder(std::string_view folder, std::string_view file) { return fmt::format("{}/{}", folder, file); }
@@ -39,7 +39,7 @@ std::vector<std::string> places(const std::string& named) {
   return result;
 }
 
-// RTLD_LOCAL: a program that has another cuBLAS linked in keeps using its own.
+// RTLD_LOCAL: does not replace another cuBLAS that the program has linked.
 void* open(const std::string& place, std::string& why) {
   void* handle = dlopen(place.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr) {
@@ -55,7 +55,7 @@ void find(void* handle, const char* name, Entry& entry, std::string& missing) {
   if (entry == nullptr) missing += fmt::format("{}{}", missing.empty() ? "" : ", ", name);
 }
 
-// Empty when all are there.
+// Returns an error, or empty when all are found.
 std::string find_entries(void* handle, CublasLibrary& library) {
   std::string missing;
   find(handle, "cublasCreate_v2", library.create, missing);
@@ -78,7 +78,7 @@ CublasLibrary absent(std::string reason) {
 }  // namespace
 
 CublasLibrary load_cublas(const std::string& named) {
-  // Of the loader's messages the first is kept: later places are guesses, and guesses that are not there say nothing.
+  // Keeps the first loader message: later places are guesses, whose failure means nothing.
   std::string first_why;
   for (const std::string& place : places(named)) {
     std::string why;

@@ -1,16 +1,16 @@
 #pragma once
-// The CUDA half's answer to query_devices(). Plain C++: included where there is no CUDA, too.
+// CUDA's part of query_devices(). Plain C++: also included without CUDA.
 
 #include "lenslet/device.h"
 
 namespace lenslet::cuda {
 
-// In device.cpp with CUDA, in absent.cpp without.
+// Defined in device.cpp with CUDA, in absent.cpp without.
 
-/// How many devices the driver shows; fills `cuda`, with a reason where it shows none. Makes no context.
+/// The number of devices; fills `cuda`, with the reason when there are none. Creates no context.
 int query_driver(CudaInfo& cuda);
-/// One of them, `index` below query_driver()'s count. Makes its context (a fraction of a second) and leaves the calling
-/// thread's current device as it was.
+/// Describes device `index`, below query_driver()'s count. Creates its context (a fraction of a second); leaves the
+/// calling thread's current device unchanged.
 DeviceInfo query_device(int index);
 
 }  // namespace lenslet::cuda

@@ -1,4 +1,4 @@
-// What a CUDA device is worth, from its own attributes.
+// A CUDA device's performance figures, from its attributes.
 
 #include "base/device_profile.h"
 
@@ -14,7 +14,7 @@
 namespace lenslet::cuda {
 namespace {
 
-/// What a multiprocessor of some compute capability does a cycle (CUDA Programming Guide, "Arithmetic Instructions";
+/// Operations per cycle of a multiprocessor, by compute capability (CUDA Programming Guide, "Arithmetic Instructions";
 /// NVIDIA's architecture white papers for TF32).
 struct Architecture {
   int capability;
@@ -26,7 +26,7 @@ constexpr Architecture architectures[] = {
     {90, 128, 7.5}, {100, 128, 14}, {103, 128, 14}, {120, 128, 1},
 };
 
-/// The row of the newest architecture that is not newer; the first for all older ones.
+/// The row of the newest architecture not above `capability`; the first row for older ones.
 const Architecture& architecture_of(int capability) {
   const Architecture* row = &architectures[0];
   for (const Architecture& known : architectures)
@@ -34,8 +34,7 @@ const Architecture& architecture_of(int capability) {
   return *row;
 }
 
-// What an H200 reaches of what its attributes promise: 51 of 66.9 TFLOP/s in a large product, 4.3 of 4.92 TB/s in a
-// large copy.
+// Fractions of the peak that an H200 reaches: 51 of 66.9 TFLOP/s in a large product, 4.3 of 4.92 TB/s in a large copy.
 constexpr double product_share = 0.76, copy_share = 0.875;
 
 DeviceProfile look(int device) {
@@ -47,7 +46,7 @@ DeviceProfile look(int device) {
   cudaDeviceProp properties{};
   CUDA_CHECK(cudaGetDeviceProperties(&properties, device));
   DeviceProfile profile;
-  // Measured ones are taken as measured; what the code can do there is looked up all the same.
+  // Measured devices keep their figures; supported features are queried all the same.
   if (reference_gpu().name == properties.name && reference_gpu().units == properties.multiProcessorCount) {
     profile = reference_gpu();
   } else {
@@ -60,7 +59,7 @@ DeviceProfile look(int device) {
     profile.fp32_flops_per_us = product_share * 2.0 * architecture.fp32_lanes * profile.units * clock_mhz;
     profile.tf32_flops_per_us = architecture.tf32_per_fp32 * profile.fp32_flops_per_us;
     profile.half_flops_per_us = 2 * profile.tf32_flops_per_us;
-    // Two transfers a cycle, `width` bits each.
+    // Two transfers per cycle of `width` bits each.
     const double memory_mhz = attribute(cudaDevAttrMemoryClockRate) / 1e3;
     profile.bytes_per_us = copy_share * 2 * memory_mhz * attribute(cudaDevAttrGlobalMemoryBusWidth) / 8;
     profile.launch_us = reference_gpu().launch_us;
@@ -68,7 +67,7 @@ DeviceProfile look(int device) {
   }
   profile.shared_bytes_per_block = static_cast<std::size_t>(attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin));
   profile.shared_bytes_per_unit = static_cast<std::size_t>(attribute(cudaDevAttrMaxSharedMemoryPerMultiprocessor));
-  // PTX made for an older architecture has no clusters.
+  // PTX for an older architecture has no clusters.
   profile.clusters = kernels_wait_for_previous();
   for (std::size_t blocks = 2; profile.clusters && blocks < profile.cluster_units.size(); ++blocks)
     profile.cluster_units[blocks] = multiprocessors_for_clusters(static_cast<int>(blocks));

@@ -1,14 +1,14 @@
 #pragma once
-// What one thread of the process does at a time.
+// A process-wide lock on CUDA library handles and captures.
 
 #include <mutex>
 
 namespace lenslet::cuda {
 
-/// Held while a library's work is captured into a graph, and while a library handle is made or ends: captures are said
-/// to be threads' own (cudaStreamCaptureModeThreadLocal), yet with six threads making and ending Runners at once one in
-/// a hundred was invalidated (cublasDestroy waits for the whole device), and some ended in the driver. Nothing else
-/// needs it: our own kernels are put into graphs node by node.
+/// Held during the capture of a library's work, and while a library handle is created or destroyed. Captures should be
+/// thread-local (cudaStreamCaptureModeThreadLocal), yet cublasDestroy waits for the whole device: with six threads
+/// creating and destroying Runners, one capture in a hundred was invalidated, and some crashed in the driver. Our own
+/// kernels need no lock: they are added to graphs node by node.
 inline std::recursive_mutex& exclusive() {
   static std::recursive_mutex mutex;
   return mutex;

@@ -1,6 +1,6 @@
 #pragma once
-// Division of indices by a number known before the kernel runs: a multiplication and a shift instead of the 20
-// instructions that a 32-bit division takes on a GPU.
+// Division by a number known before the launch: a multiplication and a shift instead of the 20 instructions of a 32-bit
+// division on a GPU.
 
 #include <bit>
 #include <cstdint>

@@ -12,7 +12,7 @@
 namespace lenslet::cuda {
 namespace {
 
-/// An application that keeps its devices busy may hit several captures in a row.
+/// An application that keeps its devices busy may invalidate several captures in a row.
 constexpr int most_captures = 16;
 
 bool disturbed(cudaError_t status) {
@@ -38,7 +38,7 @@ void GraphRecorder::add(const KernelLaunch& launch) {
   parameters.kernel.blockDim = launch.block;
   parameters.kernel.sharedMemBytes = static_cast<unsigned>(launch.shared_bytes);
   parameters.kernel.kernelParams = launch.arguments;
-  // The port at which a kernel lets the next one start, and ends at the latest.
+  // The edge's port: the kernel lets the next one start here, at its end at the latest.
   cudaGraphEdgeData early{};
   early.from_port = cudaGraphKernelNodePortProgrammatic;
   early.type = cudaGraphDependencyTypeProgrammatic;
@@ -68,7 +68,7 @@ void GraphRecorder::capture(const Stream& stream, const std::function<void()>& w
   cudaError_t status = cudaSuccess;
   for (int attempt = 0; attempt < most_captures; ++attempt) {
     const std::lock_guard lock(exclusive());
-    // Into a graph of its own, so that a capture that was disturbed leaves nothing behind in ours.
+    // Captured into a separate graph, so that a failed capture leaves ours unchanged.
     CUDA_CHECK(cudaStreamBeginCapture(stream.get(), cudaStreamCaptureModeThreadLocal));
     cudaGraph_t captured = nullptr;
     std::exception_ptr failure;

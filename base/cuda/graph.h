@@ -1,6 +1,6 @@
 #pragma once
-// A network as a CUDA graph, built node by node: nothing that another thread of the process does can disturb it, as it
-// can a capture. Only what a library launches by itself has to be captured.
+// A network as a CUDA graph, built node by node. Unlike a capture, other threads of the process cannot invalidate it.
+// Only the launches of libraries have to be captured.
 
 #include <cuda_runtime.h>
 
@@ -11,26 +11,26 @@
 
 namespace lenslet::cuda {
 
-/// One kernel of a graph: what cudaLaunchKernelEx would get. `arguments` are copied.
+/// One kernel node: the arguments of cudaLaunchKernelEx. `arguments` are copied.
 struct KernelLaunch {
   const void* kernel = nullptr;
   dim3 grid, block, cluster;
   std::size_t shared_bytes = 0;
   void** arguments = nullptr;
-  /// It waits by itself for what comes before it (launch.h), and may start while that ends.
+  /// The kernel may start before the previous one ends, and waits for it itself (launch.h).
   bool overlap = false;
 };
 
-/// A graph under construction: each node comes after the one before it. Use from one thread; Error(device).
+/// A graph under construction; each node depends on the previous one. Use from one thread. Error(device).
 class GraphRecorder {
  public:
   GraphRecorder();
   void add(const KernelLaunch& launch);
-  /// The moment at which all nodes so far are done.
+  /// Records an event after all nodes so far.
   void add(const Event& event);
-  /// What `work` queues on `stream`, captured. The first call of a library on a device must have been made before: what
-  /// is loaded then cannot be captured. Captures of a process take turns, and are repeated when an application's own
-  /// CUDA calls invalidate them; Error(device) when that happens again and again.
+  /// Captures what `work` queues on `stream`. A library's first call on a device must come before: loading cannot be
+  /// captured. Captures of a process take turns and are retried when an application's CUDA calls invalidate them;
+  /// Error(device) after too many retries.
   void capture(const Stream& stream, const std::function<void()>& work);
   bool empty() const { return last_.empty(); }
   cudaGraph_t graph() const { return graph_.get(); }
@@ -43,7 +43,7 @@ class GraphRecorder {
   bool last_is_kernel_ = false;
 };
 
-/// Ready to be launched as a whole, any number of times.
+/// An executable graph; may be launched any number of times.
 class GraphExec {
  public:
   explicit GraphExec(const GraphRecorder& recorder);

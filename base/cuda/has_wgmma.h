@@ -1,5 +1,5 @@
 #pragma once
-// Which devices multiply by warpgroups.
+// Devices with wgmma, the warpgroup matrix multiply.
 
 #include <string_view>
 
@@ -11,13 +11,13 @@
 
 namespace lenslet::cuda {
 
-/// wgmma is of sm_90a alone, which newer architectures do not run and of which there is no PTX for others: is this such
-/// a device, and was code for it compiled?
+/// True if the device is sm_90a and code for it was compiled. wgmma exists on sm_90a alone; there is no PTX of it for
+/// other architectures.
 inline bool has_wgmma(const DeviceProfile& device) {
   return device.capability == 90 && std::string_view(LENSLET_CUDA_ARCHITECTURES).find("90a") != std::string_view::npos;
 }
 
-/// Why a kernel of clusters that multiply so refuses a device.
+/// The refusal of wgmma kernels on other devices.
 inline constexpr const char* wgmma_refusal = "it needs the tensor cores of compute capability 9.0, and code for them";
 
 }  // namespace lenslet::cuda

@@ -1,5 +1,5 @@
 #pragma once
-// For what kernels compute that the host's tests compute, too.
+// Marks functions that kernels and host tests share.
 
 #if defined(__CUDACC__)
 #define LENSLET_HOST_DEVICE __host__ __device__

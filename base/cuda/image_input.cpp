@@ -12,7 +12,7 @@
 namespace lenslet::cuda {
 namespace {
 
-/// Pieces of one block, 16-byte aligned, at the same offsets on the host and on the device.
+/// Parts of one block, 16-byte aligned, at equal offsets on host and device.
 class Pieces {
  public:
   template <typename T>
@@ -35,7 +35,7 @@ struct TapsPieces {
   std::size_t first, count, weights;
 };
 
-/// Source indices relative to `origin`.
+/// Writes source indices relative to `origin`.
 void write(const Taps& taps, const TapsPieces& at, std::int64_t origin, std::byte* host) {
   auto* first = reinterpret_cast<std::int32_t*>(host + at.first);
   auto* count = reinterpret_cast<std::int32_t*>(host + at.count);
@@ -64,7 +64,7 @@ void ImageInput::queue(const Context& context, const ImageView& image, const Ima
       resize_taps(image.width, plan.width, plan.window.left, plan.window.width, spec.filter, spec.antialias, same_size);
   const std::int64_t channels = image_channels(spec);
 
-  // Only the source rows that the window needs are sent.
+  // Uploads only the source rows that the window needs.
   const std::int64_t row_bytes = image.width * image.channels;
   const std::int64_t top = *std::min_element(rows.first.begin(), rows.first.end());
   std::int64_t bottom = top;

@@ -5,10 +5,9 @@
 namespace lenslet::cuda {
 namespace {
 
-// A block makes a tile of columns x tile_rows results. Each of its row groups takes every group-th source row of the
-// tile: its threads stage a piece of the row in shared memory, 4 bytes a thread side by side, and each of them then
-// sums the taps of one result column and channel out of it. The vertical sums stay in registers; the groups' shares are
-// added at the end. Everything is integer, so that the order does not matter.
+// A block computes a tile of columns x tile_rows results. Each of its groups takes every group-th source row: threads
+// stage a part of the row in shared memory, 4 coalesced bytes each, then sum the taps of one result column and channel.
+// Vertical sums stay in registers and are added over the groups at the end. All integer, so the order does not matter.
 constexpr int tile_columns = 32, tile_rows = 8, groups = 4;
 constexpr int piece_bytes = 3072;  // a multiple of 3 and of 4
 constexpr int rounding = 1 << (tap_bits - 1);
@@ -20,7 +19,7 @@ __device__ int luma(const std::uint8_t* rgb) {
   return static_cast<int>((rgb[0] * 19595u + rgb[1] * 38470u + rgb[2] * 7471u + 0x8000u) >> 16);
 }
 
-/// `channels` that are resized: 1 or 3; T: an element of y, whatever it means.
+/// `channels` of the resized image: 1 or 3. T: storage type of an element of y.
 template <int channels, typename T>
 __global__ void __launch_bounds__(tile_columns* channels* groups) resize_normalise(const ImageJob job) {
   wait_for_previous();
@@ -50,7 +49,7 @@ __global__ void __launch_bounds__(tile_columns* channels* groups) resize_normali
   const int piece_pixels = piece_bytes / job.source_channels;
 
   int sums[tile_rows] = {};
-  // All groups take as many turns, of which the last may be empty: every thread meets every barrier.
+  // All groups iterate equally often, the last time perhaps without work, so that all threads reach every barrier.
   for (int turn = row_begin; turn < row_end; turn += groups) {
     const int row = turn + group;
     int sum = rounding;
@@ -60,7 +59,7 @@ __global__ void __launch_bounds__(tile_columns* channels* groups) resize_normali
       const std::uint8_t* const from = source + static_cast<std::int64_t>(x) * job.source_channels;
       const int bytes = pixels * job.source_channels;
       __syncthreads();  // the piece before has been read
-      // Words where the source allows it: a photo's rows start at any byte.
+      // Aligned words where possible: image rows start at any byte.
       const int lead = static_cast<int>((4 - reinterpret_cast<std::uintptr_t>(from) % 4) % 4);
       const int words = bytes > lead ? (bytes - lead) / 4 : 0;
       for (int i = thread; i < words; i += group_threads) {
@@ -93,7 +92,7 @@ __global__ void __launch_bounds__(tile_columns* channels* groups) resize_normali
   for (int r = 0; r < tile_rows; ++r) partial[group][r][thread] = sums[r];
   __syncthreads();
 
-  // Result rows are shared out among the groups.
+  // Result rows are distributed over the groups.
   const auto* const tables = static_cast<const T*>(job.tables);
   auto* const y = static_cast<T*>(job.y);
   for (int r = group; r < tile_rows && top + r <= last_row; r += groups) {

@@ -8,7 +8,7 @@
 
 namespace lenslet::cuda {
 
-/// One direction of a resize on the device: as Taps of base/resize.h, `first` and `count` in pixels.
+/// Device copy of one direction's Taps (base/resize.h); `first` and `count` in pixels.
 struct DeviceTaps {
   const std::int32_t* first = nullptr;
   const std::int32_t* count = nullptr;

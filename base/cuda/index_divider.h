@@ -1,5 +1,5 @@
 #pragma once
-// The divider for an index type: 32 bits where a kernel's elements can be counted with 31, else 64.
+// The divider of an index type: 32 bits for kernels with less than 2^31 elements, else 64.
 
 #include <cstdint>
 #include <type_traits>
@@ -8,7 +8,7 @@
 
 namespace lenslet::cuda {
 
-/// FastDivider's interface for indices of 64 bits: a plain division, for tensors of 2^31 elements and more.
+/// FastDivider's interface with 64-bit indices: a plain division, for tensors of 2^31 elements and more.
 class WideDivider {
  public:
   WideDivider() = default;

@@ -8,8 +8,8 @@
 namespace lenslet::cuda {
 namespace {
 
-/// Does a device of that capability run machine code made for `architecture`: "86-real", "90a", "80-virtual" (PTX)? It
-/// runs that of older ones of its generation, and of "90a" its own only. "native" and "all" are taken at their word.
+/// True if a device of that capability runs machine code for `architecture`: "86-real", "90a", "80-virtual" (PTX). It
+/// runs older code of its own generation; "90a" runs on 9.0 only. "native" and "all" count as true.
 bool runs(int capability, std::string_view architecture) {
   int made_for = 0;
   const char* const end = architecture.data() + architecture.size();
@@ -30,7 +30,7 @@ bool has_machine_code(std::string_view architectures, int capability) {
 }  // namespace
 
 std::string compile_note(const KernelCode& code, std::string_view architectures) {
-  // Machine code of this build was made from PTX of its own capability; the driver takes the PTX there is.
+  // Loaded machine code reports the PTX of its own capability; compiled PTX reports the one it came from.
   const bool could_load = has_machine_code(architectures, code.binary);
   if (could_load && code.ptx >= code.binary) return {};
   return fmt::format(

@@ -34,8 +34,8 @@ void queue(const Context& context, KernelLaunch launch) {
 }
 
 void allow_shared_bytes(const void* kernel, std::size_t bytes) {
-  if (bytes <= 48 * 1024) return;  // what every kernel may have
-  static std::mutex mutex;         // between the question and the answer
+  if (bytes <= 48 * 1024) return;  // the default limit of every kernel
+  static std::mutex mutex;         // query and set are one step
   const std::lock_guard lock(mutex);
   cudaFuncAttributes attributes{};
   CUDA_CHECK(cudaFuncGetAttributes(&attributes, kernel));

@@ -30,22 +30,21 @@ __device__ inline void wait_for_previous() {
 #endif
 }
 
-/// After wait_for_previous(), optional: once every block of this kernel has come here or ended, the next kernel's
-/// blocks may start where there is room and run up to their own wait_for_previous(), which still waits for this
-/// kernel's end. Without it they start when this kernel's last block has ended.
+/// Optional, after wait_for_previous(): once every block has called this or ended, blocks of the next kernel may start
+/// where there is room. They still wait in their own wait_for_previous() until this kernel ends. Without it they start
+/// when this kernel's last block ends.
 __device__ inline void let_next_start() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 #endif
 }
 
-/// Queues `launch` on the context's stream, or adds it to the graph that is being recorded; a grid of no blocks, that
-/// of an empty tensor, is nothing to do. Error(device).
+/// Queues `launch` on the context's stream, or adds it to the graph being recorded. An empty grid (an empty tensor) is
+/// skipped. Error(device).
 void queue(const Context& context, KernelLaunch launch);
 
-/// Queues kernel<<<grid, block, shared_bytes, context.stream>>>(arguments...), its blocks in clusters of `cluster`,
-/// which divides the grid: 8 blocks at most, and more than one only where DeviceProfile::clusters. Otherwise as
-/// launch().
+/// Queues kernel<<<grid, block, shared_bytes, context.stream>>>(arguments...) with clusters of `cluster` blocks, which
+/// divides the grid: at most 8, and more than 1 only with DeviceProfile::clusters. Otherwise as launch().
 template <typename... Parameters, typename... Arguments>
 void launch_clusters(const Context& context, void (*kernel)(Parameters...), dim3 grid, dim3 block, dim3 cluster,
                      std::size_t shared_bytes, Arguments&&... arguments) {
@@ -63,23 +62,23 @@ void launch_clusters(const Context& context, void (*kernel)(Parameters...), dim3
       values);
 }
 
-/// Queues kernel<<<grid, block, shared_bytes, context.stream>>>(arguments...). The kernel must execute
-/// wait_for_previous(). More than 48 KiB of dynamic shared memory: call allow_shared_bytes(kernel, bytes) before.
+/// Queues kernel<<<grid, block, shared_bytes, context.stream>>>(arguments...). The kernel must call
+/// wait_for_previous(). More than 48 KiB of dynamic shared memory needs allow_shared_bytes(kernel, bytes) before.
 template <typename... Parameters, typename... Arguments>
 void launch(const Context& context, void (*kernel)(Parameters...), dim3 grid, dim3 block, std::size_t shared_bytes,
             Arguments&&... arguments) {
   launch_clusters(context, kernel, grid, block, dim3(1), shared_bytes, std::forward<Arguments>(arguments)...);
 }
 
-/// Lets `kernel` have at least that much dynamic shared memory on the current device: what it was allowed before for
-/// another launch, whose graph may still be made, is never lowered. Cheap; may be called before each launch.
+/// Raises the kernel's limit of dynamic shared memory on the current device to at least `bytes`. It never lowers the
+/// limit: another launch may still need it. Cheap enough to call before each launch.
 void allow_shared_bytes(const void* kernel, std::size_t bytes);
 template <typename... Parameters>
 void allow_shared_bytes(void (*kernel)(Parameters...), std::size_t bytes) {
   allow_shared_bytes(reinterpret_cast<const void*>(kernel), bytes);
 }
 
-/// Blocks of `per_block` items that cover `items`.
+/// Blocks needed for `items`, with `per_block` items each.
 constexpr unsigned blocks_for(long long items, long long per_block) {
   return static_cast<unsigned>((items + per_block - 1) / per_block);
 }

@@ -1,12 +1,12 @@
 #pragma once
-// How a matrix lies in device memory. Plain C++: included where there is no CUDA, too.
+// A matrix in device memory. Plain C++: also included without CUDA.
 
 #include <cstdint>
 
 namespace lenslet::cuda {
 
-/// An operand of a product as it lies in device memory: row-major, rows `ld` floats apart. `transposed`: what lies
-/// there is the transpose of the operand.
+/// An operand of a matrix product in device memory: row-major, rows `ld` floats apart. `transposed`: the memory holds
+/// the operand's transpose.
 struct MatrixOperand {
   const float* data = nullptr;
   std::int64_t ld = 0;

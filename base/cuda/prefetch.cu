@@ -11,7 +11,7 @@ namespace {
 
 constexpr unsigned blocks = 32, threads = 32;
 
-/// Thread by thread a piece each, and the next ones behind them.
+/// Each thread prefetches one piece, then strides to its next ones.
 __global__ void prefetch_kernel([[maybe_unused]] const std::uint8_t* data, [[maybe_unused]] std::size_t bytes) {
   wait_for_previous();
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
@@ -38,7 +38,7 @@ std::size_t recorded_nodes(const GraphRecorder& recorder) {
 Prefetches::Prefetches(const GraphRecorder& recorder) : graph_(recorder.graph()) {
   std::size_t count = recorded_nodes(recorder);
   if (count == 0) return;
-  // The order in which nodes are listed is not promised: their edges say it.
+  // The order of listed nodes is unspecified, so it is derived from the edges.
   std::size_t edges = count - 1, roots = 1;
   std::vector<cudaGraphNode_t> from(edges), to(edges);
   std::vector<cudaGraphEdgeData> data(edges);

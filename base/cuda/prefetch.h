@@ -1,5 +1,5 @@
 #pragma once
-// Bytes that come to L2 beside a recorded graph's kernels. Plain C++.
+// Prefetches to L2 in parallel with a recorded graph's kernels. Plain C++.
 
 #include <cstddef>
 #include <vector>
@@ -8,16 +8,16 @@
 
 namespace lenslet::cuda {
 
-/// Nodes that a graph has so far: a moment in it.
+/// The number of nodes so far, which identifies a point in the graph.
 std::size_t recorded_nodes(const GraphRecorder& recorder);
 
-/// Adds to a graph that is recorded, whose nodes come one after the other. Use from one thread; Error(device).
+/// Adds prefetches to a graph being recorded, whose nodes form a chain. Use from one thread; Error(device).
 class Prefetches {
  public:
   explicit Prefetches(const GraphRecorder& recorder);
-  /// When the first `nodes` nodes, 1 at least, are done, `bytes` of device memory from `data`, which begins at a
-  /// multiple of 16, begin to come to L2, by few threads, since what they bring they take from the kernels beside them.
-  /// Nothing waits for it but the graph's end.
+  /// Prefetches `bytes` of device memory at `data` (16-byte aligned) to L2 once the first `nodes` nodes (at least 1)
+  /// are done. Uses few threads, because it takes bandwidth from kernels that run at the same time. Only the graph's
+  /// end waits for it.
   void add(std::size_t nodes, const void* data, std::size_t bytes);
 
  private:

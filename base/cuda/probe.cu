@@ -10,7 +10,7 @@ namespace {
 // Never launched: asking the runtime for its attributes is enough to load it.
 __global__ void probe() {}
 
-/// Asks for all shared memory, so that blocks have multiprocessors to themselves.
+/// Uses all shared memory, so that each block has a multiprocessor to itself.
 __global__ void lone_probe() {
   extern __shared__ unsigned char all[];
   all[threadIdx.x] = 0;

@@ -28,7 +28,7 @@ Session::Session(int device, bool with_cublas) {
   context_.multiprocessors = attribute(cudaDevAttrMultiProcessorCount, device);
   context_.compute_capability =
       10 * attribute(cudaDevAttrComputeCapabilityMajor, device) + attribute(cudaDevAttrComputeCapabilityMinor, device);
-  // PTX made for an older architecture has no griddepcontrol: a kernel from it would not wait. Nor has it clusters.
+  // PTX for an older architecture has neither griddepcontrol, so that its kernels would not wait, nor clusters.
   context_.overlap_launches = kernels_wait_for_previous();
   if (with_cublas) cublas_ = std::make_unique<Cublas>(stream_, cublas_workspace_bytes(context_.compute_capability));
   context_.cublas = cublas_.get();

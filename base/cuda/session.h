@@ -1,5 +1,5 @@
 #pragma once
-// A device with a stream of its own: what a Runner, a test or a benchmark works with.
+// A device with a stream of its own, for a Runner, a test or a benchmark.
 
 #include <memory>
 
@@ -9,7 +9,7 @@
 
 namespace lenslet::cuda {
 
-/// Makes `device` current for the calling thread, and puts the thread's device back at the end.
+/// Makes `device` current for the calling thread; the destructor restores the previous one.
 class CurrentDevice {
  public:
   explicit CurrentDevice(int device);
@@ -23,13 +23,13 @@ class CurrentDevice {
 
 class Session {
  public:
-  /// On an existing, usable device, which must be current; with a Cublas where that is asked for. Error(device) when a
-  /// call fails or cuBLAS cannot be had.
+  /// On an existing, usable device, which must be current; with a Cublas if asked for. Error(device) when a call fails
+  /// or cuBLAS is unavailable.
   explicit Session(int device, bool with_cublas = false);
   const Context& context() const noexcept { return context_; }
   const Stream& stream() const noexcept { return stream_; }
   bool has_cublas() const noexcept { return cublas_ != nullptr; }
-  /// work(context), whose launches and products go into `recorder` in place of the stream.
+  /// Runs work(context) with launches and products recorded into `recorder` instead of the stream.
   template <typename Work>
   void record(GraphRecorder& recorder, const Work& work) {
     Context context = context_;
@@ -39,7 +39,7 @@ class Session {
   }
 
  private:
-  // As long as it lives.
+  // Records for its lifetime.
   class ProductsInto {
    public:
     ProductsInto(Cublas* cublas, GraphRecorder& recorder) : cublas_(cublas) {

@@ -1,5 +1,5 @@
 #pragma once
-// Streams and events that clean up after themselves.
+// Owning streams and events.
 
 #include <utility>
 
@@ -7,7 +7,7 @@
 
 namespace lenslet::cuda {
 
-/// A handle with the call that destroys it. Move-only.
+/// A handle with its destroy function. Move-only.
 template <typename Handle, cudaError_t (*destroy)(Handle)>
 class Owned {
  public:
@@ -27,12 +27,12 @@ class Owned {
   Handle handle_ = nullptr;
 };
 
-/// A queue of work on the current device that does not wait for the legacy default stream.
+/// A work queue on the current device, not synchronised with the legacy default stream.
 class Stream {
  public:
   Stream() : stream_(create()) {}
   cudaStream_t get() const noexcept { return stream_.get(); }
-  /// Waits for everything queued; throws what any of it failed with.
+  /// Waits for all queued work; throws its errors.
   void synchronize() const { CUDA_CHECK(cudaStreamSynchronize(get())); }
 
  private:
@@ -44,14 +44,14 @@ class Stream {
   Owned<cudaStream_t, cudaStreamDestroy> stream_;
 };
 
-/// A point in a stream, with its time.
+/// A timed point in a stream.
 class Event {
  public:
   Event() : event_(create()) {}
   cudaEvent_t get() const noexcept { return event_.get(); }
   void record(const Stream& stream) { CUDA_CHECK(cudaEventRecord(get(), stream.get())); }
   void synchronize() const { CUDA_CHECK(cudaEventSynchronize(get())); }
-  /// Milliseconds from `start` to this event; both must have happened.
+  /// Milliseconds from `start` to this event; both must have completed.
   float ms_since(const Event& start) const {
     float ms = 0;
     CUDA_CHECK(cudaEventElapsedTime(&ms, start.get(), get()));

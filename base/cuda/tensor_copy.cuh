@@ -1,5 +1,5 @@
 #pragma once
-// Barriers in shared memory (mbarrier) and the bulk copies of tensors (TMA) that complete on them (PTX ISA, "mbarrier",
+// Shared memory barriers (mbarrier) and TMA loads and stores that complete on them (PTX ISA, "mbarrier",
 // "cp.async.bulk.tensor"; sm_90). Within one block.
 
 #include <cuda_runtime.h>
@@ -16,13 +16,13 @@ __device__ inline std::uint32_t shared_address(const void* shared) {
   return static_cast<std::uint32_t>(__cvta_generic_to_shared(shared));
 }
 
-// A barrier's phases alternate between 0 and 1, from 0. It enters the next one when `arrivals` have come, and all bytes
-// that were announced in this phase.
+// A barrier's phase alternates between 0 and 1, starting at 0. It flips when `arrivals` threads have arrived and all
+// bytes announced in this phase have come.
 
 __device__ inline void init_barrier(std::uint64_t* barrier, unsigned arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)), "r"(arrivals) : "memory");
 }
-/// By the thread that made barriers, before anyone else is let at them: copies see them, too.
+/// Called by the initialising thread before any other uses the barriers; makes them visible to TMA, too.
 __device__ inline void publish_barriers() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
 
 __device__ inline void arrive(std::uint64_t* barrier) {
@@ -30,14 +30,14 @@ __device__ inline void arrive(std::uint64_t* barrier) {
       "{\n\t.reg .b64 state;\n\tmbarrier.arrive.shared::cta.b64 state, [%0];\n\t}" ::"r"(shared_address(barrier))
       : "memory");
 }
-/// Arrives, and announces so many bytes of copies.
+/// Arrives, and announces the bytes of TMA loads.
 __device__ inline void arrive_expecting(std::uint64_t* barrier, unsigned bytes) {
   asm volatile("{\n\t.reg .b64 state;\n\tmbarrier.arrive.expect_tx.shared::cta.b64 state, [%0], %1;\n\t}" ::"r"(
                    shared_address(barrier)),
                "r"(bytes)
                : "memory");
 }
-/// Until the phase `parity` is over; that before the first counts as over, and is 1.
+/// Waits until the phase of `parity` has completed. The phase before the first has parity 1 and counts as completed.
 __device__ inline void wait_for_phase(std::uint64_t* barrier, unsigned parity) {
   const std::uint32_t address = shared_address(barrier);
   unsigned over = 0;
@@ -51,20 +51,20 @@ __device__ inline void wait_for_phase(std::uint64_t* barrier, unsigned parity) {
   } while (over == 0);
 }
 
-/// What ordinary stores wrote to memory, and what is visible to this thread, copies read afterwards.
+/// Makes global stores visible to later TMA reads: this thread's, and those that it has observed.
 __device__ inline void order_copies_after_stores() { asm volatile("fence.proxy.async.global;" ::: "memory"); }
-/// The same of what ordinary stores wrote to shared memory.
+/// The same for stores to shared memory.
 __device__ inline void order_copies_after_shared_stores() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
-/// Brings the map itself near. It is a __grid_constant__ parameter.
+/// Prefetches the descriptor, a __grid_constant__ parameter.
 __device__ inline void prefetch_map(const CUtensorMap& map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
 }
 
-// Copies of a map's box into shared memory, aligned to 8 of its rows, by one thread. Coordinates count elements, from
-// the innermost axis; a box counts as whole where parts of it lie outside.
+// TMA loads of a box into shared memory, aligned to 8 of its rows, issued by one thread. Coordinates are in elements,
+// innermost first; bytes are counted for the whole box, even where parts lie outside.
 
 __device__ inline void copy_tile(void* to, const CUtensorMap& map, std::uint64_t* barrier, int x, int y) {
   asm volatile(
@@ -87,7 +87,7 @@ __device__ inline void copy_tile(void* to, const CUtensorMap& map, std::uint64_t
       "l"(&map), "r"(shared_address(barrier)), "r"(x), "r"(y), "r"(z), "r"(u)
       : "memory");
 }
-/// Of the windows from the one that begins at (w, h) of image n, at tap (tap_w, tap_h) in elements, channels from c.
+/// im2col mode: the windows from (w, h) of image n on, at tap (tap_w, tap_h) in elements, channels from c.
 __device__ inline void copy_windows(void* to, const CUtensorMap& map, std::uint64_t* barrier, int c, int w, int h,
                                     int n, int tap_w, int tap_h) {
   asm volatile(
@@ -97,7 +97,7 @@ __device__ inline void copy_windows(void* to, const CUtensorMap& map, std::uint6
       "h"(static_cast<std::uint16_t>(tap_h))
       : "memory");
 }
-/// Brings the box of a later copy as near as L2.
+/// Prefetches the box of a later load to L2.
 __device__ inline void prefetch_tile(const CUtensorMap& map, int x, int y) {
   asm volatile("cp.async.bulk.prefetch.tensor.2d.L2.global.tile [%0, {%1, %2}];" ::"l"(&map), "r"(x), "r"(y)
                : "memory");
@@ -108,8 +108,8 @@ __device__ inline void prefetch_tile(const CUtensorMap& map, int x, int y, int z
                : "memory");
 }
 
-// The way back, of what lies inside of the tensor. A thread's stores since its last commit are a group, which may be
-// empty.
+// TMA stores; parts outside of the tensor are skipped. A thread's stores since its last commit form a group, which may
+// be empty.
 
 __device__ inline void store_tile(const CUtensorMap& map, const void* from, int x, int y) {
   asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%0, {%2, %3}], [%1];" ::"l"(&map),
@@ -122,12 +122,12 @@ __device__ inline void store_tile(const CUtensorMap& map, const void* from, int 
                : "memory");
 }
 __device__ inline void commit_stores() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
-/// Until at most so many of this thread's last groups have something to read in shared memory.
+/// Waits until at most `groups` of this thread's latest groups still read shared memory.
 template <int groups>
 __device__ inline void wait_until_read() {
   asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(groups) : "memory");
 }
-/// Until all of them have been written.
+/// Waits until all stores have been written.
 __device__ inline void wait_for_stores() { asm volatile("cp.async.bulk.wait_group 0;" ::: "memory"); }
 
 #endif

@@ -9,7 +9,7 @@
 namespace lenslet::cuda {
 namespace {
 
-// All 16-bit types are copied alike, and only zeros are filled in.
+// All 16-bit types use the same type: copies and zero fill do not depend on it.
 CUtensorMapDataType type_of(MapElement element) {
   return element == MapElement::half   ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16
          : element == MapElement::tf32 ? CU_TENSOR_MAP_DATA_TYPE_TFLOAT32
@@ -18,7 +18,7 @@ CUtensorMapDataType type_of(MapElement element) {
 constexpr std::uint32_t widest_bytes = 128;
 constexpr std::uint32_t bytes_of(MapElement element) { return element == MapElement::half ? 2 : 4; }
 
-/// Of boxes whose rows have so many bytes.
+/// The swizzle of boxes with `row_bytes`.
 CUtensorMapSwizzle swizzle_of(std::uint32_t row_bytes) {
   switch (row_bytes) {
     case 128:
@@ -35,7 +35,7 @@ CUtensorMapSwizzle swizzle_of(std::uint32_t row_bytes) {
   }
 }
 
-/// An entry of the driver, which is not linked: programs run where there is none.
+/// A driver entry, found at run time: programs must also run without a driver.
 template <typename Entry>
 Entry driver_entry(const char* name) {
   void* entry = nullptr;
@@ -51,7 +51,7 @@ void check(CUresult status, const char* name) {
   throw Error(ErrorKind::device, fmt::format("{} failed with CUresult {}", name, static_cast<int>(status)));
 }
 
-/// Bytes from one place of axes 1 and up to the next.
+/// Strides of axes 1 and up, in bytes.
 template <std::size_t most>
 std::array<cuuint64_t, most> strides_of(std::span<const std::uint64_t> sizes, std::uint64_t pitch, MapElement element) {
   std::array<cuuint64_t, most> strides{};
@@ -90,7 +90,7 @@ CUtensorMap window_map(const void* images, const WindowMap& windows, MapElement 
   std::array<cuuint64_t, 4> lengths{};
   for (std::size_t axis = 0; axis < lengths.size(); ++axis) lengths[axis] = windows.sizes[axis];
   const auto strides = strides_of<4>(windows.sizes, windows.pitch, element);
-  // In the order of the axes, as CUTLASS has them: cuda.h calls the corners {D, H, W} without saying from which end.
+  // Corners are in axis order, as in CUTLASS: cuda.h calls them {D, H, W} without saying from which end.
   const std::array<cuuint32_t, 4> steps{1, windows.stride[0], windows.stride[1], 1};
   const std::uint32_t channels = windows.channels == 0 ? widest_bytes / bytes_of(element) : windows.channels;
   CUtensorMap map{};

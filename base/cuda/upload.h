@@ -1,6 +1,6 @@
 #pragma once
-// Copies from the host's pageable memory to the current device. Out of such memory cudaMemcpy may return before the
-// last piece has arrived, and the streams of Sessions do not wait for the legacy stream that it uses: so these do.
+// Synchronous copies from pageable host memory to the current device. cudaMemcpy may return before the last piece has
+// arrived, and a Session's stream does not wait for the legacy stream.
 
 #include <ranges>
 

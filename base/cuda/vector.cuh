@@ -1,5 +1,5 @@
 #pragma once
-// Four floats at once, or eight that lie in memory as halves: 16-byte loads and stores, arithmetic element by element.
+// Vectors of four floats or eight halves: 16-byte loads and stores, elementwise arithmetic.
 
 #include <cuda_runtime.h>
 
@@ -21,8 +21,8 @@ struct Eight {
 __device__ inline Eight operator+(Eight a, Eight b) { return {a.low + b.low, a.high + b.high}; }
 __device__ inline Eight operator/(Eight a, float b) { return {a.low / b, a.high / b}; }
 
-/// Of f16 or bf16, as they lie in memory. By words: where one of two is selected the compiler takes single halves apart
-/// and together again (121 of 664 instructions of a maximum of 3x3).
+/// Eight f16 or bf16, stored as words: on selects the compiler would split and rejoin single halves (121 of 664
+/// instructions of a 3x3 maximum).
 template <typename T>
 struct alignas(16) EightHalves {
   using Half = T;
@@ -35,7 +35,7 @@ __device__ std::uint32_t paired(T low, T high) {
   return std::uint32_t{low.bits} | std::uint32_t{high.bits} << 16;
 }
 
-/// What is computed with where T lies in memory: of halves floats.
+/// The arithmetic type for T in memory: floats for halves.
 template <typename T>
 struct LoadedAs : std::type_identity<std::conditional_t<is_half<T>, float, T>> {};
 template <typename T>
@@ -56,7 +56,7 @@ __device__ Eight loaded(const EightHalves<T>& stored) {
   return {make_float4(at(0), at(1), at(2), at(3)), make_float4(at(4), at(5), at(6), at(7))};
 }
 
-/// The inverse: halves are rounded once.
+/// The inverse: rounds halves once.
 template <typename Stored, typename Value>
 __device__ Stored as_stored(const Value& value) {
   if constexpr (std::is_same_v<Stored, Value>) {
@@ -73,7 +73,7 @@ __device__ Stored as_stored(const Value& value) {
   }
 }
 
-/// Can arrays at these addresses be read and written 16 bytes at a time?
+/// True if all addresses are aligned for 16-byte access.
 template <typename... Pointers>
 bool quad_aligned(const Pointers*... pointers) {
   return ((reinterpret_cast<std::uintptr_t>(pointers) % sizeof(float4) == 0) && ...);

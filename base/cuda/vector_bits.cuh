@@ -1,5 +1,5 @@
 #pragma once
-// Elements inside the 16 bytes that one access moves.
+// Elements within a 16-byte vector.
 
 #include <cuda_runtime.h>
 
@@ -8,7 +8,7 @@
 
 namespace lenslet::cuda {
 
-/// The unsigned integer of that many bytes: 1, 2, 4, 8, and uint4 for 16.
+/// The unsigned integer of `bytes` bytes: 1, 2, 4, 8, and uint4 for 16.
 template <int bytes>
 struct BitsOf;
 template <>
@@ -24,10 +24,10 @@ struct BitsOf<16> : std::type_identity<uint4> {};
 template <int bytes>
 using Bits = typename BitsOf<bytes>::type;
 
-/// 32-bit word i of v. Costs nothing where i is known after unrolling.
+/// 32-bit word i of v. Free if i is known after unrolling.
 __device__ inline std::uint32_t word(const uint4& v, int i) { return i == 0 ? v.x : i == 1 ? v.y : i == 2 ? v.z : v.w; }
 
-/// Element k of the 16 / sizeof(T) that v holds, T an unsigned integer.
+/// Element k of the 16 / sizeof(T) in v; T is an unsigned integer.
 template <typename T>
 __device__ T element(const uint4& v, int k) {
   if constexpr (sizeof(T) == 8) {

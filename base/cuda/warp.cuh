@@ -10,7 +10,7 @@ namespace lenslet::cuda {
 
 inline constexpr int warp_threads = 32;
 
-/// `value` of the thread whose lane differs in the bits of `mask`. All 32 threads take part.
+/// `value` of the lane with the bits of `mask` flipped. All 32 threads take part.
 template <typename T>
 __device__ T shuffle_xor(const T& value, int mask) {
   static_assert(std::is_trivially_copyable_v<T> && sizeof(T) % sizeof(unsigned) == 0);

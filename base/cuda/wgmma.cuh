@@ -1,8 +1,8 @@
 #pragma once
-// Products of Hopper's tensor cores (PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions"; sm_90a): a warpgroup
-// of 128 threads, the first of which is a multiple of 128, multiplies 64 rows of A with n rows of B, 32 bytes of terms
-// at a time, both from shared memory, where they lie as copies by maps of base/cuda/tensor_map.h leave them: 128 bytes
-// of terms a row, or 64 or 32. 32 bytes are 16 terms of 16 bits, 8 of TF32.
+// wgmma, Hopper's warpgroup matrix multiply (PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions"; sm_90a). A
+// warpgroup (128 threads, aligned to 128) multiplies 64 rows of A by n rows of B, 32 bytes of k at a time: 16 elements
+// of 16 bits, or 8 of TF32. Operands are in shared memory as TMA writes them (base/cuda/tensor_map.h): rows of 128, 64
+// or 32 bytes of k.
 
 #include <cuda_runtime.h>
 
@@ -16,13 +16,13 @@ namespace lenslet::cuda {
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
-/// Terms of one instruction, of 16 bits and of TF32.
+/// k of one instruction, for 16-bit types and for TF32.
 inline constexpr int wgmma_terms = 16, wgmma_tf32_terms = 8;
 
-/// Describes an operand ("Matrix Descriptor Format"): its address, rows from one group of 8 rows to the next, and the
-/// swizzle of a row's bytes. `rows` is aligned to 8 rows. All in units of 16 bytes; the leading offset has no meaning
-/// where a row is all there is. Later terms, and later rows in eights: the descriptor plus their distance. Units are
-/// permuted by their address, whatever row of eight an operand begins with.
+/// An operand's descriptor ("Matrix Descriptor Format"), in units of 16 bytes: address, stride between groups of 8
+/// rows, and swizzle. `rows` is aligned to 8 rows; the leading offset is unused, as a row is all of k. Add a distance
+/// to reach later k, or later rows in eights. The swizzle depends on the address alone, so an operand may begin at any
+/// row of eight.
 template <int row_bytes = 128>
 __device__ inline std::uint64_t wgmma_operand(const void* rows, int group_rows = 8) {
   static_assert(row_bytes == 128 || row_bytes == 64 || row_bytes == 32);
@@ -31,19 +31,19 @@ __device__ inline std::uint64_t wgmma_operand(const void* rows, int group_rows =
   const auto groups = static_cast<std::uint64_t>(group_rows * (row_bytes / 16));
   return ((shared_address(rows) & 0x3FFFFU) >> 4) | leading << 16 | groups << 32 | swizzle << 62;
 }
-/// From an operand's descriptor to that of what lies `bytes` behind.
+/// The descriptor of the data `bytes` further on.
 __device__ constexpr std::uint64_t wgmma_behind(int bytes) { return static_cast<std::uint64_t>(bytes / 16); }
 
-/// Before the first product that reads registers which others wrote.
+/// Required before the first wgmma that reads registers written otherwise.
 __device__ inline void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
-/// The products since the last commit are one group.
+/// Closes a group of all wgmma since the last commit.
 __device__ inline void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
-/// Until at most so many of the last groups are under way.
+/// Waits until at most `groups` of the latest groups are in flight.
 template <int groups>
 __device__ inline void wgmma_wait() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(groups) : "memory");
 }
-/// Nobody reads or moves these registers before what stands above.
+/// Keeps the compiler from reading or moving these registers across this point.
 template <int count>
 __device__ inline void wgmma_hold(float (&d)[count]) {
 #pragma unroll
@@ -103,9 +103,8 @@ __device__ inline void wgmma_hold(float (&d)[count]) {
     LENSLET_WGMMA(256, form, transposed, LENSLET_WGMMA_0_32 ", " LENSLET_WGMMA_32_64 ", " LENSLET_WGMMA_64_128,     \
                   LENSLET_WGMMA_128, 128, 129, 130)
 
-/// d = a * b, or d += a * b. T: Float16, BFloat16, or float, of which TF32's bits count: what lies below is dropped.
-/// d[4*j + 2*i + e] of thread t of warp w is the sum of row 16*w + t/4 + 8*i of A and row 8*j + 2*(t%4) + e of B. Under
-/// way until wgmma_wait().
+/// d = a * b, or d += a * b. T: Float16, BFloat16, or float as TF32, whose low bits are truncated. d[4*j + 2*i + e] of
+/// thread t in warp w is row 16*w + t/4 + 8*i of A and row 8*j + 2*(t%4) + e of B. Asynchronous until wgmma_wait().
 template <typename T, int n>
 __device__ inline void wgmma(float (&d)[n / 2], std::uint64_t a, std::uint64_t b, int add) {
   static_assert(n == 16 || n == 32 || n == 64 || n == 96 || n == 128 || n == 208 || n == 256);
@@ -130,8 +129,8 @@ __device__ inline void wgmma(float (&d)[n / 2], std::uint64_t a, std::uint64_t b
   else                                                                                                          \
     LENSLET_WGMMA_REGISTERS(64, form, transposed, LENSLET_WGMMA_0_32, LENSLET_WGMMA_32(0), 32, 33, 34, 35, 36)
 
-/// d += a * b, of a in registers: thread t of warp w has the words (row 16*w + t/4, word t%4), the one 8 rows below,
-/// and the same two 4 words on. A word is two terms of 16 bits or one of TF32. They may not be written before
+/// d += a * b with a in registers: thread t of warp w holds the words (row 16*w + t/4, word t%4), the one 8 rows below,
+/// and the same two 4 words on. A word is two 16-bit elements or one of TF32. Do not overwrite them before
 /// wgmma_wait().
 template <typename T, int n>
 __device__ inline void wgmma_of_registers(float (&d)[n / 2], const std::uint32_t (&a)[4], std::uint64_t b) {
@@ -165,8 +164,8 @@ __device__ inline void wgmma_of_registers(float (&d)[n / 2], const std::uint32_t
 #undef LENSLET_WGMMA_0_16
 #undef LENSLET_WGMMA_0_8
 
-/// Registers a thread of this warpgroup may have from here on, a multiple of 8. All warpgroups of a block together have
-/// what they had at the start; waits until others gave up enough.
+/// setmaxnreg: the registers per thread of this warpgroup from here on, a multiple of 8. The block's total stays as at
+/// launch; waits until other warpgroups have released enough.
 template <int registers>
 __device__ inline void give_up_registers() {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(registers));

@@ -1,7 +1,7 @@
-// Included before any Highway header, by every file that is compiled for several instruction sets: which of them.
-// SSE4 and SSE2 serve old machines; SSSE3 and AVX3_DL differ from their neighbours in nothing that fp32 kernels use,
-// and SVE's vectors of unknown length cannot be kept in arrays (NEON runs there). A file that multiplies bytes defines
-// LENSLET_SIMD_BYTE_PRODUCTS first: AVX3_DL has an instruction for that.
+// Selects Highway's instruction sets; included before any Highway header. SSE4 and SSE2 serve old machines; SSSE3 and
+// AVX3_DL add nothing for fp32 kernels, and SVE's vectors of unknown length cannot be stored in arrays (NEON runs
+// there). A file that multiplies bytes defines LENSLET_SIMD_BYTE_PRODUCTS first, since AVX3_DL has instructions for
+// that.
 #ifndef LENSLET_OPS_SIMD_TARGETS_H_
 #define LENSLET_OPS_SIMD_TARGETS_H_
 
@@ -12,8 +12,8 @@
 #else
 #define LENSLET_SIMD_WITHOUT_AVX3_DL HWY_AVX3_DL
 #endif
-// Under a sanitizer SSE2, which must be there, and AVX2: the others are the same source once more, half of the time
-// that the kernels take to compile. tests/build compiles them without sanitizers.
+// Sanitizers compile SSE2, which is required, and AVX2 only: more targets of the same source would double the kernels'
+// compile time. tests/build compiles all of them without sanitizers.
 #if defined(__has_feature)
 #if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
 #define LENSLET_SIMD_FEW_TARGETS (HWY_SSE4 | HWY_AVX3)

@@ -1,7 +1,7 @@
 #pragma once
-// Activations on the device, for the kernels that fuse one. The kind is an argument, not a template parameter: all
-// threads branch alike, which costs a kernel that is bound by memory or by fma nothing one can measure, and a big
-// kernel is compiled once instead of eight times. NaN passes through every activation, as on the CPU.
+// Activations on the device, for kernels that fuse one. The kind is a run-time argument: all threads branch alike,
+// which costs nothing measurable in kernels bound by memory or FMA, and each big kernel is compiled once instead of
+// eight times. NaN passes through every activation, as on the CPU.
 
 #include <cuda_runtime.h>
 
@@ -17,12 +17,12 @@ __device__ inline float clip(float x, float low, float high) {
   return lenslet::activated<Activation::Kind::clip>(ScalarMath<float>(), x, low, high);
 }
 
-/// Is it none, relu or clip?
+/// True for none, relu and clip.
 LENSLET_HOST_DEVICE constexpr bool is_clamp(Activation::Kind kind) {
   return kind == Activation::Kind::none || kind == Activation::Kind::relu || kind == Activation::Kind::clip;
 }
 
-/// The activation of four values. `alpha` and `beta` as in Activation.
+/// Applies the activation to four values. `alpha` and `beta` are Activation's.
 __device__ inline float4 activated(Activation::Kind kind, float4 x, float alpha, float beta) {
   const auto each = [&](auto of) { return float4{of(x.x), of(x.y), of(x.z), of(x.w)}; };
   if (is_clamp(kind)) {  // apart: the jump that a switch becomes takes longer than they do
@@ -42,14 +42,14 @@ __device__ inline float4 activated(Activation::Kind kind, float4 x, float alpha,
   return x;
 }
 
-/// none, relu and clip as one: x limited to [low, high], in two instructions. NaN stays NaN; of zeros either may come.
+/// none, relu and clip as one clamp to [low, high]: two instructions. NaN stays NaN; a zero's sign is undefined.
 struct Clamp {
   float low = -INFINITY, high = INFINITY;
 
   __device__ float operator()(float x) const { return at_most(high, at_least(low, x)); }
 };
 
-/// An Activation as kernels take it: by value, 12 bytes.
+/// An Activation as a kernel argument, passed by value: 12 bytes.
 struct DeviceActivation {
   Activation::Kind kind = Activation::Kind::none;
   float alpha = 0, beta = 0;
@@ -62,7 +62,7 @@ struct DeviceActivation {
   __device__ float4 operator()(float4 x) const { return activated(kind, x, alpha, beta); }
 
   LENSLET_HOST_DEVICE bool is_clamp() const { return cuda::is_clamp(kind); }
-  /// The clamp that it is: a few instructions, once a kernel. Of other activations, one that does nothing.
+  /// The clamp that equals this activation, or one without effect. A few instructions, once per kernel.
   LENSLET_HOST_DEVICE Clamp clamp() const {
     Clamp limits;
     if (kind == Activation::Kind::relu) limits.low = 0;
@@ -73,8 +73,8 @@ struct DeviceActivation {
     return limits;
   }
 
-  /// Of many numbers that are rounded to 16 bits afterwards: one branch, and approximate functions. Kernels that unroll
-  /// this a lot keep the clamp apart, which is short, and call this where it is none.
+  /// Activations of many numbers that are then rounded to 16 bits: one branch, approximate functions. Kernels that
+  /// unroll this heavily keep the short clamp as a separate path.
   template <int count>
   __device__ void apply_for_halves(float (&x)[count]) const {
     const auto each = [&](auto of) {

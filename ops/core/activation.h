@@ -23,7 +23,7 @@ Activation::Kind parse_activation_kind(std::string_view name);
 /// "clip(0,6)"
 std::string to_string(const Activation& activation);
 
-/// In double, as the definition reads: for reference kernels.
+/// In double, by the definition: for reference kernels.
 double apply(const Activation& activation, double x);
 
 }  // namespace lenslet

@@ -1,9 +1,9 @@
 #pragma once
-// The activations, a row each: everything that names or computes one is made from these rows.
+// The activations, one row each. All code that names or computes an activation is generated from these rows.
 
 // clang-format off
-/// KIND(name, parameters, y): y is the function of x and of Activation's alpha and beta, called a and b. It is written
-/// over a Math m of one number (ops/core/scalar_math.h) or of a vector (ops/core/simd/activation-inl.h); NaN stays NaN.
+/// KIND(name, parameters, y): y is a function of x and of Activation's alpha and beta (a, b), over a Math m: scalar
+/// (ops/core/scalar_math.h) or vector (ops/core/simd/activation-inl.h). NaN stays NaN.
 #define LENSLET_ACTIVATIONS(KIND)                                                                   \
   KIND(none,         0, x)                                                                          \
   KIND(relu,         0, m.at_least(0, x))                                                           \
@@ -15,10 +15,10 @@
   KIND(hard_sigmoid, 2, m.at_most(1, m.at_least(0, m.mul_add(x, m(a), m(b)))))
 // clang-format on
 
-/// A list of their names, as enumerators.
+/// The names as a list of enumerators.
 #define LENSLET_ACTIVATION_NAME(NAME, PARAMETERS, ...) NAME,
 
-/// Defines V activated<kind>(m, x, a, b), with these specifiers: once on its own, and again for every instruction set.
+/// Defines V activated<kind>(m, x, a, b) with these specifiers: once for scalars and once per instruction set.
 #define LENSLET_DEFINE_ACTIVATED(SPECIFIERS)                                                              \
   template <Activation::Kind kind, class M, class V>                                                      \
   SPECIFIERS V activated([[maybe_unused]] M m, V x, [[maybe_unused]] float a, [[maybe_unused]] float b) { \

@@ -1,6 +1,6 @@
 #pragma once
-// Arithmetic for results that are rounded to 16 bits: functions by the approximations that processors of CUDA have as
-// single instructions. With it an activation is within 2^-17 of its value, or within 1e-35 where that is tiny.
+// Approximate functions for results that are rounded to 16 bits; each is a single CUDA instruction. Activations are
+// within 2^-17 of their value, or within 1e-35 where that is tiny.
 
 #include <cuda_runtime.h>
 
@@ -11,7 +11,7 @@
 
 namespace lenslet::cuda {
 
-// Bounds in one instruction each, which keeps NaN, where the architecture has it. Of zeros either may come.
+// Single-instruction min and max that keep NaN, where the architecture has them. The sign of a zero is not defined.
 LENSLET_HOST_DEVICE inline float at_least(float low, float x) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
   float y;
@@ -31,7 +31,7 @@ LENSLET_HOST_DEVICE inline float at_most(float high, float x) {
 #endif
 }
 
-/// 2^x; what is below 2^-126 is 0.
+/// 2^x; results below 2^-126 become 0.
 LENSLET_HOST_DEVICE inline float approximate_exp2(float x) {
 #if defined(__CUDA_ARCH__)
   float y;
@@ -41,7 +41,7 @@ LENSLET_HOST_DEVICE inline float approximate_exp2(float x) {
   return exp2f(x);
 #endif
 }
-/// 1 / x; what is below 2^-126 is 0.
+/// 1 / x; results below 2^-126 become 0.
 LENSLET_HOST_DEVICE inline float approximate_reciprocal(float x) {
 #if defined(__CUDA_ARCH__)
   float y;
@@ -52,7 +52,7 @@ LENSLET_HOST_DEVICE inline float approximate_reciprocal(float x) {
 #endif
 }
 
-/// A number whose quotients are approximate.
+/// A float whose division is approximate.
 struct Approximate {
   float value;
 
@@ -63,7 +63,7 @@ struct Approximate {
   }
 };
 
-/// The Math (ops/core/activation_kinds.h) of such numbers.
+/// The Math (ops/core/activation_kinds.h) of Approximate.
 struct ApproximateMath {
   using V = Approximate;
   LENSLET_HOST_DEVICE V operator()(float constant) const { return {constant}; }

@@ -1,5 +1,5 @@
 #pragma once
-// Attributes of one node being parsed.
+// Reads the attributes of one node while it is parsed.
 
 #include <cstdint>
 #include <optional>
@@ -13,8 +13,8 @@ namespace lenslet {
 
 struct NodeSpec;
 
-/// Each getter checks the kind and remembers that the name was asked for; `finish` throws for attributes nobody asked
-/// for. All throw Error(invalid_model | unsupported) that names the attribute.
+/// Each getter checks the kind and marks the name as read; `finish` throws for attributes that were never read. All
+/// throw Error(invalid_model | unsupported) that names the attribute.
 class AttributeReader {
  public:
   explicit AttributeReader(const AttributeList& attributes)

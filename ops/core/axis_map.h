@@ -13,18 +13,18 @@ namespace lenslet {
 
 struct InputInfo;
 
-/// Output axis `a` follows axis `b` of an input when what lies at position p along `a` depends on position p along `b`
-/// and on no other. Axes that an operator mixes, moves or makes are followed by none. Of one shape, all outputs alike.
+/// Output axis `a` follows axis `b` of an input when the elements at position p along `a` depend only on position p
+/// along `b`. Axes that an operator mixes, moves or creates follow none. All outputs have one shape and behave alike.
 struct AxisMap {
   static constexpr std::int8_t none = -1;
 
-  /// Of one input.
+  /// The axes of one input.
   struct Followed {
-    /// Weights, scales, bounds, axes: an input that is not laid out along the output.
+    /// Not laid out along the output: weights, scales, bounds, axes.
     bool parameter = true;
     std::array<std::int8_t, Shape::max_rank> axis = filled();  ///< by axis of the output: an axis of the input, or none
-    /// By axis of the output: every position along it reads the same of the input, which has size 1 there or no such
-    /// axis, and so it would at any other size of the output.
+    /// Per output axis: all positions read the same input elements, because the input has size 1 there or lacks the
+    /// axis. This holds for any size of the output.
     std::array<bool, Shape::max_rank> stretched{};
 
     /// The axis of the output that follows `input_axis`, or none.
@@ -39,18 +39,17 @@ struct AxisMap {
   };
 
   std::vector<Followed> inputs;
-  /// All outputs hold the elements of input 0 in their order (Reshape): whatever becomes of the axes, what is outermost
-  /// before is outermost after.
+  /// All outputs hold the elements of input 0 in the same order (Reshape): the outermost axis stays outermost.
   bool keeps_order = false;
 };
 
-/// Every output element from the input elements at its own place: the first `along` inputs broadcast to `output`, those
-/// that follow are parameters (Op::elementwise_inputs).
+/// Each output element depends on the input elements at its own index: the first `along` inputs broadcast to `output`,
+/// the others are parameters (Op::elementwise_inputs).
 AxisMap elementwise_axes(std::span<const InputInfo> inputs, const Shape& output, std::size_t along);
 
-/// Input 0 is followed along `axes`, which keep their number; everything else is mixed or a parameter.
+/// Output axes `axes` follow the same axes of input 0; all other axes are mixed, all other inputs are parameters.
 AxisMap axes_kept(std::size_t inputs, std::initializer_list<int> axes);
-/// The same of all axes below `rank` for which kept(axis).
+/// The same for all axes below `rank` with kept(axis).
 template <typename Kept>
 AxisMap axes_kept_if(std::size_t inputs, int rank, const Kept& kept) {
   AxisMap map = axes_kept(inputs, {});

@@ -1,5 +1,5 @@
 #pragma once
-// NumPy broadcasting without materialising: operands of several shapes and layouts walked in the output's memory order.
+// NumPy broadcasting without materialised operands: shapes and layouts are walked in the output's memory order.
 
 #include <algorithm>
 #include <array>
@@ -12,17 +12,17 @@
 
 namespace lenslet {
 
-/// The shape both broadcast to: aligned at the last dimension, equal or 1. Error(invalid_model) names both otherwise.
+/// The common shape, aligned at the last dimension. Error(invalid_model) names both when there is none.
 Shape broadcast_shapes(const Shape& a, const Shape& b);
 
-/// A loop nest over an output, innermost loop last, with the operands' element strides (0 where one is repeated).
-/// Loops of length 1 are gone and neighbours that every operand steps through evenly are merged, so that equal shapes
-/// in one layout become a single loop, and a per-channel operand two or three.
+/// A loop nest over an output, innermost loop last, with the operands' element strides (0 where one is repeated). Loops
+/// of length 1 are dropped and adjacent loops merged where every operand steps evenly: equal shapes in one layout
+/// become a single loop, a per-channel operand two or three.
 struct BroadcastLoops {
   static constexpr int max_operands = 4;
 
-  /// Operand 0 should be the output itself, so that its strides show where results go. An operand of lower rank is
-  /// aligned at the last dimension and is row-major.
+  /// Operand 0 should be the output itself, so that its strides give the store offsets. An operand of lower rank is
+  /// row-major and aligned at the last dimension.
   struct Operand {
     const Shape* shape = nullptr;
     Format layout = formats::nchw;
@@ -42,8 +42,8 @@ struct BroadcastLoops {
   std::int64_t rows() const;
 };
 
-/// Calls body(offsets, count) for runs along the innermost loop: `offsets` holds each operand's element offset of the
-/// run's first element; along the run operand i steps by inner_stride(i). Long rows are cut, short ones shared out.
+/// Calls body(offsets, count) for runs along the innermost loop: `offsets` holds each operand's element offset at the
+/// start of the run; operand i steps by inner_stride(i). Long rows are split, short ones are grouped.
 template <typename Body>
 void for_each_run(const BroadcastLoops& loops, ThreadPool& pool, std::int64_t grain_elems, const Body& body) {
   const std::int64_t rows = loops.rows(), inner = loops.inner();

@@ -49,15 +49,15 @@ double conversion_us(const Format& from, const Format& to, const TensorType& typ
 }
 
 double neighbours_us(const Problem& problem, const Candidate& candidate, const Target& target, InputMask given) {
-  // On the CPU only tiny layers are cheapest in nchw, and what stands around them is as often nchw: looking at one node
-  // cannot tell. Counting two conversions there would move 32 layers of the shared models and cases away from direct,
-  // 31 of them alone in their model (2026-11-21).
+  // On the CPU nchw is cheapest only for tiny layers, whose neighbours are as often nchw; one node alone cannot tell.
+  // Counting two conversions would move 32 layers of the shared models and cases away from direct, 31 of them alone in
+  // their model (2026-11-21).
   const bool at_home = target.device.kind == DeviceKind::cuda;
   double us = 0;
   const auto convert = [&](const Format& format, const TensorType& type, bool is_given) {
     if (type.shape.rank() != 4) return;
-    // With a conversion of network inputs from nhwc stem had 3 us more, and wgmma_patch one to nhwc less: VGG-16's
-    // first layer at batch 1 in TF32 went to that, in 10.3 us for stem's 7.7.
+    // Charging a conversion of nhwc network inputs cost stem 3 us and spared wgmma_patch one: VGG-16's first layer
+    // (batch 1, TF32) then took 10.3 us instead of stem's 7.7.
     const Format home = at_home && is_given ? formats::nchw : home_format(type, target);
     if (format == home) return;
     Format plain = format;  // a halo is a step of its own
@@ -106,7 +106,7 @@ Choice choose_among(std::span<const Kernel* const> kernels, const Problem& probl
   if (named != nullptr && !forced_where_accepted)
     throw Error(ErrorKind::unsupported, fmt::format("{} refuses {}: {}", forced, what, named->refusal));
   if (best == nullptr) {
-    // With one kernel its own words say it best.
+    // A single kernel's own refusal is the best message.
     if (choice.rows.empty()) throw Error(ErrorKind::unsupported, "there is no kernel for it");
     if (choice.rows.size() == 1) throw Error(ErrorKind::unsupported, choice.rows[0].refusal);
     throw Error(ErrorKind::unsupported, fmt::format("no kernel takes {}", what));

@@ -1,5 +1,5 @@
 #pragma once
-// Which kernel a node runs with, and why, looking at one node at a time.
+// Chooses the kernel of a node, one node at a time, and records why.
 
 #include <memory>
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace lenslet {
 
-/// What was decided for one node.
+/// The decision for one node.
 struct Choice {
   /// One kernel's answer.
   struct Row {
@@ -26,25 +26,24 @@ struct Choice {
   std::vector<Row> rows = {};  ///< in the kernels' order
 };
 
-/// The format in which activations run: the fast convolutions of every device take it. nhwc; where those read by the
-/// tensor copy engine (sm_90, 16 bits and TF32), with pixels at multiples of 16 bytes (aligned_nhwc), unless that were
-/// twice the bytes, or there is one pixel.
+/// The format in which activations are kept, which the fast convolutions of the device read: nhwc. With TMA (sm_90, 16
+/// bits and TF32) pixels are aligned to 16 bytes (aligned_nhwc), unless that doubles the bytes or there is one pixel.
 Format home_format(const TensorType& type, const Target& target);
 
-/// Microseconds of the LayoutConvert step between two formats of a 4-D tensor; 0 where no byte moves.
+/// Microseconds of a LayoutConvert step between two formats of a 4-D tensor; 0 where no byte moves.
 double conversion_us(const Format& from, const Format& to, const TensorType& type, const Target& target);
-/// Those of a candidate's inputs and outputs, all neighbours being in home_format() (on the CPU: in the candidate's
-/// own, but for halos), but on CUDA the inputs that are `given` in nchw, as the network's are.
+/// Conversions at a candidate's inputs and outputs. All neighbours are in home_format() (on the CPU: in the candidate's
+/// own, without halos), except on CUDA inputs that are `given`, which are nchw like the network's.
 double neighbours_us(const Problem& problem, const Candidate& candidate, const Target& target,
                      InputMask given = no_inputs);
 
-/// The documented rule (docs/conv-choice.md): among the kernels that offer something, the least estimate with its
-/// neighbours; at equal cost the earlier kernel. `forced` names one instead; if it refuses: Error(unsupported) with its
-/// reason, or the rule's choice with `forced_where_accepted`. Error(unsupported) when no kernel takes the problem;
-/// `what` describes it in words. `forced` is a name of some kernel of the operator.
+/// The documented rule (docs/conv-choice.md): the least estimate, neighbours included, among the kernels that offer a
+/// candidate; ties go to the earlier kernel. `forced` names a kernel of the operator instead; if it refuses,
+/// Error(unsupported) gives its reason, or with `forced_where_accepted` the rule decides. Error(unsupported) when no
+/// kernel accepts the problem; `what` describes it in words.
 Choice choose_kernel(const Problem& problem, const Target& target, std::string_view what, std::string_view forced = {},
                      bool forced_where_accepted = false, InputMask given = no_inputs);
-/// The same among these kernels.
+/// The same rule among the given kernels.
 Choice choose_among(std::span<const Kernel* const> kernels, const Problem& problem, const Target& target,
                     std::string_view what, std::string_view forced = {}, bool forced_where_accepted = false,
                     InputMask given = no_inputs);

@@ -23,7 +23,7 @@ std::string_view ConfigReader::word(std::string_view name) {
   rest_.remove_prefix(name.size() + 1);
   const std::string_view value = rest_.substr(0, rest_.find(' '));
   rest_.remove_prefix(value.size());
-  // A blank stands between two values: one at the end is left over, for finish() to refuse.
+  // Skips the blank between two values; a trailing one stays, and finish() refuses it.
   if (rest_.size() > 1) rest_.remove_prefix(1);
   return value;
 }

@@ -19,7 +19,7 @@ class ConfigWriter {
   std::string text_;
 };
 
-/// Reads what ConfigWriter wrote, in the same order. Everything throws Error(invalid_argument) that shows the text.
+/// Reads what ConfigWriter wrote, in the same order. Throws Error(invalid_argument) that quotes the text.
 class ConfigReader {
  public:
   explicit ConfigReader(std::string_view text) : text_(text), rest_(text) {}
@@ -27,9 +27,9 @@ class ConfigReader {
   std::int64_t integer(std::string_view name, std::int64_t least = 0, std::int64_t most = INT64_MAX);
   bool flag(std::string_view name);
   std::string_view word(std::string_view name);
-  /// Nothing is left: what may be left out and would come now was.
+  /// True at the end of the text: optional values that would follow are absent.
   bool done() const { return rest_.empty(); }
-  /// There must be nothing left.
+  /// Throws unless the whole text was read.
   void finish() const;
   [[noreturn]] void refuse(std::string_view why) const;
 

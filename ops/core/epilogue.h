@@ -1,5 +1,5 @@
 #pragma once
-// What a product does to its sums before they are stored: the same for every operator that has one.
+// The epilogue of a matrix product: applied to the accumulators before they are stored, alike for all operators.
 
 #include <cstdint>
 #include <vector>
@@ -10,8 +10,8 @@
 
 namespace lenslet {
 
-/// y = activation(scale[k] * sum + bias_factor * bias[k] + residual), k the output channel. The passes that fuse know
-/// this and no operator class: they take an operator's epilogue, change it, and ask for the operator with the new one.
+/// y = activation(scale[k] * sum + bias_factor * bias[k] + residual), k the output channel. Fusing passes know this
+/// struct and no operator class: they read an operator's epilogue, change it and ask for the operator with the new one.
 struct Epilogue {
   static constexpr int no_input = -1;
 
@@ -24,13 +24,13 @@ struct Epilogue {
   std::vector<float> scale = {};  ///< one factor a channel; empty: 1
   Activation activation = {};
 
-  /// Nothing follows the scaled and shifted sum yet: a scale can still be folded.
+  /// True while a scale can still be folded: nothing follows the scaled and shifted sum yet.
   bool open() const { return activation.kind == Activation::Kind::none; }
 };
 
-/// Appends activation, activation_alpha, activation_beta and weight_scale, as far as they say something.
+/// Appends activation, activation_alpha, activation_beta and weight_scale where they differ from the defaults.
 void append_attributes(AttributeList& list, const Epilogue& epilogue);
-/// The reverse, for attributes in the normalised form (NodeSpec::normalised): a file cannot say these.
+/// The reverse, for normalised attributes (NodeSpec::normalised); model files cannot contain these.
 void read_epilogue(AttributeReader& reader, Epilogue& epilogue);
 
 }  // namespace lenslet

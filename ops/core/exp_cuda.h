@@ -1,6 +1,6 @@
 #pragma once
-// e^x in fp32 arithmetic: closer than CUDA's expf, whose 1.1 ulp are more than an Exp that is a graph's output may be
-// off. Double precision would be closer still and cost thirty times as much on a GPU not made for it.
+// e^x in fp32. CUDA's expf errs by 1.1 ulp, too much for an Exp that is a graph output. Double precision would be more
+// exact but costs thirty times as much on GPUs with few fp64 units.
 
 #include <cmath>
 #include <cstdint>
@@ -10,11 +10,11 @@
 
 namespace lenslet::cuda {
 
-/// e^x within 0.66 ulp for normal results (every float tried on the host; the device computes the same, every operation
-/// being IEEE's). Gradual underflow below -87.3, 0 below -103.97, +inf above 88.72; NaN stays NaN.
+/// e^x within 0.66 ulp for normal results (all floats tried on the host; the device gives the same bits, since all
+/// operations are IEEE). Gradual underflow below -87.3, 0 below -103.97, +inf above 88.72; NaN stays NaN.
 LENSLET_HOST_DEVICE inline float exp_f32(float x) {
-  // Beyond these bounds the result is 0 or inf anyhow, and 2^n below stays made of two normal factors. Comparisons,
-  // because fminf and fmaxf turn NaN into a number.
+  // Clamped: the result is 0 or inf beyond, and 2^n stays a product of two normal factors. Comparisons instead of fminf
+  // and fmaxf, which turn NaN into a number.
   x = x > 89.0f ? 89.0f : x;
   x = x < -105.0f ? -105.0f : x;
   // n = x / ln 2, rounded: 1.5 * 2^23 leaves no bits below the point, and n in the low bits of the sum.
@@ -31,7 +31,7 @@ LENSLET_HOST_DEVICE inline float exp_f32(float x) {
   q = fmaf(q, r, 4.16665561e-2f);
   q = fmaf(q, r, 1.66666672e-1f);
   q = fmaf(q, r, 0.5f);
-  // What 1 + r and r itself lost when they were rounded goes into the last, small term: only the last sum rounds.
+  // The rounding errors of 1 + r and r are added to the last, small term: only the final sum rounds.
   const float sum = 1.0f + r;
   const float lost = fmaf(n, minus_ln2_low, (1.0f - sum) + high);
   const float y = sum + fmaf(r * r, q, lost);

@@ -1,5 +1,5 @@
 #pragma once
-// What is wrong with the inputs of a CUDA kernel that has found it, in more words than one text can be: with numbers.
+// Error details from CUDA kernels that find invalid inputs: numbers beside the fixed text of BoundKernel::fault().
 
 #include <cstdint>
 #include <span>
@@ -9,12 +9,12 @@
 
 namespace lenslet {
 
-/// What Context::fault points at. The first is not 0 where something is wrong; what the others say, the kernel that
-/// writes them knows. One thread of a kernel writes them, or all write the same.
+/// Words at Context::fault. The first is nonzero after an error; the kernel defines the others. One thread of a kernel
+/// writes them, or all threads write the same.
 inline constexpr std::size_t fault_words = 12;
 using FaultWords = std::span<const std::int32_t, fault_words>;
 
-/// A BoundKernel, whose fault() is not empty, that tells more than that.
+/// A BoundKernel with a fault() that adds such details.
 class TellsFault {
  public:
   virtual ~TellsFault() = default;

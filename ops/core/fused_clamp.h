@@ -1,5 +1,5 @@
 #pragma once
-// How kernels apply an activation while the result is in registers.
+// Activations that CPU kernels apply while the result is in registers.
 
 #include <limits>
 
@@ -7,8 +7,8 @@
 
 namespace lenslet {
 
-/// none, relu and clip are a clamp to [low, high], which kernels always do; the others follow as a pass of their own
-/// over the result while it is in the cache (`after`), so that kernels are not instantiated once per activation.
+/// none, relu and clip are a clamp to [low, high] inside the kernel. Other activations are a separate pass over the
+/// result while it is in the cache (`after`), so that kernels have no instance per activation.
 struct FusedClamp {
   float low = -std::numeric_limits<float>::infinity();
   float high = std::numeric_limits<float>::infinity();

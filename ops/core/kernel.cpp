@@ -49,9 +49,9 @@ bool moves(const InputInfo& input) {
   return input.present && input.constant == nullptr && input.type.shape.rank() == 4;
 }
 
-/// Pixels with room (aligned_nhwc) are pixels of more channels to an operator that keeps channels apart: what it makes
-/// of the room lies in the room. Nothing where a channel of output 0 depends on others, or on more than what lies in
-/// it.
+/// Runs channelwise operators on pixels with padding channels (aligned_nhwc) as if these were real channels: padding
+/// channels in give padding channels out. Not for operators whose output channels depend on other channels, or on
+/// parameters.
 class WithRoom {
  public:
   static std::optional<WithRoom> of(const Problem& problem) {
@@ -71,9 +71,9 @@ class WithRoom {
     return with_room;
   }
 
-  /// A 4-D tensor whose channels get the room.
+  /// True for 4-D tensors, whose channels get padded.
   bool has(const Shape& shape) const { return shape.rank() == 4 && shape[1] == channels_; }
-  /// The formats in which a kernel of nhwc computes it with so many channels.
+  /// The format with a pixel pitch of `pitch` channels that an nhwc kernel runs in.
   Format format(const Shape& shape, std::int64_t pitch) const {
     Format format = formats::nhwc;
     if (has(shape) && pitch != channels_) format.pixel_pitch = pitch;
@@ -89,7 +89,7 @@ class WithRoom {
     return true;
   }
 
-  /// The kernel of the problem with so many channels.
+  /// The kernel bound to the problem with padded channels.
   class Bound final : public BoundKernel {
    public:
     Bound(const SimpleKernel& row, const Binding& binding, std::int64_t channels)
@@ -166,7 +166,7 @@ class Adapter final : public Kernel {
     for (const Format& format : list.empty() ? std::span<const Format>(nchw_only) : list) {
       offer.candidates.push_back(candidate_in(problem, target, [&](const TensorType&) { return format; }));
       nhwc = nhwc || format == formats::nhwc;
-      // Where no tensor that moves is 4-D, there is nothing to choose.
+      // Nothing to choose without a 4-D activation.
       if (std::none_of(problem.inputs().begin(), problem.inputs().end(), moves)) return offer;
     }
     if (nhwc)
@@ -188,7 +188,7 @@ class Adapter final : public Kernel {
   }
 
  private:
-  /// All that moves and is 4-D in the formats that it gets from `format_of`.
+  /// A candidate in which all 4-D activations have the formats that `format_of` gives.
   template <typename FormatOf>
   Candidate candidate_in(const Problem& problem, const Target& target, const FormatOf& format_of) const {
     Candidate candidate;
@@ -212,7 +212,7 @@ class Adapter final : public Kernel {
     return candidate;
   }
 
-  /// In formats of values at home whose pixels have room, where the kernel takes such.
+  /// The candidate with padded pixels (home_format()), if the kernel supports them.
   std::optional<Candidate> candidate_with_room(const Problem& problem, const Target& target) const {
     std::int64_t pitch = 0;
     for (const InputInfo& input : problem.inputs())
@@ -221,7 +221,7 @@ class Adapter final : public Kernel {
     const auto room = with_room(problem);
     if (room && problem.output_shape()[2] * problem.output_shape()[3] > 1) {
       if (room->format(problem.output_shape(), pitch).pixel_pitch == 0) return std::nullopt;
-      // Of larger elements the room would be more than what is left of 16 bytes, and nothing else may be written.
+      // Only 16 bytes at most may be padded: larger elements would write beyond that.
       const auto fits = [&](const TensorType& type) {
         return !room->has(type.shape) || pitch <= aligned_channels(type.shape[1], type.dtype);
       };
@@ -245,7 +245,7 @@ class Adapter final : public Kernel {
 
 using KernelList = std::vector<const Kernel*>;
 
-/// By operator and device. Built once, out of the rows of all families.
+/// All kernels by operator and device, built once from the rows of all families.
 class Registry {
  public:
   Registry() {

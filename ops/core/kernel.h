@@ -1,9 +1,8 @@
 #pragma once
-// How operators are computed. A kernel is a row of its own: for one operator on one device it looks at a problem and
-// answers with a refusal in words, or with candidates, each a configuration that it could run. Choosing among them is
-// somebody else's business (choose.h), and nothing is decided in a run.
+// How operators are computed. A kernel takes a problem of one operator on one device and answers with a refusal in
+// words or with candidates: configurations that it can run. choose.h chooses among them; a run decides nothing.
 //
-// Most operators have one obvious kernel a device: those are rows of data (SimpleKernel). Families with more to say
+// Most operators have one kernel per device, which is a row of data (SimpleKernel). Families with more to decide
 // (convolutions, products) derive from Kernel.
 
 #include <array>
@@ -30,16 +29,16 @@ namespace cuda {
 struct Context;  // base/cuda/context.h
 }
 
-/// What a plan is made for.
+/// The device and options that a plan is made for.
 struct Target {
   const DeviceProfile& device;
   Numerics numerics = {};
 };
 
-/// A node with everything that is known of it before the run: resolved once, kept with its step. Immutable.
+/// A node with all that is known before the run: resolved once, kept with its step. Immutable.
 class Problem {
  public:
-  /// Constants are kept alive. Types of the outputs are inferred when `outputs` is empty.
+  /// Keeps constants alive. Infers the output types when `outputs` is empty.
   Problem(std::shared_ptr<const Op> op, std::span<const InputInfo> inputs, std::vector<TensorType> outputs = {});
   Problem(const Problem&) = delete;
   Problem& operator=(const Problem&) = delete;
@@ -54,7 +53,7 @@ class Problem {
   std::span<const TensorType> outputs() const { return outputs_; }
   const Shape& shape(std::size_t input) const { return inputs_[input].type.shape; }
   const Shape& output_shape(std::size_t output = 0) const { return outputs_[output].shape; }
-  /// Of all inputs that are present and of all outputs, each once.
+  /// Bytes of all present inputs and all outputs, each counted once.
   double bytes() const;
 
  private:
@@ -68,24 +67,24 @@ inline constexpr InputMask no_inputs = 0, all_inputs = ~InputMask{0};
 
 /// One way in which a kernel would compute a problem.
 struct Candidate {
-  /// What Kernel::bind() reads back: "tile=128x64 slices=4". Empty: there is nothing to configure.
+  /// The configuration that Kernel::bind() parses: "tile=128x64 slices=4". Empty: nothing to configure.
   std::string config;
   std::vector<Format> inputs, outputs;  ///< constants and what is not 4-D: nchw
   std::size_t workspace_bytes = 0;
   double estimated_us = 0;  ///< of the kernel alone: what brings its inputs into their formats is a step of its own
   double tolerance = 0;     ///< stated bound on |y - exact| by what an element is made of (oracle::Array::scale)
-  /// Output 0 may be written over one of these while it is read: same element index read before written, equal type.
+  /// Inputs that output 0 may overwrite: each element is read before the same index is written, types are equal.
   InputMask in_place = no_inputs;
-  /// May these inputs, may output 0, where they are nhwc, get a pixel pitch instead? bind() sees it. On CUDA the pitch
-  /// and where they begin are multiples of 16 bytes, what is left of the last 16 of a pixel may be written, too, and an
-  /// image has less than 2^30 elements, pitch included.
+  /// Inputs that may have a pixel pitch where they are nhwc (and output 0 likewise); bind() gets the pitch. On CUDA
+  /// pitch and base address are multiples of 16 bytes, the padding up to the next 16 bytes may be written, and an image
+  /// has less than 2^30 elements, pitch included.
   InputMask pitched_inputs = no_inputs;
   bool pitched_output = false;
-  /// Of the constant inputs, those that run() reads. The others are in the blob, or were read by bind().
+  /// Constant inputs that run() reads. The others are in the blob or were read by bind().
   InputMask reads = all_inputs;
   bool needs_cublas = false;
-  /// CUDA: it waits for what prepare() made where that comes from memory instead of L2, so that bringing it to L2 while
-  /// an earlier step runs pays (runtime/exec/early_weights.h).
+  /// CUDA: the kernel stalls on prepared weights that come from memory instead of L2, so prefetching them during an
+  /// earlier step pays (runtime/exec/early_weights.h).
   bool waits_for_weights = false;
 };
 
@@ -102,18 +101,17 @@ struct Offer {
   }
 };
 
-/// Weights transformed for a kernel: plain bytes, which a file could hold. Equal keys and equal constants give equal
-/// bytes, so that plans share them.
+/// Weights transformed for a kernel: plain bytes that a file can hold. Plans share blobs: equal keys and equal
+/// constants give equal bytes.
 struct BlobSpec {
   std::string key;  ///< besides the kernel and the constants: everything that decides the bytes, the machine included
   std::size_t bytes = 0;
   std::size_t alignment = 64;
 };
 
-/// Everything a kernel gets in a run. Shapes and formats are final; nothing may be allocated. On CUDA the tensors'
-/// data() are device addresses, 256-byte aligned but for parts of others, which the host never reads; work is queued on
-/// cuda->stream and nothing waits: a launch may be recorded into a graph and repeated, so nothing may depend on the
-/// moment.
+/// The arguments of a run. Shapes and formats are final; nothing may be allocated. On CUDA data() are device addresses
+/// that the host never reads, 256-byte aligned except in views of other tensors. Work is queued on cuda->stream and
+/// never waited for: it may be captured into a graph and replayed.
 struct KernelRun {
   std::span<const Tensor> inputs;  ///< empty() for omitted optional inputs, and for constants that are not read
   std::span<Tensor> outputs;
@@ -123,12 +121,12 @@ struct KernelRun {
   ThreadPool* pool = nullptr;       ///< CPU kernels
   const cuda::Context* cuda = nullptr;  ///< CUDA kernels
 
-  /// Its elements; null for an input that is left out or not read.
+  /// Elements of an input; null when it is left out or not read.
   template <typename T>
   const T* in(std::size_t input) const {
     return input < inputs.size() ? static_cast<const T*>(inputs[input].data()) : nullptr;
   }
-  /// Its elements; null for an output that the node does not have.
+  /// Elements of an output; null when the node lacks it.
   template <typename T>
   T* out(std::size_t output = 0) const {
     return output < outputs.size() ? static_cast<T*>(outputs[output].data()) : nullptr;
@@ -137,21 +135,21 @@ struct KernelRun {
 
 class RowKernel;  // rows.h
 
-/// A kernel bound to one problem and configuration: ready to run, any number of times, from any thread that has its
-/// own tensors. Bound before the first run; run() decides nothing.
+/// A kernel bound to one problem and configuration before the first run. run() may be called any number of times, from
+/// any thread with its own tensors.
 class BoundKernel {
  public:
   virtual ~BoundKernel() = default;
   virtual std::size_t workspace_bytes() const { return 0; }
   virtual void run(const KernelRun& run) const = 0;
-  /// Of a CUDA kernel that checks what its inputs hold: what is wrong where it has set cuda->fault ("an index is
-  /// outside axis 0 of [3,5]"). The run ends with Error(invalid_argument) then. Empty: it checks nothing.
+  /// The message when a CUDA kernel that checks its inputs has set cuda->fault ("an index is outside axis 0 of [3,5]").
+  /// The run then ends with Error(invalid_argument). Empty: the kernel checks nothing.
   virtual std::string fault() const { return {}; }
-  /// A CPU kernel that can also compute rows of output 0 apart (rows.h), or null.
+  /// The interface of CPU kernels that can compute single rows of output 0 (rows.h), or null.
   virtual const RowKernel* row_kernel() const { return nullptr; }
 };
 
-/// What bind() gets.
+/// The arguments of bind().
 struct Binding {
   const Problem& problem;
   const Candidate& candidate;
@@ -166,84 +164,84 @@ struct Binding {
   const Shape& output_shape(std::size_t output = 0) const { return problem.output_shape(output); }
   const Format& output_format(std::size_t output = 0) const { return candidate.outputs[output]; }
   int threads() const { return device.units; }  ///< on the CPU
-  /// The known value of an input, or null.
+  /// The constant value of an input, or null.
   const Tensor* constant(std::size_t input) const {
     return input < problem.inputs().size() && problem.inputs()[input].present ? problem.inputs()[input].constant
                                                                               : nullptr;
   }
 };
 
-/// Stateless; one static instance each.
+/// Stateless; one static instance per kernel.
 class Kernel {
  public:
   virtual ~Kernel() = default;
   virtual std::string_view name() const = 0;
   virtual DeviceKind device() const = 0;
-  /// Element types of its data: for the refusal and for docs/ops.md.
+  /// Element types of its data, for refusals and docs/ops.md.
   virtual DTypeSet types() const = 0;
-  /// The input whose type that is.
+  /// The input that has this type.
   virtual std::size_t typed_input() const { return 0; }
 
   virtual Offer offer(const Problem& problem, const Target& target) const = 0;
-  /// Nothing: there is nothing to prepare.
+  /// The prepared weights that a candidate needs, or nothing.
   virtual std::optional<BlobSpec> blob(const Problem& problem, const Candidate& candidate) const;
-  /// Fills the blob, on the host, whatever the device: whoever plans brings it there.
+  /// Fills the blob in host memory, for either device; the planner uploads it.
   virtual void prepare(const Problem& problem, const Candidate& candidate, std::span<std::byte> blob) const;
-  /// `candidate` is one of those offered, or read back from a file: Error(invalid_argument) when its configuration
-  /// cannot be read.
+  /// `candidate` was offered by this kernel or read from a file. Error(invalid_argument) when its configuration cannot
+  /// be parsed.
   virtual std::unique_ptr<const BoundKernel> bind(const Binding& binding) const = 0;
 };
 
-/// What a kernel prepares for a candidate, in host memory as Tensor makes it; empty(): nothing.
+/// The prepared weights of a candidate in host memory; empty() when it has none.
 Tensor prepared_blob(const Kernel& kernel, const Problem& problem, const Candidate& candidate);
 
-/// All kernels of an operator on a device, in the order in which they are asked; the last resort comes last.
+/// All kernels of an operator on a device, in the order in which they are asked; the fallback comes last.
 std::span<const Kernel* const> kernels_of(std::string_view op, DeviceKind device);
 /// By name; null when there is none.
 const Kernel* find_kernel(std::string_view op, DeviceKind device, std::string_view name);
-/// What the kernels of an operator take together, on any device.
+/// The union of the types of all kernels of the operator, on any device.
 DTypeSet supported_types(std::string_view op);
 
-/// A kernel that is more than a row of data.
+/// A kernel that is not a SimpleKernel.
 struct KernelRow {
   std::string_view op;
   const Kernel* kernel = nullptr;
 };
-/// All of those, in the order in which each operator's are asked (ops/table.cpp).
+/// All of these, in the order in which each operator asks them (ops/table.cpp).
 std::span<const KernelRow> family_kernels();
 
-/// The kernel of a device as a row of data, for operators with one obvious way to compute them.
+/// A kernel as a row of data, for operators with one kernel per device.
 struct SimpleKernel {
   DeviceKind device = DeviceKind::cpu;
   DTypeSet types = DTypeSet::any();  ///< of input `typed_input`, and of all others that must have its type
   DTypeSet more_on_cuda = {};        ///< in on_both(): what the CUDA row takes besides
   std::size_t typed_input = 0;
-  /// Formats that the 4-D inputs (which are no constants) and 4-D outputs may all have together: one candidate each.
+  /// Formats that all 4-D inputs (except constants) and 4-D outputs share: one candidate each.
   std::span<const Format> formats = {};
-  /// The same where it depends on the problem; instead of `formats`.
+  /// The same when it depends on the problem; used instead of `formats`.
   std::span<const Format> (*formats_for)(const Problem&) = nullptr;
   double tolerance = 0;
   double (*tolerance_for)(const Problem&) = nullptr;
   InputMask in_place = no_inputs;
   InputMask pitched_inputs = no_inputs;  ///< as Candidate's
   bool pitched_output = false;
-  /// CUDA: all that moves and is 4-D may be in aligned_nhwc formats, of which bind() sees the pitches. Where an
-  /// operator keeps channels apart (AxisMap) it needs not say so: the room is computed like channels.
+  /// CUDA: all 4-D activations may be aligned_nhwc; bind() gets the pitches. Channelwise operators (AxisMap) need not
+  /// set it: they compute padding channels like channels.
   bool steps_over_room = false;
   InputMask reads = all_inputs;
-  /// Why this problem (not only its types) cannot be computed, or nothing. Answers alike in builds without CUDA.
+  /// The reason to refuse this problem beyond its types, or nothing. The same answer in builds without CUDA.
   std::optional<std::string> (*refuse)(const Problem&) = nullptr;
-  /// Where candidates are not one a format (conversions of formats): instead of what `formats` to `reads` say.
+  /// Replaces `formats` to `reads` where candidates are not one per format (conversions of formats).
   Offer (*offer)(const Problem&, const Target&) = nullptr;
   std::unique_ptr<const BoundKernel> (*bind)(const Binding&) = nullptr;
-  /// As Kernel's, where run() reads more than its inputs (a table of the host's); both or neither.
+  /// As in Kernel, where run() needs prepared data (a host table). Set both or neither.
   std::optional<BlobSpec> (*blob)(const Problem&, const Candidate&) = nullptr;
   void (*prepare)(const Problem&, const Candidate&, std::span<std::byte>) = nullptr;
 };
 
-/// The kernels of both devices where all that differs is how they run:
-/// constexpr auto kernels = on_both({.types = dtypes<Types<float>>}, bind_run<run_cpu>, bind_run<run_cuda>);
-/// and, if the device refuses what the CPU takes, in which words; `more_on_cuda`, if it takes more types.
+/// The kernels of both devices when only the run function differs:
+///   constexpr auto kernels = on_both({.types = dtypes<Types<float>>}, bind_run<run_cpu>, bind_run<run_cuda>);
+/// Optional: a refusal for CUDA alone, and `more_on_cuda`, its additional types.
 constexpr std::array<SimpleKernel, 2> on_both(SimpleKernel common, decltype(SimpleKernel::bind) cpu,
                                               decltype(SimpleKernel::bind) cuda,
                                               decltype(SimpleKernel::refuse) refuse_cuda = nullptr) {
@@ -257,7 +255,7 @@ constexpr std::array<SimpleKernel, 2> on_both(SimpleKernel common, decltype(Simp
   return {common, other};
 }
 
-/// Formats that dense kernels take which look at strides, or at nothing but elements: SimpleKernel::formats.
+/// SimpleKernel::formats of kernels that follow strides, or that only look at elements.
 inline constexpr Format nchw_only[] = {formats::nchw};
 inline constexpr Format nchw_or_nhwc[] = {formats::nchw, formats::nhwc};
 
@@ -267,7 +265,7 @@ std::unique_ptr<const BoundKernel> bind(const Binding& binding) {
   return std::make_unique<Bound>(binding);
 }
 
-/// What a function given as SimpleKernel::bind returns when `run`, void(const KernelRun&), holds all that it resolved.
+/// For SimpleKernel::bind: a bound kernel from `run`, void(const KernelRun&), which holds what was resolved.
 template <typename Run>
 std::unique_ptr<const BoundKernel> bound(Run run, std::size_t workspace_bytes = 0) {
   class Bound final : public BoundKernel {
@@ -283,7 +281,7 @@ std::unique_ptr<const BoundKernel> bound(Run run, std::size_t workspace_bytes = 
   return std::make_unique<Bound>(std::move(run), workspace_bytes);
 }
 
-/// For SimpleKernel::bind: a function void(const MyOp&, const KernelRun&) that needs nothing resolved beforehand.
+/// For SimpleKernel::bind: a function void(const MyOp&, const KernelRun&) with nothing to resolve beforehand.
 template <auto run_op>
 std::unique_ptr<const BoundKernel> bind_run(const Binding& binding) {
   return [&]<typename T>(void (*)(const T&, const KernelRun&)) {

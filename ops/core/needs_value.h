@@ -1,5 +1,5 @@
 #pragma once
-// Types of outputs that follow from what an input holds (the target of a Reshape, how many boxes are left).
+// Output types that depend on the value of an input (the shape of a Reshape, the number of selected boxes).
 
 #include <cstddef>
 #include <cstdint>
@@ -10,16 +10,16 @@
 
 namespace lenslet {
 
-/// Inputs by number, as bits.
+/// A set of inputs, one bit per index.
 using InputMask = std::uint32_t;
-/// The last bit stands for all further inputs (Concat takes any number).
+/// The last bit stands for all further inputs (Concat has any number).
 constexpr InputMask input_bit(std::size_t input) { return InputMask{1} << (input < 31 ? input : 31); }
 
-/// Thrown by Op::infer: these inputs decide the types, and are not known. Who can wait for the run plans the node when
-/// they are; for all others it is an Error(unsupported) as any.
+/// Thrown by Op::infer when the types depend on inputs whose values are not known. Callers that can wait plan the node
+/// once they are; to all others it is a plain Error(unsupported).
 class NeedsValue : public Error {
  public:
-  /// `name`: of the first such input.
+  /// `name`: the first such input.
   NeedsValue(InputMask inputs, std::string_view name);
   InputMask inputs() const noexcept { return inputs_; }
 
@@ -27,7 +27,7 @@ class NeedsValue : public Error {
   InputMask inputs_;
 };
 
-/// What input `index`, which is there, holds. NeedsValue when that is not known.
+/// The value of input `index`, which is present. NeedsValue when it is not known.
 const Tensor& known_value(std::span<const InputInfo> inputs, std::size_t index, std::string_view name);
 
 }  // namespace lenslet

@@ -4,7 +4,7 @@
 
 namespace lenslet {
 
-/// First version of an operator that no file may hold: a step that only passes make (OpRow::min_opset).
+/// OpRow::min_opset of operators that no file may contain: only passes create them.
 inline constexpr int never = INT_MAX;
 
 }  // namespace lenslet

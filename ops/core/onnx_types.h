@@ -1,5 +1,5 @@
 #pragma once
-// ONNX's numbers of element types (TensorProto.DataType), as attributes such as Cast's `to` carry them.
+// ONNX element type numbers (TensorProto.DataType), as in Cast's attribute `to`.
 
 #include <cstdint>
 #include <optional>
@@ -9,10 +9,10 @@
 
 namespace lenslet {
 
-/// The element type of a number, or nothing when lenslet has none for it.
+/// The element type for a number, or nothing when lenslet has none.
 std::optional<DType> dtype_of_onnx(std::int64_t data_type) noexcept;
-/// The same; Error(unsupported) names the types we do not have (string, complex64, float6e2m3 ...);
-/// Error(invalid_model) for a number that ONNX does not define.
+/// The same; Error(unsupported) names a type that lenslet lacks (string, complex64, float6e2m3 ...),
+/// Error(invalid_model) a number that ONNX does not define.
 DType dtype_from_onnx(std::int64_t data_type);
 std::int64_t dtype_to_onnx(DType dtype) noexcept;
 /// "float16", "string" ...; "type 99" for a number that ONNX does not define, "no type" for 0.

@@ -1,6 +1,6 @@
 #pragma once
-// What an operator means: parsed attributes, types of the outputs, and how passes may move it about. How it is computed
-// is a kernel's business (kernel.h).
+// An operator's meaning: parsed attributes, output types, and how passes may transform it. Kernels compute it
+// (kernel.h).
 
 #include <cstddef>
 #include <cstdint>
@@ -31,23 +31,23 @@ struct TensorType {
   friend bool operator==(const TensorType&, const TensorType&) = default;
 };
 
-/// An input as far as it is known before the run.
+/// What is known of an input before the run.
 struct InputInfo {
   bool present = false;  ///< false: an optional input that was left out
   TensorType type;
   const Tensor* constant = nullptr;  ///< its value when known (format nchw), else null
 };
 
-/// What a node is built from: checked against the row of the op table before `make` is called.
+/// What a node is built from, checked against its row of the op table before `make` is called.
 struct NodeSpec {
   const AttributeList& attributes;
   std::int64_t opset = 0;               ///< of the node's domain
-  std::size_t inputs = 0, outputs = 0;  ///< counts as written, trailing empty names cut
+  std::size_t inputs = 0, outputs = 0;  ///< counts in the file, without trailing empty names
   std::string_view name = {};           ///< the row's, for makers of a whole family
-  /// The attributes are what Op::attributes() gives, and mean that: `opset` decides nothing.
+  /// The attributes are in the form of Op::attributes(); `opset` has no meaning.
   bool normalised = false;
 
-  /// Is this the form that operators had before version `version`?
+  /// True if the node has the form from before version `version`.
   bool before(std::int64_t version) const { return !normalised && opset < version; }
 };
 
@@ -56,9 +56,9 @@ struct ChannelAffine {
   std::vector<double> factor, offset;
 };
 
-/// An operator on inputs whose axes stand in another order.
+/// An operator rewritten for inputs with permuted axes.
 struct PermutedOp {
-  /// One that it reads.
+  /// One of its inputs.
   struct Input {
     std::size_t number = 0;  ///< among the old inputs
     bool permuted = true;    ///< in the new order, axes that it lacks put in front with size 1; else as it was
@@ -69,8 +69,7 @@ struct PermutedOp {
   bool same_result = false;  ///< its output is what it was; else it is in the new order, too
 };
 
-/// An operator whose filter is input 1, [K,C/groups,spatial axes], with a part of its taps: [begins, ends) of each
-/// spatial axis.
+/// An operator whose filter, input 1 [K,C/groups,spatial axes], keeps only taps [begins, ends) of each spatial axis.
 struct CroppedFilter {
   std::shared_ptr<const Op> op;
   std::vector<std::int64_t> begins, ends;
@@ -83,65 +82,64 @@ class Op {
 
   /// The operator's name as in the op table ("Conv").
   virtual std::string_view type() const = 0;
-  /// Normalised attributes: everything that decides the result, with defaults filled in, independent of the opset. The
-  /// row's maker takes them back (NodeSpec::normalised).
+  /// Normalised attributes: all that decide the result, defaults filled in, independent of the opset. The row's `make`
+  /// accepts them (NodeSpec::normalised).
   virtual AttributeList attributes() const { return {}; }
 
-  /// Types of the outputs. All input shapes are concrete. Throws Error(invalid_model | unsupported). Callers want
-  /// infer_types(), which also checks that some kernel computes these element types.
+  /// Types of the outputs, from concrete input shapes. Throws Error(invalid_model | unsupported). Call infer_types()
+  /// instead, which also checks that some kernel supports the element types.
   virtual std::vector<TensorType> infer(std::span<const InputInfo> inputs) const = 0;
   virtual double flops(std::span<const InputInfo> inputs, std::span<const TensorType> outputs) const;
-  /// The problem that these inputs pose, in words, for operators with a choice of kernels: "1x64x56x56 -> 64, 3x3 s1 p1
-  /// g1 +bias +relu". Empty: the types say it all.
+  /// The problem in words, for operators with several kernels: "1x64x56x56 -> 64, 3x3 s1 p1 g1 +bias +relu". Empty: the
+  /// types say it all.
   virtual std::string describe(std::span<const InputInfo> inputs) const;
 
-  /// Elementwise: each element of the outputs is the same function of the elements at its own place of the first so
-  /// many inputs, which broadcast against each other, wherever that place is; inputs that follow are parameters, and
-  /// lie along no axis. 0: it is not. axis_map() and permuted() need no answer of their own then.
+  /// Elementwise operators: the number of leading inputs that broadcast against each other. Each output element is one
+  /// function of their elements at its index; later inputs are parameters that lie along no axis. 0: not elementwise.
+  /// axis_map() and permuted() then have working defaults.
   virtual std::size_t elementwise_inputs() const { return 0; }
   static constexpr std::size_t any_number = ~std::size_t{0};
-  /// Which axes of an output of this shape follow which axes of the inputs; nothing when that cannot be said in axes.
+  /// Which output axes follow which input axes, for an output of this shape; nothing when axes cannot express it.
   virtual std::optional<AxisMap> axis_map(std::span<const InputInfo> inputs, const Shape& output) const;
-  /// The same where axis `i` of input 0, and of every other input that is laid out like it, is axis to[i] now; of
-  /// elementwise operators, axis `i` of the output. Nothing when the operator cannot be written so.
+  /// The same operator when axis `i` of input 0, and of all inputs laid out like it, becomes axis to[i] (elementwise:
+  /// axis `i` of the output). Nothing when no such operator exists.
   virtual std::optional<PermutedOp> permuted(std::span<const int> to, std::span<const InputInfo> inputs) const;
 
-  /// Output 0 holds the bytes of this input as they lie, under another shape or format (Reshape, Identity, Relabel
-  /// ...): no kernel needs to run. -1: no.
+  /// The input whose bytes output 0 shares under another shape or format (Reshape, Identity, Relabel ...): no kernel
+  /// runs. -1: none.
   virtual int alias_input() const { return -1; }
-  /// Output 0 is input 0 unchanged, of the same type, for these inputs; no other output is wanted.
+  /// For these inputs, output 0 equals input 0 in value and type, and no other output is wanted.
   virtual bool gives_input_back(std::span<const InputInfo> inputs) const;
-  /// The result follows from the types of the inputs (Shape, Size), whatever they hold.
+  /// The result depends only on the types of the inputs (Shape, Size).
   virtual bool reads_only_types() const { return false; }
 
-  /// What follows the sums of a product; null for operators that are none.
+  /// The epilogue of a matrix product; null for other operators.
   virtual const Epilogue* epilogue() const { return nullptr; }
-  /// The operator with another epilogue. Only where there is one.
+  /// The operator with another epilogue; call only if epilogue() is not null.
   virtual std::shared_ptr<const Op> with_epilogue(Epilogue changed) const;
-  /// The activation that this operator is on a float32 input, when its bounds are known: for fusing it into a producer.
+  /// The equivalent activation of a float32 input when its bounds are known: for fusion into a producer.
   virtual std::optional<Activation> as_activation(std::span<const InputInfo> inputs) const;
-  /// What it does to a float32 input `side` of C channels (axis 1) when everything else is known: for folding.
+  /// Its effect on float32 input `side` of C channels (axis 1) when all else is known: for folding.
   virtual std::optional<ChannelAffine> as_channel_affine(std::span<const InputInfo> inputs, std::size_t side,
                                                          const Shape& output) const;
 
-  /// Zeros that the operator imagines around the spatial axes of input 0, resolved: begins of all axes, then ends.
+  /// Implicit zero padding of the spatial axes of input 0, resolved: begins of all axes, then ends.
   virtual std::optional<std::vector<std::int64_t>> imagined_zeros(std::span<const InputInfo> inputs) const;
-  /// The same operator imagining these instead. Only where imagined_zeros() says something.
+  /// The same operator with this padding. Only where imagined_zeros() has a value.
   virtual std::shared_ptr<const Op> imagining_zeros(std::vector<std::int64_t> pads) const;
-  /// Zeros that the operator puts around the spatial axes of input 0 and that are all it does: begins, then ends.
+  /// The explicit zero padding of input 0's spatial axes, where that is all the operator does: begins, then ends.
   virtual std::optional<std::vector<std::int64_t>> added_zeros(std::span<const InputInfo> inputs) const;
-  /// The operator without the outer taps of its filter that meet nothing but imagined zeros. Nothing where all are
-  /// wanted.
+  /// The operator without the outer filter taps that only read padding. Nothing when all taps are needed.
   virtual std::optional<CroppedFilter> without_idle_taps(std::span<const InputInfo> inputs) const;
 };
 
-/// Error(unsupported) "input 0 has element type float16 (supported: float32, int64)" unless some device's kernel takes
-/// the element type.
+/// Error(unsupported) "input 0 has element type float16 (supported: float32, int64)" unless a kernel of some device
+/// supports the type.
 void require_input_type(const Op& op, std::span<const InputInfo> inputs);
 /// Types of the outputs: Op::infer, after that check.
 std::vector<TensorType> infer_types(const Op& op, std::span<const InputInfo> inputs);
 
-/// One of the normalised attributes; nothing when there is none of that name and kind.
+/// A normalised attribute; nothing when there is none of that name and kind.
 template <typename T>
 std::optional<T> attribute(const Op& op, std::string_view name) {
   for (const auto& [key, value] : op.attributes())
@@ -156,7 +154,7 @@ inline std::optional<std::int64_t> integer_attribute(const Op& op, std::string_v
   return attribute<std::int64_t>(op, name);
 }
 
-/// How an operator is made and computed: what its file gives to the row.
+/// An operator's constructor and kernels, which its file gives to the row.
 struct OpParts {
   std::shared_ptr<const Op> (*make)(const NodeSpec&) = nullptr;
   std::span<const SimpleKernel> kernels = {};  ///< the one of each device, where one is all there is
@@ -190,7 +188,7 @@ std::span<const OpRow> op_table();
 /// Null when unknown.
 const OpRow* find_op(std::string_view name, std::string_view domain);
 
-/// An operator of the table, made as the loader makes it, or of normalised attributes. Error(internal): no such row.
+/// Makes an operator as the loader does, or from normalised attributes. Error(internal) when no row has that name.
 std::shared_ptr<const Op> make_op(std::string_view name, std::string_view domain, const AttributeList& attributes,
                                   std::size_t inputs, std::size_t outputs = 1, std::int64_t opset = 13);
 std::shared_ptr<const Op> make_normalised_op(std::string_view name, const AttributeList& attributes, std::size_t inputs,

@@ -1,5 +1,5 @@
 #pragma once
-// Taking an index apart into coordinates, with 32-bit arithmetic where the index fits.
+// Splits an index into coordinates, in 32-bit arithmetic where the index fits.
 
 #include <cuda_runtime.h>
 
@@ -9,9 +9,9 @@
 
 namespace lenslet::cuda {
 
-/// One digit of a mixed radix: the length of a dimension, >= 1.
+/// One digit of a mixed radix: a dimension's length, >= 1.
 struct Radix {
-  /// Indices below take the fast way.
+  /// Indices below this use 32-bit division.
   static constexpr std::int64_t narrow_end = std::int64_t{1} << 31;
 
   Radix() = default;

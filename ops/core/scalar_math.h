@@ -1,6 +1,6 @@
 #pragma once
-// Arithmetic of single numbers under names that vectors have, too: what is written over a Math m is written once for
-// the host, the device and the CPU's vectors (ops/core/simd/activation-inl.h).
+// Scalar arithmetic with the names of the vector one: code over a Math m is written once for the host, the device and
+// the CPU's vectors (ops/core/simd/activation-inl.h).
 
 #include <cmath>
 #include <cstdint>
@@ -12,14 +12,14 @@
 
 namespace lenslet {
 
-/// Of float: the device's arithmetic. Of double and of integers, which wrap around: that of host and device.
+/// float: the device's arithmetic. double and integers (which wrap around): host and device.
 template <typename T>
 struct ScalarMath {
   static constexpr bool whole = std::is_integral_v<T>, single = std::is_same_v<T, float>;
 
   LENSLET_HOST_DEVICE T operator()(float constant) const { return static_cast<T>(constant); }
 
-  /// The least integer has no negative: it stays itself.
+  /// The least integer has no negative and stays itself.
   LENSLET_HOST_DEVICE T neg(T x) const {
     if constexpr (whole)
       return static_cast<T>(std::uint64_t{0} - static_cast<std::uint64_t>(x));
@@ -36,10 +36,10 @@ struct ScalarMath {
   // Comparisons, because fmaxf and fminf turn NaN into a number.
   LENSLET_HOST_DEVICE T at_least(float low, T x) const { return x < static_cast<T>(low) ? static_cast<T>(low) : x; }
   LENSLET_HOST_DEVICE T at_most(float high, T x) const { return x > static_cast<T>(high) ? static_cast<T>(high) : x; }
-  /// The same in one instruction: NaN may become the bound.
+  /// The same in one instruction, which may turn NaN into the bound.
   LENSLET_HOST_DEVICE T max(float low, T x) const { return fmaxf(x, low); }
   LENSLET_HOST_DEVICE T min(float high, T x) const { return fminf(x, high); }
-  /// a * b + c, rounded once where the processor can.
+  /// a * b + c, with a single rounding where the processor has FMA.
   LENSLET_HOST_DEVICE T mul_add(T a, T b, T c) const {
     if constexpr (single)
       return fmaf(a, b, c);
@@ -56,8 +56,8 @@ struct ScalarMath {
     else
       return std::exp(x);
   }
-  /// For 1 + e^x, which is within 3 ulp all the same: exp_f32 would make that 2 and takes 29 instructions where expf
-  /// takes 10, too many for the epilogue of a short sum.
+  /// e^x for 1 + e^x, within 3 ulp. exp_f32 would give 2 ulp for 29 instructions instead of expf's 10, too many for the
+  /// epilogue of a short sum.
   LENSLET_HOST_DEVICE T short_exp(T x) const { return std::exp(x); }
   LENSLET_HOST_DEVICE T expm1(T x) const { return std::expm1(x); }
   LENSLET_HOST_DEVICE T log1p(T x) const { return std::log1p(x); }

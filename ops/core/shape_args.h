@@ -12,7 +12,7 @@
 
 namespace lenslet {
 
-/// At most one integer an axis: no heap memory, so that kernels may use it.
+/// At most one integer per axis: no heap memory, so that kernels can use it.
 struct AxisInts {
   std::array<std::int64_t, Shape::max_rank> values{};
   int size = 0;
@@ -27,17 +27,17 @@ struct AxisInts {
 /// The integers of a scalar or 1-D int32 or int64 tensor. Error(invalid_model) for another rank or type.
 AxisInts axis_ints(const Tensor& tensor, std::string_view name);
 
-/// The integers of input `index`; nothing when it was left out. NeedsValue when they are not known, since they decide
-/// shapes.
+/// The integers of input `index`; nothing when it was left out. NeedsValue when they are unknown, since shapes depend
+/// on them.
 std::optional<AxisInts> constant_axis_ints(std::span<const InputInfo> inputs, std::size_t index, std::string_view name);
-/// The same for an input that must be there.
+/// The same for a required input.
 AxisInts required_axis_ints(std::span<const InputInfo> inputs, std::size_t index, std::string_view name);
 
 /// The same, of any length.
 std::optional<std::vector<std::int64_t>> constant_integers(std::span<const InputInfo> inputs, std::size_t index,
                                                            std::string_view name);
 
-/// Which axes of a rank are named; negative ones count from the end. Error(invalid_model) outside or named twice.
+/// The named axes of a rank; negative ones count from the end. Error(invalid_model) outside or named twice.
 std::array<bool, Shape::max_rank> axis_mask(std::span<const std::int64_t> axes, int rank);
 
 /// a * b for dimensions (both >= 0). Error(limit) when it overflows.

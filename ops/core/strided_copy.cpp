@@ -27,7 +27,7 @@ void copy_row(const T* from, T* to, std::int64_t count, std::int64_t from_stride
   }
 }
 
-/// Rows along the innermost loop; long ones are cut.
+/// Copies rows along the innermost loop; long ones are split.
 template <typename T>
 void copy_rows(StridedLoops loops, const T* from, T* to, ThreadPool& pool) {
   const Loop row = loops.take(loops.rank() - 1);
@@ -49,10 +49,10 @@ void copy_rows(StridedLoops loops, const T* from, T* to, ThreadPool& pool) {
                     });
 }
 
-/// Loop `across` is contiguous in `from`, the innermost one in `to`: transposed block by block, so that each cache line
-/// is fetched once on either side. Blocks stay in L1; they are four lines wide, because the lines of `from` that
-/// follow each other may lie in a page each; long where the other side is short and all is written in order; one line
-/// wide where lines of `to` are filled by several blocks.
+/// Loop `across` is contiguous in `from`, the innermost one in `to`: transposes block by block, so that each cache line
+/// is fetched once on either side. Blocks stay in L1. They are four lines wide, because consecutive lines of `from` may
+/// lie in a page each; long where the other side is short and writes are in order; one line wide where several blocks
+/// fill a line of `to`.
 template <typename T>
 void transpose_blocks(StridedLoops loops, int across_index, const T* from, T* to, ThreadPool& pool) {
   const Loop along = loops.take(loops.rank() - 1);
@@ -91,8 +91,7 @@ void copy_typed(const StridedLoops& loops, const T* from, T* to, ThreadPool& poo
   copy_rows(loops, from, to, pool);
 }
 
-/// Runs of 2, 4 or 8 bytes, which lie as such elements would, become elements of that size: 4420 pairs of floats in 4
-/// us instead of 14.
+/// Treats contiguous runs of 2, 4 or 8 bytes as single elements: 4420 pairs of floats take 4 us instead of 14.
 void widen_runs(std::size_t& element_bytes, StridedLoops& loops, const void* from, const void* to) {
   const Loop run = loops[loops.rank() - 1];
   const std::size_t bytes = element_bytes * static_cast<std::size_t>(run.dim);
@@ -145,7 +144,7 @@ std::int64_t StridedLoops::count() const {
 }
 
 LoopCursor::LoopCursor(const StridedLoops& loops, std::int64_t position) : loops_(loops) {
-  // Stops at position 0, which empty loops have too.
+  // Ends at position 0, even for empty loops.
   for (int i = loops.rank() - 1; i >= 0 && position > 0; --i) {
     const auto axis = static_cast<std::size_t>(i);
     index_[axis] = position % loops[i].dim;

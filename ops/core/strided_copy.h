@@ -1,5 +1,5 @@
 #pragma once
-// The one kernel behind operators that only move elements: a loop nest with a stride of its own on each side.
+// The kernel of all operators that only move elements: a loop nest with separate strides on each side.
 
 #include <array>
 #include <cstddef>
@@ -21,11 +21,11 @@ class StridedLoops {
   static constexpr int max_rank = 2 * Shape::max_rank;
 
   StridedLoops() = default;
-  /// Over all indices of `shape`, in the order in which `format` stores a tensor of its rank.
+  /// Loops over all indices of `shape`, in the storage order of `format` at its rank.
   StridedLoops(const Shape& shape, const Format& format, const AxisSteps& from, const AxisSteps& to);
 
-  /// Inside the loops added so far. Loops of length 1 vanish; a loop that continues the one before on both sides is
-  /// merged with it.
+  /// Adds a loop inside the others. Loops of length 1 are dropped; a loop that continues the previous one on both sides
+  /// is merged with it.
   void add(std::int64_t dim, std::int64_t from_stride, std::int64_t to_stride);
 
   struct Loop {
@@ -33,7 +33,7 @@ class StridedLoops {
   };
   int rank() const { return rank_; }
   const Loop& operator[](int i) const { return loops_[static_cast<std::size_t>(i)]; }
-  /// Takes loop i out and returns it.
+  /// Removes loop i and returns it.
   Loop take(int i);
   std::int64_t count() const;  ///< product of all loops
 
@@ -42,12 +42,12 @@ class StridedLoops {
   int rank_ = 0;
 };
 
-/// Walks all index combinations in order, innermost loop fastest, and keeps both element offsets.
+/// Walks all indices in order, innermost loop fastest, and tracks both element offsets.
 class LoopCursor {
  public:
-  /// At combination `position` of loops.count(), which must outlive the cursor.
+  /// Starts at index `position` of loops.count(). `loops` must outlive the cursor.
   explicit LoopCursor(const StridedLoops& loops, std::int64_t position = 0);
-  /// After the last combination: the first again.
+  /// Wraps around after the last index.
   void next() {
     for (int i = loops_.rank() - 1; i >= 0; --i) {
       auto& index = index_[static_cast<std::size_t>(i)];
@@ -71,7 +71,7 @@ class LoopCursor {
 /// `element_bytes` 1, 2, 4 or 8. `from` and `to` point at the elements of index 0 and do not overlap.
 void strided_copy(std::size_t element_bytes, const StridedLoops& loops, const void* from, void* to, ThreadPool& pool);
 
-/// Pointer to element `offset` of a tensor, whatever its type.
+/// Pointer to element `offset` of a tensor of any type.
 inline const void* element_at(const Tensor& tensor, std::int64_t offset) {
   return static_cast<const std::byte*>(tensor.data()) + offset * static_cast<std::int64_t>(dtype_bytes(tensor.dtype()));
 }

@@ -32,7 +32,7 @@ void transpose(const T* from, std::int64_t from_step, T* to, std::int64_t to_ste
       hn::StoreU(first, wide, to);
       hn::StoreU(second, wide, to + to_step);
     }
-  // Squares in registers, a vector of 16 bytes a line.
+  // Square blocks in registers: one 16-byte vector per line.
   constexpr std::int64_t size = 16 / sizeof(T);
   const hn::FixedTag<T, size> d;
   whole_rows = rows / size * size, whole_columns = columns / size * size;
@@ -40,7 +40,7 @@ void transpose(const T* from, std::int64_t from_step, T* to, std::int64_t to_ste
     for (std::int64_t i = 0; i < whole_rows; i += size) {
       hn::Vec<decltype(d)> lines[size], shuffled[size];
       for (std::int64_t k = 0; k < size; ++k) lines[k] = hn::LoadU(d, from + (i + k) * from_step + j);
-      // Each step makes the highest bit of a line's number the lowest of its elements' numbers.
+      // Each step moves the highest bit of the line number to the lowest bit of the element number.
       for (std::int64_t step = 1; step < size; step *= 2) {
         for (std::int64_t k = 0; k < size / 2; ++k) {
           shuffled[2 * k] = hn::InterleaveLower(d, lines[k], lines[k + size / 2]);

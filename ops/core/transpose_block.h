@@ -1,5 +1,5 @@
 #pragma once
-// A matrix of a few cache lines transposed, vectorised, on the CPU: what larger transpositions are cut into.
+// Vectorised CPU transpose of a block of a few cache lines: the unit of larger transposes.
 
 #include <cstddef>
 #include <cstdint>

@@ -5,7 +5,7 @@ namespace lenslet::cuda {
 Walk make_walk(const BroadcastLoops& loops, int operand, bool packs_aligned, int pack) {
   const auto& strides = loops.strides[static_cast<std::size_t>(operand)];
   Walk walk;
-  // Loops that this operand steps through evenly are one loop to it, whatever the others need.
+  // Merges loops that this operand steps through evenly, whatever the other operands need.
   std::array<std::int64_t, Shape::max_rank> dims{};
   int rank = 0;
   for (std::size_t d = 0; d < static_cast<std::size_t>(loops.rank); ++d) {

@@ -1,6 +1,6 @@
 #pragma once
-// How a kernel that goes through an output in memory order finds the elements of a broadcast operand. Plain C++:
-// decided on the host, passed to the kernel by value.
+// Element offsets of a broadcast operand, for a kernel that walks its output in memory order. Plain C++: made on the
+// host and passed to the kernel by value.
 
 #include <array>
 #include <cstdint>
@@ -11,11 +11,10 @@
 
 namespace lenslet::cuda {
 
-/// Neighbouring elements of the output that one thread handles together: one 16-byte access of float; where all
-/// elements have 16 bits, the same of those.
+/// Adjacent output elements per thread: one 16-byte access of floats, or of 16-bit elements where all operands are.
 inline constexpr int pack_elems = 4, half_pack_elems = 8;
 
-/// The way from an output of `rank` loops, innermost last and contiguous, to one operand.
+/// Maps indices of an output of `rank` loops, innermost last and contiguous, to offsets of one operand.
 struct Walk {
   enum class Form : std::uint8_t {
     whole,   ///< element i belongs to the output's element i
@@ -29,7 +28,7 @@ struct Walk {
   FastDivider dims[Shape::max_rank];            // of the outermost loop: not needed
   std::int64_t strides[Shape::max_rank] = {0};  // in elements
 
-  /// Where the operand's element for the output's element `index` < 2^31 lies.
+  /// Offset of the operand's element for output element `index` < 2^31.
   LENSLET_HOST_DEVICE std::int64_t offset(std::uint32_t index) const {
     std::int64_t at = 0;
 #if defined(__CUDA_ARCH__)
@@ -45,17 +44,17 @@ struct Walk {
 };
 
 /// The walk of `operand` in `loops`, whose operand 0 is the output, by packs of `pack` elements. `packs_aligned`: the
-/// operand's first element is aligned as a pack. At most 2^31 - 1 elements.
+/// operand's base address has a pack's alignment. At most 2^31 - 1 elements.
 Walk make_walk(const BroadcastLoops& loops, int operand, bool packs_aligned, int pack = pack_elems);
 
-/// A part of an output that one kernel can index with 32 bits. Contiguous in the output.
+/// A contiguous part of an output that one kernel can index with 32 bits.
 struct Piece {
   BroadcastLoops loops;
   std::array<std::int64_t, BroadcastLoops::max_operands> offsets{};  ///< element of each operand where it begins
   std::int64_t elems = 0;
 };
 
-/// Calls f(piece) for pieces of at most `max_elems` elements that make up `loops`; not at all when those are empty.
+/// Calls f(piece) for pieces of at most `max_elems` elements that cover `loops`; never when these are empty.
 template <typename F>
 void for_each_piece(const BroadcastLoops& loops, std::int64_t max_elems, const F& f) {
   const std::int64_t elems = loops.rows() * loops.inner();
@@ -64,7 +63,7 @@ void for_each_piece(const BroadcastLoops& loops, std::int64_t max_elems, const F
     if (piece.elems <= max_elems) return f(piece);
     std::size_t d = 0;
     while (piece.loops.dims[d] == 1) ++d;
-    // A multiple of 64 keeps every piece of a long row aligned like the first.
+    // A multiple of 64 keeps all pieces of a long row aligned like the first.
     const std::int64_t dim = piece.loops.dims[d];
     const std::int64_t first = dim > 128 ? dim / 2 / 64 * 64 : dim / 2;
     Piece part = piece;

@@ -26,7 +26,7 @@ AutoPad parse_auto_pad(std::string_view text) {
 SameWindows same_windows(std::int64_t size, std::int64_t span, std::int64_t stride, AutoPad auto_pad) {
   SameWindows windows;
   windows.count = size / stride + (size % stride != 0 ? 1 : 0);
-  // What is left for the last window comes first: sums of sizes and spans from a file may not fit.
+  // The last window's remainder is computed first: sums of sizes and spans from a file may overflow.
   const std::int64_t left = size - (windows.count - 1) * stride;
   const std::int64_t total = std::max<std::int64_t>(0, span - left);
   windows.pad_before = auto_pad == AutoPad::same_upper ? total / 2 : total - total / 2;

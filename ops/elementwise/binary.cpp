@@ -1,4 +1,4 @@
-// Arithmetic of two or more broadcast tensors: the kinds of binary_kinds.h, and Sum, Mean and Pow.
+// Arithmetic on two or more broadcast tensors: the kinds of binary_kinds.h, plus Sum, Mean and Pow.
 
 #include <fmt/format.h>
 
@@ -44,7 +44,7 @@ bool divides(BinaryKind kind) { return kind == BinaryKind::Div || kind == Binary
 bool halves(DType dtype) { return dtypes<HalfTypes>.contains(dtype); }
 bool whole(DType dtype) { return dtype != DType::f32 && dtype != DType::f64 && !halves(dtype); }
 
-/// The constant as one value a channel (axis 1) of `y`; nothing when it varies otherwise or would widen the shape.
+/// The constant as one value per channel (axis 1) of `y`; nothing if it varies otherwise or widens the shape.
 std::vector<double> per_channel(const InputInfo& input, const Shape& y) {
   if (input.constant == nullptr || input.type.dtype != DType::f32) return {};
   const Shape& shape = input.type.shape;
@@ -84,7 +84,7 @@ class BinaryOp final : public Op {
     if (row.kind == BinaryKind::PRelu && !(y.shape == inputs[0].type.shape))
       throw Error(ErrorKind::invalid_model, fmt::format("slope {} does not broadcast to {}", inputs[1].type.shape.str(),
                                                         inputs[0].type.shape.str()));
-    // Known divisors are checked here, so that a model with a constant zero is refused at load.
+    // Known divisors are checked here, so that a model with a constant zero divisor is refused at load.
     if (divides(row.kind) && whole(y.dtype) && inputs[1].constant != nullptr) {
       const Tensor& divisor = *inputs[1].constant;
       dispatch_bytes(dtype_bytes(divisor.dtype()), [&]<typename T>(std::type_identity<T>) {
@@ -105,7 +105,7 @@ class BinaryOp final : public Op {
   std::optional<ChannelAffine> as_channel_affine(std::span<const InputInfo> inputs, std::size_t side,
                                                  const Shape& y) const override {
     const bool known = row.name == "Add" || row.name == "Sub" || row.name == "Mul" ||
-                       (row.name == "Div" && side == 0);  // constant / x is no affine
+                       (row.name == "Div" && side == 0);  // constant / x is not affine
     if (!known || y.rank() < 2 || !(inputs[side].type.shape == y)) return std::nullopt;
     const std::vector<double> c = per_channel(inputs[1 - side], y);
     if (c.empty()) return std::nullopt;
@@ -130,7 +130,7 @@ void run_f32(ThreadPool& pool, BinaryKind kind, const BroadcastLoops& loops, flo
       apply_binary(kind, {a + at[1], 0, loops.inner_stride(1)}, {b + at[2], 0, loops.inner_stride(2)}, y + at[0], 0, 1,
                    n);
     });
-  // Short rows (the channels of a pixel) many at a time: a call each cost more than they did.
+  // Short rows (a pixel's channels) are processed many at a time: one call each cost more than the work.
   BroadcastLoops rows = loops;
   --rows.rank;
   for_each_run(rows, pool, elementwise_grain / std::max<std::int64_t>(inner, 1), [&](const auto& at, std::int64_t n) {
@@ -139,8 +139,8 @@ void run_f32(ThreadPool& pool, BinaryKind kind, const BroadcastLoops& loops, flo
   });
 }
 
-/// Two floats an element, by rows of an nhwc image: one operand that is laid out like y, the other too, or with one
-/// number a channel. Nothing where the operands are others.
+/// Rows of an nhwc image of floats: one operand has y's layout, the other too, or one number per channel. Nothing for
+/// other operands.
 class BinaryRows final : public RowKernel {
  public:
   static std::unique_ptr<const BinaryRows> of(const Binding& binding, BinaryKind kind) {
@@ -190,7 +190,7 @@ class BinaryRows final : public RowKernel {
   std::int64_t image_floats_;  ///< from one image's numbers to the next one's
 };
 
-// The functions of integers as the CPU computes them: what divides by zero is reported.
+// The CPU's integer functions: division by zero is reported.
 template <typename F>
 struct CheckedDivision {
   F divide;
@@ -209,7 +209,7 @@ struct CheckedPow {
   }
 };
 
-/// Everything but Pow, from the first input to the last: each step is a pass over the output. T of 16 bits: on CUDA.
+/// Everything except Pow, from the first input to the last: each step is a pass over the output. 16-bit T: CUDA only.
 template <typename T>
 class Fold final : public BoundKernel {
  public:
@@ -218,7 +218,7 @@ class Fold final : public BoundKernel {
     const int inputs = static_cast<int>(binding.problem.inputs().size());
     const bool cuda = binding.device.kind == DeviceKind::cuda;
     const auto step = [&](BinaryKind kind, int a, int b) { steps_.push_back({kind, a, b, loops_of(binding, {a, b})}); };
-    if (inputs == 1) step(BinaryKind::Max, 0, 0);  // the larger of it and itself is a copy in the output's format
+    if (inputs == 1) step(BinaryKind::Max, 0, 0);  // max(x, x): a copy in the output's format
     for (int i = 1; i < inputs; ++i) step(row.kind, i == 1 ? 0 : the_output, i);
     if (row.mean && inputs > 1) {
       count_ = static_cast<decltype(count_)>(inputs);
@@ -250,7 +250,7 @@ class Fold final : public BoundKernel {
       } else if constexpr (std::is_same_v<T, float>) {
         run_f32(*run.pool, step.kind, step.loops, y, a, b);
       } else if constexpr (std::is_same_v<T, double>) {
-        // The loops by kind below become vectors, which take two NaN in the other order: the result's sign would
+        // Not vectorised: the loops by kind below would take the other of two NaN operands, so the result's sign would
         // change.
         transform(*run.pool, step.loops, Binary<T>{step.kind}, y, a, b);
       } else if constexpr (!is_half<T>) {
@@ -282,7 +282,7 @@ class BoundPow final : public BoundKernel {
       : base_(binding.problem.inputs()[0].type.dtype),
         exponent_(binding.problem.inputs()[1].type.dtype),
         loops_(loops_of(binding, {0, 1})) {
-    // Nearly all powers are squares. On the CPU, apply_binary finds out.
+    // Nearly all powers are squares. The CPU checks this in apply_binary.
     const Tensor* exponent = binding.constant(1);
     if (binding.device.kind == DeviceKind::cuda && exponent != nullptr && exponent->elems() == 1 && is_two(*exponent))
       square_ = loops_of(binding, {0, 0});
@@ -330,7 +330,7 @@ class BoundPow final : public BoundKernel {
   std::optional<BroadcastLoops> square_;
 };
 
-// Every pass over the output rounds it. Powers of 16 bits have exponents of their own type.
+// Every pass rounds its 16-bit output. Powers of 16-bit types have exponents of the same type.
 std::optional<std::string> refuse_halves(const Problem& problem) {
   const std::span<const InputInfo> inputs = problem.inputs();
   const BinaryKind kind = problem.as<BinaryOp>().row.kind;
@@ -343,7 +343,7 @@ std::optional<std::string> refuse_halves(const Problem& problem) {
   return fmt::format("{} to a power of type {}", to_string(a), to_string(b));
 }
 
-// Of more than two inputs, too, the first two may be overwritten: the others are read in later passes.
+// With more inputs, too, only the first two may be overwritten: later passes read the others.
 constexpr auto kernels_for(DTypeSet types, decltype(SimpleKernel::bind) cpu, decltype(SimpleKernel::bind) cuda) {
   return on_both({.types = types,
                   .more_on_cuda = types.contains(DType::f32) ? dtypes<HalfTypes> : DTypeSet(),
@@ -365,7 +365,7 @@ std::shared_ptr<const Op> make(const NodeSpec& spec) {
     variant = reader.flag("fmod", false) ? "1" : "0";
   else if (spec.name != "BitShift" && spec.name != "PRelu")
     reader.ignore("consumed_inputs");
-  // Broadcasting before opset 7 was another operation: the second operand's position came from `axis`.
+  // Broadcasting was another operation before opset 7: `axis` gave the second operand's position.
   for (const char* name : {"broadcast", "axis"})
     if (reader.has(name))
       throw Error(ErrorKind::unsupported,

@@ -13,7 +13,7 @@ struct AddAndDivide {
   __device__ T operator()(T a, T b) const { return (a + b) / count; }
 };
 
-// Integers: a divisor of 0 is told to context.fault.
+// Integers: division by 0 is reported to context.fault.
 template <typename T>
 struct Checked {
   Binary<T> f;
@@ -67,7 +67,7 @@ void binary(const Context& context, BinaryKind kind, DType dtype, const Broadcas
   dispatch(dtype, WithHalves<BinaryTypes>(), [&]<typename T>(std::type_identity<T>) {
     const auto *from_a = static_cast<const T*>(a), *from_b = static_cast<const T*>(b);
     auto* to = static_cast<T*>(y);
-    // One kernel a kind for floats up to 32 bits, which has no switch then, one kernel a type for the others.
+    // One kernel per kind for floats up to 32 bits, without a switch; one per type for the others.
     if constexpr (std::is_same_v<T, float>)
       with_binary<float>(kind,
                          [&](const auto& f) { elementwise<Kernels::both>(context, loops, f, to, from_a, from_b); });

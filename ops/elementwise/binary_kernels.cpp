@@ -19,7 +19,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 using D = hn::ScalableTag<float>;
 using V = hn::Vec<D>;
 
-// Along one run; f works on vectors. What is left of a run is taken by half a vector, then one by one.
+// One run; f works on vectors. The remainder takes half a vector, then single elements.
 template <class Tag, class F>
 HWY_INLINE void run_part(Tag d, BinaryOperand a, BinaryOperand b, float* y, std::int64_t& i, std::int64_t n,
                          const F& f) {
@@ -49,7 +49,7 @@ HWY_INLINE void run(BinaryOperand a, BinaryOperand b, float* y, std::int64_t y_r
   }
 }
 
-// f of each pair of lanes, where there is no vector of it.
+// f on each pair of lanes, where there is no vector version.
 template <class U, class F>
 HWY_INLINE U each(U u, U v, const F& f) {
   const hn::DFromV<U> d;
@@ -74,7 +74,7 @@ void binary_kernel(BinaryKind kind, const BinaryOperand& a, const BinaryOperand&
       for (std::int64_t row = 0; row < rows; ++row) {
         const float *base = a.at + row * a.row, *exponent = b.at + row * b.row;
         float* to = y + row * y_row;
-        // Nearly always a square or a root with a constant exponent.
+        // The exponent is nearly always a constant, for a square or a root.
         const BinaryOperand square{base, 0, a.stride};
         if (b.stride == 0 && *exponent == 2.0f)
           run(square, square, to, 0, 1, n, [](auto u, auto v) HWY_ATTR { return hn::Mul(u, v); });

@@ -1,6 +1,7 @@
 #pragma once
-// The elementwise operators of two numbers, a row each: what is made, documented, tested and computed comes out of
-// these rows. A new operator is a row here and its definition in oracle/elementwise.cpp. Pow, of two types, is apart.
+// The elementwise operators of two numbers, one row each, from which operators, documentation, tests and kernels are
+// generated. A new operator is a row here and its definition in oracle/elementwise.cpp. Pow, with two types, is
+// separate.
 
 #include <cmath>
 #include <cstdint>
@@ -12,10 +13,9 @@
 
 // clang-format off
 /// KIND(operator, first version read, most inputs, element types, notes, function, vectors): y = function(a, b) of two
-/// numbers of type T, folded over further inputs. Integers wrap around as two's complement does: U is unsigned, where
-/// overflow is defined, and T for floats. A zero divisor of integers gives 0: the CPU reports it before, the device is
-/// given none. `vectors` is the same of two Highway vectors u and v of floats; NaN is told by hand, since which operand
-/// a vector maximum returns then differs between machines.
+/// numbers of type T, folded over further inputs. Integers wrap around: U is unsigned, where overflow is defined, and T
+/// for floats. Integer division by zero gives 0: the CPU reports it first, the device never gets one. `vectors` is the
+/// same for Highway float vectors u and v; NaN is handled explicitly, because vector maxima differ between machines.
 #define LENSLET_BINARY_KINDS(KIND)                                                                                     \
   KIND(Add, 7, 2, NumberTypes, "", T(U(a) + U(b)), hn::Add(u, v))                                                      \
   KIND(Sub, 7, 2, NumberTypes, "", T(U(a) - U(b)), hn::Sub(u, v))                                                      \
@@ -30,7 +30,7 @@
   KIND(BitwiseAnd, 18, 2, IntegerTypes, "", T(a & b), u)                                                               \
   KIND(BitwiseOr, 18, 2, IntegerTypes, "", T(a | b), u)                                                                \
   KIND(BitwiseXor, 18, 2, IntegerTypes, "", T(a ^ b), u)
-/// The same of what an attribute of Mod and BitShift chooses; the name is the kind's alone.
+/// Variants that an attribute of Mod and BitShift chooses; the name is the kind's only.
 #define LENSLET_BINARY_VARIANTS(KIND)                                                                                  \
   KIND(Mod, 10, 2, NumberTypes, "", modulo(a, b), each(u, v, [](float p, float q) { return modulo(p, q); }))                                                                  \
   KIND(Fmod, 10, 2, NumberTypes, "", remainder_of(a, b), each(u, v, fmod_f32)) \
@@ -44,7 +44,7 @@ namespace lenslet {
 enum class BinaryKind : std::uint8_t { LENSLET_BINARY_KINDS(LENSLET_NAME) LENSLET_BINARY_VARIANTS(LENSLET_NAME) Pow };
 #undef LENSLET_NAME
 
-/// What the kernels of both devices dispatch.
+/// The types that the kernels of both devices dispatch.
 using BinaryTypes = NumberTypes;
 #define LENSLET_CHECK(NAME, VERSION, MOST, TYPES, ...) \
   static_assert(dtypes<BinaryTypes>.contains(dtypes<TYPES>), "types that no kernel dispatches: " #NAME);
@@ -63,28 +63,28 @@ LENSLET_HOST_DEVICE T quotient(T a, T b) {
   return static_cast<T>(a / b);
 }
 
-/// What is left of a / b truncated: with the sign of a. Of integers by 0: 0.
+/// Remainder of truncating division: the sign of a. Integers by 0: 0.
 template <typename T>
 LENSLET_HOST_DEVICE T remainder_of(T a, T b) {
   if constexpr (std::is_integral_v<T>) {
     if (b == 0) return 0;
     if constexpr (std::is_signed_v<T>)
-      if (b == -1) return 0;  // the least integer cannot be divided by it
+      if (b == -1) return 0;  // avoids overflow of the least integer
     return static_cast<T>(a % b);
   } else {
     return std::fmod(a, b);
   }
 }
 
-/// std::fmod, exactly, without its loop where the quotient q is below 2^27: in double a / b comes no closer to an
-/// integer than 2^-51 of it, unless it is one, so that it truncates rightly; q * b has 51 bits, and the rest is exact.
+/// std::fmod, exact, without its loop if the quotient q is below 2^27: in double a / b is an integer or at least 2^-51
+/// relative away from one, so it truncates correctly; q * b has 51 bits, and the remainder is exact.
 inline float fmod_f32(float a, float b) {
   const double x = static_cast<double>(a), y = static_cast<double>(b), quotient = x / y;
   if (!(std::fabs(quotient) < 0x1p27 && std::fabs(b) < INFINITY)) return std::fmod(a, b);
   return std::copysign(static_cast<float>(x - static_cast<double>(static_cast<std::int32_t>(quotient)) * y), a);
 }
 
-/// Of a / b rounded down: with the sign of b. Floats as in NumPy: a zero has it, too.
+/// Remainder of flooring division: the sign of b. For floats as in NumPy: also for a zero.
 template <typename T>
 LENSLET_HOST_DEVICE T modulo(T a, T b) {
   const T rest = remainder_of(a, b);
@@ -98,7 +98,7 @@ LENSLET_HOST_DEVICE T modulo(T a, T b) {
 template <typename T>
 inline constexpr int bits_of = 8 * sizeof(T);
 
-/// a >> b; by all bits and more, or by less than none, copies of the sign are left.
+/// a >> b; shifts by all bits or more, or by less than 0, leave copies of the sign.
 template <typename T>
 LENSLET_HOST_DEVICE T shifted_right(T a, T b) {
   if constexpr (std::is_integral_v<T>) {
@@ -108,7 +108,7 @@ LENSLET_HOST_DEVICE T shifted_right(T a, T b) {
   return 0;
 }
 
-/// The function of a kind that has the type T; of others nothing sensible.
+/// The function of a kind that supports T; undefined for others.
 template <typename T>
 struct Binary {
   BinaryKind kind;
@@ -129,13 +129,13 @@ struct Binary {
   }
 };
 
-/// The same with a kind that is known when it is compiled.
+/// The same with a compile-time kind.
 template <BinaryKind kind, typename T>
 struct BinaryOf {
   LENSLET_HOST_DEVICE T operator()(T a, T b) const { return Binary<T>{kind}(a, b); }
 };
 
-/// Calls f(BinaryOf<kind, T>()) where the kind has the type T.
+/// Calls f(BinaryOf<kind, T>()) if the kind supports T.
 template <typename T, typename F>
 void with_binary(BinaryKind kind, const F& f) {
   switch (kind) {
@@ -151,7 +151,7 @@ void with_binary(BinaryKind kind, const F& f) {
   }
 }
 
-/// By squaring, wrapping around; a negative exponent leaves 1/base^n truncated, and 0 of zero, which the CPU reports.
+/// By squaring, with wrap-around; negative exponents give 1/base^n truncated, or 0 for base 0, which the CPU reports.
 template <typename T, typename E>
 LENSLET_HOST_DEVICE T whole_power(T base, E exponent) {
   if constexpr (std::is_signed_v<E>)
@@ -165,13 +165,12 @@ LENSLET_HOST_DEVICE T whole_power(T base, E exponent) {
   return static_cast<T>(result);
 }
 
-/// powf is only good to 4 units of the last place. Not inlined: on the device it is long, and each thread calls it 12
-/// times.
+/// powf errs by up to 4 ulp. Not inlined: it is long on the device, and each thread calls it 12 times.
 [[gnu::noinline]] LENSLET_HOST_DEVICE inline double power(double base, double exponent) {
   return std::pow(base, exponent);
 }
 
-/// base^exponent; floats in double, rounded once.
+/// base^exponent; floats are computed in double and rounded once.
 template <typename T, typename E>
 struct Pow {
   LENSLET_HOST_DEVICE T operator()(T base, E exponent) const {

@@ -1,4 +1,4 @@
-// Cast between all types, and CastLike, whose type is that of another tensor: as convert.h converts.
+// Cast between all types, and CastLike, which takes its type from another tensor. Rules: base/convert.h.
 
 #include <fmt/format.h>
 
@@ -22,7 +22,7 @@ class RoundingOp : public Op {
  public:
   SmallRounding rounding;
 
-  /// From the opset on that has them.
+  /// Reads the attributes that the opset has.
   void read(const NodeSpec& spec, AttributeReader& reader) {
     if (!spec.before(19)) rounding.saturate = reader.flag("saturate", true);
     if (spec.before(24)) return;

@@ -11,7 +11,7 @@ namespace lenslet::cuda {
 
 namespace {
 
-/// The types whose elements have as many bytes as Bits.
+/// The types with elements as large as Bits.
 template <typename Bits>
 using StoredAs = std::tuple_element_t<
     sizeof(Bits) == 1   ? 0
@@ -21,7 +21,7 @@ using StoredAs = std::tuple_element_t<
     std::tuple<Types<bool, std::int8_t, std::uint8_t>, Types<Float16, BFloat16, std::int16_t, std::uint16_t>,
                Types<float, std::int32_t, std::uint32_t>, Types<double, std::int64_t, std::uint64_t>>>;
 
-/// dispatch() of a list that has `dtype`, on the device.
+/// dispatch() on the device, for a list that contains `dtype`.
 template <typename First, typename... Rest, typename F>
 __device__ auto pick(DType dtype, Types<First, Rest...>, const F& f) {
   if constexpr (sizeof...(Rest) > 0)
@@ -37,8 +37,8 @@ __device__ To bits(From from) {
   return to;
 }
 
-/// A kernel for each pair of element sizes: the types are looked at when it runs, and the value between them is a
-/// double or a 64-bit integer, which hold everything that the types can.
+/// One kernel per pair of element sizes: types are dispatched at run time, and the value passes through a double or a
+/// 64-bit integer, which represent all types.
 template <typename From, typename To>
 struct AnyCast {
   DType from, to;
@@ -72,7 +72,7 @@ void cast(const Context& context, DType from_type, const void* from, DType to_ty
   const auto by = [&]<typename To, typename From>(const auto& f, To* y, const From* x) {
     elementwise<Kernels::flat>(context, flat_loops(elems), f, y, x);
   };
-  // Networks convert between float and half precision, and from pictures, masks and indices to float: a kernel each.
+  // Dedicated kernels for the usual casts: between float and half, and from images, masks and indices to float.
   const auto pair = [&]<typename To, typename From>(const Convert<To, From>& f) {
     if (from_type != dtype_of<From>::value || to_type != dtype_of<To>::value) return false;
     by(f, static_cast<To*>(to), static_cast<const From*>(from));

@@ -1,4 +1,4 @@
-// Clip, with its bounds as attributes (opset 6) or as optional scalar inputs (opset 11 and later, constant or not).
+// Clip, with bounds as attributes (opset 6) or as optional scalar inputs (opset 11 and later, constant or not).
 
 #include "ops/elementwise/clip.h"
 
@@ -21,7 +21,7 @@ namespace {
 
 constexpr float infinity = std::numeric_limits<float>::infinity();
 
-/// A missing bound does not bind; with min > max every element becomes max.
+/// A missing bound has no effect; with min > max every element becomes max.
 class ClipOp final : public Op {
  public:
   std::optional<float> min, max;  ///< of the attribute form
@@ -38,7 +38,7 @@ class ClipOp final : public Op {
     const TensorType& x = required_input(inputs, 0, "input");
     require_equal_dtypes(inputs);
     for (std::size_t i = 1; i < inputs.size(); ++i)
-      // ONNX wants a scalar; exporters also write [1], which every runtime takes.
+      // ONNX requires a scalar; exporters also write [1], which every runtime accepts.
       if (inputs[i].present && inputs[i].type.shape.elems() != 1)
         throw Error(ErrorKind::invalid_model, fmt::format("input {} has shape {}, expected a scalar",
                                                           i == 1 ? "min" : "max", inputs[i].type.shape.str()));
@@ -57,13 +57,13 @@ class ClipOp final : public Op {
       if (inputs[i].constant == nullptr) return std::nullopt;
       (i == 1 ? low : high) = inputs[i].constant->values<float>()[0];
     }
-    // The attribute form's defaults are the largest floats: no bound at all for finite values.
+    // The attributes' defaults are the largest floats: no bound for finite values.
     if (low == 0 && high >= std::numeric_limits<float>::max()) return Activation{Activation::Kind::relu, 0, 0};
     return Activation{Activation::Kind::clip, low, high};
   }
 };
 
-/// T of 16 bits, which only the device takes, are compared as floats.
+/// 16-bit T, on the device only, is compared as float.
 template <typename T>
 class BoundClip final : public BoundKernel {
  public:

@@ -1,5 +1,5 @@
 #pragma once
-// The function of Clip.
+// Clip's function.
 
 #include "base/cuda/host_device.h"
 

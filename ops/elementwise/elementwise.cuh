@@ -1,13 +1,11 @@
 #pragma once
-// y[i] = f(a[i], b[i] ...) with broadcasting, for any element types and function: what all elementwise kernels are made
-// of.
+// y[i] = f(a[i], b[i] ...) with broadcasting, for any element types and function: the basis of all elementwise kernels.
 //
 //   elementwise<Kernels::both>(context, loops, Sum{}, y, a, b);
 //
-// A thread handles packs of neighbouring elements of the output (four, two 8-byte or eight 2-byte ones) and has several
-// packs of every operand in flight before it stores the first, so that y may be any operand that has y's shape and
-// layout. Operands are found by a Walk each; equal shapes and scalars cost nothing, a repeated vector a multiplication
-// and shift a pack and loop.
+// A thread processes packs of adjacent output elements (four, or two of 8 bytes, or eight of 2 bytes) and loads several
+// packs of every operand before the first store, so that y may be any operand with its shape and layout. Each operand
+// has a Walk: equal shapes and scalars cost nothing, a repeated vector one multiplication and shift per pack and loop.
 
 #include <cuda_runtime.h>
 
@@ -31,19 +29,19 @@ struct alignas(sizeof(T) * elems < 16 ? sizeof(T) * elems : 16) Pack {
 
 template <typename... T>
 inline constexpr bool all_two_bytes = ((sizeof(T) == 2) && ...);
-/// The pack of most kernels.
+/// The pack size of most kernels.
 template <typename... T>
 inline constexpr int any_pack_elems = all_two_bytes<T...> ? half_pack_elems : pack_elems;
-/// The pack of the flat kernels: of 8-byte elements only two, or each store of a warp would fill every other 16 bytes.
+/// The pack size of flat kernels: two for 8-byte elements, or a warp's store would fill only every other 16 bytes.
 template <typename... T>
 inline constexpr int flat_pack_elems = ((sizeof(T) == 8) || ...) ? 2 : any_pack_elems<T...>;
-/// Elements of the output that one thread of the flat kernels handles, and of the others.
+/// Output elements per thread, in flat kernels and in others.
 template <typename... T>
 inline constexpr int flat_thread_elems = all_two_bytes<T...> ? 32 : 16;
 template <typename... T>
 inline constexpr int any_thread_elems = all_two_bytes<T...> ? 16 : 8;
 
-/// A function of floats, of elements of 16 bits: they are widened, which is exact, and the result is rounded once.
+/// A float function applied to 16-bit elements: widened exactly, and the result rounded once.
 template <typename Half, typename F>
 struct OfHalves {
   F f;
@@ -63,18 +61,18 @@ struct Operands {
   Operand at[count];
 };
 
-/// The packs that one thread handles: `first`, first + elementwise_threads ...
+/// A thread's packs: `first`, first + elementwise_threads ...
 template <typename X, int elems, int count>
 struct Packs {
   Pack<X, elems> at[count];
 };
 
-/// One branch an operand, outside the loop over packs: the loads of a loop are all in flight together. first < packs.
+/// One branch per operand, outside of the loop over packs, so that all its loads are in flight together. first < packs.
 template <bool flat, int elems, int count, typename X>
 __device__ Packs<X, elems, count> load(const Operand& x, std::uint32_t first, std::uint32_t packs) {
   Packs<X, elems, count> values;
   const X* const data = static_cast<const X*>(x.data);
-  // Beyond the end a thread reads its first pack again: loads without branches can all be issued before any is used.
+  // Out of range a thread rereads its first pack: loads without branches can all be issued before the first use.
   const auto each_pack = [&](const auto& fetch) {
 #pragma unroll
     for (int u = 0; u < count; ++u) {
@@ -95,7 +93,7 @@ __device__ Packs<X, elems, count> load(const Operand& x, std::uint32_t first, st
     each_pack([&](std::uint32_t) { return splat(value); });
   } else if (walk.form == Walk::Form::whole) {
     each_pack([&](std::uint32_t pack) { return reinterpret_cast<const Pack<X, elems>*>(data)[pack]; });
-  } else if (flat) {  // whole, but for the alignment
+  } else if (flat) {  // whole, apart from alignment
     each_pack([&](std::uint32_t pack) {
       const X* from = data + std::uint64_t{pack} * elems;
       return gather([&](int k) { return from[k]; });
@@ -130,8 +128,8 @@ __device__ void compute_and_store(const F& f, Y* y, bool packs_aligned, std::uin
   }
 }
 
-/// `flat`: every operand is a single loop of step 0 or 1. More packs a thread then: nothing else needs registers.
-/// `elems` < 2^31.
+/// `flat`: every operand is a single loop of step 0 or 1, which frees registers for more packs per thread. `elems` <
+/// 2^31.
 template <bool flat, typename F, typename Y, typename... X>
 __global__ void __launch_bounds__(elementwise_threads)
     elementwise_kernel(const F f, Y* y, bool packs_aligned, std::uint32_t elems,
@@ -153,7 +151,7 @@ __global__ void __launch_bounds__(elementwise_threads)
   (std::index_sequence_for<X...>());
 }
 
-/// Which kernels are compiled for a function.
+/// Which kernels are instantiated for a function.
 enum class Kernels {
   flat,  ///< operands have y's shape and layout, or one element
   any,   ///< any operands, one kernel: where compile time counts more than the last 10% of bandwidth
@@ -165,7 +163,7 @@ bool aligned_as_pack(const T* data) {
   return reinterpret_cast<std::uintptr_t>(data) % alignof(Pack<T, pack>) == 0;
 }
 
-/// y[i] = f(x[i]...) for the operands that `loops` finds, y the first. f is copied to the device.
+/// y[i] = f(x[i]...) for the operands of `loops`, y first. f is copied to the device.
 template <Kernels kernels, typename F, typename Y, typename... X>
 void elementwise(const Context& context, const BroadcastLoops& loops, const F& f, Y* y, const X*... x) {
   constexpr int pack = any_pack_elems<Y, X...>;
@@ -192,7 +190,7 @@ void elementwise(const Context& context, const BroadcastLoops& loops, const F& f
   });
 }
 
-/// Loops over one operand that lies like y.
+/// Loops over one operand with y's layout.
 inline BroadcastLoops flat_loops(std::int64_t elems) {
   const Shape line{elems};
   const BroadcastLoops::Operand operands[] = {{&line}, {&line}};

@@ -1,6 +1,5 @@
 #pragma once
-// Functions of single elements over whole tensors on the CPU; on the device elementwise.cuh does it, with the same
-// functions.
+// Elementwise functions over whole tensors on the CPU; elementwise.cuh applies the same functions on the device.
 
 #include <array>
 #include <cstdint>
@@ -16,8 +15,7 @@
 
 namespace lenslet {
 
-/// One operand along a run: neighbours, one number for all, or elements at a distance. The loops over the first two are
-/// vectorised by the compiler.
+/// An operand along a run: contiguous, one number for all, or strided. The compiler vectorises the first two.
 template <typename X>
 struct Neighbours {
   const X* from;
@@ -34,13 +32,13 @@ struct Strided {
   std::int64_t step;
   X operator[](std::int64_t i) const { return from[i * step]; }
 };
-/// y[i] = f(x[i]...) for i < n. Everything comes by value: no store to bytes of y can change it.
+/// y[i] = f(x[i]...) for i < n. All by value, so that stores to y cannot alias the parameters.
 template <typename F, typename Y, typename... X>
 void transform_run(std::int64_t n, F f, Y* y, X... x) {
   for (std::int64_t i = 0; i < n; ++i) y[i] = f(x[i]...);
 }
 
-/// Calls f with each of `x` as what it is.
+/// Calls f with the static type of each of `x`.
 template <typename F, typename... X>
 void with_operands(const F& f, Strided<X>... x) {
   if (!((x.step == 0 || x.step == 1) && ...)) return f(x...);
@@ -69,7 +67,7 @@ void transform(ThreadPool& pool, std::int64_t count, const F& f, Y* y, const X* 
   });
 }
 
-/// The same of several operands, found by `loops`; y may be one that lies like it.
+/// The same for several operands with strides in `loops`; y may be an operand with its layout.
 template <typename F, typename Y, typename... X>
 void transform(ThreadPool& pool, const BroadcastLoops& loops, const F& f, Y* y, const X*... x) {
   for_each_run(loops, pool, elementwise_grain, [&](const auto& at, std::int64_t n) {
@@ -84,28 +82,28 @@ void transform(ThreadPool& pool, const BroadcastLoops& loops, const F& f, Y* y, 
   });
 }
 
-/// For SimpleKernel::bind: Bound<T> for the T of the list that input 0 has.
+/// For SimpleKernel::bind: Bound<T> with input 0's T of the list.
 template <template <typename> class Bound, typename List>
 std::unique_ptr<const BoundKernel> bind_typed(const Binding& binding) {
   return dispatch(binding.problem.inputs()[0].type.dtype, List(),
                   [&]<typename T>(std::type_identity<T>) { return bind<Bound<T>>(binding); });
 }
 
-/// Elements of `x` in memory, the padding of a last block of channels included: what goes through all of them in order
-/// may take any dense or blocked format.
+/// Stored elements of `x`, padding of a last channel block included: kernels that process all in order accept any dense
+/// or blocked format.
 inline std::int64_t stored_elems(const Tensor& x) {
   return static_cast<std::int64_t>(x.bytes() / dtype_bytes(x.dtype()));
 }
 
-/// For SimpleKernel::formats_for of what goes through x and y alike, over stored_elems(): a constant x is nchw.
+/// SimpleKernel::formats_for of kernels that process x and y alike over stored_elems(): a constant x is nchw.
 inline std::span<const Format> formats_of_x(const Problem& problem) {
   return problem.inputs()[0].constant != nullptr ? std::span<const Format>(nchw_only) : nchw_or_nhwc;
 }
 
-/// Operands that are no inputs: output 0 itself, and one number.
+/// Operands other than inputs: output 0, and a single number.
 inline constexpr int the_output = -1, one_number = -2;
 
-/// Loops over output 0 and operands: inputs by number, or the above.
+/// Loops over output 0 and operands: input indices, or the constants above.
 inline BroadcastLoops loops_of(const Binding& binding, std::initializer_list<int> operands) {
   static const Shape number;
   std::array<BroadcastLoops::Operand, BroadcastLoops::max_operands> all{

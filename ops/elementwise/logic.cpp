@@ -1,4 +1,4 @@
-// Comparisons, boolean operators and Where: broadcast.
+// Comparisons, boolean operators and Where, with broadcasting.
 
 #include "ops/elementwise/logic.h"
 
@@ -24,7 +24,7 @@ struct Row {
 #define LENSLET_ROW(NAME, ...) {#NAME, LogicKind::NAME},
 constexpr Row table[] = {LENSLET_LOGIC_KINDS(LENSLET_ROW)};
 #undef LENSLET_ROW
-/// Of IsInf, by what it detects: negative (1) and positive (2) infinities.
+/// IsInf by what it detects: negative (1) and positive (2) infinities.
 constexpr Row infinities[] = {{"IsInf", LogicKind::IsNoInf},
                               {"IsInf", LogicKind::IsNegativeInf},
                               {"IsInf", LogicKind::IsPositiveInf},

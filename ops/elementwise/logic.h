@@ -1,6 +1,6 @@
 #pragma once
-// Comparisons and boolean operators, a row each (a new one: a row here and its definition in oracle/elementwise.cpp),
-// and the function of Where; on the host and on the device.
+// Comparisons and boolean operators, one row each (a new one: a row here and its definition in oracle/elementwise.cpp),
+// and Where's function; for host and device.
 
 #include <cmath>
 #include <cstdint>
@@ -9,8 +9,8 @@
 #include "base/cuda/host_device.h"
 #include "ops/elementwise/types.h"
 
-/// KIND(operator, first version read, inputs, element types, function): of two numbers a and b, or of one given twice.
-/// Booleans are bytes where everything but 0 is true: a file may hold others than 0 and 1.
+/// KIND(operator, first version read, inputs, element types, function): of two numbers a and b, or of one passed twice.
+/// A boolean is a byte, true if nonzero: files may contain bytes other than 0 and 1.
 #define LENSLET_LOGIC_KINDS(KIND)                    \
   KIND(Equal, 7, 2, EqualTypes, a == b)              \
   KIND(Less, 7, 2, NumberTypes, a < b)               \
@@ -22,7 +22,7 @@
   KIND(Xor, 7, 2, Types<bool>, (a != 0) != (b != 0)) \
   KIND(Not, 1, 1, Types<bool>, a == 0)               \
   KIND(IsNaN, 9, 1, RealTypes, a != a)
-/// The same of what attributes of IsInf choose; the name is the kind's alone.
+/// Variants that IsInf's attributes choose; the name is the kind's only.
 #define LENSLET_LOGIC_VARIANTS(KIND)                        \
   KIND(IsInf, 10, 1, RealTypes, is_infinite(a))             \
   KIND(IsPositiveInf, 10, 1, RealTypes, infinity_of(a) > 0) \
@@ -43,7 +43,7 @@ LENSLET_LOGIC_KINDS(LENSLET_CHECK)
 LENSLET_LOGIC_VARIANTS(LENSLET_CHECK)
 #undef LENSLET_CHECK
 
-/// 1 of infinity, -1 of minus infinity, else 0.
+/// 1 for infinity, -1 for minus infinity, else 0.
 template <typename T>
 LENSLET_HOST_DEVICE int infinity_of(T a) {
   if constexpr (std::is_floating_point_v<T>)
@@ -51,7 +51,7 @@ LENSLET_HOST_DEVICE int infinity_of(T a) {
   return 0;
 }
 
-/// Either: one comparison.
+/// Either infinity: one comparison.
 template <typename T>
 LENSLET_HOST_DEVICE bool is_infinite(T a) {
   if constexpr (std::is_floating_point_v<T>) return std::fabs(a) == static_cast<T>(INFINITY);
@@ -76,13 +76,13 @@ struct Logic {
   }
 };
 
-/// The same of a kind that is known where it is compiled.
+/// The same with a compile-time kind.
 template <LogicKind kind, typename T>
 struct LogicOf {
   std::uint8_t operator()(T a, T b) const { return Logic<T>{kind}(a, b); }
 };
 
-/// Calls f(LogicOf<kind, T>), T the bytes of a bool, where the operator has elements of this type.
+/// Calls f(LogicOf<kind, T>), T the storage type, if the operator supports the element type.
 template <typename Element, typename F>
 void with_logic(LogicKind kind, const F& f) {
   using T = std::conditional_t<std::is_same_v<Element, bool>, std::uint8_t, Element>;
@@ -97,7 +97,7 @@ void with_logic(LogicKind kind, const F& f) {
   }
 }
 
-/// One of two elements, of which only the size matters.
+/// Selects one of two elements by size alone.
 template <typename T>
 struct Select {
   LENSLET_HOST_DEVICE T operator()(std::uint8_t condition, T a, T b) const { return condition != 0 ? a : b; }

@@ -1,5 +1,5 @@
-// QuantizeLinear and DequantizeLinear, by tensor, along one axis or by blocks of it: float32 beside integers of 2 to 16
-// bits and floats of 4 and 8.
+// QuantizeLinear and DequantizeLinear, per tensor, per axis or per block: between float32 and integers of 2 to 16 bits
+// or floats of 4 and 8.
 
 #include "ops/elementwise/quantize.h"
 
@@ -16,8 +16,8 @@ namespace lenslet {
 
 namespace {
 
-/// Inputs: x, scale (a scalar, or [D] of the axis; with blocks x's shape, but for as many as there are along the axis),
-/// zero_point (of scale's shape; 0 without).
+/// Inputs: x, scale (a scalar, or [D] of the axis; with blocks x's shape with the number of blocks along the axis),
+/// zero_point (scale's shape; default 0).
 class LinearOp : public Op {
  public:
   std::int64_t axis = 1;
@@ -37,7 +37,7 @@ class LinearOp : public Op {
     if (block != 0 || rank != static_cast<int>(to.size())) return std::nullopt;
     PermutedOp moved;
     for (std::size_t i = 0; i < inputs.size(); ++i) moved.inputs.push_back({.number = i, .permuted = i == 0});
-    if (inputs[1].type.shape.elems() == 1) return moved;  // for all elements alike
+    if (inputs[1].type.shape.elems() == 1) return moved;  // one for all elements
     const std::int64_t along = to[static_cast<std::size_t>(resolve_axis(axis, rank))];
     moved.op = with_attributes(*this, {{"axis", along}}, inputs.size());
     return moved;
@@ -56,7 +56,7 @@ class LinearOp : public Op {
     else if (scale.shape.elems() != 1 || scale.shape.rank() > 1)
       require_shape("input scale", scale.shape, Shape{x[resolve_axis(axis, x.rank())]});
     if (!present(inputs, 2)) return;
-    const Shape& zero_point = inputs[2].type.shape;  // of one value ONNX's own cases have both forms side by side
+    const Shape& zero_point = inputs[2].type.shape;  // for one value, ONNX's own cases mix a scalar and [1]
     if (scale.shape.elems() != 1 || scale.shape.rank() > 1 || zero_point.elems() != 1 || zero_point.rank() > 1)
       require_shape("input zero_point", zero_point, scale.shape);
   }
@@ -116,7 +116,7 @@ class DequantizeOp final : public LinearOp {
   }
 };
 
-/// Kernels read scales, and give back, float32; files of 16 bits are held in it (widen).
+/// Kernels take float32 scales and give float32; a file's 16-bit ones have been widened.
 std::optional<std::string> refuse_other_floats(const Problem& problem) {
   if (problem.inputs()[1].type.dtype != DType::f32)
     return fmt::format("input scale is {}", to_string(problem.inputs()[1].type.dtype));
@@ -130,7 +130,7 @@ BroadcastLoops linear_loops(const Binding& binding) {
   const auto& op = static_cast<const LinearOp&>(binding.problem.op());
   const bool zero_point = present(binding.problem.inputs(), 2);
   Shape x = binding.shape(0), along;
-  if (op.block != 0) {  // the axis as two, its blocks and their elements
+  if (op.block != 0) {  // splits the axis into blocks and their elements
     const int axis = resolve_axis(op.axis, x.rank());
     std::vector<std::int64_t> dims(x.dims().begin(), x.dims().end());
     dims[static_cast<std::size_t>(axis)] /= op.block;
@@ -214,7 +214,7 @@ constexpr auto dequantize_kernels = on_both(
     {.types = dequantized_types(), .formats_for = formats_of_linear, .tolerance = 2e-6, .refuse = refuse_other_floats},
     bind_dequantize, bind_dequantize);
 
-// Before opset 13 there is no axis: the parameters are scalars.
+// There is no axis before opset 13: the parameters are scalars.
 template <typename LinearOp>
 std::shared_ptr<LinearOp> make_common(const NodeSpec& spec, AttributeReader& reader) {
   auto op = std::make_shared<LinearOp>();
@@ -228,7 +228,7 @@ std::shared_ptr<const Op> make_quantize(const NodeSpec& spec) {
   auto op = make_common<QuantizeOp>(spec, reader);
   if (!spec.before(19)) op->rounding.saturate = reader.flag("saturate", true);
   if (const std::int64_t to = reader.integer("output_dtype", 0); to != 0) op->to = dtype_from_onnx(to);
-  // Of the division: float32, or the scale's type, which is float32 by now.
+  // The division's precision: float32, or the scale's type, which has been widened to float32.
   if (const std::int64_t precision = reader.integer("precision", 0);
       precision != 0 && dtype_from_onnx(precision) != DType::f32)
     throw Error(ErrorKind::unsupported,

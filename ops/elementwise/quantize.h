@@ -1,5 +1,5 @@
 #pragma once
-// The functions of QuantizeLinear and DequantizeLinear, on the host and on the device.
+// The functions of QuantizeLinear and DequantizeLinear, for host and device.
 
 #include <cmath>
 #include <cstdint>
@@ -14,7 +14,7 @@ namespace lenslet {
 using QuantizedTypes = Types<std::int8_t, std::uint8_t, std::int16_t, std::uint16_t>;
 using DequantizedTypes = Types<std::int8_t, std::uint8_t, std::int16_t, std::uint16_t, std::int32_t>;
 
-/// round(x / scale) + zero_point, halves to the even neighbour, beyond T's range its nearest end.
+/// round(x / scale) + zero_point, ties to even, saturated to T.
 template <typename T>
 struct Quantize {
   LENSLET_HOST_DEVICE T operator()(float x, float scale, T zero_point) const {
@@ -23,7 +23,7 @@ struct Quantize {
   LENSLET_HOST_DEVICE T operator()(float x, float scale) const { return (*this)(x, scale, T{0}); }
 };
 
-/// The same to integers of 4 and 2 bits, which lie as T.
+/// The same for integers of 4 and 2 bits, stored as T.
 template <typename T>
 struct QuantizeNarrow {
   int least, most;
@@ -34,7 +34,7 @@ struct QuantizeNarrow {
   LENSLET_HOST_DEVICE T operator()(float x, float scale) const { return (*this)(x, scale, T{0}); }
 };
 
-/// To floats of 8 and 4 bits: x / scale + zero_point, rounded as Cast does.
+/// To floats of 8 and 4 bits: x / scale + zero_point, rounded as in Cast.
 struct QuantizeSmall {
   SmallType type;
   SmallRounding rounding;
@@ -55,7 +55,7 @@ struct Dequantize {
   LENSLET_HOST_DEVICE float operator()(T x, float scale) const { return static_cast<float>(x) * scale; }
 };
 
-/// The same of floats of 8 and 4 bits.
+/// The same for floats of 8 and 4 bits.
 struct DequantizeSmall {
   SmallType type;
   LENSLET_HOST_DEVICE float operator()(std::uint8_t x, float scale, std::uint8_t zero_point) const {
@@ -64,7 +64,7 @@ struct DequantizeSmall {
   LENSLET_HOST_DEVICE float operator()(std::uint8_t x, float scale) const { return small_value(type, x) * scale; }
 };
 
-/// f(function, T()) with the function that gives elements of `to`, which lie as T: a type of QuantizedTypes, or one of
+/// Calls f(function, T()) with the function that quantises to `to`, stored as T: one of QuantizedTypes, or of
 /// base/small_types.h.
 template <typename F>
 void with_quantize(DType to, SmallRounding rounding, F&& f) {
@@ -77,7 +77,7 @@ void with_quantize(DType to, SmallRounding rounding, F&& f) {
   dispatch(to, QuantizedTypes(), [&]<typename T>(std::type_identity<T>) { f(Quantize<T>(), T()); });
 }
 
-/// The same of the function that takes elements of `from`, one of DequantizedTypes or base/small_types.h.
+/// The same for the function that dequantises `from`, one of DequantizedTypes or base/small_types.h.
 template <typename F>
 void with_dequantize(DType from, F&& f) {
   if (is_small_float(from)) return f(DequantizeSmall{*small_type(from)}, std::uint8_t());

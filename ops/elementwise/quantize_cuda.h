@@ -1,6 +1,6 @@
 #pragma once
-// Launchers of quantize.h's functions. All operands lie on the device, where `loops` finds them, y first, which must
-// not be another; `zero_point` may be null, and is no operand then.
+// Launchers of quantize.h's functions. All operands are device memory, with strides in `loops`, y first, which must not
+// be an operand; a null `zero_point` is not in `loops`.
 
 #include "base/small_types.h"
 #include "ops/core/broadcast.h"

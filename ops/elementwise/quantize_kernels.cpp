@@ -20,10 +20,10 @@ namespace lenslet {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-/// x/scale to the same bits for scales in 2^-40 .. 2^40 and quotients below 2^20, in a fraction of a division's time: a
-/// quotient by the reciprocal corrected by its remainder is correctly rounded (Markstein: Computation of Elementary
-/// Functions on the IBM RISC System/6000 Processor, 1990). What he asks of the first quotient is not shown here:
-/// instead the 230 million pairs whose quotient lies within 40/2^24 units of a tie were tried, and only such could
+/// x/scale, bit-identical, for scales in 2^-40 .. 2^40 and quotients below 2^20, in a fraction of a division's time:
+/// the quotient by the reciprocal, corrected by its remainder, is correctly rounded (Markstein: Computation of
+/// Elementary Functions on the IBM RISC System/6000 Processor, 1990). His condition on the first quotient was tested
+/// instead of proven: on the 230 million pairs with a quotient within 40/2^24 units of a tie, the only ones that could
 /// differ. Quotients too small for an exact remainder round to 0 either way.
 struct ByReciprocal {
   float scale;
@@ -53,17 +53,17 @@ HWY_INLINE void quantize_by(const Divide& divide, const float* x, float scale, T
   const hn::Rebind<std::make_unsigned_t<T>, decltype(d)> narrow;
   auto* const to = reinterpret_cast<std::make_unsigned_t<T>*>(y);
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  // The quotients of these bounds round to the ends of T, and so does whatever lies beyond them.
+  // The quotients of these bounds, and all beyond, round to the ends of T.
   const auto low = hn::Set(d, scale * static_cast<float>(std::numeric_limits<T>::lowest() - zero_point));
   const auto high = hn::Set(d, scale * static_cast<float>(std::numeric_limits<T>::max() - zero_point));
-  // Of a float between 2^23 and 2^24 the last bit counts ones: the addition rounds to an integer, ties to even.
+  // A float between 2^23 and 2^24 has units of one: the addition rounds to an integer, ties to even.
   constexpr float shift = 0x1.8p23F;
   const auto shift_bits = hn::Set(integers, std::bit_cast<std::int32_t>(shift) - zero_point);
   std::int64_t i = 0;
   constexpr std::int64_t together = 4;
   const auto zero = hn::Zero(d);
   for (; i + together * lanes <= n; i += together * lanes) {
-    auto odd = zero;  // stays 0 as long as all are finite
+    auto odd = zero;  // stays 0 while all are finite
     for (std::int64_t k = i; k < i + together * lanes; k += lanes) {
       const auto given = hn::LoadU(d, x + k);
       odd = hn::MulAdd(given, zero, odd);
@@ -79,7 +79,7 @@ HWY_INLINE void quantize_by(const Divide& divide, const float* x, float scale, T
 
 template <typename T>
 HWY_INLINE void quantize_kernel(const float* x, float scale, T zero_point, std::int64_t n, T* y) {
-  // Without one rounding for a product and a sum (SSE4) the remainder is lost.
+  // Without FMA (SSE4) the remainder is lost.
   if (HWY_NATIVE_FMA && ByReciprocal::serves(scale))
     return quantize_by(ByReciprocal{scale}, x, scale, zero_point, n, y);
   if (scale > 0) return quantize_by(ByDivision{scale}, x, scale, zero_point, n, y);

@@ -36,7 +36,7 @@ class SwiGlu final : public Op {
   std::size_t elementwise_inputs() const override { return any_number; }
 };
 
-/// A and B lie alike; a constant is nchw.
+/// A and B have one layout; a constant is nchw.
 std::span<const Format> formats_for(const Problem& problem) {
   const auto inputs = problem.inputs();
   return inputs[0].constant != nullptr || inputs[1].constant != nullptr ? std::span<const Format>(nchw_only)
@@ -47,7 +47,7 @@ void run_cpu(const SwiGlu& op, const KernelRun& run) {
   const UnaryFunction swish{UnaryKind::Swish, op.alpha, 0};
   const float *a = run.in<float>(0), *b = run.in<float>(1);
   float* y = run.out<float>();
-  // A grain at a time stays in the nearest caches between the two.
+  // One grain at a time, which stays in L1 between the two steps.
   run.pool->parallel_for(run.outputs[0].elems(), elementwise_grain, [&](std::int64_t begin, std::int64_t end, int) {
     for (std::int64_t at = begin; at < end; at += elementwise_grain) {
       const std::int64_t n = std::min(elementwise_grain, end - at);
@@ -63,7 +63,7 @@ void run_cuda(const SwiGlu& op, const KernelRun& run) {
                  run.outputs[0].elems(), run.outputs[0].data());
 }
 
-// Swish is good to some units of the last place.
+// Swish errs by a few ulp.
 constexpr auto kernels = on_both({.types = dtypes<FloatTypes>,
                                   .more_on_cuda = dtypes<HalfTypes>,
                                   .formats_for = formats_for,

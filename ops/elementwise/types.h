@@ -1,5 +1,5 @@
 #pragma once
-// Lists of element types that several operators take.
+// Element type lists shared by several operators.
 
 #include <cstdint>
 

@@ -7,7 +7,7 @@ namespace lenslet::cuda {
 
 namespace {
 
-/// Of elements T, computed with as numbers N.
+/// Elements T, computed as numbers N.
 template <typename T, typename N>
 struct ClipToBounds {
   const T *low_at, *high_at;  // on the device; null: the number counts

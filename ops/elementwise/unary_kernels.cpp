@@ -18,7 +18,7 @@ HWY_BEFORE_NAMESPACE();
 namespace lenslet {
 namespace HWY_NAMESPACE {
 
-/// What activations do without.
+/// Functions beyond those of activations.
 template <class D>
 struct UnaryMath : VectorMath<D> {
   using V = hn::Vec<D>;
@@ -27,13 +27,13 @@ struct UnaryMath : VectorMath<D> {
   HWY_INLINE V max(float low, V x) const { return this->at_least(low, x); }
   HWY_INLINE V min(float high, V x) const { return this->at_most(high, x); }
   HWY_INLINE V exp(V x) const { return exp_f32(D(), x); }
-  /// For x <= 0; callers select, so what happens above 0 does not matter.
+  /// For x <= 0; callers select, so results above 0 are not used.
   HWY_INLINE V expm1(V x) const {
     const V e = hn::Expm1(D(), hn::Max(hn::Min(x, hn::Zero(D())), hn::Set(D(), -104.0f)));
     return hn::IfThenElse(hn::IsNaN(x), x, e);
   }
   HWY_INLINE V log1p(V x) const { return hn::Log1p(D(), x); }
-  /// At most 1.3 ulp off with FMA. Near 0 a minimax polynomial, else 1 - 2 / (e^2|x| + 1); beyond 10 the result is 1 in
+  /// Within 1.3 ulp with FMA. A minimax polynomial near 0, else 1 - 2 / (e^2|x| + 1); beyond 10 the result is 1 in
   /// float.
   HWY_INLINE V tanh(V x) const {
     const auto c = [](float constant) HWY_ATTR { return hn::Set(D(), constant); };
@@ -51,7 +51,7 @@ struct UnaryMath : VectorMath<D> {
   HWY_INLINE V ceil(V x) const { return hn::Ceil(x); }
   HWY_INLINE V round(V x) const { return hn::Round(x); }
   HWY_INLINE V bit_not(V x) const { return hn::Not(x); }  // of integers alone
-  /// At most 1.1 ulp off, 1.0 with FMA (each 613th float). Minimax polynomials of N. Juffa's erff.
+  /// Within 1.1 ulp, 1.0 with FMA (tested on each 613th float). Minimax polynomials of N. Juffa's erff.
   HWY_INLINE V erf(V x) const {
     const auto c = [](float constant) HWY_ATTR { return hn::Set(D(), constant); };
     const V t = this->at_most(4, hn::Abs(x)), square = hn::Mul(t, t);  // beyond 4 the result is 1 in float
@@ -68,7 +68,8 @@ struct UnaryMath : VectorMath<D> {
     near = hn::MulAdd(near, square, c(1.28379166e-1f));
     return hn::IfThenElse(hn::Gt(t, c(0.927734375f)), hn::CopySign(far, x), hn::MulAdd(near, x, x));
   }
-  // Highway's: at most 2.6 ulp off (each 613th float), sin and cos where they reduce their argument exactly enough.
+  // Highway's: within 2.6 ulp (tested on each 613th float), sin and cos only where the argument reduction is exact
+  // enough.
   HWY_INLINE V any_expm1(V x) const {
     return hn::IfThenElse(hn::IsNaN(x), x, hn::Expm1(D(), this->at_most(104, this->at_least(-104, x))));
   }
@@ -78,7 +79,7 @@ struct UnaryMath : VectorMath<D> {
   HWY_INLINE V cos(V x) const {
     return small(x) ? hn::Cos(D(), x) : each(x, [](float v) { return std::cos(v); });
   }
-  /// Highway's, for positive finite numbers at most 0.87 ulp off (each 61st float).
+  /// Highway's, within 0.87 ulp for positive finite numbers (tested on each 61st float).
   HWY_INLINE V log(V x) const {
     const V zero = hn::Zero(D()), inf = hn::Inf(D()), y = hn::Log(D(), x);
     const V odd = hn::IfThenElse(hn::Eq(x, zero), hn::Neg(inf), hn::IfThenElse(hn::Lt(x, zero), hn::NaN(D()), x));
@@ -87,7 +88,7 @@ struct UnaryMath : VectorMath<D> {
   HWY_INLINE V asin(V x) const { return hn::Asin(D(), x); }
   HWY_INLINE V acos(V x) const { return hn::Acos(D(), x); }
   HWY_INLINE V atan(V x) const { return hn::Atan(D(), x); }
-  // The C library's, where no vector version of known accuracy is at hand.
+  // From the C library, where there is no vector version of known accuracy.
 #define LENSLET_EACH(NAME, FUNCTION)                     \
   HWY_INLINE V NAME(V x) const {                         \
     return each(x, [](float v) { return FUNCTION(v); }); \

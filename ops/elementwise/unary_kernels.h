@@ -1,5 +1,5 @@
 #pragma once
-// Elementwise functions of one float, vectorised.
+// Vectorised elementwise functions of one float.
 
 #include <cstdint>
 
@@ -7,9 +7,9 @@
 
 namespace lenslet {
 
-/// y[i] = f(x[i]) for i < n; y may be x. NaN stays NaN. Worst error against the exact value, in units of the last
-/// place: 4 for the transcendental ones, a few more for compositions (Softplus, Mish, Elu; of Gelu below 0 in
-/// units of x); the others are exact or rounded once. Single-threaded.
+/// y[i] = f(x[i]) for i < n; y may be x. NaN stays NaN. Worst errors: 4 ulp for transcendental functions, a few more
+/// for compositions (Softplus, Mish, Elu; Gelu below 0: in units of x); the others are exact or rounded once.
+/// Single-threaded.
 void apply_unary(const UnaryFunction& f, const float* x, float* y, std::int64_t n);
 
 /// y[i] = min(max(x[i], low), high) for i < n; y may be x. NaN stays NaN. Single-threaded.

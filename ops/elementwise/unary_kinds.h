@@ -1,6 +1,6 @@
 #pragma once
-// The elementwise operators of one input, a row each: what is named, made, documented, tested and computed comes out of
-// these rows. A new operator is a row here and its definition in oracle/elementwise.cpp.
+// The elementwise operators of one input, one row each, from which names, operators, documentation, tests and kernels
+// are generated. A new operator is a row here and its definition in oracle/elementwise.cpp.
 
 #include <array>
 #include <cstddef>
@@ -13,9 +13,9 @@
 #include "ops/elementwise/types.h"
 
 // clang-format off
-/// KIND(operator, domain, first version read, element types, (parameters a and b), the activation that it is, function):
-/// the function of x, a and b is written over a Math m as those of ops/core/activation_kinds.h are, with the methods of
-/// ScalarMath. NaN stays NaN.
+/// KIND(operator, domain, first version read, element types, (parameters a and b), equivalent activation, function):
+/// the function of x, a and b is written over a Math m as in ops/core/activation_kinds.h, with ScalarMath's methods.
+/// NaN stays NaN.
 #define LENSLET_UNARY_KINDS(KIND)                                                                                      \
   KIND(Relu, "", 6, SignedTypes, (), relu, return activated<relu>(m, x, a, b))                                         \
   KIND(LeakyRelu, "", 6, FloatTypes, ({"alpha", 0.01}), leaky_relu, return activated<leaky_relu>(m, x, a, b))          \
@@ -75,11 +75,11 @@
 
 namespace lenslet {
 
-/// A number that a function takes beside x: an attribute, or a constant when it has no name.
+/// A function's parameter beside x: an attribute, or a constant if it has no name.
 struct UnaryParameter {
   std::string_view name = {};
   double value = 0;  ///< the attribute's default
-  /// Of a string attribute: what it may say, the default first. The function gets the word's index.
+  /// The words of a string attribute, the default first. The function gets the word's index.
   std::array<std::string_view, 3> words = {};
 };
 
@@ -102,7 +102,7 @@ inline constexpr UnaryRow unary_table[] = {LENSLET_UNARY_KINDS(LENSLET_ROW)};
 #undef LENSLET_ROW
 #undef LENSLET_UNWRAP
 
-/// What the kernels of both devices dispatch.
+/// The types that the kernels of both devices dispatch.
 using UnaryTypes = NumberTypes;
 #define LENSLET_CHECK(NAME, DOMAIN, VERSION, TYPES, ...) \
   static_assert(dtypes<UnaryTypes>.contains(dtypes<TYPES>), "types that no kernel dispatches: " #NAME);
@@ -117,7 +117,7 @@ struct UnaryFunction {
   float a = 0, b = 0;
 };
 
-/// Defines V unary<kind>(m, x, a, b), with these specifiers: here on its own, and again for every instruction set.
+/// Defines V unary<kind>(m, x, a, b) with these specifiers: once here and once per instruction set.
 #define LENSLET_DEFINE_UNARY(SPECIFIERS)                                                              \
   template <UnaryKind kind, class M, class V>                                                         \
   SPECIFIERS V unary([[maybe_unused]] M m, V x, [[maybe_unused]] float a, [[maybe_unused]] float b) { \
@@ -137,7 +137,7 @@ struct Unary {
   LENSLET_HOST_DEVICE T operator()(T x) const { return unary<kind>(ScalarMath<T>(), x, a, b); }
 };
 
-/// Calls f(Unary<kind, T>) where the operator has the type T.
+/// Calls f(Unary<kind, T>) if the operator supports T.
 template <typename T, typename F>
 void with_unary(const UnaryFunction& function, const F& f) {
   const auto of = [&]<UnaryKind kind>(std::integral_constant<UnaryKind, kind>) {

@@ -1,4 +1,4 @@
-// Matrix products on CUDA: which way they go, and the calls that make them. The kernels are in gemm.cu.
+// Matrix products on CUDA: chooses the kernel and calls it. The kernels are in gemm.cu.
 
 #include <fmt/format.h>
 
@@ -16,14 +16,15 @@ namespace {
 
 using Multiply = Numerics::Multiply;
 
-// What a configuration says: "way=few_rows slices=4", with "packed=yes" of weights in 20 bits, "way=few_rows_mma
-// eights=2", "way=cublas tf32=no", "way=tiled", or "way=cute", with "tf32=yes" of float32, and then a CutePlan.
+// Configurations: "way=few_rows slices=4", with "packed=yes" for 20-bit weights; "way=few_rows_mma eights=2";
+// "way=cublas tf32=no"; "way=tiled"; or "way=cute", with "tf32=yes" for float32, followed by a CutePlan.
 constexpr std::string_view few_rows = "few_rows", few_rows_mma = "few_rows_mma", cublas = "cublas", tiled = "tiled",
                            cute = "cute";
 
 bool is_half(DType type) { return type == DType::f16 || type == DType::bf16; }
 
-/// Is B brought to [n,k], A's type and order, and scaled beforehand? Of float32 only one matrix that needs it.
+/// True if B is packed beforehand as [n,k] with A's type and order, and scaled. float32: only a single matrix that
+/// needs it.
 bool is_prepared(const MatrixProblem& p, DType type) {
   if (!p.b_known || p.b_floats() == 0) return false;
   return is_half(type) ? p.batch_b.elems() > 0
@@ -40,13 +41,13 @@ bool has_few_rows_mma(const MatrixProblem& p, DType type) {
          p.gemm_k % 8 == 0 && !p.trans_a && (p.trans_b || is_prepared(p, type));
 }
 
-/// Does an A of 16 bits meet weights of float32, as they are? Who wants y in float32 wants it exact, and few rows cost
-/// what B's bytes do: so the last product of a classifier needs no Cast before it.
+/// True if a 16-bit A is multiplied by float32 weights directly. A float32 y asks for precision, and few rows are bound
+/// by B's bytes: so a classifier's last product needs no Cast before it.
 bool meets_floats(const MatrixProblem& p, DType type, DType y_type) {
   return is_half(type) && y_type == DType::f32 && p.b_known && p.gemm_k > 0 && p.gemm_k % 4 == 0 &&
          has_few_rows(p, DType::f32);
 }
-/// Are weights of few rows worth less bytes than they lie in, where TF32 would do? Small ones come from L2, as fast.
+/// True if 20-bit weights may replace float32 ones: few rows, TF32 allowed. Small weights stay: L2 is fast enough.
 bool may_pack(const MatrixProblem& p, DType type) {
   constexpr std::int64_t least_floats = 1 << 20;
   return type == DType::f32 && p.b_known && p.batch_b.elems() == 1 && p.gemm_k % cuda::packed_lane_weights == 0 &&
@@ -58,7 +59,7 @@ DType type_of_weights(const MatrixProblem& p, DType type, DType y_type) {
   return meets_floats(p, type, y_type) ? DType::f32 : type;
 }
 
-/// One run of products as gemm_cute sees it; a plan is made for the longest one.
+/// One run of products as gemm_cute takes it; the plan is made for the longest run.
 cuda::CuteProblem cute_problem(const MatrixProblem& p, DType type, DType y_type, Multiply of_floats,
                                std::int64_t batch) {
   cuda::CuteProblem problem{.multiply = type == DType::f16    ? Multiply::fp16
@@ -183,7 +184,7 @@ class BoundProduct final : public BoundKernel {
 
   MatrixProblem p_;  ///< with B as run() sees it
   DType a_type_;
-  DType type_;  ///< of B as run() sees it, and of A, but for gemm_few_rows_by_floats()
+  DType type_;  ///< of B in run(), and of A except in gemm_few_rows_by_floats()
   bool prepared_;
   bool packed_ = false;  ///< its weights, few_rows
   std::vector<ProductRun> runs_;
@@ -210,7 +211,7 @@ class CudaProduct final : public MatrixKernel {
     if (!cuda::gemm_fits(p.gemm_m, p.gemm_n, p.gemm_k))
       return Offer::refuse(fmt::format("the product of {} and {} is too large for 32-bit sizes",
                                        node.shape(MatrixOp::a).str(), node.shape(MatrixOp::b).str()));
-    // fold_batch_norm and fold_scale make these for constant B only.
+    // fold_batch_norm and fold_scale create scales for constant B only.
     if (!p.scale.empty() && !p.b_known) return Offer::refuse("weight_scale on a B that is computed");
     const DType type = node.inputs()[MatrixOp::a].type.dtype, y_type = node.outputs()[0].dtype;
     if (type == DType::f32 && y_type != type) return Offer::refuse(fmt::format("product into {}", to_string(y_type)));
@@ -232,7 +233,7 @@ class CudaProduct final : public MatrixKernel {
     if (eights > 0) {
       config.add("way", few_rows_mma).add("eights", std::int64_t{eights});
     } else if (has_few_rows(p, type)) {
-      // Of one device, whatever the one at hand, so that the order of summation belongs to the problem.
+      // For the reference device, not the one at hand, so that the summation order depends on the problem alone.
       const int slices = cuda::few_rows_slices(p.gemm_n, reference_gpu().units);
       config.add("way", few_rows).add("slices", std::int64_t{slices});
       if (tf32 && may_pack(p, type)) {
@@ -261,7 +262,7 @@ class CudaProduct final : public MatrixKernel {
     return candidate;
   }
 
-  /// What a product of a 16-bit type cannot be.
+  /// Why a product of 16-bit types is refused.
   static std::string refuse_half(const Problem& node, const MatrixProblem& p, DType type, DType y_type) {
     const auto of = [&](std::size_t input) { return node.inputs()[input].type.dtype; };
     if (y_type != type && y_type != DType::f32)
@@ -287,7 +288,7 @@ class CudaProduct final : public MatrixKernel {
   }
   void write_weights(const Problem& node, const MatrixProblem& p, std::string_view config, const float* b,
                      std::byte* to) const override {
-    // weight(j, l) is that of column j and of the term that A has at l.
+    // weight(j, l) belongs to column j and to the k index of A's element l.
     const auto for_each = [&](auto&& write) {
       const std::int64_t apart = p.rows_apart();
       for (std::int64_t j = 0; j < p.gemm_n; ++j)

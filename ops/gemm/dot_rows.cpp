@@ -1,8 +1,8 @@
-// Data flow: a group of B's rows streams past the rows of A, each vector of B loaded once, each of A once a group. A
-// sum is vectors of partial sums over k in registers, added up at the end. Registers: rows x columns x steps sums, 8 to
-// 12: fewer would wait (a multiply-add takes 4 cycles, 2 units). One row: two steps of four columns, since 8 streams
-// arrive from L3 and memory more slowly than 4, and 2 too (VGG-16's 4096x4096 on one core of an EPYC: 2.00, 1.75, 1.71
-// ms; 25088x4096: 10.8, 11.0, 13.4). Prefetching by hand gains nothing. Floor: B's bytes at the memory's rate.
+// Data flow: a group of B's rows streams past the rows of A; each vector of B is loaded once, each of A once per group.
+// Accumulators are vectors of partial sums over k, added at the end; rows x columns x steps of them, 8 to 12, hide the
+// FMA latency (4 cycles, 2 units). One row takes two steps of four columns: 8 or 2 streams are slower than 4 (one core
+// of an EPYC, 8, 4 and 2 streams: VGG-16's 4096x4096 2.00, 1.75, 1.71 ms; 25088x4096 10.8, 11.0, 13.4). Manual
+// prefetching gains nothing. Roofline: B's bytes.
 #include "ops/gemm/dot_rows.h"
 
 #include <algorithm>
@@ -22,7 +22,7 @@ HWY_BEFORE_NAMESPACE();
 namespace lenslet::HWY_NAMESPACE {
 namespace {
 
-// Terms of a sum before it is set aside: short sums round less.
+// k per partial sum: short sums have smaller rounding errors.
 constexpr std::int64_t partial_terms = 256;
 
 template <int Rows, int Columns, int Steps>
@@ -94,10 +94,9 @@ void multiply_rows(const DotRows& call, std::int64_t begin, std::int64_t end) {
   while (j < end) multiply(std::integral_constant<int, 1>());
 }
 
-// Of B [k,n]: columns that are summed at a time, in the nearest cache, while some rows of B pass as streams. Blocks of
-// columns in registers, a row after the other, read from a page of memory each time (1x1024x1024: 81 us for 50).
-// Four streams: of eight 45 us for 37, of 33 that reading takes. One row has so little to do that it fetches the next
-// four (in a busy minute 72 us for 80; rows that multiply more lose by it).
+// For B [k,n]: columns that are accumulated in L1 at a time, while a few rows of B stream past. With blocks of columns
+// in registers each row came from another page (1x1024x1024: 81 us instead of 50). Four streams take 37 us, eight 45,
+// reading alone 33. One row also prefetches the next four (busy machine: 72 us instead of 80; more rows lose by it).
 constexpr std::int64_t sums_at_once = 1024;
 
 /// Adds `Streams` rows of B to the sums, which are zero where it begins.

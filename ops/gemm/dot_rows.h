@@ -1,5 +1,5 @@
 #pragma once
-// The inner loops of few_rows.cpp, compiled once per instruction set.
+// The inner loops of few_rows.cpp, compiled per instruction set.
 
 #include <cstdint>
 
@@ -7,10 +7,10 @@
 
 namespace lenslet {
 
-/// Rows of A, where B lies transposed and where not.
+/// Most rows of A, for transposed B and for B [k,n].
 constexpr std::int64_t most_dot_rows = 4, most_dot_rows_of_columns = 8;
 
-/// One product of few rows.
+/// One product with few rows.
 struct DotRows {
   const MatrixProblem& problem;
   const float* a = nullptr;
@@ -19,8 +19,8 @@ struct DotRows {
   float* y = nullptr;
 };
 
-/// Columns [begin, end) of y. Reads what b has of them once. The bits of y[i,j] depend on a's row i, b's column j,
-/// whether gemm_m is 1, how B lies, and the instruction set alone.
+/// Computes columns [begin, end) of y; reads b once. The bits of y[i,j] depend only on a's row i, b's column j, whether
+/// gemm_m is 1, b's layout, and the instruction set.
 void dot_rows(const DotRows& call, std::int64_t begin, std::int64_t end);
 
 }  // namespace lenslet

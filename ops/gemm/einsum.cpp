@@ -1,5 +1,5 @@
-// Einsum: products of any operands, summed along the axes whose labels the result has not, by walking indices. Of
-// float32 the pass expand_einsum makes Transposes and MatMuls of nearly all, which is faster.
+// Einsum: products of any number of operands, summed over the labels that the result lacks, by index arithmetic. The
+// pass expand_einsum turns nearly all float32 cases into Transpose and MatMul, which are faster.
 
 #include "ops/gemm/einsum.h"
 

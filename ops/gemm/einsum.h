@@ -1,5 +1,5 @@
 #pragma once
-// A sum of products along labelled axes in numbers, its elements, and the launcher.
+// Einsum's numeric description, its elements, and the launcher.
 
 #include <cstdint>
 #include <memory>
@@ -14,17 +14,17 @@ class BoundKernel;
 
 using EinsumTypes = Types<float, double, std::int32_t, std::uint32_t, std::int64_t, std::uint64_t>;
 
-/// y[i...] = sum over the summed axes of the product of the operands, each of which steps through both by strides: 0
-/// along axes that it has not, the sum of two along a diagonal.
+/// y[i...] = sum over the summed axes of the product of the operands. Each operand has a stride per axis: 0 for axes it
+/// lacks, the sum of two strides along a diagonal.
 struct EinsumWalk {
   static constexpr int most_operands = 4, most_axes = 8;
 
   int operands = 1, axes = 0, sums = 0;
-  std::int64_t elems = 1, terms = 1;  ///< of the result, and of each sum
+  std::int64_t elems = 1, terms = 1;  ///< elements of the result, and terms of each sum
   std::int64_t dims[most_axes] = {}, sum_dims[most_axes] = {};
   std::int64_t strides[most_operands][most_axes] = {}, sum_strides[most_operands][most_axes] = {};
 
-  /// Element `index` of the result. Integers wrap.
+  /// Element `index` of the result. Integers wrap around.
   template <typename T>
   LENSLET_HOST_DEVICE T element(std::int64_t index, const T* const (&inputs)[most_operands]) const {
     const T* x[most_operands] = {inputs[0], inputs[1], inputs[2], inputs[3]};
@@ -61,14 +61,14 @@ struct EinsumWalk {
   }
 };
 
-/// The kernel of a walk, on either device; elements have the output's type.
+/// The bound kernel of a walk on either device; elements have the output's type.
 std::unique_ptr<const BoundKernel> bind_walk(const EinsumWalk& walk);
 
 namespace cuda {
 
 struct Context;
 
-/// Device addresses; those beyond `operands` are null. A thread an element.
+/// Device addresses; unused operands are null. One thread per element.
 void einsum(const Context& context, const EinsumWalk& walk, DType dtype,
             const void* const (&inputs)[EinsumWalk::most_operands], void* y);
 

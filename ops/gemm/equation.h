@@ -1,5 +1,5 @@
 #pragma once
-// The equation of an Einsum, taken apart.
+// The parsed equation of an Einsum.
 
 #include <span>
 #include <string>
@@ -8,19 +8,19 @@
 
 namespace lenslet {
 
-/// Terms of letters, one an axis; an ellipsis is one character.
+/// Terms of letters, one letter per axis; an ellipsis is one character.
 struct Equation {
   static constexpr char ellipsis = '.';
   std::vector<std::string> operands;
   std::string result;  ///< as written, or the letters that stand once, in order, behind the ellipsis
 };
 
-/// Error(invalid_model) for what is no equation.
+/// Error(invalid_model) when the text is not an equation.
 Equation parse_equation(std::string_view text);
 
-/// Labels of a tensor's axes: letters; the axes that an ellipsis stands for have -1, -2 ... from the last one on.
+/// Labels of a tensor's axes: letters; the axes of an ellipsis have -1, -2 ... from the last one on.
 using AxisLabels = std::vector<int>;
-/// Of the operands, which have these ranks, and of the result. Error(invalid_model) where a rank contradicts its term.
+/// Labels of operands of these ranks and of the result. Error(invalid_model) where a rank does not match its term.
 std::vector<AxisLabels> axis_labels(const Equation& equation, std::span<const int> ranks);
 
 }  // namespace lenslet

@@ -1,6 +1,6 @@
-// Matrix products with few rows on the CPU, whose B is read as it lies, nothing prepared: of a B that lies transposed,
-// as fully connected layers have it, and of one that the network computes. A product with a single column is one of a
-// single row. The inner loops are in dot_rows.cpp.
+// Matrix products with few rows on the CPU that read B in place, without packing: a transposed B, as in fully connected
+// layers, or one that the network computes. A product with a single column is computed as one with a single row. The
+// inner loops are in dot_rows.cpp.
 
 #include <fmt/format.h>
 
@@ -16,7 +16,7 @@ namespace {
 
 bool is_column(const MatrixProblem& p) { return p.gemm_n == 1 && p.gemm_m > most_dot_rows; }
 
-/// y = A b as y^T = b^T A^T.
+/// y = A b, rewritten as y^T = b^T A^T.
 MatrixProblem as_row(MatrixProblem p) {
   std::swap(p.gemm_m, p.gemm_n);
   std::swap(p.c_row, p.c_col);
@@ -38,7 +38,7 @@ class BoundFewRows final : public BoundKernel {
                        .b = run.in<float>(column_ ? MatrixOp::a : MatrixOp::b),
                        .c = run.in<float>(MatrixOp::c),
                        .y = run.out<float>()};
-    // A piece is worth its hand-over, and of a whole number of the kernel's tiles.
+    // A piece must be worth its hand-over, and is a whole number of the kernel's tiles.
     constexpr std::int64_t floats_a_piece = 64 << 10;
     const std::int64_t tile = p_.trans_b ? 8 : 64;
     const std::int64_t tiles = (p_.gemm_n + tile - 1) / tile;
@@ -53,9 +53,9 @@ class BoundFewRows final : public BoundKernel {
   MatrixProblem p_;
 };
 
-/// Where B is known, packing costs memory and time before the first run (VGG-16: 494 MB), and gains what a cache gives:
-/// larger ones come from memory in each run, as fast either way (VGG-16's 4096x4096, one core of an EPYC, as it lies
-/// and packed: 1.75 and 1.71 ms, two: 1.27 and 1.36; ResNet-50's 8 MB 0.27 and 0.21 ms).
+/// Packing a known B costs memory and time before the first run (VGG-16: 494 MB) and pays only if B fits a cache: from
+/// memory both are equally fast (VGG-16's 4096x4096 on an EPYC, in place and packed: one core 1.75 and 1.71 ms, two
+/// 1.27 and 1.36; ResNet-50's 8 MB 0.27 and 0.21 ms).
 constexpr std::int64_t least_known_floats = std::int64_t{4} << 20;
 
 class FewRows final : public MatrixKernel {

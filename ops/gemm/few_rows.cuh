@@ -1,8 +1,7 @@
 #pragma once
-// Few rows: y[i][j] = dot(a[i], b[j]), b [n][k], for each element type. Bound by reading b, so b is read once, as a
-// stream that leaves the L1 to the rows of A. A warp has `columns` rows of b (outputs j) at once, which gives it that
-// many loads in flight and spreads its reads of A over them. The warps of a block share the sum over k `slices` ways:
-// more when there are too few columns for all multiprocessors.
+// Few rows: y[i][j] = dot(a[i], b[j]), b [n][k], for each element type. Bound by reading b, so b is streamed once and
+// L1 is left to A. A warp processes `columns` rows of b (outputs j) at once: as many loads in flight, and fewer reads
+// of A. The warps of a block split k `slices` ways, more when there are too few columns for all multiprocessors.
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -16,7 +15,7 @@
 
 namespace lenslet::cuda {
 
-/// What happens to a finished sum.
+/// The epilogue.
 struct DeviceEpilogue {
   float alpha, beta;
   const float* c;
@@ -38,7 +37,7 @@ struct alignas(8) Four {
   T values[4];
 };
 
-/// Elements of a load, and their products with those of another, added up.
+/// The elements of a load, and their dot product with those of another.
 template <typename Vector>
 struct Lanes;
 template <>
@@ -87,8 +86,8 @@ struct Lanes<__half> : One<__half> {};
 template <>
 struct Lanes<__nv_bfloat16> : One<__nv_bfloat16> {};
 
-/// Eight floats, and as many weights in 20 bits (packed_weights.h): a lane's share of a chunk. Its bytes lie in two
-/// places of the chunk; as many make this type as a lane has, so that lanes and chunks are counted like other vectors.
+/// Eight floats and a lane's share of a chunk of 20-bit weights (packed_weights.h): eight weights in two places of the
+/// chunk. Its size is the lane's bytes, so that lanes and chunks count like other vectors.
 struct EightFloats {
   float4 low, high;
 };
@@ -111,7 +110,7 @@ struct Lanes<PackedEight> {
   }
 };
 
-/// A load that is read once and kept in no cache longer than that.
+/// A streaming load: read once, not kept in caches.
 template <typename Vector>
 __device__ inline Vector load_stream(const Vector* from) {
   return __ldcs(from);
@@ -121,7 +120,7 @@ __device__ inline Eight<T> load_stream(const Eight<T>* from) {
   const int4 bits = __ldcs(reinterpret_cast<const int4*>(from));
   return reinterpret_cast<const Eight<T>&>(bits);
 }
-/// `from` counts lanes: that of the calling thread in its chunk.
+/// `from` counts lanes: the calling thread's in its chunk.
 __device__ inline PackedEight load_stream(const PackedEight* from) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const auto* const chunk = reinterpret_cast<const unsigned char*>(from) - lane * packed_lane_bytes;
@@ -131,9 +130,9 @@ __device__ inline PackedEight load_stream(const PackedEight* from) {
   return {{word(upper.x), word(upper.y), word(upper.z), word(upper.w), word(lower)}};
 }
 
-/// `rows`: at least m. Y: the type of y. b_known: b was there before the network ran, and its first terms are read
-/// before the kernel before has ended. Of a Vector of several elements k, lda and ldb are multiples and both pointers
-/// aligned to 16 bytes. AVector has as many elements: those of A may be of another type.
+/// `rows`: at least m. Y: the type of y. b_known: b was on the device before the network ran, so its first elements are
+/// read before the previous kernel ends. If Vector has several elements, k, lda and ldb are multiples of them and both
+/// pointers are 16-byte aligned. AVector has as many elements, perhaps of another type.
 template <int rows, typename Vector, typename Element, typename Y, typename AVector = Vector,
           typename AElement = Element>
 __global__ void __launch_bounds__(32 * few_rows_warps)
@@ -145,7 +144,7 @@ __global__ void __launch_bounds__(32 * few_rows_warps)
   const int column_groups = warps / slices;
   const int first = (static_cast<int>(blockIdx.x) * column_groups + warp / slices) * columns;
 
-  // Past the end the last column (row of A) is computed again and not stored.
+  // Out-of-range warps recompute the last column (or row of A) and do not store it.
   const Vector* b_rows[columns];
   const AVector* a_rows[rows];
 #pragma unroll
@@ -155,8 +154,8 @@ __global__ void __launch_bounds__(32 * few_rows_warps)
 
   float sums[rows][columns] = {};
   const int count = k / Lanes<Vector>::count, step = 32 * slices;
-  // All loads of b stand before the first use: left to itself, the compiler puts a branch between the steps of an
-  // unrolled loop, and only one step's loads are under way at a time.
+  // Loads all of b before the first use: otherwise the compiler puts a branch between the steps of an unrolled loop,
+  // and only one step's loads are in flight.
   constexpr int ahead = rows <= 2 ? 2 : 1;
   Vector weights[ahead][columns];
   const auto load = [&]<int steps>(int at) {
@@ -213,7 +212,7 @@ __global__ void __launch_bounds__(32 * few_rows_warps)
   if (i < m && j < n) y[static_cast<std::int64_t>(i) * n + j] = Y(epilogue(sum, i, j));
 }
 
-/// launch_rows.template operator()<rows>() with the fewest rows that there is a kernel for and that hold m.
+/// launch_rows.template operator()<rows>() with the smallest instantiated `rows` that is at least m.
 template <typename Launch>
 void with_few_rows(std::int64_t m, const Launch& launch_rows) {
   if (m == 1)

@@ -1,6 +1,6 @@
-// Few rows of 16-bit types: half the bytes of B, and as many sums in fp32. From some rows on converting and multiplying
-// takes longer than reading, and tensor cores do it: 8 rows with 4096 columns of 4096 terms take few_rows_kernel 17.0
-// us (H200, 24 November 2026), few_rows_mma_kernel 11.5, memory 7.8.
+// Few rows of 16-bit types: half of B's bytes, fp32 accumulators. With more rows, converting and multiplying takes
+// longer than reading, so tensor cores take over: 8 rows, 4096 columns, k 4096 take few_rows_kernel 17.0 us (H200, 24
+// November 2026), few_rows_mma_kernel 11.5, memory 7.8.
 
 #include "lenslet/error.h"
 #include "ops/gemm/few_rows.cuh"

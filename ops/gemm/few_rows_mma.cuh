@@ -1,8 +1,8 @@
 #pragma once
 // Few rows of 16-bit types on tensor cores: y[i][j] = dot(a[i], b[j]), b [n][k], up to 16 rows of A. Bound by reading
-// b, which goes from memory to registers: the sum over k may be taken in any order as long as both operands are in the
-// same, so what one thread of mma.sync holds of a row are eight terms that lie side by side, one load of 16 bytes,
-// instead of four pairs. Rows of A are the 16 rows of the product, those of b its 8 columns.
+// b, which goes from memory straight to registers: any order of k is valid if both operands use the same, so a thread's
+// mma.sync fragment is eight consecutive elements, one 16-byte load, instead of four pairs. Rows of A are the 16 rows
+// of the instruction, rows of b its 8 columns.
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -15,8 +15,8 @@
 
 namespace lenslet::cuda {
 
-/// d += a * b: of thread t d[0..1] are row t / 4 of A and columns 2 * (t % 4) + 0..1, d[2..3] those 8 rows below. A
-/// word is two terms: a[0], a[1] rows t / 4 and 8 below, a[2], a[3] the same of later terms; b0, b1 column t / 4.
+/// d += a * b. Thread t: d[0..1] is row t / 4 of A, columns 2 * (t % 4) + 0..1; d[2..3] is 8 rows below. A word is two
+/// elements of k: a[0], a[1] rows t / 4 and t / 4 + 8, a[2], a[3] the same rows of later k; b0, b1 column t / 4.
 template <typename T>
 __device__ inline void mma_16x8(float (&d)[4], std::uint32_t a0, std::uint32_t a1, std::uint32_t a2, std::uint32_t a3,
                                 std::uint32_t b0, std::uint32_t b1) {
@@ -37,13 +37,13 @@ struct FewRows {
   void* y = nullptr;
   std::int64_t a_ld = 0, b_ld = 0;
   int m = 0, n = 0, k = 0;
-  int b_known = 0;  ///< b was there before the network ran: its first terms are read before the kernel before has ended
+  int b_known = 0;  ///< b was on the device before the network ran, so it may be read before the previous kernel ends
   DeviceEpilogue epilogue;
 };
 
-/// A warp: 8 * eights rows of b, of which it takes 32 * steps terms at a time; the warps of a block have the same rows
-/// and go round along k. halves: 2, or 1 where there are no more than 8 rows of A. Of A and b rows lie on 16 bytes, and
-/// k is a multiple of 8.
+/// A warp processes 8 * eights rows of b, 32 * steps elements of k at a time; the warps of a block have the same rows
+/// and take turns along k. halves: 2, or 1 for at most 8 rows of A. Rows of A and b are 16-byte aligned; k is a
+/// multiple of 8.
 template <typename T, typename Y, int halves, int eights, int steps>
 __global__ void __launch_bounds__(32 * few_rows_mma_warps) few_rows_mma_kernel(const FewRows p) {
   constexpr int warps = few_rows_mma_warps;
@@ -52,7 +52,7 @@ __global__ void __launch_bounds__(32 * few_rows_mma_warps) few_rows_mma_kernel(c
   const int group = lane / 4, terms = lane % 4 * 8, first = static_cast<int>(blockIdx.x) * (eights * 8);
   constexpr int chunk = 32 * steps;
 
-  // Past the end the last row of b is read again and not stored; of A zeros are multiplied.
+  // Out of range, b's last row is read again and not stored; A reads zero.
   const T* b_rows[eights];
 #pragma unroll
   for (int e = 0; e < eights; ++e)

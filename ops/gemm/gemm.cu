@@ -45,7 +45,7 @@ void launch_few_rows_packed(const Context& context, const GemmCall& call, const 
          p.gemm_k, slices, call.b_known ? 1 : 0, epilogue_of(call));
 }
 
-// ---- After cuBLAS: the epilogue in place, a thread an element.
+// ---- After cuBLAS: the epilogue in place, one element per thread.
 
 template <typename Index>
 __global__ void epilogue_kernel(float* y, Index n, Index elems, Index per_product, DeviceEpilogue epilogue) {
@@ -56,8 +56,8 @@ __global__ void epilogue_kernel(float* y, Index n, Index elems, Index per_produc
   y[at] = epilogue(y[at], in_product / n, in_product % n);
 }
 
-// ---- Without cuBLAS: 64x64 tiles through shared memory, 4x4 sums a thread. Right, not fast: about a third of what
-// cuBLAS reaches is to be expected of so plain a kernel.
+// ---- Without cuBLAS: 64x64 tiles in shared memory, 4x4 accumulators per thread. Correct but slow: expect about a
+// third of cuBLAS's speed.
 
 constexpr int tile = 64, depth = 16, per_thread = 4;
 

@@ -1,6 +1,6 @@
 #pragma once
-// fp32 matrix product with a prepacked right side and a fused epilogue: what im2col, direct_packed, Winograd, Gemm and
-// MatMul stand on. Why our own and not a BLAS: docs/cpu-choices.md.
+// fp32 matrix product with prepacked B and a fused epilogue: the basis of im2col, direct_packed, Winograd, Gemm and
+// MatMul. Why we have our own: docs/cpu-choices.md.
 
 #include <cstdint>
 
@@ -9,20 +9,20 @@
 
 namespace lenslet {
 
-/// Floats that pack_b writes for B [k,n]; depends on the CPU's vector width.
+/// Floats that pack_b writes for B [k,n]; depends on the vector width of the CPU.
 std::int64_t packed_b_floats(std::int64_t k, std::int64_t n);
 
-/// Brings B [k,n], element (i,j) at b[i*row_stride + j*col_stride], into the order the kernels read: panels of two
-/// vectors' columns (the last one or two), each [k][columns], zero-padded. One of the strides is 1. `packed` should be
-/// 64-byte aligned. Packed data is for this process only: another CPU may want other panels.
+/// Packs B [k,n], element (i,j) at b[i*row_stride + j*col_stride], into the kernels' panels: two vectors of columns
+/// each (the last one or two), [k][columns], zero-padded. One of the strides is 1. `packed` should be 64-byte aligned.
+/// Packed data is for this process only: panels differ between CPUs.
 void pack_b(const float* b, std::int64_t row_stride, std::int64_t col_stride, std::int64_t k, std::int64_t n,
             float* packed);
 
-/// Where the rows of A lie: row i = (image*height + line)*width + pixel starts at
+/// The rows of A: row i = (image*height + line)*width + pixel starts at
 ///   base + image*image_stride + line*line_stride + pixel*stride        (strides in floats).
 /// A plain row-major matrix has one line: only `base` and `stride` (lda) are set.
-/// A row may be cut into segments: k = segment_count*segment_length, and its elements [s*segment_length,
-/// (s+1)*segment_length) lie at row start + segments[s]. That is how a convolution reads its filter's window in place.
+/// Rows may be segmented: k = segment_count*segment_length, and elements [s*segment_length, (s+1)*segment_length) are
+/// at row start + segments[s]. So a convolution reads its windows in place.
 struct GemmRows {
   const float* base = nullptr;
   std::int64_t stride = 0;
@@ -42,32 +42,32 @@ struct Gemm {
   float* c = nullptr;
   std::int64_t ldc = 0;
   bool accumulate = false;  ///< C += A B; then no residual
-  /// Terms that are summed by themselves before they are added to the rest: shorter sums round less, and cost some 10 %
-  /// of the time at 32. 0: about 256.
+  /// Elements of k per partial sum: shorter ones have smaller rounding errors, and cost some 10 % of the time at 32. 0:
+  /// about 256.
   std::int64_t partial_length = 0;
   const float* bias = nullptr;      ///< [n] or null
   const float* residual = nullptr;  ///< [m,n] with row stride ldc, or null; may be c itself
   Activation activation;
 };
 
-/// Spread over the pool, in blocks of rows and columns. An element's bits depend on its row of A, its column of B, k,
-/// the segments and partial_length, and on the instruction set: never on m, n, its place, or the number of threads. k =
-/// 0 gives the epilogue of zeros. Allocates nothing.
+/// Runs on the pool, in blocks of rows and columns. The bits of an element depend on its row of A, its column of B, k,
+/// segments, partial_length and the instruction set; not on m, n, its position or the number of threads. k = 0 gives
+/// the epilogue of zeros. Allocates nothing.
 void gemm(const Gemm& call, ThreadPool& pool);
 
-/// The same in the calling thread: also from inside a parallel_for piece.
+/// The same in the calling thread, also inside a parallel_for piece.
 void gemm_serial(const Gemm& call);
 
-/// The most rows that one micro-kernel call computes on this CPU.
+/// The most rows per micro-kernel call on this CPU.
 std::int64_t gemm_tile_rows();
 /// Columns of a full panel.
 std::int64_t gemm_tile_cols();
 
-/// About how many pieces gemm() cuts [m,n,k] into for so many threads; 1: the caller computes it alone.
+/// About how many pieces gemm() divides [m,n,k] into for `threads` threads; 1: the caller computes it alone.
 std::int64_t gemm_pieces(std::int64_t m, std::int64_t n, std::int64_t k, int threads);
 
-/// Multiply-adds the kernels really issue for [m,n,k], in flops (2 each): whole vectors of columns, and a
-/// row alone, which waits for B, counted as the two that it costs. For cost models.
+/// The flops (2 per multiply-add) that the kernels issue for [m,n,k]: whole vectors of columns, and a single row
+/// counted as two, because it waits for B. For cost models.
 double gemm_issued_flops(std::int64_t m, std::int64_t n, std::int64_t k);
 
 }  // namespace lenslet

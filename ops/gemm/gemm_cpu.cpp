@@ -1,8 +1,8 @@
 // Blocking, packing and the split over threads.
 //
-// One block: up to max_block_rows rows of A against a group of panels of B. For each block of k, for each panel: the
-// panel (block_k x 2 vectors, 16 KiB with AVX2) stays in L1 while the block's rows of A (240 KiB) stream past it out of
-// L2. A is not packed: rows are read in place, which is what lets a convolution hand in its input.
+// One block is up to max_block_rows rows of A times a group of panels of B. For each block of k and each panel, the
+// panel (block_k x 2 vectors, 16 KiB with AVX2) stays in L1 while the block's rows of A (240 KiB) stream from L2. A is
+// not packed but read in place, so that a convolution can pass its input.
 #include "ops/gemm/gemm.h"
 
 #include <algorithm>
@@ -26,9 +26,9 @@ HWY_BEFORE_NAMESPACE();
 namespace lenslet::HWY_NAMESPACE {
 namespace {
 
-// Rows of A at a time: 240 KiB with block_k. A multiple of every tile_rows.
+// Rows of A per block: 240 KiB with block_k. A multiple of every tile_rows.
 constexpr std::int64_t max_block_rows = 240 / tile_rows * tile_rows;
-// Sums are cut into blocks of k so that a panel fits L1 beside the rows it meets.
+// k is blocked so that a panel fits L1 beside its rows of A.
 constexpr std::int64_t block_k = 256;
 
 std::int64_t lanes() { return static_cast<std::int64_t>(hn::Lanes(hn::ScalableTag<float>())); }
@@ -37,10 +37,10 @@ std::int64_t panel_cols() { return tile_vectors * lanes(); }
 std::int64_t round_up(std::int64_t value, std::int64_t unit) { return (value + unit - 1) / unit * unit; }
 std::int64_t packed_floats(std::int64_t k, std::int64_t n) { return k * round_up(n, lanes()); }
 
-/// Columns that the panel starting at column `j` has in packed B.
+/// Columns of the panel that starts at column `j` of packed B.
 std::int64_t packed_cols(std::int64_t n, std::int64_t j) { return n - j <= lanes() ? lanes() : panel_cols(); }
 
-/// Starts of rows [first, first + count) of A.
+/// Addresses of rows [first, first + count) of A.
 void row_starts(const GemmRows& a, std::int64_t first, std::int64_t count, const float** rows) {
   if (a.width == 0) {
     for (std::int64_t i = 0; i < count; ++i) rows[i] = a.base + (first + i) * a.stride;
@@ -61,8 +61,8 @@ void row_starts(const GemmRows& a, std::int64_t first, std::int64_t count, const
   }
 }
 
-/// Activations that are no clamp: from a tile just stored, which is still in L1, to C, which may be the same. Columns
-/// that are no whole vector only with stores_parts; `from` then has the whole vector.
+/// Activations other than clamps: from the tile just stored, still in L1, to C, which may be the same. Partial vectors
+/// of columns only with stores_parts; `from` then has the whole vector.
 void activate_tile(const Activation& activation, const float* from, std::int64_t from_stride, float* to,
                    std::int64_t to_stride, std::int64_t rows, std::int64_t cols) {
   const hn::ScalableTag<float> d;
@@ -81,9 +81,9 @@ void activate_tile(const Activation& activation, const float* from, std::int64_t
   });
 }
 
-/// A tile whose last columns are no whole vector: computed in a buffer, so that nothing beside C, the residual and the
-/// bias is touched. With stores_parts only before an activation: it would load what lies across the stores of two rows,
-/// and wait for both (1x1 from 24 to 24 channels, SiLU: 332 us, through the buffer 161).
+/// A tile whose last columns are no whole vector, computed in a buffer: nothing beside C, the residual and the bias is
+/// touched. With stores_parts only before an activation, whose loads would span the stores of two rows and wait for
+/// both (1x1, 24 to 24 channels, SiLU: 332 us, with the buffer 161).
 void compute_edge_tile(TileFunction compute, Tile tile, std::int64_t rows, std::int64_t cols, std::int64_t packed,
                        const Activation* activation) {
   constexpr std::size_t max_cols = tile_vectors * hn::MaxLanes(hn::ScalableTag<float>());
@@ -113,8 +113,8 @@ void compute_edge_tile(TileFunction compute, Tile tile, std::int64_t rows, std::
   for (std::int64_t i = 0; i < rows; ++i) std::memcpy(c + i * c_stride, buffer + i * packed, bytes);
 }
 
-/// The part of k that one pass over the block adds: segments [segment, segment + count), of each the elements
-/// [skip, skip + length).
+/// The part of k that one pass over the block adds: elements [skip, skip + length) of segments [segment, segment +
+/// count).
 struct KBlock {
   std::int64_t segment, count, skip, length;
   std::int64_t start;  ///< row of B
@@ -148,13 +148,13 @@ void multiply_k_block(const Gemm& g, const KBlock& kb, const float* const* rows,
     tile.b = g.b + j * g.k + kb.start * std::min(packed, panel_cols());
     tile.b_stride = g.k * panel_cols();
     tile.bias = kb.first && g.bias != nullptr ? g.bias + j : nullptr;
-    // In a network B comes from memory: while the first tiles multiply by a panel, the next one is fetched (ResNet-50
-    // at batch 1 in 0.87 of the time).
+    // In a network B comes from memory: the first tiles of a panel prefetch the next panel (ResNet-50 at batch 1: 0.87
+    // of the time).
     const bool last_panel = j + step >= n1;
     const std::int64_t next = last_panel ? n0 : j + step, next_cols = packed_cols(g.n, next);
     const std::int64_t next_start = !last_panel ? kb.start : kb.last ? 0 : kb.start + kb.count * kb.length;
     const float* ahead = g.b + next * g.k + next_start * next_cols;
-    // Behind the last there often lies what is multiplied next: Winograd's products, kn2col's taps.
+    // After the last one usually comes the next product: Winograd's, or kn2col's next tap.
     if (last_panel && kb.last && m1 == g.m && n1 == g.n) ahead = g.b + packed_floats(g.k, g.n);
     const float* const ahead_end = ahead + kb.count * kb.length * next_cols;
     const auto tiles = [&](std::int64_t begin, std::int64_t end, std::int64_t count) {
@@ -178,8 +178,8 @@ void multiply_k_block(const Gemm& g, const KBlock& kb, const float* const* rows,
         tile.c += count * g.ldc;
       }
     };
-    // As few tiles as there can be, of equal rows or one more: each reads the panel, and one of few rows waits for it
-    // (49 rows as 13 + 3 * 12 in 97 us, as 3 * 12 + 7 + 6 in 131).
+    // The fewest tiles, with equal rows or one more: each tile reads the panel, and one with few rows waits for it (49
+    // rows as 13 + 3 * 12: 97 us, as 3 * 12 + 7 + 6: 131).
     const std::int64_t full = narrow ? narrow_rows : tile_rows, count = (m + full - 1) / full;
     const std::int64_t rows_of_most = m / count, larger = m % count * (rows_of_most + 1);
     tiles(m0, m0 + larger, rows_of_most + 1);
@@ -187,12 +187,12 @@ void multiply_k_block(const Gemm& g, const KBlock& kb, const float* const* rows,
   }
 }
 
-/// C[m0..m1, n0..n1); n0 at a panel's start, `starts` those of the rows of A.
+/// Computes C[m0..m1, n0..n1); n0 starts a panel, `starts` are the addresses of the rows of A.
 void multiply_columns(const Gemm& g, const float* const* starts, std::int64_t m0, std::int64_t m1, std::int64_t n0,
                       std::int64_t n1) {
   const std::int64_t segments = g.a.segments == nullptr ? 1 : g.a.segment_count;
   const std::int64_t length = g.k / segments;
-  // Either several whole segments at a time, or equal parts of one.
+  // Either several whole segments at a time, or equal parts of a segment.
   const std::int64_t parts = (length + block_k - 1) / block_k;
   if (parts <= 1) {
     const std::int64_t at_once = std::max<std::int64_t>(1, length == 0 ? segments : block_k / length);
@@ -214,12 +214,12 @@ void multiply_columns(const Gemm& g, const float* const* starts, std::int64_t m0
   }
 }
 
-/// C[m0..m1, n0..n1): at most max_block_rows rows; n0 at a panel's start.
+/// Computes C[m0..m1, n0..n1): at most max_block_rows rows; n0 starts a panel.
 void multiply_block(const Gemm& g, std::int64_t m0, std::int64_t m1, std::int64_t n0, std::int64_t n1) {
   assert(m1 - m0 <= max_block_rows);
   const float* starts[max_block_rows];
   row_starts(g.a, m0, m1 - m0, starts);
-  // With few rows nothing of B is used twice: its panels are read to their ends, one group after another.
+  // With few rows B is not reused: its panels are read to their ends, one group after another.
   const std::int64_t at_once = panels_at_once(m1 - m0);
   const std::int64_t step = at_once == 1 ? std::max<std::int64_t>(n1 - n0, 1) : at_once * panel_cols();
   for (std::int64_t n = n0; n < n1; n += step) multiply_columns(g, starts, m0, m1, n, std::min(n + step, n1));
@@ -236,11 +236,11 @@ void serial(const Gemm& g) {
   for (std::int64_t m = 0; m < g.m; m += rows) multiply_block(g, m, std::min(m + rows, g.m), 0, g.n);
 }
 
-/// Do threads split the rows of C, or its columns? They keep to their rows of an image from step to step, so that a
-/// split of columns reads half of A, and leaves half of C to be read, from the other core; a split of rows reads all of
-/// B in each thread. A line from another core takes some three times as long as one from L3 (measured at 7 GB/s). Two
-/// cores of an EPYC that share no L3, 384 to 64 channels at 14x14: 36 -> 30 us, the depthwise layers after such
-/// products 28 -> 11; MobileNetV3 0.82 of its time there, 0.82 on a Sapphire Rapids, 0.96 on cores that share one.
+/// Chooses between splitting rows and columns of C over threads. Threads keep their image rows from step to step: a
+/// split of columns reads half of A, and leaves half of C, in the other core's cache; a split of rows reads all of B in
+/// each thread. A line from another core takes about three times as long as one from L3 (7 GB/s measured). Two cores of
+/// an EPYC without a shared L3, 384 to 64 channels at 14x14: 36 -> 30 us, depthwise layers after it 28 -> 11;
+/// MobileNetV3 0.82 of the time there, 0.82 on a Sapphire Rapids, 0.96 with a shared L3.
 bool split_rows(const Gemm& g, std::int64_t threads) {
   const std::int64_t segments = g.a.segments == nullptr ? 1 : g.a.segment_count;  // they overlap
   constexpr std::int64_t across = 3;
@@ -251,8 +251,8 @@ void parallel(const Gemm& g, ThreadPool& pool) {
   const std::int64_t wanted = gemm_pieces(g.m, g.n, g.k, pool.threads());
   if (wanted <= 1) return serial(g);
 
-  // Blocks of rows first: they share B, which is the larger side when there are few rows. Then groups of panels. Then,
-  // when there are few panels as well, fewer rows.
+  // Splits rows first: the blocks share B, which is larger when rows are few. Then groups of panels. With few panels as
+  // well, smaller blocks of rows.
   const bool by_rows = split_rows(g, pool.threads());
   std::int64_t rows = rows_of_blocks(g.m);
   if (by_rows) {
@@ -270,9 +270,9 @@ void parallel(const Gemm& g, ThreadPool& pool) {
   }
   const std::int64_t group_cols = (panels + groups - 1) / groups * panel_cols();
   groups = (g.n + group_cols - 1) / group_cols;
-  // Many blocks of few flops (a tall, thin product): several to a piece.
+  // Small blocks (a tall, thin product): several per piece.
   const std::int64_t grain = std::max<std::int64_t>(1, row_blocks * groups / (2 * wanted));
-  // A thread's share is contiguous: whole rows, or whole columns.
+  // A thread's share is contiguous: whole rows or whole columns.
   pool.parallel_for(row_blocks * groups, grain, [&](std::int64_t begin, std::int64_t end, int) {
     for (std::int64_t piece = begin; piece < end; ++piece) {
       const std::int64_t m = (by_rows ? piece / groups : piece % row_blocks) * rows;
@@ -282,8 +282,8 @@ void parallel(const Gemm& g, ThreadPool& pool) {
   });
 }
 
-/// `cols` columns of B, each `col_stride` floats after the one before, into rows of `width`. Eight columns at a time:
-/// in one set of L1 lie no more when they are a power of two apart. Sixteen rows: whole lines of what is read.
+/// Packs `cols` columns of B, `col_stride` floats apart, into rows of `width`. Eight columns at a time: no more fit one
+/// L1 set if their stride is a power of two. Sixteen rows: whole cache lines of the source.
 void pack_adjacent_rows(const float* b, std::int64_t col_stride, std::int64_t k, std::int64_t cols, std::int64_t width,
                         float* packed) {
   for (std::int64_t i = 0; i < k; i += 16)
@@ -295,8 +295,8 @@ void pack_adjacent_rows(const float* b, std::int64_t col_stride, std::int64_t k,
 void pack(const float* b, std::int64_t row_stride, std::int64_t col_stride, std::int64_t k, std::int64_t n,
           float* packed) {
   assert(row_stride == 1 || col_stride == 1);
-  // Rows that lie as such: some panels together, so that pieces of them are read that are long enough to be fetched
-  // ahead; by vectors, since a call for 128 bytes takes as long as copying them.
+  // Contiguous rows: several panels at once, so that reads are long enough for the hardware prefetcher; by vectors,
+  // since a memcpy call takes as long as copying 128 bytes.
   const std::int64_t at_once = col_stride == 1 ? 16 * panel_cols() : panel_cols();
   const hn::ScalableTag<float> d;
   for (std::int64_t first = 0; first < n; first += at_once) {
@@ -322,7 +322,7 @@ void pack(const float* b, std::int64_t row_stride, std::int64_t col_stride, std:
 std::int64_t kernel_rows() { return tile_rows; }
 
 double issued_flops(std::int64_t m, std::int64_t n, std::int64_t k) {
-  // A row alone waits for the loads of B as long as a tile of two multiplies.
+  // A single row waits for B as long as a tile of two multiplies.
   const std::int64_t rows = m == 1 ? 2 : m;
   return 2.0 * static_cast<double>(rows) * static_cast<double>(round_up(n, lanes())) * static_cast<double>(k);
 }
@@ -349,7 +349,7 @@ void pack_b(const float* b, std::int64_t row_stride, std::int64_t col_stride, st
 }
 
 std::int64_t gemm_pieces(std::int64_t m, std::int64_t n, std::int64_t k, int threads) {
-  // Enough that the slower thread finds less to do, each worth its hand-over (about 10 us of one core).
+  // Enough pieces to balance the threads, each worth its hand-over (about 10 us of one core).
   constexpr double flops_per_piece = 5e5;
   constexpr std::int64_t pieces_per_thread = 4;
   if (threads == 1) return 1;

@@ -1,4 +1,4 @@
-// The micro-kernel of gemm_cpu.cpp: one tile of C in registers, compiled once per instruction set.
+// The micro-kernel of gemm_cpu.cpp: one tile of C in registers, compiled per instruction set.
 #if defined(LENSLET_OPS_GEMM_GEMM_KERNEL_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef LENSLET_OPS_GEMM_GEMM_KERNEL_INL_H_
 #undef LENSLET_OPS_GEMM_GEMM_KERNEL_INL_H_
@@ -17,15 +17,14 @@ HWY_BEFORE_NAMESPACE();
 namespace lenslet::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Tile of C: tile_rows x tile_vectors accumulators + tile_vectors of B + 1 element of A, in registers. 6x2 fills 15 of
-// the 16 registers of SSE and AVX2, 13x2 fills 29 of the 32 of AVX-512 and NEON (14x2 is no faster, and 14 rows of A
-// 4 KiB apart are more than a set of L1 holds). Two vectors of columns need one
-// broadcast of A per two multiply-adds, so that loads do not limit. Multiply-adds take 4 cycles on 2 units: 8
-// accumulators keep them busy, hence 8 rows where a panel has one vector (narrow_rows), and several panels at once
-// where there are only 1 to 3 rows (panels_at_once).
+// Register tile: tile_rows x tile_vectors accumulators + tile_vectors of B + 1 element of A. 6x2 uses 15 of the 16
+// registers of SSE and AVX2, 13x2 uses 29 of the 32 of AVX-512 and NEON (14x2 is no faster, and 14 rows of A 4 KiB
+// apart exceed an L1 set). With two vectors of columns a broadcast of A serves two multiply-adds, so loads do not
+// limit. FMAs take 4 cycles on 2 units: 8 accumulators keep them busy, hence 8 rows for one-vector panels (narrow_rows)
+// and several panels at once for 1 to 3 rows (panels_at_once).
 //
-// Every element of C is summed over k in the same order, whatever tile it falls into: its bits depend on its row of A
-// and its column of B alone.
+// Each element of C is summed over k in the same order in any tile: its bits depend only on its row of A and column of
+// B.
 constexpr int tile_vectors = 2;
 #if HWY_TARGET == HWY_SSE4 || HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_EMU128 || HWY_TARGET == HWY_SCALAR
 #define LENSLET_FEW_REGISTERS 1
@@ -38,32 +37,32 @@ constexpr int narrow_rows = 13;
 #endif
 constexpr int max_tile_rows = tile_rows > narrow_rows ? tile_rows : narrow_rows;
 
-// Can the last vector of a tile be stored in part, at no cost? (AVX2 can, too, but on AMD a masked store takes some 20
-// instructions.)
+// True if a tile's last vector can be stored in part at no cost. (AVX2 could, but masked stores take some 20
+// instructions on AMD.)
 constexpr bool stores_parts = HWY_TARGET == HWY_AVX3;
 
-/// One tile's work over one block of k.
+/// One tile, one block of k.
 struct Tile {
   const float* const* rows = nullptr;      ///< starts of the rows of A, as many as the kernel's Rows
   const std::int64_t* segments = nullptr;  ///< offsets from a row's start
   std::int64_t segment_count = 0;
   std::int64_t segment_length = 0;
-  std::int64_t partial_length = 0;  ///< terms of a segment that are summed before they are added to the rest
+  std::int64_t partial_length = 0;  ///< k per partial sum within a segment
   const float* b = nullptr;         ///< [segment_count*segment_length][Vectors*lanes]
   std::int64_t b_stride = 0;        ///< floats from a panel to the next, for kernels of several
   const float* ahead = nullptr;     ///< fetched into L2 meanwhile, ...
-  std::int64_t ahead_step = 0;      ///< ... a line each step of k, so many floats apart
+  std::int64_t ahead_step = 0;      ///< ... one line per step of k, floats apart
   const float* init = nullptr;      ///< added to the product: C itself, the residual, or null
   std::int64_t init_stride = 0;
   const float* bias = nullptr;  ///< or null
   float* c = nullptr;
   std::int64_t c_stride = 0;
   float low = 0, high = 0;  ///< the result is clamped to [low, high]; NaN passes
-  /// Where stores_parts: columns of the last vector that are stored, and read of init and bias; 0: all.
+  /// With stores_parts: columns of the last vector to store, and to read of init and bias; 0: all.
   std::int64_t last_cols = 0;
 };
 
-/// Rows x (Panels panels of Vectors vectors) of C.
+/// Computes Rows x (Panels panels of Vectors vectors) of C.
 template <int Rows, int Vectors, int Panels = 1>
 void compute_tile(const Tile& t) {
   const hn::ScalableTag<float> d;
@@ -77,8 +76,8 @@ void compute_tile(const Tile& t) {
     for (int v = 0; v < Columns; ++v) acc[i][v] = hn::Zero(d);
   }
 
-  // What the end adds, C itself or a residual in its place, comes from L3 or memory in products larger than L2: fetched
-  // while they multiply (64 to 256 channels at 56x56 with a residual, batch 8: 8.5 -> 6.3 ms).
+  // The addend, C itself or a residual, comes from L3 or memory in products larger than L2: prefetched during the main
+  // loop (64 to 256 channels at 56x56 with a residual, batch 8: 8.5 -> 6.3 ms).
   if (t.init != nullptr) {
     HWY_UNROLL(16)
     for (int i = 0; i < Rows; ++i) {
@@ -87,7 +86,7 @@ void compute_tile(const Tile& t) {
     }
   }
 
-  // Partial sums of t.partial_length terms, set aside.
+  // Partial sums over t.partial_length elements of k.
   constexpr int max_lanes = static_cast<int>(hn::MaxLanes(hn::ScalableTag<float>()));
   HWY_ALIGN float sums[Rows * Columns * max_lanes];
   bool partial = false;
@@ -136,8 +135,8 @@ void compute_tile(const Tile& t) {
     }
   }
 
-  // Each in a loop of its own, with its numbers out of `t`, which a store may change for all that the compiler knows:
-  // one loop for all took 80 cycles a tile of 13x2, as many as 6 steps of k.
+  // Separate loops with parameters from `t`, which the compiler must reload after each store: one loop for all took 80
+  // cycles per 13x2 tile, as much as 6 steps of k.
   const auto finish = [&](auto part) HWY_ATTR {
     const auto some = hn::FirstN(d, static_cast<std::size_t>(t.last_cols));
     const auto load = [&](int v, const float* from) HWY_ATTR {
@@ -183,7 +182,7 @@ void compute_tile(const Tile& t) {
 
 using TileFunction = void (*)(const Tile&);
 
-/// compute_tile for one panel and 1..tile_rows rows, or with `narrow`, one vector of columns, 1..narrow_rows.
+/// compute_tile for one panel and 1..tile_rows rows; with `narrow` one vector of columns, 1..narrow_rows.
 inline TileFunction tile_function(int rows, bool narrow) {
 #define LENSLET_TILE(r) \
   case r:               \
@@ -215,7 +214,7 @@ inline TileFunction tile_function(int rows, bool narrow) {
 #undef LENSLET_FEW_REGISTERS
 }
 
-/// Full panels that a product of so few rows takes at once, for enough accumulators; 1: enough with one.
+/// Full panels per call for so few rows, for enough accumulators; 1: one is enough.
 inline int panels_at_once(std::int64_t rows) { return rows == 1 ? 4 : (rows <= 3 ? 2 : 1); }
 
 /// compute_tile for panels_at_once(rows) full panels, rows 1..3.

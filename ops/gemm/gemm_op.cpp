@@ -1,5 +1,5 @@
-// Gemm: y = activation(alpha * A' * B' * weight_scale + beta * C), A' [M,K] and B' [K,N] transposed where asked, C
-// broadcast to [M,N].
+// Gemm: y = activation(alpha * A' * B' * weight_scale + beta * C), with A' [M,K] and B' [K,N] transposed as specified
+// and C broadcast to [M,N].
 
 #include <fmt/format.h>
 
@@ -12,8 +12,8 @@
 namespace lenslet {
 namespace {
 
-/// attributes(): alpha, beta, transA, transB, and the epilogue's; "a_channels" (MatrixProblem::channels) where A may be
-/// images: it is not transposed.
+/// attributes(): alpha, beta, transA, transB, the epilogue's, and "a_channels" (MatrixProblem::channels) where A may be
+/// images and is not transposed.
 class GemmOp final : public MatrixOp {
  public:
   explicit GemmOp(const NodeSpec& spec) {
@@ -49,7 +49,7 @@ class GemmOp final : public MatrixOp {
     return op;
   }
 
-  /// Rows follow those of A, and of a C that has as many.
+  /// Rows follow those of A, and of C if it has as many.
   std::optional<AxisMap> axis_map(std::span<const InputInfo> inputs, const Shape& y) const override {
     AxisMap map = axes_kept(inputs.size(), {});
     map.inputs[a].axis[0] = trans_a_ ? 1 : 0;

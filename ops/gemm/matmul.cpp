@@ -1,5 +1,5 @@
-// MatMul: NumPy's matmul. Vectors become matrices of one row or column, leading dimensions are batches and broadcast.
-// FusedMatMul, ONNX Runtime's: the same times alpha, of operands whose last two axes may be swapped.
+// MatMul, as in NumPy: vectors become matrices of one row or column, leading dimensions are batches and broadcast.
+// FusedMatMul (ONNX Runtime) adds a factor alpha and transposed operands.
 
 #include <fmt/format.h>
 
@@ -36,7 +36,7 @@ class MatMulOp final : public MatrixOp {
   }
 };
 
-/// Images in [N,H,W,C] times one known matrix are a convolution of 1x1 over [N,C,H,W].
+/// Images [N,H,W,C] times one known matrix are a 1x1 convolution over [N,C,H,W].
 std::optional<PermutedOp> MatMulOp::permuted(std::span<const int> to, std::span<const InputInfo> inputs) const {
   const Tensor* const known = inputs[b].constant;
   const Shape &x = inputs[a].type.shape, &w = inputs[b].type.shape;
@@ -98,7 +98,7 @@ class FusedMatMulOp final : public MatrixOp {
   double alpha_ = 1;
 };
 
-/// Products of types that the kernels of products do not take.
+/// Products of types that the matrix kernels do not support.
 EinsumWalk walk_of(const Problem& node) {
   const MatrixProblem p = matrix_problem(node);
   EinsumWalk walk{.operands = 2, .axes = p.batch.rank() + 2, .sums = 1};
@@ -153,7 +153,7 @@ AxisMap matmul_axes(std::span<const InputInfo> inputs, std::size_t a, std::size_
     AxisMap::Followed& followed = map.inputs[i];
     followed.parameter = false;
     for (int to = 0; to < y.rank(); ++to) {
-      // Of A its rows, of B its columns: the other's are read by all of them.
+      // Rows for A, columns for B; the other operand does not have this axis.
       int axis = to - batch + batch_rank(shape);
       if (to >= batch) {
         const bool own = shape.rank() > 1 && to == (i == a ? batch : y.rank() - 1);

@@ -1,4 +1,4 @@
-// Matrix products on the CPU: gemm() with B packed, beforehand where it is known.
+// Matrix products on the CPU: gemm() with B packed, in advance if it is known.
 
 #include <algorithm>
 #include <utility>
@@ -14,18 +14,18 @@
 namespace lenslet {
 namespace {
 
-/// Columns [begin, end) of B, `begin` at a panel's start.
+/// Packs columns [begin, end) of B; `begin` starts a panel.
 void pack_columns(const MatrixProblem& p, const float* b, std::int64_t begin, std::int64_t end, float* packed) {
   const std::int64_t row = p.trans_b ? 1 : p.gemm_n, col = p.trans_b ? p.gemm_k : 1;
   pack_b(b + begin * col, row, col, p.gemm_k, end - begin, packed + begin * p.gemm_k);
 }
 
-/// Is B packed out of copies of some columns, scaled or in another order?
+/// True if B is packed from copies of some columns, scaled or reordered.
 bool packs_copies(const MatrixProblem& p) { return p.scales() || p.channels != 0; }
-/// Columns of such a copy: weights may be as large as memory allows to have once.
+/// Columns per copy: there may not be memory for a second copy of all weights.
 std::int64_t copied_columns(const MatrixProblem& p) { return std::min(p.gemm_n, 4 * gemm_tile_cols()); }
 
-/// `scratch` (k * copied_columns() floats) is used where packs_copies() says so.
+/// Uses `scratch` (k * copied_columns() floats) if packs_copies().
 void pack_scaled(const MatrixProblem& p, const float* b, float* scratch, float* packed) {
   if (!packs_copies(p)) return pack_columns(p, b, 0, p.gemm_n, packed);
   const std::int64_t step = copied_columns(p), apart = p.rows_apart();
@@ -44,19 +44,19 @@ void pack_scaled(const MatrixProblem& p, const float* b, float* scratch, float* 
   }
 }
 
-/// Does a B of one panel lie as pack_b would write it?
+/// True if B is one panel that already has pack_b's layout.
 bool lies_packed(const MatrixProblem& p) {
   return !p.trans_b && !packs_copies(p) && p.gemm_n <= gemm_tile_cols() && packed_b_floats(1, p.gemm_n) == p.gemm_n;
 }
 
-/// Many products are shared out among the threads, few by gemm(), which cuts each.
+/// Many products are distributed over the threads; few are split by gemm().
 class BoundPacked final : public BoundKernel {
  public:
   BoundPacked(MatrixProblem problem, int threads)
       : p_(std::move(problem)), runs_(product_runs(p_)), packed_floats_(packed_b_floats(p_.gemm_k, p_.gemm_n)) {
     for (const ProductRun& run : runs_) products_ += run.count;
     apart_ = threads > 1 && products_ >= 4 * threads;
-    // Where A stays in a cache, some panels of B at a time are packed and multiplied while they are in one, too.
+    // While A stays in a cache, a few panels of B at a time are packed and multiplied there.
     const std::int64_t panel = gemm_tile_cols(), panels = (p_.gemm_n + panel - 1) / panel;
     if (!p_.b_known && !p_.scales() && !apart_ && p_.a_floats() <= cached_floats && panels >= 2 * threads)
       group_ = panel * std::clamp<std::int64_t>(cached_floats / (p_.gemm_k * panel + 1), 1, panels / (2 * threads) + 1);
@@ -91,7 +91,7 @@ class BoundPacked final : public BoundKernel {
 
   static std::int64_t lines(std::int64_t floats) { return (floats + 15) / 16 * 16; }
   std::int64_t group_floats() const { return lines(packed_b_floats(p_.gemm_k, group_)); }
-  /// C is added as gemm()'s bias. Otherwise it is spread over y first.
+  /// True if C is added as gemm()'s bias. Otherwise it is first spread over y.
   bool one_row_of_c() const { return p_.c && p_.c_row == 0; }
 
   /// Products [begin, end) in the order of the result.
@@ -137,7 +137,7 @@ class BoundPacked final : public BoundKernel {
                            });
   }
 
-  /// Each thread packs panels of B of its own and multiplies by them.
+  /// Each thread packs its own panels of B and multiplies them.
   void multiply_groups(const KernelRun& run, std::int64_t matrix, const Gemm& whole, float* packed) const {
     const float* const b = run.in<float>(MatrixOp::b) + matrix * p_.b_floats();
     const std::int64_t groups = (p_.gemm_n + group_ - 1) / group_;
@@ -159,7 +159,7 @@ class BoundPacked final : public BoundKernel {
     });
   }
 
-  /// f of parts of the rows of a product: by all threads, or in the calling one where it multiplies apart.
+  /// Runs f on parts of a product's rows: in all threads, or in the calling one if products are distributed.
   template <typename F>
   void over_rows(ThreadPool& pool, std::int64_t floats_a_row, const F& f) const {
     if (apart_) return f(0, p_.gemm_m, 0);
@@ -200,7 +200,7 @@ class BoundPacked final : public BoundKernel {
   std::int64_t products_ = 0;
   bool apart_ = false;
   std::int64_t group_ = 0;  ///< columns that are packed and multiplied at a time; 0: all are packed first
-  /// The workspace: C's row, then of each thread that works apart its pieces, each on 64 bytes: where, and in all.
+  /// Workspace sizes and offsets: C's row, then per thread its parts, each 64-byte aligned.
   std::int64_t bias_floats_ = 0, rows_ = 0, packed_ = 0, scaled_ = 0, own_floats_ = 0, workspace_floats_ = 0;
 };
 

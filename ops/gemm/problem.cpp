@@ -10,7 +10,7 @@
 namespace lenslet {
 namespace {
 
-/// Which matrix of an operand product `index` of the batch takes.
+/// The operand's matrix for product `index` of the batch.
 std::int64_t matrix_of(const Shape& batch, const Shape& own, std::int64_t index) {
   std::int64_t matrix = 0, step = 1;
   for (int d = batch.rank() - 1, at = own.rank() - 1; at >= 0; --d, --at) {
@@ -68,7 +68,7 @@ Offer MatrixKernel::offer(const Problem& node, const Target& target) const {
     candidate.outputs = {formats::nchw};
     if (prepares) candidate.reads &= ~input_bit(MatrixOp::b);
     if (candidate.estimated_us > 0) continue;
-    // What bounds it, at the device's best.
+    // Roofline of the device.
     const double multiply_us =
         node.op().flops(node.inputs(), node.outputs()) / target.device.flops_per_us(target.numerics.multiply);
     candidate.estimated_us = target.device.launch_us + std::max(multiply_us, node.bytes() / target.device.bytes_per_us);
@@ -83,8 +83,8 @@ std::optional<BlobSpec> MatrixKernel::blob(const Problem& node, const Candidate&
   if (bytes == 0) return std::nullopt;
   BlobSpec spec;
   spec.bytes = static_cast<std::size_t>(bytes);
-  // Alpha, the scales and the order of A's columns are no inputs, so they are in here; k, n and the batch come with the
-  // constant. What gemm() reads differs with the CPU's vectors.
+  // The key holds alpha, the scales and A's column order, which are no inputs; k, n and the batch come with the
+  // constant. gemm()'s panels also depend on the vector width.
   spec.key = fmt::format("{} transB={} alpha={} channels={} columns={} ", lie.form, p.trans_b, p.alpha, p.channels,
                          device() == DeviceKind::cpu ? gemm_tile_cols() : 0);
   spec.key.append(reinterpret_cast<const char*>(p.scale.data()), p.scale.size() * sizeof(float));

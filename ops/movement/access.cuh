@@ -1,5 +1,5 @@
 #pragma once
-// What one access moves: elements, or as many of them as fit into 16 bytes.
+// The unit of an access: elements, or as many of them as fit 16 bytes.
 
 #include <cuda_runtime.h>
 
@@ -10,7 +10,7 @@
 
 namespace lenslet::cuda {
 
-/// As dispatch_bytes(), with uint4 for 16 bytes.
+/// dispatch_bytes() with uint4 for 16 bytes.
 template <typename F>
 void dispatch_access(std::size_t bytes, const F& f) {
   if (bytes == 16)
@@ -19,7 +19,7 @@ void dispatch_access(std::size_t bytes, const F& f) {
     dispatch_bytes(bytes, f);
 }
 
-/// The most bytes, 16 at most, in whose multiples both addresses and everything in `sizes` are measured: elements,
+/// The largest access size (at most 16 bytes) that divides both addresses and everything in `sizes`: element counts,
 /// or'ed.
 inline std::size_t access_bytes(std::int64_t sizes, std::size_t element_bytes, const void* from, const void* to) {
   const std::uint64_t all = static_cast<std::uint64_t>(sizes) * element_bytes | reinterpret_cast<std::uintptr_t>(from) |
@@ -27,7 +27,7 @@ inline std::size_t access_bytes(std::int64_t sizes, std::size_t element_bytes, c
   return static_cast<std::size_t>(all & (~all + 1));
 }
 
-/// 16 bytes of the element in the low bytes of `bits`, over and over.
+/// The element in the low bytes of `bits`, repeated to 16 bytes.
 inline uint4 repeated(std::uint64_t bits, std::size_t element_bytes) {
   for (std::size_t bytes = element_bytes; bytes < 8; bytes *= 2) {
     const std::uint64_t low = bits & ((std::uint64_t{1} << 8 * bytes) - 1);

@@ -1,5 +1,4 @@
-// Matrices of which diagonals stay, zeros elsewhere: Trilu (all from one on, or all up to one) and EyeLike (one, of
-// ones).
+// Matrices that keep some diagonals, zero elsewhere: Trilu (all from one on, or up to one) and EyeLike (one of ones).
 
 #include <fmt/format.h>
 
@@ -19,7 +18,7 @@ namespace lenslet {
 
 namespace {
 
-/// Diagonals by column minus row, and what stands on them: input 0, or `value` where it makes its elements.
+/// Diagonals by column minus row, and their elements: input 0's, or `value` if it makes them.
 struct Band {
   std::int64_t least = std::numeric_limits<std::int64_t>::min(), most = std::numeric_limits<std::int64_t>::max();
   bool makes = false;
@@ -121,7 +120,7 @@ std::unique_ptr<const BoundKernel> bind_cpu(const Binding& binding) {
           m.count * m.rows, std::max<std::int64_t>(1, elementwise_grain / m.cols),
           [&](std::int64_t begin, std::int64_t end, int) {
             for (std::int64_t line = begin; line < end; ++line) {
-              // Columns [first, last) of this row stay; compared before they are added, which might overflow.
+              // Columns [first, last) of this row are kept; compared before adding, which might overflow.
               const std::int64_t row = line % m.rows;
               const std::int64_t first = band.least < -row ? 0 : band.least > m.cols - row ? m.cols : band.least + row;
               const std::int64_t last = band.most < -row ? 0 : band.most >= m.cols - row ? m.cols : band.most + row + 1;

@@ -1,4 +1,4 @@
-// CenterCropPad: some axes cropped or padded with zeros to given sizes, alike at both ends.
+// CenterCropPad: crops axes or pads them with zeros to given sizes, symmetrically.
 
 #include <fmt/format.h>
 
@@ -29,7 +29,7 @@ class CenterCropPad final : public Op {
   std::vector<TensorType> infer(std::span<const InputInfo> inputs) const override {
     const TensorType& data = required_input(inputs, 0, "input_data");
     const Shape y = output(inputs);
-    y.elems();  // refuses what no tensor can hold
+    y.elems();  // throws for impossible sizes
     return {{data.dtype, y}};
   }
   std::optional<AxisMap> axis_map(std::span<const InputInfo> inputs, const Shape& y) const override {
@@ -50,7 +50,7 @@ class CenterCropPad final : public Op {
     }
     if (sizes.size != axes.size)
       throw Error(ErrorKind::invalid_model, fmt::format("shape has {} sizes for {} axes", sizes.size, axes.size));
-    (void)axis_mask(axes.span(), y.rank());  // outside, or named twice
+    (void)axis_mask(axes.span(), y.rank());  // throws outside or for repeated axes
     for (int i = 0; i < axes.size; ++i) {
       if (sizes[i] < 0) throw Error(ErrorKind::invalid_model, fmt::format("shape has the size {}", sizes[i]));
       y = y.with(resolve_axis(axes[i], y.rank()), sizes[i]);
@@ -66,7 +66,7 @@ std::unique_ptr<const BoundKernel> bind_padding(const Binding& binding) {
   const auto rank = static_cast<std::size_t>(x.rank());
   std::vector<std::int64_t> pads(2 * rank);
   for (int axis = 0; axis < x.rank(); ++axis) {
-    // What is odd is padded, or cropped, at the end.
+    // An odd element is padded or cropped at the end.
     const std::int64_t more = y[axis] - x[axis], before = more / 2;
     pads[static_cast<std::size_t>(axis)] = before;
     pads[static_cast<std::size_t>(axis) + rank] = more - before;

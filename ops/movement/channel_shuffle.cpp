@@ -1,8 +1,8 @@
-// ChannelShuffle: the channels of G groups taken in turn (Zhang et al.: ShuffleNet, 2017, arXiv 1707.01083):
+// ChannelShuffle: interleaves the channels of G groups (Zhang et al.: ShuffleNet, 2017, arXiv 1707.01083):
 //   y[n, j*G + g, h, w] = x[n, g*C/G + j, h, w]
-// Files write it as Reshape, Transpose and Reshape, in five dimensions, which have no format but nchw; the pass
-// find_shuffles makes one step of them. x may come as the G groups, an input each, in place of their Concat; y may
-// leave as equal parts (`num_outputs`) of whole turns, in place of a Split.
+// Files write Reshape, Transpose and Reshape in five dimensions, which have no format except nchw; the pass
+// find_shuffles makes one step of them. x may be G inputs, one per group, instead of their Concat; y may be split into
+// equal parts (`num_outputs`) of whole rounds.
 
 #include <fmt/format.h>
 
@@ -81,7 +81,7 @@ std::vector<Move> moves(const Binding& binding) {
   std::vector<Move> moves;
   for (std::size_t input = 0; input < binding.problem.inputs().size(); ++input) {
     for (std::size_t output = 0; output < binding.problem.outputs().size(); ++output) {
-      // In the memory order of the output.
+      // In the output's memory order.
       StridedLoops loops;
       loops.add(x[0], from[0], to[0]);
       const auto add_image = [&] {
@@ -103,7 +103,7 @@ std::vector<Move> moves(const Binding& binding) {
   return moves;
 }
 
-/// Two groups, an input each, of 32-bit elements in nhwc: vectors of both.
+/// Two groups as separate inputs, 32-bit elements, nhwc: vectorised.
 class BoundInterleave final : public BoundKernel {
  public:
   explicit BoundInterleave(const Binding& binding)
@@ -138,7 +138,7 @@ std::unique_ptr<const BoundKernel> bind_on_cpu(const Binding& binding) {
   return bind_moves<moves>(binding);
 }
 
-/// Two groups, an input each, in nhwc on CUDA: whole vectors, where pixels are made of such.
+/// Two groups as separate inputs, nhwc on CUDA: vectorised if pixels are whole vectors.
 std::unique_ptr<const BoundKernel> bind_on_cuda(const Binding& binding) {
   const Shape &x = binding.shape(0), &y = binding.output_shape();
   const auto inputs = binding.problem.inputs().size(), outputs = binding.problem.outputs().size();

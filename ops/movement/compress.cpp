@@ -1,5 +1,4 @@
-// Compress: the slices of an axis, or the elements of the flattened input, for which a condition known before the run
-// holds.
+// Compress: selects the slices of an axis, or the elements of the flattened input, by a condition known before the run.
 
 #include <fmt/format.h>
 
@@ -66,7 +65,7 @@ class Compress final : public Op {
   std::optional<std::int64_t> axis_;  ///< none: the input counts as flattened
 };
 
-/// A move for each run of slices that stay.
+/// One move per run of selected slices.
 std::vector<Move> moves(const Binding& binding) {
   const auto [outer, x, y, inner] = binding.op<Compress>().extents(binding.shape(0), binding.output_shape());
   const auto condition = binding.constant(1)->values<bool>();
@@ -89,7 +88,7 @@ std::vector<Move> moves(const Binding& binding) {
   return moves;
 }
 
-/// Slices that stay, one by one: shorter runs of them than a thread's share do not pay for a loop nest each.
+/// Copies selected slices one by one: runs shorter than a thread's share do not pay for a loop nest each.
 class BoundCompress final : public BoundKernel {
  public:
   explicit BoundCompress(const Binding& binding)

@@ -12,7 +12,7 @@ namespace lenslet {
 
 namespace {
 
-/// Of `placed` inputs (Value::part) nothing is copied: what makes them has written them where they belong.
+/// `placed` inputs (Value::part) are not copied: their producers have written them in place.
 class Concat final : public Op {
  public:
   explicit Concat(std::int64_t axis, std::vector<std::int64_t> placed = {}) : axis_(axis), placed_(std::move(placed)) {}

@@ -63,7 +63,7 @@ std::vector<Move> moves(const Binding& binding) {
   const AxisSteps of_x = element_strides(x, binding.format(0)), of_y = element_strides(y, binding.output_format());
   const AxisSteps &in_image = op.to_space ? of_y : of_x, &in_depth = op.to_space ? of_x : of_y;
 
-  // The six-fold index of the image's pixels, from depth to image.
+  // Six loops over the image's pixels, from depth to image.
   using Loop = StridedLoops::Loop;
   const std::int64_t block = op.block, channels = image[1];
   const std::int64_t c_step = op.depth_first ? 1 : block * block, j_step = op.depth_first ? channels : 1;
@@ -71,7 +71,7 @@ std::vector<Move> moves(const Binding& binding) {
   const Loop h{depth[2], in_depth[2], block * in_image[2]}, i{block, block * j_step * in_depth[1], in_image[2]};
   const Loop w{depth[3], in_depth[3], block * in_image[3]}, j{block, j_step * in_depth[1], in_image[3]};
 
-  // In the memory order of the output, so that it is written straight through.
+  // In the output's memory order, so that writes are sequential.
   const bool last = binding.output_format() == formats::nhwc;
   using Order = std::array<Loop, 6>;
   StridedLoops loops;

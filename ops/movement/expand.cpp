@@ -1,5 +1,5 @@
-// Expand (broadcast to a shape) and Tile (repeat along each axis): every element of the input at one or more places of
-// the output. The second input says how and is known before the run.
+// Expand (broadcasts to a shape) and Tile (repeats along each axis). The second input gives the shape or the repeats
+// and is known before the run.
 
 #include <fmt/format.h>
 
@@ -25,7 +25,7 @@ class Expand final : public Op {
   }
   std::optional<AxisMap> axis_map(std::span<const InputInfo> inputs, const Shape& y) const override {
     AxisMap map = elementwise_axes(inputs, y, 1);
-    map.inputs[0].stretched = {};  // not at any other size of the output: the shape names it
+    map.inputs[0].stretched = {};  // fixed: the shape input names the output's size
     return map;
   }
 };
@@ -64,7 +64,7 @@ std::vector<Move> tile_moves(const Binding& binding) {
   const Shape &x = binding.shape(0), &y = binding.output_shape();
   if (y.elems() == 0) return {};
   const AxisSteps from = element_strides(x, formats::nchw), to = element_strides(y, formats::nchw);
-  // Two loops an axis: the repetition, which stands still in the input, and the axis itself.
+  // Two loops per axis: the repeats, with stride 0 in the input, and the axis itself.
   StridedLoops loops;
   for (int i = 0; i < x.rank(); ++i) {
     const auto axis = static_cast<std::size_t>(i);

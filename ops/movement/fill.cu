@@ -11,7 +11,7 @@ namespace {
 
 constexpr int threads = 256;
 
-/// `bytes` bytes, vector by vector; `vectors` of them are whole, the last thread does the rest byte by byte.
+/// Fills `bytes` bytes: `vectors` whole vectors, and the last thread writes the remaining bytes.
 __global__ void __launch_bounds__(threads)
     fill_vectors(uint4* to, uint4 pattern, std::int64_t vectors, int tail_bytes) {
   wait_for_previous();

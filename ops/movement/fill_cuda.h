@@ -1,5 +1,5 @@
 #pragma once
-// Tensors whose values are known without reading any.
+// Tensors whose values are computed without reading memory.
 
 #include <cstddef>
 #include <cstdint>
@@ -11,14 +11,14 @@ namespace lenslet::cuda {
 
 struct Context;
 
-/// `count` elements of 1, 2, 4 or 8 bytes with the low bytes of `bits`; `to` is aligned to 16 bytes.
+/// Writes `count` elements of 1, 2, 4 or 8 bytes with the low bytes of `bits`; `to` is 16-byte aligned.
 void fill(const Context& context, std::size_t element_bytes, std::int64_t count, std::uint64_t bits, void* to);
 
-/// The values themselves, at most 8 (the dimensions of a tensor).
+/// Writes these values, at most 8 (a tensor's dimensions).
 void store(const Context& context, std::span<const std::int64_t> values, std::int64_t* to);
 
-/// Element i is start + i * delta: integers modulo their size, floating-point ones computed in double and rounded once
-/// to T. T is float, double, std::int32_t or std::int64_t.
+/// Element i is start + i * delta: integers wrap around, floats are computed in double and rounded once to T. T is
+/// float, double, std::int32_t or std::int64_t.
 template <typename T>
 void fill_range(const Context& context, std::int64_t count, T start, T delta, T* to);
 

@@ -1,5 +1,5 @@
-// Gather: slices of axis `axis` picked by an index tensor of any rank. GatherElements: an index for each element of the
-// result. GatherND: slices picked by tuples of indices.
+// Gather: selects slices of `axis` by an index tensor of any rank. GatherElements: one index per result element.
+// GatherND: selects slices by tuples of indices.
 
 #include <fmt/format.h>
 
@@ -19,7 +19,7 @@ namespace lenslet {
 
 namespace {
 
-/// An operator whose output is what a walk over its data finds, in the order of the walk's loops.
+/// An operator whose output follows an IndexWalk over its data, in loop order.
 class GatherOp : public Op {
  public:
   virtual IndexWalk walk(const Shape& data, const Shape& indices) const = 0;
@@ -146,7 +146,7 @@ class GatherND final : public GatherOp {
 
 class BoundGather final : public BoundKernel {
  public:
-  /// Error(invalid_argument) when indices that are known lie outside.
+  /// Error(invalid_argument) when known indices are out of range.
   explicit BoundGather(const Binding& binding)
       : walk_(binding.op<GatherOp>().walk(binding.shape(0), binding.shape(1))), known_(binding.constant(1) != nullptr) {
     if (!known_) return;
@@ -177,7 +177,7 @@ class BoundGather final : public BoundKernel {
   }
 
  private:
-  /// Vectors of elements are picked at once.
+  /// True if elements can be gathered with vectors.
   bool in_lines(std::size_t element_bytes) const {
     const int last = walk_.loops.rank() - 1;
     return element_bytes == sizeof(std::uint32_t) && walk_.inner == 1 && walk_.depth == 1 && last >= 0 &&
@@ -195,7 +195,7 @@ class BoundGather final : public BoundKernel {
                     });
     });
   }
-  // follow(begin, end, use): for_each_place of those rows.
+  // follow(begin, end, use): for_each_place of these rows.
   template <typename Follow>
   void pick_slices(const KernelRun& run, const Follow& follow, std::int64_t element_bytes) const {
     const auto* from = run.in<std::byte>(0);

@@ -16,7 +16,7 @@ namespace lenslet::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 #if HWY_TARGET != HWY_SCALAR
-/// Indices beyond 32 bits become the least number, which lies outside as well.
+/// Indices beyond 32 bits become the least integer, which is out of range as well.
 template <class D>
 HWY_INLINE hn::Vec<D> load_indices(D d, const std::int64_t* indices) {
   const auto* const halves = reinterpret_cast<const std::int32_t*>(indices);

@@ -14,7 +14,7 @@ namespace {
 constexpr int threads = 256;
 constexpr int unroll = 4;
 
-/// An IndexWalk in items: elements, or as much of a slice as one access moves.
+/// An IndexWalk in items: elements, or the units in which slices are accessed.
 template <typename Index>
 struct WalkLoops {
   const void* indices;
@@ -49,11 +49,11 @@ struct WalkLoops {
   struct Place {
     std::int64_t from = 0, tuple = 0;
   };
-  /// Of row `row` of the loops, indices not added.
+  /// The offsets of row `row` of the loops, without indices.
   __device__ Place start(Index row) const {
     Place place;
     for (int i = rank - 1; i >= 0; --i) {
-      // The outermost digit is what is left.
+      // The outermost digit is the remaining quotient.
       const Index outer = i > 0 ? dims[i].divide(row) : 0;
       const auto digit = static_cast<std::int64_t>(i > 0 ? row - outer * dims[i].divisor() : row);
       place.from += digit * from[i];
@@ -62,7 +62,7 @@ struct WalkLoops {
     }
     return place;
   }
-  /// What the indices of a tuple add; negative when one lies outside. Then report().
+  /// The offset that a tuple's indices add; negative if one is out of range. Then call report().
   __device__ std::int64_t named(std::int64_t tuple) const {
     std::int64_t at = 0;
     for (int i = 0; i < depth; ++i) {
@@ -75,7 +75,7 @@ struct WalkLoops {
     }
     return at;
   }
-  /// An index lies outside. Apart from named(), for no load moves ahead of a store.
+  /// Reports an index out of range. Separate from named(), because no load moves ahead of a store.
   __device__ void report() const { *fault = 1; }
 };
 
@@ -106,14 +106,14 @@ __global__ void __launch_bounds__(threads)
   }
 }
 
-/// What a thread reads and writes at once.
+/// A thread's unit of access.
 template <typename T>
 struct alignas(4 * sizeof(T) < 16 ? 4 * sizeof(T) : 16) Quad {
   T items[4];
 };
 
-/// The same for elements one by one, each named by one index: four neighbours a thread, whose place in the loops is
-/// found once.
+/// The same for single elements with one index each: four adjacent ones per thread, whose loop position is computed
+/// once.
 template <typename T, typename Given>
 __global__ void __launch_bounds__(threads)
     gather_quads(const T* from, T* to, const __grid_constant__ WalkLoops<std::uint32_t> loops) {
@@ -137,7 +137,7 @@ __global__ void __launch_bounds__(threads)
   *reinterpret_cast<Quad<T>*>(to + item) = values;
 }
 
-/// Four neighbouring elements are named by four neighbouring indices.
+/// True if four adjacent elements have four adjacent indices.
 bool in_quads(const IndexWalk& walk) {
   const int last = walk.loops.rank() - 1;
   if (walk.inner != 1 || walk.depth != 1 || last < 0 || walk.loops[last].to != 1 || walk.loops[last].dim % 4 != 0)
@@ -161,7 +161,7 @@ void launch_gather(const Context& context, const IndexWalk& walk, const void* fr
          static_cast<const T*>(from), static_cast<T*>(to), WalkLoops<Index>(context, walk, indices, wide_indices));
 }
 
-/// The same walk over items of `factor` elements, which divides all its steps.
+/// The same walk over items of `factor` elements; all steps are divided by it.
 IndexWalk widened(const IndexWalk& walk, std::int64_t factor) {
   IndexWalk wide = walk;
   wide.inner /= factor;
@@ -199,7 +199,7 @@ void gather(const Context& context, std::size_t element_bytes, const IndexWalk& 
             const void* indices, bool wide_indices, void* to) {
   const std::int64_t items = walk.loops.count() * walk.inner;
   if (items == 0) return;
-  // The slices named are `inner` long and begin at multiples of it.
+  // The named slices are `inner` long, at multiples of it.
   const std::size_t bytes = access_bytes(walk.inner, element_bytes, from, to);
   const IndexWalk wide = widened(walk, static_cast<std::int64_t>(bytes / element_bytes));
   dispatch_access(bytes, [&]<typename T>(std::type_identity<T>) {
@@ -221,7 +221,7 @@ void scatter(const Context& context, ScatterKind kind, DType dtype, const IndexW
            static_cast<T*>(to), loops, chain);
   };
   if (kind != ScatterKind::none) return dispatch(dtype, ScatterTypes(), run);
-  // Which type of its size moves an element does not matter: these kernels are there already.
+  // Any type of the right size serves to move elements: these kernels exist already.
   using Movers = Types<std::uint8_t, std::uint16_t, std::int32_t, std::int64_t>;
   constexpr DType movers[] = {DType::u8, DType::u16, DType::i32, DType::i64};
   for (const DType mover : movers)

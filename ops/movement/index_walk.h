@@ -1,5 +1,5 @@
 #pragma once
-// The one way from indices to elements: behind Gather, GatherElements and GatherND, ScatterElements and ScatterND.
+// Maps indices to elements, for Gather, GatherElements and GatherND, ScatterElements and ScatterND.
 
 #include <algorithm>
 #include <array>
@@ -18,9 +18,9 @@ class Problem;
 
 using IndexTypes = Types<std::int64_t, std::int32_t>;
 
-/// Tuples of indices, each naming `inner` neighbouring elements of `data`, by loops over the tuples.
+/// Loops over tuples of indices, each of which names `inner` contiguous elements of `data`.
 struct IndexWalk {
-  /// What one index of a tuple counts: an axis of data and its step in elements.
+  /// An index's axis of data and its stride in elements.
   struct Axis {
     int axis = 0;
     std::int64_t dim = 1, step = 0;
@@ -29,10 +29,10 @@ struct IndexWalk {
   Shape data;
   StridedLoops loops = {};  ///< `from`: where in data, before any index is added; `to`: the number of the tuple
   std::int64_t inner = 1;   ///< elements
-  int depth = 1;            ///< indices in a tuple, which lie side by side
+  int depth = 1;            ///< indices per tuple, contiguous
   std::array<Axis, Shape::max_rank> axes{};  ///< the first `depth` count
 
-  /// Index tuples in [-dim, dim) to the offset that they add.
+  /// Converts index tuples in [-dim, dim) to offsets.
   template <typename Index>
   std::int64_t place(const Index* tuple) const {
     std::int64_t at = 0;
@@ -44,35 +44,35 @@ struct IndexWalk {
   }
 };
 
-/// data [outer, dim, inner], indices of any shape: the slices of `axis` that they name (Gather).
+/// data [outer, dim, inner], indices of any shape: slices of `axis` (Gather).
 IndexWalk slices_walk(const Shape& data, int axis, const Shape& indices);
-/// An index for each element, which replaces its coordinate along `axis` (GatherElements, ScatterElements). With
-/// `chain` the loop along `axis` is given there, apart from the others.
+/// One index per element, which replaces its coordinate along `axis` (GatherElements, ScatterElements). With `chain`
+/// the loop along `axis` is returned there, separately.
 IndexWalk elements_walk(const Shape& data, int axis, const Shape& indices, StridedLoops::Loop* chain = nullptr);
 /// indices [batch dims..., any..., depth]: tuples that name slices by the axes behind the batch dims (GatherND,
 /// ScatterND).
 IndexWalk tuples_walk(const Shape& data, int batch_dims, const Shape& indices);
 
-/// Error(invalid_model) unless `indices` has an index for each element: as many axes as data, none but `axis` longer.
+/// Error(invalid_model) unless `indices` has data's rank and no axis except `axis` is longer.
 void require_index_per_element(const Shape& data, const Shape& indices, int axis);
-/// Indices a tuple, the last dimension of `indices`: Error(invalid_model) unless they name 1 axis of data at least, and
-/// no more than lie behind its first `batch_dims`.
+/// Indices per tuple, the last dimension of `indices`. Error(invalid_model) unless they name between 1 and all axes of
+/// data behind its first `batch_dims`.
 std::size_t require_tuples(const Shape& data, const Shape& indices, std::int64_t batch_dims);
 
-/// "index 3 is outside axis 0 of [3,5]", or nothing.
+/// "index 3 is outside axis 0 of [3,5]" for the first wrong index, or nothing.
 std::optional<std::string> wrong_index(const IndexWalk& walk, const Tensor& indices);
-/// Error(invalid_argument) with that, should there be one.
+/// Error(invalid_argument) with that message, if any.
 void check_indices(const IndexWalk& walk, const Tensor& indices, ThreadPool& pool);
-/// For BoundKernel::fault of a kernel whose indices the run computes.
+/// BoundKernel::fault of kernels whose indices the run computes.
 std::string index_fault(const IndexWalk& walk);
-/// Why CUDA does not follow input 1 in `walk`: it is known, and wrong.
+/// CUDA's refusal when input 1 of `walk` is known and out of range.
 std::optional<std::string> refuse_indices(const Problem& problem, const IndexWalk& walk);
 
-/// use(row, n, tuple, offset, loop) for the lines of rows [begin, end): n rows along the innermost loop, `row` the
-/// first, with its tuple's number and its offset in data, no index added. Nothing where there are no rows.
+/// Calls use(row, n, tuple, offset, loop) for lines of rows [begin, end): n rows along the innermost loop, with the
+/// first row, its tuple's number and its offset in data without indices. Not for empty ranges.
 template <typename Use>
 void for_each_line(const IndexWalk& walk, std::int64_t begin, std::int64_t end, const Use& use) {
-  if (begin == end) return;  // loops of length 0
+  if (begin == end) return;  // empty loops
   StridedLoops outer = walk.loops;
   const StridedLoops::Loop run = outer.rank() > 0 ? outer.take(outer.rank() - 1) : StridedLoops::Loop{};
   LoopCursor at(outer, begin / run.dim);
@@ -83,11 +83,11 @@ void for_each_line(const IndexWalk& walk, std::int64_t begin, std::int64_t end, 
   }
 }
 
-/// use(row, tuple, offset) for rows [begin, end) of walk.loops: the tuple's number, and the offset in data of what it
-/// names. False if an index was outside its axis: it was then taken for 0, and where an axis is empty nothing was used.
+/// Calls use(row, tuple, offset) for rows [begin, end) of walk.loops, with the tuple's number and the offset in data
+/// that it names. False if an index was out of range: it was taken as 0, or not used at all if the axis is empty.
 template <typename Index, typename Use>
 bool for_each_place(const IndexWalk& walk, const Index* indices, std::int64_t begin, std::int64_t end, const Use& use) {
-  if (begin == end) return true;  // loops of length 0
+  if (begin == end) return true;  // empty loops
   const auto depth = static_cast<std::size_t>(walk.depth);
   for (std::size_t i = 0; i < depth; ++i)
     if (walk.axes[i].dim == 0) return false;

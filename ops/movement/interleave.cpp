@@ -25,7 +25,7 @@ void pairs_of(const InterleavePairs& p) {
     std::int64_t j = 0;
     for (; j + lanes <= p.count; j += lanes) vector_at(j);
     if (j == p.count) continue;
-    if (j > 0) {  // the last vector writes some elements once more
+    if (j > 0) {  // the last vector rewrites some elements
       vector_at(p.count - lanes);
     } else {
       for (; j < p.count; ++j) {

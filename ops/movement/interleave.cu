@@ -1,5 +1,5 @@
-// Matrices of 2 or 4 rows, or as many columns: DepthToSpace and SpaceToDepth in NCHW, channel shuffles of few groups in
-// NHWC.
+// Transposes matrices of 2 or 4 rows or columns: DepthToSpace and SpaceToDepth in NCHW, channel shuffles of few groups
+// in NHWC.
 
 #include <cstdint>
 
@@ -13,11 +13,11 @@ namespace lenslet::cuda {
 namespace {
 
 constexpr int threads = 256;
-/// Vectors a thread loads before it stores the first.
+/// Vectors that a thread loads before its first store.
 constexpr int unroll = 4;
 
-/// Item i is one 16-byte vector of pixels (all planes' elements next to each other) and one word of 16 bytes / planes
-/// in each plane. The innermost loop goes through the neighbouring items of one matrix. Strides in words and vectors.
+/// Item i is one 16-byte vector of pixels (all planes' elements interleaved) and one word of 16 bytes / planes in each
+/// plane. The innermost loop covers adjacent items of one matrix. Strides in words and vectors.
 struct Items {
   std::uint32_t count, per_block;  ///< per_block: threads * unroll, or `threads` when there are few
   std::int64_t plane_stride;
@@ -26,7 +26,7 @@ struct Items {
   std::int32_t in_planes[StridedLoops::max_rank], in_pixels[StridedLoops::max_rank];
 };
 
-/// T: an unsigned integer as large as an element.
+/// T: an unsigned integer of the element's size.
 template <typename T, int planes, bool to_pixels>
 __global__ void __launch_bounds__(threads)
     interleave_planes(const void* from, void* to, const __grid_constant__ Items items) {
@@ -84,7 +84,7 @@ __global__ void __launch_bounds__(threads)
   }
 }
 
-/// A Transposition as seen from the planes, whichever side they are on.
+/// A Transposition from the planes' point of view, on either side.
 struct Planes {
   bool to_pixels = false;
   std::int64_t count = 0, length = 0, plane_stride = 0;  ///< count 0: neither rows nor columns are planes
@@ -99,7 +99,7 @@ Planes planes_of(const Transposition& t) {
 
 template <typename T, int planes>
 void launch_items(const Context& context, bool to_pixels, const Items& items, const void* from, void* to) {
-  // 8-byte elements: four do not fit into a vector, interleaves() refuses them.
+  // 8-byte elements: four exceed a vector, so interleaves() refuses them.
   if constexpr (sizeof(T) * planes <= 16)
     launch(context, to_pixels ? interleave_planes<T, planes, true> : interleave_planes<T, planes, false>,
            blocks_for(items.count, items.per_block), threads, 0, from, to, items);

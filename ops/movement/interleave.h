@@ -1,11 +1,11 @@
 #pragma once
-// Two rows into one, by turns.
+// Interleaves two rows.
 
 #include <cstdint>
 
 namespace lenslet {
 
-/// to[(r*count + j)*2] = a[r*row + j], to[(r*count + j)*2 + 1] = b[r*row + j], for r < rows and j < count; of 32-bit
+/// to[(r*count + j)*2] = a[r*row + j], to[(r*count + j)*2 + 1] = b[r*row + j], for r < rows and j < count; 32-bit
 /// elements of any kind.
 struct InterleavePairs {
   const std::uint32_t* a = nullptr;

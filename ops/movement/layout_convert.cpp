@@ -33,7 +33,7 @@ class LayoutConvert final : public Op {
   bool gives_input_back(std::span<const InputInfo>) const override { return from == to; }
 };
 
-/// Between nchw and nhwc: transposed matrices.
+/// Between nchw and nhwc: matrix transposes.
 class BoundPlanes final : public BoundKernel {
  public:
   explicit BoundPlanes(const Binding& binding) : from_(binding.format(0)), to_(binding.output_format()) {}
@@ -54,8 +54,8 @@ class BoundPlanes final : public BoundKernel {
   Format from_, to_;
 };
 
-/// Between any two formats. Channels are cut into runs that lie evenly on both sides; where both formats have blocks, a
-/// common period of them repeats.
+/// Between any two formats. Channels are split into runs with constant strides on both sides; if both formats have
+/// blocks, their common period repeats.
 std::vector<Move> general_moves(const Format& from_format, const Format& to_format, const Shape& shape) {
   const Strides from(from_format, shape), to(to_format, shape);
   const std::int64_t period = std::lcm(from.block, to.block);
@@ -101,7 +101,7 @@ std::unique_ptr<const BoundKernel> bind_conversion(const Binding& binding) {
     return std::make_unique<BoundMoves>(binding, std::vector<Move>{all});
   }
   const bool dense = from.channel_block == 1 && to.channel_block == 1 && from.halo == Format::Halo();
-  if (from.pixel_pitch != 0 || to.pixel_pitch != 0)  // what lies between pixels stays as it is
+  if (from.pixel_pitch != 0 || to.pixel_pitch != 0)  // pitch padding is left unchanged
     return std::make_unique<BoundMoves>(binding, general_moves(from, to, shape));
   if (dense && to.halo == Format::Halo()) return std::make_unique<BoundPlanes>(binding);
   if (dense && from.order == to.order) {
@@ -111,7 +111,7 @@ std::unique_ptr<const BoundKernel> bind_conversion(const Binding& binding) {
   return std::make_unique<BoundMoves>(binding, general_moves(from, to, shape), stored != shape.elems());
 }
 
-// What these steps cost where a convolution paid for them: on the CPU a small one stays in the caches.
+// Calibrated on steps that a convolution required: a small one stays in the CPU's caches.
 Offer offer(const Problem& problem, const Target& target) {
   const auto& op = problem.as<LayoutConvert>();
   const DeviceProfile& device = target.device;

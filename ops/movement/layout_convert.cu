@@ -15,19 +15,18 @@ namespace {
 constexpr int threads = 256;
 constexpr int warps = threads / 32;
 
-/// A warp's 32 * channels vectors on their way between the order in which lanes hold pixels and the order of memory.
-/// Both are free of bank conflicts: 8 lanes at a time access 8 vectors, which an odd number of channels spreads over
-/// all banks, and for an even one a vector of padding after each 8.
+/// Exchanges a warp's 32 * channels vectors between lane order and memory order, both without bank conflicts: 8 lanes
+/// access 8 vectors at a time, which an odd number of channels spreads over all banks; an even one has a padding vector
+/// after each 8.
 template <int channels>
 struct Staging {
   static __device__ constexpr int at(int vector) { return channels % 2 == 0 ? vector + vector / 8 : vector; }
   uint4 vectors[32 * channels + (channels % 2 == 0 ? 4 * channels : 0)];
 };
 
-/// Images of 2 to 4 channels, T an unsigned integer as large as an element. Each thread turns a 16-byte vector of
-/// pixels of every channel into `channels` vectors of whole pixels or the other way round; a group is that much.
-/// planes: NCHW, pixels: NHWC, whatever the direction. group_count = N * H*W / (16 / sizeof(T)); groups_per_plane
-/// divides by H*W / (16 / sizeof(T)).
+/// Images of 2 to 4 channels; T is an unsigned integer of the element's size. Each thread converts a group: one 16-byte
+/// vector of pixels per channel to `channels` vectors of whole pixels, or the reverse. planes: NCHW, pixels: NHWC, in
+/// either direction. group_count = N * H*W / (16 / sizeof(T)); groups_per_plane divides by H*W / (16 / sizeof(T)).
 template <typename T, int channels, bool to_pixels>
 __global__ void __launch_bounds__(threads)
     interleave(const uint4* from, uint4* to, std::uint32_t group_count, FastDivider groups_per_plane) {
@@ -96,7 +95,7 @@ void launch_interleave(const Context& context, bool to_pixels, std::int64_t imag
          static_cast<std::uint32_t>(groups), FastDivider(static_cast<std::uint32_t>(groups_per_plane)));
 }
 
-/// 2 to 4 channels of elements of at most 4 bytes, whole vectors throughout, few enough to count.
+/// True for 2 to 4 channels of at most 4-byte elements in whole vectors, with 32-bit counts.
 bool interleaves(std::size_t element_bytes, const Shape& shape, const void* from, const void* to) {
   const auto plane_bytes = static_cast<std::uint64_t>(shape[2] * shape[3]) * element_bytes;
   const auto addresses = reinterpret_cast<std::uintptr_t>(from) | reinterpret_cast<std::uintptr_t>(to);

@@ -12,7 +12,7 @@ namespace lenslet {
 
 namespace {
 
-/// Straight through memory.
+/// A contiguous copy.
 StridedLoops along(std::size_t count, std::int64_t from_stride) {
   StridedLoops loops;
   loops.add(static_cast<std::int64_t>(count), from_stride, 1);

@@ -1,5 +1,5 @@
 #pragma once
-// What operators that only move elements are made of. Everything here runs on the device of its run.
+// The parts of operators that only move elements. Everything here runs on the device of its run.
 
 #include <array>
 #include <cstdint>
@@ -12,17 +12,17 @@
 
 namespace lenslet {
 
-/// One loop nest out of those that copy an operator's inputs to its outputs.
+/// One loop nest of an operator's copies from inputs to outputs.
 struct Move {
   StridedLoops loops;
   std::size_t input = 0, output = 0;
   std::int64_t from = 0, to = 0;  ///< where the loops begin: elements from the first stored one
 };
 
-/// Makes these moves; none reads what another writes.
+/// Performs moves; none reads what another writes.
 class BoundMoves final : public BoundKernel {
  public:
-  /// `zero_first`: everything stored in output 0 that no move writes becomes 0.
+  /// `zero_first`: zeros all of output 0 that no move writes.
   BoundMoves(const Binding& binding, std::vector<Move> moves, bool zero_first = false);
   void run(const KernelRun& run) const override;
 
@@ -32,19 +32,19 @@ class BoundMoves final : public BoundKernel {
   bool zero_first_;
 };
 
-/// For SimpleKernel::bind: a function that says which moves compute a problem.
+/// For SimpleKernel::bind: a function that gives a problem's moves.
 template <std::vector<Move> (*moves)(const Binding&)>
 std::unique_ptr<const BoundKernel> bind_moves(const Binding& binding) {
   return std::make_unique<BoundMoves>(binding, moves(binding));
 }
 
-/// The kernels of both devices where what is bound runs on either.
+/// The kernels of both devices when the bound kernel runs on either.
 constexpr std::array<SimpleKernel, 2> on_either(SimpleKernel row) { return on_both(row, row.bind, row.bind); }
 
-/// All bytes of `from` to `to`, which has as many; nothing happens when they are the same memory.
+/// Copies all bytes of `from` to `to`, which is as large; does nothing if they are the same memory.
 void copy_bytes(const KernelRun& run, const Tensor& from, Tensor& to);
 
-/// Everything stored in `to` becomes the element in the low bytes of `bits`.
+/// Fills all of `to` with the element in the low bytes of `bits`.
 void fill(const KernelRun& run, std::uint64_t bits, Tensor& to);
 
 }  // namespace lenslet

@@ -1,4 +1,4 @@
-// NonZero: where the elements that are not zero stand, an index a column, in row-major order.
+// NonZero: the positions of nonzero elements, one column of indices each, in row-major order.
 
 #include "base/convert.h"
 #include "ops/core/checks.h"

@@ -1,4 +1,4 @@
-// OneHot: a new axis, along which the element that an index names is the on-value and all others are the off-value.
+// OneHot: adds an axis with the on-value at the index and the off-value elsewhere.
 
 #include "ops/movement/one_hot.h"
 #include "ops/core/needs_value.h"
@@ -41,7 +41,7 @@ class OneHot final : public Op {
     std::vector<std::int64_t> y(dims.begin(), dims.end());
     y.insert(y.begin() + axis(indices.shape.rank()), depth);
     const Shape shape(y);
-    shape.elems();  // refuses what no tensor can hold
+    shape.elems();  // throws for impossible sizes
     return {{values.dtype, shape}};
   }
   std::optional<AxisMap> axis_map(std::span<const InputInfo> inputs, const Shape& y) const override {
@@ -53,7 +53,7 @@ class OneHot final : public Op {
     return map;
   }
 
-  /// The new axis, of an output whose indices have this rank.
+  /// The new axis of an output whose indices have this rank.
   int axis(int rank) const { return resolve_axis(axis_, rank + 1); }
 
  private:
@@ -106,7 +106,7 @@ void one_hot(ThreadPool& pool, std::size_t element_bytes, const OneHotShape& sha
   if (shape.depth * shape.inner == 0) return;
   dispatch_bytes(element_bytes, [&]<typename T>(std::type_identity<T>) {
     dispatch(index_type, OneHotIndexTypes(), [&]<typename Index>(std::type_identity<Index>) {
-      // Lines of `inner` elements, or, where these are single ones, of `depth`.
+      // Lines of `inner` elements, or if that is 1, of `depth`.
       const bool single = shape.inner == 1;
       const std::int64_t line = single ? shape.depth : shape.inner;
       pool.parallel_for(shape.outer * shape.depth * shape.inner / line,

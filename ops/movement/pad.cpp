@@ -1,5 +1,5 @@
 // Pad: constant, reflect, edge and wrap; negative pads crop. Pads are an attribute before opset 11, then an input;
-// opset 18 adds the axes that they speak of.
+// opset 18 adds their axes.
 
 #include "ops/core/needs_value.h"
 #include "ops/movement/padding.h"
@@ -25,7 +25,7 @@ using Integers = std::vector<std::int64_t>;
 constexpr std::string_view mode_names[] = {"constant", "reflect", "edge", "wrap"};  // by PadMode
 constexpr std::size_t data_input = 0, pads_input = 1, value_input = BoundPadding::value_input, axes_input = 3;
 
-/// attributes(): mode, and where they are no inputs pads and value.
+/// attributes(): mode, and pads and value if they are not inputs.
 class Pad final : public Op {
  public:
   explicit Pad(const NodeSpec& spec) {
@@ -108,7 +108,7 @@ class Pad final : public Op {
     return PermutedOp{.op = std::move(op), .inputs = {{.number = 0}}};
   }
   bool gives_input_back(std::span<const InputInfo> inputs) const override {
-    const Integers list = pads(inputs);  // equal shapes do not tell: one side may grow, one be cut
+    const Integers list = pads(inputs);  // equal shapes are not enough: one side may grow, one shrink
     return std::all_of(list.begin(), list.end(), [](std::int64_t count) { return count == 0; });
   }
   std::optional<Integers> added_zeros(std::span<const InputInfo> inputs) const override {
@@ -127,7 +127,7 @@ class Pad final : public Op {
   std::string_view mode_name() const { return mode_names[static_cast<std::size_t>(mode_)]; }
   PadMode mode() const { return mode_; }
 
-  /// Begins of all axes of the data, then ends; negative: elements cut off. Error(unsupported) when not known.
+  /// Begins of all axes of the data, then ends; negative: elements cropped. Error(unsupported) when unknown.
   Integers pads(std::span<const InputInfo> inputs) const {
     const int rank = required_input(inputs, data_input, "data").shape.rank();
     std::span<const std::int64_t> list;
@@ -145,7 +145,7 @@ class Pad final : public Op {
     if (list.size() != 2 * count)
       throw Error(ErrorKind::invalid_model,
                   fmt::format("Pad: {} pads for {} axes, expected {}", list.size(), count, 2 * count));
-    (void)axis_mask(axes.span(), rank);  // outside, or named twice
+    (void)axis_mask(axes.span(), rank);  // throws outside or for repeated axes
     Integers pads(2 * all);
     for (std::size_t i = 0; i < count; ++i) {
       const auto axis = static_cast<std::size_t>(resolve_axis(axes.values[i], rank));
@@ -155,7 +155,7 @@ class Pad final : public Op {
     return pads;
   }
 
-  /// The constant as the data's type has it, in the low bytes; nothing: the run computes it.
+  /// The constant in the data's type, in the low bytes; nothing if the run computes it.
   std::optional<std::uint64_t> value_bits(std::span<const InputInfo> inputs) const {
     const DType dtype = inputs[data_input].type.dtype;
     std::uint64_t bits = 0;
@@ -173,7 +173,7 @@ class Pad final : public Op {
   }
 
  private:
-  /// The constant where it is known and the attribute can say it: any of the types that it may have, or 0.
+  /// The constant if it is known and representable in the attribute: one of its types, or 0.
   std::optional<double> padding_value(std::span<const InputInfo> inputs) const {
     const auto bits = value_bits(inputs);
     if (!bits || *bits == 0) return bits ? std::optional<double>(0) : std::nullopt;

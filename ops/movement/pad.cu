@@ -16,7 +16,7 @@ namespace {
 
 constexpr int threads = 256;
 
-/// Items are the units that one access moves: elements, or 16 bytes of them where whole vectors are padded.
+/// Items are units of access: elements, or 16 bytes where whole vectors are padded.
 template <typename Index>
 struct PadLoops {
   using Signed = std::make_signed_t<Index>;
@@ -34,14 +34,14 @@ struct PadLoops {
   uint4 value;      ///< the constant, over and over
 };
 
-/// Index in the input for index `o` of the output; -1: the constant.
+/// Input index for output index `o`; -1: the constant.
 template <typename Index>
 __device__ std::int64_t source(const typename PadLoops<Index>::Axis& axis, PadMode mode, Index o) {
   using Signed = typename PadLoops<Index>::Signed;
   return pad_source(axis, mode, static_cast<Signed>(o));
 }
 
-/// Offset in the input of line `row` of the output, lines being along the innermost axis; -1: it is all constant.
+/// Input offset of output line `row` (along the innermost axis); -1: all constant.
 template <typename Index>
 __device__ std::int64_t line_start(const PadLoops<Index>& loops, Index row) {
   std::int64_t from = 0;
@@ -54,7 +54,7 @@ __device__ std::int64_t line_start(const PadLoops<Index>& loops, Index row) {
   return from;
 }
 
-/// The line of the innermost axis that an item of the output lies in.
+/// The line that an output item belongs to.
 template <typename Index>
 struct Line {
   std::int64_t from;  ///< offset of that line in the input; -1: it is all constant
@@ -68,7 +68,7 @@ __device__ Line<Index> line_of(const PadLoops<Index>& loops, Index item) {
   return {line_start(loops, row), item - row * inner.divisor()};
 }
 
-/// How lines are shared out in pad_lines: a block makes `chunk` words of each of lines_per_step * steps lines.
+/// The work distribution of pad_lines: a block writes `chunk` words of each of lines_per_step * steps lines.
 struct LineBlocks {
   std::uint32_t lines, words;  ///< of the output, and words a line
   std::uint32_t chunk, chunks;
@@ -78,9 +78,9 @@ struct LineBlocks {
 constexpr std::uint32_t least_words = 8;  ///< a line
 constexpr std::uint32_t max_steps = 8;
 
-/// Lines of small items. A word is `per_word` items, stored together. A thread stays at one place along the line, so
-/// that it finds its sources there once, and goes down the lines, whose sources the block finds once: what is left for
-/// each word is to load and to store. Lines lie end to end in the output: a step's stores have no gaps.
+/// Lines of small items. A word is `per_word` items, stored together. A thread keeps its position along the line, so it
+/// computes its sources there once, and walks down the lines, whose sources the block computes once: per word only a
+/// load and a store remain. Lines are contiguous in the output, so a step's stores have no gaps.
 template <typename T, int per_word>
 __global__ void __launch_bounds__(threads)
     pad_lines(const T* from, T* to, const __grid_constant__ PadLoops<std::uint32_t> loops, LineBlocks blocks) {
@@ -128,8 +128,8 @@ __global__ void __launch_bounds__(threads)
   }
 }
 
-/// A thread makes `batches` times 16 bytes of output. Finding an item's place takes some 30 instructions, its right
-/// neighbour's three: so where items are smaller than 16 bytes a thread goes along the line.
+/// A thread writes `batches` times 16 bytes of output. Locating an item takes some 30 instructions, its right neighbour
+/// three: so for items below 16 bytes a thread goes along the line.
 template <typename T, typename Index>
 __global__ void __launch_bounds__(threads)
     pad_items(const T* from, T* to, const __grid_constant__ PadLoops<Index> loops) {
@@ -152,7 +152,7 @@ __global__ void __launch_bounds__(threads)
     Line<Index> line = line_of(loops, first);
 #pragma unroll
     for (int k = 0; k < run; ++k) {
-      // Past the end of the tensor the outermost index runs over, which an unpadded axis would turn into an address.
+      // Past the tensor's end the outermost index overflows, which an unpadded axis would turn into an address.
       if (k > 0 && first + static_cast<Index>(k) >= end)
         line.from = -1;
       else if (k > 0 && ++line.o == inner.out.divisor())
@@ -177,7 +177,7 @@ __global__ void __launch_bounds__(threads)
   }
 }
 
-/// The axes with what lies inside of an axis merged into it where that changes nothing.
+/// The axes, with inner axes merged where that changes nothing.
 struct MergedAxes {
   std::array<PadAxis, Shape::max_rank> axes{PadAxis{}};
   std::size_t rank = 0;
@@ -185,7 +185,7 @@ struct MergedAxes {
   MergedAxes(std::span<const PadAxis> list, PadMode mode) {
     for (const PadAxis& axis : list) {
       PadAxis* outer = rank == 0 ? nullptr : &axes[rank - 1];
-      // Other modes repeat single steps along an axis, so it cannot be walked in other steps.
+      // Other modes repeat single elements along an axis, so its step must stay.
       if (outer != nullptr && axis.unchanged() && (outer->unchanged() || mode == PadMode::constant)) {
         for (std::int64_t* part : {&outer->dim, &outer->out, &outer->first, &outer->kept, &outer->before})
           *part *= axis.dim;
@@ -200,7 +200,7 @@ struct MergedAxes {
     for (std::size_t i = 0; i < rank; ++i) product *= axes[i].out;
     return product;
   }
-  /// The most bytes, 16 at most, in whose multiples everything along the innermost axis is measured.
+  /// The largest access size, at most 16 bytes, that divides everything along the innermost axis.
   std::size_t unit_bytes(PadMode mode, std::size_t element_bytes, const void* from, const void* to) const {
     const PadAxis& inner = axes[rank - 1];
     if (mode != PadMode::constant && !inner.unchanged()) return element_bytes;
@@ -257,7 +257,7 @@ void launch_lines(const Context& context, const PadLoops<std::uint32_t>& loops, 
 template <typename T>
 void pad_as(const Context& context, PadMode mode, const MergedAxes& merged, const uint4& value, const void* from,
             void* to) {
-  // The input may be larger than the output, and pads nearly as large as both.
+  // The input may be larger than the output, and pads nearly as large as both together.
   std::int64_t most = merged.out_elems();
   for (std::size_t i = 0; i < merged.rank; ++i) most = std::max({most, 2 * merged.axes[i].dim, merged.axes[i].before});
   if (most >= std::numeric_limits<std::int32_t>::max() - 16 * threads)

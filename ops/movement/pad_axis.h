@@ -1,5 +1,5 @@
 #pragma once
-// Where the elements of a padded axis come from.
+// Sources of the elements of a padded axis.
 
 #include <algorithm>
 #include <cstdint>
@@ -10,8 +10,8 @@ namespace lenslet {
 
 enum class PadMode { constant, reflect, edge, wrap };
 
-/// Where place `o` of a padded axis comes from; -1: the constant. `Axis` says which elements of the input are kept,
-/// from `first` on, and how many places are `before` them. Int: large enough for 2 * kept.
+/// Source of position `o` of a padded axis; -1: the constant. `Axis` gives the kept input elements, from `first` on,
+/// and the number of positions `before` them. Int: large enough for 2 * kept.
 template <typename Int, typename Axis>
 LENSLET_HOST_DEVICE std::int64_t pad_source(const Axis& axis, PadMode mode, Int o) {
   Int i = o - axis.before;
@@ -27,7 +27,7 @@ LENSLET_HOST_DEVICE std::int64_t pad_source(const Axis& axis, PadMode mode, Int 
     case PadMode::reflect:
       break;
   }
-  // A mirror at the first and at the last element: period 2 (kept - 1).
+  // Mirrored at the first and last element: period 2 (kept - 1).
   if (axis.kept == 1) return axis.first;
   const Int period = 2 * (axis.kept - 1);
   i %= period;
@@ -35,14 +35,14 @@ LENSLET_HOST_DEVICE std::int64_t pad_source(const Axis& axis, PadMode mode, Int 
   return axis.first + (i < period - i ? i : period - i);
 }
 
-/// One axis: what remains of the input after cropping, and what the mode puts around it.
+/// One axis: what is left of the input after cropping, and the padding around it.
 struct PadAxis {
   std::int64_t dim = 1;              ///< elements of the input
   std::int64_t out = 1;              ///< elements of the output
   std::int64_t first = 0, kept = 1;  ///< the part of the input that stays
   std::int64_t before = 0;           ///< where it begins in the output
 
-  /// An axis of `d` elements with pads (negative: cut off), which were checked when shapes were inferred.
+  /// An axis of `d` elements with pads (negative: cropped), which shape inference has checked.
   static PadAxis of(std::int64_t d, std::int64_t pad_before, std::int64_t pad_after) {
     PadAxis axis;
     axis.dim = d;
@@ -54,7 +54,7 @@ struct PadAxis {
   }
   bool unchanged() const { return out == dim && first == 0 && before == 0 && kept == dim; }
 
-  /// Where output index `o` comes from; -1: the constant.
+  /// Source of output index `o`; -1: the constant.
   std::int64_t source(std::int64_t o, PadMode mode) const { return pad_source(*this, mode, o); }
 };
 

@@ -1,5 +1,5 @@
-// ReverseSequence: along the time axis the first elements of each batch entry in reverse order, the others as they are.
-// How many is known before the run.
+// ReverseSequence: reverses the first elements of each batch entry along the time axis. Their number is known before
+// the run.
 
 #include <fmt/format.h>
 
@@ -33,13 +33,13 @@ class ReverseSequence final : public Op {
     return {x};
   }
   std::optional<AxisMap> axis_map(std::span<const InputInfo> inputs, const Shape& y) const override {
-    // Entries of the batch have lengths of their own.
+    // Lengths differ between batch entries.
     return axes_kept_if(inputs.size(), y.rank(), [](int axis) { return axis > 1; });
   }
 
   int batch_axis() const { return static_cast<int>(batch_axis_); }
   int time_axis() const { return static_cast<int>(time_axis_); }
-  /// One for each entry of the batch, in [0, time].
+  /// The length of each batch entry, in [0, time].
   std::vector<std::int64_t> lengths(std::span<const InputInfo> inputs) const {
     const Shape& x = inputs[0].type.shape;
     required_input(inputs, 1, "sequence_lens");
@@ -56,7 +56,7 @@ class ReverseSequence final : public Op {
   std::int64_t batch_axis_ = 1, time_axis_ = 0;
 };
 
-/// Two for each entry of the batch.
+/// Two moves per batch entry.
 std::vector<Move> moves(const Binding& binding) {
   const auto& op = binding.op<ReverseSequence>();
   const Shape& x = binding.shape(0);

@@ -4,8 +4,7 @@
 
 namespace lenslet {
 
-// Each in the file of its name; gather.cpp, scatter.cpp, band.cpp, expand.cpp and depth_to_space.cpp have all of their
-// kind.
+// Each in the file of its name; gather.cpp, scatter.cpp, band.cpp, expand.cpp and depth_to_space.cpp have several.
 OpParts pad(), transpose(), concat(), split(), slice(), expand(), tile(), center_crop_pad(), compress();
 OpParts gather(), gather_elements(), gather_nd(), scatter_elements(), scatter_nd(), one_hot(), trilu(), eye_like();
 OpParts depth_to_space(), channel_shuffle(), reverse_sequence(), non_zero(), layout_convert();

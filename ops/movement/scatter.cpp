@@ -1,5 +1,5 @@
-// ScatterElements (before opset 11: Scatter) and ScatterND: the data with some elements replaced by updates, or joined
-// with them. Of updates that name the same element all count, in their order along the indices: the last one replaces.
+// ScatterElements (before opset 11: Scatter) and ScatterND: data with some elements replaced by or combined with
+// updates. Updates of the same element apply in index order: the last one replaces.
 
 #include <fmt/format.h>
 
@@ -22,7 +22,7 @@ using Loop = StridedLoops::Loop;
 constexpr std::string_view kind_names[] = {"none", "add", "mul", "max", "min"};  // by ScatterKind
 constexpr std::size_t data_input = 0, indices_input = 1, updates_input = 2;
 
-/// The tuples of `chain` at one position of the walk may name the same elements; those at different positions do not.
+/// Tuples of `chain` at one position of the walk may name the same elements; tuples at different positions do not.
 struct ScatterWalk {
   IndexWalk walk;
   Loop chain;
@@ -39,7 +39,7 @@ class ScatterOp : public Op {
   virtual ScatterWalk chained(const Shape& data, const Shape& indices) const = 0;
 
  protected:
-  /// `since`: the version that brought add and mul; max and min came with 18.
+  /// `since`: the version that added add and mul; max and min came with 18.
   void read_kind(AttributeReader& reader, const NodeSpec& spec, std::int64_t since) {
     const std::string name = spec.before(since) ? "none" : reader.text("reduction", "none");
     const auto found = std::find(std::begin(kind_names), std::end(kind_names), name);
@@ -87,7 +87,7 @@ class ScatterElements final : public ScatterOp {
   std::optional<AxisMap> axis_map(std::span<const InputInfo> inputs, const Shape& y) const override {
     const Shape& indices = inputs[indices_input].type.shape;
     const int written = resolve_axis(axis_, y.rank());
-    // For one image. That they are too few for more would not be seen: fewer are allowed.
+    // Checked for one image: too few for more images would go unnoticed, since fewer are allowed.
     if (inputs[indices_input].constant != nullptr && inputs[updates_input].constant != nullptr && indices[0] == 1)
       return std::nullopt;
     AxisMap map = axes_kept_if(3, y.rank(), [&](int axis) { return axis != written; });
@@ -149,7 +149,7 @@ class ScatterND final : public ScatterOp {
   }
 };
 
-/// Does no element of data have two updates? Of indices that lie inside.
+/// True if no element of data has two updates. Indices must be valid.
 bool all_different(const IndexWalk& walk, const Tensor& indices) {
   if (walk.inner == 0) return true;
   std::vector<bool> named(static_cast<std::size_t>(walk.data.elems() / walk.inner), false);
@@ -166,7 +166,7 @@ bool all_different(const IndexWalk& walk, const Tensor& indices) {
 
 class BoundScatter final : public BoundKernel {
  public:
-  /// Error(invalid_argument) when indices that are known lie outside.
+  /// Error(invalid_argument) when known indices are out of range.
   explicit BoundScatter(const Binding& binding)
       : kind_(binding.op<ScatterOp>().kind()), known_(binding.constant(indices_input) != nullptr) {
     const auto& op = binding.op<ScatterOp>();
@@ -187,7 +187,7 @@ class BoundScatter final : public BoundKernel {
 
   void run(const KernelRun& run) const override {
     const Tensor &indices = run.inputs[indices_input], &updates = run.inputs[updates_input];
-    // Before anything is written: output 0 may lie over the data.
+    // Checked before any write: output 0 may overwrite the data.
     if (run.cuda == nullptr && !known_) check_indices(scatter_.walk, indices, *run.pool);
     copy_bytes(run, run.inputs[data_input], run.outputs[0]);
     const DType dtype = updates.dtype();
@@ -209,8 +209,8 @@ class BoundScatter final : public BoundKernel {
   }
 
  private:
-  /// A part has some neighbouring positions of the innermost loop and some columns of the slices to itself, and goes
-  /// through the chain in order, so that each element gets its updates in order.
+  /// A part owns some adjacent positions of the innermost loop and some columns of the slices, and applies the chain in
+  /// order, so that each element gets its updates in order.
   template <typename T, typename Index, typename Join>
   void write(const KernelRun& run, const Index* indices, const Join& join) const {
     constexpr std::int64_t most_lanes = 128, most_columns = 1024;
@@ -218,7 +218,7 @@ class BoundScatter final : public BoundKernel {
     const Loop& chain = scatter_.chain;
     StridedLoops outer = walk.loops;
     Loop lane;
-    // Beside a chain only where updates of different positions are the nearer neighbours.
+    // Vectorised across positions only if their updates are closer in memory than the chain's.
     if (outer.rank() > 0 && (chain.dim == 1 || outer[outer.rank() - 1].to < chain.to))
       lane = outer.take(outer.rank() - 1);
     const std::int64_t lanes = std::min(lane.dim, most_lanes), columns = std::min(walk.inner, most_columns);
@@ -240,7 +240,7 @@ class BoundScatter final : public BoundKernel {
               for (std::int64_t j = 0; j < width; ++j, tuple += lane.to, base += lane.from) {
                 T* y = to + base + walk.place(indices + tuple * walk.depth) + column;
                 const T* update = updates + tuple * walk.inner + column;
-                if (count == 1) {  // a loop would take longer than what it does
+                if (count == 1) {  // faster than a loop
                   join(*y, *update);
                   continue;
                 }
@@ -270,7 +270,7 @@ std::optional<std::string> refuse_cuda(const Problem& problem) {
   return refuse_indices(problem, problem.as<ScatterOp>().walk(problem.shape(data_input), problem.shape(indices_input)));
 }
 
-/// An element of data and as many updates as can meet in it, one rounding each.
+/// An element of data and the most updates that can meet in it, one rounding each.
 double tolerance_for(const Problem& problem) {
   const ScatterKind kind = problem.as<ScatterOp>().kind();
   if (kind != ScatterKind::add && kind != ScatterKind::mul) return 0;

@@ -1,5 +1,5 @@
 #pragma once
-// What ScatterElements and ScatterND make of an element and an update.
+// How ScatterElements and ScatterND combine an element and an update.
 
 #include <cstdint>
 #include <type_traits>
@@ -10,7 +10,7 @@ namespace lenslet {
 
 enum class ScatterKind : std::uint8_t { none, add, mul, max, min };
 
-/// Integers wrap; the greater and the smaller of a number and NaN is NaN.
+/// Integers wrap; max and min with a NaN are NaN.
 template <typename T>
 LENSLET_HOST_DEVICE T scattered(ScatterKind kind, T y, T update) {
   switch (kind) {

@@ -1,4 +1,4 @@
-// Channel shuffles of two groups: a thread makes a vector of 16 bytes out of half as many bytes of each.
+// Channel shuffles of two groups: a thread makes a 16-byte vector from 8 bytes of each.
 
 #include <algorithm>
 #include <cstdint>
@@ -23,7 +23,7 @@ struct Call {
   int count, x_pixel, y_pixel;  ///< elements; y_pixel: vectors
 };
 
-/// `elements` from a multiple of `bytes` bytes on.
+/// `elements` of an array, aligned to `bytes`.
 template <typename T, int elements, int bytes>
 __device__ void load(T (&to)[elements], const T* from) {
   constexpr int at_once = bytes / static_cast<int>(sizeof(T));
@@ -36,7 +36,7 @@ __device__ void load(T (&to)[elements], const T* from) {
   }
 }
 
-/// `bytes`: that all of output 1's channels begin at in x; those of output 0 at half a vector.
+/// `bytes`: the alignment in x of output 1's channels; those of output 0 have half a vector's.
 template <typename T, int bytes>
 __global__ void __launch_bounds__(threads) interleave_pairs(const __grid_constant__ Call call) {
   wait_for_previous();

@@ -12,7 +12,7 @@ namespace lenslet {
 
 namespace {
 
-/// Elements start, start + step ... (count of them) of one axis.
+/// Elements start, start + step ... of one axis, `count` of them.
 struct AxisRange {
   std::int64_t start = 0, step = 1, count = 0;
 };
@@ -23,8 +23,8 @@ struct Arguments {
 };
 using Ranges = std::array<AxisRange, Shape::max_rank>;
 
-// Clamping as ONNX defines it: starts and ends count from the end when negative; forwards they are cut to [0, dim],
-// backwards to [0, dim-1] and [-1, dim-1].
+// Clamping as in ONNX: negative starts and ends count from the end; forwards they are clamped to [0, dim], backwards to
+// [0, dim-1] and [-1, dim-1].
 AxisRange resolve(std::int64_t dim, std::int64_t start, std::int64_t end, std::int64_t step) {
   if (step == 0) throw Error(ErrorKind::invalid_model, "a step of 0");
   if (start < 0) start += dim;
@@ -33,7 +33,7 @@ AxisRange resolve(std::int64_t dim, std::int64_t start, std::int64_t end, std::i
   if (step > 0) {
     range.start = std::clamp<std::int64_t>(start, 0, dim);
     end = std::clamp<std::int64_t>(end, 0, dim);
-    // Any step beyond the axis takes one element; cut so that nothing below overflows.
+    // Any step beyond the axis takes one element; clamped to avoid overflow below.
     range.step = std::min(step, std::max<std::int64_t>(dim, 1));
     if (end > range.start) range.count = (end - range.start - 1) / range.step + 1;
   } else if (dim > 0) {
@@ -110,7 +110,7 @@ class Slice final : public Op {
     });
   }
 
-  /// By axis of the data.
+  /// Indexed by the data's axis.
   Ranges ranges(std::span<const InputInfo> inputs) const {
     return resolve(inputs[0].type.shape,
                    arguments_

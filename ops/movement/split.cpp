@@ -1,5 +1,5 @@
-// Split: the parts of a tensor along one axis. Sizes are an attribute before opset 13, then an input; opset 18 adds
-// num_outputs, whose last part may be smaller.
+// Split: divides a tensor along one axis. Sizes are an attribute before opset 13, then an input; opset 18 adds
+// num_outputs, with a last part that may be smaller.
 
 #include <fmt/format.h>
 
@@ -45,7 +45,7 @@ class Split final : public Op {
     std::vector<TensorType> types;
     if (!sizes) {
       const std::int64_t size = dim / parts_ + (dim % parts_ != 0 ? 1 : 0);
-      // Every part but the last is full, so the last may hold less but not nothing.
+      // All parts except the last are full; the last may be smaller, but not empty.
       if (dim % parts_ != 0 && (!uneven_ || size > dim / (parts_ - 1)))
         throw Error(ErrorKind::invalid_model,
                     fmt::format("cannot split axis {} of {} into {} parts", along, data.shape.str(), parts_));

@@ -15,11 +15,11 @@ namespace {
 using Loop = StridedLoops::Loop;
 
 constexpr int threads = 256;
-/// Items a thread loads before it stores the first.
+/// Items that a thread loads before its first store.
 constexpr int unroll = 4;
-/// Loops of each copy when several share a launch: their parameters must stay small. Concat and Split need two.
+/// Loops per copy when several share a launch, whose parameters must stay small. Concat and Split need two.
 constexpr int max_joint_rank = 4;
-/// Item indices and strides that fit 32 bits even past the end, where the last block's threads look.
+/// Item indices and strides must fit 32 bits, even past the end, where threads of the last block compute them.
 constexpr std::int64_t max_items = std::numeric_limits<std::int32_t>::max() - threads * unroll;
 
 template <int max_rank>
@@ -32,8 +32,8 @@ struct CopyLoops {
   std::int32_t from_strides[max_rank], to_strides[max_rank];
 };
 
-/// One launch: item i of copy c moves from and to wherever its loops put it. per_block is threads * unroll, or
-/// `threads` when there is so little that more blocks are worth more than more loads in flight.
+/// One launch: item i of copy c moves by the copy's loops. per_block is threads * unroll, or `threads` for small
+/// copies, where more blocks help more than more loads in flight.
 template <int max_copies, int max_rank>
 struct Copies {
   int count;
@@ -79,7 +79,7 @@ __global__ void __launch_bounds__(threads) copy_items(const __grid_constant__ Co
       static_cast<T*>(copy.to)[to[u] + rest[u] * std::int64_t{copy.to_strides[0]}] = values[u];
 }
 
-/// The most bytes, 16 at most, that every step along `loops` moves together: more than an element only where the
+/// The largest access size, at most 16 bytes, that divides every step of `loops`; larger than an element only if the
 /// innermost loop is contiguous on both sides.
 std::size_t bytes_per_access(const StridedLoops& loops, const void* from, const void* to, std::size_t element_bytes) {
   if (loops.rank() == 0) return element_bytes;
@@ -112,7 +112,7 @@ void fill_in(CopyLoops<max_rank>& copy, const StridedLoops& loops, const void* f
   }
 }
 
-/// `copies`: max_copies at most, each with `from`, `to` and loops over items of `bytes` bytes.
+/// `copies`: at most max_copies, each with `from`, `to` and loops over items of `bytes` bytes.
 template <int max_copies, int max_rank, typename Copy>
 void launch_copies(const Context& context, std::size_t bytes, const Copy* copies, std::size_t count) {
   Copies<max_copies, max_rank> all{};
@@ -140,7 +140,7 @@ bool fits_32_bits(const StridedLoops& loops) {
   return true;
 }
 
-/// The loop that is contiguous in `from` when another one is in `to`; -1: none, or the innermost loop reads one
+/// The loop that is contiguous in `from` if it is not the one in `to`; -1: none, or the innermost loop reads one
 /// element.
 int crossing_loop(const StridedLoops& loops) {
   if (loops.rank() < 2) return -1;
@@ -156,7 +156,7 @@ int crossing_loop(const StridedLoops& loops) {
 void CopyBatch::add(const StridedLoops& loops, const void* from, void* to) {
   if (loops.count() == 0) return;
   if (fits_32_bits(loops)) return add_part(loops, from, to);
-  // Halves of the outermost loop, until each fits; a long loop is cut where both parts stay aligned.
+  // Halves the outermost loop until each part fits; long loops are split where both parts stay aligned.
   const Loop outer = loops[0];
   const std::int64_t half = outer.dim > 128 ? outer.dim / 2 / 64 * 64 : outer.dim / 2;
   StridedLoops first, second;
@@ -180,8 +180,8 @@ void CopyBatch::add_part(const StridedLoops& loops, const void* from, void* to) 
     if (std::min(rows.dim, columns.dim) >= least_transposed_dim)
       return transpose(context_, element_bytes_, matrix, from, to);
     if (interleaves(element_bytes_, matrix, from, to)) return interleave(context_, element_bytes_, matrix, from, to);
-    // Few columns: going through them innermost reads every sector once and writes few runs, all of which L2 collects.
-    // Few rows: the order of `to` does the same the other way round.
+    // Few columns: with them innermost, every sector is read once and L2 merges the few runs of writes. Few rows: the
+    // order of `to` does the reverse.
     if (columns.dim < rows.dim) {
       rest.add(rows.dim, rows.from, rows.to);
       rest.add(columns.dim, columns.from, columns.to);

@@ -1,6 +1,6 @@
 #pragma once
-// Copies between tensors on the device whose elements lie in different orders: the one kernel behind Concat, Split,
-// Slice, Expand, Tile, Transpose and their like.
+// Copies between device tensors with different element orders: the kernel of Concat, Split, Slice, Expand, Tile,
+// Transpose and others.
 
 #include <array>
 #include <cstddef>
@@ -11,14 +11,14 @@ namespace lenslet::cuda {
 
 struct Context;
 
-/// Independent copies gathered into as few launches as possible: one costs about a microsecond, which is more than the
-/// copies of a small network take. Nothing of what is added is certain to be queued before flush().
+/// Batches independent copies into few launches: a launch takes about a microsecond, more than the copies of a small
+/// network. Copies may be deferred until flush().
 class CopyBatch {
  public:
   /// Elements of 1, 2, 4 or 8 bytes.
   CopyBatch(const Context& context, std::size_t element_bytes) : context_(context), element_bytes_(element_bytes) {}
   /// to[sum index*to_stride] = from[sum index*from_stride] for all indices, as lenslet::strided_copy. Device addresses
-  /// of the elements of index 0; what is written must not overlap what is read, here or in the rest of the batch.
+  /// of the elements at index 0; written and read memory must not overlap, here or in the rest of the batch.
   void add(const StridedLoops& loops, const void* from, void* to);
   void flush();
 

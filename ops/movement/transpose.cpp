@@ -45,7 +45,7 @@ class Transpose final : public Op {
       map.inputs[0].axis[static_cast<std::size_t>(i)] = static_cast<std::int8_t>(source_axis(i, y.rank()));
     return map;
   }
-  /// The dimensions larger than 1 keep their order, and all of them their sizes.
+  /// True if dimensions larger than 1 keep their order and all keep their sizes.
   bool gives_input_back(std::span<const InputInfo> inputs) const override {
     const Shape& x = inputs[0].type.shape;
     int last = -1;

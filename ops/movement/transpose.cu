@@ -13,7 +13,7 @@ namespace {
 
 constexpr int max_outer = StridedLoops::max_rank - 2;
 
-/// A Transposition as the kernels want it.
+/// A Transposition as kernel arguments.
 struct Tiles {
   int rows, columns;
   std::int64_t from_stride, to_stride;
@@ -23,7 +23,7 @@ struct Tiles {
   std::int64_t from_strides[max_outer], to_strides[max_outer];
 };
 
-/// Where the tile of this block begins: its first row and column, and the matrix in both tensors.
+/// The block's tile: first row and column, and the matrix's offset in both tensors.
 struct Place {
   int row, column;
   std::int64_t from, to;
@@ -45,14 +45,14 @@ __device__ Place place_of_block(const Tiles& tiles, int tile_rows, int tile_colu
   return place;
 }
 
-/// Shared memory holds words of 32 bits (64 for 8-byte elements): small elements of neighbouring rows are packed into
-/// one, so that what follows is the same for every size.
+/// Shared memory holds words of 32 bits (64 for 8-byte elements): small elements of adjacent rows are packed into a
+/// word, so that the rest is the same for every size.
 template <typename T>
 using Word = std::conditional_t<sizeof(T) == 8, std::uint64_t, std::uint32_t>;
 
-// Measures of a tile that is loaded and stored with 16-byte accesses, four of each per thread. 8 lanes side by side and
-// 4 above each other make the warp's accesses whole 128-byte lines on both sides. The tile is `row_lines` such lines of
-// rows by `column_lines` lines of columns.
+// Dimensions of a tile with 16-byte loads and stores, four of each per thread. 8 lanes side by side and 4 below each
+// other make a warp's accesses whole 128-byte lines on both sides. The tile is `row_lines` such lines of rows by
+// `column_lines` lines of columns.
 template <typename T, int row_lines, int column_lines>
 struct VectorTile {
   static constexpr int elem_bytes = sizeof(T);
@@ -62,15 +62,15 @@ struct VectorTile {
   static constexpr int words_per_vector = 16 / static_cast<int>(sizeof(Word<T>));
   static constexpr int threads = rows * columns * elem_bytes / 64;
   static constexpr int warps = threads / 32;
-  // No bank conflicts. Loading, the lanes (x, y) of a warp store to banks per_vector*x + pitch*y: with an odd pitch and
-  // every 32 columns shifted by another 4 these are all different for 4, 8 and 16 elements a vector. Storing, they read
-  // banks words_per_vector*pitch*x + y: the same. (64-bit words: by half-warps, in units of two banks.) Any odd pitch
-  // will do, so any number of lines.
+  // No bank conflicts. On loads, lane (x, y) stores to bank per_vector*x + pitch*y: with an odd pitch, and every 32
+  // columns shifted by another 4, these differ for 4, 8 and 16 elements per vector. On stores they read bank
+  // words_per_vector*pitch*x + y: the same. (64-bit words: by half-warps, in units of two banks.) Any odd pitch works,
+  // so does any number of lines.
   static constexpr int pitch = columns + 4 * (columns / 32 - 1) + 1;
   static __device__ constexpr int at(int word_row, int column) { return word_row * pitch + column + column / 32 * 4; }
 };
 
-/// Rows, columns, strides and addresses are whole 16-byte vectors.
+/// For rows, columns, strides and addresses in whole 16-byte vectors.
 template <typename T, int row_lines, int column_lines>
 __global__ void __launch_bounds__(VectorTile<T, row_lines, column_lines>::threads)
     transpose_vectors(const T* from, T* to, const __grid_constant__ Tiles tiles) {
@@ -126,8 +126,8 @@ __global__ void __launch_bounds__(VectorTile<T, row_lines, column_lines>::thread
 constexpr int element_side = 64;
 constexpr int element_threads = 256;
 
-/// Any rows, columns, strides and addresses: one element an access. One element a word, so that with an odd pitch both
-/// rows and columns of the tile lie in 32 different banks.
+/// For any rows, columns, strides and addresses: single-element accesses. One element per word, so that with an odd
+/// pitch both rows and columns of the tile lie in 32 different banks.
 template <typename T>
 __global__ void __launch_bounds__(element_threads)
     transpose_elements(const T* from, T* to, const __grid_constant__ Tiles tiles) {
@@ -170,7 +170,7 @@ bool whole_vectors(const Transposition& t, std::size_t element_bytes, const void
   return (static_cast<std::uint64_t>(all) * element_bytes | addresses) % 16 == 0;
 }
 
-/// The kernel that loads and stores tiles of tile_rows x tile_columns, and how many of those `t` takes.
+/// The kernel with tiles of tile_rows x tile_columns, and the number of tiles for `t`.
 template <typename T>
 struct Tiling {
   void (*kernel)(const T*, T*, Tiles);
@@ -196,7 +196,7 @@ Tiling<T> tiling_by_vectors(const Context& context, const Transposition& t) {
   if constexpr (sizeof(T) == 8) {
     return tiling_by_lines<T, 2, 2>(t);
   } else if constexpr (sizeof(T) == 4) {
-    // As many elements each: the fewest tiles are the fullest. 24 channels leave 5/8 of a 64 x 64 tile empty.
+    // All have equal area: the fewest tiles waste least. 24 channels leave 5/8 of a 64 x 64 tile empty.
     Tiling<T> best = tiling_by_lines<T, 2, 2>(t);
     for (const Tiling<T>& other : {tiling_by_lines<T, 1, 4>(t), tiling_by_lines<T, 4, 1>(t)})
       if (other.blocks < best.blocks) best = other;

@@ -16,7 +16,7 @@ namespace lenslet::HWY_NAMESPACE {
 namespace {
 namespace hn = hwy::HWY_NAMESPACE;
 
-/// One matrix of a batch: element (i, j) at from[i * columns + j] and at to[j * rows + i].
+/// One matrix of a batch: element (i, j) at from[i * columns + j] and to[j * rows + i].
 template <typename T>
 struct Planes {
   const T* from;
@@ -24,7 +24,7 @@ struct Planes {
   std::int64_t rows, columns;
 };
 
-// Three rows (the channels of a photo) to triples.
+// Three rows (an image's channels) to triples.
 void interleave3(const Planes<float>& m, std::int64_t j0, std::int64_t j1) {
   const hn::ScalableTag<float> d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
@@ -37,7 +37,7 @@ void interleave3(const Planes<float>& m, std::int64_t j0, std::int64_t j1) {
 
 template <typename T>
 void transpose_of(const T* from, T* to, std::int64_t batch, std::int64_t rows, std::int64_t columns, ThreadPool& pool) {
-  // A block's lines stay in L1 between reading and writing. Few rows: long blocks, so that writes are long as well.
+  // A block's lines stay in L1 between read and write. With few rows blocks are long, so that writes are long, too.
   constexpr std::int64_t block_size = std::max<std::int64_t>(32, 64 / sizeof(T));
   const std::int64_t block_rows = std::min(rows, block_size);
   const std::int64_t block_columns = rows <= 8 ? 2048 : block_size;

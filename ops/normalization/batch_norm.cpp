@@ -18,7 +18,7 @@ namespace lenslet {
 
 namespace {
 
-/// Inputs: x [N,C,...] of rank 2 to 5, scale, bias, mean, var, each [C], of x's type, or float32 beside one of 16 bits.
+/// Inputs: x [N,C,...] of rank 2 to 5, scale, bias, mean, var, each [C], of x's type, or float32 beside a 16-bit x.
 class BatchNormOp final : public Op {
  public:
   float epsilon = 1e-5f;
@@ -62,7 +62,7 @@ class BatchNormOp final : public Op {
     return affine;
   }
 
-  // The same function as x * factor + offset, in double.
+  // Rewritten as x * factor + offset, in double.
   double factor(float scale, float var) const {
     return static_cast<double>(scale) / std::sqrt(static_cast<double>(var) + static_cast<double>(epsilon));
   }
@@ -71,7 +71,7 @@ class BatchNormOp final : public Op {
   }
 };
 
-// Where they are computed in the run, the workspace holds a factor a channel, then an offset a channel.
+// If computed in the run, the workspace holds a factor, then an offset, per channel.
 std::size_t workspace_bytes(std::int64_t channels) { return 2 * sizeof(float) * static_cast<std::size_t>(channels); }
 
 BroadcastLoops loops_of(const Binding& binding) {
@@ -84,7 +84,7 @@ BroadcastLoops loops_of(const Binding& binding) {
   return {x, format, operands};
 }
 
-/// On the CPU, where factors and offsets are known before the run if their parameters are.
+/// The CPU kernel. Factors and offsets are computed before the run if their parameters are known.
 class BoundBatchNorm final : public BoundKernel {
  public:
   explicit BoundBatchNorm(const Binding& binding)
@@ -127,7 +127,7 @@ class BoundBatchNorm final : public BoundKernel {
   }
 
  private:
-  /// A factor a channel, then an offset a channel.
+  /// Writes a factor, then an offset, per channel.
   void fill(const float* scale, const float* bias, const float* mean, const float* var, float* to) const {
     const std::int64_t channels = shape_[1];
     for (std::int64_t c = 0; c < channels; ++c) {

@@ -11,8 +11,7 @@ namespace {
 
 constexpr int threads = 256;
 
-/// The same function as x * factor[c] + offset[c], as batch_norm_as_scale does it on the host.
-/// Parameters of type T.
+/// Rewrites the function as x * factor[c] + offset[c], as batch_norm_as_scale does on the host. Parameters of type T.
 template <typename T>
 __global__ void __launch_bounds__(threads)
     batch_norm_factors(BatchNormParameters p, float* factor, float* offset, std::int64_t channels) {
@@ -48,15 +47,15 @@ __device__ Eight scale_shift(const Eight& x, const Eight& factor, const Eight& o
   return {scale_shift(x.low, factor.low, offset.low), scale_shift(x.high, factor.high, offset.high)};
 }
 
-/// The same number in all.
+/// Sets all elements to one number.
 __device__ void fill(float4& values, float value) { values = make_float4(value, value, value, value); }
 __device__ void fill(Eight& values, float value) {
   fill(values.low, value);
   fill(values.high, value);
 }
 
-/// A pack a thread, of four floats or eight halves: of one channel (inner in packs), or a channel each (inner 1,
-/// channels in packs). `inner`, `channels` and `x_gap` count packs.
+/// One pack per thread, of four floats or eight halves: of one channel (inner in packs), or one channel per element
+/// (inner 1, channels in packs). `inner`, `channels` and `x_gap` count packs.
 template <bool of_channels, typename Stored>
 __global__ void __launch_bounds__(threads)
     scale_packs(const Stored* x, Stored* y, const float* factor, const float* offset, Radix inner, Radix channels,
@@ -104,7 +103,7 @@ void batch_norm(const Context& context, const BatchNormParameters& parameters, D
     constexpr std::int64_t pack = sizeof(Stored) / sizeof(T);
     const auto* packs = static_cast<const Stored*>(from);
     const dim3 grid(blocks_for(count / pack, threads));
-    // The workspace is aligned, and with channels in packs so is the offset in it.
+    // The workspace is aligned; with channels in packs the offsets in it are, too.
     if (aligned && inner == 1 && channels % pack == 0 && x_gap % pack == 0)
       launch(context, scale_packs<true, Stored>, grid, block, 0, packs, static_cast<Stored*>(to), factor, offset,
              Radix(1), Radix(channels / pack), x_gap / pack, count / pack, narrow);

@@ -1,4 +1,4 @@
-// Hardmax: 1 at the first of the greatest elements, 0 elsewhere. NaN is greater than all numbers, as for ArgMax.
+// Hardmax: 1 at the first maximum, 0 elsewhere. NaN counts as the maximum, as in ArgMax.
 
 #include <algorithm>
 #include <array>
@@ -31,7 +31,7 @@ std::unique_ptr<const BoundKernel> bind_cpu(const Binding& binding) {
                                         y[reduce::row_arg_extreme(x, e.length, true)] = 1;
                                       }
                                     });
-    // Neighbouring columns together, so that memory is read in order.
+    // Adjacent columns together, so that memory is read in order.
     constexpr std::int64_t most_lanes = 64;
     const std::int64_t lanes = std::min(e.inner, most_lanes), strips = (e.inner + lanes - 1) / lanes;
     run.pool->parallel_for(e.outer * strips, std::max<std::int64_t>(1, elementwise_grain / (e.length * lanes)),
@@ -68,7 +68,7 @@ std::unique_ptr<const BoundKernel> bind_cuda(const Binding& binding) {
     loops.kept.add(e.outer, e.length * e.inner, e.inner);
     loops.kept.add(e.inner, 1, 1);
     loops.reduced.add(e.length, e.inner, 0);
-    // The positions of the greatest, then what finding them needs.
+    // The positions of the maxima, then the workspace to find them.
     constexpr std::size_t alignment = 256;
     const std::size_t positions_bytes =
         (static_cast<std::size_t>(e.outer * e.inner) * sizeof(std::int64_t) + alignment - 1) / alignment * alignment;

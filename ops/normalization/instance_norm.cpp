@@ -1,5 +1,5 @@
-// InstanceNormalization: each image's each channel gets mean 0 and variance 1, then a factor and an offset per channel.
-// GroupNormalization: the same of groups of neighbouring channels.
+// InstanceNormalization: normalises each channel of each image to mean 0 and variance 1, then applies a factor and an
+// offset per channel. GroupNormalization: the same over groups of adjacent channels.
 
 #include <fmt/format.h>
 
@@ -40,7 +40,7 @@ class InstanceNormOp : public Op {
   }
 };
 
-/// Inputs: X [N,C,...] of rank 2 and more, scale and bias [C], or [groups] until opset 20.
+/// Inputs: X [N,C,...] of rank 2 and more, scale and bias [C], or [groups] up to opset 20.
 class GroupNormOp final : public InstanceNormOp {
  public:
   std::int64_t groups = 1;
@@ -68,7 +68,7 @@ class GroupNormOp final : public InstanceNormOp {
   }
 };
 
-/// Planes are rows.
+/// Each plane is a row.
 struct Planes {
   float epsilon;
   std::int64_t channels, count, length;
@@ -81,7 +81,7 @@ struct Planes {
   AffineOfChannel affine(const KernelRun& run) const { return {run.in<float>(1), run.in<float>(2), channels}; }
 };
 
-/// Groups are rows.
+/// Each group is a row.
 struct Groups {
   float epsilon;
   std::int64_t groups, count, length, parts;
@@ -102,7 +102,7 @@ constexpr auto kernels_within(double tolerance) {
   return on_both({.types = dtypes<Types<float>>, .tolerance = tolerance, .in_place = input_bit(0)}, bind_rows<Rows>,
                  bind_rows_cuda<Rows>);
 }
-/// Of groups as of LayerNormalization, where scale and bias round apart, too.
+/// As for LayerNormalization, whose scale and bias round separately, too.
 constexpr auto kernels = kernels_within<Planes>(2e-6), group_kernels = kernels_within<Groups>(2.1e-6);
 
 std::shared_ptr<const Op> make(const NodeSpec& spec) {

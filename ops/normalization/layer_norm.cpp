@@ -1,5 +1,5 @@
-// LayerNormalization: rows, of all axes from one on, get mean 0 and variance 1, then each element a factor and an
-// offset. RMSNormalization: they get a mean square of 1, then each element a factor.
+// LayerNormalization: normalises rows, all axes from one on, to mean 0 and variance 1, then applies an elementwise
+// factor and offset. RMSNormalization: to a mean square of 1, then a factor.
 
 #include <fmt/format.h>
 
@@ -13,9 +13,8 @@ namespace lenslet {
 
 namespace {
 
-/// Inputs: X of rank 1 and more; Scale and optionally B, of the shape of a row mostly, broadcast to X. Outputs: Y and,
-/// where they are wanted, Mean and InvStdDev = 1 / sqrt(variance + epsilon). RMSNormalization has neither B nor
-/// statistics.
+/// Inputs: X of rank 1 and more; Scale and optionally B, mostly of a row's shape, broadcast to X. Outputs: Y and
+/// optionally Mean and InvStdDev = 1 / sqrt(variance + epsilon). RMSNormalization has neither B nor statistics.
 class LayerNormOp final : public Op {
  public:
   bool centered = true;    ///< else RMSNormalization
@@ -47,7 +46,7 @@ class LayerNormOp final : public Op {
   }
 
   Shape row(const Shape& x) const { return Shape(x.dims().subspan(static_cast<std::size_t>(first_axis(x)))); }
-  /// Of Mean and InvStdDev: an element a row.
+  /// Shape of Mean and InvStdDev: one element per row.
   Shape statistics(const Shape& x) const {
     Shape shape = x;
     for (int i = first_axis(x); i < x.rank(); ++i) shape = shape.with(i, 1);
@@ -61,7 +60,7 @@ class LayerNormOp final : public Op {
       throw Error(ErrorKind::invalid_model,
                   fmt::format("input {} has shape {}, which does not broadcast to {}", name, shape.str(), x.str()));
   }
-  /// Without those in front.
+  /// The shape without leading ones.
   static Shape without_ones(const Shape& shape) {
     const auto dims = shape.dims();
     const auto first = std::ranges::find_if(dims, [](std::int64_t dim) { return dim != 1; });
@@ -69,7 +68,7 @@ class LayerNormOp final : public Op {
   }
 
  public:
-  /// Have Scale and B an element for each of a row, and no more?
+  /// True if Scale and B have exactly one element per element of a row.
   bool lie_as_rows(std::span<const InputInfo> inputs) const {
     const Shape own = without_ones(row(inputs[0].type.shape));
     for (std::size_t i = 1; i < inputs.size(); ++i)
@@ -98,7 +97,7 @@ struct RmsRows : Rows {
 
 bool lie_as_rows(const Problem& problem) { return problem.as<LayerNormOp>().lie_as_rows(problem.inputs()); }
 
-/// Scale and B of other shapes follow when the rows are done, whose own scale is a list of ones.
+/// Applies Scale and B of other shapes after the rows, which are scaled by a list of ones.
 template <typename Rows>
 class BoundBroadcast final : public BoundKernel {
  public:
@@ -167,8 +166,8 @@ void fill_ones(const Problem&, const Candidate&, std::span<std::byte> blob) {
   std::fill_n(reinterpret_cast<float*>(blob.data()), blob.size() / sizeof(float), 1.0F);
 }
 
-/// An element is rounded seven times on its way (distance, deviation, gain, product, rest, scale, bias), each time by
-/// at most 2^-24 of what is seldom more than 5 times the rms: 35 * 2^-24.
+/// Each element is rounded seven times (distance, deviation, gain, product, rest, scale, bias), each time by at most
+/// 2^-24 of a value that is seldom above 5 times the rms: 35 * 2^-24.
 template <typename Rows>
 constexpr auto kernels = on_both({.types = dtypes<Types<float>>,
                                   .tolerance = 2.1e-6,

@@ -46,7 +46,7 @@ class LrnOp final : public Op {
   std::int64_t after() const { return size / 2; }
 };
 
-// sum^-0.75, what every published network uses, by square roots; other exponents by the C library.
+// sum^-0.75 by square roots, which all published networks use; other exponents by the C library.
 float factor(const LrnOp& op, float squares) {
   const float sum = op.bias + op.alpha / static_cast<float>(op.size) * squares;
   if (op.beta == 0.75f && sum > 0) {
@@ -65,7 +65,7 @@ void pixel(const LrnOp& op, const float* x, float* y, std::int64_t channels) {
   }
 }
 
-// y collects the sums first, so that the inner loops run along memory.
+// y holds the sums first, so that inner loops run along memory.
 void line(const LrnOp& op, const float* x, float* y, std::int64_t c, std::int64_t channels, std::int64_t area) {
   std::fill(y, y + area, 0.0f);
   for (std::int64_t k = std::max<std::int64_t>(0, c - op.before()); k <= std::min(channels - 1, c + op.after()); ++k) {
@@ -81,7 +81,7 @@ void run_cpu(const LrnOp& op, const KernelRun& run) {
   if (x.elems() == 0) return;
   const std::int64_t channels = shape[1], area = x.elems() / shape[0] / channels;
   const auto strides = element_strides(shape, x.format());
-  // nhwc: a pixel's channels are neighbours. nchw: neighbouring pixels of one channel are handled side by side.
+  // nhwc: a pixel's channels are contiguous. nchw: adjacent pixels of one channel are processed together.
   const bool nhwc = strides[1] == 1 && area > 1;
   const float* x0 = x.values<float>().data();
   float* y0 = run.outputs[0].values<float>().data();

@@ -11,8 +11,8 @@ namespace {
 
 constexpr int threads = 256;
 
-/// 1 / (bias + scale * squares)^beta. `three_quarters`: beta, as in every published network; other exponents in double,
-/// since powf is off by up to 4 ulp.
+/// 1 / (bias + scale * squares)^beta. `three_quarters`: beta 0.75, as in all published networks; other exponents in
+/// double, since powf errs by up to 4 ulp.
 template <bool three_quarters>
 __device__ float factor(const LrnProblem& p, float squares) {
   const float sum = p.bias + p.scale * squares;
@@ -24,7 +24,7 @@ __device__ float factor(const LrnProblem& p, float squares) {
   }
 }
 
-/// A thread an element. The window's other channels come from the caches: a warp's neighbours read the same lines.
+/// One element per thread. The window's other channels hit the caches: a warp's lanes read the same lines.
 template <bool three_quarters, typename T>
 __global__ void __launch_bounds__(threads) lrn_kernel(const T* x, T* y, const __grid_constant__ LrnProblem p,
                                                       Radix inner, Radix channels, std::int64_t count, bool narrow) {
@@ -46,14 +46,13 @@ __global__ void __launch_bounds__(threads) lrn_kernel(const T* x, T* y, const __
   y[element] = as_stored<T>(loaded(x[element]) * factor<three_quarters>(p, squares));
 }
 
-/// Four floats as they lie in memory: float4, or halves.
+/// Four floats in memory: float4, or halves.
 template <typename T>
 struct alignas(sizeof(T) * 4) Four {
   T at[4];
 };
 
-/// Channels last, in fours, and at most four on either side: a thread makes four neighbouring channels from three
-/// loads.
+/// Channels last, in fours, at most four on either side: a thread computes four adjacent channels from three loads.
 template <bool three_quarters, typename T>
 __global__ void __launch_bounds__(threads) lrn_quads(const Four<T>* x, Four<T>* y, const __grid_constant__ LrnProblem p,
                                                      Radix channel_quads, std::int64_t count, bool narrow) {

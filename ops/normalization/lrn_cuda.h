@@ -17,7 +17,7 @@ struct LrnProblem {
 };
 
 /// y = x / (bias + scale * sum of squares over the window)^beta; device addresses; y must not be x. `dtype`: f32, or
-/// f16 or bf16, which are rounded once.
+/// f16 or bf16, rounded once.
 void lrn(const Context& context, const LrnProblem& problem, DType dtype, const void* x, void* y);
 
 }  // namespace lenslet::cuda

@@ -1,5 +1,4 @@
-// MeanVarianceNormalization and LpNormalization: what some axes hold together is brought to mean 0 and deviation 1, or
-// to a norm of 1.
+// MeanVarianceNormalization and LpNormalization: normalise over some axes to mean 0 and deviation 1, or to a norm of 1.
 
 #include "ops/normalization/normalize_axes.h"
 
@@ -73,7 +72,7 @@ struct Normalization {
     const BroadcastLoops::Operand operands[] = {{&x, format}, {&x, format}, {&maps, format}};
     return {op.norm, statistics, BroadcastLoops(x, format, operands)};
   }
-  /// Is what goes together a row each, without gaps?
+  /// True if the elements normalised together are contiguous rows.
   bool of_rows() const {
     const StridedLoops &kept = statistics.kept, &reduced = statistics.reduced;
     return reduced.rank() == 1 && reduced[0].from == 1 &&

@@ -1,5 +1,5 @@
 #pragma once
-// x divided by what it amounts to along some axes: behind MeanVarianceNormalization and LpNormalization.
+// Normalises x by a statistic over some axes: for MeanVarianceNormalization and LpNormalization.
 
 #include <cmath>
 #include <cstddef>
@@ -11,10 +11,10 @@
 
 namespace lenslet {
 
-/// (x - mean) / (deviation + 1e-9), as ONNX's function has it, x / sum |x|, x / sqrt(sum x^2); 0 where a norm is 0.
+/// (x - mean) / (deviation + 1e-9), as in ONNX's function, x / sum |x|, x / sqrt(sum x^2); 0 for a norm of 0.
 enum class AxesNorm : std::uint8_t { mean_variance, l1, l2 };
 
-/// What becomes of the elements that are normalised together. Divided, not multiplied: a norm may be too small for its
+/// The map of elements that are normalised together. Divides instead of multiplying: a norm may be too small for its
 /// inverse.
 struct AxesMap {
   float center = 0, divisor = 1, rest = 0;
@@ -24,8 +24,8 @@ struct ApplyAxesMap {
   LENSLET_HOST_DEVICE float operator()(float x, const AxesMap& map) const { return map(x); }
 };
 
-/// A fold (ops/reduce/fold.h) that finds the map. The variance is a difference of two means: in double that is exact
-/// enough for a mean of up to 10^5 deviations, beyond which float has no digits left.
+/// A fold (ops/reduce/fold.h) that computes the map. The variance is a difference of two means: exact enough in double
+/// for means up to 10^5 deviations, beyond which float has no digits left.
 struct AxesNormFold {
   using In = float;
   using Out = AxesMap;
@@ -62,9 +62,9 @@ namespace cuda {
 
 struct Context;
 
-/// y = map(x), the map of each element found by `statistics` over x and applied by `map`, whose operands are y, x and
-/// maps. Device addresses; y may be x. `workspace` has a map for each of statistics.kept, from where it begins, and
-/// from `partials` on, a multiple of 256 bytes, reduce_workspace_bytes(statistics).
+/// y = map(x), with each element's map found by `statistics` over x and applied by `map`, whose operands are y, x and
+/// maps. Device addresses; y may be x. `workspace` has a map for each of statistics.kept at its start, and
+/// reduce_workspace_bytes(statistics) from `partials` on, a multiple of 256 bytes.
 void normalize_axes(const Context& context, AxesNorm norm, const reduce::Loops& statistics, const BroadcastLoops& map,
                     const float* x, float* y, std::byte* workspace, std::size_t partials);
 

@@ -14,7 +14,7 @@ constexpr int threads = 256;
 constexpr int warps = threads / warp_threads;
 constexpr int unroll = 4;  ///< loads in flight a thread
 
-/// Count, mean and sum of squared distances from it.
+/// Count, mean and sum of squared distances from the mean.
 struct Moments {
   double count = 0, mean = 0, squares = 0;
   /// Chan, Golub and LeVeque, "Algorithms for computing the sample variance" (1983).
@@ -27,7 +27,7 @@ struct Moments {
   }
 };
 
-/// How a row is cut up: at most a warp's worth of pieces, and enough blocks for an H200.
+/// How rows are split: at most a warp's number of pieces, and enough blocks for an H200.
 struct Pieces {
   std::int64_t length = 1;
   int count = 1;
@@ -43,8 +43,8 @@ Pieces pieces_of(std::int64_t rows, std::int64_t length) {
   return pieces;
 }
 
-/// Grid: (rows, pieces). Sums are taken around the row's first element, so that a mean far from zero cancels; not
-/// centered, around zero, which stands for the mean: an infinity spoils the row's sum of squares alone.
+/// Grid: (rows, pieces). Sums are taken around the row's first element, so that a mean far from zero cancels; if not
+/// centered, around zero, so that an infinity spoils only the row's sum of squares.
 __global__ void __launch_bounds__(threads)
     row_moments(const float* x, Moments* moments, bool centered, std::int64_t length, Pieces pieces) {
   wait_for_previous();
@@ -70,7 +70,7 @@ __global__ void __launch_bounds__(threads)
     shared[1][threadIdx.x / warp_threads] = squares;
   }
   __syncthreads();
-  if (threadIdx.x != 0) return;  // all threads at it, as join_row() has them, take half as many registers again
+  if (threadIdx.x != 0) return;  // with all threads, as in join_row(), it takes half as many registers again
   for (int warp = 1; warp < warps; ++warp) {
     sum += shared[0][warp];
     squares += shared[1][warp];
@@ -84,7 +84,7 @@ __global__ void __launch_bounds__(threads)
   moments[row * pieces.count + blockIdx.y] = here;
 }
 
-/// The same grid. Each block merges the pieces of its row again: that costs less than a kernel for it.
+/// The same grid. Each block merges its row's pieces again: cheaper than a kernel for it.
 template <typename Affine>
 __global__ void __launch_bounds__(threads) map_rows(const float* x, float* y, const Moments* moments, Affine affine,
                                                     float epsilon, std::int64_t length, Pieces pieces) {
@@ -139,7 +139,7 @@ struct NormalizeHeld {
         for (int k = 0; k < pack; ++k) sum += static_cast<double>(values[i].at[k]);
       mean = here.join(sum, sums, Add{}) / length;
     }
-    // Distances are rounded to float, as RowMap takes them: else the loop above's doubles are kept for this, and spill.
+    // Distances are rounded to float, as in RowMap: otherwise the loop above keeps its doubles, and spills.
     const auto center = static_cast<float>(mean);
 #pragma unroll
     for (int i = 0; i < held_packs; ++i)

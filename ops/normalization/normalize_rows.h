@@ -23,7 +23,7 @@
 
 namespace lenslet {
 
-/// Row i belongs to channel i % channels, for whose scale and bias there is one element each.
+/// Row i belongs to channel i % channels, with one element of scale and bias each.
 struct AffineOfChannel {
   const float *scale, *bias;
   std::int64_t channels;
@@ -40,8 +40,8 @@ struct AffineOfChannel {
   static constexpr bool may_be_held = false;  // not measured
 };
 
-/// Row i is group i % groups: `parts` neighbouring channels of `part_length` elements, for whose scale and bias there
-/// is one element each.
+/// Row i is group i % groups: `parts` adjacent channels of `part_length` elements, with one element of scale and bias
+/// each.
 struct AffineOfGroup {
   const float *scale, *bias;
   std::int64_t groups, parts, part_length;
@@ -75,8 +75,8 @@ struct AffineOfGroup {
   static constexpr bool may_be_held = true;
 };
 
-/// Element i of every row has scale[i] and bias[i]; null: no bias. mean and inverse_deviation are of a row each, or
-/// null.
+/// Element i of every row has scale[i] and bias[i]; a null bias is 0. mean and inverse_deviation have one element per
+/// row, or are null.
 struct AffineOfElement {
   const float *scale, *bias;
   float *mean, *inverse_deviation;
@@ -95,7 +95,7 @@ struct AffineOfElement {
   static constexpr bool may_be_held = true;
 };
 
-/// The same of rows that are divided by their root mean square.
+/// The same for rows divided by their root mean square.
 struct RmsAffineOfElement : AffineOfElement {
   static constexpr bool centered = false;
 };
@@ -105,7 +105,7 @@ LENSLET_HOST_DEVICE inline double row_deviation(double squares, double length, f
   return std::sqrt(squares / length + static_cast<double>(epsilon));
 }
 
-/// x and y [rows, length]; y may be x. Statistics are taken in double; those of empty rows are NaN.
+/// x and y [rows, length]; y may be x. Statistics are computed in double; those of empty rows are NaN.
 template <typename Affine>
 void normalize_rows(const Affine& affine, float epsilon, std::int64_t rows, std::int64_t length, const float* x,
                     float* y, ThreadPool& pool) {
@@ -127,12 +127,12 @@ namespace cuda {
 
 struct Context;
 
-/// Device memory that normalize_rows needs for x [rows, length].
+/// Bytes of device memory that normalize_rows needs for x [rows, length].
 template <typename Affine>
 std::size_t normalize_rows_workspace_bytes(std::int64_t rows, std::int64_t length);
 
-/// The same with device addresses, for the Affines above; x and y are aligned to 16 bytes. At most 2^31 - 1 rows that
-/// are not held.
+/// The same on device addresses, for the Affines above; x and y are 16-byte aligned. At most 2^31 - 1 rows, unless held
+/// in registers.
 template <typename Affine>
 void normalize_rows(const Context& context, const Affine& affine, float epsilon, std::int64_t rows, std::int64_t length,
                     const float* x, float* y, std::byte* workspace);

@@ -1,6 +1,6 @@
 #pragma once
-// The kernels of operators that normalise rows. `Rows`, made of a Binding, says what the rows of an operator are:
-// count, length, epsilon, affine(KernelRun) (normalize_rows.h). They are rows of input 0, and become those of output 0.
+// The kernels of operators that normalise rows. `Rows`, made from a Binding, describes an operator's rows: count,
+// length, epsilon, affine(KernelRun) (normalize_rows.h). They are rows of input 0 and of output 0.
 
 #include <utility>
 

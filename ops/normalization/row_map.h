@@ -1,5 +1,5 @@
 #pragma once
-// What brings the elements of a row to mean 0 and variance 1, then to a scale and a bias.
+// The affine map that normalises a row's elements.
 
 #include <cstdint>
 
@@ -11,8 +11,8 @@ struct ScaleAndBias {
   float scale, bias;
 };
 
-/// y = (x - mean) / deviation * scale + bias. As x * factor - mean * factor it would cancel for a large mean: the
-/// subtraction comes first.
+/// y = (x - mean) / deviation * scale + bias. The subtraction comes first: x * factor - mean * factor would cancel for
+/// a large mean.
 struct RowMap {
   float center, gain, rest;
   RowMap() = default;
@@ -24,9 +24,9 @@ struct RowMap {
   LENSLET_HOST_DEVICE float operator()(float x) const { return (x - center) * gain + rest; }
 };
 
-/// y[i] = map(x[i]), vectorised, to the same bits; y may be x.
+/// y[i] = map(x[i]), vectorised, bit-identical; y may be x.
 void map_row(const RowMap& map, const float* x, std::int64_t count, float* y);
-/// y[i] = map(x[i]) * scale[i] + bias[i], likewise; bias null: 0.
+/// y[i] = map(x[i]) * scale[i] + bias[i], likewise; a null bias is 0.
 void map_row(const RowMap& map, const float* scale, const float* bias, const float* x, std::int64_t count, float* y);
 
 }  // namespace lenslet

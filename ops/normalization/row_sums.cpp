@@ -14,8 +14,7 @@ namespace lenslet {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// The sum of term(x[i]), a function of vectors of doubles. Four sums side by side: one would wait for its own last
-// addition each time.
+// The sum of term(x[i]), a function of double vectors. Four accumulators hide the addition's latency.
 template <class Term>
 HWY_INLINE double sum(const float* x, std::int64_t count, const Term& term) {
   const hn::ScalableTag<double> d;

@@ -1,5 +1,5 @@
 #pragma once
-// Sums of a row of floats in double, vectorised: their order is the instruction set's.
+// Vectorised row sums of floats in double; their order depends on the instruction set.
 
 #include <cstdint>
 

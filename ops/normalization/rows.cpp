@@ -4,8 +4,8 @@
 
 namespace lenslet {
 
-// Each in the file of its name; softmax.cpp has both of its kind, instance_norm.cpp group_norm, layer_norm.cpp
-// rms_norm, normalize_axes.cpp the last two.
+// Each in the file of its name; softmax.cpp has two, instance_norm.cpp group_norm, layer_norm.cpp rms_norm,
+// normalize_axes.cpp the last two.
 OpParts batch_norm(), instance_norm(), group_norm(), layer_norm(), rms_norm(), lrn(), softmax(), hardmax(),
     lp_normalization(), mean_variance_normalization();
 

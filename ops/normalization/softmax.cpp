@@ -1,4 +1,4 @@
-// Softmax and LogSoftmax, numerically stable: the greatest value is subtracted before exponentiating.
+// Softmax and LogSoftmax, numerically stable: the maximum is subtracted before exponentiation.
 
 #include <algorithm>
 #include <cmath>
@@ -14,8 +14,8 @@ namespace {
 
 bool is_log(const SoftmaxOp& op) { return op.name == "LogSoftmax"; }
 
-/// Rows up to here are turned into columns, since few of their vectors are full: 4420 rows of 2 take 5 us instead of
-/// 66, rows of 49 as long either way.
+/// Rows up to this length are transposed to columns, which fill vectors better: 4420 rows of 2 take 5 us instead of 66;
+/// at 49 both are equal.
 constexpr std::int64_t short_row = 32;
 
 std::unique_ptr<const BoundKernel> bind_cpu(const Binding& binding) {
@@ -42,7 +42,7 @@ std::unique_ptr<const BoundKernel> bind_cpu(const Binding& binding) {
       return run.pool->parallel_for(e.outer, grain, [&](std::int64_t begin, std::int64_t end, int) {
         for (std::int64_t i = begin; i < end; ++i) softmax_row(x + i * e.length, y + i * e.length, e.length, log);
       });
-    // Columns of a plane, cut into strips so that one strip's lines stay in the nearest cache.
+    // Columns of a plane in strips, so that a strip's lines stay in L1.
     const std::int64_t strips = (e.inner + strip - 1) / strip;
     run.pool->parallel_for(
         e.outer * strips, std::max<std::int64_t>(1, grain / strip), [&](std::int64_t begin, std::int64_t end, int) {
@@ -63,7 +63,7 @@ std::unique_ptr<const BoundKernel> bind_cuda(const Binding& binding) {
   });
 }
 
-// In nhwc the elements along C lie side by side; flattened, their order does not matter when one image is summed up.
+// In nhwc the elements along C are contiguous; flattened, their order does not matter for the sum over an image.
 std::span<const Format> formats_for(const Problem& problem) {
   const Shape& x = problem.shape(0);
   if (x.rank() == 4 && problem.as<SoftmaxOp>().first_axis(x) == 1) return nchw_or_nhwc;

@@ -27,15 +27,15 @@ struct Add {
   }
 };
 
-/// The power of an element of a row whose greatest is `top`; x becomes what is kept of it: that or, for a logarithm,
-/// its distance from `top`.
+/// The power of an element of a row with maximum `top`. x becomes what is kept: the power, or for the logarithm the
+/// distance from `top`.
 __device__ float take_power(float& x, float top, bool log) {
   const float shifted = x - top, power = expf(shifted);
   x = log ? shifted : power;
   return power;
 }
 
-/// What is kept to results, given the sum of a row's powers.
+/// Turns kept values into results, given the sum of a row's powers.
 struct Last {
   bool log;
   float scale, shift;
@@ -91,9 +91,9 @@ struct SoftmaxStaged {
   }
 };
 
-/// What is too long to be held, three times read: a thread takes the elements x[at(i)] for i from `member` to below
-/// `length` in steps of `members`, and join(value, how) is over all that share the row or column. Each thread writes
-/// only what it alone reads, so y may be x.
+/// Lines too long for registers, read three times: a thread takes elements x[at(i)] for i from `member` to `length` in
+/// steps of `members`; join(value, how) reduces over all threads of the row or column. Each thread writes only what it
+/// alone reads, so y may be x.
 template <int top_unroll, typename At, typename Join>
 __device__ void softmax_streamed(const float* x, float* y, std::int64_t member, std::int64_t length,
                                  std::int64_t members, bool log, const At& at, const Join& join) {
@@ -111,7 +111,7 @@ __device__ void softmax_streamed(const float* x, float* y, std::int64_t member, 
   }
 }
 
-/// A block a row.
+/// One block per row.
 __global__ void __launch_bounds__(long_threads)
     softmax_long_rows(const float* x, float* y, std::int64_t length, bool log) {
   wait_for_previous();
@@ -125,7 +125,7 @@ __global__ void __launch_bounds__(long_threads)
       });
 }
 
-/// Short columns, a thread each, read once: elements `inner` apart, at most held_lines of them.
+/// Short columns, one per thread, read once: at most held_lines elements, `inner` apart.
 __global__ void __launch_bounds__(block_threads, 3)
     softmax_short_columns(const float* x, float* y, std::int64_t columns, int length, Radix inner, bool narrow,
                           bool log) {
@@ -155,7 +155,7 @@ __global__ void __launch_bounds__(block_threads, 3)
     if (i < length) to[i * inner.value] = last(values[i]);
 }
 
-/// `value` joined over the threads of one column: same threadIdx.x.
+/// Reduces `value` over the threads of one column: equal threadIdx.x.
 template <typename T, typename Join>
 __device__ T join_column(T value, T* shared, Join join) {
   if (blockDim.y == 1) return value;
@@ -166,7 +166,7 @@ __device__ T join_column(T value, T* shared, Join join) {
   return value;
 }
 
-/// A column of elements `inner` apart for each threadIdx.x; the threads of equal threadIdx.x take its lines in turn.
+/// A column of elements `inner` apart per threadIdx.x; its threads take lines in turn.
 __global__ void __launch_bounds__(block_threads)
     softmax_columns(const float* x, float* y, std::int64_t columns, std::int64_t length, Radix inner, bool narrow,
                     bool log) {
@@ -200,7 +200,7 @@ void softmax(const Context& context, const float* x, float* y, std::int64_t oute
   if (length <= held_lines)
     return launch(context, softmax_short_columns, dim3(blocks_for(columns, block_threads)), dim3(block_threads), 0, x,
                   y, columns, static_cast<int>(length), Radix(inner), narrow, log);
-  // Enough columns for every thread of an H200: one each. Fewer: eight threads share one.
+  // One column per thread if there are enough for an H200, else eight threads per column.
   const bool alone = columns >= (1 << 17);
   const dim3 block(alone ? block_threads : block_threads / 8, alone ? 1 : 8);
   launch(context, softmax_columns, dim3(blocks_for(columns, block.x)), block, 0, x, y, columns, length, Radix(inner),

@@ -1,5 +1,5 @@
 #pragma once
-// What Softmax, LogSoftmax and Hardmax have in common: the axis, or the axes, that they look along.
+// Shared by Softmax, LogSoftmax and Hardmax: the axis or axes.
 
 #include <cstdint>
 #include <memory>
@@ -13,7 +13,7 @@ class SoftmaxOp final : public Op {
  public:
   std::string_view name;  ///< the row's
   std::int64_t axis = -1;
-  /// As before opset 13: the dimensions from `axis` on are one. Else the sum runs along `axis` alone.
+  /// Before opset 13: the dimensions from `axis` on count as one. Otherwise only `axis` is summed.
   bool flatten = false;
 
   std::string_view type() const override { return name; }
@@ -33,14 +33,14 @@ class SoftmaxOp final : public Op {
   }
 
   int first_axis(const Shape& shape) const {
-    // Flattening may put the cut behind the last dimension or, for a scalar, before nothing.
+    // Flattening may split behind the last dimension or, for a scalar, before nothing.
     if (flatten && axis == shape.rank()) return shape.rank();
     if (shape.rank() == 0 && (axis == 0 || axis == -1)) return 0;
     return resolve_axis(axis, shape.rank());
   }
 };
 
-/// x as [outer, length, inner]: the sum runs along the middle.
+/// x as [outer, length, inner], summed along the middle.
 struct SoftmaxExtents {
   std::int64_t outer = 1, length = 1, inner = 1;
 

@@ -1,4 +1,4 @@
-// Col2Im: overlapping blocks of pixels, a column each, summed up to images.
+// Col2Im: adds overlapping blocks of pixels, one column each, to images.
 
 #include <fmt/format.h>
 
@@ -49,7 +49,7 @@ class Col2Im final : public Op {
     Integers y{x.shape[0], x.shape[1] / fold.blocks()};
     y.insert(y.end(), image.span().begin(), image.span().end());
     const Shape shape(y);
-    shape.elems();  // refuses what no tensor can hold
+    shape.elems();  // throws for impossible sizes
     return {{x.dtype, shape}};
   }
   double flops(std::span<const InputInfo> inputs, std::span<const TensorType>) const override {
@@ -107,7 +107,7 @@ std::unique_ptr<const BoundKernel> bind_cpu(const Binding& binding) {
     run.pool->parallel_for(
         rows, std::max<std::int64_t>(1, elementwise_grain / (width.size * fold.blocks())),
         [&, &depth = depth, &height = height, &width = width](std::int64_t begin, std::int64_t end, int) {
-          // The window whose element `tap` lies on pixel `at`; -1: none.
+          // The window whose element `tap` falls on pixel `at`; -1: none.
           const auto window = [](const Fold::Axis& axis, std::int64_t at, std::int64_t tap) {
             const std::int64_t from = at + axis.pad - tap * axis.dilation, index = from / axis.stride;
             return from >= 0 && index * axis.stride == from && index < axis.windows ? index : -1;
@@ -122,7 +122,7 @@ std::unique_ptr<const BoundKernel> bind_cpu(const Binding& binding) {
               if (d < 0 || h < 0) continue;
               const float* x = run.in<float>(0) + (plane * fold.blocks() + tap) * fold.windows() +
                                (d * height.windows + h) * width.windows;
-              // Pixel first + i * stride belongs to window i.
+              // Window i has pixel first + i * stride.
               const std::int64_t first = tap % width.block * width.dilation - width.pad;
               const std::int64_t skipped = first < 0 ? (-first + width.stride - 1) / width.stride : 0;
               const std::int64_t stop = std::min(width.windows, (width.size - first + width.stride - 1) / width.stride);

@@ -12,7 +12,7 @@ struct FoldAxis {
   Radix size;
   std::int64_t block, windows, stride, dilation, pad;
 
-  /// The window whose element `tap` of the block lies on pixel `at`; -1: none.
+  /// The window whose block element `tap` falls on pixel `at`; -1: none.
   __device__ std::int64_t window(std::int64_t at, std::int64_t tap) const {
     const std::int64_t from = at + pad - tap * dilation, index = from / stride;
     return from >= 0 && index * stride == from && index < windows ? index : -1;

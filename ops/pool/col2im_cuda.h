@@ -1,5 +1,5 @@
 #pragma once
-// Columns summed up to images, and the launcher.
+// Col2Im in numbers, and the launcher.
 
 #include <array>
 #include <cstddef>
@@ -7,8 +7,8 @@
 
 namespace lenslet {
 
-/// Columns x [planes, block positions, window positions], images y [planes, size...]: each window stands for a block of
-/// pixels, whose element it adds where it lies. Three axes, the first ones of length 1 where there are fewer.
+/// Columns x [planes, block positions, window positions], images y [planes, size...]: each window adds its block of
+/// pixels at its position. Three axes; missing ones come first with length 1.
 struct Fold {
   struct Axis {
     std::int64_t size = 1, block = 1, windows = 1;
@@ -26,7 +26,7 @@ namespace cuda {
 
 struct Context;
 
-/// Device addresses. Sums in the order of the block, as on the CPU.
+/// Device addresses. Sums in block order, as on the CPU.
 void col2im(const Context& context, const Fold& fold, const float* x, float* y);
 
 }  // namespace cuda

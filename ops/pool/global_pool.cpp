@@ -9,8 +9,8 @@ namespace lenslet {
 
 namespace {
 
-/// x [N,C,...] of rank 3 or more to [N,C,1,...]. Means are summed in double, so that large images stay exact. The
-/// maximum is NaN where a plane holds one.
+/// x [N,C,...] of rank 3 or more to [N,C,1,...]. Means are summed in double, so that large images stay exact. A maximum
+/// over a NaN is NaN.
 class GlobalPoolOp final : public Op {
  public:
   ReduceKind kind = ReduceKind::mean;  ///< or max, or l1 and l2

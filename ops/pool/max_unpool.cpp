@@ -1,4 +1,4 @@
-// MaxUnpool: zeros, and each element where its index says that a MaxPool took it from.
+// MaxUnpool: puts each element where its index says that MaxPool took it from; zeros elsewhere.
 
 #include <fmt/format.h>
 
@@ -20,8 +20,8 @@ namespace {
 
 using Ints = std::vector<std::int64_t>;
 
-/// Inputs: X [N,C,...] of rank 3 to 5, I of its shape, optionally output_shape. Indices count in the tensor that
-/// kernel, strides and pads give; a larger output_shape has it in its corner.
+/// Inputs: X [N,C,...] of rank 3 to 5, I of its shape, optionally output_shape. Indices refer to the tensor implied by
+/// kernel, strides and pads; a larger output_shape has that tensor in its corner.
 class MaxUnpoolOp final : public Op {
  public:
   explicit MaxUnpoolOp(const NodeSpec& spec) {
@@ -72,10 +72,10 @@ class MaxUnpoolOp final : public Op {
     return {{x.dtype, Shape(wanted->span())}};
   }
   std::optional<AxisMap> axis_map(std::span<const InputInfo>, const Shape&) const override {
-    return std::nullopt;  // an index names image and channel
+    return std::nullopt;  // an index includes image and channel
   }
 
-  /// The tensor that indices count in.
+  /// The shape that indices refer to.
   Shape indexed(const Shape& x) const {
     Shape shape = x;
     for (std::size_t i = 0; i < kernel_.size(); ++i) {
@@ -101,7 +101,7 @@ StridedLoops corner(const Binding& binding) {
           element_strides(binding.output_shape(), formats::nchw)};
 }
 
-/// Where an element of the indexed tensor lies in the output.
+/// Output offset of an element of the indexed tensor.
 std::int64_t place(const StridedLoops& loops, std::int64_t index) {
   std::int64_t at = 0;
   for (int i = loops.rank() - 1; i >= 0; --i) {
@@ -120,7 +120,7 @@ std::unique_ptr<const BoundKernel> bind_cpu(const Binding& binding) {
     auto* y = run.out<float>();
     if (run.outputs[0].elems() == 0) return;
     const std::int64_t in = run.inputs[0].elems() / planes, out = run.outputs[0].elems() / planes, area = most / planes;
-    // Of the elements from `begin` on, those that stay in [first, last).
+    // Writes the elements from `begin` on that fall in [first, last).
     const auto put = [&](std::int64_t begin, std::int64_t end, std::int64_t first, std::int64_t last) {
       bool all = true;
       for (std::int64_t i = begin; i < end; ++i) {
@@ -132,7 +132,7 @@ std::unique_ptr<const BoundKernel> bind_cpu(const Binding& binding) {
       }
       return all;
     };
-    // An index that MaxPool made stays in its plane.
+    // MaxPool's indices stay in their plane.
     std::atomic<bool> at_home = true;
     run.pool->parallel_for(planes, std::max<std::int64_t>(1, elementwise_grain / out),
                            [&](std::int64_t begin, std::int64_t end, int) {

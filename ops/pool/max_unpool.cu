@@ -25,7 +25,7 @@ struct Places {
   }
 };
 
-/// y holds the number of the last element that belongs there, else less than 0.
+/// y holds the number of the last element that belongs there, or a negative number.
 __global__ void __launch_bounds__(threads)
     claim(const std::int64_t* indices, std::int64_t elems, int* y, const __grid_constant__ Places places) {
   wait_for_previous();
@@ -35,7 +35,7 @@ __global__ void __launch_bounds__(threads)
   if (index >= 0 && index < places.count) atomicMax(y + places.at(index), static_cast<int>(i));
 }
 
-/// Numbers become elements.
+/// Replaces numbers by elements.
 __global__ void __launch_bounds__(threads) hand_out(const float* x, float* y, std::int64_t outputs) {
   wait_for_previous();
   const std::int64_t first = (std::int64_t{blockIdx.x} * threads + threadIdx.x) * 4;

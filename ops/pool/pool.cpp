@@ -8,7 +8,7 @@ namespace lenslet {
 
 namespace {
 
-// No size, stride or pad of a real pooling comes near; products of two stay far from 2^63.
+// Far above any real size, stride or pad; products of two stay far below 2^63.
 constexpr std::int64_t most = std::int64_t{1} << 30;
 
 std::int64_t entry(const std::vector<std::int64_t>& list, std::size_t index, std::int64_t fallback, std::int64_t least,
@@ -65,7 +65,7 @@ PoolProblem resolve_pool(const Shape& x, const PoolGeometry& geometry) {
       throw Error(ErrorKind::invalid_model, fmt::format("pads {} and {} are not smaller than the window of {}",
                                                         axis.pad_begin, axis.pad_end, extent));
     const std::int64_t room = axis.in + axis.pad_begin + axis.pad_end - extent;
-    // With ceil_mode a window may be larger than all there is, by less than a stride.
+    // With ceil_mode a window may exceed the whole padded axis, by less than a stride.
     if (room < 0 && (!geometry.ceil_mode || room <= -axis.stride))
       throw Error(ErrorKind::invalid_model,
                   fmt::format("a window of {} does not fit into {} with its pads", extent, axis.in));

@@ -21,8 +21,7 @@ struct Taps {
   PoolTaps d, h, w;
 };
 
-/// Calls tap(offset of the tap's element from the image's channel, in elements) for all taps; after each line
-/// end_of_line().
+/// Calls tap(offset of the tap from the image's channel, in elements) for all taps, and end_of_line() after each line.
 template <typename Tap, typename EndOfLine>
 __device__ void walk(const WindowProblem& p, const Taps& taps, const Tap& tap, const EndOfLine& end_of_line) {
   const std::int64_t pixel = p.outputs.pixel.x, step = p.pool.axes[2].dilation * pixel;
@@ -47,8 +46,8 @@ __device__ std::int64_t image_offset(const WindowProblem& p, const Outputs::Plac
   return at.image * p.pool.axes[0].in * p.pool.axes[1].in * p.pool.axes[2].in * p.outputs.pixel.x + at.channel;
 }
 
-// What pool_windows does with the taps of an output, in order: add(x, offset of the tap), end_of_line() after each line
-// of the window, and finish(), which stores.
+// Folds: pool_windows calls add(x, offset of the tap) for an output's taps in order, end_of_line() after each line of
+// the window, and finish(), which stores.
 
 template <typename T>
 struct Maximum {
@@ -60,7 +59,7 @@ struct Maximum {
   __device__ Value result(const Taps&, PoolKind) const { return top; }
 };
 
-/// And the position of the first of equal maxima.
+/// With the position of the first maximum.
 template <typename T>
 struct IndexedMaximum {
   using Stored = T;
@@ -82,7 +81,7 @@ struct Itself {
 template <typename Value>
 struct Total {
   double x = 0, y = 0, z = 0, w = 0;
-  /// term(a), in double.
+  /// The sum of term(a), in double.
   template <typename Term = Itself>
   __device__ void add(float a, const Term& term = {}) {
     x += term(static_cast<double>(a));
@@ -92,7 +91,7 @@ struct Total {
     x += term(static_cast<double>(a.x)), y += term(static_cast<double>(a.y));
     z += term(static_cast<double>(a.z)), w += term(static_cast<double>(a.w));
   }
-  /// f(sum), rounded.
+  /// Stores f(sum), rounded.
   template <typename F>
   __device__ float each(float, const F& f) const {
     return static_cast<float>(f(x));
@@ -120,7 +119,7 @@ __device__ Value mean(const Total<Value>& total, double count) {
   return total.each(Value{}, [=](double sum) { return sum / count; });
 }
 
-/// A line of the window is summed in float, the lines in double: large windows stay exact at one addition an element.
+/// Lines of the window are summed in float, their sums in double: large windows stay exact at one addition per element.
 template <typename T>
 struct Average {
   using Stored = T;
@@ -188,8 +187,8 @@ __global__ void __launch_bounds__(threads)
     indices[output] = start + (window.index < 0 ? 0 : p.pool.numbered(window.index));
 }
 
-/// Tall 2-D windows that overlap: the lines of a tile are pooled once, into shared memory, and windows from those: R +
-/// S loads an output and not R * S. A block makes a tile of depth * columns = 64 values times tile_lines lines.
+/// Tall, overlapping 2-D windows: the lines of a tile are pooled once, into shared memory, and windows from those: R +
+/// S loads per output instead of R * S. A block computes depth * columns = 64 values times tile_lines lines.
 constexpr int tile_values = 64, tile_lines = 16, tile_bytes_most = 40 << 10;
 
 struct TileProblem {
@@ -262,7 +261,7 @@ __global__ void __launch_bounds__(threads) pool_tile(const typename Fold::Stored
   }
 }
 
-/// Queues pool_tile; false: not for this problem.
+/// Queues pool_tile; false if it does not support the problem.
 template <typename Fold>
 bool launch_tile(const Context& context, PoolKind kind, const PoolProblem& p, std::int64_t images,
                  const WindowProblem& window, const typename Fold::Stored* x, typename Fold::Stored* y) {
@@ -299,14 +298,14 @@ Outputs outputs_of(const PoolProblem& p, std::int64_t images, std::int64_t depth
   return outputs;
 }
 
-/// Do the numbers of pool_square fit 32 bits with room for a stride?
+/// True if pool_square's numbers fit 32 bits, with a margin of a stride.
 bool is_square(const PoolProblem& p, int side, std::int64_t pixel) {
   constexpr std::int64_t most = 1 << 28;
   bool fits = pixel < most && p.axes[0].in == 1 && p.axes[0].kernel == 1 && p.axes[0].out == 1;
   for (const PoolAxis& axis : {p.axes[1], p.axes[2]})
     fits = fits && axis.kernel == side && axis.dilation == 1 && axis.in < most && axis.stride < most &&
            axis.out * axis.stride < most && axis.pad_begin < most;
-  // From the beginning of an image to the farthest tap, before it or behind.
+  // From an image's start to the farthest tap, before or behind it.
   const auto taps = [&](const PoolAxis& axis) {
     return static_cast<double>(std::max(axis.pad_begin, axis.out * axis.stride) + side);
   };

@@ -1,5 +1,5 @@
 #pragma once
-// A pooling in numbers: window geometry resolved for one input, shared by the operator and its kernels.
+// A pooling problem: window geometry resolved for one input, shared by the operator and its kernels.
 
 #include <cstdint>
 #include <vector>
@@ -19,7 +19,7 @@ struct PoolGeometry {
   bool column_major = false;  ///< indices of maxima count along the first spatial axis first
 };
 
-/// The taps of one output position along one axis that fall on the image.
+/// The taps inside the image of one output position along one axis.
 struct PoolTaps {
   std::int64_t first = 0;  ///< index in the input of the first one
   std::int64_t count = 0;
@@ -36,11 +36,11 @@ struct PoolAxis {
   }
 
  private:
-  /// Of a dilation each, that cover `length`. Divisions are slow on a GPU.
+  /// The dilation steps that cover `length`. Divisions are slow on a GPU.
   LENSLET_HOST_DEVICE std::int64_t steps(std::int64_t length) const {
     return dilation == 1 ? length : (length + dilation - 1) / dilation;
   }
-  /// Taps of a window that begin within `length` from its first.
+  /// Taps of a window that begin within `length` of its first.
   LENSLET_HOST_DEVICE std::int64_t reach(std::int64_t length) const {
     if (length <= 0) return 0;
     const std::int64_t most = steps(length);
@@ -59,7 +59,7 @@ struct PoolProblem {
     return axes[0].in * axes[1].in * axes[2].in;
   }                                                                             ///< elements of a plane of x
   std::int64_t out() const { return axes[0].out * axes[1].out * axes[2].out; }  ///< and of y
-  /// The index within a plane that stands for its element `at`.
+  /// The index, within a plane, that ONNX gives its element `at`.
   LENSLET_HOST_DEVICE std::int64_t numbered(std::int64_t at) const {
     if (!column_major) return at;
     const std::int64_t line = at / axes[2].in;
@@ -67,10 +67,10 @@ struct PoolProblem {
   }
 };
 
-/// Pads resolved and sizes computed as onnxruntime does: with ceil_mode, the last window must begin on the image or its
-/// leading pad. Error(invalid_model | unsupported) names what contradicts.
+/// Resolves pads and sizes as onnxruntime does: with ceil_mode, the last window must begin on the image or its leading
+/// pad. Error(invalid_model | unsupported) names a contradiction.
 PoolProblem resolve_pool(const Shape& x, const PoolGeometry& geometry);
-/// [n,c,out...] with as many spatial dimensions as x has.
+/// [n,c,out...] with x's number of spatial dimensions.
 Shape pool_output(const Shape& x, const PoolProblem& problem);
 
 }  // namespace lenslet

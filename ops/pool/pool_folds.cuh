@@ -1,10 +1,10 @@
 #pragma once
-// What pools compute, and which output a thread makes.
+// The folds of pools, and the assignment of outputs to threads.
 //
-// A tensor is seen as [images, in0, in1, in2, depth]: depth is C in nhwc (in float4 or eight halves where C and the
-// addresses allow) and 1 in nchw, where a plane counts as an image. A thread makes one output, or four or eight
-// neighbouring channels of it, in memory of type Stored and computed with as Loaded<Stored>; neighbouring threads walk
-// along the depth, then along the line, so that a warp reads neighbours in both layouts.
+// A tensor is viewed as [images, in0, in1, in2, depth]: depth is C in nhwc (in float4 or eight halves if C and the
+// addresses allow) and 1 in nchw, where each plane counts as an image. A thread computes one output, or four or eight
+// adjacent channels of it, stored as Stored and computed as Loaded<Stored>. Adjacent threads go along the depth, then
+// the line, so that a warp's accesses are contiguous in both layouts.
 
 #include <cstdint>
 #include <type_traits>
@@ -19,7 +19,7 @@ namespace {
 
 constexpr int threads = 256;
 
-/// Of the values that a thread holds of neighbouring channels: one, four or eight.
+/// Adjacent channels per thread: one, four or eight.
 template <typename Value>
 __device__ Value least() {
   if constexpr (std::is_same_v<Value, float4>) {
@@ -37,7 +37,7 @@ template <typename T>
 __device__ T greater(T a, T b) {
   return b > a ? b : a;
 }
-/// NaN when either is: one instruction, as fmaxf is.
+/// NaN if either is: one instruction, as fmaxf.
 template <>
 __device__ float greater(float a, float b) {
   float most;
@@ -48,7 +48,7 @@ template <>
 __device__ float4 greater(float4 a, float4 b) {
   return make_float4(greater(a.x, b.x), greater(a.y, b.y), greater(a.z, b.z), greater(a.w, b.w));
 }
-/// Two halves an instruction: a maximum needs no floats.
+/// Two halves per instruction: a maximum needs no floats.
 template <typename T>
 __device__ EightHalves<T> greater(EightHalves<T> a, EightHalves<T> b) {
 #pragma unroll
@@ -60,7 +60,7 @@ __device__ EightHalves<T> greater(EightHalves<T> a, EightHalves<T> b) {
   return a;
 }
 
-/// What a maximum is taken of.
+/// The operand type of a maximum.
 template <typename T>
 struct MaxOf : std::type_identity<Loaded<T>> {};
 template <typename T>
@@ -74,7 +74,7 @@ __device__ Value value_of(const Stored& stored) {
     return loaded(stored);
 }
 
-/// Of what is folded halfway, Partial is kept.
+/// Partial folds are kept as Partial.
 template <typename T>
 struct MaxFold {
   using Stored = T;
@@ -94,7 +94,7 @@ struct SumFold {
   __device__ static Value join(Value a, Value b) { return a + b; }
 };
 
-/// Which output a thread makes.
+/// The assignment of outputs to threads.
 struct Outputs {
   Radix depth, line, lines, slices;  ///< slices: out[0]
   std::int64_t count = 0;
@@ -103,9 +103,9 @@ struct Outputs {
 
   struct Place {
     std::int64_t image, slice, line, column, channel;
-    std::int64_t stored;  ///< where it lies in y
+    std::int64_t stored;  ///< offset in y
   };
-  /// `flat`: there is one slice.
+  /// `flat`: a single slice.
   __device__ Place place(std::int64_t output, bool flat = false) const {
     Place at{};
     at.channel = take_digit(output, depth, narrow);

@@ -24,7 +24,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 using D = hn::ScalableTag<float>;
 constexpr float lowest = -std::numeric_limits<float>::infinity();
 
-// NaN when either is.
+// NaN if either is.
 struct MaxFold {
   static constexpr float start = lowest;
   template <class Tag, class V>
@@ -50,7 +50,7 @@ struct SumFold {
 template <int p>
 struct NormFold : SumFold {};
 
-// What is folded of an element, and what a window's fold ends as.
+// The term of an element, and the result of a window's fold.
 template <class Fold, class V>
 HWY_INLINE V term(const Fold&, V x) {
   if constexpr (std::is_same_v<Fold, NormFold<1>>) return hn::Abs(x);
@@ -63,7 +63,7 @@ HWY_INLINE V finish(Tag tag, const Fold&, V total, float divide) {
   return divide == 1.0f ? total : hn::Div(total, hn::Set(tag, divide));
 }
 
-// What a window's fold is divided by; the average of a window without any tap is 0.
+// The divisor of a window's fold; the average of a window without taps is 0.
 HWY_INLINE float divisor(PoolKind kind, const PoolTaps& h, const PoolTaps& w) {
   if (kind == PoolKind::max || kind == PoolKind::lp) return 1;
   const std::int64_t count = kind == PoolKind::average ? h.count * w.count : h.padded * w.padded;
@@ -91,7 +91,7 @@ HWY_INLINE void line_nhwc(const Fold& fold, PoolKind kind, const PoolProblem& p,
   for (std::int64_t q = 0; q < p.axes[2].out; ++q) {
     const PoolTaps w = p.axes[2].taps(q);
     const float divide = divisor(kind, h, w);
-    // Without taps `first` may lie outside the image: nothing is read then.
+    // Without taps `first` may lie outside of the image: nothing is read.
     const bool empty = h.count == 0 || w.count == 0;
     const float* window = empty ? x : x + w.first * pixel.x;
     float* out = y + q * pixel.y;
@@ -101,7 +101,7 @@ HWY_INLINE void line_nhwc(const Fold& fold, PoolKind kind, const PoolProblem& p,
   }
 }
 
-// `total` of windows that hold counts[i] taps of each of `lines` lines; the average of a window without any is 0.
+// `total` of windows with counts[i] taps in each of `lines` lines; the average of a window without taps is 0.
 template <class Tag, class Fold, class V>
 HWY_INLINE V finish_line(Tag tag, const Fold& fold, V total, float lines, const float* counts) {
   if constexpr (std::is_same_v<Fold, SumFold>)
@@ -112,7 +112,7 @@ HWY_INLINE V finish_line(Tag tag, const Fold& fold, V total, float lines, const 
 template <class Tag>
 constexpr bool is_one = hn::MaxLanes(Tag()) == 1;
 
-/// f(tag, i) for vectors that cover [0, count) and touch nothing else; the last one may do again what others did.
+/// Calls f(tag, i) for vectors that cover [0, count) exactly; the last one may overlap the previous one.
 template <class Tag, class F>
 HWY_INLINE void over_line(Tag tag, std::int64_t count, const F& f) {
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(tag));
@@ -126,7 +126,7 @@ HWY_INLINE void over_line(Tag tag, std::int64_t count, const F& f) {
   }
 }
 
-/// at[0], at[stride] ...; up to a vector beyond the last one is read.
+/// Loads at[0], at[stride] ...; reads up to a vector beyond the last one.
 template <class Tag>
 HWY_INLINE hn::Vec<Tag> load_strided(Tag tag, const float* at, [[maybe_unused]] std::int64_t stride) {
 #if HWY_TARGET != HWY_SCALAR
@@ -142,7 +142,7 @@ HWY_INLINE hn::Vec<Tag> load_strided(Tag tag, const float* at, [[maybe_unused]] 
   return hn::LoadU(tag, at);
 }
 
-/// The columns [from, to) of the window's lines, each folded into one.
+/// Folds columns [from, to) over the window's lines.
 template <class Fold>
 HWY_INLINE void fold_columns(const Fold& fold, const PoolProblem& p, const float* plane, const PoolTaps& deep,
                              const PoolTaps& high, std::int64_t from, std::int64_t to, float* folded) {
@@ -150,8 +150,8 @@ HWY_INLINE void fold_columns(const Fold& fold, const PoolProblem& p, const float
   if (deep.count == 0 || high.count == 0) return std::fill(folded, folded + (to - from), Fold::start);
   const float* const first = plane + (deep.first * h.in + high.first) * w.in + from;
   const std::int64_t slice = d.dilation * h.in * w.in, line = h.dilation * w.in;
-  // The prefetchers of the machine lose several lines at a time: 1.8 times the speed of 2x2 windows out of memory.
-  // Where just one line is new they do better alone.
+  // Hardware prefetchers lose several lines at a time: 1.8 times the speed for 2x2 windows from memory. If only one
+  // line is new they do better alone.
   const std::int64_t fresh = h.stride == 1 && deep.count == 1 ? 0 : std::min(h.stride, high.count);
   const std::int64_t ahead =
       line * high.count + (1024 / std::max<std::int64_t>(1, h.stride * w.in) + 1) * h.stride * w.in;
@@ -168,7 +168,7 @@ HWY_INLINE void fold_columns(const Fold& fold, const PoolProblem& p, const float
   });
 }
 
-/// A line of 2x2 windows with stride 2 that lie within the image, `top` the first of its two lines.
+/// A line of 2x2 windows of stride 2 inside the image; `top` is the first of its two lines.
 template <class Fold>
 HWY_INLINE void line_of_pairs(const Fold& fold, const PoolLines& plan, const float* top, float* y) {
   const PoolAxis& w = plan.problem.axes[2];
@@ -224,7 +224,7 @@ HWY_INLINE void lines_nchw(const Fold& fold, const PoolLines& plan, const float*
     }
     for (std::int64_t q = 0; q < w.out; q += plan.block) {
       const std::int64_t count = std::min(plan.block, w.out - q);
-      // The columns of these windows; what lies beside the image changes nothing.
+      // The columns of these windows; columns beside the image are neutral.
       const std::int64_t left = q * w.stride - w.pad_begin;
       const std::int64_t right = left + (count - 1) * w.stride + (w.kernel - 1) * w.dilation + 1;
       const std::int64_t from = std::clamp<std::int64_t>(left, 0, w.in), to = std::clamp(right, from, w.in);
@@ -280,7 +280,7 @@ void pool_lines_nchw(const PoolLines& plan, const float* x, std::int64_t begin, 
 
 PoolLines::PoolLines(PoolKind of, const PoolProblem& resolved) : kind(of), problem(resolved) {
   const PoolAxis& wide = problem.axes[2];
-  // Some KiB, which the nearest cache holds beside the lines; windows that are wider still are folded one by one.
+  // A few KiB, which L1 holds beside the lines; still wider windows are folded one by one.
   constexpr std::int64_t most_columns = 2048, least_outputs = 64, most_lanes = 64;
   const std::int64_t extent = (wide.kernel - 1) * wide.dilation + 1;
   scratch_floats = wide.in;
@@ -288,7 +288,7 @@ PoolLines::PoolLines(PoolKind of, const PoolProblem& resolved) : kind(of), probl
     block = std::min(wide.out, (most_columns - extent) / wide.stride / least_outputs * least_outputs);
     scratch_floats = (block - 1) * wide.stride + extent + 2 * most_lanes;
   }
-  // Of longer lines the memory takes the time, which is fetched ahead elsewhere.
+  // Longer lines are bound by memory, which is prefetched elsewhere.
   constexpr std::int64_t longest_pairs = 64;
   const auto pair = [](const PoolAxis& axis) {
     return axis.kernel == 2 && axis.stride == 2 && axis.dilation == 1 && axis.pad_begin == 0 && 2 * axis.out <= axis.in;

@@ -9,23 +9,23 @@
 
 namespace lenslet {
 
-/// A maximum is NaN where the window holds one. lp: the root of the sum of |x|^p, p being PoolProblem::norm.
+/// A maximum over a NaN is NaN. lp: the root of the sum of |x|^p, p being PoolProblem::norm.
 enum class PoolKind : std::uint8_t { max, average, average_with_pads, lp };
-/// Element types of a maximum; averages and norms are of float.
+/// Element types of a maximum; averages and norms are float only.
 using PoolTypes = Types<float, std::int8_t, std::uint8_t>;
 
-// Of float, vectorised over channels (nhwc, 2-D) or along a line (nchw); norms of p 1 and 2.
+// For float, vectorised over channels (nhwc, 2-D) or along a line (nchw); norms of p 1 and 2.
 
-/// Elements from one pixel to the next: the channels, or more (Format::pixel_pitch).
+/// Pixel strides in elements: the channels, or more (Format::pixel_pitch).
 struct PoolPixels {
   std::int64_t x = 0, y = 0;
 };
-/// One output line of an nhwc image: y[out_w][c] from the image rows [..][in_w][c] that it reads, of which x is the
-/// first (PoolAxis::taps); `line` in [0, out_h).
+/// One output line of an nhwc image: y[out_w][c] from image rows [..][in_w][c]; x is the first row that it reads
+/// (PoolAxis::taps); `line` in [0, out_h).
 void pool_line_nhwc(PoolKind kind, const PoolProblem& problem, const float* x, std::int64_t line, float* y,
                     const PoolPixels& pixel);
 
-/// A pooling in nchw, by lines: those of each window are folded into one, along the vector, then the taps within that.
+/// Pooling in nchw by lines: the lines of each window are folded into one, vectorised, then the taps within it.
 struct PoolLines {
   PoolKind kind;
   PoolProblem problem;
@@ -36,7 +36,7 @@ struct PoolLines {
 
   PoolLines(PoolKind of, const PoolProblem& resolved);
 };
-/// Lines [begin, end) of all of y, counted through, from x; `scratch` holds scratch_floats.
+/// Lines [begin, end) of all of y, numbered through, from x; `scratch` holds scratch_floats.
 void pool_lines_nchw(const PoolLines& lines, const float* x, std::int64_t begin, std::int64_t end, float* scratch,
                      float* y);
 
@@ -44,9 +44,9 @@ namespace cuda {
 
 struct Context;
 
-/// y [n,c,out] from x [n,c,in], device addresses; `nhwc`: both stored with the channels last, and floats. `dtype` one
-/// of PoolTypes, or f16 or bf16, which are folded in float32 and rounded once. `indices` [n,c,out], for the maximum in
-/// nchw only: position of each maximum in the whole of x; null: not wanted. `pixel` is read in nhwc.
+/// y [n,c,out] from x [n,c,in], device addresses; `nhwc`: both floats with channels last. `dtype`: one of PoolTypes, or
+/// f16 or bf16, folded in float32 and rounded once. `indices` [n,c,out], for a maximum in nchw only: its position in
+/// all of x; may be null. `pixel` is used in nhwc.
 void pool(const Context& context, PoolKind kind, const PoolProblem& problem, DType dtype, bool nhwc,
           const PoolPixels& pixel, const void* x, void* y, std::int64_t* indices);
 

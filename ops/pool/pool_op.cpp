@@ -17,8 +17,8 @@ namespace lenslet {
 
 namespace {
 
-/// x [N,C,...] of rank 3 to 5. A second output of MaxPool gets the index of each maximum in the whole of x. A
-/// NaN is the maximum of each window that holds one, the first NaN of several, on every device and in every format.
+/// x [N,C,...] of rank 3 to 5. MaxPool's second output is the index of each maximum in all of x. A NaN is the maximum
+/// of its windows, the first of several NaN, on all devices and in all formats.
 class PoolOp final : public Op {
  public:
   PoolGeometry geometry;
@@ -66,8 +66,8 @@ class PoolOp final : public Op {
     return axes_kept(inputs.size(), {0, 1});
   }
 
-  /// Windows of one element, one for each element of x: what an adaptive pool to the size that is there is exported as.
-  /// Of an Lp norm they give |x|.
+  /// True for one-element windows, one per element of x: exporters write adaptive pools to the input's own size so. An
+  /// Lp norm would give |x|.
   bool gives_input_back(std::span<const InputInfo> inputs) const override {
     if (kind == PoolKind::lp) return false;
     const PoolProblem p = resolve_pool(inputs[0].type.shape, geometry);
@@ -78,10 +78,10 @@ class PoolOp final : public Op {
   }
 };
 
-/// There are no vectors for other norms.
+/// Other norms are not vectorised.
 constexpr std::int64_t most_norm = 2;
 
-/// With the channels last there are vectors in two dimensions, of floats and without indices.
+/// Vectorised with channels last in two dimensions, for floats without indices.
 std::span<const Format> formats_for(const Problem& problem) {
   const TensorType& x = problem.inputs()[0].type;
   if (x.shape.rank() == 4 && dtypes<WithHalves<Types<float>>>.contains(x.dtype) && problem.outputs().size() == 1 &&
@@ -108,8 +108,7 @@ struct Pool {
   std::int64_t* where(const KernelRun& run) const { return indices ? run.out<std::int64_t>(1) : nullptr; }
 };
 
-/// Output lines that are one piece of a parallel loop. A window may be larger than the image; only the taps inside are
-/// work.
+/// Output lines per piece of a parallel loop. Windows may exceed the image; only the taps inside are work.
 std::int64_t line_grain(const PoolProblem& p, std::int64_t elements) {
   std::int64_t taps = 1;
   for (const PoolAxis& axis : p.axes) taps *= std::min(axis.kernel, std::max<std::int64_t>(1, axis.in));
@@ -142,7 +141,7 @@ class PoolNhwc final : public BoundKernel, private RowKernel {
   }
   Rows reads(Rows rows) const override {
     if (rows.count() <= 0) return {};
-    // Of all taps: with a dilation the first row may begin behind the next one, whose first tap lies inside.
+    // Over all taps: with a dilation the first row may begin behind the next one, whose first tap is inside.
     const PoolAxis& high = pool_.problem.axes[1];
     const auto inside = [&](std::int64_t row) { return std::clamp<std::int64_t>(row, 0, high.in); };
     return {inside(rows.begin * high.stride - high.pad_begin),
@@ -170,7 +169,7 @@ void run_nchw(const PoolLines& lines, const KernelRun& run) {
                          });
 }
 
-// One output by the definition; `index` becomes where in the plane the maximum lies.
+// One output by the definition; `index` receives the maximum's position in the plane.
 template <typename T>
 T window(const Pool& pool, const T* plane, const PoolTaps& d, const PoolTaps& h, const PoolTaps& w,
          std::int64_t& index) {
@@ -186,7 +185,7 @@ T window(const Pool& pool, const T* plane, const PoolTaps& d, const PoolTaps& h,
     T top = reduce::least_value<T>;
     bool found = false;
     each([&](std::int64_t at) {
-      // No branch: which one wins nobody can foretell.
+      // Branch-free: the winner is unpredictable.
       const T value = plane[at];
       const bool wins = !found || beats(value, top);
       top = wins ? value : top;
@@ -195,7 +194,7 @@ T window(const Pool& pool, const T* plane, const PoolTaps& d, const PoolTaps& h,
     });
     return top;
   }
-  // Of floats no more comes here than norms that have no vectors.
+  // For floats only norms without vector versions get here.
   const auto norm = static_cast<double>(pool.problem.norm);
   double sum = 0;
   each([&](std::int64_t at) { sum += std::pow(std::fabs(static_cast<double>(plane[at])), norm); });
@@ -242,7 +241,7 @@ std::unique_ptr<const BoundKernel> bind_cpu(const Binding& binding) {
                static_cast<std::size_t>(scratch) * sizeof(float));
 }
 
-// An average over the whole image, as many classifiers end with: one thread would sum it up alone.
+// True for an average over the whole image, as in many classifiers: a single thread would sum it.
 bool is_plane_mean(const Pool& pool) {
   return (pool.kind == PoolKind::average || pool.kind == PoolKind::average_with_pads) &&
          std::all_of(std::begin(pool.problem.axes), std::end(pool.problem.axes), [&](const PoolAxis& axis) {

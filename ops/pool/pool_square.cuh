@@ -1,5 +1,5 @@
 #pragma once
-// Pools of 2-D windows of side x side without dilation, which nearly all networks have: unrolled, all loads in flight
+// Pools with side x side windows without dilation, which nearly all networks have: unrolled, with all loads in flight
 // at once.
 
 #include <algorithm>
@@ -24,8 +24,8 @@ struct SquareProblem {
   SquareAxis high, wide;
 };
 
-/// An output a thread. That takes up to 56 registers; not told how many blocks are enough, the compiler saves some and
-/// lets lines of a window wait for each other.
+/// One output per thread, up to 56 registers. Without the minimum number of blocks the compiler saves registers and
+/// serialises the window's lines.
 template <typename Fold, int side>
 __global__ void __launch_bounds__(threads, 4) pool_square(const typename Fold::Stored* x, typename Fold::Stored* y,
                                                           const __grid_constant__ SquareProblem p, PoolKind kind) {
@@ -38,7 +38,7 @@ __global__ void __launch_bounds__(threads, 4) pool_square(const typename Fold::S
   const Outputs::Place at = p.outputs.place(output, true);
   const int top = static_cast<int>(at.line) * p.high.stride - p.high.pad_begin;
   const int left = static_cast<int>(at.column) * p.wide.stride - p.wide.pad_begin;
-  // Offsets from the window's corner, which may lie outside of the image, fit 32 bits (is_square).
+  // Offsets from the window's corner, which may be outside of the image, fit 32 bits (is_square).
   const auto pixel = static_cast<int>(p.outputs.pixel.x);
   const int line = p.wide.in * pixel;
   const Stored* corner = x + at.image * p.high.in * line + at.channel + (top * line + left * pixel);
@@ -75,8 +75,8 @@ __global__ void __launch_bounds__(threads, 4) pool_square(const typename Fold::S
   y[at.stored] = as_stored<Stored>(total);
 }
 
-/// Windows that begin on every line: a thread makes the outputs of several lines, one below the other, and reads each
-/// line once, not `side` times. `lines`: of a thread; outputs.lines counts them in such strips, outputs.count threads.
+/// Windows of stride 1 in height: a thread computes several lines of outputs and reads each input line once, not `side`
+/// times. `lines`: per thread; outputs.lines counts such strips, outputs.count threads.
 template <typename Fold, int side>
 __global__ void __launch_bounds__(threads, 4)
     pool_strip(const typename Fold::Stored* x, typename Fold::Stored* y, const __grid_constant__ SquareProblem p,
@@ -101,7 +101,7 @@ __global__ void __launch_bounds__(threads, 4)
   for (int s = 0; s < side; ++s) columns += left + s >= 0 && left + s < p.wide.in ? 1 : 0;
   if (kind == PoolKind::average_with_pads) columns = min(side, p.wide.in + p.wide.pad_end - left);
 
-  // Lines from `from` on of the input, `count` of them, each folded.
+  // Folds each of `count` input lines from `from` on.
   const auto fold_lines = [&]<int count>(int from, Value(&folded)[count]) {
     Stored values[count][side];
 #pragma unroll
@@ -159,7 +159,7 @@ __global__ void __launch_bounds__(threads, 4)
 template <typename Fold>
 void pool_squares(const Context& context, int side, SquareProblem p, PoolKind kind, const typename Fold::Stored* x,
                   typename Fold::Stored* y) {
-  // Lines a thread: as many as leave every multiprocessor of an H200 the threads that it holds.
+  // Lines per thread: as many as still fill all multiprocessors of an H200 with threads.
   constexpr std::int64_t least_threads = 132 * 1024, most_lines = 8;
   const auto out_lines = static_cast<std::int64_t>(p.outputs.lines.value);
   const std::int64_t lines = std::min({p.outputs.count / least_threads, most_lines, out_lines});

@@ -8,7 +8,7 @@ namespace lenslet {
 ApartAxis::ApartAxis(std::int64_t in_size, std::int64_t out_size, std::int64_t count, std::int64_t step,
                      std::int64_t dilation, std::int64_t pad_before)
     : in(in_size), out(out_size), stride(step), pad(pad_before) {
-  // Taps that lie a multiple of the stride apart share a part ...
+  // Taps that are a multiple of the stride apart share a part ...
   std::map<std::int64_t, std::int64_t> parts;
   for (std::int64_t tap = 0; tap < count; ++tap) {
     const std::int64_t at = tap * dilation;
@@ -17,7 +17,7 @@ ApartAxis::ApartAxis(std::int64_t in_size, std::int64_t out_size, std::int64_t c
     taps.push_back({part->second, at / stride});
     length = std::max(length, out + at / stride);
   }
-  // ... unless that is larger than one each, or mostly elements at which no output begins.
+  // ... unless that is larger than separate parts, or mostly elements where no output begins.
   const std::int64_t shared = static_cast<std::int64_t>(bases.size()) * length, each = count * out;
   if (shared <= each && (length <= 2 * out || each > 16 * shared)) return;
   bases.clear();

@@ -1,5 +1,6 @@
 #pragma once
-// An image of bytes for a convolution, taken apart so that each tap reads one run of elements for all output pixels.
+// Deinterleaves an image of bytes for strided convolutions: each tap then reads one run of elements for all output
+// pixels.
 
 #include <algorithm>
 #include <cstdint>
@@ -9,8 +10,8 @@
 
 namespace lenslet {
 
-/// One axis: its elements lie in parts, element i of part `base` being element i * stride + base of the padded axis.
-/// Output o of a tap then is element o + shift of the tap's part.
+/// One axis in parts: element i of part `base` is element i * stride + base of the padded axis. Output o of a tap is
+/// element o + shift of the tap's part.
 struct ApartAxis {
   struct Tap {
     std::int64_t part = 0, shift = 0;
@@ -22,11 +23,11 @@ struct ApartAxis {
 
   ApartAxis(std::int64_t in_size, std::int64_t out_size, std::int64_t count, std::int64_t step, std::int64_t dilation,
             std::int64_t pad_before);
-  /// Where in the image element i of a part lies: not in it, if below 0 or from `in` on.
+  /// Image index of element i of a part: outside if negative or at least `in`.
   std::int64_t source(std::size_t part, std::int64_t i) const { return i * stride + bases[part] - pad; }
 };
 
-/// Both: a plane is [part of h][part of w][line of the part][column of the part].
+/// Both axes: a plane is [part of h][part of w][line of the part][column of the part].
 struct ApartPlane {
   ApartAxis h, w;
 
@@ -34,13 +35,13 @@ struct ApartPlane {
   std::int64_t elems() const {
     return static_cast<std::int64_t>(h.bases.size() * w.bases.size()) * h.length * w.length;
   }
-  /// Is a plane of the image taken apart the plane itself?
+  /// True if the parts equal the plane itself.
   bool is_image() const {
     return h.bases.size() == 1 && w.bases.size() == 1 && h.stride == 1 && w.stride == 1 && h.pad == 0 && w.pad == 0 &&
            h.length == h.in && w.length == w.in;
   }
-  /// Where the first output's element of tap r, s lies in parts of so many lines; that of output line p, column q is
-  /// p * w.length + q behind it.
+  /// Offset of the first output's element for tap r, s, in parts with that many lines; output line p, column q is p *
+  /// w.length + q further on.
   std::int64_t first(std::int64_t r, std::int64_t s, std::int64_t lines) const {
     const ApartAxis::Tap &down = h.taps[static_cast<std::size_t>(r)], &along = w.taps[static_cast<std::size_t>(s)];
     const std::int64_t part = down.part * static_cast<std::int64_t>(w.bases.size()) + along.part;
@@ -48,8 +49,8 @@ struct ApartPlane {
   }
 };
 
-/// Lines [begin, end) of the parts, [part of h][part of w][end - begin][w.length], of `image`: convert(from, stride,
-/// count, to) writes elements of the image, `outside` is the others'.
+/// Writes lines [begin, end) of the parts, [part of h][part of w][end - begin][w.length], of `image`: convert(from,
+/// stride, count, to) writes the image's elements, `outside` fills the others.
 template <typename T, typename Convert>
 void take_apart(const ApartPlane& plane, std::int64_t begin, std::int64_t end, const std::uint8_t* image, T outside,
                 T* to, const Convert& convert) {

@@ -1,5 +1,5 @@
-// ConvInteger, whose int32 sums are the result, and QLinearConv, which quantises them again. A 3-D one is computed as a
-// 2-D one of images that hold all that one output depth reads (plane_images).
+// ConvInteger, whose result is the int32 accumulators, and QLinearConv, which requantises them. A 3-D one is computed
+// as a 2-D one over images that gather the input of one output depth (plane_images).
 
 #include <fmt/format.h>
 
@@ -20,8 +20,8 @@ namespace lenslet {
 namespace {
 
 /// Inputs of ConvInteger: x, w, x_zero_point, w_zero_point (both optional). Of QLinearConv: x, x_scale, x_zero_point,
-/// w, w_scale, w_zero_point, y_scale, y_zero_point, bias (optional, int32 in units of x_scale * w_scale). Those of w
-/// for all or by output channel. attributes(): those of ConvGeometry.
+/// w, w_scale, w_zero_point, y_scale, y_zero_point, bias (optional, int32 in units of x_scale * w_scale). w's
+/// parameters are per tensor or per output channel. attributes(): those of ConvGeometry.
 class IntegerConvOp final : public Op {
  public:
   explicit IntegerConvOp(const NodeSpec& spec) : quantizes_(spec.name == "QLinearConv") {
@@ -54,7 +54,7 @@ class IntegerConvOp final : public Op {
     return axes_kept(inputs.size(), {0});
   }
 
-  /// The left operand is w, whose rows are output channels.
+  /// The left operand is w, with output channels as rows.
   IntegerInputs inputs() const {
     if (!quantizes_) return {.left = 1, .right = 0, .left_zero = 3, .right_zero = 2};
     return {.left = 3,
@@ -68,7 +68,7 @@ class IntegerConvOp final : public Op {
             .bias = 8};
   }
 
-  /// Of a 3-D one, that of its images.
+  /// For 3-D the problem of its images.
   ConvProblem problem(std::span<const InputInfo> inputs) const {
     const Shape &x = inputs[0].type.shape, &w = inputs[this->inputs().left].type.shape;
     const int rank = x.rank() - 2;
@@ -114,7 +114,7 @@ class IntegerConvOp final : public Op {
   int spatial_rank_ = 0;                    ///< number of axes the attribute lists speak of; 0: none was given
 };
 
-/// Words of a sum's terms: in the order of the taps, and of the channels within.
+/// Words per accumulator: over taps, then channels.
 std::int64_t words(const ConvProblem& p) { return p.r * p.s * integer_words(p.group_c()); }
 
 void pack_filters(const ConvProblem& p, const IntegerOperand& w, std::int64_t first, std::int64_t last,
@@ -124,7 +124,7 @@ void pack_filters(const ConvProblem& p, const IntegerOperand& w, std::int64_t fi
     pack_integer_row(w, w.zero_point(0, k), w.data + k * c * taps, taps, c, to + k * integer_line(words(p)));
 }
 
-/// As a product, whose right operand is put together a panel at a time.
+/// A matrix product whose right operand is packed panel by panel.
 class BoundProduct final : public BoundKernel {
  public:
   explicit BoundProduct(const Binding& binding)
@@ -155,7 +155,7 @@ class BoundProduct final : public BoundKernel {
       at += p_.k * integer_line(words(p_));
     }
     if (apart_) take_apart(run, of.right, at);
-    // Columns are elements at which outputs begin, in the order in which they lie, with those between two lines.
+    // Columns are elements where outputs begin, in memory order, including those between two lines.
     const std::int64_t columns = integer_panel_columns(), wide = plane_.w.length, all = (p_.p - 1) * wide + p_.q;
     const std::int64_t in_plane = (all + columns - 1) / columns;
     run.pool->parallel_for(
@@ -169,7 +169,7 @@ class BoundProduct final : public BoundKernel {
             multiply_rows(
                 filters + group * p_.group_k() * integer_line(words(p_)), p_.group_k(), words(p_), panel,
                 [&](std::int64_t i, std::int64_t count, std::int32_t* sums) {
-                  // Without those between the lines.
+                  // Drops those between the lines.
                   std::int64_t kept = 0;
                   for (std::int64_t line = first / wide; line * wide < last; ++line) {
                     const std::int64_t from = std::max(first, line * wide), to = std::min(last, line * wide + p_.q);
@@ -194,7 +194,7 @@ class BoundProduct final : public BoundKernel {
     return p_.n * p_.groups * integer_words(p_.group_c()) * plane_.elems() + integer_panel_columns();
   }
 
-  /// The images as planes of words, [n][group][word of its channels][plane]: put together once, and not for each tap.
+  /// Packs images as planes of words, [n][group][channel word][plane]: once, not per tap.
   void take_apart(const KernelRun& run, const IntegerOperand& x, std::int32_t* to) const {
     const std::int64_t c = p_.group_c(), of_group = integer_words(c), size = p_.h * p_.w;
     const std::int64_t grain = std::max<std::int64_t>(1, elementwise_grain / plane_.elems());
@@ -255,7 +255,7 @@ class BoundProduct final : public BoundKernel {
   int threads_;
 };
 
-/// Filters of one channel each, in float32: what their sums are made of is whole, and they stay below 2^24.
+/// Filters of one channel each, in float32: accumulators are integers below 2^24, so exact.
 class BoundDepthwise final : public BoundKernel {
  public:
   explicit BoundDepthwise(const Binding& binding)
@@ -264,7 +264,7 @@ class BoundDepthwise final : public BoundKernel {
         lines_(binding.op<IntegerConvOp>().lines(binding.problem.inputs())),
         plane_(p_),
         threads_(binding.threads()) {
-    // Output lines that are made together: what they read should stay in the nearest caches.
+    // Output lines per block: their input should stay in L1.
     constexpr std::int64_t most_floats = 16 << 10;
     parts_ = plane_.elems() / std::max<std::int64_t>(1, plane_.h.length);
     block_ = std::clamp(most_floats / std::max<std::int64_t>(1, parts_) - more_lines(), std::min<std::int64_t>(4, p_.p),
@@ -323,7 +323,7 @@ class BoundDepthwise final : public BoundKernel {
   std::int64_t block_, scratch_;
 };
 
-/// The images of a 3-D one are put together, and their results taken to where they belong.
+/// 3-D: gathers the images, then moves the results to their positions.
 class BoundVolume final : public BoundKernel {
  public:
   BoundVolume(const Binding& binding, std::unique_ptr<const BoundKernel> planes)
@@ -420,7 +420,7 @@ std::unique_ptr<const BoundKernel> as_volume(const Binding& binding, std::unique
   return std::make_unique<BoundVolume>(binding, std::move(planes));
 }
 
-/// Are the filters multiplied out of the blob?
+/// True if filters are packed in the blob.
 bool is_prepared(const Problem& node) {
   const auto& op = node.as<IntegerConvOp>();
   return is_known(node.inputs(), op.inputs().left, op.inputs().left_zero) &&

@@ -19,7 +19,7 @@ void widen(const IntegerOperand& of, int zero, const std::uint8_t* from, std::in
   const hn::RebindToSigned<decltype(d)> di;
   const hn::Rebind<std::uint8_t, decltype(d)> d8;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  // A signed byte with its sign turned is what it was and 128.
+  // Flipping a signed byte's sign bit adds 128.
   const int flip = of.is_signed ? 0x80 : 0;
   std::int64_t i = 0;
   if (step == 1) {
@@ -51,7 +51,7 @@ HWY_INLINE void sum_block(const IntegerTaps& of, const float* x, std::int32_t* s
 void sum_taps(const IntegerTaps& of, std::int64_t lines, std::int64_t columns, std::int32_t* sums) {
   constexpr int block = 4;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(hn::ScalableTag<float>()));
-  // What a line's last vector writes beyond it the next line writes again.
+  // The next line overwrites what a line's last vector writes beyond its end.
   for (std::int64_t line = 0; line < lines; ++line, sums += columns) {
     const float* const x = of.x + line * of.wide;
     std::int64_t j = 0;

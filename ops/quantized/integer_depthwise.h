@@ -1,5 +1,5 @@
 #pragma once
-// Depthwise convolutions of integers in float32, line by line.
+// Depthwise integer convolutions in float32, line by line.
 
 #include <cstdint>
 
@@ -7,11 +7,11 @@
 
 namespace lenslet {
 
-/// to[i] = from[i * step] as `of` means it, less `zero`.
+/// to[i] = from[i * step] as a number of `of`, minus `zero`.
 void widen_integers(const IntegerOperand& of, int zero, const std::uint8_t* from, std::int64_t step, std::int64_t count,
                     float* to);
 
-/// Taps over lines that lie `wide` apart.
+/// Taps over lines with a pitch of `wide`.
 struct IntegerTaps {
   const float* x = nullptr;
   std::int64_t wide = 0;
@@ -19,8 +19,8 @@ struct IntegerTaps {
   const float* weights = nullptr;
   std::int64_t taps = 0;
 };
-/// Elements behind x and behind the sums that are read, or written, and mean nothing; those of x are numbers whose sums
-/// an int32 holds.
+/// Elements read behind x, and written behind the sums, whose values do not matter; those of x must be numbers whose
+/// sums fit an int32.
 inline constexpr std::int64_t integer_taps_slack = 64;
 /// sums[p][q] = sum over t of weights[t] * x[at[t] + p * wide + q].
 void sum_integer_taps(const IntegerTaps& of, std::int64_t lines, std::int64_t columns, std::int32_t* sums);

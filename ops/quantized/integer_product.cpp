@@ -1,4 +1,4 @@
-// The inner loops of integer products, compiled once per instruction set.
+// The inner loops of integer products, compiled per instruction set.
 #include "ops/quantized/integer_product.h"
 
 #include <algorithm>
@@ -19,10 +19,10 @@ namespace {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Bytes are multiplied by VNNI; what has none multiplies pairs of 16 bits, whose products fit.
+// VNNI multiplies bytes; other targets multiply pairs of 16-bit integers, whose products fit.
 constexpr bool of_bytes = HWY_ARCH_X86_64 && HWY_TARGET <= HWY_AVX3_DL;
 constexpr std::int64_t word_terms_here = of_bytes ? 4 : 2;
-// As many sums as there are registers for beside the operands.
+// As many accumulators as registers allow beside the operands.
 constexpr std::int64_t tile_vectors = 2, tile_rows = HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3 ? 12 : 6;
 constexpr std::int64_t most_columns = 64;
 
@@ -31,7 +31,7 @@ std::int64_t panel_columns() {
 }
 std::int64_t word_terms() { return word_terms_here; }
 
-/// What turns a byte into one of its sign.
+/// The xor mask that makes a byte's sign the required one.
 [[maybe_unused]] constexpr std::uint8_t flip(const IntegerOperand& of, bool to_signed) {
   return of.is_signed == to_signed ? std::uint8_t{0} : std::uint8_t{0x80};
 }
@@ -81,7 +81,7 @@ void pack_panel(const IntegerOperand& of, const PanelColumns& panel, const std::
       for (std::int64_t i = 0; i < 4; ++i) {
         rows[i] = from + (l + i) * step;
         if (l + i < terms && panel.count == columns) continue;
-        // What is not there is zero, and not read.
+        // Missing rows are zero and not read.
         std::fill(spare[i], spare[i] + columns, other);
         if (l + i < terms) std::copy(rows[i], rows[i] + panel.count, spare[i]);
         rows[i] = spare[i];
@@ -136,7 +136,7 @@ void copy_words(const std::int32_t* from, std::int64_t step, std::int64_t words,
 }
 
 #if HWY_ARCH_X86_64 && HWY_TARGET <= HWY_AVX3_DL
-/// sum + u0 * s0 + u1 * s1 + u2 * s2 + u3 * s3 of the bytes of each lane. By name: Highway has it from 1.1 on only.
+/// sum + u0 * s0 + u1 * s1 + u2 * s2 + u3 * s3 of each lane's bytes. By hand: Highway has it only from 1.1 on.
 template <class V>
 HWY_INLINE V multiply_bytes(V u, V s, V sum) {
   asm("vpdpbusd %2, %1, %0" : "+v"(sum.raw) : "v"(u.raw), "v"(s.raw));
@@ -199,7 +199,7 @@ void multiply_tile(const std::int32_t* a, std::int64_t words, const std::int32_t
       sum[i][1] = multiply_bytes(b1, left, sum[i][1]);
     }
   }
-  // With z for zero points: sum (a - z_a) (b - z_b) = sum a b - (sum a - k z_a) z_b - z_a sum b.
+  // With zero points z: sum (a - z_a) (b - z_b) = sum a b - (sum a - k z_a) z_b - z_a sum b.
   const V zeros[] = {hn::LoadU(d, panel), hn::LoadU(d, panel + lanes)};
   const V totals[] = {hn::LoadU(d, panel + 2 * lanes), hn::LoadU(d, panel + 3 * lanes)};
   const auto finish = [&](std::int64_t i, std::int64_t v) HWY_ATTR {
@@ -207,7 +207,7 @@ void multiply_tile(const std::int32_t* a, std::int64_t words, const std::int32_t
                            hn::Mul(hn::Set(d, a[i * line + words + 1]), totals[v]));
     hn::StoreU(hn::Sub(sum[i][v], less), d, sums + (i * tile_vectors + v) * lanes);
   };
-  // Not a loop: the compiler would keep the sums in memory for that.
+  // Not a loop, for which the compiler would keep the accumulators in memory.
   [&]<std::int64_t... i>(std::integer_sequence<std::int64_t, i...>) HWY_ATTR { ((finish(i, 0), finish(i, 1)), ...); }
   (std::make_integer_sequence<std::int64_t, rows>());
 }
@@ -218,7 +218,7 @@ void multiply_tile(const std::int32_t* a, std::int64_t words, const std::int32_t
   const hn::Repartition<std::int16_t, decltype(d)> d16;
   using V = hn::Vec<decltype(d)>;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  // Pairs are added up by one instruction on x86; elsewhere the second sum takes its share.
+  // On x86 one instruction adds up pairs; elsewhere the second accumulator takes a share.
   V sum[rows][tile_vectors], rest[rows][tile_vectors];
   for (std::int64_t i = 0; i < rows; ++i)
     for (std::int64_t v = 0; v < tile_vectors; ++v) sum[i][v] = rest[i][v] = hn::Zero(d);
@@ -246,7 +246,7 @@ void multiply_up_to(const std::int32_t* a, std::int64_t rows, std::int64_t words
 
 void multiply_panel(const std::int32_t* a, std::int64_t rows, std::int64_t words, const std::int32_t* panel,
                     std::int32_t* sums) {
-  // Tiles of like height: a low one would wait for its own sums.
+  // Tiles of similar height: a low one would wait for its own accumulators.
   for (std::int64_t tiles = (rows + tile_rows - 1) / tile_rows; tiles > 0; --tiles) {
     const std::int64_t height = (rows + tiles - 1) / tiles;
     multiply_up_to<tile_rows>(a, height, words, panel, sums);
@@ -256,7 +256,7 @@ void multiply_panel(const std::int32_t* a, std::int64_t rows, std::int64_t words
   }
 }
 
-/// As requantized(), with one multiplier for all of a row.
+/// requantized() with one multiplier for a whole row.
 template <class D8>
 HWY_INLINE void requantize(D8 d8, const std::int32_t* sums, std::int64_t count, std::int32_t bias, float multiplier,
                            int zero, std::uint8_t* y) {
@@ -276,7 +276,7 @@ HWY_INLINE void requantize(D8 d8, const std::int32_t* sums, std::int64_t count, 
   std::int64_t j = 0;
   for (; j + lanes <= count; j += lanes) one(j);
   if (j == count) return;
-  // The last vector does again what others did.
+  // The last vector overlaps the previous one.
   if (j > 0) return one(count - lanes);
   for (; j < count; ++j) {
     const auto sum = static_cast<std::uint32_t>(sums[j]) + static_cast<std::uint32_t>(bias);

@@ -7,7 +7,7 @@ namespace {
 
 constexpr int threads = 256, tile = 64, step = 16, side = 4;  // a thread has side x side sums of a tile
 
-/// Products of one shape; z counts them. Left matrices lie row-major, [m][k].
+/// Products of one shape, indexed by z. Left matrices are row-major, [m][k].
 struct Products {
   int m, n, k;
   IntegerOperand a, b;
@@ -38,7 +38,7 @@ struct Matrices : Products {
   }
 };
 
-/// Columns are output pixels, terms the taps of a window; z counts the groups of all images.
+/// Columns are output pixels, k is the window's taps; z is the group of each image.
 struct Windows : Products {
   int groups, height, width, stride_h, stride_w, dilation_h, dilation_w, pad_top, pad_left, channels;
   FastDivider q, taps, s;
@@ -56,7 +56,7 @@ struct Windows : Products {
   }
 };
 
-/// A thread a sum, for products of few rows.
+/// One accumulator per thread, for products with few rows.
 template <typename Call>
 __global__ void __launch_bounds__(threads) sum_each(const __grid_constant__ Call call, int count) {
   wait_for_previous();
@@ -69,7 +69,7 @@ __global__ void __launch_bounds__(threads) sum_each(const __grid_constant__ Call
   call.store({a, b, i, j}, call.y_matrix(z), static_cast<std::int32_t>(sum));
 }
 
-/// A block a tile.
+/// One tile per block.
 template <typename Call>
 __global__ void __launch_bounds__(threads)
     sum_tiles(const __grid_constant__ Call call, int row_tiles, int column_tiles) {

@@ -1,5 +1,5 @@
 #pragma once
-// Sums of products of 8-bit integers, exact modulo 2^32, and what a quantised operator makes of them.
+// Exact (modulo 2^32) products of 8-bit integers, and requantisation of their accumulators.
 
 #include <cmath>
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace lenslet {
 
-/// Where a parameter lies that an operand has for all, for each row (of the left operand) or column (of the right one).
+/// Offset of an operand's parameter: one for all, per row (left operand) or per column (right operand).
 struct Lines {
   std::int64_t step = 0;    ///< to the next row's or column's; 0: one for all
   std::int64_t matrix = 0;  ///< rows or columns from a matrix to the next
@@ -18,7 +18,7 @@ struct Lines {
   }
 };
 
-/// An int8 or uint8 operand as a kernel reads it: on the host or on the device.
+/// An int8 or uint8 operand of a kernel, in host or device memory.
 struct IntegerOperand {
   const std::uint8_t* data = nullptr;
   bool is_signed = false;
@@ -34,19 +34,19 @@ struct IntegerOperand {
   }
 };
 
-/// Factors of the sums where they are quantised again.
+/// Scales for requantisation.
 struct ScaleOperand {
   const float* values = nullptr;
   Lines lines = {};
   LENSLET_HOST_DEVICE float at(std::int64_t matrix, std::int64_t line) const { return values[lines.at(matrix, line)]; }
 };
 
-/// An element of a product: row i and column j of what matrix `left` of the one operand and `right` of the other make.
+/// A result element: row i, column j, and the matrices `left` and `right` of the operands.
 struct IntegerPlace {
   std::int64_t left = 0, right = 0, i = 0, j = 0;
 };
 
-/// What becomes of the sums.
+/// The epilogue of integer products.
 struct IntegerResult {
   void* y = nullptr;                   ///< int32, or where y_scale is there int8 or uint8
   const std::int32_t* bias = nullptr;  ///< by row
@@ -56,60 +56,60 @@ struct IntegerResult {
   IntegerOperand y_zero = {};  ///< its `zero` is y's zero point, and y has its type
 
   LENSLET_HOST_DEVICE bool is_quantized() const { return y_scale != nullptr; }
-  /// In float32 as ONNX Runtime has it.
+  /// In float32, as in ONNX Runtime.
   LENSLET_HOST_DEVICE float multiplier(const IntegerPlace& at) const {
     return row_scale.at(at.left, at.i) * column_scale.at(at.right, at.j) / *y_scale;
   }
-  /// The sum with its bias, modulo 2^32.
+  /// The accumulator with its bias, modulo 2^32.
   LENSLET_HOST_DEVICE std::int32_t whole(std::int32_t sum, const IntegerPlace& at) const {
     const std::int32_t more = bias == nullptr ? 0 : bias[bias_lines.at(at.left, at.i)];
     return static_cast<std::int32_t>(static_cast<std::uint32_t>(sum) + static_cast<std::uint32_t>(more));
   }
 };
 
-/// round(sum * multiplier) + zero, halves to the even neighbour; beyond 8 bits the nearest end, NaN gives 0.
+/// round(sum * multiplier) + zero, ties to even; saturated to 8 bits, NaN gives 0.
 LENSLET_HOST_DEVICE inline std::uint8_t requantized(std::int32_t sum, float multiplier, int zero, bool is_signed) {
   const double value = static_cast<double>(std::rint(static_cast<float>(sum) * multiplier)) + zero;
   return is_signed ? static_cast<std::uint8_t>(saturate<std::int8_t>(value)) : saturate<std::uint8_t>(value);
 }
 
-// On the CPU terms are packed into 32-bit words, as the instruction set multiplies them: four bytes (signed on the
-// left, unsigned on the right), or two 16-bit integers less their zero points. The left operand is [row][line words],
-// the right one lies in panels of integer_panel_columns() columns, [line word][column]. The last two words of a line
-// make up for the zero points of bytes.
+// On the CPU k is packed into 32-bit words, as the instruction set multiplies them: four bytes (signed on the left,
+// unsigned on the right), or two 16-bit integers minus their zero points. The left operand is [row][line words], the
+// right one panels of integer_panel_columns() columns, [line word][column]. A line's last two words correct for the
+// zero points of bytes.
 
 std::int64_t integer_panel_columns();
 std::int64_t integer_word_terms();
-/// Words that hold `terms`.
+/// Words for `terms` elements of k.
 inline std::int64_t integer_words(std::int64_t terms) {
   return (terms + integer_word_terms() - 1) / integer_word_terms();
 }
-/// Of a line of `words` words of terms.
+/// Length of a line with `words` words of k.
 constexpr std::int64_t integer_line(std::int64_t words) { return words + 2; }
 
-/// A row of the left operand: for each tap the words of its terms, that of tap t and term i being from[i * taps + t].
+/// Packs a row of the left operand: for each tap the words of its elements; element i of tap t is from[i * taps + t].
 void pack_integer_row(const IntegerOperand& of, int zero, const std::uint8_t* from, std::int64_t taps,
                       std::int64_t terms, std::int32_t* line);
 
-/// The columns of a panel of the right operand.
+/// Columns of a panel of the right operand.
 struct PanelColumns {
   std::int64_t matrix = 0, first = 0, count = 0;  ///< no more than integer_panel_columns()
 };
-/// Words of `terms` terms, that of term i and column j being from[i * step + j].
+/// Packs words of `terms` elements; element i of column j is from[i * step + j].
 void pack_integer_panel(const IntegerOperand& of, const PanelColumns& columns, const std::uint8_t* from,
                         std::int64_t step, std::int64_t terms, std::int32_t* panel);
-/// `words` words of `count` columns that are packed already, that of word i and column j being from[i * step + j].
+/// Copies `words` already packed words of `count` columns; word i of column j is from[i * step + j].
 void copy_integer_words(const std::int32_t* from, std::int64_t step, std::int64_t words, std::int64_t count,
                         std::int32_t* panel);
-/// The last words of the columns, behind `words` packed ones.
+/// Writes the correction words of the columns, behind `words` packed ones.
 void close_integer_panel(const IntegerOperand& of, const PanelColumns& columns, std::int64_t words,
                          std::int32_t* panel);
 
-/// sums[i][j] for a panel's columns: as many in a row of `sums`, which nothing has to be in before.
+/// sums[i][j] for a panel's columns, which are the pitch of `sums`; need not be initialised.
 void multiply_integer_panel(const std::int32_t* a, std::int64_t rows, std::int64_t words, const std::int32_t* panel,
                             std::int32_t* sums);
-/// Rows of `count` elements of the result, from `at` on, of their sums, whose rows are integer_panel_columns() apart;
-/// y's lie from element `y_at` on, y_step apart.
+/// Epilogue of rows of `count` accumulators, from `at` on, with a pitch of integer_panel_columns(); y's rows start at
+/// element `y_at`, y_step apart.
 void store_integer_rows(const IntegerResult& result, const std::int32_t* sums, std::int64_t rows,
                         const IntegerPlace& at, std::int64_t count, std::int64_t y_at, std::int64_t y_step);
 

@@ -1,6 +1,6 @@
 #pragma once
-// Launchers of the integer products. Device addresses; all indices fit 32 bits where no operand, nor the result, has
-// more than most_integers elements.
+// Launchers of the integer products. Device addresses; indices fit 32 bits, as operands and result have at most
+// most_integers elements.
 
 #include <cstdint>
 
@@ -22,7 +22,7 @@ struct IntegerMatrices {
 void multiply_integers(const Context& context, const IntegerMatrices& matrices, const IntegerOperand& a,
                        const IntegerOperand& b, const IntegerResult& result);
 
-/// x [N,C,H,W], w [K,C/groups,R,S], y [N,K,P,Q]; w is the left operand, whose matrices are the groups.
+/// x [N,C,H,W], w [K,C/groups,R,S], y [N,K,P,Q]; w is the left operand, with one matrix per group.
 void convolve_integers(const Context& context, const ConvProblem& problem, const IntegerOperand& w,
                        const IntegerOperand& x, const IntegerResult& result);
 

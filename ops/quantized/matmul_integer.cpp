@@ -1,4 +1,4 @@
-// MatMulInteger, whose int32 sums are the result, and QLinearMatMul, which quantises them again.
+// MatMulInteger, whose result is the int32 accumulators, and QLinearMatMul, which requantises them.
 
 #include <fmt/format.h>
 
@@ -20,8 +20,8 @@ struct IntegerMatMul {
 };
 
 /// Inputs of MatMulInteger: A, B, a_zero_point, b_zero_point (both optional). Of QLinearMatMul: a, a_scale,
-/// a_zero_point, b, b_scale, b_zero_point, y_scale, y_zero_point. Those of A for all or by row, of B for all or by
-/// column.
+/// a_zero_point, b, b_scale, b_zero_point, y_scale, y_zero_point. A's parameters are per tensor or per row, B's per
+/// tensor or per column.
 class IntegerMatMulOp final : public Op {
  public:
   explicit IntegerMatMulOp(const NodeSpec& spec) : quantizes_(spec.name == "QLinearMatMul") {
@@ -36,7 +36,7 @@ class IntegerMatMulOp final : public Op {
   double flops(std::span<const InputInfo> inputs, std::span<const TensorType> outputs) const override {
     return 2.0 * static_cast<double>(outputs[0].shape.elems()) * static_cast<double>(problem(inputs).shape.gemm_k);
   }
-  /// An axis along which a parameter has values of its own is followed by none, as these would have to move with it.
+  /// An axis with its own parameter values is not followed, as these would have to move with it.
   std::optional<AxisMap> axis_map(std::span<const InputInfo> inputs, const Shape& y) const override {
     const IntegerLines lines = problem(inputs).lines;
     if (lines.left_zero.step + lines.left_scale.step + lines.right_zero.matrix + lines.right_scale.matrix != 0)
@@ -126,7 +126,7 @@ class BoundCpu final : public BoundKernel {
         pack_integer_row(of.left, of.left.zero_point(row / m, row % m), of.left.data + row * k, 1, k,
                          left + row * line);
     });
-    // A panel's rows in blocks, so that few panels are work for all threads.
+    // A panel's rows in blocks, so that few panels keep all threads busy.
     constexpr std::int64_t block = 192;
     const std::int64_t blocks = (m + block - 1) / block;
     for (const ProductRun& products : runs_)

@@ -1,5 +1,5 @@
 #pragma once
-// Operators that multiply 8-bit integers: which input is what, and what their kernels share.
+// Operators that multiply 8-bit integers: the roles of their inputs, and shared parts of their kernels.
 
 #include <cstddef>
 #include <span>
@@ -10,7 +10,7 @@
 
 namespace lenslet {
 
-/// Numbers of inputs. The left operand has parameters by row, the right one by column.
+/// Input indices. The left operand has parameters per row, the right one per column.
 struct IntegerInputs {
   static constexpr std::size_t none = 99;
   std::size_t left = 0, right = 1;
@@ -18,11 +18,11 @@ struct IntegerInputs {
   std::size_t left_scale = none, right_scale = none, y_scale = none, y_zero = none;
   std::size_t bias = none;
 
-  /// Checks the types of all that are there, and gives the result's.
+  /// Checks the types of all present inputs; returns the result's type.
   DType result_type(std::span<const InputInfo> inputs) const;
 };
 
-/// Where the parameters of a problem lie: those of zero points and of scales.
+/// Offsets of a problem's zero points and scales.
 struct IntegerLines {
   Lines left_zero = {}, right_zero = {}, left_scale = {}, right_scale = {};
 };
@@ -35,10 +35,10 @@ struct IntegerRun {
 };
 /// A known operand, on the host.
 IntegerOperand operand_of(const Problem& problem, std::size_t data, std::size_t zero, const Lines& zeros);
-/// Are operand and zero point known?
+/// True if operand and zero point are known.
 bool is_known(std::span<const InputInfo> inputs, std::size_t data, std::size_t zero);
 
-/// For SimpleKernel::offer: the one candidate, which `bind` binds and which does not read the inputs `in_blob`.
+/// For SimpleKernel::offer: a single candidate, bound by `bind`, that does not read the inputs `in_blob`.
 inline Offer offer_prepared(const Problem& problem, const Target& target, InputMask in_blob,
                             std::unique_ptr<const BoundKernel> (*bind)(const Binding&)) {
   Candidate candidate;
@@ -51,11 +51,11 @@ inline Offer offer_prepared(const Problem& problem, const Target& target, InputM
 
 using Int8Types = Types<std::int8_t, std::uint8_t>;
 
-/// Pieces of a parallel loop of which each multiplies `products` pairs: some microseconds.
+/// Grain of a parallel loop whose items have `products` products: pieces take some microseconds.
 constexpr std::int64_t integer_grain(std::int64_t products) { return 1 + 100000 / (products + 1); }
 
-/// Multiplies rows [0, rows) of `a` with a panel, both packed, and calls store(first, count, sums) for each block of
-/// rows, whose sums lie integer_panel_columns() apart.
+/// Multiplies rows [0, rows) of `a` by a panel, both packed, and calls store(first, count, sums) per block of rows;
+/// `sums` has a pitch of integer_panel_columns().
 template <typename Store>
 void multiply_rows(const std::int32_t* a, std::int64_t rows, std::int64_t words, const std::int32_t* panel,
                    const Store& store) {

@@ -1,4 +1,4 @@
-// Operators on quantised tensors that compute with the integers themselves.
+// Operators on quantised tensors that compute in integers.
 
 #include "ops/families.h"
 

@@ -6,10 +6,10 @@ namespace {
 
 constexpr int warps = 4;  // of a block, a hidden unit each
 constexpr unsigned all_lanes = 0xFFFFFFFFU;
-/// Entries of the batch for which a warp reads R once.
+/// Batch entries per read of R by a warp.
 constexpr int most_entries = 4;
 
-/// What a step reads and writes. States lie as state_row() says.
+/// A step's operands. States are laid out by state_row().
 struct Step {
   std::int64_t t = 0;                      ///< of the forward direction; the other one is at seq - 1 - t
   const float *h = nullptr, *c = nullptr;  ///< before the step; null: 0
@@ -32,7 +32,7 @@ __device__ float apply(const CellFunction& function, float x) {
   return function.after * y + function.offset;
 }
 
-/// A hidden unit of an entry of the batch in a direction.
+/// One hidden unit of one batch entry in one direction.
 struct Place {
   const RecurrentProblem& q;
   const RecurrentCall& call;
@@ -49,7 +49,7 @@ struct Place {
     if (step.fault != nullptr) *step.fault = 1;
     return 0;
   }
-  /// What a gate gets of x, and of R's product, each with its bias.
+  /// A gate's parts from x and from the product with R, each with its bias.
   __device__ float of_x(int gate) const {
     const std::int64_t column = gate * q.hidden + j;
     const float x = call.gates[q.x_row(time(), b) * q.all_columns() + direction * q.columns() + column];
@@ -69,7 +69,7 @@ struct Place {
   __device__ float before(const float* state_before) const {
     return state_before == nullptr ? 0.0F : state_before[state()];
   }
-  /// After the step; an entry whose sequence has ended, or not begun, keeps what it has.
+  /// After the step; an entry whose sequence has ended or not begun keeps its state.
   __device__ void store(bool active, float h, float c) const {
     const std::int64_t at = state();
     call.y[q.y_row(time(), direction, b) * q.hidden + j] = active ? h : 0.0F;
@@ -78,7 +78,7 @@ struct Place {
   }
 };
 
-/// The cell of a place: sum(g) is R's product for gate g.
+/// The cell at a place: sum(g) is gate g of the product with R.
 template <typename Sum>
 __device__ void finish(const Place& at, const Sum& sum) {
   const RecurrentProblem& q = at.q;
@@ -108,9 +108,9 @@ __device__ void finish(const Place& at, const Sum& sum) {
   }
 }
 
-/// Of a step the products with R of `gates` gates from `first_gate` on, and then the cell; `resets`: instead of it the
-/// update gate, and the state times the reset gate. A warp has a hidden unit of a direction and up to `entries` entries
-/// of the batch; its lanes share the sums. Grid: (parts of the batch of each direction, blocks of hidden units).
+/// One step: the products with R of `gates` gates from `first_gate` on, then the cell; with `resets` instead of the
+/// cell the update gate, and the state times the reset gate. A warp has one hidden unit of a direction and up to
+/// `entries` batch entries; its lanes split k. Grid: (parts of the batch per direction, blocks of hidden units).
 template <int entries>
 __global__ void __launch_bounds__(32 * warps)
     recurrent_step(const __grid_constant__ RecurrentProblem q, const __grid_constant__ RecurrentCall call,
@@ -121,7 +121,7 @@ __global__ void __launch_bounds__(32 * warps)
   const int j = static_cast<int>(blockIdx.y) * warps + static_cast<int>(threadIdx.x) / 32;
   const int direction = static_cast<int>(blockIdx.x) % q.directions;
   const std::int64_t first = std::int64_t{blockIdx.x} / q.directions * entries;
-  if (j >= hidden) return;  // the whole warp
+  if (j >= hidden) return;  // whole warps
   const float* const from = step.scaled != nullptr && !resets ? step.scaled : step.h;
   const float* const r = call.r + (direction * q.columns() + first_gate * q.hidden + j) * q.hidden;
   float sums[4][entries] = {};
@@ -139,7 +139,7 @@ __global__ void __launch_bounds__(32 * warps)
       for (int e = 0; e < entries; ++e) sums[g][e] = fmaf(weight, h[e], sums[g][e]);
     }
   }
-  // Lane e finishes entry e.
+  // Lane e computes the cell of entry e.
   float own[4] = {};
 #pragma unroll
   for (int g = 0; g < 4; ++g)
@@ -158,7 +158,7 @@ __global__ void __launch_bounds__(32 * warps)
   step.scaled[at.state()] = reset * at.before(step.h);
 }
 
-/// Y_h and Y_c; 0 of an empty sequence.
+/// Writes Y_h and Y_c; 0 for an empty sequence.
 __global__ void __launch_bounds__(256)
     last_states(const __grid_constant__ RecurrentProblem q, const __grid_constant__ RecurrentCall call,
                 const __grid_constant__ Step last) {
@@ -188,7 +188,7 @@ void queue_step(const Context& context, const RecurrentProblem& q, const Recurre
 void recurrent_steps(const Context& context, const RecurrentProblem& q, const RecurrentCall& call) {
   const std::int64_t states = q.directions * q.batch * q.hidden;
   if (states == 0) return;
-  // Two of h, which a step reads while it writes; then c, or what GRU keeps between its kernels.
+  // Double-buffered h, which a step reads while writing; then c, or GRU's values between its two kernels.
   float *const h[] = {call.states, call.states + states}, *const more = call.states + 2 * states;
   Step step{.h = call.initial_h, .c = call.initial_c, .fault = context.fault};
   if (q.cell == Cell::gru && !q.linear_before_reset) {

@@ -1,5 +1,5 @@
 #pragma once
-// LSTM, GRU and RNN in numbers: one problem for the three cells, on both devices. Source: ONNX, LSTM-22, GRU-22,
+// LSTM, GRU and RNN in numbers: one problem for the three cells and both devices. Source: ONNX, LSTM-22, GRU-22,
 // RNN-22.
 
 #include <cstddef>
@@ -13,10 +13,10 @@ namespace lenslet {
 
 enum class Cell : std::uint8_t { lstm, gru, rnn };
 LENSLET_HOST_DEVICE constexpr int gates_of(Cell cell) { return cell == Cell::lstm ? 4 : cell == Cell::gru ? 3 : 1; }
-/// Activations of a direction: f, g, h of LSTM, f, g of GRU, f of RNN.
+/// Activations per direction: f, g, h for LSTM, f, g for GRU, f for RNN.
 constexpr int functions_of(Cell cell) { return cell == Cell::lstm ? 3 : cell == Cell::gru ? 2 : 1; }
 
-/// y = after * f(before * x) + offset: what ONNX names for these cells, ScaledTanh and Affine among them.
+/// y = after * f(before * x) + offset: covers ONNX's functions for these cells, with ScaledTanh and Affine.
 struct CellFunction {
   UnaryFunction f;
   float before = 1, after = 1, offset = 0;
@@ -40,7 +40,7 @@ struct RecurrentProblem {
   LENSLET_HOST_DEVICE std::int64_t all_columns() const { return directions * columns(); }
   LENSLET_HOST_DEVICE int gates() const { return gates_of(cell); }
   LENSLET_HOST_DEVICE bool backwards(int direction) const { return reverse || direction == 1; }
-  /// Where they begin, in vectors of `input`, `all_columns()` or `hidden` elements.
+  /// Row indices, in vectors of `input`, `all_columns()` or `hidden` elements.
   LENSLET_HOST_DEVICE std::int64_t x_row(std::int64_t t, std::int64_t b) const {
     return batch_first ? b * seq + t : t * batch + b;
   }
@@ -52,8 +52,7 @@ struct RecurrentProblem {
   }
 };
 
-/// All three operators. sequence_lens int32; what is behind a sequence's end is 0 in Y, and of an empty sequence all
-/// is.
+/// All three operators. sequence_lens is int32. Y is 0 behind a sequence's end, and all outputs of an empty one are 0.
 class RecurrentOp final : public Op {
  public:
   enum Input : std::size_t { x, w, r, b, lengths, initial_h, initial_c, p };
@@ -66,11 +65,11 @@ class RecurrentOp final : public Op {
   double flops(std::span<const InputInfo> inputs, std::span<const TensorType> outputs) const override;
   std::optional<AxisMap> axis_map(std::span<const InputInfo> inputs, const Shape& output) const override;
 
-  /// Error(invalid_model) where shapes contradict each other.
+  /// Error(invalid_model) when shapes do not match.
   RecurrentProblem problem(std::span<const InputInfo> inputs) const;
 
  private:
-  /// An activation as the file says it.
+  /// An activation as in the file.
   struct Named {
     std::string name;
     double alpha = 0, beta = 0;
@@ -84,9 +83,9 @@ class RecurrentOp final : public Op {
 
 inline RecurrentProblem recurrent_problem(const Problem& node) { return node.as<RecurrentOp>().problem(node.inputs()); }
 
-/// The bound that a kernel states, whose products err by `excess` more than float32's; recurrent_op.cpp derives it.
+/// A kernel's stated bound, if its products err by `excess` more than float32's; derived in recurrent_op.cpp.
 double recurrent_tolerance(const RecurrentProblem& problem, double excess = 0);
-/// Error(`kind`) where one is outside [0, seq].
+/// Error(`kind`) when a length is outside [0, seq].
 void check_lengths(const RecurrentProblem& problem, const Tensor& lengths, ErrorKind kind);
 
 /// recurrent_cpu.cpp and recurrent_cuda.cpp.

@@ -1,5 +1,5 @@
-// LSTM, GRU and RNN on the CPU: one product of all steps with W, then step by step a product of few rows with R, on top
-// of which the cell's functions work in place.
+// LSTM, GRU and RNN on the CPU: one product with W for all steps, then per step a product of few rows with R, to which
+// the cell's functions are applied in place.
 
 #include <fmt/format.h>
 
@@ -18,8 +18,8 @@ namespace {
 
 std::int64_t lines(std::int64_t floats) { return (floats + 15) / 16 * 16; }
 
-/// W and R as gemm() wants them: W of all directions, then of each direction what is multiplied with the state, then
-/// GRU's hidden gate, whose product is another.
+/// W and R packed for gemm(): W of all directions, then per direction the part of R that multiplies the state, then
+/// GRU's hidden gate, which is another product.
 class PackedMatrices {
  public:
   explicit PackedMatrices(const RecurrentProblem& q)
@@ -64,8 +64,8 @@ class BoundRecurrent final : public BoundKernel {
  public:
   BoundRecurrent(const Problem& node, int threads)
       : q_(recurrent_problem(node)), known_(weights_known(node)), matrices_(q_) {
-    // Directions and entries of the batch are independent: a thread takes its own through all steps. Where a step's
-    // product alone keeps more threads busy, they share each step instead.
+    // Directions and batch entries are independent: a thread takes its own through all steps. If a step's product alone
+    // keeps more threads busy, they share each step instead.
     entries_ = std::clamp<std::int64_t>(threads / q_.directions, 1, std::max<std::int64_t>(1, q_.batch));
     const std::int64_t in_step = gemm_pieces(q_.batch, matrices_.state_columns(), q_.hidden, threads);
     share_steps_ = std::min<std::int64_t>(in_step, threads) > std::min<std::int64_t>(threads, q_.directions * entries_);
@@ -123,8 +123,7 @@ class BoundRecurrent final : public BoundKernel {
     return i < run.inputs.size() && !run.inputs[i].empty() ? &run.inputs[i] : nullptr;
   }
 
-  /// What is added to the product with W: both biases, but for GRU's hidden gate the one alone where the reset gate
-  /// scales the other.
+  /// The addend of the product with W: both biases, except for GRU's hidden gate only W's if the reset gate scales R's.
   void add_biases(const float* b, float* workspace) const {
     const std::int64_t columns = q_.columns(), both = q_.linear_before_reset ? 2 * q_.hidden : columns;
     for (int d = 0; d < q_.directions; ++d) {
@@ -136,7 +135,7 @@ class BoundRecurrent final : public BoundKernel {
     }
   }
 
-  /// Entries [first, end) of the batch in one direction, through all steps.
+  /// Batch entries [first, end) in one direction, through all steps.
   class Entries {
    public:
     Entries(const BoundRecurrent& bound, const KernelRun& run, const float* packed, int direction, std::int64_t first,
@@ -184,7 +183,7 @@ class BoundRecurrent final : public BoundKernel {
       }
     }
 
-    /// Of all entries: c = a * b, on top of what it holds, or of the bias where there is one.
+    /// For all entries: c += a * b, or the bias + a * b if there is one.
     void multiply(const float* a, std::int64_t matrix, std::int64_t columns, float* c, std::int64_t row,
                   const float* bias) const {
       const Gemm call{.m = end_ - first_,
@@ -214,7 +213,7 @@ class BoundRecurrent final : public BoundKernel {
         part(0, end_ - first_, 0);
     }
 
-    /// A step at time t. Backwards it begins at the end of the longest sequence; the others wait until it has come to
+    /// The step at time t. Backwards starts at the end of the longest sequence; shorter ones wait until it reaches
     /// theirs.
     void step(std::int64_t t) const {
       const std::int64_t row = (q_.batch_first ? q_.seq : 1) * q_.all_columns();
@@ -286,7 +285,7 @@ class BoundRecurrent final : public BoundKernel {
       for (std::int64_t j = 0; j < n; ++j) h[j] *= out[j];
     }
 
-    /// z and r; then r scales `by_reset`, the state or what R made of it, which is added to the hidden gate.
+    /// z and r; then r scales `by_reset`, the state or its product with R, which is added to the hidden gate.
     void update_and_reset(float* __restrict gates, float* __restrict by_reset, bool add) const {
       const std::int64_t n = q_.hidden;
       activate(0, gates, 2 * n);
@@ -318,7 +317,8 @@ class BoundRecurrent final : public BoundKernel {
   const PackedMatrices matrices_;
   std::int64_t entries_ = 1;  ///< parts of the batch
   bool share_steps_ = false;
-  /// The workspace in floats, each on 64 bytes. c_: LSTM's cell state; of GRU what the reset gate scales.
+  /// The workspace in floats, each part 64-byte aligned. c_: LSTM's cell state, or GRU's value scaled by the reset
+  /// gate.
   std::int64_t floats_ = 0, gates_ = 0, bias_ = 0, hidden_bias_ = 0, h_ = 0, c_ = 0, packed_ = 0;
 };
 

@@ -1,4 +1,4 @@
-// LSTM, GRU and RNN on CUDA: the product of all steps with W is posed to Gemm's kernel, the steps are recurrent.cu's.
+// LSTM, GRU and RNN on CUDA: Gemm's kernel computes the product with W for all steps, recurrent.cu the steps.
 
 #include "ops/recurrent/recurrent_cuda.h"
 
@@ -16,7 +16,7 @@
 namespace lenslet {
 namespace {
 
-/// X [seq*batch,input] times the transpose of W [directions*gates*hidden,input], as both lie.
+/// X [seq*batch,input] times the transpose of W [directions*gates*hidden,input], both in place.
 Problem input_product(const Problem& node) {
   static_assert(int{RecurrentOp::x} == int{MatrixOp::a} && int{RecurrentOp::w} == int{MatrixOp::b});
   const RecurrentProblem q = recurrent_problem(node);
@@ -27,7 +27,7 @@ Problem input_product(const Problem& node) {
   return {make_normalised_op("Gemm", {{"transB", std::int64_t{1}}}, 2), inputs, {y}};
 }
 
-/// What the product's candidate is to its own kernel.
+/// The product's part of the candidate, for its own kernel.
 Candidate of_product(Candidate candidate) {
   candidate.inputs.assign(2, formats::nchw);
   candidate.outputs.assign(1, formats::nchw);
@@ -95,7 +95,7 @@ class BoundOnCuda final : public BoundKernel {
   const RecurrentProblem q_;
   Shape x_, w_, gates_;
   std::unique_ptr<const BoundKernel> product_;  ///< null: there is nothing to multiply
-  /// The workspace in bytes: gates of all steps, then these.
+  /// The workspace in bytes: gates of all steps, then these offsets.
   std::size_t states_at_ = 0, product_at_ = 0;
   bool checks_ = false;
 };

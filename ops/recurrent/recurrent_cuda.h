@@ -1,5 +1,5 @@
 #pragma once
-// The steps of LSTM, GRU and RNN on CUDA. Plain C++: included where there is no CUDA, too.
+// The steps of LSTM, GRU and RNN on CUDA. Plain C++: also included without CUDA.
 
 #include <cstdint>
 
@@ -9,7 +9,7 @@ namespace lenslet::cuda {
 
 struct Context;
 
-/// All pointers are on the device; null: left out.
+/// All pointers are device memory; null: left out.
 struct RecurrentCall {
   const float* gates = nullptr;  ///< X times W: [x_row()][all_columns()]
   const float *r = nullptr, *b = nullptr, *initial_h = nullptr, *initial_c = nullptr, *p = nullptr;
@@ -23,7 +23,7 @@ constexpr std::int64_t recurrent_state_floats(const RecurrentProblem& q) {
   return 4 * q.directions * q.batch * q.hidden;
 }
 
-/// Queues one kernel a step, two for a GRU whose reset gate comes before the product. hidden <= most_hidden.
+/// Queues one kernel per step, two for a GRU whose reset gate comes before the product. hidden <= most_hidden.
 void recurrent_steps(const Context& context, const RecurrentProblem& problem, const RecurrentCall& call);
 
 }  // namespace lenslet::cuda

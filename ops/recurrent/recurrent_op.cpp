@@ -1,4 +1,4 @@
-// What LSTM, GRU and RNN mean.
+// The LSTM, GRU and RNN operators.
 
 #include <fmt/format.h>
 
@@ -12,8 +12,7 @@
 namespace lenslet {
 namespace {
 
-/// An activation's name, whether it takes alpha and beta, and what they are where the file does not say it: the
-/// defaults of the operators of these names.
+/// An activation's name, whether it has alpha and beta, and their defaults: those of the operator of that name.
 struct Known {
   std::string_view name;
   bool alpha = false, beta = false;
@@ -44,7 +43,7 @@ const Known& known_function(std::string_view name) {
 CellFunction cell_function(std::string_view name, double alpha, double beta) {
   const auto a = static_cast<float>(alpha), b = static_cast<float>(beta);
   if (name == "ScaledTanh") return {.f = {UnaryKind::Tanh}, .before = b, .after = a};
-  // A slope of 1 below 0 as well gives x.
+  // A slope of 1 also below 0 gives x.
   if (name == "Affine") return {.f = {UnaryKind::LeakyRelu, 1}, .after = a, .offset = b};
   if (name == "Relu") return {.f = {UnaryKind::Relu}};
   if (name == "Tanh") return {.f = {UnaryKind::Tanh}};
@@ -102,7 +101,7 @@ RecurrentOp::RecurrentOp(const NodeSpec& spec) : outputs_(spec.outputs) {
   if (names.size() != count)
     throw Error(ErrorKind::invalid_model,
                 fmt::format("attribute 'activations' has {} entries, expected {}", names.size(), count));
-  // Each function takes the next number from the lists, if it takes one.
+  // Each function that has a parameter takes the next number of the list.
   const std::vector<double> alphas = reader.reals("activation_alpha"), betas = reader.reals("activation_beta");
   auto alpha = alphas.begin();
   auto beta = betas.begin();
@@ -197,7 +196,7 @@ double RecurrentOp::flops(std::span<const InputInfo> inputs, std::span<const Ten
 
 std::optional<AxisMap> RecurrentOp::axis_map(std::span<const InputInfo> inputs, const Shape& output) const {
   AxisMap map = axes_kept(inputs.size(), {});
-  // Y has one axis more than the states.
+  // Y has one more axis than the states.
   const std::size_t batch = form_.batch_first ? 0 : output.rank() == 4 ? 2 : 1;
   const auto follow = [&](std::size_t input, int axis) {
     if (input >= inputs.size()) return;
@@ -209,10 +208,10 @@ std::optional<AxisMap> RecurrentOp::axis_map(std::span<const InputInfo> inputs, 
   return map;
 }
 
-// A step rounds its two sums and, counted together, 16 times after them. That goes into the state, where gates below 1
-// let it fade: what the last 16 steps have rounded, independently, adds up to 4 times as much. (Measured against double
-// over 100 and 400 steps, 16 to 256 hidden units, the worst is a tenth of this.) Recurrent weights that make
-// differences grow, without a gate or a bound, make any computation's roundings grow: no bound holds for those.
+// A step rounds its two sums, and 16 times after them, counted together. The errors enter the state, where gates below
+// 1 damp them: the independent roundings of the last 16 steps add up to 4 times as much. (Worst error measured against
+// double over 100 and 400 steps, 16 to 256 hidden units: a tenth of this.) No bound holds if recurrent weights amplify
+// differences without a gate or a bound.
 double recurrent_tolerance(const RecurrentProblem& q, double excess) {
   const double step = sum_tolerance(q.input + q.hidden) + excess + 16 * 0x1p-24;
   return step * std::sqrt(static_cast<double>(std::clamp<std::int64_t>(q.seq, 1, 16)));

@@ -1,4 +1,4 @@
-// The recurrent operators: one file of meaning, and a kernel a device, for the three.
+// The recurrent operators: one file for the operators, and one kernel per device for all three.
 
 #include "ops/families.h"
 

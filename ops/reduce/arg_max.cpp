@@ -1,5 +1,5 @@
-// ArgMax and ArgMin: index of the largest or smallest element along one axis, the first of equals or the last. NaN is
-// beyond all numbers in both, as in NumPy.
+// ArgMax and ArgMin: index of the largest or smallest element along one axis, the first or last of equals. NaN beats
+// all numbers in both, as in NumPy.
 
 #include <array>
 #include <type_traits>
@@ -45,7 +45,7 @@ class ArgExtreme final : public Op {
   }
 };
 
-/// Does `x` take the place of `best`, which stands before it?
+/// Does `x` replace the earlier `best`?
 template <bool largest, bool last>
 struct Replaces {
   static constexpr bool takes_first = !last, takes_largest = largest;
@@ -56,7 +56,7 @@ struct Replaces {
   }
 };
 
-// Neighbouring outputs are searched together when they are neighbours in the input, so that rows are read in order.
+// Outputs adjacent in the input are searched together, so that rows are read in order.
 template <typename T, typename Replaces>
 void search(const reduce::Loops& loops, Replaces replaces, const KernelRun& run) {
   StridedLoops kept = loops.kept;

@@ -18,13 +18,13 @@ struct ArgFold {
   T best{};
 
   __device__ explicit ArgFold(Rule) {}
-  /// Nothing is further from being chosen: it may only tie with elements that are all like it, see result().
+  /// The last choice of all: it can only tie with equal elements, see result().
   __device__ static T neutral(Rule rule) { return rule.largest ? reduce::least_value<T> : reduce::greatest_value<T>; }
   __device__ void add(T x, std::int64_t i, Rule rule) { take(x, i, rule); }
   __device__ void merge(const ArgFold& other, Rule rule) {
     if (other.where >= 0) take(other.best, other.where, rule);
   }
-  /// The last of equals may be a `neutral` behind the end: then all elements are, and the last one is meant.
+  /// The last of equals may be a `neutral` behind the end: then all elements are equal, and the last one is the result.
   __device__ std::int64_t result(std::int64_t count, Rule) const { return where < count ? where : count - 1; }
 
  private:

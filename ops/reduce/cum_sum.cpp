@@ -65,7 +65,7 @@ class CumSum final : public Op {
 
 template <typename T, bool product>
 void sum_up(const CumSumShape& shape, const T* x, T* y, ThreadPool& pool) {
-  // Neighbouring lines go together, so that memory is read in order.
+  // Adjacent lines together, so that memory is read in order.
   constexpr std::int64_t most_lanes = 64;
   const std::int64_t lanes = std::min(shape.inner, most_lanes), strips = (shape.inner + lanes - 1) / lanes;
   // `width` lines from element `first` on; a constant 1 keeps the sum in a register.
@@ -111,7 +111,7 @@ std::unique_ptr<const BoundKernel> bind_cuda(const Binding& binding) {
   });
 }
 
-// Sums are kept in double and rounded once, to half a unit of one that may be some 30 times the rms; products too.
+// Sums and products are kept in double and rounded once, by half an ulp of a value up to some 30 times the rms.
 constexpr auto kernels =
     on_both({.types = dtypes<CumSumTypes>, .tolerance = 2e-6, .in_place = input_bit(0), .reads = input_bit(0)},
             bind_cpu, bind_cuda);

@@ -11,7 +11,7 @@ constexpr int warps = threads / warp_threads;
 constexpr int tile_warps = 32;
 constexpr int tile_each = 8;  ///< elements of a thread, all read before the first is needed
 
-/// Short lines: one for each thread.
+/// Short lines, one per thread.
 template <typename T, bool product>
 __global__ void __launch_bounds__(threads) sum_columns(const T* x, T* y, CumSumShape shape) {
   wait_for_previous();
@@ -29,8 +29,8 @@ __global__ void __launch_bounds__(threads) sum_columns(const T* x, T* y, CumSumS
   }
 }
 
-/// Lines whose neighbours in memory are other lines: a block takes 32 side by side, and goes along them with 8 elements
-/// a thread. A thread a line would read one element after the other (4096 lines of 4096 in 1624 us).
+/// Lines whose neighbours in memory are other lines: a block takes 32 adjacent ones, with 8 elements along them per
+/// thread. One thread per line would read serially (4096 lines of 4096: 1624 us).
 template <typename T, bool product>
 __global__ void __launch_bounds__(tile_warps* warp_threads) sum_tiles(const T* x, T* y, CumSumShape shape) {
   using Sum = RunningSum<T>;
@@ -69,7 +69,7 @@ __global__ void __launch_bounds__(tile_warps* warp_threads) sum_tiles(const T* x
   }
 }
 
-/// A block for each contiguous line, which it goes along with an element a thread.
+/// Contiguous lines, one per block, one element per thread.
 template <typename T, bool product>
 __global__ void __launch_bounds__(threads) sum_rows(const T* x, T* y, CumSumShape shape) {
   using Sum = RunningSum<T>;
@@ -87,7 +87,7 @@ __global__ void __launch_bounds__(threads) sum_rows(const T* x, T* y, CumSumShap
       if (lane >= step) sum = joined<product>(sum, other);
     }
     if (lane == warp_threads - 1) totals[warp] = sum;
-    // Not the sum less the element, which of infinities would be NaN.
+    // Not the sum minus the element, which is NaN for infinities.
     if (shape.exclusive) {
       sum = __shfl_up_sync(0xffffffffU, sum, 1);
       if (lane == 0) sum = none;

@@ -12,7 +12,7 @@ namespace lenslet {
 
 using CumSumTypes = Types<float, double, std::int32_t, std::int64_t, std::uint32_t, std::uint64_t>;
 
-/// What a running sum or product is kept in: floats in double, integers modulo 2^64.
+/// Accumulator type of running sums and products: double for floats, integers modulo 2^64.
 template <typename T>
 using RunningSum = std::conditional_t<std::is_integral_v<T>, std::uint64_t, double>;
 
@@ -21,8 +21,8 @@ LENSLET_HOST_DEVICE Sum joined(Sum a, Sum b) {
   return product ? a * b : a + b;
 }
 
-/// x and y [outer, length, inner], summed (or multiplied) along the middle: up to each element, or from it on with
-/// `reverse`; `exclusive` leaves the element itself out.
+/// x and y [outer, length, inner], accumulated along the middle: up to each element, or with `reverse` from it on;
+/// `exclusive` leaves the element itself out.
 struct CumSumShape {
   std::int64_t outer = 1, length = 1, inner = 1;
   bool exclusive = false, reverse = false, product = false;
@@ -32,7 +32,7 @@ namespace cuda {
 
 struct Context;
 
-/// Device addresses; y may be x. The same bits on every device and in every run.
+/// Device addresses; y may be x. Bit-identical on all devices and in all runs.
 void cum_sum(const Context& context, DType dtype, const CumSumShape& shape, const void* x, void* y);
 
 }  // namespace cuda

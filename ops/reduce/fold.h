@@ -17,17 +17,17 @@
 
 namespace lenslet {
 
-/// The Reduce family, by what is accumulated and how it ends.
+/// The Reduce family, by what is accumulated and the final function.
 enum class ReduceKind : std::uint8_t { sum, mean, max, min, prod, sum_square, l1, l2, log_sum, log_sum_exp };
 
 namespace reduce {
 
-/// Type to accumulate in: double for floating point; integers modulo 2^64, as ONNX's int64 sums wrap.
+/// Accumulator type: double for floating point; integers modulo 2^64, as ONNX's int64 sums wrap.
 template <typename T>
 using Sum = std::conditional_t<std::is_floating_point_v<T>, double, std::uint64_t>;
 
 enum class Term { value, square, magnitude };
-/// What turns a sum into the result; of integers only none and mean.
+/// The function of the sum; integers have only none and mean.
 enum class Finish { none, mean, root, log };
 struct NoRule {};
 
@@ -79,7 +79,7 @@ struct ProductFold {
   LENSLET_HOST_DEVICE T result(std::int64_t, Rule) const { return static_cast<T>(product); }
 };
 
-/// Values that T has; infinite where it can.
+/// Largest and least values of T; infinite where possible.
 template <typename T>
 inline constexpr T least_value = std::numeric_limits<T>::has_infinity ? -std::numeric_limits<T>::infinity()
                                                                       : std::numeric_limits<T>::lowest();
@@ -87,7 +87,7 @@ template <typename T>
 inline constexpr T greatest_value = std::numeric_limits<T>::has_infinity ? std::numeric_limits<T>::infinity()
                                                                          : std::numeric_limits<T>::max();
 
-/// NaN wins, as in NumPy. Of nothing: the least (greatest) value there is.
+/// NaN wins, as in NumPy. Without elements: the least (greatest) value of T.
 template <typename T, bool largest>
 struct ExtremeFold {
   using In = T;
@@ -104,8 +104,8 @@ struct ExtremeFold {
   LENSLET_HOST_DEVICE T result(std::int64_t, Rule) const { return best; }
 };
 
-/// log(sum(exp(x))) without overflow: the sum is kept relative to the largest element so far. `Exponent` is the type
-/// that powers are taken in: float is enough where that is faster, for each is at most 1.
+/// log(sum(exp(x))) without overflow: the sum is relative to the largest element so far. `Exponent` is the type of the
+/// powers, each at most 1: float suffices where it is faster.
 template <typename T, typename Exponent>
 struct LogSumExpFold {
   using In = T;
@@ -136,8 +136,8 @@ struct LogSumExpFold {
   }
 };
 
-/// f(std::type_identity<Fold>(), rule) with the fold of `kind` over elements of type T; integers have no l2, log_sum
-/// and log_sum_exp.
+/// Calls f(std::type_identity<Fold>(), rule) with the fold of `kind` over T; integers have no l2, log_sum and
+/// log_sum_exp.
 template <typename T, typename Exponent, typename F>
 void with_fold(ReduceKind kind, const F& f) {
   constexpr std::type_identity<SumFold<T, Term::value>> values;

@@ -43,7 +43,7 @@ class ReduceOp final : public Op {
     return resolve(inputs).map(inputs.size(), inputs[0].type.shape.rank());
   }
 
-  // Without keepdims only when the axes that are left keep their order: the result is then what it was.
+  // Without keepdims only if the remaining axes keep their order: the result is then unchanged.
   std::optional<PermutedOp> permuted(std::span<const int> to, std::span<const InputInfo> inputs) const override {
     const auto given = given_axes(inputs);
     if (!given || given->size == 0) return std::nullopt;
@@ -80,7 +80,7 @@ std::unique_ptr<const BoundKernel> bind_reduction(const Binding& binding) {
                    op.resolve(binding.problem.inputs()).loops(binding));
 }
 
-// Without keepdims a 4-D input gives an output of lower rank, which is row-major, so any input format will do.
+// Without keepdims a 4-D input gives a row-major output of lower rank, so any input format works.
 constexpr auto kernels_for(DTypeSet types) {
   return on_both({.types = types,
                   .more_on_cuda = dtypes<HalfTypes>,

@@ -9,7 +9,7 @@ namespace lenslet::cuda {
 
 namespace {
 
-/// Integers: the kind is decided at run time, since they are never the load of a network.
+/// Integers: the kind is chosen at run time, since networks spend no time on them.
 template <typename T>
 struct IntegerFold {
   using In = T;
@@ -51,7 +51,7 @@ struct IntegerFold {
   }
 };
 
-/// A fold of floats, of halves, rounded once.
+/// A float fold for halves, rounded once.
 template <typename Half, typename Base>
 struct HalfFold : Base {
   using In = Half;
@@ -60,9 +60,9 @@ struct HalfFold : Base {
   using Base::Base;
   __device__ static Half neutral(Rule rule) { return narrowed<Half>(static_cast<float>(Base::neutral(rule))); }
   __device__ void add(Half x, std::int64_t i, Rule rule) { Base::add(widened(x), i, rule); }
-  /// The sum of up to sixteen elements, each divided by sixteen, so that it does not overflow. Conversions to double
-  /// run at an eighth of the rate of additions in float: with one an element GlobalAveragePool of 64x1000x13x13 took 15
-  /// us where memory takes 5.
+  /// The sum of up to sixteen elements, each divided by sixteen against overflow. Conversions to double run at an
+  /// eighth of the rate of float additions: with one per element GlobalAveragePool of 64x1000x13x13 took 15 us instead
+  /// of memory's 5.
   __device__ void add_sixteenths(float sum) requires std::is_same_v<Base, reduce::SumFold<float, reduce::Term::value>> {
     Base::sum += static_cast<double>(sum) * 16;
   }
@@ -82,7 +82,7 @@ ReduceGeometry::Loops loops_of(const StridedLoops& loops) {
 int log2_floor(std::int64_t value) { return static_cast<int>(std::bit_width(static_cast<std::uint64_t>(value))) - 1; }
 int log2_ceil(std::int64_t value) { return value <= 1 ? 0 : log2_floor(value - 1) + 1; }
 
-// Eight blocks of 256 threads for each of an H200's 132 multiprocessors: five run at once, the others even out the end.
+// Eight blocks of 256 threads per multiprocessor of an H200 (132): five run at once, the others balance the end.
 constexpr std::int64_t blocks_wanted = 1056;
 
 }  // namespace
@@ -95,7 +95,7 @@ ReduceGeometry reduce_geometry(const reduce::Loops& loops) {
   g.reduced = loops_of(loops.reduced);
   const std::int64_t outputs = g.kept.count, count = g.reduced.count;
   g.across = loops.kept.rank() > 0 && loops.kept[loops.kept.rank() - 1].from == 1;
-  // A thread should fold some elements before it merges, and read whole 32-byte sectors with its neighbours.
+  // A thread should fold several elements before merging, and its warp should read whole 32-byte sectors.
   const int most = std::min(block_bits, log2_ceil(count));
   if (g.across) {
     const int sector = std::min(3, log2_ceil(outputs));
@@ -157,21 +157,21 @@ ColumnGeometry column_geometry(const DenseReduction& dense, int pack) {
   g.lane_bits = 5;
   while (g.lane_bits > 3 && blocks() < enough_blocks) --g.lane_bits;
   if (dense.count >= least_to_split) {
-    // Eight loads a thread at least, to be worth a second kernel.
+    // At least eight loads per thread, to be worth a second kernel.
     const std::int64_t steps = dense_unroll * (reduce_threads >> g.lane_bits);
     const std::int64_t splits =
         std::clamp<std::int64_t>(dense.count / steps, 1, (enough_blocks + blocks() - 1) / blocks());
     g.chunk = (dense.count + splits - 1) / splits;
     g.splits = static_cast<int>((dense.count + g.chunk - 1) / g.chunk);
   } else {
-    // Down to a sector of 32 bytes, while there are elements for the threads that this sets free.
+    // Down to a 32-byte sector, as long as there are elements for the threads set free.
     while (g.lane_bits > 1 && blocks() < enough_blocks && reduce_threads >> g.lane_bits < dense.count) --g.lane_bits;
   }
   return g;
 }
 
 std::size_t reduce_workspace_bytes(const reduce::Loops& loops, DType dtype) {
-  // The addresses decide between the two, and are not known yet.
+  // The choice between the two depends on addresses, which are not known yet.
   const int pack = dtypes<HalfTypes>.contains(dtype) ? fold_pack<Float16> : fold_pack<float>;
   const ReduceGeometry g = reduce_geometry(loops);
   const ColumnGeometry columns = column_geometry(dense_reduction(loops), pack);

@@ -1,7 +1,7 @@
 #pragma once
-// Reductions of x [outer][count][inner] without gaps in float32 or halves, which is what networks ask for: global
-// pooling, means over pixels, the class of each pixel. Few kernel arguments, 32-bit indices and eight loads of 16 bytes
-// in flight a thread, where the kernels for any loops (reduce_kernel.cuh) reach half of an H200's bandwidth.
+// Reductions of dense x [outer][count][inner] in float32 or halves, the usual ones in networks: global pooling, means
+// over pixels, the class of each pixel. Few kernel arguments, 32-bit indices and eight 16-byte loads in flight per
+// thread; the kernels for any loops (reduce_kernel.cuh) reach half of an H200's bandwidth.
 
 #include <cstdint>
 #include <type_traits>
@@ -15,25 +15,25 @@
 
 namespace lenslet::cuda {
 
-/// x [outer][count][inner] to y [outer][inner]. count 0: the loops are of another form.
+/// x [outer][count][inner] to y [outer][inner]. count 0: the loops do not have this form.
 struct DenseReduction {
   std::int64_t outer = 1, count = 0, inner = 1;
 };
 DenseReduction dense_reduction(const reduce::Loops& loops);
 
-// A Fold's neutral(rule) stands in for elements past the end: with a condition around additions, too, the compiler
-// makes each load wait for the addition before it.
+// A Fold's neutral(rule) replaces elements past the end: a condition around the additions would make each load wait for
+// the previous addition.
 
 inline constexpr int reduce_threads = 256;
 inline constexpr int reduce_warps = reduce_threads / warp_threads;
 
-/// Folds `fold` over the threads whose lanes differ in the bits from `first` up to `end`, powers of two.
+/// Folds `fold` over the lanes that differ in bits from `first` up to `end`, powers of two.
 template <typename Fold>
 __device__ void merge_lanes(Fold& fold, int first, int end, typename Fold::Rule rule) {
   for (int mask = first; mask < end; mask *= 2) fold.merge(shuffle_xor(fold, mask), rule);
 }
 
-/// y[place(output)] from partials [outputs][splits]; a warp an output.
+/// y[place(output)] from partials [outputs][splits]; one warp per output.
 template <typename Fold, typename Place>
 __global__ void __launch_bounds__(reduce_threads)
     merge_partials(const Fold* partials, typename Fold::Out* y, std::int64_t outputs, int splits, std::int64_t count,
@@ -56,11 +56,11 @@ struct InOrder {
 inline constexpr int dense_unroll = 8;
 inline constexpr int row_threads_most = 1024;
 
-/// Elements that one access of 16 bytes moves.
+/// Elements per 16-byte access.
 template <typename In>
 inline constexpr int fold_pack = 16 / static_cast<int>(sizeof(In));
 
-/// x [rows][length], length below 2^30 and a multiple of `pack`: 1 << group_bits neighbouring threads share a row.
+/// x [rows][length], length below 2^30 and a multiple of `pack`: 1 << group_bits adjacent threads share a row.
 template <typename Fold, int pack>
 __global__ void __launch_bounds__(row_threads_most, 1)
     reduce_rows(const typename Fold::In* x, typename Fold::Out* y, std::int64_t rows, int length, int group_bits,
@@ -119,11 +119,10 @@ struct ColumnGeometry {
   int lane_bits = 0;         ///< log2 of the columns of a block: at most 5, or 8: a column a thread
   int splits = 1;
 };
-/// A function of the shape and the type alone, so that every device gives the same bits. For inner in whole packs of 16
-/// bytes.
+/// Depends on shape and type only, so that all devices give the same bits. For inner in whole packs of 16 bytes.
 ColumnGeometry column_geometry(const DenseReduction& dense, int pack);
 
-/// What a thread of reduce_columns loads at once.
+/// A thread's load in reduce_columns.
 template <typename In>
 struct ColumnPack : std::type_identity<Floats<fold_pack<In>, In>> {};
 template <typename In>
@@ -150,7 +149,7 @@ __device__ In element(const EightHalves<In>& values, int k) {
   return values.at(k);
 }
 
-/// Does the fold take the sum of some elements at once, in float (Fold::add_sixteenths)?
+/// True if the fold accepts short float sums (Fold::add_sixteenths).
 template <typename Fold>
 concept TakesSums = requires(Fold fold) {
   fold.add_sixteenths(0.0F);
@@ -170,8 +169,8 @@ __device__ Folds<Fold, sizeof...(k)> folds_of_nothing(typename Fold::Rule rule, 
   return {{(static_cast<void>(k), Fold(rule))...}};
 }
 
-/// Grid: (columns, splits); a thread folds the neighbouring columns of a pack at once. Eight folds spill where three
-/// blocks share a multiprocessor, but for those that take sums.
+/// Grid: (columns, splits); a thread folds the adjacent columns of a pack. Eight folds spill with three blocks per
+/// multiprocessor, except those that accept short sums.
 template <typename Fold>
 __global__ void __launch_bounds__(reduce_threads, fold_pack<typename Fold::In> > 4 && !TakesSums<Fold> ? 2 : 3)
     reduce_columns(const typename Fold::In* x, typename Fold::Out* y, Fold* partials,
@@ -244,8 +243,8 @@ __global__ void __launch_bounds__(reduce_threads, fold_pack<typename Fold::In> >
     y[output] = fold.result(g.count, rule);
 }
 
-/// log2 of the threads that share a row of `packs` loads: about eight loads each in flight at once. With few rows more
-/// threads, since the time is then that of one.
+/// log2 of the threads per row of `packs` loads: about eight loads in flight each. With few rows more threads, since
+/// one row's time is then the total.
 inline int row_group_bits(std::int64_t rows, std::int64_t packs) {
   constexpr std::int64_t threads_wanted = 1 << 16;
   int bits = 0;
@@ -255,13 +254,13 @@ inline int row_group_bits(std::int64_t rows, std::int64_t packs) {
   return bits;
 }
 
-/// Is `dense` better done by reduce_rows? A row goes to one block, so that few long ones would leave the device idle.
+/// Should reduce_rows do `dense`? Each row is one block's, so a few long rows would leave the device idle.
 inline bool rows_fit(const DenseReduction& dense) {
   constexpr std::int64_t one_block = 16384, enough_rows = 64, longest = std::int64_t{1} << 30;
   return dense.inner == 1 && dense.count < longest && (dense.outer >= enough_rows || dense.count <= one_block);
 }
 
-/// Queues the kernels; false: the shape or the addresses are not for them, nothing was queued. `workspace`: as for
+/// Queues the kernels; false if shape or addresses are unsuitable, with nothing queued. `workspace`: as for
 /// reduce_by().
 template <typename Fold>
 bool reduce_dense(const Context& context, const DenseReduction& dense, typename Fold::Rule rule,

@@ -1,11 +1,12 @@
 #pragma once
-// The kernels behind every reduction: any kept and reduced axes, any fold, always in the same order. reduce_dense.cuh
-// has faster ones for the usual axes.
+// The kernels of all reductions: any kept and reduced axes, any fold, always in the same order. reduce_dense.cuh has
+// faster ones for the usual axes.
 //
-// A block of 256 threads makes `lanes` outputs, `depth` threads each. Where neighbours in memory belong to different
-// outputs (`across`: columns, channels of nhwc) neighbouring threads make different outputs, else they share one; both
-// ways a warp reads neighbours. Threads of one output merge by shuffles, then warps through shared memory. With too few
-// outputs to fill the device, `splits` blocks share each and a second kernel merges what they left in the workspace.
+// A block of 256 threads computes `lanes` outputs with `depth` threads each. If adjacent elements belong to different
+// outputs (`across`: columns, channels of nhwc), adjacent threads have different outputs; otherwise they share one.
+// Either way a warp's reads are contiguous. The threads of an output merge by shuffles, then warps through shared
+// memory. If outputs are too few to fill the device, `splits` blocks share each, and a second kernel merges their
+// partial folds in the workspace.
 
 #include <cstddef>
 #include <cstdint>
@@ -20,7 +21,7 @@
 
 namespace lenslet::cuda {
 
-/// Most that a Fold (fold.h) has.
+/// Largest size of a Fold (fold.h).
 inline constexpr int fold_bytes = 16;
 
 struct ReduceGeometry {
@@ -41,7 +42,7 @@ struct ReduceGeometry {
   std::int64_t chunk = 0;  ///< reduced elements a split takes
 };
 
-/// How `loops` are shared out: a function of the shape alone, so that every device gives the same bits.
+/// How `loops` are distributed: depends on the shape only, so that all devices give the same bits.
 ReduceGeometry reduce_geometry(const reduce::Loops& loops);
 
 template <std::int64_t ReduceGeometry::Loop::*stride>
@@ -52,7 +53,7 @@ __device__ std::int64_t offset_at(const ReduceGeometry::Loops& loops, std::int64
   return offset + index * (loops.loop[0].*stride);
 }
 
-/// Where an output lies.
+/// The offset of an output.
 struct InLoops {
   ReduceGeometry::Loops kept;
   __device__ std::int64_t operator()(std::int64_t output) const {
@@ -60,7 +61,7 @@ struct InLoops {
   }
 };
 
-/// Grid: (outputs / lanes, splits). Five blocks a multiprocessor, 48 registers: the most without spills in float.
+/// Grid: (outputs / lanes, splits). Five blocks per multiprocessor, 48 registers: the most without spills in float.
 template <typename Fold>
 __global__ void __launch_bounds__(reduce_threads, 5)
     reduce_blocks(const typename Fold::In* x, typename Fold::Out* y, Fold* partials,
@@ -90,7 +91,7 @@ __global__ void __launch_bounds__(reduce_threads, 5)
   }
   const int mask_end = !g.across && depth < warp_threads ? depth : warp_threads;
   merge_lanes(fold, g.across ? lanes : 1, mask_end, rule);
-  // What is left: one value a warp and output; with more lanes than a warp has, one a thread.
+  // What remains is one value per warp and output; with more lanes than a warp, one per thread.
   const int merged = g.across ? (lanes < warp_threads ? warp_threads / lanes : 1) : mask_end;
   const int rows = depth / merged;
   if (rows > 1) {

@@ -1,5 +1,5 @@
 #pragma once
-// The loops of a reduction, for any strides.
+// CPU loops of reductions with any strides.
 
 #include <algorithm>
 #include <array>
@@ -11,12 +11,12 @@
 
 namespace lenslet::reduce {
 
-/// Loops over what stays (from input to output) and over what is reduced (input only).
+/// Loops over kept axes (from input to output) and over reduced axes (input only).
 struct Loops {
   StridedLoops kept, reduced;
 };
 
-/// Elements from one pixel of x and of y to the next in nhwc: the channels, or more (Format::pixel_pitch).
+/// Pixel strides of x and y in nhwc, in elements: the channels, or more (Format::pixel_pitch).
 struct PlanePixels {
   std::int64_t x, y;
 };
@@ -32,23 +32,23 @@ inline Loops plane_loops(std::int64_t n, std::int64_t c, std::int64_t area, bool
   return plane_loops(n, c, area, nhwc, {c, c});
 }
 
-// Neighbouring outputs accumulated together; 32 doubles stay in vector registers or close.
+// Adjacent outputs accumulated together; 32 doubles fit, or nearly fit, the vector registers.
 inline constexpr std::int64_t lanes = 32;
 
-/// Index of the loop whose input elements are neighbours, or -1.
+/// Index of the loop with contiguous input elements, or -1.
 inline int contiguous_loop(const StridedLoops& loops) {
   for (int i = 0; i < loops.rank(); ++i)
     if (loops[i].from == 1) return i;
   return -1;
 }
 
-/// The loops of what is reduced, the innermost apart.
+/// The reduced loops, with the innermost one separate.
 class ReducedRows {
  public:
   explicit ReducedRows(const StridedLoops& reduced) : count(reduced.count()), outer_(reduced) {
     if (outer_.rank() > 0) row = outer_.take(outer_.rank() - 1);
   }
-  /// f(where a row of row.dim elements begins), in order; not at all when there is nothing to reduce.
+  /// Calls f(offset) for each row of row.dim elements, in order; never for an empty reduction.
   template <typename F>
   void for_each(const F& f) const {
     if (outer_.rank() == 0 && count > 0) return f(0);
@@ -62,13 +62,13 @@ class ReducedRows {
   StridedLoops outer_;
 };
 
-/// Takes the kept loop out whose input elements are neighbours; where there is none, a loop of one.
+/// Removes the kept loop with contiguous input elements; without one, returns a loop of length 1.
 inline StridedLoops::Loop take_lane(StridedLoops& kept) {
   const int contiguous = contiguous_loop(kept);
   return contiguous >= 0 ? kept.take(contiguous) : StridedLoops::Loop{1, 1, 1};
 }
 
-/// Neighbours in memory belong to different outputs: a block of `lanes` outputs is accumulated at once, each in order.
+/// For adjacent elements of different outputs: accumulates a block of `lanes` outputs at once, each in order.
 template <typename Fold, std::int64_t lanes = reduce::lanes, typename T = typename Fold::In>
 void across_outputs(Loops loops, typename Fold::Rule rule, const T* from, typename Fold::Out* to, ThreadPool& pool) {
   const StridedLoops::Loop lane = take_lane(loops.kept);
@@ -103,13 +103,13 @@ void across_outputs(Loops loops, typename Fold::Rule rule, const T* from, typena
                     });
 }
 
-/// Folds in turn. The order of a sum decides its bits; extremes have none, and only 32 of them are vectorised (g++ 12).
+/// Interleaved folds. A sum's bits depend on their number; extremes' do not, and g++ 12 vectorises only 32 of them.
 template <typename Fold>
 inline constexpr std::int64_t chains_of = 8;
 template <typename T, bool largest>
 inline constexpr std::int64_t chains_of<ExtremeFold<T, largest>> = 32;
 
-/// One output at a time; several folds in turn along the innermost reduced loop break the chain of additions.
+/// One output at a time; several interleaved folds along the innermost reduced loop break the dependency chain.
 template <typename Fold, typename T = typename Fold::In>
 void along_input(const Loops& loops, typename Fold::Rule rule, const T* from, typename Fold::Out* to,
                  ThreadPool& pool) {

@@ -52,7 +52,7 @@ Loops Axes::loops(const Binding& binding) const {
 
 namespace {
 
-/// A Fold of neighbouring floats, vectorised.
+/// A vectorised Fold of contiguous floats.
 template <Term term>
 SumFold<float, term> fold_row(std::type_identity<SumFold<float, term>>, const float* x, std::int64_t n) {
   SumFold<float, term> fold;
@@ -94,7 +94,7 @@ inline constexpr bool is_float_extreme = false;
 template <bool largest>
 inline constexpr bool is_float_extreme<ExtremeFold<float, largest>> = true;
 
-/// Short rows of float32, one behind the other, are what is reduced: several at a time.
+/// Reduces short contiguous rows of float32, several at a time.
 class BoundShortRows final : public BoundKernel {
  public:
   static bool serves(ReduceKind kind, DType dtype, const Loops& loops) {
@@ -141,12 +141,11 @@ class BoundShortRows final : public BoundKernel {
   std::int64_t rows_, length_;
 };
 
-/// What is reduced lies side by side in float32. A row is cut where its length says, so that results do not depend on
-/// the threads that share it.
+/// Reduces contiguous float32. Rows are split by their length alone, so that results do not depend on the threads.
 class BoundRows final : public BoundKernel {
  public:
   static bool serves(ReduceKind kind, DType dtype, const Loops& loops) {
-    // Shorter ones are no faster in vectors: 49 floats in 19 ns that as doubles side by side take 12.
+    // Vectors do not pay below this: 49 floats take 19 ns, as interleaved doubles 12.
     const std::int64_t least = sums_floats(kind) ? 64 : 8;
     if (dtype != DType::f32 || kind == ReduceKind::prod) return false;
     const ReducedRows rows(loops.reduced);
@@ -208,9 +207,9 @@ class BoundRows final : public BoundKernel {
   ReducedRows rows_;
 };
 
-/// What is kept lies side by side in float32, and is summed. Rows in order, in parts that depend on nothing but their
-/// number, so that results do not depend on the threads. A thread takes parts, not columns: those are the rows that it
-/// wrote a step before, where columns lie half in another core's cache (two threads were no faster than one).
+/// Sums with contiguous kept float32 elements, row by row, in parts that depend only on the number of rows, so that
+/// results do not depend on the threads. A thread takes parts of rows, not columns: it wrote those rows in the previous
+/// step, while half of its columns are in another core's cache (two threads were no faster than one).
 class BoundColumnSums final : public BoundKernel {
  public:
   static bool serves(ReduceKind kind, DType dtype, const Loops& loops) {

@@ -1,5 +1,5 @@
 #pragma once
-// What operators that reduce have in common: axes, and the bound kernels behind the Reduce family and global pooling.
+// Shared by reducing operators: axes, and the bound kernels of the Reduce family and global pooling.
 
 #include <memory>
 
@@ -13,16 +13,16 @@ struct Axes {
   std::array<bool, Shape::max_rank> reduced{};
   bool keep_dims = true;  ///< they stay, of length 1
 
-  /// Of the output for an input of shape `x`.
+  /// The output's shape for an input of shape `x`.
   Shape output(const Shape& x) const;
-  /// For Op::axis_map: those that stay are followed; inputs from 1 on are parameters.
+  /// For Op::axis_map: kept axes are followed; inputs from 1 on are parameters.
   AxisMap map(std::size_t inputs, int rank) const;
   /// From input 0 to output 0, in the input's memory order.
   Loops loops(const Binding& binding) const;
 };
 
-/// A reduction of input 0 to output 0; `dtype` one of ReduceTypes, of max and min of ExtremeTypes
-/// (reduce_cuda.h), on CUDA f16 and bf16, too.
+/// A reduction of input 0 to output 0; `dtype` one of ReduceTypes, for max and min of ExtremeTypes (reduce_cuda.h), on
+/// CUDA also f16 and bf16.
 std::unique_ptr<const BoundKernel> on_cpu(ReduceKind kind, DType dtype, const Loops& loops);
 std::unique_ptr<const BoundKernel> on_cuda(ReduceKind kind, DType dtype, const Loops& loops);
 

@@ -1,6 +1,5 @@
 #pragma once
-// Rows of neighbouring floats in the hands of a few threads each: the kernels behind what folds rows and what maps
-// them, given what is done to a row.
+// Kernels over contiguous rows of floats with a few threads per row: for folds and maps of rows.
 
 #include <cuda_runtime.h>
 
@@ -17,8 +16,8 @@ struct alignas(sizeof(T) * pack) Floats {
   T at[pack];
 };
 
-/// A thread's turns at `step` apart, from `first` to below `end`, `unroll` loads in flight at once: use(value, i) in
-/// order; past the end with `filler`, as often as an unrolled turn has it.
+/// A thread's iterations `step` apart, from `first` to below `end`, with `unroll` loads in flight: use(value, i) in
+/// order; `filler` completes the last unrolled iteration.
 template <int unroll, int rounds = 1, typename Index, typename T, typename Load, typename Use>
 __device__ void take_turns(Index first, Index end, int step, const T& filler, const Load& load, const Use& use) {
 #pragma unroll rounds
@@ -34,8 +33,8 @@ __device__ void take_turns(Index first, Index end, int step, const T& filler, co
   }
 }
 
-/// `value` joined over the `group` neighbouring threads that share a row: a power of two, at most blockDim.x. All
-/// threads of the block take part. `shared` has an element for each warp.
+/// `value` reduced over the `group` adjacent threads of a row: a power of two, at most blockDim.x. All threads of the
+/// block take part. `shared` has one element per warp.
 template <typename T, typename Join>
 __device__ T join_row(T value, int group, T* shared, Join join) {
   const int thread = static_cast<int>(threadIdx.x);
@@ -49,24 +48,24 @@ __device__ T join_row(T value, int group, T* shared, Join join) {
   return value;
 }
 
-// Held rows: read once, all loads of a thread in flight at once.
+// Held rows: read once into registers, with all loads of a thread in flight at once.
 
 inline constexpr int held_threads = 256;
-/// What a thread keeps in registers of a row: so many float4 or floats.
+/// A thread's registers for a row, in float4 or floats.
 inline constexpr int held_packs = 8;
-/// May rows of this length, aligned to 16 bytes, be held?
+/// True if rows of this length, 16-byte aligned, can be held.
 constexpr bool fits_held(std::int64_t length) {
   return (length % 4 == 0 ? length / 4 : length) <= held_packs * held_threads;
 }
 
-/// A thread among the `group` neighbouring ones that share a row. All threads of a block have one, and with none they
-/// still meet the others.
+/// A thread's position among the `group` adjacent ones of a row. All threads of a block have one, because even those
+/// without a row take part in barriers.
 struct RowMember {
   int member, group;
   std::int64_t row;  ///< -1: there is none
   int packs;         ///< of the row; 0: there is none
 
-  /// Which pack of the row is the thread's i-th?
+  /// The row's pack that is the thread's i-th.
   __device__ int at(int i) const { return member + i * group; }
   __device__ bool inside(int i) const { return at(i) < packs; }
   template <typename T, typename Join>
@@ -75,9 +74,9 @@ struct RowMember {
   }
 };
 
-/// y = map(x) of rows a multiple of `pack` long and at most held_packs * group packs. A Map has `filler`, for packs
-/// that are not inside, and is called with the thread's packs, which it changes. A thread writes only what it alone has
-/// read, so y may be x.
+/// y = map(x) for rows that are multiples of `pack` and at most held_packs * group packs long. A Map has `filler`, for
+/// packs out of range, and modifies the thread's packs in place. A thread writes only what it alone has read, so y may
+/// be x.
 template <int pack, typename Map>
 __global__ void __launch_bounds__(held_threads, 3)
     map_held_rows(const float* x, float* y, std::int64_t rows, int length, int group, const Map map) {
@@ -102,14 +101,14 @@ __global__ void __launch_bounds__(held_threads, 3)
     if (here.inside(i)) to[here.at(i)] = values[i];
 }
 
-/// Queues map_held_rows; false: the rows are too long for it.
+/// Queues map_held_rows; false if the rows are too long.
 template <typename Map>
 bool map_if_held(const Context& context, const float* x, float* y, std::int64_t rows, std::int64_t length,
                  const Map& map) {
   const bool quads = length % 4 == 0 && quad_aligned(x, y);
   const std::int64_t packs = quads ? length / 4 : length;
   if (packs > held_packs * held_threads) return false;
-  // Few rows: more threads, since the time is then that of one.
+  // With few rows more threads each, since one row's time is then the total.
   constexpr std::int64_t threads_wanted = 1 << 15;
   int group = 1;
   while (group < held_threads && group < packs &&
@@ -120,15 +119,15 @@ bool map_if_held(const Context& context, const float* x, float* y, std::int64_t 
   return true;
 }
 
-// Staged rows: short ones through shared memory. The block moves its stretch of memory 16 bytes at a time, then each
-// thread has a row to itself. A row read directly would cost a transaction an element.
+// Staged rows: short ones, through shared memory. The block copies its rows with 16-byte accesses, then each thread has
+// one row. Direct reads would cost a transaction per element.
 
-/// A row for each thread of a block.
+/// Rows per block, one per thread.
 inline constexpr int staged_rows = 128;
-/// 7x7 pixels; a block's rows take 25 KB, so that nine blocks fit a multiprocessor of an H200.
+/// 7x7 pixels; a block's rows are 25 KB, so nine blocks fit an H200's multiprocessor.
 inline constexpr int staged_length = 49;
 
-/// shared[count] = x[count], aligned to 16 bytes; by all threads of the block, who meet before they read.
+/// shared[count] = x[count], 16-byte aligned; by all threads of the block, which need a barrier before reading.
 __device__ inline void stage(const float* x, float* shared, int count) {
   const auto* from = reinterpret_cast<const float4*>(x);
   auto* to = reinterpret_cast<float4*>(shared);
@@ -151,8 +150,8 @@ __device__ inline void unstage(const float* shared, float* y, int count) {
   if (thread < count % 4) y[4 * quads + thread] = shared[4 * quads + thread];
 }
 
-/// `take` is called with a row in shared memory and its length. What it returns goes to y [rows]; if that is nothing,
-/// what it has made of the row goes to y [rows][length], which may be x: a block writes only what it alone has read.
+/// Calls `take` with a row in shared memory and its length. Its results go to y [rows]; if it returns void, the
+/// modified rows go to y [rows][length], which may be x: a block writes only what it alone has read.
 template <typename Take, typename Out>
 __global__ void __launch_bounds__(staged_rows, 9)
     take_staged_rows(const float* x, Out* y, std::int64_t rows, int length, const Take take) {
@@ -173,8 +172,8 @@ __global__ void __launch_bounds__(staged_rows, 9)
   }
 }
 
-/// Queues take_staged_rows; false: these rows are better not staged. Those of whole float4 need no staging, and would
-/// meet in the same banks; the others meet two by two at worst.
+/// Queues take_staged_rows; false if staging does not pay. Rows of whole float4 need none and would have bank
+/// conflicts; others have two-way conflicts at worst.
 template <typename Take, typename Out>
 bool take_if_staged(const Context& context, const float* x, Out* y, std::int64_t rows, std::int64_t length,
                     const Take& take) {

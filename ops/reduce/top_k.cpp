@@ -1,5 +1,5 @@
-// TopK: the largest or smallest elements along one axis, in order, with their positions; of equal ones the first. NaN
-// is beyond all numbers either way, as for ArgMax and ArgMin.
+// TopK: the largest or smallest elements along one axis, in order, with positions; the first of equals. NaN beats all
+// numbers either way, as in ArgMax and ArgMin.
 
 #include <fmt/format.h>
 
@@ -109,12 +109,12 @@ class BoundTopK final : public BoundKernel {
   }
 
  private:
-  // Neighbouring lines together, so that memory is read in order, as long as their candidates stay in L2.
+  // Adjacent lines together, so that memory is read in order, while their candidates fit L2.
   static constexpr std::int64_t most_lanes = 16, most_slots = 1 << 14;
-  // Elements of a single line that are compared with the last of the best at once.
+  // Elements of a single line that are compared at once with the last of the best.
   static constexpr std::int64_t together = 32;
 
-  /// Is none of x[0, count) before `bound` in order (or with it, where `inclusive`)? False when that is not known.
+  /// True if none of x[0, count) comes before `bound` (or with `inclusive` equals it). False if unknown.
   template <typename T>
   static bool none_beyond(const T* x, std::int64_t count, T bound, bool inclusive, bool largest) {
     if (count != together) return false;
@@ -127,7 +127,7 @@ class BoundTopK final : public BoundKernel {
     return largest ? none(std::less_equal<T>()) : none(std::greater_equal<T>());
   }
 
-  /// An element that the k best of x[0, length) reach: the k-th best among the best of every 32nd. k <= 32 <= length.
+  /// A bound that the k best of x[0, length) reach: the k-th best among the bests of each 32nd. k <= 32 <= length.
   template <typename T>
   static T reached_by_best(const T* x, std::int64_t length, std::int64_t k, bool largest) {
     T best[together];
@@ -142,7 +142,7 @@ class BoundTopK final : public BoundKernel {
     return best[k - 1];
   }
 
-  /// The k best of a single line, as a heap with the last of them on top.
+  /// The k best of a single line, as a heap with the worst on top.
   template <typename T>
   void take_line(const T* x, Taken* heap) const {
     const auto [outer, length, inner, k, largest] = shape_;

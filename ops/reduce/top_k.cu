@@ -10,17 +10,17 @@ namespace {
 
 constexpr int threads = 256;
 constexpr int warps = threads / warp_threads;
-/// Candidates that a block keeps in shared memory: 24 KiB.
+/// Candidates in a block's shared memory: 24 KiB.
 constexpr std::int64_t held = 2048;
 constexpr std::size_t candidate_bytes = sizeof(std::uint64_t) + sizeof(std::uint32_t);
 
-/// Candidates that are sorted, a power of two: all elements of a short line, else the k that are selected.
+/// Number of candidates to sort, a power of two: a short line's elements, else the k selected ones.
 std::int64_t capacity(const TopKShape& shape) {
   const std::int64_t wanted = shape.length <= held ? shape.length : shape.k;
   return static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(std::max<std::int64_t>(wanted, 2))));
 }
 
-/// A line of x, read as keys.
+/// A line of x as keys.
 struct Line {
   DType dtype;
   const void* x;
@@ -68,7 +68,8 @@ struct Candidates {
   }
 };
 
-/// The key of the last element that is taken, digit by digit from the top, and in `ties` how many of its equals are.
+/// The key of the last selected element, by radix select from the top digit, and in `ties` how many of its equals are
+/// selected.
 __device__ std::uint64_t last_key(const Line& line, std::uint32_t length, int key_bytes, std::uint32_t k,
                                   std::uint32_t& ties) {
   __shared__ unsigned counts[256];
@@ -97,7 +98,7 @@ __device__ std::uint64_t last_key(const Line& line, std::uint32_t length, int ke
   return prefix;
 }
 
-/// The k first elements of the line become candidates, in any order.
+/// Makes the line's first k elements candidates, in any order.
 __device__ void select(const Line& line, std::uint32_t length, int key_bytes, std::uint32_t k,
                        const Candidates& candidates) {
   __shared__ unsigned below;
@@ -106,7 +107,7 @@ __device__ void select(const Line& line, std::uint32_t length, int key_bytes, st
   const std::uint64_t last = last_key(line, length, key_bytes, k, ties);
   if (threadIdx.x == 0) below = 0;
   __syncthreads();
-  // Where a candidate stands does not matter: they are sorted. Of equal ones the first in the line count.
+  // Candidates may stand in any order, since they are sorted; of equals the line's first are taken.
   std::uint32_t equal = 0;
   for (std::uint32_t first = 0; first < length; first += threads) {
     const std::uint32_t i = first + threadIdx.x;
@@ -127,7 +128,7 @@ __device__ void select(const Line& line, std::uint32_t length, int key_bytes, st
   }
 }
 
-/// By key, then by position; `count` is a power of two.
+/// Sorts by key, then by position; `count` is a power of two.
 __device__ void sort(const Candidates& all, std::uint32_t count) {
   for (std::uint32_t size = 2; size <= count; size *= 2)
     for (std::uint32_t stride = size / 2; stride > 0; stride /= 2) {
@@ -150,7 +151,7 @@ __device__ void move(const void* from, std::int64_t source, void* to, std::int64
   static_cast<T*>(to)[target] = static_cast<const T*>(from)[source];
 }
 
-/// A block for each line.
+/// One block per line.
 __global__ void __launch_bounds__(threads)
     take_top(DType dtype, int bytes, const void* x, void* values, std::int64_t* positions, std::byte* workspace,
              std::uint32_t capacity, TopKShape shape) {

@@ -14,8 +14,8 @@ namespace lenslet {
 using TopKTypes = Types<float, double, std::int8_t, std::uint8_t, std::int16_t, std::uint16_t, std::int32_t,
                         std::uint32_t, std::int64_t, std::uint64_t>;
 
-/// A number of sizeof(T) bytes that is the smaller the sooner TopK takes `x`: equal for equal elements, also for zeros
-/// of either sign; NaN comes before everything.
+/// A key of sizeof(T) bytes, smaller for what TopK takes earlier. Equal elements have equal keys, zeros of either sign
+/// too; NaN has the smallest.
 template <typename T>
 LENSLET_HOST_DEVICE std::uint64_t top_key(T x, bool largest) {
   using Bits = std::conditional_t<sizeof(T) == 1, std::uint8_t,
@@ -27,7 +27,7 @@ LENSLET_HOST_DEVICE std::uint64_t top_key(T x, bool largest) {
     if (x != x) return 0;
     const T zero_is_positive = x == 0 ? T{0} : x;
     std::memcpy(&bits, &zero_is_positive, sizeof(bits));
-    // Ascending; neither 0 nor its complement is a number's.
+    // Ascending; no number has key 0 or its complement.
     bits = (bits & sign) != 0 ? static_cast<Bits>(~bits) : static_cast<Bits>(bits | sign);
   } else {
     bits = static_cast<Bits>(x);
@@ -46,13 +46,13 @@ namespace cuda {
 
 struct Context;
 
-/// The longest axis whose positions the kernel counts.
+/// The longest axis that the kernel supports.
 inline constexpr std::int64_t max_top_k_length = (std::int64_t{1} << 31) - 1024;
 
-/// Device memory that top_k() needs: none up to k = 2048.
+/// Bytes of device memory that top_k() needs: none up to k = 2048.
 std::size_t top_k_workspace_bytes(const TopKShape& shape);
-/// The k first elements along the middle in the order of top_key(), equal ones in the order of their positions, and
-/// these positions unless `positions` is null. Device addresses.
+/// The first k elements along the middle by top_key(), then by position; and their positions unless `positions` is
+/// null. Device addresses.
 void top_k(const Context& context, DType dtype, const TopKShape& shape, const void* x, void* values,
            std::int64_t* positions, std::byte* workspace);
 

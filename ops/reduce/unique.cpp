@@ -1,4 +1,4 @@
-// Unique: the different elements of a tensor, or slices of one of its axes, sorted or in the order in which they come.
+// Unique: the distinct elements of a tensor, or slices of an axis, sorted or in order of appearance.
 
 #include <algorithm>
 #include <numeric>
@@ -20,7 +20,7 @@ struct Slices {
 
   std::int64_t elems() const { return outer * inner; }
   std::int64_t at(std::int64_t i, std::int64_t j) const { return (j / inner * count + i) * inner + j % inner; }
-  /// -1, 0 or 1. A NaN is equal to another and comes after all numbers, as in NumPy.
+  /// -1, 0 or 1. NaN equals NaN and comes after all numbers, as in NumPy.
   int compare(std::int64_t a, std::int64_t b) const {
     for (std::int64_t j = 0; j < elems(); ++j) {
       const auto x = Convert<Number, T>()(data[at(a, j)]), y = Convert<Number, T>()(data[at(b, j)]);
@@ -80,7 +80,7 @@ class Unique final : public WholeOp {
     std::vector<std::int64_t> order(static_cast<std::size_t>(x.count));
     std::iota(order.begin(), order.end(), 0);
     std::ranges::stable_sort(order, [&](auto a, auto b) { return x.compare(a, b) < 0; });
-    // Runs of equal slices; the first of each is the one that comes first in x.
+    // Runs of equal slices; each starts with the one that is first in x.
     struct Run {
       std::size_t begin, end;
     };

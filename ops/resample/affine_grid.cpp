@@ -1,4 +1,4 @@
-// AffineGrid: the points of an image [N,C,H,W] or [N,C,D,H,W] under one affine map an image, for GridSample.
+// AffineGrid: the points of images [N,C,H,W] or [N,C,D,H,W] under an affine map each, for GridSample.
 
 #include "ops/resample/affine_grid.h"
 
@@ -60,7 +60,7 @@ class AffineGridOp final : public Op {
   bool align_corners_ = false;
 };
 
-/// The points of a line along W as affine_point() gives them; the terms that stay the same along it are computed once.
+/// affine_point() for a line along W, with the terms that are constant along it computed once.
 template <int axes>
 void affine_line(const float* theta, const std::array<double, 2>& outer, std::span<const double> columns, float* to) {
   std::array<std::array<double, axes + 1>, axes> terms;  // the constant, the factor of x, the products with y and z

@@ -1,5 +1,5 @@
 #pragma once
-// AffineGrid at one point, on the host and on the device. Source: ONNX, AffineGrid-20, and its reference.
+// AffineGrid at one point, for host and device. Source: ONNX, AffineGrid-20, and its reference.
 
 #include <cstdint>
 
@@ -7,7 +7,7 @@
 
 namespace lenslet {
 
-/// The grid [n, size of 0, ..., axes] of theta [n, axes, axes + 1].
+/// The grid [n, spatial sizes ..., axes] of theta [n, axes, axes + 1].
 struct AffineGridShape {
   std::int64_t n = 0;
   int axes = 2;                   ///< 2 or 3
@@ -23,7 +23,7 @@ LENSLET_HOST_DEVICE inline double grid_position(std::int64_t i, std::int64_t siz
   return static_cast<double>(2 * i + 1) / static_cast<double>(size) - 1;
 }
 
-/// Writes the `axes` coordinates (x, y, z) of point `at` of an image, counted along W first.
+/// Writes the `axes` coordinates (x, y, z) of point `at` of an image; W varies fastest.
 LENSLET_HOST_DEVICE inline void affine_point(const AffineGridShape& shape, const float* theta, std::int64_t at,
                                              float* to) {
   double position[3];

@@ -1,4 +1,4 @@
-// GridSample: Y [N,C,P,Q] is X [N,C,H,W] at the points that a grid [N,P,Q,2] names; of volumes with an axis more.
+// GridSample: Y [N,C,P,Q] is X [N,C,H,W] at the points of a grid [N,P,Q,2]; volumes have one more axis.
 
 #include "ops/resample/grid_sample.h"
 
@@ -27,7 +27,7 @@ class GridSampleOp final : public Op {
 
   explicit GridSampleOp(const NodeSpec& spec) {
     AttributeReader reader(spec);
-    // Version 16 calls two modes after their two axes.
+    // Version 16 names two modes after their 2-D forms.
     std::string mode = reader.text("mode", spec.before(20) ? "bilinear" : "linear");
     if (spec.before(20) && (mode == "bilinear" || mode == "bicubic")) mode.erase(0, 2);
     rule.mode = word<GridSampleRule::Mode>("mode", mode, modes);
@@ -98,7 +98,7 @@ GridSampleShape shape_of(const Binding& binding) {
   return s;
 }
 
-/// Points [begin, end) of a line of the output, whose elements of channel 0 are x, y and grid.
+/// Points [begin, end) of an output line, whose elements in channel 0 are x, y and grid.
 template <int taps, bool volumes>
 void sample_points(const GridSampleRule& rule, const GridSampleShape& s, const float* x, const float* grid, float* y,
                    std::int64_t begin, std::int64_t end) {
@@ -133,8 +133,8 @@ struct Blend {
   }
 };
 
-/// Linear images: all points of an image are found first, then each channel is gone through on its own: it stays in L2,
-/// where points that lie anywhere in it find it.
+/// Linear images: computes all points of an image first, then goes channel by channel, so that each channel stays in
+/// L2, where points access it randomly.
 class BoundBlends final : public BoundKernel {
  public:
   BoundBlends(const GridSampleRule& rule, const GridSampleShape& s) : rule_(rule), s_(s) {}
@@ -158,7 +158,7 @@ class BoundBlends final : public BoundKernel {
  private:
   static constexpr std::int64_t most = 1 << 16;
 
-  // Lines of the grid and of the output follow each other without a gap.
+  // Lines of the grid and of the output are contiguous.
   void blend(ThreadPool& pool, std::int64_t count, const float* x, const float* grid, float* y, Blend* blends) const {
     pool.parallel_for(count, elementwise_grain / 16, [&](std::int64_t begin, std::int64_t end, int) {
       for (std::int64_t i = begin; i < end; ++i) {
@@ -228,7 +228,7 @@ std::unique_ptr<const BoundKernel> bind_cuda(const Binding& binding) {
   });
 }
 
-/// Images and Y in one format; the grid as it is.
+/// X and Y in one format; the grid in its own.
 Offer offer(const Problem& problem, const Target& target) {
   Offer offer;
   const bool constant = problem.inputs()[0].constant != nullptr;
@@ -238,7 +238,7 @@ Offer offer(const Problem& problem, const Target& target) {
     candidate.inputs = {constant ? formats::nchw : format, formats::nchw};
     candidate.outputs = {format};
     candidate.estimated_us = target.device.launch_us + problem.bytes() / target.device.bytes_per_us;
-    // A weight and a sum round once a tap of each axis; terms may be larger than the sum.
+    // A weight and a sum round once per tap and axis; terms may exceed the sum.
     const int taps = problem.as<GridSampleOp>().rule.mode == GridSampleRule::Mode::cubic ? 4 : 2;
     candidate.tolerance =
         problem.as<GridSampleOp>().rule.mode == GridSampleRule::Mode::nearest ? 0 : 8 * 0x1p-24 * (axes * taps + 2);

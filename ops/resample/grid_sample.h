@@ -1,5 +1,5 @@
 #pragma once
-// GridSample at one point, on the host and on the device. Source: ONNX, GridSample-22, and its reference.
+// GridSample at one point, for host and device. Source: ONNX, GridSample-22, and its reference.
 
 #include <cmath>
 #include <cstdint>
@@ -17,9 +17,8 @@ struct GridSampleRule {
   bool align_corners = false;  ///< -1 and 1 are the centres of the outermost elements, not their far edges
 };
 
-/// Y [N,C,P,Q] of X [N,C,H,W] at grid [N,P,Q,2], which holds x, then y; of volumes Y [N,C,O,P,Q] of X [N,C,D,H,W] at
-/// grid [N,O,P,Q,3], which holds z, too. Steps from one element to the next along each axis, in elements, whatever the
-/// format.
+/// Y [N,C,P,Q] of X [N,C,H,W] at grid [N,P,Q,2], x before y; for volumes Y [N,C,O,P,Q] of X [N,C,D,H,W] at grid
+/// [N,O,P,Q,3], with z last. Strides per axis in elements, for any format.
 struct GridSampleShape {
   bool volumes = false;
   std::int64_t n = 0, c = 0, d = 1, h = 0, w = 0, o = 1, p = 0, q = 0;
@@ -28,7 +27,7 @@ struct GridSampleShape {
   std::int64_t grid_n = 0, grid_o = 0, grid_p = 0, grid_q = 0, grid_xy = 0;
 };
 
-/// Along one axis, the elements that a point is blended of, as offsets; none of its own: outside, where zeros lie.
+/// Taps of a point along one axis, as offsets; `outside` for taps in the zero padding.
 template <int taps>
 struct GridTaps {
   static constexpr std::int64_t outside = -1;
@@ -40,7 +39,7 @@ struct GridTaps {
 template <>
 struct GridTaps<0> {};
 
-/// `x` thrown back by the borders until it lies between them.
+/// `x` reflected at the borders until it lies between them.
 LENSLET_HOST_DEVICE inline double reflected(double x, double low, double high) {
   const double range = high - low;
   if (!(x < low || x > high)) return x;
@@ -51,7 +50,7 @@ LENSLET_HOST_DEVICE inline double reflected(double x, double low, double high) {
   return from_low ? low + rest : high - rest;
 }
 
-/// The weight of the cubic convolution of R. G. Keys with a = -0.75, at that distance.
+/// R. G. Keys' cubic convolution weight, a = -0.75, at that distance.
 LENSLET_HOST_DEVICE inline double keys_weight(double distance) {
   constexpr double a = -0.75;
   const double d = std::fabs(distance);
@@ -59,8 +58,8 @@ LENSLET_HOST_DEVICE inline double keys_weight(double distance) {
   return d < 2 ? ((a * d - 5 * a) * d + 8 * a) * d - 4 * a : 0;
 }
 
-/// In double: float32 would put a point up to size * 2^-24 elements off. `taps` is 1 for nearest, 2 for linear, 4 for
-/// cubic. A coordinate that is NaN gives weights that are, and so does an infinite one that is reflected.
+/// In double: float32 would err by up to size * 2^-24 elements. `taps` is 1 for nearest, 2 for linear, 4 for cubic. NaN
+/// coordinates, and infinite ones that are reflected, give NaN weights.
 template <int taps>
 LENSLET_HOST_DEVICE GridTaps<taps> grid_taps(const GridSampleRule& rule, float coordinate, std::int64_t size,
                                              std::int64_t step) {
@@ -73,7 +72,7 @@ LENSLET_HOST_DEVICE GridTaps<taps> grid_taps(const GridSampleRule& rule, float c
   if (x < low || x > high) {
     if (rule.padding == Padding::border) x = x < 0 ? 0 : last;
     if (rule.padding == Padding::reflection) x = reflected(x, low, high);
-    // Far away there are zeros, too; an integer holds the rest.
+    // Clamped to an integer's range: far outside there are only zeros.
     if (rule.padding == Padding::zeros) x = x < -4 ? -4 : x > last + 4 ? last + 4 : x;
   }
   const bool known = x >= -4 && x <= last + 4;
@@ -95,7 +94,7 @@ LENSLET_HOST_DEVICE GridTaps<taps> grid_taps(const GridSampleRule& rule, float c
   return result;
 }
 
-/// The point that taps of both axes say, in the channel that begins at `x`, or in zeros.
+/// The interpolated point from the taps of both axes, in the channel at `x` or in zeros.
 template <int taps>
 LENSLET_HOST_DEVICE float sampled(const GridTaps<taps>& rows, const GridTaps<taps>& columns, const float* x,
                                   bool in_zeros = false) {
@@ -104,7 +103,7 @@ LENSLET_HOST_DEVICE float sampled(const GridTaps<taps>& rows, const GridTaps<tap
   for (int r = 0; r < taps; ++r) {
     float line = 0;
     for (int c = 0; c < taps; ++c) {
-      // Weights count outside, too: what is no number there stays none.
+      // Weights count outside, too: a NaN stays NaN.
       const bool inside = !in_zeros && (all || (rows.offset[r] >= 0 && columns.offset[c] >= 0));
       line += columns.weight[c] * (inside ? x[rows.offset[r] + columns.offset[c]] : 0);
     }
@@ -113,14 +112,14 @@ LENSLET_HOST_DEVICE float sampled(const GridTaps<taps>& rows, const GridTaps<tap
   return sum;
 }
 
-/// The taps of a point along each axis; of images without `slices`.
+/// The taps of a point along each axis; images have no `slices`.
 template <int taps, bool volumes>
 struct GridPoint {
   GridTaps<taps> rows, columns;
   GridTaps<volumes ? taps : 0> slices;
 
   GridPoint() = default;
-  /// `at` is the point's place in the grid.
+  /// `at`: the point's position in the grid.
   LENSLET_HOST_DEVICE GridPoint(const GridSampleRule& rule, const GridSampleShape& s, const float* at)
       : rows(grid_taps<taps>(rule, at[s.grid_xy], s.h, s.x_h)), columns(grid_taps<taps>(rule, at[0], s.w, s.x_w)) {
     if constexpr (volumes) slices = grid_taps<taps>(rule, at[2 * s.grid_xy], s.d, s.x_d);
@@ -138,7 +137,7 @@ struct GridPoint {
     }
   }
 };
-/// f(std::integral_constant<int, taps>(), std::bool_constant<volumes>()); volumes have no cubic mode.
+/// Calls f(std::integral_constant<int, taps>(), std::bool_constant<volumes>()); volumes have no cubic mode.
 template <typename F>
 auto with_grid_taps(const GridSampleRule& rule, bool volumes, const F& f) {
   using Mode = GridSampleRule::Mode;

@@ -9,7 +9,7 @@ namespace {
 
 constexpr int threads = 256;
 
-/// How points and channels are shared out: a thread has one point and some channels, for which it finds the taps once.
+/// The work distribution: a thread has one point, whose taps it computes once, and some channels.
 struct GridItems {
   std::int64_t count;
   Radix q, p, o, n, lanes;

@@ -1,6 +1,5 @@
-// NonMaxSuppression: of each image and class the boxes with the highest scores, none of which covers too much of one
-// that was selected before. In float32, as the file's models were trained and tested: whether a box is kept hangs on
-// a comparison with the threshold.
+// NonMaxSuppression: per image and class, selects the boxes with the highest scores that do not overlap a selected one
+// too much. In float32, as the models were trained and tested: a comparison with the threshold decides.
 
 #include <fmt/format.h>
 
@@ -19,7 +18,7 @@ struct Box {
   float top, left, bottom, right, area;
 };
 
-// Of any two opposite corners, or of centre and size.
+// From any two opposite corners, or from centre and size.
 Box box_of(const float* p, bool centre) {
   const float a[] = {centre ? p[1] - p[3] / 2 : p[0], centre ? p[0] - p[2] / 2 : p[1]};
   const float b[] = {centre ? p[1] + p[3] / 2 : p[2], centre ? p[0] + p[2] / 2 : p[3]};
@@ -80,7 +79,7 @@ class NonMaxSuppression final : public WholeOp {
 
     const std::int64_t images = scores.shape()[0], classes = scores.shape()[1], count = scores.shape()[2];
     std::vector<Box> of_image(static_cast<std::size_t>(count));
-    // The best on top; of equal ones the first.
+    // The best on top; the first of equals.
     struct Scored {
       float score;
       std::int64_t box;

@@ -1,4 +1,4 @@
-// Resize and Upsample: each axis to another size, by the nearest element, linearly or cubically.
+// Resize and Upsample: nearest, linear or cubic interpolation along each axis.
 
 #include <fmt/format.h>
 
@@ -19,8 +19,8 @@ namespace lenslet {
 
 namespace {
 
-/// Inputs: X, roi (tf_crop_and_resize), scales, sizes, of which the last two decide alike; all but X known before the
-/// run. Two inputs are X and scales (Resize-10, Upsample-9). Upsample-7 has its scales as an attribute.
+/// Inputs: X, roi (tf_crop_and_resize), scales, sizes (either of the last two); all except X known before the run. Two
+/// inputs are X and scales (Resize-10, Upsample-9). Upsample-7 has its scales as an attribute.
 class ResizeOp final : public Op {
  public:
   enum class Aspect : std::uint8_t { stretch, not_larger, not_smaller };
@@ -92,7 +92,7 @@ class ResizeOp final : public Op {
     return std::ranges::none_of(axes(inputs), [](const ResizedAxis& axis) { return axis.changes; });
   }
 
-  /// One for each axis of X.
+  /// One per axis of X.
   std::vector<ResizedAxis> axes(std::span<const InputInfo> inputs) const {
     const Shape& x = required_input(inputs, 0, "X").shape;
     std::vector<ResizedAxis> all;
@@ -147,7 +147,7 @@ class ResizeOp final : public Op {
                   fmt::format("attribute '{}' is '{}' (supported: {})", name, text, fmt::join(words, ", ")));
     return static_cast<Enum>(found - words.begin());
   }
-  /// `fixed`: the attribute does not exist yet, and means this.
+  /// `fixed`: the value before the attribute existed.
   template <typename Enum>
   static Enum word(bool fixed, AttributeReader& reader, std::string_view name, std::span<const std::string_view> words,
                    std::string_view fallback) {
@@ -159,7 +159,7 @@ class ResizeOp final : public Op {
     return std::string(words[static_cast<std::size_t>(value)]);
   }
 
-  /// Of a constant of floats; none when it is left out or empty.
+  /// A constant list of floats; empty when it is left out or empty.
   static std::vector<float> floats(std::span<const InputInfo> inputs, std::size_t i, std::string_view name) {
     if (!present(inputs, i) || inputs[i].type.shape.elems() == 0) return {};
     require_dtype(fmt::format("input {}", name), inputs[i].type.dtype, {DType::f32});
@@ -181,7 +181,7 @@ class ResizeOp final : public Op {
     axis.out = static_cast<std::int64_t>(size);
     axis.scale = static_cast<double>(scale);
   }
-  /// The named axes get one scale: the least of theirs, or the greatest.
+  /// Gives the named axes one scale: their least or greatest.
   void keep_aspect(const std::vector<int>& named, std::vector<ResizedAxis>& all) const {
     double scale = all[static_cast<std::size_t>(named.front())].scale;
     for (const int axis : named) {
@@ -201,14 +201,14 @@ class ResizeOp final : public Op {
   Aspect aspect_ = Aspect::stretch;
 };
 
-/// None where nothing is to be computed.
+/// Empty when there is nothing to compute.
 std::vector<ResizePass> passes_of(const Problem& problem, const Candidate& candidate) {
   if (problem.output_shape().elems() == 0) return {};
   const auto& op = problem.as<ResizeOp>();
   return resize_passes(op.rule, op.axes(problem.inputs()), candidate.inputs[0]);
 }
 
-/// Elements of row j of `pass`, made of the lines of `x` [in, inner].
+/// Computes row j of `pass` from the lines of `x` [in, inner].
 void blend(const ResizePass& pass, std::int64_t j, const float* x, float extrapolation, float* y) {
   const std::int64_t inner = pass.inner, *const index = pass.taps.index.data();
   const float* const weight = pass.taps.weight.data();
@@ -234,7 +234,7 @@ void blend(const ResizePass& pass, std::int64_t j, const float* x, float extrapo
   }
 }
 
-/// The same where each line is one element.
+/// The same for lines of one element.
 void blend_elements(const ResizePass& pass, const float* x, float extrapolation, float* y) {
   const std::int64_t* const index = pass.taps.index.data();
   const float* const weight = pass.taps.weight.data();
@@ -256,7 +256,7 @@ void pick(const ResizePass& pass, std::int64_t j, const T* x, T extrapolation, T
     std::copy_n(x + pass.taps.index[static_cast<std::size_t>(t)] * pass.inner, pass.inner, y);
 }
 
-/// Where the elements of a line come from when each is one of the line before: `source`, -1 beyond it.
+/// Sources of a line's elements if each copies one: `source`, or -1 for extrapolation.
 struct Picks {
   std::vector<std::int64_t> source;
   std::int64_t repeats = 0;  ///< k > 1: element j is that at j / k; 0: no such rule
@@ -356,7 +356,7 @@ class BoundResize final : public BoundKernel {
   std::size_t between_ = 0;   ///< bytes of the largest result that is not the last
 };
 
-/// Two of the input's integers are blended along an axis, as float32.
+/// True for 8-bit integers with linear blending, computed in float32.
 bool blends_integers(const Problem& problem) {
   const ResizeRule& rule = problem.as<ResizeOp>().rule;
   return dtypes<Types<std::int8_t, std::uint8_t>>.contains(problem.inputs()[0].type.dtype) &&
@@ -370,8 +370,7 @@ IntegerResize integers_of(const Problem& problem, const Candidate& candidate) {
   return {op.rule, op.axes(problem.inputs()), candidate.inputs[0]};
 }
 
-/// A sum rounds once a tap, and its weights are rounded too; terms may be larger than the sum by what cubic filters
-/// subtract.
+/// A sum rounds once per tap, and so do its weights; with cubic filters, which subtract, terms may exceed the sum.
 double tolerance(const Problem& problem) {
   const auto& op = problem.as<ResizeOp>();
   if (op.rule.mode == ResizeRule::Mode::nearest || blends_integers(problem)) return 0;
@@ -392,7 +391,7 @@ std::optional<std::string> refuse(const Problem& problem) {
                      resize_coordinates[static_cast<std::size_t>(op.rule.coordinates)], to_string(dtype));
 }
 
-/// Blended halves are rounded where they are stored: once, where one launch makes everything.
+/// Blended halves are rounded when stored: once if a single launch computes everything.
 std::optional<std::string> refuse_halves(const Problem& problem) {
   for (const Format& format : nchw_or_nhwc) {
     if (problem.shape(0).rank() != 4 && format != formats::nchw) continue;

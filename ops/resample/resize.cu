@@ -16,7 +16,7 @@ namespace {
 
 constexpr int threads = 256;
 
-/// Items are what one access moves. A row of y has `columns` items, inner ones included.
+/// Items are units of access. A row of y has `columns` items, inner ones included.
 struct ResizeItems {
   std::int64_t columns, rows_in, line;  ///< a line of x
   std::int64_t groups;                  ///< of neighbouring rows of y, of all `outer` together
@@ -33,19 +33,19 @@ __device__ float4 times(float weight, float4 x) {
 }
 __device__ Eight times(float weight, const Eight& x) { return {times(weight, x.low), times(weight, x.high)}; }
 
-/// What is computed with; copied elements stay what they are.
+/// The type of the arithmetic; copied elements keep their type.
 template <typename T, int taps>
 using Blended = std::conditional_t<taps == 1, T, Loaded<T>>;
 
-/// What a thread stores at once.
+/// A thread's unit of stores.
 template <typename T, int each>
 struct alignas(sizeof(T) * each) Pack {
   T items[each];
 };
 
-/// A thread computes `each` neighbouring columns of the rows of a group. `taps`: 1 copies items of any kind, 0 is any
-/// number. `lines` > 0: so many neighbouring lines of x hold all that a group's rows are made of, and each is read
-/// once, all of them before the first is needed.
+/// A thread computes `each` adjacent columns of the rows of a group. `taps`: 1 copies items of any type, 0 is any
+/// number. `lines` > 0: that many consecutive lines of x contain all inputs of a group's rows; each is read once, all
+/// before the first use.
 template <typename T, int taps, int each, int lines>
 __global__ void __launch_bounds__(threads) resize_rows(const T* x, T* y, const ResizeTap* __restrict__ table,
                                                        const __grid_constant__ ResizeItems p, Blended<T, taps> beyond) {
@@ -152,10 +152,10 @@ __global__ void __launch_bounds__(threads) resize_rows(const T* x, T* y, const R
   }
 }
 
-/// Of a column of lines in shared memory, in fours: neighbours share no bank.
+/// Pitch of a column of lines in shared memory, in fours: free of bank conflicts.
 __host__ __device__ constexpr int plane_pitch(int rows) { return rows / 4 + 1; }
 
-/// Rows of y that a block of resize_planes makes, as many as its lines have room for; 0: not even 8.
+/// Rows of y per block of resize_planes, as many as its lines allow; 0: fewer than 8.
 int plane_rows(std::int64_t columns_in) {
   constexpr std::int64_t room = 48 << 10;
   for (int rows = 32; rows >= 8; rows /= 2)
@@ -163,9 +163,9 @@ int plane_rows(std::int64_t columns_in) {
   return 0;
 }
 
-/// A block makes `rows_each` rows of y: first their lines, as wide as x and in shared memory, column by column, then
-/// the columns of these; four rows a thread either time. Blended in two dimensions at once, an element takes 65
-/// instructions, most of them for addresses: 181 us for twice 56x56 of 4096 planes on an H200, 128 here, 62 to copy.
+/// A block computes `rows_each` rows of y: first their lines at x's width, in shared memory, column by column, then
+/// their columns; four rows per thread each time. Direct 2-D blending takes 65 instructions per element, mostly for
+/// addresses: 181 us for 2x upsampling of 4096 planes of 56x56 on an H200, this 128, a copy 62.
 template <typename T, int taps>
 __global__ void __launch_bounds__(threads)
     resize_planes(const T* x, T* y, const ResizeTap* __restrict__ table, const __grid_constant__ ResizeItems p,
@@ -220,7 +220,7 @@ __global__ void __launch_bounds__(threads)
   }
 }
 
-/// Outputs from which fewer threads that do more keep the device busy.
+/// From this many outputs on, fewer threads with more work each keep the device busy.
 constexpr std::int64_t many = std::int64_t{1} << 19;
 
 ResizeItems items_of(const ResizeLaunch& l, std::int64_t inner, std::int64_t group) {
@@ -240,7 +240,7 @@ ResizeItems items_of(const ResizeLaunch& l, std::int64_t inner, std::int64_t gro
   return p;
 }
 
-/// As many threads along `across` as there are, the others of a block along rows.
+/// As many threads along `across` as needed, the rest of a block along rows.
 dim3 block_of(std::int64_t across) {
   const auto wide = std::bit_ceil(static_cast<unsigned>(std::min<std::int64_t>(across, threads)));
   return {wide, threads / wide};

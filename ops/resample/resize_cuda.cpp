@@ -1,5 +1,5 @@
-// Resize on CUDA: two neighbouring axes in one launch, where their taps together are few, so that an image is read and
-// written once.
+// Resize on CUDA: two adjacent axes in one launch if their taps together are few, so that an image is read and written
+// once.
 
 #include <algorithm>
 #include <cassert>
@@ -14,9 +14,9 @@ namespace lenslet {
 
 namespace {
 
-/// Beyond, each element would be computed from so many that one axis after the other is less work.
+/// With more taps, one axis after the other is less work.
 constexpr std::int64_t most_taps_at_once = 4;
-/// Of one axis, where the elements inside of it fill a warp: neighbouring threads go along them.
+/// One axis alone if the inner elements fill a warp, whose lanes go along them.
 constexpr std::int64_t wide_inner = 32;
 
 struct Launch {
@@ -25,7 +25,7 @@ struct Launch {
   std::size_t table = 0;                               ///< where its taps begin in the blob
 };
 
-/// Input rows from the first to the last that some group of output rows is made of.
+/// Input rows spanned by a group of output rows, at most.
 std::int64_t group_lines(const ResizePass& pass) {
   std::int64_t most = 1;
   for (std::int64_t j = 0; j < pass.out; j += cuda::resize_group) {
@@ -44,7 +44,7 @@ bool reaches_beyond(const AxisTaps* taps) {
   return taps != nullptr && std::ranges::adjacent_find(taps->first) != taps->first.end();
 }
 
-/// None: the tensor stays as it is.
+/// Empty if the tensor is unchanged.
 std::vector<Launch> launches_of(std::span<const ResizePass> passes) {
   std::vector<Launch> launches;
   std::size_t table = 0;

@@ -10,7 +10,7 @@ namespace lenslet::cuda {
 
 struct Context;
 
-/// What an element of an axis is made of. A weight of 0: there is no such tap, whatever `index` says.
+/// A tap of an output position. A tap of weight 0 is skipped, whatever its `index`.
 struct ResizeTap {
   static constexpr std::int32_t beyond = -1;  ///< as index of the first tap: the element is the extrapolation
 
@@ -18,7 +18,7 @@ struct ResizeTap {
   float weight = 0;
 };
 
-/// Neighbouring rows of the output that are computed together, from the first one on.
+/// Adjacent output rows that are computed together.
 inline constexpr int resize_group = 4;
 
 /// [outer, rows_in, columns_in, inner] to [outer, rows_out, columns_out, inner].
@@ -32,8 +32,8 @@ struct ResizeLaunch {
 };
 
 /// y[o,r,c,i] = sum over taps a of row r and b of column c of a.weight * b.weight * x[o, a.index, b.index, i]. `table`:
-/// `taps` for each row, then for each column; rows_in and columns_in are below 2^31. Elements are f32, or f16 or bf16,
-/// which are rounded once; with one tap, where they are copied, of any type. Device addresses that do not overlap.
+/// `taps` per row, then per column; rows_in and columns_in are below 2^31. Elements are f32, or f16 or bf16, rounded
+/// once; with one tap, which copies, any type. Device addresses that do not overlap.
 void resize(const Context& context, const ResizeLaunch& launch, DType dtype, const ResizeTap* table,
             float extrapolation, const void* x, void* y);
 

@@ -12,10 +12,10 @@
 namespace lenslet {
 namespace {
 
-/// Elements blended at once where several lie side by side.
+/// Contiguous elements blended at once.
 constexpr std::int64_t chunk = 256;
 
-/// A line of x that a row of y is made of.
+/// A line of x that contributes to a row of y.
 struct Line {
   std::int64_t at = 0;
   std::array<float, Shape::max_rank> weights{};  ///< of the axes above
@@ -42,7 +42,7 @@ class BoundIntegers final : public BoundKernel {
  private:
   using Lines = std::array<Line, std::size_t{1} << (Shape::max_rank - 1)>;
 
-  /// The lines of row `row`, in the order in which they are summed; how many.
+  /// Writes the lines of row `row` in summation order; returns their number.
   std::size_t lines_of(std::int64_t row, Lines& lines) const {
     const std::size_t above = p_.axes.size() - 1;
     std::array<const LinearTap*, Shape::max_rank> taps{};
@@ -69,7 +69,7 @@ class BoundIntegers final : public BoundKernel {
     return count;
   }
 
-  /// From the innermost axis outwards, as ONNX Runtime multiplies.
+  /// From the innermost axis outwards, in ONNX Runtime's order.
   float weight_of(const Line& line, float innermost) const {
     for (std::size_t a = p_.axes.size() - 1; a-- > 0;) innermost *= line.weights[a];
     return innermost;
@@ -118,7 +118,7 @@ class BoundIntegers final : public BoundKernel {
 }  // namespace
 
 IntegerResize::IntegerResize(const ResizeRule& rule, std::span<const ResizedAxis> all, const Format& format) {
-  // Images and volumes are blended along all their axes, those that stay, too.
+  // Images and volumes are blended along all axes, unchanged ones included.
   const std::size_t rank = all.size(), spatial = rank == 2 || rank == 4 ? 2 : rank == 3 || rank == 5 ? 3 : 0;
   const auto changes = [](const ResizedAxis& axis) { return axis.changes; };
   const bool any = std::ranges::any_of(all, changes), outside = std::ranges::any_of(all.first(rank - spatial), changes);

@@ -16,8 +16,8 @@ struct IntegerItems {
   std::int64_t in[Shape::max_rank];
 };
 
-/// A thread an element, in the memory order of y. `known`: there are so many axes; 0: p.axes. Products and sums in the
-/// CPU's order, none fused.
+/// One element per thread, in y's memory order. `known`: the number of axes; 0: p.axes. Products and sums in the CPU's
+/// order, without FMA.
 template <typename T, int known>
 __global__ void __launch_bounds__(threads)
     integer_elements(const T* x, T* y, const LinearTap* __restrict__ table, const __grid_constant__ IntegerItems p) {
@@ -47,7 +47,7 @@ __global__ void __launch_bounds__(threads)
       const bool high = (corner >> (axes - 1 - a) & 1) != 0;
       at = at * p.in[a] + (high ? taps[a].high : taps[a].low);
     }
-    // From the innermost axis outwards, as ONNX Runtime multiplies.
+    // From the innermost axis outwards, in ONNX Runtime's order.
 #pragma unroll
     for (int a = axes - 1; a >= 0; --a) {
       const bool high = (corner >> (axes - 1 - a) & 1) != 0;

@@ -1,5 +1,5 @@
 #pragma once
-// Linear Resize of 8-bit integers, to the bits of ONNX Runtime: all axes at once, in float32, truncated towards zero.
+// Linear Resize of 8-bit integers, bit-identical to ONNX Runtime: all axes at once, in float32, truncated.
 
 #include <cstdint>
 #include <memory>
@@ -11,7 +11,7 @@
 
 namespace lenslet {
 
-/// [outer, axes..., inner] in memory order, from the first axis that is blended to the last.
+/// [outer, axes..., inner] in memory order, from the first blended axis to the last.
 struct IntegerResize {
   struct Axis {
     std::int64_t in = 1, out = 1;
@@ -20,12 +20,12 @@ struct IntegerResize {
   std::int64_t outer = 1, inner = 1;
   std::vector<Axis> axes;  ///< none: nothing changes
 
-  /// Nothing is empty.
+  /// All sizes are positive.
   IntegerResize(const ResizeRule& rule, std::span<const ResizedAxis> axes, const Format& format);
 };
 
 std::unique_ptr<const BoundKernel> bind_resize_integers(IntegerResize resize, const Binding& binding);
-/// Its table is the blob that fill_integer_taps() writes.
+/// Its table is the blob written by fill_integer_taps().
 std::unique_ptr<const BoundKernel> bind_resize_integers_cuda(const IntegerResize& resize, const Binding& binding);
 std::size_t integer_taps_bytes(const IntegerResize& resize);
 void fill_integer_taps(const IntegerResize& resize, std::span<std::byte> table);

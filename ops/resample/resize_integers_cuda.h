@@ -10,7 +10,7 @@ namespace lenslet::cuda {
 
 struct Context;
 
-/// As IntegerResize, whose taps are a table: those of each axis behind those of the one before.
+/// As IntegerResize, with the taps as a table, axis by axis.
 struct IntegerResizeLaunch {
   std::int64_t outer = 1, inner = 1;
   int axes = 0;

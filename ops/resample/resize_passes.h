@@ -1,5 +1,5 @@
 #pragma once
-// A Resize as steps of one axis each, and what CUDA makes of them.
+// A Resize as passes along one axis each, and CUDA's kernel for them.
 
 #include <cstdint>
 #include <memory>
@@ -19,13 +19,13 @@ struct ResizePass {
   std::int64_t elems() const { return outer * out * inner; }
 };
 
-/// The axes that change, those that shrink most first: what comes after them is less. Nothing is empty.
+/// The changed axes, those that shrink most first, which makes later passes smaller. All sizes are positive.
 std::vector<ResizePass> resize_passes(const ResizeRule& rule, std::span<const ResizedAxis> axes, const Format& format);
 
-/// The kernel of CUDA for these passes, its table the blob that fill_resize_table() writes.
+/// CUDA's kernel for these passes; its table is the blob written by fill_resize_table().
 std::unique_ptr<const BoundKernel> bind_resize_cuda(std::span<const ResizePass> passes, const Binding& binding,
                                                     float extrapolation);
-/// So many kernels it takes, one after the other.
+/// The number of launches.
 std::size_t resize_launches(std::span<const ResizePass> passes);
 std::size_t resize_table_bytes(std::span<const ResizePass> passes);
 void fill_resize_table(std::span<const ResizePass> passes, std::span<std::byte> table);

@@ -1,4 +1,4 @@
-// RoiAlign: Y [rois,C,P,Q] are boxes of the images X [N,C,H,W], each in P x Q bins that are sampled linearly.
+// RoiAlign: Y [rois,C,P,Q] are boxes of images X [N,C,H,W], each divided into P x Q bins with linear sampling.
 
 #include "ops/resample/roi_align.h"
 
@@ -98,7 +98,7 @@ RoiAlignShape shape_of(const Binding& binding) {
   return s;
 }
 
-/// A sample's four elements of X, from where a channel begins, and their weights.
+/// A sample's four elements of X, as offsets in a channel, and their weights.
 struct RoiTaps {
   std::array<std::int64_t, 4> offset;
   std::array<float, 4> weight;
@@ -111,7 +111,7 @@ struct RoiTaps {
                row.of_high * column.of_high} {}
 };
 
-/// One element of the channel that begins at `x`: RoiSum with the four terms of a sample kept apart to the end.
+/// One element of the channel at `x`: RoiSum with a sample's four terms kept separate until the end.
 template <bool largest>
 float aligned(std::span<const RoiTaps> samples, double count, const float* x) {
   constexpr float none = largest ? -std::numeric_limits<float>::infinity() : 0;
@@ -137,8 +137,8 @@ float aligned(std::span<const RoiTaps> samples, double count, const float* x) {
   return count > 1 ? sum / static_cast<float>(count) : sum;
 }
 
-/// Elements [p, 0 ... Q) of a box in all channels. Samples are found once for all of them, and a channel's elements are
-/// computed together, because channels lie far apart.
+/// Elements [p, 0 ... Q) of a box in all channels. Samples are computed once for all channels, and one channel's
+/// elements together, because channels are far apart.
 void align_line(const RoiAlignShape& s, const float* box, std::int64_t p, const float* image, float* y) {
   constexpr std::size_t most = 256;
   struct Element {
@@ -213,7 +213,7 @@ std::unique_ptr<const BoundKernel> bind_cuda(const Binding& binding) {
   });
 }
 
-// A term rounds three times, and their sum once each; most of the samples' roundings cancel.
+// A term rounds three times, its sum once more; most roundings of samples cancel.
 constexpr auto kernels =
     on_both({.types = dtypes<Types<float>>, .formats = nchw_or_nhwc, .tolerance = 1e-5}, bind_cpu, bind_cuda);
 

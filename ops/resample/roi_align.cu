@@ -7,7 +7,7 @@ namespace {
 
 constexpr int threads = 256;
 
-/// A thread an element, in the memory order of y.
+/// One element per thread, in y's memory order.
 __global__ void __launch_bounds__(threads)
     roi_elements(const float* x, const float* boxes, const std::int64_t* images, float* y,
                  const __grid_constant__ RoiAlignShape s, Radix channels, Radix rows, Radix columns, std::int64_t count,

@@ -1,5 +1,5 @@
 #pragma once
-// RoiAlign at one element, on the host and on the device. Source: ONNX, RoiAlign-22, and its reference.
+// RoiAlign at one element, for host and device. Source: ONNX, RoiAlign-22, and its reference.
 
 #include <cmath>
 #include <cstdint>
@@ -11,21 +11,21 @@ namespace lenslet {
 
 inline constexpr float no_number = std::numeric_limits<float>::quiet_NaN();
 
-/// Y [rois,C,P,Q] of X [N,C,H,W], boxes [rois,4] of x1, y1, x2, y2, and the image of each. Steps from one element to
-/// the next along each axis, in elements, whatever the format.
+/// Y [rois,C,P,Q] of X [N,C,H,W], boxes [rois,4] of x1, y1, x2, y2, and each box's image. Strides per axis in elements,
+/// for any format.
 struct RoiAlignShape {
   std::int64_t rois = 0, n = 0, c = 0, h = 0, w = 0, p = 1, q = 1;
   std::int64_t x_n = 0, x_c = 0, x_h = 0, x_w = 0;
   std::int64_t y_n = 0, y_c = 0, y_p = 0, y_q = 0;
   double scale = 1;          ///< from the boxes' coordinates to those of X
-  double offset = 0;         ///< subtracted behind: where the centre of an element lies
+  double offset = 0;         ///< subtracted after scaling: the centre of an element
   double least_size = 0;     ///< of a box
   std::int64_t samples = 0;  ///< a bin, along each axis; 0: about one an element of X
-  bool largest = false;      ///< of the samples' terms; else their mean
+  bool largest = false;      ///< maximum of the samples' terms, else their mean
 };
 
-/// The samples of a bin along one axis: number i lies at origin + (i + 0.5) * step. None but those in [begin, end) is
-/// in the image, so that a box of any size takes no longer than the image.
+/// The samples of a bin along one axis: sample i is at origin + (i + 0.5) * step. Only [begin, end) are in the image,
+/// so that a box of any size costs at most the image.
 struct RoiSamples {
   double origin, step, count;
   double begin, end;
@@ -51,12 +51,12 @@ LENSLET_HOST_DEVICE inline RoiSamples roi_samples(const RoiAlignShape& s, float 
   return samples;
 }
 
-/// A place between two elements of an axis.
+/// A position between two elements of an axis.
 struct RoiPlace {
   std::int64_t low, high;
   float of_low, of_high;
 };
-/// False: beyond the image, which is 0 there.
+/// False outside of the image, which is 0 there.
 LENSLET_HOST_DEVICE inline bool roi_place(double x, std::int64_t size, RoiPlace& place) {
   const auto last = static_cast<double>(size - 1);
   if (!(x >= -1 && x <= last + 1)) return false;
@@ -77,7 +77,7 @@ struct RoiSum {
   float sum = 0, most = 0;
   double met = 0;
 
-  /// The one at this row and column of the channel that begins at `x`.
+  /// Adds the sample at this row and column of the channel at `x`.
   LENSLET_HOST_DEVICE void add(const RoiAlignShape& s, const RoiPlace& row, const RoiPlace& column, const float* x) {
     const float* const upper = x + row.low * s.x_h;
     const float* const lower = x + row.high * s.x_h;
@@ -90,7 +90,7 @@ struct RoiSum {
     most = met == 0 ? term : larger(most, term);
     ++met;
   }
-  /// Of `count` samples; those that were not met lie beyond the image, where a term is 0.
+  /// The result of `count` samples; those not added are outside of the image, with a term of 0.
   LENSLET_HOST_DEVICE float value(const RoiAlignShape& s, double count) const {
     if (!s.largest) return count > 1 ? sum / static_cast<float>(count) : sum;
     return met < count && met > 0 ? larger(most, 0) : most;
@@ -110,7 +110,7 @@ struct RoiBin {
     known = sum - sum == 0;
   }
 
-  /// visit(row, column) for each sample in the image.
+  /// Calls visit(row, column) for each sample in the image.
   template <typename Visit>
   LENSLET_HOST_DEVICE void each(const RoiAlignShape& s, Visit&& visit) const {
     for (double i = down.begin; i < down.end; ++i) {
@@ -123,7 +123,7 @@ struct RoiBin {
     }
   }
 
-  /// The element of the channel that begins at `x`.
+  /// The bin's element in the channel at `x`.
   LENSLET_HOST_DEVICE float element(const RoiAlignShape& s, const float* x) const {
     if (!known) return no_number;
     RoiSum sum;

@@ -8,7 +8,7 @@ namespace {
 
 using Coordinates = ResizeRule::Coordinates;
 
-/// Where element j of the output lies in the input.
+/// The input coordinate of output element j.
 template <typename Real>
 Real position(Coordinates coordinates, const ResizedAxis& axis, std::int64_t j) {
   constexpr Real half = Real{1} / 2;
@@ -53,7 +53,7 @@ double rounded(ResizeRule::Nearest nearest, const ResizedAxis& axis, double x) {
   return x;
 }
 
-/// Weight of an element at that distance: a triangle, or the cubic convolution of R. G. Keys ("Cubic Convolution
+/// The weight of an element at that distance: triangle, or R. G. Keys' cubic convolution ("Cubic Convolution
 /// Interpolation for Digital Image Processing", 1981).
 double filter(const ResizeRule& rule, double distance) {
   const double d = std::abs(distance), a = rule.cubic_a;
@@ -68,7 +68,7 @@ AxisTaps::AxisTaps(const ResizeRule& rule, const ResizedAxis& axis) {
   const auto clamped = [&](double i) {
     return static_cast<std::int64_t>(std::clamp(i, 0.0, static_cast<double>(axis.in - 1)));
   };
-  // The filter reaches so far in the input; wider where elements fall out and none shall be missed.
+  // The filter's reach in the input; wider where excluded elements must not be missed.
   const double stretch = rule.antialias ? std::min(axis.scale, 1.0) : 1.0;
   const double reach = (rule.mode == ResizeRule::Mode::linear ? 1 : 2) / stretch;
   std::vector<double> weights;

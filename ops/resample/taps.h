@@ -1,5 +1,5 @@
 #pragma once
-// Along one axis, which elements of the input an element of a resized tensor is made of. Source: ONNX, Resize-19.
+// The taps of resized elements along one axis. Source: ONNX, Resize-19.
 
 #include <cstdint>
 #include <span>
@@ -8,10 +8,10 @@
 
 namespace lenslet {
 
-/// What Resize says of all axes alike.
+/// Resize's settings for all axes.
 struct ResizeRule {
   enum class Mode : std::uint8_t { nearest, linear, cubic };
-  /// From a position in the output to one in the input.
+  /// The map from output to input coordinates.
   enum class Coordinates : std::uint8_t {
     half_pixel,
     half_pixel_symmetric,  ///< the centres of input and output meet where the output's size was rounded
@@ -21,8 +21,7 @@ struct ResizeRule {
     tf_half_pixel_for_nn,
     tf_crop_and_resize,  ///< of a region; beyond the input there is `extrapolation`
   };
-  /// floor_or_ceil: ceil along axes that shrink, as the node cases of Resize-10 want it (ONNX 1.5); none of ONNX's
-  /// words.
+  /// floor_or_ceil: ceil along axes that shrink, as in Resize-10's node cases (ONNX 1.5); not an ONNX mode.
   enum class Nearest : std::uint8_t { round_prefer_floor, round_prefer_ceil, floor, ceil, floor_or_ceil };
 
   Mode mode = Mode::nearest;
@@ -32,7 +31,7 @@ struct ResizeRule {
   bool exclude_outside = false;  ///< elements beyond the input have no weight; otherwise they are those at its edge
   bool antialias = false;        ///< where the axis shrinks, the filter is stretched over the elements that fall out
 };
-/// As ONNX writes them, in the enumerators' order.
+/// ONNX's names, in the enumerators' order.
 inline constexpr std::string_view resize_modes[] = {"nearest", "linear", "cubic"};
 inline constexpr std::string_view resize_coordinates[] = {
     "half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners",
@@ -43,12 +42,12 @@ inline constexpr std::size_t onnx_nearest = 4;
 
 struct ResizedAxis {
   std::int64_t in = 0, out = 0;
-  double scale = 1;           ///< as asked for: out is `in` times it, rounded
+  double scale = 1;           ///< requested: out is `in` times it, rounded
   double begin = 0, end = 1;  ///< tf_crop_and_resize: of the region, as parts of the input
   bool changes = false;       ///< is not what it was
 };
 
-/// Element j is the sum of weight[t] * x[index[t]] for t in [first[j], first[j + 1]); of none it is the extrapolation.
+/// Element j is the sum of weight[t] * x[index[t]] for t in [first[j], first[j + 1]); without taps, the extrapolation.
 struct AxisTaps {
   std::vector<std::int64_t> first, index;
   std::vector<float> weight;
@@ -58,13 +57,13 @@ struct AxisTaps {
   std::int64_t most() const;  ///< taps of an element
 };
 
-/// Of an element that two are blended to: of_low * x[low] + of_high * x[high].
+/// A linearly blended element: of_low * x[low] + of_high * x[high].
 struct LinearTap {
   std::int64_t low = 0, high = 0;
   float of_low = 0, of_high = 0;
 };
-/// One for each element of the output, by ONNX Runtime's float32 arithmetic: which way a sum of integers is truncated
-/// depends on its last bit. Of an axis that is blended without a change, too, the last element is two halves of itself.
+/// One per output element, in ONNX Runtime's float32 arithmetic, whose last bit affects how integer sums are truncated.
+/// Along unchanged blended axes, too, the last element is two halves of itself.
 std::vector<LinearTap> linear_taps(const ResizeRule& rule, const ResizedAxis& axis, bool blended);
 
 }  // namespace lenslet

@@ -1,4 +1,4 @@
-// BitCast: the same bytes as another type of as many bits.
+// BitCast: the same bytes as another type with equal bits.
 
 #include <fmt/format.h>
 
@@ -25,7 +25,7 @@ class BitCast final : public Op {
     const TensorType& x = required_input(inputs, 0, "input");
     if (dtype_bits(x.dtype) != dtype_bits(to_)) {
       const std::string what = fmt::format("{} has not as many bits as {}", to_string(x.dtype), to_string(to_));
-      // Of floats of 16 and 64 bits, which the network holds in float32, they are not known.
+      // Not for 16 and 64 bit floats: the network stores them as float32.
       throw Error(x.dtype == DType::f32 ? ErrorKind::unsupported : ErrorKind::invalid_model, what);
     }
     if (dtype_bits(to_) < 8)

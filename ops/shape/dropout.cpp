@@ -1,4 +1,4 @@
-// Dropout during inference: the data unchanged, and a mask that keeps everything.
+// Dropout in inference: the data unchanged, and a mask that keeps everything.
 
 #include <bit>
 
@@ -36,7 +36,7 @@ class Dropout final : public Op {
     return types;
   }
   std::size_t elementwise_inputs() const override { return 1; }
-  // The mask has to be written, so with it there is a step to run.
+  // The mask must be written, so with it there is a step to run.
   int alias_input() const override { return has_mask_ ? -1 : 0; }
   bool gives_input_back(std::span<const InputInfo>) const override { return true; }
 
@@ -51,7 +51,7 @@ class Dropout final : public Op {
   bool has_mask_;
 };
 
-/// 1 as an element of a mask.
+/// The bits of 1 in a mask.
 std::uint32_t one_bits(DType dtype) {
   switch (dtype) {
     case DType::f32:

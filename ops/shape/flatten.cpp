@@ -1,4 +1,4 @@
-// Flatten: the dimensions before `axis` and those from it on become one each.
+// Flatten: merges the dimensions before `axis`, and those from it on.
 
 #include "ops/core/checks.h"
 #include "ops/core/shape_args.h"
@@ -22,7 +22,7 @@ class Flatten final : public ViewOp {
   std::vector<TensorType> infer(std::span<const InputInfo> inputs) const override {
     const TensorType& data = required_input(inputs, 0, "input");
     const int rank = data.shape.rank();
-    // axis == rank is allowed here: everything is outer.
+    // axis == rank is allowed: all dimensions are outer.
     const int axis = axis_ == rank ? rank : resolve_axis(axis_, rank);
     std::int64_t outer = 1, inner = 1;
     for (int i = 0; i < rank; ++i) {
@@ -31,7 +31,7 @@ class Flatten final : public ViewOp {
     }
     return {{data.dtype, Shape{outer, inner}}};
   }
-  /// Images stay outermost unless everything is inner.
+  /// Images stay outermost unless all dimensions are inner.
   std::optional<AxisMap> axis_map(std::span<const InputInfo> inputs, const Shape&) const override {
     AxisMap map = axes_kept(1, {});
     map.keeps_order = axis_ != 0 && axis_ != -inputs[0].type.shape.rank();

@@ -25,7 +25,7 @@ T scalar(const Tensor& tensor, std::string_view name) {
   return tensor.values<T>()[0];
 }
 
-// ceil((limit - start) / delta), 0 when the direction is wrong.
+// ceil((limit - start) / delta), 0 for the wrong direction.
 template <typename T>
 std::int64_t count(T start, T limit, T delta) {
   if (delta == T{0}) throw Error(ErrorKind::invalid_model, "delta is 0");
@@ -74,10 +74,10 @@ class BoundRange final : public BoundKernel {
   }
 
  private:
-  /// Elements [first, first + count), with a counter of 32 bits, which vectors turn into double.
+  /// Elements [first, first + count); a 32-bit counter vectorises its conversion to double.
   void fill(std::int64_t first, std::int32_t count, T* to) const {
     for (std::int32_t i = 0; i < count; ++i) {
-      // Modular arithmetic for integers: the values themselves are in range, an intermediate product may not be.
+      // Integers wrap around: the values are in range, but an intermediate product may not be.
       if constexpr (std::is_integral_v<T>)
         to[i] = static_cast<T>(static_cast<std::uint64_t>(start_) +
                                static_cast<std::uint64_t>(first + i) * static_cast<std::uint64_t>(delta_));

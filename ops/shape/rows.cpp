@@ -1,10 +1,10 @@
-// The operators of shape: views of the same bytes, and what is known without reading any.
+// Shape operators: views of the same bytes, and results that are known without reading any.
 
 #include "ops/families.h"
 
 namespace lenslet {
 
-// Each in the file of its name; squeeze.cpp, constant.cpp and shape.cpp have both of their kind.
+// Each in the file of its name; squeeze.cpp, constant.cpp and shape.cpp have two.
 OpParts reshape(), flatten(), squeeze(), unsqueeze(), identity(), dropout(), relabel(), bit_cast();
 OpParts shape(), size(), constant(), constant_of_shape(), range();
 

@@ -1,4 +1,4 @@
-// Shape and Size: what is known of a tensor, as a tensor.
+// Shape and Size of a tensor.
 
 #include <algorithm>
 
@@ -11,7 +11,7 @@ namespace lenslet {
 
 namespace {
 
-/// What follows from a shape.
+/// A result that depends only on a shape.
 class ShapeFact : public Op {
  public:
   bool reads_only_types() const override { return true; }

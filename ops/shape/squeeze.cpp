@@ -14,7 +14,7 @@ namespace {
 
 using Mask = std::array<bool, Shape::max_rank>;
 
-/// Both, as far as they are alike.
+/// The common base of both.
 class AxesOp : public ViewOp {
  public:
   explicit AxesOp(const NodeSpec& spec) {
@@ -60,7 +60,7 @@ class Squeeze final : public AxesOp {
       if (!drops[static_cast<std::size_t>(i)]) map.inputs[0].axis[to++] = static_cast<std::int8_t>(i);
     return map;
   }
-  /// Only when the axes are named, and those that are left keep their order.
+  /// Only if axes are named and the remaining ones keep their order.
   std::optional<PermutedOp> permuted(std::span<const int> to, std::span<const InputInfo> inputs) const override {
     const auto known = axes(inputs);
     if (!known || known->size == 0) return std::nullopt;

@@ -1,5 +1,5 @@
 #pragma once
-// Operators whose output is the input's bytes under another shape.
+// Operators that give the input's bytes another shape.
 
 #include "ops/movement/moves.h"
 
@@ -10,10 +10,10 @@ class ViewOp : public Op {
   int alias_input() const override { return 0; }
 };
 
-/// For who runs one all the same: a plain copy.
+/// A plain copy, where a view must run after all.
 inline void run_view(const Op&, const KernelRun& run) { copy_bytes(run, run.inputs[0], run.outputs[0]); }
 
-/// Of format nchw only: another one stores the elements in another order, which a new shape would show.
+/// nchw only: in another format the order of elements would change with the shape.
 inline constexpr auto view_kernels = on_either({.reads = input_bit(0), .bind = bind_run<run_view>});
 
 }  // namespace lenslet

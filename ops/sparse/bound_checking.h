@@ -1,5 +1,5 @@
 #pragma once
-// A CUDA kernel of sparse values as it is bound: what it finds wrong becomes the CPU's words.
+// Bound CUDA kernels of sparse values that report faults in the CPU's words.
 
 #include <cstddef>
 #include <memory>
@@ -12,7 +12,7 @@
 
 namespace lenslet {
 
-/// As bound(), for a run whose kernels tell Context::fault SiteFaultWords.
+/// As bound(), for a run whose kernels write SiteFaultWords to Context::fault.
 template <typename Run>
 std::unique_ptr<const BoundKernel> bound_checking(Run run, std::size_t workspace_bytes, SiteFaultContext context) {
   class Bound final : public BoundKernel, public TellsFault {

@@ -1,7 +1,6 @@
-// Output sites and pairs together. Through one tap, outputs come in the order of their inputs: each tap gives an
-// ascending list of output keys, as long as its list of pairs. Those lists, up to 125, are merged by windows of the
-// keys: the outputs of a window are marked in a bitmap that L1 holds, counted, and each pair then finds the number of
-// its output by counting the bits before it.
+// Output sites and pairs together. Each tap maps the sorted inputs to an ascending list of output keys, as long as its
+// list of pairs. Up to 125 such lists are merged by windows of keys: a bitmap in L1 marks the outputs of a window, and
+// each pair finds its output's number by counting the bits before it.
 #include <algorithm>
 #include <bit>
 #include <cstring>
@@ -15,15 +14,15 @@ namespace lenslet {
 namespace {
 
 constexpr std::int64_t most_taps = 125;
-// Inputs of a piece in which pairs are counted and written; pieces in which lists are merged.
+// Inputs per piece in which pairs are counted and written; pieces in which lists are merged.
 constexpr std::int64_t piece_sites = 4096;
 constexpr std::int64_t merge_pieces = 64;
-// Cells of a window: 4 KiB of bits, and as many of counts.
+// Cells per window: 4 KiB of bits and of counts.
 constexpr std::int64_t window_words = 512, window_cells = window_words * 64;
 
 constexpr std::size_t on_lines(std::int64_t bytes) { return static_cast<std::size_t>((bytes + 63) / 64 * 64); }
 
-/// Where a coordinate of an input goes along one axis, through each tap.
+/// The outputs of an input coordinate along one axis, per tap.
 struct Meetings {
   std::int64_t count = 0;
   std::int64_t tap[5], out[5];
@@ -46,12 +45,12 @@ struct Meetings {
   }
 };
 
-/// Where the merging of a piece stands in the lists of all taps.
+/// The merge position of a piece in the lists of all taps.
 struct Merge {
   std::int64_t at[most_taps], end[most_taps];
 };
 
-/// The outputs of pieces of the keys, each by one thread.
+/// A thread's window of keys.
 struct Window {
   std::uint64_t bits[window_words] = {};
   std::int32_t before[window_words];
@@ -77,7 +76,7 @@ std::size_t RegularBuilder::workspace_bytes() const {
          2 * on_lines((merge_pieces + 1) * 8);
 }
 
-// f(tap, input, key of the output) for the pairs of inputs [begin, end), of each tap in the order of the inputs.
+// Calls f(tap, input, output key) for the pairs of inputs [begin, end); each tap sees the inputs in order.
 template <typename F>
 void RegularBuilder::for_each_pair(const std::int32_t* indices, std::int64_t begin, std::int64_t end,
                                    const F& f) const {
@@ -86,7 +85,7 @@ void RegularBuilder::for_each_pair(const std::int32_t* indices, std::int64_t beg
   std::array<std::int32_t, 4> last{-1, -1, -1, -1};
   for (std::int64_t i = begin; i < end; ++i) {
     const std::array<std::int32_t, 4> site = site_at(indices, plan_.grid.dims, i);
-    // Neighbours lie in one line mostly.
+    // Neighbours mostly share a line.
     if (site[1] != last[1]) z.find(g, 0, out_.size[0], site[1]);
     if (site[2] != last[2]) y.find(g, 1, out_.size[1], site[2]);
     x.find(g, 2, out_.size[2], site[3]);
@@ -129,7 +128,7 @@ void RegularBuilder::build(const std::int32_t* indices, std::int32_t* rulebook, 
     }
   });
 
-  // Counts become places.
+  // Exclusive prefix sums: counts become write offsets.
   std::int64_t total = 0;
   for (std::int64_t i = 0; i < used * taps; ++i) total += counts[i];
   if (total > room) refuse_count(total, room, "pairs", "max_pairs");
@@ -158,7 +157,7 @@ void RegularBuilder::build(const std::int32_t* indices, std::int32_t* rulebook, 
     }
   });
 
-  // Pieces of the keys, by those of the tap with the most pairs. The result does not depend on where they are cut.
+  // Pieces of the keys, cut by the tap with the most pairs. The result does not depend on the cuts.
   std::int64_t longest = 0;
   for (std::int64_t t = 1; t < taps; ++t)
     if (begins[t + 1] - begins[t] > begins[longest + 1] - begins[longest]) longest = t;

@@ -1,7 +1,6 @@
 #pragma once
-// How rulebooks are made on the CPU. Sites arrive in the order of their keys, so that no table of them is needed: the
-// sites that a tap leads to come in the same order, and walking both lists finds all pairs: memory is read in
-// order, and pairs come out in theirs.
+// Builds rulebooks on the CPU. Sites are sorted by key, so no hash table is needed: the target sites of a tap are
+// sorted, too, and walking both lists finds all pairs in order, with sequential memory access.
 
 #include <cstddef>
 #include <cstdint>
@@ -13,28 +12,28 @@
 
 namespace lenslet {
 
-/// What both builders are made for; everything is decided before the first run.
+/// The parameters of both builders; all are fixed before the first run.
 struct RulebookPlan {
   SparseGeometry geometry;
   SparseGrid grid;              ///< of the inputs
   std::int64_t max_inputs = 0;  ///< rows of the indices
   std::int64_t max_outputs = 0;
-  std::int64_t max_pairs = 0;  ///< that the value has room for
+  std::int64_t max_pairs = 0;  ///< capacity of the value
   bool neighbours = false;     ///< with a table of them
 };
 
-/// Pairs of a submanifold convolution.
+/// Builds the pairs of a submanifold convolution.
 class SubmanifoldBuilder {
  public:
   explicit SubmanifoldBuilder(const RulebookPlan& plan);
   std::size_t workspace_bytes() const;
-  /// `indices` [max_inputs, 1 + dims], `rulebook` rulebook_length(). Error(invalid_argument) as of read_sites(), and
-  /// for more pairs than there is room for.
+  /// `indices` [max_inputs, 1 + dims], `rulebook` rulebook_length(). Error(invalid_argument) as from read_sites(), and
+  /// for more pairs than the rulebook can hold.
   void build(const std::int32_t* indices, std::int32_t* rulebook, std::span<std::byte> workspace,
              ThreadPool& pool) const;
 
  private:
-  /// Taps that differ in x alone.
+  /// Taps that differ only in x.
   struct Line {
     std::int64_t first_tap = 0, taps = 0;
     std::int64_t first_step = 0;  ///< key of the first tap's site less that of the output
@@ -49,13 +48,13 @@ class SubmanifoldBuilder {
   std::vector<Line> lines_;
 };
 
-/// Output sites and pairs of a regular or transposed convolution.
+/// Builds output sites and pairs of a regular or transposed convolution.
 class RegularBuilder {
  public:
   explicit RegularBuilder(const RulebookPlan& plan);
   std::size_t workspace_bytes() const;
-  /// As SubmanifoldBuilder's; `out_indices` [max_outputs, 1 + dims], in the order of their keys, or null.
-  /// Error(invalid_argument) also for more outputs than there is room for.
+  /// As SubmanifoldBuilder's; `out_indices` [max_outputs, 1 + dims], sorted by key, or null. Error(invalid_argument)
+  /// also for more outputs than it can hold.
   void build(const std::int32_t* indices, std::int32_t* rulebook, std::int32_t* out_indices,
              std::span<std::byte> workspace, ThreadPool& pool) const;
 
@@ -69,7 +68,7 @@ class RegularBuilder {
   SiteKeys key_;
 };
 
-/// -1 behind the pairs, in both lists.
+/// Fills both lists with -1 behind the pairs.
 void clear_rest(std::int32_t* rulebook, std::int64_t stored_taps, std::int64_t max_pairs, ThreadPool& pool);
 
 }  // namespace lenslet

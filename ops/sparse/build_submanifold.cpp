@@ -1,5 +1,4 @@
-// Half of the pairs: the sites that taps before the centre lead to have smaller keys than the output, in the same
-// order.
+// Finds half of the pairs: taps before the centre lead to sites with smaller keys than the output, in the same order.
 #include <algorithm>
 #include <cstring>
 #include <limits>
@@ -11,7 +10,7 @@ namespace lenslet {
 
 namespace {
 
-// Outputs at a time: their keys and those that a line of taps leads to are 64 KiB.
+// Outputs per piece: their keys and those of a line of taps are 64 KiB.
 constexpr std::int64_t piece_sites = 4096;
 
 constexpr std::size_t on_lines(std::int64_t bytes) { return static_cast<std::size_t>((bytes + 63) / 64 * 64); }
@@ -48,7 +47,8 @@ std::size_t SubmanifoldBuilder::workspace_bytes() const {
          on_lines(pieces() * stored * 4);
 }
 
-// Pairs of one line's taps with outputs [begin, end): of its tap j into row j of `in` and `out`, rows of max_inputs.
+// Finds pairs of one line's taps with outputs [begin, end): those of tap j go to row j of `in` and `out`, rows of
+// max_inputs.
 void SubmanifoldBuilder::find(const Line& line, const std::int64_t* keys, std::int64_t count, std::int64_t begin,
                               std::int64_t end, std::int32_t* in, std::int32_t* out, std::int32_t* counts) const {
   const std::int64_t dilation = plan_.geometry.dilation[2], row = plan_.max_inputs;
@@ -60,7 +60,7 @@ void SubmanifoldBuilder::find(const Line& line, const std::int64_t* keys, std::i
     std::int64_t next = at;
     for (std::int64_t j = 0; j < line.taps; ++j, wanted += dilation) {
       while (keys[next] < wanted) ++next;
-      // Written at any rate, and kept if it is a pair: whether it is cannot be foretold.
+      // Written unconditionally and kept if it is a pair: a branch would be unpredictable.
       const std::int64_t to = j * row + begin + found[j];
       in[to] = static_cast<std::int32_t>(next);
       out[to] = static_cast<std::int32_t>(site);
@@ -94,7 +94,7 @@ void SubmanifoldBuilder::build(const std::int32_t* indices, std::int32_t* rulebo
              in + line.first_tap * row, out + line.first_tap * row, counts + piece * stored + line.first_tap);
   });
 
-  // Where each piece's pairs of each tap go.
+  // Write offsets of each piece's pairs per tap.
   std::int64_t total = 0;
   for (std::int64_t t = 0; t < stored; ++t)
     for (std::int64_t piece = 0; piece < used; ++piece) total += counts[piece * stored + t];

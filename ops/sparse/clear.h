@@ -1,5 +1,5 @@
 #pragma once
-// What stands in the rows behind the last site (docs/sparse.md), written by all threads.
+// Fills the rows behind the last site (docs/sparse.md), in all threads.
 
 #include <cstdint>
 
@@ -9,7 +9,7 @@ namespace lenslet {
 
 /// Fills ints [0, count) with -1.
 void fill_with_none(std::int32_t* values, std::int64_t count, ThreadPool& pool);
-/// Zeros in rows [begin, end) of `columns` floats.
+/// Zeros rows [begin, end) of `columns` floats.
 void clear_rows(float* y, std::int64_t begin, std::int64_t end, std::int64_t columns, ThreadPool& pool);
 
 }  // namespace lenslet

@@ -1,5 +1,5 @@
-// SparseConv as it is defined, tap by tap: rows of x are gathered, multiplied by the tap's filters, and their products
-// scattered to the outputs. The reference beside the fast kernel, and for filters that the network computes.
+// SparseConv by the definition, tap by tap: rows of x are gathered, multiplied by the tap's filters and scattered to
+// the outputs. The reference for the fast kernel, and used for filters that the network computes.
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -13,7 +13,7 @@ namespace lenslet {
 
 namespace {
 
-// Outputs of a block, and pairs that are gathered at once.
+// Outputs per block, and pairs gathered at once.
 constexpr std::int64_t block_rows = 256, batch = 64;
 
 class BoundGatherScatter final : public BoundKernel {
@@ -40,7 +40,7 @@ class BoundGatherScatter final : public BoundKernel {
     return (block_rows * p_.filters + batch * p_.channels + p_.channels + 15) / 16 * 16;
   }
 
-  /// Outputs [first, last): `sums` [block_rows, K], `scratch` the rest of a thread's memory.
+  /// Computes outputs [first, last): `sums` [block_rows, K], `scratch` is the rest of a thread's memory.
   void compute(const SparseConvRun& r, std::int64_t first, std::int64_t last, float* sums, float* scratch) const {
     const std::int64_t c = p_.channels, filters = p_.filters;
     const auto& op = static_cast<const SparseConvOp&>(*op_);
@@ -90,7 +90,7 @@ class GatherScatter final : public Kernel {
     candidate.inputs.resize(node.inputs().size());
     candidate.outputs.resize(1);
     candidate.workspace_bytes = BoundGatherScatter(p, node.shared_op(), target.device.units).workspace_bytes();
-    // 1.5 Gflop/s of a core at 3 GHz: the sums of a row wait for each other.
+    // 1.5 Gflop/s per core at 3 GHz: a row's additions depend on each other.
     candidate.estimated_us = p.flops() / (1500.0 * target.device.units);
     candidate.tolerance = sum_tolerance(p.channels * p.taps);
     candidate.in_place = p.residual ? input_bit(SparseConvOp::residual) : no_inputs;

@@ -1,7 +1,7 @@
-// SparseConv in one pass over blocks of outputs. A block's sums stay in L2 while every tap's pairs that lead into it
-// are multiplied, a tile of pairs at a time: rows of x are read where they lie, so that nothing is gathered into a
-// buffer, and the tile in registers is added to the sums where they lie. Each output belongs to one block and meets its
-// taps in their order, so that its bits depend on neither blocks nor threads.
+// SparseConv in one pass over blocks of outputs. A block's accumulators stay in L2 while all taps' pairs for it are
+// multiplied, a register tile of pairs at a time. Rows of x are read in place, not gathered into a buffer, and the tile
+// is added to the accumulators directly. Each output belongs to one block and gets its taps in order: its bits depend
+// on neither blocks nor threads.
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -30,7 +30,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 namespace {
 
-// As gemm()'s (ops/gemm/gemm_kernel-inl.h): rows of A times two vectors of columns that the registers hold.
+// As in gemm() (ops/gemm/gemm_kernel-inl.h): a register tile of rows of A times two vectors of columns.
 #if HWY_TARGET == HWY_SSE4 || HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_EMU128 || HWY_TARGET == HWY_SCALAR
 constexpr int tile_rows = 6;
 #else
@@ -42,7 +42,7 @@ struct Tile {
   const float* x = nullptr;              ///< [inputs, channels]
   const float* b = nullptr;              ///< [channels][Vectors*lanes]
   float* sums = nullptr;                 ///< of output `first`, the panel's first column
-  std::int64_t channels = 0, pitch = 0;  ///< floats from an output's sums to the next's
+  std::int64_t channels = 0, pitch = 0;  ///< floats between outputs
   std::int64_t first = 0;
 };
 
@@ -79,7 +79,7 @@ HWY_INLINE void add_tile(const Tile& t, const std::int32_t* in, const std::int32
   }
 }
 
-/// Rows pairs against all panels of so many columns: their rows of x are in L1 from the second panel on.
+/// Rows pairs times all panels of equal width: their rows of x are in L1 from the second panel on.
 template <int Rows>
 HWY_INLINE void add_rows(Tile tile, std::int64_t columns, const std::int32_t* in, const std::int32_t* out) {
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(hn::ScalableTag<float>()));
@@ -96,7 +96,7 @@ void add_pairs(const Tile& tile, std::int64_t columns, const std::int32_t* in, c
                std::int64_t count) {
   std::int64_t i = 0;
   for (; i + tile_rows <= count; i += tile_rows) {
-    // While this tile multiplies, the next one's rows come from L2 or beyond.
+    // Prefetches the next tile's rows, which come from L2 or beyond.
     if (i + 2 * tile_rows <= count)
       for (int r = 0; r < tile_rows; ++r) {
         const float* const next = tile.x + in[i + tile_rows + r] * tile.channels;
@@ -107,7 +107,7 @@ void add_pairs(const Tile& tile, std::int64_t columns, const std::int32_t* in, c
   const std::int64_t rest = count - i;
   in += i;
   out += i;
-  // What is left in at most three tiles: one of few rows waits for its sums.
+  // The remainder in at most three tiles: one with few rows waits for its accumulators.
   const auto part = [&]<int Rows>(std::integral_constant<int, Rows>) HWY_ATTR {
     add_rows<Rows>(tile, columns, in, out);
     in += Rows;
@@ -134,7 +134,7 @@ void add_tap(const float* x, std::int64_t channels, const float* filters, std::i
   }
 }
 
-/// Rows of sums to y: bias, residual (or null) and activation.
+/// Epilogue: rows of accumulators to y, with bias, residual (or null) and activation.
 void finish(const float* sums, std::int64_t pitch, std::int64_t rows, std::int64_t filters, const float* bias,
             const float* residual, const Activation& activation, float* y) {
   const hn::ScalableTag<float> d;
@@ -167,7 +167,7 @@ HWY_EXPORT(add_tap);
 HWY_EXPORT(finish);
 HWY_EXPORT(float_lanes);
 
-// A block's sums: a quarter of what L2 has at least on machines that we know; filters and gathered rows need the rest.
+// A block's accumulators: a quarter of the smallest L2 of known machines; filters and gathered rows need the rest.
 constexpr std::int64_t block_bytes = 128 << 10, most_rows = 1024;
 
 std::int64_t columns_of(std::int64_t filters) {
@@ -216,7 +216,7 @@ class BoundGatheredTiles final : public BoundKernel {
   }
 
  private:
-  /// Of each thread: sums [rows, columns], then the numbers of as many sites.
+  /// Floats per thread: accumulators [rows, columns], then as many site numbers.
   std::int64_t own_floats() const { return (rows_ * columns_ + rows_ + 15) / 16 * 16; }
 
   SparseConvProblem p_;
@@ -235,7 +235,7 @@ class GatheredTiles final : public Kernel {
     const SparseConvProblem p = node.as<SparseConvOp>().problem(node.inputs());
     if (!p.weights_known) return Offer::refuse("its filters are computed by the network");
     const std::int64_t columns = columns_of(p.filters);
-    // Small values are cut so that all threads have some blocks.
+    // Small problems are split so that all threads get some blocks.
     const std::int64_t share = (p.max_outputs + 8 * target.device.units - 1) / (8 * target.device.units);
     const std::int64_t rows = std::clamp<std::int64_t>(std::min(share, block_bytes / (columns * 4)), 16, most_rows);
     Candidate candidate;
@@ -243,7 +243,7 @@ class GatheredTiles final : public Kernel {
     candidate.inputs.resize(node.inputs().size());
     candidate.outputs.resize(1);
     candidate.workspace_bytes = BoundGatheredTiles(p, rows, target.device.units).workspace_bytes();
-    // Vectors are filled up; per pair its sums are read and written once, which costs as much as some 8 channels.
+    // Vectors are padded; reading and writing a pair's accumulators costs as much as about 8 channels.
     const double issued = 2.0 * static_cast<double>(p.max_pairs) * static_cast<double>((p.channels + 8) * columns);
     candidate.estimated_us = issued / target.device.fp32_flops_per_us;
     candidate.tolerance = sum_tolerance(p.channels * p.taps);

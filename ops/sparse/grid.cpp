@@ -11,7 +11,7 @@ namespace lenslet {
 
 namespace {
 
-// Coordinates are int32; an axis has room for windows beside it.
+// Coordinates are int32, with a margin for windows.
 constexpr std::int64_t most_cells_of_axis = std::int64_t{1} << 30;
 
 std::string sites_text(const SparseGrid& grid) {

@@ -1,4 +1,4 @@
-// The operators on sparse values, each in the file of its name, and the kernels of SparseConv.
+// The operators on sparse values, each in the file of its name, and SparseConv's kernels.
 
 #include <vector>
 
@@ -27,7 +27,7 @@ std::span<const OpRow> sparse_rows() {
 }
 
 std::span<const KernelRow> sparse_kernels() {
-  // The reference comes last. At equal cost the earlier one is chosen.
+  // The reference comes last; ties go to the earlier kernel.
   static const std::vector<KernelRow> rows = [] {
     std::vector<KernelRow> list{
         {"SparseConv", &sparse_conv_gathered_tiles()},

@@ -27,7 +27,7 @@ SparseGrid SparseGeometry::output(const SparseGrid& in) const {
 
 std::int64_t SparseGeometry::most_meetings(std::size_t a) const {
   if (kind == Kind::transposed) return kernel[a];
-  // Taps t with t * dilation in one class modulo the stride.
+  // Taps t are counted by the class of t * dilation modulo the stride.
   const std::int64_t period = stride[a] / std::gcd(stride[a], dilation[a]);
   return (kernel[a] + period - 1) / period;
 }

@@ -1,7 +1,6 @@
 #pragma once
-// The rulebook: which input site meets which output site through which tap of a kernel, as a value of its own that all
-// layers of one geometry share (spconv calls it indice pairs, and its name an indice_key). docs/sparse.md has the
-// layout and the sources.
+// The rulebook: pairs of input and output sites per kernel tap, a value that all layers of one geometry share (spconv's
+// indice pairs, named by an indice_key). Layout and sources: docs/sparse.md.
 
 #include <cstdint>
 #include <string_view>
@@ -23,30 +22,30 @@ struct SparseGeometry {
       output_padding{0, 0, 0};
 
   std::int64_t volume() const { return kernel[0] * kernel[1] * kernel[2]; }
-  /// Taps whose pairs are stored: of a submanifold convolution those before the centre. Tap volume - 1 - t has the
-  /// pairs of tap t the other way round, and the centre pairs each site with itself.
+  /// Taps with stored pairs: for a submanifold convolution those before the centre. Tap volume - 1 - t has tap t's
+  /// pairs reversed, and the centre pairs each site with itself.
   std::int64_t stored_taps() const { return kind == Kind::submanifold ? volume() / 2 : volume(); }
   /// Coordinates of tap `t` = (z * kernel[1] + y) * kernel[2] + x.
   PerAxis tap(std::int64_t t) const { return {t / (kernel[1] * kernel[2]), t / kernel[2] % kernel[1], t % kernel[2]}; }
-  /// The grid of the outputs. Error(invalid_model) when a window does not fit.
+  /// The grid of outputs. Error(invalid_model) when a window does not fit.
   SparseGrid output(const SparseGrid& in) const;
-  /// The most outputs, along axis `a`, that one input meets through different taps.
+  /// The most outputs per input along axis `a`, over all taps.
   std::int64_t most_meetings(std::size_t a) const;
 };
 
-/// Numbers of int32 in front of the pairs: the counts of input and output sites, and where each stored tap's pairs
-/// begin and the last one's end.
+/// int32 values before the pairs: the numbers of input and output sites, the begin of each stored tap's pairs, and the
+/// end of the last.
 constexpr std::int64_t rulebook_header(std::int64_t stored_taps) { return 3 + stored_taps; }
-/// Length of a rulebook with room for so many pairs.
+/// Length of a rulebook with a capacity of `pairs`.
 constexpr std::int64_t rulebook_length(std::int64_t stored_taps, std::int64_t max_pairs) {
   return rulebook_header(stored_taps) + 2 * max_pairs;
 }
 
-/// Rows of a rulebook's table of neighbours, [taps, rows]: for each tap and output the input that meets it there, or
-/// -1, as behind the outputs that there are. Four are read at a time.
+/// Rows of a rulebook's neighbour table [taps, rows]: for each tap and output its input, or -1, also behind the last
+/// output. Padded to read four at a time.
 constexpr std::int64_t neighbour_rows(std::int64_t max_outputs) { return (max_outputs + 3) / 4 * 4; }
 
-/// Pairs of one tap, in ascending order of outputs.
+/// Pairs of one tap, sorted by output.
 struct TapPairs {
   bool identity = false;  ///< each site with itself; no lists
   const std::int32_t* in = nullptr;
@@ -54,19 +53,19 @@ struct TapPairs {
   std::int64_t count = 0;
 };
 
-/// A rulebook as a kernel reads it. What it holds may come from a file: counts and begins are checked here, the pairs
-/// by whoever follows them (require_pairs).
+/// A rulebook as kernels read it. Its content may come from a file: counts and begins are checked here, pairs where
+/// they are used (require_pairs).
 class RulebookView {
  public:
-  /// `inverse`: inputs are the outputs of the geometry, and the reverse. Error(invalid_argument) unless the value is of
-  /// a rulebook of so many stored taps, with at most these numbers of inputs and outputs.
+  /// `inverse`: inputs and outputs of the geometry are swapped. Error(invalid_argument) unless the value is a rulebook
+  /// with that many stored taps and at most these numbers of inputs and outputs.
   RulebookView(const Tensor& rulebook, std::int64_t volume, bool submanifold, bool inverse, std::int64_t most_inputs,
                std::int64_t most_outputs);
 
   std::int64_t inputs() const { return inputs_; }
   std::int64_t outputs() const { return outputs_; }
   TapPairs pairs(std::int64_t tap) const;
-  /// Of all taps, identities included.
+  /// Pairs of all taps, identities included.
   std::int64_t pair_count() const;
 
  private:
@@ -75,19 +74,18 @@ class RulebookView {
   bool submanifold_;
 };
 
-/// The table of neighbours, of all taps; `table` [volume, rows]. Error(invalid_argument) where a pair is none of the
-/// sites that there are.
+/// Writes the neighbour table of all taps; `table` [volume, rows]. Error(invalid_argument) for pairs with invalid
+/// sites.
 void write_neighbours(const RulebookView& book, std::int64_t volume, std::int64_t rows, std::int32_t* table);
 
-/// Pairs [begin, end) of a tap: those whose outputs lie in [first, last). `begin` is where to look from.
+/// A tap's pairs [begin, end) with outputs in [first, last). `begin` is where to search from.
 struct PairRange {
   std::int64_t begin = 0, end = 0;
 };
-/// The first pair of a tap whose output is not below `first`, by bisection.
+/// The first pair of a tap whose output is at least `first`, by bisection.
 std::int64_t first_pair(const TapPairs& pairs, std::int64_t first);
-/// Where the pairs end whose outputs lie below `last`, from `begin` on. Error(invalid_argument) where one of those has
-/// an output below `first`, or an input that is none of `inputs`. Lists that are out of order otherwise lead to wrong
-/// results, never outside.
+/// The end of the pairs from `begin` on with outputs below `last`. Error(invalid_argument) if one has an output below
+/// `first` or an invalid input. Otherwise unsorted lists give wrong results, never accesses out of bounds.
 std::int64_t end_of_pairs(const TapPairs& pairs, std::int64_t begin, std::int64_t first, std::int64_t last,
                           std::int64_t inputs);
 

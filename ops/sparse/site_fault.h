@@ -1,6 +1,6 @@
 #pragma once
-// What can be wrong with the values of sparse operators in a run, and in which words it is told: those of the CPU,
-// which throws them, and of CUDA's kernels, which leave numbers behind (ops/core/fault.h).
+// Faults in the values of sparse operators and their messages: thrown by the CPU, and reported as numbers by CUDA's
+// kernels (ops/core/fault.h).
 
 #include <cstdint>
 #include <span>
@@ -12,12 +12,12 @@ namespace lenslet {
 
 enum class SiteFault : std::int32_t {
   none,
-  // Of a row of indices; a smaller one is told first where one row has several.
+  // Of one row of indices; with several faults the smaller is reported.
   behind_empty,  ///< other: the first row that holds no site
   outside,
   twice,  ///< other: the row of the same site where they need not be in order, else -1
   out_of_order,
-  // Of all of them together.
+  // Of all rows together.
   sites,         ///< more than the bound; count
   pairs,         ///< count
   output_sites,  ///< count
@@ -27,7 +27,7 @@ enum class SiteFault : std::int32_t {
   bad_pairs,
 };
 
-/// As CUDA's kernels write it into Context::fault, in this order.
+/// Words that CUDA's kernels write to Context::fault, in this order.
 struct SiteFaultWords {
   SiteFault kind = SiteFault::none;
   std::int32_t row = 0, other = -1;
@@ -39,10 +39,10 @@ struct SiteFaultWords {
   }
 };
 
-/// `words`: what a kernel has written, 9 at least.
+/// `words`: written by a kernel, at least 9.
 SiteFaultWords read_fault(std::span<const std::int32_t> words);
 
-/// What the texts name besides.
+/// What else the messages mention.
 struct SiteFaultContext {
   SparseGrid grid = {};
   std::int64_t max_sites = 0, max_pairs = 0;

@@ -1,5 +1,5 @@
 #pragma once
-// The SparseConv operator: what a rulebook's pairs are multiplied with, and an epilogue. No arithmetic.
+// The SparseConv operator: filters, epilogue and problem. No arithmetic.
 
 #include <algorithm>
 #include <memory>
@@ -22,16 +22,15 @@ struct SparseConvProblem {
   std::int64_t table_rows = 0;  ///< of the table of neighbours that is given; 0: none is
   Activation activation = {};
 
-  /// When all pairs are there that may be.
+  /// With the largest possible number of pairs.
   double flops() const {
     return 2.0 * static_cast<double>(max_pairs) * static_cast<double>(channels) * static_cast<double>(filters);
   }
 };
 
-/// Inputs: x [sites,C], rulebook, w [K,C,spatial axes], sites (optional: indices of the outputs, whose number of rows
-/// is that of y; left out: that of x), bias [K] (optional), residual (optional: added before the activation), and what
-/// the pass share_neighbours adds: the rulebook's table of neighbours [taps, rows].
-/// attributes(): kind, and the epilogue's.
+/// Inputs: x [sites,C], rulebook, w [K,C,spatial axes], sites (optional: the outputs' indices, whose rows are y's;
+/// default: x's), bias [K] (optional), residual (optional: added before the activation), and the rulebook's neighbour
+/// table [taps, rows], which the pass share_neighbours adds. attributes(): kind, and the epilogue's.
 class SparseConvOp final : public Op {
  public:
   static constexpr std::size_t input = 0, rulebook = 1, filter = 2, sites = 3, bias = 4, residual = 5, neighbours = 6;
@@ -46,9 +45,9 @@ class SparseConvOp final : public Op {
   const Epilogue* epilogue() const override { return &epilogue_; }
   std::shared_ptr<const Op> with_epilogue(Epilogue changed) const override;
 
-  /// The problem that these inputs pose, fused parts included. Error(invalid_model).
+  /// The problem of these inputs, fused parts included. Error(invalid_model).
   SparseConvProblem problem(std::span<const InputInfo> inputs) const;
-  /// The weight of filter `k` times the scale of its channel.
+  /// The weight of filter `k` times its channel's scale.
   double exact(float weight, std::int64_t k) const {
     return double{weight} * (epilogue_.scale.empty() ? 1.0 : double{epilogue_.scale[static_cast<std::size_t>(k)]});
   }
@@ -64,10 +63,10 @@ class SparseConvOp final : public Op {
                      .residual_input = static_cast<int>(residual)};
 };
 
-/// Why x, y and the residual are not all of `storage`, and what filters and bias are made of not float32; or nothing.
+/// Why x, y and the residual are not all `storage`, or filters and bias not float32; or nothing.
 std::optional<std::string> refuse_types(const Problem& node, DType storage);
 
-/// What a kernel of it reads in a run.
+/// A kernel's view of a run.
 struct SparseConvRun {
   const float* x;
   RulebookView rulebook;
@@ -77,7 +76,7 @@ struct SparseConvRun {
   /// Error(invalid_argument) as RulebookView.
   SparseConvRun(const SparseConvProblem& problem, const KernelRun& run);
 
-  /// f(first, last, worker) over blocks of `rows` outputs, on all threads.
+  /// Calls f(first, last, worker) for blocks of `rows` outputs, on all threads.
   template <typename F>
   void for_each_block(std::int64_t rows, ThreadPool& pool, const F& f) const {
     const std::int64_t outputs = rulebook.outputs();

@@ -1,5 +1,5 @@
-// SparseToDense and SparseFromDense: features of sites to images [N,C,spatial axes], zeros elsewhere, and back: sites
-// where some channel is not zero.
+// SparseToDense: features of sites to images [N,C,spatial axes], zero elsewhere. SparseFromDense: the reverse; sites
+// are cells with a nonzero channel.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -95,7 +95,7 @@ class SparseFromDense final : public Op {
     return {{DType::i32, {most, x.shape.rank() - 1}}, {x.dtype, {most, x.shape[1]}}};
   }
 
-  /// May be of no cells.
+  /// May have no cells.
   static SparseGrid grid(const Shape& x) {
     SparseGrid grid{.dims = x.rank() - 2, .images = x[0]};
     for (int a = 0; a < grid.dims; ++a) grid.size[static_cast<std::size_t>(3 - grid.dims + a)] = x[2 + a];
@@ -106,7 +106,7 @@ class SparseFromDense final : public Op {
   std::optional<std::int64_t> max_sites_;
 };
 
-// Cells of a piece, which are counted together.
+// Cells per piece; each piece is counted at once.
 constexpr std::int64_t piece_cells = 4096;
 
 std::unique_ptr<const BoundKernel> bind_from_dense(const Binding& binding) {
@@ -114,7 +114,7 @@ std::unique_ptr<const BoundKernel> bind_from_dense(const Binding& binding) {
   const std::int64_t channels = binding.shape(0)[1], most = binding.output_shape(0)[0];
   const std::int64_t cells = grid.cells(), volume = grid.images == 0 ? 0 : cells / grid.images;
   const std::int64_t pieces = (cells + piece_cells - 1) / piece_cells;
-  // Of each piece the sites in it, then those before it; a byte a cell: is it one?
+  // Sites per piece, then prefix sums of them; and a byte per cell: is it a site?
   const auto workspace = static_cast<std::size_t>((pieces + 1) * 8 + cells);
   return bound(
       [=](const KernelRun& run) {

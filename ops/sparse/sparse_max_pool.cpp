@@ -1,5 +1,5 @@
-// SparseMaxPool: the largest of the inputs that a rulebook pairs with an output, channel by channel. Cells without a
-// site count for nothing, not as zeros.
+// SparseMaxPool: per channel the maximum of the inputs paired with an output. Cells without a site are ignored, not
+// zero.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -66,7 +66,7 @@ std::unique_ptr<const BoundKernel> bind_cpu(const Binding& binding) {
     float* const y = run.out<float>();
     const std::int64_t outputs = book.outputs();
     run.pool->parallel_for(outputs, block_rows, [&](std::int64_t first, std::int64_t last, int) {
-      // Which rows have a value yet: the first one is copied, so that no infinity needs to stand for none.
+      // Rows that have a value already: the first one is copied, so that no infinity is needed as a start.
       std::fill(y + first * channels, y + last * channels, 0.0F);
       for (std::int64_t begin = first; begin < last; begin += block_rows) {
         const std::int64_t end = std::min(last, begin + block_rows);
@@ -79,7 +79,7 @@ std::unique_ptr<const BoundKernel> bind_cpu(const Binding& binding) {
             const float* const row = x + pairs.in[p] * channels;
             float* const into = y + pairs.out[p] * channels;
             bool& filled = has[pairs.out[p] - begin];
-            // A NaN stays: no comparison with it holds.
+            // A NaN stays, because comparisons with it are false.
             for (std::int64_t c = 0; c < channels; ++c)
               if (!filled || row[c] > into[c] || row[c] != row[c]) into[c] = row[c];
             filled = true;

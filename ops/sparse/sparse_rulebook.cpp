@@ -1,4 +1,4 @@
-// SparseRulebook: which input sites meet which output sites through which taps, and where the outputs are.
+// SparseRulebook: the pairs of input and output sites per tap, and the output sites.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -26,8 +26,8 @@ Kind parse_kind(std::string_view text) {
               fmt::format("attribute kind is '{}'; there are {}", text, fmt::join(kind_names, ", ")));
 }
 
-/// Input: indices. Outputs: rulebook; of all but submanifold ones also the indices of the output sites; and, where the
-/// attribute neighbours says so, which no file does but the pass share_neighbours, the table of neighbours.
+/// Input: indices. Outputs: rulebook; except for submanifolds the output sites' indices; and with the attribute
+/// neighbours, which only the pass share_neighbours sets, the neighbour table.
 class SparseRulebook final : public Op {
  public:
   explicit SparseRulebook(const NodeSpec& spec) : outputs_(spec.outputs) {
@@ -83,12 +83,12 @@ class SparseRulebook final : public Op {
     return list;
   }
 
-  /// Of the table of neighbours, where there is one.
+  /// The neighbour table's output, if any.
   std::size_t table_output() const { return geometry_.kind == Kind::submanifold ? 1 : 2; }
 
   RulebookPlan plan(const Shape& indices) const {
     RulebookPlan plan{.geometry = geometry_, .grid = grid_, .max_inputs = indices[0], .neighbours = neighbours_};
-    // Bounds that nothing can exceed are products of what a file says: they saturate.
+    // Upper bounds are products of a file's numbers: they saturate.
     const auto times = [](std::int64_t a, std::int64_t b) {
       std::int64_t product = 0;
       return __builtin_mul_overflow(a, b, &product) ? INT64_MAX : product;
@@ -152,7 +152,7 @@ class SparseRulebook final : public Op {
   bool neighbours_ = false;
 };
 
-/// The table of neighbours of a rulebook that was made before it.
+/// Writes the neighbour table of a finished rulebook.
 void write_table(const SparseRulebook& op, const RulebookPlan& plan, const KernelRun& run) {
   if (!plan.neighbours) return;
   const std::int64_t volume = plan.geometry.volume();

@@ -1,5 +1,5 @@
-// SparseSort: sites in whatever order, with rows that hold none anywhere among them, to the order that all other
-// operators on sparse values want, and to another bound.
+// SparseSort: sorts sites, drops empty rows among them, and changes the bound: to the form that all other operators on
+// sparse values require.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// SparseVoxelize: points to sites, the mean of the points of a cell its features (SECOND's simplified voxel encoder).
+// SparseVoxelize: points to sites; features are the mean of a cell's points (SECOND's simplified voxel encoder).
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -34,7 +34,7 @@ class SparseVoxelize final : public Op {
     reader.finish();
     for (std::size_t a = 0; a < 3; ++a) {
       const double cells = std::round((double{high_[a]} - double{low_[a]}) / double{size_[a]});
-      // Not so written that NaN passes.
+      // Written so that NaN fails.
       if (!(size_[a] > 0) || !(cells >= 1 && cells <= 1 << 30))
         throw Error(
             ErrorKind::invalid_model,
@@ -96,7 +96,7 @@ std::unique_ptr<const BoundKernel> bind_cpu(const Binding& binding) {
   const std::int64_t points = images * rows, most = binding.output_shape(0)[0];
   const SparseGrid grid = op.grid();
   const std::array<float, 3> low = op.low(), size = op.voxel_size();
-  // Entries twice, to sort them, and where the sites begin.
+  // Two copies of the entries for sorting, and the first entry of each site.
   const auto workspace = static_cast<std::size_t>(points * 2) * sizeof(SiteEntry) +
                          static_cast<std::size_t>(most + 1) * sizeof(std::int64_t);
   return bound(
@@ -113,7 +113,7 @@ std::unique_ptr<const BoundKernel> bind_cpu(const Binding& binding) {
           std::array<std::int64_t, 3> cell{};  // x, y, z
           bool is_inside = true;
           for (std::size_t a = 0; a < 3; ++a) {
-            // In float32, as spconv's point2voxel has it: a point on the face of a cell falls where it falls there.
+            // In float32 like spconv's point2voxel, so that points on cell faces fall into the same cell.
             const float at = std::floor((point[a] - low[a]) / size[a]);
             is_inside = is_inside && at >= 0 && at < static_cast<float>(grid.size[2 - a]);
             cell[a] = is_inside ? static_cast<std::int64_t>(at) : 0;

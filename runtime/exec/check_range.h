@@ -19,8 +19,8 @@ struct BeyondRange {
   double largest = 0;  ///< its greatest magnitude
 };
 
-/// Values of which `asked_for` says so, by name, that are finite in float32 and greater than float16's greatest number,
-/// in the order in which they arise: the network is run on PlanOptions::calibration on the CPU. Errors as of a Runner.
+/// The values selected by name with `asked_for` that are finite in float32 but exceed float16's maximum, in the order
+/// of computation. Runs the network on PlanOptions::calibration on the CPU. Errors as of a Runner.
 std::vector<BeyondRange> find_beyond_f16(const Model& model, const PlanOptions& options,
                                          const std::function<bool(std::string_view)>& asked_for);
 

@@ -26,8 +26,8 @@ HWY_BEFORE_NAMESPACE();
 namespace lenslet::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-/// y * 2^n for whole n in [-152, 128] and y in [0.7, 1.5]; of NaN NaN. `shifted` is n + 0x1.8p23: between 2^23 and 2^24
-/// the last bit of a float counts ones, so its bits end in n.
+/// y * 2^n for whole n in [-152, 128] and y in [0.7, 1.5]; NaN stays NaN. `shifted` is n + 0x1.8p23: the last bit of a
+/// float between 2^23 and 2^24 counts ones, so its low bits are n.
 #if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3
 HWY_INLINE hn::Vec512<float> times_power(hn::Vec512<float> y, hn::Vec512<float> n, hn::Vec512<float>) {
   return hn::Vec512<float>{_mm512_scalef_ps(y.raw, n.raw)};
@@ -44,7 +44,7 @@ template <class V>
 HWY_INLINE V times_power(V y, V, V shifted) {
   const hn::DFromV<V> d;
   const hn::RebindToSigned<decltype(d)> di;
-  // As 2^(n/2) * 2^(n - n/2): n reaches 128 and -152, which one factor cannot hold. Of NaN (which y carries on) any
+  // As 2^(n/2) * 2^(n - n/2): n reaches 128 and -152, which one factor cannot represent. For NaN, which y carries, any
   // exponent will do.
   const auto exponent = hn::Sub(hn::BitCast(di, shifted), hn::Set(di, std::bit_cast<std::int32_t>(0x1.8p23F)));
   const auto half = hn::ShiftRight<1>(exponent);
@@ -55,16 +55,16 @@ HWY_INLINE V times_power(V y, V, V shifted) {
 }
 #endif
 
-/// e^x, f32. At most 1.3 ulp off for normal results (tested); gradual underflow below -87.3, 0 below
-/// -103.97, +inf above 88.72.
+/// e^x, f32, within 1.3 ulp for normal results (tested); gradual underflow below -87.3, 0 below -103.97, +inf above
+/// 88.72.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V exp_f32(D d, V x) {
-  // Beyond these bounds the result is 0 or inf anyhow, and n stays what times_power() takes.
+  // Clamped: the result is 0 or inf beyond, and n stays in times_power()'s range.
   x = at_most(hn::Set(d, 89.0f), at_least(hn::Set(d, -105.0f), x));
   const V shift = hn::Set(d, 0x1.8p23F);
   const V shifted = hn::MulAdd(x, hn::Set(d, 1.44269504f), shift);
   const V n = hn::Sub(shifted, shift);
-  // x - n ln 2 with ln 2 in two parts, the first with so few bits that n times it is exact.
+  // x - n ln 2 with ln 2 in two parts; the first has few enough bits that n times it is exact.
   V r = hn::NegMulAdd(n, hn::Set(d, 0.693115234375f), x);
   r = hn::NegMulAdd(n, hn::Set(d, 3.19461833e-5f), r);
   // e^r = 1 + r + r^2 q(r), |r| <= ln 2 / 2: q by Remez exchange on the relative error of e^r, 2.7e-8.
@@ -77,9 +77,9 @@ HWY_INLINE V exp_f32(D d, V x) {
   return times_power(y, n, shifted);
 }
 
-/// e^x with a relative error of at most 2.5e-7, as 1 + e^x wants it; subnormals, 0, inf and NaN as exp_f32.
+/// e^x with a relative error of at most 2.5e-7, for 1 + e^x; subnormals, 0, inf and NaN as exp_f32.
 #if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3
-// What is nearer to zero, `f` or 0.501 with f's sign; 0.501 where f is NaN.
+// The one nearer to zero of `f` and 0.501 with f's sign; 0.501 where f is NaN.
 HWY_INLINE hn::Vec512<float> bounded(hn::Vec512<float> f) {
   return hn::Vec512<float>{_mm512_range_ps(f.raw, _mm512_set1_ps(0.501f), 2)};
 }
@@ -90,9 +90,9 @@ template <std::size_t N>
 HWY_INLINE hn::Vec128<float, N> bounded(hn::Vec128<float, N> f) {
   return hn::Vec128<float, N>{_mm_range_ps(f.raw, _mm_set1_ps(0.501f), 2)};
 }
-/// 2^n 2^f: 11 instructions for the 15 above, since no x need be bounded. Beyond 2^23 and of infinities f is nonsense,
-/// but 2^n alone decides. SiLU of 16 floats 2.4 -> 1.8 ns on a Zen 5; the division is hidden behind the rest (the
-/// reciprocal to 14 bits and a step of Newton's in its place: 2.2).
+/// 2^n 2^f: 11 instructions instead of 15, since x needs no clamp. Beyond 2^23 and for infinities f is meaningless, but
+/// 2^n alone decides. SiLU of 16 floats took 1.8 instead of 2.4 ns on a Zen 5; the division overlaps the rest (with a
+/// 14-bit reciprocal and a Newton step: 2.2).
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V short_exp_f32(D d, V x) {
   const V log2_e = hn::Set(d, 1.44269502f);
@@ -114,7 +114,7 @@ HWY_INLINE V short_exp_f32(D d, V x) {
 }
 #endif
 
-/// Arithmetic of vectors of floats under names that single numbers have, too (ops/core/scalar_math.h).
+/// Vector arithmetic with the names of the scalar one (ops/core/scalar_math.h).
 template <class D>
 struct VectorMath {
   using V = hn::Vec<D>;
@@ -131,7 +131,7 @@ struct VectorMath {
 
 LENSLET_DEFINE_ACTIVATED(HWY_INLINE)
 
-/// An Activation of that kind, for vectors of any width.
+/// An Activation of one kind, for vectors of any width.
 template <Activation::Kind kind>
 struct VectorActivation {
   float alpha, beta;
@@ -141,8 +141,8 @@ struct VectorActivation {
   }
 };
 
-/// Calls f(object) with the function object of `activation`. f's body must be compiled for the target as well: a lambda
-/// with HWY_ATTR after its parameters.
+/// Calls f(object) with the function object of `activation`. f must be compiled for the target, too: a lambda with
+/// HWY_ATTR after its parameters.
 template <class F>
 HWY_INLINE void with_activation(const Activation& activation, const F& f) {
 #define LENSLET_CASE(NAME, PARAMETERS, ...) \
@@ -152,7 +152,7 @@ HWY_INLINE void with_activation(const Activation& activation, const F& f) {
 #undef LENSLET_CASE
 }
 
-/// y[i] = f(d, x[i]) for i in [0, count); x may be y. The remainder goes through a padded copy of one vector: nothing
+/// y[i] = f(d, x[i]) for i in [0, count); x may be y. The tail goes through a padded copy of one vector: nothing
 /// outside [0, count) is read or written.
 template <class D, class F>
 HWY_INLINE void map_f32(D d, const F& f, const float* x, float* y, std::int64_t count) {

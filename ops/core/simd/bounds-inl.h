@@ -1,4 +1,4 @@
-// Vectors kept within bounds, NaN as it is. Included by files that Highway compiles once per instruction set.
+// Vector min and max that keep NaN. Included by files that Highway compiles once per instruction set.
 #if defined(LENSLET_OPS_SIMD_BOUNDS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef LENSLET_OPS_SIMD_BOUNDS_INL_H_
 #undef LENSLET_OPS_SIMD_BOUNDS_INL_H_
@@ -12,24 +12,24 @@ HWY_BEFORE_NAMESPACE();
 namespace lenslet::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-/// Do minimum and maximum give NaN when their second operand is one? Those of x86 do (just the second counts);
-/// Highway's of NEON are FMAXNM and FMINNM, which give the number, and so may plain C++ in their place.
+/// True if min and max return NaN when their second operand is NaN, as on x86. Highway's NEON versions are FMAXNM and
+/// FMINNM, which return the number, and plain C++ may do so, too.
 inline constexpr bool max_shows_nan = HWY_ARCH_X86 && HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128;
 
-/// max(low, x), and NaN where x is.
+/// max(low, x); NaN if x is NaN.
 template <class V>
 HWY_INLINE V at_least(V low, V x) {
   if constexpr (max_shows_nan) return hn::Max(low, x);
   return hn::IfThenElse(hn::Lt(x, low), low, x);
 }
-/// min(high, x), and NaN where x is.
+/// min(high, x); NaN if x is NaN.
 template <class V>
 HWY_INLINE V at_most(V high, V x) {
   if constexpr (max_shows_nan) return hn::Min(high, x);
   return hn::IfThenElse(hn::Gt(x, high), high, x);
 }
 
-/// The larger one, and NaN where either is.
+/// max(a, b); NaN if either is NaN.
 template <class V>
 HWY_INLINE V larger(V a, V b) {
   if constexpr (max_shows_nan) return hn::IfThenElse(hn::IsNaN(a), a, hn::Max(a, b));

@@ -1,5 +1,5 @@
-// The sum of what a function makes of neighbouring floats. Included by files that Highway compiles once per instruction
-// set: the guard toggles, so that each target sees it once.
+// Sums of a function over contiguous floats. Included by files that Highway compiles once per instruction set: the
+// guard toggles, so that each target sees it once.
 #if defined(LENSLET_OPS_SIMD_SUM_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef LENSLET_OPS_SIMD_SUM_INL_H_
 #undef LENSLET_OPS_SIMD_SUM_INL_H_
@@ -17,8 +17,8 @@ HWY_BEFORE_NAMESPACE();
 namespace lenslet::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-/// The sum of f(tag, v, i) over x[0, n), v the floats from x[i] on: at most 16 additions in float, the others in
-/// double. Four sums side by side keep the adders busy. f: a lambda with HWY_ATTR, generic over the tag.
+/// The sum of f(tag, v, i) over x[0, n), where v holds the floats from x[i] on: at most 16 additions in float, the rest
+/// in double. Four accumulators hide the latency. f: a lambda with HWY_ATTR, generic over the tag.
 template <class D, class F>
 HWY_INLINE double sum_f32(D d, const float* x, std::int64_t n, const F& f) {
   using V = hn::Vec<D>;
@@ -30,7 +30,7 @@ HWY_INLINE double sum_f32(D d, const float* x, std::int64_t n, const F& f) {
     V a = hn::Zero(d), b = a, c = a, e = a;  // an array would lie in memory: g++ 12 leaves a loop over it rolled
     const std::int64_t end = std::min(n, i + 64 * lanes);
     for (; i + 4 * lanes <= end; i += 4 * lanes) {
-      // The next row, of which most callers first read all: they wait for no memory then.
+      // Prefetches the next row, which most callers read next.
       for (std::int64_t k = i; k < i + 4 * lanes; k += 16) hwy::Prefetch(x + n + k);
       a = hn::Add(a, at(i));
       b = hn::Add(b, at(i + lanes));

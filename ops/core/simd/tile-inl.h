@@ -1,4 +1,4 @@
-// What kernels that keep a tile of accumulators in registers share. Included by files that Highway compiles once per
+// Shared parts of kernels with a tile of accumulators in registers. Included by files that Highway compiles once per
 // instruction set: the guard toggles, so that each target sees it once.
 #if defined(LENSLET_OPS_CORE_SIMD_TILE_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef LENSLET_OPS_CORE_SIMD_TILE_INL_H_
@@ -11,8 +11,7 @@
 
 #include <cstdint>
 
-// Sanitizers want the code, not its speed: with unrolled loops, in one function, clang instruments these files for more
-// than ten minutes.
+// Not unrolled under sanitizers: clang would instrument the large functions for more than ten minutes.
 #undef LENSLET_TILE_INLINE
 #define LENSLET_TILE_INLINE HWY_INLINE
 #ifdef __has_feature
@@ -29,7 +28,7 @@ namespace lenslet::HWY_NAMESPACE {
 namespace {
 namespace hn = hwy::HWY_NAMESPACE;
 
-/// Floats of a whole vector.
+/// Floats per vector.
 inline std::int64_t vector_lanes() { return static_cast<std::int64_t>(hn::Lanes(hn::ScalableTag<float>())); }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// gemm_cute in builds without CUTLASS (or CUDA): compiled instead of its kernels.
+// Replaces the kernels of gemm_cute in builds without CUTLASS or CUDA.
 
 #include "lenslet/error.h"
 #include "ops/gemm/cute/gemm_cute.h"

@@ -1,4 +1,4 @@
-// The second kernel of a product in slices. Plain CUDA.
+// The second kernel of split-K: adds the partial sums. Plain CUDA.
 
 #include "base/cuda/launch.h"
 #include "ops/gemm/cute/epilogue.cuh"
@@ -6,7 +6,7 @@
 namespace lenslet::cuda {
 namespace {
 
-/// parts [product][slice][m][n], four columns a thread.
+/// parts [product][slice][m][n], four columns per thread.
 __global__ void __launch_bounds__(256) add_kernel(const float* parts, int slices, std::int64_t fours, CuteEpilogue e) {
   wait_for_previous();
   let_next_start();

@@ -1,5 +1,5 @@
 #pragma once
-// From sums to y: in fp32, four neighbours of a row at a time, rounded once at the end.
+// The epilogue, in fp32: four neighbours of a row at a time, rounded once at the end.
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>

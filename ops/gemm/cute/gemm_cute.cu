@@ -1,4 +1,4 @@
-// What the kernels of gemm_cute are launched with.
+// Launches the kernels of gemm_cute.
 
 #include "ops/gemm/cute/gemm_cute.h"
 
@@ -11,7 +11,7 @@ namespace {
 
 bool lies_on(const void* data, std::size_t bytes) { return reinterpret_cast<std::uintptr_t>(data) % bytes == 0; }
 
-/// Does a matrix lie, and do its rows of n elements, on 16 bytes?
+/// True if the matrix and its rows of n elements are 16-byte aligned.
 bool goes_by_tma(const void* data, std::int64_t n, std::size_t element_bytes) {
   return static_cast<std::size_t>(n) * element_bytes % 16 == 0 && lies_on(data, 16);
 }

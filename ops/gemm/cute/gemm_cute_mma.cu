@@ -1,20 +1,19 @@
-// gemm_cute with what every GPU since Ampere has: cp.async fills shared memory, ldmatrix takes it to registers,
-// mma.sync multiplies. Any sizes; fp16, bf16, tf32 and fp32. This file explains CuTe's words as it goes;
-// gemm_cute_sm90.cuh is the same product with Hopper's means.
+// gemm_cute for Ampere and newer: cp.async fills shared memory, ldmatrix loads registers, mma.sync multiplies. Any
+// sizes; fp16, bf16, tf32 and fp32. This file introduces CuTe's terms; gemm_cute_sm90.cuh is the same product for
+// Hopper.
 //
-// The layout algebra. A Layout is a function from coordinates to an offset, a shape with a stride each:
-// (4,8):(8,1) takes (i,j) to 8 * i + j, a row-major 4x8 matrix. Modes nest: ((2,2),8):((1,16),2) is a layout, too.
-// Functions compose, and that is all: a layout of data, composed with one of (thread, value) -> coordinate, is where
-// each thread finds its values. A TiledCopy and a TiledMMA are such layouts of threads and values over a tile, and
-// partition_S/D/A/B/C is the composition. A Tensor is a pointer with a layout; of an identity tensor the elements are
-// the coordinates themselves: partitioned like the data, it tells a thread where in the matrix its element stands,
-// which is what predicates are made of. Swizzle<3,4,3> on byte offsets xors bits 4..6 with bits 7..9: of rows of 128
-// bytes the 16-byte units are permuted by the row, so that the eight rows that an ldmatrix reads at once lie in
+// Layout algebra. A Layout maps coordinates to an offset, by a shape and strides: (4,8):(8,1) maps (i,j) to 8 * i + j,
+// a row-major 4x8 matrix. Modes nest: ((2,2),8):((1,16),2) is a layout, too. Layouts compose: the layout of data
+// composed with one of (thread, value) -> coordinate gives each thread its values. A TiledCopy and a TiledMMA are such
+// thread-value layouts over a tile; partition_S/D/A/B/C compose them. A Tensor is a pointer with a layout. The elements
+// of an identity tensor are the coordinates themselves: partitioned like the data, it gives each thread the matrix
+// position of its elements, for predicates. Swizzle<3,4,3> on byte offsets xors bits 4..6 with bits 7..9: in rows of
+// 128 bytes the row number permutes the 16-byte units, so that the eight rows that ldmatrix reads at once lie in
 // different banks.
 //
-// The floor. An H100 multiplies at half of wgmma's rate at best by mma.sync. A step of a 128x128 tile reads 2 * 16 KiB
-// from global memory (L2) to shared memory; its eight warps, of 64x32 each, read (64 + 32) * 128 bytes each from there,
-// 96 KiB for 1 MiB of 16-bit multiply-adds, or 768 cycles at 128 bytes each, where an A100's tensor cores want 1024.
+// Roofline. On an H100 mma.sync reaches half of wgmma's rate at best. A k-block of a 128x128 tile loads 2 * 16 KiB from
+// L2. The eight warps of 64x32 each then read (64 + 32) * 128 bytes of shared memory: 96 KiB for 1 MiB of 16-bit
+// multiply-adds. That is 768 cycles at 128 bytes each; an A100's tensor cores need 1024.
 
 #include <algorithm>
 #include <cute/tensor.hpp>
@@ -27,14 +26,15 @@ namespace {
 
 using cute::_, cute::_1, cute::_2, cute::Int, cute::Shape, cute::Stride, cute::Layout;
 
-/// The multiplication of an element type: `Atom`, one instruction of a warp (or thread), its `Tile` of y if all warps
-/// of a block do one each, in `across` columns of warps, and how registers are filled from shared memory.
+/// The arithmetic of an element type: `Atom`, one instruction of a warp (or thread); `Tile`, the part of y that all
+/// warps of a block compute with one Atom each, in `across` columns of warps; and the copies from shared memory to
+/// registers.
 template <typename T>
 struct HalfArithmetic {
   using Element = T;
   using Atom = std::conditional_t<std::is_same_v<T, cute::half_t>, cute::SM80_16x8x16_F32F16F16F32_TN,
                                   cute::SM80_16x8x16_F32BF16BF16F32_TN>;
-  // Two warps down, `across` beside each other. Each takes 16x16 at a time, since ldmatrix brings that much at once.
+  // Two rows and `across` columns of warps. Each warp takes 16x16 at a time, the amount that ldmatrix loads.
   template <int across>
   using Mma = decltype(cute::make_tiled_mma(Atom{}, Layout<Shape<_2, Int<across>, _1>>{},
                                             cute::Tile<Int<32>, Int<16 * across>, Int<16>>{}));
@@ -46,20 +46,20 @@ struct Tf32Arithmetic {
   template <int across>
   using Mma = decltype(cute::make_tiled_mma(cute::SM80_16x8x8_F32TF32TF32F32_TN{}, Layout<Shape<_2, Int<across>, _1>>{},
                                             cute::Tile<Int<32>, Int<16 * across>, Int<8>>{}));
-  // 8x8 elements of 16 bit are 8x4 of 32: ldmatrix does not care.
+  // ldmatrix loads 8x8 elements of 16 bits, or 8x4 of 32.
   using FromShared = cute::Copy_Atom<cute::SM75_U32x4_LDSM_N, cute::tfloat32_t>;
 };
 
 struct Fp32Arithmetic {
   using Element = float;
-  // A thread an element of 16 x (4 * across) at a time: fmaf.
+  // One element of 16 x (4 * across) per thread at a time: fmaf.
   template <int across>
   using Mma =
       decltype(cute::make_tiled_mma(cute::UniversalFMA<float>{}, Layout<Shape<Int<16>, Int<4 * across>, _1>>{}));
   using FromShared = cute::Copy_Atom<cute::UniversalCopy<float>, float>;
 };
 
-/// `vector`: elements of a copy to shared memory; 16 bytes of them, or 1.
+/// `vector`: elements per copy to shared memory: 16 bytes, or 1.
 template <typename Arithmetic_, int tile_m_, int tile_n_, int stages_, bool vectors_>
 struct Cut {
   using Arithmetic = Arithmetic_;
@@ -71,27 +71,27 @@ struct Cut {
   static constexpr int threads = 2 * across * 32;
   using Mma = typename Arithmetic::template Mma<across>;
 
-  // Rows of 128 bytes, 8 of them a block that is swizzled, the blocks of a tile stacked.
+  // Swizzled blocks of 8 rows of 128 bytes, stacked to a tile.
   static constexpr int unit_bits = sizeof(Element) == 2 ? 3 : 2;  // 16 bytes are 2^unit_bits elements
   using Block = decltype(cute::composition(cute::Swizzle<3, unit_bits, 3>{},
                                            Layout<Shape<Int<8>, Int<tile_k>>, Stride<Int<tile_k>, _1>>{}));
   using LayoutA = decltype(cute::tile_to_shape(Block{}, Shape<Int<tile_m>, Int<tile_k>, Int<stages>>{}));
   using LayoutB = decltype(cute::tile_to_shape(Block{}, Shape<Int<tile_n>, Int<tile_k>, Int<stages>>{}));
 
-  // 8 threads take a row of 128 bytes (of single elements: 8 of them at a time).
+  // 8 threads copy a row of 128 bytes (8 elements at a time in the elementwise case).
   using CopyOperation =
       std::conditional_t<vectors, cute::SM80_CP_ASYNC_CACHEGLOBAL_ZFILL<cute::uint128_t>, cute::UniversalCopy<Element>>;
   using ToShared = decltype(cute::make_tiled_copy(cute::Copy_Atom<CopyOperation, Element>{},
                                                   Layout<Shape<Int<threads / 8>, Int<8>>, Stride<Int<8>, _1>>{},
                                                   Layout<Shape<_1, Int<vector>>>{}));
-  // What the sums are laid out in on their way to y: rows of floats, 8 more than there are, for the banks' sake.
+  // Layout of accumulators on their way to y: rows of floats, padded by 8 against bank conflicts.
   using LayoutSums = Layout<Shape<Int<tile_m>, Int<tile_n>>, Stride<Int<tile_n + 8>, _1>>;
 
   static constexpr std::size_t operand_bytes = (tile_m + tile_n) * tile_k * sizeof(Element) * stages;
   static constexpr std::size_t shared_bytes = std::max(operand_bytes, cute::cosize_v<LayoutSums> * sizeof(float));
 };
 
-/// Starts copies of a thread's part of a step's tile; what lies outside rows x k becomes zeros.
+/// Starts this thread's copies of a k-block; elements outside rows x k become zeros.
 template <typename C, typename From, typename At, typename To>
 __device__ inline void copy_tile(const From& from, const At& at, To&& to, int rows, int k) {
   const typename C::ToShared copy;
@@ -99,7 +99,7 @@ __device__ inline void copy_tile(const From& from, const At& at, To&& to, int ro
   for (int i = 0; i < cute::size<1>(to); ++i)
 #pragma unroll
     for (int j = 0; j < cute::size<2>(to); ++j) {
-      // Of 16 bytes all elements are inside, or none: k is a multiple.
+      // k is a multiple of the vector, so a vector is inside as a whole or not at all.
       const bool inside = cute::get<0>(at(0, i, j)) < rows && cute::get<1>(at(0, i, j)) < k;
       if constexpr (C::vectors)
         cute::copy(copy.with(inside), from(_, i, j), to(_, i, j));
@@ -108,7 +108,7 @@ __device__ inline void copy_tile(const From& from, const At& at, To&& to, int ro
     }
 }
 
-/// Operands as (rows, k) with two strides: whichever way they lie. `a_step`: elements from a matrix to the next.
+/// Operands as (rows, k) with two strides, for either layout. `a_step`: elements between matrices.
 template <typename C>
 __global__ void __launch_bounds__(C::threads)
     mma_kernel(const typename C::Element* a, std::int64_t a_ld, std::int64_t a_step, const typename C::Element* b,
@@ -122,8 +122,8 @@ __global__ void __launch_bounds__(C::threads)
   const CuteTiles::Tile tile = tiles[blockIdx.x];
   const int m = epilogue.m, n = epilogue.n;
 
-  // The matrices, and the tiles of them that this block reads, one a step: (tile_m, tile_k, step). A tile that sticks
-  // out is cut by predicates. Of a vector the compiler must know that k is contiguous.
+  // The matrices and this block's tiles of them, one per k-block: (tile_m, tile_k, step). Predicates mask what lies
+  // outside. For vector copies the compiler must know that k is contiguous.
   const auto rows_of = [](const Element* data, int rows, int columns, auto row, auto column) {
     return cute::make_tensor(cute::make_gmem_ptr(data), cute::make_shape(rows, columns),
                              cute::make_stride(row, column));
@@ -159,7 +159,7 @@ __global__ void __launch_bounds__(C::threads)
       copy_tile<C>(a_from(_, _, _, at), a_from_at(_, _, _, at), a_to(_, _, _, stage), m, k);
       copy_tile<C>(b_from(_, _, _, at), b_from_at(_, _, _, at), b_to(_, _, _, stage), n, k);
     }
-    cute::cp_async_fence();  // an empty group behind the end, so that counting groups is counting steps
+    cute::cp_async_fence();  // maybe empty, so that counting groups counts k-blocks
   };
 
   typename C::Mma mma;
@@ -168,7 +168,7 @@ __global__ void __launch_bounds__(C::threads)
   cute::Tensor b_frag = part.partition_fragment_B(b_shared(_, _, 0));  // (MMA, MMA_N, MMA_K)
   cute::Tensor sums = cute::partition_fragment_C(mma, Shape<Int<C::tile_m>, Int<C::tile_n>>{});
   cute::clear(sums);
-  // The same elements in the order in which ldmatrix brings them.
+  // The same elements in ldmatrix's order.
   const auto load_a = cute::make_tiled_copy_A(typename C::Arithmetic::FromShared{}, mma);
   const auto load_b = cute::make_tiled_copy_B(typename C::Arithmetic::FromShared{}, mma);
   const cute::Tensor a_load = load_a.get_slice(thread).partition_S(a_shared);
@@ -179,8 +179,8 @@ __global__ void __launch_bounds__(C::threads)
 #pragma unroll
   for (int step = 0; step < C::stages - 1; ++step) fetch(step, step);
   for (int step = 0, stage = 0; step < tile.step_count; ++step) {
-    cute::cp_async_wait<C::stages - 2>();  // all but the newest stages - 2 groups: this step's has come
-    __syncthreads();                       // for everyone; and everyone has read the stage before, which is filled next
+    cute::cp_async_wait<C::stages - 2>();  // all but the newest stages - 2 groups: this k-block has arrived
+    __syncthreads();                       // for all threads; all have read the previous stage, which is filled next
     fetch(step + C::stages - 1, stage == 0 ? C::stages - 1 : stage - 1);
 #pragma unroll
     for (int at = 0; at < cute::size<2>(a_frag); ++at) {
@@ -202,7 +202,7 @@ __global__ void __launch_bounds__(C::threads)
   cute::cp_async_wait<0>();
   __syncthreads();
 
-  // The sums through shared memory, so that a warp writes whole rows, and the epilogue's code is there once.
+  // Accumulators go through shared memory, so that warps write whole rows and the epilogue is instantiated once.
   const cute::Tensor rows =
       cute::make_tensor(cute::make_smem_ptr(reinterpret_cast<float*>(memory)), typename C::LayoutSums{});
   cute::copy(sums, part.partition_C(rows));

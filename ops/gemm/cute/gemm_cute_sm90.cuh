@@ -1,44 +1,41 @@
 #pragma once
-// gemm_cute on Hopper: TMA fills shared memory, wgmma multiplies out of it, and warps have trades. Read
-// gemm_cute_mma.cu first, where layouts, tiles and partitions are explained. The way from sums to y is in
-// sm90_way_out.cuh; which tile comes when, and how shared memory is divided, in tile_order.h.
+// gemm_cute on Hopper: warp-specialised, TMA fills shared memory, wgmma multiplies from there. Read gemm_cute_mma.cu
+// first, which explains layouts, tiles and partitions. The epilogue is in sm90_way_out.cuh, the order of tiles and the
+// layout of shared memory in tile_order.h.
 //
-// The floor. A multiprocessor's tensor cores do 2048 multiply-adds of 16 bit a cycle (of TF32 half as many, and a step
-// of 128 bytes of k has half as many), so a step of a 128x256 tile takes 128 * 256 * 64 / 2048 = 1024 cycles. Three
-// things must keep up with it:
-//   shared memory  wgmma of 64x256x16 reads (64 + 256) * 32 bytes in 128 cycles, and a step's 48 KiB are written: 80 +
-//                  48 = 128 bytes a cycle, all that there is. 64x128x16 reads (64 + 128) * 32 in 64: 96 + 48 of a
-//                  256x128 tile, 96 + 64 of 128x128, 128 + 96 where a warpgroup has 64x64. So these reach less.
-//   L2             48 KiB a step are 48 bytes a cycle for each multiprocessor, 11 TB/s for 132 of them at 1.75 GHz,
-//                  and without clusters this came to 6.6 at 8192 cubed. Two blocks that multiply with the same rows of
-//                  B therefore are a cluster: each brings half of them, and TMA writes what it brings to both
-//                  (multicast). 32 bytes a cycle are left.
-//   memory         every block reads what its neighbours read: tiles go in an order (CuteTiles) in which those that run
-//                  at once are a square.
+// Roofline. An SM's tensor cores do 2048 16-bit multiply-adds per cycle (TF32: half as many, and a k-block of 128 bytes
+// has half as many), so a k-block of a 128x256 tile takes 128 * 256 * 64 / 2048 = 1024 cycles. Three things must keep
+// up:
+//   shared memory  wgmma 64x256x16 reads (64 + 256) * 32 bytes in 128 cycles, and 48 KiB per k-block are written: 80 +
+//                  48 = 128 bytes per cycle, the limit. 64x128x16 reads (64 + 128) * 32 in 64: 96 + 48 for a
+//                  256x128 tile, 96 + 64 for 128x128, 128 + 96 for 64x64 per warpgroup, so these reach less.
+//   L2             48 KiB per k-block are 48 bytes per cycle and SM: 11 TB/s for 132 SMs at 1.75 GHz. Without
+//                  clusters 6.6 were reached at 8192 cubed. So two blocks with the same rows of B form a cluster: each
+//                  loads half of them and multicasts it to both, which leaves 32 bytes per cycle.
+//   memory         neighbouring blocks read the same operands: the tile order (CuteTiles) makes those that run at once
+//                  a square.
 //
-// The pipeline. Shared memory holds a ring of `stages` steps. Two mbarriers belong to a stage: `full` (its bytes have
-// come; TMA itself counts them) and `empty` (all warps that multiply have read it; of a cluster those of both blocks,
-// as a block's copies write to both).
+// Pipeline. Shared memory is a ring of `stages` k-blocks. Each stage has two mbarriers: `full` (all bytes have arrived;
+// TMA counts them) and `empty` (all consumer warps have read it, in a cluster those of both blocks, because a block's
+// loads write to both).
 //   producer, 1 thread:      wait empty[s] -> expect bytes on full[s] -> start copies -> next stage
 //   consumers, 2 warpgroups: wait full[s]  -> start wgmma on s, wait for those of s - 1 -> arrive at empty[s - 1]
-// Nobody else waits: the producer runs up to `stages` steps ahead, over the end of a tile, so that while the consumers
-// finish one tile the next one's operands come in; and as nothing but the ring holds the two warpgroups together, one
-// may finish sums while the other multiplies. A block is persistent: there are as many as multiprocessors, and each
-// makes every gridDim.x-th tile. Weights that lie on the device beforehand are on their way before the kernel before
-// this one has ended.
+// The producer runs up to `stages` k-blocks ahead, across tile boundaries, so that the next tile's operands load during
+// the epilogue. Only the ring couples the two warpgroups: one may be in its epilogue while the other multiplies. Blocks
+// are persistent: one per SM, each computing every gridDim.x-th tile. Weights already on the device are loaded before
+// the previous kernel has ended.
 //
-// The way out. Where both warpgroups come to the end of their tile at once nothing is multiplied meanwhile, so it must
-// be short: sm90_way_out.cuh. What c adds is in registers by then.
+// Epilogue. When both warpgroups finish a tile at once, nothing is multiplied, so the epilogue must be short
+// (sm90_way_out.cuh). The addend c is in registers by then.
 //
-// Few tiles. What is too little for all multiprocessors is cut along k, and a cluster of 2, 4 or 8 blocks has the
-// slices of one tile: each leaves its sums in its shared memory, and then adds up, for its part of the rows, what all
-// of them have, in the order of the slices (distributed shared memory). Small tiles of this kind are for few rows of A
-// and much of B, which memory bounds: a multiprocessor holds two such blocks, and while one begins or ends, the other
-// reads.
+// Few tiles. Products too small for all SMs use split-K over a cluster of 2, 4 or 8 blocks: each block leaves its
+// accumulators in shared memory, then adds all blocks' values for its part of the rows, in slice order (distributed
+// shared memory). Small tiles of this kind serve few rows of A with a large B, bound by memory: an SM holds two such
+// blocks, and one reads while the other begins or ends.
 //
-// Registers. A tile of 128x256 is 256 threads * 128 sums, more than the 168 registers that 384 threads may have leave
-// room for; so the producer's warpgroup, which needs few, gives its registers back (setmaxnreg), and the consumers take
-// them: 128 * 40 + 256 * 232 <= 65536.
+// Registers. A 128x256 tile needs 128 accumulators in each of 256 threads, too many for the 168 registers that 384
+// threads may have. The producer's warpgroup gives registers to the consumers (setmaxnreg): 128 * 40 + 256 * 232 <=
+// 65536.
 
 #include <cuda.h>
 
@@ -53,8 +50,8 @@
 
 namespace lenslet::cuda {
 
-/// What the kernels take. Maps of three dimensions each, the matrix of the batch (of y: and slice) the last, so that a
-/// box is cut at the end of its own matrix, and filled up with zeros.
+/// Kernel arguments. Descriptors have three dimensions; the last is the matrix of the batch (for y: and slice), so that
+/// boxes end with their own matrix and are zero-filled.
 struct Sm90Call {
   CUtensorMap a{}, b{}, y{};
   int a_moves = 0, b_moves = 0;  ///< from one product to the next
@@ -65,14 +62,14 @@ struct Sm90Call {
 
 enum class Sm90Operand { fp16, bf16, tf32 };
 
-/// Boxes of `box_rows` rows of 128 bytes out of `count` matrices of `rows` x `columns`. float32 is rounded to TF32, to
-/// nearest, by the engine that copies it. Error(device).
+/// A descriptor of `count` matrices of `rows` x `columns`, in boxes of `box_rows` rows of 128 bytes. The load rounds
+/// float32 to nearest TF32. Error(device).
 CUtensorMap sm90_operand_map(const CuteOperand& operand, std::int64_t rows, std::int64_t columns, std::int64_t count,
                              int box_rows, Sm90Operand type);
-/// Parts of y, of which a warp has `columns` at a time.
+/// A descriptor for stores of y; a warp stores `columns` at a time.
 CUtensorMap sm90_y_map(const CuteEpilogue& epilogue, std::int64_t count, int columns);
 
-// One a type of operands, each in a source file of its own.
+// One per operand type, each in its own source file.
 void gemm_cute_wgmma_fp16(const Context& context, const CuteCall& call, const CutePlan& plan);
 void gemm_cute_wgmma_bf16(const Context& context, const CuteCall& call, const CutePlan& plan);
 void gemm_cute_wgmma_tf32(const Context& context, const CuteCall& call, const CutePlan& plan);
@@ -86,8 +83,8 @@ namespace GMMA = cute::GMMA;
 
 constexpr int warpgroup = 128, threads = (1 + cute_consumers) * warpgroup;
 
-/// Everything that is known when it is compiled. `B_major`: MN where B lies as [k,n]. `cluster`: blocks that share an
-/// operand. `joins`: those of a cluster have slices of one tile.
+/// Compile-time configuration. `B_major`: MN when B is [k,n]. `cluster`: blocks that share an operand. `joins`: split-K
+/// over the cluster.
 template <typename T, int tile_m_, int tile_n_, GMMA::Major B_major, int cluster_, bool joins_ = false>
 struct Cut {
   using Element = T;
@@ -95,8 +92,7 @@ struct Cut {
   static constexpr bool joins = joins_;
   static constexpr CuteShared layout = cute_shared(tile_m, tile_n, joins);
   static constexpr int stages = layout.stages;
-  // The two warpgroups have the same columns and rows below each other or, where there are only 64 rows, half of the
-  // columns each.
+  // The two warpgroups split the tile by rows, or with only 64 rows by columns.
   static constexpr bool beside = tile_m == 64;
   static constexpr int rows64 = beside ? 1 : tile_m / 64 / cute_consumers;   ///< blocks of 64 rows of a warpgroup
   static constexpr int group_n = beside ? tile_n / cute_consumers : tile_n;  ///< and its columns
@@ -105,15 +101,14 @@ struct Cut {
                                          : std::is_same_v<T, cute::bfloat16_t> ? Sm90Operand::bf16
                                                                                : Sm90Operand::tf32;
 
-  // Of A or B a block of the cluster brings its part of the rows, for all.
+  // Each block of the cluster loads its part of A or B and multicasts it.
   static constexpr int sharing_a = cute_shares_a(tile_m, tile_n) ? cluster : 1, sharing_b = cluster / sharing_a;
   static constexpr int part_m = tile_m / sharing_a, part_n = tile_n / sharing_b;
 
-  // What lies in a stage is made of blocks of 8 rows of 128 bytes, in which the 16-byte units of row r stand at
-  // (unit ^ r): so eight rows of one unit lie in different banks. wgmma reads such blocks, and TMA writes them
-  // (CU_TENSOR_MAP_SWIZZLE_128B): of an operand whose k is contiguous a row is 128 bytes of k, and the blocks of a
-  // tile are stacked: one copy of a box of 128 bytes x rows writes them all. Of B as [k,n] a row is 64 elements of n,
-  // blocks of 8 k are stacked to 64 k, which is a box, and such boxes lie beside each other.
+  // A stage consists of blocks of 8 rows of 128 bytes; row r stores 16-byte unit u at (u ^ r), so that a unit of eight
+  // rows lies in different banks. This is the layout that wgmma reads and TMA writes (CU_TENSOR_MAP_SWIZZLE_128B). With
+  // contiguous k a row is 128 bytes of k and blocks are stacked: one box covers the tile's rows. With B as [k,n] a row
+  // is 64 elements of n, blocks of 8 k are stacked to a box of 64 k, and boxes lie side by side.
   using LayoutA =
       decltype(cute::tile_to_shape(GMMA::Layout_K_SW128_Atom<T>{}, Shape<Int<tile_m>, Int<tile_k>, Int<stages>>{}));
   using LayoutB = std::conditional_t<
@@ -124,17 +119,17 @@ struct Cut {
   static constexpr int box_n = b_transposed ? part_n : tile_k;  ///< columns of B in one copy
   static_assert(part_n % box_n == 0 && part_m % 8 == 0);
 
-  // wgmma of 64 x group_n x 32 bytes: a warpgroup has 64 rows of the tile, two of them 128; of 256 rows each does two.
+  // wgmma of 64 x group_n x 32 bytes. Per warpgroup: 64 rows of the tile, or of 256-row tiles 128 in two instructions.
   using Mma = decltype(cute::make_tiled_mma(
       GMMA::ss_op_selector<T, T, float, Shape<Int<tile_m>, Int<group_n>, Int<tile_k>>, GMMA::Major::K, B_major>(),
       std::conditional_t<beside, cute::Layout<Shape<_1, _2, _1>>, cute::Layout<Shape<_2, _1, _1>>>{}));
-  /// Where the rows and columns of one of the warps that multiply begin within a tile.
+  /// The first row and column of a consumer warp within the tile.
   LENSLET_HOST_DEVICE static constexpr int first_row(int warp) { return (beside ? warp % 4 : warp) * cute_part_rows; }
   LENSLET_HOST_DEVICE static constexpr int first_column(int warp) { return beside ? warp / 4 * group_n : 0; }
 };
 
-/// What the way out and the copies take for granted, asked of the layouts. An identity tensor, partitioned like the
-/// sums, tells where in the tile each of them stands.
+/// Static checks of what epilogue and loads assume about the layouts. An identity tensor, partitioned like the
+/// accumulators, gives their tile coordinates.
 template <typename C>
 constexpr bool sums_lie_as_expected() {
   constexpr int of_block = C::group_n / 2, each = C::rows64 * of_block;
@@ -152,7 +147,7 @@ constexpr bool sums_lie_as_expected() {
   }
   return true;
 }
-/// Before 16-byte units are permuted, which the engine does by the same bits of an address.
+/// Layout before the swizzle, which TMA applies by the same address bits.
 template <typename C>
 constexpr bool boxes_lie_as_expected() {
   const auto a = typename C::LayoutA{}.layout_b();
@@ -178,7 +173,7 @@ struct Shared {
   __device__ auto b_tiles() { return cute::make_tensor(cute::make_smem_ptr(b.begin()), typename C::LayoutB{}); }
 };
 
-/// A stage of the ring, and how often the ring has been gone round, of which mbarriers want the parity.
+/// A stage of the ring and the number of rounds, whose parity mbarriers wait for.
 template <int stages>
 struct Turn {
   int stage = 0;
@@ -192,28 +187,28 @@ struct Turn {
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
-// All threads of all blocks of the cluster come here before one goes on; whole warps, which may have parted.
+// Barriers of all threads of a cluster; called by whole, possibly diverged warps.
 
-/// Orders nothing but time, and barriers that were made (fence_barrier_init).
+/// Orders execution and barrier initialisation (fence_barrier_init), but not other memory accesses.
 __device__ inline void meet_cluster() {
   __syncwarp();
   cute::cluster_arrive_relaxed();
   cute::cluster_wait();
 }
-/// What was written to shared memory before is visible to all behind it. Takes longer: it waits for memory, too.
+/// Also makes earlier writes to shared memory visible, which takes longer.
 __device__ inline void sync_cluster() {
   __syncwarp();
   asm volatile("barrier.cluster.arrive.release.aligned;\n\tbarrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
 
-/// Where block `rank` of the cluster has what this one has at `mine`.
+/// The address in block `rank` of the cluster that corresponds to `mine`.
 __device__ inline const float* in_block(int rank, const float* mine) {
   const float* theirs;
   asm("mapa.u64 %0, %1, %2;" : "=l"(theirs) : "l"(mine), "r"(rank));
   return theirs;
 }
 
-/// Before a block's first step; barriers may be waited for when all blocks of the cluster are through a barrier.
+/// Initialises a block's barriers. Use them only after a barrier of the whole cluster.
 template <typename C>
 __device__ inline void begin(Shared<C>& shared, const Sm90Call& call) {
   if (threadIdx.x != 0) return;
@@ -226,7 +221,7 @@ __device__ inline void begin(Shared<C>& shared, const Sm90Call& call) {
   cutlass::arch::fence_barrier_init();  // TMA sees them
 }
 
-/// One box, to as many blocks of the cluster, at the same place of each.
+/// Loads one box, multicast to `blocks` blocks of the cluster at the same address.
 template <int blocks>
 __device__ inline void bring(const CUtensorMap& map, std::uint64_t* full, void* to, int x, int y, int z) {
   constexpr auto hint = static_cast<std::uint64_t>(cute::TMA::CacheHintSm90::EVICT_NORMAL);
@@ -236,31 +231,31 @@ __device__ inline void bring(const CUtensorMap& map, std::uint64_t* full, void* 
     cute::SM90_TMA_LOAD_MULTICAST_3D::copy(&map, full, (1 << blocks) - 1, hint, to, x, y, z);
 }
 
-/// One thread: the copies of a block's steps.
+/// The producer thread: loads a block's k-blocks.
 template <typename C>
 class Producer {
  public:
-  /// `rank`: the block's in its cluster.
+  /// `rank`: of the block in its cluster.
   __device__ Producer(const Sm90Call& call, Shared<C>& shared, int rank)
       : call_(call),
         shared_(shared),
         a_first_(C::sharing_a > 1 ? rank * C::part_m : 0),
         b_first_(C::sharing_b > 1 ? rank * C::part_n : 0) {}
 
-  /// The block's first tile begins at column j: as many steps of B as the ring holds. Of a B that was there before the
-  /// network ran, this is what can be done before wait_for_previous().
+  /// Fills the ring with B of the first tile, at column j. Allowed before wait_for_previous() if B was on the device
+  /// before the network ran.
   __device__ void begin(const CuteTiles::Tile& tile, int j) {
     early_ = tile.step_count < C::stages ? tile.step_count : C::stages;
     for (int step = 0; step < early_; ++step) bring_b(tile, j, step, step);
   }
 
-  /// All steps of a tile whose first row and column these are.
+  /// Loads all k-blocks of the tile at this row and column.
   __device__ void produce(const CuteTiles::Tile& tile, int i, int j) {
     for (int step = 0; step < tile.step_count; ++step, ++turn_) {
       if (early_ > 0) {
         --early_;
       } else {
-        // The ring is empty at first: of a barrier that was just made, the phase before the first one counts as over.
+        // The ring starts empty: the phase before a new barrier's first counts as complete.
         Empty::wait(&shared_.empty[turn_.stage], turn_.parity ^ 1);
         bring_b(tile, j, step, turn_.stage);
       }
@@ -274,8 +269,8 @@ class Producer {
 
   __device__ void bring_b(const CuteTiles::Tile& tile, int j, int step, int stage) {
     std::uint64_t* const full = &shared_.full[stage];
-    // All that comes here, also A, and what the other block brings, whose copies may be faster than this: then the
-    // count is below zero for a while.
+    // Expects all bytes, A included, also those from the other block, which may arrive first: the count is then
+    // negative for a while.
     Full::arrive_and_expect_tx(full, C::layout.stage);
     const int k = first_k(tile, step);
 #pragma unroll
@@ -290,20 +285,20 @@ class Producer {
   Shared<C>& shared_;
   int a_first_, b_first_;  ///< the first of the rows of a tile that this block brings
   Turn<C::stages> turn_;
-  int early_ = 0;  ///< steps whose B is on its way
+  int early_ = 0;  ///< k-blocks whose B is already loading
 };
 
-/// A consumer warpgroup: the sums of a tile's steps.
+/// A consumer warpgroup: accumulates a tile.
 template <typename C, typename Sums>
 __device__ __forceinline__ void multiply(Shared<C>& shared, int steps, Turn<C::stages>& turn, Sums& sums) {
   typename C::Mma mma;
-  // What a thread reads is what its warpgroup reads: a slice of its first thread, so that the compiler knows
-  // descriptors to be the same for all threads of a warp, as wgmma wants them.
+  // Partitions by the warpgroup's first thread, so that the compiler knows descriptors to be uniform over a warp, as
+  // wgmma requires.
   const auto part = mma.get_slice((cutlass::canonical_warp_group_idx() - 1) * warpgroup);
-  // Of an operand that wgmma reads from shared memory the "fragment" is a descriptor: where it lies, and how.
+  // The "fragment" of an operand in shared memory is a descriptor.
   const cute::Tensor a = part.make_fragment_A(part.partition_A(shared.a_tiles()));  // (MMA, MMA_M, MMA_K, stage)
   const cute::Tensor b = part.make_fragment_B(part.partition_B(shared.b_tiles()));  // (MMA, MMA_N, MMA_K, stage)
-  // To each block whose copies come here: it must not bring more before all are done with the stage.
+  // Frees the stage in each block that loads into it.
   const unsigned lane = threadIdx.x % 32;
   const auto release = [&](int stage) {
     if constexpr (C::cluster == 1) {
@@ -312,7 +307,7 @@ __device__ __forceinline__ void multiply(Shared<C>& shared, int steps, Turn<C::s
       Empty::arrive(&shared.empty[stage], lane, lane < C::cluster);
     }
   };
-  mma.accumulate_ = GMMA::ScaleOut::Zero;  // the first product of a tile overwrites what was in the sums
+  mma.accumulate_ = GMMA::ScaleOut::Zero;  // the first k-block of a tile overwrites the accumulators
   int before = 0;
   for (int step = 0; step < steps; ++step, ++turn) {
     Full::wait(&shared.full[turn.stage], turn.parity);
@@ -324,7 +319,7 @@ __device__ __forceinline__ void multiply(Shared<C>& shared, int steps, Turn<C::s
       mma.accumulate_ = GMMA::ScaleOut::One;
     }
     cute::warpgroup_commit_batch();
-    cute::warpgroup_wait<1>();  // those of the step before are done, these go on
+    cute::warpgroup_wait<1>();  // the previous k-block is done, this one continues
     cute::warpgroup_fence_operand(sums);
     if (step > 0) release(before);
     before = turn.stage;
@@ -336,7 +331,7 @@ __device__ __forceinline__ void multiply(Shared<C>& shared, int steps, Turn<C::s
 
 #endif
 
-/// All tiles, or slices whose sums are kept for another kernel.
+/// Computes all tiles, or with split-K the partial sums for a second kernel.
 template <typename C>
 __global__ void __launch_bounds__(threads, 1) wgmma_kernel(const __grid_constant__ Sm90Call call) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
@@ -348,7 +343,7 @@ __global__ void __launch_bounds__(threads, 1) wgmma_kernel(const __grid_constant
   else
     meet_cluster();
 
-  // Of the two tiles that a cluster makes the second is below the first, or beside it.
+  // The second tile of a two-block cluster is below the first, or beside it.
   const int rank = static_cast<int>(blockIdx.x) % C::cluster;
   const auto first_row = [&](const CuteTiles::Tile& tile) {
     return (tile.m * C::sharing_b + (C::sharing_b > 1 ? rank : 0)) * C::tile_m;
@@ -378,7 +373,7 @@ __global__ void __launch_bounds__(threads, 1) wgmma_kernel(const __grid_constant
   } else {
     cutlass::arch::warpgroup_reg_alloc<232>();
     wait_for_previous();
-    // The same for all threads of a warp, and known to be.
+    // Uniform over the warp, and known to the compiler as such.
     const int warp = __shfl_sync(0xFFFFFFFFU, static_cast<int>(threadIdx.x) / 32 - warpgroup / 32, 0);
     cute::Tensor sums = cute::partition_fragment_C(typename C::Mma{}, Shape<Int<C::tile_m>, Int<C::tile_n>>{});
     Turn<C::stages> turn;
@@ -401,12 +396,12 @@ __global__ void __launch_bounds__(threads, 1) wgmma_kernel(const __grid_constant
     }
     way_out.end();
   }
-  // The others' copies still come here, and their consumers arrive.
+  // Other blocks still load and arrive here.
   if constexpr (C::cluster > 1) meet_cluster();
 #endif
 }
 
-/// A tile by each cluster of as many blocks as slices.
+/// Split-K over a cluster: one tile per cluster, one slice per block.
 template <typename C>
 __global__ void __launch_bounds__(threads, C::layout.blocks)
     join_kernel(const __grid_constant__ Sm90Call call, int slices) {
@@ -440,15 +435,14 @@ __global__ void __launch_bounds__(threads, C::layout.blocks)
   const int thread = static_cast<int>(threadIdx.x) - warpgroup, warp = thread / 32, lane = thread % 32;
   cute::Tensor sums = cute::partition_fragment_C(typename C::Mma{}, Shape<Int<C::tile_m>, Int<C::tile_n>>{});
   Turn<C::stages> turn;
-  // A thread has the same four columns in all rows that it finishes: a c that is the same for all rows comes while the
-  // tile is multiplied.
+  // A thread stores the same four columns in all its rows: c, if equal in all rows, is loaded during the main loop.
   constexpr int fours = C::tile_n / 4, most_slices = 8;
   static_assert(cute_consumers * warpgroup % fours == 0);
   const bool row_of_c = call.epilogue.c_row == 0;
   const float4 c = row_of_c ? call.epilogue.load_c(0, first_column + thread % fours * 4) : float4{};
   multiply(shared, tile.step_count, turn, sums);
 
-  // Where the ring was: both warpgroups are done with it, and no copy is under way.
+  // Reuses the ring: both warpgroups are done with it, and no load is in flight.
   constexpr int ld = C::tile_n + cute_join_gap;
   static_assert(C::tile_m * ld * sizeof(float) <= sizeof(shared.a) + sizeof(shared.b) && C::rows64 == 1);
   float* const rows = reinterpret_cast<float*>(memory);
@@ -478,7 +472,7 @@ __global__ void __launch_bounds__(threads, C::layout.blocks)
     const int i = first_row + row, j = first_column + column;
     call.epilogue.store(sum, row_of_c ? c : call.epilogue.load_c(i, j), tile.product, i, j);
   }
-  meet_cluster();  // the others still read here
+  meet_cluster();  // other blocks still read here
 #endif
 }
 
@@ -533,7 +527,7 @@ void launch_type(const Context& context, const CuteCall& call, const CutePlan& p
     if (plan.tile_n == 64) return launch_tile<T, 128, 64, B_major>(context, call, plan);
     launch_tile<T, 128, 128, B_major>(context, call, plan);
   };
-  // TF32's operands must have k contiguous.
+  // TF32 operands need contiguous k.
   if constexpr (!std::is_same_v<T, cute::tfloat32_t>)
     if (!call.problem.b_transposed) return launch_major(std::integral_constant<GMMA::Major, GMMA::Major::MN>{});
   launch_major(std::integral_constant<GMMA::Major, GMMA::Major::K>{});

@@ -1,4 +1,4 @@
-// Which cut of gemm_cute a product gets. Needs no device, and no CUDA.
+// Chooses gemm_cute's configuration for a product. Needs neither a device nor CUDA.
 
 #include <fmt/format.h>
 
@@ -26,7 +26,7 @@ std::string_view name_of(Core core) { return core == Core::wgmma ? "wgmma" : "mm
 
 bool is_half(const CuteProblem& p) { return p.multiply == Multiply::fp16 || p.multiply == Multiply::bf16; }
 
-/// Slices that each have a step: 7 steps in 4 slices are 2, 2, 2 and 1, in 5 they are still as many.
+/// The number of nonempty slices: 7 k-blocks in 4 slices are 2, 2, 2 and 1; in 5 they are still 4 slices.
 std::int64_t whole_slices(std::int64_t steps, std::int64_t slices) { return ceil_div(steps, ceil_div(steps, slices)); }
 
 std::int64_t steps_of(const CuteProblem& p) { return ceil_div(p.k, cute_tile_k(p.element_bytes())); }
@@ -34,7 +34,7 @@ std::int64_t tiles_of(const CuteProblem& p, const CutePlan& plan) {
   return ceil_div(p.m, plan.tile_m) * ceil_div(p.n, plan.tile_n) * p.batch;
 }
 
-/// Blocks of a cluster that share an operand.
+/// How a cluster's blocks share an operand.
 struct Sharing {
   int a = 1, b = 1;
 };
@@ -44,7 +44,7 @@ Sharing sharing_of(const CutePlan& plan) {
   return {.b = plan.cluster};
 }
 
-/// Cuts without slices that compute a problem on a device that has everything, those of one tile together.
+/// All configurations without split-K on a device with all features; those of one tile are adjacent.
 std::vector<CutePlan> cuts_for(const CuteProblem& p) {
   std::vector<CutePlan> cuts;
   const auto wgmma = [&](int tile_m, int tile_n) {
@@ -52,7 +52,7 @@ std::vector<CutePlan> cuts_for(const CuteProblem& p) {
     if (cute_shares(tile_m, tile_n, p.b_transposed))
       cuts.push_back({.core = Core::wgmma, .tile_m = tile_m, .tile_n = tile_n, .cluster = 2});
   };
-  // TF32's operands must have k contiguous.
+  // TF32 operands need contiguous k.
   if (p.aligned && (is_half(p) || (p.b_transposed && p.multiply == Multiply::tf32))) {
     wgmma(128, 256);
     if (p.b_transposed) wgmma(256, 128);
@@ -69,7 +69,7 @@ std::vector<CutePlan> cuts_for(const CuteProblem& p) {
 
 constexpr std::int64_t most_joined = 8;  // blocks of a cluster
 
-/// May the slices of such a tile be joined by a cluster?
+/// True if such tiles support split-K over a cluster.
 bool can_join(const CutePlan& cut) { return cut.core == Core::wgmma && cute_joins(cut.tile_m, cut.tile_n); }
 
 bool fits(const CuteProblem& p, const CutePlan& plan) { return tiles_of(p, plan) * plan.slices <= most_tiles; }
@@ -173,29 +173,29 @@ CuteTiles cute_tiles(const CuteProblem& p, const CutePlan& plan) {
 
 namespace {
 
-/// 16-bit products run at twice the rate of TF32 ones on every architecture.
+/// 16-bit products run at twice the rate of TF32 on all architectures.
 double products_per_us(const CuteProblem& p, const DeviceProfile& device) {
   const double tensor = device.flops_per_us(p.multiply == Multiply::fp32 ? Multiply::fp32 : Multiply::tf32);
   return is_half(p) ? 2 * tensor : tensor;
 }
 
-/// What memory takes for all operands and y, once: blocks that are too few for its rate get their part of it: half the
-/// multiprocessors can ask for all that memory gives.
+/// Memory time of all operands and y, read or written once. Few blocks get only a part of the bandwidth: half of the
+/// multiprocessors can saturate it.
 double memory_us(const CuteProblem& p, double blocks, const DeviceProfile& device) {
   return p.bytes() / (device.bytes_per_us * std::min(1.0, blocks / (device.units / 2.0)));
 }
 
-/// The kernel that adds slices. Their sums are read out of L2, which gives about twice what memory does.
+/// The kernel that adds split-K slices. It reads from L2, at about twice the rate of memory.
 double add_us(const CuteProblem& p, const CutePlan& plan, const DeviceProfile& device) {
   if (plan.slices == 1 || plan.joined()) return 0;
   const double sums = 4.0 * static_cast<double>(p.batch * p.m * p.n);
   return device.launch_us + 1.5 + sums * static_cast<double>(2 * plan.slices) / (2 * device.bytes_per_us);
 }
 
-// Of gemm_cute_mma.cu, in us: launch + max(waves * (start + steps a slice * step), memory), and what adds slices.
+// The cost model of gemm_cute_mma.cu, in us: launch + max(waves * (start + k-blocks per slice * step), memory) +
+// split-K's second kernel.
 //
-// step: of a tile, at the share of the core's rate that the tile can have at best: what it reads from shared memory for
-// what it multiplies. waves: of as many blocks as run at once.
+// step: a k-block of a tile, at the best rate that its shared memory reads allow. waves: of blocks that run at once.
 double mma_us(const CuteProblem& p, const CutePlan& plan, const DeviceProfile& device) {
   struct Rate {
     double share;     ///< of the tensor cores' rate
@@ -216,9 +216,9 @@ double mma_us(const CuteProblem& p, const CutePlan& plan, const DeviceProfile& d
          add_us(p, plan, device);
 }
 
-// Of gemm_cute_sm90.cuh. Fitted to 532 cuts, of squares of 256 to 8192 in fp16 and TF32 and of fully connected layers
-// at batch 32 and 64 (lenslet-bench-gemm-cute --all, H200, 24 November 2026): root mean square error 14 %, the cut
-// taken 3 % behind the best on average, 24 % at worst (of 256 cubed in TF32).
+// The cost model of gemm_cute_sm90.cuh. Fitted to 532 configurations: squares of 256 to 8192 in fp16 and TF32, and
+// fully connected layers at batch 32 and 64 (lenslet-bench-gemm-cute --all, H200, 24 November 2026). RMS error 14 %;
+// the chosen one is 3 % behind the best on average, 24 % at worst (256 cubed, TF32).
 constexpr double tile_us = 0.76;               // from one tile to the next, or from the launch to the first
 constexpr double least_step_us = 0.05;         // barriers
 constexpr double l2_bytes_per_us = 12.2e6;     // of all multiprocessors together
@@ -226,13 +226,13 @@ constexpr double unit_bytes_per_us = 100e3;    // of one, out of L2
 constexpr double way_out_bytes_per_us = 64e3;  // of one, from sums to y
 constexpr double join_us = 0.6;                // barriers of a cluster
 constexpr double join_bytes_per_us = 27.5e3;   // of sums, through shared memory and between its blocks
-// Two blocks that share an operand meet at the start and at the end, and draw less power: 8192 cubed 1738 us against
-// 1764, 4096 cubed as fast either way, 2048 cubed 29.2 against 28.6.
+// Two blocks that share an operand synchronise at start and end, but draw less power: 8192 cubed 1738 us instead of
+// 1764, 4096 cubed equal, 2048 cubed 29.2 instead of 28.6.
 constexpr double sharing_us = 0.5, sharing_gain = 1.01;
-/// Of a device's multiprocessors what clusters of 4 and 8 find room in: 30 and 15 of them on an H200, which has 132.
+/// The share of multiprocessors that clusters of 4 and 8 can use: 30 and 15 clusters of an H200's 132.
 constexpr double large_clusters_share = 0.91;
-/// What the tensor cores reach that wait for nothing but shared memory: its 128 bytes a cycle over what products of a
-/// tile and the copies of its operands want (gemm_cute_sm90.cuh).
+/// The share of the tensor cores' rate that shared memory allows: 128 bytes per cycle over what wgmma reads and TMA
+/// writes (gemm_cute_sm90.cuh).
 double share_of_rate(const CutePlan& plan) {
   const int area = plan.tile_m * plan.tile_n;
   if (area == 128 * 256) return plan.tile_n == 256 ? 0.875 : 0.865;
@@ -240,11 +240,12 @@ double share_of_rate(const CutePlan& plan) {
   return area == 64 * 128 ? 0.59 : 0.39;
 }
 
-// launch + sharing + max(rounds * (tile + steps of a tile * step + out or join), memory), and what adds slices.
+// launch + sharing + max(rounds * (tile + k-blocks per tile * step + epilogue or join), memory) + split-K's second
+// kernel.
 //
-// step: the longest of what barriers, tensor cores and L2 take. rounds: tiles that a cluster makes one after the other.
-// The last of them may find fewer blocks at work, to which L2 gives more; that is left out. Where a multiprocessor
-// holds two blocks they share what it has: large clusters are put two on each before the next one gets any.
+// step: the maximum of barriers, tensor cores and L2. rounds: tiles per cluster, one after the other; that the last
+// round may have fewer blocks, each with more L2 bandwidth, is neglected. Blocks on one multiprocessor share its rates;
+// large clusters fill a multiprocessor with two blocks before they use the next one.
 double wgmma_us(const CuteProblem& p, const CutePlan& plan, const DeviceProfile& device) {
   const Sharing sharing = sharing_of(plan);
   const auto tiles = static_cast<double>(cute_tiles(p, plan).count);
@@ -255,7 +256,7 @@ double wgmma_us(const CuteProblem& p, const CutePlan& plan, const DeviceProfile&
   const double at_once = std::min(tiles, clusters) * plan.cluster;
   const double here = blocks == 1 ? 1 : plan.cluster > 2 ? blocks : std::max(1.0, at_once / device.units);
   const double step_flops = 2.0 * plan.tile_m * plan.tile_n * static_cast<double>(cute_tile_k(p.element_bytes()));
-  // Rows that A and B do not have are not read.
+  // Rows outside of A and B are not read.
   const auto used = [](std::int64_t rows, int tile) {
     return static_cast<double>(rows) / static_cast<double>(ceil_div(rows, tile));
   };
@@ -281,7 +282,7 @@ double cute_plan_us(const CuteProblem& p, const CutePlan& plan, const DeviceProf
   return plan.core == Core::wgmma ? wgmma_us(p, plan, device) : mma_us(p, plan, device);
 }
 
-// Of what the device has the one that would be best on the reference: where sums are cut belongs to the problem.
+// The best on the reference device among those that this device supports: the split of k depends on the problem alone.
 CutePlan plan_cute(const CuteProblem& p, const DeviceProfile& device) {
   const std::vector<CutePlan> plans = cute_plans(p, device);
   return *std::min_element(plans.begin(), plans.end(), [&](const CutePlan& x, const CutePlan& y) {

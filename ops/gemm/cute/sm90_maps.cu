@@ -1,4 +1,4 @@
-// What gemm_cute_sm90.cuh tells the copy engine of matrices, and which type's kernels a call goes to.
+// TMA descriptors for gemm_cute_sm90.cuh, and the dispatch on type.
 
 #include <cudaTypedefs.h>
 
@@ -13,7 +13,7 @@ namespace {
 
 using Encode = PFN_cuTensorMapEncodeTiled_v12000;
 
-/// libcuda's, by way of the runtime: nothing links that library.
+/// libcuda's entry, looked up through the runtime: nothing links libcuda.
 Encode encode_tiled() {
   static const Encode entry = [] {
     void* found = nullptr;
@@ -34,7 +34,7 @@ struct Matrices {
   std::int64_t ld = 1, step = 1;  ///< elements
 };
 
-/// Boxes of 128 bytes, or 64, by `box_rows`.
+/// Boxes of 128 or 64 bytes by `box_rows`.
 CUtensorMap map_of(const Matrices& matrices, int box_rows, cuuint64_t box_bytes = 128) {
   const auto size = [](std::int64_t value) { return static_cast<cuuint64_t>(value); };
   const cuuint64_t sizes[] = {size(matrices.columns), size(matrices.rows), size(matrices.count)};

@@ -1,8 +1,7 @@
 #pragma once
-// The way from sums to y of gemm_cute_sm90.cuh: scale, c, residual and activation in the registers that hold the sums,
-// then a warp lays 16 rows x 128 bytes, a part, into shared memory, and the copy engine (TMA) stores it. Warps wait for
-// nobody but the engine: while parts leave, they multiply the next tile. Where rows of y are no multiple of 16 bytes,
-// which the engine cannot address, the warp copies the part itself, row by row.
+// The epilogue of gemm_cute_sm90.cuh: scale, c, residual and activation in the registers of the accumulators. Each warp
+// then stages a part, 16 rows x 128 bytes, in shared memory, and TMA stores it while the warp multiplies the next tile.
+// If rows of y are not multiples of 16 bytes, which TMA requires, the warp copies the part itself, row by row.
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -17,7 +16,7 @@ namespace lenslet::cuda {
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
-/// Two neighbours in a row, each rounded once, in one instruction.
+/// Rounds two neighbours of a row with one instruction.
 __device__ inline std::uint32_t rounded_pair(__half, float low, float high) {
   const __half2 pair = __floats2half2_rn(low, high);
   return *reinterpret_cast<const std::uint32_t*>(&pair);
@@ -26,7 +25,7 @@ __device__ inline std::uint32_t rounded_pair(__nv_bfloat16, float low, float hig
   const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
   return *reinterpret_cast<const std::uint32_t*>(&pair);
 }
-/// Limits both numbers of a pair; NaN stays NaN. Rounding before changes no result, because it keeps the order.
+/// Clamps both numbers of a pair; NaN stays NaN. Equal to clamping before rounding, which is monotonic.
 __device__ inline std::uint32_t limited_pair(__half, std::uint32_t pair, std::uint32_t low, std::uint32_t high) {
   asm("max.NaN.f16x2 %0, %0, %1;\n\tmin.NaN.f16x2 %0, %0, %2;" : "+r"(pair) : "r"(low), "r"(high));
   return pair;
@@ -35,7 +34,7 @@ __device__ inline std::uint32_t limited_pair(__nv_bfloat16, std::uint32_t pair, 
   asm("max.NaN.bf16x2 %0, %0, %1;\n\tmin.NaN.bf16x2 %0, %0, %2;" : "+r"(pair) : "r"(low), "r"(high));
   return pair;
 }
-/// Two neighbours as they lie in memory.
+/// Two neighbours in memory.
 template <typename Y>
 using Pair = std::conditional_t<std::is_same_v<Y, float>, float2,
                                 std::conditional_t<std::is_same_v<Y, __half>, __half2, __nv_bfloat162>>;
@@ -43,15 +42,15 @@ __device__ inline float2 widened(float2 pair) { return pair; }
 __device__ inline float2 widened(__half2 pair) { return __half22float2(pair); }
 __device__ inline float2 widened(__nv_bfloat162 pair) { return __bfloat1622float2(pair); }
 
-/// A warp's. `rows64`: blocks of 64 rows of a tile that its warpgroup has, of which it has 16 each; `tile_n`: columns.
+/// The epilogue of a warp. `rows64`: blocks of 64 rows per warpgroup, with 16 rows per warp each; `tile_n`: columns.
 ///
-/// Of a block the sums lie in a thread as wgmma leaves them (PTX ISA, "Register Fragments ... D"), which is the layout
-/// ((2,2,tile_n/8)) of (neighbour, row lane/4 or lane/4 + 8, eight columns): sum e + 2 * half + 4 * eight is that of
-/// row lane / 4 + 8 * half and column 8 * eight + 2 * (lane % 4) + e. So a part is a run of a thread's sums.
+/// A thread holds a block's accumulators as wgmma leaves them (PTX ISA, "Register Fragments ... D"), layout
+/// ((2,2,tile_n/8)) of (neighbour, row lane/4 or lane/4 + 8, eight columns): accumulator e + 2 * half + 4 * eight
+/// belongs to row lane / 4 + 8 * half and column 8 * eight + 2 * (lane % 4) + e. So a part is a contiguous run of them.
 template <int rows64, int tile_n, int buffers>
 class WayOut {
  public:
-  /// `staging`: the warp's, 1024-byte aligned. After wait_for_previous().
+  /// `staging`: the warp's buffers, 1024-byte aligned. Call after wait_for_previous().
   __device__ WayOut(const CuteEpilogue& epilogue, const CUtensorMap& y_map, std::byte* staging)
       : e_(epilogue),
         map_(y_map),
@@ -62,8 +61,8 @@ class WayOut {
     __syncwarp();
   }
 
-  /// The warp's columns of the next tile begin at j. A c that is the same for all rows comes while that is multiplied:
-  /// lane l gets the columns l of every 32.
+  /// Starts a tile at column j. If c is the same in all rows, it loads during the main loop: lane l takes column l of
+  /// every 32.
   __device__ __forceinline__ void begin(int j) {
     if (e_.c == nullptr || e_.c_row != 0) return;
 #pragma unroll
@@ -71,8 +70,8 @@ class WayOut {
       c_[piece] = e_.c[column_in_y(j + piece * columns + lane_) * e_.c_col];
   }
 
-  /// All sums of a tile are there: the warp's begin at row i and column j of that matrix, and with each block of 64
-  /// rows 128 rows further down. `Y`: y's type on the device.
+  /// Stores a finished tile: the warp's part begins at row i and column j of the matrix, each further block of 64 rows
+  /// 128 rows lower. `Y`: y's device type.
   template <typename Y, typename Sums>
   __device__ __forceinline__ void finish(const Sums& sums, int matrix, int i, int j) {
     if (plain_)
@@ -81,22 +80,21 @@ class WayOut {
       finish_any<Y>(sums, matrix, i, j);
   }
 
-  /// After the last tile: shared memory may go, y is there.
+  /// After the last tile: waits until y is written and shared memory is free.
   __device__ void end() const {
     if (lane_ == 0) wait_for_stores();
     __syncwarp();
   }
 
  private:
-  /// What most products want: at most a c by column and a clamp, and the copy engine stores. No loop, no branch of a
-  /// single thread, and of 16 bits first all arithmetic, so that nothing waits but for the engine: a tile of 128x256,
-  /// whose way out no product hides, costs 2.5 us like this (H200); in a loop, 32 columns
-  /// at a time, it was 4.6 (H100).
+  /// The common case: at most a c by column and a clamp, stored by TMA. No loop and no single-thread branch; 16-bit
+  /// types do all arithmetic first, so that only TMA is waited for. An exposed 128x256 tile takes 2.5 us (H200); in a
+  /// loop over 32 columns it took 4.6 (H100).
   template <typename Y, typename Sums>
   __device__ __forceinline__ void finish_plain(const Sums& sums, int matrix, int i, int j) {
     constexpr int part_n = part_columns<Y>, parts_n = tile_n / part_n, parts = rows64 * parts_n;
     const Clamp clamp = e_.activation.clamp();
-    // Sums `sum` and the next one, of columns `column` and the next one of those the thread has in every eight.
+    // Accumulators `sum` and `sum + 1`, of columns `column` and `column + 1` of the thread's columns in every eight.
     const auto finished = [&](int sum, float2 added) {
       return float2{fmaf(e_.alpha, sums(sum), added.x), fmaf(e_.alpha, sums(sum + 1), added.y)};
     };
@@ -164,8 +162,8 @@ class WayOut {
     }
   }
 
-  /// Everything else: 32 columns at a time, in a loop, and most of its body once, for the sake of the code's size;
-  /// registers are indexed by what is known here.
+  /// All other cases: a loop over 32 columns whose body is mostly shared, to save code. Registers have compile-time
+  /// indices.
   template <typename Y, typename Sums>
   __device__ __forceinline__ void finish_any(const Sums& sums, int matrix, int i, int j) {
     constexpr int pieces = rows64 * pieces_n;
@@ -213,8 +211,8 @@ class WayOut {
     }
   }
 
-  /// The next of the warp's buffers, once the part that left from there before was read: of the latest groups of stores
-  /// all but buffers - 1.
+  /// The warp's next buffer, once TMA has read the part stored from it: waits for all but the latest buffers - 1
+  /// stores.
   template <typename Y>
   __device__ __forceinline__ Y* next_buffer() {
     std::byte* const buffer = staging_ + turn_ * cute_part_bytes;
@@ -236,8 +234,8 @@ class WayOut {
   static constexpr int columns = 32, values = columns / 2;  ///< of a piece, and of it a thread's
   static constexpr int pieces_n = tile_n / columns;
 
-  /// Of a part. Where its element (row, column) lies, in elements: rows of 128 bytes, or 64, in which the copy engine
-  /// finds 16-byte units permuted by the row (by every second one).
+  /// Offset of element (row, column) of a part, in elements: rows of 128 bytes, or 64, with TMA's swizzle of 16-byte
+  /// units by the row (by every second one for 64 bytes).
   template <typename Y>
   static constexpr int part_columns = cute_part_columns(tile_n, sizeof(Y));
   template <typename Y>
@@ -259,7 +257,7 @@ class WayOut {
       v[at] += e_.beta * (at / 2 % 2 == 0 ? upper : lower)[column_in_y(j + at / 4 * 8 + at % 2) * e_.c_col];
   }
 
-  /// The residual may be y: a warp reads its part before it writes it.
+  /// The residual may be y: a warp reads its part before writing it.
   template <typename Y>
   __device__ __forceinline__ void add_residual(float (&v)[values], int matrix, int i, int j) const {
     const Y* const from = static_cast<const Y*>(e_.residual) + std::int64_t{matrix} * e_.m * e_.n;
@@ -279,14 +277,14 @@ class WayOut {
     }
   }
 
-  /// 16 columns of a part. stmatrix stores four matrices of 8 rows x 16 bytes of which a thread has what wgmma leaves
-  /// in it; lane l says where row l % 8 of matrix l / 8 goes.
+  /// Stages 16 columns of a part. stmatrix stores four 8x8 matrices of 16 bits from wgmma's register layout; lane l
+  /// gives the address of row l % 8 of matrix l / 8.
   template <typename Y>
   __device__ __forceinline__ void stage_words(Y* staged, int column, const std::uint32_t* words) const {
     cute::uint128_t& to = *reinterpret_cast<cute::uint128_t*>(staged + Part<Y>{}(lane_ % 16, column + lane_ / 16 * 8));
     cute::SM90_U32x4_STSM_N::copy(words[0], words[1], words[2], words[3], to);
   }
-  /// Activation, rounding, and to shared memory.
+  /// Activates, rounds and stages.
   template <typename Y>
   __device__ __forceinline__ void stage(float (&v)[values], Y* staged, int column) const {
     e_.activation.apply_for_halves(v);
@@ -298,9 +296,8 @@ class WayOut {
       stage_words(staged, column + pair * 16, words);
     }
   }
-  /// A part of floats, in pairs. A half-warp stores 4 rows at once, whose same two units of 16 bytes would lie in the
-  /// banks of two units only ((unit ^ row) of rows 0 and 1 are the same pair); so odd rows store another eight of
-  /// columns first.
+  /// Stages floats in pairs. A half-warp stores 4 rows at once; the same two 16-byte units of rows 0 and 1 would share
+  /// banks (unit ^ row gives the same pair), so odd rows store another eight columns first.
   __device__ __forceinline__ void stage_pairs(float* staged, const float (&v)[values], bool odd) const {
 #pragma unroll
     for (int eight = 0; eight < values / 4; ++eight)
@@ -319,7 +316,7 @@ class WayOut {
     }
     stage_pairs(staged, v, lane_ / 4 % 2 != 0);
     if (e_.activation.is_clamp()) return;
-      // The others' code is long: once. What a thread reads it has written.
+      // Not unrolled: the code of other activations is long. A thread reads back only its own values.
 #pragma unroll 1
     for (int eight = 0; eight < values / 4; ++eight) {
       float2* const upper = reinterpret_cast<float2*>(staged + Part<float>{}(lane_ / 4, eight * 8 + lane_ % 4 * 2));
@@ -330,7 +327,7 @@ class WayOut {
     }
   }
 
-  /// 128 bytes of a row by the warp at once.
+  /// The warp copies 128 bytes of a row at once.
   template <typename Y>
   __device__ __forceinline__ void copy_rows(const Y* staged, int matrix, int i, int j) const {
     constexpr int each = 4 / static_cast<int>(sizeof(Y));

@@ -1,5 +1,5 @@
 #pragma once
-// What is done with a sum, and who queues what: shared by the kernels of gemm_cute and their host code.
+// The epilogue and launchers shared by gemm_cute's kernels and host code.
 
 #include <cuda_runtime.h>
 
@@ -12,7 +12,7 @@
 
 namespace lenslet::cuda {
 
-/// What happens to finished sums; also how sums of a slice are kept: as a plain f32 y with a matrix a slice.
+/// The epilogue; also stores partial sums of split-K, as a plain f32 y with a matrix per slice.
 struct CuteEpilogue {
   enum class Type : std::uint8_t { f32, f16, bf16 };
   Type type = Type::f32;
@@ -23,24 +23,24 @@ struct CuteEpilogue {
   DeviceActivation activation;
   void* y = nullptr;
   int m = 0, n = 0;
-  bool vectors = false;  ///< n is a multiple of 4, and y and the residual lie on 4 elements
-  bool by_tma = false;   ///< y lies on 16 bytes, and so do its rows: what TMA wants
+  bool vectors = false;  ///< n is a multiple of 4, y and residual are aligned to 4 elements
+  bool by_tma = false;   ///< y and its rows are 16-byte aligned, as TMA requires
 
-  /// Four sums, of y[matrix][i][j] and the three behind it in the row, as far as they are y's.
+  /// Stores four accumulators: y[matrix][i][j] and the next three of the row, as far as they exist.
   __device__ void store(float4 sums, std::int64_t matrix, int i, int j) const;
-  /// The same in two steps: what c has there, which may be on its way while sums are not yet known.
+  /// The same in two steps: loads c early, while accumulators are not known yet.
   __device__ float4 load_c(int i, int j) const;
   __device__ void store(float4 sums, float4 added, std::int64_t matrix, int i, int j) const;
 };
 
 CuteEpilogue cute_epilogue(const CuteCall& call);
-/// What a kernel of several slices writes instead: sums to call.workspace.
+/// The epilogue of split-K kernels: stores partial sums to call.workspace.
 CuteEpilogue cute_slice_sums(const CuteCall& call);
 
-// One a source file. Each queues the products; with one slice, or slices that a cluster joins, they are done then.
+// One per source file. Without split-K, or with split-K over a cluster, the product is then complete.
 void gemm_cute_wgmma(const Context& context, const CuteCall& call, const CutePlan& plan);
 void gemm_cute_mma(const Context& context, const CuteCall& call, const CutePlan& plan);
-/// The sums of `slices` slices in their order, then the epilogue.
+/// Adds the slices in order, then applies the epilogue.
 void gemm_cute_add_slices(const Context& context, const CuteCall& call, std::int64_t slices);
 
 }  // namespace lenslet::cuda

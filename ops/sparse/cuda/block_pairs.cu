@@ -1,6 +1,6 @@
-// One pass over the lists of outputs: who stands where a block ends writes it down. It takes a tenth of what a table of
-// each output's neighbours would, which is 27 numbers an output to write, and to read in each layer; so each layer does
-// it for itself, and no value of it lives between them.
+// One pass over the sorted output lists: a thread at a block boundary writes it down. It takes a tenth of the time of a
+// neighbour table (27 numbers per output to write, and to read in each layer), so each layer does it for itself and
+// stores nothing between layers.
 
 #include "ops/sparse/cuda/block_pairs.h"
 
@@ -13,7 +13,7 @@ namespace {
 
 constexpr int threads = 256;
 
-/// Grid: x cuts a tap's list, y the taps.
+/// Grid: x splits a tap's list, y is the tap.
 __global__ void __launch_bounds__(threads)
     block_pairs(const __grid_constant__ DeviceRulebook rulebook, GatheredPlan plan, int blocks, int counters,
                 int* begins, int* fault) {
@@ -29,7 +29,7 @@ __global__ void __launch_bounds__(threads)
   if (pairs.out == nullptr) return;
   begins += static_cast<long long>(tap) * (blocks + 1);
   const int rows = plan.rows_of(counts.outputs), last = (counts.outputs + rows - 1) / rows;
-  // Number `count` stands for the end, behind the last block.
+  // Index `count` is the end, behind the last block.
   const int stride = static_cast<int>(gridDim.x) * threads;
   for (int first = static_cast<int>(blockIdx.x) * threads + static_cast<int>(threadIdx.x) - lane; first <= pairs.count;
        first += stride) {
@@ -42,7 +42,7 @@ __global__ void __launch_bounds__(threads)
       from = i == 0 ? 0 : block_of(before) + 1;
       to = i == pairs.count ? last : block_of(at);
     }
-    // Most often there is none or one; blocks without a pair in between are written by the warp.
+    // Usually none or one; blocks without a pair in between are written by the whole warp.
     if (from <= to) begins[from] = i;
     for (unsigned longer = __ballot_sync(0xffffffffU, from < to); longer != 0; longer &= longer - 1) {
       const int source = __ffs(static_cast<int>(longer)) - 1;
@@ -56,7 +56,7 @@ __global__ void __launch_bounds__(threads)
 
 void find_block_pairs(const Context& context, const DeviceRulebook& rulebook, const GatheredPlan& plan, int blocks,
                       int counters, int* begins) {
-  // Some 8 blocks a multiprocessor in all, and no more than the longest list could fill.
+  // About 8 blocks per multiprocessor in all, at most as many as the longest list fills.
   const long long longest = std::min<long long>(rulebook.room, rulebook.most_outputs) + 1;
   const auto most = blocks_for(8LL * context.multiprocessors, rulebook.volume);
   const unsigned x = std::min(blocks_for(longest, threads), most);

@@ -1,5 +1,5 @@
 #pragma once
-// Where the pairs of each block of outputs begin: what a rulebook's lists, ascending by output, are cut into.
+// Splits a rulebook's lists, sorted by output, into blocks of outputs.
 
 #include "base/cuda/context.h"
 #include "ops/sparse/cuda/device_rulebook.cuh"
@@ -7,10 +7,9 @@
 
 namespace lenslet::cuda {
 
-/// begins[tap][b] = number of the tap's pairs whose output lies before the first row of block b, for b = 0 ... blocks
-/// that the outputs of the run fill; what stands behind is not written. [volume, blocks + 1], and behind them
-/// `counters` numbers, which become 0. Reports what counts, places and order of the lists say that cannot be; of lists
-/// out of order begins may be anything.
+/// begins[tap][b] = index of the tap's first pair whose output is in block b or later, b = 0 ... number of blocks
+/// filled in this run; entries behind are not written. Layout [volume, blocks + 1], followed by `counters` numbers that
+/// are zeroed. Reports invalid counts, offsets and order; of unsorted lists `begins` is arbitrary.
 void find_block_pairs(const Context& context, const DeviceRulebook& rulebook, const GatheredPlan& plan, int blocks,
                       int counters, int* begins);
 

@@ -1,5 +1,5 @@
 #pragma once
-// What the kernels share that write a rulebook.
+// Shared by the kernels that write a rulebook.
 
 #include "ops/sparse/build_rulebook.h"
 #include "ops/sparse/cuda/sites.cuh"
@@ -7,17 +7,17 @@
 
 namespace lenslet::cuda {
 
-/// Rows of counts of a rulebook: one a tap, then the sites.
+/// Rows of counts of a rulebook: one per tap, then the sites.
 struct Book {
   std::int32_t* rulebook = nullptr;
   int taps = 0;           ///< that are stored
-  std::int64_t room = 0;  ///< for pairs
+  std::int64_t room = 0;  ///< capacity in pairs
 
   __device__ std::int32_t* in() const { return rulebook + 3 + taps; }
   __device__ std::int32_t* out() const { return in() + room; }
 };
 
-/// A table of neighbours that is made along with it, or none.
+/// A neighbour table that is built along, or none.
 struct NeighbourTable {
   std::int32_t* table = nullptr;  ///< [taps, rows], or null
   std::int64_t rows = 0, length = 0;
@@ -33,11 +33,11 @@ struct NeighbourTable {
 
 inline constexpr int most_stored_taps = 125;
 
-/// Where each tap's pairs begin, in shared memory, and what there is altogether.
+/// The offset of each tap's pairs, in shared memory, and the total.
 struct Begins {
   std::int64_t at[most_stored_taps + 1];
 
-  /// By the whole block; totals[0, taps) are the counts of pairs.
+  /// Called by the whole block; totals[0, taps) are the counts of pairs.
   __device__ void read(const std::int64_t* totals, int taps) {
     for (int t = static_cast<int>(threadIdx.x); t <= taps; t += static_cast<int>(blockDim.x))
       at[t] = t < taps ? totals[t] : 0;
@@ -55,7 +55,7 @@ struct Begins {
   }
 };
 
-/// Counts and begins; zeros of what is wrong. By one block.
+/// Writes counts and offsets; zeros after a fault. By one block.
 __device__ inline void write_header(const Book& book, const Begins& begins, bool wrong, std::int64_t inputs,
                                     std::int64_t outputs) {
   if (threadIdx.x == 0) {
@@ -66,13 +66,13 @@ __device__ inline void write_header(const Book& book, const Begins& begins, bool
     book.rulebook[2 + t] = wrong ? 0 : static_cast<std::int32_t>(begins.at[t]);
 }
 
-/// Where a warp's pairs of each tap go, tap by tap in order from 0; all lanes ask.
+/// Write offsets of a warp's pairs, for taps in order from 0; called by all lanes.
 class Places {
  public:
   __device__ Places(const Begins& begins, const std::uint32_t* counts, int taps, std::int64_t warps, std::int64_t warp)
       : begins_(begins), counts_(counts), taps_(taps), warps_(warps), warp_(warp) {}
   __device__ std::int64_t operator()(int tap) {
-    // Those of 32 taps at a time: one wait for memory in place of 32.
+    // Reads 32 taps at a time: one memory latency instead of 32.
     if (tap % warp_threads == 0) {
       const int own = tap + static_cast<int>(threadIdx.x) % warp_threads;
       places_ = own < taps_ ? begins_.at[own] + counts_[own * warps_ + warp_] : 0;
@@ -87,7 +87,7 @@ class Places {
   std::int64_t warps_, warp_, places_ = 0;
 };
 
-/// The lane's place among the lanes for which `is` holds.
+/// The lane's rank among the lanes with `is`.
 __device__ inline int rank_in_warp(unsigned which) { return __popc(which & ((1U << threadIdx.x % warp_threads) - 1)); }
 
 }  // namespace lenslet::cuda

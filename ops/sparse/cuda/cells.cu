@@ -7,7 +7,7 @@ namespace {
 constexpr int threads = 256, warps = threads / warp_threads;
 constexpr int per_thread = static_cast<int>(Cells::words_of_chunk) / threads;
 
-// A block a chunk.
+// One block per chunk.
 __global__ void __launch_bounds__(threads) number_kernel(Cells c) {
   wait_for_previous();
   let_next_start();

@@ -1,5 +1,5 @@
 #pragma once
-// Which cells are sites, as bits, and the number of each.
+// A bitmap of cells that are sites, with prefix counts that number them.
 
 #include <cstddef>
 #include <cstdint>
@@ -11,8 +11,8 @@ namespace lenslet::cuda {
 
 struct Context;
 
-/// Device addresses. Bits of cells, 64 a word, behind the last cell 0; for each word the bits set in the words of its
-/// chunk before it, for each chunk those before the chunk.
+/// Device addresses. Cell bits, 64 per word, zero behind the last cell; per word the number of bits before it in its
+/// chunk; per chunk the number before the chunk.
 struct Cells {
   static constexpr std::int64_t cells_of_word = 64, words_of_chunk = 1024;
 
@@ -27,7 +27,7 @@ struct Cells {
         before(parts.take<std::uint32_t>(words)),
         chunks(parts.take<std::uint32_t>(chunk_count)) {}
 
-  /// How many cells before `cell` are sites. After number_cells() and make_totals() of the chunks.
+  /// The number of sites before `cell`. Requires number_cells() and make_totals() of the chunks.
   LENSLET_HOST_DEVICE std::uint32_t number(std::int64_t cell) const {
     const std::int64_t word = cell / cells_of_word;
     const std::uint64_t below = bits[word] & ((std::uint64_t{1} << cell % cells_of_word) - 1);
@@ -40,7 +40,7 @@ struct Cells {
   }
 };
 
-/// Makes `before` and `chunks` of the bits; what the chunks hold are counts of their own.
+/// Computes `before` and `chunks` from the bits; chunks hold their own counts at first.
 void number_cells(const Context& context, const Cells& cells);
 
 }  // namespace lenslet::cuda

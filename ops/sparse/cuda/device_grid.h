@@ -1,5 +1,5 @@
 #pragma once
-// Grid and geometry as kernels take them: by value, 32-bit where the operators' limits allow it.
+// Grid and geometry as kernel arguments: by value, 32-bit where the operators' limits allow it.
 
 #include <cstdint>
 #include <limits>
@@ -10,10 +10,10 @@
 
 namespace lenslet::cuda {
 
-/// Larger than every key: of rows that hold no site.
+/// Larger than every key: the key of rows without a site.
 inline constexpr std::int64_t no_key = std::numeric_limits<std::int64_t>::max();
 
-/// (image, z, y, x). Of none, the image is negative.
+/// (image, z, y, x). A negative image means no site.
 struct Site {
   std::int32_t image, z, y, x;
 };
@@ -35,12 +35,12 @@ struct DeviceGrid {
     return s.image >= 0 && s.image < images && s.z >= 0 && s.z < depth && s.y >= 0 && s.y < height && s.x >= 0 &&
            s.x < width;
   }
-  /// Number of a cell, row-major. Of a site on the grid; of others no_key, so that nothing overflows.
+  /// Row-major cell number. no_key for a site outside of the grid, so that nothing overflows.
   LENSLET_HOST_DEVICE std::int64_t key(const Site& s) const {
     return has(s) ? s.image * volume + s.z * plane + std::int64_t{s.y} * width + s.x : no_key;
   }
   LENSLET_HOST_DEVICE Site site(std::int64_t key) const {
-    // Most grids are of less than 2^32 cells, and 64-bit divisions are calls.
+    // Most grids have less than 2^32 cells, and 64-bit divisions are function calls.
     constexpr std::int64_t most = UINT32_MAX;
     if (key <= most && volume <= most)
       return split(static_cast<std::uint32_t>(key), static_cast<std::uint32_t>(plane),
@@ -64,8 +64,8 @@ struct DeviceGrid {
 struct DeviceAxis {
   std::int32_t taps = 1, stride = 1, dilation = 1, pad = 0, out_size = 1;
 
-  /// Where a coordinate of an input on the grid goes through a tap; -1: nowhere. 31 bits hold it: an axis of either
-  /// grid has 2^30 cells at most, taps and pads reach 2^18 beyond.
+  /// The output coordinate of an input through a tap; -1: none. 31 bits suffice: an axis of either grid has at most
+  /// 2^30 cells, and taps and pads reach 2^18 beyond.
   template <bool transposed>
   LENSLET_HOST_DEVICE std::int32_t meets(std::int32_t in, std::int32_t tap) const {
     std::int32_t at = 0;

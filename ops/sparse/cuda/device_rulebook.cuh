@@ -1,6 +1,6 @@
 #pragma once
-// A rulebook as kernels on the device read it. What it says is not believed: counts and places are limited to what
-// there is room for, and a list of pairs is followed within its bounds only.
+// A rulebook as device kernels read it. Its content is not trusted: counts and offsets are clamped to the capacity, and
+// lists are only read within their bounds.
 
 #include <cuda_runtime.h>
 
@@ -10,17 +10,17 @@
 
 namespace lenslet::cuda {
 
-/// Pairs of one tap. `count` is 0 where the rulebook's places of them cannot be.
+/// The pairs of one tap. `count` is 0 if the rulebook's offsets are invalid.
 struct DevicePairs {
   const int *in, *out;  ///< null: each site with itself
   int count;
   bool valid;
 };
 
-/// What is known of a rulebook before the run, and where it lies. By value to kernels.
+/// What is known of a rulebook before the run, and its address. Passed to kernels by value.
 struct DeviceRulebook {
   const int* values = nullptr;
-  int room;                       ///< of either list
+  int room;                       ///< capacity of either list
   int volume;                     ///< taps
   int most_inputs, most_outputs;  ///< rows of x and of y
   bool submanifold, inverse;
@@ -41,7 +41,7 @@ struct DeviceRulebook {
     bool valid;
   };
   __device__ Counts counts() const { return counts(values); }
-  /// `header`: the first 3 + stored() of the values, or a copy of them.
+  /// `header`: the first 3 + stored() values, or a copy.
   __device__ Counts counts(const int* header) const {
     const int inputs = header[inverse ? 1 : 0], outputs = header[inverse ? 0 : 1];
     const bool valid = inputs >= 0 && inputs <= most_inputs && outputs >= 0 && outputs <= most_outputs &&
@@ -51,7 +51,7 @@ struct DeviceRulebook {
 
   __device__ bool is_centre(int tap) const { return submanifold && tap == volume / 2; }
 
-  /// `outputs`: as counts() has them.
+  /// `outputs`: as from counts().
   __device__ DevicePairs pairs(int tap, int outputs) const { return pairs(values, tap, outputs); }
   __device__ DevicePairs pairs(const int* header, int tap, int outputs) const {
     if (is_centre(tap)) return {nullptr, nullptr, outputs, true};
@@ -67,13 +67,13 @@ struct DeviceRulebook {
 };
 
 #if defined(__CUDACC__)
-/// Context::fault.
+/// Sets Context::fault.
 __device__ inline void report(int* fault) {
   if (fault != nullptr) *fault = 1;
 }
 #endif
 
-/// Addresses of a SparseConv in a run, in what its kernel is given.
+/// Fills a SparseConv kernel's arguments with the addresses of a run.
 template <typename Call>
 void set_addresses(Call& call, const KernelRun& run) {
   call.rulebook.values = run.in<std::int32_t>(SparseConvOp::rulebook);

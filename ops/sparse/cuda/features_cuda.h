@@ -1,7 +1,7 @@
 #pragma once
-// What moves features on a device: launchers of the sparse operators that are no rulebook and no convolution. Addresses
-// are the device's, features of 2 or 4 bytes are floats of that size. What is wrong is told to context.fault as
-// SiteFaultWords say; the results then are a value of no site, or, dense, of some of the sites.
+// Launchers of the sparse operators that only move features. Addresses are the device's; features of 2 or 4 bytes are
+// floats of that size. Faults go to context.fault as SiteFaultWords; the result is then a value without sites, or if
+// dense, of some of the sites.
 
 #include <array>
 #include <cstddef>
@@ -14,7 +14,7 @@ namespace lenslet::cuda {
 
 struct Context;
 
-/// SparseSort: `rows` of indices and features to `most` sorted ones.
+/// SparseSort: from `rows` of indices and features to `most` sorted ones.
 struct SortSizes {
   std::int64_t rows = 0, channels = 0, most = 0;
 };
@@ -42,7 +42,7 @@ std::size_t sparse_from_dense_workspace_bytes(const SparseGrid& grid);
 void sparse_from_dense(const Context& context, const SparseGrid& grid, std::int64_t channels, std::int64_t most,
                        std::size_t element_bytes, const void* x, std::int32_t* indices, void* y, std::byte* workspace);
 
-/// SparseMaxPool: float, or one of 16 bits. `room`: pairs that the rulebook has room for.
+/// SparseMaxPool of float or a 16-bit type. `room`: the rulebook's capacity in pairs.
 struct SparsePoolSizes {
   std::int64_t taps = 1, room = 0, most_inputs = 0, most_outputs = 0, channels = 0;
 };

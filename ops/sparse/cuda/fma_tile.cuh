@@ -1,6 +1,6 @@
 #pragma once
-// A warp's products of a batch in IEEE float32. A lane has every eighth row and eight filters (four of 16): neighbours
-// read the same row, and lanes two apart the same filters, so that 16-byte reads of half a warp are served at once.
+// A warp's products of a batch in IEEE float32. A lane has every eighth row and eight filters (four of 16): adjacent
+// lanes read the same row and lanes two apart the same filters, so half a warp's 16-byte reads need one access.
 
 #include "base/cuda/stored.cuh"
 #include "ops/sparse/cuda/gathered_stage.cuh"
@@ -19,14 +19,15 @@ class FmaTile {
       for (float& sum : row) sum = 0;
   }
 
-  /// += a unit: `groups` times four channels of the batch's `rows` rows at `a`, and of the filters at `b`.
+  /// Adds the products of a unit: `groups` times four channels of the batch's `rows` rows at `a` and of the filters at
+  /// `b`.
   __device__ void multiply(const char* a, const char* b, int rows, int groups) {
     const int count = place_.pieces(rows, 8);
     if (count == 0) return;
     with_count<pieces>(count, [&]<int n>() { multiply_pieces<n>(a, b, groups); });
   }
 
-  /// Adds them to the block's sums. `outputs`: numbers of outputs, by row of the batch.
+  /// Adds the accumulators to the block's. `outputs`: output numbers by row of the batch.
   __device__ void add_to(float* sums, const int* outputs, int rows, BlockRows block) const {
 #pragma unroll
     for (int i = 0; i < pieces; ++i) {
@@ -59,7 +60,7 @@ class FmaTile {
     const int first = row_of(0), shuffle = first >> 1 & 3;  // other rows are multiples of 8 apart
     a += first * unit_bytes;
     const float* right = reinterpret_cast<const float*>(b) + first_four() * 4;
-    // Of few rows two groups together: their reads wait for each other's products.
+    // With few rows, two groups at a time hide the latency of their reads.
 #pragma unroll(n <= 2 ? 2 : 1)
     for (int group = 0; group < groups; ++group, right += 4 * columns) {
       const char* const at = a + ((group ^ shuffle) << 4);

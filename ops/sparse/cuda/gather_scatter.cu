@@ -1,6 +1,6 @@
-// SparseConv on CUDA as it is defined: a block takes an output, finds for each tap the input that meets it there, and a
-// thread adds up a filter's products tap by tap. The reference beside the fast kernels, and for filters that the
-// network computes. Nobody shares an output, so that nothing is added by atomics and bits repeat.
+// SparseConv on CUDA by the definition: a block takes one output, finds its input for each tap, and each thread adds up
+// one filter's products. The reference for the fast kernels, and used for filters that the network computes. No
+// atomics, since no two blocks share an output: results are bit-reproducible.
 
 #include <algorithm>
 #include <utility>
@@ -27,7 +27,7 @@ struct ScatterCall {
   int channels, filters;
 };
 
-/// The input that meets `output` among a tap's pairs, or -1.
+/// The input paired with `output` in a tap's list, or -1.
 __device__ inline int input_of(const DevicePairs& pairs, int output, int inputs, int* fault) {
   if (pairs.in == nullptr) return output;
   int begin = 0, end = pairs.count;
@@ -58,7 +58,7 @@ __global__ void __launch_bounds__(threads) gather_scatter(const __grid_constant_
       for (int k = thread; k < call.filters; k += threads) y[k] = 0;
       continue;
     }
-    __syncthreads();  // everyone is done with the inputs of the output before
+    __syncthreads();  // all threads are done with the inputs of the previous output
     if (thread < taps) {
       const DevicePairs pairs = call.rulebook.pairs(thread, counts.outputs);
       if (!pairs.valid) report(call.fault);
@@ -125,8 +125,8 @@ class GatherScatter final : public Kernel {
     Candidate candidate;
     candidate.inputs.resize(node.inputs().size());
     candidate.outputs.resize(1);
-    // For the bound: as many outputs at once as blocks, each a bisection and its terms one after the other, whose
-    // filters lie apart and come from L2. Guesses.
+    // For the bound: one output per block at once, each with a bisection and a serial sum whose filters come from L2.
+    // Guesses.
     constexpr double bisection_us = 3, term_us = 0.1;
     const auto turns = static_cast<double>((p.max_outputs + 16 * target.device.units - 1) / (16 * target.device.units) *
                                            ((p.filters + threads - 1) / threads));

@@ -13,7 +13,7 @@ namespace {
 
 int columns_for(std::int64_t filters) { return filters <= 16 ? 16 : filters <= 32 ? 32 : most_columns; }
 
-/// Blocks that a multiprocessor is to have at a time.
+/// Desired resident blocks per multiprocessor.
 constexpr int resident = 4;
 
 }  // namespace
@@ -54,7 +54,7 @@ std::size_t GatheredPlan::parts_offset(const SparseConvProblem& p) const {
 }
 
 std::size_t GatheredPlan::workspace_bytes(const SparseConvProblem& p) const {
-  // Slices are no more than twice `fill` blocks of at most few_rows, and `slices` of each output.
+  // Rows of slices: those of at most twice `fill` blocks of few_rows, and at most `slices` per output.
   const std::int64_t filled = 2 * std::int64_t{fill} * few_rows, there = slices * (p.max_outputs + few_rows);
   const bool sliced = slices_of(1, p.taps) > 1;
   return parts_offset(p) +
@@ -65,7 +65,7 @@ GatheredPlan plan_gathered(const SparseConvProblem& p, const DeviceProfile& devi
   const int columns = columns_for(p.filters), multiprocessors = std::clamp(device.units, 1, 1 << 14);
   const int fill =
       std::max<int>(1, static_cast<int>(resident * multiprocessors / ((p.filters + columns - 1) / columns)));
-  // More rows share what is read of filters; of few filters their sums would take the room of larger steps.
+  // More rows reuse filters more; for few filters the accumulators would take the space of larger steps.
   const int many = columns == 64 ? few_rows : columns == 32 ? 128 : 96;
   GatheredPlan plan{.columns = columns,
                     .rows = p.max_outputs <= std::int64_t{fill} * few_rows ? few_rows : many,
@@ -73,7 +73,7 @@ GatheredPlan plan_gathered(const SparseConvProblem& p, const DeviceProfile& devi
                     .ahead = 1,
                     .fill = fill,
                     .slices = static_cast<int>(std::clamp<std::int64_t>(p.taps / 3, 1, most_slices))};
-  // As large steps as leave room for the other blocks of a multiprocessor of 228 KiB, each with a KiB of its own.
+  // The largest steps that leave space for the other blocks of a multiprocessor (228 KiB, plus 1 KiB per block).
   const auto fits = [&](int units, int ahead) {
     GatheredPlan larger = plan;
     larger.units = units;
@@ -128,12 +128,12 @@ void pack_gathered_filters(const SparseConvOp& op, const SparseConvProblem& p, c
       }
 }
 
-// Constants of steps by what an H100 took for those before steps had several units: not fitted.
+// Step constants come from H100 times of single-unit steps: not fitted.
 double gathered_us(const SparseConvProblem& p, const GatheredPlan& plan, const DeviceProfile& device) {
-  // Both launches' starts: reading counts, places and numbers of sites, one after the other.
+  // Start of both launches: dependent reads of counts, offsets and site numbers.
   constexpr double start_us = 4;
-  // Of the peak. Batches are filled up: a block of 64 outputs has 16 % more rows than pairs at multiples of 16, one of
-  // 128 has 10 % (docs/sparse.md).
+  // Share of the peak. Batches are padded: a block of 64 outputs has 16 % more rows than pairs (multiples of 16), one
+  // of 128 has 10 % (docs/sparse.md).
   constexpr double share = 0.65, slices_us = 3;
   constexpr double batch_us = 0.4, unit_us = 0.3;
   const int block_rows = plan.rows_of(p.max_outputs);
@@ -146,13 +146,13 @@ double gathered_us(const SparseConvProblem& p, const GatheredPlan& plan, const D
              taps = static_cast<double>(p.taps);
   const double multiplied = 2 * filled * pairs * pair_units * (unit_bytes / bytes) * (tiles_n * plan.columns) /
                             (share * device.fp32_flops_per_us);
-  // L2 gives some 1.3 times what memory does: rows of x a pair, filters a block and tap.
+  // L2 gives about 1.3 times memory's bandwidth: rows of x per pair, filters per block and tap.
   const double gathered =
       tiles_n * pairs * pair_units * unit_bytes + tiles_n * blocks * taps * pair_units * plan.columns * 64;
   const double stored = bytes * rows * static_cast<double>(p.filters) * (p.residual ? 2 : 1) + 8 * pairs +
                         bytes * static_cast<double>(p.max_inputs * p.channels);
   const double moved = gathered / (1.3 * device.bytes_per_us) + stored / device.bytes_per_us;
-  // What one block's steps take one after the other, as often as blocks follow one another.
+  // The serial time of a block's steps, times the number of rounds of blocks.
   const int slices = plan.slices_of(p.max_outputs, p.taps);
   const double turns = std::ceil(blocks * slices / plan.fill);
   const double batches = taps * std::ceil(block_rows / static_cast<double>(batch_rows)) / slices;

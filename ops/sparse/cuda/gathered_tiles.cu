@@ -1,5 +1,5 @@
-// gathered_tiles: SparseConv in IEEE float32. The kernel is in gathered_tiles.cuh, what a warp multiplies in
-// fma_tile.cuh; rows and filters of a block are chosen in gathered_plan.cpp.
+// gathered_tiles: SparseConv in IEEE float32. Kernel: gathered_tiles.cuh; a warp's products: fma_tile.cuh;
+// configuration: gathered_plan.cpp.
 
 #include <algorithm>
 #include <string>
@@ -16,7 +16,7 @@ namespace {
 
 using GatheredFunction = void (*)(GatheredCall);
 
-/// Kernels for 16, 32 and 64 filters, of which four blocks of four warps are resident.
+/// Kernels for 16, 32 and 64 filters, with four resident blocks of four warps.
 GatheredFunction gathered_function(int columns) {
   return columns == 16   ? gathered_kernel<FmaTile<16>, 16, 4>
          : columns == 32 ? gathered_kernel<FmaTile<32>, 32, 4>

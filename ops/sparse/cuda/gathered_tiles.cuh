@@ -1,13 +1,12 @@
 #pragma once
-// The kernel of gathered_tiles. A block keeps the sums of some outputs in shared memory and goes
-// through the taps: the pairs of a tap that lead to its outputs lie next to one another in the rulebook, so that their
-// rows of x are gathered into a full tile, multiplied with the tap's filters and added to the sums where they belong.
-// Nothing is multiplied that is not there, and no neighbours are looked up. Each output meets its taps in their order
-// and belongs to one block, or to slices that share its batches and whose sums the last of them to end adds in their
-// order, so that bits repeat.
+// The kernel of gathered_tiles. A block keeps the accumulators of some outputs in shared memory and walks the taps. A
+// tap's pairs for these outputs are adjacent in the rulebook, so their rows of x are gathered into a full tile,
+// multiplied by the tap's filters and added to the accumulators. Only existing pairs are multiplied, and no neighbours
+// are looked up. Each output gets its taps in order, in one block or in slices whose sums the last one to end adds in
+// slice order: bit-reproducible.
 //
-// A step is units of one batch or of several, so that narrow rows are not waited for one batch at a time. While one is
-// multiplied, the next are on their way (cp.async), and the numbers of the batches behind those.
+// A step is a few units, of one batch or several, so that narrow rows are not waited for batch by batch. While a step
+// is multiplied, the next ones load (cp.async), and the site numbers of later batches.
 
 #include "base/cuda/copy_async.cuh"
 #include "base/cuda/half_mma.cuh"
@@ -28,8 +27,8 @@ struct GatheredCall {
   const float* bias = nullptr;                   ///< [K] or null
   void* y = nullptr;
   const int* begins = nullptr;  ///< find_block_pairs()
-  int* done = nullptr;          ///< slices of each block and tile that are done; zeros before
-  float4* parts = nullptr;      ///< the sums of each slice
+  int* done = nullptr;          ///< finished slices per block and tile; zero at first
+  float4* parts = nullptr;      ///< partial sums per slice
   int* fault = nullptr;
   int channels, filters, blocks;
   int units;         ///< of a pair
@@ -50,13 +49,13 @@ struct GatheredCall {
         lead(cut.ahead * cut.step_batches(units)) {}
 };
 
-/// Pairs of a tap that are multiplied together. In shared memory.
+/// Pairs of one tap that are multiplied together. In shared memory.
 struct alignas(16) Batch {
   int tap, rows;
   int in, out;  ///< where in the rulebook their numbers begin; in < 0: each site with itself, from number `out` on
 };
 
-/// Finishes `width` sums of an output and stores them.
+/// Epilogue and store of `width` accumulators of an output.
 template <int width>
 __device__ inline void finish(const GatheredCall& call, float (&value)[width], long long at, int k) {
   if (call.bias != nullptr)
@@ -79,7 +78,7 @@ __device__ inline void finish(const GatheredCall& call, float (&value)[width], l
   write_stored(static_cast<float*>(call.y) + at, value);
 }
 
-/// y of the block's rows, `there` in all, out of their sums; zeros from row `rows` on.
+/// Stores y of the block's rows, `there` in all, from the accumulators; zeros from row `rows` on.
 template <int columns, int width>
 __device__ inline void store_rows(const GatheredCall& call, const float* sums, int first_row, int there, int rows,
                                   int first_k) {
@@ -108,7 +107,7 @@ __device__ inline void store_rows(const GatheredCall& call, const float* sums, i
     store_rows<columns, 1>(call, sums, first_row, there, rows, first_k);
 }
 
-/// Zeros in this block's share of the rows from `first` on: those that no block computes.
+/// Zeros this block's share of the rows from `first` on, which no block computes.
 template <int columns>
 __device__ inline void clear_share(const GatheredCall& call, int first, int first_k) {
   const int all = call.rulebook.most_outputs - first, blocks = static_cast<int>(gridDim.x);
@@ -125,7 +124,7 @@ __device__ inline void clear_share(const GatheredCall& call, int first, int firs
 template <int columns>
 struct GatheredShared {
   float* sums;   ///< [rows][columns], sums_offset()
-  char* stages;  ///< of each step under way: its units' rows of x, then their filters
+  char* stages;  ///< per step in flight: its units' rows of x, then filters
   int* numbers;  ///< of each batch: inputs, then rows of the block
   Batch* batches;
   int units;  ///< of a step
@@ -140,7 +139,7 @@ struct GatheredShared {
   __device__ int stage_bytes() const { return units * (a_bytes + b_bytes); }
 };
 
-/// Lists a block's batches, tap by tap, and counts them. All threads; what it writes is there when it returns.
+/// Lists and counts a block's batches, tap by tap. Called by all threads, with a barrier at the end.
 template <int columns>
 __device__ inline int list_batches(const GatheredCall& call, const GatheredShared<columns>& shared,
                                    DeviceRulebook::Counts counts, int block, int first_row, int block_rows) {
@@ -153,7 +152,7 @@ __device__ inline int list_batches(const GatheredCall& call, const GatheredShare
     Batch all{tap, block_rows, -1, first_row};
     if (pairs.in != nullptr) {
       const int* const begins = call.begins + static_cast<long long>(tap) * (call.blocks + 1) + block;
-      // Of lists in order they are in order, and no more than there are outputs.
+      // Sorted if the lists are, and at most as many as outputs.
       const int first = min(max(begins[0], 0), pairs.count), last = min(max(begins[1], first), pairs.count);
       all.rows = min(last - first, block_rows);
       all.in = static_cast<int>(pairs.in - call.rulebook.values) + first;
@@ -182,11 +181,11 @@ __device__ inline int list_batches(const GatheredCall& call, const GatheredShare
   return count;
 }
 
-/// Fills shared memory for one block.
+/// The loads of one block into shared memory.
 template <int columns>
 class GatheredLoader {
   static constexpr int threads = block_threads(columns), unit_elems = unit_bytes / static_cast<int>(sizeof(float));
-  /// Taps that follow one another along x want nearly the same rows. Not measured.
+  /// Taps adjacent in x read nearly the same rows. Not measured.
   static constexpr bool rows_in_l1 = true;
 
  public:
@@ -194,7 +193,7 @@ class GatheredLoader {
                             DeviceRulebook::Counts counts)
       : call_(call), shared_(shared), counts_(counts) {}
 
-  /// Groups of terms in unit `unit` of a pair.
+  /// 16-byte groups in unit `unit` of a pair.
   __device__ static int groups(const GatheredCall& call, int unit) {
     constexpr int elems = group_bytes / static_cast<int>(sizeof(float)), most = unit_elems / elems;
     return min(most, (call.channels - unit * unit_elems + elems - 1) / elems);
@@ -203,10 +202,10 @@ class GatheredLoader {
   __device__ int* inputs_of(int batch) const {
     return shared_.numbers + (batch & call_.numbers_mask) * (2 * batch_rows);
   }
-  /// Numbers of outputs, as the rulebook has them.
+  /// Output numbers from the rulebook.
   __device__ int* outputs_of(int batch) const { return inputs_of(batch) + batch_rows; }
 
-  /// Starts the copies of a batch's numbers.
+  /// Starts loading a batch's site numbers.
   __device__ void load_numbers(int number) const {
     const Batch batch = shared_.batches[number];
     int *const in = inputs_of(number), *const out = outputs_of(number);
@@ -221,8 +220,8 @@ class GatheredLoader {
     }
   }
 
-  /// Starts the copies of units `unit` ... unit + count - 1 of a batch: rows of x, whose numbers are there, and
-  /// filters, to places `place` and on of slot `slot`.
+  /// Starts loading units `unit` ... unit + count - 1 of a batch, rows of x (whose numbers are loaded) and filters, to
+  /// positions `place` and up of slot `slot`.
   __device__ void load_units(int number, int unit, int count, int slot, int place, int tile_n) const {
     using Shared = GatheredShared<columns>;
     const Batch batch = shared_.batches[number];
@@ -241,7 +240,7 @@ class GatheredLoader {
   }
 
  private:
-  /// `bytes` of each row, of which x has the first `there`: zeros behind.
+  /// Loads `bytes` per row, of which x has the first `there`: zeros behind.
   __device__ void load_rows(const int* inputs, int rows, int unit, int there, int bytes, char* a) const {
     const char* const x = static_cast<const char*>(call_.x) + unit * unit_bytes;
     const long long pitch = static_cast<long long>(call_.channels) * static_cast<int>(sizeof(float));
@@ -254,7 +253,7 @@ class GatheredLoader {
     const auto place = [&](int row, int chunk) {
       return a + (chunk >> 2) * GatheredShared<columns>::a_bytes + stage_offset(row, chunk & 3);
     };
-    // Threads a row: for as many chunks of 16 bytes.
+    // log2 of the threads per row: one per 16-byte chunk.
     const int chunks_log = bytes > 128 ? 4 : bytes > 64 ? 3 : bytes > 32 ? 2 : bytes > 16 ? 1 : 0;
     if (call_.access == 16) {
 #pragma unroll 2
@@ -286,7 +285,7 @@ class GatheredLoader {
   const DeviceRulebook::Counts counts_;
 };
 
-/// Waits until no more than `pending` steps are under way: less than most_ahead.
+/// Waits until at most `pending` steps (< most_ahead) are in flight.
 __device__ inline void wait_for_steps(int pending) {
   if (pending == 0)
     wait_for_copies<0>();
@@ -296,8 +295,8 @@ __device__ inline void wait_for_steps(int pending) {
     wait_for_copies<2>();
 }
 
-/// Leaves the sums of one of `slices` slices of block and tile `part` for the last of them to end, which adds all in
-/// their order. Whether this is the last, and has them.
+/// Stores the partial sums of one of `slices` slices of block and tile `part`. Returns true in the last slice to end,
+/// which then has the sum of all, added in slice order.
 template <int columns>
 __device__ inline bool add_slices(const GatheredCall& call, float* sums, int part, int slice, int slices,
                                   int rows_a_block, int rows) {
@@ -335,7 +334,7 @@ __device__ inline bool add_slices(const GatheredCall& call, float* sums, int par
   return true;
 }
 
-/// Grid: x the blocks of outputs and their slices, y the tiles of filters.
+/// Grid: x the blocks of outputs times slices, y the tiles of filters.
 template <typename Tile, int columns, int resident>
 __global__ void __launch_bounds__(block_threads(columns), resident)
     gathered_kernel(const __grid_constant__ GatheredCall call) {
@@ -372,7 +371,7 @@ __global__ void __launch_bounds__(block_threads(columns), resident)
   __syncthreads();
 
   int loading = batch, loading_unit = 0, load_slot = 0;
-  // A group of copies each, empty behind the last step, so that waiting counts steps.
+  // One commit group per step, empty at the end, so that counting groups counts steps.
   const auto load_next = [&] {
 #pragma unroll 1
     for (int place = 0; place < shared.units && loading < end;) {
@@ -396,7 +395,7 @@ __global__ void __launch_bounds__(block_threads(columns), resident)
 #pragma unroll 1
   while (batch < end) {
     wait_for_steps(call.plan.ahead - 1);
-    // Also: everyone is done with the step before, whose slot is filled next, and with the sums of its batches.
+    // Also ensures that the previous step is finished, whose slot is filled next, and so are its batches' accumulators.
     __syncthreads();
     load_next();
     const char* a = shared.stages + slot * shared.stage_bytes();
@@ -410,7 +409,7 @@ __global__ void __launch_bounds__(block_threads(columns), resident)
       tile.multiply(a, b, rows, Loader::groups(call, unit));
       if (++unit < call.units) continue;
       unit = 0;
-      // The batch before may have the same output in another warp's rows.
+      // The previous batch may have added to the same output in another warp.
       if (added) __syncthreads();
       added = true;
       tile.add_to(shared.sums, loader.outputs_of(batch), rows, {first_row, block_rows, call.fault});

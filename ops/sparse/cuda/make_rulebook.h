@@ -1,5 +1,5 @@
 #pragma once
-// The ways in which a rulebook is made (rulebook_cuda.h), each in the file of its name.
+// The algorithms that build rulebooks (rulebook_cuda.h), each in the file of its name.
 
 #include "ops/sparse/cuda/rulebook_cuda.h"
 #include "ops/sparse/cuda/workspace.h"

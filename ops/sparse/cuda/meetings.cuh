@@ -1,5 +1,5 @@
 #pragma once
-// The outputs that an input of a regular or transposed geometry meets, tap by tap.
+// The outputs of an input in a regular or transposed geometry, tap by tap.
 
 #include "ops/sparse/cuda/book.cuh"
 
@@ -7,12 +7,12 @@ namespace lenslet::cuda {
 
 inline constexpr int most_taps_of_axis = 5;
 
-/// f(tap, key of the output, or -1) for every tap in order, the same taps in all threads. `is_site`: the site is on the
-/// grid; else it meets nothing.
+/// Calls f(tap, output key or -1) for every tap in order, uniformly in all threads. `is_site`: the site is on the grid;
+/// otherwise all keys are -1.
 template <bool transposed, typename F>
 __device__ void for_each_tap(const DeviceGeometry& g, const DeviceGrid& out, const Site& site, bool is_site,
                              const F& f) {
-  std::int32_t x[most_taps_of_axis];  // in registers: a division each
+  std::int32_t x[most_taps_of_axis];  // registers: each costs a division
 #pragma unroll
   for (int c = 0; c < most_taps_of_axis; ++c) x[c] = is_site && c < g.x.taps ? g.x.meets<transposed>(site.x, c) : -1;
   for (int a = 0; a < g.z.taps; ++a) {
@@ -36,7 +36,7 @@ __device__ void for_each_tap(const DeviceGeometry& g, const DeviceGrid& out, con
     for_each_tap<false>(g, out, site, is_site, f);
 }
 
-/// Input sites, and what is counted of them.
+/// Input sites and their counters.
 struct Inputs {
   DeviceGrid grid, out;
   DeviceGeometry geometry;
@@ -45,7 +45,7 @@ struct Inputs {
   std::uint32_t* counts;  ///< [taps + 1, warps]
   std::uint64_t* faults;  ///< [warps]
 
-  /// Row of this thread, and whether its warp has any.
+  /// This thread's row, and whether its warp has any rows.
   __device__ std::int64_t row(std::int64_t block) const { return block * site_threads + threadIdx.x; }
   __device__ Site site(std::int64_t row) const {
     return row < rows ? site_at(indices, grid.dims, row) : Site{-1, 0, 0, 0};
@@ -65,7 +65,7 @@ inline Inputs inputs_of(const RulebookPlan& plan, const std::int32_t* indices, s
           .faults = faults};
 }
 
-/// Pairs of each tap, sites and the first fault of the warp whose rows begin with `row` of its first lane.
+/// Counts pairs per tap, sites and the first fault of a warp whose first lane has row `row`.
 __device__ inline void count_pairs(const Inputs& in, std::int64_t row) {
   const std::int64_t warp = row / warp_threads;
   const bool counts_here = threadIdx.x % warp_threads == 0 && warp < in.warps;

@@ -1,14 +1,14 @@
 #pragma once
-// SparseConv in IEEE float32, each warp for itself: its outputs' sums stay in registers. A tap's rows of x, 64 bytes of
-// each, go through shared memory, on their way while those before are multiplied; of pieces of 8 outputs those are
-// multiplied that the tap meets.
+// SparseConv in IEEE float32, independent per warp: accumulators stay in registers. A tap's rows of x, 64 bytes each,
+// go through shared memory, loaded while the previous ones are multiplied. Pieces of 8 outputs are skipped if the tap
+// has no input for them.
 
 #include "ops/sparse/cuda/gathered_stage.cuh"
 #include "ops/sparse/cuda/neighbours.cuh"
 
 namespace lenslet::cuda {
 
-/// A warp's products. Lanes lie so that 16-byte reads of half a warp are served at once.
+/// A warp's products. The lane layout lets half a warp's 16-byte reads share one access.
 template <int pieces, bool aligned>
 class FmaRows {
  public:
@@ -22,13 +22,13 @@ class FmaRows {
         row_(lane_ >> 1 & 7),
         four_((lane_ & 1) | lane_ >> 4 << 1) {}
 
-  /// Rows of a step that are being read.
+  /// Rows of a step being loaded.
   struct Loaded {
     std::uint32_t at[loads][4];
     int tap, chunk;  ///< tap < 0: there is none
   };
 
-  /// Starts to read a step's rows: those of `of_tap` that are not -1.
+  /// Starts loading a step's rows: entries of `of_tap` other than -1.
   __device__ void load(Loaded& to, const int* of_tap, int chunk) const {
     const int floats = call_.channels, first = chunk * 16 + lane_ % 4 * 4;
 #pragma unroll
@@ -43,7 +43,7 @@ class FmaRows {
       }
     }
   }
-  /// To where they are multiplied.
+  /// Stores the loaded rows to shared memory.
   __device__ void put(const Loaded& from) const {
     __syncwarp();
 #pragma unroll
@@ -52,7 +52,7 @@ class FmaRows {
           make_uint4(from.at[i][0], from.at[i][1], from.at[i][2], from.at[i][3]);
     __syncwarp();
   }
-  /// Pieces that a tap meets, as bits.
+  /// Bit mask of the pieces that a tap has inputs for.
   __device__ unsigned met(const int* of_tap) const {
     const unsigned of_rows = __ballot_sync(0xffffffffU, lane_ < rows && of_tap[lane_ % rows] >= 0);
     unsigned bits = 0;
@@ -67,7 +67,7 @@ class FmaRows {
 #pragma unroll
       for (float& sum : piece) sum = 0;
   }
-  /// `groups` times four channels of those pieces.
+  /// Multiplies `groups` times four channels of those pieces.
   __device__ void multiply(const char* filters, int groups, unsigned met) {
     const float* right = reinterpret_cast<const float*>(filters) + four_ * 4;
 #pragma unroll 1
@@ -87,7 +87,7 @@ class FmaRows {
       }
     }
   }
-  /// `first`: the tile's first output, of which there are `count`.
+  /// `first`: the tile's first output; it has `count`.
   __device__ void store(int first, int count, int first_k) {
 #pragma unroll
     for (int p = 0; p < pieces; ++p) {
@@ -103,7 +103,7 @@ class FmaRows {
   float sums_[pieces][4];
 };
 
-/// Of a multiprocessor, too: registers are shared out by it.
+/// Also the limit per multiprocessor, whose registers the threads share.
 inline constexpr int most_fma_threads = 640;
 
 /// Grid: x the blocks of outputs, y the tiles of 16 filters.

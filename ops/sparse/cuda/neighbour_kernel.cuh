@@ -1,5 +1,5 @@
 #pragma once
-// The host's half of neighbour_tiles and neighbour_mma: what they offer, prepare and launch.
+// The host half of neighbour_tiles and neighbour_mma: candidates, preparation and launch.
 
 #include <algorithm>
 #include <cassert>
@@ -17,7 +17,7 @@ using NeighbourFunction = void (*)(NeighbourCall);
 
 class BoundNeighbours final : public BoundKernel {
  public:
-  /// `known`: the rulebook, and its table if there is one, were on the device before the network ran.
+  /// `known`: rulebook and neighbour table, if any, were on the device before the network ran.
   BoundNeighbours(const SparseConvProblem& p, std::int64_t length, bool known, const NeighbourPlan& plan,
                   SparseArithmetic arithmetic, NeighbourFunction function)
       : p_(p),
@@ -50,7 +50,7 @@ class BoundNeighbours final : public BoundKernel {
   NeighbourCall call_;
 };
 
-/// What is multiplied with what follows from the node and from what was asked for.
+/// The arithmetic follows from the node and the requested numerics.
 class NeighbourKernel : public Kernel {
  public:
   DeviceKind device() const final { return DeviceKind::cuda; }
@@ -82,7 +82,7 @@ class NeighbourKernel : public Kernel {
                                  .add("columns", std::int64_t{plan.columns})
                                  .add("terms", std::int64_t{plan.terms})
                                  .str();
-    // With the name: in float32 and as TF32 they lie otherwise.
+    // The name is included: float32 and TF32 have different layouts.
     spec.key = prepared_key(node.as<SparseConvOp>(),
                             std::string(name()) + " " + form + " " + std::string(to_string(node.outputs()[0].dtype)));
     return spec;
@@ -109,11 +109,11 @@ class NeighbourKernel : public Kernel {
 
  private:
   static SparseConvProblem problem_of(const Problem& node) { return node.as<SparseConvOp>().problem(node.inputs()); }
-  /// Why it would be less exact than asked for, or cannot be; or nothing.
+  /// Why the kernel is less exact than requested or unsupported; or nothing.
   virtual std::optional<std::string> refuse_numerics(const Problem& node, const Target& target) const = 0;
   virtual SparseArithmetic arithmetic_of(const Problem& node) const = 0;
   virtual double tolerance(SparseArithmetic arithmetic, std::int64_t terms) const = 0;
-  /// Null where there is none of that cut.
+  /// Null when that configuration has no instance.
   virtual NeighbourFunction function(SparseArithmetic arithmetic, const NeighbourPlan& plan, bool aligned) const = 0;
 };
 

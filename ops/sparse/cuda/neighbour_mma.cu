@@ -1,5 +1,5 @@
-// neighbour_mma: SparseConv on tensor cores, of 16-bit numbers, and of float32 as TF32 where it is asked for. The
-// kernel is in neighbour_mma.cuh; how it is cut in neighbour_plan.cpp.
+// neighbour_mma: SparseConv on tensor cores, for 16-bit types and for float32 as TF32 if requested. Kernel:
+// neighbour_mma.cuh; configuration: neighbour_plan.cpp.
 
 #include "ops/core/sum_tolerance.h"
 #include "ops/sparse/cuda/neighbour_kernel.cuh"

@@ -1,15 +1,14 @@
 #pragma once
-// SparseConv on tensor cores (mma.sync), each warp for itself: 16 or 32 outputs and 16 or 32 filters, whose sums stay
-// in registers. A lane loads its share of a row of x as operand of the instruction, with nothing in between, and some
-// taps' rows are under way while one is multiplied.
+// SparseConv on tensor cores (mma.sync), independent per warp: 16 or 32 outputs and 16 or 32 filters, accumulators in
+// registers. A lane loads its share of a row of x directly as an operand of the instruction, several taps ahead.
 
 #include "base/cuda/half_mma.cuh"
 #include "ops/sparse/cuda/neighbours.cuh"
 
 namespace lenslet::cuda {
 
-/// T: Float16, BFloat16, or float for TF32, whose instruction drops what lies below 10 mantissa bits: x is rounded to
-/// nearest first; filters were when they were prepared.
+/// T: Float16, BFloat16, or float for TF32. The TF32 instruction truncates to 10 mantissa bits, so x is rounded to
+/// nearest first; filters were rounded when prepared.
 template <typename T>
 __device__ inline void multiply_terms(float (&sums)[4], const std::uint32_t (&a)[4], std::uint32_t b0,
                                       std::uint32_t b1) {
@@ -22,14 +21,14 @@ __device__ inline void multiply_terms(float (&sums)[4], const std::uint32_t (&a)
     multiply_add<T>(sums, a, uint2{b0, b1});
 }
 
-/// One step's rows of x as a lane has them: of each 16 rows, rows g and g + 8, with g = lane / 4.
+/// A lane's part of one step's rows of x: rows g and g + 8 of each 16, g = lane / 4.
 template <typename T, int pieces, int terms, bool aligned>
 struct NeighbourRows {
   static constexpr int words = 2 * terms, lane_words = words < 4 ? words : 4;
   std::uint32_t at[pieces][2][words];
   int step;  ///< of all taps'; < 0: there is none
 
-  /// Of a row each lane of four has `lane_words` words of each 64 bytes (32 where that is all).
+  /// Each lane of four takes `lane_words` words per 64 bytes of a row (per 32 if there are no more).
   __device__ void load(const NeighbourCall& call, int chunk, const int* of_tap, int lane) {
     const long long pitch = static_cast<long long>(call.channels) * static_cast<int>(sizeof(T));
     const int first = chunk * 32 * terms + lane % 4 * (4 * lane_words);
@@ -55,7 +54,7 @@ struct NeighbourRows {
   }
 
  private:
-  /// Four bytes of a row, as far as they lie before `end`, element by element.
+  /// Four bytes of a row, element by element, zero from `end` on.
   __device__ static std::uint32_t load_word(const char* row, int end, int byte) {
     if constexpr (sizeof(T) == 2) {
       const std::uint32_t low = byte < end ? *reinterpret_cast<const unsigned short*>(row + byte) : 0;
@@ -67,11 +66,11 @@ struct NeighbourRows {
   }
 };
 
-/// Of a multiprocessor, too: registers are shared out by it.
+/// Also the limit per multiprocessor, whose registers the threads share.
 constexpr int most_threads(int pieces, int terms) { return pieces == 1 ? (terms == 1 ? 768 : 640) : 512; }
 
-/// Grid: x the blocks of outputs, y the tiles of `columns` filters. `aligned`: a lane's share of a row of x can be read
-/// at once.
+/// Grid: x the blocks of outputs, y the tiles of `columns` filters. `aligned`: a lane's share of a row of x is one
+/// load.
 template <typename T, int width, int pieces, int terms, int ahead, bool aligned>
 __global__ void __launch_bounds__(most_threads(pieces, terms), 1)
     neighbour_mma(const __grid_constant__ NeighbourCall call) {

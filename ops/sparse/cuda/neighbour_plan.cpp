@@ -30,7 +30,7 @@ std::size_t NeighbourPlan::shared_bytes(std::int64_t taps, std::int64_t chunks) 
          static_cast<std::size_t>(warps * 128);
 }
 
-// By times of an H100 on SECOND's layers, 24,000 to 101,000 sites (docs/sparse.md).
+// Fitted to an H100's times on SECOND's layers, 24,000 to 101,000 sites (docs/sparse.md).
 NeighbourPlan plan_neighbours(const SparseConvProblem& p, SparseArithmetic arithmetic, const DeviceProfile& device) {
   const std::int64_t bytes = row_bytes(p, arithmetic);
   NeighbourPlan plan{};
@@ -59,7 +59,7 @@ NeighbourPlan plan_neighbours(const SparseConvProblem& p, SparseArithmetic arith
     plan.width = 16;  // few outputs: twice as many tiles
   }
   plan.fill = static_cast<int>(resident * units);
-  // Of 227 KiB, some for what is no table. A row of the table is an int of each tap.
+  // Of 227 KiB, minus what is not the table. A table row has an int per tap.
   const std::int64_t left = (227 << 10) / resident - plan.filter_bytes(steps) - plan.row_bytes() - (9 << 10);
   const int tile_rows = plan.tile_rows();
   const std::int64_t most_rows = std::max<std::int64_t>(1, left / (4 * p.taps + 2));
@@ -111,10 +111,10 @@ void pack_neighbour_filters(const SparseConvOp& op, const SparseConvProblem& p, 
           put((in_step / bytes * width + column) * bytes, static_cast<float>(exact));
           continue;
         }
-        // Of 64 bytes a lane of four has 16, eight for each of two terms; of 32 it has eight.
+        // A lane of four has 16 of 64 bytes, eight per instruction; of 32 bytes it has eight.
         const std::int64_t lane_bytes = plan.lane_bytes(), t = in_step % (4 * lane_bytes) / lane_bytes;
         const std::int64_t term = in_step / (4 * lane_bytes) * 2 + in_step % lane_bytes / 8, word = in_step % 8 / 4;
-        // Filters of a lane's sums are neighbours: width / 4 of them, two of each eight that are multiplied together.
+        // A lane's accumulators are of adjacent filters: width / 4, two of each eight that are multiplied together.
         const std::int64_t of_lane = column % (width / 4), eight = of_lane / 2,
                            g = column / (width / 4) * 2 + of_lane % 2;
         const std::int64_t at =
@@ -128,13 +128,13 @@ void pack_neighbour_filters(const SparseConvOp& op, const SparseConvProblem& p, 
 
 double neighbour_us(const SparseConvProblem& p, SparseArithmetic arithmetic, const DeviceProfile& device) {
   const bool fma = arithmetic == SparseArithmetic::fma, tf32 = arithmetic == SparseArithmetic::tf32;
-  // gathered_tiles in float32 is estimated too low for the bound: what is to be compared with it is a share of that. On
-  // SECOND's layers neighbour_tiles took 0.57 to 0.9 of it, TF32 0.3 to 0.7, and always less than neighbour_tiles.
+  // gathered_us underestimates gathered_tiles in float32, so comparable kernels are a share of it. On SECOND's layers
+  // neighbour_tiles took 0.57 to 0.9 of it, TF32 0.3 to 0.7, always less than neighbour_tiles.
   const double gathered = fma || tf32 ? gathered_us(p, plan_gathered(p, device), device) : 0;
   const bool given = p.table_rows > 0;
   if (fma) return (given ? 0.65 : 0.75) * gathered;
-  // Within a fifth, for 27 taps: a block's table, and for a thousand pairs 0.02 us to be found and read, and a seventh
-  // of the peak.
+  // Within a fifth for 27 taps: a block's table, 0.02 us per thousand pairs to find and read them, and a seventh of the
+  // peak.
   const double pairs = static_cast<double>(p.max_pairs) / 1000, terms = static_cast<double>(p.channels * p.filters);
   const double rate = device.flops_per_us(tf32 ? Numerics::Multiply::tf32 : Numerics::Multiply::fp16);
   const double us = (given ? 8 : 11.5) + pairs * ((given ? 0.014 : 0.02) + 7 * 2000 * terms / rate);

@@ -1,4 +1,4 @@
-// neighbour_tiles: SparseConv in IEEE float32. The kernel is in neighbour_fma.cuh; how it is cut in neighbour_plan.cpp.
+// neighbour_tiles: SparseConv in IEEE float32. Kernel: neighbour_fma.cuh; configuration: neighbour_plan.cpp.
 
 #include "ops/core/sum_tolerance.h"
 #include "ops/sparse/cuda/neighbour_fma.cuh"

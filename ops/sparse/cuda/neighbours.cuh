@@ -1,11 +1,10 @@
 #pragma once
-// What neighbour_mma and neighbour_tiles share: a block's table of neighbours, and how its outputs are stored.
+// Shared by neighbour_mma and neighbour_tiles: a block's neighbour table and its stores.
 //
-// A block of outputs has a table of them in shared memory: for each tap, the row of x that meets the output there, or
-// -1, and for each warp's tile the taps that some output of it has. It is copied from the table that the rulebook's
-// step made for all layers, where there is one; else it is made of the rulebook's lists, which are in order: a
-// bisection, 17 ways, finds where the block's pairs of each tap begin and end. After that no warp waits for another:
-// each walks the taps that its own tile has, in ascending order.
+// A block keeps a table of its outputs in shared memory: per tap the row of x paired with each output, or -1, and per
+// warp tile the taps that occur in it. It is copied from the table that the rulebook's step made for all layers, if
+// there is one. Otherwise it is built from the rulebook's sorted lists: a 17-way search finds each tap's range of
+// pairs. From then on warps are independent: each walks its own tile's taps in ascending order.
 
 #include "base/cuda/copy_async.cuh"
 #include "base/cuda/half_mma.cuh"
@@ -53,8 +52,8 @@ __device__ inline void add_residual(const NeighbourCall& call, float (&value)[wi
   for (int e = 0; e < width; ++e) value[e] += added[e];
 }
 
-/// Finishes four sums, of neighbouring filters from `k` on as far as they exist, and stores them one by one; any
-/// activation. Apart, because inlined for each of a lane's sums it is a fourth of a kernel's code.
+/// Epilogue and elementwise store of four accumulators, of filters `k` and up as far as they exist; any activation. Not
+/// inlined: copies per accumulator would be a fourth of a kernel's code.
 template <typename T>
 __device__ __noinline__ void finish_slowly(const NeighbourCall& call, float4 four, long long at, int k) {
   const float values[4] = {four.x, four.y, four.z, four.w};
@@ -71,7 +70,7 @@ __device__ __noinline__ void finish_slowly(const NeighbourCall& call, float4 fou
   }
 }
 
-/// The same; at once where that can be.
+/// The same, with one vector store where possible.
 template <typename T>
 __device__ inline void finish_four(const NeighbourCall& call, float (&value)[4], int row, int k) {
   const long long at = static_cast<long long>(row) * call.filters + k;
@@ -91,7 +90,7 @@ __device__ inline void finish_four(const NeighbourCall& call, float (&value)[4],
   write_stored(static_cast<T*>(call.y) + at, value);
 }
 
-/// Zeros in this block's share of the rows from `first` on: those that no block computes.
+/// Zeros this block's share of the rows from `first` on, which no block computes.
 template <typename T>
 __device__ inline void clear_share(const NeighbourCall& call, int first) {
   const long long all = static_cast<long long>(call.rulebook.most_outputs - first) * call.filters;
@@ -135,9 +134,9 @@ struct BlockOutputs {
   int tiles_n, items;  ///< tiles of filters, and of filters and outputs
 };
 
-/// For each of `searches` lists, the first pair whose output is not below what is wanted: found by 16 lanes each,
-/// several at a time, because each look waits for memory. Of lists that are out of order it is any place, but the same
-/// whoever asks. list(search, values, count, wanted); put(search, place).
+/// Lower bounds: for each of `searches` sorted lists, the first pair whose output is not below the wanted one. 16 lanes
+/// per list, several lists at a time, to hide memory latency. In unsorted lists the result is arbitrary but
+/// deterministic. list(search, values, count, wanted); put(search, place).
 template <typename List, typename Put>
 __device__ inline void bisect(int searches, const List& list, const Put& put) {
   constexpr int lanes = 16, at_once = 4;
@@ -181,7 +180,7 @@ __device__ inline void bisect(int searches, const List& list, const Put& put) {
   }
 }
 
-/// Takes the rulebook's header into shared memory; says which outputs the block has.
+/// Loads the rulebook's header into shared memory; returns the block's outputs.
 __device__ inline BlockOutputs take_block(const NeighbourCall& call, const NeighbourShared& shared,
                                           DeviceRulebook::Counts& counts) {
   for (int i = static_cast<int>(threadIdx.x); i < 3 + call.rulebook.stored(); i += static_cast<int>(blockDim.x))
@@ -195,8 +194,8 @@ __device__ inline BlockOutputs take_block(const NeighbourCall& call, const Neigh
   return block;
 }
 
-/// Fills a block's table. What it writes is there when it returns. Every pair of a list is looked at by the block that
-/// its place belongs to, so that lists which are out of order are found out by one of them.
+/// Fills a block's table, with a barrier at the end. Every pair is checked by the block that its position belongs to,
+/// so that unsorted lists are always detected.
 template <int tile_rows>
 __device__ inline void make_table(const NeighbourCall& call, const NeighbourShared& shared,
                                   DeviceRulebook::Counts counts, const BlockOutputs& block) {
@@ -278,7 +277,7 @@ __device__ inline void make_table(const NeighbourCall& call, const NeighbourShar
   __syncthreads();
 }
 
-/// The same out of the table that is given, which the rulebook's step made.
+/// The same from the table that the rulebook's step made.
 template <int tile_rows>
 __device__ inline void copy_table(const NeighbourCall& call, const NeighbourShared& shared,
                                   DeviceRulebook::Counts counts, const BlockOutputs& block) {
@@ -307,7 +306,7 @@ __device__ inline void copy_table(const NeighbourCall& call, const NeighbourShar
     for (int j = 0; j < at_once; ++j) {
       const int i = first + j * threads + thread, tap = i / fours, row = (i - tap * fours) * 4;
       if (i < all) reinterpret_cast<int4*>(shared.table)[i] = inputs[j];
-      // Rows of a tile are those of 4 or 8 lanes: 16 at least.
+      // Rows of a tile belong to 4 or 8 lanes: at least 16.
       const bool some = (inputs[j].x & inputs[j].y & inputs[j].z & inputs[j].w) >= 0;
       const unsigned of_lanes = __ballot_sync(0xffffffffU, some) >> (lane & ~3) & 15U;
       if (lane % 4 == 0 && of_lanes != 0) atomicOr(shared.has + row / tile_rows * 4 + tap / 32, 1U << tap % 32);
@@ -316,20 +315,20 @@ __device__ inline void copy_table(const NeighbourCall& call, const NeighbourShar
   __syncthreads();
 }
 
-/// The block's filters: stages of some steps, of which the next is on its way while one is multiplied, again and again
-/// for as many rounds of tiles as the block has; or all steps, once. Each warp keeps its own count of where it is, and
-/// all go through as many stages, because between two of them they wait for each other.
+/// A block's filters in shared memory: double-buffered stages of a few steps, repeated for each round of tiles; or all
+/// steps, loaded once. Each warp tracks its own position; all warps go through the same number of stages, because they
+/// synchronise between stages.
 template <int width>
 class FilterStages {
  public:
-  /// Ahead of wait_for_previous().
+  /// Called before wait_for_previous().
   __device__ FilterStages(const NeighbourCall& call, char* memory)
       : call_(call), memory_(memory), stage_(call.plan.stage), tiles_n_(call.plan.columns / width) {
     const int stages = call.plan.stages(call.rulebook.volume * call.chunks);
     start(call_, memory_, 0);
     if (stages > 1) start(call_, memory_, 1);
   }
-  /// Of this thread's copies those of stage 0: a barrier is to follow.
+  /// Waits for this thread's loads of stage 0; a barrier must follow.
   __device__ void wait_for_first() const {
     if (stage_ < call_.rulebook.volume * call_.chunks)
       wait_for_copies<1>();
@@ -341,12 +340,12 @@ class FilterStages {
     last_ = stages > 1 ? rounds * stages - 1 : 0;
   }
 
-  /// By the whole warp: the filters of a step, which does not lie before the stage that the warp is in.
+  /// By the whole warp: the filters of a step, which is not before the warp's current stage.
   __device__ const char* of(int step, int tile_n) {
     while (step >= first_ + stage_) advance();
     return memory_ + (((at_ & 1) * tiles_n_ + tile_n) * stage_ + step - first_) * step_bytes();
   }
-  /// To the first step of the next round, if there is one.
+  /// Advances to the first step of the next round, if any.
   __device__ void end_round() {
     if (last_ == 0) return;
     do
@@ -363,8 +362,8 @@ class FilterStages {
     ++at_;
     first_ = first_ + stage_ >= call_.rulebook.volume * call_.chunks ? 0 : first_ + stage_;
     wait_for_copies<0>();
-    // All threads, as often; not __syncthreads(), which is "aligned": all are to execute the same instruction, and
-    // warps come here from several places of the code.
+    // Not __syncthreads(), which is "aligned" (all threads at the same instruction): warps arrive here from several
+    // places.
     asm volatile("barrier.sync 1, %0;" ::"r"(blockDim.x) : "memory");
     if (at_ < last_) start(call_, memory_, at_ + 1);
   }
@@ -390,8 +389,7 @@ class FilterStages {
   int at_ = 0, first_ = 0, last_ = 0;
 };
 
-/// What a block does ahead of its products: its outputs, of which the table and the first filters are there. Rows that
-/// no block computes are cleared.
+/// A block's prologue: its outputs, their table and the first filters. Clears rows that no block computes.
 template <typename T, int tile_rows, int width>
 __device__ inline BlockOutputs begin_block(const NeighbourCall& call, const NeighbourShared& shared,
                                            FilterStages<width>& filters) {
@@ -421,7 +419,7 @@ __device__ inline BlockOutputs begin_block(const NeighbourCall& call, const Neig
   return block;
 }
 
-/// The taps that a tile has, in ascending order, each in as many steps as its channels have. By a whole warp.
+/// Walks a tile's taps in ascending order, each in the steps of its channels. By a whole warp.
 class Steps {
  public:
   /// `taps`: 128 bytes of the warp's.

@@ -1,4 +1,4 @@
-// Outputs as bits of their grid.
+// Builds regular rulebooks by marking outputs in a bitmap of their grid.
 #include "ops/sparse/cuda/cells.h"
 #include "ops/sparse/cuda/make_rulebook.h"
 #include "ops/sparse/cuda/meetings.cuh"
@@ -8,7 +8,7 @@ namespace {
 
 constexpr int threads = site_threads;
 
-/// Blocks of the first launch: those of the sites, or as many as clear the bits with some words a thread.
+/// Blocks of the first launch: one per block of sites, or enough to clear the bits with a few words per thread.
 constexpr std::int64_t words_of_clearing_block = threads * 8;
 
 __global__ void __launch_bounds__(threads)
@@ -26,7 +26,7 @@ __global__ void __launch_bounds__(threads) mark_kernel(const __grid_constant__ I
   let_next_start();
   const Site site = in.site(in.row(blockIdx.x));
   if (!in.grid.has(site)) return;
-  // Outputs of neighbouring taps share a word mostly.
+  // Outputs of adjacent taps mostly share a word.
   std::int64_t word = -1;
   std::uint64_t marks = 0;
   const auto mark = [&] {

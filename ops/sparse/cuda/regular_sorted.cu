@@ -1,4 +1,4 @@
-// Outputs by sorting the keys of the pairs: for grids of too many cells to mark.
+// Builds regular rulebooks by sorting the pairs' keys: for grids with too many cells for a bitmap.
 #include "ops/sparse/cuda/make_rulebook.h"
 #include "ops/sparse/cuda/meetings.cuh"
 #include "ops/sparse/cuda/sort_entries.cuh"
@@ -15,7 +15,7 @@ __global__ void __launch_bounds__(threads) count_kernel(const __grid_constant__ 
   count_pairs(in, in.row(blockIdx.x));
 }
 
-/// What is wrong before outputs are counted.
+/// Faults found before outputs are counted.
 struct PairTotals {
   std::int64_t sites, pairs;
   std::uint64_t fault;
@@ -28,7 +28,7 @@ struct PairTotals {
         wrong(fault != no_fault || pairs > book.room) {}
 };
 
-/// Inputs of the pairs, and the keys of their outputs.
+/// Writes the pairs' inputs and output keys.
 __global__ void __launch_bounds__(threads)
     keys_kernel(const __grid_constant__ Inputs in, Book book, const std::int64_t* totals, std::int64_t* keys) {
   wait_for_previous();
@@ -49,7 +49,7 @@ __global__ void __launch_bounds__(threads)
   });
 }
 
-/// The pairs as entries to be sorted; of a value that is wrong, none.
+/// The pairs as entries to sort; none after a fault.
 struct PairEntries {
   const std::int64_t *keys, *totals;
   int taps;
@@ -105,7 +105,7 @@ __global__ void __launch_bounds__(threads) write_kernel(const __grid_constant__ 
   const bool is_head = i < pairs && (i == 0 || c.sorted[i - 1].key != entry.key);
   const unsigned which = __ballot_sync(whole_warp, is_head);
   if (i >= pairs) return;
-  // Of an entry that is no head, that of the last head before it.
+  // An entry that is no head has the output of the last head before it.
   const std::int64_t output = std::int64_t{c.heads[warp]} + rank_in_warp(which) + (is_head ? 1 : 0) - 1;
   c.book.out()[entry.row] = static_cast<std::int32_t>(output);
   if (c.table.table != nullptr) {

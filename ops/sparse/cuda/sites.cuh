@@ -1,5 +1,5 @@
 #pragma once
-// Rows of indices on the device: sites, what is wrong with them, and where among them a key stands.
+// Rows of indices on the device: sites, their faults, and searches by key.
 
 #include "base/cuda/launch.h"
 #include "base/cuda/warp.cuh"
@@ -10,7 +10,7 @@ namespace lenslet::cuda {
 
 inline constexpr unsigned whole_warp = 0xffffffffU;
 
-/// A block whose warps each have 32 rows.
+/// Threads per block, with 32 rows per warp.
 inline constexpr int site_threads = 256;
 
 __device__ inline Site site_at(const std::int32_t* indices, int dims, std::int64_t row) {
@@ -32,17 +32,17 @@ __device__ inline void put_site(std::int32_t* indices, int dims, std::int64_t ro
   v[2] = site.x;
 }
 
-// A fault of a row is one number, so that the least is that of the first row, whoever finds it.
+// A row's fault is one number whose minimum is the first faulty row, independent of thread order.
 inline constexpr std::uint64_t no_fault = ~std::uint64_t{0};
 __device__ inline std::uint64_t fault_at(std::int64_t row, SiteFault kind) {
   return static_cast<std::uint64_t>(row) << 4 | static_cast<std::uint64_t>(kind);
 }
 
-/// With a fault whose row is a position among sorted entries: told only where nothing is wrong with a row.
+/// Marks a fault whose row is a position among sorted entries: reported only if no row has a fault itself.
 inline constexpr std::uint64_t of_sorted = std::uint64_t{1} << 62;
 
-/// What is wrong with row `row`, seen from the row before it. Only the first row at which something is wrong is certain
-/// to be told right, as the rows before it are.
+/// The fault of row `row`, judged by the row before it. Only the first faulty row is certain to be reported correctly,
+/// because all rows before it are valid.
 __device__ inline std::uint64_t fault_of_row(const DeviceGrid& grid, const std::int32_t* indices, std::int64_t row,
                                              const Site& site) {
   if (site.image < 0) return no_fault;
@@ -65,7 +65,7 @@ __device__ T least_of_warp(T value) {
   return value;
 }
 
-/// Sum over the warp of `value`s of its lanes up to and with the own one.
+/// Inclusive prefix sum of `value` over the lanes of a warp.
 template <typename T>
 __device__ T sum_so_far(T value) {
   const int lane = static_cast<int>(threadIdx.x % warp_threads);
@@ -77,9 +77,8 @@ __device__ T sum_so_far(T value) {
   return value;
 }
 
-/// How many of rows [0, count) have keys below `wanted`, if the rows are in order; found by the whole warp, 32 ways at
-/// a time: 4 reads one after the other in place of 18 for 160,000 rows. Rows in no order give some number in [0,
-/// count].
+/// The number of rows [0, count) with keys below `wanted`, if sorted. A 32-way search by the whole warp: 4 dependent
+/// reads instead of 18 for 160,000 rows. Unsorted rows give some number in [0, count].
 __device__ inline std::int64_t rows_below(const DeviceGrid& grid, const std::int32_t* indices, std::int64_t count,
                                           std::int64_t wanted) {
   const int lane = static_cast<int>(threadIdx.x % warp_threads);
@@ -97,7 +96,7 @@ __device__ inline std::int64_t rows_below(const DeviceGrid& grid, const std::int
   return begin + __popc(__ballot_sync(whole_warp, below));
 }
 
-/// How many of [begin, end) of an ascending list are below `wanted`, and begin; key_at(i) gives one.
+/// Lower bound of `wanted` in the ascending range [begin, end); key_at(i) gives an element.
 template <typename Index, typename KeyAt>
 __device__ Index first_not_below(Index begin, Index end, std::int64_t wanted, const KeyAt& key_at) {
   while (begin < end) {
@@ -110,7 +109,7 @@ __device__ Index first_not_below(Index begin, Index end, std::int64_t wanted, co
   return begin;
 }
 
-/// Tells of a fault; by one thread.
+/// Reports a fault; by one thread.
 __device__ inline void tell(int* fault, SiteFault kind, std::int64_t row, std::int64_t other, const Site& site,
                             int dims, std::int64_t count) {
   if (fault == nullptr) return;
@@ -127,7 +126,7 @@ __device__ inline void tell(int* fault, SiteFault kind, std::int64_t row, std::i
 __device__ inline void tell_count(int* fault, SiteFault kind, std::int64_t count) {
   tell(fault, kind, 0, -1, {0, 0, 0, 0}, 3, count);
 }
-/// One of fault_of_row().
+/// Reports a result of fault_of_row().
 __device__ inline void tell_row(int* fault, std::uint64_t found, const DeviceGrid& grid, const std::int32_t* indices) {
   const auto kind = static_cast<SiteFault>(found & 15);
   const auto row = static_cast<std::int64_t>(found >> 4);
@@ -137,7 +136,7 @@ __device__ inline void tell_row(int* fault, std::uint64_t found, const DeviceGri
   tell(fault, kind, row, other, site_at(indices, grid.dims, row), grid.dims, 0);
 }
 
-/// -1 in ints [begin, end), by all threads of the grid.
+/// Fills ints [begin, end) with -1, with all threads of the grid.
 __device__ inline void fill_with_none(std::int32_t* values, std::int64_t begin, std::int64_t end) {
   const std::int64_t threads = std::int64_t{gridDim.x} * blockDim.x;
   for (std::int64_t i = begin + std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < end; i += threads)

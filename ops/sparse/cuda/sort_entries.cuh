@@ -1,8 +1,7 @@
 #pragma once
-// Entries by key, and by row where keys are equal: no two are equal then, so that the order is one whatever runs when.
-// Tiles are sorted in shared memory, then four runs at a time are merged, each entry finding its place by bisection of
-// the three others. Sites that come in order are not sorted at all (rulebook_cuda.h); this is for points, SparseSort
-// and grids of too many cells to mark.
+// Sorts entries by key, then by row, so that no two are equal and the order is deterministic. Tiles are sorted in
+// shared memory, then merged four runs at a time; each entry finds its position by bisection of the three others. Only
+// for points, SparseSort and grids with too many cells for a bitmap; sorted sites skip it (rulebook_cuda.h).
 
 #include "ops/sparse/cuda/sites.cuh"
 #include "ops/sparse/cuda/sort_entries.h"
@@ -15,7 +14,7 @@ __device__ inline bool is_before(const Entry& a, const Entry& b) {
   return a.key < b.key || (a.key == b.key && a.row < b.row);
 }
 
-/// Sorts tiles of what load(i, fault) gives for i < count, and of none behind. faults: [tiles, faults_of_tile], or
+/// Sorts tiles of load(i, fault) for i < count; behind that entries have no key. faults: [tiles, faults_of_tile], or
 /// null.
 template <typename Load>
 __global__ void __launch_bounds__(tile_threads)
@@ -52,7 +51,7 @@ __global__ void __launch_bounds__(tile_threads)
     if (begin + i < count) sorted[begin + i] = tile[i];
 }
 
-/// The order of `count` entries in memory.entries or memory.other: which, it says.
+/// Sorts `count` entries; returns memory.entries or memory.other, whichever has the result.
 template <typename Load>
 const Entry* sort_entries(const Context& context, const Load& load, std::int64_t count, const SortMemory& memory,
                           std::uint64_t* faults) {

@@ -1,6 +1,5 @@
 #pragma once
-// Sorting by key on a device (sort_entries.cuh), what it needs, and what comes of it: how many different keys there
-// are.
+// Sorting by key on a device (sort_entries.cuh), its workspace, and counting distinct keys.
 
 #include <cstdint>
 
@@ -10,7 +9,7 @@ namespace lenslet::cuda {
 
 struct Context;
 
-/// A row, or a pair, and the number of its cell; no_key where it has none.
+/// A row or pair with the number of its cell; no_key if it has none.
 struct alignas(16) Entry {
   std::int64_t key, row;
 };
@@ -27,11 +26,11 @@ struct SortMemory {
 constexpr std::int64_t tiles_of(std::int64_t count) { return (count + sort_tile - 1) / sort_tile; }
 constexpr std::int64_t warps_of(std::int64_t count) { return (count + 31) / 32; }
 
-/// Sorted tiles of memory.entries become one list, there or in memory.other.
+/// Merges the sorted tiles of memory.entries; returns memory.entries or memory.other.
 const Entry* merge_tiles(const Context& context, std::int64_t count, const SortMemory& memory);
 
-/// Of sorted entries, warp by warp of 32: `heads`, those whose key is not that of the one before; `live`, those that
-/// have a key; `repeated`, of_sorted | fault_at() of the first that is no head. Each may be null.
+/// Counts over sorted entries, per warp of 32: `heads` whose key differs from the previous one; `live` entries with a
+/// key; `repeated`, of_sorted | fault_at() of the first that is no head. Each may be null.
 void count_heads(const Context& context, const Entry* sorted, std::int64_t count, std::uint32_t* heads,
                  std::uint32_t* live, std::uint64_t* repeated);
 

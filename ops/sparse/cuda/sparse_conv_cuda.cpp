@@ -7,7 +7,7 @@
 namespace lenslet::cuda {
 
 std::optional<std::string> refuse_sizes(const SparseConvProblem& p, const Problem& node) {
-  // Blocks are counted for as few as 32 outputs each and may have 256: their rows have numbers below 2^31, too.
+  // Blocks have 32 to 256 outputs; rounded up, their row numbers must stay below 2^31, too.
   constexpr std::int64_t limit = std::int64_t{1} << 30;
   if (p.max_inputs > limit / 8 || p.max_outputs > limit / 8) return "more than 2^27 sites";
   if (node.shape(SparseConvOp::rulebook)[0] > 2 * limit - 1) return "a rulebook of more than 2^31 numbers";

@@ -1,6 +1,5 @@
 #pragma once
-// What CUDA's kernels of SparseConv have in common: what they refuse, say of a rulebook that lies, and of themselves.
-// Plain C++.
+// Shared by CUDA's SparseConv kernels: refusals, messages about invalid rulebooks, candidates. Plain C++.
 
 #include <optional>
 #include <string>
@@ -10,14 +9,14 @@
 
 namespace lenslet::cuda {
 
-/// Why 31 bits do not number what the kernels number, or nothing.
+/// Why the kernels' 31-bit numbers do not suffice, or nothing.
 std::optional<std::string> refuse_sizes(const SparseConvProblem& p, const Problem& node);
 /// BoundKernel::fault.
 std::string rulebook_fault(const SparseConvProblem& p);
 
-/// Of a kernel that prepares filters that are known: all but workspace, estimate and tolerance.
+/// The candidate of a kernel that prepares known filters, without workspace, estimate and tolerance.
 Candidate prepared_candidate(const Problem& node, const SparseConvProblem& p, std::string config);
-/// How such filters lie, as `form` says, and what they are scaled by.
+/// The key of filters in layout `form`, with their scales.
 std::string prepared_key(const SparseConvOp& op, std::string form);
 
 /// The kernels, in the files of their names.

@@ -10,7 +10,7 @@ namespace {
 
 constexpr int threads = site_threads;
 
-/// Where a cell's channels lie: `volume` elements apart.
+/// A cell's channels, `volume` elements apart.
 template <typename T>
 struct Dense {
   const T* x = nullptr;
@@ -22,13 +22,13 @@ struct Dense {
   }
 };
 
-/// A float's bits, of 16 or 32: everything but its sign. Not 0 of NaN.
+/// A float's bits (16 or 32) without the sign. Nonzero for NaN.
 template <typename T>
 __device__ bool is_zero(T bits) {
   return (bits & static_cast<T>(static_cast<T>(~T{}) >> 1)) == 0;
 }
 
-// A cell a thread, bits behind the last cell included.
+// One cell per thread, including the bits behind the last cell.
 template <typename T>
 __global__ void __launch_bounds__(threads) mark_kernel(Dense<T> dense, std::uint32_t* bits, std::int64_t padded) {
   wait_for_previous();
@@ -40,7 +40,7 @@ __global__ void __launch_bounds__(threads) mark_kernel(Dense<T> dense, std::uint
     for (std::int64_t c = 0; c < dense.channels && !any; ++c, from += dense.volume) any = !is_zero(*from);
   }
   const unsigned which = __ballot_sync(whole_warp, any);
-  // The lower half of 64 bits comes first in memory, and lower cells are in lower bits.
+  // Little-endian: the lower half of 64 bits comes first, and lower cells are lower bits.
   if (threadIdx.x % warp_threads == 0 && cell < padded) bits[cell / warp_threads] = which;
 }
 

@@ -20,7 +20,7 @@ struct PoolCall {
   int* fault = nullptr;
 };
 
-/// A rulebook may come from a file: nothing that it says is followed outside.
+/// The rulebook may come from a file: its numbers are checked before use.
 template <typename T>
 __global__ void __launch_bounds__(threads) pool_kernel(const __grid_constant__ PoolCall<T> c) {
   wait_for_previous();
@@ -47,7 +47,7 @@ __global__ void __launch_bounds__(threads) pool_kernel(const __grid_constant__ P
     __syncthreads();
     for (int i = thread; i < c.taps * outputs_of_block; i += threads) {
       const int tap = i / outputs_of_block;
-      // A tap leads to each output once at most.
+      // A tap has each output at most once.
       const std::int32_t pair = first_pair[tap] + i % outputs_of_block;
       if (pair >= begins[tap + 1] || out[pair] >= last) continue;
       if (out[pair] < first || out[pair] >= rows || in[pair] < 0 || in[pair] >= inputs)
@@ -63,8 +63,8 @@ __global__ void __launch_bounds__(threads) pool_kernel(const __grid_constant__ P
     const std::int64_t row = first + o;
     if (row >= c.most_outputs) break;
     for (std::int64_t channel = lane; channel < c.channels; channel += c.lanes) {
-      // The first is taken as it is, so that no infinity needs to stand for none. A NaN stays: no comparison with it
-      // holds.
+      // The first value is copied, so that no infinity is needed as a start. A NaN stays, because comparisons with it
+      // are false.
       bool filled = false;
       T largest{};
       float value = 0;

@@ -1,5 +1,5 @@
-// Each cell is written once, whether it is a site or not: a block of cells finds the rows of its sites by bisection,
-// since they stand in order.
+// Each cell is written once, site or not: a block of cells finds the rows of its sites by bisection, since they are
+// sorted.
 #include "ops/sparse/cuda/features_cuda.h"
 #include "ops/sparse/cuda/sites.cuh"
 #include "ops/sparse/cuda/workspace.h"
@@ -67,7 +67,7 @@ __global__ void __launch_bounds__(threads) dense_kernel(const __grid_constant__ 
   __syncthreads();
   for (std::int64_t row = ends[0] + thread; row < ends[1]; row += threads) {
     const std::int64_t cell = c.grid.key(site_at(c.indices, c.grid.dims, row)) - first_key;
-    if (cell >= 0 && cell < cells) row_of[cell] = static_cast<std::int32_t>(row);  // always, if all is in order
+    if (cell >= 0 && cell < cells) row_of[cell] = static_cast<std::int32_t>(row);  // always true for sorted sites
   }
   __syncthreads();
   if (thread < cells) {
@@ -87,7 +87,7 @@ void to_dense(const Context& context, const SparseGrid& grid, std::int64_t rows,
   const std::int64_t volume = grid.cells() / grid.images, blocks = (volume + cells_of_block - 1) / cells_of_block;
   const std::int64_t least = (channels + most_grid_y - 1) / most_grid_y;
   const std::int64_t together = least > channels_of_block ? least : channels_of_block;
-  // Without channels nothing is written, but sites are looked at.
+  // Without channels nothing is written, but sites are checked.
   const unsigned groups = channels > 0 ? blocks_for(channels, together) : 1;
   const std::int64_t all_blocks = channels > 0 ? grid.images * blocks : 1;
   launch(context, dense_kernel<T>, dim3(static_cast<unsigned>(all_blocks), groups), threads, 0,

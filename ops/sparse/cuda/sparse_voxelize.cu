@@ -6,7 +6,7 @@ namespace lenslet::cuda {
 namespace {
 
 constexpr int threads = site_threads;
-/// Points of a cell that one thread adds up. What has more is a warp's.
+/// Points of a cell that one thread adds up; a warp takes cells with more.
 constexpr int few_points = 32;
 
 struct PointEntries {
@@ -18,15 +18,14 @@ struct PointEntries {
 
   __device__ Entry operator()(std::int64_t i, std::uint64_t&) const {
     const float* const point = points + i * columns;
-    // As the CPU has it, in float32, so that a point on the face of a cell falls alike.
+    // In float32 as on the CPU, so that points on cell faces fall into the same cell.
     const float x = floorf(__fdiv_rn(__fsub_rn(point[0], low[0]), size[0]));
     const float y = floorf(__fdiv_rn(__fsub_rn(point[1], low[1]), size[1]));
     const float z = floorf(__fdiv_rn(__fsub_rn(point[2], low[2]), size[2]));
     const auto inside = [](float at, std::int32_t cells) { return at >= 0 && at < static_cast<float>(cells); };
     if (!inside(x, grid.width) || !inside(y, grid.height) || !inside(z, grid.depth)) return {no_key, i};
     const auto image = static_cast<std::int32_t>(static_cast<std::uint32_t>(i) / rows);
-    // Not key(), which leaves out what is off the grid: the last cell's number may be rounded up to it, and is counted
-    // on.
+    // Not key(), which drops what is off the grid: rounding may yield the number behind the last cell, which counts on.
     return {image * grid.volume + static_cast<std::int64_t>(z) * grid.plane +
                 static_cast<std::int64_t>(y) * grid.width + static_cast<std::int64_t>(x),
             i};
@@ -74,7 +73,7 @@ __global__ void __launch_bounds__(threads) mean_kernel(const __grid_constant__ M
       c.y[site * c.columns + column] = static_cast<float>(sum / static_cast<double>(end - i));
     }
   }
-  // The others in the same order, 32 points read at a time.
+  // The other cells, in the same order, with 32 points read at a time.
   for (unsigned many = __ballot_sync(whole_warp, is_head && !is_few); many != 0; many &= many - 1) {
     const int of = __ffs(static_cast<int>(many)) - 1;
     const std::int64_t begin = __shfl_sync(whole_warp, i, of), to = __shfl_sync(whole_warp, site, of);

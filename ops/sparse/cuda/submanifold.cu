@@ -5,14 +5,13 @@ namespace lenslet::cuda {
 namespace {
 
 constexpr int threads = site_threads, warps_of_block = threads / warp_threads;
-/// Keys of a line that a block keeps: those of its 256 sites, shifted, lie among as many as a rule.
+/// Keys of a line that a block holds: usually the shifted keys of its 256 sites fit.
 constexpr int held = 1024;
 constexpr int most_lines = 13;  // of 5x5x5
-/// Taps whose pairs are read before any is written: what is written might be what is read next, for all a compiler
-/// knows.
+/// Taps whose pairs are read before any is written: the compiler must assume that writes alias later reads.
 constexpr int taps_at_once = 8;
 
-/// Taps that differ in x alone.
+/// Taps that differ only in x.
 struct Line {
   int first = 0, taps = 0;
   std::int32_t dz = 0, dy = 0;  ///< cells from the output to where the taps look
@@ -25,8 +24,8 @@ struct FindCall {
   std::int32_t dilation = 1;  ///< along x
   std::int64_t rows = 0, warps = 0;
   const std::int32_t* indices = nullptr;
-  /// [taps, pitch]: the input that a tap gives an output, or -1. Where `with_table` it is the first half of a table of
-  /// neighbours: the centre follows, and the other taps, of which write_kernel knows the inputs.
+  /// [taps, pitch]: the input of each tap and output, or -1. With `with_table` it is the first half of a neighbour
+  /// table; the centre and the other taps follow, whose inputs write_kernel knows.
   std::int32_t* found = nullptr;
   std::int64_t pitch = 0;
   bool with_table = false;
@@ -58,9 +57,9 @@ __global__ void __launch_bounds__(threads) find_kernel(const __grid_constant__ F
   }
   const std::int64_t key = c.grid.key(site);
   const bool is_site = key != no_key;
-  const Site own = is_site ? site : Site{0, 0, 0, 0};  // what is none may be any numbers
+  const Site own = is_site ? site : Site{0, 0, 0, 0};  // arbitrary if not a site
 
-  // Sites of a block are its first threads', if all is right; if not, these keys are any.
+  // A block's sites are its first threads' in valid input; otherwise these keys are arbitrary.
   const int count = __syncthreads_count(is_site ? 1 : 0);
   if (static_cast<int>(threadIdx.x) == 0) first_key = key;
   if (static_cast<int>(threadIdx.x) == count - 1) last_key = key;
@@ -102,7 +101,7 @@ __global__ void __launch_bounds__(threads) find_kernel(const __grid_constant__ F
     for (int j = 0; j < line.taps; ++j, wanted += c.dilation, x += c.dilation) {
       std::int64_t input = -1;
       if (on_grid) {
-        // From one tap to the next, no more keys lie between than cells.
+        // Between two taps there are at most as many keys as cells.
         const std::int64_t next = at + c.dilation, until = j == 0 || next > end ? end : next;
         at = first_not_below(at, until, wanted, key_at);
         if (x >= 0 && x < c.grid.width && at < end && key_at(at) == wanted) input = at;
@@ -115,7 +114,7 @@ __global__ void __launch_bounds__(threads) find_kernel(const __grid_constant__ F
       const unsigned pairs = __ballot_sync(whole_warp, input >= 0);
       if (counts_here) c.counts[tap * c.warps + of_all] = static_cast<std::uint32_t>(__popc(pairs));
     }
-    __syncthreads();  // the keys are written again
+    __syncthreads();  // before the keys are overwritten
   }
 }
 

@@ -6,7 +6,7 @@ namespace {
 
 constexpr int threads = 1024, warps = threads / warp_threads, per_thread = 4;
 
-/// values[i] = the sum of those before it; the sum of all. By one block.
+/// Exclusive prefix sums of values, in place; returns the total. By one block.
 __device__ std::int64_t sums_before(std::uint32_t* values, std::int64_t count) {
   __shared__ std::uint32_t of_warps[warps];
   const int lane = static_cast<int>(threadIdx.x) % warp_threads, warp = static_cast<int>(threadIdx.x) / warp_threads;
@@ -22,7 +22,7 @@ __device__ std::int64_t sums_before(std::uint32_t* values, std::int64_t count) {
     const std::uint32_t so_far = sum_so_far(sum);
     if (lane == warp_threads - 1) of_warps[warp] = so_far;
     __syncthreads();
-    // Each warp sums up the warps for itself: no second barrier before the sums are used.
+    // Each warp adds up the warps' sums itself, which saves a second barrier.
     const std::uint32_t all = sum_so_far(of_warps[lane]);
     const std::uint32_t before = warp == 0 ? 0 : __shfl_sync(whole_warp, all, warp - 1);
     std::uint32_t place = static_cast<std::uint32_t>(known) + before + so_far - sum;
@@ -32,7 +32,7 @@ __device__ std::int64_t sums_before(std::uint32_t* values, std::int64_t count) {
       place += own[i];
     }
     known += __shfl_sync(whole_warp, all, warps - 1);
-    __syncthreads();  // of_warps is written again
+    __syncthreads();  // before of_warps is overwritten
   }
   return known;
 }

@@ -1,5 +1,5 @@
 #pragma once
-// Between counting and writing: what was counted in pieces becomes places, in one launch.
+// Exclusive prefix sums of per-block counts, which give each block its write offset. One launch.
 
 #include <cstdint>
 
@@ -7,8 +7,8 @@ namespace lenslet::cuda {
 
 struct Context;
 
-/// Rows of counts, each of which becomes the sums of what stands before in its row; one of them may be of another
-/// length. Device addresses.
+/// Rows of counts; each row is replaced by its exclusive prefix sums. One row may have another length. Device
+/// addresses.
 struct Totals {
   std::uint32_t* counts = nullptr;  ///< [rows, length]
   std::int64_t length = 0;

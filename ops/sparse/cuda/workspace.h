@@ -1,5 +1,5 @@
 #pragma once
-// A workspace in parts, each on a boundary of 256 bytes: once without memory, to learn its size, once with it.
+// A workspace in parts, each 256-byte aligned: laid out once without memory, to learn its size, then with it.
 
 #include <cstddef>
 #include <cstdint>
