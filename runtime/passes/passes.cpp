@@ -5,9 +5,9 @@ namespace {
 
 constexpr bool optional = true, needed = false;
 
-// Known values first, so that what follows sees constants; then what does nothing goes, so that neighbours meet; then
-// arithmetic moves into convolutions, from the inside (padding, scale) to the outside (activation, residual); then the
-// physical decisions, each of which needs the ones before.
+// Constants first, so that later passes see them; then identities are removed, so that neighbours meet; then arithmetic
+// is fused into convolutions, from the inside (padding, scale) to the outside (activation, residual); then the physical
+// decisions, each of which depends on those before.
 constexpr Pass list[] = {
     {"widen", widen, needed, "16-bit and double floats become float32"},
     {"expand_einsum", expand_einsum, optional, "Einsum as Transposes, Reshapes and products"},
