@@ -87,7 +87,7 @@ bool is_small_float(DType dtype);
 /// The number of such a type that Cast makes of `value`, or an infinity or NaN; `mode` of float8e8m0: "up", "down" or
 /// "nearest".
 double round_small(double value, DType dtype, bool saturate, std::string_view mode);
-/// Whether it is no float of any size.
+/// Whether it is an integer type.
 bool is_integer(DType dtype);
 /// Bits and sign of an integer type.
 struct IntegerType {
