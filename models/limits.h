@@ -40,7 +40,7 @@ inline constexpr std::size_t external_location_bytes = 1024;
 inline constexpr std::uint64_t external_file_bytes = std::uint64_t{1} << 38;
 /// Different external files of one model.
 inline constexpr std::size_t external_files = 4096;
-/// Maximum bytes read from one external file, as a multiple of its size: tensors may overlap.
+/// Maximum bytes read from one external file, in multiples of its size, since tensors may overlap.
 inline constexpr std::uint64_t external_reads = 4;
 
 inline constexpr std::int64_t min_ir_version = 3;

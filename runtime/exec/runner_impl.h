@@ -59,7 +59,7 @@ class RunnerImpl {
   /// it, and the same into an input of that part.
   virtual const Tensor& computed(std::size_t output) const = 0;
   virtual void take_over(std::size_t input, const Tensor& computed) { write_input(input, computed); }
-  /// Memory in which writing one input may change another given input.
+  /// The Runner's own memory: writing one input there may change another given input.
   virtual std::span<const std::byte> own_memory() const = 0;
 
   // The device's half of runs on the application's memory, which the host has checked as far as it can.

@@ -19,8 +19,7 @@ namespace lenslet {
 
 namespace {
 
-// Trade-off: planning the rest again for each number of boxes takes milliseconds; keeping an arena for each takes
-// memory.
+// Planning the rest again for each number of boxes takes milliseconds; each kept plan takes an arena.
 constexpr std::size_t most_kept = 4;
 
 void add_to_key(std::string& key, const Tensor& tensor, bool with_value) {
@@ -65,7 +64,7 @@ class StagedRunner final : public RunnerImpl {
   }
   void write_blank(std::size_t input, std::int64_t index) override { early_->write_blank(input, index); }
   std::span<const std::byte> own_memory() const override { return early_->own_memory(); }
-  // Outputs with known storage are copied.
+  // No place_output(): outputs stay in the part that computes them and are copied.
   bool place_input(std::size_t input, const IoTensor* given) override { return early_->place_input(input, given); }
   void copy_output(const Tensor& computed, const IoTensor& wanted) override { early_->copy_output(computed, wanted); }
   void wait_for(void* cuda_stream) override { early_->wait_for(cuda_stream); }

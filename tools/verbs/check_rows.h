@@ -9,7 +9,7 @@
 
 namespace lenslet::tool {
 
-/// JSON text of an infinite error: "infinite".
+/// The error as a JSON number, or "infinite".
 nlohmann::json number_or_infinite(double error);
 /// One flat object of a row that is no refusal.
 nlohmann::json to_json(const LayerCheck& row);

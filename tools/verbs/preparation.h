@@ -27,7 +27,7 @@ void add_preparation_options(CLI::App& verb, PreparationOptions& options);
 /// The command line overrides the card. Error(invalid_argument) for values that do not fit the channels.
 void apply(const PreparationOptions& options, ImageSpec& spec);
 
-/// Reports on stderr where the card comes from, unless it was given explicitly.
+/// Reports on stderr where the card comes from, unless it was named or is beside the model.
 void say_source(const FoundCard& found, const std::filesystem::path& model_file);
 
 /// read_named_inputs() where a file, "-" being standard input, may also be a picture, told by its first bytes: prepared
