@@ -23,9 +23,8 @@ void infer_file_types(Graph& graph, const Node& node);
 
 /// State of with_rounding() during its walk through a graph.
 struct RoundedValues {
-  std::unordered_map<ValueId, ValueId>
-      unrounded;                         ///< output of a Cast that does not change the file's type, to its input
-  std::unordered_set<ValueId> to_round;  ///< to be rounded by the next node
+  std::unordered_map<ValueId, ValueId> unrounded;  ///< a Cast to the type already in the file: its output to its input
+  std::unordered_set<ValueId> to_round;            ///< to be rounded by the next node
 };
 
 /// Replacement nodes for a conversion (CastLike, DequantizeLinear) to a 16-bit file type that is float32 here, so that
