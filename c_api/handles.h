@@ -1,6 +1,6 @@
 #pragma once
-// Handles are numbers, never given twice, that a table leads to objects: what was freed, or is none, is found out
-// without a look at its memory, and who is in an object keeps it.
+// Handles are numbers, never reused, which a table maps to objects. Freed and invalid handles are detected without
+// touching memory; an object in use stays alive.
 
 #include <atomic>
 #include <cstdint>
@@ -15,14 +15,14 @@
 
 namespace lenslet::c_api {
 
-/// Looks like an address in messages and debuggers, and is none: the first pages are never mapped to data of an app's,
-/// and nobody reads there.
+/// Looks like an address in messages and debuggers, but is never dereferenced: the first pages hold no application
+/// data.
 inline std::uintptr_t next_handle() {
   static std::atomic<std::uintptr_t> next{0x10};
   return next.fetch_add(0x10);
 }
 
-/// Of one kind: `Object::Handle` is the type in lenslet.h, `Object::handle_name` what messages call it.
+/// The handles of one kind: `Object::Handle` is the type in lenslet.h, `Object::handle_name` its name in messages.
 template <typename Object>
 class Handles {
  public:
@@ -43,10 +43,10 @@ class Handles {
     return found->second;
   }
 
-  /// Null passes. The object goes with its last user.
+  /// Accepts null. The object is destroyed with its last user.
   static void free(const Handle* handle) {
     if (handle == nullptr) return;
-    std::shared_ptr<Object> last;  // let go of without the lock
+    std::shared_ptr<Object> last;  // destroyed outside the lock
     const std::unique_lock lock(table().mutex);
     const auto found = table().objects.find(reinterpret_cast<std::uintptr_t>(handle));
     if (found == table().objects.end()) throw_unknown(handle);
@@ -59,7 +59,7 @@ class Handles {
     std::shared_mutex mutex;
     std::unordered_map<std::uintptr_t, std::shared_ptr<Object>> objects;
   };
-  // Never destroyed: an app may free in its own destructors, and threads that still run at exit may look.
+  // Never destroyed: applications may free handles in static destructors, and threads may still run at exit.
   static Table& table() {
     static Table& of = *new Table;
     return of;

@@ -1,5 +1,5 @@
 #pragma once
-// An app's executor and allocator in C, as lenslet's.
+// Adapters from the C executor and allocator to lenslet's.
 
 #include <memory>
 
@@ -9,7 +9,7 @@
 
 namespace lenslet::c_api {
 
-/// What an app lends; it is given back, by the app's release(), only after it was taken over.
+/// A resource lent by the application; release() is called only after it was taken over.
 class Lent {
  public:
   Lent(void* context, void (*release)(void*)) : context_(context), release_(release) {}
@@ -27,12 +27,12 @@ class Lent {
   bool taken_over_ = false;
 };
 
-/// Both of `options`, or null. Error(invalid_argument) for functions that are missing.
+/// The executor and allocator of `options`, or null. Error(invalid_argument) for missing functions.
 class Host {
  public:
   explicit Host(const lenslet_plan_options& options);
   void give_to(PlanOptions& options) const;
-  /// They are the runner's from now on.
+  /// Passes ownership to the runner.
   void take_over();
 
  private:

@@ -1,4 +1,4 @@
-// Pictures into inputs.
+// Image loading.
 #include <fmt/format.h>
 
 #include <array>
@@ -12,7 +12,7 @@ namespace lenslet::c_api {
 
 namespace {
 
-// `number` out of lenslet.h's order, in which 0 is the default.
+// The enumerator with this number in lenslet.h, where 0 is the default.
 template <typename Enum, std::size_t count>
 Enum choice(std::int32_t number, const std::array<Enum, count>& choices, const char* name) {
   if (number < 0 || static_cast<std::size_t>(number) >= count)

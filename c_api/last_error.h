@@ -1,14 +1,14 @@
 #pragma once
-// What stands between the functions of lenslet.h and the exceptions behind them.
+// Converts exceptions to statuses and the calling thread's last error.
 
 #include "lenslet/lenslet.h"
 
 namespace lenslet::c_api {
 
-/// The exception in flight as a status; what it says becomes the calling thread's last error.
+/// The current exception as a status; its message becomes the calling thread's last error.
 lenslet_status remember_exception() noexcept;
 
-/// work(), with what it throws remembered.
+/// Runs work() and records any exception.
 template <typename Work>
 lenslet_status guarded(const Work& work) noexcept {
   try {

@@ -90,7 +90,7 @@ lenslet_status lenslet_model_plan_json(lenslet_model* model, const lenslet_plan_
     *json = nullptr;
     const auto object = Models::get(model);
     const lenslet_plan_options given = taken(options, "plan options");
-    static_cast<void>(Host(given));  // checked, and not needed
+    static_cast<void>(Host(given));  // only checked
     *json = text_for_app(to_json(object->model.plan(plan_options(given))));
   });
 }

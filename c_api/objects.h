@@ -1,5 +1,5 @@
 #pragma once
-// What the handles of lenslet.h lead to.
+// The objects behind the handles of lenslet.h.
 
 #include <atomic>
 #include <stop_token>
@@ -23,13 +23,13 @@ struct CancelObject {
   std::stop_source source;
 };
 
-/// Of a callback, as long as it lasts; nchw copies are kept to its end.
+/// State of one observer callback; owns its nchw copies.
 struct EventObject {
   using Handle = lenslet_event_values;
   static constexpr auto handle_name = "lenslet_event_values";
   explicit EventObject(const LayerEvent& of) : event(&of) {}
 
-  std::mutex mutex;         // other threads may look, too
+  std::mutex mutex;         // other threads may read it
   const LayerEvent* event;  // null: it is over
   std::vector<Tensor> copies;
 };
@@ -41,12 +41,12 @@ struct RunnerObject {
 
   const Model model;
   Runner runner;
-  std::vector<lenslet_tensor> results;    // of the last run; none: nothing is valid
-  std::vector<IoTensor> inputs, outputs;  // of the run at work, kept for their memory
+  std::vector<lenslet_tensor> results;    // of the last run; empty: no valid results
+  std::vector<IoTensor> inputs, outputs;  // of the current run, kept to reuse their memory
   std::atomic<bool> at_work{false};
 };
 
-/// A runner for one call: Error(invalid_argument) when it is none, or at work.
+/// Locks a runner for one call: Error(invalid_argument) for an invalid handle or a busy runner.
 class RunnerInUse {
  public:
   explicit RunnerInUse(const lenslet_runner* handle) : object_(Handles<RunnerObject>::get(handle)) {

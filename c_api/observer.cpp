@@ -1,4 +1,4 @@
-// Observers, and what they look at.
+// Observers and their access to a step's tensors.
 #include <fmt/format.h>
 
 #include "c_api/last_error.h"
@@ -12,7 +12,7 @@ namespace {
 
 using Events = Handles<EventObject>;
 
-// A handle as long as the callback lasts.
+// A handle valid for the duration of the callback.
 class EventHandle {
  public:
   explicit EventHandle(const LayerEvent& event)

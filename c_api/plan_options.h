@@ -6,8 +6,8 @@
 
 namespace lenslet::c_api {
 
-/// All but the executor and the allocator (host.h). Errors of structs, flags and shapes; what values mean is the
-/// library's to judge.
+/// All options except the executor and the allocator (host.h). Checks structs, flags and shapes; the library checks
+/// values.
 PlanOptions plan_options(const lenslet_plan_options& given);
 
 }  // namespace lenslet::c_api

@@ -20,7 +20,7 @@ namespace {
 
 using Runners = Handles<RunnerObject>;
 
-// A port of the model's in the shape that the plan has, whose vectors change with the runner's shapes.
+// A port of the model with the plan's current shape, which changes with the runner's input shapes.
 lenslet_port planned_port(const std::vector<PortInfo>& declared,
                           const std::vector<std::pair<std::string, Shape>>& planned, std::size_t index) {
   if (index >= declared.size() || index >= planned.size())

@@ -6,7 +6,7 @@
 
 namespace lenslet::c_api {
 
-// More is no struct but memory that was not initialised.
+// A larger size means uninitialised memory.
 constexpr std::size_t most_bytes = 4096;
 
 std::size_t checked_size(const void* given, std::size_t least, const char* name) {

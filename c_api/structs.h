@@ -1,5 +1,5 @@
 #pragma once
-// Structs that an app gives, checked: of the size they say, which may be another version's.
+// Checks and copies the application's structs, whose size may be that of another version.
 
 #include <algorithm>
 #include <cstddef>
@@ -12,8 +12,7 @@
 
 namespace lenslet::c_api {
 
-/// What the struct had in the version that brought it. One that grows keeps its old size here: where the first member
-/// that came later begins.
+/// The struct's size in its first version. A struct that grows keeps it here: the offset of the first later member.
 template <typename T>
 inline constexpr std::size_t first_size = sizeof(T);
 template <>
@@ -23,16 +22,16 @@ inline constexpr std::size_t first_size<lenslet_load_options> = offsetof(lenslet
 template <>
 inline constexpr std::size_t first_size<lenslet_port> = offsetof(lenslet_port, unread);
 
-/// `struct_size`, by which all begin. Error(invalid_argument) below `least` and above what any struct will have.
+/// Reads the leading `struct_size`. Error(invalid_argument) below `least` or above any plausible size.
 std::size_t checked_size(const void* given, std::size_t least, const char* name);
-/// Error(unsupported) where a byte in [known, size) is not 0: a newer app wants what is not there.
+/// Error(unsupported) if a byte in [known, size) is not 0: a newer application requests an unknown feature.
 void check_unknown(const void* given, std::size_t known, std::size_t size, const char* name);
 /// Error(invalid_argument) unless equal.
 void check_same_size(std::size_t size, std::size_t of_first, const char* name);
 /// Error(invalid_argument) for null.
 void check_given(const void* given, const char* name);
 
-/// As this version knows it; what an older app does not have is 0, as is all of null.
+/// Converts to this version's struct; members missing in an older application's struct are 0, as are all for null.
 template <typename T>
 T taken(const T* given, const char* name) {
   static_assert(std::is_trivially_copyable_v<T> && offsetof(T, struct_size) == 0);
@@ -44,7 +43,7 @@ T taken(const T* given, const char* name) {
   return result;
 }
 
-/// Number `index` of an array whose elements all have the size of the first.
+/// Element `index` of an array whose elements all have the size of the first.
 template <typename T>
 T taken_from(const T* array, std::size_t index, const char* name) {
   const std::size_t stride = checked_size(array, first_size<T>, name);
@@ -53,10 +52,10 @@ T taken_from(const T* array, std::size_t index, const char* name) {
   return taken(element, name);
 }
 
-/// `count` strings in place of `to`. Error(invalid_argument) for null, also for one of them.
+/// Replaces `to` with `count` strings. Error(invalid_argument) if the array or an element is null.
 void take_names(const char* const* given, std::size_t count, const char* name, std::vector<std::string>& to);
 
-/// `made` for an app that may know less of it, or more, which is 0. Error(invalid_argument) for null.
+/// Writes `made` to the application's struct, truncated or zero-filled to its size. Error(invalid_argument) for null.
 template <typename T>
 void give(T* to, T made, const char* name) {
   static_assert(std::is_trivially_copyable_v<T> && offsetof(T, struct_size) == 0);

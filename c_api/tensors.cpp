@@ -12,7 +12,7 @@ namespace lenslet::c_api {
 
 namespace {
 
-// Their numbers are lenslet.h's for good, whatever becomes of the enumerators.
+// The numbers are fixed by lenslet.h, independent of the C++ enumerators.
 static_assert(static_cast<int>(DType::f32) == LENSLET_F32 && static_cast<int>(DType::f64) == LENSLET_F64 &&
               static_cast<int>(DType::f16) == LENSLET_F16 && static_cast<int>(DType::bf16) == LENSLET_BF16 &&
               static_cast<int>(DType::i8) == LENSLET_I8 && static_cast<int>(DType::u8) == LENSLET_U8 &&

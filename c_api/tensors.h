@@ -1,5 +1,5 @@
 #pragma once
-// Tensors, shapes and ports between C and C++.
+// Conversion of tensors, shapes and ports between C and C++.
 
 #include <span>
 #include <vector>
@@ -10,21 +10,21 @@
 
 namespace lenslet::c_api {
 
-/// Error(invalid_argument) for a rank that there is not, or a negative dimension; `name` in messages.
+/// Error(invalid_argument) for an invalid rank or a negative dimension; `name` is used in messages.
 Shape shape_of(const std::int64_t* dims, std::int32_t rank, const char* name);
 
-/// `count` tensors in place of `to`. With `optional`, one without data becomes empty(). Error(invalid_argument) when
-/// dtype, shape, bytes or memory make no sense.
+/// Replaces `to` with `count` tensors. With `optional`, one without data becomes empty(). Error(invalid_argument) for
+/// an invalid dtype, shape, size or memory kind.
 void take_tensors(const lenslet_tensor* given, std::size_t count, bool optional, const char* name,
                   std::vector<IoTensor>& to);
 
-/// A copy, which may be read at any time. Error(invalid_argument) as above, and for what lies on a CUDA device.
+/// An owning copy. Error(invalid_argument) as above, and for CUDA memory.
 Tensor host_copy(const lenslet_tensor& given, const char* name);
 
-/// On the host; of an empty() one, no data and rank -1.
+/// A host tensor; for an empty() one, no data and rank -1.
 lenslet_tensor as_c(const Tensor& tensor);
 
-/// Names stay `port`'s.
+/// Names still point into `port`.
 lenslet_port as_c(const PortInfo& port);
 
 }  // namespace lenslet::c_api

@@ -14,7 +14,7 @@ namespace lenslet::c_api {
 
 namespace {
 
-// Those that were not given back, so that a second time is seen. Never destroyed, as the tables of handles.
+// Texts not freed yet, to detect a double free. Never destroyed, like the handle tables.
 struct Texts {
   std::mutex mutex;
   std::unordered_set<const char*> out;

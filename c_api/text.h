@@ -1,5 +1,5 @@
 #pragma once
-// Texts that an app takes along.
+// Texts owned by the application.
 
 #include <string>
 

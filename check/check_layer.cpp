@@ -24,7 +24,7 @@ class Layer {
     plan_.threads = options.threads;
     for (std::size_t i = 0; i < std::min(options.run_inputs, inputs.size()); ++i)
       if (!inputs[i].empty()) inputs_.push_back(inputs[i].to_format(formats::nchw));
-    // As it stands there: no pass makes another layer of it. But some are only computed as what a pass makes of them.
+    // Unchanged: no pass may rewrite the layer, except layers that only run after a rewrite.
     plan_.disabled_passes = check::optional_passes();
     try {
       model_.plan(plan_);
@@ -39,7 +39,7 @@ class Layer {
     std::vector<LayerCheck> rows;
     std::set<std::string> known;
     for (const StepInfo& step : chosen.plan.steps) {
-      // What a plan puts around a layer, another format or type, is none of it.
+      // Conversions that a plan inserts around the layer do not belong to it.
       if (step.op != op_ && (step.op == "LayoutConvert" || step.op == "Relabel" || step.op == "Cast")) continue;
       if (step.candidates.empty()) {
         if (options_.algorithm.empty()) add_rows_of(step, chosen, rows);

@@ -15,7 +15,7 @@ namespace {
 using check::NetworkReference;
 using check::NetworkRun;
 
-/// What the run of one plan gave.
+/// Results of one plan's run.
 struct Report {
   std::string forced;
   std::vector<LayerCheck> layers, refusals, outputs;
@@ -99,7 +99,7 @@ class Checks {
     for (const std::string& name : names) {
       plan.conv_algorithm = name;
       Report report = run_once(plan);
-      // Layers that refused it ran with another algorithm, which has its own turn.
+      // Layers that refused it ran with another algorithm, which is reported separately.
       std::erase_if(report.layers, [&](const LayerCheck& layer) { return layer.algorithm != name; });
       for (const StepInfo& step : report.run.plan.steps)
         for (const StepCandidate& candidate : step.candidates)
@@ -124,7 +124,7 @@ class Checks {
       for (Report& report : reports)
         if (!report.layers.empty()) report.outputs = reference.check(report.run);  // else that algorithm took no layer
     } catch (const Error& error) {
-      // What no kernel takes until a pass has rewritten it.
+      // Nodes without a kernel until a pass rewrites them.
       if (error.kind() != ErrorKind::unsupported) throw;
       for (const auto& [name, shape] : runs.at(0).plan.outputs) {
         LayerCheck& row = reports.at(0).outputs.emplace_back();

@@ -14,11 +14,10 @@ namespace lenslet {
 
 namespace {
 
-// Where the reference is NaN, or an infinity, the layer has to have the same: anything else is an infinite error, and
-// so is what is not finite where the reference is. But Winograd and fft add and subtract the pixels of a tile before
-// they multiply: of an infinity or a NaN among a layer's inputs they make NaN in all outputs of the tile, which is told
-// and no error. Errors are measured by each element's own terms (oracle::Array::scale), beyond the rounding to the type
-// that the output is stored in.
+// NaN and infinities must match the reference exactly; any mismatch is an infinite error. Exception: Winograd and FFT
+// mix the pixels of a tile before multiplying, so an infinity or NaN among the inputs makes all outputs of the tile
+// NaN; this is reported and is no error. Errors are relative to each element's own terms (oracle::Array::scale), beyond
+// the rounding to the output's storage type.
 class Judge {
  public:
   Judge(bool tiles, const std::vector<oracle::Array>& inputs)
@@ -153,7 +152,7 @@ LayerCheck row_of(const LayerEvent& event, const PlanInfo& plan, std::string_vie
   row.device = plan.device;
   row.precision = to_string(plan.numerics);
   row.forced = forced;
-  row.ms = row.runs = 0;  // of a run that keeps all values, and the first one
+  row.ms = row.runs = 0;  // the observed run is slower: it is the first and keeps all values
   return row;
 }
 

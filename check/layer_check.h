@@ -1,5 +1,5 @@
 #pragma once
-// What rows of lenslet/check.h are made of.
+// Building blocks of the rows of lenslet/check.h.
 
 #include "lenslet/check.h"
 
@@ -13,7 +13,7 @@ LayerCheck row_of(const LayerEvent& event, const PlanInfo& plan, std::string_vie
 /// The row of a kernel that refuses it.
 LayerCheck refusal_of(const StepInfo& step, const StepCandidate& refused, const PlanInfo& plan);
 
-/// Median times of the steps of a network, by name, and of how many runs: at least 3 of them, until `seconds` are over.
+/// Median step times of a network, by name, and the number of runs: at least 3, for `seconds`.
 struct StepTime {
   std::string name;
   double ms = 0;

@@ -7,8 +7,8 @@
 
 namespace lenslet::check {
 
-/// One node, called as its operator is, whose inputs from `options.run_inputs` on are initializers. Error(unsupported)
-/// for what a file cannot hold.
+/// One node, named after its operator, whose inputs from `options.run_inputs` on are initializers. Error(unsupported)
+/// for anything that a file cannot hold.
 std::string layer_model(std::string_view op, const AttributeList& attributes, const std::vector<Tensor>& inputs,
                         const LayerOptions& options);
 

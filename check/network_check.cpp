@@ -18,18 +18,18 @@ namespace lenslet::check {
 
 namespace {
 
-// A plan has to be made, whatever else is left out.
+// Passes that planning requires cannot be left out.
 constexpr std::array<std::string_view, 4> needed = {"widen", "assign_types", "choose_kernels", "assign_formats"};
 
-// How often every result is drawn off its place. Twice, since one draw may leave an element where it was by chance.
+// Number of random perturbations of every result. Two, since one may leave an element unchanged by chance.
 constexpr std::size_t draws = 2;
-// What is allowed beyond what the draws give: they are the largest of few.
+// Safety factor: the perturbations give the largest of only a few samples.
 constexpr double factor = 4;
-// An element is compared with what the draws made of elements that are no larger, and of the next larger ones.
+// An element's tolerance is the largest change by the perturbations among elements up to its size, and the next larger
+// ones.
 constexpr std::size_t larger_ones = 16;
 
-/// How far off each step's results may be, relative to their scale, by the step's name; and by their rounding to 16
-/// bits.
+/// Tolerance of each step's results relative to their scale, by the step's name; and their rounding to 16 bits.
 struct Allowed {
   std::map<std::string, double> by_step;
   double rounding = 0;
@@ -56,8 +56,8 @@ std::vector<oracle::Array> arrays_of(std::span<const Tensor> tensors) {
 /// All values of one evaluation, by name.
 class Evaluation {
  public:
-  /// The results of a step whose inputs are taken from here, or, constants and the network's inputs, from the run; as
-  /// the run made them where there is no oracle.
+  /// Computes a step from the values here; constants and network inputs come from the run, as do results without an
+  /// oracle.
   std::vector<oracle::Array> evaluate(const LayerEvent& event, std::int64_t reach = 0) const {
     std::vector<oracle::Array> inputs;
     for (std::size_t i = 0; i < event.inputs.size(); ++i) {
@@ -85,7 +85,7 @@ class Evaluation {
 
 void draw_off(std::vector<oracle::Array>& results, const std::vector<oracle::Array>& exact, double tolerance,
               std::mt19937& random) {
-  // Of sizes that do not cancel each other over a few steps.
+  // Random magnitudes, so that perturbations do not cancel over a few steps.
   std::uniform_real_distribution<double> size(0.5, 1);
   for (std::size_t i = 0; i < results.size() && i < exact.size(); ++i) {
     if (!is_real(results[i].dtype) || results[i].values.size() != exact[i].values.size()) continue;
@@ -120,7 +120,7 @@ NetworkReference::NetworkReference(const Model& model, PlanOptions plan, std::sp
   comparable.fill(true);
   std::mt19937 random(1);
   Runner runner(model, plan);
-  // What no later step reads can go, but for outputs; of a network that is planned in the run nothing does.
+  // Frees values without later readers, except outputs; none in a network planned during the run.
   std::map<std::string, int> last_reader;
   for (std::size_t i = 0; runner.plan().late.empty() && i < runner.plan().steps.size(); ++i)
     for (const std::string& input : runner.plan().steps[i].inputs) last_reader[input] = static_cast<int>(i);
@@ -141,7 +141,7 @@ NetworkReference::NetworkReference(const Model& model, PlanOptions plan, std::sp
         if (event.info->tolerance > 0) draw_off(drawn_results, results, tolerance, random);
         drawn[d].keep(event, std::move(drawn_results));
       } catch (const std::exception&) {
-        comparable[d] = false;  // it chose other elements than the run, whose shapes the steps are planned for
+        comparable[d] = false;  // it selected other elements than the run, for whose shapes the steps are planned
       }
     }
     for (std::size_t i = 0; i < results.size() && i < event.info->outputs.size(); ++i)

@@ -1,6 +1,6 @@
 #pragma once
-// The outputs of a whole run against the network as its file has it, in double precision: what no check of single steps
-// sees is a graph that a pass made another one.
+// Checks a run's outputs against the network as loaded, in double precision. Finds wrong graph rewrites, which no check
+// of single steps shows.
 
 #include <map>
 #include <span>
@@ -12,7 +12,7 @@
 
 namespace lenslet::check {
 
-/// What one run of a plan made.
+/// Results of one run of a plan.
 struct NetworkRun {
   PlanInfo plan;
   std::vector<Tensor> outputs;  ///< copies, as of Model::outputs()
@@ -23,12 +23,12 @@ struct NetworkRun {
 /// Names of the passes that may be left out.
 std::vector<std::string> optional_passes();
 
-/// The network in double precision: the graph with no pass that may be left out, each operator by its oracle, fed with
-/// what the oracles before it made. Beside it, the same with every result off by as much as the runs' steps may be, at
-/// random sign: how far that takes an output is what a run's may be off by.
+/// The network in double precision: the graph without optional passes, each operator computed by its oracle from
+/// earlier oracles' results. Alongside, the same with every result perturbed by its step's tolerance with random sign;
+/// the resulting change of an output is that output's tolerance.
 class NetworkReference {
  public:
-  /// `plan` as the runs were planned, but for what decides how they compute.
+  /// `plan`: the runs' options, except those that choose arithmetic and algorithms.
   NetworkReference(const Model& model, PlanOptions plan, std::span<const Tensor> inputs,
                    std::span<const NetworkRun> runs);
   /// A row for each output.
@@ -37,7 +37,7 @@ class NetworkReference {
  private:
   struct Output {
     oracle::Array exact;
-    std::vector<double> own, off;  ///< by element: what its step may be off by, what the draws differ by at most
+    std::vector<double> own, off;  ///< by element: its step's tolerance, and the largest change by the perturbations
     bool shaped = true;            ///< false: they differ in shape
   };
   std::map<std::string, Output> outputs_;

@@ -1,5 +1,5 @@
 #pragma once
-// What a network is checked on where nobody gives it inputs.
+// Default inputs for checking a network.
 
 #include <cstdint>
 #include <vector>

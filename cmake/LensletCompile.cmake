@@ -11,7 +11,7 @@ endif()
 if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
   set(CMAKE_BUILD_TYPE Release)
 endif()
-# Asserts are inner invariants: kept in Debug, gone in Release.
+# Asserts check internal invariants: kept in Debug, removed in Release.
 
 add_library(lenslet_options INTERFACE)
 target_include_directories(lenslet_options INTERFACE ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/include)
@@ -26,9 +26,9 @@ if(LENSLET_SANITIZE)
   target_link_options(lenslet_options INTERFACE ${_sanitize})
 endif()
 
-# lenslet_precompile(TARGET [HEADER...]): with LENSLET_PRECOMPILE, what most files include is parsed once. Not in other
-# builds, where a file that forgets an include shall fail. CPU seconds of clang under ASan and UBSan, without and with:
-# runtime/exec/plan.cpp 14.1 and 9.8, ops/gemm/einsum.cpp 6.2 and 5.3, tests/ops/softmax_test.cpp 3.3 and 2.1.
+# lenslet_precompile(TARGET [HEADER...]): precompiles common headers if LENSLET_PRECOMPILE is on. Off in other builds,
+# so that a missing include fails. CPU seconds of clang under ASan and UBSan, without and with: runtime/exec/plan.cpp
+# 14.1 and 9.8, ops/gemm/einsum.cpp 6.2 and 5.3, tests/ops/softmax_test.cpp 3.3 and 2.1.
 function(lenslet_precompile target)
   if(LENSLET_PRECOMPILE)
     target_precompile_headers(${target} PRIVATE <algorithm> <array> <cmath> <cstdint> <cstring> <filesystem> <functional>

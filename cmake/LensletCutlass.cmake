@@ -1,7 +1,7 @@
 # The headers of CUTLASS, of which ops/gemm/cute is compiled with CuTe. Build time only, nothing of it is linked or
 # installed. LENSLET_CUTLASS names the folder that holds cutlass/version.h (or one above it, "include"); else they are
-# looked for in build/cutlass, where tools/scripts/deps.sh puts them, and where a system has headers.
-# Sets LENSLET_HAVE_CUTLASS; without them the build goes on, and gemm_cute says at run time what it lacks.
+# looked for in build/cutlass, where tools/scripts/deps.sh puts them, and where a system has headers. Sets
+# LENSLET_HAVE_CUTLASS; without them the build continues, and gemm_cute refuses at run time, with the reason.
 set(LENSLET_HAVE_CUTLASS OFF)
 set(LENSLET_CUTLASS "" CACHE PATH "Folder of CUTLASS's headers, 4.2 or newer; empty: build/cutlass, or the system's")
 if(NOT LENSLET_HAVE_CUDA)

@@ -25,7 +25,7 @@ std::uint64_t parse_count(std::string_view key, std::string_view text) {
   return value;
 }
 
-// The rules on the text alone; symlinks are looked at when the file is opened.
+// Checks the text only; symlinks are checked when the file is opened.
 void check_location(const std::string& location) {
   const auto refuse = [&location](std::string_view why) {
     throw Error(ErrorKind::invalid_model, fmt::format("external data location '{}' {}", location, why));
@@ -34,7 +34,7 @@ void check_location(const std::string& location) {
   if (location.size() > limits::external_location_bytes)
     throw Error(ErrorKind::limit, fmt::format("an external data location of {} bytes; at most {} are allowed",
                                               location.size(), limits::external_location_bytes));
-  // Refused on every system: models travel, and '\' and "C:" mean something elsewhere.
+  // Refused on every system, since models move between systems and '\' and "C:" have a meaning on some.
   if (location.find('\\') != std::string::npos) refuse("holds a backslash");
   if (location[1] == ':') refuse("has a drive letter");
   const fs::path path(location);
@@ -71,7 +71,7 @@ const InputFile& ExternalData::open(const std::string& location) {
     throw Error(ErrorKind::invalid_model,
                 fmt::format("external data location '{}' leads out of the model's folder through a symlink", location));
   const bool outside = !lies_in(file, folder);
-  if (outside && !fs::is_regular_file(file, error))  // to open a device may do something
+  if (outside && !fs::is_regular_file(file, error))  // opening a device may have side effects
     throw Error(ErrorKind::io, fmt::format("external data '{}' is a symlink to what is not a regular file", location));
   location_.clear();
   file_.emplace(file, limits::external_file_bytes);
@@ -117,7 +117,7 @@ WeightMemory::Part ExternalData::read(const OnnxTensor& tensor, std::uint64_t by
   const auto [device, number] = std::pair(file.identity().device, file.identity().number);
   WeightMemory::Part& part = parts_[{device, number, offset, length}];
   if (part.owner) return part;
-  // Tensors may share what they point at, but a small file must not become large memory.
+  // Tensors may share bytes, but a small file must not expand into large memory.
   std::uint64_t& taken = taken_[{device, number}];
   if (taken + length > limits::external_reads * size)
     throw Error(ErrorKind::limit,

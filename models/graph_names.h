@@ -1,5 +1,5 @@
 #pragma once
-// Who defines which name in an ONNX graph, and which node waits for which.
+// Definitions of names in an ONNX graph, and dependencies between nodes.
 
 #include <cstddef>
 #include <cstdint>
@@ -14,8 +14,8 @@
 
 namespace lenslet {
 
-/// Where a value comes from. An initializer that is also listed as an input (the rule up to IR 3, a default value
-/// since) is an initializer, unless it is overridden.
+/// Origin of a value. An initializer that is also an input (required up to IR 3, a default value since) counts as an
+/// initializer unless overridden.
 struct Origin {
   enum class Kind { initializer, input, node };
   Kind kind = Kind::node;
@@ -24,15 +24,15 @@ struct Origin {
 
 class GraphNames {
  public:
-  /// Adds doubly defined and nameless values to `problems`. `overridden`: initializers that do not count.
+  /// Adds doubly defined and nameless values to `problems`. `overridden`: initializers to ignore.
   GraphNames(const OnnxGraph& graph, Problems& problems, std::span<const std::string> overridden = {});
 
   const Origin* find(std::string_view value) const;
   /// Never empty, and unique: nodes without a name are called "Conv_12" after operator and index.
   const std::string& node_name(std::size_t node) const { return node_names_[node]; }
 
-  /// Indices of nodes in an order in which they can run. Nodes that read what nobody defines and cycles are added to
-  /// `problems`; with a cycle the file's order is returned.
+  /// Indices of nodes in an order in which they can run. Adds undefined inputs and cycles to `problems`; returns the
+  /// file's order if there is a cycle.
   std::vector<std::size_t> order(Problems& problems) const;
 
  private:

@@ -16,7 +16,7 @@ namespace lenslet {
 
 namespace {
 
-/// The names within one call: formal parameters are the caller's, all others get the call's name in front.
+/// Names within one call: formal parameters map to the caller's names, all others are prefixed with the call's name.
 class Scope {
  public:
   Scope(const OnnxNode& call, const OnnxFunction& function, std::string_view prefix, std::deque<std::string>& names)
@@ -110,7 +110,7 @@ class Inliner {
         names_.emplace_back(call.name.empty() ? fmt::format("{}_{}", call.op_type, calls_++) : std::string(call.name));
     Scope scope(call, function, prefix, names_);
     std::vector<OnnxNode> body = renamed(function.nodes, call, function, scope);
-    // What goes through a function unchanged.
+    // Values passed through a function unchanged.
     for (std::size_t i = 0; i < std::min(call.outputs.size(), function.outputs.size()); ++i) {
       if (call.outputs[i].empty() || scope(function.outputs[i]) == call.outputs[i]) continue;
       OnnxNode& same = body.emplace_back();
@@ -160,8 +160,8 @@ class Inliner {
     return std::make_shared<const OnnxGraph>(std::move(copy));
   }
 
-  // An attribute of a node in a function: its own, the call's that it refers to, or that one's default. Null: it is
-  // left out, as the call has left it out.
+  // An attribute of a node in a function: its own, the call's attribute that it refers to, or that one's default. Null:
+  // omitted, since the call omits it.
   static const OnnxAttribute* given_for(const OnnxAttribute& attribute, const OnnxNode& call,
                                         const OnnxFunction& function) {
     if (attribute.reference.empty()) return &attribute;

@@ -27,7 +27,7 @@ InputFile::Identity identity_of(const struct stat& status) {
 
 constexpr int ended = -1;
 
-/// 0, errno, or that the file has ended before.
+/// 0, errno, or an unexpected end of file.
 int read_part(int descriptor, std::uint64_t offset, std::span<std::byte> to) noexcept {
   while (!to.empty()) {
     // Linux reads 2 GiB at once at most.
@@ -71,7 +71,7 @@ InputFile::InputFile(const std::filesystem::path& file, std::uint64_t most_bytes
 
 InputFile::~InputFile() { ::close(descriptor_); }
 
-// Pages are cleared and copied as fast as a core does it: large parts are shared out.
+// Clearing and copying pages is bound by one core's speed, so large parts are split between threads.
 void InputFile::read(std::uint64_t offset, std::span<std::byte> to) const {
   constexpr std::size_t most = 4, large = std::size_t{8} << 20, huge_page = std::size_t{2} << 20;
   const std::size_t threads =
@@ -86,7 +86,7 @@ void InputFile::read(std::uint64_t offset, std::span<std::byte> to) const {
     };
     try {
       others[i] = std::thread(work);
-    } catch (const std::exception&) {  // no thread is to be had
+    } catch (const std::exception&) {  // no thread available
       work();
     }
   }

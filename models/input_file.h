@@ -1,6 +1,6 @@
 #pragma once
-// Files that are read, and never mapped: whoever rewrites a mapped file changes what was loaded from it, and whoever
-// truncates it ends the process.
+// Files are read, never mapped: rewriting a mapped file would change loaded data, and truncating it would kill the
+// process.
 
 #include <cstddef>
 #include <cstdint>
@@ -14,7 +14,7 @@ namespace lenslet {
 /// A regular file, open.
 class InputFile {
  public:
-  /// What tells one state of a file from others.
+  /// Identifies one state of a file.
   struct Identity {
     std::uint64_t device = 0, number = 0, bytes = 0;
     std::int64_t seconds = 0, nanoseconds = 0;  ///< of its last change
@@ -41,7 +41,7 @@ class InputFile {
   std::uint32_t owner_ = 0;
 };
 
-/// All of it, as u8. The context of every Error is the file's name.
+/// The whole file, as u8. The context of every Error is the file's name.
 Tensor read_file(const std::filesystem::path& file, std::uint64_t most_bytes);
 
 }  // namespace lenslet

@@ -1,5 +1,5 @@
 #pragma once
-// Published limits on model files. docs/limits.md explains them; tests/models/limits_test.cpp holds each of them.
+// Published limits on model files. docs/limits.md explains them; tests/models/limits_test.cpp tests each of them.
 
 #include <cstddef>
 #include <cstdint>
@@ -25,7 +25,7 @@ inline constexpr std::size_t name_bytes = 4096;
 /// Branches within branches, and functions that call functions.
 inline constexpr int subgraph_depth = 8;
 inline constexpr int function_depth = 64;
-/// Inputs, outputs and attribute elements of all nodes out of functions that stand in place of calls.
+/// Inputs, outputs and attribute elements of all inlined function nodes.
 inline constexpr std::size_t inlined_elems = std::size_t{1} << 24;
 
 inline constexpr std::size_t attributes_per_node = 128;
@@ -40,7 +40,7 @@ inline constexpr std::size_t external_location_bytes = 1024;
 inline constexpr std::uint64_t external_file_bytes = std::uint64_t{1} << 38;
 /// Different external files of one model.
 inline constexpr std::size_t external_files = 4096;
-/// What is read of one external file, by its size: tensors may overlap in it.
+/// Maximum bytes read from one external file, in multiples of its size, since tensors may overlap.
 inline constexpr std::uint64_t external_reads = 4;
 
 inline constexpr std::int64_t min_ir_version = 3;

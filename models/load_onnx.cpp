@@ -31,7 +31,7 @@ namespace lenslet {
 
 namespace {
 
-/// Nodes of ai.onnx of older opsets mean what they do in this one, where ops/old_opsets.cpp does not say otherwise.
+/// Nodes of older ai.onnx opsets are read as of this one, except as listed in ops/old_opsets.cpp.
 constexpr std::int64_t oldest_form = 7;
 
 /// Builds the Graph of one file; lives for one call of load_onnx.
@@ -52,7 +52,7 @@ class GraphBuilder {
   }
 
  private:
-  /// Of a branch the inputs are values of the graph around it: their types are unknown here.
+  /// A branch's inputs are values of the enclosing graph, with types unknown here.
   GraphBuilder(const OnnxGraph& graph, Opsets opsets, TensorSource source, const std::string& name, bool branch,
                std::span<const std::string> overridden = {})
       : onnx_(graph),
@@ -100,8 +100,8 @@ void check_count(std::string_view what, std::size_t count, int least, int most) 
   }
 }
 
-// Names that exporters write for a size that they do not know: equal ones are not one size. So is what no name could
-// be, having no letter: "?", "-1", "*".
+// Placeholders that exporters write for unknown sizes: equal ones need not be equal sizes. Includes names without a
+// letter: "?", "-1", "*".
 bool says_unknown(std::string_view name) {
   constexpr std::string_view words[] = {"none", "null", "nan", "unk", "unknown", "undefined", "any", "dynamic"};
   std::string lower(name);
@@ -111,7 +111,7 @@ bool says_unknown(std::string_view name) {
          lower.starts_with("unknown_");
 }
 
-// Fills `port` from a declaration. Not empty: why values of that type cannot be carried.
+// Fills `port` from a declaration. If not empty, the result says why the type is unsupported.
 std::string describe_port(const OnnxValueInfo& info, PortInfo& port) {
   port.name = info.name;
   if (info.kind != OnnxValueInfo::Kind::tensor && info.kind != OnnxValueInfo::Kind::none)
@@ -129,7 +129,7 @@ std::string describe_port(const OnnxValueInfo& info, PortInfo& port) {
   return {};
 }
 
-// What keeps an input from being read matters only where it is read. Without a shape it is a port all the same.
+// An unsupported input type is an error only if a node reads it. An input without a shape is still a port.
 void GraphBuilder::add_inputs() {
   for (const OnnxValueInfo& info : onnx_.inputs) {
     const Origin* origin = names_.find(info.name);
@@ -150,7 +150,7 @@ void GraphBuilder::add_inputs() {
   }
 }
 
-// The value of that name; initializers are read when they are first asked for. no_id when it is a problem already.
+// The value of that name; initializers are read on first use. no_id if it is a reported problem.
 ValueId GraphBuilder::find_value(std::string_view name) {
   if (const auto found = values_.find(name); found != values_.end()) return found->second;
   ValueId id = no_id;
@@ -185,7 +185,7 @@ std::shared_ptr<const Op> GraphBuilder::make_op(const OnnxNode& node, AttributeL
       {.attributes = attributes, .opset = opset, .inputs = inputs, .outputs = outputs, .name = row->name});
 }
 
-// What keeps it from running matters only where it is taken.
+// A branch that cannot run is an error only if it is taken.
 IfOp::Branch GraphBuilder::make_branch(const OnnxNode& node, std::string_view attribute) const {
   const auto found = std::ranges::find(node.attributes, attribute, &OnnxAttribute::name);
   if (found == node.attributes.end() || found->subgraph == nullptr)
@@ -213,7 +213,7 @@ const Opsets& GraphBuilder::opsets_of(const OnnxNode& node) {
   return function_opsets_.try_emplace(node.opset_imports, *node.opset_imports).first->second;
 }
 
-// Adds the nodes that this one is read as, if any.
+// Adds the nodes that this one expands to, if any.
 bool GraphBuilder::add_expanded(std::size_t index, const AttributeList& attributes, std::int64_t opset) {
   const OnnxNode& node = onnx_.nodes[index];
   const ExpansionRow* row = find_expansion(node.op_type, canonical_domain(node.domain), opset);
@@ -319,7 +319,7 @@ void check_header(const OnnxModel& model) {
                             limits::max_ir_version));
 }
 
-// Files that are mistaken for models often enough to be told apart.
+// Files commonly mistaken for models.
 void check_magic(std::span<const std::byte> bytes) {
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   if (text.empty()) throw Error(ErrorKind::invalid_model, "the file is empty");

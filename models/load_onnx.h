@@ -13,8 +13,8 @@ namespace lenslet {
 
 /// Reads and checks a ModelProto: header and opsets, ports, initializers, every node against the op table. One Error
 /// lists every node, port and value at fault. Nodes are put in topological order; Constant nodes and initializers
-/// become constants, in the types that the file has. `file` is what `bytes` are of, and gives the large weights;
-/// null: they are all there, and are copied. `name` becomes Graph::name; it is not part of the Errors' contexts. Kinds:
+/// become constants, in the types that the file has. `file` owns `bytes` and provides the large weights; null: `bytes`
+/// is complete, and weights are copied. `name` becomes Graph::name and is not part of the Errors' contexts. Kinds:
 /// invalid_model, unsupported, limit, io.
 Graph load_onnx(std::span<const std::byte> bytes, ModelFile* file, const LoadOptions& options, const std::string& name);
 

@@ -10,8 +10,8 @@
 
 namespace lenslet {
 
-/// Walks to the tensors that hold weights, as far as it understands the file; what it stops at is read, for the parser
-/// to judge, which sees the same bytes.
+/// Finds the tensors that hold weights, as far as it understands the file. The rest is read and judged by the parser,
+/// which sees the same bytes.
 class ModelFile::Skim {
  public:
   explicit Skim(ModelFile& model) : model_(model), size_(model.file_.bytes()) {}
@@ -23,7 +23,7 @@ class ModelFile::Skim {
 
  private:
   enum class Level { model, graph, node, attribute, tensor };
-  /// Which field of which message is looked into.
+  /// The message fields that it descends into.
   struct Inner {
     Level outer;
     std::uint64_t field;
@@ -84,12 +84,12 @@ class ModelFile::Skim {
 
   ModelFile& model_;
   const std::uint64_t size_;
-  std::uint64_t there_ = 0;  ///< what lies before is read or left out
+  std::uint64_t there_ = 0;  ///< everything before is read or skipped
 };
 
 ModelFile::ModelFile(const std::filesystem::path& file) : file_(file, limits::model_file_bytes) {
   if (file_.bytes() == 0) return;
-  // Pages of what is left out are never touched.
+  // Pages of skipped data are never touched.
   void* const memory =
       ::mmap(nullptr, bytes().size(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) throw std::bad_alloc();

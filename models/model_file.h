@@ -12,8 +12,8 @@
 
 namespace lenslet {
 
-/// The file's structure is read first. Large raw data of initializers is left out, and read when it is asked for, to
-/// where it stays: so it is copied once, and aligned, wherever in the file it lies.
+/// Reads the file's structure first and skips the initializers' large raw data. This is read on request directly to its
+/// final, aligned memory, so it is copied only once.
 class ModelFile {
  public:
   /// Errors have the file's name as their context.
@@ -22,10 +22,9 @@ class ModelFile {
   ModelFile(const ModelFile&) = delete;
   ModelFile& operator=(const ModelFile&) = delete;
 
-  /// As long as the file; what is left out is anything.
+  /// As long as the file; the contents of skipped ranges are undefined.
   std::span<const std::byte> bytes() const { return {memory_, static_cast<std::size_t>(file_.bytes())}; }
-  /// Raw data that is a part of bytes(): read, if it was left out; no owner if it was not. Error(io), without a
-  /// context.
+  /// Raw data, a range of bytes(): read now if it was skipped, else without owner. Error(io), without a context.
   WeightMemory::Part read(std::span<const std::byte> raw_data);
 
  private:

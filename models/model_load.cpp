@@ -1,4 +1,4 @@
-// Model::load and Model::load_bytes: the one place where a file format meets the executor.
+// Model::load and Model::load_bytes: the only code that knows both a file format and the executor.
 
 #include <span>
 #include <utility>

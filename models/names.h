@@ -1,5 +1,5 @@
 #pragma once
-// Names out of model files end up in messages, tables, JSON and file names, so they are checked once, here.
+// Checks names from model files once, since they appear in messages, tables, JSON and file names.
 
 #include <string_view>
 
@@ -9,7 +9,7 @@ namespace lenslet {
 /// Error(limit) or Error(invalid_model) otherwise; `what` says whose name it is ("a node").
 std::string_view checked_name(std::string_view name, std::string_view what);
 
-/// What keeps a text from being shown: "holds a control character", "is not UTF-8". Empty: nothing does.
+/// Why a text cannot be shown: "holds a control character", "is not UTF-8"; empty if it can.
 std::string_view why_not_shown(std::string_view text) noexcept;
 
 /// Well-formed UTF-8 (no overlong forms, no surrogates, at most U+10FFFF)?

@@ -1,5 +1,5 @@
 #pragma once
-// The order in which nodes can run.
+// Topological order of nodes.
 
 #include <cstddef>
 #include <vector>

@@ -40,8 +40,8 @@ std::string_view type_name(Type type) {
   return number < std::size(type_names) ? type_names[number] : "of an unknown kind";
 }
 
-// Old exporters leave the type out; then the one field that is there decides. Zero-valued scalars and empty lists may
-// be absent although the type is declared.
+// Old exporters omit the type; the only field present then decides. Zero scalars and empty lists may be absent although
+// the type is declared.
 Type type_of(const OnnxAttribute& attribute) {
   const bool declared = attribute.type != Type::undefined;
   if (std::popcount(attribute.present) > 1)
@@ -56,7 +56,7 @@ Type type_of(const OnnxAttribute& attribute) {
   return declared ? attribute.type : present;
 }
 
-// Errors quote it: operators are told by words, and none by bytes.
+// Errors quote the text; no operator takes bytes.
 void check_text(const OnnxAttribute& attribute, std::string_view text) {
   if (const std::string_view why = why_not_shown(text); !why.empty())
     throw Error(ErrorKind::invalid_model, fmt::format("attribute '{}' {}", attribute.name, why));

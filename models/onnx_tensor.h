@@ -9,7 +9,7 @@
 namespace lenslet {
 
 struct TensorSource {
-  ModelFile* file = nullptr;         ///< that the tensor's bytes are of; null: they are all there, and are copied
+  ModelFile* file = nullptr;         ///< owner of the tensor's bytes; null: the bytes are complete and are copied
   ExternalData* external = nullptr;  ///< null: external data is refused
 };
 

@@ -1,5 +1,5 @@
 #pragma once
-// Everything that keeps a model from running, gathered so that one Error can list it all.
+// Collects everything that keeps a model from running, so that one Error can list it all.
 
 #include <cstddef>
 #include <string>

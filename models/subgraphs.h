@@ -5,13 +5,13 @@
 
 namespace lenslet {
 
-/// Of every If node of `nodes`, and of those within: its branches are read (OnnxAttribute::subgraph), and what they use
-/// of the graphs around them becomes inputs of the node, behind those it has, and inputs of both branches, by the same
-/// names. Other operators keep their subgraphs unread. Errors as of read_onnx_model; Error(limit) for branches more
-/// than limits::subgraph_depth deep.
+/// Reads the branches of every If node of `nodes`, nested ones included (OnnxAttribute::subgraph). Values of enclosing
+/// graphs that they use are appended to the node's inputs and become inputs of both branches, by the same names.
+/// Subgraphs of other operators stay unread. Errors as for read_onnx_model; Error(limit) for branches nested deeper
+/// than limits::subgraph_depth.
 void read_subgraphs(std::vector<OnnxNode>& nodes);
 
-/// Is it an If of ai.onnx?
+/// Whether it is an If of ai.onnx.
 bool is_if(const OnnxNode& node);
 
 }  // namespace lenslet

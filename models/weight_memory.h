@@ -1,5 +1,5 @@
 #pragma once
-// Where weights that are read from files stay.
+// Memory of weights read from files.
 
 #include <algorithm>
 #include <cstddef>
@@ -11,7 +11,7 @@
 
 namespace lenslet {
 
-/// Gives out memory by parts, aligned for every type. Small ones share pieces, which are large enough for huge pages.
+/// Allocates parts aligned for every type. Small parts share blocks large enough for huge pages.
 class WeightMemory {
  public:
   struct Part {
@@ -19,7 +19,7 @@ class WeightMemory {
     std::shared_ptr<const void> owner;  ///< keeps them
   };
 
-  /// `expected`: what may be asked for in all, this time included; the bound of a new piece.
+  /// `expected`: upper bound of all requests from this one on; limits the size of a new block.
   Part take(std::uint64_t bytes, std::uint64_t expected) {
     constexpr std::uint64_t alignment = 64, most = std::uint64_t{32} << 20;
     if (bytes >= most / 2) {

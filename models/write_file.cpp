@@ -35,11 +35,11 @@ int write_and_close(std::FILE* stream, std::initializer_list<std::span<const std
   return why;
 }
 
-/// A new file in `folder`, which nobody else writes to.
+/// A new file in `folder` with a unique name.
 std::FILE* create_in(const fs::path& folder, fs::path& name) {
   static std::atomic<unsigned> last{0};
   std::FILE* stream = nullptr;
-  do {  // a name may be left of a process that was killed
+  do {  // a killed process may have left a file of that name
     name = folder / fmt::format(".lenslet-{}-{}", ::getpid(), ++last);
     stream = std::fopen(name.c_str(), "wxe");
   } while (stream == nullptr && errno == EEXIST);
@@ -79,13 +79,13 @@ void write_file(const fs::path& file, std::initializer_list<std::span<const std:
   if (replaces && ::access(file.c_str(), W_OK) != 0) fail(errno, file);
   const fs::path place = behind_links(file);
   if (place.empty()) fail(ELOOP, file);
-  if (const std::optional<int> descriptor = open_descriptor(place)) {  // behind what others wrote there
+  if (const std::optional<int> descriptor = open_descriptor(place)) {  // append to the descriptor's output
     const int own = ::dup(*descriptor);
     std::FILE* const stream = own < 0 ? nullptr : ::fdopen(own, "w");
     if (const int why = stream == nullptr ? errno : write_and_close(stream, parts)) fail(why, file);
     return;
   }
-  // A file that may be written where none may be made or renamed: a folder of others, a mounted file.
+  // A writable file in a folder where none may be created or renamed: another user's folder, a mounted file.
   const auto in_place = [&](int why) {
     if (!replaces || (why != EACCES && why != EPERM && why != EBUSY && why != EROFS && why != EXDEV)) fail(why, file);
     std::FILE* const stream = std::fopen(place.c_str(), "we");

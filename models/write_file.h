@@ -1,5 +1,5 @@
 #pragma once
-// Files that are there wholly or not at all.
+// Atomic file writes.
 
 #include <cstddef>
 #include <filesystem>

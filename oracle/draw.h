@@ -1,6 +1,6 @@
 #pragma once
-// Random tensors, never zeros: those let a device run at a higher clock. The same engine gives the same values on every
-// machine.
+// Random tensors, not zeros, which would let a device run at a higher clock. The same engine gives the same values on
+// every machine.
 
 #include <cstdint>
 #include <cstring>

@@ -1,5 +1,5 @@
 #pragma once
-// What the files of this folder share: the table entries of each family, and access to attributes and inputs.
+// Shared by the files of this folder: the table entries of each family, and access to attributes and inputs.
 
 #include <algorithm>
 #include <array>
@@ -40,7 +40,7 @@ std::span<const Entry> grid_entries();           // grids.cpp
 std::span<const Entry> sparse_entries();         // sparse.cpp
 std::span<const Entry> recurrent_entries();      // recurrent.cpp
 
-/// A sum as it grows, and the squares of its terms, which are as large as `size`.
+/// A running sum, and the sum of the squares of its terms' sizes.
 struct Sum {
   double value = 0, squares = 0;
   void add(double term, double size) {
@@ -87,7 +87,7 @@ bool is_small_float(DType dtype);
 /// The number of such a type that Cast makes of `value`, or an infinity or NaN; `mode` of float8e8m0: "up", "down" or
 /// "nearest".
 double round_small(double value, DType dtype, bool saturate, std::string_view mode);
-/// No float of any size.
+/// Whether it is an integer type.
 bool is_integer(DType dtype);
 /// Bits and sign of an integer type.
 struct IntegerType {

@@ -1,6 +1,6 @@
 #pragma once
-// Slow references in double precision, written from the ONNX specification and apart from ops/: what `lenslet verify`
-// and the tests judge kernels by. Public types only.
+// Slow double-precision references, written from the ONNX specification and independent of ops/. `lenslet verify` and
+// the tests check kernels against them. Public types only.
 
 #include <cstdint>
 #include <optional>
@@ -20,10 +20,10 @@ struct Array {
   std::vector<double> values;
   DType dtype = DType::f32;
   bool present = true;  ///< false: an optional input that was left out
-  /// Of a result: what an error of each element is measured by. Empty: its own magnitude. A kernel's inputs are exact,
-  /// and what it rounds is as large as the terms of its definition: of a sum the root of the sum of their squares,
-  /// which is what terms of random sign add up to, or the sum where that is larger; of a function of something that is
-  /// rounded, as much of that one's scale as the function's slope lets through.
+  /// For results: the scale that each element's error is relative to; empty: its own magnitude. A kernel's inputs are
+  /// exact, and its roundings are as large as the terms of the definition. For a sum it is the root of the sum of their
+  /// squares (the expected sum at random signs), or the sum if larger. For a function of a rounded value it is that
+  /// value's scale times the function's slope.
   std::vector<double> scale = {};
 };
 
@@ -34,29 +34,30 @@ Tensor to_tensor(const Array& array);
 /// The root of the mean square of the finite values; 0 where there is none.
 double rms(std::span<const double> values);
 
-/// How far `got` is from `exact`, less what storing it explains: of f16 and bf16 the unit roundoff (2^-11, 2^-8)
-/// of `exact`, or half the spacing of subnormals, and an infinity where `exact` is beyond the type's largest number. Of
-/// other types |got - exact|. 0 for equal infinities and two NaN, infinite where only one of the two is NaN.
+/// Distance of `got` from `exact` beyond the rounding of storage. For f16 and bf16 that rounding is the unit roundoff
+/// (2^-11, 2^-8) of `exact`, or half the spacing of subnormals; infinity is right if `exact` exceeds the type's
+/// maximum. For other types |got - exact|. 0 for equal infinities and two NaN, infinite where only one of the two is
+/// NaN.
 double error_beyond_rounding(double got, double exact, DType stored);
 
-/// What an error of element i of a result is measured by: its scale, at least its magnitude, and at least 2^-100, below
-/// which an intermediate result of float32 may be subnormal.
+/// The scale that element i's error is relative to: at least its magnitude, and at least 2^-100, below which float32
+/// intermediates may be subnormal.
 double scale_at(const Array& exact, std::size_t i);
-/// error_beyond_rounding() of element i by scale_at(); of integers and bool any difference is infinite. A stated
-/// tolerance bounds this.
+/// error_beyond_rounding() of element i divided by scale_at(); for integers and bool any difference is infinite. Stated
+/// tolerances bound this.
 double error_at(double got, const Array& exact, std::size_t i, DType stored);
 
-/// The outputs of one operator, or nothing when there is no reference for it. `attributes` are normalised, as
-/// Op::attributes() and StepInfo give them. Error(invalid_argument) when the inputs make no sense for the operator.
-/// `reach`, of convolutions: how many pixels away an output may be whose terms a kernel rounds together with those of
-/// this one (tile_reach); the scale is then the largest so far away, of filters whose taps are all as large.
+/// The outputs of one operator, or nullopt if it has no reference. `attributes` are normalised, as in Op::attributes()
+/// and StepInfo. Error(invalid_argument) for inputs that do not fit the operator. `reach`, for convolutions: the
+/// distance in pixels of outputs whose terms a kernel rounds together with this one's (tile_reach). The scale is then
+/// the largest within that distance, with all taps of a filter equally large.
 std::optional<std::vector<Array>> run(std::string_view op, const AttributeList& attributes,
                                       std::span<const Array> inputs, std::int64_t reach = 0);
 
-/// As a reach: of results whose scale nobody asks for. Convolutions then leave it out, which is half of their work.
+/// A reach that requests no scale, which saves convolutions half of their work.
 inline constexpr std::int64_t no_scale = -1;
-/// The reach of a convolution algorithm, by its name, or its configuration where that names another: Winograd's tiles
-/// have 8 pixels in a row at most, and an FFT's 40. 0: each output is a sum of its own terms.
+/// The reach of a convolution algorithm, by its name, or by its configuration if that names another: Winograd tiles are
+/// at most 8 pixels wide, FFT tiles 40. 0: each output sums only its own terms.
 std::int64_t tile_reach(std::string_view algorithm);
 
 }  // namespace lenslet::oracle

@@ -1,5 +1,5 @@
 #pragma once
-// Attributes of a node as plain data: what the model file says, and what dumps, observers and oracles read.
+// A node's attributes as plain data, as the model file states them; read by dumps, observers and oracles.
 
 #include <cstdint>
 #include <string>

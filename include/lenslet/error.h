@@ -13,7 +13,7 @@ namespace lenslet {
 enum class ErrorKind {
   invalid_argument,  ///< the caller asked for something that makes no sense
   invalid_model,     ///< a model file that is damaged or contradicts itself
-  unsupported,       ///< well-formed, but lenslet does not do it
+  unsupported,       ///< well-formed, but not supported by lenslet
   invalid_image,     ///< an image file that is damaged or of a refused kind
   io,                ///< a file that cannot be opened, read or written
   limit,             ///< a published limit (docs/limits.md) was exceeded, or the host has no memory left
@@ -25,18 +25,18 @@ enum class ErrorKind {
 /// The kind as a lower-case phrase, for messages ("invalid model").
 LENSLET_API std::string_view to_string(ErrorKind kind) noexcept;
 
-/// Thrown by everything in lenslet that fails. `what()` is one line, "CONTEXT: MESSAGE", the context naming file and
-/// node as far as they are known; when several nodes are at fault, an indented line for each follows.
+/// Thrown on every failure in lenslet. `what()` is one line, "CONTEXT: MESSAGE"; the context names file and node where
+/// known. If several nodes are at fault, an indented line for each follows.
 class LENSLET_API Error : public std::runtime_error {
  public:
   Error(ErrorKind kind, std::string message, std::string context = {});
 
   ErrorKind kind() const noexcept { return kind_; }
-  /// Where it happened: "resnet18.onnx: node conv1 (Conv)"; empty when nothing is known.
+  /// Where it happened: "resnet18.onnx: node conv1 (Conv)"; empty if unknown.
   const std::string& context() const noexcept { return context_; }
   /// What happened, without the context.
   const std::string& message() const noexcept { return message_; }
-  /// The same error with `outer` put before the context ("outer: context").
+  /// The same error with `outer` prepended to the context ("outer: context").
   Error within(std::string_view outer) const;
 
  private:

@@ -1,5 +1,5 @@
 #pragma once
-// What an app may give a Runner in place of lenslet's own: threads, and memory.
+// Threads and memory that an application provides in place of lenslet's own.
 
 #include <cstddef>
 
@@ -7,10 +7,10 @@
 
 namespace lenslet {
 
-/// Threads of the app's that loops are shared out to, in place of threads of a Runner's own (PlanOptions::executor).
+/// The application's thread pool, which replaces a Runner's own threads (PlanOptions::executor).
 class LENSLET_API Executor {
  public:
-  /// A plain function and its context: nothing is allocated for it.
+  /// A plain function and its context; needs no allocation.
   struct Task {
     void (*call)(void* context, int index);
     void* context;
@@ -21,25 +21,25 @@ class LENSLET_API Executor {
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
   virtual ~Executor();
-  /// Calls task(i) for each i in [0, tasks), in whatever threads, and returns when all have returned. None waits for
-  /// another: one after the other in the calling thread is right, too. The same i never twice at once. Called in the
-  /// thread that is in a Runner, so by several at once where Runners share it; some hundred times a run. What it throws
-  /// ends the run, after what was shared out is done.
+  /// Calls task(i) once for each i in [0, tasks), on any threads, and returns when all calls have returned. Tasks do
+  /// not wait for each other, so running them in sequence on the calling thread is correct. Called some hundred times a
+  /// run, by the thread that uses the Runner; concurrently if several Runners share it. An exception ends the run once
+  /// all started tasks have returned.
   virtual void run(int tasks, Task task) = 0;
 };
 
-/// Memory of the app's (PlanOptions::allocator).
+/// The application's memory allocator (PlanOptions::allocator).
 class LENSLET_API Allocator {
  public:
   Allocator() = default;
   Allocator(const Allocator&) = delete;
   Allocator& operator=(const Allocator&) = delete;
   virtual ~Allocator();
-  /// `bytes` > 0, aligned to `alignment`, a power of two up to 256; null when there are none, which is Error(limit).
-  /// `on_cuda`: device memory, of the device that is current in the calling thread; else of the host.
+  /// Returns `bytes` > 0 bytes aligned to `alignment` (a power of two up to 256), or null when out of memory, which
+  /// becomes Error(limit). `on_cuda`: memory of the calling thread's current CUDA device; else host memory.
   virtual void* allocate(std::size_t bytes, std::size_t alignment, bool on_cuda) = 0;
-  /// Takes back what it gave, for which nothing is queued any more, with the same device current (but after an error of
-  /// the device). In whatever thread lets go of the Runner.
+  /// Frees memory from allocate(); no work on it is queued any more. The same device is current, except after a device
+  /// error. Called on whichever thread releases the Runner.
   virtual void release(void* data, std::size_t bytes, std::size_t alignment, bool on_cuda) noexcept = 0;
 };
 

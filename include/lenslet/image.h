@@ -1,5 +1,5 @@
 #pragma once
-// From pixels to a network's input, and from its output to classes.
+// Image preprocessing (pixels to a network's input) and postprocessing (scores to classes).
 
 #include <cstdint>
 #include <span>
@@ -24,7 +24,7 @@ struct ImageSpec {
 
   std::int64_t height = 224, width = 224;  ///< of the network's input
   Channels channels = Channels::rgb;
-  bool nhwc = false;  ///< the model's own input is [N,H,W,C]
+  bool nhwc = false;  ///< the model's input is [N,H,W,C]
   Resize resize = Resize::shorter_side;
   std::int64_t resize_size = 256;  ///< length of the shorter side after Resize::shorter_side
   Filter filter = Filter::bilinear;
@@ -35,14 +35,14 @@ struct ImageSpec {
 };
 
 /// Resized and cropped 8-bit pixels, [height, width, C] of `spec`, C = 1 for gray else 3 in RGB order. Resizing rounds
-/// to 8 bits as Pillow does. Error(invalid_argument) when the result would not have the spec's size. Takes memory of a
-/// few times the result's and at most 50 bytes for each pixel of the picture's height and width, whatever their
-/// product; a gray result of a colour picture also a byte a pixel of that.
+/// to 8 bits as Pillow does. Error(invalid_argument) when the result would not have the spec's size. Allocates a few
+/// times the result's size plus at most 50 bytes * (height + width) of the image; for a gray result of a colour image,
+/// also one byte per source pixel.
 LENSLET_API std::vector<std::uint8_t> resize_and_crop(const ImageView& image, const ImageSpec& spec);
 
-/// Writes one image into batch slot `index` of `input` ([N,C,H,W], or [N,H,W,C] with spec.nhwc), normalised: as
-/// float32, rounded once more when the input is f16 or bf16, widened when it is f64. Error(invalid_argument) when
-/// image, spec and input do not go together; `input` is as it was then.
+/// Writes one image into batch slot `index` of `input` ([N,C,H,W], or [N,H,W,C] with spec.nhwc), normalised in float32,
+/// then rounded if the input is f16 or bf16, or widened if it is f64. Error(invalid_argument) when image, spec and
+/// input do not fit together; `input` is then unchanged.
 LENSLET_API void to_input(const ImageView& image, const ImageSpec& spec, Tensor& input, std::int64_t index = 0);
 
 struct ClassScore {
@@ -52,7 +52,7 @@ struct ClassScore {
 
 /// softmax(scores) in place, computed in double.
 LENSLET_API void softmax(std::span<float> scores);
-/// The `count` best, best first; equal scores by lower index; NaN last.
+/// The `count` highest scores in descending order; ties by lower index; NaN last.
 LENSLET_API std::vector<ClassScore> top_k(std::span<const float> scores, std::size_t count);
 
 }  // namespace lenslet

@@ -1,25 +1,25 @@
 /* lenslet in C (C99): load a network, plan it, run it on memory of your own. docs/c-api.md shows how.
  *
- * Errors. Every function that can fail returns a lenslet_status; on any but LENSLET_OK what it was to give back is
- * NULL, or as it was. lenslet_last_error() is one line that says why. No C++ exception leaves the library; one that a
- * callback of yours throws, or a longjmp out of it, is undefined.
+ * Errors. Every function that can fail returns a lenslet_status; on any but LENSLET_OK its results are NULL or
+ * unchanged. lenslet_last_error() says why in one line. No C++ exception leaves the library. An exception or longjmp
+ * out of one of your callbacks is undefined.
  *
- * Handles (lenslet_model*, lenslet_runner*, lenslet_cancel*) are numbers that are never given twice. NULL, a handle
- * that was freed and one of another kind are LENSLET_INVALID_ARGUMENT wherever they come, free functions included,
- * which let NULL pass. What is freed while another thread is in it lives until that call returns.
+ * Handles (lenslet_model*, lenslet_runner*, lenslet_cancel*) are numbers that are never reused. NULL, a freed handle or
+ * one of another kind is LENSLET_INVALID_ARGUMENT in every function, except that free functions accept NULL. An object
+ * freed while another thread uses it lives until that call returns.
  *
- * Undefined, for no library can see it: pointers to memory that is not as large as said or not alive, strings without
- * an end, structs that are not initialised, memory that another thread changes during a call, and what a call gave
- * (names, results) used after the time that its comment states.
+ * Undefined behaviour, which the library cannot detect: pointers to memory that is smaller than stated or freed,
+ * unterminated strings, uninitialised structs, memory that another thread changes during a call, and results (names,
+ * outputs) used beyond the lifetime that their comment states.
  *
- * Structs begin with `struct_size`, which you set to sizeof the struct, so that they can grow: what your struct does
- * not have yet is taken for 0, and what this library does not know yet must be 0 (LENSLET_UNSUPPORTED otherwise). 0 is
- * the default of every member: `lenslet_plan_options o = {.struct_size = sizeof o};`. In arrays each element has the
- * same `struct_size`.
+ * Structs begin with `struct_size`, which you set to sizeof the struct, so that they can grow. Members that your struct
+ * does not have count as 0; members that this library does not know must be 0 (else LENSLET_UNSUPPORTED). 0 is the
+ * default of every member: `lenslet_plan_options o = {.struct_size = sizeof o};`. In arrays each element has the same
+ * `struct_size`.
  *
- * Threads. Any function may be called from any thread. A model is used by many at once; a runner by one at a time: what
- * else is asked of a runner that is at work, by another thread or from a callback of that run, is refused with
- * LENSLET_INVALID_ARGUMENT and disturbs nothing, but for lenslet_runner_free(). fork(): samples/README.md. */
+ * Threads. Any function may be called from any thread. A model may be used by many at once, a runner by one at a time.
+ * Any other call on a running runner, by another thread or from a callback of that run, is refused with
+ * LENSLET_INVALID_ARGUMENT and has no effect, except lenslet_runner_free(). fork(): samples/README.md. */
 #ifndef LENSLET_LENSLET_H_
 #define LENSLET_LENSLET_H_
 
@@ -38,40 +38,40 @@ extern "C" {
 
 /* ---- Version ---- */
 
-/* Of this interface, not of the library. Major: something changed its meaning. Minor: something was added. */
+/* Version of this interface, not of the library. Major: an incompatible change. Minor: an addition. */
 #define LENSLET_API_MAJOR 1u
 #define LENSLET_API_MINOR 1u
 
-/* What went wrong; each value and what it says is lenslet::ErrorKind (samples/README.md has a table). */
+/* Kinds of errors, with the values and meanings of lenslet::ErrorKind (table in samples/README.md). */
 typedef int32_t lenslet_status;
 enum {
   LENSLET_OK = 0,
   LENSLET_INVALID_ARGUMENT = 1, /* you asked for something that makes no sense */
   LENSLET_INVALID_MODEL = 2,    /* a model file that is damaged or contradicts itself */
-  LENSLET_UNSUPPORTED = 3,      /* well-formed, but not done */
+  LENSLET_UNSUPPORTED = 3,      /* well-formed, but not supported */
   LENSLET_INVALID_IMAGE = 4,
   LENSLET_IO = 5,       /* a file that cannot be read */
-  LENSLET_LIMIT = 6,    /* a published limit is exceeded, or memory is short */
+  LENSLET_LIMIT = 6,    /* a published limit is exceeded, or out of memory */
   LENSLET_DEVICE = 7,   /* an accelerator or its driver failed */
   LENSLET_INTERNAL = 8, /* a broken invariant of the library: please report it */
   LENSLET_CANCELLED = 9 /* you asked for the end of the run */
 };
 
-/* To be called first, with LENSLET_API_MAJOR and LENSLET_API_MINOR: LENSLET_UNSUPPORTED when this library does not have
- * what that header declares. The library's own are lenslet_api_version()'s. */
+/* Call first, with LENSLET_API_MAJOR and LENSLET_API_MINOR: LENSLET_UNSUPPORTED if this library lacks anything that
+ * your header declares. lenslet_api_version() gives the library's own version. */
 LENSLET_C_API lenslet_status lenslet_negotiate(uint32_t api_major, uint32_t api_minor);
 LENSLET_C_API void lenslet_api_version(uint32_t* api_major, uint32_t* api_minor); /* either may be NULL */
 LENSLET_C_API const char* lenslet_version(void);                                  /* of the library: "0.1.0" */
 
 LENSLET_C_API const char* lenslet_status_name(lenslet_status status); /* "invalid argument"; never NULL */
-/* Of the last call in this thread that failed: one line, never NULL, until the next one that fails. */
+/* Message of the last failed call in this thread: one line, never NULL, valid until the next failure. */
 LENSLET_C_API const char* lenslet_last_error(void);
-/* The same with a further line for each node at fault, where there are several. */
+/* The same, with a further line for each node if several are at fault. */
 LENSLET_C_API const char* lenslet_last_error_details(void);
 
 /* ---- Tensors ---- */
 
-/* Element types. Those of fewer than 8 bits take a byte an element (lenslet/tensor.h). */
+/* Element types. Elements of fewer than 8 bits take one byte each (lenslet/tensor.h). */
 /* clang-format off */
 enum {
   LENSLET_F32 = 0, LENSLET_F64 = 1, LENSLET_F16 = 2, LENSLET_BF16 = 3, LENSLET_I8 = 4, LENSLET_U8 = 5,
@@ -87,14 +87,14 @@ LENSLET_C_API const char* lenslet_dtype_name(int32_t dtype); /* "float32"; "" fo
 
 enum {
   LENSLET_ON_HOST = 0,
-  LENSLET_ON_CUDA = 1 /* `data` is an address on a CUDA device, or managed */
+  LENSLET_ON_CUDA = 1 /* `data` is a CUDA device address, or managed memory */
 };
 
-/* Elements row-major in the order of the shape ([N,C,H,W]), without gaps; it does not own them. */
+/* A non-owning view of dense row-major elements in the order of the shape ([N,C,H,W]). */
 typedef struct lenslet_tensor {
   size_t struct_size;
-  void* data;   /* of an input it is only read; of an output NULL leaves the output in the runner's memory */
-  size_t bytes; /* of data: exactly the elements' */
+  void* data;   /* inputs: only read; outputs: NULL leaves the output in the runner's memory */
+  size_t bytes; /* size of data: exactly that of the elements */
   int32_t dtype;
   int32_t memory; /* LENSLET_ON_HOST or LENSLET_ON_CUDA */
   int32_t rank;   /* 0: a scalar */
@@ -102,8 +102,7 @@ typedef struct lenslet_tensor {
   int64_t dims[LENSLET_MAX_RANK]; /* `rank` of them */
 } lenslet_tensor;
 
-/* An input or an output. Names are UTF-8 as the file has them, never NULL, and live as long as the handle they were
- * asked of. */
+/* An input or an output. Names are UTF-8 as in the file, never NULL, and live as long as the handle that gave them. */
 typedef struct lenslet_port {
   size_t struct_size;
   const char* name;
@@ -111,7 +110,7 @@ typedef struct lenslet_port {
   int32_t rank;                            /* -1: not known before a run */
   int64_t dims[LENSLET_MAX_RANK];          /* -1: free */
   const char* dim_names[LENSLET_MAX_RANK]; /* of free dimensions ("N"), else "" */
-  int32_t unread;                          /* 1: an input that no node reads, which need not be given */
+  int32_t unread;                          /* 1: an input that no node reads; may be omitted */
   int32_t reserved;
 } lenslet_port;
 
@@ -121,21 +120,21 @@ typedef struct lenslet_model lenslet_model;
 
 typedef struct lenslet_load_options {
   size_t struct_size;
-  const char* external_data_dir; /* of files with weights; NULL: the model file's own folder, none for bytes */
-  const char* name;              /* of bytes, in messages; NULL: "model" */
+  const char* external_data_dir; /* of external weights; NULL: the model file's own folder, none for bytes */
+  const char* name;              /* name in messages when loaded from bytes; NULL: "model" */
   /* Since 1.1. Inputs for which the file has values of its own (initializers): these become inputs that a run must be
    * given, the others stay constants. */
   const char* const* overridden;
   size_t overridden_count;
 } lenslet_load_options;
 
-/* Reads and checks an ONNX file wholly. `options` may be NULL here and in every function. */
+/* Reads and checks a whole ONNX file. `options` may be NULL here and in every function. */
 LENSLET_C_API lenslet_status lenslet_model_load(const char* file, const lenslet_load_options* options,
                                                 lenslet_model** model);
-/* The same from memory, which may go afterwards. */
+/* The same from memory, which may be freed afterwards. */
 LENSLET_C_API lenslet_status lenslet_model_load_bytes(const void* data, size_t bytes,
                                                       const lenslet_load_options* options, lenslet_model** model);
-/* Runners of it go on. */
+/* Its runners stay valid. */
 LENSLET_C_API lenslet_status lenslet_model_free(lenslet_model* model);
 
 LENSLET_C_API lenslet_status lenslet_model_count(lenslet_model* model, size_t* inputs, size_t* outputs);
@@ -145,7 +144,7 @@ LENSLET_C_API lenslet_status lenslet_model_output(lenslet_model* model, size_t i
 
 /* ---- How a model is to be run ---- */
 
-/* Shape of the input of that name. */
+/* Shape of the input `name`. */
 typedef struct lenslet_named_shape {
   size_t struct_size;
   const char* name;
@@ -158,18 +157,19 @@ typedef struct lenslet_named_shape {
 typedef struct lenslet_layer_algorithm {
   size_t struct_size;
   const char* layer;     /* name of the node */
-  const char* algorithm; /* NULL or "": the rule chooses, whatever conv_algorithm says */
+  const char* algorithm; /* NULL or "": the rule chooses, despite conv_algorithm */
 } lenslet_layer_algorithm;
 
-/* A value for the input of that name, on the host. Copied. */
+/* Value of the input `name`, on the host. Copied. */
 typedef struct lenslet_named_tensor {
   size_t struct_size;
   const char* name;
   const lenslet_tensor* tensor;
 } lenslet_named_tensor;
 
-/* Threads of yours that loops are shared out to. Copied by lenslet_runner_create(), and then used until release() is
- * called, once, when the runner needs it no more; never where that function fails, nor for a plan alone. */
+/* Your thread pool, which runs the parallel loops. The struct is copied by lenslet_runner_create() and used until
+ * release(), which is called once, when the runner no longer needs it. release() is not called if creation fails, nor
+ * for a plan alone. */
 typedef struct lenslet_executor {
   size_t struct_size;
   void* context;
@@ -179,8 +179,8 @@ typedef struct lenslet_executor {
   void (*release)(void* context); /* or NULL */
 } lenslet_executor;
 
-/* Where a runner's values and workspaces lie, which is most of its memory. Weights belong to the model, and the
- * rest is small. Copied, used and released like an executor. */
+/* Allocator of a runner's values and workspaces, most of its memory. Not used for weights, which belong to the model,
+ * or for small bookkeeping. Copied, used and released like an executor. */
 typedef struct lenslet_allocator {
   size_t struct_size;
   void* context;
@@ -195,7 +195,7 @@ typedef struct lenslet_allocator {
 #define LENSLET_PLAN_ALGORITHM_WHERE_ACCEPTED                                                                \
   UINT64_C(1)                                    /* layers that refuse conv_algorithm keep the rule's choice \
                                                   */
-#define LENSLET_PLAN_KEEP_ALL_VALUES UINT64_C(2) /* every value in memory of its own, for observers */
+#define LENSLET_PLAN_KEEP_ALL_VALUES UINT64_C(2) /* every value in its own memory, for observers */
 #define LENSLET_PLAN_SYNC_EACH_STEP UINT64_C(4)  /* CUDA: wait after each step, so that errors name the node */
 #define LENSLET_PLAN_FLUSH_DENORMALS UINT64_C(8) /* CPU: denormal numbers count as zero */
 
@@ -205,19 +205,19 @@ typedef struct lenslet_plan_options {
   const char* device;         /* "cpu", "cuda", "cuda:1", "auto"; NULL: "auto" */
   const char* precision;      /* "fp32"; on CUDA "tf32", "fp16", "bf16" as well; NULL: fp32, or the file's own types */
   const char* conv_algorithm; /* one for all convolutions; NULL: the rule chooses */
-  int64_t batch;              /* images at once; 0: 1 */
-  int32_t threads;            /* the caller's included; 0: as many as this process has cores */
+  int64_t batch;              /* batch size; 0: 1 */
+  int32_t threads;            /* the caller's included; 0: one per core of this process */
   int32_t reserved;
   uint64_t flags;
-  uint64_t other_shapes; /* further sets of input shapes that a plan is kept for; 0: other shapes are refused */
+  uint64_t other_shapes;             /* number of further input shapes to keep plans for; 0: other shapes are refused */
   const lenslet_named_shape* shapes; /* of inputs with free dimensions besides the batch */
   size_t shape_count;
   const lenslet_executor* executor; /* CPU; NULL: threads of the runner's own */
   const lenslet_allocator* allocator;
   /* Since 1.1. */
-  const lenslet_layer_algorithm* layer_algorithms; /* they win over conv_algorithm, and are refused as it is */
+  const lenslet_layer_algorithm* layer_algorithms; /* they override conv_algorithm; refusals likewise */
   size_t layer_algorithm_count;
-  const char* const* disabled_passes; /* names of graph passes to leave out ("fuse_residual") */
+  const char* const* disabled_passes; /* names of graph passes to disable ("fuse_residual") */
   size_t disabled_pass_count;
   /* Inputs such as are to come, on the host, one for each of the model's, of the runner's shapes; none: 0. Where values
    * are stored in float16 the network is computed on them in float32 first, and LENSLET_UNSUPPORTED names the step that
@@ -230,34 +230,34 @@ typedef struct lenslet_plan_options {
   size_t input_value_count;
 } lenslet_plan_options;
 
-/* What a runner with these options will do and need, as JSON: nothing is allocated or prepared for it. Give `*json`
- * back by lenslet_text_free(). */
+/* The plan of a runner with these options, as JSON; allocates no memory and packs no weights for it. Free `*json` with
+ * lenslet_text_free(). */
 LENSLET_C_API lenslet_status lenslet_model_plan_json(lenslet_model* model, const lenslet_plan_options* options,
                                                      char** json);
 LENSLET_C_API lenslet_status lenslet_text_free(char* text);
 
-/* ---- Runners: one thread at a time, as many as wanted a model ---- */
+/* ---- Runners: one thread at a time, any number per model ---- */
 
 typedef struct lenslet_runner lenslet_runner;
 
-/* Plans, prepares weights, takes memory. Later runs take none, but where lenslet/runner.h says so. */
+/* Plans, packs weights and allocates memory. Later runs allocate none, except where lenslet/runner.h says so. */
 LENSLET_C_API lenslet_status lenslet_runner_create(lenslet_model* model, const lenslet_plan_options* options,
                                                    lenslet_runner** runner);
-/* At once, or, where it is at work, when that call returns. */
+/* Frees the runner at once or, during a run, when that call returns. */
 LENSLET_C_API lenslet_status lenslet_runner_free(lenslet_runner* runner);
 LENSLET_C_API lenslet_status lenslet_runner_plan_json(lenslet_runner* runner, char** json);
-/* As planned; of an output whose shape a run decides, as of the last run. */
+/* Ports as planned; an output whose shape depends on computed data, as of the last run. */
 LENSLET_C_API lenslet_status lenslet_runner_input(lenslet_runner* runner, size_t index, lenslet_port* port);
 LENSLET_C_API lenslet_status lenslet_runner_output(lenslet_runner* runner, size_t index, lenslet_port* port);
 
-/* Ends runs from any thread. One serves any number of runs, also at once, and cannot be taken back: make one for each
- * request. */
+/* Cancels runs from any thread. One object serves any number of runs, also concurrent ones, and cannot be reset: make
+ * one for each request. */
 typedef struct lenslet_cancel lenslet_cancel;
 LENSLET_C_API lenslet_status lenslet_cancel_create(lenslet_cancel** cancel);
-/* Runs that were given it, now or later, end with LENSLET_CANCELLED before their next step. On CUDA a network is one
- * launch, which is not stopped once it is made. */
+/* All runs that were given it, now or later, end with LENSLET_CANCELLED before their next step. On CUDA a network is
+ * one launch, which cannot be cancelled once made. */
 LENSLET_C_API lenslet_status lenslet_cancel_request(lenslet_cancel* cancel);
-LENSLET_C_API lenslet_status lenslet_cancel_free(lenslet_cancel* cancel); /* may still be asked for: runs go on */
+LENSLET_C_API lenslet_status lenslet_cancel_free(lenslet_cancel* cancel); /* allowed during runs, which continue */
 
 typedef struct lenslet_run_options {
   size_t struct_size;
@@ -267,17 +267,16 @@ typedef struct lenslet_run_options {
   void* cuda_stream;
 } lenslet_run_options;
 
-/* Inputs in the model's order, of dtype and shape as planned. One that no node reads may be left out: a struct that is
- * 0 but for struct_size, or none, at the end. `outputs` NULL and 0, or one for each of the model's:
- * where results go; apart from each other. The CPU reads and writes them where they lie when `data` is 16-byte aligned,
- * inputs and outputs do not overlap, and the plan neither overwrites the input nor gives it back; else it copies, as
- * CUDA does: pinned and device memory at once, other memory by way of pinned memory. After an error outputs hold
- * anything. */
+/* Inputs in the model's order, with dtype and shape as planned. An input that no node reads may be omitted: a struct
+ * that is 0 except struct_size, or none at the end. `outputs`: NULL and 0, or one destination for each of the model's
+ * outputs; they must not overlap. The CPU reads and writes in place if `data` is 16-byte aligned, inputs and outputs do
+ * not overlap, and the plan neither overwrites the input nor returns it; else it copies. CUDA always copies: pinned and
+ * device memory directly, other memory through pinned staging. After an error the outputs' contents are undefined. */
 LENSLET_C_API lenslet_status lenslet_runner_run(lenslet_runner* runner, const lenslet_tensor* inputs,
                                                 size_t input_count, const lenslet_tensor* outputs, size_t output_count,
                                                 const lenslet_run_options* options);
-/* An output of the last run: where it was wanted, or in the runner's memory until its next run or load_image.
- * LENSLET_INVALID_ARGUMENT when there was no run, it failed, or an image was loaded since. */
+/* An output of the last run: at the destination given, or in the runner's memory until its next run or load_image.
+ * LENSLET_INVALID_ARGUMENT if there was no run, it failed, or an image was loaded since. */
 LENSLET_C_API lenslet_status lenslet_runner_result(lenslet_runner* runner, size_t index, lenslet_tensor* result);
 
 /* 8-bit pixels, height x width x channels (1: gray, 3: RGB), rows without gaps. */
@@ -295,24 +294,24 @@ enum { LENSLET_FILTER_BILINEAR = 0, LENSLET_FILTER_NEAREST = 1, LENSLET_FILTER_B
 enum { LENSLET_CROP_CENTER = 0, LENSLET_CROP_NONE = 1 };
 enum { LENSLET_CHANNELS_RGB = 0, LENSLET_CHANNELS_BGR = 1, LENSLET_CHANNELS_GRAY = 2 };
 
-/* How a picture becomes an input: resized as Pillow does, cropped, (pixel * scale - mean[c]) / std[c]. */
+/* How an image becomes an input: resized as by Pillow, cropped, (pixel * scale - mean[c]) / std[c]. */
 typedef struct lenslet_image_spec {
   size_t struct_size;
   int64_t height, width; /* of the network's input; 0: as planned */
   int64_t resize_size;   /* of the shorter side before the crop; 0: 256 */
   int32_t channels, resize, filter, crop;
-  int32_t nhwc;         /* not 0: the model's own input is [N,H,W,C] */
-  int32_t no_antialias; /* not 0: two or four taps, however much smaller the result is */
+  int32_t nhwc;         /* not 0: the model's input is [N,H,W,C] */
+  int32_t no_antialias; /* not 0: two or four taps at any reduction */
   double scale;         /* 0: 1 */
   double mean[3];       /* in the order of `channels`; gray: the first */
   double std[3];        /* 0: 1 */
 } lenslet_image_spec;
 
-/* Straight into the memory that input `input` is read from, as image `index` of its batch; 8-bit pixels are uploaded to
- * a CUDA device. `spec` NULL: all defaults. Ends the results of the last run. */
+/* Writes image `index` of the batch directly into the memory of input `input`; for a CUDA device, 8-bit pixels are
+ * uploaded. `spec` NULL: all defaults. Invalidates the results of the last run. */
 LENSLET_C_API lenslet_status lenslet_runner_load_image(lenslet_runner* runner, size_t input, const lenslet_image* image,
                                                        const lenslet_image_spec* spec, int64_t index);
-/* Runs on what was loaded since the last run; images of the batch that were not are zeros. */
+/* Runs on the images loaded since the last run; images of the batch that were not loaded are zeros. */
 LENSLET_C_API lenslet_status lenslet_runner_run_loaded(lenslet_runner* runner, const lenslet_tensor* outputs,
                                                        size_t output_count, const lenslet_run_options* options);
 
@@ -320,27 +319,27 @@ LENSLET_C_API lenslet_status lenslet_runner_run_loaded(lenslet_runner* runner, c
 
 typedef struct lenslet_event_values lenslet_event_values;
 
-/* A step that has been done. All of it is valid during the call only. */
+/* A completed step. Valid during the call only. */
 typedef struct lenslet_event {
-  size_t struct_size; /* the library's: look at it before you read what a later header added */
+  size_t struct_size; /* set by the library: check it before reading members that a later header added */
   const char* name;   /* of the node */
   const char* op;
   const char* algorithm; /* "" where there is no choice */
-  double ms;             /* of the step alone, on its device */
+  double ms;             /* time of the step alone, on its device */
   int32_t step;
   int32_t reserved;
   size_t inputs, outputs; /* counts */
   lenslet_event_values* values;
 } lenslet_event;
 
-/* Not 0 ends the run with LENSLET_CANCELLED. */
+/* Return other than 0 to end the run with LENSLET_CANCELLED. */
 typedef int32_t (*lenslet_observer)(void* context, const lenslet_event* event);
-/* Called after each step of later runs, in the thread that runs; NULL: no longer. Steps that run together otherwise run
- * one by one with it; on CUDA it costs copies to the host. */
+/* Sets a function called after each step of later runs, in the running thread; NULL removes it. Bands of steps then run
+ * step by step; on CUDA every step's values are copied to the host. */
 LENSLET_C_API lenslet_status lenslet_runner_set_observer(lenslet_runner* runner, lenslet_observer observer,
                                                          void* context);
-/* Host memory in the order of the shape, copied when the step has it in another; `data` NULL and `rank` -1 for an
- * optional input that is left out. */
+/* Host memory, row-major; a copy if the step's format differs. `data` NULL and `rank` -1 for an omitted optional
+ * input. */
 LENSLET_C_API lenslet_status lenslet_event_input(lenslet_event_values* values, size_t index, lenslet_tensor* tensor);
 LENSLET_C_API lenslet_status lenslet_event_output(lenslet_event_values* values, size_t index, lenslet_tensor* tensor);
 

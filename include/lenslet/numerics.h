@@ -10,9 +10,9 @@
 
 namespace lenslet {
 
-/// What values are stored as between steps, what products multiply, what their sums are kept in. A kernel computes at
-/// least as exactly as asked for, never less. "fp16" and "bf16" store what products of weights make and read in 16 bit;
-/// what has no kernel for it, or is wanted at its full range, stays float32 (Softmax, the last Gemm).
+/// Types of stored values, of the operands of products, and of accumulators. A kernel is at least as precise as
+/// requested. "fp16" and "bf16" store the inputs and outputs of products with weights in 16 bits. Operators without
+/// such a kernel, or that need the full range, stay float32 (Softmax, the last Gemm).
 struct Numerics {
   enum class Multiply : std::uint8_t {
     fp32,  ///< IEEE single precision
@@ -29,7 +29,7 @@ struct Numerics {
 
 /// "fp32", "tf32", "fp16", "bf16".
 LENSLET_API std::string_view to_string(const Numerics& numerics) noexcept;
-/// The reverse. Error(invalid_argument) names the known ones.
+/// The inverse. Error(invalid_argument) lists the known names.
 LENSLET_API Numerics parse_numerics(std::string_view name);
 
 }  // namespace lenslet

@@ -1,5 +1,5 @@
 #pragma once
-// A plan as text for other programs.
+// A plan as JSON, for other programs.
 
 #include <string>
 
@@ -8,9 +8,10 @@
 
 namespace lenslet {
 
-/// One line of JSON, in UTF-8 whatever bytes names have (what is none of it becomes U+FFFD): the members of PlanInfo
-/// under their names, but `precision` of its numerics, the nodes of `late` under one name with what is copied for them,
-/// and null for the shapes of late outputs. Numbers that are not finite are null. `lenslet inspect --json` prints it.
+/// One line of JSON with the members of PlanInfo under their own names. Exceptions: `precision` stands for the
+/// numerics, the nodes of `late` and the copies made for them share one name, and shapes of late outputs are null.
+/// Non-finite numbers are null. Always valid UTF-8: invalid bytes in names become U+FFFD. `lenslet inspect --json`
+/// prints it.
 LENSLET_API std::string to_json(const PlanInfo& plan);
 
 }  // namespace lenslet

@@ -15,9 +15,9 @@
 
 namespace lenslet {
 
-/// Element types. Floats are computed in f32 or, where Numerics lets them, in 16 bits; integers as they are. Those from
-/// f8e4m3fn on are moved and converted, never computed with. Of fewer than 8 bits each element takes a byte of its own:
-/// i4 and i2 lie as int8, u4 and u2 as uint8, of f4e2m1 the low 4 bits count and the others are 0; files pack them.
+/// Element types. Floats are computed in f32 or, where Numerics allows it, in 16 bits; integers in their own type.
+/// Types from f8e4m3fn on are only moved and converted. Elements of fewer than 8 bits take one byte each in memory
+/// (files pack them): i4 and i2 are stored as int8, u4 and u2 as uint8, f4e2m1 in the low 4 bits with the others 0.
 // clang-format off
 enum class DType : std::uint8_t {
   f32, f64, f16, bf16, i8, u8, i16, u16, i32, u32, i64, u64, boolean,
@@ -56,16 +56,15 @@ struct dtype_of<std::uint64_t> : std::integral_constant<DType, DType::u64> {};
 template <>
 struct dtype_of<bool> : std::integral_constant<DType, DType::boolean> {};
 
-/// How the elements of a 4-D tensor lie in memory. Shapes are ALWAYS written in N C H W order, whatever the format: it
-/// says only where element (n,c,h,w) is stored. Tensors that an app makes, and those a run gives back, are nchw;
-/// observers see others, which Tensor::to_format(formats::nchw) reads. Tensors of another rank are row-major in the
-/// order of their shape under every format.
+/// The memory layout of a 4-D tensor. Shapes are ALWAYS in N C H W order, in every format: a format only says where
+/// element (n,c,h,w) is stored. An application's tensors and a run's outputs are nchw; observers see other formats,
+/// which Tensor::to_format(formats::nchw) converts. Tensors of another rank are row-major in every format.
 struct Format {
   enum class Order : std::uint8_t {
     row_major,      ///< the order of the shape
     channels_last,  ///< N, H, W, C
   };
-  /// Elements stored around each image, beside its own; the step that makes them says what they hold.
+  /// Elements of padding stored around each image; the step that writes them defines their contents.
   struct Halo {
     std::int64_t top = 0, left = 0, bottom = 0, right = 0;
     friend bool operator==(const Halo&, const Halo&) = default;
@@ -74,11 +73,11 @@ struct Format {
 
   Order order = Order::row_major;
   /// Channels stored side by side as the innermost axis: nchw8c is [N][C/8][H][W][8], nhwc4c [N][H][W][C/4][4]. The
-  /// last block is padded to its full length; what lies in the padding is anything, and no reader may count on it.
+  /// last block is padded to its full length; the padding's contents are undefined.
   std::int32_t channel_block = 1;
   Halo halo{};
-  /// With channels last: elements from one pixel to the next, where the channels are some of a larger tensor's. What
-  /// lies between is not this tensor's; bytes() and values() reach over it. 0: its own channels, side by side.
+  /// Pixel pitch with channels last: elements from one pixel to the next, for a tensor that is some channels of a
+  /// larger one. The elements between belong to other tensors; bytes() and values() span them. 0: dense.
   std::int64_t pixel_pitch = 0;
 
   friend bool operator==(const Format&, const Format&) = default;
@@ -103,10 +102,9 @@ class LENSLET_API Shape {
   /// `axis` in [0, rank).
   std::int64_t operator[](int axis) const noexcept { return dims_[static_cast<std::size_t>(axis)]; }
   std::span<const std::int64_t> dims() const noexcept { return {dims_.data(), static_cast<std::size_t>(rank_)}; }
-  /// A copy with one dimension replaced. Error(invalid_argument) for an axis that there is not, or a negative
-  /// dimension.
+  /// A copy with one dimension replaced. Error(invalid_argument) for an axis out of range or a negative dimension.
   Shape with(int axis, std::int64_t dim) const;
-  /// Product of the dimensions (1 for a scalar). Error(limit) when those other than 0 make more than 2^40 elements.
+  /// Product of the dimensions (1 for a scalar). Error(limit) when the product of the non-zero ones exceeds 2^40.
   std::int64_t elems() const;
   /// "[1,3,224,224]"
   std::string str() const;
@@ -131,7 +129,7 @@ class LENSLET_API Tensor {
   Tensor() = default;
   Tensor(const Tensor&) = default;
   Tensor& operator=(const Tensor&) = default;
-  /// Leaves no tensor behind.
+  /// The moved-from tensor is empty().
   Tensor(Tensor&& other) noexcept { swap(other); }
   Tensor& operator=(Tensor&& other) noexcept {
     Tensor(std::move(other)).swap(*this);
@@ -139,12 +137,13 @@ class LENSLET_API Tensor {
   }
   ~Tensor() = default;
   void swap(Tensor& other) noexcept;
-  /// Owning, 64-byte aligned, elements NOT initialised. Error(limit) for too many elements or when memory is short.
+  /// Owning, 64-byte aligned, elements NOT initialised. Error(limit) for too many elements or out of memory.
   Tensor(DType dtype, Shape shape, const Format& format = formats::nchw);
 
-  /// Non-owning view of `data`, which holds shape.elems() elements. Error(invalid_argument) for null, but of none.
+  /// Non-owning view of `data`, which holds shape.elems() elements. Error(invalid_argument) for null, unless the shape
+  /// has no elements.
   static Tensor view(DType dtype, Shape shape, void* data, const Format& format = formats::nchw);
-  /// Read-only memory kept alive by `owner` (a mapped file, another tensor's storage). Null as of view().
+  /// Read-only memory kept alive by `owner` (a mapped file, another tensor's storage). Null as for view().
   static Tensor share(DType dtype, Shape shape, std::shared_ptr<const void> owner, const void* data,
                       const Format& format = formats::nchw);
   /// Owning copy of `values`; Error(invalid_argument) when the count does not fit the shape.
@@ -171,21 +170,19 @@ class LENSLET_API Tensor {
   template <typename T>
   std::span<const T> values() const;
 
-  /// The same memory under another shape of as many elements, else Error(invalid_argument). Only meaningful for nchw.
+  /// The same memory with another shape of equal element count, else Error(invalid_argument). Meaningful for nchw only.
   Tensor reshaped(Shape shape) const;
-  /// The same memory labelled with another format (the caller knows that the bytes agree).
+  /// The same memory labelled with another format; the caller guarantees that the bytes match it.
   Tensor relabelled(const Format& format) const;
   /// Owning deep copy.
   Tensor clone() const;
-  /// Owning copy stored in `format` (any dtype); a plain clone when nothing moves. What a format stores beside the
-  /// elements (padded blocks, halo) is zero.
+  /// Owning copy stored in `format` (any dtype); a plain clone if no element moves. Padding (blocks, halo) is zero.
   Tensor to_format(const Format& format) const;
-  /// Owning copy with other elements, of the same format, converted as ONNX's Cast does: to a float to nearest even
-  /// (overflow gives infinity), from a float to an integer towards zero (beyond its range the nearest end, NaN gives
-  /// 0), from an integer to a smaller one by the low bits, to one of 2 or 4 bits always by those, to bool everything
-  /// but 0, to a float of 8 bits or fewer saturating (f8e8m0: up to a power of two, the sign lost).
-  /// `f32.to_dtype(DType::f16)` is what a model with float16 inputs is given, `outputs[0].to_dtype(DType::f32)` reads
-  /// what it gives back.
+  /// Owning copy with another element type, in the same format, converted as by ONNX's Cast. To a float: round to
+  /// nearest even, overflow to infinity; to a float of 8 bits or fewer: saturating (f8e8m0: up to a power of two,
+  /// without the sign). From a float to an integer: towards zero, saturating, NaN to 0. From an integer to a smaller
+  /// one, and always to 2 or 4 bits: the low bits. To bool: x != 0. Models with float16 ports take
+  /// `f32.to_dtype(DType::f16)`; `outputs[0].to_dtype(DType::f32)` reads their outputs.
   Tensor to_dtype(DType dtype) const;
 
  private:

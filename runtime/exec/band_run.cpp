@@ -14,15 +14,15 @@ std::size_t round_up(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
 
 }  // namespace
 
-/// The rows of a node's output that a worker has at hand.
+/// The rows of a node's output held in a worker's strip.
 struct BandRun::Strip {
   float* data = nullptr;
   std::int64_t row_floats = 0;
   std::int64_t image = {};
-  Rows held;  ///< of that image; none at first
+  Rows held;  ///< of the current image; empty at first
 
-  /// Makes place for `wanted` and says which of them are still to be computed. What is there of them stays: the last
-  /// rows of a piece are the first ones of the next.
+  /// Moves the strip to `wanted` and returns the rows still to compute. Rows already held are kept: the last rows of a
+  /// piece are the first of the next.
   Rows make_place(std::int64_t for_image, Rows wanted) {
     const bool some = image == for_image && held.begin <= wanted.begin && wanted.begin < held.end;
     const Rows missing{some ? held.end : wanted.begin, wanted.end};

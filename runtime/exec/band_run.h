@@ -1,5 +1,5 @@
 #pragma once
-// Steps that are run in bands (Band): ready to run, any number of times.
+// A band of steps (Band), bound and ready to run any number of times.
 
 #include <cstddef>
 #include <memory>
@@ -16,10 +16,10 @@ class BandRun {
   /// `kernels` are those of the nodes, in their order; all offer rows.
   BandRun(const Band& band, std::vector<std::shared_ptr<const BoundKernel>> kernels);
 
-  /// The strips of so many threads.
+  /// Bytes of the strips of all threads.
   std::size_t workspace_bytes(int threads) const { return static_cast<std::size_t>(threads) * worker_bytes_; }
-  /// `steps` are the nodes' calls, as for BoundKernel::run. Only the last one's output is written; which thread
-  /// computes which rows varies, their bits do not.
+  /// `steps` are the nodes' calls, as for BoundKernel::run. Writes only the last one's output. Results do not depend on
+  /// which thread computes which rows.
   void run(std::span<const KernelRun> steps, std::span<std::byte> workspace, ThreadPool& pool) const;
 
  private:
@@ -29,7 +29,7 @@ class BandRun {
 
   std::vector<std::shared_ptr<const BoundKernel>> kernels_;
   std::vector<const RowKernel*> rows_;
-  std::vector<std::size_t> strip_offsets_;  // by node but the last, from a worker's own bytes on
+  std::vector<std::size_t> strip_offsets_;  // by node except the last, relative to a worker's own bytes
   std::size_t worker_bytes_ = 0;
   std::int64_t band_rows_;
 };

@@ -14,11 +14,11 @@ namespace {
 
 constexpr float most_of_f16 = 65504;
 
-/// The greatest finite magnitude; 0 of what is no float32.
+/// The largest finite magnitude; 0 for tensors other than float32.
 float largest(const Tensor& tensor) {
   if (tensor.empty() || tensor.dtype() != DType::f32) return 0;
   float most = 0;
-  const Tensor plain = tensor.to_format(formats::nchw);  // without what a format stores beside the elements
+  const Tensor plain = tensor.to_format(formats::nchw);  // without the format's padding
   for (const float value : plain.values<float>())
     if (std::isfinite(value)) most = std::max(most, std::abs(value));
   return most;

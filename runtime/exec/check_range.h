@@ -1,5 +1,5 @@
 #pragma once
-// Whether float16 holds what a network computes, on inputs like those to come: before it runs in float16.
+// Checks on sample inputs that a network's activations stay within float16's range.
 
 #include <functional>
 #include <span>
@@ -12,19 +12,20 @@
 
 namespace lenslet {
 
-/// A value that float16 does not hold.
+/// A value that exceeds float16's range.
 struct BeyondRange {
   std::string value;
-  std::string step;    ///< that makes it: "conv1 (Conv)"; of an input of the network empty
-  double largest = 0;  ///< its greatest magnitude
+  std::string step;    ///< that computes it: "conv1 (Conv)"; empty for a network input
+  double largest = 0;  ///< its largest magnitude
 };
 
-/// The values selected by name with `asked_for` that are finite in float32 but exceed float16's maximum, in the order
-/// of computation. Runs the network on PlanOptions::calibration on the CPU. Errors as of a Runner.
+/// Runs the network on PlanOptions::calibration on the CPU. Returns, in execution order, the values selected by
+/// `asked_for` (by name) that are finite in float32 but exceed float16's maximum. Errors as for Runner.
 std::vector<BeyondRange> find_beyond_f16(const Model& model, const PlanOptions& options,
                                          const std::function<bool(std::string_view)>& asked_for);
 
-/// PlanOptions::calibration, for a plan made with these options. Error(unsupported) names what is beyond float16.
+/// Checks PlanOptions::calibration for a plan with these options. Error(unsupported) names the first value out of
+/// range.
 void check_calibration(const Model& model, const PlanOptions& options, const Plan& plan);
 
 }  // namespace lenslet

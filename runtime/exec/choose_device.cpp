@@ -1,4 +1,4 @@
-// Device names resolved: choose_device().
+// choose_device(): resolves device names.
 #include <fmt/format.h>
 
 #include <charconv>
@@ -16,15 +16,15 @@ namespace lenslet {
 
 namespace {
 
-// The driver and the devices asked for so far. A device that appears or fails later is not noticed: a process that
-// changes its mind between two plans would be worse.
+// Cache of the driver and the devices queried so far. Later changes are not noticed, so that all plans of a process
+// agree.
 class Seen {
  public:
   Seen() : count_(cuda::query_driver(driver_)) {}
   const CudaInfo& driver() const { return driver_; }
   int count() const { return count_; }
   unsigned process() const { return process_; }
-  /// Copies: the map may grow meanwhile. `index` in [0, count).
+  /// Returns a copy, since the map may grow concurrently. `index` in [0, count).
   DeviceInfo device(int index) {
     const std::lock_guard lock(mutex_);
     auto [it, added] = devices_.try_emplace(index);
@@ -43,7 +43,7 @@ class Seen {
 Seen& seen() {
   static Seen once;
   if (once.process() == fork_count()) return once;
-  static Seen in_child;  // of fork(), which does not have what its parent saw
+  static Seen in_child;  // a fork()ed child must not use its parent's results
   return in_child;
 }
 

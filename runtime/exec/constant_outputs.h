@@ -1,5 +1,5 @@
 #pragma once
-// Outputs that no step makes, because they are known: constants of the model, and what renames them.
+// Network outputs that are constants or aliases of constants, which no step computes.
 
 #include <vector>
 
@@ -7,8 +7,7 @@
 
 namespace lenslet {
 
-/// A Runner's own copies, written anew in each run: an app may write over what it gets, and the Model's memory is
-/// shared, or a file's.
+/// A Runner's own copies, rewritten in each run: applications may overwrite outputs, and the Model's memory is shared.
 class ConstantOutputs {
  public:
   /// Memory for output `id` of `plan`, whose constant must outlive this.

@@ -38,7 +38,7 @@ StepInfo describe_step(const Graph& graph, const PlanStep& step) {
     row.output_formats.push_back(graph.value(output).format);
     row.bytes += graph.value(output).bytes();
   }
-  // What a Concat joins and finds where it belongs (place_parts) is neither read nor written.
+  // Inputs of a Concat that are already in place (place_parts) are neither read nor written.
   for (const std::int64_t input : integers_attribute(*node.op, "placed").value_or(std::vector<std::int64_t>()))
     row.bytes -= 2 * graph.value(node.inputs[static_cast<std::size_t>(input)]).bytes();
   row.flops = node.op->flops(inputs, graph.output_types(node));

@@ -1,5 +1,5 @@
 #pragma once
-// Weights that come to L2 before their step begins, while an earlier one runs: decided with the plan. Plain C++.
+// Prefetches of weights into L2 during an earlier step, decided with the plan. Plain C++.
 //
 // Convolutions leave memory idle, products of few rows wait for nothing else: VGG-16's first fully connected layer
 // reads 205 MB in fp16. What is brought early is taken from the step beside, and is worth nothing where weights stay in
@@ -16,24 +16,24 @@
 
 namespace lenslet {
 
-/// What a step reads that no step writes: what it prepared, or else the largest constant.
+/// A step's weights: its packed blob, or else its largest constant.
 struct StepWeights {
-  std::size_t bytes = 0;  ///< 0: it has none, or does not run
-  bool waits = false;     ///< its kernel does for them (Candidate::waits_for_weights)
-  bool product = false;   ///< of matrices: all of them stream through it once
+  std::size_t bytes = 0;  ///< 0: no weights, or the step does not run
+  bool waits = false;     ///< its kernel is bound by loading them (Candidate::waits_for_weights)
+  bool product = false;   ///< a matrix product: reads all weights exactly once
 };
 
-/// The first bytes of a step's weights come to L2 from the end of step `behind` on, while step `beside` runs.
+/// Prefetches the first bytes of a step's weights into L2 after step `behind`, concurrently with step `beside`.
 struct EarlyWeights {
   std::size_t step = 0, behind = 0, beside = 0;
   std::size_t bytes = 0;
 };
 
-/// In the order of the steps. `weight_bytes`: of the network, each once. None where they stay in L2, or nearly.
+/// The prefetches in step order. `weight_bytes`: all of the network's weights. None if they (nearly) fit in L2.
 std::vector<EarlyWeights> early_weights(std::span<const StepWeights> steps, std::size_t weight_bytes,
                                         const DeviceProfile& device);
 
-/// Says so in the reasons of the steps.
+/// Notes the prefetches in the steps' reasons.
 void describe_early_weights(std::span<const EarlyWeights> early_weights, std::span<StepInfo> steps);
 
 }  // namespace lenslet

@@ -1,5 +1,5 @@
 #pragma once
-// Runners of one network for different shapes: the last few that were used.
+// LRU cache of one network's Runners for different shapes.
 
 #include <algorithm>
 #include <cstddef>
@@ -15,14 +15,14 @@ class KeptRunners {
  public:
   explicit KeptRunners(std::size_t most) : most_(most) {}
 
-  /// The one kept under `key`, the last one used from now on; or null.
+  /// The Runner under `key`, marked most recently used; or null.
   RunnerImpl* use(const std::string& key) {
     const auto found = std::ranges::find(kept_, key, &Entry::key);
     if (found == kept_.end()) return nullptr;
     std::rotate(found, found + 1, kept_.end());
     return kept_.back().runner.get();
   }
-  /// Makes room for one more: the one that was not used for longest goes.
+  /// Evicts the least recently used Runner if the cache is full.
   void make_room() {
     if (kept_.size() == most_) kept_.erase(kept_.begin());
   }
@@ -31,7 +31,7 @@ class KeptRunners {
     return *kept_.back().runner;
   }
 
-  /// The last one used; null: none was.
+  /// The most recently used one, or null.
   RunnerImpl* last() const { return kept_.empty() ? nullptr : kept_.back().runner.get(); }
   template <typename Work>
   void for_each(const Work& work) const {
@@ -44,7 +44,7 @@ class KeptRunners {
     std::shared_ptr<RunnerImpl> runner;
   };
   std::size_t most_;
-  std::vector<Entry> kept_;  // the last one used stands last
+  std::vector<Entry> kept_;  // most recently used last
 };
 
 }  // namespace lenslet

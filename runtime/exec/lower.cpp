@@ -35,7 +35,7 @@ void check_disabled(const std::vector<std::string>& disabled) {
   }
 }
 
-// Here once, where each convolution would say the same, and a network without any would say nothing.
+// Checked once here, rather than by each convolution; also covers networks without any.
 void check_algorithm(DeviceKind device, const std::string& name) {
   if (name.empty()) return;
   std::vector<std::string_view> known;
@@ -63,7 +63,7 @@ void check_stage(const std::string& stage) {
               fmt::format("there is no stage '{}'; stages: load, infer, {}, plan", stage, fmt::join(known, ", ")));
 }
 
-// A free first dimension that nobody gave was taken for the batch: where that does not fit, the error says so.
+// An unspecified free first dimension was taken for the batch; the error says so if that does not fit.
 std::vector<WaitingNode> infer_bound(Graph& graph, const PlanOptions& options) {
   try {
     return infer_known_shapes(graph);

@@ -1,5 +1,5 @@
 #pragma once
-// From the graph as loaded to the graph that is executed: types, shapes, then the passes.
+// Lowers the loaded graph to the executed graph: types, shapes, then the passes.
 
 #include <memory>
 #include <string>
@@ -20,15 +20,15 @@ inline DeviceKind device_kind(const DeviceChoice& device) {
 /// Threads as asked for, or the cores available. Error(invalid_argument) outside 0..1024.
 int resolve_threads(int threads);
 
-/// What kernels know of `device`, with as many threads as `options` ask for. Error(device).
+/// The device profile that kernels see, with the thread count of `options`. Error(device).
 DeviceProfile profile_of(const DeviceChoice& device, const PlanOptions& options);
 
 /// `graph` after the passes that come before inference.
 void apply_early_passes(Graph& graph);
 
 /// Runs binding, inference and the passes up to and including `stage` ("load", "infer", a pass; "" or "plan": all).
-/// `device` is what options.device stands for, `profile` what profile_of() says of it. Where shapes follow from what is
-/// computed, `graph` ends there, and the rest is `late`.
+/// `device` is what options.device stands for, `profile` what profile_of() says of it. Where shapes depend on computed
+/// data, `graph` ends and the rest is `late`.
 struct Lowered {
   Graph graph;
   std::shared_ptr<const LatePart> late = {};

@@ -18,8 +18,7 @@ namespace lenslet {
 
 namespace {
 
-// What is kept of prepared weights that no Runner uses: enough for one that ends and is made again, were all its
-// convolutions Winograd's (36 numbers in place of 9).
+// Limit on unused packed weights: enough to recreate a Runner whose convolutions are all Winograd (36 numbers for 9).
 std::size_t unused_prepared_bytes(const Graph& graph) {
   std::size_t bytes = 0;
   for (const Value& value : graph.values)
@@ -34,7 +33,7 @@ std::shared_ptr<const std::unordered_set<const void*>> constant_memory(const Gra
   return memory;
 }
 
-// A port whose only free dimension is the batch can be checked before anybody says how the model will be run.
+// A port whose only free dimension is the batch can be checked at load.
 bool known_but_for_batch(const PortInfo& port) {
   for (std::size_t i = 1; i < port.dims.size(); ++i)
     if (port.dims[i] < 0) return false;
@@ -59,7 +58,7 @@ bool is_undeclared(const PortInfo& port, std::size_t axis) {
   return port.dims[axis] < 0 && (axis >= port.dim_names.size() || port.dim_names[axis].empty());
 }
 
-// Whether the declaration says no less than what was inferred.
+// Whether the declaration is at least as specific as the inferred shape.
 bool is_complete(const PortInfo& port, const Value& inferred) {
   if (!inferred.typed) return true;
   if (port.dtype != inferred.dtype || port.dims.size() != static_cast<std::size_t>(inferred.shape.rank())) return false;
@@ -106,7 +105,7 @@ void complete_outputs(Graph& graph, const Graph& one) {
   }
 }
 
-// Ports of inputs that nothing reads say so.
+// Marks the ports of unread inputs.
 void find_unread(Graph& graph) {
   const auto readers = graph.readers();
   for (std::size_t i = 0; i < graph.inputs.size(); ++i)
@@ -114,9 +113,8 @@ void find_unread(Graph& graph) {
         readers[static_cast<std::size_t>(graph.inputs[i])].empty() && !graph.is_output(graph.inputs[i]);
 }
 
-// What can be checked and completed before anybody says how the model will be run: as for one image, where only the
-// batch is free. A first dimension that is no batch, or only some batches, may not fit 1: then the error is not the
-// same for 2, and is left to whoever plans for what is given.
+// Checks and completes at load what depends on nothing but the batch, for a batch of 1. If 1 does not fit the model
+// (the first dimension is no batch, or is restricted), the error differs for 2 and is left to planning.
 void check_declared(Graph& graph) {
   bool free = false;
   for (const PortInfo& port : graph.input_ports) {
@@ -228,7 +226,7 @@ std::vector<std::string> pass_names() {
 
 std::vector<std::string> conv_algorithm_names(const std::string& device) {
   return at_boundary([&] {
-    // The names of CUDA's can be asked for without a device.
+    // CUDA's algorithm names need no device.
     const bool of_cuda = cuda_index(device) || choose_device(device).is_cuda();
     std::vector<std::string> names;
     for (const Kernel* kernel : conv_algorithms(of_cuda ? DeviceKind::cuda : DeviceKind::cpu))

@@ -1,5 +1,5 @@
 #pragma once
-// What a Model holds: the graph as loaded, and the caches its Runners share.
+// A Model's state: the loaded graph, and the caches shared by its Runners.
 
 #include <memory>
 #include <unordered_set>
@@ -13,15 +13,15 @@ namespace lenslet {
 class ModelImpl {
  public:
   ModelImpl(Graph loaded, Graph after_early_passes);
-  /// A part of `whole`'s network, out of its `typed`: prepared weights are shared.
+  /// A part of `whole`'s network, from its `typed`; shares its packed weights.
   ModelImpl(Graph part, std::shared_ptr<const ModelImpl> whole);
 
   const Graph source;  ///< as loaded: the file's own types; shapes of inputs as declared
-  /// After the passes that come before inference: what plans are made from. What is in `source` has the same ValueIds.
+  /// `source` after the passes before inference, with the same ValueIds; plans start from it.
   const Graph typed;
   const std::shared_ptr<PreparedCache> prepared;
-  /// Memory of the loaded graph's constants: it lasts as long as any part of the network, so that an address tells what
-  /// is there.
+  /// Memory of the loaded graph's constants. It outlives every part of the network, so an address identifies a
+  /// constant.
   const std::shared_ptr<const std::unordered_set<const void*>> lasting;
 
  private:

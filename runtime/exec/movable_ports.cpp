@@ -11,7 +11,7 @@ namespace {
 
 std::size_t index(ValueId id) { return static_cast<std::size_t>(id); }
 
-// Whether all values of the block begin where it does: parts of others do not.
+// Whether all values of the block begin at its start; parts of other values do not.
 bool begin_together(const Plan& plan, ValueId root) {
   for (std::size_t v = 0; v < plan.roots.size(); ++v)
     if (plan.roots[v] == root && plan.offsets[v] != plan.offsets[index(root)]) return false;

@@ -1,5 +1,5 @@
 #pragma once
-// Inputs and outputs of a CPU plan that may lie in the app's memory instead of the arena.
+// Inputs and outputs of a CPU plan that may use the application's memory instead of the arena.
 
 #include <cstddef>
 #include <utility>
@@ -10,19 +10,19 @@
 
 namespace lenslet {
 
-/// Of the app's memory, to be read and written where it lies: what malloc() and NumPy give. Kernels load and store
-/// values unaligned; that vectors may cross lines of the cache takes less than a copy does.
+/// Alignment for in-place use of the application's memory, as malloc() and NumPy provide. Kernels use unaligned loads
+/// and stores; crossing cache lines costs less than a copy.
 inline constexpr std::size_t app_alignment = 16;
 
-/// One input or output, and every tensor of the steps that lies in its memory: they move together.
+/// One input or output with all step tensors in its memory, which move together.
 class MovablePort {
  public:
-  /// `home` lies in the arena. What may not move has no tensors.
+  /// `home` is in the arena. A port that may not move has no tensors.
   MovablePort(Tensor home, std::vector<Tensor*> tensors)
       : home_(std::move(home)), at_(home_.data()), tensors_(std::move(tensors)) {}
 
-  /// To `data`, which holds as many bytes; null: home. False when it stays where it is: at home, if it may not move, or
-  /// where it was, if `data` is not aligned to app_alignment.
+  /// Moves to `data`, which holds as many bytes; null: back home. False if it may not move, or if `data` is not aligned
+  /// to app_alignment; it then stays where it was.
   bool move(void* data);
 
  private:
@@ -31,9 +31,9 @@ class MovablePort {
   std::vector<Tensor*> tensors_;
 };
 
-/// No step writes into the input's memory, and no output is it.
+/// Whether no step writes to the input's memory and no output shares it.
 bool input_may_move(const Plan& plan, std::size_t input);
-/// No other port is it, no constant, and nothing larger lies where it does.
+/// Whether it shares memory with no other port or constant and is not part of a larger value.
 bool output_may_move(const Plan& plan, std::size_t output);
 
 }  // namespace lenslet

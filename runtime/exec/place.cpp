@@ -70,7 +70,7 @@ class Placer {
     for (const Band& band : graph_.bands) live_through(band);
   }
 
-  /// What a band reads is read until its end, and what it makes is there from its beginning on.
+  /// Inputs of a band live until its end, and its outputs from its beginning.
   void live_through(const Band& band) {
     for (NodeId n = band.first; n <= band.last; ++n) {
       for (const ValueId input : graph_.node(n).inputs) touch(input, band.last);
@@ -92,7 +92,7 @@ class Placer {
     last = std::max(last, step);
   }
 
-  // An output takes over its input's block when nobody reads the input later.
+  // An output reuses its input's block if the input has no later reader.
   void overwrite_in_place() {
     for (std::size_t n = 0; n < graph_.nodes.size(); ++n) {
       const Node& node = graph_.nodes[n];
@@ -117,13 +117,13 @@ class Placer {
     const Value& to = graph_.value(output);
     if (from.dtype != to.dtype || !(from.shape == to.shape) || from.format != to.format) return false;
     if (graph_.value(at).bytes() < graph_.value(root(output)).bytes()) return false;
-    // Another input in the same block would be read after it was overwritten.
+    // Another input in the same block would be overwritten before it is read.
     for (std::size_t j = 0; j < node.inputs.size(); ++j)
       if (j != i && node.inputs[j] != no_id && root(node.inputs[j]) == at) return false;
     return !read_by_neighbours(at, step);
   }
 
-  /// Do other steps of the band that `step` is in read it, other rows perhaps, at the same time?
+  /// Whether other steps of `step`'s band read it, perhaps other rows, at the same time.
   bool read_by_neighbours(ValueId at, int step) const {
     for (const Band& band : graph_.bands) {
       if (step < band.first || step > band.last) continue;

@@ -1,5 +1,5 @@
 #pragma once
-// Which values share bytes, how long each lives, and where it lies in the arena.
+// Memory placement: which values share bytes, each one's lifetime, and its offset in the arena.
 
 #include <cstddef>
 #include <span>
@@ -12,7 +12,7 @@ namespace lenslet {
 
 struct Placement {
   std::vector<bool> runs;                      ///< by node: false where the output renames the input's bytes
-  std::vector<ValueId> root;                   ///< by value: the value whose block it lies in
+  std::vector<ValueId> root;                   ///< by value: the value that owns its block
   std::vector<std::size_t> offsets;            ///< by value; npos for values backed by a constant
   std::vector<std::size_t> workspace_offsets;  ///< by node
   std::vector<int> first, last;                ///< by root value: steps it is alive; -1 when not in the arena
@@ -25,7 +25,7 @@ struct Placement {
 
 struct PlacementOptions {
   bool keep_all = false;     ///< no block is reused or overwritten; renamings still share bytes
-  bool keep_inputs = false;  ///< the same of the graph's inputs alone, so that a run can be repeated on them
+  bool keep_inputs = false;  ///< the same for the graph's inputs only, so that a run can be repeated on them
   std::size_t alignment = arena_alignment;
 };
 

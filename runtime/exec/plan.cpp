@@ -19,12 +19,11 @@ namespace lenslet {
 
 namespace {
 
-// Constants the passes derive (folded scales, biases) are new objects in every plan; up to this size their bytes are
-// part of the key.
+// Constants derived by passes (folded scales, biases) are new objects in every plan; up to this size their bytes are
+// part of the cache key.
 constexpr std::size_t inline_key_bytes = 4 << 10;
 
-// What distinguishes a constant. Memory of the loaded graph lives as long as the Model, so its address identifies it;
-// anything else is told by its bytes.
+// Key of a constant: its address if it belongs to the loaded graph, which lives as long as the Model; else its bytes.
 void add_constant(PreparedKey& key, const Tensor& constant, const std::unordered_set<const void*>& source_memory) {
   key.text += fmt::format("|{}{}{}", to_string(constant.dtype()), constant.shape().str(), to_string(constant.format()));
   const std::string_view bytes(static_cast<const char*>(constant.data()), constant.bytes());
@@ -39,7 +38,7 @@ void add_constant(PreparedKey& key, const Tensor& constant, const std::unordered
   }
 }
 
-// The same of what a blob is made from: constants that run() does not read itself.
+// Key of a blob's sources: constants that run() does not read itself.
 void add_prepared(PreparedKey& key, const Problem& problem, const Candidate& candidate,
                   const std::unordered_set<const void*>& source_memory) {
   for (std::size_t i = 0; i < problem.inputs().size(); ++i) {
@@ -51,7 +50,7 @@ void add_prepared(PreparedKey& key, const Problem& problem, const Candidate& can
   }
 }
 
-// An entry of the Model's cache. What lies on a CUDA device is freed with that device current.
+// An entry of the Model's cache. Device memory is freed with that device current.
 struct PreparedHolder {
   std::shared_ptr<const void> data;
   int cuda_index = -1;
@@ -75,7 +74,7 @@ PreparedWeights hold(std::shared_ptr<const void> data, std::size_t bytes, int cu
 
 class PlanBuilder {
  public:
-  // Without `runnable`, nothing is bound, prepared and uploaded, only counted.
+  // Without `runnable`, nothing is bound, packed or uploaded, only counted.
   PlanBuilder(ModelImpl& model, const PlanOptions& options, std::shared_ptr<ThreadPool>& pool, bool runnable)
       : model_(model), options_(options), pool_(pool), runnable_(runnable) {
     // The plan outlives the caller's tensors.
@@ -117,17 +116,17 @@ class PlanBuilder {
   PlanStep& step_of(NodeId node) { return plan_->steps[static_cast<std::size_t>(node)]; }
   const DeviceChoice& device() const { return plan_->device; }
 
-  // Of what lies on the device: other devices have their own. The CPU's keys have no such prefix.
+  // Key prefix of data on a device; the CPU's keys have none.
   PreparedKey key_of(std::string_view what) const {
     return {device().is_cuda() ? fmt::format("{}|{}", device().id, what) : std::string(what)};
   }
 
-  // Into `counted` when this plan meets it for the first time.
+  // Counted once per plan.
   void count(const PreparedKey& key, std::size_t bytes, std::size_t& counted) {
     if (counted_.insert(key.text).second) counted += bytes;
   }
 
-  // A kernel writes all its outputs: those nobody reads get a place too.
+  // A kernel writes all its outputs, so unread ones get memory as well.
   void name_unwanted_outputs() {
     for (std::size_t n = 0; n < graph().nodes.size(); ++n) {
       const Node& node = graph().nodes[n];
@@ -158,7 +157,7 @@ class PlanBuilder {
       }
       plan_->steps.push_back(std::move(step));
     }
-    // Whoever keeps all values wants those between the steps of a band, too.
+    // keep_all_values includes the values inside bands.
     if (options_.keep_all_values) graph().bands.clear();
     for (const Band& band : graph().bands) prepare(band);
     if (runnable_) make_blobs();
@@ -190,8 +189,8 @@ class PlanBuilder {
     blobs_.push_back(std::move(wanted));
   }
 
-  // All threads prepare weights, the largest first, so that none has much left when the others are done (ResNet-50's
-  // first result with two: 137 -> 115 ms). For a device they come one by one.
+  // All threads pack weights, the largest first, for load balance (ResNet-50's first result with two threads: 137 ->
+  // 115 ms). For a device one by one.
   void make_blobs() {
     std::stable_sort(blobs_.begin(), blobs_.end(),
                      [](const BlobOfStep& a, const BlobOfStep& b) { return a.bytes > b.bytes; });
@@ -219,7 +218,7 @@ class PlanBuilder {
     return pool_.get();
   }
 
-  // The same for all Runners: the pool's threads may take denormal numbers for zero.
+  // Packed weights are shared by all Runners, but this pool's threads may flush denormals.
   std::shared_ptr<const void> blob_of(const Node& node, const PlanStep& step) {
     const FloatEnvironment ours;
     Tensor host = prepared_blob(*node.choice->kernel, *step.problem, node.choice->candidate);
@@ -266,7 +265,7 @@ class PlanBuilder {
     memory.peak_bytes = placement.arena_bytes;
   }
 
-  // Constants that kernels read, to the device, once a Model.
+  // Uploads the constants that kernels read, once per Model.
   void upload() {
     plan_->device_constants.resize(graph().values.size());
     for (const ValueId id : plan_->read_constants()) {
@@ -313,8 +312,7 @@ class PlanBuilder {
     describe_early_weights(plan_->early_weights, info.steps);
   }
 
-  // The rest of a network whose shapes follow from what it computes: how it will be planned, and what can be said of
-  // it.
+  // The rest of a network whose shapes depend on computed data: its planning options and what is known of it.
   void leave_for_later() {
     const LatePart& late = *plan_->late;
     plan_->late_options = options_;
@@ -324,7 +322,7 @@ class PlanBuilder {
     plan_->late_options.input_values.clear();
     std::erase_if(plan_->late_options.layer_algorithms, [&](const auto& layer) { return !late.plans(layer.first); });
 
-    // Outputs of the network come to the host anyway; what decides shapes comes for that alone.
+    // Network outputs are copied to the host anyway; other values only because they decide shapes.
     std::unordered_set<ValueId> outputs, decides;
     for (const LatePart::Output& output : late.outputs)
       if (!output.late) outputs.insert(late.early_outputs[output.index]);
@@ -369,7 +367,7 @@ class PlanBuilder {
   std::shared_ptr<ThreadPool>& pool_;
   const bool runnable_;
   std::vector<BlobOfStep> blobs_;
-  std::unordered_set<std::string> counted_;  // prepared weights that are in the report, by key
+  std::unordered_set<std::string> counted_;  // keys of packed weights already in the report
   std::shared_ptr<Plan> plan_ = std::make_shared<Plan>();
 };
 

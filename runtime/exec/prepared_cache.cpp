@@ -28,7 +28,7 @@ std::vector<PreparedWeights> PreparedCache::get(std::span<const PreparedKey> key
   const std::lock_guard lock(mutex_);
   std::vector<Entries::iterator> wanted;
   std::vector<std::size_t> missing;
-  std::vector<PreparedWeights> weights;  // held from here on
+  std::vector<PreparedWeights> weights;  // keeps the entries alive
   wanted.reserve(keys.size());
   missing.reserve(keys.size());
   weights.reserve(keys.size());

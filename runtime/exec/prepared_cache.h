@@ -1,5 +1,5 @@
 #pragma once
-// Transformed weights, shared by all Runners of a Model.
+// Cache of packed weights, shared by all Runners of a Model.
 
 #include <cstddef>
 #include <cstdint>
@@ -16,10 +16,10 @@
 
 namespace lenslet {
 
-/// What a plan asks for: found again by every plan that wants the same.
+/// A key that equal requests of all plans share.
 struct PreparedKey {
   std::string text;
-  /// What `text` only has a hash of: compared byte by byte, and kept as long as the entry.
+  /// Data of which `text` has only a hash: compared byte by byte, and kept as long as the entry.
   std::vector<Tensor> constants = {};
 };
 
@@ -28,14 +28,14 @@ struct PreparedWeights {
   std::size_t bytes = 0;
 };
 
-/// Thread-safe. What no plan holds any more stays for the next one that asks, up to `most_unused_bytes` in all: then
-/// what was asked for longest ago goes first.
+/// Thread-safe. Entries that no plan holds are kept up to `most_unused_bytes` in all; the least recently used are
+/// evicted first.
 class PreparedCache {
  public:
   explicit PreparedCache(std::size_t most_unused_bytes) : most_unused_bytes_(most_unused_bytes) {}
 
-  /// Of each key. What is not there, make(its index) makes, once a key, under the lock; by any thread of the pool, in
-  /// any order, or by the caller. When one throws, none of them stays.
+  /// The entry of each key. A missing one is made by make(its index), once per key, under the lock, by any pool thread
+  /// or the caller, in any order. If one throws, none of the new ones is kept.
   std::vector<PreparedWeights> get(std::span<const PreparedKey> keys,
                                    const std::function<PreparedWeights(std::size_t)>& make, ThreadPool* pool);
   PreparedWeights get(const PreparedKey& key, const std::function<PreparedWeights()>& make) {
@@ -43,9 +43,9 @@ class PreparedCache {
                {&key, 1}, [&](std::size_t) { return make(); }, nullptr)
         .front();
   }
-  /// To be called when a plan has gone.
+  /// Call after a plan was destroyed.
   void trim();
-  /// Of all entries, held by a plan or not.
+  /// Bytes of all entries, held by a plan or not.
   std::size_t bytes() const;
 
  private:

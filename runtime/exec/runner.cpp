@@ -29,7 +29,7 @@ const std::shared_ptr<RunnerImpl>& held_by(const std::shared_ptr<RunnerImpl>& ru
   return runner;
 }
 
-// What every call on a Runner does: its turn is taken, and an observer that ends the Runner ends the run alone.
+// Wraps every call on a Runner: takes its turn, and keeps the implementation alive if an observer destroys the Runner.
 template <typename Work>
 auto use(const std::shared_ptr<RunnerImpl>& runner, const Work& work) {
   return at_boundary([&] {
@@ -55,7 +55,7 @@ std::shared_ptr<RunnerImpl> make_runner(const Model& model, const PlanOptions& o
   try {
     runner = make_runner(model, plan, share);
   } catch (const Error&) {
-    // A cuBLAS that loads but cannot be initialised is known by then: as good as absent.
+    // A cuBLAS that cannot be initialised is known by then and treated as absent.
     bool without_cublas = false;
     if constexpr (cuda_built)
       without_cublas = plan->needs_cublas && !cuda::device_profile(plan->device.cuda_index).cublas_reason.empty();
@@ -71,7 +71,7 @@ void RunnerImpl::check_inputs(std::span<const Tensor> inputs) const {
   for (std::size_t i = 0; i < inputs.size(); ++i) check_input(i, inputs[i]);
 }
 
-// Those at the end may be missing that no node reads.
+// Unread inputs may be missing at the end.
 void RunnerImpl::check_count(std::size_t inputs) const {
   bool enough = inputs <= plan_->graph.inputs.size();
   for (std::size_t i = inputs; i < plan_->graph.inputs.size(); ++i) enough = enough && is_unread(i);
@@ -124,7 +124,7 @@ bool RunnerImpl::is_own(const Tensor& given) const {
   return at < begin + own_memory().size() && begin < at + given.bytes();
 }
 
-// All of them before any input is written, which may change them.
+// Copies all of them before writing any input, which may change them.
 void RunnerImpl::set_apart(std::size_t input, const Tensor& given) {
   if (!is_own(given)) return;
   apart_.resize(loaded_.size());

@@ -1,4 +1,4 @@
-// Runs on the app's memory: what is checked, what lies where, and what is copied where it cannot lie there.
+// Runs on the application's memory: checks, in-place use, and copies where that is not possible.
 #include <fmt/format.h>
 
 #include <cstdint>
@@ -46,7 +46,7 @@ void RunnerImpl::check_outputs(std::span<const IoTensor> outputs) const {
     if (overlaps_any(given, outputs.first(i)))
       throw Error(ErrorKind::invalid_argument,
                   fmt::format("output '{}' shares memory with one before it", ports[i].first), model_.name());
-    // What a run decides is known after it.
+    // Computed shapes are known only after the run.
     if (plan_->late == nullptr) {
       const Value& made = plan_->graph.value(plan_->graph.outputs[i]);
       check_output(i, given, made.dtype, made.shape);
@@ -69,7 +69,7 @@ void RunnerImpl::place_at_home() {
   away_ = false;
 }
 
-// To where it is read, by which what lies in own_memory() has been set apart.
+// Copies to the input's memory; inputs in own_memory() have been copied aside before.
 void RunnerImpl::give(std::size_t input, const IoTensor& given, std::span<const IoTensor> outputs) {
   const bool own = !given.on_cuda && is_own(given.tensor);
   const bool written_over = !given.on_cuda && overlaps_any(given.tensor, outputs);

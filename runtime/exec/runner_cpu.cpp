@@ -1,4 +1,4 @@
-// Runs a plan on the CPU: every pointer is resolved beforehand, a run walks the steps.
+// Runs a plan on the CPU: pointers are resolved at construction, a run walks the steps.
 #include <algorithm>
 #include <chrono>
 #include <cstring>
@@ -69,7 +69,8 @@ class CpuRunner final : public RunnerImpl {
 
  private:
   void write_input(std::size_t input, const Tensor& value) override {
-    // Shared out: the threads are awake when the first step begins, and each has its part of the input near.
+    // Copied in parallel: this wakes the threads before the first step and brings each one's part of the input into its
+    // cache.
     pool_->start_in_this_process();
     const std::span<std::byte> to = bytes_of(inputs_[input]);
     const auto* const from = static_cast<const std::byte*>(value.data());
@@ -129,18 +130,18 @@ class CpuRunner final : public RunnerImpl {
   Tensor bind(ValueId id) {
     const Value& value = plan().graph.value(id);
     const auto v = static_cast<std::size_t>(id);
-    // Renamed bytes of a constant keep its storage; only shape and format differ.
+    // Aliases of a constant share its storage; only shape and format differ.
     if (const Tensor* constant = plan().constants[v])
       return Tensor::share(value.dtype, value.shape, nullptr, constant->data(), value.format);
     return Tensor::view(value.dtype, value.shape, bytes_of(arena_).data() + plan().offsets[v], value.format);
   }
 
-  // An empty view may have no address, which here is one like any other.
+  // An empty view may have a null address, which must compare like any other.
   void* address_of(const Tensor& given) {
     return given.data() == nullptr ? arena_.data() : const_cast<void*>(given.data());
   }
 
-  // The steps' tensors that lie where `id` does; none where it may not move.
+  // The steps' tensors in the memory of `id`; none if it may not move.
   std::vector<Tensor*> tensors_at(ValueId id, bool may_move) {
     std::vector<Tensor*> found;
     if (!may_move) return found;
@@ -158,7 +159,7 @@ class CpuRunner final : public RunnerImpl {
     return found;
   }
 
-  /// The step that comes after step `i` and those that are run with it.
+  /// The step after step `i` and its band.
   std::size_t next_after(std::size_t i) const {
     const PlanStep& plan = *steps_[i].plan;
     return plan.band == nullptr ? i + 1 : static_cast<std::size_t>(plan.band_last) + 1;
@@ -205,7 +206,7 @@ class CpuRunner final : public RunnerImpl {
   std::vector<BoundStep> steps_;
   std::vector<KernelRun> calls_;  // of the steps, one each
   std::vector<Tensor> inputs_;    // in the arena
-  std::vector<Tensor> outputs_;   // there, too, or constants: where they are that lie in no memory of the app's
+  std::vector<Tensor> outputs_;  // in the arena or constants; used for outputs that are not in the application's memory
   std::vector<MovablePort> input_ports_, output_ports_;
   ConstantOutputs constant_outputs_;
   Observer observer_;

@@ -1,5 +1,5 @@
 #pragma once
-// What every Runner does, whatever the device: checks its inputs, then lets the device's half write them and run.
+// The device-independent half of a Runner: checks inputs, then the device's half writes them and runs.
 
 #include <atomic>
 #include <cstddef>
@@ -26,7 +26,7 @@ class RunnerImpl {
   RunnerImpl(const RunnerImpl&) = delete;
   RunnerImpl& operator=(const RunnerImpl&) = delete;
 
-  /// One call at a time, whoever makes it: a second thread, or an observer. Error(invalid_argument).
+  /// One call at a time: Error(invalid_argument) for a second thread or an observer.
   class Turn {
    public:
     explicit Turn(RunnerImpl& runner);
@@ -47,34 +47,34 @@ class RunnerImpl {
   virtual std::vector<double> time_device(int repeats) = 0;
   virtual const PlanInfo& info() const { return plan().info; }
 
-  // The device's half: into the memory of input number `input`, which exists, then the steps on what is there. The
-  // steps may write over the inputs.
+  // The device's half: writes the memory of input `input`, which exists, then runs the steps, which may overwrite the
+  // inputs.
   virtual void write_input(std::size_t input, const Tensor& value) = 0;
   /// Errors as of to_input(), before anything is written.
   virtual void write_image(std::size_t input, const ImageView& image, const ImageSpec& spec, std::int64_t index) = 0;
   /// Zeros for one image.
   virtual void write_blank(std::size_t input, std::int64_t index) = 0;
   virtual std::span<const Tensor> run_steps() = 0;
-  /// For the rest of a network that was cut: output number `output` of the last run where it was computed, in this
-  /// process's memory or on the device, and the same into an input of that rest.
+  /// For the second part of a network (late.h): output `output` of the last run, on the host or device that computed
+  /// it, and the same into an input of that part.
   virtual const Tensor& computed(std::size_t output) const = 0;
   virtual void take_over(std::size_t input, const Tensor& computed) { write_input(input, computed); }
-  /// Where writing one input may change another that was given.
+  /// The Runner's own memory: writing one input there may change another given input.
   virtual std::span<const std::byte> own_memory() const = 0;
 
-  // The same half, of runs on the app's memory, which was checked as far as the host can.
-  /// The next run reads that input where it lies, or what it queued to copy; null: the input's own memory again. False:
-  /// it has to be written.
+  // The device's half of runs on the application's memory, which the host has checked as far as it can.
+  /// Makes the next run read that input in place, or queues its copy; null: back to the input's own memory. False: the
+  /// caller must write it.
   virtual bool place_input(std::size_t /*input*/, const IoTensor* /*given*/) { return false; }
-  /// The next run writes that output there; null: the output's own memory again. False: it has to be copied.
+  /// Makes the next run write that output there; null: back to the output's own memory. False: the caller must copy it.
   virtual bool place_output(std::size_t /*output*/, const IoTensor* /*given*/) { return false; }
-  /// What a run gave back, to where it is wanted.
+  /// Copies a run's output to its destination.
   virtual void copy_output(const Tensor& computed, const IoTensor& wanted);
-  /// What comes is done behind what the app has queued so far. Error(invalid_argument) on the CPU.
+  /// Orders following work after the application's queued work. Error(invalid_argument) on the CPU.
   virtual void wait_for(void* cuda_stream) = 0;
-  /// Nothing reads or writes the app's memory any more: after an error.
+  /// Stops all use of the application's memory after an error.
   virtual void let_go() noexcept {}
-  /// For the parts of a network that was cut.
+  /// For the parts of a network (late.h).
   void stop_by(const std::stop_token& stop) { stop_ = stop; }
 
   const Model& model() const { return model_; }
@@ -86,7 +86,7 @@ class RunnerImpl {
       : model_(std::move(model)), plan_(std::move(plan)), loaded_(plan_->graph.inputs.size()) {}
 
   const std::stop_token& stop() const { return stop_; }
-  /// Error(cancelled) when the app has asked for the end; `done` steps of those of the plan are.
+  /// Error(cancelled) if the application has cancelled, after `done` steps of the plan.
   void end_if_cancelled(std::size_t done) const {
     if (stop_.stop_requested()) throw_cancelled(done);
   }
@@ -97,7 +97,7 @@ class RunnerImpl {
   void check_input(std::size_t input, const Tensor& given, bool on_cuda = false) const;
   void check_outputs(std::span<const IoTensor> outputs) const;
   void check_loaded() const;
-  /// PortInfo::unread: it may be missing, is not looked at where it is there, and is not written.
+  /// PortInfo::unread: the input may be missing and is ignored.
   bool is_unread(std::size_t input) const { return plan_->graph.input_ports[input].unread; }
   void write_missing();
   bool is_own(const Tensor& given) const;
@@ -111,35 +111,35 @@ class RunnerImpl {
 
   Model model_;  // keeps the constants alive
   std::shared_ptr<const Plan> plan_;
-  std::vector<std::vector<bool>> loaded_;  // by input and image, since the last run; no images: none was
+  std::vector<std::vector<bool>> loaded_;  // by input and image, since the last run; empty: none loaded
   std::vector<Tensor> apart_;              // by input: copies of those that lie in own_memory()
-  std::vector<bool> placed_;               // outputs that the run at work writes in the app's memory
+  std::vector<bool> placed_;               // outputs that the current run writes to the application's memory
   std::vector<Tensor> given_back_;         // outputs of the last run on the app's memory
-  std::stop_token stop_;                   // of the run at work
-  bool away_ = false;                      // some input or output may lie in the app's memory
-  std::atomic<unsigned> turn_{0};          // who works: 1 + fork_count(), so that a child is free of its parent's
+  std::stop_token stop_;                   // of the current run
+  bool away_ = false;                      // some input or output may be in the application's memory
+  std::atomic<unsigned> turn_{0};          // current call's owner: 1 + fork_count(); a child does not inherit it
 };
 
-/// What the parts of one network share, made by the first one.
+/// State shared by the parts of one network, made by the first one.
 struct RunnerShare {
   std::shared_ptr<ThreadPool> pool;
   std::shared_ptr<cuda::Session> session;
 };
 
-/// Plans, and makes what runs the plan. Errors as of Runner's constructor.
+/// Plans and creates the implementation that runs the plan. Errors as for Runner's constructor.
 std::shared_ptr<RunnerImpl> make_runner(const Model& model, const PlanOptions& options, RunnerShare& share);
 /// Error(limit) when memory for the arena is short.
 std::shared_ptr<RunnerImpl> make_cpu_runner(Model model, std::shared_ptr<const Plan> plan, RunnerShare& share);
-/// Of a plan that leaves something for later; `early` runs the plan.
+/// For a plan with a late part; `early` runs the plan.
 std::shared_ptr<RunnerImpl> make_staged_runner(Model model, std::shared_ptr<const Plan> plan,
                                                std::shared_ptr<RunnerImpl> early, RunnerShare share);
 
-/// Of PlanOptions::other_shapes; `first` is planned for the options as they are.
+/// For PlanOptions::other_shapes; `first` is planned for the given options.
 std::shared_ptr<RunnerImpl> make_shapes_runner(const Model& model, const PlanOptions& options,
                                                std::shared_ptr<RunnerImpl> first, RunnerShare share);
 
 namespace cuda {
-/// Runs the network once, on zeros, and records it. Error(device). Only in builds with the CUDA half.
+/// Runs the network once on zeros and captures it. Error(device). Only in builds with CUDA.
 std::shared_ptr<RunnerImpl> make_runner(Model model, std::shared_ptr<const Plan> plan, RunnerShare& share);
 }  // namespace cuda
 

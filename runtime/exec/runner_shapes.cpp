@@ -1,4 +1,4 @@
-// A Runner that takes inputs of other shapes than it was planned for: one for each of the last few sets of shapes.
+// A Runner for changing input shapes: keeps one Runner for each of the last few sets of shapes.
 #include <fmt/format.h>
 
 #include <string>
@@ -26,7 +26,7 @@ class ShapesRunner final : public RunnerImpl {
     for (std::size_t i = 0; i < plan().info.inputs.size(); ++i)
       key += plan().graph.input_ports[i].unread ? "" : plan().info.inputs[i].second.str();
     runners_.add(std::move(key), std::move(first));
-    options_.calibration.clear();  // of the first plan
+    options_.calibration.clear();  // only checked for the first plan
   }
 
   std::span<const Tensor> run(std::span<const Tensor> inputs) override { return planned_for(inputs).run(inputs); }
@@ -49,7 +49,7 @@ class ShapesRunner final : public RunnerImpl {
   std::vector<double> time_device(int repeats) override { return runners_.last()->time_device(repeats); }
 
  private:
-  // What is no set of inputs is refused by the last one used.
+  // Invalid inputs are refused by the most recently used Runner.
   template <typename Input>
   RunnerImpl& planned_for(std::span<const Input> inputs) {
     const auto& ports = plan().graph.input_ports;
@@ -70,7 +70,7 @@ class ShapesRunner final : public RunnerImpl {
     return runners_.add(std::move(key), std::move(made));
   }
 
-  // Nobody comes this way: run() and load_image() go to one of the Runners as a whole.
+  // Never called: run() and load_image() are forwarded as a whole.
   void write_input(std::size_t input, const Tensor& value) override { runners_.last()->write_input(input, value); }
   void write_image(std::size_t input, const ImageView& image, const ImageSpec& spec, std::int64_t index) override {
     runners_.last()->write_image(input, image, spec, index);

@@ -1,5 +1,5 @@
-// Runs a network whose shapes follow in part from what it computes: the part that was planned beforehand, then the
-// nodes between on the host, then the rest, planned for the shapes that there are now. A few such plans are kept.
+// Runs a network with data-dependent shapes in stages: the part planned beforehand, the nodes between on the host, then
+// the rest, planned for the shapes now known. A few such plans are kept.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -19,7 +19,7 @@ namespace lenslet {
 
 namespace {
 
-// The rest planned anew for every number of boxes costs milliseconds, an arena kept for each of them memory.
+// Planning the rest again for each number of boxes takes milliseconds; each kept plan takes an arena.
 constexpr std::size_t most_kept = 4;
 
 void add_to_key(std::string& key, const Tensor& tensor, bool with_value) {
@@ -64,7 +64,7 @@ class StagedRunner final : public RunnerImpl {
   }
   void write_blank(std::size_t input, std::int64_t index) override { early_->write_blank(input, index); }
   std::span<const std::byte> own_memory() const override { return early_->own_memory(); }
-  // Outputs are known where they are computed: those are copied.
+  // No place_output(): outputs stay in the part that computes them and are copied.
   bool place_input(std::size_t input, const IoTensor* given) override { return early_->place_input(input, given); }
   void copy_output(const Tensor& computed, const IoTensor& wanted) override { early_->copy_output(computed, wanted); }
   void wait_for(void* cuda_stream) override { early_->wait_for(cuda_stream); }
@@ -103,7 +103,7 @@ class StagedRunner final : public RunnerImpl {
     return value.is_constant() ? value.constant : made_[at(id)];
   }
 
-  // A node on the host, and its step.
+  // A node run on the host, and its step.
   void compute(const Node& node) {
     std::vector<Tensor> inputs;
     for (const ValueId id : node.inputs) inputs.push_back(id == no_id ? Tensor() : known(id));
@@ -144,7 +144,7 @@ class StagedRunner final : public RunnerImpl {
     observer_(event);
   }
 
-  // What runs the rest on what there is now.
+  // The Runner of the rest for the current shapes.
   RunnerImpl& planned() {
     std::string key;
     for (std::size_t i = 0; i < late().graph.inputs.size(); ++i)
@@ -156,13 +156,13 @@ class StagedRunner final : public RunnerImpl {
     return kept_.add(std::move(key), std::move(rest));
   }
 
-  // What arrives has its shape and, where it decides shapes, its value.
+  // An arriving input has a shape and, if it decides shapes, a value.
   std::shared_ptr<RunnerImpl> plan_rest() {
     Graph graph = late().graph;
     for (std::size_t i = 0; i < graph.inputs.size(); ++i) {
       const ValueId id = graph.inputs[i];
       const Tensor& arrived = shape_of(id);
-      // Names of values need not differ.
+      // Value names need not be unique.
       graph.input_ports.push_back(
           fixed_port(fmt::format("{}#{}", graph.value(id).name, id), arrived.dtype(), arrived.shape()));
       if (late().planned_for_value[i])
@@ -172,13 +172,13 @@ class StagedRunner final : public RunnerImpl {
                        share_);
   }
 
-  // Its data may be on the device alone.
+  // Its data may be on the device only.
   const Tensor& shape_of(ValueId id) const {
     const auto output = early_output(id);
     return output && made_[at(id)].empty() ? early_->computed(*output) : made_[at(id)];
   }
 
-  // Which output of the first part it is; none: a node on the host made it.
+  // Index of the first part's output; none: computed by a host node.
   std::optional<std::size_t> early_output(ValueId id) const {
     const auto found = std::ranges::find(late().early_outputs, id);
     if (found == late().early_outputs.end()) return std::nullopt;
@@ -197,9 +197,9 @@ class StagedRunner final : public RunnerImpl {
   std::shared_ptr<RunnerImpl> early_;
   RunnerShare share_;
   PlanInfo info_;
-  std::vector<Tensor> made_;  // by value: what is on the host of this run
+  std::vector<Tensor> made_;  // by value: this run's values on the host
   std::vector<Tensor> outputs_;
-  KeptRunners kept_{most_kept};  // the rest, by shapes and values that decide shapes
+  KeptRunners kept_{most_kept};  // the rest, keyed by shapes and by the values that decide shapes
   ThreadPool host_{1};
   Observer observer_;
 };

@@ -1,4 +1,4 @@
-// The first half of infer_shapes.h: declared input shapes plus the caller's wishes give concrete ones.
+// The first half of infer_shapes.h: concrete input shapes from the declared and the requested ones.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -15,8 +15,8 @@ namespace {
 
 [[noreturn]] void refuse(std::string message) { throw Error(ErrorKind::invalid_argument, std::move(message)); }
 
-/// Sizes of the symbolic dimensions seen so far. As for ONNX Runtime, one name may have several sizes where they are
-/// given; then it says nothing of inputs without a shape. Unnamed dimensions are free of each other.
+/// Sizes of the symbolic dimensions seen so far. As in ONNX Runtime, the given shapes may use several sizes for one
+/// name; it then determines no other input. Unnamed dimensions are independent.
 class Symbols {
  public:
   std::optional<std::int64_t> find(const std::string& symbol) const {
@@ -71,7 +71,7 @@ std::size_t find_input(const Graph& graph, const std::string& name) {
   refuse(fmt::format("no input is called {} (inputs: {})", name, known));
 }
 
-/// "4x3x?x?": what is known of a shape that has to be given.
+/// "4x3x?x?": the known part of a shape that must be given.
 std::string wanted_shape(std::span<const std::int64_t> dims) {
   std::string text;
   for (std::size_t axis = 0; axis < dims.size(); ++axis)

@@ -1,5 +1,5 @@
 #pragma once
-// Runs one node outside any plan: for constants, and for tests.
+// Evaluates one node outside any plan, for constants and tests.
 
 #include <memory>
 #include <span>
@@ -9,15 +9,15 @@
 
 namespace lenslet {
 
-/// What is known of inputs that are: all of it.
+/// The input infos of fully known inputs.
 std::vector<InputInfo> infos_of(std::span<const Tensor> inputs);
 
-/// Results of `op` on `inputs` (empty() for an omitted one; format nchw), in buffers of their own and format nchw, by
-/// the first CPU kernel that takes them so. `types` are what op.infer() said. Workspace and blob are made and dropped.
-/// Error as the kernel throws it; Error(unsupported) when no kernel takes them.
+/// Results of `op` on `inputs` (nchw; empty() for an omitted one), in their own buffers, nchw, by the first CPU kernel
+/// that accepts them. `types` come from op.infer(). Workspace and blob are temporary. Errors as thrown by the kernel;
+/// Error(unsupported) if no kernel accepts them.
 std::vector<Tensor> evaluate(const std::shared_ptr<const Op>& op, std::span<const Tensor> inputs,
                              std::span<const TensorType> types, ThreadPool& pool);
-/// The same with the types inferred, and all that `op` checks of its inputs. What a WholeOp infers is computed once.
+/// The same, with types inferred and inputs checked by `op`. A WholeOp is computed only once.
 std::vector<Tensor> infer_and_evaluate(const std::shared_ptr<const Op>& op, std::span<const Tensor> inputs,
                                        ThreadPool& pool);
 

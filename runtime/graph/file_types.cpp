@@ -16,7 +16,7 @@ bool stands_for_16_bits(const Graph& graph, ValueId id) {
   return id != no_id && graph.value(id).dtype == DType::f32 && is_16_bit(graph.value(id).file_type);
 }
 
-/// The 16-bit type of all that the node reads and that is no constant, if it is one.
+/// The 16-bit type shared by all non-constant inputs of the node, if any.
 std::optional<DType> type_of_data(const Graph& graph, const Node& node) {
   std::optional<DType> common;
   for (const ValueId id : node.inputs) {
@@ -28,7 +28,7 @@ std::optional<DType> type_of_data(const Graph& graph, const Node& node) {
   return common;
 }
 
-/// With the inputs' types as `type_of(value, number)` has them; nothing where the operator does not take them.
+/// Output types for the input types `type_of(value, number)`; nullopt if the operator does not accept them.
 template <typename TypeOf>
 std::optional<std::vector<TensorType>> types_of(const Graph& graph, const Node& node, const TypeOf& type_of) {
   std::vector<InputInfo> inputs = graph.input_infos(node);
@@ -53,8 +53,8 @@ void infer_file_types(Graph& graph, const Node& node) {
   if (!types) {
     const std::optional<DType> data = type_of_data(graph, node);
     if (!data) return;
-    // Of an operator that the loader took apart (ops/expand.cpp), constants are float32 whatever its type; and some of
-    // ours take float32 alone behind input 0.
+    // Constants of operators expanded by the loader (ops/expand.cpp) are always float32, and some of our operators
+    // accept only float32 after input 0.
     types = types_of(graph, node, [&](const Value& value, std::size_t) {
       return value.dtype == DType::f32 && value.is_constant() ? *data : type_in_file(value);
     });

@@ -1,6 +1,6 @@
 #pragma once
-// The element types that a file gives its values, where they are float32 here because `widen` made them so: they say
-// what may run in 16 bits, and where a Cast rounds.
+// The file's element types of values that `widen` made float32. They decide what may run in 16 bits and where a Cast
+// rounds.
 
 #include <unordered_map>
 #include <unordered_set>
@@ -14,28 +14,28 @@ namespace lenslet {
 /// float16 or bfloat16.
 constexpr bool is_16_bit(DType dtype) { return dtype == DType::f16 || dtype == DType::bf16; }
 
-/// What the value is in the file.
+/// The value's type in the file.
 inline DType type_in_file(const Value& value) { return value.dtype == DType::f32 ? value.file_type : value.dtype; }
 
-/// Value::file_type of the outputs of `node`, whose inputs and outputs are typed. An output that `widen` has noted
-/// stays so. Where a file mixes types that its operator does not let mix: float32, which holds all of them.
+/// Value::file_type of the outputs of `node`, whose inputs and outputs are typed. Types noted by `widen` are kept. If
+/// the file mixes types that the operator does not allow: float32, which holds all of them.
 void infer_file_types(Graph& graph, const Node& node);
 
-/// What with_rounding() knows of values on the way through a graph.
+/// State of with_rounding() during its walk through a graph.
 struct RoundedValues {
-  std::unordered_map<ValueId, ValueId> unrounded;  ///< of what a Cast to the type that was there made, what it read
-  std::unordered_set<ValueId> to_round;            ///< rounded by a node that comes next
+  std::unordered_map<ValueId, ValueId> unrounded;  ///< a Cast to the type already in the file: its output to its input
+  std::unordered_set<ValueId> to_round;            ///< to be rounded by the next node
 };
 
-/// A conversion into 16 bits in the file where float32 stands for them, CastLike and DequantizeLinear, as nodes that
-/// round to them; and a Cast to the type that is there in the file (widen cannot tell) as one that does not. Empty: as
-/// it is. Sums and products are not rounded.
+/// Replacement nodes for a conversion (CastLike, DequantizeLinear) to a 16-bit file type that is float32 here, so that
+/// it rounds; and for a Cast that does not change the file's type (unknown to widen), so that it does not. Empty:
+/// unchanged. Sums and products are not rounded.
 std::vector<Node> with_rounding(Graph& graph, const Node& node, RoundedValues& values);
 
-/// fp16 or bf16 where nodes of the file are computed in that, in the one of more FLOPs; else fp32. `graph` is inferred.
+/// fp16 or bf16 if the file computes nodes in it (the one with more FLOPs); else fp32. `graph` is inferred.
 Numerics numerics_in_file(const Graph& graph);
 
-/// A node that converts `from` to `to`, of type `dtype`.
+/// A Cast node from `from` to `to`, of type `dtype`.
 Node cast_node(std::string name, ValueId from, ValueId to, DType dtype);
 
 }  // namespace lenslet

@@ -30,15 +30,15 @@ class BatchTracer {
   }
 
   void run() {
-    // As infer_shapes does: shapes must be evaluated alike.
+    // As in infer_shapes: both must evaluate shapes alike.
     NodeInference infer_one(one_, inference_node_bytes);
     NodeInference infer_many(many_, inference_node_bytes);
     for (std::size_t n = 0; n < graph_.nodes.size(); ++n) {
-      if (!typed(one_, one_.nodes[n]) || !typed(many_, many_.nodes[n])) continue;  // after a node already at fault
+      if (!typed(one_, one_.nodes[n]) || !typed(many_, many_.nodes[n])) continue;  // follows a node already at fault
       try {
         infer_one.infer(one_.nodes[n]);
       } catch (const Error&) {
-        broken_ = true;  // without any batch
+        broken_ = true;  // invalid at any batch
         continue;
       }
       const bool known = infer_one.evaluate(one_.nodes[n]);
@@ -48,7 +48,7 @@ class BatchTracer {
       for (const ValueId id : graph_.nodes[n].outputs)
         if (id != no_id) many_.value(id).typed = false;
     }
-    if (broken_) return;  // infer_shapes says better what is wrong
+    if (broken_) return;  // infer_shapes reports it better
     report();
   }
 
@@ -65,8 +65,8 @@ class BatchTracer {
   std::string trace(std::size_t n, bool known_for_one, NodeInference& infer_many) {
     const Node& node = graph_.nodes[n];
     const bool batched = any_batched(node), scales = batched && !node.op->reads_only_types();
-    std::vector<Places> places(node.outputs.size());  // that may hold the images
-    // What is computed from shapes alone was asked for, not baked in.
+    std::vector<Places> places(node.outputs.size());  // axes that may hold the images
+    // Values computed from shapes alone follow the batch and are not baked in.
     for (std::size_t o = 0; scales && !known_for_one && o < places.size(); ++o) {
       if (node.outputs[o] == no_id && o > 0) continue;
       ImagesApart apart = keep_images_apart(*node.op, batch_inputs(node), one_.output_types(node)[o]);
@@ -113,9 +113,9 @@ class BatchTracer {
     return inputs;
   }
 
-  /// Outputs either have the images in one of these places (in any dimension, where none is said) or, of a node that
-  /// sees none of them, do not depend on the batch. Constants made from the batch's shape (zeros to concatenate, states
-  /// of an LSTM) hold images too.
+  /// Outputs have the images along one of these axes (any axis if none is listed) or, if the node reads no images, do
+  /// not depend on the batch. Constants made from the batch's shape (zeros to concatenate, LSTM states) hold images
+  /// too.
   bool shapes_agree(const Node& node, bool must_scale, std::span<const Places> places) {
     for (std::size_t o = 0; o < places.size(); ++o) {
       const ValueId id = node.outputs[o];
@@ -133,7 +133,7 @@ class BatchTracer {
     return true;
   }
 
-  /// Constant `tensor`, whose axis `axis` is 1, once for each image.
+  /// Constant `tensor` with axis `axis`, of size 1, repeated for each image.
   Tensor repeated(const Tensor& tensor, int axis) const {
     Tensor all(tensor.dtype(), tensor.shape().with(axis, batch_));
     std::size_t parts = 1;
@@ -156,7 +156,7 @@ class BatchTracer {
     images_.emplace_back();
   }
 
-  /// What is laid out along the images as operands are (parts of a Concat, states and lengths of an LSTM).
+  /// Inputs that need one entry per image (parts of a Concat, states and lengths of an LSTM).
   bool repeat_constants(std::size_t n, int axis) {
     const auto map =
         graph_.nodes[n].op->axis_map(one_.input_infos(graph_.nodes[n]), one_.output_types(graph_.nodes[n])[0].shape);
@@ -175,7 +175,7 @@ class BatchTracer {
     return any;
   }
 
-  /// Gives node `n` a literal for `batch_` where it has one for 1 image; false when it has no such literal.
+  /// Replaces node `n`'s literal for 1 image by one for `batch_`; false if it has no such literal.
   bool rewrite(std::size_t n, const Places& places) {
     const Node& node = graph_.nodes[n];
     const Value& result = one_.value(first_output(node));

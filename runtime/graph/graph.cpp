@@ -42,7 +42,7 @@ std::string declaration(const Value& value) {
   return text;
 }
 
-/// " by winograd_f4 (tiles=49)", of a node whose kernel was chosen among several or configured; else nothing.
+/// " by winograd_f4 (tiles=49)", for a node with several kernels or a configuration; else empty.
 std::string kernel_of(const Node& node) {
   if (node.choice == nullptr || (node.choice->rows.size() < 2 && node.choice->candidate.config.empty())) return {};
   const std::string& config = node.choice->candidate.config;
@@ -116,7 +116,7 @@ std::vector<InputInfo> Graph::input_infos(const Node& reader) const {
 }
 
 std::vector<TensorType> Graph::output_types(const Node& producer) const {
-  // An output that nobody reads has no value that knows its type, but the kernel writes it all the same.
+  // An unread output has no value with a type, but the kernel still writes it.
   if (std::find(producer.outputs.begin(), producer.outputs.end(), no_id) != producer.outputs.end())
     return producer.op->infer(input_infos(producer));
   std::vector<TensorType> types;

@@ -23,12 +23,11 @@ struct Value {
   DType dtype = DType::f32;
   Shape shape;  ///< meaningful once `typed`
   bool typed = false;
-  /// float16 or bfloat16 where the file has the value in that, and it is float32 here (widen); else float32.
+  /// float16 or bfloat16 if the value has that type in the file and is float32 here (widen); else float32.
   DType file_type = DType::f32;
   Format format;    ///< nchw until formats are assigned
   Tensor constant;  ///< not empty(): the value is known (then it has no producer)
-  /// Where it lies among the channels of another value, which has memory of its own; `format` has that one's pixel
-  /// pitch.
+  /// Its channel range within another value, which owns the memory; `format` has that value's pixel pitch.
   struct Part {
     ValueId whole = no_id;
     std::int64_t channel = 0;
@@ -36,8 +35,7 @@ struct Value {
   Part part = {};
 
   bool is_constant() const { return !constant.empty(); }
-  /// As it is stored, once `typed`: of a part without what lies between its pixels, otherwise with what lies behind
-  /// each of them.
+  /// Bytes stored, once `typed`: for a part without the gaps between its pixels, else including the pixels' padding.
   std::size_t bytes() const {
     std::int64_t stored = shape.elems();
     if (part.whole == no_id && stored > 0) {
@@ -52,8 +50,8 @@ struct Node {
   std::string name;  ///< never empty: the loader makes one up ("Conv_12")
   std::shared_ptr<const Op> op;
   std::vector<ValueId> inputs;   ///< no_id for an omitted optional input
-  std::vector<ValueId> outputs;  ///< no_id for an output nobody wants
-  /// How it is computed, once that was decided: the kernel and the one candidate that runs.
+  std::vector<ValueId> outputs;  ///< no_id for an unused output
+  /// The chosen kernel and the candidate that runs, once decided.
   std::shared_ptr<const Choice> choice = {};
 
   std::string_view type() const { return op->type(); }
@@ -61,12 +59,12 @@ struct Node {
   std::string label() const;
 };
 
-/// Consecutive nodes that the CPU runs in bands: so many rows of the last one's output at a time, for which the others
-/// compute what it reads into strips that stay in the cache. Each but the last has one reader, the next.
+/// Consecutive nodes that the CPU runs together, `rows` rows of the last one's output at a time. The others compute the
+/// rows needed for these into strips that stay in the cache. Each node except the last has one reader, the next.
 struct Band {
   NodeId first = no_id, last = no_id;
-  std::int64_t rows = 0;             ///< of the last one's output, at a time
-  std::vector<std::int64_t> strips;  ///< by node but the last: the most rows of its output that are wanted at once
+  std::int64_t rows = 0;             ///< of the last node's output, per piece
+  std::vector<std::int64_t> strips;  ///< by node except the last: the most rows of its output needed at once
   std::string reason;
 };
 
@@ -77,7 +75,7 @@ struct Graph {
   std::vector<Node> nodes;
   std::vector<ValueId> inputs, outputs;
   std::vector<PortInfo> input_ports, output_ports;  ///< as declared, same order
-  std::vector<Band> bands;                          ///< apart, in order; once they were chosen
+  std::vector<Band> bands;                          ///< disjoint, in order; once chosen
 
   ValueId add_value(std::string value_name);
   ValueId add_constant(std::string value_name, Tensor tensor);
@@ -86,18 +84,18 @@ struct Graph {
   const Node& node(NodeId id) const { return nodes[static_cast<std::size_t>(id)]; }
   Node& node(NodeId id) { return nodes[static_cast<std::size_t>(id)]; }
 
-  /// Index of the node that makes `id`, or no_id. Linear; passes that ask often build `producers()` once.
+  /// Index of the node that makes `id`, or no_id. Linear time; frequent callers build `producers()` once.
   std::vector<NodeId> producers() const;
-  /// For each value the nodes that read it, in order; a node that reads it twice stands twice.
+  /// For each value the nodes that read it, in order; a node that reads it twice is listed twice.
   std::vector<std::vector<NodeId>> readers() const;
   bool is_output(ValueId id) const;
   bool is_input(ValueId id) const;
 
   /// All readers and graph outputs of `from` use `to` instead.
   void replace_uses(ValueId from, ValueId to);
-  /// Input infos of a node for Op::infer and friends; pointers into this graph.
+  /// Input infos of a node for Op::infer and the like; they point into this graph.
   std::vector<InputInfo> input_infos(const Node& node) const;
-  /// Of all outputs, those that are no_id included.
+  /// For all outputs, including those that are no_id.
   std::vector<TensorType> output_types(const Node& node) const;
 
   /// Readable text, one line a node: outputs with type and format = op(inputs) attributes by kernel.

@@ -14,7 +14,7 @@ std::int64_t before(const Shape& shape, int end) {
   return elems;
 }
 
-/// Where the images of x may be in y, which has the elements of x in their order.
+/// Possible positions of x's images in y, a reshaped x.
 std::vector<ImagesAt> same_places(const Shape& x, const ImagesAt& images, const Shape& y) {
   const std::int64_t wanted = before(x, images.axis) * images.outer;
   std::vector<ImagesAt> own, same, ends, others;
@@ -26,7 +26,7 @@ std::vector<ImagesAt> same_places(const Shape& x, const ImagesAt& images, const 
     const bool first = here.outer == 1 && (y[i] == 1 || wanted == 1);
     (first ? own : here == images && y[i] == x[i] ? same : here.outer == y[i] ? ends : others).push_back(here);
   }
-  // A dimension of their own, or the one that they had, leaves no doubt.
+  // A separate dimension, or the previous one, is unambiguous.
   for (const std::vector<ImagesAt>& certain : {own, same})
     if (!certain.empty())
       return {std::find(certain.begin(), certain.end(), images) != certain.end() ? images : certain[0]};
@@ -65,7 +65,7 @@ ImagesApart keep_images_apart(const Op& op, std::span<const BatchInput> inputs, 
     const AxisMap::Followed& followed = map->inputs[i];
     const std::int8_t own = followed.axis[axis];
     if (inputs[i].images || !infos[i].present || followed.parameter || own == AxisMap::none) continue;
-    // What is fixed can serve every image only where it is stretched, or repeated as a constant of one.
+    // An input without images can serve all of them only if it is broadcast, or is a constant that can be repeated.
     const Shape& shape = infos[i].type.shape;
     const bool repeats = followed.stretched[axis] || infos[i].constant != nullptr;
     if (shape[own] != 1 || !repeats)

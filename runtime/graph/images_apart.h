@@ -1,5 +1,5 @@
 #pragma once
-// Does a node keep the images of a batch apart?
+// Checks that a node does not mix the images of a batch.
 
 #include <cstdint>
 #include <span>
@@ -12,7 +12,7 @@ namespace lenslet {
 
 inline constexpr int no_images = -1;
 
-/// Where a value holds the images: its axis `axis` is [outer, images, what is left of it].
+/// Position of the images in a value: its axis `axis` splits into [outer, images, inner].
 struct ImagesAt {
   int axis = no_images;
   std::int64_t outer = 1;
@@ -27,15 +27,15 @@ struct BatchInput {
   ImagesAt images;
 };
 
-/// Of an output in such a run.
+/// Result for an output of such a run.
 struct ImagesApart {
-  std::string why;  ///< why they would be mixed, or are not known to be kept apart; "": each gets what it would alone
-  /// Then: where they may be, the likeliest first. A Reshape of [steps, 1, features] to [steps, features] may mean
-  /// [steps * images, features], or [steps, images * features].
+  std::string why;  ///< why images are mixed, or may be; "": each image's result is as if it ran alone
+  /// If empty: candidate positions of the images, the likeliest first. A Reshape of [steps, 1, features] to [steps,
+  /// features] may mean [steps * images, features], or [steps, images * features].
   std::vector<ImagesAt> places;
 };
 
-/// What becomes of an output of type `output` if the inputs held more images. At least one input has some.
+/// Analyses an output of type `output` for inputs with more images. At least one input holds images.
 ImagesApart keep_images_apart(const Op& op, std::span<const BatchInput> inputs, const TensorType& output);
 
 }  // namespace lenslet

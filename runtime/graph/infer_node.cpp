@@ -10,7 +10,7 @@
 namespace lenslet {
 namespace {
 
-/// Stands for data that an op of reads_only_types() does not read.
+/// Placeholder data for an op with reads_only_types(), which does not read it.
 alignas(64) constinit std::byte nothing[64]{};
 
 }  // namespace
@@ -66,7 +66,7 @@ bool NodeInference::evaluate(const Node& node) {
   const int alias = node.op->alias_input();
   if (alias >= 0 && types.size() == 1 && inputs[static_cast<std::size_t>(alias)].format() == formats::nchw &&
       inputs[static_cast<std::size_t>(alias)].dtype() == types[0].dtype) {
-    results.push_back(inputs[static_cast<std::size_t>(alias)].reshaped(types[0].shape));  // no new memory
+    results.push_back(inputs[static_cast<std::size_t>(alias)].reshaped(types[0].shape));  // shares the memory
   } else {
     if (!fits(node, result_bytes)) return false;
     bytes_left_ -= result_bytes;

@@ -34,8 +34,8 @@ bool is_decided_if(const Graph& graph, const Node& node) {
          graph.value(node.inputs[0]).is_constant();
 }
 
-// An operator asks for one value and then for the next (starts, ends, axes of a Slice): with the first one, all inputs
-// of its kind are waited for.
+// An operator asks for one value after the other (starts, ends, axes of a Slice): the first request waits for all
+// inputs of that kind.
 InputMask with_shape_arithmetic(const Graph& graph, const Node& node, InputMask asked) {
   const auto type_of = [&](std::size_t i) -> const Value& { return graph.value(node.inputs[i]); };
   std::size_t first = 0;
@@ -60,7 +60,7 @@ std::vector<WaitingNode> infer_known_shapes(Graph& graph) {
     for (const ValueId id : node.outputs)
       if (id != no_id) graph.value(id).typed = false;
   };
-  // Last first, so that the nodes of a branch come next.
+  // A stack in reverse order, so that the nodes of a branch come next.
   std::vector<Node> next(std::make_move_iterator(graph.nodes.rbegin()), std::make_move_iterator(graph.nodes.rend()));
   while (!next.empty()) {
     Node node = std::move(next.back());

@@ -9,7 +9,7 @@
 namespace lenslet {
 namespace {
 
-// All that decides its outputs will be known, and the host can compute it: no need to plan it.
+// Whether the host can compute the node between plan segments: all values that decide its outputs are then known.
 bool for_host(const Graph& graph, const Node& node, InputMask values) {
   for (std::size_t i = 0; i < node.inputs.size(); ++i)
     if (node.inputs[i] != no_id && !graph.value(node.inputs[i]).is_constant() && (values & input_bit(i)) == 0)
@@ -54,7 +54,7 @@ LatePart split_late(Graph& graph, const std::vector<WaitingNode>& waiting) {
   }
   graph.nodes = std::move(early);
 
-  // What is read there and known here, or made in between.
+  // Values that the second part reads: constants of this one, or made in between.
   std::vector<ValueId> inputs;
   const auto arrives = [&](ValueId id) {
     return id != no_id && !graph.value(id).is_constant() &&
@@ -93,7 +93,7 @@ LatePart split_late(Graph& graph, const std::vector<WaitingNode>& waiting) {
   late.early_outputs = std::move(early_outputs);
   graph.output_ports = std::move(early_ports);
 
-  // The other part's constants are not kept.
+  // Drops the other part's constants.
   std::vector<bool> read(graph.values.size(), false);
   const auto mark = [&](const std::vector<ValueId>& ids) {
     for (const ValueId id : ids)

@@ -1,6 +1,5 @@
 #pragma once
-// A network whose shapes follow in part from what it computes, cut in two: what can be planned beforehand, and what is
-// planned when a run has come so far.
+// Splits a network with data-dependent shapes in two: the part planned beforehand, and the part planned during a run.
 
 #include <string>
 #include <string_view>
@@ -10,42 +9,42 @@
 
 namespace lenslet {
 
-/// The second part. ValueIds are those of the graph that was cut.
+/// The second part, with the ValueIds of the original graph.
 struct LatePart {
-  /// Where an output of the whole network comes from: one of the first part's, or of `graph`'s.
+  /// Source of a network output: an output of the first part, or of `graph`.
   struct Output {
     bool late = false;
     std::size_t index = 0;
   };
   std::vector<Output> outputs;
-  /// By output of the first part: the value that it is.
+  /// By output of the first part: its value.
   std::vector<ValueId> early_outputs;
 
-  /// Nodes all of whose inputs decide their outputs' types (NonZero, NonMaxSuppression, Range): computed on the host
-  /// between the two parts, in this order.
+  /// Operators with data-dependent output shapes (NonZero, NonMaxSuppression, Range). The host runs them between the
+  /// two parts, in this order.
   std::vector<Node> on_host;
-  /// The rest. Its inputs are values of the first part and outputs of `on_host`, with no ports yet, and it is to be
-  /// planned when all their shapes are known; its outputs are the network's that the first part does not make.
+  /// The rest, planned when the shapes of all its inputs are known. Inputs: values of the first part and outputs of
+  /// `on_host`, without ports yet. Outputs: those of the network that the first part does not compute.
   Graph graph;
-  /// By input of `graph`: what it holds decides shapes (the target of a Reshape), so it must be known, too.
+  /// By input of `graph`: whether its value decides shapes (the target of a Reshape) and so must be known as well.
   std::vector<bool> planned_for_value;
-  /// By node of `graph`: why it waits ("shape is computed from data ..."); empty for those that only follow.
+  /// By node of `graph`: why it is late ("shape is computed from data ..."); empty if only its inputs are.
   std::vector<std::string> reasons;
 
-  /// Has `graph` a node of that name?
+  /// Whether `graph` has a node of that name.
   bool plans(std::string_view node) const;
-  /// Of a node of on_host: WholeOp::bounds(), where its inputs' types are known before the run; else nothing.
+  /// WholeOp::bounds() of a node of on_host if its inputs' types are known before the run; else empty.
   std::vector<Shape> bounds(const Node& node) const;
 };
 
-/// Cuts `graph`, whose shapes are inferred but for `waiting` and what follows it. What the second part reads, and what
-/// on_host does, becomes an output of `graph` behind those of its own that are left.
+/// Splits `graph`, whose shapes are inferred except for `waiting` and nodes after it. Values read by the second part or
+/// on_host become outputs of `graph`, after its own remaining ones.
 LatePart split_late(Graph& graph, const std::vector<WaitingNode>& waiting);
 
-/// A port of that shape, nothing of it free.
+/// A port with that fixed shape.
 PortInfo fixed_port(std::string name, DType dtype, const Shape& shape);
 
-/// As Graph::dump(), to be put behind that of the first part.
+/// As Graph::dump(), to append to that of the first part.
 std::string dump(const LatePart& late);
 
 }  // namespace lenslet

@@ -17,7 +17,7 @@ std::size_t round_up(std::size_t bytes, std::size_t alignment) {
   return (bytes + alignment - 1) / alignment * alignment;
 }
 
-/// Most (rounded) bytes alive at one step. Memory comes alive at `first` and dies after `last`.
+/// Most (rounded) bytes alive at one step. Memory is live from `first` to `last`, both included.
 std::size_t most_alive(std::span<const MemoryRequest> requests, std::size_t alignment) {
   struct Change {
     std::size_t grows = 0, shrinks = 0;

@@ -1,5 +1,5 @@
 #pragma once
-// Lifetimes to offsets in one arena: a pure function.
+// Assigns offsets in one arena from lifetimes; a pure function.
 
 #include <cstddef>
 #include <span>

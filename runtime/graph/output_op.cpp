@@ -15,11 +15,11 @@ namespace lenslet {
 
 namespace {
 
-// Exporters write probabilities in more ways than one: a head of one class as [1-p,p], a mean of several networks, what
-// is divided by its own sum once more.
+// Exporters write probabilities in several ways: a one-class head as [1-p,p], a mean of several networks, a second
+// division by the sum.
 
-/// How many of its first inputs the numbers of an operator's outputs come from: each is one of theirs, in another type
-/// or cut off, or a mean of some. 0: it makes new ones.
+/// The number of leading inputs that an operator passes through: its outputs are their elements, converted, clipped or
+/// averaged. 0: it computes new values.
 std::size_t passed_on(const Node& node) {
   static const std::unordered_set<std::string_view> first{"Abs",
                                                           "AveragePool",
@@ -55,11 +55,11 @@ std::size_t passed_on(const Node& node) {
   return all.contains(node.type()) ? node.inputs.size() : 0;
 }
 
-/// The operator that each value comes from, given those of the graph's inputs; "" of none and of several. Nodes are in
-/// order, so that one walk does it, however long a chain is.
+/// The operator that computes each value, given those of the graph's inputs; "" for none or several. One pass, since
+/// nodes are in topological order.
 class Origins {
  public:
-  /// Of what several shares add up to, before it is divided by their number.
+  /// For a sum of several shares, before division by their number.
   static constexpr std::string_view total = "sum of shares";
 
   Origins(const Graph& graph, const std::vector<std::string_view>& of_inputs)
@@ -83,7 +83,7 @@ class Origins {
 
   std::string_view origin(const Node& node) const {
     if (const std::size_t count = passed_on(node); count > 0) {
-      std::vector<std::string_view> found;  // constants stand for bounds and padding
+      std::vector<std::string_view> found;  // constants are bounds and padding
       for (std::size_t i = 0; i < count; ++i)
         if (const ValueId id = node.inputs[i]; id == no_id || !graph_.value(id).is_constant())
           found.push_back(of(node.inputs[i]));
@@ -95,8 +95,8 @@ class Origins {
     }
     if (node.type() == "Exp" && of(node.inputs[0]) == "LogSoftmax") return "Softmax";
     if (node.type() == "Log" && of(node.inputs[0]) == "Softmax") return "LogSoftmax";
-    // Softmax as exporters spell it (PyTorch's for any axis but the last, before opset 13), and what is divided by its
-    // own sum in another way.
+    // Softmax spelled out (by PyTorch for any axis except the last, before opset 13), and other divisions by the own
+    // sum.
     if (node.type() == "Div" && is_positive(of(node.inputs[0])) && is_sum_of(node.inputs[1], node.inputs[0]))
       return "Softmax";
     if (node.type() == "Mul")
@@ -111,7 +111,7 @@ class Origins {
     return scaled(node);
   }
 
-  /// What constants add to numbers or multiply them with, where that leaves them what they are.
+  /// Constant summands or factors that do not change what the values are.
   std::string_view scaled(const Node& node) const {
     constexpr double nothing = 1e-3;
     const auto all = [&](ValueId id, double value) {
@@ -161,7 +161,7 @@ class Origins {
   }
 
   bool is_sum_of(ValueId sum, ValueId terms) const { return reduces(sum, terms, sums_of); }
-  /// Is it a reduction of `terms`, perhaps in another shape, or with a little added?
+  /// Whether it is a reduction of `terms`, perhaps reshaped or with an epsilon added.
   bool reduces(ValueId sum, ValueId terms, std::span<const std::string_view> kinds) const {
     constexpr int most_steps = 4;
     for (int step = 0; step < most_steps; ++step) {
@@ -175,7 +175,7 @@ class Origins {
     return false;
   }
 
-  /// What both branches agree on, of those that can run.
+  /// The result common to all branches that can run.
   std::vector<std::string_view> of_branches(const IfOp& choice, const Node& node) const {
     std::vector<std::string_view> inputs, made;
     for (std::size_t i = 1; i < node.inputs.size(); ++i) inputs.push_back(of(node.inputs[i]));

@@ -1,5 +1,5 @@
 #pragma once
-// Which operator an output's numbers come from.
+// The operator that computes an output's values.
 
 #include <cstddef>
 #include <string>

@@ -1,8 +1,8 @@
-// assign_formats: each 4-D value gets a format, and conversions stand where two do not meet. Formats follow the data: a
-// node with several kernels runs where the chosen one wants; any other takes, of the formats that its kernel names, the
-// one in which most elements arrive. A halo of zeros (explicit padding) is a conversion, too. Conversions are made once
-// a value; graph outputs are always nchw. Images in nhwc that are flattened for products by known weights are not
-// converted: the products read them pixel by pixel.
+// assign_formats: gives each 4-D value a format and inserts conversions where formats differ. A node with several
+// kernels uses the chosen one's format. Any other node takes, of the formats its kernel accepts, the one in which most
+// elements arrive. Explicit zero padding is a conversion as well. Each value is converted once; graph outputs are
+// always nchw. nhwc images flattened for products by constant weights are not converted: the products read them pixel
+// by pixel.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -35,7 +35,7 @@ class FormatAssigner {
 
  private:
   bool has_format(ValueId id) const { return id != no_id && graph_.value(id).shape.rank() == 4; }
-  /// Constants decide no format, but where a kernel asks for one, they are converted as all else.
+  /// Constants do not influence the format, but are converted to the one that a kernel requires.
   bool moves(ValueId id) const { return has_format(id) && !graph_.value(id).is_constant(); }
 
   /// A Transpose between [N,H,W,C] and [N,C,H,W] costs nothing when one side is nhwc.
@@ -54,23 +54,23 @@ class FormatAssigner {
     return true;
   }
 
-  /// A product that can read rows of images pixel by pixel, as that.
+  /// The node as a product that can read rows of images pixel by pixel.
   struct PixelProduct {
     Node* node = nullptr;
     std::shared_ptr<const Op> op = {};
     Candidate candidate = {};
   };
-  /// What comes of a flattened image until products have read it.
+  /// A flattened image and the elementwise results made from it, up to the products.
   struct Flattened {
     std::int64_t channels = 0;
-    std::vector<ValueId> values = {};  ///< as it is, and what elementwise steps make of it
+    std::vector<ValueId> values = {};  ///< the image and results of elementwise steps
     std::vector<PixelProduct> products = {};
   };
 
-  /// [N,C,H,W] in nhwc flattened to [N,C*H*W] costs nothing where none but products by known weights read it: they
-  /// prepare the weights in that order, and add in another one. Not where weights would be there twice, which costs
-  /// more than the conversion: read as they lie (few_rows on the CPU), or by others as well. Pixels with room behind
-  /// them are no rows without gaps.
+  /// [N,C,H,W] in nhwc flattened to [N,C*H*W] costs nothing if only products by constant weights read it: they pack the
+  /// weights in that order, and sum in another order. Not where this would store weights twice, which costs more than
+  /// the conversion: unpacked weights (few_rows on the CPU), or weights with other readers. Not for padded pixels,
+  /// whose rows have gaps.
   bool keep_pixels(Node& node) {
     const int alias = node.op->alias_input();
     if (alias < 0) return false;
@@ -94,7 +94,7 @@ class FormatAssigner {
     return true;
   }
 
-  /// Is `id` read, and by nothing but products, as their rows, and elementwise steps before them?
+  /// Whether `id` is read only by products, as their rows, and by elementwise steps before them.
   bool read_by_products(ValueId id, Flattened& flattened) {
     const std::vector<NodeId>& readers = readers_[static_cast<std::size_t>(id)];
     if (readers.empty() || graph_.is_output(id)) return false;
@@ -124,7 +124,7 @@ class FormatAssigner {
            graph_.value(node.outputs[0]).shape == graph_.value(node.inputs[0]).shape;
   }
 
-  /// The same value stored in that format, if there is one already; else no_id.
+  /// The existing copy of the value in that format; else no_id.
   ValueId find(ValueId id, const Format& format) const {
     if (graph_.value(id).format == format) return id;
     for (const std::vector<ValueId>& forms : forms_)
@@ -134,8 +134,8 @@ class FormatAssigner {
     return no_id;
   }
 
-  /// Of a node with one kernel: the candidate in whose formats most elements arrive; nothing arrives: the first; at a
-  /// tie the last.
+  /// For a node with one kernel: the candidate in whose formats most elements arrive. Without any: the first; at a tie:
+  /// the last.
   Candidate follow_inputs(const Node& node, const Offer& offer) const {
     const Candidate* best = nullptr;
     std::int64_t most = 0;
@@ -168,7 +168,7 @@ class FormatAssigner {
       if (node.outputs[i] != no_id) graph_.value(node.outputs[i]).format = candidate.outputs[i];
   }
 
-  /// `id`, or the same value in `format`, converted before the node that comes next.
+  /// `id` in `format`, converted before the next node if necessary.
   ValueId in_format(ValueId id, const Format& format) {
     if (const ValueId found = find(id, format); found != no_id) return found;
     Format plain = format;
@@ -217,7 +217,7 @@ class FormatAssigner {
   const Target& target_;
   std::vector<Node> nodes_;                   // those before this pass
   std::vector<std::vector<NodeId>> readers_;  // of their values, by value
-  std::vector<std::vector<ValueId>> forms_;   // values that are stored in several formats, each with all of them
+  std::vector<std::vector<ValueId>> forms_;   // for values stored in several formats: all of their copies
 };
 
 }  // namespace

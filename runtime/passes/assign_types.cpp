@@ -1,14 +1,12 @@
-// assign_types: where a 16-bit precision is asked for, or is the file's own, each float32 value is stored in 16 bit or
-// stays as it is, and Casts stand where the two meet. Products (what has an epilogue) ask for 16 bit wherever a kernel
-// of the device takes it; everything else runs in what most of its elements arrive in. Weights, and what is added per
-// channel, stay float32 here: kernels round weights themselves, once, with the scales that were folded into them, and
-// add in float32.
+// assign_types: for a 16-bit precision, requested or the file's own, decides which float32 values are stored in 16 bits
+// and inserts Casts between the two. Products (nodes with an epilogue) use 16 bits wherever a kernel of the device
+// supports it; other nodes use the type in which most of their elements arrive. Weights and biases stay float32 here:
+// kernels round weights once, after folding, and add biases in float32.
 //
-// float32 stay: what no kernel takes in 16 bit (Softmax); the last product of a network if it makes no images, whose
-// scores are often near each other (it may read what it multiplies in 16 bit, where that loses nothing); what has a
-// constant that 16 bits cannot hold; inputs and outputs of the network; and, where nobody asked for 16 bit, what the
-// file computes in float32. A Cast to 16 bit that the file states rounds, and need not where its input is stored so
-// already.
+// These stay float32: nodes without a 16-bit kernel (Softmax); the last product of a network unless it makes images,
+// since its scores are often close (it may read 16-bit operands where that loses nothing); nodes with a constant that
+// 16 bits cannot hold; inputs and outputs of the network; and, if 16 bits were not requested, nodes that the file
+// computes in float32. A Cast to 16 bits in the file rounds, unless its input is already stored so.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -26,8 +24,7 @@
 namespace lenslet {
 namespace {
 
-/// Rounded to `half`, if nothing becomes infinite, nothing but 0 becomes 0, and what was exact down to the smallest
-/// normal number stays so precise.
+/// Rounds to `half`; nullopt if a value would overflow, underflow to 0, or lose precision as a denormal.
 std::optional<Tensor> in_halves(const Tensor& constant, DType half) {
   Tensor rounded = constant.to_dtype(half);
   const Tensor back = rounded.to_dtype(DType::f32);
@@ -50,7 +47,7 @@ class TypeAssigner {
 
   void run() {
     find_last_products();
-    std::vector<DType> declared;  // of outputs: those that the model has in 16 bit stay so
+    std::vector<DType> declared;  // outputs that the model declares in 16 bits keep their type
     for (const ValueId id : graph_.outputs) declared.push_back(graph_.value(id).dtype);
     std::vector<Node> nodes = std::exchange(graph_.nodes, {});
     for (std::size_t n = 0; n < nodes.size(); ++n) {
@@ -68,24 +65,24 @@ class TypeAssigner {
   }
 
  private:
-  /// The same value as float32 and in 16 bit, as far as there is one.
+  /// The copies of one value in float32 and in 16 bits, if they exist.
   struct Forms {
     ValueId single = no_id, half = no_id;
-    ValueId unrounded = no_id;  ///< in float32, of which `half` is what a Cast made
-    bool exact = false;         ///< `single` is what a Cast made of `half`
+    ValueId unrounded = no_id;  ///< in float32, from which a Cast made `half`
+    bool exact = false;         ///< `single` is a Cast of `half`
   };
 
   static bool is_product(const Node& node) { return node.op->epilogue() != nullptr; }
-  /// A value that the network computes and that this pass may store otherwise.
+  /// A computed value whose type this pass may change.
   bool is_single(ValueId id) const {
     return id != no_id && graph_.value(id).dtype == DType::f32 && !graph_.value(id).is_constant();
   }
   bool is_half(ValueId id) const { return id != no_id && graph_.value(id).dtype == half_; }
 
-  /// Products behind which there is none, and which make no images, nor features that become some (of a sparse value).
+  /// The last products: no product follows, and they make neither images nor sparse features that become images.
   void find_last_products() {
-    std::vector<bool> multiplied(graph_.values.size());  // is it, or what follows from it, an operand of a product?
-    std::vector<bool> images(graph_.values.size());      // is it, or does it become, something of planes?
+    std::vector<bool> multiplied(graph_.values.size());  // is it, or a value made from it, a product's operand?
+    std::vector<bool> images(graph_.values.size());      // whether it is or becomes an image
     last_.resize(graph_.nodes.size());
     for (std::size_t n = graph_.nodes.size(); n-- > 0;) {
       const Node& node = graph_.nodes[n];
@@ -140,11 +137,11 @@ class TypeAssigner {
     return (is_single(from) || is_half(from)) && (is_half(to) || (is_single(to) && is_half(from)));
   }
 
-  /// What it gives is known in both forms then; false where it need not run.
+  /// Records its result in both types; false if it need not run.
   bool meets_cast(const Node& node) {
     const ValueId from = node.inputs[0], to = node.outputs[0];
     const Forms known = forms(from);
-    if (is_single(to)) {  // it holds what was rounded: not what the other had before
+    if (is_single(to)) {  // holds the rounded values, unlike the original
       Forms& made = forms(to);
       made.half = from;
       made.unrounded = known.unrounded;
@@ -188,7 +185,7 @@ class TypeAssigner {
       if (is_half(node.inputs[i]) && !(as_it_is && i == 0)) node.inputs[i] = in_type(node.inputs[i], DType::f32);
   }
 
-  /// Does a kernel compute a product in float32 of a 16-bit input 0 as exactly as of one that was cast?
+  /// Whether a kernel's float32 product of a 16-bit input 0 is as exact as with an input cast to float32.
   bool multiplies_as_exactly(const Node& node) {
     if (!is_half(node.inputs[0]) || forms(node.inputs[0]).single != no_id) return false;
     std::vector<InputInfo> inputs = graph_.input_infos(node);
@@ -209,7 +206,8 @@ class TypeAssigner {
     return least;
   }
 
-  /// Was 16 bit asked for, or does the file compute the node in it? What makes no floats does so if it reads no others.
+  /// Whether 16 bits were requested, or the file computes the node in 16 bits. A node without float outputs counts if
+  /// all its float inputs are 16-bit.
   bool may_halve(const Node& node) const {
     if (!types_of_file_) return true;
     bool any = false;
@@ -232,7 +230,7 @@ class TypeAssigner {
     return halves > singles;
   }
 
-  /// Does a kernel of the device compute the node on these?
+  /// Whether a kernel of the device supports the node on these types.
   bool takes(const Node& node, const std::vector<InputInfo>& inputs, const std::vector<TensorType>& outputs) const {
     const Problem problem(node.op, inputs, outputs);
     const auto kernels = kernels_of(node.type(), target_.device.kind);
@@ -241,11 +239,11 @@ class TypeAssigner {
     });
   }
 
-  /// What a node would be in 16 bit.
+  /// A node's 16-bit version.
   struct Halved {
-    ValueId product_of = no_id;                    ///< what stands in for input 0
-    std::vector<DType> inputs;                     ///< what they have to be
-    std::vector<std::optional<Tensor>> constants;  ///< where one has to be rounded
+    ValueId product_of = no_id;                    ///< replacement of input 0
+    std::vector<DType> inputs;                     ///< required types
+    std::vector<std::optional<Tensor>> constants;  ///< rounded constants, where needed
     std::vector<TensorType> outputs;
   };
 
@@ -277,7 +275,7 @@ class TypeAssigner {
     if (product != nullptr) {
       for (TensorType& output : halved.outputs)
         if (output.dtype == DType::f32) output.dtype = half_;
-      // Best without a Cast, where the kernel rounds what it reads.
+      // Preferably without a Cast, if the kernel rounds its inputs itself.
       const ValueId x = node.inputs[0];
       const Forms known = x == no_id ? Forms() : forms(x);
       const auto takes_single = [&](ValueId single) {
@@ -296,13 +294,13 @@ class TypeAssigner {
       try {
         halved.outputs = infer_types(*node.op, inputs);
       } catch (const Error&) {
-        return std::nullopt;  // it wants one type everywhere, or float32 somewhere
+        return std::nullopt;  // it requires equal types, or float32 for some input
       }
     }
     return takes(node, inputs, halved.outputs) ? std::optional(std::move(halved)) : std::nullopt;
   }
 
-  /// Turns the node to 16 bit, if that can be.
+  /// Converts the node to 16 bits if possible.
   bool assign_halves(Node& node) {
     std::optional<Halved> made = halved(node, false);
     if (!made && !is_product(node)) made = halved(node, true);
@@ -321,7 +319,7 @@ class TypeAssigner {
     return true;
   }
 
-  /// In float32, under the name that the graph gave its output.
+  /// The value in float32, with the graph output's name.
   ValueId as_output(ValueId id) {
     if (!is_half(id)) return id;
     const ValueId out = in_type(id, DType::f32);

@@ -1,7 +1,7 @@
-// cancel_transposes: exports from NHWC frameworks put a Transpose before and after each convolution. Those from
-// [N,C,H,W] to [N,H,W,C] are moved down through ops that can work on either, until they meet the opposite one and both
-// go, or an op that needs [N,H,W,C], or the end. The opposite ones move up through Pad, which then meets its
-// convolution. What stays costs nothing where assign_layout can see it as a change of layout.
+// cancel_transposes: exports from NHWC frameworks put a Transpose before and after each convolution. Transposes from
+// [N,C,H,W] to [N,H,W,C] move down through ops that work on either, until they cancel with an inverse one or reach an
+// op that needs [N,H,W,C] or the end. Inverse ones move up through Pad, which is then next to its convolution. The rest
+// cost nothing where assign_formats treats them as a change of format.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -61,7 +61,7 @@ class Sinker {
       for (std::int64_t& axis : perm) axis = found->second.perm[static_cast<std::size_t>(axis)];
       node.inputs[0] = found->second.source;
       node.op = make_transpose_op(perm);
-      // A graph output keeps its own node, which drop_identity may remove.
+      // A graph output keeps its node; drop_identity may remove it.
       if (std::is_sorted(perm.begin(), perm.end()) && !graph_.is_output(node.outputs[0])) {
         same_as_[node.outputs[0]] = node.inputs[0];
         return;
@@ -134,7 +134,7 @@ void raise_through_pads(Graph& graph) {
     twins[0] = twin;
     auto moved = to_channels_first_node(graph, graph.node(pad), twins);
     if (!moved || !moved->before.empty()) continue;
-    // The Pad's place takes the Transpose, and the Transpose's place the Pad: what both read is made by then.
+    // Swaps Pad and Transpose; the inputs of both precede them.
     Node& above = graph.node(pad);
     Node& below = graph.nodes[n];
     std::swap(above.name, below.name);
@@ -146,7 +146,7 @@ void raise_through_pads(Graph& graph) {
   }
 }
 
-/// Transposes nobody reads go; those that move dimensions of size 1 only become Reshapes, which cost nothing.
+/// Removes unread Transposes; those that only move dimensions of size 1 become Reshapes, which cost nothing.
 void tidy(Graph& graph) {
   GraphEdit edit(graph);
   for (std::size_t n = graph.nodes.size(); n-- > 0;) {

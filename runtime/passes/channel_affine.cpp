@@ -10,8 +10,8 @@
 namespace lenslet {
 namespace {
 
-/// The affine after factors `scale` (may be empty) and summands beta * `bias`, rounded once; false when a result is not
-/// finite.
+/// Composes the affine with factors `scale` (may be empty) and summands beta * `bias`, rounded once; false if a result
+/// is not finite.
 bool compose(const ChannelAffine& affine, double beta, std::vector<float>& scale, std::vector<float>& bias) {
   const std::size_t channels = affine.factor.size();
   std::vector<float> new_scale(channels), new_bias(channels);
@@ -30,7 +30,7 @@ bool compose(const ChannelAffine& affine, double beta, std::vector<float>& scale
   return true;
 }
 
-/// What a product adds to each channel, as the file gives it; nothing when it is not known or no value a channel.
+/// A product's bias per channel, as in the file; empty if it is not constant or not one value per channel.
 std::optional<std::vector<float>> bias_values(const Graph& graph, ValueId id, std::int64_t channels) {
   if (id == no_id) return std::vector<float>(static_cast<std::size_t>(channels), 0.0F);
   const Value& bias = graph.value(id);

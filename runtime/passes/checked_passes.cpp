@@ -54,7 +54,7 @@ void CheckedPasses::look_again(bool infer) {
   };
   for (const Node& node : graph_.nodes) {
     const auto first = std::find_if(node.outputs.begin(), node.outputs.end(), [](ValueId id) { return id != no_id; });
-    if (first == node.outputs.end()) continue;  // it declares nothing
+    if (first == node.outputs.end()) continue;  // no output has a declared type
     Seen& seen = nodes_[static_cast<std::size_t>(*first)];
     const bool same = seen.op == node.op && seen.inputs == node.inputs && seen.outputs == node.outputs;
     if (same && !any_changed(node.inputs) && !any_changed(node.outputs)) continue;
@@ -64,8 +64,8 @@ void CheckedPasses::look_again(bool infer) {
 }
 
 void CheckedPasses::infer(const Node& node) const {
-  // At a 16-bit precision products keep weights in float32, and their kernels store what the plan decides
-  // (assign_types): of them it is the shape that follows from the operator.
+  // At a 16-bit precision products keep float32 weights and store the type that assign_types chose, so only their shape
+  // follows from the operator.
   const DType storage = context_.target.numerics.storage;
   const bool stores_either =
       storage != DType::f32 && (node.op->epilogue() != nullptr || node.type() == "SeparableConv");

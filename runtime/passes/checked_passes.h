@@ -1,5 +1,5 @@
 #pragma once
-// Runs passes, and holds what each leaves behind to what its operators infer.
+// Runs passes and verifies each result against the types that its operators infer.
 
 #include <memory>
 #include <vector>
@@ -8,8 +8,8 @@
 
 namespace lenslet {
 
-/// A pass declares types of values as it rewrites a graph, and kernels write as much memory as was declared: a wrong
-/// declaration must not get so far. After each pass the types of all nodes that it touched are inferred anew.
+/// Passes declare the types of values they create, and kernels write that much memory, so a wrong type must be caught.
+/// After each pass the types of all nodes that it changed are inferred again.
 class CheckedPasses {
  public:
   /// `graph` has its shapes inferred.
@@ -19,12 +19,12 @@ class CheckedPasses {
   void run(const Pass& pass);
 
  private:
-  /// What a node was when its types were last inferred, by its first output.
+  /// Each node when its types were last inferred, by its first output.
   struct Seen {
     std::shared_ptr<const Op> op = {};
     std::vector<ValueId> inputs = {}, outputs = {};
   };
-  /// What its types follow from.
+  /// Everything that determines its types.
   struct SeenValue {
     TensorType type = {};
     bool typed = false;

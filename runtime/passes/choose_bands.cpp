@@ -3,8 +3,8 @@
 // or memory; a strip of ten of its rows stays in L2. Rows that two bands read are kept, but computed twice where two
 // threads meet.
 //
-// Where a chain of such steps is cut into bands is decided by the bytes that then leave the cache: a value between two
-// bands counts as a whole, one inside a band by the share of its rows that are moved from one piece to the next.
+// A chain is split into bands so that the fewest bytes leave the cache: a value between two bands counts fully, one
+// inside a band by the share of its rows that are moved from one piece to the next.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -22,18 +22,17 @@
 namespace lenslet {
 namespace {
 
-/// Of a core's L2: what the values of a band may take, and what a thread's part of a value must take to be worth it.
-/// MobileNetV2 and EfficientNet-Lite0, batch 1 and 8, 1 and 2 threads, 1 MiB of L2: 0.25 to 0.5 and 0.3 to 0.5 are
-/// alike.
+/// Shares of a core's L2: the maximum for a band's values, and the minimum for a thread's part of a value. MobileNetV2
+/// and EfficientNet-Lite0, batch 1 and 8, 1 and 2 threads, 1 MiB of L2: 0.25 to 0.5 and 0.3 to 0.5 are alike.
 constexpr double strips_share = 0.4, least_share = 0.5;
-/// Fewer rows at a time are not worth their calls.
+/// Minimum rows per piece; fewer do not repay the calls.
 constexpr std::int64_t few_rows = 2;
-/// Pieces that a band has at least, a thread: the slower one then finds less to do.
+/// Minimum pieces per thread, for load balance.
 constexpr int pieces_a_thread = 4;
-/// Nodes of a band at most, which bounds the search.
+/// Maximum nodes of a band; bounds the search.
 constexpr std::size_t most_nodes = 8;
-/// What a byte between two steps of a band costs, of one that leaves the cache: each is written and read there, and
-/// those of rows that are kept for the next piece are moved.
+/// Cost of a byte between two steps of a band, relative to one that leaves the cache: it is written and read in cache,
+/// and moved if its row is kept for the next piece.
 constexpr double byte_in_cache = 0.1, byte_moved = 0.5;
 
 /// A node that can compute rows, or none.
@@ -73,7 +72,7 @@ class BandChooser {
     return stage;
   }
 
-  /// Is node n + 1 the only one that reads what node n makes, and does it read it by rows?
+  /// Whether node n + 1 is the only reader of node n's output and reads it by rows.
   bool meet(std::size_t n) const {
     const RowKernel *from = stages_[n].rows, *to = stages_[n + 1].rows;
     if (from == nullptr || to == nullptr || !(from->y_shape() == to->x_shape())) return false;
@@ -81,21 +80,21 @@ class BandChooser {
     return edit_.merges(value) && graph_.nodes[n + 1].inputs[to->row_input()] == value;
   }
 
-  /// Cuts the chain of nodes [first, last] into bands and single nodes, by least cost.
+  /// Splits the chain of nodes [first, last] into bands and single nodes of least total cost.
   void cut(std::size_t first, std::size_t last) {
     struct Best {
       double cost = std::numeric_limits<double>::infinity();
       std::size_t begin = 0;  // of the last part
       std::optional<Band> band;
     };
-    std::vector<Best> best(last - first + 2);  // of so many nodes
+    std::vector<Best> best(last - first + 2);  // by number of nodes
     best[0].cost = 0;
     for (std::size_t end = first + 1; end <= last + 1; ++end) {
       Best& here = best[end - first];
       for (std::size_t begin = end; begin-- > first && end - begin <= most_nodes;) {
         const double before = best[begin - first].cost + (begin == first ? 0 : apart(begin - 1));
         std::optional<Band> band;
-        if (end - begin > 1 && !(band = band_of(begin, end - 1))) break;  // longer ones take even more
+        if (end - begin > 1 && !(band = band_of(begin, end - 1))) break;  // longer bands need even more
         const double cost = before + (band ? moved(*band) : 0);
         if (cost < here.cost) here = {cost, begin, std::move(band)};
       }
@@ -106,13 +105,13 @@ class BandChooser {
     std::move(bands.rbegin(), bands.rend(), std::back_inserter(graph_.bands));
   }
 
-  /// Bytes through slow memory when what node n makes is written as a whole.
+  /// Bytes through slow memory if node n's output is written as a whole.
   double apart(std::size_t n) const {
     const double bytes = stages_[n].bytes();
     return bytes > least_share * l2_ * device_.units ? bytes : 0;
   }
 
-  /// What a band does within the cache, in such bytes.
+  /// A band's cost within the cache, in equivalent bytes.
   double moved(const Band& band) const {
     double bytes = 0;
     const RowShape& y = stages_[static_cast<std::size_t>(band.last)].rows->y_shape();
@@ -126,7 +125,7 @@ class BandChooser {
     return bytes;
   }
 
-  /// By node but the last, the most rows that so many rows of the last want when nothing is left from before.
+  /// By node except the last: the most rows needed for that many rows of the last one, with none kept from before.
   std::vector<std::int64_t> strips(std::size_t first, std::size_t last, std::int64_t rows) const {
     std::vector<std::int64_t> most(last - first, 0);
     const std::int64_t height = stages_[last].rows->y_shape().rows;
@@ -147,13 +146,13 @@ class BandChooser {
     return bytes;
   }
 
-  /// Nothing where even a few rows want strips larger than the cache.
+  /// nullopt if even a few rows need strips larger than the cache.
   std::optional<Band> band_of(std::size_t first, std::size_t last) const {
     const RowShape y = stages_[last].rows->y_shape();
     const std::int64_t pieces = pieces_a_thread * device_.units, least = std::min(few_rows, y.rows);
     for (std::int64_t rows = std::clamp((y.images * y.rows + pieces - 1) / pieces, least, y.rows); rows >= least;
          rows = rows * 3 / 4) {
-      if (rows != y.rows && rows > 2) rows -= rows % 2;  // kernels take rows in pairs
+      if (rows != y.rows && rows > 2) rows -= rows % 2;  // kernels process rows in pairs
       std::vector<std::int64_t> wanted = strips(first, last, rows);
       const double bytes = strip_bytes(first, wanted);
       if (bytes > strips_share * l2_) continue;

@@ -1,6 +1,5 @@
-// choose_kernels: each node gets a kernel, by the rule of ops/core/choose.h or by force; what no kernel takes is
-// refused, all of it in one Error. A node with a single kernel runs in whatever format its inputs arrive:
-// assign_formats says.
+// choose_kernels: selects each node's kernel, by the rule of ops/core/choose.h or as forced. One Error lists all nodes
+// without a kernel. assign_formats decides the format of nodes with a single kernel.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -18,14 +17,14 @@ namespace lenslet {
 
 namespace {
 
-// PassContext::layer_algorithms, by name; what no node asks for is an error.
+// PassContext::layer_algorithms, by name; unused entries are an error.
 class LayerAlgorithms {
  public:
   explicit LayerAlgorithms(const PassContext& context) : context_(context) {
     for (const auto& [name, algorithm] : context.layer_algorithms) wanted_[name] = {algorithm, false};
   }
 
-  // For one node: its own, or everybody's where its operator has an algorithm of that name.
+  // The algorithm forced on a node: its own, or the global one if its operator has it.
   std::string_view of(const Node& node) {
     const DeviceKind device = context_.target.device.kind;
     const auto own = wanted_.find(node.name);
@@ -56,7 +55,7 @@ class LayerAlgorithms {
   std::map<std::string, std::pair<std::string, bool>, std::less<>> wanted_;
 };
 
-// What is float32 in the file is computed and estimated so, whatever the other nodes are.
+// Nodes that are float32 in the file are computed and estimated in float32, whatever the others use.
 Target target_of(const Problem& problem, const PassContext& context) {
   const DType half = context.target.numerics.storage;
   const auto is_half = [&](const auto& type) { return type.dtype == half; };
@@ -74,7 +73,7 @@ void choose_kernels(Graph& graph, const PassContext& context) {
   bool any = false;
   LayerAlgorithms forced(context);
   for (Node& node : graph.nodes) {
-    if (node.op->alias_input() >= 0) continue;  // renames bytes, nothing runs
+    if (node.op->alias_input() >= 0) continue;  // an alias: nothing runs
     const std::vector<InputInfo> inputs = graph.input_infos(node);
     try {
       const Problem problem(node.op, inputs, graph.output_types(node));

@@ -1,5 +1,5 @@
-// crop_filters: taps of a known filter that meet nothing but padding go, as the outer ones of a large dilation on a
-// small image do, or the upper and lower rows of 3x3 on images of height 1. DeepLab's branch of dilation 24 becomes 1x1
+// crop_filters: removes taps of constant filters that only read padding, such as the outer ones of a large dilation on
+// a small image, or the upper and lower rows of 3x3 on images of height 1. DeepLab's branch of dilation 24 becomes 1x1
 // on 14x14.
 #include <algorithm>
 #include <vector>

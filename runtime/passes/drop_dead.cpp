@@ -1,4 +1,4 @@
-// drop_dead: nodes that no graph output depends on go, and constants that nobody reads give up their memory.
+// drop_dead: removes nodes that no graph output depends on, and frees unread constants.
 #include <vector>
 
 #include "runtime/passes/edit.h"
@@ -17,7 +17,7 @@ void drop_dead(Graph& graph, const PassContext&) {
       if (wanted[at(id)])
         alive = true;
       else if (node->outputs.size() > 1)
-        id = no_id;  // the kernel still writes it, into memory nobody reads
+        id = no_id;  // the kernel still writes this unread output
     }
     if (!alive) {
       node->op = nullptr;

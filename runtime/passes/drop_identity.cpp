@@ -1,5 +1,5 @@
-// drop_identity: nodes that give their input back unchanged go: Identity, Dropout at inference, Reshape and Cast to the
-// type that is there, Pad by nothing, Transpose that keeps the order.
+// drop_identity: removes nodes that return their input unchanged: Identity, Dropout at inference, Reshape and Cast to
+// the same type, Pad by nothing, Transpose that keeps the order.
 #include <numeric>
 #include <utility>
 #include <vector>
@@ -10,7 +10,7 @@
 namespace lenslet {
 namespace {
 
-/// Output 0 is input 0 again; nothing else is made that is read.
+/// Output 0 equals input 0, and no other output is read.
 bool gives_input_back(const GraphEdit& edit, const Node& node) {
   if (input_of(node, 0) == no_id || node.outputs.empty() || node.outputs[0] == no_id) return false;
   for (std::size_t i = 1; i < node.outputs.size(); ++i)
@@ -32,7 +32,7 @@ void drop_identity(Graph& graph, const PassContext&) {
       if (input != no_id) input = stands_for[static_cast<std::size_t>(input)];
     if (gives_input_back(edit, node)) {
       const ValueId from = node.outputs[0], to = node.inputs[0];
-      // A graph output keeps a producer and a value of its own.
+      // A graph output keeps its own producer and value.
       const bool to_has_producer = edit.producer(to) != no_id;
       if (edit.is_output(from)) {
         if (!to_has_producer || output_taken[static_cast<std::size_t>(to)]) continue;

@@ -1,5 +1,5 @@
 #pragma once
-// What passes need to rewrite a graph node by node.
+// Helpers for passes that rewrite a graph node by node.
 
 #include <memory>
 #include <optional>
@@ -11,8 +11,8 @@
 
 namespace lenslet {
 
-/// Producers and use counts of a graph that stay right while nodes are changed through it. Erased nodes keep their
-/// place (with no op) until finish(), so that node ids stay valid during a pass.
+/// A graph's producers and use counts, kept current through edits. Erased nodes stay in the list (with no op) until
+/// finish(), so that node ids stay valid during a pass.
 class GraphEdit {
  public:
   explicit GraphEdit(Graph& graph);
@@ -34,11 +34,11 @@ class GraphEdit {
 
   /// Replaces op and inputs of a node; its outputs stay.
   void replace(NodeId node, std::shared_ptr<const Op> op, std::vector<ValueId> inputs);
-  /// The node makes these values from now on, whose makers are erased, instead of its own.
+  /// Makes the node produce these values, whose producers are erased, instead of its own.
   void set_outputs(NodeId node, std::vector<ValueId> outputs);
   void erase(NodeId node);
   ValueId add_constant(std::string name, Tensor tensor);
-  /// A value like `model` in type, without producer yet.
+  /// Adds a value of `model`'s type, without producer yet.
   ValueId add_value_like(std::string name, const Value& model);
   /// Removes the erased nodes.
   void finish();
@@ -51,11 +51,10 @@ class GraphEdit {
   std::vector<bool> outputs_;
 };
 
-/// Input `i` of the node; no_id: it has none.
+/// Input `i` of the node, or no_id.
 inline ValueId input_of(const Node& node, std::size_t i) { return i < node.inputs.size() ? node.inputs[i] : no_id; }
 
-/// The node is computed by this candidate of the kernel that was chosen for it. Its choice was made (it is not null);
-/// other nodes may share it.
+/// Selects this candidate of the node's chosen kernel. The choice must exist (not null); other nodes may share it.
 void set_candidate(Node& node, Candidate candidate);
 
 /// Removes nodes without op.
@@ -64,8 +63,7 @@ void remove_erased(Graph& graph);
 /// The value of a constant f32 with a single element.
 std::optional<float> scalar_constant(const Graph& graph, ValueId id);
 
-/// Does a Transpose by `perm` leave the elements of an `x`-shaped tensor where they are (the dimensions larger than 1
-/// keep their order)?
+/// Whether a Transpose by `perm` moves no element of a tensor of shape `x` (dimensions larger than 1 keep their order).
 bool keeps_order(std::span<const std::int64_t> perm, const Shape& x);
 
 }  // namespace lenslet

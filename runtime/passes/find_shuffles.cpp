@@ -1,6 +1,5 @@
-// find_shuffles: Reshape to groups of channels, Transpose of the two, Reshape back is one ChannelShuffle, which works
-// in nhwc as the convolutions around it do. It reads the groups where they are, without the Concat before it, and
-// writes the halves or other equal parts into which Slices or a Split take it apart again.
+// find_shuffles: Reshape to groups of channels, Transpose of the two, Reshape back becomes one ChannelShuffle, which
+// also works in nhwc. It absorbs a Concat before it, and Slices or a Split after it that take equal parts.
 #include <algorithm>
 #include <optional>
 #include <vector>
@@ -11,14 +10,14 @@
 namespace lenslet {
 namespace {
 
-/// What a Reshape that renames bytes reads, when only `reader` sees its result; else no_id.
+/// The input of a Reshape whose result only `reader` reads; else no_id.
 ValueId renamed(const GraphEdit& edit, ValueId id) {
   if (!edit.merges(id)) return no_id;
   const Node& node = *edit.producer_node(id);
   return node.op->alias_input() == 0 ? node.inputs[0] : no_id;
 }
 
-/// Of a Transpose from [N,G,C/G,...] to [N,C/G,G,...], what follows keeping its order: G; else 0.
+/// G for a Transpose from [N,G,C/G,...] to [N,C/G,G,...] that keeps the other axes; else 0.
 std::int64_t swapped_groups(const Graph& graph, const Node& node) {
   if (node.type() != "Transpose") return 0;
   const auto perm = attribute<std::vector<std::int64_t>>(*node.op, "perm");
@@ -28,7 +27,7 @@ std::int64_t swapped_groups(const Graph& graph, const Node& node) {
   return graph.value(node.inputs[0]).shape[1];
 }
 
-/// Is `grouped` [N,G,C/G,...] the image `x` [N,C,H,W] with its channels in groups?
+/// Whether `grouped` [N,G,C/G,...] is the image `x` [N,C,H,W] with its channels in groups.
 bool groups_of(const Shape& grouped, const Shape& x) {
   if (x.rank() != 4 || grouped[0] != x[0] || grouped[1] * grouped[2] != x[1]) return false;
   if (grouped.rank() == 4) return grouped[3] == x[2] * x[3];
@@ -37,7 +36,7 @@ bool groups_of(const Shape& grouped, const Shape& x) {
 
 bool is_channels(std::optional<std::int64_t> axis) { return axis && (*axis == 1 || *axis == -3); }
 
-/// The inputs of the Concat of `groups` equal groups of channels that makes x for this reader alone; else x.
+/// The inputs of the Concat of `groups` equal channel groups that makes x, if x has no other reader; else x.
 std::vector<ValueId> groups_apart(GraphEdit& edit, ValueId x, std::int64_t groups) {
   if (!edit.merges(x)) return {x};
   const Node& node = *edit.producer_node(x);
@@ -51,13 +50,13 @@ std::vector<ValueId> groups_apart(GraphEdit& edit, ValueId x, std::int64_t group
   return inputs;
 }
 
-/// A value that is channels of an image, those from `begin` on.
+/// A value that holds an image's channels from `begin` on.
 struct ChannelPart {
   std::int64_t begin = 0;
   ValueId value = no_id;
 };
 
-/// The one number of a known int64 input, or nothing.
+/// The single element of a constant int64 input, or nullopt.
 std::optional<std::int64_t> number(const Graph& graph, const Node& node, std::size_t input) {
   const ValueId id = input_of(node, input);
   if (id == no_id) return std::nullopt;
@@ -66,8 +65,8 @@ std::optional<std::int64_t> number(const Graph& graph, const Node& node, std::si
   return value.constant.values<std::int64_t>()[0];
 }
 
-/// What a Slice of neighbours along the channels alone, its arguments inputs, or a Split along them takes of x; nothing
-/// of another node.
+/// The channel ranges of x taken by a Slice of step 1 along the channels, or a Split along them; empty for any other
+/// node.
 std::vector<ChannelPart> parts_taken(const Graph& graph, const Node& node, ValueId x) {
   if (node.op == nullptr || input_of(node, 0) != x) return {};
   std::vector<ChannelPart> parts;
@@ -87,7 +86,7 @@ std::vector<ChannelPart> parts_taken(const Graph& graph, const Node& node, Value
   return parts;
 }
 
-/// A shuffle whose result is only read by nodes that take its equal parts, one each, writes these itself.
+/// A shuffle writes its equal parts itself if each reader takes exactly one of them.
 void write_parts(GraphEdit& edit, NodeId shuffle) {
   const Graph& graph = edit.graph();
   const ValueId y = graph.node(shuffle).outputs[0];

@@ -1,5 +1,5 @@
-// fold_batch_norm and fold_scale: y = factor[c] * x + offset[c] after a product becomes factors on its weights and a
-// bias. Only where nobody else sees x; never forward through a convolution, whose padding it would reach.
+// fold_batch_norm and fold_scale: y = factor[c] * x + offset[c] after a product is folded into its weights and bias.
+// Only if x has no other reader; never forward through a convolution, since it would change the padding.
 #include "runtime/passes/channel_affine.h"
 #include "runtime/passes/passes.h"
 

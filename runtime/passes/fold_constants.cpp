@@ -1,5 +1,5 @@
-// fold_constants: nodes whose inputs are all known are computed now. Shape arithmetic was done by infer_shapes already;
-// what is left here are constants that became so through other rewrites, and large ones (ConstantOfShape weights).
+// fold_constants: evaluates nodes whose inputs are all constant. infer_shapes has already done shape arithmetic; left
+// are constants created by other rewrites, and large ones (ConstantOfShape weights).
 #include <utility>
 #include <vector>
 

@@ -1,4 +1,4 @@
-// fold_pad: zeros that a node puts around the images become zeros that the convolutions which read it imagine.
+// fold_pad: folds a zero Pad into the padding of the convolutions that read it.
 #include <algorithm>
 #include <functional>
 #include <utility>

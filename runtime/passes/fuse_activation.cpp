@@ -1,5 +1,5 @@
-// fuse_activation: activations spelled out in several nodes become one, and each that alone reads a Conv or Gemm moves
-// into its epilogue.
+// fuse_activation: merges activations spelled out in several nodes, and moves an activation that is the only reader of
+// a Conv or Gemm into its epilogue.
 #include "runtime/passes/edit.h"
 #include "runtime/passes/epilogue.h"
 #include "runtime/passes/passes.h"

@@ -1,5 +1,5 @@
-// fuse_residual: the Add of a residual block, and the activation after it, move into the epilogue of the product that
-// comes last before it, a convolution.
+// fuse_residual: the Add of a residual block, and the activation after it, move into the epilogue of the last
+// convolution before it.
 #include <algorithm>
 #include <utility>
 
@@ -10,7 +10,7 @@
 namespace lenslet {
 namespace {
 
-/// The epilogue of what makes `id`, when it could add something to that before anyone looks; else null.
+/// The epilogue of the producer of `id`, if it can add a residual and `id` has no other reader; else null.
 const Epilogue* open_epilogue(const GraphEdit& edit, ValueId id) {
   if (!edit.merges(id)) return nullptr;
   const Node* made_by = edit.producer_node(id);
@@ -32,7 +32,7 @@ bool merge_sum(GraphEdit& edit, NodeId id) {
   if (!is_sum_of_equals(edit.graph(), node)) return false;
   const Epilogue* const sides[2] = {open_epilogue(edit, node.inputs[0]), open_epilogue(edit, node.inputs[1])};
   if (sides[0] == nullptr && sides[1] == nullptr) return false;
-  // Of two products the later one takes the other's result, which is complete by then.
+  // Of two products the later one adds the other's result, which is complete by then.
   const bool second =
       sides[0] == nullptr || (sides[1] != nullptr && edit.producer(node.inputs[1]) > edit.producer(node.inputs[0]));
   const auto residual_input = static_cast<std::size_t>(sides[second ? 1 : 0]->residual_input);
@@ -45,7 +45,7 @@ bool merge_sum(GraphEdit& edit, NodeId id) {
   return true;
 }
 
-/// Has `node` a residual already?
+/// Whether `node` already has a residual.
 bool adds_residual(const Node& node) {
   const Epilogue* epilogue = node.op->epilogue();
   return epilogue != nullptr && input_of(node, static_cast<std::size_t>(epilogue->residual_input)) != no_id;
@@ -57,7 +57,7 @@ void fuse_residual(Graph& graph, const PassContext&) {
   GraphEdit edit(graph);
   for (const NodeId id : edit.nodes()) {
     if (edit.erased(id) || merge_sum(edit, id)) continue;
-    // The activation of a sum that has just been merged.
+    // The activation after a newly fused Add.
     const Node* made_by = edit.producer_node(input_of(graph.node(id), 0));
     if (made_by != nullptr && adds_residual(*made_by)) merge_activation(edit, id);
   }

@@ -7,9 +7,9 @@ namespace {
 
 constexpr bool optional = true, needed = false;
 
-// Known values first, so that what follows sees constants; then what does nothing goes, so that neighbours meet; then
-// arithmetic moves into convolutions, from the inside (padding, scale) to the outside (activation, residual); then the
-// physical decisions, each of which needs the ones before. A pass in a folder of a family is there where that is built.
+// Constants first, so that later passes see them; then identities are removed, so that neighbours meet; then arithmetic
+// is fused into convolutions, from the inside (padding, scale) to the outside (activation, residual); then the physical
+// decisions, each of which depends on those before. A pass in a folder of a family is there where that is built.
 std::vector<Pass> list() {
   std::vector<Pass> all;
   const auto add = [&](std::string_view name, decltype(Pass::run) run, bool can_be_left_out, std::string_view summary) {

@@ -14,8 +14,8 @@ namespace lenslet {
 
 struct PassContext {
   Target target;
-  std::string device = "cpu";  ///< as messages call it: "cuda:0"
-  /// A 16-bit precision was not asked for: it is the file's, of those values that the file has in it.
+  std::string device = "cpu";  ///< for messages: "cuda:0"
+  /// The 16-bit precision is the file's own, not requested, and applies only to values that are 16-bit in the file.
   bool types_of_file = false;
   /// PlanOptions::conv_algorithm, conv_algorithm_where_accepted and layer_algorithms.
   std::string forced_algorithm = {};
@@ -32,7 +32,7 @@ struct Pass {
 
 /// In the order they run. The first one comes before shapes are inferred, the others after.
 std::span<const Pass> passes();
-/// How many of them come before.
+/// The number of passes before inference.
 inline constexpr std::size_t passes_before_inference = 1;
 
 void widen(Graph& graph, const PassContext& context);

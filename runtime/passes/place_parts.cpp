@@ -1,10 +1,10 @@
-// place_parts: what a Concat of channels joins is written by its makers where the Concat would copy it:
-// between the other channels of each pixel. It comes after formats are assigned: a value becomes a part (Value::part)
-// where its maker can leave room between pixels (Candidate::pitched_output) and whoever else reads it can step over
-// that room (pitched_inputs). What one of several cannot place is copied as before.
+// place_parts: lets the producers of a channel Concat's inputs write directly into its output, between the other
+// channels of each pixel. Runs after formats are assigned. A value becomes a part (Value::part) if its producer
+// supports an output pixel pitch (Candidate::pitched_output) and all its readers an input pitch (pitched_inputs). Other
+// inputs are copied as before.
 //
-// Concats are looked at from the last to the first, so that of nested ones (DenseNet: each layer joins all that came
-// before) the largest has the memory and the smaller ones are parts of it, already there.
+// Concats are processed from the last to the first. Of nested ones (DenseNet: each layer joins all earlier ones) the
+// largest then owns the memory, and the smaller ones are parts of it.
 #include <algorithm>
 #include <utility>
 #include <vector>
@@ -17,10 +17,10 @@
 namespace lenslet {
 namespace {
 
-/// Where parts begin, in bytes. On the CPU at cache lines, so that a vector never crosses one and no two threads write
-/// one; on CUDA at what a thread loads and stores at once.
+/// Alignment of parts in bytes. CPU: a cache line, so that no vector crosses one and no two threads share one. CUDA:
+/// the width of a thread's loads and stores.
 constexpr std::int64_t alignment_of(DeviceKind device) { return device == DeviceKind::cpu ? 64 : 16; }
-/// Kernels count within an image in 32 bits.
+/// Kernels index within an image in 32 bits.
 constexpr std::int64_t most_elements = std::int64_t{1} << 30;
 
 class PartPlacer {
@@ -57,7 +57,7 @@ class PartPlacer {
     for (std::size_t i = 0; i < node.inputs.size(); ++i) {
       const ValueId x = node.inputs[i];
       const Value::Part wanted{.whole = at.whole, .channel = channel};
-      if (can_be_part(x, wanted)) make_part(x, wanted);  // not if it is one already
+      if (can_be_part(x, wanted)) make_part(x, wanted);  // unless it is one already
       if (lies_at(x, wanted)) placed.push_back(static_cast<std::int64_t>(i));
       channel += value(x).shape[1];
     }
@@ -69,7 +69,7 @@ class PartPlacer {
     return graph_.value(x).part.whole == part.whole && graph_.value(x).part.channel == part.channel;
   }
 
-  /// All inputs are parts already, side by side: so is their join.
+  /// All inputs are adjacent parts already, so their Concat is one too.
   void become_part_of_inputs(const Node& node) {
     const Value::Part first = value(node.inputs[0]).part;
     if (first.whole == no_id) return;

@@ -6,8 +6,8 @@
 namespace lenslet {
 namespace {
 
-// HardSwish is x * min(max(x/6 + 1/2, 0), 1) = x * min(max(x + 3, 0), 6) / 6. Constants that differ from these in the
-// last bits, as 1/6 does between exporters, are meant to be these.
+// HardSwish is x * min(max(x/6 + 1/2, 0), 1) = x * min(max(x + 3, 0), 6) / 6. Constants may differ in the last bits, as
+// 1/6 does between exporters.
 constexpr double sixth = 1.0 / 6, closeness = 1e-6;
 bool is_close(double value, double wanted) { return std::abs(value - wanted) <= closeness * std::abs(wanted); }
 
@@ -53,7 +53,7 @@ class Matcher {
   }
   ValueId sigmoid(ValueId id) const { return activation_input(id, {Activation::Kind::sigmoid, 0, 0}); }
 
-  /// The x of a product x * f(x), where `inner` finds the x of f(x); no_id when `id` is none.
+  /// The x of a product x * f(x), where `inner` finds the x of f(x); else no_id.
   template <typename Inner>
   ValueId times_itself(const Node* product, Inner&& inner) const {
     if (product == nullptr || product->type() != "Mul") return no_id;
@@ -82,7 +82,7 @@ class Matcher {
   const GraphEdit& edit_;
 };
 
-/// Nodes above `id` that nobody reads any more.
+/// Erases the nodes above `id` that are no longer read.
 void erase_unread(GraphEdit& edit, ValueId id) {
   if (id == no_id || edit.uses(id) != 0) return;
   const NodeId made_by = edit.producer(id);

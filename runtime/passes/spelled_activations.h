@@ -5,11 +5,11 @@
 
 namespace lenslet {
 
-/// If `node` is the last of a group that spells an activation, replaces the group by one node:
+/// If `node` ends a group that spells out an activation, replaces the group by one node:
 ///   x * Sigmoid(x)                       SiLU
 ///   Clip(x + 3, 0, 6) / 6                HardSigmoid with alpha 1/6, beta 1/2 (also as * 1/6)
 ///   x * HardSigmoid(x), x * Clip(x + 3, 0, 6) / 6   HardSwish, however the factors are grouped
-/// Values that others read stay.
+/// Values with other readers stay.
 void join_spelled_activation(GraphEdit& edit, NodeId node);
 
 }  // namespace lenslet

@@ -16,7 +16,7 @@ constexpr std::array<int, 4> moved{0, 2, 3, 1};
 
 Shape channels_first(const Shape& s) { return {s[0], s[3], s[1], s[2]}; }
 
-/// Axes that are not there are put in front, with size 1.
+/// Prepends missing axes, with size 1.
 Shape with_four_axes(const Shape& s) {
   Shape four{1, 1, 1, 1};
   for (int axis = 0; axis < s.rank(); ++axis) four = four.with(axis + 4 - s.rank(), s[axis]);
@@ -46,8 +46,7 @@ ValueId reshaped(Graph& graph, ValueId id, const Shape& shape, std::vector<Node>
   return made;
 }
 
-/// What broadcasts against [N,H,W,C], as what broadcasts against [N,C,H,W]; no_id when bytes would have to move in the
-/// run.
+/// An operand broadcast against [N,H,W,C] as one against [N,C,H,W]; no_id if that would move bytes during the run.
 ValueId in_new_order(Graph& graph, ValueId id, std::vector<Node>& before) {
   if (id == no_id || graph.value(id).format != formats::nchw || graph.value(id).shape.rank() > 4) return no_id;
   const Shape shape = graph.value(id).shape, four = with_four_axes(shape);

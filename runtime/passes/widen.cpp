@@ -1,8 +1,8 @@
 // widen: floats of 16 and 64 bits become float32, as constants, as attributes and between nodes; ports keep the type
-// that the model declares, with a Cast behind or before them. What is computed in 16 bits is not rounded to them, but a
-// Cast to them that the file states is: it stays, with a Cast back behind it. Value::file_type keeps what the file says
-// where it is known here; shape inference follows it on (runtime/graph/file_types.h). It runs once a model, before
-// anything is known of a plan; values keep their numbers.
+// that the model declares, with a Cast behind or before them. Results of 16-bit nodes are not rounded to 16 bits; an
+// explicit Cast to them is kept, followed by a Cast back. Value::file_type keeps the file's type where it is known
+// here; shape inference propagates it (runtime/graph/file_types.h). Runs once per model, before planning; ValueIds do
+// not change.
 #include <fmt/format.h>
 
 #include <optional>
@@ -27,10 +27,10 @@ Tensor widened(const Tensor& tensor) {
   return widened(tensor.dtype()) == tensor.dtype() ? tensor : tensor.to_dtype(DType::f32);
 }
 
-/// The attributes that hold such tensors or ask for such types, changed.
+/// Converts attributes that hold such tensors or name such types.
 struct Changed {
   AttributeList attributes;
-  DType dtype = DType::f32;  ///< of what they said
+  DType dtype = DType::f32;  ///< their original type
 };
 
 Changed changed_attributes(const Op& op) {
@@ -65,7 +65,7 @@ std::shared_ptr<const Op> widened(const IfOp& op) {
   return std::make_shared<IfOp>(branch(op.branch(true)), branch(op.branch(false)));
 }
 
-/// By value: constants that a Cast converts, and nobody else reads, need not be float32 first.
+/// By value: constants read only by Casts, which need not become float32 first.
 std::vector<bool> only_cast(const Graph& graph) {
   std::vector<bool> cast(graph.values.size()), otherwise(graph.values.size());
   for (const Node& node : graph.nodes)
@@ -76,13 +76,13 @@ std::vector<bool> only_cast(const Graph& graph) {
   return cast;
 }
 
-/// The file's type, where that is a 16-bit one, of what is float32 from now on.
+/// The file's 16-bit type of a value that is float32 from now on.
 void note(Value& value, DType dtype) {
   if (is_16_bit(dtype)) value.file_type = dtype;
 }
 
-/// Constants, attributes and Casts, branches included. What a Cast to 16 bits gives, by the float32 value that now
-/// stands for it.
+/// Constants, attributes and Casts, branches included. Results of Casts to 16 bits, by the float32 value that replaces
+/// them.
 std::unordered_map<ValueId, ValueId> widen_inside(Graph& graph) {
   std::unordered_map<ValueId, ValueId> narrow;
   const std::vector<bool> stay = only_cast(graph);
@@ -150,7 +150,7 @@ class Widener {
       if (widened(declared) == declared) continue;
       const ValueId inside = graph_.outputs[i];
       if (!graph_.is_input(inside)) graph_.value(inside).name = name + ":float32";
-      // What a Cast gave last is the output, once.
+      // A Cast's 16-bit result becomes the output directly, once.
       if (const auto made = narrow_.extract(inside); !made.empty() && graph_.value(inside).file_type == declared) {
         graph_.value(made.mapped()).name = name;
         graph_.outputs[i] = made.mapped();

@@ -1,4 +1,4 @@
-/* classify MODEL.onnx PHOTO [LABELS.txt]: what is in a photo, with EfficientNet-Lite0 and lenslet's C interface. */
+/* classify MODEL.onnx PHOTO [LABELS.txt]: classifies a photo with EfficientNet-Lite0, using lenslet's C interface. */
 #include <lenslet/lenslet.h>
 #include <math.h>
 #include <stdio.h>
@@ -48,7 +48,7 @@ static void print_top(float* scores, size_t count, const char* labels) {
   }
 }
 
-/* What main() gives back at its end, in whatever state. */
+/* Resources that main() frees at its end, whatever their state. */
 struct app {
   stbi_uc* pixels;
   lenslet_model* model;   /* immutable, shared by threads */

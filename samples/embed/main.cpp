@@ -1,4 +1,4 @@
-// embed MODEL.onnx PHOTO [LABELS.txt]: what is in a photo, with EfficientNet-Lite0 and lenslet's public headers.
+// embed MODEL.onnx PHOTO [LABELS.txt]: classifies a photo with EfficientNet-Lite0, using lenslet's public headers.
 #include <lenslet/image.h>
 #include <lenslet/runner.h>
 

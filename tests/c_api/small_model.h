@@ -57,7 +57,7 @@ inline lenslet_tensor tensor_of(Floats& floats, const std::vector<std::int64_t>&
   return tensor;
 }
 
-/// A struct of lenslet.h, empty but for its size.
+/// A struct of lenslet.h with only its size set.
 template <typename T>
 T sized() {
   T made{};
@@ -109,7 +109,7 @@ struct CPlanned {
   lenslet_runner* handle = nullptr;
 };
 
-/// A runner for one image, with its input, and what comes out.
+/// A runner for one image, with its input and output.
 struct CRunner {
   explicit CRunner(const lenslet_plan_options& options = on_one_thread())
       : runner(model, options), handle(runner.handle) {

@@ -74,7 +74,7 @@ DEVICE_CASE("cuda/cublas/products_tf32") {
   CHECK(error_of(session, {.m = 256, .n = 256, .k = 256, .trans_b = false}, tf32) > 1e-5);
 }
 
-/// What `work` queues, as a graph of its own.
+/// Captures the work queued by `work` as a separate graph.
 cuda::GraphExec captured(const cuda::Session& session, const std::function<void()>& work) {
   cuda::GraphRecorder recorder;
   recorder.capture(session.stream(), work);

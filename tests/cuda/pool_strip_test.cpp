@@ -1,5 +1,5 @@
-// Pools whose windows begin on every line, of so many outputs that a thread makes several of them (pool_square.cuh).
-// Here and not in tests/ops: they are large, and other devices know no strips.
+// Pools with windows on every line and enough outputs that each thread computes several (pool_square.cuh). Here and not
+// in tests/ops: they are large, and other devices know no strips.
 
 #include <doctest/doctest.h>
 

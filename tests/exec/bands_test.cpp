@@ -129,7 +129,7 @@ TEST_CASE("exec/bands/a_described_plan_and_all_values") {
   CHECK(model.plan(keep).bands.empty());
 }
 
-// What a band reads must outlive it, and what it makes must not lie where any of its steps still read.
+// Inputs of a band must outlive it, and its outputs must not overlap memory that its steps still read.
 TEST_CASE("exec/bands/values_lie_apart") {
   const PlanInfo plan = make_model(inverted_residuals()).plan(on_cpu(1, 2));
   REQUIRE(!plan.bands.empty());

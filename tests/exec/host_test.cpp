@@ -24,7 +24,7 @@
 namespace lenslet::test {
 namespace {
 
-// Batches of 64: loops of one piece are shared out to nobody.
+// Batches of 64, since loops with a single piece are not distributed.
 
 /// One task after the other, or a thread each; or fewer than asked for.
 class TestExecutor final : public Executor {

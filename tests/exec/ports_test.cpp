@@ -1,4 +1,4 @@
-// Inputs that nobody reads, and first dimensions that are no batch.
+// Unread inputs, and first dimensions other than a batch.
 
 #include <doctest/doctest.h>
 

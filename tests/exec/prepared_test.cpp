@@ -1,4 +1,4 @@
-// Transformed weights: shared where they are the same, gone when nobody wants them.
+// Packed weights: shared if equal, freed when unused.
 
 #include <doctest/doctest.h>
 

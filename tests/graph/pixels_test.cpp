@@ -50,7 +50,7 @@ Graph on_gpu(const GraphBuilder& b, std::string_view precision, std::int64_t bat
   return after_all(copy.build(batch), {.target = {reference_gpu(), parse_numerics(precision)}, .device = "cuda:0"});
 }
 
-/// On the CPU, at batch 1 and 3: so many products read pixels, nothing or all is converted, and results are the same.
+/// On the CPU, at batch 1 and 3: this many products read pixels, none or all values are converted, results are equal.
 void check_cpu(const GraphBuilder& b, int products) {
   for (const std::int64_t batch : {1, 3}) {
     CAPTURE(batch);

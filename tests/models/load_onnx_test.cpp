@@ -236,7 +236,7 @@ TEST_CASE("load_onnx/order_and_names") {
   model.nodes = {node("Relu", {"b"}, {"y"}, "last"), node("Relu", {"x"}, {"a"}), node("Relu", {"a"}, {"b"}, "last")};
   const Graph graph = load(model);
   CHECK(node_names(graph) == Names{"Relu_1", "last_2", "last"});
-  // A name that is made up is none of the file's.
+  // A generated name differs from all names of the file.
   model.nodes = {node("Relu", {"x"}, {"a"}), node("Relu", {"a"}, {"b"}, "Relu_0"),
                  node("Relu", {"b"}, {"y"}, "Relu_0_")};
   CHECK(node_names(load(model)) == Names{"Relu_0__", "Relu_0", "Relu_0_"});
@@ -406,7 +406,7 @@ TEST_CASE("load_onnx/damaged_graphs") {
                            node("Relu", {"q"}, {"y"}, "behind")};
               }),
               invalid_model, "node two (Relu) -> node one (Add) -> node two (Relu)");
-  // What else is wrong is told beside a cycle.
+  // Other problems are reported beside a cycle.
   const std::string both = error_of([&] {
                              with([](ModelText& m) {
                                m.nodes = {node("Add", {"x", "q"}, {"q"}, "one"), node("Sorcery", {"x"}, {"y"}, "two")};

@@ -123,7 +123,7 @@ TEST_CASE("tensor_file/write_file_follows_links_and_keeps_what_files_have") {
   CHECK(fs::status(folder / "first").permissions() == fs::perms(04750));  // the owner is the same
   fs::create_symlink("round", folder / "round");
   CHECK_ERROR(write_file(folder / "round", bytes("x")), io, "round: cannot be written: Too many levels");
-  // What only looks like a descriptor is none.
+  // Paths that only look like a descriptor are not treated as one.
   for (const char* const none : {"", "x", "1x", "1234567", "99999999999999999999"})
     CHECK_ERROR(write_file(fs::path("/dev/fd/") / none, bytes("x")), io,
                 *none == 0 ? "Is a directory" : "No such file");

@@ -40,7 +40,7 @@ class Block {
 /// On the host.
 class HostBlock final : public Block {
  public:
-  /// `beyond`: data() lies so many bytes behind an address of that alignment.
+  /// `beyond`: offset in bytes of data() from an address of that alignment.
   explicit HostBlock(std::size_t bytes, std::size_t alignment = 64, std::size_t beyond = 0);
   std::byte* data() override { return begin_ + guard_bytes; }
   void write(const void* host) override;

@@ -16,7 +16,7 @@ const std::string written = ConfigWriter()
                                 .add("shift", std::int64_t{-3})
                                 .str();
 
-/// The refusal of `read(reader)`; empty when there is none.
+/// The refusal of `read(reader)`, or empty.
 template <typename Read>
 std::string refusal(std::string_view text, const Read& read) {
   ConfigReader reader(text);

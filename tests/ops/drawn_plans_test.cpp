@@ -58,7 +58,7 @@ std::string drawn(const std::string& text, std::mt19937& random) {
   return node;
 }
 
-/// Weights that nobody looks at: pages of zeros, shared.
+/// Weights whose values are never read: shared pages of zeros.
 Tensor zeros(const TensorType& type) {
   constexpr std::size_t most = std::size_t{64} << 20;
   static void* const memory = std::calloc(most, 1);

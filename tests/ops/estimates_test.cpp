@@ -372,7 +372,7 @@ struct CountingExecutor final : Executor {
   int loops = 0, pieces = 0;
 };
 
-/// Runs each way to compute a problem once, on arrays that nobody looks at.
+/// Runs each candidate of a problem once, without checking its results.
 void run_all(const Problem& problem, ThreadPool& pool, const std::function<void(const Kernel&)>& after) {
   const DeviceProfile device = known_cpu(pool.threads());
   for (const Kernel* const kernel : kernels_of(problem.op().type(), DeviceKind::cpu))

@@ -84,7 +84,7 @@ TEST_CASE("layout_convert/every_size") {
     for (const Shape& image : {Shape{1, 1}, Shape{1, 7}, Shape{3, 5}, Shape{4, 4}, Shape{5, 9}, Shape{7, 7},
                                Shape{8, 20}, Shape{16, 24}, Shape{33, 31}, Shape{64, 66}})
       for (const std::int64_t n : {1, 3}) {
-        // A later image lies where the first one does, but for its offset.
+        // Later images have the first one's layout at an offset.
         if (n * channels * image.elems() > 300000 || (n > 1 && image.elems() > 200)) continue;
         for (const DType dtype : every_size)
           for (const bool to_nhwc : {true, false})

@@ -25,7 +25,7 @@ struct Table {
   const char* file;
   std::size_t problems;
   double worst, mean;  ///< ratios; geometric mean
-  std::size_t beyond;  ///< so many may be above 1.3
+  std::size_t beyond;  ///< the number allowed above 1.3
 };
 
 /// `target_of`: device and arithmetic of a first column.

@@ -1,4 +1,4 @@
-// What kernels of sparse values compute on the host as well, and in which words what they find is told.
+// Functions of sparse kernels that also run on the host, and the messages of their faults.
 
 #include <doctest/doctest.h>
 

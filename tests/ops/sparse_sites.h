@@ -37,7 +37,7 @@ inline std::vector<Site> draw_sites(std::mt19937& random, std::int64_t images, c
   return sites;
 }
 
-/// Features [bound,C], NaN in the rows that no site has: nobody may read those.
+/// Features [bound,C], NaN in the rows without a site, which must not be read.
 inline Tensor features_of(std::size_t sites, std::int64_t bound, std::int64_t channels, unsigned seed) {
   Tensor x = random_f32({bound, channels}, seed);
   auto values = x.values<float>();

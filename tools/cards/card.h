@@ -12,7 +12,7 @@
 
 namespace lenslet::tool {
 
-/// A model file that a card is for: known by its contents, or else by its name.
+/// A model file that a card applies to, identified by its contents or else by its name.
 struct KnownFile {
   std::string name;  ///< without .onnx; empty: no file goes by its name
   std::uintmax_t bytes = 0;

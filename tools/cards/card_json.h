@@ -1,5 +1,5 @@
 #pragma once
-// JSON objects read strictly: every field is asked for by name and type, and what was never asked for is an error.
+// Strict reader of JSON objects: every field is read by name and type, and unread fields are an error.
 
 #include <cstdint>
 #include <filesystem>
@@ -19,7 +19,7 @@ class CardObject {
   CardObject(const nlohmann::json& object, std::string path, std::string file);
 
   bool has(const std::string& field) const { return object_.contains(field); }
-  /// That it stands there as null, which is a way to say nothing. False when the field is absent.
+  /// Whether the field is null, which means unset. False if it is absent.
   bool is_null(const std::string& field);
   std::string text(const std::string& field, const std::string& otherwise);
   bool boolean(const std::string& field, bool otherwise);
@@ -33,7 +33,7 @@ class CardObject {
   CardObject object(const std::string& field);
   /// Empty when the field is absent.
   std::vector<CardObject> objects(const std::string& field);
-  /// Throws for the first field that nobody asked for.
+  /// Throws for the first unread field.
   void refuse_unknown() const;
   /// Error(invalid_argument): "FILE: PATH.FIELD MESSAGE".
   [[noreturn]] void fail(const std::string& field, const std::string& message) const;

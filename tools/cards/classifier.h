@@ -1,5 +1,5 @@
 #pragma once
-// Photos through a model: what `lenslet classify` does between reading files and printing.
+// Runs photos through a model: the part of `lenslet classify` between reading files and printing.
 
 #include <cstdint>
 #include <filesystem>

@@ -1,5 +1,5 @@
 #pragma once
-// Which card a model gets: the one beside it, one of those that ship with the tool, or what is assumed.
+// Selects a model's card: the one beside it, a built-in one, or a default.
 
 #include <cstddef>
 #include <filesystem>

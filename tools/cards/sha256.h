@@ -1,5 +1,5 @@
 #pragma once
-// The checksum that model files are known by.
+// The checksum that identifies model files.
 
 #include <cstddef>
 #include <filesystem>

@@ -1,5 +1,5 @@
 #pragma once
-// A convolution with random operands, and the judge of what an algorithm makes of them.
+// A convolution with random operands, and the check of an algorithm's results.
 
 #include <cstdint>
 #include <memory>
@@ -19,7 +19,7 @@ struct PosedConv {
   std::vector<Tensor> inputs;  ///< x, w, bias, residual: what KernelTimer::measure() takes
 };
 
-/// Outputs at drawn places (all of them up to 2048), in double: what an algorithm's result is compared with.
+/// Reference outputs in double at random positions (all, up to 2048).
 class ConvReference {
  public:
   explicit ConvReference(const PosedConv& conv);

@@ -1,4 +1,4 @@
-// Convolutions drawn at random, as networks that nobody has seen may have them.
+// Random convolutions, as unseen networks may contain.
 
 #include <fmt/format.h>
 

@@ -17,7 +17,7 @@ namespace {
 
 using Numbers = std::vector<std::int64_t>;
 
-// Of numbers with `separator` between them; nothing when one is none, or beyond an int64.
+// Parses numbers separated by `separator`; nullopt if one is invalid or exceeds an int64.
 std::optional<Numbers> split(std::string_view text, char separator) {
   Numbers numbers;
   const char *at = text.data(), *const end = at + text.size();

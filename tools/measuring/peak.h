@@ -1,5 +1,5 @@
 #pragma once
-// What a device can do at most, measured: the limits that `bench` compares with.
+// Measured peak rates of a device, which `bench` compares with.
 
 #include <algorithm>
 #include <string>
@@ -13,8 +13,8 @@ struct Peak {
   std::string how;          ///< by what both were measured
 };
 
-/// Of the CPU with so many threads: independent FMAs in registers, and a copy. Takes about 0.3 s; the best of several
-/// short rounds, since other load only slows it down.
+/// Peak of the CPU with `threads` threads: independent FMAs in registers, and a copy. Takes about 0.3 s; the best of
+/// several short rounds, since other load only slows it down.
 Peak cpu_peak(int threads);
 
 /// The least time that a peak allows: operations or bytes, whichever takes longer.

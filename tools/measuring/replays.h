@@ -1,5 +1,5 @@
 #pragma once
-// Times by replays of a CUDA graph. Builds with CUDA only.
+// Timing by CUDA graph replays. Builds with CUDA only.
 
 #include "base/cuda/graph.h"
 #include "tools/measuring/samples.h"

@@ -1,5 +1,5 @@
 #pragma once
-// Measurements taken again and again.
+// Repeated measurements.
 
 #include <algorithm>
 #include <chrono>
@@ -8,7 +8,7 @@
 
 namespace lenslet::tool {
 
-/// Runs from its construction on.
+/// A timer that starts at construction.
 class Stopwatch {
  public:
   double seconds() const { return std::chrono::duration<double>(Clock::now() - begin_).count(); }
@@ -20,7 +20,7 @@ class Stopwatch {
   Clock::time_point begin_ = Clock::now();
 };
 
-/// Samples that are taken at least of what ran for `seconds` the first time: few of what is hopeless.
+/// Minimum sample count for a first time of `seconds`: few for very slow runs.
 inline std::size_t least_samples(double seconds) { return seconds < 0.02 ? 7 : seconds < 0.2 ? 3 : 1; }
 
 /// What `measure` returns, at least `least` times and until `seconds` are over.

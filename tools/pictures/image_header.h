@@ -1,6 +1,5 @@
 #pragma once
-// What a photo file says about itself, read without decoding it; and whether the file is whole, which the decoder does
-// not check.
+// Reads a photo file's header without decoding, and checks that the file is complete, which the decoder does not.
 
 #include <cstddef>
 #include <cstdint>

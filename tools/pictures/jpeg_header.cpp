@@ -151,7 +151,7 @@ ImageHeader read_jpeg_header(std::span<const std::byte> file) {
   if (components == 0 || scans == 0) throw BadImage("the JPEG file holds no picture");
   if (components != 1 && components != 3 && components != 4)
     throw BadImage(fmt::format("JPEG of {} components is not read", components));
-  // Without Adobe's marker nobody says whether the inks are inverted, nor whether they are CMYK at all.
+  // Without Adobe's marker it is unknown whether the inks are inverted, or whether they are CMYK at all.
   if (components == 4 && !colors.adobe) throw BadImage("JPEG of 4 components without Adobe's marker is not read");
   header.gray = components == 1;
   header.orientation = exif_orientation(exif);

@@ -1,5 +1,5 @@
 #pragma once
-// Which files `lenslet classify` was asked for.
+// The list of photo files for `lenslet classify`.
 
 #include <string>
 #include <vector>

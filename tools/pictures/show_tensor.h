@@ -1,5 +1,5 @@
 #pragma once
-// A network's output as a picture.
+// Converts a network's output to a picture.
 
 #include <optional>
 

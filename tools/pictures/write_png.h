@@ -7,8 +7,8 @@
 
 namespace lenslet::tool {
 
-/// `image` has 1 (gray), 3 (RGB) or 4 channels (RGBA). Written beside `file` and renamed when complete: an error leaves
-/// everything as it was. Error(io), and Error(limit) for more pixels than are read.
+/// `image` has 1 (gray), 3 (RGB) or 4 channels (RGBA). Written to a temporary file and renamed when complete: an error
+/// changes nothing. Error(io), and Error(limit) above the pixel limit of reading.
 void write_png(const std::filesystem::path& file, const ImageView& image);
 
 }  // namespace lenslet::tool

@@ -1,5 +1,5 @@
 #pragma once
-// A Runner for tensors at hand: shapes from them, and values where shapes depend on what an input holds.
+// A Runner planned for given tensors: their shapes, and their values where shapes depend on them.
 
 #include <span>
 

@@ -1,5 +1,5 @@
 #pragma once
-// What verbs say of rows of lenslet/check.h.
+// Output of rows of lenslet/check.h by verbs.
 
 #include <nlohmann/json.hpp>
 #include <span>
@@ -9,7 +9,7 @@
 
 namespace lenslet::tool {
 
-/// An error that is no number in JSON: "infinite".
+/// The error as a JSON number, or "infinite".
 nlohmann::json number_or_infinite(double error);
 /// One flat object of a row that is no refusal.
 nlohmann::json to_json(const LayerCheck& row);

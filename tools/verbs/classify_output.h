@@ -1,5 +1,5 @@
 #pragma once
-// What `lenslet classify` prints, in each of its forms.
+// The output formats of `lenslet classify`.
 
 #include <memory>
 #include <nlohmann/json.hpp>

@@ -1,5 +1,5 @@
 #pragma once
-// Is a result what was expected? The rule of `lenslet check`.
+// Compares a result with the expected one, by the rule of `lenslet check`.
 
 #include <string>
 

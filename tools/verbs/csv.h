@@ -1,13 +1,13 @@
 #pragma once
-// Comma-separated values, RFC 4180 but for the end of a line, which is a line feed alone.
+// Comma-separated values as in RFC 4180, except that lines end with a line feed only.
 
 #include <string>
 #include <vector>
 
 namespace lenslet::tool {
 
-/// A line on stdout; fields are quoted where they have to be. At a terminal they are printable(), which names could
-/// steer otherwise; a program gets them as they are.
+/// A line on stdout; fields are quoted where they have to be. At a terminal they are made printable(), since names
+/// could contain control sequences; programs get them unchanged.
 void print_csv_line(const std::vector<std::string>& fields);
 
 }  // namespace lenslet::tool

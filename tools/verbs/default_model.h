@@ -1,5 +1,5 @@
 #pragma once
-// Where the default model lies: what tools/scripts/fetch_default_model.sh fills and `lenslet classify` uses without
+// Folder of the default model, filled by tools/scripts/fetch_default_model.sh and used by `lenslet classify` without
 // --model.
 
 #include <filesystem>

@@ -1,5 +1,5 @@
 #pragma once
-// What the exit status of `lenslet` means. `lenslet --help` prints this table.
+// Exit codes of `lenslet`. `lenslet --help` prints this table.
 
 #include <array>
 #include <string_view>

@@ -16,7 +16,7 @@ struct LayerRow {
   std::optional<LayerCheck> check;  ///< absent when errors were not asked for
 };
 
-/// All layers, their sum, and what marks in it mean. Names longer than a column keep their end.
+/// Prints all layers, their sum, and a legend of marks. Names longer than a column keep their end.
 void print_table(std::span<const LayerRow> rows);
 /// Time and floor by operator and algorithm.
 void print_totals(std::span<const LayerRow> rows);

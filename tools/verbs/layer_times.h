@@ -1,5 +1,5 @@
 #pragma once
-// What each step of a network takes, next to what the machine allows.
+// Times of a network's steps beside the machine's limits.
 
 #include <nlohmann/json.hpp>
 #include <optional>

@@ -1,5 +1,5 @@
 #pragma once
-// How inputs are given to the verbs that look at a model rather than at a photo: --shape, --input, random ones.
+// Input options of the verbs that take a model rather than a photo: --shape, --input, random inputs.
 
 #include <CLI/CLI.hpp>
 #include <cstdint>

@@ -1,5 +1,5 @@
 #pragma once
-// File names out of value names, which may hold anything.
+// Makes file names from value names, which may contain anything.
 
 #include <set>
 #include <string>

@@ -1,5 +1,5 @@
 #pragma once
-// How pictures become a model's input, said on the command line: --card, --size, --mean, --std, --scale, --bgr.
+// Command line options for preprocessing: --card, --size, --mean, --std, --scale, --bgr.
 
 #include <CLI/CLI.hpp>
 #include <cstdint>
@@ -24,10 +24,10 @@ struct PreparationOptions {
 
 void add_preparation_options(CLI::App& verb, PreparationOptions& options);
 
-/// What the command line says stands above the card. Error(invalid_argument) for what does not go with the channels.
+/// The command line overrides the card. Error(invalid_argument) for values that do not fit the channels.
 void apply(const PreparationOptions& options, ImageSpec& spec);
 
-/// Says on stderr where the card comes from, if that is not plain.
+/// Reports on stderr where the card comes from, unless it was named or is beside the model.
 void say_source(const FoundCard& found, const std::filesystem::path& model_file);
 
 /// read_named_inputs() where a file, "-" being standard input, may also be a picture, told by its first bytes: prepared

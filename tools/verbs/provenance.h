@@ -1,5 +1,5 @@
 #pragma once
-// Where a result comes from.
+// Provenance of a result.
 
 #include <nlohmann/json.hpp>
 #include <string>

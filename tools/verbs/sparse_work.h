@@ -1,5 +1,5 @@
 #pragma once
-// What a sparse convolution had to do in a run: a plan knows bounds only, a rulebook the sites and pairs that came.
+// Work of a sparse convolution in a run: a plan knows only bounds, a rulebook the actual sites and pairs.
 
 #include <cstddef>
 #include <optional>
@@ -13,7 +13,7 @@ struct SparseWork {
   std::size_t bytes = 0;  ///< rows of x and y (and of a residual) that are sites, pairs, filters: each once
 };
 
-/// Of a SparseConv's event; nothing of others, or where its rulebook says what cannot be.
+/// Work of a SparseConv's event; nullopt for others, or if its rulebook is inconsistent.
 std::optional<SparseWork> sparse_work(const LayerEvent& event);
 
 }  // namespace lenslet::tool

@@ -54,7 +54,7 @@ std::string bar(double fraction, std::size_t width, bool utf8) {
 }
 
 std::string printable(std::string_view text) {
-  // fmt's escapes, but for quotes and backslashes, which stay as they are.
+  // fmt's escapes, except quotes and backslashes, which stay.
   std::string result;
   while (true) {
     const std::size_t end = std::min(text.find_first_of("\"\\"), text.size());

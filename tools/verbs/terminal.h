@@ -1,5 +1,5 @@
 #pragma once
-// What depends on who is looking: bars, progress, colour, and text that cannot steer a terminal.
+// Terminal output: bars, progress, colour, and text without control sequences.
 
 #include <cstddef>
 #include <cstdio>

@@ -1,5 +1,5 @@
 #pragma once
-// What planning needs of a CUDA device. Plain C++: included where there is no CUDA, too.
+// Device memory operations for planning. Plain C++, also included in builds without CUDA.
 
 #include <functional>
 #include <memory>
@@ -15,7 +15,7 @@ void with_device(int device, const std::function<void()>& work);
 /// Any stream may read it. Call within with_device(). Error(device) when memory is short.
 std::shared_ptr<const void> upload(const Tensor& tensor);
 
-/// Lets go of `data`, which lies on `device`, with that device current.
+/// Releases `data`, memory of `device`, with that device current.
 void release(int device, std::shared_ptr<const void>& data) noexcept;
 
 }  // namespace lenslet::cuda

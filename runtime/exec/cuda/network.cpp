@@ -19,7 +19,7 @@ std::size_t round_up(std::size_t bytes) {
   return (bytes + cuda_arena_alignment - 1) / cuda_arena_alignment * cuda_arena_alignment;
 }
 
-// Memory for graph inputs and outputs, each on a boundary of its own. Constant outputs need none.
+// Memory for graph inputs and outputs, each aligned. Constant outputs need none.
 std::size_t staging_bytes(const Plan& plan) {
   std::size_t bytes = cuda_arena_alignment;
   for (const ValueId id : plan.graph.inputs) bytes += round_up(plan.graph.value(id).bytes());
@@ -40,8 +40,8 @@ std::shared_ptr<std::byte> arena_of(const Plan& plan) {
   return {own, own->data()};
 }
 
-// Host memory that the device copies by itself, or memory of a device. Error(invalid_argument) for `on_cuda` memory
-// that is none.
+// Whether the device can copy the memory directly: pinned or device memory. Error(invalid_argument) if `on_cuda` memory
+// is not device memory.
 bool copies_at_once(const IoTensor& tensor) {
   if (tensor.tensor.bytes() == 0) return true;
   cudaPointerAttributes found{};
@@ -66,20 +66,20 @@ Network::Network(const Plan& plan, std::shared_ptr<Session> session)
   clear_faults();
   bind_steps();
   bind_ports();
-  // Fresh memory may hold any index.
+  // Uninitialised memory could hold invalid indices.
   CUDA_CHECK(cudaMemsetAsync(arena_.get(), 0, arena_bytes(plan), session_->stream().get()));
   if (plan_.sync_each_step)
     launch_each_and_wait({});
   else if (plan_.needs_cublas)
     launch_all();
   wait();
-  clear_faults();  // of zeros
+  clear_faults();  // found in the run on zeros
   const bool any = std::any_of(steps_.begin(), steps_.end(), [](const Step& step) { return step.plan->runs; });
   if (any) recorded_.emplace(record({}));
 }
 
 Network::~Network() {
-  // What gives the app's memory back does not wait, as cudaFree does.
+  // The application's allocator does not wait for the device, unlike cudaFree.
   if (plan_.allocator != nullptr) let_go();
 }
 
@@ -174,7 +174,7 @@ GraphExec Network::record(std::span<const Event> boundaries) {
     }
     if (!boundaries.empty()) recorder.add(boundaries[steps_.size()]);
   });
-  // They change no bit, and would come while others are timed.
+  // Prefetches change no result, but would disturb the timing of other steps.
   if (boundaries.empty() && !plan_.early_weights.empty()) {
     Prefetches prefetches(recorder);
     for (const EarlyWeights& early : plan_.early_weights)
@@ -294,7 +294,7 @@ void Network::observe(Observer observer) {
   observation_.reset();
   if (!observer) return;
   auto made = std::make_unique<Observation>(plan_, std::move(observer));
-  // With an event between any two steps, no kernel can start before the one before it has ended.
+  // An event between steps keeps each kernel from starting before the previous one has ended.
   if (recorded_ && !plan_.sync_each_step) made->timed.emplace(record(made->boundaries));
   observation_ = std::move(made);
 }
@@ -305,7 +305,7 @@ void Network::run_observed(const BeforeStep& before) {
   for (std::size_t i = 0; i < inputs_.size(); ++i)
     copy(seen.values[static_cast<std::size_t>(plan_.graph.inputs[i])], inputs_[i].device, cudaMemcpyDeviceToHost,
          stream);
-  // The times come from the network as a whole: launched one by one, small kernels would be timed waiting for the host.
+  // Times come from the whole recorded network: launched one by one, small kernels would wait for the host.
   if (seen.timed) seen.timed->launch(stream);
   wait();
   for (std::size_t i = 0; i < steps_.size(); ++i) {
@@ -354,7 +354,7 @@ std::vector<double> Network::time(int repeats) {
   std::vector<double> samples;
   samples.reserve(static_cast<std::size_t>(repeats));
   for (int i = 0; i < repeats; ++i) samples.push_back(replay(replays));
-  check_faults();  // what was timed ended early
+  check_faults();  // a fault ends the timed runs early
   return samples;
 }
 

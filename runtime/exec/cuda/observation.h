@@ -1,5 +1,5 @@
 #pragma once
-// What an observer of a CUDA network looks at: values on the host, and the device's time of each step.
+// Data for an observer of a CUDA network: values on the host, and each step's device time.
 
 #include <optional>
 #include <span>
@@ -23,7 +23,7 @@ struct Observation {
   std::vector<Tensor> values;      ///< by ValueId, on the host
   std::vector<StepViews> steps;    ///< the same by step
   std::vector<Event> boundaries;   ///< before each step, and after the last
-  std::optional<GraphExec> timed;  ///< the network with those events recorded in it; none with sync_each_step
+  std::optional<GraphExec> timed;  ///< the network captured with those events; empty with sync_each_step
 };
 
 }  // namespace lenslet::cuda

@@ -14,7 +14,7 @@ class CudaRunner final : public RunnerImpl {
   CudaRunner(Model model, std::shared_ptr<const Plan> plan_made, RunnerShare& share)
       : RunnerImpl(std::move(model), std::move(plan_made)) {
     on_device([&] {
-      // A part that comes later may be the first that asks for cuBLAS.
+      // A part planned later may be the first to need cuBLAS.
       if (share.session == nullptr || (plan().needs_cublas && !share.session->has_cublas()))
         share.session = std::make_shared<Session>(plan().device.cuda_index, plan().needs_cublas);
       network_ = std::make_unique<Network>(plan(), share.session);
@@ -45,7 +45,7 @@ class CudaRunner final : public RunnerImpl {
   }
 
   void write_image(std::size_t input, const ImageView& image, const ImageSpec& spec, std::int64_t index) override {
-    // Not within the model's name: what is wrong is mostly the image, and the CPU's Errors are the same.
+    // Without the model's name as context: the fault is mostly the image's, and the CPU's Errors are the same.
     const CurrentDevice current(plan().device.cuda_index);
     network_->write_image(input, image, spec, index);
   }
@@ -94,7 +94,7 @@ class CudaRunner final : public RunnerImpl {
     }
   }
 
-  // Inputs are staged apart from all that an app gets to see.
+  // Inputs are staged in memory that applications never see.
   std::span<const std::byte> own_memory() const override { return {}; }
 
   template <typename Work>

@@ -1,7 +1,7 @@
-// fuse_pool: a MaxPool that alone reads a convolution goes into it, where the kernel chosen for that one can store
-// maxima, and is estimated to take no longer than both: of stride 2 three quarters of its output are then never
-// written. It comes after the choice, which it does not change: what a kernel offers for the convolution with the pool
-// is asked for again.
+// fuse_pool: fuses a MaxPool that is the only reader of a convolution into it, if the convolution's kernel can store
+// maxima and the estimate is no longer than both. With stride 2 three quarters of the convolution's output are then
+// never written. Runs after the choice, which it keeps: the chosen kernel is asked again for the convolution with the
+// pool.
 #include <algorithm>
 #include <memory>
 #include <optional>
@@ -17,15 +17,14 @@ namespace {
 
 using Ints = std::vector<std::int64_t>;
 
-/// What the attribute max_pool of a Conv says of a MaxPool: size, stride, and the four pads that its output's size
-/// comes from, of which what ceil_mode adds is one.
+/// A MaxPool as the attribute max_pool of a Conv: size, stride, and four pads, including what ceil_mode adds.
 std::optional<Ints> windows_of(const Graph& graph, const Node& node) {
   if (node.type() != "MaxPool" || node.outputs.size() != 1) return std::nullopt;
   const Shape &x = graph.value(node.inputs[0]).shape, &y = graph.value(node.outputs[0]).shape;
   if (integers_attribute(*node.op, "dilations") != Ints{1, 1}) return std::nullopt;  // two axes, neighbours on them
   const Ints size = *integers_attribute(*node.op, "kernel_shape"), strides = *integers_attribute(*node.op, "strides"),
              pads = *integers_attribute(*node.op, "pads");
-  constexpr std::int64_t most = 16;  // larger ones no kernel takes
+  constexpr std::int64_t most = 16;  // no kernel supports larger ones
   const bool pads_follow = attribute<std::string>(*node.op, "auto_pad") != "NOTSET";
   const std::int64_t window = size[0], stride = strides[0];
   Ints windows{window, stride, pads[0], pads[1]};
@@ -34,15 +33,15 @@ std::optional<Ints> windows_of(const Graph& graph, const Node& node) {
   for (const int axis : {2, 3}) {
     const std::int64_t before = windows[static_cast<std::size_t>(axis)];
     const std::int64_t behind = (y[axis] - 1) * stride + window - x[axis] - before;
-    // Where auto_pad says SAME, the pads are not in the list: those of an image that needs none are none.
+    // With auto_pad SAME the list has no pads; only images that need none are accepted.
     if (pads_follow && (before != 0 || behind > 0)) return std::nullopt;
     windows.push_back(std::max<std::int64_t>(0, behind));
   }
   return windows;
 }
 
-/// The node's operator with the pool, and its kernel's candidate for that in the formats that there are, if it is
-/// estimated to take no more time than both.
+/// The node's operator with the pool and its kernel's candidate in the current formats, if its estimate is no longer
+/// than both.
 struct Pooled {
   std::shared_ptr<const Op> op;
   Candidate candidate;

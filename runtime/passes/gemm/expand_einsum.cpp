@@ -1,6 +1,6 @@
 // expand_einsum: an Einsum of float32 becomes Transposes, Reshapes and products (MatMul, or Mul where nothing is
-// summed), operand by operand from the left, as these have fast kernels. Axes that an operand alone sums are summed
-// first. Diagonals and axes that are stretched stay Einsum's own.
+// summed), operand by operand from the left, as these have fast kernels. Axes of a single operand that are summed are
+// reduced first. Diagonals and broadcast axes stay an Einsum.
 #include <algorithm>
 #include <map>
 #include <optional>
@@ -33,7 +33,7 @@ class Expansion {
   Expansion(Graph& graph, const Node& einsum, std::vector<Node>& nodes)
       : graph_(graph), einsum_(einsum), nodes_(nodes) {}
 
-  /// Adds the nodes that make the Einsum's output, or adds none and says false.
+  /// Adds the nodes that compute the Einsum's output; false if it adds none.
   bool run() {
     const auto text = attribute<std::string>(*einsum_.op, "equation");
     if (graph_.value(einsum_.outputs[0]).dtype != DType::f32 || !text) return false;
@@ -46,7 +46,7 @@ class Expansion {
     const std::size_t last = einsum_.inputs.size() - 1;
     for (std::size_t i = 0; i <= last; ++i) {
       Labelled next{einsum_.inputs[i], labels_[i]};
-      // What nobody but these two looks at is summed now.
+      // Labels that only these two operands have are summed now.
       const auto wanted = [&](int label) {
         return std::any_of(labels_.begin() + static_cast<std::ptrdiff_t>(i) + 1, labels_.end(),
                            [&](const AxisLabels& later) { return has(later, label); });
@@ -67,7 +67,7 @@ class Expansion {
   }
 
  private:
-  /// One size a label, each once an operand, and no label of the result that nobody has.
+  /// One size per label, each label once per operand, and every result label in some operand.
   bool sizes_agree() {
     for (std::size_t i = 0; i < einsum_.inputs.size(); ++i) {
       const Shape& shape = graph_.value(einsum_.inputs[i]).shape;
@@ -85,7 +85,7 @@ class Expansion {
     for (const int label : labels) count *= sizes_.at(label);
     return count;
   }
-  /// Of three operands and more: is no product on the way larger than what is read and written?
+  /// For three and more operands: whether no intermediate product is larger than the inputs and output.
   bool stays_small() const {
     std::int64_t most = elems(labels_.back());
     for (std::size_t i = 0; i + 1 < labels_.size(); ++i) most = std::max(most, elems(labels_[i]));
@@ -143,17 +143,17 @@ class Expansion {
     return x;
   }
 
-  /// The labels of `result`, in an order that the product gives for little.
+  /// The labels of `result`, in an order that is cheap for the product.
   Labelled product(Labelled a, Labelled b, const AxisLabels& result) {
     AxisLabels batch, rows, columns, inner;
     for (const int label : result)
       (has(a.labels, label) && has(b.labels, label) ? batch : has(a.labels, label) ? rows : columns).push_back(label);
-    // In the order of the operand that then need not be transposed.
+    // In the order of the operand, which then needs no Transpose.
     const AxisLabels& order = b.labels.size() > a.labels.size() ? b.labels : a.labels;
     for (const int label : order)
       if (!has(result, label)) inner.push_back(label);
     if (inner.empty()) return {multiplied(a, b, result), result};
-    // Dot products of a batch: no row of the one meets two columns of the other.
+    // Batched dot products: a matrix product would have a single row and column.
     if (rows.empty() && columns.empty() && !batch.empty()) {
       const AxisLabels both = joined(result, inner);
       return summed({multiplied(a, b, both), both}, [&](int label) { return has(result, label); });
@@ -178,7 +178,7 @@ class Expansion {
     for (const int label : labels) dims.push_back(sizes_.at(label));
     return {reshaped(y, dims), labels};
   }
-  /// Nothing is summed: both in the order of the result, 1 where one has no axis.
+  /// Nothing is summed: both operands in the order of the result, with size 1 for missing axes.
   ValueId multiplied(const Labelled& a, const Labelled& b, const AxisLabels& result) {
     const auto spread = [&](const Labelled& x) {
       AxisLabels own;
@@ -193,7 +193,7 @@ class Expansion {
     return add("Mul", {spread(a), spread(b)}, {});
   }
 
-  /// The last node makes the Einsum's output; one that gives an operand back (i->i) becomes an Identity.
+  /// The last node makes the Einsum's output; an Einsum that returns its operand (i->i) becomes an Identity.
   void finish(const Labelled& y) {
     const bool made = !nodes_.empty() && nodes_.back().outputs[0] == y.id;
     if (!made) add("Identity", {y.id}, {});

@@ -1,7 +1,6 @@
-// share_neighbours: where kernels of sparse convolutions would each make the same table of neighbours of a rulebook,
-// the step that makes the rulebook makes the table, too, once, as a value of its own (docs/sparse.md). Of a rulebook
-// that is known, it is known. It comes after the choice, which it does not change: what a kernel offers for the
-// convolution with the table is asked for again.
+// share_neighbours: if several sparse convolutions would each build the same neighbour table from a rulebook, the
+// rulebook's step builds it once, as a value of its own (docs/sparse.md). The table of a constant rulebook is constant.
+// Runs after the choice, which it keeps: the chosen kernel is asked again for the convolution with the table.
 #include <map>
 #include <memory>
 #include <optional>
@@ -17,12 +16,12 @@
 namespace lenslet {
 namespace {
 
-/// The node as its kernel would compute it with a table of so many rows, if in less time.
+/// The node's candidate with a table of `rows` rows, if it takes less time.
 std::optional<Candidate> with_table(const Graph& graph, const Node& node, const Target& target) {
   const auto& op = static_cast<const SparseConvOp&>(*node.op);
   std::vector<InputInfo> inputs = graph.input_infos(node);
   const SparseConvProblem p = op.problem(inputs);
-  if (p.inverse) return std::nullopt;  // a table leads to the outputs of the rulebook
+  if (p.inverse) return std::nullopt;  // a table maps to the rulebook's outputs
   const TensorType table{DType::i32, {p.taps, neighbour_rows(p.max_outputs)}};
   inputs.resize(SparseConvOp::neighbours);
   inputs.push_back({true, table, nullptr});
@@ -33,12 +32,12 @@ std::optional<Candidate> with_table(const Graph& graph, const Node& node, const 
   return std::nullopt;
 }
 
-/// Tables of rulebooks, each made once.
+/// Neighbour tables by rulebook, each built once.
 class Tables {
  public:
   Tables(GraphEdit& edit, const Target& target) : edit_(edit), target_(target) {}
 
-  /// Of the rulebook that `conv` reads; no_id: there is none.
+  /// The table of the rulebook that `conv` reads, or no_id.
   ValueId of(const Node& conv) {
     const SparseConvProblem p = static_cast<const SparseConvOp&>(*conv.op).problem(graph().input_infos(conv));
     const ValueId rulebook = conv.inputs[SparseConvOp::rulebook];
@@ -60,7 +59,7 @@ class Tables {
       Tensor table(DType::i32, {p.taps, neighbour_rows(p.max_outputs)});
       write_neighbours(book, p.taps, table.shape()[1], table.values<std::int32_t>().data());
       return edit_.add_constant(graph().value(rulebook).name + "/neighbours", std::move(table));
-    } catch (const Error&) {  // what is wrong with it is said by the run
+    } catch (const Error&) {  // the run reports the error
       return no_id;
     }
   }
@@ -72,7 +71,7 @@ class Tables {
     const std::size_t at = submanifold ? 1 : 2;
     auto op = with_attributes(without, {{"neighbours", std::int64_t{1}}}, inputs.size(), at + 1);
     const std::vector<TensorType> types = op->infer(inputs);
-    if (submanifold != p.submanifold || types[at].shape[0] != p.taps) return no_id;  // it is none of this layer's
+    if (submanifold != p.submanifold || types[at].shape[0] != p.taps) return no_id;  // not this layer's rulebook
     std::vector<ValueId> outputs = graph().node(id).outputs;
     for (std::size_t i = outputs.size(); i <= at; ++i)
       outputs.push_back(add(graph().node(id).name + (i == at ? "/neighbours" : "/sites"), types[i]));

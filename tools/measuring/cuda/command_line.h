@@ -1,5 +1,5 @@
 #pragma once
-// What the benches of this folder share of a command line.
+// Command line helpers shared by the benches of this folder.
 
 #include <fmt/format.h>
 
@@ -18,7 +18,7 @@
 
 namespace lenslet::bench {
 
-/// main(): bench(arguments), and what it throws on stderr behind the program's name.
+/// main(): runs bench(arguments); prints errors to stderr after the program's name.
 template <typename F>
 int run(std::string_view name, int argc, char** argv, const F& bench) {
   try {

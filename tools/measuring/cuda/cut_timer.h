@@ -56,7 +56,7 @@ class TimedConv {
 
 /// The columns that print_cut() fills.
 inline constexpr std::string_view cut_columns = "algorithm,problem,config,us,estimated_us,plain_sums_us";
-/// Cuts whose estimate is so many times that of what is taken are left out by most.
+/// Most benches skip configurations whose estimate exceeds the chosen one's by this factor.
 inline constexpr double hopeless = 1.6;
 
 /// Times every cut that its estimate does not call hopeless, as CSV; a row that starts with * is what the planner
