@@ -9,6 +9,7 @@
 
 #include "base/cuda/half_mma.cuh"
 #include "base/cuda/launch.h"
+#include "base/cuda/mma.cuh"
 #include "base/cuda/tensor_copy.cuh"
 #include "ops/conv/cuda/some_of.cuh"
 #include "ops/conv/cuda/wgmma_gemm_plan.h"
@@ -50,19 +51,6 @@ struct PixelPlace {
     store_tile(g.results, from, k, pixel);
   }
 };
-
-/// Loads two 8x8 matrices, as load_matrices and store_matrices (half_mma.cuh) do four: lanes 0 to 15 address the rows.
-__device__ inline void load_two_matrices(std::uint32_t (&a)[2], const void* row) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0, %1}, [%2];"
-               : "=r"(a[0]), "=r"(a[1])
-               : "r"(shared_address(row))
-               : "memory");
-}
-__device__ inline void store_two_matrices(void* row, const std::uint32_t (&a)[2]) {
-  asm volatile("stmatrix.sync.aligned.m8n8.x2.shared.b16 [%0], {%1, %2};" ::"r"(shared_address(row)), "r"(a[0]),
-               "r"(a[1])
-               : "memory");
-}
 
 /// A consumer warp's epilogue. Its results leave in boxes of 16 pixels by `box` filters, which rotate through the
 /// warp's slots in shared memory; boxes of the same pixels follow each other. A part is the boxes that are rounded
@@ -253,7 +241,7 @@ class Finisher {
 #pragma unroll
         for (int pair = 0; pair < count * box / 16; ++pair) {
           std::uint32_t words[4];
-          load_matrices(words, row(pair));
+          ldmatrix(words, row(pair));
 #pragma unroll
           for (int i = 0; i < 4; ++i) {
             const float2 residual = widened_pair<T>(words[i]);
@@ -263,7 +251,7 @@ class Finisher {
         }
         if constexpr (odd) {
           std::uint32_t words[2];
-          load_two_matrices(words, row(box / 16));
+          ldmatrix(words, row(box / 16));
 #pragma unroll
           for (int i = 0; i < 2; ++i) {
             const float2 residual = widened_pair<T>(words[i]);
@@ -282,13 +270,13 @@ class Finisher {
         std::uint32_t words[4];
 #pragma unroll
         for (int i = 0; i < 4; ++i) words[i] = clamp_(narrowed_pair<T>(v[pair * 8 + i * 2], v[pair * 8 + i * 2 + 1]));
-        store_matrices(row(pair), words);
+        stmatrix(row(pair), words);
       }
       if constexpr (odd) {
         constexpr int last = box / 16 * 8;
         const std::uint32_t words[2]{clamp_(narrowed_pair<T>(v[last], v[last + 1])),
                                      clamp_(narrowed_pair<T>(v[last + 2], v[last + 3]))};
-        store_two_matrices(row(box / 16), words);
+        stmatrix(row(box / 16), words);
       }
       order_copies_after_shared_stores();
       __syncwarp();
