@@ -99,7 +99,7 @@ template <typename T, int units, int n, int row_bytes>
 struct PatchBlock {
   static constexpr WgmmaTileShape shape{64 * units, n, 0};
   static constexpr bool for_residual = false;
-  static constexpr int slots = patch_slots(n, sizeof(T)), buffers = slots, filter_bytes = n * row_bytes;
+  static constexpr int slots = patch_slots(n, sizeof(T)), filter_bytes = n * row_bytes;
   static_assert(filter_bytes % (8 * row_bytes) == 0);
 
   const WgmmaPatch& g;

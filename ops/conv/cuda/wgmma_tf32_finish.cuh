@@ -25,7 +25,7 @@ class Tf32Finisher {
   static constexpr int n = Block::shape.n, rows64 = Block::shape.m / 64 / Block::shape.consumers;
   static constexpr int parts_n = n / tf32_staged_filters, parts = rows64 * parts_n;
   static constexpr int sums = tf32_staged_filters / 2;  // of a part and thread: eight filters of two pixels
-  static constexpr int buffers = Block::buffers;
+  static constexpr int buffers = Block::slots;
   /// Parts that a residual is loaded ahead, into all buffers but the last one stored; the next tile's where this one
   /// has no more. From memory (wgmma_finish.cuh).
   static constexpr int ahead = buffers - 1 < parts ? buffers - 1 : parts;
