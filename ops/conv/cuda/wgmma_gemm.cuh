@@ -6,7 +6,7 @@
 
 #include "base/cuda/launch.h"
 #include "base/cuda/wgmma.cuh"
-#include "ops/conv/cuda/wgmma_finish.cuh"
+#include "ops/conv/cuda/wgmma_element.cuh"
 #include "ops/conv/cuda/wgmma_gemm_plan.h"
 #include "ops/conv/cuda/wgmma_stage.cuh"
 #include "ops/core/activation.cuh"
@@ -54,17 +54,6 @@ constexpr WgmmaRegisters registers_of(int consumers) {
 static_assert(registers_of(2).consumer == 232);
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-
-/// Element traits: all that the kernel's code has of an operand's type, beside wgmma<T>() and the tensor maps. These
-/// are of 16 bits; TF32's are in wgmma_tf32.cuh.
-template <typename T>
-struct WgmmaElement {
-  template <typename Block>
-  using Epilogue = Finisher<T, Block, WgmmaGemm>;
-  static constexpr int box_bytes(int n) { return staged_box_bytes(n); }  ///< of the epilogue
-  /// Whether WgmmaGemm::stages and filters_last are heeded; else all stages are in use.
-  static constexpr bool filters_may_last = true;
-};
 
 /// A block: its shared memory layout and tiles. A k-block is 128 bytes, `width` channels each of `groups` groups.
 template <typename T, WgmmaTile tile, int width, int groups, bool residual>
@@ -166,7 +155,7 @@ __device__ inline void consume(const WgmmaGemm& g, const Block& block) {
   const int share_m = consumer * (rows64 * 64), own_m = share_m + warp % 4 * 16;
 
   wait_for_previous();
-  typename Block::Element::template Epilogue<Block> finisher(g, block, warp);
+  typename Block::Element::template Epilogue<Block, WgmmaGemm> finisher(g, block, warp);
   auto at = Block::ring(g);
   float d[rows64][n / 2];
   for (int index = Block::first(); index < g.tiles; index += Block::step()) {
