@@ -13,6 +13,7 @@ namespace lenslet::cuda {
 template <typename T>
 struct WgmmaElement {
   static_assert(is_half<T>);
+  using Accumulator = float;
   /// Of the results' boxes, with tiles of n filters.
   LENSLET_HOST_DEVICE static constexpr int box_filters(int n) { return staged_filters(n); }
   LENSLET_HOST_DEVICE static constexpr int box_bytes(int n) { return staged_box_bytes(n); }
@@ -27,6 +28,7 @@ struct WgmmaElement {
 /// Results are float32; filters are permuted so that a thread has eight adjacent ones of a pixel (tf32_filter_at).
 template <>
 struct WgmmaElement<float> {
+  using Accumulator = float;
   LENSLET_HOST_DEVICE static constexpr int box_filters(int) { return tf32_staged_filters; }
   LENSLET_HOST_DEVICE static constexpr int box_bytes(int) { return tf32_staged_bytes; }
   template <typename Block, typename Call, typename Place = PixelPlace>

@@ -75,10 +75,7 @@ struct WgmmaBlock {
 
   __device__ static int stages(const WgmmaGemm& g) { return Element::filters_may_last ? g.stages : layout.stages; }
   __device__ static auto ring(const WgmmaGemm& g) {
-    if constexpr (Element::filters_may_last)
-      return StageRing{g.stages};
-    else
-      return StageWalk<layout.stages>();
+    return StageRing<(Element::filters_may_last ? 0 : layout.stages)>{stages(g)};
   }
   __device__ static bool filters_last(const WgmmaGemm& g) { return Element::filters_may_last && g.filters_last != 0; }
   __device__ static int first() { return static_cast<int>(blockIdx.x); }
@@ -157,7 +154,7 @@ __device__ inline void consume(const WgmmaGemm& g, const Block& block) {
   wait_for_previous();
   typename Block::Element::template Epilogue<Block, WgmmaGemm> finisher(g, block, warp);
   auto at = Block::ring(g);
-  float d[rows64][n / 2];
+  typename Block::Element::Accumulator d[rows64][n / 2];
   for (int index = Block::first(); index < g.tiles; index += Block::step()) {
     const int tile_m = index / g.tiles_n, next = index + Block::step(), next_m = next / g.tiles_n;
     finisher.begin({tile_m * Block::shape.m + own_m}, (index - tile_m * g.tiles_n) * n,
