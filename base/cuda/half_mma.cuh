@@ -1,6 +1,6 @@
 #pragma once
-// Pairs of 16-bit floats in a 32-bit word, and the instructions that move and multiply them. T is Float16 or BFloat16;
-// the element of the lower address is the lower half.
+// Pairs of 16-bit floats in a 32-bit word, and how they are moved. T is Float16 or BFloat16; the element of the lower
+// address is the lower half. Products: mma.cuh.
 
 #include <cuda_runtime.h>
 
@@ -50,43 +50,6 @@ class PairClamp {
  private:
   std::uint32_t low_, high_;
 };
-
-/// sums += a * b, a 16x16 and b 16x8, by a warp (mma.sync.m16n8k16). With g = lane / 4 and t = lane % 4 a lane has
-/// of a:    rows g, g + 8 of columns 2t, 2t + 1, then the same rows of columns 2t + 8, 2t + 9
-/// of b:    rows 2t, 2t + 1, then 2t + 8, 2t + 9, of column g
-/// of sums: columns 2t, 2t + 1 of row g, then of row g + 8
-template <typename T>
-__device__ inline void multiply_add(float (&sums)[4], const std::uint32_t (&a)[4], uint2 b) {
-  if constexpr (std::is_same_v<T, BFloat16>)
-    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
-        "{%0, %1, %2, %3};"
-        : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b.x), "r"(b.y));
-  else
-    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
-        "{%0, %1, %2, %3};"
-        : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b.x), "r"(b.y));
-}
-
-/// Loads four 8x8 matrices from shared memory as operand a above (ldmatrix): lanes 0 to 15 give the addresses of rows'
-/// columns 0 to 7, lanes 16 to 31 of columns 8 to 15.
-__device__ inline void load_matrices(std::uint32_t (&a)[4], const void* row) {
-  const auto shared = static_cast<unsigned>(__cvta_generic_to_shared(row));
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-               : "=r"(a[0]), "=r"(a[1]), "=r"(a[2]), "=r"(a[3])
-               : "r"(shared)
-               : "memory");
-}
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-/// The reverse store (stmatrix).
-__device__ inline void store_matrices(void* row, const std::uint32_t (&a)[4]) {
-  const auto shared = static_cast<unsigned>(__cvta_generic_to_shared(row));
-  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(shared), "r"(a[0]), "r"(a[1]),
-               "r"(a[2]), "r"(a[3])
-               : "memory");
-}
-#endif
 
 /// Starts the copy of 16 bytes from global to shared memory; writes zeros unless `valid`, but `from` must be readable
 /// even then. commit_copies() and wait_for_copies() as in copy_async.cuh.

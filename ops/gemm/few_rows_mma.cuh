@@ -11,26 +11,10 @@
 #include <type_traits>
 
 #include "base/cuda/launch.h"
+#include "base/cuda/mma.cuh"
 #include "ops/gemm/few_rows.cuh"
 
 namespace lenslet::cuda {
-
-/// d += a * b. Thread t: d[0..1] is row t / 4 of A, columns 2 * (t % 4) + 0..1; d[2..3] is 8 rows below. A word is two
-/// elements of k: a[0], a[1] rows t / 4 and t / 4 + 8, a[2], a[3] the same rows of later k; b0, b1 column t / 4.
-template <typename T>
-__device__ inline void mma_16x8(float (&d)[4], std::uint32_t a0, std::uint32_t a1, std::uint32_t a2, std::uint32_t a3,
-                                std::uint32_t b0, std::uint32_t b1) {
-  if constexpr (std::is_same_v<T, __half>)
-    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, "
-        "%3};"
-        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-        : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
-  else
-    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, "
-        "%2, %3};"
-        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-        : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
-}
 
 struct FewRows {
   const void *a = nullptr, *b = nullptr;
@@ -46,6 +30,7 @@ struct FewRows {
 /// multiple of 8.
 template <typename T, typename Y, int halves, int eights, int steps>
 __global__ void __launch_bounds__(32 * few_rows_mma_warps) few_rows_mma_kernel(const FewRows p) {
+  using Element = std::conditional_t<std::is_same_v<T, __half>, Float16, BFloat16>;
   constexpr int warps = few_rows_mma_warps;
   __shared__ float parts[warps][halves * 8][eights * 8];
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
@@ -88,8 +73,8 @@ __global__ void __launch_bounds__(32 * few_rows_mma_warps) few_rows_mma_kernel(c
       const uint4 upper = values[s][0], lower = halves > 1 ? values[s][halves - 1] : uint4{};
 #pragma unroll
       for (int e = 0; e < eights; ++e) {
-        mma_16x8<T>(sums[e], upper.x, lower.x, upper.y, lower.y, weights[s][e].x, weights[s][e].y);
-        mma_16x8<T>(sums[e], upper.z, lower.z, upper.w, lower.w, weights[s][e].z, weights[s][e].w);
+        mma<Element>(sums[e], {upper.x, lower.x, upper.y, lower.y}, weights[s][e].x, weights[s][e].y);
+        mma<Element>(sums[e], {upper.z, lower.z, upper.w, lower.w}, weights[s][e].z, weights[s][e].w);
       }
     }
     at += warps * chunk;

@@ -99,17 +99,17 @@ TEST_CASE("conv/wgmma_tf32_plan/units_have_four_filters_a_thread") {
 TEST_CASE("conv/wgmma_tf32_plan/shared_memory") {
   for (const WgmmaTileShape& tile : wgmma_tiles)
     for (const bool residual : {false, true}) {
-      const WgmmaTf32Shared shared = tf32_shared_of(tile, residual);
+      const WgmmaShared shared = tf32_shared_of(tile, residual);
       CAPTURE(tile.m);
       CAPTURE(tile.n);
       CHECK(shared.stages >= (residual ? 3 : 4));
-      CHECK((!residual || shared.buffers == 4));
-      CHECK((shared.buffers == 2 || shared.buffers == 4));
+      CHECK((!residual || shared.slots == 4));
+      CHECK((shared.slots == 2 || shared.slots == 4));
       CHECK(shared.pixels == tile.m * 128);
       CHECK(shared.filters == tile.n * 128);
       CHECK(shared.staging == shared.stages * (shared.pixels + shared.filters));
-      CHECK(shared.barriers == shared.staging + 4 * tile.consumers * shared.buffers * tf32_staged_bytes);
-      CHECK(shared.total == shared.barriers + 16 * shared.stages + 32 * tile.consumers * shared.buffers);
+      CHECK(shared.barriers == shared.staging + 4 * tile.consumers * shared.slots * tf32_staged_bytes);
+      CHECK(shared.total == shared.barriers + 16 * shared.stages + 32 * tile.consumers * shared.slots);
       CHECK(static_cast<std::size_t>(shared.total) <= reference_gpu().shared_bytes_per_block);
     }
 }

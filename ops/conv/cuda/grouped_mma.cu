@@ -12,6 +12,7 @@
 
 #include "base/cuda/fast_divider.h"
 #include "base/cuda/half_mma.cuh"
+#include "base/cuda/mma.cuh"
 #include "ops/conv/cuda/one_launch.cuh"
 #include "ops/core/sum_tolerance.h"
 
@@ -127,21 +128,21 @@ __global__ void __launch_bounds__(block_threads, resident_blocks(eights, rows_to
 #pragma unroll
           for (int row = 0; row < Warp::rows; ++row) {
             std::uint32_t a[4];
-            load_matrices(a, from + (row * call.stride_h + r * call.dilation_h) * line);
+            ldmatrix(a, from + (row * call.stride_h + r * call.dilation_h) * line);
 #pragma unroll
-            for (int n = 0; n < eights; ++n) multiply_add<T>(sums[row][n], a, b[0][n]);
+            for (int n = 0; n < eights; ++n) mma<T>(sums[row][n], a, b[0][n].x, b[0][n].y);
           }
         } else {
 #pragma unroll
           for (int h = 0; h < (Warp::rows - 1) * stride + rows_together; ++h) {
             std::uint32_t a[4];
-            load_matrices(a, from + h * line);
+            ldmatrix(a, from + h * line);
 #pragma unroll
             for (int i = 0; i < rows_together; ++i) {
               const int row = (h - i) / stride;
               if (h < i || (h - i) % stride != 0 || row >= Warp::rows) continue;
 #pragma unroll
-              for (int n = 0; n < eights; ++n) multiply_add<T>(sums[row][n], a, b[i][n]);
+              for (int n = 0; n < eights; ++n) mma<T>(sums[row][n], a, b[i][n].x, b[i][n].y);
             }
           }
         }

@@ -10,9 +10,9 @@
 #include "base/cuda/copy_async.cuh"
 #include "base/cuda/fast_divider.h"
 #include "base/cuda/launch.h"
+#include "base/cuda/mma.cuh"
 #include "base/cuda/vector.cuh"
 #include "ops/conv/cuda/grouped_tf32_plan.h"
-#include "ops/conv/cuda/mma.cuh"
 #include "ops/conv/cuda/one_launch.cuh"
 
 namespace lenslet::cuda {
@@ -131,14 +131,14 @@ __global__ void __launch_bounds__(32 * grouped_tf32_most_warps, eights == 1   ? 
           float2 next[rows_together][eights] = {};
           if (loads_ahead && more) load_filters(next);
           const auto multiply = [&](float(&sum)[4], const unsigned(&a)[4], float2 filter) {
-            Mma<float>::multiply(sum, a, __float_as_uint(filter.x), __float_as_uint(filter.y));
+            mma<float>(sum, a, __float_as_uint(filter.x), __float_as_uint(filter.y));
           };
           if constexpr (rows_together == 1) {
 #pragma unroll
             for (int row = 0; row < rows; ++row) {
               unsigned a[4];
-              load_matrices(a, from + static_cast<unsigned>(row * call.stride_h + r * call.dilation_h) * line);
-              Mma<float>::prepare(a);
+              ldmatrix(a, from + static_cast<unsigned>(row * call.stride_h + r * call.dilation_h) * line);
+              round_operand<float>(a);
 #pragma unroll
               for (int n = 0; n < eights; ++n) multiply(sums[row][n], a, b[0][n]);
             }
@@ -146,8 +146,8 @@ __global__ void __launch_bounds__(32 * grouped_tf32_most_warps, eights == 1   ? 
 #pragma unroll
             for (int h = 0; h < (rows - 1) * stride + rows_together; ++h) {
               unsigned a[4];
-              load_matrices(a, from + static_cast<unsigned>(h) * line);
-              Mma<float>::prepare(a);
+              ldmatrix(a, from + static_cast<unsigned>(h) * line);
+              round_operand<float>(a);
 #pragma unroll
               for (int i = 0; i < rows_together; ++i) {
                 const int row = (h - i) / stride;

@@ -9,7 +9,7 @@
 #include "base/cuda/stored.cuh"
 #include "ops/conv/cuda/cluster.cuh"
 #include "ops/conv/cuda/device_problem.h"
-#include "ops/conv/cuda/mma.cuh"
+#include "ops/conv/cuda/mma_tile.cuh"
 #include "ops/core/activation.cuh"
 
 namespace lenslet::cuda {

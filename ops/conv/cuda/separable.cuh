@@ -20,6 +20,7 @@
 #include "base/cuda/fast_divider.h"
 #include "base/cuda/half_mma.cuh"
 #include "base/cuda/launch.h"
+#include "base/cuda/mma.cuh"
 #include "ops/conv/cuda/separable.h"
 
 namespace lenslet::cuda {
@@ -85,22 +86,6 @@ template <int height, int width, int... i>
 __device__ inline void load_window(std::uint32_t (&window)[height][width][4], const void* from, int row_bytes,
                                    int pixel_bytes, unsigned inside, std::integer_sequence<int, i...>) {
   (load_if<i / width, i % width, i>(window[i / width][i % width], from, row_bytes, pixel_bytes, inside), ...);
-}
-
-/// sums += a * b in TF32, k 8 (mma.sync.m16n8k8). A lane has rows g, g + 8 of columns t, then t + 4, of a; rows t and t
-/// + 4 of column g of b.
-__device__ inline void multiply_add_tf32(float (&sums)[4], const std::uint32_t (&a)[4], uint2 b) {
-  asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
-      "{%0, %1, %2, %3};"
-      : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b.x), "r"(b.y));
-}
-template <typename T>
-__device__ inline void multiply_terms(float (&sums)[4], const std::uint32_t (&a)[4], uint2 b) {
-  if constexpr (is_float<T>)
-    multiply_add_tf32(sums, a, b);
-  else
-    multiply_add<T>(sums, a, b);
 }
 
 /// Activation in the epilogue: floats one by one; 16 bits are clamped as pairs after rounding.
@@ -347,7 +332,7 @@ __global__ void __launch_bounds__(32 * separable_most_warps(stride, columns, til
               for (int k = 0; k < taps_of_size; ++k)
                 v[0] = fmaf(__uint_as_float(pixel_at(i % 2, i / 2, k)), __uint_as_float(tap[k]), v[0]);
               depthwise.before_rounding(v);
-              asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(a[i / 2][i % 2][half]) : "f"(v[0]));
+              a[i / 2][i % 2][half] = round_to_tf32(v[0]);
             }
           } else {
             const uint4 packed = lane_taps[0];
@@ -369,7 +354,7 @@ __global__ void __launch_bounds__(32 * separable_most_warps(stride, columns, til
                 const std::uint32_t pixels[4] = {pixel_at(0, column, 2 * i), pixel_at(1, column, 2 * i),
                                                  i == 4 ? ones<T> : pixel_at(0, column, known),
                                                  i == 4 ? ones<T> : pixel_at(1, column, known)};
-                multiply_add<T>(v, pixels, tap[i]);
+                mma<T>(v, pixels, tap[i].x, tap[i].y);
               }
               depthwise.before_rounding(v);
               a[column][0][half] = depthwise.rounded(v[0], v[1]);
@@ -388,8 +373,8 @@ __global__ void __launch_bounds__(32 * separable_most_warps(stride, columns, til
 #pragma unroll
           for (int column = 0; column < columns; ++column) {
             const std::uint32_t left[4] = {a[column][0][0], a[column][1][0], a[column][0][1], a[column][1][1]};
-            multiply_terms<T>(sums[column][2 * pair], left, uint2{b.x, b.y});
-            multiply_terms<T>(sums[column][2 * pair + 1], left, uint2{b.z, b.w});
+            mma<T>(sums[column][2 * pair], left, b.x, b.y);
+            mma<T>(sums[column][2 * pair + 1], left, b.z, b.w);
           }
         }
       }

@@ -5,8 +5,8 @@
 
 #include "base/cuda/fast_divider.h"
 #include "base/cuda/half_mma.cuh"
+#include "base/cuda/mma.cuh"
 #include "base/cuda/wgmma.cuh"
-#include "ops/conv/cuda/mma.cuh"
 #include "ops/conv/cuda/one_launch.cuh"
 
 namespace lenslet::cuda {
@@ -73,9 +73,7 @@ StemPoolFunction stem_pool_of(DType x, DType y, int filters, bool wgmma_reads);
 template <typename T, typename X>
 __device__ T as_multiplied(X x) {
   if constexpr (std::is_same_v<T, float>) {
-    std::uint32_t bits;
-    asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(x));
-    return __uint_as_float(bits);
+    return __uint_as_float(round_to_tf32(x));
   } else if constexpr (std::is_same_v<X, T>) {
     return x;
   } else {
@@ -87,14 +85,6 @@ __device__ T as_multiplied(X x) {
 struct alignas(16) StemLine {
   int from, to, row;
 };
-
-template <typename T>
-__device__ void multiply(float (&sums)[4], const std::uint32_t (&a)[4], uint2 b) {
-  if constexpr (std::is_same_v<T, float>)
-    Mma<float>::multiply(sums, a, b.x, b.y);
-  else
-    multiply_add<T>(sums, a, b);
-}
 
 /// Exact activation. Not unrolled, because the functions are long; register indices are constants within the body.
 template <int rows, int tiles_n>
@@ -265,8 +255,8 @@ __device__ void multiply_windows(const StemCall& call, const uint4* filters, con
         const uint4 b = filters[step * step_vectors + n * 16 + lane];
 #pragma unroll
         for (int i = 0; i < rows; ++i) {
-          multiply<T>(sums[i][n], a[i], {b.x, b.y});
-          multiply<T>(sums[i][n + 1], a[i], {b.z, b.w});
+          mma<T>(sums[i][n], a[i], b.x, b.y);
+          mma<T>(sums[i][n + 1], a[i], b.z, b.w);
         }
       }
     }

@@ -11,6 +11,7 @@
 
 #include "base/aligned_format.h"
 #include "base/cuda/half_mma.cuh"
+#include "base/cuda/mma.cuh"
 #include "ops/conv/cuda/one_launch.cuh"
 #include "ops/conv/cuda/some_of.cuh"
 #include "ops/core/sum_tolerance.h"
@@ -48,7 +49,8 @@ __device__ inline void multiply_and_store(const ThinCall& call, const PairClamp<
   for (int i = 0; i < 8; ++i) {
     const int terms = i % 2 * 2;
     const std::uint32_t a[4] = {row[0][terms], row[1][terms], row[0][terms + 1], row[1][terms + 1]};
-    multiply_add<T>(sums[i / 2], a, set.b[i / 2][i % 2]);
+    const uint2 b = set.b[i / 2][i % 2];
+    mma<T>(sums[i / 2], a, b.x, b.y);
   }
   float v[2][8];
 #pragma unroll

@@ -8,8 +8,8 @@
 #include <cstdint>
 
 #include "base/cuda/half_mma.cuh"
-#include "base/cuda/launch.h"
-#include "base/cuda/tensor_copy.cuh"
+#include "base/cuda/mma.cuh"
+#include "ops/conv/cuda/box_epilogue.cuh"
 #include "ops/conv/cuda/some_of.cuh"
 #include "ops/conv/cuda/wgmma_gemm_plan.h"
 #include "ops/core/activation.cuh"
@@ -17,52 +17,6 @@
 namespace lenslet::cuda {
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-
-/// Initialises the barriers: one thread, with the block's others.
-template <typename Block>
-__device__ inline void init_residual_barriers(const Block& block) {
-  for (int i = 0; i < Block::shape.consumers * 4 * Block::slots; ++i) init_barrier(block.residuals(0) + i, 1);
-}
-
-/// Position of a part in [pixels][k]: 16 consecutive pixels.
-struct PixelPlace {
-  int pixel;
-  /// The position 64 * count rows of accumulators further.
-  template <typename Call>
-  __device__ PixelPlace behind(const Call&, int rows64) const {
-    return {pixel + rows64 * 64};
-  }
-  template <typename Call>
-  __device__ bool exists(const Call& g) const {
-    return pixel < g.pixels;
-  }
-  /// End of the filters.
-  template <typename Call>
-  __device__ int filters_end(const Call& g) const {
-    return g.k;
-  }
-  template <typename Call>
-  __device__ void load(const Call& g, void* to, std::uint64_t* barrier, int k) const {
-    copy_tile(to, g.residuals_or_tails, barrier, k, pixel);
-  }
-  template <typename Call>
-  __device__ void store(const Call& g, const void* from, int k) const {
-    store_tile(g.results, from, k, pixel);
-  }
-};
-
-/// Loads two 8x8 matrices, as load_matrices and store_matrices (half_mma.cuh) do four: lanes 0 to 15 address the rows.
-__device__ inline void load_two_matrices(std::uint32_t (&a)[2], const void* row) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0, %1}, [%2];"
-               : "=r"(a[0]), "=r"(a[1])
-               : "r"(shared_address(row))
-               : "memory");
-}
-__device__ inline void store_two_matrices(void* row, const std::uint32_t (&a)[2]) {
-  asm volatile("stmatrix.sync.aligned.m8n8.x2.shared.b16 [%0], {%1, %2};" ::"r"(shared_address(row)), "r"(a[0]),
-               "r"(a[1])
-               : "memory");
-}
 
 /// A consumer warp's epilogue. Its results leave in boxes of 16 pixels by `box` filters, which rotate through the
 /// warp's slots in shared memory; boxes of the same pixels follow each other. A part is the boxes that are rounded
@@ -72,11 +26,13 @@ __device__ inline void store_two_matrices(void* row, const std::uint32_t (&a)[2]
 /// count: parts are unrolled and wide, and biases are loaded during the main loop. One box at a time in a loop with
 /// guarded biases: 64x16x112x112 -> 96, 1x1, 75.6 us.
 template <typename T, typename Block, typename Call, typename Place = PixelPlace>
-class Finisher {
-  static constexpr int n = Block::shape.n, rows64 = Block::shape.m / 64 / Block::shape.consumers;
-  static constexpr int box = staged_filters(n), box_bytes = staged_rows * box * 2;
-  static constexpr int boxes_n = n / box, boxes = rows64 * boxes_n;
-  static constexpr int slots = Block::slots;
+class Finisher
+    : public BoxEpilogue<Block, Call, Place, staged_filters(Block::shape.n), staged_box_bytes(Block::shape.n)> {
+  static constexpr int n = Block::shape.n, box = staged_filters(n), box_bytes = staged_box_bytes(n);
+  using Base = BoxEpilogue<Block, Call, Place, box, box_bytes>;
+  using Base::ahead, Base::boxes, Base::boxes_n, Base::rows64, Base::slots;
+  using Base::exists, Base::filter, Base::place;
+  using Base::first_, Base::first_k_, Base::g_, Base::lane_, Base::staging_;
   static constexpr bool odd = box % 16 != 0;  // a last eight of filters without a partner
   /// Threads have the registers of a block with two consumers.
   static constexpr bool ample = Block::shape.consumers <= wgmma_consumers;
@@ -85,42 +41,22 @@ class Finisher {
   /// A thread with spare registers keeps a tile's biases: the next tile's are often the same.
   static constexpr bool holds_bias = holds_biases(Block::shape);
   static constexpr int held = holds_bias ? n / 8 : 1;
-  /// Boxes that a residual is loaded ahead, into all slots but the last one stored; the next tile's where this one has
-  /// no more. It comes from memory: prefetched into L2 a tile ahead (17 MB over all blocks with 128x256 floats) it
-  /// seems evicted before use (64x64x56x56 -> 256, 1x1, TF32: 230 us with, 172 without).
-  static constexpr int ahead = slots - 1 < boxes ? slots - 1 : boxes;
 
  public:
   /// Call after wait_for_previous().
   __device__ Finisher(const Call& g, const Block& block, int warp)
-      : g_(g),
-        staging_(block.staging(warp)),
-        barriers_(block.residuals(warp)),
-        lane_(static_cast<int>(threadIdx.x) % 32),
-        clamp_(g.activation.clamp().low, g.activation.clamp().high) {
+      : Base(g, block, warp), clamp_(g.activation.clamp().low, g.activation.clamp().high) {
     // Matrix order of ldmatrix: rows 0-7 and 8-15 of an eight of filters, then of the next.
     lane_offset_ = staged_offset(lane_ % 16, lane_ / 16, box);
-    if (lane_ == 0) {
-      prefetch_map(g.results);
-      if (g.adds_residual != 0) order_copies_after_stores();
-    }
-    __syncwarp();
+    this->begin_copies();
   }
 
   /// Begins a tile at `first`, followed by `next` if that exists. Biases and first residuals are loaded during the main
   /// loop.
   __device__ void begin(const Place& first, int first_k, const Place& next, int next_k) {
-    const bool under_way = first_k_ >= 0;
-    first_ = first;
-    next_ = next;
-    next_k_ = next_k;
     if constexpr (holds_bias)
       if (first_k != first_k_) load_bias<n>(first_k, bias_);
-    first_k_ = first_k;
-    if (g_.adds_residual == 0 || under_way) return;
-    if (lane_ == 0)
-      for (int at = 0; at < ahead; ++at) load_residual(at, at);
-    __syncwarp();
+    Base::begin(first, first_k, next, next_k, [this](int at) { return slot_behind(at); });
   }
 
   /// Call when all accumulators are final.
@@ -148,35 +84,13 @@ class Finisher {
     }
   }
 
-  /// After the last tile: waits until shared memory may be freed.
-  __device__ void end() const {
-    if (lane_ == 0) wait_for_stores();
-    __syncwarp();
-  }
-
  private:
-  __device__ Place place(int at) const { return first_.behind(g_, at / boxes_n); }
-  __device__ int filter(int at) const { return first_k_ + at % boxes_n * box; }
-  __device__ bool exists(int at) const {
-    return at < boxes && filter(at) < first_.filters_end(g_) && place(at).exists(g_);
-  }
   /// Slot of the box `count` after the one finished next.
   __device__ int slot_behind(int count) const {
     const int slot = slot_ + count;
     return slot < slots ? slot : slot - slots;
   }
 
-  /// First lane: loads the residual of the box `behind` after the one finished next, once the box `ahead` of it, or an
-  /// earlier one of another tile, was committed last.
-  __device__ void load_residual(int at, int behind) const {
-    const Place from = at < boxes ? place(at) : next_.behind(g_, (at - boxes) / boxes_n);
-    const int k = at < boxes ? filter(at) : next_k_ + (at - boxes) % boxes_n * box;
-    if (k >= from.filters_end(g_) || !from.exists(g_)) return;
-    wait_until_read<1>();  // until TMA has read the slot's previous results
-    const int slot = slot_behind(behind);
-    arrive_expecting(barriers_ + slot, box_bytes);
-    from.load(g_, staging_ + slot * box_bytes, barriers_ + slot, k);
-  }
   /// Biases of `count` filters from `first` on: two of each eight a thread.
   template <int count>
   __device__ void load_bias(int first, float2 (&bias)[count / 8]) const {
@@ -247,13 +161,11 @@ class Finisher {
                    : staged + pair / (box / 16) * box_bytes + staged_behind(lane_offset_, pair % (box / 16), box);
       };
       if (count == 1 && g_.adds_residual != 0) {
-        wait_for_phase(barriers_ + slot_, phases_ >> slot_ & 1);
-        phases_ ^= 1U << slot_;
-        __syncwarp();
+        this->wait_for_residual(slot_, phases_);
 #pragma unroll
         for (int pair = 0; pair < count * box / 16; ++pair) {
           std::uint32_t words[4];
-          load_matrices(words, row(pair));
+          ldmatrix(words, row(pair));
 #pragma unroll
           for (int i = 0; i < 4; ++i) {
             const float2 residual = widened_pair<T>(words[i]);
@@ -263,7 +175,7 @@ class Finisher {
         }
         if constexpr (odd) {
           std::uint32_t words[2];
-          load_two_matrices(words, row(box / 16));
+          ldmatrix(words, row(box / 16));
 #pragma unroll
           for (int i = 0; i < 2; ++i) {
             const float2 residual = widened_pair<T>(words[i]);
@@ -282,13 +194,13 @@ class Finisher {
         std::uint32_t words[4];
 #pragma unroll
         for (int i = 0; i < 4; ++i) words[i] = clamp_(narrowed_pair<T>(v[pair * 8 + i * 2], v[pair * 8 + i * 2 + 1]));
-        store_matrices(row(pair), words);
+        stmatrix(row(pair), words);
       }
       if constexpr (odd) {
         constexpr int last = box / 16 * 8;
         const std::uint32_t words[2]{clamp_(narrowed_pair<T>(v[last], v[last + 1])),
                                      clamp_(narrowed_pair<T>(v[last + 2], v[last + 3]))};
-        store_two_matrices(row(box / 16), words);
+        stmatrix(row(box / 16), words);
       }
       order_copies_after_shared_stores();
       __syncwarp();
@@ -300,23 +212,18 @@ class Finisher {
           if (filter(at + i) < first_.filters_end(g_))
             place(at).store(g_, staging_ + (slot_ + i) * box_bytes, filter(at + i));
       commit_stores();
-      if (count == 1 && g_.adds_residual != 0) load_residual(at + ahead, ahead);
+      if (count == 1 && g_.adds_residual != 0)
+        this->load_residual(at + ahead, [this](int) { return slot_behind(ahead); });
     }
     __syncwarp();
     slot_ = slot_behind(count);
   }
 
-  const Call& g_;
-  unsigned char* staging_;
-  std::uint64_t* barriers_;  // one a slot
-  int lane_;
   int lane_offset_;
   PairClamp<T> clamp_;
-  Place first_{}, next_{};
-  int first_k_ = -1, next_k_ = 0;
   float2 bias_[held];    // of the tile, where kept
   int slot_ = 0;         // of the box finished next
-  unsigned phases_ = 0;  // parities of barriers_, a bit each
+  unsigned phases_ = 0;  // of residuals
 };
 
 #endif

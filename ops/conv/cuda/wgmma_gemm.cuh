@@ -6,7 +6,7 @@
 
 #include "base/cuda/launch.h"
 #include "base/cuda/wgmma.cuh"
-#include "ops/conv/cuda/wgmma_finish.cuh"
+#include "ops/conv/cuda/wgmma_element.cuh"
 #include "ops/conv/cuda/wgmma_gemm_plan.h"
 #include "ops/conv/cuda/wgmma_stage.cuh"
 #include "ops/core/activation.cuh"
@@ -55,21 +55,29 @@ static_assert(registers_of(2).consumer == 232);
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
-/// A block: its shared memory layout and tiles.
-template <WgmmaTile tile, int width, int groups, bool residual>
+/// A block: its shared memory layout and tiles. A k-block is 128 bytes, `width` channels each of `groups` groups.
+template <typename T, WgmmaTile tile, int width, int groups, bool residual>
 struct WgmmaBlock {
+  using Element = WgmmaElement<T>;
   static constexpr WgmmaTileShape shape = shape_of(tile);
   static constexpr WgmmaRegisters registers = registers_of(shape.consumers);
-  static constexpr WgmmaShared layout = shared_of(shape, residual);
+  static constexpr int box_bytes = Element::box_bytes(shape.n);
+  static constexpr WgmmaShared layout = shared_of(shape, residual, box_bytes);
   static constexpr int stage_bytes = layout.pixels + layout.filters, slots = layout.slots;
   static constexpr bool for_residual = residual;
-  static constexpr bool goes_one_by_one = width == wgmma_step && groups == 1;  ///< whole groups, each a k-block
+  /// Whole groups, each a k-block.
+  static constexpr bool goes_one_by_one = width * sizeof(T) == 128 && groups == 1;
   static constexpr bool may_have_tails = goes_one_by_one && !residual;
-  using Stage = WgmmaStage<shape.m, shape.n, width, groups>;
+  using Stage = WgmmaStage<shape.m, shape.n, width, groups, sizeof(T)>;
   static_assert(layout.pixels % 1024 == 0 && layout.filters % 1024 == 0 && layout.barriers % 8 == 0);
 
   unsigned char* shared;
 
+  __device__ static int stages(const WgmmaGemm& g) { return Element::filters_may_last ? g.stages : layout.stages; }
+  __device__ static auto ring(const WgmmaGemm& g) {
+    return StageRing<(Element::filters_may_last ? 0 : layout.stages)>{stages(g)};
+  }
+  __device__ static bool filters_last(const WgmmaGemm& g) { return Element::filters_may_last && g.filters_last != 0; }
   __device__ static int first() { return static_cast<int>(blockIdx.x); }
   __device__ static int step() { return static_cast<int>(gridDim.x); }
 
@@ -80,9 +88,7 @@ struct WgmmaBlock {
     return reinterpret_cast<std::uint64_t*>(shared + layout.barriers) + stage;
   }
   __device__ std::uint64_t* empty(int stage) const { return full(stage) + layout.stages; }
-  __device__ unsigned char* staging(int warp) const {
-    return shared + layout.staging + warp * (slots * staged_box_bytes(shape.n));
-  }
+  __device__ unsigned char* staging(int warp) const { return shared + layout.staging + warp * (slots * box_bytes); }
   /// Barriers of a warp's slots: a box of the residual has arrived.
   __device__ std::uint64_t* residuals(int warp) const { return full(0) + 2 * layout.stages + warp * slots; }
 };
@@ -96,21 +102,21 @@ __device__ inline void produce(const WgmmaGemm& g, const Block& block) {
   if constexpr (tails) prefetch_map(g.residuals_or_tails);
   // Filters do not depend on the previous kernel.
   const int own_tiles = (g.tiles - Block::first() + Block::step() - 1) / Block::step();
-  int early = g.filters_last != 0 ? g.steps * own_tiles : g.steps;
-  early = early < g.stages ? early : g.stages;
+  int early = Block::filters_last(g) ? g.steps * own_tiles : g.steps;
+  early = early < Block::stages(g) ? early : Block::stages(g);
   {
     const int first_k = Block::first() % g.tiles_n * Block::shape.n;
     TermWalk terms;
     for (int stage = 0, step = 0; stage < early; ++stage) {
       Stage::template bring_filters<by_channels, tails>(g, block.filters(stage), block.full(stage), first_k, terms);
-      if (++step < g.steps) continue;
+      if (!Block::Element::filters_may_last || ++step < g.steps) continue;
       step = 0;
       terms = {};
     }
   }
   wait_for_previous();
   order_copies_after_stores();
-  StageRing at{g.stages};
+  auto at = Block::ring(g);
   for (int index = Block::first(); index < g.tiles; index += Block::step()) {
     const int tile_m = index / g.tiles_n, tile_n = index - tile_m * g.tiles_n, first_k = tile_n * Block::shape.n;
     const int first_pixel = tile_m * Block::shape.m, first_c = g.sets.first_channel(tile_n);
@@ -123,7 +129,7 @@ __device__ inline void produce(const WgmmaGemm& g, const Block& block) {
       } else {
         wait_for_phase(block.empty(at.stage), at.phase ^ 1);  // all are empty at first
         TermWalk same = terms;
-        if (g.filters_last != 0)
+        if (Block::filters_last(g))
           Stage::template announce_windows<tails>(g, full, terms);
         else
           Stage::template bring_filters<by_channels, tails>(g, block.filters(at.stage), full, first_k, same);
@@ -146,9 +152,9 @@ __device__ inline void consume(const WgmmaGemm& g, const Block& block) {
   const int share_m = consumer * (rows64 * 64), own_m = share_m + warp % 4 * 16;
 
   wait_for_previous();
-  Finisher<T, Block, WgmmaGemm> finisher(g, block, warp);
-  StageRing at{g.stages};
-  float d[rows64][n / 2];
+  typename Block::Element::template Epilogue<Block, WgmmaGemm> finisher(g, block, warp);
+  auto at = Block::ring(g);
+  typename Block::Element::Accumulator d[rows64][n / 2];
   for (int index = Block::first(); index < g.tiles; index += Block::step()) {
     const int tile_m = index / g.tiles_n, next = index + Block::step(), next_m = next / g.tiles_n;
     finisher.begin({tile_m * Block::shape.m + own_m}, (index - tile_m * g.tiles_n) * n,
@@ -167,7 +173,7 @@ __global__ void __launch_bounds__(wgmma_threads(shape_of(tile).consumers), 1)
     wgmma_gemm_kernel(const __grid_constant__ WgmmaGemm g) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   extern __shared__ __align__(1024) unsigned char shared[];
-  using Block = WgmmaBlock<tile, width, groups, residual>;
+  using Block = WgmmaBlock<T, tile, width, groups, residual>;
   const Block block{shared};
   if (threadIdx.x == 0) {
     for (int stage = 0; stage < Block::layout.stages; ++stage) {

@@ -166,10 +166,11 @@ struct WgmmaShared {
 };
 /// With a residual, slots are worth more than a fourth stage: 64x64x56x56 -> 256, 1x1, TF32, takes 80 us without
 /// residual, 174 with parts loaded one by one; its bytes take 49.
-constexpr WgmmaShared shared_of(const WgmmaTileShape& tile, bool residual) {
+/// `box`: bytes of a box.
+constexpr WgmmaShared shared_of(const WgmmaTileShape& tile, bool residual, int box) {
   constexpr int all = 224 << 10, most_stages = 8, most_slots = 8;
   const int warps = tile.consumers * 4;
-  const int least_stages = residual ? 3 : 4, box = staged_box_bytes(tile.n);
+  const int least_stages = residual ? 3 : 4;
   WgmmaShared shared;
   shared.pixels = tile.m * wgmma_step * 2;
   shared.filters = tile.n * wgmma_step * 2;
@@ -183,6 +184,9 @@ constexpr WgmmaShared shared_of(const WgmmaTileShape& tile, bool residual) {
   shared.barriers = shared.staging + staging;
   shared.total = shared.barriers + (2 * shared.stages + warps * shared.slots) * 8;
   return shared;
+}
+constexpr WgmmaShared shared_of(const WgmmaTileShape& tile, bool residual) {
+  return shared_of(tile, residual, staged_box_bytes(tile.n));
 }
 
 /// Whether there is a separate layout with residuals.

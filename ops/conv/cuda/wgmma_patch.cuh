@@ -9,10 +9,9 @@
 
 #include "base/cuda/launch.h"
 #include "base/cuda/wgmma.cuh"
-#include "ops/conv/cuda/wgmma_finish.cuh"
+#include "ops/conv/cuda/wgmma_element.cuh"
 #include "ops/conv/cuda/wgmma_gemm.cuh"
 #include "ops/conv/cuda/wgmma_patch_plan.h"
-#include "ops/conv/cuda/wgmma_tf32_finish.cuh"
 
 namespace lenslet::cuda {
 
@@ -99,7 +98,7 @@ template <typename T, int units, int n, int row_bytes>
 struct PatchBlock {
   static constexpr WgmmaTileShape shape{64 * units, n, 0};
   static constexpr bool for_residual = false;
-  static constexpr int slots = patch_slots(n, sizeof(T)), buffers = slots, filter_bytes = n * row_bytes;
+  static constexpr int slots = patch_slots(n, sizeof(T)), filter_bytes = n * row_bytes;
   static_assert(filter_bytes % (8 * row_bytes) == 0);
 
   const WgmmaPatch& g;
@@ -132,7 +131,7 @@ template <typename T, int units, int n, int row_bytes>
 __device__ inline void produce_patches(const WgmmaPatch& g, const PatchBlock<T, units, n, row_bytes>& block) {
   using Block = PatchBlock<T, units, n, row_bytes>;
   constexpr int channels = row_bytes / static_cast<int>(sizeof(T));
-  constexpr int part_filters = std::is_same_v<T, float> ? tf32_staged_filters : staged_filters(n);
+  constexpr int part_filters = WgmmaElement<T>::box_filters(n);
   prefetch_map(g.filters);
   prefetch_map(g.patches);
   const int steps = g.groups * g.r * g.s;
@@ -194,8 +193,6 @@ __device__ inline void produce_patches(const WgmmaPatch& g, const PatchBlock<T, 
 template <typename T, int units, int n, int row_bytes>
 __device__ inline void consume_patches(const WgmmaPatch& g, const PatchBlock<T, units, n, row_bytes>& block) {
   using Block = PatchBlock<T, units, n, row_bytes>;
-  using Out = std::conditional_t<std::is_same_v<T, float>, Tf32Finisher<Block, WgmmaPatch, UnitPlace>,
-                                 Finisher<T, Block, WgmmaPatch, UnitPlace>>;
   constexpr int rows64 = units / wgmma_consumers, terms_bytes = wgmma_terms * 2;  // of one instruction, for any T
   // Warp-uniform, and known to the compiler to be.
   const int warp = __shfl_sync(0xFFFFFFFFU, static_cast<int>(threadIdx.x) / 32 - 4, 0), consumer = warp / 4;
@@ -205,7 +202,7 @@ __device__ inline void consume_patches(const WgmmaPatch& g, const PatchBlock<T, 
   };
 
   wait_for_previous();
-  Out finisher(g, block, warp);
+  typename WgmmaElement<T>::template Epilogue<Block, WgmmaPatch, UnitPlace> finisher(g, block, warp);
   const int taps = g.r * g.s;
   PatchStageWalk patch, filter;
   float d[rows64][n / 2];

@@ -124,7 +124,7 @@ __device__ inline void produce_slice(const PatchSlices& g, const Block& block) {
   wait_for_previous();
   order_copies_after_stores();
   const UnitStart at = g.walk.start(block.unit);
-  StageRing patch{g.patch_stages}, filter{g.filter_stages};
+  StageRing<> patch{g.patch_stages}, filter{g.filter_stages};
   for (int group = block.first; group < block.last; ++group, patch.next()) {
     wait_for_phase(block.patch_empty(g, patch.stage), patch.phase ^ 1);  // all are empty at first
     std::uint64_t* const full = block.patch_full(patch.stage);
@@ -161,7 +161,7 @@ __device__ inline void consume_slice(const PatchSlices& g, const Block& block) {
   const int patch_stage = block.patch_bytes / 16;
   constexpr int filter_stage = taps * Block::tap_bytes / 16;
   const int tap_offset = g.dilation_w * (row_bytes / 16), line_offset = g.dilation_h * columns * (row_bytes / 16);
-  StageRing patch{g.patch_stages}, filter{g.filter_stages};
+  StageRing<> patch{g.patch_stages}, filter{g.filter_stages};
   float d[patch_slices_pixels / 2];
   // Stages that products in flight read; -1: none.
   int last_filter = -1, last_patch = -1;

@@ -99,7 +99,7 @@ __device__ inline void produce_slice(const WgmmaSlices& g, const Block& block) {
   const WindowStart start = g.walk.start(work.first_pixel);
   wait_for_previous();
   order_copies_after_stores();
-  StageWalk<stages> at;
+  StageRing<stages> at;
   for (int step = work.first; step < work.last; ++step) {
     std::uint64_t* const full = block.full(at.stage);
     if (step >= early) {
@@ -123,7 +123,7 @@ __device__ inline void consume_slice(const WgmmaSlices& g, const Block& block) {
   const SliceWork<Block> work(g);
   wait_for_previous();
   SlicesFinisher<T, Block, WgmmaSlices> finisher(g, block, warp, work.rank, work.first_pixel, work.first_k);
-  StageWalk<stages> at;
+  StageRing<stages> at;
   float d[1][n / 2];
   int last = 0;
   for (int step = work.first; step < work.last; ++step) {

@@ -16,6 +16,7 @@
 
 #include "base/convert.h"
 #include "base/cuda/half_mma.cuh"
+#include "base/cuda/mma.cuh"
 #include "base/cuda/vector.cuh"
 #include "ops/conv/cuda/cluster.cuh"
 #include "ops/conv/cuda/some_of.cuh"
@@ -26,22 +27,6 @@
 namespace lenslet::cuda {
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-
-/// load_matrices() with transposed rows (columns of a): lanes 0 to 15 address columns 0 to 7 of rows 0 to 7, then 8 to
-/// 15, lanes 16 to 31 columns 8 to 15.
-__device__ inline void load_matrices_turned(std::uint32_t (&a)[4], const void* column) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
-               : "=r"(a[0]), "=r"(a[1]), "=r"(a[2]), "=r"(a[3])
-               : "r"(static_cast<unsigned>(__cvta_generic_to_shared(column)))
-               : "memory");
-}
-/// The reverse store.
-__device__ inline void store_matrices_turned(void* column, const std::uint32_t (&a)[4]) {
-  asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(
-                   static_cast<unsigned>(__cvta_generic_to_shared(column))),
-               "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3])
-               : "memory");
-}
 
 /// 16 consecutive pixels of accumulators. Transposed: filters are rows, pixels columns.
 struct PixelRows {
@@ -270,9 +255,9 @@ class SlicesFinisher {
       __syncwarp();
       std::uint32_t words[4];
       if constexpr (turned)
-        load_matrices_turned(words, matrix_row);
+        ldmatrix_trans(words, matrix_row);
       else
-        load_matrices(words, matrix_row);
+        ldmatrix(words, matrix_row);
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         const float2 added = widened_pair<T>(words[i]);
@@ -286,9 +271,9 @@ class SlicesFinisher {
 #pragma unroll
     for (int i = 0; i < 4; ++i) words[i] = clamp_(narrowed_pair<T>(v[i * 2], v[i * 2 + 1]));
     if constexpr (turned)
-      store_matrices_turned(matrix_row, words);
+      stmatrix_trans(matrix_row, words);
     else
-      store_matrices(matrix_row, words);
+      stmatrix(matrix_row, words);
     __syncwarp();
     if (exists(place)) *reinterpret_cast<uint4*>(static_cast<T*>(g_.y) + offset(place, g_.y_pixel)) = *mine;
   }

@@ -13,25 +13,14 @@
 
 namespace lenslet::cuda {
 
-/// Walks a ring of stages and the parity of their barriers.
-template <int stages>
-struct StageWalk {
-  int stage = 0;
-  unsigned phase = 0;
-  __device__ void next() {
-    if (++stage < stages) return;
-    stage = 0;
-    phase ^= 1;
-  }
-};
-
-/// The same with a run-time size.
+/// Walks a ring of stages and the parity of their barriers. `stages` 0: the size is known at run time.
+template <int stages = 0>
 struct StageRing {
-  int stages;
+  int size = stages;
   int stage = 0;
   unsigned phase = 0;
   __device__ void next() {
-    if (++stage < stages) return;
+    if (++stage < (stages != 0 ? stages : size)) return;
     stage = 0;
     phase ^= 1;
   }
@@ -100,9 +89,9 @@ struct WgmmaStage {
 
   /// A warpgroup's products of a k-block: 64 * rows64 pixels from first_row on, as one wgmma group. Tails have shorter
   /// rows of pixels.
-  template <typename T, int window_bytes = row_bytes, int rows64>
-  __device__ static void multiply(float (&d)[rows64][n / 2], const unsigned char* pixels, const unsigned char* filters,
-                                  int first_row, bool add) {
+  template <typename T, int window_bytes = row_bytes, typename Accumulator, int rows64>
+  __device__ static void multiply(Accumulator (&d)[rows64][n / 2], const unsigned char* pixels,
+                                  const unsigned char* filters, int first_row, bool add) {
     static_assert(sizeof(T) == element_bytes);
     static_assert(window_bytes == row_bytes || groups == 1);
     constexpr int rows64_bytes = 64 * window_bytes;
@@ -123,9 +112,9 @@ struct WgmmaStage {
 
 /// Main loop of a tile for a consumer warpgroup of a persistent block: pixels from first_row on, stages from `at` on. A
 /// lane of each warp releases stages. The call has `steps` and, if the block may have tails, their description.
-template <typename T, typename Block, typename Call, typename Walk, int rows64, int half_n>
-__device__ inline void multiply_tile(const Call& g, const Block& block, Walk& at, int first_row, unsigned lane,
-                                     float (&d)[rows64][half_n]) {
+template <typename T, typename Block, typename Call, typename Ring, typename Accumulator, int rows64, int half_n>
+__device__ inline void multiply_tile(const Call& g, const Block& block, Ring& at, int first_row, unsigned lane,
+                                     Accumulator (&d)[rows64][half_n]) {
   using Stage = typename Block::Stage;
   const auto release = [&](int stage) {
     if (lane == 0) arrive(block.empty(stage));

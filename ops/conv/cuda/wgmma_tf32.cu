@@ -22,8 +22,8 @@ using Tf32Kernel = void (*)(WgmmaTf32);
 template <WgmmaTile tile>
 Tf32Kernel kernel_of(bool residual) {
   if constexpr (tf32_has_residual_layout(shape_of(tile)))
-    if (residual) return wgmma_tf32_kernel<tile, true>;
-  return wgmma_tf32_kernel<tile, false>;
+    if (residual) return wgmma_gemm_kernel<float, tile, wgmma_tf32_step, 1, true>;
+  return wgmma_gemm_kernel<float, tile, wgmma_tf32_step, 1, false>;
 }
 Tf32Kernel kernel_for(WgmmaTile tile, bool residual) {
   switch (tile) {

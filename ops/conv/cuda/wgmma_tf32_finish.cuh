@@ -3,13 +3,9 @@
 
 #include <cuda_runtime.h>
 
-#include <cstdint>
-
-#include "base/cuda/launch.h"
-#include "base/cuda/tensor_copy.cuh"
 #include "base/cuda/vector.cuh"
+#include "ops/conv/cuda/box_epilogue.cuh"
 #include "ops/conv/cuda/some_of.cuh"
-#include "ops/conv/cuda/wgmma_finish.cuh"
 #include "ops/conv/cuda/wgmma_tf32_plan.h"
 #include "ops/core/activation.cuh"
 
@@ -17,92 +13,51 @@ namespace lenslet::cuda {
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
-/// A consumer warp's epilogue, as wgmma_gemm's (wgmma_finish.cuh) for floats. Parts of the same pixels follow each
-/// other. Each takes the next of the warp's buffers and is one bulk group of the first lane, even where it lies outside
-/// of y.
+/// A consumer warp's epilogue, as wgmma_gemm's (wgmma_finish.cuh) for floats. Each box takes the next of the warp's
+/// slots and is one bulk group of the first lane, even where it lies outside of y.
 template <typename Block, typename Call, typename Place = PixelPlace>
-class Tf32Finisher {
-  static constexpr int n = Block::shape.n, rows64 = Block::shape.m / 64 / Block::shape.consumers;
-  static constexpr int parts_n = n / tf32_staged_filters, parts = rows64 * parts_n;
-  static constexpr int sums = tf32_staged_filters / 2;  // of a part and thread: eight filters of two pixels
-  static constexpr int buffers = Block::buffers;
-  /// Parts that a residual is loaded ahead, into all buffers but the last one stored; the next tile's where this one
-  /// has no more. From memory (wgmma_finish.cuh).
-  static constexpr int ahead = buffers - 1 < parts ? buffers - 1 : parts;
+class Tf32Finisher : public BoxEpilogue<Block, Call, Place, tf32_staged_filters, tf32_staged_bytes> {
+  using Base = BoxEpilogue<Block, Call, Place, tf32_staged_filters, tf32_staged_bytes>;
+  using Base::ahead, Base::boxes, Base::boxes_n, Base::n, Base::rows64, Base::slots;
+  using Base::exists, Base::filter, Base::place;
+  using Base::g_, Base::lane_, Base::staging_;
+  static constexpr int sums = tf32_staged_filters / 2;  // of a box and thread: eight filters of two pixels
 
  public:
   /// Call after wait_for_previous().
   __device__ Tf32Finisher(const Call& g, const Block& block, int warp)
-      : g_(g),
-        staging_(block.staging(warp)),
-        barriers_(block.residuals(warp)),
-        lane_(static_cast<int>(threadIdx.x) % 32),
-        clamp_(g.activation.clamp()) {
-    if (lane_ == 0) {
-      prefetch_map(g.results);
-      if (g.adds_residual != 0) order_copies_after_stores();
-    }
-    __syncwarp();
+      : Base(g, block, warp), clamp_(g.activation.clamp()) {
+    this->begin_copies();
   }
 
   /// Begins a tile at `first`, followed by `next` if that exists. First residuals are loaded during the main loop.
   __device__ void begin(const Place& first, int first_k, const Place& next, int next_k) {
-    const bool under_way = first_k_ >= 0;
-    first_ = first;
-    first_k_ = first_k;
-    next_ = next;
-    next_k_ = next_k;
-    if (g_.adds_residual == 0 || under_way) return;
-    if (lane_ == 0)
-      for (int part = 0; part < ahead; ++part) load_residual(part);
-    __syncwarp();
+    Base::begin(first, first_k, next, next_k, [this](int box) { return slot(box); });
   }
 
   /// Call when all accumulators are final.
   __device__ void finish(const float (&d)[rows64][n / 2]) {
     // Not unrolled, to keep the code small.
 #pragma unroll 1
-    for (int part = 0; part < parts; ++part) {
-      if (exists(part)) finish_part(part, d);
+    for (int box = 0; box < boxes; ++box) {
+      if (exists(box)) finish_box(box, d);
       if (lane_ == 0) {
         commit_stores();
-        if (g_.adds_residual != 0) load_residual(part + ahead);
+        if (g_.adds_residual != 0) this->load_residual(box + ahead, [this](int at) { return slot(at); });
       }
       __syncwarp();
     }
-    turn_ += parts;
-  }
-
-  /// After the last tile: waits until shared memory may be freed.
-  __device__ void end() const {
-    if (lane_ == 0) wait_for_stores();
-    __syncwarp();
+    turn_ += boxes;
   }
 
  private:
-  __device__ Place place(int part) const { return first_.behind(g_, part / parts_n); }
-  __device__ int filter(int part) const { return first_k_ + part % parts_n * tf32_staged_filters; }
-  __device__ bool exists(int part) const {
-    return part < parts && filter(part) < first_.filters_end(g_) && place(part).exists(g_);
-  }
-  __device__ int buffer(int part) const { return static_cast<int>((turn_ + static_cast<unsigned>(part)) % buffers); }
-
-  /// First lane, once the part `ahead` of it, or an earlier one of another tile, was committed last.
-  __device__ void load_residual(int part) const {
-    const Place from = part < parts ? place(part) : next_.behind(g_, (part - parts) / parts_n);
-    const int k = part < parts ? filter(part) : next_k_ + (part - parts) % parts_n * tf32_staged_filters;
-    if (k >= from.filters_end(g_) || !from.exists(g_)) return;
-    wait_until_read<1>();  // until TMA has read the buffer's previous results
-    const int at = buffer(part);
-    arrive_expecting(barriers_ + at, tf32_staged_bytes);
-    from.load(g_, staging_ + at * tf32_staged_bytes, barriers_ + at, k);
-  }
+  __device__ int slot(int box) const { return static_cast<int>((turn_ + static_cast<unsigned>(box)) % slots); }
 
   /// Biases of the thread's eight filters, four and four.
-  __device__ void load_bias(int part, float4 (&bias)[2]) const {
+  __device__ void load_bias(int box, float4 (&bias)[2]) const {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const int k = filter(part) + lane_ % 4 * 8 + half * 4;
+      const int k = filter(box) + lane_ % 4 * 8 + half * 4;
       bias[half] = {};
       if (g_.bias == nullptr) continue;
       if (g_.biases != g_.k)
@@ -112,8 +67,8 @@ class Tf32Finisher {
     }
   }
 
-  __device__ void finish_part(int part, const float (&d)[rows64][n / 2]) {
-    const int at = buffer(part);
+  __device__ void finish_box(int box, const float (&d)[rows64][n / 2]) {
+    const int at = slot(box);
     unsigned char* const staged = staging_ + at * tf32_staged_bytes;
     // Four i: filters 8t + 4 * (i % 2) on, of row lane / 4, then of the row 8 below.
     const auto four_at = [&](int i) {
@@ -121,28 +76,26 @@ class Tf32Finisher {
     };
 
     float4 bias[2];
-    load_bias(part, bias);
+    load_bias(box, bias);
     float4 v[sums / 4];
 #pragma unroll
-    for (int known = 0; known < parts; ++known)  // register indices must be constants
-      if (part == known) {
+    for (int known = 0; known < boxes; ++known)  // register indices must be constants
+      if (box == known) {
 #pragma unroll
         for (int i = 0; i < sums / 4; ++i) {
           // Filters 2j and 2j + 1 of the eight are in column group j.
-          const int first = known % parts_n * sums + i % 2 * 8 + i / 2 * 2;
-          const float(&of)[n / 2] = d[known / parts_n];
+          const int first = known % boxes_n * sums + i % 2 * 8 + i / 2 * 2;
+          const float(&of)[n / 2] = d[known / boxes_n];
           v[i] = float4{of[first], of[first + 1], of[first + 4], of[first + 5]} + bias[i % 2];
         }
       }
 
     if (g_.adds_residual != 0) {
-      wait_for_phase(barriers_ + at, phases_ >> at & 1);
-      phases_ ^= 1U << at;
-      __syncwarp();
+      this->wait_for_residual(at, phases_);
 #pragma unroll
       for (int i = 0; i < sums / 4; ++i) v[i] = v[i] + *four_at(i);
     } else if (lane_ == 0) {
-      wait_until_read<buffers - 1>();
+      wait_until_read<slots - 1>();
     }
     __syncwarp();
 
@@ -158,18 +111,12 @@ class Tf32Finisher {
     }
     order_copies_after_shared_stores();
     __syncwarp();
-    if (lane_ == 0) place(part).store(g_, staged, filter(part));
+    if (lane_ == 0) place(box).store(g_, staged, filter(box));
   }
 
-  const Call& g_;
-  unsigned char* staging_;
-  std::uint64_t* barriers_;  // one a buffer
-  int lane_;
   Clamp clamp_;
-  Place first_{}, next_{};
-  int first_k_ = -1, next_k_ = 0;
-  unsigned turn_ = 0;    // parts before this tile
-  unsigned phases_ = 0;  // parities of barriers_, a bit each
+  unsigned turn_ = 0;    // boxes before this tile
+  unsigned phases_ = 0;  // of residuals
 };
 
 #endif

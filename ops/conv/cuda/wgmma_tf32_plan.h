@@ -33,33 +33,9 @@ LENSLET_HOST_DEVICE constexpr int tf32_filter_at(int place) { return place % 8 /
 LENSLET_HOST_DEVICE constexpr int tf32_unit_filter(int unit, int t) {
   return unit / 2 * tf32_staged_filters + t * 8 + unit % 2 * 4;
 }
-/// Shared memory in bytes: stages of both operands, boxes of the epilogue, barriers.
-struct WgmmaTf32Shared {
-  int pixels = 0, filters = 0;  ///< of a stage
-  int stages = 0;
-  int buffers = 0;   ///< boxes of a consumer warp
-  int staging = 0;   ///< offset of the warps' buffers
-  int barriers = 0;  ///< offset: full barriers of the stages, then empty ones, then one a buffer
-  int total = 0;
-
-  bool operator==(const WgmmaTf32Shared&) const = default;
-};
-constexpr WgmmaTf32Shared tf32_shared_of(const WgmmaTileShape& tile, bool residual) {
-  constexpr int all = 224 << 10, most_stages = 8;
-  const int warps = tile.consumers * 4;
-  const int least_stages = residual ? 3 : 4;  // as wgmma_gemm's
-  WgmmaTf32Shared shared;
-  shared.pixels = tile.m * wgmma_tf32_step * 4;
-  shared.filters = tile.n * wgmma_tf32_step * 4;
-  const int stage = shared.pixels + shared.filters;
-  // More buffers keep more bytes in flight where gemm_k is short; large tiles are for long gemm_k.
-  shared.buffers = least_stages * stage + warps * 4 * tf32_staged_bytes <= all ? 4 : 2;
-  const int staging = warps * shared.buffers * tf32_staged_bytes, for_stages = all - staging;
-  shared.stages = for_stages / stage < most_stages ? for_stages / stage : most_stages;
-  shared.staging = shared.stages * stage;
-  shared.barriers = shared.staging + staging;
-  shared.total = shared.barriers + (2 * shared.stages + warps * shared.buffers) * 8;
-  return shared;
+/// As wgmma_gemm's, with boxes of float32.
+constexpr WgmmaShared tf32_shared_of(const WgmmaTileShape& tile, bool residual) {
+  return shared_of(tile, residual, tf32_staged_bytes);
 }
 /// Whether there is a separate layout with residuals; not the same tiles as in 16 bits (has_residual_layout).
 constexpr bool tf32_has_residual_layout(const WgmmaTileShape& tile) {

@@ -3,25 +3,12 @@
 // registers. A lane loads its share of a row of x directly as an operand of the instruction, several taps ahead.
 
 #include "base/cuda/half_mma.cuh"
+#include "base/cuda/mma.cuh"
 #include "ops/sparse/cuda/neighbours.cuh"
 
 namespace lenslet::cuda {
 
-/// T: Float16, BFloat16, or float for TF32. The TF32 instruction truncates to 10 mantissa bits, so x is rounded to
-/// nearest first; filters were rounded when prepared.
-template <typename T>
-__device__ inline void multiply_terms(float (&sums)[4], const std::uint32_t (&a)[4], std::uint32_t b0,
-                                      std::uint32_t b1) {
-  if constexpr (std::is_same_v<T, float>)
-    asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
-        "{%0, %1, %2, %3};"
-        : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-  else
-    multiply_add<T>(sums, a, uint2{b0, b1});
-}
-
-/// A lane's part of one step's rows of x: rows g and g + 8 of each 16, g = lane / 4.
+/// One step's rows of x as a lane has them: of each 16 rows, rows g and g + 8, with g = lane / 4.
 template <typename T, int pieces, int terms, bool aligned>
 struct NeighbourRows {
   static constexpr int words = 2 * terms, lane_words = words < 4 ? words : 4;
@@ -113,18 +100,15 @@ __global__ void __launch_bounds__(most_threads(pieces, terms), 1)
           for (int p = 0; p < pieces; ++p) {
             a[p][0] = rows[i].at[p][0][2 * term], a[p][1] = rows[i].at[p][1][2 * term];
             a[p][2] = rows[i].at[p][0][2 * term + 1], a[p][3] = rows[i].at[p][1][2 * term + 1];
-            if constexpr (std::is_same_v<T, float>)
-#pragma unroll
-              for (std::uint32_t& bits : a[p])
-                asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(__uint_as_float(bits)));
+            round_operand<T>(a[p]);
           }
 #pragma unroll
           for (int j = 0; j < width / 16; ++j) {
             const uint4 right = *reinterpret_cast<const uint4*>(b + (term * (width / 16) + j) * 512);
 #pragma unroll
             for (int p = 0; p < pieces; ++p) {
-              multiply_terms<T>(sums[p][2 * j], a[p], right.x, right.y);
-              multiply_terms<T>(sums[p][2 * j + 1], a[p], right.z, right.w);
+              mma<T>(sums[p][2 * j], a[p], right.x, right.y);
+              mma<T>(sums[p][2 * j + 1], a[p], right.z, right.w);
             }
           }
         }
