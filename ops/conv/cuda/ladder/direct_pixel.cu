@@ -5,7 +5,7 @@
 // to fill the device, and a thread reads its window again for each group of filters.
 // direct_block: one thread a pixel and group of 8 filters, K/8 times as many threads: 13.9 us for 91 (64x56x56 -> 64,
 // 1x1). But windows of neighbouring pixels overlap, and each thread reads all of its own through the caches.
-// direct_tile_padded.cu ends that.
+// direct_tile_padded.cpp ends that.
 
 #include "ops/conv/cuda/ladder/direct_pixel.h"
 
