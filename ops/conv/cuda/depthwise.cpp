@@ -219,7 +219,7 @@ class Depthwise final : public ConvAlgorithm {
                                  .biases = given.k,
                                  .threads = as.threads};
     if constexpr (cuda_built)
-      return bound_depthwise(p, launch);
+      return bind_depthwise(p, launch);
     else
       return not_built();
   }

@@ -236,7 +236,7 @@ constexpr auto kernels = kernels_of(std::make_index_sequence<float_depthwise_var
 
 }  // namespace
 
-std::unique_ptr<const BoundKernel> bound_depthwise(const ConvProblem& p, const DepthwiseLaunch& as) {
+std::unique_ptr<const BoundKernel> bind_depthwise(const ConvProblem& p, const DepthwiseLaunch& as) {
   const bool floats = p.storage == DType::f32;
   const DepthwiseVariant& variant = floats ? float_depthwise_variants[as.variant] : half_depthwise_variants[as.variant];
   const std::int64_t groups = p.k / variant.lanes;

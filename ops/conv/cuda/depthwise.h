@@ -71,6 +71,6 @@ struct DepthwiseLaunch {
   unsigned threads;          ///< of a block
 };
 /// `problem`: with padding channels.
-std::unique_ptr<const BoundKernel> bound_depthwise(const ConvProblem& problem, const DepthwiseLaunch& launch);
+std::unique_ptr<const BoundKernel> bind_depthwise(const ConvProblem& problem, const DepthwiseLaunch& launch);
 
 }  // namespace lenslet::cuda

@@ -47,7 +47,7 @@ class Direct final : public ConvAlgorithm {
     const std::int64_t largest =
         std::max({p.n * p.c * p.h * p.w, p.k * p.group_c() * p.r * p.s, p.n * p.k * p.p * p.q, padded.h, padded.w});
     if constexpr (cuda_built)
-      return bound_direct(p, largest > std::numeric_limits<std::int32_t>::max());
+      return bind_direct(p, largest > std::numeric_limits<std::int32_t>::max());
     else
       return not_built();
   }

@@ -61,7 +61,7 @@ std::unique_ptr<const BoundKernel> bind_direct(const ConvProblem& p) {
 
 }  // namespace
 
-std::unique_ptr<const BoundKernel> bound_direct(const ConvProblem& p, bool wide) {
+std::unique_ptr<const BoundKernel> bind_direct(const ConvProblem& p, bool wide) {
   return wide ? bind_direct<std::int64_t>(p) : bind_direct<std::int32_t>(p);
 }
 

@@ -8,6 +8,6 @@
 namespace lenslet::cuda {
 
 /// `wide`: by indices of 64 bits.
-std::unique_ptr<const BoundKernel> bound_direct(const ConvProblem& problem, bool wide);
+std::unique_ptr<const BoundKernel> bind_direct(const ConvProblem& problem, bool wide);
 
 }  // namespace lenslet::cuda

@@ -98,7 +98,7 @@ std::unique_ptr<const BoundKernel> DirectTile::bind_conv(const ConvProblem& p, s
                                                          const DeviceProfile&) const {
   const Tiling t = read_tiling(p, config);
   if constexpr (cuda_built)
-    return bound_direct_tile(p, t);
+    return bind_direct_tile(p, t);
   else
     return not_built();
 }

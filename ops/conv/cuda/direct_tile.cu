@@ -256,7 +256,7 @@ constexpr auto kernels = kernels_of(std::make_index_sequence<direct_windows.size
 
 }  // namespace
 
-std::unique_ptr<const BoundKernel> bound_direct_tile(const ConvProblem& p, const Tiling& t) {
+std::unique_ptr<const BoundKernel> bind_direct_tile(const ConvProblem& p, const Tiling& t) {
   const InputTile tile(p, t);
   const auto integer = [](std::int64_t value) { return static_cast<int>(value); };
   const std::int64_t vectors_a_pixel = t.warps_k * t.filters / t.vector();

@@ -88,10 +88,11 @@ struct InputTile {
 
 }  // namespace direct_tile_sizes
 
-std::unique_ptr<const BoundKernel> bound_direct_tile(const ConvProblem& problem,
-                                                     const direct_tile_sizes::Tiling& tiling);
+std::unique_ptr<const BoundKernel> bind_direct_tile(const ConvProblem& problem,
+                                                    const direct_tile_sizes::Tiling& tiling);
 
-/// The algorithm direct_tile; direct_tile_padded (ladder/direct_tile_padded.cpp) is the same on explicitly padded input.
+/// The algorithm direct_tile; direct_tile_padded (ladder/direct_tile_padded.cpp) is the same on explicitly padded
+/// input.
 class DirectTile : public ConvAlgorithm {
  public:
   std::string_view name() const override { return "direct_tile"; }

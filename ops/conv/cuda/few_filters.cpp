@@ -76,7 +76,7 @@ class FewFilters final : public ConvAlgorithm {
                                                const DeviceProfile&) const override {
     ConfigReader(config).finish();
     if constexpr (cuda_built)
-      return bound_few_filters(p, filters_of(p), lanes_of(p), blocks_of(p));
+      return bind_few_filters(p, filters_of(p), lanes_of(p), blocks_of(p));
     else
       return not_built();
   }

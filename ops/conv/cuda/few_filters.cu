@@ -98,8 +98,7 @@ __global__ void __launch_bounds__(block_threads) few_filters(const __grid_consta
 
 }  // namespace
 
-std::unique_ptr<const BoundKernel> bound_few_filters(const ConvProblem& p, int filters, int lanes,
-                                                     std::int64_t blocks) {
+std::unique_ptr<const BoundKernel> bind_few_filters(const ConvProblem& p, int filters, int lanes, std::int64_t blocks) {
   const FewFiltersCall call{ConvCall<>(p), static_cast<int>(p.n * p.p * p.q), static_cast<int>(p.c / 4), lanes};
   const auto kernel = [&] {
     switch (filters) {

@@ -50,7 +50,7 @@ class Fft final : public ConvAlgorithm {
                                                const DeviceProfile&) const override {
     const FftPlan plan = read_fft_plan(p, config);
     if constexpr (cuda_built)
-      return bound_fft(p, plan);
+      return bind_fft(p, plan);
     else
       return not_built((plan.v_floats() + plan.product_floats()) * sizeof(float));
   }

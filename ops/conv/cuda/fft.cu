@@ -75,7 +75,7 @@ class BoundFft final : public BoundConv {
 
 }  // namespace
 
-std::unique_ptr<const BoundKernel> bound_fft(const ConvProblem& p, const FftPlan& plan) {
+std::unique_ptr<const BoundKernel> bind_fft(const ConvProblem& p, const FftPlan& plan) {
   return std::make_unique<BoundFft>(p, plan);
 }
 

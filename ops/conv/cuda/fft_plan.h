@@ -154,6 +154,6 @@ double fft_tolerance(const ConvProblem& problem);
 void fft_filters(const ConvProblem& problem, const FftPlan& plan, const ConvFilter& filter, std::span<float> u);
 
 /// Defined in fft.cu.
-std::unique_ptr<const BoundKernel> bound_fft(const ConvProblem& problem, const FftPlan& plan);
+std::unique_ptr<const BoundKernel> bind_fft(const ConvProblem& problem, const FftPlan& plan);
 
 }  // namespace lenslet::cuda

@@ -91,7 +91,7 @@ class GroupedMma final : public ConvAlgorithm {
     const Patch patch(p, rows);
     if (const auto why = device.refuse_shared(static_cast<std::size_t>(patch.bytes()))) reader.refuse(*why);
     if constexpr (cuda_built)
-      return bound_grouped_mma(p, rows);
+      return bind_grouped_mma(p, rows);
     else
       return not_built();
   }

@@ -208,7 +208,7 @@ void (*kernel_for(std::int64_t eights, int rows_together, std::int64_t stride))(
 
 }  // namespace
 
-std::unique_ptr<const BoundKernel> bound_grouped_mma(const ConvProblem& p, int rows) {
+std::unique_ptr<const BoundKernel> bind_grouped_mma(const ConvProblem& p, int rows) {
   const auto narrow = [](std::int64_t value) { return static_cast<int>(value); };
   const Patch patch(p, rows);
   GroupedCall call(p);

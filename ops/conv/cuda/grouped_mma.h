@@ -55,6 +55,6 @@ struct Patch {
 }  // namespace grouped_mma_sizes
 
 /// `rows` of taps multiplied at once.
-std::unique_ptr<const BoundKernel> bound_grouped_mma(const ConvProblem& problem, int rows);
+std::unique_ptr<const BoundKernel> bind_grouped_mma(const ConvProblem& problem, int rows);
 
 }  // namespace lenslet::cuda

@@ -72,7 +72,7 @@ class GroupedTf32Conv final : public ConvAlgorithm {
                                                const DeviceProfile& device) const override {
     const GroupedTf32Cut cut = read_grouped_tf32_cut(p, config, device);
     if constexpr (cuda_built)
-      return bound_grouped_tf32(p, cut);
+      return bind_grouped_tf32(p, cut);
     else
       return not_built();
   }

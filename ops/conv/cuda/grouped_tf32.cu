@@ -32,7 +32,7 @@ GroupedTf32Kernel kernel_for(std::int64_t eights, int rows_together, std::int64_
 
 }  // namespace
 
-std::unique_ptr<const BoundKernel> bound_grouped_tf32(const ConvProblem& p, const GroupedTf32Cut& cut) {
+std::unique_ptr<const BoundKernel> bind_grouped_tf32(const ConvProblem& p, const GroupedTf32Cut& cut) {
   const auto narrow = [](std::int64_t value) { return static_cast<int>(value); };
   const auto blocks_over = [](std::int64_t size, std::int64_t block) { return (size + block - 1) / block; };
   GroupedTf32 call(p);

@@ -56,7 +56,7 @@ std::optional<GroupedTf32Cut> plan_grouped_tf32(const ConvProblem& problem, cons
 GroupedTf32Cut read_grouped_tf32_cut(const ConvProblem& problem, std::string_view config, const DeviceProfile& device);
 
 /// Defined in grouped_tf32.cu.
-std::unique_ptr<const BoundKernel> bound_grouped_tf32(const ConvProblem& problem, const GroupedTf32Cut& cut);
+std::unique_ptr<const BoundKernel> bind_grouped_tf32(const ConvProblem& problem, const GroupedTf32Cut& cut);
 
 /// Layout of the filters: [sets][S][eights of channels][R][eights of filters][lanes][2] floats, a lane's fragment of
 /// operand B. Gives the index for lane 0.

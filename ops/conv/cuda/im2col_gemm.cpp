@@ -113,7 +113,7 @@ class Im2colGemm final : public ConvAlgorithm {
     const bool tf32 = reader.flag("tf32");
     reader.finish();
     if constexpr (cuda_built)
-      return bound_im2col_gemm(p, chunks, tf32 ? Numerics::Multiply::tf32 : Numerics::Multiply::fp32);
+      return bind_im2col_gemm(p, chunks, tf32 ? Numerics::Multiply::tf32 : Numerics::Multiply::fp32);
     else
       return not_built(column_bytes(p, chunks));
   }

@@ -158,8 +158,8 @@ class BoundIm2colGemm final : public BoundConv {
 
 }  // namespace
 
-std::unique_ptr<const BoundKernel> bound_im2col_gemm(const ConvProblem& p, const Chunks& chunks,
-                                                     Numerics::Multiply multiply) {
+std::unique_ptr<const BoundKernel> bind_im2col_gemm(const ConvProblem& p, const Chunks& chunks,
+                                                    Numerics::Multiply multiply) {
   return std::make_unique<BoundIm2colGemm>(p, chunks, multiply);
 }
 

@@ -41,8 +41,7 @@ inline std::size_t column_bytes(const ConvProblem& p, const Chunks& chunks) {
 
 }  // namespace im2col_gemm_sizes
 
-std::unique_ptr<const BoundKernel> bound_im2col_gemm(const ConvProblem& problem,
-                                                     const im2col_gemm_sizes::Chunks& chunks,
-                                                     Numerics::Multiply multiply);
+std::unique_ptr<const BoundKernel> bind_im2col_gemm(const ConvProblem& problem, const im2col_gemm_sizes::Chunks& chunks,
+                                                    Numerics::Multiply multiply);
 
 }  // namespace lenslet::cuda

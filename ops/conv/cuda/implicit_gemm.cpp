@@ -84,7 +84,7 @@ class ImplicitGemmConv final : public ConvAlgorithm {
     ImplicitGemmPlan plan = read_implicit_gemm_plan(p, gemm_access(p, format_), config);
     if (!device.clusters) plan.cluster = 1;  // sum_slices() adds in the same order
     if constexpr (cuda_built)
-      return bound_implicit_gemm(p, format_, plan, device);
+      return bind_implicit_gemm(p, format_, plan, device);
     else
       return not_built(plan.workspace_bytes);
   }

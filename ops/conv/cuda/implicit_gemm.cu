@@ -95,8 +95,8 @@ class BoundImplicitGemm final : public BoundConv {
 
 }  // namespace
 
-std::unique_ptr<const BoundKernel> bound_implicit_gemm(const ConvProblem& p, const Format& format,
-                                                       const ImplicitGemmPlan& plan, const DeviceProfile& device) {
+std::unique_ptr<const BoundKernel> bind_implicit_gemm(const ConvProblem& p, const Format& format,
+                                                      const ImplicitGemmPlan& plan, const DeviceProfile& device) {
   return std::make_unique<BoundImplicitGemm>(p, format, plan, device);
 }
 

@@ -158,7 +158,7 @@ ImplicitGemmPlan read_implicit_gemm_plan(const ConvProblem& problem, GemmAccess 
 inline std::int64_t implicit_gemm_filter_pitch(const ConvProblem& problem) { return (problem.group_k() + 3) / 4 * 4; }
 
 /// Defined in implicit_gemm.cu. plan.cluster 1: launched without clusters.
-std::unique_ptr<const BoundKernel> bound_implicit_gemm(const ConvProblem& problem, const Format& format,
-                                                       const ImplicitGemmPlan& plan, const DeviceProfile& device);
+std::unique_ptr<const BoundKernel> bind_implicit_gemm(const ConvProblem& problem, const Format& format,
+                                                      const ImplicitGemmPlan& plan, const DeviceProfile& device);
 
 }  // namespace lenslet::cuda

@@ -86,7 +86,7 @@ class MmaGemmConv final : public ConvAlgorithm {
     const ConvProblem merged = with_merged_groups(p);
     const MmaGemmPlan plan = read_mma_gemm_plan(merged, config, device.clusters);
     if constexpr (cuda_built)
-      return bound_mma_gemm(merged, plan, device);
+      return bind_mma_gemm(merged, plan, device);
     else
       return not_built();
   }

@@ -85,8 +85,8 @@ class BoundMmaGemm final : public BoundKernel {
 
 }  // namespace
 
-std::unique_ptr<const BoundKernel> bound_mma_gemm(const ConvProblem& p, const MmaGemmPlan& plan,
-                                                  const DeviceProfile& device) {
+std::unique_ptr<const BoundKernel> bind_mma_gemm(const ConvProblem& p, const MmaGemmPlan& plan,
+                                                 const DeviceProfile& device) {
   return std::make_unique<BoundMmaGemm>(p, plan, device);
 }
 

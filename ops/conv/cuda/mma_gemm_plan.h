@@ -129,7 +129,7 @@ MmaGemmPlan plan_mma_gemm(const ConvProblem& problem, bool clusters);
 MmaGemmPlan read_mma_gemm_plan(const ConvProblem& problem, std::string_view config, bool clusters);
 
 /// Defined in mma_gemm.cu. `problem` has merged groups.
-std::unique_ptr<const BoundKernel> bound_mma_gemm(const ConvProblem& problem, const MmaGemmPlan& plan,
-                                                  const DeviceProfile& device);
+std::unique_ptr<const BoundKernel> bind_mma_gemm(const ConvProblem& problem, const MmaGemmPlan& plan,
+                                                 const DeviceProfile& device);
 
 }  // namespace lenslet::cuda

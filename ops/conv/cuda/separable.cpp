@@ -151,7 +151,7 @@ class Separable final : public Kernel {
     const SeparableProblem problem = problem_of(binding.problem);
     const SeparableCut cut = read_separable_cut(problem, binding.candidate.config);
     if constexpr (cuda_built)
-      return bound_separable(problem, cut);
+      return bind_separable(problem, cut);
     else
       return not_built();
   }

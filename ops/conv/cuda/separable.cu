@@ -74,7 +74,7 @@ class BoundSeparable final : public BoundKernel {
 
 }  // namespace
 
-std::unique_ptr<const BoundKernel> bound_separable(const SeparableProblem& problem, const SeparableCut& cut) {
+std::unique_ptr<const BoundKernel> bind_separable(const SeparableProblem& problem, const SeparableCut& cut) {
   return std::make_unique<BoundSeparable>(problem, cut);
 }
 

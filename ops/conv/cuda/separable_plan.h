@@ -76,6 +76,6 @@ std::optional<SeparableCut> plan_separable(const SeparableProblem& problem, cons
 SeparableCut read_separable_cut(const SeparableProblem& problem, std::string_view config);
 
 /// Defined in separable.cu.
-std::unique_ptr<const BoundKernel> bound_separable(const SeparableProblem& problem, const SeparableCut& cut);
+std::unique_ptr<const BoundKernel> bind_separable(const SeparableProblem& problem, const SeparableCut& cut);
 
 }  // namespace lenslet::cuda

@@ -180,7 +180,7 @@ class Stem final : public ConvAlgorithm {
                                                const DeviceProfile& device) const override {
     const StemPlan plan = read_plan(p, config);
     if constexpr (cuda_built)
-      return bound_stem(p, plan, device.units);
+      return bind_stem(p, plan, device.units);
     else
       return not_built();
   }

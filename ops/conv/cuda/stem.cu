@@ -141,7 +141,7 @@ void fill(StemCall& call, const ConvProblem& p) {
 
 }  // namespace
 
-std::unique_ptr<const BoundKernel> bound_stem(const ConvProblem& p, const StemPlan& plan, int units) {
+std::unique_ptr<const BoundKernel> bind_stem(const ConvProblem& p, const StemPlan& plan, int units) {
   const auto bytes = static_cast<std::size_t>(shared_bytes(p, plan.filters));
   const auto grid = [&](std::int64_t items) {
     return dim3(static_cast<unsigned>(std::min(items, std::int64_t{units} * plan.resident)),

@@ -92,7 +92,7 @@ class ThinMma final : public ConvAlgorithm {
     // As many as are resident at once, so that a warp's filters serve many pixels.
     const std::int64_t at_once = resident_of(p) * std::max(device.units, 1);
     if constexpr (cuda_built)
-      return bound_thin_mma(p, sets, std::min(blocks_of(p), at_once));
+      return bind_thin_mma(p, sets, std::min(blocks_of(p), at_once));
     else
       return not_built();
   }

@@ -164,7 +164,7 @@ __global__ void __launch_bounds__(block_threads, held == 1 ? 4 : 3) thin_kernel(
 
 }  // namespace
 
-std::unique_ptr<const BoundKernel> bound_thin_mma(const ConvProblem& p, std::int64_t sets, std::int64_t blocks) {
+std::unique_ptr<const BoundKernel> bind_thin_mma(const ConvProblem& p, std::int64_t sets, std::int64_t blocks) {
   ThinCall call(p);
   call.pixels = static_cast<int>(p.n * p.p * p.q);
   call.sets = static_cast<int>(sets);

@@ -19,6 +19,6 @@ inline constexpr int rows16 = 4, warp_pixels = 16 * rows16;
 }  // namespace thin_mma_sizes
 
 /// `sets` of filters by `blocks` of threads.
-std::unique_ptr<const BoundKernel> bound_thin_mma(const ConvProblem& problem, std::int64_t sets, std::int64_t blocks);
+std::unique_ptr<const BoundKernel> bind_thin_mma(const ConvProblem& problem, std::int64_t sets, std::int64_t blocks);
 
 }  // namespace lenslet::cuda

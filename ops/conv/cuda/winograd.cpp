@@ -57,7 +57,7 @@ class Winograd final : public ConvAlgorithm {
                                                const DeviceProfile&) const override {
     const WinogradPlan plan = read_winograd_plan(p, M, config);
     if constexpr (cuda_built)
-      return bound_winograd(p, plan);
+      return bind_winograd(p, plan);
     else
       return not_built((plan.v_floats() + plan.product_floats()) * sizeof(float));
   }

@@ -67,7 +67,7 @@ class BoundWinograd final : public BoundConv {
 
 }  // namespace
 
-std::unique_ptr<const BoundKernel> bound_winograd(const ConvProblem& p, const WinogradPlan& plan) {
+std::unique_ptr<const BoundKernel> bind_winograd(const ConvProblem& p, const WinogradPlan& plan) {
   if (plan.r == 7) return std::make_unique<BoundWinograd<2, 7>>(p, plan);
   if (plan.r == 5 && plan.m == 4) return std::make_unique<BoundWinograd<4, 5>>(p, plan);
   if (plan.r == 5) return std::make_unique<BoundWinograd<2, 5>>(p, plan);

@@ -57,6 +57,6 @@ WinogradPlan read_winograd_plan(const ConvProblem& problem, int m, std::string_v
 double estimate_winograd_us(const ConvProblem& problem, const WinogradPlan& plan, const DeviceProfile& device);
 
 /// Defined in winograd.cu.
-std::unique_ptr<const BoundKernel> bound_winograd(const ConvProblem& problem, const WinogradPlan& plan);
+std::unique_ptr<const BoundKernel> bind_winograd(const ConvProblem& problem, const WinogradPlan& plan);
 
 }  // namespace lenslet::cuda

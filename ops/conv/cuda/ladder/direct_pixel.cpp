@@ -50,7 +50,7 @@ class DirectPixel final : public ConvAlgorithm {
     reader.finish();
     if (quads && p.c % 4 != 0) reader.refuse("the channels are no multiple of 4");
     if constexpr (cuda_built)
-      return bound_direct_pixel(p, all_filters_, quads);
+      return bind_direct_pixel(p, all_filters_, quads);
     else
       return not_built();
   }

@@ -85,7 +85,7 @@ __global__ void __launch_bounds__(threads) direct_pixel(const __grid_constant__ 
 
 }  // namespace
 
-std::unique_ptr<const BoundKernel> bound_direct_pixel(const ConvProblem& p, bool all_filters, bool quads) {
+std::unique_ptr<const BoundKernel> bind_direct_pixel(const ConvProblem& p, bool all_filters, bool quads) {
   const int pixels = static_cast<int>(p.n * p.p * p.q);
   const int groups = static_cast<int>(group_count(p.k, group_floats));
   const int groups_a_thread = all_filters ? groups : 1;

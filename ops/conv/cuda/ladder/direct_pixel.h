@@ -8,6 +8,6 @@
 namespace lenslet::cuda {
 
 /// `all_filters`: a thread computes all filters of its pixel; `quads`: channels by fours.
-std::unique_ptr<const BoundKernel> bound_direct_pixel(const ConvProblem& problem, bool all_filters, bool quads);
+std::unique_ptr<const BoundKernel> bind_direct_pixel(const ConvProblem& problem, bool all_filters, bool quads);
 
 }  // namespace lenslet::cuda
