@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "base/boundary.h"
+#include "base/cuda_built.h"
 #include "runtime/exec/device_name.h"
 #include "runtime/exec/lower.h"
 #include "runtime/exec/model_impl.h"
@@ -230,6 +231,7 @@ std::vector<std::string> conv_algorithm_names(const std::string& device) {
     // The names of CUDA's can be asked for without a device.
     const bool of_cuda = cuda_index(device) || choose_device(device).is_cuda();
     std::vector<std::string> names;
+    if (of_cuda && !cuda_built) return names;
     for (const char* const op : {"Conv", "SparseConv"})
       for (const Kernel* kernel : kernels_of(op, of_cuda ? DeviceKind::cuda : DeviceKind::cpu))
         names.emplace_back(kernel->name());

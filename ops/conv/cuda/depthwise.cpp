@@ -48,7 +48,7 @@ double strips_us(const ConvProblem& p, const DepthwiseVariant& variant, std::int
   constexpr double item_instructions = 200, output_row_instructions = 33, load_instructions = 36, products = 72;
   const auto inputs = static_cast<double>((rows - 1) * p.stride_h + p.r), outputs = static_cast<double>(rows);
   const double again = inputs / static_cast<double>(rows * p.stride_h) - 1;
-  const double x_bytes = static_cast<double>(p.n * p.c * p.h * p.w * dtype_bytes(p.storage));
+  const double x_bytes = static_cast<double>(p.n * p.c * p.h * p.w * static_cast<std::int64_t>(dtype_bytes(p.storage)));
   const double memory = (p.bytes() + again_share * again * x_bytes) / (memory_share * device.bytes_per_us);
   const double instructions = item_instructions + output_row_instructions * outputs +
                               (load_instructions + products / static_cast<double>(p.stride_h)) * inputs;
