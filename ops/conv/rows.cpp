@@ -54,7 +54,7 @@ std::span<const KernelRow> conv_kernels() {
       {"Conv", &cuda::conv_stem()},                // NCHW to NHWC, 16 bit or TF32, few channels in
       {"Conv", &cuda::conv_grouped_mma()},         // NHWC, 16 bit, groups of few channels
       {"Conv", &cuda::conv_grouped_tf32()},        // NHWC, the same in TF32
-      {"Conv", &cuda::conv_winograd_f4()},         // winograd.cu: NHWC, 3x3 stride 1 by F(4x4,3x3)
+      {"Conv", &cuda::conv_winograd_f4()},         // winograd.cpp: NHWC, 3x3 stride 1 by F(4x4,3x3)
       {"Conv", &cuda::conv_winograd_f2()},         // the same by F(2x2,3x3)
       {"Conv", &cuda::conv_winograd_f4_5x5()},     // the same for 5x5 by F(4x4,5x5)
       {"Conv", &cuda::conv_winograd_f2_5x5()},     // by F(2x2,5x5)
@@ -67,15 +67,15 @@ std::span<const KernelRow> conv_kernels() {
       {"Conv", &cuda::conv_wgmma_gemm()},          // NHWC, 16 bit, Hopper's wgmma and TMA
       {"Conv", &cuda::conv_wgmma_tf32()},          // NHWC, the same in TF32
       {"Conv", &cuda::conv_implicit_gemm()},       // NHWC, GEMM that gathers windows from the input
-      {"Conv", &cuda::conv_implicit_gemm_nchw()},  // implicit_gemm.cu: the same in NCHW
+      {"Conv", &cuda::conv_implicit_gemm_nchw()},  // implicit_gemm.cpp: the same in NCHW
       {"Conv", &cuda::conv_mma_gemm()},            // NHWC, the same on tensor cores: 16 bit, TF32
       {"Conv", &cuda::conv_im2col_gemm()},         // NCHW, im2col and cuBLAS
       {"Conv", &cuda::conv_direct_tile()},         // NHWC, few channels or odd filters, up to 11x11
       // The steps towards direct_tile (ladder/), each to be measured against the next.
       {"Conv", &cuda::conv_direct_tile_padded()},  // direct_tile on padded input
       {"Conv", &cuda::conv_direct_pixel()},        // one thread an output pixel
-      {"Conv", &cuda::conv_direct_block()},        // direct_pixel.cu: one thread a pixel and block of filters
-      {"Conv", &cuda::conv_direct()},              // direct_reference.cu: NCHW, any problem, computed filters too
+      {"Conv", &cuda::conv_direct_block()},        // direct_pixel.cpp: one thread a pixel and block of filters
+      {"Conv", &cuda::conv_direct()},              // direct_reference.cpp: NCHW, any problem, computed filters too
       {"ConvTranspose", &cuda::conv_transpose_phases()},
       {"ConvTranspose", &cuda::conv_transpose_phases_nchw()},
       {"Conv", &cuda::conv_planes()},
