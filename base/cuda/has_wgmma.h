@@ -6,7 +6,7 @@
 #include "base/device_profile.h"
 
 #ifndef LENSLET_CUDA_ARCHITECTURES
-#define LENSLET_CUDA_ARCHITECTURES ""  // a build without CUDA, which plans all the same
+#define LENSLET_CUDA_ARCHITECTURES "90a"  // a build without CUDA, which plans all the same
 #endif
 
 namespace lenslet::cuda {

@@ -1,8 +1,5 @@
 // The operators on sparse values, each in the file of its name, and SparseConv's kernels.
 
-#include <vector>
-
-#include "base/cuda_built.h"
 #include "ops/families.h"
 #include "ops/sparse/cuda/sparse_conv_cuda.h"
 #include "ops/sparse/sparse_conv.h"
@@ -27,20 +24,12 @@ std::span<const OpRow> sparse_rows() {
 }
 
 std::span<const KernelRow> sparse_kernels() {
-  // The reference comes last; ties go to the earlier kernel.
-  static const std::vector<KernelRow> rows = [] {
-    std::vector<KernelRow> list{
-        {"SparseConv", &sparse_conv_gathered_tiles()},
-        {"SparseConv", &sparse_conv_gather_scatter()},
-    };
-    if constexpr (cuda_built) {
-      list.push_back({"SparseConv", &cuda::sparse_conv_neighbour_mma()});
-      list.push_back({"SparseConv", &cuda::sparse_conv_neighbour_tiles()});
-      list.push_back({"SparseConv", &cuda::sparse_conv_gathered_tiles()});
-      list.push_back({"SparseConv", &cuda::sparse_conv_gather_scatter()});
-    }
-    return list;
-  }();
+  // The reference comes last. Ties go to the earlier kernel.
+  static const KernelRow rows[] = {
+      {"SparseConv", &sparse_conv_gathered_tiles()},       {"SparseConv", &sparse_conv_gather_scatter()},
+      {"SparseConv", &cuda::sparse_conv_neighbour_mma()},  {"SparseConv", &cuda::sparse_conv_neighbour_tiles()},
+      {"SparseConv", &cuda::sparse_conv_gathered_tiles()}, {"SparseConv", &cuda::sparse_conv_gather_scatter()},
+  };
   return rows;
 }
 

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "base/boundary.h"
+#include "base/cuda_built.h"
 #include "ops/core/conv_algorithms.h"
 #include "runtime/exec/device_name.h"
 #include "runtime/exec/lower.h"
@@ -229,6 +230,7 @@ std::vector<std::string> conv_algorithm_names(const std::string& device) {
     // CUDA's algorithm names need no device.
     const bool of_cuda = cuda_index(device) || choose_device(device).is_cuda();
     std::vector<std::string> names;
+    if (of_cuda && !cuda_built) return names;
     for (const Kernel* kernel : conv_algorithms(of_cuda ? DeviceKind::cuda : DeviceKind::cpu))
       names.emplace_back(kernel->name());
     return names;

@@ -5,7 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "base/cuda_built.h"
 #include "graph_builder.h"
 
 using namespace lenslet;
@@ -68,7 +67,6 @@ TEST_CASE("fuse_pool/a_nan_stays") {
 
 // On CUDA the first layer of a network stores 3x3 maxima, where that pays: of one image it does not.
 TEST_CASE("fuse_pool/into_stem") {
-  if constexpr (!cuda_built) return;
   struct Row {
     std::int64_t window, pad;
     Ints pool_pads;
@@ -105,7 +103,6 @@ TEST_CASE("fuse_pool/into_stem") {
 
 // The pads that it stands for are not in the list.
 TEST_CASE("fuse_pool/a_stem_takes_no_pool_that_pads_by_itself") {
-  if constexpr (!cuda_built) return;
   for (const std::string pads : {"SAME_UPPER", "SAME_LOWER", "VALID"}) {
     GraphBuilder b;
     const ValueId x = b.input("x", {-1, 3, 224, 224});

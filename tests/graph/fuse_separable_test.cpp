@@ -6,7 +6,6 @@
 #include <string_view>
 #include <vector>
 
-#include "base/cuda_built.h"
 #include "graph_builder.h"
 #include "ops/core/choose.h"
 
@@ -50,7 +49,6 @@ struct Block {
 }  // namespace
 
 TEST_CASE("fuse_separable/joins_both_halves") {
-  if constexpr (!cuda_built) return;
   for (const char* const precision : {"fp16", "bf16", "tf32"})
     for (const std::int64_t batch : {1, 64})
       for (const std::int64_t stride : {1, 2}) {
@@ -78,7 +76,6 @@ TEST_CASE("fuse_separable/joins_both_halves") {
 }
 
 TEST_CASE("fuse_separable/only_in_the_formats_that_there_are") {
-  if constexpr (!cuda_built) return;
   Block block;
   block.b.output(block.y);
   const PassContext context{.target = {reference_gpu(), parse_numerics("fp16")}, .device = "cuda:0"};
@@ -98,7 +95,6 @@ TEST_CASE("fuse_separable/only_in_the_formats_that_there_are") {
 }
 
 TEST_CASE("fuse_separable/others_stay") {
-  if constexpr (!cuda_built) return;
   const auto joined = [](const Graph& graph) { return count(graph, "SeparableConv"); };
   SUBCASE("other arithmetic, other filters") {
     Block block;

@@ -5,7 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "base/cuda_built.h"
 #include "graph_builder.h"
 #include "ops/core/op.h"
 
@@ -153,7 +152,6 @@ TEST_CASE("assign_formats/weights_that_the_cpu_reads_as_they_lie_stay") {
 }
 
 TEST_CASE("assign_formats/products_on_cuda_read_images_as_they_lie") {
-  if constexpr (!cuda_built) return;
   GraphBuilder b;
   const ValueId hidden = b.node("Relu", {product(b, b.node("Flatten", {image(b, 64)}), 64)});
   b.output(b.node("Gemm", {hidden, b.weights({columns, 4})}));
@@ -172,7 +170,6 @@ TEST_CASE("assign_formats/products_on_cuda_read_images_as_they_lie") {
 
 // The only product stays in float32: few rows it reads as they are, others are cast on their way.
 TEST_CASE("assign_formats/rows_are_cast_as_they_lie") {
-  if constexpr (!cuda_built) return;
   GraphBuilder b;
   b.output(product(b, b.node("Flatten", {image(b, 64)}), 64));
   for (const std::int64_t batch : {1, 16}) {
@@ -185,7 +182,6 @@ TEST_CASE("assign_formats/rows_are_cast_as_they_lie") {
 }
 
 TEST_CASE("assign_formats/pixels_with_room_are_converted") {
-  if constexpr (!cuda_built) return;
   GraphBuilder b;
   const ValueId x = b.node("Relu", {b.conv(b.input("x", {-1, 64, 20, 20}), 64, 100, 3, 1)});
   const ValueId y = b.node("Relu", {b.conv(x, 100, 100, 3, 1)});

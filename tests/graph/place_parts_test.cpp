@@ -4,7 +4,6 @@
 #include <string>
 #include <vector>
 
-#include "base/cuda_built.h"
 #include "graph_builder.h"
 
 using namespace lenslet;
@@ -199,7 +198,6 @@ TEST_CASE("place_parts/one_value_in_two_joins") {
 }
 
 TEST_CASE("place_parts/cuda/branches") {
-  if constexpr (!cuda_built) return;
   for (const OnGpu& way : on_gpus) {
     const std::string precision = way.precision, algorithm = way.algorithm;
     CAPTURE(precision);
@@ -218,7 +216,6 @@ TEST_CASE("place_parts/cuda/branches") {
 }
 
 TEST_CASE("place_parts/cuda/each_of_nested_ones_is_a_part_of_the_largest") {
-  if constexpr (!cuda_built) return;
   for (const OnGpu& way : on_gpus) {
     const std::string precision = way.precision, algorithm = way.algorithm;
     CAPTURE(precision);
@@ -238,7 +235,6 @@ TEST_CASE("place_parts/cuda/each_of_nested_ones_is_a_part_of_the_largest") {
 }
 
 TEST_CASE("place_parts/cuda/parts_begin_at_16_bytes") {
-  if constexpr (!cuda_built) return;
   for (const OnGpu& way : on_gpus) {
     const std::string precision = way.precision, algorithm = way.algorithm;
     CAPTURE(precision);

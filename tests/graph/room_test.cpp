@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "base/aligned_format.h"
-#include "base/cuda_built.h"
 #include "graph_builder.h"
 #include "ops/core/choose.h"
 
@@ -63,7 +62,6 @@ GraphBuilder shuffled() {
 }  // namespace
 
 TEST_CASE("room/what_stands_between_convolutions_takes_it") {
-  if constexpr (!cuda_built) return;
   for (const char* const precision : {"fp16", "bf16", "tf32"}) {
     CAPTURE(precision);
     GraphBuilder b = shuffled();
@@ -82,7 +80,6 @@ TEST_CASE("room/what_stands_between_convolutions_takes_it") {
 }
 
 TEST_CASE("room/none_in_float32_or_where_nothing_reads_by_copies") {
-  if constexpr (!cuda_built) return;
   DeviceProfile older = reference_gpu();
   older.capability = 80;
   older.clusters = false;
@@ -108,7 +105,6 @@ TEST_CASE("room/home_format") {
 }
 
 TEST_CASE("room/parts_of_a_value_with_room") {
-  if constexpr (!cuda_built) return;
   GraphBuilder b;
   const ValueId x = relu(b, b.conv(b.input("x", {-1, 16, 24, 24}), 16, 16, 3, 1));
   const ValueId joined = b.node("Concat", {relu(b, b.conv(x, 16, 48, 3, 1)), relu(b, b.conv(x, 16, 52, 3, 1))},

@@ -4,7 +4,6 @@
 
 #include <tuple>
 
-#include "base/cuda_built.h"
 #include "graph_builder.h"
 
 using namespace lenslet;
@@ -80,7 +79,6 @@ TEST_CASE("sparse/algorithms_are_chosen_by_name") {
 
 // On CUDA, in each precision: what multiplies, and in which type. The encoder's last convolution becomes images.
 TEST_CASE("sparse/precisions_on_cuda") {
-  if constexpr (!cuda_built) return;
   SparseNet b;
   const ValueId deep = b.sparse_conv(b.node("Relu", {b.sparse_conv(b.x)}));
   const ValueId dense =
@@ -111,7 +109,6 @@ TEST_CASE("sparse/precisions_on_cuda") {
 // On CUDA the step that makes a rulebook makes its table of neighbours for both convolutions; of known sites it is
 // known.
 TEST_CASE("sparse/a_table_of_neighbours_a_rulebook") {
-  if constexpr (!cuda_built) return;
   const auto planned = [](bool known, const char* precision, std::string_view without = {}, bool cuda = true) {
     SparseNet b;
     if (!known) b.book = b.rulebook(b.input("indices", {sites, 3}, DType::i32));

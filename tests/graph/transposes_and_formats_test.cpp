@@ -3,7 +3,6 @@
 
 #include <algorithm>
 
-#include "base/cuda_built.h"
 #include "graph_builder.h"
 #include "runtime/graph/infer_shapes.h"
 #include "tests/expect_error.h"
@@ -317,7 +316,6 @@ TEST_CASE("choose_kernels/a_name_that_is_none_of_the_operators") {
 
 // Where each node follows the file's types, what is float32 there is computed in float32, whatever others are.
 TEST_CASE("choose_kernels/float32_beside_16_bits") {
-  if constexpr (!cuda_built) return;
   const auto tolerance = [](DType dtype, const char* precision, bool of_file) {
     GraphBuilder b;
     b.output(b.conv(b.input("x", {8, 64, 28, 28}, dtype), 64, 64, 3, 1));

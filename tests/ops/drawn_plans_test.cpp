@@ -118,6 +118,12 @@ std::string line_of(const char* device, const Sums& sums) {
   return line + "\n";
 }
 
+/// Builds without CUDA bind its convolutions only (ops/core/not_built.h), and have no gemm_cute.
+bool has_cuda(const std::string& text) {
+  const std::string op = text.substr(0, text.find('/'));
+  return cuda_built || (op.find("Conv") != op.npos && op != "DeformConv");
+}
+
 std::string sums_of(const std::string& text, int draws) {
   std::mt19937 random(1);
   Sums cpu, cuda;
@@ -143,11 +149,11 @@ std::string sums_of(const std::string& text, int draws) {
       }
       for (const char* const precision : {"fp32", "tf32", "fp16"})
         for (const DeviceProfile& device : {gpu, round})
-          if (cuda_built) add_offers(cuda, weighted, {.device = device, .numerics = parse_numerics(precision)});
+          if (has_cuda(text)) add_offers(cuda, weighted, {.device = device, .numerics = parse_numerics(precision)});
     }
   }
   CHECK(2 * asked >= draws);
-  return line_of("cpu", cpu) + (cuda_built ? line_of("cuda", cuda) : "");
+  return line_of("cpu", cpu) + (has_cuda(text) ? line_of("cuda", cuda) : "");
 }
 
 enum class Family { conv, product, other };

@@ -609,11 +609,16 @@ Where cpu: 20 in 1
   });
 }
 
+/// Builds without CUDA bind its convolutions only (ops/core/not_built.h), and have no gemm_cute: their lines.
+std::string comparable(std::string_view text) {
+  if constexpr (cuda_built) return std::string(text);
+  std::string lines;
+  for (std::size_t end = 0; (end = text.find('\n')) != std::string_view::npos; text.remove_prefix(end + 1))
+    if (text.substr(0, text.find(' ')).find("Conv") != std::string_view::npos) lines += text.substr(0, end + 1);
+  return lines;
+}
+
 TEST_CASE("conv/cuda_estimates/are_those_that_were_fitted") {
-  if constexpr (!cuda_built) {
-    MESSAGE("skipped: a build without CUDA");
-    return;
-  }
   const std::pair<std::string_view, std::string_view> expected[] = {
       {"fp32", R"(Add cuda 1: 2.900167 us, 0 bytes, 4e-06, 6 0
 AveragePool cuda 1: 2.579751 us, 0 bytes, 4e-06, 272 0
@@ -694,7 +699,7 @@ Transpose cuda 1: 1.150028 us, 0 bytes, 0, 0 0
       for (const Shape& x : {Shape{1, 144, 56, 56}, Shape{64, 96, 112, 112}, Shape{8, 32, 30, 30}})
         ask_separable(numerics.storage, ask, x, 3, stride, 24);
     const std::string found = text(sums, before);
-    CHECK_MESSAGE(found == wanted, std::string(to_string(numerics)));
+    CHECK_MESSAGE(comparable(found) == comparable(wanted), std::string(to_string(numerics)));
     before += found;
   }
 }

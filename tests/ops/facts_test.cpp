@@ -303,7 +303,7 @@ std::string offers_of(const TextNode& node, const Target& target) {
   const bool on_cpu = target.device.kind == DeviceKind::cpu;
   std::string text;
   for (const Kernel* const kernel : kernels_of(op->type(), target.device.kind)) {
-    if (!on_cpu && kernel->name() != "cuda") continue;  // builds without CUDA have no others
+    if (!on_cpu && kernel->name() != "cuda") continue;  // what the others offer: drawn_plans.txt
     const Offer offer = kernel->offer(problem, target);
     text += fmt::format("{}: {}\n", kernel->name(), offer.refusal.substr(0, offer.refusal.find(" (supported: ")));
     for (const Candidate& c : offer.candidates) {

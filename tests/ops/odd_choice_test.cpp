@@ -11,7 +11,6 @@
 #include <string>
 #include <utility>
 
-#include "base/cuda_built.h"
 #include "ops/conv/conv.h"
 #include "ops/core/choose.h"
 #include "ops/gemm/gemm.h"
@@ -101,10 +100,6 @@ TEST_CASE("conv/odd_choice/long_depthwise") {
 }
 
 TEST_CASE("conv/odd_choice/cuda") {
-  if constexpr (!cuda_built) {
-    MESSAGE("skipped: a build without CUDA");
-    return;
-  }
   check_choices({"h100_conv_odd.txt", 270, 1.6, 1.03, 3}, [](const std::string& precision) {
     DeviceProfile h100 = reference_gpu();
     h100.cublas_reason.clear();

@@ -15,7 +15,6 @@
 // After targets.h:
 #include <hwy/highway.h>
 
-#include "base/cuda_built.h"
 #include "base/small_types.h"
 #include "ops/core/never.h"
 #include "oracle/oracle.h"
@@ -261,7 +260,7 @@ void check_kernels(const OpCase& c, InstructionSets sets, std::optional<DType> h
       on_every_instruction_set(HWY_TARGETS, run_kernels);
     else
       run_kernels();
-    if (runner.device() == DeviceKind::cpu && cuda_built) check_cuda_offers(problem, name);
+    if (runner.device() == DeviceKind::cpu) check_cuda_offers(problem, name);
   }
   if (runner.device() == DeviceKind::cpu && !half) {
     check_unknown_attribute(c, name);

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "base/convert.h"
-#include "base/cuda_built.h"
 #include "lenslet/error.h"
 #include "ops/core/kernel.h"
 #include "tests/expect_error.h"
@@ -130,7 +129,6 @@ TEST_CASE("separable_plan/configurations_that_cannot_be") {
 }
 
 TEST_CASE("separable_plan/other_filters_strides_and_float32_are_refused") {
-  if constexpr (!cuda_built) return;
   for (const SeparableProblem& p : some_problems) CHECK(refusal(p).empty());
   CHECK(refusal(problem(1, 96, 56, 24, 1, 5)) == "its depthwise filters are not 3x3");
   CHECK(refusal(problem(1, 96, 56, 24, 3)) == "its stride is not 1 or 2");
@@ -146,7 +144,6 @@ TEST_CASE("separable_plan/other_filters_strides_and_float32_are_refused") {
 
 // Every weight stands once where its lane looks for it, and what is no channel or filter is zero.
 TEST_CASE("separable_plan/what_is_prepared") {
-  if constexpr (!cuda_built) return;
   const SeparableProblem p = problem(1, 40, 9, 20);
   const Kernel& kernel = *find_kernel("SeparableConv", DeviceKind::cuda, "separable");
   Tensor taps(DType::f32, {40, 1, 3, 3}), bias(DType::f32, {40}), filter_bias(DType::f32, {20}),

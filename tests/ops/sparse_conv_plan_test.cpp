@@ -12,7 +12,6 @@
 #include <string>
 #include <vector>
 
-#include "base/cuda_built.h"
 #include "base/half.h"
 #include "ops/sparse/cuda/gathered_plan.h"
 #include "ops/sparse/cuda/neighbour_plan.h"
@@ -290,7 +289,6 @@ TEST_CASE("sparse/neighbours/cuts") {
 }
 
 TEST_CASE("sparse/plan/offers") {
-  if constexpr (!cuda_built) return;
   const Tensor w = random_f32({32, 16, 3, 3, 3}, 3);
   const auto refusal = [&](const char* kernel, const char* numerics, DType type, bool known = true,
                            DType w_type = DType::f32) {
@@ -322,7 +320,6 @@ TEST_CASE("sparse/plan/offers") {
 
 // Runners of one Model share blobs by their keys: filters that lie otherwise have others.
 TEST_CASE("sparse/plan/keys") {
-  if constexpr (!cuda_built) return;
   const Tensor w = random_f32({16, 16, 3, 3, 3}, 3);
   const auto op = make_normalised_op("SparseConv", {}, 3);
   std::map<std::string, Tensor> blobs;

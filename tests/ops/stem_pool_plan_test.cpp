@@ -4,7 +4,6 @@
 
 #include <string>
 
-#include "base/cuda_built.h"
 #include "lenslet/error.h"
 #include "ops/conv/conv.h"
 #include "ops/core/choose.h"
@@ -35,7 +34,6 @@ Offer offer(const ConvProblem& p) {
 }  // namespace
 
 TEST_CASE("stem_pool/other_windows_than_its_own_are_refused") {
-  if constexpr (!cuda_built) return;
   ConvProblem p = problem(1, 64, 7, 3, 1);
   CHECK(p.stored_p() == 56);
   CHECK(offer(p).refusal.empty());
@@ -46,7 +44,6 @@ TEST_CASE("stem_pool/other_windows_than_its_own_are_refused") {
 }
 
 TEST_CASE("stem_pool/configurations_of_no_kernel_are_refused") {
-  if constexpr (!cuda_built) return;
   const Kernel& stem = *find_kernel("Conv", DeviceKind::cuda, "stem");
   const ConvProblem p = problem(1, 64, 7, 3, 1);
   const Tensor w(DType::f32, {64, 3, 7, 7});
@@ -66,7 +63,6 @@ TEST_CASE("stem_pool/configurations_of_no_kernel_are_refused") {
 
 // The times are of an H100.
 TEST_CASE("stem_pool/estimates_and_times") {
-  if constexpr (!cuda_built) return;
   struct Row {
     ConvProblem problem;
     double us;

@@ -1,18 +1,11 @@
 #pragma once
 // Shared by the depthwise kernels of all element types.
 
-#include <span>
-#include <string_view>
-
 #include "base/cuda/fast_divider.h"
+#include "ops/conv/cuda/depthwise.h"
 #include "ops/conv/cuda/one_launch.cuh"
 
 namespace lenslet::cuda {
-
-inline constexpr int max_depthwise_threads = 128;
-/// From this row length on, taps of a row have a loop of their own, unrolled by four. Shorter rows would leave a tail
-/// that waits for memory tap by tap (9x9: 27.5 us with it, 31 without; 3x3 the other way round, 3.6 and 3.0).
-inline constexpr int long_row = 8;
 
 /// w [R][S][K] of x's type. C and K include padding channels (aligned_nhwc), which are computed too. An item is one
 /// thread's work; items count channels first, then tiles along q, chunks of channels, tiles along p, images. Only
@@ -87,19 +80,8 @@ __device__ __forceinline__ void for_each_tap(const DepthwiseCall& call, int top,
   }
 }
 
-/// tile_p of strips: the plan sets the number of rows.
-inline constexpr int any_height = 0;
-
-/// A kernel: the filters it handles and the outputs of one thread.
-struct DepthwiseVariant {
-  std::string_view name;
-  void (*kernel)(DepthwiseCall);
-  int size, stride;           ///< 0: any
-  int lanes, tile_p, tile_q;  ///< tile_p may be any_height
-  int channels = 0;           ///< FilterChannels' channels; 0: each filter its own
-};
-
-/// The 16-bit kernels, in order of preference. depthwise_half.cu.
-std::span<const DepthwiseVariant> half_depthwise_variants(DType storage);
+using DepthwiseFunction = void (*)(DepthwiseCall);
+/// The kernel of a variant of half_depthwise_variants. depthwise_half.cu.
+DepthwiseFunction half_depthwise_kernel(DType storage, std::size_t variant);
 
 }  // namespace lenslet::cuda

@@ -1,6 +1,9 @@
 // Depthwise kernels for 16-bit tensors with float accumulators. Filters are stored in 16 bits and widened, which is
 // exact.
 
+#include <array>
+#include <utility>
+
 #include "base/cuda/half_mma.cuh"
 #include "ops/conv/cuda/depthwise.cuh"
 
@@ -339,44 +342,27 @@ __global__ void __launch_bounds__(max_depthwise_threads) depthwise_any(const __g
                   (place.p * call.q + place.q) * call.y_pixel + place.channel);
 }
 
-template <typename T, int stride, int tile_q, int words>
-constexpr DepthwiseVariant strips(std::string_view name) {
-  return {name, depthwise_strip<T, stride, tile_q, words>, 3, stride, 2 * words, any_height, tile_q};
+template <typename T, std::size_t at>
+constexpr DepthwiseFunction kernel_of() {
+  constexpr DepthwiseVariant v = half_depthwise_variants[at];
+  if constexpr (v.ahead > 0)
+    return depthwise_rows<T, v.size, v.stride, v.tile_p, v.tile_q, v.ahead>;
+  else if constexpr (v.size > 0)
+    return depthwise_strip<T, v.stride, v.tile_q, v.lanes / 2>;
+  else
+    return depthwise_any<T, v.lanes, v.channels>;
 }
-template <typename T, int size, int stride, int tile_p, int tile_q, int ahead>
-constexpr DepthwiseVariant rows(std::string_view name) {
-  return {name, depthwise_rows<T, size, stride, tile_p, tile_q, ahead>, size, stride, 8, tile_p, tile_q};
+template <typename T, std::size_t... at>
+constexpr auto kernels_of(std::index_sequence<at...>) {
+  return std::array{kernel_of<T, at>()...};
 }
-
-/// As `variants` of depthwise.cu.
 template <typename T>
-constexpr DepthwiseVariant variants[] = {
-    strips<T, 1, 2, 2>("by4"),
-    strips<T, 2, 2, 2>("by4"),
-    // For channels that are no multiple of four (ShuffleNet).
-    strips<T, 1, 4, 1>("by2"),
-    strips<T, 2, 4, 1>("by2"),
-    rows<T, 5, 1, 2, 3, 3>("2x3"),
-    rows<T, 5, 1, 1, 2, 5>("1x2"),
-    rows<T, 5, 1, 1, 1, 5>("1x1"),
-    rows<T, 5, 2, 2, 2, 3>("2x2"),
-    rows<T, 5, 2, 1, 1, 5>("1x1"),
-    rows<T, 7, 1, 2, 4, 2>("2x4"),
-    rows<T, 7, 1, 1, 1, 4>("1x1"),
-    rows<T, 7, 2, 1, 2, 3>("1x2"),
-    rows<T, 7, 2, 1, 1, 5>("1x1"),
-    {"any8", depthwise_any<T, 8>, 0, 0, 8, 1, 1},
-    {"any2", depthwise_any<T, 2>, 0, 0, 2, 1, 1},
-    {"any8of2", depthwise_any<T, 8, 2>, 0, 0, 8, 1, 1, 2},
-    {"any8of8", depthwise_any<T, 8, 8>, 0, 0, 8, 1, 1, 8},
-    {"any1", depthwise_any<T, 1, 1>, 0, 0, 1, 1, 1, 1},
-};
+constexpr auto kernels = kernels_of<T>(std::make_index_sequence<half_depthwise_variants.size()>());
 
 }  // namespace
 
-std::span<const DepthwiseVariant> half_depthwise_variants(DType storage) {
-  if (storage == DType::bf16) return variants<BFloat16>;
-  return variants<Float16>;
+DepthwiseFunction half_depthwise_kernel(DType storage, std::size_t variant) {
+  return storage == DType::bf16 ? kernels<BFloat16>[variant] : kernels<Float16>[variant];
 }
 
 }  // namespace lenslet::cuda

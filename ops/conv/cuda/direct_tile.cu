@@ -8,6 +8,8 @@
 #include "ops/conv/cuda/direct_tile.h"
 
 #include <algorithm>
+#include <array>
+#include <utility>
 
 #include "base/cuda/copy_async.cuh"
 #include "base/cuda/fast_divider.h"
@@ -17,12 +19,9 @@
 namespace lenslet::cuda {
 namespace {
 
-constexpr int warp_rows = 4, warp_columns = 32;  ///< outputs of one filter a warp
+using namespace direct_tile_sizes;
+
 constexpr int thread_columns = 4;
-constexpr int max_warps = 8, max_threads = 32 * max_warps;
-/// Shared memory of a block with all channels, and double-buffered in two chunks: three and two blocks a multiprocessor
-/// of an H200. Compute capability 8.6, 8.9 and 12.0 allow 99 KiB a block.
-constexpr std::int64_t whole_bytes = 72 << 10, chunked_bytes = 96 << 10;
 
 /// w in group_filters()' format.
 struct TileCall : ConvCall<> {
@@ -243,159 +242,21 @@ __global__ void __launch_bounds__(max_threads, 2) direct_tile(const __grid_const
   }
 }
 
-/// Kernels with known filter width and stride, 6 or 8 filters a group. Size 0: all others.
-struct Window {
-  int size, stride;
-  void (*six)(TileCall);
+struct Kernels {
+  void (*six)(TileCall);  ///< filters a group
   void (*eight)(TileCall);
 };
-template <int size, int stride>
-constexpr Window window{size, stride, direct_tile<size, stride, 6>, direct_tile<size, stride, 8>};
-constexpr Window windows[] = {window<3, 1>, window<5, 1>, window<6, 1>, window<7, 1>,
-                              window<3, 2>, window<5, 2>, window<7, 2>};
-constexpr Window any_window = window<0, 1>;
-
-const Window& window_for(const ConvProblem& p) {
-  for (const Window& known : windows)
-    if (p.s == known.size && p.stride_w == known.stride && p.dilation_w == 1) return known;
-  return any_window;
+/// As direct_windows.
+template <std::size_t... at>
+constexpr auto kernels_of(std::index_sequence<at...>) {
+  return std::array<Kernels, sizeof...(at)>{{{direct_tile<direct_windows[at].size, direct_windows[at].stride, 6>,
+                                              direct_tile<direct_windows[at].size, direct_windows[at].stride, 8>}...}};
 }
-
-constexpr std::int64_t round_up(std::int64_t value, std::int64_t to) { return (value + to - 1) / to * to; }
-
-/// The tile configuration.
-struct Tiling {
-  std::int64_t filters = 8;  ///< a group, 6 or 8
-  std::int64_t warps_p = 1, warps_k = 1;
-  std::int64_t chunk = 0;  ///< below C: double-buffered chunks
-
-  int vector() const { return filters == 8 ? 4 : 2; }
-  std::int64_t tiles(const ConvProblem& p) const {
-    return p.n * group_count(p.p, warps_p * warp_rows) * group_count(p.q, warp_columns);
-  }
-  std::int64_t blocks_k(const ConvProblem& p) const { return group_count(group_count(p.k, filters), warps_k); }
-  std::int64_t blocks(const ConvProblem& p) const { return tiles(p) * blocks_k(p); }
-  std::string str() const {
-    return ConfigWriter()
-        .add("filters", filters)
-        .add("warps_p", warps_p)
-        .add("warps_k", warps_k)
-        .add("chunk", chunk)
-        .str();
-  }
-};
-
-/// A block's input tile in shared memory.
-struct InputTile {
-  std::int64_t rows, columns, phase_pitch, pitch;
-  double channel_floats;  ///< with a channel's filters; double, because it may overflow with large strides
-
-  InputTile(const ConvProblem& p, const Tiling& t) {
-    rows = (t.warps_p * warp_rows - 1) * p.stride_h + (p.r - 1) * p.dilation_h + 1;
-    columns = (warp_columns - 1) * p.stride_w + (p.s - 1) * p.dilation_w + 1;
-    phase_pitch = round_up((columns + p.stride_w - 1) / p.stride_w, 4);
-    pitch = p.stride_w * phase_pitch;
-    // The four rows of a warp, 8 floats each, must be in different banks.
-    if (window_for(p).size == 0)
-      for (int more = 0; more < 32; ++more)
-        if (const std::int64_t banks = p.stride_h * (pitch + more) % 32; banks == 8 || banks == 24) {
-          pitch += more;
-          break;
-        }
-    channel_floats = static_cast<double>(rows) * static_cast<double>(pitch) +
-                     static_cast<double>(p.r * p.s * t.warps_k * group_floats);
-  }
-  /// Channels that fit into `bytes`, rounding to whole quads included.
-  std::int64_t channels_in(std::int64_t bytes) const {
-    return static_cast<std::int64_t>((static_cast<double>(bytes) / sizeof(float) - 8) / channel_floats);
-  }
-};
-
-/// All channels where they fit, else even chunks. 0: not one channel fits.
-std::int64_t chunk_for(const ConvProblem& p, const InputTile& tile) {
-  if (tile.channels_in(whole_bytes) >= p.c) return p.c;
-  const std::int64_t most = std::min(tile.channels_in(chunked_bytes / 2), p.c);
-  return most < 1 ? 0 : group_count(p.c, group_count(p.c, most));
-}
-
-/// Large blocks share more of the halo and filters, as long as every multiprocessor has a block. chunk 0: nothing fits
-/// into shared memory.
-Tiling choose_tiling(const ConvProblem& p, int multiprocessors) {
-  Tiling t;
-  t.filters = round_up(p.k, 6) < round_up(p.k, 8) ? 6 : 8;  // whichever pads less
-  t.warps_k = std::min<std::int64_t>(group_count(p.k, t.filters), max_warps);
-  t.warps_p = t.warps_k <= 2 ? 4 : t.warps_k <= 4 ? 2 : 1;
-  while (t.warps_p > 1 && t.blocks(p) < 2 * multiprocessors) t.warps_p /= 2;
-  while (t.warps_k > 1 && t.blocks(p) < multiprocessors / 2) t.warps_k = (t.warps_k + 1) / 2;
-  while ((t.chunk = chunk_for(p, InputTile(p, t))) == 0 && t.warps_p * t.warps_k > 1) {
-    if (t.warps_p > 1)
-      t.warps_p /= 2;
-    else
-      t.warps_k = (t.warps_k + 1) / 2;
-  }
-  return t;
-}
-
-Tiling read_tiling(const ConvProblem& p, std::string_view config) {
-  ConfigReader reader(config);
-  Tiling t;
-  t.filters = reader.integer("filters", 6, 8);
-  t.warps_p = reader.integer("warps_p", 1, max_warps);
-  t.warps_k = reader.integer("warps_k", 1, max_warps);
-  t.chunk = reader.integer("chunk", 1, p.c);
-  reader.finish();
-  if (t.filters == 7) reader.refuse("groups are of 6 or 8 filters");
-  if (t.warps_p * t.warps_k > max_warps) reader.refuse("a block has 8 warps at most");
-  if (InputTile(p, t).channels_in(t.chunk < p.c ? chunked_bytes / 2 : whole_bytes) < t.chunk)
-    reader.refuse("the chunks do not fit into shared memory");
-  return t;
-}
+constexpr auto kernels = kernels_of(std::make_index_sequence<direct_windows.size()>());
 
 }  // namespace
 
-std::optional<std::string> DirectTile::refuse(const ConvProblem& p, const Target& target) const {
-  if (auto reason = target.device.refuse_shared(chunked_bytes)) return reason;
-  if (auto reason = refuse_direct(p)) return reason;
-  if (choose_tiling(p, 1).chunk == 0) return "one channel of an input tile does not fit into shared memory";
-  return std::nullopt;
-}
-
-ConvAlgorithm::Plan DirectTile::plan(const ConvProblem& p, const Target& target) const {
-  // Share of peak on full multiprocessors; warps that fill one; copies a us that a full one issues; wait for the first
-  // tile. Within 15 % for 17 of 18 layers on an H200, 8 to 117 us.
-  constexpr double window_share = 0.77, taps_share = 0.21, warps_to_fill = 8, copies_a_us = 6250, start_us = 3.9;
-  const DeviceProfile& device = target.device;
-  const Tiling t = choose_tiling(p, device.units);
-  const InputTile tile(p, t);
-  const auto blocks = static_cast<double>(t.blocks(p)), channels = static_cast<double>(p.c);
-  const auto taps = static_cast<double>(p.r * p.s), warps = blocks * static_cast<double>(t.warps_p * t.warps_k);
-  const double issued = 2 * warps * warp_rows * warp_columns * static_cast<double>(t.filters) * channels * taps;
-  // The input is copied by floats, the filters by fours.
-  const double copies =
-      blocks * channels *
-      (static_cast<double>(tile.rows * tile.columns) + taps * static_cast<double>(t.warps_k * (group_floats / 4)));
-  const double filled = std::min(1.0, warps / (warps_to_fill * device.units));
-  const double share = window_for(p).size != 0 ? window_share : taps_share;
-  return {.pitched = true,
-          .config = t.str(),
-          .estimated_us = device.launch_us + start_us + issued / (filled * share * device.fp32_flops_per_us) +
-                          copies / (filled * copies_a_us * device.units) + p.bytes() / device.bytes_per_us,
-          .tolerance = direct_tolerance(p)};
-}
-
-ConvAlgorithm::FilterForm DirectTile::filter_form(const ConvProblem& p, std::string_view config) const {
-  const Tiling t = read_tiling(p, config);
-  return {.floats = grouped_floats(p, t.filters), .form = "groups of " + std::to_string(t.filters)};
-}
-
-void DirectTile::transform(const ConvProblem& p, std::string_view config, const ConvFilter& filter,
-                           std::span<float> to) const {
-  group_filters(p, filter, read_tiling(p, config).filters, to);
-}
-
-std::unique_ptr<const BoundKernel> DirectTile::bind_conv(const ConvProblem& p, std::string_view config,
-                                                         const DeviceProfile&) const {
-  const Tiling t = read_tiling(p, config);
+std::unique_ptr<const BoundKernel> bind_direct_tile(const ConvProblem& p, const Tiling& t) {
   const InputTile tile(p, t);
   const auto integer = [](std::int64_t value) { return static_cast<int>(value); };
   const std::int64_t vectors_a_pixel = t.warps_k * t.filters / t.vector();
@@ -424,16 +285,11 @@ std::unique_ptr<const BoundKernel> DirectTile::bind_conv(const ConvProblem& p, s
   const std::int64_t stages = t.chunk < p.c ? 2 : 1;
   const std::int64_t output_floats = t.warps_p * warp_rows * warp_columns * call.output_pitch;
   const std::int64_t floats = std::max(stages * (call.x_floats + call.w_floats), output_floats);
-  const Window& window = window_for(p);
+  const Kernels& window = kernels[window_for(p)];
   return std::make_unique<OneLaunch<TileCall>>(
       p, call, t.filters == 8 ? window.eight : window.six,
       dim3(static_cast<unsigned>(t.tiles(p)), static_cast<unsigned>(t.blocks_k(p))),
       static_cast<unsigned>(32 * t.warps_p * t.warps_k), static_cast<std::size_t>(floats) * sizeof(float));
-}
-
-const Kernel& conv_direct_tile() {
-  static const DirectTile algorithm;
-  return algorithm;
 }
 
 }  // namespace lenslet::cuda

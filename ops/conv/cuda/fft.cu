@@ -1,10 +1,8 @@
 // Large filters in fp32 by FFTs of tiles (overlap-save), NHWC. Three launches a chunk of tiles: forward transform, a
-// complex product a frequency, inverse transform with the epilogue. Shapes: fft_plan.h.
+// complex product a frequency, inverse transform with the epilogue. Shapes: fft_plan.h; refusals:
+// fft.cpp.
 
 #include <algorithm>
-#include <string>
-#include <type_traits>
-#include <utility>
 
 #include "ops/conv/cuda/fft_plan.h"
 #include "ops/conv/cuda/fft_product.cuh"
@@ -12,24 +10,6 @@
 
 namespace lenslet::cuda {
 namespace {
-
-/// f(0) .. f(Count - 1), each index a constant.
-template <std::size_t Count, typename F>
-void with_index(const F& f) {
-  [&]<std::size_t... indices>(std::index_sequence<indices...>) {
-    (f(std::integral_constant<std::size_t, indices>()), ...);
-  }
-  (std::make_index_sequence<Count>());
-}
-
-/// The largest shared memory of a block over all kernels.
-std::size_t most_shared_bytes() {
-  std::size_t most = 0;
-  with_index<fft_sizes.size()>([&](auto i) { most = std::max(most, FftBlockFor<fft_sizes[i]>::shared_bytes); });
-  with_index<fft_product_tiles.size()>(
-      [&](auto i) { most = std::max(most, FftProductTraits<static_cast<FftProductTile>(i())>::shared_bytes); });
-  return most;
-}
 
 class BoundFft final : public BoundConv {
  public:
@@ -93,45 +73,10 @@ class BoundFft final : public BoundConv {
   FftOutput output_;
 };
 
-class Fft final : public ConvAlgorithm {
- public:
-  std::string_view name() const override { return "fft"; }
-  DeviceKind device() const override { return DeviceKind::cuda; }
-
- private:
-  std::optional<std::string> refuse(const ConvProblem& p, const Target& target) const override {
-    if (auto reason = refuse_fft(p)) return reason;
-    return target.device.refuse_shared(most_shared_bytes());
-  }
-
-  Plan plan(const ConvProblem& p, const Target& target) const override {
-    const FftPlan fft = plan_fft(p, target.device);
-    return {.pitched = true,
-            .config = fft.str(),
-            .estimated_us = estimate_fft_us(p, fft, target.device),
-            .tolerance = fft_tolerance(p)};
-  }
-
-  FilterForm filter_form(const ConvProblem& p, std::string_view config) const override {
-    const FftPlan plan = read_fft_plan(p, config);
-    return {.floats = static_cast<std::int64_t>(plan.u_floats()), .form = std::to_string(plan.size)};
-  }
-  void transform(const ConvProblem& p, std::string_view config, const ConvFilter& filter,
-                 std::span<float> u) const override {
-    fft_filters(p, read_fft_plan(p, config), filter, u);
-  }
-
-  std::unique_ptr<const BoundKernel> bind_conv(const ConvProblem& p, std::string_view config,
-                                               const DeviceProfile&) const override {
-    return std::make_unique<BoundFft>(p, read_fft_plan(p, config));
-  }
-};
-
 }  // namespace
 
-const Kernel& conv_fft() {
-  static const Fft algorithm;
-  return algorithm;
+std::unique_ptr<const BoundKernel> bind_fft(const ConvProblem& p, const FftPlan& plan) {
+  return std::make_unique<BoundFft>(p, plan);
 }
 
 }  // namespace lenslet::cuda

@@ -14,10 +14,13 @@
 
 #include <array>
 #include <cstddef>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
+#include <utility>
 
 #include "ops/conv/algorithm.h"
 
@@ -25,6 +28,34 @@ namespace lenslet::cuda {
 
 /// Tile sizes with kernels.
 inline constexpr std::array fft_sizes{16, 20, 24, 32, 36, 40};
+
+/// A block: `lanes` channels of tiles, a thread for each of them and each of size / 2 lines.
+template <int Size, int Lanes, int Resident>
+struct FftBlock {
+  static constexpr int size = Size, half = Size / 2, lanes = Lanes;
+  static constexpr int threads = half * lanes;
+  /// Row spectra in shared memory: [row][re, im][half][lanes], padded so that rows that a warp accesses together are in
+  /// different banks.
+  static constexpr int part = half * lanes;
+  static constexpr int row = 2 * part + lanes % 32;
+  static constexpr std::size_t shared_bytes = Size * row * sizeof(float);
+  /// Blocks a multiprocessor, as registers allow.
+  static constexpr int resident = Resident;
+};
+template <int Size>
+struct FftBlockFor;
+template <>
+struct FftBlockFor<16> : FftBlock<16, 32, 3> {};
+template <>
+struct FftBlockFor<20> : FftBlock<20, 32, 3> {};
+template <>
+struct FftBlockFor<24> : FftBlock<24, 16, 4> {};
+template <>
+struct FftBlockFor<32> : FftBlock<32, 16, 2> {};
+template <>
+struct FftBlockFor<36> : FftBlock<36, 16, 2> {};
+template <>
+struct FftBlockFor<40> : FftBlock<40, 8, 3> {};
 /// Largest filter height or width of a tile size: at least half the rows and columns are outputs.
 constexpr int largest_fft_window(int size) { return size / 2 + 1; }
 
@@ -51,6 +82,29 @@ inline constexpr std::array<FftProductShape, 3> fft_product_tiles{{
 
 constexpr const FftProductShape& shape_of(FftProductTile tile) {
   return fft_product_tiles[static_cast<std::size_t>(tile)];
+}
+
+template <FftProductTile tile>
+struct FftProductTraits {
+  static constexpr FftProductShape shape = shape_of(tile);
+  static constexpr int m = shape.m, n = shape.n, rows = shape.thread_rows, cols = shape.thread_cols;
+  static constexpr int warps_m = m / (8 * rows), threads = warps_m * (n / (4 * cols)) * 32;
+  static constexpr int step = shape.step, stages = shape.stages;
+  /// Rows hold a, then b; the pitch spreads 8 rows over all banks.
+  static constexpr int a_pitch = 2 * step + 4;
+  static constexpr int a_floats = m * a_pitch;   ///< V of a k-block: [m][a_pitch]
+  static constexpr int b_floats = 3 * step * n;  ///< U of a k-block: [3][step][n]
+  static constexpr int stage_floats = a_floats + b_floats;
+  static constexpr std::size_t shared_bytes = stages * stage_floats * sizeof(float);
+};
+
+/// f(0) .. f(Count - 1), each index a constant.
+template <std::size_t Count, typename F>
+void with_index(const F& f) {
+  [&]<std::size_t... indices>(std::index_sequence<indices...>) {
+    (f(std::integral_constant<std::size_t, indices>()), ...);
+  }
+  (std::make_index_sequence<Count>());
 }
 
 struct FftPlan {
@@ -98,5 +152,8 @@ double fft_tolerance(const ConvProblem& problem);
 /// U of `filter`, computed in double and rounded once. Includes the scale 1 / size^2 and the factors of 2 that the
 /// transforms leave out.
 void fft_filters(const ConvProblem& problem, const FftPlan& plan, const ConvFilter& filter, std::span<float> u);
+
+/// Defined in fft.cu.
+std::unique_ptr<const BoundKernel> bind_fft(const ConvProblem& problem, const FftPlan& plan);
 
 }  // namespace lenslet::cuda

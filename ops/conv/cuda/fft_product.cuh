@@ -17,20 +17,6 @@ struct FftProduct {
   int tiles, c, k, slots;
 };
 
-template <FftProductTile tile>
-struct FftProductTraits {
-  static constexpr FftProductShape shape = shape_of(tile);
-  static constexpr int m = shape.m, n = shape.n, rows = shape.thread_rows, cols = shape.thread_cols;
-  static constexpr int warps_m = m / (8 * rows), threads = warps_m * (n / (4 * cols)) * 32;
-  static constexpr int step = shape.step, stages = shape.stages;
-  /// Rows hold a, then b; the pitch spreads 8 rows over all banks.
-  static constexpr int a_pitch = 2 * step + 4;
-  static constexpr int a_floats = m * a_pitch;   ///< V of a k-block: [m][a_pitch]
-  static constexpr int b_floats = 3 * step * n;  ///< U of a k-block: [3][step][n]
-  static constexpr int stage_floats = a_floats + b_floats;
-  static constexpr std::size_t shared_bytes = stages * stage_floats * sizeof(float);
-};
-
 /// Source and destination of a thread's copies of one k-block. Rows of V and columns of U past the end repeat the last
 /// one, so that copies need no predicate; their products are not stored. Channels past the end (8 or none of a k-block
 /// of 16) are zeros.

@@ -9,6 +9,7 @@
 
 #include "base/cuda/launch.h"
 #include "ops/conv/cuda/device_problem.h"
+#include "ops/conv/cuda/fft_plan.h"
 #include "ops/conv/cuda/predicated_access.cuh"
 #include "ops/core/activation.cuh"
 #include "ops/core/fused_clamp.h"
@@ -18,34 +19,6 @@ namespace lenslet::cuda {
 #define FFT_INLINE __device__ inline
 #include "ops/conv/cuda/fft_transform-inl.h"
 #undef FFT_INLINE
-
-/// A block: `lanes` channels of tiles, a thread for each of them and each of size / 2 lines.
-template <int Size, int Lanes, int Resident>
-struct FftBlock {
-  static constexpr int size = Size, half = Size / 2, lanes = Lanes;
-  static constexpr int threads = half * lanes;
-  /// Row spectra in shared memory: [row][re, im][half][lanes], padded so that rows that a warp accesses together are in
-  /// different banks.
-  static constexpr int part = half * lanes;
-  static constexpr int row = 2 * part + lanes % 32;
-  static constexpr std::size_t shared_bytes = Size * row * sizeof(float);
-  /// Blocks a multiprocessor, as registers allow.
-  static constexpr int resident = Resident;
-};
-template <int Size>
-struct FftBlockFor;
-template <>
-struct FftBlockFor<16> : FftBlock<16, 32, 3> {};
-template <>
-struct FftBlockFor<20> : FftBlock<20, 32, 3> {};
-template <>
-struct FftBlockFor<24> : FftBlock<24, 16, 4> {};
-template <>
-struct FftBlockFor<32> : FftBlock<32, 16, 2> {};
-template <>
-struct FftBlockFor<36> : FftBlock<36, 16, 2> {};
-template <>
-struct FftBlockFor<40> : FftBlock<40, 8, 3> {};
 
 /// Position of tiles in images.
 struct FftTiling {

@@ -1,6 +1,6 @@
 #pragma once
-// Main loop of a tiled fp32 GEMM, C[m,n] += A[m,k] * B[k,n], on FFMA: tile shapes, shared-memory layout, and the loop
-// over k-blocks of gemm_step. The caller fills shared memory.
+// Main loop of a tiled fp32 GEMM, C[m,n] += A[m,k] * B[k,n], on FFMA: the loop over k-blocks of gemm_step. The caller
+// fills shared memory.
 //
 // A warp owns [8*rows x 4*cols] of the block tile as 8 x 4 lanes. A thread's rows are 8 apart; its columns are groups
 // of four, 16 apart. A warp's 16-byte reads of A then touch 8 adjacent rows, which a pitch of 20 floats spreads over
@@ -13,23 +13,6 @@
 #include "ops/conv/cuda/implicit_gemm_plan.h"
 
 namespace lenslet::cuda {
-
-template <GemmTile tile>
-struct TileTraits {
-  static constexpr GemmTileShape shape = shape_of(tile);
-  static constexpr int m = shape.m, n = shape.n, threads = shape.threads;
-  static constexpr int rows = shape.thread_rows, cols = 8;  ///< of a thread
-  static constexpr int warps_m = m / (8 * rows);
-  static_assert(warps_m * (n / (4 * cols)) * 32 == threads);
-
-  static constexpr int stages = 4;  ///< one multiplied, three in flight
-  static constexpr int a_pitch = gemm_step + 4;
-  static constexpr int a_floats = m * a_pitch;    ///< A of a k-block: [m][a_pitch]
-  static constexpr int b_floats = gemm_step * n;  ///< B of a k-block: [gemm_step][n]
-  static constexpr int stage_floats = a_floats + b_floats;
-  static constexpr std::size_t shared_bytes = stages * stage_floats * sizeof(float);
-};
-using LargestTile = TileTraits<GemmTile::t128x128>;  ///< 72 KiB
 
 /// A thread's position in the tile.
 template <typename Tile>

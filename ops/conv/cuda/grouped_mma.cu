@@ -6,20 +6,17 @@
 // eights of one. ldmatrix reads it from a halo tile in shared memory; with 3x3 filters it is multiplied at once for the
 // three output rows that use it.
 
-#include <algorithm>
-#include <cmath>
-#include <numeric>
+#include "ops/conv/cuda/grouped_mma.h"
 
 #include "base/cuda/fast_divider.h"
 #include "base/cuda/half_mma.cuh"
 #include "base/cuda/mma.cuh"
 #include "ops/conv/cuda/one_launch.cuh"
-#include "ops/core/sum_tolerance.h"
 
 namespace lenslet::cuda {
 namespace {
 
-constexpr int tile_p = 8, tile_q = 16, warps = 8, block_threads = 32 * warps;
+using namespace grouped_mma_sizes;
 
 /// w [blocks of channels][k-blocks][R][eights of filters][lanes] of two words: a lane's fragment of B. A k-block is two
 /// filter columns (one eight a block) or two eights of one.
@@ -31,11 +28,6 @@ struct GroupedCall : UntypedConvCall {
   int chunk;          ///< channels of a thread block
   FastDivider chunks, tiles_q, tiles_p, vectors, columns;
 };
-
-/// Blocks of channels of a thread block; half as many where a stride makes the halo tile four times as large.
-constexpr int channel_blocks_of(std::int64_t eights, std::int64_t stride) {
-  return (eights == 1 ? 8 : 4) / (stride == 1 ? 1 : 2);
-}
 
 /// Work split over warps: blocks of channels, and rows of the tile.
 template <int eights, int stride>
@@ -215,140 +207,28 @@ void (*kernel_for(std::int64_t eights, int rows_together, std::int64_t stride))(
   }
 }
 
-/// Eights of channels that hold whole groups.
-std::int64_t eights_of(const ConvProblem& p) { return std::lcm(p.group_c(), std::int64_t{8}) / 8; }
-std::int64_t step_count(const ConvProblem& p) {
-  const std::int64_t eights = eights_of(p);
-  return eights == 1 ? (p.s + 1) / 2 : p.s * ((eights + 1) / 2);
-}
-/// Filter rows that a kernel may multiply at once.
-int rows_together(const ConvProblem& p) { return p.r == 3 && p.dilation_h == 1 && p.stride_h <= 2 ? 3 : 1; }
-std::int64_t chunk_of(const ConvProblem& p, int rows) {
-  return 8 * eights_of(p) * channel_blocks_of(eights_of(p), rows == 1 ? 2 : p.stride_h);
-}
-std::int64_t blocks_over(std::int64_t size, std::int64_t block) { return (size + block - 1) / block; }
-double block_count(const ConvProblem& p, int rows) {
-  return static_cast<double>(p.n) * static_cast<double>(blocks_over(p.p, tile_p) * blocks_over(p.q, tile_q)) *
-         static_cast<double>(blocks_over(p.c, chunk_of(p, rows)));
-}
-
-/// The halo tile; images narrower than a tile need fewer columns (9 of 18 for 7x7).
-struct Patch {
-  std::int64_t rows, columns, pixel_vectors;
-  /// Pixels past the last one that output columns outside of the image read; their values do not matter.
-  std::int64_t beyond;
-  Patch(const ConvProblem& p, int rows_at_once)
-      : rows((tile_p - 1) * p.stride_h + (p.r - 1) * p.dilation_h + 1),
-        columns((std::min<std::int64_t>(tile_q, p.q) - 1) * p.stride_w + (p.s - 1) * p.dilation_w + 1),
-        pixel_vectors(chunk_of(p, rows_at_once) / 8 + 1),
-        beyond((tile_q - std::min<std::int64_t>(tile_q, p.q)) * p.stride_w) {}
-  /// The output tile reuses this memory.
-  std::int64_t bytes() const {
-    return 16 * pixel_vectors * std::max<std::int64_t>(rows * columns + beyond, tile_p * tile_q);
-  }
-};
-
-class GroupedMma final : public ConvAlgorithm {
- public:
-  std::string_view name() const override { return "grouped_mma"; }
-  DeviceKind device() const override { return DeviceKind::cuda; }
-  DTypeSet types() const override { return dtypes<Types<Float16, BFloat16>>; }
-
- private:
-  std::optional<std::string> refuse(const ConvProblem& p, const Target& target) const override {
-    if (p.groups == 1) return "one group";
-    if (p.group_c() != p.group_k()) return "more channels than filters in a group, or fewer";
-    if (p.group_c() % 4 != 0) return "channels of a group that are no multiple of four";
-    if (p.group_c() > 32 || eights_of(p) > 4) return "groups that need more than four eights of channels";
-    if (p.c % (8 * eights_of(p)) != 0) return "a last group that fills no eight";
-    if (!fits_32_bits(p) || block_count(p, rows_together(p)) > 0x7fffff00) return "a tensor beyond 32-bit offsets";
-    constexpr std::int64_t most = 64;
-    if (p.stride_h > most || p.stride_w > most || (p.r - 1) * p.dilation_h > most || (p.s - 1) * p.dilation_w > most)
-      return "a window or a stride beyond 64";
-    return target.device.refuse_shared(static_cast<std::size_t>(Patch(p, rows_together(p)).bytes()));
-  }
-
-  /// The longer of memory and tensor cores, plus what it does not hide; blocks have whole tiles. Set by hand beside 10
-  /// drawn layers and 31 of ResNeXts and RegNets (H100, 25 November 2026).
-  Plan plan(const ConvProblem& p, const Target& target) const override {
-    constexpr double start_us = 2.1, product_share = 0.3, unhidden = 0.35;
-    const double memory_share = p.stride_h > 1 ? 0.75 : 0.58;
-    const DeviceProfile& device = target.device;
-    const int rows = rows_together(p);
-    const double block =
-        2.0 * tile_p * tile_q * static_cast<double>(chunk_of(p, rows)) * static_cast<double>(step_count(p) * p.r * 16);
-    const double rounds = std::ceil(block_count(p, rows) / device.units);
-    const double products_us =
-        rounds * block * device.units / (product_share * device.flops_per_us(Numerics::Multiply::fp16));
-    const double memory_us = p.bytes() / (memory_share * device.bytes_per_us);
-    return {.pitched = true,
-            .config = ConfigWriter().add("rows", std::int64_t{rows}).str(),
-            .estimated_us = device.launch_us + start_us + std::max(memory_us, products_us) +
-                            unhidden * std::min(memory_us, products_us),
-            .tolerance = half_sum_tolerance(p.storage, p.group_c() * p.r * p.s)};
-  }
-
-  FilterForm filter_form(const ConvProblem& p, std::string_view) const override {
-    return {.floats = p.k / 8 * step_count(p) * p.r * 32 * 4,
-            .form = std::string(to_string(p.storage)),
-            .element_bytes = 2};
-  }
-
-  void transform_bytes(const ConvProblem& p, std::string_view, const ConvFilter& filter,
-                       std::span<std::byte> to) const override {
-    const std::int64_t eights = eights_of(p), steps = step_count(p), steps_a_column = (eights + 1) / 2;
-    dispatch(p.storage, Types<Float16, BFloat16>(), [&]<typename T>(std::type_identity<T>) {
-      T* element = reinterpret_cast<T*>(to.data());
-      for (std::int64_t first = 0; first < p.c; first += 8 * eights)
-        for (std::int64_t step = 0; step < steps; ++step)
-          for (std::int64_t r = 0; r < p.r; ++r)
-            for (std::int64_t n = 0; n < eights; ++n)
-              for (std::int64_t lane = 0; lane < 32; ++lane)
-                for (std::int64_t i = 0; i < 4; ++i, ++element) {
-                  const std::int64_t half = i / 2, k = first + 8 * n + lane / 4;
-                  const std::int64_t s = eights == 1 ? 2 * step + half : step / steps_a_column;
-                  const std::int64_t eight = eights == 1 ? 0 : step % steps_a_column * 2 + half;
-                  const std::int64_t c = first + 8 * eight + lane % 4 * 2 + i % 2;
-                  const bool exists = s < p.s && eight < eights && c / p.group_c() == k / p.group_k();
-                  *element = narrowed<T>(exists ? filter.exact_weight(k, (c % p.group_c() * p.r + r) * p.s + s) : 0.0);
-                }
-    });
-  }
-
-  std::unique_ptr<const BoundKernel> bind_conv(const ConvProblem& p, std::string_view config,
-                                               const DeviceProfile& device) const override {
-    ConfigReader reader(config);
-    const auto rows = static_cast<int>(reader.integer("rows", 1, 3));
-    reader.finish();
-    if (rows != 1 && rows != rows_together(p)) reader.refuse("so many rows of taps are not multiplied at once");
-    const auto narrow = [](std::int64_t value) { return static_cast<int>(value); };
-    const Patch patch(p, rows);
-    if (const auto why = device.refuse_shared(static_cast<std::size_t>(patch.bytes()))) reader.refuse(*why);
-    GroupedCall call(p);
-    call.steps = narrow(step_count(p));
-    call.patch_columns = narrow(patch.columns);
-    call.patch_pixels = narrow(patch.rows * patch.columns);
-    call.pixel_vectors = narrow(patch.pixel_vectors);
-    call.chunk = narrow(chunk_of(p, rows));
-    call.chunks = FastDivider(blocks_over(p.c, chunk_of(p, rows)));
-    call.tiles_q = FastDivider(blocks_over(p.q, tile_q));
-    call.tiles_p = FastDivider(blocks_over(p.p, tile_p));
-    call.vectors = FastDivider(chunk_of(p, rows) / 8);
-    call.columns = FastDivider(patch.columns);
-    const std::int64_t eights = eights_of(p);
-    return std::make_unique<OneUntypedLaunch<GroupedCall>>(
-        call,
-        p.storage == DType::f16 ? kernel_for<Float16>(eights, rows, p.stride_h)
-                                : kernel_for<BFloat16>(eights, rows, p.stride_h),
-        static_cast<unsigned>(block_count(p, rows)), block_threads, static_cast<std::size_t>(patch.bytes()));
-  }
-};
-
 }  // namespace
 
-const Kernel& conv_grouped_mma() {
-  static const GroupedMma algorithm;
-  return algorithm;
+std::unique_ptr<const BoundKernel> bind_grouped_mma(const ConvProblem& p, int rows) {
+  const auto narrow = [](std::int64_t value) { return static_cast<int>(value); };
+  const Patch patch(p, rows);
+  GroupedCall call(p);
+  call.steps = narrow(step_count(p));
+  call.patch_columns = narrow(patch.columns);
+  call.patch_pixels = narrow(patch.rows * patch.columns);
+  call.pixel_vectors = narrow(patch.pixel_vectors);
+  call.chunk = narrow(chunk_of(p, rows));
+  call.chunks = FastDivider(blocks_over(p.c, chunk_of(p, rows)));
+  call.tiles_q = FastDivider(blocks_over(p.q, tile_q));
+  call.tiles_p = FastDivider(blocks_over(p.p, tile_p));
+  call.vectors = FastDivider(chunk_of(p, rows) / 8);
+  call.columns = FastDivider(patch.columns);
+  const std::int64_t eights = eights_of(p);
+  return std::make_unique<OneUntypedLaunch<GroupedCall>>(
+      call,
+      p.storage == DType::f16 ? kernel_for<Float16>(eights, rows, p.stride_h)
+                              : kernel_for<BFloat16>(eights, rows, p.stride_h),
+      static_cast<unsigned>(block_count(p, rows)), block_threads, static_cast<std::size_t>(patch.bytes()));
 }
 
 }  // namespace lenslet::cuda

@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -53,6 +54,9 @@ double grouped_tf32_us(const ConvProblem& problem, const GroupedTf32Cut& cut, co
 std::optional<GroupedTf32Cut> plan_grouped_tf32(const ConvProblem& problem, const DeviceProfile& device);
 /// Reads str()'s text. Error(invalid_argument).
 GroupedTf32Cut read_grouped_tf32_cut(const ConvProblem& problem, std::string_view config, const DeviceProfile& device);
+
+/// Defined in grouped_tf32.cu.
+std::unique_ptr<const BoundKernel> bind_grouped_tf32(const ConvProblem& problem, const GroupedTf32Cut& cut);
 
 /// Layout of the filters: [sets][S][eights of channels][R][eights of filters][lanes][2] floats, a lane's fragment of
 /// operand B. Gives the index for lane 0.

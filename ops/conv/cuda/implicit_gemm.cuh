@@ -30,17 +30,6 @@ struct ImplicitGemm : ConvCall<> {
   bool await_filters = false;  ///< filters are written by an earlier kernel of this run
 };
 
-/// Window origin of a pixel: `offset` in x of its first tap at (h, w), which may be outside of the image.
-struct alignas(16) PixelOrigin {
-  long long offset;
-  int h, w;
-};
-
-template <typename Tile>
-constexpr std::size_t implicit_gemm_shared_bytes() {
-  return Tile::shared_bytes + Tile::m * sizeof(PixelOrigin) + Tile::n * sizeof(float);
-}
-
 __device__ inline PixelOrigin pixel_origin(const ImplicitGemm& g, int pixel, int group) {
   if (pixel >= g.pixels) return {0, INT_MIN / 2, 0};  // every tap is outside
   const int image = pixel / g.pq, place = pixel % g.pq;

@@ -9,6 +9,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -44,6 +45,34 @@ inline constexpr std::array<GemmTileShape, 5> gemm_tiles{{
 }};
 
 constexpr const GemmTileShape& shape_of(GemmTile tile) { return gemm_tiles[static_cast<std::size_t>(tile)]; }
+
+template <GemmTile tile>
+struct TileTraits {
+  static constexpr GemmTileShape shape = shape_of(tile);
+  static constexpr int m = shape.m, n = shape.n, threads = shape.threads;
+  static constexpr int rows = shape.thread_rows, cols = 8;  ///< of a thread
+  static constexpr int warps_m = m / (8 * rows);
+  static_assert(warps_m * (n / (4 * cols)) * 32 == threads);
+
+  static constexpr int stages = 4;  ///< one multiplied, three in flight
+  static constexpr int a_pitch = gemm_step + 4;
+  static constexpr int a_floats = m * a_pitch;    ///< A of a k-block: [m][a_pitch]
+  static constexpr int b_floats = gemm_step * n;  ///< B of a k-block: [gemm_step][n]
+  static constexpr int stage_floats = a_floats + b_floats;
+  static constexpr std::size_t shared_bytes = stages * stage_floats * sizeof(float);
+};
+using LargestTile = TileTraits<GemmTile::t128x128>;  ///< 72 KiB
+
+/// Window origin of a pixel: `offset` in x of its first tap at (h, w), which may be outside of the image.
+struct alignas(16) PixelOrigin {
+  long long offset;
+  int h, w;
+};
+
+template <typename Tile>
+constexpr std::size_t implicit_gemm_shared_bytes() {
+  return Tile::shared_bytes + Tile::m * sizeof(PixelOrigin) + Tile::n * sizeof(float);
+}
 
 template <GemmTile... tiles>
 struct GemmTileList {
@@ -124,5 +153,12 @@ double gemm_plan_us(const ConvProblem& problem, GemmAccess access, const Implici
 ImplicitGemmPlan plan_implicit_gemm(const ConvProblem& problem, GemmAccess access);
 /// Reads str()'s text. Error(invalid_argument), also for configurations without a kernel.
 ImplicitGemmPlan read_implicit_gemm_plan(const ConvProblem& problem, GemmAccess access, std::string_view config);
+
+/// Row pitch of the packed filters, [groups][R*S*C/groups][K/groups rounded up]: 16-byte copies need multiples of 4.
+inline std::int64_t implicit_gemm_filter_pitch(const ConvProblem& problem) { return (problem.group_k() + 3) / 4 * 4; }
+
+/// Defined in implicit_gemm.cu. plan.cluster 1: launched without clusters.
+std::unique_ptr<const BoundKernel> bind_implicit_gemm(const ConvProblem& problem, const Format& format,
+                                                      const ImplicitGemmPlan& plan, const DeviceProfile& device);
 
 }  // namespace lenslet::cuda

@@ -1,15 +1,12 @@
 // mma_gemm: convolution as one GEMM per group on tensor cores, windows gathered from the input in the main loop: 16-bit
-// elements, and TF32 where the network allows it. Kernel: mma_gemm.cuh; tiles and split-K: mma_gemm_plan.cpp. Groups
-// too small for vectors are merged: an infinity times a zero across groups gives NaN, as in Winograd.
+// elements, and TF32 where the network allows it. Kernel: mma_gemm.cuh; tiles and split-K: mma_gemm_plan.cpp; refusals
+// and filters: mma_gemm.cpp. Groups too small for vectors are merged: an infinity times a zero across groups gives NaN,
+// as in Winograd.
 
 #include "ops/conv/cuda/mma_gemm.cuh"
 
-#include <cstring>
-
-#include "base/tf32.h"
 #include "ops/conv/conv.h"
 #include "ops/conv/cuda/implicit_gemm_plan.h"
-#include "ops/core/sum_tolerance.h"
 
 namespace lenslet::cuda {
 namespace {
@@ -86,88 +83,11 @@ class BoundMmaGemm final : public BoundKernel {
   MmaGemm call_;
 };
 
-/// The largest tile's.
-constexpr std::size_t most_shared_bytes = mma_shared_bytes<MmaTraits<MmaTile::t128x128>>();
-
-class MmaGemmConv final : public ConvAlgorithm {
- public:
-  std::string_view name() const override { return "mma_gemm"; }
-  DeviceKind device() const override { return DeviceKind::cuda; }
-  DTypeSet types() const override { return dtypes<Types<float, Float16, BFloat16>>; }
-
- private:
-  std::optional<std::string> refuse(const ConvProblem& p, const Target& target) const override {
-    if (p.storage == DType::f32 && target.numerics.multiply != Numerics::Multiply::tf32)
-      return "tensor cores would round float32 to TF32, which was not asked for";
-    if (target.device.capability < 80) return "it needs tensor cores of compute capability 8.0";
-    if (auto reason = target.device.refuse_shared(most_shared_bytes)) return reason;
-    if (p.groups > 65535) return "more than 65535 groups";
-    // The kernel uses 32-bit indices within an image, a window, and over output pixels.
-    constexpr std::int64_t limit = 1 << 30;
-    const std::int64_t step = mma_step_terms(p);
-    const std::int64_t window_h = (p.r + step) * p.dilation_h, window_w = (p.s + step) * p.dilation_w;
-    if (p.c > limit / p.h / p.w || p.k > limit / p.p / p.q || window_h > limit / p.w / p.c || window_w > limit / p.c)
-      return "an image or a window has more than 2^30 elements";
-    if (p.h + p.pad_top + p.pad_bottom > limit || p.w + p.pad_left + p.pad_right > limit)
-      return "a padded image has more than 2^30 lines or columns";
-    if (p.n > limit / p.p / p.q) return "more than 2^30 output pixels";
-    const ConvProblem merged = with_merged_groups(p);
-    if (merged.group_k() > limit / mma_filter_pitch(merged)) return "more than 2^30 weights in a group";
-    return std::nullopt;
-  }
-
-  Plan plan(const ConvProblem& p, const Target& target) const override {
-    const ConvProblem merged = with_merged_groups(p);
-    MmaGemmPlan cut = plan_mma_gemm(merged, target.device.clusters);
-    if (cut.slices > 1) cut.resident = even_resident(merged, cut, target.device);
-    const std::int64_t terms = p.group_c() * p.r * p.s;
-    return {.format = formats::nhwc,
-            .pitched = true,
-            .config = cut.str(),
-            .estimated_us = mma_gemm_us(merged, cut, target.device),
-            .tolerance = p.storage == DType::f32 ? tf32_sum_tolerance(terms) + sum_tolerance(terms)
-                                                 : half_sum_tolerance(p.storage, terms)};
-  }
-
-  FilterForm filter_form(const ConvProblem& p, std::string_view) const override {
-    return {.floats = p.k * mma_filter_pitch(with_merged_groups(p)),
-            .form = std::string(to_string(p.storage)),
-            .element_bytes = dtype_bytes(p.storage)};
-  }
-
-  void transform_bytes(const ConvProblem& p, std::string_view, const ConvFilter& filter,
-                       std::span<std::byte> to) const override {
-    std::memset(to.data(), 0, to.size());
-    const ConvProblem merged = with_merged_groups(p);
-    const std::int64_t taps = p.r * p.s, c = p.group_c(), merged_c = merged.group_c(), pitch = mma_filter_pitch(merged);
-    const auto write = [&]<typename T>(T* first, const auto& rounded) {
-      for (std::int64_t k = 0; k < p.k; ++k) {
-        const std::int64_t first_c = k / p.group_k() * c % merged_c;  // its group within the merged ones
-        for (std::int64_t in = 0; in < c; ++in)
-          for (std::int64_t tap = 0; tap < taps; ++tap)
-            first[k * pitch + tap * merged_c + first_c + in] = rounded(filter.exact_weight(k, in * taps + tap));
-      }
-    };
-    if (p.storage == DType::f16)
-      write(reinterpret_cast<std::uint16_t*>(to.data()), f16_from_f64);
-    else if (p.storage == DType::bf16)
-      write(reinterpret_cast<std::uint16_t*>(to.data()), bf16_from_f64);
-    else
-      write(reinterpret_cast<float*>(to.data()), tf32_from_f64);
-  }
-
-  std::unique_ptr<const BoundKernel> bind_conv(const ConvProblem& p, std::string_view config,
-                                               const DeviceProfile& device) const override {
-    const ConvProblem merged = with_merged_groups(p);
-    return std::make_unique<BoundMmaGemm>(merged, read_mma_gemm_plan(merged, config, device.clusters), device);
-  }
-};
-
 }  // namespace
 
-const Kernel& conv_mma_gemm() {
-  static const MmaGemmConv algorithm;
-  return algorithm;
+std::unique_ptr<const BoundKernel> bind_mma_gemm(const ConvProblem& p, const MmaGemmPlan& plan,
+                                                 const DeviceProfile& device) {
+  return std::make_unique<BoundMmaGemm>(p, plan, device);
 }
 
 }  // namespace lenslet::cuda

@@ -9,6 +9,7 @@
 #include "base/cuda/stored.cuh"
 #include "ops/conv/cuda/cluster.cuh"
 #include "ops/conv/cuda/device_problem.h"
+#include "ops/conv/cuda/mma_gemm_plan.h"
 #include "ops/conv/cuda/mma_tile.cuh"
 #include "ops/core/activation.cuh"
 
@@ -32,28 +33,6 @@ struct MmaGemm : DeviceProblem<> {
 
   explicit MmaGemm(const ConvProblem& problem) : DeviceProblem(problem), activation(problem.activation) {}
 };
-
-template <MmaTile tile>
-struct MmaTraits {
-  static constexpr MmaTileShape shape = shape_of(tile);
-  static constexpr int m = shape.m, n = shape.n, threads = shape.threads(), stages = shape.stages;
-  static constexpr int warp_m = m / shape.warps_m, warp_n = n / shape.warps_n;
-  static constexpr int a_bytes = m * mma_step_bytes, stage_bytes = (m + n) * mma_step_bytes;
-  /// Accumulator pitch in floats for the epilogue: rows of a warp's store are in different banks.
-  static constexpr int sums_pitch = n + 8;
-  static_assert(m * sums_pitch * 4 <= stages * stage_bytes);
-};
-
-/// Window origin of a pixel: `offset` in x of its first tap at (h, w), which may be outside of the image.
-struct alignas(16) WindowOrigin {
-  long long offset;
-  int h, w;
-};
-
-template <typename Tile>
-constexpr std::size_t mma_shared_bytes() {
-  return Tile::stages * Tile::stage_bytes + Tile::m * sizeof(WindowOrigin);
-}
 
 __device__ inline WindowOrigin window_origin(const MmaGemm& g, int pixel, int group) {
   if (pixel >= g.pixels) return {0, INT_MIN / 2, 0};  // every tap is outside

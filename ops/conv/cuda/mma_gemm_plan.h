@@ -7,6 +7,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -47,6 +48,28 @@ inline constexpr std::array<MmaTileShape, 7> mma_tiles{{
     {32, 32, 2, 2, 4, 6, 0.20, 0.22},
 }};
 constexpr const MmaTileShape& shape_of(MmaTile tile) { return mma_tiles[static_cast<std::size_t>(tile)]; }
+
+template <MmaTile tile>
+struct MmaTraits {
+  static constexpr MmaTileShape shape = shape_of(tile);
+  static constexpr int m = shape.m, n = shape.n, threads = shape.threads(), stages = shape.stages;
+  static constexpr int warp_m = m / shape.warps_m, warp_n = n / shape.warps_n;
+  static constexpr int a_bytes = m * mma_step_bytes, stage_bytes = (m + n) * mma_step_bytes;
+  /// Accumulator pitch in floats for the epilogue: rows of a warp's store are in different banks.
+  static constexpr int sums_pitch = n + 8;
+  static_assert(m * sums_pitch * 4 <= stages * stage_bytes);
+};
+
+/// Window origin of a pixel: `offset` in x of its first tap at (h, w), which may be outside of the image.
+struct alignas(16) WindowOrigin {
+  long long offset;
+  int h, w;
+};
+
+template <typename Tile>
+constexpr std::size_t mma_shared_bytes() {
+  return Tile::stages * Tile::stage_bytes + Tile::m * sizeof(WindowOrigin);
+}
 
 /// Channels per load of the input, by their alignment.
 enum class MmaAccess {
@@ -104,5 +127,9 @@ double mma_gemm_us(const ConvProblem& problem, const MmaGemmPlan& plan, const De
 MmaGemmPlan plan_mma_gemm(const ConvProblem& problem, bool clusters);
 /// Reads str()'s text. Error(invalid_argument), also for configurations without a kernel.
 MmaGemmPlan read_mma_gemm_plan(const ConvProblem& problem, std::string_view config, bool clusters);
+
+/// Defined in mma_gemm.cu. `problem` has merged groups.
+std::unique_ptr<const BoundKernel> bind_mma_gemm(const ConvProblem& problem, const MmaGemmPlan& plan,
+                                                 const DeviceProfile& device);
 
 }  // namespace lenslet::cuda

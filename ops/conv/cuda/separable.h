@@ -7,8 +7,6 @@
 
 namespace lenslet::cuda {
 
-inline constexpr int taps_of_size = 9;
-
 /// filters [groups][chunks][2 of k][tiles / 2][lanes] of 16 bytes: fragments of B of two tiles. taps [chunks][4
 /// words][channels of a word] of separable_taps words. 16 bits: two taps a word, swapped for odd channels; after the
 /// ninth the bias, as the sum of two numbers. float32: nine taps and the bias. biases [groups][8 * tiles]: of the 1x1

@@ -2,6 +2,7 @@
 // Tile configurations of separable and their cost. Plain C++.
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -11,6 +12,8 @@
 #include "ops/conv/separable.h"
 
 namespace lenslet::cuda {
+
+inline constexpr int taps_of_size = 9;
 
 /// Words of a channel's nine taps, its bias, and padding; `floats`: float32.
 template <bool floats>
@@ -71,5 +74,8 @@ double estimate_separable_us(const SeparableProblem& problem, const SeparableCut
 std::optional<SeparableCut> plan_separable(const SeparableProblem& problem, const DeviceProfile& device);
 /// Reads str()'s text. Error(invalid_argument) where there is no such kernel.
 SeparableCut read_separable_cut(const SeparableProblem& problem, std::string_view config);
+
+/// Defined in separable.cu.
+std::unique_ptr<const BoundKernel> bind_separable(const SeparableProblem& problem, const SeparableCut& cut);
 
 }  // namespace lenslet::cuda

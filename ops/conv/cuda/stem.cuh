@@ -8,32 +8,15 @@
 #include "base/cuda/mma.cuh"
 #include "base/cuda/wgmma.cuh"
 #include "ops/conv/cuda/one_launch.cuh"
+#include "ops/conv/cuda/stem.h"
 
 namespace lenslet::cuda {
 
-constexpr int tile_p = 8, tile_q = 16, warps = 4, block_threads = 32 * warps;
-constexpr int warp_rows = tile_p / warps;  ///< output rows of a warp: 16 pixels each
-constexpr int step_words = 8;              ///< words of k of one instruction
+using namespace stem_sizes;
 
-/// Elements of a 32-bit word.
-template <typename T>
-constexpr int word_elems = 4 / static_cast<int>(sizeof(T));
-
-/// Filters of a pixel that a thread stores: 16 bytes.
-template <typename T>
-constexpr int thread_filters = 16 / static_cast<int>(sizeof(T));
 /// Words of a pixel that a thread holds.
 template <typename T, int tiles_n>
 constexpr int pixel_words = tiles_n * 2 / word_elems<T>;
-/// The filter at column `place` of operand B. Accumulator columns 8*j + 2*t and the next belong to thread t of four; in
-/// this order they are thread_filters adjacent filters.
-template <typename T>
-constexpr std::int64_t filter_at(std::int64_t place) {
-  constexpr std::int64_t each = thread_filters<T>, group = 4 * each;
-  const std::int64_t in_group = place % group;
-  return place - in_group + in_group % 8 / 2 * each + in_group / 8 * 2 + in_group % 2;
-}
-
 /// w [blocks of 8 * tiles_n filters][k-blocks][bytes_a_step]. mma.sync: a k-block is [tiles_n / 2][lanes] of four
 /// words, a lane's fragments of B for two tiles of eight filters. wgmma: [2][tiles_n][8 filters][4 words], core
 /// matrices of 128 bytes. Filters are in filter_at()'s order.
@@ -62,8 +45,6 @@ struct StemPoolCall : StemCall {
   FastDivider columns_divider;
   FastDivider strips, walks;  ///< per image, horizontally and vertically; `tiles`: all
 };
-/// Columns and rows of y of a tile.
-inline constexpr int pooled_columns = tile_q / 2 - 1, pooled_rows = tile_p / 2;
 
 using StemPoolFunction = void (*)(StemPoolCall);
 /// The kernel for x and y of these types, `filters` a block (32 or 64).

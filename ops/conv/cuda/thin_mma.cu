@@ -6,26 +6,18 @@
 // Lane l of a warp holds channels 8t ... 8t + 7, t = l % 4, of the pixels of rows l / 4 and l / 4 + 8: two words per
 // instruction of k 16; afterwards filters 8t ... 8t + 7.
 
-#include <algorithm>
-#include <string>
+#include "ops/conv/cuda/thin_mma.h"
 
 #include "base/aligned_format.h"
 #include "base/cuda/half_mma.cuh"
 #include "base/cuda/mma.cuh"
 #include "ops/conv/cuda/one_launch.cuh"
 #include "ops/conv/cuda/some_of.cuh"
-#include "ops/core/sum_tolerance.h"
 
 namespace lenslet::cuda {
 namespace {
 
-constexpr int block_threads = 128, warps = block_threads / 32;
-/// K of two instructions; filters of four.
-constexpr int most_channels = 32, set_filters = 32;
-/// Sets of filters that fit registers, and shared memory. A set is eight fragments of B, two words a lane.
-constexpr int most_held = 2, most_sets = 16, set_parts = 8 * 32;
-/// Rows of 16 pixels that a warp loads before its first product.
-constexpr int rows16 = 4, warp_pixels = 16 * rows16;
+using namespace thin_mma_sizes;
 
 /// w [sets][4 of filters][2 of k][lanes] of two words: a lane's fragment of B.
 struct ThinCall : UntypedConvCall {
@@ -172,102 +164,21 @@ __global__ void __launch_bounds__(block_threads, held == 1 ? 4 : 3) thin_kernel(
   }
 }
 
-class ThinMma final : public ConvAlgorithm {
- public:
-  std::string_view name() const override { return "thin_mma"; }
-  DeviceKind device() const override { return DeviceKind::cuda; }
-  DTypeSet types() const override { return dtypes<Types<Float16, BFloat16>>; }
-
- private:
-  static std::int64_t sets_of(const ConvProblem& p) { return (p.k + set_filters - 1) / set_filters; }
-
-  std::optional<std::string> refuse(const ConvProblem& p, const Target&) const override {
-    if (p.groups != 1) return "several groups";
-    if (p.r * p.s != 1 || p.stride_h != 1 || p.stride_w != 1 || p.padded()) return "more than a product by pixel";
-    if (p.c > most_channels) return "more than 32 channels";
-    if (p.k > set_filters * most_sets) return "more than 512 filters";
-    if (p.n > (std::int64_t{1} << 30) / p.p / p.q) return "more than 2^30 pixels";
-    return std::nullopt;
-  }
-
-  static std::int64_t blocks_of(const ConvProblem& p) {
-    constexpr std::int64_t block_pixels = warps * warp_pixels;
-    return (p.n * p.p * p.q + block_pixels - 1) / block_pixels;
-  }
-  /// Resident blocks a multiprocessor.
-  static std::int64_t resident_of(const ConvProblem& p) { return sets_of(p) == 1 ? 4 : 3; }
-
-  /// A start, plus bytes at memory's rate or the warp's sets one after the other. Within 13 % of four layers from 2.0
-  /// to 55.8 us (docs/results/cuda-cost-model-cases-2026-11-27.csv). A set costs 0.7 us more than wgmma_gemm where
-  /// pixels are few (1x16x112x112 -> 96).
-  Plan plan(const ConvProblem& p, const Target& target) const override {
-    constexpr double start_us = 0.55, held_share = 0.95, shared_share = 0.77, set_us = 0.6;
-    ConvProblem stored = p;
-    stored.c = aligned_channels(p.c, p.storage);
-    stored.k = aligned_channels(p.k, p.storage);
-    const DeviceProfile& device = target.device;
-    const double share = sets_of(p) > most_held ? shared_share : held_share;
-    const std::int64_t at_once = resident_of(p) * std::max(device.units, 1);
-    const auto turns = static_cast<double>((blocks_of(p) + at_once - 1) / at_once * sets_of(p));
-    return {.format = aligned_nhwc(p.k, p.storage),
-            .x_format = aligned_nhwc(p.c, p.storage),
-            .pitched = true,
-            .config = ConfigWriter().add("sets", sets_of(p)).str(),
-            .estimated_us =
-                device.launch_us + start_us + std::max(stored.bytes() / (share * device.bytes_per_us), turns * set_us),
-            .tolerance = half_sum_tolerance(p.storage, p.c)};
-  }
-
-  FilterForm filter_form(const ConvProblem& p, std::string_view) const override {
-    return {.floats = sets_of(p) * set_filters * most_channels,
-            .form = std::string(to_string(p.storage)),
-            .element_bytes = 2};
-  }
-  void transform_bytes(const ConvProblem& p, std::string_view, const ConvFilter& filter,
-                       std::span<std::byte> to) const override {
-    dispatch(p.storage, Types<Float16, BFloat16>(), [&]<typename T>(std::type_identity<T>) {
-      T* element = reinterpret_cast<T*>(to.data());
-      for (std::int64_t set = 0; set < sets_of(p); ++set)
-        for (std::int64_t four = 0; four < 4; ++four)
-          for (std::int64_t terms = 0; terms < 2; ++terms)
-            for (std::int64_t lane = 0; lane < 32; ++lane)
-              for (std::int64_t i = 0; i < 4; ++i, ++element) {
-                const std::int64_t column = lane / 4;  // column of operand B
-                const std::int64_t k = set * set_filters + column / 2 * 8 + four * 2 + column % 2;
-                const std::int64_t c = lane % 4 * 8 + terms * 4 + i;
-                *element = narrowed<T>(k < p.k && c < p.c ? filter.exact_weight(k, c) : 0.0);
-              }
-    });
-  }
-
-  std::unique_ptr<const BoundKernel> bind_conv(const ConvProblem& p, std::string_view config,
-                                               const DeviceProfile& device) const override {
-    ConfigReader reader(config);
-    const std::int64_t sets = reader.integer("sets", 1, most_sets);
-    reader.finish();
-    if (sets != sets_of(p)) reader.refuse("there are not so many filters");
-    ThinCall call(p);
-    call.pixels = static_cast<int>(p.n * p.p * p.q);
-    call.sets = static_cast<int>(sets);
-    call.x_pixel = static_cast<int>(aligned_channels(p.c, p.storage));
-    call.k_room = static_cast<int>(aligned_channels(p.k, p.storage));
-    // As many as are resident at once, so that a warp's filters serve many pixels.
-    const std::int64_t at_once = resident_of(p) * std::max(device.units, 1);
-    const auto kernel = [&]<typename T>(std::type_identity<T>) {
-      return sets == 1 ? thin_kernel<T, 1> : sets == most_held ? thin_kernel<T, most_held> : thin_kernel<T, 0>;
-    };
-    return std::make_unique<OneUntypedLaunch<ThinCall>>(
-        call, p.storage == DType::f16 ? kernel(std::type_identity<Float16>()) : kernel(std::type_identity<BFloat16>()),
-        static_cast<unsigned>(std::min(blocks_of(p), at_once)), block_threads,
-        sets > most_held ? static_cast<std::size_t>(sets) * set_parts * sizeof(uint2) : 0);
-  }
-};
-
 }  // namespace
 
-const Kernel& conv_thin_mma() {
-  static const ThinMma algorithm;
-  return algorithm;
+std::unique_ptr<const BoundKernel> bind_thin_mma(const ConvProblem& p, std::int64_t sets, std::int64_t blocks) {
+  ThinCall call(p);
+  call.pixels = static_cast<int>(p.n * p.p * p.q);
+  call.sets = static_cast<int>(sets);
+  call.x_pixel = static_cast<int>(aligned_channels(p.c, p.storage));
+  call.k_room = static_cast<int>(aligned_channels(p.k, p.storage));
+  const auto kernel = [&]<typename T>(std::type_identity<T>) {
+    return sets == 1 ? thin_kernel<T, 1> : sets == most_held ? thin_kernel<T, most_held> : thin_kernel<T, 0>;
+  };
+  return std::make_unique<OneUntypedLaunch<ThinCall>>(
+      call, p.storage == DType::f16 ? kernel(std::type_identity<Float16>()) : kernel(std::type_identity<BFloat16>()),
+      static_cast<unsigned>(blocks), block_threads,
+      sets > most_held ? static_cast<std::size_t>(sets) * set_parts * sizeof(uint2) : 0);
 }
 
 }  // namespace lenslet::cuda

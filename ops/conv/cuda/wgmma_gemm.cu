@@ -1,19 +1,16 @@
 // wgmma_gemm: large 16-bit convolutions on Hopper's tensor cores, as one GEMM whose A operand, the windows, TMA reads
 // in im2col mode. fp32 accumulators in the order r, s, c, or c, r, s by groups of channels (goes_by_channels), whatever
-// the tile. Kernel: wgmma_gemm.cuh; split-K for few tiles: wgmma_slices.cu; tiles: wgmma_gemm_plan.cpp.
+// the tile. Kernel: wgmma_gemm.cuh; split-K for few tiles: wgmma_slices.cu; tiles: wgmma_gemm_plan.cpp; refusals:
+// wgmma_gemm.cpp.
 
 #include "ops/conv/cuda/wgmma_gemm.cuh"
 
 #include <algorithm>
-#include <string_view>
 
 #include "base/aligned_format.h"
-#include "base/cuda/has_wgmma.h"
 #include "ops/conv/conv.h"
 #include "ops/conv/cuda/group_sets.h"
 #include "ops/conv/cuda/wgmma_maps.cuh"
-#include "ops/conv/cuda/wgmma_slices.h"
-#include "ops/core/sum_tolerance.h"
 
 namespace lenslet::cuda {
 namespace {
@@ -142,64 +139,10 @@ class BoundWgmmaGemm final : public BoundKernel {
   WgmmaGemm call_;  // lacks what depends on addresses
 };
 
-class WgmmaGemmConv final : public WgmmaConv {
- public:
-  std::string_view name() const override { return "wgmma_gemm"; }
-  DeviceKind device() const override { return DeviceKind::cuda; }
-  DTypeSet types() const override { return dtypes<HalfTypes>; }
-
- private:
-  /// Of problems with up to 4 channels: TMA loads less than the plan's groups of 16 (H100, 26 November 2026: 18 drawn
-  /// problems take 0.7 of the estimate).
-  static constexpr double few_channels_factor = 0.72;
-
-  std::optional<std::string> refuse(const ConvProblem& p, const Target& target) const override {
-    if (!has_wgmma(target.device) || !target.device.clusters) return wgmma_refusal;
-    if (wgmma_cuts(p).empty()) return wgmma_sets_refusal;
-    std::size_t shared_bytes = 0;
-    for (const WgmmaTileShape& shape : wgmma_tiles)
-      shared_bytes = std::max(shared_bytes, static_cast<std::size_t>(shared_of(shape, p.residual).total));
-    for (const SlicesTileShape& shape : slices_tiles)
-      shared_bytes = std::max(shared_bytes, static_cast<std::size_t>(shared_of(shape).total));
-    if (auto reason = target.device.refuse_shared(shared_bytes)) return reason;
-    // The kernel has 32-bit pixel indices, tensor maps 32-bit coordinates.
-    constexpr std::int64_t limit = 1 << 30;
-    if (p.n > limit / p.p / p.q || p.n > limit / p.h / p.w) return "more than 2^30 pixels";
-    if (p.c > limit / p.h / p.w || p.k > limit / p.r / p.s || p.c > limit / p.r / p.s)
-      return "an image or the filters have more than 2^30 elements";
-    if (p.n * p.p * p.q > limit / ((p.k + 31) / 32)) return "more than 2^30 tiles";
-    if (is_pointwise(p)) return std::nullopt;
-    return refuse_im2col(p);
-  }
-
-  Plan plan(const ConvProblem& p, const Target& target) const override {
-    const WgmmaGemmPlan cut = plan_wgmma_gemm(p);
-    return {.format = aligned_nhwc(p.k, p.storage),
-            .x_format = aligned_nhwc(p.c, p.storage),
-            .pitched = true,
-            .config = cut.str(),
-            .estimated_us = (p.c <= 4 ? few_channels_factor : 1) * wgmma_plan_us(p, cut, target.device),
-            .tolerance = half_sum_tolerance(p.storage, p.group_c() * p.r * p.s)};
-  }
-
-  WgmmaFilters filters_of(const ConvProblem& p, std::string_view config) const override {
-    const WgmmaGemmPlan plan = read_wgmma_gemm_plan(p, config);
-    return in_whole_tiles(p, plan.together, plan.n());
-  }
-
-  std::unique_ptr<const BoundKernel> bind_conv(const ConvProblem& p, std::string_view config,
-                                               const DeviceProfile&) const override {
-    const WgmmaGemmPlan plan = read_wgmma_gemm_plan(p, config);
-    if (plan.slices > 0) return bind_wgmma_slices(p, plan);
-    return std::make_unique<BoundWgmmaGemm>(p, plan);
-  }
-};
-
 }  // namespace
 
-const Kernel& conv_wgmma_gemm() {
-  static const WgmmaGemmConv algorithm;
-  return algorithm;
+std::unique_ptr<const BoundKernel> bind_wgmma_gemm(const ConvProblem& p, const WgmmaGemmPlan& plan) {
+  return std::make_unique<BoundWgmmaGemm>(p, plan);
 }
 
 }  // namespace lenslet::cuda

@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -424,5 +425,8 @@ double wgmma_plan_us(const ConvProblem& problem, const WgmmaGemmPlan& plan, cons
 WgmmaGemmPlan plan_wgmma_gemm(const ConvProblem& problem);
 /// Reads str()'s text. Error(invalid_argument).
 WgmmaGemmPlan read_wgmma_gemm_plan(const ConvProblem& problem, std::string_view config);
+
+/// Defined in wgmma_gemm.cu. Without split-K.
+std::unique_ptr<const BoundKernel> bind_wgmma_gemm(const ConvProblem& problem, const WgmmaGemmPlan& plan);
 
 }  // namespace lenslet::cuda

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -112,5 +113,8 @@ double wgmma_patch_us(const ConvProblem& problem, const WgmmaPatchPlan& plan, co
 WgmmaPatchPlan plan_wgmma_patch(const ConvProblem& problem);
 /// Reads str()'s text. Error(invalid_argument).
 WgmmaPatchPlan read_wgmma_patch_plan(const ConvProblem& problem, std::string_view config);
+
+/// Defined in wgmma_patch.cu. Without split-K.
+std::unique_ptr<const BoundKernel> bind_wgmma_patch(const ConvProblem& problem, const WgmmaPatchPlan& plan);
 
 }  // namespace lenslet::cuda

@@ -3,6 +3,7 @@
 // results. Plain C++.
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -69,5 +70,8 @@ double wgmma_tf32_us(const ConvProblem& problem, const WgmmaTf32Plan& plan, cons
 WgmmaTf32Plan plan_wgmma_tf32(const ConvProblem& problem);
 /// Reads str()'s text. Error(invalid_argument).
 WgmmaTf32Plan read_wgmma_tf32_plan(const ConvProblem& problem, std::string_view config);
+
+/// Defined in wgmma_tf32.cu. Without split-K.
+std::unique_ptr<const BoundKernel> bind_wgmma_tf32(const ConvProblem& problem, const WgmmaTf32Plan& plan);
 
 }  // namespace lenslet::cuda

@@ -7,6 +7,7 @@
 //   M [alpha^2][T][k]   = V U, the products, transformed to y in NHWC
 // c and k are C and K rounded up as batched_gemm() requires, padded with zeros.
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -54,5 +55,8 @@ WinogradPlan read_winograd_plan(const ConvProblem& problem, int m, std::string_v
 
 /// Microseconds of all launches.
 double estimate_winograd_us(const ConvProblem& problem, const WinogradPlan& plan, const DeviceProfile& device);
+
+/// Defined in winograd.cu.
+std::unique_ptr<const BoundKernel> bind_winograd(const ConvProblem& problem, const WinogradPlan& plan);
 
 }  // namespace lenslet::cuda

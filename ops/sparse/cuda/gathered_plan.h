@@ -103,4 +103,8 @@ void pack_gathered_filters(const SparseConvOp& op, const SparseConvProblem& p, c
 /// For the bound: assumes the largest number of rows and pairs.
 double gathered_us(const SparseConvProblem& p, const GatheredPlan& plan, const DeviceProfile& device);
 
+/// Defined in gathered_tiles.cu. `length`: numbers of the rulebook.
+std::unique_ptr<const BoundKernel> bind_gathered_tiles(const SparseConvProblem& problem, std::int64_t length,
+                                                       const GatheredPlan& plan);
+
 }  // namespace lenslet::cuda

@@ -1,7 +1,6 @@
 // neighbour_mma: SparseConv on tensor cores, for 16-bit types and for float32 as TF32 if requested. Kernel:
 // neighbour_mma.cuh; configuration: neighbour_plan.cpp.
 
-#include "ops/core/sum_tolerance.h"
 #include "ops/sparse/cuda/neighbour_kernel.cuh"
 #include "ops/sparse/cuda/neighbour_mma.cuh"
 
@@ -26,42 +25,12 @@ NeighbourFunction of_type(const NeighbourPlan& plan, bool aligned) {
   return nullptr;
 }
 
-class NeighbourMma final : public NeighbourKernel {
- public:
-  std::string_view name() const override { return "neighbour_mma"; }
-  DTypeSet types() const override { return dtypes<Types<float, Float16, BFloat16>>; }
-
- private:
-  std::optional<std::string> refuse_numerics(const Problem& node, const Target& target) const override {
-    const DType dtype = node.outputs()[0].dtype;
-    if (!types().contains(dtype)) return "it multiplies " + types().str();
-    if (dtype == DType::f32 && target.numerics.multiply != Numerics::Multiply::tf32)
-      return "tensor cores would round float32 to TF32, which was not asked for";
-    if (target.device.capability < 80) return "it needs tensor cores of compute capability 8.0";
-    return std::nullopt;
-  }
-  SparseArithmetic arithmetic_of(const Problem& node) const override {
-    const DType dtype = node.outputs()[0].dtype;
-    return dtype == DType::f32   ? SparseArithmetic::tf32
-           : dtype == DType::f16 ? SparseArithmetic::fp16
-                                 : SparseArithmetic::bf16;
-  }
-  double tolerance(SparseArithmetic arithmetic, std::int64_t terms) const override {
-    if (arithmetic == SparseArithmetic::tf32) return tf32_sum_tolerance(terms) + sum_tolerance(terms);
-    return half_sum_tolerance(arithmetic == SparseArithmetic::fp16 ? DType::f16 : DType::bf16, terms);
-  }
-  NeighbourFunction function(SparseArithmetic arithmetic, const NeighbourPlan& plan, bool aligned) const override {
-    return arithmetic == SparseArithmetic::tf32   ? of_type<float>(plan, aligned)
-           : arithmetic == SparseArithmetic::fp16 ? of_type<Float16>(plan, aligned)
-                                                  : of_type<BFloat16>(plan, aligned);
-  }
-};
-
 }  // namespace
 
-const Kernel& sparse_conv_neighbour_mma() {
-  static const NeighbourMma kernel;
-  return kernel;
+std::unique_ptr<const BoundKernel> bind_neighbour_mma(const NeighbourLaunch& of) {
+  return bound_neighbours(of, of.arithmetic == SparseArithmetic::tf32   ? of_type<float>(of.plan, of.aligned())
+                              : of.arithmetic == SparseArithmetic::fp16 ? of_type<Float16>(of.plan, of.aligned())
+                                                                        : of_type<BFloat16>(of.plan, of.aligned()));
 }
 
 }  // namespace lenslet::cuda

@@ -1,6 +1,8 @@
 #pragma once
 // Shared by CUDA's SparseConv kernels: refusals, messages about invalid rulebooks, candidates. Plain C++.
 
+#include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -18,6 +20,11 @@ std::string rulebook_fault(const SparseConvProblem& p);
 Candidate prepared_candidate(const Problem& node, const SparseConvProblem& p, std::string config);
 /// The key of filters in layout `form`, with their scales.
 std::string prepared_key(const SparseConvOp& op, std::string form);
+
+/// Threads of a block of gather_scatter, and its launch on a device of `units` multiprocessors; `length`: numbers of
+/// the rulebook.
+inline constexpr int gather_scatter_threads = 128;
+std::unique_ptr<const BoundKernel> bind_gather_scatter(SparseConvProblem problem, std::int64_t length, int units);
 
 /// The kernels, in the files of their names.
 const Kernel &sparse_conv_neighbour_tiles(), &sparse_conv_neighbour_mma(), &sparse_conv_gathered_tiles(),

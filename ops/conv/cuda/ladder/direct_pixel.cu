@@ -5,9 +5,9 @@
 // to fill the device, and a thread reads its window again for each group of filters.
 // direct_block: one thread a pixel and group of 8 filters, K/8 times as many threads: 13.9 us for 91 (64x56x56 -> 64,
 // 1x1). But windows of neighbouring pixels overlap, and each thread reads all of its own through the caches.
-// direct_tile_padded.cu ends that.
+// direct_tile_padded.cpp ends that.
 
-#include <algorithm>
+#include "ops/conv/cuda/ladder/direct_pixel.h"
 
 #include "base/cuda/fast_divider.h"
 #include "ops/conv/cuda/direct_mappings.h"
@@ -83,68 +83,16 @@ __global__ void __launch_bounds__(threads) direct_pixel(const __grid_constant__ 
   }
 }
 
-class DirectPixel final : public ConvAlgorithm {
- public:
-  DirectPixel(std::string_view name, bool all_filters) : name_(name), all_filters_(all_filters) {}
-  std::string_view name() const override { return name_; }
-  DeviceKind device() const override { return DeviceKind::cuda; }
-
- private:
-  std::optional<std::string> refuse(const ConvProblem& p, const Target&) const override { return refuse_direct(p); }
-
-  Plan plan(const ConvProblem& p, const Target& target) const override {
-    // Share of peak, or the latency chain of a thread; wait for the first inputs; scalar stores a us where a thread has
-    // several groups. Five layers on an H100 and H200: estimates within 9 %, but 5.5 us for 3.4 at the shortest
-    // (docs/results/cuda-cost-model-cases-2026-11-27.csv).
-    constexpr double share = 0.2, us_a_term = 0.1, start_us = 2.5, stores_a_us = 44e3;
-    const DeviceProfile& device = target.device;
-    const auto groups = static_cast<double>(group_count(p.k, group_floats));
-    const auto pixels = static_cast<double>(p.n * p.p * p.q), terms = static_cast<double>(p.c * p.r * p.s);
-    const double busy = 2 * pixels * groups * group_floats * terms / (share * device.fp32_flops_per_us);
-    const double serial = us_a_term * terms * (all_filters_ ? groups : 1);
-    const double stores = groups > 1 ? pixels * static_cast<double>(p.k) / stores_a_us : 0;
-    return {
-        .config = ConfigWriter().add("quads", p.c % 4 == 0).str(),
-        .estimated_us = device.launch_us + start_us + std::max(busy, serial) + stores + p.bytes() / device.bytes_per_us,
-        .tolerance = direct_tolerance(p)};
-  }
-
-  FilterForm filter_form(const ConvProblem& p, std::string_view) const override {
-    return {.floats = grouped_floats(p, group_floats)};
-  }
-  void transform(const ConvProblem& p, std::string_view, const ConvFilter& filter, std::span<float> to) const override {
-    group_filters(p, filter, group_floats, to);
-  }
-
-  std::unique_ptr<const BoundKernel> bind_conv(const ConvProblem& p, std::string_view config,
-                                               const DeviceProfile&) const override {
-    ConfigReader reader(config);
-    const bool quads = reader.flag("quads");
-    reader.finish();
-    if (quads && p.c % 4 != 0) reader.refuse("the channels are no multiple of 4");
-    const int pixels = static_cast<int>(p.n * p.p * p.q);
-    const int groups = static_cast<int>(group_count(p.k, group_floats));
-    const int groups_a_thread = all_filters_ ? groups : 1;
-    const PixelCall call{ConvCall<>(p), pixels, groups, groups_a_thread, FastDivider(p.p), FastDivider(p.q)};
-    const dim3 grid(blocks_for(pixels, threads), static_cast<unsigned>(groups / groups_a_thread));
-    return std::make_unique<OneLaunch<PixelCall>>(p, call, quads ? direct_pixel<true> : direct_pixel<false>, grid,
-                                                  threads);
-  }
-
-  std::string_view name_;
-  bool all_filters_;
-};
-
 }  // namespace
 
-const Kernel& conv_direct_pixel() {
-  static const DirectPixel algorithm("direct_pixel", true);
-  return algorithm;
-}
-
-const Kernel& conv_direct_block() {
-  static const DirectPixel algorithm("direct_block", false);
-  return algorithm;
+std::unique_ptr<const BoundKernel> bind_direct_pixel(const ConvProblem& p, bool all_filters, bool quads) {
+  const int pixels = static_cast<int>(p.n * p.p * p.q);
+  const int groups = static_cast<int>(group_count(p.k, group_floats));
+  const int groups_a_thread = all_filters ? groups : 1;
+  const PixelCall call{ConvCall<>(p), pixels, groups, groups_a_thread, FastDivider(p.p), FastDivider(p.q)};
+  const dim3 grid(blocks_for(pixels, threads), static_cast<unsigned>(groups / groups_a_thread));
+  return std::make_unique<OneLaunch<PixelCall>>(p, call, quads ? direct_pixel<true> : direct_pixel<false>, grid,
+                                                threads);
 }
 
 }  // namespace lenslet::cuda

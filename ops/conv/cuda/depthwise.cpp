@@ -1,0 +1,235 @@
+// depthwise: refusals, cost and filters. Kernels: depthwise.cu, depthwise_half.cu.
+
+#include "ops/conv/cuda/depthwise.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+
+#include "base/aligned_format.h"
+#include "base/convert.h"
+#include "ops/conv/cuda/device_problem.h"
+#include "ops/conv/taps_inside.h"
+#include "ops/core/choose.h"
+#include "ops/core/not_built.h"
+#include "ops/core/sum_tolerance.h"
+
+namespace lenslet::cuda {
+namespace {
+
+std::span<const DepthwiseVariant> variants_of(DType storage) {
+  return storage == DType::f32 ? std::span<const DepthwiseVariant>(float_depthwise_variants) : half_depthwise_variants;
+}
+
+bool computes(const DepthwiseVariant& variant, const ConvProblem& p) {
+  if (p.k % variant.lanes != 0) return false;
+  if (variant.channels == 0 && p.c != p.k) return false;
+  // At most two channels: a channel has no fewer filters than the thread.
+  if (variant.channels == 2 && p.k / p.c < variant.lanes) return false;
+  if (variant.size == 0) return true;
+  return p.r == variant.size && p.s == variant.size && p.stride_h == variant.stride && p.stride_w == variant.stride &&
+         p.dilation_h == 1 && p.dilation_w == 1;
+}
+
+std::int64_t blocks_over(std::int64_t size, std::int64_t block) { return (size + block - 1) / block; }
+
+/// Threads, where a tile has `rows` rows.
+double item_count(const ConvProblem& p, const DepthwiseVariant& variant, std::int64_t rows) {
+  return static_cast<double>(p.n * (p.k / variant.lanes)) * static_cast<double>(blocks_over(p.p, rows)) *
+         static_cast<double>(blocks_over(p.q, variant.tile_q));
+}
+
+/// Estimate for strips in us, without the launch: total work at the memory or instruction rate, plus one thread's time,
+/// for the last wave. First guesses, to be fitted.
+double strips_us(const ConvProblem& p, const DepthwiseVariant& variant, std::int64_t rows,
+                 const DeviceProfile& device) {
+  // An input row shared by two strips is read the second time from L2.
+  constexpr double memory_share = 0.8, again_share = 0.4, instruction_share = 0.6, row_us = 0.1, first_us = 0.7;
+  constexpr double item_instructions = 200, output_row_instructions = 33, load_instructions = 36, products = 72;
+  const auto inputs = static_cast<double>((rows - 1) * p.stride_h + p.r), outputs = static_cast<double>(rows);
+  const double again = inputs / static_cast<double>(rows * p.stride_h) - 1;
+  const double x_bytes = static_cast<double>(p.n * p.c * p.h * p.w * static_cast<std::int64_t>(dtype_bytes(p.storage)));
+  const double memory = (p.bytes() + again_share * again * x_bytes) / (memory_share * device.bytes_per_us);
+  const double instructions = item_instructions + output_row_instructions * outputs +
+                              (load_instructions + products / static_cast<double>(p.stride_h)) * inputs;
+  const double issue = item_count(p, variant, rows) * instructions / (instruction_share * device.fp32_flops_per_us / 2);
+  return std::max(memory, issue) + first_us + row_us * inputs;
+}
+
+/// The fastest strip height, as even as the image allows.
+std::int64_t choose_rows(const ConvProblem& p, const DepthwiseVariant& variant, const DeviceProfile& device) {
+  std::int64_t best = std::max(p.p, std::int64_t{1});
+  for (std::int64_t strips = 2; strips <= p.p; ++strips) {
+    const std::int64_t rows = blocks_over(p.p, strips);
+    if (rows != best && strips_us(p, variant, rows, device) < strips_us(p, variant, best, device)) best = rows;
+  }
+  return best;
+}
+
+/// Vectors of channels in a chunk of strips: 128 bytes where the channels divide into such chunks, so that a block's
+/// threads share columns.
+std::int64_t chunk_groups(std::int64_t groups) {
+  for (const std::int64_t chunk : {16, 12, 8})
+    if (groups % chunk == 0) return chunk;
+  return groups;
+}
+
+/// The largest tile that still gives each multiprocessor one warp per scheduler. Beyond that, loads saved cost less
+/// than multiprocessors left idle.
+const DepthwiseVariant& choose_variant(const ConvProblem& p, int multiprocessors) {
+  const auto known = variants_of(p.storage);
+  return *std::find_if(known.begin(), known.end(), [&](const DepthwiseVariant& variant) {
+    const bool any = variant.tile_p == any_height || (variant.tile_p * variant.tile_q == 1 && variant.channels <= 1);
+    return computes(variant, p) && (any || item_count(p, variant, variant.tile_p) >= 128.0 * multiprocessors);
+  });
+}
+
+/// The problem with `room` padding channels.
+ConvProblem with_room(const ConvProblem& p, std::int64_t room) {
+  ConvProblem more = p;
+  more.c += room, more.k += room, more.groups += room;
+  return more;
+}
+/// Padding channels a pixel, in the format of the neighbouring convolutions, so that loads are vectors.
+std::int64_t room_of(const ConvProblem& p, const Target& target) {
+  if (p.c != p.k) return 0;
+  const std::int64_t pitch = home_format({p.storage, {p.n, p.k, p.p, p.q}}, target).pixel_pitch;
+  return pitch == 0 ? 0 : pitch - p.k;
+}
+
+class Depthwise final : public ConvAlgorithm {
+ public:
+  std::string_view name() const override { return "depthwise"; }
+  DeviceKind device() const override { return DeviceKind::cuda; }
+  DTypeSet types() const override { return dtypes<Types<float, Float16, BFloat16>>; }
+
+ private:
+  std::optional<std::string> refuse(const ConvProblem& given, const Target& target) const override {
+    const ConvProblem problem = with_room(given, room_of(given, target));
+    if (problem.groups != problem.c) return "not depthwise: groups and input channels differ";
+    if (!fits_32_bits(problem) || item_count(problem, variants_of(problem.storage).back(), 1) > 0x7fffff00)
+      return "a tensor beyond 32-bit offsets";
+    return std::nullopt;
+  }
+
+  /// Each tensor once at the rate of memory (L2 is no faster for so few bytes). Within 25 % for MobileNetV2's layers on
+  /// an H200, batch 1 and 8.
+  Plan plan(const ConvProblem& given, const Target& target) const override {
+    const std::int64_t room = room_of(given, target);
+    const ConvProblem p = with_room(given, room);
+    constexpr double start_us = 0.5;
+    const DeviceProfile& device = target.device;
+    const DepthwiseVariant& variant = choose_variant(p, device.units);
+    const bool strips = variant.tile_p == any_height;
+    const std::int64_t rows = strips ? choose_rows(p, variant, device) : variant.tile_p;
+    const auto taps = static_cast<double>(p.r * p.s);
+    const double memory = p.bytes() / device.bytes_per_us;
+    // Rates of the `any` kernels: us for a million outputs on 132 multiprocessors, and us a tap where the grid does not
+    // fill them. Within 15 % for most of 90 problems on an H100 (1.7 to 430 us). Long rows (`long_row` taps) skip rows
+    // outside of the image, and loads of neighbouring lanes coalesce.
+    double any_us = 0;
+    if (variant.size == 0) {
+      const bool one = variant.lanes == 1, half = p.storage != DType::f32, long_rows = p.s >= long_row;
+      const double an_output = one ? 6.8 : half ? 0.3 : 0.0;
+      const double a_tap = one ? (long_rows ? 0.85 : 1.24) : variant.channels == 0 ? 0.25 : half ? 0.37 : 0.47;
+      const double of_long_row = one || variant.lanes == 2 ? (p.c == 1 || half ? 0.055 : 0.09) : 0.12;
+      const double alone_us_a_tap = long_rows ? of_long_row : one ? (half ? 0.05 : 0.07) : 0.1, alone_us = 0.4;
+      const double outputs = 1e-6 * static_cast<double>(p.n * p.k * p.p * p.q) * 132 / device.units;
+      const double tap_rows = mean_rows_inside(p), inside = long_rows ? tap_rows * static_cast<double>(p.s) : taps;
+      const double together = outputs * (an_output + a_tap * inside);
+      const double alone = alone_us + alone_us_a_tap * inside + (long_rows ? 0.4 * (tap_rows - 1) : 0);
+      any_us = long_rows ? std::hypot(together, alone) : std::max(together, alone);
+    }
+    // 7x7 is bound by multiplications, not by loads. First guesses.
+    constexpr double large_us_a_tap = 0.03, large_rate = 0.6;
+    const double products = variant.size < 7 ? 0 : p.flops() / (large_rate * device.fp32_flops_per_us);
+    const double large_us = variant.size < 7 ? 0 : large_us_a_tap * taps + std::max(products - memory, 0.0);
+    // Small problems take small blocks, so that every multiprocessor gets one. 16-bit kernels other than strips always
+    // do: with up to 255 registers a thread, five small blocks fit where two large ones would.
+    const bool small = (p.storage != DType::f32 && !strips) ||
+                       item_count(p, variant, rows) < max_depthwise_threads * device.units * (strips ? 4.0 : 1.0);
+    const std::int64_t threads = small ? max_depthwise_threads / 2 : max_depthwise_threads;
+    ConfigWriter config;
+    config.add("tile", variant.name);
+    if (strips) config.add("rows", rows);
+    config.add("threads", threads);
+    if (room > 0) config.add("room", room);
+    return {.format = room > 0 ? aligned_nhwc(given.k, p.storage) : formats::nhwc,
+            .pitched = true,
+            .config = config.str(),
+            .estimated_us = device.launch_us +
+                            (strips ? strips_us(p, variant, rows, device) : start_us + memory + any_us + large_us),
+            .tolerance = p.storage == DType::f32 ? sum_tolerance(p.r * p.s) : half_sum_tolerance(p.storage, p.r * p.s)};
+  }
+
+  FilterForm filter_form(const ConvProblem& p, std::string_view config) const override {
+    const std::int64_t channels = read(p, config).channels;
+    return {.floats = channels * p.r * p.s,
+            .form = std::string(to_string(p.storage)).append(" room=").append(std::to_string(channels - p.k)),
+            .element_bytes = static_cast<std::size_t>(dtype_bytes(p.storage))};
+  }
+  /// [R][S][K], zeros in the padding channels
+  void transform_bytes(const ConvProblem& p, std::string_view config, const ConvFilter& filter,
+                       std::span<std::byte> to) const override {
+    const std::int64_t channels = read(p, config).channels;
+    dispatch(p.storage, Types<float, Float16, BFloat16>(), [&]<typename T>(std::type_identity<T>) {
+      auto* const taps = reinterpret_cast<T*>(to.data());
+      for (std::int64_t tap = 0; tap < filter.terms; ++tap)
+        for (std::int64_t k = 0; k < channels; ++k)
+          taps[tap * channels + k] = convert<T>(k < p.k ? filter.exact_weight(k, tap) : 0.0);
+    });
+  }
+
+  struct Configured {
+    const DepthwiseVariant* variant = nullptr;
+    std::int64_t rows = 0, channels = 0;  ///< channels: K with padding
+    unsigned threads = 0;
+  };
+  static Configured read(const ConvProblem& given, std::string_view config) {
+    ConfigReader reader(config);
+    Configured read;
+    const std::string_view name = reader.word("tile");
+    const auto known = variants_of(given.storage);
+    const auto named = std::find_if(known.begin(), known.end(), [&](const auto& one) { return one.name == name; });
+    const bool strips = named != known.end() && named->tile_p == any_height;
+    if (strips) read.rows = reader.integer("rows", 1, std::max(given.p, std::int64_t{1}));
+    read.threads = static_cast<unsigned>(reader.integer("threads", 1, max_depthwise_threads));
+    const std::int64_t room = reader.done() ? 0 : reader.integer("room", 1, 7);
+    reader.finish();
+    if (room > 0 && given.c != given.k) reader.refuse("room is for as many filters as channels");
+    read.channels = given.k + room;
+    const auto variant = std::find_if(known.begin(), known.end(), [&](const DepthwiseVariant& one) {
+      return one.name == name && computes(one, with_room(given, room));
+    });
+    if (variant == known.end()) reader.refuse("no kernel with such a tile computes this problem");
+    read.variant = &*variant;
+    if (!strips) read.rows = variant->tile_p;
+    return read;
+  }
+
+  std::unique_ptr<const BoundKernel> bind_conv(const ConvProblem& given, std::string_view config,
+                                               const DeviceProfile&) const override {
+    const Configured as = read(given, config);
+    const ConvProblem p = with_room(given, as.channels - given.k);
+    const std::int64_t groups = p.k / as.variant->lanes;
+    const DepthwiseLaunch launch{.variant = static_cast<std::size_t>(as.variant - variants_of(p.storage).data()),
+                                 .items = static_cast<std::int64_t>(item_count(p, *as.variant, as.rows)),
+                                 .rows = as.rows,
+                                 .chunk = as.variant->tile_p == any_height ? chunk_groups(groups) : groups,
+                                 .biases = given.k,
+                                 .threads = as.threads};
+    if constexpr (cuda_built)
+      return bind_depthwise(p, launch);
+    else
+      return not_built();
+  }
+};
+
+}  // namespace
+
+const Kernel& conv_depthwise() {
+  static const Depthwise algorithm;
+  return algorithm;
+}
+
+}  // namespace lenslet::cuda

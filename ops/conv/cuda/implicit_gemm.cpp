@@ -1,0 +1,107 @@
+// implicit_gemm, implicit_gemm_nchw: refusals and filters. Launches and kernel: implicit_gemm.cu.
+
+#include <algorithm>
+
+#include "ops/conv/cuda/implicit_gemm_plan.h"
+#include "ops/core/not_built.h"
+#include "ops/core/sum_tolerance.h"
+#include "ops/movement/fill_cuda.h"
+#include "ops/movement/strided_copy_cuda.h"
+
+namespace lenslet::cuda {
+namespace {
+
+class ImplicitGemmConv final : public ConvAlgorithm {
+ public:
+  explicit ImplicitGemmConv(const Format& format) : format_(format) {}
+  std::string_view name() const override { return format_ == formats::nhwc ? "implicit_gemm" : "implicit_gemm_nchw"; }
+  DeviceKind device() const override { return DeviceKind::cuda; }
+
+ private:
+  std::optional<std::string> refuse(const ConvProblem& p, const Target& target) const override {
+    if (auto reason = target.device.refuse_shared(implicit_gemm_shared_bytes<LargestTile>())) return reason;
+    if (p.groups > 1 && (p.group_c() < 4 || p.group_k() < 4))
+      return "a group of less than four channels or filters leaves tiles empty";
+    if (p.groups > 65535) return "more than 65535 groups";
+    // The kernel uses 32-bit indices within an image, a window, and over output pixels.
+    constexpr std::int64_t limit = 1 << 30;
+    const std::int64_t window_h = (p.r + gemm_step) * p.dilation_h, window_w = (p.s + gemm_step) * p.dilation_w;
+    if (p.c > limit / p.h / p.w || p.k > limit / p.p / p.q || window_h > limit / p.w / p.c || window_w > limit / p.c)
+      return "an image or a window has more than 2^30 elements";
+    if (p.h + p.pad_top + p.pad_bottom > limit || p.w + p.pad_left + p.pad_right > limit)
+      return "a padded image has more than 2^30 lines or columns";
+    if (p.n > limit / p.p / p.q) return "more than 2^30 output pixels";
+    if (p.group_c() > limit / p.r / p.s / implicit_gemm_filter_pitch(p)) return "more than 2^30 weights in a group";
+    return std::nullopt;
+  }
+
+  Plan plan(const ConvProblem& p, const Target& target) const override {
+    const GemmAccess access = gemm_access(p, format_);
+    ImplicitGemmPlan cut = plan_implicit_gemm(p, access);
+    const double us = gemm_plan_us(p, access, cut, target.device);
+    // Shorter products lose by the limit (MobileNetV2 at batch 1: 266 us for 253). The shortest that gains takes 9.4 us
+    // (2048x7x7 -> 512, 1x1, H200).
+    constexpr double least_held_us = 9;
+    if (us >= least_held_us) cut.resident = even_resident(p, cut, target.device);
+    // Single floats of one or two channels rarely coalesce (H100, 26 November 2026: 23 drawn problems).
+    const double scattered = access == GemmAccess::nhwc_scalars && p.group_c() <= 2 ? 1.2 : 1;
+    return {.format = format_,
+            .pitched = true,
+            .config = cut.str(),
+            .estimated_us = scattered * us,
+            .tolerance = sum_tolerance(p.group_c() * p.r * p.s)};
+  }
+
+  FilterForm filter_form(const ConvProblem& p, std::string_view) const override {
+    return {.floats = p.groups * p.r * p.s * p.group_c() * implicit_gemm_filter_pitch(p)};
+  }
+  void transform(const ConvProblem& p, std::string_view, const ConvFilter& filter, std::span<float> to) const override {
+    const std::int64_t taps = p.r * p.s, c = p.group_c(), k = p.group_k(), pitch = implicit_gemm_filter_pitch(p);
+    std::fill(to.begin(), to.end(), 0.0F);
+    for (std::int64_t out = 0; out < p.k; ++out) {
+      float* const column = to.data() + out / k * filter.terms * pitch + out % k;
+      for (std::int64_t in = 0; in < c; ++in)
+        for (std::int64_t tap = 0; tap < taps; ++tap)
+          column[(tap * c + in) * pitch] = filter.weight(out, in * taps + tap);
+    }
+  }
+  ComputedFilters computed_filters() const override { return ComputedFilters::packed; }
+  void pack(const ConvProblem& p, const ConvRun& run, std::span<float> to, float*) const override {
+    if constexpr (cuda_built) {
+      const std::int64_t taps = p.r * p.s, c = p.group_c(), k = p.group_k(), pitch = implicit_gemm_filter_pitch(p);
+      if (pitch != k) fill(*run.cuda, sizeof(float), static_cast<std::int64_t>(to.size()), 0, to.data());
+      StridedLoops loops;
+      loops.add(p.groups, k * c * taps, taps * c * pitch);
+      loops.add(taps, 1, c * pitch);
+      loops.add(c, taps, pitch);
+      loops.add(k, c * taps, 1);
+      strided_copy(*run.cuda, sizeof(float), loops, run.filter, to.data());
+    }
+  }
+
+  std::unique_ptr<const BoundKernel> bind_conv(const ConvProblem& p, std::string_view config,
+                                               const DeviceProfile& device) const override {
+    ImplicitGemmPlan plan = read_implicit_gemm_plan(p, gemm_access(p, format_), config);
+    if (!device.clusters) plan.cluster = 1;  // sum_slices() adds in the same order
+    if constexpr (cuda_built)
+      return bind_implicit_gemm(p, format_, plan, device);
+    else
+      return not_built(plan.workspace_bytes);
+  }
+
+  Format format_;
+};
+
+}  // namespace
+
+const Kernel& conv_implicit_gemm() {
+  static const ImplicitGemmConv algorithm(formats::nhwc);
+  return algorithm;
+}
+
+const Kernel& conv_implicit_gemm_nchw() {
+  static const ImplicitGemmConv algorithm(formats::nchw);
+  return algorithm;
+}
+
+}  // namespace lenslet::cuda

@@ -1,0 +1,77 @@
+// wgmma_tf32: refusals and bounds. Launch: wgmma_tf32.cu.
+
+#include <algorithm>
+#include <string_view>
+
+#include "base/aligned_format.h"
+#include "base/cuda/has_wgmma.h"
+#include "ops/conv/cuda/wgmma_filters.h"
+#include "ops/conv/cuda/wgmma_tf32_plan.h"
+#include "ops/conv/cuda/wgmma_tf32_slices.h"
+#include "ops/core/not_built.h"
+#include "ops/core/sum_tolerance.h"
+
+namespace lenslet::cuda {
+namespace {
+
+class WgmmaTf32Conv final : public WgmmaConv {
+ public:
+  std::string_view name() const override { return "wgmma_tf32"; }
+  DeviceKind device() const override { return DeviceKind::cuda; }
+
+ private:
+  std::optional<std::string> refuse(const ConvProblem& p, const Target& target) const override {
+    if (target.numerics.multiply != Numerics::Multiply::tf32)
+      return "tensor cores would round float32 to TF32, which was not asked for";
+    if (!has_wgmma(target.device) || !target.device.clusters) return wgmma_refusal;
+    if (wgmma_tf32_cuts(p).empty()) return wgmma_sets_refusal;
+    std::size_t shared_bytes = 0;
+    for (const WgmmaTileShape& shape : wgmma_tiles)
+      shared_bytes = std::max(shared_bytes, static_cast<std::size_t>(tf32_shared_of(shape, p.residual).total));
+    for (const SlicesTileShape& shape : slices_tiles)
+      shared_bytes = std::max(shared_bytes, static_cast<std::size_t>(shared_of(shape).total));
+    if (auto reason = target.device.refuse_shared(shared_bytes)) return reason;
+    // The kernel has 32-bit pixel indices, tensor maps 32-bit coordinates.
+    constexpr std::int64_t limit = 1 << 30;
+    if (p.n > limit / p.p / p.q || p.n > limit / p.h / p.w) return "more than 2^30 pixels";
+    if (p.c > limit / p.h / p.w || p.k > limit / p.r / p.s || p.c > limit / p.r / p.s)
+      return "an image or the filters have more than 2^30 elements";
+    if (p.n * p.p * p.q > limit / ((p.k + 63) / 64)) return "more than 2^30 tiles";
+    if (is_pointwise(p)) return std::nullopt;
+    return refuse_im2col(p);
+  }
+
+  Plan plan(const ConvProblem& p, const Target& target) const override {
+    const WgmmaTf32Plan cut = plan_wgmma_tf32(p);
+    const std::int64_t terms = p.group_c() * p.r * p.s;
+    return {.format = aligned_nhwc(p.k, p.storage),
+            .x_format = aligned_nhwc(p.c, p.storage),
+            .pitched = true,
+            .config = cut.str(),
+            .estimated_us = wgmma_tf32_us(p, cut, target.device),
+            .tolerance = tf32_sum_tolerance(terms) + sum_tolerance(terms)};
+  }
+
+  WgmmaFilters filters_of(const ConvProblem& p, std::string_view config) const override {
+    const WgmmaTf32Plan plan = read_wgmma_tf32_plan(p, config);
+    return in_whole_tiles(p, plan.together, plan.n());
+  }
+
+  std::unique_ptr<const BoundKernel> bind_conv(const ConvProblem& p, std::string_view config,
+                                               const DeviceProfile&) const override {
+    const WgmmaTf32Plan plan = read_wgmma_tf32_plan(p, config);
+    if constexpr (cuda_built)
+      return plan.slices > 0 ? bind_wgmma_tf32_slices(p, plan) : bind_wgmma_tf32(p, plan);
+    else
+      return not_built();
+  }
+};
+
+}  // namespace
+
+const Kernel& conv_wgmma_tf32() {
+  static const WgmmaTf32Conv algorithm;
+  return algorithm;
+}
+
+}  // namespace lenslet::cuda
