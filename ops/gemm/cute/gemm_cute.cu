@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "lenslet/error.h"
 #include "ops/gemm/cute/tiles.h"
 
 namespace lenslet::cuda {
@@ -50,6 +51,10 @@ CuteEpilogue cute_slice_sums(const CuteCall& call) {
 }
 
 bool cute_built() { return true; }
+
+void refuse_quick_build() {
+  throw Error(ErrorKind::unsupported, "this build (LENSLET_CUDA_QUICK) lacks a kernel of gemm_cute");
+}
 
 void gemm_cute(const Context& context, const CuteCall& call, const CutePlan& plan) {
   (plan.core == CutePlan::Core::wgmma ? gemm_cute_wgmma : gemm_cute_mma)(context, call, plan);

@@ -232,6 +232,12 @@ void launch_cut(const Context& context, const CuteCall& call, const CutePlan& pl
 
 template <typename Arithmetic>
 void launch_type(const Context& context, const CuteCall& call, const CutePlan& plan) {
+  // A quick build has float32, whose kernels take most of a compiler's time, and bfloat16 for one tile only.
+  if constexpr (cute_quick && (std::is_same_v<Arithmetic, Fp32Arithmetic> ||
+                               std::is_same_v<Arithmetic, HalfArithmetic<cute::bfloat16_t>>)) {
+    if (call.problem.aligned) refuse_quick_build();
+    return launch_cut<Cut<Arithmetic, 64, 64, 2, false>>(context, call, plan);
+  }
   if (!call.problem.aligned || !call.problem.b_transposed)
     launch_cut<Cut<Arithmetic, 64, 64, 2, false>>(context, call, plan);
   else if (plan.tile_m == 64)

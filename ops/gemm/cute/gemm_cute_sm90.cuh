@@ -504,13 +504,26 @@ void launch_cut(const Context& context, const CuteCall& call, const CutePlan& pl
   }
 }
 
+/// A quick build instantiates each branch of the kernel once, not each kernel.
+template <typename T>
+constexpr bool is_compiled(int tile_m, int tile_n, GMMA::Major B_major) {
+  if (!cute_quick) return true;
+  if (B_major != GMMA::Major::K) return std::is_same_v<T, cute::half_t> && tile_m == 128 && tile_n == 256;
+  if (std::is_same_v<T, cute::half_t>) return tile_m == 128 && tile_n == 128;
+  return std::is_same_v<T, cute::bfloat16_t> ? tile_m == 64 && tile_n == 64 : tile_m == 256;
+}
+
 template <typename T, int tile_m, int tile_n, GMMA::Major B_major>
 void launch_tile(const Context& context, const CuteCall& call, const CutePlan& plan) {
-  if constexpr (cute_joins(tile_m, tile_n))
-    if (plan.joined()) return launch_cut<Cut<T, tile_m, tile_n, B_major, 1, true>>(context, call, plan);
-  if constexpr (cute_shares(tile_m, tile_n, B_major == GMMA::Major::K))
-    if (plan.cluster == 2) return launch_cut<Cut<T, tile_m, tile_n, B_major, 2>>(context, call, plan);
-  launch_cut<Cut<T, tile_m, tile_n, B_major, 1>>(context, call, plan);
+  if constexpr (!is_compiled<T>(tile_m, tile_n, B_major)) {
+    refuse_quick_build();
+  } else {
+    if constexpr (cute_joins(tile_m, tile_n))
+      if (plan.joined()) return launch_cut<Cut<T, tile_m, tile_n, B_major, 1, true>>(context, call, plan);
+    if constexpr (cute_shares(tile_m, tile_n, B_major == GMMA::Major::K))
+      if (plan.cluster == 2) return launch_cut<Cut<T, tile_m, tile_n, B_major, 2>>(context, call, plan);
+    launch_cut<Cut<T, tile_m, tile_n, B_major, 1>>(context, call, plan);
+  }
 }
 
 template <typename T>

@@ -37,6 +37,15 @@ CuteEpilogue cute_epilogue(const CuteCall& call);
 /// The epilogue of split-K kernels: stores partial sums to call.workspace.
 CuteEpilogue cute_slice_sums(const CuteCall& call);
 
+/// LENSLET_CUDA_QUICK: a build that compiles for CI and multiplies nothing has only some of the kernels.
+#ifdef LENSLET_CUTE_QUICK
+inline constexpr bool cute_quick = true;
+#else
+inline constexpr bool cute_quick = false;
+#endif
+/// Throws Error(unsupported): the kernel is not in this build.
+[[noreturn]] void refuse_quick_build();
+
 // One per source file. Without split-K, or with split-K over a cluster, the product is then complete.
 void gemm_cute_wgmma(const Context& context, const CuteCall& call, const CutePlan& plan);
 void gemm_cute_mma(const Context& context, const CuteCall& call, const CutePlan& plan);
