@@ -18,7 +18,7 @@ namespace lenslet {
 inline std::shared_ptr<std::byte> app_memory(std::shared_ptr<Allocator> allocator, std::size_t bytes,
                                              std::size_t alignment, bool on_cuda) {
   void* const data = allocator->allocate(bytes, alignment, on_cuda);
-  if (data == nullptr) throw Error(ErrorKind::limit, fmt::format("the app's allocator gives no {} bytes", bytes));
+  if (data == nullptr) throw Error(ErrorKind::limit, fmt::format("the app's allocator did not give {} bytes", bytes));
   // If the constructor throws, it frees the memory itself.
   std::shared_ptr<std::byte> memory(static_cast<std::byte*>(data),
                                     [bytes, alignment, on_cuda, kept = std::move(allocator)](std::byte* given) {

@@ -24,7 +24,7 @@ void rethrow_as_error() {
     } catch (const std::filesystem::filesystem_error& error) {
       throw Error(ErrorKind::io, error.code().message(), error.path1().string());
     } catch (const std::system_error& error) {
-      throw Error(ErrorKind::limit, "the system gives no further thread: " + error.code().message());
+      throw Error(ErrorKind::limit, "the system cannot start another thread: " + error.code().message());
     } catch (const std::length_error&) {
       throw Error(no_memory);
     }

@@ -68,9 +68,8 @@ void limit_instruction_set(const std::string& name) {
       if (target_name(target) == name) return hwy::DisableTargets(target - 1);
       known += (known.empty() ? "" : ", ") + target_name(target);
     }
-    throw Error(
-        ErrorKind::invalid_argument,
-        fmt::format("instruction set '{}' is none that kernels were made for and this CPU has ({})", name, known));
+    throw Error(ErrorKind::invalid_argument,
+                fmt::format("unknown or unavailable instruction set '{}' (available: {})", name, known));
   });
 }
 

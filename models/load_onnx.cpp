@@ -297,7 +297,7 @@ void GraphBuilder::add_outputs() {
       continue;
     }
     if (!seen.insert(info.name).second) {
-      fail("stands twice");
+      fail("occurs twice");
       continue;
     }
     if (names_.find(info.name) == nullptr) fail("is produced by no node");

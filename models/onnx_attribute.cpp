@@ -102,7 +102,7 @@ AttributeList to_attributes(const OnnxNode& node, const TensorSource& source) {
   AttributeList list;
   for (const OnnxAttribute& attribute : node.attributes) {
     if (std::any_of(list.begin(), list.end(), [&](const auto& entry) { return entry.first == attribute.name; }))
-      throw Error(ErrorKind::invalid_model, fmt::format("attribute '{}' stands twice", attribute.name));
+      throw Error(ErrorKind::invalid_model, fmt::format("attribute '{}' occurs twice", attribute.name));
     list.emplace_back(attribute.name, value_of(attribute, source));
   }
   return list;

@@ -278,7 +278,7 @@ std::vector<Array> sort(const AttributeList& attributes, Inputs inputs) {
   for (std::int64_t i = 0; i < indices.shape[0]; ++i) {
     const auto* const row = indices.values.data() + i * width;
     if (row[0] >= 0 && !rows.emplace(Site(row, row + width), i).second)
-      throw Error(ErrorKind::invalid_argument, "a site stands twice");
+      throw Error(ErrorKind::invalid_argument, "a site occurs twice");
   }
   const std::int64_t bound = integer(attributes, "max_sites", indices.shape[0]);
   Array y = zeros({bound, channels}, x.dtype);

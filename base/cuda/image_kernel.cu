@@ -48,7 +48,7 @@ __global__ void __launch_bounds__(tile_columns* channels* groups) resize_normali
       job.columns.weights + static_cast<std::int64_t>(mine ? left + column : 0) * job.columns.taps;
   const int piece_pixels = piece_bytes / job.source_channels;
 
-  int sums[tile_rows] = {};
+  int acc[tile_rows] = {};
   // All groups iterate equally often, the last time perhaps without work, so that all threads reach every barrier.
   for (int turn = row_begin; turn < row_end; turn += groups) {
     const int row = turn + group;
@@ -85,11 +85,11 @@ __global__ void __launch_bounds__(tile_columns* channels* groups) resize_normali
       if (top + r > last_row) break;
       const int tap = row - job.rows.first[top + r];
       if (tap >= 0 && tap < job.rows.count[top + r])
-        sums[r] += narrow * job.rows.weights[static_cast<std::int64_t>(top + r) * job.rows.taps + tap];
+        acc[r] += narrow * job.rows.weights[static_cast<std::int64_t>(top + r) * job.rows.taps + tap];
     }
   }
 #pragma unroll
-  for (int r = 0; r < tile_rows; ++r) partial[group][r][thread] = sums[r];
+  for (int r = 0; r < tile_rows; ++r) partial[group][r][thread] = acc[r];
   __syncthreads();
 
   // Result rows are distributed over the groups.

@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "base/cuda/tensor_copy.cuh"
+#include "base/cuda/tma.cuh"
 #include "base/half.h"
 
 namespace lenslet::cuda {
@@ -17,7 +17,7 @@ namespace lenslet::cuda {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
 /// k of one instruction, for 16-bit types and for TF32.
-inline constexpr int wgmma_terms = 16, wgmma_tf32_terms = 8;
+inline constexpr int wgmma_k = 16, wgmma_tf32_k = 8;
 
 /// An operand's descriptor ("Matrix Descriptor Format"), in units of 16 bytes: address, stride between groups of 8
 /// rows, and swizzle. `rows` is aligned to 8 rows; the leading offset is unused, as a row is all of k. Add a distance

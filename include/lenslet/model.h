@@ -112,7 +112,7 @@ struct MemoryReport {
 struct StepCandidate {
   std::string algorithm;
   std::string refusal;       ///< empty: offered
-  std::string config;        ///< its configuration ("tile=128x64 slices=4"); empty if it has none
+  std::string config;        ///< its configuration ("tile=128x64 split_k=4"); empty if it has none
   double estimated_us = 0;   ///< by the cost model, for the plan's device and threads
   double neighbours_us = 0;  ///< of the format conversions around it, if its neighbours use the usual format
   std::size_t workspace_bytes = 0;

@@ -24,7 +24,7 @@ ConvProblem seen_problem(const Problem& node, const Candidate& candidate) {
 
 constexpr std::size_t alignment = 256;
 
-std::int64_t filter_terms(const ConvProblem& p) { return p.group_c() * p.r * p.s; }
+std::int64_t filter_gemm_k(const ConvProblem& p) { return p.group_c() * p.r * p.s; }
 
 }  // namespace
 
@@ -88,7 +88,7 @@ Rows BoundRowConv::reads(Rows rows) const {
 Offer ConvAlgorithm::offer(const Problem& node, const Target& target) const {
   const DType dtype = node.outputs()[0].dtype, of_x = node.inputs()[ConvOp::input].type.dtype;
   if (!types().contains(dtype))
-    return Offer::refuse(fmt::format("convolution of {}; only {} is done", to_string(dtype), types().str()));
+    return Offer::refuse(fmt::format("convolution of {}; only {} is supported", to_string(dtype), types().str()));
   if (of_x != dtype && !(of_x == DType::f32 && reads_float32()))
     return Offer::refuse(fmt::format("its input is {}, its output {}", to_string(of_x), to_string(dtype)));
   for (const std::size_t i : {ConvOp::filter, ConvOp::bias})  // widen made them float32
@@ -123,7 +123,7 @@ Offer ConvAlgorithm::offer(const Problem& node, const Target& target) const {
   candidate.estimated_us = plan.estimated_us;
   if (computed && computed_filters() == ComputedFilters::packed)  // filters are read once more, and written
     candidate.estimated_us +=
-        target.device.launch_us + 8 * static_cast<double>(p.k * filter_terms(p)) / target.device.bytes_per_us;
+        target.device.launch_us + 8 * static_cast<double>(p.k * filter_gemm_k(p)) / target.device.bytes_per_us;
   // The CPU rule counts no conversions, but computed filters mostly stand between Reshapes, in nchw.
   if (computed && device() == DeviceKind::cpu && images)
     for (const TensorType& type : {node.inputs()[ConvOp::input].type, node.outputs()[0]})
@@ -145,8 +145,8 @@ ConvAlgorithm::FilterForm ConvAlgorithm::filter_form(const ConvProblem& p, std::
 void ConvAlgorithm::transform(const ConvProblem& p, std::string_view, const ConvFilter& filter,
                               std::span<float> to) const {
   for (std::int64_t k = 0; k < p.k; ++k)
-    for (std::int64_t i = 0; i < filter.terms; ++i)
-      to[static_cast<std::size_t>(k * filter.terms + i)] = filter.weight(k, i);
+    for (std::int64_t i = 0; i < filter.gemm_k; ++i)
+      to[static_cast<std::size_t>(k * filter.gemm_k + i)] = filter.weight(k, i);
 }
 
 void ConvAlgorithm::transform_bytes(const ConvProblem& p, std::string_view config, const ConvFilter& filter,
@@ -157,7 +157,7 @@ void ConvAlgorithm::transform_bytes(const ConvProblem& p, std::string_view confi
 std::int64_t ConvAlgorithm::packing_floats(const ConvProblem&, int) const { return 0; }
 
 void ConvAlgorithm::pack(const ConvProblem& p, const ConvRun& run, std::span<float> to, float*) const {
-  transform(p, {}, {.w = run.filter, .terms = filter_terms(p)}, to);
+  transform(p, {}, {.w = run.filter, .gemm_k = filter_gemm_k(p)}, to);
 }
 
 std::optional<BlobSpec> ConvAlgorithm::blob(const Problem& node, const Candidate& candidate) const {
@@ -178,7 +178,7 @@ void ConvAlgorithm::prepare(const Problem& node, const Candidate& candidate, std
   const ConvProblem p = seen_problem(node, candidate);
   const ConvFilter filter{.w = node.inputs()[ConvOp::filter].constant->values<float>().data(),
                           .scale = scale.empty() ? nullptr : scale.data(),
-                          .terms = filter_terms(p)};
+                          .gemm_k = filter_gemm_k(p)};
   transform_bytes(p, candidate.config, filter, blob);
 }
 

@@ -23,12 +23,12 @@ namespace lenslet {
 struct ConvFilter {
   const float* w = nullptr;
   const float* scale = nullptr;
-  std::int64_t terms = 0;  ///< C/groups * R * S
+  std::int64_t gemm_k = 0;  ///< C/groups * R * S
 
   double factor(std::int64_t k) const { return scale == nullptr ? 1.0 : static_cast<double>(scale[k]); }
   /// Effective weight `i` of filter k, i counting c, r, s: exact, and (below) rounded to float32.
   double exact_weight(std::int64_t k, std::int64_t i) const {
-    return static_cast<double>(w[k * terms + i]) * factor(k);
+    return static_cast<double>(w[k * gemm_k + i]) * factor(k);
   }
   float weight(std::int64_t k, std::int64_t i) const { return static_cast<float>(exact_weight(k, i)); }
 };

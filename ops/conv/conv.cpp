@@ -20,7 +20,7 @@ std::array<std::int64_t, 2> per_axis(const std::vector<std::int64_t>& list, cons
   const int entries = static_cast<int>(list.size());
   if (list.size() > 3)
     throw Error(ErrorKind::unsupported,
-                fmt::format("{}-D convolution ({} has {} entries); 1-D to 3-D are done", entries, name, entries));
+                fmt::format("{}-D convolution ({} has {} entries); 1-D to 3-D are supported", entries, name, entries));
   if (rank != 0 && rank != entries)
     throw Error(ErrorKind::invalid_model,
                 fmt::format("attribute {} has {} entries where others speak of {} axes", name, entries, rank));

@@ -60,14 +60,14 @@ TransposedAxis ConvTransposeOp::axis(const ConvGeometry& geometry, std::size_t i
   if (begin < 0 || end < 0)
     throw Error(ErrorKind::unsupported, fmt::format("transposed convolution: negative pads {},{}", begin, end));
   if (padding > most || begin > most || end > most || a.dilation > most)
-    throw Error(ErrorKind::limit, "transposed convolution: sizes beyond counting");
+    throw Error(ErrorKind::limit, "transposed convolution: sizes overflow");
   const std::int64_t last = add_dims(multiply_dims(a.stride, in - 1), multiply_dims(a.dilation, taps - 1));
   const std::int64_t whole = add_dims(add_dims(last, 1), padding);
   const bool same = is_same(geometry.auto_pad);
   if (output_size || same) {
     a.out = output_size ? *output_size : multiply_dims(in, a.stride);
-    const std::int64_t cut = std::max<std::int64_t>(0, whole - a.out);
-    a.pad = geometry.auto_pad == AutoPad::same_upper ? cut / 2 : cut - cut / 2;
+    const std::int64_t tiling = std::max<std::int64_t>(0, whole - a.out);
+    a.pad = geometry.auto_pad == AutoPad::same_upper ? tiling / 2 : tiling - tiling / 2;
   } else if (geometry.auto_pad == AutoPad::valid) {
     a.out = whole;
   } else {
@@ -75,7 +75,7 @@ TransposedAxis ConvTransposeOp::axis(const ConvGeometry& geometry, std::size_t i
     a.out = whole - begin - end;
   }
   if (a.out < 1) contradiction(fmt::format("an output of {} elements", a.out));
-  if (a.out > most) throw Error(ErrorKind::limit, "transposed convolution: sizes beyond counting");
+  if (a.out > most) throw Error(ErrorKind::limit, "transposed convolution: sizes overflow");
   if (taps == 1) a.dilation = 1;
   return a;
 }
@@ -104,7 +104,8 @@ TransposedProblem ConvTransposeOp::problem(std::span<const InputInfo> inputs) co
   const Shape& x = required_input(inputs, input, "X").shape;
   const Shape& w = required_input(inputs, filter, "W").shape;
   if (x.rank() > 5)
-    throw Error(ErrorKind::unsupported, fmt::format("transposed convolution of {} (1-D to 3-D are done)", x.str()));
+    throw Error(ErrorKind::unsupported,
+                fmt::format("transposed convolution of {} (1-D to 3-D are supported)", x.str()));
   if (x.rank() < 3 || w.rank() != x.rank())
     contradiction(fmt::format("input {} and filter {} do not match", x.str(), w.str()));
   if (spatial_rank_ != 0 && x.rank() != spatial_rank_ + 2)

@@ -51,7 +51,7 @@ class DeformConvOp final : public Op {
     return {{inputs[x].type.dtype, Shape{d.n, d.k, d.p, d.q}}};
   }
   double flops(std::span<const InputInfo> inputs, std::span<const TensorType> outputs) const override {
-    return static_cast<double>(outputs[0].shape.elems()) * 2 * static_cast<double>(problem(inputs).terms());
+    return static_cast<double>(outputs[0].shape.elems()) * 2 * static_cast<double>(problem(inputs).gemm_k());
   }
   std::optional<AxisMap> axis_map(std::span<const InputInfo> inputs, const Shape&) const override {
     AxisMap map = axes_kept(inputs.size(), {0});
@@ -126,7 +126,7 @@ class BoundOnCpu final : public BoundKernel {
     step_ = std::max(tile, std::min<std::int64_t>(piece_floats / rows, 512) / tile * tile);
     step_ = std::clamp<std::int64_t>(d_.pixels(), 1, step_);
     columns_ = (d_.c * d_.taps() * step_ + 15) / 16 * 16;
-    packed_ = (packed_b_floats(d_.terms(), step_) + 15) / 16 * 16;
+    packed_ = (packed_b_floats(d_.gemm_k(), step_) + 15) / 16 * 16;
   }
 
   std::size_t workspace_bytes() const override {
@@ -170,19 +170,19 @@ class BoundOnCpu final : public BoundKernel {
           }
         }
     }
-    const std::int64_t terms = d_.terms(), group_k = d_.k / d_.groups;
+    const std::int64_t gemm_k = d_.gemm_k(), group_k = d_.k / d_.groups;
     const float* const bias = run.in<float>(DeformConvOp::bias);
     float* const packed = columns + columns_;
     for (std::int64_t group = 0; group < d_.groups; ++group) {
       float* const y = run.out<float>() + (image * d_.k + group * group_k) * pixels + first;
       for (std::int64_t k = 0; k < group_k; ++k)
         std::fill_n(y + k * pixels, count, bias == nullptr ? 0.0F : bias[group * group_k + k]);
-      if (terms == 0) continue;
-      pack_b(columns + group * terms * count, count, 1, terms, count, packed);
+      if (gemm_k == 0) continue;
+      pack_b(columns + group * gemm_k * count, count, 1, gemm_k, count, packed);
       gemm_serial({.m = group_k,
                    .n = count,
-                   .k = terms,
-                   .a = {.base = run.in<float>(DeformConvOp::filter) + group * group_k * terms, .stride = terms},
+                   .k = gemm_k,
+                   .a = {.base = run.in<float>(DeformConvOp::filter) + group * group_k * gemm_k, .stride = gemm_k},
                    .b = packed,
                    .c = y,
                    .ldc = pixels,
@@ -197,7 +197,7 @@ class BoundOnCpu final : public BoundKernel {
 };
 
 /// An element of a column is rounded several times before it is multiplied.
-double tolerance_of(const DeformProblem& d) { return sum_tolerance(d.terms()) + 16 * 0x1p-24; }
+double tolerance_of(const DeformProblem& d) { return sum_tolerance(d.gemm_k()) + 16 * 0x1p-24; }
 
 Offer offer_cuda(const Problem& problem, const Target& target) {
   if (const std::string& reason = target.device.cublas_reason; !reason.empty()) return Offer::refuse(reason);
@@ -214,7 +214,7 @@ Offer offer_cuda(const Problem& problem, const Target& target) {
   candidate.config = config.str();
   candidate.needs_cublas = true;
   candidate.estimated_us = target.device.launch_us + problem.bytes() / target.device.bytes_per_us;
-  candidate.tolerance = tolerance_of(d) + (tf32 ? tf32_sum_tolerance(d.terms()) : 0);
+  candidate.tolerance = tolerance_of(d) + (tf32 ? tf32_sum_tolerance(d.gemm_k()) : 0);
   if constexpr (cuda_built)
     candidate.workspace_bytes = static_cast<std::size_t>(cuda::deform_columns(d)) * sizeof(float);
   return candidate;

@@ -53,11 +53,11 @@ void deform_conv(const Context& context, const DeformProblem& d, Numerics::Multi
                  const float* filter, const float* offsets, const float* bias, const float* mask, float* y,
                  float* columns) {
   if (d.y_elems() == 0) return;
-  const std::int64_t pixels = d.pixels(), step = pixels_at_a_time(d), terms = d.terms(), group_k = d.k / d.groups;
-  const bool sums = terms > 0;
-  if (bias != nullptr || !sums)
+  const std::int64_t pixels = d.pixels(), step = pixels_at_a_time(d), gemm_k = d.gemm_k(), group_k = d.k / d.groups;
+  const bool acc = gemm_k > 0;
+  if (bias != nullptr || !acc)
     launch(context, spread_bias, blocks_for(d.y_elems(), threads), threads, 0, bias, y, d.y_elems(), pixels, d.k);
-  if (!sums) return;
+  if (!acc) return;
   const std::int64_t blocks = (d.offset_channels() + channels_each - 1) / channels_each;
   const std::int64_t planes = d.offset_groups * d.taps() * pixels;
   for (std::int64_t image = 0; image < d.n; ++image)
@@ -67,8 +67,8 @@ void deform_conv(const Context& context, const DeformProblem& d, Numerics::Multi
       launch(context, unfold_deformed, grid, dim3(threads), 0, x + image * d.c * d.h * d.w,
              offsets + 2 * image * planes, mask == nullptr ? nullptr : mask + image * planes, columns, first, count,
              blocks, d);
-      context.cublas->gemm(group_k, count, terms, {filter, terms, false, group_k * terms},
-                           {columns, count, false, terms * count}, y + image * d.k * pixels + first, pixels,
+      context.cublas->gemm(group_k, count, gemm_k, {filter, gemm_k, false, group_k * gemm_k},
+                           {columns, count, false, gemm_k * count}, y + image * d.k * pixels + first, pixels,
                            bias == nullptr ? 0.0F : 1.0F, d.groups, group_k * pixels, multiply);
     }
 }

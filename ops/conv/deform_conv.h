@@ -20,7 +20,7 @@ struct DeformProblem {
   LENSLET_HOST_DEVICE std::int64_t taps() const { return r * s; }
   LENSLET_HOST_DEVICE std::int64_t pixels() const { return p * q; }
   LENSLET_HOST_DEVICE std::int64_t offset_channels() const { return c / offset_groups; }  ///< of an offset group
-  std::int64_t terms() const { return c / groups * taps(); }                              ///< of a sum
+  std::int64_t gemm_k() const { return c / groups * taps(); }                             ///< of a sum
   std::int64_t y_elems() const { return n * k * pixels(); }
 };
 

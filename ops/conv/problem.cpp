@@ -113,7 +113,7 @@ ConvProblem ConvProblem::with_explicit_padding() const {
 ConvProblem resolve_conv(const Shape& x, const Shape& filter, const ConvGeometry& geometry) {
   if (x.rank() > 4)
     throw Error(ErrorKind::unsupported,
-                fmt::format("convolution: {}-D convolution (input {}) is not done", x.rank() - 2, x.str()));
+                fmt::format("convolution: {}-D convolution (input {}) is not supported", x.rank() - 2, x.str()));
   if (x.rank() < 3) contradiction(fmt::format("input {} has no spatial dimension", x.str()));
   if (filter.rank() != x.rank())
     contradiction(fmt::format("input {} and filter {} differ in rank", x.str(), filter.str()));

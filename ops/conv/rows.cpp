@@ -14,7 +14,7 @@ namespace cuda {
 const Kernel &conv_depthwise(), &conv_winograd_f2(), &conv_winograd_f4(), &conv_winograd_f2_5x5(),
     &conv_winograd_f4_5x5(), &conv_winograd_f2_7x7(), &conv_fft(), &conv_few_pixels(), &conv_few_filters(),
     &conv_implicit_gemm(), &conv_stem(), &conv_grouped_mma(), &conv_grouped_tf32(), &conv_thin_mma(), &conv_mma_gemm(),
-    &conv_wgmma_patch(), &conv_wgmma_gemm(), &conv_wgmma_tf32(), &conv_implicit_gemm_nchw(), &conv_im2col_gemm(),
+    &conv_wgmma_halo(), &conv_wgmma_gemm(), &conv_wgmma_tf32(), &conv_implicit_gemm_nchw(), &conv_im2col_gemm(),
     &conv_direct_tile(), &conv_direct_tile_padded(), &conv_direct_pixel(), &conv_direct_block(), &conv_direct(),
     &conv_transpose_phases(), &conv_transpose_phases_nchw(), &conv_planes(), &separable_conv();
 }
@@ -63,7 +63,7 @@ std::span<const KernelRow> conv_kernels() {
       {"Conv", &cuda::conv_few_pixels()},          // NHWC, 1x1 with few output pixels, by Gemm's kernel
       {"Conv", &cuda::conv_few_filters()},         // NHWC, 1x1 with up to eight filters
       {"Conv", &cuda::conv_thin_mma()},            // NHWC, 16 bit, 1x1 of few channels and filters
-      {"Conv", &cuda::conv_wgmma_patch()},         // NHWC, stride 1, 16 bit and TF32: halo tiles in shared memory
+      {"Conv", &cuda::conv_wgmma_halo()},          // NHWC, stride 1, 16 bit and TF32: halo tiles in shared memory
       {"Conv", &cuda::conv_wgmma_gemm()},          // NHWC, 16 bit, Hopper's wgmma and TMA
       {"Conv", &cuda::conv_wgmma_tf32()},          // NHWC, the same in TF32
       {"Conv", &cuda::conv_implicit_gemm()},       // NHWC, GEMM that gathers windows from the input

@@ -179,7 +179,7 @@ struct PartPlan {
   Candidate candidate = {};
 };
 
-/// The parts' configurations as one text: "conv=NAME[tile=128x64;slices=4]" each.
+/// The parts' configurations as one text: "conv=NAME[tile=128x64;split_k=4]" each.
 std::string written(const std::vector<PartPlan>& plans) {
   ConfigWriter writer;
   for (const PartPlan& plan : plans) {
@@ -351,7 +351,7 @@ class TransposedPhases final : public Kernel {
   Offer offer(const Problem& node, const Target& target) const override {
     if (const DType dtype = node.inputs()[ConvTransposeOp::input].type.dtype; !types().contains(dtype))
       return Offer::refuse(
-          fmt::format("transposed convolution of {}; only {} is done", to_string(dtype), types().str()));
+          fmt::format("transposed convolution of {}; only {} is supported", to_string(dtype), types().str()));
     if (node.output_shape().rank() == 5) return Offer::refuse("it is 3-D");
     const Phases phases(node);
     const bool activated = node.op().epilogue()->activation.kind != Activation::Kind::none;

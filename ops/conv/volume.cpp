@@ -169,7 +169,7 @@ struct PlanesPlan {
   Candidate candidate = {};
 };
 
-/// "planes=NAME[tile=128x64|slices=4] format=nhwc".
+/// "planes=NAME[tile=128x64|split_k=4] format=nhwc".
 std::string written(const PlanesPlan& plan) {
   std::string config = plan.candidate.config;
   std::replace(config.begin(), config.end(), ' ', '|');
@@ -293,7 +293,7 @@ class Planes final : public Kernel {
   Offer offer(const Problem& node, const Target& target) const override {
     for (const DType dtype : {node.inputs()[x_input].type.dtype, node.outputs()[0].dtype})
       if (!types().contains(dtype))
-        return Offer::refuse(fmt::format("convolution of {}; only {} is done", to_string(dtype), types().str()));
+        return Offer::refuse(fmt::format("convolution of {}; only {} is supported", to_string(dtype), types().str()));
     if (node.shape(x_input).rank() != 5) return Offer::refuse("it is not 3-D");
     const Volume volume(node, device_);
     PlanesPlan best;

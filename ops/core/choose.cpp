@@ -56,7 +56,7 @@ double neighbours_us(const Problem& problem, const Candidate& candidate, const T
   double us = 0;
   const auto convert = [&](const Format& format, const TensorType& type, bool is_given) {
     if (type.shape.rank() != 4) return;
-    // Charging a conversion of nhwc network inputs cost stem 3 us and spared wgmma_patch one: VGG-16's first layer
+    // Charging a conversion of nhwc network inputs cost stem 3 us and spared wgmma_halo one: VGG-16's first layer
     // (batch 1, TF32) then took 10.3 us instead of stem's 7.7.
     const Format home = at_home && is_given ? formats::nchw : home_format(type, target);
     if (format == home) return;

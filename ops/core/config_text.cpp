@@ -8,6 +8,20 @@
 
 namespace lenslet {
 
+namespace {
+
+/// Names of before 0.1.0, which are read until 0.2.
+struct FormerName {
+  std::string_view now, before;
+};
+constexpr FormerName former_names[] = {{"split_k", "slices"}, {"padding", "room"}, {"kernel", "way"}};
+
+bool begins_with(std::string_view text, std::string_view name) {
+  return text.starts_with(name) && text.substr(name.size(), 1) == "=";
+}
+
+}  // namespace
+
 ConfigWriter& ConfigWriter::add(std::string_view name, std::string_view value) {
   text_ += fmt::format("{}{}={}", text_.empty() ? "" : " ", name, value);
   return *this;
@@ -18,9 +32,11 @@ ConfigWriter& ConfigWriter::add(std::string_view name, bool value) {
 }
 
 std::string_view ConfigReader::word(std::string_view name) {
-  if (!rest_.starts_with(name) || rest_.substr(name.size(), 1) != "=")
-    refuse(fmt::format("'{}=' expected before '{}'", name, rest_));
-  rest_.remove_prefix(name.size() + 1);
+  std::string_view written = name;
+  for (const FormerName& former : former_names)
+    if (former.now == name && begins_with(rest_, former.before)) written = former.before;
+  if (!begins_with(rest_, written)) refuse(fmt::format("'{}=' expected before '{}'", name, rest_));
+  rest_.remove_prefix(written.size() + 1);
   const std::string_view value = rest_.substr(0, rest_.find(' '));
   rest_.remove_prefix(value.size());
   // Skips the blank between two values; a trailing one stays, and finish() refuses it.

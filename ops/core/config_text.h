@@ -1,5 +1,5 @@
 #pragma once
-// Configurations of kernels as text: "tile=128x64 slices=4 vectors=yes".
+// Configurations of kernels as text: "tile=128x64 split_k=4 vectors=yes".
 
 #include <cstdint>
 #include <string>

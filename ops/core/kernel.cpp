@@ -52,23 +52,23 @@ bool moves(const InputInfo& input) {
 /// Runs channelwise operators on pixels with padding channels (aligned_nhwc) as if these were real channels: padding
 /// channels in give padding channels out. Not for operators whose output channels depend on other channels, or on
 /// parameters.
-class WithRoom {
+class PaddedChannels {
  public:
-  static std::optional<WithRoom> of(const Problem& problem) {
+  static std::optional<PaddedChannels> of(const Problem& problem) {
     if (problem.outputs().size() != 1 || problem.output_shape().rank() != 4 || problem.inputs().size() > most_inputs)
       return std::nullopt;
     const std::optional<AxisMap> map = problem.op().axis_map(problem.inputs(), problem.output_shape());
     if (!map || map->keeps_order) return std::nullopt;
-    const WithRoom with_room(problem.output_shape()[1]);
+    const PaddedChannels padded(problem.output_shape()[1]);
     for (std::size_t i = 0; i < problem.inputs().size(); ++i) {
       const InputInfo& input = problem.inputs()[i];
       if (!input.present || input.type.shape.elems() == 1) continue;
       const AxisMap::Followed& followed = map->inputs[i];
       if (followed.parameter || !moves(input)) return std::nullopt;
       const bool stretched = followed.stretched[1] && input.type.shape[1] == 1;
-      if (!stretched && (followed.axis[1] != 1 || !with_room.has(input.type.shape))) return std::nullopt;
+      if (!stretched && (followed.axis[1] != 1 || !padded.has(input.type.shape))) return std::nullopt;
     }
-    return with_room;
+    return padded;
   }
 
   /// True for 4-D tensors, whose channels get padded.
@@ -136,7 +136,7 @@ class WithRoom {
 
  private:
   static constexpr std::size_t most_inputs = 8;
-  explicit WithRoom(std::int64_t channels) : channels_(channels) {}
+  explicit PaddedChannels(std::int64_t channels) : channels_(channels) {}
   std::int64_t channels_;
 };
 
@@ -170,7 +170,7 @@ class Adapter final : public Kernel {
       if (std::none_of(problem.inputs().begin(), problem.inputs().end(), moves)) return offer;
     }
     if (nhwc)
-      if (auto with_room = candidate_with_room(problem, target)) offer.candidates.push_back(std::move(*with_room));
+      if (auto padded = padded_candidate(problem, target)) offer.candidates.push_back(std::move(*padded));
     return offer;
   }
 
@@ -182,7 +182,7 @@ class Adapter final : public Kernel {
   }
   std::unique_ptr<const BoundKernel> bind(const Binding& binding) const override {
     if (!binding.candidate.outputs.empty() && binding.output_format().pixel_pitch != 0)
-      if (const auto room = with_room(binding.problem); room && room->takes(binding.problem, binding.candidate))
+      if (const auto room = padded(binding.problem); room && room->takes(binding.problem, binding.candidate))
         return room->bind(row_, binding);
     return row_.bind(binding);
   }
@@ -213,12 +213,12 @@ class Adapter final : public Kernel {
   }
 
   /// The candidate with padded pixels (home_format()), if the kernel supports them.
-  std::optional<Candidate> candidate_with_room(const Problem& problem, const Target& target) const {
+  std::optional<Candidate> padded_candidate(const Problem& problem, const Target& target) const {
     std::int64_t pitch = 0;
     for (const InputInfo& input : problem.inputs())
       if (moves(input)) pitch = std::max(pitch, home_format(input.type, target).pixel_pitch);
     if (pitch == 0) return std::nullopt;
-    const auto room = with_room(problem);
+    const auto room = padded(problem);
     if (room && problem.output_shape()[2] * problem.output_shape()[3] > 1) {
       if (room->format(problem.output_shape(), pitch).pixel_pitch == 0) return std::nullopt;
       // Only 16 bytes at most may be padded: larger elements would write beyond that.
@@ -232,12 +232,12 @@ class Adapter final : public Kernel {
       candidate.pitched_output = false;
       return candidate;
     }
-    if (!row_.steps_over_room) return std::nullopt;
+    if (!row_.skips_padding) return std::nullopt;
     return candidate_in(problem, target, [&](const TensorType& type) { return home_format(type, target); });
   }
-  std::optional<WithRoom> with_room(const Problem& problem) const {
+  std::optional<PaddedChannels> padded(const Problem& problem) const {
     if (row_.device != DeviceKind::cuda || row_.blob != nullptr) return std::nullopt;
-    return WithRoom::of(problem);
+    return PaddedChannels::of(problem);
   }
 
   const SimpleKernel& row_;
@@ -279,7 +279,10 @@ std::span<const Kernel* const> kernels_of(std::string_view op, DeviceKind device
   return registry.find(op, device);
 }
 
+std::string_view current_kernel_name(std::string_view name) { return name == "wgmma_patch" ? "wgmma_halo" : name; }
+
 const Kernel* find_kernel(std::string_view op, DeviceKind device, std::string_view name) {
+  name = current_kernel_name(name);
   const auto all = kernels_of(op, device);
   const auto found = std::find_if(all.begin(), all.end(), [&](const Kernel* kernel) { return kernel->name() == name; });
   return found == all.end() ? nullptr : *found;

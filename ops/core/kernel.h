@@ -67,7 +67,7 @@ inline constexpr InputMask no_inputs = 0, all_inputs = ~InputMask{0};
 
 /// One way in which a kernel would compute a problem.
 struct Candidate {
-  /// The configuration that Kernel::bind() parses: "tile=128x64 slices=4". Empty: nothing to configure.
+  /// The configuration that Kernel::bind() parses: "tile=128x64 split_k=4". Empty: nothing to configure.
   std::string config;
   std::vector<Format> inputs, outputs;  ///< constants and what is not 4-D: nchw
   std::size_t workspace_bytes = 0;
@@ -197,6 +197,8 @@ Tensor prepared_blob(const Kernel& kernel, const Problem& problem, const Candida
 
 /// All kernels of an operator on a device, in the order in which they are asked; the fallback comes last.
 std::span<const Kernel* const> kernels_of(std::string_view op, DeviceKind device);
+/// The name of a kernel that had another one before 0.1.0, which is taken until 0.2; else `name`.
+std::string_view current_kernel_name(std::string_view name);
 /// By name; null when there is none.
 const Kernel* find_kernel(std::string_view op, DeviceKind device, std::string_view name);
 /// The union of the types of all kernels of the operator, on any device.
@@ -227,7 +229,7 @@ struct SimpleKernel {
   bool pitched_output = false;
   /// CUDA: all 4-D activations may be aligned_nhwc; bind() gets the pitches. Channelwise operators (AxisMap) need not
   /// set it: they compute padding channels like channels.
-  bool steps_over_room = false;
+  bool skips_padding = false;
   InputMask reads = all_inputs;
   /// The reason to refuse this problem beyond its types, or nothing. The same answer in builds without CUDA.
   std::optional<std::string> (*refuse)(const Problem&) = nullptr;

@@ -16,8 +16,8 @@ namespace {
 
 using Multiply = Numerics::Multiply;
 
-// Configurations: "way=few_rows slices=4", with "packed=yes" for 20-bit weights; "way=few_rows_mma eights=2";
-// "way=cublas tf32=no"; "way=tiled"; or "way=cute", with "tf32=yes" for float32, followed by a CutePlan.
+// Configurations: "kernel=few_rows split_k=4", with "packed=yes" for 20-bit weights; "kernel=few_rows_mma eights=2";
+// "kernel=cublas tf32=no"; "kernel=tiled"; or "kernel=cute", with "tf32=yes" for float32, followed by a CutePlan.
 constexpr std::string_view few_rows = "few_rows", few_rows_mma = "few_rows_mma", cublas = "cublas", tiled = "tiled",
                            cute = "cute";
 
@@ -91,9 +91,10 @@ class BoundProduct final : public BoundKernel {
         prepared_(is_prepared(p, type_)),
         runs_(product_runs(p)) {
     ConfigReader reader(config);
-    const std::string_view way = reader.word("way");
+    const std::string_view way = reader.word("kernel");
     packed_ = config.ends_with(packed);
-    if (packed_ && (way != few_rows || !may_pack(p, type))) reader.refuse("no way for this product");
+    if (packed_ && (way != few_rows || !may_pack(p, type)))
+      reader.refuse("there is no such way to compute this product");
     prepared_ = prepared_ || packed_;
     if (prepared_) {
       p_.trans_b = true;
@@ -101,21 +102,21 @@ class BoundProduct final : public BoundKernel {
     }
     half_ = cute_problem(p, type, y_type, Multiply::fp32, longest(runs_));
     if (way == few_rows && (packed_ || has_few_rows(p, type_))) {
-      slices_ = static_cast<int>(reader.integer("slices", 1, cuda::few_rows_warps));
+      split_k_ = static_cast<int>(reader.integer("split_k", 1, cuda::few_rows_warps));
       if (packed_) reader.flag("packed");
     } else if (a_type_ != type_)
-      reader.refuse("no way for this product");
+      reader.refuse("there is no such way to compute this product");
     else if (way == few_rows_mma && has_few_rows_mma(p, type))
       eights_ = static_cast<int>(reader.integer("eights", 1, 2));
     else if (way == cute && p.gemm_k > 0 && !p.trans_a) {
       if (!is_half(type) && reader.flag("tf32")) half_.multiply = Multiply::tf32;
       plan_ = cuda::CutePlan::read(reader, half_);
     } else if (is_half(type))
-      reader.refuse("no way for this product");
+      reader.refuse("there is no such way to compute this product");
     else if (way == cublas && p.gemm_k > 0)
       multiply_ = reader.flag("tf32") ? Multiply::tf32 : Multiply::fp32;
     else if (way != tiled)
-      reader.refuse("no way for this product");
+      reader.refuse("there is no such way to compute this product");
     reader.finish();
   }
 
@@ -137,11 +138,11 @@ class BoundProduct final : public BoundKernel {
             .c = p_.c ? run.in<float>(MatrixOp::c) : nullptr,
             .y = run.out<float>() + products.y * p_.y_floats()};
         if (packed_)
-          cuda::gemm_few_rows_packed(*run.cuda, call, run.blob, slices_);
+          cuda::gemm_few_rows_packed(*run.cuda, call, run.blob, split_k_);
         else if (a_type_ != type_)
-          cuda::gemm_few_rows_by_floats(*run.cuda, call, a_type_, run.inputs[MatrixOp::a].data(), slices_);
-        else if (slices_ > 0)
-          cuda::gemm_few_rows(*run.cuda, call, slices_, p_.gemm_k % 4 == 0);
+          cuda::gemm_few_rows_by_floats(*run.cuda, call, a_type_, run.inputs[MatrixOp::a].data(), split_k_);
+        else if (split_k_ > 0)
+          cuda::gemm_few_rows(*run.cuda, call, split_k_, p_.gemm_k % 4 == 0);
         else if (multiply_)
           cuda::gemm_cublas(*run.cuda, call, *multiply_);
         else
@@ -172,8 +173,8 @@ class BoundProduct final : public BoundKernel {
                             .y = run.out<std::byte>() + products.y * p_.y_floats() * y_element,
                             .workspace = reinterpret_cast<float*>(run.workspace.data())};
         call.problem.batch = products.count;
-        if (slices_ > 0)
-          cuda::gemm_few_rows_half(*run.cuda, call, slices_);
+        if (split_k_ > 0)
+          cuda::gemm_few_rows_half(*run.cuda, call, split_k_);
         else if (eights_ > 0)
           cuda::gemm_few_rows_mma(*run.cuda, call, eights_);
         else
@@ -188,7 +189,7 @@ class BoundProduct final : public BoundKernel {
   bool prepared_;
   bool packed_ = false;  ///< its weights, few_rows
   std::vector<ProductRun> runs_;
-  int slices_ = 0;                      ///< few_rows
+  int split_k_ = 0;                     ///< few_rows
   int eights_ = 0;                      ///< few_rows_mma
   std::optional<Multiply> multiply_;    ///< cublas
   std::optional<cuda::CutePlan> plan_;  ///< cute
@@ -220,8 +221,8 @@ class CudaProduct final : public MatrixKernel {
     Candidate candidate;
     ConfigWriter config;
     if (meets_floats(p, type, y_type)) {
-      const int slices = cuda::few_rows_slices(p.gemm_n, reference_gpu().units);
-      candidate.config = config.add("way", few_rows).add("slices", std::int64_t{slices}).str();
+      const int split_k = cuda::few_rows_split_k(p.gemm_n, reference_gpu().units);
+      candidate.config = config.add("kernel", few_rows).add("split_k", std::int64_t{split_k}).str();
       candidate.tolerance = sum_tolerance(p.gemm_k);
       return candidate;
     }
@@ -231,32 +232,32 @@ class CudaProduct final : public MatrixKernel {
     const cuda::CuteProblem product = cute_problem(p, type, y_type, target.numerics.multiply, longest(product_runs(p)));
     const int eights = has_few_rows_mma(p, type) ? cuda::few_rows_mma_eights(p.gemm_m, p.gemm_n) : 0;
     if (eights > 0) {
-      config.add("way", few_rows_mma).add("eights", std::int64_t{eights});
+      config.add("kernel", few_rows_mma).add("eights", std::int64_t{eights});
     } else if (has_few_rows(p, type)) {
       // For the reference device, not the one at hand, so that the summation order depends on the problem alone.
-      const int slices = cuda::few_rows_slices(p.gemm_n, reference_gpu().units);
-      config.add("way", few_rows).add("slices", std::int64_t{slices});
+      const int split_k = cuda::few_rows_split_k(p.gemm_n, reference_gpu().units);
+      config.add("kernel", few_rows).add("split_k", std::int64_t{split_k});
       if (tf32 && may_pack(p, type)) {
         config.add("packed", true);
         candidate.tolerance = tf32_sum_tolerance(p.gemm_k);
       }
     } else if (is_half(type) || (tf32 && !has_cublas && !p.trans_a && cute_refusal(product, target.device).empty())) {
       if (std::string why = cute_refusal(product, target.device); !why.empty()) return Offer::refuse(std::move(why));
-      const cuda::CutePlan cut = cuda::plan_cute(product, target.device);
-      config.add("way", cute);
+      const cuda::CutePlan tiling = cuda::plan_cute(product, target.device);
+      config.add("kernel", cute);
       if (tf32) {
         config.add("tf32", true);
         candidate.tolerance = tf32_sum_tolerance(p.gemm_k);
       }
-      cut.write(config);
-      candidate.workspace_bytes = cuda::cute_workspace_bytes(product, cut);
-      candidate.estimated_us = cuda::cute_plan_us(product, cut, target.device);
+      tiling.write(config);
+      candidate.workspace_bytes = cuda::cute_workspace_bytes(product, tiling);
+      candidate.estimated_us = cuda::cute_plan_us(product, tiling, target.device);
     } else if (has_cublas) {
-      config.add("way", cublas).add("tf32", tf32);
+      config.add("kernel", cublas).add("tf32", tf32);
       if (tf32) candidate.tolerance = tf32_sum_tolerance(p.gemm_k);
       candidate.needs_cublas = true;
     } else {
-      config.add("way", tiled);
+      config.add("kernel", tiled);
     }
     candidate.config = config.str();
     return candidate;
@@ -272,7 +273,7 @@ class CudaProduct final : public MatrixKernel {
       return fmt::format("product of {} with a {} B of {}", to_string(type), p.b_known ? "known" : "computed",
                          to_string(of(MatrixOp::b)));
     if (p.c && of(MatrixOp::c) != DType::f32)
-      return fmt::format("product of {} with a C of {}; only float32 is done", to_string(type),
+      return fmt::format("product of {} with a C of {}; only float32 is supported", to_string(type),
                          to_string(of(MatrixOp::c)));
     return {};
   }

@@ -43,7 +43,7 @@ class EinsumOp final : public Op {
   }
   double flops(std::span<const InputInfo> inputs, std::span<const TensorType>) const override {
     const EinsumWalk walk = this->walk(inputs);
-    return static_cast<double>(walk.elems) * static_cast<double>(walk.terms) * walk.operands;
+    return static_cast<double>(walk.elems) * static_cast<double>(walk.gemm_k) * walk.operands;
   }
   std::optional<AxisMap> axis_map(std::span<const InputInfo> inputs, const Shape& y) const override {
     AxisMap map;
@@ -91,7 +91,7 @@ class EinsumOp final : public Op {
       if (std::find(labels.back().begin(), labels.back().end(), label) != labels.back().end()) continue;
       if (walk.sums == EinsumWalk::most_axes)
         throw Error(ErrorKind::unsupported, fmt::format("equation '{}' sums along more than 8 axes", text_));
-      walk.terms = Shape{walk.terms, dim}.elems();
+      walk.gemm_k = Shape{walk.gemm_k, dim}.elems();
       walk.sum_dims[walk.sums] = dim;
       for (std::size_t i = 0; i < inputs.size(); ++i) walk.sum_strides[i][walk.sums] = steps(label, i);
       ++walk.sums;
@@ -133,7 +133,7 @@ std::unique_ptr<const BoundKernel> bind_einsum(const Binding& binding) {
 
 double tolerance_for(const Problem& problem) {
   const EinsumWalk walk = problem.as<EinsumOp>().walk(problem.inputs());
-  return sum_tolerance(walk.terms);
+  return sum_tolerance(walk.gemm_k);
 }
 
 constexpr auto kernels =
@@ -153,7 +153,7 @@ std::unique_ptr<const BoundKernel> bind_walk(const EinsumWalk& walk) {
     dispatch(y.dtype(), EinsumTypes(), [&]<typename T>(std::type_identity<T>) {
       const T* x[EinsumWalk::most_operands] = {};
       for (std::size_t i = 0; i < run.inputs.size(); ++i) x[i] = static_cast<const T*>(inputs[i]);
-      const std::int64_t grain = std::max<std::int64_t>(1, elementwise_grain / (16 + walk.terms));
+      const std::int64_t grain = std::max<std::int64_t>(1, elementwise_grain / (16 + walk.gemm_k));
       run.pool->parallel_for(walk.elems, grain, [&](std::int64_t begin, std::int64_t end, int) {
         for (std::int64_t i = begin; i < end; ++i) run.out<T>()[i] = walk.element<T>(i, x);
       });

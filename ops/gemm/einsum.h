@@ -20,7 +20,7 @@ struct EinsumWalk {
   static constexpr int most_operands = 4, most_axes = 8;
 
   int operands = 1, axes = 0, sums = 0;
-  std::int64_t elems = 1, terms = 1;  ///< elements of the result, and terms of each sum
+  std::int64_t elems = 1, gemm_k = 1;  ///< elements of the result, and terms of each sum
   std::int64_t dims[most_axes] = {}, sum_dims[most_axes] = {};
   std::int64_t strides[most_operands][most_axes] = {}, sum_strides[most_operands][most_axes] = {};
 
@@ -35,7 +35,7 @@ struct EinsumWalk {
     }
     T sum = 0;
     std::int64_t place[most_axes] = {};
-    for (std::int64_t term = 0; term < terms; ++term) {
+    for (std::int64_t k_index = 0; k_index < gemm_k; ++k_index) {
       T product = *x[0];
       for (int o = 1; o < operands; ++o) product = wrapped(product, *x[o], [](auto a, auto b) { return a * b; });
       sum = wrapped(sum, product, [](auto a, auto b) { return a + b; });

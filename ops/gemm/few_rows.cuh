@@ -137,12 +137,12 @@ template <int rows, typename Vector, typename Element, typename Y, typename AVec
           typename AElement = Element>
 __global__ void __launch_bounds__(32 * few_rows_warps)
     few_rows_kernel(const AElement* a, std::int64_t lda, const Element* b, std::int64_t ldb, Y* y, int m, int n, int k,
-                    int slices, int b_known, DeviceEpilogue epilogue) {
+                    int split_k, int b_known, DeviceEpilogue epilogue) {
   constexpr int warps = few_rows_warps, columns = few_rows_columns;
   __shared__ float parts[warps][rows * columns];
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
-  const int column_groups = warps / slices;
-  const int first = (static_cast<int>(blockIdx.x) * column_groups + warp / slices) * columns;
+  const int column_groups = warps / split_k;
+  const int first = (static_cast<int>(blockIdx.x) * column_groups + warp / split_k) * columns;
 
   // Out-of-range warps recompute the last column (or row of A) and do not store it.
   const Vector* b_rows[columns];
@@ -152,8 +152,8 @@ __global__ void __launch_bounds__(32 * few_rows_warps)
 #pragma unroll
   for (int i = 0; i < rows; ++i) a_rows[i] = reinterpret_cast<const AVector*>(a + min(i, m - 1) * lda);
 
-  float sums[rows][columns] = {};
-  const int count = k / Lanes<Vector>::count, step = 32 * slices;
+  float acc[rows][columns] = {};
+  const int count = k / Lanes<Vector>::count, step = 32 * split_k;
   // Loads all of b before the first use: otherwise the compiler puts a branch between the steps of an unrolled loop,
   // and only one step's loads are in flight.
   constexpr int ahead = rows <= 2 ? 2 : 1;
@@ -171,10 +171,10 @@ __global__ void __launch_bounds__(32 * few_rows_warps)
       for (int i = 0; i < rows; ++i) {
         const AVector values = a_rows[i][at + t * step];
 #pragma unroll
-        for (int j = 0; j < columns; ++j) sums[i][j] = Lanes<Vector>::fma(values, weights[t][j], sums[i][j]);
+        for (int j = 0; j < columns; ++j) acc[i][j] = Lanes<Vector>::fma(values, weights[t][j], acc[i][j]);
       }
   };
-  int e = warp % slices * 32 + lane;
+  int e = warp % split_k * 32 + lane;
   const auto whole = [&] { return e + (ahead - 1) * step < count; };
   const bool early = b_known != 0 && whole();
   if (early) load.template operator()<ahead>(e);
@@ -197,7 +197,7 @@ __global__ void __launch_bounds__(32 * few_rows_warps)
   for (int i = 0; i < rows; ++i)
 #pragma unroll
     for (int j = 0; j < columns; ++j) {
-      float sum = sums[i][j];
+      float sum = acc[i][j];
 #pragma unroll
       for (int distance = 16; distance > 0; distance /= 2) sum += __shfl_xor_sync(0xffffffff, sum, distance);
       if (lane == 0) parts[warp][i * columns + j] = sum;
@@ -207,7 +207,7 @@ __global__ void __launch_bounds__(32 * few_rows_warps)
   const int at = static_cast<int>(threadIdx.x), group = at / (rows * columns), part = at % (rows * columns);
   if (group >= column_groups) return;
   float sum = 0;
-  for (int w = 0; w < slices; ++w) sum += parts[group * slices + w][part];
+  for (int w = 0; w < split_k; ++w) sum += parts[group * split_k + w][part];
   const int i = part / columns, j = (static_cast<int>(blockIdx.x) * column_groups + group) * columns + part % columns;
   if (i < m && j < n) y[static_cast<std::int64_t>(i) * n + j] = Y(epilogue(sum, i, j));
 }

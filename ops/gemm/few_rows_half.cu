@@ -10,19 +10,19 @@ namespace lenslet::cuda {
 namespace {
 
 template <int rows, typename T, typename Y>
-void launch_rows(const Context& context, const CuteCall& call, int slices) {
+void launch_rows(const Context& context, const CuteCall& call, int split_k) {
   const CuteProblem& p = call.problem;
   const DeviceEpilogue epilogue{call.alpha, call.beta,  call.c,
                                 call.c_row, call.c_col, DeviceActivation(call.activation)};
   launch(context, p.aligned ? few_rows_kernel<rows, Eight<T>, T, Y> : few_rows_kernel<rows, T, T, Y>,
-         dim3(static_cast<unsigned>(few_rows_blocks(p.n, slices))), dim3(32 * few_rows_warps), 0,
+         dim3(static_cast<unsigned>(few_rows_blocks(p.n, split_k))), dim3(32 * few_rows_warps), 0,
          static_cast<const T*>(call.a.data), call.a.ld, static_cast<const T*>(call.b.data), call.b.ld,
-         static_cast<Y*>(call.y), p.m, p.n, p.k, slices, call.b_known ? 1 : 0, epilogue);
+         static_cast<Y*>(call.y), p.m, p.n, p.k, split_k, call.b_known ? 1 : 0, epilogue);
 }
 
 template <typename T, typename Y>
-void launch_types(const Context& context, const CuteCall& call, int slices) {
-  with_few_rows(call.problem.m, [&]<int rows>() { launch_rows<rows, T, Y>(context, call, slices); });
+void launch_types(const Context& context, const CuteCall& call, int split_k) {
+  with_few_rows(call.problem.m, [&]<int rows>() { launch_rows<rows, T, Y>(context, call, split_k); });
 }
 
 template <typename T, typename Y, int halves>
@@ -58,12 +58,12 @@ void gemm_few_rows_mma(const Context& context, const CuteCall& call, int eights)
   launch_them(context, call, eights);
 }
 
-void gemm_few_rows_half(const Context& context, const CuteCall& call, int slices) {
+void gemm_few_rows_half(const Context& context, const CuteCall& call, int split_k) {
   const bool ieee = call.problem.multiply == Numerics::Multiply::fp16, f32 = call.problem.y_type == DType::f32;
   const auto launch_them = ieee  ? f32 ? launch_types<__half, float> : launch_types<__half, __half>
                             : f32 ? launch_types<__nv_bfloat16, float>
                                  : launch_types<__nv_bfloat16, __nv_bfloat16>;
-  launch_them(context, call, slices);
+  launch_them(context, call, split_k);
 }
 
 }  // namespace lenslet::cuda

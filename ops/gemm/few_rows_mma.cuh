@@ -34,15 +34,15 @@ __global__ void __launch_bounds__(32 * few_rows_mma_warps) few_rows_mma_kernel(c
   constexpr int warps = few_rows_mma_warps;
   __shared__ float parts[warps][halves * 8][eights * 8];
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
-  const int group = lane / 4, terms = lane % 4 * 8, first = static_cast<int>(blockIdx.x) * (eights * 8);
+  const int group = lane / 4, lane_k = lane % 4 * 8, first = static_cast<int>(blockIdx.x) * (eights * 8);
   constexpr int chunk = 32 * steps;
 
   // Out of range, b's last row is read again and not stored; A reads zero.
   const T* b_rows[eights];
 #pragma unroll
   for (int e = 0; e < eights; ++e)
-    b_rows[e] = static_cast<const T*>(p.b) + min(first + e * 8 + group, p.n - 1) * p.b_ld + terms;
-  const T* const a_row = static_cast<const T*>(p.a) + group * p.a_ld + terms;
+    b_rows[e] = static_cast<const T*>(p.b) + min(first + e * 8 + group, p.n - 1) * p.b_ld + lane_k;
+  const T* const a_row = static_cast<const T*>(p.a) + group * p.a_ld + lane_k;
 
   uint4 weights[steps][eights];
   const auto load = [&](int at) {
@@ -51,9 +51,9 @@ __global__ void __launch_bounds__(32 * few_rows_mma_warps) few_rows_mma_kernel(c
 #pragma unroll
       for (int e = 0; e < eights; ++e)
         weights[s][e] =
-            at + s * 32 + terms < p.k ? __ldcs(reinterpret_cast<const uint4*>(b_rows[e] + at + s * 32)) : uint4{};
+            at + s * 32 + lane_k < p.k ? __ldcs(reinterpret_cast<const uint4*>(b_rows[e] + at + s * 32)) : uint4{};
   };
-  float sums[eights][4] = {};
+  float acc[eights][4] = {};
   int at = warp * chunk;
   if (p.b_known != 0) load(at);
   wait_for_previous();
@@ -65,7 +65,7 @@ __global__ void __launch_bounds__(32 * few_rows_mma_warps) few_rows_mma_kernel(c
     for (int s = 0; s < steps; ++s)
 #pragma unroll
       for (int half = 0; half < halves; ++half) {
-        const bool inside = group + half * 8 < p.m && at + s * 32 + terms < p.k;
+        const bool inside = group + half * 8 < p.m && at + s * 32 + lane_k < p.k;
         values[s][half] = inside ? *reinterpret_cast<const uint4*>(a_row + half * 8 * p.a_ld + at + s * 32) : uint4{};
       }
 #pragma unroll
@@ -73,8 +73,8 @@ __global__ void __launch_bounds__(32 * few_rows_mma_warps) few_rows_mma_kernel(c
       const uint4 upper = values[s][0], lower = halves > 1 ? values[s][halves - 1] : uint4{};
 #pragma unroll
       for (int e = 0; e < eights; ++e) {
-        mma<Element>(sums[e], {upper.x, lower.x, upper.y, lower.y}, weights[s][e].x, weights[s][e].y);
-        mma<Element>(sums[e], {upper.z, lower.z, upper.w, lower.w}, weights[s][e].z, weights[s][e].w);
+        mma<Element>(acc[e], {upper.x, lower.x, upper.y, lower.y}, weights[s][e].x, weights[s][e].y);
+        mma<Element>(acc[e], {upper.z, lower.z, upper.w, lower.w}, weights[s][e].z, weights[s][e].w);
       }
     }
     at += warps * chunk;
@@ -87,7 +87,7 @@ __global__ void __launch_bounds__(32 * few_rows_mma_warps) few_rows_mma_kernel(c
     for (int half = 0; half < halves; ++half)
 #pragma unroll
       for (int next = 0; next < 2; ++next)
-        parts[warp][half * 8 + group][e * 8 + lane % 4 * 2 + next] = sums[e][half * 2 + next];
+        parts[warp][half * 8 + group][e * 8 + lane % 4 * 2 + next] = acc[e][half * 2 + next];
   __syncthreads();
   for (int at = static_cast<int>(threadIdx.x); at < halves * 8 * eights * 8; at += 32 * warps) {
     const int i = at / (eights * 8), column = at % (eights * 8), j = first + column;

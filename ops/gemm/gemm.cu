@@ -19,30 +19,30 @@ DeviceEpilogue epilogue_of(const GemmCall& call) {
 // ---- Few rows: few_rows.cuh.
 
 template <int rows>
-void launch_few_rows(const Context& context, const GemmCall& call, int slices, bool vectors) {
+void launch_few_rows(const Context& context, const GemmCall& call, int split_k, bool vectors) {
   const MatrixProblem& p = call.problem;
   launch(context, vectors ? few_rows_kernel<rows, float4, float, float> : few_rows_kernel<rows, float, float, float>,
-         dim3(static_cast<unsigned>(few_rows_blocks(p.gemm_n, slices))), dim3(32 * few_rows_warps), 0, call.a.data,
-         call.a.ld, call.b.data, call.b.ld, call.y, p.gemm_m, p.gemm_n, p.gemm_k, slices, call.b_known ? 1 : 0,
+         dim3(static_cast<unsigned>(few_rows_blocks(p.gemm_n, split_k))), dim3(32 * few_rows_warps), 0, call.a.data,
+         call.a.ld, call.b.data, call.b.ld, call.y, p.gemm_m, p.gemm_n, p.gemm_k, split_k, call.b_known ? 1 : 0,
          epilogue_of(call));
 }
 
 template <int rows, typename T>
-void launch_few_rows_of(const Context& context, const GemmCall& call, const void* a, int slices) {
+void launch_few_rows_of(const Context& context, const GemmCall& call, const void* a, int split_k) {
   const MatrixProblem& p = call.problem;
   launch(context, few_rows_kernel<rows, float4, float, float, Four<T>, T>,
-         dim3(static_cast<unsigned>(few_rows_blocks(p.gemm_n, slices))), dim3(32 * few_rows_warps), 0,
-         static_cast<const T*>(a), call.a.ld, call.b.data, call.b.ld, call.y, p.gemm_m, p.gemm_n, p.gemm_k, slices,
+         dim3(static_cast<unsigned>(few_rows_blocks(p.gemm_n, split_k))), dim3(32 * few_rows_warps), 0,
+         static_cast<const T*>(a), call.a.ld, call.b.data, call.b.ld, call.y, p.gemm_m, p.gemm_n, p.gemm_k, split_k,
          call.b_known ? 1 : 0, epilogue_of(call));
 }
 
 template <int rows>
-void launch_few_rows_packed(const Context& context, const GemmCall& call, const std::byte* b, int slices) {
+void launch_few_rows_packed(const Context& context, const GemmCall& call, const std::byte* b, int split_k) {
   const MatrixProblem& p = call.problem;
   launch(context, few_rows_kernel<rows, PackedEight, unsigned char, float, EightFloats, float>,
-         dim3(static_cast<unsigned>(few_rows_blocks(p.gemm_n, slices))), dim3(32 * few_rows_warps), 0, call.a.data,
+         dim3(static_cast<unsigned>(few_rows_blocks(p.gemm_n, split_k))), dim3(32 * few_rows_warps), 0, call.a.data,
          call.a.ld, reinterpret_cast<const unsigned char*>(b), packed_row_bytes(p.gemm_k), call.y, p.gemm_m, p.gemm_n,
-         p.gemm_k, slices, call.b_known ? 1 : 0, epilogue_of(call));
+         p.gemm_k, split_k, call.b_known ? 1 : 0, epilogue_of(call));
 }
 
 // ---- After cuBLAS: the epilogue in place, one element per thread.
@@ -79,7 +79,7 @@ __global__ void __launch_bounds__(256)
   y += static_cast<std::int64_t>(blockIdx.y) * m * n;
   const int thread = static_cast<int>(threadIdx.x), thread_row = thread / 16, thread_col = thread % 16;
 
-  float sums[per_thread][per_thread] = {};
+  float acc[per_thread][per_thread] = {};
   for (int k0 = 0; k0 < k; k0 += depth) {
     for (int e = thread; e < tile * depth; e += 256) {
       const int a_row = e / depth, a_col = e % depth, b_row = e / tile, b_col = e % tile;
@@ -95,7 +95,7 @@ __global__ void __launch_bounds__(256)
       for (int i = 0; i < per_thread; ++i)
 #pragma unroll
         for (int j = 0; j < per_thread; ++j)
-          sums[i][j] = fmaf(a_tile[l][thread_row + 16 * i], b_tile[l][thread_col + 16 * j], sums[i][j]);
+          acc[i][j] = fmaf(a_tile[l][thread_row + 16 * i], b_tile[l][thread_col + 16 * j], acc[i][j]);
     __syncthreads();
   }
 #pragma unroll
@@ -103,26 +103,26 @@ __global__ void __launch_bounds__(256)
 #pragma unroll
     for (int j = 0; j < per_thread; ++j) {
       const int row = row0 + thread_row + 16 * i, col = col0 + thread_col + 16 * j;
-      if (row < m && col < n) y[static_cast<std::int64_t>(row) * n + col] = epilogue(sums[i][j], row, col);
+      if (row < m && col < n) y[static_cast<std::int64_t>(row) * n + col] = epilogue(acc[i][j], row, col);
     }
 }
 
 }  // namespace
 
-void gemm_few_rows(const Context& context, const GemmCall& call, int slices, bool vectors) {
-  with_few_rows(call.problem.gemm_m, [&]<int rows>() { launch_few_rows<rows>(context, call, slices, vectors); });
+void gemm_few_rows(const Context& context, const GemmCall& call, int split_k, bool vectors) {
+  with_few_rows(call.problem.gemm_m, [&]<int rows>() { launch_few_rows<rows>(context, call, split_k, vectors); });
 }
 
-void gemm_few_rows_by_floats(const Context& context, const GemmCall& call, DType a_type, const void* a, int slices) {
+void gemm_few_rows_by_floats(const Context& context, const GemmCall& call, DType a_type, const void* a, int split_k) {
   with_few_rows(call.problem.gemm_m, [&]<int rows>() {
     const auto launch_them =
         a_type == DType::f16 ? launch_few_rows_of<rows, __half> : launch_few_rows_of<rows, __nv_bfloat16>;
-    launch_them(context, call, a, slices);
+    launch_them(context, call, a, split_k);
   });
 }
 
-void gemm_few_rows_packed(const Context& context, const GemmCall& call, const std::byte* b, int slices) {
-  with_few_rows(call.problem.gemm_m, [&]<int rows>() { launch_few_rows_packed<rows>(context, call, b, slices); });
+void gemm_few_rows_packed(const Context& context, const GemmCall& call, const std::byte* b, int split_k) {
+  with_few_rows(call.problem.gemm_m, [&]<int rows>() { launch_few_rows_packed<rows>(context, call, b, split_k); });
 }
 
 void gemm_cublas(const Context& context, const GemmCall& call, Numerics::Multiply multiply) {

@@ -42,16 +42,16 @@ constexpr int few_rows_mma_eights(std::int64_t m, std::int64_t n) {
 }
 /// Blocks of gemm_few_rows(): a warp has four columns, and `slices` warps split k.
 inline constexpr int few_rows_warps = 8, few_rows_columns = 4;
-constexpr std::int64_t few_rows_blocks(std::int64_t n, int slices) {
-  const int columns = few_rows_columns * (few_rows_warps / slices);
+constexpr std::int64_t few_rows_blocks(std::int64_t n, int split_k) {
+  const int columns = few_rows_columns * (few_rows_warps / split_k);
   return (n + columns - 1) / columns;
 }
 
 /// Split-K slices for two blocks per multiprocessor, where possible.
-constexpr int few_rows_slices(std::int64_t n, int units) {
-  int slices = 1;
-  while (slices < few_rows_warps && few_rows_blocks(n, slices) < 2 * std::int64_t{units}) slices *= 2;
-  return slices;
+constexpr int few_rows_split_k(std::int64_t n, int units) {
+  int split_k = 1;
+  while (split_k < few_rows_warps && few_rows_blocks(n, split_k) < 2 * std::int64_t{units}) split_k *= 2;
+  return split_k;
 }
 
 // Each queues a call. Deterministic: same inputs, same bits.
@@ -59,13 +59,13 @@ constexpr int few_rows_slices(std::int64_t n, int units) {
 /// One product with up to most_few_rows rows of A, in place, and a transposed B (a fully connected layer at small
 /// batch). Bound by B's bytes, which are read once. `vectors`: k and both ld are multiples of 4, both operands 16-byte
 /// aligned.
-void gemm_few_rows(const Context& context, const GemmCall& call, int slices, bool vectors);
+void gemm_few_rows(const Context& context, const GemmCall& call, int split_k, bool vectors);
 /// The same with vectors, for a 16-bit A at `a` (layout in call.a); B and y are float32.
-void gemm_few_rows_by_floats(const Context& context, const GemmCall& call, DType a_type, const void* a, int slices);
+void gemm_few_rows_by_floats(const Context& context, const GemmCall& call, DType a_type, const void* a, int split_k);
 /// The same with vectors, for 20-bit B at `b`, packed_row_bytes() per row (packed_weights.h); k is a multiple of 8.
-void gemm_few_rows_packed(const Context& context, const GemmCall& call, const std::byte* b, int slices);
+void gemm_few_rows_packed(const Context& context, const GemmCall& call, const std::byte* b, int split_k);
 /// The same for 16-bit types, one product without residual; call.problem.aligned: vectors.
-void gemm_few_rows_half(const Context& context, const CuteCall& call, int slices);
+void gemm_few_rows_half(const Context& context, const CuteCall& call, int split_k);
 /// The same on tensor cores, up to most_few_rows_mma rows, call.problem.aligned. A warp computes 8 * `eights` (1 or 2)
 /// columns of y; the warps of a block take turns along k.
 void gemm_few_rows_mma(const Context& context, const CuteCall& call, int eights);

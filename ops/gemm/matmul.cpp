@@ -121,7 +121,7 @@ EinsumWalk walk_of(const Problem& node) {
   }
   axis(p.batch.rank(), p.gemm_m, p.trans_a ? 1 : p.gemm_k, 0);
   axis(p.batch.rank() + 1, p.gemm_n, 0, p.trans_b ? p.gemm_k : 1);
-  walk.terms = walk.sum_dims[0] = p.gemm_k;
+  walk.gemm_k = walk.sum_dims[0] = p.gemm_k;
   walk.sum_strides[0][0] = p.trans_a ? p.gemm_m : 1;
   walk.sum_strides[1][0] = p.trans_b ? 1 : p.gemm_n;
   return walk;
@@ -129,7 +129,7 @@ EinsumWalk walk_of(const Problem& node) {
 
 std::optional<std::string> refuse_walked(const Problem& node) {
   if (matrix_problem(node).alpha == 1) return std::nullopt;
-  return fmt::format("alpha with {}; only float32 is done", to_string(node.inputs()[MatrixOp::a].type.dtype));
+  return fmt::format("alpha with {}; only float32 is supported", to_string(node.inputs()[MatrixOp::a].type.dtype));
 }
 
 double walked_tolerance(const Problem& node) { return sum_tolerance(matrix_problem(node).gemm_k); }

@@ -57,7 +57,7 @@ double MatrixOp::flops(std::span<const InputInfo> inputs, std::span<const Tensor
 Offer MatrixKernel::offer(const Problem& node, const Target& target) const {
   const DType dtype = node.inputs()[MatrixOp::a].type.dtype;
   if (!types().contains(dtype))
-    return Offer::refuse(fmt::format("product of {}; only {} is done", to_string(dtype), types().str()));
+    return Offer::refuse(fmt::format("product of {}; only {} is supported", to_string(dtype), types().str()));
   const MatrixProblem p = matrix_problem(node);
   Offer offer = plan(node, p, target);
   for (Candidate& candidate : offer.candidates) {

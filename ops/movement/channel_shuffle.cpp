@@ -162,7 +162,7 @@ std::unique_ptr<const BoundKernel> bind_on_cuda(const Binding& binding) {
   });
 }
 
-constexpr auto kernels = on_both({.formats = nchw_or_nhwc, .steps_over_room = true}, bind_on_cpu, bind_on_cuda);
+constexpr auto kernels = on_both({.formats = nchw_or_nhwc, .skips_padding = true}, bind_on_cpu, bind_on_cuda);
 
 }  // namespace
 

@@ -81,7 +81,7 @@ std::vector<Move> moves(const Binding& binding) {
 constexpr auto kernels = on_either({.formats = nchw_or_nhwc,
                                     .pitched_inputs = all_inputs,
                                     .pitched_output = true,
-                                    .steps_over_room = true,
+                                    .skips_padding = true,
                                     .bind = bind_moves<moves>});
 
 std::shared_ptr<const Op> make(const NodeSpec& spec) {

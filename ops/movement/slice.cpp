@@ -138,7 +138,7 @@ std::vector<Move> moves(const Binding& binding) {
 }
 
 constexpr auto kernels =
-    on_either({.formats = nchw_or_nhwc, .steps_over_room = true, .reads = input_bit(0), .bind = bind_moves<moves>});
+    on_either({.formats = nchw_or_nhwc, .skips_padding = true, .reads = input_bit(0), .bind = bind_moves<moves>});
 
 }  // namespace
 

@@ -70,7 +70,7 @@ constexpr auto kernels = on_both({.types = dtypes<Types<float>>,
                                   .more_on_cuda = dtypes<HalfTypes>,
                                   .formats = nchw_or_nhwc,
                                   .tolerance = 2e-6,
-                                  .steps_over_room = true},
+                                  .skips_padding = true},
                                  bind_cpu, bind_cuda);
 
 std::shared_ptr<const Op> make(const NodeSpec& spec) {

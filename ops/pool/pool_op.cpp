@@ -272,7 +272,7 @@ constexpr auto kernels_for(DTypeSet types) {
                   .tolerance = 2e-6,
                   .pitched_inputs = input_bit(0),
                   .pitched_output = true,
-                  .steps_over_room = true},
+                  .skips_padding = true},
                  bind_cpu, bind_cuda);
 }
 constexpr auto max_kernels = kernels_for(dtypes<PoolTypes>), float_kernels = kernels_for(dtypes<Types<float>>);

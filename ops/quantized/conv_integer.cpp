@@ -200,8 +200,7 @@ class BoundProduct final : public BoundKernel {
     const std::int64_t grain = std::max<std::int64_t>(1, elementwise_grain / plane_.elems());
     run.pool->parallel_for(p_.n * p_.groups * of_group, grain, [&](std::int64_t begin, std::int64_t end, int) {
       for (std::int64_t i = begin; i < end; ++i) {
-        const std::int64_t first = i % of_group * integer_word_terms(),
-                           terms = std::min(integer_word_terms(), c - first);
+        const std::int64_t first = i % of_group * integer_word_k(), terms = std::min(integer_word_k(), c - first);
         std::uint8_t bytes[4 * most_columns];
         std::int32_t outside[most_columns];
         std::fill(bytes, bytes + 4, x.zero == nullptr ? std::uint8_t{0} : *x.zero);
@@ -442,7 +441,7 @@ Offer offer(const Problem& node, const Target& target) {
 std::optional<BlobSpec> blob(const Problem& node, const Candidate&) {
   if (!is_prepared(node)) return std::nullopt;
   const ConvProblem p = node.as<IntegerConvOp>().problem(node.inputs());
-  return BlobSpec{.key = fmt::format("terms={}", integer_word_terms()),
+  return BlobSpec{.key = fmt::format("terms={}", integer_word_k()),
                   .bytes = static_cast<std::size_t>(p.k * integer_line(words(p))) * sizeof(std::int32_t)};
 }
 

@@ -21,7 +21,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 // VNNI multiplies bytes; other targets multiply pairs of 16-bit integers, whose products fit.
 constexpr bool of_bytes = HWY_ARCH_X86_64 && HWY_TARGET <= HWY_AVX3_DL;
-constexpr std::int64_t word_terms_here = of_bytes ? 4 : 2;
+constexpr std::int64_t word_k_here = of_bytes ? 4 : 2;
 // As many accumulators as registers allow beside the operands.
 constexpr std::int64_t tile_vectors = 2, tile_rows = HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3 ? 12 : 6;
 constexpr std::int64_t most_columns = 64;
@@ -29,7 +29,7 @@ constexpr std::int64_t most_columns = 64;
 std::int64_t panel_columns() {
   return tile_vectors * static_cast<std::int64_t>(hn::Lanes(hn::ScalableTag<std::int32_t>()));
 }
-std::int64_t word_terms() { return word_terms_here; }
+std::int64_t word_k() { return word_k_here; }
 
 /// The xor mask that makes a byte's sign the required one.
 [[maybe_unused]] constexpr std::uint8_t flip(const IntegerOperand& of, bool to_signed) {
@@ -42,7 +42,7 @@ std::int64_t word_terms() { return word_terms_here; }
 
 void pack_row(const IntegerOperand& of, int zero, const std::uint8_t* from, std::int64_t taps, std::int64_t terms,
               std::int32_t* line) {
-  const std::int64_t words = (terms + word_terms_here - 1) / word_terms_here;
+  const std::int64_t words = (terms + word_k_here - 1) / word_k_here;
   if constexpr (of_bytes) {
     const std::uint8_t other = flip(of, true);
     std::int32_t sum = 0;
@@ -319,7 +319,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace lenslet {
 HWY_EXPORT(panel_columns);
-HWY_EXPORT(word_terms);
+HWY_EXPORT(word_k);
 HWY_EXPORT(pack_row);
 HWY_EXPORT(pack_panel);
 HWY_EXPORT(copy_words);
@@ -328,7 +328,7 @@ HWY_EXPORT(multiply_panel);
 HWY_EXPORT(store_rows);
 
 std::int64_t integer_panel_columns() { return HWY_DYNAMIC_DISPATCH(panel_columns)(); }
-std::int64_t integer_word_terms() { return HWY_DYNAMIC_DISPATCH(word_terms)(); }
+std::int64_t integer_word_k() { return HWY_DYNAMIC_DISPATCH(word_k)(); }
 
 void pack_integer_row(const IntegerOperand& of, int zero, const std::uint8_t* from, std::int64_t taps,
                       std::int64_t terms, std::int32_t* line) {

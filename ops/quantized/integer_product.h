@@ -79,11 +79,9 @@ LENSLET_HOST_DEVICE inline std::uint8_t requantized(std::int32_t sum, float mult
 // zero points of bytes.
 
 std::int64_t integer_panel_columns();
-std::int64_t integer_word_terms();
+std::int64_t integer_word_k();
 /// Words for `terms` elements of k.
-inline std::int64_t integer_words(std::int64_t terms) {
-  return (terms + integer_word_terms() - 1) / integer_word_terms();
-}
+inline std::int64_t integer_words(std::int64_t terms) { return (terms + integer_word_k() - 1) / integer_word_k(); }
 /// Length of a line with `words` words of k.
 constexpr std::int64_t integer_line(std::int64_t words) { return words + 2; }
 

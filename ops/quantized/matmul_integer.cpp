@@ -179,7 +179,7 @@ std::optional<BlobSpec> blob(const Problem& node, const Candidate&) {
   const Panels panels(shape);
   const std::int64_t elems = shape.batch_b.elems() * panels.count() * panels.elems();
   if (!is_known(node.inputs(), inputs.right, inputs.right_zero) || elems == 0) return std::nullopt;
-  return BlobSpec{.key = fmt::format("columns={} terms={}", panels.columns, integer_word_terms()),
+  return BlobSpec{.key = fmt::format("columns={} terms={}", panels.columns, integer_word_k()),
                   .bytes = static_cast<std::size_t>(elems) * sizeof(std::int32_t)};
 }
 

@@ -24,7 +24,8 @@ class BitCast final : public Op {
   std::vector<TensorType> infer(std::span<const InputInfo> inputs) const override {
     const TensorType& x = required_input(inputs, 0, "input");
     if (dtype_bits(x.dtype) != dtype_bits(to_)) {
-      const std::string what = fmt::format("{} has not as many bits as {}", to_string(x.dtype), to_string(to_));
+      const std::string what =
+          fmt::format("{} and {} differ in the number of bits", to_string(x.dtype), to_string(to_));
       // Not for 16 and 64 bit floats: the network stores them as float32.
       throw Error(x.dtype == DType::f32 ? ErrorKind::unsupported : ErrorKind::invalid_model, what);
     }

@@ -101,15 +101,15 @@ void RegularBuilder::for_each_pair(const std::int32_t* indices, std::int64_t beg
 
 void RegularBuilder::build(const std::int32_t* indices, std::int32_t* rulebook, std::int32_t* out_indices,
                            std::span<std::byte> workspace, ThreadPool& pool) const {
-  const std::int64_t taps = plan_.geometry.volume(), room = plan_.max_pairs;
+  const std::int64_t taps = plan_.geometry.volume(), capacity = plan_.max_pairs;
   std::byte* memory = workspace.data();
   const auto take = [&memory](std::int64_t count) {
     auto* const taken = reinterpret_cast<std::int64_t*>(memory);
     memory += on_lines(count * 8);
     return taken;
   };
-  std::int64_t* const keys = take(room);                         // of each pair's output
-  std::int64_t* const sites = take(room);                        // of the outputs, by piece
+  std::int64_t* const keys = take(capacity);                     // of each pair's output
+  std::int64_t* const sites = take(capacity);                    // of the outputs, by piece
   std::int64_t* const counts = take(pieces() * taps);            // of pairs, by piece of the inputs and tap
   std::int64_t* const starts = take((merge_pieces + 1) * taps);  // by piece of the keys and tap
   std::int64_t* const first_site = take(merge_pieces + 1);       // of a piece, in `sites`
@@ -131,7 +131,7 @@ void RegularBuilder::build(const std::int32_t* indices, std::int32_t* rulebook, 
   // Exclusive prefix sums: counts become write offsets.
   std::int64_t total = 0;
   for (std::int64_t i = 0; i < used * taps; ++i) total += counts[i];
-  if (total > room) refuse_count(total, room, "pairs", "max_pairs");
+  if (total > capacity) refuse_count(total, capacity, "pairs", "max_pairs");
   std::int32_t* const begins = rulebook + 2;
   std::int64_t place = 0;
   for (std::int64_t t = 0; t < taps; ++t) {
@@ -145,7 +145,7 @@ void RegularBuilder::build(const std::int32_t* indices, std::int32_t* rulebook, 
   begins[taps] = static_cast<std::int32_t>(place);
 
   std::int32_t* const in = rulebook + rulebook_header(taps);
-  std::int32_t* const out = in + room;
+  std::int32_t* const out = in + capacity;
   pool.parallel_for(used, 1, [&](std::int64_t first, std::int64_t last, int) {
     for (std::int64_t piece = first; piece < last; ++piece) {
       std::int64_t* const own = counts + piece * taps;
@@ -163,13 +163,13 @@ void RegularBuilder::build(const std::int32_t* indices, std::int32_t* rulebook, 
     if (begins[t + 1] - begins[t] > begins[longest + 1] - begins[longest]) longest = t;
   const std::int64_t length = begins[longest + 1] - begins[longest];
   for (std::int64_t piece = 0; piece <= merge_pieces; ++piece) {
-    const std::int64_t cut = piece == 0              ? std::numeric_limits<std::int64_t>::min()
-                             : piece == merge_pieces ? std::numeric_limits<std::int64_t>::max()
-                             : length == 0           ? 0
-                                                     : keys[begins[longest] + piece * length / merge_pieces];
+    const std::int64_t tiling = piece == 0              ? std::numeric_limits<std::int64_t>::min()
+                                : piece == merge_pieces ? std::numeric_limits<std::int64_t>::max()
+                                : length == 0           ? 0
+                                                        : keys[begins[longest] + piece * length / merge_pieces];
     first_site[piece] = 0;
     for (std::int64_t t = 0; t < taps; ++t) {
-      starts[piece * taps + t] = std::lower_bound(keys + begins[t], keys + begins[t + 1], cut) - keys;
+      starts[piece * taps + t] = std::lower_bound(keys + begins[t], keys + begins[t + 1], tiling) - keys;
       first_site[piece] += starts[piece * taps + t] - begins[t];
     }
   }
@@ -233,7 +233,7 @@ void RegularBuilder::build(const std::int32_t* indices, std::int32_t* rulebook, 
   const std::int64_t width = 1 + out_.dims;
   if (out_indices != nullptr)
     fill_with_none(out_indices + outputs * width, (plan_.max_outputs - outputs) * width, pool);
-  clear_rest(rulebook, taps, room, pool);
+  clear_rest(rulebook, taps, capacity, pool);
 }
 
 }  // namespace lenslet

@@ -69,7 +69,7 @@ SparseGrid read_grid(AttributeReader& reader) {
   const std::size_t entries = reader.integers("spatial_shape").size();
   if (entries != 2 && entries != 3)
     throw Error(entries == 0 ? ErrorKind::invalid_model : ErrorKind::unsupported,
-                fmt::format("attribute spatial_shape has {} entries; 2-D and 3-D are done", entries));
+                fmt::format("attribute spatial_shape has {} entries; 2-D and 3-D are supported", entries));
   SparseGrid grid;
   grid.dims = static_cast<int>(entries);
   grid.size = read_per_axis(reader, "spatial_shape", grid.dims, 1, 1, 1, most_cells_of_axis);
@@ -89,7 +89,7 @@ void require_countable(const SparseGrid& grid, const PerAxis& room) {
   std::int64_t cells = grid.images;
   for (std::size_t a = 0; a < 3; ++a)
     if (__builtin_mul_overflow(cells, grid.size[a] + room[a], &cells) || cells >= std::int64_t{1} << 62)
-      throw Error(ErrorKind::invalid_model, fmt::format("{} have more cells than 62 bits count", grid.str()));
+      throw Error(ErrorKind::invalid_model, fmt::format("{} have more cells than 62 bits can count", grid.str()));
 }
 
 void require_indices(const TensorType& type, int dims) {

@@ -50,7 +50,7 @@ RulebookView::RulebookView(const Tensor& rulebook, std::int64_t volume, bool sub
                 fmt::format("the rulebook is none of {} taps{}", volume, submanifold ? " of a submanifold" : ""));
   if (inputs_ < 0 || inputs_ > most_inputs || outputs_ < 0 || outputs_ > most_outputs)
     throw Error(ErrorKind::invalid_argument,
-                fmt::format("the rulebook leads from {} sites to {}; there is room for {} and {}", inputs_, outputs_,
+                fmt::format("the rulebook leads from {} sites to {}; it holds at most {} and {}", inputs_, outputs_,
                             most_inputs, most_outputs));
 }
 

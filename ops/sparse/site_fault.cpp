@@ -23,7 +23,7 @@ std::string site_fault_text(const SiteFaultWords& words, const SiteFaultContext&
     case SiteFault::outside:
       return row("lies outside " + context.grid.str());
     case SiteFault::twice:
-      return row(words.other < 0 ? "stands twice" : fmt::format("stands twice: it is site {}, too", words.other));
+      return row(words.other < 0 ? "occurs twice" : fmt::format("occurs twice: site {} is the same", words.other));
     case SiteFault::out_of_order:
       return row("comes after a larger one; SparseSort brings sites into their order");
     case SiteFault::sites:
@@ -35,7 +35,7 @@ std::string site_fault_text(const SiteFaultWords& words, const SiteFaultContext&
     case SiteFault::no_rulebook:
       return fmt::format("the rulebook is none of {} taps", context.taps);
     case SiteFault::leads_elsewhere:
-      return fmt::format("the rulebook leads from {} sites to {}; there is room for {} and {}", words.row, words.other,
+      return fmt::format("the rulebook leads from {} sites to {}; it holds at most {} and {}", words.row, words.other,
                          context.most_inputs, context.most_outputs);
     case SiteFault::bad_pairs:
       return "the rulebook has pairs that are out of order, or of sites that are not";

@@ -55,11 +55,11 @@ SparseConvProblem SparseConvOp::problem(std::span<const InputInfo> inputs) const
   p.taps = 1;
   for (int a = 2; a < w.rank(); ++a) {
     if (w[a] < 1 || w[a] > 5)
-      throw Error(ErrorKind::unsupported, fmt::format("filters {}: 1 to 5 taps an axis are done", w.str()));
+      throw Error(ErrorKind::unsupported, fmt::format("filters {}: 1 to 5 taps an axis are supported", w.str()));
     p.taps *= w[a];
   }
   if (p.submanifold && p.taps % 2 == 0)
-    throw Error(ErrorKind::invalid_model, "a submanifold convolution has a centre: kernels of odd numbers of taps");
+    throw Error(ErrorKind::invalid_model, "a submanifold convolution needs an odd number of taps on each axis");
   const std::int64_t header = rulebook_header(p.submanifold ? p.taps / 2 : p.taps), pairs = (book[0] - header) / 2;
   if (book[0] < header || (book[0] - header) % 2 != 0)
     throw Error(ErrorKind::invalid_model,

@@ -91,7 +91,7 @@ class SparseFromDense final : public Op {
     require_rank("x", x.shape, 4, 5);
     const std::int64_t cells = grid(x.shape).cells(), most = max_sites_.value_or(cells);
     if (cells > INT32_MAX || most > INT32_MAX)
-      throw Error(ErrorKind::unsupported, fmt::format("{} cells are more than 31 bits number", cells));
+      throw Error(ErrorKind::unsupported, fmt::format("{} cells are more than 31 bits can count", cells));
     return {{DType::i32, {most, x.shape.rank() - 1}}, {x.dtype, {most, x.shape[1]}}};
   }
 

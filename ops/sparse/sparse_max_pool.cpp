@@ -26,7 +26,7 @@ class SparseMaxPool final : public Op {
     const std::vector<std::int64_t> kernel = reader.integers("kernel_shape");
     if (kernel.size() != 2 && kernel.size() != 3)
       throw Error(ErrorKind::invalid_model,
-                  fmt::format("attribute kernel_shape has {} entries; 2-D and 3-D are done", kernel.size()));
+                  fmt::format("attribute kernel_shape has {} entries; 2-D and 3-D are supported", kernel.size()));
     dims_ = static_cast<int>(kernel.size());
     kernel_ = read_per_axis(reader, "kernel_shape", dims_, 1, 1, 1, 5);
     reader.finish();
@@ -95,7 +95,7 @@ std::unique_ptr<const BoundKernel> bind_cuda(const Binding& binding) {
   if constexpr (cuda_built) {
     const std::int64_t taps = binding.op<SparseMaxPool>().taps();
     const cuda::SparsePoolSizes sizes{.taps = taps,
-                                      .room = (binding.shape(1)[0] - rulebook_header(taps)) / 2,
+                                      .capacity = (binding.shape(1)[0] - rulebook_header(taps)) / 2,
                                       .most_inputs = binding.shape(0)[0],
                                       .most_outputs = binding.output_shape()[0],
                                       .channels = binding.shape(0)[1]};

@@ -42,8 +42,7 @@ class SparseRulebook final : public Op {
     if (submanifold) {
       for (const std::int64_t taps : geometry_.kernel)
         if (taps % 2 == 0)
-          throw Error(ErrorKind::invalid_model,
-                      "a submanifold convolution has a centre: kernels of odd numbers of taps");
+          throw Error(ErrorKind::invalid_model, "a submanifold convolution needs an odd number of taps on each axis");
     } else {
       geometry_.stride = read_per_axis(reader, "strides", dims, 1, 1, 1, most_step);
       read_pads(reader);
@@ -108,7 +107,7 @@ class SparseRulebook final : public Op {
         plan.max_pairs > INT32_MAX / 2 - rulebook_header(geometry_.stored_taps()))
       throw Error(
           ErrorKind::unsupported,
-          fmt::format("{} sites may give {} and {} pairs, more than 31 bits number: state max_sites or max_pairs",
+          fmt::format("{} sites may give {} and {} pairs, more than 31 bits can count: state max_sites or max_pairs",
                       plan.max_inputs, plan.max_outputs, plan.max_pairs));
     return plan;
   }

@@ -42,7 +42,7 @@ class SparseSort final : public Op {
     const TensorType& x = require_features(inputs, grid_.dims);
     const std::int64_t most = max_sites_.value_or(x.shape[0]);
     if (most > INT32_MAX || x.shape[0] > INT32_MAX)
-      throw Error(ErrorKind::unsupported, fmt::format("{} sites are more than 31 bits number", x.shape[0]));
+      throw Error(ErrorKind::unsupported, fmt::format("{} sites are more than 31 bits can count", x.shape[0]));
     return {{DType::i32, {most, 1 + grid_.dims}}, {x.dtype, {most, x.shape[1]}}};
   }
 
@@ -81,7 +81,7 @@ std::unique_ptr<const BoundKernel> bind_cpu(const Binding& binding) {
         for (std::int64_t i = 1; i < sites; ++i)
           if (order[i].key == order[i - 1].key)
             throw Error(ErrorKind::invalid_argument,
-                        fmt::format("site {} {} stands twice: it is site {}, too", order[i].row,
+                        fmt::format("site {} {} occurs twice: site {} is the same", order[i].row,
                                     site_text(indices, grid.dims, order[i].row), order[i - 1].row));
         if (sites > most) refuse_count(sites, most, "sites", "max_sites");
         const std::int64_t width = 1 + grid.dims;

@@ -66,7 +66,7 @@ class SparseVoxelize final : public Op {
     require_countable(grid, {0, 0, 0});
     const std::int64_t most = max_sites_.value_or(std::min(all, grid.cells()));
     if (most > INT32_MAX || all > INT32_MAX)
-      throw Error(ErrorKind::unsupported, fmt::format("{} points are more than 31 bits number", all));
+      throw Error(ErrorKind::unsupported, fmt::format("{} points are more than 31 bits can count", all));
     return {{DType::i32, {most, 4}}, {points.dtype, {most, columns}}};
   }
 

@@ -40,7 +40,7 @@ void check_algorithm(DeviceKind device, const std::string& name) {
   if (name.empty()) return;
   std::vector<std::string_view> known;
   for (const Kernel* const kernel : conv_algorithms(device)) known.push_back(kernel->name());
-  if (std::ranges::find(known, name) != known.end()) return;
+  if (std::ranges::find(known, current_kernel_name(name)) != known.end()) return;
   throw Error(ErrorKind::invalid_argument,
               fmt::format("no convolution algorithm is called '{}'; there are: {}", name, fmt::join(known, ", ")));
 }

@@ -172,7 +172,7 @@ void Graph::check() const {
   for (const ValueId id : inputs) {
     if (!in_range(id)) broken(*this, "an input id is out of range");
     if (defined[static_cast<std::size_t>(id)])
-      broken(*this, fmt::format("input {} is a constant or stands twice", value(id).name));
+      broken(*this, fmt::format("input {} is a constant or occurs twice", value(id).name));
     defined[static_cast<std::size_t>(id)] = true;
   }
   for (const Node& checked : nodes) {

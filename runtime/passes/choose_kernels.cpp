@@ -28,12 +28,11 @@ class LayerAlgorithms {
   std::string_view of(const Node& node) {
     const DeviceKind device = context_.target.device.kind;
     const auto own = wanted_.find(node.name);
-    if (own == wanted_.end())
-      return find_kernel(node.type(), device, context_.forced_algorithm) != nullptr ? context_.forced_algorithm
-                                                                                    : std::string_view();
+    if (own == wanted_.end()) return name_of(find_kernel(node.type(), device, context_.forced_algorithm));
     auto& [algorithm, asked] = own->second;
     asked = true;
-    if (algorithm.empty() || find_kernel(node.type(), device, algorithm) != nullptr) return algorithm;
+    if (algorithm.empty()) return {};
+    if (const Kernel* const kernel = find_kernel(node.type(), device, algorithm)) return name_of(kernel);
     std::vector<std::string_view> known;
     for (const Kernel* kernel : kernels_of(node.type(), device)) known.push_back(kernel->name());
     throw Error(ErrorKind::invalid_argument, known.size() < 2
@@ -51,6 +50,8 @@ class LayerAlgorithms {
   }
 
  private:
+  static std::string_view name_of(const Kernel* kernel) { return kernel != nullptr ? kernel->name() : ""; }
+
   const PassContext& context_;
   std::map<std::string, std::pair<std::string, bool>, std::less<>> wanted_;
 };

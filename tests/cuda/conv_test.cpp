@@ -14,7 +14,7 @@
 
 #include "ops/conv/conv.h"
 #include "tests/cuda/device_case.h"
-#include "tests/cuda/every_cut.h"
+#include "tests/cuda/every_tiling.h"
 #include "tests/ops/conv_cases.h"
 #include "tests/ops/conv_data.h"
 #include "tests/ops/op_runner.h"
@@ -82,7 +82,7 @@ TEST_CASE("cuda/conv_numerics/tf32_when_asked_for") {
   const unsigned seed = random_seed();
   for (const std::int64_t filter : {1, 3}) {
     const ConvProblem p = parse_conv(fmt::format("2x64x30x30 -> 128, {0}x{0} s1 p1 g1", filter));
-    for (const char* const precision : {"fp32", "tf32"}) check_cuts("im2col_gemm", p, precision, seed, as_planned);
+    for (const char* const precision : {"fp32", "tf32"}) check_tilings("im2col_gemm", p, precision, seed, as_planned);
     std::mt19937 random(seed);
     const ConvData data = make_conv_data(p, random);
     const Tensor exact = convolved("im2col_gemm", p, "fp32", data.x, data.w),
@@ -107,10 +107,10 @@ TEST_CASE("cuda/conv_depthwise/strips_of_any_height") {
         for (const std::int64_t rows : {1, 2, 3, 4, 5, 6, 7, 9, 13}) {
           const ConvProblem p = parse_conv(fmt::format("2x{0}x{1}x11 -> {0}, 3x3 s{2} p1 g{0}{3}{4}", c, 13 * stride,
                                                        stride, rows % 2 == 0 ? " +bias" : "", activations[rows % 3]));
-          check_cuts("depthwise", p, precision, seed++, [&](const Planned& planned) {
+          check_tilings("depthwise", p, precision, seed++, [&](const Planned& planned) {
             std::string config = planned.candidate.config;
             const std::size_t at = config.find("rows=") + 5;
-            return std::vector{Cut{config.replace(at, config.find(' ', at) - at, fmt::format("{}", rows))}};
+            return std::vector{Tiling{config.replace(at, config.find(' ', at) - at, fmt::format("{}", rows))}};
           });
         }
 }
@@ -127,12 +127,12 @@ TEST_CASE("cuda/conv_depthwise/several_filters_a_channel") {
             parse_conv(fmt::format("2x{0}x9x13 -> {1}, 3x4 s{2}x2 p1,0,2,1 g{0} d1x{3}{4}{5}", c, c * filters,
                                    filters % 2 + 1, filters % 3 + 1, c != 8 ? " +bias" : "", activations[filters % 3]));
         const std::int64_t lanes = std::string_view(precision) == "fp32" ? 4 : 8;
-        check_cuts("depthwise", p, precision, seed++, [&](const Planned& planned) {
-          std::vector<Cut> cuts{{planned.candidate.config}, {"tile=any1 threads=64"}};
+        check_tilings("depthwise", p, precision, seed++, [&](const Planned& planned) {
+          std::vector<Tiling> tilings{{planned.candidate.config}, {"tile=any1 threads=64"}};
           for (const std::int64_t channels : {std::int64_t{2}, lanes})
             if (p.k % lanes == 0 && (channels == lanes || filters >= lanes))
-              cuts.push_back({fmt::format("tile=any{}of{} threads=64", lanes, channels)});
-          return cuts;
+              tilings.push_back({fmt::format("tile=any{}of{} threads=64", lanes, channels)});
+          return tilings;
         });
       }
 }
@@ -152,10 +152,10 @@ TEST_CASE("cuda/conv_depthwise/tiles_of_7x7") {
          {"3x24x1x4 -> 24, 7x7 s{} p3,2,3,4 g24 +relu", "3x24x6x9 -> 24, 7x7 s{} p3,2,3,4 g24 +bias",
           "3x24x17x20 -> 24, 7x7 s{} p3,2,3,4 g24 +bias +residual +silu"}) {
       const ConvProblem p = parse_conv(fmt::format(fmt::runtime(row), stride));
-      check_cuts("depthwise", p, precision, seed++, [&names = names](const Planned&) {
-        std::vector<Cut> cuts;
-        for (const char* const name : names) cuts.push_back({fmt::format("tile={} threads=64", name)});
-        return cuts;
+      check_tilings("depthwise", p, precision, seed++, [&names = names](const Planned&) {
+        std::vector<Tiling> tilings;
+        for (const char* const name : names) tilings.push_back({fmt::format("tile={} threads=64", name)});
+        return tilings;
       });
     }
 }

@@ -31,8 +31,8 @@ std::vector<float> download(const cuda::DeviceBuffer<float>& buffer) {
 double error_of(const cuda::Session& session, const test::ProductCase& t, Numerics::Multiply multiply) {
   test::DrawnProduct product(session.context(), t, DType::f32, DType::f32, 1);
   // Rounding of fp32 is near 1e-7; TF32 would be near 3e-4, so that its use by mistake shows.
-  const double sums = multiply == Numerics::Multiply::fp32 ? 2.8e-6 : 5.6e-3;
-  return product.check("cublas", sums, 0, [&] {
+  const double acc = multiply == Numerics::Multiply::fp32 ? 2.8e-6 : 5.6e-3;
+  return product.check("cublas", acc, 0, [&] {
     session.context().cublas->gemm(
         t.m, t.n, t.k, {product.a().floats(), product.a().ld, t.trans_a, product.a().elems / t.batch},
         {product.b().floats(), product.b().ld, t.trans_b, product.b_step()}, reinterpret_cast<float*>(product.y()),

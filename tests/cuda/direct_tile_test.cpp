@@ -7,30 +7,30 @@
 #include <string>
 #include <vector>
 
-#include "tests/cuda/every_cut.h"
+#include "tests/cuda/every_tiling.h"
 #include "tests/random_seed.h"
 
 namespace lenslet::test {
 namespace {
 
 /// Groups of six filters and of eight, blocks of one warp to eight, channels all at once, in two chunks and one by one.
-std::vector<Cut> cuts_of(const Planned& planned) {
-  std::vector<Cut> cuts;
+std::vector<Tiling> tilings_of(const Planned& planned) {
+  std::vector<Tiling> tilings;
   const std::int64_t c = planned.problem.c;
   for (const int filters : {6, 8})
     for (const auto& [warps_p, warps_k] : {std::pair{1, 1}, {1, 3}, {2, 1}, {2, 4}, {4, 2}, {8, 1}, {1, 8}})
       for (const std::int64_t chunk : std::set<std::int64_t>{c, (c + 1) / 2, 1}) {
         const std::string config =
             fmt::format("filters={} warps_p={} warps_k={} chunk={}", filters, warps_p, warps_k, chunk);
-        cuts.push_back({config, config});
+        tilings.push_back({config, config});
       }
-  return cuts;
+  return tilings;
 }
 
 }  // namespace
 
 // The window of 3x3 that is known and others, strides, dilations and pads; outputs and filters that fill no block.
-TEST_CASE("cuda/direct_tile/every_cut") {
+TEST_CASE("cuda/direct_tile/every_tiling") {
   unsigned seed = random_seed();
   for (const ConvProblem& p : convs({
            "2x6x19x37 -> 21, 3x3 s1 p1 g1 +bias +relu",
@@ -39,7 +39,7 @@ TEST_CASE("cuda/direct_tile/every_cut") {
            "3x4x9x11 -> 8, 1x1 s1 p0 g1",
            "1x7x20x23 -> 9, 2x3 s1 p1,2,0,3 g1 d2x3 +bias +hard_swish",
        }))
-    check_cuts("direct_tile", p, "fp32", seed++, cuts_of, 4);
+    check_tilings("direct_tile", p, "fp32", seed++, tilings_of, 4);
 }
 
 }  // namespace lenslet::test

@@ -93,7 +93,7 @@ DrawnProduct::DrawnProduct(const cuda::Context& context, const ProductCase& t, D
 
 std::int64_t DrawnProduct::before() const { return guard + t_.y_shift; }
 
-double DrawnProduct::check(const std::string& name, double sums, double last, const std::function<void()>& queue) {
+double DrawnProduct::check(const std::string& name, double acc, double last, const std::function<void()>& queue) {
   const std::string what = name + " " + t_.str();
   std::vector<std::byte> made = run(queue);
   CHECK_MESSAGE(run(queue) == made, what, ": other bits in the second run");
@@ -104,7 +104,7 @@ double DrawnProduct::check(const std::string& name, double sums, double last, co
     const auto i = static_cast<std::int64_t>(at);
     std::byte* const element = made.data() + bytes(before() + i / t_.n * y_ld() + i % t_.n);
     const double value = get(y_type_, element), error = std::abs(value - exact_[at]);
-    const double part = error / (sums * rms_ + last * std::abs(exact_[at]));
+    const double part = error / (acc * rms_ + last * std::abs(exact_[at]));
     if (!(part <= worst)) {
       where = at;
       got = value;

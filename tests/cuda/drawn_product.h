@@ -67,7 +67,7 @@ class DrawnProduct {
   /// Runs what `queue` queues twice over NaNs. Fails the current check where y is further from the exact one than
   /// `sums` of the root of the mean of its squares and `last` of itself, where anything but y is written, or where the
   /// bits do not repeat. Gives the largest error.
-  double check(const std::string& name, double sums, double last, const std::function<void()>& queue);
+  double check(const std::string& name, double acc, double last, const std::function<void()>& queue);
 
  private:
   std::int64_t before() const;

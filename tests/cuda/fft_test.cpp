@@ -10,7 +10,7 @@
 
 #include "ops/conv/cuda/fft_plan.h"
 #include "tests/cuda/device_case.h"
-#include "tests/cuda/every_cut.h"
+#include "tests/cuda/every_tiling.h"
 #include "tests/random_seed.h"
 
 namespace lenslet::test {
@@ -18,8 +18,8 @@ namespace {
 
 using namespace lenslet::cuda;
 
-std::vector<Cut> cuts_of(const Planned& of) {
-  std::vector<Cut> cuts;
+std::vector<Tiling> tilings_of(const Planned& of) {
+  std::vector<Tiling> tilings;
   for (const int size : fft_sizes) {
     if (std::max(of.problem.r, of.problem.s) > largest_fft_window(size)) continue;
     const FftPlan planned = plan_fft(of.problem, size, of.device);
@@ -31,19 +31,19 @@ std::vector<Cut> cuts_of(const Planned& of) {
       for (std::size_t tile = 0; tile < fft_product_tiles.size(); ++tile) {
         if (chunk != (planned.count + 2) / 3 && tile > 0) break;
         plan.tile = static_cast<FftProductTile>(tile);
-        cuts.push_back(
+        tilings.push_back(
             {plan.str(), fmt::format("{}", size), (plan.v_floats() + plan.product_floats()) * sizeof(float)});
       }
     }
   }
-  return cuts;
+  return tilings;
 }
 
 }  // namespace
 
 // Windows that are not square and the largest, pads up to the window, one output, odd sizes, channels that fill no step
 // of the products, several tiles of theirs both ways, with and without what is fused.
-TEST_CASE("cuda/fft/every_cut") {
+TEST_CASE("cuda/fft/every_tiling") {
   const unsigned seed = random_seed();
   const std::vector<ConvProblem> problems = convs({
       "1x16x5x5 -> 4, 5x5 s1 p0 g1",
@@ -54,7 +54,7 @@ TEST_CASE("cuda/fft/every_cut") {
       "35x12x9x21 -> 132, 5x5 s1 p0,1,2,3 g1 +bias +residual",
   });
   for (std::size_t i = 0; i < std::size(problems); i += reduced() ? 3 : 1)
-    CHECK(check_cuts("fft", problems[i], "fp32", seed, cuts_of) >= 5);
+    CHECK(check_tilings("fft", problems[i], "fp32", seed, tilings_of) >= 5);
 }
 
 }  // namespace lenslet::test

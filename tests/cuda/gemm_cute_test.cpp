@@ -38,9 +38,9 @@ constexpr Types types[] = {
     {Multiply::bf16, DType::bf16, DType::bf16, "bf16"}, {Multiply::bf16, DType::bf16, DType::f32, "bf16 to fp32"},
     {Multiply::tf32, DType::f32, DType::f32, "tf32"},   {Multiply::fp32, DType::f32, DType::f32, "fp32"}};
 
-/// LENSLET_TEST_CUT="core=wgmma tile=128x256 cluster=2": only these, to find out which one hangs.
+/// LENSLET_TEST_TILING="core=wgmma tile=128x256 cluster=2": only these, to find out which one hangs.
 std::string_view wanted() {
-  const char* const only = std::getenv("LENSLET_TEST_CUT");
+  const char* const only = std::getenv("LENSLET_TEST_TILING");
   return only == nullptr ? "" : only;
 }
 
@@ -91,10 +91,10 @@ int check(const cuda::Context& context, const DeviceProfile& device, const Case&
   // The operands are what they are: rounding them is not to be allowed for, but in tf32. The last rounding errs by half
   // a unit in the last place, and what is rounded to 16 bits may be within 2^-17 before
   // (ops/core/approximate_math.cuh).
-  const double sums = type.multiply == Multiply::tf32 ? tf32_sum_tolerance(t.k) : sum_tolerance(t.k);
+  const double acc = type.multiply == Multiply::tf32 ? tf32_sum_tolerance(t.k) : sum_tolerance(t.k);
   const double last = type.y == DType::f32 ? 0 : unit_roundoff(type.y) + 0x1p-17;
   const auto check = [&](const std::string& way, const std::function<void()>& queue) {
-    product.check(fmt::format("{} {}", type.name, way), sums, last, queue);
+    product.check(fmt::format("{} {}", type.name, way), acc, last, queue);
   };
   // In the second run B may be read early, which is to change nothing.
   const auto check_way = [&](const std::string& way, const auto& queue) {
@@ -112,8 +112,8 @@ int check(const cuda::Context& context, const DeviceProfile& device, const Case&
   }
   if (type.x != DType::f32 && t.batch == 1 && t.trans_b && call.residual == nullptr && only.empty()) {
     if (t.m <= cuda::most_few_rows)
-      for (const int slices : {1, 2, 4, 8})
-        check(fmt::format("few_rows in {}", slices), [&] { cuda::gemm_few_rows_half(context, call, slices); });
+      for (const int split_k : {1, 2, 4, 8})
+        check(fmt::format("few_rows in {}", split_k), [&] { cuda::gemm_few_rows_half(context, call, split_k); });
     if (t.m <= cuda::most_few_rows_mma && problem.aligned)
       for (const int eights : {1, 2})
         check_way(fmt::format("few_rows_mma of {}", eights), [&] { cuda::gemm_few_rows_mma(context, call, eights); });
@@ -131,13 +131,13 @@ void check_all(const std::vector<Case>& cases) {
 const Activation relu{Activation::Kind::relu, 0, 0}, silu{Activation::Kind::silu, 0, 0};
 
 /// One cut alone, from a single tile to blocks that make several: the first thing to look at when anything fails.
-void check_cut(const std::string& only) {
+void check_tiling(const std::string& only) {
   const cuda::Session session(0);
   const DeviceProfile device = cuda::device_profile(0);
   const std::string reason = !cuda::cute_built()              ? "this build has no gemm_cute"
                              : only.starts_with("core=wgmma") ? test::no_wgmma()
                                                               : "";
-  if (!test::can_run("cuda/gemm_cute/cut of " + only, reason)) return;
+  if (!test::can_run("cuda/gemm_cute/tiling of " + only, reason)) return;
   int ran = 0;
   // A step of one tile; all steps of a ring and more; tails everywhere; rows of y that TMA cannot store; every word of
   // the epilogue, in place, too; a batch; B as [k,n]; more tiles than multiprocessors, few steps each and many.
@@ -155,37 +155,37 @@ void check_cut(const std::string& only) {
   CHECK_MESSAGE(ran > 0, only, " was never run");
 }
 
-#define LENSLET_CUT(NAME, CONFIG) \
-  TEST_CASE("cuda/gemm_cute/cut/" NAME) { check_cut(CONFIG); }
-LENSLET_CUT("mma_64x64", "core=mma tile=64x64 slices=1")
-LENSLET_CUT("mma_128x128", "core=mma tile=128x128 slices=1")
-LENSLET_CUT("wgmma_128x64", "core=wgmma tile=128x64 cluster=1 slices=1")
-LENSLET_CUT("wgmma_128x128", "core=wgmma tile=128x128 cluster=1 slices=1")
-LENSLET_CUT("wgmma_128x256", "core=wgmma tile=128x256 cluster=1 slices=1")
-LENSLET_CUT("wgmma_256x128", "core=wgmma tile=256x128 cluster=1 slices=1")
-LENSLET_CUT("wgmma_64x128", "core=wgmma tile=64x128 cluster=1 slices=1")
-LENSLET_CUT("wgmma_64x64", "core=wgmma tile=64x64 cluster=1 slices=1")
-LENSLET_CUT("wgmma_64x256", "core=wgmma tile=64x256 cluster=1 slices=1")
-LENSLET_CUT("wgmma_64x64_join2", "core=wgmma tile=64x64 cluster=2 slices=2")
-LENSLET_CUT("wgmma_64x64_join4", "core=wgmma tile=64x64 cluster=4 slices=4")
-LENSLET_CUT("wgmma_64x64_join8", "core=wgmma tile=64x64 cluster=8 slices=8")
-LENSLET_CUT("wgmma_64x256_join2", "core=wgmma tile=64x256 cluster=2 slices=2")
-LENSLET_CUT("wgmma_64x256_join8", "core=wgmma tile=64x256 cluster=8 slices=8")
-LENSLET_CUT("wgmma_128x64_slices", "core=wgmma tile=128x64 cluster=1 slices=3")
-LENSLET_CUT("wgmma_128x256_slices", "core=wgmma tile=128x256 cluster=1 slices=2")
-LENSLET_CUT("wgmma_128x64_cluster", "core=wgmma tile=128x64 cluster=2 slices=1")
-LENSLET_CUT("wgmma_128x128_cluster", "core=wgmma tile=128x128 cluster=2 slices=1")
-LENSLET_CUT("wgmma_128x256_cluster", "core=wgmma tile=128x256 cluster=2 slices=1")
-LENSLET_CUT("wgmma_256x128_cluster", "core=wgmma tile=256x128 cluster=2 slices=1")
-LENSLET_CUT("wgmma_128x64_join2", "core=wgmma tile=128x64 cluster=2 slices=2")
-LENSLET_CUT("wgmma_128x64_join4", "core=wgmma tile=128x64 cluster=4 slices=4")
-LENSLET_CUT("wgmma_128x64_join8", "core=wgmma tile=128x64 cluster=8 slices=8")
-LENSLET_CUT("wgmma_64x128_join2", "core=wgmma tile=64x128 cluster=2 slices=2")
-LENSLET_CUT("wgmma_64x128_join8", "core=wgmma tile=64x128 cluster=8 slices=8")
-LENSLET_CUT("wgmma_128x128_join2", "core=wgmma tile=128x128 cluster=2 slices=2")
-LENSLET_CUT("wgmma_128x128_join4", "core=wgmma tile=128x128 cluster=4 slices=4")
-LENSLET_CUT("wgmma_128x128_join8", "core=wgmma tile=128x128 cluster=8 slices=8")
-#undef LENSLET_CUT
+#define LENSLET_TILING(NAME, CONFIG) \
+  TEST_CASE("cuda/gemm_cute/tiling/" NAME) { check_tiling(CONFIG); }
+LENSLET_TILING("mma_64x64", "core=mma tile=64x64 split_k=1")
+LENSLET_TILING("mma_128x128", "core=mma tile=128x128 split_k=1")
+LENSLET_TILING("wgmma_128x64", "core=wgmma tile=128x64 cluster=1 split_k=1")
+LENSLET_TILING("wgmma_128x128", "core=wgmma tile=128x128 cluster=1 split_k=1")
+LENSLET_TILING("wgmma_128x256", "core=wgmma tile=128x256 cluster=1 split_k=1")
+LENSLET_TILING("wgmma_256x128", "core=wgmma tile=256x128 cluster=1 split_k=1")
+LENSLET_TILING("wgmma_64x128", "core=wgmma tile=64x128 cluster=1 split_k=1")
+LENSLET_TILING("wgmma_64x64", "core=wgmma tile=64x64 cluster=1 split_k=1")
+LENSLET_TILING("wgmma_64x256", "core=wgmma tile=64x256 cluster=1 split_k=1")
+LENSLET_TILING("wgmma_64x64_join2", "core=wgmma tile=64x64 cluster=2 split_k=2")
+LENSLET_TILING("wgmma_64x64_join4", "core=wgmma tile=64x64 cluster=4 split_k=4")
+LENSLET_TILING("wgmma_64x64_join8", "core=wgmma tile=64x64 cluster=8 split_k=8")
+LENSLET_TILING("wgmma_64x256_join2", "core=wgmma tile=64x256 cluster=2 split_k=2")
+LENSLET_TILING("wgmma_64x256_join8", "core=wgmma tile=64x256 cluster=8 split_k=8")
+LENSLET_TILING("wgmma_128x64_split_k", "core=wgmma tile=128x64 cluster=1 split_k=3")
+LENSLET_TILING("wgmma_128x256_split_k", "core=wgmma tile=128x256 cluster=1 split_k=2")
+LENSLET_TILING("wgmma_128x64_cluster", "core=wgmma tile=128x64 cluster=2 split_k=1")
+LENSLET_TILING("wgmma_128x128_cluster", "core=wgmma tile=128x128 cluster=2 split_k=1")
+LENSLET_TILING("wgmma_128x256_cluster", "core=wgmma tile=128x256 cluster=2 split_k=1")
+LENSLET_TILING("wgmma_256x128_cluster", "core=wgmma tile=256x128 cluster=2 split_k=1")
+LENSLET_TILING("wgmma_128x64_join2", "core=wgmma tile=128x64 cluster=2 split_k=2")
+LENSLET_TILING("wgmma_128x64_join4", "core=wgmma tile=128x64 cluster=4 split_k=4")
+LENSLET_TILING("wgmma_128x64_join8", "core=wgmma tile=128x64 cluster=8 split_k=8")
+LENSLET_TILING("wgmma_64x128_join2", "core=wgmma tile=64x128 cluster=2 split_k=2")
+LENSLET_TILING("wgmma_64x128_join8", "core=wgmma tile=64x128 cluster=8 split_k=8")
+LENSLET_TILING("wgmma_128x128_join2", "core=wgmma tile=128x128 cluster=2 split_k=2")
+LENSLET_TILING("wgmma_128x128_join4", "core=wgmma tile=128x128 cluster=4 split_k=4")
+LENSLET_TILING("wgmma_128x128_join8", "core=wgmma tile=128x128 cluster=8 split_k=8")
+#undef LENSLET_TILING
 
 TEST_CASE("cuda/gemm_cute/sizes") {
   std::vector<Case> cases;

@@ -41,20 +41,20 @@ std::vector<Way> ways(const Case& t, std::span<const double> b, bool with_cublas
       for (std::int64_t l = 0; l < t.k; ++l)
         cuda::pack_weight(host.data() + j * row_bytes, l, static_cast<float>(b[static_cast<std::size_t>(j * t.k + l)]));
     const auto lies = std::make_shared<cuda::DeviceBuffer<std::byte>>(cuda::upload(host));
-    for (const int slices : {1, 2, 4, 8})
-      list.push_back({fmt::format("few_rows in {}, packed", slices),
+    for (const int split_k : {1, 2, 4, 8})
+      list.push_back({fmt::format("few_rows in {}, packed", split_k),
                       [=](const cuda::Context& context, const cuda::GemmCall& call) {
-                        cuda::gemm_few_rows_packed(context, call, lies->data(), slices);
+                        cuda::gemm_few_rows_packed(context, call, lies->data(), split_k);
                       },
                       true});
   }
-  for (const int slices : {1, 2, 4, 8})
+  for (const int split_k : {1, 2, 4, 8})
     for (const bool vectors : {false, true})
       if (t.batch == 1 && t.m <= cuda::most_few_rows && t.trans_b && !t.trans_a &&
           (!vectors || (t.k % 4 == 0 && t.operands_shift % 4 == 0)))
-        list.push_back({fmt::format("few_rows in {}, vectors: {}", slices, vectors),
+        list.push_back({fmt::format("few_rows in {}, vectors: {}", split_k, vectors),
                         [=](const cuda::Context& context, const cuda::GemmCall& call) {
-                          cuda::gemm_few_rows(context, call, slices, vectors);
+                          cuda::gemm_few_rows(context, call, split_k, vectors);
                         }});
   for (const auto multiply : {Numerics::Multiply::fp32, Numerics::Multiply::tf32})
     if (with_cublas && t.k > 0)

@@ -5,16 +5,16 @@
 #include <string>
 #include <vector>
 
-#include "tests/cuda/every_cut.h"
+#include "tests/cuda/every_tiling.h"
 #include "tests/random_seed.h"
 
 namespace lenslet::test {
 namespace {
 
-std::vector<Cut> rows_of_taps(const Planned& planned) {
-  std::vector<Cut> cuts{{"rows=1", "rows=1"}};
-  if (planned.candidate.config != "rows=1") cuts.push_back({planned.candidate.config, planned.candidate.config});
-  return cuts;
+std::vector<Tiling> rows_of_taps(const Planned& planned) {
+  std::vector<Tiling> tilings{{"rows=1", "rows=1"}};
+  if (planned.candidate.config != "rows=1") tilings.push_back({planned.candidate.config, planned.candidate.config});
+  return tilings;
 }
 
 }  // namespace
@@ -35,7 +35,7 @@ TEST_CASE("cuda/grouped_mma/rows_of_taps") {
       "40x128x17x17 -> 128, 3x3 s1 p1 g32 +bias +residual +relu",
   });
   for (const char* const precision : {"fp16", "bf16"})
-    for (const ConvProblem& p : problems) check_cuts("grouped_mma", p, precision, seed++, rows_of_taps, 1);
+    for (const ConvProblem& p : problems) check_tilings("grouped_mma", p, precision, seed++, rows_of_taps, 1);
 }
 
 }  // namespace lenslet::test

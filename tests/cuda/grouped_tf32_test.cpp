@@ -7,14 +7,14 @@
 #include <vector>
 
 #include "ops/conv/cuda/grouped_tf32_plan.h"
-#include "tests/cuda/every_cut.h"
+#include "tests/cuda/every_tiling.h"
 #include "tests/random_seed.h"
 
 namespace lenslet::test {
 
 using namespace lenslet::cuda;
 
-TEST_CASE("cuda/grouped_tf32/every_cut") {
+TEST_CASE("cuda/grouped_tf32/every_tiling") {
   const unsigned seed = random_seed();
   // Groups of every width; tiles and blocks of channels in part; strides that are known and others, dilations, windows
   // of other heights, pads of different width; more blocks than multiprocessors.
@@ -33,11 +33,11 @@ TEST_CASE("cuda/grouped_tf32/every_cut") {
            "1x64x13x40 -> 64, 1x2 s2x3 p0 g8 +bias +residual",
            "40x128x17x17 -> 128, 3x3 s1 p1 g32 +bias +relu",
        }))
-    check_cuts("grouped_tf32", p, "tf32", seed, [](const Planned& planned) {
-      std::vector<Cut> cuts;
-      for (const GroupedTf32Cut& cut : grouped_tf32_cuts(planned.problem))
-        if (!planned.device.refuse_shared(cut.shared_bytes())) cuts.push_back({cut.str()});
-      return cuts;
+    check_tilings("grouped_tf32", p, "tf32", seed, [](const Planned& planned) {
+      std::vector<Tiling> tilings;
+      for (const GroupedTf32Tiling& tiling : grouped_tf32_tilings(planned.problem))
+        if (!planned.device.refuse_shared(tiling.shared_bytes())) tilings.push_back({tiling.str()});
+      return tilings;
     });
 }
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "ops/conv/cuda/implicit_gemm_plan.h"
-#include "tests/cuda/every_cut.h"
+#include "tests/cuda/every_tiling.h"
 #include "tests/random_seed.h"
 
 namespace lenslet::test {
@@ -17,22 +17,22 @@ using namespace lenslet::cuda;
 
 /// Every tile and number of slices: without clusters and with them, and with one block on a multiprocessor at a time,
 /// which all give the same bits.
-std::vector<Cut> cuts_of(const Planned& planned) {
-  std::vector<Cut> cuts;
+std::vector<Tiling> tilings_of(const Planned& planned) {
+  std::vector<Tiling> tilings;
   for (const GemmTile tile : gemm_tiles_for(gemm_access(planned.problem, planned.candidate.outputs[0])))
-    for (const std::int64_t slices : {1, 2, 5, 8, 13, 1000}) {
-      ImplicitGemmPlan plan = cut_gemm(planned.problem, tile, slices);
+    for (const std::int64_t split_k : {1, 2, 5, 8, 13, 1000}) {
+      ImplicitGemmPlan plan = tile_gemm(planned.problem, tile, split_k);
       const std::string bits = plan.str();
-      for (const bool clusters : {false, true}) cuts.push_back({plan.str(), bits, plan.workspace_bytes, clusters});
+      for (const bool clusters : {false, true}) tilings.push_back({plan.str(), bits, plan.workspace_bytes, clusters});
       plan.resident = 1;
-      cuts.push_back({plan.str(), bits, plan.workspace_bytes});
+      tilings.push_back({plan.str(), bits, plan.workspace_bytes});
     }
-  return cuts;
+  return tilings;
 }
 
 }  // namespace
 
-TEST_CASE("cuda/implicit_gemm/every_cut") {
+TEST_CASE("cuda/implicit_gemm/every_tiling") {
   const unsigned seed = random_seed();
   // Several tiles both ways, none of them full at the end; terms that end within a step, channels that wrap within one,
   // two images, strides, dilations, pads of different width, groups; 13 slices, which are too many for a cluster.
@@ -46,7 +46,8 @@ TEST_CASE("cuda/implicit_gemm/every_cut") {
            "5x3x1x1 -> 9, 1x1 s1 p0 g1",
            "4x40x1x1 -> 9, 1x1 s1 p0 g1",
        }))
-    for (const char* name : {"implicit_gemm", "implicit_gemm_nchw"}) check_cuts(name, p, "fp32", seed, cuts_of, 1);
+    for (const char* name : {"implicit_gemm", "implicit_gemm_nchw"})
+      check_tilings(name, p, "fp32", seed, tilings_of, 1);
 }
 
 }  // namespace lenslet::test

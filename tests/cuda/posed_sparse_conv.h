@@ -44,21 +44,21 @@ inline cuda::SparseArithmetic arithmetic_of(const Call& call) {
 
 /// The call in its kernel's other cuts: of large and small blocks, of one warp and of many, with all filters at hand or
 /// two taps' at a time. Itself where its kernel does not cut.
-inline std::vector<Candidate> cuts_of(const Call& call) {
+inline std::vector<Candidate> tilings_of(const Call& call) {
   if (!call.kernel.name().starts_with("neighbour")) return {call.candidate};
   const SparseConvProblem p = call.problem.as<SparseConvOp>().problem(call.problem.inputs());
   const cuda::SparseArithmetic arithmetic = arithmetic_of(call);
   const cuda::NeighbourPlan planned = cuda::read_neighbour_plan(p, arithmetic, call.candidate.config);
   const std::int64_t chunks = planned.chunks(cuda::row_bytes(p, arithmetic));
-  std::vector<Candidate> cuts;
+  std::vector<Candidate> tilings;
   const auto add = [&](auto change) {
     cuda::NeighbourPlan plan = planned;
     change(plan);
     plan.rows = std::max(1, plan.rows / plan.tile_rows()) * plan.tile_rows();
     if (plan.shared_bytes(p.taps, chunks) > call.device.shared_bytes_per_block) return;
-    Candidate cut = call.candidate;
-    cut.config = plan.str();
-    cuts.push_back(std::move(cut));
+    Candidate tiling = call.candidate;
+    tiling.config = plan.str();
+    tilings.push_back(std::move(tiling));
   };
   const auto other = [&](const cuda::NeighbourPlan& plan) {
     return plan.fma ? 4 : plan.aligned(cuda::row_bytes(p, arithmetic)) ? 2 : 1;
@@ -76,7 +76,7 @@ inline std::vector<Candidate> cuts_of(const Call& call) {
   add([&](cuda::NeighbourPlan& plan) {
     plan.warps = 8, plan.pieces = other(plan), plan.stage = std::min(plan.stage, 5), plan.rows = 64;
   });
-  return cuts;
+  return tilings;
 }
 
 /// What a plan in some arithmetic asks of the kernels, and the exact result of what they are given.
@@ -151,10 +151,10 @@ class Posed {
             op_runner(), *problem, *kernel, 1,
             [&](const Call& call) {
               ++calls;
-              for (const Candidate& cut : cuts_of(call))
+              for (const Candidate& tiling : tilings_of(call))
                 f({.problem = call.problem,
                    .kernel = call.kernel,
-                   .candidate = cut,
+                   .candidate = tiling,
                    .device = call.device,
                    .in_place = call.in_place});
             },

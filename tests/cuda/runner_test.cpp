@@ -148,9 +148,9 @@ DEVICE_CASE("cuda/runner/weights_that_come_early") {
     x = add_node(graph, "Conv", {x, add_weights(graph, name, {8, 8, 3, 3}, 0.3F, 7)},
                  {{"pads", std::vector<std::int64_t>{1, 1, 1, 1}}});
   x = add_node(graph, "Flatten", {x});
-  const std::int64_t terms = 8 * 56 * 56;
-  const std::int64_t columns = static_cast<std::int64_t>(reference_gpu().l2_bytes) * 9 / 4 / 4 / terms;
-  add_output(graph, add_node(graph, "Gemm", {x, add_weights(graph, "many", {terms, columns}, 0.01F, 9)}));
+  const std::int64_t gemm_k = 8 * 56 * 56;
+  const std::int64_t columns = static_cast<std::int64_t>(reference_gpu().l2_bytes) * 9 / 4 / 4 / gemm_k;
+  add_output(graph, add_node(graph, "Gemm", {x, add_weights(graph, "many", {gemm_k, columns}, 0.01F, 9)}));
   const Model model = make_model(graph);
   PlanOptions plain_options = on_cuda();
   plain_options.sync_each_step = true;

@@ -14,7 +14,7 @@
 
 #include "ops/conv/cuda/separable_plan.h"
 #include "tests/cuda/device_case.h"
-#include "tests/cuda/every_cut.h"
+#include "tests/cuda/every_tiling.h"
 #include "tests/cuda/tf32_rounding.h"
 #include "tests/random_seed.h"
 #include "tools/measuring/separable_layer.h"
@@ -93,22 +93,22 @@ std::unique_ptr<const Problem> posed(const SeparableProblem& problem, std::span<
               scales);
 }
 
-void check(const SeparableProblem& problem, unsigned seed, std::size_t most_cuts) {
+void check(const SeparableProblem& problem, unsigned seed, std::size_t most_tilings) {
   std::mt19937 random(seed);
   const Drawn drawn = draw(problem, random);
   const auto node = posed(problem, drawn.inputs, drawn.scales);
   const OnDevice kernel(kernel_named("SeparableConv", "separable"), *node, numerics_of(problem.depthwise.storage),
                         drawn.inputs, fmt::format("{} (seed {})", problem.str(), seed));
   const std::string& planned = kernel.planned().config;
-  std::vector<Cut> cuts{{planned, "planned"}};
-  if (problem.pointwise.residual) cuts.push_back({.config = planned, .bits = "planned", .in_place = Op::residual});
-  std::vector<SeparableCut> others = separable_cuts(problem, kernel.device());
+  std::vector<Tiling> tilings{{planned, "planned"}};
+  if (problem.pointwise.residual) tilings.push_back({.config = planned, .bits = "planned", .in_place = Op::residual});
+  std::vector<SeparableTiling> others = separable_tilings(problem, kernel.device());
   std::shuffle(others.begin(), others.end(), random);
-  for (std::size_t i = 0; i < std::min(others.size(), most_cuts); ++i) {
+  for (std::size_t i = 0; i < std::min(others.size(), most_tilings); ++i) {
     if (i % 3 == 0) others[i].blocks = (others[i].blocks + 2) / 3;  // as many turns as there may be
-    cuts.push_back({others[i].str(), others[i].str()});
+    tilings.push_back({others[i].str(), others[i].str()});
   }
-  check_cuts(kernel, drawn.judged, cuts);
+  check_tilings(kernel, drawn.judged, tilings);
 }
 
 }  // namespace
@@ -162,8 +162,8 @@ TEST_CASE("cuda/separable/what_lies_between_is_rounded_to_the_nearest_tf32") {
   const auto node = posed(problem, inputs);
   const OnDevice kernel(kernel_named("SeparableConv", "separable"), *node, parse_numerics("tf32"), inputs,
                         problem.str());
-  for (const SeparableCut& cut : separable_cuts(problem, kernel.device())) {
-    const OnDevice::Ran ran = kernel.run(cut.str());
+  for (const SeparableTiling& tiling : separable_tilings(problem, kernel.device())) {
+    const OnDevice::Ran ran = kernel.run(tiling.str());
     const std::size_t wrong = not_rounded_to_tf32(inputs[Op::input].values<float>(), ran.y.values<float>());
     CHECK_MESSAGE(wrong == 0, ran.where, ", seed ", seed, ": ", wrong, " numbers");
   }

@@ -15,7 +15,7 @@
 #include "ops/conv/cuda/wgmma_gemm_plan.h"
 #include "oracle/oracle.h"
 #include "tests/cuda/device_case.h"
-#include "tests/cuda/every_cut.h"
+#include "tests/cuda/every_tiling.h"
 #include "tests/cuda/wgmma_problems.h"
 #include "tests/ops/exact_activation.h"
 #include "tests/random_seed.h"
@@ -28,24 +28,25 @@ using namespace lenslet::cuda;
 /// Bits depend on where sums are cut: on the number of slices, and on what their steps are; and on the set of groups,
 /// in which the same channels lie elsewhere.
 std::string bits_of(const ConvProblem& p, const WgmmaGemmPlan& plan) {
-  const bool whole_groups = plan.slices == 0 && plan.groups_a_step == 1;
+  const bool whole_groups = plan.split_k == 0 && plan.groups_a_step == 1;
   if (whole_groups && goes_by_channels(group_set(p, plan.together))) return fmt::format("channels {}", plan.together);
-  return plan.slices <= 1 ? fmt::format("set {}", plan.together) : fmt::format("{} {}", plan.slices, plan.width);
+  return plan.split_k <= 1 ? fmt::format("set {}", plan.together) : fmt::format("{} {}", plan.split_k, plan.width);
 }
 
 /// Cuts of which `wanted` says so, in both types.
-void check_cuts(const ConvProblem& p, unsigned seed, const std::function<bool(const WgmmaGemmPlan&)>& wanted) {
-  const auto cuts_of = [&](const Planned& planned) {
-    std::vector<Cut> cuts;
-    for (const WgmmaGemmPlan& plan : wgmma_cuts(planned.problem))
-      if (wanted(plan)) cuts.push_back({plan.str(), bits_of(planned.problem, plan)});
-    return cuts;
+void check_tilings(const ConvProblem& p, unsigned seed, const std::function<bool(const WgmmaGemmPlan&)>& wanted) {
+  const auto tilings_of = [&](const Planned& planned) {
+    std::vector<Tiling> tilings;
+    for (const WgmmaGemmPlan& plan : wgmma_tilings(planned.problem))
+      if (wanted(plan)) tilings.push_back({plan.str(), bits_of(planned.problem, plan)});
+    return tilings;
   };
-  for (const char* const precision : {"fp16", "bf16"}) test::check_cuts("wgmma_gemm", p, precision, seed, cuts_of, 1);
+  for (const char* const precision : {"fp16", "bf16"})
+    test::check_tilings("wgmma_gemm", p, precision, seed, tilings_of, 1);
 }
 
-bool persistent(const WgmmaGemmPlan& plan) { return plan.slices == 0 && plan.width == wgmma_step; }
-bool sliced(const WgmmaGemmPlan& plan) { return plan.slices > 0 && plan.width == wgmma_step; }
+bool persistent(const WgmmaGemmPlan& plan) { return plan.split_k == 0 && plan.width == wgmma_step; }
+bool has_split_k(const WgmmaGemmPlan& plan) { return plan.split_k > 0 && plan.width == wgmma_step; }
 bool narrow(const WgmmaGemmPlan& plan) { return plan.width != wgmma_step; }
 
 ConvProblem as_halves(ConvProblem problem) {
@@ -75,7 +76,7 @@ std::vector<ConvProblem> problems() {
 
 // Channels and filters that fill no 16 bytes: pixels with room, which holds NaN. Of one more than whole vectors, of one
 // less, of odd numbers and of fewer than a vector.
-std::vector<ConvProblem> problems_with_room() {
+std::vector<ConvProblem> padded_problems() {
   return convs({
       "1x65x8x8 -> 63, 1x1 s1 p0 g1",
       "2x100x14x13 -> 100, 3x3 s1 p1 g1 +bias +relu",
@@ -93,12 +94,12 @@ std::vector<ConvProblem> problems_with_room() {
 
 HOPPER_CASE("cuda/wgmma_gemm/sets") {
   const unsigned seed = random_seed();
-  for (const ConvProblem& p : problems_with_groups()) check_cuts(p, seed, [](const WgmmaGemmPlan&) { return true; });
+  for (const ConvProblem& p : problems_with_groups()) check_tilings(p, seed, [](const WgmmaGemmPlan&) { return true; });
 }
 
 HOPPER_CASE("cuda/wgmma_gemm/persistent") {
   const unsigned seed = random_seed();
-  for (const ConvProblem& p : problems()) check_cuts(p, seed, persistent);
+  for (const ConvProblem& p : problems()) check_tilings(p, seed, persistent);
 }
 
 // Channels in several groups, taps inside of them; then more tiles than multiprocessors.
@@ -106,10 +107,10 @@ HOPPER_CASE("cuda/wgmma_gemm/by_channels") {
   const unsigned seed = random_seed();
   for (const ConvProblem& p : convs({"3x136x21x18 -> 72, 3x2 s2x1 p1,0,2,1 g1 d1x2 +bias +residual +silu",
                                      "40x72x29x30 -> 136, 3x3 s2 p1 g1 +bias +relu"}))
-    check_cuts(p, seed, persistent);
+    check_tilings(p, seed, persistent);
 }
 
-// A tap's last channels by one and two instructions (TermTail), in every tile: full and not, by channels, with filters
+// A tap's last channels by one and two instructions (KTail), in every tile: full and not, by channels, with filters
 // that come once to their stages and that come anew, with room; and of sets, whose neighbours lie behind.
 HOPPER_CASE("cuda/wgmma_gemm/tails") {
   const unsigned seed = random_seed();
@@ -123,12 +124,12 @@ HOPPER_CASE("cuda/wgmma_gemm/tails") {
            "9x80x61x60 -> 24, 2x2 s1 p1 g1 +bias +relu",
            "2x144x15x13 -> 192, 3x3 s2x1 p1 g2 +bias +relu",
        })) {
-    CHECK(TermTail(as_halves(group_set(p, 1)), wgmma_step).exists());
-    check_cuts(p, seed, persistent);
+    CHECK(KTail(as_halves(group_set(p, 1)), wgmma_step).exists());
+    check_tilings(p, seed, persistent);
   }
 }
 
-HOPPER_CASE("cuda/wgmma_gemm/slices") {
+HOPPER_CASE("cuda/wgmma_gemm/split_k") {
   const unsigned seed = random_seed();
   // Each with one thing more than the one before: one tile of 64x64 and two steps; a tile that is full of nothing but
   // its first pixel and eight filters; more steps than stages, and no even number of them.
@@ -142,13 +143,13 @@ HOPPER_CASE("cuda/wgmma_gemm/slices") {
            "1x256x14x14 -> 256, 3x3 s1 p1 g1 +bias +clip(-0.5,0.75)",
            "1x512x14x14 -> 512, 3x3 s2 p1 g1 +bias +residual +silu",
        }))
-    check_cuts(p, seed, sliced);
-  for (const ConvProblem& p : problems()) check_cuts(p, seed, sliced);
+    check_tilings(p, seed, has_split_k);
+  for (const ConvProblem& p : problems()) check_tilings(p, seed, has_split_k);
 }
 
 HOPPER_CASE("cuda/wgmma_gemm/room") {
   const unsigned seed = random_seed();
-  for (const ConvProblem& p : problems_with_room()) check_cuts(p, seed, [](const WgmmaGemmPlan&) { return true; });
+  for (const ConvProblem& p : padded_problems()) check_tilings(p, seed, [](const WgmmaGemmPlan&) { return true; });
 }
 
 // All cuts, so that bits are compared with those of steps of 64 channels.
@@ -175,9 +176,9 @@ HOPPER_CASE("cuda/wgmma_gemm/narrow") {
            "24x16x61x60 -> 64, 3x3 s1 p1 g1 +bias +residual +clip(-0.5,0.75)",
            "24x32x61x60 -> 192, 1x1 s1 p0 g1 +bias +relu",
        }))
-    check_cuts(p, seed, narrow_and_one);
+    check_tilings(p, seed, narrow_and_one);
   for (const ConvProblem& p : problems())
-    if (wgmma_cuts(p).back().width != wgmma_step) check_cuts(p, seed, narrow_and_one);
+    if (wgmma_tilings(p).back().width != wgmma_step) check_tilings(p, seed, narrow_and_one);
 }
 
 // Zeros that fill a step up must come from both sides: what lies elsewhere in x may be infinite.
@@ -188,7 +189,7 @@ HOPPER_CASE("cuda/wgmma_gemm/infinities_stay_where_they_are") {
   std::ranges::fill(x.values<float>(), 1.0F);
   std::ranges::fill(w.values<float>(), 0.5F);
   x.values<float>()[0] = inf;  // of the first window alone
-  for (const WgmmaGemmPlan& plan : wgmma_cuts(p)) {
+  for (const WgmmaGemmPlan& plan : wgmma_tilings(p)) {
     if (!asked_for(plan.str())) continue;
     CAPTURE(plan.str());
     const std::vector<double> got = oracle::from_tensor(convolved("wgmma_gemm", p, "fp16", x, w, plan.str())).values;

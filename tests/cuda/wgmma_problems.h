@@ -1,9 +1,9 @@
 #pragma once
-// What the tests of wgmma_gemm, wgmma_tf32 and wgmma_patch have in common.
+// What the tests of wgmma_gemm, wgmma_tf32 and wgmma_halo have in common.
 
 #include <vector>
 
-#include "tests/cuda/every_cut.h"
+#include "tests/cuda/every_tiling.h"
 
 namespace lenslet::test {
 

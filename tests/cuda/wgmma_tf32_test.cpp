@@ -17,7 +17,7 @@
 #include "ops/conv/cuda/wgmma_tf32_plan.h"
 #include "oracle/oracle.h"
 #include "tests/cuda/device_case.h"
-#include "tests/cuda/every_cut.h"
+#include "tests/cuda/every_tiling.h"
 #include "tests/cuda/wgmma_problems.h"
 #include "tests/random_seed.h"
 
@@ -26,22 +26,22 @@ namespace {
 
 using namespace lenslet::cuda;
 
-bool persistent(const WgmmaTf32Plan& plan) { return plan.slices == 0; }
+bool persistent(const WgmmaTf32Plan& plan) { return plan.split_k == 0; }
 /// And one tile of persistent blocks, the bits of which one slice has, too.
-bool sliced(const WgmmaTf32Plan& plan) { return plan.slices > 0 || plan.tile == WgmmaTile::t128x64; }
+bool has_split_k(const WgmmaTf32Plan& plan) { return plan.split_k > 0 || plan.tile == WgmmaTile::t128x64; }
 
 /// Cuts of which `wanted` says so. Bits depend on the number of slices, and on the set of groups, in which the same
 /// channels lie elsewhere.
-void check_cuts(const ConvProblem& p, unsigned seed, const std::function<bool(const WgmmaTf32Plan&)>& wanted) {
-  const auto cuts_of = [&](const Planned&) {
-    std::vector<Cut> cuts;
-    for (const WgmmaTf32Plan& plan : wgmma_tf32_cuts(p)) {
-      const int slices = goes_by_channels(group_set(p, plan.together)) ? plan.slices : std::max(plan.slices, 1);
-      if (wanted(plan)) cuts.push_back({plan.str(), fmt::format("{} {}", slices, plan.together)});
+void check_tilings(const ConvProblem& p, unsigned seed, const std::function<bool(const WgmmaTf32Plan&)>& wanted) {
+  const auto tilings_of = [&](const Planned&) {
+    std::vector<Tiling> tilings;
+    for (const WgmmaTf32Plan& plan : wgmma_tf32_tilings(p)) {
+      const int split_k = goes_by_channels(group_set(p, plan.together)) ? plan.split_k : std::max(plan.split_k, 1);
+      if (wanted(plan)) tilings.push_back({plan.str(), fmt::format("{} {}", split_k, plan.together)});
     }
-    return cuts;
+    return tilings;
   };
-  test::check_cuts("wgmma_tf32", p, "tf32", seed, cuts_of, 1);
+  test::check_tilings("wgmma_tf32", p, "tf32", seed, tilings_of, 1);
 }
 
 // One step, pointwise; several tiles both ways, none full at the end, and an odd number of them; channels that end
@@ -64,12 +64,12 @@ std::vector<ConvProblem> problems() {
 
 HOPPER_CASE("cuda/wgmma_tf32/sets") {
   const unsigned seed = random_seed();
-  for (const ConvProblem& p : problems_with_groups()) check_cuts(p, seed, persistent);
+  for (const ConvProblem& p : problems_with_groups()) check_tilings(p, seed, persistent);
 }
 
 HOPPER_CASE("cuda/wgmma_tf32/persistent") {
   const unsigned seed = random_seed();
-  for (const ConvProblem& p : problems()) check_cuts(p, seed, persistent);
+  for (const ConvProblem& p : problems()) check_tilings(p, seed, persistent);
 }
 
 // Channels in several groups, taps inside of them; then more tiles than multiprocessors.
@@ -77,10 +77,10 @@ HOPPER_CASE("cuda/wgmma_tf32/by_channels") {
   const unsigned seed = random_seed();
   for (const ConvProblem& p : convs({"3x72x21x18 -> 72, 3x2 s2x1 p1,0,2,1 g1 d1x2 +bias +residual +silu",
                                      "40x40x29x30 -> 136, 3x3 s2 p1 g1 +bias +relu"}))
-    check_cuts(p, seed, persistent);
+    check_tilings(p, seed, persistent);
 }
 
-// A tap's last channels by one and two instructions (TermTail), in every tile: full and not, by channels or not, with
+// A tap's last channels by one and two instructions (KTail), in every tile: full and not, by channels or not, with
 // room; and of sets, whose neighbours lie behind.
 HOPPER_CASE("cuda/wgmma_tf32/tails") {
   const unsigned seed = random_seed();
@@ -93,8 +93,8 @@ HOPPER_CASE("cuda/wgmma_tf32/tails") {
            "9x3x61x60 -> 40, 3x3 s1 p1 g1 +bias +relu",
            "2x88x15x13 -> 192, 3x3 s2x1 p1 g2 +bias +relu",
        })) {
-    CHECK(TermTail(group_set(p, 1), wgmma_tf32_step).exists());
-    check_cuts(p, seed, persistent);
+    CHECK(KTail(group_set(p, 1), wgmma_tf32_step).exists());
+    check_tilings(p, seed, persistent);
   }
 }
 
@@ -110,12 +110,12 @@ HOPPER_CASE("cuda/wgmma_tf32/room") {
            "3x3x9x9 -> 1, 3x3 s1 p1 g1 +bias +relu",
            "1x270x7x7 -> 131, 3x3 s1 p1 g1 +bias +residual +relu",
        }))
-    check_cuts(p, seed, [](const WgmmaTf32Plan&) { return true; });
+    check_tilings(p, seed, [](const WgmmaTf32Plan&) { return true; });
 }
 
 // Where a thread of a cluster's tile has which output: each is a number of its own, exact in TF32, so that one in a
 // wrong place says where it is from.
-HOPPER_CASE("cuda/wgmma_tf32/slices_put_every_output_in_its_place") {
+HOPPER_CASE("cuda/wgmma_tf32/split_k_writes_every_output_once") {
   // 128 * pixel of the first channel, which the first slice has, and k of the last. Tiles both ways, none full at the
   // end.
   constexpr std::int64_t size = 9, filters = 100, channels = 512;
@@ -133,8 +133,8 @@ HOPPER_CASE("cuda/wgmma_tf32/slices_put_every_output_in_its_place") {
     w.values<float>()[at(k * channels)] = 128;
     w.values<float>()[at(k * channels + channels - 1)] = static_cast<float>(k);
   }
-  for (const WgmmaTf32Plan& plan : wgmma_tf32_cuts(p)) {
-    if (!sliced(plan) || !asked_for(plan.str())) continue;
+  for (const WgmmaTf32Plan& plan : wgmma_tf32_tilings(p)) {
+    if (!has_split_k(plan) || !asked_for(plan.str())) continue;
     const std::vector<double> got = oracle::from_tensor(convolved("wgmma_tf32", p, "tf32", x, w, plan.str())).values;
     REQUIRE(got.size() == at(filters * pixels));
     std::string first_wrong;
@@ -149,7 +149,7 @@ HOPPER_CASE("cuda/wgmma_tf32/slices_put_every_output_in_its_place") {
   }
 }
 
-HOPPER_CASE("cuda/wgmma_tf32/slices") {
+HOPPER_CASE("cuda/wgmma_tf32/split_k") {
   const unsigned seed = random_seed();
   // Each with one thing more than the one before: one tile of 64x64 and two steps; a tile that is full of nothing but
   // its first pixel and four filters; a part of 32 filters of which half a unit is there; more steps than stages, and
@@ -165,8 +165,8 @@ HOPPER_CASE("cuda/wgmma_tf32/slices") {
            "1x256x14x14 -> 256, 3x3 s1 p1 g1 +bias +clip(-0.5,0.75)",
            "1x512x14x14 -> 512, 3x3 s2 p1 g1 +bias +residual +silu",
        }))
-    check_cuts(p, seed, sliced);
-  for (const ConvProblem& p : problems()) check_cuts(p, seed, sliced);
+    check_tilings(p, seed, has_split_k);
+  for (const ConvProblem& p : problems()) check_tilings(p, seed, has_split_k);
 }
 
 // By both kinds of copies.

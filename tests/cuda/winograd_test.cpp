@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "ops/conv/cuda/winograd_plan.h"
-#include "tests/cuda/every_cut.h"
+#include "tests/cuda/every_tiling.h"
 #include "tests/random_seed.h"
 
 namespace lenslet::test {
@@ -16,10 +16,10 @@ namespace {
 
 using namespace lenslet::cuda;
 
-std::vector<Cut> cuts_of(const Planned& of, int m) {
+std::vector<Tiling> tilings_of(const Planned& of, int m) {
   const WinogradPlan planned = plan_winograd(of.problem, m, of.device);
   const int width = winograd_width(m, planned.r);
-  std::vector<Cut> cuts;
+  std::vector<Tiling> tilings;
   // All tiles at once, a tail of one, and tails that leave blocks of the product in part.
   for (const int chunk : {planned.count, planned.count - 1, (planned.count + 2) / 3, 1}) {
     if (chunk < 1 || planned.count / chunk > 40) continue;
@@ -30,11 +30,11 @@ std::vector<Cut> cuts_of(const Planned& of, int m) {
       for (const bool wide : {false, true}) {
         plan.wide_input = wide && of.problem.c % width == 0;
         plan.wide_output = wide && of.problem.k % width == 0;
-        cuts.push_back({plan.str(), "", (plan.v_floats() + plan.product_floats()) * sizeof(float)});
+        tilings.push_back({plan.str(), "", (plan.v_floats() + plan.product_floats()) * sizeof(float)});
       }
     }
   }
-  return cuts;
+  return tilings;
 }
 
 /// Square filters of r: each pad from 0 to 3, odd sizes, channels that fill no step of the product and no wide thread,
@@ -50,15 +50,15 @@ void check_form(std::string_view name, int m, std::int64_t r) {
            "2x64x60x60 -> 64, " + window + " s1 p0 g1",
            "5x36x9x21 -> 132, " + window + " s1 p0,1,2,3 g1 +bias +residual",
        }))
-    CHECK(check_cuts(name, p, "fp32", seed, [m](const Planned& planned) { return cuts_of(planned, m); }) >= 10);
+    CHECK(check_tilings(name, p, "fp32", seed, [m](const Planned& planned) { return tilings_of(planned, m); }) >= 10);
 }
 
 }  // namespace
 
-TEST_CASE("cuda/winograd/every_cut/f2_3x3") { check_form("winograd_f2", 2, 3); }
-TEST_CASE("cuda/winograd/every_cut/f4_3x3") { check_form("winograd_f4", 4, 3); }
-TEST_CASE("cuda/winograd/every_cut/f2_5x5") { check_form("winograd_f2_5x5", 2, 5); }
-TEST_CASE("cuda/winograd/every_cut/f4_5x5") { check_form("winograd_f4_5x5", 4, 5); }
-TEST_CASE("cuda/winograd/every_cut/f2_7x7") { check_form("winograd_f2_7x7", 2, 7); }
+TEST_CASE("cuda/winograd/every_tiling/f2_3x3") { check_form("winograd_f2", 2, 3); }
+TEST_CASE("cuda/winograd/every_tiling/f4_3x3") { check_form("winograd_f4", 4, 3); }
+TEST_CASE("cuda/winograd/every_tiling/f2_5x5") { check_form("winograd_f2_5x5", 2, 5); }
+TEST_CASE("cuda/winograd/every_tiling/f4_5x5") { check_form("winograd_f4_5x5", 4, 5); }
+TEST_CASE("cuda/winograd/every_tiling/f2_7x7") { check_form("winograd_f2_7x7", 2, 7); }
 
 }  // namespace lenslet::test

@@ -160,7 +160,7 @@ TEST_CASE("graph/check_names_the_invariant_that_is_broken") {
        }},
       {"an input id is out of range", [&](Graph& g) { g.inputs[0] = end; }},
       {"an input id is out of range", [](Graph& g) { g.inputs[0] = no_id; }},
-      {"input c0 is a constant or stands twice", [&](Graph& g) { g.inputs[0] = c; }},
+      {"input c0 is a constant or occurs twice", [&](Graph& g) { g.inputs[0] = c; }},
       {"has no operator", [](Graph& g) { g.nodes[0].op = nullptr; }},
       {"a node has no name", [](Graph& g) { g.nodes[0].name.clear(); }},
       {"has an input id out of range", [&](Graph& g) { g.nodes[0].inputs[0] = end; }},

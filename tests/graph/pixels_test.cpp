@@ -181,7 +181,7 @@ TEST_CASE("assign_formats/rows_are_cast_as_they_lie") {
   }
 }
 
-TEST_CASE("assign_formats/pixels_with_room_are_converted") {
+TEST_CASE("assign_formats/padded_pixels_are_converted") {
   GraphBuilder b;
   const ValueId x = b.node("Relu", {b.conv(b.input("x", {-1, 64, 20, 20}), 64, 100, 3, 1)});
   const ValueId y = b.node("Relu", {b.conv(x, 100, 100, 3, 1)});
@@ -189,9 +189,9 @@ TEST_CASE("assign_formats/pixels_with_room_are_converted") {
   b.output(b.node("Gemm", {hidden, b.weights({16, 4})}));
   const Graph graph = on_gpu(b, "fp16", 64);
   INFO(graph.dump());
-  int with_room = 0;
+  int padded = 0;
   for (const Node& node : graph.nodes)
-    if (node.type() == "LayoutConvert" && graph.value(node.inputs[0]).format.pixel_pitch != 0) ++with_room;
-  CHECK(with_room == 1);
+    if (node.type() == "LayoutConvert" && graph.value(node.inputs[0]).format.pixel_pitch != 0) ++padded;
+  CHECK(padded == 1);
   CHECK(by_pixels(graph) == 0);
 }

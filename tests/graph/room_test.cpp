@@ -104,7 +104,7 @@ TEST_CASE("room/home_format") {
   CHECK(home(DType::f16, 58, pass_context().target) == "nhwc");
 }
 
-TEST_CASE("room/parts_of_a_value_with_room") {
+TEST_CASE("room/parts_of_a_padded_value") {
   GraphBuilder b;
   const ValueId x = relu(b, b.conv(b.input("x", {-1, 16, 24, 24}), 16, 16, 3, 1));
   const ValueId joined = b.node("Concat", {relu(b, b.conv(x, 16, 48, 3, 1)), relu(b, b.conv(x, 16, 52, 3, 1))},

@@ -388,7 +388,7 @@ TEST_CASE("load_onnx/damaged_graphs") {
   CHECK_ERROR(with([](ModelText& m) { m.nodes.push_back(node("Relu", {"y"}, {"x"}, "back")); }), invalid_model,
               "'x': is defined twice");
   CHECK_ERROR(with([](ModelText& m) { m.inputs.push_back(m.inputs[0]); }), invalid_model, "defined twice");
-  CHECK_ERROR(with([](ModelText& m) { m.outputs.push_back(m.outputs[0]); }), invalid_model, "output 'y': stands twice");
+  CHECK_ERROR(with([](ModelText& m) { m.outputs.push_back(m.outputs[0]); }), invalid_model, "output 'y': occurs twice");
   CHECK_ERROR(with([](ModelText& m) { m.outputs = {port("z", f32, {1})}; }), invalid_model, "is produced by no node");
   const Error twice = error_of([&] {
     with([](ModelText& m) { m.outputs = {port("z", f32, {1}), port("z", f32, {1})}; });
@@ -436,7 +436,7 @@ TEST_CASE("load_onnx/damaged_graphs") {
                   for (int i = 0; i < 2; ++i) attribute(n, "a", 2, [](pbf_writer& a) { a.add_int64(3, 1); });
                 })};
               }),
-              invalid_model, "'a' stands twice");
+              invalid_model, "'a' occurs twice");
 }
 
 TEST_CASE("load_onnx/sparse_initializers_and_names_of_graphs") {

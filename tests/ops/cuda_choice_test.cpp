@@ -150,7 +150,7 @@ TEST_CASE("conv/cuda_choice/chosen_is_near_the_fastest_of_tensor_cores") {
     const auto us = conv.us.find(chosen);
     CHECK_MESSAGE(us != conv.us.end(), "is not measured");
     if (us == conv.us.end()) continue;
-    const auto fastest = std::ranges::min_element(conv.us, {}, [](const auto& cut) { return cut.second; });
+    const auto fastest = std::ranges::min_element(conv.us, {}, [](const auto& tiling) { return tiling.second; });
     CHECK_MESSAGE(us->second <= worst * fastest->second, "fastest ", fastest->first);
     log_ratios += std::log(us->second / fastest->second);
   }
@@ -198,10 +198,10 @@ TEST_CASE("conv/cuda_choice/few_pixels") {
       CHECK(choice.candidate.outputs[0] == formats::nhwc);
     }
   };
-  check_taken({1, 1152, 1, 1}, 48, "way=few_rows slices=8");
-  check_taken({8, 8, 1, 1}, 32, "way=few_rows slices=8");
-  check_taken({2, 30, 2, 2}, 16, "way=few_rows slices=8");
-  check_taken({1, 1280, 1, 1}, 4224, "way=few_rows slices=2");
+  check_taken({1, 1152, 1, 1}, 48, "kernel=few_rows split_k=8");
+  check_taken({8, 8, 1, 1}, 32, "kernel=few_rows split_k=8");
+  check_taken({2, 30, 2, 2}, 16, "kernel=few_rows split_k=8");
+  check_taken({1, 1280, 1, 1}, 4224, "kernel=few_rows split_k=2");
 
   const auto refusal = [](const ConvProblem& p) {
     const auto node = pose(p, Tensor(DType::f32, {p.k, p.group_c(), p.r, p.s}));
@@ -235,21 +235,21 @@ TEST_CASE("conv/cuda_choice/drawn_convolutions") {
     std::string_view kernel, config;
   };
   constexpr Row rows[] = {
-      {"fp16", 1, 576, 14, 576, 3, 1, 24, "mma_gemm", "tile=32x32 slices=1"},          // 3.1 (grouped_mma 6.9)
-      {"fp16", 1, 192, 35, 192, 1, 1, 6, "wgmma_gemm", "tile=128x64 together=2"},      // 2.2 (mma_gemm 2.1)
-      {"fp16", 8, 576, 28, 576, 3, 2, 24, "grouped_mma", "rows=3"},                    // 8.4 (mma_gemm 11.2)
-      {"fp16", 64, 72, 112, 72, 3, 2, 3, "grouped_mma", "rows=3"},                     // 101 (mma_gemm 141)
-      {"fp16", 1, 32, 16, 32, 3, 1, 1, "wgmma_gemm", "tile=64x64 slices=4 width=32"},  // 2.6 (mma_gemm 3.3)
-      {"fp16", 1, 1024, 14, 2048, 1, 1, 1, "wgmma_gemm", "tile=128x64"},               // 5.7 (64x64 slices=1 6.5)
-      {"fp16", 64, 1280, 8, 384, 1, 1, 1, "wgmma_gemm", "tile=128x96"},                // 8.7 (192x64 10.0)
-      {"fp16", 64, 16, 20, 16, 1, 1, 1, "thin_mma", "sets=1"},                         // 2.1 (wgmma_gemm 2.7)
-      {"tf32", 8, 1024, 7, 1024, 3, 1, 1, "wgmma_patch", "lines=14 filters=64 slices=1 taps=3"},   // 52 (wgmma_tf32 71)
-      {"tf32", 1, 1024, 16, 1024, 3, 1, 1, "wgmma_patch", "lines=14 filters=64 slices=2 taps=3"},  // 31 (wgmma_tf32 34)
-      {"tf32", 1, 208, 14, 208, 3, 1, 26, "mma_gemm", "tile=32x32 slices=1"},    // 2.9 (wgmma_patch 3.5)
-      {"tf32", 1, 32, 112, 48, 1, 1, 1, "wgmma_tf32", "tile=128x64"},            // 3.4 (128x64 slices=1 4.5)
-      {"tf32", 8, 1280, 8, 384, 1, 1, 1, "wgmma_tf32", "tile=128x64 slices=4"},  // 6.2 (128x128 slices=8 7.4)
-      {"tf32", 8, 512, 7, 512, 3, 1, 1, "wgmma_patch",
-       "lines=14 filters=64 slices=2 taps=3"},  // 17.2 (wgmma_tf32 18.2)
+      {"fp16", 1, 576, 14, 576, 3, 1, 24, "mma_gemm", "tile=32x32 split_k=1"},          // 3.1 (grouped_mma 6.9)
+      {"fp16", 1, 192, 35, 192, 1, 1, 6, "wgmma_gemm", "tile=128x64 together=2"},       // 2.2 (mma_gemm 2.1)
+      {"fp16", 8, 576, 28, 576, 3, 2, 24, "grouped_mma", "rows=3"},                     // 8.4 (mma_gemm 11.2)
+      {"fp16", 64, 72, 112, 72, 3, 2, 3, "grouped_mma", "rows=3"},                      // 101 (mma_gemm 141)
+      {"fp16", 1, 32, 16, 32, 3, 1, 1, "wgmma_gemm", "tile=64x64 split_k=4 width=32"},  // 2.6 (mma_gemm 3.3)
+      {"fp16", 1, 1024, 14, 2048, 1, 1, 1, "wgmma_gemm", "tile=128x64"},                // 5.7 (64x64 split_k=1 6.5)
+      {"fp16", 64, 1280, 8, 384, 1, 1, 1, "wgmma_gemm", "tile=128x96"},                 // 8.7 (192x64 10.0)
+      {"fp16", 64, 16, 20, 16, 1, 1, 1, "thin_mma", "sets=1"},                          // 2.1 (wgmma_gemm 2.7)
+      {"tf32", 8, 1024, 7, 1024, 3, 1, 1, "wgmma_halo", "lines=14 filters=64 split_k=1 taps=3"},   // 52 (wgmma_tf32 71)
+      {"tf32", 1, 1024, 16, 1024, 3, 1, 1, "wgmma_halo", "lines=14 filters=64 split_k=2 taps=3"},  // 31 (wgmma_tf32 34)
+      {"tf32", 1, 208, 14, 208, 3, 1, 26, "mma_gemm", "tile=32x32 split_k=1"},    // 2.9 (wgmma_halo 3.5)
+      {"tf32", 1, 32, 112, 48, 1, 1, 1, "wgmma_tf32", "tile=128x64"},             // 3.4 (128x64 split_k=1 4.5)
+      {"tf32", 8, 1280, 8, 384, 1, 1, 1, "wgmma_tf32", "tile=128x64 split_k=4"},  // 6.2 (128x128 split_k=8 7.4)
+      {"tf32", 8, 512, 7, 512, 3, 1, 1, "wgmma_halo",
+       "lines=14 filters=64 split_k=2 taps=3"},  // 17.2 (wgmma_tf32 18.2)
   };
   for (const Row& row : rows) {
     const Numerics numerics = parse_numerics(row.numerics);

@@ -43,7 +43,7 @@ TEST_CASE("conv/cases/each_cuda_algorithm_takes_as_many_as_it_did") {
       {"winograd_f4_5x5", {7, 7, 0, 0}},   {"winograd_f2_5x5", {7, 7, 0, 0}},
       {"winograd_f2_7x7", {6, 6, 0, 0}},   {"fft", {16, 16, 0, 0}},
       {"few_pixels", {13, 13, 13, 13}},    {"few_filters", {11, 11, 0, 0}},
-      {"thin_mma", {0, 0, 15, 15}},        {"wgmma_patch", {0, 73, 73, 73}},
+      {"thin_mma", {0, 0, 15, 15}},        {"wgmma_halo", {0, 73, 73, 73}},
       {"wgmma_gemm", {0, 0, 111, 111}},    {"wgmma_tf32", {0, 111, 0, 0}},
       {"implicit_gemm", {125, 125, 0, 0}}, {"implicit_gemm_nchw", {125, 125, 0, 0}},
       {"mma_gemm", {0, 165, 165, 165}},    {"im2col_gemm", {165, 165, 0, 0}},

@@ -38,12 +38,12 @@ TEST_CASE("conv/direct_tile_plan/filters_lie_in_groups_of_eight_floats") {
     for (float& value : *values) value = normal(random);
   REQUIRE(grouped_floats(p, 6) == 12 * 3 * 8);
   std::vector<float> packed(12 * 3 * 8, -1);
-  group_filters(p, {.w = w.data(), .scale = scale.data(), .terms = 12}, 6, packed);
+  group_filters(p, {.w = w.data(), .scale = scale.data(), .gemm_k = 12}, 6, packed);
   for (std::size_t at = 0; at < packed.size(); ++at) {
-    const std::size_t term = at / 24, k = at / 8 % 3 * 6 + at % 8;
+    const std::size_t k_index = at / 24, k = at / 8 % 3 * 6 + at % 8;
     const bool filled = at % 8 < 6 && k < 14;
     CAPTURE(at);
-    CHECK(packed[at] == (filled ? static_cast<float>(double{w[k * 12 + term]} * double{scale[k]}) : 0.0F));
+    CHECK(packed[at] == (filled ? static_cast<float>(double{w[k * 12 + k_index]} * double{scale[k]}) : 0.0F));
   }
 }
 

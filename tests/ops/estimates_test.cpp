@@ -42,12 +42,12 @@ struct Sum {
   std::uint32_t configs = 0;
   std::map<std::string, int> refusals;
 };
-using Sums = std::map<std::string, Sum>;
+using Acc = std::map<std::string, Sum>;
 
-void add(Sums& sums, const Problem& problem, const Target& target) {
+void add(Acc& acc, const Problem& problem, const Target& target) {
   for (const Kernel* const kernel : kernels_of(problem.op().type(), target.device.kind)) {
     const Offer offer = kernel->offer(problem, target);
-    Sum& sum = sums[fmt::format("{} {}", problem.op().type(), kernel->name())];
+    Sum& sum = acc[fmt::format("{} {}", problem.op().type(), kernel->name())];
     if (!offer.refusal.empty()) {
       ++sum.refusals[offer.refusal];
       continue;
@@ -68,9 +68,9 @@ void add(Sums& sums, const Problem& problem, const Target& target) {
 }
 
 /// A line a kernel, and one a reason for which it refused some.
-std::string cpu_text(const Sums& sums) {
+std::string cpu_text(const Acc& acc) {
   std::string all;
-  for (const auto& [name, sum] : sums) {
+  for (const auto& [name, sum] : acc) {
     all += fmt::format("{} {}", name, sum.problems);
     if (sum.offers > 0)
       all += fmt::format(", {:.7g} flops, {} ways: {:.7g} us, {} bytes, {:.5g}, {} {} {:x}", sum.flops, sum.offers,
@@ -83,9 +83,9 @@ std::string cpu_text(const Sums& sums) {
 }
 
 /// A line a kernel, but for those that are in `before`.
-std::string text(const Sums& sums, const std::string& before) {
+std::string text(const Acc& acc, const std::string& before) {
   std::string all;
-  for (const auto& [name, sum] : sums) {
+  for (const auto& [name, sum] : acc) {
     if (sum.problems == 0) continue;
     const std::string line = fmt::format("{} {}: {:.7g} us, {} bytes, {:.5g}, {} {:x}\n", name, sum.problems, sum.us,
                                          sum.workspace, sum.tolerance, sum.masks, sum.configs);
@@ -424,7 +424,7 @@ Conv im2col 376, 6.629567e+10 flops, 376 ways: 20.60561 us, 46681704 bytes, 0.00
   6 refused: it is 3-D
 Conv im2col_nchw 28, 4514680 flops, 28 ways: 1.259564 us, 3453632 bytes, 0.00018112, 224 7084 0
   6 refused: it is 3-D
-  348 refused: its filters are known, and its images have more than one line
+  348 refused: its filters are constants, and its images have more than one line
 Conv kn2col 362, 6.628605e+10 flops, 362 ways: 33.19601 us, 24509096 bytes, 0.0023869, 72016 91586 0
   6 refused: it is 3-D
   14 refused: no tap lies in the image for every output
@@ -495,10 +495,10 @@ Transpose cpu 2, 0 flops, 2 ways: 43.008 us, 0 bytes, 0, 0 510 0
 )";
   bool asked = false;
   for_each_target(HWY_TARGETS & HWY_AVX2, [&] {
-    Sums sums;
+    Acc acc;
     for (const int threads : {1, 6}) {
       const DeviceProfile device = known_cpu(threads);
-      const Ask ask = [&](const Problem& problem) { add(sums, problem, {.device = device}); };
+      const Ask ask = [&](const Problem& problem) { add(acc, problem, {.device = device}); };
       for_each_convolution(DType::f32, ask);
       for (const ConvCase& c : conv_cases())
         ask(*pose(c.problem, filled(DType::f32, {c.problem.k, c.problem.group_c(), c.problem.r, c.problem.s})));
@@ -506,7 +506,7 @@ Transpose cpu 2, 0 flops, 2 ways: 43.008 us, 0 bytes, 0, 0 510 0
       for_each_operator_of_cpu(ask);
       for_each_sparse_convolution(ask);
     }
-    CHECK(cpu_text(sums) == expected);
+    CHECK(cpu_text(acc) == expected);
     asked = true;
   });
   if (!asked) MESSAGE("skipped: no AVX2");
@@ -658,7 +658,7 @@ Transpose cuda 1: 1.300056 us, 0 bytes, 0, 0 0
       {"tf32", R"(Conv grouped_tf32 2: 10.04331 us, 0 bytes, 0.0097833, 528 9d2ef3f
 Conv mma_gemm 23: 1470.997 us, 0 bytes, 0.11283, 6072 8f588e6e
 Conv stem 2: 12.80786 us, 0 bytes, 0.009786, 528 56ec8
-Conv wgmma_patch 10: 3236.762 us, 0 bytes, 0.049157, 2640 52b7e248
+Conv wgmma_halo 10: 3236.762 us, 0 bytes, 0.049157, 2640 52b7e248
 Conv wgmma_tf32 21: 6584.804 us, 0 bytes, 0.10304, 5544 301ad6df
 ConvTranspose phases 1: 15.92136 us, 345344 bytes, 0.0048979, 256 69f5d8a0
 Gemm gemm 1: 3.880007 us, 0 bytes, 0.0048946, 0 f4663d07
@@ -674,7 +674,7 @@ Conv mma_gemm 23: 1701.034 us, 0 bytes, 0.075765, 6072 9ce07cc8
 Conv stem 2: 9.412753 us, 0 bytes, 0.0065633, 528 56ec8
 Conv thin_mma 2: 13.1336 us, 0 bytes, 0.006556, 528 29c8ff8a
 Conv wgmma_gemm 21: 4634.36 us, 0 bytes, 0.069207, 5544 472e576d
-Conv wgmma_patch 10: 3207.222 us, 0 bytes, 0.033044, 2640 cca9d1e6
+Conv wgmma_halo 10: 3207.222 us, 0 bytes, 0.033044, 2640 cca9d1e6
 DepthToSpace cuda 1: 2.300056 us, 0 bytes, 0, 0 0
 GlobalAveragePool cuda 1: 2.150207 us, 0 bytes, 4e-06, 0 0
 MatMul gemm 1: 4.722677 us, 0 bytes, 0.0032794, 0 fc7f3bfe
@@ -689,16 +689,16 @@ Transpose cuda 1: 1.150028 us, 0 bytes, 0, 0 0
   std::string before;
   for (const auto& [precision, wanted] : expected) {
     const Numerics numerics = parse_numerics(precision);
-    Sums sums;
+    Acc acc;
     const Ask ask = [&](const Problem& problem) {
-      add(sums, problem, {.device = reference_gpu(), .numerics = numerics});
+      add(acc, problem, {.device = reference_gpu(), .numerics = numerics});
     };
     for_each_convolution(numerics.storage, ask);
     for_each_operator(numerics.storage, ask);
     for (const std::int64_t stride : {1, 2})
       for (const Shape& x : {Shape{1, 144, 56, 56}, Shape{64, 96, 112, 112}, Shape{8, 32, 30, 30}})
         ask_separable(numerics.storage, ask, x, 3, stride, 24);
-    const std::string found = text(sums, before);
+    const std::string found = text(acc, before);
     CHECK_MESSAGE(comparable(found) == comparable(wanted), std::string(to_string(numerics)));
     before += found;
   }

@@ -84,13 +84,13 @@ Errors errors_of(std::int64_t channels, std::int64_t r, std::int64_t s, int tile
   const FftPlan plan = plan_fft(p, N, reference_gpu());
   std::mt19937 random(seed);
   std::normal_distribution<double> normal;
-  const auto terms = static_cast<std::size_t>(channels * r * s);
-  std::vector<float> w(terms), u(plan.u_floats());
-  for (float& value : w) value = static_cast<float>(std::sqrt(2 / static_cast<double>(terms)) * normal(random));
-  fft_filters(p, plan, {.w = w.data(), .scale = nullptr, .terms = static_cast<std::int64_t>(terms)}, u);
+  const auto gemm_k = static_cast<std::size_t>(channels * r * s);
+  std::vector<float> w(gemm_k), u(plan.u_floats());
+  for (float& value : w) value = static_cast<float>(std::sqrt(2 / static_cast<double>(gemm_k)) * normal(random));
+  fft_filters(p, plan, {.w = w.data(), .scale = nullptr, .gemm_k = static_cast<std::int64_t>(gemm_k)}, u);
   const auto c_row = static_cast<std::size_t>(plan.c), k_row = static_cast<std::size_t>(plan.k);
   std::vector<double> w_squares(static_cast<std::size_t>(channels));
-  for (std::size_t i = 0; i < terms; ++i) w_squares[i / static_cast<std::size_t>(r * s)] += std::pow(double{w[i]}, 2);
+  for (std::size_t i = 0; i < gemm_k; ++i) w_squares[i / static_cast<std::size_t>(r * s)] += std::pow(double{w[i]}, 2);
   double squares = 0, exact_squares = 0, term_squares = 0, worst = 0;
   for (int tile = 0; tile < tiles; ++tile) {
     std::vector<V> sums(3 * N * N / 2), x(N * N), y(N * N);

@@ -82,7 +82,7 @@ TEST_CASE("gemm_cute/plans_are_read_back") {
         for (const CutePlan& plan : plans) {
           CHECK(read(text(plan), p) == plan);
           CHECK(cuda::cute_plan_us(p, plan, device) > 0);
-          CHECK((cuda::cute_workspace_bytes(p, plan) > 0) == (plan.slices > 1 && !plan.joined()));
+          CHECK((cuda::cute_workspace_bytes(p, plan) > 0) == (plan.split_k > 1 && !plan.joined()));
           CHECK((plan.core == Core::mma || (device.capability == 90 && p.aligned)));
         }
       }
@@ -90,7 +90,7 @@ TEST_CASE("gemm_cute/plans_are_read_back") {
 
 // Of all cuts of each product: how many, their estimates (a product of them, by its logarithm), their workspace, and
 // their words. What changes wants measured times beside it, or was not meant to.
-TEST_CASE("gemm_cute/cuts_and_their_estimates_are_those_that_were_fitted") {
+TEST_CASE("gemm_cute/tilings_and_their_estimates_are_those_that_were_fitted") {
   if (!cuda::cute_built()) return;
   const auto tf32 = Numerics::Multiply::tf32, fp32 = Numerics::Multiply::fp32;
   const CuteProblem problems[] = {
@@ -116,35 +116,35 @@ TEST_CASE("gemm_cute/cuts_and_their_estimates_are_those_that_were_fitted") {
       }
     return fmt::format("{}: {:.7g}, {} bytes, {:x}", count, log_us, workspace, words);
   };
-  CHECK(found(Core::mma) == "96: 430.8764, 5001103040 bytes, 9d6ee159");
+  CHECK(found(Core::mma) == "96: 430.8764, 5001103040 bytes, bf28ca59");
   const std::string wgmma = found(Core::wgmma);
   if (!wgmma.starts_with("0:"))  // a build for sm_90a
-    CHECK(wgmma == "349: 1422.607, 17066864640 bytes, f6d0b0f6");
+    CHECK(wgmma == "349: 1422.607, 17066864640 bytes, e75656f7");
 }
 
-TEST_CASE("gemm_cute/configurations_of_no_cut_are_refused") {
+TEST_CASE("gemm_cute/configurations_of_no_tiling_are_refused") {
   const CuteProblem p{.multiply = bf16, .m = 64, .n = 64, .k = 7 * 64};
-  CHECK(read("core=mma tile=64x64 slices=4", p).slices == 4);
-  const std::string no_cut = "no cut of gemm_cute for this product";
-  for (const auto& wrong : {std::pair<const char*, std::string>{"core=mma tile=64x64 slices=5", no_cut},
-                            {"core=mma tile=64x64 slices=8", "slices is '8', a number from 1 to 7 expected"},
-                            {"core=mma tile=64x64 slices=0", "slices is '0', a number from 1 to 7 expected"},
-                            {"core=wgmma tile=64x32 cluster=1 slices=1", no_cut},
-                            {"core=wgmma tile=128x128 slices=1", "'cluster=' expected before 'slices=1'"},
-                            {"core=mma tile=64x64 cluster=1 slices=1", "'slices=' expected before 'cluster=1"},
-                            {"core=wgmma tile=128x128 cluster=4 slices=1", no_cut},
-                            {"core=wgmma tile=128x128 cluster=3 slices=3", no_cut},
-                            {"core=wgmma tile=128x128 cluster=8 slices=8", "slices is '8'"},
-                            {"core=wgmma tile=128x128 cluster=2 slices=4", no_cut},
-                            {"core=wgmma tile=128x256 cluster=2 slices=2", no_cut},
-                            {"core=mma tile=64x64", "'slices=' expected before ''"},
+  CHECK(read("core=mma tile=64x64 split_k=4", p).split_k == 4);
+  const std::string no_tiling = "gemm_cute has no configuration for this product";
+  for (const auto& wrong : {std::pair<const char*, std::string>{"core=mma tile=64x64 split_k=5", no_tiling},
+                            {"core=mma tile=64x64 split_k=8", "split_k is '8', a number from 1 to 7 expected"},
+                            {"core=mma tile=64x64 split_k=0", "split_k is '0', a number from 1 to 7 expected"},
+                            {"core=wgmma tile=64x32 cluster=1 split_k=1", no_tiling},
+                            {"core=wgmma tile=128x128 split_k=1", "'cluster=' expected before 'split_k=1'"},
+                            {"core=mma tile=64x64 cluster=1 split_k=1", "'split_k=' expected before 'cluster=1"},
+                            {"core=wgmma tile=128x128 cluster=4 split_k=1", no_tiling},
+                            {"core=wgmma tile=128x128 cluster=3 split_k=3", no_tiling},
+                            {"core=wgmma tile=128x128 cluster=8 split_k=8", "split_k is '8'"},
+                            {"core=wgmma tile=128x128 cluster=2 split_k=4", no_tiling},
+                            {"core=wgmma tile=128x256 cluster=2 split_k=2", no_tiling},
+                            {"core=mma tile=64x64", "'split_k=' expected before ''"},
                             {"", "'core=' expected before ''"}})
     CHECK_ERROR(read(wrong.first, p), invalid_argument, wrong.second);
-  CHECK(read("core=wgmma tile=128x256 cluster=2 slices=1", p).cluster == 2);
-  CHECK(read("core=wgmma tile=128x64 cluster=4 slices=4", p).joined());
-  CHECK(!read("core=wgmma tile=128x64 cluster=1 slices=4", p).joined());
+  CHECK(read("core=wgmma tile=128x256 cluster=2 split_k=1", p).cluster == 2);
+  CHECK(read("core=wgmma tile=128x64 cluster=4 split_k=4", p).joined());
+  CHECK(!read("core=wgmma tile=128x64 cluster=1 split_k=4", p).joined());
   const CuteProblem odd{.multiply = bf16, .m = 64, .n = 64, .k = 65, .aligned = false};
-  CHECK_ERROR(read("core=wgmma tile=128x128 cluster=1 slices=1", odd), invalid_argument, no_cut);
+  CHECK_ERROR(read("core=wgmma tile=128x128 cluster=1 split_k=1", odd), invalid_argument, no_tiling);
 }
 
 // What the kernels are told: of every product and slice each tile once, and all steps, in order.
@@ -170,13 +170,13 @@ TEST_CASE("gemm_cute/every_tile_once") {
       for (unsigned index = 0; index < tiles.count; ++index) {
         const cuda::CuteTiles::Tile tile = tiles[index];
         const std::int64_t at =
-            ((std::int64_t{tile.product} * tiles.slices + tile.slice) * tiles.tiles_m + tile.m) * tiles.tiles_n +
+            ((std::int64_t{tile.product} * tiles.split_k + tile.split) * tiles.tiles_m + tile.m) * tiles.tiles_n +
             tile.n;
         whole = whole && tile.m < tiles.tiles_m && tile.n < tiles.tiles_n && at < std::int64_t{tiles.count};
         if (whole) ++seen[static_cast<std::size_t>(at)];
-        int next = tile.slice * tiles.steps_a_slice;
+        int next = tile.split * tiles.steps_per_split;
         whole = whole && tile.first_step == next && tile.step_count > 0;
-        if (tile.slice + 1 == tiles.slices) whole = whole && tile.first_step + tile.step_count == tiles.steps;
+        if (tile.split + 1 == tiles.split_k) whole = whole && tile.first_step + tile.step_count == tiles.steps;
         if (!plan.joined()) continue;
         next = 0;
         for (int block = 0; block < plan.cluster; ++block) {
@@ -216,22 +216,22 @@ TEST_CASE("gemm_cute/choices") {
     return cuda::plan_cute({.multiply = bf16, .y_type = DType::bf16, .m = m, .n = n, .k = k, .aligned = k % 8 == 0},
                            device);
   };
-  CHECK(text(plan(8192, 8192, 8192, ampere())) == "core=mma tile=128x128 slices=1");
-  CHECK(text(plan(500, 500, 63, reference_gpu())) == "core=mma tile=64x64 slices=1");
+  CHECK(text(plan(8192, 8192, 8192, ampere())) == "core=mma tile=128x128 split_k=1");
+  CHECK(text(plan(500, 500, 63, reference_gpu())) == "core=mma tile=64x64 split_k=1");
   // Few tiles and much to sum: slices, so that enough multiprocessors read.
-  CHECK(plan(64, 1000, 25088, reference_gpu()).slices > 1);
-  CHECK(plan(64, 1000, 25088, ampere()).slices > 1);
+  CHECK(plan(64, 1000, 25088, reference_gpu()).split_k > 1);
+  CHECK(plan(64, 1000, 25088, ampere()).split_k > 1);
   const std::vector<CutePlan> all =
       cuda::cute_plans({.multiply = bf16, .m = 8192, .n = 8192, .k = 8192}, reference_gpu());
   const bool wgmma = std::any_of(all.begin(), all.end(), [](const CutePlan& p) { return p.core == Core::wgmma; });
   if (!wgmma) return;  // in a build for sm_90a
   // What was the fastest, or nearly: lenslet-bench-gemm-cute --all, H200.
-  CHECK(text(plan(256, 256, 256, reference_gpu())) == "core=wgmma tile=64x64 cluster=1 slices=1");
-  CHECK(text(plan(512, 512, 512, reference_gpu())) == "core=wgmma tile=64x64 cluster=1 slices=1");
-  CHECK(text(plan(1024, 1024, 1024, reference_gpu())) == "core=wgmma tile=128x64 cluster=1 slices=1");
-  CHECK(text(plan(2048, 2048, 2048, reference_gpu())) == "core=wgmma tile=128x256 cluster=1 slices=1");
-  CHECK(text(plan(8192, 8192, 8192, reference_gpu())) == "core=wgmma tile=128x256 cluster=2 slices=1");
-  CHECK(text(plan(64, 4096, 4096, reference_gpu())) == "core=wgmma tile=64x64 cluster=2 slices=2");
+  CHECK(text(plan(256, 256, 256, reference_gpu())) == "core=wgmma tile=64x64 cluster=1 split_k=1");
+  CHECK(text(plan(512, 512, 512, reference_gpu())) == "core=wgmma tile=64x64 cluster=1 split_k=1");
+  CHECK(text(plan(1024, 1024, 1024, reference_gpu())) == "core=wgmma tile=128x64 cluster=1 split_k=1");
+  CHECK(text(plan(2048, 2048, 2048, reference_gpu())) == "core=wgmma tile=128x256 cluster=1 split_k=1");
+  CHECK(text(plan(8192, 8192, 8192, reference_gpu())) == "core=wgmma tile=128x256 cluster=2 split_k=1");
+  CHECK(text(plan(64, 4096, 4096, reference_gpu())) == "core=wgmma tile=64x64 cluster=2 split_k=2");
 }
 
 }  // namespace

@@ -332,7 +332,7 @@ constexpr Numerics tf32{.multiply = Numerics::Multiply::tf32};
 /// What CUDA's kernel offers, which can be bound.
 Candidate offered(const Problem& problem, const DeviceProfile& gpu, Numerics numerics = {}) {
   const Candidate candidate = kernel(problem, DeviceKind::cuda).offer(problem, {gpu, numerics}).candidates.at(0);
-  CHECK(candidate.needs_cublas == candidate.config.starts_with("way=cublas"));
+  CHECK(candidate.needs_cublas == candidate.config.starts_with("kernel=cublas"));
   CHECK_NOTHROW(kernel(problem, DeviceKind::cuda).bind({problem, candidate, gpu}));
   return candidate;
 }
@@ -343,16 +343,17 @@ std::string way(const Problem& problem) { return offered(problem, gpu_with_cubla
 // Eight rows at most, of a B that lies as [n,k] or is brought to it beforehand, and one product.
 TEST_CASE("gemm/cuda/few_rows_are_eight_of_one_product_by_a_b_in_rows") {
   const AttributeList trans_a{{"transA", std::int64_t{1}}};
-  CHECK(way(*pose("Gemm", b_in_rows, {{8, 64}, {4096, 64}})) == "way=few_rows slices=4");
-  CHECK(way(*pose("Gemm", b_in_rows, {{9, 64}, {4096, 64}})) == "way=cublas tf32=no");
-  CHECK(way(*pose("Gemm", {}, {{8, 64}, {64, 100}})) == "way=cublas tf32=no");
-  CHECK(way(*pose("Gemm", {}, {{8, 64}, {64, 100}}, {Tensor(), random_f32({64, 100}, 1)})) == "way=few_rows slices=8");
-  CHECK(way(*pose("Gemm", trans_a, {{64, 8}, {64, 1}}, {Tensor(), random_f32({64, 1}, 1)})) == "way=cublas tf32=no");
-  CHECK(way(*pose("MatMul", {}, {{2, 4, 64}, {64}})) == "way=few_rows slices=8");
-  CHECK(way(*pose("MatMul", {}, {{3, 4, 64}, {64}})) == "way=cublas tf32=no");
-  CHECK(way(*pose("MatMul", {}, {{2, 4, 64}, {2, 64, 1}})) == "way=cublas tf32=no");
-  CHECK(way(*pose("Gemm", {}, {{20, 0}, {0, 7}})) == "way=tiled");
-  CHECK(way(*pose("Gemm", {}, {{4, 0}, {0, 7}}, {Tensor(), Tensor(DType::f32, {0, 7})})) == "way=tiled");
+  CHECK(way(*pose("Gemm", b_in_rows, {{8, 64}, {4096, 64}})) == "kernel=few_rows split_k=4");
+  CHECK(way(*pose("Gemm", b_in_rows, {{9, 64}, {4096, 64}})) == "kernel=cublas tf32=no");
+  CHECK(way(*pose("Gemm", {}, {{8, 64}, {64, 100}})) == "kernel=cublas tf32=no");
+  CHECK(way(*pose("Gemm", {}, {{8, 64}, {64, 100}}, {Tensor(), random_f32({64, 100}, 1)})) ==
+        "kernel=few_rows split_k=8");
+  CHECK(way(*pose("Gemm", trans_a, {{64, 8}, {64, 1}}, {Tensor(), random_f32({64, 1}, 1)})) == "kernel=cublas tf32=no");
+  CHECK(way(*pose("MatMul", {}, {{2, 4, 64}, {64}})) == "kernel=few_rows split_k=8");
+  CHECK(way(*pose("MatMul", {}, {{3, 4, 64}, {64}})) == "kernel=cublas tf32=no");
+  CHECK(way(*pose("MatMul", {}, {{2, 4, 64}, {2, 64, 1}})) == "kernel=cublas tf32=no");
+  CHECK(way(*pose("Gemm", {}, {{20, 0}, {0, 7}})) == "kernel=tiled");
+  CHECK(way(*pose("Gemm", {}, {{4, 0}, {0, 7}}, {Tensor(), Tensor(DType::f32, {0, 7})})) == "kernel=tiled");
 }
 
 // One slice from 8417 columns on.
@@ -360,8 +361,8 @@ TEST_CASE("gemm/cuda/where_a_sum_is_cut_follows_from_the_problem_not_the_device"
   DeviceProfile small = reference_gpu();
   small.units = 16;
   for (const DeviceProfile& gpu : {gpu_with_cublas(), reference_gpu(), small}) {
-    CHECK(offered(*pose("Gemm", b_in_rows, {{1, 64}, {8417, 64}}), gpu).config == "way=few_rows slices=1");
-    CHECK(offered(*pose("Gemm", b_in_rows, {{1, 64}, {8416, 64}}), gpu).config == "way=few_rows slices=2");
+    CHECK(offered(*pose("Gemm", b_in_rows, {{1, 64}, {8417, 64}}), gpu).config == "kernel=few_rows split_k=1");
+    CHECK(offered(*pose("Gemm", b_in_rows, {{1, 64}, {8416, 64}}), gpu).config == "kernel=few_rows split_k=2");
   }
 }
 
@@ -372,11 +373,11 @@ TEST_CASE("gemm/cuda/few_rows_of_16_bits_go_to_tensor_cores") {
     const Problem problem(make_normalised_op("Gemm", b_in_rows, 2), infos);
     return way(problem);
   };
-  CHECK(half_way(2, 4096, 64) == "way=few_rows slices=4");
-  CHECK(half_way(3, 4096, 64) == "way=few_rows_mma eights=2");
-  CHECK(half_way(4, 1000, 64) == "way=few_rows slices=8");
-  CHECK(half_way(16, 1000, 64) == "way=few_rows_mma eights=1");
-  CHECK(half_way(8, 1000, 65) == "way=few_rows slices=8");
+  CHECK(half_way(2, 4096, 64) == "kernel=few_rows split_k=4");
+  CHECK(half_way(3, 4096, 64) == "kernel=few_rows_mma eights=2");
+  CHECK(half_way(4, 1000, 64) == "kernel=few_rows split_k=8");
+  CHECK(half_way(16, 1000, 64) == "kernel=few_rows_mma eights=1");
+  CHECK(half_way(8, 1000, 65) == "kernel=few_rows split_k=8");
 }
 
 // The weights as they are, which are no less exact then.
@@ -387,16 +388,16 @@ TEST_CASE("gemm/cuda/few_rows_of_16_bits_into_float32_meet_float32_weights") {
     const Problem problem(make_normalised_op("Gemm", attributes, 2), infos, {{DType::f32, {m, 100}}});
     const Candidate candidate = offered(problem, gpu_with_cublas());
     const bool exact = candidate.tolerance == sum_tolerance(k);
-    CHECK(exact == (candidate.config == "way=few_rows slices=8" && m <= 8 && k % 4 == 0));
+    CHECK(exact == (candidate.config == "kernel=few_rows split_k=8" && m <= 8 && k % 4 == 0));
     const auto blob = kernel(problem, DeviceKind::cuda).blob(problem, candidate);
     CHECK(((candidate.reads & input_bit(1)) == no_inputs) == blob.has_value());
     if (blob) CHECK(blob->bytes == static_cast<std::size_t>(100 * k * (exact ? 4 : 2)));
     CHECK(blob.has_value() == (!exact || attributes.size() > 1));  // else they lie as they are read
     Candidate other = candidate;
-    other.config = "way=few_rows_mma eights=1";  // of weights in 16 bits
+    other.config = "kernel=few_rows_mma eights=1";  // of weights in 16 bits
     if (exact)
       CHECK_ERROR(kernel(problem, DeviceKind::cuda).bind({problem, other, gpu_with_cublas()}), invalid_argument,
-                  "no way for this product");
+                  "there is no such way to compute this product");
     return exact;
   };
   CHECK(into_float32(1, 64, b_in_rows));
@@ -410,12 +411,12 @@ TEST_CASE("gemm/cuda/few_rows_of_16_bits_into_float32_meet_float32_weights") {
 TEST_CASE("gemm/cuda/tolerances_are_tf32s_where_it_multiplies") {
   const DeviceProfile with = gpu_with_cublas(), &without = reference_gpu();
   const auto large = pose("Gemm", b_in_rows, {{100, 64}, {50, 64}});
-  CHECK(offered(*large, without).config == "way=tiled");
-  CHECK(offered(*large, with, tf32).config == "way=cublas tf32=yes");
+  CHECK(offered(*large, without).config == "kernel=tiled");
+  CHECK(offered(*large, with, tf32).config == "kernel=cublas tf32=yes");
   CHECK(offered(*large, with, tf32).tolerance == tf32_sum_tolerance(64));
   const Candidate other = offered(*large, without, tf32);
   CHECK(other.tolerance ==
-        (other.config.starts_with("way=cute tf32=yes") ? tf32_sum_tolerance(64) : sum_tolerance(64)));
+        (other.config.starts_with("kernel=cute tf32=yes") ? tf32_sum_tolerance(64) : sum_tolerance(64)));
   CHECK(offered(*pose("Gemm", b_in_rows, {{1, 64}, {50, 64}}), with, tf32).tolerance == sum_tolerance(64));
 }
 
@@ -446,7 +447,8 @@ TEST_CASE("gemm/cuda/many_known_weights_of_few_rows_come_packed_in_tf32") {
 TEST_CASE("gemm/cuda/configurations_of_no_way_are_refused") {
   const DeviceProfile with = gpu_with_cublas();
   const auto large = pose("Gemm", b_in_rows, {{100, 64}, {50, 64}});
-  for (const char* config : {"", "way=fast", "way=tiled slices=2", "way=few_rows slices=1", "way=cublas"}) {
+  for (const char* config :
+       {"", "kernel=fast", "kernel=tiled split_k=2", "kernel=few_rows split_k=1", "kernel=cublas"}) {
     Candidate candidate = offered(*large, with);
     candidate.config = config;
     CHECK_ERROR(kernel(*large, DeviceKind::cuda).bind({*large, candidate, with}), invalid_argument, "configuration '");

@@ -25,14 +25,14 @@ ConvProblem square(std::int64_t n, std::int64_t c, std::int64_t size, std::int64
 }
 
 std::int64_t blocks(const ConvProblem& p, const ImplicitGemmPlan& plan) {
-  return plan.tiles_m * plan.tiles_n * plan.slices * p.groups;
+  return plan.tiles_m * plan.tiles_n * plan.split_k * p.groups;
 }
 
-void check_cut(const ConvProblem& p, GemmTile tile, std::int64_t slices) {
+void check_tiling(const ConvProblem& p, GemmTile tile, std::int64_t split_k) {
   CAPTURE(p.str());
-  CAPTURE(slices);
+  CAPTURE(split_k);
   const GemmTileShape& shape = shape_of(tile);
-  const ImplicitGemmPlan plan = cut_gemm(p, tile, slices);
+  const ImplicitGemmPlan plan = tile_gemm(p, tile, split_k);
   CHECK(plan.tile == tile);
   const auto covers = [](std::int64_t parts, std::int64_t size, std::int64_t whole) {
     return parts >= 1 && parts * size >= whole && (parts - 1) * size < whole;
@@ -40,27 +40,27 @@ void check_cut(const ConvProblem& p, GemmTile tile, std::int64_t slices) {
   CHECK(covers(plan.tiles_m, shape.m, p.n * p.p * p.q));
   CHECK(covers(plan.tiles_n, shape.n, p.group_k()));
   CHECK(covers(plan.steps, gemm_step, p.r * p.s * p.group_c()));
-  CHECK(covers(plan.slices, plan.steps_a_slice, plan.steps));
-  CHECK(plan.slices <= slices);
-  CHECK(plan.cluster == (plan.slices <= max_cluster ? plan.slices : 1));
-  const std::int64_t sums = plan.slices > 1 ? plan.slices * p.n * p.k * p.p * p.q : 0;
-  CHECK(plan.workspace_bytes == static_cast<std::size_t>(sums) * sizeof(float));
+  CHECK(covers(plan.split_k, plan.steps_per_split, plan.steps));
+  CHECK(plan.split_k <= split_k);
+  CHECK(plan.cluster == (plan.split_k <= max_cluster ? plan.split_k : 1));
+  const std::int64_t acc = plan.split_k > 1 ? plan.split_k * p.n * p.k * p.p * p.q : 0;
+  CHECK(plan.workspace_bytes == static_cast<std::size_t>(acc) * sizeof(float));
 }
 
 }  // namespace
 
-TEST_CASE("conv/implicit_gemm_plan/cuts_cover_everything_once") {
+TEST_CASE("conv/implicit_gemm_plan/tilings_cover_everything_once") {
   for (const ConvCase& c : conv_cases())
     for (std::size_t tile = 0; tile < gemm_tiles.size(); ++tile)
-      for (const std::int64_t slices : {1, 2, 3, 7, 64}) check_cut(c.problem, static_cast<GemmTile>(tile), slices);
+      for (const std::int64_t split_k : {1, 2, 3, 7, 64}) check_tiling(c.problem, static_cast<GemmTile>(tile), split_k);
 }
 
-TEST_CASE("conv/implicit_gemm_plan/slices_divide_the_steps") {
+TEST_CASE("conv/implicit_gemm_plan/split_k_divides_the_steps") {
   // 9 steps in at most 4 slices: 3 of 3, no empty fourth.
-  const ImplicitGemmPlan plan = cut_gemm(square(1, 16, 7, 64, 3), GemmTile::t64x64, 4);
+  const ImplicitGemmPlan plan = tile_gemm(square(1, 16, 7, 64, 3), GemmTile::t64x64, 4);
   CHECK(plan.steps == 9);
-  CHECK(plan.steps_a_slice == 3);
-  CHECK(plan.slices == 3);
+  CHECK(plan.steps_per_split == 3);
+  CHECK(plan.split_k == 3);
   CHECK(plan.workspace_bytes == 3 * 7 * 7 * 64 * sizeof(float));
 }
 
@@ -71,7 +71,7 @@ TEST_CASE("conv/implicit_gemm_plan/takes_a_tile_that_is_compiled") {
       const ImplicitGemmPlan plan = plan_implicit_gemm(c.problem, access);
       const auto tiles = gemm_tiles_for(access);
       CHECK(std::find(tiles.begin(), tiles.end(), plan.tile) != tiles.end());
-      check_cut(c.problem, plan.tile, plan.slices);
+      check_tiling(c.problem, plan.tile, plan.split_k);
     }
 }
 
@@ -83,23 +83,23 @@ TEST_CASE("conv/implicit_gemm_plan/workspace_is_limited") {
     }
 }
 
-TEST_CASE("conv/implicit_gemm_plan/slices_only_where_tiles_are_few") {
+TEST_CASE("conv/implicit_gemm_plan/split_k_only_where_tiles_are_few") {
   // The last stage of ResNet-50 at batch 1: 49 pixels are one tile high.
   for (const ConvProblem& p : {square(1, 512, 7, 512, 3), square(1, 2048, 7, 512, 1)}) {
     const ImplicitGemmPlan plan = plan_implicit_gemm(p, GemmAccess::nhwc_vectors);
     CAPTURE(p.str());
-    CHECK(plan.slices > 1);
+    CHECK(plan.split_k > 1);
     CHECK(blocks(p, plan) >= 66);  // at least every other of 132 multiprocessors
   }
   const ConvProblem large = square(64, 64, 56, 64, 3);
-  CHECK(plan_implicit_gemm(large, GemmAccess::nhwc_vectors).slices == 1);
+  CHECK(plan_implicit_gemm(large, GemmAccess::nhwc_vectors).split_k == 1);
 }
 
 TEST_CASE("conv/implicit_gemm_plan/clusters_where_they_were_measured_to_pay") {
   const auto cluster = [](const ConvProblem& p, GemmAccess access = GemmAccess::nhwc_vectors) {
     const ImplicitGemmPlan plan = plan_implicit_gemm(p, access);
     CAPTURE(p.str());
-    CHECK((plan.cluster == 1 || plan.cluster == plan.slices));
+    CHECK((plan.cluster == 1 || plan.cluster == plan.split_k));
     return plan.cluster;
   };
   for (const ConvProblem& p : {square(1, 1024, 14, 256, 1), square(1, 384, 14, 64, 1), square(1, 256, 14, 1024, 1)}) {
@@ -128,32 +128,32 @@ TEST_CASE("conv/implicit_gemm_plan/configurations_read_back") {
     CHECK(read.str() == plan.str());
     CHECK(read.tiles_m == plan.tiles_m);
     CHECK(read.tiles_n == plan.tiles_n);
-    CHECK(read.steps_a_slice == plan.steps_a_slice);
+    CHECK(read.steps_per_split == plan.steps_per_split);
     CHECK(read.workspace_bytes == plan.workspace_bytes);
     CHECK(read.resident == plan.resident);
   };
   for (const ConvCase& c : conv_cases())
     for (const GemmAccess access : accesses) {
       same(c.problem, access, plan_implicit_gemm(c.problem, access));
-      for (const std::int64_t slices : {1, 3, 64}) {
-        ImplicitGemmPlan plan = cut_gemm(c.problem, GemmTile::t128x64, slices);
-        plan.resident = slices % 3;
+      for (const std::int64_t split_k : {1, 3, 64}) {
+        ImplicitGemmPlan plan = tile_gemm(c.problem, GemmTile::t128x64, split_k);
+        plan.resident = split_k % 3;
         same(c.problem, access, plan);
       }
     }
   const ConvProblem p = square(1, 16, 7, 64, 3);  // 9 steps
-  CHECK(cut_gemm(p, GemmTile::t64x64, 3).str() == "tile=64x64 slices=3 cluster=3");
-  CHECK(read_implicit_gemm_plan(p, GemmAccess::nchw, "tile=64x64 slices=3 cluster=1").cluster == 1);
-  const char* const few = "tile=64x64 slices=3 cluster=3 resident=2";
+  CHECK(tile_gemm(p, GemmTile::t64x64, 3).str() == "tile=64x64 split_k=3 cluster=3");
+  CHECK(read_implicit_gemm_plan(p, GemmAccess::nchw, "tile=64x64 split_k=3 cluster=1").cluster == 1);
+  const char* const few = "tile=64x64 split_k=3 cluster=3 resident=2";
   CHECK(read_implicit_gemm_plan(p, GemmAccess::nchw, few).resident == 2);
   CHECK(read_implicit_gemm_plan(p, GemmAccess::nchw, few).str() == few);
   // No such kernel; slices that cannot be, or that no cluster adds up; what is no configuration.
   for (const char* config :
-       {"tile=64x32 slices=3 cluster=3", "tile=64x65 slices=3 cluster=3", "tile=64x64 slices=4 cluster=1",
-        "tile=64x64 slices=0 cluster=1", "tile=64x64 slices=10 cluster=1", "tile=64x64 slices=3 cluster=2",
-        "tile=64x64 slices=9 cluster=9", "tile=64x64 slices=3 cluster=3 resident=0",
-        "tile=64x64 slices=3 cluster=3 resident=6", "tile=64x64 slices=3 cluster=3 resident=2 ", "tile=64x64 slices=3",
-        ""}) {
+       {"tile=64x32 split_k=3 cluster=3", "tile=64x65 split_k=3 cluster=3", "tile=64x64 split_k=4 cluster=1",
+        "tile=64x64 split_k=0 cluster=1", "tile=64x64 split_k=10 cluster=1", "tile=64x64 split_k=3 cluster=2",
+        "tile=64x64 split_k=9 cluster=9", "tile=64x64 split_k=3 cluster=3 resident=0",
+        "tile=64x64 split_k=3 cluster=3 resident=6", "tile=64x64 split_k=3 cluster=3 resident=2 ",
+        "tile=64x64 split_k=3", ""}) {
     CAPTURE(config);
     CHECK_ERROR((void)read_implicit_gemm_plan(p, GemmAccess::nchw, config), invalid_argument, "configuration '");
   }
@@ -161,8 +161,8 @@ TEST_CASE("conv/implicit_gemm_plan/configurations_read_back") {
 
 TEST_CASE("conv/implicit_gemm_plan/blocks_are_spread_evenly_where_more_of_them_fit") {
   DeviceProfile device = reference_gpu();
-  const auto resident = [&](const ConvProblem& p, GemmTile tile, std::int64_t slices) {
-    return even_resident(p, cut_gemm(p, tile, slices), device);
+  const auto resident = [&](const ConvProblem& p, GemmTile tile, std::int64_t split_k) {
+    return even_resident(p, tile_gemm(p, tile, split_k), device);
   };
   // 98 tiles of 32x64 in each of `slices`, of which eight fit.
   const ConvProblem p = square(1, 512, 56, 64, 1);

@@ -48,7 +48,7 @@ TEST_CASE("conv/kn2col/needs_a_tap_that_every_output_reads") {
 
 TEST_CASE("conv/kn2col/sums_of_a_tap_fill_16_mib_at_most") {
   CHECK(offer(problem({1, 1, 65, 64}, 1024)).refusal.empty());  // 64x64 outputs see the tap above them
-  CHECK(offer(problem({1, 1, 66, 64}, 1024)).refusal == "the sums of a tap exceed 16 MiB");
+  CHECK(offer(problem({1, 1, 66, 64}, 1024)).refusal == "the partial sums of a tap exceed 16 MiB");
   CHECK(offer(problem({1, 1, 200, 200}, 1024, 1, 0)).refusal.empty());  // every output sees every tap: none apart
 }
 

@@ -16,7 +16,7 @@ namespace lenslet::test {
 namespace {
 
 /// Floats between two pixels, which are not there behind the last one.
-std::int64_t room_between(const Tensor& tensor) {
+std::int64_t padding_between(const Tensor& tensor) {
   return std::max<std::int64_t>(0, tensor.format().pixel_pitch - tensor.shape()[1]);
 }
 
@@ -30,7 +30,7 @@ std::vector<float> by_rows(const RowKernel& kernel, const KernelRun& run, std::i
       const Rows rows{begin, std::min(begin + at_once, y.rows)}, reads = kernel.reads(rows);
       REQUIRE((0 <= reads.begin && reads.begin <= reads.end && reads.end <= x.rows));
       const float* const from = run.in<float>(kernel.row_input()) + (image * x.rows + reads.begin) * x.row_floats;
-      const std::int64_t gap = x.row_floats == 0 ? 0 : room_between(run.inputs[kernel.row_input()]);
+      const std::int64_t gap = x.row_floats == 0 ? 0 : padding_between(run.inputs[kernel.row_input()]);
       const std::vector<float> read(from, from + std::max<std::int64_t>(0, reads.count() * x.row_floats - gap));
       std::vector<float> made(static_cast<std::size_t>(rows.count() * y.row_floats), poison);
       KernelRun call = run;
@@ -70,7 +70,8 @@ class CpuOpRunner final : public OpRunner {
       FAIL_CHECK(
           fmt::format("{} allocations in a run of {}{}", allocations.count(), call.problem.op().type(), call.str()));
     for (const std::vector<float>& made : rows) {
-      const std::size_t gap = run.outputs[0].elems() == 0 ? 0 : static_cast<std::size_t>(room_between(run.outputs[0]));
+      const std::size_t gap =
+          run.outputs[0].elems() == 0 ? 0 : static_cast<std::size_t>(padding_between(run.outputs[0]));
       REQUIRE((made.size() - gap) * sizeof(float) == run.outputs[0].bytes());
       CHECK_MESSAGE(std::memcmp(made.data(), run.outputs[0].data(), run.outputs[0].bytes()) == 0, call.str(),
                     ": rows by themselves have other bits");

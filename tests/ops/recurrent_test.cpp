@@ -242,7 +242,7 @@ TEST_CASE("recurrent/cuda_offers") {
     return made;
   };
   const Offer few = offer({4, 2, 32}, 16, true), many = offer({100, 8, 32}, 16, false);
-  CHECK(few.candidates.at(0).config == "way=few_rows slices=8");
+  CHECK(few.candidates.at(0).config == "kernel=few_rows split_k=8");
   CHECK(few.candidates[0].workspace_bytes < many.candidates.at(0).workspace_bytes);
   const Numerics tf32{.multiply = Numerics::Multiply::tf32};
   const Candidate rounded = offer({100, 8, 32}, 16, false, tf32).candidates.at(0);

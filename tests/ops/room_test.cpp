@@ -22,7 +22,7 @@ using Ints = std::vector<std::int64_t>;
 Tensor halves(const Shape& shape) { return random_f32(shape, 1).to_dtype(DType::f16); }
 
 /// "nhwc/104,nhwc -> nhwc/104" of the candidate that has room, "" where there is none.
-std::string with_room(const OpCase& c, const char* precision = "fp16") {
+std::string padded(const OpCase& c, const char* precision = "fp16") {
   const std::vector<InputInfo> infos = infos_of(c.inputs, c.constant);
   const Problem problem(make_op(c), infos);
   const Kernel& kernel = *kernels_of(c.op, DeviceKind::cuda).front();
@@ -62,49 +62,48 @@ TEST_CASE("room/aligned_formats") {
 
 TEST_CASE("room/operators_that_keep_channels_apart") {
   const Tensor x = halves({2, 100, 6, 6}), scale = halves({2, 100, 1, 1}), plane = halves({2, 1, 6, 6});
-  CHECK(with_room({.op = "Relu", .inputs = {x}}) == "nhwc/104 -> nhwc/104");
-  CHECK(with_room({.op = "Add", .inputs = {x, x}}) == "nhwc/104,nhwc/104 -> nhwc/104");
-  CHECK(with_room({.op = "Mul", .inputs = {x, scale}}) == "nhwc/104,nhwc/104 -> nhwc/104");
-  CHECK(with_room({.op = "Mul", .inputs = {x, plane}}) == "nhwc/104,nhwc -> nhwc/104");
-  CHECK(with_room({.op = "Cast", .attributes = {{"to", std::int64_t{16}}}, .inputs = {x}}) == "nhwc/104 -> nhwc/104");
+  CHECK(padded({.op = "Relu", .inputs = {x}}) == "nhwc/104 -> nhwc/104");
+  CHECK(padded({.op = "Add", .inputs = {x, x}}) == "nhwc/104,nhwc/104 -> nhwc/104");
+  CHECK(padded({.op = "Mul", .inputs = {x, scale}}) == "nhwc/104,nhwc/104 -> nhwc/104");
+  CHECK(padded({.op = "Mul", .inputs = {x, plane}}) == "nhwc/104,nhwc -> nhwc/104");
+  CHECK(padded({.op = "Cast", .attributes = {{"to", std::int64_t{16}}}, .inputs = {x}}) == "nhwc/104 -> nhwc/104");
   // Four floats are 16 bytes: more than what may be written behind the last pixel.
-  CHECK(with_room({.op = "Cast", .attributes = {{"to", std::int64_t{1}}}, .inputs = {x}}).empty());
-  CHECK(with_room({.op = "MaxPool", .attributes = {{"kernel_shape", Ints{2, 2}}}, .inputs = {x}}) ==
+  CHECK(padded({.op = "Cast", .attributes = {{"to", std::int64_t{1}}}, .inputs = {x}}).empty());
+  CHECK(padded({.op = "MaxPool", .attributes = {{"kernel_shape", Ints{2, 2}}}, .inputs = {x}}) ==
         "nhwc/104 -> nhwc/104");
-  CHECK(with_room({.op = "Max", .inputs = std::vector<Tensor>(8, x)}).ends_with(" -> nhwc/104"));
-  CHECK(with_room({.op = "Max", .inputs = std::vector<Tensor>(9, x)}).empty());  // a run has place for eight
+  CHECK(padded({.op = "Max", .inputs = std::vector<Tensor>(8, x)}).ends_with(" -> nhwc/104"));
+  CHECK(padded({.op = "Max", .inputs = std::vector<Tensor>(9, x)}).empty());  // a run has place for eight
   // A scalar constant is the same for all channels, a vector is not.
   const Tensor two = Tensor::of<float>(Shape{}, {2}).to_dtype(DType::f16);
-  CHECK(with_room({.op = "Mul", .inputs = {x, two}, .constant = {1}}) == "nhwc/104,nchw -> nhwc/104");
-  CHECK(with_room({.op = "Mul", .inputs = {x, halves({1, 100, 1, 1})}, .constant = {1}}).empty());
+  CHECK(padded({.op = "Mul", .inputs = {x, two}, .constant = {1}}) == "nhwc/104,nchw -> nhwc/104");
+  CHECK(padded({.op = "Mul", .inputs = {x, halves({1, 100, 1, 1})}, .constant = {1}}).empty());
   // Positions, and whatever is counted over channels.
-  CHECK(
-      with_room({.op = "MaxPool", .attributes = {{"kernel_shape", Ints{2, 2}}}, .inputs = {x}, .outputs = 2}).empty());
-  CHECK(with_room({.op = "LRN", .attributes = {{"size", std::int64_t{3}}}, .inputs = {x}}).empty());
+  CHECK(padded({.op = "MaxPool", .attributes = {{"kernel_shape", Ints{2, 2}}}, .inputs = {x}, .outputs = 2}).empty());
+  CHECK(padded({.op = "LRN", .attributes = {{"size", std::int64_t{3}}}, .inputs = {x}}).empty());
 }
 
 TEST_CASE("room/operators_that_step_over_it") {
   const Tensor x = halves({2, 58, 6, 6}), y = halves({2, 58, 6, 6}), z = halves({2, 16, 6, 6});
-  CHECK(with_room({.op = "Concat", .attributes = {{"axis", std::int64_t{1}}}, .inputs = {x, y}}) ==
+  CHECK(padded({.op = "Concat", .attributes = {{"axis", std::int64_t{1}}}, .inputs = {x, y}}) ==
         "nhwc/64,nhwc/64 -> nhwc/120");
-  CHECK(with_room({.op = "Concat", .attributes = {{"axis", std::int64_t{1}}}, .inputs = {x, z}}) ==
+  CHECK(padded({.op = "Concat", .attributes = {{"axis", std::int64_t{1}}}, .inputs = {x, z}}) ==
         "nhwc/64,nhwc -> nhwc/80");
-  CHECK(with_room({.op = "Split", .attributes = {{"axis", std::int64_t{1}}}, .inputs = {x}, .outputs = 2}) ==
+  CHECK(padded({.op = "Split", .attributes = {{"axis", std::int64_t{1}}}, .inputs = {x}, .outputs = 2}) ==
         "nhwc/64 -> nhwc/32,nhwc/32");
-  CHECK(with_room({.op = "ChannelShuffle",
-                   .domain = "lenslet",
-                   .opset = 1,
-                   .attributes = {{"groups", std::int64_t{2}}, {"num_outputs", std::int64_t{2}}},
-                   .inputs = {x, y},
-                   .outputs = 2}) == "nhwc/64,nhwc/64 -> nhwc/64,nhwc/64");
+  CHECK(padded({.op = "ChannelShuffle",
+                .domain = "lenslet",
+                .opset = 1,
+                .attributes = {{"groups", std::int64_t{2}}, {"num_outputs", std::int64_t{2}}},
+                .inputs = {x, y},
+                .outputs = 2}) == "nhwc/64,nhwc/64 -> nhwc/64,nhwc/64");
   // One pixel has none.
-  CHECK(with_room({.op = "GlobalAveragePool", .inputs = {x}}) == "nhwc/64 -> nhwc");
+  CHECK(padded({.op = "GlobalAveragePool", .inputs = {x}}) == "nhwc/64 -> nhwc");
 }
 
 TEST_CASE("room/none_in_float32") {
   const Tensor x = random_f32({2, 58, 6, 6}, 1);
-  CHECK(with_room({.op = "Relu", .inputs = {x}}, "fp32").empty());
-  CHECK(with_room({.op = "Relu", .inputs = {x}}, "fp16").empty());
-  CHECK(with_room({.op = "Relu", .inputs = {x}}, "tf32") == "nhwc/60 -> nhwc/60");
-  CHECK(with_room({.op = "Relu", .inputs = {halves({2, 64, 6, 6})}}).empty());
+  CHECK(padded({.op = "Relu", .inputs = {x}}, "fp32").empty());
+  CHECK(padded({.op = "Relu", .inputs = {x}}, "fp16").empty());
+  CHECK(padded({.op = "Relu", .inputs = {x}}, "tf32") == "nhwc/60 -> nhwc/60");
+  CHECK(padded({.op = "Relu", .inputs = {halves({2, 64, 6, 6})}}).empty());
 }

@@ -50,24 +50,24 @@ std::string refusal(const SeparableProblem& of, bool tf32 = true) {
 
 }  // namespace
 
-TEST_CASE("separable_plan/cuts_cover_the_problem") {
+TEST_CASE("separable_plan/tilings_cover_the_problem") {
   const DeviceProfile& device = reference_gpu();
   for (const SeparableProblem& p : some_problems) {
-    const std::vector<SeparableCut> cuts = separable_cuts(p, device);
-    CHECK(cuts.size() >= 4);
+    const std::vector<SeparableTiling> tilings = separable_tilings(p, device);
+    CHECK(tilings.size() >= 4);
     const SeparableSizes sizes(p);
-    for (const SeparableCut& cut : cuts) {
-      const std::string where = p.str() + ", " + cut.str();
-      CHECK_MESSAGE(separable_has(cut.columns, cut.tiles, p.depthwise.stride_h), where);
-      CHECK_MESSAGE(cut.warps() <= separable_most_warps(p.depthwise.stride_h, cut.columns, cut.tiles), where);
-      CHECK_MESSAGE(sizes.shared_bytes(cut) <= device.shared_bytes_per_block, where);
-      CHECK_MESSAGE(sizes.items(cut) * 2 * cut.columns >= sizes.n * sizes.p * sizes.q, where);
-      CHECK_MESSAGE(sizes.turns(cut) * cut.pixel_warps * 8 >= sizes.items(cut), where);
-      CHECK_MESSAGE(sizes.warp_chunks(cut) * cut.channel_warps * sizes.chunk >= sizes.c, where);
-      CHECK_MESSAGE(sizes.groups(cut) * cut.tiles * 8 >= sizes.k, where);
-      CHECK_MESSAGE((cut.blocks >= 1 && cut.blocks <= sizes.turns(cut)), where);
-      CHECK_MESSAGE((read_separable_cut(p, cut.str()) == cut), where);
-      CHECK_MESSAGE(estimate_separable_us(p, cut, device) >= p.bytes() / device.bytes_per_us, where);
+    for (const SeparableTiling& tiling : tilings) {
+      const std::string where = p.str() + ", " + tiling.str();
+      CHECK_MESSAGE(separable_has(tiling.columns, tiling.tiles, p.depthwise.stride_h), where);
+      CHECK_MESSAGE(tiling.warps() <= separable_most_warps(p.depthwise.stride_h, tiling.columns, tiling.tiles), where);
+      CHECK_MESSAGE(sizes.shared_bytes(tiling) <= device.shared_bytes_per_block, where);
+      CHECK_MESSAGE(sizes.items(tiling) * 2 * tiling.columns >= sizes.n * sizes.p * sizes.q, where);
+      CHECK_MESSAGE(sizes.turns(tiling) * tiling.pixel_warps * 8 >= sizes.items(tiling), where);
+      CHECK_MESSAGE(sizes.warp_chunks(tiling) * tiling.channel_warps * sizes.chunk >= sizes.c, where);
+      CHECK_MESSAGE(sizes.groups(tiling) * tiling.tiles * 8 >= sizes.k, where);
+      CHECK_MESSAGE((tiling.blocks >= 1 && tiling.blocks <= sizes.turns(tiling)), where);
+      CHECK_MESSAGE((read_separable_tiling(p, tiling.str()) == tiling), where);
+      CHECK_MESSAGE(estimate_separable_us(p, tiling, device) >= p.bytes() / device.bytes_per_us, where);
     }
   }
 }
@@ -94,9 +94,9 @@ TEST_CASE("separable_plan/estimates_and_times") {
                       {problem(64, 144, 56, 24, 1, 3, DType::f32), 87.1},
                       {problem(64, 192, 28, 32, 1, 3, DType::f32), 30.9}};
   for (const Row& row : rows) {
-    const SeparableCut cut = plan_separable(row.problem, reference_gpu()).value();
-    const double us = estimate_separable_us(row.problem, cut, reference_gpu());
-    CHECK_MESSAGE((us > 0.7 * row.us && us < 1.4 * row.us), row.problem.str(), ", ", cut.str(), ": ", us,
+    const SeparableTiling tiling = plan_separable(row.problem, reference_gpu()).value();
+    const double us = estimate_separable_us(row.problem, tiling, reference_gpu());
+    CHECK_MESSAGE((us > 0.7 * row.us && us < 1.4 * row.us), row.problem.str(), ", ", tiling.str(), ": ", us,
                   " us, measured ", row.us);
   }
 }
@@ -110,10 +110,10 @@ TEST_CASE("separable_plan/other_devices") {
   DeviceProfile tight = small;
   tight.shared_bytes_per_block = tight.shared_bytes_per_unit = 48 << 10;
   for (const SeparableProblem& p : some_problems) {
-    const SeparableCut cut = plan_separable(p, reference_gpu()).value();
-    SeparableCut other = plan_separable(p, small).value();
-    other.blocks = cut.blocks;
-    CHECK((other == cut));
+    const SeparableTiling tiling = plan_separable(p, reference_gpu()).value();
+    SeparableTiling other = plan_separable(p, small).value();
+    other.blocks = tiling.blocks;
+    CHECK((other == tiling));
     if (const auto fits = plan_separable(p, tight))
       CHECK(SeparableSizes(p).shared_bytes(*fits) <= tight.shared_bytes_per_block);
   }
@@ -125,7 +125,7 @@ TEST_CASE("separable_plan/configurations_that_cannot_be") {
        {"", "columns=1", "columns=2 tiles=4 pixels=1 channels=1 blocks=1",
         "columns=1 tiles=5 pixels=1 channels=1 blocks=1", "columns=1 tiles=4 pixels=8 channels=8 blocks=1",
         "columns=1 tiles=4 pixels=1 channels=4 blocks=1", "columns=1 tiles=4 pixels=1 channels=1 blocks=1 more=1"})
-    CHECK_ERROR((void)read_separable_cut(p, config), invalid_argument, "configuration '");
+    CHECK_ERROR((void)read_separable_tiling(p, config), invalid_argument, "configuration '");
 }
 
 TEST_CASE("separable_plan/other_filters_strides_and_float32_are_refused") {

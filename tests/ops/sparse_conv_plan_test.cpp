@@ -39,7 +39,7 @@ SparseConvProblem problem(std::int64_t channels, std::int64_t filters, std::int6
 constexpr SparseArithmetic all[] = {SparseArithmetic::fma, SparseArithmetic::tf32, SparseArithmetic::fp16,
                                     SparseArithmetic::bf16};
 
-TEST_CASE("sparse/plan/cuts") {
+TEST_CASE("sparse/plan/tilings") {
   for (const std::int64_t filters : {1, 16, 17, 32, 64, 65, 128, 129, 192, 200, 256, 1000}) {
     const SparseConvProblem p = problem(16, filters);
     const GatheredPlan plan = plan_gathered(p, reference_gpu());
@@ -50,21 +50,21 @@ TEST_CASE("sparse/plan/cuts") {
     CHECK(plan.rows % 16 == 0);
     CHECK(plan.rows_of(plan.fill * 64) == 64);
     CHECK(plan.rows_of(plan.fill * 64 - 1) == few_rows);
-    CHECK(plan.slices_of(plan.fill * 64 - 1, 27) == 2);
-    CHECK(plan.slices_of(plan.fill * 64, 27) == 1);
+    CHECK(plan.split_k_of(plan.fill * 64 - 1, 27) == 2);
+    CHECK(plan.split_k_of(plan.fill * 64, 27) == 1);
     const GatheredPlan of_a_line = plan_gathered(problem(16, filters, 3), reference_gpu());
-    CHECK(of_a_line.slices == 1);
+    CHECK(of_a_line.split_k == 1);
     CHECK(of_a_line.rows_of(of_a_line.fill * 32 - 1) == fewest_rows);
     CHECK(plan.rows_of(plan.fill * 8 - 1) == fewest_rows);
     CHECK(read_gathered_plan(p, plan.str()).str() == plan.str());
-    CHECK_ERROR((void)read_gathered_plan(p, "rows=65 columns=16 units=1 ahead=1 fill=1 slices=1"), invalid_argument,
-                "there is no such cut of it");
+    CHECK_ERROR((void)read_gathered_plan(p, "rows=65 columns=16 units=1 ahead=1 fill=1 split_k=1"), invalid_argument,
+                "it has no such configuration");
   }
 }
 
 // Of plans of many problems what they are estimated to take (a product, by its logarithm), and their words. What
 // changes wants measured times beside it, or was not meant to.
-TEST_CASE("sparse/plan/cuts_and_their_estimates_are_those_that_were_fitted") {
+TEST_CASE("sparse/plan/tilings_and_their_estimates_are_those_that_were_fitted") {
   const DeviceProfile& device = reference_gpu();
   struct Sum {
     double log_us = 0;
@@ -97,7 +97,7 @@ TEST_CASE("sparse/plan/cuts_and_their_estimates_are_those_that_were_fitted") {
             neighbours.add("", neighbour_us(given, arithmetic, device));
           }
         }
-  CHECK(gathered.str() == "2206.230159 95530595");
+  CHECK(gathered.str() == "2206.230159 b921bd9");
   CHECK(neighbours.str() == "15381.64166 41c94789");
 }
 
@@ -137,8 +137,8 @@ TEST_CASE("sparse/plan/shared") {
 }
 
 // The grid has every block and slice of any run, and the workspace what they write.
-TEST_CASE("sparse/plan/slices") {
-  int sliced = 0;
+TEST_CASE("sparse/plan/split_k") {
+  int has_split_k = 0;
   for (const std::int64_t filters : {16, 64, 300})
     for (const std::int64_t taps : {1, 3, 27})
       for (const std::int64_t bound : {1, 700, 5000, 30000, 1000000})
@@ -149,22 +149,22 @@ TEST_CASE("sparse/plan/slices") {
             GatheredPlan plan = plan_gathered(p, reference_gpu());
             if (fill > 0) plan.fill = fill;
             const std::int64_t rows = plan.rows_of(outputs), blocks = (outputs + rows - 1) / rows,
-                               slices = plan.slices_of(outputs, taps);
+                               split_k = plan.split_k_of(outputs, taps);
             REQUIRE(rows >= fewest_rows);
             REQUIRE(rows <= plan.rows);
             REQUIRE(blocks <= plan.blocks(p));
-            REQUIRE(blocks * slices <= plan.grid_x(p));
-            REQUIRE(slices >= 1);
-            REQUIRE(slices <= most_slices);
-            if (slices == 1) continue;
-            ++sliced;
-            REQUIRE(taps / slices >= 3);
+            REQUIRE(blocks * split_k <= plan.grid_x(p));
+            REQUIRE(split_k >= 1);
+            REQUIRE(split_k <= max_split_k);
+            if (split_k == 1) continue;
+            ++has_split_k;
+            REQUIRE(taps / split_k >= 3);
             REQUIRE(blocks * plan.tiles_n(p) <= plan.counters(plan.tiles_n(p)));
-            const std::int64_t sums = blocks * slices * plan.tiles_n(p) * rows * plan.columns;
-            REQUIRE(plan.parts_offset(p) + static_cast<std::size_t>(sums) * 4 <= plan.workspace_bytes(p));
+            const std::int64_t acc = blocks * split_k * plan.tiles_n(p) * rows * plan.columns;
+            REQUIRE(plan.parts_offset(p) + static_cast<std::size_t>(acc) * 4 <= plan.workspace_bytes(p));
             REQUIRE(plan.parts_offset(p) % 16 == 0);
           }
-  CHECK(sliced > 100);
+  CHECK(has_split_k > 100);
 }
 
 // Every weight stands where the kernel looks for it, rounded once with its scale, and zeros everywhere else.
@@ -263,7 +263,7 @@ TEST_CASE("sparse/neighbours/filters") {
 }
 
 // Any number of outputs finds blocks enough, whose tables have room.
-TEST_CASE("sparse/neighbours/cuts") {
+TEST_CASE("sparse/neighbours/tilings") {
   for (const SparseArithmetic arithmetic : all)
     for (const std::int64_t filters : {1, 16, 17, 32, 64, 100, 128, 300})
       for (const std::int64_t channels : {1, 4, 16, 32, 64, 100, 128, 300, 1 << 22})

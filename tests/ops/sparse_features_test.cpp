@@ -117,7 +117,7 @@ TEST_CASE("sparse/sort/a_site_that_stands_twice_is_told_with_both_rows") {
   const auto rows = c.inputs[0].values<std::int32_t>().begin();
   std::copy_n(rows + 40, 4, rows + 4);
   CHECK(contains(run_error(c), "site 10 "));
-  CHECK(contains(run_error(c), "stands twice: it is site 1, too"));
+  CHECK(contains(run_error(c), "occurs twice: site 1 is the same"));
 }
 
 TEST_CASE("sparse/sort/a_site_outside_the_grid_is_told") {

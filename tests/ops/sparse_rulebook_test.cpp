@@ -77,7 +77,7 @@ TEST_CASE("sparse/grid/cells_are_counted_by_62_bits") {
   const Attributes square{{"spatial_shape", Ints{large, large}}, {"images", std::int64_t{3}}},
       more{{"spatial_shape", Ints{large, large}}, {"images", std::int64_t{4}}};
   CHECK(says("SparseToDense", 2, square) == "");
-  CHECK(contains(says("SparseToDense", 2, more), "have more cells than 62 bits count"));
+  CHECK(contains(says("SparseToDense", 2, more), "have more cells than 62 bits can count"));
   // A rulebook's windows may reach 2^18 cells beyond, along the axis of depth, too: (2^18 + 1) * (2^22 - a) * 2^22.
   constexpr std::int64_t side = (1 << 22) - (1 << 18);
   for (const std::int64_t a : {16, 15}) {
@@ -151,7 +151,7 @@ TEST_CASE("sparse/rulebook/errors_of_the_run") {
     return run_error(
         rulebook_case(kind, {4, 4}, {3, 3}, indices_of(sites, static_cast<std::int64_t>(sites.size()), 2), 2, more));
   };
-  CHECK(contains(error({{0, 1, 1}, {0, 1, 1}}), "site 1 (0, 1, 1) stands twice"));
+  CHECK(contains(error({{0, 1, 1}, {0, 1, 1}}), "site 1 (0, 1, 1) occurs twice"));
   CHECK(contains(error({{0, 1, 2}, {0, 1, 1}}), "site 1 (0, 1, 1) comes after a larger one"));
   CHECK(contains(error({{0, 1, 4}}), "site 0 (0, 1, 4) lies outside 2 images of 4x4"));
   CHECK(contains(error({{0, -1, 0}}), "lies outside"));
@@ -161,7 +161,7 @@ TEST_CASE("sparse/rulebook/errors_of_the_run") {
                  "2 pairs, more than the bound of 1 (max_pairs)"));
   const Attributes sites3{{"max_sites", std::int64_t{3}}, {"pads", Ints{1, 1, 1, 1}}};
   CHECK(contains(error({{0, 0, 0}}, sites3, "regular"), "4 output sites, more than the bound of 3 (max_sites)"));
-  CHECK(contains(error({{0, 1, 1}, {0, 1, 1}}, {}, "regular"), "stands twice"));
+  CHECK(contains(error({{0, 1, 1}, {0, 1, 1}}, {}, "regular"), "occurs twice"));
 }
 
 TEST_CASE("sparse/rulebook/kernels_strides_and_bounds_that_make_no_sense_are_refused") {
@@ -302,7 +302,7 @@ TEST_CASE("sparse/rulebook/errors_on_a_large_grid") {
     return run_error(rulebook_case("regular", {far, far}, {3, 3},
                                    indices_of(sites, static_cast<std::int64_t>(sites.size()), 2), 2, all));
   };
-  CHECK(contains(error({{0, 1, 1}, {0, 1, 1}}), "site 1 (0, 1, 1) stands twice"));
+  CHECK(contains(error({{0, 1, 1}, {0, 1, 1}}), "site 1 (0, 1, 1) occurs twice"));
   CHECK(contains(error({{0, 1, 1}, {-1, 1, 1}, {-1, -1, -1}, {1, 1, 1}, {0, 0, far}}),
                  "site 3 (1, 1, 1) comes after row 1, which holds no site"));
   CHECK(contains(error({{0, 7, 7}, {1, far - 1, far}}), "site 1 (1, 1048575, 1048576) lies outside 2 images"));

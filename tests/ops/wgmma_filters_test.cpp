@@ -33,7 +33,7 @@ struct Weights {
     std::uniform_real_distribution<float> values(0.5F, 1.0F);  // none of which is rounded to zero
     w.resize(static_cast<std::size_t>(p.k * p.group_c() * p.r * p.s));
     for (float& value : w) value = values(random);
-    filter = {.w = w.data(), .terms = p.group_c() * p.r * p.s};
+    filter = {.w = w.data(), .gemm_k = p.group_c() * p.r * p.s};
   }
 };
 
@@ -75,7 +75,7 @@ void check(const ConvProblem& p, const WgmmaFilters& filters, std::int64_t chann
             right = right && value == tf32_from_f64(exact);
           else
             right = right && value == convert<float>(narrowed<T>(exact));
-          found.insert(k * weights.filter.terms + term);
+          found.insert(k * weights.filter.gemm_k + term);
         }
   CHECK(right);
   CHECK(found.size() == weights.w.size());

@@ -133,9 +133,9 @@ TEST_CASE("conv/wgmma_gemm_plan/steps_add_up_to_the_convolution") {
     for (const int width : wgmma_widths) {
       CAPTURE(p.str());
       CAPTURE(width);
-      const WgmmaGemmPlan plan = cut_wgmma(p, WgmmaTile::t128x64, width);
+      const WgmmaGemmPlan plan = tile_wgmma(p, WgmmaTile::t128x64, width);
       const WindowWalk<> walk(p);
-      const TermOrder order(p);
+      const KOrder order(p);
       bool right = true;
       for (std::int64_t tile = 0; tile < plan.tiles_m; ++tile) {
         BoxWalk engine{p, im2col_box(p), walk.start(static_cast<int>(tile) * 128)};
@@ -143,14 +143,15 @@ TEST_CASE("conv/wgmma_gemm_plan/steps_add_up_to_the_convolution") {
           const std::int64_t pixel = tile * 128 + row;
           for (std::int64_t k = 0; k < p.k; ++k) {
             double sum = 0, expected = 0;
-            TermWalk walked;
+            KWalk walked;
             for (std::int64_t group = 0; group < plan.steps * plan.groups_a_step; ++group, walked.next(order, width)) {
               if (group == plan.groups) CHECK(walked.tap == p.r * p.s);
-              const TermWalk term = walked.or_zeros(order);
+              const KWalk k_walk = walked.or_zeros(order);
               for (int c = 0; c < width; ++c) {
-                const double x = input(p, engine.at.n, term.c + c, engine.at.h + term.tap_h, engine.at.w + term.tap_w);
-                sum += x * weight(p, k, term.tap, term.c + c);
-                right = right && (group < plan.groups || (x == 0 && weight(p, k, term.tap, term.c + c) == 0));
+                const double x =
+                    input(p, engine.at.n, k_walk.c + c, engine.at.h + k_walk.tap_h, engine.at.w + k_walk.tap_w);
+                sum += x * weight(p, k, k_walk.tap, k_walk.c + c);
+                right = right && (group < plan.groups || (x == 0 && weight(p, k, k_walk.tap, k_walk.c + c) == 0));
               }
             }
             if (pixel < p.n * p.p * p.q)
@@ -182,10 +183,10 @@ TEST_CASE("conv/wgmma_gemm_plan/steps_by_channels") {
   CHECK(!goes_by_channels(halves(parse_conv("2x136x16x13 -> 8, 3x3 s1 p0 g1"))));
   CHECK(!goes_by_channels(halves(parse_conv("2x136x16x13 -> 8, 1x1 s2 p0 g1"))));
   CHECK(!goes_by_channels(halves(parse_conv("2x64x16x13 -> 8, 3x3 s2 p0 g1"))));
-  const TermOrder order(p);
-  const auto of = [](const TermWalk& walk) { return std::array{walk.c, walk.tap, walk.tap_w, walk.tap_h}; };
+  const KOrder order(p);
+  const auto of = [](const KWalk& walk) { return std::array{walk.c, walk.tap, walk.tap_w, walk.tap_h}; };
   std::set<std::array<int, 4>> expected, found;
-  TermWalk by_taps, by_channels;
+  KWalk by_taps, by_channels;
   for (int group = 0; group < 3 * 6; ++group, by_taps.next(order), by_channels.next<true>(order)) {
     expected.insert(of(by_taps));
     found.insert(of(by_channels));
@@ -208,21 +209,21 @@ TEST_CASE("conv/wgmma_gemm_plan/tails") {
           ConvProblem p = resolve_conv({1, c, 9, 9}, {8, c, r, 2}, {});
           p.storage = p.x_storage = storage;
           const int width = 128 / static_cast<int>(dtype_bytes(storage)), left = static_cast<int>(c) % width;
-          const TermTail tail(p, width);
+          const KTail tail(p, width);
           CHECK(tail.exists() == (left > 0 && left <= width / 2));
           if (!tail.exists()) continue;
           CHECK(tail.first == c - left);
-          const TermOrder terms(p);
-          CHECK(tail.instructions(terms, width) == (left + width / 4 - 1) / (width / 4));
-          const TailOrder order(terms, tail, width, by_channels);
-          TermWalk walk;
+          const KOrder k_order(p);
+          CHECK(tail.instructions(k_order, width) == (left + width / 4 - 1) / (width / 4));
+          const TailOrder order(k_order, tail, width, by_channels);
+          KWalk walk;
           const auto go = [&](int steps, bool in_tail) {
             for (int step = 0; step < steps; ++step) {
               CHECK((walk.c >= tail.first) == in_tail);
               if (by_channels)
-                walk.next<true>(terms, width);
+                walk.next<true>(k_order, width);
               else
-                walk.next(terms, width);
+                walk.next(k_order, width);
             }
           };
           for (int time = 0; time < order.times; ++time) {
@@ -234,11 +235,11 @@ TEST_CASE("conv/wgmma_gemm_plan/tails") {
         }
   // One tap, a residual, narrower groups.
   ConvProblem p = halves(parse_conv("1x80x9x9 -> 8, 3x3 s1 p0 g1"));
-  CHECK(TermTail(p, 64).exists());
-  CHECK(!TermTail(p, 32).exists());
+  CHECK(KTail(p, 64).exists());
+  CHECK(!KTail(p, 32).exists());
   p.residual = true;
-  CHECK(!TermTail(p, 64).exists());
-  CHECK(!TermTail(halves(parse_conv("1x80x9x9 -> 8, 1x1 s1 p0 g1")), 64).exists());
+  CHECK(!KTail(p, 64).exists());
+  CHECK(!KTail(halves(parse_conv("1x80x9x9 -> 8, 1x1 s1 p0 g1")), 64).exists());
 }
 
 TEST_CASE("conv/wgmma_gemm_plan/results_lie_as_copies_take_them") {
@@ -270,7 +271,7 @@ TEST_CASE("conv/wgmma_gemm_plan/results_lie_as_copies_take_them") {
   for (const WgmmaTileShape& tile : wgmma_tiles) CHECK(tile.n % staged_filters(tile.n) == 0);
 }
 
-TEST_CASE("conv/wgmma_gemm_plan/sums_have_room_in_registers") {
+TEST_CASE("conv/wgmma_gemm_plan/accumulators_fit_in_registers") {
   for (const WgmmaTileShape& tile : wgmma_tiles) {
     CAPTURE(tile.m);
     CAPTURE(tile.n);
@@ -303,88 +304,89 @@ TEST_CASE("conv/wgmma_gemm_plan/shared_memory") {
     }
 }
 
-TEST_CASE("conv/wgmma_gemm_plan/cuts_and_configurations") {
+TEST_CASE("conv/wgmma_gemm_plan/tilings_and_configurations") {
   const ConvProblem p = parse_conv("8x96x28x28 -> 192, 3x3 s1 p1 g1");
-  const WgmmaGemmPlan plan = cut_wgmma(p, WgmmaTile::t128x256);
+  const WgmmaGemmPlan plan = tile_wgmma(p, WgmmaTile::t128x256);
   CHECK(plan.tiles_m == 49);
   CHECK(plan.tiles_n == 1);
   CHECK(plan.steps == 18);
   CHECK(plan.str() == "tile=128x256");
   for (std::size_t i = 0; i < wgmma_tiles.size(); ++i) {
-    const WgmmaGemmPlan cut = cut_wgmma(p, static_cast<WgmmaTile>(i));
-    const WgmmaGemmPlan read = read_wgmma_gemm_plan(p, cut.str());
-    CHECK(read.tile == cut.tile);
-    CHECK(read.tiles_m == cut.tiles_m);
-    CHECK(read.tiles_n == cut.tiles_n);
-    CHECK(read.steps == cut.steps);
+    const WgmmaGemmPlan tiling = tile_wgmma(p, static_cast<WgmmaTile>(i));
+    const WgmmaGemmPlan read = read_wgmma_gemm_plan(p, tiling.str());
+    CHECK(read.tile == tiling.tile);
+    CHECK(read.tiles_m == tiling.tiles_m);
+    CHECK(read.tiles_n == tiling.tiles_n);
+    CHECK(read.steps == tiling.steps);
   }
-  const WgmmaGemmPlan four = read_wgmma_gemm_plan(p, "tile=64x32 slices=4");
-  CHECK(four.slices == 4);
-  CHECK(four.slices_tile == SlicesTile::t64x32);
+  const WgmmaGemmPlan four = read_wgmma_gemm_plan(p, "tile=64x32 split_k=4");
+  CHECK(four.split_k == 4);
+  CHECK(four.split_k_tile == SplitKTile::t64x32);
   CHECK(four.tiles_m == 98);
   CHECK(four.tiles_n == 6);
   CHECK(four.steps == 18);
   // Nine taps of three groups, in pairs.
   const WgmmaGemmPlan narrow = read_wgmma_gemm_plan(p, "tile=128x64 width=32");
   CHECK(narrow.width == 32);
-  CHECK(narrow.slices == 0);
+  CHECK(narrow.split_k == 0);
   CHECK(narrow.groups == 27);
   CHECK(narrow.groups_a_step == 2);
   CHECK(narrow.steps == 14);
   for (const char* config :
        {"", "tile=", "tile=64x64", "tile=128x256 ", "tile=128x256 stages=4", "tiles=128x256", "tile=128x256 cluster=2",
-        "tile=128x256 slices=2", "tile=64x64 slices=0", "tile=64x64 slices=3", "tile=64x64 slices=16",
-        "tile=64x64 slices=4 width=8", "tile=64x64 width=32 slices=4", "tile=128x256 width=32",
-        "tile=64x32 slices=1 width=32", "tile=128x64 width=64"}) {
+        "tile=128x256 split_k=2", "tile=64x64 split_k=0", "tile=64x64 split_k=3", "tile=64x64 split_k=16",
+        "tile=64x64 split_k=4 width=8", "tile=64x64 width=32 split_k=4", "tile=128x256 width=32",
+        "tile=64x32 split_k=1 width=32", "tile=128x64 width=64"}) {
     CAPTURE(config);
     CHECK_ERROR((void)read_wgmma_gemm_plan(p, config), invalid_argument,
-                "there is no kernel for such a cut of this problem");
+                "no kernel has this configuration for this problem");
   }
   // One step cannot be cut, and narrow groups must save something.
   const ConvProblem one_step = parse_conv("1x64x14x14 -> 64, 1x1 s1 p0 g1");
-  CHECK_ERROR((void)read_wgmma_gemm_plan(one_step, "tile=64x64 slices=2"), invalid_argument,
-              "there is no kernel for such a cut of this problem");
+  CHECK_ERROR((void)read_wgmma_gemm_plan(one_step, "tile=64x64 split_k=2"), invalid_argument,
+              "no kernel has this configuration for this problem");
   CHECK_ERROR((void)read_wgmma_gemm_plan(one_step, "tile=128x64 width=32"), invalid_argument,
-              "there is no kernel for such a cut of this problem");
+              "no kernel has this configuration for this problem");
 }
 
-TEST_CASE("conv/wgmma_gemm_plan/every_cut_reads_back_as_itself") {
+TEST_CASE("conv/wgmma_gemm_plan/every_tiling_reads_back_as_itself") {
   for (const ConvProblem& p :
        {parse_conv("1x512x7x7 -> 512, 3x3 s1 p1 g1"), parse_conv("8x16x55x55 -> 64, 3x3 s1 p1 g1"),
         parse_conv("64x24x56x56 -> 144, 1x1 s1 p0 g1"), parse_conv("1x32x28x28 -> 192, 1x1 s1 p0 g1"),
         parse_conv("1x40x5x5 -> 8, 1x1 s1 p0 g1"), parse_conv("1x8x1x1 -> 8, 1x1 s1 p0 g1")}) {
     CAPTURE(p.str());
     std::set<std::string> configs;
-    const std::vector<WgmmaGemmPlan> cuts = wgmma_cuts(p);
-    for (const WgmmaGemmPlan& cut : cuts) {
-      CAPTURE(cut.str());
-      configs.insert(cut.str());
-      const WgmmaGemmPlan read = read_wgmma_gemm_plan(p, cut.str());
-      CHECK(read.str() == cut.str());
-      CHECK(read.tiles_m == cut.tiles_m);
-      CHECK(read.tiles_n == cut.tiles_n);
-      CHECK(read.steps == cut.steps);
-      CHECK(cut.slices <= cut.steps);
-      CHECK(cut.tiles_m * cut.m() >= p.n * p.p * p.q);
-      CHECK(cut.tiles_n * cut.n() >= p.k);
-      CHECK(cut.steps * cut.groups_a_step >= cut.groups);
-      CHECK((cut.steps - 1) * cut.groups_a_step < cut.groups);
-      CHECK(cut.groups * cut.width >= p.r * p.s * p.c);
+    const std::vector<WgmmaGemmPlan> tilings = wgmma_tilings(p);
+    for (const WgmmaGemmPlan& tiling : tilings) {
+      CAPTURE(tiling.str());
+      configs.insert(tiling.str());
+      const WgmmaGemmPlan read = read_wgmma_gemm_plan(p, tiling.str());
+      CHECK(read.str() == tiling.str());
+      CHECK(read.tiles_m == tiling.tiles_m);
+      CHECK(read.tiles_n == tiling.tiles_n);
+      CHECK(read.steps == tiling.steps);
+      CHECK(tiling.split_k <= tiling.steps);
+      CHECK(tiling.tiles_m * tiling.m() >= p.n * p.p * p.q);
+      CHECK(tiling.tiles_n * tiling.n() >= p.k);
+      CHECK(tiling.steps * tiling.groups_a_step >= tiling.groups);
+      CHECK((tiling.steps - 1) * tiling.groups_a_step < tiling.groups);
+      CHECK(tiling.groups * tiling.width >= p.r * p.s * p.c);
       const ConvProblem half = halves(p);
-      const double us = wgmma_plan_us(half, cut, reference_gpu());
+      const double us = wgmma_plan_us(half, tiling, reference_gpu());
       const double floor_us =
           std::max(half.flops() / reference_gpu().half_flops_per_us, half.bytes() / reference_gpu().bytes_per_us);
       const double least_us = floor_us + reference_gpu().launch_us;
       CHECK(us >= least_us);
       CHECK(us <= 40 * least_us);  // 32: a tile of 64x32 in eight slices
     }
-    CHECK(configs.size() == cuts.size());
+    CHECK(configs.size() == tilings.size());
   }
   const auto has = [](const ConvProblem& p, std::string_view config) {
-    const std::vector<WgmmaGemmPlan> cuts = wgmma_cuts(p);
-    return std::any_of(cuts.begin(), cuts.end(), [&](const WgmmaGemmPlan& cut) { return cut.str() == config; });
+    const std::vector<WgmmaGemmPlan> tilings = wgmma_tilings(p);
+    return std::any_of(tilings.begin(), tilings.end(),
+                       [&](const WgmmaGemmPlan& tiling) { return tiling.str() == config; });
   };
-  CHECK(has(parse_conv("1x512x7x7 -> 512, 3x3 s1 p1 g1"), "tile=64x64 slices=8"));
+  CHECK(has(parse_conv("1x512x7x7 -> 512, 3x3 s1 p1 g1"), "tile=64x64 split_k=8"));
   CHECK(!has(parse_conv("1x512x7x7 -> 512, 3x3 s1 p1 g1"), "tile=128x64 width=32"));
   CHECK(has(parse_conv("1x16x55x55 -> 64, 3x3 s1 p1 g1"), "tile=128x64 width=16"));
   CHECK(has(parse_conv("1x24x56x56 -> 144, 1x1 s1 p0 g1"), "tile=128x128 width=32"));
@@ -398,47 +400,47 @@ TEST_CASE("conv/wgmma_gemm_plan/sets_of_groups") {
        {halves(parse_conv("8x256x28x28 -> 512, 3x3 s2 p1 g32")), halves(parse_conv("2x128x9x9 -> 128, 3x3 s1 p0 g2")),
         halves(parse_conv("1x384x7x7 -> 256, 1x1 s1 p0 g4")), halves(parse_conv("1x64x9x9 -> 64, 3x3 s1 p0 g64"))}) {
     CAPTURE(p.str());
-    const std::vector<WgmmaGemmPlan> cuts = wgmma_cuts(p);
-    REQUIRE(!cuts.empty());
-    for (const WgmmaGemmPlan& cut : cuts) {
-      CAPTURE(cut.str());
-      CHECK(cut.slices == 0);
-      CHECK(cut.together * cut.sets == p.groups);
-      CHECK(cut.tiles_n * cut.n() == p.k);
-      CHECK(cut.tiles_n % cut.sets == 0);
-      const std::int64_t set_c = cut.together * p.group_c();
+    const std::vector<WgmmaGemmPlan> tilings = wgmma_tilings(p);
+    REQUIRE(!tilings.empty());
+    for (const WgmmaGemmPlan& tiling : tilings) {
+      CAPTURE(tiling.str());
+      CHECK(tiling.split_k == 0);
+      CHECK(tiling.together * tiling.sets == p.groups);
+      CHECK(tiling.tiles_n * tiling.n() == p.k);
+      CHECK(tiling.tiles_n % tiling.sets == 0);
+      const std::int64_t set_c = tiling.together * p.group_c();
       CHECK(set_c * 2 % 16 == 0);  // where copies may begin
-      CHECK(cut.groups * cut.width >= p.r * p.s * set_c);
-      const SetTiles sets{static_cast<int>(cut.tiles_n / cut.sets), static_cast<int>(set_c)};
+      CHECK(tiling.groups * tiling.width >= p.r * p.s * set_c);
+      const SetTiles sets{static_cast<int>(tiling.tiles_n / tiling.sets), static_cast<int>(set_c)};
       bool right = true;
-      for (int tile = 0; tile < cut.tiles_n; ++tile)
-        for (std::int64_t k = tile * cut.n(); k < (tile + 1) * cut.n(); ++k) {
+      for (int tile = 0; tile < tiling.tiles_n; ++tile)
+        for (std::int64_t k = tile * tiling.n(); k < (tile + 1) * tiling.n(); ++k) {
           const std::int64_t first = sets.first_channel(tile), group = k / p.group_k();
           right = right && first <= group * p.group_c() && (group + 1) * p.group_c() <= first + set_c;
         }
       CHECK(right);
-      const WgmmaGemmPlan read = read_wgmma_gemm_plan(p, cut.str());
-      CHECK(read.together == cut.together);
-      CHECK(read.tiles_n == cut.tiles_n);
+      const WgmmaGemmPlan read = read_wgmma_gemm_plan(p, tiling.str());
+      CHECK(read.together == tiling.together);
+      CHECK(read.tiles_n == tiling.tiles_n);
       ++read_back;
     }
   }
   CHECK(read_back > 20);
   // 80 filters fill no tile, alone or with others.
-  CHECK(wgmma_cuts(halves(parse_conv("1x240x14x14 -> 240, 1x1 s1 p0 g3"))).empty());
+  CHECK(wgmma_tilings(halves(parse_conv("1x240x14x14 -> 240, 1x1 s1 p0 g3"))).empty());
   CHECK_ERROR((void)read_wgmma_gemm_plan(halves(parse_conv("8x256x28x28 -> 512, 3x3 s2 p1 g32")), "tile=128x64"),
-              invalid_argument, "there is no kernel for such a cut of this problem");
+              invalid_argument, "no kernel has this configuration for this problem");
   CHECK(SetTiles{}.first_channel(5) == 0);
 }
 
-TEST_CASE("conv/wgmma_gemm_plan/slices_have_every_step_once") {
+TEST_CASE("conv/wgmma_gemm_plan/split_k_takes_every_step_once") {
   for (const int steps : {1, 2, 7, 8, 9, 18, 72, 1000003})
     for (int log2 = 0; log2 <= 3; ++log2) {
       if (steps < 1 << log2) continue;
       CHECK(first_step(0, steps, log2) == 0);
       CHECK(first_step(1 << log2, steps, log2) == steps);
-      for (int slice = 0; slice < 1 << log2; ++slice) {
-        const int count = first_step(slice + 1, steps, log2) - first_step(slice, steps, log2);
+      for (int split = 0; split < 1 << log2; ++split) {
+        const int count = first_step(split + 1, steps, log2) - first_step(split, steps, log2);
         CHECK(count >= steps >> log2);
         CHECK(count <= (steps + (1 << log2) - 1) >> log2);
         CHECK(count > 0);
@@ -446,11 +448,11 @@ TEST_CASE("conv/wgmma_gemm_plan/slices_have_every_step_once") {
     }
   // Where a slice begins in the walk.
   const ConvProblem p = parse_conv("2x72x9x9 -> 16, 3x2 s1 p4 g1 d3x2");
-  const TermOrder order(p);
+  const KOrder order(p);
   for (const int width : wgmma_widths) {
-    TermWalk walk;
+    KWalk walk;
     for (int group = 0; walk.tap < 6; ++group, walk.next(order, width)) {
-      const TermWalk at = TermWalk::at(order, group, width);
+      const KWalk at = KWalk::at(order, group, width);
       CHECK(at.c == walk.c);
       CHECK(at.tap == walk.tap);
       CHECK(at.tap_w == walk.tap_w);
@@ -460,18 +462,18 @@ TEST_CASE("conv/wgmma_gemm_plan/slices_have_every_step_once") {
 }
 
 TEST_CASE("conv/wgmma_gemm_plan/every_unit_is_finished_once") {
-  for (const SlicesTileShape& tile : slices_tiles)
-    for (const int slices : slice_counts) {
+  for (const SplitKTileShape& tile : split_k_tiles)
+    for (const int split_k : split_k_counts) {
       CAPTURE(tile.m);
       CAPTURE(tile.n);
-      CAPTURE(slices);
-      const SlicesShare share = share_of(tile.m, tile.n, log2_of(slices));
+      CAPTURE(split_k);
+      const SplitKShare share = share_of(tile.m, tile.n, log2_of(split_k));
       const int units = tile.m / 16 * (tile.n / 16), warps = tile.m / 16;
-      CHECK(share.each() * slices == units);
+      CHECK(share.each() * split_k == units);
       CHECK(share.warps == warps);
       for (int unit = 0; unit < units; ++unit) {
         CHECK(share.owner(unit) >= 0);
-        CHECK(share.owner(unit) < slices);
+        CHECK(share.owner(unit) < split_k);
         CHECK(share.unit(share.owner(unit), share.slot(unit)) == unit);
       }
       std::set<int> slots;
@@ -483,7 +485,7 @@ TEST_CASE("conv/wgmma_gemm_plan/every_unit_is_finished_once") {
       CHECK(static_cast<int>(slots.size()) == share.each());
       CHECK(*slots.rbegin() == share.each() - 1);
       // Without slices a warp finishes what it multiplied.
-      if (slices == 1)
+      if (split_k == 1)
         for (int warp = 0; warp < warps; ++warp) CHECK(share.first(warp) == warp * (tile.n / 16));
     }
   // A unit's results turned: 512 bytes, and no two of eight rows in the same banks.
@@ -500,16 +502,16 @@ TEST_CASE("conv/wgmma_gemm_plan/every_unit_is_finished_once") {
     }
 }
 
-TEST_CASE("conv/wgmma_gemm_plan/shared_memory_of_slices") {
-  for (const SlicesTileShape& tile : slices_tiles) {
-    const SlicesShared shared = shared_of(tile);
+TEST_CASE("conv/wgmma_gemm_plan/shared_memory_of_split_k") {
+  for (const SplitKTileShape& tile : split_k_tiles) {
+    const SplitKShared shared = shared_of(tile);
     CAPTURE(tile.m);
     CAPTURE(tile.n);
     CHECK(shared.stages >= 5);
     CHECK(shared.pixels == tile.m * 128);
     CHECK(shared.filters == tile.n * 128);
-    CHECK(shared.sums == shared.stages * (shared.pixels + shared.filters));
-    CHECK(shared.barriers == shared.sums + tile.m * tile.n * 4);
+    CHECK(shared.acc == shared.stages * (shared.pixels + shared.filters));
+    CHECK(shared.barriers == shared.acc + tile.m * tile.n * 4);
     CHECK(shared.total == shared.barriers + 16 * shared.stages);
     const auto total = static_cast<std::size_t>(shared.total);
     CHECK(total <= reference_gpu().shared_bytes_per_block);
@@ -534,12 +536,12 @@ TEST_CASE("conv/wgmma_gemm_plan/estimate") {
   // Few filters want a narrow tile.
   const WgmmaGemmPlan few_filters = plan_wgmma_gemm(parse_conv("64x64x56x56 -> 64, 3x3 s1 p1 g1"));
   CHECK(few_filters.n() == 64);
-  CHECK(few_filters.slices == 0);
+  CHECK(few_filters.split_k == 0);
   // Few tiles and long sums want slices, few channels narrow groups, large products neither.
-  CHECK(plan_wgmma_gemm(parse_conv("1x512x7x7 -> 512, 3x3 s1 p1 g1")).slices >= 4);
-  CHECK(plan_wgmma_gemm(parse_conv("1x2048x7x7 -> 512, 1x1 s1 p0 g1")).slices >= 2);
+  CHECK(plan_wgmma_gemm(parse_conv("1x512x7x7 -> 512, 3x3 s1 p1 g1")).split_k >= 4);
+  CHECK(plan_wgmma_gemm(parse_conv("1x2048x7x7 -> 512, 1x1 s1 p0 g1")).split_k >= 2);
   CHECK(plan_wgmma_gemm(parse_conv("64x16x55x55 -> 64, 3x3 s1 p1 g1")).width == 16);
-  CHECK(plan_wgmma_gemm(large).slices == 0);
+  CHECK(plan_wgmma_gemm(large).split_k == 0);
   CHECK(plan_wgmma_gemm(large).width == wgmma_step);
 }
 

@@ -32,25 +32,25 @@ TEST_CASE("conv/wgmma_tf32_plan/rounds_to_nearest") {
   CHECK(std::isnan(tf32_from_f64(std::numeric_limits<double>::quiet_NaN())));
 }
 
-TEST_CASE("conv/wgmma_tf32_plan/steps_go_through_all_terms") {
+TEST_CASE("conv/wgmma_tf32_plan/steps_cover_gemm_k") {
   for (const std::int64_t c : {4, 32, 36, 100})
     for (const std::int64_t window : {1, 3}) {
       const ConvProblem p = resolve_conv({1, c, 5, 5}, {8, c, window, window}, {});
-      const TermOrder order(p);
-      TermWalk term;
+      const KOrder order(p);
+      KWalk k_walk;
       for (std::int64_t tap = 0; tap < window * window; ++tap)
-        for (std::int64_t first = 0; first < c; first += wgmma_tf32_step, term.next(order, wgmma_tf32_step)) {
-          CHECK(term.tap == tap);
-          CHECK(term.c == first);
-          CHECK(term.tap_h == tap / window);
-          CHECK(term.tap_w == tap % window);
+        for (std::int64_t first = 0; first < c; first += wgmma_tf32_step, k_walk.next(order, wgmma_tf32_step)) {
+          CHECK(k_walk.tap == tap);
+          CHECK(k_walk.c == first);
+          CHECK(k_walk.tap_h == tap / window);
+          CHECK(k_walk.tap_w == tap % window);
         }
-      CHECK(term.tap == window * window);
-      CHECK(cut_wgmma_tf32(p, WgmmaTile::t128x64).steps == window * window * ((c + 31) / 32));
+      CHECK(k_walk.tap == window * window);
+      CHECK(tile_wgmma_tf32(p, WgmmaTile::t128x64).steps == window * window * ((c + 31) / 32));
     }
 }
 
-TEST_CASE("conv/wgmma_tf32_plan/staged_sums_meet_in_no_bank") {
+TEST_CASE("conv/wgmma_tf32_plan/staged_accumulators_meet_in_no_bank") {
   std::set<int> places;
   for (int row = 0; row < tf32_staged_rows; ++row)
     for (int quad = 0; quad < tf32_staged_filters / 4; ++quad) places.insert(tf32_staged_offset(row, quad));
@@ -114,70 +114,70 @@ TEST_CASE("conv/wgmma_tf32_plan/shared_memory") {
     }
 }
 
-TEST_CASE("conv/wgmma_tf32_plan/cuts_and_configurations") {
+TEST_CASE("conv/wgmma_tf32_plan/tilings_and_configurations") {
   const ConvProblem p = parse_conv("8x100x28x28 -> 192, 3x3 s1 p1 g1");
-  const WgmmaTf32Plan plan = cut_wgmma_tf32(p, WgmmaTile::t128x256);
+  const WgmmaTf32Plan plan = tile_wgmma_tf32(p, WgmmaTile::t128x256);
   CHECK(plan.tiles_m == 49);
   CHECK(plan.tiles_n == 1);
   CHECK(plan.steps == 36);
   CHECK(plan.str() == "tile=128x256");
   for (std::size_t i = 0; i < wgmma_tiles.size(); ++i) {
     if (wgmma_tiles[i].n % tf32_staged_filters != 0) continue;
-    const WgmmaTf32Plan cut = cut_wgmma_tf32(p, static_cast<WgmmaTile>(i));
-    const WgmmaTf32Plan read = read_wgmma_tf32_plan(p, cut.str());
-    CHECK(read.tile == cut.tile);
-    CHECK(read.tiles_m == cut.tiles_m);
-    CHECK(read.tiles_n == cut.tiles_n);
-    CHECK(read.steps == cut.steps);
+    const WgmmaTf32Plan tiling = tile_wgmma_tf32(p, static_cast<WgmmaTile>(i));
+    const WgmmaTf32Plan read = read_wgmma_tf32_plan(p, tiling.str());
+    CHECK(read.tile == tiling.tile);
+    CHECK(read.tiles_m == tiling.tiles_m);
+    CHECK(read.tiles_n == tiling.tiles_n);
+    CHECK(read.steps == tiling.steps);
   }
-  const WgmmaTf32Plan four = read_wgmma_tf32_plan(p, "tile=64x32 slices=4");
-  CHECK(four.slices == 4);
-  CHECK(four.slices_tile == SlicesTile::t64x32);
+  const WgmmaTf32Plan four = read_wgmma_tf32_plan(p, "tile=64x32 split_k=4");
+  CHECK(four.split_k == 4);
+  CHECK(four.split_k_tile == SplitKTile::t64x32);
   CHECK(four.tiles_m == 98);
   CHECK(four.tiles_n == 6);
   CHECK(four.steps == 36);
   for (const char* config :
-       {"", "tile=", "tile=64x64", "tile=128x256 ", "tile=128x256 cluster=2", "tiles=128x256", "tile=128x256 slices=2",
-        "tile=64x64 slices=0", "tile=64x64 slices=3", "tile=64x64 slices=16", "tile=64x64 slices=4 width=32"}) {
+       {"", "tile=", "tile=64x64", "tile=128x256 ", "tile=128x256 cluster=2", "tiles=128x256", "tile=128x256 split_k=2",
+        "tile=64x64 split_k=0", "tile=64x64 split_k=3", "tile=64x64 split_k=16", "tile=64x64 split_k=4 width=32"}) {
     CAPTURE(config);
     CHECK_ERROR((void)read_wgmma_tf32_plan(p, config), invalid_argument,
-                "there is no kernel for such a cut of this problem");
+                "no kernel has this configuration for this problem");
   }
   // One step cannot be cut.
-  CHECK_ERROR((void)read_wgmma_tf32_plan(parse_conv("1x32x14x14 -> 64, 1x1 s1 p0 g1"), "tile=64x64 slices=2"),
-              invalid_argument, "there is no kernel for such a cut of this problem");
+  CHECK_ERROR((void)read_wgmma_tf32_plan(parse_conv("1x32x14x14 -> 64, 1x1 s1 p0 g1"), "tile=64x64 split_k=2"),
+              invalid_argument, "no kernel has this configuration for this problem");
 }
 
-TEST_CASE("conv/wgmma_tf32_plan/every_cut_reads_back_as_itself") {
+TEST_CASE("conv/wgmma_tf32_plan/every_tiling_reads_back_as_itself") {
   for (const ConvProblem& p :
        {parse_conv("1x512x7x7 -> 512, 3x3 s1 p1 g1"), parse_conv("8x16x55x55 -> 64, 3x3 s1 p1 g1"),
         parse_conv("64x24x56x56 -> 144, 1x1 s1 p0 g1"), parse_conv("1x36x5x5 -> 4, 1x1 s1 p0 g1"),
         parse_conv("1x4x1x1 -> 4, 1x1 s1 p0 g1")}) {
     CAPTURE(p.str());
     std::set<std::string> configs;
-    const std::vector<WgmmaTf32Plan> cuts = wgmma_tf32_cuts(p);
-    for (const WgmmaTf32Plan& cut : cuts) {
-      CAPTURE(cut.str());
-      configs.insert(cut.str());
-      const WgmmaTf32Plan read = read_wgmma_tf32_plan(p, cut.str());
-      CHECK(read.str() == cut.str());
-      CHECK(read.tiles_m == cut.tiles_m);
-      CHECK(read.tiles_n == cut.tiles_n);
-      CHECK(read.steps == cut.steps);
-      CHECK(cut.slices <= cut.steps);
-      CHECK(cut.tiles_m * cut.m() >= p.n * p.p * p.q);
-      CHECK(cut.tiles_n * cut.n() >= p.k);
-      CHECK(cut.steps * wgmma_tf32_step >= p.r * p.s * p.c);
-      const double us = wgmma_tf32_us(p, cut, reference_gpu());
+    const std::vector<WgmmaTf32Plan> tilings = wgmma_tf32_tilings(p);
+    for (const WgmmaTf32Plan& tiling : tilings) {
+      CAPTURE(tiling.str());
+      configs.insert(tiling.str());
+      const WgmmaTf32Plan read = read_wgmma_tf32_plan(p, tiling.str());
+      CHECK(read.str() == tiling.str());
+      CHECK(read.tiles_m == tiling.tiles_m);
+      CHECK(read.tiles_n == tiling.tiles_n);
+      CHECK(read.steps == tiling.steps);
+      CHECK(tiling.split_k <= tiling.steps);
+      CHECK(tiling.tiles_m * tiling.m() >= p.n * p.p * p.q);
+      CHECK(tiling.tiles_n * tiling.n() >= p.k);
+      CHECK(tiling.steps * wgmma_tf32_step >= p.r * p.s * p.c);
+      const double us = wgmma_tf32_us(p, tiling, reference_gpu());
       const double floor_us =
           std::max(p.flops() / reference_gpu().tf32_flops_per_us, p.bytes() / reference_gpu().bytes_per_us);
       const double least_us = floor_us + reference_gpu().launch_us;
       CHECK(us >= least_us);
       CHECK(us <= 40 * least_us);  // 32: a tile of 64x32 in eight slices
     }
-    CHECK(configs.size() == cuts.size());
-    CHECK(configs.count("tile=64x64 slices=1") == 1);
-    CHECK(configs.count("tile=64x64 slices=8") == (cuts.front().steps >= 8 ? 1 : 0));
+    CHECK(configs.size() == tilings.size());
+    CHECK(configs.count("tile=64x64 split_k=1") == 1);
+    CHECK(configs.count("tile=64x64 split_k=8") == (tilings.front().steps >= 8 ? 1 : 0));
   }
 }
 
@@ -197,12 +197,12 @@ TEST_CASE("conv/wgmma_tf32_plan/estimate") {
   // Few filters want a narrow tile.
   const WgmmaTf32Plan few_filters = plan_wgmma_tf32(parse_conv("64x64x56x56 -> 64, 3x3 s1 p1 g1"));
   CHECK(few_filters.n() == 64);
-  CHECK(few_filters.slices == 0);
+  CHECK(few_filters.split_k == 0);
   // Few tiles and long sums want slices, large products none.
-  CHECK(plan_wgmma_tf32(parse_conv("1x512x7x7 -> 512, 3x3 s1 p1 g1")).slices >= 4);
-  CHECK(plan_wgmma_tf32(parse_conv("1x512x14x14 -> 512, 3x3 s1 p1 g1")).slices >= 2);
-  CHECK(plan_wgmma_tf32(parse_conv("1x2048x7x7 -> 512, 1x1 s1 p0 g1")).slices >= 2);
-  CHECK(plan_wgmma_tf32(large).slices == 0);
+  CHECK(plan_wgmma_tf32(parse_conv("1x512x7x7 -> 512, 3x3 s1 p1 g1")).split_k >= 4);
+  CHECK(plan_wgmma_tf32(parse_conv("1x512x14x14 -> 512, 3x3 s1 p1 g1")).split_k >= 2);
+  CHECK(plan_wgmma_tf32(parse_conv("1x2048x7x7 -> 512, 1x1 s1 p0 g1")).split_k >= 2);
+  CHECK(plan_wgmma_tf32(large).split_k == 0);
 }
 
 }  // namespace lenslet::test

@@ -95,7 +95,7 @@ class Cut:
         self.set, self.problem, self.tile_name = row["set"].lstrip("*"), row["algorithm"] + " " + row["problem"], row["tile"]
         self.planned = row["set"].startswith("*")
         self.us, self.estimated_us = float(row["us"]), float(row["estimated_us"])
-        self.slices, self.cluster, self.steps = (int(row[x]) for x in ("slices", "cluster", "steps_a_slice"))
+        self.split_k, self.cluster, self.steps = (int(row[x]) for x in ("split_k", "cluster", "steps_per_split"))
         p, tile = read_problem(row["problem"]), sources.tiles[row["tile"]]
         group_c = p.c // p.groups
         self.access = ("nchw" if row["algorithm"].endswith("nchw") else
@@ -127,10 +127,10 @@ class Cut:
         rate = x["efficiency " + self.tile_name] * efficiency * self.peak
         us = sum(n * (self.steps * (warps + x["idle_warps"]) * self.flops_a_warp / rate + start)
                  for n, warps in self.rounds)
-        sums = self.slices * self.outputs
+        sums = self.split_k * self.outputs
         us += sums / ((x["cluster_speed"] if self.cluster > 1 else x["store_speed"]) * sources.bytes)
         us = sources.launch + max(us, self.moved / sources.bytes + start)
-        if self.slices > 1 and self.cluster == 1:
+        if self.split_k > 1 and self.cluster == 1:
             us += sources.launch + x["sum_us"] + (sums + self.outputs) / (x["sum_speed"] * sources.bytes)
         return us
 
@@ -170,7 +170,7 @@ def judge(what, cuts, x, sources, near):
     rms = math.sqrt(sum(e * e for e in errors) / len(errors))
     print(f"  {what:14} error of {len(errors)} estimates: rms {rms:.1%}, worst {math.exp(max(map(abs, errors))):.2f}; "
           f"{len(misses)} problems, cut taken / best: mean {mean:.3f}, worst {worst[0]:.2f} ({worst[1]}: "
-          f"{worst[2].tile_name} slices {worst[2].slices} cluster {worst[2].cluster})")
+          f"{worst[2].tile_name} split_k {worst[2].split_k} cluster {worst[2].cluster})")
 
 
 def fit(arguments):
@@ -180,7 +180,7 @@ def fit(arguments):
     for cut in cuts:
         here = cut.us_by(sources.constants, sources)
         if abs(here - cut.estimated_us) > 0.006 + 1e-3 * cut.estimated_us:
-            sys.exit(f"{cut.problem}, {cut.tile_name} slices {cut.slices} cluster {cut.cluster}: {here:.3f} us here, "
+            sys.exit(f"{cut.problem}, {cut.tile_name} split_k {cut.split_k} cluster {cut.cluster}: {here:.3f} us here, "
                      f"{cut.estimated_us} in the file; is it of this commit?")
     fitted = [cut for cut in cuts if cut.set == "fitted"]
     used = near_best(fitted, arguments.near)

@@ -3,7 +3,7 @@
 
     refit_tensor_cores.py mma_gemm CUTS.csv... [--near 1.5] [--fix NAME]
     refit_tensor_cores.py wgmma_gemm CUTS.csv... ...
-    refit_tensor_cores.py wgmma_patch CUTS.csv... ...      (its slices alone)
+    refit_tensor_cores.py wgmma_halo CUTS.csv... ...      (its split_k alone)
     refit_tensor_cores.py wgmma_tf32 CUTS.csv... ...
     refit_tensor_cores.py grouped_tf32 CUTS.csv... ...
 
@@ -51,7 +51,7 @@ class Cut:
     def __init__(self, row):
         self.set, self.problem, self.tile_name = row["set"].lstrip("*"), row["problem"], row["tile"]
         self.us, self.estimated_us = float(row["us"]), float(row["estimated_us"])
-        self.slices, self.cluster, self.steps = (int(row[x]) for x in ("slices", "cluster", "steps_a_slice"))
+        self.split_k, self.cluster, self.steps = (int(row[x]) for x in ("split_k", "cluster", "steps_per_split"))
         self.blocks = int(row["blocks"])
         p = self.p = read_problem(row["problem"])
         self.half = re.search(r"\bb?float16\b", row["problem"]) is not None
@@ -61,18 +61,18 @@ class Cut:
         self.moved = element * (p.n * p.c * p.h * p.w + p.k * p.c // p.groups * p.r * p.s + self.outputs)
         unit = 16 // element  # pixels of wgmma's have room behind what fills no 16 bytes
         c, k = ceil_div(p.c, unit) * unit, ceil_div(p.k, unit) * unit
-        self.moved_with_room = element * (p.n * c * p.h * p.w + k * c * p.r * p.s + p.n * k * p.p * p.q)
-        self.moved_with_room += 4 * k if "+bias" in row["problem"] else 0
+        self.moved_with_padding = element * (p.n * c * p.h * p.w + k * c * p.r * p.s + p.n * k * p.p * p.q)
+        self.moved_with_padding += 4 * k if "+bias" in row["problem"] else 0
         self.moved += 4 * p.k if "+bias" in row["problem"] else 0
         self.residual_bytes = element * p.n * k * p.p * p.q if "+residual" in row["problem"] else 0
-        self.moved_with_room += self.residual_bytes
+        self.moved_with_padding += self.residual_bytes
 
 
 class MmaGemm:
     """mma_gemm_us()."""
 
     def __init__(self):
-        self.constants = constants_of("mma_gemm_plan.cpp", ("l2_bytes_per_us", "cluster_us", "slice_us", "cluster_bytes_per_us",
+        self.constants = constants_of("mma_gemm_plan.cpp", ("l2_bytes_per_us", "cluster_us", "split_us", "cluster_bytes_per_us",
                                                                "unhidden"))
         text = (CONV / "mma_gemm_plan.cpp").read_text()
         for pair in (("block_us", "tile_us"), ("word_factor", "half_factor")):
@@ -95,27 +95,27 @@ class MmaGemm:
         flops, copied = 2.0 * m * n * (64 if cut.half else 32), (m + n) * 128
         start = x["block_us"] + x["tile_us"] * (m + n) / 128
 
-        def round_us(blocks):
+        def wave_us(blocks):
             step = max(x["lone " + cut.tile_name], blocks * flops * device["units"] / (x["efficiency " + cut.tile_name] * rate),
                        blocks * copied * device["units"] / x["l2_bytes_per_us"])
             return cut.steps * step * factor + start
 
-        units = max(1, int(device["units"]) * self.clusters[cut.slices] // self.clusters[0])
+        units = max(1, int(device["units"]) * self.clusters[cut.split_k] // self.clusters[0])
         rounds, rest = divmod(cut.blocks * p.groups, units * most)
-        us = rounds * round_us(most)
+        us = rounds * wave_us(most)
         if rest:
-            us += round_us(ceil_div(rest, units))
-        if cut.slices > 1:
-            us += x["cluster_us"] + cut.slices * (x["slice_us"] * ceil_div(cut.blocks * p.groups, units)
+            us += wave_us(ceil_div(rest, units))
+        if cut.split_k > 1:
+            us += x["cluster_us"] + cut.split_k * (x["split_us"] * ceil_div(cut.blocks * p.groups, units)
                                                   + 4 * cut.outputs / x["cluster_bytes_per_us"])
         memory_us = cut.moved / device["bytes_per_us"]  # the bench has no residuals
         hidden = x["unhidden"] * min(us - start, memory_us)
         return device["launch_us"] + max(us, memory_us + start) + hidden
 
 
-def slices_tiles(constants, word):
+def split_k_tiles(constants, word):
     """Of clusters, the blocks that a multiprocessor holds; efficiencies go to `constants`."""
-    text = (CONV / "wgmma_gemm_plan.h").read_text().split("slices_tiles{{", 1)[1].split("}};", 1)[0]
+    text = (CONV / "wgmma_gemm_plan.h").read_text().split("split_k_tiles{{", 1)[1].split("}};", 1)[0]
     blocks = {}
     for m, n, efficiency, held in re.findall(rf"\{{(\d+), (\d+), {NUMBER}, (\d+)\}}", text):
         blocks[f"{m}x{n}"] = int(held)
@@ -123,34 +123,34 @@ def slices_tiles(constants, word):
     return blocks
 
 
-SLICES = ("slices_block_us", "slices_epilogue_us", "l2_bytes_per_us", "exchange_us", "exchange_bytes_per_us",
+SLICES = ("split_k_block_us", "split_k_epilogue_us", "l2_bytes_per_us", "exchange_us", "exchange_bytes_per_us",
           "rows_per_us")
 
 
 def ragged_us(cut, width):
     """ragged_us(): copies of a tile's windows that lie partly outside."""
-    p, (outside_us,) = cut.p, constants_of("wgmma_slices_us.cpp", ("outside_us",)).values()
+    p, (outside_us,) = cut.p, constants_of("wgmma_split_k_us.cpp", ("outside_us",)).values()
     if p.r * p.s == 1 and max(p.stride) == 1 and max(p.pads) == 0:
         return 0
     return p.r * p.s * outside_us * (ceil_div(p.c, width) * width - p.c) * (2 if cut.half else 4)
 
 
-def slices_us(cut, x, m, n, most, step_us, step_bytes, step_rows, ragged, device, clusters):
-    """slices_us(): most blocks on a multiprocessor; what the products, bytes and rows of a step take."""
-    outputs, memory_us = m * n, cut.moved_with_room / device["bytes_per_us"]
-    units = max(1, int(device["units"]) * clusters[cut.slices] // clusters[0])
+def split_k_us(cut, x, m, n, most, step_us, step_bytes, step_rows, ragged, device, clusters):
+    """split_k_us(): most blocks on a multiprocessor; what the products, bytes and rows of a step take."""
+    outputs, memory_us = m * n, cut.moved_with_padding / device["bytes_per_us"]
+    units = max(1, int(device["units"]) * clusters[cut.split_k] // clusters[0])
     step_us = max(step_us, step_bytes * min(cut.blocks, units) / x["l2_bytes_per_us"], step_rows / x["rows_per_us"])
 
-    def round_us(together):
-        us = x["slices_block_us"] + together * (cut.steps * step_us + ragged / cut.slices)
-        us += together * x["slices_epilogue_us"] * outputs / 128 ** 2 / cut.slices
-        if cut.slices > 1:
+    def wave_us(together):
+        us = x["split_k_block_us"] + together * (cut.steps * step_us + ragged / cut.split_k)
+        us += together * x["split_k_epilogue_us"] * outputs / 128 ** 2 / cut.split_k
+        if cut.split_k > 1:
             us += x["exchange_us"] + together * outputs * 4 / x["exchange_bytes_per_us"]
         return us
 
     rounds, rest = divmod(cut.blocks, units * most)
-    us = rounds * round_us(most) + (round_us(ceil_div(rest, units)) if rest else 0)
-    return max(us, memory_us + x["slices_block_us"]) + x["unhidden"] * min(us - x["slices_block_us"], memory_us)
+    us = rounds * wave_us(most) + (wave_us(ceil_div(rest, units)) if rest else 0)
+    return max(us, memory_us + x["split_k_block_us"]) + x["unhidden"] * min(us - x["split_k_block_us"], memory_us)
 
 
 def wgmma_tiles(constants):
@@ -176,7 +176,7 @@ def slots_of_residuals(m, n, consumers):
 
 
 class WgmmaGemm:
-    """wgmma_plan_us(). A tile is MxN/WIDTH, 0 slices are persistent blocks."""
+    """wgmma_plan_us(). A tile is MxN/WIDTH, 0 split_k are persistent blocks."""
 
     def __init__(self):
         self.constants = constants_of("wgmma_gemm_plan.cpp", ("start_us", "epilogue_us", "unhidden", "sustained") + SLICES)
@@ -185,7 +185,7 @@ class WgmmaGemm:
         found = re.search(rf" unheld = {NUMBER}, crowded = {NUMBER};", text)
         self.constants |= {"unheld": float(found[1]), "crowded": float(found[2])}
         self.tiles = wgmma_tiles(self.constants)
-        self.slices_tiles = slices_tiles(self.constants, "sliced")
+        self.split_k_tiles = split_k_tiles(self.constants, "sliced")
         self.device, self.clusters = device(), multiprocessors_of_clusters()
 
     def us(self, cut, x):
@@ -194,11 +194,11 @@ class WgmmaGemm:
         (m, n), width = map(int, tile.split("x")), int(width)
         groups = p.r * p.s * ceil_div(p.c, width)
         terms = (1 if groups == 1 else 64 // width) * width
-        outputs, memory_us = m * n, cut.moved_with_room / device["bytes_per_us"]
+        outputs, memory_us = m * n, cut.moved_with_padding / device["bytes_per_us"]
 
         copies = (m + n) * terms / width / x["rows_per_us"]
 
-        if cut.slices == 0:
+        if cut.split_k == 0:
             rate = x["efficiency " + tile] * device["half_flops_per_us"] / units
             step_us = max(2.0 * outputs * terms / rate, copies)
             out_us = x["epilogue_us" if n % 64 == 0 else "narrow_epilogue_us"]
@@ -210,55 +210,55 @@ class WgmmaGemm:
             tiles_us = max(tiles_us, cut.flops / (x["sustained"] * device["half_flops_per_us"]))
             return x["start_us"] + max(tiles_us, memory_us) + x["unhidden"] * min(tiles_us, memory_us)
         rate = x["sliced " + tile] * device["half_flops_per_us"] / units
-        return slices_us(cut, x, m, n, self.slices_tiles[tile], 2 * outputs * terms / rate, (m + n) * terms * 2,
+        return split_k_us(cut, x, m, n, self.split_k_tiles[tile], 2 * outputs * terms / rate, (m + n) * terms * 2,
                          (m + n) * terms / width, ragged_us(cut, width), device, self.clusters)
 
 
 class WgmmaTf32:
-    """wgmma_tf32_us(). 0 slices are persistent blocks."""
+    """wgmma_tf32_us(). 0 split_k are persistent blocks."""
 
     def __init__(self):
         self.constants = constants_of("wgmma_tf32_plan.cpp", (
-            "start_us", "epilogue_us", "unhidden", "sustained", "unheld", "share", "slices_share") + SLICES)
+            "start_us", "epilogue_us", "unhidden", "sustained", "unheld", "share", "split_k_share") + SLICES)
         self.efficiencies = {}  # fitted as wgmma_gemm's
-        self.tiles, self.slices_tiles = wgmma_tiles(self.efficiencies), slices_tiles(self.efficiencies, "sliced")
+        self.tiles, self.split_k_tiles = wgmma_tiles(self.efficiencies), split_k_tiles(self.efficiencies, "sliced")
         self.device, self.clusters = device(), multiprocessors_of_clusters()
 
     def us(self, cut, x):
         m, n = map(int, cut.tile_name.split("x"))
         device = self.device
-        if cut.slices > 0:
-            rate = (x["slices_share"] * self.efficiencies["sliced " + cut.tile_name] * device["tf32_flops_per_us"]
+        if cut.split_k > 0:
+            rate = (x["split_k_share"] * self.efficiencies["sliced " + cut.tile_name] * device["tf32_flops_per_us"]
                     / device["units"])
-            return slices_us(cut, x, m, n, self.slices_tiles[cut.tile_name], 2.0 * m * n * 32 / rate, (m + n) * 128,
+            return split_k_us(cut, x, m, n, self.split_k_tiles[cut.tile_name], 2.0 * m * n * 32 / rate, (m + n) * 128,
                              m + n, ragged_us(cut, 32), device, self.clusters)
         rate = x["share"] * self.efficiencies["efficiency " + cut.tile_name] * device["tf32_flops_per_us"] / device["units"]
         out_us = x["epilogue_us"] * (1 if holds_biases(*self.tiles[cut.tile_name]) else x["unheld"])
         tile_us = cut.steps * 2.0 * m * n * 32 / rate + ragged_us(cut, 32) + out_us * m * n / 128 ** 2
         tiles_us = ceil_div(cut.blocks, int(device["units"])) * tile_us
-        memory_us = cut.moved_with_room / device["bytes_per_us"]
+        memory_us = cut.moved_with_padding / device["bytes_per_us"]
         tiles_us = max(tiles_us, cut.flops / (x["sustained"] * device["tf32_flops_per_us"]))
         return x["start_us"] + max(tiles_us, memory_us) + x["unhidden"] * min(tiles_us, memory_us)
 
 
-class WgmmaPatch:
-    """patch_slices_us(). A tile is a configuration."""
+class WgmmaHalo:
+    """halo_split_k_us(). A tile is a configuration."""
 
     def __init__(self):
-        self.constants = constants_of("wgmma_patch_slices_plan.cpp", SLICES + (
+        self.constants = constants_of("wgmma_halo_split_k_plan.cpp", SLICES + (
             "unhidden", "efficiency_by_lines", "efficiency_by_taps", "crowd_us", "float_us"))
         self.device, self.clusters = device(), multiprocessors_of_clusters()
 
     def us(self, cut, x):
         of, p, device = dict(pair.split("=") for pair in cut.tile_name.split()), cut.p, self.device
         lines, n = int(of["lines"]), int(of["filters"])
-        terms, patch_rows = 64 if cut.half else 32, (lines + p.r - 1) * (8 + p.s - 1)
+        terms, halo_rows = 64 if cut.half else 32, (lines + p.r - 1) * (8 + p.s - 1)
         rate = x["efficiency_by_lines" if "taps" in of else "efficiency_by_taps"]
         rate *= device["half_flops_per_us" if cut.half else "tf32_flops_per_us"] / device["units"]
-        rows, first_us = n + patch_rows / (p.r * p.s), patch_rows * 128 * device["units"] / x["l2_bytes_per_us"]
-        units = max(1, int(device["units"]) * self.clusters[cut.slices] // self.clusters[0])
+        rows, first_us = n + halo_rows / (p.r * p.s), halo_rows * 128 * device["units"] / x["l2_bytes_per_us"]
+        units = max(1, int(device["units"]) * self.clusters[cut.split_k] // self.clusters[0])
         crowded_us = ceil_div(cut.blocks, units) * x["crowd_us"] if 2 * cut.blocks > device["units"] else 0
-        return first_us + crowded_us + (0 if cut.half else x["float_us"]) + slices_us(
+        return first_us + crowded_us + (0 if cut.half else x["float_us"]) + split_k_us(
             cut, x, 8 * lines, n, 1, 2.0 * 8 * lines * n * terms / rate, rows * 128, rows, 0, device, self.clusters)
 
 
@@ -305,7 +305,7 @@ class GroupedTf32:
             ceil_div(blocks, max(1, min(32, resident))) * lone)
 
 
-MODELS = {"grouped_tf32": GroupedTf32, "mma_gemm": MmaGemm, "wgmma_gemm": WgmmaGemm, "wgmma_patch": WgmmaPatch,
+MODELS = {"grouped_tf32": GroupedTf32, "mma_gemm": MmaGemm, "wgmma_gemm": WgmmaGemm, "wgmma_halo": WgmmaHalo,
           "wgmma_tf32": WgmmaTf32}
 
 
@@ -315,7 +315,7 @@ class Bound:
     def __init__(self, cut, model):
         self.cut, self.model = cut, model
         self.set, self.problem, self.tile_name, self.us = cut.set, cut.problem, cut.tile_name, cut.us
-        self.slices, self.cluster = cut.slices, cut.cluster
+        self.split_k, self.cluster = cut.split_k, cut.cluster
 
     def us_by(self, x, _=None):
         return self.model.us(self.cut, x)
@@ -333,13 +333,13 @@ def main():
     for name in arguments.cuts:
         with open(name, newline="") as file:
             cuts += [Bound(Cut(row), model) for row in csv.DictReader(file) if row["algorithm"] == arguments.algorithm
-                     and (arguments.algorithm != "wgmma_patch" or int(row["slices"]) > 0)]
+                     and (arguments.algorithm != "wgmma_halo" or int(row["split_k"]) > 0)]
     if not cuts:
         sys.exit(f"no cut of {arguments.algorithm} in {', '.join(arguments.cuts)}")
     for cut in cuts:
         here = cut.us_by(model.constants)
         if abs(here - cut.cut.estimated_us) > 0.006 + 1e-3 * cut.cut.estimated_us:
-            sys.exit(f"{cut.problem}, {cut.tile_name} slices {cut.slices}: {here:.3f} us here, {cut.cut.estimated_us} in "
+            sys.exit(f"{cut.problem}, {cut.tile_name} split_k {cut.split_k}: {here:.3f} us here, {cut.cut.estimated_us} in "
                      "the file; is it of this commit?")
     used = near_best([cut for cut in cuts if cut.set != "unseen"], arguments.near)
     tiles = {cut.tile_name.split("/")[0] for cut in used}

@@ -249,7 +249,7 @@ void add_bench_conv(CLI::App& bench, ExitCode& result) {
           ->delimiter(',');
   verb->add_option(
       "--config", options->config,
-      "How the one --algorithm is to run, as `lenslet inspect` shows it: \"tile=128x64 slices=4 cluster=1\"");
+      "How the one --algorithm is to run, as `lenslet inspect` shows it: \"tile=128x64 split_k=4 cluster=1\"");
   verb->add_flag("--all-algorithms", options->all_algorithms, "Not only what the rule chooses; refusals with reasons")
       ->excludes(algorithms);
   verb->add_flag("--plain", options->plain, "Without bias and ReLU, where the problem does not say so itself");

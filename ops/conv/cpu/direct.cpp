@@ -104,8 +104,8 @@ class BoundDirect final : public BoundConv {
  private:
   void compute(const ConvRun& run) const override {
     const std::int64_t rows = problem.n * problem.k * problem.p;
-    const std::int64_t terms = problem.group_c() * problem.r * problem.s;
-    const std::int64_t grain = std::max<std::int64_t>(1, 32768 / std::max<std::int64_t>(1, terms * problem.q));
+    const std::int64_t gemm_k = problem.group_c() * problem.r * problem.s;
+    const std::int64_t grain = std::max<std::int64_t>(1, 32768 / std::max<std::int64_t>(1, gemm_k * problem.q));
     auto* scratch = reinterpret_cast<float*>(run.workspace.data());
 
     run.pool->parallel_for(rows, grain, [&](std::int64_t begin, std::int64_t end, int worker) {
@@ -117,7 +117,7 @@ class BoundDirect final : public BoundConv {
         const std::int64_t n = row / problem.p / problem.k;
         const std::int64_t first_c = k / problem.group_k() * problem.group_c();
         const float* x = run.x + (n * problem.c + first_c) * problem.h * problem.w;
-        sum_row(problem, x, run.filter + k * terms, p, sum, part);
+        sum_row(problem, x, run.filter + k * gemm_k, p, sum, part);
 
         const float bias = run.bias == nullptr ? 0.0F : run.bias[k];
         for (std::int64_t q = 0; q < problem.q; ++q) sum[q] += bias;

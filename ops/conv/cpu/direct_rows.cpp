@@ -234,7 +234,7 @@ double issued_vectors(const ConvProblem& p, std::int64_t rows, std::int64_t colu
   const std::int64_t lanes = vector_lanes();
   const std::int64_t vectors = (columns + lanes - 1) / lanes;
   const double taps_w = mean_columns_inside(p, lanes);
-  const double terms = mean_rows_inside(p) * taps_w * static_cast<double>(p.group_c());
+  const double gemm_k = mean_rows_inside(p) * taps_w * static_cast<double>(p.group_c());
   double tap = 0;  // over all tiles of a strip
   for (std::int64_t k = 0, filters = 0; k < p.group_k(); k += filters) {
     filters = filters_at_once(p.group_k() - k);
@@ -246,7 +246,7 @@ double issued_vectors(const ConvProblem& p, std::int64_t rows, std::int64_t colu
   }
   const double strips = std::ceil(static_cast<double>(p.p) / static_cast<double>(rows)) *
                         std::ceil(static_cast<double>(p.q) / static_cast<double>(columns));
-  return strips * tap * terms;
+  return strips * tap * gemm_k;
 }
 
 }  // namespace
@@ -263,7 +263,7 @@ HWY_EXPORT(issued_vectors);
 HWY_EXPORT(vector_lanes);
 
 /// A thread's work item, of `groups` groups, and the layout of its copy.
-struct Cut {
+struct Tiling {
   std::int64_t groups, rows, columns;  ///< of the output
   std::vector<std::int64_t> phases;    ///< remainders modulo stride_w among taps
   std::int64_t span = 0;               ///< columns that an output's taps span, in strides
@@ -299,42 +299,43 @@ struct Cut {
 
 std::int64_t half(std::int64_t count) { return (count + 1) / 2; }
 
-Cut cut_of(const ConvProblem& p, const DeviceProfile& device) {
+Tiling tiling_of(const ConvProblem& p, const DeviceProfile& device) {
   // Whole vectors of channels are transposed at once.
-  Cut cut{std::clamp<std::int64_t>(most_lanes / p.group_c(), 1, p.groups), p.p, p.q, {}, 0};
+  Tiling tiling{std::clamp<std::int64_t>(most_lanes / p.group_c(), 1, p.groups), p.p, p.q, {}, 0};
   for (std::int64_t s = 0; s < std::min(p.s, p.stride_w); ++s) {
     const std::int64_t phase = s * p.dilation_w % p.stride_w;
-    if (std::ranges::find(cut.phases, phase) == cut.phases.end()) cut.phases.push_back(phase);
+    if (std::ranges::find(tiling.phases, phase) == tiling.phases.end()) tiling.phases.push_back(phase);
   }
-  cut.span = (p.s - 1) * p.dilation_w / p.stride_w;
+  tiling.span = (p.s - 1) * p.dilation_w / p.stride_w;
   const double most = static_cast<double>(device.l2_bytes) / sizeof(float) / 2;
-  while (cut.rows > 8 && cut.floats(p) > most) cut.rows = half(cut.rows);
-  while (cut.columns > 256 && cut.floats(p) > most) cut.columns = round_up(half(cut.columns), most_lanes);
-  while (cut.rows > 1 && cut.floats(p) > most) cut.rows = half(cut.rows);
+  while (tiling.rows > 8 && tiling.floats(p) > most) tiling.rows = half(tiling.rows);
+  while (tiling.columns > 256 && tiling.floats(p) > most) tiling.columns = round_up(half(tiling.columns), most_lanes);
+  while (tiling.rows > 1 && tiling.floats(p) > most) tiling.rows = half(tiling.rows);
   // Several items a thread, of some 20 us and more.
   constexpr double least_flops = 1e6;
   const auto too_few = [&](std::int64_t more) {
-    return device.units > 1 && cut.items(p) % device.units != 0 && cut.items(p) < std::int64_t{4} * device.units &&
-           p.flops() / static_cast<double>(cut.items(p) * more) > least_flops;
+    return device.units > 1 && tiling.items(p) % device.units != 0 &&
+           tiling.items(p) < std::int64_t{4} * device.units &&
+           p.flops() / static_cast<double>(tiling.items(p) * more) > least_flops;
   };
-  while (cut.rows > 1 && too_few(2)) cut.rows = half(cut.rows);
-  while (cut.columns > 128 && too_few(2)) cut.columns = round_up(half(cut.columns), most_lanes);
-  return cut;
+  while (tiling.rows > 1 && too_few(2)) tiling.rows = half(tiling.rows);
+  while (tiling.columns > 128 && too_few(2)) tiling.columns = round_up(half(tiling.columns), most_lanes);
+  return tiling;
 }
 
 class BoundDirectRows final : public BoundConv {
  public:
   /// `p` is lying(whole).
-  BoundDirectRows(const ConvProblem& whole, const ConvProblem& p, const Cut& cut, int threads)
-      : BoundConv(whole, static_cast<std::size_t>(threads * (cut.x_floats(p) + cut.y_floats(p))) * sizeof(float)),
+  BoundDirectRows(const ConvProblem& whole, const ConvProblem& p, const Tiling& tiling, int threads)
+      : BoundConv(whole, static_cast<std::size_t>(threads * (tiling.x_floats(p) + tiling.y_floats(p))) * sizeof(float)),
         lying_(p),
-        cut_(cut),
+        tiling_(tiling),
         x_steps_(steps(whole.w)),
         y_steps_(steps(whole.q)) {
     for (std::int64_t s = 0; s < p.s; ++s) {
       const std::int64_t column = s * p.dilation_w;
-      const auto phase = std::ranges::find(cut.phases, column % p.stride_w) - cut.phases.begin();
-      taps_.push_back(phase * cut.line() + column / p.stride_w);
+      const auto phase = std::ranges::find(tiling.phases, column % p.stride_w) - tiling.phases.begin();
+      taps_.push_back(phase * tiling.line() + column / p.stride_w);
     }
   }
 
@@ -352,35 +353,35 @@ class BoundDirectRows final : public BoundConv {
   Steps steps(std::int64_t width) const { return upright(problem) ? Steps{1, width} : Steps{width, 1}; }
 
   void compute(const ConvRun& run) const override {
-    const std::int64_t items = cut_.items(lying_), floats = cut_.x_floats(lying_) + cut_.y_floats(lying_);
+    const std::int64_t items = tiling_.items(lying_), floats = tiling_.x_floats(lying_) + tiling_.y_floats(lying_);
     auto* const workspace = reinterpret_cast<float*>(run.workspace.data());
     run.pool->parallel_for(items, 1, [&](std::int64_t begin, std::int64_t end, int worker) {
       float* const x = workspace + worker * floats;
-      float* const sums = x + cut_.x_floats(lying_);
+      float* const sums = x + tiling_.x_floats(lying_);
       for (std::int64_t i = begin; i < end; ++i) compute(run, item_of(i), x, sums);
     });
   }
 
   Item item_of(std::int64_t i) const {
     const ConvProblem& p = lying_;
-    const std::int64_t parts = cut_.parts(p), strips = cut_.strips(p), sets = cut_.sets(p);
+    const std::int64_t parts = tiling_.parts(p), strips = tiling_.strips(p), sets = tiling_.sets(p);
     const auto part = [](std::int64_t number, std::int64_t length, std::int64_t all) {
       return Range{number * length, std::min(all, (number + 1) * length)};
     };
-    return {i / (parts * sets * strips), part(i / parts % sets, cut_.groups, p.groups),
-            part(i / (parts * sets) % strips, cut_.rows, p.p), part(i % parts, cut_.columns, p.q)};
+    return {i / (parts * sets * strips), part(i / parts % sets, tiling_.groups, p.groups),
+            part(i / (parts * sets) % strips, tiling_.rows, p.p), part(i % parts, tiling_.columns, p.q)};
   }
 
   void compute(const ConvRun& run, const Item& item, float* x, float* sums) const {
     const ConvProblem& p = lying_;
-    const std::int64_t k = p.group_k(), y_row = cut_.y_row(), y_plane = item.rows.count() * y_row;
+    const std::int64_t k = p.group_k(), y_row = tiling_.y_row(), y_plane = item.rows.count() * y_row;
     copy_planes(run, item, x);
     for (std::int64_t g = item.groups.begin; g < item.groups.end; ++g)
       for (std::int64_t i = 0, filters = 0; i < k; i += filters) {
         filters = filters_at_once(k - i);
-        const RowStrip strip{.x = x + (g - item.groups.begin) * p.group_c() * cut_.plane_floats(p),
-                             .plane = cut_.plane_floats(p),
-                             .row = cut_.row_floats(),
+        const RowStrip strip{.x = x + (g - item.groups.begin) * p.group_c() * tiling_.plane_floats(p),
+                             .plane = tiling_.plane_floats(p),
+                             .row = tiling_.row_floats(),
                              .taps = taps_.data(),
                              .w = run.filter + (g * k + i) * p.group_c() * p.r * p.s,
                              .bias = run.bias == nullptr ? nullptr : run.bias + g * k + i,
@@ -397,25 +398,25 @@ class BoundDirectRows final : public BoundConv {
   /// Copies an item's input: [channel][image row][phase][column], zero-padded.
   void copy_planes(const ConvRun& run, const Item& item, float* x) const {
     const ConvProblem& p = lying_;
-    const std::int64_t channels = item.groups.count() * p.group_c(), plane = cut_.plane_floats(p);
+    const std::int64_t channels = item.groups.count() * p.group_c(), plane = tiling_.plane_floats(p);
     const std::int64_t top = item.rows.begin * p.stride_h - p.pad_top;
     const std::int64_t rows = (item.rows.count() - 1) * p.stride_h + (p.r - 1) * p.dilation_h + 1;
     for (std::int64_t row = 0; row < rows; ++row) {
       if (p.dilation_h == 1 && row % p.stride_h >= p.r) continue;  // no tap reads it
-      float* const to = x + row * cut_.row_floats();
+      float* const to = x + row * tiling_.row_floats();
       const std::int64_t h = top + row;
       const std::int64_t pixel = item.image * p.h * p.w + std::clamp<std::int64_t>(h, 0, p.h - 1) * x_steps_.row;
       const float* const line = run.x + pixel * p.c + item.groups.begin * p.group_c();
-      for (std::size_t i = 0; i < cut_.phases.size(); ++i)
-        copy_line(line, h >= 0 && h < p.h, item.columns.begin * p.stride_w - p.pad_left + cut_.phases[i], channels,
-                  to + static_cast<std::int64_t>(i) * cut_.line(), plane);
+      for (std::size_t i = 0; i < tiling_.phases.size(); ++i)
+        copy_line(line, h >= 0 && h < p.h, item.columns.begin * p.stride_w - p.pad_left + tiling_.phases[i], channels,
+                  to + static_cast<std::int64_t>(i) * tiling_.line(), plane);
     }
   }
 
   /// Copies columns first, first + stride_w, ... of an image row.
   void copy_line(const float* line, bool inside, std::int64_t first, std::int64_t channels, float* to,
                  std::int64_t plane) const {
-    const std::int64_t count = cut_.line(), step = lying_.stride_w, w = lying_.w;
+    const std::int64_t count = tiling_.line(), step = lying_.stride_w, w = lying_.w;
     const std::int64_t column = x_steps_.column * problem.c, pixel = step * column;
     const std::int64_t begin = !inside ? count : first >= 0 ? 0 : std::min(count, (-first + step - 1) / step);
     const std::int64_t end = !inside || first >= w ? begin : std::clamp((w - 1 - first) / step + 1, begin, count);
@@ -434,7 +435,7 @@ class BoundDirectRows final : public BoundConv {
   void store(const ConvRun& run, const Item& item, float* sums, std::int64_t y_plane) const {
     const ConvProblem& p = lying_;
     const std::int64_t filters = item.groups.count() * p.group_k(), first = item.groups.begin * p.group_k();
-    const std::int64_t count = item.columns.count(), y_row = cut_.y_row();
+    const std::int64_t count = item.columns.count(), y_row = tiling_.y_row();
     const auto pixel_of = [&](std::int64_t row) {
       return item.image * p.p * p.q + (item.rows.begin + row) * y_steps_.row + item.columns.begin * y_steps_.column;
     };
@@ -457,7 +458,7 @@ class BoundDirectRows final : public BoundConv {
   }
 
   const ConvProblem lying_;
-  const Cut cut_;
+  const Tiling tiling_;
   const Steps x_steps_, y_steps_;
   std::vector<std::int64_t> taps_;  ///< offset in a row of each tap's input
 };
@@ -471,15 +472,15 @@ class DirectRows final : public ConvAlgorithm {
   static constexpr double most_floats = 16 << 20;
 
   std::optional<std::string> refuse(const ConvProblem& p, const Target& target) const override {
-    if (cut_of(lying(p), target.device).floats(lying(p)) > most_floats)
-      return "what a thread copies at a time exceeds 64 MiB";
+    if (tiling_of(lying(p), target.device).floats(lying(p)) > most_floats)
+      return "the columns that a thread copies at a time exceed 64 MiB";
     return std::nullopt;
   }
 
   Plan plan(const ConvProblem& problem, const Target& target) const override {
     const DeviceProfile& rates = target.device;
     const ConvProblem p = lying(problem);
-    const Cut cut = cut_of(p, rates);
+    const Tiling tiling = tiling_of(p, rates);
     Plan plan;
     plan.pitched = true;
     plan.tolerance = 3e-6 + 4e-7 * std::sqrt(static_cast<double>(p.group_c() * p.r * p.s));
@@ -488,15 +489,15 @@ class DirectRows final : public ConvAlgorithm {
     const double copy_us =
         p.c == 1 && p.stride_w == 1 && (!upright(problem) || problem.w == 1) ? adjacent_us : float_us;
     const double store_us = p.k == 1 && (!upright(problem) || problem.q == 1) ? adjacent_us : float_us;
-    const auto items = static_cast<double>(cut.items(p)), threads = static_cast<double>(rates.units);
+    const auto items = static_cast<double>(tiling.items(p)), threads = static_cast<double>(rates.units);
     const auto lanes = static_cast<double>(HWY_DYNAMIC_DISPATCH(vector_lanes)());
     const double vectors = static_cast<double>(p.n * p.groups) *
-                           HWY_DYNAMIC_DISPATCH(issued_vectors)(p, cut.rows, std::min(cut.columns, p.q));
+                           HWY_DYNAMIC_DISPATCH(issued_vectors)(p, tiling.rows, std::min(tiling.columns, p.q));
     const double calls = static_cast<double>(p.groups) * std::ceil(static_cast<double>(p.group_k()) / most_filters) *
-                         items / static_cast<double>(cut.sets(p));
-    const double copied = static_cast<double>(cut.x_floats(p)) * copy_us,
-                 stored = static_cast<double>(cut.y_floats(p)) * store_us;
-    const double of_items = 0.2 * items + 0.03 * calls + cut.filled(p) * items * (copied + stored) +
+                         items / static_cast<double>(tiling.sets(p));
+    const double copied = static_cast<double>(tiling.x_floats(p)) * copy_us,
+                 stored = static_cast<double>(tiling.y_floats(p)) * store_us;
+    const double of_items = 0.2 * items + 0.03 * calls + tiling.filled(p) * items * (copied + stored) +
                             2 * lanes * vectors / (0.7 * rates.fp32_flops_per_us / threads);
     const bool cached = p.bytes() < 8 * static_cast<double>(rates.l2_bytes);  // in L3
     plan.estimated_us =
@@ -513,9 +514,9 @@ class DirectRows final : public ConvAlgorithm {
     for (std::int64_t g = 0; g < p.groups; ++g)
       for (std::int64_t i = 0, filters = 0; i < p.group_k(); i += filters) {
         filters = filters_at_once(p.group_k() - i);
-        for (std::int64_t term = 0; term < filter.terms; ++term) {
-          const std::int64_t row = term % taps / columns, column = term % columns;
-          const std::int64_t from = upright(p) ? term / taps * taps + column * p.s + row : term;
+        for (std::int64_t k_index = 0; k_index < filter.gemm_k; ++k_index) {
+          const std::int64_t row = k_index % taps / columns, column = k_index % columns;
+          const std::int64_t from = upright(p) ? k_index / taps * taps + column * p.s + row : k_index;
           for (std::int64_t k = g * p.group_k() + i; k < g * p.group_k() + i + filters; ++k)
             to[at++] = filter.weight(k, from);
         }
@@ -524,7 +525,7 @@ class DirectRows final : public ConvAlgorithm {
   std::unique_ptr<const BoundKernel> bind_conv(const ConvProblem& whole, std::string_view,
                                                const DeviceProfile& device) const override {
     const ConvProblem p = lying(whole);
-    return std::make_unique<BoundDirectRows>(whole, p, cut_of(p, device), device.units);
+    return std::make_unique<BoundDirectRows>(whole, p, tiling_of(p, device), device.units);
   }
 };
 

@@ -22,20 +22,20 @@ bool input_is_columns(const ConvProblem& p) { return p.r == 1 && p.s == 1 && !p.
 
 /// Chunking of the columns.
 struct Columns {
-  std::int64_t pixels, terms;
+  std::int64_t pixels, gemm_k;
   bool whole = false;     ///< all columns at once
   std::int64_t rows = 0;  ///< of a chunk
 
-  explicit Columns(const ConvProblem& p) : pixels(p.n * p.p * p.q), terms(p.group_c() * p.r * p.s) {}
+  explicit Columns(const ConvProblem& p) : pixels(p.n * p.p * p.q), gemm_k(p.group_c() * p.r * p.s) {}
   /// One chunk a thread; nothing where the input is its own columns.
   std::size_t workspace_bytes(int threads) const {
-    return static_cast<std::size_t>(rows * terms * (whole ? 1 : threads)) * sizeof(float);
+    return static_cast<std::size_t>(rows * gemm_k * (whole ? 1 : threads)) * sizeof(float);
   }
 };
 
 Columns plan_columns(const ConvProblem& p, int threads) {
   Columns plan(p);
-  const std::int64_t row_bytes = plan.terms * static_cast<std::int64_t>(sizeof(float));
+  const std::int64_t row_bytes = plan.gemm_k * static_cast<std::int64_t>(sizeof(float));
   plan.rows = std::clamp(chunk_bytes / row_bytes / 12 * 12, min_chunk_rows, max_chunk_rows);
   plan.rows = std::min(plan.rows, plan.pixels);
   plan.whole = threads > 1 && plan.pixels <= whole_bytes / row_bytes && plan.pixels < 2 * threads * plan.rows;
@@ -95,14 +95,14 @@ class BoundIm2col final : public BoundRowConv {
     if (columns_.whole) return run_whole(run, workspace);
     const std::int64_t count = (columns_.pixels + columns_.rows - 1) / columns_.rows;
     run.pool->parallel_for(count * problem.groups, 1, [&](std::int64_t begin, std::int64_t end, int worker) {
-      float* const columns = workspace + worker * columns_.rows * columns_.terms;
+      float* const columns = workspace + worker * columns_.rows * columns_.gemm_k;
       for (std::int64_t piece = begin; piece < end; ++piece) {
         const std::int64_t group = piece / count, first = piece % count * columns_.rows;
         const std::int64_t rows = std::min(columns_.rows, columns_.pixels - first);
         fill_columns(problem, run.x, group, first, rows, columns);
         Gemm call = group_product(problem, run, filter_, group, first, rows);
         call.a.base = columns;
-        call.a.stride = columns_.terms;
+        call.a.stride = columns_.gemm_k;
         gemm_serial(call);
       }
     });
@@ -111,11 +111,11 @@ class BoundIm2col final : public BoundRowConv {
   void run_whole(const ConvRun& run, float* columns) const {
     for (std::int64_t g = 0; g < problem.groups; ++g) {
       run.pool->parallel_for(columns_.pixels, 16, [&](std::int64_t begin, std::int64_t end, int) {
-        fill_columns(problem, run.x, g, begin, end - begin, columns + begin * columns_.terms);
+        fill_columns(problem, run.x, g, begin, end - begin, columns + begin * columns_.gemm_k);
       });
       Gemm call = group_product(problem, run, filter_, g, 0, columns_.pixels);
       call.a.base = columns;
-      call.a.stride = columns_.terms;
+      call.a.stride = columns_.gemm_k;
       gemm(call, *run.pool);
     }
   }
@@ -155,16 +155,16 @@ class Im2col final : public PackedConv {
 
   Plan plan(const ConvProblem& p, const Target& target) const override {
     const DeviceProfile& rates = target.device;
-    const std::int64_t pixels = p.n * p.p * p.q, terms = p.group_c() * p.r * p.s;
+    const std::int64_t pixels = p.n * p.p * p.q, gemm_k = p.group_c() * p.r * p.s;
     Plan plan;
     plan.pitched = true;
     plan.tolerance = packed_tolerance(p);
-    plan.estimated_us = gemm_estimate_us(pixels, p.group_k(), terms, 1, p.groups, rates);
+    plan.estimated_us = gemm_estimate_us(pixels, p.group_k(), gemm_k, 1, p.groups, rates);
     if (input_is_columns(p)) return plan;
     // Columns are written to L2 in runs: a cost per run and per float.
     const bool adjacent = p.dilation_w == 1 && p.groups == 1;
     const auto runs = static_cast<double>(pixels * p.groups) * static_cast<double>(p.r * (adjacent ? 1 : p.s));
-    const auto floats = static_cast<double>(pixels) * static_cast<double>(p.groups * terms);
+    const auto floats = static_cast<double>(pixels) * static_cast<double>(p.groups * gemm_k);
     plan.estimated_us += (runs * run_us + floats * float_us) / rates.units;
     const Columns columns = plan_columns(p, rates.units);
     plan.config = ConfigWriter().add("rows", columns.rows).add("whole", columns.whole).str();

@@ -11,15 +11,15 @@
 namespace lenslet {
 namespace {
 
-std::int64_t terms(const ConvProblem& p) { return p.group_c() * p.r * p.s; }
+std::int64_t gemm_k(const ConvProblem& p) { return p.group_c() * p.r * p.s; }
 std::int64_t pixels(const ConvProblem& p) { return p.p * p.q; }
 
 /// Columns that are packed and multiplied at a time. They and their results fit L2. Larger filters get more columns,
 /// since each chunk reads all filters.
 std::int64_t chunk_columns(const ConvProblem& p) {
   constexpr std::int64_t least_floats = 32 << 10, most_floats = 512 << 10, most_columns = 512;
-  const std::int64_t tile = gemm_tile_cols(), filters = p.group_k() * terms(p);
-  const std::int64_t columns = std::clamp(filters / 4, least_floats, most_floats) / terms(p);
+  const std::int64_t tile = gemm_tile_cols(), filters = p.group_k() * gemm_k(p);
+  const std::int64_t columns = std::clamp(filters / 4, least_floats, most_floats) / gemm_k(p);
   return std::clamp(std::min(columns, pixels(p) + tile - 1) / tile * tile, tile, most_columns);
 }
 
@@ -116,9 +116,9 @@ class BoundIm2colNchw final : public BoundConv {
  private:
   static std::int64_t round_up(std::int64_t floats) { return (floats + 15) / 16 * 16; }
   /// Of a thread: packed columns, columns or results, some padded lines.
-  static std::int64_t columns_at(const ConvProblem& p) { return packed_b_floats(terms(p), chunk_columns(p)); }
+  static std::int64_t columns_at(const ConvProblem& p) { return packed_b_floats(gemm_k(p), chunk_columns(p)); }
   static std::int64_t padded_at(const ConvProblem& p) {
-    const std::int64_t widest = std::max(input_is_columns(p) ? 0 : terms(p), p.group_k());
+    const std::int64_t widest = std::max(input_is_columns(p) ? 0 : gemm_k(p), p.group_k());
     return columns_at(p) + round_up(widest * chunk_columns(p));
   }
   static std::int64_t own_floats(const ConvProblem& p) { return padded_at(p) + round_up(padded_floats(p)); }
@@ -160,13 +160,13 @@ class BoundIm2colNchw final : public BoundConv {
       }
     };
     if (input_is_columns(p)) {
-      pack_b(x + first, pixels(p), 1, terms(p), count, packed);
+      pack_b(x + first, pixels(p), 1, gemm_k(p), count, packed);
     } else {
       if (pool != nullptr)
         pool->parallel_for(p.group_c(), 1 + elementwise_grain / (p.r * p.s * count), fill);
       else
         fill(0, p.group_c(), worker);
-      pack_b(columns, count, 1, terms(p), count, packed);
+      pack_b(columns, count, 1, gemm_k(p), count, packed);
     }
     multiply(run, planes, first, count, packed, columns, pool);
   }
@@ -180,8 +180,8 @@ class BoundIm2colNchw final : public BoundConv {
     if (whole) sums = run.y + at;
     Gemm g{.m = k,
            .n = count,
-           .k = terms(p),
-           .a = {.base = run.filter + filter * terms(p), .stride = terms(p)},
+           .k = gemm_k(p),
+           .a = {.base = run.filter + filter * gemm_k(p), .stride = gemm_k(p)},
            .b = packed,
            .c = sums,
            .ldc = count,
@@ -211,12 +211,12 @@ class Im2colNchw final : public ConvAlgorithm {
   bool takes_anything() const override { return true; }
   std::optional<std::string> refuse(const ConvProblem& p, const Target&) const override {
     constexpr std::int64_t most_floats = 16 << 20;
-    if (terms(p) > most_floats / gemm_tile_cols()) return "the columns of a panel exceed 64 MiB";
+    if (gemm_k(p) > most_floats / gemm_tile_cols()) return "the columns of a panel exceed 64 MiB";
     return std::nullopt;
   }
   std::optional<std::string> refuse_known(const ConvProblem& p) const override {
     if (p.h == 1 && p.r == 1 && p.p == 1 && p.pad_top == 0) return std::nullopt;
-    return "its filters are known, and its images have more than one line";
+    return "its filters are constants, and its images have more than one line";
   }
 
   Plan plan(const ConvProblem& p, const Target& target) const override {
@@ -224,16 +224,16 @@ class Im2colNchw final : public ConvAlgorithm {
     Plan plan;
     plan.format = formats::nchw;
     plan.tolerance = packed_tolerance(p);
-    plan.estimated_us = gemm_estimate_us(p.group_k(), p.n * pixels(p), terms(p), 1, p.groups, rates);
+    plan.estimated_us = gemm_estimate_us(p.group_k(), p.n * pixels(p), gemm_k(p), 1, p.groups, rates);
     // A column is written twice (built, packed), a result once more; a piece of a line has a fixed cost.
     constexpr double float_us = 0.00012, piece_us = 0.0015;
-    const double columns = static_cast<double>(p.n * p.groups) * static_cast<double>(terms(p));
+    const double columns = static_cast<double>(p.n * p.groups) * static_cast<double>(gemm_k(p));
     const double written = columns * (input_is_columns(p) ? 1 : 2) + static_cast<double>(p.n * p.k);
     plan.estimated_us += static_cast<double>(pixels(p)) * written * float_us / rates.units;
     if (p.p > 1 && !input_is_columns(p))
       plan.estimated_us += columns * static_cast<double>(p.p) * piece_us / rates.units;
     // Filters come from memory as B does, which gemm_estimate_us counts.
-    plan.estimated_us += 0.5 * 4 * static_cast<double>(p.k) * static_cast<double>(terms(p)) / rates.bytes_per_us;
+    plan.estimated_us += 0.5 * 4 * static_cast<double>(p.k) * static_cast<double>(gemm_k(p)) / rates.bytes_per_us;
     return plan;
   }
   std::unique_ptr<const BoundKernel> bind_conv(const ConvProblem& p, std::string_view,

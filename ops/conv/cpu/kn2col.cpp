@@ -163,7 +163,7 @@ class Kn2col final : public ConvAlgorithm {
   std::optional<std::string> refuse(const ConvProblem& p, const Target&) const override {
     const std::vector<Tap> taps = taps_of(p);
     if (taps.empty() || !taps.back().reads_for_all(p)) return "no tap lies in the image for every output";
-    if (pixels_apart(p, taps) * p.group_k() > most_sums) return "the sums of a tap exceed 16 MiB";
+    if (pixels_apart(p, taps) * p.group_k() > most_sums) return "the partial sums of a tap exceed 16 MiB";
     return std::nullopt;
   }
 

@@ -138,8 +138,8 @@ void BoundLines::compute_rows(const ConvRun& run, const ImageRows& rows) const {
 /// Output rows `rows` for the block of channels at `k`.
 void BoundLines::compute_lines(const ConvRun& run, const ImageRows& at, Rows rows, std::int64_t k) const {
   ConvLines lines = lines_of(run, at, k);
-  const std::int64_t terms = problem.r * problem.s * problem.group_c();
-  fetch(lines.w + lines.block * terms, std::min(block_, problem.k - k - lines.block) * terms);
+  const std::int64_t gemm_k = problem.r * problem.s * problem.group_c();
+  fetch(lines.w + lines.block * gemm_k, std::min(block_, problem.k - k - lines.block) * gemm_k);
   lines.pairs = kernel_.pairs;
   for (std::int64_t q = 0; q < problem.q; q += columns_)
     for (std::int64_t p = rows.begin; p < rows.end; p += strip_rows_) {

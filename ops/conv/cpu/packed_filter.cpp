@@ -38,21 +38,21 @@ std::int64_t PackedFilter::scratch_floats(const ConvProblem& p) {
 /// Packs one panel of a group's filters.
 void PackedFilter::pack_piece(const ConvProblem& p, const ConvFilter& filter, std::int64_t piece, float* to,
                               float* scratch) const {
-  const std::int64_t c = p.group_c(), k = p.group_k(), taps = p.r * p.s, terms = c * taps, of_part = terms / parts_;
+  const std::int64_t c = p.group_c(), k = p.group_k(), taps = p.r * p.s, gemm_k = c * taps, of_part = gemm_k / parts_;
   const std::int64_t panel = gemm_tile_cols(), panels = (k + panel - 1) / panel;
   const std::int64_t g = piece / panels, first = piece % panels * panel;
   float* const of_group = to + g * parts_ * part_floats_;
   const std::int64_t out = g * k + first, cols = std::min(panel, k - first), width = packed_b_floats(1, cols);
-  const float* rows = filter.w + out * terms;
+  const float* rows = filter.w + out * gemm_k;
   if (taps > 1) {
     for (std::int64_t i = 0; i < cols; ++i)
-      transpose_block(sizeof(float), rows + i * terms, taps, scratch + i * terms, c, c, taps);
+      transpose_block(sizeof(float), rows + i * gemm_k, taps, scratch + i * gemm_k, c, c, taps);
     rows = scratch;
   }
   for (std::int64_t part = 0; part < parts_; ++part) {
     float* const of_this = of_group + part * part_floats_;
     float* const packed = of_this + first * of_part;
-    pack_b(rows + part * of_part, 1, terms, of_part, cols, packed);
+    pack_b(rows + part * of_part, 1, gemm_k, of_part, cols, packed);
     if (filter.scale != nullptr) scale_columns(filter.scale + out, cols, packed, of_part, width);
     if (first + panel >= k) std::fill(of_this + packed_b_floats(of_part, k), of_this + part_floats_, 0.0F);
   }
@@ -65,8 +65,8 @@ void PackedFilter::pack(const ConvProblem& p, const ConvFilter& filter, float* t
 
 void PackedConv::pack(const ConvProblem& p, const ConvRun& run, std::span<float> to, float* scratch) const {
   const PackedFilter packed(p);
-  const ConvFilter filter{.w = run.filter, .terms = p.group_c() * p.r * p.s};
-  const std::int64_t floats = filter.terms * std::min(gemm_tile_cols(), p.group_k());
+  const ConvFilter filter{.w = run.filter, .gemm_k = p.group_c() * p.r * p.s};
+  const std::int64_t floats = filter.gemm_k * std::min(gemm_tile_cols(), p.group_k());
   run.pool->parallel_for(
       packed.pieces(p), 1 + elementwise_grain / (floats + 1), [&](std::int64_t begin, std::int64_t end, int worker) {
         for (std::int64_t piece = begin; piece < end; ++piece)

@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include "base/cuda/tensor_copy.cuh"
+#include "base/cuda/tma.cuh"
 
 namespace lenslet::cuda {
 
@@ -15,7 +15,7 @@ namespace lenslet::cuda {
 /// Initialises the barriers: one thread, with the block's others.
 template <typename Block>
 __device__ inline void init_residual_barriers(const Block& block) {
-  for (int i = 0; i < Block::shape.consumers * 4 * Block::slots; ++i) init_barrier(block.residuals(0) + i, 1);
+  for (int i = 0; i < Block::shape.consumers * 4 * Block::slots; ++i) init_mbarrier(block.residuals(0) + i, 1);
 }
 
 /// Position of a part in [pixels][k]: 16 consecutive pixels.
@@ -37,11 +37,11 @@ struct PixelPlace {
   }
   template <typename Call>
   __device__ void load(const Call& g, void* to, std::uint64_t* barrier, int k) const {
-    copy_tile(to, g.residuals_or_tails, barrier, k, pixel);
+    tma_load(to, g.residuals_or_tails, barrier, k, pixel);
   }
   template <typename Call>
   __device__ void store(const Call& g, const void* from, int k) const {
-    store_tile(g.results, from, k, pixel);
+    tma_store(g.results, from, k, pixel);
   }
 };
 
@@ -53,7 +53,7 @@ class BoxEpilogue {
  public:
   /// After the last tile: waits until shared memory may be freed.
   __device__ void end() const {
-    if (lane_ == 0) wait_for_stores();
+    if (lane_ == 0) tma_wait();
     __syncwarp();
   }
 
@@ -76,7 +76,7 @@ class BoxEpilogue {
   __device__ void begin_copies() const {
     if (lane_ == 0) {
       prefetch_map(g_.results);
-      if (g_.adds_residual != 0) order_copies_after_stores();
+      if (g_.adds_residual != 0) fence_proxy_async_global();
     }
     __syncwarp();
   }
@@ -107,14 +107,14 @@ class BoxEpilogue {
     const Place from = at < boxes ? place(at) : next_.behind(g_, (at - boxes) / boxes_n);
     const int k = at < boxes ? filter(at) : next_k_ + (at - boxes) % boxes_n * box;
     if (k >= from.filters_end(g_) || !from.exists(g_)) return;
-    wait_until_read<1>();  // until TMA has read the slot's previous results
+    tma_wait_read<1>();  // until TMA has read the slot's previous results
     const int slot = slot_of(at);
-    arrive_expecting(barriers_ + slot, box_bytes);
+    arrive_expect_tx(barriers_ + slot, box_bytes);
     from.load(g_, staging_ + slot * box_bytes, barriers_ + slot, k);
   }
   /// `phases`: parities of barriers_, a bit each.
   __device__ void wait_for_residual(int slot, unsigned& phases) const {
-    wait_for_phase(barriers_ + slot, phases >> slot & 1);
+    wait_parity(barriers_ + slot, phases >> slot & 1);
     phases ^= 1U << slot;
     __syncwarp();
   }

@@ -85,13 +85,13 @@ const DepthwiseVariant& choose_variant(const ConvProblem& p, int multiprocessors
 }
 
 /// The problem with `room` padding channels.
-ConvProblem with_room(const ConvProblem& p, std::int64_t room) {
+ConvProblem padded(const ConvProblem& p, std::int64_t padding) {
   ConvProblem more = p;
-  more.c += room, more.k += room, more.groups += room;
+  more.c += padding, more.k += padding, more.groups += padding;
   return more;
 }
 /// Padding channels a pixel, in the format of the neighbouring convolutions, so that loads are vectors.
-std::int64_t room_of(const ConvProblem& p, const Target& target) {
+std::int64_t padding_of(const ConvProblem& p, const Target& target) {
   if (p.c != p.k) return 0;
   const std::int64_t pitch = home_format({p.storage, {p.n, p.k, p.p, p.q}}, target).pixel_pitch;
   return pitch == 0 ? 0 : pitch - p.k;
@@ -105,7 +105,7 @@ class Depthwise final : public ConvAlgorithm {
 
  private:
   std::optional<std::string> refuse(const ConvProblem& given, const Target& target) const override {
-    const ConvProblem problem = with_room(given, room_of(given, target));
+    const ConvProblem problem = padded(given, padding_of(given, target));
     if (problem.groups != problem.c) return "not depthwise: groups and input channels differ";
     if (!fits_32_bits(problem) || item_count(problem, variants_of(problem.storage).back(), 1) > 0x7fffff00)
       return "a tensor beyond 32-bit offsets";
@@ -115,8 +115,8 @@ class Depthwise final : public ConvAlgorithm {
   /// Each tensor once at the rate of memory (L2 is no faster for so few bytes). Within 25 % for MobileNetV2's layers on
   /// an H200, batch 1 and 8.
   Plan plan(const ConvProblem& given, const Target& target) const override {
-    const std::int64_t room = room_of(given, target);
-    const ConvProblem p = with_room(given, room);
+    const std::int64_t padding = padding_of(given, target);
+    const ConvProblem p = padded(given, padding);
     constexpr double start_us = 0.5;
     const DeviceProfile& device = target.device;
     const DepthwiseVariant& variant = choose_variant(p, device.units);
@@ -153,8 +153,8 @@ class Depthwise final : public ConvAlgorithm {
     config.add("tile", variant.name);
     if (strips) config.add("rows", rows);
     config.add("threads", threads);
-    if (room > 0) config.add("room", room);
-    return {.format = room > 0 ? aligned_nhwc(given.k, p.storage) : formats::nhwc,
+    if (padding > 0) config.add("padding", padding);
+    return {.format = padding > 0 ? aligned_nhwc(given.k, p.storage) : formats::nhwc,
             .pitched = true,
             .config = config.str(),
             .estimated_us = device.launch_us +
@@ -165,7 +165,7 @@ class Depthwise final : public ConvAlgorithm {
   FilterForm filter_form(const ConvProblem& p, std::string_view config) const override {
     const std::int64_t channels = read(p, config).channels;
     return {.floats = channels * p.r * p.s,
-            .form = std::string(to_string(p.storage)).append(" room=").append(std::to_string(channels - p.k)),
+            .form = std::string(to_string(p.storage)).append(" padding=").append(std::to_string(channels - p.k)),
             .element_bytes = static_cast<std::size_t>(dtype_bytes(p.storage))};
   }
   /// [R][S][K], zeros in the padding channels
@@ -174,7 +174,7 @@ class Depthwise final : public ConvAlgorithm {
     const std::int64_t channels = read(p, config).channels;
     dispatch(p.storage, Types<float, Float16, BFloat16>(), [&]<typename T>(std::type_identity<T>) {
       auto* const taps = reinterpret_cast<T*>(to.data());
-      for (std::int64_t tap = 0; tap < filter.terms; ++tap)
+      for (std::int64_t tap = 0; tap < filter.gemm_k; ++tap)
         for (std::int64_t k = 0; k < channels; ++k)
           taps[tap * channels + k] = convert<T>(k < p.k ? filter.exact_weight(k, tap) : 0.0);
     });
@@ -194,14 +194,14 @@ class Depthwise final : public ConvAlgorithm {
     const bool strips = named != known.end() && named->tile_p == any_height;
     if (strips) read.rows = reader.integer("rows", 1, std::max(given.p, std::int64_t{1}));
     read.threads = static_cast<unsigned>(reader.integer("threads", 1, max_depthwise_threads));
-    const std::int64_t room = reader.done() ? 0 : reader.integer("room", 1, 7);
+    const std::int64_t padding = reader.done() ? 0 : reader.integer("padding", 1, 7);
     reader.finish();
-    if (room > 0 && given.c != given.k) reader.refuse("room is for as many filters as channels");
-    read.channels = given.k + room;
+    if (padding > 0 && given.c != given.k) reader.refuse("padding wants as many filters as channels");
+    read.channels = given.k + padding;
     const auto variant = std::find_if(known.begin(), known.end(), [&](const DepthwiseVariant& one) {
-      return one.name == name && computes(one, with_room(given, room));
+      return one.name == name && computes(one, padded(given, padding));
     });
-    if (variant == known.end()) reader.refuse("no kernel with such a tile computes this problem");
+    if (variant == known.end()) reader.refuse("no kernel has this tile for this problem");
     read.variant = &*variant;
     if (!strips) read.rows = variant->tile_p;
     return read;
@@ -210,7 +210,7 @@ class Depthwise final : public ConvAlgorithm {
   std::unique_ptr<const BoundKernel> bind_conv(const ConvProblem& given, std::string_view config,
                                                const DeviceProfile&) const override {
     const Configured as = read(given, config);
-    const ConvProblem p = with_room(given, as.channels - given.k);
+    const ConvProblem p = padded(given, as.channels - given.k);
     const std::int64_t groups = p.k / as.variant->lanes;
     const DepthwiseLaunch launch{.variant = static_cast<std::size_t>(as.variant - variants_of(p.storage).data()),
                                  .items = static_cast<std::int64_t>(item_count(p, *as.variant, as.rows)),

@@ -84,10 +84,10 @@ __global__ void __launch_bounds__(max_depthwise_threads, 1) depthwise_tile(const
                    static_cast<std::int64_t>(place.image) * call.height * call.width * call.c + place.channel;
   const float* w = static_cast<const float*>(call.w) + place.channel;
 
-  float4 sums[tile_p][tile_q];
-  start(sums[0][0], call, place.channel);
+  float4 acc[tile_p][tile_q];
+  start(acc[0][0], call, place.channel);
 #pragma unroll
-  for (int i = 1; i < tile_p * tile_q; ++i) sums[i / tile_q][i % tile_q] = sums[0][0];
+  for (int i = 1; i < tile_p * tile_q; ++i) acc[i / tile_q][i % tile_q] = acc[0][0];
 
   // Issues all loads before the first multiplication: at batch 1 there are few warps, so a thread should wait once.
   float4 window[rows][columns];
@@ -111,14 +111,14 @@ __global__ void __launch_bounds__(max_depthwise_threads, 1) depthwise_tile(const
 #pragma unroll
       for (int p = 0; p < tile_p; ++p)
 #pragma unroll
-        for (int q = 0; q < tile_q; ++q) multiply_add(sums[p][q], window[p * stride + r][q * stride + s], tap);
+        for (int q = 0; q < tile_q; ++q) multiply_add(acc[p][q], window[p * stride + r][q * stride + s], tap);
     }
 #pragma unroll
   for (int p = 0; p < tile_p; ++p)
 #pragma unroll
     for (int q = 0; q < tile_q; ++q)
       if (place.p + p < call.p && place.q + q < call.q)
-        finish(call, sums[p][q], place.image, ((place.p + p) * call.q + place.q + q) * call.y_pixel + place.channel);
+        finish(call, acc[p][q], place.image, ((place.p + p) * call.q + place.q + q) * call.y_pixel + place.channel);
 }
 
 /// tile_p x tile_q outputs of four channels for larger filters: one row of the window is in registers, and `ahead` rows
@@ -148,10 +148,10 @@ __global__ void __launch_bounds__(max_depthwise_threads, 1) depthwise_rows(const
 #pragma unroll
   for (int row = 0; row < ahead; ++row) load_row(window[row], row);
   let_next_start();
-  float4 sums[tile_p][tile_q];
-  start(sums[0][0], call, place.channel);
+  float4 acc[tile_p][tile_q];
+  start(acc[0][0], call, place.channel);
 #pragma unroll
-  for (int i = 1; i < tile_p * tile_q; ++i) sums[i / tile_q][i % tile_q] = sums[0][0];
+  for (int i = 1; i < tile_p * tile_q; ++i) acc[i / tile_q][i % tile_q] = acc[0][0];
 #pragma unroll
   for (int row = 0; row < rows; ++row) {
 #pragma unroll
@@ -162,7 +162,7 @@ __global__ void __launch_bounds__(max_depthwise_threads, 1) depthwise_rows(const
       for (int s = 0; s < size; ++s) {
         const float4 tap = __ldg(reinterpret_cast<const float4*>(w + (r * size + s) * call.k));
 #pragma unroll
-        for (int q = 0; q < tile_q; ++q) multiply_add(sums[p][q], window[row % ahead][q * stride + s], tap);
+        for (int q = 0; q < tile_q; ++q) multiply_add(acc[p][q], window[row % ahead][q * stride + s], tap);
       }
     }
     if (row + ahead < rows) load_row(window[row % ahead], row + ahead);
@@ -172,7 +172,7 @@ __global__ void __launch_bounds__(max_depthwise_threads, 1) depthwise_rows(const
 #pragma unroll
     for (int q = 0; q < tile_q; ++q)
       if (place.p + p < call.p && place.q + q < call.q)
-        finish(call, sums[p][q], place.image, ((place.p + p) * call.q + place.q + q) * call.y_pixel + place.channel);
+        finish(call, acc[p][q], place.image, ((place.p + p) * call.q + place.q + q) * call.y_pixel + place.channel);
 }
 
 /// Any filter, stride and dilation: one pixel, filters by Vector. Each filter reads its own channel or, with a channel

@@ -37,9 +37,9 @@ struct alignas(4 * words) Words {
 
 /// Epilogue of every output: adds the residual, activates and stores.
 template <typename T>
-class Finisher {
+class EpilogueStore {
  public:
-  __device__ explicit Finisher(const DepthwiseCall& call)
+  __device__ explicit EpilogueStore(const DepthwiseCall& call)
       : call_(call), clamp_(call.activation.clamp().low, call.activation.clamp().high) {}
 
   /// Any activation; `at` is an offset in elements of y.
@@ -158,12 +158,12 @@ __global__ void __launch_bounds__(max_depthwise_threads, std::is_same_v<T, BFloa
   let_next_start();
   float bias[lanes];
   start(bias, call, place.channel);
-  const Finisher<T> finish(call);
+  const EpilogueStore<T> finish(call);
   const bool plain = call.residual == nullptr && call.activation.is_clamp();
   std::int64_t at = static_cast<std::int64_t>(place.image) * call.p * call.q * call.y_pixel +
                     (place.p * call.q + place.q) * call.y_pixel + place.channel;
 
-  float sums[unfinished][tile_q][lanes];
+  float acc[unfinished][tile_q][lanes];
   for (int first = 0;; first += ring) {
 #pragma unroll
     for (int turn = 0; turn < ring; ++turn) {
@@ -177,7 +177,7 @@ __global__ void __launch_bounds__(max_depthwise_threads, std::is_same_v<T, BFloa
 #pragma unroll
       for (int r = size - 1; r >= 0; --r) {
         if ((turn + ring - r) % stride != 0) continue;
-        float(&sum)[tile_q][lanes] = sums[(turn + ring - r) / stride % unfinished];
+        float(&sum)[tile_q][lanes] = acc[(turn + ring - r) / stride % unfinished];
 #pragma unroll
         for (int q = 0; q < tile_q; ++q)
 #pragma unroll
@@ -189,7 +189,7 @@ __global__ void __launch_bounds__(max_depthwise_threads, std::is_same_v<T, BFloa
           }
       }
       if (turn % stride != 0 || row < size - 1) continue;
-      float(&finished)[tile_q][lanes] = sums[(turn + ring - size + 1) / stride % unfinished];
+      float(&finished)[tile_q][lanes] = acc[(turn + ring - size + 1) / stride % unfinished];
       if (plain) {
 #pragma unroll
         for (int q = 0; q < tile_q; ++q)
@@ -206,8 +206,8 @@ __global__ void __launch_bounds__(max_depthwise_threads, std::is_same_v<T, BFloa
 
 template <typename T, int tile_p, int tile_q, int lanes>
 __device__ void finish_tile(const DepthwiseCall& call, const DepthwisePlace& place,
-                            float (&sums)[tile_p][tile_q][lanes]) {
-  const Finisher<T> finish(call);
+                            float (&acc)[tile_p][tile_q][lanes]) {
+  const EpilogueStore<T> finish(call);
   const std::int64_t image = static_cast<std::int64_t>(place.image) * call.p * call.q * call.y_pixel;
   const auto exists = [&](int p, int q) { return place.p + p < call.p && place.q + q < call.q; };
   const auto offset = [&](int p, int q) {
@@ -218,7 +218,7 @@ __device__ void finish_tile(const DepthwiseCall& call, const DepthwisePlace& pla
     for (int p = 0; p < tile_p; ++p)
 #pragma unroll
       for (int q = 0; q < tile_q; ++q)
-        if (exists(p, q)) finish.store(sums[p][q], offset(p, q));
+        if (exists(p, q)) finish.store(acc[p][q], offset(p, q));
     return;
   }
   // Not unrolled, to keep the code small; register indices are constants within the body.
@@ -229,7 +229,7 @@ __device__ void finish_tile(const DepthwiseCall& call, const DepthwisePlace& pla
     for (int known = 0; known < tile_p * tile_q; ++known)
 #pragma unroll
       for (int lane = 0; lane < lanes; ++lane)
-        if (i == known) sum[lane] = sums[known / tile_q][known % tile_q][lane];
+        if (i == known) sum[lane] = acc[known / tile_q][known % tile_q][lane];
     if (exists(i / tile_q, i % tile_q)) finish(sum, offset(i / tile_q, i % tile_q));
   }
 }
@@ -251,12 +251,12 @@ __global__ void __launch_bounds__(max_depthwise_threads, 1) depthwise_rows(const
 #pragma unroll
   for (int row = 0; row < ahead; ++row) load_row(window[row], x, call, top + row, left);
   let_next_start();
-  float sums[tile_p][tile_q][2 * words];
-  start(sums[0][0], call, place.channel);
+  float acc[tile_p][tile_q][2 * words];
+  start(acc[0][0], call, place.channel);
 #pragma unroll
   for (int i = 1; i < tile_p * tile_q; ++i)
 #pragma unroll
-    for (int lane = 0; lane < 2 * words; ++lane) sums[i / tile_q][i % tile_q][lane] = sums[0][0][lane];
+    for (int lane = 0; lane < 2 * words; ++lane) acc[i / tile_q][i % tile_q][lane] = acc[0][0][lane];
 #pragma unroll
   for (int row = 0; row < rows; ++row) {
     std::uint32_t taps[tile_p][size][words];
@@ -280,7 +280,7 @@ __global__ void __launch_bounds__(max_depthwise_threads, 1) depthwise_rows(const
           const float2 tap = widened_pair<T>(taps[p][s][j]);
 #pragma unroll
           for (int q = 0; q < tile_q; ++q) {
-            float(&sum)[2 * words] = sums[p][q];
+            float(&sum)[2 * words] = acc[p][q];
             sum[2 * j] = fmaf(value[q * stride + s].x, tap.x, sum[2 * j]);
             sum[2 * j + 1] = fmaf(value[q * stride + s].y, tap.y, sum[2 * j + 1]);
           }
@@ -289,7 +289,7 @@ __global__ void __launch_bounds__(max_depthwise_threads, 1) depthwise_rows(const
     }
     if (row + ahead < rows) load_row(window[row % ahead], x, call, top + row + ahead, left);
   }
-  finish_tile<T>(call, place, sums);
+  finish_tile<T>(call, place, acc);
 }
 
 /// Any filter, stride and dilation: `lanes` filters of one pixel. Each reads its own channel or, with a channel
@@ -337,7 +337,7 @@ __global__ void __launch_bounds__(max_depthwise_threads) depthwise_any(const __g
 #pragma unroll
     for (int i = 0; i < lanes; ++i) sum[i] = fmaf(value[i], weight[i], sum[i]);
   });
-  const Finisher<T> finish(call);
+  const EpilogueStore<T> finish(call);
   finish(sum, static_cast<std::int64_t>(place.image) * call.p * call.q * call.y_pixel +
                   (place.p * call.q + place.q) * call.y_pixel + place.channel);
 }

@@ -42,7 +42,7 @@ inline void group_filters(const ConvProblem& p, const ConvFilter& filter, std::i
   const std::int64_t groups = group_count(p.k, filters_a_group);
   std::fill(to.begin(), to.end(), 0.0F);
   for (std::int64_t k = 0; k < p.k; ++k)
-    for (std::int64_t i = 0; i < filter.terms; ++i)
+    for (std::int64_t i = 0; i < filter.gemm_k; ++i)
       to[static_cast<std::size_t>((i * groups + k / filters_a_group) * group_floats + k % filters_a_group)] =
           filter.weight(k, i);
 }

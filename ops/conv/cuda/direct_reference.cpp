@@ -27,13 +27,13 @@ class Direct final : public ConvAlgorithm {
     constexpr double start_us = 1.2;
     const DeviceProfile& device = target.device;
     const bool long_rows = p.s >= 8;
-    const double share_of_peak = long_rows ? 0.08 : 0.046, us_a_term = long_rows ? 0.035 : 0.12;
+    const double share_of_peak = long_rows ? 0.08 : 0.046, us_per_k = long_rows ? 0.035 : 0.12;
     const auto channels = static_cast<double>(p.group_c());
-    const double terms =
+    const double gemm_k =
         channels * (long_rows ? static_cast<double>(p.r * (p.s + 3) + 1) : static_cast<double>(p.r * p.s) + 1.8);
     const double outputs = static_cast<double>(p.n * p.k) * static_cast<double>(p.p * p.q);
-    const double products = 2 * outputs * terms / (share_of_peak * device.fp32_flops_per_us);
-    const double alone = us_a_term * terms + (long_rows ? 0.25 * channels : 0);
+    const double products = 2 * outputs * gemm_k / (share_of_peak * device.fp32_flops_per_us);
+    const double alone = us_per_k * gemm_k + (long_rows ? 0.25 * channels : 0);
     return {.format = formats::nchw,
             .estimated_us = device.launch_us + start_us + std::max(alone, products) + p.bytes() / device.bytes_per_us,
             .tolerance = sum_tolerance(p.group_c() * p.r * p.s)};

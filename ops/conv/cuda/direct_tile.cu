@@ -90,7 +90,7 @@ __device__ void load_weights(float (&w)[filters], const float* from) {
 /// One filter row with known size and stride: the thread's outputs are columns 4*lane .. 4*lane+3, whose windows
 /// overlap in registers. `x` is column 4*lane of phase 0, `w` the row's first weight.
 template <int size, int stride, int filters>
-__device__ void add_window(float (&sums)[thread_columns][filters], const TileCall& call, const float* x,
+__device__ void add_window(float (&acc)[thread_columns][filters], const TileCall& call, const float* x,
                            const float* w) {
   constexpr int quads = ((size + stride - 1) / stride + thread_columns - 1 + 3) / 4;  // of the longest phase
   float window[stride][4 * quads];
@@ -107,13 +107,13 @@ __device__ void add_window(float (&sums)[thread_columns][filters], const TileCal
 #pragma unroll
     for (int j = 0; j < thread_columns; ++j)
 #pragma unroll
-      for (int k = 0; k < filters; ++k) sums[j][k] = fmaf(window[s % stride][s / stride + j], weights[k], sums[j][k]);
+      for (int k = 0; k < filters; ++k) acc[j][k] = fmaf(window[s % stride][s / stride + j], weights[k], acc[j][k]);
   }
 }
 
 /// Any size, stride and dilation: the outputs are columns lane, lane+8, lane+16, lane+24, free of bank conflicts.
 template <int filters>
-__device__ void add_taps(float (&sums)[thread_columns][filters], const TileCall& call, const float* x, const float* w) {
+__device__ void add_taps(float (&acc)[thread_columns][filters], const TileCall& call, const float* x, const float* w) {
 #pragma unroll 2
   for (int s = 0; s < call.s; ++s) {
     float weights[filters];
@@ -122,7 +122,7 @@ __device__ void add_taps(float (&sums)[thread_columns][filters], const TileCall&
     for (int j = 0; j < thread_columns; ++j) {
       const float value = x[call.tap[s] + 8 * j];
 #pragma unroll
-      for (int k = 0; k < filters; ++k) sums[j][k] = fmaf(value, weights[k], sums[j][k]);
+      for (int k = 0; k < filters; ++k) acc[j][k] = fmaf(value, weights[k], acc[j][k]);
     }
   }
 }
@@ -134,7 +134,7 @@ struct alignas(vector * sizeof(float)) Vector {
 
 /// Epilogue of neighbouring filters of one output: bias, residual, activation; `at` is an offset in y's image.
 template <int vector>
-__device__ void finish(const TileCall& call, Vector<vector> sums, int image, int at, int k) {
+__device__ void finish(const TileCall& call, Vector<vector> acc, int image, int at, int k) {
   const std::int64_t offset = static_cast<std::int64_t>(image) * call.p * call.q * call.y_pixel + at;
   const int count = min(vector, call.k - k);
   Vector<vector> residual{};
@@ -149,16 +149,16 @@ __device__ void finish(const TileCall& call, Vector<vector> sums, int image, int
   }
 #pragma unroll
   for (int i = 0; i < vector; ++i) {
-    if (call.bias != nullptr && i < count) sums.values[i] += call.bias[k + i];
-    sums.values[i] = call.activation(sums.values[i] + residual.values[i]);
+    if (call.bias != nullptr && i < count) acc.values[i] += call.bias[k + i];
+    acc.values[i] = call.activation(acc.values[i] + residual.values[i]);
   }
   if (call.vectors) {
-    *reinterpret_cast<Vector<vector>*>(call.y + offset) = sums;
+    *reinterpret_cast<Vector<vector>*>(call.y + offset) = acc;
     return;
   }
 #pragma unroll
   for (int i = 0; i < vector; ++i)
-    if (i < count) call.y[offset + i] = sums.values[i];
+    if (i < count) call.y[offset + i] = acc.values[i];
 }
 
 /// size 0: any, by add_taps.
@@ -187,7 +187,7 @@ __global__ void __launch_bounds__(max_threads, 2) direct_tile(const __grid_const
     commit_copies();
   };
 
-  float sums[thread_columns][filters] = {};
+  float acc[thread_columns][filters] = {};
   stage(0, 0);
   int current = 0;
   for (int first = 0; first < call.c; first += call.chunk, current ^= 1) {
@@ -207,9 +207,9 @@ __global__ void __launch_bounds__(max_threads, 2) direct_tile(const __grid_const
       for (int r = 0; r < call.r; ++r, w += call.s * call.warps_k * group_floats) {
         const float* line = tile + r * call.dilation_h * call.pitch;
         if constexpr (size == 0)
-          add_taps(sums, call, line, w);
+          add_taps(acc, call, line, w);
         else
-          add_window<size, stride>(sums, call, line, w);
+          add_window<size, stride>(acc, call, line, w);
       }
     __syncthreads();  // shared memory is overwritten next, by copies or accumulators
   }
@@ -224,7 +224,7 @@ __global__ void __launch_bounds__(max_threads, 2) direct_tile(const __grid_const
     for (int k = 0; k < filters; k += vector) {
       Vector<vector> some;
 #pragma unroll
-      for (int i = 0; i < vector; ++i) some.values[i] = sums[j][k + i];
+      for (int i = 0; i < vector; ++i) some.values[i] = acc[j][k + i];
       *reinterpret_cast<Vector<vector>*>(to + k) = some;
     }
   }

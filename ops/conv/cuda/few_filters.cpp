@@ -30,7 +30,7 @@ class FewFilters final : public ConvAlgorithm {
     if (p.groups != 1) return "grouped filters";
     if (p.r * p.s != 1 || p.stride_h != 1 || p.stride_w != 1 || p.padded()) return "more than a product by pixel";
     if (p.k > most_filters) return "more than 8 filters";
-    if (p.c % 4 != 0) return "channels that are no multiple of 4";
+    if (p.c % 4 != 0) return "the number of channels is not a multiple of 4";
     if (!fits_32_bits(p) || p.n * p.p * p.q > 0x7fffff00) return "a tensor beyond 32-bit offsets";
     return std::nullopt;
   }

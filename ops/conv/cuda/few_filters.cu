@@ -26,22 +26,22 @@ struct FewFiltersCall : ConvCall<> {
 /// Pairs of lanes exchange halves of their `had` partial sums; each goes on with one half. Below one sum both keep it.
 /// A template, so that register indices are constants.
 template <int distance, int had, int all>
-__device__ void exchange(float (&sums)[all], int lane, int lanes, int& kept) {
+__device__ void exchange(float (&acc)[all], int lane, int lanes, int& kept) {
   if constexpr (distance < 32) {
     if (distance >= lanes) return;
     if constexpr (had == 1) {
-      sums[0] += __shfl_xor_sync(0xFFFFFFFFU, sums[0], distance);
-      exchange<2 * distance, 1>(sums, lane, lanes, kept);
+      acc[0] += __shfl_xor_sync(0xFFFFFFFFU, acc[0], distance);
+      exchange<2 * distance, 1>(acc, lane, lanes, kept);
     } else {
       constexpr int keeps = had / 2;
       const bool upper = (lane & distance) != 0;
       if (upper) kept += keeps;
 #pragma unroll
       for (int i = 0; i < keeps; ++i) {
-        const float own = upper ? sums[i + keeps] : sums[i], other = upper ? sums[i] : sums[i + keeps];
-        sums[i] = own + __shfl_xor_sync(0xFFFFFFFFU, other, distance);
+        const float own = upper ? acc[i + keeps] : acc[i], other = upper ? acc[i] : acc[i + keeps];
+        acc[i] = own + __shfl_xor_sync(0xFFFFFFFFU, other, distance);
       }
-      exchange<2 * distance, keeps>(sums, lane, lanes, kept);
+      exchange<2 * distance, keeps>(acc, lane, lanes, kept);
     }
   }
 }
@@ -57,7 +57,7 @@ __global__ void __launch_bounds__(block_threads) few_filters(const __grid_consta
   let_next_start();
   // Iteration t, filter k at t * filters + k.
   constexpr int all = ahead * filters;
-  float sums[all] = {};
+  float acc[all] = {};
   for (int vector = lane; vector < call.vectors; vector += call.lanes) {
     float4 x[ahead];
 #pragma unroll
@@ -71,7 +71,7 @@ __global__ void __launch_bounds__(block_threads) few_filters(const __grid_consta
       const float4 w = __ldg(reinterpret_cast<const float4*>(call.w) + k * call.vectors + vector);
 #pragma unroll
       for (int turn = 0; turn < ahead; ++turn) {
-        float& sum = sums[turn * filters + k];
+        float& sum = acc[turn * filters + k];
         sum = fmaf(x[turn].x, w.x, sum);
         sum = fmaf(x[turn].y, w.y, sum);
         sum = fmaf(x[turn].z, w.z, sum);
@@ -80,7 +80,7 @@ __global__ void __launch_bounds__(block_threads) few_filters(const __grid_consta
     }
   }
   int kept = 0;  // index of the first sum that this lane keeps
-  exchange<1, all>(sums, lane, call.lanes, kept);
+  exchange<1, all>(acc, lane, call.lanes, kept);
   // Lanes beyond the number of sums hold duplicates.
   const int has = max(all / call.lanes, 1);
   if (lane >= all) return;
@@ -90,7 +90,7 @@ __global__ void __launch_bounds__(block_threads) few_filters(const __grid_consta
     const int k = (kept + i) % filters, pixel = first + (kept + i) / filters * of_warp;
     if (k >= call.k || pixel >= call.pixels) continue;
     const std::int64_t at = static_cast<std::int64_t>(pixel) * call.y_pixel + k;
-    float sum = sums[i] + (call.bias == nullptr ? 0 : call.bias[k]);
+    float sum = acc[i] + (call.bias == nullptr ? 0 : call.bias[k]);
     if (call.residual != nullptr) sum += call.residual[at];
     call.y[at] = call.activation(sum);
   }

@@ -38,7 +38,7 @@ class FewPixels final : public Kernel {
     const ConvProblem p = conv_problem(node);
     if (node.shape(ConvOp::input).rank() != 4) return Offer::refuse("it is no image");
     if (p.groups > 1 || p.r * p.s > 1 || p.padded() || p.h != p.p || p.w != p.q)
-      return Offer::refuse("no plain product: taps, groups, pads or strides");
+      return Offer::refuse("not a plain product: it has taps, groups, pads or strides");
     if (p.n * p.p * p.q > most_few_rows) return Offer::refuse(fmt::format("more than {} output pixels", most_few_rows));
     if (p.residual) return Offer::refuse("a residual: the product adds the bias and nothing else");
     constexpr double start_us = 0.8;

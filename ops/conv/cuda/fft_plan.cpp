@@ -54,7 +54,7 @@ std::optional<std::string> refuse_size(const ConvProblem& p, int size) {
 }
 
 /// Plan with tiles of that size: as few chunks as the workspace allows, alike in size.
-FftPlan cut(const ConvProblem& p, int size) {
+FftPlan tiling(const ConvProblem& p, int size) {
   FftPlan plan;
   plan.size = size;
   plan.slots = size * size / 2;
@@ -72,7 +72,7 @@ FftPlan cut(const ConvProblem& p, int size) {
 
 // Cost model, fitted to single kernels on an H200 (24 November 2026; docs/conv-choice.md).
 /// Overhead of a wave of product blocks: first loads, stores of the accumulators.
-constexpr double round_us = 2.3;
+constexpr double wave_us = 2.3;
 /// Shares of memory bandwidth: products (reading V and U, writing M), x and y in their transforms.
 constexpr double products_memory = 0.65, x_memory = 0.9, y_memory = 0.73;
 /// Time from a transform's start to its first stores.
@@ -100,9 +100,9 @@ double products_us(const FftPlan& plan, const DeviceProfile& device) {
       2.0 * 3 * plan.c * shape.m * shape.n * device.units / (device.fp32_flops_per_us * shape.efficiency);
   // The fullest multiprocessor decides: full waves of resident blocks, then the rest.
   const std::int64_t most = ceil_div(blocks, device.units), left = most % shape.blocks;
-  const double rounds = static_cast<double>(most / shape.blocks);
-  double us = rounds * (block_us * (shape.blocks + shape.idle_blocks) + round_us);
-  if (left > 0) us += block_us * (static_cast<double>(left) + shape.idle_blocks) + round_us;
+  const double waves = static_cast<double>(most / shape.blocks);
+  double us = waves * (block_us * (shape.blocks + shape.idle_blocks) + wave_us);
+  if (left > 0) us += block_us * (static_cast<double>(left) + shape.idle_blocks) + wave_us;
   const double bytes = static_cast<double>(plan.v_floats() + plan.u_floats() + plan.product_floats()) * sizeof(float);
   return std::max(us, bytes / (products_memory * device.bytes_per_us));
 }
@@ -133,7 +133,7 @@ std::string FftPlan::str() const {
 }
 
 FftPlan plan_fft(const ConvProblem& p, int size, const DeviceProfile& device) {
-  FftPlan plan = cut(p, size), best;
+  FftPlan plan = tiling(p, size), best;
   double least = std::numeric_limits<double>::infinity();
   // A few chunks more than the workspace needs may fill waves better. Chunks that fit L2 do not pay: too few blocks a
   // launch (64x128x96x96 -> 128, 5x5: 2.0 ms, 2.7 in chunks of 40 MB).
@@ -171,13 +171,13 @@ FftPlan read_fft_plan(const ConvProblem& p, std::string_view config) {
   if (std::find(fft_sizes.begin(), fft_sizes.end(), size) == fft_sizes.end())
     reader.refuse("there are no tiles of that size");
   if (const auto reason = refuse_size(p, size)) reader.refuse(*reason);
-  FftPlan plan = cut(p, size);
+  FftPlan plan = tiling(p, size);
   plan.chunk = static_cast<int>(reader.integer("chunk", 1, plan.chunk));
   const std::string_view tile = reader.word("tile");
   reader.finish();
   const auto known = std::find_if(fft_product_tiles.begin(), fft_product_tiles.end(),
                                   [&](const FftProductShape& shape) { return tile_text(shape) == tile; });
-  if (known == fft_product_tiles.end()) reader.refuse("there is no kernel for such a tile");
+  if (known == fft_product_tiles.end()) reader.refuse("no kernel has this tile");
   plan.tile = static_cast<FftProductTile>(known - fft_product_tiles.begin());
   return plan;
 }

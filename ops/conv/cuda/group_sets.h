@@ -15,9 +15,9 @@ ConvProblem group_set(const ConvProblem& problem, std::int64_t together);
 std::vector<std::int64_t> useful_sets(const ConvProblem& problem);
 
 /// The plan for sets of `together` groups whose filters fill whole tiles: cut(set) scaled to all sets.
-template <typename Cut>
-auto cut_sets(const ConvProblem& problem, std::int64_t together, const Cut& cut) {
-  auto plan = cut(group_set(problem, together));
+template <typename Tiling>
+auto split_sets(const ConvProblem& problem, std::int64_t together, const Tiling& tiling) {
+  auto plan = tiling(group_set(problem, together));
   plan.together = together;
   plan.sets = problem.groups / together;
   plan.tiles_n *= plan.sets;

@@ -25,14 +25,14 @@ class GroupedMma final : public ConvAlgorithm {
   std::optional<std::string> refuse(const ConvProblem& p, const Target& target) const override {
     if (p.groups == 1) return "one group";
     if (p.group_c() != p.group_k()) return "more channels than filters in a group, or fewer";
-    if (p.group_c() % 4 != 0) return "channels of a group that are no multiple of four";
+    if (p.group_c() % 4 != 0) return "the channels of a group are not a multiple of four";
     if (p.group_c() > 32 || eights_of(p) > 4) return "groups that need more than four eights of channels";
-    if (p.c % (8 * eights_of(p)) != 0) return "a last group that fills no eight";
+    if (p.c % (8 * eights_of(p)) != 0) return "the last group fills no whole eight of channels";
     if (!fits_32_bits(p) || block_count(p, rows_together(p)) > 0x7fffff00) return "a tensor beyond 32-bit offsets";
     constexpr std::int64_t most = 64;
     if (p.stride_h > most || p.stride_w > most || (p.r - 1) * p.dilation_h > most || (p.s - 1) * p.dilation_w > most)
       return "a window or a stride beyond 64";
-    return target.device.refuse_shared(static_cast<std::size_t>(Patch(p, rows_together(p)).bytes()));
+    return target.device.refuse_shared(static_cast<std::size_t>(HaloTile(p, rows_together(p)).bytes()));
   }
 
   /// The longer of memory and tensor cores, plus what it does not hide; blocks have whole tiles. Set by hand beside 10
@@ -44,9 +44,9 @@ class GroupedMma final : public ConvAlgorithm {
     const int rows = rows_together(p);
     const double block =
         2.0 * tile_p * tile_q * static_cast<double>(chunk_of(p, rows)) * static_cast<double>(step_count(p) * p.r * 16);
-    const double rounds = std::ceil(block_count(p, rows) / device.units);
+    const double waves = std::ceil(block_count(p, rows) / device.units);
     const double products_us =
-        rounds * block * device.units / (product_share * device.flops_per_us(Numerics::Multiply::fp16));
+        waves * block * device.units / (product_share * device.flops_per_us(Numerics::Multiply::fp16));
     const double memory_us = p.bytes() / (memory_share * device.bytes_per_us);
     return {.pitched = true,
             .config = ConfigWriter().add("rows", std::int64_t{rows}).str(),
@@ -87,9 +87,10 @@ class GroupedMma final : public ConvAlgorithm {
     ConfigReader reader(config);
     const auto rows = static_cast<int>(reader.integer("rows", 1, 3));
     reader.finish();
-    if (rows != 1 && rows != rows_together(p)) reader.refuse("so many rows of taps are not multiplied at once");
-    const Patch patch(p, rows);
-    if (const auto why = device.refuse_shared(static_cast<std::size_t>(patch.bytes()))) reader.refuse(*why);
+    if (rows != 1 && rows != rows_together(p))
+      reader.refuse("the kernel does not multiply this number of rows of taps at once");
+    const HaloTile halo_tile(p, rows);
+    if (const auto why = device.refuse_shared(static_cast<std::size_t>(halo_tile.bytes()))) reader.refuse(*why);
     if constexpr (cuda_built)
       return bind_grouped_mma(p, rows);
     else

@@ -23,7 +23,7 @@ using namespace grouped_mma_sizes;
 struct GroupedCall : UntypedConvCall {
   using UntypedConvCall::UntypedConvCall;
   int steps;
-  int patch_columns, patch_pixels;
+  int halo_columns, halo_pixels;
   int pixel_vectors;  ///< pixel pitch of the halo tile in 16 bytes: odd, so that eight pixels are in different banks
   int chunk;          ///< channels of a thread block
   FastDivider chunks, tiles_q, tiles_p, vectors, columns;
@@ -76,7 +76,7 @@ __global__ void __launch_bounds__(block_threads, resident_blocks(eights, rows_to
                      static_cast<std::int64_t>(image) * call.height * call.width * call.c + first_channel;
   const int top = first_p * call.stride_h - call.pad_top, left = first_q * call.stride_w - call.pad_left;
   const int vectors = static_cast<int>(call.vectors.divisor());
-  for (int i = thread; i < call.patch_pixels * vectors; i += block_threads) {
+  for (int i = thread; i < call.halo_pixels * vectors; i += block_threads) {
     int pixel = i;
     const int vector = call.vectors.split(pixel);
     int row = pixel;
@@ -88,20 +88,20 @@ __global__ void __launch_bounds__(block_threads, resident_blocks(eights, rows_to
                   inside ? static_cast<const void*>(x + (h * call.width + width) * call.c + vector * 8) : call.x,
                   inside);
   }
-  float sums[Warp::rows][eights][4];
+  float acc[Warp::rows][eights][4];
 #pragma unroll
   for (int n = 0; n < eights; ++n)
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       const float begin = busy && call.bias != nullptr ? call.bias[channel + 8 * n + lane % 4 * 2 + i % 2] : 0.0F;
 #pragma unroll
-      for (int row = 0; row < Warp::rows; ++row) sums[row][n][i] = begin;
+      for (int row = 0; row < Warp::rows; ++row) acc[row][n][i] = begin;
     }
   wait_for_all_copies();
   __syncthreads();
 
   if (busy) {
-    const int line = call.patch_columns * call.pixel_vectors;
+    const int line = call.halo_columns * call.pixel_vectors;
     const uint4* const pixel = shared + lane % 16 * call.stride_w * call.pixel_vectors + channel_block * eights +
                                first_row * call.stride_h * line;
     constexpr int steps_a_column = (eights + 1) / 2;
@@ -122,7 +122,7 @@ __global__ void __launch_bounds__(block_threads, resident_blocks(eights, rows_to
             std::uint32_t a[4];
             ldmatrix(a, from + (row * call.stride_h + r * call.dilation_h) * line);
 #pragma unroll
-            for (int n = 0; n < eights; ++n) mma<T>(sums[row][n], a, b[0][n].x, b[0][n].y);
+            for (int n = 0; n < eights; ++n) mma<T>(acc[row][n], a, b[0][n].x, b[0][n].y);
           }
         } else {
 #pragma unroll
@@ -134,7 +134,7 @@ __global__ void __launch_bounds__(block_threads, resident_blocks(eights, rows_to
               const int row = (h - i) / stride;
               if (h < i || (h - i) % stride != 0 || row >= Warp::rows) continue;
 #pragma unroll
-              for (int n = 0; n < eights; ++n) mma<T>(sums[row][n], a, b[i][n].x, b[i][n].y);
+              for (int n = 0; n < eights; ++n) mma<T>(acc[row][n], a, b[i][n].x, b[i][n].y);
             }
           }
         }
@@ -158,7 +158,7 @@ __global__ void __launch_bounds__(block_threads, resident_blocks(eights, rows_to
     for (int row = 0; row < Warp::rows; ++row)
 #pragma unroll
       for (int n = 0; n < eights; ++n) {
-        float4 value{sums[row][n][0], sums[row][n][1], sums[row][n][2], sums[row][n][3]};
+        float4 value{acc[row][n][0], acc[row][n][1], acc[row][n][2], acc[row][n][3]};
         const int p = first_p + first_row + row, q = first_q + lane / 4;
         if (call.residual != nullptr && p < call.p) {
           const T* const from = residual + (p * call.q + q) * call.y_pixel + channel + 8 * n + lane % 4 * 2;
@@ -211,24 +211,24 @@ void (*kernel_for(std::int64_t eights, int rows_together, std::int64_t stride))(
 
 std::unique_ptr<const BoundKernel> bind_grouped_mma(const ConvProblem& p, int rows) {
   const auto narrow = [](std::int64_t value) { return static_cast<int>(value); };
-  const Patch patch(p, rows);
+  const HaloTile halo_tile(p, rows);
   GroupedCall call(p);
   call.steps = narrow(step_count(p));
-  call.patch_columns = narrow(patch.columns);
-  call.patch_pixels = narrow(patch.rows * patch.columns);
-  call.pixel_vectors = narrow(patch.pixel_vectors);
+  call.halo_columns = narrow(halo_tile.columns);
+  call.halo_pixels = narrow(halo_tile.rows * halo_tile.columns);
+  call.pixel_vectors = narrow(halo_tile.pixel_vectors);
   call.chunk = narrow(chunk_of(p, rows));
   call.chunks = FastDivider(blocks_over(p.c, chunk_of(p, rows)));
   call.tiles_q = FastDivider(blocks_over(p.q, tile_q));
   call.tiles_p = FastDivider(blocks_over(p.p, tile_p));
   call.vectors = FastDivider(chunk_of(p, rows) / 8);
-  call.columns = FastDivider(patch.columns);
+  call.columns = FastDivider(halo_tile.columns);
   const std::int64_t eights = eights_of(p);
   return std::make_unique<OneUntypedLaunch<GroupedCall>>(
       call,
       p.storage == DType::f16 ? kernel_for<Float16>(eights, rows, p.stride_h)
                               : kernel_for<BFloat16>(eights, rows, p.stride_h),
-      static_cast<unsigned>(block_count(p, rows)), block_threads, static_cast<std::size_t>(patch.bytes()));
+      static_cast<unsigned>(block_count(p, rows)), block_threads, static_cast<std::size_t>(halo_tile.bytes()));
 }
 
 }  // namespace lenslet::cuda

@@ -37,11 +37,11 @@ inline double block_count(const ConvProblem& p, int rows) {
 }
 
 /// The halo tile; images narrower than a tile need fewer columns (9 of 18 for 7x7).
-struct Patch {
+struct HaloTile {
   std::int64_t rows, columns, pixel_vectors;
   /// Pixels past the last one that output columns outside of the image read; their values do not matter.
   std::int64_t beyond;
-  Patch(const ConvProblem& p, int rows_at_once)
+  HaloTile(const ConvProblem& p, int rows_at_once)
       : rows((tile_p - 1) * p.stride_h + (p.r - 1) * p.dilation_h + 1),
         columns((std::min<std::int64_t>(tile_q, p.q) - 1) * p.stride_w + (p.s - 1) * p.dilation_w + 1),
         pixel_vectors(chunk_of(p, rows_at_once) / 8 + 1),

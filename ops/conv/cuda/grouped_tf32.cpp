@@ -21,27 +21,27 @@ class GroupedTf32Conv final : public ConvAlgorithm {
     if (target.device.capability < 80) return "it needs tensor cores of compute capability 8.0";
     if (p.groups == 1) return "one group";
     if (p.group_c() != p.group_k()) return "more channels than filters in a group, or fewer";
-    if (p.group_c() % 4 != 0) return "channels of a group that are no multiple of four";
+    if (p.group_c() % 4 != 0) return "the channels of a group are not a multiple of four";
     const std::int64_t eights = grouped_tf32_set_eights(p);
     if (eights == 0) return "groups that need more than eight eights of channels";
-    if (p.c % (8 * eights) != 0) return "a last group that fills no eight";
+    if (p.c % (8 * eights) != 0) return "the last group fills no whole eight of channels";
     if (!fits_32_bits(p)) return "a tensor beyond 32-bit offsets";
     constexpr std::int64_t most = 64;
     if (p.stride_h > most || p.stride_w > most || (p.r - 1) * p.dilation_h > most || (p.s - 1) * p.dilation_w > most)
       return "a window or a stride beyond 64";
-    const std::optional<GroupedTf32Cut> cut = plan_grouped_tf32(p, target.device);
-    if (!cut) return "a tile's patch of the input does not fit into shared memory";
-    if (cut->blocks > 0x7fffff00) return "a tensor beyond 32-bit offsets";
+    const std::optional<GroupedTf32Tiling> tiling = plan_grouped_tf32(p, target.device);
+    if (!tiling) return "a tile's input with its halo does not fit into shared memory";
+    if (tiling->blocks > 0x7fffff00) return "a tensor beyond 32-bit offsets";
     return std::nullopt;
   }
 
   Plan plan(const ConvProblem& p, const Target& target) const override {
-    const GroupedTf32Cut cut = plan_grouped_tf32(p, target.device).value();
-    const std::int64_t terms = p.group_c() * p.r * p.s;
+    const GroupedTf32Tiling tiling = plan_grouped_tf32(p, target.device).value();
+    const std::int64_t gemm_k = p.group_c() * p.r * p.s;
     return {.pitched = true,
-            .config = cut.str(),
-            .estimated_us = grouped_tf32_us(p, cut, target.device),
-            .tolerance = tf32_sum_tolerance(terms) + sum_tolerance(terms)};
+            .config = tiling.str(),
+            .estimated_us = grouped_tf32_us(p, tiling, target.device),
+            .tolerance = tf32_sum_tolerance(gemm_k) + sum_tolerance(gemm_k)};
   }
 
   FilterForm filter_form(const ConvProblem& p, std::string_view) const override {
@@ -70,9 +70,9 @@ class GroupedTf32Conv final : public ConvAlgorithm {
 
   std::unique_ptr<const BoundKernel> bind_conv(const ConvProblem& p, std::string_view config,
                                                const DeviceProfile& device) const override {
-    const GroupedTf32Cut cut = read_grouped_tf32_cut(p, config, device);
+    const GroupedTf32Tiling tiling = read_grouped_tf32_tiling(p, config, device);
     if constexpr (cuda_built)
-      return bind_grouped_tf32(p, cut);
+      return bind_grouped_tf32(p, tiling);
     else
       return not_built();
   }

@@ -32,30 +32,30 @@ GroupedTf32Kernel kernel_for(std::int64_t eights, int rows_together, std::int64_
 
 }  // namespace
 
-std::unique_ptr<const BoundKernel> bind_grouped_tf32(const ConvProblem& p, const GroupedTf32Cut& cut) {
+std::unique_ptr<const BoundKernel> bind_grouped_tf32(const ConvProblem& p, const GroupedTf32Tiling& tiling) {
   const auto narrow = [](std::int64_t value) { return static_cast<int>(value); };
   const auto blocks_over = [](std::int64_t size, std::int64_t block) { return (size + block - 1) / block; };
   GroupedTf32 call(p);
-  call.set_eights = narrow(cut.set_eights);
-  call.block_channels = narrow(cut.channels);
-  call.filter_warps = narrow(cut.warps / cut.row_groups);
-  call.tile_p = narrow(cut.tile_p);
-  call.q_shift = cut.tile_q == 16 ? 4 : 3;
-  call.line_pixels = narrow(cut.phases * cut.phase_pixels);
-  call.patch_pixels = narrow(cut.patch_pixels());
-  call.pixel_vectors = narrow(cut.pixel_vectors);
-  call.laid_vectors = narrow(cut.laid_vectors);
-  call.chunks = FastDivider(blocks_over(p.c, cut.channels));
-  call.tiles_q = FastDivider(blocks_over(p.q, cut.tile_q));
-  call.tiles_p = FastDivider(blocks_over(p.p, cut.tile_p));
-  call.vectors = FastDivider(cut.channels / 4);
-  call.phase_pixels = FastDivider(cut.phase_pixels);
-  call.phases = FastDivider(cut.phases);
+  call.set_eights = narrow(tiling.set_eights);
+  call.block_channels = narrow(tiling.channels);
+  call.filter_warps = narrow(tiling.warps / tiling.row_groups);
+  call.tile_p = narrow(tiling.tile_p);
+  call.q_shift = tiling.tile_q == 16 ? 4 : 3;
+  call.line_pixels = narrow(tiling.phases * tiling.phase_pixels);
+  call.halo_pixels = narrow(tiling.halo_pixels());
+  call.pixel_vectors = narrow(tiling.pixel_vectors);
+  call.laid_vectors = narrow(tiling.laid_vectors);
+  call.chunks = FastDivider(blocks_over(p.c, tiling.channels));
+  call.tiles_q = FastDivider(blocks_over(p.q, tiling.tile_q));
+  call.tiles_p = FastDivider(blocks_over(p.p, tiling.tile_p));
+  call.vectors = FastDivider(tiling.channels / 4);
+  call.phase_pixels = FastDivider(tiling.phase_pixels);
+  call.phases = FastDivider(tiling.phases);
   call.strides_w = FastDivider(p.stride_w);
-  call.warps_a_set = FastDivider(cut.set_eights / cut.filter_eights);
+  call.warps_a_set = FastDivider(tiling.set_eights / tiling.filter_eights);
   return std::make_unique<OneLaunch<GroupedTf32>>(
-      p, call, kernel_for(cut.filter_eights, grouped_tf32_rows_together(p), p.stride_h),
-      dim3(static_cast<unsigned>(cut.blocks)), static_cast<unsigned>(32 * cut.warps), cut.shared_bytes());
+      p, call, kernel_for(tiling.filter_eights, grouped_tf32_rows_together(p), p.stride_h),
+      dim3(static_cast<unsigned>(tiling.blocks)), static_cast<unsigned>(32 * tiling.warps), tiling.shared_bytes());
 }
 
 }  // namespace lenslet::cuda

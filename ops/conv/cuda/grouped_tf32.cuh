@@ -25,7 +25,7 @@ struct GroupedTf32 : ConvCall<> {
   int filter_warps;     ///< adjacent over a block's channels
   int tile_p, q_shift;  ///< tile_q as a power of two: 8 or 16
   int line_pixels;      ///< row pitch of the halo tile in pixels: phases * phase_pixels
-  int patch_pixels;
+  int halo_pixels;
   int pixel_vectors, laid_vectors;
   FastDivider chunks, tiles_q, tiles_p;  ///< blocks over the channels, columns and rows
   FastDivider vectors;                   ///< of a pixel
@@ -81,7 +81,7 @@ __global__ void __launch_bounds__(32 * grouped_tf32_most_warps, eights == 1   ? 
         call.x + static_cast<std::int64_t>(image) * call.height * call.width * call.c + first_channel;
     const int top = first_p * call.stride_h - call.pad_top, left = first_q * call.stride_w - call.pad_left;
     const int vectors = static_cast<int>(call.vectors.divisor());
-    for (int i = thread; i < call.patch_pixels * vectors; i += threads) {
+    for (int i = thread; i < call.halo_pixels * vectors; i += threads) {
       int pixel = i;
       const int vector = call.vectors.split(pixel);
       int row = pixel;
@@ -95,7 +95,7 @@ __global__ void __launch_bounds__(32 * grouped_tf32_most_warps, eights == 1   ? 
     }
     commit_copies();
   }
-  float sums[rows][eights][4];
+  float acc[rows][eights][4];
 #pragma unroll
   for (int n = 0; n < eights; ++n) {
     float2 begin{};
@@ -104,8 +104,8 @@ __global__ void __launch_bounds__(32 * grouped_tf32_most_warps, eights == 1   ? 
                call.bias[first_channel + first_filter + 8 * n + lane % 4 * 2 + 1]};
 #pragma unroll
     for (int row = 0; row < rows; ++row) {
-      sums[row][n][0] = sums[row][n][2] = begin.x;
-      sums[row][n][1] = sums[row][n][3] = begin.y;
+      acc[row][n][0] = acc[row][n][2] = begin.x;
+      acc[row][n][1] = acc[row][n][3] = begin.y;
     }
   }
   wait_for_copies<0>();
@@ -140,7 +140,7 @@ __global__ void __launch_bounds__(32 * grouped_tf32_most_warps, eights == 1   ? 
               ldmatrix(a, from + static_cast<unsigned>(row * call.stride_h + r * call.dilation_h) * line);
               round_operand<float>(a);
 #pragma unroll
-              for (int n = 0; n < eights; ++n) multiply(sums[row][n], a, b[0][n]);
+              for (int n = 0; n < eights; ++n) multiply(acc[row][n], a, b[0][n]);
             }
           } else {
 #pragma unroll
@@ -153,7 +153,7 @@ __global__ void __launch_bounds__(32 * grouped_tf32_most_warps, eights == 1   ? 
                 const int row = (h - i) / stride;
                 if (h < i || (h - i) % stride != 0 || row >= rows) continue;
 #pragma unroll
-                for (int n = 0; n < eights; ++n) multiply(sums[row][n], a, b[i][n]);
+                for (int n = 0; n < eights; ++n) multiply(acc[row][n], a, b[i][n]);
               }
             }
           }
@@ -178,8 +178,8 @@ __global__ void __launch_bounds__(32 * grouped_tf32_most_warps, eights == 1   ? 
           first_filter / 2 + lane % 4;
 #pragma unroll
       for (int n = 0; n < eights; ++n) {
-        to[n * 4] = {sums[row][n][0], sums[row][n][1]};
-        to[n * 4 + upper * call.laid_vectors * 2] = {sums[row][n][2], sums[row][n][3]};
+        to[n * 4] = {acc[row][n][0], acc[row][n][1]};
+        to[n * 4 + upper * call.laid_vectors * 2] = {acc[row][n][2], acc[row][n][3]};
       }
     }
   }

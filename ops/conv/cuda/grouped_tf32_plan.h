@@ -22,21 +22,21 @@ namespace lenslet::cuda {
 inline constexpr int grouped_tf32_rows = 4;
 inline constexpr int grouped_tf32_most_warps = 8, grouped_tf32_most_eights = 8, grouped_tf32_most_filter_eights = 4;
 
-struct GroupedTf32Cut {
+struct GroupedTf32Tiling {
   std::int64_t filter_eights = 1;             ///< of a warp; divides a set's
   std::int64_t tile_p = 4, tile_q = 16;       ///< tile_q: 8 or 16
   std::int64_t channels = 8;                  ///< of a block: whole sets
   std::int64_t set_eights = 1;                ///< from here on: follows from the problem
   std::int64_t row_groups = 1;                ///< groups of warps along output rows
   std::int64_t warps = 1;                     ///< row_groups times the warps along channels
-  std::int64_t patch_rows = 0;                ///< of the halo tile
+  std::int64_t halo_rows = 0;                 ///< of the halo tile
   std::int64_t phases = 1, phase_pixels = 0;  ///< halo tile columns stride_w apart are adjacent
   std::int64_t pixel_vectors = 0;             ///< pixel pitch of the halo tile in 16 bytes: odd, so that eight adjacent
                                               ///< pixels are in different banks
   std::int64_t laid_vectors = 0;              ///< the same for the epilogue: 2 or 6 modulo 8, against bank conflicts
   std::int64_t blocks = 0;
 
-  std::int64_t patch_pixels() const { return patch_rows * phases * phase_pixels; }
+  std::int64_t halo_pixels() const { return halo_rows * phases * phase_pixels; }
   std::size_t shared_bytes() const;
   /// "filters=8 tile=8x16 channels=32"
   std::string str() const;
@@ -47,16 +47,17 @@ std::int64_t grouped_tf32_set_eights(const ConvProblem& problem);
 /// Filter rows that are multiplied at once.
 int grouped_tf32_rows_together(const ConvProblem& problem);
 /// All configurations of a problem that has sets.
-std::vector<GroupedTf32Cut> grouped_tf32_cuts(const ConvProblem& problem);
+std::vector<GroupedTf32Tiling> grouped_tf32_tilings(const ConvProblem& problem);
 /// Time in us, launch included.
-double grouped_tf32_us(const ConvProblem& problem, const GroupedTf32Cut& cut, const DeviceProfile& device);
+double grouped_tf32_us(const ConvProblem& problem, const GroupedTf32Tiling& tiling, const DeviceProfile& device);
 /// The fastest by grouped_tf32_us() that fits the device's shared memory, or nothing.
-std::optional<GroupedTf32Cut> plan_grouped_tf32(const ConvProblem& problem, const DeviceProfile& device);
+std::optional<GroupedTf32Tiling> plan_grouped_tf32(const ConvProblem& problem, const DeviceProfile& device);
 /// Reads str()'s text. Error(invalid_argument).
-GroupedTf32Cut read_grouped_tf32_cut(const ConvProblem& problem, std::string_view config, const DeviceProfile& device);
+GroupedTf32Tiling read_grouped_tf32_tiling(const ConvProblem& problem, std::string_view config,
+                                           const DeviceProfile& device);
 
 /// Defined in grouped_tf32.cu.
-std::unique_ptr<const BoundKernel> bind_grouped_tf32(const ConvProblem& problem, const GroupedTf32Cut& cut);
+std::unique_ptr<const BoundKernel> bind_grouped_tf32(const ConvProblem& problem, const GroupedTf32Tiling& tiling);
 
 /// Layout of the filters: [sets][S][eights of channels][R][eights of filters][lanes][2] floats, a lane's fragment of
 /// operand B. Gives the index for lane 0.

@@ -32,13 +32,13 @@ class Im2colGemm final : public ConvAlgorithm {
   }
 
   Plan plan(const ConvProblem& p, const Target& target) const override {
-    const std::int64_t terms = p.group_c() * p.r * p.s;
+    const std::int64_t gemm_k = p.group_c() * p.r * p.s;
     const bool tf32 = target.numerics.multiply == Numerics::Multiply::tf32;
     const Chunks chunks = chunks_of(p);
     Plan plan;
     plan.format = formats::nchw;
     plan.needs_cublas = true;
-    plan.tolerance = tf32 ? tf32_sum_tolerance(terms) : sum_tolerance(terms);
+    plan.tolerance = tf32 ? tf32_sum_tolerance(gemm_k) : sum_tolerance(gemm_k);
     plan.estimated_us = estimate_us(p, chunks, target);
     ConfigWriter config;
     if (!input_is_columns(p)) config.add("images", chunks.images).add("rows", chunks.rows);
@@ -51,7 +51,7 @@ class Im2colGemm final : public ConvAlgorithm {
   /// for most of 55 layers on an H200 in fp32, 5 to 390 us.
   static double estimate_us(const ConvProblem& p, const Chunks& chunks, const Target& target) {
     constexpr double product_start_us = 1.0, unfold_start_us = 1.2, split_us = 3.6;
-    constexpr double least_terms = 64;       // gemm_k of a split
+    constexpr double min_gemm_k = 64;        // gemm_k of a split
     constexpr double cached_columns = 0.72;  // columns that stay in L2, relative to a pass over memory
     constexpr double finish_rate = 0.67;     // of memory's
     constexpr std::int64_t tile_pixels = 64, tile_filters = 32;
@@ -59,7 +59,7 @@ class Im2colGemm final : public ConvAlgorithm {
     const auto covered = [](std::int64_t size, std::int64_t tile) {
       return static_cast<double>((size + tile - 1) / tile * tile);
     };
-    const double terms = static_cast<double>(p.group_c() * p.r * p.s);
+    const double gemm_k = static_cast<double>(p.group_c() * p.r * p.s);
     const double cells =
         covered(p.group_k(), tile_filters) * covered(p.p * p.q, tile_pixels) * static_cast<double>(p.n * p.groups);
     // cuBLAS does not split K for several images or groups: 2x512x32x32 -> 96, 9x9 s4, TF32 took 222 us.
@@ -69,21 +69,21 @@ class Im2colGemm final : public ConvAlgorithm {
                                    std::ceil(static_cast<double>(p.p) / static_cast<double>(chunks.rows));
     const double tiles = cells / (64 * 64) / calls;
     const double splits =
-        p.n * p.groups > 1 ? 1 : std::min(std::max(1.0, terms / least_terms), std::max(1.0, device.units / tiles));
+        p.n * p.groups > 1 ? 1 : std::min(std::max(1.0, gemm_k / min_gemm_k), std::max(1.0, device.units / tiles));
     const double busy = std::min(1.0, tiles * splits / device.units);
     // TF32 needs rows aligned to 16 bytes: 8x1024x7x7 -> 1024, 3x3, took 187 us, 1x1024x16x16 49.
     const bool tf32 = target.numerics.multiply == Numerics::Multiply::tf32;
     const bool aligned = chunks.rows * p.q % 4 == 0;
     const double share_of_peak = !tf32 ? 0.74 : aligned ? 0.45 : 0.15;
     const double peak = device.flops_per_us(target.numerics.multiply);
-    double us = device.launch_us + product_start_us + 2 * cells * terms / (share_of_peak * peak * busy);
+    double us = device.launch_us + product_start_us + 2 * cells * gemm_k / (share_of_peak * peak * busy);
     if (splits > 1) us += split_us;
 
     const double floats = sizeof(float) / device.bytes_per_us;  // us a float
     const double x = static_cast<double>(p.n * p.c) * static_cast<double>(p.h * p.w);
     const double y = static_cast<double>(p.n * p.k) * static_cast<double>(p.p * p.q);
     if (!input_is_columns(p)) {
-      const double columns = terms * static_cast<double>(p.groups * p.n) * static_cast<double>(p.p * p.q);
+      const double columns = gemm_k * static_cast<double>(p.groups * p.n) * static_cast<double>(p.p * p.q);
       const double steps = std::ceil(static_cast<double>(p.n) / static_cast<double>(chunks.images)) *
                            std::ceil(static_cast<double>(p.p) / static_cast<double>(chunks.rows));
       const bool cached = sizeof(float) * columns < static_cast<double>(device.l2_bytes) / 2;

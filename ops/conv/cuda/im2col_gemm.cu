@@ -134,18 +134,18 @@ class BoundIm2colGemm final : public BoundConv {
   void multiply(const ConvRun& run, const float* columns, std::int64_t width, std::int64_t image, std::int64_t images,
                 std::int64_t first, bool accumulate) const {
     const ConvProblem& p = problem;
-    const std::int64_t terms = p.group_c() * p.r * p.s, pixels = p.p * p.q, group_k = p.group_k();
+    const std::int64_t gemm_k = p.group_c() * p.r * p.s, pixels = p.p * p.q, group_k = p.group_k();
     float* const y = run.y + image * p.k * pixels + first;
     const float beta = accumulate ? 1.0f : 0.0f;
     const Cublas& cublas = *run.cuda->cublas;
     if (p.groups == 1) {
-      cublas.gemm(p.k, width, terms, {run.filter, terms, false, 0}, {columns, width, false, terms * width}, y, pixels,
-                  beta, images, p.k * pixels, multiply_);
+      cublas.gemm(p.k, width, gemm_k, {run.filter, gemm_k, false, 0}, {columns, width, false, gemm_k * width}, y,
+                  pixels, beta, images, p.k * pixels, multiply_);
       return;
     }
     for (std::int64_t i = 0; i < images; ++i)
-      cublas.gemm(group_k, width, terms, {run.filter, terms, false, group_k * terms},
-                  {columns + i * p.groups * terms * width, width, false, terms * width}, y + i * p.k * pixels, pixels,
+      cublas.gemm(group_k, width, gemm_k, {run.filter, gemm_k, false, group_k * gemm_k},
+                  {columns + i * p.groups * gemm_k * width, width, false, gemm_k * width}, y + i * p.k * pixels, pixels,
                   beta, p.groups, group_k * pixels, multiply_);
   }
 

@@ -37,17 +37,17 @@ class ImplicitGemmConv final : public ConvAlgorithm {
 
   Plan plan(const ConvProblem& p, const Target& target) const override {
     const GemmAccess access = gemm_access(p, format_);
-    ImplicitGemmPlan cut = plan_implicit_gemm(p, access);
-    const double us = gemm_plan_us(p, access, cut, target.device);
+    ImplicitGemmPlan tiling = plan_implicit_gemm(p, access);
+    const double us = gemm_plan_us(p, access, tiling, target.device);
     // Shorter products lose by the limit (MobileNetV2 at batch 1: 266 us for 253). The shortest that gains takes 9.4 us
     // (2048x7x7 -> 512, 1x1, H200).
     constexpr double least_held_us = 9;
-    if (us >= least_held_us) cut.resident = even_resident(p, cut, target.device);
+    if (us >= least_held_us) tiling.resident = even_resident(p, tiling, target.device);
     // Single floats of one or two channels rarely coalesce (H100, 26 November 2026: 23 drawn problems).
     const double scattered = access == GemmAccess::nhwc_scalars && p.group_c() <= 2 ? 1.2 : 1;
     return {.format = format_,
             .pitched = true,
-            .config = cut.str(),
+            .config = tiling.str(),
             .estimated_us = scattered * us,
             .tolerance = sum_tolerance(p.group_c() * p.r * p.s)};
   }
@@ -59,7 +59,7 @@ class ImplicitGemmConv final : public ConvAlgorithm {
     const std::int64_t taps = p.r * p.s, c = p.group_c(), k = p.group_k(), pitch = implicit_gemm_filter_pitch(p);
     std::fill(to.begin(), to.end(), 0.0F);
     for (std::int64_t out = 0; out < p.k; ++out) {
-      float* const column = to.data() + out / k * filter.terms * pitch + out % k;
+      float* const column = to.data() + out / k * filter.gemm_k * pitch + out % k;
       for (std::int64_t in = 0; in < c; ++in)
         for (std::int64_t tap = 0; tap < taps; ++tap)
           column[(tap * c + in) * pitch] = filter.weight(out, in * taps + tap);
@@ -82,7 +82,7 @@ class ImplicitGemmConv final : public ConvAlgorithm {
   std::unique_ptr<const BoundKernel> bind_conv(const ConvProblem& p, std::string_view config,
                                                const DeviceProfile& device) const override {
     ImplicitGemmPlan plan = read_implicit_gemm_plan(p, gemm_access(p, format_), config);
-    if (!device.clusters) plan.cluster = 1;  // sum_slices() adds in the same order
+    if (!device.clusters) plan.cluster = 1;  // reduce_split_k() adds in the same order
     if constexpr (cuda_built)
       return bind_implicit_gemm(p, format_, plan, device);
     else

@@ -4,7 +4,7 @@
 
 #include "ops/conv/cuda/implicit_gemm.cuh"
 
-#include "ops/conv/cuda/sum_slices.h"
+#include "ops/conv/cuda/reduce_split_k.h"
 
 namespace lenslet::cuda {
 namespace {
@@ -40,8 +40,8 @@ class BoundImplicitGemm final : public BoundConv {
     kernel_.shared_bytes = shared_bytes_for(kernel_.shared_bytes, plan.resident, device);
     const bool nhwc = format == formats::nhwc;
     const auto narrow = [](std::int64_t value) { return static_cast<int>(value); };
-    call_.terms = narrow(p.r * p.s * p.group_c());
-    call_.steps_a_slice = narrow(plan.steps_a_slice);
+    call_.gemm_k = narrow(p.r * p.s * p.group_c());
+    call_.steps_per_split = narrow(plan.steps_per_split);
     call_.tiles_n = narrow(plan.tiles_n);
     call_.cluster = narrow(plan.cluster);
     call_.pixels = narrow(p.n * p.p * p.q);
@@ -60,37 +60,37 @@ class BoundImplicitGemm final : public BoundConv {
     sum_ = {.elems = call_.elems,
             .plane = nhwc ? 1 : static_cast<unsigned>(call_.pq),
             .k = static_cast<unsigned>(p.k),
-            .slices = narrow(plan.slices),
+            .split_k = narrow(plan.split_k),
             .activation = call_.activation};
   }
 
  private:
   void compute(const ConvRun& run) const override {
     // A cluster reduces its split-K parts through shared memory; otherwise a second kernel does.
-    const bool second = plan_.slices > 1 && plan_.cluster == 1;
+    const bool second = plan_.split_k > 1 && plan_.cluster == 1;
     ImplicitGemm call = call_;
     call.point_at(run);
     call.await_filters = run.filter_made_now;
     if (second) call.partial = reinterpret_cast<float*>(run.workspace.data());
     allow_shared_bytes(kernel_.kernel, kernel_.shared_bytes);
-    const dim3 grid(static_cast<unsigned>(plan_.tiles_m * plan_.tiles_n), static_cast<unsigned>(plan_.slices),
+    const dim3 grid(static_cast<unsigned>(plan_.tiles_m * plan_.tiles_n), static_cast<unsigned>(plan_.split_k),
                     static_cast<unsigned>(problem.groups));
     launch_clusters(*run.cuda, kernel_.kernel, grid, static_cast<unsigned>(shape_of(plan_.tile).threads),
                     dim3(1, static_cast<unsigned>(plan_.cluster)), kernel_.shared_bytes, call);
     if (!second) return;
-    SumSlices sum = sum_;
+    SplitKReduction sum = sum_;
     sum.partial = call.partial;
     sum.bias = run.bias;
     sum.residual = run.residual;
     sum.y = run.y;
     sum.y_gap = static_cast<unsigned>(run.y_pixel - problem.k);
-    sum_slices(*run.cuda, sum);
+    reduce_split_k(*run.cuda, sum);
   }
 
   ImplicitGemmPlan plan_;
   TileKernel kernel_;
   ImplicitGemm call_;
-  SumSlices sum_;
+  SplitKReduction sum_;
 };
 
 }  // namespace

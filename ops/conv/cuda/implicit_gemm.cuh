@@ -17,7 +17,7 @@ namespace lenslet::cuda {
 struct ImplicitGemm : ConvCall<> {
   using ConvCall::ConvCall;
   float* partial = nullptr;  ///< split-K partial sums, [slices][elements of y]; null: results go to y
-  int terms, steps_a_slice, tiles_n;
+  int gemm_k, steps_per_split, tiles_n;
   int cluster;  ///< 1, or all splits of a tile, which form a cluster and reduce in it
   int pixels;   ///< N*P*Q
   int pq;
@@ -49,14 +49,14 @@ class InputLoader {
   static_assert(access != GemmAccess::nchw || Tile::threads % (8 * columns) == 0);
 
  public:
-  __device__ InputLoader(const ImplicitGemm& g, int first_term) {
+  __device__ InputLoader(const ImplicitGemm& g, int first_gemm_k) {
     const int thread = static_cast<int>(threadIdx.x);
     // NCHW: eight lanes take adjacent pixels (one sector); NHWC: lanes take adjacent channels.
     column_ = access == GemmAccess::nchw ? thread / 8 % columns : thread % columns;
     row_ = access == GemmAccess::nchw ? thread / (8 * columns) * 8 + thread % 8 : thread / columns;
-    const int term = first_term + column_ * vector;
-    channel_ = term % g.group_c;
-    const int tap = term / g.group_c;
+    const int k_index = first_gemm_k + column_ * vector;
+    channel_ = k_index % g.group_c;
+    const int tap = k_index / g.group_c;
     tap_h_ = tap / g.s * g.dilation_h;
     tap_w_ = tap % g.s * g.dilation_w;
   }
@@ -99,12 +99,12 @@ class FilterLoader {
   static_assert(Tile::threads % row_vectors == 0 && gemm_step % rows_a_pass == 0);
 
  public:
-  __device__ FilterLoader(const ImplicitGemm& g, int group, int first_k, int first_term) {
+  __device__ FilterLoader(const ImplicitGemm& g, int group, int first_k, int first_gemm_k) {
     const int thread = static_cast<int>(threadIdx.x);
     row_ = thread / row_vectors;
     column_ = thread % row_vectors * 4;
-    rows_left_ = first_k + column_ < g.filter_pitch ? g.terms - first_term - row_ : 0;
-    const long long row = static_cast<long long>(group) * g.terms + first_term + row_;
+    rows_left_ = first_k + column_ < g.filter_pitch ? g.gemm_k - first_gemm_k - row_ : 0;
+    const long long row = static_cast<long long>(group) * g.gemm_k + first_gemm_k + row_;
     from_ = rows_left_ > 0 ? g.w + row * g.filter_pitch + first_k + column_ : g.w;
   }
 
@@ -127,7 +127,7 @@ class FilterLoader {
 
 /// Pitch of the accumulator tile in shared memory, for the epilogue's reads along filters (NHWC) or pixels (NCHW).
 template <typename Tile, GemmAccess access>
-inline constexpr int sums_pitch = Tile::n + (access == GemmAccess::nchw ? 1 : 4);
+inline constexpr int acc_pitch = Tile::n + (access == GemmAccess::nchw ? 1 : 4);
 
 /// Four filters' accumulators of a pixel; in NCHW the pixel is not aligned to four.
 template <GemmAccess access>
@@ -152,14 +152,14 @@ __device__ inline void sum_cluster(const float* mine, int cluster, float (&value
       for (int e = 0; e < 4; ++e) value[e] += theirs[rank][e];
 }
 
-/// Epilogue of the tile `sums`, [m][sums_pitch] in shared memory, four filters of a pixel at a time; or stores it as a
+/// Epilogue of the tile `sums`, [m][acc_pitch] in shared memory, four filters of a pixel at a time; or stores it as a
 /// split-K partial sum. `bias`, in shared memory, is the tile's. In a cluster each block reduces and writes its part.
 ///
 /// Lanes follow y's contiguous axis: NHWC threads keep their filters and walk pixels, NCHW threads keep their pixel and
 /// walk filters. Both take fours, even for scalar stores: one activation each, and biases loaded between the batches,
 /// took 9.0 us for 8x16x6x6 -> 14, 1x1.
 template <typename Tile, GemmAccess access>
-__device__ inline void store_tile(const ImplicitGemm& g, const float* sums, const float* bias, int first_pixel,
+__device__ inline void store_tile(const ImplicitGemm& g, const float* acc, const float* bias, int first_pixel,
                                   int first_k, int group) {
   constexpr bool nchw = access == GemmAccess::nchw;
   constexpr int lines = nchw ? Tile::m : Tile::n / 4, walked = nchw ? Tile::n / 4 : Tile::m;
@@ -168,13 +168,13 @@ __device__ inline void store_tile(const ImplicitGemm& g, const float* sums, cons
   static_assert(Tile::threads % lines == 0);
   const bool whole = g.partial == nullptr, vectors = !nchw && g.store_vectors;
   const int thread = static_cast<int>(threadIdx.x), line = thread % lines;
-  const int slice = static_cast<int>(blockIdx.y), rank = g.cluster > 1 ? slice : 0;
+  const int split = static_cast<int>(blockIdx.y), rank = g.cluster > 1 ? split : 0;
   const int filters = g.group_k - first_k, pixels = g.pixels - first_pixel;  // from the tile's origin
   const int own_row = nchw ? line : 0, own_col = nchw ? 0 : 4 * line;
   if (own_row >= pixels || own_col >= filters) return;
   const int steps = min(walked, nchw ? (filters + 3) / 4 : pixels), stride = g.cluster * steps_a_pass;
 
-  float* const to = whole ? g.y : g.partial + slice * g.elems;
+  float* const to = whole ? g.y : g.partial + split * g.elems;
   const int pitch = whole ? g.y_pixel : g.k, k_elems = nchw ? g.pq : 1;
   const int pixel = first_pixel + own_row, k = group * g.group_k + first_k + own_col;
   const long long own_at = nchw ? (static_cast<long long>(pixel / g.pq) * g.k + k) * g.pq + pixel % g.pq
@@ -188,7 +188,7 @@ __device__ inline void store_tile(const ImplicitGemm& g, const float* sums, cons
       const int step = first + i * stride;
       if (step >= steps) continue;
       const int row = own_row + (nchw ? 0 : step), col = own_col + (nchw ? 4 * step : 0);
-      const float* const from = sums + row * sums_pitch<Tile, access> + col;
+      const float* const from = acc + row * acc_pitch<Tile, access> + col;
       if (g.cluster > 1)
         sum_cluster<access>(from, g.cluster, value[i]);
       else
@@ -229,12 +229,12 @@ __device__ inline void store_tile(const ImplicitGemm& g, const float* sums, cons
 /// Stores a thread's accumulators to shared memory in store_tile()'s layout.
 template <typename Tile, GemmAccess access>
 __device__ inline void lay_down(const ThreadPlace<Tile>& place, const float (&sum)[Tile::rows][Tile::cols],
-                                float* sums) {
+                                float* acc) {
 #pragma unroll
   for (int i = 0; i < Tile::rows; ++i)
 #pragma unroll
     for (int j = 0; j < Tile::cols; j += 4) {
-      float* const to = sums + (place.row + 8 * i) * sums_pitch<Tile, access> + place.col + 4 * j;
+      float* const to = acc + (place.row + 8 * i) * acc_pitch<Tile, access> + place.col + 4 * j;
       if constexpr (access != GemmAccess::nchw)
         *reinterpret_cast<float4*>(to) = {sum[i][j], sum[i][j + 1], sum[i][j + 2], sum[i][j + 3]};
       else
@@ -254,13 +254,13 @@ __global__ void __launch_bounds__(Tile::threads, Tile::shape.blocks)
   const int group = static_cast<int>(blockIdx.z);
   const int first_pixel = static_cast<int>(blockIdx.x / static_cast<unsigned>(g.tiles_n)) * Tile::m;
   const int first_k = static_cast<int>(blockIdx.x % static_cast<unsigned>(g.tiles_n)) * Tile::n;
-  const int first_term = static_cast<int>(blockIdx.y) * g.steps_a_slice * gemm_step;
-  const int steps = min(g.steps_a_slice, (g.terms - first_term + gemm_step - 1) / gemm_step);
+  const int first_gemm_k = static_cast<int>(blockIdx.y) * g.steps_per_split * gemm_step;
+  const int steps = min(g.steps_per_split, (g.gemm_k - first_gemm_k + gemm_step - 1) / gemm_step);
 
   for (int row = static_cast<int>(threadIdx.x); row < Tile::m; row += Tile::threads)
     origins[row] = pixel_origin(g, first_pixel + row, group);
-  InputLoader<Tile, access> input(g, first_term);
-  FilterLoader<Tile> filter(g, group, first_k, first_term);
+  InputLoader<Tile, access> input(g, first_gemm_k);
+  FilterLoader<Tile> filter(g, group, first_k, first_gemm_k);
   const ThreadPlace<Tile> place;
 
   // Constant filters do not depend on the previous kernel. They belong to the first group of copies.
@@ -287,7 +287,7 @@ __global__ void __launch_bounds__(Tile::threads, Tile::shape.blocks)
     filter.load(g, to + Tile::a_floats);
   };
   multiply_steps<Tile>(stage, steps, place, load, sum);
-  static_assert(Tile::m * sums_pitch<Tile, access> <= Tile::stages * Tile::stage_floats);
+  static_assert(Tile::m * acc_pitch<Tile, access> <= Tile::stages * Tile::stage_floats);
   // Through shared memory: stores coalesce, and the epilogue's code exists once.
   __syncthreads();
   lay_down<Tile, access>(place, sum, stage);

@@ -38,12 +38,12 @@ constexpr std::array<std::int64_t, max_cluster + 1> cluster_multiprocessors{132,
 constexpr std::size_t reserved_shared_bytes = 1024, shared_bytes_unit = 128;
 
 constexpr std::int64_t max_workspace_bytes = 64 << 20;
-constexpr std::int64_t max_slices = 64;
+constexpr std::int64_t max_split_k = 64;
 
 constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 std::int64_t blocks_of(const ConvProblem& p, const ImplicitGemmPlan& plan) {
-  return plan.tiles_m * plan.tiles_n * plan.slices * p.groups;
+  return plan.tiles_m * plan.tiles_n * plan.split_k * p.groups;
 }
 
 std::int64_t output_elems(const ConvProblem& p) { return p.n * p.k * p.p * p.q; }
@@ -75,7 +75,7 @@ GemmTile read_tile(ConfigReader& reader, std::span<const GemmTile> known) {
   const std::string_view text = reader.word("tile");
   for (const GemmTile tile : known)
     if (to_string(tile) == text) return tile;
-  reader.refuse("there is no kernel for such a tile");
+  reader.refuse("no kernel has this tile");
 }
 
 GemmAccess gemm_access(const ConvProblem& problem, Format format) {
@@ -91,24 +91,24 @@ std::span<const GemmTile> gemm_tiles_for(GemmAccess access) {
 
 std::string ImplicitGemmPlan::str() const {
   ConfigWriter text;
-  text.add("tile", to_string(tile)).add("slices", slices).add("cluster", cluster);
+  text.add("tile", to_string(tile)).add("split_k", split_k).add("cluster", cluster);
   if (resident != 0) text.add("resident", resident);
   return text.str();
 }
 
-ImplicitGemmPlan cut_gemm(const ConvProblem& p, GemmTile tile, std::int64_t slices) {
+ImplicitGemmPlan tile_gemm(const ConvProblem& p, GemmTile tile, std::int64_t split_k) {
   const GemmTileShape& shape = shape_of(tile);
   ImplicitGemmPlan plan;
   plan.tile = tile;
   plan.tiles_m = ceil_div(p.n * p.p * p.q, shape.m);
   plan.tiles_n = ceil_div(p.group_k(), shape.n);
   plan.steps = ceil_div(p.r * p.s * p.group_c(), gemm_step);
-  plan.steps_a_slice = ceil_div(plan.steps, std::clamp<std::int64_t>(slices, 1, plan.steps));
-  plan.slices = ceil_div(plan.steps, plan.steps_a_slice);
+  plan.steps_per_split = ceil_div(plan.steps, std::clamp<std::int64_t>(split_k, 1, plan.steps));
+  plan.split_k = ceil_div(plan.steps, plan.steps_per_split);
   // More splits than a cluster holds go to the second kernel alone; clusters plus the kernel pay for both (32 splits of
   // 2048x7x7 -> 512, 1x1: 10.4 us for 8.7).
-  plan.cluster = plan.slices <= max_cluster ? plan.slices : 1;
-  if (plan.slices > 1) plan.workspace_bytes = static_cast<std::size_t>(plan.slices * output_elems(p)) * sizeof(float);
+  plan.cluster = plan.split_k <= max_cluster ? plan.split_k : 1;
+  if (plan.split_k > 1) plan.workspace_bytes = static_cast<std::size_t>(plan.split_k * output_elems(p)) * sizeof(float);
   return plan;
 }
 
@@ -138,19 +138,19 @@ double gemm_blocks_us(GemmTile tile, std::int64_t blocks, std::int64_t steps, do
   const double flops_a_warp = 2.0 * shape.m * shape.n * gemm_step / static_cast<double>(warps_a_block);
   const double scheduler_rate = shape.efficiency * efficiency * device.fp32_flops_per_us / device.units / 4;
   // Time of `together` blocks on one multiprocessor: that of its scheduler with the most warps.
-  const auto round_us = [&](std::int64_t together) {
+  const auto wave_us = [&](std::int64_t together) {
     const auto warps = static_cast<double>(ceil_div(together * warps_a_block, 4));
     return static_cast<double>(steps) * (warps + idle_warps) * flops_a_warp / scheduler_rate + start_us;
   };
   // The fullest multiprocessor: full waves, then the rest, spread evenly by even_resident(). For 13 layers of ResNet-50
   // that it limits the rms error is 6 % (18 % without).
   const std::int64_t multiprocessors = filled_multiprocessors(cluster, device);
-  const std::int64_t round_blocks = multiprocessors * shape.blocks, rest = blocks % round_blocks;
-  double us = static_cast<double>(blocks / round_blocks) * round_us(shape.blocks);
+  const std::int64_t wave_blocks = multiprocessors * shape.blocks, rest = blocks % wave_blocks;
+  double us = static_cast<double>(blocks / wave_blocks) * wave_us(shape.blocks);
   // Clusters are spread evenly up to half of the occupancy; beyond, some multiprocessors are filled: 196 clusters of 2
   // with 64x64 tiles put five blocks where three would do, 160 us for 102 (256x56x56 -> 256, 3x3).
-  if (cluster > 1 && 2 * rest > round_blocks) return us + round_us(shape.blocks);
-  if (rest > 0) us += round_us(ceil_div(rest, multiprocessors));
+  if (cluster > 1 && 2 * rest > wave_blocks) return us + wave_us(shape.blocks);
+  if (rest > 0) us += wave_us(ceil_div(rest, multiprocessors));
   return us;
 }
 
@@ -160,16 +160,16 @@ double gemm_plan_us(const ConvProblem& p, GemmAccess access, const ImplicitGemmP
   const AccessSpeed speed = speed_of(access);
   const double start = block_us + speed.tile_us * (shape.m + shape.n) / 128.0;
   const std::int64_t blocks = blocks_of(p, plan);
-  const double sums = 4.0 * static_cast<double>(plan.slices) * static_cast<double>(output_elems(p));
+  const double acc = 4.0 * static_cast<double>(plan.split_k) * static_cast<double>(output_elems(p));
   const bool clusters = plan.cluster > 1;
   const double compute =
-      gemm_blocks_us(plan.tile, blocks, plan.steps_a_slice, speed.efficiency, start, device, plan.cluster) +
-      sums / ((clusters ? cluster_speed : store_speed) * device.bytes_per_us);
+      gemm_blocks_us(plan.tile, blocks, plan.steps_per_split, speed.efficiency, start, device, plan.cluster) +
+      acc / ((clusters ? cluster_speed : store_speed) * device.bytes_per_us);
   // Input tiles read by several blocks cost nothing extra: L2 keeps up.
   double us = device.launch_us + std::max(compute, p.bytes() / device.bytes_per_us + start);
-  if (plan.slices > 1 && !clusters) {
+  if (plan.split_k > 1 && !clusters) {
     const double outputs = 4.0 * static_cast<double>(output_elems(p));
-    us += device.launch_us + sum_us + (sums + outputs) / (sum_speed * device.bytes_per_us);
+    us += device.launch_us + sum_us + (acc + outputs) / (sum_speed * device.bytes_per_us);
   }
   return us;
 }
@@ -179,10 +179,10 @@ ImplicitGemmPlan plan_implicit_gemm(const ConvProblem& p, GemmAccess access) {
   double best_us = std::numeric_limits<double>::infinity();
   for (const GemmTile tile : gemm_tiles_for(access)) {
     std::int64_t last = 0;
-    for (std::int64_t slices = 1; slices <= max_slices; ++slices) {
-      ImplicitGemmPlan plan = cut_gemm(p, tile, slices);
-      if (plan.slices == last) continue;  // same plan as before
-      last = plan.slices;
+    for (std::int64_t split_k = 1; split_k <= max_split_k; ++split_k) {
+      ImplicitGemmPlan plan = tile_gemm(p, tile, split_k);
+      if (plan.split_k == last) continue;  // same plan as before
+      last = plan.split_k;
       if (plan.workspace_bytes > static_cast<std::size_t>(max_workspace_bytes)) break;
       const auto consider = [&] {
         const double us = gemm_plan_us(p, access, plan, reference_gpu());
@@ -204,13 +204,13 @@ ImplicitGemmPlan plan_implicit_gemm(const ConvProblem& p, GemmAccess access) {
 ImplicitGemmPlan read_implicit_gemm_plan(const ConvProblem& p, GemmAccess access, std::string_view config) {
   ConfigReader reader(config);
   const GemmTile tile = read_tile(reader, gemm_tiles_for(access));
-  const std::int64_t slices = reader.integer("slices", 1, 65535);
+  const std::int64_t split_k = reader.integer("split_k", 1, 65535);
   const std::int64_t cluster = reader.integer("cluster", 1, max_cluster);
   const std::int64_t resident = reader.done() ? 0 : reader.integer("resident", 1, shape_of(tile).blocks);
   reader.finish();
-  ImplicitGemmPlan plan = cut_gemm(p, tile, slices);
-  if (plan.slices != slices) reader.refuse("the terms cannot be cut into so many slices");
-  if (cluster != 1 && cluster != plan.cluster) reader.refuse("a cluster is all slices");
+  ImplicitGemmPlan plan = tile_gemm(p, tile, split_k);
+  if (plan.split_k != split_k) reader.refuse("gemm_k has too few steps for this split_k");
+  if (cluster != 1 && cluster != plan.cluster) reader.refuse("a cluster computes all of split_k");
   plan.cluster = cluster;
   plan.resident = resident;
   return plan;

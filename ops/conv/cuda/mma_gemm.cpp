@@ -29,7 +29,7 @@ class MmaGemmConv final : public ConvAlgorithm {
     if (p.groups > 65535) return "more than 65535 groups";
     // The kernel uses 32-bit indices within an image, a window, and over output pixels.
     constexpr std::int64_t limit = 1 << 30;
-    const std::int64_t step = mma_step_terms(p);
+    const std::int64_t step = mma_block_k(p);
     const std::int64_t window_h = (p.r + step) * p.dilation_h, window_w = (p.s + step) * p.dilation_w;
     if (p.c > limit / p.h / p.w || p.k > limit / p.p / p.q || window_h > limit / p.w / p.c || window_w > limit / p.c)
       return "an image or a window has more than 2^30 elements";
@@ -43,15 +43,15 @@ class MmaGemmConv final : public ConvAlgorithm {
 
   Plan plan(const ConvProblem& p, const Target& target) const override {
     const ConvProblem merged = with_merged_groups(p);
-    MmaGemmPlan cut = plan_mma_gemm(merged, target.device.clusters);
-    if (cut.slices > 1) cut.resident = even_resident(merged, cut, target.device);
-    const std::int64_t terms = p.group_c() * p.r * p.s;
+    MmaGemmPlan tiling = plan_mma_gemm(merged, target.device.clusters);
+    if (tiling.split_k > 1) tiling.resident = even_resident(merged, tiling, target.device);
+    const std::int64_t gemm_k = p.group_c() * p.r * p.s;
     return {.format = formats::nhwc,
             .pitched = true,
-            .config = cut.str(),
-            .estimated_us = mma_gemm_us(merged, cut, target.device),
-            .tolerance = p.storage == DType::f32 ? tf32_sum_tolerance(terms) + sum_tolerance(terms)
-                                                 : half_sum_tolerance(p.storage, terms)};
+            .config = tiling.str(),
+            .estimated_us = mma_gemm_us(merged, tiling, target.device),
+            .tolerance = p.storage == DType::f32 ? tf32_sum_tolerance(gemm_k) + sum_tolerance(gemm_k)
+                                                 : half_sum_tolerance(p.storage, gemm_k)};
   }
 
   FilterForm filter_form(const ConvProblem& p, std::string_view) const override {

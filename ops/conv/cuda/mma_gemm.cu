@@ -47,9 +47,9 @@ class BoundMmaGemm final : public BoundKernel {
     kernel_.shared_bytes = shared_bytes_for(kernel_.shared_bytes, plan.resident, device);
     const auto narrow = [](std::int64_t value) { return static_cast<int>(value); };
     call_.steps = narrow(plan.steps);
-    call_.steps_a_slice = narrow(plan.steps_a_slice);
+    call_.steps_per_split = narrow(plan.steps_per_split);
     call_.tiles_n = narrow(plan.tiles_n);
-    call_.slices = narrow(plan.slices);
+    call_.split_k = narrow(plan.split_k);
     call_.pixels = narrow(p.n * p.p * p.q);
     call_.pq = narrow(p.p * p.q);
     call_.group_c = narrow(p.group_c());
@@ -70,10 +70,10 @@ class BoundMmaGemm final : public BoundKernel {
     call.y = run.out<void>();
     call.y_pixel = static_cast<int>(y_pixel(call.k, run));
     allow_shared_bytes(kernel_.kernel, kernel_.shared_bytes);
-    const auto slices = static_cast<unsigned>(plan_.slices);
-    launch_clusters(*run.cuda, kernel_.kernel,
-                    dim3(static_cast<unsigned>(plan_.tiles_m * plan_.tiles_n), slices, groups_),
-                    static_cast<unsigned>(shape_of(plan_.tile).threads()), dim3(1, slices), kernel_.shared_bytes, call);
+    const auto split_k = static_cast<unsigned>(plan_.split_k);
+    launch_clusters(
+        *run.cuda, kernel_.kernel, dim3(static_cast<unsigned>(plan_.tiles_m * plan_.tiles_n), split_k, groups_),
+        static_cast<unsigned>(shape_of(plan_.tile).threads()), dim3(1, split_k), kernel_.shared_bytes, call);
   }
 
  private:

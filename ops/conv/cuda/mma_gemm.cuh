@@ -22,9 +22,9 @@ struct MmaGemm : DeviceProblem<> {
   const float* bias = nullptr;                                 ///< [K] or null
   void* y = nullptr;
   int y_pixel = 0;  ///< elements from one pixel of y to the next; K with a residual
-  int steps, steps_a_slice, tiles_n;
-  int slices;  ///< splits of K; they form a cluster
-  int pixels;  ///< N*P*Q
+  int steps, steps_per_split, tiles_n;
+  int split_k;  ///< splits of K; they form a cluster
+  int pixels;   ///< N*P*Q
   int pq;
   int group_c, group_k, filter_pitch;
   int window_h, window_w;  ///< R*dilation_h, S*dilation_w
@@ -55,9 +55,9 @@ class WindowLoader {
     const int thread = static_cast<int>(threadIdx.x);
     column_ = thread % columns;
     row_ = thread / columns;
-    const int term = first_step * (mma_step_bytes / static_cast<int>(sizeof(T))) + column_ * elems;
-    channel_ = term % g.group_c;
-    const int tap = term / g.group_c;
+    const int k_index = first_step * (mma_step_bytes / static_cast<int>(sizeof(T))) + column_ * elems;
+    channel_ = k_index % g.group_c;
+    const int tap = k_index / g.group_c;
     tap_h_ = tap / g.s * g.dilation_h;
     tap_w_ = tap % g.s * g.dilation_w;
   }
@@ -150,20 +150,20 @@ __device__ inline void read_floats(float (&value)[width], const float* from) {
 
 /// value = the cluster's partial sums at `mine`, added in rank order.
 template <int width>
-__device__ inline void sum_slices_of(const float* mine, int slices, float (&value)[width]) {
-  if (slices == 1) return read_floats(value, mine);
+__device__ inline void reduce_split_k_of(const float* mine, int split_k, float (&value)[width]) {
+  if (split_k == 1) return read_floats(value, mine);
 #pragma unroll
   for (int e = 0; e < width; ++e) value[e] = 0;
   constexpr int together = 4;  // loads in flight; with all eight the smallest tiles spill
 #pragma unroll
-  for (int first = 0; first < max_mma_slices; first += together) {
+  for (int first = 0; first < max_mma_split_k; first += together) {
     float theirs[together][width];
 #pragma unroll
     for (int i = 0; i < together; ++i)
-      if (first + i < slices) read_floats(theirs[i], in_block(first + i, mine));
+      if (first + i < split_k) read_floats(theirs[i], in_block(first + i, mine));
 #pragma unroll
     for (int i = 0; i < together; ++i)
-      if (first + i < slices)
+      if (first + i < split_k)
 #pragma unroll
         for (int e = 0; e < width; ++e) value[e] += theirs[i][e];
   }
@@ -184,14 +184,14 @@ __device__ inline void activate(const MmaGemm& g, float (&value)[width]) {
   }
 }
 
-/// Epilogue of the tile `sums`, [m][sums_pitch] in shared memory, `width` adjacent outputs at a time. In a cluster each
+/// Epilogue of the tile `sums`, [m][acc_pitch] in shared memory, `width` adjacent outputs at a time. In a cluster each
 /// block reduces and writes its part.
 template <typename Tile, typename T, int width>
-__device__ inline void finish_tile(const MmaGemm& g, const float* sums, int first_pixel, int first_k, int group) {
+__device__ inline void finish_tile(const MmaGemm& g, const float* acc, int first_pixel, int first_k, int group) {
   constexpr int row_items = Tile::n / width, items = Tile::m * row_items;
   constexpr int batch = 2;  // so that reads of the residual overlap
   static_assert(items % Tile::threads == 0);
-  const int stride = g.slices * Tile::threads;
+  const int stride = g.split_k * Tile::threads;
   T* const y = static_cast<T*>(g.y);
   const T* const residual = static_cast<const T*>(g.residual);
 #pragma unroll 1
@@ -209,7 +209,7 @@ __device__ inline void finish_tile(const MmaGemm& g, const float* sums, int firs
       at[i] = static_cast<long long>(pixel) * g.y_pixel + k;
       float added[width] = {};
       if (residual != nullptr) read_stored(added, residual + at[i]);
-      sum_slices_of(sums + row * Tile::sums_pitch + col, g.slices, value[i]);
+      reduce_split_k_of(acc + row * Tile::acc_pitch + col, g.split_k, value[i]);
       if (g.bias != nullptr)
 #pragma unroll
         for (int e = 0; e < width; ++e) value[i][e] += g.bias[k + e];
@@ -236,8 +236,8 @@ __global__ void __launch_bounds__(Tile::threads, Tile::shape.blocks)
   const int group = static_cast<int>(blockIdx.z);
   const int first_pixel = static_cast<int>(blockIdx.x / static_cast<unsigned>(g.tiles_n)) * Tile::m;
   const int first_k = static_cast<int>(blockIdx.x % static_cast<unsigned>(g.tiles_n)) * Tile::n;
-  const int first_step = static_cast<int>(blockIdx.y) * g.steps_a_slice;
-  const int steps = min(g.steps_a_slice, g.steps - first_step);
+  const int first_step = static_cast<int>(blockIdx.y) * g.steps_per_split;
+  const int steps = min(g.steps_per_split, g.steps - first_step);
 
   for (int row = static_cast<int>(threadIdx.x); row < Tile::m; row += Tile::threads)
     origins[row] = window_origin(g, first_pixel + row, group);
@@ -257,7 +257,7 @@ __global__ void __launch_bounds__(Tile::threads, Tile::shape.blocks)
     commit_copies();
   }
 
-  WarpSums<Tile::warp_m / 16, Tile::warp_n / 8> sums;
+  WarpAcc<Tile::warp_m / 16, Tile::warp_n / 8> acc;
   const int warp = static_cast<int>(threadIdx.x) / 32;
   const int warp_row = warp % Tile::shape.warps_m * Tile::warp_m, warp_col = warp / Tile::shape.warps_m * Tile::warp_n;
   const auto base = static_cast<unsigned>(__cvta_generic_to_shared(stages));
@@ -273,8 +273,8 @@ __global__ void __launch_bounds__(Tile::threads, Tile::shape.blocks)
     }
     commit_copies();
     const unsigned stage = base + static_cast<unsigned>(slot * Tile::stage_bytes);
-    sums.template multiply_step<T>(stage + static_cast<unsigned>(warp_row * mma_step_bytes),
-                                   stage + static_cast<unsigned>(Tile::a_bytes + warp_col * mma_step_bytes));
+    acc.template multiply_step<T>(stage + static_cast<unsigned>(warp_row * mma_step_bytes),
+                                  stage + static_cast<unsigned>(Tile::a_bytes + warp_col * mma_step_bytes));
     slot = slot + 1 == Tile::stages ? 0 : slot + 1;
     load_slot = load_slot + 1 == Tile::stages ? 0 : load_slot + 1;
   }
@@ -282,8 +282,8 @@ __global__ void __launch_bounds__(Tile::threads, Tile::shape.blocks)
   // Through shared memory: stores coalesce, and the epilogue's code exists once.
   __syncthreads();
   float* const laid = reinterpret_cast<float*>(shared);
-  sums.lay_down(laid + warp_row * Tile::sums_pitch + warp_col, Tile::sums_pitch);
-  if (g.slices > 1)
+  acc.lay_down(laid + warp_row * Tile::acc_pitch + warp_col, Tile::acc_pitch);
+  if (g.split_k > 1)
     sync_cluster();
   else
     __syncthreads();
@@ -291,7 +291,7 @@ __global__ void __launch_bounds__(Tile::threads, Tile::shape.blocks)
     finish_tile<Tile, T, vector_elems<T>>(g, laid, first_pixel, first_k, group);
   else
     finish_tile<Tile, T, 1>(g, laid, first_pixel, first_k, group);
-  if (g.slices > 1) {
+  if (g.split_k > 1) {
     // Others may still read this block's shared memory, which is freed when it exits.
     leave_cluster();
     wait_for_cluster();

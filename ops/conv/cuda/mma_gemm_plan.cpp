@@ -16,7 +16,7 @@ constexpr double block_us = 0, tile_us = 1.97;
 /// L2 bandwidth of all multiprocessors together.
 constexpr double l2_bytes_per_us = 7.8e6;
 /// Reduction in a cluster: wait for each other (longer the more blocks a multiprocessor has), then read partial sums.
-constexpr double cluster_us = 0.6, slice_us = 0.019, cluster_bytes_per_us = 14e6;
+constexpr double cluster_us = 0.6, split_us = 0.019, cluster_bytes_per_us = 14e6;
 /// Factors of a k-block's time with copies of 4 bytes, and loads of 2.
 constexpr double word_factor = 2.42, half_factor = 7.8;
 /// With few channels a k-block has many taps, each with its own address (H100, 26 November 2026, fp16 and TF32: 124
@@ -28,7 +28,7 @@ constexpr double unhidden = 0.61;
 /// 206 with a residual (48 us of bandwidth); in fp16 91 and 131.
 constexpr double residual_factor = 1.65;
 
-constexpr std::int64_t max_slices = max_mma_slices;
+constexpr std::int64_t max_split_k = max_mma_split_k;
 
 constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
@@ -63,38 +63,38 @@ std::span<const MmaTile> mma_tiles_for(MmaAccess access) {
   return MmaTilesFor<MmaAccess::halves>::all;
 }
 
-std::int64_t mma_step_terms(const ConvProblem& p) {
+std::int64_t mma_block_k(const ConvProblem& p) {
   return mma_step_bytes / static_cast<std::int64_t>(dtype_bytes(p.storage));
 }
 
 std::int64_t mma_filter_pitch(const ConvProblem& p) {
-  const std::int64_t step = mma_step_terms(p);
+  const std::int64_t step = mma_block_k(p);
   return ceil_div(p.r * p.s * p.group_c(), step) * step;
 }
 
 std::string MmaGemmPlan::str() const {
   const MmaTileShape& shape = shape_of(tile);
   ConfigWriter text;
-  text.add("tile", std::to_string(shape.m) + "x" + std::to_string(shape.n)).add("slices", slices);
+  text.add("tile", std::to_string(shape.m) + "x" + std::to_string(shape.n)).add("split_k", split_k);
   if (resident != 0) text.add("resident", resident);
   return text.str();
 }
 
-MmaGemmPlan cut_mma_gemm(const ConvProblem& p, MmaTile tile, std::int64_t slices) {
+MmaGemmPlan tile_mma_gemm(const ConvProblem& p, MmaTile tile, std::int64_t split_k) {
   const MmaTileShape& shape = shape_of(tile);
   MmaGemmPlan plan;
   plan.tile = tile;
   plan.tiles_m = ceil_div(p.n * p.p * p.q, shape.m);
   plan.tiles_n = ceil_div(p.group_k(), shape.n);
-  plan.steps = mma_filter_pitch(p) / mma_step_terms(p);
-  plan.steps_a_slice = ceil_div(plan.steps, std::clamp<std::int64_t>(slices, 1, std::min(plan.steps, max_slices)));
-  plan.slices = ceil_div(plan.steps, plan.steps_a_slice);
+  plan.steps = mma_filter_pitch(p) / mma_block_k(p);
+  plan.steps_per_split = ceil_div(plan.steps, std::clamp<std::int64_t>(split_k, 1, std::min(plan.steps, max_split_k)));
+  plan.split_k = ceil_div(plan.steps, plan.steps_per_split);
   return plan;
 }
 
 std::int64_t even_resident(const ConvProblem& p, const MmaGemmPlan& plan, const DeviceProfile& device) {
-  const std::int64_t blocks = plan.tiles_m * plan.tiles_n * plan.slices * p.groups;
-  const std::int64_t even = ceil_div(blocks, filled_multiprocessors(device.clusters ? plan.slices : 1, device));
+  const std::int64_t blocks = plan.tiles_m * plan.tiles_n * plan.split_k * p.groups;
+  const std::int64_t even = ceil_div(blocks, filled_multiprocessors(device.clusters ? plan.split_k : 1, device));
   return even < shape_of(plan.tile).blocks ? even : 0;
 }
 
@@ -102,27 +102,27 @@ double mma_gemm_us(const ConvProblem& p, const MmaGemmPlan& plan, const DevicePr
   const MmaTileShape& shape = shape_of(plan.tile);
   const double rate =
       device.flops_per_us(p.storage == DType::f32 ? Numerics::Multiply::tf32 : Numerics::Multiply::fp16);
-  const double step_flops = 2.0 * shape.m * shape.n * static_cast<double>(mma_step_terms(p));
+  const double step_flops = 2.0 * shape.m * shape.n * static_cast<double>(mma_block_k(p));
   const double step_bytes = static_cast<double>(shape.stage_bytes());
   const MmaAccess access = mma_access(p);
   const double factor = access == MmaAccess::vectors ? 1 : access == MmaAccess::words ? word_factor : half_factor;
   const double start = block_us + tile_us * (shape.m + shape.n) / 128.0;
   // `together` blocks on a multiprocessor: the rate of tensor cores or L2, or the latency of a block's own loads.
-  const auto round_us = [&](std::int64_t together) {
+  const auto wave_us = [&](std::int64_t together) {
     const auto blocks = static_cast<double>(together);
     const double step = std::max({shape.lone_us, blocks * step_flops * device.units / (shape.efficiency * rate),
                                   blocks * step_bytes * device.units / l2_bytes_per_us});
-    return static_cast<double>(plan.steps_a_slice) * step * factor + start;
+    return static_cast<double>(plan.steps_per_split) * step * factor + start;
   };
-  const std::int64_t blocks = plan.tiles_m * plan.tiles_n * plan.slices * p.groups;
-  const std::int64_t units = filled_multiprocessors(plan.slices, device);
+  const std::int64_t blocks = plan.tiles_m * plan.tiles_n * plan.split_k * p.groups;
+  const std::int64_t units = filled_multiprocessors(plan.split_k, device);
   const std::int64_t round = units * shape.blocks, rest = blocks % round;
-  double us = static_cast<double>(blocks / round) * round_us(shape.blocks);
-  if (rest > 0) us += round_us(ceil_div(rest, units));
-  if (plan.slices > 1) {
-    const auto slices = static_cast<double>(plan.slices);
-    us += cluster_us +
-          slices * (slice_us * static_cast<double>(ceil_div(blocks, units)) + 4.0 * elements(p) / cluster_bytes_per_us);
+  double us = static_cast<double>(blocks / round) * wave_us(shape.blocks);
+  if (rest > 0) us += wave_us(ceil_div(rest, units));
+  if (plan.split_k > 1) {
+    const auto split_k = static_cast<double>(plan.split_k);
+    us += cluster_us + split_k * (split_us * static_cast<double>(ceil_div(blocks, units)) +
+                                  4.0 * elements(p) / cluster_bytes_per_us);
   }
   const double residual_us =
       p.residual ? elements(p) * static_cast<double>(dtype_bytes(p.storage)) / device.bytes_per_us : 0;
@@ -137,10 +137,10 @@ MmaGemmPlan plan_mma_gemm(const ConvProblem& p, bool clusters) {
   double best_us = std::numeric_limits<double>::infinity();
   for (const MmaTile tile : mma_tiles_for(mma_access(p))) {
     std::int64_t last = 0;
-    for (std::int64_t slices = 1; slices <= (clusters ? max_slices : 1); ++slices) {
-      const MmaGemmPlan plan = cut_mma_gemm(p, tile, slices);
-      if (plan.slices == last) continue;  // same plan as before
-      last = plan.slices;
+    for (std::int64_t split_k = 1; split_k <= (clusters ? max_split_k : 1); ++split_k) {
+      const MmaGemmPlan plan = tile_mma_gemm(p, tile, split_k);
+      if (plan.split_k == last) continue;  // same plan as before
+      last = plan.split_k;
       const double us = mma_gemm_us(p, plan, reference_gpu());
       if (us >= best_us) continue;
       best_us = us;
@@ -153,19 +153,19 @@ MmaGemmPlan plan_mma_gemm(const ConvProblem& p, bool clusters) {
 MmaGemmPlan read_mma_gemm_plan(const ConvProblem& p, std::string_view config, bool clusters) {
   ConfigReader reader(config);
   const std::string_view text = reader.word("tile");
-  const std::int64_t slices = reader.integer("slices", 1, clusters ? max_slices : 1);
+  const std::int64_t split_k = reader.integer("split_k", 1, clusters ? max_split_k : 1);
   const std::int64_t resident = reader.done() ? 0 : reader.integer("resident", 1, std::numeric_limits<int>::max());
   reader.finish();
   for (const MmaTile tile : mma_tiles_for(mma_access(p))) {
-    MmaGemmPlan plan = cut_mma_gemm(p, tile, slices);
+    MmaGemmPlan plan = tile_mma_gemm(p, tile, split_k);
     const MmaTileShape& shape = shape_of(tile);
     if (std::to_string(shape.m) + "x" + std::to_string(shape.n) != text) continue;
-    if (plan.slices != slices) reader.refuse("the terms cannot be cut into so many slices");
-    if (resident > shape.blocks) reader.refuse("so many blocks do not fit");
+    if (plan.split_k != split_k) reader.refuse("gemm_k has too few steps for this split_k");
+    if (resident > shape.blocks) reader.refuse("these blocks do not fit on a multiprocessor together");
     plan.resident = resident;
     return plan;
   }
-  reader.refuse("there is no kernel for such a tile");
+  reader.refuse("no kernel has this tile");
 }
 
 }  // namespace lenslet::cuda

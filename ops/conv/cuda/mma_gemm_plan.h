@@ -22,7 +22,7 @@ namespace lenslet::cuda {
 inline constexpr int mma_step_bytes = 128;
 
 /// The portable cluster size.
-inline constexpr int max_mma_slices = 8;
+inline constexpr int max_mma_split_k = 8;
 
 enum class MmaTile { t128x128, t128x64, t64x128, t64x64, t64x32, t32x64, t32x32 };
 
@@ -56,8 +56,8 @@ struct MmaTraits {
   static constexpr int warp_m = m / shape.warps_m, warp_n = n / shape.warps_n;
   static constexpr int a_bytes = m * mma_step_bytes, stage_bytes = (m + n) * mma_step_bytes;
   /// Accumulator pitch in floats for the epilogue: rows of a warp's store are in different banks.
-  static constexpr int sums_pitch = n + 8;
-  static_assert(m * sums_pitch * 4 <= stages * stage_bytes);
+  static constexpr int acc_pitch = n + 8;
+  static_assert(m * acc_pitch * 4 <= stages * stage_bytes);
 };
 
 /// Window origin of a pixel: `offset` in x of its first tap at (h, w), which may be outside of the image.
@@ -100,11 +100,11 @@ struct MmaGemmPlan {
   MmaTile tile = MmaTile::t64x64;
   std::int64_t tiles_m = 0, tiles_n = 0;  ///< of each group
   std::int64_t steps = 0;                 ///< k-blocks of mma_step_bytes, the last may be partial
-  std::int64_t steps_a_slice = 0;         ///< the last split may have fewer, never 0
-  std::int64_t slices = 0;                ///< splits of K, reduced in order by a cluster
+  std::int64_t steps_per_split = 0;       ///< the last split may have fewer, never 0
+  std::int64_t split_k = 0;               ///< splits of K, reduced in order by a cluster
   std::int64_t resident = 0;              ///< limit of blocks a multiprocessor; 0: none
 
-  /// "tile=128x64 slices=4", " resident=2" where it is not 0
+  /// "tile=128x64 split_k=4", " resident=2" where it is not 0
   std::string str() const;
 };
 
@@ -113,12 +113,12 @@ struct MmaGemmPlan {
 ConvProblem with_merged_groups(const ConvProblem& problem);
 
 /// K of one k-block.
-std::int64_t mma_step_terms(const ConvProblem& problem);
+std::int64_t mma_block_k(const ConvProblem& problem);
 /// K of a packed filter, padded to whole k-blocks.
 std::int64_t mma_filter_pitch(const ConvProblem& problem);
 
 /// `slices` is an upper bound: empty splits are dropped.
-MmaGemmPlan cut_mma_gemm(const ConvProblem& problem, MmaTile tile, std::int64_t slices);
+MmaGemmPlan tile_mma_gemm(const ConvProblem& problem, MmaTile tile, std::int64_t split_k);
 /// `resident` for a device, as implicit_gemm's even_resident().
 std::int64_t even_resident(const ConvProblem& problem, const MmaGemmPlan& plan, const DeviceProfile& device);
 /// Time in us, the launch included, on a device with clusters.

@@ -14,7 +14,7 @@ __device__ inline int mma_offset(int row, int chunk) { return row * mma_step_byt
 
 /// A warp's accumulator tile, rows*16 by cols*8, and its position in the block tile.
 template <int rows, int cols>
-struct WarpSums {
+struct WarpAcc {
   static_assert(cols % 2 == 0);  // B comes in pairs
   float at[rows][cols][4] = {};
 

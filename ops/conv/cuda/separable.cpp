@@ -39,17 +39,17 @@ class Separable final : public Kernel {
         return Offer::refuse("its filters or biases are computed by the network");
     if (problem.pointwise.residual && (inputs[Op::residual].type.dtype != dtype || inputs[Op::residual].constant))
       return Offer::refuse("its residual is a constant, or of another type");
-    const std::optional<SeparableCut> planned = plan_separable(problem, target.device);
+    const std::optional<SeparableTiling> planned = plan_separable(problem, target.device);
     if (!planned) return Offer::refuse("its filters exceed shared memory");
 
-    const SeparableCut& cut = *planned;
+    const SeparableTiling& tiling = *planned;
     Candidate candidate;
-    candidate.config = cut.str();
+    candidate.config = tiling.str();
     candidate.inputs.assign(inputs.size(), formats::nchw);
     candidate.inputs[Op::input] = aligned_nhwc(problem.depthwise.c, dtype);
     candidate.outputs = {aligned_nhwc(problem.pointwise.k, dtype)};
     if (problem.pointwise.residual) candidate.inputs[Op::residual] = candidate.outputs[0];
-    candidate.estimated_us = estimate_separable_us(problem, cut, target.device);
+    candidate.estimated_us = estimate_separable_us(problem, tiling, target.device);
     candidate.tolerance = tolerance(problem);
     candidate.in_place = input_bit(Op::residual);
     candidate.pitched_output = !problem.pointwise.residual;
@@ -59,13 +59,13 @@ class Separable final : public Kernel {
 
   std::optional<BlobSpec> blob(const Problem& node, const Candidate& candidate) const override {
     const SeparableProblem problem = problem_of(node);
-    const SeparableCut cut = read_separable_cut(problem, candidate.config);
+    const SeparableTiling tiling = read_separable_tiling(problem, candidate.config);
     const SeparableSizes sizes(problem);
     BlobSpec spec;
     spec.bytes = static_cast<std::size_t>(
-        16 * (sizes.groups(cut) * cut.tiles * (32 * sizes.chunks + 2) + sizes.chunks * sizes.chunk_taps()));
+        16 * (sizes.groups(tiling) * tiling.tiles * (32 * sizes.chunks + 2) + sizes.chunks * sizes.chunk_taps()));
     spec.key = std::string("separable ").append(to_string(problem.depthwise.storage)).append(" tiles=");
-    spec.key.append(std::to_string(cut.tiles));
+    spec.key.append(std::to_string(tiling.tiles));
     const auto& op = node.as<SeparableConvOp>();
     for (const ConvOp* half : {&op.depthwise(), &op.pointwise()}) {
       const std::vector<float>& scale = half->epilogue()->scale;
@@ -78,14 +78,14 @@ class Separable final : public Kernel {
   void prepare(const Problem& node, const Candidate& candidate, std::span<std::byte> blob) const override {
     using Op = SeparableConvOp;
     const SeparableProblem problem = problem_of(node);
-    const SeparableCut cut = read_separable_cut(problem, candidate.config);
+    const SeparableTiling tiling = read_separable_tiling(problem, candidate.config);
     const SeparableSizes sizes(problem);
     const auto& op = node.as<Op>();
-    const auto filter_of = [&](const ConvOp& half, std::size_t input, std::int64_t terms) {
+    const auto filter_of = [&](const ConvOp& half, std::size_t input, std::int64_t gemm_k) {
       const std::vector<float>& scale = half.epilogue()->scale;
       return ConvFilter{.w = node.inputs()[input].constant->values<float>().data(),
                         .scale = scale.empty() ? nullptr : scale.data(),
-                        .terms = terms};
+                        .gemm_k = gemm_k};
     };
     const ConvFilter depthwise = filter_of(op.depthwise(), Op::depthwise_filter, taps_of_size);
     const ConvFilter pointwise = filter_of(op.pointwise(), Op::filter, sizes.c);
@@ -105,14 +105,14 @@ class Separable final : public Kernel {
       // Elements of a word, channels of a lane, and the adjacent filter tiles of a lane.
       constexpr std::int64_t word = 4 / sizeof(T), elems = 4 * word, set = elems / 2;
       T* element = reinterpret_cast<T*>(blob.data());
-      for (std::int64_t group = 0; group < sizes.groups(cut); ++group)
+      for (std::int64_t group = 0; group < sizes.groups(tiling); ++group)
         for (std::int64_t step = 0; step < sizes.chunks * 2; ++step)
-          for (std::int64_t pair = 0; pair < cut.tiles / 2; ++pair)
+          for (std::int64_t pair = 0; pair < tiling.tiles / 2; ++pair)
             for (std::int64_t lane = 0; lane < 32; ++lane)
               for (std::int64_t i = 0; i < elems; ++i, ++element) {
                 const std::int64_t tile = pair * 2 + i / (2 * word), column = lane / 4;
-                const std::int64_t k =
-                    group * cut.tiles * 8 + tile / set * (8 * set) + column / 2 * elems + tile % set * 2 + column % 2;
+                const std::int64_t k = group * tiling.tiles * 8 + tile / set * (8 * set) + column / 2 * elems +
+                                       tile % set * 2 + column % 2;
                 const std::int64_t c =
                     step / 2 * sizes.chunk + lane % 4 * elems + step % 2 * (2 * word) + i % (2 * word);
                 *element = rounded(k < sizes.k && c < sizes.c ? pointwise.exact_weight(k, c) : 0.0);
@@ -142,16 +142,16 @@ class Separable final : public Kernel {
           to = std::fill_n(to, separable_taps<false> - 6, 0U);
         }
       }
-      for (std::int64_t k = 0; k < sizes.groups(cut) * cut.tiles * 8; ++k)
+      for (std::int64_t k = 0; k < sizes.groups(tiling) * tiling.tiles * 8; ++k)
         *to++ = std::bit_cast<std::uint32_t>(bias_of(Op::bias, k));
     });
   }
 
   std::unique_ptr<const BoundKernel> bind(const Binding& binding) const override {
     const SeparableProblem problem = problem_of(binding.problem);
-    const SeparableCut cut = read_separable_cut(problem, binding.candidate.config);
+    const SeparableTiling tiling = read_separable_tiling(problem, binding.candidate.config);
     if constexpr (cuda_built)
-      return bind_separable(problem, cut);
+      return bind_separable(problem, tiling);
     else
       return not_built();
   }
@@ -182,9 +182,9 @@ class Separable final : public Kernel {
   /// 16 bits: half_sum_tolerance() with three roundings (taps, their sums, filters), together 0.73 roundoffs rms a
   /// product.
   static double tolerance(const SeparableProblem& problem) {
-    const std::int64_t terms = problem.pointwise.c + taps_of_size;
-    if (problem.depthwise.storage == DType::f32) return tf32_sum_tolerance(terms);
-    return 11.7 * unit_roundoff(problem.depthwise.storage) + 2 * sum_tolerance(terms);
+    const std::int64_t gemm_k = problem.pointwise.c + taps_of_size;
+    if (problem.depthwise.storage == DType::f32) return tf32_sum_tolerance(gemm_k);
+    return 11.7 * unit_roundoff(problem.depthwise.storage) + 2 * sum_tolerance(gemm_k);
   }
 };
 

@@ -9,23 +9,23 @@
 namespace lenslet::cuda {
 namespace {
 
-SeparableFunction kernel_of(const SeparableProblem& problem, const SeparableCut& cut) {
+SeparableFunction kernel_of(const SeparableProblem& problem, const SeparableTiling& tiling) {
   const DType storage = problem.depthwise.storage;
   const auto of = storage == DType::f32   ? separable_of_tf32
                   : storage == DType::f16 ? separable_of_fp16
                                           : separable_of_bf16;
-  return of(problem.depthwise.stride_h, cut);
+  return of(problem.depthwise.stride_h, tiling);
 }
 
 class BoundSeparable final : public BoundKernel {
  public:
-  BoundSeparable(const SeparableProblem& problem, const SeparableCut& cut)
-      : kernel_(kernel_of(problem, cut)), cut_(cut) {
+  BoundSeparable(const SeparableProblem& problem, const SeparableTiling& tiling)
+      : kernel_(kernel_of(problem, tiling)), tiling_(tiling) {
     const SeparableSizes sizes(problem);
     const ConvProblem &d = problem.depthwise, &p = problem.pointwise;
-    shared_bytes_ = sizes.shared_bytes(cut);
-    groups_ = static_cast<unsigned>(sizes.groups(cut));
-    taps_at_ = sizes.groups(cut) * sizes.chunks * cut.tiles * 32;
+    shared_bytes_ = sizes.shared_bytes(tiling);
+    groups_ = static_cast<unsigned>(sizes.groups(tiling));
+    taps_at_ = sizes.groups(tiling) * sizes.chunks * tiling.tiles * 32;
     chunk_taps_ = sizes.chunk_taps();
     call_.height = static_cast<int>(d.h);
     call_.width = static_cast<int>(d.w);
@@ -34,16 +34,16 @@ class BoundSeparable final : public BoundKernel {
     call_.p = static_cast<int>(d.p);
     call_.q = static_cast<int>(d.q);
     call_.k = static_cast<int>(p.k);
-    call_.k_room = static_cast<int>(aligned_channels(p.k, p.storage));
+    call_.k_pitch = static_cast<int>(aligned_channels(p.k, p.storage));
     call_.pad_top = static_cast<int>(d.pad_top);
     call_.pad_left = static_cast<int>(d.pad_left);
-    call_.items = static_cast<int>(sizes.items(cut));
-    call_.turns = static_cast<int>(sizes.turns(cut));
+    call_.items = static_cast<int>(sizes.items(tiling));
+    call_.turns = static_cast<int>(sizes.turns(tiling));
     call_.chunks = static_cast<int>(sizes.chunks);
-    call_.warp_chunks = static_cast<int>(sizes.warp_chunks(cut));
-    call_.pixel_warps = cut.pixel_warps;
-    call_.channel_warps = cut.channel_warps;
-    call_.columns = FastDivider((d.q + cut.columns - 1) / cut.columns);
+    call_.warp_chunks = static_cast<int>(sizes.warp_chunks(tiling));
+    call_.pixel_warps = tiling.pixel_warps;
+    call_.channel_warps = tiling.channel_warps;
+    call_.columns = FastDivider((d.q + tiling.columns - 1) / tiling.columns);
     call_.strips = FastDivider((d.p + 1) / 2);
     call_.depthwise_activation = DeviceActivation(d.activation);
     call_.activation = DeviceActivation(p.activation);
@@ -59,13 +59,13 @@ class BoundSeparable final : public BoundKernel {
     call.taps = call.filters + taps_at_;
     call.biases = call.taps + call_.chunks * chunk_taps_;
     allow_shared_bytes(kernel_, shared_bytes_);
-    launch(*run.cuda, kernel_, dim3(static_cast<unsigned>(cut_.blocks), groups_),
-           static_cast<unsigned>(32 * cut_.warps()), shared_bytes_, call);
+    launch(*run.cuda, kernel_, dim3(static_cast<unsigned>(tiling_.blocks), groups_),
+           static_cast<unsigned>(32 * tiling_.warps()), shared_bytes_, call);
   }
 
  private:
   SeparableFunction kernel_;
-  SeparableCut cut_;
+  SeparableTiling tiling_;
   SeparableCall call_{};
   unsigned groups_ = 1;
   std::size_t shared_bytes_ = 0;
@@ -74,8 +74,8 @@ class BoundSeparable final : public BoundKernel {
 
 }  // namespace
 
-std::unique_ptr<const BoundKernel> bind_separable(const SeparableProblem& problem, const SeparableCut& cut) {
-  return std::make_unique<BoundSeparable>(problem, cut);
+std::unique_ptr<const BoundKernel> bind_separable(const SeparableProblem& problem, const SeparableTiling& tiling) {
+  return std::make_unique<BoundSeparable>(problem, tiling);
 }
 
 }  // namespace lenslet::cuda

@@ -131,15 +131,15 @@ template <typename T>
 __device__ inline void load_residual(std::uint32_t (&added)[2][4], const SeparableCall& call, int pixel, int rows,
                                      int filter) {
   const bool exists = filter < call.k;
-  const T* const residual = static_cast<const T*>(call.residual) + std::int64_t{pixel} * call.k_room + filter;
+  const T* const residual = static_cast<const T*>(call.residual) + std::int64_t{pixel} * call.k_pitch + filter;
   load_or_zero(added[0], residual, exists && rows > 0);
-  load_or_zero(added[1], residual + std::int64_t{call.q} * call.k_room, exists && rows > 1);
+  load_or_zero(added[1], residual + std::int64_t{call.q} * call.k_pitch, exists && rows > 1);
 }
 
 /// Epilogue of a set's accumulators for two rows of outputs, lane_elems filters a lane; `bias` is theirs.
 template <typename T>
 __device__ inline void finish(const SeparableCall& call, const Activator<T>& activator, int pixel, int rows, int filter,
-                              const float* bias, const float (&sums)[set_tiles<T>][4],
+                              const float* bias, const float (&acc)[set_tiles<T>][4],
                               const std::uint32_t (&added)[2][4]) {
   constexpr int elems = lane_elems<T>;
   if (filter >= call.k || rows == 0) return;
@@ -151,7 +151,7 @@ __device__ inline void finish(const SeparableCall& call, const Activator<T>& act
   }
 #pragma unroll
   for (int i = 2 * elems - 1; i >= 0; --i)
-    v[i / elems][i % elems] = sums[i % elems / 2][i / elems * 2 + i % 2] + v[0][i % elems];
+    v[i / elems][i % elems] = acc[i % elems / 2][i / elems * 2 + i % 2] + v[0][i % elems];
   if (call.residual != nullptr) {
 #pragma unroll
     for (int i = 0; i < 8; ++i) {
@@ -287,18 +287,18 @@ __global__ void __launch_bounds__(32 * separable_most_warps(stride, columns, til
       const Item item = item_of(turn, warp / sets / columns);
       const int column = warp / sets % columns, filter = first_filter<T>(group * sets + warp % sets);
       const T* const from =
-          static_cast<const T*>(call.residual) + std::int64_t{item.pixel(call, column)} * call.k_room + filter;
+          static_cast<const T*>(call.residual) + std::int64_t{item.pixel(call, column)} * call.k_pitch + filter;
 #pragma unroll
       for (int i = 0; i < 2; ++i)
         if (i < item.rows(call, column) && filter < call.k)
-          copy_async_16(first_residual + 2 * threadIdx.x + i, from + std::int64_t{i} * call.q * call.k_room, true);
+          copy_async_16(first_residual + 2 * threadIdx.x + i, from + std::int64_t{i} * call.q * call.k_pitch, true);
     }
     if (first) {
       wait_for_all_copies();
       __syncthreads();
     }
 
-    float sums[columns][tiles][4] = {};
+    float acc[columns][tiles][4] = {};
     for (int chunk = begin; chunk < end; ++chunk) {
       if (call.c % elems != 0 && chunk == call.chunks - 1) {
         // Padding channels hold anything, and 0 * NaN is NaN: clears them.
@@ -373,8 +373,8 @@ __global__ void __launch_bounds__(32 * separable_most_warps(stride, columns, til
 #pragma unroll
           for (int column = 0; column < columns; ++column) {
             const std::uint32_t left[4] = {a[column][0][0], a[column][1][0], a[column][0][1], a[column][1][1]};
-            mma<T>(sums[column][2 * pair], left, b.x, b.y);
-            mma<T>(sums[column][2 * pair + 1], left, b.z, b.w);
+            mma<T>(acc[column][2 * pair], left, b.x, b.y);
+            mma<T>(acc[column][2 * pair + 1], left, b.z, b.w);
           }
         }
       }
@@ -389,7 +389,7 @@ __global__ void __launch_bounds__(32 * separable_most_warps(stride, columns, til
         float of_set[set_tiles<T>][4];
 #pragma unroll
         for (int k = 0; k < 4 * set_tiles<T>; ++k)
-          of_set[k / 4][k % 4] = sums[column][set * set_tiles<T> + k / 4][k % 4];
+          of_set[k / 4][k % 4] = acc[column][set * set_tiles<T> + k / 4][k % 4];
         std::uint32_t added[2][4] = {};
         if (call.residual != nullptr) load_residual<T>(added, call, pixel + column, here, filter);
         finish<T>(call, activator, pixel + column, here, filter, bias + first_filter<T>(set), of_set, added);
@@ -401,7 +401,7 @@ __global__ void __launch_bounds__(32 * separable_most_warps(stride, columns, til
     float4* const mine = partial + channel_warp * of_channels + pixel_warp * columns * tiles * 32 + lane;
 #pragma unroll
     for (int i = 0; i < columns * tiles; ++i) {
-      const float(&sum)[4] = sums[i / tiles][i % tiles];
+      const float(&sum)[4] = acc[i / tiles][i % tiles];
       mine[i * 32] = {sum[0], sum[1], sum[2], sum[3]};
     }
     __syncthreads();
@@ -440,10 +440,10 @@ __global__ void __launch_bounds__(32 * separable_most_warps(stride, columns, til
 
 /// The kernel instance of a configuration.
 template <typename T, int stride>
-SeparableFunction separable_function(const SeparableCut& cut) {
+SeparableFunction separable_function(const SeparableTiling& tiling) {
   if constexpr (stride == 1)
-    if (cut.columns == 2) return separable_kernel<T, stride, 2, 4>;
-  switch (cut.tiles) {
+    if (tiling.columns == 2) return separable_kernel<T, stride, 2, 4>;
+  switch (tiling.tiles) {
     case 4:
       return separable_kernel<T, stride, 1, 4>;
     case 8:

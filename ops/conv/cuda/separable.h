@@ -13,7 +13,7 @@ namespace lenslet::cuda {
 /// convolution, in float.
 struct SeparableCall {
   int height, width, c, x_pixel;  ///< x_pixel: elements from pixel to pixel
-  int p, q, k, y_pixel, k_room;   ///< k_room: the residual's pixel pitch
+  int p, q, k, y_pixel, k_pitch;  ///< k_pitch: the residual's pixel pitch
   int pad_top, pad_left;
   int items, turns, chunks, warp_chunks, pixel_warps, channel_warps;
   FastDivider columns, strips;
@@ -24,8 +24,8 @@ struct SeparableCall {
 };
 
 using SeparableFunction = void (*)(SeparableCall);
-SeparableFunction separable_of_fp16(std::int64_t stride, const SeparableCut& cut);
-SeparableFunction separable_of_bf16(std::int64_t stride, const SeparableCut& cut);
-SeparableFunction separable_of_tf32(std::int64_t stride, const SeparableCut& cut);
+SeparableFunction separable_of_fp16(std::int64_t stride, const SeparableTiling& tiling);
+SeparableFunction separable_of_bf16(std::int64_t stride, const SeparableTiling& tiling);
+SeparableFunction separable_of_tf32(std::int64_t stride, const SeparableTiling& tiling);
 
 }  // namespace lenslet::cuda

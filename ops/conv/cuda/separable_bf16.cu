@@ -4,8 +4,8 @@
 
 namespace lenslet::cuda {
 
-SeparableFunction separable_of_bf16(std::int64_t stride, const SeparableCut& cut) {
-  return stride == 1 ? separable_function<BFloat16, 1>(cut) : separable_function<BFloat16, 2>(cut);
+SeparableFunction separable_of_bf16(std::int64_t stride, const SeparableTiling& tiling) {
+  return stride == 1 ? separable_function<BFloat16, 1>(tiling) : separable_function<BFloat16, 2>(tiling);
 }
 
 }  // namespace lenslet::cuda

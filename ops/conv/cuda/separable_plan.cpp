@@ -28,7 +28,7 @@ constexpr int tile_counts[] = {4, 8, 12};
 
 }  // namespace
 
-std::string SeparableCut::str() const {
+std::string SeparableTiling::str() const {
   return ConfigWriter()
       .add("columns", std::int64_t{columns})
       .add("tiles", std::int64_t{tiles})
@@ -49,17 +49,23 @@ SeparableSizes::SeparableSizes(const SeparableProblem& problem)
       stride(problem.depthwise.stride_h),
       chunks(over(c, chunk)) {}
 
-std::int64_t SeparableSizes::items(const SeparableCut& cut) const { return n * over(p, 2) * over(q, cut.columns); }
-std::int64_t SeparableSizes::turns(const SeparableCut& cut) const { return over(items(cut), 8 * cut.pixel_warps); }
-std::int64_t SeparableSizes::groups(const SeparableCut& cut) const { return over(k, 8 * cut.tiles); }
-std::int64_t SeparableSizes::warp_chunks(const SeparableCut& cut) const { return over(chunks, cut.channel_warps); }
+std::int64_t SeparableSizes::items(const SeparableTiling& tiling) const {
+  return n * over(p, 2) * over(q, tiling.columns);
+}
+std::int64_t SeparableSizes::turns(const SeparableTiling& tiling) const {
+  return over(items(tiling), 8 * tiling.pixel_warps);
+}
+std::int64_t SeparableSizes::groups(const SeparableTiling& tiling) const { return over(k, 8 * tiling.tiles); }
+std::int64_t SeparableSizes::warp_chunks(const SeparableTiling& tiling) const {
+  return over(chunks, tiling.channel_warps);
+}
 
-std::size_t SeparableSizes::shared_bytes(const SeparableCut& cut) const {
+std::size_t SeparableSizes::shared_bytes(const SeparableTiling& tiling) const {
   constexpr std::int64_t tile_bytes = 512;
-  const std::int64_t filters = chunks * (tile_bytes * cut.tiles + 16 * chunk_taps());
-  const std::int64_t bias = 32 * cut.tiles, residual = 2 * 16 * 32 * cut.warps();
-  const std::int64_t sums = cut.adds() ? residual + cut.warps() * cut.columns * cut.tiles * tile_bytes : 0;
-  return static_cast<std::size_t>(filters + bias + sums);
+  const std::int64_t filters = chunks * (tile_bytes * tiling.tiles + 16 * chunk_taps());
+  const std::int64_t bias = 32 * tiling.tiles, residual = 2 * 16 * 32 * tiling.warps();
+  const std::int64_t acc = tiling.adds() ? residual + tiling.warps() * tiling.columns * tiling.tiles * tile_bytes : 0;
+  return static_cast<std::size_t>(filters + bias + acc);
 }
 
 bool separable_has(int columns, int tiles, std::int64_t stride) {
@@ -67,55 +73,57 @@ bool separable_has(int columns, int tiles, std::int64_t stride) {
   return columns == 1 || (columns == 2 && tiles == 4 && stride == 1);
 }
 
-int separable_resident(std::int64_t stride, const SeparableCut& cut, std::size_t shared_bytes,
+int separable_resident(std::int64_t stride, const SeparableTiling& tiling, std::size_t shared_bytes,
                        const DeviceProfile& device) {
-  const int warps = separable_most_warps(stride, cut.columns, cut.tiles) * separable_bound_blocks(cut.columns);
+  const int warps = separable_most_warps(stride, tiling.columns, tiling.tiles) * separable_bound_blocks(tiling.columns);
   const std::size_t with_reserve = shared_bytes + 1024;
-  return std::max(1, std::min(warps / cut.warps(), static_cast<int>(device.shared_bytes_per_unit / with_reserve)));
+  return std::max(1, std::min(warps / tiling.warps(), static_cast<int>(device.shared_bytes_per_unit / with_reserve)));
 }
 
 namespace {
 
 /// As many as are resident at once, or fewer with the same number of iterations.
-int blocks_of(const SeparableSizes& sizes, const SeparableCut& cut, const DeviceProfile& device) {
+int blocks_of(const SeparableSizes& sizes, const SeparableTiling& tiling, const DeviceProfile& device) {
   const std::int64_t at_once = std::int64_t{std::max(device.units, 1)} *
-                               separable_resident(sizes.stride, cut, sizes.shared_bytes(cut), device) /
-                               sizes.groups(cut);
-  const std::int64_t turns = sizes.turns(cut);
+                               separable_resident(sizes.stride, tiling, sizes.shared_bytes(tiling), device) /
+                               sizes.groups(tiling);
+  const std::int64_t turns = sizes.turns(tiling);
   return static_cast<int>(over(turns, over(turns, std::max<std::int64_t>(1, at_once))));
 }
 
 }  // namespace
 
-double estimate_separable_us(const SeparableProblem& problem, const SeparableCut& cut, const DeviceProfile& device) {
+double estimate_separable_us(const SeparableProblem& problem, const SeparableTiling& tiling,
+                             const DeviceProfile& device) {
   const SeparableSizes sizes(problem);
   const Costs& cost = sizes.floats ? cost_of_floats : cost_of_halves;
   const auto number = [](std::int64_t of) { return static_cast<double>(of); };
-  const double columns = cut.columns, tiles = cut.tiles, warps = cut.warps();
-  const double stride = number(sizes.stride), warp_chunks = number(sizes.warp_chunks(cut));
+  const double columns = tiling.columns, tiles = tiling.tiles, warps = tiling.warps();
+  const double stride = number(sizes.stride), warp_chunks = number(sizes.warp_chunks(tiling));
   const double loads = (stride + 3) * ((columns - 1) * stride + 3);
   const double products = columns * ((sizes.floats ? 0 : 20) + 2 * tiles);
   const double chunk = cost.chunk + cost.column * columns + cost.load * loads + cost.product * products;
-  const double rounds = number(over(sizes.turns(cut), cut.blocks));
-  const double unit_blocks = number(over(cut.blocks * sizes.groups(cut), std::max(device.units, 1)));
-  const double filter_bytes = number(sizes.chunks * (512 * cut.tiles + 16 * sizes.chunk_taps()));
+  const double waves = number(over(sizes.turns(tiling), tiling.blocks));
+  const double unit_blocks = number(over(tiling.blocks * sizes.groups(tiling), std::max(device.units, 1)));
+  const double filter_bytes = number(sizes.chunks * (512 * tiling.tiles + 16 * sizes.chunk_taps()));
   const double cycles_per_us = device.fp32_flops_per_us / (256.0 * std::max(device.units, 1));
 
   const double issue =
       unit_blocks *
-      (warps * rounds * (warp_chunks * chunk + cost.tile * tiles * columns) / 4 + cost.filter_byte * filter_bytes) /
+      (warps * waves * (warp_chunks * chunk + cost.tile * tiles * columns) / 4 + cost.filter_byte * filter_bytes) /
       cycles_per_us;
   const double memory = problem.bytes() / (cost.memory_share * device.bytes_per_us);
   // Sets of filters that a warp reduces.
-  const double jobs = cut.adds() ? std::ceil(cut.pixel_warps * columns * tiles / (sizes.floats ? 2 : 4) / warps) : 0;
-  const double alone = rounds * (warp_chunks * (cost.chunk_us + cost.product_us * products) + cost.job_us * jobs);
+  const double jobs =
+      tiling.adds() ? std::ceil(tiling.pixel_warps * columns * tiles / (sizes.floats ? 2 : 4) / warps) : 0;
+  const double alone = waves * (warp_chunks * (cost.chunk_us + cost.product_us * products) + cost.job_us * jobs);
   const auto power = [](double v) { return std::pow(v, 1.7); };
   return device.launch_us + cost.start_us + std::pow(power(issue) + power(memory) + power(alone), 1 / 1.7);
 }
 
-std::vector<SeparableCut> separable_cuts(const SeparableProblem& problem, const DeviceProfile& device) {
+std::vector<SeparableTiling> separable_tilings(const SeparableProblem& problem, const DeviceProfile& device) {
   const SeparableSizes sizes(problem);
-  std::vector<SeparableCut> cuts;
+  std::vector<SeparableTiling> tilings;
   for (const int columns : {1, 2})
     for (const int tiles : tile_counts) {
       if (!separable_has(columns, tiles, problem.depthwise.stride_h)) continue;
@@ -124,50 +132,52 @@ std::vector<SeparableCut> separable_cuts(const SeparableProblem& problem, const 
       for (int channel_warps = 1; channel_warps <= separable_most_warps(problem.depthwise.stride_h, columns, tiles);
            ++channel_warps)
         for (const int pixel_warps : {1, 2, 4, 8}) {
-          SeparableCut cut{columns, tiles, pixel_warps, channel_warps, 1};
-          if (cut.warps() > separable_most_warps(problem.depthwise.stride_h, columns, tiles)) continue;
+          SeparableTiling tiling{columns, tiles, pixel_warps, channel_warps, 1};
+          if (tiling.warps() > separable_most_warps(problem.depthwise.stride_h, columns, tiles)) continue;
           if (channel_warps > 1 && channel_warps > sizes.chunks) continue;
-          const std::size_t shared = sizes.shared_bytes(cut);
+          const std::size_t shared = sizes.shared_bytes(tiling);
           if (device.refuse_shared(shared)) continue;
-          cut.blocks = blocks_of(sizes, cut, device);
-          cuts.push_back(cut);
+          tiling.blocks = blocks_of(sizes, tiling, device);
+          tilings.push_back(tiling);
         }
     }
-  return cuts;
+  return tilings;
 }
 
-std::optional<SeparableCut> plan_separable(const SeparableProblem& problem, const DeviceProfile& device) {
+std::optional<SeparableTiling> plan_separable(const SeparableProblem& problem, const DeviceProfile& device) {
   // The order of a sum depends on channel_warps: the same on every device where it fits.
   for (const DeviceProfile* const planned : {&reference_gpu(), &device}) {
-    const std::vector<SeparableCut> cuts = separable_cuts(problem, *planned);
-    const auto best = std::min_element(cuts.begin(), cuts.end(), [&](const SeparableCut& a, const SeparableCut& b) {
-      return estimate_separable_us(problem, a, *planned) < estimate_separable_us(problem, b, *planned);
-    });
+    const std::vector<SeparableTiling> tilings = separable_tilings(problem, *planned);
+    const auto best =
+        std::min_element(tilings.begin(), tilings.end(), [&](const SeparableTiling& a, const SeparableTiling& b) {
+          return estimate_separable_us(problem, a, *planned) < estimate_separable_us(problem, b, *planned);
+        });
     const SeparableSizes sizes(problem);
-    if (best == cuts.end() || device.refuse_shared(sizes.shared_bytes(*best))) continue;
-    SeparableCut cut = *best;
-    cut.blocks = blocks_of(sizes, cut, device);
-    return cut;
+    if (best == tilings.end() || device.refuse_shared(sizes.shared_bytes(*best))) continue;
+    SeparableTiling tiling = *best;
+    tiling.blocks = blocks_of(sizes, tiling, device);
+    return tiling;
   }
   return std::nullopt;
 }
 
-SeparableCut read_separable_cut(const SeparableProblem& problem, std::string_view config) {
+SeparableTiling read_separable_tiling(const SeparableProblem& problem, std::string_view config) {
   ConfigReader reader(config);
   const auto integer = [&](std::string_view name, int most) { return static_cast<int>(reader.integer(name, 1, most)); };
-  SeparableCut cut;
-  cut.columns = integer("columns", 2);
-  cut.tiles = integer("tiles", 12);
-  cut.pixel_warps = integer("pixels", 8);
-  cut.channel_warps = integer("channels", 8);
-  cut.blocks = integer("blocks", 1 << 24);
+  SeparableTiling tiling;
+  tiling.columns = integer("columns", 2);
+  tiling.tiles = integer("tiles", 12);
+  tiling.pixel_warps = integer("pixels", 8);
+  tiling.channel_warps = integer("channels", 8);
+  tiling.blocks = integer("blocks", 1 << 24);
   reader.finish();
   const SeparableSizes sizes(problem);
-  if (!separable_has(cut.columns, cut.tiles, problem.depthwise.stride_h)) reader.refuse("there is no such kernel");
-  if (cut.warps() > separable_most_warps(problem.depthwise.stride_h, cut.columns, cut.tiles))
-    reader.refuse("a block has not so many warps");
-  if (cut.channel_warps > sizes.chunks) reader.refuse("there are not so many channels");
-  return cut;
+  if (!separable_has(tiling.columns, tiling.tiles, problem.depthwise.stride_h))
+    reader.refuse("there is no such kernel");
+  if (tiling.warps() > separable_most_warps(problem.depthwise.stride_h, tiling.columns, tiling.tiles))
+    reader.refuse("these are more warps than a block may have");
+  if (tiling.channel_warps > sizes.chunks) reader.refuse("the problem has fewer channels");
+  return tiling;
 }
 
 }  // namespace lenslet::cuda

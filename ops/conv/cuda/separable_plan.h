@@ -23,7 +23,7 @@ template <bool floats>
 inline constexpr int separable_chunk_taps = (floats ? 16 : 32) * separable_taps<floats> / 4;
 
 /// An item is two rows of `columns` adjacent outputs. A warp computes eight items by 8 * tiles filters.
-struct SeparableCut {
+struct SeparableTiling {
   int columns = 1;        ///< or 2
   int tiles = 4;          ///< of eight filters; others are other blocks' (gridDim.y)
   int pixel_warps = 4;    ///< of a block, each with its own items
@@ -34,20 +34,20 @@ struct SeparableCut {
   int warps() const { return pixel_warps * channel_warps; }
   bool adds() const { return channel_warps > 1; }
 
-  friend bool operator==(const SeparableCut&, const SeparableCut&) = default;
+  friend bool operator==(const SeparableTiling&, const SeparableTiling&) = default;
 };
 
 /// The problem's sizes, as configurations need them.
 struct SeparableSizes {
   explicit SeparableSizes(const SeparableProblem& problem);
-  std::int64_t items(const SeparableCut& cut) const;
+  std::int64_t items(const SeparableTiling& tiling) const;
   /// Work units of the grid: as many items as a block computes at a time.
-  std::int64_t turns(const SeparableCut& cut) const;
+  std::int64_t turns(const SeparableTiling& tiling) const;
   /// Groups of filters (gridDim.y).
-  std::int64_t groups(const SeparableCut& cut) const;
+  std::int64_t groups(const SeparableTiling& tiling) const;
   std::int64_t chunk_taps() const { return floats ? separable_chunk_taps<true> : separable_chunk_taps<false>; }
-  std::int64_t warp_chunks(const SeparableCut& cut) const;
-  std::size_t shared_bytes(const SeparableCut& cut) const;
+  std::int64_t warp_chunks(const SeparableTiling& tiling) const;
+  std::size_t shared_bytes(const SeparableTiling& tiling) const;
 
   bool floats;
   std::int64_t chunk;  ///< channels of a warp's chunk: 64 bytes
@@ -62,20 +62,21 @@ constexpr int separable_most_warps(std::int64_t stride, int columns, int tiles) 
 }
 constexpr int separable_bound_blocks(int columns) { return columns == 2 ? 3 : 2; }
 /// Resident blocks a multiprocessor.
-int separable_resident(std::int64_t stride, const SeparableCut& cut, std::size_t shared_bytes,
+int separable_resident(std::int64_t stride, const SeparableTiling& tiling, std::size_t shared_bytes,
                        const DeviceProfile& device);
 
 /// Configurations worth considering, with the blocks that the device holds at once.
-std::vector<SeparableCut> separable_cuts(const SeparableProblem& problem, const DeviceProfile& device);
+std::vector<SeparableTiling> separable_tilings(const SeparableProblem& problem, const DeviceProfile& device);
 /// Time in us, launch included.
-double estimate_separable_us(const SeparableProblem& problem, const SeparableCut& cut, const DeviceProfile& device);
+double estimate_separable_us(const SeparableProblem& problem, const SeparableTiling& tiling,
+                             const DeviceProfile& device);
 /// The least estimate on an H200, with this device's number of blocks; if it does not fit the device, the least there.
 /// Nothing if the filters exceed shared memory.
-std::optional<SeparableCut> plan_separable(const SeparableProblem& problem, const DeviceProfile& device);
+std::optional<SeparableTiling> plan_separable(const SeparableProblem& problem, const DeviceProfile& device);
 /// Reads str()'s text. Error(invalid_argument) where there is no such kernel.
-SeparableCut read_separable_cut(const SeparableProblem& problem, std::string_view config);
+SeparableTiling read_separable_tiling(const SeparableProblem& problem, std::string_view config);
 
 /// Defined in separable.cu.
-std::unique_ptr<const BoundKernel> bind_separable(const SeparableProblem& problem, const SeparableCut& cut);
+std::unique_ptr<const BoundKernel> bind_separable(const SeparableProblem& problem, const SeparableTiling& tiling);
 
 }  // namespace lenslet::cuda

@@ -63,13 +63,13 @@ class Stem final : public ConvAlgorithm {
   Plan plan(const ConvProblem& p, const Target& target) const override {
     constexpr double start_us = 2, memory_share = 0.8, product_share = 0.4;
     const DeviceProfile& device = target.device;
-    StemPlan cut{p.k <= 32 ? 32 : 64, p.k <= 32 && !p.max_pool ? 5 : 4, has_wgmma(device)};
+    StemPlan tiling{p.k <= 32 ? 32 : 64, p.k <= 32 && !p.max_pool ? 5 : 4, has_wgmma(device)};
     double tiles_us = 0;
     if (p.max_pool) {
-      tiles_us = plan_walks(p, device, cut);
+      tiles_us = plan_walks(p, device, tiling);
     } else {
       const double products = 2.0 * static_cast<double>(tile_count(p) * tile_p * tile_q) *
-                              static_cast<double>(blocks_over(p.k, cut.filters) * cut.filters) *
+                              static_cast<double>(blocks_over(p.k, tiling.filters) * tiling.filters) *
                               static_cast<double>(step_count(p) * step_words * word_elems_of(p));
       const bool tf32 = p.storage == DType::f32;
       tiles_us =
@@ -77,12 +77,12 @@ class Stem final : public ConvAlgorithm {
       // Every further block of filters loads all tiles again: 64x3x70x39, 4x4 s2, takes 8.6 us with 64, 14.3 with 128,
       // 52.3 with 512 filters (H200).
       constexpr double again_us = 1.0;
-      tiles_us += again_us * static_cast<double>((blocks_over(p.k, cut.filters) - 1) * tile_count(p)) / device.units;
+      tiles_us += again_us * static_cast<double>((blocks_over(p.k, tiling.filters) - 1) * tile_count(p)) / device.units;
     }
     ConfigWriter config;
-    config.add("filters", cut.filters).add("resident", cut.resident);
-    if (p.max_pool) config.add("tiles", cut.tiles);
-    if (cut.wgmma) config.add("by", std::string_view("wgmma"));
+    config.add("filters", tiling.filters).add("resident", tiling.resident);
+    if (p.max_pool) config.add("tiles", tiling.tiles);
+    if (tiling.wgmma) config.add("by", std::string_view("wgmma"));
     return {.format = aligned_nhwc(p.k, p.storage),
             .x_format = formats::nchw,
             .pitched = true,
@@ -94,42 +94,42 @@ class Stem final : public ConvAlgorithm {
 
   /// Time of `items` walks of that many tiles, in waves of blocks. A tile has a latency, and a part that serialises
   /// over a multiprocessor's blocks; both grow with its k-blocks. Fitted by hand on an H100 (lenslet-bench-stem-pool).
-  static double rounds_us(const ConvProblem& p, const DeviceProfile& device, const StemPlan& cut, std::int64_t items,
-                          double tiles) {
+  static double waves_us(const ConvProblem& p, const DeviceProfile& device, const StemPlan& tiling, std::int64_t items,
+                         double tiles) {
     struct Cost {
       double alone_us, alone_step_us, shared_us, shared_step_us;
     };
     const Cost cost = p.storage == DType::f32 ? Cost{1.1, 0.035, 0.88, 0.043} : Cost{1.7, 0.05, 0.51, 0.036};
     const auto steps = static_cast<double>(step_count(p)),
-               blocks = static_cast<double>(items) * static_cast<double>(blocks_over(p.k, cut.filters));
-    const double on_unit = std::min(static_cast<double>(cut.resident), std::ceil(blocks / device.units));
+               blocks = static_cast<double>(items) * static_cast<double>(blocks_over(p.k, tiling.filters));
+    const double on_unit = std::min(static_cast<double>(tiling.resident), std::ceil(blocks / device.units));
     return std::ceil(blocks / (device.units * on_unit)) * tiles *
            (cost.alone_us + cost.alone_step_us * steps + on_unit * (cost.shared_us + cost.shared_step_us * steps));
   }
 
   /// Chooses the length of walks; returns the time of all.
-  static double plan_walks(const ConvProblem& p, const DeviceProfile& device, StemPlan& cut) {
+  static double plan_walks(const ConvProblem& p, const DeviceProfile& device, StemPlan& tiling) {
     constexpr double above_tiles = 0.6;  // breaks ties: with one image more walks never paid
-    cut.resident = std::clamp<std::int64_t>(
-        static_cast<std::int64_t>(device.shared_bytes_per_unit) / (shared_bytes(p, cut.filters) + 1024), 1,
-        cut.resident);
+    tiling.resident = std::clamp<std::int64_t>(
+        static_cast<std::int64_t>(device.shared_bytes_per_unit) / (shared_bytes(p, tiling.filters) + 1024), 1,
+        tiling.resident);
     double least = 0;
     for (std::int64_t walks = 1; walks <= walk_tiles(p); ++walks) {
       const std::int64_t tiles = blocks_over(walk_tiles(p), walks);
       const double above = walks > 1 || p.max_pool.pad_top == 0 ? above_tiles : 0;
-      const double us = rounds_us(p, device, cut, p.n * strip_count(p) * blocks_over(walk_tiles(p), tiles),
-                                  static_cast<double>(tiles) + above);
-      if (cut.tiles == 0 || us < least) cut.tiles = tiles, least = us;
+      const double us = waves_us(p, device, tiling, p.n * strip_count(p) * blocks_over(walk_tiles(p), tiles),
+                                 static_cast<double>(tiles) + above);
+      if (tiling.tiles == 0 || us < least) tiling.tiles = tiles, least = us;
     }
     return least;
   }
 
   /// Both float32 operands are rounded, as for TF32 (tf32_sum_tolerance).
   static double tolerance(const ConvProblem& p) {
-    const std::int64_t terms = p.c * p.r * p.s;
-    if (p.storage == DType::f32) return tf32_sum_tolerance(terms) + sum_tolerance(terms);
-    if (p.x_storage == p.storage) return half_sum_tolerance(p.storage, terms);
-    return 10 * unit_roundoff(p.storage) + 2 * sum_tolerance(terms);
+    const std::int64_t gemm_k = p.c * p.r * p.s;
+    if (p.storage == DType::f32) return tf32_sum_tolerance(gemm_k) + sum_tolerance(gemm_k);
+    if (p.x_storage == p.storage) return half_sum_tolerance(p.storage, gemm_k);
+    return 10 * unit_roundoff(p.storage) + 2 * sum_tolerance(gemm_k);
   }
 
   FilterForm filter_form(const ConvProblem& p, std::string_view config) const override {
@@ -152,8 +152,8 @@ class Stem final : public ConvAlgorithm {
         const std::int64_t k = first_k + filter_at<T>(place);
         const std::int64_t r = word / words_a_row;
         for (std::int64_t i = 0; i < elems; ++i) {
-          const std::int64_t term = word % words_a_row * elems + i, s = term / p.c, c = term % p.c;
-          const bool exists = k < p.k && r < p.r && term < p.s * p.c;
+          const std::int64_t k_index = word % words_a_row * elems + i, s = k_index / p.c, c = k_index % p.c;
+          const bool exists = k < p.k && r < p.r && k_index < p.s * p.c;
           const double weight = exists ? filter.exact_weight(k, (c * p.r + r) * p.s + s) : 0.0;
           if constexpr (std::is_same_v<T, float>)
             *element++ = tf32_from_f64(weight);

@@ -26,7 +26,7 @@ struct StemCall : UntypedConvCall {
   int columns, lines;  ///< halo tile; lines: C times its rows
   int word;            ///< elements of a word
   int pitch;           ///< elements of a row: whole words; for pairs at least one element more than columns * C
-  int patch_words;     ///< of one copy
+  int halo_words;      ///< of one copy
   int copies;          ///< 1, or 2 where windows may begin at odd elements
   int tiles;
   int rows;  ///< of the halo tile
@@ -69,21 +69,21 @@ struct alignas(16) StemLine {
 
 /// Exact activation. Not unrolled, because the functions are long; register indices are constants within the body.
 template <int rows, int tiles_n>
-__device__ void activate_floats(const DeviceActivation& activation, float (&sums)[rows][tiles_n][4]) {
+__device__ void activate_floats(const DeviceActivation& activation, float (&acc)[rows][tiles_n][4]) {
 #pragma unroll 1
   for (int tile = 0; tile < rows * tiles_n; ++tile) {
     float4 value{};
 #pragma unroll
     for (int known = 0; known < rows * tiles_n; ++known)
       if (tile == known) {
-        const float(&of)[4] = sums[known / tiles_n][known % tiles_n];
+        const float(&of)[4] = acc[known / tiles_n][known % tiles_n];
         value = {of[0], of[1], of[2], of[3]};
       }
     value = activation(value);
 #pragma unroll
     for (int known = 0; known < rows * tiles_n; ++known)
       if (tile == known) {
-        float(&of)[4] = sums[known / tiles_n][known % tiles_n];
+        float(&of)[4] = acc[known / tiles_n][known % tiles_n];
         of[0] = value.x, of[1] = value.y, of[2] = value.z, of[3] = value.w;
       }
   }
@@ -91,25 +91,25 @@ __device__ void activate_floats(const DeviceActivation& activation, float (&sums
 
 /// Applies to all pixels of a row: one branch a row.
 template <int rows, int tiles_n>
-__device__ void activate_halves(const DeviceActivation& activation, float (&sums)[rows][tiles_n][4]) {
+__device__ void activate_halves(const DeviceActivation& activation, float (&acc)[rows][tiles_n][4]) {
 #pragma unroll
   for (int i = 0; i < rows; ++i) {
     float flat[tiles_n * 4];
 #pragma unroll
-    for (int j = 0; j < tiles_n * 4; ++j) flat[j] = sums[i][j / 4][j % 4];
+    for (int j = 0; j < tiles_n * 4; ++j) flat[j] = acc[i][j / 4][j % 4];
     activation.apply_for_halves(flat);
 #pragma unroll
-    for (int j = 0; j < tiles_n * 4; ++j) sums[i][j / 4][j % 4] = flat[j];
+    for (int j = 0; j < tiles_n * 4; ++j) acc[i][j / 4][j % 4] = flat[j];
   }
 }
 
 /// Applies the activation in any of these forms.
 template <typename T, int rows, int tiles_n>
-__device__ void activate(const DeviceActivation& activation, float (&sums)[rows][tiles_n][4]) {
+__device__ void activate(const DeviceActivation& activation, float (&acc)[rows][tiles_n][4]) {
   if constexpr (std::is_same_v<T, float>)
-    activate_floats(activation, sums);
+    activate_floats(activation, acc);
   else
-    activate_halves(activation, sums);
+    activate_halves(activation, acc);
 }
 
 /// Stores whole 16-byte vectors of a pixel, padding channels included (aligned_nhwc). Scalar stores, as plain nhwc with
@@ -121,11 +121,11 @@ __device__ void store_words(T* y, const std::uint32_t (&word)[4]) {
 
 /// A word of a pixel as stored: `pair` counts pairs of accumulators; in 16 bits word n is tile n's.
 template <typename T, int tiles_n>
-__device__ std::uint32_t stored_word(const float (&sums)[tiles_n][4], int n, int pair) {
+__device__ std::uint32_t stored_word(const float (&acc)[tiles_n][4], int n, int pair) {
   if constexpr (std::is_same_v<T, float>)
-    return __float_as_uint(sums[n / 2][2 * pair + n % 2]);
+    return __float_as_uint(acc[n / 2][2 * pair + n % 2]);
   else
-    return narrowed_pair<T>(sums[n][2 * pair], sums[n][2 * pair + 1]);
+    return narrowed_pair<T>(acc[n][2 * pair], acc[n][2 * pair + 1]);
 }
 
 /// Clamps the elements of a word.
@@ -155,7 +155,7 @@ class WordClamp {
 /// four lanes fill 64 bytes of a pixel.
 template <typename T, int tiles_n>
 __device__ void store_row(const StemCall& call, T* row, int first_q, int first_k, const WordClamp<T>& clamp,
-                          const float (&sums)[tiles_n][4]) {
+                          const float (&acc)[tiles_n][4]) {
   const int lane = static_cast<int>(threadIdx.x) % 32, g = lane / 4, t = lane % 4;
 #pragma unroll
   for (int pair = 0; pair < 2; ++pair) {
@@ -168,7 +168,7 @@ __device__ void store_row(const StemCall& call, T* row, int first_q, int first_k
       if (k >= call.k) continue;
       std::uint32_t word[4];
 #pragma unroll
-      for (int i = 0; i < 4; ++i) word[i] = clamp(stored_word<T>(sums, n + i, pair));
+      for (int i = 0; i < 4; ++i) word[i] = clamp(stored_word<T>(acc, n + i, pair));
       store_words(y + k, word);
     }
   }
@@ -178,8 +178,8 @@ __device__ void store_row(const StemCall& call, T* row, int first_q, int first_k
 /// Descriptor of a k-block's filters: core matrices of eight filters by 16 bytes, those of the same k adjacent.
 template <int tiles_n>
 __device__ std::uint64_t step_operand(const uint4* filters) {
-  constexpr std::uint64_t terms = tiles_n * 128 / 16, eights = 128 / 16;
-  return ((shared_address(filters) & 0x3FFFFU) >> 4) | terms << 16 | eights << 32;
+  constexpr std::uint64_t k_stride = tiles_n * 128 / 16, eights = 128 / 16;
+  return ((shared_address(filters) & 0x3FFFFU) >> 4) | k_stride << 16 | eights << 32;
 }
 #endif
 
@@ -193,7 +193,7 @@ __device__ inline std::uint32_t shared_word(std::uint32_t address) {
 /// offsets[step][t]: byte offsets of words t and t + 4 of a k-block.
 template <bool wgmma_reads, typename T, int rows, int tiles_n>
 __device__ void multiply_windows(const StemCall& call, const uint4* filters, const int2* offsets,
-                                 const std::uint32_t (&window)[rows][2], float (&sums)[rows][tiles_n][4]) {
+                                 const std::uint32_t (&window)[rows][2], float (&acc)[rows][tiles_n][4]) {
   const int lane = static_cast<int>(threadIdx.x) % 32, t = lane % 4;
   constexpr int step_vectors = tiles_n * 16;
   int2 next = offsets[t];
@@ -219,12 +219,12 @@ __device__ void multiply_windows(const StemCall& call, const uint4* filters, con
         wgmma_fence();
 #pragma unroll
         for (int i = 0; i < rows; ++i)
-          wgmma_of_registers<T, 8 * tiles_n>(reinterpret_cast<float(&)[4 * tiles_n]>(sums[i]), a[half][i], b);
+          wgmma_of_registers<T, 8 * tiles_n>(reinterpret_cast<float(&)[4 * tiles_n]>(acc[i]), a[half][i], b);
         wgmma_commit();
       }
     wgmma_wait<0>();
 #pragma unroll
-    for (int i = 0; i < rows; ++i) wgmma_hold(reinterpret_cast<float(&)[4 * tiles_n]>(sums[i]));
+    for (int i = 0; i < rows; ++i) wgmma_hold(reinterpret_cast<float(&)[4 * tiles_n]>(acc[i]));
 #endif
   } else {
 #pragma unroll 1
@@ -236,8 +236,8 @@ __device__ void multiply_windows(const StemCall& call, const uint4* filters, con
         const uint4 b = filters[step * step_vectors + n * 16 + lane];
 #pragma unroll
         for (int i = 0; i < rows; ++i) {
-          mma<T>(sums[i][n], a[i], b.x, b.y);
-          mma<T>(sums[i][n + 1], a[i], b.z, b.w);
+          mma<T>(acc[i][n], a[i], b.x, b.y);
+          mma<T>(acc[i][n + 1], a[i], b.z, b.w);
         }
       }
     }
@@ -246,14 +246,14 @@ __device__ void multiply_windows(const StemCall& call, const uint4* filters, con
 
 /// Shared-memory address of a pixel's window.
 template <typename T>
-__device__ std::uint32_t window_at(const StemCall& call, const std::uint32_t* patch, int row, int column) {
+__device__ std::uint32_t window_at(const StemCall& call, const std::uint32_t* halo_tile, int row, int column) {
   const int at = row * call.stride_h * call.pitch + column * call.stride_w * call.c;
-  const std::uint32_t* const word = patch + (word_elems<T> == 2 ? at / 2 + (at % 2) * call.patch_words : at);
+  const std::uint32_t* const word = halo_tile + (word_elems<T> == 2 ? at / 2 + (at % 2) * call.halo_words : at);
   return static_cast<std::uint32_t>(__cvta_generic_to_shared(word));
 }
 
 template <typename T, int rows, int tiles_n>
-__device__ void begin_sums(const float* bias, float (&sums)[rows][tiles_n][4]) {
+__device__ void begin_sums(const float* bias, float (&acc)[rows][tiles_n][4]) {
   const int t = static_cast<int>(threadIdx.x) % 4;
   constexpr int tiles_a_group = thread_filters<T> / 2;
 #pragma unroll
@@ -262,8 +262,8 @@ __device__ void begin_sums(const float* bias, float (&sums)[rows][tiles_n][4]) {
                                                           thread_filters<T> * t + n % tiles_a_group * 2);
 #pragma unroll
     for (int i = 0; i < rows; ++i) {
-      sums[i][n][0] = sums[i][n][2] = begin.x;
-      sums[i][n][1] = sums[i][n][3] = begin.y;
+      acc[i][n][0] = acc[i][n][2] = begin.x;
+      acc[i][n][1] = acc[i][n][3] = begin.y;
     }
   }
 }
@@ -276,7 +276,7 @@ struct StemShared {
   int2* offsets;  ///< of a window's words (multiply_windows)
   float* bias;
   StemLine* lines;
-  std::uint32_t* patch;
+  std::uint32_t* halo_tile;
 
   __device__ explicit StemShared(const Call& call) {
     extern __shared__ uint4 shared[];
@@ -284,7 +284,7 @@ struct StemShared {
     offsets = reinterpret_cast<int2*>(filters + filter_vectors(call));
     bias = reinterpret_cast<float*>(offsets + (call.steps + 1) * 4);
     lines = reinterpret_cast<StemLine*>(bias + 8 * tiles_n);
-    patch = reinterpret_cast<std::uint32_t*>(has_lines ? lines + call.lines : lines);
+    halo_tile = reinterpret_cast<std::uint32_t*>(has_lines ? lines + call.lines : lines);
   }
   __device__ static int filter_vectors(const Call& call) { return call.steps * tiles_n / 2 * 32; }
 
@@ -295,7 +295,7 @@ struct StemShared {
     const uint4* const w = static_cast<const uint4*>(call.w) + static_cast<int>(blockIdx.y) * vectors;
     for (int i = thread; i < vectors; i += block_threads) filters[i] = __ldg(w + i);
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-    if constexpr (wgmma_reads) order_copies_after_shared_stores();  // wgmma reads through the async proxy
+    if constexpr (wgmma_reads) fence_proxy_async_shared();  // wgmma reads through the async proxy
 #endif
     for (int i = thread; i < (call.steps + 1) * step_words; i += block_threads) {
       const int word = i / step_words * step_words + i % 8 / 2 + i % 2 * 4, r = word / call.words_a_row;
@@ -306,7 +306,7 @@ struct StemShared {
       for (int channel = 0; channel < call.c; ++channel)
         lines[row * call.c + channel] = {(channel * call.height + row) * call.width, row * call.pitch + channel, row};
     // Clears the ends of rows, which no halo tile writes.
-    for (int i = thread; i < call.copies * call.patch_words; i += block_threads) patch[i] = 0;
+    for (int i = thread; i < call.copies * call.halo_words; i += block_threads) halo_tile[i] = 0;
     wait_for_previous();
     let_next_start();
     for (int k = thread; k < 8 * tiles_n; k += block_threads)

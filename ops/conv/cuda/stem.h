@@ -42,9 +42,9 @@ inline std::int64_t step_count(const ConvProblem& p) {
 inline std::int64_t blocks_over(std::int64_t size, std::int64_t block) { return (size + block - 1) / block; }
 
 /// The halo tile's size.
-struct Patch {
+struct HaloTile {
   std::int64_t rows, columns, word, pitch, copies;  ///< word: elements of one
-  explicit Patch(const ConvProblem& p)
+  explicit HaloTile(const ConvProblem& p)
       : rows((tile_p - 1) * p.stride_h + p.r),
         columns((tile_q - 1) * p.stride_w + p.s),
         word(word_elems_of(p)),
@@ -58,13 +58,13 @@ struct Patch {
 };
 
 inline std::int64_t shared_bytes(const ConvProblem& p, std::int64_t filters) {
-  const Patch patch(p);
-  std::int64_t bytes =
-      step_count(p) * (filters * 32 + 4 * step_words) + 4 * step_words + 4 * filters + 4 * patch.copies * patch.words();
+  const HaloTile halo_tile(p);
+  std::int64_t bytes = step_count(p) * (filters * 32 + 4 * step_words) + 4 * step_words + 4 * filters +
+                       4 * halo_tile.copies * halo_tile.words();
   if (!p.max_pool) return bytes;
-  bytes += 16 * p.c * patch.rows;  // the table of lines
+  bytes += 16 * p.c * halo_tile.rows;  // the table of lines
   // Rows that warps pass to the next: words of a lane's filters of a pixel.
-  return (bytes + 15) / 16 * 16 + (warps + 1) * 128 * filters / 4 / patch.word;
+  return (bytes + 15) / 16 * 16 + (warps + 1) * 128 * filters / 4 / halo_tile.word;
 }
 
 inline std::int64_t tile_count(const ConvProblem& p) {

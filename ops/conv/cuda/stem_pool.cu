@@ -17,7 +17,7 @@ namespace {
 /// `kept` 16-byte vectors move from element kept_from to kept_to, and first_line follows them. `whole`: entirely
 /// inside.
 template <bool whole, int loads, typename X, typename T>
-__device__ void load_lines(const StemPoolCall& call, const StemLine* lines, const X* x, int top, int left, T* patch,
+__device__ void load_lines(const StemPoolCall& call, const StemLine* lines, const X* x, int top, int left, T* halo_tile,
                            int first_line, int kept, int kept_from, int kept_to) {
   const int thread = static_cast<int>(threadIdx.x);
   const int line_in_pass = static_cast<int>(call.columns_divider.divide(threadIdx.x));
@@ -28,7 +28,7 @@ __device__ void load_lines(const StemPoolCall& call, const StemLine* lines, cons
   x += top * call.width + left + column;
   constexpr int copies = 2;
   uint4 old[copies];
-  const uint4* const old_at = reinterpret_cast<const uint4*>(patch + kept_from);
+  const uint4* const old_at = reinterpret_cast<const uint4*>(halo_tile + kept_from);
 #pragma unroll
   for (int i = 0; i < copies; ++i)
     if (thread + i * block_threads < kept) old[i] = old_at[thread + i * block_threads];
@@ -51,16 +51,16 @@ __device__ void load_lines(const StemPoolCall& call, const StemLine* lines, cons
 #pragma unroll
       for (int i = 0; i < copies; ++i)
         if (thread + i * block_threads < kept)
-          reinterpret_cast<uint4*>(patch + kept_to)[thread + i * block_threads] = old[i];
+          reinterpret_cast<uint4*>(halo_tile + kept_to)[thread + i * block_threads] = old[i];
       first = false;
     }
 #pragma unroll
     for (int i = 0; i < loads; ++i) {
       if (!writes || begin + i * call.lines_a_pass >= call.lines) continue;
       const T rounded = as_multiplied<T>(value[i]);
-      patch[to[i]] = rounded;
+      halo_tile[to[i]] = rounded;
       if constexpr (word_elems<T> == 2)
-        if (call.copies == 2 && to[i] > 0) patch[2 * call.patch_words + to[i] - 1] = rounded;
+        if (call.copies == 2 && to[i] > 0) halo_tile[2 * call.halo_words + to[i] - 1] = rounded;
     }
     if (begin - line_in_pass + loads * call.lines_a_pass >= call.lines) break;
   }
@@ -68,19 +68,19 @@ __device__ void load_lines(const StemPoolCall& call, const StemLine* lines, cons
 
 /// Loads the halo tile of the outputs from row p and column q on, after all threads are done with the one before.
 template <typename T, typename X>
-__device__ void load_patch(const StemPoolCall& call, const StemLine* lines, const X* images, int image, int p, int q,
-                           std::uint32_t* words, int first_line, int kept) {
+__device__ void load_halo_tile(const StemPoolCall& call, const StemLine* lines, const X* images, int image, int p,
+                               int q, std::uint32_t* words, int first_line, int kept) {
   const X* const x = images + static_cast<std::int64_t>(image) * call.c * call.height * call.width;
   const int top = p * call.stride_h - call.pad_top, left = q * call.stride_w - call.pad_left;
   const bool whole = top >= 0 && left >= 0 && top + call.rows <= call.height && left + call.columns <= call.width;
-  T* const patch = reinterpret_cast<T*>(words);
+  T* const halo_tile = reinterpret_cast<T*>(words);
   // Offsets of the rows kept for the next tile, after the row of outputs above it.
   const int kept_to = call.stride_h * call.pitch, kept_from = (tile_p + 1) * kept_to;
   constexpr int loads = 16;
   if (whole)
-    load_lines<true, loads>(call, lines, x, top, left, patch, first_line, kept, kept_from, kept_to);
+    load_lines<true, loads>(call, lines, x, top, left, halo_tile, first_line, kept, kept_from, kept_to);
   else
-    load_lines<false, loads>(call, lines, x, top, left, patch, first_line, kept, kept_from, kept_to);
+    load_lines<false, loads>(call, lines, x, top, left, halo_tile, first_line, kept, kept_from, kept_to);
 }
 
 /// Maximum of both numbers of a word, or of one: NaN where either is.
@@ -104,9 +104,9 @@ constexpr std::uint32_t least_word = std::is_same_v<T, float>     ? 0xff800000U
 
 /// Horizontal maximum from the outputs of pixels 2g and 2g + 1; `there`: which exist.
 template <typename T, int tiles_n>
-__device__ std::uint32_t widest(const float (&sums)[tiles_n][4], int word, const bool (&there)[2]) {
-  const std::uint32_t one = there[0] ? stored_word<T>(sums, word, 0) : least_word<T>;
-  const std::uint32_t two = there[1] ? stored_word<T>(sums, word, 1) : least_word<T>;
+__device__ std::uint32_t widest(const float (&acc)[tiles_n][4], int word, const bool (&there)[2]) {
+  const std::uint32_t one = there[0] ? stored_word<T>(acc, word, 0) : least_word<T>;
+  const std::uint32_t two = there[1] ? stored_word<T>(acc, word, 1) : least_word<T>;
   return greater<T>(greater<T>(one, two), __shfl_down_sync(~0U, one, 4));
 }
 
@@ -116,7 +116,7 @@ __global__ void __launch_bounds__(block_threads, 4) stem_pool_kernel(const __gri
   const StemShared<tiles_n, StemPoolCall> shared(call);
   // Rows that warps pass to the warp below, [warps + 1][vectors][lanes]; the last warp's go to the next tile and are
   // double-buffered.
-  uint4* const left = reinterpret_cast<uint4*>(shared.patch + (call.copies * call.patch_words + 3) / 4 * 4);
+  uint4* const left = reinterpret_cast<uint4*>(shared.halo_tile + (call.copies * call.halo_words + 3) / 4 * 4);
   const int thread = static_cast<int>(threadIdx.x), warp = thread / 32, lane = thread % 32, g = lane / 4, t = lane % 4;
   const int first_k = static_cast<int>(blockIdx.y) * 8 * tiles_n;
   shared.template begin<wgmma_reads>(call, first_k);
@@ -127,13 +127,13 @@ __global__ void __launch_bounds__(block_threads, 4) stem_pool_kernel(const __gri
   for (int half = 0; half < 2; ++half) {
 #pragma unroll
     for (int i = 0; i < warp_rows; ++i)
-      window[i][half] = window_at<T>(call, shared.patch, 1 + warp * warp_rows + i, 2 * g + half);
-    window_above[0][half] = window_at<T>(call, shared.patch, 0, 2 * g + half);
+      window[i][half] = window_at<T>(call, shared.halo_tile, 1 + warp * warp_rows + i, 2 * g + half);
+    window_above[0][half] = window_at<T>(call, shared.halo_tile, 0, 2 * g + half);
   }
   const auto vector_at = [&](int place, int vector) -> uint4& { return left[(place * vectors + vector) * 32 + lane]; };
   const auto load = [&](int image, int above, int q, bool keeps) {
-    load_patch<T>(call, shared.lines, static_cast<const X*>(call.x), image, above, q, shared.patch,
-                  keeps ? call.kept_lines : 0, keeps ? call.kept : 0);
+    load_halo_tile<T>(call, shared.lines, static_cast<const X*>(call.x), image, above, q, shared.halo_tile,
+                      keeps ? call.kept_lines : 0, keeps ? call.kept : 0);
     __syncthreads();
   };
 
@@ -148,15 +148,15 @@ __global__ void __launch_bounds__(block_threads, 4) stem_pool_kernel(const __gri
     const int above = 2 * begin - call.pool_top;
     load(image, above, first_q, false);
     if (above >= 0) {
-      float sums[1][tiles_n][4];
-      begin_sums<T>(shared.bias, sums);
-      multiply_windows<wgmma_reads, T>(call, shared.filters, shared.offsets, window_above, sums);
-      if (!call.activation.is_clamp()) activate<T>(call.activation, sums);
+      float acc[1][tiles_n][4];
+      begin_sums<T>(shared.bias, acc);
+      multiply_windows<wgmma_reads, T>(call, shared.filters, shared.offsets, window_above, acc);
+      if (!call.activation.is_clamp()) activate<T>(call.activation, acc);
 #pragma unroll
       for (int v = 0; v < vectors; ++v) {
         std::uint32_t word[4];
 #pragma unroll
-        for (int i = 0; i < 4; ++i) word[i] = widest<T>(sums[0], 4 * v + i, column_there);
+        for (int i = 0; i < 4; ++i) word[i] = widest<T>(acc[0], 4 * v + i, column_there);
         if (warp == 0) vector_at(warps - 1 + kept, v) = {word[0], word[1], word[2], word[3]};
       }
     } else if (warp == 0) {
@@ -168,10 +168,10 @@ __global__ void __launch_bounds__(block_threads, 4) stem_pool_kernel(const __gri
     for (int row = begin; row < end; row += pooled_rows, kept ^= 1) {
       const int first_p = 2 * row - call.pool_top + 1;
       if (row > begin) load(image, first_p - 1, first_q, true);
-      float sums[warp_rows][tiles_n][4];
-      begin_sums<T>(shared.bias, sums);
-      multiply_windows<wgmma_reads, T>(call, shared.filters, shared.offsets, window, sums);
-      if (!call.activation.is_clamp()) activate<T>(call.activation, sums);
+      float acc[warp_rows][tiles_n][4];
+      begin_sums<T>(shared.bias, acc);
+      multiply_windows<wgmma_reads, T>(call, shared.filters, shared.offsets, window, acc);
+      if (!call.activation.is_clamp()) activate<T>(call.activation, acc);
 
       bool there[warp_rows][2];
 #pragma unroll
@@ -186,8 +186,8 @@ __global__ void __launch_bounds__(block_threads, 4) stem_pool_kernel(const __gri
         std::uint32_t last[4];
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
-          last[i] = widest<T>(sums[1], 4 * v + i, there[1]);
-          most[4 * v + i] = greater<T>(widest<T>(sums[0], 4 * v + i, there[0]), last[i]);
+          last[i] = widest<T>(acc[1], 4 * v + i, there[1]);
+          most[4 * v + i] = greater<T>(widest<T>(acc[0], 4 * v + i, there[0]), last[i]);
         }
         vector_at(warp < warps - 1 ? warp : warps - 1 + (kept ^ 1), v) = {last[0], last[1], last[2], last[3]};
       }

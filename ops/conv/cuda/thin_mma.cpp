@@ -72,12 +72,12 @@ class ThinMma final : public ConvAlgorithm {
       T* element = reinterpret_cast<T*>(to.data());
       for (std::int64_t set = 0; set < sets_of(p); ++set)
         for (std::int64_t four = 0; four < 4; ++four)
-          for (std::int64_t terms = 0; terms < 2; ++terms)
+          for (std::int64_t half = 0; half < 2; ++half)
             for (std::int64_t lane = 0; lane < 32; ++lane)
               for (std::int64_t i = 0; i < 4; ++i, ++element) {
                 const std::int64_t column = lane / 4;  // column of operand B
                 const std::int64_t k = set * set_filters + column / 2 * 8 + four * 2 + column % 2;
-                const std::int64_t c = lane % 4 * 8 + terms * 4 + i;
+                const std::int64_t c = lane % 4 * 8 + half * 4 + i;
                 *element = narrowed<T>(k < p.k && c < p.c ? filter.exact_weight(k, c) : 0.0);
               }
     });
@@ -88,7 +88,7 @@ class ThinMma final : public ConvAlgorithm {
     ConfigReader reader(config);
     const std::int64_t sets = reader.integer("sets", 1, most_sets);
     reader.finish();
-    if (sets != sets_of(p)) reader.refuse("there are not so many filters");
+    if (sets != sets_of(p)) reader.refuse("the problem has fewer filters");
     // As many as are resident at once, so that a warp's filters serve many pixels.
     const std::int64_t at_once = resident_of(p) * std::max(device.units, 1);
     if constexpr (cuda_built)

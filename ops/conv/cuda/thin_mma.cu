@@ -23,7 +23,7 @@ using namespace thin_mma_sizes;
 struct ThinCall : UntypedConvCall {
   using UntypedConvCall::UntypedConvCall;
   int pixels, sets;
-  int x_pixel, k_room;  ///< pixel pitch of x, and of the residual
+  int x_pixel, k_pitch;  ///< pixel pitch of x, and of the residual
 };
 
 /// A lane's fragments and bias of a set of filters.
@@ -36,24 +36,24 @@ struct ThinSet {
 template <typename T>
 __device__ inline void multiply_and_store(const ThinCall& call, const PairClamp<T>& clamp,
                                           const std::uint32_t (&row)[2][4], const ThinSet& set, int first, int filter) {
-  float sums[4][4] = {};
+  float acc[4][4] = {};
 #pragma unroll
   for (int i = 0; i < 8; ++i) {
-    const int terms = i % 2 * 2;
-    const std::uint32_t a[4] = {row[0][terms], row[1][terms], row[0][terms + 1], row[1][terms + 1]};
+    const int k_pair = i % 2 * 2;
+    const std::uint32_t a[4] = {row[0][k_pair], row[1][k_pair], row[0][k_pair + 1], row[1][k_pair + 1]};
     const uint2 b = set.b[i / 2][i % 2];
-    mma<T>(sums[i / 2], a, b.x, b.y);
+    mma<T>(acc[i / 2], a, b.x, b.y);
   }
   float v[2][8];
 #pragma unroll
-  for (int i = 0; i < 16; ++i) v[i / 8][i % 8] = sums[i % 8 / 2][i / 8 * 2 + i % 2] + set.bias[i % 8];
+  for (int i = 0; i < 16; ++i) v[i / 8][i % 8] = acc[i % 8 / 2][i / 8 * 2 + i % 2] + set.bias[i % 8];
   const auto pixel_of = [&](int i) { return first + i * 8 + static_cast<int>(threadIdx.x) % 32 / 4; };
   const auto exists = [&](int i) { return pixel_of(i) < call.pixels && filter < call.k; };
   if (call.residual != nullptr) {
     const T* const residual = static_cast<const T*>(call.residual) + filter;
     std::uint32_t added[2][4];
 #pragma unroll
-    for (int i = 0; i < 2; ++i) load_or_zero(added[i], residual + std::int64_t{pixel_of(i)} * call.k_room, exists(i));
+    for (int i = 0; i < 2; ++i) load_or_zero(added[i], residual + std::int64_t{pixel_of(i)} * call.k_pitch, exists(i));
 #pragma unroll
     for (int i = 0; i < 8; ++i) {
       const float2 pair = widened_pair<T>(added[i / 4][i % 4]);
@@ -171,7 +171,7 @@ std::unique_ptr<const BoundKernel> bind_thin_mma(const ConvProblem& p, std::int6
   call.pixels = static_cast<int>(p.n * p.p * p.q);
   call.sets = static_cast<int>(sets);
   call.x_pixel = static_cast<int>(aligned_channels(p.c, p.storage));
-  call.k_room = static_cast<int>(aligned_channels(p.k, p.storage));
+  call.k_pitch = static_cast<int>(aligned_channels(p.k, p.storage));
   const auto kernel = [&]<typename T>(std::type_identity<T>) {
     return sets == 1 ? thin_kernel<T, 1> : sets == most_held ? thin_kernel<T, most_held> : thin_kernel<T, 0>;
   };

@@ -1,5 +1,5 @@
 #pragma once
-// wgmma with N = 112, used by wgmma_patch_slices alone; base/cuda/wgmma.cuh has the others.
+// wgmma with N = 112, used by wgmma_halo_split_k alone; base/cuda/wgmma.cuh has the others.
 
 #include <cuda_runtime.h>
 

@@ -1,9 +1,9 @@
 #pragma once
-// Element traits of the persistent wgmma kernels (wgmma_gemm.cuh, wgmma_patch.cuh): all that their code has of the type
+// Element traits of the persistent wgmma kernels (wgmma_gemm.cuh, wgmma_halo.cuh): all that their code has of the type
 // T of the operands, beside wgmma<T>() and the tensor maps. A k-block is 128 bytes, whatever the type.
 
-#include "ops/conv/cuda/wgmma_finish.cuh"
-#include "ops/conv/cuda/wgmma_tf32_finish.cuh"
+#include "ops/conv/cuda/wgmma_epilogue.cuh"
+#include "ops/conv/cuda/wgmma_tf32_epilogue.cuh"
 
 namespace lenslet::cuda {
 
@@ -18,7 +18,7 @@ struct WgmmaElement {
   LENSLET_HOST_DEVICE static constexpr int box_filters(int n) { return staged_filters(n); }
   LENSLET_HOST_DEVICE static constexpr int box_bytes(int n) { return staged_box_bytes(n); }
   template <typename Block, typename Call, typename Place = PixelPlace>
-  using Epilogue = Finisher<T, Block, Call, Place>;
+  using Epilogue = EpilogueStore<T, Block, Call, Place>;
   /// Whether wgmma_gemm heeds WgmmaGemm::stages and filters_last. Else all stages are in use.
   static constexpr bool filters_may_last = true;
 };
@@ -32,7 +32,7 @@ struct WgmmaElement<float> {
   LENSLET_HOST_DEVICE static constexpr int box_filters(int) { return tf32_staged_filters; }
   LENSLET_HOST_DEVICE static constexpr int box_bytes(int) { return tf32_staged_bytes; }
   template <typename Block, typename Call, typename Place = PixelPlace>
-  using Epilogue = Tf32Finisher<Block, Call, Place>;
+  using Epilogue = Tf32Epilogue<Block, Call, Place>;
   static constexpr bool filters_may_last = false;
 };
 

@@ -22,7 +22,7 @@ std::string WgmmaFilters::form(const ConvProblem& p) const {
 
 void WgmmaFilters::write(const ConvProblem& p, const ConvFilter& filter, std::span<std::byte> to) const {
   const ConvProblem set = group_set(p, together);
-  const std::int64_t taps = p.r * p.s, group_c = p.group_c(), with_room = prepared_channels(set);
+  const std::int64_t taps = p.r * p.s, group_c = p.group_c(), padded = prepared_channels(set);
   dispatch(p.storage, Types<Float16, BFloat16, float>(), [&]<typename T>(std::type_identity<T>) {
     T* next = reinterpret_cast<T*>(to.data());
     for (std::int64_t place = 0; place < all(p); ++place) {
@@ -34,7 +34,7 @@ void WgmmaFilters::write(const ConvProblem& p, const ConvFilter& filter, std::sp
       }
       const std::int64_t first_c = k / p.group_k() * group_c;  // first channel of its group in the set
       for (std::int64_t tap = 0; tap < taps; ++tap)
-        for (std::int64_t c = 0; c < with_room; ++c) {
+        for (std::int64_t c = 0; c < padded; ++c) {
           const bool meets = k < set.k && c >= first_c && c < first_c + group_c;
           const double weight = meets ? filter.exact_weight(first_k + k, (c - first_c) * taps + tap) : 0.0;
           if constexpr (std::is_same_v<T, float>)

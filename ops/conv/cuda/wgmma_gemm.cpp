@@ -7,7 +7,7 @@
 #include "base/cuda/has_wgmma.h"
 #include "ops/conv/cuda/wgmma_filters.h"
 #include "ops/conv/cuda/wgmma_gemm_plan.h"
-#include "ops/conv/cuda/wgmma_slices.h"
+#include "ops/conv/cuda/wgmma_split_k.h"
 #include "ops/core/not_built.h"
 #include "ops/core/sum_tolerance.h"
 
@@ -27,11 +27,11 @@ class WgmmaGemmConv final : public WgmmaConv {
 
   std::optional<std::string> refuse(const ConvProblem& p, const Target& target) const override {
     if (!has_wgmma(target.device) || !target.device.clusters) return wgmma_refusal;
-    if (wgmma_cuts(p).empty()) return wgmma_sets_refusal;
+    if (wgmma_tilings(p).empty()) return wgmma_sets_refusal;
     std::size_t shared_bytes = 0;
     for (const WgmmaTileShape& shape : wgmma_tiles)
       shared_bytes = std::max(shared_bytes, static_cast<std::size_t>(shared_of(shape, p.residual).total));
-    for (const SlicesTileShape& shape : slices_tiles)
+    for (const SplitKTileShape& shape : split_k_tiles)
       shared_bytes = std::max(shared_bytes, static_cast<std::size_t>(shared_of(shape).total));
     if (auto reason = target.device.refuse_shared(shared_bytes)) return reason;
     // The kernel has 32-bit pixel indices, tensor maps 32-bit coordinates.
@@ -45,12 +45,12 @@ class WgmmaGemmConv final : public WgmmaConv {
   }
 
   Plan plan(const ConvProblem& p, const Target& target) const override {
-    const WgmmaGemmPlan cut = plan_wgmma_gemm(p);
+    const WgmmaGemmPlan tiling = plan_wgmma_gemm(p);
     return {.format = aligned_nhwc(p.k, p.storage),
             .x_format = aligned_nhwc(p.c, p.storage),
             .pitched = true,
-            .config = cut.str(),
-            .estimated_us = (p.c <= 4 ? few_channels_factor : 1) * wgmma_plan_us(p, cut, target.device),
+            .config = tiling.str(),
+            .estimated_us = (p.c <= 4 ? few_channels_factor : 1) * wgmma_plan_us(p, tiling, target.device),
             .tolerance = half_sum_tolerance(p.storage, p.group_c() * p.r * p.s)};
   }
 
@@ -63,7 +63,7 @@ class WgmmaGemmConv final : public WgmmaConv {
                                                const DeviceProfile&) const override {
     const WgmmaGemmPlan plan = read_wgmma_gemm_plan(p, config);
     if constexpr (cuda_built)
-      return plan.slices > 0 ? bind_wgmma_slices(p, plan) : bind_wgmma_gemm(p, plan);
+      return plan.split_k > 0 ? bind_wgmma_split_k(p, plan) : bind_wgmma_gemm(p, plan);
     else
       return not_built();
   }

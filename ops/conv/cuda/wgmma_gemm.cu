@@ -1,6 +1,6 @@
 // wgmma_gemm: large 16-bit convolutions on Hopper's tensor cores, as one GEMM whose A operand, the windows, TMA reads
 // in im2col mode. fp32 accumulators in the order r, s, c, or c, r, s by groups of channels (goes_by_channels), whatever
-// the tile. Kernel: wgmma_gemm.cuh; split-K for few tiles: wgmma_slices.cu; tiles: wgmma_gemm_plan.cpp; refusals:
+// the tile. Kernel: wgmma_gemm.cuh; split-K for few tiles: wgmma_split_k.cu; tiles: wgmma_gemm_plan.cpp; refusals:
 // wgmma_gemm.cpp.
 
 #include "ops/conv/cuda/wgmma_gemm.cuh"
@@ -81,9 +81,9 @@ class BoundWgmmaGemm final : public BoundKernel {
     const auto narrow = [](std::int64_t value) { return static_cast<int>(value); };
     call_.walk = WindowWalk<std::int16_t>(p);
     const ConvProblem set = group_set(p, plan.together);
-    call_.terms = TermOrder(set);
+    call_.k_order = KOrder(set);
     call_.by_channels = plan.groups_a_step == 1 && goes_by_channels(set) ? 1 : 0;
-    call_.tail = TermTail(set, plan.width);
+    call_.tail = KTail(set, plan.width);
     call_.activation = DeviceActivation(p.activation);
     call_.pointwise = is_pointwise(p) ? 1 : 0;
     call_.pixels = narrow(p.n * p.p * p.q);
@@ -107,7 +107,7 @@ class BoundWgmmaGemm final : public BoundKernel {
     }
     if (call.tail.exists())
       call.residuals_or_tails = window_operand(problem_, run.in<void>(ConvOp::input), shape_.m,
-                                               call.tail.instructions(call.terms, width_) * width_ / 4);
+                                               call.tail.instructions(call.k_order, width_) * width_ / 4);
     const WgmmaShared shared = shared_of(shape_, problem_.residual);
     const auto shared_bytes = static_cast<std::size_t>(shared.total);
     const int units = run.cuda->multiprocessors;

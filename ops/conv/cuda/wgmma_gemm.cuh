@@ -14,7 +14,7 @@
 namespace lenslet::cuda {
 
 /// Kernel arguments. x, residual and y are NHWC with pixels at multiples of 16 bytes (aligned_nhwc). At most 640 bytes:
-/// larger parameters slow launches (WgmmaSlices), and alignment would make it 768.
+/// larger parameters slow launches (WgmmaSplitK), and alignment would make it 768.
 struct WgmmaGemm {
   CUtensorMap windows{};  ///< of x: in im2col mode, or pointwise [pixels][C]
   CUtensorMap filters{};  ///< [K][R*S][C], C of a set
@@ -26,7 +26,7 @@ struct WgmmaGemm {
   int pointwise = 0;
   int pixels = 0, k = 0;  ///< pixels: N*P*Q; k: K with padding, which is written too
   int biases = 0;         ///< K
-  TermOrder terms;
+  KOrder k_order;
   int by_channels = 0;          ///< goes_by_channels()
   int steps = 0;                ///< k-blocks of a tile
   int stages = 0;               ///< in use
@@ -35,7 +35,7 @@ struct WgmmaGemm {
   SetTiles sets;                ///< of tiles along gemm_n
   const float* bias = nullptr;  ///< may be null
   int adds_residual = 0;
-  TermTail tail;
+  KTail tail;
 };
 static_assert(sizeof(WgmmaGemm) <= 640);
 
@@ -106,36 +106,36 @@ __device__ inline void produce(const WgmmaGemm& g, const Block& block) {
   early = early < Block::stages(g) ? early : Block::stages(g);
   {
     const int first_k = Block::first() % g.tiles_n * Block::shape.n;
-    TermWalk terms;
+    KWalk k_walk;
     for (int stage = 0, step = 0; stage < early; ++stage) {
-      Stage::template bring_filters<by_channels, tails>(g, block.filters(stage), block.full(stage), first_k, terms);
+      Stage::template load_filters<by_channels, tails>(g, block.filters(stage), block.full(stage), first_k, k_walk);
       if (!Block::Element::filters_may_last || ++step < g.steps) continue;
       step = 0;
-      terms = {};
+      k_walk = {};
     }
   }
   wait_for_previous();
-  order_copies_after_stores();
+  fence_proxy_async_global();
   auto at = Block::ring(g);
   for (int index = Block::first(); index < g.tiles; index += Block::step()) {
     const int tile_m = index / g.tiles_n, tile_n = index - tile_m * g.tiles_n, first_k = tile_n * Block::shape.n;
     const int first_pixel = tile_m * Block::shape.m, first_c = g.sets.first_channel(tile_n);
     const WindowStart start = g.walk.start(first_pixel);
-    TermWalk terms;
+    KWalk k_walk;
     for (int step = 0; step < g.steps; ++step) {
       std::uint64_t* const full = block.full(at.stage);
       if (early > 0) {
         --early;
       } else {
-        wait_for_phase(block.empty(at.stage), at.phase ^ 1);  // all are empty at first
-        TermWalk same = terms;
+        wait_parity(block.empty(at.stage), at.phase ^ 1);  // all are empty at first
+        KWalk same = k_walk;
         if (Block::filters_last(g))
-          Stage::template announce_windows<tails>(g, full, terms);
+          Stage::template expect_windows<tails>(g, full, k_walk);
         else
-          Stage::template bring_filters<by_channels, tails>(g, block.filters(at.stage), full, first_k, same);
+          Stage::template load_filters<by_channels, tails>(g, block.filters(at.stage), full, first_k, same);
       }
-      Stage::template bring_windows<by_channels, tails>(g, block.pixels(at.stage), full, first_pixel, start, terms,
-                                                        first_c);
+      Stage::template load_windows<by_channels, tails>(g, block.pixels(at.stage), full, first_pixel, start, k_walk,
+                                                       first_c);
       at.next();
     }
   }
@@ -152,17 +152,17 @@ __device__ inline void consume(const WgmmaGemm& g, const Block& block) {
   const int share_m = consumer * (rows64 * 64), own_m = share_m + warp % 4 * 16;
 
   wait_for_previous();
-  typename Block::Element::template Epilogue<Block, WgmmaGemm> finisher(g, block, warp);
+  typename Block::Element::template Epilogue<Block, WgmmaGemm> epilogue(g, block, warp);
   auto at = Block::ring(g);
   typename Block::Element::Accumulator d[rows64][n / 2];
   for (int index = Block::first(); index < g.tiles; index += Block::step()) {
     const int tile_m = index / g.tiles_n, next = index + Block::step(), next_m = next / g.tiles_n;
-    finisher.begin({tile_m * Block::shape.m + own_m}, (index - tile_m * g.tiles_n) * n,
+    epilogue.begin({tile_m * Block::shape.m + own_m}, (index - tile_m * g.tiles_n) * n,
                    {next_m * Block::shape.m + own_m}, (next - next_m * g.tiles_n) * n);
     multiply_tile<T>(g, block, at, share_m, lane, d);
-    finisher.finish(d);
+    epilogue.finish(d);
   }
-  finisher.end();
+  epilogue.end();
 }
 
 #endif
@@ -177,11 +177,11 @@ __global__ void __launch_bounds__(wgmma_threads(shape_of(tile).consumers), 1)
   const Block block{shared};
   if (threadIdx.x == 0) {
     for (int stage = 0; stage < Block::layout.stages; ++stage) {
-      init_barrier(block.full(stage), 1);
-      init_barrier(block.empty(stage), Block::shape.consumers * 4);
+      init_mbarrier(block.full(stage), 1);
+      init_mbarrier(block.empty(stage), Block::shape.consumers * 4);
     }
     init_residual_barriers(block);
-    publish_barriers();
+    fence_mbarrier_init();
   }
   __syncthreads();
   if (threadIdx.x < 128) {

@@ -6,7 +6,7 @@
 #include <limits>
 
 #include "ops/conv/cuda/group_sets.h"
-#include "ops/conv/cuda/wgmma_slices_us.h"
+#include "ops/conv/cuda/wgmma_split_k_us.h"
 
 namespace lenslet::cuda {
 namespace {
@@ -22,7 +22,7 @@ constexpr double epilogue_us = 1.22, narrow_epilogue_us = 1.65;
 constexpr double unheld = 1.2, crowded = 1.5;
 /// Overhead of several sets of groups: 1x192x35x35 -> 192, 1x1 in 6 groups, takes 2.20 us, 2.13 without, mma_gemm 2.10.
 constexpr double sets_us = 0.1;
-/// Overhead of a tail (TermTail). By hand, from 60 configurations of 9 problems on an H100: 64x96x35x35 -> 96, 3x3,
+/// Overhead of a tail (KTail). By hand, from 60 configurations of 9 problems on an H100: 64x96x35x35 -> 96, 3x3,
 /// takes 33.0 us by 128x96, 32.3 by 256x96.
 constexpr double tail_us = 0.1;
 
@@ -34,7 +34,7 @@ constexpr double sustained = 1.00;
 
 /// Cluster split-K. Each wave of blocks: barriers, first operands, block turnover; epilogue of 128x128 outputs by one
 /// block.
-constexpr double slices_block_us = 1.59, slices_epilogue_us = 1.47;
+constexpr double split_k_block_us = 1.59, split_k_epilogue_us = 1.47;
 /// L2 bandwidth of all multiprocessors together.
 constexpr double l2_bytes_per_us = 9e6;
 /// Reduction in a cluster: wait, then the rate of exchanging partial sums.
@@ -42,18 +42,18 @@ constexpr double exchange_us = 0.23, exchange_bytes_per_us = 46e3;
 /// TMA rows a us of one multiprocessor, however narrow.
 constexpr double rows_per_us = 1150;
 
-constexpr SlicesCosts slices_costs{.block_us = slices_block_us,
-                                   .epilogue_us = slices_epilogue_us,
-                                   .l2_bytes_per_us = l2_bytes_per_us,
-                                   .exchange_us = exchange_us,
-                                   .exchange_bytes_per_us = exchange_bytes_per_us,
-                                   .rows_per_us = rows_per_us,
-                                   .unhidden = unhidden};
+constexpr SplitKCosts split_k_costs{.block_us = split_k_block_us,
+                                    .epilogue_us = split_k_epilogue_us,
+                                    .l2_bytes_per_us = l2_bytes_per_us,
+                                    .exchange_us = exchange_us,
+                                    .exchange_bytes_per_us = exchange_bytes_per_us,
+                                    .rows_per_us = rows_per_us,
+                                    .unhidden = unhidden};
 
 constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 /// All but what follows from the tile.
-WgmmaGemmPlan cut(const ConvProblem& p, int width) {
+WgmmaGemmPlan tiling(const ConvProblem& p, int width) {
   WgmmaGemmPlan plan;
   plan.width = width;
   plan.groups = p.r * p.s * ceil_div(p.c, width);
@@ -71,27 +71,25 @@ WgmmaGemmPlan tiled(const ConvProblem& p, WgmmaGemmPlan plan) {
 /// 64x16x55x55 -> 64, 3x3, takes 31.6 us by 16 channels, 41.6 by 32.
 std::vector<int> useful_widths(const ConvProblem& p) {
   std::vector<int> widths;
-  std::int64_t terms = std::numeric_limits<std::int64_t>::max();
+  std::int64_t gemm_k = std::numeric_limits<std::int64_t>::max();
   for (const int width : wgmma_widths) {
     const std::int64_t with = ceil_div(p.c, width) * width;
     if (p.r * p.s > 1 && width > wgmma_widths.back() && 2 * p.c <= width) continue;
-    if (with < terms) widths.push_back(width);
-    terms = std::min(terms, with);
+    if (with < gemm_k) widths.push_back(width);
+    gemm_k = std::min(gemm_k, with);
   }
   return widths;
 }
 
-double terms_a_step(const WgmmaGemmPlan& plan) { return plan.groups_a_step * plan.width; }
+double block_k(const WgmmaGemmPlan& plan) { return plan.groups_a_step * plan.width; }
 /// Least time of a k-block's TMA loads, from L2 or memory.
-double copies_us(const WgmmaGemmPlan& plan) {
-  return (plan.m() + plan.n()) * terms_a_step(plan) / plan.width / rows_per_us;
-}
+double copies_us(const WgmmaGemmPlan& plan) { return (plan.m() + plan.n()) * block_k(plan) / plan.width / rows_per_us; }
 
 double persistent_us(const ConvProblem& p, const WgmmaGemmPlan& plan, const DeviceProfile& device) {
   const ConvProblem set = group_set(p, plan.together);
   const WgmmaTileShape& shape = shape_of(plan.tile);
   const double rate = shape.efficiency * device.flops_per_us(Numerics::Multiply::fp16) / device.units;
-  const double products_us = 2.0 * shape.m * shape.n * terms_a_step(plan) / rate;
+  const double products_us = 2.0 * shape.m * shape.n * block_k(plan) / rate;
   const TailSteps tails(set, plan.width);
   const double steps_us = (static_cast<double>(plan.steps) - tails.count) * std::max(products_us, copies_us(plan)) +
                           tails.us(products_us, copies_us(plan), tail_us);
@@ -99,32 +97,32 @@ double persistent_us(const ConvProblem& p, const WgmmaGemmPlan& plan, const Devi
   if (!holds_biases(shape)) out_us *= unheld;
   if (p.residual && shared_of(shape, true).slots == 2) out_us *= crowded;
   // Each multiprocessor's tiles one after the other, or memory time.
-  const auto rounds = static_cast<double>(ceil_div(plan.tiles_m * plan.tiles_n, device.units));
-  const double tile_us = windows_cost(p, plan.together, shape, rounds) *
+  const auto waves = static_cast<double>(ceil_div(plan.tiles_m * plan.tiles_n, device.units));
+  const double tile_us = windows_cost(p, plan.together, shape, waves) *
                          (steps_us + ragged_us(set, tails.width, true) + out_us * shape.m * shape.n / (128.0 * 128.0));
   const double least_us = p.flops() / (sustained * device.flops_per_us(Numerics::Multiply::fp16));
-  const double tiles_us = std::max(rounds * tile_us, least_us), memory_us = bytes_with_room(p) / device.bytes_per_us;
+  const double tiles_us = std::max(waves * tile_us, least_us), memory_us = padded_bytes(p) / device.bytes_per_us;
   return start_us + (plan.sets > 1 ? sets_us : 0) + std::max(tiles_us, memory_us) +
          unhidden * std::min(tiles_us, memory_us);
 }
 
 double clusters_us(const ConvProblem& p, const WgmmaGemmPlan& plan, const DeviceProfile& device) {
-  return slices_us(p,
-                   {.tile = shape_of(plan.slices_tile),
-                    .slices = plan.slices,
-                    .tiles = plan.tiles_m * plan.tiles_n,
-                    .steps = plan.steps,
-                    .terms = terms_a_step(plan),
-                    .rows = static_cast<double>((plan.m() + plan.n()) * plan.groups_a_step),
-                    .row_bytes = plan.width * 2.0,
-                    .ragged_us = ragged_us(p, plan.width),
-                    .flops_per_us = device.flops_per_us(Numerics::Multiply::fp16)},
-                   slices_costs, device);
+  return split_k_us(p,
+                    {.tile = shape_of(plan.split_k_tile),
+                     .split_k = plan.split_k,
+                     .tiles = plan.tiles_m * plan.tiles_n,
+                     .steps = plan.steps,
+                     .block_k = block_k(plan),
+                     .rows = static_cast<double>((plan.m() + plan.n()) * plan.groups_a_step),
+                     .row_bytes = plan.width * 2.0,
+                     .ragged_us = ragged_us(p, plan.width),
+                     .flops_per_us = device.flops_per_us(Numerics::Multiply::fp16)},
+                    split_k_costs, device);
 }
 
 }  // namespace
 
-double windows_cost(const ConvProblem& p, std::int64_t together, const WgmmaTileShape& tile, double rounds) {
+double windows_cost(const ConvProblem& p, std::int64_t together, const WgmmaTileShape& tile, double waves) {
   if (p.r * p.s == 1) return 1;
   if (p.groups > 1) {
     const bool strided = p.stride_h > 1 || p.stride_w > 1, f32 = p.storage == DType::f32;
@@ -132,9 +130,9 @@ double windows_cost(const ConvProblem& p, std::int64_t together, const WgmmaTile
   }
   if (tile.n == 32) return 1.35;
   if (2 * p.group_k() <= tile.n) return 1.2;
-  if (tile.m == 192 && tile.n == 64 && rounds == 2) return 1.12;
-  if (tile.m == 128 && tile.n == 128 && rounds <= 1) return 1.07;
-  return rounds <= 1 && tile.m >= 192 && tile.n == 64 ? 1.25 : 1;
+  if (tile.m == 192 && tile.n == 64 && waves == 2) return 1.12;
+  if (tile.m == 128 && tile.n == 128 && waves <= 1) return 1.07;
+  return waves <= 1 && tile.m >= 192 && tile.n == 64 ? 1.25 : 1;
 }
 
 std::int64_t prepared_channels(const ConvProblem& p) {
@@ -157,7 +155,7 @@ std::optional<std::string> refuse_im2col(const ConvProblem& p) {
   // Limits of im2col tensor maps with two spatial axes, and of the instruction's offsets.
   constexpr std::int64_t least_corner = -128, most_corner = 127, most_stride = 8, most_offset = 255;
   if (p.stride_h > most_stride || p.stride_w > most_stride)
-    return fmt::format("a stride beyond {}, which the copy engine cannot take", most_stride);
+    return fmt::format("a stride beyond {}, which TMA cannot take", most_stride);
   if ((p.r - 1) * p.dilation_h > most_offset || (p.s - 1) * p.dilation_w > most_offset)
     return fmt::format("a window of more than {} lines or columns", most_offset + 1);
   const auto fits = [&](std::int64_t pad, std::int64_t outputs, std::int64_t stride, std::int64_t inputs) {
@@ -165,7 +163,7 @@ std::optional<std::string> refuse_im2col(const ConvProblem& p) {
     return -pad >= least_corner && upper >= least_corner && upper <= most_corner;
   };
   if (!fits(p.pad_left, p.q, p.stride_w, p.w) || !fits(p.pad_top, p.p, p.stride_h, p.h))
-    return "windows begin too far inside or outside of the image for the copy engine";
+    return "windows begin too far inside or outside of the image for TMA";
   return std::nullopt;
 }
 
@@ -178,7 +176,7 @@ bool is_pointwise(const ConvProblem& p) {
   return p.r == 1 && p.s == 1 && p.stride_h == 1 && p.stride_w == 1 && !p.padded();
 }
 
-TermTail::TermTail(const ConvProblem& p, int width) {
+KTail::KTail(const ConvProblem& p, int width) {
   const std::int64_t left = p.c % width;
   const bool whole = width * static_cast<int>(dtype_bytes(p.storage)) == 128;
   if (whole && left > 0 && left <= width / 2 && p.r * p.s > 1 && !p.residual) first = static_cast<int>(p.c - left);
@@ -187,27 +185,27 @@ TermTail::TermTail(const ConvProblem& p, int width) {
 std::string WgmmaGemmPlan::str() const {
   ConfigWriter text;
   text.add("tile", fmt::format("{}x{}", m(), n()));
-  if (slices != 0) text.add("slices", std::int64_t{slices});
+  if (split_k != 0) text.add("split_k", std::int64_t{split_k});
   if (width != wgmma_step) text.add("width", std::int64_t{width});
   if (together != 1) text.add("together", together);
   return text.str();
 }
 
-WgmmaGemmPlan cut_wgmma(const ConvProblem& p, WgmmaTile tile, int width) {
-  WgmmaGemmPlan plan = cut(p, width);
+WgmmaGemmPlan tile_wgmma(const ConvProblem& p, WgmmaTile tile, int width) {
+  WgmmaGemmPlan plan = tiling(p, width);
   plan.tile = tile;
   return tiled(p, plan);
 }
 
-WgmmaGemmPlan cut_wgmma(const ConvProblem& p, SlicesTile tile, int slices, int width) {
-  WgmmaGemmPlan plan = cut(p, width);
-  plan.slices_tile = tile;
-  plan.slices = slices;
+WgmmaGemmPlan tile_wgmma(const ConvProblem& p, SplitKTile tile, int split_k, int width) {
+  WgmmaGemmPlan plan = tiling(p, width);
+  plan.split_k_tile = tile;
+  plan.split_k = split_k;
   return tiled(p, plan);
 }
 
-std::vector<WgmmaGemmPlan> wgmma_cuts(const ConvProblem& p) {
-  std::vector<WgmmaGemmPlan> cuts;
+std::vector<WgmmaGemmPlan> wgmma_tilings(const ConvProblem& p) {
+  std::vector<WgmmaGemmPlan> tilings;
   if (p.groups > 1) {
     for (const std::int64_t together : useful_sets(p)) {
       const ConvProblem set = group_set(p, together);
@@ -215,35 +213,36 @@ std::vector<WgmmaGemmPlan> wgmma_cuts(const ConvProblem& p) {
         for (std::size_t i = 0; i < wgmma_tiles.size(); ++i) {
           const auto tile = static_cast<WgmmaTile>(i);
           if (set.k % shape_of(tile).n == 0 && has_width(tile, width))
-            cuts.push_back(cut_sets(p, together, [&](const ConvProblem& one) { return cut_wgmma(one, tile, width); }));
+            tilings.push_back(
+                split_sets(p, together, [&](const ConvProblem& one) { return tile_wgmma(one, tile, width); }));
         }
     }
-    return cuts;
+    return tilings;
   }
   for (const int width : useful_widths(p)) {
     for (std::size_t i = 0; i < wgmma_tiles.size(); ++i) {
       const auto tile = static_cast<WgmmaTile>(i);
-      if (has_width(tile, width)) cuts.push_back(cut_wgmma(p, tile, width));
+      if (has_width(tile, width)) tilings.push_back(tile_wgmma(p, tile, width));
     }
-    for (std::size_t i = 0; i < slices_tiles.size(); ++i)
-      for (const int slices : slice_counts) {
-        const auto tile = static_cast<SlicesTile>(i);
+    for (std::size_t i = 0; i < split_k_tiles.size(); ++i)
+      for (const int split_k : split_k_counts) {
+        const auto tile = static_cast<SplitKTile>(i);
         if (!has_width(tile, width)) continue;
-        const WgmmaGemmPlan plan = cut_wgmma(p, tile, slices, width);
-        if (slices <= plan.steps) cuts.push_back(plan);
+        const WgmmaGemmPlan plan = tile_wgmma(p, tile, split_k, width);
+        if (split_k <= plan.steps) tilings.push_back(plan);
       }
   }
-  return cuts;
+  return tilings;
 }
 
 double wgmma_plan_us(const ConvProblem& p, const WgmmaGemmPlan& plan, const DeviceProfile& device) {
-  return plan.slices == 0 ? persistent_us(p, plan, device) : clusters_us(p, plan, device);
+  return plan.split_k == 0 ? persistent_us(p, plan, device) : clusters_us(p, plan, device);
 }
 
 WgmmaGemmPlan plan_wgmma_gemm(const ConvProblem& p) {
   WgmmaGemmPlan best;
   double best_us = std::numeric_limits<double>::infinity();
-  for (const WgmmaGemmPlan& plan : wgmma_cuts(p)) {
+  for (const WgmmaGemmPlan& plan : wgmma_tilings(p)) {
     const double us = wgmma_plan_us(p, plan, reference_gpu());
     if (us >= best_us) continue;
     best_us = us;
@@ -254,9 +253,9 @@ WgmmaGemmPlan plan_wgmma_gemm(const ConvProblem& p) {
 
 WgmmaGemmPlan read_wgmma_gemm_plan(const ConvProblem& p, std::string_view config) {
   ConfigReader reader(config);
-  for (const WgmmaGemmPlan& plan : wgmma_cuts(p))
+  for (const WgmmaGemmPlan& plan : wgmma_tilings(p))
     if (plan.str() == config) return plan;
-  reader.refuse("there is no kernel for such a cut of this problem");
+  reader.refuse("no kernel has this configuration for this problem");
 }
 
 }  // namespace lenslet::cuda

@@ -7,7 +7,8 @@
 // filters are of one set and read its channels alone.
 //
 // Two kernels. wgmma_gemm.cuh: persistent blocks of three or four warpgroups walk [m x n] tiles, filters fastest, so
-// that concurrent blocks share pixels and filters in L2. wgmma_slices.cuh: cluster split-K for problems with few tiles.
+// that concurrent blocks share pixels and filters in L2. wgmma_split_k.cuh: cluster split-K for problems with few
+// tiles.
 
 #include <array>
 #include <cstddef>
@@ -83,7 +84,7 @@ LENSLET_HOST_DEVICE constexpr bool holds_biases(const WgmmaTileShape& tile) {
 /// Factor of a tile's time for filters of several taps, relative to 1x1. Higher for 256x32, for half-empty tiles, for
 /// 192x64, 256x64 and 128x128 in few waves, and for sets of groups without stride (few channels, read from L2 once a
 /// tap). Cases: docs/results/cuda-cost-model-cases-2026-11-27.csv.
-double windows_cost(const ConvProblem& problem, std::int64_t together, const WgmmaTileShape& tile, double rounds);
+double windows_cost(const ConvProblem& problem, std::int64_t together, const WgmmaTileShape& tile, double waves);
 
 constexpr const WgmmaTileShape& shape_of(WgmmaTile tile) { return wgmma_tiles[static_cast<std::size_t>(tile)]; }
 
@@ -93,26 +94,26 @@ constexpr bool has_width(WgmmaTile tile, int width) {
          tile == WgmmaTile::t256x64 || tile == WgmmaTile::t128x64 || tile == WgmmaTile::t256x32;
 }
 
-/// Tile shapes of cluster split-K, in the order of `slices_tiles`.
-enum class SlicesTile { t128x128, t128x64, t64x64, t64x32 };
+/// Tile shapes of cluster split-K, in the order of `split_k_tiles`.
+enum class SplitKTile { t128x128, t128x64, t64x64, t64x32 };
 
-struct SlicesTileShape {
+struct SplitKTileShape {
   int m = 0, n = 0;
   double efficiency = 0;  ///< as above, of full multiprocessors
   int blocks = 1;         ///< resident on a multiprocessor
 };
 
-inline constexpr std::array<SlicesTileShape, 4> slices_tiles{{
+inline constexpr std::array<SplitKTileShape, 4> split_k_tiles{{
     {128, 128, 1.00, 1},
     {128, 64, 0.80, 1},
     {64, 64, 0.52, 2},
     {64, 32, 0.34, 2},
 }};
 
-constexpr const SlicesTileShape& shape_of(SlicesTile tile) { return slices_tiles[static_cast<std::size_t>(tile)]; }
+constexpr const SplitKTileShape& shape_of(SplitKTile tile) { return split_k_tiles[static_cast<std::size_t>(tile)]; }
 
-constexpr bool has_width(SlicesTile tile, int width) {
-  return width == wgmma_step || tile == SlicesTile::t128x64 || tile == SlicesTile::t64x64;
+constexpr bool has_width(SplitKTile tile, int width) {
+  return width == wgmma_step || tile == SplitKTile::t128x64 || tile == SplitKTile::t64x64;
 }
 
 /// Channels of packed filters, zero-padded to whole rows, so that taps begin at multiples of a row.
@@ -126,7 +127,7 @@ constexpr std::int64_t blocks_of_same_filters(std::int64_t units, std::int64_t b
 }
 
 /// Cluster sizes: powers of 2, so that blocks reduce equal shares.
-inline constexpr std::array<int, 4> slice_counts{1, 2, 4, 8};
+inline constexpr std::array<int, 4> split_k_counts{1, 2, 4, 8};
 
 /// Filters of a box of the epilogue (staged_rows pixels): a consumer warp rounds it into shared memory, one TMA store
 /// writes it; a residual comes the same way. TMA takes a fixed time a row, so rows are as wide as divides n: 64
@@ -197,24 +198,24 @@ constexpr bool has_residual_layout(const WgmmaTileShape& tile) {
 
 /// Shared memory in bytes of a split-K block: stages of both operands, partial sums of its share of the tile from all
 /// splits, barriers.
-struct SlicesShared {
+struct SplitKShared {
   int pixels = 0, filters = 0;  ///< of a stage
   int stages = 0;
-  int sums = 0;      ///< offset of the partial sums
+  int acc = 0;       ///< offset of the partial sums
   int barriers = 0;  ///< offset: full barriers of the stages, then empty ones
   int total = 0;
 };
-constexpr SlicesShared shared_of(const SlicesTileShape& tile) {
+constexpr SplitKShared shared_of(const SplitKTileShape& tile) {
   // A multiprocessor has 228 KiB; each block costs 1 more, and one block can have 227.
   constexpr int all = 227 << 10, half = 113 << 10, most_stages = 8, for_barriers = 256;
-  SlicesShared shared;
+  SplitKShared shared;
   shared.pixels = tile.m * wgmma_step * 2;
   shared.filters = tile.n * wgmma_step * 2;
-  const int stage = shared.pixels + shared.filters, sums_bytes = tile.m * tile.n * 4;
-  const int fitting = ((tile.blocks == 1 ? all : half) - sums_bytes - for_barriers) / stage;
+  const int stage = shared.pixels + shared.filters, acc_bytes = tile.m * tile.n * 4;
+  const int fitting = ((tile.blocks == 1 ? all : half) - acc_bytes - for_barriers) / stage;
   shared.stages = fitting < most_stages ? fitting : most_stages;
-  shared.sums = shared.stages * stage;
-  shared.barriers = shared.sums + sums_bytes;
+  shared.acc = shared.stages * stage;
+  shared.barriers = shared.acc + acc_bytes;
   shared.total = shared.barriers + 2 * shared.stages * 8;
   return shared;
 }
@@ -223,7 +224,7 @@ constexpr SlicesShared shared_of(const SlicesTileShape& tile) {
 /// consecutive. A consumer warp sends its units of partial sums to their owners; each rank owns equally many, its
 /// slots. All numbers are powers of 2.
 inline constexpr int unit_rows = 16, unit_filters = 16, unit_bytes = unit_rows * unit_filters * 4;
-struct SlicesShare {
+struct SplitKShare {
   int each_log2 = 0;  ///< units a rank, log2
   int warps = 0;      ///< that share a rank's units
 
@@ -243,16 +244,16 @@ LENSLET_HOST_DEVICE constexpr int log2_of(int power) {
   while (power >> (log2 + 1) != 0) ++log2;
   return log2;
 }
-LENSLET_HOST_DEVICE constexpr SlicesShare share_of(int m, int n, int slices_log2) {
-  return {log2_of(m / unit_rows * (n / unit_filters)) - slices_log2, m / unit_rows};
+LENSLET_HOST_DEVICE constexpr SplitKShare share_of(int m, int n, int split_k_log2) {
+  return {log2_of(m / unit_rows * (n / unit_filters)) - split_k_log2, m / unit_rows};
 }
 /// Byte offset of the 16 bytes (row, half) of a unit while results are transposed in shared memory, without bank
 /// conflicts.
 LENSLET_HOST_DEVICE constexpr int unit_offset(int row, int half) { return (row * 2 + (half ^ (row >> 2 & 1))) * 16; }
 
 /// First k-block of a split; `slices` gives the number of k-blocks.
-LENSLET_HOST_DEVICE constexpr int first_step(int slice, int steps, int slices_log2) {
-  return static_cast<int>(static_cast<std::int64_t>(slice) * steps >> slices_log2);
+LENSLET_HOST_DEVICE constexpr int first_step(int split, int steps, int split_k_log2) {
+  return static_cast<int>(static_cast<std::int64_t>(split) * steps >> split_k_log2);
 }
 
 /// Parameters of TMA's im2col mode (PTX ISA, "Im2col mode"; cuTensorMapEncodeIm2col): windows begin at the lower
@@ -274,7 +275,7 @@ bool is_pointwise(const ConvProblem& problem);
 struct WindowStart {
   int w = 0, h = 0, n = 0;
 };
-/// Computes it. 16-bit positions where parameters are short and a block has several tiles; in wgmma_slices they cost
+/// Computes it. 16-bit positions where parameters are short and a block has several tiles; in wgmma_split_k they cost
 /// 0.06 us a kernel (ResNet-50, fp16, batch 1: 0.1973 ms for 0.1941).
 template <typename Place = int>
 struct WindowWalk {
@@ -301,35 +302,35 @@ struct WindowWalk {
 bool goes_by_channels(const ConvProblem& problem);
 
 /// Order of a tile's K groups: channels, then taps of a row, then rows.
-struct TermOrder {
+struct KOrder {
   int c = 1, taps = 1;  ///< c: padded; TMA boxes must begin at multiples of 16 bytes
   int dilation_w = 1, dilation_h = 1;
   int window_w = 1;  ///< S * dilation_w
 
-  TermOrder() = default;
-  explicit TermOrder(const ConvProblem& problem)
+  KOrder() = default;
+  explicit KOrder(const ConvProblem& problem)
       : c(static_cast<int>(aligned_channels(problem.c, problem.storage))),
         taps(static_cast<int>(problem.r * problem.s)),
         dilation_w(static_cast<int>(problem.dilation_w)),
         dilation_h(static_cast<int>(problem.dilation_h)),
         window_w(static_cast<int>(problem.s * problem.dilation_w)) {}
 };
-struct TermWalk {
+struct KWalk {
   int c = 0, tap = 0, tap_w = 0, tap_h = 0;  ///< of the group: first channel, tap, and its offset
 
   /// Itself; past the last group a position outside of x and the filters, so that TMA loads zeros.
-  LENSLET_HOST_DEVICE TermWalk or_zeros(const TermOrder& order) const {
+  LENSLET_HOST_DEVICE KWalk or_zeros(const KOrder& order) const {
     if (tap < order.taps) return *this;
     return {order.c, order.taps, 0, 0};
   }
   /// The position after `group` groups.
-  LENSLET_HOST_DEVICE static TermWalk at(const TermOrder& order, int group, int channels) {
+  LENSLET_HOST_DEVICE static KWalk at(const KOrder& order, int group, int channels) {
     const int a_tap = (order.c + channels - 1) / channels, taps = order.window_w / order.dilation_w;
     const int tap = group / a_tap, line = tap / taps;
     return {(group - tap * a_tap) * channels, tap, (tap - line * taps) * order.dilation_w, line * order.dilation_h};
   }
   template <bool by_channels = false>
-  LENSLET_HOST_DEVICE void next(const TermOrder& order, int channels = wgmma_step) {
+  LENSLET_HOST_DEVICE void next(const KOrder& order, int channels = wgmma_step) {
     if constexpr (by_channels) {
       ++tap;
       tap_w += order.dilation_w;
@@ -358,27 +359,27 @@ struct TermWalk {
 /// parameter is reused). 39.5 to 32.3 us for 64x96x35x35 -> 96, 3x3
 /// (docs/results/cuda-cost-model-cases-2026-11-27.csv). Three instructions' boxes would be as wide as whole ones, and
 /// 1x1 gains nothing.
-struct TermTail {
+struct KTail {
   static constexpr int none = std::numeric_limits<int>::max();
   int first = none;  ///< its first channel
 
-  TermTail() = default;
+  KTail() = default;
   /// For groups of `width` channels, four instructions. The problem may be a set of groups.
-  TermTail(const ConvProblem& problem, int width);
+  KTail(const ConvProblem& problem, int width);
   LENSLET_HOST_DEVICE bool exists() const { return first != none; }
   /// The last instruction may cover zero-padded channels or, in a set, others that meet zero filters.
-  LENSLET_HOST_DEVICE int instructions(const TermOrder& terms, int width) const {
-    return terms.c - first > width / 4 ? 2 : 1;
+  LENSLET_HOST_DEVICE int instructions(const KOrder& k_order, int width) const {
+    return k_order.c - first > width / 4 ? 2 : 1;
   }
 };
 /// Order of a tile's k-blocks with tails: `times` times `whole` ordinary ones, then `tails`.
 struct TailOrder {
   int times = 0, whole = 0, tails = 0;
 
-  LENSLET_HOST_DEVICE TailOrder(const TermOrder& terms, const TermTail& tail, int width, bool by_channels)
-      : times(by_channels ? 1 : terms.taps),
-        whole(tail.first / width * (by_channels ? terms.taps : 1)),
-        tails(by_channels ? terms.taps : 1) {}
+  LENSLET_HOST_DEVICE TailOrder(const KOrder& k_order, const KTail& tail, int width, bool by_channels)
+      : times(by_channels ? 1 : k_order.taps),
+        whole(tail.first / width * (by_channels ? k_order.taps : 1)),
+        tails(by_channels ? k_order.taps : 1) {}
 };
 
 /// Channels of a tile, for grouped convolutions.
@@ -389,15 +390,15 @@ struct SetTiles {
 };
 
 struct WgmmaGemmPlan {
-  std::int64_t together = 1, sets = 1;            ///< groups in a set, and sets
-  WgmmaTile tile = WgmmaTile::t128x128;           ///< persistent blocks
-  SlicesTile slices_tile = SlicesTile::t128x128;  ///< cluster split-K
-  int slices = 0;                                 ///< splits of a tile, reduced in a cluster; 0: persistent blocks
-  int width = wgmma_step;                         ///< channels of a group
-  std::int64_t tiles_m = 0, tiles_n = 0;          ///< tiles_n: of all sets
-  std::int64_t groups = 0;                        ///< R*S times C/width rounded up
-  std::int64_t steps = 0;                         ///< k-blocks of a tile, all splits
-  int groups_a_step = 1;                          ///< 64 / width, or 1 if there is one group
+  std::int64_t together = 1, sets = 1;             ///< groups in a set, and sets
+  WgmmaTile tile = WgmmaTile::t128x128;            ///< persistent blocks
+  SplitKTile split_k_tile = SplitKTile::t128x128;  ///< cluster split-K
+  int split_k = 0;                                 ///< splits of a tile, reduced in a cluster; 0: persistent blocks
+  int width = wgmma_step;                          ///< channels of a group
+  std::int64_t tiles_m = 0, tiles_n = 0;           ///< tiles_n: of all sets
+  std::int64_t groups = 0;                         ///< R*S times C/width rounded up
+  std::int64_t steps = 0;                          ///< k-blocks of a tile, all splits
+  int groups_a_step = 1;                           ///< 64 / width, or 1 if there is one group
 
   /// Stages whose filters need to be loaded only once, if all of a block's tiles have the same filters; 0 where a tile
   /// has more k-blocks than stages.
@@ -405,19 +406,19 @@ struct WgmmaGemmPlan {
     return steps > stages ? 0 : stages / static_cast<int>(steps) * static_cast<int>(steps);
   }
 
-  int m() const { return slices == 0 ? shape_of(tile).m : shape_of(slices_tile).m; }
-  int n() const { return slices == 0 ? shape_of(tile).n : shape_of(slices_tile).n; }
-  /// The configuration: "tile=128x256" for persistent blocks, "tile=64x64 slices=4" for cluster split-K;
+  int m() const { return split_k == 0 ? shape_of(tile).m : shape_of(split_k_tile).m; }
+  int n() const { return split_k == 0 ? shape_of(tile).n : shape_of(split_k_tile).n; }
+  /// The configuration: "tile=128x256" for persistent blocks, "tile=64x64 split_k=4" for cluster split-K;
   /// then " width=32" where it is not 64, and " together=4".
   std::string str() const;
 };
 
-WgmmaGemmPlan cut_wgmma(const ConvProblem& problem, WgmmaTile tile, int width = wgmma_step);
-/// `slices` is one of slice_counts, and at most the number of k-blocks.
-WgmmaGemmPlan cut_wgmma(const ConvProblem& problem, SlicesTile tile, int slices, int width = wgmma_step);
+WgmmaGemmPlan tile_wgmma(const ConvProblem& problem, WgmmaTile tile, int width = wgmma_step);
+/// `slices` is one of split_k_counts, and at most the number of k-blocks.
+WgmmaGemmPlan tile_wgmma(const ConvProblem& problem, SplitKTile tile, int split_k, int width = wgmma_step);
 /// All configurations with a kernel; narrow widths where they pad less. Grouped convolutions: persistent blocks of
 /// whole tiles only, perhaps none.
-std::vector<WgmmaGemmPlan> wgmma_cuts(const ConvProblem& problem);
+std::vector<WgmmaGemmPlan> wgmma_tilings(const ConvProblem& problem);
 /// Time in us, launch included.
 double wgmma_plan_us(const ConvProblem& problem, const WgmmaGemmPlan& plan, const DeviceProfile& device);
 /// The fastest by wgmma_plan_us() on reference_gpu(): split-K decides the order of additions, so the bits must not

@@ -1,5 +1,5 @@
 #pragma once
-// Tensor maps (TMA descriptors) of the operands of wgmma_gemm, wgmma_tf32 and wgmma_patch, encoded on the host.
+// Tensor maps (TMA descriptors) of the operands of wgmma_gemm, wgmma_tf32 and wgmma_halo, encoded on the host.
 
 #include <array>
 #include <cstdint>

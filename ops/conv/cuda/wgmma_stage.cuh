@@ -2,7 +2,7 @@
 // A pipeline stage of wgmma_gemm's and wgmma_tf32's kernels: its TMA loads and its products. A stage holds a k-block,
 // in groups of `width` channels of a tap: one group of 128-byte rows, or several narrower ones, so that there is one
 // barrier per 128 bytes of K. It is always full, zero-padded if need be: the compiler serialises products in branches
-// unless fence and commit are in the same branch. Persistent blocks may have tails (TermTail) as k-blocks of their own.
+// unless fence and commit are in the same branch. Persistent blocks may have tails (KTail) as k-blocks of their own.
 
 #include <cuda_runtime.h>
 
@@ -35,18 +35,18 @@ struct WgmmaStage {
   static constexpr int channels = width;
   static constexpr int row_bytes = width * element_bytes;
   static constexpr int pixels_bytes = m * row_bytes, filters_bytes = n * row_bytes;  ///< of a group
-  static constexpr int terms_bytes = wgmma_terms * 2;                                ///< k of an instruction, for any T
+  static constexpr int k_bytes = wgmma_k * 2;                                        ///< k of an instruction, for any T
   static_assert(groups * row_bytes <= 128);
 
   /// Bytes of a k-block's windows. `tails`: the call has some.
   template <bool tails, typename Call>
-  __device__ static unsigned windows_bytes([[maybe_unused]] const Call& g, [[maybe_unused]] const TermWalk& terms) {
+  __device__ static unsigned windows_bytes([[maybe_unused]] const Call& g, [[maybe_unused]] const KWalk& k_walk) {
     if constexpr (tails)
-      if (terms.c >= g.tail.first) return static_cast<unsigned>(g.tail.instructions(g.terms, width) * m * terms_bytes);
+      if (k_walk.c >= g.tail.first) return static_cast<unsigned>(g.tail.instructions(g.k_order, width) * m * k_bytes);
     return groups * pixels_bytes;
   }
   template <bool tails, typename Call>
-  __device__ static const CUtensorMap& windows_map(const Call& g, [[maybe_unused]] const TermWalk& group) {
+  __device__ static const CUtensorMap& windows_map(const Call& g, [[maybe_unused]] const KWalk& group) {
     if constexpr (tails)
       if (group.c >= g.tail.first) return g.residuals_or_tails;
     return g.windows;
@@ -54,36 +54,36 @@ struct WgmmaStage {
 
   /// One thread: loads windows into a stage that has its filters.
   template <bool tails, typename Call>
-  __device__ static void announce_windows(const Call& g, std::uint64_t* full, const TermWalk& terms) {
-    arrive_expecting(full, windows_bytes<tails>(g, terms));
+  __device__ static void expect_windows(const Call& g, std::uint64_t* full, const KWalk& k_walk) {
+    arrive_expect_tx(full, windows_bytes<tails>(g, k_walk));
   }
   /// One thread: sets the stage's expected bytes and loads its filters from first_k on. Advances `terms`, by channels
   /// where a k-block is one group.
   template <bool by_channels = false, bool tails = false, typename Call>
-  __device__ static void bring_filters(const Call& g, unsigned char* to, std::uint64_t* full, int first_k,
-                                       TermWalk& terms) {
-    arrive_expecting(full, windows_bytes<tails>(g, terms) + groups * filters_bytes);
+  __device__ static void load_filters(const Call& g, unsigned char* to, std::uint64_t* full, int first_k,
+                                      KWalk& k_walk) {
+    arrive_expect_tx(full, windows_bytes<tails>(g, k_walk) + groups * filters_bytes);
 #pragma unroll
     for (int group = 0; group < groups; ++group) {
-      const TermWalk at = groups == 1 ? terms : terms.or_zeros(g.terms);
-      copy_tile(to + group * filters_bytes, g.filters, full, at.c, at.tap, first_k);
-      terms.template next<by_channels>(g.terms, width);
+      const KWalk at = groups == 1 ? k_walk : k_walk.or_zeros(g.k_order);
+      tma_load(to + group * filters_bytes, g.filters, full, at.c, at.tap, first_k);
+      k_walk.template next<by_channels>(g.k_order, width);
     }
   }
   /// Loads the windows, `start` being the first pixel's, channels from first_c on.
   template <bool by_channels = false, bool tails = false, typename Call>
-  __device__ static void bring_windows(const Call& g, unsigned char* to, std::uint64_t* full, int first_pixel,
-                                       const WindowStart& start, TermWalk& terms, int first_c = 0) {
+  __device__ static void load_windows(const Call& g, unsigned char* to, std::uint64_t* full, int first_pixel,
+                                      const WindowStart& start, KWalk& k_walk, int first_c = 0) {
 #pragma unroll
     for (int group = 0; group < groups; ++group) {
-      const TermWalk at = groups == 1 ? terms : terms.or_zeros(g.terms);
+      const KWalk at = groups == 1 ? k_walk : k_walk.or_zeros(g.k_order);
       unsigned char* const into = to + group * pixels_bytes;
       if (g.pointwise != 0)
-        copy_tile(into, windows_map<tails>(g, at), full, first_c + at.c, first_pixel);
+        tma_load(into, windows_map<tails>(g, at), full, first_c + at.c, first_pixel);
       else
-        copy_windows(into, windows_map<tails>(g, at), full, first_c + at.c, start.w, start.h, start.n, at.tap_w,
-                     at.tap_h);
-      terms.template next<by_channels>(g.terms, width);
+        tma_load_im2col(into, windows_map<tails>(g, at), full, first_c + at.c, start.w, start.h, start.n, at.tap_w,
+                        at.tap_h);
+      k_walk.template next<by_channels>(g.k_order, width);
     }
   }
 
@@ -101,11 +101,11 @@ struct WgmmaStage {
 #pragma unroll
     for (int group = 0; group < groups; ++group)
 #pragma unroll
-      for (int i = 0; i < window_bytes / terms_bytes; ++i)
+      for (int i = 0; i < window_bytes / k_bytes; ++i)
 #pragma unroll
         for (int row = 0; row < rows64; ++row)
-          wgmma<T, n>(d[row], a + wgmma_behind(group * pixels_bytes + row * rows64_bytes + i * terms_bytes),
-                      b + wgmma_behind(group * filters_bytes + i * terms_bytes), add || group > 0 || i > 0);
+          wgmma<T, n>(d[row], a + wgmma_behind(group * pixels_bytes + row * rows64_bytes + i * k_bytes),
+                      b + wgmma_behind(group * filters_bytes + i * k_bytes), add || group > 0 || i > 0);
     wgmma_commit();
   }
 };
@@ -123,7 +123,7 @@ __device__ inline void multiply_tile(const Call& g, const Block& block, Ring& at
   const auto multiply = [&]<int window_bytes>(int steps, bool begun) {
     for (int step = 0; step < steps; ++step) {
       const bool add = begun || step > 0;
-      wait_for_phase(block.full(at.stage), at.phase);
+      wait_parity(block.full(at.stage), at.phase);
       Stage::template multiply<T, window_bytes>(d, block.pixels(at.stage), block.filters(at.stage), first_row, add);
       // The previous k-block is done: this warp has released its stage.
       wgmma_wait<1>();
@@ -136,14 +136,14 @@ __device__ inline void multiply_tile(const Call& g, const Block& block, Ring& at
   if constexpr (Block::may_have_tails) {
     whole = !g.tail.exists();
     if (!whole) {
-      const TailOrder order(g.terms, g.tail, Stage::channels, g.by_channels != 0);
+      const TailOrder order(g.k_order, g.tail, Stage::channels, g.by_channels != 0);
       for (int time = 0; time < order.times; ++time) {
         multiply.template operator()<Stage::row_bytes>(order.whole, time > 0);
         const bool begun = time > 0 || order.whole > 0;
-        if (g.tail.instructions(g.terms, Stage::channels) == 1)
-          multiply.template operator()<Stage::terms_bytes>(order.tails, begun);
+        if (g.tail.instructions(g.k_order, Stage::channels) == 1)
+          multiply.template operator()<Stage::k_bytes>(order.tails, begun);
         else
-          multiply.template operator()<2 * Stage::terms_bytes>(order.tails, begun);
+          multiply.template operator()<2 * Stage::k_bytes>(order.tails, begun);
       }
     }
   }

@@ -7,7 +7,7 @@
 #include "base/cuda/has_wgmma.h"
 #include "ops/conv/cuda/wgmma_filters.h"
 #include "ops/conv/cuda/wgmma_tf32_plan.h"
-#include "ops/conv/cuda/wgmma_tf32_slices.h"
+#include "ops/conv/cuda/wgmma_tf32_split_k.h"
 #include "ops/core/not_built.h"
 #include "ops/core/sum_tolerance.h"
 
@@ -24,11 +24,11 @@ class WgmmaTf32Conv final : public WgmmaConv {
     if (target.numerics.multiply != Numerics::Multiply::tf32)
       return "tensor cores would round float32 to TF32, which was not asked for";
     if (!has_wgmma(target.device) || !target.device.clusters) return wgmma_refusal;
-    if (wgmma_tf32_cuts(p).empty()) return wgmma_sets_refusal;
+    if (wgmma_tf32_tilings(p).empty()) return wgmma_sets_refusal;
     std::size_t shared_bytes = 0;
     for (const WgmmaTileShape& shape : wgmma_tiles)
       shared_bytes = std::max(shared_bytes, static_cast<std::size_t>(tf32_shared_of(shape, p.residual).total));
-    for (const SlicesTileShape& shape : slices_tiles)
+    for (const SplitKTileShape& shape : split_k_tiles)
       shared_bytes = std::max(shared_bytes, static_cast<std::size_t>(shared_of(shape).total));
     if (auto reason = target.device.refuse_shared(shared_bytes)) return reason;
     // The kernel has 32-bit pixel indices, tensor maps 32-bit coordinates.
@@ -42,14 +42,14 @@ class WgmmaTf32Conv final : public WgmmaConv {
   }
 
   Plan plan(const ConvProblem& p, const Target& target) const override {
-    const WgmmaTf32Plan cut = plan_wgmma_tf32(p);
-    const std::int64_t terms = p.group_c() * p.r * p.s;
+    const WgmmaTf32Plan tiling = plan_wgmma_tf32(p);
+    const std::int64_t gemm_k = p.group_c() * p.r * p.s;
     return {.format = aligned_nhwc(p.k, p.storage),
             .x_format = aligned_nhwc(p.c, p.storage),
             .pitched = true,
-            .config = cut.str(),
-            .estimated_us = wgmma_tf32_us(p, cut, target.device),
-            .tolerance = tf32_sum_tolerance(terms) + sum_tolerance(terms)};
+            .config = tiling.str(),
+            .estimated_us = wgmma_tf32_us(p, tiling, target.device),
+            .tolerance = tf32_sum_tolerance(gemm_k) + sum_tolerance(gemm_k)};
   }
 
   WgmmaFilters filters_of(const ConvProblem& p, std::string_view config) const override {
@@ -61,7 +61,7 @@ class WgmmaTf32Conv final : public WgmmaConv {
                                                const DeviceProfile&) const override {
     const WgmmaTf32Plan plan = read_wgmma_tf32_plan(p, config);
     if constexpr (cuda_built)
-      return plan.slices > 0 ? bind_wgmma_tf32_slices(p, plan) : bind_wgmma_tf32(p, plan);
+      return plan.split_k > 0 ? bind_wgmma_tf32_split_k(p, plan) : bind_wgmma_tf32(p, plan);
     else
       return not_built();
   }

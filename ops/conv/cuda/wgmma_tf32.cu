@@ -1,7 +1,7 @@
 // wgmma_tf32: large float32 convolutions as TF32 products on Hopper's tensor cores, where the network allows it: one
 // GEMM whose A operand, the windows, TMA reads in im2col mode and rounds. fp32 accumulators in the order c, r, s by
 // groups of channels, whatever the tile (goes_by_channels). Kernel: wgmma_tf32.cuh; cluster split-K for few tiles, in
-// the order r, s, c: wgmma_tf32_slices.cu; tiles: wgmma_tf32_plan.cpp; refusals:
+// the order r, s, c: wgmma_tf32_split_k.cu; tiles: wgmma_tf32_plan.cpp; refusals:
 // wgmma_tf32.cpp.
 
 #include "ops/conv/cuda/wgmma_tf32.cuh"
@@ -60,9 +60,9 @@ class BoundWgmmaTf32 final : public BoundKernel {
     const auto narrow = [](std::int64_t value) { return static_cast<int>(value); };
     call_.walk = WindowWalk<std::int16_t>(p);
     const ConvProblem set = group_set(p, plan.together);
-    call_.terms = TermOrder(set);
+    call_.k_order = KOrder(set);
     call_.by_channels = goes_by_channels(set) ? 1 : 0;
-    call_.tail = TermTail(set, wgmma_tf32_step);
+    call_.tail = KTail(set, wgmma_tf32_step);
     call_.activation = DeviceActivation(p.activation);
     call_.pointwise = is_pointwise(p) ? 1 : 0;
     call_.pixels = narrow(p.n * p.p * p.q);
@@ -87,7 +87,7 @@ class BoundWgmmaTf32 final : public BoundKernel {
     if (call.tail.exists())
       call.residuals_or_tails =
           window_operand(problem_, run.in<void>(ConvOp::input), shape_.m,
-                         call.tail.instructions(call.terms, wgmma_tf32_step) * wgmma_tf32_step / 4, MapElement::tf32);
+                         call.tail.instructions(call.k_order, wgmma_tf32_step) * wgmma_tf32_step / 4, MapElement::tf32);
     const auto shared_bytes = static_cast<std::size_t>(tf32_shared_of(shape_, problem_.residual).total);
     allow_shared_bytes(kernel_, shared_bytes);
     const int blocks = std::min(call.tiles, run.cuda->multiprocessors);

@@ -29,7 +29,7 @@ LENSLET_HOST_DEVICE constexpr int tf32_staged_offset(int row, int quad) {
 /// The filter at column `place` of operand B, within a box. Accumulator columns 8*j + 2*t and the next belong to thread
 /// t of four; in this order they are eight adjacent filters, two units of 16 bytes.
 LENSLET_HOST_DEVICE constexpr int tf32_filter_at(int place) { return place % 8 / 2 * 8 + place / 8 * 2 + place % 2; }
-/// A split-K unit (SlicesShare) is half of a box's columns: the first, from the tile's start, of four adjacent filters
+/// A split-K unit (SplitKShare) is half of a box's columns: the first, from the tile's start, of four adjacent filters
 /// that thread t of four holds. `unit` counts those of the same pixels.
 LENSLET_HOST_DEVICE constexpr int tf32_unit_filter(int unit, int t) {
   return unit / 2 * tf32_staged_filters + t * 8 + unit % 2 * 4;
@@ -44,25 +44,25 @@ constexpr bool tf32_has_residual_layout(const WgmmaTileShape& tile) {
 }
 
 struct WgmmaTf32Plan {
-  std::int64_t together = 1, sets = 1;            ///< as WgmmaGemmPlan's
-  WgmmaTile tile = WgmmaTile::t128x128;           ///< persistent blocks
-  SlicesTile slices_tile = SlicesTile::t128x128;  ///< cluster split-K
-  int slices = 0;                                 ///< splits of a tile, reduced in a cluster; 0: persistent blocks
-  std::int64_t tiles_m = 0, tiles_n = 0;          ///< tiles_n: of all sets
-  std::int64_t steps = 0;                         ///< k-blocks: R*S times C/32 rounded up; all splits
+  std::int64_t together = 1, sets = 1;             ///< as WgmmaGemmPlan's
+  WgmmaTile tile = WgmmaTile::t128x128;            ///< persistent blocks
+  SplitKTile split_k_tile = SplitKTile::t128x128;  ///< cluster split-K
+  int split_k = 0;                                 ///< splits of a tile, reduced in a cluster; 0: persistent blocks
+  std::int64_t tiles_m = 0, tiles_n = 0;           ///< tiles_n: of all sets
+  std::int64_t steps = 0;                          ///< k-blocks: R*S times C/32 rounded up; all splits
 
-  int m() const { return slices == 0 ? shape_of(tile).m : shape_of(slices_tile).m; }
-  int n() const { return slices == 0 ? shape_of(tile).n : shape_of(slices_tile).n; }
-  /// The configuration: "tile=128x256" for persistent blocks, "tile=64x64 slices=4" for cluster split-K;
+  int m() const { return split_k == 0 ? shape_of(tile).m : shape_of(split_k_tile).m; }
+  int n() const { return split_k == 0 ? shape_of(tile).n : shape_of(split_k_tile).n; }
+  /// The configuration: "tile=128x256" for persistent blocks, "tile=64x64 split_k=4" for cluster split-K;
   /// then " together=4".
   std::string str() const;
 };
 
-WgmmaTf32Plan cut_wgmma_tf32(const ConvProblem& problem, WgmmaTile tile);
-/// `slices` is one of slice_counts, and at most the number of k-blocks.
-WgmmaTf32Plan cut_wgmma_tf32(const ConvProblem& problem, SlicesTile tile, int slices);
+WgmmaTf32Plan tile_wgmma_tf32(const ConvProblem& problem, WgmmaTile tile);
+/// `slices` is one of split_k_counts, and at most the number of k-blocks.
+WgmmaTf32Plan tile_wgmma_tf32(const ConvProblem& problem, SplitKTile tile, int split_k);
 /// All configurations with a kernel; grouped convolutions: persistent blocks of whole tiles only, perhaps none.
-std::vector<WgmmaTf32Plan> wgmma_tf32_cuts(const ConvProblem& problem);
+std::vector<WgmmaTf32Plan> wgmma_tf32_tilings(const ConvProblem& problem);
 /// Time in us, launch included.
 double wgmma_tf32_us(const ConvProblem& problem, const WgmmaTf32Plan& plan, const DeviceProfile& device);
 /// The fastest by wgmma_tf32_us() on reference_gpu(): split-K decides the order of additions, so the bits must not

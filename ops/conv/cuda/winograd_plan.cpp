@@ -39,7 +39,7 @@ std::int64_t tiles_of(const ConvProblem& p, int m) { return p.n * ((p.p + m - 1)
 constexpr std::int64_t wide_threads = 512;
 
 /// Plan with as few chunks as the workspace allows, alike in size.
-WinogradPlan cut(const ConvProblem& p, int m) {
+WinogradPlan tiling(const ConvProblem& p, int m) {
   WinogradPlan plan;
   plan.m = m;
   plan.r = static_cast<int>(p.r);
@@ -79,7 +79,7 @@ std::string WinogradPlan::str() const {
 }
 
 WinogradPlan plan_winograd(const ConvProblem& p, int m, const DeviceProfile& device) {
-  WinogradPlan plan = cut(p, m);
+  WinogradPlan plan = tiling(p, m);
   const auto decide = [&] {
     plan.tile = choose_batched_gemm_tile(plan.gemm(plan.chunk), device);
     const auto wide = [&](std::int64_t channels, std::int64_t row) {
@@ -108,7 +108,7 @@ WinogradPlan plan_winograd(const ConvProblem& p, int m, const DeviceProfile& dev
 }
 
 WinogradPlan read_winograd_plan(const ConvProblem& p, int m, std::string_view config) {
-  WinogradPlan plan = cut(p, m);
+  WinogradPlan plan = tiling(p, m);
   ConfigReader reader(config);
   plan.chunk = static_cast<int>(reader.integer("chunk", 1, plan.chunk));
   plan.tile = read_tile(reader, AllGemmTiles::all);
@@ -117,7 +117,7 @@ WinogradPlan read_winograd_plan(const ConvProblem& p, int m, std::string_view co
   reader.finish();
   const int width = winograd_width(m, plan.r);
   if ((plan.wide_input && p.c % width != 0) || (plan.wide_output && p.k % width != 0))
-    reader.refuse("the channels are no multiple of what a wide thread takes");
+    reader.refuse("the channels are not a multiple of what a wide thread takes");
   return plan;
 }
 

@@ -175,14 +175,14 @@ __global__ void __launch_bounds__(winograd_threads) winograd_output_kernel(const
 
 #pragma unroll
   for (int i = 0; i < M; ++i) {
-    float sums[V][M];
+    float acc[V][M];
 #pragma unroll
-    for (int e = 0; e < V; ++e) output_transform<M, R>(FloatMath(), half[e][i], sums[e]);
+    for (int e = 0; e < V; ++e) output_transform<M, R>(FloatMath(), half[e][i], acc[e]);
 #pragma unroll
     for (int j = 0; j < M; ++j) {
       float out[V];
 #pragma unroll
-      for (int e = 0; e < V; ++e) out[e] = clip(sums[e][j] + bias[e] + addend[i][j][e], g.clamp.low, g.clamp.high);
+      for (int e = 0; e < V; ++e) out[e] = clip(acc[e][j] + bias[e] + addend[i][j][e], g.clamp.low, g.clamp.high);
       if (g.clamp.after) {
 #pragma unroll
         for (int e = 0; e < V; ++e) out[e] = g.activation(out[e]);

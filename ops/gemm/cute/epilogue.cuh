@@ -22,11 +22,11 @@ __device__ inline void from_f32(float x, __half& to) { to = __float2half_rn(x); 
 __device__ inline void from_f32(float x, __nv_bfloat16& to) { to = __float2bfloat16_rn(x); }
 
 template <typename T, typename Vector>
-__device__ inline void store_row(const CuteEpilogue& e, float4 sums, float4 c, std::int64_t matrix, int i, int j) {
+__device__ inline void store_row(const CuteEpilogue& e, float4 acc, float4 c, std::int64_t matrix, int i, int j) {
   const std::int64_t at = (matrix * e.m + i) * e.n + j;
   T* const y = static_cast<T*>(e.y) + at;
   const T* const residual = e.residual == nullptr ? nullptr : static_cast<const T*>(e.residual) + at;
-  float4 value{e.alpha * sums.x, e.alpha * sums.y, e.alpha * sums.z, e.alpha * sums.w};
+  float4 value{e.alpha * acc.x, e.alpha * acc.y, e.alpha * acc.z, e.alpha * acc.w};
   const int count = min(4, e.n - j);
   float* const values = &value.x;
   if (e.c != nullptr) {
@@ -75,20 +75,20 @@ __device__ inline float4 CuteEpilogue::load_c(int i, int j) const {
   return values;
 }
 
-__device__ inline void CuteEpilogue::store(float4 sums, float4 added, std::int64_t matrix, int i, int j) const {
+__device__ inline void CuteEpilogue::store(float4 acc, float4 added, std::int64_t matrix, int i, int j) const {
   if (i >= m || j >= n) return;
   switch (type) {
     case Type::f32:
-      return store_row<float, float4>(*this, sums, added, matrix, i, j);
+      return store_row<float, float4>(*this, acc, added, matrix, i, j);
     case Type::f16:
-      return store_row<__half, HalfVector<__half>>(*this, sums, added, matrix, i, j);
+      return store_row<__half, HalfVector<__half>>(*this, acc, added, matrix, i, j);
     case Type::bf16:
-      return store_row<__nv_bfloat16, HalfVector<__nv_bfloat16>>(*this, sums, added, matrix, i, j);
+      return store_row<__nv_bfloat16, HalfVector<__nv_bfloat16>>(*this, acc, added, matrix, i, j);
   }
 }
 
-__device__ inline void CuteEpilogue::store(float4 sums, std::int64_t matrix, int i, int j) const {
-  store(sums, load_c(i, j), matrix, i, j);
+__device__ inline void CuteEpilogue::store(float4 acc, std::int64_t matrix, int i, int j) const {
+  store(acc, load_c(i, j), matrix, i, j);
 }
 
 }  // namespace lenslet::cuda

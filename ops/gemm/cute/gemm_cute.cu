@@ -39,7 +39,7 @@ CuteEpilogue cute_epilogue(const CuteCall& call) {
           .by_tma = goes_by_tma(call.y, p.n, dtype_bytes(p.y_type))};
 }
 
-CuteEpilogue cute_slice_sums(const CuteCall& call) {
+CuteEpilogue cute_reduce_split_k(const CuteCall& call) {
   const CuteProblem& p = call.problem;
   CuteEpilogue plain;
   plain.y = call.workspace;
@@ -58,7 +58,7 @@ void refuse_quick_build() {
 
 void gemm_cute(const Context& context, const CuteCall& call, const CutePlan& plan) {
   (plan.core == CutePlan::Core::wgmma ? gemm_cute_wgmma : gemm_cute_mma)(context, call, plan);
-  if (plan.slices > 1 && !plan.joined()) gemm_cute_add_slices(context, call, plan.slices);
+  if (plan.split_k > 1 && !plan.joined()) gemm_cute_reduce_split_k(context, call, plan.split_k);
 }
 
 }  // namespace lenslet::cuda

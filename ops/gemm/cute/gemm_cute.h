@@ -51,11 +51,11 @@ struct CutePlan {
   /// With slices: 2, 4 or 8, one block per slice of a tile, and they add their partial sums through distributed shared
   /// memory.
   int cluster = 1;
-  std::int64_t slices = 1;
+  std::int64_t split_k = 1;
 
   /// True for split-K over a cluster.
-  bool joined() const { return slices > 1 && cluster > 1; }
-  /// "core=wgmma tile=128x256 cluster=2 slices=1", "core=mma tile=64x64 slices=1".
+  bool joined() const { return split_k > 1 && cluster > 1; }
+  /// "core=wgmma tile=128x256 cluster=2 split_k=1", "core=mma tile=64x64 split_k=1".
   void write(ConfigWriter& config) const;
   /// The reverse; throws for plans that cannot compute the problem on the device.
   static CutePlan read(ConfigReader& config, const CuteProblem& problem);

@@ -61,7 +61,7 @@ struct Fp32Arithmetic {
 
 /// `vector`: elements per copy to shared memory: 16 bytes, or 1.
 template <typename Arithmetic_, int tile_m_, int tile_n_, int stages_, bool vectors_>
-struct Cut {
+struct Tiling {
   using Arithmetic = Arithmetic_;
   using Element = typename Arithmetic::Element;
   static constexpr int tile_m = tile_m_, tile_n = tile_n_, stages = stages_;
@@ -85,15 +85,15 @@ struct Cut {
                                                   Layout<Shape<Int<threads / 8>, Int<8>>, Stride<Int<8>, _1>>{},
                                                   Layout<Shape<_1, Int<vector>>>{}));
   // Layout of accumulators on their way to y: rows of floats, padded by 8 against bank conflicts.
-  using LayoutSums = Layout<Shape<Int<tile_m>, Int<tile_n>>, Stride<Int<tile_n + 8>, _1>>;
+  using AccLayout = Layout<Shape<Int<tile_m>, Int<tile_n>>, Stride<Int<tile_n + 8>, _1>>;
 
   static constexpr std::size_t operand_bytes = (tile_m + tile_n) * tile_k * sizeof(Element) * stages;
-  static constexpr std::size_t shared_bytes = std::max(operand_bytes, cute::cosize_v<LayoutSums> * sizeof(float));
+  static constexpr std::size_t shared_bytes = std::max(operand_bytes, cute::cosize_v<AccLayout> * sizeof(float));
 };
 
 /// Starts this thread's copies of a k-block; elements outside rows x k become zeros.
 template <typename C, typename From, typename At, typename To>
-__device__ inline void copy_tile(const From& from, const At& at, To&& to, int rows, int k) {
+__device__ inline void tma_load(const From& from, const At& at, To&& to, int rows, int k) {
   const typename C::ToShared copy;
 #pragma unroll
   for (int i = 0; i < cute::size<1>(to); ++i)
@@ -156,8 +156,8 @@ __global__ void __launch_bounds__(C::threads)
   const auto fetch = [&](int step, int stage) {
     if (step < tile.step_count) {
       const int at = tile.first_step + step;
-      copy_tile<C>(a_from(_, _, _, at), a_from_at(_, _, _, at), a_to(_, _, _, stage), m, k);
-      copy_tile<C>(b_from(_, _, _, at), b_from_at(_, _, _, at), b_to(_, _, _, stage), n, k);
+      tma_load<C>(a_from(_, _, _, at), a_from_at(_, _, _, at), a_to(_, _, _, stage), m, k);
+      tma_load<C>(b_from(_, _, _, at), b_from_at(_, _, _, at), b_to(_, _, _, stage), n, k);
     }
     cute::cp_async_fence();  // maybe empty, so that counting groups counts k-blocks
   };
@@ -166,8 +166,8 @@ __global__ void __launch_bounds__(C::threads)
   const auto part = mma.get_slice(thread);
   cute::Tensor a_frag = part.partition_fragment_A(a_shared(_, _, 0));  // (MMA, MMA_M, MMA_K)
   cute::Tensor b_frag = part.partition_fragment_B(b_shared(_, _, 0));  // (MMA, MMA_N, MMA_K)
-  cute::Tensor sums = cute::partition_fragment_C(mma, Shape<Int<C::tile_m>, Int<C::tile_n>>{});
-  cute::clear(sums);
+  cute::Tensor acc = cute::partition_fragment_C(mma, Shape<Int<C::tile_m>, Int<C::tile_n>>{});
+  cute::clear(acc);
   // The same elements in ldmatrix's order.
   const auto load_a = cute::make_tiled_copy_A(typename C::Arithmetic::FromShared{}, mma);
   const auto load_b = cute::make_tiled_copy_B(typename C::Arithmetic::FromShared{}, mma);
@@ -195,7 +195,7 @@ __global__ void __launch_bounds__(C::threads)
         round(a_frag(_, _, at));
         round(b_frag(_, _, at));
       }
-      cute::gemm(mma, a_frag(_, _, at), b_frag(_, _, at), sums);
+      cute::gemm(mma, a_frag(_, _, at), b_frag(_, _, at), acc);
     }
     if (++stage == C::stages) stage = 0;
   }
@@ -204,10 +204,10 @@ __global__ void __launch_bounds__(C::threads)
 
   // Accumulators go through shared memory, so that warps write whole rows and the epilogue is instantiated once.
   const cute::Tensor rows =
-      cute::make_tensor(cute::make_smem_ptr(reinterpret_cast<float*>(memory)), typename C::LayoutSums{});
-  cute::copy(sums, part.partition_C(rows));
+      cute::make_tensor(cute::make_smem_ptr(reinterpret_cast<float*>(memory)), typename C::AccLayout{});
+  cute::copy(acc, part.partition_C(rows));
   __syncthreads();
-  const std::int64_t matrix = std::int64_t{tile.product} * tiles.slices + tile.slice;
+  const std::int64_t matrix = std::int64_t{tile.product} * tiles.split_k + tile.split;
   constexpr int fours = C::tile_n / 4;
 #pragma unroll 1
   for (int at = thread; at < C::tile_m * fours; at += C::threads) {
@@ -218,7 +218,7 @@ __global__ void __launch_bounds__(C::threads)
 }
 
 template <typename C>
-void launch_cut(const Context& context, const CuteCall& call, const CutePlan& plan) {
+void launch_tiling(const Context& context, const CuteCall& call, const CutePlan& plan) {
   const CuteProblem& p = call.problem;
   const auto kernel = mma_kernel<C>;
   allow_shared_bytes(kernel, C::shared_bytes);
@@ -227,7 +227,7 @@ void launch_cut(const Context& context, const CuteCall& call, const CutePlan& pl
          static_cast<const typename C::Element*>(call.a.data), call.a.ld, call.a.step,
          static_cast<const typename C::Element*>(call.b.data), p.b_transposed ? 1 : call.b.ld,
          p.b_transposed ? call.b.ld : 1, call.b.step, p.k, tiles,
-         plan.slices > 1 ? cute_slice_sums(call) : cute_epilogue(call));
+         plan.split_k > 1 ? cute_reduce_split_k(call) : cute_epilogue(call));
 }
 
 template <typename Arithmetic>
@@ -236,14 +236,14 @@ void launch_type(const Context& context, const CuteCall& call, const CutePlan& p
   if constexpr (cute_quick && (std::is_same_v<Arithmetic, Fp32Arithmetic> ||
                                std::is_same_v<Arithmetic, HalfArithmetic<cute::bfloat16_t>>)) {
     if (call.problem.aligned) refuse_quick_build();
-    return launch_cut<Cut<Arithmetic, 64, 64, 2, false>>(context, call, plan);
+    return launch_tiling<Tiling<Arithmetic, 64, 64, 2, false>>(context, call, plan);
   }
   if (!call.problem.aligned || !call.problem.b_transposed)
-    launch_cut<Cut<Arithmetic, 64, 64, 2, false>>(context, call, plan);
+    launch_tiling<Tiling<Arithmetic, 64, 64, 2, false>>(context, call, plan);
   else if (plan.tile_m == 64)
-    launch_cut<Cut<Arithmetic, 64, 64, 4, true>>(context, call, plan);
+    launch_tiling<Tiling<Arithmetic, 64, 64, 4, true>>(context, call, plan);
   else
-    launch_cut<Cut<Arithmetic, 128, 128, 3, true>>(context, call, plan);
+    launch_tiling<Tiling<Arithmetic, 128, 128, 3, true>>(context, call, plan);
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 #pragma once
 // gemm_cute on Hopper: warp-specialised, TMA fills shared memory, wgmma multiplies from there. Read gemm_cute_mma.cu
-// first, which explains layouts, tiles and partitions. The epilogue is in sm90_way_out.cuh, the order of tiles and the
+// first, which explains layouts, tiles and partitions. The epilogue is in sm90_epilogue.cuh, the order of tiles and the
 // layout of shared memory in tile_order.h.
 //
 // Roofline. An SM's tensor cores do 2048 16-bit multiply-adds per cycle (TF32: half as many, and a k-block of 128 bytes
@@ -26,7 +26,7 @@
 // the previous kernel has ended.
 //
 // Epilogue. When both warpgroups finish a tile at once, nothing is multiplied, so the epilogue must be short
-// (sm90_way_out.cuh). The addend c is in registers by then.
+// (sm90_epilogue.cuh). The addend c is in registers by then.
 //
 // Few tiles. Products too small for all SMs use split-K over a cluster of 2, 4 or 8 blocks: each block leaves its
 // accumulators in shared memory, then adds all blocks' values for its part of the rows, in slice order (distributed
@@ -46,7 +46,7 @@
 
 #include "base/cuda/launch.h"
 #include "ops/gemm/cute/epilogue.cuh"
-#include "ops/gemm/cute/sm90_way_out.cuh"
+#include "ops/gemm/cute/sm90_epilogue.cuh"
 
 namespace lenslet::cuda {
 
@@ -86,7 +86,7 @@ constexpr int warpgroup = 128, threads = (1 + cute_consumers) * warpgroup;
 /// Compile-time configuration. `B_major`: MN when B is [k,n]. `cluster`: blocks that share an operand. `joins`: split-K
 /// over the cluster.
 template <typename T, int tile_m_, int tile_n_, GMMA::Major B_major, int cluster_, bool joins_ = false>
-struct Cut {
+struct Tiling {
   using Element = T;
   static constexpr int tile_m = tile_m_, tile_n = tile_n_, tile_k = 128 / sizeof(T), cluster = cluster_;
   static constexpr bool joins = joins_;
@@ -131,7 +131,7 @@ struct Cut {
 /// Static checks of what epilogue and loads assume about the layouts. An identity tensor, partitioned like the
 /// accumulators, gives their tile coordinates.
 template <typename C>
-constexpr bool sums_lie_as_expected() {
+constexpr bool acc_layout_is_as_expected() {
   constexpr int of_block = C::group_n / 2, each = C::rows64 * of_block;
   const auto all = cute::make_identity_tensor(Shape<Int<C::tile_m>, Int<C::tile_n>>{});
   for (const int thread : {0, 37, warpgroup + 97, 2 * warpgroup - 1}) {
@@ -246,7 +246,7 @@ class Producer {
   /// before the network ran.
   __device__ void begin(const CuteTiles::Tile& tile, int j) {
     early_ = tile.step_count < C::stages ? tile.step_count : C::stages;
-    for (int step = 0; step < early_; ++step) bring_b(tile, j, step, step);
+    for (int step = 0; step < early_; ++step) load_b_tile(tile, j, step, step);
   }
 
   /// Loads all k-blocks of the tile at this row and column.
@@ -257,7 +257,7 @@ class Producer {
       } else {
         // The ring starts empty: the phase before a new barrier's first counts as complete.
         Empty::wait(&shared_.empty[turn_.stage], turn_.parity ^ 1);
-        bring_b(tile, j, step, turn_.stage);
+        load_b_tile(tile, j, step, turn_.stage);
       }
       bring<C::sharing_a>(call_.a, &shared_.full[turn_.stage], &shared_.a_tiles()(a_first_, 0, turn_.stage),
                           first_k(tile, step), i + a_first_, tile.product * call_.a_moves);
@@ -267,7 +267,7 @@ class Producer {
  private:
   __device__ static int first_k(const CuteTiles::Tile& tile, int step) { return (tile.first_step + step) * C::tile_k; }
 
-  __device__ void bring_b(const CuteTiles::Tile& tile, int j, int step, int stage) {
+  __device__ void load_b_tile(const CuteTiles::Tile& tile, int j, int step, int stage) {
     std::uint64_t* const full = &shared_.full[stage];
     // Expects all bytes, A included, also those from the other block, which may arrive first: the count is then
     // negative for a while.
@@ -289,8 +289,8 @@ class Producer {
 };
 
 /// A consumer warpgroup: accumulates a tile.
-template <typename C, typename Sums>
-__device__ __forceinline__ void multiply(Shared<C>& shared, int steps, Turn<C::stages>& turn, Sums& sums) {
+template <typename C, typename Acc>
+__device__ __forceinline__ void multiply(Shared<C>& shared, int steps, Turn<C::stages>& turn, Acc& acc) {
   typename C::Mma mma;
   // Partitions by the warpgroup's first thread, so that the compiler knows descriptors to be uniform over a warp, as
   // wgmma requires.
@@ -311,21 +311,21 @@ __device__ __forceinline__ void multiply(Shared<C>& shared, int steps, Turn<C::s
   int before = 0;
   for (int step = 0; step < steps; ++step, ++turn) {
     Full::wait(&shared.full[turn.stage], turn.parity);
-    cute::warpgroup_fence_operand(sums);
+    cute::warpgroup_fence_operand(acc);
     cute::warpgroup_arrive();
 #pragma unroll
     for (int at = 0; at < cute::size<2>(a); ++at) {
-      cute::gemm(mma, a(_, _, at, turn.stage), b(_, _, at, turn.stage), sums);
+      cute::gemm(mma, a(_, _, at, turn.stage), b(_, _, at, turn.stage), acc);
       mma.accumulate_ = GMMA::ScaleOut::One;
     }
     cute::warpgroup_commit_batch();
     cute::warpgroup_wait<1>();  // the previous k-block is done, this one continues
-    cute::warpgroup_fence_operand(sums);
+    cute::warpgroup_fence_operand(acc);
     if (step > 0) release(before);
     before = turn.stage;
   }
   cute::warpgroup_wait<0>();
-  cute::warpgroup_fence_operand(sums);
+  cute::warpgroup_fence_operand(acc);
   release(before);
 }
 
@@ -362,7 +362,7 @@ __global__ void __launch_bounds__(threads, 1) wgmma_kernel(const __grid_constant
       }
       wait_for_previous();
       let_next_start();
-      order_copies_after_stores();
+      fence_proxy_async_global();
       for (unsigned index = first; index < call.tiles.count; index += clusters) {
         const CuteTiles::Tile tile = call.tiles[index];
         producer.produce(tile, first_row(tile), first_column(tile));
@@ -375,26 +375,26 @@ __global__ void __launch_bounds__(threads, 1) wgmma_kernel(const __grid_constant
     wait_for_previous();
     // Uniform over the warp, and known to the compiler as such.
     const int warp = __shfl_sync(0xFFFFFFFFU, static_cast<int>(threadIdx.x) / 32 - warpgroup / 32, 0);
-    cute::Tensor sums = cute::partition_fragment_C(typename C::Mma{}, Shape<Int<C::tile_m>, Int<C::tile_n>>{});
+    cute::Tensor acc = cute::partition_fragment_C(typename C::Mma{}, Shape<Int<C::tile_m>, Int<C::tile_n>>{});
     Turn<C::stages> turn;
-    WayOut<C::rows64, C::group_n, C::layout.buffers> way_out(
+    Sm90Epilogue<C::rows64, C::group_n, C::layout.buffers> epilogue(
         call.epilogue, call.y, shared.staging + warp * (C::layout.buffers * cute_part_bytes));
     for (unsigned index = first; index < call.tiles.count; index += clusters) {
       const CuteTiles::Tile tile = call.tiles[index];
-      const int matrix = tile.product * call.tiles.slices + tile.slice;
+      const int matrix = tile.product * call.tiles.split_k + tile.split;
       const int i = first_row(tile) + C::first_row(warp), j = first_column(tile) + C::first_column(warp);
-      way_out.begin(j);
-      multiply(shared, tile.step_count, turn, sums);
+      epilogue.begin(j);
+      multiply(shared, tile.step_count, turn, acc);
       if constexpr (C::operand != Sm90Operand::tf32) {
         using Y = std::conditional_t<C::operand == Sm90Operand::fp16, __half, __nv_bfloat16>;
         if (call.epilogue.type != CuteEpilogue::Type::f32) {
-          way_out.template finish<Y>(sums, matrix, i, j);
+          epilogue.template finish<Y>(acc, matrix, i, j);
           continue;
         }
       }
-      way_out.template finish<float>(sums, matrix, i, j);
+      epilogue.template finish<float>(acc, matrix, i, j);
     }
-    way_out.end();
+    epilogue.end();
   }
   // Other blocks still load and arrive here.
   if constexpr (C::cluster > 1) meet_cluster();
@@ -404,15 +404,15 @@ __global__ void __launch_bounds__(threads, 1) wgmma_kernel(const __grid_constant
 /// Split-K over a cluster: one tile per cluster, one slice per block.
 template <typename C>
 __global__ void __launch_bounds__(threads, C::layout.blocks)
-    join_kernel(const __grid_constant__ Sm90Call call, int slices) {
+    join_kernel(const __grid_constant__ Sm90Call call, int split_k) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   extern __shared__ __align__(1024) std::byte memory[];
   Shared<C>& shared = *reinterpret_cast<Shared<C>*>(memory);
   begin(shared, call);
   __syncthreads();
 
-  const int rank = static_cast<int>(blockIdx.x) % slices;
-  const CuteTiles::Tile tile = call.tiles.part(blockIdx.x / static_cast<unsigned>(slices), rank, slices);
+  const int rank = static_cast<int>(blockIdx.x) % split_k;
+  const CuteTiles::Tile tile = call.tiles.part(blockIdx.x / static_cast<unsigned>(split_k), rank, split_k);
   const int first_row = tile.m * C::tile_m, first_column = tile.n * C::tile_n;
   if (threadIdx.x < warpgroup) {
     cutlass::arch::warpgroup_reg_dealloc<C::layout.blocks == 1 ? 40 : 24>();
@@ -421,7 +421,7 @@ __global__ void __launch_bounds__(threads, C::layout.blocks)
       if (call.b_known != 0) producer.begin(tile, first_column);
       wait_for_previous();
       let_next_start();
-      order_copies_after_stores();
+      fence_proxy_async_global();
       producer.produce(tile, first_row, first_column);
     } else {
       wait_for_previous();
@@ -433,14 +433,14 @@ __global__ void __launch_bounds__(threads, C::layout.blocks)
   cutlass::arch::warpgroup_reg_alloc<C::layout.blocks == 1 ? 232 : 104>();
   wait_for_previous();
   const int thread = static_cast<int>(threadIdx.x) - warpgroup, warp = thread / 32, lane = thread % 32;
-  cute::Tensor sums = cute::partition_fragment_C(typename C::Mma{}, Shape<Int<C::tile_m>, Int<C::tile_n>>{});
+  cute::Tensor acc = cute::partition_fragment_C(typename C::Mma{}, Shape<Int<C::tile_m>, Int<C::tile_n>>{});
   Turn<C::stages> turn;
   // A thread stores the same four columns in all its rows: c, if equal in all rows, is loaded during the main loop.
-  constexpr int fours = C::tile_n / 4, most_slices = 8;
+  constexpr int fours = C::tile_n / 4, max_split_k = 8;
   static_assert(cute_consumers * warpgroup % fours == 0);
   const bool row_of_c = call.epilogue.c_row == 0;
   const float4 c = row_of_c ? call.epilogue.load_c(0, first_column + thread % fours * 4) : float4{};
-  multiply(shared, tile.step_count, turn, sums);
+  multiply(shared, tile.step_count, turn, acc);
 
   // Reuses the ring: both warpgroups are done with it, and no load is in flight.
   constexpr int ld = C::tile_n + cute_join_gap;
@@ -451,24 +451,24 @@ __global__ void __launch_bounds__(threads, C::layout.blocks)
   for (int pair = 0; pair < C::group_n / 4; ++pair) {
     const int row = C::first_row(warp) + lane / 4 + pair % 2 * 8;
     const int column = C::first_column(warp) + pair / 2 * 8 + lane % 4 * 2;
-    *reinterpret_cast<float2*>(rows + row * ld + column) = {sums(pair * 2), sums(pair * 2 + 1)};
+    *reinterpret_cast<float2*>(rows + row * ld + column) = {acc(pair * 2), acc(pair * 2 + 1)};
   }
   sync_cluster();
-  const int own_rows = C::tile_m / slices;
+  const int own_rows = C::tile_m / split_k;
 #pragma unroll 1
   for (int at = thread; at < own_rows * fours; at += cute_consumers * warpgroup) {
     const int row = rank * own_rows + at / fours, column = at % fours * 4;
     if (first_row + row >= call.epilogue.m || first_column + column >= call.epilogue.n) continue;
     const float* const own = rows + row * ld + column;
-    float4 part[most_slices];
+    float4 part[max_split_k];
 #pragma unroll
-    for (int slice = 0; slice < most_slices; ++slice)
-      if (slice < slices) part[slice] = *reinterpret_cast<const float4*>(in_block(slice, own));
+    for (int split = 0; split < max_split_k; ++split)
+      if (split < split_k) part[split] = *reinterpret_cast<const float4*>(in_block(split, own));
     float4 sum = part[0];
 #pragma unroll
-    for (int slice = 1; slice < most_slices; ++slice)
-      if (slice < slices)
-        sum = {sum.x + part[slice].x, sum.y + part[slice].y, sum.z + part[slice].z, sum.w + part[slice].w};
+    for (int split = 1; split < max_split_k; ++split)
+      if (split < split_k)
+        sum = {sum.x + part[split].x, sum.y + part[split].y, sum.z + part[split].z, sum.w + part[split].w};
     const int i = first_row + row, j = first_column + column;
     call.epilogue.store(sum, row_of_c ? c : call.epilogue.load_c(i, j), tile.product, i, j);
   }
@@ -477,7 +477,7 @@ __global__ void __launch_bounds__(threads, C::layout.blocks)
 }
 
 template <typename C>
-void launch_cut(const Context& context, const CuteCall& call, const CutePlan& plan) {
+void launch_tiling(const Context& context, const CuteCall& call, const CutePlan& plan) {
   const CuteProblem& p = call.problem;
   Sm90Call sm90;
   sm90.a = sm90_operand_map(call.a, p.m, p.k, p.batch, C::part_m, C::operand);
@@ -487,16 +487,16 @@ void launch_cut(const Context& context, const CuteCall& call, const CutePlan& pl
   sm90.b_moves = call.b.step != 0;
   sm90.b_known = call.b_known ? 1 : 0;
   sm90.tiles = cute_tiles(p, plan);
-  sm90.epilogue = plan.slices > 1 && !C::joins ? cute_slice_sums(call) : cute_epilogue(call);
-  static_assert(sums_lie_as_expected<C>() && boxes_lie_as_expected<C>() && sizeof(Shared<C>) <= 227 << 10);
+  sm90.epilogue = plan.split_k > 1 && !C::joins ? cute_reduce_split_k(call) : cute_epilogue(call);
+  static_assert(acc_layout_is_as_expected<C>() && boxes_lie_as_expected<C>() && sizeof(Shared<C>) <= 227 << 10);
   constexpr std::size_t shared_bytes = sizeof(Shared<C>);
   if constexpr (C::joins) {
-    const auto slices = static_cast<unsigned>(plan.slices);
+    const auto split_k = static_cast<unsigned>(plan.split_k);
     allow_shared_bytes(join_kernel<C>, shared_bytes);
-    launch_clusters(context, join_kernel<C>, dim3(sm90.tiles.count * slices), dim3(threads), dim3(slices), shared_bytes,
-                    sm90, static_cast<int>(plan.slices));
+    launch_clusters(context, join_kernel<C>, dim3(sm90.tiles.count * split_k), dim3(threads), dim3(split_k),
+                    shared_bytes, sm90, static_cast<int>(plan.split_k));
   } else {
-    if (sm90.epilogue.by_tma) sm90.y = sm90_y_map(sm90.epilogue, p.batch * plan.slices, C::group_n);
+    if (sm90.epilogue.by_tma) sm90.y = sm90_y_map(sm90.epilogue, p.batch * plan.split_k, C::group_n);
     const unsigned at_once = static_cast<unsigned>(std::max(context.multiprocessors / C::cluster, 1));
     allow_shared_bytes(wgmma_kernel<C>, shared_bytes);
     launch_clusters(context, wgmma_kernel<C>, dim3(std::min(sm90.tiles.count, at_once) * C::cluster), dim3(threads),
@@ -519,10 +519,10 @@ void launch_tile(const Context& context, const CuteCall& call, const CutePlan& p
     refuse_quick_build();
   } else {
     if constexpr (cute_joins(tile_m, tile_n))
-      if (plan.joined()) return launch_cut<Cut<T, tile_m, tile_n, B_major, 1, true>>(context, call, plan);
+      if (plan.joined()) return launch_tiling<Tiling<T, tile_m, tile_n, B_major, 1, true>>(context, call, plan);
     if constexpr (cute_shares(tile_m, tile_n, B_major == GMMA::Major::K))
-      if (plan.cluster == 2) return launch_cut<Cut<T, tile_m, tile_n, B_major, 2>>(context, call, plan);
-    launch_cut<Cut<T, tile_m, tile_n, B_major, 1>>(context, call, plan);
+      if (plan.cluster == 2) return launch_tiling<Tiling<T, tile_m, tile_n, B_major, 2>>(context, call, plan);
+    launch_tiling<Tiling<T, tile_m, tile_n, B_major, 1>>(context, call, plan);
   }
 }
 

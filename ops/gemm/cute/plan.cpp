@@ -27,7 +27,9 @@ std::string_view name_of(Core core) { return core == Core::wgmma ? "wgmma" : "mm
 bool is_half(const CuteProblem& p) { return p.multiply == Multiply::fp16 || p.multiply == Multiply::bf16; }
 
 /// The number of nonempty slices: 7 k-blocks in 4 slices are 2, 2, 2 and 1; in 5 they are still 4 slices.
-std::int64_t whole_slices(std::int64_t steps, std::int64_t slices) { return ceil_div(steps, ceil_div(steps, slices)); }
+std::int64_t whole_splits(std::int64_t steps, std::int64_t split_k) {
+  return ceil_div(steps, ceil_div(steps, split_k));
+}
 
 std::int64_t steps_of(const CuteProblem& p) { return ceil_div(p.k, cute_tile_k(p.element_bytes())); }
 std::int64_t tiles_of(const CuteProblem& p, const CutePlan& plan) {
@@ -45,12 +47,12 @@ Sharing sharing_of(const CutePlan& plan) {
 }
 
 /// All configurations without split-K on a device with all features; those of one tile are adjacent.
-std::vector<CutePlan> cuts_for(const CuteProblem& p) {
-  std::vector<CutePlan> cuts;
+std::vector<CutePlan> tilings_for(const CuteProblem& p) {
+  std::vector<CutePlan> tilings;
   const auto wgmma = [&](int tile_m, int tile_n) {
-    cuts.push_back({.core = Core::wgmma, .tile_m = tile_m, .tile_n = tile_n});
+    tilings.push_back({.core = Core::wgmma, .tile_m = tile_m, .tile_n = tile_n});
     if (cute_shares(tile_m, tile_n, p.b_transposed))
-      cuts.push_back({.core = Core::wgmma, .tile_m = tile_m, .tile_n = tile_n, .cluster = 2});
+      tilings.push_back({.core = Core::wgmma, .tile_m = tile_m, .tile_n = tile_n, .cluster = 2});
   };
   // TF32 operands need contiguous k.
   if (p.aligned && (is_half(p) || (p.b_transposed && p.multiply == Multiply::tf32))) {
@@ -62,17 +64,17 @@ std::vector<CutePlan> cuts_for(const CuteProblem& p) {
     wgmma(64, 256);
     if (p.b_transposed) wgmma(64, 64);
   }
-  if (p.aligned && p.b_transposed) cuts.push_back({.core = Core::mma, .tile_m = 128, .tile_n = 128});
-  cuts.push_back({.core = Core::mma, .tile_m = 64, .tile_n = 64});
-  return cuts;
+  if (p.aligned && p.b_transposed) tilings.push_back({.core = Core::mma, .tile_m = 128, .tile_n = 128});
+  tilings.push_back({.core = Core::mma, .tile_m = 64, .tile_n = 64});
+  return tilings;
 }
 
 constexpr std::int64_t most_joined = 8;  // blocks of a cluster
 
 /// True if such tiles support split-K over a cluster.
-bool can_join(const CutePlan& cut) { return cut.core == Core::wgmma && cute_joins(cut.tile_m, cut.tile_n); }
+bool can_join(const CutePlan& tiling) { return tiling.core == Core::wgmma && cute_joins(tiling.tile_m, tiling.tile_n); }
 
-bool fits(const CuteProblem& p, const CutePlan& plan) { return tiles_of(p, plan) * plan.slices <= most_tiles; }
+bool fits(const CuteProblem& p, const CutePlan& plan) { return tiles_of(p, plan) * plan.split_k <= most_tiles; }
 
 bool has_shared(const CutePlan& plan, const DeviceProfile& device) {
   const std::size_t bytes = (plan.tile_m == 128 ? std::size_t{96} : std::size_t{64}) << 10;
@@ -96,7 +98,7 @@ double CuteProblem::bytes() const {
 void CutePlan::write(ConfigWriter& config) const {
   config.add("core", name_of(core)).add("tile", fmt::format("{}x{}", tile_m, tile_n));
   if (core == Core::wgmma) config.add("cluster", std::int64_t{cluster});
-  config.add("slices", slices);
+  config.add("split_k", split_k);
 }
 
 CutePlan CutePlan::read(ConfigReader& config, const CuteProblem& problem) {
@@ -104,19 +106,20 @@ CutePlan CutePlan::read(ConfigReader& config, const CuteProblem& problem) {
   CutePlan wanted;
   if (core == name_of(Core::wgmma)) wanted.cluster = static_cast<int>(config.integer("cluster", 1, most_joined));
   const std::int64_t steps = std::max<std::int64_t>(1, steps_of(problem));
-  wanted.slices = config.integer("slices", 1, steps);
-  for (CutePlan plan : cuts_for(problem)) {
+  wanted.split_k = config.integer("split_k", 1, steps);
+  for (CutePlan plan : tilings_for(problem)) {
     if (core != name_of(plan.core) || tile != fmt::format("{}x{}", plan.tile_m, plan.tile_n)) continue;
-    const bool joins = wanted.joined() && wanted.cluster == wanted.slices && can_join(plan) && plan.cluster == 1 &&
+    const bool joins = wanted.joined() && wanted.cluster == wanted.split_k && can_join(plan) && plan.cluster == 1 &&
                        std::has_single_bit(static_cast<unsigned>(wanted.cluster));
-    const bool shares = wanted.slices == 1 && wanted.cluster == plan.cluster;
-    const bool slices = wanted.cluster == 1 && plan.cluster == 1 && wanted.slices == whole_slices(steps, wanted.slices);
-    if (!joins && !shares && !slices) continue;
+    const bool shares = wanted.split_k == 1 && wanted.cluster == plan.cluster;
+    const bool split_k =
+        wanted.cluster == 1 && plan.cluster == 1 && wanted.split_k == whole_splits(steps, wanted.split_k);
+    if (!joins && !shares && !split_k) continue;
     plan.cluster = wanted.cluster;
-    plan.slices = wanted.slices;
+    plan.split_k = wanted.split_k;
     if (fits(problem, plan)) return plan;
   }
-  config.refuse("no cut of gemm_cute for this product");
+  config.refuse("gemm_cute has no configuration for this product");
 }
 
 std::string cute_refusal(const CuteProblem& p, const DeviceProfile& device) {
@@ -133,7 +136,7 @@ std::string cute_refusal(const CuteProblem& p, const DeviceProfile& device) {
 std::vector<CutePlan> cute_plans(const CuteProblem& p, const DeviceProfile& device) {
   std::vector<CutePlan> plans;
   if (!cute_refusal(p, device).empty()) return plans;
-  for (CutePlan plan : cuts_for(p)) {
+  for (CutePlan plan : tilings_for(p)) {
     if (plan.core == Core::wgmma && !(has_wgmma(device) && device.clusters)) continue;
     if (!has_shared(plan, device)) continue;
     if (plan.cluster > 1) {
@@ -141,15 +144,15 @@ std::vector<CutePlan> cute_plans(const CuteProblem& p, const DeviceProfile& devi
       continue;
     }
     std::int64_t last = 0;
-    for (const std::int64_t slices : {1, 2, 3, 4, 6, 8, 12, 16, 24, 32}) {
-      plan.slices = whole_slices(steps_of(p), slices);
-      if (plan.slices == last || !fits(p, plan)) continue;
-      last = plan.slices;
+    for (const std::int64_t split_k : {1, 2, 3, 4, 6, 8, 12, 16, 24, 32}) {
+      plan.split_k = whole_splits(steps_of(p), split_k);
+      if (plan.split_k == last || !fits(p, plan)) continue;
+      last = plan.split_k;
       plans.push_back(plan);
     }
-    for (std::int64_t slices = 2; can_join(plan) && slices <= std::min(most_joined, steps_of(p)); slices *= 2) {
-      plan.cluster = static_cast<int>(slices);
-      plan.slices = slices;
+    for (std::int64_t split_k = 2; can_join(plan) && split_k <= std::min(most_joined, steps_of(p)); split_k *= 2) {
+      plan.cluster = static_cast<int>(split_k);
+      plan.split_k = split_k;
       if (fits(p, plan)) plans.push_back(plan);
     }
   }
@@ -162,12 +165,12 @@ CuteTiles cute_tiles(const CuteProblem& p, const CutePlan& plan) {
   CuteTiles tiles;
   tiles.tiles_m = static_cast<int>(ceil_div(p.m, rows));
   tiles.tiles_n = static_cast<int>(ceil_div(p.n, columns));
-  tiles.slices = plan.joined() ? 1 : static_cast<int>(plan.slices);
+  tiles.split_k = plan.joined() ? 1 : static_cast<int>(plan.split_k);
   tiles.steps = static_cast<int>(steps_of(p));
-  tiles.steps_a_slice = static_cast<int>(ceil_div(tiles.steps, tiles.slices));
+  tiles.steps_per_split = static_cast<int>(ceil_div(tiles.steps, tiles.split_k));
   // 132 tiles of 128x256 are 2048 x 2112 elements of y then.
   if (plan.core == Core::wgmma) tiles.span = 2048 / rows;
-  tiles.count = static_cast<unsigned>(std::int64_t{tiles.tiles_m} * tiles.tiles_n * tiles.slices * p.batch);
+  tiles.count = static_cast<unsigned>(std::int64_t{tiles.tiles_m} * tiles.tiles_n * tiles.split_k * p.batch);
   return tiles;
 }
 
@@ -187,9 +190,9 @@ double memory_us(const CuteProblem& p, double blocks, const DeviceProfile& devic
 
 /// The kernel that adds split-K slices. It reads from L2, at about twice the rate of memory.
 double add_us(const CuteProblem& p, const CutePlan& plan, const DeviceProfile& device) {
-  if (plan.slices == 1 || plan.joined()) return 0;
-  const double sums = 4.0 * static_cast<double>(p.batch * p.m * p.n);
-  return device.launch_us + 1.5 + sums * static_cast<double>(2 * plan.slices) / (2 * device.bytes_per_us);
+  if (plan.split_k == 1 || plan.joined()) return 0;
+  const double acc = 4.0 * static_cast<double>(p.batch * p.m * p.n);
+  return device.launch_us + 1.5 + acc * static_cast<double>(2 * plan.split_k) / (2 * device.bytes_per_us);
 }
 
 // The cost model of gemm_cute_mma.cu, in us: launch + max(waves * (start + k-blocks per slice * step), memory) +
@@ -203,10 +206,10 @@ double mma_us(const CuteProblem& p, const CutePlan& plan, const DeviceProfile& d
     double start_us;  ///< until the first step's operands have come, and from the last sum to y
   };
   const Rate rate = plan.tile_m == 128 ? Rate{0.51, 2, 3.3} : Rate{0.13, 3, 0.95};
-  const double units = device.units, blocks = static_cast<double>(tiles_of(p, plan) * plan.slices);
+  const double units = device.units, blocks = static_cast<double>(tiles_of(p, plan) * plan.split_k);
   const double at_once = std::clamp(blocks, 1.0, units * rate.blocks),
                waves = std::ceil(blocks / (units * rate.blocks));
-  const double steps = static_cast<double>(ceil_div(steps_of(p), plan.slices));
+  const double steps = static_cast<double>(ceil_div(steps_of(p), plan.split_k));
   const double step_flops = 2.0 * plan.tile_m * plan.tile_n * static_cast<double>(cute_tile_k(p.element_bytes()));
   const double here = std::max(1.0, std::min(rate.blocks, blocks / units));  // blocks that share a multiprocessor
   const double element_wise = p.aligned && p.b_transposed ? 1 : 4;
@@ -219,13 +222,13 @@ double mma_us(const CuteProblem& p, const CutePlan& plan, const DeviceProfile& d
 // The cost model of gemm_cute_sm90.cuh. Fitted to 532 configurations: squares of 256 to 8192 in fp16 and TF32, and
 // fully connected layers at batch 32 and 64 (lenslet-bench-gemm-cute --all, H200, 24 November 2026). RMS error 14 %;
 // the chosen one is 3 % behind the best on average, 24 % at worst (256 cubed, TF32).
-constexpr double tile_us = 0.76;               // from one tile to the next, or from the launch to the first
-constexpr double least_step_us = 0.05;         // barriers
-constexpr double l2_bytes_per_us = 12.2e6;     // of all multiprocessors together
-constexpr double unit_bytes_per_us = 100e3;    // of one, out of L2
-constexpr double way_out_bytes_per_us = 64e3;  // of one, from sums to y
-constexpr double join_us = 0.6;                // barriers of a cluster
-constexpr double join_bytes_per_us = 27.5e3;   // of sums, through shared memory and between its blocks
+constexpr double tile_us = 0.76;                // from one tile to the next, or from the launch to the first
+constexpr double least_step_us = 0.05;          // barriers
+constexpr double l2_bytes_per_us = 12.2e6;      // of all multiprocessors together
+constexpr double unit_bytes_per_us = 100e3;     // of one, out of L2
+constexpr double epilogue_bytes_per_us = 64e3;  // of one, from sums to y
+constexpr double join_us = 0.6;                 // barriers of a cluster
+constexpr double join_bytes_per_us = 27.5e3;    // of sums, through shared memory and between its blocks
 // Two blocks that share an operand synchronise at start and end, but draw less power: 8192 cubed 1738 us instead of
 // 1764, 4096 cubed equal, 2048 cubed 29.2 instead of 28.6.
 constexpr double sharing_us = 0.5, sharing_gain = 1.01;
@@ -266,10 +269,10 @@ double wgmma_us(const CuteProblem& p, const CutePlan& plan, const DeviceProfile&
   const double step_us =
       std::max({least_step_us, step_flops * here / (share * products_per_us(p, device) / device.units),
                 step_bytes / std::min(unit_bytes_per_us / here, l2_bytes_per_us / at_once)});
-  const double sum_bytes = plan.slices > 1 || p.y_type == DType::f32 ? 4 : 2;
-  const double steps = static_cast<double>(ceil_div(steps_of(p), plan.slices));
+  const double sum_bytes = plan.split_k > 1 || p.y_type == DType::f32 ? 4 : 2;
+  const double steps = static_cast<double>(ceil_div(steps_of(p), plan.split_k));
   const double out_us = plan.joined() ? join_us + 4.0 * plan.tile_m * plan.tile_n / join_bytes_per_us
-                                      : sum_bytes * rows * columns / way_out_bytes_per_us;
+                                      : sum_bytes * rows * columns / epilogue_bytes_per_us;
   return device.launch_us + (sharing.a * sharing.b > 1 ? sharing_us : 0) +
          std::max(std::ceil(tiles / clusters) * (tile_us + steps * step_us + out_us),
                   memory_us(p, at_once / here, device)) +
@@ -291,9 +294,9 @@ CutePlan plan_cute(const CuteProblem& p, const DeviceProfile& device) {
 }
 
 std::size_t cute_workspace_bytes(const CuteProblem& p, const CutePlan& plan) {
-  return plan.slices == 1 || plan.joined()
+  return plan.split_k == 1 || plan.joined()
              ? 0
-             : sizeof(float) * static_cast<std::size_t>(p.batch * plan.slices * p.m * p.n);
+             : sizeof(float) * static_cast<std::size_t>(p.batch * plan.split_k * p.m * p.n);
 }
 
 }  // namespace lenslet::cuda

@@ -15,36 +15,36 @@ namespace lenslet::cuda {
 /// read (16 * 128 + 8.25 * 256) rows of A and B; row by row it would be (132 * 256 + 128). If a cluster shares an
 /// operand, a "tile" here is the cluster's.
 struct CuteTiles {
-  int tiles_m = 1, tiles_n = 1, slices = 1;
-  int steps = 1, steps_a_slice = 1;  ///< of tile_k elements of k
+  int tiles_m = 1, tiles_n = 1, split_k = 1;
+  int steps = 1, steps_per_split = 1;  ///< of tile_k elements of k
   int span = 8;
   unsigned count = 1;  ///< of all products
 
   struct Tile {
     int m, n;                    ///< in tiles
-    int product, slice;          ///< of the batch; of the product
+    int product, split;          ///< of the batch; of the product
     int first_step, step_count;  ///< the slice's part of k
   };
   LENSLET_HOST_DEVICE Tile operator[](unsigned index) const {
-    const unsigned per_slice = static_cast<unsigned>(tiles_m) * static_cast<unsigned>(tiles_n);
-    const int outer = static_cast<int>(index / per_slice);
-    int rest = static_cast<int>(index % per_slice);
+    const unsigned per_split = static_cast<unsigned>(tiles_m) * static_cast<unsigned>(tiles_n);
+    const int outer = static_cast<int>(index / per_split);
+    int rest = static_cast<int>(index % per_split);
     const int first_m = rest / (span * tiles_n) * span, left = tiles_m - first_m, height = left < span ? left : span;
     rest -= first_m * tiles_n;
     Tile tile{};
     tile.m = first_m + rest % height;
     tile.n = rest / height;
-    tile.product = outer / slices;
-    tile.slice = outer % slices;
-    tile.first_step = tile.slice * steps_a_slice;
+    tile.product = outer / split_k;
+    tile.split = outer % split_k;
+    tile.first_step = tile.split * steps_per_split;
     const int behind = steps - tile.first_step;
-    tile.step_count = behind < steps_a_slice ? behind : steps_a_slice;
+    tile.step_count = behind < steps_per_split ? behind : steps_per_split;
     return tile;
   }
   /// The part of a tile's k-blocks for one of `blocks` slices, as even as possible.
   LENSLET_HOST_DEVICE Tile part(unsigned index, int block, int blocks) const {
     Tile tile = (*this)[index];
-    tile.slice = block;
+    tile.split = block;
     tile.first_step = steps * block / blocks;
     tile.step_count = steps * (block + 1) / blocks - tile.first_step;
     return tile;

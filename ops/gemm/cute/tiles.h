@@ -27,15 +27,15 @@ struct CuteEpilogue {
   bool by_tma = false;   ///< y and its rows are 16-byte aligned, as TMA requires
 
   /// Stores four accumulators: y[matrix][i][j] and the next three of the row, as far as they exist.
-  __device__ void store(float4 sums, std::int64_t matrix, int i, int j) const;
+  __device__ void store(float4 acc, std::int64_t matrix, int i, int j) const;
   /// The same in two steps: loads c early, while accumulators are not known yet.
   __device__ float4 load_c(int i, int j) const;
-  __device__ void store(float4 sums, float4 added, std::int64_t matrix, int i, int j) const;
+  __device__ void store(float4 acc, float4 added, std::int64_t matrix, int i, int j) const;
 };
 
 CuteEpilogue cute_epilogue(const CuteCall& call);
 /// The epilogue of split-K kernels: stores partial sums to call.workspace.
-CuteEpilogue cute_slice_sums(const CuteCall& call);
+CuteEpilogue cute_reduce_split_k(const CuteCall& call);
 
 /// LENSLET_CUDA_QUICK: a build that compiles for CI and multiplies nothing has only some of the kernels.
 #ifdef LENSLET_CUTE_QUICK
@@ -50,6 +50,6 @@ inline constexpr bool cute_quick = false;
 void gemm_cute_wgmma(const Context& context, const CuteCall& call, const CutePlan& plan);
 void gemm_cute_mma(const Context& context, const CuteCall& call, const CutePlan& plan);
 /// Adds the slices in order, then applies the epilogue.
-void gemm_cute_add_slices(const Context& context, const CuteCall& call, std::int64_t slices);
+void gemm_cute_reduce_split_k(const Context& context, const CuteCall& call, std::int64_t split_k);
 
 }  // namespace lenslet::cuda

@@ -57,7 +57,7 @@ __global__ void __launch_bounds__(threads)
 void find_block_pairs(const Context& context, const DeviceRulebook& rulebook, const GatheredPlan& plan, int blocks,
                       int counters, int* begins) {
   // About 8 blocks per multiprocessor in all, at most as many as the longest list fills.
-  const long long longest = std::min<long long>(rulebook.room, rulebook.most_outputs) + 1;
+  const long long longest = std::min<long long>(rulebook.capacity, rulebook.most_outputs) + 1;
   const auto most = blocks_for(8LL * context.multiprocessors, rulebook.volume);
   const unsigned x = std::min(blocks_for(longest, threads), most);
   launch(context, block_pairs, dim3(x, static_cast<unsigned>(rulebook.volume)), threads, 0, rulebook, plan, blocks,

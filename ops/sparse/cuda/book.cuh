@@ -10,11 +10,11 @@ namespace lenslet::cuda {
 /// Rows of counts of a rulebook: one per tap, then the sites.
 struct Book {
   std::int32_t* rulebook = nullptr;
-  int taps = 0;           ///< that are stored
-  std::int64_t room = 0;  ///< capacity in pairs
+  int taps = 0;               ///< that are stored
+  std::int64_t capacity = 0;  ///< capacity in pairs
 
   __device__ std::int32_t* in() const { return rulebook + 3 + taps; }
-  __device__ std::int32_t* out() const { return in() + room; }
+  __device__ std::int32_t* out() const { return in() + capacity; }
 };
 
 /// A neighbour table that is built along, or none.

@@ -20,13 +20,13 @@ struct DevicePairs {
 /// What is known of a rulebook before the run, and its address. Passed to kernels by value.
 struct DeviceRulebook {
   const int* values = nullptr;
-  int room;                       ///< capacity of either list
+  int capacity;                   ///< capacity of either list
   int volume;                     ///< taps
   int most_inputs, most_outputs;  ///< rows of x and of y
   bool submanifold, inverse;
 
   DeviceRulebook(const SparseConvProblem& p, std::int64_t length)
-      : room(static_cast<int>((length - rulebook_header(p.submanifold ? p.taps / 2 : p.taps)) / 2)),
+      : capacity(static_cast<int>((length - rulebook_header(p.submanifold ? p.taps / 2 : p.taps)) / 2)),
         volume(static_cast<int>(p.taps)),
         most_inputs(static_cast<int>(p.max_inputs)),
         most_outputs(static_cast<int>(p.max_outputs)),
@@ -58,10 +58,10 @@ struct DeviceRulebook {
     const bool mirrored = submanifold && tap > volume / 2;
     const int list = mirrored ? volume - 1 - tap : tap;
     const int begin = header[2 + list], end = header[3 + list];
-    const bool valid = begin >= 0 && begin <= end && end <= room && (list > 0 || begin == 0);
+    const bool valid = begin >= 0 && begin <= end && end <= capacity && (list > 0 || begin == 0);
     const int* const first = values + 3 + stored() + (valid ? begin : 0);
     const bool swapped = mirrored != inverse;
-    return {swapped ? first + room : first, swapped ? first : first + room, valid ? end - begin : 0, valid};
+    return {swapped ? first + capacity : first, swapped ? first : first + capacity, valid ? end - begin : 0, valid};
   }
 #endif
 };

@@ -44,7 +44,7 @@ void sparse_from_dense(const Context& context, const SparseGrid& grid, std::int6
 
 /// SparseMaxPool of float or a 16-bit type. `room`: the rulebook's capacity in pairs.
 struct SparsePoolSizes {
-  std::int64_t taps = 1, room = 0, most_inputs = 0, most_outputs = 0, channels = 0;
+  std::int64_t taps = 1, capacity = 0, most_inputs = 0, most_outputs = 0, channels = 0;
 };
 void sparse_max_pool(const Context& context, const SparsePoolSizes& sizes, DType dtype, const void* x,
                      const std::int32_t* rulebook, void* y);

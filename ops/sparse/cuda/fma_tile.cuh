@@ -14,7 +14,7 @@ class FmaTile {
 
   __device__ void clear() {
 #pragma unroll
-    for (auto& row : sums_)
+    for (auto& row : acc_)
 #pragma unroll
       for (float& sum : row) sum = 0;
   }
@@ -28,7 +28,7 @@ class FmaTile {
   }
 
   /// Adds the accumulators to the block's. `outputs`: output numbers by row of the batch.
-  __device__ void add_to(float* sums, const int* outputs, int rows, BlockRows block) const {
+  __device__ void add_to(float* acc, const int* outputs, int rows, BlockRows block) const {
 #pragma unroll
     for (int i = 0; i < pieces; ++i) {
       const int row = row_of(i);
@@ -37,12 +37,12 @@ class FmaTile {
       if (to < 0) continue;
 #pragma unroll
       for (int j = 0; j < fours; ++j) {
-        auto* const at = reinterpret_cast<float4*>(sums + sums_offset<columns>(to, first_four() + 4 * j));
+        auto* const at = reinterpret_cast<float4*>(acc + acc_offset<columns>(to, first_four() + 4 * j));
         float4 sum = *at;
-        sum.x += sums_[i][4 * j];
-        sum.y += sums_[i][4 * j + 1];
-        sum.z += sums_[i][4 * j + 2];
-        sum.w += sums_[i][4 * j + 3];
+        sum.x += acc_[i][4 * j];
+        sum.y += acc_[i][4 * j + 1];
+        sum.z += acc_[i][4 * j + 2];
+        sum.w += acc_[i][4 * j + 3];
         *at = sum;
       }
     }
@@ -77,13 +77,13 @@ class FmaTile {
 #pragma unroll
           for (int i = 0; i < n; ++i)
 #pragma unroll
-            for (int e = 0; e < 4; ++e) sums_[i][4 * j + e] = fmaf(left[i][k], filters[e], sums_[i][4 * j + e]);
+            for (int e = 0; e < 4; ++e) acc_[i][4 * j + e] = fmaf(left[i][k], filters[e], acc_[i][4 * j + e]);
         }
     }
   }
 
   Place place_;
-  float sums_[pieces][4 * fours];
+  float acc_[pieces][4 * fours];
 };
 
 }  // namespace lenslet::cuda

@@ -26,11 +26,11 @@ class GatherScatter final : public Kernel {
     candidate.outputs.resize(1);
     // For the bound: as many outputs at once as blocks, each a bisection and its terms one after the other, whose
     // filters lie apart and come from L2. Guesses.
-    constexpr double bisection_us = 3, term_us = 0.1;
+    constexpr double bisection_us = 3, us_per_k = 0.1;
     const auto turns = static_cast<double>((p.max_outputs + 16 * target.device.units - 1) / (16 * target.device.units) *
                                            ((p.filters + gather_scatter_threads - 1) / gather_scatter_threads));
     candidate.estimated_us =
-        2 * target.device.launch_us + turns * (bisection_us + term_us * static_cast<double>(p.taps * p.channels));
+        2 * target.device.launch_us + turns * (bisection_us + us_per_k * static_cast<double>(p.taps * p.channels));
     candidate.tolerance = sum_tolerance(p.channels * p.taps);
     candidate.in_place = p.residual ? input_bit(SparseConvOp::residual) : no_inputs;
     return candidate;

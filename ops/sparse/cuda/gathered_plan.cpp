@@ -25,7 +25,7 @@ std::string GatheredPlan::str() const {
       .add("units", std::int64_t{units})
       .add("ahead", std::int64_t{ahead})
       .add("fill", std::int64_t{fill})
-      .add("slices", std::int64_t{slices})
+      .add("split_k", std::int64_t{split_k})
       .str();
 }
 
@@ -34,7 +34,7 @@ std::int64_t GatheredPlan::blocks(const SparseConvProblem& p) const {
 }
 
 std::int64_t GatheredPlan::grid_x(const SparseConvProblem& p) const {
-  return std::max(blocks(p), std::min<std::int64_t>(2 * fill, slices * blocks(p)));
+  return std::max(blocks(p), std::min<std::int64_t>(2 * fill, split_k * blocks(p)));
 }
 
 int GatheredPlan::number_slots(std::int64_t pair_units) const {
@@ -42,11 +42,11 @@ int GatheredPlan::number_slots(std::int64_t pair_units) const {
 }
 
 std::size_t GatheredPlan::shared_bytes(std::int64_t taps, std::int64_t pair_units) const {
-  const auto sums = static_cast<std::size_t>(rows * columns) * sizeof(float);
+  const auto acc = static_cast<std::size_t>(rows * columns) * sizeof(float);
   const auto stage = static_cast<std::size_t>(units * (batch_rows + columns) * unit_bytes);
   const auto numbers = static_cast<std::size_t>(number_slots(pair_units) * 2 * batch_rows) * sizeof(int);
   const auto batches = static_cast<std::size_t>(taps * ((rows + batch_rows - 1) / batch_rows));
-  return sums + static_cast<std::size_t>(ahead + 1) * stage + numbers + batches * 16;
+  return acc + static_cast<std::size_t>(ahead + 1) * stage + numbers + batches * 16;
 }
 
 std::size_t GatheredPlan::parts_offset(const SparseConvProblem& p) const {
@@ -55,10 +55,10 @@ std::size_t GatheredPlan::parts_offset(const SparseConvProblem& p) const {
 
 std::size_t GatheredPlan::workspace_bytes(const SparseConvProblem& p) const {
   // Rows of slices: those of at most twice `fill` blocks of few_rows, and at most `slices` per output.
-  const std::int64_t filled = 2 * std::int64_t{fill} * few_rows, there = slices * (p.max_outputs + few_rows);
-  const bool sliced = slices_of(1, p.taps) > 1;
+  const std::int64_t filled = 2 * std::int64_t{fill} * few_rows, there = split_k * (p.max_outputs + few_rows);
+  const bool has_split_k = split_k_of(1, p.taps) > 1;
   return parts_offset(p) +
-         (sliced ? static_cast<std::size_t>(std::min(filled, there) * tiles_n(p) * columns) * sizeof(float) : 0);
+         (has_split_k ? static_cast<std::size_t>(std::min(filled, there) * tiles_n(p) * columns) * sizeof(float) : 0);
 }
 
 GatheredPlan plan_gathered(const SparseConvProblem& p, const DeviceProfile& device) {
@@ -72,7 +72,7 @@ GatheredPlan plan_gathered(const SparseConvProblem& p, const DeviceProfile& devi
                     .units = 1,
                     .ahead = 1,
                     .fill = fill,
-                    .slices = static_cast<int>(std::clamp<std::int64_t>(p.taps / 3, 1, most_slices))};
+                    .split_k = static_cast<int>(std::clamp<std::int64_t>(p.taps / 3, 1, max_split_k))};
   // The largest steps that leave space for the other blocks of a multiprocessor (228 KiB, plus 1 KiB per block).
   const auto fits = [&](int units, int ahead) {
     GatheredPlan larger = plan;
@@ -92,15 +92,15 @@ GatheredPlan read_gathered_plan(const SparseConvProblem& p, std::string_view con
   ConfigReader reader(config);
   const std::int64_t rows = reader.integer("rows", few_rows, 256), columns = reader.integer("columns", 1, 1024),
                      units = reader.integer("units", 1, most_units), ahead = reader.integer("ahead", 1, most_ahead),
-                     fill = reader.integer("fill", 1, 1 << 16), slices = reader.integer("slices", 1, most_slices);
+                     fill = reader.integer("fill", 1, 1 << 16), split_k = reader.integer("split_k", 1, max_split_k);
   reader.finish();
   const GatheredPlan plan{.columns = columns_for(p.filters),
                           .rows = static_cast<int>(rows),
                           .units = static_cast<int>(units),
                           .ahead = static_cast<int>(ahead),
                           .fill = static_cast<int>(fill),
-                          .slices = static_cast<int>(slices)};
-  if (plan.columns != columns || rows % 16 != 0 || units == 3) reader.refuse("there is no such cut of it");
+                          .split_k = static_cast<int>(split_k)};
+  if (plan.columns != columns || rows % 16 != 0 || units == 3) reader.refuse("it has no such configuration");
   return plan;
 }
 
@@ -134,7 +134,7 @@ double gathered_us(const SparseConvProblem& p, const GatheredPlan& plan, const D
   constexpr double start_us = 4;
   // Share of the peak. Batches are padded: a block of 64 outputs has 16 % more rows than pairs (multiples of 16), one
   // of 128 has 10 % (docs/sparse.md).
-  constexpr double share = 0.65, slices_us = 3;
+  constexpr double share = 0.65, split_k_us = 3;
   constexpr double batch_us = 0.4, unit_us = 0.3;
   const int block_rows = plan.rows_of(p.max_outputs);
   const double filled = block_rows <= few_rows ? 1.16 : 1.1;
@@ -153,10 +153,10 @@ double gathered_us(const SparseConvProblem& p, const GatheredPlan& plan, const D
                         bytes * static_cast<double>(p.max_inputs * p.channels);
   const double moved = gathered / (1.3 * device.bytes_per_us) + stored / device.bytes_per_us;
   // The serial time of a block's steps, times the number of rounds of blocks.
-  const int slices = plan.slices_of(p.max_outputs, p.taps);
-  const double turns = std::ceil(blocks * slices / plan.fill);
-  const double batches = taps * std::ceil(block_rows / static_cast<double>(batch_rows)) / slices;
-  const double alone = turns * batches * (batch_us + pair_units * unit_us) + (slices > 1 ? slices_us : 0);
+  const int split_k = plan.split_k_of(p.max_outputs, p.taps);
+  const double turns = std::ceil(blocks * split_k / plan.fill);
+  const double batches = taps * std::ceil(block_rows / static_cast<double>(batch_rows)) / split_k;
+  const double alone = turns * batches * (batch_us + pair_units * unit_us) + (split_k > 1 ? split_k_us : 0);
   return 2 * device.launch_us + start_us + std::max({multiplied, moved, alone});
 }
 

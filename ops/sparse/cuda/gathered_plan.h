@@ -20,7 +20,7 @@ namespace lenslet::cuda {
 
 /// Pairs per batch, and bytes of channels per unit of each.
 inline constexpr int batch_rows = 64, unit_bytes = 64;
-inline constexpr int most_units = 4, most_ahead = 3, most_slices = 8;
+inline constexpr int most_units = 4, most_ahead = 3, max_split_k = 8;
 
 /// Bytes of channels per multiply step.
 inline constexpr int group_bytes = 16;
@@ -42,15 +42,15 @@ struct GatheredPlan {
   int units;    ///< of a step: 1, 2 or 4
   int ahead;    ///< steps in flight while one is multiplied
   int fill;     ///< blocks of outputs, times tiles of filters, that fill the device
-  int slices;   ///< most blocks that share the batches of one block's outputs
+  int split_k;  ///< most blocks that share the batches of one block's outputs
 
-  /// "rows=64 columns=64 units=2 ahead=1 fill=528 slices=8".
+  /// "rows=64 columns=64 units=2 ahead=1 fill=528 split_k=8".
   std::string str() const;
   /// Outputs per block for a run with `outputs`: blocks fill the device once, or a whole number of times.
   LENSLET_HOST_DEVICE int rows_of(std::int64_t outputs) const {
     const int all = static_cast<int>(outputs);
     if (all < fill * 8) return fewest_rows;
-    if (slices > 1 && all < fill * few_rows) return few_rows;
+    if (split_k > 1 && all < fill * few_rows) return few_rows;
     if (all < fill * fewest_rows) return fewest_rows;
     const int times = (all + fill * rows - 1) / (fill * rows);
     return ((all + fill * times - 1) / (fill * times) + 7) / 8 * 8;
@@ -58,11 +58,11 @@ struct GatheredPlan {
   /// Blocks that share the batches of one block's outputs, for a run with `outputs`: enough to fill the device once, or
   /// twice from a third of that on (18,250 outputs, 64 -> 64, float32: 122 us instead of 171 on an H100). It determines
   /// the order in which an output's products are added.
-  LENSLET_HOST_DEVICE int slices_of(std::int64_t outputs, std::int64_t taps) const {
+  LENSLET_HOST_DEVICE int split_k_of(std::int64_t outputs, std::int64_t taps) const {
     if (outputs <= 0 || outputs >= fill * few_rows) return 1;
     const int of_block = rows_of(outputs), alone = (static_cast<int>(outputs) + of_block - 1) / of_block;
     const int often = (3 * alone > fill ? 2 * fill : fill) / alone;
-    const int most = taps / 3 < slices ? static_cast<int>(taps / 3) : slices;
+    const int most = taps / 3 < split_k ? static_cast<int>(taps / 3) : split_k;
     const int taken = often < most ? often : most;
     return taken < 1 ? 1 : taken;
   }

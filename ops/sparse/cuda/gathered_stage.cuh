@@ -14,7 +14,7 @@ __device__ inline int stage_offset(int row, int chunk) { return row * unit_bytes
 /// Offset in floats of four accumulators, from column 4 * `four` on, of row `row`. Rows are a batch's, usually
 /// adjacent: two of them by 64 bytes, or four by 32, lie in different banks.
 template <int columns>
-__device__ inline int sums_offset(int row, int four) {
+__device__ inline int acc_offset(int row, int four) {
   const int moved = columns == 16 ? four ^ (row & 2) : four ^ ((row & 1) << 2 | (row & 2));
   return row * columns + moved * 4;
 }

@@ -37,16 +37,16 @@ struct GatheredCall {
   int access;        ///< bytes by which rows of x are read: 16 or 4
   bool store_fours;  ///< four numbers of y at a time are aligned
 
-  GatheredCall(const SparseConvProblem& p, std::int64_t length, const GatheredPlan& cut)
+  GatheredCall(const SparseConvProblem& p, std::int64_t length, const GatheredPlan& tiling)
       : rulebook(p, length),
         activation(p.activation),
-        plan(cut),
+        plan(tiling),
         channels(static_cast<int>(p.channels)),
         filters(static_cast<int>(p.filters)),
-        blocks(static_cast<int>(cut.blocks(p))),
+        blocks(static_cast<int>(tiling.blocks(p))),
         units(static_cast<int>(gathered_units(p))),
-        numbers_mask(cut.number_slots(units) - 1),
-        lead(cut.ahead * cut.step_batches(units)) {}
+        numbers_mask(tiling.number_slots(units) - 1),
+        lead(tiling.ahead * tiling.step_batches(units)) {}
 };
 
 /// Pairs of one tap that are multiplied together. In shared memory.
@@ -80,7 +80,7 @@ __device__ inline void finish(const GatheredCall& call, float (&value)[width], l
 
 /// Stores y of the block's rows, `there` in all, from the accumulators; zeros from row `rows` on.
 template <int columns, int width>
-__device__ inline void store_rows(const GatheredCall& call, const float* sums, int first_row, int there, int rows,
+__device__ inline void store_rows(const GatheredCall& call, const float* acc, int first_row, int there, int rows,
                                   int first_k) {
   constexpr int of_row = columns / width;
 #pragma unroll 1
@@ -90,7 +90,7 @@ __device__ inline void store_rows(const GatheredCall& call, const float* sums, i
     const long long at = static_cast<long long>(first_row + row) * call.filters + k;
     float value[width] = {};
     if (row < rows) {
-      const float* const from = sums + sums_offset<columns>(row, column / 4) + column % 4;
+      const float* const from = acc + acc_offset<columns>(row, column / 4) + column % 4;
       read_stored(value, from);
       finish(call, value, at, k);
     } else {
@@ -99,12 +99,12 @@ __device__ inline void store_rows(const GatheredCall& call, const float* sums, i
   }
 }
 template <int columns>
-__device__ inline void store_rows(const GatheredCall& call, const float* sums, int first_row, int there, int rows,
+__device__ inline void store_rows(const GatheredCall& call, const float* acc, int first_row, int there, int rows,
                                   int first_k) {
   if (call.store_fours)
-    store_rows<columns, 4>(call, sums, first_row, there, rows, first_k);
+    store_rows<columns, 4>(call, acc, first_row, there, rows, first_k);
   else
-    store_rows<columns, 1>(call, sums, first_row, there, rows, first_k);
+    store_rows<columns, 1>(call, acc, first_row, there, rows, first_k);
 }
 
 /// Zeros this block's share of the rows from `first` on, which no block computes.
@@ -123,7 +123,7 @@ __device__ inline void clear_share(const GatheredCall& call, int first, int firs
 /// A block's shared memory, in this order.
 template <int columns>
 struct GatheredShared {
-  float* sums;   ///< [rows][columns], sums_offset()
+  float* acc;    ///< [rows][columns], acc_offset()
   char* stages;  ///< per step in flight: its units' rows of x, then filters
   int* numbers;  ///< of each batch: inputs, then rows of the block
   Batch* batches;
@@ -131,7 +131,7 @@ struct GatheredShared {
   static constexpr int a_bytes = batch_rows * unit_bytes, b_bytes = columns * unit_bytes;
 
   __device__ GatheredShared(char* memory, const GatheredCall& call) : units(call.plan.units) {
-    sums = reinterpret_cast<float*>(memory);
+    acc = reinterpret_cast<float*>(memory);
     stages = memory + call.plan.rows * columns * static_cast<int>(sizeof(float));
     numbers = reinterpret_cast<int*>(stages + (call.plan.ahead + 1) * stage_bytes());
     batches = reinterpret_cast<Batch*>(numbers + (call.numbers_mask + 1) * 2 * batch_rows);
@@ -298,31 +298,31 @@ __device__ inline void wait_for_steps(int pending) {
 /// Stores the partial sums of one of `slices` slices of block and tile `part`. Returns true in the last slice to end,
 /// which then has the sum of all, added in slice order.
 template <int columns>
-__device__ inline bool add_slices(const GatheredCall& call, float* sums, int part, int slice, int slices,
-                                  int rows_a_block, int rows) {
+__device__ inline bool reduce_split_k(const GatheredCall& call, float* acc, int part, int split, int split_k,
+                                      int rows_a_block, int rows) {
   constexpr int threads = block_threads(columns);
   __shared__ bool last;
-  const int thread = static_cast<int>(threadIdx.x), of_slice = rows_a_block * columns / 4;
-  auto* const mine = reinterpret_cast<float4*>(sums);
-  float4* const parts = call.parts + static_cast<long long>(part) * slices * of_slice;
+  const int thread = static_cast<int>(threadIdx.x), of_split = rows_a_block * columns / 4;
+  auto* const mine = reinterpret_cast<float4*>(acc);
+  float4* const parts = call.parts + static_cast<long long>(part) * split_k * of_split;
   for (int i = thread; i < rows * columns / 4; i += threads)
-    __stcg(parts + static_cast<long long>(slice) * of_slice + i, mine[i]);
+    __stcg(parts + static_cast<long long>(split) * of_split + i, mine[i]);
   __threadfence();
   __syncthreads();
-  if (thread == 0) last = atomicAdd(call.done + part, 1) == slices - 1;
+  if (thread == 0) last = atomicAdd(call.done + part, 1) == split_k - 1;
   __syncthreads();
   if (!last) return false;
   __threadfence();
 #pragma unroll 1
   for (int i = thread; i < rows * columns / 4; i += threads) {
-    float4 read[most_slices];
+    float4 read[max_split_k];
 #pragma unroll
-    for (int s = 0; s < most_slices; ++s)
-      if (s < slices) read[s] = __ldcg(parts + static_cast<long long>(s) * of_slice + i);
+    for (int s = 0; s < max_split_k; ++s)
+      if (s < split_k) read[s] = __ldcg(parts + static_cast<long long>(s) * of_split + i);
     float4 sum = read[0];
 #pragma unroll
-    for (int s = 1; s < most_slices; ++s)
-      if (s < slices) {
+    for (int s = 1; s < max_split_k; ++s)
+      if (s < split_k) {
         sum.x += read[s].x;
         sum.y += read[s].y;
         sum.z += read[s].z;
@@ -349,8 +349,8 @@ __global__ void __launch_bounds__(block_threads(columns), resident)
   const GatheredShared<columns> shared(reinterpret_cast<char*>(memory), call);
   const auto counts = call.rulebook.counts();
   const int rows_a_block = call.plan.rows_of(counts.outputs);
-  const int slices = call.plan.slices_of(counts.outputs, call.rulebook.volume);
-  const int block = static_cast<int>(blockIdx.x) / slices, slice = static_cast<int>(blockIdx.x) % slices;
+  const int split_k = call.plan.split_k_of(counts.outputs, call.rulebook.volume);
+  const int block = static_cast<int>(blockIdx.x) / split_k, split = static_cast<int>(blockIdx.x) % split_k;
   const int first_row = block * rows_a_block;
   const int computed = (counts.outputs + rows_a_block - 1) / rows_a_block * rows_a_block;
   clear_share<columns>(call, computed, first_k);
@@ -360,11 +360,11 @@ __global__ void __launch_bounds__(block_threads(columns), resident)
 
   const Loader loader(call, shared, counts);
   const int all = list_batches(call, shared, counts, block, first_row, block_rows);
-  const int end = all * (slice + 1) / slices;
+  const int end = all * (split + 1) / split_k;
   for (int i = thread; i < block_rows * columns / 4; i += threads)
-    reinterpret_cast<float4*>(shared.sums)[i] = float4{0, 0, 0, 0};
+    reinterpret_cast<float4*>(shared.acc)[i] = float4{0, 0, 0, 0};
 
-  int batch = all * slice / slices, unit = 0, slot = 0;
+  int batch = all * split / split_k, unit = 0, slot = 0;
   for (int i = batch; i < min(batch + call.lead, end); ++i) loader.load_numbers(i);
   commit_copies();
   wait_for_copies<0>();
@@ -412,15 +412,15 @@ __global__ void __launch_bounds__(block_threads(columns), resident)
       // The previous batch may have added to the same output in another warp.
       if (added) __syncthreads();
       added = true;
-      tile.add_to(shared.sums, loader.outputs_of(batch), rows, {first_row, block_rows, call.fault});
+      tile.add_to(shared.acc, loader.outputs_of(batch), rows, {first_row, block_rows, call.fault});
       ++batch;
     }
   }
   __syncthreads();
-  if (slices > 1 &&
-      !add_slices<columns>(call, shared.sums, block * tiles_n + tile_n, slice, slices, rows_a_block, block_rows))
+  if (split_k > 1 &&
+      !reduce_split_k<columns>(call, shared.acc, block * tiles_n + tile_n, split, split_k, rows_a_block, block_rows))
     return;
-  store_rows<columns>(call, shared.sums, first_row, there, block_rows, first_k);
+  store_rows<columns>(call, shared.acc, first_row, there, block_rows, first_k);
 }
 
 }  // namespace lenslet::cuda

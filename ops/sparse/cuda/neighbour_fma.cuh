@@ -63,7 +63,7 @@ class FmaRows {
   }
   __device__ void clear() {
 #pragma unroll
-    for (auto& piece : sums_)
+    for (auto& piece : acc_)
 #pragma unroll
       for (float& sum : piece) sum = 0;
   }
@@ -83,7 +83,7 @@ class FmaRows {
 #pragma unroll
         for (int k = 0; k < 4; ++k)
 #pragma unroll
-          for (int e = 0; e < 4; ++e) sums_[p][e] = fmaf(a[k], b[k][e], sums_[p][e]);
+          for (int e = 0; e < 4; ++e) acc_[p][e] = fmaf(a[k], b[k][e], acc_[p][e]);
       }
     }
   }
@@ -92,7 +92,7 @@ class FmaRows {
 #pragma unroll
     for (int p = 0; p < pieces; ++p) {
       const int row = p * piece_rows + row_;
-      if (row < count) finish_four<float>(call_, sums_[p], first + row, first_k + four_ * 4);
+      if (row < count) finish_four<float>(call_, acc_[p], first + row, first_k + four_ * 4);
     }
   }
 
@@ -100,7 +100,7 @@ class FmaRows {
   const NeighbourCall& call_;
   char* const memory_;
   const int lane_, row_, four_;
-  float sums_[pieces][4];
+  float acc_[pieces][4];
 };
 
 /// Also the limit per multiprocessor, whose registers the threads share.

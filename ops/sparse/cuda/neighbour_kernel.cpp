@@ -62,7 +62,7 @@ std::unique_ptr<const BoundKernel> NeighbourKernel::bind(const Binding& binding)
   const bool known = binding.constant(SparseConvOp::rulebook) != nullptr &&
                      (p.table_rows == 0 || binding.constant(SparseConvOp::neighbours) != nullptr);
   auto bound = launch({p, binding.shape(SparseConvOp::rulebook)[0], known, plan, arithmetic});
-  if (bound == nullptr) throw Error(ErrorKind::invalid_argument, "no kernel cuts it so: " + plan.str());
+  if (bound == nullptr) throw Error(ErrorKind::invalid_argument, "no kernel has this configuration: " + plan.str());
   return bound;
 }
 

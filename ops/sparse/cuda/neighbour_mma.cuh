@@ -84,7 +84,7 @@ __global__ void __launch_bounds__(most_threads(pieces, terms), 1)
     };
 #pragma unroll
     for (int i = 0; i < ahead; ++i) load(rows[i]);
-    float sums[pieces][width / 8][4] = {};
+    float acc[pieces][width / 8][4] = {};
     for (bool more = true; more;) {
 #pragma unroll
       for (int i = 0; i < ahead; ++i) {
@@ -107,8 +107,8 @@ __global__ void __launch_bounds__(most_threads(pieces, terms), 1)
             const uint4 right = *reinterpret_cast<const uint4*>(b + (term * (width / 16) + j) * 512);
 #pragma unroll
             for (int p = 0; p < pieces; ++p) {
-              mma<T>(sums[p][2 * j], a[p], right.x, right.y);
-              mma<T>(sums[p][2 * j + 1], a[p], right.z, right.w);
+              mma<T>(acc[p][2 * j], a[p], right.x, right.y);
+              mma<T>(acc[p][2 * j + 1], a[p], right.z, right.w);
             }
           }
         }
@@ -124,8 +124,8 @@ __global__ void __launch_bounds__(most_threads(pieces, terms), 1)
         if (row >= block.count) continue;
 #pragma unroll
         for (int four = 0; four < width / 16; ++four) {
-          float value[4] = {sums[p][2 * four][2 * half], sums[p][2 * four][2 * half + 1],
-                            sums[p][2 * four + 1][2 * half], sums[p][2 * four + 1][2 * half + 1]};
+          float value[4] = {acc[p][2 * four][2 * half], acc[p][2 * four][2 * half + 1], acc[p][2 * four + 1][2 * half],
+                            acc[p][2 * four + 1][2 * half + 1]};
           finish_four<T>(call, value, block.first + row, first_k + 4 * four);
         }
       }

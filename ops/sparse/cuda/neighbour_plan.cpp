@@ -86,7 +86,7 @@ NeighbourPlan read_neighbour_plan(const SparseConvProblem& p, SparseArithmetic a
   reader.finish();
   if (plan.columns % plan.width != 0 || plan.rows % plan.tile_rows() != 0 ||
       plan.stage > p.taps * plan.chunks(row_bytes(p, arithmetic)))
-    reader.refuse("there is no such cut of it");
+    reader.refuse("it has no such configuration");
   return plan;
 }
 

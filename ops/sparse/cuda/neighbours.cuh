@@ -32,14 +32,15 @@ struct NeighbourCall {
   bool early = false;  ///< the rulebook and its table are known: read ahead of wait_for_previous()
   bool store_fours;    ///< four numbers of y at a time are aligned
 
-  NeighbourCall(const SparseConvProblem& p, std::int64_t length, const NeighbourPlan& cut, SparseArithmetic arithmetic)
+  NeighbourCall(const SparseConvProblem& p, std::int64_t length, const NeighbourPlan& tiling,
+                SparseArithmetic arithmetic)
       : rulebook(p, length),
         activation(p.activation),
-        plan(cut),
+        plan(tiling),
         table_rows(static_cast<int>(p.table_rows)),
         channels(static_cast<int>(p.channels)),
         filters(static_cast<int>(p.filters)),
-        chunks(static_cast<int>(cut.chunks(cuda::row_bytes(p, arithmetic)))) {}
+        chunks(static_cast<int>(tiling.chunks(cuda::row_bytes(p, arithmetic)))) {}
 };
 
 /// Adds the residual to `width` sums of an output.

@@ -94,21 +94,21 @@ __global__ void __launch_bounds__(threads) write_kernel(const __grid_constant__ 
   begins.read(c.totals, taps);
   const std::int64_t sites = c.totals[taps], outputs = c.totals[taps + 1], pairs = begins.at[taps];
   const auto found = static_cast<std::uint64_t>(c.totals[taps + 2]);
-  const bool wrong = found != no_fault || pairs > c.book.room || outputs > c.most_outputs;
+  const bool wrong = found != no_fault || pairs > c.book.capacity || outputs > c.most_outputs;
   if (blockIdx.x == 0) {
     write_header(c.book, begins, wrong, sites, outputs);
     if (threadIdx.x == 0 && wrong) {
       if (found != no_fault)
         tell_row(c.fault, found, c.in.grid, c.in.indices);
-      else if (pairs > c.book.room)
+      else if (pairs > c.book.capacity)
         tell_count(c.fault, SiteFault::pairs, pairs);
       else
         tell_count(c.fault, SiteFault::output_sites, outputs);
     }
   }
   const int width = 1 + c.in.out.dims;
-  fill_with_none(c.book.in(), wrong ? 0 : pairs, c.book.room);
-  fill_with_none(c.book.out(), wrong ? 0 : pairs, c.book.room);
+  fill_with_none(c.book.in(), wrong ? 0 : pairs, c.book.capacity);
+  fill_with_none(c.book.out(), wrong ? 0 : pairs, c.book.capacity);
   if (c.out_indices != nullptr) fill_with_none(c.out_indices, wrong ? 0 : outputs * width, c.most_outputs * width);
   if (wrong) return;
   if (blockIdx.x < c.site_blocks)
@@ -159,7 +159,7 @@ void make_marked(const Context& context, const RulebookPlan& plan, const std::in
                         .totals = memory.totals});
   launch(context, write_kernel, site_blocks + blocks_for(memory.cells.words, threads), threads, 0,
          WriteCall{.in = in,
-                   .book = {.rulebook = to.rulebook, .taps = taps, .room = plan.max_pairs},
+                   .book = {.rulebook = to.rulebook, .taps = taps, .capacity = plan.max_pairs},
                    .cells = memory.cells,
                    .table = table,
                    .most_outputs = plan.max_outputs,

@@ -25,7 +25,7 @@ struct PairTotals {
       : sites(totals[book.taps]),
         pairs(begins.at[book.taps]),
         fault(static_cast<std::uint64_t>(totals[book.taps + 2])),
-        wrong(fault != no_fault || pairs > book.room) {}
+        wrong(fault != no_fault || pairs > book.capacity) {}
 };
 
 /// Writes the pairs' inputs and output keys.
@@ -53,12 +53,12 @@ __global__ void __launch_bounds__(threads)
 struct PairEntries {
   const std::int64_t *keys, *totals;
   int taps;
-  std::int64_t room;
+  std::int64_t capacity;
 
   __device__ Entry operator()(std::int64_t pair, std::uint64_t&) const {
     std::int64_t pairs = 0;
     for (int t = 0; t < taps; ++t) pairs += totals[t];
-    const bool is_pair = pair < pairs && pairs <= room && static_cast<std::uint64_t>(totals[taps + 2]) == no_fault;
+    const bool is_pair = pair < pairs && pairs <= capacity && static_cast<std::uint64_t>(totals[taps + 2]) == no_fault;
     return {is_pair ? keys[pair] : no_key, pair};
   }
 };
@@ -96,8 +96,8 @@ __global__ void __launch_bounds__(threads) write_kernel(const __grid_constant__ 
   }
   const int width = 1 + c.in.out.dims;
   const std::int64_t pairs = wrong ? 0 : all.pairs;
-  fill_with_none(c.book.in(), pairs, c.book.room);
-  fill_with_none(c.book.out(), pairs, c.book.room);
+  fill_with_none(c.book.in(), pairs, c.book.capacity);
+  fill_with_none(c.book.out(), pairs, c.book.capacity);
   if (c.out_indices != nullptr) fill_with_none(c.out_indices, wrong ? 0 : outputs * width, c.most_outputs * width);
   const std::int64_t i = std::int64_t{blockIdx.x} * threads + threadIdx.x, warp = i / warp_threads;
   if (warp * warp_threads >= pairs) return;
@@ -142,9 +142,9 @@ void make_sorted(const Context& context, const RulebookPlan& plan, const std::in
   const Memory memory(plan, to.workspace);
   const NeighbourTable table(plan, to.table);
   const int taps = static_cast<int>(plan.geometry.volume());
-  const std::int64_t room = plan.max_pairs;
+  const std::int64_t capacity = plan.max_pairs;
   const Inputs in = inputs_of(plan, indices, memory.counts, memory.faults);
-  const Book book{.rulebook = to.rulebook, .taps = taps, .room = room};
+  const Book book{.rulebook = to.rulebook, .taps = taps, .capacity = capacity};
   const unsigned site_blocks = blocks_for(plan.max_inputs, threads);
   launch(context, count_kernel, site_blocks, threads, 0, in, table);
   make_totals(context, {.counts = memory.counts,
@@ -155,10 +155,11 @@ void make_sorted(const Context& context, const RulebookPlan& plan, const std::in
                         .totals = memory.totals});
   launch(context, keys_kernel, site_blocks, threads, 0, in, book, memory.totals, memory.keys);
   const Entry* const sorted =
-      sort_entries(context, PairEntries{memory.keys, memory.totals, taps, room}, room, memory.sort, nullptr);
-  count_heads(context, sorted, room, memory.heads, nullptr, nullptr);
-  make_totals(context, {.counts = memory.heads, .length = warps_of(room), .rows = 1, .totals = memory.output_totals});
-  const unsigned pair_blocks = blocks_for(room, threads);
+      sort_entries(context, PairEntries{memory.keys, memory.totals, taps, capacity}, capacity, memory.sort, nullptr);
+  count_heads(context, sorted, capacity, memory.heads, nullptr, nullptr);
+  make_totals(context,
+              {.counts = memory.heads, .length = warps_of(capacity), .rows = 1, .totals = memory.output_totals});
+  const unsigned pair_blocks = blocks_for(capacity, threads);
   launch(context, write_kernel, pair_blocks > 0 ? pair_blocks : 1, threads, 0,
          WriteCall{.in = in,
                    .book = book,

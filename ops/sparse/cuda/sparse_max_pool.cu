@@ -15,7 +15,7 @@ struct PoolCall {
   const std::int32_t* rulebook = nullptr;
   T* y = nullptr;
   int taps = 1, lanes = 1;  ///< threads of a row
-  std::int32_t room = 0;
+  std::int32_t capacity = 0;
   std::int64_t most_inputs = 0, most_outputs = 0, channels = 0;
   int* fault = nullptr;
 };
@@ -28,9 +28,9 @@ __global__ void __launch_bounds__(threads) pool_kernel(const __grid_constant__ P
   __shared__ std::int32_t input_of[most_taps][outputs_of_block];  // through a tap, or -1
   __shared__ std::int32_t first_pair[most_taps];
   const int thread = static_cast<int>(threadIdx.x);
-  const std::int32_t *const begins = c.rulebook + 2, *const in = begins + c.taps + 1, *const out = in + c.room;
+  const std::int32_t *const begins = c.rulebook + 2, *const in = begins + c.taps + 1, *const out = in + c.capacity;
   const std::int32_t inputs = c.rulebook[0], outputs = c.rulebook[1];
-  bool bad = thread == 0 && (begins[0] != 0 || begins[c.taps] > c.room);
+  bool bad = thread == 0 && (begins[0] != 0 || begins[c.taps] > c.capacity);
   if (thread < c.taps) bad = bad || begins[thread] > begins[thread + 1];
   const bool no_book = __syncthreads_or(bad ? 1 : 0) != 0;
   const bool elsewhere = inputs < 0 || inputs > c.most_inputs || outputs < 0 || outputs > c.most_outputs;
@@ -92,7 +92,7 @@ void pool(const Context& context, const SparsePoolSizes& sizes, const void* x, c
                      .y = static_cast<T*>(y),
                      .taps = static_cast<int>(sizes.taps),
                      .lanes = lanes_of_row(sizes.channels),
-                     .room = static_cast<std::int32_t>(sizes.room),
+                     .capacity = static_cast<std::int32_t>(sizes.capacity),
                      .most_inputs = sizes.most_inputs,
                      .most_outputs = sizes.most_outputs,
                      .channels = sizes.channels,

@@ -137,15 +137,15 @@ __global__ void __launch_bounds__(threads) write_kernel(const __grid_constant__ 
   begins.read(c.totals, taps);
   const std::int64_t sites = c.totals[taps], pairs = begins.at[taps];
   const auto found = static_cast<std::uint64_t>(c.totals[taps + 2]);
-  const bool wrong = found != no_fault || pairs > c.book.room;
+  const bool wrong = found != no_fault || pairs > c.book.capacity;
   if (blockIdx.x == 0) {
     write_header(c.book, begins, wrong, sites, sites);
     if (threadIdx.x == 0 && found != no_fault) tell_row(c.fault, found, c.grid, c.indices);
     if (threadIdx.x == 0 && found == no_fault && wrong) tell_count(c.fault, SiteFault::pairs, pairs);
   }
   std::int32_t *const in = c.book.in(), *const out = c.book.out();
-  fill_with_none(in, wrong ? 0 : pairs, c.book.room);
-  fill_with_none(out, wrong ? 0 : pairs, c.book.room);
+  fill_with_none(in, wrong ? 0 : pairs, c.book.capacity);
+  fill_with_none(out, wrong ? 0 : pairs, c.book.capacity);
   const std::int64_t row = std::int64_t{blockIdx.x} * threads + threadIdx.x, warp = row / warp_threads;
   if (wrong || warp * warp_threads >= sites) return;
   Places places(begins, c.counts, taps, c.warps, warp);
@@ -230,7 +230,7 @@ void make_submanifold(const Context& context, const RulebookPlan& plan, const st
                         .totals = memory.totals});
   launch(context, write_kernel, blocks > 0 ? blocks : 1, threads, 0,
          WriteCall{.grid = grid,
-                   .book = {.rulebook = to.rulebook, .taps = taps, .room = plan.max_pairs},
+                   .book = {.rulebook = to.rulebook, .taps = taps, .capacity = plan.max_pairs},
                    .table = table,
                    .pitch = pitch,
                    .warps = warps,

@@ -48,7 +48,7 @@ bool copies_at_once(const IoTensor& tensor) {
   CUDA_CHECK(cudaPointerGetAttributes(&found, tensor.tensor.data()));
   if (!tensor.on_cuda) return found.type == cudaMemoryTypeHost;
   if (found.type == cudaMemoryTypeDevice || found.type == cudaMemoryTypeManaged) return true;
-  throw Error(ErrorKind::invalid_argument, "an address that is said to be a CUDA device's is none");
+  throw Error(ErrorKind::invalid_argument, "the address is marked as CUDA memory but is not on a CUDA device");
 }
 
 void copy(Tensor& to, const Tensor& from, cudaMemcpyKind direction, const Stream& stream) {

@@ -13,7 +13,7 @@
 
 #include "ops/conv/cuda/fft_plan.h"
 #include "tools/measuring/cuda/command_line.h"
-#include "tools/measuring/cuda/cut_timer.h"
+#include "tools/measuring/cuda/config_timer.h"
 
 namespace lenslet {
 namespace {
@@ -56,8 +56,8 @@ constexpr Row rows[] = {
 };
 
 /// Of either size, in every tile, in so many chunks.
-std::vector<FftPlan> cuts_of(const ConvProblem& p, const FftPlan& best) {
-  std::vector<FftPlan> cuts{best};
+std::vector<FftPlan> tilings_of(const ConvProblem& p, const FftPlan& best) {
+  std::vector<FftPlan> tilings{best};
   std::set<std::string> seen{best.str()};
   for (const int size : fft_sizes) {
     if (std::max(p.r, p.s) > largest_fft_window(size)) continue;
@@ -73,11 +73,11 @@ std::vector<FftPlan> cuts_of(const ConvProblem& p, const FftPlan& best) {
         } catch (const Error&) {  // too large
           continue;
         }
-        if (seen.insert(plan.str()).second) cuts.push_back(plan);
+        if (seen.insert(plan.str()).second) tilings.push_back(plan);
       }
     }
   }
-  return cuts;
+  return tilings;
 }
 
 }  // namespace
@@ -87,13 +87,13 @@ int main(int argc, char** argv) {
   using namespace lenslet;
   return bench::run("lenslet-bench-fft", argc, argv, [](const auto&) {
     const cuda::Session session(0);
-    fmt::print("{}\n", bench::cut_columns);
+    fmt::print("{}\n", bench::tiling_columns);
     for (const Row& row : rows) {
       const ConvProblem p = row.problem();
       bench::TimedConv conv(session, "fft", p);
       if (conv.offered())
-        bench::print_cuts(conv, "fft", p, cuts_of(p, cuda::plan_fft(p, conv.device())),
-                          [&](const cuda::FftPlan& plan) { return cuda::estimate_fft_us(p, plan, conv.device()); });
+        bench::print_tilings(conv, "fft", p, tilings_of(p, cuda::plan_fft(p, conv.device())),
+                             [&](const cuda::FftPlan& plan) { return cuda::estimate_fft_us(p, plan, conv.device()); });
     }
   });
 }

@@ -31,7 +31,7 @@
 #include "ops/gemm/cute/gemm_cute.h"
 #include "ops/gemm/gemm_cuda.h"
 #include "tools/measuring/cuda/command_line.h"
-#include "tools/measuring/cuda/cut_timer.h"
+#include "tools/measuring/cuda/config_timer.h"
 #include "tools/measuring/samples.h"
 
 namespace lenslet {
@@ -214,12 +214,12 @@ class Bench {
       std::fflush(stdout);
     };
     if (s.m <= most_few_rows)
-      for (const int slices : {1, 2, 4, 8})
-        few(fmt::format("few_rows slices={}", slices),
-            eights == 0 && slices == few_rows_slices(s.n, reference_gpu().units),
+      for (const int split_k : {1, 2, 4, 8})
+        few(fmt::format("few_rows split_k={}", split_k),
+            eights == 0 && split_k == few_rows_split_k(s.n, reference_gpu().units),
             [&](const Context& context, int turn) {
               const Turn at = this->at(turn, s, type);
-              if (is_half(type)) return gemm_few_rows_half(context, cute_call(operands, at, s, p), slices);
+              if (is_half(type)) return gemm_few_rows_half(context, cute_call(operands, at, s, p), split_k);
               MatrixProblem problem;
               problem.gemm_m = s.m;
               problem.gemm_n = s.n;
@@ -234,7 +234,7 @@ class Bench {
                              .b_known = true,
                              .c = floats(operands.bias),
                              .y = reinterpret_cast<float*>(operands.y + at.y)},
-                            slices, true);
+                            split_k, true);
             });
     if (is_half(type) && s.m <= most_few_rows_mma)
       for (const int with : {1, 2})

@@ -1,5 +1,5 @@
 // lenslet-bench-implicit-gemm [PRECISION [ALGORITHM [PROBLEM...]]]: every cut of implicit_gemm, or, of another
-// precision than fp32, of mma_gemm, wgmma_gemm, wgmma_tf32, wgmma_patch and grouped_tf32, or the one that is
+// precision than fp32, of mma_gemm, wgmma_gemm, wgmma_tf32, wgmma_halo and grouped_tf32, or the one that is
 // named, on problems of known networks, as CSV: what the constants in ops/conv/cuda/implicit_gemm_plan.cpp are
 // fitted to, and on others, which they are held to (tools/scripts/refit_conv.py); or on the problems that are named,
 // N,C,SIZE,K,FILTER,STRIDE[,GROUPS[,1 with a residual]]. Cuts that the model puts beyond three times the best are left
@@ -21,11 +21,11 @@
 #include "ops/conv/cuda/implicit_gemm_plan.h"
 #include "ops/conv/cuda/mma_gemm_plan.h"
 #include "ops/conv/cuda/wgmma_gemm_plan.h"
-#include "ops/conv/cuda/wgmma_patch_plan.h"
-#include "ops/conv/cuda/wgmma_patch_slices_plan.h"
+#include "ops/conv/cuda/wgmma_halo_plan.h"
+#include "ops/conv/cuda/wgmma_halo_split_k_plan.h"
 #include "ops/conv/cuda/wgmma_tf32_plan.h"
 #include "tools/measuring/cuda/command_line.h"
-#include "tools/measuring/cuda/cut_timer.h"
+#include "tools/measuring/cuda/config_timer.h"
 
 namespace lenslet {
 namespace {
@@ -103,146 +103,146 @@ constexpr Row grouped[] = {
 };
 
 /// One way to cut a problem.
-struct Cut {
+struct Tiling {
   std::string config, tile;
-  std::int64_t slices = 1, cluster = 1, steps_a_slice = 0, blocks = 0;
+  std::int64_t split_k = 1, cluster = 1, steps_per_split = 0, blocks = 0;
   double estimated_us = 0;
   bool taken = false;  ///< by the planner
 };
 
-std::vector<std::int64_t> slice_counts(std::int64_t planned) {
+std::vector<std::int64_t> split_k_counts(std::int64_t planned) {
   std::vector<std::int64_t> counts{1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, planned};
   std::sort(counts.begin(), counts.end());
   return counts;
 }
 
-std::vector<Cut> implicit_gemm_cuts(const ConvProblem& p, const Format& format, const DeviceProfile& device) {
+std::vector<Tiling> implicit_gemm_tilings(const ConvProblem& p, const Format& format, const DeviceProfile& device) {
   const GemmAccess access = gemm_access(p, format);
   const ImplicitGemmPlan planned = plan_implicit_gemm(p, access);
-  std::vector<Cut> cuts;
+  std::vector<Tiling> tilings;
   for (const GemmTile tile : gemm_tiles_for(access)) {
     std::int64_t last = 0;
-    for (const std::int64_t slices : slice_counts(tile == planned.tile ? planned.slices : 1)) {
-      ImplicitGemmPlan plan = cut_gemm(p, tile, slices);
-      if (plan.slices == last || plan.workspace_bytes > workspace_bytes) continue;
-      last = plan.slices;
+    for (const std::int64_t split_k : split_k_counts(tile == planned.tile ? planned.split_k : 1)) {
+      ImplicitGemmPlan plan = tile_gemm(p, tile, split_k);
+      if (plan.split_k == last || plan.workspace_bytes > workspace_bytes) continue;
+      last = plan.split_k;
       const auto add = [&] {
         ImplicitGemmPlan even = plan;
         even.resident = even_resident(p, plan, device);
-        cuts.push_back({.config = even.str(),
-                        .tile = to_string(tile),
-                        .slices = plan.slices,
-                        .cluster = plan.cluster,
-                        .steps_a_slice = plan.steps_a_slice,
-                        .blocks = plan.tiles_m * plan.tiles_n * plan.slices,
-                        .estimated_us = gemm_plan_us(p, access, plan, device),
-                        .taken = plan.str() == planned.str()});
+        tilings.push_back({.config = even.str(),
+                           .tile = to_string(tile),
+                           .split_k = plan.split_k,
+                           .cluster = plan.cluster,
+                           .steps_per_split = plan.steps_per_split,
+                           .blocks = plan.tiles_m * plan.tiles_n * plan.split_k,
+                           .estimated_us = gemm_plan_us(p, access, plan, device),
+                           .taken = plan.str() == planned.str()});
       };
       if (plan.cluster > 1 && device.clusters) add();
       plan.cluster = 1;
       add();
     }
   }
-  return cuts;
+  return tilings;
 }
 
-std::vector<Cut> mma_gemm_cuts(const ConvProblem& problem, const DeviceProfile& device) {
+std::vector<Tiling> mma_gemm_tilings(const ConvProblem& problem, const DeviceProfile& device) {
   const ConvProblem p = with_merged_groups(problem);
   const MmaGemmPlan planned = plan_mma_gemm(p, device.clusters);
-  std::vector<Cut> cuts;
+  std::vector<Tiling> tilings;
   for (const MmaTile tile : mma_tiles_for(mma_access(p))) {
     std::int64_t last = 0;
-    for (std::int64_t slices = 1; slices <= (device.clusters ? max_cluster : 1); ++slices) {
-      MmaGemmPlan plan = cut_mma_gemm(p, tile, slices);
-      if (plan.slices == last) continue;
-      last = plan.slices;
+    for (std::int64_t split_k = 1; split_k <= (device.clusters ? max_cluster : 1); ++split_k) {
+      MmaGemmPlan plan = tile_mma_gemm(p, tile, split_k);
+      if (plan.split_k == last) continue;
+      last = plan.split_k;
       plan.resident = even_resident(p, plan, device);
-      cuts.push_back({.config = plan.str(),
-                      .tile = fmt::format("{}x{}", shape_of(tile).m, shape_of(tile).n),
-                      .slices = plan.slices,
-                      .cluster = plan.slices,
-                      .steps_a_slice = plan.steps_a_slice,
-                      .blocks = plan.tiles_m * plan.tiles_n * plan.slices,
-                      .estimated_us = mma_gemm_us(p, plan, device),
-                      .taken = plan.tile == planned.tile && plan.slices == planned.slices});
+      tilings.push_back({.config = plan.str(),
+                         .tile = fmt::format("{}x{}", shape_of(tile).m, shape_of(tile).n),
+                         .split_k = plan.split_k,
+                         .cluster = plan.split_k,
+                         .steps_per_split = plan.steps_per_split,
+                         .blocks = plan.tiles_m * plan.tiles_n * plan.split_k,
+                         .estimated_us = mma_gemm_us(p, plan, device),
+                         .taken = plan.tile == planned.tile && plan.split_k == planned.split_k});
     }
   }
-  return cuts;
+  return tilings;
 }
 
 /// " together=4" behind a tile.
 std::string together(std::int64_t groups) { return groups == 1 ? "" : fmt::format(" together={}", groups); }
 
-std::vector<Cut> wgmma_gemm_cuts(const ConvProblem& p, const DeviceProfile& device) {
-  std::vector<Cut> cuts;
+std::vector<Tiling> wgmma_gemm_tilings(const ConvProblem& p, const DeviceProfile& device) {
+  std::vector<Tiling> tilings;
   const WgmmaGemmPlan planned = plan_wgmma_gemm(p);
-  for (const WgmmaGemmPlan& plan : wgmma_cuts(p)) {
+  for (const WgmmaGemmPlan& plan : wgmma_tilings(p)) {
     // Persistent blocks are 0 slices here.
-    const std::int64_t slices = std::max(plan.slices, 1);
-    cuts.push_back({.config = plan.str(),
-                    .tile = fmt::format("{}x{}/{}{}", plan.m(), plan.n(), plan.width, together(plan.together)),
-                    .slices = plan.slices,
-                    .cluster = slices,
-                    .steps_a_slice = (plan.steps + slices - 1) / slices,
-                    .blocks = plan.tiles_m * plan.tiles_n * slices,
-                    .estimated_us = wgmma_plan_us(p, plan, device),
-                    .taken = plan.str() == planned.str()});
+    const std::int64_t split_k = std::max(plan.split_k, 1);
+    tilings.push_back({.config = plan.str(),
+                       .tile = fmt::format("{}x{}/{}{}", plan.m(), plan.n(), plan.width, together(plan.together)),
+                       .split_k = plan.split_k,
+                       .cluster = split_k,
+                       .steps_per_split = (plan.steps + split_k - 1) / split_k,
+                       .blocks = plan.tiles_m * plan.tiles_n * split_k,
+                       .estimated_us = wgmma_plan_us(p, plan, device),
+                       .taken = plan.str() == planned.str()});
   }
-  return cuts;
+  return tilings;
 }
 
-std::vector<Cut> wgmma_tf32_cuts_of(const ConvProblem& p, const DeviceProfile& device) {
-  std::vector<Cut> cuts;
+std::vector<Tiling> wgmma_tf32_tilings_of(const ConvProblem& p, const DeviceProfile& device) {
+  std::vector<Tiling> tilings;
   const WgmmaTf32Plan planned = plan_wgmma_tf32(p);
-  for (const WgmmaTf32Plan& plan : wgmma_tf32_cuts(p)) {
-    const std::int64_t slices = std::max(plan.slices, 1);
-    cuts.push_back({.config = plan.str(),
-                    .tile = fmt::format("{}x{}{}", plan.m(), plan.n(), together(plan.together)),
-                    .slices = plan.slices,
-                    .cluster = slices,
-                    .steps_a_slice = (plan.steps + slices - 1) / slices,
-                    .blocks = plan.tiles_m * plan.tiles_n * slices,
-                    .estimated_us = wgmma_tf32_us(p, plan, device),
-                    .taken = plan.str() == planned.str()});
+  for (const WgmmaTf32Plan& plan : wgmma_tf32_tilings(p)) {
+    const std::int64_t split_k = std::max(plan.split_k, 1);
+    tilings.push_back({.config = plan.str(),
+                       .tile = fmt::format("{}x{}{}", plan.m(), plan.n(), together(plan.together)),
+                       .split_k = plan.split_k,
+                       .cluster = split_k,
+                       .steps_per_split = (plan.steps + split_k - 1) / split_k,
+                       .blocks = plan.tiles_m * plan.tiles_n * split_k,
+                       .estimated_us = wgmma_tf32_us(p, plan, device),
+                       .taken = plan.str() == planned.str()});
   }
-  return cuts;
+  return tilings;
 }
 
 /// `taken`: the configuration that the algorithm offers.
-std::vector<Cut> wgmma_patch_cuts_of(const ConvProblem& p, const DeviceProfile& device, const std::string& taken) {
-  std::vector<Cut> cuts;
-  for (const WgmmaPatchPlan& plan : wgmma_patch_cuts(p))
-    cuts.push_back({.config = plan.str(),
-                    .tile = plan.str(),
-                    .steps_a_slice = plan.groups * plan.taps,
-                    .blocks = plan.tiles_m * plan.tiles_n,
-                    .estimated_us = wgmma_patch_us(p, plan, device),
-                    .taken = plan.str() == taken});
-  for (const PatchSlicesPlan& plan : patch_slices_cuts(p))
-    cuts.push_back({.config = plan.str(),
-                    .tile = plan.str(),
-                    .slices = plan.slices,
-                    .cluster = plan.slices,
-                    .steps_a_slice = plan.slice_groups() * plan.taps,
-                    .blocks = plan.units * plan.tiles_n * plan.slices,
-                    .estimated_us = patch_slices_us(p, plan, device),
-                    .taken = plan.str() == taken});
-  return cuts;
+std::vector<Tiling> wgmma_halo_tilings_of(const ConvProblem& p, const DeviceProfile& device, const std::string& taken) {
+  std::vector<Tiling> tilings;
+  for (const WgmmaHaloPlan& plan : wgmma_halo_tilings(p))
+    tilings.push_back({.config = plan.str(),
+                       .tile = plan.str(),
+                       .steps_per_split = plan.groups * plan.taps,
+                       .blocks = plan.tiles_m * plan.tiles_n,
+                       .estimated_us = wgmma_halo_us(p, plan, device),
+                       .taken = plan.str() == taken});
+  for (const HaloSplitKPlan& plan : halo_split_k_tilings(p))
+    tilings.push_back({.config = plan.str(),
+                       .tile = plan.str(),
+                       .split_k = plan.split_k,
+                       .cluster = plan.split_k,
+                       .steps_per_split = plan.split_groups() * plan.taps,
+                       .blocks = plan.units * plan.tiles_n * plan.split_k,
+                       .estimated_us = halo_split_k_us(p, plan, device),
+                       .taken = plan.str() == taken});
+  return tilings;
 }
 
-std::vector<Cut> grouped_tf32_cuts_of(const ConvProblem& p, const DeviceProfile& device) {
-  std::vector<Cut> cuts;
-  const GroupedTf32Cut planned = plan_grouped_tf32(p, device).value();
-  for (const GroupedTf32Cut& cut : grouped_tf32_cuts(p)) {
-    if (device.refuse_shared(cut.shared_bytes())) continue;
-    cuts.push_back({.config = cut.str(),
-                    .tile = cut.str(),
-                    .steps_a_slice = p.s * cut.set_eights,
-                    .blocks = cut.blocks,
-                    .estimated_us = grouped_tf32_us(p, cut, device),
-                    .taken = cut.str() == planned.str()});
+std::vector<Tiling> grouped_tf32_tilings_of(const ConvProblem& p, const DeviceProfile& device) {
+  std::vector<Tiling> tilings;
+  const GroupedTf32Tiling planned = plan_grouped_tf32(p, device).value();
+  for (const GroupedTf32Tiling& tiling : grouped_tf32_tilings(p)) {
+    if (device.refuse_shared(tiling.shared_bytes())) continue;
+    tilings.push_back({.config = tiling.str(),
+                       .tile = tiling.str(),
+                       .steps_per_split = p.s * tiling.set_eights,
+                       .blocks = tiling.blocks,
+                       .estimated_us = grouped_tf32_us(p, tiling, device),
+                       .taken = tiling.str() == planned.str()});
   }
-  return cuts;
+  return tilings;
 }
 
 void measure(const Session& session, std::string_view name, std::string_view set, const Row& row,
@@ -252,20 +252,21 @@ void measure(const Session& session, std::string_view name, std::string_view set
   if (!conv.offered()) return;
   const Candidate& offered = *conv.offered();
   const DeviceProfile& device = conv.device();
-  const std::vector<Cut> cuts = name == "mma_gemm"       ? mma_gemm_cuts(p, device)
-                                : name == "wgmma_gemm"   ? wgmma_gemm_cuts(p, device)
-                                : name == "wgmma_tf32"   ? wgmma_tf32_cuts_of(p, device)
-                                : name == "wgmma_patch"  ? wgmma_patch_cuts_of(p, device, offered.config)
-                                : name == "grouped_tf32" ? grouped_tf32_cuts_of(p, device)
-                                                         : implicit_gemm_cuts(p, offered.outputs[0], device);
+  const std::vector<Tiling> tilings = name == "mma_gemm"       ? mma_gemm_tilings(p, device)
+                                      : name == "wgmma_gemm"   ? wgmma_gemm_tilings(p, device)
+                                      : name == "wgmma_tf32"   ? wgmma_tf32_tilings_of(p, device)
+                                      : name == "wgmma_halo"   ? wgmma_halo_tilings_of(p, device, offered.config)
+                                      : name == "grouped_tf32" ? grouped_tf32_tilings_of(p, device)
+                                                               : implicit_gemm_tilings(p, offered.outputs[0], device);
   double planned_us = offered.estimated_us;
-  for (const Cut& cut : cuts)
-    if (cut.taken) planned_us = cut.estimated_us;
-  for (const Cut& cut : cuts) {
-    if (cut.estimated_us > much * planned_us) continue;
-    fmt::print("{}{},{},\"{}\",{},{},{},{},{},{:.2f},{:.2f},{:.2f},{:.2f}\n", cut.taken ? "*" : "", set, name, p.str(),
-               cut.tile, cut.slices, cut.cluster, cut.steps_a_slice, cut.blocks, conv.us(cut.config), cut.estimated_us,
-               p.flops() / device.flops_per_us(numerics.multiply), p.bytes() / device.bytes_per_us);
+  for (const Tiling& tiling : tilings)
+    if (tiling.taken) planned_us = tiling.estimated_us;
+  for (const Tiling& tiling : tilings) {
+    if (tiling.estimated_us > much * planned_us) continue;
+    fmt::print("{}{},{},\"{}\",{},{},{},{},{},{:.2f},{:.2f},{:.2f},{:.2f}\n", tiling.taken ? "*" : "", set, name,
+               p.str(), tiling.tile, tiling.split_k, tiling.cluster, tiling.steps_per_split, tiling.blocks,
+               conv.us(tiling.config), tiling.estimated_us, p.flops() / device.flops_per_us(numerics.multiply),
+               p.bytes() / device.bytes_per_us);
   }
 }
 
@@ -284,7 +285,7 @@ void run_all(std::span<const std::string_view> arguments) {
   const auto problems = arguments.subspan(std::min<std::size_t>(arguments.size(), 2));
   const Session session(0);
   const Numerics numerics = parse_numerics(precision);
-  fmt::print("set,algorithm,problem,tile,slices,cluster,steps_a_slice,blocks,us,estimated_us,flops_us,bytes_us\n");
+  fmt::print("set,algorithm,problem,tile,split_k,cluster,steps_per_split,blocks,us,estimated_us,flops_us,bytes_us\n");
   for (const std::string_view text : problems) measure(session, only, "asked", read_row(std::string(text)), numerics);
   if (!problems.empty()) return;
   if (numerics != Numerics()) {
@@ -295,8 +296,8 @@ void run_all(std::span<const std::string_view> arguments) {
       for (const Row& row : narrow) measure(session, algorithm, "fitted", row, numerics);
       for (const Row& row : unseen) measure(session, algorithm, "unseen", row, numerics);
     }
-    if (only.empty() || only == "wgmma_patch")
-      for (const Row& row : overlapping) measure(session, "wgmma_patch", "fitted", row, numerics);
+    if (only.empty() || only == "wgmma_halo")
+      for (const Row& row : overlapping) measure(session, "wgmma_halo", "fitted", row, numerics);
     for (const std::string_view algorithm : {"mma_gemm", "grouped_tf32"})
       if (only.empty() || algorithm == only)
         for (const Row& row : grouped) measure(session, algorithm, "grouped", row, numerics);

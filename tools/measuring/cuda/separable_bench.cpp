@@ -17,7 +17,7 @@
 #include "ops/conv/cuda/separable_plan.h"
 #include "ops/core/choose.h"
 #include "tools/measuring/cuda/command_line.h"
-#include "tools/measuring/cuda/cut_timer.h"
+#include "tools/measuring/cuda/config_timer.h"
 #include "tools/measuring/separable_layer.h"
 
 namespace lenslet {
@@ -121,13 +121,13 @@ void measure(const Session& session, const SeparableProblem& problem, const Nume
     return host.to_dtype(DType::f32);
   };
   const Tensor wanted = on_host(y_of_both);
-  const SeparableCut planned = plan_separable(problem, device).value();
+  const SeparableTiling planned = plan_separable(problem, device).value();
   const double planned_us = estimate_separable_us(problem, planned, device);
   const char* const limit = std::getenv("LENSLET_BENCH_HOPELESS");
-  for (const SeparableCut& cut : separable_cuts(problem, device)) {
-    const double estimated_us = estimate_separable_us(problem, cut, device);
+  for (const SeparableTiling& tiling : separable_tilings(problem, device)) {
+    const double estimated_us = estimate_separable_us(problem, tiling, device);
     if (estimated_us > (limit == nullptr ? hopeless : std::atof(limit)) * planned_us) continue;
-    candidate.config = cut.str();
+    candidate.config = tiling.str();
     const Prepared prepared(kernel, *posed, candidate, device);
     const Tensor inputs[] = {x_view, Tensor(), Tensor(), Tensor(), Tensor(), residual_view};
     CUDA_CHECK(cudaMemset(y.data(), 0xff, y.bytes()));
@@ -140,8 +140,8 @@ void measure(const Session& session, const SeparableProblem& problem, const Nume
       error = std::max(error, std::isnan(difference) ? HUGE_VAL : difference);
       most = std::max(most, std::abs(b));
     }
-    fmt::print("{}separable,\"{}\",{},{:.2f},{:.2f},{:.2f},{:.1e}\n", cut == planned ? "*" : "", problem.str(),
-               cut.str(), us, estimated_us, floor, error / most);
+    fmt::print("{}separable,\"{}\",{},{:.2f},{:.2f},{:.2f},{:.1e}\n", tiling == planned ? "*" : "", problem.str(),
+               tiling.str(), us, estimated_us, floor, error / most);
     std::fflush(stdout);
   }
 }

@@ -24,7 +24,7 @@
 #include "ops/core/op.h"
 #include "ops/sparse/cuda/neighbour_plan.h"
 #include "tools/measuring/cuda/command_line.h"
-#include "tools/measuring/cuda/cut_timer.h"
+#include "tools/measuring/cuda/config_timer.h"
 #include "tools/scans/lidar_scan.h"
 
 namespace lenslet::bench {
@@ -113,9 +113,9 @@ Book strided_book(const Level& level, const Ints& kernel, const Ints& stride, co
 }
 
 /// Other cuts beside the planned one, cuts[0].
-void add_cuts(std::vector<std::string>& cuts, const SparseConvProblem& p, SparseArithmetic arithmetic,
-              const DeviceProfile& device, int sites) {
-  const NeighbourPlan planned = read_neighbour_plan(p, arithmetic, cuts[0]);
+void add_tilings(std::vector<std::string>& tilings, const SparseConvProblem& p, SparseArithmetic arithmetic,
+                 const DeviceProfile& device, int sites) {
+  const NeighbourPlan planned = read_neighbour_plan(p, arithmetic, tilings[0]);
   const std::int64_t chunks = planned.chunks(row_bytes(p, arithmetic));
   const auto steps = static_cast<int>(p.taps * chunks);
   const std::pair<int, int> blocks[] = {{8, 2}, {8, 3}, {12, 2}, {16, 1}, {20, 1}};  // warps, resident
@@ -138,7 +138,7 @@ void add_cuts(std::vector<std::string>& cuts, const SparseConvProblem& p, Sparse
             const int of = plan.tile_rows(), natural = ((sites + plan.fill - 1) / plan.fill + of - 1) / of * of;
             plan.rows = one_round ? std::min(natural, std::max(1, warps / times) * of) : natural;
             if (resident * (plan.shared_bytes(p.taps, chunks) + 1024) > device.shared_bytes_per_unit) continue;
-            if (std::find(cuts.begin(), cuts.end(), plan.str()) == cuts.end()) cuts.push_back(plan.str());
+            if (std::find(tilings.begin(), tilings.end(), plan.str()) == tilings.end()) tilings.push_back(plan.str());
           }
 }
 
@@ -193,12 +193,12 @@ void measure(const Session& session, const std::string& layer, const Level& from
                                         : storage == DType::f32 ? SparseArithmetic::tf32
                                         : storage == DType::f16 ? SparseArithmetic::fp16
                                                                 : SparseArithmetic::bf16;
-    std::vector<std::string> cuts{candidate.config};
+    std::vector<std::string> tilings{candidate.config};
     if (!planned && name.starts_with("neighbour"))
-      add_cuts(cuts, p, arithmetic, device, static_cast<int>(book.to.sites()));
+      add_tilings(tilings, p, arithmetic, device, static_cast<int>(book.to.sites()));
     std::map<std::string, DeviceBuffer<std::byte>> blobs;
-    for (const std::string& cut : cuts) {
-      candidate.config = cut;
+    for (const std::string& tiling : tilings) {
+      candidate.config = tiling;
       const BlobSpec spec = algorithm.blob(problem, candidate).value();
       DeviceBuffer<std::byte>& blob = blobs[spec.key];
       if (blob.size() == 0) {
@@ -218,9 +218,9 @@ void measure(const Session& session, const std::string& layer, const Level& from
         if (error.kind() != ErrorKind::invalid_argument) throw;
         continue;  // no kernel cuts it so
       }
-      fmt::print("{}{},{},{},{},{},{},{},{},{:.1f},{:.1f},{:.2f},{:.1f}\n", &cut == &cuts.front() ? "*" : "",
+      fmt::print("{}{},{},{},{},{},{},{},{},{:.1f},{:.1f},{:.2f},{:.1f}\n", &tiling == &tilings.front() ? "*" : "",
                  to_string(numerics), layer, tabled ? name + " with a table" : name, book.to.sites(), view.pair_count(),
-                 channels, filters, cut, us, candidate.estimated_us, useful / us / 1e6,
+                 channels, filters, tiling, us, candidate.estimated_us, useful / us / 1e6,
                  100 * useful / us / device.flops_per_us(numerics.multiply));
       std::fflush(stdout);
     }

@@ -9,7 +9,7 @@
 #include <string>
 
 #include "tools/measuring/cuda/command_line.h"
-#include "tools/measuring/cuda/cut_timer.h"
+#include "tools/measuring/cuda/config_timer.h"
 
 namespace lenslet {
 namespace {

@@ -13,7 +13,7 @@
 
 #include "ops/conv/cuda/winograd_plan.h"
 #include "tools/measuring/cuda/command_line.h"
-#include "tools/measuring/cuda/cut_timer.h"
+#include "tools/measuring/cuda/config_timer.h"
 
 namespace lenslet {
 namespace {
@@ -56,8 +56,8 @@ constexpr Row rows[] = {
 };
 
 /// In every tile, in so many chunks.
-std::vector<WinogradPlan> cuts_of(const ConvProblem& p, const WinogradPlan& planned) {
-  std::vector<WinogradPlan> cuts{planned};
+std::vector<WinogradPlan> tilings_of(const ConvProblem& p, const WinogradPlan& planned) {
+  std::vector<WinogradPlan> tilings{planned};
   std::set<std::string> seen{planned.str()};
   const auto add = [&](const WinogradPlan& plan) {
     try {
@@ -65,7 +65,7 @@ std::vector<WinogradPlan> cuts_of(const ConvProblem& p, const WinogradPlan& plan
     } catch (const Error&) {  // too large, or no kernel
       return;
     }
-    if (seen.insert(plan.str()).second) cuts.push_back(plan);
+    if (seen.insert(plan.str()).second) tilings.push_back(plan);
   };
   const auto chunks = (planned.count + planned.chunk - 1) / planned.chunk;
   for (const int parts : {1, 2, 4, 8, 16, 32, 64, chunks}) {
@@ -78,15 +78,15 @@ std::vector<WinogradPlan> cuts_of(const ConvProblem& p, const WinogradPlan& plan
         add(plan);
       }
   }
-  return cuts;
+  return tilings;
 }
 
 void measure(const Session& session, std::string_view name, int m, const Row& row) {
   const ConvProblem p = row.problem();
   TimedConv conv(session, name, p);
   if (!conv.offered()) return;
-  print_cuts(conv, name, p, cuts_of(p, plan_winograd(p, m, conv.device())),
-             [&](const WinogradPlan& plan) { return estimate_winograd_us(p, plan, conv.device()); });
+  print_tilings(conv, name, p, tilings_of(p, plan_winograd(p, m, conv.device())),
+                [&](const WinogradPlan& plan) { return estimate_winograd_us(p, plan, conv.device()); });
 }
 
 }  // namespace
@@ -96,7 +96,7 @@ int main(int argc, char** argv) {
   using namespace lenslet;
   return bench::run("lenslet-bench-winograd", argc, argv, [](std::span<const std::string_view> arguments) {
     const cuda::Session session(0);
-    fmt::print("{}\n", bench::cut_columns);
+    fmt::print("{}\n", bench::tiling_columns);
     for (const Row& row : rows) {
       if (!arguments.empty() && arguments[0] != std::to_string(row.filter)) continue;
       if (row.filter == 3) measure(session, "winograd_f4", 4, row);

@@ -23,12 +23,12 @@ class DirectPixel final : public ConvAlgorithm {
     // Share of peak, or the latency chain of a thread; wait for the first inputs; scalar stores a us where a thread has
     // several groups. Five layers on an H100 and H200: estimates within 9 %, but 5.5 us for 3.4 at the shortest
     // (docs/results/cuda-cost-model-cases-2026-11-27.csv).
-    constexpr double share = 0.2, us_a_term = 0.1, start_us = 2.5, stores_a_us = 44e3;
+    constexpr double share = 0.2, us_per_k = 0.1, start_us = 2.5, stores_a_us = 44e3;
     const DeviceProfile& device = target.device;
     const auto groups = static_cast<double>(group_count(p.k, group_floats));
-    const auto pixels = static_cast<double>(p.n * p.p * p.q), terms = static_cast<double>(p.c * p.r * p.s);
-    const double busy = 2 * pixels * groups * group_floats * terms / (share * device.fp32_flops_per_us);
-    const double serial = us_a_term * terms * (all_filters_ ? groups : 1);
+    const auto pixels = static_cast<double>(p.n * p.p * p.q), gemm_k = static_cast<double>(p.c * p.r * p.s);
+    const double busy = 2 * pixels * groups * group_floats * gemm_k / (share * device.fp32_flops_per_us);
+    const double serial = us_per_k * gemm_k * (all_filters_ ? groups : 1);
     const double stores = groups > 1 ? pixels * static_cast<double>(p.k) / stores_a_us : 0;
     return {
         .config = ConfigWriter().add("quads", p.c % 4 == 0).str(),
@@ -48,7 +48,7 @@ class DirectPixel final : public ConvAlgorithm {
     ConfigReader reader(config);
     const bool quads = reader.flag("quads");
     reader.finish();
-    if (quads && p.c % 4 != 0) reader.refuse("the channels are no multiple of 4");
+    if (quads && p.c % 4 != 0) reader.refuse("the number of channels is not a multiple of 4");
     if constexpr (cuda_built)
       return bind_direct_pixel(p, all_filters_, quads);
     else

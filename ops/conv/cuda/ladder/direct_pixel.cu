@@ -26,11 +26,11 @@ struct PixelCall : ConvCall<> {
 };
 
 /// Adds value * w[0..8).
-__device__ void multiply_add(float (&sums)[group_floats], float value, const float* w) {
+__device__ void multiply_add(float (&acc)[group_floats], float value, const float* w) {
   const float4 low = __ldg(reinterpret_cast<const float4*>(w)), high = __ldg(reinterpret_cast<const float4*>(w) + 1);
   const float weights[group_floats] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
 #pragma unroll
-  for (int k = 0; k < group_floats; ++k) sums[k] = fmaf(value, weights[k], sums[k]);
+  for (int k = 0; k < group_floats; ++k) acc[k] = fmaf(value, weights[k], acc[k]);
 }
 
 /// `quads`: channels by fours; C must be a multiple of 4.
@@ -48,7 +48,7 @@ __global__ void __launch_bounds__(threads) direct_pixel(const __grid_constant__ 
   const int first_group = static_cast<int>(blockIdx.y) * call.groups_a_thread;
   const int last_group = min(first_group + call.groups_a_thread, call.groups);
   for (int group = first_group; group < last_group; ++group) {
-    float sums[group_floats] = {};
+    float acc[group_floats] = {};
     for (int r = 0; r < call.r; ++r) {
       const int h = top + r * call.dilation_h;
       if (h < 0 || h >= call.height) continue;
@@ -60,13 +60,13 @@ __global__ void __launch_bounds__(threads) direct_pixel(const __grid_constant__ 
         if constexpr (quads) {
           for (int c = 0; c < call.c; c += 4, w += 4 * w_channel) {
             const float4 values = *reinterpret_cast<const float4*>(from + c);
-            multiply_add(sums, values.x, w);
-            multiply_add(sums, values.y, w + w_channel);
-            multiply_add(sums, values.z, w + 2 * w_channel);
-            multiply_add(sums, values.w, w + 3 * w_channel);
+            multiply_add(acc, values.x, w);
+            multiply_add(acc, values.y, w + w_channel);
+            multiply_add(acc, values.z, w + 2 * w_channel);
+            multiply_add(acc, values.w, w + 3 * w_channel);
           }
         } else {
-          for (int c = 0; c < call.c; ++c, w += w_channel) multiply_add(sums, from[c], w);
+          for (int c = 0; c < call.c; ++c, w += w_channel) multiply_add(acc, from[c], w);
         }
       }
     }
@@ -75,7 +75,7 @@ __global__ void __launch_bounds__(threads) direct_pixel(const __grid_constant__ 
 #pragma unroll
     for (int i = 0; i < group_floats; ++i) {
       if (first_k + i >= call.k) break;
-      float sum = sums[i];
+      float sum = acc[i];
       if (call.bias != nullptr) sum += call.bias[first_k + i];
       if (call.residual != nullptr) sum += call.residual[at + i];
       call.y[at + i] = call.activation(sum);
