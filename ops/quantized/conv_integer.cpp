@@ -209,16 +209,19 @@ class BoundProduct final : public BoundKernel {
                             to + i * plane_.elems(),
                             [&](const std::uint8_t* from, std::int64_t step, std::int64_t count, std::int32_t* into) {
                               const std::int64_t columns = integer_panel_columns();
+                              std::int32_t part[most_columns];
                               for (std::int64_t j = 0; j < count; j += columns) {
                                 const PanelColumns own{0, 0, std::min(columns, count - j)};
-                                if (step == 1) {
-                                  pack_integer_panel(x, own, from + j, size, terms, into + j);
-                                  continue;
-                                }
-                                for (std::int64_t t = 0; t < terms; ++t)
+                                // A whole panel is written; behind this plane begins the next, of another thread.
+                                std::int32_t* const panel = own.count < columns ? part : into + j;
+                                for (std::int64_t t = 0; step != 1 && t < terms; ++t)
                                   for (std::int64_t k = 0; k < own.count; ++k)
                                     bytes[t * columns + k] = from[t * size + (j + k) * step];
-                                pack_integer_panel(x, own, bytes, columns, terms, into + j);
+                                if (step == 1)
+                                  pack_integer_panel(x, own, from + j, size, terms, panel);
+                                else
+                                  pack_integer_panel(x, own, bytes, columns, terms, panel);
+                                if (panel == part) std::copy_n(part, own.count, into + j);
                               }
                             });
       }

@@ -9,12 +9,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <functional>
 #include <map>
 #include <memory>
+#include <random>
 #include <span>
 #include <string>
 #include <string_view>
@@ -361,41 +363,62 @@ DeviceProfile known_cpu(int threads) {
   return device;
 }
 
-/// Takes all pieces of a loop itself, and counts them: of one that is shared out they are as many tasks, to the number
-/// of threads.
+/// One worker, the last, takes all pieces of a loop. They are counted: of a loop that is shared out they are as many
+/// tasks, to the number of threads.
 struct CountingExecutor final : Executor {
   void run(int tasks, Task task) override {
     ++loops;
     pieces += tasks;
-    task(0);
+    task(tasks - 1);
   }
   int loops = 0, pieces = 0;
 };
 
-/// Runs each candidate of a problem once, without checking its results.
-void run_all(const Problem& problem, ThreadPool& pool, const std::function<void(const Kernel&)>& after) {
-  const DeviceProfile device = known_cpu(pool.threads());
+/// Other values in each place, of the types in which a value is no place in another array.
+void draw(Tensor& tensor) {
+  std::mt19937 random(1);
+  if (tensor.dtype() == DType::f32)
+    for (float& value : tensor.values<float>()) value = static_cast<float>(random() % 2001) * 1e-3F - 1;
+  if (tensor.dtype() == DType::u8)
+    for (std::uint8_t& value : tensor.values<std::uint8_t>()) value = static_cast<std::uint8_t>(random() % 256);
+  if (tensor.dtype() == DType::boolean)
+    for (bool& value : tensor.values<bool>()) value = random() % 2 == 0;
+}
+
+using Results = std::vector<std::vector<Tensor>>;
+
+/// Runs each way to compute a problem once with each pool, bound for as many threads as the first has.
+void run_all(const Problem& problem, std::span<ThreadPool* const> pools,
+             const std::function<void(const Kernel&, const Results&)>& after) {
+  const DeviceProfile device = known_cpu(pools[0]->threads());
   for (const Kernel* const kernel : kernels_of(problem.op().type(), DeviceKind::cpu))
     for (const Candidate& candidate : kernel->offer(problem, {.device = device}).candidates) {
-      std::vector<Tensor> inputs, outputs;
+      std::vector<Tensor> inputs;
       for (std::size_t i = 0; i < problem.inputs().size(); ++i) {
         const InputInfo& input = problem.inputs()[i];
         const bool absent = !input.present || (input.constant != nullptr && (candidate.reads & input_bit(i)) == 0);
         inputs.push_back(absent                      ? Tensor()
                          : input.constant != nullptr ? input.constant->to_format(candidate.inputs[i])
                                                      : filled(input.type.dtype, input.type.shape, candidate.inputs[i]));
+        if (!absent && input.constant == nullptr) draw(inputs.back());
       }
-      for (std::size_t i = 0; i < problem.outputs().size(); ++i)
-        outputs.emplace_back(problem.outputs()[i].dtype, problem.outputs()[i].shape, candidate.outputs[i]);
       const Tensor blob = prepared_blob(*kernel, problem, candidate);
       Tensor workspace(DType::u8, {static_cast<std::int64_t>(candidate.workspace_bytes)});
-      kernel->bind({problem, candidate, device})
-          ->run({.inputs = inputs,
-                 .outputs = outputs,
-                 .workspace = {static_cast<std::byte*>(workspace.data()), candidate.workspace_bytes},
-                 .blob = static_cast<const std::byte*>(blob.data()),
-                 .pool = &pool});
-      after(*kernel);
+      const auto bound = kernel->bind({problem, candidate, device});
+      Results results;
+      for (ThreadPool* const pool : pools) {
+        std::vector<Tensor>& outputs = results.emplace_back();
+        for (std::size_t i = 0; i < problem.outputs().size(); ++i) {
+          outputs.emplace_back(problem.outputs()[i].dtype, problem.outputs()[i].shape, candidate.outputs[i]);
+          std::memset(outputs.back().data(), 0x55, outputs.back().bytes());
+        }
+        bound->run({.inputs = inputs,
+                    .outputs = outputs,
+                    .workspace = {static_cast<std::byte*>(workspace.data()), candidate.workspace_bytes},
+                    .blob = static_cast<const std::byte*>(blob.data()),
+                    .pool = pool});
+      }
+      after(*kernel, results);
     }
 }
 
@@ -514,97 +537,103 @@ Transpose cpu 2, 0 flops, 2 ways: 43.008 us, 0 bytes, 0, 0 510 0
 
 // Results do not depend on how a loop is cut, and so no other test sees it.
 TEST_CASE("conv/cpu_estimates/work_is_cut_into_as_many_pieces_as_it_was") {
-  const std::string_view expected = R"(Add cpu: 20 in 2
-ArgMax cpu: 21 in 2
-ArgMin cpu: 23 in 2
-AveragePool cpu: 169 in 4
-BatchNormalization cpu: 21 in 2
-Cast cpu: 20 in 1
-Clip cpu: 20 in 1
-Compress cpu: 20 in 2
-Concat cpu: 44 in 4
-Conv depthwise: 24 in 1
-Conv direct: 300 in 5
-Conv direct_lines: 175 in 4
-Conv direct_packed: 120 in 5
-Conv direct_rows: 62 in 5
-Conv im2col: 5080 in 105
-Conv kn2col: 441 in 59
-Conv planes: 10 in 2
-Conv winograd_f2: 6 in 1
-Conv winograd_f4: 5 in 1
-Conv winograd_f6: 82 in 3
-ConvInteger cpu: 68 in 3
-ConvTranspose phases: 946 in 24
-ConvTranspose phases_nchw: 504 in 13
-CumSum cpu: 25 in 2
-DeformConv cpu: 12 in 1
-DepthToSpace cpu: 20 in 2
-DequantizeLinear cpu: 20 in 1
-Einsum cpu: 4 in 1
-Exp cpu: 20 in 1
-Expand cpu: 7 in 1
-GRU cpu: 5 in 1
-Gather cpu: 17 in 2
-GatherElements cpu: 13 in 1
-GatherND cpu: 13 in 1
-Gemm packed: 169 in 6
-GlobalAveragePool cpu: 43 in 2
-GlobalMaxPool cpu: 19 in 2
-Greater cpu: 20 in 1
-GridSample cpu: 24 in 8
-Hardmax cpu: 35 in 4
-InstanceNormalization cpu: 11 in 1
-LRN cpu: 88 in 2
-LSTM cpu: 10 in 1
-LayerNormalization cpu: 5 in 1
-LogSoftmax cpu: 40 in 1
-LpNormalization cpu: 20 in 4
-LpPool cpu: 54 in 2
-MatMul few_rows: 5 in 1
-MatMul packed: 162 in 5
-MatMulInteger cpu: 10 in 2
-MaxPool cpu: 51 in 5
-MeanVarianceNormalization cpu: 35 in 4
-Mul cpu: 21 in 2
-OneHot cpu: 4 in 1
-PRelu cpu: 20 in 1
-Pad cpu: 29 in 2
-QLinearConv cpu: 70 in 2
-QuantizeLinear cpu: 20 in 1
-ReduceL2 cpu: 23 in 2
-ReduceMax cpu: 14 in 1
-ReduceMean cpu: 29 in 3
-ReduceSum cpu: 3 in 1
-Resize cpu: 287 in 12
-Sigmoid cpu: 20 in 2
-Slice cpu: 13 in 1
-Softmax cpu: 67 in 5
-SpaceToDepth cpu: 20 in 2
-Split cpu: 26 in 4
-Sum cpu: 40 in 2
-TopK cpu: 26 in 3
-Transpose cpu: 41 in 4
-Trilu cpu: 10 in 2
-Where cpu: 20 in 1
+  const std::string_view expected = R"(Add cpu: 20 in 2, 10 in 2
+ArgMax cpu: 21 in 2, 10 in 2
+ArgMin cpu: 23 in 2, 10 in 2
+AveragePool cpu: 169 in 4, 20 in 4
+BatchNormalization cpu: 21 in 2, 10 in 2
+Cast cpu: 20 in 1, 5 in 1
+Clip cpu: 20 in 1, 5 in 1
+Compress cpu: 20 in 2, 10 in 2
+Concat cpu: 44 in 4, 20 in 4
+Conv depthwise: 24 in 1, 5 in 1
+Conv direct: 300 in 5, 25 in 5
+Conv direct_lines: 175 in 4, 20 in 4
+Conv direct_packed: 120 in 5, 25 in 5
+Conv direct_rows: 62 in 5, 20 in 5
+Conv im2col: 5080 in 105, 505 in 101
+Conv kn2col: 441 in 59, 269 in 59
+Conv planes: 10 in 2, 7 in 2
+Conv winograd_f2: 6 in 1, 5 in 1
+Conv winograd_f4: 5 in 1, 5 in 1
+Conv winograd_f6: 82 in 3, 15 in 3
+ConvInteger cpu: 68 in 3, 15 in 3
+ConvTranspose phases: 946 in 24, 65 in 13
+ConvTranspose phases_nchw: 504 in 13, 65 in 13
+CumSum cpu: 25 in 2, 10 in 2
+DeformConv cpu: 12 in 1, 5 in 1
+DepthToSpace cpu: 20 in 2, 10 in 2
+DequantizeLinear cpu: 20 in 1, 5 in 1
+Einsum cpu: 4 in 1, 4 in 1
+Exp cpu: 20 in 1, 5 in 1
+Expand cpu: 7 in 1, 5 in 1
+GRU cpu: 5 in 1, 5 in 1
+Gather cpu: 17 in 2, 9 in 2
+GatherElements cpu: 13 in 1, 5 in 1
+GatherND cpu: 13 in 1, 5 in 1
+Gemm packed: 169 in 6, 19 in 5
+GlobalAveragePool cpu: 43 in 2, 10 in 2
+GlobalMaxPool cpu: 19 in 2, 10 in 2
+Greater cpu: 20 in 1, 5 in 1
+GridSample cpu: 24 in 8, 24 in 8
+Hardmax cpu: 35 in 4, 20 in 4
+InstanceNormalization cpu: 11 in 1, 5 in 1
+LRN cpu: 88 in 2, 10 in 2
+LSTM cpu: 10 in 1, 4 in 1
+LayerNormalization cpu: 5 in 1, 5 in 1
+LogSoftmax cpu: 40 in 1, 5 in 1
+LpNormalization cpu: 20 in 4, 20 in 4
+LpPool cpu: 54 in 2, 10 in 2
+MatMul few_rows: 5 in 1, 5 in 1
+MatMul packed: 162 in 5, 17 in 4
+MatMulInteger cpu: 10 in 2, 8 in 2
+MaxPool cpu: 51 in 5, 22 in 5
+MeanVarianceNormalization cpu: 35 in 4, 17 in 4
+Mul cpu: 21 in 2, 10 in 2
+OneHot cpu: 4 in 1, 4 in 1
+PRelu cpu: 20 in 1, 5 in 1
+Pad cpu: 29 in 2, 10 in 2
+QLinearConv cpu: 70 in 2, 10 in 2
+QuantizeLinear cpu: 20 in 1, 5 in 1
+ReduceL2 cpu: 23 in 2, 10 in 2
+ReduceMax cpu: 14 in 1, 5 in 1
+ReduceMean cpu: 29 in 3, 15 in 3
+ReduceSum cpu: 3 in 1, 3 in 1
+Resize cpu: 287 in 12, 60 in 12
+Sigmoid cpu: 20 in 2, 10 in 2
+Slice cpu: 13 in 1, 5 in 1
+Softmax cpu: 67 in 5, 25 in 5
+SpaceToDepth cpu: 20 in 2, 10 in 2
+Split cpu: 26 in 4, 20 in 4
+Sum cpu: 40 in 2, 10 in 2
+TopK cpu: 26 in 3, 13 in 3
+Transpose cpu: 41 in 4, 19 in 4
+Trilu cpu: 10 in 2, 9 in 2
+Where cpu: 20 in 1, 5 in 1
 )";
   for_each_target(HWY_TARGETS & HWY_AVX2, [&] {
-    const auto executor = std::make_shared<CountingExecutor>();
-    ThreadPool pool(64, false, executor);
-    std::map<std::string, std::pair<int, int>> counts;  // of a kernel: loops that are shared out, and their pieces
-    const Ask ask = [&](const Problem& problem) {
-      if (problem.bytes() > 4e6) return;
-      run_all(problem, pool, [&](const Kernel& kernel) {
-        auto& [loops, pieces] = counts[fmt::format("{} {}", problem.op().type(), kernel.name())];
-        loops += std::exchange(executor->loops, 0);
-        pieces += std::exchange(executor->pieces, 0);
-      });
-    };
-    for_each_operator(DType::f32, ask);
-    for_each_operator_of_cpu(ask);
-    for_each_operator_that_moves(ask);
+    std::map<std::string, std::array<int, 4>> counts;  // pieces, loops that are shared out; the same of 5 threads
+    for (const int threads : {64, 5}) {
+      const auto executor = std::make_shared<CountingExecutor>();
+      ThreadPool pool(threads, false, executor);
+      ThreadPool* const pools[] = {&pool};
+      const Ask ask = [&](const Problem& problem) {
+        if (problem.bytes() > 4e6) return;
+        run_all(problem, pools, [&](const Kernel& kernel, const Results&) {
+          std::array<int, 4>& of_threads = counts[fmt::format("{} {}", problem.op().type(), kernel.name())];
+          of_threads[threads == 5 ? 2 : 0] += std::exchange(executor->pieces, 0);
+          of_threads[threads == 5 ? 3 : 1] += std::exchange(executor->loops, 0);
+        });
+      };
+      for_each_operator(DType::f32, ask);
+      for_each_operator_of_cpu(ask);
+      for_each_operator_that_moves(ask);
+    }
     std::string found;
-    for (const auto& [name, count] : counts) found += fmt::format("{}: {} in {}\n", name, count.second, count.first);
+    for (const auto& [name, count] : counts) {
+      const auto& [pieces, loops, pieces_of_5, loops_of_5] = count;
+      found += fmt::format("{}: {} in {}, {} in {}\n", name, pieces, loops, pieces_of_5, loops_of_5);
+    }
     CHECK(found == expected);
   });
 }
@@ -616,6 +645,29 @@ std::string comparable(std::string_view text) {
   for (std::size_t end = 0; (end = text.find('\n')) != std::string_view::npos; text.remove_prefix(end + 1))
     if (text.substr(0, text.find(' ')).find("Conv") != std::string_view::npos) lines += text.substr(0, end + 1);
   return lines;
+}
+
+// A piece knows where it begins, and which memory is its worker's own.
+void check_pieces(const std::function<void(const Ask&)>& for_each_problem) {
+  ThreadPool one(1), five(5, false, std::make_shared<CountingExecutor>());
+  ThreadPool* const pools[] = {&five, &one};
+  for_each_problem([&](const Problem& problem) {
+    if (problem.bytes() > 4e6) return;
+    run_all(problem, pools, [&](const Kernel& kernel, const Results& results) {
+      for (std::size_t i = 0; i < results[0].size(); ++i)
+        CHECK_MESSAGE(std::memcmp(results[0][i].data(), results[1][i].data(), results[0][i].bytes()) == 0,
+                      fmt::format("{} {}, output {}", problem.op().type(), kernel.name(), i));
+    });
+  });
+}
+TEST_CASE("conv/pieces/operators_of_both_devices_give_the_same_bits_in_one_piece_and_in_five") {
+  check_pieces([](const Ask& ask) { for_each_operator(DType::f32, ask); });
+}
+TEST_CASE("conv/pieces/operators_of_the_cpu_give_the_same_bits_in_one_piece_and_in_five") {
+  check_pieces(for_each_operator_of_cpu);
+}
+TEST_CASE("conv/pieces/operators_that_move_give_the_same_bits_in_one_piece_and_in_five") {
+  check_pieces(for_each_operator_that_moves);
 }
 
 TEST_CASE("conv/cuda_estimates/are_those_that_were_fitted") {
