@@ -280,7 +280,13 @@ void for_each_operator_that_moves(const Ask& ask) {
                depth = Tensor::of<std::int64_t>(Shape{}, {300}), axis = Tensor::of<std::int64_t>(Shape{}, {1}),
                ends = Tensor::of<std::int64_t>(Shape{2}, {290, 690}),
                begins = Tensor::of<std::int64_t>(Shape{2}, {1, 5}), one = Tensor::of<float>(Shape{}, {1}),
-               two = Tensor::of<float>(Shape{2}, {0, 1}), shape = Tensor::of<std::int64_t>(Shape{3}, {5, 320, 70});
+               updates = filled(DType::f32, {200, 1024}), lengths = indices.reshaped({200}),
+               six = Tensor::of<std::int64_t>(Shape{6}, {0, 1, 2, 3, 0, 1}),
+               folded = Tensor::of<std::int64_t>(Shape{2}, {22, 32}),
+               block = Tensor::of<std::int64_t>(Shape{2}, {3, 3}),
+               affine = Tensor::of<std::int64_t>(Shape{4}, {4, 3, 90, 80}),
+               twice = Tensor::of<std::int64_t>(Shape{2}, {2, 3}), two = Tensor::of<float>(Shape{2}, {0, 1}),
+               shape = Tensor::of<std::int64_t>(Shape{3}, {5, 320, 70});
   Tensor condition = filled(DType::boolean, {320}), wide(DType::i64, {200, 1024});
   for (std::size_t i = 0; i < 320; i += 2) condition.values<bool>()[i] = false;
   std::memset(wide.data(), 0, wide.bytes());
@@ -330,6 +336,21 @@ void for_each_operator_that_moves(const Ask& ask) {
       {"LpPool", {image}, {}, {{"kernel_shape", Ints{2, 3}}}},
       {"Trilu", {{9, 100, 64}}, {}},
       {"MatMul", {{4, 256}, {256, 1280}}, {}},
+      {"BatchNormalization", {image, {48}, {48}, {48}, {48}}, {}},
+      {"ScatterElements", {matrix}, {&wide, &updates}},
+      {"ScatterND", {matrix}, {&lines, &updates}},
+      {"ReverseSequence", {{3, 200, 300}}, {&lengths}},
+      {"RoiAlign", {image, {6, 4}}, {&six}, {{"output_height", std::int64_t{9}}, {"output_width", std::int64_t{7}}}},
+      {"Col2Im", {{2, 90, 600}}, {&folded, &block}},
+      {"AffineGrid", {{4, 2, 3}}, {&affine}},
+      {"Tile", {matrix}, {&twice}},
+      {"MaxPool", {image}, {}, {{"kernel_shape", Ints{3, 3}}}, {}, 2},
+      {"ReduceLogSumExp", {{90, 3000}}, {}, {{"axes", Ints{1}}}},
+      {"ReduceProd", {{90, 40, 60}}, {}, {{"axes", Ints{1}}}},
+      {"RNN", {{9, 5, 24}, {1, 40, 24}, {1, 40, 40}}, {}, {{"hidden_size", std::int64_t{40}}}, {}, 2},
+      {"Mod", {matrix, matrix}, {}, {{"fmod", std::int64_t{1}}}},
+      {"Not", {{700, 900}}, {}, {}, {DType::boolean}},
+      {"IsNaN", {matrix}, {}},
   };
   for_each_node(DType::f32, nodes, ask);
   for (const ConvProblem& p :
@@ -538,12 +559,14 @@ Transpose cpu 2, 0 flops, 2 ways: 43.008 us, 0 bytes, 0, 0 510 0
 // Results do not depend on how a loop is cut, and so no other test sees it.
 TEST_CASE("conv/cpu_estimates/work_is_cut_into_as_many_pieces_as_it_was") {
   const std::string_view expected = R"(Add cpu: 20 in 2, 10 in 2
+AffineGrid cpu: 8 in 1, 5 in 1
 ArgMax cpu: 21 in 2, 10 in 2
 ArgMin cpu: 23 in 2, 10 in 2
 AveragePool cpu: 169 in 4, 20 in 4
-BatchNormalization cpu: 21 in 2, 10 in 2
+BatchNormalization cpu: 42 in 4, 20 in 4
 Cast cpu: 20 in 1, 5 in 1
 Clip cpu: 20 in 1, 5 in 1
+Col2Im cpu: 8 in 1, 5 in 1
 Compress cpu: 20 in 2, 10 in 2
 Concat cpu: 44 in 4, 20 in 4
 Conv depthwise: 24 in 1, 5 in 1
@@ -578,6 +601,7 @@ Greater cpu: 20 in 1, 5 in 1
 GridSample cpu: 24 in 8, 24 in 8
 Hardmax cpu: 35 in 4, 20 in 4
 InstanceNormalization cpu: 11 in 1, 5 in 1
+IsNaN cpu: 20 in 1, 5 in 1
 LRN cpu: 88 in 2, 10 in 2
 LSTM cpu: 10 in 1, 4 in 1
 LayerNormalization cpu: 5 in 1, 5 in 1
@@ -587,19 +611,27 @@ LpPool cpu: 54 in 2, 10 in 2
 MatMul few_rows: 5 in 1, 5 in 1
 MatMul packed: 162 in 5, 17 in 4
 MatMulInteger cpu: 10 in 2, 8 in 2
-MaxPool cpu: 51 in 5, 22 in 5
+MaxPool cpu: 90 in 6, 27 in 6
 MeanVarianceNormalization cpu: 35 in 4, 17 in 4
+Mod cpu: 20 in 1, 5 in 1
 Mul cpu: 21 in 2, 10 in 2
+Not cpu: 39 in 1, 5 in 1
 OneHot cpu: 4 in 1, 4 in 1
 PRelu cpu: 20 in 1, 5 in 1
 Pad cpu: 29 in 2, 10 in 2
 QLinearConv cpu: 70 in 2, 10 in 2
 QuantizeLinear cpu: 20 in 1, 5 in 1
+RNN cpu: 5 in 1, 5 in 1
 ReduceL2 cpu: 23 in 2, 10 in 2
+ReduceLogSumExp cpu: 18 in 1, 5 in 1
 ReduceMax cpu: 14 in 1, 5 in 1
 ReduceMean cpu: 29 in 3, 15 in 3
+ReduceProd cpu: 15 in 1, 5 in 1
 ReduceSum cpu: 3 in 1, 3 in 1
 Resize cpu: 287 in 12, 60 in 12
+ReverseSequence cpu: 0 in 0, 0 in 0
+RoiAlign cpu: 108 in 2, 10 in 2
+ScatterND cpu: 20 in 1, 5 in 1
 Sigmoid cpu: 20 in 2, 10 in 2
 Slice cpu: 13 in 1, 5 in 1
 Softmax cpu: 67 in 5, 25 in 5

@@ -378,6 +378,10 @@ TEST_CASE("gemm/cuda/few_rows_of_16_bits_go_to_tensor_cores") {
   CHECK(half_way(4, 1000, 64) == "kernel=few_rows split_k=8");
   CHECK(half_way(16, 1000, 64) == "kernel=few_rows_mma eights=1");
   CHECK(half_way(8, 1000, 65) == "kernel=few_rows split_k=8");
+  // Of no columns there is nothing that they could multiply.
+  const InputInfo empty[] = {{true, {DType::f16, {2, 0}}, nullptr}, {true, {DType::f16, {9, 0}}, nullptr}};
+  const Problem problem(make_normalised_op("Gemm", b_in_rows, 2), empty);
+  CHECK(kernel(problem, DeviceKind::cuda).offer(problem, {.device = reference_gpu()}).candidates.empty());
 }
 
 // The weights as they are, which are no less exact then.

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <limits>
 
+#include "lenslet/host.h"
+#include "ops/core/kernel.h"
 #include "tests/expect_error.h"
 #include "tests/ops/op_harness.h"
 
@@ -131,6 +133,19 @@ TEST_CASE("grid_sample/before_opset_20") {
               .tolerance = blended});
   check_op({.op = "GridSample", .opset = 16, .inputs = {x, grid}, .tolerance = blended});
   check_op({.op = "GridSample", .opset = 22, .inputs = {x, grid}, .tolerance = blended});
+}
+
+// Points are found first, in workspace, where 32 bits count an image's floats.
+TEST_CASE("grid_sample/points_are_kept_of_images_of_fewer_than_2_to_the_31_floats") {
+  const auto workspace = [](std::int64_t side) {
+    const InputInfo infos[] = {{true, {DType::f32, {1, 1, side, side}}, nullptr},
+                               {true, {DType::f32, {1, 2, 3, 2}}, nullptr}};
+    const Problem problem(make_normalised_op("GridSample", {{"mode", Text("linear")}}, 2), infos);
+    const Kernel& kernel = *kernels_of("GridSample", DeviceKind::cpu)[0];
+    return kernel.offer(problem, {.device = cpu_profile(1)}).candidates.at(0).workspace_bytes;
+  };
+  CHECK(workspace(46300) > 0);  // 2^31 is 46341 squared
+  CHECK(workspace(46400) == 0);
 }
 
 TEST_CASE("grid_sample/other_batches_ranks_and_modes_are_refused") {

@@ -104,6 +104,14 @@ TEST_CASE("resize/linear_of_integers") {
     const AttributeList linear{{"mode", Text("linear")}};
     exact(by_scales(drawn({9}), {2.5F}, linear));
     exact(by_scales(drawn({2, 5, 9}), {1, 3, 1}, linear));
+    // Axes that stay are blended with the others.
+    for (const float scale : {1.7F, 3.0F}) {
+      exact(by_scales(drawn({7, 9}), {scale, 1}, linear));
+      exact(by_scales(drawn({7, 9}), {1, scale}, linear));
+      exact(by_scales(drawn({6, 5, 9}), {scale, 1, 1}, linear));
+      exact(by_scales(drawn({3, 5, 4, 9}), {1, 1, scale, 1}, linear));
+      exact(by_scales(drawn({1, 2, 5, 4, 9}), {1, 1, 1, scale, 1}, linear));
+    }
     exact(by_scales(drawn({1, 2, 3, 4, 5}), {1, 1, 3, 2, 1.5F}, linear));
     exact(by_scales(drawn({2, 3, 2, 4, 2, 3}), {1, 3, 1, 1.5F, 1, 3}, linear));
     exact(by_scales(drawn({2, 3, 4, 5}), {2, 3, 0.5F, 3}, linear));

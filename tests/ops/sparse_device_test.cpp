@@ -108,6 +108,10 @@ TEST_CASE("sparse/device/faults_are_told_with_numbers") {
   CHECK(text(SiteFault::twice, 5, -1, 0) == "site 5 (1, 2, 3) occurs twice");
   CHECK(text(SiteFault::twice, 5, 4, 0) == "site 5 (1, 2, 3) occurs twice: site 4 is the same");
   CHECK(text(SiteFault::behind_empty, 5, 2, 0) == "site 5 (1, 2, 3) comes after row 2, which holds no site");
+  SiteFaultWords in_volume =
+      read_fault(std::vector<std::int32_t>{static_cast<std::int32_t>(SiteFault::outside), 5, -1, 1, 2, 3, 9, 8, 7});
+  CHECK(site_fault_text(in_volume, {.grid = {.dims = 3, .images = 2, .size = {4, 4, 4}}}) ==
+        "site 5 (1, 2, 3, 9) lies outside 2 images of 4x4x4");
   CHECK(text(SiteFault::pairs, 0, -1, large) == "8589934597 pairs, more than the bound of 7 (max_pairs)");
   CHECK(text(SiteFault::output_sites, 0, -1, 4) == "4 output sites, more than the bound of 3 (max_sites)");
 }

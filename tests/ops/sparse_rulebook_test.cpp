@@ -78,6 +78,11 @@ TEST_CASE("sparse/grid/cells_are_counted_by_62_bits") {
       more{{"spatial_shape", Ints{large, large}}, {"images", std::int64_t{4}}};
   CHECK(says("SparseToDense", 2, square) == "");
   CHECK(contains(says("SparseToDense", 2, more), "have more cells than 62 bits can count"));
+  // A cell more along any axis, and there were 2^62.
+  const auto taken = [&](const Ints& shape, std::int64_t images) {
+    return says("SparseToDense", 2, {{"spatial_shape", shape}, {"images", images}}) == "";
+  };
+  CHECK((taken({large - 1, large}, 4) && taken({large, large - 1}, 4) && taken({3, large, large}, 1)));
   // A rulebook's windows may reach 2^18 cells beyond, along the axis of depth, too: (2^18 + 1) * (2^22 - a) * 2^22.
   constexpr std::int64_t side = (1 << 22) - (1 << 18);
   for (const std::int64_t a : {16, 15}) {

@@ -220,7 +220,10 @@ TEST_CASE("clip/bounds_as_inputs") {
   }
   check_op({.op = "Clip", .inputs = {random_f32({5}, 1), Tensor::of<float>({1}, {0.5f})}});
   CHECK_THROWS_WITH_AS(infer_op({.op = "Clip", .inputs = {Tensor(DType::f32, {5}), Tensor(DType::f32, {2})}}),
-                       doctest::Contains("expected a scalar"), Error);
+                       doctest::Contains("input min has shape [2], expected a scalar"), Error);
+  CHECK_THROWS_WITH_AS(
+      infer_op({.op = "Clip", .inputs = {Tensor(DType::f32, {5}), Tensor(DType::f32, {1}), Tensor(DType::f32, {2})}}),
+      doctest::Contains("input max has shape [2], expected a scalar"), Error);
   CHECK_THROWS_WITH_AS(infer_op({.op = "Clip", .inputs = {Tensor(DType::f32, {5}), Tensor(DType::i64, Shape{})}}),
                        doctest::Contains("int64"), Error);
   CHECK_ERROR(make_op({.op = "Clip", .opset = 10, .inputs = {Tensor(), Tensor()}}), invalid_model,

@@ -5,12 +5,12 @@
     mutate.py --list [--count 400] [--seed 1] [--only FOLDER]...    what would be planted, and nothing is
 
 A fault is another comparison, sign, bound, index or constant, or a statement that is left out. Faults are drawn at
-random from the seed, out of the .cpp files of ops/, runtime/ and models/, or of --only, but for those that need a
-device; the same seed draws the same, and a larger --count goes on where a smaller one ended. Each is built in a copy of
-the working tree (build/mutants/JOB, with CUDA where nvcc is found; the first build of a copy is a whole one, with ccache
-a short one), and the tests of the file's layer run until one fails, those of like names first, and of the others none
-that takes more than a second. A fault that does not compile, or that gives the same object file, is no fault and is not
-counted; one with which the tests take five times as long is noticed.
+random from the seed, out of the .cpp files of ops/, runtime/ and models/, or of --only, except those that need a
+device; the same seed draws the same, and a larger --count goes on where a smaller one ended. One build without CUDA has
+all of them, in a copy of the working tree (build/mutants/one), and the variable LENSLET_MUTANT switches one on. Each
+test case of up to four seconds runs once to see which faults it reaches. Then the cases that reach a fault run with it
+until one fails, those of like names first. A fault that takes five times as long is noticed. A fault in a constant
+expression does not compile so: it is not judged, and counted apart.
 
 The file --out gets a line of JSON a fault; those that stand in it are not tried again while their line of source is
 the same, survivors only with --again. Survivors are printed at the end: each wants a test, or a reason.
@@ -20,18 +20,15 @@ mutants_equivalent.json has those that nothing can notice, and why; they are not
 import argparse
 import collections
 import concurrent.futures
-import hashlib
+import fnmatch
 import json
 import os
 import pathlib
-import queue
 import random
 import re
 import shutil
 import subprocess
 import sys
-import threading
-import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 EQUIVALENT = pathlib.Path(__file__).with_name("mutants_equivalent.json")  # [file, line of source, old, new, reason]
@@ -39,6 +36,9 @@ DEVICE_ONLY = ("runtime/exec/cuda/",)  # none of these tests runs it
 # Folder of the sources, and the executables that test them. The first that fails ends a fault.
 LAYERS = (("ops", ("ops",)), ("runtime/graph", ("graph", "exec")), ("runtime/passes", ("graph", "exec")),
           ("runtime", ("exec", "c-api")), ("models", ("models",)))  # fmt: skip
+
+FILES = [name for name in subprocess.run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=ROOT, check=True,
+         capture_output=True, text=True).stdout.split("\0") if (ROOT / name).is_file()]  # fmt: skip
 
 # kind, what stands there, what is put there instead. clang-format sets spaces around binary operators and none around
 # the brackets of templates.
@@ -63,10 +63,14 @@ DECLARES_ARRAY = r"\s*(?!(?:return|delete|throw|else|case)\b)(?:[\w:<>,*&]+ )+\*
 Fault = collections.namedtuple("Fault", "file line column kind old new source")
 
 
-def code_only(text):
+COMMENT = r"//[^\n]*|/\*.*?\*/"
+STRING = r'"(?:\\.|[^"\\\n])*"|(?<![\da-fA-F])\'(?:\\.|[^\'\\\n])+\''
+
+
+def code_only(text, string=" "):
     """The text with comments, strings and preprocessor lines blanked, every character where it was."""
-    blank = lambda match: re.sub(r"[^\n]", " ", match.group())
-    text = re.sub(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|(?<![\da-fA-F])\'(?:\\.|[^\'\\\n])+\'', blank, text, flags=re.S)
+    blank = lambda match: re.sub(r"[^\n]", string if match.group()[0] in "\"'" else " ", match.group())
+    text = re.sub(COMMENT + "|" + STRING, blank, text, flags=re.S)
     return re.sub(r"^[ \t]*(?:#|static_assert|template|namespace|using)(?:[^\n]*\\\n)*[^\n]*", blank, text, flags=re.M)
 
 
@@ -90,19 +94,136 @@ def faults_of(name, text):
 
 # What -Werror would make of a fault: it is to compile. An index outside ends a test, as in CI's sanitizer builds. The
 # lines keep their numbers.
-QUIET = "#define _GLIBCXX_ASSERTIONS\n" + "".join(f'#pragma GCC diagnostic ignored "-W{name}"\n' for name in (
+QUIET = """#define _GLIBCXX_ASSERTIONS
+extern int lenslet_mutant;
+extern unsigned char lenslet_reached[];
+#define LENSLET_FAULT(n) (::lenslet_reached[n] = 1, ::lenslet_mutant == (n))
+""" + "".join(f'#pragma GCC diagnostic ignored "-W{name}"\n' for name in (
     "parentheses", "unused-variable", "unused-but-set-variable", "unused-parameter", "unused-function", "unused-value",
-    "sign-conversion", "conversion", "type-limits", "maybe-uninitialized", "return-type", "empty-body")) + "#line 1\n"  # fmt: skip
+    "sign-conversion", "conversion", "type-limits", "maybe-uninitialized", "return-type", "empty-body", "narrowing",
+    "stringop-overflow", "div-by-zero", "sign-compare", "extra", "array-bounds", "float-conversion")) + "#line 1\n"  # fmt: skip
+SWITCH = """#include <cstdio>
+#include <cstdlib>
+#include <ctime>
+int lenslet_mutant = -1;
+unsigned char lenslet_reached[1 << 16];
+__attribute__((constructor(101))) static void choose() {
+  if (const char* number = std::getenv("LENSLET_MUTANT")) lenslet_mutant = std::atoi(number);
+}
+__attribute__((destructor(101))) static void tell() {
+  const char* name = std::getenv("LENSLET_REACHED");
+  if (std::FILE* file = name ? std::fopen(name, "wb") : nullptr) {
+    std::fprintf(file, "%ld ", static_cast<long>(std::clock() / (CLOCKS_PER_SEC / 1000)));
+    std::fwrite(lenslet_reached, 1, sizeof lenslet_reached, file);
+  }
+}
+"""
+TOKEN = re.compile(r"""(?P<binary>(?<=\s)(?:\|\||&&|[=!]=|<=>|[<>]=|<<|>>|[-+*/%&|^<>])(?=\s))
+    |(?P<stop>(?<=\s)(?:[-+*/%&|^]|<<|>>)?=(?=\s)|[,;?]|(?<!:):(?!:)|\b(?:return|case|throw|else|do)\b)
+    |(?P<word>->|::|\.|\d(?:[eEpP][-+]|[\w.']|\.)*|\w+)|(?P<open>[(\[{]|(?<=\w)<(?=\S))|(?P<close>[)\]}]|(?<=\S)>(?!=))
+    |(?P<other>\S)""", re.X)  # fmt: skip
+LEVEL = {token: level for level, tokens in enumerate(("||", "&&", "|", "^", "&", "== !=", "< <= > >= <=>", "<< >>", "+ -", "* / %"))
+         for token in tokens.split()}  # fmt: skip
 
 
-def with_fault(text, fault):
-    lines = text.split("\n")
-    line = lines[fault.line - 1]
-    if fault.kind == "statement":
-        lines[fault.line - 1] = line.replace(fault.old, fault.new)
-    else:
-        lines[fault.line - 1] = line[: fault.column] + fault.new + line[fault.column + len(fault.old) :]
-    return "\n".join(lines)
+class Source:
+    """A file's tokens, and with all faults in it. clang-format's spaces tell operators from other uses of a character."""
+
+    def __init__(self, text):
+        self.text, self.tokens, self.partner = text, list(TOKEN.finditer(code_only(text, "0"))), {}
+        self.at = {token.start(): i for i, token in enumerate(self.tokens)}
+        self.line_starts, opened = [0, *(match.end() for match in re.finditer("\n", text))], []
+        for i, token in enumerate(self.tokens):
+            if token.lastgroup == "open":
+                opened.append(i)
+            elif token.lastgroup == "close":
+                while opened and token.group() != ">" and self.tokens[opened[-1]].group() == "<":
+                    opened.pop()
+                if opened and (token.group() == ">") == (self.tokens[opened[-1]].group() == "<"):
+                    self.partner[i] = opened.pop()
+                    self.partner[self.partner[i]] = i
+
+    def left(self, i, level):
+        """Where the operand begins that ends before token i."""
+        while i > 0:
+            token, first = self.tokens[i - 1], i - 1
+            if token.lastgroup in ("open", "stop") or (token.lastgroup == "binary" and LEVEL[token.group()] < level):
+                break
+            if token.lastgroup == "close":
+                if i - 1 not in self.partner or (token.group() == "}" and "\n" in self.text[token.end() : self.tokens[i].start()]):
+                    break
+                first = self.partner[i - 1]
+                if self.tokens[first - 1].group() in ("if", "for", "while", "switch", "constexpr"):
+                    break
+            i = first
+        return self.tokens[i].start()
+
+    def right(self, i, level):
+        """Where the operand ends that begins after token i."""
+        while i + 1 < len(self.tokens):
+            token = self.tokens[i + 1]
+            if token.lastgroup == "close" or (token.lastgroup == "binary" and LEVEL[token.group()] <= level):
+                break
+            if token.lastgroup == "stop" and (level >= 0 or token.group() in (",", ";")):
+                break
+            i = self.partner.get(i + 1, i + 1)
+        return self.tokens[i].end()
+
+    def region(self, fault):
+        """(begin, end) of the smallest expression, or the statement, that has the fault in it."""
+        begin = self.line_starts[fault.line - 1] + fault.column
+        if fault.kind == "statement":
+            begin = self.text.index(fault.old, begin)
+        end = begin + len(fault.old)
+        if fault.kind in ("statement", "constant", "index"):
+            return begin, end
+        i = self.at[begin]
+        if self.tokens[i].lastgroup == "binary":
+            level = LEVEL[fault.old]
+            return self.left(i, level), self.right(i, level)
+        if fault.old in ("+=", "-="):
+            return self.left(i, -1), self.right(i, -1)
+        if fault.old in ("!", "-"):
+            return begin, self.right(i, len(LEVEL))
+        while self.tokens[i].group() != "(":  # std::min(...), x.front()
+            i += 1
+        end = self.tokens[self.partner[i]].end()
+        i = self.at[begin]
+        while fault.old.endswith("()") and self.tokens[i - 1].end() == self.tokens[i].start() and (
+                self.tokens[i - 1].lastgroup == "word" or i - 1 in self.partner and self.tokens[i - 1].lastgroup == "close"):  # fmt: skip
+            i = self.partner.get(i - 1, i - 1)
+        return self.tokens[i].start(), end
+
+    def with_faults(self, faults):
+        """The text with (number, fault) of a list, all switched off, and the numbers that stand in it."""
+        regions = sorted(((*self.region(fault), number, fault) for number, fault in faults), key=lambda row: (row[0], -row[1]))
+        taken = []
+
+        def render(begin, end, inside):
+            out = []
+            while inside:
+                first, last, number, fault = inside[0]
+                nested = [row for row in inside[1:] if row[0] < last]
+                inside = [row for row in inside[1:] if row[0] >= last]
+                if last > end:
+                    continue
+                taken.append(number)
+                out.append(self.text[begin:first])
+                now = render(first, last, nested)
+                if fault.kind == "statement":
+                    out.append(f"{{ if (!LENSLET_FAULT({number})) {{ {now} }} }}")
+                else:
+                    at = self.line_starts[fault.line - 1] + fault.column
+                    other = self.text[first:at] + fault.new + self.text[at + len(fault.old) : last]
+                    other = re.sub(COMMENT + "|\n|" + STRING, lambda part: part[0] if part[0][0] in "\"'" else " ", other, flags=re.S)
+                    out.append(f"(LENSLET_FAULT({number}) ? ({other}) : ({now}))")
+                begin = last
+            return "".join(out) + self.text[begin:end]
+
+        lines = render(0, len(self.text), regions).split("\n")
+        for _, fault in faults:  # a variable need not be a constant expression
+            lines[fault.line - 1] = re.sub(r"(?<!if )\bconstexpr (?=[\w:<>, ]+ \w+(?:\[\w*\])? = )", "const ", lines[fault.line - 1])
+        return QUIET + "\n".join(lines), taken
 
 
 def tests_of(name):
@@ -118,169 +239,178 @@ def cases_near(name):
     return near or ["*"]
 
 
-class Copy:
-    """The working tree once more, with a build folder of its own."""
+class Build:
+    """The working tree once more, with all faults in it."""
 
     def __init__(self, folder, jobs):
         # As deep as a build folder of ROOT is: relative paths, and so what ccache knows, are the same.
-        self.source, self.build, self.jobs, self.limits, self.slow = folder, folder / "build" / "mutant", jobs, {}, {}
+        self.source, self.build, self.jobs = folder, folder / "build" / "mutant", jobs
         self.source.mkdir(parents=True, exist_ok=True)
-        files = subprocess.run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=ROOT,
-                               capture_output=True, check=True).stdout.decode().split("\0")  # fmt: skip
-        kept = [name for name in files if (ROOT / name).is_file()]
-        for name in kept:  # what is there already keeps its time, so that it is not compiled again
-            to, contents = self.source / name, (ROOT / name).read_bytes()
-            if not to.is_file() or to.read_bytes() != contents:
-                to.parent.mkdir(parents=True, exist_ok=True)
-                to.write_bytes(contents)
-                to.chmod((ROOT / name).stat().st_mode)
         shared = next((at for at in (ROOT / "shared", ROOT.parent / "shared") if at.exists()), None)
         if shared and not (self.source / "shared").exists():
             (self.source / "shared").symlink_to(shared)
-        if not (cutlass := self.source / "build" / "cutlass").exists() and (ROOT / "build" / "cutlass").exists():
-            cutlass.parent.mkdir(exist_ok=True)
-            cutlass.symlink_to(ROOT / "build" / "cutlass")
-        self.environment = dict(os.environ, CCACHE_BASEDIR=str(self.source), CCACHE_NOHASHDIR="1", LENSLET_TEST_SEED="1")
-        configure = ["cmake", "-S", str(self.source), "-B", str(self.build), "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release",
-                     f"-DLENSLET_CUDA={'ON' if shutil.which('nvcc') else 'OFF'}", "-DLENSLET_CUDA_QUICK=ON",
-                     "-DLENSLET_CUDA_LINE_INFO=OFF", "-DCMAKE_EXPORT_COMPILE_COMMANDS=ON"]  # fmt: skip
-        done = self.call(configure, 600)
-        if done.returncode != 0:
-            sys.exit("mutate.py: cannot configure: " + done.stdout[-2000:])
+        self.environment = dict(os.environ, CCACHE_BASEDIR=str(self.source), CCACHE_NOHASHDIR="1", LENSLET_TEST_SEED="1",
+                                CMAKE_CXX_COMPILER_LAUNCHER=shutil.which("ccache") or "")  # fmt: skip
 
-    def call(self, command, limit):
+    def fill(self, mutated):
+        """What is there already keeps its time, so that it is not compiled again."""
+        mutated = {"base/mutant.cpp": SWITCH, **mutated}
+        for name in {*mutated, *FILES}:
+            to, contents = self.source / name, mutated[name].encode() if name in mutated else (ROOT / name).read_bytes()
+            if not to.is_file() or to.read_bytes() != contents:
+                to.parent.mkdir(parents=True, exist_ok=True)
+                to.write_bytes(contents)
+                if name not in mutated:
+                    to.chmod((ROOT / name).stat().st_mode)
+
+    def call(self, command, limit, **environment):
         try:
-            return subprocess.run(command, cwd=self.source, env=self.environment, stdout=subprocess.PIPE,
+            return subprocess.run(command, cwd=self.source, env=self.environment | environment, stdout=subprocess.PIPE,
                                   stderr=subprocess.STDOUT, timeout=limit, text=True, errors="replace")  # fmt: skip
         except subprocess.TimeoutExpired:
             return subprocess.CompletedProcess(command, 124, "", "")
 
-    def compiled(self):
-        commands = json.loads((self.build / "compile_commands.json").read_text())
-        return {str(pathlib.Path(entry["file"]).relative_to(self.source)): self.build / re.search(r" -o (\S+)", entry["command"]).group(1) for entry in commands
-                if pathlib.Path(entry["file"]).is_relative_to(self.source)}  # fmt: skip
+    def make(self, faults, tests):
+        """Builds with those of {number: fault} that compile, and gives the others' numbers."""
+        kept, dropped = collections.defaultdict(dict), set()
+        for number, fault in faults.items():
+            kept[fault.file][number] = fault
+        sources = {name: Source((ROOT / name).read_text()) for name in kept}
+        while True:
+            mutated = {}
+            for name, inside in kept.items():
+                mutated[name], taken = sources[name].with_faults(inside.items())
+                dropped |= set(inside) - set(taken)
+            self.fill(mutated)
+            done = self.call(["cmake", "-S", str(self.source), "-B", str(self.build), "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release",
+                              "-DLENSLET_CUDA=OFF"], 600)  # fmt: skip
+            if done.returncode == 0:
+                done = self.call(["ninja", "-k0", "-C", str(self.build), f"-j{self.jobs}", *(f"lenslet-test-{name}" for name in tests)], 9999)
+            if done.returncode == 0:
+                return dropped
+            before = len(dropped)
+            for unit in re.split(r"^(?=FAILED: )", done.stdout, flags=re.M)[1:]:
+                at = {(name, int(line)) for name, line in re.findall(r"([\w./-]+):(\d+)[:,]", unit)}
+                for name, inside in kept.items():
+                    lines = {line for found, line in at if found.endswith("/" + name) or found == name}
+                    wrong = [number for number, fault in inside.items() if fault.line in lines]
+                    if lines and not wrong:
+                        wrong = sorted(inside, key=lambda number: min(abs(inside[number].line - line) for line in lines))[:1]
+                    for number in wrong:
+                        del inside[number]
+                        dropped.add(number)
+            print(f"{len(dropped)} faults do not compile so", flush=True)
+            if len(dropped) == before:
+                sys.exit("mutate.py: the sources do not build: " + done.stdout[-3000:])
 
-    def make(self, targets):
-        return self.call(["ninja", "-C", str(self.build), f"-j{self.jobs}", *targets], 7200)
-
-    def run(self, name, *options):
+    def run(self, name, cases, seconds, **environment):
         program = self.build / "tests" / name.replace("-", "_") / f"lenslet-test-{name}"
-        return self.call([str(program), "--abort-after=1", "--no-intro=1", *options], self.limits.get(name, 3600))
+        listed = ",".join(case.replace("\\", "\\\\").replace(",", "\\,") for case in cases)
+        return self.call(["prlimit", f"--cpu={int(seconds) + 1}", f"--as={12 << 30}", "--core=0", str(program), "--abort-after=1", "--no-intro=1",
+                          f"--test-case={listed}"], 10 * seconds, **environment)  # fmt: skip
 
-    def test(self, name, near):
-        """The cases of an executable until one fails, those near the fault first. Others that take more than a second are
-        left out: what they would notice counts as a survivor."""
-        done = self.run(name, f"--test-case={','.join(near)}")
-        if done.returncode == 0:
-            done = self.run(name, f"--test-case-exclude={','.join(near + self.slow[name])}")
-        return done
+    def cover(self, tests):
+        """{(executable, case): (seconds, faults that it reaches)}."""
+        def one(key):
+            file = self.build / f"reached-{abs(hash(key))}"
+            done = self.run(key[0], [key[1]], 4, LENSLET_REACHED=str(file))
+            if done.returncode == 0:
+                milliseconds, reached = file.read_bytes().split(b" ", 1)
+                self.reached[key] = 0.001 * int(milliseconds), {match.start() for match in re.finditer(b"\1", reached)}
+            elif done.returncode not in (124, -9, -24, 137, 152):
+                print(f"not used, because it fails without a fault: {key[1]}: {done.stdout[-500:]}")
+            file.unlink(missing_ok=True)
 
-    def prepare(self, tests):
-        done = self.make([f"lenslet-test-{name}" for name in tests])
-        if done.returncode != 0:
-            sys.exit("mutate.py: the sources do not build: " + done.stdout[-2000:])
+        self.reached, keys = {}, []
         for name in tests:
-            begin = time.monotonic()
-            if (done := self.run(name, "--duration=1")).returncode != 0:
-                sys.exit(f"mutate.py: the tests of {name} fail without a fault: {done.stdout[-2000:]}")
-            self.slow[name] = re.findall(r"^[1-9][\d.]* s: (.+)$", done.stdout, re.M)
-            self.limits[name] = 5 * (time.monotonic() - begin) + 10
+            program = self.build / "tests" / name.replace("-", "_") / f"lenslet-test-{name}"
+            keys += [(name, case) for case in self.call([str(program), "--list-test-cases"], 60).stdout.split("\n")
+                     if case and not case.startswith(("[doctest]", "==="))]  # fmt: skip
+        with concurrent.futures.ThreadPoolExecutor(self.jobs) as pool:
+            list(pool.map(one, keys))
 
-    def judge(self, fault):
+    def judge(self, number, fault):
         """(verdict, words) of one fault."""
-        path, object_file = self.source / fault.file, self.compiled()[fault.file]
-        text, digest = path.read_text(), lambda: hashlib.sha256(object_file.read_bytes()).digest()
-        tests = tests_of(fault.file)
-        relative = str(object_file.relative_to(self.build))
-        path.write_text(QUIET + text)
-        try:
-            if self.make([relative]).returncode != 0:
-                return "broken", "the file does not compile without the fault"
-            before = digest()
-            path.write_text(QUIET + with_fault(text, fault))
-            if self.make([relative]).returncode != 0:
-                return "invalid", "does not compile"
-            if digest() == before:
-                return "invalid", "the same object file"
-            if self.make([f"lenslet-test-{name}" for name in tests]).returncode != 0:
-                return "invalid", "does not link"
-            for name in tests:
-                done = self.test(name, cases_near(fault.file))
-                if done.returncode != 0:
-                    case = re.findall(r"TEST CASE:\s*(.+)", done.stdout)  # those before the last only say something
-                    words = "takes too long" if done.returncode == 124 else case[-1] if case else "ends early"
-                    return "killed", f"{name}: {words}"
-            return "survived", ""
-        finally:
-            path.write_text(text)
+        near = cases_near(fault.file)
+        cases = sorted((not any(fnmatch.fnmatch(case.lower(), word) for word in near), seconds, name, case)
+                       for (name, case), (seconds, reached) in self.reached.items() if number in reached)  # fmt: skip
+        if not cases:
+            return "survived", "no case reaches it"
+        most = 0.5
+        while cases:
+            taken, total, most = [], 0, 2 * most  # a few at first, then more
+            while cases and len(taken) < 200 and total < most and cases[0][2] == (taken or cases)[0][2]:
+                total += cases[0][1]
+                taken.append(cases.pop(0))
+            done = self.run(taken[0][2], [case for *_, case in taken], 5 * total + 1, LENSLET_MUTANT=str(number))
+            if done.returncode != 0:
+                case = re.findall(r"TEST CASE:\s*(.+)", done.stdout)  # those before the last only say something
+                words = "takes too long" if done.returncode in (124, -9, -24, 137, 152) else case[-1] if case else "ends early"
+                return "killed", f"{taken[0][2]}: {words}"
+        return "survived", ""
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--count", type=int, default=400, help="faults that compile (default 400)")
+    parser.add_argument("--count", type=int, default=400, help="places (default 400)")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", action="append", metavar="FOLDER", help="sources below it; may be given more than once")
-    parser.add_argument("--jobs", type=int, default=1, help="copies of the tree that work side by side")
+    parser.add_argument("--jobs", type=int, default=1, help="processes side by side")
     parser.add_argument("--list", action="store_true", help="print the faults that are drawn, with the lines they stand in, and stop")
     parser.add_argument("--again", action="store_true", help="try again those that survived")
     parser.add_argument("--out", type=pathlib.Path, default=ROOT / "results" / "mutants.jsonl")
     arguments = parser.parse_args()
     only = [folder.strip("/") + "/" for folder in arguments.only or ("ops", "runtime", "models")]
 
-    each = max(1, (os.cpu_count() or 1) // arguments.jobs)
-    copies = [Copy(ROOT / "build" / "mutants" / str(job), each) for job in range(arguments.jobs)]
-    names = sorted(name for name in copies[0].compiled()
+    names = sorted(name for name in FILES
                    if name.endswith(".cpp") and not name.startswith(DEVICE_ONLY) and any(name.startswith(folder) for folder in only)
                    and any(name.startswith(folder + "/") for folder, _ in LAYERS))  # fmt: skip
     drawn = [fault for name in names for fault in faults_of(name, (ROOT / name).read_text())]
     print(f"{len(drawn)} places for faults in {len(names)} files", flush=True)
     random.Random(arguments.seed).shuffle(drawn)
+    drawn = drawn[: arguments.count]
     if arguments.list:
-        for fault in drawn[: arguments.count]:
+        for fault in drawn:
             print(f"{fault.file}:{fault.line}:{fault.column + 1} {fault.kind}: {fault.old} -> {fault.new}\n    {fault.source}")
         return
-    for copy in copies:
-        copy.prepare(sorted({test for name in names for test in tests_of(name)}))
 
     known, lines = {}, arguments.out.read_text().splitlines() if arguments.out.exists() else []
     for row in map(json.loads, lines):
         known[Fault(*(row[field] for field in Fault._fields))] = row
     equivalent = {tuple(row[:4]): row[4] for row in json.loads(EQUIVALENT.read_text())}
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
-    free, lock, counts, survivors = queue.Queue(), threading.Lock(), collections.Counter(), []
-    for copy in copies:
-        free.put(copy)
+    build = Build(ROOT / "build" / "mutants" / "one", arguments.jobs)
+    tests = sorted({test for name in names for test in tests_of(name)})
+    invalid = {number for number, fault in enumerate(drawn) if known.get(fault, {}).get("verdict") == "invalid"}
+    invalid |= build.make({number: fault for number, fault in enumerate(drawn) if number not in invalid}, tests)
+    build.cover(tests)
+    print(f"{len(build.reached)} cases", flush=True)
+    counts, survivors = collections.Counter(), []
 
-    def work(fault):
-        with lock:
-            if sum(counts[each] for each in ("killed", "survived", "equivalent", "running")) >= arguments.count:
-                return
-            counts["running"] += 1
+    def work(numbered):
+        number, fault = numbered
         row = known.get(fault)
         if reason := equivalent.get((fault.file, fault.source, fault.old, fault.new)):
             row = {"verdict": "equivalent", "words": reason}
         elif row is None or (arguments.again and row["verdict"] == "survived"):
-            copy = free.get()
-            verdict, words = copy.judge(fault)
-            free.put(copy)
+            verdict, words = ("invalid", "does not compile so") if number in invalid else build.judge(number, fault)
             row = {**fault._asdict(), "verdict": verdict, "words": words, "seed": arguments.seed}
-            with lock, arguments.out.open("a") as out:
+            with arguments.out.open("a") as out:
                 out.write(json.dumps(row) + "\n")
-        with lock:
-            counts["running"] -= 1
-            counts[row["verdict"]] += 1
-            if row["verdict"] == "survived":
-                survivors.append(fault)
-            print(f"{row['verdict']:9} {fault.file}:{fault.line} {fault.kind}: {fault.old} -> {fault.new}  {row['words']}",
-                  flush=True)  # fmt: skip
+        return row
 
     with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
-        list(pool.map(work, drawn))
+        for fault, row in zip(drawn, pool.map(work, enumerate(drawn))):
+            counts[row["verdict"]] += 1
+            if row["verdict"] == "survived":
+                survivors.append((*fault, row["words"]))
+            print(f"{row['verdict']:9} {fault.file}:{fault.line} {fault.kind}: {fault.old} -> {fault.new}  {row['words']}",
+                  flush=True)  # fmt: skip
     tried = counts["killed"] + counts["survived"]
-    print(f"\nseed {arguments.seed}: {counts['killed']} of {tried} faults noticed ({100 * counts['killed'] / max(1, tried):.0f} %), "
-          f"{counts['equivalent']} more can be noticed by nothing, {counts['invalid']} were none")  # fmt: skip
-    for fault in sorted(survivors):
-        print(f"{fault.file}:{fault.line}: {fault.kind}: {fault.old} -> {fault.new}\n    {fault.source}")
+    print(f"\nseed {arguments.seed}: {counts['killed']} of {tried} faults noticed ({100 * counts['killed'] / max(1, tried):.1f} %), "
+          f"{counts['equivalent']} more can be noticed by nothing, {counts['invalid']} were not judged")  # fmt: skip
+    for file, line, _, kind, old, new, source, words in sorted(survivors):
+        print(f"{file}:{line}: {kind}: {old} -> {new}  {words}\n    {source}")
 
 
 if __name__ == "__main__":
