@@ -6,6 +6,7 @@
 
 #include <deque>
 #include <map>
+#include <optional>
 #include <random>
 #include <set>
 #include <string>
@@ -14,10 +15,13 @@
 #include <vector>
 
 #include "base/device_profile.h"
+#include "ops/conv/conv.h"
 #include "ops/core/choose.h"
 #include "tests/ops/conv_cases.h"
 #include "tests/ops/conv_data.h"
 #include "tests/random_seed.h"
+#include "tests/tensors.h"
+#include "tools/measuring/parse_conv.h"
 
 namespace lenslet::test {
 namespace {
@@ -88,6 +92,28 @@ TEST_CASE("conv/computed_filters_are_read_as_they_lie") {
   };
   CHECK(chosen({1, 512, 7, 7}, {512, 512, 3, 3}) == "im2col_nchw");
   CHECK(chosen({1, 64, 128, 128}, {64, 64, 1, 1}) == "im2col_nchw");
+}
+
+// Filters are prepared once for all plans that give them the same key.
+TEST_CASE("conv/filters_of_other_scales_have_another_key") {
+  const ConvProblem p = parse_conv("1x16x9x9 -> 16, 3x3 s1 p1 g1");
+  const Tensor w = random_f32({16, 16, 3, 3}, 1);
+  std::vector<float> scale(16, 2.0F), other = scale;
+  other.back() = 3;
+  for (const DeviceKind device : {DeviceKind::cpu, DeviceKind::cuda})
+    for (const Kernel* const kernel : kernels_of("Conv", device)) {
+      const Target target{.device = device == DeviceKind::cpu ? cpu_profile(1) : reference_gpu()};
+      const auto key = [&](const std::vector<float>& of) -> std::string {
+        const auto problem = pose(p, w, of);
+        const Offer offer = kernel->offer(*problem, target);
+        const auto blob =
+            offer.candidates.empty() ? std::optional<BlobSpec>() : kernel->blob(*problem, offer.candidates[0]);
+        return blob ? blob->key : std::string();
+      };
+      if (key(scale).empty()) continue;
+      CHECK_MESSAGE(key(scale) != key(other), std::string(kernel->name()));
+      CHECK_MESSAGE(key(scale) == key(scale), std::string(kernel->name()));
+    }
 }
 
 // Of the last row and column of odd sizes nothing is stored.
