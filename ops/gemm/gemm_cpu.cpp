@@ -9,6 +9,7 @@
 #include <cassert>
 #include <cmath>
 #include <cstring>
+#include <span>
 
 #include "base/simd/targets.h"
 #include "ops/core/fused_clamp.h"
@@ -40,10 +41,10 @@ std::int64_t packed_floats(std::int64_t k, std::int64_t n) { return k * round_up
 /// Columns of the panel that starts at column `j` of packed B.
 std::int64_t packed_cols(std::int64_t n, std::int64_t j) { return n - j <= lanes() ? lanes() : panel_cols(); }
 
-/// Addresses of rows [first, first + count) of A.
-void row_starts(const GemmRows& a, std::int64_t first, std::int64_t count, const float** rows) {
+/// Addresses of the rows of A from `first` on.
+void row_starts(const GemmRows& a, std::int64_t first, std::span<const float*> rows) {
   if (a.width == 0) {
-    for (std::int64_t i = 0; i < count; ++i) rows[i] = a.base + (first + i) * a.stride;
+    for (const float*& row : rows) row = a.base + first++ * a.stride;
     return;
   }
   std::int64_t pixel = first % a.width, line = first / a.width, image = 0;
@@ -51,8 +52,8 @@ void row_starts(const GemmRows& a, std::int64_t first, std::int64_t count, const
     image = line / a.height;
     line %= a.height;
   }
-  for (std::int64_t i = 0; i < count; ++i) {
-    rows[i] = a.base + image * a.image_stride + line * a.line_stride + pixel * a.stride;
+  for (const float*& row : rows) {
+    row = a.base + image * a.image_stride + line * a.line_stride + pixel * a.stride;
     if (++pixel < a.width) continue;
     pixel = 0;
     if (++line < a.height || a.height == 0) continue;
@@ -218,7 +219,7 @@ void multiply_columns(const Gemm& g, const float* const* starts, std::int64_t m0
 void multiply_block(const Gemm& g, std::int64_t m0, std::int64_t m1, std::int64_t n0, std::int64_t n1) {
   assert(m1 - m0 <= max_block_rows);
   const float* starts[max_block_rows];
-  row_starts(g.a, m0, m1 - m0, starts);
+  row_starts(g.a, m0, {starts, static_cast<std::size_t>(m1 - m0)});
   // With few rows B is not reused: its panels are read to their ends, one group after another.
   const std::int64_t at_once = panels_at_once(m1 - m0);
   const std::int64_t step = at_once == 1 ? std::max<std::int64_t>(n1 - n0, 1) : at_once * panel_cols();

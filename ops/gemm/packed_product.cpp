@@ -75,14 +75,14 @@ class BoundPacked final : public BoundKernel {
   void run(const KernelRun& run) const override {
     auto* const workspace = reinterpret_cast<float*>(run.workspace.data());
     if (one_row_of_c()) {
-      const float* const c = run.in<float>(MatrixOp::c);
-      for (std::int64_t j = 0; j < p_.gemm_n; ++j) workspace[j] = p_.beta * c[j * p_.c_col];
+      const auto c = run.inputs[MatrixOp::c].values<float>();
+      for (std::int64_t j = 0; j < p_.gemm_n; ++j) workspace[j] = p_.beta * c[static_cast<std::size_t>(j * p_.c_col)];
     }
     if (!apart_) return multiply(run, 0, products_, workspace + bias_floats_);
     const double flops = 2.0 * static_cast<double>(p_.y_floats()) * static_cast<double>(p_.gemm_k);
     const auto grain = static_cast<std::int64_t>(1 + 2e5 / (flops + 1));
     run.pool->parallel_for(products_, grain, [&](std::int64_t begin, std::int64_t end, int worker) {
-      multiply(run, begin, end, workspace + bias_floats_ + worker * own_floats_);
+      multiply(run, begin, end, workspace + worker * own_floats_);  // products with C are one
     });
   }
 

@@ -53,7 +53,7 @@ class ReverseSequence final : public Op {
   }
 
  private:
-  std::int64_t batch_axis_ = 1, time_axis_ = 0;
+  std::int64_t batch_axis_, time_axis_;
 };
 
 /// Two moves per batch entry.

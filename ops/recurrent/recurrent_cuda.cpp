@@ -97,7 +97,7 @@ class BoundOnCuda final : public BoundKernel {
   std::unique_ptr<const BoundKernel> product_;  ///< null: there is nothing to multiply
   /// The workspace in bytes: gates of all steps, then these offsets.
   std::size_t states_at_ = 0, product_at_ = 0;
-  bool checks_ = false;
+  bool checks_;
 };
 
 }  // namespace

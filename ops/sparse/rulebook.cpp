@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cassert>
 #include <numeric>
 
 namespace lenslet {
@@ -55,6 +56,7 @@ RulebookView::RulebookView(const Tensor& rulebook, std::int64_t volume, bool sub
 }
 
 TapPairs RulebookView::pairs(std::int64_t tap) const {
+  assert(tap >= 0 && tap < volume_);
   const auto list = [&](std::int64_t t, const std::int32_t* in, const std::int32_t* out) -> TapPairs {
     return {false, in + begins_[t], out + begins_[t], begins_[t + 1] - begins_[t]};
   };
