@@ -92,9 +92,10 @@ def faults_of(name, text):
                             lines[number].strip())  # fmt: skip
 
 
-# What -Werror would make of a fault: it is to compile. An index outside ends a test, as in CI's sanitizer builds. The
-# lines keep their numbers.
+# What -Werror would make of a fault: it is to compile. An index outside and a false assert end a test, as in CI's
+# sanitizer builds. The lines keep their numbers.
 QUIET = """#define _GLIBCXX_ASSERTIONS
+#undef NDEBUG
 extern int lenslet_mutant;
 extern unsigned char lenslet_reached[];
 #define LENSLET_FAULT(n) (::lenslet_reached[n] = 1, ::lenslet_mutant == (n))
@@ -118,112 +119,67 @@ __attribute__((destructor(101))) static void tell() {
   }
 }
 """
-TOKEN = re.compile(r"""(?P<binary>(?<=\s)(?:\|\||&&|[=!]=|<=>|[<>]=|<<|>>|[-+*/%&|^<>])(?=\s))
-    |(?P<stop>(?<=\s)(?:[-+*/%&|^]|<<|>>)?=(?=\s)|[,;?]|(?<!:):(?!:)|\b(?:return|case|throw|else|do)\b)
-    |(?P<word>->|::|\.|\d(?:[eEpP][-+]|[\w.']|\.)*|\w+)|(?P<open>[(\[{]|(?<=\w)<(?=\S))|(?P<close>[)\]}]|(?<=\S)>(?!=))
-    |(?P<other>\S)""", re.X)  # fmt: skip
-LEVEL = {token: level for level, tokens in enumerate(("||", "&&", "|", "^", "&", "== !=", "< <= > >= <=>", "<< >>", "+ -", "* / %"))
-         for token in tokens.split()}  # fmt: skip
+TOKEN = re.compile(r"""(?P<stop>(?<=\s)(?:[-+*/%&|^]|<<|>>)?=(?=\s)|[,;?]|(?<!:):(?!:)|\b(?:return|case|throw|else|do)\b)
+    |(?P<other>\w+|->|::|(?<=\s)[<>=]+(?=\s))|(?P<open>[(\[{]|(?<=\w)<(?=\S))|(?P<close>[)\]}]|(?<=\S)>(?!=))|\S""", re.X)
 
 
 class Source:
-    """A file's tokens, and with all faults in it. clang-format's spaces tell operators from other uses of a character."""
+    """A file's tokens, and with all faults in it. clang-format's spaces tell operators from the brackets of templates."""
 
     def __init__(self, text):
-        self.text, self.tokens, self.partner = text, list(TOKEN.finditer(code_only(text, "0"))), {}
-        self.at = {token.start(): i for i, token in enumerate(self.tokens)}
-        self.line_starts, opened = [0, *(match.end() for match in re.finditer("\n", text))], []
+        self.text, self.tokens, self.partner, opened = text, list(TOKEN.finditer(code_only(text, "0"))), {}, []
+        self.line_starts = [0, *(match.end() for match in re.finditer("\n", text))]
         for i, token in enumerate(self.tokens):
             if token.lastgroup == "open":
                 opened.append(i)
             elif token.lastgroup == "close":
-                while opened and token.group() != ">" and self.tokens[opened[-1]].group() == "<":
+                while opened and token[0] != ">" and self.tokens[opened[-1]][0] == "<":
                     opened.pop()
-                if opened and (token.group() == ">") == (self.tokens[opened[-1]].group() == "<"):
+                if opened and (token[0] == ">") == (self.tokens[opened[-1]][0] == "<"):
                     self.partner[i] = opened.pop()
                     self.partner[self.partner[i]] = i
 
-    def left(self, i, level):
-        """Where the operand begins that ends before token i."""
-        while i > 0:
-            token, first = self.tokens[i - 1], i - 1
-            if token.lastgroup in ("open", "stop") or (token.lastgroup == "binary" and LEVEL[token.group()] < level):
-                break
-            if token.lastgroup == "close":
-                if i - 1 not in self.partner or (token.group() == "}" and "\n" in self.text[token.end() : self.tokens[i].start()]):
-                    break
-                first = self.partner[i - 1]
-                if self.tokens[first - 1].group() in ("if", "for", "while", "switch", "constexpr"):
-                    break
-            i = first
-        return self.tokens[i].start()
-
-    def right(self, i, level):
-        """Where the operand ends that begins after token i."""
-        while i + 1 < len(self.tokens):
-            token = self.tokens[i + 1]
-            if token.lastgroup == "close" or (token.lastgroup == "binary" and LEVEL[token.group()] <= level):
-                break
-            if token.lastgroup == "stop" and (level >= 0 or token.group() in (",", ";")):
-                break
-            i = self.partner.get(i + 1, i + 1)
-        return self.tokens[i].end()
-
     def region(self, fault):
-        """(begin, end) of the smallest expression, or the statement, that has the fault in it."""
+        """(begin, end) of the expression, or the statement, that has the fault in it."""
         begin = self.line_starts[fault.line - 1] + fault.column
         if fault.kind == "statement":
             begin = self.text.index(fault.old, begin)
-        end = begin + len(fault.old)
         if fault.kind in ("statement", "constant", "index"):
-            return begin, end
-        i = self.at[begin]
-        if self.tokens[i].lastgroup == "binary":
-            level = LEVEL[fault.old]
-            return self.left(i, level), self.right(i, level)
-        if fault.old in ("+=", "-="):
-            return self.left(i, -1), self.right(i, -1)
-        if fault.old in ("!", "-"):
-            return begin, self.right(i, len(LEVEL))
-        while self.tokens[i].group() != "(":  # std::min(...), x.front()
-            i += 1
-        end = self.tokens[self.partner[i]].end()
-        i = self.at[begin]
-        while fault.old.endswith("()") and self.tokens[i - 1].end() == self.tokens[i].start() and (
-                self.tokens[i - 1].lastgroup == "word" or i - 1 in self.partner and self.tokens[i - 1].lastgroup == "close"):  # fmt: skip
-            i = self.partner.get(i - 1, i - 1)
-        return self.tokens[i].start(), end
+            return begin, begin + len(fault.old)
+        first = last = next(i for i, token in enumerate(self.tokens) if token.start() == begin)
+        while first > 0 and self.tokens[first - 1].lastgroup not in ("open", "stop"):
+            token, before = self.tokens[first - 1], self.partner.get(first - 1, first - 1)
+            if token.lastgroup == "close" and (before == first - 1 or self.tokens[before - 1][0] in ("if", "for", "while", "switch")
+                                               or token[0] == "}" and "\n" in self.text[token.end() : self.tokens[first].start()]):  # fmt: skip
+                break
+            first = before
+        while self.tokens[last + 1].lastgroup not in ("close", "stop") or (fault.old in ("+=", "-=") and self.tokens[last + 1][0] in "?:"):
+            last = self.partner.get(last + 1, last + 1)
+        return self.tokens[first].start(), self.tokens[last].end()
 
     def with_faults(self, faults):
-        """The text with (number, fault) of a list, all switched off, and the numbers that stand in it."""
+        """The text with (number, fault) of a list, all switched off."""
         regions = sorted(((*self.region(fault), number, fault) for number, fault in faults), key=lambda row: (row[0], -row[1]))
-        taken = []
 
         def render(begin, end, inside):
-            out = []
+            text = ""
             while inside:
                 first, last, number, fault = inside[0]
-                nested = [row for row in inside[1:] if row[0] < last]
+                now = render(first, last, [row for row in inside[1:] if row[0] < last])
                 inside = [row for row in inside[1:] if row[0] >= last]
-                if last > end:
-                    continue
-                taken.append(number)
-                out.append(self.text[begin:first])
-                now = render(first, last, nested)
+                text, begin, at = text + self.text[begin:first], last, self.line_starts[fault.line - 1] + fault.column
                 if fault.kind == "statement":
-                    out.append(f"{{ if (!LENSLET_FAULT({number})) {{ {now} }} }}")
-                else:
-                    at = self.line_starts[fault.line - 1] + fault.column
-                    other = self.text[first:at] + fault.new + self.text[at + len(fault.old) : last]
-                    other = re.sub(COMMENT + "|\n|" + STRING, lambda part: part[0] if part[0][0] in "\"'" else " ", other, flags=re.S)
-                    out.append(f"(LENSLET_FAULT({number}) ? ({other}) : ({now}))")
-                begin = last
-            return "".join(out) + self.text[begin:end]
+                    text += f"{{ if (!LENSLET_FAULT({number})) {{ {now} }} }}"
+                    continue
+                other = self.text[first:at] + fault.new + self.text[at + len(fault.old) : last]
+                other = re.sub(COMMENT + "|\n|" + STRING, lambda part: part[0] if part[0][0] in "\"'" else " ", other, flags=re.S)
+                text += f"(LENSLET_FAULT({number}) ? ({other}) : ({now}))"
+            return text + self.text[begin:end]
 
         lines = render(0, len(self.text), regions).split("\n")
         for _, fault in faults:  # a variable need not be a constant expression
             lines[fault.line - 1] = re.sub(r"(?<!if )\bconstexpr (?=[\w:<>, ]+ \w+(?:\[\w*\])? = )", "const ", lines[fault.line - 1])
-        return QUIET + "\n".join(lines), taken
+        return QUIET + "\n".join(lines)
 
 
 def tests_of(name):
@@ -254,14 +210,12 @@ class Build:
 
     def fill(self, mutated):
         """What is there already keeps its time, so that it is not compiled again."""
-        mutated = {"base/mutant.cpp": SWITCH, **mutated}
-        for name in {*mutated, *FILES}:
+        for name in {"base/mutant.cpp", *FILES}:
             to, contents = self.source / name, mutated[name].encode() if name in mutated else (ROOT / name).read_bytes()
             if not to.is_file() or to.read_bytes() != contents:
                 to.parent.mkdir(parents=True, exist_ok=True)
                 to.write_bytes(contents)
-                if name not in mutated:
-                    to.chmod((ROOT / name).stat().st_mode)
+                to.chmod(0o755)
 
     def call(self, command, limit, **environment):
         try:
@@ -272,20 +226,12 @@ class Build:
 
     def make(self, faults, tests):
         """Builds with those of {number: fault} that compile, and gives the others' numbers."""
-        kept, dropped = collections.defaultdict(dict), set()
-        for number, fault in faults.items():
-            kept[fault.file][number] = fault
-        sources = {name: Source((ROOT / name).read_text()) for name in kept}
+        dropped, sources = set(), {fault.file: Source((ROOT / fault.file).read_text()) for fault in faults.values()}
+        kept = {name: {number: fault for number, fault in faults.items() if fault.file == name} for name in sources}
         while True:
-            mutated = {}
-            for name, inside in kept.items():
-                mutated[name], taken = sources[name].with_faults(inside.items())
-                dropped |= set(inside) - set(taken)
-            self.fill(mutated)
-            done = self.call(["cmake", "-S", str(self.source), "-B", str(self.build), "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release",
-                              "-DLENSLET_CUDA=OFF"], 600)  # fmt: skip
-            if done.returncode == 0:
-                done = self.call(["ninja", "-k0", "-C", str(self.build), f"-j{self.jobs}", *(f"lenslet-test-{name}" for name in tests)], 9999)
+            self.fill({"base/mutant.cpp": SWITCH} | {name: sources[name].with_faults(inside.items()) for name, inside in kept.items()})
+            self.call(["cmake", "-S", self.source, "-B", self.build, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release", "-DLENSLET_CUDA=OFF"], 600)
+            done = self.call(["ninja", "-k0", "-C", self.build, f"-j{self.jobs}", *(f"lenslet-test-{name}" for name in tests)], 9999)
             if done.returncode == 0:
                 return dropped
             before = len(dropped)
@@ -296,18 +242,18 @@ class Build:
                     wrong = [number for number, fault in inside.items() if fault.line in lines]
                     if lines and not wrong:
                         wrong = sorted(inside, key=lambda number: min(abs(inside[number].line - line) for line in lines))[:1]
-                    for number in wrong:
-                        del inside[number]
-                        dropped.add(number)
+                    dropped.update(wrong)
+                    kept[name] = {number: fault for number, fault in inside.items() if number not in dropped}
             print(f"{len(dropped)} faults do not compile so", flush=True)
             if len(dropped) == before:
                 sys.exit("mutate.py: the sources do not build: " + done.stdout[-3000:])
 
     def run(self, name, cases, seconds, **environment):
+        limits = ["prlimit", f"--cpu={int(seconds) + 1}", f"--as={12 << 30}", "--core=0"]
         program = self.build / "tests" / name.replace("-", "_") / f"lenslet-test-{name}"
-        listed = ",".join(case.replace("\\", "\\\\").replace(",", "\\,") for case in cases)
-        return self.call(["prlimit", f"--cpu={int(seconds) + 1}", f"--as={12 << 30}", "--core=0", str(program), "--abort-after=1", "--no-intro=1",
-                          f"--test-case={listed}"], 10 * seconds, **environment)  # fmt: skip
+        which = "--test-case=" + ",".join(case.replace("\\", "\\\\").replace(",", "\\,") for case in cases)
+        return self.call([*limits, program, "--abort-after=1", "--no-intro=1", which if cases else "--list-test-cases"], 10 * seconds,
+                         **environment)  # fmt: skip
 
     def cover(self, tests):
         """{(executable, case): (seconds, faults that it reaches)}."""
@@ -321,11 +267,9 @@ class Build:
                 print(f"not used, because it fails without a fault: {key[1]}: {done.stdout[-500:]}")
             file.unlink(missing_ok=True)
 
-        self.reached, keys = {}, []
-        for name in tests:
-            program = self.build / "tests" / name.replace("-", "_") / f"lenslet-test-{name}"
-            keys += [(name, case) for case in self.call([str(program), "--list-test-cases"], 60).stdout.split("\n")
-                     if case and not case.startswith(("[doctest]", "==="))]  # fmt: skip
+        self.reached = {}
+        keys = [(name, case) for name in tests for case in self.run(name, [], 9).stdout.split("\n")
+                if case and not case.startswith(("[doctest]", "==="))]  # fmt: skip
         with concurrent.futures.ThreadPoolExecutor(self.jobs) as pool:
             list(pool.map(one, keys))
 
