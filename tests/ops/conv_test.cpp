@@ -17,6 +17,7 @@
 #include "base/device_profile.h"
 #include "ops/conv/conv.h"
 #include "ops/core/choose.h"
+#include "tests/expect_error.h"
 #include "tests/ops/conv_cases.h"
 #include "tests/ops/conv_data.h"
 #include "tests/random_seed.h"
@@ -138,6 +139,16 @@ TEST_CASE("conv/max_pool/winograd_stores_maxima_of_sums_in_order") {
 }
 
 // The largest sum need not give the largest value.
+TEST_CASE("conv/max_pool/sizes_are_those_that_a_byte_holds") {
+  const auto says = [](std::int64_t size) {
+    const std::vector<std::int64_t> list{size, 2, 0, 0, 0, 0};
+    return refusal_of(ErrorKind::internal, [&] { make_normalised_op("Conv", {{"max_pool", list}}, 2); });
+  };
+  CHECK((says(0) == "" && says(127) == ""));
+  CHECK(says(128) == "convolution: maxima of [128,2,0,0,0,0]");
+  CHECK(says(-1) == "convolution: maxima of [-1,2,0,0,0,0]");
+}
+
 TEST_CASE("conv/max_pool/of_an_activation_without_order_is_refused") {
   ConvProblem p = resolve_conv({1, 16, 8, 8}, {16, 16, 3, 3}, {.pads = {1, 1, 1, 1}});
   p.max_pool = maxima_of_four;

@@ -173,7 +173,8 @@ class Source:
                     continue
                 other = self.text[first:at] + fault.new + self.text[at + len(fault.old) : last]
                 other = re.sub(COMMENT + "|\n|" + STRING, lambda part: part[0] if part[0][0] in "\"'" else " ", other, flags=re.S)
-                text += f"(LENSLET_FAULT({number}) ? ({other}) : ({now}))"
+                kind = "bool" if fault.old == "!" else ""  # else what was negated might become an optional
+                text += f"(LENSLET_FAULT({number}) ? {kind}({other}) : ({now}))"
             return text + self.text[begin:end]
 
         lines = render(0, len(self.text), regions).split("\n")
