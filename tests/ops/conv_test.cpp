@@ -59,6 +59,11 @@ int register_cases() {
 
 }  // namespace
 
+TEST_CASE("conv/points_of_every_other_line_or_column") {
+  for (const char* const p : {"2x8x9x7 -> 12, 1x1 s2x1 p0 g1", "2x8x9x7 -> 12, 1x1 s1x2 p0 g1"})
+    check_conv(planar_algorithms(), parse_conv(p), random_seed(), threads);
+}
+
 TEST_CASE("conv/drawn_problems") {
   const unsigned seed = random_seed();
   std::mt19937 random(seed);

@@ -124,6 +124,7 @@ TEST_CASE("resize/linear_of_integers") {
 TEST_CASE("resize/shapes") {
   const AttributeList linear{{"mode", Text("linear")}};
   check_op(by_scales(random_f32({7}, 1), {2.5F}, linear));
+  check_op(by_sizes(random_f32({7}, 1), {17}, linear));
   check_op(by_scales(random_f32({2, 5, 9}, 2), {1, 1, 0.5F}, linear));
   check_op(by_scales(random_f32({1, 2, 3, 4, 5}, 3), {1, 1, 2, 2, 2}, linear));
   check_op(by_scales(random_f32({2, 3, 4, 5}, 4), {2, 2, 0.5F, 3}, linear));

@@ -239,6 +239,9 @@ TEST_CASE("unary/as_activation") {
   CHECK(clip->as_activation(std::vector<InputInfo>{one[0], {true, bound, &low}, {true, bound, &high}}) ==
         Activation{Kind::clip, 0, 6});
   CHECK(clip->as_activation(std::vector<InputInfo>{one[0], {true, bound, &low}}) == Activation{Kind::relu, 0, 0});
+  const Tensor largest = Tensor::of<float>(Shape{}, {std::numeric_limits<float>::max()});
+  CHECK(clip->as_activation(std::vector<InputInfo>{one[0], {true, bound, &low}, {true, bound, &largest}}) ==
+        Activation{Kind::relu, 0, 0});
   CHECK_FALSE(clip->as_activation(std::vector<InputInfo>{one[0], {true, bound, nullptr}}).has_value());
   const auto of = [&](const char* op, std::int64_t opset) {
     return make_op({.op = op, .opset = opset, .inputs = {Tensor()}})->as_activation(one);
