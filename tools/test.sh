@@ -2,9 +2,11 @@
 # Installs what is missing, builds into build/test, and runs all tests. May be run twice; the second run only rebuilds
 # what changed.
 #
-# usage: tools/test.sh [--sanitize] [--cuda] [--wheel] [--cluster] [-- CTEST_OPTIONS...]
+# usage: tools/test.sh [--sanitize | --deep] [--cuda] [--wheel] [--cluster] [-- CTEST_OPTIONS...]
 #   --sanitize   afterwards also the whole suite under AddressSanitizer + UndefinedBehaviorSanitizer (build/asan) and
-#                the tests of the layers that use threads (base, ops, exec, c_api) under ThreadSanitizer (build/tsan)
+#                what uses threads (base, exec, c_api, and of ops tests/ops/threads.txt) under ThreadSanitizer (build/tsan)
+#   --deep       the same with nothing left out, which .ci/deep runs: the oracle sanitized, too, all tests of ops under
+#                ThreadSanitizer, all that is drawn; and build/test without line information
 #   --cuda       for CI: build/test must have the CUDA half (else it has, where nvcc is found), without line information,
 #                which is a tenth of nvcc's time, and not optimised by nvcc, which is half of it
 #   --wheel      also the Python wheel: built (tools/scripts/build_wheel.sh), installed into an empty environment, tried
@@ -14,15 +16,16 @@ cd "$(dirname "$0")/.."
 . tools/scripts/deps.sh
 trap 'die "stopped at line $LINENO"' ERR
 
-sanitize=0 wheel=0 cluster=() cuda=()
+sanitize=0 deep=OFF wheel=0 cluster=() cuda=() quick=()
 while [ $# -gt 0 ]; do
   case $1 in
     --sanitize) sanitize=1; shift ;;
+    --deep) sanitize=1 deep=ON cuda=(-DLENSLET_CUDA_LINE_INFO=OFF -DLENSLET_CUDA_QUICK=OFF); shift ;;
     --wheel) wheel=1; shift ;;
     --cluster) cluster=("${lenslet_cluster_packages[@]}"); shift ;;
     --cuda) cuda=(-DLENSLET_CUDA=ON -DLENSLET_CUDA_LINE_INFO=OFF -DLENSLET_CUDA_QUICK=ON); shift ;;
     --) shift; break ;;
-    -h | --help) sed -n '2,12s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    -h | --help) sed -n '2,14s/^# \{0,1\}//p' "$0"; exit 0 ;;
     *) die "unknown option '$1'; see --help" ;;
   esac
 done
@@ -73,17 +76,16 @@ if [ $sanitize = 1 ]; then
   # Memory that is not to be had is an Error of ours, tested as such, not the end of the process.
   export ASAN_OPTIONS=allocator_may_return_null=1 TSAN_OPTIONS=allocator_may_return_null=1
   # Sweeps that take the same way many times draw fewer cases: the Release tests below draw them all.
-  export LENSLET_TEST_REDUCED=1
+  [ $deep = ON ] || export LENSLET_TEST_REDUCED=1
   phase "building with AddressSanitizer and UndefinedBehaviorSanitizer: build/asan"
-  configure build/asan --preset asan
+  configure build/asan --preset asan -DLENSLET_SANITIZE_ALL=$deep
   build build/asan
   phase "testing under AddressSanitizer and UndefinedBehaviorSanitizer"
   run_tests build/asan -LE install "$@"
   phase "building with ThreadSanitizer: build/tsan"
-  configure build/tsan --preset tsan
+  configure build/tsan --preset tsan -DLENSLET_SANITIZE_ALL=$deep
   build build/tsan --target lenslet-test-base lenslet-test-ops lenslet-test-exec lenslet-test-c-api
   phase "testing threads under ThreadSanitizer"
-  # By label, not by name: nearly every test of an op or a convolution runs on several threads too.
   run_tests build/tsan -L '^(base|ops|exec|c-api)$' "$@"
   unset LENSLET_TEST_REDUCED
 fi
@@ -91,11 +93,12 @@ fi
 phase "building: build/test"
 configure build/test -DCMAKE_BUILD_TYPE=Release "${cuda[@]}"
 build build/test
-[ ${#cuda[@]} = 0 ] || build build/test --target benches-cuda # which no test runs
+[ ${#cuda[@]} = 0 ] || ! command -v nvcc >/dev/null || build build/test --target benches-cuda # which no test runs
 if [ $wheel = 1 ]; then
   phase "building the Python wheel"
   # With the kernels of build/test, which ccache has.
-  tools/scripts/build_wheel.sh ${cuda[@]:+--quick}
+  if [ $deep = OFF ] && [ ${#cuda[@]} != 0 ]; then quick=(--quick); fi
+  tools/scripts/build_wheel.sh "${quick[@]}"
   phase "testing the Python wheel"
   tests/python/wheel_test.sh build/dist
 fi

@@ -110,14 +110,13 @@ Errors errors_of(std::int64_t channels, std::int64_t r, std::int64_t s, int tile
           sum = std::fma(factors[part], static_cast<V>(u[((slot * 3 + part) * c_row + c) * k_row]), sum);
         }
       }
-      for (std::size_t i = 0; i < exact.size(); ++i) {
-        const std::size_t row = i / static_cast<std::size_t>(p.q), column = i % static_cast<std::size_t>(p.q);
-        for (std::size_t tap = 0; tap < static_cast<std::size_t>(r * s); ++tap) {
-          const std::size_t h = row + tap / static_cast<std::size_t>(s), v = column + tap % static_cast<std::size_t>(s);
-          exact[i] +=
-              static_cast<double>(x[h * N + v]) * static_cast<double>(w[c * static_cast<std::size_t>(r * s) + tap]);
-        }
-      }
+      const float* weight = &w[c * static_cast<std::size_t>(r * s)];
+      for (std::int64_t h = 0; h < r; ++h)
+        for (std::int64_t v = 0; v < s; ++v, ++weight)
+          for (std::int64_t i = 0; i < p.p; ++i)
+            for (std::int64_t j = 0; j < p.q; ++j)
+              exact[static_cast<std::size_t>(i * p.q + j)] +=
+                  static_cast<double>(x[static_cast<std::size_t>((i + h) * N + j + v)]) * double{*weight};
     }
     for (std::size_t slot = 0; slot < N * N / 2; ++slot) {
       spectra.a[slot] = sums[3 * slot] - sums[3 * slot + 2];

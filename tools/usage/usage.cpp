@@ -1,6 +1,7 @@
 #include "tools/usage/usage.h"
 
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include <algorithm>
 #include <sstream>

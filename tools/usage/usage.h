@@ -2,11 +2,14 @@
 // What the command line understands, as data: read off the tree of CLI11's Apps that parses it, so that the man page
 // and the shells' completions (`lenslet generate`) hold every verb and every option.
 
-#include <CLI/CLI.hpp>
 #include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
+
+namespace CLI {
+class App;
+}  // namespace CLI
 
 namespace lenslet::tool {
 

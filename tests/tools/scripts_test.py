@@ -1,0 +1,43 @@
+"""The phases of a script (tools/scripts/deps.sh): counted in processor time, and over the budget it fails."""
+
+import os
+import pathlib
+import subprocess
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BUSY = 'python3 -c "import time\nwhile time.process_time() < 2.2: pass"'
+
+
+def phases(body, budget=None):
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("LENSLET_")}
+    if budget is not None:
+        environment["LENSLET_CPU_BUDGET_S"] = str(budget)
+    return subprocess.run(["bash", "-euo", "pipefail", "-c", f". tools/scripts/deps.sh\n{body}"], cwd=ROOT, env=environment,
+                          capture_output=True, text=True, timeout=100)  # fmt: skip
+
+
+class PhaseBudget(unittest.TestCase):
+    def test_over_the_budget_fails_and_below_it_passes(self):
+        script = f"phase 'being busy'\n{BUSY}\nphases_done"
+        over = phases(script, 1)
+        self.assertEqual(over.returncode, 1, over.stderr)
+        self.assertRegex(over.stderr, "[2-9] s of processor time, over the budget of 1 s")
+        self.assertRegex(over.stdout, r"\n +\d+ +[2-9]  being busy\n +\d+ +[2-9]  in all\n")
+        for budget in (60, None):
+            below = phases(script, budget)
+            self.assertEqual((below.returncode, below.stderr), (0, ""))
+
+    def test_waiting_costs_nothing(self):
+        waited = phases("phase waiting\nsleep 3\nphases_done", 1)
+        self.assertEqual((waited.returncode, waited.stderr), (0, ""))
+
+    def test_a_script_that_another_executes_goes_on_with_its_sum(self):
+        second = '. tools/scripts/deps.sh; phase second; phases_done'
+        both = phases(f"phase first\n{BUSY}\nphase_ends\nexec bash -c '{second}'", 1)
+        self.assertEqual(both.returncode, 1, both.stdout)
+        self.assertRegex(both.stdout, r"\n +\d+ +[2-9]  first\n +\d+ +0  second\n")
+
+
+if __name__ == "__main__":
+    unittest.main()
