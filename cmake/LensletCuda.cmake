@@ -12,6 +12,9 @@ endif()
 # `ship` has machine code for more.
 if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
   set(CMAKE_CUDA_ARCHITECTURES "90a-real;80-virtual")
+  if(LENSLET_CUDA_QUICK) # the PTX is some 40 % of nvcc's time; ops/CMakeLists.txt has it for what differs in it
+    set(CMAKE_CUDA_ARCHITECTURES "90a-real")
+  endif()
 endif()
 include(CheckLanguage)
 check_language(CUDA)

@@ -66,8 +66,8 @@ TransposedAxis ConvTransposeOp::axis(const ConvGeometry& geometry, std::size_t i
   const bool same = is_same(geometry.auto_pad);
   if (output_size || same) {
     a.out = output_size ? *output_size : multiply_dims(in, a.stride);
-    const std::int64_t tiling = std::max<std::int64_t>(0, whole - a.out);
-    a.pad = geometry.auto_pad == AutoPad::same_upper ? tiling / 2 : tiling - tiling / 2;
+    const std::int64_t cropped = std::max<std::int64_t>(0, whole - a.out);
+    a.pad = geometry.auto_pad == AutoPad::same_upper ? cropped / 2 : cropped - cropped / 2;
   } else if (geometry.auto_pad == AutoPad::valid) {
     a.out = whole;
   } else {

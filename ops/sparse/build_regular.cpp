@@ -163,13 +163,13 @@ void RegularBuilder::build(const std::int32_t* indices, std::int32_t* rulebook, 
     if (begins[t + 1] - begins[t] > begins[longest + 1] - begins[longest]) longest = t;
   const std::int64_t length = begins[longest + 1] - begins[longest];
   for (std::int64_t piece = 0; piece <= merge_pieces; ++piece) {
-    const std::int64_t tiling = piece == 0              ? std::numeric_limits<std::int64_t>::min()
-                                : piece == merge_pieces ? std::numeric_limits<std::int64_t>::max()
-                                : length == 0           ? 0
-                                                        : keys[begins[longest] + piece * length / merge_pieces];
+    const std::int64_t bound = piece == 0              ? std::numeric_limits<std::int64_t>::min()
+                               : piece == merge_pieces ? std::numeric_limits<std::int64_t>::max()
+                               : length == 0           ? 0
+                                                       : keys[begins[longest] + piece * length / merge_pieces];
     first_site[piece] = 0;
     for (std::int64_t t = 0; t < taps; ++t) {
-      starts[piece * taps + t] = std::lower_bound(keys + begins[t], keys + begins[t + 1], tiling) - keys;
+      starts[piece * taps + t] = std::lower_bound(keys + begins[t], keys + begins[t + 1], bound) - keys;
       first_site[piece] += starts[piece * taps + t] - begins[t];
     }
   }

@@ -6,12 +6,13 @@ tiny_model.py's. pictures: one of each format, 8 x 6 pixels, and the small photo
 
 import base64
 import pathlib
-import struct
 import subprocess
 import sys
-import zlib
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests" / "install"))
+import tiny_model  # noqa: E402
+
 MOST_BYTES = 2048  # small seeds are mutated fastest
 
 # Of Pillow.
@@ -33,13 +34,9 @@ PICTURES = {
 }  # fmt: skip
 
 
-def png(width, height, kind, bytes_a_pixel):
-    def chunk(name, data):
-        return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
-
-    rows = b"".join(b"\0" + bytes((x * y) % 251 for x in range(width * bytes_a_pixel)) for y in range(height))
-    return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, kind, 0, 0, 0))
-            + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))  # fmt: skip
+def png(width, height, colour, bytes_a_pixel):
+    rows = (bytes((x * y) % 251 for x in range(width * bytes_a_pixel)) for y in range(height))
+    return tiny_model.png(width, height, colour, rows)
 
 
 def small(folder, pattern):

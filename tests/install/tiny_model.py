@@ -4,12 +4,14 @@ puts points [n,4] into a dense map of 2x3x4 cells of a metre, and points.bin, of
 
 rgb.onnx is GlobalAveragePool -> Flatten -> Gemm(10 * identity) over [N,3,224,224], segment.onnx a 1x1 Conv of the same
 weights over [N,3,H,W]. They are written field by field in protobuf's wire format, so that tests of the package, the
-command and Python need neither the onnx package nor anything downloaded.
+command and Python need neither the onnx package nor anything downloaded: they run in an empty environment
+(tests/install, tests/python/wheel_test.sh) and by a Python without packages (tests/tools). Tests that have onnx use that.
 """
 
 import pathlib
 import struct
 import sys
+import zlib
 
 
 FLOAT, INT64 = 1, 7
@@ -72,6 +74,18 @@ def own(op, inputs, outputs, *attributes):
         + b"".join(field(5, attribute) for attribute in attributes)
         + field(7, "lenslet")
     )
+
+
+def png_chunk(kind, body):
+    return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+
+
+def png(width, height, colour, rows, depth=8, level=-1):
+    """A file of the colour type; rows of bytes, packed one by one."""
+    packer = zlib.compressobj(level)
+    data = b"".join(packer.compress(b"\0" + row) for row in rows) + packer.flush()
+    head = struct.pack(">IIBBBBB", width, height, depth, colour, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + png_chunk(b"IHDR", head) + png_chunk(b"IDAT", data) + png_chunk(b"IEND", b"")
 
 
 def main():

@@ -213,7 +213,7 @@ TEST_CASE("conv/cuda_choice/few_pixels") {
   CHECK(refusal(residual).find("residual") == 2);
   for (const ConvProblem& p : {parse_conv("1x8x1x1 -> 8, 1x1 s1 p0 g2"), parse_conv("1x8x2x2 -> 8, 2x2 s1 p0 g1"),
                                parse_conv("1x8x3x3 -> 8, 1x1 s2 p0 g1"), parse_conv("1x8x1x1 -> 8, 1x1 s3 p1 g1")})
-    CHECK_MESSAGE(refusal(p).find("no plain product") == 0, p.str());
+    CHECK_MESSAGE(refusal(p).find("not a plain product") == 0, p.str());
 }
 
 TEST_CASE("conv/cuda_choice/only_long_products_are_held_to_an_even_share") {

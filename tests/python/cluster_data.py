@@ -1,20 +1,20 @@
 """What the tests of Ray and Spark share: a small network with its card, pictures of which a third is broken, and what
-one process says of them. Needs nothing but lenslet."""
+one process says of them. Needs lenslet, and onnx for the network."""
 
 import json
+import math
 import os
 import pathlib
 import random
 import signal
 import struct
 import sys
-import zlib
+
+import lenslet
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "install"))
-from tiny_model import FLOAT, initializer, model, node, port  # noqa: E402
-
-import lenslet  # noqa: E402
+import tiny_model  # noqa: E402
 
 SIDE, CLASSES, COUNT = 24, 6, 2000
 LABELS = ["ash", "birch", "cedar", "elm", "fir", "hazel"]
@@ -30,37 +30,29 @@ CARD = {
 
 def write_model(folder):
     """net.onnx, net.card.json and net.txt: a 3x3 convolution to 8 channels, their means, a product to 6 classes."""
+    from onnx import TensorProto, helper, parser
+
     drawn = random.Random(12)
 
     def weights(name, dims, scale):
-        count = 1
-        for dim in dims:
-            count *= dim
-        return initializer(name, dims, [drawn.uniform(-scale, scale) for _ in range(count)])
+        values = [drawn.uniform(-scale, scale) for _ in range(math.prod(dims))]
+        return helper.make_tensor(name, TensorProto.FLOAT, dims, values)
 
-    nodes = [
-        node("Conv", ["image", "filters", "bias"], "sums"), node("Relu", ["sums"], "rectified"),
-        node("GlobalAveragePool", ["rectified"], "pooled"), node("Flatten", ["pooled"], "flat"),
-        node("Gemm", ["flat", "matrix", "offset"], "scores"),
-    ]  # fmt: skip
-    drawn_weights = [weights("filters", [8, 3, 3, 3], 0.5), weights("bias", [8], 0.5),
-                     weights("matrix", [8, CLASSES], 9), weights("offset", [CLASSES], 1)]  # fmt: skip
-    ports = [port("image", FLOAT, ["N", 3, SIDE, SIDE])], [port("scores", FLOAT, ["N", CLASSES])]
+    net = parser.parse_model(f'''<ir_version: 8, opset_import: ["": 13]>
+        net (float[N,3,{SIDE},{SIDE}] image) => (float[N,{CLASSES}] scores) {{
+            sums = Conv(image, filters, bias)
+            rectified = Relu(sums)
+            pooled = GlobalAveragePool(rectified)
+            flat = Flatten(pooled)
+            scores = Gemm(flat, matrix, offset)
+        }}''')
+    net.graph.initializer.extend((weights("filters", [8, 3, 3, 3], 0.5), weights("bias", [8], 0.5),
+                                  weights("matrix", [8, CLASSES], 9), weights("offset", [CLASSES], 1)))  # fmt: skip
     folder = pathlib.Path(folder)
-    (folder / "net.onnx").write_bytes(model(nodes, *ports, drawn_weights))
+    (folder / "net.onnx").write_bytes(net.SerializeToString())
     (folder / "net.txt").write_text("\n".join(LABELS) + "\n")
     (folder / "net.card.json").write_text(json.dumps({**CARD, "labels": "net.txt"}))
     return folder / "net.onnx"
-
-
-def png(width, height, pixels):
-    def chunk(kind, data):
-        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-
-    lines = b"".join(b"\0" + pixels[line * width * 3 : (line + 1) * width * 3] for line in range(height))
-    head = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
-    body = chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(lines, 1)) + chunk(b"IEND", b"")
-    return b"\x89PNG\r\n\x1a\n" + body
 
 
 def picture(index):
@@ -69,7 +61,8 @@ def picture(index):
     width, height = drawn.randrange(SIDE, 48), drawn.randrange(SIDE, 48)
     base = drawn.randrange(200)
     pixels = bytes(base + value % 56 for value in drawn.randbytes(width * height * 3))
-    data = png(width, height, pixels) if index % 2 else b"P6 %d %d 255\n" % (width, height) + pixels
+    lines = (pixels[line * width * 3 : (line + 1) * width * 3] for line in range(height))
+    data = tiny_model.png(width, height, 2, lines, level=1) if index % 2 else b"P6 %d %d 255\n" % (width, height) + pixels
     return {2: data[: len(data) // 2], 4: b"no picture, row %d\n" % index, 7: b""}.get(index % 9, data)
 
 

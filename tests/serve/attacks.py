@@ -20,9 +20,9 @@ import socket
 import struct
 import threading
 import time
-import zlib
 
 from harness import answer_of, binary_body, entry
+import tiny_model
 
 MIB = 1 << 20
 ATTACKS = {}
@@ -284,15 +284,8 @@ def pictures_that_are_large(server, full):
 
 def png(width, height, colour, depth):
     """Black."""
-
-    def chunk(kind, data):
-        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-
-    packer = zlib.compressobj(9)
-    row = bytes(1 + width * {0: 1, 2: 3, 6: 4}[colour] * depth // 8)
-    data = b"".join(packer.compress(row) for _ in range(height)) + packer.flush()
-    head = struct.pack(">IIBBBBB", width, height, depth, colour, 0, 0, 0)
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", data) + chunk(b"IEND", b"")
+    row = bytes(width * {0: 1, 2: 3, 6: 4}[colour] * depth // 8)
+    return tiny_model.png(width, height, colour, (row for _ in range(height)), depth, level=9)
 
 
 # ---- Connections ----

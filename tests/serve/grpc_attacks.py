@@ -13,7 +13,7 @@ import attacks
 import grpc
 import numpy as np
 from google.protobuf.message import DecodeError
-from harness import field
+from tiny_model import field
 
 INFER = "/inference.GRPCInferenceService/ModelInfer"
 HEALTH = "/grpc.health.v1.Health/Check"

@@ -17,7 +17,8 @@ import tempfile
 import threading
 import unittest
 
-from harness import ONNX_TYPES, Served, binary_body, entry, field, is_there, skip_without
+from harness import ONNX_TYPES, Served, binary_body, entry, is_there, skip_without
+from tiny_model import field
 
 if is_there("grpc") and is_there("numpy"):
     import grpc_attacks as attacks

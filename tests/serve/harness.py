@@ -1,7 +1,4 @@
-"""A server in a process of its own on ports of the kernel's choice, and the small models that it serves.
-
-Models are written field by field with the writer of the install tests.
-"""
+"""A server in a process of its own on ports of the kernel's choice, and the small models that it serves."""
 
 import contextlib
 import http.client
@@ -23,13 +20,13 @@ import time
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tests" / "install"))
-from tiny_model import field, initializer, node  # noqa: E402
+sys.path.insert(0, str(ROOT / "tests" / "install"))  # tiny_model.py
 
 WANTED = ("numpy", "httptools", "grpc", "google.protobuf", "prometheus_client")
+#: KServe's datatypes, by ONNX's names in a model's text.
 ONNX_TYPES = {
-    "FP32": 1, "UINT8": 2, "INT8": 3, "UINT16": 4, "INT16": 5, "INT32": 6, "INT64": 7, "BOOL": 9, "FP16": 10,
-    "FP64": 11, "UINT32": 12, "UINT64": 13,
+    "FP32": "float", "UINT8": "uint8", "INT8": "int8", "UINT16": "uint16", "INT16": "int16", "INT32": "int32", "INT64": "int64",
+    "BOOL": "bool", "FP16": "float16", "FP64": "double", "UINT32": "uint32", "UINT64": "uint64",
 }  # fmt: skip
 START_SECONDS = 60
 
@@ -44,31 +41,22 @@ def is_there(name):
 def skip_without(*names):
     """A decorator of test classes: they skip where a library is missing, and say which. (Test files have no class with
     bases that is no test: tests/python/CMakeLists.txt takes each for one.)"""
-    missing = [name for name in (*WANTED, *names) if not is_there(name)]
-    return unittest.skipIf(missing, f"no {', '.join(missing)} here (pip install 'lenslet-runtime[serve]' tritonclient[all])")
+    missing = [name for name in (*WANTED, "onnx", *names) if not is_there(name)]
+    return unittest.skipIf(missing, f"no {', '.join(missing)} here (pip install 'lenslet-runtime[serve,onnx]' tritonclient[all])")
 
 
 # ---- Models ----
 
 
-def port(name, datatype, dims):
-    shape = b"".join(field(1, field(2, dim) if isinstance(dim, str) else field(1, dim)) for dim in dims)
-    return field(1, name) + field(2, field(1, field(1, ONNX_TYPES[datatype]) + field(2, shape)))
+def model(inputs, outputs, nodes, weights=()):
+    """IR 8, opset 13, in ONNX's text; weights by name as arrays."""
+    from onnx import numpy_helper, parser
 
-
-def model(nodes, inputs, outputs, initializers=()):
-    graph = (
-        b"".join(field(1, each) for each in nodes)
-        + field(2, "graph")
-        + b"".join(field(5, each) for each in initializers)
-        + b"".join(field(11, each) for each in inputs)
-        + b"".join(field(12, each) for each in outputs)
-    )
-    return field(1, 8) + field(7, graph) + field(8, field(2, 13))  # IR 8, opset 13
-
-
-def named(kind, inputs, output, number):
-    return b"".join(field(1, name) for name in inputs) + field(2, output) + field(3, f"n{number}") + field(4, kind)
+    made = parser.parse_model(f'<ir_version: 8, opset_import: ["": 13]> graph ({inputs}) => ({outputs}) {{ {nodes} }}')
+    made.graph.initializer.extend(numpy_helper.from_array(array, name) for name, array in dict(weights).items())
+    for number, node in enumerate(made.graph.node):
+        node.name = f"n{number}"
+    return made
 
 
 def write_models(folder):
@@ -84,55 +72,33 @@ def write_models(folder):
         "output": {"name": "scores", "softmax": True},
     }
     (folder / "rgb.card.json").write_text(json.dumps(card))
-    numbers = struct.pack("<4f", 10, 20, 30, 40)
-    table = field(1, 4) + field(2, 1) + field(8, "table")
-    ports = [port("x", "INT64", ["N"])], [port("y", "FP32", ["N"])]
-    gathers = [
-        model([node("Gather", ["table", "x"], "y")], *ports, [table + field(12, "r" * remark) + field(9, numbers)])
-        for remark in range(4)
-    ]
+    import numpy as np
+
+    table = np.float32([10, 20, 30, 40])
+    lookup = model("int64[N] x", "float[N] y", "y = Gather(table, x)", {"table": table})
     # Where its weights are aligned in the file they could be read there, were that mapped.
-    gather = next(gather for gather in gathers if gather.index(numbers) % 4 == 0)
-    (folder / "lookup.onnx").write_bytes(gather)
-    channels = 128
-    widen = initializer("widen", [channels, 1, 1, 1], [1 / channels] * channels)
-    mix = initializer("mix", [channels, channels, 1, 1], [1 / channels] * channels * channels)
-    narrow = initializer("narrow", [1, channels, 1, 1], [1] * channels)
-    count = 30
-    layers = [named("Conv", ["x", "widen"], "v0", "first")]
-    layers += [named("Conv", [f"v{i}", "mix"], f"v{i + 1}", i) for i in range(count)]
-    layers.append(named("Conv", [f"v{count}", "narrow"], "y", "last"))
-    shape = ["N", 1, 96, 96]
-    slow = model(layers, [port("x", "FP32", shape)], [port("y", "FP32", shape)], [widen, mix, narrow])
-    (folder / "slow.onnx").write_bytes(slow)
-    pair = ["N", 2]
-    sums = model(
-        [node("Add", ["a", "b"], "sum"), node("Sub", ["a", "b"], "difference")],
-        [port("a", "FP32", pair), port("b", "FP32", pair)],
-        [port("sum", "FP32", pair), port("difference", "FP32", pair)],
-    )
-    (folder / "sums.onnx").write_bytes(sums)
-    half = model([node("Relu", ["x"], "y")], [port("x", "FP16", ["N", 4])], [port("y", "FP16", ["N", 4])])
-    (folder / "half.onnx").write_bytes(half)
-    types = model(
-        [named("Identity", [f"in_{name}"], f"out_{name}", name) for name in ONNX_TYPES],
-        [port(f"in_{name}", name, pair) for name in ONNX_TYPES],
-        [port(f"out_{name}", name, pair) for name in ONNX_TYPES],
-    )
-    (folder / "types.onnx").write_bytes(types)
-    label = model(
-        [node("Relu", ["x"], "y")],
-        [port("label", "INT64", ["N"]), port("x", "FP32", ["N", 2])],
-        [port("y", "FP32", ["N", 2])],
-    )
-    (folder / "label.onnx").write_bytes(label)
-    four = model(
-        [node("Transpose", ["x"], "t"), node("MatMul", ["t", "w"], "y")],
-        [port("x", "FP32", ["frames", 2])],
-        [port("y", "FP32", [2, 1])],
-        [initializer("w", [4, 1], [1, 10, 100, 1000])],
-    )
-    (folder / "four.onnx").write_bytes(four)
+    while lookup.SerializeToString().index(table.tobytes()) % 4:
+        lookup.producer_name += "r"
+    channels, count = 128, 30
+    mean = {name: np.full((*dims, 1, 1), 1 / channels if name != "narrow" else 1, np.float32)
+            for name, dims in (("widen", (channels, 1)), ("mix", (channels, channels)), ("narrow", (1, channels)))}  # fmt: skip
+    layers = "".join(f"v{i + 1} = Conv(v{i}, mix) " for i in range(count))
+    datatypes = ONNX_TYPES.items()
+    made = {
+        "lookup": lookup,
+        "slow": model("float[N,1,96,96] x", "float[N,1,96,96] y", f"v0 = Conv(x, widen) {layers} y = Conv(v{count}, narrow)", mean),
+        "sums": model("float[N,2] a, float[N,2] b", "float[N,2] sum, float[N,2] difference", "sum = Add(a, b) difference = Sub(a, b)"),
+        "half": model("float16[N,4] x", "float16[N,4] y", "y = Relu(x)"),
+        "types": model(
+            ", ".join(f"{kind}[N,2] in_{name}" for name, kind in datatypes),
+            ", ".join(f"{kind}[N,2] out_{name}" for name, kind in datatypes),
+            "".join(f"out_{name} = Identity(in_{name}) " for name, _ in datatypes),
+        ),
+        "label": model("int64[N] label, float[N,2] x", "float[N,2] y", "y = Relu(x)"),
+        "four": model("float[frames,2] x", "float[2,1] y", "t = Transpose(x) y = MatMul(t, w)", {"w": np.float32([[1], [10], [100], [1000]])}),
+    }
+    for name, file in made.items():
+        (folder / f"{name}.onnx").write_bytes(file.SerializeToString())
 
 
 def ppm(red, green, blue, width=8, height=6):

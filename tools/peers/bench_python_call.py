@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What a call from Python costs over the C++ Runner's: `lenslet bench` and a loop in Python, turn about.
 
-    bench_python_call.py LENSLET [MODEL] [--rounds 11] [--seconds 1] [--json]
+    bench_python_call.py LENSLET [MODEL] [--rounds 11] [--seconds 1] [--csv FILE] [--json FILE]
 
 Each turn is a process of its own, on one thread: A is the median that `lenslet bench MODEL --threads 1` gives, B the
 median of single calls `runner(x)` on an array that NumPy made, with a fresh array for the result, C the same with
@@ -11,20 +11,17 @@ quartiles are printed: the machine's own pace, which moves from minute to minute
 and numpy; B and C take what PYTHONPATH and LENSLET_LIBRARY name.
 """
 
-import argparse
 import json
 import os
-import pathlib
 import statistics
-import subprocess
 import sys
 import time
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+import timing
 
 
 def timed(call, seconds):
-    """Microseconds of single calls."""
+    """Microseconds of single calls; timing.timed's own loop would cost as much as they do."""
     clock = time.perf_counter_ns
     for _ in range(200):
         call()
@@ -48,64 +45,43 @@ def in_python(model, seconds, is_given):
         samples = timed(lambda: runner(x, out=out), seconds)
     else:
         samples = timed(lambda: runner(x), seconds)
-    print(statistics.median(samples) - statistics.median(timed(lambda: None, 0.1)))
+    print(json.dumps(statistics.median(samples) - statistics.median(timed(lambda: None, 0.1))))
 
 
 def in_cpp(lenslet, model, seconds):
-    command = [lenslet, "bench", model, "--device", "cpu", "--threads", "1", "--seconds", str(seconds), "--json"]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
-    return json.loads(done.stdout)["results"][0]["ms"]["median"] * 1e3
-
-
-def ask_python(model, seconds, is_given):
-    command = [sys.executable, __file__, "--one", str(int(is_given)), model, "--seconds", str(seconds)]
-    return float(subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout)
-
-
-def quartiles(values):
-    low, middle, high = statistics.quantiles(values, n=4)
-    return {"median": round(middle, 2), "quartiles": [round(low, 2), round(high, 2)]}
+    found = timing.lenslet(lenslet, "bench", model, "--device", "cpu", "--threads", 1, "--seconds", seconds)
+    return found["results"][0]["ms"]["median"] * 1e3
 
 
 def default_model():
-    for place in (ROOT, ROOT.parent):
+    for place in (timing.ROOT, timing.ROOT.parent):
         if (file := place / "shared" / "data" / "models" / "mnist-cntk.onnx").exists():
             return str(file)
     return None
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("lenslet", nargs="?")
+    if sys.argv[1:2] == ["--one"]:
+        return in_python(sys.argv[3], float(sys.argv[4]), sys.argv[2] == "given")
+    parser = timing.options(__doc__, rounds=11, seconds=1.0)
     parser.add_argument("model", nargs="?", default=default_model())
-    parser.add_argument("--rounds", type=int, default=11)
-    parser.add_argument("--seconds", type=float, default=1.0)
-    parser.add_argument("--json", action="store_true")
-    parser.add_argument("--one", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    if arguments.one is not None:
-        in_python(arguments.lenslet, arguments.seconds, arguments.one == "1")
-        return
-    if not arguments.lenslet or not arguments.model or arguments.rounds < 3:
+    if not arguments.model or arguments.rounds < 3:
         parser.error("LENSLET and MODEL, and three rounds at least")
-    cpp, fresh, given = [], [], []
-    for _ in range(arguments.rounds):
-        cpp.append(in_cpp(arguments.lenslet, arguments.model, arguments.seconds))
-        fresh.append(ask_python(arguments.model, arguments.seconds, False))
-        given.append(ask_python(arguments.model, arguments.seconds, True))
-    results = {
-        "C++ Runner": quartiles(cpp),
-        "Python": quartiles(fresh),
-        "Python, out= given": quartiles(given),
-        "overhead": quartiles([b - a for a, b in zip(cpp, fresh)]),
-        "overhead, out= given": quartiles([c - a for a, c in zip(cpp, given)]),
-    }
-    if arguments.json:
-        print(json.dumps({"model": os.path.basename(arguments.model), "rounds": arguments.rounds, "us": results}))
-        return
-    print(f"{os.path.basename(arguments.model)}, one thread, us a call, {arguments.rounds} rounds")
-    for what, of in results.items():
-        print(f"  {what:22} {of['median']:7.2f}   (quartiles {of['quartiles'][0]:.2f} to {of['quartiles'][1]:.2f})")
+    model, seconds = arguments.model, arguments.seconds
+    results = timing.Results(arguments, f"{os.path.basename(model)}, one thread, a call, {arguments.rounds} rounds.",
+                              "Microseconds: median and quartiles.")  # fmt: skip
+    cpp, fresh, given = timing.in_turns({
+        "cpp": lambda: in_cpp(arguments.lenslet, model, seconds),
+        "fresh": lambda: timing.in_own_process(__file__, "--one", "fresh", model, seconds),
+        "given": lambda: timing.in_own_process(__file__, "--one", "given", model, seconds)}, arguments.rounds).values()  # fmt: skip
+    for what, samples in {
+        "C++ Runner": cpp, "Python": fresh, "Python, out= given": given,
+        "overhead": [b - a for a, b in zip(cpp, fresh)], "overhead, out= given": [c - a for a, c in zip(cpp, given)],
+    }.items():  # fmt: skip
+        low, middle, high = statistics.quantiles(samples, n=4)
+        results.add(what=what, median_us=middle, lower_quartile_us=low, upper_quartile_us=high)
+    return None
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """What photos cost in one process, on Ray Data and on Spark: photos a second, and CPU time for each photo.
 
-usage: bench_scale_out.py PHOTOS... [--model NET.onnx] [--count 560] [--rounds 5] [--jobs loops,ray,spark] [--json FILE]
+usage: bench_scale_out.py PHOTOS... [--model NET.onnx] [--count 560] [--rounds 5] [--jobs loops,ray,spark]
+                          [--csv FILE] [--json FILE]
 
 PHOTOS are files or folders, copied until there are COUNT. Run with the Python that has lenslet, ray and pyspark.
 Rounds alternate between the jobs, each a process of its own; the table has medians, with the least and the greatest.
@@ -16,18 +17,17 @@ Rounds alternate between the jobs, each a process of its own; the table has medi
 An engine's own cost is that of the same jobs with a function that looks at no picture: what four times as many photos
 cost more, for each, in CPU time of all its processes together (the driver, Java, Ray's servers, those that read).
 """
-import argparse
 import json
 import os
 import pathlib
 import secrets
 import shutil
-import statistics
-import subprocess
 import sys
 import tempfile
 import threading
 import time
+
+import timing
 
 CLOCK = os.sysconf("SC_CLK_TCK")
 LOOPS = ((1, 1, 1), (1, 2, 1), (2, 1, 1), (1, 1, 8), (1, 2, 8), (2, 1, 8))  # runners, threads, batch
@@ -244,47 +244,36 @@ def copied(sources, folder, count):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    if sys.argv[1:2] == ["--job"]:  # in a process of its own
+        job, photos, copies, model = sys.argv[2:]
+        made = JOBS[job](sorted(pathlib.Path(photos).iterdir()), model, copies)
+        print(json.dumps([(name, what, value) for name, figures in made for what, value in figures.items()]))
+        return
+    parser = timing.options(__doc__.partition("\n")[0], rounds=5, lenslet=False)
     parser.add_argument("photos", nargs="+", type=pathlib.Path)
     parser.add_argument("--model")
     parser.add_argument("--count", type=int, default=560)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--jobs", default=",".join(JOBS))
-    parser.add_argument("--json", type=pathlib.Path)
-    parser.add_argument("--job", help=argparse.SUPPRESS)  # in a process of its own; PHOTOS are the two folders
+    parser.add_argument("--jobs", type=timing.words, default=",".join(JOBS))
     arguments = parser.parse_args()
-    if arguments.job:
-        photos, copies = arguments.photos
-        for name, figures in JOBS[arguments.job](sorted(photos.iterdir()), arguments.model, str(copies)):
-            print("measured", json.dumps([name, figures]), flush=True)
-        return
     import lenslet
 
     model = os.path.abspath(arguments.model or lenslet.default_model())
     sources = [path for given in arguments.photos for path in (sorted(given.iterdir()) if given.is_dir() else [given])]
-    found = {}
+    results = timing.Results(arguments, f"{arguments.count} photos by {os.path.basename(model)} in one process, on Ray Data and on Spark.",
+                              "Medians of the rounds, least, greatest.")  # fmt: skip
     with tempfile.TemporaryDirectory(prefix="lenslet-scale-") as scratch:
         few, many = pathlib.Path(scratch, "few"), pathlib.Path(scratch, "many")
         copied(sources, few, arguments.count)
         copied(sources, many, 4 * arguments.count)
-        for number in range(arguments.rounds):
-            for job in arguments.jobs.split(","):
-                command = [sys.executable, __file__, str(few), str(many), "--model", model, "--job", job]
-                done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-                if done.returncode:
-                    sys.exit(f"{job} failed:\n{done.stderr[-3000:]}")
-                for line in done.stdout.splitlines():
-                    if line.startswith("measured "):
-                        name, figures = json.loads(line.partition(" ")[2])
-                        for what, value in figures.items():
-                            found.setdefault(f"{job}: {name}", {}).setdefault(what, []).append(value)
-                if arguments.json:
-                    arguments.json.write_text(json.dumps(found, indent=1))
-                print(f"round {number + 1}: {job}, load {os.getloadavg()[0]:.1f}", file=sys.stderr, flush=True)
-    for name, figures in found.items():
-        print(name)
-        for what, values in figures.items():
-            print(f"  {what:10} {statistics.median(values):9.2f}  ({min(values):.2f}-{max(values):.2f})")
+
+        def measured(job):
+            made = timing.in_own_process(__file__, "--job", job, few, many, model)
+            print(f"{job}, load {os.getloadavg()[0]:.1f}: {made}", file=sys.stderr, flush=True)
+            return {(name, what): value for name, what, value in made}
+
+        samples = timing.in_turns({job: lambda job=job: measured(job) for job in arguments.jobs}, arguments.rounds)
+    for (job, (name, what)), values in samples.items():
+        results.add(job=f"{job}: {name}", figure=what, value=values)
 
 
 if __name__ == "__main__":

@@ -21,7 +21,6 @@ import os
 import pathlib
 import random
 import re
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -29,9 +28,9 @@ import threading
 import time
 
 import serve_overload
+import timing
 from serve_load import Server, child, grpc_request, http_request, load, own_seconds, processor_seconds, resident_mib
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 HERE = pathlib.Path(__file__).resolve()
 
 
@@ -78,16 +77,14 @@ def bare(model: str, device: str, runners: int, batch: int, seconds: float, pict
     print(json.dumps({"rate": images / spent, "processor_ms": (own_seconds() - used) / images * 1e3}))
 
 
-def spread(values: list) -> str:
-    return f"{statistics.median(values):.4g} ({min(values):.4g} to {max(values):.4g})"
-
-
 def throughput(arguments: argparse.Namespace) -> None:
     import numpy as np
 
     import lenslet
 
     cores = len(os.sched_getaffinity(0))
+    results = timing.Results(arguments, "lenslet serve on loopback, beside the bare runner.",
+                              f"{arguments.connections} connections, {arguments.rounds} rounds of {arguments.seconds:g} s: median, least, greatest.")  # fmt: skip
     with tempfile.TemporaryDirectory(prefix="lenslet-bench-") as folder:
         for file in arguments.models:
             port = lenslet.Model(file).runner(device="cpu", batch=1).inputs[0]
@@ -106,49 +103,42 @@ def throughput(arguments: argparse.Namespace) -> None:
                 if arguments.against:
                     server = Server(f"net={file}", *options, package=arguments.against)
                     servers["against, "] = stack.enter_context(server)
-                of_file(arguments, file, servers, folder, cores if arguments.device == "cpu" else 2)
+                of_file(arguments, results, file, servers, folder, cores if arguments.device == "cpu" else 2)
 
 
-def of_file(arguments: argparse.Namespace, file: str, servers: dict, folder: str, runners: int) -> None:
-    print(
-        f"{pathlib.Path(file).name}, {arguments.connections} connections, "
-        f"{arguments.rounds} rounds of {arguments.seconds:g} s"
-    )
-    seen = collections.defaultdict(list)
-    best = 0.0
-    for _ in range(arguments.rounds):
-        rates = {}
-        for batch in (1, arguments.batch):
-            said = child("bare", file, arguments.device, runners, batch, arguments.seconds, arguments.picture)
-            rates[batch] = said["rate"]
-            seen[f"bare runners, batch {batch}", "rate"].append(said["rate"])
-            seen[f"bare runners, batch {batch}", "processor ms an image"].append(said["processor_ms"])
-        best = max(rates.values())
-        for protocol, (which, server) in itertools.product(arguments.protocols, servers.items()):
-            port = getattr(server, protocol)
-            request = f"{folder}/{protocol}"
-            before, used = server.metrics(), processor_seconds(server.process.pid)
-            said = child("load", protocol, port, request, arguments.connections, arguments.seconds, 0)
-            used = processor_seconds(server.process.pid) - used
-            after = server.metrics()
-            grown = {key: after[key] - before.get(key, 0) for key in after if key.startswith("lenslet_batch_size")}
-            rows = grown['lenslet_batch_size_sum{model="net"}']
-            for key, value in {
-                "rate": said["rate"],
-                "share of the bare runners' rate": said["rate"] / best,
-                "processor ms an image": used / said["requests"] * 1e3,
-                "of the client": said["processor_ms"],
-                "images a run": rows / grown['lenslet_batch_size_count{model="net"}'],
-                "p50 ms": said["p50_ms"],
-                "p99 ms": said["p99_ms"],
-            }.items():
-                seen[which + protocol, key].append(value)
-            rate = 0.7 * said["rate"]
-            said = child("load", protocol, port, request, 64, arguments.seconds, rate)
-            seen[f"{which}{protocol} at 70 % of that", "p50 ms"].append(said["p50_ms"])
-            seen[f"{which}{protocol} at 70 % of that", "p99 ms"].append(said["p99_ms"])
-    for (what, key), values in seen.items():
-        print(f"  {what:24} {key:32} {spread(values)}", flush=True)
+def of_file(arguments: argparse.Namespace, results: timing.Results, file: str, servers: dict, folder: str, runners: int) -> None:
+    rates = {}  # of a round
+
+    def bare_runners(batch: int) -> dict:
+        said = child("bare", file, arguments.device, runners, batch, arguments.seconds, arguments.picture)
+        rates[batch] = said["rate"]
+        return {"rate": said["rate"], "processor ms an image": said["processor_ms"]}
+
+    def served(protocol: str, server: Server) -> dict:
+        port, request = getattr(server, protocol), f"{folder}/{protocol}"
+        before, used = server.metrics(), processor_seconds(server.process.pid)
+        said = child("load", protocol, port, request, arguments.connections, arguments.seconds, 0)
+        used = processor_seconds(server.process.pid) - used
+        after = server.metrics()
+        rows, count = (after[key] - before.get(key, 0) for key in (f'lenslet_batch_size_{end}{{model="net"}}' for end in ("sum", "count")))
+        slower = child("load", protocol, port, request, 64, arguments.seconds, 0.7 * said["rate"])
+        return {
+            "rate": said["rate"],
+            "share of the bare runners' rate": said["rate"] / max(rates.values()),
+            "processor ms an image": used / said["requests"] * 1e3,
+            "of the client": said["processor_ms"],
+            "images a run": rows / count,
+            "p50 ms": said["p50_ms"],
+            "p99 ms": said["p99_ms"],
+            "p50 ms at 70 % of that": slower["p50_ms"],
+            "p99 ms at 70 % of that": slower["p99_ms"],
+        }
+
+    runs = {f"bare runners, batch {batch}": lambda batch=batch: bare_runners(batch) for batch in (1, arguments.batch)}
+    for protocol, (which, server) in itertools.product(arguments.protocols, servers.items()):
+        runs[which + protocol] = lambda protocol=protocol, server=server: served(protocol, server)
+    for (what, key), values in timing.in_turns(runs, arguments.rounds).items():
+        results.add(model=pathlib.Path(file).name, what=what, figure=key, value=values)
 
 
 # ---- Soak ----
@@ -182,7 +172,7 @@ async def soak_client(number: int, server: Server, count: int, kinds: list, tota
 
 def soak(arguments: argparse.Namespace) -> None:
     """Models of the tests: lookup.onnx fails on some requests, rgb.onnx takes pictures."""
-    sys.path.insert(0, str(ROOT / "tests" / "serve"))
+    sys.path.insert(0, str(timing.ROOT / "tests" / "serve"))
     from harness import ppm, write_models
 
     with tempfile.TemporaryDirectory(prefix="lenslet-soak-") as folder:
@@ -253,21 +243,19 @@ async def soak_all(arguments: argparse.Namespace, server: Server, kinds: list) -
 
 def libraries(arguments: argparse.Namespace) -> None:
     """Each answers requests of 3 KB and of 602 KB (an image of 224x224) with 40 bytes, behind JSON, as serve does."""
+    results = timing.Results(arguments, "HTTP and gRPC servers with a handler that computes nothing.",
+                              f"{arguments.rounds} rounds of {arguments.seconds:g} s: median, least, greatest.")  # fmt: skip
     with tempfile.TemporaryDirectory(prefix="lenslet-bench-") as folder:
         for elements in (784, 150528):
             input = ("x", "FP32", [1, elements], bytes(4 * elements))
             pathlib.Path(folder, "http").write_bytes(http_request("net", input))
             pathlib.Path(folder, "grpc").write_bytes(grpc_request("net", input))
-            seen = collections.defaultdict(list)
-            for _ in range(arguments.rounds):
-                for library in arguments.libraries:
-                    of_library(library, folder, arguments, seen)
-            print(f"{4 * elements} bytes a request")
-            for (library, key), values in seen.items():
-                print(f"  {library:24} {key:28} {spread(values)}", flush=True)
+            runs = {library: lambda library=library: of_library(library, folder, arguments) for library in arguments.libraries}
+            for (library, key), values in timing.in_turns(runs, arguments.rounds).items():
+                results.add(library=library, request_bytes=4 * elements, figure=key, value=values)
 
 
-def of_library(library: str, folder: str, arguments: argparse.Namespace, seen: dict) -> None:
+def of_library(library: str, folder: str, arguments: argparse.Namespace) -> dict:
     command = [sys.executable, str(HERE.with_name("serve_libraries.py")), library]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
@@ -277,9 +265,7 @@ def of_library(library: str, folder: str, arguments: argparse.Namespace, seen: d
         used = processor_seconds(process.pid)
         said = child("load", protocol, port, f"{folder}/{protocol}", 16, arguments.seconds, 0)
         used = processor_seconds(process.pid) - used
-        seen[library, "requests a second"].append(said["rate"])
-        seen[library, "processor us a request"].append(used / said["requests"] * 1e6)
-        seen[library, "p99 ms"].append(said["p99_ms"])
+        return {"requests a second": said["rate"], "processor us a request": used / said["requests"] * 1e6, "p99 ms": said["p99_ms"]}
     finally:
         process.kill()
         process.wait()
@@ -294,7 +280,8 @@ def main() -> None:
         return load(protocol, int(port), request, int(connections), float(seconds), float(rate))
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     verbs = parser.add_subparsers(required=True, metavar="throughput|soak|overload|libraries")
-    verb = verbs.add_parser("throughput")
+    timed = {seconds: timing.options("", rounds=5, seconds=seconds, lenslet=False) for seconds in (4.0, 2.0)}
+    verb = verbs.add_parser("throughput", parents=[timed[4.0]], conflict_handler="resolve")
     verb.add_argument("models", nargs="+")
     verb.add_argument("--device", default="cpu", help="cpu or cuda (two bare runners there); (%(default)s)")
     verb.add_argument("--picture", default="", help="send this file in place of a tensor")
@@ -302,8 +289,6 @@ def main() -> None:
     verb.add_argument("--batch", type=int, default=8)
     verb.add_argument("--connections", type=int, default=32)
     verb.add_argument("--protocols", nargs="+", default=["http", "grpc"])
-    verb.add_argument("--rounds", type=int, default=5)
-    verb.add_argument("--seconds", type=float, default=4)
     verb.add_argument(
         "--server", action="append", default=[], help="an option for the server: --server=--max-wait-ms=2"
     )
@@ -313,11 +298,9 @@ def main() -> None:
     verb.add_argument("--connections", type=int, default=64)
     verb.set_defaults(run=soak)
     serve_overload.add_to(verbs)
-    verb = verbs.add_parser("libraries")
+    verb = verbs.add_parser("libraries", parents=[timed[2.0]], conflict_handler="resolve")
     verb.add_argument("--libraries", nargs="+", default=["uvicorn", "uvicorn-h11", "starlette", "granian", "aiohttp",
                                                          "grpc.aio", "grpc-threads"])  # fmt: skip
-    verb.add_argument("--rounds", type=int, default=5)
-    verb.add_argument("--seconds", type=float, default=2)
     verb.set_defaults(run=libraries)
     arguments = parser.parse_args()
     arguments.run(arguments)

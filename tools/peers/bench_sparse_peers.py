@@ -2,7 +2,7 @@
 """lenslet beside spconv 2 on one GPU: a sparse encoder on generated scans, the same sites and weights, in one run.
 
 usage: bench_sparse_peers.py LENSLET [--layers models/convert/second.json] [--scans 1x1024,3x2048,10x2048]
-                             [--precisions fp32,fp16] [--rounds 3] [--json FILE]
+                             [--precisions fp32,fp16] [--rounds 3] [--csv FILE] [--json FILE]
 
 Each scan is SWEEPSxSTEPS of `lenslet scan`, made into sites here. The layers are submanifold and strided convolutions
 of the JSON that models/convert/spconv_onnx.py takes; BatchNormalization is folded into weights and bias on both sides,
@@ -11,18 +11,16 @@ and ReLU follows each (in spconv fused by act_type where that gives the same, el
 network: convolutions alone, with rulebooks known beforehand. Ours is a file whose indices are constants, so that the
 plan makes the rulebooks; spconv gets the pairs that its first run found, without finding them again. rulebooks: what the
 whole takes more. Ours is `lenslet bench --device cuda`: the network on the device, as a CUDA graph. spconv is timed by
-CUDA events around forward(), the faster of its algorithms Native and MaskImplicitGemm, after it tuned itself; a row
-"graph" stands below where its network could be captured as a CUDA graph, too. Rounds alternate (ours, theirs, ours ...);
+CUDA events around forward(), the faster of its algorithms Native and MaskImplicitGemm, after it tuned itself; spconv_graph_ms
+is that of its network as a CUDA graph, where it could be captured. Rounds alternate (ours, theirs, ours ...);
 the table has medians of the rounds, and ratios ours / theirs (below 1: we are faster). error: the largest difference
 of our output from spconv's in fp32, relative to its rms.
 
 Needs PyTorch with CUDA, spconv (PyPI: spconv-cu126), numpy and onnx.
 """
-import argparse
 import json
 import os
 import statistics
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -42,21 +40,15 @@ except ImportError as error:
     raise SystemExit("bench_sparse_peers.py: %s is not installed: it needs PyTorch with CUDA, spconv, numpy and onnx "
                      "(%s)" % (error.name or "a package", error))
 
-ROOT = Path(__file__).resolve().parents[2]
+import timing
+from timing import ROOT, timed_on_cuda
+
 sys.path.insert(0, str(ROOT / "models" / "convert"))
 import spconv_onnx  # noqa: E402
-from gpu_time import time_run  # noqa: E402
 
 TYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 VERSION = getattr(spconv, "__version__", "of no version")
 CACHED = ("get_indice_pairs", "get_indice_pairs_implicit_gemm")
-
-
-def checked(command):
-    done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
-    if done.returncode != 0:
-        raise SystemExit("%s:\n%s" % (" ".join(map(str, command)), done.stderr.strip()))
-    return done.stdout
 
 
 # ---- the scan and the layers
@@ -217,23 +209,15 @@ class Spconv:
     def captured(self):
         """Its network with known pairs as a CUDA graph, or None where that cannot be."""
         try:
-            side = torch.cuda.Stream()
-            with torch.cuda.stream(side):
-                for _ in range(3):
-                    self.run_network()
-            torch.cuda.synchronize()
-            graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(graph):
-                self.run_network()
-            return graph
+            return timing.captured(self.run_network)[0]
         except Exception as error:  # as above
             print("spconv: no CUDA graph (%s)" % str(error).splitlines()[0][:100], file=sys.stderr)
             torch.cuda.synchronize()
             return None
 
     def times(self):
-        return {"whole": time_run(self.run, 5), "network": time_run(self.run_network, 5),
-                "graph": time_run(self.graph.replay, 5) if self.graph else None}
+        return {"whole": timed_on_cuda(self.run, 5), "network": timed_on_cuda(self.run_network, 5),
+                "graph": timed_on_cuda(self.graph.replay, 5) if self.graph else None}
 
 
 # ---- ours
@@ -266,18 +250,17 @@ def our_models(description, state, indices, rows, folder):
     return paths
 
 
+def given(inputs):
+    return [f"--input={name}={path}" for name, path in inputs]
+
+
 def our_ms(lenslet, model, inputs, precision):
-    command = [lenslet, "bench", model, "--device", "cuda", "--precision", precision, "--json"]
-    for name, path in inputs:
-        command += ["--input", "%s=%s" % (name, path)]
-    return json.loads(checked(command))["results"][0]["device_ms"]["median"]
+    found = timing.lenslet(lenslet, "bench", model, "--device", "cuda", "--precision", precision, *given(inputs))
+    return found["results"][0]["device_ms"]["median"]
 
 
 def our_output(lenslet, model, inputs, precision, folder):
-    command = [lenslet, "run", model, "--device", "cuda", "--precision", precision, "--output-dir", folder]
-    for name, path in inputs:
-        command += ["--input", "%s=%s" % (name, path)]
-    checked(command)
+    timing.checked([lenslet, "run", model, "--device", "cuda", "--precision", precision, "--output-dir", folder, *given(inputs)])
     output = onnx.load(str(model)).graph.output[0].name
     for path in Path(folder).glob("*.npy"):
         if path.stem == output or path.stem == output.replace(":", "_"):
@@ -288,11 +271,11 @@ def our_output(lenslet, model, inputs, precision, folder):
 # ---- both
 
 
-def compare(options, description, state, scan, pairs, rows_out):
+def compare(options, description, state, scan, pairs, results):
     sweeps, steps = scan.split("x")
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
-        checked([options.lenslet, "scan", folder / "scan.npy", "--sweeps", sweeps, "--steps", steps])
+        timing.checked([options.lenslet, "scan", folder / "scan.npy", "--sweeps", sweeps, "--steps", steps])
         indices, features = voxelized(np.load(folder / "scan.npy"), description)
         np.save(folder / "indices.npy", indices)
         np.save(folder / "features.npy", features)
@@ -310,40 +293,32 @@ def compare(options, description, state, scan, pairs, rows_out):
             of_known = [("sorted_features", folder / "features.npy")]
             got = our_output(options.lenslet, whole, of_whole, precision, folder / "out")
             error = float(np.abs(got.reshape(exact.shape) - exact).max() / np.sqrt((exact ** 2).mean()))
-            ours, theirs = [], []
-            for _ in range(options.rounds):
-                ours.append({"whole": our_ms(options.lenslet, whole, of_whole, precision),
-                             "network": our_ms(options.lenslet, known, of_known, precision)})
-                theirs.append({name: each.times() for name, each in peers.items()})
-            median = statistics.median
-            best = min(peers, key=lambda name: median(t[name]["network"] for t in theirs))
-            row = {"scan": scan, "sites": len(indices), "rows": peer.network.rows, "precision": precision,
-                   "algorithm": best, "fused_relu": peers[best].fused, "error": error, "ours": ours, "theirs": theirs}
-            rows_out.append(row)
-            mine = {key: median(t[key] for t in ours) for key in ("whole", "network")}
-            other = {key: median(t[best][key] for t in theirs) for key in ("whole", "network")}
-
-            def line(what, a, b, more=""):
-                print("%-8s %7d %-6s %-10s %9.4f %9.4f %6.2f  %s" % (scan, len(indices), precision, what, a, b, a / b, more),
-                      flush=True)
-            line("network", mine["network"], other["network"], "spconv %s; error %.1e" % (best, error))
-            graphs = [median(t[name]["graph"] for t in theirs) for name in peers if peers[name].graph]
-            if graphs:
-                line("  graph", mine["network"], min(graphs), "spconv's network as a CUDA graph")
-            line("rulebooks", mine["whole"] - mine["network"], other["whole"] - other["network"])
-            line("whole", mine["whole"], other["whole"])
+            runs = {"ours": lambda: {"whole": our_ms(options.lenslet, whole, of_whole, precision),
+                                     "network": our_ms(options.lenslet, known, of_known, precision)}}
+            samples = timing.in_turns({**runs, **{name: each.times for name, each in peers.items()}}, options.rounds)
+            best = min(peers, key=lambda name: statistics.median(samples[name, "network"]))
+            graph = min((samples[key] for key in samples if key[1] == "graph"), key=statistics.median, default=None)
+            for part in ("network", "rulebooks", "whole"):
+                if part == "rulebooks":
+                    mine, other = (statistics.median(samples[name, "whole"]) - statistics.median(samples[name, "network"])
+                                   for name in ("ours", best))
+                    row = {"lenslet_ms": mine, "spconv_ms": other, "ratio": mine / other}
+                else:
+                    mine, other = samples["ours", part], samples[best, part]
+                    row = {"lenslet_ms": mine, "spconv_ms": other, "ratio": timing.ratio(mine, other)}
+                if part == "network":
+                    row.update(spconv_graph_ms=graph, graph_ratio=graph and timing.ratio(mine, graph), algorithm=best,
+                               fused_relu=str(peers[best].fused), error=f"{error:.1e}", sites_by_layer=" ".join(map(str, peer.network.rows)))
+                results.add(scan=scan, sites=len(indices), precision=precision, part=part, **row)
             del peers, peer
             torch.cuda.empty_cache()
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("lenslet")
+    parser = timing.options(__doc__.splitlines()[0], rounds=3)
     parser.add_argument("--layers", default=str(ROOT / "models" / "convert" / "second.json"))
-    parser.add_argument("--scans", default="1x1024,3x2048,10x2048")
+    parser.add_argument("--scans", type=timing.words, default="1x1024,3x2048,10x2048")
     parser.add_argument("--precisions", default="fp32,fp16")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--json")
     options = parser.parse_args()
     if not torch.cuda.is_available():
         raise SystemExit("bench_sparse_peers.py: PyTorch finds no CUDA device")
@@ -351,16 +326,18 @@ def main():
     torch.backends.cudnn.allow_tf32 = False
     with open(options.layers, encoding="utf-8") as file:
         description, state = folded_layers(json.load(file))
-    print("%s, PyTorch %s, spconv %s; ms" % (torch.cuda.get_device_name(), torch.__version__, VERSION))
-    print("%-8s %7s %-6s %-10s %9s %9s %6s" % ("scan", "sites", "", "", "ours", "spconv", "ratio"))
-    rows, pairs = [], KnownPairs()
-    for scan in options.scans.split(","):
-        compare(options, description, state, scan, pairs, rows)
-    if options.json:
-        with open(options.json, "w", encoding="utf-8") as file:
-            json.dump({"gpu": torch.cuda.get_device_name(), "torch": torch.__version__, "spconv": VERSION,
-                       "rows": rows}, file, indent=1)
+    results = timing.Results(
+        options, f"{Path(options.layers).name} on generated scans, beside spconv {VERSION}, PyTorch {torch.__version__}.",
+        f"Device: {torch.cuda.get_device_name()}.",
+        "Milliseconds: median of the rounds, least, greatest. network: rulebooks known beforehand. ratio: lenslet / spconv.")
+    pairs = KnownPairs()
+    try:
+        for scan in options.scans:
+            compare(options, description, state, scan, pairs, results)
+    except timing.Refused as why:
+        return str(why)
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -2,6 +2,7 @@
 """How long until the first result, and how much memory at most: lenslet beside other runtimes on the CPU.
 
 usage: bench_start.py LENSLET [--folder build/cpu-peers] [--networks NAME,...] [--threads 2] [--rounds 5]
+                      [--csv FILE] [--json FILE]
 
 Each measurement is a process of its own that loads a network and computes one image; rounds alternate between the
 runtimes. Ours is `lenslet run`, the whole of it: start, reading image and network, writing the result. A peer's time
@@ -10,10 +11,8 @@ was there by then. ncnn reads the network in its own format, converted before. F
 
 This process itself loads nothing large: Linux counts what a process was before it became another one.
 """
-import argparse
 import json
 import os
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -21,6 +20,7 @@ import time
 from pathlib import Path
 
 import bench_cpu_peers
+import timing
 
 PEERS = bench_cpu_peers.PEERS
 
@@ -47,21 +47,20 @@ def one_result(peer, model, threads, image, folder):
 def draw_image(model, image):
     """In a process of its own: writes random values for the only input, and the name of that."""
     import numpy
-    import onnxruntime
 
-    port = onnxruntime.InferenceSession(str(model), providers=["CPUExecutionProvider"]).get_inputs()[0]
+    port = timing.onnxruntime_session(model).get_inputs()[0]
     values = numpy.random.default_rng(1).standard_normal([1, *port.shape[1:]])
     numpy.save(image, values.astype(numpy.float32))
     Path(f"{model}.input").write_text(port.name)
 
 
 def measure_peer(peer, model, threads, image, folder):
-    command = [sys.executable, __file__, "--one", peer, str(model), str(threads), str(image), str(folder)]
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode != 0:
-        return None
-    ms, most, before = json.loads(done.stdout.splitlines()[-1])
-    return ms, most, most - before
+    try:
+        ms, most, before = timing.in_own_process(__file__, "--one", peer, model, threads, image, folder)
+    except timing.Refused as why:
+        print(f"  {peer}: {why}")
+        return {}
+    return {"ms": ms, "mb": most, "mb_without_python": most - before}
 
 
 def measure_lenslet(lenslet, model, threads, image, folder):
@@ -72,26 +71,23 @@ def measure_lenslet(lenslet, model, threads, image, folder):
     _, status, usage = os.wait4(process.pid, 0)
     if status != 0:
         sys.exit(f"{' '.join(command)}: status {status}")
-    most = usage.ru_maxrss / 1024
-    return (time.perf_counter() - begin) * 1e3, most, most
+    return {"ms": (time.perf_counter() - begin) * 1e3, "mb": usage.ru_maxrss / 1024}
 
 
-def table_of(arguments, network):
-    """Medians by runtime: ms, MB, MB without what was there before."""
-    model = arguments.folder / "networks" / f"{network}.onnx"
+def row_of(arguments, model):
+    """Samples by runtime and what; ratios."""
     with tempfile.TemporaryDirectory() as folder:
         image, link = Path(folder) / "image.npy", Path(folder) / model.name
         link.symlink_to(model)
         subprocess.run([sys.executable, __file__, "--draw", link, image], check=True)
-        rounds = {}
-        for i in range(arguments.rounds + 1):  # the first one converts, and brings files into memory
-            made = {"lenslet": measure_lenslet(arguments.lenslet, link, arguments.threads, image, folder)}
-            for peer in PEERS:
-                made[peer] = measure_peer(peer, link, arguments.threads, image, folder)
-            for name, row in made.items():
-                if i > 0 and row is not None:
-                    rounds.setdefault(name, []).append(row)
-    return {name: [statistics.median(column) for column in zip(*rows)] for name, rows in rounds.items()}
+        runs = {"lenslet": lambda: measure_lenslet(arguments.lenslet, link, arguments.threads, image, folder)}
+        for peer in PEERS:
+            runs[peer] = lambda peer=peer: measure_peer(peer, link, arguments.threads, image, folder)
+        samples = timing.in_turns(runs, arguments.rounds, warm_up=1)  # the first one converts, and brings files into memory
+    theirs = {what: [samples[peer, what] for peer in PEERS if (peer, what) in samples] for what in ("ms", "mb")}
+    return {**{"_".join(key): values for key, values in samples.items()},
+            "quickest_over_lenslet": 1 / timing.ratio(samples["lenslet", "ms"], *theirs["ms"]),
+            "lenslet_over_leanest": timing.ratio(samples["lenslet", "mb"], *theirs["mb"])}  # fmt: skip
 
 
 def main():
@@ -100,29 +96,17 @@ def main():
         return one_result(peer, Path(model), int(threads), image, folder)
     if sys.argv[1:2] == ["--draw"]:
         return draw_image(*sys.argv[2:])
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("lenslet")
-    parser.add_argument("--folder", type=Path, default=Path("build/cpu-peers"))
-    parser.add_argument("--networks", type=lambda names: names.split(","))
+    parser = bench_cpu_peers.options(__doc__, rounds=5)
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--rounds", type=int, default=5)
     arguments = parser.parse_args()
-    arguments.folder = arguments.folder.absolute()
-    bench_cpu_peers.in_own_environment(arguments.folder, __file__)
-
-    here = Path(__file__).resolve().parent
-    networks = arguments.networks or subprocess.run(
-        [sys.executable, "-c", "import cpu_networks; print(*cpu_networks.NETWORKS)"],
-        check=True, capture_output=True, text=True, cwd=here).stdout.split()  # fmt: skip
-    subprocess.run([sys.executable, here / "cpu_networks.py", arguments.folder / "networks", *networks], check=True)
-    print(f"{arguments.threads} threads, medians of {arguments.rounds}: ms to the first result, MB at most (without what was there before)")
-    for network in networks:
-        rows = table_of(arguments, network)
-        cells = "  ".join(f"{name} {ms:.0f} ms {most:.0f} ({own:.0f}) MB" for name, (ms, most, own) in rows.items())
-        peers = [row for name, row in rows.items() if name != "lenslet"]
-        ours = rows["lenslet"]
-        print(f"{network:<20} quickest / ours {min(row[0] for row in peers) / ours[0]:.2f}, ours / leanest "
-              f"{ours[1] / min(row[1] for row in peers):.2f}   {cells}", flush=True)  # fmt: skip
+    files = bench_cpu_peers.prepared(arguments, __file__)
+    results = timing.Results(
+        arguments, f"From process start to the first result, and the most memory, on the CPU, float32, {arguments.threads} threads.",
+        "ms: until the first result. mb: the most memory. mb_without_python: less Python, NumPy and the runtime's module, "
+        "which are loaded before the clock starts; lenslet is the whole command.",
+        "quickest_over_lenslet: of the milliseconds. lenslet_over_leanest: of the memory.")  # fmt: skip
+    for network, model in files:
+        results.add(network=network, **row_of(arguments, model))
     return 0
 
 

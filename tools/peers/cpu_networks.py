@@ -3,9 +3,7 @@
 random weights and BatchNormalization statistics that are not the identity.
 
 usage: cpu_networks.py FOLDER [NETWORK...]          files that are there are left alone
-NETWORKS when none is named; OTHERS are of kinds that these do not have: 1x7 and 7x1 kernels, groups, dilation, 7x7 depthwise,
-odd widths, large images, transposed convolutions, segmentation, super-resolution.
-Needs the PyPI packages torch, torchvision and onnx.
+CLASSIC of networks.py when none is named. Needs the PyPI packages torch, torchvision and onnx.
 """
 import sys
 from pathlib import Path
@@ -15,13 +13,7 @@ import torch
 import torchvision
 from torchvision.ops.misc import SqueezeExcitation
 
-NETWORKS = ("vgg16", "resnet18", "resnet50", "googlenet", "densenet121", "squeezenet1_1", "shufflenet_v2_x1_0", "mobilenet_v2",
-            "mobilenet_v3_large", "efficientnet_b0", "efficientnet_lite0")  # fmt: skip
-
-# Name: side or (height, width) of the image.
-OTHERS = {"inception_v3": 299, "resnext50_32x4d": 224, "regnet_y_400mf": 224, "regnet_x_800mf": 224, "mnasnet0_75": 224,
-          "shufflenet_v2_x0_5": 224, "resnet18_large": (600, 800), "resnet50_dilated": 224, "mobilenet_v2_035": 160,
-          "convnext_tiny": 224, "lraspp": 320, "unet": 256, "yolo": 416, "espcn": (360, 640)}  # fmt: skip
+from networks import CLASSIC, OTHERS, size_of, torchvision_network
 
 
 class Branches(torch.nn.Module):
@@ -97,27 +89,14 @@ def efficientnet_lite0():
     return network
 
 
-def torchvision_network(name):
-    models = torchvision.models
-    if name in ("googlenet", "inception_v3"):
-        return getattr(models, name)(weights=None, aux_logits=False, init_weights=False)
-    if name == "lraspp":
-        return OneOutput(models.segmentation.lraspp_mobilenet_v3_large(weights=None, weights_backbone=None))
-    if name == "resnet50_dilated":
-        return models.resnet50(weights=None, replace_stride_with_dilation=[False, True, True])
-    if name == "mobilenet_v2_035":
-        return models.mobilenet_v2(weights=None, width_mult=0.35)
-    if name == "resnet18_large":
-        return models.resnet18(weights=None)
-    return getattr(models, name)(weights=None)
-
-
 OWN = {"efficientnet_lite0": efficientnet_lite0, "yolo": yolo, "unet": unet, "espcn": espcn}
 
 
 def build(name):
     torch.manual_seed(1)
     network = OWN[name]() if name in OWN else torchvision_network(name)
+    if name == "lraspp":
+        network = OneOutput(network)
     for module in network.modules():
         if isinstance(module, torch.nn.BatchNorm2d):
             module.running_mean.normal_(0, 0.1)
@@ -126,9 +105,7 @@ def build(name):
 
 
 def export(name, file):
-    size = OTHERS.get(name, 224)
-    height, width = size if isinstance(size, tuple) else (size, size)
-    torch.onnx.export(build(name), torch.randn(1, 3, height, width), str(file), dynamo=False, input_names=["x"],
+    torch.onnx.export(build(name), torch.randn(1, 3, *size_of(name)), str(file), dynamo=False, input_names=["x"],
                       output_names=["y"], dynamic_axes={"x": {0: "N"}, "y": {0: "N"}})  # fmt: skip
     onnx.checker.check_model(str(file))
 
@@ -138,8 +115,8 @@ def main():
         sys.exit(__doc__)
     folder = Path(sys.argv[1])
     folder.mkdir(parents=True, exist_ok=True)
-    names = sys.argv[2:] or NETWORKS
-    known = (*NETWORKS, *OTHERS)
+    names = sys.argv[2:] or CLASSIC
+    known = (*CLASSIC, *OTHERS)
     if unknown := set(names) - set(known):
         sys.exit(f"unknown networks {', '.join(sorted(unknown))} (known: {', '.join(known)})")
     for name in names:

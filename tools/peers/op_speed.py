@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Single operators on the CPU, lenslet beside ONNX Runtime, on inputs of 16 MiB of float32 (or as much work).
 
-    op_speed.py LENSLET [--only REGEX] [--threads 2,1] [--rounds 5] [--seconds 0.2]
+    op_speed.py LENSLET [--only REGEX] [--threads 2,1] [--rounds 5] [--seconds 0.2] [--csv FILE] [--json FILE]
 
 A case is a model of one node. Ours is the time of its steps by `lenslet layers`, theirs that of a run whose inputs and
 outputs are bound to memory that is there already: neither loads, plans, allocates or copies. Rounds alternate (ours,
@@ -13,15 +13,11 @@ Left out: operators that move nothing (Reshape, Identity ...) or make constants,
 Runtime refuses. `--only` is searched in "operator label".
 """
 
-import argparse
-import json
 import pathlib
 import re
 import statistics
-import subprocess
 import sys
 import tempfile
-import time
 from typing import NamedTuple
 
 try:
@@ -32,6 +28,9 @@ try:
 except ImportError as missing:
     print(f"skipped: {missing}")
     sys.exit(77)
+
+import timing
+from timing import Refused
 
 F32, I64, I32, I8, U8, BOOL = numpy.float32, numpy.int64, numpy.int32, numpy.int8, numpy.uint8, numpy.bool_
 IMAGE, BATCH, ROWS = (1, 64, 256, 256), (16, 64, 64, 64), (4096, 1024)  # 4 Mi elements each
@@ -329,19 +328,12 @@ def cases():
         yield from family()
 
 
-class Refused(Exception):
-    """By one of the two, in a line."""
-
-
 class Peer:
     """A session whose inputs and outputs are bound."""
 
     def __init__(self, model, feeds, threads):
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
-        options.log_severity_level = 4
         try:
-            self.session = onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
+            self.session = timing.onnxruntime_session(model, threads)
             self.binding = self.session.io_binding()
             self.held = {name: onnxruntime.OrtValue.ortvalue_from_numpy(array) for name, array in feeds.items()}
             for name, value in self.held.items():
@@ -354,46 +346,20 @@ class Peer:
                 self.binding.bind_ortvalue_output(name, value)
         # onnxruntime's own exceptions share no base but Exception.
         except Exception as error:
-            raise Refused(f"ONNX Runtime: {str(error).splitlines()[0]}") from error
+            raise Refused(f"ONNX Runtime: {timing.first_line(error)}") from error
 
-    def round(self, seconds):
-        samples, begin = [], time.perf_counter()
-        self.session.run_with_iobinding(self.binding)
-        while len(samples) < 5 or time.perf_counter() - begin < seconds:
-            start = time.perf_counter()
-            self.session.run_with_iobinding(self.binding)
-            samples.append((time.perf_counter() - start) * 1e3)
+    def ms(self, seconds):
+        samples = timing.timed(lambda: self.session.run_with_iobinding(self.binding), seconds, warm_up=1)
         return float(numpy.percentile(samples, 10))
 
 
 def our_round(lenslet, model, files, threads, seconds):
     """Milliseconds, bytes and the copy bandwidth in GB/s."""
-    command = [lenslet, "layers", str(model), "--no-errors", "--json", "--device", "cpu", "--threads", str(threads),
-               "--seconds", str(seconds), "--warmup", "1", *files]  # fmt: skip
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode != 0:
-        raise Refused(f"lenslet: {(done.stderr.splitlines() or ['no message'])[0]}")
-    document = json.loads(done.stdout)
+    document = timing.lenslet(lenslet, "layers", model, "--no-errors", "--device", "cpu", "--threads", threads,
+                               "--seconds", seconds, "--warmup", 1, *files)  # fmt: skip
     steps = document["layers"]
-    return sum(step["p10_ms"] for step in steps), sum(step["bytes"] for step in steps), document["peak"]["copy_gb_per_s"]
-
-
-class Result(NamedTuple):
-    name: str
-    threads: int
-    ours: list
-    theirs: list
-    floor: float  # ms
-
-    @property
-    def ratio(self):
-        return statistics.median(self.ours) / statistics.median(self.theirs)
-
-    def row(self):
-        ours, theirs = ((statistics.median(ms), min(ms), max(ms)) for ms in (self.ours, self.theirs))
-        cells = ["{:.3f} ({:.3f}-{:.3f})".format(*ms) for ms in (ours, theirs)]
-        return (f"| {self.name} | {self.threads} | {cells[0]} | {cells[1]} | {self.ratio:.2f} | {self.floor:.3f} | "
-                f"{100 * self.floor / ours[0]:.0f} % |")  # fmt: skip
+    return {"ms": sum(step["p10_ms"] for step in steps), "bytes": sum(step["bytes"] for step in steps),
+            "copy": document["peak"]["copy_gb_per_s"]}  # fmt: skip
 
 
 def measure(arguments, case, name, folder):
@@ -408,47 +374,47 @@ def measure(arguments, case, name, folder):
         files += ["--input", f"{port}={folder / port}.npy"]
     for threads in arguments.threads:
         peer = Peer(file, feeds, threads)
-        ours, theirs, copies = [], [], []
-        for _ in range(arguments.rounds):
-            ms, count, copy = our_round(arguments.lenslet, file, files, threads, arguments.seconds)
-            ours.append(ms)
-            copies.append(copy)
-            theirs.append(peer.round(arguments.seconds))
+        samples = timing.in_turns({"lenslet": lambda: our_round(arguments.lenslet, file, files, threads, arguments.seconds),
+                                    "onnxruntime": lambda: peer.ms(arguments.seconds)}, arguments.rounds)  # fmt: skip
+        ours, theirs = samples["lenslet", "ms"], samples["onnxruntime"]
         if not min(ours):
             raise Refused("lenslet has no step for it")
-        yield Result(name, threads, ours, theirs, count / statistics.median(copies) / 1e6)
+        floor = samples["lenslet", "bytes"][-1] / statistics.median(samples["lenslet", "copy"]) / 1e6
+        yield {"operator": name, "threads": threads, "lenslet_ms": ours, "onnxruntime_ms": theirs, "ratio": timing.ratio(ours, theirs),
+               "floor_ms": floor, "percent_of_floor": round(100 * floor / statistics.median(ours))}  # fmt: skip
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("lenslet")
+    parser = timing.options(__doc__, rounds=5, seconds=0.2)
     parser.add_argument("--only", default="", metavar="REGEX")
-    parser.add_argument("--threads", default=[2, 1], type=lambda text: [int(count) for count in text.split(",")])
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=0.2)
+    parser.add_argument("--threads", default="2,1", type=timing.numbers)
     arguments = parser.parse_args()
 
     onnxruntime.set_default_logger_severity(4)
-    results, refused = [], []
+    results = timing.Results(
+        arguments, f"Single operators on the CPU, 16 MiB of float32, beside ONNX Runtime {onnxruntime.__version__}.",
+        "Milliseconds: median of the rounds' tenth percentiles, least, greatest. ratio: lenslet / ONNX Runtime. "
+        "floor_ms: bytes / measured copy bandwidth.")  # fmt: skip
+    refused = []
     for case in cases():
         name = f"{case.op} {case.label}".strip()
         if not re.search(arguments.only, name):
             continue
         with tempfile.TemporaryDirectory() as folder:
             try:
-                for result in measure(arguments, case, name, pathlib.Path(folder)):
-                    results.append(result)
-                    print(result.row(), file=sys.stderr, flush=True)
+                for row in measure(arguments, case, name, pathlib.Path(folder)):
+                    results.add(**row)
             except Refused as error:
                 refused.append(f"{name}: {error}")
-                print(f"left out: {refused[-1]}", file=sys.stderr, flush=True)
-    print(f"ONNX Runtime {onnxruntime.__version__}, {arguments.rounds} rounds of {arguments.seconds} s\n")
-    print("| operator | threads | ours ms | theirs ms | ratio | floor ms | of floor |\n|---|---|---|---|---|---|---|")
-    for result in sorted(results, key=lambda result: -result.ratio):
-        print(result.row())
-    above = sum(result.ratio > 1.2 for result in results)
-    print(f"\n{len(results)} rows, {above} of them above 1.2; left out:" + "".join(f"\n- {line}" for line in refused))
-    return 0 if results else "no case was measured"
+                print(f"left out: {refused[-1]}", flush=True)
+    results.rows.sort(key=lambda row: -row["ratio"])
+    results.write()
+    print("\nWorst first:")
+    for row in results.rows:
+        results.show(row)
+    above = sum(row["ratio"] > 1.2 for row in results.rows)
+    print(f"\n{len(results.rows)} rows, {above} of them above 1.2; left out:" + "".join(f"\n- {line}" for line in refused))
+    return 0 if results.rows else "no case was measured"
 
 
 if __name__ == "__main__":

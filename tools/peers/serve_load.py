@@ -14,8 +14,7 @@ import sys
 import time
 import urllib.request
 
-HERE = pathlib.Path(__file__).resolve()
-
+from timing import in_own_process
 
 def processor_seconds(pid: int) -> float:
     fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
@@ -28,12 +27,8 @@ def own_seconds() -> float:
 
 
 def child(*arguments: object) -> dict:
-    """What a part of this program says, run in a process of its own."""
-    return json.loads(subprocess.run(command_of(*arguments), check=True, stdout=subprocess.PIPE).stdout)
-
-
-def command_of(*arguments: object) -> list[str]:
-    return [sys.executable, str(HERE.with_name("bench_serve.py")), *map(str, arguments)]
+    """What a part of bench_serve.py says, run in a process of its own."""
+    return in_own_process(pathlib.Path(__file__).with_name("bench_serve.py"), *arguments)
 
 
 class Server:

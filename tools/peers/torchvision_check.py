@@ -22,30 +22,24 @@ import sys
 import tempfile
 from pathlib import Path
 
-CLASSIFICATION = """alexnet vgg11 vgg11_bn vgg16 resnet18 resnet50 resnext50_32x4d wide_resnet50_2 squeezenet1_0
-squeezenet1_1 densenet121 googlenet inception_v3 mobilenet_v2 mobilenet_v3_small mobilenet_v3_large mnasnet1_0
-efficientnet_b0 efficientnet_v2_s shufflenet_v2_x1_0 regnet_y_400mf regnet_x_400mf convnext_tiny vit_b_16 swin_t
-swin_v2_t maxvit_t""".split()
-SEGMENTATION = """deeplabv3_mobilenet_v3_large deeplabv3_resnet50 fcn_resnet50 lraspp_mobilenet_v3_large""".split()
-DETECTION = """ssd300_vgg16 ssdlite320_mobilenet_v3_large retinanet_resnet50_fpn fcos_resnet50_fpn
-fasterrcnn_mobilenet_v3_large_320_fpn fasterrcnn_resnet50_fpn""".split()
+from timing import onnxruntime_session
+from networks import CLASSIFICATION, DETECTION, SEGMENTATION, size_of
+
 # Variance of random weights, of convolutions and matrices, times their inputs.
 GAINS = {network: (2.5, 60) for network in DETECTION}
 GAINS["ssdlite320_mobilenet_v3_large"] = (4, 4)
 GAINS["fasterrcnn_mobilenet_v3_large_320_fpn"] = (2.5, 20)  # scores of 1 exactly come in any order
 GAINS["fasterrcnn_resnet50_fpn"] = (1.5, 60)
 KEPT_BYTES = 4096  # smaller constants are shape arithmetic and stay
-SIZES = {"inception_v3": 299, "ssd300_vgg16": 300, "ssdlite320_mobilenet_v3_large": 320,
-         "swin_v2_t": 256}  # 224 is padded with zeros, which float16 divides by their norm: NaN
 
 
 def kind_of(network):
     return "detection" if network in DETECTION else "segmentation" if network in SEGMENTATION else "classification"
 
 
-def size_of(network, dtype):
-    """Height and width; PyTorch's CPU is slow with float16."""
-    return SIZES.get(network, 96 if dtype == "fp16" and network in SEGMENTATION + ["convnext_tiny"] else 224)
+def side_of(network, dtype):
+    """Of the square images; PyTorch's CPU is slow with float16."""
+    return 96 if dtype == "fp16" and network in SEGMENTATION + ["convnext_tiny"] else size_of(network)[0]
 
 
 def variants():
@@ -72,7 +66,7 @@ def export_one(network, exporter, dtype, axes):
     import torch
     import torchvision
 
-    kind, size = kind_of(network), size_of(network, dtype)
+    kind, size = kind_of(network), side_of(network, dtype)
     options = {} if kind == "classification" else {"weights_backbone": None}
     if "rcnn" in network or network.startswith(("retinanet", "fcos")):
         options.update(min_size=size, max_size=size)  # the default of 800 only takes longer
@@ -188,14 +182,8 @@ def rounding_decides(session, port, image, wanted, worst):
 def compare(path, lenslet, device, kind, size, axes, dtype, optimized):
     """(state, words) of one model at one or two input shapes."""
     import numpy
-    import onnxruntime
 
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4
-    options.intra_op_num_threads = 2
-    if not optimized:
-        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    session = onnxruntime_session(path, 2, optimized)
     port = session.get_inputs()[0]
     shapes = [[3, size, size]] if kind == "detection" else [[1, 3, size, size], [2, 3, size, size]]
     if axes == "dynamic" and kind == "segmentation":
@@ -270,7 +258,7 @@ def check_file(job):
         path = Path(folder) / "model.onnx"
         onnx.save(model, path)
         try:
-            state, words = compare(path, lenslet, device, kind_of(variant[0]), size_of(variant[0], variant[2]), variant[3],
+            state, words = compare(path, lenslet, device, kind_of(variant[0]), side_of(variant[0], variant[2]), variant[3],
                                    variant[2], optimized)  # fmt: skip
         except Exception as error:  # of ONNX Runtime
             return variant, "ONNX Runtime fails", " ".join(str(error).split())[:300]

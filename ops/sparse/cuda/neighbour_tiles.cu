@@ -7,7 +7,7 @@ namespace lenslet::cuda {
 namespace {
 
 template <bool aligned>
-NeighbourFunction tiling(const NeighbourPlan& plan) {
+NeighbourFunction instance(const NeighbourPlan& plan) {
   if (plan.terms != 2 || plan.width != 16 || 32 * plan.warps > most_fma_threads) return nullptr;
   return plan.pieces == 2 ? neighbour_fma<2, 4, aligned> : plan.pieces == 4 ? neighbour_fma<4, 2, aligned> : nullptr;
 }
@@ -15,7 +15,7 @@ NeighbourFunction tiling(const NeighbourPlan& plan) {
 }  // namespace
 
 std::unique_ptr<const BoundKernel> bind_neighbour_tiles(const NeighbourLaunch& of) {
-  return bound_neighbours(of, of.aligned() ? tiling<true>(of.plan) : tiling<false>(of.plan));
+  return bound_neighbours(of, of.aligned() ? instance<true>(of.plan) : instance<false>(of.plan));
 }
 
 }  // namespace lenslet::cuda

@@ -7,16 +7,14 @@ import onnxruntime
 from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
+from timing import onnxruntime_session
+
 onnxruntime.set_default_logger_severity(4)
 MICROSOFT = "com.microsoft"  # ONNX Runtime's own operators
 
 
 def session(model):
-    options = onnxruntime.SessionOptions()
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    options.log_severity_level = 4
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
-    return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    return onnxruntime_session(model.SerializeToString(), optimized=False)
 
 
 class Refused(Exception):
