@@ -1,7 +1,7 @@
 #pragma once
 // Few rows: y[i][j] = dot(a[i], b[j]), b [n][k], for each element type. Bound by reading b, so b is streamed once and
 // L1 is left to A. A warp processes `columns` rows of b (outputs j) at once: as many loads in flight, and fewer reads
-// of A. The warps of a block split k `slices` ways, more when there are too few columns for all multiprocessors.
+// of A. The warps of a block split k `split_k` ways, more when there are too few columns for all multiprocessors.
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>

@@ -40,14 +40,14 @@ constexpr int few_rows_mma_eights(std::int64_t m, std::int64_t n) {
   if (m > most_few_rows_mma || m <= (many ? 2 : 4)) return 0;
   return many ? 2 : 1;
 }
-/// Blocks of gemm_few_rows(): a warp has four columns, and `slices` warps split k.
+/// Blocks of gemm_few_rows(): a warp has four columns, and `split_k` warps split k.
 inline constexpr int few_rows_warps = 8, few_rows_columns = 4;
 constexpr std::int64_t few_rows_blocks(std::int64_t n, int split_k) {
   const int columns = few_rows_columns * (few_rows_warps / split_k);
   return (n + columns - 1) / columns;
 }
 
-/// Split-K slices for two blocks per multiprocessor, where possible.
+/// Split-K splits for two blocks per multiprocessor, where possible.
 constexpr int few_rows_split_k(std::int64_t n, int units) {
   int split_k = 1;
   while (split_k < few_rows_warps && few_rows_blocks(n, split_k) < 2 * std::int64_t{units}) split_k *= 2;

@@ -83,7 +83,7 @@ TEST_CASE("cuda/sparse_conv/many_blocks") {
   check_in(arithmetics, all, 11);
 }
 
-// Of some hundred outputs, whose blocks are cut into eight slices, and of some thousand, in two to four.
+// Of some hundred outputs, whose blocks are cut into eight splits, and of some thousand, in two to four.
 TEST_CASE("cuda/sparse_conv/the_same_bits_a_hundred_times") {
   for (const char* const numerics : arithmetics)
     for (const std::int64_t depth : {1, 10}) {

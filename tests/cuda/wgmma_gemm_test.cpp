@@ -25,7 +25,7 @@ namespace {
 
 using namespace lenslet::cuda;
 
-/// Bits depend on where sums are cut: on the number of slices, and on what their steps are; and on the set of groups,
+/// Bits depend on where sums are cut: on the split-K factor, and on what their steps are; and on the set of groups,
 /// in which the same channels lie elsewhere.
 std::string bits_of(const ConvProblem& p, const WgmmaGemmPlan& plan) {
   const bool whole_groups = plan.split_k == 0 && plan.groups_a_step == 1;

@@ -22,7 +22,7 @@ namespace {
 using namespace lenslet::cuda;
 
 /// Of both kernels. Bits depend, where channels are cut, on the rows, where there are several of them, on the groups
-/// that are taken together, and on the slices.
+/// that are taken together, and on the splits.
 std::vector<Tiling> tilings_of(const ConvProblem& p) {
   std::vector<Tiling> tilings;
   for (const WgmmaHaloPlan& plan : wgmma_halo_tilings(p))
@@ -81,7 +81,7 @@ HOPPER_CASE("cuda/wgmma_halo/windows") {
     check_tilings(p, seed);
 }
 
-// Slices of one group and of several, even and not, of one unit and of many, which lie partly outside; windows of whole
+// Splits of one group and of several, even and not, of one unit and of many, which lie partly outside; windows of whole
 // lines of taps and others; filters that fill no tile.
 HOPPER_CASE("cuda/wgmma_halo/split_k") {
   const unsigned seed = random_seed();

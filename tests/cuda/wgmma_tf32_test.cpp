@@ -27,10 +27,10 @@ namespace {
 using namespace lenslet::cuda;
 
 bool persistent(const WgmmaTf32Plan& plan) { return plan.split_k == 0; }
-/// And one tile of persistent blocks, the bits of which one slice has, too.
+/// And one tile of persistent blocks, the bits of which one split has, too.
 bool has_split_k(const WgmmaTf32Plan& plan) { return plan.split_k > 0 || plan.tile == WgmmaTile::t128x64; }
 
-/// Cuts of which `wanted` says so. Bits depend on the number of slices, and on the set of groups, in which the same
+/// Cuts of which `wanted` says so. Bits depend on the split-K factor, and on the set of groups, in which the same
 /// channels lie elsewhere.
 void check_tilings(const ConvProblem& p, unsigned seed, const std::function<bool(const WgmmaTf32Plan&)>& wanted) {
   const auto tilings_of = [&](const Planned&) {

@@ -16,7 +16,7 @@ namespace lenslet::cuda {
 /// Kernel arguments. Sizes in elements; w [groups][gemm_k][filter_pitch].
 struct ImplicitGemm : ConvCall<> {
   using ConvCall::ConvCall;
-  float* partial = nullptr;  ///< split-K partial sums, [slices][elements of y]; null: results go to y
+  float* partial = nullptr;  ///< split-K partial sums, [split_k][elements of y]; null: results go to y
   int gemm_k, steps_per_split, tiles_n;
   int cluster;  ///< 1, or all splits of a tile, which form a cluster and reduce in it
   int pixels;   ///< N*P*Q

@@ -113,20 +113,20 @@ struct ImplicitGemmPlan {
   std::int64_t steps = 0;                 ///< k-blocks of gemm_step, the last may be partial
   std::int64_t steps_per_split = 0;       ///< the last split may have fewer, never 0
   std::int64_t split_k = 0;               ///< splits of K; 1: tiles go straight to y
-  /// `slices` where a cluster reduces them (max_cluster at most, devices with clusters); 1: a second kernel does. Both
+  /// `split_k` where a cluster reduces them (max_cluster at most, devices with clusters); 1: a second kernel does. Both
   /// add in split order.
   std::int64_t cluster = 1;
   /// Limit of blocks resident on a multiprocessor, enforced by their shared memory size. 0: none. Does not change a bit
   /// of the result.
   std::int64_t resident = 0;
-  /// Split-K partial sums, `slices` times the output, as needed without clusters; 0 for one split.
+  /// Split-K partial sums, `split_k` times the output, as needed without clusters; 0 for one split.
   std::size_t workspace_bytes = 0;
 
   /// The configuration: "tile=128x64 split_k=4 cluster=4", then " resident=2" where it is not 0.
   std::string str() const;
 };
 
-/// `slices` is an upper bound: empty splits are dropped. They form a cluster if they are few enough.
+/// `split_k` is an upper bound: empty splits are dropped. They form a cluster if they are few enough.
 ImplicitGemmPlan tile_gemm(const ConvProblem& problem, GemmTile tile, std::int64_t split_k);
 
 /// `resident` for a device: blocks a multiprocessor when all are spread evenly; 0 where they fill it anyway.

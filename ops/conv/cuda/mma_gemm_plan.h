@@ -117,7 +117,7 @@ std::int64_t mma_block_k(const ConvProblem& problem);
 /// K of a packed filter, padded to whole k-blocks.
 std::int64_t mma_filter_pitch(const ConvProblem& problem);
 
-/// `slices` is an upper bound: empty splits are dropped.
+/// `split_k` is an upper bound: empty splits are dropped.
 MmaGemmPlan tile_mma_gemm(const ConvProblem& problem, MmaTile tile, std::int64_t split_k);
 /// `resident` for a device, as implicit_gemm's even_resident().
 std::int64_t even_resident(const ConvProblem& problem, const MmaGemmPlan& plan, const DeviceProfile& device);

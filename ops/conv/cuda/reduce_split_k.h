@@ -7,10 +7,10 @@ namespace lenslet::cuda {
 
 struct Context;
 
-/// y[i] = activation(sum over slices of partial[slice][i] + bias[k of i] + residual[i]) for the `elems` elements of y;
+/// y[i] = activation(sum over splits of partial[split][i] + bias[k of i] + residual[i]) for the `elems` elements of y;
 /// k of i is i / plane % k, plane being 1 in NHWC and P*Q in NCHW.
 struct SplitKReduction {
-  const float* partial = nullptr;   ///< [slices][elems]
+  const float* partial = nullptr;   ///< [split_k][elems]
   const float* bias = nullptr;      ///< [k] or null
   const float* residual = nullptr;  ///< like y, or null; may be y
   float* y = nullptr;
@@ -21,7 +21,7 @@ struct SplitKReduction {
   DeviceActivation activation;
 };
 
-/// Queues it. The order of additions depends on the number of splits alone: one after another up to eight, as in a
+/// Queues it. The order of additions depends on the split-K factor alone: one after another up to eight, as in a
 /// cluster.
 void reduce_split_k(const Context& context, const SplitKReduction& call);
 

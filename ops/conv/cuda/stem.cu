@@ -15,7 +15,7 @@
 namespace lenslet::cuda {
 namespace {
 
-/// Loads the halo tile at (top, left) of the image at x into `patch`, zeros outside of the image. Eight lanes take
+/// Loads the halo tile at (top, left) of the image at x into `halo_tile`, zeros outside of the image. Eight lanes take
 /// adjacent columns of some lines, five times eight columns: ten loads in flight, twenty for large tiles, so that there
 /// is one memory latency. `whole`: entirely inside.
 template <bool whole, int line_loads, typename X, typename T>

@@ -13,8 +13,8 @@ namespace lenslet::cuda {
 namespace {
 
 /// Loads lines of the halo tile at (top, left) of the image at x, zeros outside of the image. A thread has a column of
-/// every n-th line. All its loads are in flight before the barrier inside, after which `patch` may be overwritten. Then
-/// `kept` 16-byte vectors move from element kept_from to kept_to, and first_line follows them. `whole`: entirely
+/// every n-th line. All its loads are in flight before the barrier inside, after which `halo_tile` may be overwritten.
+/// Then `kept` 16-byte vectors move from element kept_from to kept_to, and first_line follows them. `whole`: entirely
 /// inside.
 template <bool whole, int loads, typename X, typename T>
 __device__ void load_lines(const StemPoolCall& call, const StemLine* lines, const X* x, int top, int left, T* halo_tile,

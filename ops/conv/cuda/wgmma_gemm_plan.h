@@ -251,7 +251,7 @@ LENSLET_HOST_DEVICE constexpr SplitKShare share_of(int m, int n, int split_k_log
 /// conflicts.
 LENSLET_HOST_DEVICE constexpr int unit_offset(int row, int half) { return (row * 2 + (half ^ (row >> 2 & 1))) * 16; }
 
-/// First k-block of a split; `slices` gives the number of k-blocks.
+/// First k-block of a split; `split_k` gives the number of k-blocks.
 LENSLET_HOST_DEVICE constexpr int first_step(int split, int steps, int split_k_log2) {
   return static_cast<int>(static_cast<std::int64_t>(split) * steps >> split_k_log2);
 }
@@ -414,7 +414,7 @@ struct WgmmaGemmPlan {
 };
 
 WgmmaGemmPlan tile_wgmma(const ConvProblem& problem, WgmmaTile tile, int width = wgmma_step);
-/// `slices` is one of split_k_counts, and at most the number of k-blocks.
+/// `split_k` is one of split_k_counts, and at most the number of k-blocks.
 WgmmaGemmPlan tile_wgmma(const ConvProblem& problem, SplitKTile tile, int split_k, int width = wgmma_step);
 /// All configurations with a kernel; narrow widths where they pad less. Grouped convolutions: persistent blocks of
 /// whole tiles only, perhaps none.

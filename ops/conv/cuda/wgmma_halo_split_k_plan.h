@@ -77,7 +77,7 @@ LENSLET_HOST_DEVICE constexpr HaloSplitKShare halo_split_k_share(int split_k_log
 std::vector<HaloSplitKPlan> halo_split_k_tilings(const ConvProblem& problem);
 /// Time in us, launch included.
 double halo_split_k_us(const ConvProblem& problem, const HaloSplitKPlan& plan, const DeviceProfile& device);
-/// The fastest by halo_split_k_us() on reference_gpu(), or nothing. Bits depend on the number of splits.
+/// The fastest by halo_split_k_us() on reference_gpu(), or nothing. Bits depend on the split-K factor.
 std::optional<HaloSplitKPlan> plan_halo_split_k(const ConvProblem& problem);
 /// Whether the text is one of these, and not a WgmmaHaloPlan's.
 bool is_halo_split_k(std::string_view config);

@@ -8,7 +8,7 @@
 
 namespace lenslet::cuda {
 
-/// plan.slices > 0. Uses wgmma_gemm's packed filters.
+/// plan.split_k > 0. Uses wgmma_gemm's packed filters.
 std::unique_ptr<const BoundKernel> bind_wgmma_split_k(const ConvProblem& problem, const WgmmaGemmPlan& plan);
 
 }  // namespace lenslet::cuda

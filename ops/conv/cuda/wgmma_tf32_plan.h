@@ -59,7 +59,7 @@ struct WgmmaTf32Plan {
 };
 
 WgmmaTf32Plan tile_wgmma_tf32(const ConvProblem& problem, WgmmaTile tile);
-/// `slices` is one of split_k_counts, and at most the number of k-blocks.
+/// `split_k` is one of split_k_counts, and at most the number of k-blocks.
 WgmmaTf32Plan tile_wgmma_tf32(const ConvProblem& problem, SplitKTile tile, int split_k);
 /// All configurations with a kernel; grouped convolutions: persistent blocks of whole tiles only, perhaps none.
 std::vector<WgmmaTf32Plan> wgmma_tf32_tilings(const ConvProblem& problem);

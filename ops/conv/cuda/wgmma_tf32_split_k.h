@@ -8,7 +8,7 @@
 
 namespace lenslet::cuda {
 
-/// plan.slices > 0. Uses wgmma_tf32's packed filters.
+/// plan.split_k > 0. Uses wgmma_tf32's packed filters.
 std::unique_ptr<const BoundKernel> bind_wgmma_tf32_split_k(const ConvProblem& problem, const WgmmaTf32Plan& plan);
 
 }  // namespace lenslet::cuda

@@ -38,7 +38,7 @@ struct CuteProblem {
   double bytes() const;  ///< of A, B and y, each once
 };
 
-/// A configuration: arithmetic unit, block tile of y, number of split-K slices, and the role of a cluster. Slices are
+/// A configuration: arithmetic unit, block tile of y, split-K factor, and the role of a cluster. Splits are
 /// added in order, by a second kernel or within a cluster: same inputs, same bits.
 struct CutePlan {
   enum class Core : std::uint8_t {
@@ -48,7 +48,7 @@ struct CutePlan {
   Core core = Core::mma;
   int tile_m = 64, tile_n = 64;
   /// Blocks per cluster (wgmma only). With 1 slice: 2 blocks with adjacent tiles that multicast the shared operand.
-  /// With slices: 2, 4 or 8, one block per slice of a tile, and they add their partial sums through distributed shared
+  /// With splits: 2, 4 or 8, one block per split of a tile, and they add their partial sums through distributed shared
   /// memory.
   int cluster = 1;
   std::int64_t split_k = 1;

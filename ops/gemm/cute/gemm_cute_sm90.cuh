@@ -401,7 +401,7 @@ __global__ void __launch_bounds__(threads, 1) wgmma_kernel(const __grid_constant
 #endif
 }
 
-/// Split-K over a cluster: one tile per cluster, one slice per block.
+/// Split-K over a cluster: one tile per cluster, one split per block.
 template <typename C>
 __global__ void __launch_bounds__(threads, C::layout.blocks)
     join_kernel(const __grid_constant__ Sm90Call call, int split_k) {

@@ -26,7 +26,7 @@ std::string_view name_of(Core core) { return core == Core::wgmma ? "wgmma" : "mm
 
 bool is_half(const CuteProblem& p) { return p.multiply == Multiply::fp16 || p.multiply == Multiply::bf16; }
 
-/// The number of nonempty slices: 7 k-blocks in 4 slices are 2, 2, 2 and 1; in 5 they are still 4 slices.
+/// The number of nonempty splits: 7 k-blocks in 4 splits are 2, 2, 2 and 1; in 5 they are still 4 splits.
 std::int64_t whole_splits(std::int64_t steps, std::int64_t split_k) {
   return ceil_div(steps, ceil_div(steps, split_k));
 }
@@ -188,14 +188,14 @@ double memory_us(const CuteProblem& p, double blocks, const DeviceProfile& devic
   return p.bytes() / (device.bytes_per_us * std::min(1.0, blocks / (device.units / 2.0)));
 }
 
-/// The kernel that adds split-K slices. It reads from L2, at about twice the rate of memory.
+/// The kernel that reduces split-K. It reads from L2, at about twice the rate of memory.
 double add_us(const CuteProblem& p, const CutePlan& plan, const DeviceProfile& device) {
   if (plan.split_k == 1 || plan.joined()) return 0;
   const double acc = 4.0 * static_cast<double>(p.batch * p.m * p.n);
   return device.launch_us + 1.5 + acc * static_cast<double>(2 * plan.split_k) / (2 * device.bytes_per_us);
 }
 
-// The cost model of gemm_cute_mma.cu, in us: launch + max(waves * (start + k-blocks per slice * step), memory) +
+// The cost model of gemm_cute_mma.cu, in us: launch + max(waves * (start + k-blocks per split * step), memory) +
 // split-K's second kernel.
 //
 // step: a k-block of a tile, at the best rate that its shared memory reads allow. waves: of blocks that run at once.

@@ -10,7 +10,7 @@
 
 namespace lenslet::cuda {
 
-/// Tiles of all products and slices, in an order in which concurrent tiles share operands: within a product, `span`
+/// Tiles of all products and splits, in an order in which concurrent tiles share operands: within a product, `span`
 /// rows of tiles are traversed column by column. With a span of 16, 132 concurrent tiles of 128x256 cover 16 x 8.25 and
 /// read (16 * 128 + 8.25 * 256) rows of A and B; row by row it would be (132 * 256 + 128). If a cluster shares an
 /// operand, a "tile" here is the cluster's.
@@ -41,7 +41,7 @@ struct CuteTiles {
     tile.step_count = behind < steps_per_split ? behind : steps_per_split;
     return tile;
   }
-  /// The part of a tile's k-blocks for one of `blocks` slices, as even as possible.
+  /// The part of a tile's k-blocks for one of `blocks` splits, as even as possible.
   LENSLET_HOST_DEVICE Tile part(unsigned index, int block, int blocks) const {
     Tile tile = (*this)[index];
     tile.split = block;
@@ -51,7 +51,7 @@ struct CuteTiles {
   }
 };
 
-/// For split-K over a cluster, slices do not count: all blocks of a cluster have the same tile.
+/// For split-K over a cluster, splits do not count: all blocks of a cluster have the same tile.
 CuteTiles cute_tiles(const CuteProblem& problem, const CutePlan& plan);
 
 /// Which operand a cluster multicasts: the one with more rows in a tile. The blocks then share rows of A with tiles

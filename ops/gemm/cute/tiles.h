@@ -12,7 +12,7 @@
 
 namespace lenslet::cuda {
 
-/// The epilogue; also stores partial sums of split-K, as a plain f32 y with a matrix per slice.
+/// The epilogue; also stores partial sums of split-K, as a plain f32 y with a matrix per split.
 struct CuteEpilogue {
   enum class Type : std::uint8_t { f32, f16, bf16 };
   Type type = Type::f32;
@@ -49,7 +49,7 @@ inline constexpr bool cute_quick = false;
 // One per source file. Without split-K, or with split-K over a cluster, the product is then complete.
 void gemm_cute_wgmma(const Context& context, const CuteCall& call, const CutePlan& plan);
 void gemm_cute_mma(const Context& context, const CuteCall& call, const CutePlan& plan);
-/// Adds the slices in order, then applies the epilogue.
+/// Adds the splits in order, then applies the epilogue.
 void gemm_cute_reduce_split_k(const Context& context, const CuteCall& call, std::int64_t split_k);
 
 }  // namespace lenslet::cuda

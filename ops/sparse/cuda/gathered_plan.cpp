@@ -54,7 +54,7 @@ std::size_t GatheredPlan::parts_offset(const SparseConvProblem& p) const {
 }
 
 std::size_t GatheredPlan::workspace_bytes(const SparseConvProblem& p) const {
-  // Rows of slices: those of at most twice `fill` blocks of few_rows, and at most `slices` per output.
+  // Rows of splits: those of at most twice `fill` blocks of few_rows, and at most `split_k` per output.
   const std::int64_t filled = 2 * std::int64_t{fill} * few_rows, there = split_k * (p.max_outputs + few_rows);
   const bool has_split_k = split_k_of(1, p.taps) > 1;
   return parts_offset(p) +

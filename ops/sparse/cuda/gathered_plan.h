@@ -4,7 +4,7 @@
 // A block keeps the accumulators of some outputs and a tile of filters in shared memory. Tap by tap, the pairs of its
 // outputs are packed into batches of at most batch_rows, so that only existing pairs are multiplied. A batch's channels
 // come in units of unit_bytes; a step is a few units, of one batch or several, that are loaded and waited for together.
-// With few blocks, several share the batches of a block's outputs: slices.
+// With few blocks, several share the batches of a block's outputs: splits.
 
 #include <cstddef>
 #include <optional>
@@ -33,7 +33,7 @@ LENSLET_HOST_DEVICE constexpr int warps_n(int columns) { return columns <= 32 ? 
 LENSLET_HOST_DEVICE constexpr int warps_m(int columns) { return columns <= 32 ? 4 : 2; }
 LENSLET_HOST_DEVICE constexpr int block_threads(int columns) { return 32 * warps_n(columns) * warps_m(columns); }
 
-/// Outputs per block that is split into slices, and the fewest per block without slices.
+/// Outputs per block that is split into splits, and the fewest per block without splits.
 inline constexpr int few_rows = 64, fewest_rows = 32;
 
 struct GatheredPlan {
@@ -68,7 +68,7 @@ struct GatheredPlan {
   }
   /// The most blocks that any number of outputs fills.
   std::int64_t blocks(const SparseConvProblem& p) const;
-  /// The same including slices.
+  /// The same including splits.
   std::int64_t grid_x(const SparseConvProblem& p) const;
   std::int64_t tiles_n(const SparseConvProblem& p) const { return (p.filters + columns - 1) / columns; }
   /// The most batches that begin in a step, for pairs with `pair_units` units.
@@ -79,8 +79,8 @@ struct GatheredPlan {
   int number_slots(std::int64_t pair_units) const;
   std::size_t shared_bytes(std::int64_t taps, std::int64_t pair_units) const;
 
-  // The workspace: offsets of each tap's pairs per block, ints [taps, blocks + 1]; finished slices per block, ints; the
-  // slices' partial sums.
+  // The workspace: offsets of each tap's pairs per block, ints [taps, blocks + 1]; finished splits per block, ints; the
+  // splits' partial sums.
   LENSLET_HOST_DEVICE int counters(std::int64_t tiles) const { return static_cast<int>(fill * tiles); }
   /// Offset of the partial sums.
   std::size_t parts_offset(const SparseConvProblem& p) const;

@@ -2,7 +2,7 @@
 // The kernel of gathered_tiles. A block keeps the accumulators of some outputs in shared memory and walks the taps. A
 // tap's pairs for these outputs are adjacent in the rulebook, so their rows of x are gathered into a full tile,
 // multiplied by the tap's filters and added to the accumulators. Only existing pairs are multiplied, and no neighbours
-// are looked up. Each output gets its taps in order, in one block or in slices whose sums the last one to end adds in
+// are looked up. Each output gets its taps in order, in one block or in splits whose sums the last one to end adds in
 // slice order: bit-reproducible.
 //
 // A step is a few units, of one batch or several, so that narrow rows are not waited for batch by batch. While a step
@@ -27,8 +27,8 @@ struct GatheredCall {
   const float* bias = nullptr;                   ///< [K] or null
   void* y = nullptr;
   const int* begins = nullptr;  ///< find_block_pairs()
-  int* done = nullptr;          ///< finished slices per block and tile; zero at first
-  float4* parts = nullptr;      ///< partial sums per slice
+  int* done = nullptr;          ///< finished splits per block and tile; zero at first
+  float4* parts = nullptr;      ///< partial sums per split
   int* fault = nullptr;
   int channels, filters, blocks;
   int units;         ///< of a pair
@@ -295,7 +295,7 @@ __device__ inline void wait_for_steps(int pending) {
     wait_for_copies<2>();
 }
 
-/// Stores the partial sums of one of `slices` slices of block and tile `part`. Returns true in the last slice to end,
+/// Stores the partial sums of one of `split_k` splits of block and tile `part`. Returns true in the last split to end,
 /// which then has the sum of all, added in slice order.
 template <int columns>
 __device__ inline bool reduce_split_k(const GatheredCall& call, float* acc, int part, int split, int split_k,
@@ -334,7 +334,7 @@ __device__ inline bool reduce_split_k(const GatheredCall& call, float* acc, int 
   return true;
 }
 
-/// Grid: x the blocks of outputs times slices, y the tiles of filters.
+/// Grid: x the blocks of outputs times splits, y the tiles of filters.
 template <typename Tile, int columns, int resident>
 __global__ void __launch_bounds__(block_threads(columns), resident)
     gathered_kernel(const __grid_constant__ GatheredCall call) {

@@ -4,7 +4,7 @@
 // fitted to, and on others, which they are held to (tools/scripts/refit_conv.py); or on the problems that are named,
 // N,C,SIZE,K,FILTER,STRIDE[,GROUPS[,1 with a residual]]. Cuts that the model puts beyond three times the best are left
 // out. Each cut is a CUDA graph of many runs on the same memory, so weights up to the size of L2 come from there;
-// blocks are spread evenly as the planner has it. A row that starts with * is what the planner takes. Cuts into slices
+// blocks are spread evenly as the planner has it. A row that starts with * is what the planner takes. Cuts into splits
 // that a cluster can add up are measured in both forms: with clusters, and added up by a second kernel.
 
 #include <fmt/format.h>
@@ -177,7 +177,7 @@ std::vector<Tiling> wgmma_gemm_tilings(const ConvProblem& p, const DeviceProfile
   std::vector<Tiling> tilings;
   const WgmmaGemmPlan planned = plan_wgmma_gemm(p);
   for (const WgmmaGemmPlan& plan : wgmma_tilings(p)) {
-    // Persistent blocks are 0 slices here.
+    // Persistent blocks are 0 splits here.
     const std::int64_t split_k = std::max(plan.split_k, 1);
     tilings.push_back({.config = plan.str(),
                        .tile = fmt::format("{}x{}/{}{}", plan.m(), plan.n(), plan.width, together(plan.together)),
