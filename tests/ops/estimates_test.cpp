@@ -725,10 +725,10 @@ Conv winograd_f4_5x5 1: 10.04857 us, 8192000 bytes, 0.00011132, 264 d7e7556d
 ConvTranspose phases 1: 21.21955 us, 1726208 bytes, 7.5609e-06, 256 158fa122
 ConvTranspose phases_nchw 1: 56.33706 us, 1726208 bytes, 7.5609e-06, 0 53ab461e
 DepthToSpace cuda 1: 2.600112 us, 0 bytes, 0, 0 0
-Gemm gemm 1: 2.28502 us, 0 bytes, 1.1743e-05, 0 b79f3d08
+Gemm gemm 1: 2.28502 us, 0 bytes, 1.1743e-05, 0 2f3a0bd6
 GlobalAveragePool cuda 1: 2.300413 us, 0 bytes, 4e-06, 0 0
 InstanceNormalization cuda 1: 1.300145 us, 4608 bytes, 2e-06, 1 0
-MatMul gemm 3: 6.168655 us, 0 bytes, 2.7456e-05, 0 c3f40ec2
+MatMul gemm 3: 6.168655 us, 0 bytes, 2.7456e-05, 0 65caf881
 MaxPool cuda 1: 2.365068 us, 0 bytes, 4e-06, 272 0
 Mul cuda 1: 2.600167 us, 0 bytes, 4e-06, 6 0
 Pad cuda 1: 2.711591 us, 0 bytes, 0, 0 0
@@ -745,8 +745,8 @@ Conv stem 2: 12.80786 us, 0 bytes, 0.009786, 528 56ec8
 Conv wgmma_halo 10: 3236.762 us, 0 bytes, 0.049157, 2640 118066cd
 Conv wgmma_tf32 21: 6584.804 us, 0 bytes, 0.10304, 5544 83ecb305
 ConvTranspose phases 1: 15.92136 us, 345344 bytes, 0.0048979, 256 8b060124
-Gemm gemm 1: 3.880007 us, 0 bytes, 0.0048946, 0 f4663d07
-MatMul gemm 3: 13.59955 us, 540800 bytes, 0.0097931, 0 d49d27e4
+Gemm gemm 1: 3.880007 us, 0 bytes, 0.0048946, 0 ca9e12c4
+MatMul gemm 3: 13.59955 us, 540800 bytes, 0.0097931, 0 d9da9c9b
 SeparableConv separable 6: 408.8153 us, 0 bytes, 0.02933, 1728 cdaec936
 )"},
       {"fp16", R"(Add cuda 1: 2.450084 us, 0 bytes, 4e-06, 6 0
@@ -761,7 +761,7 @@ Conv wgmma_gemm 21: 4634.36 us, 0 bytes, 0.069207, 5544 4da60b5d
 Conv wgmma_halo 10: 3207.222 us, 0 bytes, 0.033044, 2640 1d5f07b5
 DepthToSpace cuda 1: 2.300056 us, 0 bytes, 0, 0 0
 GlobalAveragePool cuda 1: 2.150207 us, 0 bytes, 4e-06, 0 0
-MatMul gemm 1: 4.722677 us, 0 bytes, 0.0032794, 0 fc7f3bfe
+MatMul gemm 1: 4.722677 us, 0 bytes, 0.0032794, 0 8059c023
 MaxPool cuda 1: 2.182534 us, 0 bytes, 4e-06, 272 0
 Pad cuda 1: 2.35581 us, 0 bytes, 0, 0 0
 ReduceMean cuda 1: 2.153153 us, 0 bytes, 4e-06, 0 0
