@@ -84,7 +84,7 @@ const DepthwiseVariant& choose_variant(const ConvProblem& p, int multiprocessors
   });
 }
 
-/// The problem with `room` padding channels.
+/// The problem with `padding` more channels.
 ConvProblem padded(const ConvProblem& p, std::int64_t padding) {
   ConvProblem more = p;
   more.c += padding, more.k += padding, more.groups += padding;

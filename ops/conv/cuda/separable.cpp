@@ -165,15 +165,15 @@ class Separable final : public Kernel {
     if (d.stride_h != d.stride_w || d.stride_h > 2) return "its stride is not 1 or 2";
     if (d.dilation_h != 1 || d.dilation_w != 1) return "it is dilated";
     if (d.n == 0) return "it has no images";
-    ConvProblem room = p;
-    room.k = aligned_channels(p.k, p.storage);
+    ConvProblem of_y = p;
+    of_y.k = aligned_channels(p.k, p.storage);
     ConvProblem of_x = d;
     of_x.c = of_x.k = of_x.groups = aligned_channels(d.c, d.storage);
     const auto elements = [](const ConvProblem& of) {
       const ConvProblem padded = of.with_explicit_padding();
       return static_cast<double>(padded.h * padded.w) * static_cast<double>(padded.c);
     };
-    if (std::max(elements(of_x), elements(room)) > 0x1p30 ||
+    if (std::max(elements(of_x), elements(of_y)) > 0x1p30 ||
         static_cast<double>(d.n) * static_cast<double>(d.p * d.q) > 0x1p30)
       return "a tensor beyond 32-bit offsets";
     return std::nullopt;

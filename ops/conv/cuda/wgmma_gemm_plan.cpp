@@ -176,6 +176,17 @@ bool is_pointwise(const ConvProblem& p) {
   return p.r == 1 && p.s == 1 && p.stride_h == 1 && p.stride_w == 1 && !p.padded();
 }
 
+std::optional<std::string> refuse_wgmma_sizes(const ConvProblem& p, std::int64_t tile_n) {
+  // The kernel has 32-bit pixel indices, tensor maps 32-bit coordinates.
+  constexpr std::int64_t limit = 1 << 30;
+  if (p.n > limit / p.p / p.q || p.n > limit / p.h / p.w) return "more than 2^30 pixels";
+  if (p.c > limit / p.h / p.w || p.k > limit / p.r / p.s || p.c > limit / p.r / p.s)
+    return "an image or the filters have more than 2^30 elements";
+  if (p.n * p.p * p.q > limit / ceil_div(p.k, tile_n)) return "more than 2^30 tiles";
+  if (is_pointwise(p)) return std::nullopt;
+  return refuse_im2col(p);
+}
+
 KTail::KTail(const ConvProblem& p, int width) {
   const std::int64_t left = p.c % width;
   const bool whole = width * static_cast<int>(dtype_bytes(p.storage)) == 128;

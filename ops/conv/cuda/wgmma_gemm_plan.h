@@ -270,6 +270,8 @@ std::optional<std::string> refuse_im2col(const ConvProblem& problem);
 
 /// 1x1, stride 1, no pads: x is a matrix [pixels][C].
 bool is_pointwise(const ConvProblem& problem);
+/// Why the problem is too large for wgmma_gemm's kernel, whose tiles have at least `tile_n` filters.
+std::optional<std::string> refuse_wgmma_sizes(const ConvProblem& problem, std::int64_t tile_n);
 
 /// Input position of an output pixel's window.
 struct WindowStart {

@@ -31,14 +31,7 @@ class WgmmaTf32Conv final : public WgmmaConv {
     for (const SplitKTileShape& shape : split_k_tiles)
       shared_bytes = std::max(shared_bytes, static_cast<std::size_t>(shared_of(shape).total));
     if (auto reason = target.device.refuse_shared(shared_bytes)) return reason;
-    // The kernel has 32-bit pixel indices, tensor maps 32-bit coordinates.
-    constexpr std::int64_t limit = 1 << 30;
-    if (p.n > limit / p.p / p.q || p.n > limit / p.h / p.w) return "more than 2^30 pixels";
-    if (p.c > limit / p.h / p.w || p.k > limit / p.r / p.s || p.c > limit / p.r / p.s)
-      return "an image or the filters have more than 2^30 elements";
-    if (p.n * p.p * p.q > limit / ((p.k + 63) / 64)) return "more than 2^30 tiles";
-    if (is_pointwise(p)) return std::nullopt;
-    return refuse_im2col(p);
+    return refuse_wgmma_sizes(p, 64);
   }
 
   Plan plan(const ConvProblem& p, const Target& target) const override {
