@@ -461,6 +461,25 @@ class Bench(Verb):
             self.assertGreater(machine["threads"], 0)
             self.assertTrue({"cpu", "instruction_set"} <= machine.keys())
 
+    def test_plans_of_a_gpu_that_is_not_there(self):
+        options = ("bench", "conv", "--drawn", "20", "--plans", "--json")
+        for profile, precision in (("h200", "fp16"), ("h100", "tf32"), ("a100", "bf16")):
+            lines = self.passes(*options, "--profile", profile, "--precision", precision).splitlines()
+            problems = [json.loads(line) for line in lines]
+            self.assertEqual([problem["name"] for problem in problems], [f"drawn.1.{i}" for i in range(20)])
+            for problem in problems:
+                offered = [row for row in problem["algorithms"] if "refused" not in row]
+                chosen = [row for row in offered if row["chosen"]]
+                self.assertEqual(len(chosen), 1, problem)
+                cost = lambda row: row["estimated_us"] + row["neighbours_us"]
+                self.assertEqual(cost(chosen[0]), min(map(cost, offered)))
+            hopper = {row["algorithm"] for problem in problems for row in problem["algorithms"]
+                      if row["algorithm"].startswith("wgmma") and "refused" not in row}
+            self.assertEqual(bool(hopper), profile != "a100")
+        text = self.passes(*options[:-1], "--profile", "h200", "--algorithm", "implicit_gemm")
+        self.assertEqual(len(text.splitlines()), 20)
+        self.fails(2, "--plans", "bench", "conv", "--drawn", "1", "--profile", "h200")
+
     def test_single_convolutions(self):
         options = ("bench", "conv", "--problem", "1,8,10,9,8,3,3,1,1", "--threads", "1", "--seconds", "0")
         every = self.json_of(*options, "--all-algorithms")["problems"][0]

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <limits>
 #include <random>
 
@@ -29,6 +30,12 @@ Tensor drawn_filters(const ConvProblem& p) {
 }  // namespace
 
 PosedConv::PosedConv(const ConvProblem& p) : problem(p), node(pose(p, drawn_filters(p))), inputs(drawn_inputs(*node)) {}
+
+std::unique_ptr<const Problem> pose_unread(const ConvProblem& p) {
+  const Shape shape{p.k, p.group_c(), p.r, p.s};
+  const std::shared_ptr<void> zeros(std::calloc(static_cast<std::size_t>(shape.elems()), sizeof(float)), std::free);
+  return pose(p, Tensor::share(DType::f32, shape, zeros, zeros.get()));
+}
 
 ConvReference::ConvReference(const PosedConv& conv) : problem_(conv.problem) {
   const ConvProblem& p = problem_;

@@ -16,6 +16,7 @@
 #include "tools/measuring/conv_data.h"
 #include "tools/measuring/conv_sets.h"
 #include "tools/measuring/kernel_timer.h"
+#include "tools/measuring/stated_gpus.h"
 #include "tools/verbs/common_options.h"
 #include "tools/verbs/verbs.h"
 
@@ -25,12 +26,12 @@ namespace {
 struct Options {
   std::vector<std::string> problems, sets, algorithms;
   std::vector<std::int64_t> batches{1};
-  std::optional<std::string> config;
+  std::optional<std::string> config, profile;
   PlanOptions plan;
   double seconds = 0.1;
   int drawn = 0;
   std::uint64_t seed = 1;
-  bool odd = false, all_algorithms = false, plain = false, same_buffers = false, json = false;
+  bool odd = false, all_algorithms = false, plain = false, same_buffers = false, plans = false, json = false;
 };
 
 Numerics numerics_of(const Options& options) { return options.plan.numerics.value_or(Numerics()); }
@@ -85,10 +86,10 @@ std::unique_ptr<KernelTimer> timer_of(const Options& options) {
   return cpu_timer(options.plan.threads > 0 ? options.plan.threads : query_devices().devices.at(0).cores);
 }
 
-bool is_wanted(const Row& row, const Options& options) {
-  if (options.all_algorithms) return true;
-  if (options.algorithms.empty()) return row.chosen;
-  return std::ranges::find(options.algorithms, row.algorithm) != options.algorithms.end();
+bool is_wanted(std::string_view algorithm, bool chosen, const Options& options) {
+  if (options.all_algorithms || (options.plans && options.algorithms.empty())) return true;
+  if (options.algorithms.empty()) return chosen;
+  return std::ranges::find(options.algorithms, algorithm) != options.algorithms.end();
 }
 
 void measure(KernelTimer& timer, const PosedConv& conv, const ConvReference& reference, const Kernel& kernel,
@@ -117,7 +118,7 @@ Result measure(KernelTimer& timer, const NamedConv& named, const Peak& peak, con
     row.algorithm = asked.kernel->name();
     row.chosen = asked.kernel == choice.kernel;
     row.refusal = asked.refusal;
-    if (!is_wanted(row, options)) continue;
+    if (!is_wanted(row.algorithm, row.chosen, options)) continue;
     if (row.refusal.empty()) measure(timer, conv, reference, *asked.kernel, asked.candidate, options, row);
     result.rows.push_back(std::move(row));
   }
@@ -182,12 +183,41 @@ nlohmann::json to_json(const Result& result) {
           {"floor_by", result.floor.by}, {"algorithms", std::move(rows)}};
 }
 
-/// False when a result was further from the reference than its algorithm states.
-bool bench_conv(const Options& options) {
-  check(options);
-  const std::vector<NamedConv> problems = problems_of(options);
-  const std::unique_ptr<KernelTimer> timer = timer_of(options);
-  const DeviceKind device = timer->device().kind;
+/// What each algorithm offers, unmeasured: estimates with all their digits, in JSON one line a problem.
+void print_plans(const std::vector<NamedConv>& problems, const DeviceProfile& device, const Options& options) {
+  for (const NamedConv& conv : problems) {
+    const std::string shape = conv.problem.str();
+    const auto node = pose_unread(conv.problem);
+    const Choice choice = choose_kernel(*node, {device, numerics_of(options)}, shape);
+    nlohmann::ordered_json rows = nlohmann::json::array();
+    for (const Choice::Row& asked : choice.rows) {
+      const bool chosen = asked.kernel == choice.kernel;
+      if (!is_wanted(asked.kernel->name(), chosen, options)) continue;
+      nlohmann::ordered_json row = {{"algorithm", asked.kernel->name()}};
+      if (!asked.refusal.empty())
+        row["refused"] = asked.refusal;
+      else
+        row.update({{"chosen", chosen},
+                    {"config", asked.candidate.config},
+                    {"estimated_us", asked.candidate.estimated_us},
+                    {"neighbours_us", asked.neighbours_us},
+                    {"tolerance", asked.candidate.tolerance}});
+      if (!options.json)
+        fmt::print("{:<24} {:<46} {:<20} {}\n", conv.name == shape ? "" : conv.name, shape,
+                   fmt::format("{}{}", asked.kernel->name(), chosen ? " *" : ""),
+                   asked.refusal.empty() ? fmt::format("{:>24.17g} us, {:>8.1e}  {}", asked.candidate.estimated_us,
+                                                       asked.candidate.tolerance, asked.candidate.config)
+                                         : "refused: " + asked.refusal);
+      rows.push_back(std::move(row));
+    }
+    if (options.json)
+      fmt::print(
+          "{}\n",
+          nlohmann::ordered_json{{"name", conv.name}, {"problem", shape}, {"algorithms", std::move(rows)}}.dump());
+  }
+}
+
+void check_names(const Options& options, DeviceKind device) {
   for (const std::string& name : options.algorithms)
     if (find_kernel("Conv", device, name) == nullptr) {
       std::vector<std::string_view> known;
@@ -196,6 +226,20 @@ bool bench_conv(const Options& options) {
                   fmt::format("no convolution algorithm of {} is called \"{}\"; there are: {}", to_string(device), name,
                               fmt::join(known, ", ")));
     }
+}
+
+/// False when a result was further from the reference than its algorithm states.
+bool bench_conv(const Options& options) {
+  check(options);
+  const std::vector<NamedConv> problems = problems_of(options);
+  const std::unique_ptr<KernelTimer> timer = options.profile ? nullptr : timer_of(options);
+  const DeviceProfile profile = timer != nullptr ? timer->device() : stated_gpu(*options.profile);
+  const DeviceKind device = profile.kind;
+  check_names(options, device);
+  if (options.plans) {
+    print_plans(problems, profile, options);
+    return true;
+  }
   const Peak peak = timer->peak(numerics_of(options));
   nlohmann::json list = nlohmann::json::array();
   if (!options.json) print_head(peak, options, device);
@@ -252,6 +296,14 @@ void add_bench_conv(CLI::App& bench, ExitCode& result) {
       "How the one --algorithm is to run, as `lenslet inspect` shows it: \"tile=128x64 split_k=4 cluster=1\"");
   verb->add_flag("--all-algorithms", options->all_algorithms, "Not only what the rule chooses; refusals with reasons")
       ->excludes(algorithms);
+  CLI::Option* const plans =
+      verb->add_flag("--plans", options->plans,
+                     "What each algorithm would do and its estimate, or why it refuses; measures nothing. With --json "
+                     "one line of JSON a problem")
+          ->excludes("--config");
+  verb->add_option("--profile", options->profile, "Of --plans: for this GPU, which need not be there")
+      ->check(CLI::IsMember(stated_gpu_names()))
+      ->needs(plans);
   verb->add_flag("--plain", options->plain, "Without bias and ReLU, where the problem does not say so itself");
   verb->add_flag("--same-buffers", options->same_buffers, "CUDA: always on the same memory, warm in L2 where it fits");
   add_device_options(*verb, options->plan);
@@ -262,7 +314,8 @@ void add_bench_conv(CLI::App& bench, ExitCode& result) {
   add_examples(*verb,
                "lenslet bench conv --problem 1,64,56,56,64,3,3,1,1 --all-algorithms\n"
                "lenslet bench conv --problem \"1x64x56x56 -> 64, 1x1 s1 p0 g1 +bias +residual +relu\"\n"
-               "lenslet bench conv --set resnet50 --batch 1,8 --device cuda");
+               "lenslet bench conv --set resnet50 --batch 1,8 --device cuda\n"
+               "lenslet bench conv --set vgg16 --plans --profile h100 --precision fp16");
   verb->callback([options, &result] { result = bench_conv(*options) ? exit_ok : exit_failed; });
 }
 
