@@ -10,18 +10,8 @@
 namespace lenslet::cuda {
 namespace {
 
-// Fitted by tools/scripts/refit_tensor_cores.py to 263 configurations of 12 layers of ResNeXt-50 and RegNets (H200, 24
-// November 2026): rms error 11 %; the configuration taken is 4 % behind the best on average, 15 % at worst.
-
-/// A block's prologue and epilogue: latency of its first loads and last stores.
-constexpr double block_us = 1.83;
-/// A k-block of one warp alone on the tensor cores: loads with latency, then a product.
-constexpr double step_us = 0.24, product_us = 0.007;
-/// Share of the tensor cores' rate (wgmma's), by eights of filters a warp: more of them read the halo tile less often.
-constexpr std::array efficiency{0.24, 0.47, 0.42, 0.38};
-/// Registers of a thread, by the same.
+/// Registers of a thread, by eights of filters a warp.
 constexpr std::array<std::int64_t, 4> registers{64, 80, 128, 128};
-constexpr double memory_share = 0.45, l2_bytes_per_us = 12.1e6;
 
 constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
@@ -84,7 +74,8 @@ std::vector<GroupedTf32Tiling> grouped_tf32_tilings(const ConvProblem& p) {
   return tilings;
 }
 
-double grouped_tf32_us(const ConvProblem& p, const GroupedTf32Tiling& tiling, const DeviceProfile& device) {
+double grouped_tf32_us(const ConvProblem& p, const GroupedTf32Tiling& tiling, const DeviceProfile& device,
+                       const GroupedTf32Costs& costs) {
   const auto of_filters = static_cast<std::size_t>(tiling.filter_eights - 1);
   const std::int64_t steps = p.s * tiling.set_eights;
   // One warp's products, and the bytes of a block.
@@ -100,13 +91,14 @@ double grouped_tf32_us(const ConvProblem& p, const GroupedTf32Tiling& tiling, co
   // The fullest multiprocessor: its total work, and the latencies of its blocks.
   const std::int64_t blocks = ceil_div(tiling.blocks, device.units);
   const double flops = 2.0 * 16 * 8 * 8 * products * static_cast<double>(tiling.warps);
-  const double rate = efficiency[of_filters] * device.flops_per_us(Numerics::Multiply::tf32) / device.units;
-  const double lone_us =
-      block_us + rounds_of_rows * step_us + products * product_us + block_bytes / (l2_bytes_per_us / device.units);
-  return device.launch_us + std::max({p.bytes() / (memory_share * device.bytes_per_us) + block_us,
-                                      static_cast<double>(tiling.blocks) * block_bytes / l2_bytes_per_us + block_us,
-                                      static_cast<double>(blocks) * flops / rate + block_us,
-                                      static_cast<double>(ceil_div(blocks, resident)) * lone_us});
+  const double rate = costs.efficiency[of_filters] * device.flops_per_us(Numerics::Multiply::tf32) / device.units;
+  const double lone_us = costs.block_us + rounds_of_rows * costs.step_us + products * costs.product_us +
+                         block_bytes / (costs.l2_bytes_per_us / device.units);
+  return device.launch_us +
+         std::max({p.bytes() / (costs.memory_share * device.bytes_per_us) + costs.block_us,
+                   static_cast<double>(tiling.blocks) * block_bytes / costs.l2_bytes_per_us + costs.block_us,
+                   static_cast<double>(blocks) * flops / rate + costs.block_us,
+                   static_cast<double>(ceil_div(blocks, resident)) * lone_us});
 }
 
 std::optional<GroupedTf32Tiling> plan_grouped_tf32(const ConvProblem& p, const DeviceProfile& device) {

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "ops/conv/algorithm.h"
+#include "ops/conv/cuda/costs/grouped_tf32.h"
 
 namespace lenslet::cuda {
 
@@ -49,7 +50,8 @@ int grouped_tf32_rows_together(const ConvProblem& problem);
 /// All configurations of a problem that has sets.
 std::vector<GroupedTf32Tiling> grouped_tf32_tilings(const ConvProblem& problem);
 /// Time in us, launch included.
-double grouped_tf32_us(const ConvProblem& problem, const GroupedTf32Tiling& tiling, const DeviceProfile& device);
+double grouped_tf32_us(const ConvProblem& problem, const GroupedTf32Tiling& tiling, const DeviceProfile& device,
+                       const GroupedTf32Costs& costs = grouped_tf32_costs);
 /// The fastest by grouped_tf32_us() that fits the device's shared memory, or nothing.
 std::optional<GroupedTf32Tiling> plan_grouped_tf32(const ConvProblem& problem, const DeviceProfile& device);
 /// Reads str()'s text. Error(invalid_argument).

@@ -8,24 +8,7 @@
 namespace lenslet::cuda {
 namespace {
 
-// Cost model, fitted to all configurations of 50 problems on an H200, with and without clusters
-// (lenslet-bench-implicit-gemm, 21 November 2026): 7 % for those near the best. gemm_tiles has the tiles' constants.
-// docs/conv-choice.md says how well it chooses.
-
-/// Latency in warps: a scheduler with w warps takes as long for a k-block as w + this at full rate. One warp: 0.52 us a
-/// k-block of 64x64, two 0.92, three 1.37, four 1.8 measured.
-constexpr double idle_warps = 0.4;
-/// Prologue (first loads from memory) and epilogue of a block; tile_us is for m + n = 128.
-constexpr double block_us = 0.75, tile_us = 1.2;
-/// Scalar loads take four times the instructions; NCHW transposes eight adjacent pixels, with a long wait for the first
-/// of them.
-constexpr double scalar_efficiency = 0.75, nchw_efficiency = 0.8, nchw_tile_us = 7.2;
-/// Rate of the epilogue's stores, which nothing hides, relative to memory's.
-constexpr double store_speed = 0.9;
-/// The split-K reduction kernel besides its launch: an L2 latency, and its rate relative to memory's.
-constexpr double sum_us = 0.6, sum_speed = 1.67;
-/// Rate of the reduction within a cluster relative to memory's, waits included.
-constexpr double cluster_speed = 0.85;
+static_assert(implicit_gemm_costs.efficiency.size() == gemm_tiles.size());
 
 /// Multiprocessors of 132 that clusters of each size can fill: a cluster stays within a GPC, and a GPC's remainder
 /// stays idle. 128 blocks in clusters of 4 or 8 put two on some: 128x128 tiles take 58.5 us for 33.5 (8x2048x7x7 ->
@@ -48,14 +31,14 @@ std::int64_t blocks_of(const ConvProblem& p, const ImplicitGemmPlan& plan) {
 
 std::int64_t output_elems(const ConvProblem& p) { return p.n * p.k * p.p * p.q; }
 
-/// The model's constants for each way to read the input.
+/// Factor of the rate, and what a block of m + n = 128 takes besides its products.
 struct AccessSpeed {
   double efficiency, tile_us;
 };
-AccessSpeed speed_of(GemmAccess access) {
-  if (access == GemmAccess::nhwc_vectors) return {1, tile_us};
-  if (access == GemmAccess::nhwc_scalars) return {scalar_efficiency, tile_us};
-  return {nchw_efficiency, nchw_tile_us};
+AccessSpeed speed_of(GemmAccess access, const ImplicitGemmCosts& costs) {
+  if (access == GemmAccess::nhwc_vectors) return {1, costs.tile_us};
+  if (access == GemmAccess::nhwc_scalars) return {costs.scalar_efficiency, costs.tile_us};
+  return {costs.nchw_efficiency, costs.nchw_tile_us};
 }
 
 }  // namespace
@@ -132,15 +115,16 @@ std::size_t shared_bytes_for(std::size_t bytes, std::int64_t resident, const Dev
 }
 
 double gemm_blocks_us(GemmTile tile, std::int64_t blocks, std::int64_t steps, double efficiency, double start_us,
-                      const DeviceProfile& device, std::int64_t cluster) {
+                      const DeviceProfile& device, std::int64_t cluster, const ImplicitGemmCosts& costs) {
   const GemmTileShape& shape = shape_of(tile);
   const std::int64_t warps_a_block = shape.threads / 32;
   const double flops_a_warp = 2.0 * shape.m * shape.n * gemm_step / static_cast<double>(warps_a_block);
-  const double scheduler_rate = shape.efficiency * efficiency * device.fp32_flops_per_us / device.units / 4;
+  const double scheduler_rate =
+      costs.efficiency[static_cast<std::size_t>(tile)] * efficiency * device.fp32_flops_per_us / device.units / 4;
   // Time of `together` blocks on one multiprocessor: that of its scheduler with the most warps.
   const auto wave_us = [&](std::int64_t together) {
     const auto warps = static_cast<double>(ceil_div(together * warps_a_block, 4));
-    return static_cast<double>(steps) * (warps + idle_warps) * flops_a_warp / scheduler_rate + start_us;
+    return static_cast<double>(steps) * (warps + costs.idle_warps) * flops_a_warp / scheduler_rate + start_us;
   };
   // The fullest multiprocessor: full waves, then the rest, spread evenly by even_resident(). For 13 layers of ResNet-50
   // that it limits the rms error is 6 % (18 % without).
@@ -154,22 +138,22 @@ double gemm_blocks_us(GemmTile tile, std::int64_t blocks, std::int64_t steps, do
   return us;
 }
 
-double gemm_plan_us(const ConvProblem& p, GemmAccess access, const ImplicitGemmPlan& plan,
-                    const DeviceProfile& device) {
+double gemm_plan_us(const ConvProblem& p, GemmAccess access, const ImplicitGemmPlan& plan, const DeviceProfile& device,
+                    const ImplicitGemmCosts& costs) {
   const GemmTileShape& shape = shape_of(plan.tile);
-  const AccessSpeed speed = speed_of(access);
-  const double start = block_us + speed.tile_us * (shape.m + shape.n) / 128.0;
+  const AccessSpeed speed = speed_of(access, costs);
+  const double start = costs.block_us + speed.tile_us * (shape.m + shape.n) / 128.0;
   const std::int64_t blocks = blocks_of(p, plan);
   const double acc = 4.0 * static_cast<double>(plan.split_k) * static_cast<double>(output_elems(p));
   const bool clusters = plan.cluster > 1;
   const double compute =
-      gemm_blocks_us(plan.tile, blocks, plan.steps_per_split, speed.efficiency, start, device, plan.cluster) +
-      acc / ((clusters ? cluster_speed : store_speed) * device.bytes_per_us);
+      gemm_blocks_us(plan.tile, blocks, plan.steps_per_split, speed.efficiency, start, device, plan.cluster, costs) +
+      acc / ((clusters ? costs.cluster_speed : costs.store_speed) * device.bytes_per_us);
   // Input tiles read by several blocks cost nothing extra: L2 keeps up.
   double us = device.launch_us + std::max(compute, p.bytes() / device.bytes_per_us + start);
   if (plan.split_k > 1 && !clusters) {
     const double outputs = 4.0 * static_cast<double>(output_elems(p));
-    us += device.launch_us + sum_us + (acc + outputs) / (sum_speed * device.bytes_per_us);
+    us += device.launch_us + costs.sum_us + (acc + outputs) / (costs.sum_speed * device.bytes_per_us);
   }
   return us;
 }

@@ -16,6 +16,7 @@
 #include <type_traits>
 
 #include "ops/conv/algorithm.h"
+#include "ops/conv/cuda/costs/implicit_gemm.h"
 
 namespace lenslet::cuda {
 
@@ -31,17 +32,16 @@ enum class GemmTile { t128x128, t128x64, t64x64, t64x32, t32x64 };
 struct GemmTileShape {
   int m = 0, n = 0;
   int threads = 0;
-  int thread_rows = 0;    ///< rows of 8 outputs of each thread
-  int blocks = 0;         ///< resident on a multiprocessor of sm_90 (registers, shared memory)
-  double efficiency = 0;  ///< share of peak of a full multiprocessor, limited by shared memory reads
+  int thread_rows = 0;  ///< rows of 8 outputs of each thread
+  int blocks = 0;       ///< resident on a multiprocessor of sm_90 (registers, shared memory)
 };
 
 inline constexpr std::array<GemmTileShape, 5> gemm_tiles{{
-    {128, 128, 256, 8, 2, 0.95},
-    {128, 64, 128, 8, 3, 0.95},
-    {64, 64, 128, 4, 5, 0.86},
-    {64, 32, 64, 4, 7, 0.80},
-    {32, 64, 64, 4, 8, 0.84},
+    {128, 128, 256, 8, 2},
+    {128, 64, 128, 8, 3},
+    {64, 64, 128, 4, 5},
+    {64, 32, 64, 4, 7},
+    {32, 64, 64, 4, 8},
 }};
 
 constexpr const GemmTileShape& shape_of(GemmTile tile) { return gemm_tiles[static_cast<std::size_t>(tile)]; }
@@ -142,11 +142,12 @@ std::size_t shared_bytes_for(std::size_t bytes, std::int64_t resident, const Dev
 /// Time in us until the last block has done its k-blocks (`steps`) and `start_us` of overhead. `efficiency` scales the
 /// tile's. Blocks come in clusters of `cluster`.
 double gemm_blocks_us(GemmTile tile, std::int64_t blocks, std::int64_t steps, double efficiency, double start_us,
-                      const DeviceProfile& device, std::int64_t cluster = 1);
+                      const DeviceProfile& device, std::int64_t cluster = 1,
+                      const ImplicitGemmCosts& costs = implicit_gemm_costs);
 
 /// Time in us of a plan, launches included, on a device with clusters.
 double gemm_plan_us(const ConvProblem& problem, GemmAccess access, const ImplicitGemmPlan& plan,
-                    const DeviceProfile& device);
+                    const DeviceProfile& device, const ImplicitGemmCosts& costs = implicit_gemm_costs);
 
 /// The fastest by gemm_plan_us() on reference_gpu(), whatever the device: split-K decides the order of additions, so
 /// the bits depend on the problem alone. `resident`, which changes none, is left 0.

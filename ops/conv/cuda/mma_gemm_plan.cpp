@@ -8,25 +8,8 @@
 namespace lenslet::cuda {
 namespace {
 
-// Fitted by tools/scripts/refit_tensor_cores.py to 2736 configurations in fp16 and TF32 (H200, 24 November 2026): rms
-// error 12 %; on 809 others 10 %, and the configuration taken is 3.6 % behind the best on average, 28 % at worst.
-
-/// Prologue and epilogue of a block; tile_us is for m + n = 128.
-constexpr double block_us = 0, tile_us = 1.97;
-/// L2 bandwidth of all multiprocessors together.
-constexpr double l2_bytes_per_us = 7.8e6;
-/// Reduction in a cluster: wait for each other (longer the more blocks a multiprocessor has), then read partial sums.
-constexpr double cluster_us = 0.6, split_us = 0.019, cluster_bytes_per_us = 14e6;
-/// Factors of a k-block's time with copies of 4 bytes, and loads of 2.
-constexpr double word_factor = 2.42, half_factor = 7.8;
-/// With few channels a k-block has many taps, each with its own address (H100, 26 November 2026, fp16 and TF32: 124
-/// drawn problems take 1.5 times as long, those with more channels 1.05).
-constexpr double few_channels_factor = 1.45;
-/// Share of the shorter of products and memory time that the longer one does not hide.
-constexpr double unhidden = 0.61;
-/// A residual is read after the main loop and nothing hides it: 64x64x56x56 -> 256, 1x1, 128x128, takes 125 us in TF32,
-/// 206 with a residual (48 us of bandwidth); in fp16 91 and 131.
-constexpr double residual_factor = 1.65;
+static_assert(mma_gemm_costs.efficiency.size() == mma_tiles.size() &&
+              mma_gemm_costs.lone_us.size() == mma_tiles.size());
 
 constexpr std::int64_t max_split_k = max_mma_split_k;
 
@@ -98,20 +81,25 @@ std::int64_t even_resident(const ConvProblem& p, const MmaGemmPlan& plan, const 
   return even < shape_of(plan.tile).blocks ? even : 0;
 }
 
-double mma_gemm_us(const ConvProblem& p, const MmaGemmPlan& plan, const DeviceProfile& device) {
+double mma_gemm_us(const ConvProblem& p, const MmaGemmPlan& plan, const DeviceProfile& device,
+                   const MmaGemmCosts& costs) {
   const MmaTileShape& shape = shape_of(plan.tile);
+  const double efficiency = costs.efficiency[static_cast<std::size_t>(plan.tile)];
+  const double lone_us = costs.lone_us[static_cast<std::size_t>(plan.tile)];
   const double rate =
       device.flops_per_us(p.storage == DType::f32 ? Numerics::Multiply::tf32 : Numerics::Multiply::fp16);
   const double step_flops = 2.0 * shape.m * shape.n * static_cast<double>(mma_block_k(p));
   const double step_bytes = static_cast<double>(shape.stage_bytes());
   const MmaAccess access = mma_access(p);
-  const double factor = access == MmaAccess::vectors ? 1 : access == MmaAccess::words ? word_factor : half_factor;
-  const double start = block_us + tile_us * (shape.m + shape.n) / 128.0;
+  const double factor = access == MmaAccess::vectors ? 1
+                        : access == MmaAccess::words ? costs.word_factor
+                                                     : costs.half_factor;
+  const double start = costs.block_us + costs.tile_us * (shape.m + shape.n) / 128.0;
   // `together` blocks on a multiprocessor: the rate of tensor cores or L2, or the latency of a block's own loads.
   const auto wave_us = [&](std::int64_t together) {
     const auto blocks = static_cast<double>(together);
-    const double step = std::max({shape.lone_us, blocks * step_flops * device.units / (shape.efficiency * rate),
-                                  blocks * step_bytes * device.units / l2_bytes_per_us});
+    const double step = std::max({lone_us, blocks * step_flops * device.units / (efficiency * rate),
+                                  blocks * step_bytes * device.units / costs.l2_bytes_per_us});
     return static_cast<double>(plan.steps_per_split) * step * factor + start;
   };
   const std::int64_t blocks = plan.tiles_m * plan.tiles_n * plan.split_k * p.groups;
@@ -121,15 +109,16 @@ double mma_gemm_us(const ConvProblem& p, const MmaGemmPlan& plan, const DevicePr
   if (rest > 0) us += wave_us(ceil_div(rest, units));
   if (plan.split_k > 1) {
     const auto split_k = static_cast<double>(plan.split_k);
-    us += cluster_us + split_k * (split_us * static_cast<double>(ceil_div(blocks, units)) +
-                                  4.0 * elements(p) / cluster_bytes_per_us);
+    us += costs.cluster_us + split_k * (costs.split_us * static_cast<double>(ceil_div(blocks, units)) +
+                                        4.0 * elements(p) / costs.cluster_bytes_per_us);
   }
   const double residual_us =
       p.residual ? elements(p) * static_cast<double>(dtype_bytes(p.storage)) / device.bytes_per_us : 0;
   const double memory_us = p.bytes() / device.bytes_per_us - residual_us;
   const bool few = p.group_c() <= 4 || (p.group_c() <= 16 && access != MmaAccess::vectors);
-  return (few ? few_channels_factor : 1) * (device.launch_us + std::max(us, memory_us + start) +
-                                            unhidden * std::min(us - start, memory_us) + residual_factor * residual_us);
+  return (few ? costs.few_channels_factor : 1) *
+         (device.launch_us + std::max(us, memory_us + start) + costs.unhidden * std::min(us - start, memory_us) +
+          costs.residual_factor * residual_us);
 }
 
 MmaGemmPlan plan_mma_gemm(const ConvProblem& p, bool clusters) {

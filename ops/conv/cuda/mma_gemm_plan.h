@@ -14,6 +14,7 @@
 #include <type_traits>
 
 #include "ops/conv/algorithm.h"
+#include "ops/conv/cuda/costs/mma_gemm.h"
 
 namespace lenslet::cuda {
 
@@ -29,23 +30,21 @@ enum class MmaTile { t128x128, t128x64, t64x128, t64x64, t64x32, t32x64, t32x32 
 struct MmaTileShape {
   int m = 0, n = 0;
   int warps_m = 0, warps_n = 0;
-  int stages = 0;         ///< one multiplied, the others in flight
-  int blocks = 0;         ///< resident on a multiprocessor of sm_90 (registers, shared memory)
-  double efficiency = 0;  ///< share of the tensor cores' rate (wgmma's) on a full multiprocessor
-  double lone_us = 0;     ///< a k-block of a block alone on a multiprocessor: loads, ldmatrix, mma, a barrier
+  int stages = 0;  ///< one multiplied, the others in flight
+  int blocks = 0;  ///< resident on a multiprocessor of sm_90 (registers, shared memory)
 
   constexpr int threads() const { return 32 * warps_m * warps_n; }
   constexpr std::size_t stage_bytes() const { return static_cast<std::size_t>(m + n) * mma_step_bytes; }
 };
 
 inline constexpr std::array<MmaTileShape, 7> mma_tiles{{
-    {128, 128, 2, 4, 3, 2, 0.48, 0.79},
-    {128, 64, 2, 2, 4, 2, 0.50, 0.64},
-    {64, 128, 2, 2, 4, 2, 0.50, 0.65},
-    {64, 64, 2, 2, 4, 3, 0.42, 0.37},
-    {64, 32, 2, 2, 4, 4, 0.30, 0.29},
-    {32, 64, 2, 2, 4, 4, 0.30, 0.25},
-    {32, 32, 2, 2, 4, 6, 0.20, 0.22},
+    {128, 128, 2, 4, 3, 2},
+    {128, 64, 2, 2, 4, 2},
+    {64, 128, 2, 2, 4, 2},
+    {64, 64, 2, 2, 4, 3},
+    {64, 32, 2, 2, 4, 4},
+    {32, 64, 2, 2, 4, 4},
+    {32, 32, 2, 2, 4, 6},
 }};
 constexpr const MmaTileShape& shape_of(MmaTile tile) { return mma_tiles[static_cast<std::size_t>(tile)]; }
 
@@ -122,7 +121,8 @@ MmaGemmPlan tile_mma_gemm(const ConvProblem& problem, MmaTile tile, std::int64_t
 /// `resident` for a device, as implicit_gemm's even_resident().
 std::int64_t even_resident(const ConvProblem& problem, const MmaGemmPlan& plan, const DeviceProfile& device);
 /// Time in us, the launch included, on a device with clusters.
-double mma_gemm_us(const ConvProblem& problem, const MmaGemmPlan& plan, const DeviceProfile& device);
+double mma_gemm_us(const ConvProblem& problem, const MmaGemmPlan& plan, const DeviceProfile& device,
+                   const MmaGemmCosts& costs = mma_gemm_costs);
 /// The fastest by mma_gemm_us() on reference_gpu(); no split-K without clusters.
 MmaGemmPlan plan_mma_gemm(const ConvProblem& problem, bool clusters);
 /// Reads str()'s text. Error(invalid_argument), also for configurations without a kernel.

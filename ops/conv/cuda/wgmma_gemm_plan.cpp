@@ -5,50 +5,15 @@
 #include <algorithm>
 #include <limits>
 
+#include "ops/conv/cuda/costs/wgmma_windows.h"
 #include "ops/conv/cuda/group_sets.h"
 #include "ops/conv/cuda/wgmma_split_k_us.h"
 
 namespace lenslet::cuda {
 namespace {
 
-// Fitted by tools/scripts/refit_tensor_cores.py to 775 configurations in fp16 (H200, 24 November 2026): rms error 14 %;
-// on 307 others 11 %, and the configuration taken is 1.2 % behind the best on average, 13 % at worst.
-
-/// Launch to first product: barriers, tensor maps, memory latency.
-constexpr double start_us = 1.15;
-/// Epilogue of 128x128 outputs that the other consumer's products do not hide; and in boxes of 32 filters.
-constexpr double epilogue_us = 1.22, narrow_epilogue_us = 1.65;
-/// Factors of the epilogue where registers do not hold biases, and with a residual and only two slots a warp.
-constexpr double unheld = 1.2, crowded = 1.5;
-/// Overhead of several sets of groups: 1x192x35x35 -> 192, 1x1 in 6 groups, takes 2.20 us, 2.13 without, mma_gemm 2.10.
-constexpr double sets_us = 0.1;
-/// Overhead of a tail (KTail). By hand, from 60 configurations of 9 problems on an H100: 64x96x35x35 -> 96, 3x3,
-/// takes 33.0 us by 128x96, 32.3 by 256x96.
-constexpr double tail_us = 0.1;
-
-/// Share of the shorter of products and memory time that the longer one does not hide.
-constexpr double unhidden = 0.42;
-
-/// Rate of a long product relative to the device's figure.
-constexpr double sustained = 1.00;
-
-/// Cluster split-K. Each wave of blocks: barriers, first operands, block turnover; epilogue of 128x128 outputs by one
-/// block.
-constexpr double split_k_block_us = 1.59, split_k_epilogue_us = 1.47;
-/// L2 bandwidth of all multiprocessors together.
-constexpr double l2_bytes_per_us = 9e6;
-/// Reduction in a cluster: wait, then the rate of exchanging partial sums.
-constexpr double exchange_us = 0.23, exchange_bytes_per_us = 46e3;
-/// TMA rows a us of one multiprocessor, however narrow.
-constexpr double rows_per_us = 1150;
-
-constexpr SplitKCosts split_k_costs{.block_us = split_k_block_us,
-                                    .epilogue_us = split_k_epilogue_us,
-                                    .l2_bytes_per_us = l2_bytes_per_us,
-                                    .exchange_us = exchange_us,
-                                    .exchange_bytes_per_us = exchange_bytes_per_us,
-                                    .rows_per_us = rows_per_us,
-                                    .unhidden = unhidden};
+static_assert(wgmma_gemm_costs.efficiency.size() == wgmma_tiles.size());
+static_assert(wgmma_gemm_costs.split_k_efficiency.size() == split_k_tiles.size());
 
 constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
@@ -83,32 +48,39 @@ std::vector<int> useful_widths(const ConvProblem& p) {
 
 double block_k(const WgmmaGemmPlan& plan) { return plan.groups_a_step * plan.width; }
 /// Least time of a k-block's TMA loads, from L2 or memory.
-double copies_us(const WgmmaGemmPlan& plan) { return (plan.m() + plan.n()) * block_k(plan) / plan.width / rows_per_us; }
+double copies_us(const WgmmaGemmPlan& plan, const WgmmaGemmCosts& costs) {
+  return (plan.m() + plan.n()) * block_k(plan) / plan.width / costs.split_k.rows_per_us;
+}
 
-double persistent_us(const ConvProblem& p, const WgmmaGemmPlan& plan, const DeviceProfile& device) {
+double persistent_us(const ConvProblem& p, const WgmmaGemmPlan& plan, const DeviceProfile& device,
+                     const WgmmaGemmCosts& costs) {
   const ConvProblem set = group_set(p, plan.together);
   const WgmmaTileShape& shape = shape_of(plan.tile);
-  const double rate = shape.efficiency * device.flops_per_us(Numerics::Multiply::fp16) / device.units;
+  const double rate = costs.efficiency[static_cast<std::size_t>(plan.tile)] *
+                      device.flops_per_us(Numerics::Multiply::fp16) / device.units;
   const double products_us = 2.0 * shape.m * shape.n * block_k(plan) / rate;
+  const double copied_us = copies_us(plan, costs);
   const TailSteps tails(set, plan.width);
-  const double steps_us = (static_cast<double>(plan.steps) - tails.count) * std::max(products_us, copies_us(plan)) +
-                          tails.us(products_us, copies_us(plan), tail_us);
-  double out_us = staged_filters(shape.n) == 64 ? epilogue_us : narrow_epilogue_us;
-  if (!holds_biases(shape)) out_us *= unheld;
-  if (p.residual && shared_of(shape, true).slots == 2) out_us *= crowded;
+  const double steps_us = (static_cast<double>(plan.steps) - tails.count) * std::max(products_us, copied_us) +
+                          tails.us(products_us, copied_us, costs.tail_us);
+  double out_us = staged_filters(shape.n) == 64 ? costs.epilogue_us : costs.narrow_epilogue_us;
+  if (!holds_biases(shape)) out_us *= costs.unheld;
+  if (p.residual && shared_of(shape, true).slots == 2) out_us *= costs.crowded;
   // Each multiprocessor's tiles one after the other, or memory time.
   const auto waves = static_cast<double>(ceil_div(plan.tiles_m * plan.tiles_n, device.units));
   const double tile_us = windows_cost(p, plan.together, shape, waves) *
                          (steps_us + ragged_us(set, tails.width, true) + out_us * shape.m * shape.n / (128.0 * 128.0));
-  const double least_us = p.flops() / (sustained * device.flops_per_us(Numerics::Multiply::fp16));
+  const double least_us = p.flops() / (costs.sustained * device.flops_per_us(Numerics::Multiply::fp16));
   const double tiles_us = std::max(waves * tile_us, least_us), memory_us = padded_bytes(p) / device.bytes_per_us;
-  return start_us + (plan.sets > 1 ? sets_us : 0) + std::max(tiles_us, memory_us) +
-         unhidden * std::min(tiles_us, memory_us);
+  return costs.start_us + (plan.sets > 1 ? costs.sets_us : 0) + std::max(tiles_us, memory_us) +
+         costs.unhidden * std::min(tiles_us, memory_us);
 }
 
-double clusters_us(const ConvProblem& p, const WgmmaGemmPlan& plan, const DeviceProfile& device) {
+double clusters_us(const ConvProblem& p, const WgmmaGemmPlan& plan, const DeviceProfile& device,
+                   const WgmmaGemmCosts& costs) {
   return split_k_us(p,
                     {.tile = shape_of(plan.split_k_tile),
+                     .efficiency = costs.split_k_efficiency[static_cast<std::size_t>(plan.split_k_tile)],
                      .split_k = plan.split_k,
                      .tiles = plan.tiles_m * plan.tiles_n,
                      .steps = plan.steps,
@@ -117,7 +89,7 @@ double clusters_us(const ConvProblem& p, const WgmmaGemmPlan& plan, const Device
                      .row_bytes = plan.width * 2.0,
                      .ragged_us = ragged_us(p, plan.width),
                      .flops_per_us = device.flops_per_us(Numerics::Multiply::fp16)},
-                    split_k_costs, device);
+                    costs.split_k, device);
 }
 
 }  // namespace
@@ -126,13 +98,13 @@ double windows_cost(const ConvProblem& p, std::int64_t together, const WgmmaTile
   if (p.r * p.s == 1) return 1;
   if (p.groups > 1) {
     const bool strided = p.stride_h > 1 || p.stride_w > 1, f32 = p.storage == DType::f32;
-    return strided ? 1 : f32 || together * p.group_c() <= wgmma_step ? 1.35 : 1.05;
+    return strided ? 1 : f32 || together * p.group_c() <= wgmma_step ? window_costs.thin_sets : window_costs.sets;
   }
-  if (tile.n == 32) return 1.35;
-  if (2 * p.group_k() <= tile.n) return 1.2;
-  if (tile.m == 192 && tile.n == 64 && waves == 2) return 1.12;
-  if (tile.m == 128 && tile.n == 128 && waves <= 1) return 1.07;
-  return waves <= 1 && tile.m >= 192 && tile.n == 64 ? 1.25 : 1;
+  if (tile.n == 32) return window_costs.narrow;
+  if (2 * p.group_k() <= tile.n) return window_costs.half_empty;
+  if (tile.m == 192 && tile.n == 64 && waves == 2) return window_costs.two_waves_192x64;
+  if (tile.m == 128 && tile.n == 128 && waves <= 1) return window_costs.one_wave_128x128;
+  return waves <= 1 && tile.m >= 192 && tile.n == 64 ? window_costs.one_wave_of_64 : 1;
 }
 
 std::int64_t prepared_channels(const ConvProblem& p) {
@@ -246,8 +218,9 @@ std::vector<WgmmaGemmPlan> wgmma_tilings(const ConvProblem& p) {
   return tilings;
 }
 
-double wgmma_plan_us(const ConvProblem& p, const WgmmaGemmPlan& plan, const DeviceProfile& device) {
-  return plan.split_k == 0 ? persistent_us(p, plan, device) : clusters_us(p, plan, device);
+double wgmma_plan_us(const ConvProblem& p, const WgmmaGemmPlan& plan, const DeviceProfile& device,
+                     const WgmmaGemmCosts& costs) {
+  return plan.split_k == 0 ? persistent_us(p, plan, device, costs) : clusters_us(p, plan, device, costs);
 }
 
 WgmmaGemmPlan plan_wgmma_gemm(const ConvProblem& p) {

@@ -24,6 +24,7 @@
 #include "base/cuda/fast_divider.h"
 #include "base/cuda/host_device.h"
 #include "ops/conv/algorithm.h"
+#include "ops/conv/cuda/costs/wgmma_gemm.h"
 
 namespace lenslet::cuda {
 
@@ -55,24 +56,21 @@ enum class WgmmaTile {
 
 struct WgmmaTileShape {
   int m = 0, n = 0;
-  double efficiency = 0;            ///< rate relative to large products
   int consumers = wgmma_consumers;  ///< warpgroups that share its pixels
 };
 
-// Fitted with the model (wgmma_gemm_plan.cpp). Above 1: large products are power-limited, short ones are not; narrow
-// tiles read more shared memory and L2 a product.
 inline constexpr std::array<WgmmaTileShape, 11> wgmma_tiles{{
-    {128, 256, 1.37},
-    {256, 128, 1.37},
-    {128, 208, 1.34},
-    {192, 128, 1.37, 3},
-    {128, 128, 1.25},
-    {256, 96, 1.12},
-    {128, 96, 1.00},
-    {256, 64, 1.05},
-    {192, 64, 0.90, 3},
-    {128, 64, 0.79},
-    {256, 32, 0.60},
+    {128, 256},
+    {256, 128},
+    {128, 208},
+    {192, 128, 3},
+    {128, 128},
+    {256, 96},
+    {128, 96},
+    {256, 64},
+    {192, 64, 3},
+    {128, 64},
+    {256, 32},
 }};
 
 /// Whether a consumer's thread has registers for a tile's biases, besides accumulators and epilogue. It has 232 with
@@ -99,15 +97,14 @@ enum class SplitKTile { t128x128, t128x64, t64x64, t64x32 };
 
 struct SplitKTileShape {
   int m = 0, n = 0;
-  double efficiency = 0;  ///< as above, of full multiprocessors
-  int blocks = 1;         ///< resident on a multiprocessor
+  int blocks = 1;  ///< resident on a multiprocessor
 };
 
 inline constexpr std::array<SplitKTileShape, 4> split_k_tiles{{
-    {128, 128, 1.00, 1},
-    {128, 64, 0.80, 1},
-    {64, 64, 0.52, 2},
-    {64, 32, 0.34, 2},
+    {128, 128, 1},
+    {128, 64, 1},
+    {64, 64, 2},
+    {64, 32, 2},
 }};
 
 constexpr const SplitKTileShape& shape_of(SplitKTile tile) { return split_k_tiles[static_cast<std::size_t>(tile)]; }
@@ -422,7 +419,8 @@ WgmmaGemmPlan tile_wgmma(const ConvProblem& problem, SplitKTile tile, int split_
 /// whole tiles only, perhaps none.
 std::vector<WgmmaGemmPlan> wgmma_tilings(const ConvProblem& problem);
 /// Time in us, launch included.
-double wgmma_plan_us(const ConvProblem& problem, const WgmmaGemmPlan& plan, const DeviceProfile& device);
+double wgmma_plan_us(const ConvProblem& problem, const WgmmaGemmPlan& plan, const DeviceProfile& device,
+                     const WgmmaGemmCosts& costs = wgmma_gemm_costs);
 /// The fastest by wgmma_plan_us() on reference_gpu(): split-K decides the order of additions, so the bits must not
 /// depend on the device. Tile and width change none.
 WgmmaGemmPlan plan_wgmma_gemm(const ConvProblem& problem);

@@ -96,7 +96,7 @@ struct HaloStageWalk {
 /// A block: its shared memory layout and tiles.
 template <typename T, int units, int n, int row_bytes>
 struct HaloBlock {
-  static constexpr WgmmaTileShape shape{64 * units, n, 0};
+  static constexpr WgmmaTileShape shape{64 * units, n};
   static constexpr bool for_residual = false;
   static constexpr int slots = halo_slots(n, sizeof(T)), filter_bytes = n * row_bytes;
   static_assert(filter_bytes % (8 * row_bytes) == 0);

@@ -9,27 +9,6 @@
 namespace lenslet::cuda {
 namespace {
 
-// As wgmma_gemm's (wgmma_split_k_us.h), fitted by tools/scripts/refit_tensor_cores.py to 262 configurations of 94
-// problems in fp16 and TF32 (H100, 25 November 2026): rms error 6 %; the one taken is 0.4 % behind the best on average,
-// 22 % at worst.
-constexpr double split_k_block_us = 1.45, split_k_epilogue_us = 2.25;
-constexpr double l2_bytes_per_us = 9.3e6;
-constexpr double exchange_us = 0.17, exchange_bytes_per_us = 38.6e3;
-constexpr double rows_per_us = 1150;
-constexpr double unhidden = 0.42;
-constexpr SplitKCosts costs{.block_us = split_k_block_us,
-                            .epilogue_us = split_k_epilogue_us,
-                            .l2_bytes_per_us = l2_bytes_per_us,
-                            .exchange_us = exchange_us,
-                            .exchange_bytes_per_us = exchange_bytes_per_us,
-                            .rows_per_us = rows_per_us,
-                            .unhidden = unhidden};
-/// Rate for long gemm_k relative to large products, by stages of three taps and of one.
-constexpr double efficiency_by_lines = 1.27, efficiency_by_taps = 0.94;
-/// Cost of a wave on more than half of the multiprocessors: the next kernel cannot start on the rest.
-constexpr double crowd_us = 0.98;
-/// Overhead of float32, whose accumulators are permuted in the epilogue.
-constexpr double float_us = 0.48;
 /// More blocks are left to wgmma_halo's persistent ones.
 constexpr std::int64_t most_blocks = 1024;
 
@@ -103,17 +82,18 @@ std::vector<HaloSplitKPlan> halo_split_k_tilings(const ConvProblem& p) {
   return tilings;
 }
 
-double halo_split_k_us(const ConvProblem& p, const HaloSplitKPlan& plan, const DeviceProfile& device) {
+double halo_split_k_us(const ConvProblem& p, const HaloSplitKPlan& plan, const DeviceProfile& device,
+                       const HaloSplitKCosts& costs) {
   const double halo_rows = static_cast<double>(plan.lines) * plan.columns;
-  const double first_us = halo_rows * halo_split_k_row_bytes * device.units / l2_bytes_per_us;
+  const double first_us = halo_rows * halo_split_k_row_bytes * device.units / costs.split_k.l2_bytes_per_us;
   const bool tf32 = p.storage == DType::f32;
   const std::int64_t tiles = plan.units * plan.tiles_n, blocks = tiles * plan.split_k;
   const auto waves = static_cast<double>(ceil_div(blocks, filled_multiprocessors(plan.split_k, device)));
-  const double crowded_us = 2 * blocks > device.units ? waves * crowd_us : 0;
-  return first_us + crowded_us + (tf32 ? float_us : 0) +
+  const double crowded_us = 2 * blocks > device.units ? waves * costs.crowd_us : 0;
+  return first_us + crowded_us + (tf32 ? costs.float_us : 0) +
          split_k_us(p,
-                    {.tile = {halo_split_k_filters, halo_split_k_pixels,
-                              plan.stage_taps == 1 ? efficiency_by_taps : efficiency_by_lines, 1},
+                    {.tile = {halo_split_k_filters, halo_split_k_pixels},
+                     .efficiency = plan.stage_taps == 1 ? costs.efficiency_by_taps : costs.efficiency_by_lines,
                      .split_k = plan.split_k,
                      .tiles = tiles,
                      .steps = plan.split_groups() * plan.split_k * plan.taps,
@@ -121,7 +101,7 @@ double halo_split_k_us(const ConvProblem& p, const HaloSplitKPlan& plan, const D
                      .rows = halo_split_k_filters + halo_rows / static_cast<double>(plan.taps),
                      .row_bytes = halo_split_k_row_bytes,
                      .flops_per_us = device.flops_per_us(tf32 ? Numerics::Multiply::tf32 : Numerics::Multiply::fp16)},
-                    costs, device);
+                    costs.split_k, device);
 }
 
 std::optional<HaloSplitKPlan> plan_halo_split_k(const ConvProblem& p) {

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "ops/conv/cuda/costs/wgmma_halo_split_k.h"
 #include "ops/conv/cuda/wgmma_halo_plan.h"
 
 namespace lenslet::cuda {
@@ -76,7 +77,8 @@ LENSLET_HOST_DEVICE constexpr HaloSplitKShare halo_split_k_share(int split_k_log
 /// than a group of channels.
 std::vector<HaloSplitKPlan> halo_split_k_tilings(const ConvProblem& problem);
 /// Time in us, launch included.
-double halo_split_k_us(const ConvProblem& problem, const HaloSplitKPlan& plan, const DeviceProfile& device);
+double halo_split_k_us(const ConvProblem& problem, const HaloSplitKPlan& plan, const DeviceProfile& device,
+                       const HaloSplitKCosts& costs = halo_split_k_costs);
 /// The fastest by halo_split_k_us() on reference_gpu(), or nothing. Bits depend on the split-K factor.
 std::optional<HaloSplitKPlan> plan_halo_split_k(const ConvProblem& problem);
 /// Whether the text is one of these, and not a WgmmaHaloPlan's.

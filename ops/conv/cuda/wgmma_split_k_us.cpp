@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/aligned_format.h"
+#include "ops/conv/cuda/costs/wgmma_windows.h"
 #include "ops/conv/cuda/implicit_gemm_plan.h"
 
 namespace lenslet::cuda {
@@ -24,7 +25,7 @@ double padded_bytes(const ConvProblem& p) {
 double ragged_us(const ConvProblem& p, int width, bool persistent) {
   const bool aligned = aligned_channels(p.c, p.storage) == p.c;
   if (is_pointwise(p) || (aligned && !persistent)) return 0;
-  const double outside_us = aligned ? 0.004 : 0.0125;  // us a byte
+  const double outside_us = aligned ? window_costs.aligned_outside_us : window_costs.outside_us;
   const auto bytes =
       static_cast<double>((ceil_div(p.c, width) * width - p.c) * static_cast<std::int64_t>(dtype_bytes(p.storage)));
   return static_cast<double>(p.r * p.s) * outside_us * bytes;
@@ -40,7 +41,7 @@ TailSteps::TailSteps(const ConvProblem& p, int group) : width(group) {
 
 double split_k_us(const ConvProblem& p, const SplitKWork& work, const SplitKCosts& costs, const DeviceProfile& device) {
   const SplitKTileShape& shape = work.tile;
-  const double rate = shape.efficiency * work.flops_per_us / device.units;
+  const double rate = work.efficiency * work.flops_per_us / device.units;
   const std::int64_t blocks = work.tiles * work.split_k;
   const std::int64_t units = filled_multiprocessors(work.split_k, device);
   const double outputs = shape.m * shape.n;

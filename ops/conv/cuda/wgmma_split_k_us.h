@@ -8,28 +8,15 @@
 
 namespace lenslet::cuda {
 
-/// Constants, fitted by tools/scripts/refit_tensor_cores.py.
-struct SplitKCosts {
-  /// Each wave of blocks: barriers, first operands, block turnover.
-  double block_us = 0;
-  double epilogue_us = 0;  ///< of 128x128 outputs by one block
-  /// L2 bandwidth of all multiprocessors together.
-  double l2_bytes_per_us = 0;
-  /// Reduction in a cluster: wait, then the rate of exchanging partial sums.
-  double exchange_us = 0, exchange_bytes_per_us = 0;
-  double rows_per_us = 0;  ///< TMA rows of one multiprocessor, however narrow
-  /// Share of the shorter of products and memory time that the longer one does not hide.
-  double unhidden = 0;
-};
-
 /// The work of a configuration.
 struct SplitKWork {
   SplitKTileShape tile;
+  double efficiency = 0;  ///< rate of full multiprocessors, relative to large products
   int split_k = 1;
   std::int64_t tiles = 0, steps = 0;            ///< k-blocks of a tile, all splits
   double block_k = 0, rows = 0, row_bytes = 0;  ///< of a k-block: its gemm_k; rows that TMA loads for a block
   double ragged_us = 0;                         ///< of a tile, all splits (ragged_us())
-  double flops_per_us = 0;                      ///< of the device, for full tiles of efficiency 1
+  double flops_per_us = 0;                      ///< of the device, at efficiency 1
 };
 
 /// ConvProblem::bytes() plus padding channels (aligned_nhwc).

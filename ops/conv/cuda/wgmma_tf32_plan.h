@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "ops/conv/cuda/costs/wgmma_tf32.h"
 #include "ops/conv/cuda/wgmma_gemm_plan.h"
 
 namespace lenslet::cuda {
@@ -64,7 +65,8 @@ WgmmaTf32Plan tile_wgmma_tf32(const ConvProblem& problem, SplitKTile tile, int s
 /// All configurations with a kernel; grouped convolutions: persistent blocks of whole tiles only, perhaps none.
 std::vector<WgmmaTf32Plan> wgmma_tf32_tilings(const ConvProblem& problem);
 /// Time in us, launch included.
-double wgmma_tf32_us(const ConvProblem& problem, const WgmmaTf32Plan& plan, const DeviceProfile& device);
+double wgmma_tf32_us(const ConvProblem& problem, const WgmmaTf32Plan& plan, const DeviceProfile& device,
+                     const WgmmaTf32Costs& costs = wgmma_tf32_costs);
 /// The fastest by wgmma_tf32_us() on reference_gpu(): split-K decides the order of additions, so the bits must not
 /// depend on the device. Tiles change none.
 WgmmaTf32Plan plan_wgmma_tf32(const ConvProblem& problem);
