@@ -1,6 +1,6 @@
 // How well the rule chooses for shapes that networks of photographs have not: lines, long filters, thin images, windows
 // as large as the image, tiny images of many channels. Against times of `lenslet bench conv --drawn N --odd
-// --all-algorithms`, with bias and ReLU, that tools/scripts/refit_conv.py made tables of (docs/conv-choice.md). What is
+// --all-algorithms`, with bias and ReLU, that tools/scripts/conv_tables.py made tables of (docs/conv-choice.md). What is
 // chosen has to be in the table; of the others those far from the fastest are not. No device needed.
 
 #include <doctest/doctest.h>

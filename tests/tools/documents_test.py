@@ -37,7 +37,7 @@ not_run = (
     (r"tools/scripts/build_wheel[.]sh", "compiles, for minutes: tests/python/wheel_test.sh does it"),
     (r"lenslet serve |curl |pip install ", "serves until it is stopped; tests/serve does it"),
     (r"models/convert/spconv_onnx[.]py ", "needs NumPy and onnx: spconv_onnx_test.py does it"),
-    (r"refit_conv[.]py ", "takes what was measured on a GPU"),
+    (r"conv_tables[.]py |tools/scripts/refit[.]py ", "takes what was measured on a GPU"),
 )
 # Blocks that are no commands begin so.
 no_commands = ("base  <-  ops",)
@@ -257,7 +257,7 @@ class Documents(Verb):
                 known = name in tests or any(name in (group, f"{group}/*") for group in groups)
                 self.must(known, where, f"neither a path nor a test: {name}")
         for where, text in commands():
-            for script in re.findall(r"^((?:tools|[.]ci)/\S+|refit_conv[.]py)", text):
+            for script in re.findall(r"^((?:tools|[.]ci)/\S+|conv_tables[.]py)", text):
                 self.must(self.exists(script, "README.md"), where, f"no such script: {script}")
             for pattern in re.findall(r"(?:-R|--test-case=)\s*'([^']+)'", text):
                 prefix = pattern.strip("^*$").rstrip("/")

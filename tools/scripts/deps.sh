@@ -20,8 +20,8 @@ lenslet_fetch_packages=(python3 python3-venv ca-certificates)
 # From PyPI, into build/peers: what the tests beside ONNX Runtime and over onnx's own newest cases need.
 lenslet_peer_packages=(onnx==1.23.2 onnxruntime==1.32.0 numpy)
 
-# From PyPI, into build/python-env: what the tests of the Python package want besides it.
-lenslet_python_packages=(numpy==2.4.6 onnx==1.23.2 pillow==13.0.0 mypy==2.4.1 httptools==0.9.0
+# From PyPI, into build/python-env: what the tests of the Python package want besides it, and refit.py.
+lenslet_python_packages=(numpy==2.4.6 scipy==1.17.1 onnx==1.23.2 pillow==13.0.0 mypy==2.4.1 httptools==0.9.0
   uvloop==0.23.0 grpcio==1.85.3 protobuf==7.36.2 prometheus_client==0.26.0 "tritonclient[http,grpc]==2.41.0")
 # For a Ray and a Spark of two workers, 1.2 GB: tools/test.sh --cluster.
 lenslet_cluster_packages=(ray==2.60.0 pyarrow==26.0.1 pandas==2.3.3 pyspark==4.3.0)

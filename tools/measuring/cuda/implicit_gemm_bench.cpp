@@ -1,11 +1,12 @@
-// lenslet-bench-implicit-gemm [PRECISION [ALGORITHM [PROBLEM...]]]: every cut of implicit_gemm, or, of another
-// precision than fp32, of mma_gemm, wgmma_gemm, wgmma_tf32, wgmma_halo and grouped_tf32, or the one that is
-// named, on problems of known networks, as CSV: what the constants in ops/conv/cuda/implicit_gemm_plan.cpp are
-// fitted to, and on others, which they are held to (tools/scripts/refit_conv.py); or on the problems that are named,
-// N,C,SIZE,K,FILTER,STRIDE[,GROUPS[,1 with a residual]]. Cuts that the model puts beyond three times the best are left
-// out. Each cut is a CUDA graph of many runs on the same memory, so weights up to the size of L2 come from there;
-// blocks are spread evenly as the planner has it. A row that starts with * is what the planner takes. Cuts into splits
-// that a cluster can add up are measured in both forms: with clusters, and added up by a second kernel.
+// lenslet-bench-implicit-gemm [PRECISION [ALGORITHM [PROBLEM...]]]: every configuration of implicit_gemm, or, of
+// another precision than fp32, of mma_gemm, wgmma_gemm, wgmma_tf32, wgmma_halo and grouped_tf32, or the one that is
+// named, on problems of known networks, as CSV: what tools/scripts/refit.py fits constants to ("fitted") and judges
+// them by
+// ("unseen"); or on the problems that are named, N,C,SIZE,K,FILTER,STRIDE[,GROUPS[,1 with a residual]]. Configurations
+// that the model puts beyond three times the best are left out. Each is a CUDA graph of many runs on the same memory,
+// so weights up to the size of L2 come from there; blocks are spread evenly as the planner has it. A row that starts
+// with * is what the planner takes. Splits that a cluster can reduce are measured in both forms: in clusters, and
+// reduced by a second kernel.
 
 #include <fmt/format.h>
 
@@ -102,10 +103,8 @@ constexpr Row grouped[] = {
     {64, 432, 14, 432, 3, 1, 9},
 };
 
-/// One way to cut a problem.
 struct Tiling {
-  std::string config, tile;
-  std::int64_t split_k = 1, cluster = 1, steps_per_split = 0, blocks = 0;
+  std::string config;
   double estimated_us = 0;
   bool taken = false;  ///< by the planner
 };
@@ -129,14 +128,7 @@ std::vector<Tiling> implicit_gemm_tilings(const ConvProblem& p, const Format& fo
       const auto add = [&] {
         ImplicitGemmPlan even = plan;
         even.resident = even_resident(p, plan, device);
-        tilings.push_back({.config = even.str(),
-                           .tile = to_string(tile),
-                           .split_k = plan.split_k,
-                           .cluster = plan.cluster,
-                           .steps_per_split = plan.steps_per_split,
-                           .blocks = plan.tiles_m * plan.tiles_n * plan.split_k,
-                           .estimated_us = gemm_plan_us(p, access, plan, device),
-                           .taken = plan.str() == planned.str()});
+        tilings.push_back({even.str(), gemm_plan_us(p, access, plan, device), plan.str() == planned.str()});
       };
       if (plan.cluster > 1 && device.clusters) add();
       plan.cluster = 1;
@@ -157,90 +149,32 @@ std::vector<Tiling> mma_gemm_tilings(const ConvProblem& problem, const DevicePro
       if (plan.split_k == last) continue;
       last = plan.split_k;
       plan.resident = even_resident(p, plan, device);
-      tilings.push_back({.config = plan.str(),
-                         .tile = fmt::format("{}x{}", shape_of(tile).m, shape_of(tile).n),
-                         .split_k = plan.split_k,
-                         .cluster = plan.split_k,
-                         .steps_per_split = plan.steps_per_split,
-                         .blocks = plan.tiles_m * plan.tiles_n * plan.split_k,
-                         .estimated_us = mma_gemm_us(p, plan, device),
-                         .taken = plan.tile == planned.tile && plan.split_k == planned.split_k});
+      tilings.push_back(
+          {plan.str(), mma_gemm_us(p, plan, device), plan.tile == planned.tile && plan.split_k == planned.split_k});
     }
   }
   return tilings;
 }
 
-/// " together=4" behind a tile.
-std::string together(std::int64_t groups) { return groups == 1 ? "" : fmt::format(" together={}", groups); }
-
-std::vector<Tiling> wgmma_gemm_tilings(const ConvProblem& p, const DeviceProfile& device) {
+std::vector<Tiling> tilings_of(std::string_view name, const ConvProblem& p, const Candidate& offered,
+                               const DeviceProfile& device) {
   std::vector<Tiling> tilings;
-  const WgmmaGemmPlan planned = plan_wgmma_gemm(p);
-  for (const WgmmaGemmPlan& plan : wgmma_tilings(p)) {
-    // Persistent blocks are 0 splits here.
-    const std::int64_t split_k = std::max(plan.split_k, 1);
-    tilings.push_back({.config = plan.str(),
-                       .tile = fmt::format("{}x{}/{}{}", plan.m(), plan.n(), plan.width, together(plan.together)),
-                       .split_k = plan.split_k,
-                       .cluster = split_k,
-                       .steps_per_split = (plan.steps + split_k - 1) / split_k,
-                       .blocks = plan.tiles_m * plan.tiles_n * split_k,
-                       .estimated_us = wgmma_plan_us(p, plan, device),
-                       .taken = plan.str() == planned.str()});
-  }
-  return tilings;
-}
-
-std::vector<Tiling> wgmma_tf32_tilings_of(const ConvProblem& p, const DeviceProfile& device) {
-  std::vector<Tiling> tilings;
-  const WgmmaTf32Plan planned = plan_wgmma_tf32(p);
-  for (const WgmmaTf32Plan& plan : wgmma_tf32_tilings(p)) {
-    const std::int64_t split_k = std::max(plan.split_k, 1);
-    tilings.push_back({.config = plan.str(),
-                       .tile = fmt::format("{}x{}{}", plan.m(), plan.n(), together(plan.together)),
-                       .split_k = plan.split_k,
-                       .cluster = split_k,
-                       .steps_per_split = (plan.steps + split_k - 1) / split_k,
-                       .blocks = plan.tiles_m * plan.tiles_n * split_k,
-                       .estimated_us = wgmma_tf32_us(p, plan, device),
-                       .taken = plan.str() == planned.str()});
-  }
-  return tilings;
-}
-
-/// `taken`: the configuration that the algorithm offers.
-std::vector<Tiling> wgmma_halo_tilings_of(const ConvProblem& p, const DeviceProfile& device, const std::string& taken) {
-  std::vector<Tiling> tilings;
-  for (const WgmmaHaloPlan& plan : wgmma_halo_tilings(p))
-    tilings.push_back({.config = plan.str(),
-                       .tile = plan.str(),
-                       .steps_per_split = plan.groups * plan.taps,
-                       .blocks = plan.tiles_m * plan.tiles_n,
-                       .estimated_us = wgmma_halo_us(p, plan, device),
-                       .taken = plan.str() == taken});
-  for (const HaloSplitKPlan& plan : halo_split_k_tilings(p))
-    tilings.push_back({.config = plan.str(),
-                       .tile = plan.str(),
-                       .split_k = plan.split_k,
-                       .cluster = plan.split_k,
-                       .steps_per_split = plan.split_groups() * plan.taps,
-                       .blocks = plan.units * plan.tiles_n * plan.split_k,
-                       .estimated_us = halo_split_k_us(p, plan, device),
-                       .taken = plan.str() == taken});
-  return tilings;
-}
-
-std::vector<Tiling> grouped_tf32_tilings_of(const ConvProblem& p, const DeviceProfile& device) {
-  std::vector<Tiling> tilings;
-  const GroupedTf32Tiling planned = plan_grouped_tf32(p, device).value();
-  for (const GroupedTf32Tiling& tiling : grouped_tf32_tilings(p)) {
-    if (device.refuse_shared(tiling.shared_bytes())) continue;
-    tilings.push_back({.config = tiling.str(),
-                       .tile = tiling.str(),
-                       .steps_per_split = p.s * tiling.set_eights,
-                       .blocks = tiling.blocks,
-                       .estimated_us = grouped_tf32_us(p, tiling, device),
-                       .taken = tiling.str() == planned.str()});
+  const auto add = [&](const std::string& config, double us) {
+    tilings.push_back({config, us, config == offered.config});
+  };
+  if (name == "mma_gemm") return mma_gemm_tilings(p, device);
+  if (name == "wgmma_gemm")
+    for (const WgmmaGemmPlan& plan : wgmma_tilings(p)) add(plan.str(), wgmma_plan_us(p, plan, device));
+  else if (name == "wgmma_tf32")
+    for (const WgmmaTf32Plan& plan : wgmma_tf32_tilings(p)) add(plan.str(), wgmma_tf32_us(p, plan, device));
+  else if (name == "wgmma_halo") {
+    for (const WgmmaHaloPlan& plan : wgmma_halo_tilings(p)) add(plan.str(), wgmma_halo_us(p, plan, device));
+    for (const HaloSplitKPlan& plan : halo_split_k_tilings(p)) add(plan.str(), halo_split_k_us(p, plan, device));
+  } else if (name == "grouped_tf32") {
+    for (const GroupedTf32Tiling& tiling : grouped_tf32_tilings(p))
+      if (!device.refuse_shared(tiling.shared_bytes())) add(tiling.str(), grouped_tf32_us(p, tiling, device));
+  } else {
+    return implicit_gemm_tilings(p, offered.outputs[0], device);
   }
   return tilings;
 }
@@ -252,21 +186,15 @@ void measure(const Session& session, std::string_view name, std::string_view set
   if (!conv.offered()) return;
   const Candidate& offered = *conv.offered();
   const DeviceProfile& device = conv.device();
-  const std::vector<Tiling> tilings = name == "mma_gemm"       ? mma_gemm_tilings(p, device)
-                                      : name == "wgmma_gemm"   ? wgmma_gemm_tilings(p, device)
-                                      : name == "wgmma_tf32"   ? wgmma_tf32_tilings_of(p, device)
-                                      : name == "wgmma_halo"   ? wgmma_halo_tilings_of(p, device, offered.config)
-                                      : name == "grouped_tf32" ? grouped_tf32_tilings_of(p, device)
-                                                               : implicit_gemm_tilings(p, offered.outputs[0], device);
+  const std::vector<Tiling> tilings = tilings_of(name, p, offered, device);
   double planned_us = offered.estimated_us;
   for (const Tiling& tiling : tilings)
     if (tiling.taken) planned_us = tiling.estimated_us;
   for (const Tiling& tiling : tilings) {
     if (tiling.estimated_us > much * planned_us) continue;
-    fmt::print("{}{},{},\"{}\",{},{},{},{},{},{:.2f},{:.2f},{:.2f},{:.2f}\n", tiling.taken ? "*" : "", set, name,
-               p.str(), tiling.tile, tiling.split_k, tiling.cluster, tiling.steps_per_split, tiling.blocks,
-               conv.us(tiling.config), tiling.estimated_us, p.flops() / device.flops_per_us(numerics.multiply),
-               p.bytes() / device.bytes_per_us);
+    fmt::print("{}{},{},\"{}\",{},{:.2f},{:.2f},{:.2f},{:.2f}\n", tiling.taken ? "*" : "", set, name, p.str(),
+               tiling.config, conv.us(tiling.config), tiling.estimated_us,
+               p.flops() / device.flops_per_us(numerics.multiply), p.bytes() / device.bytes_per_us);
   }
 }
 
@@ -285,7 +213,7 @@ void run_all(std::span<const std::string_view> arguments) {
   const auto problems = arguments.subspan(std::min<std::size_t>(arguments.size(), 2));
   const Session session(0);
   const Numerics numerics = parse_numerics(precision);
-  fmt::print("set,algorithm,problem,tile,split_k,cluster,steps_per_split,blocks,us,estimated_us,flops_us,bytes_us\n");
+  fmt::print("set,algorithm,problem,config,us,estimated_us,flops_us,bytes_us\n");
   for (const std::string_view text : problems) measure(session, only, "asked", read_row(std::string(text)), numerics);
   if (!problems.empty()) return;
   if (numerics != Numerics()) {
