@@ -70,6 +70,16 @@ def wgmma_tf32():
     return crossed("wgmma_tf32", [conv(*sizes) for sizes in DENSE], [f"tile={tile}" for tile in tiles] + SPLIT_K)
 
 
+def wgmma_halo():
+    problems = [f"{n}x{c}x{side}x{side} -> {k}, {taps}x{taps} s1 p{taps // 2} g{groups}{behind}"
+                for n, c, side, k, taps, groups, behind in itertools.product(
+                    (1, 64), (16, 64, 256), (14, 56), (32, 256), (3, 5), (1, 4), (HALF, " +bias +relu"))]  # fmt: skip
+    problems += [problem.replace(" g1", " g1 d2x2") for problem in problems if "3x3" in problem and " g1 " in problem]
+    configs = [f"units={units} filters={filters}{more}" for units in (4, 2) for filters in (128, 96, 64, 32, 16)
+               for more in ("", " row=64", " row=32", " wide=64", " together=2", " together=4")]  # fmt: skip
+    return crossed("wgmma_halo", problems, configs)
+
+
 def wgmma_halo_split_k():
     problems = [conv(*sizes, 3, behind=behind) for sizes in ((1, 256, 14, 64), (1, 256, 28, 256), (4, 256, 28, 128),
                                                              (1, 256, 56, 256), (1, 128, 112, 64))
@@ -122,7 +132,8 @@ class Refit(unittest.TestCase):
     def test_constants_come_out_of_times_that_follow_the_model(self):
         # Every tile of wgmma_halo has as many outputs, so that the two parts of its exchange cannot be told apart.
         kept = {"wgmma_halo_split_k": ("--keep", "split_k.exchange_us")}
-        for rows_of in (implicit_gemm, mma_gemm, wgmma_gemm, wgmma_tf32, wgmma_halo_split_k, grouped_tf32):
+        for rows_of in (implicit_gemm, mma_gemm, wgmma_gemm, wgmma_tf32, wgmma_halo, wgmma_halo_split_k,
+                        grouped_tf32):  # fmt: skip
             with self.subTest(rows_of.__name__), tempfile.TemporaryDirectory() as folder:
                 file = pathlib.Path(folder) / "measured.csv"
                 with file.open("w", newline="") as out:

@@ -24,7 +24,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 COSTS = ROOT / "ops" / "conv" / "cuda" / "costs"
-MODELS = ("grouped_tf32", "implicit_gemm", "mma_gemm", "wgmma_gemm", "wgmma_halo_split_k", "wgmma_tf32")
+MODELS = ("grouped_tf32", "implicit_gemm", "mma_gemm", "wgmma_gemm", "wgmma_halo", "wgmma_halo_split_k", "wgmma_tf32")
 
 Constant = collections.namedtuple("Constant", "text by_hand")
 Measured = collections.namedtuple("Measured", "set algorithm problem config us")

@@ -11,29 +11,7 @@
 namespace lenslet::cuda {
 namespace {
 
-// Set by hand beside wgmma_gemm's constants, from 428 configurations of 19 problems and 32 drawn ones in fp16 and TF32
-// (H100, 25 November 2026): rms error 13 % (drawn: 14 %); the configuration taken is 2 % behind the best on average, 19
-// % at worst. A free fit is closer (8 and 11 %), but then loses layers to wgmma_gemm, whose estimates are of an H200.
-
-/// Launch to first product: barriers, tensor maps, memory latency. With 0.5 us more, VGG's layers at batch 1 went to
-/// the slower wgmma_gemm.
-constexpr double start_us = 1.3;
-/// Epilogue of 128x128 outputs that the other consumer's products do not hide; and in boxes of 32 filters.
-constexpr double epilogue_us = 1.22, narrow_epilogue_us = 1.65;
-/// Least time of a tap: barriers and instructions; instructions alone where filters stay.
-constexpr double tap_us = 0.20, resident_tap_us = 0.07;
-/// Overheads in 16 bits: a tile of up to 32 filters; each further K group where filters stay.
-constexpr double narrow_tile_us = 0.75, resident_group_us = 1.0;
-/// Overhead of several sets, 16 bits and float32 (1x192x35x35 -> 192, 1x1 in 6 groups: 3.1 us for 2.3).
-constexpr double sets_us = 0.6, float_sets_us = 0.38;
-/// Overhead of a TF32 tile with rows of 64 or 32 bytes (H100, 24 configurations: 0.3 to 1.5 us).
-constexpr double narrow_rows_us = 0.75;
-/// Share of the shorter of products and memory time that the longer one does not hide.
-constexpr double unhidden = 0.42;
-/// L2 bandwidth of a multiprocessor.
-constexpr double l2_bytes_per_us = 60e3;
-/// Factor of halo tile bytes for units with contiguous lines.
-constexpr double lines_factor = 1.03;
+static_assert(wgmma_halo_costs.efficiency.size() == halo_tiles.size());
 
 constexpr int shared_bytes = 226 << 10, consumer_warps = wgmma_consumers * 4;
 constexpr int most_stages = 16, most_resident = 49;  ///< of filters
@@ -179,42 +157,46 @@ std::optional<std::string> refuse_wgmma_halo(const ConvProblem& p) {
   return std::nullopt;
 }
 
-double wgmma_halo_us(const ConvProblem& p, const WgmmaHaloPlan& plan, const DeviceProfile& device) {
+double wgmma_halo_us(const ConvProblem& p, const WgmmaHaloPlan& plan, const DeviceProfile& device,
+                     const WgmmaHaloCosts& costs) {
   const HaloTile& tile = plan.tile;
   const bool in_f32 = p.storage == DType::f32;
-  const double rate = tile.efficiency / device.units *
+  const auto of_tile = static_cast<std::size_t>(std::ranges::find(halo_tiles, tile) - halo_tiles.begin());
+  const double rate = costs.efficiency[of_tile] / device.units *
                       device.flops_per_us(in_f32 ? Numerics::Multiply::tf32 : Numerics::Multiply::fp16);
   const double block_k = static_cast<double>(plan.row_bytes) / static_cast<double>(element_bytes(p));
   const double outputs = 64.0 * tile.units * tile.filters;
-  const double products_us = (plan.unit.wide == 8 ? 1.0 : lines_factor) * 2.0 * outputs * block_k / rate;
-  const double step_us = std::max(products_us, plan.resident ? resident_tap_us : tap_us);
+  const double products_us = (plan.unit.wide == 8 ? 1.0 : costs.lines_factor) * 2.0 * outputs * block_k / rate;
+  const double step_us = std::max(products_us, plan.resident ? costs.resident_tap_us : costs.tap_us);
   const auto steps = static_cast<double>(plan.groups * plan.taps);
   const double copied = static_cast<double>(plan.groups) * tile.units * plan.halo_bytes +
                         (plan.resident ? 0.0 : steps * plan.filter_bytes);
   const double out_us =
-      (tile.filters % 64 == 0 && !in_f32 ? epilogue_us : narrow_epilogue_us) * outputs / (128.0 * 128.0);
-  const double narrow_us = in_f32               ? (plan.row_bytes < 128 ? narrow_rows_us : 0)
-                           : tile.filters <= 32 ? narrow_tile_us
+      (tile.filters % 64 == 0 && !in_f32 ? costs.epilogue_us : costs.narrow_epilogue_us) * outputs / (128.0 * 128.0);
+  const double narrow_us = in_f32               ? (plan.row_bytes < 128 ? costs.narrow_rows_us : 0)
+                           : tile.filters <= 32 ? costs.narrow_tile_us
                                                 : 0;
-  const double groups_us = plan.resident ? resident_group_us * static_cast<double>(plan.groups - 1) : 0;
+  const double groups_us = plan.resident ? costs.resident_group_us * static_cast<double>(plan.groups - 1) : 0;
   // Factors measured on an H100 (docs/results/cuda-cost-model-cases-2026-11-27.csv): sets in float32, dilation, and
   // small tiles, which take less in several waves.
   const std::int64_t blocks =
       plan.resident ? std::max<std::int64_t>(device.units / plan.beside(), 1) * plan.beside() : device.units;
   const auto waves = static_cast<double>(ceil_div(plan.tiles_m * plan.beside(), blocks));
   const bool small = tile.units == 2 && tile.filters == 64;
-  const double small_factor = (in_f32 ? 1.1 : 1.05) * (waves > 1 && plan.sets == 1 ? 0.88 : 1.0);
-  const double factor = (in_f32 && plan.sets > 1 ? 1.08
+  const double small_factor = (in_f32 ? costs.float_small_factor : costs.small_factor) *
+                              (waves > 1 && plan.sets == 1 ? costs.small_waves_factor : 1.0);
+  const double factor = (in_f32 && plan.sets > 1 ? costs.float_sets_factor
                          : small                 ? small_factor
                                                  : 1.0) *
-                        (p.dilation_h > 1 || p.dilation_w > 1 ? 1.2 : 1.0);
-  const double tile_us = factor * std::max(steps * step_us + out_us + narrow_us + groups_us, copied / l2_bytes_per_us);
+                        (p.dilation_h > 1 || p.dilation_w > 1 ? costs.dilated_factor : 1.0);
+  const double tile_us =
+      factor * std::max(steps * step_us + out_us + narrow_us + groups_us, copied / costs.l2_bytes_per_us);
   const double tiles_us = waves * tile_us, memory_us = padded_bytes(p) / device.bytes_per_us;
   // Filters that stay are loaded once, partly before the previous kernel has ended.
-  constexpr double seen = 0.2;
-  const double filters_us = plan.resident ? seen * steps * plan.filter_bytes / l2_bytes_per_us : 0;
-  const double several_us = plan.sets == 1 ? 0 : in_f32 ? float_sets_us : sets_us;
-  return start_us + filters_us + several_us + std::max(tiles_us, memory_us) + unhidden * std::min(tiles_us, memory_us);
+  const double filters_us = plan.resident ? costs.seen_share * steps * plan.filter_bytes / costs.l2_bytes_per_us : 0;
+  const double several_us = plan.sets == 1 ? 0 : in_f32 ? costs.float_sets_us : costs.sets_us;
+  return costs.start_us + filters_us + several_us + std::max(tiles_us, memory_us) +
+         costs.unhidden * std::min(tiles_us, memory_us);
 }
 
 WgmmaHaloPlan plan_wgmma_halo(const ConvProblem& p) {

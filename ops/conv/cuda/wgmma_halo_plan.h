@@ -7,6 +7,7 @@
 // channels, ordered c, r, s by group.
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -17,6 +18,7 @@
 #include "base/cuda/fast_divider.h"
 #include "base/cuda/host_device.h"
 #include "ops/conv/algorithm.h"
+#include "ops/conv/cuda/costs/wgmma_halo.h"
 #include "ops/conv/cuda/wgmma_gemm_plan.h"
 
 namespace lenslet::cuda {
@@ -58,10 +60,11 @@ LENSLET_HOST_DEVICE constexpr int halo_slots(int filters, int element_bytes) {
 /// Tiles with kernels: 64 * units pixels by `filters`; the narrowest in 16 bits only.
 struct HaloTile {
   int units = 0, filters = 0;
-  double efficiency = 0;  ///< rate for long gemm_k relative to large products
+
+  bool operator==(const HaloTile&) const = default;
 };
-inline constexpr HaloTile halo_tiles[] = {{4, 128, 1.27}, {4, 96, 1.35}, {4, 64, 1.18}, {4, 32, 0.74}, {4, 16, 0.40},
-                                          {2, 128, 1.15}, {2, 96, 1.12}, {2, 64, 0.85}, {2, 32, 0.58}};
+inline constexpr std::array<HaloTile, 9> halo_tiles{
+    {{4, 128}, {4, 96}, {4, 64}, {4, 32}, {4, 16}, {2, 128}, {2, 96}, {2, 64}, {2, 32}}};
 
 struct WgmmaHaloPlan {
   std::int64_t together = 1, sets = 1;  ///< groups in a set (halo_set), and sets
@@ -107,7 +110,8 @@ std::vector<WgmmaHaloPlan> wgmma_halo_tilings(const ConvProblem& problem);
 /// Reason of refusal, or nothing.
 std::optional<std::string> refuse_wgmma_halo(const ConvProblem& problem);
 /// Time in us, launch included.
-double wgmma_halo_us(const ConvProblem& problem, const WgmmaHaloPlan& plan, const DeviceProfile& device);
+double wgmma_halo_us(const ConvProblem& problem, const WgmmaHaloPlan& plan, const DeviceProfile& device,
+                     const WgmmaHaloCosts& costs = wgmma_halo_costs);
 /// The fastest by wgmma_halo_us() on reference_gpu(). Bits depend only on `together` and, where C exceeds a row, on
 /// row_bytes.
 WgmmaHaloPlan plan_wgmma_halo(const ConvProblem& problem);

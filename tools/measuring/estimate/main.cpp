@@ -115,6 +115,12 @@ void run(std::string_view model, const DeviceProfile& device) {
         return wgmma_tf32_us(p, plan, device, costs);
       };
     });
+  if (model == "wgmma_halo")
+    return serve(wgmma_halo_costs, [&](const ConvProblem& p, const Configured& one) {
+      return [=, plan = read_wgmma_halo_plan(p, one.config)](const WgmmaHaloCosts& costs) {
+        return wgmma_halo_us(p, plan, device, costs);
+      };
+    });
   if (model == "wgmma_halo_split_k")
     return serve(halo_split_k_costs, [&](const ConvProblem& p, const Configured& one) {
       return [=, plan = read_halo_split_k_plan(p, one.config)](const HaloSplitKCosts& costs) {
