@@ -71,10 +71,9 @@ def wgmma_tf32():
 
 
 def wgmma_halo():
-    problems = [f"{n}x{c}x{side}x{side} -> {k}, {taps}x{taps} s1 p{taps // 2} g{groups}{behind}"
-                for n, c, side, k, taps, groups, behind in itertools.product(
-                    (1, 64), (16, 64, 256), (14, 56), (32, 256), (3, 5), (1, 4), (HALF, " +bias +relu"))]  # fmt: skip
-    problems += [problem.replace(" g1", " g1 d2x2") for problem in problems if "3x3" in problem and " g1 " in problem]
+    sizes = itertools.product((1, 64), (16, 256), (14, 56), (32, 256), (1, 4), (HALF, " +bias +relu"))
+    problems = [conv(n, c, side, k, 3, 1, groups, behind) for n, c, side, k, groups, behind in sizes]
+    problems += [problem.replace(" g1 ", " g1 d2x2 ") for problem in problems if " g1 " in problem]
     configs = [f"units={units} filters={filters}{more}" for units in (4, 2) for filters in (128, 96, 64, 32, 16)
                for more in ("", " row=64", " row=32", " wide=64", " together=2", " together=4")]  # fmt: skip
     return crossed("wgmma_halo", problems, configs)
