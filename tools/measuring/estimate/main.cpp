@@ -73,7 +73,7 @@ void serve(const Costs& shipped, const Plan& plan) {
   print(std::bit_cast<Values>(shipped));
   std::vector<std::function<double(const Costs&)>> estimates;
   for (const Configured& one : read_configured()) try {
-      estimates.push_back(plan(one.problem, one));
+      estimates.push_back(plan(one));
     } catch (const Error&) {
       estimates.push_back([](const Costs&) { return std::numeric_limits<double>::quiet_NaN(); });
     }
@@ -89,51 +89,40 @@ void serve(const Costs& shipped, const Plan& plan) {
 }
 
 void run(std::string_view model, const DeviceProfile& device) {
-  if (model == "implicit_gemm")
-    return serve(implicit_gemm_costs, [&](const ConvProblem& p, const Configured& one) {
-      const GemmAccess access = gemm_access(p, one.algorithm == model ? formats::nhwc : formats::nchw);
-      return [=, plan = read_implicit_gemm_plan(p, access, one.config)](const ImplicitGemmCosts& costs) {
-        return gemm_plan_us(p, access, plan, device, costs);
+  const auto fitted = [&](const auto& shipped, const auto& read, const auto& us) {
+    serve(shipped, [&](const Configured& one) {
+      return [&, p = one.problem, plan = read(one.problem, one.config)](const auto& costs) {
+        return us(p, plan, device, costs);
       };
     });
-  if (model == "mma_gemm")
-    return serve(mma_gemm_costs, [&](const ConvProblem& problem, const Configured& one) {
-      const ConvProblem p = with_merged_groups(problem);
-      return [=, plan = read_mma_gemm_plan(p, one.config, device.clusters)](const MmaGemmCosts& costs) {
-        return mma_gemm_us(p, plan, device, costs);
-      };
+  };
+  if (model == "wgmma_gemm") return fitted(wgmma_gemm_costs, read_wgmma_gemm_plan, wgmma_plan_us);
+  if (model == "wgmma_tf32") return fitted(wgmma_tf32_costs, read_wgmma_tf32_plan, wgmma_tf32_us);
+  if (model == "wgmma_halo") return fitted(wgmma_halo_costs, read_wgmma_halo_plan, wgmma_halo_us);
+  if (model == "wgmma_halo_split_k") return fitted(halo_split_k_costs, read_halo_split_k_plan, halo_split_k_us);
+  if (model == "grouped_tf32") {
+    const auto read = [&](const ConvProblem& p, const std::string& config) {
+      return read_grouped_tf32_tiling(p, config, device);
+    };
+    return fitted(grouped_tf32_costs, read, grouped_tf32_us);
+  }
+  if (model == "mma_gemm") {
+    const auto read = [&](const ConvProblem& p, const std::string& config) {
+      return read_mma_gemm_plan(with_merged_groups(p), config, device.clusters);
+    };
+    return fitted(mma_gemm_costs, read, [](const ConvProblem& p, const auto&... more) {
+      return mma_gemm_us(with_merged_groups(p), more...);
     });
-  if (model == "wgmma_gemm")
-    return serve(wgmma_gemm_costs, [&](const ConvProblem& p, const Configured& one) {
-      return [=, plan = read_wgmma_gemm_plan(p, one.config)](const WgmmaGemmCosts& costs) {
-        return wgmma_plan_us(p, plan, device, costs);
-      };
-    });
-  if (model == "wgmma_tf32")
-    return serve(wgmma_tf32_costs, [&](const ConvProblem& p, const Configured& one) {
-      return [=, plan = read_wgmma_tf32_plan(p, one.config)](const WgmmaTf32Costs& costs) {
-        return wgmma_tf32_us(p, plan, device, costs);
-      };
-    });
-  if (model == "wgmma_halo")
-    return serve(wgmma_halo_costs, [&](const ConvProblem& p, const Configured& one) {
-      return [=, plan = read_wgmma_halo_plan(p, one.config)](const WgmmaHaloCosts& costs) {
-        return wgmma_halo_us(p, plan, device, costs);
-      };
-    });
-  if (model == "wgmma_halo_split_k")
-    return serve(halo_split_k_costs, [&](const ConvProblem& p, const Configured& one) {
-      return [=, plan = read_halo_split_k_plan(p, one.config)](const HaloSplitKCosts& costs) {
-        return halo_split_k_us(p, plan, device, costs);
-      };
-    });
-  if (model == "grouped_tf32")
-    return serve(grouped_tf32_costs, [&](const ConvProblem& p, const Configured& one) {
-      return [=, plan = read_grouped_tf32_tiling(p, one.config, device)](const GroupedTf32Costs& costs) {
-        return grouped_tf32_us(p, plan, device, costs);
-      };
-    });
-  throw Error(ErrorKind::invalid_argument, fmt::format("no cost model of this name: {}", model));
+  }
+  if (model != "implicit_gemm")
+    throw Error(ErrorKind::invalid_argument, fmt::format("no cost model of this name: {}", model));
+  serve(implicit_gemm_costs, [&](const Configured& one) {
+    const GemmAccess access = gemm_access(one.problem, one.algorithm == model ? formats::nhwc : formats::nchw);
+    const ImplicitGemmPlan plan = read_implicit_gemm_plan(one.problem, access, one.config);
+    return [=, &device, p = one.problem](const ImplicitGemmCosts& costs) {
+      return gemm_plan_us(p, access, plan, device, costs);
+    };
+  });
 }
 
 }  // namespace
