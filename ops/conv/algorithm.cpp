@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 
 #include "base/aligned_format.h"
 #include "ops/conv/conv.h"
@@ -38,19 +39,20 @@ class BoundPacking final : public BoundKernel {
         problem_(problem),
         inner_(algorithm.bind_conv(problem, config, device)),
         filters_at_((inner_->workspace_bytes() + alignment - 1) / alignment * alignment),
-        filter_floats_(static_cast<std::size_t>(algorithm.filter_form(problem, config).floats)),
-        scratch_floats_(static_cast<std::size_t>(algorithm.packing_floats(problem, device.units))) {}
+        filter_bytes_(algorithm.filter_form(problem, config).bytes()),
+        scratch_bytes_(algorithm.packing_bytes(problem, device.units)) {}
 
-  std::size_t workspace_bytes() const override {
-    return filters_at_ + (filter_floats_ + scratch_floats_) * sizeof(float);
-  }
+  std::size_t workspace_bytes() const override { return filters_at_ + filter_bytes_ + scratch_bytes_; }
   void run(const KernelRun& run) const override {
-    auto* const filters = reinterpret_cast<float*>(run.workspace.data() + filters_at_);
-    const ConvRun filter{.filter = run.in<float>(ConvOp::filter), .pool = run.pool, .cuda = run.cuda};
-    algorithm_.pack(problem_, filter, {filters, filter_floats_}, filters + filter_floats_);
+    std::byte* const filters = run.workspace.data() + filters_at_;
+    ConvRun filter;
+    filter.filter_data = run.in<void>(ConvOp::filter);
+    filter.pool = run.pool;
+    filter.cuda = run.cuda;
+    algorithm_.pack(problem_, filter, {filters, filter_bytes_}, filters + filter_bytes_);
     KernelRun packed = run;
     packed.workspace = run.workspace.first(inner_->workspace_bytes());
-    packed.blob = reinterpret_cast<const std::byte*>(filters);
+    packed.blob = filters;
     packed.blob_made_now = true;
     inner_->run(packed);
   }
@@ -59,20 +61,24 @@ class BoundPacking final : public BoundKernel {
   const ConvAlgorithm& algorithm_;
   const ConvProblem problem_;
   const std::unique_ptr<const BoundKernel> inner_;
-  const std::size_t filters_at_, filter_floats_, scratch_floats_;
+  const std::size_t filters_at_, filter_bytes_, scratch_bytes_;
 };
 
 ConvRun BoundConv::conv_run(const KernelRun& run) const {
-  return {.x = run.in<float>(ConvOp::input),
-          .filter = run.blob != nullptr ? reinterpret_cast<const float*>(run.blob) : run.in<float>(ConvOp::filter),
-          .filter_made_now = run.blob_made_now,
-          .bias = run.in<float>(ConvOp::bias),
-          .residual = run.in<float>(ConvOp::residual),
-          .y = run.out<float>(),
-          .y_pixel = y_pixel(problem.k, run),
-          .workspace = run.workspace,
-          .pool = run.pool,
-          .cuda = run.cuda};
+  ConvRun of;
+  of.x_data = run.in<void>(ConvOp::input);
+  of.filter_data = run.in<void>(ConvOp::filter);
+  if (run.blob != nullptr) of.filter_data = run.blob + (problem.requantized ? multiplier_bytes(problem.k) : 0);
+  of.bias_data = run.in<void>(ConvOp::bias);
+  of.residual_data = run.in<void>(ConvOp::residual);
+  of.y_data = run.out<void>();
+  if (problem.requantized) of.requantization = {reinterpret_cast<const float*>(run.blob), problem.y_zero_point};
+  of.filter_made_now = run.blob_made_now;
+  of.y_pixel = y_pixel(problem.k, run);
+  of.workspace = run.workspace;
+  of.pool = run.pool;
+  of.cuda = run.cuda;
+  return of;
 }
 
 void BoundConv::run(const KernelRun& run) const { compute(conv_run(run)); }
@@ -89,12 +95,17 @@ Offer ConvAlgorithm::offer(const Problem& node, const Target& target) const {
   const DType dtype = node.outputs()[0].dtype, of_x = node.inputs()[ConvOp::input].type.dtype;
   if (!types().contains(dtype))
     return Offer::refuse(fmt::format("convolution of {}; only {} is supported", to_string(dtype), types().str()));
-  if (of_x != dtype && !(of_x == DType::f32 && reads_float32()))
+  const bool requantized = node.op().epilogue()->requantize.has_value();
+  if (of_x != dtype && !(of_x == DType::f32 && reads_float32()) && !(requantized && types().contains(of_x)))
     return Offer::refuse(fmt::format("its input is {}, its output {}", to_string(of_x), to_string(dtype)));
-  for (const std::size_t i : {ConvOp::filter, ConvOp::bias})  // widen made them float32
-    if (present(node.inputs(), i) && node.inputs()[i].type.dtype != DType::f32)
-      return Offer::refuse(fmt::format("its {} is {}; kernels round float32", i == ConvOp::filter ? "filter" : "bias",
-                                       to_string(node.inputs()[i].type.dtype)));
+  for (const std::size_t i : {ConvOp::filter, ConvOp::bias})
+    if (const DType wanted = i == ConvOp::filter ? filter_type() : accumulator_type();
+        present(node.inputs(), i) && node.inputs()[i].type.dtype != wanted)
+      return Offer::refuse(fmt::format("its {} is {}; {}", i == ConvOp::filter ? "filter" : "bias",
+                                       to_string(node.inputs()[i].type.dtype),
+                                       wanted == DType::f32  // widen made both float32
+                                           ? "kernels round float32"
+                                           : fmt::format("only {} is supported", to_string(wanted))));
   if (present(node.inputs(), ConvOp::residual) && node.inputs()[ConvOp::residual].type.dtype != dtype)
     return Offer::refuse("its residual is of another type than its output");
   if (node.shape(ConvOp::input).rank() == 5) return Offer::refuse("it is 3-D");
@@ -104,6 +115,7 @@ Offer ConvAlgorithm::offer(const Problem& node, const Target& target) const {
   if (!takes_anything() && node.shape(ConvOp::input).rank() != 4) return Offer::refuse("it is 1-D");
   if (computed && !node.op().epilogue()->scale.empty())
     return Offer::refuse("its filters are computed by the network and scaled");
+  if (computed && requantized) return Offer::refuse("its filters are computed by the network, its output requantized");
   const ConvProblem p = conv_problem(node);
   if (p.n == 0 && !takes_anything()) return Offer::refuse("it has no images");
   if (p.max_pool && !pools(p)) return Offer::refuse("it stores what it computes, not its maxima");
@@ -139,25 +151,21 @@ Offer ConvAlgorithm::offer(const Problem& node, const Target& target) const {
 }
 
 ConvAlgorithm::FilterForm ConvAlgorithm::filter_form(const ConvProblem& p, std::string_view) const {
-  return {.floats = p.k * p.group_c() * p.r * p.s};
+  return {.elements = p.k * p.group_c() * p.r * p.s};
 }
 
 void ConvAlgorithm::transform(const ConvProblem& p, std::string_view, const ConvFilter& filter,
-                              std::span<float> to) const {
+                              std::span<std::byte> bytes) const {
+  const std::span<float> to = as_floats(bytes);
   for (std::int64_t k = 0; k < p.k; ++k)
     for (std::int64_t i = 0; i < filter.gemm_k; ++i)
       to[static_cast<std::size_t>(k * filter.gemm_k + i)] = filter.weight(k, i);
 }
 
-void ConvAlgorithm::transform_bytes(const ConvProblem& p, std::string_view config, const ConvFilter& filter,
-                                    std::span<std::byte> to) const {
-  transform(p, config, filter, {reinterpret_cast<float*>(to.data()), to.size() / sizeof(float)});
-}
+std::size_t ConvAlgorithm::packing_bytes(const ConvProblem&, int) const { return 0; }
 
-std::int64_t ConvAlgorithm::packing_floats(const ConvProblem&, int) const { return 0; }
-
-void ConvAlgorithm::pack(const ConvProblem& p, const ConvRun& run, std::span<float> to, float*) const {
-  transform(p, {}, {.w = run.filter, .gemm_k = filter_gemm_k(p)}, to);
+void ConvAlgorithm::pack(const ConvProblem& p, const ConvRun& run, std::span<std::byte> to, std::byte*) const {
+  transform(p, {}, {.w = run.filter<void>(), .gemm_k = filter_gemm_k(p), .type = p.filter_type}, to);
 }
 
 std::optional<BlobSpec> ConvAlgorithm::blob(const Problem& node, const Candidate& candidate) const {
@@ -165,21 +173,34 @@ std::optional<BlobSpec> ConvAlgorithm::blob(const Problem& node, const Candidate
   const ConvProblem p = seen_problem(node, candidate);
   const FilterForm form = filter_form(p, candidate.config);
   BlobSpec spec;
-  spec.bytes = static_cast<std::size_t>(form.floats) * form.element_bytes;
-  // The scales are no input, so the key has them; the filters' shape comes with the constant.
+  spec.bytes = form.bytes();
+  // Scales and multipliers are no inputs, so the key has them; the filters' shape comes with the constant.
   spec.key = fmt::format("{} g{} {}", name(), p.groups, form.form);
-  const std::vector<float>& scale = node.op().epilogue()->scale;
-  spec.key.append(reinterpret_cast<const char*>(scale.data()), scale.size() * sizeof(float));
+  const auto append = [&](const std::vector<float>& list) {
+    spec.key.append(reinterpret_cast<const char*>(list.data()), list.size() * sizeof(float));
+  };
+  append(node.op().epilogue()->scale);
+  if (!p.requantized) return spec;
+  spec.bytes += multiplier_bytes(p.k);
+  spec.key += " requantized ";
+  append(node.op().epilogue()->requantize->multipliers);
   return spec;
 }
 
 void ConvAlgorithm::prepare(const Problem& node, const Candidate& candidate, std::span<std::byte> blob) const {
   const std::vector<float>& scale = node.op().epilogue()->scale;
   const ConvProblem p = seen_problem(node, candidate);
-  const ConvFilter filter{.w = node.inputs()[ConvOp::filter].constant->values<float>().data(),
+  const ConvFilter filter{.w = node.inputs()[ConvOp::filter].constant->data(),
                           .scale = scale.empty() ? nullptr : scale.data(),
-                          .gemm_k = filter_gemm_k(p)};
-  transform_bytes(p, candidate.config, filter, blob);
+                          .gemm_k = filter_gemm_k(p),
+                          .type = p.filter_type};
+  if (p.requantized) {
+    const std::span<const float> multipliers = node.op().epilogue()->requantize->multipliers;
+    std::memset(blob.data(), 0, multiplier_bytes(p.k));
+    std::ranges::copy(multipliers, reinterpret_cast<float*>(blob.data()));
+    blob = blob.subspan(multiplier_bytes(p.k));
+  }
+  transform(p, candidate.config, filter, blob);
 }
 
 std::unique_ptr<const BoundKernel> ConvAlgorithm::bind(const Binding& binding) const {

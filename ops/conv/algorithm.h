@@ -13,6 +13,7 @@
 
 #include "ops/conv/problem.h"
 #include "ops/core/config_text.h"
+#include "ops/core/conv_operands.h"
 #include "ops/core/kernel.h"
 #include "ops/core/rows.h"
 
@@ -21,28 +22,32 @@ namespace lenslet {
 /// Filters as loaded, [K][C/groups][R][S] row-major, not owned. `scale` (may be null) has one factor a filter (a folded
 /// BatchNormalization): the effective weight is w * scale[k], multiplied in double.
 struct ConvFilter {
-  const float* w = nullptr;
+  const void* w = nullptr;
   const float* scale = nullptr;
   std::int64_t gemm_k = 0;  ///< C/groups * R * S
+  DType type = DType::f32;  ///< ConvProblem::filter_type
 
+  /// The elements as loaded; T is `type`.
+  template <typename T>
+  const T* elements() const {
+    return static_cast<const T*>(w);
+  }
   double factor(std::int64_t k) const { return scale == nullptr ? 1.0 : static_cast<double>(scale[k]); }
   /// Effective weight `i` of filter k, i counting c, r, s: exact, and (below) rounded to float32.
   double exact_weight(std::int64_t k, std::int64_t i) const {
-    return static_cast<double>(w[k * gemm_k + i]) * factor(k);
+    const std::int64_t at = k * gemm_k + i;
+    if (type == DType::i8) return elements<std::int8_t>()[at] * factor(k);
+    if (type == DType::u8) return elements<std::uint8_t>()[at] * factor(k);
+    return static_cast<double>(elements<float>()[at]) * factor(k);
   }
   float weight(std::int64_t k, std::int64_t i) const { return static_cast<float>(exact_weight(k, i)); }
 };
 
 /// Arguments of one call. Pointers are 64-byte aligned arena memory (CUDA: device memory, 256 bytes, a part 16). Bias
 /// and residual may also be the model's constants, unaligned. x, residual and y are in the algorithm's format.
-struct ConvRun {
-  const float* x = nullptr;         ///< padded, if the algorithm wants explicit padding
-  const float* filter = nullptr;    ///< as transform() packed them; computed filters: [K][C/groups][R][S]
-  bool filter_made_now = false;     ///< CUDA: packed by an earlier kernel of this run; wait_for_previous() first
-  const float* bias = nullptr;      ///< [K]; null if !problem.bias
-  const float* residual = nullptr;  ///< like y; null if !problem.residual; may be y (in place)
-  float* y = nullptr;
-  std::int64_t y_pixel = 0;  ///< y_pixel()
+struct ConvRun : ConvOperands {
+  bool filter_made_now = false;  ///< CUDA: packed by an earlier kernel of this run; wait_for_previous() first
+  std::int64_t y_pixel = 0;      ///< y_pixel()
   std::span<std::byte> workspace = {};
   ThreadPool* pool = nullptr;           ///< CPU algorithms
   const cuda::Context* cuda = nullptr;  ///< CUDA algorithms: queue on its stream and return
@@ -51,6 +56,11 @@ struct ConvRun {
 /// nhwc: pixel pitch of y in elements: K, or more if Plan::pitched.
 inline std::int64_t y_pixel(std::int64_t k, const KernelRun& run) {
   return std::max(k, run.outputs[0].format().pixel_pitch);
+}
+
+/// For transform() and pack() of float32.
+inline std::span<float> as_floats(std::span<std::byte> bytes) {
+  return {reinterpret_cast<float*>(bytes.data()), bytes.size() / sizeof(float)};
 }
 
 /// An algorithm bound to a problem.
@@ -79,7 +89,7 @@ class BoundRowConv : public BoundConv, private RowKernel {
 
  protected:
   virtual bool has_rows() const { return true; }
-  /// compute() for these rows of run.x and run.y.
+  /// compute() for these rows of run.x() and run.y().
   virtual void compute_rows(const ConvRun& run, const ImageRows& rows) const = 0;
   RowShape x_shape() const final { return {problem.n, problem.h, problem.w * problem.c}; }
   RowShape y_shape() const final { return {problem.n, problem.p, problem.q * problem.k}; }
@@ -109,7 +119,7 @@ class ConvAlgorithm : public Kernel {
     bool waits_for_weights = false;  ///< as Candidate's
   };
 
-  /// Types of residual and y (ConvProblem::storage), and of x unless reads_float32(). Filters and bias are float32.
+  /// Types of residual and y (ConvProblem::storage), and of x unless reads_float32().
   DTypeSet types() const override { return dtypes<Types<float>>; }
   Offer offer(const Problem& problem, const Target& target) const final;
   std::optional<BlobSpec> blob(const Problem& problem, const Candidate& candidate) const final;
@@ -122,6 +132,9 @@ class ConvAlgorithm : public Kernel {
   virtual Plan plan(const ConvProblem& problem, const Target& target) const = 0;
   /// Further refusals where the filters are constant.
   virtual std::optional<std::string> refuse_known(const ConvProblem&) const { return std::nullopt; }
+  /// The type of the filters as loaded, and of the accumulators, which the bias has (float32 beside float32 filters).
+  virtual DType filter_type() const { return DType::f32; }
+  virtual DType accumulator_type() const { return DType::f32; }
   /// Whether it can fuse this max pooling (ConvProblem::max_pool), with this activation.
   virtual bool pools(const ConvProblem&) const { return false; }
   /// Whether it reads a float32 x where y has its own type.
@@ -135,20 +148,19 @@ class ConvAlgorithm : public Kernel {
   /// Size of the packed filters (by default as loaded), and what identifies the packing besides kernel, problem and
   /// constants (vector width, padded rows).
   struct FilterForm {
-    std::int64_t floats = 0;  ///< or elements of `element_bytes`
+    std::int64_t elements = 0;
     std::string form = {};
     std::size_t element_bytes = sizeof(float);
+
+    std::size_t bytes() const { return static_cast<std::size_t>(elements) * element_bytes; }
   };
   virtual FilterForm filter_form(const ConvProblem& problem, std::string_view config) const;
   virtual void transform(const ConvProblem& problem, std::string_view config, const ConvFilter& filter,
-                         std::span<float> to) const;
-  /// The same for other element types: called where `element_bytes` is set.
-  virtual void transform_bytes(const ConvProblem& problem, std::string_view config, const ConvFilter& filter,
-                               std::span<std::byte> to) const;
-  /// ComputedFilters::packed: floats of scratch for pack() with `threads` threads.
-  virtual std::int64_t packing_floats(const ConvProblem& problem, int threads) const;
-  /// ComputedFilters::packed: transform() of run.filter on run.pool or run.cuda. Allocates nothing.
-  virtual void pack(const ConvProblem& problem, const ConvRun& run, std::span<float> to, float* scratch) const;
+                         std::span<std::byte> to) const;
+  /// ComputedFilters::packed: bytes of scratch for pack() with `threads` threads.
+  virtual std::size_t packing_bytes(const ConvProblem& problem, int threads) const;
+  /// ComputedFilters::packed: transform() of run.filter() on run.pool or run.cuda. Allocates nothing.
+  virtual void pack(const ConvProblem& problem, const ConvRun& run, std::span<std::byte> to, std::byte* scratch) const;
   /// `problem` as BoundConv stores it.
   virtual std::unique_ptr<const BoundKernel> bind_conv(const ConvProblem& problem, std::string_view config,
                                                        const DeviceProfile& device) const = 0;

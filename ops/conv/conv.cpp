@@ -140,6 +140,13 @@ ConvProblem ConvOp::problem(std::span<const InputInfo> inputs) const {
   problem.residual = present(inputs, residual);
   problem.activation = epilogue_.activation;
   problem.storage = problem.x_storage = inputs[input].type.dtype;
+  problem.filter_type = inputs[filter].type.dtype;
+  if (const auto& to = epilogue_.requantize) {
+    problem.storage = to->type;
+    problem.accumulator_type = DType::i32;
+    problem.requantized = true;
+    problem.y_zero_point = to->zero_point;
+  }
   problem.max_pool = max_pool_;
   return problem;
 }
@@ -161,8 +168,11 @@ std::shared_ptr<const Op> ConvOp::planes() const {
 std::vector<TensorType> ConvOp::infer(std::span<const InputInfo> inputs) const {
   if (!present(inputs, input) || !present(inputs, filter))
     throw Error(ErrorKind::invalid_model, "convolution: input or filter is left out");
-  const DType dtype = inputs[input].type.dtype;
-  require_equal_dtypes(inputs);
+  DType dtype = inputs[input].type.dtype;
+  if (epilogue_.requantize)
+    dtype = requantized_type(epilogue_, inputs);
+  else
+    require_equal_dtypes(inputs);
   const ConvProblem problem = this->problem(inputs);
   const Shape& x = inputs[input].type.shape;
   if (problem.max_pool && (x.rank() != 4 || problem.residual))
@@ -263,8 +273,8 @@ std::unique_ptr<const Problem> pose(const ConvProblem& p, const Tensor& w, std::
   };
   const Shape y{p.n, p.k, p.stored_p(), p.stored_q()};
   std::vector<InputInfo> inputs{known(p.x_storage, {p.n, p.c, p.h, p.w}, true),
-                                known(DType::f32, {p.k, p.group_c(), p.r, p.s}, true), known(DType::f32, {p.k}, p.bias),
-                                known(p.storage, y, p.residual)};
+                                known(p.filter_type, {p.k, p.group_c(), p.r, p.s}, true),
+                                known(p.accumulator_type, {p.k}, p.bias), known(p.storage, y, p.residual)};
   if (!w.empty()) inputs[ConvOp::filter].constant = &w;
   return std::make_unique<const Problem>(std::make_shared<ConvOp>(p, std::move(scale)), inputs,
                                          std::vector<TensorType>{{p.storage, y}});

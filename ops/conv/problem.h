@@ -38,9 +38,13 @@ struct ConvProblem {
   bool bias = false;      ///< [k], added first
   bool residual = false;  ///< [n,k,p,q] in the output's layout, added before the activation
   Activation activation;
-  DType storage = DType::f32;    ///< of residual and y; bias and source filters are float32
-  DType x_storage = DType::f32;  ///< of x: the same, or float32 where a network's input is read directly
-  MaxWindows max_pool;           ///< fused pooling: stored are [n,k,stored_p,stored_q], no residual
+  DType storage = DType::f32;           ///< of residual and y
+  DType x_storage = DType::f32;         ///< of x: the same, or float32 where a network's input is read directly
+  DType filter_type = DType::f32;       ///< of the filters as loaded
+  DType accumulator_type = DType::f32;  ///< of the sums, and of the bias
+  bool requantized = false;             ///< y is stored by a Requantization, not converted
+  std::int32_t y_zero_point = 0;        ///< requantized
+  MaxWindows max_pool;                  ///< fused pooling: stored are [n,k,stored_p,stored_q], no residual
 
   std::int64_t group_c() const { return c / groups; }
   std::int64_t group_k() const { return k / groups; }

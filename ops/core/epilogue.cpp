@@ -1,5 +1,9 @@
 #include "ops/core/epilogue.h"
 
+#include <fmt/format.h>
+
+#include "ops/core/checks.h"
+
 namespace lenslet {
 
 void append_attributes(AttributeList& list, const Epilogue& epilogue) {
@@ -13,6 +17,11 @@ void append_attributes(AttributeList& list, const Epilogue& epilogue) {
   }
   if (!epilogue.scale.empty())
     list.emplace_back("weight_scale", std::vector<double>(epilogue.scale.begin(), epilogue.scale.end()));
+  if (const auto& to = epilogue.requantize) {
+    list.emplace_back("multipliers", std::vector<double>(to->multipliers.begin(), to->multipliers.end()));
+    list.emplace_back("zero_point", std::int64_t{to->zero_point});
+    list.emplace_back("stored_type", std::string(to_string(to->type)));
+  }
 }
 
 void read_epilogue(AttributeReader& reader, Epilogue& epilogue) {
@@ -21,6 +30,30 @@ void read_epilogue(AttributeReader& reader, Epilogue& epilogue) {
   epilogue.activation.beta = static_cast<float>(reader.real("activation_beta", 0));
   epilogue.scale.clear();
   for (const double factor : reader.reals("weight_scale")) epilogue.scale.push_back(static_cast<float>(factor));
+  epilogue.requantize.reset();
+  const std::vector<double> multipliers = reader.reals("multipliers");
+  if (multipliers.empty()) return;
+  epilogue.requantize =
+      Epilogue::Requantize{.multipliers = {multipliers.begin(), multipliers.end()},
+                           .zero_point = static_cast<std::int32_t>(reader.integer("zero_point", 0)),
+                           .type = reader.text("stored_type", "uint8") == to_string(DType::i8) ? DType::i8 : DType::u8};
+}
+
+DType requantized_type(const Epilogue& epilogue, std::span<const InputInfo> inputs) {
+  const Epilogue::Requantize& to = *epilogue.requantize;
+  const auto weights = static_cast<std::size_t>(epilogue.weight_input);
+  require_dtype("x", inputs[0].type.dtype, {DType::i8, DType::u8});
+  require_dtype("w", inputs[weights].type.dtype, {DType::i8, DType::u8});
+  const auto require_optional = [&](const char* name, int input, DType type) {
+    const auto i = static_cast<std::size_t>(input);
+    if (input != Epilogue::no_input && present(inputs, i)) require_dtype(name, inputs[i].type.dtype, {type});
+  };
+  require_optional("bias", epilogue.bias_input, DType::i32);
+  require_optional("residual", epilogue.residual_input, to.type);
+  const std::int64_t filters = inputs[weights].type.shape[0];
+  if (std::ssize(to.multipliers) != filters)
+    throw Error(ErrorKind::internal, fmt::format("{} multipliers for {} filters", to.multipliers.size(), filters));
+  return to.type;
 }
 
 }  // namespace lenslet

@@ -2,13 +2,18 @@
 // The epilogue of a matrix product: applied to the accumulators before they are stored, alike for all operators.
 
 #include <cstdint>
+#include <optional>
+#include <span>
 #include <vector>
 
 #include "lenslet/attributes.h"
+#include "lenslet/tensor.h"
 #include "ops/core/activation.h"
 #include "ops/core/attribute_reader.h"
 
 namespace lenslet {
+
+struct InputInfo;  // op.h
 
 /// y = activation(scale[k] * sum + bias_factor * bias[k] + residual), k the output channel. Fusing passes know this
 /// struct and no operator class: they read an operator's epilogue, change it and ask for the operator with the new one.
@@ -24,13 +29,26 @@ struct Epilogue {
   std::vector<float> scale = {};  ///< one factor a channel; empty: 1
   Activation activation = {};
 
+  /// y is stored in 8 bits: round(acc * multipliers[k]) + zero_point, saturated; acc has bias and activation.
+  struct Requantize {
+    std::vector<float> multipliers = {};  ///< [K]: x's scale times the filter's, divided by y's
+    std::int32_t zero_point = 0;
+    DType type = DType::u8;  ///< or i8
+  };
+  std::optional<Requantize> requantize = {};
+
   /// True while a scale can still be folded: nothing follows the scaled and shifted sum yet.
   bool open() const { return activation.kind == Activation::Kind::none; }
 };
 
-/// Appends activation, activation_alpha, activation_beta and weight_scale where they differ from the defaults.
+/// Appends activation, activation_alpha, activation_beta, weight_scale, and multipliers, zero_point and stored_type of
+/// Requantize, where they differ from the defaults.
 void append_attributes(AttributeList& list, const Epilogue& epilogue);
 /// The reverse, for normalised attributes (NodeSpec::normalised); model files cannot contain these.
 void read_epilogue(AttributeReader& reader, Epilogue& epilogue);
+
+/// With `requantize`: the type of y, of operators whose input 0 is x. x and the weights are of 8 bits, the bias is
+/// int32, the residual is like y. Error(invalid_model) for other types, Error(internal) unless there are K multipliers.
+DType requantized_type(const Epilogue& epilogue, std::span<const InputInfo> inputs);
 
 }  // namespace lenslet

@@ -1,11 +1,10 @@
 #pragma once
 // Exact (modulo 2^32) products of 8-bit integers, and requantisation of their accumulators.
 
-#include <cmath>
 #include <cstdint>
 
 #include "base/cuda/host_device.h"
-#include "base/saturate.h"
+#include "ops/core/requantization.h"
 
 namespace lenslet {
 
@@ -67,10 +66,11 @@ struct IntegerResult {
   }
 };
 
-/// round(sum * multiplier) + zero, ties to even; saturated to 8 bits, NaN gives 0.
+/// requantized() to either type.
 LENSLET_HOST_DEVICE inline std::uint8_t requantized(std::int32_t sum, float multiplier, int zero, bool is_signed) {
-  const double value = static_cast<double>(std::rint(static_cast<float>(sum) * multiplier)) + zero;
-  return is_signed ? static_cast<std::uint8_t>(saturate<std::int8_t>(value)) : saturate<std::uint8_t>(value);
+  const auto acc = static_cast<float>(sum);
+  return is_signed ? static_cast<std::uint8_t>(requantized<std::int8_t>(acc, multiplier, zero))
+                   : requantized<std::uint8_t>(acc, multiplier, zero);
 }
 
 // On the CPU k is packed into 32-bit words, as the instruction set multiplies them: four bytes (signed on the left,

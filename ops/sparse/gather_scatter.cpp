@@ -32,7 +32,7 @@ class BoundGatherScatter final : public BoundKernel {
       float* const sums = workspace + worker * own_floats();
       compute(r, first, last, sums, sums + block_rows * p_.filters);
     });
-    clear_rows(r.y, r.rulebook.outputs(), p_.max_outputs, p_.filters, *run.pool);
+    clear_rows(r.y<float>(), r.rulebook.outputs(), p_.max_outputs, p_.filters, *run.pool);
   }
 
  private:
@@ -53,9 +53,10 @@ class BoundGatherScatter final : public BoundKernel {
       for (std::int64_t at = begin; at < end; at += batch) {
         const std::int64_t count = std::min(batch, end - at);
         for (std::int64_t i = 0; i < count; ++i)
-          std::copy_n(r.x + (pairs.identity ? at + i : pairs.in[at + i]) * c, c, gathered + i * c);
+          std::copy_n(r.x<float>() + (pairs.identity ? at + i : pairs.in[at + i]) * c, c, gathered + i * c);
         for (std::int64_t k = 0; k < filters; ++k) {
-          for (std::int64_t j = 0; j < c; ++j) taps_filter[j] = op.scaled(r.w[(k * c + j) * p_.taps + tap], k);
+          for (std::int64_t j = 0; j < c; ++j)
+            taps_filter[j] = op.scaled(r.filter<float>()[(k * c + j) * p_.taps + tap], k);
           for (std::int64_t i = 0; i < count; ++i) {
             float product = 0;
             for (std::int64_t j = 0; j < c; ++j) product += gathered[i * c + j] * taps_filter[j];
@@ -66,9 +67,9 @@ class BoundGatherScatter final : public BoundKernel {
     }
     for (std::int64_t i = 0; i < (last - first) * filters; ++i) {
       float sum = sums[i];
-      if (r.bias != nullptr) sum += r.bias[i % filters];
-      if (r.residual != nullptr) sum += r.residual[first * filters + i];
-      r.y[first * filters + i] = static_cast<float>(apply(p_.activation, double{sum}));
+      if (r.bias<float>() != nullptr) sum += r.bias<float>()[i % filters];
+      if (r.residual<float>() != nullptr) sum += r.residual<float>()[first * filters + i];
+      r.y<float>()[first * filters + i] = static_cast<float>(apply(p_.activation, double{sum}));
     }
   }
 

@@ -190,7 +190,7 @@ class BoundGatheredTiles final : public BoundKernel {
 
   void run(const KernelRun& run) const override {
     const SparseConvRun r(p_, run);
-    const auto* const filters = reinterpret_cast<const float*>(run.blob);
+    const auto* const filters = r.filter<float>();
     auto* const workspace = reinterpret_cast<float*>(run.workspace.data());
     r.for_each_block(rows_, *run.pool, [&](std::int64_t first, std::int64_t last, int worker) {
       float* const sums = workspace + worker * own_floats();
@@ -206,13 +206,14 @@ class BoundGatheredTiles final : public BoundKernel {
         else
           in = pairs.in + begin, out = pairs.out + begin;
         HWY_DYNAMIC_DISPATCH(add_tap)
-        (r.x, p_.channels, filters + tap * packed_, columns_, sums, first, in, out, end - begin);
+        (r.x<float>(), p_.channels, filters + tap * packed_, columns_, sums, first, in, out, end - begin);
       }
       HWY_DYNAMIC_DISPATCH(finish)
-      (sums, columns_, last - first, p_.filters, r.bias,
-       r.residual == nullptr ? nullptr : r.residual + first * p_.filters, p_.activation, r.y + first * p_.filters);
+      (sums, columns_, last - first, p_.filters, r.bias<float>(),
+       r.residual<float>() == nullptr ? nullptr : r.residual<float>() + first * p_.filters, p_.activation,
+       r.y<float>() + first * p_.filters);
     });
-    clear_rows(r.y, r.rulebook.outputs(), p_.max_outputs, p_.filters, *run.pool);
+    clear_rows(r.y<float>(), r.rulebook.outputs(), p_.max_outputs, p_.filters, *run.pool);
   }
 
  private:

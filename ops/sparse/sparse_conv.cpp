@@ -76,6 +76,12 @@ SparseConvProblem SparseConvOp::problem(std::span<const InputInfo> inputs) const
     require_shape("neighbours", table.shape, {p.taps, neighbour_rows(table.shape[1])});
     p.table_rows = table.shape[1];
   }
+  p.filter_type = inputs[filter].type.dtype;
+  if (const auto& to = epilogue_.requantize) {
+    p.accumulator_type = DType::i32;
+    p.requantized = true;
+    p.y_zero_point = to->zero_point;
+  }
   p.max_pairs = p.submanifold ? 2 * pairs + p.max_outputs : pairs;
   return p;
 }
@@ -83,21 +89,21 @@ SparseConvProblem SparseConvOp::problem(std::span<const InputInfo> inputs) const
 std::vector<TensorType> SparseConvOp::infer(std::span<const InputInfo> inputs) const {
   const SparseConvProblem p = problem(inputs);
   require_dtype("rulebook", inputs[rulebook].type.dtype, {DType::i32});
-  const DType dtype = inputs[input].type.dtype;
   const Shape y{p.max_outputs, p.filters};
+  DType dtype = inputs[input].type.dtype;
   const auto require_like_x = [&](std::size_t i, const char* name) {
     require_dtype(name, inputs[i].type.dtype, {dtype});
   };
-  require_like_x(filter, "w");
-  if (p.bias) {
-    require_like_x(bias, "bias");
-    require_shape("bias", inputs[bias].type.shape, {p.filters});
+  if (epilogue_.requantize) {
+    dtype = requantized_type(epilogue_, inputs);
+  } else {
+    require_like_x(filter, "w");
+    if (p.bias) require_like_x(bias, "bias");
+    if (p.residual) require_like_x(residual, "residual");
   }
+  if (p.bias) require_shape("bias", inputs[bias].type.shape, {p.filters});
   if (p.table_rows > 0) require_dtype("neighbours", inputs[neighbours].type.dtype, {DType::i32});
-  if (p.residual) {
-    require_like_x(residual, "residual");
-    require_shape("residual", inputs[residual].type.shape, y);
-  }
+  if (p.residual) require_shape("residual", inputs[residual].type.shape, y);
   if (!epilogue_.scale.empty() && static_cast<std::int64_t>(epilogue_.scale.size()) != p.filters)
     throw Error(ErrorKind::internal, fmt::format("{} scales for {} filters", epilogue_.scale.size(), p.filters));
   return {{dtype, y}};
@@ -142,12 +148,15 @@ std::optional<std::string> refuse_types(const Problem& node, DType storage) {
 }
 
 SparseConvRun::SparseConvRun(const SparseConvProblem& p, const KernelRun& run)
-    : x(run.in<float>(SparseConvOp::input)),
-      rulebook(run.inputs[SparseConvOp::rulebook], p.taps, p.submanifold, p.inverse, p.max_inputs, p.max_outputs),
-      w(run.in<float>(SparseConvOp::filter)),
-      bias(run.in<float>(SparseConvOp::bias)),
-      residual(run.in<float>(SparseConvOp::residual)),
-      y(run.out<float>()) {}
+    : rulebook(run.inputs[SparseConvOp::rulebook], p.taps, p.submanifold, p.inverse, p.max_inputs, p.max_outputs) {
+  x_data = run.in<void>(SparseConvOp::input);
+  filter_data = run.in<void>(SparseConvOp::filter);
+  if (run.blob != nullptr) filter_data = run.blob + (p.requantized ? multiplier_bytes(p.filters) : 0);
+  bias_data = run.in<void>(SparseConvOp::bias);
+  residual_data = run.in<void>(SparseConvOp::residual);
+  y_data = run.out<void>();
+  if (p.requantized) requantization = {reinterpret_cast<const float*>(run.blob), p.y_zero_point};
+}
 
 OpParts sparse_conv() { return {make_from<SparseConvOp>}; }
 

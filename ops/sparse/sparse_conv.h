@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "ops/core/conv_operands.h"
 #include "ops/core/kernel.h"
 #include "ops/sparse/rulebook.h"
 
@@ -21,6 +22,9 @@ struct SparseConvProblem {
   bool weights_known = false, bias = false, residual = false;
   std::int64_t table_rows = 0;  ///< of the table of neighbours that is given; 0: none is
   Activation activation = {};
+  DType filter_type = DType::f32, accumulator_type = DType::f32;  ///< as ConvProblem's
+  bool requantized = false;
+  std::int32_t y_zero_point = 0;
 
   /// With the largest possible number of pairs.
   double flops() const {
@@ -67,11 +71,8 @@ class SparseConvOp final : public Op {
 std::optional<std::string> refuse_types(const Problem& node, DType storage);
 
 /// A kernel's view of a run.
-struct SparseConvRun {
-  const float* x;
+struct SparseConvRun : ConvOperands {
   RulebookView rulebook;
-  const float *w, *bias, *residual;  ///< null where there is none, or it is in the blob
-  float* y;
 
   /// Error(invalid_argument) as RulebookView.
   SparseConvRun(const SparseConvProblem& problem, const KernelRun& run);

@@ -116,15 +116,15 @@ class BoundDirect final : public BoundConv {
         const std::int64_t k = row / problem.p % problem.k;
         const std::int64_t n = row / problem.p / problem.k;
         const std::int64_t first_c = k / problem.group_k() * problem.group_c();
-        const float* x = run.x + (n * problem.c + first_c) * problem.h * problem.w;
-        sum_row(problem, x, run.filter + k * gemm_k, p, sum, part);
+        const float* x = run.x<float>() + (n * problem.c + first_c) * problem.h * problem.w;
+        sum_row(problem, x, run.filter<float>() + k * gemm_k, p, sum, part);
 
-        const float bias = run.bias == nullptr ? 0.0F : run.bias[k];
+        const float bias = run.bias<float>() == nullptr ? 0.0F : run.bias<float>()[k];
         for (std::int64_t q = 0; q < problem.q; ++q) sum[q] += bias;
-        if (run.residual != nullptr)
-          for (std::int64_t q = 0; q < problem.q; ++q) sum[q] += run.residual[row * problem.q + q];
+        if (run.residual<float>() != nullptr)
+          for (std::int64_t q = 0; q < problem.q; ++q) sum[q] += run.residual<float>()[row * problem.q + q];
         activate_row(problem.activation, sum, problem.q);
-        std::memcpy(run.y + row * problem.q, sum, static_cast<std::size_t>(problem.q) * sizeof(float));
+        std::memcpy(run.y<float>() + row * problem.q, sum, static_cast<std::size_t>(problem.q) * sizeof(float));
       }
     });
   }

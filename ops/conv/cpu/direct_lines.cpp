@@ -99,10 +99,11 @@ class DirectLines final : public ConvAlgorithm {
   }
 
   FilterForm filter_form(const ConvProblem& p, std::string_view) const override {
-    return {.floats = line_filter_floats(p)};
+    return {.elements = line_filter_floats(p)};
   }
-  void transform(const ConvProblem& p, std::string_view, const ConvFilter& filter, std::span<float> to) const override {
-    transform_lines(p, filter, to);
+  void transform(const ConvProblem& p, std::string_view, const ConvFilter& filter,
+                 std::span<std::byte> bytes) const override {
+    transform_lines(p, filter, as_floats(bytes));
   }
   ComputedFilters computed_filters() const override { return ComputedFilters::packed; }
   std::unique_ptr<const BoundKernel> bind_conv(const ConvProblem& p, std::string_view,

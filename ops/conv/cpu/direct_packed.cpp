@@ -15,7 +15,7 @@ class BoundDirectPacked final : public BoundRowConv {
     const ConvProblem& p = problem;
     for (std::int64_t g = 0; g < p.groups; ++g) {
       Gemm call = group_product(p, run, filter_, g, 0, p.n * p.p * p.q);
-      call.a = windows(p, run.x + g * p.group_c());
+      call.a = windows(p, run.x<float>() + g * p.group_c());
       set_segments(call);
       gemm(call, *run.pool);
     }

@@ -383,8 +383,8 @@ class BoundDirectRows final : public BoundConv {
                              .plane = tiling_.plane_floats(p),
                              .row = tiling_.row_floats(),
                              .taps = taps_.data(),
-                             .w = run.filter + (g * k + i) * p.group_c() * p.r * p.s,
-                             .bias = run.bias == nullptr ? nullptr : run.bias + g * k + i,
+                             .w = run.filter<float>() + (g * k + i) * p.group_c() * p.r * p.s,
+                             .bias = run.bias<float>() == nullptr ? nullptr : run.bias<float>() + g * k + i,
                              .y = sums + ((g - item.groups.begin) * k + i) * y_plane,
                              .y_plane = y_plane,
                              .y_row = y_row,
@@ -406,7 +406,7 @@ class BoundDirectRows final : public BoundConv {
       float* const to = x + row * tiling_.row_floats();
       const std::int64_t h = top + row;
       const std::int64_t pixel = item.image * p.h * p.w + std::clamp<std::int64_t>(h, 0, p.h - 1) * x_steps_.row;
-      const float* const line = run.x + pixel * p.c + item.groups.begin * p.group_c();
+      const float* const line = run.x<float>() + pixel * p.c + item.groups.begin * p.group_c();
       for (std::size_t i = 0; i < tiling_.phases.size(); ++i)
         copy_line(line, h >= 0 && h < p.h, item.columns.begin * p.stride_w - p.pad_left + tiling_.phases[i], channels,
                   to + static_cast<std::int64_t>(i) * tiling_.line(), plane);
@@ -439,17 +439,17 @@ class BoundDirectRows final : public BoundConv {
     const auto pixel_of = [&](std::int64_t row) {
       return item.image * p.p * p.q + (item.rows.begin + row) * y_steps_.row + item.columns.begin * y_steps_.column;
     };
-    if (run.residual != nullptr)
+    if (run.residual<float>() != nullptr)
       for (std::int64_t row = 0; row < item.rows.count(); ++row)
         for (std::int64_t k = 0; k < filters; ++k) {
-          const float* const from = run.residual + pixel_of(row) * p.k + first + k;
+          const float* const from = run.residual<float>() + pixel_of(row) * p.k + first + k;
           float* const to = sums + k * y_plane + row * y_row;
           for (std::int64_t q = 0; q < count; ++q) to[q] += from[q * y_steps_.column * p.k];
         }
     HWY_DYNAMIC_DISPATCH(activate)(p.activation, sums, filters * y_plane);
     const std::int64_t step = y_steps_.column * run.y_pixel;
     for (std::int64_t row = 0; row < item.rows.count(); ++row) {
-      float* const to = run.y + pixel_of(row) * run.y_pixel + first;
+      float* const to = run.y<float>() + pixel_of(row) * run.y_pixel + first;
       if (step == 1)
         std::memcpy(to, sums + row * y_row, static_cast<std::size_t>(count) * sizeof(float));
       else
@@ -506,9 +506,11 @@ class DirectRows final : public ConvAlgorithm {
   }
 
   FilterForm filter_form(const ConvProblem& p, std::string_view) const override {
-    return {.floats = p.k * p.group_c() * p.r * p.s, .form = upright(p) ? "columns" : "rows"};
+    return {.elements = p.k * p.group_c() * p.r * p.s, .form = upright(p) ? "columns" : "rows"};
   }
-  void transform(const ConvProblem& p, std::string_view, const ConvFilter& filter, std::span<float> to) const override {
+  void transform(const ConvProblem& p, std::string_view, const ConvFilter& filter,
+                 std::span<std::byte> bytes) const override {
+    const std::span<float> to = as_floats(bytes);
     const std::int64_t taps = p.r * p.s, rows = upright(p) ? p.s : p.r, columns = taps / rows;
     std::size_t at = 0;
     for (std::int64_t g = 0; g < p.groups; ++g)

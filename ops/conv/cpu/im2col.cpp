@@ -99,7 +99,7 @@ class BoundIm2col final : public BoundRowConv {
       for (std::int64_t piece = begin; piece < end; ++piece) {
         const std::int64_t group = piece / count, first = piece % count * columns_.rows;
         const std::int64_t rows = std::min(columns_.rows, columns_.pixels - first);
-        fill_columns(problem, run.x, group, first, rows, columns);
+        fill_columns(problem, run.x<float>(), group, first, rows, columns);
         Gemm call = group_product(problem, run, filter_, group, first, rows);
         call.a.base = columns;
         call.a.stride = columns_.gemm_k;
@@ -111,7 +111,7 @@ class BoundIm2col final : public BoundRowConv {
   void run_whole(const ConvRun& run, float* columns) const {
     for (std::int64_t g = 0; g < problem.groups; ++g) {
       run.pool->parallel_for(columns_.pixels, 16, [&](std::int64_t begin, std::int64_t end, int) {
-        fill_columns(problem, run.x, g, begin, end - begin, columns + begin * columns_.gemm_k);
+        fill_columns(problem, run.x<float>(), g, begin, end - begin, columns + begin * columns_.gemm_k);
       });
       Gemm call = group_product(problem, run, filter_, g, 0, columns_.pixels);
       call.a.base = columns;
@@ -124,7 +124,7 @@ class BoundIm2col final : public BoundRowConv {
     const ConvProblem& p = problem;
     for (std::int64_t g = 0; g < p.groups; ++g) {
       Gemm call = group_product(p, run, filter_, g, 0, p.n * p.p * p.q);
-      call.a = windows(p, run.x + g * p.group_c());
+      call.a = windows(p, run.x<float>() + g * p.group_c());
       gemm(call, *run.pool);
     }
   }

@@ -142,7 +142,7 @@ class BoundIm2colNchw final : public BoundConv {
     auto* const workspace = reinterpret_cast<float*>(run.workspace.data());
     float* const packed = workspace + worker * own_floats(p);
     float* const columns = packed + columns_at(p);
-    const float* const x = run.x + planes * p.group_c() * p.h * p.w;
+    const float* const x = run.x<float>() + planes * p.group_c() * p.h * p.w;
     const auto fill = [&](std::int64_t begin, std::int64_t end, int filler) {
       for (std::int64_t c = begin; c < end; ++c) {
         const float* const plane = x + c * p.h * p.w;
@@ -177,27 +177,28 @@ class BoundIm2colNchw final : public BoundConv {
     const ConvProblem& p = problem;
     const std::int64_t k = p.group_k(), filter = planes % p.groups * k, ldy = pixels(p), at = planes * k * ldy + first;
     const bool whole = count == ldy;
-    if (whole) sums = run.y + at;
+    if (whole) sums = run.y<float>() + at;
     Gemm g{.m = k,
            .n = count,
            .k = gemm_k(p),
-           .a = {.base = run.filter + filter * gemm_k(p), .stride = gemm_k(p)},
+           .a = {.base = run.filter<float>() + filter * gemm_k(p), .stride = gemm_k(p)},
            .b = packed,
            .c = sums,
            .ldc = count,
            .activation = p.activation};
-    if (run.bias != nullptr || run.residual != nullptr) {
+    if (run.bias<float>() != nullptr || run.residual<float>() != nullptr) {
       g.accumulate = true;
       for (std::int64_t i = 0; i < k; ++i) {
-        const float bias = run.bias == nullptr ? 0.0F : run.bias[filter + i];
+        const float bias = run.bias<float>() == nullptr ? 0.0F : run.bias<float>()[filter + i];
         for (std::int64_t j = 0; j < count; ++j)
-          sums[i * count + j] = run.residual == nullptr ? bias : bias + run.residual[at + i * ldy + j];
+          sums[i * count + j] =
+              run.residual<float>() == nullptr ? bias : bias + run.residual<float>()[at + i * ldy + j];
       }
     }
     pool == nullptr ? gemm_serial(g) : gemm(g, *pool);
     for (std::int64_t i = 0; !whole && i < k; ++i) {
-      if (i + 1 < k) fetch<true>(run.y + at + (i + 1) * ldy, count);
-      std::copy(sums + i * count, sums + (i + 1) * count, run.y + at + i * ldy);
+      if (i + 1 < k) fetch<true>(run.y<float>() + at + (i + 1) * ldy, count);
+      std::copy(sums + i * count, sums + (i + 1) * count, run.y<float>() + at + i * ldy);
     }
   }
 };

@@ -85,42 +85,42 @@ class BoundKn2col final : public BoundConv {
   }
 
   void begin_sums(const ConvRun& run) const {
-    if (run.residual == run.y) return;
+    if (run.residual<float>() == run.y<float>()) return;
     const std::int64_t k = problem.k;
-    run.pool->parallel_for(problem.n * problem.p * problem.q, 1 + (32 << 10) / k,
-                           [&](std::int64_t begin, std::int64_t end, int) {
-                             for (std::int64_t pixel = begin; pixel < end; ++pixel) {
-                               float* const to = run.y + pixel * run.y_pixel;
-                               if (run.residual == nullptr)
-                                 std::fill(to, to + k, 0.0F);
-                               else
-                                 std::copy(run.residual + pixel * k, run.residual + (pixel + 1) * k, to);
-                             }
-                           });
+    run.pool->parallel_for(
+        problem.n * problem.p * problem.q, 1 + (32 << 10) / k, [&](std::int64_t begin, std::int64_t end, int) {
+          for (std::int64_t pixel = begin; pixel < end; ++pixel) {
+            float* const to = run.y<float>() + pixel * run.y_pixel;
+            if (run.residual<float>() == nullptr)
+              std::fill(to, to + k, 0.0F);
+            else
+              std::copy(run.residual<float>() + pixel * k, run.residual<float>() + (pixel + 1) * k, to);
+          }
+        });
   }
 
   void add_tap(const ConvRun& run, std::int64_t image, std::int64_t images, std::int64_t g, const Tap& tap) const {
     const ConvProblem& p = problem;
     const std::int64_t channel = g * p.group_k(), pixels = image * p.p * p.q;
-    float* const y = run.y + pixels * run.y_pixel + channel;
+    float* const y = run.y<float>() + pixels * run.y_pixel + channel;
     Gemm call{.m = images * tap.pixels(),
               .n = p.group_k(),
               .k = p.group_c(),
-              .a = {.base = run.x + (image * p.h * p.w + tap.x) * p.c + g * p.group_c(),
+              .a = {.base = run.x<float>() + (image * p.h * p.w + tap.x) * p.c + g * p.group_c(),
                     .stride = p.stride_w * p.c,
                     .width = tap.q.count(),
                     .line_stride = p.stride_h * p.w * p.c,
                     .height = tap.p.count(),
                     .image_stride = p.h * p.w * p.c},
-              .b = filter_.group(run.filter, g, tap.index),
+              .b = filter_.group(run.filter<float>(), g, tap.index),
               .activation = {}};
     if (tap.reads_for_all(p)) {
       const bool first = &tap == &taps_.front(), last = &tap == &taps_.back();
       call.c = y;
       call.ldc = run.y_pixel;
       call.accumulate = !first;
-      if (first && run.residual != nullptr) call.residual = run.residual + pixels * p.k + channel;
-      if (last && run.bias != nullptr) call.bias = run.bias + channel;
+      if (first && run.residual<float>() != nullptr) call.residual = run.residual<float>() + pixels * p.k + channel;
+      if (last && run.bias<float>() != nullptr) call.bias = run.bias<float>() + channel;
       if (last) call.activation = p.activation;
       return gemm(call, *run.pool);
     }
@@ -153,11 +153,12 @@ class Kn2col final : public ConvAlgorithm {
  private:
   FilterForm filter_form(const ConvProblem& p, std::string_view) const override {
     const PackedFilter filter = taps_apart(p);
-    return {.floats = filter.floats(), .form = "taps " + filter.form()};
+    return {.elements = filter.floats(), .form = "taps " + filter.form()};
   }
 
-  void transform(const ConvProblem& p, std::string_view, const ConvFilter& filter, std::span<float> to) const override {
-    taps_apart(p).pack(p, filter, to.data());
+  void transform(const ConvProblem& p, std::string_view, const ConvFilter& filter,
+                 std::span<std::byte> bytes) const override {
+    taps_apart(p).pack(p, filter, as_floats(bytes).data());
   }
 
   std::optional<std::string> refuse(const ConvProblem& p, const Target&) const override {

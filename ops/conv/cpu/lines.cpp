@@ -119,7 +119,7 @@ void BoundLines::compute(const ConvRun& run) const {
                          part = outer % parts;
       const std::int64_t k = (by_rows ? i % blocks : i / (problem.n * parts)) * block_;
       const RowShape y{problem.n, problem.p, problem.q * run.y_pixel};
-      const ImageRows at{n, {}, image_of(run.x, x_shape(), n), image_of(run.y, y, n)};
+      const ImageRows at{n, {}, image_of(run.x<float>(), x_shape(), n), image_of(run.y<float>(), y, n)};
       const Rows rows{units * part / parts * together, units * (part + 1) / parts * together};
       if (repeats(problem)) {
         for (std::int64_t p = rows.begin; p < rows.end; ++p)
@@ -177,9 +177,11 @@ ConvLines BoundLines::lines_of(const ConvRun& run, const ImageRows& at, std::int
   lines.x_row = problem.dilation_h * at.x.row_floats;
   lines.x_pixel = problem.c;
   lines.block = std::min(block_, problem.k - k);
-  lines.w = run.filter + k * problem.r * problem.s * problem.group_c();
-  lines.bias = run.bias == nullptr ? nullptr : run.bias + k;
-  lines.residual = run.residual == nullptr ? nullptr : run.residual + at.image * problem.p * problem.q * problem.k + k;
+  lines.w = run.filter<float>() + k * problem.r * problem.s * problem.group_c();
+  lines.bias = run.bias<float>() == nullptr ? nullptr : run.bias<float>() + k;
+  lines.residual = run.residual<float>() == nullptr
+                       ? nullptr
+                       : run.residual<float>() + at.image * problem.p * problem.q * problem.k + k;
   lines.y = at.y;
   lines.y.data += k;
   lines.y_pixel = run.y_pixel;

@@ -43,7 +43,7 @@ void PackedFilter::pack_piece(const ConvProblem& p, const ConvFilter& filter, st
   const std::int64_t g = piece / panels, first = piece % panels * panel;
   float* const of_group = to + g * parts_ * part_floats_;
   const std::int64_t out = g * k + first, cols = std::min(panel, k - first), width = packed_b_floats(1, cols);
-  const float* rows = filter.w + out * gemm_k;
+  const float* rows = filter.elements<float>() + out * gemm_k;
   if (taps > 1) {
     for (std::int64_t i = 0; i < cols; ++i)
       transpose_block(sizeof(float), rows + i * gemm_k, taps, scratch + i * gemm_k, c, c, taps);
@@ -63,15 +63,17 @@ void PackedFilter::pack(const ConvProblem& p, const ConvFilter& filter, float* t
   for (std::int64_t piece = 0; piece < pieces(p); ++piece) pack_piece(p, filter, piece, to, scratch.data());
 }
 
-void PackedConv::pack(const ConvProblem& p, const ConvRun& run, std::span<float> to, float* scratch) const {
+void PackedConv::pack(const ConvProblem& p, const ConvRun& run, std::span<std::byte> to, std::byte* scratch) const {
   const PackedFilter packed(p);
-  const ConvFilter filter{.w = run.filter, .gemm_k = p.group_c() * p.r * p.s};
+  auto* const floats_of_scratch = reinterpret_cast<float*>(scratch);
+  const ConvFilter filter{.w = run.filter<float>(), .gemm_k = p.group_c() * p.r * p.s};
   const std::int64_t floats = filter.gemm_k * std::min(gemm_tile_cols(), p.group_k());
-  run.pool->parallel_for(
-      packed.pieces(p), 1 + elementwise_grain / (floats + 1), [&](std::int64_t begin, std::int64_t end, int worker) {
-        for (std::int64_t piece = begin; piece < end; ++piece)
-          packed.pack_piece(p, filter, piece, to.data(), scratch + worker * PackedFilter::scratch_floats(p));
-      });
+  run.pool->parallel_for(packed.pieces(p), 1 + elementwise_grain / (floats + 1),
+                         [&](std::int64_t begin, std::int64_t end, int worker) {
+                           for (std::int64_t piece = begin; piece < end; ++piece)
+                             packed.pack_piece(p, filter, piece, as_floats(to).data(),
+                                               floats_of_scratch + worker * PackedFilter::scratch_floats(p));
+                         });
 }
 
 std::vector<std::int64_t> window_segments(const ConvProblem& p) {
@@ -90,11 +92,11 @@ Gemm group_product(const ConvProblem& p, const ConvRun& run, const PackedFilter&
   g.m = rows;
   g.n = p.group_k();
   g.k = p.group_c() * p.r * p.s;
-  g.b = filter.group(run.filter, group);
-  g.c = run.y + first * run.y_pixel + channel;
+  g.b = filter.group(run.filter<float>(), group);
+  g.c = run.y<float>() + first * run.y_pixel + channel;
   g.ldc = run.y_pixel;
-  g.bias = run.bias == nullptr ? nullptr : run.bias + channel;
-  g.residual = run.residual == nullptr ? nullptr : run.residual + first * p.k + channel;
+  g.bias = run.bias<float>() == nullptr ? nullptr : run.bias<float>() + channel;
+  g.residual = run.residual<float>() == nullptr ? nullptr : run.residual<float>() + first * p.k + channel;
   g.activation = p.activation;
   return g;
 }

@@ -54,16 +54,17 @@ class PackedConv : public ConvAlgorithm {
  protected:
   FilterForm filter_form(const ConvProblem& p, std::string_view) const override {
     const PackedFilter filter(p);
-    return {.floats = filter.floats(), .form = filter.form()};
+    return {.elements = filter.floats(), .form = filter.form()};
   }
-  void transform(const ConvProblem& p, std::string_view, const ConvFilter& from, std::span<float> to) const override {
-    PackedFilter(p).pack(p, from, to.data());
+  void transform(const ConvProblem& p, std::string_view, const ConvFilter& from,
+                 std::span<std::byte> bytes) const override {
+    PackedFilter(p).pack(p, from, as_floats(bytes).data());
   }
   ComputedFilters computed_filters() const override { return ComputedFilters::packed; }
-  std::int64_t packing_floats(const ConvProblem& p, int threads) const override {
-    return threads * PackedFilter::scratch_floats(p);
+  std::size_t packing_bytes(const ConvProblem& p, int threads) const override {
+    return static_cast<std::size_t>(threads * PackedFilter::scratch_floats(p)) * sizeof(float);
   }
-  void pack(const ConvProblem& p, const ConvRun& run, std::span<float> to, float* scratch) const override;
+  void pack(const ConvProblem& p, const ConvRun& run, std::span<std::byte> to, std::byte* scratch) const override;
 };
 
 /// sum_tolerance of C/groups*R*S products.

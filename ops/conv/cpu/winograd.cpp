@@ -112,7 +112,7 @@ void BoundWinograd::transform_in(const ConvRun& run, const float* zeros, std::in
     std::size_t at = 0;
     for (std::int64_t h = top; h < top + alpha * p.dilation_h; h += p.dilation_h) {
       const bool row_inside = h >= 0 && h < p.h;
-      const float* line = run.x + (place.n * p.h + (row_inside ? h : 0)) * p.w * p.c;
+      const float* line = run.x<float>() + (place.n * p.h + (row_inside ? h : 0)) * p.w * p.c;
       for (std::int64_t w = left; w < left + alpha * p.dilation_w; w += p.dilation_w)
         pixels[at++] = row_inside && w >= 0 && w < p.w ? line + w * p.c : zeros;
     }
@@ -133,16 +133,16 @@ void BoundWinograd::transform_out(const ConvRun& run, std::int64_t first, std::i
     out.channels = p.k;
     out.rows = std::min(t.m, (p.p - row + p.dilation_h - 1) / p.dilation_h);
     out.columns = std::min(t.m, (p.q - column + p.dilation_w - 1) / p.dilation_w);
-    out.bias = run.bias;
+    out.bias = run.bias<float>();
     out.max_pool = static_cast<bool>(p.max_pool);
     if (p.max_pool) {
-      out.y = run.y + ((n * (p.p / 2) + row / 2) * (p.q / 2) + column / 2) * run.y_pixel;
+      out.y = run.y<float>() + ((n * (p.p / 2) + row / 2) * (p.q / 2) + column / 2) * run.y_pixel;
       out.line = p.q / 2 * run.y_pixel;
       out.pixel = run.y_pixel;
     } else {
       const std::int64_t pixel = (n * p.p + row) * p.q + column;
-      out.residual = run.residual == nullptr ? nullptr : run.residual + pixel * p.k;
-      out.y = run.y + pixel * run.y_pixel;
+      out.residual = run.residual<float>() == nullptr ? nullptr : run.residual<float>() + pixel * p.k;
+      out.y = run.y<float>() + pixel * run.y_pixel;
       out.line = p.dilation_h * p.q * run.y_pixel;
       out.pixel = p.dilation_w * run.y_pixel;
     }
@@ -160,7 +160,7 @@ void BoundWinograd::multiply(const ConvRun& run, std::int64_t matrix, std::int64
   call.k = p.c;
   call.a.base = v + matrix * t.v_stride;
   call.a.stride = p.c;
-  call.b = run.filter + matrix * matrix_floats(p);
+  call.b = run.filter<float>() + matrix * matrix_floats(p);
   call.c = products + matrix * t.product_stride;
   call.ldc = p.k;
   // The output transform amplifies the GEMMs' rounding errors, most of F(6)'s, by up to 32. Short partial sums halve
@@ -240,7 +240,7 @@ void transform_filters(const ConvProblem& p, const ConvFilter& filter, float* u)
   for (std::int64_t first = 0; first < p.k; first += panel) {
     const std::int64_t filters = std::min(panel, p.k - first);
     const auto matrix = static_cast<std::size_t>(filters * p.c);
-    const float* const w = filter.w + first * p.c * 9;
+    const float* const w = filter.elements<float>() + first * p.c * 9;
     for (std::size_t i = 0; i < alpha; ++i) {
       for (std::size_t at = 0; at < matrix; ++at) {
         const auto line = winograd_filter_row<M>(i, w + at * 9);
@@ -283,10 +283,12 @@ class Winograd final : public ConvAlgorithm {
   }
 
   FilterForm filter_form(const ConvProblem& p, std::string_view) const override {
-    return {.floats = (m_ + 2) * (m_ + 2) * matrix_floats(p),
+    return {.elements = (m_ + 2) * (m_ + 2) * matrix_floats(p),
             .form = fmt::format("packed for {} columns", gemm_tile_cols())};
   }
-  void transform(const ConvProblem& p, std::string_view, const ConvFilter& filter, std::span<float> to) const override {
+  void transform(const ConvProblem& p, std::string_view, const ConvFilter& filter,
+                 std::span<std::byte> bytes) const override {
+    const std::span<float> to = as_floats(bytes);
     std::fill(to.begin(), to.end(), 0.0F);
     if (m_ == 2) return transform_filters<2>(p, filter, to.data());
     if (m_ == 4) return transform_filters<4>(p, filter, to.data());

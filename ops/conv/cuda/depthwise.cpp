@@ -164,13 +164,13 @@ class Depthwise final : public ConvAlgorithm {
 
   FilterForm filter_form(const ConvProblem& p, std::string_view config) const override {
     const std::int64_t channels = read(p, config).channels;
-    return {.floats = channels * p.r * p.s,
+    return {.elements = channels * p.r * p.s,
             .form = std::string(to_string(p.storage)).append(" padding=").append(std::to_string(channels - p.k)),
             .element_bytes = static_cast<std::size_t>(dtype_bytes(p.storage))};
   }
   /// [R][S][K], zeros in the padding channels
-  void transform_bytes(const ConvProblem& p, std::string_view config, const ConvFilter& filter,
-                       std::span<std::byte> to) const override {
+  void transform(const ConvProblem& p, std::string_view config, const ConvFilter& filter,
+                 std::span<std::byte> to) const override {
     const std::int64_t channels = read(p, config).channels;
     dispatch(p.storage, Types<float, Float16, BFloat16>(), [&]<typename T>(std::type_identity<T>) {
       auto* const taps = reinterpret_cast<T*>(to.data());

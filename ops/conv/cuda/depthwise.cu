@@ -252,8 +252,8 @@ std::unique_ptr<const BoundKernel> bind_depthwise(const ConvProblem& p, const De
                            FastDivider(groups / as.chunk),
                            divider_over(p.p, as.rows),
                            FastDivider(p.k / p.c)};
-  return std::make_unique<OneUntypedLaunch<DepthwiseCall>>(
-      call, floats ? kernels[as.variant] : half_depthwise_kernel(p.storage, as.variant),
+  return std::make_unique<OneLaunch<DepthwiseCall>>(
+      p, call, floats ? kernels[as.variant] : half_depthwise_kernel(p.storage, as.variant),
       blocks_for(as.items, as.threads), as.threads);
 }
 

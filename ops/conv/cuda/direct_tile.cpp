@@ -86,12 +86,12 @@ ConvAlgorithm::Plan DirectTile::plan(const ConvProblem& p, const Target& target)
 
 ConvAlgorithm::FilterForm DirectTile::filter_form(const ConvProblem& p, std::string_view config) const {
   const Tiling t = read_tiling(p, config);
-  return {.floats = grouped_floats(p, t.filters), .form = "groups of " + std::to_string(t.filters)};
+  return {.elements = grouped_floats(p, t.filters), .form = "groups of " + std::to_string(t.filters)};
 }
 
 void DirectTile::transform(const ConvProblem& p, std::string_view config, const ConvFilter& filter,
-                           std::span<float> to) const {
-  group_filters(p, filter, read_tiling(p, config).filters, to);
+                           std::span<std::byte> bytes) const {
+  group_filters(p, filter, read_tiling(p, config).filters, as_floats(bytes));
 }
 
 std::unique_ptr<const BoundKernel> DirectTile::bind_conv(const ConvProblem& p, std::string_view config,

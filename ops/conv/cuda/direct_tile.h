@@ -103,7 +103,7 @@ class DirectTile : public ConvAlgorithm {
   Plan plan(const ConvProblem& problem, const Target& target) const override;
   FilterForm filter_form(const ConvProblem& problem, std::string_view config) const final;
   void transform(const ConvProblem& problem, std::string_view config, const ConvFilter& filter,
-                 std::span<float> to) const final;
+                 std::span<std::byte> bytes) const final;
   std::unique_ptr<const BoundKernel> bind_conv(const ConvProblem& problem, std::string_view config,
                                                const DeviceProfile& device) const final;
 };

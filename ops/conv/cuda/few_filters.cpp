@@ -64,9 +64,11 @@ class FewFilters final : public ConvAlgorithm {
   }
 
   FilterForm filter_form(const ConvProblem& p, std::string_view) const override {
-    return {.floats = filters_of(p) * p.c};
+    return {.elements = filters_of(p) * p.c};
   }
-  void transform(const ConvProblem& p, std::string_view, const ConvFilter& filter, std::span<float> to) const override {
+  void transform(const ConvProblem& p, std::string_view, const ConvFilter& filter,
+                 std::span<std::byte> bytes) const override {
+    const std::span<float> to = as_floats(bytes);
     std::fill(to.begin(), to.end(), 0.0F);
     for (std::int64_t k = 0; k < p.k; ++k)
       for (std::int64_t c = 0; c < p.c; ++c) to[static_cast<std::size_t>(k * p.c + c)] = filter.weight(k, c);

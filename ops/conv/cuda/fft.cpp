@@ -39,11 +39,11 @@ class Fft final : public ConvAlgorithm {
 
   FilterForm filter_form(const ConvProblem& p, std::string_view config) const override {
     const FftPlan plan = read_fft_plan(p, config);
-    return {.floats = static_cast<std::int64_t>(plan.u_floats()), .form = std::to_string(plan.size)};
+    return {.elements = static_cast<std::int64_t>(plan.u_floats()), .form = std::to_string(plan.size)};
   }
   void transform(const ConvProblem& p, std::string_view config, const ConvFilter& filter,
-                 std::span<float> u) const override {
-    fft_filters(p, read_fft_plan(p, config), filter, u);
+                 std::span<std::byte> bytes) const override {
+    fft_filters(p, read_fft_plan(p, config), filter, as_floats(bytes));
   }
 
   std::unique_ptr<const BoundKernel> bind_conv(const ConvProblem& p, std::string_view config,

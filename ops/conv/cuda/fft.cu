@@ -33,13 +33,13 @@ class BoundFft final : public BoundConv {
     const Context& context = *run.cuda;
     FftInput input = input_;
     FftOutput output = output_;
-    input.x = run.x;
+    input.x = run.x<float>();
     input.v = reinterpret_cast<float*>(run.workspace.data());
     float* const product = input.v + plan_.v_floats();
     output.product = product;
-    output.bias = run.bias;
-    output.residual = run.residual;
-    output.y = run.y;
+    output.bias = run.bias<float>();
+    output.residual = run.residual<float>();
+    output.y = run.y<float>();
     output.y_pixel = static_cast<int>(run.y_pixel);
     const auto launch_transform = [&](auto kernel, std::int64_t channels, const auto& arguments) {
       allow_shared_bytes(kernel, Block::shared_bytes);
@@ -50,7 +50,7 @@ class BoundFft final : public BoundConv {
       input.tiling.first = output.tiling.first = first;
       input.tiling.count = output.tiling.count = tiles;
       launch_transform(fft_input_kernel<Block>, std::int64_t{tiles} * plan_.c, input);
-      multiply(context, {input.v, run.filter, product, tiles, plan_.c, plan_.k, plan_.slots});
+      multiply(context, {input.v, run.filter<float>(), product, tiles, plan_.c, plan_.k, plan_.slots});
       launch_transform(fft_output_kernel<Block>, tiles * problem.k, output);
     }
   }

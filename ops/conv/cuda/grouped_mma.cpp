@@ -56,13 +56,13 @@ class GroupedMma final : public ConvAlgorithm {
   }
 
   FilterForm filter_form(const ConvProblem& p, std::string_view) const override {
-    return {.floats = p.k / 8 * step_count(p) * p.r * 32 * 4,
+    return {.elements = p.k / 8 * step_count(p) * p.r * 32 * 4,
             .form = std::string(to_string(p.storage)),
             .element_bytes = 2};
   }
 
-  void transform_bytes(const ConvProblem& p, std::string_view, const ConvFilter& filter,
-                       std::span<std::byte> to) const override {
+  void transform(const ConvProblem& p, std::string_view, const ConvFilter& filter,
+                 std::span<std::byte> to) const override {
     const std::int64_t eights = eights_of(p), steps = step_count(p), steps_a_column = (eights + 1) / 2;
     dispatch(p.storage, Types<Float16, BFloat16>(), [&]<typename T>(std::type_identity<T>) {
       T* element = reinterpret_cast<T*>(to.data());

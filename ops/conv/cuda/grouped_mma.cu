@@ -224,8 +224,8 @@ std::unique_ptr<const BoundKernel> bind_grouped_mma(const ConvProblem& p, int ro
   call.vectors = FastDivider(chunk_of(p, rows) / 8);
   call.columns = FastDivider(halo_tile.columns);
   const std::int64_t eights = eights_of(p);
-  return std::make_unique<OneUntypedLaunch<GroupedCall>>(
-      call,
+  return std::make_unique<OneLaunch<GroupedCall>>(
+      p, call,
       p.storage == DType::f16 ? kernel_for<Float16>(eights, rows, p.stride_h)
                               : kernel_for<BFloat16>(eights, rows, p.stride_h),
       static_cast<unsigned>(block_count(p, rows)), block_threads, static_cast<std::size_t>(halo_tile.bytes()));

@@ -45,10 +45,12 @@ class GroupedTf32Conv final : public ConvAlgorithm {
   }
 
   FilterForm filter_form(const ConvProblem& p, std::string_view) const override {
-    return {.floats = p.k * p.s * p.r * grouped_tf32_set_eights(p) * 8, .form = "tf32 by sets"};
+    return {.elements = p.k * p.s * p.r * grouped_tf32_set_eights(p) * 8, .form = "tf32 by sets"};
   }
 
-  void transform(const ConvProblem& p, std::string_view, const ConvFilter& filter, std::span<float> to) const override {
+  void transform(const ConvProblem& p, std::string_view, const ConvFilter& filter,
+                 std::span<std::byte> bytes) const override {
+    const std::span<float> to = as_floats(bytes);
     const GroupedTf32Filters filters(p);
     const std::int64_t set_channels = 8 * filters.eights;
     for (std::int64_t set = 0; set < p.c / set_channels; ++set)

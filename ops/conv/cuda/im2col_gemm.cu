@@ -98,9 +98,9 @@ class BoundIm2colGemm final : public BoundConv {
     const ConvProblem& p = problem;
     if (p.n == 0) return;
     // cuBLAS overwrites y: a residual in place is added by the product (beta = 1).
-    const bool in_place = run.residual == run.y;
+    const bool in_place = run.residual<float>() == run.y<float>();
     if (input_is_columns(p)) {
-      multiply(run, run.x, p.p * p.q, 0, p.n, 0, in_place);
+      multiply(run, run.x<float>(), p.p * p.q, 0, p.n, 0, in_place);
     } else {
       auto* const columns = reinterpret_cast<float*>(run.workspace.data());
       for (std::int64_t image = 0; image < p.n; image += chunks_.images)
@@ -111,9 +111,9 @@ class BoundIm2colGemm final : public BoundConv {
         }
     }
     Finish call = finish_;
-    call.bias = run.bias;
-    call.residual = in_place ? nullptr : run.residual;
-    call.y = run.y;
+    call.bias = run.bias<float>();
+    call.residual = in_place ? nullptr : run.residual<float>();
+    call.y = run.y<float>();
     if (call.bias == nullptr && call.residual == nullptr && p.activation.kind == Activation::Kind::none) return;
     launch(*run.cuda, finish_kernel_, blocks_for(call.items, threads), threads, 0, call);
   }
@@ -121,7 +121,7 @@ class BoundIm2colGemm final : public BoundConv {
   void unfold_rows(const ConvRun& run, std::int64_t image, std::int64_t images, std::int64_t row, std::int64_t rows,
                    float* columns) const {
     Unfold call = unfold_;
-    call.x = run.x + image * problem.c * problem.h * problem.w;
+    call.x = run.x<float>() + image * problem.c * problem.h * problem.w;
     call.columns = columns;
     call.first_row = static_cast<int>(row);
     call.pixels = static_cast<int>(rows * problem.q);
@@ -135,16 +135,16 @@ class BoundIm2colGemm final : public BoundConv {
                 std::int64_t first, bool accumulate) const {
     const ConvProblem& p = problem;
     const std::int64_t gemm_k = p.group_c() * p.r * p.s, pixels = p.p * p.q, group_k = p.group_k();
-    float* const y = run.y + image * p.k * pixels + first;
+    float* const y = run.y<float>() + image * p.k * pixels + first;
     const float beta = accumulate ? 1.0f : 0.0f;
     const Cublas& cublas = *run.cuda->cublas;
     if (p.groups == 1) {
-      cublas.gemm(p.k, width, gemm_k, {run.filter, gemm_k, false, 0}, {columns, width, false, gemm_k * width}, y,
-                  pixels, beta, images, p.k * pixels, multiply_);
+      cublas.gemm(p.k, width, gemm_k, {run.filter<float>(), gemm_k, false, 0}, {columns, width, false, gemm_k * width},
+                  y, pixels, beta, images, p.k * pixels, multiply_);
       return;
     }
     for (std::int64_t i = 0; i < images; ++i)
-      cublas.gemm(group_k, width, gemm_k, {run.filter, gemm_k, false, group_k * gemm_k},
+      cublas.gemm(group_k, width, gemm_k, {run.filter<float>(), gemm_k, false, group_k * gemm_k},
                   {columns + i * p.groups * gemm_k * width, width, false, gemm_k * width}, y + i * p.k * pixels, pixels,
                   beta, p.groups, group_k * pixels, multiply_);
   }

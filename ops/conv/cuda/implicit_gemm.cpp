@@ -53,9 +53,11 @@ class ImplicitGemmConv final : public ConvAlgorithm {
   }
 
   FilterForm filter_form(const ConvProblem& p, std::string_view) const override {
-    return {.floats = p.groups * p.r * p.s * p.group_c() * implicit_gemm_filter_pitch(p)};
+    return {.elements = p.groups * p.r * p.s * p.group_c() * implicit_gemm_filter_pitch(p)};
   }
-  void transform(const ConvProblem& p, std::string_view, const ConvFilter& filter, std::span<float> to) const override {
+  void transform(const ConvProblem& p, std::string_view, const ConvFilter& filter,
+                 std::span<std::byte> bytes) const override {
+    const std::span<float> to = as_floats(bytes);
     const std::int64_t taps = p.r * p.s, c = p.group_c(), k = p.group_k(), pitch = implicit_gemm_filter_pitch(p);
     std::fill(to.begin(), to.end(), 0.0F);
     for (std::int64_t out = 0; out < p.k; ++out) {
@@ -66,8 +68,9 @@ class ImplicitGemmConv final : public ConvAlgorithm {
     }
   }
   ComputedFilters computed_filters() const override { return ComputedFilters::packed; }
-  void pack(const ConvProblem& p, const ConvRun& run, std::span<float> to, float*) const override {
+  void pack(const ConvProblem& p, const ConvRun& run, std::span<std::byte> bytes, std::byte*) const override {
     if constexpr (cuda_built) {
+      const std::span<float> to = as_floats(bytes);
       const std::int64_t taps = p.r * p.s, c = p.group_c(), k = p.group_k(), pitch = implicit_gemm_filter_pitch(p);
       if (pitch != k) fill(*run.cuda, sizeof(float), static_cast<std::int64_t>(to.size()), 0, to.data());
       StridedLoops loops;
@@ -75,7 +78,7 @@ class ImplicitGemmConv final : public ConvAlgorithm {
       loops.add(taps, 1, c * pitch);
       loops.add(c, taps, pitch);
       loops.add(k, c * taps, 1);
-      strided_copy(*run.cuda, sizeof(float), loops, run.filter, to.data());
+      strided_copy(*run.cuda, sizeof(float), loops, run.filter<float>(), to.data());
     }
   }
 

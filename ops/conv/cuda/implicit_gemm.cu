@@ -80,9 +80,9 @@ class BoundImplicitGemm final : public BoundConv {
     if (!second) return;
     SplitKReduction sum = sum_;
     sum.partial = call.partial;
-    sum.bias = run.bias;
-    sum.residual = run.residual;
-    sum.y = run.y;
+    sum.bias = run.bias<float>();
+    sum.residual = run.residual<float>();
+    sum.y = run.y<float>();
     sum.y_gap = static_cast<unsigned>(run.y_pixel - problem.k);
     reduce_split_k(*run.cuda, sum);
   }

@@ -55,13 +55,13 @@ class MmaGemmConv final : public ConvAlgorithm {
   }
 
   FilterForm filter_form(const ConvProblem& p, std::string_view) const override {
-    return {.floats = p.k * mma_filter_pitch(with_merged_groups(p)),
+    return {.elements = p.k * mma_filter_pitch(with_merged_groups(p)),
             .form = std::string(to_string(p.storage)),
             .element_bytes = dtype_bytes(p.storage)};
   }
 
-  void transform_bytes(const ConvProblem& p, std::string_view, const ConvFilter& filter,
-                       std::span<std::byte> to) const override {
+  void transform(const ConvProblem& p, std::string_view, const ConvFilter& filter,
+                 std::span<std::byte> to) const override {
     std::memset(to.data(), 0, to.size());
     const ConvProblem merged = with_merged_groups(p);
     const std::int64_t taps = p.r * p.s, c = p.group_c(), merged_c = merged.group_c(), pitch = mma_filter_pitch(merged);

@@ -21,11 +21,31 @@ struct ConvCall : DeviceProblem<Index> {
   explicit ConvCall(const ConvProblem& problem) : DeviceProblem<Index>(problem), activation(problem.activation) {}
 
   void point_at(const ConvRun& run) {
-    x = run.x;
-    w = run.filter;
-    bias = run.bias;
-    residual = run.residual;
-    y = run.y;
+    x = run.x<float>();
+    w = run.filter<float>();
+    bias = run.bias<float>();
+    residual = run.residual<float>();
+    y = run.y<float>();
+    y_pixel = static_cast<int>(run.y_pixel);
+  }
+};
+
+/// ConvCall without an element type, which the kernel knows.
+struct UntypedConvCall : DeviceProblem<> {
+  DeviceActivation activation;
+  const void *x = nullptr, *w = nullptr, *residual = nullptr;
+  const float* bias = nullptr;
+  void* y = nullptr;
+  int y_pixel = 0;  ///< elements from one pixel of y to the next; K with a residual
+
+  explicit UntypedConvCall(const ConvProblem& problem) : DeviceProblem(problem), activation(problem.activation) {}
+
+  void point_at(const ConvRun& run) {
+    x = run.x<void>();
+    w = run.filter<void>();
+    residual = run.residual<void>();
+    bias = run.bias<float>();
+    y = run.y<void>();
     y_pixel = static_cast<int>(run.y_pixel);
   }
 };
@@ -46,47 +66,6 @@ class OneLaunch final : public BoundConv {
     launch(*run.cuda, kernel_, grid_, threads_, shared_bytes_, call);
   }
 
-  Call call_;
-  void (*kernel_)(Call);
-  dim3 grid_;
-  unsigned threads_;
-  std::size_t shared_bytes_;
-};
-
-/// The same without an element type, which the kernel knows.
-struct UntypedConvCall : DeviceProblem<> {
-  DeviceActivation activation;
-  const void *x = nullptr, *w = nullptr, *residual = nullptr;
-  const float* bias = nullptr;
-  void* y = nullptr;
-  int y_pixel = 0;  ///< elements from one pixel of y to the next; K with a residual
-
-  explicit UntypedConvCall(const ConvProblem& problem) : DeviceProblem(problem), activation(problem.activation) {}
-
-  void point_at(const KernelRun& run) {
-    x = run.in<void>(ConvOp::input);
-    w = run.blob;
-    residual = run.in<void>(ConvOp::residual);
-    bias = run.in<float>(ConvOp::bias);
-    y = run.out<void>();
-    y_pixel = static_cast<int>(lenslet::y_pixel(k, run));
-  }
-};
-
-template <typename Call>
-class OneUntypedLaunch final : public BoundKernel {
- public:
-  OneUntypedLaunch(const Call& call, void (*kernel)(Call), dim3 grid, unsigned threads, std::size_t shared_bytes = 0)
-      : call_(call), kernel_(kernel), grid_(grid), threads_(threads), shared_bytes_(shared_bytes) {}
-
-  void run(const KernelRun& run) const override {
-    Call call = call_;
-    call.point_at(run);
-    allow_shared_bytes(kernel_, shared_bytes_);
-    launch(*run.cuda, kernel_, grid_, threads_, shared_bytes_, call);
-  }
-
- private:
   Call call_;
   void (*kernel_)(Call);
   dim3 grid_;

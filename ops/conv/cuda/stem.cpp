@@ -135,13 +135,13 @@ class Stem final : public ConvAlgorithm {
   FilterForm filter_form(const ConvProblem& p, std::string_view config) const override {
     const StemPlan plan = read_plan(p, config);
     const std::string filters = std::to_string(plan.filters);
-    return {.floats = blocks_over(p.k, plan.filters) * plan.filters * step_count(p) * step_words * word_elems_of(p),
+    return {.elements = blocks_over(p.k, plan.filters) * plan.filters * step_count(p) * step_words * word_elems_of(p),
             .form = std::string(to_string(p.storage)) + " by " + filters + (plan.wgmma ? " for wgmma" : ""),
             .element_bytes = dtype_bytes(p.storage)};
   }
 
-  void transform_bytes(const ConvProblem& p, std::string_view config, const ConvFilter& filter,
-                       std::span<std::byte> to) const override {
+  void transform(const ConvProblem& p, std::string_view config, const ConvFilter& filter,
+                 std::span<std::byte> to) const override {
     const StemPlan plan = read_plan(p, config);
     const std::int64_t filters = plan.filters, words_a_row = row_words(p), steps = step_count(p);
     dispatch(p.storage, Types<float, Float16, BFloat16>(), [&]<typename T>(std::type_identity<T>) {

@@ -167,7 +167,7 @@ std::unique_ptr<const BoundKernel> bind_stem(const ConvProblem& p, const StemPla
     call.strips = FastDivider(strips);
     call.tiles = narrow(p.n * strips * walks);
     const StemPoolFunction kernel = stem_pool_of(p.x_storage, p.storage, narrow(plan.filters), plan.wgmma);
-    return std::make_unique<OneUntypedLaunch<StemPoolCall>>(call, kernel, grid(call.tiles), block_threads, bytes);
+    return std::make_unique<OneLaunch<StemPoolCall>>(p, call, kernel, grid(call.tiles), block_threads, bytes);
   }
   StemCall call(p);
   fill(call, p);
@@ -177,7 +177,7 @@ std::unique_ptr<const BoundKernel> bind_stem(const ConvProblem& p, const StemPla
   const auto kernel = p.storage == DType::f32   ? kernel_for<float>(p.x_storage, plan)
                       : p.storage == DType::f16 ? kernel_for<Float16>(p.x_storage, plan)
                                                 : kernel_for<BFloat16>(p.x_storage, plan);
-  return std::make_unique<OneUntypedLaunch<StemCall>>(call, kernel, grid(call.tiles), block_threads, bytes);
+  return std::make_unique<OneLaunch<StemCall>>(p, call, kernel, grid(call.tiles), block_threads, bytes);
 }
 
 }  // namespace lenslet::cuda

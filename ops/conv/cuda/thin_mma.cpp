@@ -62,12 +62,12 @@ class ThinMma final : public ConvAlgorithm {
   }
 
   FilterForm filter_form(const ConvProblem& p, std::string_view) const override {
-    return {.floats = sets_of(p) * set_filters * most_channels,
+    return {.elements = sets_of(p) * set_filters * most_channels,
             .form = std::string(to_string(p.storage)),
             .element_bytes = 2};
   }
-  void transform_bytes(const ConvProblem& p, std::string_view, const ConvFilter& filter,
-                       std::span<std::byte> to) const override {
+  void transform(const ConvProblem& p, std::string_view, const ConvFilter& filter,
+                 std::span<std::byte> to) const override {
     dispatch(p.storage, Types<Float16, BFloat16>(), [&]<typename T>(std::type_identity<T>) {
       T* element = reinterpret_cast<T*>(to.data());
       for (std::int64_t set = 0; set < sets_of(p); ++set)

@@ -175,8 +175,8 @@ std::unique_ptr<const BoundKernel> bind_thin_mma(const ConvProblem& p, std::int6
   const auto kernel = [&]<typename T>(std::type_identity<T>) {
     return sets == 1 ? thin_kernel<T, 1> : sets == most_held ? thin_kernel<T, most_held> : thin_kernel<T, 0>;
   };
-  return std::make_unique<OneUntypedLaunch<ThinCall>>(
-      call, p.storage == DType::f16 ? kernel(std::type_identity<Float16>()) : kernel(std::type_identity<BFloat16>()),
+  return std::make_unique<OneLaunch<ThinCall>>(
+      p, call, p.storage == DType::f16 ? kernel(std::type_identity<Float16>()) : kernel(std::type_identity<BFloat16>()),
       static_cast<unsigned>(blocks), block_threads,
       sets > most_held ? static_cast<std::size_t>(sets) * set_parts * sizeof(uint2) : 0);
 }

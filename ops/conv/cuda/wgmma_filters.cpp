@@ -52,11 +52,11 @@ WgmmaFilters in_whole_tiles(const ConvProblem& p, std::int64_t together, int n) 
 
 ConvAlgorithm::FilterForm WgmmaConv::filter_form(const ConvProblem& p, std::string_view config) const {
   const WgmmaFilters filters = filters_of(p, config);
-  return {.floats = filters.elements(p), .form = filters.form(p), .element_bytes = dtype_bytes(p.storage)};
+  return {.elements = filters.elements(p), .form = filters.form(p), .element_bytes = dtype_bytes(p.storage)};
 }
 
-void WgmmaConv::transform_bytes(const ConvProblem& p, std::string_view config, const ConvFilter& filter,
-                                std::span<std::byte> to) const {
+void WgmmaConv::transform(const ConvProblem& p, std::string_view config, const ConvFilter& filter,
+                          std::span<std::byte> to) const {
   filters_of(p, config).write(p, filter, to);
 }
 

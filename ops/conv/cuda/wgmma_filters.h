@@ -37,8 +37,8 @@ class WgmmaConv : public ConvAlgorithm {
  protected:
   virtual WgmmaFilters filters_of(const ConvProblem& problem, std::string_view config) const = 0;
   FilterForm filter_form(const ConvProblem& problem, std::string_view config) const final;
-  void transform_bytes(const ConvProblem& problem, std::string_view config, const ConvFilter& filter,
-                       std::span<std::byte> to) const final;
+  void transform(const ConvProblem& problem, std::string_view config, const ConvFilter& filter,
+                 std::span<std::byte> to) const final;
 };
 
 }  // namespace lenslet::cuda

@@ -34,11 +34,12 @@ class Winograd final : public ConvAlgorithm {
   }
 
   FilterForm filter_form(const ConvProblem& p, std::string_view config) const override {
-    return {.floats = static_cast<std::int64_t>(read_winograd_plan(p, M, config).u_floats())};
+    return {.elements = static_cast<std::int64_t>(read_winograd_plan(p, M, config).u_floats())};
   }
   /// U = G g G^T in double, rounded once.
   void transform(const ConvProblem& p, std::string_view config, const ConvFilter& filter,
-                 std::span<float> u) const override {
+                 std::span<std::byte> bytes) const override {
+    const std::span<float> u = as_floats(bytes);
     const WinogradPlan plan = read_winograd_plan(p, M, config);
     constexpr std::size_t alpha = M + R - 1;
     std::fill(u.begin(), u.end(), 0.0F);
@@ -46,7 +47,7 @@ class Winograd final : public ConvAlgorithm {
       for (std::int64_t k = 0; k < p.k; ++k) {
         float* to = u.data() + c * plan.k + k;
         for (std::size_t i = 0; i < alpha; ++i) {
-          const auto line = winograd_filter_row<M, R>(i, filter.w + (k * p.c + c) * R * R);
+          const auto line = winograd_filter_row<M, R>(i, filter.elements<float>() + (k * p.c + c) * R * R);
           for (std::size_t j = 0; j < alpha; ++j, to += std::int64_t{plan.c} * plan.k)
             *to = static_cast<float>(filter.factor(k) * winograd_filter_element<M>(j, line));
         }

@@ -28,13 +28,13 @@ class BoundWinograd final : public BoundConv {
     const Context& context = *run.cuda;
     WinogradInput input = input_;
     WinogradOutput output = output_;
-    input.x = run.x;
+    input.x = run.x<float>();
     input.v = reinterpret_cast<float*>(run.workspace.data());
     float* const product = input.v + plan_.v_floats();
     output.product = product;
-    output.bias = run.bias;
-    output.residual = run.residual;
-    output.y = run.y;
+    output.bias = run.bias<float>();
+    output.residual = run.residual<float>();
+    output.y = run.y<float>();
     output.y_pixel = static_cast<int>(run.y_pixel);
     const auto launch_transform = [&](auto kernel, std::int64_t floats, const auto& arguments) {
       launch(context, kernel, blocks_for(floats, winograd_threads), winograd_threads, 0, arguments);
@@ -50,7 +50,7 @@ class BoundWinograd final : public BoundConv {
         launch_transform(winograd_input_kernel<M, 1, R>, v_floats, input);
       BatchedGemm gemm = plan_.gemm(tiles);
       gemm.a = input.v;
-      gemm.b = run.filter;
+      gemm.b = run.filter<float>();
       gemm.product = product;
       batched_gemm(context, gemm, plan_.tile);
       if (plan_.wide_output)

@@ -37,10 +37,11 @@ class DirectPixel final : public ConvAlgorithm {
   }
 
   FilterForm filter_form(const ConvProblem& p, std::string_view) const override {
-    return {.floats = grouped_floats(p, group_floats)};
+    return {.elements = grouped_floats(p, group_floats)};
   }
-  void transform(const ConvProblem& p, std::string_view, const ConvFilter& filter, std::span<float> to) const override {
-    group_filters(p, filter, group_floats, to);
+  void transform(const ConvProblem& p, std::string_view, const ConvFilter& filter,
+                 std::span<std::byte> bytes) const override {
+    group_filters(p, filter, group_floats, as_floats(bytes));
   }
 
   std::unique_ptr<const BoundKernel> bind_conv(const ConvProblem& p, std::string_view config,

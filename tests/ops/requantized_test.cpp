@@ -1,0 +1,150 @@
+// Epilogues that requantize: dense and sparse convolutions of 8-bit integers, by kernels that only show it.
+
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include <cmath>
+#include <limits>
+#include <random>
+
+#include "base/half.h"
+#include "ops/conv/conv.h"
+#include "tests/ops/conv_cases.h"
+#include "tests/ops/op_harness.h"
+#include "tests/ops/op_runner.h"
+#include "tests/ops/requantizing_conv.h"
+#include "tests/random_seed.h"
+
+namespace lenslet::test {
+namespace {
+
+std::int64_t integer_at(const Tensor& tensor, std::int64_t i) {
+  const auto at = static_cast<std::size_t>(i);
+  if (tensor.dtype() == DType::i8) return tensor.values<std::int8_t>()[at];
+  if (tensor.dtype() == DType::u8) return tensor.values<std::uint8_t>()[at];
+  return tensor.values<std::int32_t>()[at];
+}
+
+/// The sum of output `i`, exact, bias and relu included; all in nchw.
+std::int64_t exact_sum(const ConvProblem& p, const std::vector<Tensor>& inputs, std::int64_t i) {
+  const std::int64_t q = i % p.q, row = i / p.q % p.p, k = i / p.q / p.p % p.k, n = i / p.q / p.p / p.k;
+  std::int64_t sum = p.bias ? integer_at(inputs[ConvOp::bias], k) : 0;
+  for (std::int64_t c = 0; c < p.group_c(); ++c)
+    for (std::int64_t r = 0; r < p.r; ++r)
+      for (std::int64_t s = 0; s < p.s; ++s) {
+        const std::int64_t h = row * p.stride_h - p.pad_top + r * p.dilation_h;
+        const std::int64_t w = q * p.stride_w - p.pad_left + s * p.dilation_w;
+        if (h < 0 || h >= p.h || w < 0 || w >= p.w) continue;
+        const std::int64_t of_x = ((n * p.c + k / p.group_k() * p.group_c() + c) * p.h + h) * p.w + w;
+        sum += integer_at(inputs[ConvOp::input], of_x) *
+               integer_at(inputs[ConvOp::filter], ((k * p.group_c() + c) * p.r + r) * p.s + s);
+      }
+  return p.activation.kind == Activation::Kind::relu ? std::max<std::int64_t>(0, sum) : sum;
+}
+
+/// Within half a step of the exact value, and at an end of y's range where that is beyond it.
+void check_element(std::int64_t y, double exact, DType type, const std::string& where) {
+  const double least = type == DType::i8 ? -128 : 0, most = type == DType::i8 ? 127 : 255;
+  const double in_range = std::clamp(exact, least, most);
+  // The multiplication rounds in float32.
+  if (std::abs(static_cast<double>(y) - in_range) > 0.5 + 1e-4)
+    FAIL_CHECK(fmt::format("{}: {} where {} is exact", where, y, exact));
+}
+
+struct Posed {
+  std::unique_ptr<Problem> problem;
+  std::vector<Tensor> inputs;
+};
+
+Posed pose_integers(ConvProblem p, DType x, const Epilogue::Requantize& to, unsigned seed) {
+  Posed posed;
+  const double low = x == DType::i8 ? -128 : 0, high = low + 256;
+  posed.inputs = {random_of(x, {p.n, p.c, p.h, p.w}, seed, low, high),
+                  random_of(DType::i8, {p.k, p.group_c(), p.r, p.s}, seed + 1, -128, 128),
+                  p.bias ? random_of(DType::i32, {p.k}, seed + 2, -9999, 9999) : Tensor()};
+  const ConvOp op(p);
+  Epilogue epilogue = *op.epilogue();
+  epilogue.requantize = to;
+  posed.problem = std::make_unique<Problem>(op.with_epilogue(std::move(epilogue)), infos_of(posed.inputs, {1, 2}));
+  return posed;
+}
+
+Epilogue::Requantize drawn(std::int64_t filters, DType type, std::mt19937& random) {
+  Epilogue::Requantize to{.zero_point = type == DType::i8 ? -3 : 121, .type = type};
+  std::uniform_real_distribution<float> uniform(1e-4F, 4e-3F);
+  for (std::int64_t k = 0; k < filters; ++k) to.multipliers.push_back(uniform(random));
+  return to;
+}
+
+}  // namespace
+
+TEST_CASE("requantized/conv") {
+  const unsigned seed = random_seed();
+  std::mt19937 random(seed);
+  for (const ConvProblem& p : convs({"2x5x9x11 -> 7, 3x3 s1 p1 g1 +bias +relu", "1x12x7x8 -> 18, 3x2 s2x1 p1,0,2,1 g3",
+                                     "3x16x6x6 -> 33, 1x1 s1 p0 g1 +bias", "1x9x10x10 -> 9, 5x5 s1 p2 g9 d1x2 +bias"}))
+    for (const DType x : {DType::i8, DType::u8})
+      for (const DType y : {DType::i8, DType::u8}) {
+        const Epilogue::Requantize to = drawn(p.k, y, random);
+        const Posed posed = pose_integers(p, x, to, seed);
+        const std::vector<std::string> refusals =
+            for_each_call(op_runner(), *posed.problem, requantizing_conv(), 1, [&](const Call& call) {
+              const std::string where = fmt::format("{} {} to {}", p.str(), to_string(x), to_string(y));
+              const Tensor result = run_between_guards(op_runner(), call, posed.inputs, where)[0];
+              REQUIRE(result.dtype() == y);
+              bool clipped = false;
+              for (std::int64_t i = 0; i < result.elems(); ++i) {
+                const std::int64_t k = i / p.q / p.p % p.k;
+                const double exact =
+                    static_cast<double>(exact_sum(p, posed.inputs, i)) * to.multipliers[static_cast<std::size_t>(k)] +
+                    to.zero_point;
+                check_element(integer_at(result, i), exact, y, where);
+                clipped = clipped || exact > (y == DType::i8 ? 127 : 255) || exact < (y == DType::i8 ? -128 : 0);
+              }
+              CHECK((clipped || p.r * p.s * p.group_c() < 40));  // else no element shows that it saturates
+            });
+        CHECK(refusals.empty());
+      }
+}
+
+TEST_CASE("requantized/round_trip_of_attributes") {
+  ConvProblem p = convs({"1x3x5x5 -> 2, 3x3 s1 p1 g1 +bias"})[0];
+  const Epilogue::Requantize to{.multipliers = {0.5F, 0.25F}, .zero_point = -7, .type = DType::i8};
+  const Posed posed = pose_integers(p, DType::u8, to, 1);
+  const auto again = make_normalised_op("Conv", posed.problem->op().attributes(), 3);
+  REQUIRE(again->epilogue()->requantize.has_value());
+  CHECK(again->epilogue()->requantize->multipliers == to.multipliers);
+  CHECK(again->epilogue()->requantize->zero_point == -7);
+  CHECK(again->epilogue()->requantize->type == DType::i8);
+  CHECK(posed.problem->outputs()[0].dtype == DType::i8);
+  // Another number of multipliers, or other types.
+  Epilogue epilogue = *posed.problem->op().epilogue();
+  epilogue.requantize->multipliers.pop_back();
+  CHECK_THROWS_WITH_AS(Problem(posed.problem->op().with_epilogue(epilogue), posed.problem->inputs()),
+                       "1 multipliers for 2 filters", Error);
+  std::vector<InputInfo> floats(posed.problem->inputs().begin(), posed.problem->inputs().end());
+  floats[0].type.dtype = DType::f32;
+  CHECK_THROWS_AS(Problem(posed.problem->shared_op(), floats), Error);
+  // No kernel that stores floats takes it.
+  for (const Kernel* kernel : kernels_of("Conv", op_runner().device()))
+    CHECK(!kernel->offer(*posed.problem, {op_runner().profiles(1).at(0)}).refusal.empty());
+}
+
+TEST_CASE("requantized/elements") {
+  const float multipliers[] = {0.5F, 1e30F, std::numeric_limits<float>::quiet_NaN()};
+  const Requantization to{multipliers, 10};
+  CHECK(to.stored<std::uint8_t>(std::int32_t{1}, 0) == 10);  // ties to even
+  CHECK(to.stored<std::uint8_t>(std::int32_t{3}, 0) == 12);
+  CHECK(to.stored<std::int8_t>(std::int32_t{-25}, 0) == -2);
+  CHECK(to.stored<std::uint8_t>(std::int32_t{-25}, 0) == 0);
+  CHECK(to.stored<std::int8_t>(std::int32_t{1}, 1) == 127);
+  CHECK(to.stored<std::int8_t>(std::int32_t{-1}, 1) == -128);
+  CHECK(to.stored<std::int8_t>(std::int32_t{1}, 2) == 0);
+  CHECK(to.stored<std::int8_t>(250.0F, 0) == 127);
+  CHECK(Requantization().stored<Float16>(1.0F, 0).bits == f16_from_f32(1.0F));  // conversions
+  CHECK(Requantization().stored<BFloat16>(std::int32_t{3}, 0).bits == bf16_from_f32(3.0F));
+  CHECK(Requantization().stored<float>(0.1F, 0) == 0.1F);
+  CHECK(Requantization().stored<std::int32_t>(std::int32_t{-5}, 0) == -5);
+}
+
+}  // namespace lenslet::test
