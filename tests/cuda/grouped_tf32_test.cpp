@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "ops/conv/cuda/grouped_tf32_plan.h"
+#include "ops/conv/cuda/grouped_mma_plan.h"
 #include "tests/cuda/every_tiling.h"
 #include "tests/random_seed.h"
 
@@ -35,7 +35,7 @@ TEST_CASE("cuda/grouped_tf32/every_tiling") {
        }))
     check_tilings("grouped_tf32", p, "tf32", seed, [](const Planned& planned) {
       std::vector<Tiling> tilings;
-      for (const GroupedTf32Tiling& tiling : grouped_tf32_tilings(planned.problem))
+      for (const GroupedTiling& tiling : grouped_tilings(planned.problem))
         if (!planned.device.refuse_shared(tiling.shared_bytes())) tilings.push_back({tiling.str()});
       return tilings;
     });

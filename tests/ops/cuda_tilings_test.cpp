@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "ops/conv/cuda/fft_plan.h"
-#include "ops/conv/cuda/grouped_tf32_plan.h"
+#include "ops/conv/cuda/grouped_mma_plan.h"
 #include "ops/conv/cuda/implicit_gemm_plan.h"
 #include "ops/conv/cuda/mma_gemm_plan.h"
 #include "ops/conv/cuda/separable_plan.h"
@@ -119,9 +119,9 @@ void add_tensor_cores(AllTilings& all, ConvProblem p, DType storage, const Devic
   for (const WgmmaTf32Plan& plan : wgmma_tf32_tilings(p))
     all["wgmma_tf32"].add(plan.str(), wgmma_tf32_us(p, plan, device));
   if (p.groups == 1 || p.group_c() != p.group_k() || p.group_c() % 4 != 0) return;
-  if (const std::int64_t eights = grouped_tf32_set_eights(p); eights == 0 || p.c % (8 * eights) != 0) return;
-  for (const GroupedTf32Tiling& tiling : grouped_tf32_tilings(p))
-    all["grouped_tf32"].add(tiling.str(), grouped_tf32_us(p, tiling, device));
+  if (const std::int64_t eights = grouped_set_eights(p); eights == 0 || p.c % (8 * eights) != 0) return;
+  for (const GroupedTiling& tiling : grouped_tilings(p))
+    all["grouped_tf32"].add(tiling.str(), grouped_us(p, tiling, device));
 }
 
 void add_separable(AllTilings& all, DType storage, const DeviceProfile& device) {

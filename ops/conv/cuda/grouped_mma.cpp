@@ -1,107 +1,112 @@
-// grouped_mma: refusals, cost and filters. Kernel: grouped_mma.cu.
-
-#include "ops/conv/cuda/grouped_mma.h"
-
-#include <algorithm>
-#include <cmath>
+// grouped_mma and grouped_tf32: refusals and filters. Launch: grouped_mma.cu; kernel: grouped_mma.cuh.
 
 #include "base/convert.h"
+#include "base/tf32.h"
 #include "ops/conv/cuda/device_problem.h"
+#include "ops/conv/cuda/grouped_mma_plan.h"
 #include "ops/core/not_built.h"
 #include "ops/core/sum_tolerance.h"
 
 namespace lenslet::cuda {
 namespace {
 
-using namespace grouped_mma_sizes;
-
-class GroupedMma final : public ConvAlgorithm {
+/// Of 16-bit types or, as TF32, of float32.
+class GroupedConv final : public ConvAlgorithm {
  public:
-  std::string_view name() const override { return "grouped_mma"; }
+  GroupedConv(std::string_view name, DTypeSet types) : name_(name), types_(types) {}
+  std::string_view name() const override { return name_; }
   DeviceKind device() const override { return DeviceKind::cuda; }
-  DTypeSet types() const override { return dtypes<Types<Float16, BFloat16>>; }
+  DTypeSet types() const override { return types_; }
 
  private:
   std::optional<std::string> refuse(const ConvProblem& p, const Target& target) const override {
+    const bool tf32 = p.storage == DType::f32;
+    if (tf32 && target.numerics.multiply != Numerics::Multiply::tf32)
+      return "tensor cores would round float32 to TF32, which was not asked for";
+    if (tf32 && target.device.capability < 80) return "it needs tensor cores of compute capability 8.0";
     if (p.groups == 1) return "one group";
     if (p.group_c() != p.group_k()) return "more channels than filters in a group, or fewer";
     if (p.group_c() % 4 != 0) return "the channels of a group are not a multiple of four";
-    if (p.group_c() > 32 || eights_of(p) > 4) return "groups that need more than four eights of channels";
-    if (p.c % (8 * eights_of(p)) != 0) return "the last group fills no whole eight of channels";
-    if (!fits_32_bits(p) || block_count(p, rows_together(p)) > 0x7fffff00) return "a tensor beyond 32-bit offsets";
+    const std::int64_t eights = grouped_set_eights(p);
+    if (eights == 0)
+      return tf32 ? "groups that need more than eight eights of channels"
+                  : "groups that need more than four eights of channels";
+    if (p.c % (8 * eights) != 0) return "the last group fills no whole eight of channels";
+    if (!fits_32_bits(p)) return "a tensor beyond 32-bit offsets";
     constexpr std::int64_t most = 64;
     if (p.stride_h > most || p.stride_w > most || (p.r - 1) * p.dilation_h > most || (p.s - 1) * p.dilation_w > most)
       return "a window or a stride beyond 64";
-    return target.device.refuse_shared(static_cast<std::size_t>(HaloTile(p, rows_together(p)).bytes()));
+    const std::optional<GroupedTiling> tiling = plan_grouped(p, target.device);
+    if (!tiling && !tf32) return target.device.refuse_shared(grouped_tilings(p).front().shared_bytes());
+    if (!tiling) return "a tile's input with its halo does not fit into shared memory";
+    if (tiling->blocks > 0x7fffff00) return "a tensor beyond 32-bit offsets";
+    return std::nullopt;
   }
 
-  /// The longer of memory and tensor cores, plus what it does not hide; blocks have whole tiles. Set by hand beside 10
-  /// drawn layers and 31 of ResNeXts and RegNets (H100, 25 November 2026).
   Plan plan(const ConvProblem& p, const Target& target) const override {
-    constexpr double start_us = 2.1, product_share = 0.3, unhidden = 0.35;
-    const double memory_share = p.stride_h > 1 ? 0.75 : 0.58;
-    const DeviceProfile& device = target.device;
-    const int rows = rows_together(p);
-    const double block =
-        2.0 * tile_p * tile_q * static_cast<double>(chunk_of(p, rows)) * static_cast<double>(step_count(p) * p.r * 16);
-    const double waves = std::ceil(block_count(p, rows) / device.units);
-    const double products_us =
-        waves * block * device.units / (product_share * device.flops_per_us(Numerics::Multiply::fp16));
-    const double memory_us = p.bytes() / (memory_share * device.bytes_per_us);
+    const GroupedTiling tiling = plan_grouped(p, target.device).value();
+    const std::int64_t gemm_k = p.group_c() * p.r * p.s;
     return {.pitched = true,
-            .config = ConfigWriter().add("rows", std::int64_t{rows}).str(),
-            .estimated_us = device.launch_us + start_us + std::max(memory_us, products_us) +
-                            unhidden * std::min(memory_us, products_us),
-            .tolerance = half_sum_tolerance(p.storage, p.group_c() * p.r * p.s)};
+            .config = tiling.str(),
+            .estimated_us = grouped_us(p, tiling, target.device),
+            .tolerance = p.storage == DType::f32 ? tf32_sum_tolerance(gemm_k) + sum_tolerance(gemm_k)
+                                                 : half_sum_tolerance(p.storage, gemm_k)};
   }
 
   FilterForm filter_form(const ConvProblem& p, std::string_view) const override {
-    return {.elements = p.k / 8 * step_count(p) * p.r * 32 * 4,
-            .form = std::string(to_string(p.storage)),
-            .element_bytes = 2};
+    const GroupedFilters filters(p);
+    return {.elements = filters.at(p.c / (8 * filters.eights), 0, 0, 0) * 4 / filters.element_bytes,
+            .form = p.storage == DType::f32 ? "tf32 by sets" : std::string(to_string(p.storage)),
+            .element_bytes = static_cast<std::size_t>(filters.element_bytes)};
   }
 
   void transform(const ConvProblem& p, std::string_view, const ConvFilter& filter,
                  std::span<std::byte> to) const override {
-    const std::int64_t eights = eights_of(p), steps = step_count(p), steps_a_column = (eights + 1) / 2;
-    dispatch(p.storage, Types<Float16, BFloat16>(), [&]<typename T>(std::type_identity<T>) {
+    dispatch(p.storage, Types<Float16, BFloat16, float>(), [&]<typename T>(std::type_identity<T>) {
+      constexpr std::int64_t of_word = 4 / sizeof(T);
+      const GroupedFilters filters(p);
+      const std::int64_t channels = 8 * filters.eights;
       T* element = reinterpret_cast<T*>(to.data());
-      for (std::int64_t first = 0; first < p.c; first += 8 * eights)
-        for (std::int64_t step = 0; step < steps; ++step)
+      for (std::int64_t first = 0; first < p.c; first += channels)
+        for (std::int64_t step = 0; step < filters.steps(); ++step)
           for (std::int64_t r = 0; r < p.r; ++r)
-            for (std::int64_t n = 0; n < eights; ++n)
-              for (std::int64_t lane = 0; lane < 32; ++lane)
-                for (std::int64_t i = 0; i < 4; ++i, ++element) {
-                  const std::int64_t half = i / 2, k = first + 8 * n + lane / 4;
-                  const std::int64_t s = eights == 1 ? 2 * step + half : step / steps_a_column;
-                  const std::int64_t eight = eights == 1 ? 0 : step % steps_a_column * 2 + half;
-                  const std::int64_t c = first + 8 * eight + lane % 4 * 2 + i % 2;
-                  const bool exists = s < p.s && eight < eights && c / p.group_c() == k / p.group_k();
-                  *element = narrowed<T>(exists ? filter.exact_weight(k, (c % p.group_c() * p.r + r) * p.s + s) : 0.0);
-                }
+            for (std::int64_t k = first; k < first + channels; k += 8)
+              for (std::int64_t i = 0; i < 64 * of_word; ++i, ++element) {
+                const std::int64_t lane = i / (2 * of_word), half = i / of_word % 2, of_lane = k + lane / 4;
+                const std::int64_t s = filters.column(step, half);
+                const std::int64_t c = first + filters.channel(step, half) + lane % 4 * of_word + i % of_word;
+                const bool exists = s < p.s && c / p.group_c() == of_lane / p.group_k();
+                const double weight = exists ? filter.exact_weight(of_lane, (c % p.group_c() * p.r + r) * p.s + s) : 0;
+                if constexpr (is_half<T>)
+                  *element = narrowed<T>(weight);
+                else
+                  *element = tf32_from_f64(weight);
+              }
     });
   }
 
   std::unique_ptr<const BoundKernel> bind_conv(const ConvProblem& p, std::string_view config,
                                                const DeviceProfile& device) const override {
-    ConfigReader reader(config);
-    const auto rows = static_cast<int>(reader.integer("rows", 1, 3));
-    reader.finish();
-    if (rows != 1 && rows != rows_together(p))
-      reader.refuse("the kernel does not multiply this number of rows of taps at once");
-    const HaloTile halo_tile(p, rows);
-    if (const auto why = device.refuse_shared(static_cast<std::size_t>(halo_tile.bytes()))) reader.refuse(*why);
+    const GroupedTiling tiling = read_grouped_tiling(p, config, device);
     if constexpr (cuda_built)
-      return bind_grouped_mma(p, rows);
+      return bind_grouped(p, tiling);
     else
       return not_built();
   }
+
+  std::string_view name_;
+  DTypeSet types_;
 };
 
 }  // namespace
 
 const Kernel& conv_grouped_mma() {
-  static const GroupedMma algorithm;
+  static const GroupedConv algorithm("grouped_mma", dtypes<Types<Float16, BFloat16>>);
+  return algorithm;
+}
+
+const Kernel& conv_grouped_tf32() {
+  static const GroupedConv algorithm("grouped_tf32", dtypes<Types<float>>);
   return algorithm;
 }
 

@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "lenslet/error.h"
-#include "ops/conv/cuda/grouped_tf32_plan.h"
+#include "ops/conv/cuda/grouped_mma_plan.h"
 #include "ops/conv/cuda/implicit_gemm_plan.h"
 #include "ops/conv/cuda/mma_gemm_plan.h"
 #include "ops/conv/cuda/wgmma_gemm_plan.h"
@@ -171,8 +171,8 @@ std::vector<Tiling> tilings_of(std::string_view name, const ConvProblem& p, cons
     for (const WgmmaHaloPlan& plan : wgmma_halo_tilings(p)) add(plan.str(), wgmma_halo_us(p, plan, device));
     for (const HaloSplitKPlan& plan : halo_split_k_tilings(p)) add(plan.str(), halo_split_k_us(p, plan, device));
   } else if (name == "grouped_tf32") {
-    for (const GroupedTf32Tiling& tiling : grouped_tf32_tilings(p))
-      if (!device.refuse_shared(tiling.shared_bytes())) add(tiling.str(), grouped_tf32_us(p, tiling, device));
+    for (const GroupedTiling& tiling : grouped_tilings(p))
+      if (!device.refuse_shared(tiling.shared_bytes())) add(tiling.str(), grouped_us(p, tiling, device));
   } else {
     return implicit_gemm_tilings(p, offered.outputs[0], device);
   }

@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "lenslet/error.h"
-#include "ops/conv/cuda/grouped_tf32_plan.h"
+#include "ops/conv/cuda/grouped_mma_plan.h"
 #include "ops/conv/cuda/implicit_gemm_plan.h"
 #include "ops/conv/cuda/mma_gemm_plan.h"
 #include "ops/conv/cuda/wgmma_gemm_plan.h"
@@ -102,7 +102,7 @@ void run(std::string_view model, const DeviceProfile& device) {
   if (model == "wgmma_halo_split_k") return fitted(halo_split_k_costs, read_halo_split_k_plan, halo_split_k_us);
   if (model == "grouped_tf32") {
     const auto read = [&](const ConvProblem& p, const std::string& config) {
-      return read_grouped_tf32_tiling(p, config, device);
+      return read_grouped_tiling(p, config, device);
     };
     return fitted(grouped_tf32_costs, read, grouped_tf32_us);
   }
