@@ -32,7 +32,7 @@ class BoundHaloSplitK final : public BoundKernel {
     call_.p = narrow(p.p);
     call_.q = narrow(p.q);
     call_.k = narrow(aligned_channels(p.k, p.storage));
-    call_.room = static_cast<std::int16_t>(call_.k - p.k);
+    call_.padding = static_cast<std::int16_t>(call_.k - p.k);
     call_.pad_top = static_cast<std::int16_t>(p.pad_top);
     call_.pad_left = static_cast<std::int16_t>(p.pad_left);
     call_.r = byte(p.r);

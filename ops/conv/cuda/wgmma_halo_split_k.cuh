@@ -23,8 +23,8 @@ struct HaloSplitK {
   CUtensorMap filters{};     ///< [K][R*S][C]; float32: permuted as wgmma_tf32 packs them
   UnitWalk walk;
   DeviceActivation activation;
-  int p = 0, q = 0, k = 0;  ///< k: K with padding, which is written too
-  std::int16_t room = 0;    ///< padding channels of k
+  int p = 0, q = 0, k = 0;   ///< k: K with padding, which is written too
+  std::int16_t padding = 0;  ///< padding channels of k
   std::int16_t pad_top = 0, pad_left = 0;
   std::uint8_t r = 0, s = 0, dilation_h = 0, dilation_w = 0;
   std::uint8_t filter_stages = 0, halo_stages = 0, split_k_log2 = 0;

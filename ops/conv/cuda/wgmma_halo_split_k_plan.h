@@ -31,7 +31,6 @@ LENSLET_HOST_DEVICE constexpr int halo_tiles_at(int split_k_log2) {
 
 /// One warpgroup multiplies all of a tile's halo_split_k_filters filters.
 struct HaloSplitKPlan {
-  int filters = 128;                     ///< of a tile
   int split_k = 1;                       ///< splits of its groups: a power of 2
   int stage_taps = 1;                    ///< taps of a filter stage: 1 or 3
   std::int64_t units = 0;                ///< of the output: tiles along gemm_n

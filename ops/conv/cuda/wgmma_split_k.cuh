@@ -24,8 +24,8 @@ struct WgmmaSplitK {
   WindowWalk<> walk;
   DeviceActivation activation;
   std::int16_t pointwise = 0;
-  std::int16_t room = 0;  ///< padding channels of k
-  int pixels = 0, k = 0;  ///< pixels: N*P*Q; k: K with padding, which is written too
+  std::int16_t padding = 0;  ///< padding channels of k
+  int pixels = 0, k = 0;     ///< pixels: N*P*Q; k: K with padding, which is written too
   KOrder k_order;
   int steps = 0;         ///< k-blocks of a tile, all splits
   int split_k_log2 = 0;  ///< cluster size, log2

@@ -80,8 +80,8 @@ class SplitKEpilogue {
       if (i < early) residual_[i] = {};
     }
     // Separate path: bounds checks of the tail take 0.1 us of 2.
-    if (g.bias != nullptr && g.room == 0) load_biases<true>();
-    if (g.bias != nullptr && g.room != 0) load_biases<false>();
+    if (g.bias != nullptr && g.padding == 0) load_biases<true>();
+    if (g.bias != nullptr && g.padding != 0) load_biases<false>();
 #pragma unroll
     for (int i = 0; i < early; ++i)
       if (i < slots_ && g.residual != nullptr) load_residual(place_of(first_slot_ + i), residual_[i]);
@@ -146,7 +146,7 @@ class SplitKEpilogue {
   template <bool whole>
   __device__ float4 load_bias(const Place& place) const {
     if constexpr (halves && turned) {
-      const auto of_row = [&](int k) { return k < g_.k - g_.room ? g_.bias[k] : 0.0F; };
+      const auto of_row = [&](int k) { return k < g_.k - g_.padding ? g_.bias[k] : 0.0F; };
       return {of_row(place.k + lane_ / 4), of_row(place.k + lane_ / 4 + 8), 0, 0};
     } else if constexpr (halves) {
       const int k = place.k + lane_ % 4 * 2;
@@ -155,14 +155,14 @@ class SplitKEpilogue {
         if (k < g_.k) low = *reinterpret_cast<const float2*>(g_.bias + k);
         if (k + 8 < g_.k) high = *reinterpret_cast<const float2*>(g_.bias + k + 8);
       } else {
-        low = pair_of(g_.bias, k, g_.k - g_.room);
-        high = pair_of(g_.bias, k + 8, g_.k - g_.room);
+        low = pair_of(g_.bias, k, g_.k - g_.padding);
+        high = pair_of(g_.bias, k + 8, g_.k - g_.padding);
       }
       return {low.x, low.y, high.x, high.y};
     } else {
       const int k = place.k + eight() * 8;
       if constexpr (whole) return k < g_.k ? *reinterpret_cast<const float4*>(g_.bias + k) : float4{};
-      return four_of(g_.bias, k, g_.k - g_.room);
+      return four_of(g_.bias, k, g_.k - g_.padding);
     }
   }
   template <bool whole>

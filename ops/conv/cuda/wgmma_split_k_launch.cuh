@@ -36,7 +36,7 @@ class BoundWgmmaSplitK final : public BoundKernel {
     call_.pointwise = is_pointwise(p) ? 1 : 0;
     call_.pixels = narrow(p.n * p.p * p.q);
     call_.k = narrow(aligned_channels(p.k, p.storage));
-    call_.room = static_cast<std::int16_t>(call_.k - p.k);
+    call_.padding = static_cast<std::int16_t>(call_.k - p.k);
     call_.steps = narrow(launch.steps);
     call_.split_k_log2 = log2_of(launch.split_k);
     call_.tiles_n = narrow(launch.tiles_n);
