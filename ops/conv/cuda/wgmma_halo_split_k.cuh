@@ -59,9 +59,9 @@ struct HaloRows {
   __device__ static HaloSplitKShare share(int, int, int split_k_log2) { return halo_split_k_share(split_k_log2); }
 };
 
-/// A block: its shared memory layout and its split, groups [first, last).
+/// A block: its split, of groups, and its shared memory layout.
 template <typename T, int taps>
-struct HaloSplit {
+struct HaloSplit : SplitWork {
   static constexpr int stage_taps = taps, row_bytes = halo_split_k_row_bytes,
                        tap_bytes = halo_split_k_filters * row_bytes;
   static constexpr SplitKTileShape shape{halo_split_k_filters, halo_split_k_pixels};
@@ -70,19 +70,13 @@ struct HaloSplit {
 
   unsigned char* shared;
   int columns, halo_box, halo_bytes;  ///< of a halo tile: width, TMA box, and its slot
-  int rank, unit, first_k, first, last, split_k_log2;
+  int split_k_log2;
 
-  __device__ HaloSplit(const HaloSplitK& g, unsigned char* memory) : shared(memory) {
+  __device__ HaloSplit(const HaloSplitK& g, unsigned char* memory)
+      : SplitWork(g, g.groups, halo_split_k_filters), shared(memory), split_k_log2(g.split_k_log2) {
     columns = halo_split_k_columns + (g.s - 1) * g.dilation_w;
     halo_box = (halo_split_k_lines + (g.r - 1) * g.dilation_h) * columns * row_bytes;
     halo_bytes = (halo_box + 1023) / 1024 * 1024;
-    const int block = static_cast<int>(blockIdx.x), tile = block >> g.split_k_log2;
-    unit = tile / g.tiles_n;
-    rank = block & ((1 << g.split_k_log2) - 1);
-    first_k = (tile - unit * g.tiles_n) * halo_split_k_filters;
-    split_k_log2 = g.split_k_log2;
-    first = first_step(rank, g.groups, g.split_k_log2);
-    last = first_step(rank + 1, g.groups, g.split_k_log2);
   }
 
   __device__ unsigned char* acc() const { return shared + halo_split_k_barrier_bytes; }
@@ -96,6 +90,16 @@ struct HaloSplit {
     return barriers() + 2 * g.halo_stages + stage;
   }
   __device__ std::uint64_t* empty(const HaloSplitK& g, int stage) const { return full(g, stage) + g.filter_stages; }
+  __device__ void init_barriers(const HaloSplitK& g) const {
+    for (int stage = 0; stage < g.halo_stages; ++stage) {
+      init_mbarrier(halo_full(stage), 1);
+      init_mbarrier(halo_empty(g, stage), 4);
+    }
+    for (int stage = 0; stage < g.filter_stages; ++stage) {
+      init_mbarrier(full(g, stage), 1);
+      init_mbarrier(empty(g, stage), 4);
+    }
+  }
   __device__ unsigned char* halo_tile(int stage) const {
     return shared + halo_tiles_at(split_k_log2) + stage * halo_bytes;
   }
@@ -125,7 +129,7 @@ __device__ inline void produce_split(const HaloSplitK& g, const Block& block) {
       load_filters(early, group, tap);
   wait_for_previous();
   fence_proxy_async_global();
-  const UnitStart at = g.walk.start(block.unit);
+  const UnitStart at = g.walk.start(block.tile_m);
   StageRing<> halo_tile{g.halo_stages}, filter{g.filter_stages};
   for (int group = block.first; group < block.last; ++group, halo_tile.next()) {
     wait_parity(block.halo_empty(g, halo_tile.stage), halo_tile.phase ^ 1);  // all are empty at first
@@ -154,7 +158,7 @@ __device__ inline void consume_split(const HaloSplitK& g, const Block& block) {
   const int warp = __shfl_sync(0xFFFFFFFFU, static_cast<int>(threadIdx.x) / 32, 0);
   const unsigned lane = threadIdx.x % 32;
   wait_for_previous();
-  SplitKEpilogue<T, Block, HaloSplitK, HaloRows> epilogue(g, block, warp, block.rank, g.walk.start(block.unit),
+  SplitKEpilogue<T, Block, HaloSplitK, HaloRows> epilogue(g, block, warp, block.rank, g.walk.start(block.tile_m),
                                                           block.first_k);
   const int s = g.s, stages = g.r * s / taps, columns = block.columns;
   // Operand descriptors and strides in 16 bytes, kept warp-uniform: computed per thread, a k-block of 128x128 took 0.7
@@ -215,36 +219,13 @@ __device__ inline void consume_split(const HaloSplitK& g, const Block& block) {
 
 #endif
 
-/// Grid: blocks of a tile (a cluster) adjacent; tiles of the same unit adjacent. `taps`: of a stage.
+/// `taps`: of a stage.
 template <typename T, int taps>
 __global__ void __launch_bounds__(halo_split_k_threads, 1)
     wgmma_halo_split_k_kernel(const __grid_constant__ HaloSplitK g) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   extern __shared__ __align__(1024) unsigned char shared[];
-  const HaloSplit<T, taps> block(g, shared);
-  const bool copies = threadIdx.x >= halo_split_k_consumers;
-  if (threadIdx.x == halo_split_k_consumers) {
-    for (int stage = 0; stage < g.halo_stages; ++stage) {
-      init_mbarrier(block.halo_full(stage), 1);
-      init_mbarrier(block.halo_empty(g, stage), 4);
-    }
-    for (int stage = 0; stage < g.filter_stages; ++stage) {
-      init_mbarrier(block.full(g, stage), 1);
-      init_mbarrier(block.empty(g, stage), 4);
-    }
-    fence_mbarrier_init();
-  }
-  __syncthreads();
-  if (g.split_k_log2 > 0) leave_cluster();  // arrive; waited for before partial sums are sent
-  if (copies) {
-    if (threadIdx.x == halo_split_k_consumers)
-      produce_split(g, block);
-    else
-      wait_for_previous();
-    wait_for_acc(g);
-  } else {
-    consume_split<T>(g, block);
-  }
+  run_split<T, halo_split_k_consumers>(g, HaloSplit<T, taps>(g, shared));
 #endif
 }
 

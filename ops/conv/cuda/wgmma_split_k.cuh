@@ -65,20 +65,11 @@ struct SplitKBlock {
     return reinterpret_cast<std::uint64_t*>(shared + layout.barriers) + stage;
   }
   __device__ std::uint64_t* empty(int stage) const { return full(stage) + layout.stages; }
-};
-
-/// A block's split: k-blocks [first, last) of a tile.
-template <typename Block>
-struct SplitWork {
-  int rank, first_pixel, first_k, first, last;
-
-  __device__ explicit SplitWork(const WgmmaSplitK& g) {
-    const int block = static_cast<int>(blockIdx.x), tile = block >> g.split_k_log2, tile_m = tile / g.tiles_n;
-    rank = block & ((1 << g.split_k_log2) - 1);
-    first_pixel = tile_m * Block::shape.m;
-    first_k = (tile - tile_m * g.tiles_n) * Block::shape.n;
-    first = first_step(rank, g.steps, g.split_k_log2);
-    last = first_step(rank + 1, g.steps, g.split_k_log2);
+  __device__ void init_barriers(const WgmmaSplitK&) const {
+    for (int stage = 0; stage < layout.stages; ++stage) {
+      init_mbarrier(full(stage), 1);
+      init_mbarrier(empty(stage), split_k_consumers<tile> * 4);
+    }
   }
 };
 
@@ -89,14 +80,15 @@ __device__ inline void produce_split(const WgmmaSplitK& g, const Block& block) {
   constexpr int stages = Block::layout.stages;
   prefetch_map(g.filters);
   prefetch_map(g.windows);
-  const SplitWork<Block> work(g);
+  const SplitWork work(g, g.steps, Block::shape.n);
+  const int first_pixel = work.tile_m * Block::shape.m;
   // Filters do not depend on the previous kernel.
   KWalk k_walk = KWalk::at(g.k_order, work.first * Block::groups, Block::width), filter_gemm_k = k_walk;
   const int early = min(work.first + stages, work.last);
   for (int step = work.first; step < early; ++step)
     Stage::load_filters(g, block.filters(step - work.first), block.full(step - work.first), work.first_k,
                         filter_gemm_k);
-  const WindowStart start = g.walk.start(work.first_pixel);
+  const WindowStart start = g.walk.start(first_pixel);
   wait_for_previous();
   fence_proxy_async_global();
   StageRing<stages> at;
@@ -106,7 +98,7 @@ __device__ inline void produce_split(const WgmmaSplitK& g, const Block& block) {
       wait_parity(block.empty(at.stage), at.phase ^ 1);
       Stage::load_filters(g, block.filters(at.stage), full, work.first_k, filter_gemm_k);
     }
-    Stage::load_windows(g, block.pixels(at.stage), full, work.first_pixel, start, k_walk);
+    Stage::load_windows(g, block.pixels(at.stage), full, first_pixel, start, k_walk);
     if (step == work.first) let_next_start();
     at.next();
   }
@@ -120,9 +112,10 @@ __device__ inline void consume_split(const WgmmaSplitK& g, const Block& block) {
   // Warp-uniform, and known to the compiler to be.
   const int warp = __shfl_sync(0xFFFFFFFFU, static_cast<int>(threadIdx.x) / 32, 0);
   const unsigned lane = threadIdx.x % 32;
-  const SplitWork<Block> work(g);
+  const SplitWork work(g, g.steps, Block::shape.n);
+  const int first_pixel = work.tile_m * Block::shape.m;
   wait_for_previous();
-  SplitKEpilogue<T, Block, WgmmaSplitK> epilogue(g, block, warp, work.rank, work.first_pixel, work.first_k);
+  SplitKEpilogue<T, Block, WgmmaSplitK> epilogue(g, block, warp, work.rank, first_pixel, work.first_k);
   StageRing<stages> at;
   float d[1][n / 2];
   int last = 0;
@@ -142,34 +135,13 @@ __device__ inline void consume_split(const WgmmaSplitK& g, const Block& block) {
 
 #endif
 
-/// Grid: blocks of a tile (a cluster) adjacent; tiles of the same pixels adjacent.
 template <typename T, SplitKTile tile, int width, int groups>
 __global__ void __launch_bounds__(split_k_threads<tile>, shape_of(tile).blocks)
     wgmma_split_k_kernel(const __grid_constant__ WgmmaSplitK g) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   extern __shared__ __align__(1024) unsigned char shared[];
   using Block = SplitKBlock<T, tile, width, groups>;
-  const Block block{shared};
-  constexpr int consumers = split_k_consumers<tile>;
-  const bool copies = threadIdx.x >= 128 * consumers;
-  if (threadIdx.x == 128 * consumers) {
-    for (int stage = 0; stage < Block::layout.stages; ++stage) {
-      init_mbarrier(block.full(stage), 1);
-      init_mbarrier(block.empty(stage), consumers * 4);
-    }
-    fence_mbarrier_init();
-  }
-  __syncthreads();
-  if (g.split_k_log2 > 0) leave_cluster();  // arrive; waited for before partial sums are sent
-  if (copies) {
-    if (threadIdx.x == 128 * consumers)
-      produce_split(g, block);
-    else
-      wait_for_previous();
-    wait_for_acc(g);
-  } else {
-    consume_split<T>(g, block);
-  }
+  run_split<T, 128 * split_k_consumers<tile>>(g, Block{shared});
 #endif
 }
 

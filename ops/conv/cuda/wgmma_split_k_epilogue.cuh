@@ -1,11 +1,11 @@
 #pragma once
-// Reduction and epilogue of cluster split-K (wgmma_split_k, wgmma_halo_split_k). Each block owns an equal share of the
-// tile, in units of 16 pixels by 16 filters. Every block stores its partial sums of a unit into the owner's shared
-// memory in register layout, 16 bytes a thread, coalesced. After one cluster barrier the owner adds them in rank order
-// from its own memory, so that no block waits at its end. A warp then has a unit in accumulator layout, runs the
-// epilogue, and transposes it through shared memory to 16 bytes of y a thread. float32 needs no transposition:
-// wgmma_tf32's filters are permuted (tf32_filter_at) so that a thread has 16 bytes of two pixels; a unit's filters are
-// then fours of a box of 32, and two units fill its sectors.
+// Reduction and epilogue of cluster split-K (wgmma_split_k, wgmma_halo_split_k), and the start of both kernels. Each
+// block owns an equal share of the tile, in units of 16 pixels by 16 filters. Every block stores its partial sums of a
+// unit into the owner's shared memory in register layout, 16 bytes a thread, coalesced. After one cluster barrier the
+// owner adds them in rank order from its own memory, so that no block waits at its end. A warp then has a unit in
+// accumulator layout, runs the epilogue, and transposes it through shared memory to 16 bytes of y a thread. float32
+// needs no transposition: wgmma_tf32's filters are permuted (tf32_filter_at) so that a thread has 16 bytes of two
+// pixels; a unit's filters are then fours of a box of 32, and two units fill its sectors.
 //
 // Remote stores instead of loads: only the barrier waits for the latency between blocks.
 
@@ -16,8 +16,10 @@
 
 #include "base/convert.h"
 #include "base/cuda/half_mma.cuh"
+#include "base/cuda/launch.h"
 #include "base/cuda/mma.cuh"
 #include "base/cuda/vector.cuh"
+#include "base/cuda/wgmma.cuh"
 #include "ops/conv/cuda/cluster.cuh"
 #include "ops/conv/cuda/some_of.cuh"
 #include "ops/conv/cuda/wgmma_gemm_plan.h"
@@ -337,6 +339,42 @@ __device__ inline void wait_for_acc(const Call& g) {
   wait_for_cluster();
   leave_cluster();
   wait_for_cluster();
+}
+
+/// A block's split: k-blocks (wgmma_halo: groups) [first, last) of a tile's `steps`. Blocks of a tile (a cluster) are
+/// adjacent, tiles of the same pixels, too.
+struct SplitWork {
+  int tile_m, rank, first_k, first, last;
+
+  template <typename Call>
+  __device__ SplitWork(const Call& g, int steps, int tile_filters) {
+    const int block = static_cast<int>(blockIdx.x), tile = block >> g.split_k_log2;
+    tile_m = tile / g.tiles_n;
+    rank = block & ((1 << g.split_k_log2) - 1);
+    first_k = (tile - tile_m * g.tiles_n) * tile_filters;
+    first = first_step(rank, steps, g.split_k_log2);
+    last = first_step(rank + 1, steps, g.split_k_log2);
+  }
+};
+
+/// A kernel: the consumers' threads, then a producer warp.
+template <typename T, int consumers, typename Call, typename Block>
+__device__ inline void run_split(const Call& g, const Block& block) {
+  if (threadIdx.x == consumers) {
+    block.init_barriers(g);
+    fence_mbarrier_init();
+  }
+  __syncthreads();
+  if (g.split_k_log2 > 0) leave_cluster();  // arrive; waited for before partial sums are sent
+  if (threadIdx.x >= consumers) {
+    if (threadIdx.x == consumers)
+      produce_split(g, block);
+    else
+      wait_for_previous();
+    wait_for_acc(g);
+  } else {
+    consume_split<T>(g, block);
+  }
 }
 
 #endif
