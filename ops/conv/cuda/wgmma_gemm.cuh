@@ -74,9 +74,6 @@ struct WgmmaBlock {
   unsigned char* shared;
 
   __device__ static int stages(const WgmmaGemm& g) { return Element::filters_may_last ? g.stages : layout.stages; }
-  __device__ static auto ring(const WgmmaGemm& g) {
-    return StageRing<(Element::filters_may_last ? 0 : layout.stages)>{stages(g)};
-  }
   __device__ static bool filters_last(const WgmmaGemm& g) { return Element::filters_may_last && g.filters_last != 0; }
   __device__ static int first() { return static_cast<int>(blockIdx.x); }
   __device__ static int step() { return static_cast<int>(gridDim.x); }
@@ -116,7 +113,7 @@ __device__ inline void produce(const WgmmaGemm& g, const Block& block) {
   }
   wait_for_previous();
   fence_proxy_async_global();
-  auto at = Block::ring(g);
+  StageRing at;
   for (int index = Block::first(); index < g.tiles; index += Block::step()) {
     const int tile_m = index / g.tiles_n, tile_n = index - tile_m * g.tiles_n, first_k = tile_n * Block::shape.n;
     const int first_pixel = tile_m * Block::shape.m, first_c = g.sets.first_channel(tile_n);
@@ -136,7 +133,7 @@ __device__ inline void produce(const WgmmaGemm& g, const Block& block) {
       }
       Stage::template load_windows<by_channels, tails>(g, block.pixels(at.stage), full, first_pixel, start, k_walk,
                                                        first_c);
-      at.next();
+      at.next(Block::stages(g));
     }
   }
   let_next_start();
@@ -153,7 +150,7 @@ __device__ inline void consume(const WgmmaGemm& g, const Block& block) {
 
   wait_for_previous();
   typename Block::Element::template Epilogue<Block, WgmmaGemm> epilogue(g, block, warp);
-  auto at = Block::ring(g);
+  StageRing at;
   typename Block::Element::Accumulator d[rows64][n / 2];
   for (int index = Block::first(); index < g.tiles; index += Block::step()) {
     const int tile_m = index / g.tiles_n, next = index + Block::step(), next_m = next / g.tiles_n;

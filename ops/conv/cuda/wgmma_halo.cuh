@@ -82,17 +82,6 @@ struct HaloTileStart {
   }
 };
 
-/// A ring of stages with a run-time size.
-struct HaloStageWalk {
-  int stage = 0;
-  unsigned phase = 0;
-  __device__ void next(int stages) {
-    if (++stage < stages) return;
-    stage = 0;
-    phase ^= 1;
-  }
-};
-
 /// A block: its shared memory layout and tiles.
 template <typename T, int units, int n, int row_bytes>
 struct HaloBlock {
@@ -154,7 +143,7 @@ __device__ inline void produce_halo_tiles(const WgmmaHalo& g, const HaloBlock<T,
   }
   wait_for_previous();
   fence_proxy_async_global();
-  HaloStageWalk halo_tile, filter;
+  StageRing halo_tile, filter;
   for (int index = static_cast<int>(blockIdx.x); index < g.tiles; index += static_cast<int>(gridDim.x)) {
     const HaloTileStart tile(g, index, units, n);
     HaloKWalk k_walk;
@@ -206,7 +195,7 @@ __device__ inline void consume_halo_tiles(const WgmmaHalo& g, const HaloBlock<T,
   wait_for_previous();
   typename WgmmaElement<T>::template Epilogue<Block, WgmmaHalo, UnitPlace> epilogue(g, block, warp);
   const int taps = g.r * g.s;
-  HaloStageWalk halo_tile, filter;
+  StageRing halo_tile, filter;
   float d[rows64][n / 2];
   std::uint64_t a[rows64];
   const auto multiply = [&](int filter_stage, int offset, bool add) {

@@ -130,15 +130,16 @@ __device__ inline void produce_split(const HaloSplitK& g, const Block& block) {
   wait_for_previous();
   fence_proxy_async_global();
   const UnitStart at = g.walk.start(block.tile_m);
-  StageRing<> halo_tile{g.halo_stages}, filter{g.filter_stages};
-  for (int group = block.first; group < block.last; ++group, halo_tile.next()) {
+  const int halo_stages = g.halo_stages, filter_stages = g.filter_stages;
+  StageRing halo_tile, filter;
+  for (int group = block.first; group < block.last; ++group, halo_tile.next(halo_stages)) {
     wait_parity(block.halo_empty(g, halo_tile.stage), halo_tile.phase ^ 1);  // all are empty at first
     std::uint64_t* const full = block.halo_full(halo_tile.stage);
     arrive_expect_tx(full, static_cast<unsigned>(block.halo_box));
     tma_load(block.halo_tile(halo_tile.stage), g.halo_tiles, full, group * channels, at.q - g.pad_left,
              at.p - g.pad_top, at.n);
     if (group == block.first) let_next_start();
-    for (int tap = 0; tap < taps; tap += Block::stage_taps, filter.next()) {
+    for (int tap = 0; tap < taps; tap += Block::stage_taps, filter.next(filter_stages)) {
       if (early > 0) {
         --early;
         continue;
@@ -168,7 +169,8 @@ __device__ inline void consume_split(const HaloSplitK& g, const Block& block) {
   const int halo_stage = block.halo_bytes / 16;
   constexpr int filter_stage = taps * Block::tap_bytes / 16;
   const int tap_offset = g.dilation_w * (row_bytes / 16), line_offset = g.dilation_h * columns * (row_bytes / 16);
-  StageRing<> halo_tile{g.halo_stages}, filter{g.filter_stages};
+  const int halo_stages = g.halo_stages, filter_stages = g.filter_stages;
+  StageRing halo_tile, filter;
   float d[halo_split_k_pixels / 2];
   // Stages that products in flight read; -1: none.
   int last_filter = -1, last_halo_tile = -1;
@@ -199,7 +201,7 @@ __device__ inline void consume_split(const HaloSplitK& g, const Block& block) {
       wgmma_wait<1>();
       release_last();
       last_filter = filter.stage;
-      filter.next();
+      filter.next(filter_stages);
       offset += taps * tap_offset;
       column += taps;
       if (column == s) {
@@ -208,7 +210,7 @@ __device__ inline void consume_split(const HaloSplitK& g, const Block& block) {
       }
     }
     last_halo_tile = halo_tile.stage;
-    halo_tile.next();
+    halo_tile.next(halo_stages);
   }
   wgmma_wait<0>();
   wgmma_hold(d);

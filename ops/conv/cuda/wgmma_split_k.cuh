@@ -91,7 +91,7 @@ __device__ inline void produce_split(const WgmmaSplitK& g, const Block& block) {
   const WindowStart start = g.walk.start(first_pixel);
   wait_for_previous();
   fence_proxy_async_global();
-  StageRing<stages> at;
+  StageRing at;
   for (int step = work.first; step < work.last; ++step) {
     std::uint64_t* const full = block.full(at.stage);
     if (step >= early) {
@@ -100,7 +100,7 @@ __device__ inline void produce_split(const WgmmaSplitK& g, const Block& block) {
     }
     Stage::load_windows(g, block.pixels(at.stage), full, first_pixel, start, k_walk);
     if (step == work.first) let_next_start();
-    at.next();
+    at.next(stages);
   }
 }
 
@@ -116,7 +116,7 @@ __device__ inline void consume_split(const WgmmaSplitK& g, const Block& block) {
   const int first_pixel = work.tile_m * Block::shape.m;
   wait_for_previous();
   SplitKEpilogue<T, Block, WgmmaSplitK> epilogue(g, block, warp, work.rank, first_pixel, work.first_k);
-  StageRing<stages> at;
+  StageRing at;
   float d[1][n / 2];
   int last = 0;
   for (int step = work.first; step < work.last; ++step) {
@@ -126,7 +126,7 @@ __device__ inline void consume_split(const WgmmaSplitK& g, const Block& block) {
     wgmma_wait<1>();
     if (step > work.first && lane == 0) arrive(block.empty(last));
     last = at.stage;
-    at.next();
+    at.next(stages);
   }
   wgmma_wait<0>();
   wgmma_hold(d[0]);

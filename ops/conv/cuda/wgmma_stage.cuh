@@ -13,14 +13,12 @@
 
 namespace lenslet::cuda {
 
-/// Walks a ring of stages and the parity of their barriers. `stages` 0: the size is known at run time.
-template <int stages = 0>
+/// Walks a ring of stages and the parity of their barriers.
 struct StageRing {
-  int size = stages;
   int stage = 0;
   unsigned phase = 0;
-  __device__ void next() {
-    if (++stage < (stages != 0 ? stages : size)) return;
+  __device__ void next(int stages) {
+    if (++stage < stages) return;
     stage = 0;
     phase ^= 1;
   }
@@ -29,7 +27,7 @@ struct StageRing {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
 /// For tiles of m pixels by n filters, elements of 2 bytes, or 4 for TF32. A call has maps of windows and filters,
-/// `pointwise` and `terms`; with persistent blocks `tail`, too.
+/// `pointwise` and `k_order`; with persistent blocks `tail`, too.
 template <int m, int n, int width, int groups, int element_bytes = 2>
 struct WgmmaStage {
   static constexpr int channels = width;
@@ -57,7 +55,7 @@ struct WgmmaStage {
   __device__ static void expect_windows(const Call& g, std::uint64_t* full, const KWalk& k_walk) {
     arrive_expect_tx(full, windows_bytes<tails>(g, k_walk));
   }
-  /// One thread: sets the stage's expected bytes and loads its filters from first_k on. Advances `terms`, by channels
+  /// One thread: sets the stage's expected bytes and loads its filters from first_k on. Advances `k_walk`, by channels
   /// where a k-block is one group.
   template <bool by_channels = false, bool tails = false, typename Call>
   __device__ static void load_filters(const Call& g, unsigned char* to, std::uint64_t* full, int first_k,
@@ -112,8 +110,8 @@ struct WgmmaStage {
 
 /// Main loop of a tile for a consumer warpgroup of a persistent block: pixels from first_row on, stages from `at` on. A
 /// lane of each warp releases stages. The call has `steps` and, if the block may have tails, their description.
-template <typename T, typename Block, typename Call, typename Ring, typename Accumulator, int rows64, int half_n>
-__device__ inline void multiply_tile(const Call& g, const Block& block, Ring& at, int first_row, unsigned lane,
+template <typename T, typename Block, typename Call, typename Accumulator, int rows64, int half_n>
+__device__ inline void multiply_tile(const Call& g, const Block& block, StageRing& at, int first_row, unsigned lane,
                                      Accumulator (&d)[rows64][half_n]) {
   using Stage = typename Block::Stage;
   const auto release = [&](int stage) {
@@ -129,7 +127,7 @@ __device__ inline void multiply_tile(const Call& g, const Block& block, Ring& at
       wgmma_wait<1>();
       if (add) release(last);
       last = at.stage;
-      at.next();
+      at.next(Block::stages(g));
     }
   };
   bool whole = true;
