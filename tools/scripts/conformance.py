@@ -180,9 +180,9 @@ def differs(case, verdicts):
 
 TEMPLATE = """# Conformance
 
-Written by `tools/scripts/conformance.py`: numbers of a run, none by hand. What a verdict means stands in
-[check.md](check.md); "not run" are the cases that lenslet refuses by name. A test runs Debian's cases again, and those of
-onnx where they were written.
+This page counts which of ONNX's own test cases pass, and compares networks with ONNX Runtime. `tools/scripts/conformance.py` writes
+the tables from a run. [check.md](check.md) defines the verdicts; "not run" counts the cases that lenslet refuses by name. A test
+runs Debian's cases again, and onnx's if they were written as folders.
 
 ## ONNX's own cases
 
@@ -200,12 +200,11 @@ Debian's libonnx-testdata.
 
 ## ONNX's own runner
 
-`onnx.backend.test.runner` over `lenslet.backend` (the Python package), its own comparison: every element within
-1e-3 of the expected one and 1e-7, integers too, of the same type and shape. All cases of the package run: the networks
-that its runner calls real are the light ones, which lie in the package, so that nothing is downloaded. "Skipped" is
-what lenslet refused, by its own reason (`lenslet.UnsupportedError`), when the model was prepared or, where shapes and
-values come only then, run. Older releases on which cases fail expect what ONNX has mended since: qlinearmatmul of int8 wrapped at 8 bits
-up to 1.21, l2normalization of zeros was NaN up to 1.20.
+`onnx.backend.test.runner` runs over `lenslet.backend` (the Python package) with its own comparison: the same type and shape, and
+every element, integers too, within 1e-3 of the expected one plus 1e-7. All cases of the package run, and nothing is downloaded:
+the networks that the runner calls real are the light ones in the package. "Skipped" counts the cases that lenslet refused with a
+reason (`lenslet.UnsupportedError`), when the model was prepared or run. Cases fail with older releases of onnx whose expectations
+ONNX has corrected since: qlinearmatmul of int8 wrapped at 8 bits up to 1.21, l2normalization of zeros was NaN up to 1.20.
 
 <!-- backend -->
 <!-- end -->
