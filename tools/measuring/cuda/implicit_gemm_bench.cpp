@@ -39,7 +39,7 @@ constexpr std::size_t workspace_bytes = std::size_t{64} << 20;
 
 using Row = ConvRow;
 
-// ResNet-50 and the first layers' kin, VGG-16, MobileNetV2, SqueezeNet; a few at larger batch.
+// First layers, ResNet-50, VGG-16, MobileNetV2, SqueezeNet; a few at larger batch sizes.
 constexpr Row fitted[] = {
     {1, 3, 224, 64, 7, 2},    {1, 64, 56, 64, 1, 1},    {1, 64, 56, 64, 3, 1},    {1, 64, 56, 256, 1, 1},
     {1, 256, 56, 64, 1, 1},   {1, 256, 56, 128, 1, 1},  {1, 128, 56, 128, 3, 2},  {1, 128, 28, 512, 1, 1},
@@ -63,7 +63,7 @@ constexpr Row unseen[] = {
     {8, 512, 7, 2048, 1, 1}, {8, 128, 28, 128, 3, 1},  {16, 512, 14, 256, 1, 1},
 };
 
-/// Tensor cores are for batches: what is measured of them besides.
+/// Additional problems for tensor cores, at larger batch sizes.
 constexpr Row batches[] = {
     {8, 64, 56, 256, 1, 1},    {8, 128, 28, 128, 3, 1},   {8, 256, 56, 256, 3, 1},  {64, 256, 56, 64, 1, 1},
     {64, 64, 56, 256, 1, 1},   {64, 128, 28, 512, 1, 1},  {64, 512, 28, 128, 1, 1}, {64, 128, 28, 128, 3, 1},
@@ -81,7 +81,7 @@ constexpr Row narrow[] = {
     {64, 48, 13, 192, 1, 1}, {64, 48, 13, 192, 3, 1},
 };
 
-/// Windows that overlap, of all the networks above, GoogLeNet and DenseNet.
+/// Overlapping windows of all the networks above, GoogLeNet and DenseNet.
 constexpr Row overlapping[] = {
     {1, 64, 56, 64, 3, 1},    {1, 64, 224, 64, 3, 1},   {1, 128, 112, 128, 3, 1}, {1, 256, 56, 256, 3, 1},
     {8, 64, 56, 64, 3, 1},    {8, 128, 28, 128, 3, 1},  {8, 16, 55, 64, 3, 1},    {8, 256, 56, 256, 3, 1},
@@ -92,7 +92,7 @@ constexpr Row overlapping[] = {
     {64, 64, 112, 128, 3, 1}, {64, 128, 56, 256, 3, 1}, {64, 512, 28, 512, 3, 1}, {64, 64, 28, 64, 7, 1},
 };
 
-/// ResNeXt-50 32x4d and RegNets: groups of 4, 8, 16, 24, 32 and 48.
+/// ResNeXt-50 32x4d and RegNets: groups of 4, 8, 16, 24, 32 and 48 channels.
 constexpr Row grouped[] = {
     {1, 128, 56, 128, 3, 1, 32},   {1, 256, 28, 256, 3, 1, 32},    {1, 512, 14, 512, 3, 1, 32},
     {1, 1024, 14, 1024, 3, 2, 32}, {1, 1024, 7, 1024, 3, 1, 32},   {1, 144, 28, 144, 3, 1, 6},
@@ -106,7 +106,7 @@ constexpr Row grouped[] = {
 struct Tiling {
   std::string config;
   double estimated_us = 0;
-  bool taken = false;  ///< by the planner
+  bool taken = false;  ///< the planner's choice
 };
 
 std::vector<std::int64_t> split_k_counts(std::int64_t planned) {
