@@ -88,8 +88,7 @@ TEST_CASE("exec/early_weights/at_the_bounds") {
   }
 }
 
-// Weights are what a step reads and no step writes: packed weights, or else the largest constant. Steps that only
-// rename have none.
+// Weights are read by a step and written by none: packed weights, else the largest constant. Renaming steps have none.
 TEST_CASE("exec/early_weights/of_a_plan") {
   Graph graph;
   const ValueId x = add_input(graph, {8, 6, 6});

@@ -144,8 +144,7 @@ TEST_CASE("exec/place/a_value_read_again_is_not_overwritten") {
   }
 }
 
-// Steps of a band run interleaved: a value that one reads must not be overwritten by another, and lives as long as the
-// band.
+// Steps of a band run interleaved: none may overwrite what another one reads, and values live as long as the band.
 TEST_CASE("exec/place/what_a_band_reads_is_not_overwritten_in_it") {
   Graph graph;
   graph.name = "band";

@@ -63,7 +63,7 @@ TEST_CASE("conv/grouped_mma_plan/tilings_cover_the_problem") {
       CHECK_MESSAGE(tiling.blocks ==
                         p.n * covered(p.p, tiling.tile_p) * covered(p.q, tiling.tile_q) * covered(p.c, tiling.channels),
                     where);
-      // All sums fit where they are laid down.
+      // All accumulators fit the staging memory.
       CHECK_MESSAGE(
           tiling.shared_bytes() >= static_cast<std::size_t>(16 * tiling.tile_p * tiling.tile_q * tiling.laid_vectors),
           where);
@@ -78,7 +78,7 @@ TEST_CASE("conv/grouped_mma_plan/taps_find_their_columns") {
         for (const GroupedTiling& tiling : grouped_tilings(p))
           for (std::int64_t q = 0; q < tiling.tile_q; ++q)
             for (std::int64_t s = 0; s < window; ++s) {
-              // As the kernel reads it, and as it was laid down.
+              // As the kernel indexes it, and as it was packed.
               const std::int64_t tap = s * dilation, in_phase = tap / stride + q, phase = tap % stride;
               CHECK(in_phase < tiling.phase_pixels);
               CHECK(phase < tiling.phases);
@@ -98,7 +98,7 @@ TEST_CASE("conv/grouped_mma_plan/pixels_meet_in_no_bank") {
       std::set<std::int64_t> read;
       for (std::int64_t pixel = 0; pixel < 8; ++pixel) read.insert(pixel * tiling.pixel_vectors % 8);
       CHECK_MESSAGE(read.size() == 8, tiling.str());
-      // Sums are written by 8 bytes, half a warp at a time: four pixels of four neighbours.
+      // Accumulators are written by 8 bytes, half a warp at a time: four pixels of four neighbours.
       std::set<std::int64_t> written;
       for (std::int64_t lane = 0; lane < 16; ++lane)
         written.insert((lane / 4 * tiling.laid_vectors * 16 + lane % 4 * 8) % 128);
@@ -164,7 +164,7 @@ TEST_CASE("conv/grouped_mma_plan/estimate") {
       CHECK(grouped_us(p, *tiling, device) >= p.bytes() / device.bytes_per_us);
       CHECK(grouped_us(p, *tiling, device) >= p.flops() / device.tf32_flops_per_us);
     }
-  // What memory holds up is not held up by more than was measured: 97 us where a copy takes 48.
+  // Memory-bound problems are not estimated above their measured time: 97 us, where a copy takes 48.
   const ConvProblem wide = problem(64, 128, 56, 4);
   CHECK(grouped_us(wide, plan_grouped(wide, device).value(), device) <= 2.4 * wide.bytes() / device.bytes_per_us);
   // A device with little shared memory gets what fits, and one with none nothing.

@@ -19,7 +19,7 @@
 namespace lenslet::test {
 namespace {
 
-/// A table, and how far what is chosen may be from the fastest in it.
+/// A table, and the allowed ratio of a choice to the fastest candidate.
 struct Table {
   const char* file;
   std::size_t problems;
@@ -27,7 +27,7 @@ struct Table {
   std::size_t beyond;  ///< the number allowed above 1.3
 };
 
-/// `target_of`: device and arithmetic of a first column.
+/// `target_of`: device and precision of a first column.
 template <typename TargetOf>
 void check_choices(const Table& table, const TargetOf& target_of) {
   double log_ratios = 0;
@@ -77,14 +77,14 @@ TEST_CASE("conv/odd_choice/cpu") {
   }
   const auto threads = [](const std::string& text) {
     DeviceProfile device = cpu_profile(std::stoi(text));
-    device.l2_bytes = 1 << 20;  // as it was measured there
+    device.l2_bytes = 1 << 20;  // as in the measurements
     return std::pair(device, Numerics());
   };
   check_choices({"zen5_conv_odd.txt", 120, 1.8, 1.04, 4}, threads);
 }
 
 TEST_CASE("conv/odd_choice/long_depthwise") {
-  // It took 6450 us by depthwise, which estimated 185, where direct_packed took 900.
+  // depthwise was estimated at 185 us but took 6450 us; direct_packed took 900.
   ConvGeometry geometry;
   geometry.stride = {1, 2};
   const ConvProblem p = resolve_conv({1, 1, 1, 16000}, {1, 1, 1, 256}, geometry);
