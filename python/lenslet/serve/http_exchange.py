@@ -40,8 +40,7 @@ class Exchange:
         self.server, self._peer = connection.server, connection.peer
         self.version, self.method, self.path, self.headers, self.keep_alive = version, method, path, headers, keep_alive
         self.expects = version != "1.0" and headers.get(b"expect", b"").lower() == b"100-continue"
-        self.lingers = True  # after the answer the body is still received, otherwise the client would not see the
-                             # answer
+        self.lingers = True  # after its answer receive the body, or the answer is lost
         self.task: Any = None
         self.room: Optional[Room] = None
         self.buffer = bytearray()  # for a body without a room

@@ -1,5 +1,4 @@
-"""The server's life: plans models, opens ports, becomes ready; after a signal it stops being ready, drains, and
-closes."""
+"""The server's life: plans models, opens ports, becomes ready; after a signal is not ready, drains, and closes."""
 
 from __future__ import annotations
 
@@ -31,8 +30,7 @@ def keep_memory() -> None:
         return
     mallopt(-3, 4 << 20)  # M_MMAP_THRESHOLD: larger blocks are returned when freed
     mallopt(-1, 16 << 20)  # M_TRIM_THRESHOLD
-    mallopt(-8, 2)  # M_ARENA_MAX: arenas keep what a flood made them allocate, and gRPC's threads would have eight a
-                    # core
+    mallopt(-8, 2)  # M_ARENA_MAX: arenas stay large after a flood, and gRPC's threads would have eight a core
 
 
 def run(options: Options, repository: Repository) -> None:
@@ -85,8 +83,7 @@ class _Server:
             where = await self._open(service)
             gc.collect()
             gc.freeze()  # permanent objects: collections skip them
-            # Also avoids scanning the objects of thousands of calls, which takes a quarter of a second: no request is a
-            # cycle.
+            # Also avoids scanning thousands of calls' objects, a quarter of a second: no request is a cycle.
             gc.set_threshold(*gc.get_threshold()[:2], RARELY)
             print("lenslet: ready: " + ", ".join(where), flush=True)
             await asked_to_stop.wait()
