@@ -1,6 +1,6 @@
-"""mypy --strict over the package, and over a user's program that takes the types as they are published.
+"""mypy --strict on the package, and on a user's program with the published types.
 
-Skips by name without mypy. Modules that need a library that is not installed here are looked at, but not judged.
+Skips by name without mypy. Errors of modules whose libraries are not installed are ignored.
 """
 
 import ast
@@ -16,7 +16,7 @@ import unittest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "python" / "lenslet"
 PROGRAMS = ROOT / "tests" / "python" / "typing"
-# The oldest Python that the wheel is for.
+# The oldest Python version that the wheel supports.
 OLDEST = (3, 9)
 
 
