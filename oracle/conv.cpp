@@ -245,8 +245,7 @@ std::vector<Array> conv(const AttributeList& attributes, Inputs inputs) {
   return {y};
 }
 
-/// A depthwise Conv (attributes "depthwise_...") followed by a Conv (the other attributes), without rounding in
-/// between.
+/// A depthwise Conv (attributes "depthwise_...") followed by a Conv (the other attributes), unrounded in between.
 std::vector<Array> separable_conv(const AttributeList& attributes, Inputs inputs) {
   constexpr std::string_view prefix = "depthwise_";
   AttributeList first, second;

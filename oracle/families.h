@@ -63,8 +63,7 @@ Array sums(const Shape& shape, DType dtype);
 void put(Array& y, std::size_t i, const Scaled& result);
 inline void put(Array& y, std::size_t i, const Sum& sum) { put(y, i, Scaled{sum.value, sum.scale()}); }
 
-/// The activation named by the attributes activation, activation_alpha and activation_beta (conv.cpp); empty if there
-/// is none.
+/// The activation named by the attributes activation, activation_alpha and activation_beta (conv.cpp); empty if none.
 std::function<double(double)> fused_activation(const AttributeList& attributes);
 
 /// A missing attribute gives the fallback; a wrong kind throws Error(invalid_argument).
@@ -102,8 +101,7 @@ DType dtype_of_number(std::int64_t number);
 Array zeros(const Shape& shape, DType dtype);
 /// Row-major strides in elements.
 std::vector<std::int64_t> strides_of(const Shape& shape);
-/// A multi-dimensional index without allocation. References make one for each element, and allocations were half their
-/// time.
+/// A multi-dimensional index without allocation: references make one for each element, and it was half their time.
 class Index {
  public:
   Index() = default;

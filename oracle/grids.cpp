@@ -240,8 +240,7 @@ std::vector<Array> roi_align(const AttributeList& attributes, Inputs inputs) {
             });
             most = std::max({most, largest, products < 4 ? 0.0 : largest});
             if (products == 0) continue;
-            // Slope of the sample by its position: for the mean a difference of pixels, for the maximum also a pixel
-            // itself.
+            // Slope by the position: for the mean a difference of pixels, for the maximum also a pixel itself.
             const double slope = max ? std::max(std::abs(high), std::abs(low)) : high - low;
             slopes += slope;
             steepest = std::max(steepest, slope);

@@ -41,8 +41,7 @@ std::vector<Array> gather_elements(const AttributeList& attributes, Inputs input
   return {y};
 }
 
-// The index in data that a tuple of indices selects: `batch` axes of the tuple's own position, then the tuple, then
-// `rest`.
+// The index in data that a tuple of indices selects: `batch` axes of its own position, then the tuple, then `rest`.
 Index named(const Array& data, const Array& indices, const Index& place, std::size_t batch, const Index& rest) {
   Index index(place.begin(), place.begin() + batch);
   Index at = place;
@@ -79,8 +78,7 @@ double joined(const std::string& reduction, double y, double update) {
   return reduction == "max" ? std::max(y, update) : std::min(y, update);
 }
 
-// joined() at one element of a result with a scale. The first addition makes the element a sum, whose scale is that of
-// its terms.
+// joined() at one element of a result with a scale, which becomes that of a sum with the first addition.
 void join(Array& y, const Index& index, const std::string& reduction, double update) {
   const auto to = static_cast<std::size_t>(flat_of(y.shape, index));
   const double before = y.values[to], scale = y.scale[to] == 0 ? before : y.scale[to];

@@ -273,15 +273,13 @@ std::vector<Array> range(const AttributeList&, Inputs inputs) {
   return {y};
 }
 
-// Integers wrap modulo 2^bits. Floats are truncated and clamped, below 8 bits truncated to an int64 that wraps. NaN
-// becomes 0.
+// Integers wrap modulo 2^bits. Floats are truncated and clamped; below 8 bits an int64 then wraps. NaN becomes 0.
 double to_integer(double value, bool from_integer, IntegerType type) {
   if (std::isnan(value)) return 0;
   const double modulus = std::ldexp(1.0, type.bits);
   const double low = type.is_signed ? -modulus / 2 : 0.0, high = low + modulus - 1;
   if (type.bits < 8) {
-    const double whole = value >= 0x1p63 ? -1 : std::max(std::trunc(value), -0x1p63);  // -1: all ones, as the low bits
-                                                                                       // of 2^63 - 1
+    const double whole = value >= 0x1p63 ? -1 : std::max(std::trunc(value), -0x1p63);  // -1: all ones, as in 2^63 - 1
     const double rest = std::fmod(whole, modulus), wrapped = rest < 0 ? rest + modulus : rest;
     return wrapped > high ? wrapped - modulus : wrapped;
   }

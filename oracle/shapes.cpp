@@ -116,8 +116,7 @@ std::vector<Array> concat(const AttributeList& attributes, Inputs inputs) {
   const int axis = axis_of(integer(attributes, "axis", 0), first.shape.rank());
   std::int64_t total = 0;
   for (const Array& x : inputs) total += x.shape[axis];
-  std::vector<std::pair<std::size_t, std::int64_t>> sources;  // by position along the axis: the input, and the position
-                                                              // in it
+  std::vector<std::pair<std::size_t, std::int64_t>> sources;  // by position along the axis: the input, and where in it
   for (std::size_t k = 0; k < inputs.size(); ++k)
     for (std::int64_t i = 0; i < inputs[k].shape[axis]; ++i) sources.emplace_back(k, i);
   Array y = zeros(first.shape.with(axis, total), first.dtype);

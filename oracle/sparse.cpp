@@ -83,8 +83,7 @@ struct Window {
   }
 };
 
-/// Calls f(tap, input, output) for every pair of a rulebook, including those that a submanifold rulebook does not
-/// store.
+/// Calls f(tap, input, output) for every pair of a rulebook, also those that a submanifold rulebook omits.
 template <typename F>
 std::int64_t for_each_pair(const Array& book, std::int64_t taps, const std::string& kind, const F& f) {
   const bool submanifold = kind == "submanifold", inverse = kind == "inverse";

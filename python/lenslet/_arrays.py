@@ -1,5 +1,5 @@
-"""Converts arrays of NumPy, PyTorch, CuPy and other DLPack libraries to lenslet_tensor, and makes new arrays of the
-same kind."""
+"""Converts arrays of NumPy, PyTorch, CuPy and others with DLPack to lenslet_tensor, and makes new arrays of their
+kind."""
 
 from __future__ import annotations
 

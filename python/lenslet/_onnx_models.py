@@ -41,7 +41,7 @@ def _serialized(message: ModelProto) -> bytes | None:
 def edited(
     model: ModelProto, as_inputs: Collection[str], ranks: Mapping[str, int], values: Mapping[str, Any]
 ) -> ModelProto:
-    """A copy in which the initializers `as_inputs` are inputs, inputs have these `ranks`, and inputs with `values` are
+    """A copy with the initializers `as_inputs` as inputs, these `ranks` of inputs, and inputs with `values` as
     constants."""
     copy = _without(model, lambda tensor: tensor.name in as_inputs)
     inputs = list(copy.graph.input)
@@ -101,8 +101,7 @@ def _put(message: Any, name: str, value: Any) -> None:
 
 
 def node_feeds(node: NodeProto, inputs: Any) -> dict[str, Any]:
-    """By name. `inputs` is a mapping, or arrays for the node's inputs in order, with None or nothing for omitted
-    ones."""
+    """By name. `inputs` is a mapping, or arrays for the node's inputs in order; None or nothing omits one."""
     if isinstance(inputs, Mapping):
         return dict(inputs)
     given = [inputs] if isinstance(inputs, np.ndarray) else list(inputs)

@@ -13,7 +13,7 @@ from ._arrays import address
 from ._options import encoded
 from .errors import InvalidArgumentError, InvalidImageError
 
-# A path, an encoded picture (JPEG, PNG, BMP, PNM, WebP), an array of uint8 [H,W], [H,W,1], [H,W,3] or [H,W,4], or a PIL
+# A path, an encoded picture (JPEG, PNG, BMP, PNM, WebP), a uint8 array [H,W], [H,W,1], [H,W,3] or [H,W,4], or a PIL
 # image.
 Image = Union[str, "os.PathLike[str]", bytes, bytearray, memoryview, "np.ndarray[Any, Any]", Any]
 

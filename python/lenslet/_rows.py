@@ -23,8 +23,7 @@ def described(error: Error) -> str:
 
 
 def outcomes(classifier: Classifier, cells: Iterable[Any], top: int) -> Iterator[Outcome]:
-    """One outcome for each cell, in order. An invalid or missing picture is an error of its row. DeviceError is
-    raised."""
+    """One for each cell, in order. An invalid or missing picture is an error of its row. DeviceError is raised."""
     cells, again = itertools.tee(cells)
     pictures = (cell if isinstance(cell, _PICTURES) else None for cell in again)
     for cell, result in zip(cells, classifier.classify_stream(pictures, top)):

@@ -38,8 +38,7 @@ class TensorRows:
         self._size = len(self._slots[names[0]])
 
     def __call__(self, columns: Sequence[Sequence[Any]]) -> Tuple[Dict[str, Array], List[Optional[str]]]:
-        """The outputs [rows, ...] by name, and each row's error or None; outputs of a row with an error are
-        meaningless."""
+        """The outputs [rows, ...] by name, and each row's error or None; with an error its outputs mean nothing."""
         count = len(columns[0])
         results = {
             port.name: np.zeros((count, *_dims(port.shape)[1:]), _dtype(port.dtype)) for port in self._runner.outputs
@@ -53,8 +52,7 @@ class TensorRows:
         return results, errors
 
     def _place(self, slot: int, cells: Sequence[Any]) -> Optional[str]:
-        """Zeros if a cell does not fit: the previous content belongs to another row, and may be slow to compute
-        with."""
+        """Zeros if a cell does not fit: the old content belongs to another row, and may be slow to compute with."""
         try:
             for (name, slots), cell in zip(self._slots.items(), cells):
                 value = np.asarray(cell)

@@ -35,8 +35,7 @@ _FREE_BITS = {"int4": 4, "uint4": 4, "float4_e2m1fn": 4, "int2": 6, "uint2": 6}
 
 
 class Refused(UnsupportedError, unittest.SkipTest):
-    """The model is valid, but lenslet does not support it: `str()` gives the reason. Its cause is the library's
-    error."""
+    """The model is valid, but lenslet does not support it: `str()` is the reason, the cause the library's error."""
 
 
 class LensletRep(BackendRep):

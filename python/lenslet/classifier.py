@@ -90,8 +90,7 @@ class Classifier:
         return result
 
     def classify_each(self, images: Iterable[Image], top: int = 5) -> List[Union[List[Prediction], Error]]:
-        """Classifies many, `batch` at a time. A broken picture gives its Error as its result, and the others
-        continue."""
+        """Classifies many, `batch` at a time. A broken picture gives its Error; the others continue."""
         return list(self.classify_stream(images, top))
 
     def classify_stream(self, images: Iterable[Image], top: int = 5) -> Iterator[Union[List[Prediction], Error]]:

@@ -8,8 +8,8 @@ from typing import ClassVar
 class Error(Exception):
     """Base of all errors that lenslet raises.
 
-    ``str(error)`` is one line that names file and node if known; ``details`` has a line for each invalid node if there
-    are several.
+    ``str(error)`` is one line that names file and node if known; ``details`` has a line for each of several invalid
+    nodes.
     """
 
     kind: ClassVar[str] = "error"

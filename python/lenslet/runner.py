@@ -116,8 +116,7 @@ class Runner:
 
     @property
     def plan(self) -> Dict[str, Any]:
-        """All decisions: steps with algorithm, reason and estimate, memory, device; as printed by ``lenslet inspect
-        --json``."""
+        """All decisions: steps with algorithm, reason and estimate, memory, device (``lenslet inspect --json``)."""
         handle = self._still_open()
         result: Dict[str, Any] = taken_json(lambda text: library.lenslet_runner_plan_json(handle, text))
         return result

@@ -58,8 +58,7 @@ def predict_udf(
             yield pd.DataFrame(rows, columns=["classes", "error"], dtype=object)
 
     make: Any = pandas_udf  # its overloads lack a struct returned by an iterator
-    # Otherwise Spark computes every picture twice if a query filters by `error`: it moves the filter below the
-    # function.
+    # Otherwise Spark moves a filter by `error` below the function, and computes every picture twice.
     return make(predict, RESULT).asNondeterministic()
 
 

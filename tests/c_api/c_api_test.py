@@ -1,8 +1,7 @@
 """lenslet.h as an app uses it: compiled as C99, called through ctypes, and its ABI compared with abi.txt.
 
 Needs only Python's standard library. LENSLET_LIBRARY is liblenslet.so, LENSLET_CXX a compiler that takes -x c,
-LENSLET_SANITIZE what the library was sanitized with. `c_api_test.py --update` rewrites abi.txt, which is right only for
-additions.
+LENSLET_SANITIZE what the library was sanitized with. `c_api_test.py --update` rewrites abi.txt, only for additions.
 """
 
 import concurrent.futures

@@ -109,8 +109,7 @@ Tensor dim_at_first(Tensor tensor, std::int64_t parts) {
 
 }  // namespace
 
-// The rms of all outputs says little about a site twenty times as large, and so does the number of terms if one
-// dominates.
+// The rms of all outputs says little about a site twenty times as large, nor does the number of terms if one dominates.
 TEST_CASE("layer_check/sites_of_a_scan_differ") {
   for (const std::array<float, 3> strong : {std::array{1000.F, 1000.F, 1000.F}, std::array{1000.F, 0.F, 0.F}}) {
     const LayerCheck good = one_strong_site(strong, 0.9e-3), bad = one_strong_site(strong, 1.1e-3);

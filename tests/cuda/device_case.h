@@ -11,8 +11,7 @@ namespace lenslet::test {
 bool have_device(const std::string& name);
 /// The same for further requirements: prints `reason`, why the case cannot run, and returns false unless it is empty.
 bool can_run(const std::string& name, const std::string& reason);
-/// Why kernels for sm_90a do not run on cuda:0; empty if they do. cuda/profile/what_a_hopper_has tests that Hopper runs
-/// them.
+/// Why kernels for sm_90a do not run on cuda:0; empty if they do. cuda/profile/what_a_hopper_has tests a Hopper.
 std::string no_wgmma();
 /// compute-sanitizer slows kernels down by a factor of 100; gpu_check.sh then sets LENSLET_TEST_REDUCED.
 bool reduced();

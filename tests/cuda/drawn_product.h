@@ -65,8 +65,7 @@ class DrawnProduct {
   std::int64_t y_ld() const { return t_.n + t_.between_y; }
 
   /// Runs what `queue` queues twice, over NaNs. Fails the current check if y's error exceeds `acc` times the rms of the
-  /// terms plus `last` times y itself, if anything other than y is written, or if the bits differ. Returns the largest
-  /// error.
+  /// terms plus `last` times y itself, if anything else is written, or if the bits differ. Returns the largest error.
   double check(const std::string& name, double acc, double last, const std::function<void()>& queue);
 
  private:

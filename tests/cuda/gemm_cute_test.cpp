@@ -140,8 +140,7 @@ void check_tiling(const std::string& only) {
   if (!test::can_run("cuda/gemm_cute/tiling of " + only, reason)) return;
   int ran = 0;
   // One k-block of one tile; all stages of a ring and more; tails everywhere; rows of y that TMA cannot store; every
-  // word of the epilogue, also in place; a batch; B as [k,n]; more tiles than multiprocessors, with few and many
-  // k-blocks.
+  // word of the epilogue, also in place; a batch; B as [k,n]; more tiles than multiprocessors, few and many k-blocks.
   for (const Case& t : {Case{.m = 128, .n = 256, .k = 64}, Case{.m = 64, .n = 64, .k = 1024},
                         Case{.m = 257, .n = 264, .k = 520, .row_of_c = true, .activation = relu},
                         Case{.m = 100, .n = 300, .k = 648, .full_c = true},

@@ -50,8 +50,7 @@ DEVICE_CASE("cuda/graph/captured_work_between_events") {
   CHECK(host.data()[count - 1] == 42);
 }
 
-// Prefetch branches after each node of a chain of three, with sizes that are not multiples of a piece. Results must not
-// change.
+// Prefetch branches after each node of a chain of three, with sizes that are not multiples of a piece: same results.
 DEVICE_CASE("cuda/graph/prefetches_are_branches") {
   const cuda::Stream stream;
   cuda::DeviceBuffer<std::uint8_t> device(count), weights(count);

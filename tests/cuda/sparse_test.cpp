@@ -80,8 +80,7 @@ std::vector<float> values_of(Runner& runner, const std::vector<Tensor>& inputs) 
 
 }  // namespace
 
-// The neighbour table made by a rulebook's step gives the same bits as tables made by each block, and so does a
-// constant one.
+// The neighbour table made by a rulebook's step, those made by each block, and a constant one give the same bits.
 DEVICE_CASE("cuda/sparse/tables_of_neighbours") {
   const Model model = make_model(convolving_net());
   Runner cpu(model, on_cpu(1, 1));

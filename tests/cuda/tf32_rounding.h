@@ -10,8 +10,7 @@
 
 namespace lenslet::test {
 
-/// Number of elements of y that are not the nearest numbers with 10 mantissa bits to those of x; for ties either is
-/// right.
+/// Number of elements of y that are not the nearest numbers with 10 mantissa bits to those of x; ties go either way.
 inline std::size_t not_rounded_to_tf32(std::span<const float> x, std::span<const float> y) {
   if (x.size() != y.size()) return std::max(x.size(), y.size());
   std::size_t wrong = 0;

@@ -25,8 +25,7 @@ namespace {
 
 using namespace lenslet::cuda;
 
-/// Bits depend on the order of accumulation: the split-K factor, the k-blocks, and the set of groups, which moves
-/// channels.
+/// Bits depend on the order of accumulation: split-K factor, k-blocks, and the set of groups, which moves channels.
 std::string bits_of(const ConvProblem& p, const WgmmaGemmPlan& plan) {
   const bool whole_groups = plan.split_k == 0 && plan.groups_a_step == 1;
   if (whole_groups && goes_by_channels(group_set(p, plan.together))) return fmt::format("channels {}", plan.together);
@@ -111,8 +110,7 @@ HOPPER_CASE("cuda/wgmma_gemm/by_channels") {
 }
 
 // A tap's last channels by one and two instructions (KTail), in every tile, full and partial: by channels, with filters
-// that stay in their stages and that are reloaded, with padding channels; and group sets, whose neighbours follow
-// directly.
+// that stay in their stages and that are reloaded, with padding channels; and adjacent group sets.
 HOPPER_CASE("cuda/wgmma_gemm/tails") {
   const unsigned seed = random_seed();
   for (const ConvProblem& p : convs({

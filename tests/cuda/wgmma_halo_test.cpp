@@ -150,8 +150,7 @@ HOPPER_CASE("cuda/wgmma_halo/units_of_other_shapes") {
     check_tilings(p, seed);
 }
 
-// Single and merged groups; windows of one tap, whose pixels are one line; filters that stay in shared memory and that
-// do not.
+// Single and merged groups; windows of one tap, whose pixels are one line; filters that stay in shared memory or not.
 HOPPER_CASE("cuda/wgmma_halo/several_groups") {
   const unsigned seed = random_seed();
   for (const ConvProblem& p : convs({

@@ -29,8 +29,7 @@ bool persistent(const WgmmaTf32Plan& plan) { return plan.split_k == 0; }
 /// Includes single tiles of persistent blocks, whose bits equal those of split_k=1.
 bool has_split_k(const WgmmaTf32Plan& plan) { return plan.split_k > 0 || plan.tile == WgmmaTile::t128x64; }
 
-/// Configurations that `wanted` selects. Bits depend on the split-K factor and on the set of groups, which moves
-/// channels.
+/// Configurations that `wanted` selects. Bits depend on the split-K factor, and on the group set, which moves channels.
 void check_tilings(const ConvProblem& p, unsigned seed, const std::function<bool(const WgmmaTf32Plan&)>& wanted) {
   const auto tilings_of = [&](const Planned&) {
     std::vector<Tiling> tilings;

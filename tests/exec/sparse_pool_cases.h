@@ -1,6 +1,5 @@
 #pragma once
-// A network on sparse values without convolutions, on any device: sorts sites, pools them by a rulebook, and makes the
-// result dense.
+// A network on sparse values without convolutions, on any device: sites are sorted, pooled by a rulebook, made dense.
 
 #include <cstddef>
 #include <string>

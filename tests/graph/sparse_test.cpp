@@ -106,8 +106,7 @@ TEST_CASE("sparse/precisions_on_cuda") {
   }
 }
 
-// On CUDA the step that makes a rulebook makes its neighbour table for both convolutions; for constant sites it is a
-// constant.
+// On CUDA a rulebook's step also makes its neighbour table for both convolutions; constant sites have a constant one.
 TEST_CASE("sparse/a_table_of_neighbours_a_rulebook") {
   const auto planned = [](bool known, const char* precision, std::string_view without = {}, bool cuda = true) {
     SparseNet b;

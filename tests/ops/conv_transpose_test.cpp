@@ -20,8 +20,7 @@ namespace {
 using Ints = std::vector<std::int64_t>;
 using Text = std::string;
 
-constexpr double tolerance = 2e-5;  ///< Winograd's, which may compute a phase; the kernel's tolerance for the rest is
-                                    ///< smaller
+constexpr double tolerance = 2e-5;  ///< Winograd's, for phases; the rest states less
 
 OpCase transposed(Shape x, Shape w, AttributeList attributes, bool bias = true) {
   std::int64_t groups = 1;

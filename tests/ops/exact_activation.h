@@ -1,6 +1,5 @@
 #pragma once
-// Activations by the oracle's formulas. apply() comes from the same rows as the kernels, so a wrong row would be wrong
-// in both.
+// Activations by the oracle's formulas. apply() and kernels share the rows, so a wrong row would be wrong in both.
 
 #include <cmath>
 #include <functional>

@@ -73,8 +73,7 @@ struct Tile {
 struct Errors {
   double worst = 0, rms = 0;  ///< relative to the output's rms
   /// The rms relative to that of a sum of independent terms of these magnitudes. Rectified inputs have a mean: the
-  /// output grows with the filters' sum times it, rounding errors of the transforms do not, those of the accumulation
-  /// partly.
+  /// output grows with the filters' sum times it, the transforms' errors do not, those of accumulation partly.
   double rms_of_terms = 0;
 };
 

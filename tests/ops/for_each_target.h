@@ -13,8 +13,7 @@
 namespace lenslet::test {
 
 /// Calls f() once for each of `compiled` (HWY_TARGETS) that the CPU supports. The setting is process-wide: no other
-/// kernel may run meanwhile. Skipped in runs for lesser instruction sets (LENSLET_LESSER_ONLY): the normal run covers
-/// them.
+/// kernel may run meanwhile. Skipped in runs for lesser instruction sets (LENSLET_LESSER_ONLY).
 template <typename F>
 void for_each_target(std::int64_t compiled, const F& f) {
   if (std::getenv("LENSLET_LESSER_ONLY") != nullptr) return;

@@ -1,5 +1,4 @@
-// kn2col: refusals, the number of images at once, and the estimate. conv_test.cpp checks its values on problems of all
-// kinds.
+// kn2col: refusals, the number of images at once, and the estimate. conv_test.cpp checks its values.
 
 #include <doctest/doctest.h>
 
@@ -48,8 +47,7 @@ TEST_CASE("conv/kn2col/needs_a_tap_that_every_output_reads") {
 TEST_CASE("conv/kn2col/sums_of_a_tap_fill_16_mib_at_most") {
   CHECK(offer(problem({1, 1, 65, 64}, 1024)).refusal.empty());  // 64x64 outputs read the tap above them
   CHECK(offer(problem({1, 1, 66, 64}, 1024)).refusal == "the partial sums of a tap exceed 16 MiB");
-  CHECK(offer(problem({1, 1, 200, 200}, 1024, 1, 0)).refusal.empty());  // every output reads every tap: none is
-                                                                        // separate
+  CHECK(offer(problem({1, 1, 200, 200}, 1024, 1, 0)).refusal.empty());  // every output reads every tap
 }
 
 TEST_CASE("conv/kn2col/images_whose_sums_fit_the_caches_together_are_taken_at_once") {

@@ -1,5 +1,4 @@
-// LayoutConvert on the runner's device: any two formats, compared with the definition bit by bit, including the
-// padding.
+// LayoutConvert on the runner's device: any two formats, equal to the definition bit by bit, including the padding.
 
 #include "ops/movement/layout_convert.h"
 #include "tests/expect_error.h"

@@ -34,8 +34,8 @@ std::vector<float> values() {
   return {nan, -nan, inf, -inf};
 }
 
-/// [P + 1, part...] of random numbers, P the elements of `part`: part i contains `value` at its position i, the last
-/// one nowhere.
+/// [P + 1, part...] of random numbers, P the elements of `part`: part i has `value` at position i, the last one
+/// nowhere.
 Tensor in_each_position(const Shape& part, float value, unsigned seed) {
   const std::int64_t elems = part.elems();
   Ints dims{elems + 1};

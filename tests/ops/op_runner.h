@@ -55,8 +55,7 @@ std::vector<std::string> for_each_call(const OpRunner& runner, const Problem& pr
                                        const Numerics& numerics = {});
 
 /// The outputs for `inputs`, both in format nchw: binds and packs as a plan does, then runs twice over the same
-/// poisoned memory. Fails the current check if anything other than outputs and workspace is written, or if the bits
-/// differ.
+/// poisoned memory. Fails the current check if anything else than outputs and workspace is written, or if bits differ.
 std::vector<Tensor> run_between_guards(const OpRunner& runner, const Call& call, std::span<const Tensor> inputs,
                                        const std::string& where);
 

@@ -204,7 +204,7 @@ TEST_CASE("sparse/rulebook/kernels_strides_and_bounds_that_make_no_sense_are_ref
 
 namespace {
 
-/// Grids of many blocks for a device. The CPU is compared with itself with another number of threads: pieces of 4096
+/// A device gets grids of many blocks. The CPU is compared with itself on another number of threads: pieces of 4096
 /// sites.
 const bool on_device = op_runner().device() != DeviceKind::cpu;
 

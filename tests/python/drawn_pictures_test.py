@@ -225,8 +225,7 @@ class DrawnPictures(unittest.TestCase):
             file = io.BytesIO()
             image.save(file, "webp", lossless=draw.random() < 0.5, quality=draw.randint(20, 95), exact=True)
             self.compare(file.getvalue(), height, width, "WebP")
-            # A decoder other than Pillow's rounds differently, and for 4:2:2 mixes the last pair of columns
-            # differently.
+            # Other decoders than Pillow's round differently, and for 4:2:2 mix the last pair of columns differently.
             file = io.BytesIO()
             gray, progressive = draw.random() < 0.3, draw.random() < 0.5
             how = {"quality": draw.randint(40, 95), "progressive": progressive, "subsampling": draw.choice((0, 1, 2))}

@@ -1,5 +1,4 @@
-"""lenslet.ray on a local cluster of two workers: 2,000 pictures give the results of one process, although a worker is
-killed."""
+"""lenslet.ray on a local cluster of two workers, one of which is killed: 2,000 pictures, with one process's results."""
 
 import logging
 import os

@@ -1,5 +1,5 @@
-"""lenslet.spark in a local session of two tasks: 2,000 pictures give the results of one process, although a worker is
-killed."""
+"""lenslet.spark in a local session of two tasks, a worker of which is killed: 2,000 pictures, with one process's
+results."""
 
 import os
 import pathlib

@@ -515,8 +515,7 @@ class Http(Served, unittest.TestCase):
         self.assertEqual(answer_of(first)[0], 200)
 
     def test_too_many_behind_each_other(self):
-        """Each is parsed after those before are answered; with chunks only as many as allowed, and more end the
-        connection."""
+        """Each is parsed after those before are answered; more with chunks than allowed end the connection."""
         get = b"GET /v2/health/live HTTP/1.1\r\nHost: a\r\n\r\n"
         self.assertEqual(self.statuses(get * 20 + get.replace(b"Host", b"Connection: close\r\nHost")), [200] * 21)
         body = json.dumps({"inputs": [entry("x", "INT64", [1], [2])]}).encode()

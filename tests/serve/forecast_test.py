@@ -67,8 +67,7 @@ class Simulated:
 @skip_without()
 class Overload(unittest.TestCase):
     def test_at_twice_the_load_it_takes_as_long_as_at_nine_tenths(self):
-        """Within three tenths, even if runs take a fifth longer under overload, as refusals and clients use
-        processors."""
+        """Within three tenths, even if runs take a fifth longer under overload, as refusals use processors."""
         for runners, begin, each in ((1, 0, 6e-3), (2, 0, 6e-3), (4, 0, 6e-3), (16, 0, 4e-3), (2, 0, 60e-3), (1, 8e-3, 2e-3),
                                      (1, 2e-3, 5e-4)):  # fmt: skip
             for slower in (1.0, 1.2):
@@ -106,8 +105,7 @@ class TurnsOfTheLoop(unittest.TestCase):
         self.loop.time = lambda: self.now
 
     def come(self, turns, count):
-        """The order in which `count` requests of 0.4 ms had their turns, and the longest time without a turn for
-        others."""
+        """The order in which `count` requests of 0.4 ms had turns, and the longest time without one for others."""
         begun, between, longest = [], self.now, 0.0
 
         def other(left=1000):  # like reading; the test fails if it runs to the end

@@ -1,4 +1,4 @@
-"""Limits of `lenslet serve`, and its life: too many, too large, too slow requests, leaving clients, signals, command
+"""Limits of `lenslet serve`, and its life: too many, large or slow requests, leaving clients, signals, command
 lines."""
 
 import concurrent.futures

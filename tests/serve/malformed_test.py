@@ -210,8 +210,7 @@ class Malformed(Served, unittest.TestCase):
             self.assertEqual(answer_of(connection)[0], 200)
 
     def test_who_is_told_no_before_the_body(self):
-        """A client that waited does not send the body: what follows is no body. One that did not wait is answered as
-        well."""
+        """A client that waited does not send the body: what follows is none. Others are answered as well."""
         head = "POST /v2/models/none/infer HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n{}\r\n\r\n"
         with socket.create_connection((self.server.host, self.server.http_port), 30) as connection:
             connection.sendall(head.format(50, "Expect: 100-continue").encode())

@@ -199,8 +199,7 @@ class Classify(WithPhotos):
         self.assertEqual(lenslet(*self.model, "-", closed=[0]).returncode, 1)
 
     def test_forms(self):
-        """One photo's results are the same in each; those of many are streamed in order, although batches are not
-        full."""
+        """One photo's results are the same in each; those of many are streamed in order, before batches are full."""
         photos = self.folder / "photos"
         (photos / "a" / "b").mkdir(parents=True)
         (photos / "loop").symlink_to("..")

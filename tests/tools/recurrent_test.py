@@ -94,8 +94,8 @@ def of_pytorch(op, baked, seed, **attributes):
 
 
 def of_keras(op, seed, **attributes):
-    """tf2onnx: channels last, batch first, a node for each direction, lengths from the batch size, the last layer's
-    final state."""
+    """tf2onnx: channels last, batch first, a node for each direction, lengths from the batch size, last the final
+    state."""
     net = Net(["N", 16, 32, 1], seed)
     net.then("Transpose", perm=[0, 3, 1, 2])
     net.features()

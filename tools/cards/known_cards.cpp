@@ -68,8 +68,7 @@ std::string_view to_string(FoundBy found_by) {
 }
 
 fs::path known_cards_folder() {
-  // The object that contains this code: a shared library, or the command, whose name is empty in the list of loaded
-  // objects.
+  // The object with this code: a shared library, or the command, whose name is empty in the list of loaded objects.
   Dl_info found{};
   link_map* object = nullptr;
   if (::dladdr1(reinterpret_cast<const void*>(&known_cards_folder), &found, reinterpret_cast<void**>(&object),

@@ -18,8 +18,7 @@
 
 namespace lenslet::tool {
 
-/// One tensor in format nchw for each input of a problem: constants unchanged, others random (draw.h), empty() for an
-/// omitted input.
+/// A tensor in format nchw for each input of a problem: constants, random values (draw.h), or empty() if omitted.
 std::vector<Tensor> drawn_inputs(const Problem& problem);
 
 /// A kernel bound to a problem, with the memory of its runs on the host.

@@ -73,7 +73,7 @@ def voxelized(points, description):
 
 
 def folded_layers(description):
-    """The description with a bias and without norms, and random weights in spconv's layout that keep the features'
+    """The description with a bias and without norms, and random weights in spconv's layout that keep features'
     magnitude."""
     random = np.random.default_rng(1)
     layers, state = [], {}
@@ -224,8 +224,7 @@ class Spconv:
 
 
 def our_models(description, state, indices, rows, folder):
-    """The encoder's file, and the one with constant sites. The bounds are a quarter above the actual numbers, or
-    exact."""
+    """The encoder's file, and the one with constant sites. Bounds are a quarter above the actual numbers, or exact."""
     paths = []
     np.savez(folder / "state.npz", **state)
     for known in (False, True):

@@ -150,8 +150,8 @@ def as_reference(lenslet, graph, folder):
 
 
 def as_float32(lenslet, graph, folder):
-    """Whether lenslet agrees with ONNX Runtime when the graph's 16-bit floats are float32, to which lenslet widens
-    them."""
+    """Whether lenslet agrees with ONNX Runtime when the graph's 16-bit floats are widened to float32, as lenslet
+    does."""
     if width_of(graph) != "float16":
         return False
     wide = graph.copy()

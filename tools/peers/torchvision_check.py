@@ -149,8 +149,7 @@ def fill(model, kind, gains):
 
 
 def error_of(got, want):
-    """The largest difference relative to the expected output's rms; infinite if type, shape or the positions of NaN
-    differ."""
+    """The largest difference relative to the expected rms; infinite if type, shape or positions of NaN differ."""
     import numpy
 
     if got.shape != want.shape or got.dtype != want.dtype:
@@ -168,8 +167,7 @@ def error_of(got, want):
 
 
 def rounding_decides(session, port, image, wanted, worst):
-    """Whether ONNX Runtime's own outputs differ half as much, or in shape, when the image moves by one unit in the last
-    place."""
+    """Whether ONNX Runtime's own outputs differ half as much, or in shape, when the image moves by its last place."""
     import numpy
 
     place = 2.0**-23 if image.dtype == numpy.float32 else 2.0**-10

@@ -1,6 +1,5 @@
 #pragma once
-// Decodes photo files to 8-bit pixels: JPEG, PNG, BMP, binary PNM and WebP, recognised by their first bytes, never by
-// name.
+// Decodes photo files to 8-bit pixels: JPEG, PNG, BMP, binary PNM and WebP, recognised by their first bytes.
 
 #include <cstddef>
 #include <cstdint>

@@ -6,8 +6,7 @@
 
 namespace {
 
-// A deflate stream of a megabyte may expand to a gigabyte. stb allocates what it decodes, so its allocator has the
-// limit.
+// A deflate stream of a megabyte may expand to a gigabyte, which stb allocates: its allocator has the limit.
 thread_local std::size_t allocation_limit = 0;
 thread_local bool out_of_memory = false;
 

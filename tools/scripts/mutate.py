@@ -40,8 +40,7 @@ LAYERS = (("ops", ("ops",)), ("runtime/graph", ("graph", "exec")), ("runtime/pas
 FILES = [name for name in subprocess.run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=ROOT, check=True,
          capture_output=True, text=True).stdout.split("\0") if (ROOT / name).is_file()]  # fmt: skip
 
-# kind, the original, the replacement. clang-format puts spaces around binary operators and none around the brackets of
-# templates.
+# kind, the original, the replacement. clang-format puts spaces around binary operators, not around templates' brackets.
 SWAPS = (
     ("comparison", r"(?<= )<(?= )", "<="), ("comparison", r"(?<= )<=(?= )", "<"), ("comparison", r"(?<= )>(?= )", ">="),
     ("comparison", r"(?<= )>=(?= )", ">"), ("comparison", r"(?<= )==(?= )", "!="), ("comparison", r"(?<= )!=(?= )", "=="),
@@ -124,8 +123,7 @@ TOKEN = re.compile(r"""(?P<stop>(?<=\s)(?:[-+*/%&|^]|<<|>>)?=(?=\s)|[,;?]|(?<!:)
 
 
 class Source:
-    """A file's tokens, and its text with all faults. clang-format's spaces distinguish operators from the brackets of
-    templates."""
+    """A file's tokens, and its text with all faults. clang-format's spaces tell operators from templates' brackets."""
 
     def __init__(self, text):
         self.text, self.tokens, self.partner, opened = text, list(TOKEN.finditer(code_only(text, "0"))), {}, []

@@ -31,8 +31,7 @@ class ResultPrinter {
 /// Values of --format.
 inline constexpr const char* result_formats[] = {"table", "json", "jsonl", "csv"};
 
-/// `header`: JSON before the results. `device`: shown in the table's last line. jsonl and csv print results
-/// immediately.
+/// `header`: JSON before the results. `device`: for the table's last line. jsonl and csv print results immediately.
 std::unique_ptr<ResultPrinter> make_result_printer(std::string_view format, nlohmann::ordered_json header,
                                                    std::string device);
 

@@ -57,8 +57,7 @@ std::string footer() {
   return text;
 }
 
-// Files opened later must not get the descriptors of closed streams. Writing to a folder fails like writing to a closed
-// descriptor.
+// Files opened later must not get closed streams' descriptors. Writing to a folder fails as writing to these does.
 void occupy_closed_streams() {
   for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
     if (::fcntl(descriptor, F_GETFD) < 0) ::open("/", O_RDONLY);  // takes the lowest free descriptor

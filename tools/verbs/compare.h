@@ -20,8 +20,7 @@ std::string difference(const Tensor& actual, const Tensor& expected, const Toler
 /// "[0,2,5]" of the flat row-major index.
 std::string index_text(const Shape& shape, std::int64_t flat);
 
-/// 16 hexadecimal digits (FNV-1a, 64 bits) of the tensor's bytes in the order of its shape: equal bits give equal
-/// digests.
+/// 16 hexadecimal digits (FNV-1a, 64 bits) of the tensor's bytes in the order of its shape: a digest of the bits.
 std::string digest(const Tensor& tensor);
 
 }  // namespace lenslet::tool

@@ -25,8 +25,7 @@ struct LayerTime {
   double lost_us() const { return floor && us.median > floor->us ? us.median - floor->us : 0; }
 };
 
-/// The limits of the plan's device, measured now (peak.h). Nothing, with a note on stderr, if CUDA has no cuBLAS to
-/// measure with.
+/// The limits of the plan's device, measured now (peak.h). Nothing, with a note on stderr, if CUDA lacks cuBLAS.
 std::optional<Peak> peak_of(const PlanInfo& plan);
 
 /// Steps in order of execution: at least 5 runs, until `seconds` have passed.

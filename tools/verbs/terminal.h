@@ -28,8 +28,8 @@ std::string styled(Style style, std::string_view text, std::FILE* stream);
 void say(std::string_view text);
 /// The same for information: dim if there is colour.
 void note(std::string_view text);
-/// Prints "lenslet: error: WHAT" and one line for each list entry of an Error (lenslet/error.h): the first few, or all
-/// with `whole`.
+/// Prints "lenslet: error: WHAT" and a line for each list entry of an Error (lenslet/error.h): the first few, or
+/// `whole`.
 void say(const Error& error, bool whole = false);
 /// The first line of what().
 std::string first_line(const Error& error);

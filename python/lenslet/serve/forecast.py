@@ -19,7 +19,7 @@ OVERLOADED = 0.2
 
 
 class _Known:
-    """For one model: seconds of runs by their rows, of a row if no run with as many was seen, and of a full run without
+    """For one model: seconds of runs by rows, of a row for unseen numbers of rows, and of a full run without
     overload."""
 
     __slots__ = ("most", "seconds", "row", "quiet")

@@ -1,7 +1,6 @@
 """gRPC's server on asyncio, made robust against invalid paths. gRPC decodes the path of each call to an unregistered
 method; if it is not UTF-8, gRPC's own loop stops, and all calls with it. So all methods are registered here, and other
-calls are answered without looking at the path. Each method then has its own queue, so that a flood of one leaves the
-others free.
+calls are answered without looking at the path. Each method then has its own queue, which isolates floods.
 """
 
 from __future__ import annotations
@@ -32,8 +31,7 @@ class _Accepting(cygrpc.AioServer):  # type: ignore[misc, unused-ignore]
         self._handlers.update(handlers)
 
     def _make_request_call_future(self, method: Optional[bytes]) -> Any:
-        """gRPC awaits the next call here; this server takes the calls itself. The future ends with the server, by an
-        exception."""
+        """gRPC awaits the next call here; this server takes calls itself. The future ends with the server."""
         return self._own_loop.create_task(self._accept(method))
 
     async def _accept(self, method: Optional[bytes]) -> None:

@@ -2,8 +2,7 @@
 answer is one write, and a connection has one timer.
 
 Clients are hostile. Everything that they make the server keep is counted (heads, headers, pipelined requests) or taken
-from the bound on memory (bodies as they come, answers until they are sent), and every wait for a client has a time
-limit.
+from the bound on memory (bodies as they come, answers until they are sent), and every wait has a time limit.
 """
 
 from __future__ import annotations

@@ -35,8 +35,7 @@ class Memory:
         self.peak = 0
         self.refused = 0  # number of refusals
         self.crowded = False  # the process uses more than is counted here (tidy.py)
-        #: Called when memory is short, in the requesting thread, to free some; return whether trying again is
-        #: worthwhile.
+        #: Called when memory is short, in the requesting thread, to free some; return whether to try again.
         self.when_short: List[Callable[[], bool]] = []
         self._lock = threading.RLock()  # a Hold may end within take(), by garbage collection
 

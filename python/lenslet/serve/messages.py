@@ -1,9 +1,8 @@
 """Messages of gRPC's services, made from these tables when the server starts: the Open Inference Protocol's, and gRPC's
 for health and reflection.
 
-No code is generated, so any protobuf from 4.25 on works. The messages are in separate pools, so that the process may
-contain another library's messages of the same names (such as tritonclient's). A ModelInferRequest is not read by them
-(wire.py).
+No code is generated, so any protobuf from 4.25 on works. Separate pools keep them apart from other libraries' messages
+of the same names (such as tritonclient's). A ModelInferRequest is not read by them (wire.py).
 """
 
 from __future__ import annotations

@@ -11,8 +11,7 @@ from .protocol import Buffer
 OF_JPEG, OF_OTHERS = 16, 12
 #: Pixels of the largest picture that is decoded (docs/limits.md); the decoder refuses larger ones.
 MOST_PIXELS = 100_000_000
-#: Bytes of a JPEG that are searched at a time, and number of segments: no camera writes as many, and a million take
-#: seconds.
+#: Bytes of a JPEG searched at a time, and maximum number of segments, far above any camera's; a million take seconds.
 LOOK_BYTES, JPEG_STEPS = 1 << 18, 4096
 _MARKER = re.compile(rb"\xff[^\x00\x01\xff\xd0-\xd8]", re.DOTALL)
 _PNM = re.compile(rb"P[1-6](?:\s|#[^\n]*\n)+(\d{1,9})(?:\s|#[^\n]*\n)+(\d{1,9})")

@@ -44,8 +44,7 @@ class KnownHeads(Generic[T]):
 
 
 class TextOfNumbers:
-    """Numbers in the notation of JSON or gRPC, parsed once the model is known to take as many (json_text.py,
-    wire.py)."""
+    """Numbers as text of JSON or gRPC, parsed once the model is known to take as many (json_text.py, wire.py)."""
 
     def array(self, name: str, datatype: str, shape: Shape, dtype: np.dtype[Any]) -> Array:
         raise NotImplementedError

@@ -1,5 +1,4 @@
-"""The served models: only those of the command line. A request's model name is looked up in a table, never used as a
-path."""
+"""The served models: only those of the command line. A request's model name is looked up, never used as a path."""
 
 from __future__ import annotations
 

@@ -94,8 +94,7 @@ class Service:
         return self._in_house
 
     async def stop(self) -> bool:
-        """Called when all requests are answered or given up: cancels active runs. False if a step of a network does not
-        end."""
+        """Called when all requests are answered or given up: cancels active runs. False if a step does not end."""
         self.tidy.stop()
         self.deadlines.stop()
         ended = await self._loop.run_in_executor(None, self._batcher.stop)
@@ -259,8 +258,7 @@ class Visit:
         self.stages: Dict[str, float] = {}
 
     def enter(self, served: Optional[ServedModel] = None) -> None:
-        """Admits the request. RequestError at the limit of requests, or while closing. Without `served`, call `of`
-        later."""
+        """Admits the request. RequestError at the limit of requests, or while closing; `of` may follow for `served`."""
         service = self._service
         if served is not None:
             self.of(served)

@@ -51,8 +51,7 @@ class TimedConv {
   std::unique_ptr<const Problem> problem_;
   std::optional<Candidate> offered_;
   cuda::DeviceBuffer<std::byte> x_, bias_, residual_, y_, workspace_;
-  std::map<std::string, cuda::DeviceBuffer<std::byte>> blobs_;  ///< by key: configurations differ in how they pack
-                                                                ///< filters
+  std::map<std::string, cuda::DeviceBuffer<std::byte>> blobs_;  ///< by key: configurations pack filters differently
 };
 
 /// The columns that print_cut() prints.

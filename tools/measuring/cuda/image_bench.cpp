@@ -85,8 +85,7 @@ double seconds_to_finish(cuda::Session& session, const Queue& queue) {
   return tool::quantiles(tool::sample(0, 21, once)).median;
 }
 
-/// From pageable pixels to the input, compared with an upload of as many pinned bytes; reports a photo's bytes and
-/// time.
+/// From pageable pixels to the input, compared with an upload of as many pinned bytes: a photo's bytes and time.
 Row measure_load(cuda::Session& session, const std::string& name, ImageSpec::Filter filter, std::int64_t batch) {
   std::mt19937 random(1);
   std::vector<std::uint8_t> pixels(photo_bytes);

@@ -38,8 +38,7 @@ struct Node {
   std::vector<Tensor> constants = {};  ///< known inputs after the others, on the host
 };
 /// measure() of the first kernel, bound as in a plan. The inputs are adjacent and aligned as a plan aligns them; the
-/// gaps, less than 256 bytes each, count as read. Error(unsupported) when the kernel refuses or does not offer the
-/// format.
+/// gaps, less than 256 bytes each, count as read. Error(unsupported) if the kernel refuses or lacks the format.
 Row measure_op(cuda::Session& session, const std::string& what, const Node& node, bool few_bytes = false);
 
 /// One function for each source file.
