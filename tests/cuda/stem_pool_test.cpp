@@ -127,8 +127,8 @@ TEST_CASE("cuda/stem_pool/drawn") {
   }
 }
 
-// A NaN reaches all maxima of its windows. The first channel has none: an element of it beside a window may be multiplied
-// by zero, depending on where tiles end.
+// A NaN reaches all maxima of its windows. The first channel has none: an element of it beside a window may be
+// multiplied by zero, depending on where tiles end.
 TEST_CASE("cuda/stem_pool/nan_and_infinity") {
   const unsigned seed = random_seed();
   std::mt19937 random(seed);
