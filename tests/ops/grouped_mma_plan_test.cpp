@@ -1,4 +1,4 @@
-// Tilings of grouped_mma and grouped_tf32, and where what a warp reads lies: plain arithmetic, no device needed.
+// Plans of grouped_mma and grouped_tf32, and where a warp's operands are: plain arithmetic, needs no device.
 
 #include "ops/conv/cuda/grouped_mma_plan.h"
 
@@ -53,7 +53,7 @@ TEST_CASE("conv/grouped_mma_plan/tilings_cover_the_problem") {
       CHECK_MESSAGE(tiling.warps >= 1, where);
       CHECK_MESSAGE(tiling.warps <= grouped_most_warps, where);
       CHECK_MESSAGE(tiling.filter_eights <= grouped_most_filter_eights, where);
-      // Warps beside each other have the block's filters, warps below each other the tile's rows.
+      // Warps side by side cover the block's filters, stacked ones the tile's rows.
       CHECK_MESSAGE(tiling.warps / tiling.row_groups * tiling.filter_eights * 8 == tiling.channels, where);
       const std::int64_t rows =
           grouped_warp_rows(tiling.half, tiling.set_eights, tiling.rows_together == 1 ? 2 : p.stride_h);
@@ -94,7 +94,7 @@ TEST_CASE("conv/grouped_mma_plan/taps_find_their_columns") {
 TEST_CASE("conv/grouped_mma_plan/pixels_meet_in_no_bank") {
   for (const std::int64_t group : {4, 16, 24, 40, 48, 56})
     for (const GroupedTiling& tiling : grouped_tilings(problem(1, group * 16, 14, group))) {
-      // ldmatrix reads 16 bytes of eight pixels side by side at a time.
+      // ldmatrix reads 16 bytes of eight adjacent pixels at a time.
       std::set<std::int64_t> read;
       for (std::int64_t pixel = 0; pixel < 8; ++pixel) read.insert(pixel * tiling.pixel_vectors % 8);
       CHECK_MESSAGE(read.size() == 8, tiling.str());
@@ -167,7 +167,7 @@ TEST_CASE("conv/grouped_mma_plan/estimate") {
   // Memory-bound problems are not estimated above their measured time: 97 us, where a copy takes 48.
   const ConvProblem wide = problem(64, 128, 56, 4);
   CHECK(grouped_us(wide, plan_grouped(wide, device).value(), device) <= 2.4 * wide.bytes() / device.bytes_per_us);
-  // A device with little shared memory gets what fits, and one with none nothing.
+  // A device with little shared memory gets a smaller tile, one without any nothing.
   DeviceProfile small = device;
   small.shared_bytes_per_block = 16 << 10;
   CHECK(plan_grouped(wide, small).value().shared_bytes() <= small.shared_bytes_per_block);

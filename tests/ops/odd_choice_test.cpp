@@ -1,7 +1,7 @@
-// How well the rule chooses for shapes that networks of photographs have not: lines, long filters, thin images, windows
-// as large as the image, tiny images of many channels. Against times of `lenslet bench conv --drawn N --odd
-// --all-algorithms`, with bias and ReLU, that tools/scripts/conv_tables.py made tables of (docs/conv-choice.md). What is
-// chosen has to be in the table; of the others those far from the fastest are not. No device needed.
+// Quality of the rule's choices for shapes that are rare in networks for photographs: lines, long filters, thin images,
+// windows as large as the image, tiny images of many channels. The times are those of `lenslet bench conv --drawn N
+// --odd --all-algorithms`, with bias and ReLU, tabulated by tools/scripts/conv_tables.py (docs/conv-choice.md). The
+// table must have the chosen candidate; it lacks others far from the fastest. Needs no device.
 
 #include <doctest/doctest.h>
 

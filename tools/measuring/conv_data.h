@@ -19,7 +19,7 @@ struct PosedConv {
   std::vector<Tensor> inputs;  ///< x, w, bias, residual: what KernelTimer::measure() takes
 };
 
-/// A problem to ask for plans: the values of its filters are never read.
+/// A problem for asking plans: its filters' values are never read.
 std::unique_ptr<const Problem> pose_unread(const ConvProblem& problem);
 
 /// Reference outputs in double at random positions (all, up to 2048).

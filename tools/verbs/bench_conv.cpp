@@ -183,7 +183,7 @@ nlohmann::json to_json(const Result& result) {
           {"floor_by", result.floor.by}, {"algorithms", std::move(rows)}};
 }
 
-/// What each algorithm offers, unmeasured: estimates with all their digits, in JSON one line a problem.
+/// The candidates of each algorithm, unmeasured: estimates with all digits, in JSON one line for each problem.
 void print_plans(const std::vector<NamedConv>& problems, const DeviceProfile& device, const Options& options) {
   for (const NamedConv& conv : problems) {
     const std::string shape = conv.problem.str();
@@ -228,7 +228,7 @@ void check_names(const Options& options, DeviceKind device) {
     }
 }
 
-/// False when a result was further from the reference than its algorithm states.
+/// False if a result is further from the reference than its algorithm's tolerance.
 bool bench_conv(const Options& options) {
   check(options);
   const std::vector<NamedConv> problems = problems_of(options);

@@ -1,12 +1,10 @@
-// lenslet-bench-implicit-gemm [PRECISION [ALGORITHM [PROBLEM...]]]: every configuration of implicit_gemm, or, of
-// another precision than fp32, of mma_gemm, wgmma_gemm, wgmma_tf32, wgmma_halo and grouped_tf32, or the one that is
-// named, on problems of known networks, as CSV: what tools/scripts/refit.py fits constants to ("fitted") and judges
-// them by
-// ("unseen"); or on the problems that are named, N,C,SIZE,K,FILTER,STRIDE[,GROUPS[,1 with a residual]]. Configurations
-// that the model puts beyond three times the best are left out. Each is a CUDA graph of many runs on the same memory,
-// so weights up to the size of L2 come from there; blocks are spread evenly as the planner has it. A row that starts
-// with * is what the planner takes. Splits that a cluster can reduce are measured in both forms: in clusters, and
-// reduced by a second kernel.
+// lenslet-bench-implicit-gemm [PRECISION [ALGORITHM [PROBLEM...]]]: times tile configurations on problems of known
+// networks and prints CSV. fp32: implicit_gemm; other precisions: mma_gemm, wgmma_gemm, wgmma_tf32, wgmma_halo and
+// grouped_tf32, or the named algorithm. tools/scripts/refit.py fits constants to the rows "fitted" and judges them by
+// "unseen". A problem is N,C,SIZE,K,FILTER,STRIDE[,GROUPS[,1 with a residual]]. Configurations estimated beyond three
+// times the best are skipped. Each one is a CUDA graph of many runs on the same memory, so weights up to the size of L2
+// come from L2; blocks are spread evenly as planned. A row with * is the planner's choice. Split-K that fits a cluster
+// is timed both ways: reduced in the cluster, and by a second kernel.
 
 #include <fmt/format.h>
 
