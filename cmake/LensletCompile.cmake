@@ -13,7 +13,7 @@ if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
 endif()
 # Asserts check internal invariants: kept in Debug, removed in Release.
 
-# Without the sanitizers, for what judges in the tests (oracle/): they check the library.
+# Without the sanitizers, for the tests' references (oracle/): sanitizers check the library.
 add_library(lenslet_plain_options INTERFACE)
 target_include_directories(lenslet_plain_options INTERFACE ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/include)
 target_compile_options(lenslet_plain_options INTERFACE
@@ -36,14 +36,14 @@ function(lenslet_precompile target)
   if(LENSLET_PRECOMPILE)
     target_precompile_headers(${target} PRIVATE <algorithm> <array> <cmath> <cstdint> <cstring> <filesystem> <functional>
       <limits> <map> <memory> <optional> <random> <span> <string> <string_view> <utility> <vector> <fmt/format.h> ${ARGN})
-    # Else ccache would take one precompiled elsewhere for another.
+    # Otherwise ccache would confuse headers precompiled in different folders.
     target_compile_options(${target} PRIVATE $<$<COMPILE_LANG_AND_ID:CXX,Clang>:SHELL:-Xclang -fno-pch-timestamp>)
   endif()
 endfunction()
 
-# lenslet_arrows(FOLDER [USES FOLDER...] [EXCEPT FOLDER...] [HEADERS FILE...]): what files below FOLDER may include by
-# "path": their own folder, those of USES, the public headers, and single HEADERS. Checked whenever one of them changed,
-# before anything of the layer is compiled; sets LENSLET_STAMP to the file that says so.
+# lenslet_arrows(FOLDER [USES FOLDER...] [EXCEPT FOLDER...] [HEADERS FILE...]): restricts what files below FOLDER
+# include by "path": their own folder, those of USES, the public headers, and single HEADERS. The check runs after a
+# change of such a file, before the layer is compiled. Sets LENSLET_STAMP to the file that records it.
 function(lenslet_arrows folder)
   cmake_parse_arguments(arg "" "" "USES;EXCEPT;HEADERS" ${ARGN})
   string(REPLACE "/" "_" name ${folder})
@@ -63,11 +63,12 @@ function(lenslet_arrows folder)
   set(LENSLET_STAMP ${stamp} PARENT_SCOPE)
 endfunction()
 
-# lenslet_layer(NAME [USES FOLDER...] [CUDA PATTERN...] [NO_CUDA PATTERN...] [LIBRARIES...]): one layer of the runtime as
-# an object library lenslet_NAME, out of all sources below the folder that says so: a new file needs no line in a list.
-# What matches CUDA (and every .cu) is compiled in builds with CUDA only, what matches NO_CUDA in the others. The layer may
-# include what lies below its own folder and the folders it USES; anything else fails the build (lenslet_arrows). A layer
-# whose folders have arrows of their own declares them first and gives their stamps as ARROWS instead.
+# lenslet_layer(NAME [USES FOLDER...] [CUDA PATTERN...] [NO_CUDA PATTERN...] [LIBRARIES...]): one layer of the runtime
+# as the object library lenslet_NAME, from all sources below the calling folder: a new file needs no list entry. Files
+# that match CUDA (and every .cu) are compiled only in builds with CUDA, files that match NO_CUDA only in the others.
+# The layer may include files below its own folder and the folders it USES; anything else fails the build
+# (lenslet_arrows). A layer whose subfolders have arrows of their own declares them first and passes their stamps as
+# ARROWS instead.
 function(lenslet_layer name)
   cmake_parse_arguments(arg "" "" "USES;CUDA;NO_CUDA;ARROWS" ${ARGN})
   file(RELATIVE_PATH folder ${PROJECT_SOURCE_DIR} ${CMAKE_CURRENT_SOURCE_DIR})
@@ -102,7 +103,7 @@ function(lenslet_layer name)
     target_link_libraries(lenslet_${name} PUBLIC lenslet_cuda_options)
   endif()
   lenslet_precompile(lenslet_${name})
-  # These are compiled for longer than they run: plan.cpp 9.8 s at -O1, 5.3 at -O0.
+  # Compiling these takes longer than running them: plan.cpp 9.8 s at -O1, 5.3 at -O0.
   if(LENSLET_SANITIZE AND name MATCHES "^(passes|exec|c_api)$")
     target_compile_options(lenslet_${name} PRIVATE -O0)
   endif()

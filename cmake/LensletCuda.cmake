@@ -1,5 +1,5 @@
-# The CUDA half. LENSLET_CUDA=AUTO builds it when nvcc is found, ON demands it, OFF leaves it out.
-# Sets LENSLET_HAVE_CUDA and, when that is ON, enables the language and defines lenslet_cuda_options.
+# The CUDA half. LENSLET_CUDA=AUTO builds it if nvcc is found, ON requires it, OFF omits it. Sets LENSLET_HAVE_CUDA; if
+# it is ON, enables the language and defines lenslet_cuda_options.
 set(LENSLET_HAVE_CUDA OFF)
 if(NOT LENSLET_CUDA MATCHES "^(AUTO|ON|OFF)$")
   message(FATAL_ERROR "LENSLET_CUDA is '${LENSLET_CUDA}'; it can be AUTO, ON or OFF")
@@ -8,11 +8,11 @@ if(LENSLET_CUDA STREQUAL "OFF")
   return()
 endif()
 
-# sm_90a machine code for Hopper; compute_80 PTX lets the driver compile for everything else from Ampere on. The preset
+# sm_90a machine code for Hopper; the driver compiles compute_80 PTX for everything else from Ampere on. The preset
 # `ship` has machine code for more.
 if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
   set(CMAKE_CUDA_ARCHITECTURES "90a-real;80-virtual")
-  if(LENSLET_CUDA_QUICK) # the PTX is some 40 % of nvcc's time; ops/CMakeLists.txt has it for what differs in it
+  if(LENSLET_CUDA_QUICK) # PTX is some 40 % of nvcc's time; ops/CMakeLists.txt adds it for files that differ in it
     set(CMAKE_CUDA_ARCHITECTURES "90a-real")
   endif()
 endif()
@@ -30,7 +30,7 @@ endif()
 enable_language(CUDA)
 find_package(CUDAToolkit REQUIRED)
 set(LENSLET_HAVE_CUDA ON)
-if(NOT DEFINED CMAKE_CUDA20_STANDARD_COMPILE_OPTION) # CMake 3.25 does not know that nvcc >= 12 has C++20
+if(NOT DEFINED CMAKE_CUDA20_STANDARD_COMPILE_OPTION) # CMake 3.25 does not know that nvcc >= 12 supports C++20
   set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
   set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION -std=c++20)
 endif()
@@ -38,7 +38,7 @@ set(CMAKE_CUDA_STANDARD 20)
 set(CMAKE_CUDA_STANDARD_REQUIRED ON)
 set(CMAKE_CUDA_EXTENSIONS OFF)
 set(CMAKE_CUDA_VISIBILITY_PRESET hidden)
-set(CMAKE_CUDA_RUNTIME_LIBRARY Static) # binaries run wherever there is a driver, no toolkit needed
+set(CMAKE_CUDA_RUNTIME_LIBRARY Static) # binaries need only a driver, no toolkit
 message(STATUS "CUDA: nvcc ${CMAKE_CUDA_COMPILER_VERSION}, architectures ${CMAKE_CUDA_ARCHITECTURES}")
 
 # -Wpedantic is left out: the host code that nvcc generates is not strict ISO C++ (GNU line directives).
@@ -51,7 +51,7 @@ list(JOIN CMAKE_CUDA_ARCHITECTURES " " _architectures)
 add_library(lenslet_cuda_options INTERFACE)
 target_compile_definitions(lenslet_cuda_options INTERFACE LENSLET_CUDA_ARCHITECTURES="${_architectures}")
 target_link_libraries(lenslet_cuda_options INTERFACE CUDA::cudart_static)
-# Everything in it compresses to an eighth. Line information, with the PTX that it refers to, is two thirds of it, and
+# Sections compress to an eighth. Line information, with the PTX that it refers to, is two thirds of the size, and
 # changes no instruction.
 target_compile_options(lenslet_cuda_options INTERFACE
   $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=${_host_warnings}>

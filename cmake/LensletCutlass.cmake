@@ -1,7 +1,7 @@
-# The headers of CUTLASS, of which ops/gemm/cute is compiled with CuTe. Build time only, nothing of it is linked or
-# installed. LENSLET_CUTLASS names the folder that holds cutlass/version.h (or one above it, "include"); else they are
-# looked for in build/cutlass, where tools/scripts/deps.sh puts them, and where a system has headers. Sets
-# LENSLET_HAVE_CUTLASS; without them the build continues, and gemm_cute refuses at run time, with the reason.
+# CUTLASS's headers, with which ops/gemm/cute is compiled (CuTe). They are needed at build time only; nothing is linked
+# or installed. LENSLET_CUTLASS names the folder that contains cutlass/version.h (or "include" with it). Otherwise they
+# are searched in build/cutlass, where tools/scripts/deps.sh puts them, and in the system's folders. Sets
+# LENSLET_HAVE_CUTLASS; without them the build continues, and gemm_cute refuses at run time with the reason.
 set(LENSLET_HAVE_CUTLASS OFF)
 set(LENSLET_CUTLASS "" CACHE PATH "Folder of CUTLASS's headers, 4.2 or newer; empty: build/cutlass, or the system's")
 if(NOT LENSLET_HAVE_CUDA)
@@ -12,7 +12,7 @@ if(LENSLET_CUTLASS)
 else()
   set(_cutlass_hints ${PROJECT_SOURCE_DIR}/build/cutlass/cutlass_library/source/include)
 endif()
-unset(_cutlass_include CACHE) # looked for each time: what was installed since is found
+unset(_cutlass_include CACHE) # searched each time, to find later installations
 find_path(_cutlass_include cutlass/version.h HINTS ${_cutlass_hints})
 mark_as_advanced(_cutlass_include)
 if(NOT _cutlass_include)
@@ -37,6 +37,6 @@ if(_cutlass_version VERSION_LESS 4.2)
   return()
 endif()
 set(LENSLET_HAVE_CUTLASS ON)
-# For the few sources that include them: as system headers, whose warnings are not ours.
+# For the few sources that include them: as system headers, without our warnings.
 set(LENSLET_CUTLASS_OPTIONS -isystem ${_cutlass_include})
 message(STATUS "CUTLASS: ${_cutlass_version} in ${_cutlass_include}")

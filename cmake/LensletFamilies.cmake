@@ -1,16 +1,16 @@
-# LENSLET_FAMILIES: a library out of the core and some families of operators (the folders of ops/). What hangs on a family
-# goes with it: its operators, passes that name them, verbs of the command, its tests. A model that names one of the
-# others is refused as one with an operator that nobody knows.
+# LENSLET_FAMILIES: builds a library from the core and some families of operators (the folders of ops/). Without a
+# family its operators, the passes that name them, the command's verbs for it and its tests are left out. A model with
+# an absent operator is refused like one with an unknown operator.
 set(LENSLET_FAMILIES all CACHE STRING "Families of operators: all, or some folders of ops/, as conv,pool")
 
-# lenslet_family(NAME [FOLDER...]): there is ops/NAME, which uses these others, declared before it.
+# lenslet_family(NAME [FOLDER...]): declares ops/NAME, which uses these families, declared earlier.
 function(lenslet_family name)
   set_property(GLOBAL APPEND PROPERTY LENSLET_ALL_FAMILIES ${name})
   list(TRANSFORM ARGN REPLACE "^ops/" "")
   set_property(GLOBAL PROPERTY LENSLET_USES_${name} ${ARGN})
 endfunction()
 
-# lenslet_with_used(OUT ABSENT FAMILY...): these families with those that they use, and the others.
+# lenslet_with_used(OUT ABSENT FAMILY...): these families and those that they use, and the others.
 function(lenslet_with_used out absent)
   get_property(families GLOBAL PROPERTY LENSLET_ALL_FAMILIES)
   foreach(family IN LISTS ARGN)
@@ -37,7 +37,7 @@ function(lenslet_choose_families)
   get_property(wanted GLOBAL PROPERTY LENSLET_ALL_FAMILIES)
   if(NOT LENSLET_FAMILIES STREQUAL "all")
     string(REPLACE "," ";" wanted "${LENSLET_FAMILIES}")
-    list(APPEND wanted elementwise movement shape) # passes make Cast, Transpose, LayoutConvert, Reshape, Identity ...
+    list(APPEND wanted elementwise movement shape) # passes create Cast, Transpose, LayoutConvert, Reshape, Identity ...
     if(LENSLET_TOOLS)
       list(APPEND wanted conv) # tools/measuring times its kernels
     endif()
@@ -51,7 +51,7 @@ function(lenslet_choose_families)
   set_property(GLOBAL PROPERTY LENSLET_ABSENT_FAMILIES ${absent})
 endfunction()
 
-# lenslet_built_families(SOURCE): what asks for built() (ops/core/built_families.h).
+# lenslet_built_families(SOURCE): for sources that call built() (ops/core/built_families.h).
 function(lenslet_built_families source)
   get_property(absent GLOBAL PROPERTY LENSLET_ABSENT_FAMILIES)
   if(absent)

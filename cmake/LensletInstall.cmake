@@ -1,5 +1,5 @@
-# The shared library, and what `cmake --install` gives: components runtime (the shared library), dev (what checks layers
-# included, check/), and, where they are built, tools (CMakeLists.txt).
+# The shared library, and the components of `cmake --install`: runtime (the shared library), dev (including check/) and,
+# if built, tools (CMakeLists.txt).
 include(CMakePackageConfigHelpers)
 
 lenslet_library(lenslet_shared SHARED)
@@ -15,8 +15,8 @@ set_target_properties(lenslet_shared PROPERTIES
   EXPORT_NAME lenslet OUTPUT_NAME lenslet
   VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
 
-# What checks layers (check/) goes with either library: lenslet::check with the shared one, lenslet::check_static. Both
-# are names for one archive.
+# check/ works with either library: lenslet::check with the shared one, lenslet::check_static with the static one. Both
+# names mean one archive.
 if(LENSLET_CHECK)
   set_target_properties(lenslet_check PROPERTIES EXPORT_NAME check_archive)
   foreach(_kind "check=lenslet_shared" "check_static=lenslet")
@@ -30,7 +30,7 @@ if(LENSLET_CHECK)
   install(TARGETS lenslet_check_static_with EXPORT lensletStaticTargets)
 endif()
 
-# Export sets: an app that uses the shared library needs none of our dependencies' development files.
+# Export sets: an app with the shared library needs none of our dependencies' development files.
 set(_package ${CMAKE_INSTALL_LIBDIR}/cmake/lenslet)
 set(_without)
 if(NOT LENSLET_CHECK)
@@ -50,7 +50,7 @@ configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/lensletConfig.cmake.in l
   INSTALL_DESTINATION ${_package} NO_SET_AND_CHECK_MACRO)
 write_basic_package_version_file(lensletConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 
-# The .pc file finds its prefix from where it lies, so an installed tree can be moved.
+# The .pc file determines its prefix from its own location, so an installed tree can be moved.
 set(_pkgconfig ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 if(IS_ABSOLUTE "${CMAKE_INSTALL_LIBDIR}" OR IS_ABSOLUTE "${CMAKE_INSTALL_INCLUDEDIR}")
   set(LENSLET_PC_PREFIX ${CMAKE_INSTALL_PREFIX})
@@ -62,7 +62,7 @@ else()
   set(LENSLET_PC_LIBDIR "\${prefix}/${CMAKE_INSTALL_LIBDIR}")
   set(LENSLET_PC_INCLUDEDIR "\${prefix}/${CMAKE_INSTALL_INCLUDEDIR}")
 endif()
-# Not Requires.private, which pkg-config looks for even where the shared library is asked for.
+# Not Requires.private, which pkg-config resolves even for the shared library.
 set(LENSLET_PC_LIBS_PRIVATE "-lfmt -lhwy -pthread")
 if(LENSLET_HAVE_CUDA)
   string(APPEND LENSLET_PC_LIBS_PRIVATE " ${CUDA_cudart_static_LIBRARY} -ldl -lrt")

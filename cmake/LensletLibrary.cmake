@@ -1,4 +1,4 @@
-# The library out of its layers. In the tree lenslet::lenslet is the static one; installed, it is the shared one.
+# The library from its layers. In the build tree lenslet::lenslet is the static one; installed, it is the shared one.
 get_property(_layers GLOBAL PROPERTY LENSLET_LAYERS)
 set(_objects)
 foreach(_layer IN LISTS _layers)
@@ -9,7 +9,7 @@ if(LENSLET_HAVE_CUDA)
   list(APPEND _dependencies CUDA::cudart_static)
 endif()
 
-# lenslet_library(NAME STATIC|SHARED): whoever links it gets the public headers and C++20, none of our flags.
+# lenslet_library(NAME STATIC|SHARED): targets that link it get the public headers and C++20, but none of our flags.
 function(lenslet_library name kind)
   add_library(${name} ${kind} ${_objects})
   target_link_libraries(${name} PRIVATE $<BUILD_INTERFACE:lenslet_options> ${_dependencies})

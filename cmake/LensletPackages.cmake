@@ -1,6 +1,6 @@
-# cpack: Debian packages of the shared library, of what an app is compiled with, and of the command.
+# cpack: Debian packages of the shared library, of the development files, and of the command.
 set(CPACK_GENERATOR DEB)
-# The packages' maintainer is who builds them: as Debian's tools are told, else by account.
+# The builder maintains the packages: the name comes from Debian's variables, else from the account.
 if(DEFINED ENV{DEBEMAIL} AND DEFINED ENV{DEBFULLNAME})
   set(CPACK_PACKAGE_CONTACT "$ENV{DEBFULLNAME} <$ENV{DEBEMAIL}>")
 else()
@@ -28,7 +28,7 @@ set(CPACK_COMPONENT_DEV_DEPENDS runtime)
 set(CPACK_DEBIAN_DEV_PACKAGE_RECOMMENDS "pkg-config, libfmt-dev, libhwy-dev") # the static library
 set(CPACK_DEBIAN_TOOLS_PACKAGE_NAME lenslet)
 set(CPACK_DEBIAN_TOOLS_PACKAGE_SECTION science)
-set(CPACK_COMPONENT_TOOLS_DEPENDS runtime) # for the licence: the command itself has the library in it
+set(CPACK_COMPONENT_TOOLS_DEPENDS runtime) # for the licence only: the command contains the library
 set(CPACK_COMPONENT_RUNTIME_DESCRIPTION "shared library")
 set(CPACK_COMPONENT_DEV_DESCRIPTION "headers, static library, layer checks, CMake and pkg-config files")
 set(CPACK_COMPONENT_TOOLS_DESCRIPTION "the lenslet command")

@@ -1,10 +1,11 @@
-# lenslet_make_static(TARGET): what a library of ours needs beside glibc and libgcc goes into it, and of glibc no name is
-# asked for that 2.28 has not (manylinux_2_28: Debian 10, RHEL 8, Ubuntu 20.04 and newer). For LENSLET_STATIC, a folder with
-# libfmt.a and libhwy.a of the headers' versions, compiled with -fPIC: Debian has shared ones only, while libcrypto.a,
-# libwebp.a and libstdc++.a are there and position-independent. tools/scripts/build_wheel.sh makes that folder.
+# lenslet_make_static(TARGET): links everything except glibc and libgcc statically, and uses only symbols of glibc 2.28
+# (manylinux_2_28: Debian 10, RHEL 8, Ubuntu 20.04 and newer). It is for LENSLET_STATIC, a folder with libfmt.a and
+# libhwy.a of the headers' versions, compiled with -fPIC: Debian has only shared ones, while its libcrypto.a, libwebp.a
+# and libstdc++.a are position-independent. tools/scripts/build_wheel.sh makes that folder.
 
-# Functions that newer glibcs gave a second version, or moved from libpthread, libdl and librt into libc, which counts as
-# one, too: their old versions are still in every glibc. By the version that x86-64 began with, if it is another.
+# Functions to which newer glibcs gave a second version, or which moved from libpthread, libdl and librt into libc,
+# which counts as one, too. Every glibc still has their old versions. Grouped by x86-64's first version, if it is
+# another.
 set(_at_2_2_5
   exp exp2 hypot log log2 pow
   dladdr dlclose dlerror dlopen dlsym dlvsym
@@ -19,7 +20,7 @@ set(_at_2_2_5
   shm_open shm_unlink)
 set(_at_2_3_3 dladdr1)
 set(_at_2_3_4 dlmopen)
-# stat() and its kin are functions since 2.33; before, headers made __xstat(version, ...) of them.
+# stat() and related ones are functions since 2.33; earlier headers turned them into __xstat(version, ...).
 set(_stat fstat:__fxstat fstat64:__fxstat64 lstat:__lxstat lstat64:__lxstat64 stat:__xstat stat64:__xstat64)
 
 function(lenslet_make_static target)
@@ -31,7 +32,7 @@ function(lenslet_make_static target)
   foreach(version 2_2_5 2_3_3 2_3_4)
     string(REPLACE "_" "." dotted ${version})
     foreach(name IN LISTS _at_${version})
-      # The linker makes __wrap_NAME of each call of NAME, in static libraries, too.
+      # The linker redirects each call of NAME to __wrap_NAME, also in static libraries.
       string(APPEND text ".globl __wrap_${name}\n.hidden __wrap_${name}\n.type __wrap_${name}, @function\n"
         "__wrap_${name}: jmp lenslet_old_${name}@PLT\n.symver lenslet_old_${name}, ${name}@GLIBC_${dotted}\n")
       list(APPEND wraps "-Wl,--wrap=${name}")
@@ -41,25 +42,25 @@ function(lenslet_make_static target)
     string(REGEX MATCH "(.*):(.*)" pair ${pair})
     set(name ${CMAKE_MATCH_1})
     set(old ${CMAKE_MATCH_2})
-    # (path or descriptor, buffer) to (_STAT_VER of x86-64: 1, path or descriptor, buffer).
+    # Maps (path or descriptor, buffer) to (x86-64's _STAT_VER: 1, path or descriptor, buffer).
     string(APPEND text ".globl __wrap_${name}\n.hidden __wrap_${name}\n.type __wrap_${name}, @function\n"
       "__wrap_${name}: movq %rsi, %rdx\nmovq %rdi, %rsi\nmovl $1, %edi\njmp lenslet_old_${name}@PLT\n"
       ".symver lenslet_old_${name}, ${old}@GLIBC_2.2.5\n")
     list(APPEND wraps "-Wl,--wrap=${name}")
   endforeach()
-  # libstdc++ skips atomic instructions while glibc says that there is one thread: never, here.
+  # libstdc++ skips atomic instructions if glibc reports a single thread: disabled here.
   string(APPEND text ".bss\n.globl __libc_single_threaded\n.hidden __libc_single_threaded\n"
     ".type __libc_single_threaded, @object\n__libc_single_threaded: .zero 1\n.size __libc_single_threaded, 1\n")
   string(APPEND text ".text\n")
   file(GENERATE OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/glibc_2_28.cpp CONTENT "asm(R\"(${text})\");\n")
   target_sources(${target} PRIVATE ${CMAKE_CURRENT_BINARY_DIR}/glibc_2_28.cpp)
   target_link_options(${target} PRIVATE ${wraps} -static-libstdc++ -Wl,--gc-sections -Wl,--exclude-libs,ALL)
-  # Where the old versions lie in an old glibc; in a new one these are empty.
+  # An old glibc has the old versions in these libraries; in a new one they are empty.
   target_link_libraries(${target} PRIVATE
     -Wl,--push-state,--no-as-needed -l:libpthread.so.0 -l:libdl.so.2 -l:librt.so.1 -Wl,--pop-state)
 endfunction()
 
-# The libraries that targets ask for by name, as static ones. Headers and definitions stay, so that objects are the same.
+# Links libraries that targets request by name statically. Headers and definitions stay, so objects are the same.
 macro(lenslet_use_static_libraries)
   foreach(_name fmt hwy)
     if(NOT EXISTS ${LENSLET_STATIC}/lib${_name}.a)

@@ -1,6 +1,6 @@
-# cmake -DFOLDER=ops/conv -DUSES="ops/core;base" -DSTAMP=FILE -P check_arrows.cmake, from the source root.
-# Ends with an error when a file below FOLDER includes, by "path", something of ours that is neither below FOLDER nor
-# below one of USES nor a public header (lenslet/). Folders below FOLDER with arrows of their own are in EXCEPT.
+# cmake -DFOLDER=ops/conv -DUSES="ops/core;base" -DSTAMP=FILE -P check_arrows.cmake, from the source root. Fails if a
+# file below FOLDER includes, by "path", a file of ours that is neither below FOLDER, nor below one of USES, nor a
+# public header (lenslet/). Folders below FOLDER with arrows of their own are in EXCEPT.
 cmake_policy(VERSION 3.25)
 file(GLOB_RECURSE files RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} ${FOLDER}/*.h ${FOLDER}/*.cuh ${FOLDER}/*.cpp ${FOLDER}/*.cu)
 foreach(except IN LISTS EXCEPT)

@@ -1,5 +1,5 @@
-// References of Conv, which zero-pads a copy, then multiplies and adds as the ONNX specification defines it, and of
-// ConvTranspose, which adds each input's products where they belong; with their fused parts.
+// References of Conv and ConvTranspose with their fused parts, as the ONNX specification defines them. Conv zero-pads a
+// copy, then multiplies and adds; ConvTranspose scatters the products of each input.
 
 #include <algorithm>
 #include <cmath>
@@ -22,8 +22,8 @@ struct Axis {
   std::int64_t out() const { return (padded() - (taps - 1) * dilation - 1) / stride + 1; }
 };
 
-// Entry of a list counted from its last axis; `halves` 2: of pads, whose ends are the second half. The normalised lists
-// have two entries or three; 1-D convolutions use the last.
+// Entry of a list counted from its last axis. `halves` is 2 for pads, whose ends are the second half. Normalised lists
+// have two or three entries; 1-D convolutions use the last.
 std::int64_t entry(const AttributeList& attributes, std::string_view name, std::size_t from_last, std::int64_t fallback,
                    std::size_t halves = 1, std::size_t half = 0) {
   const std::vector<std::int64_t> list = integers(attributes, name);
@@ -72,7 +72,7 @@ std::vector<double> pad_planes(const std::vector<double>& x, std::int64_t planes
   return padded;
 }
 
-/// Sizes of a tensor [N,C,...], with 1 for the spatial axes that it has not.
+/// Sizes of a tensor [N,C,...], with 1 for missing spatial axes.
 struct Sizes {
   std::int64_t n, c, d = 1, h = 1, w = 1;
   explicit Sizes(const Shape& shape) : n(shape[0]), c(shape[1]), w(shape[shape.rank() - 1]) {
@@ -90,8 +90,8 @@ Array result(const Shape& like, std::int64_t filters, std::int64_t depth, std::i
   return sums(shape, DType::f32);
 }
 
-/// Over windows of each plane, of which what exists counts; NaN where one is. The scale is the window's largest.
-/// `pool`: size, stride, and pads as those of MaxPool.
+/// Maximum over the existing pixels of each window; NaN if one is NaN. The scale is the window's largest. `pool`: size,
+/// stride, and pads in MaxPool's order.
 Array maxima(const Array& x, const std::vector<std::int64_t>& pool) {
   const std::int64_t size = pool.at(0), stride = pool.at(1), top = pool.at(2), left = pool.at(3);
   const std::int64_t height = x.shape[2], width = x.shape[3];
@@ -115,8 +115,8 @@ Array maxima(const Array& x, const std::vector<std::int64_t>& pool) {
   return y;
 }
 
-/// What a convolution's operands are as large as: their scale, if they have one, or themselves; of filters whose taps a
-/// kernel rounds together, the root of the mean of the squares of all.
+/// Magnitudes of an operand: its scale, if it has one, else its values. `of_all_taps` (a kernel rounds the taps of a
+/// filter together): the root mean square over the filter's taps.
 std::vector<double> sizes_of(const Array& operand, bool of_all_taps) {
   std::vector<double> sizes = operand.scale.empty() ? operand.values : operand.scale;
   if (!of_all_taps) return sizes;
@@ -131,9 +131,9 @@ std::vector<double> sizes_of(const Array& operand, bool of_all_taps) {
   return sizes;
 }
 
-/// The largest of the finite ones at most `reach` away, along lines of `length` elements that lie `stride` apart.
+/// Sliding maximum of the finite values within `reach`, along `length` elements that lie `stride` apart.
 void widen_line(double* line, std::int64_t length, std::int64_t stride, std::int64_t reach) {
-  std::deque<std::pair<std::int64_t, double>> falling;  // what may still be a largest, with its place
+  std::deque<std::pair<std::int64_t, double>> falling;  // candidates with their positions, largest first
   std::vector<double> widened(static_cast<std::size_t>(length));
   for (std::int64_t i = 0, next = 0; i < length; ++i) {
     for (; next < length && next <= i + reach; ++next) {
@@ -147,7 +147,7 @@ void widen_line(double* line, std::int64_t length, std::int64_t stride, std::int
   for (std::int64_t i = 0; i < length; ++i) line[i * stride] = widened[static_cast<std::size_t>(i)];
 }
 
-/// Of sums, whose scale holds the squares of their terms: the root of these, within reach in rows and columns.
+/// Replaces a scale that holds sums of squares by its root, maximised within `reach` rows and columns.
 void take_roots(Array& y, std::int64_t reach) {
   for (double& square : y.scale) square = std::sqrt(square);
   if (reach == 0) return;
@@ -160,7 +160,7 @@ void take_roots(Array& y, std::int64_t reach) {
   }
 }
 
-/// The scale of the sum of products, bias, residual and activation.
+/// Applies bias, residual and activation to values and scale.
 void add_epilogue(Array& y, std::int64_t filters, const AttributeList& attributes, const Array* bias,
                   const Array* residual) {
   const std::vector<double> factors = scales(attributes);
@@ -180,7 +180,7 @@ void add_epilogue(Array& y, std::int64_t filters, const AttributeList& attribute
   }
 }
 
-/// Outputs whose errors come together (run()), in outputs: phases and dilated parts are computed apart.
+/// Distance in outputs within which errors mix (run()). Phases and dilated parts are computed apart.
 std::int64_t reach_of(const AttributeList& attributes) {
   std::int64_t reach = std::max<std::int64_t>(0, integer(attributes, "reach", 0)), apart = 1;
   for (const char* const name : {"strides", "dilations"})
@@ -245,8 +245,7 @@ std::vector<Array> conv(const AttributeList& attributes, Inputs inputs) {
   return {y};
 }
 
-/// A depthwise Conv, whose attributes are called "depthwise_...", and behind it a Conv of the others. What lies between
-/// is not rounded.
+/// A depthwise Conv (attributes "depthwise_...") followed by a Conv (the other attributes), unrounded in between.
 std::vector<Array> separable_conv(const AttributeList& attributes, Inputs inputs) {
   constexpr std::string_view prefix = "depthwise_";
   AttributeList first, second;
@@ -329,20 +328,20 @@ std::vector<Array> conv_transpose(const AttributeList& attributes, Inputs inputs
   return {y};
 }
 
-// Arrays are in N C H W order whatever the layout was.
+// Arrays are in N C H W order, whatever the layout was.
 std::vector<Array> same_elements(const AttributeList&, Inputs inputs) { return {at(inputs, 0)}; }
 
-/// An element of a plane; zeros lie outside.
+/// An element of a plane; zero outside.
 double value_at(const double* plane, std::int64_t height, std::int64_t width, std::int64_t h, std::int64_t w) {
   return h < 0 || h >= height || w < 0 || w >= width ? 0 : plane[h * width + w];
 }
 
-/// Between the four elements around a place, and beside it what the roundings of the place make of that: a rounding is
-/// an eighth of what tolerances of sums allow for (ops/core/sum_tolerance.h).
+/// Bilinear interpolation. The scale includes the effect of rounded coordinates: a rounding is an eighth of what
+/// tolerances of sums allow for (ops/core/sum_tolerance.h).
 Scaled bilinear(const double* plane, std::int64_t height, std::int64_t width, double h, double v) {
   if (std::isnan(h) || std::isnan(v)) return {h + v, 0};
   const double top = std::floor(h), left = std::floor(v);
-  if (std::abs(top) >= 1e9 || std::abs(left) >= 1e9) return {};  // far away there are zeros only
+  if (std::abs(top) >= 1e9 || std::abs(left) >= 1e9) return {};  // far outside: zeros only
   const auto at = [&](int down, int right) {
     return value_at(plane, height, width, static_cast<std::int64_t>(top) + down,
                     static_cast<std::int64_t>(left) + right);
@@ -354,7 +353,7 @@ Scaled bilinear(const double* plane, std::int64_t height, std::int64_t width, do
   return {value, std::hypot(value, std::abs(h) * along_h / 8, std::abs(v) * along_w / 8)};
 }
 
-// Each tap at its place plus its offset.
+// Each tap is sampled at its position plus its offset.
 std::vector<Array> deform_conv(const AttributeList& attributes, Inputs inputs) {
   const Array &x = at(inputs, 0), &w = at(inputs, 1), &offset = at(inputs, 2);
   const auto strides = integers(attributes, "strides", {1, 1}), dilations = integers(attributes, "dilations", {1, 1}),
@@ -410,7 +409,7 @@ std::function<double(double)> fused_activation(const AttributeList& attributes) 
   const std::string kind = text(attributes, "activation", "none");
   const double alpha = real(attributes, "activation_alpha", 0);
   const double beta = real(attributes, "activation_beta", 0);
-  const auto between = [](double low, double v, double high) {  // of bounds that cross the upper one, as Clip has it
+  const auto between = [](double low, double v, double high) {  // bounds that cross give the upper one, as in Clip
     const double raised = v < low ? low : v;
     return raised > high ? high : raised;
   };

@@ -1,6 +1,6 @@
 #pragma once
-// Random tensors, not zeros, which would let a device run at a higher clock. The same engine gives the same values on
-// every machine.
+// Random tensors without zeros, which would let a device run at a higher clock. The same engine gives the same values
+// on every machine.
 
 #include <cstdint>
 #include <cstring>
@@ -11,19 +11,19 @@
 
 namespace lenslet::oracle {
 
-/// Two operations a value, for large tensors: the high bits are good.
+/// Two operations a value, for large tensors; its high bits are good.
 using FastEngine =
     std::linear_congruential_engine<std::uint64_t, 6364136223846793005U, 1442695040888963407U, 0 /* 2^64 */>;
 
-/// Fills a tensor of any type and format: floats uniform in [-1, 1), those of 16 bits of magnitude 0.5 to 1, bytes of
-/// any value, other integers 0 or 1, types that are not computed with anything that a byte converts to. `engine()`
-/// gives 64 random bits.
+/// Fills a tensor of any type and format. float32 and float64 are uniform in [-1, 1), 16-bit floats have a magnitude of
+/// 0.5 to 1, bytes any value, other integers 0 or 1. Types without arithmetic get what a byte converts to. `engine()`
+/// returns 64 random bits.
 template <typename Engine>
 void draw(Tensor& tensor, Engine& engine) {
   // Not std::uniform_real_distribution: its values differ between standard libraries.
   const auto symmetric = [&] { return 2 * (static_cast<double>(engine() >> 11U) * 0x1p-53) - 1; };
   const auto bit = [&] { return engine() >> 63U; };
-  // Sign and mantissa drawn, the exponent that of 0.5.
+  // Sign and mantissa are random, the exponent is that of 0.5.
   const auto fill_halves = [&](std::uint64_t exponent, int mantissa_bits) {
     auto* elements = static_cast<std::uint16_t*>(tensor.data());
     for (std::size_t i = 0; i < tensor.bytes() / 2; ++i) {

@@ -21,7 +21,7 @@ Array map(const Array& x, const std::function<double(double)>& f) {
   return y;
 }
 
-// Of functions that have intermediate results.
+// For functions with rounded intermediate results.
 Array map_scaled(const Array& x, const std::function<Scaled(double)>& f) {
   Array y = sums(x.shape, x.dtype);
   for (std::size_t i = 0; i < y.values.size(); ++i) put(y, i, f(x.values[i]));
@@ -56,7 +56,7 @@ double acosh_of(double x) { return std::acosh(x); }
 double atanh_of(double x) { return std::atanh(x); }
 double softsign_of(double x) { return x / (1 + std::abs(x)); }
 double sign_of(double x) { return x > 0 ? 1 : x < 0 ? -1 : x; }
-// Halves to the even neighbour.
+// Rounds halves to even.
 double round_of(double x) {
   const double down = std::floor(x), rest = x - down;
   if (rest == 0.5) return std::fmod(down, 2) == 0 ? down : down + 1;
@@ -166,7 +166,7 @@ std::vector<Array> clip(const AttributeList& attributes, Inputs inputs) {
   })};
 }
 
-// Element `index` (of the result) of an operand that is repeated along its dimensions of length 1.
+// Element of a broadcast operand at `index` of the result.
 double repeated(const Array& array, const Index& index) {
   const std::size_t skip = index.size() - static_cast<std::size_t>(array.shape.rank());
   std::int64_t flat = 0;
@@ -191,7 +191,7 @@ Shape common_shape(Inputs inputs) {
   return Shape(dims);
 }
 
-// The result at each index is f(one value of each input), a number or a Sum.
+// The result at each index is f(one value of each input): a number or a Sum.
 template <typename F>
 Array combine(Inputs inputs, DType dtype, const F& f) {
   constexpr bool scaled = std::is_same_v<std::invoke_result_t<F, const std::vector<double>&>, Sum>;
@@ -278,7 +278,7 @@ std::vector<Array> where(const AttributeList&, Inputs inputs) {
   return {combine(inputs.first(3), at(inputs, 1).dtype, [](const auto& v) { return v[0] != 0 ? v[1] : v[2]; })};
 }
 
-// The sign of b; with fmod that of a.
+// The remainder has the sign of b, or of a with fmod.
 std::vector<Array> mod(const AttributeList& attributes, Inputs inputs) {
   const bool truncated = integer(attributes, "fmod", 0) != 0;
   return {combine(inputs.first(2), at(inputs, 0).dtype, [=](const auto& v) {
@@ -287,7 +287,7 @@ std::vector<Array> mod(const AttributeList& attributes, Inputs inputs) {
   })};
 }
 
-// On two's complement.
+// Bitwise on two's complement.
 template <std::uint64_t (*f)(std::uint64_t, std::uint64_t)>
 std::vector<Array> bitwise(const AttributeList&, Inputs inputs) {
   const DType dtype = at(inputs, 0).dtype;
@@ -297,7 +297,7 @@ std::vector<Array> bitwise(const AttributeList&, Inputs inputs) {
       return value < 0 ? static_cast<std::uint64_t>(static_cast<std::int64_t>(value))
                        : static_cast<std::uint64_t>(value);
     };
-    const int unused = 64 - type.bits;  // the sign, or zeros
+    const int unused = 64 - type.bits;  // copies of the sign, or zeros
     const std::uint64_t result = f(bits(v[0]), v.size() > 1 ? bits(v[1]) : 0) << unused;
     return type.is_signed ? static_cast<double>(static_cast<std::int64_t>(result) >> unused)
                           : static_cast<double>(result >> unused);
@@ -333,7 +333,7 @@ std::vector<Array> is_inf(const AttributeList& attributes, Inputs inputs) {
                   [=](const auto& v) { return std::isinf(v[0]) && (v[0] > 0 ? positive : negative) ? 1.0 : 0.0; })};
 }
 
-// The parameter of each element: one for all, by its place along the axis, or by its block's.
+// The parameter of an element: one for all, one for each position along the axis, or one for each block.
 double parameter(const AttributeList& attributes, const Array& x, const Array& values, std::size_t element) {
   if (values.values.size() == 1) return values.values[0];
   std::int64_t axis = integer(attributes, "axis", 1);
@@ -346,7 +346,7 @@ double parameter(const AttributeList& attributes, const Array& x, const Array& v
   return values.values[static_cast<std::size_t>(index[static_cast<std::size_t>(axis)])];
 }
 
-// The quotient is a float's, by the specification.
+// The specification defines the quotient in float.
 std::vector<Array> quantize(const AttributeList& attributes, Inputs inputs) {
   const Array &x = at(inputs, 0), &scale = at(inputs, 1);
   Array y = x;

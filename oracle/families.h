@@ -40,7 +40,7 @@ std::span<const Entry> grid_entries();           // grids.cpp
 std::span<const Entry> sparse_entries();         // sparse.cpp
 std::span<const Entry> recurrent_entries();      // recurrent.cpp
 
-/// A running sum, and the sum of the squares of its terms' sizes.
+/// A running sum and the sum of its terms' squared magnitudes.
 struct Sum {
   double value = 0, squares = 0;
   void add(double term, double size) {
@@ -54,16 +54,16 @@ struct Sum {
 struct Scaled {
   double value = 0, scale = 0;
 };
-/// f(value), where errors of `value` are measured by `scale`: those of the result by its magnitude, or by what the
-/// function's steepest slope nearby makes of `scale`.
+/// f(value), where `scale` measures the errors of `value`. The result's scale is its magnitude, or `scale` times the
+/// function's steepest slope nearby if that is larger.
 Scaled through(const std::function<double(double)>& f, double value, double scale);
 /// zeros() with a scale of zeros.
 Array sums(const Shape& shape, DType dtype);
-/// Element i and its scale.
+/// Sets element i and its scale.
 void put(Array& y, std::size_t i, const Scaled& result);
 inline void put(Array& y, std::size_t i, const Sum& sum) { put(y, i, Scaled{sum.value, sum.scale()}); }
 
-/// The activation that the attributes activation, activation_alpha and activation_beta name, none: empty; conv.cpp.
+/// The activation named by the attributes activation, activation_alpha and activation_beta (conv.cpp); empty if none.
 std::function<double(double)> fused_activation(const AttributeList& attributes);
 
 /// A missing attribute gives the fallback; a wrong kind throws Error(invalid_argument).
@@ -84,8 +84,7 @@ std::vector<std::int64_t> as_integers(const Array& array);
 
 /// A float of 8 or 4 bits.
 bool is_small_float(DType dtype);
-/// The number of such a type that Cast makes of `value`, or an infinity or NaN; `mode` of float8e8m0: "up", "down" or
-/// "nearest".
+/// Casts `value` to such a type; the result may be an infinity or NaN. `mode` of float8e8m0: "up", "down" or "nearest".
 double round_small(double value, DType dtype, bool saturate, std::string_view mode);
 /// Whether it is an integer type.
 bool is_integer(DType dtype);
@@ -95,15 +94,14 @@ struct IntegerType {
   bool is_signed = false;
 };
 IntegerType integer_type(DType dtype);
-/// By ONNX's numbers of the element types (TensorProto.DataType).
+/// From ONNX's number of the element type (TensorProto.DataType).
 DType dtype_of_number(std::int64_t number);
 
 /// An array of zeros.
 Array zeros(const Shape& shape, DType dtype);
 /// Row-major strides in elements.
 std::vector<std::int64_t> strides_of(const Shape& shape);
-/// A position by axis, in memory of its own: references make one for each element, and allocations were half their
-/// time.
+/// A multi-dimensional index without allocation: references make one for each element, and it was half their time.
 class Index {
  public:
   Index() = default;

@@ -1,4 +1,4 @@
-// References of GridSample, AffineGrid and RoiAlign, from the text of ONNX's versions 22, 20 and 22 and their reference
+// References of GridSample (ONNX 22), AffineGrid (20) and RoiAlign (22), from the specification and its reference
 // implementations.
 
 #include <algorithm>
@@ -16,14 +16,14 @@ namespace lenslet::oracle {
 
 namespace {
 
-/// An element of an axis and its weight in a sample; beyond the image: none.
+/// An element of an axis and its weight in a sample; empty outside the image.
 struct Tap {
   std::int64_t place;
   double weight;
 };
 using Taps = std::vector<Tap>;
 
-/// f(place of a pixel, its weight) of the products of one tap of each axis, `sizes` long.
+/// Calls f(offset of a pixel, its weight) for the tensor product of the taps of all axes.
 template <typename F>
 void for_each_product(std::span<const Taps> axes, std::span<const std::int64_t> sizes, const F& f,
                       std::int64_t place = 0, double weight = 1) {
@@ -32,7 +32,7 @@ void for_each_product(std::span<const Taps> axes, std::span<const std::int64_t> 
     for_each_product(axes.subspan(1), sizes.subspan(1), f, place * sizes[0] + tap.place, weight * tap.weight);
 }
 
-/// An axis of the images, and how a coordinate of the grid lies on it.
+/// An axis of the images, and how coordinates of the grid map to it.
 class GridAxis {
  public:
   GridAxis(const AttributeList& attributes, std::int64_t size)
@@ -41,7 +41,7 @@ class GridAxis {
         size_(size),
         align_(integer(attributes, "align_corners", 0) != 0) {}
 
-  /// What elements of the axis contribute at `coordinate`; where that is no number, neither is what one of them does.
+  /// Elements and weights of a sample at `coordinate`; a NaN coordinate gives a NaN weight.
   Taps weights(double coordinate) const {
     const auto length = static_cast<double>(size_);
     double x = align_ ? (coordinate + 1) / 2 * (length - 1) : ((coordinate + 1) * length - 1) / 2;
@@ -59,7 +59,7 @@ class GridAxis {
       for (double i = below - 1; i <= below + 2; ++i) add(line, i, cubic(std::abs(x - i)));
     return line;
   }
-  /// How much of the coordinate one element is, of which float32 rounds the place on the axis.
+  /// The coordinate in elements, whose magnitude determines the rounding of the position in float32.
   double elements(double coordinate) const { return (std::abs(coordinate) + 1) * static_cast<double>(size_) / 2; }
 
  private:
@@ -70,7 +70,7 @@ class GridAxis {
     const double range = high() - low();
     if (range == 0) return low();
     while (x < low() || x > high()) {
-      // Whole turns at once: the path back and forth repeats after twice the range.
+      // Removes whole turns at once: reflection repeats after twice the range.
       if (std::abs(x) > 4 * range + 4) {
         x = low() + std::remainder(x - low(), 2 * range);
         continue;
@@ -102,7 +102,7 @@ class GridAxis {
 std::vector<Array> grid_sample(const AttributeList& attributes, Inputs inputs) {
   const Array &x = at(inputs, 0), &grid = at(inputs, 1);
   const int axes = x.shape.rank() - 2;
-  Shape image = x.shape, points = x.shape;  // [1,1,...] of either
+  Shape image = x.shape, points = x.shape;  // both begin as [1,1,...]
   for (int i = 0; i < axes; ++i) points = points.with(2 + i, grid.shape[1 + i]);
   Array y = sums(points, x.dtype);
   const std::int64_t channels = x.shape[1], pixels = image.with(0, 1).with(1, 1).elems(),
@@ -112,13 +112,13 @@ std::vector<Array> grid_sample(const AttributeList& attributes, Inputs inputs) {
   for (const std::int64_t size : sizes) lines.emplace_back(attributes, size);
   for (std::int64_t n = 0; n < x.shape[0]; ++n)
     for (std::int64_t point = 0; point < area; ++point) {
-      // The grid names the last axis first.
+      // The grid stores the last axis first.
       const auto coordinate = [&](int i) {
         return grid.values[static_cast<std::size_t>((n * area + point) * axes + axes - 1 - i)];
       };
       std::vector<Taps> weights;
       for (int i = 0; i < axes; ++i) weights.push_back(lines[static_cast<std::size_t>(i)].weights(coordinate(i)));
-      // Beside it, the samples a little to both sides along each axis: what a rounding of the place makes of it.
+      // Samples slightly beside the point along each axis, which show the effect of a rounded position.
       constexpr double aside = 0x1p-16;
       struct Beside {
         std::vector<Taps> weights;
@@ -150,7 +150,7 @@ std::vector<Array> grid_sample(const AttributeList& attributes, Inputs inputs) {
   return {y};
 }
 
-/// Coordinate i of `size` points from -1 to 1: their centres, or the outermost ones there.
+/// Coordinate i of `size` points; -1 and 1 are the outermost points or, without align_corners, the borders.
 double position(const AttributeList& attributes, std::int64_t i, std::int64_t size) {
   const auto length = static_cast<double>(size), at = static_cast<double>(i);
   if (integer(attributes, "align_corners", 0) != 0) return size == 1 ? -1 : -1 + at * 2 / (length - 1);
@@ -179,8 +179,8 @@ std::vector<Array> affine_grid(const AttributeList& attributes, Inputs inputs) {
 
 /// A bin of a box along an axis.
 struct Bin {
-  std::vector<Taps> samples;  ///< what elements of the axis contribute to each; beyond the image: nothing
-  double elements = 0;        ///< the largest coordinate, which float32 rounds
+  std::vector<Taps> samples;  ///< elements and weights of each sample; empty outside the image
+  double elements = 0;        ///< the largest coordinate, which determines the rounding in float32
 };
 
 Bin bin_of(const AttributeList& attributes, double low, double high, std::int64_t bins, std::int64_t bin,
@@ -226,7 +226,7 @@ std::vector<Array> roi_align(const AttributeList& attributes, Inputs inputs) {
         double slopes = 0, steepest = 0;
         for (const Taps& row : down.samples)
           for (const Taps& column : along.samples) {
-            // The largest is that of the products, four a sample, some of which may be 0; beyond the image all are.
+            // The maximum is over the weighted pixels, four a sample. Missing ones count as 0.
             double largest = -std::numeric_limits<double>::infinity(), high = largest, low = -largest;
             int products = 0;
             const Taps taps[] = {row, column};
@@ -240,7 +240,7 @@ std::vector<Array> roi_align(const AttributeList& attributes, Inputs inputs) {
             });
             most = std::max({most, largest, products < 4 ? 0.0 : largest});
             if (products == 0) continue;
-            // What a rounding of the place makes of it: a mean of differences, of products also of the pixels.
+            // Slope by the position: for the mean a difference of pixels, for the maximum also a pixel itself.
             const double slope = max ? std::max(std::abs(high), std::abs(low)) : high - low;
             slopes += slope;
             steepest = std::max(steepest, slope);
@@ -255,7 +255,7 @@ std::vector<Array> roi_align(const AttributeList& attributes, Inputs inputs) {
   return {y};
 }
 
-// Corners, smaller coordinates first.
+// The box with ordered corners.
 std::array<double, 4> corners(const double* box, bool centre) {
   if (centre) return {box[0] - box[2] / 2, box[1] - box[3] / 2, box[0] + box[2] / 2, box[1] + box[3] / 2};
   return {std::min(box[0], box[2]), std::min(box[1], box[3]), std::max(box[0], box[2]), std::max(box[1], box[3])};

@@ -1,5 +1,4 @@
-// References of operators that are told by indices, conditions or diagonals which elements they take or write: element
-// by element, from its index.
+// References of operators whose indices, conditions or diagonals select the elements to read or write.
 
 #include <algorithm>
 #include <cmath>
@@ -22,7 +21,7 @@ double element(const Array& x, const Index& index) {
   return x.values[static_cast<std::size_t>(flat_of(x.shape, index))];
 }
 
-// An index that may count from the end.
+// A negative index counts from the end.
 std::int64_t from_front(double index, std::int64_t dim) {
   const double position = index < 0 ? index + static_cast<double>(dim) : index;
   if (!(position >= 0 && position < static_cast<double>(dim)))
@@ -42,8 +41,7 @@ std::vector<Array> gather_elements(const AttributeList& attributes, Inputs input
   return {y};
 }
 
-// The index in data of what a tuple of indices names: `batch` axes of the tuple's own place, then the tuple, then
-// `rest`.
+// The index in data that a tuple of indices selects: `batch` axes of its own position, then the tuple, then `rest`.
 Index named(const Array& data, const Array& indices, const Index& place, std::size_t batch, const Index& rest) {
   Index index(place.begin(), place.begin() + batch);
   Index at = place;
@@ -80,8 +78,7 @@ double joined(const std::string& reduction, double y, double update) {
   return reduction == "max" ? std::max(y, update) : std::min(y, update);
 }
 
-// As joined(), at one element of a result that has a scale: of a sum, which becomes one with its first update, that of
-// its terms.
+// joined() at one element of a result with a scale, which becomes that of a sum with the first addition.
 void join(Array& y, const Index& index, const std::string& reduction, double update) {
   const auto to = static_cast<std::size_t>(flat_of(y.shape, index));
   const double before = y.values[to], scale = y.scale[to] == 0 ? before : y.scale[to];
@@ -95,7 +92,7 @@ Array to_scatter(const Array& x) {
   return y;
 }
 
-// Updates in their order along the indices.
+// Updates are applied in the order of the indices.
 std::vector<Array> scatter_elements(const AttributeList& attributes, Inputs inputs) {
   Array y = to_scatter(at(inputs, 0));
   const Array &indices = at(inputs, 1), &updates = at(inputs, 2);
@@ -218,7 +215,7 @@ std::vector<Array> non_zero(const AttributeList&, Inputs inputs) {
   return {y};
 }
 
-// Slices of the axis (of the flattened tensor: elements), each beside those that equal it.
+// Slices along the axis (elements, if flattened), sorted so that equal ones are adjacent.
 std::vector<Array> unique(const AttributeList& attributes, Inputs inputs) {
   Array x = at(inputs, 0);
   if (!has(attributes, "axis")) x.shape = Shape{static_cast<std::int64_t>(x.values.size())};
@@ -234,7 +231,7 @@ std::vector<Array> unique(const AttributeList& attributes, Inputs inputs) {
   std::vector<std::size_t> order(slices.size()), kept, group(slices.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::ranges::stable_sort(order, [&](auto a, auto b) { return less(slices[a], slices[b]); });
-  for (const std::size_t i : order) {  // equal ones lie side by side, the first of them first
+  for (const std::size_t i : order) {  // equal slices are adjacent, the first occurrence first
     if (kept.empty() || less(slices[kept.back()], slices[i])) kept.push_back(i);
     group[i] = kept.size() - 1;
   }

@@ -20,7 +20,7 @@ std::vector<Array> gemm(const AttributeList& attributes, Inputs inputs) {
     if (name == "weight_scale") scales = &value;
   const std::int64_t m = a.shape[trans_a ? 1 : 0], k = a.shape[trans_a ? 0 : 1], n = b.shape[trans_b ? 0 : 1];
   if (b.shape[trans_b ? 1 : 0] != k) throw Error(ErrorKind::invalid_argument, "oracle: matrices that do not multiply");
-  // Columns of A may stand pixel by pixel, B's rows channel by channel.
+  // A's columns may be in nhwc order (pixels, then channels) while B's rows are in nchw order.
   const std::int64_t channels = integer(attributes, "a_channels", 0);
   const auto row_of_b = [&](std::int64_t l) {
     return channels == 0 ? l : l % channels * (k / channels) + l / channels;
@@ -47,14 +47,14 @@ std::vector<Array> gemm(const AttributeList& attributes, Inputs inputs) {
   return {y};
 }
 
-// The dimensions of an operand with a 1 put where a vector has none.
+// The dimensions of an operand; vectors get a dimension of 1.
 std::vector<std::int64_t> as_matrices(const Shape& shape, bool left) {
   std::vector<std::int64_t> dims(shape.dims().begin(), shape.dims().end());
   if (dims.size() == 1) dims.insert(left ? dims.begin() : dims.end(), 1);
   return dims;
 }
 
-// With its last two axes swapped, if there are two.
+// Swaps the last two axes, if there are two.
 Array with_last_swapped(const Array& x) {
   const int last = x.shape.rank() - 1;
   if (last < 1) return x;
@@ -94,7 +94,7 @@ std::vector<Array> matmul(const AttributeList&, Inputs inputs) {
               b.values[static_cast<std::size_t>((batch_b * k + l) * n + column)]);
     put(y, i, sum);
   }
-  // A vector's own dimension is not in the result.
+  // The result lacks the dimension that was added to a vector.
   if (b.shape.rank() == 1) full.pop_back();
   if (a.shape.rank() == 1) full.erase(full.end() - (b.shape.rank() == 1 ? 1 : 2));
   y.shape = Shape(full);
@@ -111,7 +111,7 @@ std::vector<Array> fused_matmul(const AttributeList& attributes, Inputs inputs) 
   return y;
 }
 
-// By one loop over all labels. An ellipsis stands for digits, the last axis 0.
+// One loop over all labels. An ellipsis becomes digits, the last axis 0.
 std::vector<Array> einsum(const AttributeList& attributes, Inputs inputs) {
   std::vector<std::string> terms(1);
   std::string written = text(attributes, "equation", "");
@@ -144,7 +144,7 @@ std::vector<Array> einsum(const AttributeList& attributes, Inputs inputs) {
       if (c > '9' && std::count(all.begin(), all.end(), c) == 1) result += c;
     terms.push_back(result);
   }
-  std::string labels = terms.back();  // those of the result first
+  std::string labels = terms.back();  // the result's labels first
   std::vector<std::int64_t> dims(labels.size(), 1);
   for (std::size_t i = 0; i < inputs.size(); ++i)
     for (std::size_t d = 0; d < terms[i].size(); ++d) {

@@ -34,10 +34,10 @@ std::vector<Array> batch_norm(const AttributeList& attributes, Inputs inputs) {
 }
 
 struct Statistics {
-  double mean = 0, inverse_deviation = 0, size = 0;  ///< size: the root of the values' mean square
+  double mean = 0, inverse_deviation = 0, size = 0;  ///< size: root mean square of the values
 };
-// Of `count` values, which become (value - mean) * inverse_deviation; their scale: the value's own, and that of the
-// mean, whose terms are as large as the values are.
+// Statistics of `count` values, which are standardised in place: (value - mean) * inverse_deviation. The scale has two
+// terms, the value itself and the mean, whose terms are as large as the values.
 Statistics standardise(Array& y, std::size_t first, std::size_t count, double epsilon) {
   double* const values = y.values.data() + first;
   double sum = 0, squares = 0, of_size = 0;
@@ -50,7 +50,7 @@ Statistics standardise(Array& y, std::size_t first, std::size_t count, double ep
   return {mean, inverse, size};
 }
 
-// Standardised element i times `factor`, and `bias`.
+// Sets element i to the standardised value times `factor` plus `bias`.
 void put_affine(Array& y, std::size_t i, double factor, double bias) {
   Sum sum;
   sum.add(y.values[i] * factor, y.scale[i] * factor);
@@ -58,7 +58,7 @@ void put_affine(Array& y, std::size_t i, double factor, double bias) {
   put(y, i, sum);
 }
 
-// A copy with room for a scale.
+// A copy with space for a scale.
 Array to_scale(const Array& x) {
   Array y = sums(x.shape, x.dtype);
   y.values = x.values;
@@ -95,7 +95,7 @@ std::vector<Array> group_norm(const AttributeList& attributes, Inputs inputs) {
   return {y};
 }
 
-// The element of a parameter, broadcast, that belongs to element `i` of a shape.
+// Element of a broadcast parameter for element `i` of a shape.
 double broadcast_to(const Array& parameter, const Shape& shape, std::size_t i) {
   const Index index = index_of(shape, static_cast<std::int64_t>(i));
   std::int64_t flat = 0;
@@ -122,7 +122,7 @@ std::vector<Array> rms_norm(const AttributeList& attributes, Inputs inputs) {
   return {y};
 }
 
-// f(the values that differ in `axes` only) of all of them; what f makes of them takes their place.
+// Calls f for each group of values that differ only in `axes`; f replaces them in place.
 template <typename F>
 Array of_axes(const Array& x, const std::vector<std::int64_t>& axes, const F& f) {
   std::vector<std::vector<std::size_t>> groups(x.values.size());
@@ -184,8 +184,7 @@ std::vector<Array> layer_norm(const AttributeList& attributes, Inputs inputs) {
   return {y, mean, inverse};
 }
 
-// The elements that are summed up together: those that differ in `axis` only or, flattened, in any dimension from it
-// on.
+// One group differs in `axis` only or, flattened, in all dimensions from `axis` on.
 template <bool log>
 std::vector<Array> softmax(const AttributeList& attributes, Inputs inputs) {
   const Array& x = at(inputs, 0);
@@ -205,7 +204,7 @@ std::vector<Array> softmax(const AttributeList& attributes, Inputs inputs) {
   Array y = sums(x.shape, x.dtype);
   for (std::size_t i = 0; i < x.values.size(); ++i) {
     const std::size_t g = group(i);
-    const double value = x.values[i] - top[g];  // rounded, as the sum is
+    const double value = x.values[i] - top[g];  // rounded by kernels, like the sum
     if (log) {
       const double of_sum = std::log(sum[g]);
       put(y, i, Scaled{value - of_sum, std::hypot(value, of_sum, 1)});
@@ -227,7 +226,7 @@ std::vector<Array> lrn(const AttributeList& attributes, Inputs inputs) {
     Index index = index_of(x.shape, static_cast<std::int64_t>(i));
     const std::int64_t c = index[1];
     double squares = 0;
-    // From c - floor((size-1)/2) to c + ceil((size-1)/2), as far as there are channels.
+    // From c - floor((size-1)/2) to c + ceil((size-1)/2), clipped to the channels.
     for (std::int64_t k = c - (size - 1) / 2; k <= c + size / 2; ++k) {
       if (k < 0 || k >= channels) continue;
       index[1] = k;

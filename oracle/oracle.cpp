@@ -14,7 +14,7 @@ namespace lenslet::oracle {
 
 namespace {
 
-// The families, in any order: operators have one reference each.
+// The families, in any order; each operator has one reference.
 // clang-format off
 constexpr std::span<const Entry> (*families[])() = {
     elementwise_entries,
@@ -41,7 +41,7 @@ const Entry* find(std::string_view op) {
   return nullptr;
 }
 
-// 2^exponent of a normal number: std::ldexp is slow, and there is one for each element of 16 bits.
+// 2^exponent as a normal number. std::ldexp is slow, and every 16-bit element needs one.
 double power_of_two(int exponent) { return std::bit_cast<double>(static_cast<std::uint64_t>(exponent + 1023) << 52); }
 
 // A binary floating-point format decoded by its definition: sign, exponent, mantissa.
@@ -61,7 +61,7 @@ double decode(unsigned bits, int exponent_bits, int mantissa_bits) {
   return negative ? -value : value;
 }
 
-// The nearest value of the format (ties to even), by scaling to integers.
+// The nearest value of the format (ties to even).
 unsigned encode(double value, int exponent_bits, int mantissa_bits) {
   const int bias = (1 << (exponent_bits - 1)) - 1;
   const unsigned sign = std::signbit(value) ? 1U << (exponent_bits + mantissa_bits) : 0U;
@@ -72,7 +72,7 @@ unsigned encode(double value, int exponent_bits, int mantissa_bits) {
   if (magnitude == 0) return sign;
   const int exponent = std::max(std::ilogb(magnitude), 1 - bias);
   if (exponent > bias) return sign | infinity;
-  // nearbyint rounds ties to even in the default rounding mode; a carry into the next binade adds up by itself.
+  // nearbyint rounds ties to even in the default mode; a carry moves to the next binade by itself.
   const auto scaled = static_cast<std::uint64_t>(std::nearbyint(magnitude * power_of_two(mantissa_bits - exponent)));
   const std::uint64_t hidden = std::uint64_t{1} << mantissa_bits;
   const std::uint64_t bits =
@@ -80,7 +80,7 @@ unsigned encode(double value, int exponent_bits, int mantissa_bits) {
   return sign | (bits >= infinity ? infinity : static_cast<unsigned>(bits));
 }
 
-// Of a float of 8 or 4 bits: what the codes after the finite ones mean.
+// What the codes after the finite ones mean in a float of 8 or 4 bits.
 enum class Specials { infinity_and_nan, nan_last, nan_is_minus_zero, none, power_of_two };
 struct SmallFormat {
   int exponent_bits, mantissa_bits, bias;
@@ -121,7 +121,7 @@ double decode(unsigned code, const SmallFormat& format) {
   return (code & sign) != 0 ? -value : value;
 }
 
-// The code whose number `value` is, the same zero and any NaN for a NaN; else nothing.
+// The code of `value`: the same sign of zero, any NaN for a NaN, nothing if the format lacks the value.
 std::optional<unsigned> code_of(double value, const SmallFormat& format) {
   for (unsigned code = 0; code < 256; ++code) {
     if (format.specials == Specials::none && code >= 16) break;
@@ -137,7 +137,7 @@ std::uint8_t encode(double value, DType dtype, const SmallFormat& format) {
   return static_cast<std::uint8_t>(code_of(round_small(value, dtype, true, "up"), format).value());
 }
 
-// f(T()) for the C++ type that elements are stored as; of 16-bit floats that is the integer of their bits.
+// f(T()) for the C++ type that stores elements; for 16-bit floats an integer with their bits.
 template <typename F>
 void with_stored_type(DType dtype, const F& f) {
   switch (dtype) {
@@ -253,7 +253,7 @@ std::int64_t tile_reach(std::string_view algorithm) {
 Scaled through(const std::function<double(double)>& f, double value, double scale) {
   const double y = f(value);
   if (!std::isfinite(y) || !std::isfinite(scale)) return {y, std::fabs(y)};
-  // Chords of lengths between those of float32's errors and of 16 bits'.
+  // Chords at lengths from float32's errors to those of 16 bits.
   double slope = 0;
   for (const double length : {0x1p-20, 0x1p-12, 0x1p-5})
     for (const double step : {-length, length})
@@ -316,7 +316,7 @@ double round_small(double value, DType dtype, bool saturate, std::string_view mo
   constexpr double nan = std::numeric_limits<double>::quiet_NaN();
   const SmallFormat format = small_format(dtype).value();
   if (std::isnan(value)) return format.specials == Specials::none ? -0.0 : nan;
-  // The finite magnitudes in order, as their codes are; the next one, were there more, is the first beyond.
+  // The finite magnitudes in increasing order, followed by the next value of an unbounded format.
   std::vector<double> numbers;
   for (unsigned code = 0; code < 256; ++code) {
     const double number = decode(code, format);

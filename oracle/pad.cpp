@@ -1,4 +1,4 @@
-// Reference of Pad, element by element, one axis after the other as the ONNX specification's table has it.
+// Reference of Pad: one axis after the other, element by element.
 
 #include <algorithm>
 #include <numeric>
@@ -20,7 +20,7 @@ std::vector<std::int64_t> positions(std::int64_t dim, std::int64_t before, std::
   if (after < 0) kept.erase(kept.end() + after, kept.end());
   const std::vector<std::int64_t> middle = kept;
   std::vector<std::int64_t> in_front;  // from the middle outwards
-  // One element further at a time: reflect bounces between the ends, wrap starts over.
+  // Extends by one element: reflect bounces between the ends, wrap starts over.
   const auto grow = [&](bool front) {
     const auto n = static_cast<std::int64_t>(middle.size());
     std::int64_t at = front ? 0 : n - 1, direction = front ? 1 : -1;

@@ -1,4 +1,4 @@
-// References of poolings: every window tap by tap, any number of spatial dimensions.
+// References of pooling: every window tap by tap, any number of spatial dimensions.
 
 #include <algorithm>
 #include <cmath>
@@ -36,10 +36,10 @@ Axis resolve(const AttributeList& attributes, std::size_t i, std::size_t dims, s
     a.end = list("pads", dims + i, 0);
   }
   const bool ceil = integer(attributes, "ceil_mode", 0) != 0;
-  // Count the windows one by one: each begins on the image or its leading pad; without ceil_mode each also ends inside.
+  // Counts the windows. Each begins on the image or its leading pad; without ceil_mode each also ends inside.
   for (std::int64_t at = -a.begin;; at += a.stride, ++a.out) {
     if (at + extent <= in + a.end) continue;
-    // The first window that sticks out belongs to ceil_mode when the one before it did not end exactly at the border.
+    // ceil_mode adds a window beyond the border only if the window before it did not end exactly there.
     const bool exact = at - a.stride + extent == in + a.end;
     if (ceil && !exact && at < in) ++a.out;
     return a;
@@ -90,7 +90,7 @@ std::vector<Array> pool(const AttributeList& attributes, Inputs inputs, Kind kin
         std::int64_t number = 0;
         if (column_major)
           for (std::size_t i = dims; i-- > 0;) number = number * axes[i].in + from[2 + i];
-        // Images and channels are counted alike in both orders.
+        // Images and channels have the same positions in both orders.
         Index plane = from;
         std::fill(plane.begin() + 2, plane.end(), 0);
         indices.values[o] = static_cast<double>(column_major ? flat_of(x.shape, plane) + number : flat);
@@ -140,8 +140,7 @@ std::vector<Array> global_pool(const AttributeList& attributes, Inputs inputs) {
   return {y};
 }
 
-// Each element goes to its index in the tensor that the window's attributes give, which is then put into the corner of
-// one of output_shape.
+// Each element goes to its index within the unpooled tensor, which then fills the corner of output_shape.
 std::vector<Array> max_unpool(const AttributeList& attributes, Inputs inputs) {
   const Array& x = at(inputs, 0);
   const auto kernel = integers(attributes, "kernel_shape"), strides = integers(attributes, "strides"),
@@ -159,7 +158,7 @@ std::vector<Array> max_unpool(const AttributeList& attributes, Inputs inputs) {
   return {y};
 }
 
-// Every element of every column is added to its pixel, unless that lies outside.
+// Adds every element of every column to its pixel; elements outside the image are dropped.
 std::vector<Array> col2im(const AttributeList& attributes, Inputs inputs) {
   const Array& x = at(inputs, 0);
   const std::vector<std::int64_t> image = as_integers(at(inputs, 1)), block = as_integers(at(inputs, 2));
@@ -170,7 +169,7 @@ std::vector<Array> col2im(const AttributeList& attributes, Inputs inputs) {
   const Shape taps{std::span(block)};
   std::vector<std::int64_t> places, dims{x.shape[0], x.shape[1] / taps.elems()};
   for (std::size_t i = 0; i < rank; ++i) {
-    // Blocks that lie inside the padded image, counted one by one.
+    // Counts the blocks inside the padded image.
     std::int64_t count = 0;
     while (count * strides[i] + dilations[i] * (block[i] - 1) < image[i] + pads[i] + pads[i + rank]) ++count;
     places.push_back(count);

@@ -1,5 +1,5 @@
-// References of products of 8-bit integers: those of Conv and MatMul on what is left of the operands when their zero
-// points are taken off, exact in double; quantised again with a multiplier that is a float's, as ONNX Runtime's is.
+// References of 8-bit integer products: Conv and MatMul, exact in double, of operands minus their zero points. The
+// result is requantised with a float multiplier, as in ONNX Runtime.
 
 #include <algorithm>
 #include <cmath>
@@ -11,7 +11,7 @@ namespace lenslet::oracle {
 
 namespace {
 
-// Element of a parameter that has one value for all, or along some axes of `shape` (aligned at `first`).
+// Element of a parameter that has one value in all, or one along some axes of `shape` from `first` on.
 double parameter_at(const Array& parameter, const Shape& shape, std::int64_t flat, int first) {
   if (parameter.values.size() == 1) return parameter.values[0];
   const Index index = index_of(shape, flat);
@@ -21,7 +21,7 @@ double parameter_at(const Array& parameter, const Shape& shape, std::int64_t fla
   return parameter.values[static_cast<std::size_t>(at)];
 }
 
-// Where the axes of a parameter begin: those of full rank at 0, a list at `axis`.
+// First axis of a parameter: 0 with full rank, `axis` for a list.
 int first_axis(const Array& parameter, const Shape& shape, int axis) {
   return parameter.shape.rank() == shape.rank() ? 0 : axis;
 }
@@ -77,7 +77,7 @@ std::vector<Array> qlinear_matmul(const AttributeList&, Inputs inputs) {
   for (std::size_t i = 0; i < y.values.size(); ++i) {
     const auto flat = static_cast<std::int64_t>(i);
     const int rank = y.shape.rank();
-    // A parameter of full rank has 1 where the other operand's axis is.
+    // A parameter of full rank has 1 in the other operand's axis.
     const float left = as_float(parameter_at(a_scale, y.shape, flat, first_axis(a_scale, y.shape, rank - 2)));
     const float right = as_float(parameter_at(b_scale, y.shape, flat, first_axis(b_scale, y.shape, rank - 1)));
     multipliers.push_back(left * right / as_float(at(inputs, 6).values.at(0)));

@@ -16,7 +16,7 @@ namespace {
 
 using Function = std::function<double(double)>;
 
-// The activations of all directions. Normalised attributes name each and give every alpha and beta that one takes.
+// The activations of all directions. Normalised attributes name each one and give all its alphas and betas.
 std::vector<Function> functions_of(const AttributeList& attributes) {
   const std::vector<double> alphas = reals(attributes, "activation_alpha"),
                             betas = reals(attributes, "activation_beta");
@@ -48,7 +48,7 @@ std::vector<Function> functions_of(const AttributeList& attributes) {
   return all;
 }
 
-// What a step rounds is passed on by the steps behind it: a state has a scale of its own, as a sum's terms do.
+// Later steps propagate the rounding of earlier ones, so a state carries its own scale.
 Scaled operator*(const Scaled& a, const Scaled& b) {
   return {a.value * b.value, std::hypot(a.scale * b.value, a.value * b.scale)};
 }

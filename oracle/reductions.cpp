@@ -1,4 +1,4 @@
-// References of reductions and of operators that compute shapes, constants and types.
+// References of reductions and of operators that produce shapes, constants and types.
 
 #include <algorithm>
 #include <cmath>
@@ -17,7 +17,7 @@ namespace {
 
 using Values = std::vector<double>;
 
-// The elements that each output element is made of, in order of their index, handed to `f` as one list.
+// Calls f(the input elements of an output element, in the order of their index) for each one.
 std::vector<Array> over_axes(const Array& x, const std::vector<bool>& reduced, bool keep_dims, DType dtype,
                              const std::function<Scaled(const Values&)>& f) {
   std::vector<std::int64_t> kept_dims, out_dims;
@@ -64,7 +64,7 @@ std::vector<Array> reduce(const AttributeList& attributes, Inputs inputs) {
           return Scaled{f(values), 0};
       });
   if (is_integer(x.dtype))
-    for (double& value : y.front().values)  // an extreme of nothing is the type's own
+    for (double& value : y.front().values)  // the extreme of an empty set is the type's own limit
       value = std::clamp(std::trunc(value), lowest(x.dtype), highest(x.dtype));
   return y;
 }
@@ -79,7 +79,7 @@ Scaled mean(const Values& values) {
   const auto count = static_cast<double>(values.size());
   return {total.value / count, total.scale / count};
 }
-// The first NaN if there is one, as NumPy has it; else the first element that is `better` than all before it.
+// The first NaN, as in NumPy; without one the first element that is `better` than all before it.
 std::size_t extreme_at(const Values& values, bool (*better)(double, double), bool last) {
   std::size_t where = 0;
   for (std::size_t i = 1; i < values.size(); ++i) {
@@ -114,7 +114,7 @@ double l1(const Values& values) {
   return total;
 }
 double l2(const Values& values) { return std::sqrt(sum_square(values)); }
-// The sum's error is relative to it, and so its logarithm's is not.
+// The sum's error is relative to the sum; its logarithm's error is absolute.
 Scaled log_sum(const Values& values) {
   const Scaled total = sum(values);
   const double value = std::log(total.value);
@@ -122,7 +122,7 @@ Scaled log_sum(const Values& values) {
 }
 Scaled log_sum_exp(const Values& values) {
   const double most = greatest(values);
-  if (std::isinf(most)) return {most, 0};  // inf - inf says nothing; there is no NaN
+  if (std::isinf(most)) return {most, 0};  // avoids inf - inf; there is no NaN here
   double total = 0;
   for (const double value : values) total += std::exp(value - most);
   return {std::log(total) + most, std::hypot(std::log(total), most, 1)};
@@ -139,7 +139,7 @@ std::vector<Array> arg_extreme(const AttributeList& attributes, Inputs inputs) {
   });
 }
 
-// Calls f(elements along `axis` in order, where each of them lies) for each line along it.
+// Calls f(elements in order, their offsets) for each line along `axis`.
 void for_each_line(const Array& x, int axis,
                    const std::function<void(const Values&, const std::vector<std::size_t>&)>& f) {
   for (std::int64_t i = 0; i < x.shape.elems(); ++i) {
@@ -187,7 +187,7 @@ std::vector<Array> top_k(const AttributeList& attributes, Inputs inputs) {
   const auto better = integer(attributes, "largest", 1) != 0 ? above : below;
   Array y = zeros(x.shape.with(axis, k), x.dtype), where = zeros(y.shape, DType::i64);
   for_each_line(x, axis, [&](const Values& values, const std::vector<std::size_t>& places) {
-    // NaN before all numbers, as extreme_at() has it; what is equal in its order.
+    // NaN comes first, as in extreme_at(); equal elements keep their order.
     std::vector<std::size_t> order(values.size());
     std::iota(order.begin(), order.end(), std::size_t{0});
     std::ranges::stable_sort(order, [&](std::size_t a, std::size_t b) {
@@ -273,21 +273,20 @@ std::vector<Array> range(const AttributeList&, Inputs inputs) {
   return {y};
 }
 
-// Integers wrap modulo 2^bits; floats are cut towards zero and clamped, to fewer than 8 bits as an int64 that wraps;
-// NaN becomes 0.
+// Integers wrap modulo 2^bits. Floats are truncated and clamped; below 8 bits an int64 then wraps. NaN becomes 0.
 double to_integer(double value, bool from_integer, IntegerType type) {
   if (std::isnan(value)) return 0;
   const double modulus = std::ldexp(1.0, type.bits);
   const double low = type.is_signed ? -modulus / 2 : 0.0, high = low + modulus - 1;
   if (type.bits < 8) {
-    const double whole = value >= 0x1p63 ? -1 : std::max(std::trunc(value), -0x1p63);  // -1: all ones, as 2^63 - 1 ends
+    const double whole = value >= 0x1p63 ? -1 : std::max(std::trunc(value), -0x1p63);  // -1: all ones, as in 2^63 - 1
     const double rest = std::fmod(whole, modulus), wrapped = rest < 0 ? rest + modulus : rest;
     return wrapped > high ? wrapped - modulus : wrapped;
   }
   if (!from_integer) return std::clamp(std::trunc(value), low, high);
   double wrapped = std::fmod(value - low, modulus);
   if (wrapped < 0) wrapped += modulus;
-  const bool fits = value >= low && value <= high;  // as it is: a 64-bit modulus leaves no low bits
+  const bool fits = value >= low && value <= high;  // unchanged: a modulus of 2^64 would lose the low bits
   return fits ? value : wrapped + low;
 }
 
@@ -327,7 +326,7 @@ std::vector<Array> cast_like(const AttributeList& attributes, Inputs inputs) {
   return {cast_to(at(inputs, 1).dtype, attributes, at(inputs, 0))};
 }
 
-// The bytes of the elements, read as another type.
+// Reinterprets the elements' bytes.
 std::vector<Array> bit_cast(const AttributeList& attributes, Inputs inputs) {
   const Tensor x = to_tensor(at(inputs, 0));
   Tensor y(dtype_of_number(integer(attributes, "to", 0)), x.shape());

@@ -40,7 +40,7 @@ Real original(const std::string& mode, const Axis& a, Real x) {
 double nearest(const std::string& mode, const Axis& a, double x) {
   const double down = std::floor(x);
   if (mode == "floor" || x == down) return down;
-  if (mode == "floor_or_ceil") return a.scale < 1 ? down + 1 : down;  // opset 10: the node case of ONNX 1.5
+  if (mode == "floor_or_ceil") return a.scale < 1 ? down + 1 : down;  // opset 10: the node test case of ONNX 1.5
   if (mode == "ceil") return down + 1;
   if (mode == "round_prefer_floor") return x - down <= 0.5 ? down : down + 1;
   return x - down < 0.5 ? down : down + 1;
@@ -51,7 +51,7 @@ struct Tap {
   double weight;
 };
 
-/// What elements of a line of the input weigh for element x of the output; none: it lies beyond the input.
+/// Elements and weights for output x of a line; empty outside the input.
 std::vector<Tap> weights(const AttributeList& attributes, const Axis& a, double x) {
   const std::string mode = text(attributes, "mode", "nearest");
   const std::string coordinates = text(attributes, "coordinate_transformation_mode", "half_pixel");
@@ -117,9 +117,8 @@ std::vector<Axis> axes_of(const AttributeList& attributes, Inputs inputs) {
   return all;
 }
 
-/// Of integers ONNX leaves open how a blend is rounded: this is ONNX Runtime's float32, truncated. An element is the
-/// sum over the corners of a cell, the last axis fastest, of the corner times the product of its weights, from that of
-/// the last axis on.
+/// ONNX leaves the rounding of integers open: this is ONNX Runtime's float32, truncated. An element sums the corners of
+/// its cell, the last axis fastest, each times the product of its weights, the last axis first.
 Array linear_integers(const AttributeList& attributes, const Array& x, const std::vector<Axis>& axes) {
   struct Cell {
     std::int64_t low, high;
@@ -130,16 +129,16 @@ Array linear_integers(const AttributeList& attributes, const Array& x, const std
   const auto from = [&](const Axis& a, std::int64_t j) {
     if (stays(a)) return static_cast<float>(j);
     if (coordinates != "half_pixel_symmetric") return original(coordinates, a, static_cast<float>(j));
-    const auto scale = static_cast<float>(a.scale);  // everything after the first quotient is in double there
+    const auto scale = static_cast<float>(a.scale);  // ONNX Runtime computes in double after the first quotient
     const auto part = static_cast<double>(static_cast<float>(a.out) / (scale * static_cast<float>(a.in)));
     return static_cast<float>(static_cast<double>(a.in) / 2 * (1 - part) +
                               (static_cast<double>(j) + 0.5) / static_cast<double>(scale) - 0.5);
   };
-  // All axes of an image or a volume go into the sum, unless axes before them change.
+  // All axes of an image or volume share one sum, unless an axis before them changes.
   const int rank = x.shape.rank(), own = rank == 2 || rank == 4 ? 2 : rank == 3 || rank == 5 ? 3 : 0;
   const bool before = std::any_of(axes.begin(), axes.end() - own, [&](const Axis& a) { return !stays(a); });
   Shape shape = x.shape;
-  std::vector<std::vector<Cell>> cells;  // by axis; empty: it stays as it is
+  std::vector<std::vector<Cell>> cells;  // by axis; empty: the axis is copied
   for (int d = 0; d < rank; ++d) {
     const Axis& a = axes[static_cast<std::size_t>(d)];
     shape = shape.with(d, a.out);
@@ -190,7 +189,7 @@ std::vector<Array> resize(const AttributeList& attributes, Inputs inputs) {
     return {linear_integers(attributes, x, axes)};
   for (int d = 0; d < x.shape.rank(); ++d) {
     const Axis& a = axes[static_cast<std::size_t>(d)];
-    if (a.in == a.out && a.scale == 1 && a.start == 0 && a.end == 1) continue;  // stays as it is, whatever the formula
+    if (a.in == a.out && a.scale == 1 && a.start == 0 && a.end == 1) continue;  // copied, whatever the formula
     Array y = sums(x.shape.with(d, a.out), x.dtype);
     std::vector<std::vector<Tap>> taps;  // by output element
     for (std::int64_t j = 0; j < a.out; ++j) taps.push_back(weights(attributes, a, static_cast<double>(j)));

@@ -14,7 +14,7 @@ using Dims = std::vector<std::int64_t>;
 
 [[noreturn]] void refuse(const std::string& what) { throw Error(ErrorKind::invalid_argument, "oracle: " + what); }
 
-// An attribute, or the input that took its place.
+// An attribute, or the input that replaced it in later opsets.
 std::vector<std::int64_t> argument(const AttributeList& attributes, std::string_view name, Inputs inputs,
                                    std::size_t input) {
   if (has(attributes, name)) return integers(attributes, name);
@@ -116,7 +116,7 @@ std::vector<Array> concat(const AttributeList& attributes, Inputs inputs) {
   const int axis = axis_of(integer(attributes, "axis", 0), first.shape.rank());
   std::int64_t total = 0;
   for (const Array& x : inputs) total += x.shape[axis];
-  std::vector<std::pair<std::size_t, std::int64_t>> sources;  // by position along the axis: an input, and where in it
+  std::vector<std::pair<std::size_t, std::int64_t>> sources;  // by position along the axis: the input, and where in it
   for (std::size_t k = 0; k < inputs.size(); ++k)
     for (std::int64_t i = 0; i < inputs[k].shape[axis]; ++i) sources.emplace_back(k, i);
   Array y = zeros(first.shape.with(axis, total), first.dtype);
@@ -154,7 +154,7 @@ std::vector<Array> split(const AttributeList& attributes, Inputs inputs) {
   return outputs;
 }
 
-// The positions that NumPy's a[start:end:step] names.
+// The positions of NumPy's a[start:end:step].
 std::vector<std::int64_t> positions(std::int64_t dim, std::int64_t start, std::int64_t end, std::int64_t step) {
   const auto clamp = [dim](std::int64_t position, std::int64_t low, std::int64_t high) {
     if (position < 0) position += dim;
@@ -273,8 +273,8 @@ std::vector<Array> channel_shuffle(const AttributeList& attributes, Inputs input
   return results;
 }
 
-// Relabel is a Transpose between channels-first and channels-last that moves no bytes; kind "pixels" makes one row of
-// each image of the latter, "layout" keeps the shape.
+// Relabel is a Transpose between channels-first and channels-last that moves no bytes. Kind "pixels" flattens each
+// channels-last image to one row, "layout" keeps the shape.
 std::vector<Array> relabel(const AttributeList& attributes, Inputs inputs) {
   const Array& x = at(inputs, 0);
   const Shape& s = x.shape;

@@ -1,4 +1,4 @@
-// References of the operators on sparse values, from docs/sparse.md: sites in ordered maps, pairs tap by tap.
+// References of the operators on sparse values (docs/sparse.md): sites in ordered maps, pairs tap by tap.
 
 #include <algorithm>
 #include <cmath>
@@ -13,7 +13,7 @@ namespace lenslet::oracle {
 
 namespace {
 
-/// Image and coordinates, in the order in which sites stand.
+/// Image and coordinates, in the order of a site list.
 using Site = std::vector<std::int64_t>;
 
 std::vector<Site> sites_of(const Array& indices) {
@@ -62,7 +62,7 @@ struct Window {
     return kind == "regular" ? (size[a] + zeros - span) / stride[a] + 1
                              : (size[a] - 1) * stride[a] - zeros + span + extra[a];
   }
-  /// Where input `in` goes through a tap; false: to no output.
+  /// The output that input `in` reaches through a tap; false if there is none.
   bool output(const Site& in, const Index& tap, Site& out) const {
     out = in;
     for (std::size_t a = 0; a < size.size(); ++a) {
@@ -83,7 +83,7 @@ struct Window {
   }
 };
 
-/// f(tap, input, output) for every pair of a rulebook, those included that a submanifold's leaves out.
+/// Calls f(tap, input, output) for every pair of a rulebook, also those that a submanifold rulebook omits.
 template <typename F>
 std::int64_t for_each_pair(const Array& book, std::int64_t taps, const std::string& kind, const F& f) {
   const bool submanifold = kind == "submanifold", inverse = kind == "inverse";
@@ -106,7 +106,7 @@ std::int64_t for_each_pair(const Array& book, std::int64_t taps, const std::stri
   return outputs;
 }
 
-/// For each tap and output the input that meets it, or -1, in rows of a multiple of four.
+/// For each tap and output its input, or -1; rows are padded to a multiple of four.
 Array table_of(const Array& book, std::int64_t taps, std::int64_t max_sites, const std::string& kind) {
   Array table = none({taps, (max_sites + 3) / 4 * 4});
   for_each_pair(book, taps, kind, [&](std::int64_t tap, std::int64_t in, std::int64_t out) {
@@ -148,7 +148,7 @@ std::vector<Array> rulebook(const AttributeList& attributes, Inputs inputs) {
     begins.push_back(static_cast<std::int64_t>(ins.size()));
   }
 
-  // The bounds that follow from the number of rows.
+  // Upper bounds by the number of rows.
   std::int64_t max_sites = bound, max_pairs = bound * stored;
   if (!submanifold) {
     std::int64_t meetings = bound, cells = window.images;
@@ -306,7 +306,7 @@ std::vector<Array> voxelize(const AttributeList& attributes, Inputs inputs) {
     Site site{i / rows, 0, 0, 0};
     bool inside = true;
     for (std::size_t a = 0; a < 3; ++a) {
-      // Which cell a point is in is stated in float32; what becomes of it there is not.
+      // The cell of a point is defined in float32; later values are not.
       const auto x = static_cast<float>(points.values[static_cast<std::size_t>(i * columns) + a]);
       const float cell = std::floor((x - static_cast<float>(low[a])) / static_cast<float>(size[a]));
       inside = inside && cell >= 0 && cell < std::round((high[a] - low[a]) / size[a]);

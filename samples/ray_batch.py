@@ -1,11 +1,10 @@
 #!/usr/bin/env python3
-"""Says what is on the photos of a folder, with Ray Data: on this machine, or on the cluster that RAY_ADDRESS names.
+"""Classifies the photos of a folder with Ray Data: on this machine, or on the cluster that RAY_ADDRESS names.
 
     python samples/ray_batch.py FOLDER [--model NET.onnx] [--output FOLDER]
 
-Without --model it is the default one (`lenslet fetch`). On a cluster, every machine needs folder and model at these
-paths.
-Needs lenslet, ray, pyarrow and pandas. docs/scale-out.md says when this pays.
+The default model comes from `lenslet fetch`. On a cluster, every machine needs folder and model at these paths. Needs
+lenslet, ray, pyarrow and pandas. docs/scale-out.md says when this pays.
 """
 
 import argparse
@@ -38,8 +37,8 @@ def main():
         ray.init(address="local", include_dashboard=False, log_to_driver=False, logging_level="error")
     logging.getLogger("ray.data").setLevel(logging.WARNING)
 
-    # A worker for each core, with one thread. Each holds 0.9 of its core by Ray's books, which leaves something for the
-    # tasks that read: workers that hold all cores wait for ever for pictures that nobody may read.
+    # A worker with one thread for each core. Each reserves 0.9 of its core, which leaves some for the tasks that read:
+    # workers with whole cores would wait forever for pictures.
     cores = int(ray.cluster_resources()["CPU"])
     photos = ray.data.read_binary_files(os.path.abspath(arguments.folder), include_paths=True, num_cpus=0.1)
     found = photos.map_batches(

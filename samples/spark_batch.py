@@ -1,18 +1,17 @@
 #!/usr/bin/env python3
-"""Says what is on the photos of a folder, with Spark: on this machine, or by spark-submit on a cluster.
+"""Classifies the photos of a folder with Spark: on this machine, or by spark-submit on a cluster.
 
     python samples/spark_batch.py FOLDER [--model NET.onnx] [--output FOLDER]
 
-Without --model it is the default one (`lenslet fetch`). On a cluster, every machine needs folder and model at these
-paths.
-Needs lenslet, pyspark, pyarrow, pandas below 3, and Java 17. docs/scale-out.md says when this pays.
+The default model comes from `lenslet fetch`. On a cluster, every machine needs folder and model at these paths. Needs
+lenslet, pyspark, pyarrow, pandas below 3, and Java 17. docs/scale-out.md says when this pays.
 """
 
 import argparse
 import os
 import sys
 
-# The workers' Python is this one.
+# The workers use this Python.
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 
 from pyspark.sql import SparkSession

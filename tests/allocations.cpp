@@ -23,7 +23,7 @@ std::atomic<int> counted{0};
 std::atomic<std::int64_t> live{0};
 
 constexpr int never = -1;
-// Of one thread: workers that start or sleep do not shift the count.
+// For one thread, so that workers that start or sleep do not shift the count.
 thread_local int left = never;  // until the refusal
 thread_local bool keeps_refusing = false, refused = false;
 

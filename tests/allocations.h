@@ -1,15 +1,15 @@
 #pragma once
-// What a test's process asks operator new for: counted, and refused on wish. Link allocations.cpp into the test, which
-// replaces operator new; under the sanitizers, which bring their own, nothing is counted and nothing is refused.
+// Counts and, on request, refuses allocations of a test's process. Link allocations.cpp into the test, which replaces
+// operator new. Sanitizers bring their own; under them nothing is counted or refused.
 
 #include <cstdint>
 
 namespace lenslet::test {
 
-/// Whether this build counts.
+/// Whether this build counts allocations.
 bool allocations_are_counted();
 
-/// What is allocated, by any thread, while one of these lives. One at a time.
+/// Counts allocations of all threads during its lifetime. Only one at a time.
 class AllocationCount {
  public:
   AllocationCount();
@@ -19,18 +19,18 @@ class AllocationCount {
   int count() const;
 };
 
-/// Refuses allocation number `n` (from 0) of the calling thread and then no other. With `and_all_after`, those too.
+/// Refuses allocation number `n` (from 0) of the calling thread, and with `and_all_after` also all later ones.
 class AllocationFailure {
  public:
   explicit AllocationFailure(int n, bool and_all_after = false);
   ~AllocationFailure();
   AllocationFailure(const AllocationFailure&) = delete;
   AllocationFailure& operator=(const AllocationFailure&) = delete;
-  /// Whether it came to that.
+  /// Whether an allocation was refused.
   bool happened() const;
 };
 
-/// Allocated and not freed yet.
+/// Number of allocations that are not yet freed.
 std::int64_t live_allocations();
 
 }  // namespace lenslet::test

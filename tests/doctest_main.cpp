@@ -1,5 +1,5 @@
-// LENSLET_INSTRUCTION_SET=AVX2 runs all tests with no better instruction set than that; with LENSLET_LESSER_ONLY, too,
-// none if it is this CPU's best: the same tests run by that anyway.
+// LENSLET_INSTRUCTION_SET=AVX2 limits all tests to that instruction set. With LENSLET_LESSER_ONLY no test runs if it is
+// this CPU's best, because the normal run covers it.
 
 #define DOCTEST_CONFIG_IMPLEMENT
 #include <doctest/doctest.h>

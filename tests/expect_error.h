@@ -1,5 +1,5 @@
 #pragma once
-// Errors as tests want them: kind and text.
+// Checks of an Error's kind and text.
 
 #include <doctest/doctest.h>
 
@@ -10,7 +10,7 @@
 
 namespace lenslet::test {
 
-/// The Error that `f` throws; fails the test when it throws none.
+/// The Error that `f` throws; fails the test if it throws none.
 template <typename F>
 Error error_of(F&& f) {
   try {
@@ -22,7 +22,7 @@ Error error_of(F&& f) {
   return {ErrorKind::internal, ""};
 }
 
-/// What `f` is refused for, an Error of that kind with its context; empty where it is not.
+/// The message with context of an Error of that kind; empty if `f` throws none.
 template <typename F>
 std::string refusal_of(ErrorKind kind, F&& f) {
   try {
@@ -36,7 +36,7 @@ std::string refusal_of(ErrorKind kind, F&& f) {
 
 inline bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
-/// `f` throws an Error of that kind whose what(), one line, contains the text.
+/// Checks that `f` throws an Error of that kind whose what(), one line, contains the text.
 template <typename F>
 void check_error(ErrorKind kind, const std::string& part, F&& f, const char* file = __builtin_FILE(),
                  int line = __builtin_LINE()) {
@@ -49,6 +49,6 @@ void check_error(ErrorKind kind, const std::string& part, F&& f, const char* fil
 
 }  // namespace lenslet::test
 
-/// The same of an expression.
+/// The same for an expression.
 #define CHECK_ERROR(expression, wanted_kind, part) \
   ::lenslet::test::check_error(::lenslet::ErrorKind::wanted_kind, part, [&] { (void)(expression); })

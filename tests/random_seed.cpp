@@ -13,7 +13,7 @@ namespace {
 
 std::optional<unsigned> seed_of_case;
 
-/// Says of a case that failed how to have it again.
+/// Prints how to repeat a failed case.
 class SeedListener final : public doctest::IReporter {
  public:
   explicit SeedListener(const doctest::ContextOptions& options) : options_(options) {}

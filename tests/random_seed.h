@@ -2,8 +2,8 @@
 
 namespace lenslet::test {
 
-/// A seed for what the running test case draws, drawn once a case. A case that fails names it, and
-/// LENSLET_TEST_SEED=THAT draws the same again.
+/// A random seed for the running test case, the same throughout the case. A failed case prints it, and
+/// LENSLET_TEST_SEED=SEED repeats it.
 unsigned random_seed();
 
 }  // namespace lenslet::test

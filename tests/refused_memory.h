@@ -1,5 +1,5 @@
 #pragma once
-// Memory that is short, at each place where some is asked for.
+// Fails allocations, one after the other.
 
 #include <doctest/doctest.h>
 
@@ -11,11 +11,11 @@
 
 namespace lenslet::test {
 
-/// Calls `work` with its first allocation refused, then its second, and so on until none is; alone, and with all that
-/// come after. Whenever it fails, it must be with an Error of kind limit, and nothing may be left behind.
+/// Calls `work` with its first allocation refused, then its second, and so on until none is: the single one, and with
+/// all later ones. Each failure must be an Error of kind limit, and must leave nothing behind.
 template <typename Work>
 void check_refused_memory(const Work& work) {
-  work();  // what is made once in a process is there
+  work();  // makes everything that is made once in a process
   if (!allocations_are_counted()) return;
   for (const bool and_all_after : {false, true}) {
     bool happened = true;
@@ -25,7 +25,7 @@ void check_refused_memory(const Work& work) {
       std::optional<ErrorKind> kind;
       bool other = false;
       std::int64_t before = 0;
-      for (int time = 0; time < 2; ++time) {  // what a failure makes once in a process is there then, too
+      for (int time = 0; time < 2; ++time) {  // and everything that a failure makes once in a process
         before = live_allocations();
         kind.reset();
         const AllocationFailure failure(n, and_all_after);
@@ -40,7 +40,7 @@ void check_refused_memory(const Work& work) {
       }
       REQUIRE_FALSE(other);
       REQUIRE(live_allocations() == before);
-      // Where it can be done without (a stream that cannot be read counts as missing), it may get through.
+      // It may succeed if it can do without the memory (an unreadable stream counts as missing).
       if (kind) REQUIRE(*kind == ErrorKind::limit);
       if (!happened) REQUIRE_FALSE(kind);
       REQUIRE(n < 100000);

@@ -1,5 +1,5 @@
 #pragma once
-// Where the acceptance data lies: shared/data beside the repository (not part of it).
+// Location of the acceptance data: shared/data beside the repository (not part of it).
 
 #include <filesystem>
 #include <optional>
@@ -7,7 +7,7 @@
 
 namespace lenslet::test {
 
-/// shared/data/NAME, or nothing when the data is not there. LENSLET_SOURCE_DIR is a compile definition of the tests.
+/// shared/data/NAME, or nothing if it is missing. LENSLET_SOURCE_DIR is a compile definition of the tests.
 inline std::optional<std::filesystem::path> shared_data(const std::string& name) {
   const std::filesystem::path source(LENSLET_SOURCE_DIR);
   for (const auto& root : {source / "shared", source.parent_path() / "shared"}) {
@@ -20,7 +20,7 @@ inline std::optional<std::filesystem::path> shared_data(const std::string& name)
 
 }  // namespace lenslet::test
 
-/// Leaves the doctest case, with a message that says which data is missing.
+/// Leaves the doctest case with a message that names the missing data.
 #define LENSLET_REQUIRE_SHARED(variable, name)                                          \
   const auto variable##_found = ::lenslet::test::shared_data(name);                     \
   if (!variable##_found) {                                                              \

@@ -1,5 +1,5 @@
 #pragma once
-// Tensors as tests make and compare them.
+// Makes and compares tensors for tests.
 
 #include <cstring>
 #include <random>
@@ -8,7 +8,7 @@
 
 namespace lenslet::test {
 
-/// Normal random f32 in a fixed order for a seed: 1.0 standard deviation around `mean`.
+/// Normal random f32 with a deviation of 1.0 around `mean`, in a fixed order for a seed.
 inline Tensor random_f32(const Shape& shape, unsigned seed, double mean = 0, double deviation = 1) {
   std::mt19937 generator(seed);
   std::normal_distribution<double> normal(mean, deviation);
@@ -17,7 +17,7 @@ inline Tensor random_f32(const Shape& shape, unsigned seed, double mean = 0, dou
   return tensor;
 }
 
-/// Of one type, shape and format, and the same bit for bit.
+/// Same type, shape and format, and equal bits.
 inline bool equal(const Tensor& a, const Tensor& b) {
   return a.dtype() == b.dtype() && a.shape() == b.shape() && a.format() == b.format() &&
          (a.bytes() == 0 || std::memcmp(a.data(), b.data(), a.bytes()) == 0);

@@ -1,5 +1,5 @@
 #pragma once
-// Cases that run on each device, of which some are not here.
+// Cases that run on each device, even if some are missing.
 
 #include <doctest/doctest.h>
 
@@ -9,7 +9,7 @@
 
 namespace lenslet::test {
 
-/// Is "cpu", or "cuda" for the first CUDA device, usable? If not, says so in words that CTest takes for a skipped case.
+/// Whether "cpu", or "cuda" for the first CUDA device, is usable. If not, prints a line that CTest counts as skipped.
 inline bool device_is_here(const std::string& device) {
   if (device == "cpu") return true;
   const DeviceReport report = query_devices();

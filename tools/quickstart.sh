@@ -22,13 +22,13 @@ while [ $# -gt 0 ]; do
 done
 if [ -z "$cuda" ]; then
   cuda=OFF
-  # The toolkit alone says nothing; under WSL there is no device file.
+  # The toolkit alone proves no GPU; WSL has no device file.
   if compgen -G '/dev/nvidia[0-9]*' >/dev/null || [[ $(nvidia-smi -L 2>/dev/null) == GPU\ * ]]; then cuda=AUTO; fi
 fi
 
 install_missing "${lenslet_build_packages[@]}" "${lenslet_fetch_packages[@]}"
 
-# The fetch waits for the network, the build for the processor.
+# Runs in parallel: the fetch waits for the network, the build for the processor.
 fetch_log=$(mktemp)
 tools/scripts/fetch_default_model.sh >"$fetch_log" 2>&1 &
 fetching=$!

@@ -38,8 +38,8 @@ make_python_env "${cluster[@]}"
 make_cutlass
 [ -d ../shared/data ] || say "no ../shared/data: the tests over the shared models and photos will report as skipped"
 
-# failures_in FOLDER: what each test that failed there said of errors, else its last lines, so that it stands at the end
-# of the log; and the seed of what was drawn (LENSLET_TEST_SEED).
+# failures_in FOLDER: repeats each failed test's errors, else its last lines, at the end of the log, and the seed of
+# random data (LENSLET_TEST_SEED).
 failures_in() {
   local name output
   output=$(mktemp)
@@ -73,9 +73,9 @@ run_tests() {
 
 if [ $sanitize = 1 ]; then
   install_missing "${lenslet_sanitize_packages[@]}"
-  # Memory that is not to be had is an Error of ours, tested as such, not the end of the process.
+  # Failed allocations are Errors, tested as such, and must not end the process.
   export ASAN_OPTIONS=allocator_may_return_null=1 TSAN_OPTIONS=allocator_may_return_null=1
-  # Sweeps that take the same way many times draw fewer cases: the Release tests below draw them all.
+  # Sweeps over equivalent cases draw fewer of them: the Release tests below draw them all.
   [ $deep = ON ] || export LENSLET_TEST_REDUCED=1
   phase "building with AddressSanitizer and UndefinedBehaviorSanitizer: build/asan"
   configure build/asan --preset asan -DLENSLET_SANITIZE_ALL=$deep
@@ -93,7 +93,7 @@ fi
 phase "building: build/test"
 configure build/test -DCMAKE_BUILD_TYPE=Release "${cuda[@]}"
 build build/test
-[ ${#cuda[@]} = 0 ] || ! command -v nvcc >/dev/null || build build/test --target benches-cuda # which no test runs
+[ ${#cuda[@]} = 0 ] || ! command -v nvcc >/dev/null || build build/test --target benches-cuda # no test runs these
 if [ $wheel = 1 ]; then
   phase "building the Python wheel"
   # With the kernels of build/test, which ccache has.
@@ -105,4 +105,4 @@ fi
 phase "testing"
 run_tests build/test "$@"
 phases_done
-grep '% tests passed' build/test/ctest.log # once more, below CTest's lists of labels and skipped tests: the log's last line
+grep '% tests passed' build/test/ctest.log # again, after CTest's lists of labels and skipped tests: the log's last line

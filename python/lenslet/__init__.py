@@ -5,7 +5,7 @@
     runner = lenslet.Model("net.onnx").runner(threads=2)
     scores = runner(x)                                  # NumPy, PyTorch, CuPy, or with DLPack
 
-Errors are lenslet.Error, of a class for each kind. docs/python.md says more.
+Errors are subclasses of lenslet.Error, one for each kind. docs/python.md has the details.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ import signal
 import sys
 from typing import Dict, List, NoReturn, Optional
 
-# Verbs that are written in Python: modules with main(arguments) -> exit code. All others are the native command's.
+# Verbs implemented in Python: modules with main(arguments) -> exit code. All others belong to the native command.
 PYTHON_VERBS: Dict[str, str] = {
     "fetch": "lenslet.fetch",
     "serve": "lenslet.serve",
@@ -19,12 +19,12 @@ PYTHON_VERBS: Dict[str, str] = {
 def _native(arguments: List[str]) -> NoReturn:
     from ._library import library
 
-    # Python's handler would only note a Ctrl-C until the command returns.
+    # Python's handler would only record a Ctrl-C until the command returns.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     encoded = [b"lenslet", *(os.fsencode(argument) for argument in arguments)]
     code = library.lenslet_command(len(encoded), (ctypes.c_char_p * (len(encoded) + 1))(*encoded, None))
     sys.stdout.flush()
-    os._exit(code)  # the command's own end: what Python holds goes with the process
+    os._exit(code)  # ends like the native command, without Python's cleanup
 
 
 def main(arguments: Optional[List[str]] = None) -> int:

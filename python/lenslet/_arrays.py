@@ -1,5 +1,5 @@
-"""Arrays of others as lenslet_tensor, and fresh ones of their kind: NumPy's, PyTorch's, CuPy's, and whatever else has
-DLPack."""
+"""Converts arrays of NumPy, PyTorch, CuPy and others with DLPack to lenslet_tensor, and makes new arrays of their
+kind."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from . import _structs as structs
 from ._dtypes import NAMES, NUMBERS, number_of, numpy_dtype
 from .errors import InvalidArgumentError, UnsupportedError
 
-# Bits of a byte that an element does not have.
+# Bits of a byte that an element leaves unused.
 FREE_BITS = {"int4": 4, "uint4": 4, "float4_e2m1fn": 4, "int2": 6, "uint2": 6}
 
 
@@ -21,8 +21,8 @@ _from_buffer: Any = ctypes.c_char.from_buffer
 
 
 def address(array: np.ndarray[Any, Any]) -> int:
-    """Of a contiguous array. The first way takes a third of the second's time and refuses arrays that are read-only, have
-    no elements, or are of ml_dtypes' types."""
+    """Address of a contiguous array. The first method takes a third of the second's time, but refuses arrays that are
+    read-only, empty, or of ml_dtypes' types."""
     try:
         return ctypes.addressof(_from_buffer(array))
     except (TypeError, ValueError, BufferError):
@@ -47,14 +47,14 @@ def describe(
 
 
 def describe_numpy(tensor: structs.Tensor, array: np.ndarray[Any, Any], what: str, writable: bool = False) -> None:
-    """`array` is contiguous; whoever calls keeps it alive."""
+    """`array` is contiguous; the caller keeps it alive."""
     if writable and not array.flags.writeable:
         raise InvalidArgumentError(f"{what} is read-only")
     describe(tensor, address(array), number_of(array.dtype), array.shape, array.itemsize, structs.ON_HOST, what)
 
 
 def _clean(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Of elements of fewer than 8 bits: ml_dtypes leaves anything in the rest of the byte, the library wants the sign."""
+    """For elements of fewer than 8 bits: ml_dtypes ignores the unused bits, the library needs them sign-extended."""
     free = FREE_BITS.get(array.dtype.name, 0)
     if free == 0:
         return array
@@ -67,7 +67,7 @@ def library_of(array: Any) -> Optional[str]:
     root = type(array).__module__.partition(".")[0]
     if root in ("torch", "cupy"):
         return root
-    if root != "numpy" and "torch" in sys.modules:  # a subclass of somebody's
+    if root != "numpy" and "torch" in sys.modules:  # a user's subclass
         tensor = getattr(sys.modules["torch"], "Tensor", None)
         if isinstance(tensor, type) and isinstance(array, tensor):
             return "torch"
@@ -82,8 +82,7 @@ def _torch_number(dtype: Any) -> int:
 
 
 def _as_stored(array: Any, what: str, writable: bool) -> Any:
-    """PyTorch negates and conjugates by a bit beside the memory, which nobody sees who reads the memory, DLPack's readers
-    included."""
+    """PyTorch negates and conjugates lazily by a flag, which readers of the memory do not see, including DLPack's."""
     for bit, asked, resolve in (("conj", "is_conj", "resolve_conj"), ("neg", "is_neg", "resolve_neg")):
         is_set = getattr(array, asked, None)
         if callable(is_set) and is_set():
@@ -122,9 +121,8 @@ def _describe_cupy(tensor: structs.Tensor, array: Any, what: str, writable: bool
 def describe_any(
     tensor: structs.Tensor, array: Any, planned: np.dtype[Any] | None, what: str, writable: bool = False
 ) -> Any:
-    """Fills `tensor` for any kind of array and gives back what has to live as long as it is used: the array itself, or a
-    contiguous copy. Lists and numbers become arrays of the `planned` type. Whether type and shape are right is the
-    library's to judge."""
+    """Fills `tensor` for any kind of array. Returns what must stay alive while the tensor is used: the array itself, or
+    a contiguous copy. Lists and numbers become arrays of the `planned` type. The library checks type and shape."""
     library = library_of(array)
     if library == "torch":
         return _describe_torch(tensor, array, what, writable)
@@ -155,7 +153,7 @@ def describe_any(
 
 
 def _from_dlpack(array: Any, what: str) -> np.ndarray[Any, Any]:
-    """A view of it. NumPy takes what lies on the host."""
+    """A view of the array. NumPy accepts host memory."""
     try:
         return np.from_dlpack(_as_stored(array, what, False))
     except (TypeError, ValueError, RuntimeError, BufferError, AttributeError) as error:
@@ -163,7 +161,7 @@ def _from_dlpack(array: Any, what: str) -> np.ndarray[Any, Any]:
 
 
 def current_stream(arrays: Sequence[Any]) -> Optional[int]:
-    """The CUDA stream that the first array on a CUDA device is worked on by its library."""
+    """The current CUDA stream of the first CUDA array's library."""
     for array in arrays:
         library = library_of(array)
         if library == "torch" and array.device.type == "cuda":
@@ -174,7 +172,7 @@ def current_stream(arrays: Sequence[Any]) -> Optional[int]:
 
 
 def fresh_like(model: Any, number: int, shape: Tuple[int, ...]) -> Any:
-    """An output beside `model`, an input of PyTorch's or CuPy's: of its kind, on its device."""
+    """An output of the same library and device as `model`, an input of PyTorch or CuPy."""
     if library_of(model) == "torch":
         torch = sys.modules["torch"]
         kind = getattr(torch, NAMES[number], None)
@@ -187,7 +185,7 @@ def fresh_like(model: Any, number: int, shape: Tuple[int, ...]) -> Any:
 
 
 def copied(result: structs.Tensor) -> np.ndarray[Any, Any]:
-    """A NumPy array of its own with what a host tensor of the library's holds."""
+    """A new NumPy array with a copy of one of the library's host tensors."""
     shape = tuple(result.dims[axis] for axis in range(result.rank))
     array = np.empty(shape, numpy_dtype(result.dtype))
     if result.bytes:

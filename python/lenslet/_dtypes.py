@@ -1,4 +1,4 @@
-"""lenslet's element types and NumPy's. Those that NumPy lacks are ml_dtypes', where that is installed."""
+"""lenslet's element types and NumPy's. ml_dtypes provides those that NumPy lacks, if it is installed."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _OF_NUMPY = frozenset(range(NUMBERS["bool"] + 1)) - {NUMBERS["bfloat16"]}
 
 
 def numpy_dtype(number: int) -> np.dtype[Any]:
-    """UnsupportedError where neither NumPy nor ml_dtypes has it."""
+    """UnsupportedError if neither NumPy nor ml_dtypes has it."""
     name = NAMES[number]
     if number in _OF_NUMPY:
         return np.dtype(name)
@@ -52,7 +52,7 @@ def numpy_dtype(number: int) -> np.dtype[Any]:
 
 
 def number_of(dtype: np.dtype[Any]) -> int:
-    """UnsupportedError for what no tensor has (strings, complex numbers, another byte order)."""
+    """UnsupportedError for types that no tensor has (strings, complex numbers, another byte order)."""
     number = NUMBERS.get(dtype.name)
     if number is None or not dtype.isnative:
         raise UnsupportedError(f"arrays of {dtype.str if not dtype.isnative else dtype.name} are not taken")

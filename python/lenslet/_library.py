@@ -1,4 +1,4 @@
-"""The native library: found, opened, and its errors turned into exceptions. Calls release the GIL."""
+"""Finds and opens the native library, and turns its errors into exceptions. Calls release the GIL."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ API_MAJOR, API_MINOR = 1, 1
 
 Handle = c_void_p
 Out = POINTER(c_void_p)
-Text = POINTER(c_void_p)  # c_char_p would lose the address that lenslet_text_free() wants
+Text = POINTER(c_void_p)  # c_char_p would lose the address, which lenslet_text_free() needs
 Tensors = POINTER(structs.Tensor)
 
-# Arguments of what returns a lenslet_status.
+# Arguments of functions that return a lenslet_status.
 _FUNCTIONS: dict[str, list[Any]] = {
     "lenslet_negotiate": [c_uint32, c_uint32],
     "lenslet_model_load": [c_char_p, POINTER(structs.LoadOptions), Out],
@@ -65,13 +65,13 @@ _FUNCTIONS: dict[str, list[Any]] = {
 
 
 def _file() -> str:
-    """LENSLET_LIBRARY is for a package that is used from the source tree, whose library lies in the build folder."""
+    """LENSLET_LIBRARY is for using the package from the source tree, with the library in the build folder."""
     named = os.environ.get("LENSLET_LIBRARY")
     return named if named else str(pathlib.Path(__file__).parent / "lib" / "liblenslet_python.so")
 
 
 def _point_to_cublas() -> None:
-    """cuBLAS out of NVIDIA's wheels, which lie where no loader looks; opened when the first CUDA plan asks for it."""
+    """cuBLAS from NVIDIA's wheels, which no loader searches. It is opened when the first CUDA plan needs it."""
     if "LENSLET_CUBLAS" in os.environ:
         return
     nvidia = importlib.util.find_spec("nvidia")
@@ -109,12 +109,12 @@ library = _open()
 
 
 def text_of(value: bytes | None) -> str:
-    """Names and messages are UTF-8, but for bytes that a file brought."""
+    """Names and messages are UTF-8, except for bytes from a file."""
     return (value or b"").decode("utf-8", "replace")
 
 
 def last_error(status: int) -> Error:
-    """The exception for a status that is not 0, of the last call in this thread."""
+    """The exception for a nonzero status of this thread's last call."""
     kind = BY_STATUS.get(status, InternalError)
     return kind(text_of(library.lenslet_last_error()), text_of(library.lenslet_last_error_details()))
 
@@ -125,7 +125,7 @@ def check(status: int) -> None:
 
 
 def taken_text(ask: Callable[[Any], int]) -> str:
-    """The text that `ask` puts behind a pointer; given back."""
+    """The text that `ask` stores in a pointer; the native text is freed."""
     text = c_void_p()
     check(ask(ctypes.byref(text)))
     try:

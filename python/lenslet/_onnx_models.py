@@ -1,4 +1,4 @@
-"""ModelProtos for `lenslet.backend`: how they come into the library, edits of them, and models of one node."""
+"""ModelProtos for `lenslet.backend`: loading them, editing them, and making models of one node."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, num
 from . import InvalidArgumentError, LimitError, Model
 
 def load(model: ModelProto, external_data_dir: str | os.PathLike[str] | None) -> Model:
-    """Errors are those of lenslet.Model."""
+    """Errors as of lenslet.Model."""
     name = model.graph.name or "model"
     whole = _serialized(model)
     if whole is not None:
         return Model(whole, name=name, external_data_dir=external_data_dir)
-    # The library has read the file of weights when the folder goes.
+    # The library reads the weight file before the folder is removed.
     with tempfile.TemporaryDirectory(prefix="lenslet-backend-") as folder:
         whole = _serialized(with_weights_in(model, pathlib.Path(folder) / "weights"))
         if whole is None:
@@ -30,18 +30,19 @@ def load(model: ModelProto, external_data_dir: str | os.PathLike[str] | None) ->
 
 
 def _serialized(message: ModelProto) -> bytes | None:
-    """None for what is larger than 2 GiB."""
+    """None for messages above 2 GiB."""
     try:
         data: bytes = message.SerializeToString()
         return data
-    except Exception:  # EncodeError or ValueError, in protobuf's different implementations, and for nothing else here
+    except Exception:  # EncodeError or ValueError, depending on protobuf's implementation, and nothing else
         return None
 
 
 def edited(
     model: ModelProto, as_inputs: Collection[str], ranks: Mapping[str, int], values: Mapping[str, Any]
 ) -> ModelProto:
-    """A copy: initializers `as_inputs` are inputs, inputs have these `ranks`, and those with `values` are constants."""
+    """A copy with the initializers `as_inputs` as inputs, these `ranks` of inputs, and inputs with `values` as
+    constants."""
     copy = _without(model, lambda tensor: tensor.name in as_inputs)
     inputs = list(copy.graph.input)
     del copy.graph.input[:]
@@ -77,7 +78,7 @@ def _is_large(tensor: TensorProto) -> bool:
 
 
 def _without(model: ModelProto, is_left_out: Any) -> ModelProto:
-    """A copy but for the initializers of which `is_left_out` holds, which are never copied: they may be gigabytes."""
+    """A copy without the initializers for which `is_left_out` holds. These may be gigabytes and are never copied."""
     copy = ModelProto()
     for field, value in model.ListFields():
         if field.name != "graph":
@@ -100,7 +101,7 @@ def _put(message: Any, name: str, value: Any) -> None:
 
 
 def node_feeds(node: NodeProto, inputs: Any) -> dict[str, Any]:
-    """By name: `inputs` are a mapping, or arrays for the node's inputs in order, None or nothing for those left out."""
+    """By name. `inputs` is a mapping, or arrays for the node's inputs in order; None or nothing omits one."""
     if isinstance(inputs, Mapping):
         return dict(inputs)
     given = [inputs] if isinstance(inputs, np.ndarray) else list(inputs)
@@ -115,7 +116,7 @@ def node_feeds(node: NodeProto, inputs: Any) -> dict[str, Any]:
 
 
 def model_of_node(node: NodeProto, feeds: Mapping[str, Any], outputs_info: Any, opset: int | None) -> ModelProto:
-    """`outputs_info` are pairs of type and shape; where they are None, ONNX's inference finds them."""
+    """`outputs_info` has pairs of type and shape; if it is None, ONNX's inference finds them."""
     names = [name for name in node.output if name]
     if outputs_info is None:
         outputs = [ValueInfoProto(name=name) for name in names]

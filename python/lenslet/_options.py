@@ -1,4 +1,4 @@
-"""How a model is to be run, as lenslet_plan_options."""
+"""Options of a run as lenslet_plan_options."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def encoded(text: str, what: str) -> bytes:
 
 
 def names(value: Sequence[str], what: str) -> Tuple[Any, int]:
-    """As C takes them, and how many."""
+    """As a C array, with its length."""
     if isinstance(value, str):
         raise InvalidArgumentError(f"{what} is a string, no list of names")
     listed = [encoded(name, f"a name in {what}") for name in value]
@@ -65,10 +65,10 @@ def plan_options(
     input_values: Optional[Mapping[str, Any]] = None,
     ports: Sequence[Port] = (),
 ) -> structs.PlanOptions:
-    """The arguments of Model.runner(), of a model with these inputs. What they mean to it is the library's to judge."""
+    """Converts the arguments of Model.runner() for a model with these inputs. The library checks their meaning."""
     options = structs.made(structs.PlanOptions)
     options.kept = []
-    # As the command: LENSLET_DEVICE stands in for what nobody named.
+    # As in the command, LENSLET_DEVICE is the default.
     options.device = encoded(os.environ.get("LENSLET_DEVICE") or "auto" if device == "auto" else device, "device")
     if precision is not None:
         options.precision = encoded(precision, "precision")
@@ -138,7 +138,7 @@ def _set_arrays(
 
 
 def in_order(arrays_of: Any, ports: Sequence[Port], what: str) -> List[Any]:
-    """An array for each input: given by name, as a list or tuple in the model's order, or as the only one."""
+    """One array for each input: given by name, as a list or tuple in the model's order, or as the only one."""
     if not isinstance(arrays_of, Mapping):
         return list(arrays_of) if isinstance(arrays_of, (list, tuple)) else [arrays_of]
     names = [port.name for port in ports]
@@ -154,6 +154,6 @@ def describe(
     tensor.struct_size = ctypes.sizeof(structs.Tensor)
     try:
         planned = None if port is None else numpy_dtype(NUMBERS[port.dtype])
-    except UnsupportedError:  # NumPy has no such type: it matters to lists alone
+    except UnsupportedError:  # NumPy lacks the type, which matters only for lists
         planned = None
     options.kept.append(arrays.describe_any(tensor, array, planned, what))

@@ -1,4 +1,4 @@
-"""What people have for pictures, as lenslet_picture."""
+"""Pictures of all accepted kinds as lenslet_picture."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from ._arrays import address
 from ._options import encoded
 from .errors import InvalidArgumentError, InvalidImageError
 
-# A path, an encoded picture (JPEG, PNG, BMP, PNM, WebP), an array of uint8 [H,W], [H,W,1], [H,W,3] or [H,W,4], or one of
-# PIL's.
+# A path, an encoded picture (JPEG, PNG, BMP, PNM, WebP), a uint8 array [H,W], [H,W,1], [H,W,3] or [H,W,4], or a PIL
+# image.
 Image = Union[str, "os.PathLike[str]", bytes, bytearray, memoryview, "np.ndarray[Any, Any]", Any]
 
 
@@ -27,15 +27,15 @@ def _pixels(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         raise InvalidArgumentError(f"an image of shape {list(array.shape)}: [H,W], [H,W,1], [H,W,3] or [H,W,4] is wanted")
     if array.size == 0:
         raise InvalidArgumentError(f"an image of shape {list(array.shape)} has no pixels")
-    if array.shape[2] == 4:  # alpha is dropped without blending, as of a file
+    if array.shape[2] == 4:  # alpha is dropped without blending, as for files
         array = array[:, :, :3]
     return np.ascontiguousarray(array)
 
 
 def _from_pil(image: Any) -> np.ndarray[Any, Any]:
-    """Turned upright as its EXIF orientation says, as a file's picture is."""
-    sixteen = image.mode.startswith("I;16") or (image.mode == "I" and image.format in ("PNG", "PPM"))  # of old Pillows
-    if image.mode in ("I", "F") and not sixteen:  # convert() would cut off what is above 255
+    """Turned upright by its EXIF orientation, like a file's picture."""
+    sixteen = image.mode.startswith("I;16") or (image.mode == "I" and image.format in ("PNG", "PPM"))  # old Pillows
+    if image.mode in ("I", "F") and not sixteen:  # convert() would clamp values above 255
         raise InvalidArgumentError(f"an image of PIL's mode {image.mode}: 8-bit pixels are wanted")
     try:
         upright = importlib.import_module("PIL.ImageOps").exif_transpose(image)
@@ -43,12 +43,12 @@ def _from_pil(image: Any) -> np.ndarray[Any, Any]:
             return (np.asarray(upright) >> 8).astype(np.uint8)  # the upper 8 bits
         gray = upright.mode in ("1", "L", "LA", "La")
         return np.asarray(upright.convert("L" if gray else "RGB"))
-    except (OSError, SyntaxError, ValueError) as error:  # PIL decodes late
+    except (OSError, SyntaxError, ValueError) as error:  # PIL decodes lazily
         raise InvalidImageError(f"PIL: {error}") from None
 
 
 def picture_of(image: Image) -> Tuple[structs.Picture, Any]:
-    """The struct, and what has to live as long as it is used."""
+    """The struct, and what must stay alive while it is used."""
     picture = structs.made(structs.Picture)
     if isinstance(image, (str, os.PathLike)):
         picture.file = encoded(os.fspath(image), "the picture's path")

@@ -1,4 +1,4 @@
-"""A column of pictures to classes and errors: what the workers of Ray and Spark share."""
+"""Turns a column of pictures into classes and errors: shared by the workers of Ray and Spark."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ import numpy as np
 from .classifier import Classifier
 from .errors import Error
 
-# The classes of a row, best first, or None and what is wrong with its picture.
+# The classes of a row, best first, or None and the error of its picture.
 Outcome = Tuple[Optional[List[Dict[str, Any]]], Optional[str]]
 
-# No paths: a row comes from outside, and must not open files of the machine that computes it.
+# No paths: a row comes from outside, and must not open files on the worker.
 _PICTURES = (bytes, bytearray, memoryview, np.ndarray)
 
 
 def described(error: Error) -> str:
-    """As it stands in the column `error`: the kind first, so that a query may group by it."""
+    """Text for the column `error`. The kind comes first, so that a query can group by it."""
     return f"{error.kind}: {error}"
 
 
 def outcomes(classifier: Classifier, cells: Iterable[Any], top: int) -> Iterator[Outcome]:
-    """One for each cell, in their order. What is no picture (or null) is its row's error. DeviceError is raised."""
+    """One for each cell, in order. An invalid or missing picture is an error of its row. DeviceError is raised."""
     cells, again = itertools.tee(cells)
     pictures = (cell if isinstance(cell, _PICTURES) else None for cell in again)
     for cell, result in zip(cells, classifier.classify_stream(pictures, top)):

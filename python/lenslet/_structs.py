@@ -1,5 +1,5 @@
-"""The structs of lenslet/lenslet.h and python/native/python.h, for ctypes. tests/python/structs_test.py holds them to the
-headers."""
+"""The structs of lenslet/lenslet.h and python/native/python.h, for ctypes. tests/python/structs_test.py compares them
+with the headers."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class NamedTensor(ctypes.Structure):
 
 
 class PlanOptions(ctypes.Structure):
-    kept: List[object]  # arrays that its tensors are read from
+    kept: List[object]  # arrays that its tensors point to
 
     _fields_ = [
         ("struct_size", c_size_t),
@@ -157,7 +157,7 @@ S = TypeVar("S", bound=ctypes.Structure)
 
 
 def made(kind: type[S]) -> S:
-    """A struct of zeros, which are all defaults, with its size."""
+    """A struct with its size and all other members 0, which are the defaults."""
     struct = kind()
     struct.struct_size = ctypes.sizeof(kind)
     return struct

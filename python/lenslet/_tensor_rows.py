@@ -1,4 +1,4 @@
-"""Columns of tensors through a bare model, row by row into batches of the size that it is planned for."""
+"""Runs columns of tensors through a model, row by row in batches of the planned size."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ Array = np.ndarray[Any, Any]
 class TensorRows:
     """`inputs`: {"the model's input": "column"}. `columns` are those columns, in the order of the model's inputs.
 
-    InvalidArgumentError where the model's inputs and `inputs` differ, or where an input or output does not begin with
-    the batch's axis: results could not be told apart by rows.
+    InvalidArgumentError if the model's inputs and `inputs` differ, or if an input or output does not begin with the
+    batch axis, so that results could not be assigned to rows.
     """
 
     columns: List[str]
@@ -52,7 +52,7 @@ class TensorRows:
         return results, errors
 
     def _place(self, slot: int, cells: Sequence[Any]) -> Optional[str]:
-        """Zeros where a cell does not fit: what lay there before may be slow to compute with, and is another row's."""
+        """Zeros if a cell does not fit: the old content belongs to another row, and may be slow to compute with."""
         try:
             for (name, slots), cell in zip(self._slots.items(), cells):
                 value = np.asarray(cell)

@@ -3,10 +3,10 @@
     import lenslet.backend as backend
     tests = onnx.backend.test.BackendTest(backend, __name__)
 
-Needs the package `onnx`, 1.19 or newer. What lenslet refuses by name (an operator, an element type, a published limit)
-is a `Refused` of `prepare`, or of `run` where that depends on shapes or values that come only then. A Refused is a
-`unittest.SkipTest`: test runners count the case as skipped and give the library's reason. ONNX's own
-BackendIsNotSupposedToImplementIt would make its runner count it as passed.
+Needs the package `onnx`, 1.19 or newer. If lenslet refuses something (an operator, an element type, a published limit),
+`prepare` raises `Refused`, or `run` if that depends on the run's shapes or values. Refused is a `unittest.SkipTest`:
+test runners count the case as skipped and show the library's reason. ONNX's own BackendIsNotSupposedToImplementIt would
+make its runner count it as passed.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ from onnx.backend.base import Backend, BackendRep, namedtupledict
 
 from . import Error, InvalidArgumentError, LimitError, Port, Runner, UnsupportedError, _onnx_models
 
-# Plans that are kept for shapes besides those of the first run.
+# Plans kept for other shapes than those of the first run.
 _OTHER_SHAPES = 8
-# Elements of an input that may decide shapes, as of the command (tools/verbs/bound_run.cpp).
+# Maximum number of elements of an input that may decide shapes, as in the command (tools/verbs/bound_run.cpp).
 _SHORT_LIST = 1024
-# What `prepare` hands on to the library, and what ONNX's runner hands to it of the tolerances of its own comparison.
+# Options that `prepare` passes to the library, and tolerances that ONNX's runner passes to it for its own comparison.
 _OPTIONS = ("threads", "precision", "algorithm", "flush_denormals")
 _NOT_OURS = ("rtol", "atol")
-# Bits of a byte that an element leaves free.
+# Bits of a byte that an element leaves unused.
 _FREE_BITS = {"int4": 4, "uint4": 4, "float4_e2m1fn": 4, "int2": 6, "uint2": 6}
 
 
 class Refused(UnsupportedError, unittest.SkipTest):
-    """The model is well-formed and lenslet does not do it: `str()` says why. Its cause is the library's error."""
+    """The model is valid, but lenslet does not support it: `str()` is the reason, the cause the library's error."""
 
 
 class LensletRep(BackendRep):
-    """A model on a device. One thread at a time; another thread prepares its own."""
+    """A model on a device. Use it from one thread at a time; other threads prepare their own."""
 
     def __init__(self, model: ModelProto, device: str, options: Mapping[str, Any], external_data_dir: Any) -> None:
         self._proto = model
@@ -64,17 +64,16 @@ class LensletRep(BackendRep):
         try:
             variant.plan(shapes)
         except Refused:
-            # The values of a short input may make the difference: the run will tell.
+            # The values of a short input may decide: the run will tell.
             if not any(len(shape) <= 1 for shape in shapes.values()):
                 raise
 
     def run(self, inputs: Any, **kwargs: Any) -> tuple[Any, ...]:
-        """The outputs, by number and by name, as arrays of their own.
+        """The outputs, by number and by name, as new arrays.
 
-        `inputs`: arrays for the model's inputs in order, of those without initializers or of all; or by name in a
-        mapping; or one array alone. None keeps an initializer; inputs that no node reads may be left
-        out. Types and shapes must be the model's, else `lenslet.InvalidArgumentError`. Shapes that were not seen before
-        are planned, which may be Refused.
+        `inputs`: arrays for the model's inputs in order, for all or only those without initializers; or a mapping from
+        names; or a single array. None keeps an initializer; inputs that no node reads may be left out. Types and shapes
+        must match the model, else `lenslet.InvalidArgumentError`. New shapes are planned, which may be Refused.
         """
         if kwargs:
             raise TypeError(f"run() takes no option {', '.join(kwargs)}")
@@ -94,7 +93,7 @@ class LensletRep(BackendRep):
         return self._outputs(*outputs)
 
     def _variant(self, overridden: frozenset[str], ranks: Mapping[str, int]) -> _Variant:
-        """With initializers of these names as inputs, and inputs that declare no rank having these."""
+        """The model with initializers of these names as inputs, and with these ranks for inputs that declare none."""
         key = (overridden, tuple(sorted(ranks.items())))
         if key not in self._variants:
             model = _onnx_models.edited(self._proto, overridden, ranks, {}) if overridden or ranks else self._proto
@@ -102,7 +101,7 @@ class LensletRep(BackendRep):
         return self._variants[key]
 
     def _bound_to(self, values: Mapping[str, Any], overridden: frozenset[str], ranks: Mapping[str, int]) -> _Variant:
-        """With these inputs as constants. That of the last values is kept."""
+        """The model with these inputs as constants. The one with the last values is kept."""
         key = (overridden, ranks, {name: (x.dtype.name, x.shape, x.tobytes()) for name, x in values.items()})
         if self._bound is None or self._bound[0] != key:
             model = _onnx_models.edited(self._proto, overridden, ranks, values)
@@ -130,7 +129,7 @@ class LensletRep(BackendRep):
 
 
 class _Variant:
-    """A model as the library has it, and its runner once shapes are known. What is refused is Refused."""
+    """A loaded model, and its runner once shapes are known. Raises Refused for what is not supported."""
 
     def __init__(self, model: ModelProto, options: Mapping[str, Any], external_data_dir: Any) -> None:
         self._options = options
@@ -157,11 +156,11 @@ class _Variant:
 
 
 class LensletBackend(Backend):
-    """Devices are ONNX's "CPU", "CUDA" and "CUDA:1". `options` are those of `prepare` everywhere."""
+    """Devices are ONNX's "CPU", "CUDA" and "CUDA:1". `options` are always those of `prepare`."""
 
     @classmethod
     def is_compatible(cls, model: ModelProto, device: str = "CPU", **options: Any) -> bool:
-        """Whether `prepare` does not refuse it. A damaged model is no refusal: `prepare` says what is wrong with it."""
+        """Whether `prepare` accepts the model. A damaged model counts as accepted: `prepare` reports its error."""
         try:
             cls.prepare(model, device, **options)
         except Refused:
@@ -172,11 +171,11 @@ class LensletBackend(Backend):
 
     @classmethod
     def prepare(cls, model: ModelProto, device: str = "CPU", **options: Any) -> LensletRep:
-        """Loads the model and, where no dimension of an input is free, plans it. `model` is read in later runs, too.
+        """Loads the model, and plans it if no dimension of an input is free. Later runs read `model`, too.
 
         Options: `threads`, `precision`, `algorithm` and `flush_denormals` of `lenslet.Model.runner`; and
-        `external_data_dir`, the folder of weights that the message names and does not hold. Refused for what lenslet
-        does not do; the library's other errors for a damaged model and a device that cannot be used.
+        `external_data_dir`, the folder of external weights. Raises Refused for unsupported models; the library's other
+        errors for a damaged model and an unusable device.
         """
         if not isinstance(model, ModelProto):
             raise TypeError(f"the model is a {type(model).__name__}, not a ModelProto")
@@ -195,10 +194,10 @@ class LensletBackend(Backend):
     def run_node(
         cls, node: NodeProto, inputs: Any, device: str = "CPU", outputs_info: Any = None, **options: Any
     ) -> tuple[Any, ...]:
-        """One node. `inputs`: arrays in its order, None or nothing for those that it leaves out; or by name.
+        """Runs one node. `inputs`: arrays in order, with None or nothing for omitted ones; or a mapping from names.
 
-        `outputs_info`: pairs of element type and shape, one an output; they may be left out. `opset_version` is that of
-        the node's domain, by default the newest that the package `onnx` knows.
+        `outputs_info`: optional pairs of element type and shape, one for each output. `opset_version` is that of the
+        node's domain, by default the newest that the package `onnx` knows.
         """
         opset = options.pop("opset_version", None)
         feeds = {name: _array(name, value) for name, value in _onnx_models.node_feeds(node, inputs).items()}
@@ -207,7 +206,7 @@ class LensletBackend(Backend):
 
     @classmethod
     def supports_device(cls, device: str) -> bool:
-        """Whether lenslet can use it here and now. ONNX's runner asks for each of its tests: the answer is kept."""
+        """Whether lenslet can use the device here. ONNX's runner asks for each test, so the answer is cached."""
         return _is_usable(device)
 
 
@@ -224,7 +223,7 @@ def _is_usable(device: str) -> bool:
 
 
 def _device(device: str) -> str:
-    """lenslet's name of ONNX's device."""
+    """lenslet's name of an ONNX device."""
     if not re.fullmatch(r"CPU(:0)?|CUDA(:[0-9]{1,3})?", device):
         raise InvalidArgumentError(f"device {device!r} is none of CPU, CUDA and CUDA:N")
     return "cpu" if device.startswith("CPU") else device.lower()
@@ -242,7 +241,7 @@ def _fixed(dim: Any) -> int | None:
 
 
 def _array(name: str, value: Any) -> Any:
-    """NumPy's in native order of bytes, without gaps, and clean; others as they are."""
+    """NumPy arrays contiguous, in native byte order, with clean unused bits; others unchanged."""
     if not hasattr(value, "dtype"):
         raise InvalidArgumentError(f"input {name}: is a {type(value).__name__}, not an array")
     if not isinstance(value, (np.ndarray, np.generic)):
@@ -251,14 +250,14 @@ def _array(name: str, value: Any) -> Any:
     if not array.dtype.isnative:
         array = array.astype(array.dtype.newbyteorder("="))
     if free := _FREE_BITS.get(array.dtype.name):
-        # ml_dtypes ignores these bits, and what ONNX unpacks has anything there.
+        # ml_dtypes ignores these bits, and ONNX leaves them undefined when unpacking.
         bits = array.view(np.int8 if array.dtype.name.startswith("int") else np.uint8)
         array = np.asarray(np.right_shift(np.left_shift(bits, free), free)).view(array.dtype)
     return array
 
 
 def _read_names(graph: Any) -> set[str]:
-    """Of the values that nodes read, those of branches included, and of the outputs."""
+    """Names of the values that nodes (including branches) read, and of the outputs."""
     read = {port.name for port in graph.output}
     for node in graph.node:
         read.update(node.input)
@@ -270,7 +269,7 @@ def _read_names(graph: Any) -> set[str]:
 
 def _check(port: Port, array: Any) -> None:
     if not isinstance(array, np.ndarray):
-        return  # the library looks at what is not NumPy's
+        return  # the library checks other arrays
     if array.dtype.name != port.dtype:
         raise InvalidArgumentError(f"input {port.name}: is of {array.dtype.name}, the model's is of {port.dtype}")
     if port.dtype == "float64" and np.any(np.isfinite(array) & (np.abs(array) > np.finfo(np.float32).max)):

@@ -10,10 +10,10 @@ from .errors import stays_here
 
 
 class Cancel:
-    """Give one to ``runner(..., cancel=...)``; `request` ends such runs, now or later, with CancelledError.
+    """Pass one to ``runner(..., cancel=...)``; `request` ends such runs, now or later, with CancelledError.
 
-    It serves any number of runs, also at once, and cannot be taken back: make one for each request. On CUDA a network is
-    one launch, which is not stopped once it is made.
+    It works for any number of runs, also concurrent ones, and cannot be reset: make one for each request. On CUDA a
+    network is one launch, which cannot be stopped.
     """
 
     def __init__(self) -> None:

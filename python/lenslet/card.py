@@ -1,4 +1,4 @@
-"""Model cards: how a picture becomes an input, and what an output means (docs/model-card.md)."""
+"""Model cards: how a picture becomes an input, and the meaning of an output (docs/model-card.md)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .model import Model
 
 
 class Prediction(NamedTuple):
-    """A class. ``label`` is "" without labels; ``prob`` is a score of another range where the model gives such."""
+    """A class. ``label`` is "" without labels; ``prob`` may be a score of another range, depending on the model."""
 
     index: int  # type: ignore[assignment]
     label: str
@@ -29,15 +29,15 @@ class Prediction(NamedTuple):
 
 
 class Card:
-    """A card out of a file, or of the object that its JSON is. `Card.of` finds a model's.
+    """A card from a file, or from its JSON as an object. `Card.of` finds a model's card.
 
-    `found_by` says where it comes from: "given", or of `Card.of` "beside the model", "checksum" or "name" (a card that
-    ships with lenslet and knows the model's file by that), or "assumed" (of what the model's input shows). `path` is its
-    file, None where there is none. `labels` are class names, None without. `softmax`: whether the output is logits and
-    wants a softmax; None leaves that to the model's graph, which bound() and Card.of() ask.
+    `found_by` is its origin: "given", or from `Card.of` "beside the model", "checksum" or "name" (a card that ships
+    with lenslet and identifies the model's file by it), or "assumed" (from the model's input). `path` is its file, or
+    None. `labels` are class names, None without. `softmax`: whether the output is logits that need a softmax; None
+    leaves that to the model's graph, which bound() and Card.of() check.
 
-    InvalidArgumentError names a field that is wrong. A Card is pickled with all that it says, labels included: it needs
-    no file where it arrives.
+    InvalidArgumentError names an invalid field. A pickled Card is complete, including labels, and needs no file where
+    it is loaded.
     """
 
     name: str
@@ -69,9 +69,9 @@ class Card:
 
     @classmethod
     def of(cls, model: Model) -> Card:
-        """The card that the command takes: beside the model's file, else one that ships with lenslet, which knows the
-        file, or the bytes, by its SHA-256 or a file by its name, else what the model's input lets assume. `found_by` says
-        which; what is a guess ("name", "assumed") is a CardWarning, too."""
+        """The card that the command would use: the one beside the model's file, else a card that ships with lenslet and
+        matches by SHA-256 (of a file or bytes) or by file name, else one assumed from the model's input. `found_by`
+        tells which; a guess ("name", "assumed") also gives a CardWarning."""
         card = cls._of(model)
         if card.found_by in ("name", "assumed"):
             warn(card._words)
@@ -79,9 +79,9 @@ class Card:
 
     @classmethod
     def _of(cls, model: Model) -> Card:
-        """Without a word."""
+        """Without a warning."""
         handle = Handle()
-        # Another file at its place is not the model: no card by that one's checksum.
+        # A different file at the path is not the model, so its checksum must not select a card.
         file = None if model._file is None or model._is_another() else encoded(model._file, "the path")
         size = 0 if model._bytes is None else len(model._bytes)
         check(library.lenslet_card_of(model._handle, file, model._bytes, size, ctypes.byref(handle)))
@@ -90,8 +90,8 @@ class Card:
         return card
 
     def bound(self, model: Model) -> Card:
-        """The same card with what it leaves to the model filled in. InvalidArgumentError where they do not fit;
-        CardWarning for a `softmax` that the graph contradicts."""
+        """The same card with the fields filled in that it leaves to the model. InvalidArgumentError if they do not
+        match; CardWarning for a `softmax` that contradicts the graph."""
         handle = Handle()
         check(library.lenslet_card_bound(self._handle, model._handle, ctypes.byref(handle)))
         card = type(self).__new__(type(self))
@@ -114,10 +114,11 @@ class Card:
         return self
 
     def prepare(self, image: Image, out: Optional[np.ndarray[Any, Any]] = None) -> np.ndarray[Any, Any]:
-        """The picture as the network's input, as the command prepares it: float32 [C,H,W], or [H,W,C] of an nhwc card.
+        """The picture as the network's input, preprocessed as by the command: float32 [C,H,W], or [H,W,C] for an nhwc
+        card.
 
-        `out` is filled and given back instead of a fresh array: float32, contiguous, of that shape. InvalidImageError
-        for what is no picture, LimitError for one that is too large.
+        `out`, a contiguous float32 array of that shape, is filled and returned instead of a new one. InvalidImageError
+        for an invalid picture, LimitError for one that is too large.
         """
         shape = (
             (self.height, self.width, self.channels) if self.nhwc else (self.channels, self.height, self.width)
@@ -138,8 +139,8 @@ class Card:
         return out
 
     def top(self, scores: Any, count: int = 5) -> List[Prediction]:
-        """The best classes of one image's output, best first: by a softmax where `softmax` is true, else as they are.
-        InvalidArgumentError for a batch of several, and where `softmax` is None: bound() asks the model."""
+        """The best classes of one image's output, best first, after a softmax if `softmax` is true.
+        InvalidArgumentError for a batch of several, and if `softmax` is None: bound() decides it by the model."""
         try:
             values = np.ascontiguousarray(scores, np.float32)
         except (TypeError, ValueError, RuntimeError) as error:  # PyTorch's are RuntimeErrors
@@ -157,7 +158,7 @@ class Card:
         return predictions(classes, probs, found.value, self.labels)
 
     def _take(self, handle: Handle, names: Optional[Tuple[str, ...]]) -> None:
-        """`names`: labels that came with a pickle."""
+        """`names`: labels from a pickle."""
         self._handle, self._names = handle, names
         fields: Mapping[str, Any] = taken_json(lambda text: library.lenslet_card_describe(handle, text))
         self.name, self.input, self.output = fields["name"], fields["input"], fields["output"]
@@ -184,7 +185,7 @@ class Card:
 
 
 def _restored(kind: Type[Card], text: str, state: Mapping[str, Any]) -> Card:
-    """A Card out of a pickle."""
+    """A Card from a pickle."""
     handle = Handle()
     check(library.lenslet_card_read(b"card", encoded(text, "the card"), ctypes.byref(handle)))
     card = kind.__new__(kind)
@@ -194,7 +195,7 @@ def _restored(kind: Type[Card], text: str, state: Mapping[str, Any]) -> Card:
 
 
 def warn(words: str) -> None:
-    """A CardWarning at the line outside of the package that called."""
+    """A CardWarning for the calling line outside of the package."""
     level, frame = 1, sys._getframe()
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == __package__:
         level, frame = level + 1, frame.f_back
@@ -202,7 +203,7 @@ def warn(words: str) -> None:
 
 
 def read_labels(file: Union[str, "os.PathLike[str]"], classes: int = -1) -> Tuple[str, ...]:
-    """Class names, one a line. InvalidArgumentError when there are not `classes`, where that is not negative."""
+    """Class names, one a line. InvalidArgumentError unless there are exactly `classes`, if that is not negative."""
     name = encoded(os.fspath(file), "the path")
     return tuple(taken_json(lambda text: library.lenslet_labels_read(name, classes, text)))
 
@@ -210,7 +211,7 @@ def read_labels(file: Union[str, "os.PathLike[str]"], classes: int = -1) -> Tupl
 def predictions(
     classes: Iterable[int], probs: Iterable[float], count: int, labels: Optional[Sequence[str]]
 ) -> List[Prediction]:
-    """The first `count`, with their names."""
+    """The first `count` classes, with their names."""
     return [
         Prediction(index, labels[index] if labels is not None and index < len(labels) else "", prob)
         for index, prob in itertools.islice(zip(classes, probs), count)

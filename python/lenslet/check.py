@@ -1,4 +1,4 @@
-"""Layers against double precision, as rows: what ``lenslet verify`` prints (docs/verify.md)."""
+"""Compares layers with double-precision references: the rows of ``lenslet verify`` (docs/verify.md)."""
 
 from __future__ import annotations
 
@@ -19,35 +19,35 @@ Dims = Tuple[int, ...]
 
 @dataclass(frozen=True)
 class LayerCheck:
-    """A step as one kernel computed it, an output of the whole network, or a kernel that refuses a step. str() is one
-    line with all that matters."""
+    """A step computed by one kernel, an output of the whole network, or a kernel that refuses a step. str() is one line
+    with all that matters."""
 
     kind: str  # "layer", "output" or "refusal"
     name: str  # of the node, or of the output
-    op: str  # "Conv"; of an output ""
-    algorithm: str  # the kernel, where the operator has several
-    config: str  # how that is run
+    op: str  # "Conv"; "" for an output
+    algorithm: str  # the kernel, if the operator has several
+    config: str  # its configuration
     device: str  # "cpu", "cuda:0"
     precision: str  # "fp32", "tf32", "fp16", "bf16"
-    forced: str  # the algorithm that was forced in this run
+    forced: str  # the algorithm forced in this run
     input_shapes: Tuple[Dims, ...]
     output_shapes: Tuple[Dims, ...]
-    error: float  # the largest, in `measure`
-    tolerance: float  # what the kernel states, in `measure`
-    worst_output: int  # where that error is: the output of the step,
+    error: float  # the largest, as in `measure`
+    tolerance: float  # stated by the kernel, as in `measure`
+    worst_output: int  # the output of the step with that error,
     worst_element: int  # and the element there, in row-major order
     got: float  # its value,
     exact: float  # and the reference's
-    not_finite: int  # elements that are infinite or NaN by the reference, too
-    made_nan: int  # elements that Winograd or fft made NaN for a neighbour's sake
+    not_finite: int  # elements that are infinite or NaN in the reference, too
+    made_nan: int  # elements that became NaN because Winograd or fft mixed them with a neighbour
     beyond_range: int  # elements that are infinite only in the 16 bits that store them
     largest: float  # the largest magnitude of these
-    refusal: str  # why the kernel refuses
-    skipped: str  # why there was nothing to compare with
-    ms: float  # median time of the step alone; 0 where none was asked for
-    runs: int  # of which it is the median
-    judged: bool  # was it compared with a reference?
-    passed: bool  # False where it was judged and is wrong
+    refusal: str  # the kernel's reason
+    skipped: str  # why there was no comparison
+    ms: float  # median time of the step alone; 0 if none was requested
+    runs: int  # number of runs for the median
+    judged: bool  # whether it was compared with a reference
+    passed: bool  # False if it was compared and is wrong
     measure: str  # "of the element's terms" or "absolute"
     text: str
 
@@ -55,7 +55,7 @@ class LayerCheck:
         return self.text
 
 
-_NUMBERS = ("error", "tolerance", "got", "exact", "largest", "ms")  # text where they are not finite
+_NUMBERS = ("error", "tolerance", "got", "exact", "largest", "ms")  # text for non-finite values
 
 
 def _rows(found: List[Dict[str, Any]]) -> List[LayerCheck]:
@@ -121,11 +121,11 @@ def check_layer(
 ) -> List[LayerCheck]:
     """One layer, as a node of an ONNX file: ``check_layer("Conv", {"pads": [1, 1, 1, 1]}, [x, filters])``.
 
-    A row for each kernel that takes it, or for the one called `algorithm`, with error, stated tolerance and time, and
-    one for each that refuses it. An attribute is an int, a float, a string, a list of these, or a NumPy array; an input
-    is an array, or None for one that is left out. The first `run_inputs` of them are given in the run, the others
-    are constants, as weights are. `outputs` is how many the node has; `domain` and `opset` are those of the operator,
-    ONNX's own and the newest by default. `seconds` is the time to spend on measuring each kernel; 0: no times.
+    A row for each kernel that accepts it, or only for `algorithm`, with error, stated tolerance and time, and one for
+    each that refuses it. An attribute is an int, a float, a string, a list of these, or a NumPy array; an input is an
+    array, or None for an omitted one. The first `run_inputs` inputs are given in the run, the others are constants,
+    like weights. `outputs` is the node's number of outputs; `domain` and `opset` are the operator's, by default ONNX's
+    and the newest. `seconds` is the time for measuring each kernel; 0: no times.
     """
     plan = options.plan_options(device=device, precision=precision, algorithm=algorithm, threads=threads)
     options.encoded(op, "op")
@@ -156,7 +156,7 @@ def check_layer(
 
 
 def _attribute(name: str, value: Any) -> Any:
-    """As JSON has it."""
+    """Encoded for JSON."""
     if isinstance(value, (list, tuple)):
         made = [_attribute(name, one) for one in value]
         if len({isinstance(one, str) for one in made}) < 2 and not any(isinstance(one, list) for one in made):

@@ -1,4 +1,4 @@
-"""Pictures to classes."""
+"""Classifies pictures."""
 
 from __future__ import annotations
 
@@ -20,17 +20,16 @@ CardOrPath = Union[Card, str, "os.PathLike[str]", Mapping[str, object]]
 
 
 def default_model() -> str:
-    """Where the default model lies (EfficientNet-Lite0). FileError until ``lenslet fetch`` has fetched it."""
+    """Path of the default model (EfficientNet-Lite0). FileError until ``lenslet fetch`` has fetched it."""
     return taken_text(library.lenslet_default_model)
 
 
 class Classifier:
-    """A model with its card and labels, planned for `batch` pictures at once. Threads wait for each other.
+    """A model with its card and labels, planned for `batch` pictures at once. Concurrent calls run one after the other.
 
-    `model`: a Model, a path or bytes; None: the default model. `card`: None finds the model's, as the command does, and
-    with its words (CardWarning) where that is a guess. `labels`: a file with a class name a line, or the names; None: the
-    card's. `device`, `threads`, `batch`, `precision`:
-    as of Model.runner(). A batch that the model's file fixes stays.
+    `model`: a Model, a path or bytes; None: the default model. `card`: None finds the model's like the command, with
+    its warning (CardWarning) for a guess. `labels`: a file with a class name a line, or the names; None: the card's.
+    `device`, `threads`, `batch`, `precision`: as of Model.runner(). A batch size fixed by the model's file is kept.
     """
 
     labels: Optional[Tuple[str, ...]]
@@ -74,7 +73,7 @@ class Classifier:
         self._labels_given = file is None and names is not None
         fields = self._described()
         self.batch, self.device = fields["batch"], fields["device"]
-        self._classes: int = fields["classes"]  # -1: as many as a run gives
+        self._classes: int = fields["classes"]  # -1: a run gives the number
 
     def _described(self) -> Dict[str, Any]:
         fields: Dict[str, Any] = taken_json(lambda text: library.lenslet_classifier_describe(self._handle, text))
@@ -91,25 +90,25 @@ class Classifier:
         return result
 
     def classify_each(self, images: Iterable[Image], top: int = 5) -> List[Union[List[Prediction], Error]]:
-        """The same of many, `batch` at a time. A broken picture gives its Error in its place and ends nothing."""
+        """Classifies many, `batch` at a time. A broken picture gives its Error; the others continue."""
         return list(self.classify_stream(images, top))
 
     def classify_stream(self, images: Iterable[Image], top: int = 5) -> Iterator[Union[List[Prediction], Error]]:
-        """The same as they come: at most a batch of them is taken ahead of what is given back."""
+        """Classifies a stream: at most one batch is read ahead of the results."""
         if isinstance(images, (str, bytes, bytearray, memoryview, os.PathLike)):
             raise InvalidArgumentError(f"one picture, a {type(images).__name__}, where many are meant: [picture]")
         return self._stream(iter(images), options.whole(top, "top", 1, 1_000_000))
 
     def _stream(self, images: Iterator[Image], count: int) -> Iterator[Union[List[Prediction], Error]]:
-        # Taken before the lock is: what gives them may wait for another thread, or use this Classifier.
+        # Read before the lock is taken: the iterator may wait for another thread, or use this Classifier.
         while batch := list(itertools.islice(images, self.batch)):
             yield from self._classified(batch, count)
 
     def _classified(self, images: List[Image], count: int) -> List[Union[List[Prediction], Error]]:
-        """Of a batch at most."""
+        """For at most one batch."""
         results: List[Union[List[Prediction], Error]] = []
         with self._lock:
-            errors: List[Optional[Error]] = []  # None: in a slot
+            errors: List[Optional[Error]] = []  # None: in a batch slot
             for image in images:
                 errors.append(self._prepare(image, errors.count(None)))
             if None in errors:
@@ -131,7 +130,7 @@ class Classifier:
             picture, held = picture_of(image)
             check(library.lenslet_classifier_prepare(self._handle, picture, slot))
             del held
-        except DeviceError:  # no picture's fault
+        except DeviceError:  # not the picture's fault
             raise
         except Error as error:
             return error

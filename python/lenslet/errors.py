@@ -1,4 +1,4 @@
-"""What goes wrong: one class for each kind that lenslet tells apart (samples/README.md has the table)."""
+"""Errors: one class for each kind that lenslet distinguishes (samples/README.md has the table)."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from typing import ClassVar
 
 
 class Error(Exception):
-    """Base of everything that lenslet raises of its own.
+    """Base of all errors that lenslet raises.
 
-    ``str(error)`` is one line that names file and node as far as they are known; ``details`` has a further line for
-    each node at fault, where there are several.
+    ``str(error)`` is one line that names file and node if known; ``details`` has a line for each of several invalid
+    nodes.
     """
 
     kind: ClassVar[str] = "error"
@@ -27,7 +27,7 @@ class Error(Exception):
 
 
 class InvalidArgumentError(Error, ValueError):
-    """You asked for something that makes no sense: a shape, an option, a card that does not fit the model."""
+    """An argument makes no sense: a shape, an option, a card that does not match the model."""
 
     kind = "invalid argument"
 
@@ -39,7 +39,7 @@ class InvalidModelError(Error):
 
 
 class UnsupportedError(Error):
-    """Well-formed, but lenslet does not do it."""
+    """The model is valid, but lenslet does not support it."""
 
     kind = "unsupported"
 
@@ -69,19 +69,19 @@ class DeviceError(Error):
 
 
 class InternalError(Error):
-    """A broken invariant of lenslet: please report it."""
+    """An internal invariant is broken: please report it."""
 
     kind = "internal"
 
 
 class CancelledError(Error):
-    """You asked for the end of the run (Cancel, or an observer that returned True)."""
+    """The caller ended the run (Cancel, or an observer that returned True)."""
 
     kind = "cancelled"
 
 
 class CardWarning(UserWarning):
-    """A model card that was guessed, or that contradicts the model's graph; in the command's words."""
+    """A model card was guessed, or contradicts the model's graph; the text is the command's."""
 
 
 # By lenslet_status (lenslet/lenslet.h).
@@ -99,5 +99,5 @@ BY_STATUS: dict[int, type[Error]] = {
 
 
 def stays_here(what: str, instead: str) -> UnsupportedError:
-    """What to raise where somebody pickles or copies what belongs to this process."""
+    """The error for pickling or copying objects that belong to this process."""
     return UnsupportedError(f"a {what} is of this process, and is not pickled or copied: {instead}")

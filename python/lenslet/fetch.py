@@ -1,4 +1,4 @@
-"""`lenslet fetch`: the default model and some photos, into the cache folder."""
+"""`lenslet fetch`: downloads the default model and some photos to the cache folder."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import List
 
 
 def main(arguments: List[str]) -> int:
-    """Runs the script that the source tree has, too (tools/scripts/fetch_default_model.sh); its exit code."""
+    """Runs the script tools/scripts/fetch_default_model.sh of the source tree; returns its exit code."""
     parser = argparse.ArgumentParser(
         prog="lenslet fetch",
         description="Fetches EfficientNet-Lite0's weights and some photos, and converts them: 35 MB are downloaded by "

@@ -1,4 +1,4 @@
-"""A network out of an ONNX file."""
+"""A network from an ONNX file."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ Source = Union[str, "os.PathLike[str]", bytes, bytearray, memoryview]
 class Model:
     """Immutable, used by any number of threads and runners at once.
 
-    `source` is the path of an ONNX file, or its bytes. It is read and checked wholly: FileError, InvalidModelError, and
-    UnsupportedError, which lists every node that cannot run. `external_data_dir` is where files with weights lie, by
-    default the model file's own folder; `name` stands for bytes in messages. `overridden` names inputs for which the
-    file has values of its own (initializers): they become inputs that a run must be given.
+    `source` is the path of an ONNX file, or its bytes. It is read and checked completely: FileError, InvalidModelError,
+    and UnsupportedError, which lists every node that cannot run. `external_data_dir` is the folder of weight files, by
+    default the model file's; `name` identifies bytes in messages. `overridden` names initializers that become required
+    inputs.
 
-    `inputs` and `outputs` are as the file declares them, outputs filled in where that follows from the inputs.
+    `inputs` and `outputs` are as declared by the file; outputs are completed by inference from the inputs.
 
-    A Model is pickled as its absolute path, or its bytes, and read again where it arrives.
+    A Model is pickled as its absolute path, or its bytes, and read again where it is loaded.
     """
 
     path: Optional[str]
@@ -56,7 +56,7 @@ class Model:
         self.path = None
         self._name = name
         self._external = None if external_data_dir is None else os.path.abspath(external_data_dir)
-        self._file: Optional[str] = None  # the path for good, wherever the process goes
+        self._file: Optional[str] = None  # absolute, so that a change of the working folder does not matter
         self._loaded_file: Optional[Tuple[int, ...]] = None
         if isinstance(source, (bytes, bytearray, memoryview)):
             self._bytes = bytes(source)
@@ -103,22 +103,22 @@ class Model:
         calibration: Any = None,
         input_values: Optional[Mapping[str, Any]] = None,
     ) -> Runner:
-        """Plans the model and takes memory for it.
+        """Plans the model and allocates its memory.
 
-        `device`: "cpu", "cuda", "cuda:1", or "auto": cuda:0 where it can be used, else the CPU (LENSLET_DEVICE names
-        another default). `threads`: the caller's included; 0: as many as this process has cores. `batch`: images at
+        `device`: "cpu", "cuda", "cuda:1", or "auto": cuda:0 if it can be used, else the CPU (LENSLET_DEVICE names
+        another default). `threads`: including the caller's; 0: one for each core of this process. `batch`: images at
         once. `precision`: "fp32", on CUDA also "tf32", "fp16", "bf16"; None: fp32, or the file's own types. `shapes`:
         {"x": (1, 3, 48, 192)} for inputs with free dimensions besides the batch. `algorithm`: one for all convolutions
-        that accept it. `other_shapes`: how many further sets of input shapes a plan is made and kept for, as they come;
-        0: other shapes are refused. `flush_denormals`: on the CPU denormal numbers count as zero.
+        that accept it. `other_shapes`: number of further sets of input shapes that are planned on demand and kept; 0:
+        other shapes are refused. `flush_denormals`: on the CPU denormal numbers count as zero.
 
-        `layer_algorithms`: {"Conv_7": "im2col"} for single layers, by their names in the plan; they win over
-        `algorithm`, and "" gives a layer back to the rule. `strict`: a layer that refuses the algorithm that is wanted
-        of it is an error, else it keeps the rule's choice. `disabled_passes`: names of graph passes to leave out.
-        `calibration`: inputs such as are to come, on the host: one array, a list in the model's order, or a mapping. At
-        fp16 the network is computed on them in float32 first, and UnsupportedError names the layer that goes beyond
-        float16's range. `input_values`: whole inputs by name, for models whose shapes depend on what an input holds (the
-        target of a Reshape); runs take these inputs still, and refuse other values.
+        `layer_algorithms`: {"Conv_7": "im2col"} for single layers, by their names in the plan; they override
+        `algorithm`, and "" returns a layer to the rule. `strict`: a layer that refuses its forced algorithm is an
+        error, else it keeps the rule's choice. `disabled_passes`: names of graph passes to omit. `calibration`: typical
+        inputs on the host: one array, a list in the model's order, or a mapping. At fp16 the network is first computed
+        on them in float32, and UnsupportedError names the layer that exceeds float16's range. `input_values`: whole
+        inputs by name, for models whose shapes depend on an input's values (the target of a Reshape); runs still take
+        these inputs, and refuse other values.
         """
         made = options.plan_options(
             device=device,
@@ -139,7 +139,7 @@ class Model:
         return Runner(self._handle, made, len(self.inputs), len(self.outputs), other_shapes > 0)
 
     def plan(self, **how: Any) -> Dict[str, Any]:
-        """What a runner with these arguments will do and need; nothing is allocated or prepared for it."""
+        """The plan of a runner with these arguments and its memory; nothing is allocated or packed."""
         made = options.plan_options(**how, ports=self.inputs)
         result: Dict[str, Any] = taken_json(lambda text: library.lenslet_model_plan_json(self._handle, made, text))
         return result
@@ -149,9 +149,9 @@ class Model:
         return self._verb("inspect", how)
 
     def verify(self, **how: Any) -> Dict[str, Any]:
-        """Each layer against double precision: ``lenslet verify --json``, whose "layers" is a list of dicts. "exceeded" is
-        how many are beyond their tolerance, "different" how many of "outputs" are not the file's network's. Inputs are
-        random, or `inputs`, a mapping from names to arrays."""
+        """Compares each layer with a double-precision reference: ``lenslet verify --json``, whose "layers" is a list of
+        dicts. "exceeded" is the number of layers beyond their tolerance, "different" the number of "outputs" that
+        differ from the network as loaded. Inputs are random, or `inputs`, a mapping from names to arrays."""
         return self._verb("verify", how)
 
     def check_layers(
@@ -163,23 +163,24 @@ class Model:
         seconds: float = 0,
         **how: Any,
     ) -> List[LayerCheck]:
-        """Each layer, and the outputs of all, against double precision, as rows: what verify() says, in this process.
+        """Compares each layer and the network's outputs with double-precision references: the rows of verify(), in this
+        process.
 
-        `inputs` are one array, a list in the model's order, or a mapping; None: random ones by `seed`. `outputs`: compare
-        those of the whole network as well. `seconds` to spend on measuring each layer; 0: no times. `how` are the
-        arguments of runner(); `algorithm` may be "all": each in turn, and a row for each layer that refuses it.
+        `inputs` are one array, a list in the model's order, or a mapping; None: random ones from `seed`. `outputs`:
+        also compare those of the whole network. `seconds`: time for measuring each layer; 0: no times. `how` are the
+        arguments of runner(); `algorithm` may be "all": each in turn, with a row for each layer that refuses it.
         """
         return layer_checks.check_layers(
             self._handle, self.inputs, inputs=inputs, seed=seed, outputs=outputs, seconds=seconds, **how
         )
 
     def layers(self, **how: Any) -> Dict[str, Any]:
-        """Each layer's algorithm, why, time, floor and error: ``lenslet layers --json``."""
+        """Each layer's algorithm, its reason, time, floor and error: ``lenslet layers --json``."""
         return self._verb("layers", how)
 
     def bench(self, **how: Any) -> Dict[str, Any]:
-        """Times of whole runs, in milliseconds: ``lenslet bench --json``, whose "results" is a list of dicts. `seconds`
-        to spend on it, `per_layer` for each layer's."""
+        """Times of whole runs in milliseconds: ``lenslet bench --json``, whose "results" is a list of dicts. `seconds`
+        is the time for it; `per_layer` adds each layer's times."""
         return self._verb("bench", how)
 
     def _verb(self, verb: str, how: Mapping[str, Any]) -> Dict[str, Any]:
@@ -188,12 +189,12 @@ class Model:
         return verbs.run(verb, self._bytes, self._same_file(), self._external, how)
 
     def _is_another(self) -> bool:
-        """Does another file lie where it was loaded from?"""
+        """Whether its path now has another file."""
         now = None if self._file is None else _identity(self._file)
         return now is not None and now != self._loaded_file
 
     def _same_file(self) -> Optional[str]:
-        """For what reads the file again."""
+        """The path for code that reads the file again."""
         if self._is_another():
             raise InvalidArgumentError(f"{self.path} has changed since the model was loaded; load it again")
         return self._file
@@ -204,7 +205,7 @@ class Model:
 
 
 def _identity(file: str) -> Optional[Tuple[int, ...]]:
-    """What changes when a file is written or replaced; None: there is none."""
+    """Changes when a file is written or replaced; None: there is no file."""
     try:
         status = os.stat(file)
     except (OSError, ValueError):
@@ -215,5 +216,5 @@ def _identity(file: str) -> Optional[Tuple[int, ...]]:
 def _loaded(
     kind: Type[Model], source: Source, name: Optional[str], external: Optional[str], overridden: Sequence[str] = ()
 ) -> Model:
-    """A Model out of a pickle."""
+    """A Model from a pickle."""
     return kind(source, name=name, external_data_dir=external, overridden=overridden)

@@ -12,9 +12,9 @@ from ._library import check, text_of
 class Port(NamedTuple):
     """An input or an output.
 
-    ``dtype`` is NumPy's name of it ("float32"; "bfloat16" and smaller ones as ml_dtypes calls them). ``shape`` has a
-    string for a dimension that is free, its name ("" where it has none), and is None where the rank is not known before
-    a run. ``unread``: an input that no node reads, which need not be given.
+    ``dtype`` is the name in NumPy ("float32"; in ml_dtypes for "bfloat16" and smaller ones). ``shape`` has a string for
+    a free dimension, its name or "", and is None if the rank is unknown before a run. ``unread``: an input that no node
+    reads, which is optional.
     """
 
     name: str
@@ -24,7 +24,7 @@ class Port(NamedTuple):
 
 
 def ports_of(ask: Callable[[Any, int, Any], int], handle: Any, count: int) -> Tuple[Port, ...]:
-    """The ports that `ask(handle, number, struct)` fills in."""
+    """The ports that `ask(handle, number, struct)` describes."""
     return tuple(_port_of(ask, handle, number) for number in range(count))
 
 

@@ -21,23 +21,24 @@ from ._rows import outcomes
 from ._tensor_rows import TensorRows
 from .classifier import CardOrPath
 
-# The type is stated, so that blocks in which all pictures are broken have it, too.
+# The type is explicit, so that blocks with only broken pictures have it, too.
 CLASSES = pa.list_(pa.struct([("index", pa.int64()), ("label", pa.string()), ("prob", pa.float32())]))
 
 
 class Predictor:
-    """Batches to tables: the columns that came, less those that were read, and those that were computed.
+    """Maps batches to tables: the given columns without those that were read, plus the computed ones.
 
     Pictures are read from `column`: encoded bytes, or uint8 [H,W,C]. New columns are `classes`, a list of {index,
-    label, prob}, best first, and `error`, of which one is null. `card` is a Card, a path or a mapping; it, `labels`,
-    `batch` (pictures that are computed at once) and `precision` are lenslet.Classifier's.
+    label, prob}, best first, and `error`; one of the two is null. `card` is a Card, a path or a mapping; `card`,
+    `labels`, `batch` (pictures computed at once) and `precision` are as in lenslet.Classifier.
 
-    With `inputs`, {"the model's input": "column"}, rows are tensors without the batch's axis and go through the bare
-    model. New columns are named as its outputs, and `error`. A row that does not fit has null in all of them but that.
+    With `inputs`, {"the model's input": "column"}, rows are tensors without the batch axis, which the model gets
+    without preprocessing. New columns are its outputs and `error`. A row that does not fit has null in all of them
+    except `error`.
 
     `model`: a path that every worker has, a file's bytes, an ObjectRef of those (ray.put), or a Model, which is sent as
-    its path or bytes; None: the default model in the worker's cache. Threads and device are those that Ray gives the
-    actor (num_cpus, num_gpus), unless named here. A model, card or device that cannot be used ends the job with its
+    its path or bytes; None: the default model in the worker's cache. Threads and device are those that Ray assigns to
+    the actor (num_cpus, num_gpus), unless given here. An unusable model, card or device ends the job with a
     lenslet.Error.
     """
 
@@ -101,16 +102,16 @@ class Predictor:
 
 
 def _assigned() -> Tuple[str, int]:
-    """Device and threads of this worker: what Ray gave it; of no worker: what there is."""
+    """Device and threads that Ray assigned to this worker; outside of a worker the available ones."""
     context: Any = ray.get_runtime_context() if ray.is_initialized() else None
     if context is None or context.get_actor_id() is None:
         return "auto", 0
-    resources = context.get_assigned_resources()  # of GPUs Ray hides all others from the worker
+    resources = context.get_assigned_resources()  # Ray hides all other GPUs from the worker
     return "cuda" if resources.get("GPU", 0) > 0 else "cpu", max(1, round(resources.get("CPU", 1)))
 
 
 def _array(values: "np.ndarray[Any, Any]", errors: List[Optional[str]]) -> pa.Array:
-    """Ray's tensors, null where there is an error. Its NumPy batches ignore nulls, and read what lies there: NaN."""
+    """Ray's tensors, null for rows with an error. Ray's NumPy batches ignore nulls and read the memory below: NaN."""
     good = np.array([error is None for error in errors], bool)
     if values.dtype.kind == "f":
         values[~good] = np.nan

@@ -16,7 +16,7 @@ from .cancel import Cancel
 from .errors import InvalidArgumentError, UnsupportedError, stays_here
 from .ports import Port, ports_of
 
-Array = Any  # of NumPy, PyTorch, CuPy, or with DLPack
+Array = Any  # from NumPy, PyTorch, CuPy, or any with DLPack
 Outputs = Union[Array, Tuple[Array, ...], Dict[str, Array]]
 _from_buffer: Any = ctypes.c_char.from_buffer
 _empty = np.empty
@@ -24,10 +24,10 @@ Observer = Callable[["LayerEvent"], Optional[bool]]
 
 
 class LayerEvent(NamedTuple):
-    """A step that has been done.
+    """A completed step.
 
-    ``ms`` is the time of the step alone on its device. ``inputs`` and ``outputs`` are copies, NCHW, None for an optional
-    input that is left out.
+    ``ms`` is the time of the step alone on its device. ``inputs`` and ``outputs`` are copies, NCHW, None for an omitted
+    optional input.
     """
 
     step: int
@@ -40,7 +40,7 @@ class LayerEvent(NamedTuple):
 
 
 class _Planned:
-    """A port as planned: what an array is compared with, in the form that takes the least time."""
+    """A planned port in the form that is quickest to compare an array with."""
 
     def __init__(self, port: Port) -> None:
         self.name, self.unread = port.name, port.unread
@@ -50,7 +50,7 @@ class _Planned:
         self.dtype: Optional[np.dtype[Any]]
         try:
             self.dtype = numpy_dtype(self.number)
-        except UnsupportedError:  # matters where an array of it is to be made
+        except UnsupportedError:  # matters only when an array is made
             self.dtype = None
         self.size = 0
         if self.shape is not None:
@@ -66,33 +66,34 @@ class _Planned:
 
 
 class Runner:
-    """A model, planned: algorithms chosen, weights transformed, memory laid out. ``Model.runner()`` makes one.
+    """A planned model: algorithms chosen, weights packed, memory allocated. ``Model.runner()`` makes one.
 
-    Calling it runs the network; the GIL is released meanwhile. One thread at a time: a call that comes while another
-    works is refused. Make one for each thread; they share the model's weights.
+    Calling it runs the network and releases the GIL meanwhile. A call during another thread's call is refused, so make
+    one for each thread; they share the model's weights.
     """
 
     def __init__(self, model: Handle, options: structs.PlanOptions, inputs: int, outputs: int, late: bool) -> None:
         self._handle = Handle()
         check(library.lenslet_runner_create(model, ctypes.byref(options), ctypes.byref(self._handle)))
-        # An element that who comes in takes out. No lock: a signal may raise behind a call, that of acquire() too, and
-        # before the `try` that would release it. (From Python 3.11 on; older ones look for signals anywhere.)
+        # A caller takes this element out and puts it back. There is no lock, because a signal may raise after any call,
+        # including acquire(), before the `try` that would release it. (From Python 3.11 on; older ones check for
+        # signals anywhere.)
         self._turn = [None]
         self._plan: Optional[Dict[str, Any]] = None
         self._observer: Any = None
         self._counts = (inputs, outputs)
         self._in = [_Planned(port) for port in self.inputs]
         self._out = [_Planned(port) for port in self.outputs]
-        # Where a run decides shapes, the library has room for the outputs, and they are copied from there.
+        # If a run decides shapes, the library allocates the outputs, and they are copied from there.
         self._late = late or any(port.shape is None for port in self._out)
         self._in_tensors = (structs.Tensor * inputs)()
         self._out_tensors = (structs.Tensor * outputs)()
-        self._exact = [False] * inputs  # whether the struct has the planned type and shape, so that data alone is set
+        self._exact = [False] * inputs  # whether the struct has the planned type and shape: only the data is set
         self._as_planned = False  # whether the structs of outputs have the planned types and shapes, on the host
         self._options = structs.made(structs.RunOptions)
-        # Views of the structs, for an array of ctypes makes one each time that it is asked.
+        # Cached views of the structs: indexing a ctypes array makes a new one each time.
         self._ins, self._outs = list(self._in_tensors), list(self._out_tensors)
-        # What a run is given, in one struct: ctypes takes 0.2 us for each argument.
+        # The arguments of a run in one struct: ctypes takes 0.2 us for each argument.
         self._call = structs.Call(
             runner=self._handle.value,
             inputs=ctypes.addressof(self._in_tensors),
@@ -110,13 +111,12 @@ class Runner:
 
     @property
     def outputs(self) -> Tuple[Port, ...]:
-        """As planned; of an output whose shape a run decides, as of the last run."""
+        """As planned; if a run decides the shape, as of the last run."""
         return ports_of(library.lenslet_runner_output, self._still_open(), self._counts[1])
 
     @property
     def plan(self) -> Dict[str, Any]:
-        """Everything that was decided: steps with algorithm, reason and estimate, memory, device; as ``lenslet inspect
-        --json`` prints it."""
+        """All decisions: steps with algorithm, reason and estimate, memory, device (``lenslet inspect --json``)."""
         handle = self._still_open()
         result: Dict[str, Any] = taken_json(lambda text: library.lenslet_runner_plan_json(handle, text))
         return result
@@ -138,16 +138,17 @@ class Runner:
         """Runs the network.
 
         Inputs are arrays of the planned type and shape, in the model's order, or one mapping from names: of NumPy,
-        PyTorch, CuPy, or whatever NumPy takes by DLPack. Those that no node reads may be left out, or None. The CPU reads them where they lie if they are aligned to 16
-        bytes, as all but slices are, else copies them; CUDA copies them on the device. Outputs are fresh arrays of the
-        kind of the first input, or `out`, which is filled in place.
+        PyTorch, CuPy, or whatever NumPy takes by DLPack. Inputs that no node reads may be omitted, or None. The CPU
+        reads arrays in place if they are aligned to 16 bytes, as all except slices are, else copies them; CUDA copies
+        them on the device. Outputs are new arrays of the first input's kind, or `out`, which is filled in place.
 
-        Returns an array, a tuple where the model has several outputs, or a dict by name where a mapping came in.
+        Returns an array, a tuple if the model has several outputs, or a dict by name if the inputs are a mapping.
 
-        `cancel` ends the run from another thread. `stream` is a cudaStream_t behind which a run on CUDA begins; by
-        default the current one of PyTorch or CuPy, whose arrays came. The results are there when the call returns.
+        `cancel` ends the run from another thread. `stream` is a cudaStream_t after whose work a run on CUDA begins; the
+        default is the current one of the arrays' library, PyTorch or CuPy. The results are complete when the call
+        returns.
 
-        Raises InvalidArgumentError for inputs that do not fit, CancelledError, DeviceError.
+        Raises InvalidArgumentError for inputs that do not match, CancelledError, DeviceError.
         """
         try:
             del self._turn[0]
@@ -160,7 +161,7 @@ class Runner:
             given = self._by_name(inputs[0]) if named else inputs
             if len(given) != len(self._in):
                 given = self._of_those_read(given)
-            kept: List[Array] = []  # what has to live until the run is over
+            kept: List[Array] = []  # kept alive until the run is over
             like = self._describe_inputs(given, kept)
             if like is not None and stream is None:
                 stream = arrays.current_stream(given)
@@ -182,10 +183,10 @@ class Runner:
         return results[0] if len(results) == 1 else tuple(results)
 
     def observe(self, observer: Optional[Observer]) -> None:
-        """Calls ``observer(event)`` after each step of later runs; None: no longer.
+        """Calls ``observer(event)`` after each step of later runs; None removes the observer.
 
-        What it raises comes out of the run, which then ends; True ends it with CancelledError. Steps that run together
-        otherwise run one by one with it.
+        An exception of the observer ends the run and is raised from it; returning True ends it with CancelledError.
+        With an observer, steps that would run together run one by one.
         """
         if observer is not None and not callable(observer):
             raise InvalidArgumentError(f"an observer is a function, no {type(observer).__name__}")
@@ -202,7 +203,7 @@ class Runner:
             self._turn.append(None)
 
     def close(self) -> None:
-        """Gives its memory and threads back now. What is asked of it afterwards is refused."""
+        """Frees its memory and threads now. Later calls are refused."""
         if self._handle:
             self._call.runner = None
             library.lenslet_runner_free(self._handle)
@@ -238,7 +239,7 @@ class Runner:
         return [given.get(planned.name) for planned in self._in]
 
     def _of_those_read(self, given: Sequence[Array]) -> List[Array]:
-        """None in place of the others."""
+        """Replaces the others by None."""
         read = [number for number, planned in enumerate(self._in) if not planned.unread]
         if len(given) != len(read):
             raise InvalidArgumentError(f"{len(given)} inputs where the model has {len(self._in)}")
@@ -248,12 +249,12 @@ class Runner:
         return arrays_of_all
 
     def _describe_inputs(self, given: Sequence[Array], kept: List[Array]) -> Optional[Array]:
-        """The first of them that is PyTorch's or CuPy's."""
+        """Returns the first input that is PyTorch's or CuPy's."""
         like: Optional[Array] = None
         for i, array in enumerate(given):
             planned = self._in[i]
             if type(array) is np.ndarray and array.dtype is planned.dtype and array.shape == planned.shape:
-                # The common case, a third of a microsecond: from_buffer() takes what is contiguous and not read-only.
+                # The common case, a third of a microsecond: from_buffer() accepts contiguous, writable arrays.
                 try:
                     data = ctypes.addressof(_from_buffer(array))
                 except (TypeError, ValueError, BufferError):
@@ -266,7 +267,7 @@ class Runner:
                     kept.append(array)
                     continue
             if array is None and planned.unread:
-                array = np.empty(planned.shape or (), planned.dtype)  # of which nothing is read
+                array = np.empty(planned.shape or (), planned.dtype)  # nothing is read from it
             if like is None and arrays.library_of(array) is not None:
                 like = array
             self._exact[i] = False
@@ -276,7 +277,7 @@ class Runner:
         return like
 
     def _make_outputs(self, like: Optional[Array], out: Any) -> List[Array]:
-        """Arrays for the results, described."""
+        """Makes and describes arrays for the results."""
         if out is not None:
             return self._describe_out(out)
         results: List[Array] = []
@@ -315,7 +316,7 @@ class Runner:
         return listed
 
     def _describe_out(self, out: Any) -> List[Array]:
-        """Type and shape are the library's to judge."""
+        """The library checks type and shape."""
         listed = [out] if type(out) is np.ndarray and len(self._out) == 1 else self._out_list(out)
         for planned, tensor, array in zip(self._out, self._outs, listed):
             if type(array) is np.ndarray and array.dtype is planned.dtype and array.shape == planned.shape:
@@ -334,7 +335,7 @@ class Runner:
         self._as_planned = True
 
     def _late_outputs(self, out: Any) -> Optional[List[Array]]:
-        """None: they are asked for afterwards."""
+        """None: they are requested afterwards."""
         if out is not None:
             self._out_list(out)
         return None
@@ -368,7 +369,7 @@ class Runner:
 
 
 class _Observed:
-    """An observer in Python as one in C."""
+    """Adapts an observer in Python to one in C."""
 
     def __init__(self, observer: Observer) -> None:
         self.observer = observer
@@ -378,8 +379,8 @@ class _Observed:
         self.callback = structs.Observer(self._calls.send)
 
     def _called(self) -> Generator[int, Any, None]:
-        """What is raised ends the run; ctypes would print it and go on. A generator, as a signal that came meanwhile
-        raises where a call begins, or a loop: before the first line of a function, where nothing catches it."""
+        """Exceptions must end the run; ctypes would print and ignore them. It is a generator because a pending signal
+        raises where a call or a loop begins: before the first line of a function, where nothing catches it."""
         answer = 0
         while True:
             try:
@@ -389,7 +390,7 @@ class _Observed:
             except GeneratorExit:
                 return
             except BaseException as error:
-                # Without this frame, which traceback.clear_frames() would end.
+                # Without this frame, which traceback.clear_frames() would clear.
                 self.raised = error.with_traceback(error.__traceback__ and error.__traceback__.tb_next)
                 answer = 1
 

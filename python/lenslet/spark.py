@@ -34,17 +34,17 @@ def predict_udf(
     threads: Optional[int] = None,
     precision: Optional[str] = None,
 ) -> Any:
-    """A function of a binary column: a struct of `classes`, an array of {index, label, prob}, best first, and `error`,
-    of which one is null. What is wrong with a picture, a null as well, never ends the job.
+    """A function of a binary column. It returns a struct of `classes`, an array of {index, label, prob}, best first,
+    and `error`; one of the two is null. An invalid or missing picture never ends the job.
 
     `model`: a path that every worker has, a file's bytes, which are broadcast, or a Model, which is sent as its path or
-    bytes; None: the default model in the worker's cache. `card` is a Card, a path or a mapping; it, `labels`, `batch`
-    (pictures that are computed at once) and `precision` are lenslet.Classifier's. Threads are the task's
-    (spark.task.cpus); the device is the GPU that Spark gives the task (resource "gpu"), else the CPU; unless named
-    here. A model, card or device that cannot be used fails the task with its lenslet.Error.
+    bytes; None: the default model in the worker's cache. `card` is a Card, a path or a mapping; `card`, `labels`,
+    `batch` (pictures computed at once) and `precision` are as in lenslet.Classifier. Unless given here, threads are the
+    task's (spark.task.cpus), and the device is the GPU that Spark assigns to the task (resource "gpu"), else the CPU.
+    An unusable model, card or device fails the task with a lenslet.Error.
     """
     session: Any = SparkSession.getActiveSession()
-    if isinstance(model, bytes) and hasattr(session, "_jsc"):  # over Spark Connect bytes go with the function
+    if isinstance(model, bytes) and hasattr(session, "_jsc"):  # over Spark Connect bytes are sent with the function
         model = session.sparkContext.broadcast(model)
     name = uuid.uuid4().hex
     how = {"card": card, "labels": labels, "batch": batch, "precision": precision}
@@ -57,13 +57,13 @@ def predict_udf(
             rows = list(outcomes(classifier, pictures, top))
             yield pd.DataFrame(rows, columns=["classes", "error"], dtype=object)
 
-    make: Any = pandas_udf  # its overloads have no struct that an iterator returns
-    # Else Spark computes every picture twice where a query filters by `error`: it moves the filter below the function.
+    make: Any = pandas_udf  # its overloads lack a struct returned by an iterator
+    # Otherwise Spark moves a filter by `error` below the function, and computes every picture twice.
     return make(predict, RESULT).asNondeterministic()
 
 
-# Of this worker process, which does one task after the other: a model is not loaded and planned for each task. The
-# functions of a few queries, the oldest go first.
+# For this worker process, which runs one task after the other: avoids loading and planning a model for each task. It
+# keeps the models of a few queries; the oldest are dropped.
 _classifiers: Dict[Tuple[str, str, int], Classifier] = {}
 _KEPT = 4
 
@@ -80,9 +80,9 @@ def _classifier(name: str, where: Tuple[str, int], model: Any, how: Mapping[str,
 
 
 def _assigned() -> Tuple[str, int]:
-    """Device and threads of the task: what Spark gave it; of no task: what there is."""
+    """Device and threads that Spark assigned to the task; outside of a task the available ones."""
     task = TaskContext.get()
     if task is None:
         return "auto", 0
-    gpu = task.resources().get("gpu")  # Spark hides no other GPU from the worker
+    gpu = task.resources().get("gpu")  # Spark does not hide other GPUs from the worker
     return f"cuda:{gpu.addresses[0]}" if gpu and gpu.addresses else "cpu", max(1, int(task.cpus()))

@@ -1,4 +1,4 @@
-"""Verbs of the command for a Model, as objects: the command in a process of its own, which prints JSON."""
+"""Verbs of the command for a Model, as objects. Each runs the command in a separate process, which prints JSON."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .errors import (
     UnsupportedError,
 )
 
-# By exit code (`lenslet --help`). 3 is a model that does not run: this one was loaded, so that it asks for too much.
+# By exit code (`lenslet --help`). 3 means that the model cannot run; since this one was loaded, it exceeds a limit.
 _BY_EXIT: Dict[int, Type[Error]] = {
     1: Error,
     2: InvalidArgumentError,
@@ -30,7 +30,7 @@ _BY_EXIT: Dict[int, Type[Error]] = {
     6: InternalError,
 }
 
-# Arguments whose option is named otherwise.
+# Arguments whose options have another name.
 _OPTIONS = {"algorithm": "conv-algorithm"}
 
 
@@ -61,7 +61,7 @@ def _arguments(how: Mapping[str, Any], folder: pathlib.Path) -> List[str]:
 def run(
     verb: str, model: Optional[bytes], path: Optional[str], external_data_dir: Any, how: Mapping[str, Any]
 ) -> Dict[str, Any]:
-    """`how` are the verb's options, "_" for "-". An Error of the kind that the exit code tells where it prints none."""
+    """`how` are the verb's options, "_" for "-". Without an Error in the output the exit code selects its kind."""
     if external_data_dir is not None:
         raise UnsupportedError(f"{verb} reads weights beside the model's file only")
     with tempfile.TemporaryDirectory(prefix="lenslet-") as made:

@@ -12,7 +12,7 @@ namespace lenslet {
 
 namespace {
 
-// convert_elements() against convert() of each, in rows of awkward lengths.
+// Compares convert_elements() with convert() of each element, in rows of awkward lengths.
 template <typename To, typename From>
 void check_rows(DType from, DType to, const std::vector<From>& x) {
   std::vector<To> y(x.size()), wanted(x.size());

@@ -14,7 +14,7 @@ namespace {
 
 constexpr unsigned patterns = 65536;
 
-// By the definition: (-1)^s * 1.m * 2^(e - bias), with subnormals, infinities and NaN.
+// The definition: (-1)^s * 1.m * 2^(e - bias), with subnormals, infinities and NaN.
 double defined(unsigned bits, int exponent_bits, int mantissa_bits) {
   const int bias = (1 << (exponent_bits - 1)) - 1, top = (1 << exponent_bits) - 1;
   const int exponent = static_cast<int>(bits >> mantissa_bits) & top;
@@ -35,7 +35,7 @@ struct Format {
 constexpr Format f16{5, 10, f32_from_f16, f16_from_f32, f16_from_f64};
 constexpr Format bf16{8, 7, f32_from_bf16, bf16_from_f32, bf16_from_f64};
 
-// All checks count failures: 65536 assertions each would bury the one that matters.
+// The checks count failures: 65536 assertions each would hide the one that matters.
 void check_all_patterns(const Format& format) {
   unsigned wrong_value = 0, wrong_back = 0, wrong_back_f64 = 0;
   for (unsigned bits = 0; bits < patterns; ++bits) {
@@ -57,12 +57,12 @@ void check_all_patterns(const Format& format) {
   CHECK(wrong_back_f64 == 0);
 }
 
-// Between each two neighbours: just below the midpoint goes down, the midpoint to the even one, just above goes up.
+// Between neighbours: just below the midpoint rounds down, the midpoint to even, just above rounds up.
 void check_all_midpoints(const Format& format) {
   unsigned wrong = 0;
   for (unsigned bits = 0; bits < format.infinity(); ++bits) {
     const double low = defined(bits, format.exponent_bits, format.mantissa_bits);
-    // Above the largest finite value the next step would be infinity's place on the number line.
+    // Above the largest finite value the next step would be infinity's position on the number line.
     const double step = defined(bits + 1, format.exponent_bits, format.mantissa_bits) == INFINITY
                             ? low - defined(bits - 1, format.exponent_bits, format.mantissa_bits)
                             : defined(bits + 1, format.exponent_bits, format.mantissa_bits) - low;

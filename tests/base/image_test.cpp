@@ -147,7 +147,7 @@ TEST_CASE("image/resize/shorter side and center crop round as the reference scri
     spec.resize_size = c.shorter;
     const Picture picture = pattern(c.height, c.width, 3);
     CHECK(hash(resize_and_crop(picture.view(), spec)) == c.rgb);
-    spec.channels = ImageSpec::Channels::bgr;  // the order is to_input's business
+    spec.channels = ImageSpec::Channels::bgr;  // to_input handles the order
     CHECK(hash(resize_and_crop(picture.view(), spec)) == c.rgb);
     spec.channels = ImageSpec::Channels::gray;
     CHECK(hash(resize_and_crop(picture.view(), spec)) == c.gray);
@@ -155,14 +155,14 @@ TEST_CASE("image/resize/shorter side and center crop round as the reference scri
 }
 
 TEST_CASE("image/resize/without antialias a reduction samples two taps") {
-  // 8 -> 2: centers at 2.0 and 6.0, half way between pixels 1,2 and 5,6.
+  // 8 -> 2: centers at 2.0 and 6.0, half way between pixels 1, 2 and 5, 6.
   const Picture row{1, 8, 1, {0, 10, 30, 200, 200, 50, 71, 255}};
   ImageSpec spec = stretch(1, 2, Filter::bilinear, 1);
   spec.antialias = false;
   CHECK(resize_and_crop(row.view(), spec) == Pixels{20, 61});
   spec.antialias = true;
   CHECK(resize_and_crop(row.view(), spec) != Pixels{20, 61});
-  // Enlarging does not depend on it.
+  // Enlarging gives the same with and without antialiasing.
   ImageSpec larger = stretch(9, 11, Filter::bicubic);
   const Pixels expected = resize_and_crop(pattern(5, 6, 3).view(), larger);
   larger.antialias = false;
@@ -198,7 +198,7 @@ TEST_CASE("image/resize/extreme proportions cost no more than the crop") {
   CHECK(resize_and_crop(line.view(), spec).size() == 224 * 224 * 3);
 }
 
-#ifndef LENSLET_SANITIZED  // they need the address space
+#ifndef LENSLET_SANITIZED  // sanitizers need the address space
 TEST_CASE("image/resize/a picture of any height takes memory for the result alone") {
   ImageSpec spec = stretch(4, 16, Filter::bilinear);
   spec.antialias = true;
@@ -216,7 +216,7 @@ TEST_CASE("image/resize/a picture of any height takes memory for the result alon
   CHECK_NOTHROW(result = resize_and_crop({pixels.data(), 1 << 22, 1, 3}, spec));
   REQUIRE(setrlimit(RLIMIT_AS, &before) == 0);
   CHECK(result.size() == 4 * 16 * 3);
-  // Of taps so many that each is rounded to a few units, the sum misses 1 a little.
+  // With this many taps, each rounded, the sum is slightly off 1.
   for (const std::uint8_t pixel : result) CHECK(std::abs(pixel - 77) <= 10);
 }
 #endif
@@ -325,7 +325,7 @@ TEST_CASE("image/to_input/gray with one mean, refusals") {
   const Picture picture = pattern(4, 4, 1);
   ImageSpec spec = stretch(4, 4, Filter::bilinear, 1);
   Tensor input(DType::f32, {1, 1, 4, 4});
-  to_input(picture.view(), spec, input);  // the default mean of three zeros serves one channel too
+  to_input(picture.view(), spec, input);  // the default mean of three zeros works for one channel, too
   CHECK(input.values<float>()[5] == static_cast<float>(picture.pixels[5]));
   spec.mean = {10};
   spec.std = {2};

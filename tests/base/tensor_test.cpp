@@ -1,4 +1,4 @@
-// Shape and Tensor: counting without overflow, sharing, views, layouts.
+// Shape and Tensor: overflow, sharing, views, layouts.
 
 #include "lenslet/tensor.h"
 #include "base/format.h"
@@ -51,8 +51,8 @@ TEST_CASE("tensor/shape_refusals") {
 }
 
 TEST_CASE("tensor/out_of_memory_is_an_error") {
-  // 8 TiB, within the 2^40 elements a shape may have. Sanitizers refuse that much; elsewhere a kernel that overcommits
-  // would grant it, so the address space is limited meanwhile.
+  // 8 TiB, within the 2^40 elements a shape may have. Sanitizers refuse that much. A kernel that overcommits would
+  // grant it, so the address space is limited meanwhile.
 #ifndef LENSLET_SANITIZED
   rlimit before{};
   REQUIRE(getrlimit(RLIMIT_AS, &before) == 0);
@@ -115,7 +115,7 @@ TEST_CASE("tensor/types_that_are_only_carried") {
   CHECK(wide(x.to_dtype(DType::f8e8m0)) == std::vector<float>{0x1p-127F, 1, 2, 4, 1024, 1024});
   CHECK(bytes(x.to_dtype(DType::f4e2m1)) == std::vector<int>{0, 2, 0xB, 5, 7, 0xF});
   CHECK(wide(x.to_dtype(DType::f4e2m1)) == std::vector<float>{0, 1, -1.5F, 3, 6, -6});
-  // The low bits, as int8 and uint8 lie.
+  // The low bits, as in int8 and uint8.
   CHECK(bytes(x.to_dtype(DType::i4)) == std::vector<int>{0, 1, 255, 3, 248, 248});
   CHECK(bytes(x.to_dtype(DType::u4)) == std::vector<int>{0, 1, 15, 3, 8, 8});
   CHECK(wide(x.to_dtype(DType::i2)) == std::vector<float>{0, 1, -1, -1, 0, 0});
@@ -133,7 +133,7 @@ TEST_CASE("tensor/to_dtype_converts_as_cast_does") {
   constexpr double inf = std::numeric_limits<double>::infinity();
   const Tensor x =
       Tensor::of<float>(Shape{10}, {0.1F, -1.5F, 2049, 65519.9F, 65520, -1e38F, 2.9e-8F, 3e-8F, -0.0F, 257});
-  // Halves to the even neighbour: 2049 lies between 2048 and 2050, 257 between the bfloat16 256 and 258.
+  // Halves round to even: 2049 lies between 2048 and 2050, 257 between the bfloat16 values 256 and 258.
   CHECK(values(x.to_dtype(DType::f16)) ==
         std::vector<double>{0.0999755859375, -1.5, 2048, 65504, inf, -inf, 0, 0x1p-24, 0, 257});
   CHECK(values(x.to_dtype(DType::bf16))[9] == 256);
@@ -147,7 +147,7 @@ TEST_CASE("tensor/to_dtype_converts_as_cast_does") {
   CHECK(values(nan.to_dtype(DType::i64))[0] == 0);
   CHECK(values(Tensor::of<std::int64_t>(Shape{2}, {257, -1}).to_dtype(DType::u8)) == std::vector<double>{1, 255});
 
-  // Once: from double to 16 bits without a stop at float, where 2049 - 2^-30 would become a tie.
+  // Rounded once: via float, 2049 - 2^-30 would become a tie.
   CHECK(values(Tensor::of<double>(Shape{1}, {2049 + 0x1p-30}).to_dtype(DType::f16))[0] == 2050);
 
   Tensor small = Tensor::of<float>(Shape{1, 3, 1, 2}, {0, 1, 2, 3, 4, 5});

@@ -27,7 +27,7 @@ TEST_CASE("thread_pool/every_index_once") {
     for (const std::int64_t count : {0, 1, 2, 7, 64, 1000, 12345}) {
       for (const std::int64_t grain : {0, 1, 3, 64, 1000, 100000}) {
         if (count / std::max<std::int64_t>(grain, 1) > 2000) continue;
-        // Plain ints: that no two threads write one element is what the pool promises and TSan checks.
+        // Plain ints: the pool promises that no two threads write one element, and TSan checks it.
         std::vector<int> hits(static_cast<std::size_t>(count), 0);
         std::atomic<bool> bad_piece{false};
         pool.parallel_for(count, grain, [&](std::int64_t begin, std::int64_t end, int worker) {
@@ -47,8 +47,8 @@ TEST_CASE("thread_pool/every_index_once") {
 }
 
 TEST_CASE("thread_pool/loops_see_what_earlier_loops_wrote") {
-  // Each loop reads what another worker may have written in the loop before: a missing edge is a race for TSan, and a
-  // late worker that ran a piece of an old loop would count twice.
+  // Each loop reads what another worker may have written in the previous loop. A missing edge is a race for TSan, and a
+  // late worker that runs a piece of an old loop would count twice.
   ThreadPool pool(4);
   constexpr std::int64_t n = 64;
   std::vector<std::int64_t> a(n, 0), b(n, 0);
@@ -66,10 +66,10 @@ TEST_CASE("thread_pool/loops_see_what_earlier_loops_wrote") {
 TEST_CASE("thread_pool/workers_that_sleep_are_woken") {
   ThreadPool pool(3);
   for (int round = 0; round < 20; ++round) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(2));  // far beyond the spinning time
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));  // much longer than the spinning time
     std::atomic<int> sum{0};
     pool.parallel_for(6, 1, [&](std::int64_t begin, std::int64_t, int) {
-      std::this_thread::sleep_for(std::chrono::microseconds(300));  // so that the caller sleeps at the end as well
+      std::this_thread::sleep_for(std::chrono::microseconds(300));  // so that the caller sleeps at the end, too
       sum += static_cast<int>(begin);
     });
     CHECK(sum == 15);
@@ -80,7 +80,7 @@ TEST_CASE("thread_pool/other_threads_take_part") {
   ThreadPool pool(2);
   std::atomic<int> inside{0};
   std::atomic<bool> met{false};
-  // Each piece waits for the other: it cannot end unless two threads are in it at once.
+  // Each piece waits for the other, so two threads must run them at once.
   pool.parallel_for(2, 1, [&](std::int64_t, std::int64_t, int) {
     ++inside;
     const auto give_up = std::chrono::steady_clock::now() + std::chrono::seconds(20);
@@ -122,7 +122,7 @@ TEST_CASE("thread_pool/exceptions_reach_the_caller") {
         CHECK(std::string(e.what()).substr(0, 6) == "piece ");
         CHECK(running == 0);  // all parts ended
       }
-      // The pool is as good as before.
+      // The pool still works.
       std::atomic<int> sum{0};
       pool.parallel_for(10, 1, [&](std::int64_t begin, std::int64_t, int) { sum += static_cast<int>(begin); });
       CHECK(sum == 45);
@@ -154,7 +154,7 @@ TEST_CASE("thread_pool/unused_pools_end") {
   CHECK(none.threads() == 1);
 }
 
-/// A folder that goes with its owner.
+/// A folder that is removed with its owner.
 class TemporaryFolder {
  public:
   TemporaryFolder() {
@@ -183,12 +183,12 @@ TEST_CASE("available_cores/cgroup_v2") {
   CHECK(quota(root, "0::/\n") == 0);
   root.write("a/b/cpu.max", "max 100000\n");
   CHECK(quota(root, "0::/a/b\n") == 0);
-  root.write("a/cpu.max", "250000 100000\n");  // a parent's limit binds as well
+  root.write("a/cpu.max", "250000 100000\n");  // a parent's limit applies as well
   CHECK(quota(root, "0::/a/b\n") == 2.5);
   root.write("a/b/cpu.max", "50000 100000\n");
   CHECK(quota(root, "0::/a/b\n") == 0.5);
   CHECK(quota(root, "0::/a\n") == 2.5);
-  root.write("cpu.max", "100000 100000\n");  // inside a container the named path is often not visible
+  root.write("cpu.max", "100000 100000\n");  // inside a container the named path is often missing
   CHECK(quota(root, "0::/elsewhere/entirely\n") == 1);
   CHECK(quota(root, "0::/../../outside\n") == 1);
   root.write("cpu.max", "nonsense");

@@ -1,4 +1,4 @@
-# cmake -DSOURCE=ROOT -P arrows_test.cmake: cmake/check_arrows.cmake on a tree made for it.
+# cmake -DSOURCE=ROOT -P arrows_test.cmake: tests cmake/check_arrows.cmake on a generated tree.
 cmake_policy(VERSION 3.25)
 set(tree ${CMAKE_CURRENT_BINARY_DIR}/arrows-test)
 file(REMOVE_RECURSE ${tree})
@@ -6,7 +6,7 @@ foreach(header base/low.h ops/core/op.h ops/core/table.h ops/conv/conv.h runtime
   file(WRITE ${tree}/${header} "#pragma once\n")
 endforeach()
 
-# expect(passes|refused INCLUDE [ARGUMENT...]): what a file of ops/conv gets that includes INCLUDE.
+# expect(passes|refused INCLUDE [ARGUMENT...]): the result for a file of ops/conv that includes INCLUDE.
 function(expect wanted include)
   file(WRITE ${tree}/ops/conv/probe.cu "  #  include \"${include}\"\n#include <vector>\n")
   execute_process(COMMAND ${CMAKE_COMMAND} -DFOLDER=ops/conv "-DUSES=base;ops/core" ${ARGN} -DSTAMP=${tree}/stamp

@@ -1,4 +1,4 @@
-/* lenslet.h from C: compiled as strict C99, run on the model in argv[1], rgb.onnx of tests/install/tiny_model.py. */
+/* Uses lenslet.h from strict C99 and runs the model in argv[1], rgb.onnx of tests/install/tiny_model.py. */
 #include <lenslet/lenslet.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
-"""lenslet.h from outside: compiled as C99, called through ctypes, and its binary side held to abi.txt.
+"""lenslet.h as an app uses it: compiled as C99, called through ctypes, and its ABI compared with abi.txt.
 
-Python's standard library alone. LENSLET_LIBRARY is liblenslet.so, LENSLET_CXX a compiler that takes -x c, LENSLET_SANITIZE
-what the library was sanitized with. `c_api_test.py --update` writes abi.txt anew, which is right only for what was added.
+Needs only Python's standard library. LENSLET_LIBRARY is liblenslet.so, LENSLET_CXX a compiler that takes -x c,
+LENSLET_SANITIZE what the library was sanitized with. `c_api_test.py --update` rewrites abi.txt, only for additions.
 """
 
 import concurrent.futures
@@ -57,7 +57,7 @@ class C99(InFolder):
 
 
 def described():
-    """abi.txt as the header and the library are now."""
+    """abi.txt for the current header and library."""
     text = re.sub(r"/\*.*?\*/", "", HEADER.read_text(), flags=re.DOTALL)
     lines = []
     for name, body in re.findall(r"typedef struct (\w+) \{(.*?)\} \w+;", text, re.DOTALL):
@@ -249,7 +249,7 @@ class Ctypes(InFolder):
         self.assertEqual(list(scores), [0, 0, 5])
 
     def test_an_app_of_the_first_version(self):
-        """Its struct ends where the allocator does."""
+        """Its struct ends at the allocator."""
         options = made(PlanOptions, device=b"cpu", batch=2, layer_algorithm_count=99)
         options.struct_size = PlanOptions.layer_algorithms.offset
         runner = ctypes.c_void_p()

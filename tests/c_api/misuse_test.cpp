@@ -1,4 +1,4 @@
-// What lenslet.h says of apps that do as they should not: each is a status, and disturbs nothing.
+// Misuse of lenslet.h by apps: every case returns a status and breaks nothing.
 
 #include <doctest/doctest.h>
 
@@ -51,7 +51,7 @@ TEST_CASE("c_api/misuse/null") {
   CHECK(lenslet_cancel_create(nullptr) == LENSLET_INVALID_ARGUMENT);
   CHECK(lenslet_cancel_request(nullptr) == LENSLET_INVALID_ARGUMENT);
   lenslet_api_version(nullptr, nullptr);
-  // To free nothing is right.
+  // Freeing nothing succeeds.
   CHECK(lenslet_model_free(nullptr) == LENSLET_OK);
   CHECK(lenslet_runner_free(nullptr) == LENSLET_OK);
   CHECK(lenslet_cancel_free(nullptr) == LENSLET_OK);
@@ -87,16 +87,16 @@ TEST_CASE("c_api/misuse/freed_twice_and_used_after") {
   CHECK(lenslet_runner_create(model, &options, &second) == LENSLET_INVALID_ARGUMENT);
   Floats x(input_floats), y(4);
   const lenslet_tensor in = tensor_of(some_input(x), {1, 3, 8, 8}), out = tensor_of(y, {1, 4});
-  CHECK(lenslet_runner_run(runner, &in, 1, &out, 1, nullptr) == LENSLET_OK);  // it keeps its model
+  CHECK(lenslet_runner_run(runner, &in, 1, &out, 1, nullptr) == LENSLET_OK);  // the runner keeps its model
   CHECK(lenslet_runner_free(runner) == LENSLET_OK);
   CHECK(lenslet_runner_free(runner) == LENSLET_INVALID_ARGUMENT);
   CHECK(lenslet_runner_run(runner, &in, 1, &out, 1, nullptr) == LENSLET_INVALID_ARGUMENT);
-  // A handle is not given again.
+  // Handles are not reused.
   lenslet_model* other = nullptr;
   REQUIRE(lenslet_model_load_bytes(bytes.data(), bytes.size(), nullptr, &other) == LENSLET_OK);
   CHECK(other != model);
   CHECK(lenslet_model_free(model) == LENSLET_INVALID_ARGUMENT);
-  // Of another kind, or none at all.
+  // Handles of another kind, or none at all.
   CHECK(lenslet_runner_free(cast<lenslet_runner>(other)) == LENSLET_INVALID_ARGUMENT);
   CHECK(lenslet_cancel_free(cast<lenslet_cancel>(&bytes)) == LENSLET_INVALID_ARGUMENT);
   CHECK(lenslet_model_count(cast<lenslet_model>("text"), nullptr, nullptr) == LENSLET_INVALID_ARGUMENT);
@@ -122,13 +122,13 @@ TEST_CASE("c_api/misuse/sizes_of_structs") {
     CHECK(port.name == nullptr);
   }
   CHECK(last_error_says("struct_size is"));
-  // Of an older header: what it does not have stays as it is.
+  // From an older header: members that it lacks stay unchanged.
   port.struct_size = offsetof(lenslet_port, unread);
   port.unread = 77;
   CHECK(lenslet_model_input(c.model.handle, 0, &port) == LENSLET_OK);
   CHECK(std::string(port.name) == "x");
   CHECK(port.unread == 77);
-  // Of a newer header: what is behind is 0, or refused; what comes back fills it.
+  // From a newer header: later members must be 0 in an input, else it is refused; an output is zero-filled.
   struct Newer {
     lenslet_plan_options known;
     std::int64_t more = 0;
@@ -149,7 +149,7 @@ TEST_CASE("c_api/misuse/sizes_of_structs") {
   CHECK(larger.known.struct_size == sizeof(larger));
   CHECK(larger.more == 0);
   CHECK(std::string(larger.known.name) == "x");
-  // Of an older header: what is behind is not looked at, and a size between two versions reads no half of a member.
+  // From an older header: later bytes are ignored, and a size between two versions reads no partial member.
   lenslet_plan_options older = on_one_thread();
   std::memset(reinterpret_cast<char*>(&older) + offsetof(lenslet_plan_options, layer_algorithms), 0xFF,
               sizeof(older) - offsetof(lenslet_plan_options, layer_algorithms));
@@ -161,7 +161,7 @@ TEST_CASE("c_api/misuse/sizes_of_structs") {
   CHECK(lenslet_text_free(text) == LENSLET_OK);
   older.struct_size = offsetof(lenslet_plan_options, layer_algorithms) - 1;
   CHECK(lenslet_model_plan_json(c.model.handle, &older, &text) == LENSLET_INVALID_ARGUMENT);
-  // An array of larger elements, and one of elements that disagree.
+  // Arrays with larger elements, and with elements of different sizes.
   struct NewerTensor {
     lenslet_tensor known;
     std::int64_t more = 0;
@@ -303,7 +303,7 @@ TEST_CASE("c_api/misuse/models") {
   options.name = "words";
   CHECK(lenslet_model_load_bytes(text.data(), text.size(), &options, &model) == LENSLET_INVALID_MODEL);
   CHECK(last_error_says("words"));
-  // Many nodes at fault: one line, and the others behind it.
+  // Many invalid nodes: one line, followed by the others.
   ModelText unknown;
   unknown.nodes = {node("Frobnicate", {"x"}, {"a"}, "one"), node("Loop", {"a"}, {"y"}, "two")};
   unknown.inputs = {port("x", f32, {3})};
@@ -394,7 +394,7 @@ TEST_CASE("c_api/misuse/images") {
   CHECK(status(1) == LENSLET_INVALID_ARGUMENT);
   CHECK(status(0, 1) == LENSLET_INVALID_ARGUMENT);
   CHECK(status(0, -1) == LENSLET_INVALID_ARGUMENT);
-  CHECK(lenslet_runner_run_loaded(c.handle, nullptr, 0, nullptr) == LENSLET_OK);  // what was loaded first
+  CHECK(lenslet_runner_run_loaded(c.handle, nullptr, 0, nullptr) == LENSLET_OK);  // the image that was loaded first
 }
 
 TEST_CASE("c_api/misuse/from_a_callback") {
@@ -427,9 +427,9 @@ TEST_CASE("c_api/misuse/from_a_callback") {
   CHECK(reaches.refusals > 0);
   CHECK(reaches.refusals % 6 == 0);
   lenslet_tensor tensor = sized<lenslet_tensor>();
-  CHECK(lenslet_event_output(reaches.kept, 0, &tensor) == LENSLET_INVALID_ARGUMENT);  // it is over
+  CHECK(lenslet_event_output(reaches.kept, 0, &tensor) == LENSLET_INVALID_ARGUMENT);  // the event is over
   reaches.frees = true;
-  CHECK(c.result() == expected);  // the run that is at work ends as it would have
+  CHECK(c.result() == expected);  // the active run completes normally
   CHECK(c.run() == LENSLET_INVALID_ARGUMENT);
   CHECK(lenslet_runner_free(c.handle) == LENSLET_INVALID_ARGUMENT);
 }
@@ -458,7 +458,7 @@ TEST_CASE("c_api/misuse/from_two_threads") {
     CHECK(last_error_says("the runner is at work"));
     lenslet_tensor result = sized<lenslet_tensor>();
     CHECK(lenslet_runner_result(c.handle, 0, &result) == LENSLET_INVALID_ARGUMENT);
-    CHECK(lenslet_runner_free(c.handle) == LENSLET_OK);  // lives until the run has ended
+    CHECK(lenslet_runner_free(c.handle) == LENSLET_OK);  // the runner lives until the run has ended
     CHECK(lenslet_runner_free(c.handle) == LENSLET_INVALID_ARGUMENT);
     CHECK(lenslet_model_free(c.model.handle) == LENSLET_OK);
     waits.may_go = true;
@@ -469,7 +469,7 @@ TEST_CASE("c_api/misuse/from_two_threads") {
 }
 
 TEST_CASE("c_api/misuse/one_handle_in_all_threads") {
-  // Everything at once on the same handles: each call is right or refused, and only one of all frees is.
+  // Many threads use the same handles: each call succeeds or is refused, and only one free succeeds.
   CRunner c;
   std::atomic<int> frees{0}, others{0};
   {
@@ -501,11 +501,11 @@ TEST_CASE("c_api/misuse/errors_are_a_threads_own") {
   CHECK(last_error_says("lenslet_cancel is NULL"));
   lenslet_cancel* cancel = nullptr;
   CHECK(lenslet_cancel_create(&cancel) == LENSLET_OK);
-  CHECK(last_error_says("lenslet_cancel is NULL"));  // what succeeds leaves it
+  CHECK(last_error_says("lenslet_cancel is NULL"));  // a successful call keeps the error
   CHECK(lenslet_cancel_free(cancel) == LENSLET_OK);
 }
 
-/// `call` with its first allocation refused, then its second, and so on: LENSLET_LIMIT until nothing is refused.
+/// Runs `call` with its first allocation refused, then its second, and so on: LENSLET_LIMIT until none is refused.
 template <typename Call>
 void check_short_memory(const Call& call) {
   if (!allocations_are_counted()) return;

@@ -1,5 +1,5 @@
 #pragma once
-// A network as an ONNX file, and what an app in C holds of it.
+// A network as an ONNX file, and an app's C objects for it.
 
 #include <doctest/doctest.h>
 
@@ -86,7 +86,7 @@ struct CModel {
     CHECK(lenslet_model_count(handle, &count, nullptr) == LENSLET_OK);
     return count;
   }
-  /// The plan with these options, as text.
+  /// The plan for these options, as text.
   std::string plan(const lenslet_plan_options& options) const {
     char* text = nullptr;
     REQUIRE_MESSAGE(lenslet_model_plan_json(handle, &options, &text) == LENSLET_OK, lenslet_last_error());
@@ -145,7 +145,7 @@ inline lenslet_image image_of(const std::vector<std::uint8_t>& pixels) {
   return image;
 }
 
-/// The words of the last error in this thread have `part`.
+/// Whether this thread's last error contains `part`.
 inline bool last_error_says(const std::string& part) {
   const std::string said = lenslet_last_error();
   if (said.find(part) == std::string::npos) MESSAGE("the last error is: " << said);

@@ -1,4 +1,4 @@
-// What lenslet.h promises to an app that does as it says.
+// The promises of lenslet.h to apps that use it as documented.
 
 #include <doctest/doctest.h>
 
@@ -148,7 +148,7 @@ TEST_CASE("c_api/use/run_on_memory_of_the_apps") {
   CHECK(result.rank == 2);
   CHECK(result.bytes == 16);
   CHECK(std::memcmp(result.data, expected.data(), 16) == 0);
-  lenslet_tensor none = sized<lenslet_tensor>();  // one for each output, and none wanted
+  lenslet_tensor none = sized<lenslet_tensor>();  // one for each output; not requested
   REQUIRE(lenslet_runner_run(c.handle, &in, 1, &none, 1, nullptr) == LENSLET_OK);
   REQUIRE(lenslet_runner_result(c.handle, 0, &result) == LENSLET_OK);
   CHECK(std::memcmp(result.data, expected.data(), 16) == 0);
@@ -215,7 +215,7 @@ TEST_CASE("c_api/use/layer_algorithms_and_disabled_passes") {
   options.layer_algorithm_count = 1;
   options.conv_algorithm = "direct";
   CHECK(has(model.plan(options), R"("algorithm":"im2col")"));
-  layer.algorithm = nullptr;  // back to the rule
+  layer.algorithm = nullptr;  // back to the rule's choice
   CHECK(model.plan(options) == usual);
   layer.algorithm = "depthwise";
   options.flags = LENSLET_PLAN_ALGORITHM_WHERE_ACCEPTED;
@@ -234,14 +234,14 @@ TEST_CASE("c_api/use/layer_algorithms_and_disabled_passes") {
 }
 
 TEST_CASE("c_api/use/calibration") {
-  // A value of float16, under the name that a Cast of ours would give it: "x" is then looked at on its way there.
+  // A float16 value whose name equals that of a Cast inserted by lenslet: "x" is then observed on its way there.
   ModelText text;
   text.nodes = {node("Cast", {"x"}, {"x:float16"}, "narrow",
                      [](pbf_writer& cast) { attribute(cast, "to", 2, [](pbf_writer& to) { to.add_int64(3, f16); }); })};
   text.inputs = {port("x", f32, {4})};
   text.outputs = {port("x:float16", f16, {4})};
   const CModel model(text.bytes());
-  Floats x(5);  // the first of them on no 16 bytes, and freed before the runner is
+  Floats x(5);  // the first one is not 16-byte aligned, and is freed before the runner
   lenslet_tensor tensors[] = {tensor_of(some_input(x), {4}), tensor_of(x, {4})};
   for (lenslet_tensor& tensor : tensors) {
     tensor.data = x.data + 1;
@@ -282,7 +282,7 @@ TEST_CASE("c_api/use/input_values") {
   options.other_shapes = 1;
   const CPlanned planned(model, options);
   lenslet_runner* const runner = planned.handle;
-  dims[0] = 3;  // it has a copy
+  dims[0] = 3;  // the runner has a copy
   dims[1] = 2;
   Floats x(6);
   const lenslet_tensor in[] = {tensor_of(some_input(x), {6}), shape};
@@ -354,7 +354,7 @@ TEST_CASE("c_api/use/cancel") {
   lenslet_tensor result = sized<lenslet_tensor>();
   CHECK(lenslet_runner_result(c.handle, 0, &result) == LENSLET_INVALID_ARGUMENT);
   REQUIRE(lenslet_runner_set_observer(c.handle, nullptr, nullptr) == LENSLET_OK);
-  CHECK(c.run(&options) == LENSLET_CANCELLED);  // for good
+  CHECK(c.run(&options) == LENSLET_CANCELLED);  // permanently
   CHECK(lenslet_cancel_free(options.cancel) == LENSLET_OK);
   CHECK(c.result() == expected);
 }

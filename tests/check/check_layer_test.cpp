@@ -1,4 +1,4 @@
-// One layer by itself, out of attributes and tensors.
+// check_layer: one layer from attributes and tensors.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -28,7 +28,7 @@ std::vector<LayerCheck> conv(const LayerOptions& options,
   return check_layer("Conv", attributes, inputs, options);
 }
 
-/// The kind and the one line of what `call` throws.
+/// The kind and the first line of the error that `call` throws.
 struct Refused {
   ErrorKind kind = ErrorKind::internal;
   std::string what = "nothing";

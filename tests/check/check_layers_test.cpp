@@ -1,4 +1,4 @@
-// A whole network, layer by layer, through the public header alone.
+// check_layers: a whole network layer by layer, through the public header only.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -27,7 +27,7 @@ std::vector<float> drawn(const Shape& shape, std::uint64_t seed) {
   return {tensor.values<float>().begin(), tensor.values<float>().end()};
 }
 
-/// Of a value for each kind of layer: convolutions dense and depthwise, a pool, a product, and what moves and compares.
+/// A network with layers of each kind: dense and depthwise convolutions, a pool, a product, copies and comparisons.
 Model network() {
   test::ModelText text;
   const auto ints = [](const char* name, std::vector<std::int64_t> values) {
@@ -158,7 +158,7 @@ TEST_CASE("check_layers/own_inputs_and_what_makes_no_sense") {
   refused({.device = "cpu", .algorithm = "im3col"}, ErrorKind::invalid_argument, "im3col");
 }
 
-// A kernel that takes denormal numbers for zero, beside a reference that does not.
+// The kernel flushes denormal numbers to zero, the reference does not.
 TEST_CASE("check_layers/a_run_that_computes_wrongly_is_found") {
   Tensor x(DType::f32, {1, 64});
   for (std::size_t i = 0; i < 64; ++i) x.values<float>()[i] = static_cast<float>(i + 1) * 1e-40F;
@@ -177,7 +177,7 @@ TEST_CASE("check_layers/a_run_that_computes_wrongly_is_found") {
   CHECK(rows[0].str().find("EXCEEDED, worst at element") != std::string::npos);
 }
 
-// One element of each layer's result, off by a little more than the kernel states.
+// One element of each layer's result exceeds the kernel's tolerance slightly.
 TEST_CASE("check_layers/a_fault_planted_behind_each_kernel") {
   const Model model = network();
   PlanOptions plan;

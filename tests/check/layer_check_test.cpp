@@ -16,7 +16,7 @@ using namespace lenslet;
 
 namespace {
 
-/// 2 * x, which a kernel stored as `dtype`.
+/// 2 * x, stored as `dtype` by a kernel.
 LayerCheck doubled(const std::vector<float>& x, DType dtype) {
   Tensor input(DType::f32, {1, static_cast<std::int64_t>(x.size())});
   std::copy(x.begin(), x.end(), input.values<float>().begin());
@@ -31,8 +31,8 @@ LayerCheck doubled(const std::vector<float>& x, DType dtype) {
   return check_step({.info = &info, .inputs = inputs, .outputs = outputs});
 }
 
-/// A sparse 1x1x1 convolution of three channels at 400 sites. At the first the channels are `strong`, at the others 1;
-/// its output there is off by `error` of the root of its terms' squares.
+/// A sparse 1x1x1 convolution of three channels at 400 sites. At the first site the channels are `strong`, at the
+/// others 1. Its output there is wrong by `error` times the root of its terms' squares.
 LayerCheck one_strong_site(const std::array<float, 3>& strong, double error) {
   constexpr std::int64_t sites = 400;
   const Shape kernel{1, 3, 1, 1, 1};
@@ -61,7 +61,7 @@ LayerCheck one_strong_site(const std::array<float, 3>& strong, double error) {
   return check_step({.info = &info, .inputs = inputs, .outputs = outputs});
 }
 
-/// What a step with such results would be told; `off` is added to element `at` of output 0.
+/// A step with given results; `off` is added to element `at` of output 0.
 struct Step {
   std::string op;
   AttributeList attributes;
@@ -101,7 +101,7 @@ Tensor drawn(Shape shape, unsigned seed, double mean = 0, double deviation = 1) 
   return tensor;
 }
 
-/// The first of `parts` equal parts of it times 1e-4.
+/// Multiplies the first of `parts` equal parts by 1e-4.
 Tensor dim_at_first(Tensor tensor, std::int64_t parts) {
   for (float& value : tensor.values<float>().first(static_cast<std::size_t>(tensor.elems() / parts))) value *= 1e-4F;
   return tensor;
@@ -109,7 +109,7 @@ Tensor dim_at_first(Tensor tensor, std::int64_t parts) {
 
 }  // namespace
 
-// The rms of all outputs says little of a site that is twenty times it, nor does the number of terms where one is all.
+// The rms of all outputs says little about a site twenty times as large, nor does the number of terms if one dominates.
 TEST_CASE("layer_check/sites_of_a_scan_differ") {
   for (const std::array<float, 3> strong : {std::array{1000.F, 1000.F, 1000.F}, std::array{1000.F, 0.F, 0.F}}) {
     const LayerCheck good = one_strong_site(strong, 0.9e-3), bad = one_strong_site(strong, 1.1e-3);
@@ -131,7 +131,7 @@ TEST_CASE("layer_check/values_beyond_the_range_of_what_stores_them") {
   CHECK(small.passed());
 }
 
-// Mostly 1e-9 and some near 1: the rms of all says nothing of either.
+// Values are mostly 1e-9, some near 1: the rms of all describes neither.
 TEST_CASE("layer_check/a_sparse_result_is_judged_by_its_elements") {
   Tensor x = drawn({1, 100000}, 1, -20, 1);
   for (std::size_t i = 0; i < 50; ++i) x.values<float>()[i * 1999] = static_cast<float>(i) / 10;
@@ -145,8 +145,8 @@ TEST_CASE("layer_check/a_sparse_result_is_judged_by_its_elements") {
   }
 }
 
-// Where a part of the inputs is 1e-4 of the rest, so are the results made of it, and their errors: of 1e-3 of an
-// element each is found, though it is 1e-7 of what the others are.
+// If a part of the inputs is 1e-4 of the rest, so are its results and their errors. An error of 1e-3 of such an element
+// is found, although it is 1e-7 of the others.
 TEST_CASE("layer_check/a_small_error_in_a_large_result_is_found") {
   using Ints = std::vector<std::int64_t>;
   const Tensor dim = dim_at_first(drawn({2, 4, 32, 32}, 3), 2);
@@ -155,7 +155,7 @@ TEST_CASE("layer_check/a_small_error_in_a_large_result_is_found") {
   for (std::size_t i = 0; i < 3600; ++i) grid.values<float>()[i] = static_cast<float>(i % 61) / 40 - 0.75F;
   Tensor sizes(DType::i64, {4});
   std::ranges::copy(std::array<std::int64_t, 4>{2, 4, 45, 51}, sizes.values<std::int64_t>().begin());
-  Tensor spread = rows.clone();  // of a Softmax, 1e-4 in front of what follows
+  Tensor spread = rows.clone();  // Softmax gives the first ones 1e-4 of the others
   for (float& value : spread.values<float>().first(4)) value -= 9;
   const AttributeList pads{{"pads", Ints{1, 1, 1, 1}}}, window{{"kernel_shape", Ints{3, 3}}};
   AttributeList activated = pads;
@@ -189,7 +189,7 @@ TEST_CASE("layer_check/a_small_error_in_a_large_result_is_found") {
     CAPTURE(step.algorithm);
     const std::vector<double>& exact = step.results_.at(0).values;
     REQUIRE(step.check().passed());
-    // The largest of the small ones: not one whose terms happen to cancel.
+    // The largest of the small ones, whose terms do not cancel.
     std::size_t at = 0;
     for (std::size_t i = 0; i < exact.size() / (step.inputs[0].shape()[0] == 16 ? 16 : 2); ++i)
       if (std::abs(exact[i]) > std::abs(exact[at])) at = step.op == "Softmax" ? 0 : i;

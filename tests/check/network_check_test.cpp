@@ -28,7 +28,7 @@ std::vector<float> drawn(std::size_t count, unsigned seed) {
   return values;
 }
 
-/// Conv, Relu, Conv, and of its result the values and where they are largest.
+/// Conv, Relu, Conv, and the ArgMax of the result.
 Model small_network() {
   test::ModelText text;
   text.nodes = {node("Conv", {"x", "w"}, {"c"}, "first"), node("Relu", {"c"}, {"r"}, "relu"),
@@ -81,7 +81,7 @@ TEST_CASE("network_check/a_right_run") {
   CHECK(checks[1].error == 0);
 }
 
-// As a pass that takes one network for another leaves it: every step is right by itself.
+// A pass replaced the network by another one: every step is correct by itself.
 TEST_CASE("network_check/outputs_of_another_network") {
   const Run run;
   const auto falsified = [&](const std::function<void(std::span<float>)>& change) {

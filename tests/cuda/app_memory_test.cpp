@@ -1,4 +1,4 @@
-// Runs of a CUDA Runner on the app's memory, of each kind, behind the app's stream, and out of the app's allocator.
+// CUDA Runners with the app's memory of each kind, the app's stream, and the app's allocator.
 
 #include <cuda_runtime.h>
 #include <doctest/doctest.h>
@@ -26,7 +26,7 @@ PlanOptions on_cuda() {
   return options;
 }
 
-/// One way of giving a run its input and taking its output: memory of both, and what a Runner makes of them.
+/// Kinds of memory for a run's input and output, and how a Runner uses them.
 struct Case {
   Model model = make_model(small_net());
   Tensor x = random_tensor({2, 3, 17, 19}, 5);
@@ -48,7 +48,7 @@ DEVICE_CASE("cuda/app_memory/host") {
   cuda::PinnedBuffer<std::byte> in(c.x.bytes()), out(y.bytes());
   std::memcpy(in.data(), c.x.data(), c.x.bytes());
   CHECK(equal(c.run(in.data(), false, out.data(), false)[0], c.expected));
-  CHECK(equal(c.runner.run(c.x)[0], c.expected));  // to the Runner's memory again
+  CHECK(equal(c.runner.run(c.x)[0], c.expected));  // in the Runner's memory again
 }
 
 DEVICE_CASE("cuda/app_memory/device_and_stream") {
@@ -67,7 +67,7 @@ DEVICE_CASE("cuda/app_memory/device_and_stream") {
   outputs_are_on_the_device(c.run(in.data(), true, out.data(), true));
   outputs_are_on_the_device(c.run(in.data(), true, out.data(), true, cudaStreamPerThread));
 
-  // The input arrives late, in the app's stream: 64 MiB before it.
+  // The input arrives late in the app's stream, after a copy of 64 MiB.
   const cuda::Stream stream;
   cuda::DeviceBuffer<std::byte> much(std::size_t{64} << 20);
   cuda::PinnedBuffer<std::byte> pinned(c.x.bytes());

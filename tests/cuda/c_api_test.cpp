@@ -1,4 +1,4 @@
-// lenslet.h on a CUDA device: memory there in and out, a stream of the app's, its allocator.
+// lenslet.h on a CUDA device: inputs and outputs in device memory, the app's stream and allocator.
 
 #include <cuda_runtime.h>
 #include <doctest/doctest.h>

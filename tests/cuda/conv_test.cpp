@@ -1,5 +1,5 @@
-// Every CUDA convolution algorithm on every problem of tests/ops/conv_cases.cpp and on drawn ones, against the
-// double-precision oracle. An algorithm that is added to ops/conv/rows.cpp is tested here without a change.
+// Every CUDA convolution algorithm on every problem of tests/ops/conv_cases.cpp and on random ones, compared with the
+// double-precision oracle. An algorithm added to ops/conv/rows.cpp is tested without a change here.
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
@@ -31,7 +31,7 @@ void run_named_case() {
   const unsigned seed = random_seed();
   std::mt19937 random(seed);
   const int stride = reduced() ? 7 : 1;  // every seventh problem
-  // In every arithmetic that it does: TF32 of those that do float32 in no other way (im2col_gemm's is below).
+  // In every supported precision; TF32 only for algorithms without another float32 (im2col_gemm is tested below).
   int arithmetics = 0;
   for (const char* name_of : {"fp32", "tf32", "fp16", "bf16"}) {
     const Numerics numerics = parse_numerics(name_of);
@@ -77,7 +77,7 @@ int register_cases() {
 
 }  // namespace
 
-// Other bits show that the tensor cores did it.
+// Other bits show that the tensor cores were used.
 TEST_CASE("cuda/conv_numerics/tf32_when_asked_for") {
   const unsigned seed = random_seed();
   for (const std::int64_t filter : {1, 3}) {
@@ -96,13 +96,13 @@ TEST_CASE("cuda/conv_numerics/x_is_rounded_to_the_nearest_tf32") {
     check_rounds_to_tf32(name, parse_conv("2x4x12x19 -> 4, 1x1 s1 p0 g1"));
 }
 
-// Small problems alone would get low strips only.
+// Small problems alone would use low strips only.
 TEST_CASE("cuda/conv_depthwise/strips_of_any_height") {
   unsigned seed = random_seed();
   constexpr const char* activations[] = {" +residual", " +clip(0,6)", " +silu"};
   for (const char* precision : {"fp16", "bf16"})
     for (const std::int64_t stride : {1, 2})
-      // One chunk of vectors of channels and several; vectors of four and of two.
+      // One and several chunks of channel vectors; vectors of four and of two.
       for (const std::int64_t c : {24, 192, 10})
         for (const std::int64_t rows : {1, 2, 3, 4, 5, 6, 7, 9, 13}) {
           const ConvProblem p = parse_conv(fmt::format("2x{0}x{1}x11 -> {0}, 3x3 s{2} p1 g{0}{3}{4}", c, 13 * stride,
@@ -115,8 +115,8 @@ TEST_CASE("cuda/conv_depthwise/strips_of_any_height") {
         }
 }
 
-// Several filters a channel: a thread's are of one channel, of two, of which the second begins anywhere, or of more;
-// and as many as no thread of several divides.
+// Several filters a channel: a thread's filters belong to one channel, to two with the second starting anywhere, or to
+// more; and a number that no thread of several divides.
 TEST_CASE("cuda/conv_depthwise/several_filters_a_channel") {
   unsigned seed = random_seed();
   constexpr const char* activations[] = {" +residual", " +relu", " +silu"};
@@ -137,7 +137,7 @@ TEST_CASE("cuda/conv_depthwise/several_filters_a_channel") {
       }
 }
 
-// Large windows: every tile, of which the plan takes one a problem.
+// Large windows with every tile; the plan uses only one for each problem.
 TEST_CASE("cuda/conv_depthwise/tiles_of_7x7") {
   unsigned seed = random_seed();
   struct Tiles {

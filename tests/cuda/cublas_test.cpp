@@ -27,10 +27,10 @@ std::vector<float> download(const cuda::DeviceBuffer<float>& buffer) {
   return values;
 }
 
-/// C += A * B, C *= `beta` first, with floats between rows. Gives the largest error by the root of k.
+/// C = A * B + `beta` * C with gaps between rows. Returns the largest error relative to the root of k.
 double error_of(const cuda::Session& session, const test::ProductCase& t, Numerics::Multiply multiply) {
   test::DrawnProduct product(session.context(), t, DType::f32, DType::f32, 1);
-  // Rounding of fp32 is near 1e-7; TF32 would be near 3e-4, so that its use by mistake shows.
+  // fp32's error is near 1e-7. TF32's would be near 3e-4, which reveals its accidental use.
   const double acc = multiply == Numerics::Multiply::fp32 ? 2.8e-6 : 5.6e-3;
   return product.check("cublas", acc, 0, [&] {
     session.context().cublas->gemm(
@@ -70,11 +70,11 @@ DEVICE_CASE("cuda/cublas/products_tf32") {
   constexpr auto tf32 = Numerics::Multiply::tf32;
   const cuda::Session session(0, true);
   for (const test::ProductCase& t : cases) CHECK(error_of(session, t, tf32) < 2e-3);
-  // Sizes at which the tensor cores are used: the wish for TF32 reaches cuBLAS.
+  // Sizes for tensor cores: the TF32 setting reaches cuBLAS.
   CHECK(error_of(session, {.m = 256, .n = 256, .k = 256, .trans_b = false}, tf32) > 1e-5);
 }
 
-/// Captures the work queued by `work` as a separate graph.
+/// Captures the work that `work` queues as a separate graph.
 cuda::GraphExec captured(const cuda::Session& session, const std::function<void()>& work) {
   cuda::GraphRecorder recorder;
   recorder.capture(session.stream(), work);
@@ -84,7 +84,7 @@ cuda::GraphExec captured(const cuda::Session& session, const std::function<void(
 DEVICE_CASE("cuda/cublas/repeats_to_the_bit_in_a_graph") {
   REQUIRE_MESSAGE(cuda::cublas_unavailable_reason(0).empty(), cuda::cublas_unavailable_reason(0));
   const cuda::Session session(0, true);
-  constexpr int m = 64, n = 49, k = 4608;  // few tiles and a long sum: where cuBLAS splits it
+  constexpr int m = 64, n = 49, k = 4608;  // few tiles and a large k, for which cuBLAS uses split-K
   const auto a = cuda::upload(test::random_values(m * k, 1)), b = cuda::upload(test::random_values(k * n, 2));
   cuda::DeviceBuffer<float> c(m * n);
   const auto multiply = [&] { session.context().cublas->gemm(m, n, k, {a.data(), k}, {b.data(), n}, c.data(), n); };

@@ -5,7 +5,7 @@
 namespace lenslet::test {
 namespace {
 
-/// The guard that begins `from` bytes behind the first.
+/// The guard that begins `from` bytes after the first.
 std::vector<std::byte> guard_at(std::size_t from) {
   std::vector<std::byte> bytes(Block::guard_bytes);
   for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = Block::guard(from + i);

@@ -1,5 +1,5 @@
 #pragma once
-// Poisoned device memory between guards.
+// Poisoned device memory with guards.
 
 #include <cstddef>
 #include <vector>

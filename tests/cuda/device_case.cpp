@@ -10,7 +10,7 @@
 namespace lenslet::test {
 namespace {
 
-/// Empty when cuda:0 can be used.
+/// Empty if cuda:0 is usable.
 std::string first_device_reason() {
   const DeviceReport report = query_devices();
   for (const DeviceInfo& device : report.devices)

@@ -1,5 +1,5 @@
 #pragma once
-// Test cases that need a device: without one each says so by name, in words that CTest counts as a skip.
+// Test cases that need a device. Without one each prints a line by which CTest counts it as skipped.
 
 #include <doctest/doctest.h>
 
@@ -7,14 +7,13 @@
 
 namespace lenslet::test {
 
-/// True when cuda:0 runs our kernels; otherwise prints "NAME: skipped, no usable CUDA device: REASON", once a case.
+/// True if cuda:0 runs our kernels; otherwise prints "NAME: skipped, no usable CUDA device: REASON", once a case.
 bool have_device(const std::string& name);
-/// The same where the case needs more: false, and printed, unless `reason`, why it cannot run, is empty.
+/// The same for further requirements: prints `reason`, why the case cannot run, and returns false unless it is empty.
 bool can_run(const std::string& name, const std::string& reason);
-/// Why kernels for sm_90a do not run on cuda:0, or nothing. cuda/profile/what_a_hopper_has says that they run on
-/// Hopper.
+/// Why kernels for sm_90a do not run on cuda:0; empty if they do. cuda/profile/what_a_hopper_has tests a Hopper.
 std::string no_wgmma();
-/// compute-sanitizer slows kernels a hundredfold: gpu_check.sh then sets LENSLET_TEST_REDUCED.
+/// compute-sanitizer slows kernels down by a factor of 100; gpu_check.sh then sets LENSLET_TEST_REDUCED.
 bool reduced();
 
 }  // namespace lenslet::test
@@ -28,7 +27,7 @@ bool reduced();
 
 #define DEVICE_CASE(name) \
   LENSLET_CASE_THAT_NEEDS(name, ::lenslet::test::have_device(name), DOCTEST_ANONYMOUS(on_device_))
-/// With wgmma and thread-block clusters.
+/// Needs wgmma and thread-block clusters.
 #define HOPPER_CASE(name)                                                                                      \
   LENSLET_CASE_THAT_NEEDS(                                                                                     \
       name, ::lenslet::test::have_device(name) && ::lenslet::test::can_run(name, ::lenslet::test::no_wgmma()), \

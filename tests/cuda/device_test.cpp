@@ -29,7 +29,7 @@ TEST_CASE("cuda/query/agrees_with_itself") {
 }
 
 TEST_CASE("cuda/check/failure_names_file_and_call") {
-  const auto refused = [] { CUDA_CHECK(cudaSetDevice(-1)); };  // with and without a driver
+  const auto refused = [] { CUDA_CHECK(cudaSetDevice(-1)); };  // works with and without a driver
   for (const char* const part : {"device_test.cpp:", "cudaSetDevice(-1): cudaError"})
     test::check_error(ErrorKind::device, part, refused);
 }
@@ -51,7 +51,7 @@ DEVICE_CASE("cuda/profile/clusters_fill_whole_multiples") {
   }
 }
 
-// What the choice of kernels rests on: were one of these wrong, wgmma's cases would be skipped and the rest would pass.
+// The choice of kernels relies on these: if one were wrong, wgmma's cases would be skipped and the others pass.
 DEVICE_CASE("cuda/profile/what_a_hopper_has") {
   const DeviceProfile profile = cuda::device_profile(0);
   const bool has_code = query_devices().cuda.compiled.find("90a") != std::string::npos;

@@ -1,4 +1,4 @@
-// direct_tile cut in every way: the planner takes one way a problem, conv_test.cpp checks that.
+// direct_tile in every tile configuration. The planner's choice is tested by conv_test.cpp.
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
@@ -13,7 +13,7 @@
 namespace lenslet::test {
 namespace {
 
-/// Groups of six filters and of eight, blocks of one warp to eight, channels all at once, in two chunks and one by one.
+/// Groups of six and eight filters, blocks of one to eight warps; all channels at once, in two chunks, and one by one.
 std::vector<Tiling> tilings_of(const Planned& planned) {
   std::vector<Tiling> tilings;
   const std::int64_t c = planned.problem.c;
@@ -29,7 +29,7 @@ std::vector<Tiling> tilings_of(const Planned& planned) {
 
 }  // namespace
 
-// The window of 3x3 that is known and others, strides, dilations and pads; outputs and filters that fill no block.
+// The specialised 3x3 window and others, strides, dilations and pads; partial blocks of outputs and filters.
 TEST_CASE("cuda/direct_tile/every_tiling") {
   unsigned seed = random_seed();
   for (const ConvProblem& p : convs({

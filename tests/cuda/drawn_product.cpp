@@ -14,7 +14,7 @@
 namespace lenslet::test {
 namespace {
 
-constexpr std::int64_t guard = 64;  // elements of NaN before and behind
+constexpr std::int64_t guard = 64;  // elements of NaN on both sides
 constexpr auto nan_byte = std::byte{0xff};
 
 void put(DType type, float value, std::byte* to) {
@@ -85,7 +85,7 @@ DrawnProduct::DrawnProduct(const cuda::Context& context, const ProductCase& t, D
     if (t.has_residual()) sum += double{t.residual_by} * residual_.values[static_cast<std::size_t>(at)];
     exact_.push_back(activate ? activate(sum) : sum);
   }
-  // Factors in (-1, 1) have the variance 1/3.
+  // Factors uniform in (-1, 1) have the variance 1/3.
   const auto squared = [](float value) { return double{value} * double{value}; };
   rms_ = std::sqrt(squared(t.alpha) * static_cast<double>(t.k) / 9 + (t.has_c() ? squared(t.beta) / 3 : 0) +
                    (t.has_residual() ? squared(t.residual_by) / 3 : 0));
@@ -97,7 +97,7 @@ double DrawnProduct::check(const std::string& name, double acc, double last, con
   const std::string what = name + " " + t_.str();
   std::vector<std::byte> made = run(queue);
   CHECK_MESSAGE(run(queue) == made, what, ": other bits in the second run");
-  double worst = 0, largest = 0;  // of what is allowed, and itself
+  double worst = 0, largest = 0;  // relative to the tolerance, and absolute
   std::size_t where = 0;
   double got = 0;
   for (std::size_t at = 0; at < exact_.size(); ++at) {
@@ -111,7 +111,7 @@ double DrawnProduct::check(const std::string& name, double acc, double last, con
     }
     worst = larger_error(worst, part);
     largest = larger_error(largest, error);
-    std::fill_n(element, bytes(1), nan_byte);  // what is left is around y
+    std::fill_n(element, bytes(1), nan_byte);  // what remains surrounds y
   }
   CHECK_MESSAGE(worst <= 1, fmt::format("{}: y[{}] is {}, exact {}, off by {} of what is allowed", what, where, got,
                                         exact_[where], worst));
@@ -124,7 +124,7 @@ std::vector<std::byte> DrawnProduct::run(const std::function<void()>& queue) {
   if (t_.in_place)
     CUDA_CHECK(cudaMemcpy(y(), residual_.data(), static_cast<std::size_t>(bytes(t_.batch * t_.m * y_ld())),
                           cudaMemcpyDeviceToDevice));
-  CUDA_CHECK(cudaDeviceSynchronize());  // the session's stream does not wait for the one that fills
+  CUDA_CHECK(cudaDeviceSynchronize());  // the session's stream does not wait for the stream that fills
   queue();
   CUDA_CHECK(cudaStreamSynchronize(context_.stream));
   std::vector<std::byte> made(y_.size());

@@ -1,4 +1,4 @@
-// What tests/ops cannot ask of elementwise kernels: every length of the last pack and every alignment of the operands.
+// Elementwise kernels with every tail length and every operand alignment, which tests/ops does not cover.
 
 #include <doctest/doctest.h>
 
@@ -22,9 +22,9 @@ namespace {
 
 constexpr float infinity = std::numeric_limits<float>::infinity();
 constexpr std::int64_t counts[] = {1, 2, 3, 4, 5, 7, 8, 511, 512, 2047, 2048, 2051, 4099, (1 << 20) + 3};
-constexpr std::int64_t slack = 4;  // floats of a block that are not the tensor's
+constexpr std::int64_t slack = 4;  // floats of a block around the tensor
 
-/// `count` floats that begin `offset` floats behind a 256-byte boundary; the rest of the block stays poisoned.
+/// `count` floats at an offset of `offset` floats from a 256-byte boundary; the rest of the block stays poisoned.
 class Floats {
  public:
   Floats(std::int64_t count, std::int64_t offset)
@@ -39,7 +39,7 @@ class Floats {
   }
   Tensor tensor() { return Tensor::view(DType::f32, {count_}, data()); }
 
-  /// The first index that does not hold `expected`, bit for bit; -1 when all do and nothing around them was written.
+  /// The first index that differs from `expected` in any bit; -1 if all agree and nothing around them was written.
   std::int64_t first_wrong(const std::vector<float>& expected) {
     const std::vector<std::byte> bytes = block_.read();
     const auto begin = static_cast<std::size_t>(offset_) * sizeof(float);

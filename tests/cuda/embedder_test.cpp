@@ -1,4 +1,4 @@
-// What an embedder does to a Runner on a CUDA device, and what the device may refuse it.
+// An embedder's use of a Runner on a CUDA device, and failures of the device.
 
 #include <cuda_runtime.h>
 #include <doctest/doctest.h>
@@ -18,9 +18,9 @@
 
 namespace {
 
-std::atomic<int> left{-1};  // calls until one is refused; below 0: none is
+std::atomic<int> left{-1};  // calls until one is refused; negative: none is
 std::atomic<bool> refused{false};
-std::atomic<int> blocks{0};  // taken and not given back
+std::atomic<int> blocks{0};  // allocated and not freed
 
 bool refuses() {
   if (left < 0 || left-- > 0) return false;
@@ -30,7 +30,7 @@ bool refuses() {
 
 }  // namespace
 
-// The linker's --wrap leads every call of lenslet's here.
+// The linker's --wrap redirects lenslet's calls here.
 extern "C" {
 cudaError_t __real_cudaMalloc(void** data, size_t bytes);
 cudaError_t __wrap_cudaMalloc(void** data, size_t bytes) {
@@ -87,8 +87,8 @@ DEVICE_CASE("cuda/embedder/observers_that_reach_for_their_runner") {
   check_observers_that_reach_for_their_runner("cuda");
 }
 
-// Whatever the device refuses, in planning, in making a Runner, in observing and in loading an image: an Error of kind
-// device, everything given back, and the Model as usable as before.
+// Any refusal by the device, in planning, making a Runner, observing or loading an image, gives an Error of kind
+// device, frees everything and leaves the Model usable.
 DEVICE_CASE("cuda/embedder/what_the_device_refuses") {
   const Tensor x = random_tensor({1, 3, 17, 19}, 1);
   const std::vector<std::uint8_t> pixels(40 * 50 * 3, 7);
@@ -108,7 +108,7 @@ DEVICE_CASE("cuda/embedder/what_the_device_refuses") {
     return result;
   };
   const Tensor expected = use_all();
-  const int before = blocks;  // the Model's own
+  const int before = blocks;  // those of the Model
   bool happened = true;
   for (int n = 0; happened; ++n) {
     CAPTURE(n);
@@ -126,7 +126,7 @@ DEVICE_CASE("cuda/embedder/what_the_device_refuses") {
     if (kind) CHECK(*kind == ErrorKind::device);
     REQUIRE(blocks == before);
     REQUIRE(n < 1000);
-    // A Model that has nothing on the device yet.
+    // A Model with nothing on the device yet.
     if (!happened) break;
     refused = false;
     left = n;

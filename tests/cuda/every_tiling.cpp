@@ -54,7 +54,7 @@ bool asked_for(const std::string& config) {
 
 int check_tilings(const OnDevice& kernel, const ConvData& judged, std::span<const Tiling> tilings,
                   int among_others_every) {
-  std::map<std::string, std::pair<std::string, Tensor>, std::less<>> first_of;  // by what bits depend on
+  std::map<std::string, std::pair<std::string, Tensor>, std::less<>> first_of;  // by the properties that bits depend on
   int checked = 0;
   for (const Tiling& tiling : tilings) {
     if (!asked_for(tiling.config)) continue;
@@ -85,7 +85,7 @@ int check_tilings(const OnDevice& kernel, const ConvData& judged, std::span<cons
 int check_tilings(std::string_view algorithm, ConvProblem p, std::string_view precision, unsigned seed,
                   const std::function<std::vector<Tiling>(const Planned&)>& tilings_of, int among_others_every) {
   const Numerics numerics = parse_numerics(precision);
-  p.storage = p.x_storage = numerics.storage;  // before anything is drawn
+  p.storage = p.x_storage = numerics.storage;  // before random data is made
   std::mt19937 random(seed);
   const ConvData data = make_conv_data(p, random);
   const Tensor inputs[] = {data.x, data.w, data.bias, data.residual};

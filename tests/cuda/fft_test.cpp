@@ -1,5 +1,5 @@
-// fft cut in every way there are kernels for: the planner takes one way a problem, conv_test.cpp checks that. Of tiles
-// of one size no bit of a result depends on how it is cut.
+// fft in every compiled configuration. The planner's choice is tested by conv_test.cpp. With one tile size no bit of a
+// result depends on the configuration.
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
@@ -23,7 +23,7 @@ std::vector<Tiling> tilings_of(const Planned& of) {
   for (const int size : fft_sizes) {
     if (std::max(of.problem.r, of.problem.s) > largest_fft_window(size)) continue;
     const FftPlan planned = plan_fft(of.problem, size, of.device);
-    // All tiles at once, and in chunks that leave tails and blocks of the products in part.
+    // All tiles at once, and in chunks with a tail and partial blocks of the products.
     for (const int chunk : {planned.count, (planned.count + 2) / 3, 1}) {
       if (chunk < 1 || planned.count / chunk > 40) continue;
       FftPlan plan = planned;
@@ -41,8 +41,8 @@ std::vector<Tiling> tilings_of(const Planned& of) {
 
 }  // namespace
 
-// Windows that are not square and the largest, pads up to the window, one output, odd sizes, channels that fill no step
-// of the products, several tiles of theirs both ways, with and without what is fused.
+// Windows that are not square and the largest ones, pads up to the window, one output, odd sizes, channels with a
+// partial k-block, several tiles of the products in both dimensions, with and without an epilogue.
 TEST_CASE("cuda/fft/every_tiling") {
   const unsigned seed = random_seed();
   const std::vector<ConvProblem> problems = convs({

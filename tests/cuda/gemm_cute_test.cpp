@@ -1,5 +1,5 @@
-// Every cut of gemm_cute against sums in double of the same rounded operands, at sizes that leave tails everywhere,
-// over NaNs: between the operands' rows, around them, in y and in the workspace. And few_rows of 16-bit types.
+// Every configuration of gemm_cute compared with sums in double of the same rounded operands, at sizes with tails,
+// with NaNs between and around the operands' rows, in y and in the workspace. Also few_rows of 16-bit types.
 
 #include "ops/gemm/cute/gemm_cute.h"
 
@@ -38,7 +38,7 @@ constexpr Types types[] = {
     {Multiply::bf16, DType::bf16, DType::bf16, "bf16"}, {Multiply::bf16, DType::bf16, DType::f32, "bf16 to fp32"},
     {Multiply::tf32, DType::f32, DType::f32, "tf32"},   {Multiply::fp32, DType::f32, DType::f32, "fp32"}};
 
-/// LENSLET_TEST_TILING="core=wgmma tile=128x256 cluster=2": only these, to find out which one hangs.
+/// LENSLET_TEST_TILING="core=wgmma tile=128x256 cluster=2" selects plans, to find the one that hangs.
 std::string_view wanted() {
   const char* const only = std::getenv("LENSLET_TEST_TILING");
   return only == nullptr ? "" : only;
@@ -77,7 +77,7 @@ cuda::CuteCall call_of(test::DrawnProduct& product, const Case& t, const Types& 
           .y = product.y()};
 }
 
-/// Runs the plans that say `only` somewhere, and few_rows where that says nothing; gives how many plans ran.
+/// Runs the plans whose text contains `only`, and few_rows if it is empty; returns the number of plans.
 int check(const cuda::Context& context, const DeviceProfile& device, const Case& t, const Types& type,
           std::string_view only) {
   const cuda::CuteProblem problem = problem_of(t, type);
@@ -88,15 +88,15 @@ int check(const cuda::Context& context, const DeviceProfile& device, const Case&
 
   test::DrawnProduct product(context, t, type.x, type.y, test::random_seed(), test::exact_activation(t.activation));
   cuda::CuteCall call = call_of(product, t, type);
-  // The operands are what they are: rounding them is not to be allowed for, but in tf32. The last rounding errs by half
-  // a unit in the last place, and what is rounded to 16 bits may be within 2^-17 before
+  // The operands are already rounded, except in tf32, so their rounding needs no allowance. The last rounding errs by
+  // half a unit in the last place; a value rounded to 16 bits may be off by 2^-17 before it
   // (ops/core/approximate_math.cuh).
   const double acc = type.multiply == Multiply::tf32 ? tf32_sum_tolerance(t.k) : sum_tolerance(t.k);
   const double last = type.y == DType::f32 ? 0 : unit_roundoff(type.y) + 0x1p-17;
   const auto check = [&](const std::string& way, const std::function<void()>& queue) {
     product.check(fmt::format("{} {}", type.name, way), acc, last, queue);
   };
-  // In the second run B may be read early, which is to change nothing.
+  // In the second run B may be read early, which must change nothing.
   const auto check_way = [&](const std::string& way, const auto& queue) {
     call.b_known = false;
     check(way, [&] {
@@ -130,7 +130,7 @@ void check_all(const std::vector<Case>& cases) {
 
 const Activation relu{Activation::Kind::relu, 0, 0}, silu{Activation::Kind::silu, 0, 0};
 
-/// One cut alone, from a single tile to blocks that make several: the first thing to look at when anything fails.
+/// A single configuration, from one tile to blocks with several: the first test to look at after a failure.
 void check_tiling(const std::string& only) {
   const cuda::Session session(0);
   const DeviceProfile device = cuda::device_profile(0);
@@ -139,8 +139,8 @@ void check_tiling(const std::string& only) {
                                                               : "";
   if (!test::can_run("cuda/gemm_cute/tiling of " + only, reason)) return;
   int ran = 0;
-  // A step of one tile; all steps of a ring and more; tails everywhere; rows of y that TMA cannot store; every word of
-  // the epilogue, in place, too; a batch; B as [k,n]; more tiles than multiprocessors, few steps each and many.
+  // One k-block of one tile; all stages of a ring and more; tails everywhere; rows of y that TMA cannot store; every
+  // word of the epilogue, also in place; a batch; B as [k,n]; more tiles than multiprocessors, few and many k-blocks.
   for (const Case& t : {Case{.m = 128, .n = 256, .k = 64}, Case{.m = 64, .n = 64, .k = 1024},
                         Case{.m = 257, .n = 264, .k = 520, .row_of_c = true, .activation = relu},
                         Case{.m = 100, .n = 300, .k = 648, .full_c = true},
@@ -189,7 +189,7 @@ LENSLET_TILING("wgmma_128x128_join8", "core=wgmma tile=128x128 cluster=8 split_k
 
 TEST_CASE("cuda/gemm_cute/sizes") {
   std::vector<Case> cases;
-  // One element, one more and one less than tiles of 64, 128 and 256 and steps of 32 and 64; k that has no vectors.
+  // Sizes next to tiles of 64, 128 and 256 and k-blocks of 32 and 64; k without vectors.
   for (const std::int64_t k : {1, 8, 63, 64, 72, 200})
     for (const std::int64_t m : {1, 5, 9, 16, 64, 129})
       for (const std::int64_t n : {1, 8, 65, 260}) cases.push_back({.m = m, .n = n, .k = k});
@@ -224,13 +224,13 @@ TEST_CASE("cuda/gemm_cute/operands") {
              {.m = 100, .n = 100, .k = 136, .between = 3}});
 }
 
-// A persistent block makes several tiles, over the edges of groups of tile rows; rings go round often.
+// Persistent blocks compute several tiles across groups of tile rows; rings wrap often.
 TEST_CASE("cuda/gemm_cute/many_tiles") {
   check_all({{.m = 1300, .n = 2570, .k = 24}, {.m = 2500, .n = 136, .k = 72}, {.m = 64, .n = 200, .k = 4104}});
 }
 
-// What a network does: A of 16 bit, weights and bias known in float32, rounded once when they are prepared, or not at
-// all where few rows make a float32 y.
+// As in a network: A in 16 bits, weights and bias constant in float32, rounded once when packed, or not at all where
+// few rows produce a float32 y.
 TEST_CASE("cuda/gemm_cute/op_of_16_bit") {
   constexpr std::int64_t n = 40, k = 72;
   const Kernel& kernel = *kernels_of("Gemm", DeviceKind::cuda).front();

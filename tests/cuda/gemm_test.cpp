@@ -1,5 +1,5 @@
-// The products of gemm.cu against sums in double, each way that takes a case, at sizes that leave tails.
-// What Gemm and MatMul make of them is in tests/ops/gemm_op_test.cpp, which runs on the device, too.
+// The products of gemm.cu compared with sums in double, by every method that takes a case, at sizes with tails. Gemm
+// and MatMul are tested in tests/ops/gemm_op_test.cpp, which also runs on the device.
 
 #include "ops/gemm/gemm_cuda.h"
 
@@ -24,7 +24,7 @@ namespace {
 
 using Case = test::ProductCase;
 
-/// One way to compute a call.
+/// One method to compute a call.
 struct Way {
   std::string name;
   std::function<void(const cuda::Context&, const cuda::GemmCall&)> multiply;
@@ -97,9 +97,9 @@ std::vector<Case> cases() {
     list.push_back({.m = m, .n = 5, .k = 1});
     list.push_back({.m = m, .n = 6, .k = 0, .row_of_c = true});
   }
-  list.push_back({.m = 1, .n = 4096, .k = 1028, .row_of_c = true});  // warps share the sum less than 8 ways
+  list.push_back({.m = 1, .n = 4096, .k = 1028, .row_of_c = true});  // fewer than 8 warps share the sum
   list.push_back({.m = 2, .n = 9000, .k = 100});
-  list.push_back({.m = 1, .n = 70, .k = 2504, .row_of_c = true});  // of packed weights a last chunk with room
+  list.push_back({.m = 1, .n = 70, .k = 2504, .row_of_c = true});  // packed weights with a partial last chunk
   list.push_back({.m = 7, .n = 33, .k = 8});
   list.push_back({.m = 65, .n = 67, .k = 130, .trans_b = false, .row_of_c = true, .activation = relu});
   list.push_back({.m = 64, .n = 64, .k = 16, .trans_a = true, .trans_b = false});
@@ -112,14 +112,14 @@ std::vector<Case> cases() {
 
 TEST_CASE("cuda/gemm/every_way") {
   const cuda::Session session(0, true);
-  // compute-sanitizer slows kernels a hundredfold: every third case then, and no grid of 70,000.
+  // compute-sanitizer is slow: every third case then, and no grid of 70,000.
   const std::size_t step = std::getenv("LENSLET_TEST_REDUCED") == nullptr ? 1 : 3;
   const std::vector<Case> all = cases();
   for (std::size_t at = 0; at < all.size(); at += step)
     if (step == 1 || all[at].batch < 1000) check(session.context(), all[at]);
 }
 
-// The plan of a network keeps B as [N,K] with its scales multiplied in.
+// A network's plan stores B as [N,K], multiplied by its scales.
 TEST_CASE("cuda/gemm/weight_scale_is_prepared") {
   const cuda::Session session(0);
   for (const bool trans_b : {false, true}) {
@@ -151,7 +151,7 @@ TEST_CASE("cuda/gemm/weight_scale_is_prepared") {
     session.stream().synchronize();
     float y[6];
     CUDA_CHECK(cudaMemcpy(y, device_y.data(), sizeof y, cudaMemcpyDeviceToHost));
-    // 0.75 * A * B = {6.75, 9, 11.25; 14.25, 19.5, 24.75}; times {2, -1, 0.5}; negative ones times 0.1.
+    // 0.75 * A * B = {6.75, 9, 11.25; 14.25, 19.5, 24.75}; times {2, -1, 0.5}; negative results times 0.1.
     const float exact[] = {13.5F, -0.9F, 5.625F, 28.5F, -1.95F, 12.375F};
     for (int i = 0; i < 6; ++i) CHECK(double{y[i]} == doctest::Approx(double{exact[i]}).epsilon(1e-6));
   }

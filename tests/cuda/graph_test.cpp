@@ -18,8 +18,7 @@ namespace {
 
 constexpr std::size_t count = 1 << 20;
 
-/// What another library of the process may do at any moment: waiting for the device while somebody captures makes that
-/// capture invalid.
+/// Synchronizes the device as another library in the process may do: during a capture this invalidates the capture.
 void disturb() {
   std::thread([] {
     CUDA_CHECK(cudaSetDevice(0));
@@ -51,7 +50,7 @@ DEVICE_CASE("cuda/graph/captured_work_between_events") {
   CHECK(host.data()[count - 1] == 42);
 }
 
-// Beside a chain of three nodes: from each of their ends on, of bytes that fill no piece; and nothing is changed.
+// Prefetch branches after each node of a chain of three, with sizes that are not multiples of a piece: same results.
 DEVICE_CASE("cuda/graph/prefetches_are_branches") {
   const cuda::Stream stream;
   cuda::DeviceBuffer<std::uint8_t> device(count), weights(count);

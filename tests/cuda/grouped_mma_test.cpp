@@ -1,4 +1,4 @@
-// grouped_mma by one row of taps at once and by three: the planner takes one way a problem, conv_test.cpp checks that.
+// grouped_mma with one and with three rows of taps at once. The planner's choice is tested by conv_test.cpp.
 
 #include <doctest/doctest.h>
 
@@ -19,8 +19,8 @@ std::vector<Tiling> rows_of_taps(const Planned& planned) {
 
 }  // namespace
 
-// Groups of every width; strides that are known and others, dilations, pads of different width, windows of other
-// heights; tiles and blocks of channels in part; more blocks than multiprocessors.
+// Groups of every width; specialised and other strides, dilations, uneven pads, windows of other heights; partial tiles
+// and blocks of channels; more blocks than multiprocessors.
 TEST_CASE("cuda/grouped_mma/rows_of_taps") {
   unsigned seed = random_seed();
   const std::vector<ConvProblem> problems = convs({

@@ -1,5 +1,4 @@
-// grouped_tf32 cut in every way there is, and how it rounds: the planner takes one way a problem, conv_test.cpp checks
-// that.
+// grouped_tf32 in every tile configuration, and its rounding. The planner's choice is tested by conv_test.cpp.
 
 #include <doctest/doctest.h>
 
@@ -16,8 +15,8 @@ using namespace lenslet::cuda;
 
 TEST_CASE("cuda/grouped_tf32/every_tiling") {
   const unsigned seed = random_seed();
-  // Groups of every width; tiles and blocks of channels in part; strides that are known and others, dilations, windows
-  // of other heights, pads of different width; more blocks than multiprocessors.
+  // Groups of every width; partial tiles and blocks of channels; specialised and other strides, dilations, windows of
+  // other heights, uneven pads; more blocks than multiprocessors.
   for (const ConvProblem& p : convs({
            "2x72x19x21 -> 72, 3x3 s1 p1 g18 +bias +relu",
            "1x136x33x18 -> 136, 3x3 s2 p1 g17 +bias +residual +silu",

@@ -1,4 +1,4 @@
-// Photos to inputs on the device: the same bits as to_input() on the CPU.
+// Photos become inputs on the device with the same bits as to_input() on the CPU.
 
 #include "base/cuda/image_input.h"
 
@@ -42,7 +42,7 @@ void check_same(const cuda::Session& session, cuda::ImageInput& loader, ImageVie
   loader.queue(session.context(), image, spec, input, 1);
   session.stream().synchronize();
   CHECK(block.intact());
-  // Slot 0 was not asked for: poison in both.
+  // Slot 0 was not requested: both keep the poison.
   CHECK_MESSAGE(std::memcmp(block.read().data(), expected.data(), expected.bytes()) == 0, image.height, "x",
                 image.width, "x", image.channels, " to ", shape.str(), nhwc_layout ? " nhwc" : " nchw", " filter ",
                 static_cast<int>(spec.filter), " antialias ", spec.antialias, " resize ",
@@ -109,7 +109,7 @@ DEVICE_CASE("cuda/image_input/other_types") {
         check_same(session, loader, {nullptr, 133, 165, channels}, spec, nhwc, ++seed, dtype);
 }
 
-// Its rows at the width of the input would be 200 MB.
+// Its rows at the input's width would be 200 MB.
 DEVICE_CASE("cuda/image_input/a_very_high_picture") {
   const cuda::Session session(0);
   cuda::ImageInput loader;
@@ -132,8 +132,8 @@ DEVICE_CASE("cuda/image_input/photos_in_a_row") {
   Tensor expected(DType::f32, shape);
   test::DeviceBlock block(expected.bytes());
   const Tensor input = Tensor::view(DType::f32, shape, block.data());
-  // The device is held up in front of each copy: one that took the next photo's bytes would show. The third photo
-  // makes the staging memory grow, the fourth is smaller.
+  // The device is delayed before each copy, so that a copy of the next photo's bytes would show. The third photo makes
+  // the staging memory grow, the fourth is smaller.
   const std::int64_t heights[] = {60, 60, 300, 40};
   for (std::int64_t slot = 0; slot < 4; ++slot) {
     ImageView image{nullptr, heights[slot], 50, 3};

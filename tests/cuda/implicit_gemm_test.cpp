@@ -1,4 +1,4 @@
-// implicit_gemm cut in every way there are kernels for: the planner takes one way a problem, conv_test.cpp checks that.
+// implicit_gemm in every compiled tile configuration. The planner's choice is tested by conv_test.cpp.
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
@@ -15,8 +15,7 @@ namespace {
 
 using namespace lenslet::cuda;
 
-/// Every tile and split-K factor: without clusters and with them, and with one block on a multiprocessor at a time,
-/// which all give the same bits.
+/// Every tile and split-K factor, with and without clusters, and with one resident block: all give the same bits.
 std::vector<Tiling> tilings_of(const Planned& planned) {
   std::vector<Tiling> tilings;
   for (const GemmTile tile : gemm_tiles_for(gemm_access(planned.problem, planned.candidate.outputs[0])))
@@ -34,8 +33,8 @@ std::vector<Tiling> tilings_of(const Planned& planned) {
 
 TEST_CASE("cuda/implicit_gemm/every_tiling") {
   const unsigned seed = random_seed();
-  // Several tiles both ways, none of them full at the end; terms that end within a step, channels that wrap within one,
-  // two images, strides, dilations, pads of different width, groups; 13 splits, which are too many for a cluster.
+  // Several partial tiles in both dimensions; gemm_k that ends within a k-block, channels that wrap within one, two
+  // images, strides, dilations, uneven pads, groups; split-K by 13, too many for a cluster.
   for (const ConvProblem& p : convs({
            "2x20x13x12 -> 136, 3x3 s1x2 p1,0,2,1 g1 +bias +residual +clip(-0.5,1.5)",
            "1x12x17x19 -> 70, 3x2 s1 p2,1,1,3 g1 d2x3 +bias +residual +clip(-0.5,1.5)",

@@ -1,4 +1,4 @@
-// Needs no device.
+// Machine code and PTX by compute capability. Needs no device.
 
 #include "base/cuda/kernel_code.h"
 
@@ -16,7 +16,7 @@ bool mentions(const std::string& note, const char* text) { return note.find(text
 
 TEST_CASE("cuda/kernel_code/machine_code_needs_no_note") {
   CHECK(compile_note({90, 90}, two) == "");
-  // Each of its own; sm_87 runs that of 8.6, sm_121 that of 12.0.
+  // Each runs its own; sm_87 runs code for 8.6, sm_121 code for 12.0.
   for (const int capability : {80, 86, 89, 90, 100, 120}) {
     CAPTURE(capability);
     CHECK(compile_note({capability, capability}, common) == "");
@@ -34,7 +34,7 @@ TEST_CASE("cuda/kernel_code/what_the_driver_compiled_is_told") {
   }
   CHECK(mentions(compile_note({80, 110}, common), "no machine code for compute capability 11.0: "));
   CHECK(mentions(compile_note({90, 120}, "90"), "no machine code for compute capability 12.0: "));
-  // That of sm_90a is for 9.0 alone; that of older ones of the same generation would do.
+  // Code for sm_90a runs on 9.0 only; older code of the same generation would run.
   CHECK(mentions(compile_note({80, 103}, "100a-real 80-virtual"), "no machine code for compute capability 10.3: "));
   CHECK(
       compile_note({80, 89}, two) ==

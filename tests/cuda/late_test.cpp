@@ -1,4 +1,4 @@
-// Networks that are planned in part while they run, on a CUDA device.
+// Networks with late shapes on a CUDA device.
 
 #include <doctest/doctest.h>
 

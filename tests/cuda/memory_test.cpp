@@ -53,7 +53,7 @@ DEVICE_CASE("cuda/buffer/too_large_is_an_error") {
   CHECK_THROWS_AS(cuda::DeviceBuffer<double>(static_cast<std::size_t>(-1) / 4), std::bad_array_new_length);
   const cuda::DeviceBuffer<float> empty(0);
   CHECK(empty.data() == nullptr);
-  const cuda::DeviceBuffer<float> after(1024);  // the failure left the device usable
+  const cuda::DeviceBuffer<float> after(1024);  // the device stays usable after the failure
   CHECK(after.data() != nullptr);
 }
 

@@ -1,4 +1,4 @@
-// How neighbour_mma rounds. Its cuts are in sparse_conv_test.cpp, beside those of SparseConv's other kernels.
+// The rounding of neighbour_mma. Its configurations are tested in sparse_conv_test.cpp with SparseConv's other kernels.
 
 #include <doctest/doctest.h>
 
@@ -11,7 +11,7 @@
 
 namespace lenslet::test {
 
-// By whole and half vectors of channels, in every cut.
+// With whole and half vectors of channels, in every configuration.
 TEST_CASE("cuda/neighbour_mma/x_is_rounded_to_the_nearest_tf32") {
   for (const std::int64_t channels : {16, 20, 18}) {
     const unsigned seed = random_seed();

@@ -15,7 +15,7 @@ namespace {
 
 const cuda::Session& session(bool with_cublas) {
   static const cuda::Session plain(0);
-  if (!with_cublas) return plain;  // what says that it needs no cuBLAS gets none
+  if (!with_cublas) return plain;  // candidates that need no cuBLAS get none
   static const cuda::Session with(0, true);
   return with;
 }

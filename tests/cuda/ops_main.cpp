@@ -1,5 +1,4 @@
-// main() of lenslet-test-cuda-ops: its cases come from tests/ops and know nothing of devices, so that the question
-// whether there is one is asked here.
+// main() of lenslet-test-cuda-ops. Its cases come from tests/ops and know nothing of devices, so main() checks for one.
 
 #define DOCTEST_CONFIG_IMPLEMENT
 #include <doctest/doctest.h>

@@ -1,5 +1,5 @@
-// Pools with windows on every line and enough outputs that each thread computes several (pool_square.cuh). Here and not
-// in tests/ops: they are large, and other devices know no strips.
+// Pools with windows on every line and enough outputs that each thread computes several (pool_square.cuh). They are
+// large and specific to CUDA, so they are not in tests/ops.
 
 #include <doctest/doctest.h>
 
@@ -10,8 +10,8 @@ namespace {
 
 using Ints = std::vector<std::int64_t>;
 
-// Strips of 4 lines, 2 in 16 bits; an uneven number of them; windows of 2 lines, a stride along the line, pads on one
-// side, lines behind the image.
+// Strips of 4 lines (2 in 16 bits), an odd number of them; windows of 2 lines, a stride along the line, pads on one
+// side, lines beyond the image.
 TEST_CASE("cuda/pool/strips") {
   struct Case {
     Shape x;

@@ -1,5 +1,5 @@
 #pragma once
-// SparseConv on drawn sites, as a plan poses it to the device's kernels, in their own cuts and in others.
+// SparseConv on random sites as a plan runs the device's kernels, in the planned and other configurations.
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
@@ -24,9 +24,9 @@ struct Wanted {
   Ints size, kernel{3, 3, 3}, strides{};
   std::int64_t channels, filters;
   double fill;
-  std::string activation{};  ///< with it, a residual and scales
+  std::string activation{};  ///< with an activation also a residual and scales
   const char* numerics = "fp32";
-  bool copies = false;  ///< filters that give x back, and no bias
+  bool copies = false;  ///< filters that copy x, and no bias
 
   std::string str() const {
     return fmt::format("{} [{}] of [{}] {} -> {} {} {}", kind, fmt::join(kernel, ","), fmt::join(size, ","), channels,
@@ -42,8 +42,8 @@ inline cuda::SparseArithmetic arithmetic_of(const Call& call) {
                                                : cuda::SparseArithmetic::bf16;
 }
 
-/// The call in its kernel's other cuts: of large and small blocks, of one warp and of many, with all filters at hand or
-/// two taps' at a time. Itself where its kernel does not cut.
+/// The call in other configurations of its kernel: large and small blocks, one and many warps, all filters resident or
+/// two taps at a time. Only the call itself if the kernel has none.
 inline std::vector<Candidate> tilings_of(const Call& call) {
   if (!call.kernel.name().starts_with("neighbour")) return {call.candidate};
   const SparseConvProblem p = call.problem.as<SparseConvOp>().problem(call.problem.inputs());
@@ -79,7 +79,7 @@ inline std::vector<Candidate> tilings_of(const Call& call) {
   return tilings;
 }
 
-/// What a plan in some arithmetic asks of the kernels, and the exact result of what they are given.
+/// A problem in a plan's precision, and the exact result for the rounded inputs.
 class Posed {
  public:
   Posed(const Wanted& w, unsigned seed) : numerics_(parse_numerics(w.numerics)) {
@@ -139,8 +139,8 @@ class Posed {
   std::vector<Tensor>& inputs() { return inputs_; }
   const oracle::Array& exact() const { return judged_.exact(); }
 
-  /// f(call) for every kernel of the device that takes it, with blocks of every size, and of those that use one with a
-  /// table of neighbours, too.
+  /// Calls f(call) for every kernel of the device that takes it, with all block sizes, and where possible also with a
+  /// table of neighbours.
   template <typename F>
   int for_each_call(const F& f) const {
     int calls = 0;

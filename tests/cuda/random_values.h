@@ -6,7 +6,7 @@
 
 namespace lenslet::test {
 
-/// Uniform in [-most, most), the same for a seed.
+/// Uniform in [-most, most); a seed always gives the same.
 inline std::vector<float> random_values(std::int64_t count, unsigned seed, float most = 1) {
   std::mt19937 generator(seed);
   std::uniform_real_distribution<float> uniform(-most, most);

@@ -1,4 +1,4 @@
-// Runners on a CUDA device: the same answers as on the CPU, the same bits however they are launched, clean ends.
+// Runners on a CUDA device: the CPU's results, the same bits however they are launched, and clean shutdown.
 
 #include "lenslet/runner.h"
 
@@ -50,7 +50,7 @@ bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
 
-// Largest difference over the rms of `expected`; infinite for a NaN or another size.
+// Largest difference over the rms of `expected`; infinite for NaN or different sizes.
 double difference(const std::vector<float>& got, const std::vector<float>& expected) {
   if (got.size() != expected.size()) return INFINITY;
   double worst = 0, squares = 0;
@@ -76,7 +76,7 @@ DEVICE_CASE("cuda/runner/agrees_with_the_cpu") {
   }
 }
 
-// Three convolutions with weights in float16, which the file computes in float32, in float16, or by turns.
+// Three convolutions with float16 weights, which the file computes in float32, in float16, or alternately.
 DEVICE_CASE("cuda/runner/computes_in_the_types_of_the_file") {
   const auto net = [](const std::array<bool, 3>& in_half) {
     Graph graph;
@@ -140,7 +140,7 @@ DEVICE_CASE("cuda/runner/graph_and_plain_launches_agree_to_the_bit") {
   CHECK(same_bits(bits(recorded.run(x)[0]), expected));
 }
 
-// Weights beyond twice L2, of which the product's begin to come two layers before: no bit changes.
+// Weights of more than twice L2, of which the product's are prefetched two layers earlier: no bit changes.
 DEVICE_CASE("cuda/runner/weights_that_come_early") {
   Graph graph;
   ValueId x = add_input(graph, {8, 56, 56});
@@ -229,7 +229,7 @@ DEVICE_CASE("cuda/runner/threads_with_runners_of_their_own") {
     Runner runner(model, on_cuda(batch));
     expected[batch] = bits(runner.run(random_tensor({batch, 3, 17, 19}, 5))[0]);
   }
-  const Model fresh = make_model(small_net());  // its weights are prepared by whoever comes first
+  const Model fresh = make_model(small_net());  // the first user packs its weights
   std::atomic<int> wrong{0};
   std::vector<std::thread> threads;
   for (int t = 0; t < 6; ++t)
@@ -269,7 +269,7 @@ DEVICE_CASE("cuda/runner/two_devices_at_once") {
           if (difference(bits(runner.run(x)[0]), expected) > 1e-5) ++wrong;
         int current = -1;
         CUDA_CHECK(cudaGetDevice(&current));
-        if (current != 0) ++wrong;  // the thread's own device is as it was
+        if (current != 0) ++wrong;  // the thread's current device is unchanged
       } catch (const std::exception& error) {
         fmt::print("thread {}: {}\n", t, error.what());
         ++wrong;
@@ -336,7 +336,7 @@ DEVICE_CASE("cuda/runner/run_takes_no_memory_and_the_end_returns_all") {
     return make_model(std::move(graph));
   };
   constexpr std::size_t weights = std::size_t{64} << 20;
-  // What the runtime holds, for others may use the device meanwhile.
+  // Counts what the runtime holds, since other processes may use the device meanwhile.
   const auto& held = cuda::DeviceAllocator::held;
   const std::size_t before = held;
   {
@@ -346,7 +346,7 @@ DEVICE_CASE("cuda/runner/run_takes_no_memory_and_the_end_returns_all") {
     const std::size_t with_one = held;
     Runner second(model, on_cuda());
     const std::size_t with_two = held;
-    // The second has an arena of its own and shares the weights.
+    // The second has its own arena and shares the weights.
     CHECK(with_one - before == with_two - with_one + weights);
     CHECK(with_two - with_one >= first.plan().memory.peak_bytes);
     const Tensor x = random_tensor({1, 4096, 4096}, 2);
@@ -372,7 +372,7 @@ DEVICE_CASE("cuda/plan/refuses_nodes_without_a_kernel") {
   CHECK(text.find("node Pad_2 (Pad)") != std::string::npos);
 }
 
-// Its launch fails, as one with a bad configuration does: at once, and the device stays usable.
+// Its launch fails at once, as with a bad configuration, and the device stays usable.
 class FailingKernel final : public BoundKernel {
  public:
   void run(const KernelRun& run) const override { CUDA_CHECK(cudaMemsetAsync(nullptr, 0, 16, run.cuda->stream)); }
@@ -403,7 +403,7 @@ DEVICE_CASE("cuda/plan/tf32_is_near_fp32") {
   CHECK(difference(bits(rounded.run(x)[0]), bits(exact.run(x)[0])) < 1e-2);
 }
 
-/// Branches of every kind that a Concat joins, and another that joins those with what is made of them (DenseNet).
+/// A Concat of branches of every kind, and another Concat of these and their results (DenseNet).
 Graph joining_net() {
   using Integers = std::vector<std::int64_t>;
   Graph graph;
@@ -439,14 +439,14 @@ Graph joining_net() {
   return graph;
 }
 
-/// A Runner that writes what a Concat joins where it belongs, and one that copies it there.
+/// A Runner that writes a Concat's inputs in place, and one that copies them.
 struct Joining {
   Joining(const Model& model, PlanOptions options)
       : joined(model, options), apart(model, (options.disabled_passes = {"place_parts"}, options)) {}
   Runner joined, apart;
 };
 
-/// An observer sees each part by itself, and the whole with all of them: how many lie among others.
+/// An observer sees each part alone, and the whole with all of them. Returns how many parts lie within others.
 int check_observed_parts(Joining& runners, const Tensor& x) {
   int parts = 0;
   std::map<std::string, Tensor> made;
@@ -459,7 +459,7 @@ int check_observed_parts(Joining& runners, const Tensor& x) {
   });
   const Tensor observed = runners.joined.run(x)[0].clone();
   CHECK(equal(observed, runners.apart.run(x)[0]));
-  for (Runner* runner : {&runners.joined, &runners.apart}) runner->set_observer({});  // they look at locals
+  for (Runner* runner : {&runners.joined, &runners.apart}) runner->set_observer({});  // the observers refer to locals
   return parts;
 }
 
@@ -469,7 +469,7 @@ DEVICE_CASE("cuda/runner/what_a_concat_joins_is_written_where_it_belongs") {
   Runner cpu(model, on_cpu(3));
   const std::vector<float> expected = bits(cpu.run(x)[0]);
   std::vector<std::string> algorithms = conv_algorithm_names("cuda");
-  algorithms.emplace_back();  // whichever is chosen
+  algorithms.emplace_back();  // the rule's choice
   for (const auto& [precision, within] : {std::pair{"fp32", 1e-3}, {"tf32", 0.05}, {"fp16", 0.05}, {"bf16", 0.2}})
     for (const std::string& algorithm : algorithms) {
       INFO(std::string(precision), " ", algorithm);

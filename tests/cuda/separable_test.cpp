@@ -1,5 +1,4 @@
-// separable cut in every way, on drawn problems, against the double-precision oracle: the planner takes one way a
-// problem.
+// separable in every tile configuration on random problems, compared with the double-precision oracle.
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
@@ -28,7 +27,7 @@ using Op = SeparableConvOp;
 
 struct Drawn {
   Tensor inputs[6];
-  AttributeList scales;  ///< of filters, as fold_batch_norm leaves them
+  AttributeList scales;  ///< of filters, as from fold_batch_norm
   ConvData judged;
 };
 
@@ -105,7 +104,7 @@ void check(const SeparableProblem& problem, unsigned seed, std::size_t most_tili
   std::vector<SeparableTiling> others = separable_tilings(problem, kernel.device());
   std::shuffle(others.begin(), others.end(), random);
   for (std::size_t i = 0; i < std::min(others.size(), most_tilings); ++i) {
-    if (i % 3 == 0) others[i].blocks = (others[i].blocks + 2) / 3;  // as many turns as there may be
+    if (i % 3 == 0) others[i].blocks = (others[i].blocks + 2) / 3;  // the most rounds possible
     tilings.push_back({others[i].str(), others[i].str()});
   }
   check_tilings(kernel, drawn.judged, tilings);
@@ -121,7 +120,7 @@ TEST_CASE("cuda/separable/drawn") {
     check(stored(random_separable(random), types[i % 3]), seed + static_cast<unsigned>(i), reduced() ? 3 : 8);
 }
 
-// Those of MobileNetV2 that differ, at a batch at which blocks go on to other items.
+// The distinct layers of MobileNetV2, at a batch size at which blocks process several items.
 TEST_CASE("cuda/separable/mobilenet_v2") {
   struct Row {
     std::int64_t n;
@@ -138,7 +137,7 @@ TEST_CASE("cuda/separable/mobilenet_v2") {
   }
 }
 
-// Filters of both that copy: y is what the 3x3 made, as the 1x1 multiplied it.
+// Both filters copy: y is the 3x3's result as rounded for the 1x1.
 TEST_CASE("cuda/separable/what_lies_between_is_rounded_to_the_nearest_tf32") {
   const SeparableProblem problem = [] {
     SeparableProblem of = SeparableLayer{40, 13, 1, 40}.problem(2);

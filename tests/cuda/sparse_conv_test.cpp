@@ -1,5 +1,5 @@
-// SparseConv on the device in every arithmetic, on sites for many blocks, a hundred times over, and by rulebooks of
-// noise. The cases of tests/ops/sparse_test.cpp and sparse_drawn_test.cpp run here, too.
+// SparseConv on the device in every precision, with sites for many blocks, repeated a hundred times, and with random
+// rulebooks. The cases of tests/ops/sparse_test.cpp and sparse_drawn_test.cpp run on the device, too.
 
 #include <doctest/doctest.h>
 
@@ -34,8 +34,7 @@ void check_in(std::span<const char* const> precisions, std::span<const Wanted> a
 
 }  // namespace
 
-// Rows of x by 16, 4 and 2 bytes; filters that fill tiles of 16, 32, 64 and 128, of which there are several, and that
-// do not.
+// Rows of x in vectors of 16, 4 and 2 bytes; filters in one or several tiles of 16, 32, 64 and 128, full and partial.
 TEST_CASE("cuda/sparse_conv/arithmetics") {
   const std::pair<std::int64_t, std::int64_t> widths[] = {{16, 16}, {4, 16},   {5, 7},   {33, 33},  {64, 64},
                                                           {1, 1},   {20, 128}, {8, 200}, {48, 130}, {18, 300}};
@@ -56,7 +55,7 @@ TEST_CASE("cuda/sparse_conv/arithmetics") {
         w.size = {13, 10};
         w.kernel = {5, 3};
         w.fill = 0.6;
-        // A channel alone may have a bias that leaves nothing of it, and nothing to judge errors by.
+        // With one channel the bias and activation may leave only zeros, and nothing to measure errors by.
         if (filters > 1) w.activation = seed % 2 == 0 ? "relu" : "silu";
         check_all(w, seed += 5);
       }
@@ -67,7 +66,7 @@ TEST_CASE("cuda/sparse_conv/sizes") {
                         {"submanifold", {8, 8, 8}, {3, 3, 3}, {}, 16, 16, 1},
                         {"submanifold", {6, 6, 6}, {1, 1, 1}, {}, 32, 40, 0.5},
                         {"submanifold", {9, 9, 9}, {5, 5, 5}, {}, 12, 20, 0.5}};
-  // Of fp32 the last runs by nothing that the others don't run.
+  // The last fp32 configuration runs no code that others do not.
   constexpr const char *fp32[] = {"fp32"}, *fp16[] = {"fp16"};
   check_in(fp32, std::span(all).first(reduced() ? 3 : 4), 1);
   check_in(fp16, all, 1);
@@ -83,7 +82,7 @@ TEST_CASE("cuda/sparse_conv/many_blocks") {
   check_in(arithmetics, all, 11);
 }
 
-// Of some hundred outputs, whose blocks are cut into eight splits, and of some thousand, in two to four.
+// Some hundred outputs with split-K by eight, and some thousand with two to four.
 TEST_CASE("cuda/sparse_conv/the_same_bits_a_hundred_times") {
   for (const char* const numerics : arithmetics)
     for (const std::int64_t depth : {1, 10}) {
@@ -91,7 +90,7 @@ TEST_CASE("cuda/sparse_conv/the_same_bits_a_hundred_times") {
       Posed posed(w, 21);
       posed.for_each_call([&](const Call& call) {
         Tensor first;
-        for (int i = 0; i < (reduced() ? 1 : 50); ++i) {  // each of them two
+        for (int i = 0; i < (reduced() ? 1 : 50); ++i) {  // each runs twice
           const Tensor y = posed.run(call, w.str())[0];
           if (first.empty()) first = y.clone();
           REQUIRE_MESSAGE(std::memcmp(first.data(), y.data(), y.bytes()) == 0, w.str(), ": ", call.str(), ", run ", i);
@@ -100,8 +99,8 @@ TEST_CASE("cuda/sparse_conv/the_same_bits_a_hundred_times") {
     }
 }
 
-// Whatever a rulebook says, nothing outside is read or written; what is wrong is said or, where it is in order and of
-// sites that there are, computed.
+// Whatever a rulebook contains, nothing outside is read or written. An invalid one is reported; a valid one with
+// existing sites is computed.
 TEST_CASE("cuda/sparse_conv/rulebooks_of_noise") {
   for (const char* const numerics : {"fp32", "fp16"})
     for (const char* const kind : {"submanifold", "regular", "inverse"}) {

@@ -21,7 +21,7 @@ using Ints = std::vector<std::int64_t>;
 constexpr std::int64_t bound = 2000, channels = 16;
 const Ints size{8, 40, 40};
 
-/// Two convolutions by one rulebook, one of stride 2 and back by its rulebook, and two more; of these sites, or of any.
+/// Two convolutions with one rulebook, one of stride 2 and its inverse, and two more; with these sites, or any.
 Graph convolving_net(const Tensor& known = {}) {
   Graph graph;
   graph.name = "convolving";
@@ -80,7 +80,7 @@ std::vector<float> values_of(Runner& runner, const std::vector<Tensor>& inputs) 
 
 }  // namespace
 
-// The table that a rulebook's step makes gives the bits that tables of each block give; so does that of a known one.
+// The neighbour table made by a rulebook's step, those made by each block, and a constant one give the same bits.
 DEVICE_CASE("cuda/sparse/tables_of_neighbours") {
   const Model model = make_model(convolving_net());
   Runner cpu(model, on_cpu(1, 1));
@@ -105,7 +105,7 @@ DEVICE_CASE("cuda/sparse/tables_of_neighbours") {
       CHECK(got == values_of(apart, inputs));
       CHECK(got == values_of(shared, inputs));
       CHECK(got == values_of(known, {inputs[1]}));
-      double worst = 0, largest = 0;  // most cells have no site
+      double worst = 0, largest = 0;  // most cells are not sites
       for (std::size_t i = 0; i < got.size(); ++i) {
         worst = larger_error(worst, std::abs(double{got[i]} - double{exact[i]}));
         largest = std::max(largest, std::abs(double{exact[i]}));

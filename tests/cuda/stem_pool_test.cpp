@@ -1,4 +1,4 @@
-// stem with maxima of 3x3 outputs: against the oracle, and the same bits as a pool of what stem stores.
+// stem with fused 3x3 max pooling: compared with the oracle, and the same bits as a pool of stem's outputs.
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
@@ -17,7 +17,7 @@
 namespace lenslet::test {
 namespace {
 
-/// Of stored outputs, NCHW.
+/// Max pooling of stored outputs, NCHW.
 Tensor maxima(const Tensor& x, const ConvProblem& p) {
   Tensor y(DType::f32, {p.n, p.k, p.stored_p(), p.stored_q()});
   float* to = y.values<float>().data();
@@ -36,7 +36,7 @@ Tensor maxima(const Tensor& x, const ConvProblem& p) {
   return y;
 }
 
-/// As planned, with walks of other lengths, and by mma.sync; `data` may have numbers that are none.
+/// Runs as planned, with walks of other lengths, and by mma.sync; `data` may contain NaN and infinities.
 void check(const ConvProblem& p, const ConvData& data, unsigned seed, bool exact) {
   ConvProblem apart = p;
   apart.max_pool = {};
@@ -127,8 +127,8 @@ TEST_CASE("cuda/stem_pool/drawn") {
   }
 }
 
-// A NaN is in all maxima that it belongs to. Of channels beside the first alone: of that one an element beside a window
-// may be multiplied by zero, which depends on where tiles end.
+// A NaN reaches all maxima of its windows. The first channel has none: an element of it beside a window may be
+// multiplied by zero, depending on where tiles end.
 TEST_CASE("cuda/stem_pool/nan_and_infinity") {
   const unsigned seed = random_seed();
   std::mt19937 random(seed);

@@ -1,6 +1,6 @@
 #pragma once
-// Is x rounded to TF32, or are its last 13 bits cut off? Half of a unit in the last place of TF32 is what kernels' TF32
-// tolerance allows ten times over for both operands of a sum, so that no sum tells: x times one does.
+// Tells whether x is rounded to TF32 or truncated. A kernel's TF32 tolerance allows ten times half a unit in the last
+// place for both operands of a sum, so sums cannot tell; x times one can.
 
 #include <algorithm>
 #include <bit>
@@ -10,7 +10,7 @@
 
 namespace lenslet::test {
 
-/// How many of y are not the nearest numbers of 10 mantissa bits to those of x; of two as near, either is right.
+/// Number of elements of y that are not the nearest numbers with 10 mantissa bits to those of x; ties go either way.
 inline std::size_t not_rounded_to_tf32(std::span<const float> x, std::span<const float> y) {
   if (x.size() != y.size()) return std::max(x.size(), y.size());
   std::size_t wrong = 0;

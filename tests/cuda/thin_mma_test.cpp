@@ -1,4 +1,4 @@
-// thin_mma at every count of channels and filters that takes another way: it has one cut a problem.
+// thin_mma at all counts of channels and filters with a code path of their own; each problem has one configuration.
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
@@ -11,8 +11,8 @@
 
 namespace lenslet::test {
 
-// Whole vectors of eight channels, parts of one and odd numbers, with NaN in the room behind; filters in registers, one
-// set of 32 and two, and in shared memory; pixels that fill no row of 16, and more blocks than a device holds.
+// Whole and partial vectors of eight channels and odd counts, with NaN in the padding channels; filters in registers
+// (one set of 32 and two) and in shared memory; partial rows of 16 pixels, and more blocks than a device holds.
 TEST_CASE("cuda/thin_mma/every_count_of_channels_and_filters") {
   unsigned seed = random_seed();
   for (const char* const precision : {"fp16", "bf16"}) {

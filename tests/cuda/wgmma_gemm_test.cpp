@@ -1,4 +1,4 @@
-// wgmma_gemm cut in every way there are kernels for: the planner takes one way a problem, conv_test.cpp checks that.
+// wgmma_gemm in every compiled tile configuration. The planner's choice is tested by conv_test.cpp.
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
@@ -25,15 +25,14 @@ namespace {
 
 using namespace lenslet::cuda;
 
-/// Bits depend on where sums are cut: on the split-K factor, and on what their steps are; and on the set of groups,
-/// in which the same channels lie elsewhere.
+/// Bits depend on the order of accumulation: split-K factor, k-blocks, and the set of groups, which moves channels.
 std::string bits_of(const ConvProblem& p, const WgmmaGemmPlan& plan) {
   const bool whole_groups = plan.split_k == 0 && plan.groups_a_step == 1;
   if (whole_groups && goes_by_channels(group_set(p, plan.together))) return fmt::format("channels {}", plan.together);
   return plan.split_k <= 1 ? fmt::format("set {}", plan.together) : fmt::format("{} {}", plan.split_k, plan.width);
 }
 
-/// Cuts of which `wanted` says so, in both types.
+/// Configurations that `wanted` selects, in both types.
 void check_tilings(const ConvProblem& p, unsigned seed, const std::function<bool(const WgmmaGemmPlan&)>& wanted) {
   const auto tilings_of = [&](const Planned& planned) {
     std::vector<Tiling> tilings;
@@ -54,9 +53,9 @@ ConvProblem as_halves(ConvProblem problem) {
   return problem;
 }
 
-// One step, pointwise; several tiles both ways, none full at the end, and an odd number of them; channels that end
-// within a step; strides, dilations and pads of different width; more tiles than multiprocessors, so that stages and
-// buffers of results go round through several, with parts that lie outside of y.
+// One k-block, pointwise; an odd number of partial tiles in both dimensions; channels that end within a k-block;
+// strides, dilations and uneven pads; more tiles than multiprocessors, so that stages and staging boxes cycle through
+// several, with parts outside y.
 std::vector<ConvProblem> problems() {
   return convs({
       "1x64x16x16 -> 64, 1x1 s1 p0 g1",
@@ -74,8 +73,8 @@ std::vector<ConvProblem> problems() {
   });
 }
 
-// Channels and filters that fill no 16 bytes: pixels with room, which holds NaN. Of one more than whole vectors, of one
-// less, of odd numbers and of fewer than a vector.
+// Channels and filters that need padding to 16 bytes; the padding channels hold NaN. One more and one less than whole
+// vectors, odd numbers, and fewer than a vector.
 std::vector<ConvProblem> padded_problems() {
   return convs({
       "1x65x8x8 -> 63, 1x1 s1 p0 g1",
@@ -102,7 +101,7 @@ HOPPER_CASE("cuda/wgmma_gemm/persistent") {
   for (const ConvProblem& p : problems()) check_tilings(p, seed, persistent);
 }
 
-// Channels in several groups, taps inside of them; then more tiles than multiprocessors.
+// Several groups of channels, each with all taps; then more tiles than multiprocessors.
 HOPPER_CASE("cuda/wgmma_gemm/by_channels") {
   const unsigned seed = random_seed();
   for (const ConvProblem& p : convs({"3x136x21x18 -> 72, 3x2 s2x1 p1,0,2,1 g1 d1x2 +bias +residual +silu",
@@ -110,8 +109,8 @@ HOPPER_CASE("cuda/wgmma_gemm/by_channels") {
     check_tilings(p, seed, persistent);
 }
 
-// A tap's last channels by one and two instructions (KTail), in every tile: full and not, by channels, with filters
-// that come once to their stages and that come anew, with room; and of sets, whose neighbours lie behind.
+// A tap's last channels by one and two instructions (KTail), in every tile, full and partial: by channels, with filters
+// that stay in their stages and that are reloaded, with padding channels; and adjacent group sets.
 HOPPER_CASE("cuda/wgmma_gemm/tails") {
   const unsigned seed = random_seed();
   for (const ConvProblem& p : convs({
@@ -131,8 +130,8 @@ HOPPER_CASE("cuda/wgmma_gemm/tails") {
 
 HOPPER_CASE("cuda/wgmma_gemm/split_k") {
   const unsigned seed = random_seed();
-  // Each with one thing more than the one before: one tile of 64x64 and two steps; a tile that is full of nothing but
-  // its first pixel and eight filters; more steps than stages, and no even number of them.
+  // Each adds one feature to the one before: one tile of 64x64 with two k-blocks; a tile with a single pixel and eight
+  // filters; more k-blocks than stages, and an odd number of them.
   for (const ConvProblem& p : convs({
            "1x128x8x8 -> 64, 1x1 s1 p0 g1",
            "1x512x1x1 -> 8, 1x1 s1 p0 g1 +bias +relu",
@@ -152,14 +151,14 @@ HOPPER_CASE("cuda/wgmma_gemm/room") {
   for (const ConvProblem& p : padded_problems()) check_tilings(p, seed, [](const WgmmaGemmPlan&) { return true; });
 }
 
-// All cuts, so that bits are compared with those of steps of 64 channels.
+// All configurations, to compare bits with those of k-blocks of 64 channels.
 HOPPER_CASE("cuda/wgmma_gemm/narrow") {
   const unsigned seed = random_seed();
   const auto narrow_and_one = [](const WgmmaGemmPlan& plan) {
     return narrow(plan) || (plan.tile == WgmmaTile::t128x64 && persistent(plan));
   };
-  // One group of 16 channels, and of 32; half of it and three quarters; two and four groups a step, some left over in
-  // the last; channels in several groups, of which the last has zeros; then what problems() has.
+  // One group of 16 and of 32 channels; half and three quarters of it; two and four groups a k-block, with a partial
+  // last one; several groups of channels, the last padded with zeros; then the features of problems().
   for (const ConvProblem& p : convs({
            "1x16x8x8 -> 64, 1x1 s1 p0 g1",
            "1x32x8x8 -> 64, 1x1 s1 p0 g1",
@@ -181,14 +180,14 @@ HOPPER_CASE("cuda/wgmma_gemm/narrow") {
     if (wgmma_tilings(p).back().width != wgmma_step) check_tilings(p, seed, narrow_and_one);
 }
 
-// Zeros that fill a step up must come from both sides: what lies elsewhere in x may be infinite.
+// The zeros that fill up a k-block must come from both operands: other elements of x may be infinite.
 HOPPER_CASE("cuda/wgmma_gemm/infinities_stay_where_they_are") {
   constexpr float inf = std::numeric_limits<float>::infinity();
   const ConvProblem p = as_halves(parse_conv("1x16x6x6 -> 8, 3x3 s1 p0 g1"));
   Tensor x(DType::f32, {1, 16, 6, 6}), w(DType::f32, {8, 16, 3, 3});
   std::ranges::fill(x.values<float>(), 1.0F);
   std::ranges::fill(w.values<float>(), 0.5F);
-  x.values<float>()[0] = inf;  // of the first window alone
+  x.values<float>()[0] = inf;  // in the first window only
   for (const WgmmaGemmPlan& plan : wgmma_tilings(p)) {
     if (!asked_for(plan.str())) continue;
     CAPTURE(plan.str());
@@ -200,13 +199,13 @@ HOPPER_CASE("cuda/wgmma_gemm/infinities_stay_where_they_are") {
   }
 }
 
-// Functions that are approximate for results of 16 bits, where they have limits, and NaN.
+// Approximate functions for 16-bit results at their limits, and NaN.
 HOPPER_CASE("cuda/wgmma_gemm/activations_of_special_numbers") {
   using Kind = Activation::Kind;
   constexpr float inf = std::numeric_limits<float>::infinity();
   const std::array numbers{0.0F,  -0.0F,  1.0F,     -1.0F,     5.0F,  -5.0F, 0x1p-12F, -0x1p-12F,
                            20.0F, -20.0F, 16384.0F, -16384.0F, 90.0F, inf,   -inf,     std::nanf("")};
-  // Each number at a pixel, and every filter gives it back.
+  // One number for each pixel, which every filter copies.
   ConvProblem p = parse_conv("1x8x4x4 -> 8, 1x1 s1 p0 g1");
   Tensor x(DType::f32, {1, 8, 4, 4}), w(DType::f32, {8, 8, 1, 1});
   std::ranges::fill(x.values<float>(), 0.0F);

@@ -1,4 +1,4 @@
-// wgmma_halo cut in every way there are kernels for: the planner takes one way a problem, conv_test.cpp checks that.
+// wgmma_halo in every compiled tile configuration. The planner's choice is tested by conv_test.cpp.
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
@@ -21,8 +21,8 @@ namespace {
 
 using namespace lenslet::cuda;
 
-/// Of both kernels. Bits depend, where channels are cut, on the rows, where there are several of them, on the groups
-/// that are taken together, and on the splits.
+/// Configurations of both kernels. With several groups of channels, bits depend on the number of rows, on merged
+/// groups, and on split-K.
 std::vector<Tiling> tilings_of(const ConvProblem& p) {
   std::vector<Tiling> tilings;
   for (const WgmmaHaloPlan& plan : wgmma_halo_tilings(p))
@@ -40,8 +40,8 @@ void check_tilings(const ConvProblem& p, unsigned seed) {
 
 }  // namespace
 
-// Each with one thing more than the one before: one unit without pads; pads; filters that do not fit a tile; channels
-// in several groups; units that lie partly outside; images smaller than a unit.
+// Each adds one feature to the one before: one unit without pads; pads; a partial tile of filters; several groups of
+// channels; units partly outside; images smaller than a unit.
 HOPPER_CASE("cuda/wgmma_halo/one_thing_more") {
   const unsigned seed = random_seed();
   for (const ConvProblem& p : convs({
@@ -57,14 +57,14 @@ HOPPER_CASE("cuda/wgmma_halo/one_thing_more") {
     check_tilings(p, seed);
 }
 
-// Rows of 128, 64 and 32 bytes, full or not, in one group or several.
+// Rows of 128, 64 and 32 bytes, full or partial, in one or several groups.
 HOPPER_CASE("cuda/wgmma_halo/rows") {
   const unsigned seed = random_seed();
   for (const std::int64_t c : {8, 16, 24, 32, 48, 72, 80, 136})
     check_tilings(parse_conv(fmt::format("2x{}x17x15 -> 40, 3x3 s1 p1 g1 +bias +relu", c)), seed);
 }
 
-// Windows of any kind, and what is fused; more tiles than multiprocessors, so that all stages go round.
+// Windows of any kind, with an epilogue; more tiles than multiprocessors, so that all stages wrap.
 HOPPER_CASE("cuda/wgmma_halo/windows") {
   const unsigned seed = random_seed();
   for (const ConvProblem& p : convs({
@@ -72,7 +72,7 @@ HOPPER_CASE("cuda/wgmma_halo/windows") {
            "5x40x17x19 -> 264, 3x2 s1 p2,1,1,3 g1 d2x3 +bias +residual +relu",
            "1x48x20x20 -> 64, 5x5 s1 p2 g1 +bias +hard_swish",
            "2x32x17x17 -> 32, 7x7 s1 p3 g1 +bias +residual +relu",
-           // Patches of which there is room for one stage, of several groups.
+           // Halo tiles that fit one stage only, of several groups.
            "2x136x17x18 -> 72, 7x7 s1 p3 g1 +bias +residual +clip(-0.5,0.75)",
            "2x80x31x18 -> 264, 5x5 s1 p4 g1 d2 +bias +residual +relu",
            "1x64x17x17 -> 192, 1x7 s1 p0x3 g1 +bias +relu",
@@ -81,8 +81,8 @@ HOPPER_CASE("cuda/wgmma_halo/windows") {
     check_tilings(p, seed);
 }
 
-// Splits of one group and of several, even and not, of one unit and of many, which lie partly outside; windows of whole
-// lines of taps and others; filters that fill no tile.
+// Split-K with one and several groups, even and uneven, one and many units partly outside; windows with and without
+// whole lines of taps; partial tiles of filters.
 HOPPER_CASE("cuda/wgmma_halo/split_k") {
   const unsigned seed = random_seed();
   for (const ConvProblem& p : convs({
@@ -99,8 +99,8 @@ HOPPER_CASE("cuda/wgmma_halo/split_k") {
   }
 }
 
-// More tiles than multiprocessors, of every size: a block has several, and residuals of the next one come while this
-// one leaves. Rows of 128 bytes and of 32, tiles of 64 and 128 filters, units that lie partly outside both ways.
+// More tiles than multiprocessors, of every size: a block has several, and loads the residual of the next one while it
+// stores this one. Rows of 128 and 32 bytes, tiles of 64 and 128 filters, units partly outside in both dimensions.
 HOPPER_CASE("cuda/wgmma_halo/many_tiles") {
   const unsigned seed = random_seed();
   for (const ConvProblem& p : convs({
@@ -114,7 +114,7 @@ HOPPER_CASE("cuda/wgmma_halo/many_tiles") {
   }
 }
 
-// Channels and filters that fill no 16 bytes: pixels with room, which holds NaN.
+// Channels and filters that need padding to 16 bytes; the padding channels hold NaN.
 HOPPER_CASE("cuda/wgmma_halo/room") {
   const unsigned seed = random_seed();
   for (const ConvProblem& p : convs({
@@ -130,8 +130,8 @@ HOPPER_CASE("cuda/wgmma_halo/room") {
     check_tilings(p, seed);
 }
 
-// Units of lines of 16, 32 and 64 pixels, which are taken where they are fewer than those of 8x8; a residual, that is
-// read where nothing is stored; tiles of 96 filters.
+// Units of lines of 16, 32 and 64 pixels, used where they are fewer than those of 8x8; a residual read where nothing is
+// stored; tiles of 96 filters.
 HOPPER_CASE("cuda/wgmma_halo/units_of_other_shapes") {
   const unsigned seed = random_seed();
   for (const ConvProblem& p : convs({
@@ -150,8 +150,7 @@ HOPPER_CASE("cuda/wgmma_halo/units_of_other_shapes") {
     check_tilings(p, seed);
 }
 
-// Groups, by themselves and several together; windows of one tap, whose pixels are one line; filters that stay, and
-// that do not.
+// Single and merged groups; windows of one tap, whose pixels are one line; filters that stay in shared memory or not.
 HOPPER_CASE("cuda/wgmma_halo/several_groups") {
   const unsigned seed = random_seed();
   for (const ConvProblem& p : convs({
@@ -178,7 +177,7 @@ HOPPER_CASE("cuda/wgmma_halo/x_is_rounded_to_nearest") {
     if (asked_for(tiling.config)) check_rounds_to_tf32("wgmma_halo", p, tiling.config);
 }
 
-// A unit reads what its windows need and nothing else: infinities of x stay where they are, also beside the image.
+// A unit reads only what its windows need: infinities of x do not spread, also beside the image.
 HOPPER_CASE("cuda/wgmma_halo/infinities_stay_where_they_are") {
   constexpr float inf = std::numeric_limits<float>::infinity();
   constexpr std::int64_t c = 136;  // three groups
@@ -187,7 +186,7 @@ HOPPER_CASE("cuda/wgmma_halo/infinities_stay_where_they_are") {
   Tensor x(DType::f32, {1, c, 12, 12}), w(DType::f32, {8, c, 3, 3});
   std::ranges::fill(x.values<float>(), 1.0F);
   std::ranges::fill(w.values<float>(), 0.5F);
-  x.values<float>()[0] = inf;  // of the first window alone
+  x.values<float>()[0] = inf;  // in the first window only
   for (const Tiling& tiling : tilings_of(p)) {
     if (!asked_for(tiling.config)) continue;
     CAPTURE(tiling.config);

@@ -1,5 +1,5 @@
 #pragma once
-// What the tests of wgmma_gemm, wgmma_tf32 and wgmma_halo have in common.
+// Shared by the tests of wgmma_gemm, wgmma_tf32 and wgmma_halo.
 
 #include <vector>
 
@@ -7,8 +7,8 @@
 
 namespace lenslet::test {
 
-/// Sets of groups: one of them, several; as many filters as channels and more; groups that end within a row of
-/// channels, whose set's row reaches into the next one; then more tiles than multiprocessors.
+/// Group sets: one, several; as many filters as channels and more; sets that end within a row of channels, so that the
+/// row contains the next set's first channels; then more tiles than multiprocessors.
 inline std::vector<ConvProblem> problems_with_groups() {
   return convs({
       "1x64x9x9 -> 64, 3x3 s1 p1 g2",

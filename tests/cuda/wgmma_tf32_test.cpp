@@ -1,5 +1,4 @@
-// wgmma_tf32 cut in every way there are kernels for, and how it rounds: the planner takes one way a problem,
-// conv_test.cpp checks that.
+// wgmma_tf32 in every compiled tile configuration, and its rounding. The planner's choice is tested by conv_test.cpp.
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
@@ -27,11 +26,10 @@ namespace {
 using namespace lenslet::cuda;
 
 bool persistent(const WgmmaTf32Plan& plan) { return plan.split_k == 0; }
-/// And one tile of persistent blocks, the bits of which one split has, too.
+/// Includes single tiles of persistent blocks, whose bits equal those of split_k=1.
 bool has_split_k(const WgmmaTf32Plan& plan) { return plan.split_k > 0 || plan.tile == WgmmaTile::t128x64; }
 
-/// Cuts of which `wanted` says so. Bits depend on the split-K factor, and on the set of groups, in which the same
-/// channels lie elsewhere.
+/// Configurations that `wanted` selects. Bits depend on the split-K factor, and on the group set, which moves channels.
 void check_tilings(const ConvProblem& p, unsigned seed, const std::function<bool(const WgmmaTf32Plan&)>& wanted) {
   const auto tilings_of = [&](const Planned&) {
     std::vector<Tiling> tilings;
@@ -44,9 +42,8 @@ void check_tilings(const ConvProblem& p, unsigned seed, const std::function<bool
   test::check_tilings("wgmma_tf32", p, "tf32", seed, tilings_of, 1);
 }
 
-// One step, pointwise; several tiles both ways, none full at the end, and an odd number of them; channels that end
-// within a step; strides, dilations and pads of different width; more tiles than multiprocessors, so that stages go
-// round through several.
+// One k-block, pointwise; an odd number of partial tiles in both dimensions; channels that end within a k-block;
+// strides, dilations and uneven pads; more tiles than multiprocessors, so that stages cycle through several.
 std::vector<ConvProblem> problems() {
   return convs({
       "1x32x16x16 -> 64, 1x1 s1 p0 g1",
@@ -72,7 +69,7 @@ HOPPER_CASE("cuda/wgmma_tf32/persistent") {
   for (const ConvProblem& p : problems()) check_tilings(p, seed, persistent);
 }
 
-// Channels in several groups, taps inside of them; then more tiles than multiprocessors.
+// Several groups of channels, each with all taps; then more tiles than multiprocessors.
 HOPPER_CASE("cuda/wgmma_tf32/by_channels") {
   const unsigned seed = random_seed();
   for (const ConvProblem& p : convs({"3x72x21x18 -> 72, 3x2 s2x1 p1,0,2,1 g1 d1x2 +bias +residual +silu",
@@ -80,8 +77,8 @@ HOPPER_CASE("cuda/wgmma_tf32/by_channels") {
     check_tilings(p, seed, persistent);
 }
 
-// A tap's last channels by one and two instructions (KTail), in every tile: full and not, by channels or not, with
-// room; and of sets, whose neighbours lie behind.
+// A tap's last channels by one and two instructions (KTail), in every tile, full and partial: by channels or not, with
+// padding channels; and group sets, whose neighbours follow directly.
 HOPPER_CASE("cuda/wgmma_tf32/tails") {
   const unsigned seed = random_seed();
   for (const ConvProblem& p : convs({
@@ -98,7 +95,7 @@ HOPPER_CASE("cuda/wgmma_tf32/tails") {
   }
 }
 
-// Channels and filters that fill no 16 bytes: pixels with room, which holds NaN.
+// Channels and filters that need padding to 16 bytes; the padding channels hold NaN.
 HOPPER_CASE("cuda/wgmma_tf32/room") {
   const unsigned seed = random_seed();
   for (const ConvProblem& p : convs({
@@ -113,11 +110,10 @@ HOPPER_CASE("cuda/wgmma_tf32/room") {
     check_tilings(p, seed, [](const WgmmaTf32Plan&) { return true; });
 }
 
-// Where a thread of a cluster's tile has which output: each is a number of its own, exact in TF32, so that one in a
-// wrong place says where it is from.
+// The outputs of each thread in a cluster's tile. Each output is a distinct number, exact in TF32, so that a misplaced
+// one shows its origin.
 HOPPER_CASE("cuda/wgmma_tf32/split_k_writes_every_output_once") {
-  // 128 * pixel of the first channel, which the first slice has, and k of the last. Tiles both ways, none full at the
-  // end.
+  // 128 * pixel from the first channel (the first split), k from the last. Partial tiles in both dimensions.
   constexpr std::int64_t size = 9, filters = 100, channels = 512;
   const ConvProblem p = resolve_conv({1, channels, size, size}, {filters, channels, 1, 1}, {});
   Tensor x(DType::f32, {1, channels, size, size}), w(DType::f32, {filters, channels, 1, 1});
@@ -151,9 +147,8 @@ HOPPER_CASE("cuda/wgmma_tf32/split_k_writes_every_output_once") {
 
 HOPPER_CASE("cuda/wgmma_tf32/split_k") {
   const unsigned seed = random_seed();
-  // Each with one thing more than the one before: one tile of 64x64 and two steps; a tile that is full of nothing but
-  // its first pixel and four filters; a part of 32 filters of which half a unit is there; more steps than stages, and
-  // no even number of them.
+  // Each adds one feature to the one before: one tile of 64x64 with two k-blocks; a tile with a single pixel and four
+  // filters; a part of 32 filters with half a unit; more k-blocks than stages, and an odd number of them.
   for (const ConvProblem& p : convs({
            "1x64x8x8 -> 64, 1x1 s1 p0 g1",
            "1x256x1x1 -> 4, 1x1 s1 p0 g1 +bias +relu",
@@ -169,7 +164,7 @@ HOPPER_CASE("cuda/wgmma_tf32/split_k") {
   for (const ConvProblem& p : problems()) check_tilings(p, seed, has_split_k);
 }
 
-// By both kinds of copies.
+// With both kinds of loads.
 HOPPER_CASE("cuda/wgmma_tf32/x_is_rounded_to_nearest") {
   check_rounds_to_tf32("wgmma_tf32", parse_conv("2x64x12x12 -> 64, 1x1 s1 p0 g1"));
   check_rounds_to_tf32("wgmma_tf32", parse_conv("2x64x12x12 -> 64, 3x3 s1 p1 g1"));
@@ -179,7 +174,7 @@ HOPPER_CASE("cuda/wgmma_tf32/what_is_not_finite_stays_so") {
   const ConvProblem p = parse_conv("1x32x8x8 -> 32, 1x1 s1 p0 g1");
   Tensor x(DType::f32, {p.n, p.c, p.h, p.w});
   std::fill(x.values<float>().begin(), x.values<float>().end(), 1.0F);
-  // The NaN that the device makes has all bits that rounding could carry out of; that of the host has one.
+  // The device's NaN has all bits set that rounding could carry out of; the host's has one.
   x.values<float>()[0] = std::bit_cast<float>(0x7FFFFFFFU);
   x.values<float>()[1] = std::numeric_limits<float>::quiet_NaN();
   x.values<float>()[2] = std::numeric_limits<float>::infinity();

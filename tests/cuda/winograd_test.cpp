@@ -1,5 +1,5 @@
-// Winograd cut in every way there are kernels for: the planner takes one way a problem, conv_test.cpp checks that. No
-// bit of a result depends on how it is cut.
+// Winograd in every compiled configuration. The planner's choice is tested by conv_test.cpp. No bit of a result depends
+// on the configuration.
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
@@ -20,7 +20,7 @@ std::vector<Tiling> tilings_of(const Planned& of, int m) {
   const WinogradPlan planned = plan_winograd(of.problem, m, of.device);
   const int width = winograd_width(m, planned.r);
   std::vector<Tiling> tilings;
-  // All tiles at once, a tail of one, and tails that leave blocks of the product in part.
+  // All tiles at once, a tail of one, and tails with partial blocks of the product.
   for (const int chunk : {planned.count, planned.count - 1, (planned.count + 2) / 3, 1}) {
     if (chunk < 1 || planned.count / chunk > 40) continue;
     WinogradPlan plan = planned;
@@ -37,8 +37,8 @@ std::vector<Tiling> tilings_of(const Planned& of, int m) {
   return tilings;
 }
 
-/// Square filters of r: each pad from 0 to 3, odd sizes, channels that fill no step of the product and no wide thread,
-/// several tiles of the product both ways, with and without what is fused.
+/// Square filters of r: pads from 0 to 3, odd sizes, channels with a partial k-block and no wide thread, several tiles
+/// of the product in both dimensions, with and without an epilogue.
 void check_form(std::string_view name, int m, std::int64_t r) {
   const unsigned seed = random_seed();
   const std::string window = fmt::format("{0}x{0}", r);

@@ -1,4 +1,4 @@
-// Running allocates nothing, and memory that is short anywhere is an Error that leaves everything as it was.
+// Running allocates nothing, and a failed allocation anywhere is an Error that leaves everything unchanged.
 
 #include <doctest/doctest.h>
 
@@ -61,9 +61,9 @@ TEST_CASE("exec/memory/a_plan_and_a_runner") {
   model.plan(on_cpu(2, 2));
   check_refused_memory([&] { static_cast<void>(model.plan(on_cpu(2, 2))); });
   check_refused_memory([&] { static_cast<void>(model.dump("plan", on_cpu(2, 2))); });
-  // A Model each time, so that weights are prepared each time.
+  // A new Model each time, so that weights are packed each time.
   check_refused_memory([&] { at_boundary([&] { Runner(make_model(model.impl()->source), on_cpu(2, 2)); }); });
-  Runner kept(model, on_cpu(2, 2));  // so that the Model keeps what is prepared
+  Runner kept(model, on_cpu(2, 2));  // keeps the packed weights in the Model
   check_refused_memory([&] { Runner(model, on_cpu(2, 2)); });
   CHECK(equal(kept.run(x)[0], expected));
 }
@@ -79,7 +79,7 @@ TEST_CASE("exec/memory/runs_and_images") {
   check_refused_memory([&] { runner.load_image(0, {photo.data(), 30, 40, 3}, spec, 1); });
   check_refused_memory([&] { runner.set_observer([](const LayerEvent&) {}); });
   runner.set_observer({});
-  // A refusal has a message to make.
+  // A refusal that allocates its message.
   check_refused_memory([&] {
     try {
       runner.run(random_tensor({1, 3, 17, 19}, 5));

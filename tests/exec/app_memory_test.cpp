@@ -1,4 +1,4 @@
-// Runs on the app's memory: read and written where it lies where that can be, and the same bits everywhere.
+// Runs on the app's memory: used in place where possible, with the same bits everywhere.
 
 #include <doctest/doctest.h>
 #include <sys/mman.h>
@@ -21,7 +21,7 @@
 namespace lenslet::test {
 namespace {
 
-/// Memory that ends where no page follows, so that what reads or writes behind it faults.
+/// Memory directly before an unmapped page, so that accesses beyond its end fault.
 class Page {
  public:
   explicit Page(std::size_t bytes) {
@@ -57,14 +57,14 @@ struct Addresses {
 
 TEST_CASE("exec/app_memory/read_and_written_where_it_lies") {
   const Model model = make_model(small_net());
-  const Tensor x = random_tensor({16, 3, 17, 19}, 5);  // bytes in whole lines, so that guards follow at once
+  const Tensor x = random_tensor({16, 3, 17, 19}, 5);  // bytes in whole lines, so that guards follow directly
   REQUIRE(x.bytes() % 64 == 0);
   Page in(x.bytes());
   std::memcpy(in.data(), x.data(), x.bytes());
   in.forbid_writing();
   for (const int threads : {1, 2}) {
     CAPTURE(threads);
-    // Of as many threads: others may be given other kernels, and bits.
+    // With the same number of threads; others may select other kernels and give other bits.
     const Tensor expected = Runner(model, on_cpu(16, threads)).run(x)[0].clone();
     REQUIRE(expected.bytes() % 64 == 0);
     Page out(expected.bytes());
@@ -82,7 +82,7 @@ TEST_CASE("exec/app_memory/read_and_written_where_it_lies") {
     CHECK(allocations.count() == 0);
     const Tensor other = random_tensor({16, 3, 17, 19}, 6);
     std::memset(out.data(), 0xFF, expected.bytes());
-    CHECK(equal(runner.run(x)[0], expected));  // at home again: the app's memory stays as it is
+    CHECK(equal(runner.run(x)[0], expected));  // in the Runner's memory again: the app's memory is unchanged
     CHECK(static_cast<const unsigned char*>(out.data())[0] == 0xFF);
     CHECK_FALSE(equal(runner.run(other)[0], expected));
     Addresses seen(runner);
@@ -107,7 +107,7 @@ TEST_CASE("exec/app_memory/copied_where_it_cannot_lie") {
   };
   CHECK(equal(at(odd, odd + x.bytes()), expected));  // neither is aligned
   {
-    // Aligned to 16 bytes, as malloc() does: where it lies.
+    // Aligned to 16 bytes, as by malloc(): used in place.
     std::byte* const even = odd + 12;
     std::memmove(even, odd, x.bytes());
     std::byte* const behind = even + (x.bytes() + 15) / 16 * 16;
@@ -117,13 +117,13 @@ TEST_CASE("exec/app_memory/copied_where_it_cannot_lie") {
     CHECK(seen.written == behind);
     runner.set_observer({});
   }
-  // And no longer there, once what is given is not aligned.
+  // No longer used in place once the app's memory is not aligned.
   const Tensor other = random_tensor({2, 3, 17, 19}, 6), of_other = Runner(model, on_cpu(2, 1)).run(other)[0].clone();
   std::memcpy(odd, other.data(), other.bytes());
   CHECK(equal(at(odd, odd + x.bytes()), of_other));
   std::memcpy(block.data(), x.data(), x.bytes());
-  CHECK(equal(at(block.data(), block.data()), expected));  // the output over the input
-  // Outputs of the Runner's, given back.
+  CHECK(equal(at(block.data(), block.data()), expected));  // the output overwrites the input
+  // The Runner's outputs as inputs.
   Runner ports(make_model(ports_net()), on_cpu(1, 1));
   const Tensor y = random_tensor({1, 2, 3, 5}, 2);
   const std::span<const Tensor> first = ports.run(y);
@@ -158,7 +158,7 @@ TEST_CASE("exec/app_memory/outputs_that_no_step_makes") {
   }
 }
 
-// Written by two convolutions between each other's channels, each from an offset of its own.
+// Two convolutions write interleaved channels, each at its own offset.
 TEST_CASE("exec/app_memory/an_output_of_parts") {
   Graph graph;
   graph.name = "parts";
@@ -189,7 +189,7 @@ TEST_CASE("exec/app_memory/images") {
   const Tensor expected = runner.run_loaded()[0].clone();
   const Tensor x = random_tensor({2, 3, 17, 19}, 5);
   const std::array inputs{IoTensor{x}};
-  runner.run(inputs, {});  // on x itself: images go to the Runner's memory all the same
+  runner.run(inputs, {});  // on x itself: images still go to the Runner's memory
   const Tensor before = x.clone();
   Tensor y(DType::f32, expected.shape());
   const std::array outputs{IoTensor{y}};
@@ -228,7 +228,7 @@ TEST_CASE("exec/app_memory/refused_by_name") {
 }
 
 TEST_CASE("exec/runner/formats_with_room_are_no_nchw") {
-  // One channel: nchw and nhwc are the same bytes, blocks of 8 channels are not.
+  // With one channel nchw and nhwc are the same bytes, blocks of 8 channels are not.
   Graph graph;
   graph.name = "one channel";
   add_output(graph, add_node(graph, "Relu", {add_input(graph, {1, 3, 5})}));

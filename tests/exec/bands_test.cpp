@@ -1,4 +1,4 @@
-// Steps that run in bands: the same bits as one by one, whatever the threads, and in the memory that was planned.
+// Steps that run in bands give the same bits as one by one, with any number of threads, in the planned memory.
 
 #include <doctest/doctest.h>
 
@@ -29,8 +29,8 @@ ValueId conv(Graph& graph, const std::string& name, ValueId x, Shape filter, std
 }
 ValueId relu(Graph& graph, ValueId x) { return add_node(graph, "Relu", {x}); }
 
-/// Blocks of 1x1, a filter a channel, 1x1, the first with a residual that it may write over. 6.7 MB between its steps,
-/// more than any L2, but rows of 16 KB, of which every L2 holds some.
+/// Blocks of 1x1, depthwise, 1x1; the first has a residual that it may overwrite. 6.7 MB between its steps exceed any
+/// L2, but every L2 holds some rows of 16 KB.
 Graph inverted_residuals() {
   Graph graph;
   const ValueId image = add_input(graph, {5, 421, 31});
@@ -123,7 +123,7 @@ TEST_CASE("exec/bands/a_described_plan_and_all_values") {
     CHECK(described.bands[i].reason == runner.plan().bands[i].reason);
     CHECK(described.bands[i].first_step < described.bands[i].last_step);
   }
-  // Whoever keeps all values wants those between the steps, too.
+  // keep_all_values also keeps the values between the steps.
   PlanOptions keep = on_cpu(1, 2);
   keep.keep_all_values = true;
   CHECK(model.plan(keep).bands.empty());

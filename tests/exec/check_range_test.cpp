@@ -1,4 +1,4 @@
-// PlanOptions::calibration: what float16 would not hold, found in float32 on the CPU.
+// PlanOptions::calibration: finds values beyond float16's range, in float32 on the CPU.
 
 #include "runtime/exec/check_range.h"
 
@@ -50,7 +50,7 @@ TEST_CASE("exec/check_range/finds_what_float16_does_not_hold") {
   const Model model = make_model(net.graph);
   Tensor x = random_tensor({1, 2, 3, 5}, 1);
   CHECK(find_beyond_f16(model, calibrated(x.clone()), any).empty());
-  // The last number that float16 holds, and the first beyond.
+  // The largest number of float16, and the first beyond.
   x.values<float>()[7] = -21.834F;
   CHECK(find_beyond_f16(model, calibrated(x.clone()), any).empty());
   x.values<float>()[7] = -21.84F;
@@ -67,7 +67,7 @@ TEST_CASE("exec/check_range/inputs_and_infinities") {
   const Model model = make_model(ScaledNet().graph);
   Tensor x = random_tensor({2, 2, 3, 5}, 2);
   x.values<float>()[0] = 1e6F;
-  // x, x * 3000, and what is made of it.
+  // x, x * 3000, and its successor.
   const std::vector<BeyondRange> found = find_beyond_f16(model, calibrated(x.clone()), any);
   REQUIRE(found.size() >= 3);
   CHECK(found[0].value == "x");
@@ -78,7 +78,7 @@ TEST_CASE("exec/check_range/inputs_and_infinities") {
   CHECK(find_beyond_f16(model, calibrated(x.clone()), is_x).empty());
   x.values<float>()[0] = std::nextafter(65504.0F, 1e6F);
   CHECK(find_beyond_f16(model, calibrated(x.clone()), is_x).size() == 1);
-  // What is infinite already is no fault of float16's.
+  // A value that is already infinite is not reported.
   x.values<float>()[0] = std::numeric_limits<float>::infinity();
   x.values<float>()[1] = std::numeric_limits<float>::quiet_NaN();
   CHECK(find_beyond_f16(model, calibrated(x.clone()), any).empty());
@@ -90,7 +90,7 @@ TEST_CASE("exec/check_range/a_plan_that_stores_it_in_float16_is_refused") {
   const PlanOptions options = calibrated(filled({1, 2, 3, 5}, 100.0F));
   Plan plan;
   plan.graph = net.graph;
-  CHECK_NOTHROW(check_calibration(model, options, plan));  // it stores nothing in float16
+  CHECK_NOTHROW(check_calibration(model, options, plan));  // the plan stores nothing in float16
   for (Value& value : plan.graph.values)
     if (value.name == net.scaled) value.dtype = DType::f16;
   const Error refused = error_of([&] { check_calibration(model, options, plan); });
@@ -100,7 +100,7 @@ TEST_CASE("exec/check_range/a_plan_that_stores_it_in_float16_is_refused") {
   CHECK(message.find("(Mul) reaches 3e+05") != std::string::npos);
   CHECK(message.find("bf16") != std::string::npos);
   CHECK_NOTHROW(check_calibration(model, calibrated(filled({1, 2, 3, 5}, 2.0F)), plan));
-  // The Cast of a value stands for the value.
+  // A value's Cast counts as the value.
   for (Value& value : plan.graph.values)
     if (value.name == net.scaled) value.name += ":" + std::string(to_string(DType::f16));
   CHECK(error_of([&] { check_calibration(model, options, plan); }).kind() == ErrorKind::unsupported);

@@ -1,4 +1,4 @@
-// Device names, and which nodes CUDA refuses: what can be told without a device. With one: tests/cuda/runner_test.cpp.
+// Device names, and nodes that CUDA refuses, as far as no device is needed. With one: tests/cuda/runner_test.cpp.
 
 #include "lenslet/device.h"
 
@@ -24,7 +24,7 @@ bool mentions(const Error& error, const std::string& text) {
   return std::string(error.what()).find(text) != std::string::npos;
 }
 
-// Why cuda:0 cannot be used, as the report of all devices has it; empty when it can.
+// Why cuda:0 cannot be used, according to the report of all devices; empty if it can.
 std::string cuda_reason() {
   const DeviceReport report = query_devices();
   for (const DeviceInfo& device : report.devices)
@@ -42,7 +42,7 @@ TEST_CASE("exec/device/unknown_names") {
   }
 }
 
-// That a limit holds is tested in tests/tools/command_test.py: it is for the whole process.
+// The effect of a limit is tested in tests/tools/command_test.py, since it is for the whole process.
 TEST_CASE("exec/device/numbers_of_gpus") {
   CHECK(cuda_index("cuda") == 0);
   CHECK(cuda_index("cuda:0") == 0);
@@ -56,7 +56,7 @@ TEST_CASE("exec/device/unknown_instruction_sets") {
   for (const char* name : {"", "avx2", "AVX9"}) {
     const Error error = error_of([&] { limit_instruction_set(name); });
     CHECK(error.kind() == ErrorKind::invalid_argument);
-    CHECK(mentions(error, before));  // those that there are
+    CHECK(mentions(error, before));  // existing ones
   }
   CHECK(query_cpu().architecture == before);
 }
@@ -130,7 +130,7 @@ TEST_CASE("exec/device/tf32_on_the_cpu_names_the_reason") {
 
 TEST_CASE("exec/device/passes_choose_among_the_kernels_of_the_device") {
   if constexpr (!cuda_built) return;
-  // As if there were one: passes do not touch it.
+  // As if there were a device: passes do not touch it.
   const PassContext context{.target = {reference_gpu()}, .device = "cuda:0"};
   const auto names = conv_algorithm_names("cuda");
   Graph graph = small_net();

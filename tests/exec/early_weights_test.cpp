@@ -1,4 +1,4 @@
-// Which weights come to L2 before their steps.
+// Selection of the weights that are prefetched into L2.
 
 #include "runtime/exec/early_weights.h"
 
@@ -28,7 +28,7 @@ DeviceProfile device() {
   return profile;
 }
 
-/// As of VGG-16 in fp16: convolutions, of which some wait, a pool without weights, and fully connected layers.
+/// Like VGG-16 in fp16: convolutions, some of which wait, a pool without weights, and fully connected layers.
 const std::vector<StepWeights> steps{{.bytes = 1},
                                      {.bytes = 5 * mb, .waits = true},
                                      {},
@@ -46,13 +46,13 @@ const std::vector<StepWeights> steps{{.bytes = 1},
 TEST_CASE("exec/early_weights/of_kernels_that_wait_and_of_large_products") {
   const std::vector<EarlyWeights> found = early_weights(steps, 492 * mb, device());
   REQUIRE(found.size() == 2);
-  // Not those of step 1: that would be at the graph's root; nor those of step 4, which are few.
+  // Not those of step 1, which would be at the graph's root, nor those of step 4, which are few.
   CHECK(found[0].step == 3);
   CHECK(found[0].behind == 0);
   CHECK(found[0].beside == 1);
   CHECK(found[0].bytes == 5 * mb);
-  // Half of L2. Not of what is no product, nor the second product's, which would be gone before they are read, nor
-  // those that L2 has room for.
+  // Half of L2. Not weights of a step that is no product, nor the second product's, which would be evicted before use,
+  // nor those that fit L2.
   CHECK(found[1].step == 8);
   CHECK(found[1].behind == 5);
   CHECK(found[1].beside == 6);
@@ -64,7 +64,7 @@ TEST_CASE("exec/early_weights/none_at_the_root") {
   CHECK(early_weights(first, 205 * mb, device()).empty());
 }
 
-// What a rule takes at its bound, and what it does not.
+// What the rule accepts at its bound, and rejects beyond it.
 TEST_CASE("exec/early_weights/at_the_bounds") {
   struct Row {
     StepWeights last;
@@ -88,7 +88,7 @@ TEST_CASE("exec/early_weights/at_the_bounds") {
   }
 }
 
-// What steps read that no step writes: prepared weights, or else the largest constant; of what only renames, nothing.
+// Weights are read by a step and written by none: packed weights, else the largest constant. Renaming steps have none.
 TEST_CASE("exec/early_weights/of_a_plan") {
   Graph graph;
   const ValueId x = add_input(graph, {8, 6, 6});
@@ -123,7 +123,7 @@ TEST_CASE("exec/early_weights/of_a_plan") {
     CHECK(found[i].product == (i == step("Gemm") || i == step("MatMul")));
     CHECK(found[i].waits == (i == step("Less")));
   }
-  CHECK((plan.read_constants() == std::vector<ValueId>{mean, scale}));  // each once; weights are prepared
+  CHECK((plan.read_constants() == std::vector<ValueId>{mean, scale}));  // each once; weights are packed
 }
 
 TEST_CASE("exec/early_weights/steps_say_so") {

@@ -18,7 +18,7 @@ PlanOptions on(const std::string& device, std::int64_t batch = 1) {
   return options;
 }
 
-// c = a + b, d = a - b: of two inputs of [2].
+// c = a + b, d = a - b, with two inputs of [2].
 Graph sum_and_difference() {
   Graph graph;
   graph.name = "sums";
@@ -93,14 +93,14 @@ void check_observers_that_reach_for_their_runner(const std::string& device) {
   CHECK(kinds.size() == 3 * runner->plan().steps.size());
   for (const ErrorKind kind : kinds) CHECK(kind == ErrorKind::invalid_argument);
 
-  // What it throws ends the run, and no more than that.
+  // An exception from it ends the run only.
   struct Stop {};
   runner->set_observer([](const LayerEvent&) { throw Stop(); });
   CHECK_THROWS_AS(runner->run(x), Stop);
   runner->set_observer({});
   CHECK(equal(runner->run(x)[0], expected));
 
-  // It may end its Runner: what it owns stays until the run is through.
+  // It may destroy its Runner: the objects it owns stay until the run has ended.
   const auto big = std::make_shared<std::vector<int>>(1000, 7);
   int steps = 0;
   runner->set_observer([&, big](const LayerEvent& event) {

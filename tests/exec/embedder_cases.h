@@ -1,5 +1,5 @@
 #pragma once
-// What an app may do to a Runner, on any device.
+// What an app may do with a Runner, on any device.
 
 #include <sys/wait.h>
 #include <unistd.h>
@@ -21,7 +21,7 @@ ErrorKind kind_of(const F& f) {
   return error_of(f).kind();
 }
 
-/// Asks every millisecond; true as soon as `holds()`, false when it still does not after 10 s.
+/// Polls every millisecond; true as soon as `holds()`, false after 10 s.
 template <typename F>
 bool comes_true(const F& holds) {
   for (int wait = 0; wait < 10000; ++wait) {
@@ -31,7 +31,7 @@ bool comes_true(const F& holds) {
   return false;
 }
 
-/// True when every other thread of this process sleeps.
+/// True if all other threads of this process sleep.
 inline bool others_sleep() {
   for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
     if (task.path().filename() == std::to_string(::gettid())) continue;
@@ -43,9 +43,9 @@ inline bool others_sleep() {
   return true;
 }
 
-/// Runs `in_child` in a child that fork() makes; true when it returns true there within 30 s. Forks when all workers
-/// are at rest: one that just starts may hold the lock of a sanitizer's allocator, which the child would then wait for
-/// without end (clang 14, 2 % of runs on a busy machine; the C library's allocator is made for fork()).
+/// Runs `in_child` in a forked child; true if it returns true within 30 s. Forks when all workers are idle: a starting
+/// one may hold the lock of a sanitizer's allocator, for which the child would wait forever (clang 14, 2 % of runs on a
+/// busy machine; the C library's allocator supports fork()).
 template <typename F>
 bool holds_in_child(const F& in_child) {
   if (!comes_true(others_sleep)) return false;

@@ -1,4 +1,4 @@
-// What an app may do to a Runner and what it may not: each is right, or an Error.
+// Allowed and forbidden uses of a Runner by an app: each works or gives an Error.
 
 #include <doctest/doctest.h>
 #include <pthread.h>
@@ -39,7 +39,7 @@ TEST_CASE("exec/embedder/moved_from") {
   const Tensor expected = runner.run(x)[0].clone();
 
   Tensor taken = std::move(x);
-  CHECK(x.empty());  // NOLINT(bugprone-use-after-move): what this is about
+  CHECK(x.empty());  // NOLINT(bugprone-use-after-move): the subject of this test
   CHECK(x.elems() == 0);
   CHECK(x.data() == nullptr);
   CHECK(x.clone().empty());
@@ -88,7 +88,7 @@ TEST_CASE("exec/embedder/a_second_thread_is_refused") {
   Runner runner(make_model(small_net()), on_cpu(1, 2));
   const Tensor x = random_tensor({1, 3, 17, 19}, 1);
   const Tensor expected = runner.run(x)[0].clone();
-  // The first stands in its observer as long as the second tries.
+  // The first stays in its observer as long as the second tries.
   std::atomic<bool> inside{false}, tried{false};
   runner.set_observer([&](const LayerEvent&) {
     inside = true;
@@ -142,9 +142,9 @@ TEST_CASE("exec/embedder/fork") {
   CHECK(holds_in_child([&] {
     runner->run(x);
     runner.reset();
-    return comes_true([] { return threads_of_this_process() == 1; });  // a joined thread is listed a moment longer
+    return comes_true([] { return threads_of_this_process() == 1; });  // a joined thread stays listed for a moment
   }));
-  // While it works: the child is not bound by a turn that is not its own.
+  // During a run: the child must not wait for the parent's turn.
   bool held = false;
   runner->set_observer([&, parent = ::getpid()](const LayerEvent& event) {
     if (event.step > 0 || ::getpid() != parent) return;
@@ -156,7 +156,7 @@ TEST_CASE("exec/embedder/fork") {
 }
 #endif
 
-// The masks of blocked signals of all threads but the first, bit 0 for signal 1.
+// The masks of blocked signals of all threads except the first, bit 0 for signal 1.
 std::vector<unsigned long long> blocked_signals() {
   std::vector<unsigned long long> masks;
   for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
@@ -172,7 +172,7 @@ TEST_CASE("exec/embedder/workers_take_no_signals") {
   const Runner runner(make_model(small_net()), on_cpu(1, 3));
   sigset_t mine;
   ::pthread_sigmask(SIG_SETMASK, nullptr, &mine);
-  CHECK(::sigismember(&mine, SIGUSR1) == 0);  // the caller's mask is its own
+  CHECK(::sigismember(&mine, SIGUSR1) == 0);  // the caller's mask is unchanged
   const auto is_worker = [](unsigned long long mask) {
     const auto blocks = [&](int signal) { return (mask >> (signal - 1) & 1) != 0; };
     for (const int signal : {SIGTERM, SIGINT, SIGUSR1, SIGUSR2, SIGCHLD, SIGALRM, SIGHUP, SIGPIPE})
@@ -181,7 +181,7 @@ TEST_CASE("exec/embedder/workers_take_no_signals") {
       if (blocks(fault)) return false;
     return true;
   };
-  // A thread that starts has all signals blocked for a moment; a sanitizer has threads of its own.
+  // A starting thread has all signals blocked for a moment; a sanitizer has threads of its own.
   std::ptrdiff_t workers = 0;
   for (int wait = 0; wait < 500 && workers < 2; ++wait) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
@@ -200,7 +200,7 @@ TEST_CASE("exec/embedder/one_thread_is_the_callers") {
   for (const Model& model : {make_model(small_net()), make_model(late)}) {
     Runner runner(model, on_cpu(1, 1));
     runner.run(random_tensor({1, 3, 17, 19}, 1));
-    CHECK(blocked_signals().size() <= others);  // threads that ended may have stood there a moment longer
+    CHECK(blocked_signals().size() <= others);  // ended threads may be listed for a moment
   }
 }
 
@@ -226,7 +226,7 @@ TEST_CASE("exec/embedder/rounding_modes_of_the_app") {
 }
 
 TEST_CASE("exec/embedder/denormal_numbers") {
-  // y = x + 0: 1e-40 stays, unless it is flushed.
+  // y = x + 0: keeps 1e-40 unless it is flushed.
   Graph graph;
   graph.name = "denormal";
   const ValueId x = add_input(graph, {40000});
@@ -246,7 +246,7 @@ TEST_CASE("exec/embedder/denormal_numbers") {
     for (const float value : all_flushed.values<float>()) REQUIRE(value == 0.0F);
 #endif
     volatile float smallest = std::numeric_limits<float>::min();
-    CHECK(smallest / 4 > 0);  // the caller's own arithmetic is as it was
+    CHECK(smallest / 4 > 0);  // the caller's floating-point mode is unchanged
   }
 }
 

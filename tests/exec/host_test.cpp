@@ -1,4 +1,4 @@
-// The app's threads, its memory, and its wish to end a run.
+// The app's threads, its memory, and its requests to end a run.
 
 #include <doctest/doctest.h>
 
@@ -26,7 +26,7 @@ namespace {
 
 // Batches of 64, since loops with a single piece are not distributed.
 
-/// One task after the other, or a thread each; or fewer than asked for.
+/// Runs tasks one after the other or in a thread each, or fewer than requested.
 class TestExecutor final : public Executor {
  public:
   enum class Way { in_turn, threads, none, backwards };
@@ -188,12 +188,12 @@ TEST_CASE("exec/host/cancelled_between_steps") {
   CHECK(std::string(ended.what()).find("after 2 of") != std::string::npos);
   CHECK(last == 1);
   runner.set_observer({});
-  CHECK(equal(runner.run(x)[0], expected));  // the token was that run's alone
+  CHECK(equal(runner.run(x)[0], expected));  // the token belonged to that run only
   CHECK(equal(runner.run(inputs, {})[0], expected));
 }
 
 TEST_CASE("exec/host/cancelled_by_another_thread") {
-  // Without an observer, so that the check between steps is the plain run's: from inside its own executor.
+  // Without an observer, so that the plain run checks between steps: stops from inside its own executor.
   class Stopping final : public Executor {
    public:
     void run(int tasks, Task task) override {

@@ -1,4 +1,4 @@
-// PlanOptions::input_values: inputs that decide shapes. And what loading infers about outputs.
+// PlanOptions::input_values: inputs that decide shapes; and inference of output shapes by loading.
 
 #include <doctest/doctest.h>
 
@@ -78,7 +78,7 @@ TEST_CASE("exec/input_values/values_of_other_types_and_shapes_are_refused") {
   options = fixed(dims({3, 4}));
   options.input_shapes = {{"shape", Shape{3}}};
   refuses(options, "input shape");
-  // 12 elements do not fit: the value is judged, not only carried.
+  // 12 elements do not fit: the value is checked, not only stored.
   CHECK(mentions(error_of([&] { Runner(model, fixed(dims({5, 5}))); }), "Reshape"));
 }
 
@@ -103,25 +103,25 @@ TEST_CASE("exec/model/outputs_are_inferred_where_undeclared") {
   CHECK(integers.outputs()[0].dtype == DType::i64);
   CHECK(integers.outputs()[0].dims == std::vector<std::int64_t>{4});
 
-  // Of a dimension that is declared without a size or a name, too.
+  // Also for a dimension declared without a size and a name.
   Graph unsized;
   add_output(unsized, add_node(unsized, "Shape", {add_input(unsized, {3, 4, 5})}));
   unsized.output_ports[0] = {.name = "y", .dtype = DType::i64, .dims = {-1}, .dim_names = {""}};
   CHECK(make_model(std::move(unsized)).outputs()[0].dims == std::vector<std::int64_t>{4});
 
-  // A declared name stays; an unknown dimension beside it is filled.
+  // A declared name stays; an unknown dimension next to it is filled in.
   Graph named = small_net();
   named.output_ports[0].dims = {-1, -1};
   named.output_ports[0].dim_names = {"images", ""};
   const Model declared = make_model(std::move(named));
   CHECK(declared.outputs()[0].str() == "[images,5]");
 
-  // Nothing is inferred where more than the batch is free.
+  // Nothing is inferred if more than the batch is free.
   Graph free;
   add_output(free, add_node(free, "Relu", {add_port(free, "x", DType::f32, {-1, -1})}));
   CHECK(make_model(std::move(free)).outputs()[0].dims.empty());
 
-  // What depends on an input's value stays unknown until it is planned.
+  // What depends on an input's value stays unknown until planning.
   CHECK(make_model(reshape_net()).outputs()[0].dims.empty());
 }
 

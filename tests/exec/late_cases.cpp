@@ -55,7 +55,7 @@ Graph positive_net() {
 
 namespace {
 
-// Of images [8, 16, 14, 14] those where x [8] is positive, through convolutions of all kinds: -> [n, 5].
+// The images [8, 16, 14, 14] whose x [8] is positive, through convolutions of all kinds: -> [n, 5].
 Graph selected_images_net() {
   using Integers = std::vector<std::int64_t>;
   const std::int64_t c = 16;
@@ -113,7 +113,7 @@ void check_boxes_selected_in_the_run(const std::string& device) {
   CHECK(runner.plan().late[0].at_most == std::vector<Shape>{{1, 8}});
   CHECK(runner.plan().late[1].at_most.empty());
   CHECK(runner.plan().late_outputs == std::vector<std::size_t>{0, 2});
-  CHECK(runner.plan().late_copies == 0);  // Relu's values are an output, which is copied anyway
+  CHECK(runner.plan().late_copies == 0);  // Relu's values are an output, which is copied in any case
   CHECK(runner.plan().outputs[1].second == Shape{8});
   std::vector<std::string> seen;
   for (const bool observed : {false, true}) {
@@ -130,7 +130,7 @@ void check_boxes_selected_in_the_run(const std::string& device) {
         for (std::size_t i = 0; i < event.outputs.size(); ++i)
           CHECK(event.outputs[i].format() == event.info->output_formats[i]);
       });
-    // More counts than plans are kept, some again.
+    // More different counts than plans are kept, some repeated.
     for (const int count : {3, 0, 8, 1, 3, 2, 5, 8, 3}) {
       Tensor x(DType::f32, Shape{8});
       std::vector<float> positive;
@@ -159,7 +159,7 @@ void check_boxes_selected_in_the_run(const std::string& device) {
   CHECK(std::find(seen.begin(), seen.end(), "NonZero") != seen.end());
   CHECK(seen.back() == "Add");
   runner.set_observer({});
-  // What is refused before a run is refused as ever, and the Runner goes on.
+  // Errors before a run stay errors, and the Runner continues.
   CHECK(kind_of([&] { runner.run(Tensor(DType::f32, Shape{7})); }) == ErrorKind::invalid_argument);
   CHECK(runner.run(row({-1, 5, -1, -1, -1, -1, -1, -1}))[0].values<float>()[0] == 5);
 }
@@ -184,7 +184,7 @@ void check_reshape_to_what_is_computed(const std::string& device) {
     REQUIRE(y.shape() == Shape{asked, 12 / asked});
     for (std::size_t i = 0; i < 12; ++i) CHECK(y.values<float>()[i] == std::max(0.0F, data.values<float>()[i]));
   }
-  // 5 rows of 12 elements: an error of this run alone.
+  // 5 rows of 12 elements: an error of this run only.
   const Tensor wrong[] = {data, Tensor::of<std::int64_t>(Shape{3}, {1, 5, 1})};
   const Error refused = error_of([&] { runner.run(wrong); });
   CHECK(refused.kind() == ErrorKind::invalid_model);
@@ -193,7 +193,7 @@ void check_reshape_to_what_is_computed(const std::string& device) {
   CHECK(runner.run(right)[0].shape() == Shape{2, 6});
 }
 
-// How many are positive decides where a second NonZero looks.
+// The number of positive elements selects where a second NonZero looks.
 void check_shapes_decided_one_after_another(const std::string& device) {
   Graph graph;
   graph.name = "twice";
@@ -209,7 +209,7 @@ void check_shapes_decided_one_after_another(const std::string& device) {
   CHECK(runner.run(row({9, -1, 5, 2, -7, 4, 0, 9}))[0].shape() == Shape{1, 4});
 }
 
-// If (any x > 0) Add(x, c) else the first two of x, c from outside and inside.
+// If (any x > 0) Add(x, c) else the first two of x; c comes from outside and inside.
 void check_branch_taken_in_the_run(const std::string& device) {
   Graph positive, other;
   for (Graph* branch : {&positive, &other}) {
@@ -294,7 +294,7 @@ void check_late_on_memory_of_the_apps(const std::string& device) {
   }
   std::stop_source stop;
   runner.set_observer([&](const LayerEvent& event) {
-    if (event.info->op == "NonZero") stop.request_stop();  // on the host, between the parts
+    if (event.info->op == "NonZero") stop.request_stop();  // on the host, between the segments
   });
   CHECK(kind_of([&] { run(y, stop.get_token()); }) == ErrorKind::cancelled);
   runner.set_observer({});
@@ -340,7 +340,7 @@ void check_other_shapes_are_planned_anew(const std::string& device) {
   }
   CHECK(model.impl()->prepared->bytes() == prepared);  // once a Model
 
-  // What cannot be is refused, and the Runner goes on.
+  // Invalid inputs are refused, and the Runner continues.
   CHECK(kind_of([&] { runner.run(Tensor(DType::f32, {1, 4, 12, 10})); }) == ErrorKind::invalid_argument);
   CHECK(kind_of([&] { runner.run(Tensor(DType::f32, {1, 3, 2, 10})); }) == ErrorKind::invalid_model);
   CHECK(kind_of([&] { runner.run(Tensor(DType::i64, {1, 3, 12, 10})); }) == ErrorKind::invalid_argument);

@@ -1,5 +1,5 @@
 #pragma once
-// Networks whose shapes follow in part from what they compute, on any device.
+// Networks whose shapes partly depend on computed values, on any device.
 
 #include <string>
 
@@ -8,13 +8,13 @@
 namespace lenslet::test {
 
 void check_boxes_selected_in_the_run(const std::string& device);
-/// What is positive in x, and twice that: x [8] -> y [n], 2 y; Relu(x) beside it.
+/// The positive elements of x, and twice those: x [8] -> y [n], 2 y; also Relu(x).
 Graph positive_net();
 void check_as_many_images_as_selected(const std::string& device);
 void check_reshape_to_what_is_computed(const std::string& device);
 void check_shapes_decided_one_after_another(const std::string& device);
 void check_branch_taken_in_the_run(const std::string& device);
-/// RunOptions::outputs and stop, and inputs where they lie.
+/// RunOptions::outputs and stop, and inputs used in place.
 void check_late_on_memory_of_the_apps(const std::string& device);
 void check_wrong_indices_are_reported(const std::string& device);
 /// PlanOptions::other_shapes.

@@ -50,7 +50,7 @@ TEST_CASE("exec/late/attributes_of_what_the_host_computes") {
     CHECK(event.info->attributes[0].first == "center_point_box");
     CHECK(event.info->inputs == std::vector<std::string>{"boxes", "scores", "most"});
   });
-  // Centres and sizes: as corners the second would be empty.
+  // Centres and sizes: read as corners the second box would be empty.
   const Tensor y = runner.run(Tensor::of<float>(Shape{1, 2, 4}, {1, 1, 2, 2, 9, 9, 2, 2}))[0].clone();
   CHECK(y.shape() == Shape{2, 3});
   CHECK(y.values<std::int64_t>()[2] == 1);
@@ -59,7 +59,7 @@ TEST_CASE("exec/late/attributes_of_what_the_host_computes") {
 
 namespace {
 
-// y [n] of x [batch, 4]: what is positive in it.
+// y [n] of x [batch, 4]: its positive elements.
 Graph positive_rows() {
   Graph graph;
   graph.name = "rows";
@@ -89,7 +89,7 @@ TEST_CASE("exec/late/only_what_decides_shapes_is_planned_for_its_value") {
   for (std::size_t i = 0; i < 2; ++i) CHECK(late.planned_for_value[i] == (late.graph.inputs[i] == target));
   CHECK(late.graph.nodes.size() == 2);
   CHECK(typed.nodes.size() == 4);
-  // Each part keeps its own constants.
+  // Each segment keeps its own constants.
   CHECK(late.graph.value(of_early).constant.empty());
   CHECK(!late.graph.value(of_late).constant.empty());
   REQUIRE(typed.output_ports.size() == 2);
@@ -104,13 +104,13 @@ TEST_CASE("exec/late/only_what_decides_shapes_is_planned_for_its_value") {
 }
 
 TEST_CASE("exec/late/a_batch_is_asked_of_the_first_part_alone") {
-  Runner runner(make_model(positive_rows()), on_cpu(3));  // NonZero's [2,n] is no batch of 2
+  Runner runner(make_model(positive_rows()), on_cpu(3));  // NonZero's [2,n] is not a batch of 2
   const Tensor& y = runner.run(Tensor::of<float>(Shape{3, 4}, {-1, 2, 0, 3, -4, -5, -6, -7, 8, 0, -9, 10}))[0];
   const auto values = y.values<float>();
   CHECK(std::vector<float>(values.begin(), values.end()) == std::vector<float>{2, 3, 8, 10});
 }
 
-// Shapes, values and algorithms that are asked of the first part say nothing to the second.
+// Shapes, values and algorithms that are set for the first segment do not apply to the second.
 TEST_CASE("exec/late/options_for_the_first_part") {
   Graph graph;
   graph.name = "parts";
@@ -132,7 +132,7 @@ TEST_CASE("exec/late/options_for_the_first_part") {
 
 TEST_CASE("exec/late/time_device_before_a_run_and_after") {
   Runner runner(make_model(positive_rows()), on_cpu());
-  CHECK(runner.time_device(1).empty());  // the CPU's; there is no rest yet
+  CHECK(runner.time_device(1).empty());  // the CPU's; the rest is not planned yet
   static_cast<void>(runner.run(random_tensor({1, 4}, 1)));
   CHECK(runner.time_device(2).empty());
 }

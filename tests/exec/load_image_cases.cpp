@@ -30,7 +30,7 @@ Photo random_photo(std::int64_t height, std::int64_t width, std::int64_t channel
   return photo;
 }
 
-// Of small_net() and nhwc_net().
+// For small_net() and nhwc_net().
 ImageSpec spec_for(bool nhwc) {
   ImageSpec spec;
   spec.height = 17;
@@ -69,7 +69,7 @@ Tensor zeros(Shape shape) {
   return tensor;
 }
 
-/// The same network with an input of another type, as the loader makes it of such a file.
+/// The same network with another input type, as the loader reads it from a file.
 Graph with_input(Graph graph, DType dtype) {
   graph.value(graph.inputs[0]).dtype = graph.input_ports[0].dtype = dtype;
   return graph;
@@ -78,7 +78,7 @@ Graph with_input(Graph graph, DType dtype) {
 }  // namespace
 
 void check_loaded_photos(const std::string& device) {
-  // Large ones before small ones: staging memory is larger than it needs to be, and grows again.
+  // Large ones before small ones: staging memory is larger than needed, and grows again.
   const std::pair<std::int64_t, std::int64_t> sizes[] = {{600, 811}, {17, 19}, {40, 1000}, {31, 29}, {900, 700}};
   for (const bool nhwc : {false, true})
     for (const std::int64_t batch : {1, 3, 8}) {
@@ -99,7 +99,7 @@ void check_loaded_photos(const std::string& device) {
           Photo photo = random_photo(height, width, i % 3 == 2 ? 1 : 3, 100 * round + static_cast<unsigned>(i));
           to_input(photo.view(), spec, input, slot);
           loaded.load_image(0, photo.view(), spec, slot);
-          std::fill(photo.pixels.begin(), photo.pixels.end(), std::uint8_t{0});  // load_image has done with it
+          std::fill(photo.pixels.begin(), photo.pixels.end(), std::uint8_t{0});  // load_image no longer needs it
         }
         if (round == 3) {
           int seen = 0;
@@ -148,7 +148,7 @@ void check_partly_loaded_batches(const std::string& device) {
   for (std::int64_t slot = 0; slot < 3; ++slot) loaded.load_image(0, second.view(), spec, slot);
   loaded.run_loaded();
 
-  // The others are zeros, not what the batch before held; an image that is loaded again replaces the first.
+  // The others are zeros, not the previous batch; an image that is loaded again replaces the first.
   Tensor input = zeros({3, 3, 17, 19});
   to_input(first.view(), spec, input, 1);
   loaded.load_image(0, second.view(), spec, 1);
@@ -156,7 +156,7 @@ void check_partly_loaded_batches(const std::string& device) {
   const Tensor expected = reference.run(input)[0].clone();
   CHECK(equal(loaded.run_loaded()[0], expected));
 
-  // A refused image leaves the one that is there.
+  // A refused image leaves the loaded one in place.
   loaded.load_image(0, first.view(), spec, 1);
   ImageSpec wrong = spec;
   wrong.mean = {0, 1};
@@ -191,9 +191,9 @@ void check_refused_loads(const std::string& device) {
   ImageSpec unresized = spec;
   unresized.resize = ImageSpec::Resize::none;
   refuses(load(0, random_photo(5, 5, 3, 1).view(), unresized, 0), "5 x 5");
-  refuses(run_loaded, "input 'x'");  // nothing of these was loaded
+  refuses(run_loaded, "input 'x'");  // none of these was loaded
 
-  // Every run uses up what was loaded.
+  // Every run consumes the loaded images.
   runner.load_image(0, photo.view(), spec, 0);
   CHECK_NOTHROW(runner.run_loaded());
   refuses(run_loaded, "input 'x'");
@@ -201,7 +201,7 @@ void check_refused_loads(const std::string& device) {
   CHECK_NOTHROW(runner.run(zeros({2, 3, 17, 19})));
   refuses(run_loaded, "input 'x'");
 
-  // Beside an input that was planned for one value, which is no place for an image.
+  // An input that was planned for one value cannot take an image.
   Graph graph;
   graph.name = "reshape";
   const ValueId x = add_input(graph, {3, 17, 19});

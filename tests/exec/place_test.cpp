@@ -1,4 +1,4 @@
-// Placement: values alive together never overlap, dead ones are reused, renamings cost nothing.
+// Placement: live values never overlap, dead ones are reused, renaming costs nothing.
 
 #include <doctest/doctest.h>
 
@@ -144,7 +144,7 @@ TEST_CASE("exec/place/a_value_read_again_is_not_overwritten") {
   }
 }
 
-// Steps of a band run side by side: what another one reads may not be overwritten, and both live as long as the band.
+// Steps of a band run interleaved: none may overwrite what another one reads, and values live as long as the band.
 TEST_CASE("exec/place/what_a_band_reads_is_not_overwritten_in_it") {
   Graph graph;
   graph.name = "band";
@@ -168,7 +168,7 @@ TEST_CASE("exec/place/what_a_band_reads_is_not_overwritten_in_it") {
     lowered.bands = {{.first = first, .last = last, .rows = 1, .strips = {}, .reason = {}}};
     const Placement placement = place_values(lowered, workspaces, {});
     const auto root = [&](NodeId n) { return placement.root[at(value(n))]; };
-    const bool together = first <= 2 && last >= 2;  // beside Sign, which reads Abs as well, or with what follows
+    const bool together = first <= 2 && last >= 2;  // beside Sign, which reads Abs as well, or with its successors
     CHECK((root(2) == root(0)) != together);
     CHECK((root(2) == root(1)) == (together && last == 2));
     if (!together) continue;
@@ -212,7 +212,7 @@ TEST_CASE("exec/place/a_graph_output_that_is_read_on_survives") {
   }
 }
 
-// Two branches that a Concat joins; then one of its readers may write over it.
+// A Concat of two branches; then one of its readers may overwrite it.
 TEST_CASE("exec/place/parts_lie_in_their_whole") {
   using Integers = std::vector<std::int64_t>;
   Graph graph;
@@ -235,7 +235,7 @@ TEST_CASE("exec/place/parts_lie_in_their_whole") {
   check_no_overlap(plan);
   for (const StepInfo& step : plan.steps)
     if (step.op == "Concat") CHECK(step.bytes == 0);
-  // The most at once is what a convolution needs besides, on some instruction sets: less of it cannot be promised.
+  // The peak is a convolution's workspace on some instruction sets, so less cannot be promised.
   CHECK(plan.memory.peak_bytes <= copied.memory.peak_bytes);
   CHECK(plan.memory.activation_sum_bytes + 2 * 48 * 9 * 11 * sizeof(float) == copied.memory.activation_sum_bytes);
   const Tensor input = random_tensor({2, 16, 9, 11}, 3);
@@ -244,7 +244,7 @@ TEST_CASE("exec/place/parts_lie_in_their_whole") {
     Runner runner(model, on_cpu(2, threads)), other(model, apart);
     const Tensor expected = other.run(input)[0].clone();
     for (int again = 0; again < 3; ++again) CHECK(equal(runner.run(input)[0], expected));
-    // An observer sees each part by itself.
+    // An observer sees each part alone.
     int parts = 0;
     runner.set_observer([&](const LayerEvent& event) {
       if (event.outputs[0].format().pixel_pitch == 0) return;
@@ -421,7 +421,7 @@ TEST_CASE("exec/plan/weights_are_prepared_once_for_all_runners") {
   CHECK(blobs(5) == first);
 }
 
-// Of layers with the same shapes: by the weights that are prepared, not by a bias that a run reads.
+// Layers with the same shapes share packed weights by the weights, not by a bias that a run reads.
 TEST_CASE("exec/plan/weights_are_prepared_once_for_all_layers_that_have_them") {
   Graph graph;
   graph.name = "layers";

@@ -1,4 +1,4 @@
-// A plan as JSON: written by hand, so read by eye here; tests/tools reads what `lenslet inspect --json` makes of it.
+// A plan as JSON. The writer is our own, so the text is compared here; tests/tools parses `lenslet inspect --json`.
 
 #include <doctest/doctest.h>
 

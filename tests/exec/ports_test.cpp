@@ -18,7 +18,7 @@ using namespace lenslet::test;
 
 namespace {
 
-/// y = Relu(x) beside a label, as exports of training graphs have it.
+/// y = Relu(x) beside a label, as in exports of training graphs.
 Model with_label(bool label_first, std::vector<std::int64_t> label_dims = {1}) {
   Graph graph;
   graph.name = "labelled";
@@ -37,7 +37,7 @@ bool is_relu_of(const Tensor& y, const Tensor& x) {
                     [](float a, float b) { return a == std::max(b, 0.0F); });
 }
 
-/// y = Relu(x) in rows of 4 images, as a trace with a batch of 4 has it.
+/// y = Relu(x) in rows of 4 images, as in a trace with a batch of 4.
 Graph baked(std::int64_t images) {
   Graph graph;
   graph.name = "baked";
@@ -85,7 +85,7 @@ TEST_CASE("exec/ports/an_input_that_nothing_reads") {
       CHECK(is_relu_of(runner.run(x)[0], x));
       CHECK(is_relu_of(runner.run(std::span(of_app).first(1), RunOptions())[0], x));
     }
-    // The one that is read is still wanted.
+    // The input that is read is still required.
     CHECK(error_of([&] { runner.run(std::array{Tensor(), Tensor()}); }).kind() == ErrorKind::invalid_argument);
     CHECK(error_of([&] { runner.run(std::span<const Tensor>()); }).kind() == ErrorKind::invalid_argument);
     CHECK(error_of([&] { runner.run(std::array{x, x, x}); }).kind() == ErrorKind::invalid_argument);
@@ -114,7 +114,7 @@ TEST_CASE("exec/ports/a_first_dimension_that_cannot_be_1") {
   Runner runner(model, by_shape);
   CHECK(is_relu_of(runner.run(x)[0], x));
   CHECK(model.plan(by_shape).outputs[0].second == Shape{4, 12});
-  // Not given, it is taken for one image, and the error says so.
+  // Without a batch it counts as one image, and the error says so.
   const Error error = error_of([&] { Runner(model, on_cpu()); });
   CHECK(error.kind() == ErrorKind::invalid_model);
   CHECK(std::string(error.what()).find("x [N,3,4] was taken for a batch of 1: --batch or --shape") !=
@@ -151,7 +151,7 @@ TEST_CASE("exec/ports/what_no_batch_mends_is_refused_at_once") {
   CHECK(error_of([&] { make_model(std::move(alone)); }).kind() == ErrorKind::invalid_model);
 }
 
-// Of y = Relu(x [N,3,4]) or [N,0,4]: what a file declares of an output is kept, and what it leaves out is found.
+// y = Relu(x [N,3,4]) or [N,0,4]: a file's declarations of an output are kept, missing ones are inferred.
 TEST_CASE("exec/ports/declarations_of_outputs_are_completed") {
   using Ints = std::vector<std::int64_t>;
   using Names = std::vector<std::string>;

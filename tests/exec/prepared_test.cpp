@@ -35,7 +35,7 @@ TEST_CASE("exec/prepared/kept_while_used_and_up_to_the_bound_after") {
   get("a", 60);
   get("b", 40);
   CHECK(cache.bytes() == 1100);
-  get("a", 60);  // asked for again, so that b is older
+  get("a", 60);  // used again, so that b is older
   CHECK(made == 3);
   get("c", 30);
   cache.trim();
@@ -90,7 +90,7 @@ TEST_CASE("exec/prepared/equal_hashes_are_compared_by_their_bytes") {
   CHECK(get(1) == one);
 }
 
-// x[N,3,H,W] -> Conv whose filters a pass computes, larger than what a key holds.
+// x[N,3,H,W] -> Conv whose filters a pass computes, larger than a key may be.
 Graph folded_net() {
   Graph graph;
   graph.name = "folded";

@@ -1,4 +1,4 @@
-// What a Runner promises: the same bits however it is planned, clear refusals.
+// Promises of a Runner: the same bits however it is planned, clear refusals.
 
 #include <doctest/doctest.h>
 
@@ -38,7 +38,7 @@ TEST_CASE("exec/runner/repeats_bit_for_bit") {
   CHECK(same_bits(bits(first.run(x)[0]), expected));
   for (const int threads : {1, 2, 3}) {
     CAPTURE(threads);
-    // Equal options, equal plan, equal bits; the threads change who computes, not what.
+    // Equal options give an equal plan and equal bits; the number of threads changes no value.
     Runner runner(model, options(2, threads));
     CHECK(same_bits(bits(runner.run(x)[0]), bits(runner.run(x)[0])));
     Runner again(model, options(2, threads));
@@ -59,10 +59,10 @@ TEST_CASE("exec/runner/keeping_all_values_changes_no_bit") {
 TEST_CASE("exec/runner/images_of_a_batch_do_not_touch_each_other") {
   const Model model = make_model(small_net());
   const Tensor x = random_tensor({4, 3, 17, 19}, 11);
-  // To the bit: no kernel's order of summation depends on where in the batch an image stands. The algorithm is forced,
-  // since another batch may get another one.
+  // Bit by bit: no kernel's order of summation depends on an image's position in the batch. The algorithm is forced,
+  // since another batch may select another one.
   for (const std::string& name : conv_algorithm_names("cpu")) {
-    if (name.starts_with("gather")) continue;  // SparseConv's: nothing here is forced
+    if (name.starts_with("gather")) continue;  // SparseConv's: not forced here
     CAPTURE(name);
     PlanOptions of_four = options(4, 2), of_one = options(1, 2);
     for (PlanOptions* plan : {&of_four, &of_one}) {
@@ -76,7 +76,7 @@ TEST_CASE("exec/runner/images_of_a_batch_do_not_touch_each_other") {
       Tensor single(DType::f32, {1, 3, 17, 19});
       std::memcpy(single.data(), x.values<float>().data() + n * image, image * sizeof(float));
       const std::vector<float> alone = bits(one.run(single)[0]);
-      if (name == "depthwise") {  // refuses both convolutions: whatever the rule chooses for each batch
+      if (name == "depthwise") {  // refuses both convolutions: the rule's choice for each batch
         for (std::size_t k = 0; k < 5; ++k) CHECK(together[n * 5 + k] == doctest::Approx(alone[k]).epsilon(1e-4));
       } else {
         for (std::size_t k = 0; k < 5; ++k) CHECK(together[n * 5 + k] == alone[k]);
@@ -85,7 +85,7 @@ TEST_CASE("exec/runner/images_of_a_batch_do_not_touch_each_other") {
   }
 }
 
-// Who computes an output does not matter, even where a NaN spoils more of them than the definition says (Winograd).
+// The thread that computes an output does not matter, even where a NaN spreads to more outputs than defined (Winograd).
 TEST_CASE("exec/threads/a_nan_spoils_the_same_outputs_with_any_number") {
   using Integers = std::vector<std::int64_t>;
   Graph graph;
@@ -132,7 +132,7 @@ TEST_CASE("exec/threads/many_runners_share_one_model") {
   std::vector<std::thread> threads;
   for (int t = 0; t < 6; ++t)
     threads.emplace_back([&, t] {
-      // Plans are made concurrently too: they share the prepared weights. Odd ones have workers of their own.
+      // Plans are made concurrently, too: they share the packed weights. Odd ones have workers of their own.
       Runner runner(model, options(1, 1 + t % 2));
       const std::vector<float> mine = bits(runner.run(x)[0]);
       for (int round = 0; round < 20; ++round)
@@ -179,7 +179,7 @@ TEST_CASE("exec/runner/refuses_inputs_that_were_not_planned") {
   CHECK_NOTHROW(runner.run(good));
 }
 
-// [N,H,W,C] -> [N,C,H,W], so that the values arrive in nhwc; Split of C, of whose outputs those named are the graph's.
+// [N,H,W,C] -> [N,C,H,W], so that the values arrive in nhwc; then a Split of C with the named outputs as the graph's.
 Graph split_net(const std::vector<std::size_t>& wanted, bool omit_others = false) {
   Graph graph;
   graph.name = "split";
@@ -318,7 +318,7 @@ TEST_CASE("exec/runner/algorithms_of_single_layers") {
   CHECK(chosen[second].algorithm == by_rule.at(second).algorithm);
   CHECK(chosen[second].reason == by_rule.at(second).reason);
 
-  // One's own wins over everybody's; "" is the rule.
+  // A layer's own algorithm overrides the general one; "" is the rule.
   plan.conv_algorithm = "im2col";
   plan.layer_algorithms = {{first, "direct"}, {second, ""}};
   chosen = algorithms_of(plan);

@@ -1,5 +1,5 @@
 #pragma once
-// A small residual network built in code: what the executor's tests run.
+// A small residual network built in code, for the executor's tests.
 
 #include <cstdint>
 #include <initializer_list>
@@ -14,7 +14,7 @@
 
 namespace lenslet::test {
 
-/// Adds a node made through the op table (opset 13) and returns its first output.
+/// Adds a node from the op table (opset 13) and returns its first output.
 ValueId add_node(Graph& graph, const std::string& op, std::vector<ValueId> inputs,
                  const AttributeList& attributes = {});
 ValueId add_node(Graph& graph, std::shared_ptr<const Op> op, const std::string& name, std::vector<ValueId> inputs);
@@ -36,7 +36,7 @@ Graph ports_net();
 /// Nothing to compute and no bytes: Flatten(x[N,0,3]).
 Graph renaming_net();
 
-/// For the CPU whatever the machine has.
+/// For the CPU, whatever devices the machine has.
 PlanOptions on_cpu(std::int64_t batch = 1, int threads = 0);
 
 /// Pseudo-random values in [-1, 1).

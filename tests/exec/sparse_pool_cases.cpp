@@ -59,7 +59,7 @@ Graph pooling_net(std::int64_t max_sites) {
   return graph;
 }
 
-/// So many sites of both images, shuffled, and their features; the rest of the rows is empty.
+/// `count` sites of both images, shuffled, with their features; the remaining rows are empty.
 std::vector<Tensor> scan(std::int64_t count, unsigned seed) {
   std::vector<std::int32_t> cells(static_cast<std::size_t>(2 * size[0] * size[1] * size[2]));
   for (std::size_t i = 0; i < cells.size(); ++i) cells[i] = static_cast<std::int32_t>(i);
@@ -126,7 +126,7 @@ void check_sparse_errors(const std::string& device) {
       CHECK(error.kind() == ErrorKind::invalid_argument);
       CHECK(std::string(error.what()) == error_of([&] { run(cpu, inputs); }).what());
       CHECK_MESSAGE(std::string(error.what()).find(part) != std::string::npos, std::string(error.what()));
-      CHECK(run(runner, good) == before);  // it runs on
+      CHECK(run(runner, good) == before);  // the runner still works
     };
     check(scan(2000, 3), " output sites, more than the bound of 1000 (max_sites)");
     std::vector<Tensor> twice = scan(100, 3);

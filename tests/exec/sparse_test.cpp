@@ -1,4 +1,4 @@
-// A network on sparse values: sites that a run brings, within the bound that the plan was made for.
+// A network on sparse values: each run brings its own sites, within the bound of the plan.
 
 #include <doctest/doctest.h>
 
@@ -18,7 +18,7 @@ namespace {
 using Ints = std::vector<std::int64_t>;
 const Ints size{6, 12, 10}, halved{3, 6, 5};
 
-/// Sites in any order -> two submanifold convolutions by one rulebook -> one of stride 2, of at most 60 sites -> dense.
+/// Sites in any order -> two submanifold convolutions by one rulebook -> one of stride 2, at most 60 sites -> dense.
 Graph encoder(std::int64_t bound) {
   Graph graph;
   graph.name = "encoder";
@@ -53,7 +53,7 @@ Graph encoder(std::int64_t bound) {
   return graph;
 }
 
-/// So many sites of a corner of the second image, shuffled, and their features; the rest of `bound` rows is empty.
+/// `count` sites in a corner of the second image, shuffled, with their features; the rest of `bound` rows is empty.
 std::vector<Tensor> scan(std::int64_t count, std::int64_t bound, std::int64_t spread = 1) {
   std::vector<std::int32_t> order(static_cast<std::size_t>(count));
   for (std::size_t i = 0; i < order.size(); ++i) order[i] = static_cast<std::int32_t>(i);
@@ -120,7 +120,7 @@ TEST_CASE("sparse/more_sites_than_the_bound_end_the_run") {
   std::copy_n(twice[0].values<std::int32_t>().begin(), 4, twice[0].values<std::int32_t>().begin() + 8);
   CHECK(std::string(error_of([&] { run(runner, twice); }).what()).find("node sort (SparseSort): site 2 ") !=
         std::string::npos);
-  CHECK(run(runner, scan(40, 90)) == before);  // it runs on
+  CHECK(run(runner, scan(40, 90)) == before);  // the runner still works
 }
 
 TEST_CASE("sparse/pool") {

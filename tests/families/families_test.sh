@@ -1,6 +1,6 @@
 #!/bin/sh
-# families_test.sh SOURCE ALL SOME [CORE]: programs run_model of three libraries. SOME gives the bits of ALL on models of
-# its families and refuses others, as CORE, which has no family, refuses each.
+# families_test.sh SOURCE ALL SOME [CORE]: programs run_model of three libraries. SOME must give the bits of ALL for
+# models of its families and refuse others; CORE, without families, must refuse each.
 set -eu
 source=$1 all=$2 some=$3 core=${4:-}
 folder=$(mktemp -d)
@@ -16,7 +16,7 @@ fail() {
   exit 1
 }
 
-# PROGRAM MODEL: each says so of the operators that it lacks.
+# PROGRAM MODEL: each reports the operators that it lacks.
 refuses() {
   if "$1" "$2" > "$folder/said"; then fail "$1 runs $2"; fi
   head -n 1 "$folder/said"

@@ -1,5 +1,5 @@
 #!/bin/sh
-# option_test.sh CMAKE SOURCE: what -DLENSLET_FAMILIES configures, without building it.
+# option_test.sh CMAKE SOURCE: tests the configuration with -DLENSLET_FAMILIES, without building it.
 set -eu
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

@@ -1,4 +1,4 @@
-// run_model MODEL: what a model makes of drawn inputs, bit by bit, or the error that refuses it.
+// run_model MODEL: a model's outputs for random inputs bit by bit, or the error that refuses it.
 
 #include <fmt/format.h>
 

@@ -1,5 +1,5 @@
 #pragma once
-// What the fuzz targets share. Build: cmake --preset asan; run: build/asan/tests/fuzz/lenslet-fuzz-NAME CORPUS_FOLDER.
+// Shared by the fuzz targets. Build: cmake --preset asan; run: build/asan/tests/fuzz/lenslet-fuzz-NAME CORPUS_FOLDER.
 
 #include <cstdlib>
 
@@ -7,7 +7,7 @@
 
 namespace lenslet::test {
 
-/// An Error that is not internal is a result like any other; all else ends the process, which libFuzzer reports.
+/// Errors are valid results unless internal; all else ends the process, which libFuzzer reports.
 template <typename F>
 void expect_result_or_error(F&& f) {
   try {

@@ -1,5 +1,5 @@
-// libFuzzer target: any bytes as a model, which is loaded, planned and run once on zeros, as a tensor and as an .npy
-// header give a result or an Error.
+// libFuzzer target: any bytes as a model (loaded, planned and run once on zeros), as a tensor and as an .npy header
+// give a result or an Error.
 
 #include <algorithm>
 #include <cstddef>
@@ -18,7 +18,7 @@ namespace {
 
 using namespace lenslet;
 
-// Runs beyond this only take time.
+// Larger runs only take time.
 constexpr std::size_t most_bytes = std::size_t{16} << 20;
 constexpr double most_flops = 2e7;
 

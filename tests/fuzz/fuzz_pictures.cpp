@@ -1,5 +1,5 @@
-// libFuzzer target: any bytes as a photo (JPEG, PNG, BMP, PNM, WebP) give pixels, and those a network's input, or an
-// Error. The byte at the end chooses how the pixels are resized.
+// libFuzzer target: any bytes as a photo (JPEG, PNG, BMP, PNM, WebP) give pixels and from them a network's input, or an
+// Error. The last byte selects how the pixels are resized.
 
 #include <cstddef>
 #include <cstdint>
@@ -14,10 +14,10 @@ namespace {
 
 using namespace lenslet;
 
-// Pictures beyond this only take time.
+// Larger pictures only take time.
 constexpr std::int64_t most_pixels = 1 << 20;
 
-/// By its header: a few bytes may claim 100 million pixels, which decode for seconds.
+/// Judged by the header: a few bytes may claim 100 million pixels, which take seconds to decode.
 bool large(std::span<const std::byte> bytes) {
   for (const auto read : {tool::read_jpeg_header, tool::read_png_header, tool::read_webp_header}) try {
       const tool::ImageHeader header = read(bytes);

@@ -1,7 +1,7 @@
-"""seeds.py files|pictures FOLDER: what a fuzz target starts from.
+"""seeds.py files|pictures FOLDER: writes a fuzz target's seeds.
 
-files: the small models and tensors of ONNX's own cases, where they are (Debian's libonnx-testdata, build/peers), and
-tiny_model.py's. pictures: one of each format, 8 x 6 pixels, and the small photos of the shared data, where they are.
+files: the small models and tensors of ONNX's own cases, if they exist (Debian's libonnx-testdata, build/peers), and
+tiny_model.py's. pictures: one of each format, 8 x 6 pixels, and the small photos of the shared data, if they exist.
 """
 
 import base64
@@ -15,7 +15,7 @@ import tiny_model  # noqa: E402
 
 MOST_BYTES = 2048  # small seeds are mutated fastest
 
-# Of Pillow.
+# Written by Pillow.
 PICTURES = {
     "lossy.webp": "UklGRkQAAABXRUJQVlA4IDgAAADQAQCdASoIAAYABABoJbACdAEPDAbF4AD+3bvn6mB5C2uQalOYSJfv8RAzDf324+s6gTqlz8AAAA==",
     "lossless.webp": "UklGRnIAAABXRUJQVlA4TGYAAAAvB0ABALkyRPQ/dhHR/4Catg1Y7L9Ihpm2bWN+R6Lt2La23cTpB8lVTlN5BsuVRUlHzS5MAvswQUROCXgw"
@@ -54,7 +54,7 @@ def main():
             photo.unlink()
         for cases in (pathlib.Path("/usr/share/libonnx-testdata/data"), ROOT / "build" / "peers" / "onnx-cases"):
             for pattern in ("model.onnx", "input_0.pb"):
-                for file in list(small(cases, pattern))[::8]:  # of each operator some: all are read before anything new
+                for file in list(small(cases, pattern))[::8]:  # some of each operator: all are read at first
                     (out / "-".join(file.parts[-3:])).write_bytes(file.read_bytes())
         return
     for name, text in PICTURES.items():

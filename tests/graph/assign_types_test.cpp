@@ -28,7 +28,7 @@ const Node& only_node(const Graph& graph, std::string_view type) {
 
 DType type_of(const Graph& graph, ValueId id) { return graph.value(id).dtype; }
 
-// Conv, MaxPool, Flatten, Gemm, Softmax: what classifies.
+// A classifier: Conv, MaxPool, Flatten, Gemm, Softmax.
 Graph classifier(std::int64_t batch = 1) {
   GraphBuilder b;
   const ValueId x = b.input("x", {-1, 16, 8, 8});
@@ -57,8 +57,7 @@ TEST_CASE("assign_types/a_network_of_one_product_stays_as_it_is") {
   CHECK(assigned(before, "fp16").dump() == before.dump());
 }
 
-// What a model declares in float16 (widen puts a Cast before it) is given in float16, what it declares in float32 is
-// not.
+// An output declared as float16 (widen puts a Cast before it) is returned in float16; one declared as float32 is not.
 TEST_CASE("assign_types/outputs_keep_the_type_that_the_model_declares") {
   GraphBuilder b;
   const ValueId x = b.conv(b.input("x", {-1, 16, 8, 8}), 16, 16, 3, 1);
@@ -70,7 +69,7 @@ TEST_CASE("assign_types/outputs_keep_the_type_that_the_model_declares") {
   CHECK(type_of(graph, graph.outputs[1]) == DType::f32);
 }
 
-// What the file rounds for a product, where the product reads what was not rounded and rounds it itself.
+// If the file rounds a product's input, the product reads the unrounded value and rounds it itself.
 TEST_CASE("assign_types/a_product_rounds_what_the_file_casts_for_it") {
   GraphBuilder b;
   const ValueId x = b.input("x", {8, 3, 32, 32});
@@ -79,7 +78,7 @@ TEST_CASE("assign_types/a_product_rounds_what_the_file_casts_for_it") {
   b.output(b.conv(b.conv(back, 3, 16, 3, 1), 16, 16, 3, 1));
   const Graph graph = assigned(b.build(), "fp16");
   INFO(graph.dump());
-  CHECK(casts(graph) == 1);  // of the output
+  CHECK(casts(graph) == 1);  // for the output
   CHECK(graph.node(0).inputs[0] == x);
 }
 
@@ -88,7 +87,7 @@ TEST_CASE("assign_types/a_classifier") {
     for (const auto& [precision, half] : {std::pair<const char*, DType>{"fp16", DType::f16}, {"bf16", DType::bf16}}) {
       const Graph graph = assigned(classifier(batch), precision);
       INFO(graph.dump());
-      // The input on its way in, and what the scores are made of, but for few rows, which the product reads itself.
+      // Casts of the input and of the last product's input; for few rows the product reads 16 bits itself.
       CHECK(casts(graph) == (batch == 8 ? 1 : 2));
       const Node& conv = only_node(graph, "Conv");
       CHECK(type_of(graph, conv.inputs[0]) == half);
@@ -105,7 +104,7 @@ TEST_CASE("assign_types/a_classifier") {
     }
 }
 
-// The last product reads 16 bits itself, but what is there in float32 already it reads in that.
+// The last product can read 16 bits itself, but reads float32 if a float32 form exists.
 TEST_CASE("assign_types/the_last_product_reads_the_more_exact_form") {
   for (const bool softmax_first : {false, true}) {
     GraphBuilder b;
@@ -122,7 +121,7 @@ TEST_CASE("assign_types/the_last_product_reads_the_more_exact_form") {
   }
 }
 
-// It is nothing that rounds: without drop_identity it stays, and what reads it is given 16 bits by a Cast of its own.
+// Such a Cast does not round. Without drop_identity it stays, and its readers get 16 bits by a Cast of their own.
 TEST_CASE("assign_types/a_cast_of_float32_to_float32") {
   GraphBuilder b;
   const ValueId x = b.input("x", {1, 16, 8, 8}), same = b.node("Cast", {x}, {{"to", dtype_to_onnx(DType::f32)}});
@@ -134,9 +133,9 @@ TEST_CASE("assign_types/a_cast_of_float32_to_float32") {
   CHECK(graph.node(1).inputs[0] == same);
 }
 
-// Only what a product multiplies first is in 16 bits; what it adds is not, whoever made it.
+// Only a product's first factor is in 16 bits; an added operand is not, whatever computes it.
 TEST_CASE("assign_types/what_a_product_adds_is_float32") {
-  if constexpr (!cuda_built) return;  // gemm_cute multiplies so
+  if constexpr (!cuda_built) return;  // gemm_cute computes this
   GraphBuilder b;
   const auto gemm = [&](ValueId x, ValueId c) { return b.node("Gemm", {x, b.weights({64, 64}), c}); };
   const ValueId x = gemm(b.input("x", {64, 64}), b.weights({64})), added = b.node("Relu", {gemm(x, b.weights({64}))});
@@ -151,7 +150,7 @@ TEST_CASE("assign_types/what_a_product_adds_is_float32") {
   CHECK(type_of(graph, y) == DType::f16);
 }
 
-// Features between products: what pools, sorts and spreads them keeps their type, beside indices and rulebooks.
+// Features between products: pooling, sorting and spreading keep their type, unlike indices and rulebooks.
 TEST_CASE("assign_types/features_of_sites") {
   using Ints = std::vector<std::int64_t>;
   GraphBuilder b;
@@ -169,7 +168,7 @@ TEST_CASE("assign_types/features_of_sites") {
   CHECK(type_of(graph, features) == DType::f16);
   CHECK(type_of(graph, pooled) == DType::f16);
   CHECK(type_of(graph, dense) == DType::f16);
-  CHECK(type_of(graph, graph.outputs[1]) == DType::f32);  // behind no product
+  CHECK(type_of(graph, graph.outputs[1]) == DType::f32);  // not followed by a product
 }
 
 TEST_CASE("assign_types/outputs_keep_type_and_name") {
@@ -202,7 +201,7 @@ TEST_CASE("assign_types/constants_that_halves_cannot_hold") {
   CHECK(type_with(0.0F, "fp16") == DType::f16);
 }
 
-// A squeeze-and-excite branch, a pool that a convolution might take in, a Gemm that is not the last.
+// A squeeze-and-excite branch, a pool that a convolution might fuse, a Gemm that is not the last.
 TEST_CASE("assign_types/what_follows_chooses_kernels") {
   using Ints = std::vector<std::int64_t>;
   GraphBuilder b;

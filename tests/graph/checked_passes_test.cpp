@@ -1,4 +1,4 @@
-// CheckedPasses: what a pass declares of a value has to be what its operator makes.
+// CheckedPasses: the types that a pass declares must be those that the operators produce.
 #include "runtime/passes/checked_passes.h"
 
 #include <doctest/doctest.h>
@@ -23,7 +23,7 @@ Graph small_graph() {
 
 Value& result_of(Graph& graph, std::string_view op) { return graph.value(only(graph, op).outputs[0]); }
 
-/// What is said of such a pass.
+/// The message about such a pass.
 std::string said_of(void (*wrong)(Graph& graph, const PassContext& context)) {
   Graph graph = small_graph();
   const PassContext context = pass_context();
@@ -58,7 +58,7 @@ TEST_CASE("checked_passes/an_element_type_that_is_not_what_the_operator_makes") 
     CHECK(has(said, part));
 }
 
-// As cancel_transposes did to a MatMul: node and result are new, and neither is what stood there.
+// As cancel_transposes once did to a MatMul: node and result are new, and neither matches the original.
 TEST_CASE("checked_passes/a_node_on_other_inputs") {
   const std::string said = said_of([](Graph& graph, const PassContext&) {
     for (Node& node : graph.nodes)
@@ -79,7 +79,7 @@ TEST_CASE("checked_passes/an_operator_that_does_not_take_its_inputs") {
   CHECK(has(said, "(Transpose)"));
 }
 
-// The nodes agree with each other, but the network does not make what it did.
+// The nodes agree with each other, but the network's output has changed.
 TEST_CASE("checked_passes/an_output_of_another_type") {
   const std::string said =
       said_of([](Graph& graph, const PassContext&) { graph.outputs = {only(graph, "Conv").outputs[0]}; });

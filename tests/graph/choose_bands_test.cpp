@@ -11,7 +11,7 @@ using namespace lenslet::test;
 
 namespace {
 
-/// For a CPU whose cores have so much L2.
+/// For a CPU with `l2_bytes` of L2 a core.
 Graph with_bands(const Graph& graph, std::size_t l2_bytes, int threads = 1, const char* forced = "") {
   DeviceProfile device = pass_context().target.device;
   device.l2_bytes = l2_bytes;
@@ -23,7 +23,7 @@ Graph with_bands(const Graph& graph, std::size_t l2_bytes, int threads = 1, cons
   return changed;
 }
 
-/// 1x1 to 64 channels, 3x3 a channel, 1x1 back and the residual, at 56x56: 784 KiB between any two.
+/// 1x1 to 64 channels, depthwise 3x3, 1x1 back and the residual, at 56x56: 784 KiB between steps.
 Graph inverted_residual(std::int64_t stride = 1, std::int64_t batch = 1) {
   GraphBuilder b;
   const ValueId x = b.input("x", {-1, 16, 56, 56});
@@ -37,7 +37,7 @@ Graph inverted_residual(std::int64_t stride = 1, std::int64_t batch = 1) {
   return b.build(batch);
 }
 
-/// `count` filters a channel, 8 channels of 60x40: 75 KiB between any two.
+/// `count` filters a channel, 8 channels of 60x40: 75 KiB between steps.
 Graph filters(std::int64_t size, int count, std::int64_t height = 60) {
   GraphBuilder b;
   ValueId x = b.input("x", {1, 8, height, 40});
@@ -66,10 +66,10 @@ TEST_CASE("choose_bands/inverted_residual") {
   REQUIRE(band.last - band.first == 2);
   CHECK(graph.node(band.first).type() == "Conv");
   REQUIRE(band.strips.size() == 2);
-  CHECK(band.strips[0] == band.rows + 2);  // the rows above and below that a 3x3 reads
+  CHECK(band.strips[0] == band.rows + 2);  // plus the rows above and below that a 3x3 reads
   CHECK(band.strips[1] == band.rows);
   CHECK((band.rows >= 2 && band.rows < 56));
-  // What they take fits the cache, and the reason says so.
+  // The strips fit the cache, and the reason says so.
   CHECK((band.strips[0] + band.strips[1]) * 56 * 64 * 4 < 256 << 10);
   CHECK(band.rows == 2);
   // (2 + 2 + 2) and 2 * 56 rows of 14 KiB
@@ -84,7 +84,7 @@ TEST_CASE("choose_bands/strides") {
 
 TEST_CASE("choose_bands/none_where_values_stay_in_the_cache") {
   CHECK(with_bands(inverted_residual(), 4 << 20).bands.empty());
-  CHECK(with_bands(inverted_residual(), 1 << 20, 4).bands.empty());  // each thread has a part
+  CHECK(with_bands(inverted_residual(), 1 << 20, 4).bands.empty());  // each thread has a share
 }
 
 TEST_CASE("choose_bands/none_where_a_row_is_larger_than_the_cache") {
@@ -119,7 +119,7 @@ TEST_CASE("choose_bands/values_that_others_read_stay_whole") {
 }
 
 TEST_CASE("choose_bands/cuts_a_chain_where_least_leaves_the_cache") {
-  // 16 channels between the blocks, 64 within: bands end where there are few.
+  // 16 channels between the blocks, 64 within: bands end where channels are few.
   GraphBuilder b;
   ValueId x = b.input("x", {1, 16, 112, 112});
   for (int i = 0; i < 3; ++i) {
@@ -136,8 +136,8 @@ TEST_CASE("choose_bands/cuts_a_chain_where_least_leaves_the_cache") {
       if (end >= 0 && graph.node(end).type() == "Conv") CHECK(graph.value(graph.node(end).outputs[0]).shape[1] == 16);
 }
 
-// As many even rows as give each thread four pieces, three quarters of that, and so on, until the strips take no more
-// than 0.4 of L2: at 512 KiB 14, 10 and then 6 rows of the block, whose strips are 14 rows of 14 KiB, 196 KiB.
+// The number of rows starts at four pieces for each thread and shrinks by a quarter until the strips take at most 0.4
+// of L2: at 512 KiB 14, 10 and then 6 rows of the block, with strips of 14 rows of 14 KiB, 196 KiB.
 TEST_CASE("choose_bands/rows_and_cuts") {
   const Graph block = inverted_residual(), three_images = inverted_residual(1, 3), strided = inverted_residual(2);
   const Graph four = filters(3, 4), ten = filters(3, 10), odd = filters(5, 3, 61);

@@ -86,7 +86,7 @@ TEST_CASE("fold_constants/weights_computed_from_weights") {
 }
 
 TEST_CASE("fold_constants/large_fill") {
-  // 80 MiB out of 16 bytes: not for shape inference, but for the pass.
+  // 80 MiB from 16 bytes: too large for shape inference, but not for the pass.
   GraphBuilder b;
   const ValueId w = b.node("ConstantOfShape", {b.int64s({4, 5 << 20})});
   b.output(b.node("ReduceSum", {b.node("Add", {b.input("x", {4, 1}), w})}));
@@ -181,7 +181,7 @@ TEST_CASE("graph/check_names_the_invariant_that_is_broken") {
 
 TEST_CASE("graph/dump") {
   GraphBuilder b;
-  const ValueId target = b.int64s({1, -1}), other = b.int64s({8});  // the first value, and one that nothing reads
+  const ValueId target = b.int64s({1, -1}), other = b.int64s({8});  // the first value, and an unread one
   REQUIRE(target == 0);
   const ValueId flat = b.node("Reshape", {b.input("x", {1, 2, 2, 2}), target});
   b.output(b.node("Clip", {flat, no_id, b.scalar(6)}));
@@ -200,7 +200,7 @@ TEST_CASE("graph/dump") {
         "_, Split_5:1: ? = Split(Reshape_2:0) axis=1 num_outputs=2  # Split_5\n"
         "output Clip_4:0: ?\n");
   CHECK(b.build().dump().find("float32 [1,8] = Reshape(x, ") != std::string::npos);
-  graph.value(target).constant = Tensor::of<std::int64_t>(Shape{8}, {1, 2, 3, 4, 5, 6, 7, 8});  // the longest that is
+  graph.value(target).constant = Tensor::of<std::int64_t>(Shape{8}, {1, 2, 3, 4, 5, 6, 7, 8});  // the longest allowed
   CHECK(graph.dump().find("{1,2,3,4,5,6,7,8}") != std::string::npos);
   graph.value(target).constant = Tensor::of<std::int64_t>(Shape{9}, {1, 2, 3, 4, 5, 6, 7, 8, 9});
   CHECK(graph.dump().find("{1,2") == std::string::npos);

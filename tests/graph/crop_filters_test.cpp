@@ -11,7 +11,7 @@ using Ints = std::vector<std::int64_t>;
 
 namespace {
 
-// The filter that is left of `w` in a convolution of x.
+// The shape of filter `w` after cropping, in a convolution of x.
 Shape cropped(const Shape& x, const Shape& w, const AttributeList& attributes) {
   GraphBuilder b;
   Ints dims;
@@ -58,7 +58,7 @@ TEST_CASE("crop_filters/random_geometries") {
       strides.push_back(draw(1, 3));
       dilations.push_back(draw(1, 4));
       begins.push_back(draw(0, 7));
-      // One output at least.
+      // At least one output.
       ends.push_back(
           std::max<std::int64_t>(draw(0, 7), (taps.back() - 1) * dilations.back() + 1 - sizes.back() - begins.back()));
     }

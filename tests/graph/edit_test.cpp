@@ -1,4 +1,4 @@
-// GraphEdit: producers and uses stay right while nodes are changed.
+// GraphEdit keeps producers and uses correct while nodes change.
 #include <doctest/doctest.h>
 
 #include <memory>

@@ -1,4 +1,4 @@
-// expand_einsum: which operators an Einsum becomes, and that they compute the same.
+// expand_einsum: the operators that replace an Einsum, and equal results.
 #include <doctest/doctest.h>
 
 #include <string>
@@ -58,16 +58,16 @@ TEST_CASE("expand_einsum/equations") {
            {"ij,jkl->ik", {{2, 3}, {3, 4, 5}}, "ReduceSum MatMul"},
            {"bij,bj->bi", {{2, 3, 4}, {2, 4}}, "Reshape MatMul Reshape"},
            {"mij,nji->mn", {{2, 3, 4}, {5, 4, 3}}, "Transpose Reshape Reshape MatMul"},
-           // Diagonals, and axes that are stretched.
+           // Diagonals and broadcast axes.
            {"ii->i", {{3, 3}}, "Einsum"},
            {"bij,bjk->bik", {{1, 3, 4}, {2, 4, 5}}, "Einsum"},
-           // The product of the first two would be the largest tensor by far.
+           // The product of the first two would be by far the largest tensor.
            {"i,j,ij->", {{30}, {40}, {30, 40}}, "Reshape Reshape Mul Reshape Reshape MatMul Reshape"},
            {"ijk,k,ij->k", {{9, 10, 11}, {11}, {9, 10}}, "Reshape Mul Transpose Reshape Reshape MatMul Reshape"},
            {"i,j,k->ijk", {{5}, {6}, {7}}, "Reshape Reshape Mul Reshape Reshape Mul"},
            {"ij,kl,ik->jl", {{30, 2}, {40, 3}, {30, 40}}, "Einsum"},
            {"ai,bj,b->aj", {{30, 2}, {40, 5}, {40}}, "Einsum"},
-           // It would have more axes than there may be, or just as many.
+           // The product would have more axes than allowed, or exactly as many.
            {"abcde,fghi,abcd,efghi->abcde", {{1, 1, 1, 1, 1}, {1, 1, 1, 1}, {1, 1, 1, 1}, {1, 1, 1, 1, 1}}, "Einsum"},
            {"abcd,efgh,abcdefgh->",
             {{2, 1, 2, 1}, {1, 2, 1, 2}, {2, 1, 2, 1, 1, 2, 1, 2}},

@@ -1,4 +1,4 @@
-// What is computed in 16 bits follows the file's types, node by node, and a Cast that the file states rounds.
+// Computation in 16 bits follows the file's types node by node, and an explicit Cast of the file rounds.
 
 #include <doctest/doctest.h>
 
@@ -21,7 +21,7 @@ namespace {
 
 constexpr DType halves[] = {DType::f16, DType::bf16};
 
-/// Widened and inferred.
+/// After widening and inference.
 Graph inferred(const Graph& raw) {
   Graph graph = after(raw, "widen");
   bind_inputs(graph, 1, {});
@@ -32,7 +32,7 @@ Graph inferred(const Graph& raw) {
 
 Graph inferred(const GraphBuilder& b) { return inferred(b.raw()); }
 
-/// As a GPU's plan has it where no precision is asked for, or that one.
+/// As in a GPU's plan, without a precision or with the given one.
 Graph typed_for_gpu(const Graph& raw, const char* asked = nullptr, bool of_file = false) {
   Graph graph = inferred(raw);
   const PassContext context{
@@ -53,7 +53,7 @@ ValueId cast(GraphBuilder& b, ValueId id, DType to) { return b.node("Cast", {id}
 
 Tensor rounded(const Tensor& tensor, DType half) { return tensor.to_dtype(half).to_dtype(DType::f32); }
 
-/// y = (x W w1) w2: three products, of which the last would stay float32 whatever is asked for.
+/// y = (x W w1) w2: three products, of which the last would stay float32 in any precision.
 void products(GraphBuilder& b, ValueId x, ValueId w) {
   ValueId y = b.node("Relu", {b.node("Gemm", {x, w})});
   y = b.node("Relu", {b.node("Gemm", {y, b.weights({64, 64})})});
@@ -80,7 +80,7 @@ ValueId cast_by_branch(GraphBuilder& b, ValueId id) {
 
 struct Way {
   const char* name;
-  std::function<ValueId(GraphBuilder&, DType half, Tensor& w)> make;  // float32 in the file, of the value w
+  std::function<ValueId(GraphBuilder&, DType half, Tensor& w)> make;  // returns w in float32, as computed in the file
 };
 
 Tensor matrix(DType half) { return random_f32({64, 64}, 5, 0, 0.1).to_dtype(half); }
@@ -123,7 +123,7 @@ const Way ways[] = {
      [](GraphBuilder& b, DType half, Tensor& w) {
        w = matrix(half).to_dtype(DType::f32);
        const Tensor by = Tensor::of<float>(Shape{}, {0.7F}).to_dtype(half);
-       // In float32, and unrounded, as ONNX Runtime has it on the CPU.
+       // In float32 and unrounded, as ONNX Runtime computes it on the CPU.
        for (float& value : w.values<float>()) value *= by.to_dtype(DType::f32).values<float>()[0];
        return cast(b, b.node("Mul", {b.constant(matrix(half)), b.constant(by)}), DType::f32);
      }},
@@ -177,7 +177,7 @@ TEST_CASE("file_types/weights_of_16_bits_in_float32_products") {
       INFO(graph.dump());
       CHECK(numerics_in_file(graph) == Numerics());
       CHECK(!any_in(typed_for_gpu(b), half));
-      // Nor were the plan's type a 16-bit one for other nodes' sake.
+      // Not even if the plan's type is a 16-bit one because of other nodes.
       CHECK(!any_in(typed_for_gpu(b.raw(), half == DType::f16 ? "fp16" : "bf16", true), half));
       const Tensor in = random_f32({8, 64}, 9);
       const auto got = interpret(after_all(graph), {in});
@@ -194,7 +194,7 @@ TEST_CASE("file_types/a_file_of_16_bits") {
     for (ValueId& product : products) {
       product = b.node("Gemm", {y, weights({64, 64})});
       y = b.node("Add", {product, weights({64})});
-      y = b.node("Clip", {y, b.scalar(-50), b.scalar(50)});  // of an operator that the loader took apart
+      y = b.node("Clip", {y, b.scalar(-50), b.scalar(50)});  // from an operator that the loader expanded
     }
     b.output(y);
     const Graph graph = typed_for_gpu(b);
@@ -213,7 +213,7 @@ TEST_CASE("file_types/a_file_of_16_bits") {
   }
 }
 
-// float16, float32, float16: each node in the types that the file gives it.
+// float16, float32, float16: each node computes in the file's types.
 TEST_CASE("file_types/a_mixed_file") {
   for (const DType half : halves) {
     GraphBuilder b;
@@ -233,7 +233,7 @@ TEST_CASE("file_types/a_mixed_file") {
     for (const Node& node : graph.nodes)
       if (node.op->epilogue() != nullptr) made.push_back(graph.value(node.outputs[0]).dtype);
     CHECK(made == std::vector<DType>{half, DType::f32, DType::f32, half, DType::f32});
-    // Asked for, all but the last.
+    // With a precision: all but the last.
     const Graph asked = typed_for_gpu(b, half == DType::f16 ? "fp16" : "bf16");
     made.clear();
     for (const Node& node : asked.nodes)
@@ -243,7 +243,7 @@ TEST_CASE("file_types/a_mixed_file") {
   }
 }
 
-// Where both 16-bit types compute as much, it is float16; a file's single operation counts.
+// If both 16-bit types do the same amount of work, float16 wins; a file's single operation counts.
 TEST_CASE("file_types/what_computes_most_is_the_files_type") {
   const auto storage = [](std::int64_t f16, std::int64_t bf16) {
     GraphBuilder b;
@@ -268,7 +268,7 @@ TEST_CASE("file_types/types_of_outputs") {
   const ValueId stated =
       b.node("DequantizeLinear", {bytes, b.scalar(0.5F)}, {{"output_dtype", dtype_to_onnx(DType::f16)}}, 23);
   const ValueId compared = b.node("Greater", {x, x}), averaged = b.node("GlobalAveragePool", {x});
-  const ValueId mixed = b.node("Mul", {x, wide});  // which the operator does not let mix
+  const ValueId mixed = b.node("Mul", {x, wide});  // the operator does not allow mixed types
   for (const ValueId id : {sampled, dequantised, stated, compared, averaged, mixed}) b.output(id);
   const Graph graph = inferred(b);
   INFO(graph.dump());
@@ -291,7 +291,7 @@ TEST_CASE("file_types/casts_round") {
       for (const Graph& graph : {inferred(b), after_all(inferred(b)), typed_for_gpu(b, "fp32"), typed_for_gpu(b)})
         CHECK(equal(interpret(graph, {x})[0], rounded(x, half)));
     }
-    {  // to the type of another tensor, which is known when shapes are
+    {  // cast to the type of another tensor, which is known only with shapes
       GraphBuilder b;
       const ValueId like = b.input("like", {1}, half);
       const ValueId small = b.node("CastLike", {b.input("x", {8, 64}), like}, {}, 15);
@@ -299,7 +299,7 @@ TEST_CASE("file_types/casts_round") {
       for (const Graph& graph : {inferred(b), after_all(inferred(b))})
         CHECK(equal(interpret(graph, {Tensor::of<float>(Shape{1}, {0}).to_dtype(half), x})[0], rounded(x, half)));
     }
-    {  // out of bytes, by a scale of 16 bits and to a type that is stated
+    {  // from bytes, by a 16-bit scale and with a stated type
       GraphBuilder b;
       const ValueId bytes = b.input("bytes", {8, 64}, DType::i8);
       const ValueId scale = b.constant(Tensor::of<float>(Shape{}, {0.0123F}).to_dtype(half));
@@ -323,7 +323,7 @@ TEST_CASE("file_types/casts_round") {
   }
 }
 
-// From float16 to float16, as ONNX's expanded functions have it, a Cast does nothing in the file.
+// A Cast from float16 to float16, as in ONNX's expanded functions, does nothing.
 TEST_CASE("file_types/casts_to_the_type_that_is_there") {
   GraphBuilder b;
   const ValueId x = b.input("x", {8, 64}, DType::f16);
@@ -352,7 +352,7 @@ TEST_CASE("file_types/casts_that_are_needed_once") {
   CHECK(graph.value(graph.outputs[0]).dtype == DType::f16);
   CHECK(graph.value(graph.outputs[0]).name == raw.value(raw.outputs[0]).name);
 
-  // Between products that are stored in 16 bits anyway there is nothing to do.
+  // Between products stored in 16 bits there is nothing to do.
   GraphBuilder two;
   ValueId y = two.node("Gemm", {two.input("x", {8, 64}), two.weights({64, 64})});
   y = cast(two, cast(two, y, DType::f16), DType::f32);

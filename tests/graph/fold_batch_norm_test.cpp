@@ -99,7 +99,7 @@ TEST_CASE("fold_batch_norm/stays_where_others_look") {
 
 TEST_CASE("fold_batch_norm/not_finite_stays") {
   for (std::size_t channel = 0; channel < 3; ++channel)
-    for (const bool factor : {true, false}) {  // sqrt of a negative variance; what is beyond float32
+    for (const bool factor : {true, false}) {  // sqrt of a negative variance; values beyond float32
       GraphBuilder b;
       const ValueId y = b.conv(b.input("x", {1, 2, 3, 3}), 2, 3, 1);
       const ValueId one = b.constant(Tensor::of<float>(Shape{3}, {1, 1, 1}));
@@ -111,7 +111,7 @@ TEST_CASE("fold_batch_norm/not_finite_stays") {
     }
 }
 
-// Factors multiply, and no bias tells of it.
+// Factors multiply, which no bias shows.
 TEST_CASE("fold_batch_norm/factors_beyond_float32_stay") {
   for (std::size_t channel = 0; channel < 3; ++channel) {
     GraphBuilder b;

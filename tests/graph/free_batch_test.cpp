@@ -1,4 +1,4 @@
-// bind_inputs and free_batch: which shapes a model gets, and what of a baked-in batch can be undone.
+// bind_inputs and free_batch: the shapes that a model gets, and which baked-in batches can be freed.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace {
 
 using Ints = std::vector<std::int64_t>;
 
-/// Runs a model with a declared batch of 1 at batch 5 and image by image: both must give the same.
+/// Runs a model with a declared batch of 1 at batch 5 and image by image: both must agree.
 void check_freed(const GraphBuilder& model) {
   constexpr std::int64_t batch = 5;
   GraphBuilder builder = model;
@@ -40,7 +40,7 @@ void check_freed(const GraphBuilder& model) {
   }
 }
 
-/// The message with which a model is refused at batch 5; it must run at batch 1.
+/// The message that refuses a model at batch 5; it must run at batch 1.
 std::string refusal(GraphBuilder model) {
   CHECK_NOTHROW(model.build(1));
   return refusal_of(ErrorKind::unsupported, [&] { model.build(5); });
@@ -51,7 +51,7 @@ bool mentions(const std::string& text, std::string_view part) { return text.find
 }  // namespace
 
 TEST_CASE("free_batch/reshape_with_literal_one") {
-  // As mnist-cntk: [1,8,4,4] -> [1,128], then a product with a reshaped constant.
+  // Like mnist-cntk: [1,8,4,4] -> [1,128], then a product with a reshaped constant.
   GraphBuilder b;
   const ValueId y = b.conv(b.input("x", {1, 3, 4, 4}), 3, 8, 3, 1);
   const ValueId flat = b.node("Reshape", {y, b.int64s({1, 128})});
@@ -92,7 +92,7 @@ TEST_CASE("free_batch/reshape_that_needs_nothing") {
 }
 
 TEST_CASE("free_batch/shuffle_and_rows") {
-  // ShuffleNet's channel shuffle, then rows of images as a detection head makes them.
+  // ShuffleNet's channel shuffle, then rows of images as in a detection head.
   GraphBuilder b;
   const ValueId x = b.input("x", {1, 6, 4, 5});
   const ValueId groups = b.node("Reshape", {x, b.int64s({1, 2, 3, 4, 5})});
@@ -301,7 +301,7 @@ TEST_CASE("free_batch/refused_by_name") {
   }
 }
 
-// Images second, as recurrent layers of exporters have them: W, R, states and lengths of one image each.
+// Images in the second dimension, as in exported recurrent layers; W, R, states and lengths for one image.
 TEST_CASE("free_batch/images_in_another_dimension") {
   const auto recurrent = [](GraphBuilder& b, ValueId x, std::int64_t batch_first) {
     const Shape state = batch_first == 1 ? Shape{1, 2, 5} : Shape{2, 1, 5};
@@ -319,14 +319,14 @@ TEST_CASE("free_batch/images_in_another_dimension") {
     const ValueId y = recurrent(b, b.node("Transpose", {x}, {{"perm", Ints{2, 0, 1}}}), 0);
     const ValueId last = b.source().nodes.back().outputs[1];
     const ValueId turned = b.node("Transpose", {y}, {{"perm", Ints{0, 2, 1, 3}}});
-    // A literal of its own in dimension 1; what adds up is fixed in others.
+    // A literal in dimension 1; the Add fixes the other dimensions.
     const ValueId joined = b.node("Reshape", {turned, b.int64s({4, 1, 10})});
     const ValueId shifted = b.node("Add", {joined, b.weights({4, 1, 10})});
     b.output(b.node("Transpose", {shifted}, {{"perm", Ints{1, 0, 2}}}));
     b.output(b.node("Transpose", {last}, {{"perm", Ints{1, 2, 0}}}));
     check_freed(b);
   }
-  // A literal may mean rows of steps and images, or images side by side in a row; another literal says which.
+  // A literal may mean rows of steps and images, or images concatenated in a row; another literal decides.
   for (const Ints& rows : {Ints{4, 10}, Ints{-1, 10}})
     SUBCASE(rows[0] > 0 ? "rows of steps and images" : "rows without a literal") {
       GraphBuilder b;
@@ -415,7 +415,7 @@ TEST_CASE("bind_inputs/symbols") {
   CHECK_ERROR(bind_inputs(other, 0, {}), invalid_argument, "a batch of 0: there must be at least one image");
 }
 
-// A value says what its shape is, to its port and to others by the names of dimensions.
+// A value fixes its own port's shape, and those of other ports by the names of dimensions.
 TEST_CASE("bind_inputs/a_value_gives_a_shape") {
   GraphBuilder b;
   const ValueId x = b.input("x", {-1, 3, -2, -3}), y = b.input("y", {-1, 3, -2, -3});
@@ -444,7 +444,7 @@ TEST_CASE("bind_inputs/a_value_gives_a_shape") {
   CHECK(without.value(without.inputs[0]).shape == Shape{4, 3, 5, 6});
 }
 
-// As for ONNX Runtime (1.32): sizes that are given need not agree, and then the name says nothing of a third input.
+// As in ONNX Runtime (1.32): given sizes need not agree, but then the name does not fix a third input.
 TEST_CASE("bind_inputs/one_name_of_two_sizes") {
   GraphBuilder b;
   const ValueId x = b.input("x", {-1, 3, -2, -3}), y = b.input("y", {-1, 3, -2, -3}), z = b.input("z", {-1, 3, -2, 8});

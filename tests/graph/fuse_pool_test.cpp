@@ -16,7 +16,7 @@ using Ints = std::vector<std::int64_t>;
 
 const AttributeList maxima_of_four{{"kernel_shape", Ints{2, 2}}, {"strides", Ints{2, 2}}};
 
-/// Pools that are left after all passes, which change no bit of what comes out.
+/// The number of pools left after all passes, which change no bit of the results.
 int pools_left(GraphBuilder& b, std::int64_t batch = 1) {
   const Graph before = b.build(batch), all = after_all(before), apart = after_all(before, {"fuse_pool"});
   INFO(all.dump());
@@ -25,7 +25,7 @@ int pools_left(GraphBuilder& b, std::int64_t batch = 1) {
   return count(all, "MaxPool");
 }
 
-/// A convolution that Winograd takes, on [2,16,h,w].
+/// A convolution that Winograd accepts, on [2,16,h,w].
 ValueId conv(GraphBuilder& b, std::int64_t h, std::int64_t w, std::int64_t k = 64) {
   return b.conv(b.input("x", {2, 16, h, w}), 16, k, 3, 1);
 }
@@ -40,8 +40,8 @@ int left_of(std::int64_t h, std::int64_t w, const AttributeList& attributes, con
 
 TEST_CASE("fuse_pool/into_winograd") {
   CHECK(left_of(32, 32, maxima_of_four) == 0);
-  CHECK(left_of(33, 31, maxima_of_four) == 0);  // the last row and column go
-  GraphBuilder b;  // without activation, and the result joined to another: pooled where it belongs
+  CHECK(left_of(33, 31, maxima_of_four) == 0);  // drops the last row and column
+  GraphBuilder b;  // without activation, and concatenated with another result: pooled in place
   const ValueId x = b.input("x", {1, 16, 32, 32});
   const ValueId pooled = b.node("MaxPool", {b.conv(x, 16, 64, 3, 1)}, maxima_of_four);
   const ValueId beside = b.conv(x, 16, 32, 1, 0, 2);
@@ -65,7 +65,7 @@ TEST_CASE("fuse_pool/a_nan_stays") {
     }
 }
 
-// On CUDA the first layer of a network stores 3x3 maxima, where that pays: of one image it does not.
+// On CUDA the first layer of a network stores 3x3 maxima where that is faster; for one image it is not.
 TEST_CASE("fuse_pool/into_stem") {
   struct Row {
     std::int64_t window, pad;
@@ -101,7 +101,7 @@ TEST_CASE("fuse_pool/into_stem") {
   }
 }
 
-// The pads that it stands for are not in the list.
+// auto_pad's pads are not in the list.
 TEST_CASE("fuse_pool/a_stem_takes_no_pool_that_pads_by_itself") {
   for (const std::string pads : {"SAME_UPPER", "SAME_LOWER", "VALID"}) {
     GraphBuilder b;
@@ -129,7 +129,7 @@ TEST_CASE("fuse_pool/others_stay") {
   }
   for (const Ints& pads : {Ints{1, 0, 0, 0}, Ints{0, 1, 0, 0}, Ints{0, 0, 1, 0}, Ints{0, 0, 0, 1}})
     CHECK(left_of(33, 33, {{"kernel_shape", Ints{2, 2}}, {"strides", Ints{2, 2}}, {"pads", pads}}) == 1);
-  for (const std::int64_t size : {32, 33})  // of 33 SAME adds a row
+  for (const std::int64_t size : {32, 33})  // SAME adds a row to 33
     CHECK(left_of(size, 32,
                   {{"kernel_shape", Ints{2, 2}}, {"strides", Ints{2, 2}}, {"auto_pad", std::string("SAME_UPPER")}}) ==
           size - 32);

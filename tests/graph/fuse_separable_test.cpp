@@ -1,4 +1,4 @@
-// fuse_separable: on CUDA a depthwise convolution is computed by the kernel of the 1x1 convolution behind it.
+// fuse_separable: on CUDA the kernel of a 1x1 convolution also computes the depthwise convolution before it.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -33,7 +33,7 @@ ValueId depthwise(GraphBuilder& b, ValueId x, std::int64_t c, std::int64_t strid
                 {{"pads", Ints(4, size / 2)}, {"strides", Ints{stride, stride}}, {"group", c}});
 }
 
-/// A block as MobileNetV2 has them, of `c` channels, and what the residual is.
+/// A block of MobileNetV2 with `c` channels, and its residual.
 struct Block {
   GraphBuilder b;
   ValueId x, between, y;
@@ -68,7 +68,7 @@ TEST_CASE("fuse_separable/joins_both_halves") {
         CHECK((node.inputs.size() == 6 && (node.inputs[5] != no_id) == (stride == 1)));
         CHECK(node.op->describe(all.input_infos(node)).find("; -> 32 +bias") != std::string::npos);
         CHECK(count(all, "Conv") == 2);
-        // Attributes say all of it.
+        // Attributes describe it completely.
         const auto again = make_normalised_op("SeparableConv", node.op->attributes(), node.inputs.size());
         CHECK(to_string(again->attributes()) == to_string(node.op->attributes()));
         CHECK((again->infer(all.input_infos(node)) == all.output_types(node)));
@@ -132,7 +132,7 @@ TEST_CASE("fuse_separable/others_stay") {
     b.output(b.conv(sum, 144, 32, 1));
     const Graph all = planned(b.build(1));
     CHECK(joined(all) == 0);
-    CHECK(count(all, "Add") == 0);  // it is in the depthwise one's epilogue
+    CHECK(count(all, "Add") == 0);  // fused into the depthwise one's epilogue
   }
   SUBCASE("3x3 behind it, and several filters a channel") {
     GraphBuilder b;
@@ -149,7 +149,7 @@ TEST_CASE("fuse_separable/others_stay") {
                                                       {{32, 144, 1, 1}, {{"pads", Ints{1, 1, 1, 1}}}},
                                                       {{32, 144, 1, 1}, {{"strides", Ints{2, 2}}}},
                                                       {{32, 144, 1, 1}, {}}};
-    for (const auto& other : others) {  // no structured binding: clang 14 does not capture those
+    for (const auto& other : others) {  // clang 14 does not capture structured bindings
       const Shape& w = other.first;
       const AttributeList& attributes = other.second;
       CAPTURE(w.str());

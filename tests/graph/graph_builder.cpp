@@ -61,7 +61,7 @@ ValueId GraphBuilder::node_of(std::shared_ptr<const Op> op, std::vector<ValueId>
 
 ValueId GraphBuilder::conv(ValueId x, std::int64_t c, std::int64_t k, std::int64_t kernel, std::int64_t pad,
                            std::int64_t stride) {
-  // Scaled so that values keep their size through layers, as in trained networks.
+  // Scaled so that values keep their magnitude through layers, as in trained networks.
   const double deviation = 1 / std::sqrt(static_cast<double>(c * kernel * kernel));
   const ValueId w = weights({k, c, kernel, kernel}, 0, deviation), b = weights({k});
   return node("Conv", {x, w, b},
@@ -105,7 +105,7 @@ Tensor poisoned(DType dtype, const Shape& shape, const Format& format = formats:
 
 Tensor poisoned_bytes(std::size_t bytes) { return poisoned(DType::u8, Shape{static_cast<std::int64_t>(bytes)}); }
 
-/// Memory for a value: among the channels of another, where it is a part of that one, which may have begun so.
+/// Memory for a value; a part lies among the channels of its whole, which an earlier part may have allocated.
 Tensor memory_for(const Graph& graph, ValueId id, const TensorType& type, const Format& format,
                   std::vector<Tensor>& values) {
   if (id == no_id) return poisoned(type.dtype, type.shape, format);
@@ -200,7 +200,7 @@ double relative_error(const Tensor& a, const Tensor& b) {
     worst = larger_error(worst, difference);
     squares += double{as[i]} * double{as[i]};
   }
-  if (worst == 0 || std::isinf(worst)) return worst;  // with a NaN there is no rms either
+  if (worst == 0 || std::isinf(worst)) return worst;  // with a NaN the rms is NaN, too
   return worst / std::sqrt(squares / static_cast<double>(as.size()));
 }
 
@@ -215,7 +215,7 @@ Graph after(const Graph& graph, std::string_view pass, const PassContext& contex
   Graph changed = graph;
   for (const Pass& candidate : passes()) {
     if (candidate.name != pass) continue;
-    if (pass == passes()[0].name)  // before there are types
+    if (pass == passes()[0].name)  // before types are inferred
       candidate.run(changed, context);
     else
       CheckedPasses(changed, context).run(candidate);

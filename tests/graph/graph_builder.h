@@ -1,5 +1,5 @@
 #pragma once
-// Small graphs in code, run plainly: what the pass tests compare before and after.
+// Small graphs built in code and run without optimisation, for comparing a graph before and after passes.
 
 #include <initializer_list>
 #include <memory>
@@ -13,11 +13,11 @@
 
 namespace lenslet::test {
 
-/// Builds a graph node by node as a loader would: operators out of the table, names made up. Constants are random with
-/// a fixed seed unless given.
+/// Builds a graph node by node like a loader: operators from the table, generated names. Constants are random with a
+/// fixed seed unless given.
 class GraphBuilder {
  public:
-  /// Dimensions below 0 are free; their name is "N" for -1, "H" for -2, "W" for -3.
+  /// Dimensions below 0 are free; -1, -2 and -3 are named "N", "H" and "W".
   ValueId input(std::string name, std::vector<std::int64_t> dims, DType dtype = DType::f32);
   ValueId constant(Tensor tensor);
   /// Normal random around `mean`.
@@ -27,15 +27,15 @@ class GraphBuilder {
   /// Output 0 of a new node; `inputs` may hold no_id.
   ValueId node(std::string_view op, std::vector<ValueId> inputs, AttributeList attributes = {}, std::int64_t opset = 13,
                std::size_t outputs = 1, std::string_view domain = "");
-  /// The same of an operator that is no row of the table.
+  /// The same for an operator without a row in the table.
   ValueId node_of(std::shared_ptr<const Op> op, std::vector<ValueId> inputs, std::size_t outputs = 1);
   ValueId conv(ValueId x, std::int64_t c, std::int64_t k, std::int64_t kernel, std::int64_t pad = 0,
                std::int64_t stride = 1);
   ValueId batch_norm(ValueId x, std::int64_t c);
   void output(ValueId id);
-  /// Bound to `batch` images and inferred.
+  /// Bound to `batch` images, with inferred types.
   Graph build(std::int64_t batch = 1);
-  /// As a loader gives it: neither bound nor inferred.
+  /// As from a loader: neither bound nor inferred.
   Graph raw() const;
   /// As built, without shapes.
   Graph source() const { return graph_; }
@@ -46,26 +46,26 @@ class GraphBuilder {
   int count_ = 0;
 };
 
-/// Runs the nodes in order, each with its own preparation, outputs first filled with NaN.
+/// Runs the nodes in order, each with its own packing, into outputs filled with NaN.
 std::vector<Tensor> interpret(const Graph& graph, const std::vector<Tensor>& inputs);
 /// Random inputs of the graph's shapes.
 std::vector<Tensor> random_inputs(const Graph& graph, unsigned seed);
 
-/// max |a - b| over the rms of a, which must be of equal shape; NaN counts as infinite.
+/// max |a - b| over the rms of a, for equal shapes; NaN counts as infinite.
 double relative_error(const Tensor& a, const Tensor& b);
 
-/// The graph after one pass, or after all; checked. Options as a plan would have them for one CPU thread.
+/// The graph after one pass, or after all; checked. Options as in a plan for one CPU thread.
 Graph after(const Graph& graph, std::string_view pass);
 Graph after(const Graph& graph, std::string_view pass, const PassContext& context);
 Graph after_all(const Graph& graph, const std::vector<std::string>& disabled = {});
 Graph after_all(const Graph& graph, const PassContext& context, const std::vector<std::string>& disabled = {});
 PassContext pass_context();
 
-/// Runs both on the same random inputs; the worst relative error over all outputs.
+/// Runs both on the same random inputs. Returns the worst relative error over all outputs.
 double worst_difference(const Graph& before, const Graph& after, unsigned seed = 7);
 
 int count(const Graph& graph, std::string_view op);
-/// The only node of that op; fails the test when there are none or several.
+/// The only node of that op; fails the test if there are none or several.
 const Node& only(const Graph& graph, std::string_view op);
 
 }  // namespace lenslet::test

@@ -1,4 +1,4 @@
-// NodeInference: what is computed before the run, by its size.
+// NodeInference: limits on the size of values computed before the run.
 #include "runtime/graph/infer_node.h"
 
 #include <doctest/doctest.h>
@@ -15,7 +15,7 @@
 using namespace lenslet;
 using namespace lenslet::test;
 
-// Eight bytes say how many floats are to be made.
+// Eight bytes can request any number of floats.
 TEST_CASE("infer_node/results_up_to_a_limit_or_of_four_times_their_inputs_are_computed") {
   struct Row {
     std::int64_t floats;
@@ -50,8 +50,8 @@ TEST_CASE("infer_node/results_of_all_nodes_up_to_a_limit_are_computed") {
   CHECK((computed == std::vector<bool>{true, false, true, false}));
 }
 
-// Slice asks for its starts, Range for its start, OneHot for its depth: what else is shape arithmetic of that type, and
-// not known, is waited for as well.
+// Slice asks for its starts, Range for its start, OneHot for its depth. Other unknown inputs that are shape arithmetic
+// of that type are waited for as well.
 TEST_CASE("infer_shapes/values_that_are_waited_for_together") {
   struct Input {
     DType dtype;

@@ -17,7 +17,7 @@ std::size_t rounded(std::size_t bytes, std::size_t alignment) {
   return (bytes + alignment - 1) / alignment * alignment;
 }
 
-/// Two blocks alive at one step must not share a byte; each lies aligned in the arena.
+/// Two blocks that live at one step must not share a byte, and each is aligned in the arena.
 void check_plan(const std::vector<MemoryRequest>& requests, const MemoryPlan& plan, std::size_t alignment) {
   REQUIRE(plan.offsets.size() == requests.size());
   for (std::size_t i = 0; i < requests.size(); ++i) {
@@ -34,7 +34,7 @@ void check_plan(const std::vector<MemoryRequest>& requests, const MemoryPlan& pl
   }
 }
 
-/// Most bytes alive at a step, step by step.
+/// The largest number of live bytes, step by step.
 std::size_t brute_force_bound(const std::vector<MemoryRequest>& requests, int steps, std::size_t alignment) {
   std::size_t most = 0;
   for (int step = 0; step < steps; ++step) {
@@ -46,7 +46,7 @@ std::size_t brute_force_bound(const std::vector<MemoryRequest>& requests, int st
   return most;
 }
 
-/// The rule once more, plainly: largest first, equal ones by start and then as they came, each as low as it can lie.
+/// A plain version of the rule: largest first, equal ones by start and then in order, each at the lowest free offset.
 std::vector<std::size_t> plain_offsets(const std::vector<MemoryRequest>& requests, std::size_t alignment) {
   std::vector<std::size_t> order, offsets(requests.size(), 0);
   for (std::size_t i = 0; i < requests.size(); ++i)
@@ -105,12 +105,12 @@ TEST_CASE("memory_plan/random_requests") {
     if (plan.lower_bound_bytes > 0)
       worst_ratio = std::max(worst_ratio, double(plan.arena_bytes) / double(plan.lower_bound_bytes));
   }
-  // Placing largest first is no optimum, but keeps near it: 1.35 was the worst of these 200.
+  // Largest-first is not optimal but close: 1.35 was the worst of these 200.
   CHECK(worst_ratio < 1.5);
 }
 
 TEST_CASE("memory_plan/chain_uses_two_blocks") {
-  // a -> b -> c -> d: two values alive at a time, whatever the length.
+  // a -> b -> c -> d: two live values at a time, whatever the length.
   std::vector<MemoryRequest> requests;
   for (int i = 0; i < 50; ++i) requests.push_back({1000, i, i + 1});
   const MemoryPlan plan = plan_memory(requests);

@@ -89,7 +89,7 @@ TEST_CASE("output_op/behind what moves, converts or averages") {
        }},
   };
   for (const auto& one : kept) {
-    const auto& name = one.first;  // no structured binding: clang 14 does not capture those
+    const auto& name = one.first;  // clang 14 does not capture structured bindings
     const auto& after = one.second;
     CAPTURE(name);
     CHECK(op_of([&](GraphBuilder& b, ValueId x) { return after(b, softmax(b, x)); }) == "Softmax");
@@ -166,12 +166,12 @@ TEST_CASE("output_op/probabilities that exporters write otherwise") {
   using B = GraphBuilder;
   const auto sigmoid = [](B& b, ValueId x) { return b.node("Sigmoid", {x}); };
   const auto sum = [](B& b, ValueId x) { return b.node("ReduceSum", {x, b.int64s({1})}); };
-  // A head of one class.
+  // A head with one class.
   CHECK(op_of([&](B& b, ValueId x) {
           const ValueId p = sigmoid(b, x);
           return b.node("Concat", {b.node("Sub", {b.scalar(1), p}), p}, {{"axis", std::int64_t{1}}});
         }) == "Sigmoid");
-  // Several networks' mean.
+  // The mean of several networks.
   for (const char* op : {"Add", "Sum"}) {
     CHECK(op_of([&](B& b, ValueId x) {
             return b.node("Mul", {b.scalar(0.5F), b.node(op, {softmax(b, x), softmax(b, b.node("Neg", {x}))})});
@@ -182,7 +182,7 @@ TEST_CASE("output_op/probabilities that exporters write otherwise") {
     CHECK(op_of([&](B& b, ValueId x) { return b.node(op, {softmax(b, x), x}); }) == op);
   }
   CHECK(op_of([&](B& b, ValueId x) { return b.node("Add", {softmax(b, x), sigmoid(b, x)}); }) == "Sum");
-  // Divided by the own sum once more, in another shape, with a little added, or multiplied by its inverse.
+  // Divided by its own sum again, in another shape, with an epsilon, or multiplied by its inverse.
   CHECK(op_of([&](B& b, ValueId x) {
           const ValueId y = b.node("Softplus", {x});
           return b.node("Div", {y, b.node("Add", {b.node("Unsqueeze", {sum(b, y), b.int64s({1})}), b.scalar(1e-7F)})});
@@ -221,7 +221,7 @@ TEST_CASE("output_op/probabilities that exporters write otherwise") {
             const ValueId y = b.node("Exp", {x}), inverse = b.node("Reciprocal", {sum(b, y)});
             return first ? b.node("Mul", {inverse, y}) : b.node("Mul", {y, inverse});
           }) == "Softmax");
-  // Not by their own sum, or of what may be negative.
+  // Divided by another sum, or values that may be negative.
   CHECK(op_of([&](B& b, ValueId x) {
           return b.node("Mul", {b.node("Reciprocal", {sum(b, b.node("Exp", {x}))}), b.node("Softplus", {x})});
         }) == "Mul");
@@ -236,7 +236,7 @@ TEST_CASE("output_op/probabilities that exporters write otherwise") {
           return b.node("LpNormalization", {sigmoid(b, x)}, {{"p", std::int64_t{1}}, {"axis", std::int64_t{1}}});
         }) == "Softmax");
   CHECK(op_of([&](B& b, ValueId x) { return b.node("Div", {x, sum(b, x)}); }) == "Div");
-  // Spelled by other functions.
+  // Spelled with other functions.
   CHECK(op_of([&](B& b, ValueId x) {
           const ValueId log = b.node("ReduceLogSumExp", {x}, {{"axes", std::vector<std::int64_t>{1}}});
           return b.node("Exp", {b.node("Sub", {x, log})});
@@ -246,7 +246,7 @@ TEST_CASE("output_op/probabilities that exporters write otherwise") {
             const ValueId y = b.node("Add", {b.node("Exp", {b.node("Neg", {x})}), b.scalar(1)});
             return op == std::string("Div") ? b.node(op, {b.scalar(1), y}) : b.node(op, {y});
           }) == "Sigmoid");
-  // What changes nothing.
+  // Operators that change nothing.
   CHECK(op_of([&](B& b, ValueId x) {
           const ValueId y = b.node("Add", {b.node("Mul", {softmax(b, x), b.scalar(1)}), b.scalar(1e-9F)});
           return b.node("Sub", {b.node("Div", {y, b.scalar(1)}), b.scalar(0)});
@@ -257,7 +257,7 @@ TEST_CASE("output_op/probabilities that exporters write otherwise") {
       CHECK(op_of([&, type = op, value = nothing + off](B& b, ValueId x) {
               return b.node(type, {softmax(b, x), b.scalar(value)});
             }) == (std::abs(off) < 1e-3F ? "Softmax" : op));
-  // Only 1 - p is a share again; 1 / p, 0 - p and p - 1 are none.
+  // Only 1 - p is a probability again; 1 / p, 0 - p and p - 1 are not.
   for (const std::string op : {"Softmax", "Sigmoid", "HardSigmoid", "Hardmax"})
     CHECK(op_of([&](B& b, ValueId x) { return b.node("Sub", {b.scalar(1), b.node(op, {x})}); }) == op);
   CHECK(op_of([&](B& b, ValueId x) { return b.node("Sub", {b.scalar(1), b.node("Exp", {x})}); }) == "Sub");
@@ -266,7 +266,7 @@ TEST_CASE("output_op/probabilities that exporters write otherwise") {
   CHECK(op_of([&](B& b, ValueId x) { return b.node("Sum", {softmax(b, x), x, b.scalar(0)}); }) == "Sum");
   CHECK(op_of([&](B& b, ValueId x) { return b.node("Div", {b.scalar(1), softmax(b, x)}); }) == "Div");
   CHECK(op_of([&](B& b, ValueId x) { return b.node("Mul", {softmax(b, x), b.scalar(3)}); }) == "Mul");
-  // Where: a constant in one place, or the same in both.
+  // Where: a constant in one branch, or the same op in both.
   const auto where = [&](auto yes, auto no) {
     return op_of([&](B& b, ValueId x) {
       return b.node("Where", {b.node("Greater", {x, b.scalar(0)}), yes(b, x), no(b, x)});
@@ -300,7 +300,7 @@ TEST_CASE("output_op/branches of an If") {
   CHECK(of(branch("Flatten"), branch("")) == "Softmax");
   CHECK(of(branch("Flatten"), branch("Sigmoid")) == "");
   CHECK(of(branch("Sigmoid"), branch("Sigmoid")) == "Sigmoid");
-  // Of a known condition the one that is taken, where that is one bool.
+  // A known condition selects its branch if it is a single bool.
   const auto bools = [](const Shape& shape, bool value) {
     Tensor tensor(DType::boolean, shape);
     std::ranges::fill(tensor.values<bool>(), value);

@@ -1,4 +1,4 @@
-// assign_formats: images in nhwc that are flattened for products by known weights are read as they lie.
+// assign_formats: nhwc images that are flattened for products with constant weights are read in place.
 #include <doctest/doctest.h>
 
 #include <array>
@@ -17,7 +17,7 @@ using Ints = std::vector<std::int64_t>;
 
 constexpr std::int64_t height = 5, width = 3, columns = 7;
 
-/// [N,channels,5,3], which a convolution stores as nhwc.
+/// [N,channels,5,3], stored as nhwc by a convolution.
 ValueId image(GraphBuilder& b, std::int64_t channels) {
   return b.node("Relu", {b.conv(b.input("x", {-1, 8, height, width}), 8, channels, 3, 1)});
 }
@@ -29,7 +29,7 @@ ValueId product(GraphBuilder& b, ValueId rows, std::int64_t channels, bool trans
                 {{"transB", std::int64_t{trans_b}}, {"alpha", alpha}, {"beta", 0.5}});
 }
 
-/// Conversions of 4-D values to nchw, which is what rows are made from otherwise.
+/// The number of conversions of 4-D values to nchw, from which rows are made otherwise.
 int to_nchw(const Graph& graph) {
   int conversions = 0;
   for (const Node& node : graph.nodes)
@@ -49,7 +49,7 @@ Graph on_gpu(const GraphBuilder& b, std::string_view precision, std::int64_t bat
   return after_all(copy.build(batch), {.target = {reference_gpu(), parse_numerics(precision)}, .device = "cuda:0"});
 }
 
-/// On the CPU, at batch 1 and 3: this many products read pixels, none or all values are converted, results are equal.
+/// On the CPU at batch 1 and 3: `products` products read pixels, none or all values are converted, results are equal.
 void check_cpu(const GraphBuilder& b, int products) {
   for (const std::int64_t batch : {1, 3}) {
     CAPTURE(batch);
@@ -135,7 +135,7 @@ TEST_CASE("assign_formats/rows_that_others_read_too_are_converted") {
   check_cpu(b, 0);
 }
 
-// Weights of as many MiB as there are are read as they lie at a few rows: packed, they would be there twice.
+// With few rows, large weights are read in place: packed they would exist twice.
 TEST_CASE("assign_formats/weights_that_the_cpu_reads_as_they_lie_stay") {
   GraphBuilder b;
   const ValueId x = b.node("Relu", {b.conv(b.input("x", {-1, 8, 16, 16}), 8, 64, 3, 1)});
@@ -168,7 +168,7 @@ TEST_CASE("assign_formats/products_on_cuda_read_images_as_they_lie") {
     }
 }
 
-// The only product stays in float32: few rows it reads as they are, others are cast on their way.
+// The only product stays in float32: few rows are read in 16 bits, others are cast first.
 TEST_CASE("assign_formats/rows_are_cast_as_they_lie") {
   GraphBuilder b;
   b.output(product(b, b.node("Flatten", {image(b, 64)}), 64));

@@ -1,4 +1,4 @@
-// place_parts: what a Concat of channels joins is written where it belongs.
+// place_parts: the inputs of a Concat of channels are written in place.
 #include <doctest/doctest.h>
 
 #include <string>
@@ -17,10 +17,10 @@ ValueId concat(GraphBuilder& b, std::vector<ValueId> inputs, std::int64_t axis =
   return b.node("Concat", std::move(inputs), {{"axis", axis}});
 }
 ValueId relu(GraphBuilder& b, ValueId x) { return b.node("Relu", {x}); }
-/// What follows lets no value before it be a graph output.
+/// Appends a layer, so that no earlier value is a graph output.
 void finish(GraphBuilder& b, ValueId x, std::int64_t c) { b.output(b.conv(x, c, 16, 1)); }
 
-/// By Concat, in order, the inputs that are not copied.
+/// For each Concat, in order, the inputs that are not copied.
 std::vector<Ints> placed(const Graph& graph) {
   std::vector<Ints> list;
   for (const Node& node : graph.nodes)
@@ -28,7 +28,7 @@ std::vector<Ints> placed(const Graph& graph) {
   return list;
 }
 
-/// After all passes for a GPU, all convolutions by one algorithm.
+/// After all passes for a GPU, with one algorithm for all convolutions.
 Graph on_gpu(GraphBuilder& b, std::string_view precision, const std::string& algorithm) {
   const PassContext context{.target = {reference_gpu(), parse_numerics(precision)},
                             .device = "cuda:0",
@@ -43,7 +43,7 @@ struct OnGpu {
 constexpr OnGpu on_gpus[] = {
     {"fp32", "implicit_gemm"}, {"fp32", "winograd_f4"}, {"fp16", "mma_gemm"}, {"bf16", "mma_gemm"}};
 
-/// After all passes, with the same values as before them.
+/// After all passes, with the same values as before.
 Graph checked(GraphBuilder& b, std::int64_t batch = 1) {
   const Graph before = b.build(batch), all = after_all(before), apart = after_all(before, {"place_parts"});
   INFO(all.dump());
@@ -78,12 +78,12 @@ TEST_CASE("place_parts/pools_and_transposed_convolutions") {
   const ValueId mean =
       b.node("AveragePool", {x}, {{"kernel_shape", Ints{3, 3}}, {"pads", Ints{1, 1, 1, 1}}, {"strides", Ints{1, 1}}});
   finish(b, concat(b, {up, x, mean}), 48);
-  // x is read by three convolutions and pools: MaxPool and AveragePool step over what lies between its pixels.
+  // Three convolutions and pools read x: MaxPool and AveragePool skip the gaps between its pixels.
   CHECK(placed(checked(b)) == std::vector<Ints>{{0, 1, 2}});
 }
 
 TEST_CASE("place_parts/each_of_nested_ones_is_a_part_of_the_largest") {
-  for (const bool lists : {false, true}) {  // each layer joins all that came before, one by one or as joined before
+  for (const bool lists : {false, true}) {  // each layer concatenates all before it: singly, or already joined
     CAPTURE(lists);
     GraphBuilder b;
     std::vector<ValueId> made{relu(b, b.conv(b.input("x", {2, 3, 10, 10}), 3, 32, 3, 1))};
@@ -170,7 +170,7 @@ TEST_CASE("place_parts/others_are_copied") {
   }
 }
 
-// 2^30 elements are no longer counted in 32 bits.
+// 2^30 elements do not fit 32-bit indices.
 TEST_CASE("place_parts/an_image_of_2_to_the_30_elements_is_copied") {
   for (const std::int64_t width : {4000, 4096}) {
     GraphBuilder b;

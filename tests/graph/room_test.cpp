@@ -1,5 +1,5 @@
-// Channels that fill no 16 bytes, where convolutions read them by the tensor copy engine: assign_formats leaves room
-// between pixels, and what stands between such convolutions takes it as it is.
+// Channels that need padding to 16 bytes for convolutions with TMA: assign_formats pads the pixel pitch, and operators
+// between such convolutions keep the padding.
 #include <doctest/doctest.h>
 
 #include <string>
@@ -22,8 +22,8 @@ Graph on_gpu(GraphBuilder& b, const DeviceProfile& device, std::string_view prec
   return after_all(b.build(batch), {.target = {device, parse_numerics(precision)}, .device = "cuda:0"});
 }
 
-/// Conversions that are none between nchw, as which networks begin and end, and something else; of images, or of single
-/// pixels. The latter have no room at home: there the rule weighs one against an algorithm that reads them as they are.
+/// Conversions that are neither from nor to nchw (a network's ends), of images or of single pixels. Single pixels have
+/// no padding in the home format, so the rule weighs a conversion against an algorithm that reads them unpadded.
 int conversions_inside(const Graph& graph, bool of_one_pixel) {
   int conversions = 0;
   for (const Node& node : graph.nodes) {
@@ -40,7 +40,7 @@ int with_pitch(const Graph& graph) {
   return values;
 }
 
-/// A unit of ShuffleNetV2 with a residual, a pool and a global pool behind it, of 58 and 116 channels.
+/// A unit of ShuffleNetV2 with a residual, a pool and a global pool, with 58 and 116 channels.
 GraphBuilder shuffled() {
   GraphBuilder b;
   const auto depthwise = [&](ValueId x, std::int64_t c) {

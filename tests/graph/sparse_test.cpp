@@ -1,4 +1,4 @@
-// The passes on sparse convolutions: what is fused into Conv is fused into them.
+// Passes on sparse convolutions: whatever is fused into Conv is fused into them, too.
 
 #include <doctest/doctest.h>
 
@@ -46,7 +46,7 @@ TEST_CASE("sparse/a_block_of_a_residual_network_is_two_convolutions") {
   b.output(b.node("Relu", {b.node("Add", {outer, b.x})}));
   const Graph before = b.build(), fused = after_all(before);
   CHECK(count(fused, "SparseConv") == 2);
-  CHECK(count(fused, "SparseRulebook") == 0);  // of known sites it is known
+  CHECK(count(fused, "SparseRulebook") == 0);  // constant for constant sites
   CHECK(fused.nodes.size() == 2);
   CHECK(fused.nodes[1].inputs.size() == 6);
   CHECK(fused.nodes[1].op->epilogue()->activation.kind == Activation::Kind::relu);
@@ -77,7 +77,7 @@ TEST_CASE("sparse/algorithms_are_chosen_by_name") {
   CHECK(only(after_all(before), "SparseConv").choice->kernel->name() == "gathered_tiles");
 }
 
-// On CUDA, in each precision: what multiplies, and in which type. The encoder's last convolution becomes images.
+// On CUDA, in each precision: the kernels and their types. The encoder's last convolution produces images.
 TEST_CASE("sparse/precisions_on_cuda") {
   SparseNet b;
   const ValueId deep = b.sparse_conv(b.node("Relu", {b.sparse_conv(b.x)}));
@@ -106,8 +106,7 @@ TEST_CASE("sparse/precisions_on_cuda") {
   }
 }
 
-// On CUDA the step that makes a rulebook makes its table of neighbours for both convolutions; of known sites it is
-// known.
+// On CUDA a rulebook's step also makes its neighbour table for both convolutions; constant sites have a constant one.
 TEST_CASE("sparse/a_table_of_neighbours_a_rulebook") {
   const auto planned = [](bool known, const char* precision, std::string_view without = {}, bool cuda = true) {
     SparseNet b;

@@ -1,4 +1,4 @@
-// cancel_transposes, choose_kernels and assign_formats: what moves bytes in the end.
+// cancel_transposes, choose_kernels and assign_formats: the remaining steps that move bytes.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -17,12 +17,12 @@ using Ints = std::vector<std::int64_t>;
 ValueId channels_first(GraphBuilder& b, ValueId x) { return b.node("Transpose", {x}, {{"perm", Ints{0, 3, 1, 2}}}); }
 ValueId channels_last(GraphBuilder& b, ValueId x) { return b.node("Transpose", {x}, {{"perm", Ints{0, 2, 3, 1}}}); }
 
-/// A convolution as an NHWC export writes it.
+/// A convolution as in an NHWC export.
 ValueId nhwc_conv(GraphBuilder& b, ValueId x, std::int64_t c, std::int64_t k, std::int64_t kernel, std::int64_t pad) {
   return channels_last(b, b.conv(channels_first(b, x), c, k, kernel, pad));
 }
 
-/// Steps that put elements into another order.
+/// Number of steps that reorder elements.
 int moves(const Graph& graph) {
   const auto pads = std::count_if(graph.nodes.begin(), graph.nodes.end(), [&](const Node& node) {
     return node.type() == "LayoutConvert" && graph.value(node.outputs[0]).format.halo != Format::Halo();
@@ -30,7 +30,7 @@ int moves(const Graph& graph) {
   return count(graph, "LayoutConvert") - static_cast<int>(pads) + count(graph, "Transpose");
 }
 
-/// What choose_kernels says when no plan can be made; empty: it can.
+/// The message of choose_kernels if no plan can be made; else empty.
 std::string refusal(Graph& graph, const PassContext& context) {
   return refusal_of(ErrorKind::unsupported, [&] { choose_kernels(graph, context); });
 }
@@ -74,12 +74,12 @@ TEST_CASE("cancel_transposes/other_readers_still_see_nhwc") {
   b.output(last);
   b.output(b.node("Mul", {last, b.weights({5, 3})}));
   b.output(b.node("Softmax", {last}, {{"axis", std::int64_t{-1}}}));
-  b.output(b.node("Mul", {last, b.input("s", {2, 4, 5, 3})}));  // the other operand is no Transpose
+  b.output(b.node("Mul", {last, b.input("s", {2, 4, 5, 3})}));  // the other operand is not a Transpose
   const Graph before = b.build();
   CHECK(worst_difference(before, after(before, "cancel_transposes")) < 1e-6);
 }
 
-// A "Dense" on images is a convolution of 1x1, and what is around it fuses as with any other.
+// A "Dense" on images is a 1x1 convolution and fuses like any other.
 TEST_CASE("cancel_transposes/dense_between_convolutions") {
   GraphBuilder b;
   const ValueId x = b.conv(b.input("x", {2, 3, 9, 7}), 3, 8, 3, 1);
@@ -98,7 +98,7 @@ TEST_CASE("cancel_transposes/dense_between_convolutions") {
   CHECK(worst_difference(before, all) < 1e-5);
 }
 
-// Squeeze and excitation as Keras writes it: the means have lost their axes, and get them back by a Reshape.
+// Squeeze and excitation as in Keras: the means lose their axes, and a Reshape restores them.
 TEST_CASE("cancel_transposes/squeeze_and_excitation_in_nhwc") {
   GraphBuilder b;
   const ValueId x = channels_last(b, b.conv(b.input("x", {2, 3, 9, 7}), 3, 8, 3, 1));
@@ -114,11 +114,11 @@ TEST_CASE("cancel_transposes/squeeze_and_excitation_in_nhwc") {
   CHECK(worst_difference(before, after_all(before)) < 1e-5);
 }
 
-// Operators that broadcast and are not elementwise: rows and columns of products are not channels and pixels.
+// Operators that broadcast without being elementwise: rows and columns of products are not channels and pixels.
 TEST_CASE("cancel_transposes/products_behind_a_transpose") {
   struct Case {
     Shape x, other;
-    bool known = true, transposed = false;  // the other operand: a constant; [N,C,H,W] behind a Transpose
+    bool known = true, transposed = false;  // the other operand: a constant; [N,C,H,W] after a Transpose
   };
   const Case cases[] = {{{1, 8, 1, 1}, {8, 8}},
                         {{1, 8, 6, 5}, {8, 16}},
@@ -241,7 +241,7 @@ TEST_CASE("assign_formats/nhwc_input_costs_nothing") {
   const ValueId y = nhwc_conv(b, b.input("x", {2, 9, 9, 16}), 16, 32, 3, 1);
   b.output(y);
   PassContext context = pass_context();
-  context.forced_algorithm = "im2col";  // which reads and writes the channels last
+  context.forced_algorithm = "im2col";  // reads and writes channels last
   const Graph before = b.build(), all = after_all(before, context);
   INFO(all.dump());
   CHECK(only(all, "Conv").choice->candidate.outputs[0] == formats::nhwc);
@@ -250,7 +250,7 @@ TEST_CASE("assign_formats/nhwc_input_costs_nothing") {
   CHECK(worst_difference(before, all) < 1e-4);
 }
 
-// All passes with that algorithm wherever it is taken.
+// All passes with that algorithm wherever it accepts.
 void check_forced(const Graph& before, const Kernel& algorithm) {
   PassContext context = pass_context();
   context.forced_algorithm = algorithm.name();
@@ -314,7 +314,7 @@ TEST_CASE("choose_kernels/a_name_that_is_none_of_the_operators") {
   CHECK(refused("MatMul", "fast").find("no algorithm of MatMul is called 'fast'; there are: ") != std::string::npos);
 }
 
-// Where each node follows the file's types, what is float32 there is computed in float32, whatever others are.
+// If each node follows the file's types, float32 nodes compute in float32, whatever the others do.
 TEST_CASE("choose_kernels/float32_beside_16_bits") {
   const auto tolerance = [](DType dtype, const char* precision, bool of_file) {
     GraphBuilder b;

@@ -1,4 +1,4 @@
-// widen: floats of other sizes become float32 inside, ports keep their types.
+// widen: floats of other sizes become float32 inside; ports keep their types.
 
 #include <doctest/doctest.h>
 
@@ -19,7 +19,7 @@ namespace lenslet::test {
 
 namespace {
 
-/// x -> Mul by w -> Cast to `inner` -> ConstantOfShape's value added, all of them in `dtype`.
+/// x -> Mul by w -> Cast to `inner` -> plus ConstantOfShape's value, all in `dtype`.
 Graph half_graph(DType dtype, const Tensor& w, const Tensor& one) {
   GraphBuilder b;
   const ValueId x = b.input("x", {2, 3}, dtype);
@@ -60,7 +60,7 @@ TEST_CASE("widen/constants_attributes_and_ports") {
     CHECK(graph.value(graph.outputs[0]).name == before.value(before.outputs[0]).name);
     for (const Value& value : graph.values)
       if (value.is_constant() && value.dtype != DType::i64) CHECK(value.dtype == DType::f32);
-    // Numbers of values hold across the pass: nodes are the same, between the casts.
+    // Value ids stay valid across the pass: between the casts the nodes are the same.
     for (std::size_t n = 0, at = 1; n < before.nodes.size(); ++n, ++at) {
       CHECK(graph.nodes[at].name == before.nodes[n].name);
       at += rounds && before.nodes[n].type() == "Cast" ? 1 : 0;

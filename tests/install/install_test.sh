@@ -3,11 +3,11 @@
 set -euo pipefail
 part=$1 source=$2 build=$3
 work=$build/tests/install/work
-prefix=$work/stage/opt/lenslet # installed as /opt/lenslet with DESTDIR=stage, so nothing may depend on the final place
+prefix=$work/stage/opt/lenslet # installed as /opt/lenslet with DESTDIR=stage, so nothing may depend on it
 lib=$prefix/lib
 fail() { echo "install_test $part: $*" >&2; exit 1; }
 
-# expect_top1 LABEL COMMAND...: the command prints LABEL first, with nearly all probability.
+# expect_top1 LABEL COMMAND...: the command must print LABEL first, with nearly all probability.
 expect_top1() {
   local label=$1 output
   shift
@@ -16,7 +16,7 @@ expect_top1() {
   [[ $(head -n 1 <<<"$output") =~ ^\ *(9[5-9]|100)\.[0-9]%\ +$label$ ]] || fail "expected '$label' first"
 }
 
-# configure_and_build APP FOLDER OPTIONS...: an app of its own against the installed package.
+# configure_and_build APP FOLDER OPTIONS...: builds an app against the installed package.
 configure_and_build() {
   local app=$1 folder=$work/$2
   shift 2
@@ -32,7 +32,7 @@ run_embed() {
   grep -q "rgb.txt" "$work/$part.error.txt" || fail "the error does not name the file: $(cat "$work/$part.error.txt")"
 }
 
-# build_sample NAME: one that reads and writes pictures.
+# build_sample NAME: builds a sample that reads and writes pictures.
 build_sample() {
   configure_and_build "$source/samples/$1" "$1"
   if "$work/$1/$1" "$work/rgb.onnx" "$work/rgb.txt" "$work/$1.png" 2>"$work/$part.error.txt"; then fail "text is no photo"; fi
@@ -60,20 +60,20 @@ case $part in
       lib/liblenslet.so lib/cmake/lenslet/lensletConfig.cmake lib/pkgconfig/lenslet.pc share/doc/lenslet/LICENSE; do
       [ -e "$prefix/$file" ] || fail "$file was not installed"
     done
-    # The public headers name no third-party type and include nothing of ours that is not installed.
+    # The public headers name no third-party type and include no private header.
     if grep -rnE '#include *[<"](google|protozero|cuda|fmt|hwy|nlohmann|CLI|runtime/|ops/|models/)' \
       "$prefix/include"; then fail "a public header includes what is not installed"; fi
     if grep -rlF "$source" "$prefix/lib/cmake" "$prefix/lib/pkgconfig"; then
       fail "package files point into the source tree"
     fi
     python3 "$source/tests/install/tiny_model.py" "$work"
-    # The cards of known models lie where the installed command finds them.
+    # The installed command finds the cards of known models.
     cp "$work/rgb.onnx" "$work/resnet18.onnx"
     output=$(LENSLET_DEVICE=cpu "$prefix/bin/lenslet" classify --model "$work/resnet18.onnx" --json "$work/red.ppm")
     [[ $output == *"$prefix/share/lenslet/cards/imagenet-224.card.json"* ]] || fail "no known card is found"
     ;;
   exports)
-    # Defined dynamic symbols: ours only.
+    # Defined dynamic symbols: only ours.
     others=$(nm -D --defined-only "$lib/liblenslet.so" | awk '{print $3}' |
       grep -vE '^(lenslet_|_Z(N|NK|TI|TS|TV|NKR)?[0-9]*N?K?7lenslet)' || true)
     [ -z "$others" ] || fail "liblenslet.so exports symbols that are not ours: $(head -n 5 <<<"$others")"
@@ -97,7 +97,7 @@ case $part in
     run_embed "$work/embed_static/embed"
     ;;
   embed_pkg_config)
-    export PKG_CONFIG_LIBDIR=$lib/pkgconfig # nowhere else: the shared library needs no other package's development files
+    export PKG_CONFIG_LIBDIR=$lib/pkgconfig # only: the shared library needs no other package's development files
     stb=$(dirname "$(find /usr/include /usr/local/include -name stb_image.h | head -n 1)")
     mkdir -p "$work/pkg_config"
     # shellcheck disable=SC2046  # the flags are words
@@ -112,7 +112,7 @@ case $part in
   c)
     configure_and_build "$source/samples/c" c
     run_embed "$work/c/classify"
-    # Without CMake: a C compiler, pkg-config and the header alone.
+    # Without CMake: only a C compiler, pkg-config and the header.
     export PKG_CONFIG_LIBDIR=$lib/pkgconfig
     stb=$(dirname "$(find /usr/include /usr/local/include -name stb_image.h | head -n 1)")
     # shellcheck disable=SC2046  # the flags are words
@@ -128,7 +128,7 @@ case $part in
     grep -qE ' Gemm .*\[1,3\]' <<<"$output" || fail "no line for the Gemm with its [1,3] output"
     ;;
   layer_test)
-    # run_layer_test PROGRAM: three cases, which fail where there is no such model.
+    # run_layer_test PROGRAM: three cases, which fail without such a model.
     run_layer_test() {
       LAYER_TEST_MODEL=$work/rgb.onnx "$1" | tee "$work/$part.txt"
       grep -q 'test cases: *3 | *3 passed' "$work/$part.txt" || fail "not all cases of $1 passed"
@@ -142,7 +142,7 @@ case $part in
     configure_and_build "$source/samples/layer_test" layer_test_static -DLAYER_TEST_STATIC=ON
     ! readelf -d "$work/layer_test_static/layer_test" | grep -q 'NEEDED.*liblenslet' || fail "it needs liblenslet.so"
     run_layer_test "$work/layer_test_static/layer_test"
-    # The header and the archive are of lenslet alone.
+    # The header and the archive belong to lenslet only.
     export PKG_CONFIG_LIBDIR=$lib/pkgconfig
     # shellcheck disable=SC2046  # the flags are words
     echo '#include <lenslet/check.h>
@@ -189,7 +189,7 @@ case $part in
     grep -qx "a note of 3 lines; model rgb.onnx with 1 input" "$work/$part.txt" || fail "wrong answer"
     ;;
   packages)
-    # No file is in two packages; unpacked together, the command runs, and an app compiles and runs.
+    # No file is in two packages. Unpacked together, the command runs, and an app compiles and runs.
     command -v dpkg-shlibdeps >/dev/null || { echo "skipped: no dpkg-dev to make Debian packages with"; exit 0; }
     cd "$work"
     cpack --config "$build/CPackConfig.cmake" -B packages

@@ -1,4 +1,4 @@
-"""judge_picture.py WHAT FILE...: is what a sample has drawn right?
+"""judge_picture.py WHAT FILE...: checks a sample's picture.
 
 faces PRINTED PNG EXPECTED.json: one face, where it is expected, and a frame there. larger PNG PPM: three times as large,
 and in each 3 x 3 pixels about what the one pixel was. halves PNG: half of the colours of classes 0 and 2. above PNG: two of

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# subproject_test.sh SOURCE FOLDER: builds, in FOLDER, an app that takes lenslet by add_subdirectory, runs it, and looks
-# at what reached the app.
+# subproject_test.sh SOURCE FOLDER: builds in FOLDER an app with lenslet by add_subdirectory, runs it, and checks what
+# reached the app.
 set -euo pipefail
 source=$1 folder=$2
 fail() { echo "subproject_test: $*" >&2; exit 1; }
 
-# No options but warnings as errors, as the build beside has them (for ccache): all else is what an app gets.
+# Only warnings as errors, as in the neighbouring build (for ccache): everything else is an app's default.
 cmake -G Ninja -S "$source/tests/install/subproject_app" -B "$folder" -DLENSLET_SOURCE="$source" -DLENSLET_WERROR=ON \
   -DCMAKE_EXPORT_COMPILE_COMMANDS=ON
 cmake --build "$folder"

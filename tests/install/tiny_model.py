@@ -4,8 +4,8 @@ puts points [n,4] into a dense map of 2x3x4 cells of a metre, and points.bin, of
 
 rgb.onnx is GlobalAveragePool -> Flatten -> Gemm(10 * identity) over [N,3,224,224], segment.onnx a 1x1 Conv of the same
 weights over [N,3,H,W]. They are written field by field in protobuf's wire format, so that tests of the package, the
-command and Python need neither the onnx package nor anything downloaded: they run in an empty environment
-(tests/install, tests/python/wheel_test.sh) and by a Python without packages (tests/tools). Tests that have onnx use that.
+command and Python need neither the onnx package nor downloads: they run in an empty environment (tests/install,
+tests/python/wheel_test.sh) and with a Python without packages (tests/tools). Tests with onnx use that.
 """
 
 import pathlib
@@ -46,13 +46,13 @@ def initializer(name, dims, values, element=FLOAT):
 
 
 def node(op, inputs, output, **integers):
-    """With attributes that are whole numbers."""
+    """With integer attributes."""
     attributes = b"".join(field(5, field(1, name) + field(20, 2) + field(3, value)) for name, value in integers.items())
     return b"".join(field(1, name) for name in inputs) + field(2, output) + field(3, op.lower()) + field(4, op) + attributes
 
 
 def model(nodes, inputs, outputs, initializers=(), name="graph", more=b""):
-    """Of ports; IR 8, opset 13. `more`: fields of the model."""
+    """From ports; IR 8, opset 13. `more`: fields of the model."""
     parts = {1: nodes, 5: initializers, 11: inputs, 12: outputs}
     graph = field(2, name) + b"".join(field(number, part) for number, list in parts.items() for part in list)
     return field(1, 8) + field(7, graph) + field(8, field(2, 13)) + more
@@ -81,7 +81,7 @@ def png_chunk(kind, body):
 
 
 def png(width, height, colour, rows, depth=8, level=-1):
-    """A file of the colour type; rows of bytes, packed one by one."""
+    """A PNG of the colour type, from rows of bytes, compressed one by one."""
     packer = zlib.compressobj(level)
     data = b"".join(packer.compress(b"\0" + row) for row in rows) + packer.flush()
     head = struct.pack(">IIBBBBB", width, height, depth, colour, 0, 0, 0)

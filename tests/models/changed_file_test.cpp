@@ -1,4 +1,4 @@
-// A Model is its own: whatever becomes of the files that it was read from, it computes what they held.
+// A Model computes with the original contents of its files, whatever happens to them later.
 
 #include <doctest/doctest.h>
 #include <unistd.h>
@@ -38,8 +38,8 @@ std::vector<float> drawn(std::size_t count, unsigned seed) {
   return values;
 }
 
-/// x [N,8,16,16] -> Conv 3x3, bias, Relu -> Flatten -> MatMul -> y [N,10]: weights that kernels prepare, and others
-/// that they read as they are. `external`, where given, gets the two large ones.
+/// x [N,8,16,16] -> Conv 3x3, bias, Relu -> Flatten -> MatMul -> y [N,10]: weights that kernels pack, and others that
+/// they read in place. `external`, if given, gets the two large ones.
 std::string network(std::string* external) {
   const auto weight = [&](const char* name, const std::vector<std::int64_t>& dims, std::size_t count, unsigned seed) {
     const std::vector<float> values = drawn(count, seed);
@@ -137,7 +137,7 @@ TEST_CASE("changed_file/a_model_stays_what_it_was") {
       change.second(file);
       if (external) change.second(folder / "net.onnx_data");
       CHECK(result(before, 1) == expected[0]);
-      for (std::size_t i = 0; i < expected.size(); ++i) {  // the first finds what `before` has prepared
+      for (std::size_t i = 0; i < expected.size(); ++i) {  // the first uses the packed weights of `before`
         Runner after(model, ways()[i]);
         CHECK(result(after, ways()[i].batch) == expected[i]);
       }
@@ -153,7 +153,7 @@ TEST_CASE("changed_file/while_it_is_read") {
   CHECK(bytes.back() == std::byte{'a'});
   fs::resize_file(path, 60000);
   CHECK_ERROR(cut.read(50000, bytes), io, "was changed while it was read");
-  errno = EINTR;  // of some call before: that the file has ended is no error
+  errno = EINTR;  // left by an earlier call: the end of the file is no error
   CHECK_ERROR(cut.read(60000, bytes), io, "was changed while it was read");
   CHECK_ERROR(cut.read(std::uint64_t{1} << 63U, bytes), io, "cannot be read: Invalid argument");
   const InputFile same_length(path, 100000);
@@ -178,7 +178,7 @@ TEST_CASE("changed_file/a_file_may_get_the_number_of_standard_input") {
   CHECK(std::string_view(found, 4) == "abcd");
 }
 
-// By several threads, where there are cores.
+// Several threads read, if there are cores.
 TEST_CASE("changed_file/large_reads") {
   const TempDir folder;
   std::mt19937 random(8);
@@ -192,19 +192,19 @@ TEST_CASE("changed_file/large_reads") {
   std::string found(content.size() - 3, '\0');
   file.read(3, std::as_writable_bytes(std::span(found)));
   CHECK((found == content.substr(3)));
-  fs::resize_file(path, std::size_t{5} << 20);  // what lies behind is the other threads'
+  fs::resize_file(path, std::size_t{5} << 20);  // later parts belong to other threads
   CHECK_ERROR(file.read(3, std::as_writable_bytes(std::span(found))), io, "was changed while it was read");
 }
 
-// Large ones are read apart from the rest: as initializers and in Constant nodes, of every type, at every address, with
-// their fields in any order, and also where a damaged file ends among them.
+// Large ones are read separately: as initializers and in Constant nodes, of every type, at every address, with fields
+// in any order, and in damaged files that end within them.
 TEST_CASE("changed_file/weights_are_those_of_the_file") {
   const TempDir folder;
   std::mt19937 random(6);
   ModelText model = relu_model();
   for (const std::pair<int, std::size_t>& each :
        {std::pair<int, std::size_t>(f32, 4), {f16, 2}, {i64, 8}, {f64, 8}, {i32, 4}, {u8, 1}, {i4, 1}}) {
-    const int type = each.first;  // no structured binding: clang 14 does not capture those
+    const int type = each.first;  // clang 14 does not capture structured bindings
     const std::size_t bytes = each.second;
     for (const std::size_t elems : {std::size_t{1}, std::size_t{33}, std::size_t{5000}, std::size_t{40000}})
       for (std::size_t length = 1; length <= 4; ++length) {
@@ -250,7 +250,7 @@ TEST_CASE("changed_file/weights_are_those_of_the_file") {
     CHECK(reinterpret_cast<std::uintptr_t>(a.constant.data()) % dtype_bytes(a.dtype) == 0);
   }
   CHECK(constants == 7 * 4 * 4);
-  // Damage at any place is the same Error, whether the file is in memory or read in parts.
+  // Damage at any position gives the same Error, whether the file is in memory or read in parts.
   for (int i = 0; i < 200; ++i) {
     std::string damaged = text.substr(0, i % 2 == 0 ? text.size() : random() % text.size());
     for (auto changes = i % 2 == 0 ? 1 + random() % 3 : 0; changes > 0; --changes)
@@ -271,7 +271,7 @@ TEST_CASE("changed_file/weights_are_those_of_the_file") {
   }
 }
 
-// From 16 KiB on, behind fields of every wire type; all else is there at once, and all of what is damaged.
+// From 16 KiB on, also after fields of every wire type. All else is read at once, and so is a damaged file.
 TEST_CASE("changed_file/large_raw_data_is_left_out_until_it_is_asked_for") {
   const TempDir folder;
   std::mt19937 random(7);
@@ -302,7 +302,7 @@ TEST_CASE("changed_file/large_raw_data_is_left_out_until_it_is_asked_for") {
                           value.add_message(5, weight(held));
                         });
                       }));
-    graph.add_bytes(9, std::string(17000, 'x'));  // no tensor's
+    graph.add_bytes(9, std::string(17000, 'x'));  // not a tensor's
   });
   const auto at = [&](const std::vector<std::uint8_t>& values) {
     return text.find(std::string(values.begin(), values.end()));
@@ -312,7 +312,7 @@ TEST_CASE("changed_file/large_raw_data_is_left_out_until_it_is_asked_for") {
     REQUIRE(file.bytes().size() == text.size() + damage.size());
     std::string expected = text + damage, found(expected.size(), '\0');
     std::memcpy(found.data(), file.bytes().data(), found.size());
-    for (const auto& values : {least, held}) {  // of which the first block is there
+    for (const auto& values : {least, held}) {  // whose first block is in memory
       CHECK(found[at(values) + values.size() - 1] == '\0');
       for (std::string* const all : {&expected, &found}) all->replace(at(values), values.size(), values.size(), '\0');
     }
@@ -325,7 +325,7 @@ TEST_CASE("changed_file/large_raw_data_is_left_out_until_it_is_asked_for") {
       CHECK(file.read(file.bytes().subspan(at(values), values.size() - 1)).owner == nullptr);
     }
   }
-  // Cut off in a tag and in a number, a length beyond the end, a field of no type: what comes behind is there at once.
+  // Truncation in a tag and in a number, a length beyond the end, an invalid wire type: the rest is read at once.
   for (const char* const damage : {"\x85", "\x08\x80", "\x0a\x05", "\x0b"}) {
     const std::string damaged = message([&](pbf_writer& model) {
       for (const std::string& part : {std::string(damage), weight(least)}) {
@@ -336,7 +336,7 @@ TEST_CASE("changed_file/large_raw_data_is_left_out_until_it_is_asked_for") {
     const ModelFile file(folder.write("net", damaged));
     CHECK((std::memcmp(file.bytes().data(), damaged.data(), damaged.size()) == 0));
   }
-  // A length beyond the end, of a graph or in it.
+  // A length beyond the end, of a graph or within it.
   for (const std::size_t cut : {std::size_t{1}, std::size_t{5}}) {
     const std::string damaged = text.substr(0, text.size() - cut);
     const ModelFile file(folder.write("net", damaged));

@@ -1,4 +1,4 @@
-// Operators that are read as several others (ops/expand.h): which, and that these compute what the one means.
+// Operators that are read as several others (ops/expand.h): the replacements, and equal results.
 
 #include <doctest/doctest.h>
 
@@ -21,7 +21,7 @@ constexpr const char* microsoft = "com.microsoft";
 using Fill = std::function<void(pbf_writer&)>;
 using Names = std::vector<std::string>;
 
-/// An input of a node: a tensor in the file, or the network's when `name` is "x".
+/// An input of a node: a tensor in the file, or the network's input if `name` is "x".
 struct Given {
   std::string name;
   int type;
@@ -47,7 +47,7 @@ std::string initializer(const Given& given) {
   return as(std::uint8_t{0});
 }
 
-/// One node whose inputs "x" and "z" are the network's.
+/// One node; its inputs "x" and "z" are the network's.
 ModelText model_of(std::string_view op, const std::string& domain, const std::vector<Given>& inputs, int y_type,
                    std::size_t y_rank, const Fill& attributes = {}, std::int64_t opset = 13) {
   ModelText model;
@@ -90,7 +90,7 @@ std::vector<double> run(const ModelText& text, const std::vector<Given>& inputs)
   return oracle::from_tensor(runner.run(given)[0]).values;
 }
 
-/// What the nodes of the file are read as.
+/// The operators that replace the file's nodes.
 Names read_as(const ModelText& text) {
   const std::string data = text.bytes();
   Names types;
@@ -126,7 +126,7 @@ const Given x = byte("x", {2, 3}, {0, 40, 100, 128, 200, 255});
 
 }  // namespace
 
-// Scales are powers of two, so that every product is exact.
+// Scales are powers of two, so that products are exact.
 TEST_CASE("expand/linear_elementwise") {
   const Given other = byte("b", {3}, {7, 130, 250});
   const std::vector<Given> inputs{x,
@@ -156,7 +156,7 @@ TEST_CASE("expand/linear_elementwise") {
   }
 }
 
-// Before opset 13 Softmax takes all axes from its own on as one.
+// Before opset 13 Softmax flattens all axes from its own on.
 TEST_CASE("expand/linear_softmax") {
   const Given cube = byte("x", {1, 2, 2}, {100, 100, 108, 108});
   const std::vector<Given> inputs{cube, real("xs", {}, {0.125}), byte("xz", {}, {100}), real("ys", {}, {1.0 / 256}),
@@ -294,14 +294,14 @@ TEST_CASE("expand/gelus") {
 
 TEST_CASE("expand/dynamic_quantize") {
   const std::vector<Given> inputs{real("x", {4}, {-2, 0, 1, 6})};
-  // Beside y, which alone is asked for.
+  // In addition to y, which alone is requested.
   const ModelText model = model_of("DynamicQuantizeLinear", "", inputs, u8, 1);
   const double scale = static_cast<double>(8.0F / 255.0F);
   CHECK(run(model, inputs) == std::vector<double>{0, 64, 64 + std::nearbyint(1 / scale), 255});
 }
 
 TEST_CASE("expand/linear_conv_of_channels_last") {
-  // Two filters of 1x1, of which the second takes the difference of the channels.
+  // Two 1x1 filters, of which the second takes the difference of the channels.
   const std::vector<Given> inputs{byte("x", {1, 2, 2, 2}, {0, 100, 4, 104, 8, 108, 12, 116}),
                                   real("xs", {}, {0.5}),
                                   byte("xz", {}, {4}),
@@ -378,7 +378,7 @@ TEST_CASE("expand/products_to_float") {
   CHECK(y[0] == doctest::Approx(0.5 * scale * (3 * (0 - 64) + (255 - 64))));
 }
 
-// Nodes as files of opsets before 7 have them, and what ONNX had for a while.
+// Nodes of opsets before 7, and operators that ONNX had temporarily.
 TEST_CASE("expand/old_opsets") {
   const Given image = real("x", {2, 3, 1, 2}, ramp(12, -4, 1.25));
   const auto ints = [](std::string_view name, std::vector<std::int64_t> values) {
@@ -395,7 +395,7 @@ TEST_CASE("expand/old_opsets") {
   };
   const auto channel = [](std::size_t i) { return i / 2 % 3; };
 
-  // An operand that begins at an axis: of the channels, or of the images and channels.
+  // An operand aligned at an axis: at the channels, or at images and channels.
   const std::vector<Given> by_channel{image, real("b", {3}, {1, -2, 4})},
       by_image{image, real("b", {2, 3}, ramp(6, -2, 1.5))};
   const Fill from_1 = several({integer("broadcast", 1), integer("axis", 1), ints("consumed_inputs", {0, 0})});
@@ -414,7 +414,7 @@ TEST_CASE("expand/old_opsets") {
   const std::vector<double> difference = run(model_of("Sub", "", at_end, f32, 4, integer("broadcast", 1), 6), at_end);
   for (std::size_t i = 0; i < 12; ++i) CHECK(difference[i] == image.values[i] - at_end[1].values[i % 2]);
 
-  // Statistics by channel, by element of an image, and by channel where the file says by element.
+  // Statistics by channel, by element of an image, and by channel although the file says by element.
   const auto normalised = [&](std::vector<std::int64_t> dims, std::int64_t spatial, std::int64_t opset) {
     const auto count = static_cast<int>(Shape(dims).elems());
     std::vector<double> variance = ramp(count, 1, 2);

@@ -1,4 +1,4 @@
-// Where external weights may lie, and where not.
+// Allowed and forbidden locations of external weights.
 
 #include "models/external_data.h"
 
@@ -20,14 +20,14 @@ namespace {
 
 using Entries = std::vector<std::pair<std::string, std::string>>;
 
-// Adds a weight of four floats, which the entries locate, to x.
+// Adds to x a weight of four floats, located by the entries.
 std::string external_model(const Entries& entries) {
   ModelText model = relu_model();
   model.inputs = {port("x", f32, {2, 4})};
   model.outputs = {port("y", f32, {2, 4})};
   model.nodes = {node("Add", {"x", "w"}, {"y"}, "add")};
   model.initializers = {tensor("w", f32, {4}, [&](pbf_writer& writer) {
-    for (const auto& pair : entries)  // clang 14 captures no structured bindings
+    for (const auto& pair : entries)  // clang 14 does not capture structured bindings
       writer.add_message(13, message([&](pbf_writer& entry) {
                            entry.add_string(1, pair.first);
                            entry.add_string(2, pair.second);
@@ -87,7 +87,7 @@ TEST_CASE("external_data/stays_in_the_folder") {
   CHECK_ERROR(weight(folder, {{"location", std::string("a\0b", 3)}}), invalid_model, "control character");
 }
 
-// As a hub's cache has it: snapshots hold links to files that are named by their sums.
+// As in a hub's cache: snapshots contain links to files named by their hashes.
 TEST_CASE("external_data/links_of_a_download_cache") {
   const TempDir cache;
   fs::create_directories(cache / "blobs");
@@ -96,7 +96,7 @@ TEST_CASE("external_data/links_of_a_download_cache") {
   const Entries beside{{"location", "model.onnx_data"}};
   cache.write("blobs/5678", external_model(beside));
   cache.write("blobs/9abc", floats({1, 2, 3, 4}));
-  cache.write("blobs/model.onnx_data", floats({9, 9, 9, 9}));  // beside the link's target: not what is meant
+  cache.write("blobs/model.onnx_data", floats({9, 9, 9, 9}));  // beside the link's target: must not be used
   for (const std::string folder : {"snapshots/1234", "snapshots/1234/onnx"}) {
     const std::string up = folder.ends_with("onnx") ? "../../../blobs/" : "../../blobs/";
     fs::create_symlink(up + "5678", cache / (folder + "/model.onnx"));
@@ -111,7 +111,7 @@ TEST_CASE("external_data/links_of_a_download_cache") {
   fs::create_symlink(cache / "elsewhere", cache / "blobs/link");
   fs::create_symlink("../../blobs/link", snapshot / "far");
   CHECK(weight(snapshot, {{"location", "far"}}) == second);
-  // What is no regular file, or not there.
+  // Not a regular file, or missing.
   fs::create_symlink("../../blobs", snapshot / "folder");
   CHECK_ERROR(weight(snapshot, {{"location", "folder"}}), io, "folder");
   CHECK_ERROR(weight(snapshot, {{"location", "folder/9abc"}}), invalid_model, "symlink");
@@ -142,7 +142,7 @@ TEST_CASE("external_data/links_to_files_of_others") {
   CHECK(weight(folder, link) == std::vector<float>(4, 9));
 }
 
-// A hard link is a name of the file like any other, and nothing is promised about other names.
+// A hard link is a name of the file like any other; other names are not checked.
 TEST_CASE("external_data/hard_links") {
   const TempDir outer;
   const fs::path folder = outer / "model";
@@ -156,18 +156,18 @@ TEST_CASE("external_data/tensors_that_overlap") {
   folder.write("w.bin", floats({1, 2, 3, 4, 5, 6, 7, 8}));
   ExternalData data(folder.path());
   const auto read = [&](std::size_t offset, std::size_t bytes, const char* location = "w.bin") {
-    const std::string text = std::to_string(offset) + "0";  // a digit behind it, which is not its own
+    const std::string text = std::to_string(offset) + "0";  // followed by a digit that does not belong to it
     OnnxTensor tensor;
     tensor.external_data = {{"location", location}, {"offset", std::string_view(text).substr(0, text.size() - 1)}};
     return data.read(tensor, bytes).bytes;
   };
   const std::span<const std::byte> all = read(0, 32);
-  for (int i = 0; i < 100; ++i) REQUIRE(read(0, 32).data() == all.data());  // tied weights are there once
+  for (int i = 0; i < 100; ++i) REQUIRE(read(0, 32).data() == all.data());  // shared weights are loaded once
   fs::create_symlink("w.bin", folder / "link");
   CHECK(read(0, 32, "link").data() == all.data());
   for (std::size_t offset = 1; offset < 4; ++offset) CHECK(read(offset, 28)[0] == all[offset]);
   CHECK_ERROR(read(4, 28), limit, "more than 4 times");
-  CHECK(read(4, 12)[0] == all[4]);  // 4 * 32 bytes by now
+  CHECK(read(4, 12)[0] == all[4]);  // 4 * 32 bytes in total now
   CHECK_ERROR(read(4, 1), limit, "more than 4 times");
 }
 
@@ -210,7 +210,7 @@ TEST_CASE("external_data/a_file_that_changes_meanwhile") {
   read("b", "0");
   fs::rename(folder / "b", folder / "a");
   CHECK_ERROR(read("a", "4"), io, "'a': was changed while it was read");
-  CHECK_ERROR(read("b", "4"), io, "'b': No such file");  // the file that is open is not b's
+  CHECK_ERROR(read("b", "4"), io, "'b': No such file");  // the open file is not b's
 }
 
 TEST_CASE("external_data/offsets_and_lengths") {
@@ -260,9 +260,9 @@ TEST_CASE("external_data/limits") {
     REQUIRE(read(name).bytes.size() == 16);
   }
   CHECK_ERROR(read("w.bin"), limit, "more than 4096 external data files");
-  CHECK_NOTHROW(read("0"));  // one of those that are open
+  CHECK_NOTHROW(read("0"));  // one of the open files
 
-  // Sparse: no room is taken on the disk.
+  // Sparse: uses no space on the disk.
   const auto file = folder.write("large.bin", "");
   fs::resize_file(file, limits::external_file_bytes);
   const Entries last{{"location", "large.bin"}, {"offset", std::to_string(limits::external_file_bytes - 16)}};

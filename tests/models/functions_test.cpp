@@ -1,4 +1,4 @@
-// Functions of a model file in the place of the nodes that call them.
+// Functions of a model file replace the nodes that call them.
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
@@ -25,7 +25,7 @@ Graph load(const ModelText& model) {
   return graph;
 }
 
-// "name Op(inputs) -> outputs" a node.
+// One "name Op(inputs) -> outputs" for each node.
 Names lines(const Graph& graph) {
   Names all;
   for (const Node& node : graph.nodes) {
@@ -62,14 +62,14 @@ TEST_CASE("functions/nodes_in_place_of_the_call") {
       function("acme", "Twice", {"a"}, {"b"}, {node("Relu", {"a"}, {"t"}), node("Neg", {"t"}, {"b"}, "neg")});
   CHECK(lines(load(calling({twice}, call("Twice", {"x"}, {"y"})))) ==
         Names{"block/Relu_0 Relu(x) -> block/t", "block/neg Neg(block/t) -> y"});
-  // A call without a name, and two calls beside each other.
+  // A call without a name, and two calls side by side.
   ModelText model = calling({twice}, call("Twice", {"x"}, {"m"}, ""));
   model.nodes.push_back(call("Twice", {"m"}, {"y"}, ""));
   CHECK(lines(load(model)) == Names{"Twice_0/Relu_0 Relu(x) -> Twice_0/t", "Twice_0/neg Neg(Twice_0/t) -> m",
                                     "Twice_1/Relu_0 Relu(m) -> Twice_1/t", "Twice_1/neg Neg(Twice_1/t) -> y"});
 }
 
-// One name, told apart by `overload` (IR version 10), outside functions and within.
+// One name distinguished by `overload` (IR version 10), outside functions and within.
 TEST_CASE("functions/overloads") {
   const auto overloaded = [](const char* overload, const char* op) {
     return function("acme", "One", {"a"}, {"b"}, {node(op, {"a"}, {"b"}, "n")},
@@ -174,7 +174,7 @@ TEST_CASE("functions/branches_within") {
   Graph graph = load(model);
   bind_inputs(graph, 1, {});
   infer_shapes(graph);
-  REQUIRE(graph.nodes.size() == 3);  // and what hands the result on
+  REQUIRE(graph.nodes.size() == 3);  // and a node that passes the result on
   CHECK(graph.nodes[0].type() == "Neg");
   CHECK(graph.nodes[1].type() == "Abs");
 }

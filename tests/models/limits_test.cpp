@@ -27,7 +27,7 @@ Graph load(const ModelText& model) {
   return load_onnx(bytes_of(data), nullptr, {}, "test");
 }
 
-// A file of that size that takes no room on the disk.
+// A file of that size that uses no space on the disk.
 std::filesystem::path sparse_file(const TempDir& folder, const std::string& name, std::uint64_t bytes) {
   const auto path = folder.write(name, "");
   std::filesystem::resize_file(path, bytes);
@@ -73,7 +73,7 @@ TEST_CASE("limits/file_sizes") {
 
 TEST_CASE("limits/bytes_of_a_model") {
   constexpr std::size_t most = limits::model_file_bytes;
-  // Pages that are never touched take no memory.
+  // Untouched pages use no memory.
   void* const memory = ::mmap(nullptr, most + 1, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   REQUIRE(memory != MAP_FAILED);
   const std::span<const std::byte> bytes(static_cast<const std::byte*>(memory), most + 1);
@@ -110,8 +110,8 @@ TEST_CASE("limits/values_and_references") {
   CHECK_ERROR(load(model), limit, "values");
   model.initializers.resize(limits::values - 2);
   CHECK_ERROR(load(model), limit, "values");
-  model.initializers.resize(limits::values - 3);                             // beside an input, an output, and a node's
-  CHECK(error_of([&] { load(model); }).kind() == ErrorKind::invalid_model);  // many of one name
+  model.initializers.resize(limits::values - 3);                             // plus an input, an output, and a node's
+  CHECK(error_of([&] { load(model); }).kind() == ErrorKind::invalid_model);  // many with one name
   const std::string sparse = message([](pbf_writer& writer) {
     pbf_writer graph(writer, 7);
     for (std::size_t i = 0; i <= limits::values; ++i) graph.add_message(15, std::string());
@@ -125,14 +125,14 @@ TEST_CASE("limits/values_and_references") {
   CHECK_ERROR(load(model), limit, "node inputs");
 }
 
-// Whatever is counted with others counts wherever it stands, each up to the limit.
+// Values with a joint limit count wherever they stand, each up to the limit.
 TEST_CASE("limits/everything_that_is_counted") {
   const auto many = [](pbf_writer& writer, protozero::pbf_tag_type field, std::size_t count) {
     for (std::size_t i = 0; i < count; ++i) writer.add_bytes(field, "");
   };
   const auto load_text = [](const std::string& text) { return load_onnx(bytes_of(text), nullptr, {}, "test"); };
   struct Row {
-    std::uint32_t outer, inner;  ///< field of the model or the graph (as a message of field 7), and of what lies in it
+    std::uint32_t outer, inner;  ///< field of the model or the graph (as a message of field 7), and of its content
     bool graph;
     const char* words;
   };
@@ -173,7 +173,7 @@ TEST_CASE("limits/names") {
 TEST_CASE("limits/attributes") {
   for (const int field : {7, 8, 9}) {
     CAPTURE(field);
-    // Inside the limit it is the operator that refuses the attribute.
+    // Within the limit the operator refuses the attribute.
     CHECK_ERROR(load(with_attribute(field, limits::attribute_elems)), unsupported, "'list'");
     CHECK_ERROR(load(with_attribute(field, limits::attribute_elems + 1)), limit, "65536 elements");
   }
@@ -216,7 +216,7 @@ TEST_CASE("limits/tensors") {
   CHECK_ERROR(weight({limits::tensor_elems + 1}), limit, "initializer 'w'");
   CHECK_ERROR(weight({1LL << 40, 3, 3, 3}), limit, "initializer 'w'");
   CHECK_ERROR(weight({1LL << 62, 1LL << 62, 4}), limit, "initializer 'w'");
-  // As many as allowed, but without data: refused for that, and nothing is allocated.
+  // The largest allowed, but without data: refused for that, and nothing is allocated.
   CHECK_ERROR(weight({limits::tensor_elems}), invalid_model, "its data has 0");
   CHECK_ERROR(weight(std::vector<std::int64_t>(limits::rank, 1)), invalid_model, "its data has 0");
   CHECK_ERROR(weight(std::vector<std::int64_t>(limits::rank + 1, 1)), limit, "rank above 8");
@@ -228,7 +228,7 @@ TEST_CASE("limits/tensors") {
 
 TEST_CASE("limits/inputs_that_no_memory_holds") {
   constexpr std::int64_t huge = std::int64_t{1} << 62;
-  // The last one is empty, but the distances between its elements could not be counted.
+  // The last one is empty, but its strides would overflow.
   for (const auto& dims : std::vector<std::vector<std::int64_t>>{{huge}, {1 << 30, 1 << 30}, {0, huge, huge}}) {
     ModelText model = relu_model();
     model.inputs = {port("x", f32, dims)};
@@ -238,7 +238,7 @@ TEST_CASE("limits/inputs_that_no_memory_holds") {
   }
 }
 
-// Each node is looked up among the functions: as a search it took minutes for a file of a few megabytes.
+// Each node is looked up among the functions; a linear search took minutes for a file of a few megabytes.
 TEST_CASE("limits/many_functions_beside_many_nodes") {
   ModelText model = chain(limits::nodes);
   for (int i = 0; i < 50'000; ++i) model.functions.push_back(function("com.acme", fmt::format("f{}", i), {}, {}, {}));
@@ -287,7 +287,7 @@ TEST_CASE("limits/branches_within_branches") {
   }
 }
 
-// Each call adds 2^16: a node, its input and its output, and three lists with their elements.
+// Each call adds 2^16: a node, its input and output, and three lists with their elements.
 TEST_CASE("limits/elements_of_functions_in_place") {
   constexpr std::size_t reals = 20'000, texts = 5'000, integers = (1U << 16) - reals - texts - 6;
   const auto lists = [](pbf_writer& n) {
@@ -310,7 +310,7 @@ TEST_CASE("limits/elements_of_functions_in_place") {
   const auto called = [](pbf_writer& writer) { writer.add_string(7, "acme"); };
   model.outputs = model.inputs;
   model.nodes.assign(limits::inlined_elems >> 16U, node("Full", {"x"}, {}, "", called));
-  const Error inside = error_of([&] { load(model); });  // it is the operator that is refused
+  const Error inside = error_of([&] { load(model); });  // the operator is refused
   CHECK(inside.kind() == ErrorKind::unsupported);
   CHECK(contains(inside.what(), "256 reasons (None x256)"));
   model.nodes.push_back(node("Empty", {}, {}, "", called));

@@ -1,4 +1,4 @@
-// From bytes to a Graph, and every reason why not.
+// From bytes to a Graph, and every reason for a refusal.
 
 #include "models/load_onnx.h"
 
@@ -54,7 +54,7 @@ TEST_CASE("load_onnx/ports") {
   CHECK(graph.name == "test");
 }
 
-// What exporters write for a size that they do not know names nothing; other names stay.
+// Placeholders that exporters write for unknown sizes are dropped; other names stay.
 TEST_CASE("load_onnx/names_of_unknown_dimensions") {
   for (const char* const unknown : {"?", "??", "-1", "*", "0", "", "None", "none", "NONE", "null", "NaN", "Unknown",
                                     "unknown", "unk", "unk__123", "unknown_7", "undefined", "any", "dynamic"}) {
@@ -98,7 +98,7 @@ TEST_CASE("load_onnx/constants_in_all_forms") {
   CHECK(tensor.values<float>()[1] == 2);
   const Tensor half =
       constant("value", 4, [](pbf_writer& a) { a.add_message(5, raw_tensor<std::uint16_t>("", f16, {1}, {0x4000})); });
-  CHECK(half.dtype() == DType::f16);  // models are loaded as they are
+  CHECK(half.dtype() == DType::f16);  // models are loaded unconverted
   CHECK(*static_cast<const std::uint16_t*>(half.data()) == 0x4000);
   const Tensor real = constant("value_float", 1, [](pbf_writer& a) { a.add_float(2, 0.5F); });
   CHECK(real.shape().rank() == 0);
@@ -122,7 +122,7 @@ TEST_CASE("load_onnx/constants_in_all_forms") {
   CHECK(packed.shape() == Shape{3});
   CHECK(packed.values<float>()[2] == 3);
   CHECK(constant("value_ints", 7, [](pbf_writer&) {}).elems() == 0);
-  // No declared type: the field that is there decides.
+  // Without a declared type the existing field decides.
   CHECK(constant("value_int", 0, [](pbf_writer& a) { a.add_int64(3, 3); }).values<std::int64_t>()[0] == 3);
 
   CHECK_ERROR(constant("value_string", 3, [](pbf_writer& a) { a.add_bytes(4, "s"); }), unsupported, "strings");
@@ -132,7 +132,7 @@ TEST_CASE("load_onnx/constants_in_all_forms") {
   CHECK_ERROR(constant("other", 2, [](pbf_writer& a) { a.add_int64(3, 1); }), invalid_model, "'other'");
 }
 
-// A field of AttributeProto, and the kind of what it holds.
+// A field of AttributeProto, and the kind of its value.
 TEST_CASE("load_onnx/kinds_of_attributes") {
   struct Kind {
     int type;
@@ -187,7 +187,7 @@ TEST_CASE("load_onnx/kinds_of_attributes") {
     const Kind& other = kinds[static_cast<std::size_t>(kind.type % 14)];
     CHECK_ERROR(with(other.type, {kind}), invalid_model, std::string(other.words) + " and holds " + kind.words);
     CHECK_ERROR(with(kind.type, {kind, other}), invalid_model, "several kinds");
-    // Declared, and not there: nothing, or none of a list.
+    // Declared but missing: no value, or an empty list.
     if (kind.type == 4)
       CHECK_ERROR(with(4, {}), invalid_model, "holds no tensor");
     else
@@ -198,7 +198,7 @@ TEST_CASE("load_onnx/kinds_of_attributes") {
   CHECK_ERROR(with(15, {kinds[0]}), invalid_model, "declared of an unknown kind and holds a float");
 }
 
-// They stand in refusals, which are one line.
+// They appear in refusals, which are one line.
 TEST_CASE("load_onnx/texts_of_attributes_can_be_shown") {
   const auto with = [](std::uint32_t field, const std::string& text) {
     ModelText model = relu_model();
@@ -236,7 +236,7 @@ TEST_CASE("load_onnx/order_and_names") {
   model.nodes = {node("Relu", {"b"}, {"y"}, "last"), node("Relu", {"x"}, {"a"}), node("Relu", {"a"}, {"b"}, "last")};
   const Graph graph = load(model);
   CHECK(node_names(graph) == Names{"Relu_1", "last_2", "last"});
-  // A generated name differs from all names of the file.
+  // A generated name differs from all names in the file.
   model.nodes = {node("Relu", {"x"}, {"a"}), node("Relu", {"a"}, {"b"}, "Relu_0"),
                  node("Relu", {"b"}, {"y"}, "Relu_0_")};
   CHECK(node_names(load(model)) == Names{"Relu_0__", "Relu_0", "Relu_0_"});
@@ -251,7 +251,7 @@ TEST_CASE("load_onnx/what_a_node_is_read_as_has_its_name") {
   };
   CHECK(names_of("TransposeMatMul") == Names{"n"});
   CHECK(names_of("GemmFastGelu") == Names{"n:MatMul_0", "n:Gelu_1"});
-  // Of several outputs each is made.
+  // All outputs of a replaced node are produced.
   ModelText model = relu_model();
   model.nodes = {node("DynamicQuantizeLinear", {"x"}, {"y", "scale", "zero"}, "n")};
   model.outputs = {port("y", u8, {2, 3}), port("scale", f32, {}), port("zero", u8, {})};
@@ -299,15 +299,15 @@ TEST_CASE("load_onnx/one_error_lists_every_node_that_cannot_run") {
                            "node Loop_5", "subgraph", "reads 'nowhere', which nothing defines"})
     CHECK_MESSAGE(contains(text, part), part);
   CHECK(!contains(text, "node fine"));
-  // The first line is complete by itself; a line for each problem follows.
+  // The first line is complete in itself; a line for each problem follows.
   CHECK(contains(text.substr(0, text.find('\n')), "6 reasons"));
   CHECK(std::count(text.begin(), text.end(), '\n') == 6);
-  // With one problem there is one line.
+  // A single problem gives one line.
   model.nodes = {node("Frobnicate", {"x"}, {"y"}, "first")};
   CHECK_ERROR(load(model), unsupported, "node first (Frobnicate, ai.onnx opset 13): the operator is not supported");
 }
 
-// Operators are counted, eight at most, those with most nodes first; of a long cycle 20 nodes are named.
+// At most eight operators are counted, those with most nodes first; of a long cycle 20 nodes are named.
 TEST_CASE("load_onnx/long_lists_of_reasons_are_cut") {
   for (const int ops : {8, 9, 11}) {
     ModelText model = relu_model();
@@ -357,14 +357,14 @@ TEST_CASE("load_onnx/numbers_of_inputs_and_outputs_are_those_of_the_operator") {
                       {"Constant", 0, 1, ""},
                       {"Constant", 1, 1, "has 1 inputs; the operator takes 0"},
                       {"Constant", 0, 2, "has 2 outputs; the operator takes 1"},
-                      {"DynamicQuantizeLinear", 0, 1, "has 0 inputs; the operator takes 1"},  // read as others
+                      {"DynamicQuantizeLinear", 0, 1, "has 0 inputs; the operator takes 1"},  // replaced by others
                       {"DynamicQuantizeLinear", 2, 1, "has 2 inputs; the operator takes 1"},
                       {"DynamicQuantizeLinear", 1, 4, "has 4 outputs; the operator takes 1 to 3"}};
   for (const Row& row : rows) {
     ModelText model = relu_model();
     std::vector<std::string> inputs(row.inputs, "x"), outputs{"y", "z", "u", "v"};
     outputs.resize(row.outputs);
-    inputs.insert(inputs.end(), 2, "");  // left out at the end: not counted
+    inputs.insert(inputs.end(), 2, "");  // omitted at the end: not counted
     model.nodes = {node(row.op, inputs, outputs, "n", [&](pbf_writer& n) {
       if (row.op == std::string("Concat")) attribute(n, "axis", 2, [](pbf_writer& a) { a.add_int64(3, 0); });
       if (row.op == std::string("Constant")) attribute(n, "value_int", 2, [](pbf_writer& a) { a.add_int64(3, 5); });
@@ -406,7 +406,7 @@ TEST_CASE("load_onnx/damaged_graphs") {
                            node("Relu", {"q"}, {"y"}, "behind")};
               }),
               invalid_model, "node two (Relu) -> node one (Add) -> node two (Relu)");
-  // Other problems are reported beside a cycle.
+  // Other problems are reported in addition to a cycle.
   const std::string both = error_of([&] {
                              with([](ModelText& m) {
                                m.nodes = {node("Add", {"x", "q"}, {"q"}, "one"), node("Sorcery", {"x"}, {"y"}, "two")};
@@ -507,7 +507,7 @@ std::string if_node(const std::string& then_branch, const std::string& else_bran
 ModelText if_model() {
   ModelText model = relu_model();
   model.initializers = {raw_tensor<std::uint8_t>("c", boolean, {}, {1})};
-  // The branch reads what a node behind it in the file makes.
+  // The branch reads the output of a later node in the file.
   model.nodes = {if_node(branch({node("Relu", {"n"}, {"r"})}, {"r"}), branch({}, {"n"})),
                  node("Neg", {"x"}, {"n"}, "neg")};
   return model;
@@ -530,7 +530,7 @@ TEST_CASE("load_onnx/branches") {
   infer_shapes(graph);
   CHECK(node_names(graph) == Names{"neg", "choice/output0"});
 
-  // What is not taken need not be supported.
+  // Operators of the branch that is not taken need not be supported.
   model.nodes[0] = if_node(branch({node("Sorcery", {"n"}, {"r"})}, {"r"}), branch({}, {"n"}));
   graph = load(model);
   bind_inputs(graph, 1, {});
@@ -645,7 +645,7 @@ TEST_CASE("load_onnx/versions") {
                 m.opsets = {{"", 29}};
               }),
               unsupported, "opset 29 of ai.onnx; supported are 1 to 28");
-  // Before opset 7 nodes are those of 7; Expand is of 8.
+  // Nodes from before opset 7 are read as of 7; Expand is from 8.
   for (const std::int64_t opset : {5, 7, 8}) {
     const auto expand = [&](ModelText& m) {
       m.opsets = {{"", opset}};

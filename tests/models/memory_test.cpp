@@ -1,4 +1,4 @@
-// Files read and written while memory is short.
+// Reading and writing files when memory is short.
 
 #include <doctest/doctest.h>
 
@@ -19,7 +19,7 @@ using namespace lenslet::test;
 
 namespace {
 
-// y = x + w, the weight of three floats in a file of its own.
+// y = x + w; the weight of three floats is in a file of its own.
 ModelText external_model() {
   ModelText model = relu_model();
   model.nodes = {node("Add", {"x", "w"}, {"y"}, "add")};
@@ -54,7 +54,7 @@ std::int64_t mapped_pages() {
 
 }  // namespace
 
-// Files of 4 MiB that are not weights, 50 times each: a file left open counts, and so does one left mapped.
+// Reads files of 4 MiB that are not weights, 50 times each; a file left open or mapped shows.
 TEST_CASE("memory/nothing_stays_open_or_mapped") {
   const TempDir folder;
   ModelText model = relu_model();
@@ -94,7 +94,7 @@ TEST_CASE("memory/loading") {
   check_refused_memory([&] { static_cast<void>(Model::load(file)); });
   const std::string data = relu_model().bytes();
   check_refused_memory([&] { static_cast<void>(Model::load_bytes(bytes_of(data))); });
-  // A refusal, which has nodes to list.
+  // A refusal that lists nodes.
   ModelText strange = relu_model();
   strange.nodes = {node("Strange", {"x"}, {"y"}, "a"), node("Stranger", {"y"}, {"z"}, "b")};
   const std::string refused = strange.bytes();

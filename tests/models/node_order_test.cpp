@@ -41,14 +41,14 @@ TEST_CASE("node_order/shuffled_graphs") {
 
 TEST_CASE("node_order/cycles") {
   CHECK(order_nodes({{0}}).cycle == std::vector<std::size_t>{0});
-  // 0 -> 1 -> 2 -> 1 is the cycle; 3 waits behind it and 4 is free: neither belongs to it.
+  // 0 -> 1 -> 2 -> 1 is the cycle; 3 follows it and 4 is free: neither belongs to it.
   const NodeOrder found = order_nodes({{}, {0, 2}, {1}, {2}, {}});
   CHECK(found.order.empty());
   REQUIRE(found.cycle.size() == 2);
   CHECK(std::is_permutation(found.cycle.begin(), found.cycle.end(), std::vector<std::size_t>{1, 2}.begin()));
-  // 0 waits behind it, where the search begins.
+  // 0, where the search begins, follows it.
   CHECK(order_nodes({{1}, {2}, {1}}).cycle == std::vector<std::size_t>{2, 1});
-  // In the order of the data: each reads from the one before it.
+  // In the order of the data: each reads from the one before.
   const NodeOrder ring = order_nodes({{2}, {0}, {1}});
   REQUIRE(ring.cycle.size() == 3);
   for (std::size_t i = 0; i < 3; ++i) CHECK(ring.cycle[(i + 1) % 3] == (ring.cycle[i] + 1) % 3);

@@ -1,4 +1,4 @@
-// Initializers: every element type from every field it may sit in.
+// Initializers: every element type from every field that may hold it.
 
 #include "models/onnx_tensor.h"
 
@@ -132,7 +132,7 @@ TEST_CASE("onnx_tensor/elements_that_share_bytes") {
     return read(tensor("t", type, {count},
                        [&](pbf_writer& writer) { writer.add_packed_int32(5, bytes.begin(), bytes.end()); }));
   };
-  // The first in the low bits; what follows the last element is not looked at.
+  // The first element is in the low bits; bits after the last are ignored.
   check_values<std::int8_t>(raw(i4, 3, {0x8F, 0xF7}), {-1, -8, 7});
   check_values<std::uint8_t>(raw(u4, 3, {0x8F, 0xF7}), {15, 8, 7});
   check_values<std::uint8_t>(raw(f4e2m1, 4, {0x8F, 0xF7}), {15, 8, 7, 15});
@@ -156,7 +156,7 @@ TEST_CASE("onnx_tensor/elements_that_share_bytes") {
 }
 
 TEST_CASE("onnx_tensor/alignment") {
-  // The same bytes at every offset: copied to where floats may lie.
+  // The same bytes at every offset: copied to aligned memory.
   std::vector<std::byte> storage(64);
   for (std::size_t offset = 0; offset < 8; ++offset) {
     const float values[2] = {3, 4};
@@ -204,7 +204,7 @@ TEST_CASE("onnx_tensor/refused") {
               unsupported, "segments");
   CHECK_ERROR(read(raw_tensor<float>("t", f32, {1}, {1}) + message([](pbf_writer& writer) { writer.add_float(4, 1); })),
               invalid_model, "both raw_data and typed data");
-  // A list cut off inside a number.
+  // A list truncated within a number.
   const std::string cut("\x80", 1);
   CHECK_ERROR(read(tensor("t", i64, {1}, [&](pbf_writer& writer) { writer.add_bytes(7, cut); })), invalid_model,
               "damaged number");

@@ -1,5 +1,5 @@
 #pragma once
-// Writes small ONNX files for tests, field by field, well-formed or not.
+// Writes small ONNX files for tests field by field, valid or not.
 
 #include <bit>
 #include <cstddef>
@@ -18,7 +18,7 @@ using protozero::pbf_writer;
 
 inline std::span<const std::byte> bytes_of(const std::string& text) { return std::as_bytes(std::span(text)); }
 
-/// Element types by ONNX's number.
+/// ONNX's numbers of element types.
 enum : int { f32 = 1, u8 = 2, i8 = 3, u16 = 4, i16 = 5, i32 = 6, i64 = 7, text = 8, boolean = 9, f16 = 10, f64 = 11 };
 inline constexpr int u32 = 12, bf16 = 16;
 inline constexpr int f8e4m3fn = 17, f8e5m2 = 19, u4 = 21, i4 = 22, f4e2m1 = 23, f8e8m0 = 24, u2 = 25, i2 = 26;
@@ -61,7 +61,7 @@ inline std::string tensor(std::string_view name, int type, const std::vector<std
   });
 }
 
-/// With raw_data made of `values` as they lie in memory.
+/// With raw_data: the bytes of `values`.
 template <typename T>
 std::string raw_tensor(std::string_view name, int type, const std::vector<std::int64_t>& dims,
                        const std::vector<T>& values) {
@@ -83,7 +83,7 @@ inline std::string node(std::string_view op, const std::vector<std::string>& inp
   });
 }
 
-/// An AttributeProto field of a NodeProto: its name and declared type (0: none), `value` adds the rest.
+/// An AttributeProto field of a NodeProto: its name and declared type (0: none); `value` adds the rest.
 inline void attribute(pbf_writer& node, std::string_view name, int type,
                       const std::function<void(pbf_writer&)>& value) {
   pbf_writer writer(node, 5);
@@ -111,7 +111,7 @@ inline std::string function(std::string_view domain, std::string_view name, cons
   });
 }
 
-/// The parts of a model, joined by bytes(). Each string is a finished message.
+/// The parts of a model, joined by bytes(). Each string is a complete message.
 struct ModelText {
   std::int64_t ir_version = 8;
   std::vector<std::pair<std::string, std::int64_t>> opsets{{"", 13}};

@@ -1,5 +1,5 @@
-// Our wire reader against Google's parser on every shared model: the same structs out of the same bytes. Built when
-// protoc and libprotobuf are there; the library itself needs neither.
+// Compares our wire reader with Google's parser on every shared model: the same structs from the same bytes. Built if
+// protoc and libprotobuf exist; the library itself needs neither.
 
 #include <doctest/doctest.h>
 
@@ -41,7 +41,7 @@ void compare(const OnnxTensor& ours, const onnx::TensorProto& theirs) {
   CHECK(ours.dims == std::vector<std::int64_t>(theirs.dims().begin(), theirs.dims().end()));
   CHECK(ours.external == (theirs.data_location() == onnx::TensorProto::EXTERNAL));
   if (ours.external || !dtype_of_onnx(ours.type)) return;
-  // Of elements that share bytes Google's parser gives the bytes; onnx_tensor_test.cpp takes them apart.
+  // For elements that share bytes Google's parser returns the bytes; onnx_tensor_test.cpp unpacks them.
   if (dtype_bits(*dtype_of_onnx(ours.type)) < 8) return;
   const Tensor tensor = to_tensor(ours, {});
   const std::string expected = elements(theirs);

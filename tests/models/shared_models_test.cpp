@@ -1,4 +1,4 @@
-// The acceptance models: damaged ones are refused in words, the ONNX project's "light" models compute what they should.
+// The acceptance models: damaged ones are refused with a message, the ONNX project's "light" models compute correctly.
 
 #include <doctest/doctest.h>
 

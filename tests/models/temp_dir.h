@@ -1,5 +1,5 @@
 #pragma once
-// A folder that goes away with its variable.
+// A folder that is removed with its variable.
 
 #include <stdlib.h>
 

@@ -1,4 +1,4 @@
-// .npy and .pb files, sound and damaged.
+// .npy and .pb files, valid and damaged.
 
 #include "lenslet/tensor_file.h"
 
@@ -84,7 +84,7 @@ TEST_CASE("tensor_file/npy_takes_the_place_of_what_was_there") {
   CHECK(fs::is_symlink(folder / "link.npy"));
   CHECK(fs::status(folder / "t.npy").permissions() == fs::perms::owner_all);
   CHECK(read_npy(folder / "t.npy").values<float>()[0] == 2);
-  float kept = 0;  // whoever had opened the old file still has it whole
+  float kept = 0;  // whoever opened the old file still has all of it
   before.read(before.bytes() - sizeof kept, std::as_writable_bytes(std::span(&kept, 1)));
   CHECK(kept == 1);
 
@@ -105,7 +105,7 @@ TEST_CASE("tensor_file/write_file_follows_links_and_keeps_what_files_have") {
     return std::string(std::istreambuf_iterator<char>(stream), {});
   };
   fs::create_directories(folder / "there/deep");
-  // To a file that is not there yet, by a link to a link: both stay.
+  // A link to a link to a missing file: both links stay.
   fs::create_symlink("deep/new", folder / "there/second");
   fs::create_symlink("there/second", folder / "first");
   for (const std::string words : {"one", "another"}) {
@@ -120,7 +120,7 @@ TEST_CASE("tensor_file/write_file_follows_links_and_keeps_what_files_have") {
   write_file(folder / "absolute", bytes("third"));
   CHECK(text(folder / "first") == "third");
   CHECK(text(folder / "old") == "another");
-  CHECK(fs::status(folder / "first").permissions() == fs::perms(04750));  // the owner is the same
+  CHECK(fs::status(folder / "first").permissions() == fs::perms(04750));  // setuid too: the owner is the same
   fs::create_symlink("round", folder / "round");
   CHECK_ERROR(write_file(folder / "round", bytes("x")), io, "round: cannot be written: Too many levels");
   // Paths that only look like a descriptor are not treated as one.
@@ -128,7 +128,7 @@ TEST_CASE("tensor_file/write_file_follows_links_and_keeps_what_files_have") {
     CHECK_ERROR(write_file(fs::path("/dev/fd/") / none, bytes("x")), io,
                 *none == 0 ? "Is a directory" : "No such file");
   CHECK_ERROR(write_file("/dev/fd/123456", bytes("x")), io, "Bad file descriptor");
-  // As many links as Linux follows, and one more.
+  // The maximum number of links in Linux, and one more.
   fs::create_directory(folder / "links");
   for (int i = 1; i <= 41; ++i) fs::create_symlink(fmt::format("{}", i - 1), folder / fmt::format("links/{}", i));
   write_file(folder / "links/40", bytes("far"));
@@ -145,7 +145,7 @@ TEST_CASE("tensor_file/write_file_follows_links_and_keeps_what_files_have") {
     struct stat status {};
     REQUIRE(::stat((folder / "empty").c_str(), &status) == 0);
     CHECK(status.st_uid == nobody);
-    // A file of everybody's in a folder that is ours alone is written where it is.
+    // A file owned by another user in a folder of ours is written in place.
     fs::permissions(folder / "there/deep/new", fs::perms(0666));
     fs::permissions(folder / ".", fs::perms(0755));
     REQUIRE(::seteuid(nobody) == 0);
@@ -160,7 +160,7 @@ TEST_CASE("tensor_file/write_file_follows_links_and_keeps_what_files_have") {
     CHECK(refused);
     CHECK(text(folder / "there/deep/new") == "in place");
     CHECK_FALSE(fs::exists(folder / "there/deep/newer"));
-    // In a folder where each may only replace what is his own, as in /tmp.
+    // In a folder where users may replace only their own files, like /tmp.
     fs::create_directory(folder / "all");
     fs::permissions(folder / "all", fs::perms(01777));
     write_file(folder / "all/ours", bytes("ours"));
@@ -176,7 +176,7 @@ TEST_CASE("tensor_file/write_file_follows_links_and_keeps_what_files_have") {
     CHECK(why == "");
     CHECK(text(folder / "all/ours") == "theirs");
   }
-  // Standard output that leads to a file: behind what is there, and what comes later stays.
+  // Standard output to a file: appends, and later output stays.
   std::FILE* const output = std::fopen((folder / "output").c_str(), "w");
   REQUIRE(output != nullptr);
   std::fputs("before ", output);
@@ -195,7 +195,7 @@ TEST_CASE("tensor_file/write_file_follows_links_and_keeps_what_files_have") {
     CHECK_FALSE(entry.path().filename().string().starts_with(".lenslet"));
 }
 
-// Then the old file stays whole, and nothing lies beside it.
+// Then the old file stays complete, and no other file remains.
 TEST_CASE("tensor_file/write_file_that_fails_half_way") {
   namespace fs = std::filesystem;
   const TempDir folder;
@@ -221,7 +221,7 @@ TEST_CASE("tensor_file/write_file_that_fails_half_way") {
     CHECK(fs::exists(file) == replaces);
   }
   CHECK(fs::file_size(folder / "old") == 3);
-  // The name of the new file beside it is too long, which its own is not.
+  // The temporary file's name would be too long, although its own is not.
   fs::path deep = folder.path();
   while (deep.string().size() < 4090 - 1)
     deep /= std::string(std::min<std::size_t>(200, 4090 - deep.string().size() - 1), 'd');
@@ -234,7 +234,7 @@ TEST_CASE("tensor_file/write_file_that_fails_half_way") {
 }
 
 TEST_CASE("tensor_file/writers_of_one_file_do_not_meet") {
-  // Processes and threads write the same file, of different lengths; who reads it finds one of them whole.
+  // Processes and threads write the same file with different lengths; readers find one of them complete.
   const TempDir folder;
   const std::filesystem::path file = folder / "shared";
   constexpr int writers = 4, rounds = 50;
@@ -284,7 +284,7 @@ TEST_CASE("tensor_file/npy_as_numpy_writes_it") {
   CHECK(contains(npy_header(DType::u8, Shape{4}), "(4,)"));
   CHECK(contains(npy_header(DType::i64, Shape{}), "()"));
   CHECK_ERROR(npy_header(DType::bf16, Shape{1}), unsupported, "bfloat16");
-  // It is filled up to the next multiple of 64, of whatever length it is.
+  // It is padded to the next multiple of 64, whatever its length.
   std::vector<std::int64_t> dims(8, 1);
   for (std::size_t more = 0; more < 128; dims[++more % 8] *= 10) {
     const std::string header = npy_header(DType::f32, Shape(dims));
@@ -362,7 +362,7 @@ TEST_CASE("tensor_file/npy_refused") {
   CHECK_ERROR(write_npy(folder / "no/such/t.npy", Tensor(DType::f32, Shape{1})), io, "cannot be written");
 }
 
-// Where a header may be and end, to the byte.
+// Limits of a header's position and length, to the byte.
 TEST_CASE("tensor_file/npy_headers_at_their_limits") {
   const TempDir folder;
   const std::string dict = "{'descr': '|u1', 'fortran_order': False, 'shape': (1,), }";

@@ -1,4 +1,4 @@
-// Hostile bytes: each must be an Error, none a huge allocation or a read beyond the end.
+// Hostile bytes: each must give an Error, never a huge allocation or a read beyond the end.
 
 #include <doctest/doctest.h>
 
@@ -38,10 +38,10 @@ TEST_CASE("wire/damage") {
   CHECK_ERROR(load(chars({0x0B, 0x0C})), invalid_model, "impossible field tag");
   CHECK_ERROR(load(chars({0xFF, 0xFF, 0xFF, 0xFF, 0x0F})), invalid_model, "impossible field tag");
   CHECK_ERROR(load(chars({0x80, 0x80, 0x80, 0x80, 0x10})), invalid_model, "over-long field tag");
-  // Fields that are not read, cut off.
+  // Unknown fields, truncated.
   for (const auto& cut : {chars({0x10, 0x80}), chars({0x11, 1, 2, 3}), chars({0x15, 1, 2})})
     CHECK_ERROR(load(cut), invalid_model, "field 2 cut off in ModelProto");
-  // Cut off in a tag, a number and a length; a length of 2^32 + 1 must not be taken for 1.
+  // Truncated in a tag, a number and a length; a length of 2^32 + 1 must not be read as 1.
   CHECK_ERROR(load(chars({0x88})), invalid_model, "cut off");
   CHECK_ERROR(load(chars({0x08})), invalid_model, "damaged number");
   CHECK_ERROR(load(chars({0x3A, 0x80})), invalid_model, "damaged length");
@@ -59,7 +59,7 @@ TEST_CASE("wire/damaged_attributes") {
   };
   const std::string tensor = chars({0x2A, 0}), graph = chars({0x32, 2, 0x12, 0});
   CHECK_ERROR(with(chars({0x15, 1, 2})), invalid_model, "field 2 cut off in AttributeProto");
-  // A number where a float belongs, and other than that.
+  // A wrong wire type in place of a float, and others.
   CHECK_ERROR(with(chars({0x10, 1})), invalid_model, "field 2 of wire type 0 where 5 belongs in AttributeProto");
   CHECK_ERROR(with(chars({0x1D, 0, 0, 0, 0})), invalid_model, "field 3 of wire type 5 where 0 belongs");
   CHECK_ERROR(with(chars({0x3D, 0, 0, 0})), invalid_model, "field 7 cut off");
@@ -100,7 +100,7 @@ TEST_CASE("wire/every_truncation_of_a_model_is_an_error") {
   CHECK(load(whole).nodes.size() == 1);
   for (std::size_t length = 0; length < whole.size(); ++length) {
     CAPTURE(length);
-    // Cut where a field of the model ends, the rest may still be a model without opset imports: an Error as well.
+    // Truncated at a field's end, the rest may still be a model, but without opset imports: an Error as well.
     CHECK_ERROR(load(whole.substr(0, length)), invalid_model, "");
   }
 }
@@ -189,7 +189,7 @@ TEST_CASE("wire/unknown_fields_are_skipped") {
 
 namespace {
 
-/// `text`, a message of that kind, with fields that no version has in it and in all that is within, before and behind.
+/// `text`, a message of that kind, with unknown fields inserted in it and in all nested messages, before and after.
 std::string with_unknown_fields(const std::string& text, const std::string& kind) {
   struct Inner {
     const char* outer;
@@ -203,7 +203,7 @@ std::string with_unknown_fields(const std::string& text, const std::string& kind
       {"value", 2, "type"},    {"type", 1, "tensor type"}, {"tensor type", 2, "shape"},   {"shape", 1, "dimension"},
       {"function", 7, "node"}, {"function", 9, "import"},  {"function", 11, "attribute"}, {"tensor", 13, "entry"}};
   const std::string unknown = message([&](pbf_writer& writer) {
-    if (kind == "type") return writer.add_string(6, "IMAGE");  // anything else says that it is another type
+    if (kind == "type") return writer.add_string(6, "IMAGE");  // anything else would say that it is another type
     writer.add_string(1000, "from the future");
     writer.add_fixed64(1001, 1);
     writer.add_fixed32(1002, 1);
@@ -261,7 +261,7 @@ TEST_CASE("wire/unknown_fields_are_skipped_in_every_message") {
 }
 
 TEST_CASE("wire/deeply_nested_subgraphs_are_not_entered") {
-  // Graphs in attributes of nodes of graphs ... 20000 deep: those of If are read a few deep, others not at all.
+  // Graphs in attributes of nodes of graphs ... 20000 deep: those of If are read to a small depth, others not at all.
   const auto nested = [](const std::string& op) {
     std::string inner;
     for (int depth = 0; depth < 20000; ++depth) {
@@ -289,7 +289,7 @@ TEST_CASE("names/what_may_be_a_name") {
   CHECK_ERROR(checked_name("a\nb", "a node"), invalid_model, "control character");
   CHECK_ERROR(checked_name(std::string_view("a\0b", 3), "a node"), invalid_model, "control character");
   CHECK_ERROR(checked_name("\x7f", "a node"), invalid_model, "control character");
-  // The first and last of every length, and on both sides of what is no character.
+  // The first and last code of every length, and both sides of the ranges that are no characters.
   for (const char* good : {"\xc2\x80", "\xdf\xbf", "\xe0\xa0\x80", "\xed\x9f\xbf", "\xee\x80\x80", "\xef\xbf\xbf",
                            "\xf0\x90\x80\x80", "\xf4\x8f\xbf\xbf", " ", "~", ""})
     CHECK(checked_name(good, "a node") == good);

@@ -59,7 +59,7 @@ TEST_CASE("attributes/unknown_is_refused_by_name") {
   CHECK(message_of([&] { reader.finish(); }).find("'surprise'") != std::string::npos);
 }
 
-// The last value that is taken and the first that is not, on either side.
+// The extreme accepted values and the first refused ones, on both sides.
 TEST_CASE("attributes/numbers_are_taken_to_their_limits_and_not_beyond") {
   using Ints = std::vector<std::int64_t>;
   constexpr std::int64_t large = std::int64_t{1} << 30, none = -1;
@@ -85,7 +85,7 @@ TEST_CASE("attributes/numbers_are_taken_to_their_limits_and_not_beyond") {
   struct Row {
     const test::OpCase& c;
     const char* name;
-    Ints others;  ///< the list's other entries; {none}: it is a number
+    Ints others;  ///< the list's other entries; {none}: a number
     const char* says;
     std::int64_t least, most;
   };
@@ -135,7 +135,7 @@ TEST_CASE("attributes/numbers_are_taken_to_their_limits_and_not_beyond") {
     CHECK_FALSE(refused(row.most));
     CHECK(refused(row.most + 1));
     if (row.others == Ints{none}) continue;
-    // Lists of another length.
+    // Lists of a wrong length.
     CHECK(refusal(Ints(row.others.size() + 1, row.least)) == "");
     CHECK(refusal(Ints(row.others.size(), row.least)) != "");
     CHECK(refusal(Ints(row.others.size() + 2, row.least)) != "");

@@ -1,4 +1,4 @@
-// Axis maps by themselves; those of the operators are held against what they compute (op_meaning.h).
+// Axis maps by themselves; op_meaning.h compares those of the operators with computed results.
 
 #include "ops/core/axis_map.h"
 
@@ -14,13 +14,13 @@ namespace {
 
 constexpr int none = AxisMap::none;
 
-/// The axes that are followed, by axis of an output of `rank`.
+/// The followed input axis of each axis of an output of `rank`.
 std::vector<int> followed(const AxisMap& map, std::size_t input, int rank) {
   const auto& axes = map.inputs.at(input).axis;
   return {axes.begin(), axes.begin() + rank};
 }
 
-/// Where one position of the input is read by all of the output's.
+/// Whether one position of the input is read by all positions of the output's axis.
 std::vector<bool> stretched(const AxisMap& map, std::size_t input, int rank) {
   const auto& axes = map.inputs.at(input).stretched;
   return std::vector<bool>(axes.begin(), axes.begin() + rank);
@@ -59,7 +59,7 @@ TEST_CASE("axis_map/axes_that_are_kept") {
   CHECK(followed(others, 0, 5) == std::vector<int>{0, none, 2, 3, none});
 }
 
-// A product's rows are read by all columns and its columns by all rows, but neither would be stretched: only batches.
+// A product's rows are read by all columns and its columns by all rows, but only batches can be broadcast.
 TEST_CASE("axis_map/products_are_not_elementwise") {
   const auto matmul = make_op("MatMul", "", {}, 2);
   CHECK(matmul->elementwise_inputs() == 0);
@@ -80,8 +80,8 @@ TEST_CASE("axis_map/products_are_not_elementwise") {
   CHECK(stretched(of_images, 0, 4) == std::vector<bool>{false, false, false, true});
   CHECK(followed(of_images, 1, 4) == std::vector<int>{none, none, none, 1});
   CHECK(stretched(of_images, 1, 4) == std::vector<bool>{true, true, true, false});
-  // Neither can be written on moved axes as an elementwise operator can.
+  // Neither can be moved to other axes like an elementwise operator.
   const int moved[] = {0, 2, 3, 1};
   CHECK_FALSE(einsum->permuted(moved, images));
-  CHECK_FALSE(matmul->permuted(moved, images));  // the matrix is not known
+  CHECK_FALSE(matmul->permuted(moved, images));  // the matrix is not constant
 }

@@ -40,7 +40,7 @@ struct Shapes {
 };
 
 // Same, scalar, per channel, per image and channel, per column, per channel and row or column, lower rank, both sides
-// repeated, more than 4 dimensions, long enough for two threads, empty.
+// broadcast, more than 4 dimensions, long enough for two threads, empty.
 const Shapes shapes[] = {
     {{2, 3, 5, 7}, {2, 3, 5, 7}},
     {{2, 3, 5, 7}, {}},
@@ -72,7 +72,7 @@ TEST_CASE("binary/broadcast_as_numpy_does") {
       if (!types.contains(DType::f32)) continue;
       if (std::string_view(op) == "PRelu" && !(broadcast_shapes(s.a, s.b) == s.a)) continue;
       const Tensor a = random_f32(s.a, seed++), b = random_of(DType::f32, s.b, seed++, 0.5, 3);
-      // One operation is the exact result rounded once; Mean rounds twice.
+      // One operation gives the exact result rounded once; Mean rounds twice.
       const double tolerance = std::string_view(op) == "Mean" ? 3e-7 : 0;
       check_op({.op = op, .opset = opset, .inputs = {a, b}, .maybe_constant = {1}, .tolerance = tolerance});
       check_op({.op = op, .opset = opset, .inputs = {a, b}, .constant = {0}, .tolerance = tolerance});
@@ -266,7 +266,7 @@ TEST_CASE("binary/variants") {
               {.op = "Mod", .attributes = signs(fmod), .inputs = {a, b}, .maybe_constant = {1}, .tolerance = 3e-7});
       }
     }
-  // The rest is exact, whatever the quotient.
+  // The remainder is exact, however large the quotient.
   for (const float scale : {1.0F, 0x1p20F, 0x1p27F, 0x1p60F, 0x1p-130F}) {
     Tensor a = random_f32({1000}, 3), b = random_f32({1000}, 4);
     for (float& value : a.values<float>()) value *= scale;

@@ -8,13 +8,13 @@
 
 namespace lenslet::test {
 
-/// Memory whose bytes begin as `poison`, NaN in every floating-point type, between guards that are NaN in float32 and
-/// float64, too: what a kernel reads outside and uses shows in its result, what it writes outside shows in intact().
+/// Memory poisoned with NaN (in every floating-point type) between guards that are NaN in float32 and float64. A kernel
+/// that reads outside and uses the value shows in its result, one that writes outside in intact().
 class Block {
  public:
   static constexpr std::size_t guard_bytes = 256;
   static constexpr auto poison = std::byte{0xFF};
-  /// Byte `i` of a guard, counted from anywhere in steps of four.
+  /// Byte `i` of a guard, counted from any multiple of four.
   static constexpr std::byte guard(std::size_t i) {
     return std::byte{static_cast<unsigned char>(i % 4 < 2 ? 0xA5 : 0xFF)};
   }
@@ -26,11 +26,11 @@ class Block {
 
   std::size_t bytes() const { return bytes_; }
   virtual std::byte* data() = 0;
-  /// bytes() of the host's memory into the block.
+  /// Copies bytes() from the host's memory into the block.
   virtual void write(const void* host) = 0;
   /// The block's bytes, after everything queued on its device.
   virtual std::vector<std::byte> read() = 0;
-  /// Whether the guards are as they were made.
+  /// Whether the guards are unchanged.
   virtual bool intact() = 0;
 
  private:
@@ -40,7 +40,7 @@ class Block {
 /// On the host.
 class HostBlock final : public Block {
  public:
-  /// `beyond`: offset in bytes of data() from an address of that alignment.
+  /// `beyond`: offset in bytes of data() from an aligned address.
   explicit HostBlock(std::size_t bytes, std::size_t alignment = 64, std::size_t beyond = 0);
   std::byte* data() override { return begin_ + guard_bytes; }
   void write(const void* host) override;

@@ -1,4 +1,4 @@
-// The rule by which kernels are chosen (docs/conv-choice.md), on kernels that offer what a test wants.
+// The rule that chooses kernels (docs/conv-choice.md), with fake kernels that offer what a test needs.
 
 #include "ops/core/choose.h"
 #include "tests/expect_error.h"
@@ -16,7 +16,7 @@ namespace {
 constexpr Format nchw = formats::nchw, nhwc = formats::nhwc;
 const TensorType image{DType::f32, {1, 16, 32, 32}};
 
-/// An offer for one input and one output of `image`'s type: by estimate and format.
+/// A candidate for one input and one output of `image`'s type, with its estimate and format.
 struct Offered {
   double us = 0;
   Format format = nhwc;
@@ -59,7 +59,7 @@ const DeviceProfile& one_core() {
 }
 const Target target{.device = reference_gpu()}, on_cpu{.device = one_core()};
 
-/// The node that is decided: an operator on one image.
+/// The node to choose for: an operator on one image.
 const Problem& node() {
   static const InputInfo input{.present = true, .type = image};
   static const Problem problem(make_op("Relu", "", {}, 1), {&input, 1});
@@ -76,7 +76,7 @@ std::string refusal(const std::deque<FakeKernel>& kernels, std::string_view forc
   return refusal_of(ErrorKind::unsupported, [&] { (void)choose(kernels, forced); });
 }
 
-/// What conversions of the node's input and output cost: those of a kernel that wants nchw.
+/// Cost of converting the node's input and output for a kernel that needs nchw.
 double both_conversions_us() {
   return conversion_us(nhwc, nchw, image, target) + conversion_us(nchw, nhwc, image, target);
 }
@@ -108,7 +108,7 @@ TEST_CASE("choose/conversions_cost_where_bytes_move") {
   CHECK(neighbours(nhwc, nhwc, input_bit(0)) == conversion_us(nchw, nhwc, image, target));
   CHECK(neighbours(nhwc, nchw, input_bit(0)) == doctest::Approx(both_conversions_us()));
   padded.order = Format::Order::row_major;
-  CHECK(neighbours(padded, nhwc) > neighbours(nchw, nhwc));  // the halo is a step of its own
+  CHECK(neighbours(padded, nhwc) > neighbours(nchw, nhwc));  // the halo takes a step of its own
 }
 
 TEST_CASE("choose/plain_conversions_are_left_out_on_the_cpu") {

@@ -12,10 +12,10 @@ namespace lenslet::test {
 namespace {
 
 constexpr const char* conv_rows[] = {
-    // Several pieces of an image that begin within its lines (im2col_nchw): lines of 29 with pads, of 150 without.
+    // Several pieces of an image that begin within lines (im2col_nchw): lines of 29 with pads, of 150 without.
     "2x40x31x29 -> 8, 3x3 s1 p1 g1 +bias +residual",
     "1x6x9x150 -> 10, 3x3 s2x1 p1 g1 +bias",
-    // 1x1 with few filters (few_filters): threads of a pixel that all have channels and not, and several turns each.
+    // 1x1 with few filters (few_filters): a pixel's threads all with channels and not, several rounds each.
     "3x4x9x7 -> 1, 1x1 s1 p0 g1",
     "1x12x31x17 -> 3, 1x1 s1 p0 g1 +bias +relu",
     "1x24x13x10 -> 6, 1x1 s1 p0 g1 +residual",
@@ -36,12 +36,12 @@ constexpr const char* conv_rows[] = {
     "1x7x9x11 -> 3, 1x1 s3x4 p0 g1",
     "1x13x5x6 -> 7, 1x1 s1 p1 g1 +bias +relu",
     "1x256x7x7 -> 64, 1x1 s1 p0 g1 +bias +hard_swish",
-    // Few pixels, side by side in an image: eight, and one more.
+    // Few pixels, adjacent in an image: eight, and one more.
     "2x24x2x2 -> 12, 1x1 s1 p0 g1 +bias +hard_swish",
     "1x17x2x3 -> 9, 1x1 s1 p0 g1 +relu",
     "3x12x1x3 -> 5, 1x1 s1 p0 g1 +bias",
     "2x12x3x2 -> 8, 1x1 s2 p0 g1 +bias",
-    // One line, of the image and of the output, which sees padding alone.
+    // One line in the image and in the output, which reads only padding.
     "1x6x1x9 -> 5, 1x1 s4x1 p2,1,1,0 g1 +bias",
 
     // 2x2: even filters, one-sided pads.
@@ -71,11 +71,11 @@ constexpr const char* conv_rows[] = {
     "1x13x17x19 -> 7, 3x3 s3x1 p1,0,0,2 g1",
     "2x7x21x20 -> 16, 3x3 s4x3 p0 g1 +bias",
     "1x16x15x16 -> 15, 3x3 s1 p2 g1 d2 +bias",
-    // Phases of unequal numbers of tiles, and more of them than outputs (winograd on the CPU).
+    // Phases with different numbers of tiles, and more phases than outputs (winograd on the CPU).
     "2x9x19x14 -> 24, 3x3 s1 p2x3 g1 d2x3 +residual",
     "1x24x5x12 -> 16, 3x3 s1 p6x4 g1 d6x4 +silu",
     "1x3x19x17 -> 7, 3x3 s2x1 p3,1,2,2 g1 d3x2",
-    // Most taps meet padding, some nothing else: images in pairs (kn2col), groups, strides.
+    // Most taps read padding, some only padding: images in pairs (kn2col), groups, strides.
     "3x4x14x14 -> 560, 3x3 s1 p6 g1 d6 +bias +hard_swish",
     "2x10x9x7 -> 6, 5x3 s2x3 p10x4 g2 d5x4 +relu",
 
@@ -87,7 +87,7 @@ constexpr const char* conv_rows[] = {
     "1x3x61x67 -> 64, 7x7 s2 p3 g1 +bias +relu",
     "1x1x7x7 -> 3, 7x7 s1 p0 g1",
 
-    // 5x5 and 7x7 of stride 1 (Winograd): no pads to 3, partial tiles, one output alone, channels that are odd.
+    // 5x5 and 7x7 with stride 1 (Winograd): pads from 0 to 3, partial tiles, a single output, odd channels.
     "1x8x5x5 -> 5, 5x5 s1 p0 g1 +bias",
     "2x16x13x15 -> 17, 5x5 s1 p0 g1 +residual +relu",
     "1x21x9x11 -> 32, 5x5 s1 p1,3,2,0 g1 +silu",
@@ -109,8 +109,8 @@ constexpr const char* conv_rows[] = {
     "2x6x7x9 -> 15, 3x3 s2 p1 g3",
     "1x32x6x7 -> 16, 1x1 s1 p0 g2 +bias +relu",
     "1x26x5x5 -> 4, 5x5 s1 p2 g2 +residual",
-    // Groups of few channels (direct_lines): several a vector of 16 or 8 lanes, the last in part, one of more than
-    // that; lines of one block and of several, with and without columns beside the image.
+    // Groups of few channels (direct_lines): several in a vector of 16 or 8 lanes, the last partial, one larger than a
+    // vector; lines of one block and of several, with and without columns beside the image.
     "2x32x14x15 -> 32, 3x3 s1 p1 g8 +residual",
     "1x24x7x7 -> 24, 3x3 s1 p1 g3 +silu",
     "1x20x9x29 -> 20, 3x3 s1 p0,2,1,0 g5 +bias",
@@ -122,8 +122,8 @@ constexpr const char* conv_rows[] = {
     "1x64x9x9 -> 64, 5x5 s1 p2 g16 +bias",
     "1x40x6x9 -> 40, 1x7 s1 p0x3 g5 +residual",
 
-    // Lines, long windows and upright images (direct_rows, depthwise of any width): parts of a row, sums in parts, the
-    // phases of a stride, windows larger than the image, few of whose taps lie in it for neighbours at once.
+    // Lines, long windows and thin images (direct_rows, depthwise of any width): partial rows, partial sums, phases of
+    // a stride, windows larger than the image, few of whose taps are inside for adjacent outputs.
     "1x1x1x900 -> 3, 1x300 s1x2 p0,7,0,5 g1 +bias",
     "1x1x9x600 -> 1, 2x70 s1 p0 g1 d1x3 +hard_swish",
     "2x3x70x4 -> 6, 9x2 s3x1 p4,1,3,0 g3 d2x1 +residual +silu",
@@ -133,8 +133,8 @@ constexpr const char* conv_rows[] = {
     "1x40x2x33 -> 40, 2x9 s1 p1,4,0,4 g40 +residual",
     "1x21x1x4000 -> 21, 1x3 s1 p0x1 g21",
 
-    // Groups in eights of channels (grouped_mma, grouped_tf32), of 4, 8, 12, 16, 24, 32, 48 and 64: tiles and blocks
-    // of channels in part, windows that begin at every second and third column.
+    // Groups in multiples of eight channels (grouped_mma, grouped_tf32), of 4, 8, 12, 16, 24, 32, 48 and 64: partial
+    // tiles and blocks of channels, windows that begin at every second and third column.
     "2x72x9x17 -> 72, 3x3 s1 p1 g18 +residual",
     "1x72x18x35 -> 72, 3x3 s2 p1 g9",
     "1x48x9x18 -> 48, 3x3 s1 p1 g4 +silu",
@@ -147,7 +147,7 @@ constexpr const char* conv_rows[] = {
     "2x128x7x9 -> 128, 3x3 s2 p1 g2",
     "1x32x9x40 -> 32, 3x5 s1x3 p1 g4",
 
-    // First layers (stem): one to four channels, windows that begin at odd elements, filters beside a block.
+    // First layers (stem): one to four channels, windows that begin at odd elements, a partial block of filters.
     "2x1x19x33 -> 40, 3x3 s1 p1 g1 +bias +silu",
     "1x2x9x17 -> 65, 3x3 s2x1 p1 g1 +relu",
     "1x4x16x32 -> 96, 4x4 s4 p0 g1 +bias",
@@ -181,7 +181,7 @@ constexpr const char* conv_rows[] = {
     "1x44x9x9 -> 44, 3x3 s2 p1 g44",
 };
 
-/// Squeeze-and-excite branches of EfficientNet-B0 and MobileNetV3: a pixel an image.
+/// Squeeze-and-excite branches of EfficientNet-B0 and MobileNetV3: one pixel an image.
 constexpr std::pair<int, int> squeezes[] = {{32, 8}, {8, 32}, {1152, 48}, {480, 120}};
 
 constexpr const char* activations[] = {"relu", "clip(-0.5,0.75)", "leaky_relu(0.1)",      "sigmoid",
@@ -219,7 +219,7 @@ std::vector<ConvCase> read_cases() {
   for (const auto& [c, k] : squeezes)
     for (const int n : {1, 4})
       add(fmt::format("{}x{}x1x1 -> {}, 1x1 s1 p0 g1 +bias +{}", n, c, k, k < c ? "silu" : "sigmoid"));
-  // Every activation, on a problem for the dense algorithms, one of channels in eights and one for depthwise.
+  // Every activation, on a dense problem, one with channels in multiples of eight and a depthwise one.
   for (const char* const activation : activations)
     for (const char* const of :
          {"2x19x9x10 -> 19, 3x3 s1 p1 g1", "2x24x9x10 -> 72, 3x3 s1 p1 g1", "2x19x9x10 -> 19, 3x3 s1 p1 g19"})

@@ -1,5 +1,5 @@
 #pragma once
-// Awkward convolution problems, as data: for the tests of all algorithms.
+// Awkward convolution problems for the tests of all algorithms.
 
 #include <string>
 #include <vector>
@@ -15,7 +15,7 @@ struct ConvCase {
 
 const std::vector<ConvCase>& conv_cases();
 
-/// Rows that parse_conv reads.
+/// Problems from texts for parse_conv.
 std::vector<ConvProblem> convs(const std::vector<std::string>& rows);
 
 }  // namespace lenslet::test

@@ -34,7 +34,7 @@ Tensor normal(const Shape& shape, double deviation, std::mt19937& random, bool r
 
 ConvData make_conv_data(const ConvProblem& p, std::mt19937& random) {
   ConvData data;
-  // Inputs as networks have them: after a ReLU, or symmetric. Filters keep the output's scale near one.
+  // Inputs as in networks: after a ReLU, or symmetric. The filters keep the output's magnitude near one.
   const bool rectified = (random() & 1U) != 0;
   const double terms = static_cast<double>(p.group_c() * p.r * p.s);
   data.x = normal({p.n, p.c, p.h, p.w}, rectified ? 1.4 : 1.0, random, rectified).to_dtype(p.x_storage);
@@ -120,7 +120,7 @@ ConvProblem random_problem(std::mt19937& random) {
   for (;;) {
     ConvGeometry geometry;
     const std::int64_t kind = draw(0, 3);  // depthwise, grouped, dense
-    const bool plain = draw(0, 1) == 0;    // what Winograd takes
+    const bool plain = draw(0, 1) == 0;    // accepted by Winograd
     const std::int64_t group_c = kind == 0 ? 1 : kind == 1 ? one_of({2, 3, 4, 4, 8, 8, 16, 20}) : draw(1, 40);
     geometry.groups = kind == 0 ? draw(1, 40) : kind == 1 ? draw(1, 9) : 1;
     const std::int64_t c = geometry.groups * group_c;

@@ -58,7 +58,7 @@ TEST_CASE("conv_problem/dilation") {
 }
 
 TEST_CASE("conv_problem/auto_pad") {
-  // 6 wide, filter 3, stride 2: out 3, 5 + 2 - 6 = 1 pad, which upper puts at the end and lower at the begin.
+  // 6 wide, filter 3, stride 2: out 3, 5 + 2 - 6 = 1 pad; upper puts it at the end and lower at the beginning.
   const ConvProblem upper = resolve_conv({1, 1, 6, 6}, {1, 1, 3, 3}, geometry({2, 2}, {}, AutoPad::same_upper));
   CHECK(upper.p == 3);
   CHECK(upper.pad_top == 0);
@@ -76,13 +76,13 @@ TEST_CASE("conv_problem/auto_pad") {
   CHECK(valid.p == 3);
   CHECK(valid.q == 3);
   CHECK(!valid.padded());
-  // Dilation counts.
+  // Dilation is included.
   const ConvProblem dilated =
       resolve_conv({1, 1, 9, 9}, {1, 1, 3, 3}, geometry({1, 1}, {}, AutoPad::same_lower, {2, 3}));
   CHECK(dilated.p == 9);
   CHECK(dilated.pad_top == 2);
   CHECK(dilated.pad_left == 3);
-  // Explicit pads beside auto_pad: fine when they say the same.
+  // Explicit pads beside auto_pad are valid if both agree.
   CHECK(resolve_conv({1, 1, 6, 6}, {1, 1, 3, 3}, geometry({1, 1}, {1, 1, 1, 1}, AutoPad::same_upper)).p == 6);
   check_error(ErrorKind::invalid_model, "contradict auto_pad", [] {
     resolve_conv({1, 1, 6, 6}, {1, 1, 3, 3}, geometry({1, 1}, {2, 2, 2, 2}, AutoPad::same_upper));
@@ -154,7 +154,7 @@ TEST_CASE("conv_problem/overflow") {
   };
   limit(geometry({1, 1}, {huge, 0, 0, 0}));
   limit(geometry({1, 1}, {0, huge / 2, 0, huge / 2 + 1}));
-  limit(geometry({1, 1}, {0, huge / 4, 0, huge / 4}));  // countable by itself, not as a tensor
+  limit(geometry({1, 1}, {0, huge / 4, 0, huge / 4}));  // countable alone, but not as a tensor
   limit(geometry({1, 1}, {}, AutoPad::notset, {huge, 1}));
   limit(geometry({1, 1}, {}, AutoPad::same_upper, {1, huge}));
   // A huge stride is harmless.
@@ -162,11 +162,11 @@ TEST_CASE("conv_problem/overflow") {
   const ConvProblem cut = resolve_conv({1, 3, 8, 9}, {8, 3, 1, 1}, geometry({huge, huge}, {1, 0, 0, 2}, {}, {huge, 5}));
   CHECK(cut.p == 1);
   CHECK(cut.q == 1);
-  CHECK(cut.stride_h == 9);  // the padded height: nothing below overflows
+  CHECK(cut.stride_h == 9);  // the padded height: no later overflow
   CHECK(cut.stride_w == 11);
   CHECK(cut.dilation_h == 1);  // of a single tap
   CHECK(cut.dilation_w == 1);
-  // A batch of nothing is counted as well.
+  // An empty batch is counted as well.
   check_error(ErrorKind::limit, "", [] { resolve_conv({0, 1, huge, huge}, {1, 1, 1, 1}, {}); });
 }
 
@@ -201,16 +201,16 @@ TEST_CASE("conv_op/outer_taps_that_meet_nothing_but_zeros_can_go") {
   struct Row {
     Shape x, w;
     Integers strides, dilations, pads;
-    Integers begins, ends;  ///< of the taps that stay, by hand; empty: all do
+    Integers begins, ends;  ///< of the remaining taps, by hand; empty: all remain
   };
   const Row rows[] = {
       {{1, 2, 2, 3}, {3, 2, 5, 5}, {1, 1}, {1, 1}, {2, 2, 2, 2}, {1, 0}, {4, 5}},
       {{2, 2, 4}, {3, 2, 7}, {1}, {1}, {6, 3}, {}, {}},
-      {{1, 2, 3}, {3, 2, 3}, {4}, {1}, {2, 2}, {}, {}},  // the middle one alone is idle
+      {{1, 2, 3}, {3, 2, 3}, {4}, {1}, {2, 2}, {}, {}},  // only the middle one is unused
       {{1, 2, 3}, {3, 2, 3}, {4}, {1}, {3, 3}, {0}, {2}},
       {{1, 2, 3}, {3, 2, 3}, {1}, {4}, {4, 4}, {1}, {2}},
-      {{1, 2, 3}, {3, 2, 3}, {1}, {4}, {3, 5}, {0}, {2}},  // fewer zeros before than the first tap would take along
-      {{1, 1, 2}, {2, 1, 2}, {9}, {1}, {4, 4}, {1}, {2}},  // both: one has to stay
+      {{1, 2, 3}, {3, 2, 3}, {1}, {4}, {3, 5}, {0}, {2}},  // fewer leading zeros than removing the first tap would take
+      {{1, 1, 2}, {2, 1, 2}, {9}, {1}, {4, 4}, {1}, {2}},  // both: one must remain
       {{1, 2, 6}, {2, 2, 3}, {2}, {1}, {0, 0}, {}, {}},
       {{1, 1, 1, 3, 3}, {2, 1, 3, 3, 3}, {1, 1, 1}, {1, 1, 1}, {1, 1, 1, 1, 1, 1}, {1, 0, 0}, {2, 3, 3}},
       {{1, 1, 3, 3, 2}, {2, 1, 3, 3, 3}, {1, 1, 2}, {1, 1, 1}, {1, 1, 1, 1, 1, 2}, {}, {}},

@@ -1,5 +1,5 @@
-// Every CPU convolution algorithm on every problem of conv_cases.cpp, against the double-precision oracle. An algorithm
-// that is added to ops/conv/rows.cpp is tested here without a change.
+// Every CPU convolution algorithm on every problem of conv_cases.cpp, compared with the double-precision oracle. An
+// algorithm added to ops/conv/rows.cpp is tested without a change here.
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
@@ -28,7 +28,7 @@ namespace lenslet::test {
 namespace {
 
 constexpr int threads = 3;
-/// All but "planes", which is for 3-D alone: volume_test.cpp.
+/// All except "planes", which is for 3-D only: volume_test.cpp.
 std::vector<const Kernel*> planar_algorithms() {
   std::vector<const Kernel*> list;
   for (const Kernel* algorithm : kernels_of("Conv", DeviceKind::cpu))
@@ -36,7 +36,7 @@ std::vector<const Kernel*> planar_algorithms() {
   return list;
 }
 
-// One function for all cases: its registered name "conv/problem/PROBLEM" says what to do.
+// One function for all cases; its registered name "conv/problem/PROBLEM" selects the problem.
 void run_named_case() {
   const std::string_view name = doctest::getContextOptions()->currentTest->m_name;
   const std::string_view problem = name.substr(name.rfind('/') + 1);
@@ -76,7 +76,7 @@ TEST_CASE("conv/cases/unique_names") {
   for (const ConvCase& c : conv_cases()) CHECK_MESSAGE(names.insert(c.name).second, c.name);
 }
 
-/// Of conv_cases(), with known filters: an algorithm that refuses more than it did passes all the same.
+/// With constant filters: the other tests pass even if an algorithm refuses more than before.
 TEST_CASE("conv/cases/each_algorithm_takes_as_many_as_it_did") {
   const std::map<std::string_view, int> expected = {{"depthwise", 45},      {"direct", 165},      {"direct_lines", 113},
                                                     {"direct_packed", 165}, {"direct_rows", 165}, {"im2col", 165},
@@ -100,7 +100,7 @@ TEST_CASE("conv/computed_filters_are_read_as_they_lie") {
   CHECK(chosen({1, 64, 128, 128}, {64, 64, 1, 1}) == "im2col_nchw");
 }
 
-// Filters are prepared once for all plans that give them the same key.
+// Filters are packed once for all plans with the same key.
 TEST_CASE("conv/filters_of_other_scales_have_another_key") {
   const ConvProblem p = parse_conv("1x16x9x9 -> 16, 3x3 s1 p1 g1");
   const Tensor w = random_f32({16, 16, 3, 3}, 1);
@@ -122,7 +122,7 @@ TEST_CASE("conv/filters_of_other_scales_have_another_key") {
     }
 }
 
-// Of the last row and column of odd sizes nothing is stored.
+// The last row and column of odd sizes are dropped.
 TEST_CASE("conv/max_pool/winograd_stores_maxima_of_sums_in_order") {
   const Activation relu{Activation::Kind::relu, 0, 0}, relu6{Activation::Kind::clip, 0, 6};
   const unsigned seed = random_seed();

@@ -1,5 +1,4 @@
-// ConvTranspose: phases of any stride, dilation and pad against the definition, which adds each product where it
-// belongs.
+// ConvTranspose: phases of any stride, dilation and pad compared with the definition, which scatters each product.
 
 #include <doctest/doctest.h>
 
@@ -21,7 +20,7 @@ namespace {
 using Ints = std::vector<std::int64_t>;
 using Text = std::string;
 
-constexpr double tolerance = 2e-5;  ///< of Winograd's, which may compute a phase; the kernel states less for the rest
+constexpr double tolerance = 2e-5;  ///< Winograd's, for phases; the rest states less
 
 OpCase transposed(Shape x, Shape w, AttributeList attributes, bool bias = true) {
   std::int64_t groups = 1;
@@ -141,7 +140,7 @@ TEST_CASE("conv_transpose/epilogue") {
 }
 
 TEST_CASE("conv_transpose/no_zeros_are_multiplied") {
-  // Strides beyond the window: what no tap reaches is the bias, whatever x holds.
+  // Strides beyond the window: outputs without a tap equal the bias, whatever x contains.
   OpCase c = transposed({1, 1, 2, 2}, {1, 1, 2, 2}, {{"strides", Ints{3, 3}}});
   for (float& value : c.inputs[0].values<float>()) value = std::numeric_limits<float>::infinity();
   for (float& value : c.inputs[1].values<float>()) value = 1;
@@ -155,7 +154,7 @@ TEST_CASE("conv_transpose/no_zeros_are_multiplied") {
 }
 
 TEST_CASE("conv_transpose/phases") {
-  // 4 taps, stride 2, dilation 1: both phases see two taps of the same two elements, in one convolution.
+  // 4 taps, stride 2, dilation 1: both phases read two taps of the same two elements, in one convolution.
   const auto even = phase_groups({.in = 5, .taps = 4, .stride = 2, .dilation = 1, .pad = 1, .out = 10});
   REQUIRE(even.size() == 1);
   CHECK(even[0].taps == 2);
@@ -163,7 +162,7 @@ TEST_CASE("conv_transpose/phases") {
   CHECK(even[0].pad_begin == 1);
   CHECK(even[0].pad_end == 1);
   CHECK(even[0].runs.size() == 2);  // phase 0 begins one position later
-  // 3 taps: two windows, no product too many.
+  // 3 taps: two windows, without superfluous products.
   const auto odd = phase_groups({.in = 5, .taps = 3, .stride = 2, .dilation = 1, .pad = 0, .out = 11});
   REQUIRE(odd.size() == 2);
   CHECK(odd[0].taps + odd[1].taps == 3);
@@ -182,7 +181,7 @@ TEST_CASE("conv_transpose/sizes_that_leave_nothing_or_exceed_limits_are_refused"
   CHECK(kind({{"strides", Ints{0, 1}}}) == ErrorKind::invalid_model);
   CHECK(kind({{"dilations", Ints{1, -1}}}) == ErrorKind::invalid_model);
   CHECK(kind({{"output_padding", Ints{-1, 0}}}) == ErrorKind::invalid_model);
-  CHECK(kind({{"pads", Ints{9, 0, 9, 0}}}) == ErrorKind::invalid_model);  // nothing is left
+  CHECK(kind({{"pads", Ints{9, 0, 9, 0}}}) == ErrorKind::invalid_model);  // no output remains
   CHECK(kind({{"pads", Ints{-1, 0, 0, 0}}}) == ErrorKind::unsupported);
   CHECK(kind({{"strides", Ints{1 << 20, 1}}}) == ErrorKind::unsupported);
   CHECK(kind({{"dilations", Ints{std::numeric_limits<std::int64_t>::max(), 1}}}) == ErrorKind::limit);
@@ -194,7 +193,7 @@ TEST_CASE("conv_transpose/sizes_that_leave_nothing_or_exceed_limits_are_refused"
   CHECK_ERROR(make_op(transposed(x, w, {{"strides", Ints{1, 1, 1, 1}}})), unsupported,
               "4-D convolution (strides has 4 entries)");
 
-  // What no filter reaches is the bias alone.
+  // Outputs without a tap equal the bias.
   const OpCase c = transposed(x, {4, 2, 1, 1}, {{"strides", Ints{2, 2}}});
   Epilogue epilogue = *make_op(c)->epilogue();
   const auto refusal = [&](std::vector<int> constant) {

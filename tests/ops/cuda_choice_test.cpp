@@ -1,10 +1,10 @@
-// How well the rule chooses on CUDA, against times measured on an H200 by `lenslet bench conv --all-algorithms
-// --same-buffers`, with bias and ReLU, on 22 November 2026 (Winograd of 5x5 on the 24th, by lenslet-bench-winograd):
-// data/h200_conv_batch1.txt, 52 layers at batch 1 that the constants of the estimates were fitted on, and
-// data/h200_conv_unseen.txt, 96 that they were not. What a table has no time of is left out, and counted, but for what
-// is chosen. In 16 bits and TF32 against an H100, of 25 November 2026: data/h100_tensor_cores.txt, cuts of 349 drawn
-// convolutions and networks' layers (bench-cudnn --drawn, lenslet-bench-implicit-gemm), beside which constants were
-// adjusted. No device needed.
+// Quality of the rule's choices on CUDA, by times measured on an H200 on 22 November 2026 (`lenslet bench conv
+// --all-algorithms --same-buffers`, with bias and ReLU; Winograd of 5x5 on the 24th by lenslet-bench-winograd):
+// data/h200_conv_batch1.txt has 52 layers at batch 1 that the estimates' constants were fitted to,
+// data/h200_conv_unseen.txt 96 others. Candidates without a time are counted and skipped; the chosen one must have a
+// time. For 16 bits and TF32 by times on an H100 of 25 November 2026: data/h100_tensor_cores.txt, configurations of 349
+// random convolutions and layers of networks (bench-cudnn --drawn, lenslet-bench-implicit-gemm), which also adjusted
+// constants. Needs no device.
 
 #include <doctest/doctest.h>
 
@@ -25,7 +25,7 @@
 namespace lenslet::test {
 namespace {
 
-/// A table, and how far what is chosen may be from the fastest in it.
+/// A table, and the allowed ratio of a choice to the fastest candidate.
 struct Table {
   const char* file;
   std::size_t layers, times;
@@ -51,26 +51,26 @@ DeviceProfile h200(bool cublas) {
   return device;
 }
 
-/// What the rule decides.
+/// The rule's choice.
 Choice choose(const Layer& layer, const DeviceProfile& device) {
   const ConvProblem& p = layer.problem;
   const auto problem = pose(p, Tensor(DType::f32, {p.k, p.group_c(), p.r, p.s}));
   return choose_kernel(*problem, {.device = device}, p.str());
 }
 
-/// Measured, with the conversions that it needs in a network; nothing where it was not.
+/// Measured time, with the conversions needed in a network; empty if not measured.
 std::optional<double> measured_us(const Layer& layer, const Choice::Row& row) {
   const auto at = layer.us.find(row.kernel->name());
   if (at == layer.us.end()) return std::nullopt;
   return at->second + row.neighbours_us;
 }
 
-/// What the rule decides, and the fastest of those that it may choose.
+/// The rule's choice, and the fastest candidate.
 struct Judged {
   std::string chosen, fastest;
   std::optional<double> chosen_us;
   double fastest_us = std::numeric_limits<double>::infinity();
-  int unmeasured = 0;  ///< that it may choose
+  int unmeasured = 0;  ///< among the candidates
 };
 
 Judged judge(const Layer& layer, const DeviceProfile& device) {
@@ -127,7 +127,7 @@ TEST_CASE("conv/cuda_choice/chosen_is_near_the_fastest_on_layers_it_was_fitted_o
 TEST_CASE("conv/cuda_choice/chosen_is_near_the_fastest_on_layers_it_was_not_fitted_on") { check_choices(unseen); }
 
 TEST_CASE("conv/cuda_choice/chosen_is_near_the_fastest_of_tensor_cores") {
-  // As it was measured there.
+  // As in the measurements.
   DeviceProfile h100 = h200(true);
   h100.tf32_flops_per_us = 381.4e6;
   h100.half_flops_per_us = 762.8e6;
@@ -158,7 +158,7 @@ TEST_CASE("conv/cuda_choice/chosen_is_near_the_fastest_of_tensor_cores") {
 }
 
 TEST_CASE("conv/cuda_choice/estimates_are_near_what_was_measured") {
-  // An algorithm far from the fastest may be off by more: only what can win decides.
+  // Estimates of algorithms far from the fastest may be off by more: only possible winners matter.
   constexpr double contender = 1.5;
   double squares = 0;
   int counted = 0;
@@ -172,7 +172,7 @@ TEST_CASE("conv/cuda_choice/estimates_are_near_what_was_measured") {
       const double estimate = row.total_us();
       INFO(layer.by, " ", std::string(row.kernel->name()), ": ", *us, " us measured, ", estimate, " estimated");
       if (*us > contender * fastest) {
-        CHECK(estimate > fastest);  // must not look like a winner, though
+        CHECK(estimate > fastest);  // but must not look like a winner
         continue;
       }
       const double error = std::log(estimate / *us);
@@ -186,7 +186,7 @@ TEST_CASE("conv/cuda_choice/estimates_are_near_what_was_measured") {
 }
 
 TEST_CASE("conv/cuda_choice/few_pixels") {
-  // Squeeze-and-excite, and up to eight pixels of any images; the order of the sum is not the device's.
+  // Squeeze-and-excite, and up to eight pixels in all images; the order of summation does not depend on the device.
   DeviceProfile half = h200(false);
   half.units /= 2;
   const auto check_taken = [&](const Shape& x, std::int64_t k, const char* config) {
@@ -228,7 +228,7 @@ TEST_CASE("conv/cuda_choice/only_long_products_are_held_to_an_even_share") {
 }
 
 TEST_CASE("conv/cuda_choice/drawn_convolutions") {
-  // Measured on an H100 on 25 November 2026; in brackets what was taken before, us.
+  // Times on an H100 on 25 November 2026 in us; in brackets the previous choice.
   struct Row {
     std::string_view numerics;
     std::int64_t n, c, h, k, window, stride, groups;
@@ -269,7 +269,7 @@ TEST_CASE("conv/cuda_choice/drawn_convolutions") {
 }
 
 TEST_CASE("conv/cuda_choice/sixteen_bits_always_have_a_kernel") {
-  // Groups above all: of odd sizes, with more filters than channels, and fewer.
+  // Mostly groups: odd sizes, with more or fewer filters than channels.
   std::mt19937 random(1);
   const auto draw = [&](std::int64_t most) { return std::uniform_int_distribution<std::int64_t>(1, most)(random); };
   for (int i = 0; i < 300; ++i) {
@@ -300,7 +300,7 @@ TEST_CASE("conv/cuda_choice/kernels_that_a_block_has_too_little_shared_memory_fo
         names.emplace(row.kernel->name());
     return names;
   };
-  // The least that compute capability 8.0 and more gives: 8.6, 8.9 and 12.0.
+  // The least shared memory from compute capability 8.0 on: 8.6, 8.9 and 12.0.
   CHECK(refused(99 << 10).empty());
   CHECK(refused((96 << 10) - 1) == std::set<std::string, std::less<>>{"direct_tile", "direct_tile_padded"});
   CHECK(refused(73 << 10) ==

@@ -1,5 +1,5 @@
-// How many of conv_cases() CUDA's convolution algorithms take in each precision, on a Hopper with cuBLAS: one that
-// refuses more than it did passes all the same on a device. No device needed.
+// Number of conv_cases() that CUDA's convolution algorithms accept in each precision, on a Hopper with cuBLAS. Tests on
+// a device pass even if an algorithm refuses more than before. Needs no device.
 
 #include <doctest/doctest.h>
 

@@ -1,6 +1,6 @@
-// Every cut that the plans of CUDA's kernels may take: how many there are of many problems, what they are estimated to
-// take (the product of all, by its logarithm), and their words. estimates_test.cpp asks for the one that is taken, and
-// needs a build with CUDA. A row that changes wants measured times beside it, or was not meant to.
+// Every tile configuration of CUDA's kernels for many problems: their number, the product of their estimates (as a
+// logarithm), and a checksum of their texts. estimates_test.cpp covers the chosen one in a build with CUDA. A changed
+// row needs new measurements, or was unintended.
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
@@ -43,7 +43,7 @@ struct Tilings {
 };
 using AllTilings = std::map<std::string, Tilings>;
 
-/// Layers of networks of photographs.
+/// Layers of networks for photographs.
 std::vector<ConvProblem> layers() {
   return test::convs(
       {"1x3x224x224 -> 64, 7x7 s2 p3 g1 +bias +relu",     "8x3x224x224 -> 32, 3x3 s2 p1 g1 +bias +relu",
@@ -58,7 +58,7 @@ std::vector<ConvProblem> layers() {
        "32x72x56x56 -> 96, 3x3 s1 p1 g1 +bias +relu",     "64x512x14x14 -> 512, 3x3 s1 p1 g1 +bias +relu"});
 }
 
-/// Of more filters, channels, images, taps or outputs than layers have, and small ones of any kind.
+/// More filters, channels, images, taps or outputs than in layers, and small problems of any kind.
 std::vector<ConvProblem> odd_problems() {
   std::vector<ConvProblem> all =
       test::convs({"1x64x14x14 -> 8200, 3x3 s1 p1 g1 +bias +relu", "1x4100x9x9 -> 72, 3x3 s1 p1 g1 +bias +relu",
@@ -181,7 +181,7 @@ winograd: 93 tilings, 172.562988, 2918649d
   CHECK(tilings_of(problems, reference_gpu()) == expected);
 }
 
-// None of them is measured: where a plan's rules end, and what it makes of another device.
+// Not measured: the limits of a plan's rules, and plans for another device.
 TEST_CASE("cuda_tilings/tilings_and_estimates_of_odd_problems_and_of_a_small_device_are_as_before") {
   const std::pair<int, std::string_view> expected[] = {{132, R"(fft: 6 tilings, 16.40284524, e3a2dd75
 grouped_tf32: 928 tilings, 1567.852734, a68f23d1

@@ -1,4 +1,4 @@
-// How kernels find broadcast operands: decided on the host, tested without a device.
+// How kernels index broadcast operands. The host decides it, so the test needs no device.
 
 #include "ops/core/walk.h"
 
@@ -23,7 +23,7 @@ BroadcastLoops loops_over(const Stored& y, const Stored& operand) {
   return {y.shape, y.layout, operands};
 }
 
-// The element of `operand` for each element of `y` in memory order, from the definition of broadcasting.
+// The element of `operand` for each element of `y` in memory order, by the definition of broadcasting.
 std::vector<std::int64_t> expected_offsets(const Stored& y, const Stored& operand) {
   const auto y_strides = element_strides(y.shape, y.layout);
   const auto strides = element_strides(operand.shape, operand.layout);
@@ -88,7 +88,7 @@ TEST_CASE("cuda_walk/offsets_and_forms") {
     std::size_t wrong = 0;
     for (std::size_t i = 0; i < expected.size(); ++i) {
       wrong += walk.offset(static_cast<std::uint32_t>(i)) != expected[i];
-      // What the forms promise of the four elements of a pack.
+      // What each form guarantees for the four elements of a pack.
       if (i % pack_elems == 0 && walk.form == Form::packs) wrong += expected[i] % pack_elems != 0;
       if (i % pack_elems != 0 && walk.form == Form::packs) wrong += expected[i] != expected[i - 1] + 1;
       if (i % pack_elems != 0 && walk.form == Form::splats) wrong += expected[i] != expected[i - 1];
@@ -114,7 +114,7 @@ TEST_CASE("cuda_walk/packs_of_halves") {
   CHECK(form({{2, 9, 4, 5}}, {{2, 9, 4, 5}}) == Form::whole);
 }
 
-// Large outputs are cut: here at a few elements, where the device cuts at 2^30.
+// Large outputs are split: here at a few elements, on the device at 2^30.
 TEST_CASE("cuda_walk/pieces") {
   for (const Case& c : cases)
     for (const std::int64_t most : {1, 5, 64, 1000}) {

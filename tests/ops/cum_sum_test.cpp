@@ -28,7 +28,7 @@ TEST_CASE("cum_sum/sums_along_any_axis_are_the_oracles_and_wrap") {
       check(random_of(DType::f64, {70, 300}, 3, -1, 1), 1, 1e-14);
       check(random_f32({3, 0, 2}, 1), 1);
       check(random_f32({3, 0, 2}, 1), 0);
-      // An infinity and a NaN spoil what comes after them only.
+      // An infinity and a NaN affect only later elements.
       Tensor x = random_f32({2, 200}, 4);
       x.values<float>()[100] = std::numeric_limits<float>::infinity();
       x.values<float>()[200 + 70] = std::numeric_limits<float>::quiet_NaN();

@@ -75,7 +75,7 @@ TEST_CASE("transpose/gives_its_input_back_when_only_ones_move") {
   CHECK(same({1, 0, 2}, {1, 1, 4}));
   CHECK(same({0, 2, 1}, {0, 3, 3}) == false);
   CHECK_FALSE(same({1, 0}, {2, 2}));
-  CHECK_FALSE(same({1, 0}, {1, 2}));  // the order is kept, the shape is not
+  CHECK_FALSE(same({1, 0}, {1, 2}));  // the order stays, the shape does not
   CHECK(same({}, {7}));
   CHECK_FALSE(same({}, {2, 2}));
 }
@@ -109,7 +109,7 @@ TEST_CASE("concat/other_types_and_ranks") {
   check_op(with(concat, {random_f32({1, 64, 55, 55}, 1), random_f32({1, 64, 55, 55}, 2)}, {{"axis", 1}}));
 }
 
-// Runs of 2, 4 and 8 bytes, where they lie as one element and where they do not.
+// Runs of 2, 4 and 8 bytes, aligned and not.
 TEST_CASE("concat/short_runs") {
   for (const DType dtype : every_size)
     for (const std::int64_t run : {2, 4, 8})
@@ -172,7 +172,7 @@ TEST_CASE("split/forms") {
               .outputs = static_cast<std::size_t>(parts)});
   for (const DType dtype : every_size)
     check_op({.op = "Split", .inputs = {random_of(dtype, {9}, 1, 0, 9)}, .outputs = 3});
-  // More parts than a tensor has axes.
+  // More outputs than a tensor has axes.
   check_op({.op = "Split", .inputs = {random_f32({20, 3}, 1)}, .outputs = 20});
 }
 
@@ -185,7 +185,7 @@ TEST_CASE("split/parts_that_do_not_add_up_are_refused") {
   CHECK(infer_error(with(split, {x}, {{"split", Ints{7}}})) == ErrorKind::invalid_model);
   CHECK(infer_error({.op = "Split", .inputs = {x, int64s({far, far})}, .outputs = 2, .constant = {1}}) ==
         ErrorKind::limit);
-  // ceil(7/5) = 2 leaves nothing below zero for the fifth part.
+  // ceil(7/5) = 2 leaves a negative size for the fifth part.
   CHECK(infer_error({.op = "Split", .opset = 18, .attributes = {{"num_outputs", 5}}, .inputs = {x}, .outputs = 5}) ==
         ErrorKind::invalid_model);
   CHECK_ERROR(make_op({.op = "Split", .opset = 18, .attributes = {{"num_outputs", 3}}, .inputs = {x}, .outputs = 2}),
@@ -209,7 +209,7 @@ TEST_CASE("slice/attributes_with_steps") {
   CHECK(to_string(op->attributes()) == to_string(attributes));
   const InputInfo x{true, {DType::f32, {3, 10, 5}}, nullptr};
   CHECK(op->infer({&x, 1}).at(0).shape == Shape{3, 5, 5});
-  // A file of these versions cannot say them.
+  // Files of these versions cannot express them.
   CHECK_ERROR(lenslet::make_op("Slice", "", attributes, 1, 1, 9), unsupported, "attribute 'steps' is not supported");
   CHECK_ERROR(lenslet::make_op("Slice", "", attributes, 1, 1, 10), invalid_model, "input starts or ends is missing");
 }
@@ -347,7 +347,7 @@ TEST_CASE("depth_to_space/both_modes_and_back") {
     check_op(with(depth_to_space, {random_of(dtype, {1, 8, 2, 3}, 1, 0, 9)}, {{"blocksize", 2}}));
     check_op(with(space_to_depth_13, {random_of(dtype, {1, 3, 2, 6}, 1, 0, 9)}, {{"blocksize", 2}}));
   }
-  // Rows of whole vectors, which the device interleaves; the last one is much for it.
+  // Rows of whole vectors, which the device interleaves; the last one has many inputs.
   for (const DType dtype : every_size)
     for (const std::int64_t block : {2, 4}) {
       for (const char* mode : {"DCR", "CRD"})
@@ -379,7 +379,7 @@ TEST_CASE("channel_shuffle/groups_in_turn") {
   for (const DType dtype : every_size)
     for (const std::int64_t groups : {2, 3, 4})
       check_op(with(channel_shuffle, {random_of(dtype, {2, 24, 5, 3}, 1, 0, 9)}, {{"groups", groups}}));
-  // As ShuffleNet V2 has them: 58 channels in each of two groups, which are no whole vectors.
+  // As in ShuffleNet V2: two groups of 58 channels, which are not whole vectors.
   for (const std::int64_t channels : {116, 232})
     check_op(with(channel_shuffle, {random_f32({1, channels, 14, 14}, 1)}, {{"groups", 2}}));
   const auto refused = [](std::int64_t groups, std::vector<Tensor> inputs, std::size_t outputs) {
@@ -398,7 +398,7 @@ TEST_CASE("channel_shuffle/groups_in_turn") {
 }
 
 TEST_CASE("channel_shuffle/groups_apart_and_parts") {
-  // 29 and 12 elements a part: with and without whole vectors, and the last beginning inside one before it.
+  // 29 and 12 elements a part: with and without whole vectors, and the last starting within one.
   for (const DType dtype : every_size)
     for (const std::int64_t channels : {12, 58, 116})
       for (const std::int64_t parts : {1, 2})

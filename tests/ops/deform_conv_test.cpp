@@ -65,7 +65,7 @@ TEST_CASE("deform_conv/strides_groups_and_masks_are_the_oracles") {
   check({0, 4, 5, 5}, 4, {});
 }
 
-// Zero offsets give a convolution, integer ones move the window, far ones read zeros, and NaN gives NaN.
+// Zero offsets give a convolution, integer offsets move the window, far ones read zeros, and NaN gives NaN.
 TEST_CASE("deform_conv/by_hand") {
   const auto run = [](float down, float right) {
     Tensor offset(DType::f32, {1, 2, 2, 2});

@@ -1,5 +1,5 @@
-// direct_lines: what it refuses, what its estimate counts, and the ends of its blocks of channels and pixels. Its
-// values on problems of all kinds: conv_test.cpp.
+// direct_lines: refusals, the estimate, and the last blocks of channels and pixels. conv_test.cpp checks its values on
+// problems of all kinds.
 
 #include <doctest/doctest.h>
 
@@ -33,20 +33,20 @@ TEST_CASE("conv/direct_lines/depthwise_is_refused") {
 }
 
 TEST_CASE("conv/direct_lines/the_filters_of_a_vector_stay_in_l1") {
-  CHECK(offer(problem({1, 113, 9, 9}, 16, 1)).refusal.empty());  // 1017 of 1024 terms
+  CHECK(offer(problem({1, 113, 9, 9}, 16, 1)).refusal.empty());  // gemm_k of 1017, at most 1024
   CHECK(offer(problem({1, 114, 9, 9}, 16, 1)).refusal == "the filters of one vector of channels would leave L1");
   CHECK(offer(problem({1, 1024, 9, 9}, 16, 1, 1)).refusal.empty());
   CHECK_FALSE(offer(problem({1, 1025, 9, 9}, 16, 1, 1)).refusal.empty());
 }
 
 TEST_CASE("conv/direct_lines/blocks_are_whole_groups_that_fill_l1_evenly") {
-  CHECK(line_block(problem({1, 64, 9, 9}, 256, 1)) == 256);   // a group is never cut, though 7 channels would fill L1
-  CHECK(line_block(problem({1, 96, 9, 9}, 96, 8)) == 36);     // 37 of 108 terms would: three groups of 12
-  CHECK(line_block(problem({1, 256, 9, 9}, 256, 64)) == 96);  // 113 of 36 terms: three blocks of 96 at most
+  CHECK(line_block(problem({1, 64, 9, 9}, 256, 1)) == 256);   // a group is never split, though 7 channels would fill L1
+  CHECK(line_block(problem({1, 96, 9, 9}, 96, 8)) == 36);     // 37 with gemm_k 108 would fit: three groups of 12
+  CHECK(line_block(problem({1, 256, 9, 9}, 256, 64)) == 96);  // 113 with gemm_k 36: three blocks of 96 at most
 }
 
 TEST_CASE("conv/direct_lines/the_last_block_of_channels_and_pixels_is_whole") {
-  // The last block of filters has one group; a pixel beyond blocks of eight; one row without a pair.
+  // The last block of filters has one group; a pixel beyond blocks of eight; an unpaired row.
   const unsigned seed = random_seed();
   for (ConvProblem p : {problem({1, 84, 5, 17}, 84, 7), problem({2, 260, 3, 9}, 260, 65), problem({1, 8, 7, 33}, 20, 4),
                         problem({1, 9, 9, 25}, 6, 3, 5)}) {
@@ -64,7 +64,7 @@ TEST_CASE("conv/direct_lines/estimate_follows_flops_and_counts_idle_lanes") {
     CHECK(us > least_us);
     CHECK(us < 6 * least_us);
   }
-  // A filter more than whole vectors of several lanes costs a vector of its own.
+  // One filter more than whole vectors of lanes costs a vector.
   const ConvProblem whole = problem({1, 32, 28, 28}, 16, 1), more = problem({1, 32, 28, 28}, 17, 1);
   if (gemm_tile_cols() > 2) CHECK(estimate(more) > 1.2 * estimate(whole));
 }

@@ -1,4 +1,4 @@
-// What direct_tile and the thread mappings of ladder/ refuse, and the form of their filters: no device needed.
+// Refusals of direct_tile and the thread mappings of ladder/, and their packed filters. Needs no device.
 
 #include <doctest/doctest.h>
 
@@ -28,7 +28,7 @@ TEST_CASE("conv/direct_tile_plan/groups_large_filters_and_many_channels_are_refu
   CHECK(refuse_direct(problem({1, 1, 3, 3}, 0x10000, 3)) == "a tensor beyond 32-bit offsets");
 }
 
-// Filter k at place k % 6 of the group k / 6, in each c, r, s; what no filter fills is 0.
+// Filter k is at k % 6 of group k / 6, for each c, r, s; unused places are 0.
 TEST_CASE("conv/direct_tile_plan/filters_lie_in_groups_of_eight_floats") {
   const ConvProblem p = problem({1, 3, 9, 9}, 14, 2);
   std::mt19937 random(1);

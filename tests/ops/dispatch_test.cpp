@@ -11,7 +11,7 @@ using namespace lenslet;
 
 namespace {
 
-// Those that are computed with.
+// The types of computation.
 constexpr DType every_type[] = {DType::f32, DType::f64, DType::f16, DType::bf16, DType::i8,  DType::u8,     DType::i16,
                                 DType::u16, DType::i32, DType::u32, DType::i64,  DType::u64, DType::boolean};
 

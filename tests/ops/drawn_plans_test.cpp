@@ -1,8 +1,8 @@
-// What kernels offer for nodes whose sizes are drawn, most of them powers of two, where a bound and what it is compared
-// with are often equal: of data/drawn_plans.txt, a line a template, every name of capitals is a size out of its list,
-// drawn anew for each node; then a line a device: of its kernels, how many nodes each takes, with a sum over all that
-// it offers, and one over all that it refuses them for. A line that changes was meant to, or not; estimates_test.cpp
-// has fewer, which can be read. No device needed; lines of CUDA's kernels are looked at in builds with CUDA.
+// Candidates of kernels for nodes with random sizes, mostly powers of two, where limits are often met exactly.
+// data/drawn_plans.txt has a line for each template, in which every name in capitals is a size drawn from its list for
+// each node. A line for each device follows: the number of nodes that each of its kernels accepts, a checksum of all
+// candidates, and one of all refusals. A changed line is intended or an error. estimates_test.cpp has fewer problems,
+// in readable form. Needs no device; lines of CUDA's kernels are compared in builds with CUDA.
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
@@ -38,7 +38,7 @@ const std::map<char, Sizes> lists = {{'A', {1, 1, 2, 4, 8, 16, 64}},  // images
                                      {'R', {1, 2, 3, 3, 5, 7}},
                                      {'S', {1, 1, 2, 3}},
                                      {'P', {0, 1, 2, 3}},
-                                     {'B', {94, 2094, 16478, 200094}},  // rulebooks of so many numbers
+                                     {'B', {94, 2094, 16478, 200094}},  // sizes of rulebooks
                                      {'E', {138, 1162, 20138, 200138}}};
 
 std::string drawn(const std::string& text, std::mt19937& random) {
@@ -73,7 +73,7 @@ struct Sum {
 };
 using Sums = std::map<std::string_view, Sum>;
 
-/// `known`: of the inputs behind the first that are not said to be known anyway.
+/// `known`: for inputs after the first that the template does not mark as constant.
 TextNode with_weights(TextNode node, bool known) {
   for (std::size_t i = 1; i < node.inputs.size(); ++i)
     if (known && node.inputs[i].present && node.inputs[i].type.dtype != DType::i32 && node.constants[i].empty())
@@ -82,7 +82,7 @@ TextNode with_weights(TextNode node, bool known) {
   return node;
 }
 
-/// What the kernels of a device offer for the node, what is no weight being stored as the precision has it.
+/// Adds the candidates of a device's kernels for the node; activations are stored as in the precision.
 void add_offers(Sums& sums, const TextNode& node, const Target& target) {
   const auto op = op_of(node);
   std::vector<InputInfo> inputs = node.inputs;
@@ -118,7 +118,7 @@ std::string line_of(const char* device, const Sums& sums) {
   return line + "\n";
 }
 
-/// Builds without CUDA bind its convolutions only (ops/core/not_built.h), and have no gemm_cute.
+/// Builds without CUDA bind only its convolutions (ops/core/not_built.h), and have no gemm_cute.
 bool has_cuda(const std::string& text) {
   const std::string op = text.substr(0, text.find('/'));
   return cuda_built || (op.find("Conv") != op.npos && op != "DeformConv");
@@ -129,7 +129,7 @@ std::string sums_of(const std::string& text, int draws) {
   Sums cpu, cuda;
   DeviceProfile gpu = reference_gpu();
   gpu.cublas_reason.clear();
-  DeviceProfile round = gpu;  // of whose multiprocessors powers of two are multiples
+  DeviceProfile round = gpu;  // a power of two of multiprocessors
   round.units = 128;
   int asked = 0;
   for (int i = 0; i < draws; ++i) {
@@ -162,7 +162,7 @@ Family family_of(const std::string& text) {
   return is("Conv") ? Family::conv : is("MatMul") || is("Gemm") || is("Einsum") ? Family::product : Family::other;
 }
 
-/// The CPU's are asked as if it had AVX2 and 1 MiB of L2, as in estimates_test.cpp.
+/// The CPU is assumed to have AVX2 and 1 MiB of L2, as in estimates_test.cpp.
 void check_templates(Family family, int count) {
   for_each_target(HWY_TARGETS & HWY_AVX2, [&] {
     CHECK(check_said("drawn_plans.txt", cuda_built, [&](const std::string& text, std::string&) {

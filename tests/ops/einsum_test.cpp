@@ -1,4 +1,4 @@
-// Einsum's own kernel; what is read as other operators: tests/models/expand_test.cpp.
+// Einsum's own kernel; tests/models/expand_test.cpp tests those that other operators replace.
 
 #include <doctest/doctest.h>
 

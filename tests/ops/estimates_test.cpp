@@ -1,9 +1,8 @@
-// What kernels offer for many problems, as it was when their constants were fitted: of how many problems, what these
-// are estimated to take together (on the CPU: on average), what memory they want, what error they state, where they may
-// write, which cuts they have (a sum over the letters of their configurations), and what the CPU's refuse. A row that
-// changes wants measured times beside it (cuda_choice_test.cpp, odd_choice_test.cpp), or was not meant to; the check
-// prints what stands there then. No device needed. The CPU's are asked as if it had AVX2 and 1 MiB of L2: other vectors
-// give other numbers.
+// Candidates of kernels for many problems, as when their constants were fitted: the number of accepted problems, the
+// sum of estimates (on the CPU their mean), workspace, tolerances, outputs that may be written in place, a checksum of
+// configurations, and the CPU's refusals. A changed row needs new measurements (cuda_choice_test.cpp,
+// odd_choice_test.cpp), or was unintended; the check prints the new text. Needs no device. The CPU is assumed to have
+// AVX2 and 1 MiB of L2, since estimates depend on the vectors.
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
@@ -36,7 +35,7 @@
 namespace lenslet::test {
 namespace {
 
-/// Of all problems that a kernel takes.
+/// For all problems that a kernel accepts.
 struct Sum {
   int problems = 0, offers = 0;
   std::size_t workspace = 0, masks = 0, read = 0;
@@ -69,7 +68,7 @@ void add(Acc& acc, const Problem& problem, const Target& target) {
   }
 }
 
-/// A line a kernel, and one a reason for which it refused some.
+/// A line for each kernel, and one for each reason for refusals.
 std::string cpu_text(const Acc& acc) {
   std::string all;
   for (const auto& [name, sum] : acc) {
@@ -84,7 +83,7 @@ std::string cpu_text(const Acc& acc) {
   return all;
 }
 
-/// A line a kernel, but for those that are in `before`.
+/// A line for each kernel, except lines in `before`.
 std::string text(const Acc& acc, const std::string& before) {
   std::string all;
   for (const auto& [name, sum] : acc) {
@@ -98,7 +97,7 @@ std::string text(const Acc& acc, const std::string& before) {
 
 using Ask = std::function<void(const Problem&)>;
 
-/// Small numbers; true.
+/// Small numbers; true for bool.
 Tensor filled(DType dtype, const Shape& shape, const Format& format = formats::nchw) {
   Tensor tensor(dtype, shape, format);
   std::memset(tensor.data(), dtype == DType::boolean ? 1 : 0x3C, tensor.bytes());
@@ -131,10 +130,10 @@ using Ints = std::vector<std::int64_t>;
 
 struct Node {
   const char* op;
-  std::vector<Shape> inputs;             ///< that are computed, of the target's type of numbers
-  std::vector<const Tensor*> constants;  ///< behind them; null: left out
+  std::vector<Shape> inputs;             ///< computed inputs, in the target's storage type
+  std::vector<const Tensor*> constants;  ///< later inputs; null: omitted
   AttributeList attributes = {};
-  std::vector<DType> types = {};  ///< of `inputs`, where it is another
+  std::vector<DType> types = {};  ///< of `inputs`, if different
   std::size_t outputs = 1;
 };
 
@@ -188,7 +187,7 @@ void for_each_operator(DType storage, const Ask& ask) {
   for_each_node(storage, nodes, ask);
 }
 
-/// Operators whose plans differ more on the CPU than on a device, and products on both sides of what cuts them.
+/// Operators whose plans differ more on the CPU than on a device, and products on both sides of tiling limits.
 void for_each_operator_of_cpu(const Ask& ask) {
   const Tensor matrix = filled(DType::f32, {512, 1000}), thin = filled(DType::f32, {300, 3}),
                filters = filled(DType::f32, {48, 24, 3, 3}), grouped = filled(DType::f32, {48, 6, 4, 4}),
@@ -260,7 +259,7 @@ void for_each_operator_of_cpu(const Ask& ask) {
   for_each_node(DType::f32, nodes, ask);
 }
 
-/// Features, filters of 27 taps that are known or not, and a rulebook of 10,000 pairs beside the centre's.
+/// Features, constant and computed filters of 27 taps, and a rulebook of 10,000 pairs besides the centre's.
 void for_each_sparse_convolution(const Ask& ask) {
   const Tensor filters = filled(DType::f32, {40, 20, 3, 3, 3});
   for (const Tensor* const known : {&filters, static_cast<const Tensor*>(nullptr)}) {
@@ -272,7 +271,7 @@ void for_each_sparse_convolution(const Ask& ask) {
   }
 }
 
-/// Operators whose loops are all that can be cut. Powers of two: what a piece holds at most is one, too.
+/// Operators with nothing but loops to split. Sizes are powers of two, like the largest piece.
 void for_each_operator_that_moves(const Ask& ask) {
   std::vector<std::int64_t> some(200);
   for (std::size_t i = 0; i < some.size(); ++i) some[i] = static_cast<std::int64_t>(i % 3);
@@ -296,7 +295,7 @@ void for_each_operator_that_moves(const Ask& ask) {
       {"Softmax", {{4000, 10}}, {}, {{"axis", std::int64_t{1}}}},
       {"LogSoftmax", {{40, 90, 40}}, {}, {{"axis", std::int64_t{1}}}},
       {"Hardmax", {{400, 300}}, {}, {{"axis", std::int64_t{1}}}},
-      // Units of more than a piece.
+      // Single items larger than a piece.
       {"Softmax", {{5, 40000}}, {}, {{"axis", std::int64_t{1}}}},
       {"Hardmax", {{5, 40000}}, {}, {{"axis", std::int64_t{1}}}},
       {"Hardmax", {{2, 300, 320}}, {}, {{"axis", std::int64_t{1}}}},
@@ -307,7 +306,7 @@ void for_each_operator_that_moves(const Ask& ask) {
       {"Trilu", {{6, 40000}}, {}},
       {"Transpose", {{4, 3, 150, 90}}, {}, {{"perm", Ints{0, 2, 3, 1}}}},
       {"Transpose", {{70, 60, 50}}, {}, {{"perm", Ints{2, 1, 0}}}},
-      {"Transpose", {{320, 256, 2}}, {}, {{"perm", Ints{1, 0, 2}}}},  // pairs, as one element each
+      {"Transpose", {{320, 256, 2}}, {}, {{"perm", Ints{1, 0, 2}}}},  // pairs, moved as one element
       {"Gather", {matrix}, {&indices}},
       {"Gather", {matrix}, {&indices}, {{"axis", std::int64_t{1}}}},
       {"GatherElements", {matrix}, {&wide}},
@@ -360,7 +359,7 @@ void for_each_operator_that_moves(const Ask& ask) {
     ask(*posed(p, DType::f32));
 }
 
-/// A depthwise convolution of such a window and stride, and the 1x1 one behind it.
+/// A depthwise convolution with this window and stride, followed by a 1x1 one.
 void ask_separable(DType storage, const Ask& ask, const Shape& x, std::int64_t window, std::int64_t stride,
                    std::int64_t k) {
   const std::int64_t c = x[1], size = (x[2] + 2 * (window / 2) - window) / stride + 1;
@@ -384,8 +383,8 @@ DeviceProfile known_cpu(int threads) {
   return device;
 }
 
-/// One worker, the last, takes all pieces of a loop. They are counted: of a loop that is shared out they are as many
-/// tasks, to the number of threads.
+/// The last worker takes all pieces of a loop and counts them: a shared loop has as many tasks as pieces, up to the
+/// number of threads.
 struct CountingExecutor final : Executor {
   void run(int tasks, Task task) override {
     ++loops;
@@ -395,7 +394,7 @@ struct CountingExecutor final : Executor {
   int loops = 0, pieces = 0;
 };
 
-/// Other values in each place, of the types in which a value is no place in another array.
+/// Different values at each position, of types whose values are not indices of another array.
 void draw(Tensor& tensor) {
   std::mt19937 random(1);
   if (tensor.dtype() == DType::f32)
@@ -408,7 +407,7 @@ void draw(Tensor& tensor) {
 
 using Results = std::vector<std::vector<Tensor>>;
 
-/// Runs each way to compute a problem once with each pool, bound for as many threads as the first has.
+/// Runs each candidate of a problem once with each pool, bound for as many threads as the first has.
 void run_all(const Problem& problem, std::span<ThreadPool* const> pools,
              const std::function<void(const Kernel&, const Results&)>& after) {
   const DeviceProfile device = known_cpu(pools[0]->threads());
@@ -556,7 +555,7 @@ Transpose cpu 2, 0 flops, 2 ways: 43.008 us, 0 bytes, 0, 0 510 0
   if (!asked) MESSAGE("skipped: no AVX2");
 }
 
-// Results do not depend on how a loop is cut, and so no other test sees it.
+// Results do not depend on how a loop is split, so no other test sees it.
 TEST_CASE("conv/cpu_estimates/work_is_cut_into_as_many_pieces_as_it_was") {
   const std::string_view expected = R"(Add cpu: 20 in 2, 10 in 2
 AffineGrid cpu: 8 in 1, 5 in 1
@@ -644,7 +643,7 @@ Trilu cpu: 10 in 2, 9 in 2
 Where cpu: 20 in 1, 5 in 1
 )";
   for_each_target(HWY_TARGETS & HWY_AVX2, [&] {
-    std::map<std::string, std::array<int, 4>> counts;  // pieces, loops that are shared out; the same of 5 threads
+    std::map<std::string, std::array<int, 4>> counts;  // pieces, shared loops; the same with 5 threads
     for (const int threads : {64, 5}) {
       const auto executor = std::make_shared<CountingExecutor>();
       ThreadPool pool(threads, false, executor);
@@ -670,7 +669,7 @@ Where cpu: 20 in 1, 5 in 1
   });
 }
 
-/// Builds without CUDA bind its convolutions only (ops/core/not_built.h), and have no gemm_cute: their lines.
+/// Builds without CUDA bind only its convolutions (ops/core/not_built.h), and have no gemm_cute: removes their lines.
 std::string comparable(std::string_view text) {
   if constexpr (cuda_built) return std::string(text);
   std::string lines;
@@ -679,7 +678,7 @@ std::string comparable(std::string_view text) {
   return lines;
 }
 
-// A piece knows where it begins, and which memory is its worker's own.
+// A piece must know where it begins, and which memory belongs to its worker.
 void check_pieces(const std::function<void(const Ask&)>& for_each_problem) {
   ThreadPool one(1), five(5, false, std::make_shared<CountingExecutor>());
   ThreadPool* const pools[] = {&five, &one};

@@ -1,6 +1,5 @@
 #pragma once
-// Activations by the oracle's formulas. apply() comes from the rows that kernels come from: a wrong row is wrong in
-// both.
+// Activations by the oracle's formulas. apply() and kernels share the rows, so a wrong row would be wrong in both.
 
 #include <cmath>
 #include <functional>
@@ -11,7 +10,7 @@
 
 namespace lenslet::test {
 
-/// In double. SiLU at -inf is its limit, where the quotient has none.
+/// In double. SiLU at -inf is its limit, where the quotient would be NaN.
 inline std::function<double(double)> exact_activation(const Activation& activation) {
   const auto known = oracle::fused_activation({{"activation", std::string(to_string(activation.kind))},
                                                {"activation_alpha", double{activation.alpha}},

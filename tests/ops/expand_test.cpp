@@ -1,5 +1,5 @@
-// Operators that are read as several others: the steps of each, with everything that a node may have and with as little
-// as it may have. tests/models/expand_test.cpp computes some of them.
+// Operators that are read as several others: the steps of each, with all and with none of the optional parts of a node.
+// tests/models/expand_test.cpp computes some of them.
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
@@ -26,8 +26,8 @@ std::string text_of(const Tensor& tensor) {
                      tensor.dtype() == DType::f32 ? values(0.0F) : values(std::int64_t{}));
 }
 
-/// Of "Op/opset inputs outputs attribute=value ...", where `inputs` has x for one that is there and - for one that is
-/// left out. Inputs are called a, b, c ..., outputs y0, y1 ..., the rest v0, v1 ...
+/// The steps of "Op/opset inputs outputs attribute=value ...". `inputs` has x for a given input and - for an omitted
+/// one. Inputs are called a, b, c ..., outputs y0, y1 ..., other values v0, v1 ...
 std::string steps_of(const std::string& node) {
   std::istringstream words(node);
   std::string op, inputs, domain;
@@ -78,7 +78,7 @@ std::string steps_of(const std::string& node) {
 
 }  // namespace
 
-// data/expansions.txt: a line a node, as steps_of() reads it, and its steps.
+// data/expansions.txt: a line for each node, as for steps_of(), and its steps.
 TEST_CASE("expand/steps") {
   CHECK(check_said("expansions.txt", true, [](const std::string& node, std::string&) { return steps_of(node); }) ==
         143);

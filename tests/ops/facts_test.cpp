@@ -1,9 +1,9 @@
-// What operators say of themselves, a node of data/facts.txt after the other: types, attributes, axes and the like, or
-// why the node is refused. Then the same of the node with one thing changed, for every thing: a number of an attribute
-// or of a known input, a dimension, a type, an input or output more or less, another opset. Of these the file has how
-// many are taken, how many refused, and a sum over all that is said; last a sum over what kernels offer. What
-// op_meaning.cpp holds against results is true already; that no less is said, and no less refused, is seen here. A line
-// that changes was meant to, or not: the check prints what is said now.
+// Properties that operators declare, for each node of data/facts.txt: types, attributes, axes and so on, or the reason
+// for a refusal. Then the same for the node with each single change: a number of an attribute or a constant input, a
+// dimension, a type, an added or removed input or output, another opset. The file has the number of accepted and
+// refused changes and a checksum of all declarations; the last number is a checksum of the kernels' candidates.
+// op_meaning.cpp proves declarations by results; this test shows that none is lost and nothing more is accepted. A
+// changed line is intended or an error; the check prints the new text.
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
@@ -47,7 +47,7 @@ std::string text_of(const Op& op, const Epilogue& epilogue) {
                      to_string(op.with_epilogue(changed)->attributes()));
 }
 
-/// What permuted() says of the axes of `rank` in three other orders.
+/// Result of permuted() for three other orders of the axes of `rank`.
 std::string permuted_text(const Op& op, const std::vector<InputInfo>& inputs, int rank) {
   std::vector<int> last, first, turned;
   for (int i = 0; i < rank; ++i) {
@@ -72,7 +72,7 @@ std::string permuted_text(const Op& op, const std::vector<InputInfo>& inputs, in
   return text;
 }
 
-/// The same inputs, all but `side` known.
+/// The same inputs, all constant except `side`.
 struct Known {
   std::vector<Tensor> values;
   std::vector<InputInfo> inputs;
@@ -237,7 +237,7 @@ void change_inputs(const TextNode& node, const Ask& ask) {
     for (std::size_t e = 0; e < known.values.size(); ++e)
       for (const double value :
            {known.values[e] - 1, known.values[e] + 1, -known.values[e] - 1, known.values[e] + 1000}) {
-        if (type.dtype == DType::boolean && value != 0 && value != 1) continue;  // which loaders refuse
+        if (type.dtype == DType::boolean && value != 0 && value != 1) continue;  // refused by loaders
         oracle::Array other = known;
         other.values[e] = value;
         change(fmt::format("{} at {}", value, e),
@@ -276,7 +276,7 @@ void change_counts(const TextNode& node, const Ask& ask) {
   }
 }
 
-/// What is said of all changes of a node.
+/// Results of all changes of a node.
 struct Changes {
   int taken = 0, refused = 0;
   std::string said;
@@ -296,14 +296,14 @@ Changes changes_of(const TextNode& node) {
   return all;
 }
 
-/// What kernels offer for a node: every candidate in full, and what they prepare.
+/// The candidates for a node in full, and the packed weights.
 std::string offers_of(const TextNode& node, const Target& target) {
   const std::shared_ptr<const Op> op = op_of(node);
   const Problem problem(op, node.inputs, infer_types(*op, node.inputs));
   const bool on_cpu = target.device.kind == DeviceKind::cpu;
   std::string text;
   for (const Kernel* const kernel : kernels_of(op->type(), target.device.kind)) {
-    if (!on_cpu && kernel->name() != "cuda") continue;  // what the others offer: drawn_plans.txt
+    if (!on_cpu && kernel->name() != "cuda") continue;  // the others are covered by drawn_plans.txt
     const Offer offer = kernel->offer(problem, target);
     text += fmt::format("{}: {}\n", kernel->name(), offer.refusal.substr(0, offer.refusal.find(" (supported: ")));
     for (const Candidate& c : offer.candidates) {
@@ -319,7 +319,7 @@ std::string offers_of(const TextNode& node, const Target& target) {
   return text;
 }
 
-/// The node with float16 in place of float32, where that is taken; else without inputs.
+/// The node with float16 in place of float32 if that is accepted; else without inputs.
 TextNode in_halves(TextNode node) {
   for (std::size_t i = 0; i < node.inputs.size(); ++i) {
     if (node.inputs[i].type.dtype == DType::f32) node.inputs[i].type.dtype = DType::f16;
@@ -335,7 +335,7 @@ TextNode in_halves(TextNode node) {
   return node;
 }
 
-/// By the CPU with one thread and with six, and by CUDA in three precisions.
+/// For the CPU with one and six threads, and for CUDA in three precisions.
 std::string all_offers_of(const TextNode& node) {
   std::string text;
   for (const int threads : {1, 6}) {
@@ -370,7 +370,7 @@ TEST_CASE("facts/what_operators_say_of_themselves_and_what_kernels_offer") {
             return said + fmt::format("  offers {:08x}\n", sum_of(offers));
           }) == 335);
   };
-  // Kernels are asked as if the CPU had AVX2 and 1 MiB of L2, as in estimates_test.cpp.
+  // The CPU is assumed to have AVX2 and 1 MiB of L2, as in estimates_test.cpp.
   bool asked = false;
   for_each_target(HWY_TARGETS & HWY_AVX2, [&] {
     check(true);

@@ -1,4 +1,4 @@
-// How convolutions with large windows are cut into tiles for Fourier transforms: plain arithmetic, no device needed.
+// Tiling of convolutions with large windows for Fourier transforms: plain arithmetic, needs no device.
 
 #include <doctest/doctest.h>
 
@@ -23,7 +23,7 @@ ConvProblem square(std::int64_t n, std::int64_t c, std::int64_t size, std::int64
 
 std::size_t workspace_bytes(const FftPlan& plan) { return (plan.v_floats() + plan.product_floats()) * sizeof(float); }
 
-/// What the kernels rely on.
+/// Invariants that the kernels rely on.
 void check_plan(const ConvProblem& p, const FftPlan& plan) {
   CAPTURE(p.str());
   CAPTURE(plan.str());
@@ -74,16 +74,16 @@ TEST_CASE("conv/fft_plan/chunks_keep_the_workspace_under_the_cap") {
     const FftPlan plan = plan_fft(p, reference_gpu());
     check_plan(p, plan);
     CHECK(plan.chunk < plan.count);
-    // Alike in size.
+    // Chunks of about equal size.
     const int chunks = (plan.count + plan.chunk - 1) / plan.chunk;
     CHECK(plan.count - (chunks - 1) * plan.chunk > plan.chunk - chunks);
   }
-  // Of any number of images.
+  // For any number of images.
   check_plan(square(20000, 64, 96, 64, 5), plan_fft(square(20000, 64, 96, 64, 5), reference_gpu()));
 }
 
 TEST_CASE("conv/fft_plan/the_size_of_tiles_is_the_problems") {
-  // Of 28 outputs one tile of 32, of 32 one of 36, of 56 with 7x7 two of 36 either way; of 14 one of 20.
+  // 28 outputs take one tile of 32, 32 one of 36, 56 with 7x7 two of 36 in both dimensions; 14 one of 20.
   CHECK(plan_fft(square(64, 32, 28, 96, 5), reference_gpu()).size == 32);
   CHECK(plan_fft(square(64, 32, 32, 96, 5), reference_gpu()).size == 36);
   CHECK(plan_fft(square(64, 64, 56, 64, 7), reference_gpu()).size == 36);
@@ -91,7 +91,7 @@ TEST_CASE("conv/fft_plan/the_size_of_tiles_is_the_problems") {
   CHECK(plan_fft(square(64, 32, 14, 96, 5), reference_gpu()).size == 20);
   // Filters of tiles of 32 would be 1.5 GB.
   CHECK(plan_fft(square(64, 512, 28, 512, 5), reference_gpu()).size <= 16);
-  // Bits follow the size: it is the same on any device.
+  // Bits depend on the tile size, so it is the same on any device.
   DeviceProfile small = reference_gpu();
   small.units = 7;
   small.l2_bytes = 1 << 20;
@@ -149,7 +149,7 @@ TEST_CASE("conv/fft_plan/estimates_follow_the_work") {
   const auto us = [](const ConvProblem& p) {
     return estimate_fft_us(p, plan_fft(p, reference_gpu()), reference_gpu());
   };
-  // Never below the bytes of input, filters and output, and more of everything takes longer.
+  // Estimates are never below the bytes of input, filters and output, and grow with every size.
   for (const std::int64_t size : {7, 28, 56, 112}) {
     const ConvProblem p = square(8, 64, size, 64, 5);
     CHECK(us(p) > p.bytes() / reference_gpu().bytes_per_us);

@@ -1,5 +1,5 @@
-// The Fourier transforms of tiles as the kernels have them, on the host: their algebra in double, and what float32
-// makes of it against the bound that the algorithm states.
+// The Fourier transforms of the kernels' tiles, on the host: exactness in double, and float32's error compared with the
+// algorithm's tolerance.
 
 #include <doctest/doctest.h>
 
@@ -26,7 +26,7 @@ using namespace lenslet::cuda;
 #include "ops/conv/cuda/fft_transform-inl.h"
 #undef FFT_INLINE
 
-/// A tile's slots, [column][slot], and the spectra of its rows.
+/// Slots of a tile, [column][slot], and the spectra of its rows.
 template <int N, typename V>
 struct Tile {
   V a[N * N / 2] = {}, b[N * N / 2] = {};
@@ -50,7 +50,7 @@ struct Tile {
       std::copy_n(line_im, N, b + column * N);
     }
   }
-  /// y [N][N], of products.
+  /// y [N][N] from products.
   void inverse(V* y) {
     for (int column = 0; column < N / 2; ++column) {
       V line_re[N], line_im[N];
@@ -72,12 +72,12 @@ struct Tile {
 
 struct Errors {
   double worst = 0, rms = 0;  ///< relative to the output's rms
-  /// The rms relative to what independent terms of these sizes sum to. Rectified inputs have a mean: the output grows
-  /// with the sum of all filters times it, the roundings of the transforms do not, those of the sums in part.
+  /// The rms relative to that of a sum of independent terms of these magnitudes. Rectified inputs have a mean: the
+  /// output grows with the filters' sum times it, the transforms' errors do not, those of accumulation partly.
   double rms_of_terms = 0;
 };
 
-/// Tiles of Gaussian numbers, rectified or not, by He-scaled filters: transforms, products and sums in V.
+/// Tiles of normal numbers, rectified or not, with He-scaled filters: transforms, products and accumulation in V.
 template <int N, typename V>
 Errors errors_of(std::int64_t channels, std::int64_t r, std::int64_t s, int tiles, bool rectified, unsigned seed) {
   const ConvProblem p = resolve_conv({1, channels, N, N}, {1, channels, r, s}, {});
@@ -144,10 +144,10 @@ void check_size() {
     const std::int64_t r = window.first, s = window.second;
     CAPTURE(r);
     CAPTURE(s);
-    // In double it is the convolution, up to the filters' rounding to float32.
+    // In double it equals the convolution, up to rounding the filters to float32.
     CHECK(errors_of<N, double>(3, r, s, 3, true, seed).worst < 4e-7);
-    // 128 and 600 for how the bound grows, which one window shows. Under a sanitizer (tools/test.sh) few: 128 and 600
-    // take the same code to 25 times as many products.
+    // 128 and 600 show how the error grows; one window is enough. Sanitizers (tools/test.sh) use few channels: more run
+    // the same code on up to 25 times as many products.
     for (const std::int64_t channels : {1, 16, 128, 600}) {
       if (channels > 16 && std::getenv("LENSLET_TEST_REDUCED") != nullptr) continue;
       if (channels > 16 && r != 7) continue;
@@ -156,7 +156,7 @@ void check_size() {
       for (const bool rectified : {false, true}) {
         const Errors errors = errors_of<N, float>(channels, r, s, channels == 1 ? 20 : 3, rectified, seed);
         CHECK(errors.worst < fft_tolerance(p));
-        // The bound follows from the rms.
+        // The tolerance follows from the rms.
         const double unit = std::ldexp(3 + std::sqrt(static_cast<double>(channels)) / 3, -24);
         CHECK(std::min(errors.rms, errors.rms_of_terms) < 1.5 * unit);
         CHECK(errors.rms_of_terms > 0.3 * unit);
@@ -212,7 +212,7 @@ TEST_CASE("conv/fft_transform/tiles_err_no_more_than_is_stated") {
   static_assert(fft_sizes == std::array{16, 20, 24, 32, 36, 40});
   SUBCASE("20") { check_size<20>(); }
   SUBCASE("24") { check_size<24>(); }
-#ifndef LENSLET_SANITIZED  // the two above have all radices
+#ifndef LENSLET_SANITIZED  // the two above cover all radices
   SUBCASE("16") { check_size<16>(); }
   SUBCASE("32") { check_size<32>(); }
   SUBCASE("36") { check_size<36>(); }

@@ -1,5 +1,5 @@
 #pragma once
-// Runs a check under every instruction set this CPU has and the kernels were compiled for.
+// Runs a check with every compiled instruction set that this CPU supports.
 
 #include <doctest/doctest.h>
 #include <hwy/targets.h>
@@ -12,9 +12,8 @@
 
 namespace lenslet::test {
 
-/// f() once for each of `compiled` (HWY_TARGETS) that the CPU supports. The choice is process-wide: nothing else may
-/// run kernels meanwhile. Not in the runs for lesser instruction sets (LENSLET_LESSER_ONLY): the other one had them
-/// all.
+/// Calls f() once for each of `compiled` (HWY_TARGETS) that the CPU supports. The setting is process-wide: no other
+/// kernel may run meanwhile. Skipped in runs for lesser instruction sets (LENSLET_LESSER_ONLY).
 template <typename F>
 void for_each_target(std::int64_t compiled, const F& f) {
   if (std::getenv("LENSLET_LESSER_ONLY") != nullptr) return;
@@ -28,7 +27,7 @@ void for_each_target(std::int64_t compiled, const F& f) {
   hwy::SetSupportedTargetsForTest(0);
 }
 
-/// The same where the tested runner is the CPU's. On a device f() once, which knows of no instruction sets.
+/// The same if the tested runner is the CPU's. On a device, which has no instruction sets, calls f() once.
 template <typename F>
 void on_every_instruction_set(std::int64_t compiled, const F& f) {
   if (op_runner().device() == DeviceKind::cpu)

@@ -1,4 +1,4 @@
-// How gemm_cute cuts products; what its kernels compute is in tests/cuda/gemm_cute_test.cpp.
+// gemm_cute's plans; tests/cuda/gemm_cute_test.cpp tests its kernels.
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
@@ -88,8 +88,8 @@ TEST_CASE("gemm_cute/plans_are_read_back") {
       }
 }
 
-// Of all cuts of each product: how many, their estimates (a product of them, by its logarithm), their workspace, and
-// their words. What changes wants measured times beside it, or was not meant to.
+// For all configurations of each product: their number, the product of their estimates (as a logarithm), their
+// workspace, and a checksum of their texts. A change needs new measurements, or was unintended.
 TEST_CASE("gemm_cute/tilings_and_their_estimates_are_those_that_were_fitted") {
   if (!cuda::cute_built()) return;
   const auto tf32 = Numerics::Multiply::tf32, fp32 = Numerics::Multiply::fp32;
@@ -147,7 +147,7 @@ TEST_CASE("gemm_cute/configurations_of_no_tiling_are_refused") {
   CHECK_ERROR(read("core=wgmma tile=128x128 cluster=1 split_k=1", odd), invalid_argument, no_tiling);
 }
 
-// What the kernels are told: of every product and slice each tile once, and all steps, in order.
+// The tile scheduler: every tile of each product and split once, with all k-blocks, in order.
 TEST_CASE("gemm_cute/every_tile_once") {
   if (!cuda::cute_built()) return;
   for (const CuteProblem& p : {CuteProblem{.multiply = bf16, .m = 1, .n = 8, .k = 8},
@@ -201,9 +201,9 @@ TEST_CASE("gemm_cute/shared_memory") {
         CHECK(shared.stages >= 4);
         CHECK(shared.stage % 1024 == 0);
         CHECK((joins || shared.buffers >= 2));
-        // In whole KiB, as the kernel has it.
+        // In whole KiB, as the kernel allocates.
         CHECK((shared.total + 1023) / 1024 * 1024 <= static_cast<int>(reference_gpu().shared_bytes_per_block));
-        // Of 228 KiB each block costs one more than it has.
+        // Each block reserves one more KiB of the 228.
         CHECK(shared.blocks * ((shared.total + 1023) / 1024 + 1) <= 228);
         if (joins) CHECK(tile_m * (tile_n + cuda::cute_join_gap) * 4 <= shared.stages * shared.stage);
       }
@@ -218,14 +218,14 @@ TEST_CASE("gemm_cute/choices") {
   };
   CHECK(text(plan(8192, 8192, 8192, ampere())) == "core=mma tile=128x128 split_k=1");
   CHECK(text(plan(500, 500, 63, reference_gpu())) == "core=mma tile=64x64 split_k=1");
-  // Few tiles and much to sum: slices, so that enough multiprocessors read.
+  // Few tiles and a large k: split-K, so that enough multiprocessors read.
   CHECK(plan(64, 1000, 25088, reference_gpu()).split_k > 1);
   CHECK(plan(64, 1000, 25088, ampere()).split_k > 1);
   const std::vector<CutePlan> all =
       cuda::cute_plans({.multiply = bf16, .m = 8192, .n = 8192, .k = 8192}, reference_gpu());
   const bool wgmma = std::any_of(all.begin(), all.end(), [](const CutePlan& p) { return p.core == Core::wgmma; });
   if (!wgmma) return;  // in a build for sm_90a
-  // What was the fastest, or nearly: lenslet-bench-gemm-cute --all, H200.
+  // The fastest, or nearly: lenslet-bench-gemm-cute --all, H200.
   CHECK(text(plan(256, 256, 256, reference_gpu())) == "core=wgmma tile=64x64 cluster=1 split_k=1");
   CHECK(text(plan(512, 512, 512, reference_gpu())) == "core=wgmma tile=64x64 cluster=1 split_k=1");
   CHECK(text(plan(1024, 1024, 1024, reference_gpu())) == "core=wgmma tile=128x64 cluster=1 split_k=1");

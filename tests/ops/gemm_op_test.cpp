@@ -1,4 +1,4 @@
-// Gemm and MatMul: what they mean, against the oracle, and what their kernels offer.
+// Gemm and MatMul: results compared with the oracle, and the candidates of their kernels.
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
@@ -23,7 +23,7 @@ using namespace lenslet::test;
 
 namespace {
 
-/// A product of inputs of these shapes; B and C are known when `constants` holds their values, one an input.
+/// A product with inputs of these shapes; B and C are constant if `constants` has their values, one for each input.
 std::unique_ptr<const Problem> pose(const std::string& op, const AttributeList& attributes, std::vector<Shape> shapes,
                                     const std::vector<Tensor>& constants = {}) {
   std::vector<InputInfo> infos;
@@ -32,7 +32,7 @@ std::unique_ptr<const Problem> pose(const std::string& op, const AttributeList& 
   return std::make_unique<const Problem>(make_normalised_op(op, attributes, shapes.size()), infos);
 }
 
-/// The last resort: "packed" on the CPU.
+/// The fallback: "packed" on the CPU.
 const Kernel& kernel(const Problem& problem, DeviceKind device) {
   return *kernels_of(problem.op().type(), device).back();
 }
@@ -149,8 +149,8 @@ TEST_CASE("gemm/few_rows") {
     }
 }
 
-// B [k,n] is read as it lies when the network computes it, a single column as a row; panels of it are packed and
-// multiplied by the group where A is small.
+// A computed B [k,n] is read in place, a single column as a row; for small A, panels of it are packed and multiplied
+// group by group.
 TEST_CASE("gemm/computed_b") {
   unsigned seed = 50;
   for (const auto& [m, n, k] : std::vector<std::array<std::int64_t, 3>>{{1, 333, 600},
@@ -182,7 +182,7 @@ TEST_CASE("gemm/computed_b") {
             .tolerance = sum_tolerance(300)});
 }
 
-// A B of one panel lies as it would be packed, whatever the CPU's vectors are.
+// A B of one panel already has the packed layout, for any vector width.
 TEST_CASE("gemm/computed_b_of_one_panel") {
   unsigned seed = 90;
   for (const std::int64_t n : {4, 8, 16, 32, 64})
@@ -196,7 +196,7 @@ TEST_CASE("gemm/few_rows_where_packing_gains_nothing") {
   const DeviceProfile cpu = cpu_profile(1);
   const AttributeList b_in_rows{{"transB", std::int64_t{1}}};
   const auto chosen = [&](const Problem& problem) { return choose_kernel(problem, {cpu}, "a product").kernel->name(); };
-  // No values are read: one tensor stands for all.
+  // No values are read: one tensor is used for all.
   const Tensor large(DType::f32, {1024, 4096}), small(DType::f32, {1023, 4096});
   CHECK(chosen(*pose("Gemm", b_in_rows, {{4, 4096}, {1024, 4096}}, {Tensor(), large})) == "few_rows");
   CHECK(chosen(*pose("Gemm", b_in_rows, {{5, 4096}, {1024, 4096}}, {Tensor(), large})) == "packed");
@@ -244,7 +244,7 @@ TEST_CASE("gemm/both_operators_keep_weights_in_one_form") {
   }
 }
 
-// "a_channels": column p * channels + c of A meets row c * pixels + p of B, in what kernels prepare and in the oracle.
+// "a_channels": column p * channels + c of A goes with row c * pixels + p of B, in packed weights and in the oracle.
 TEST_CASE("gemm/rows_by_pixels_are_rows_by_channels_with_moved_weights") {
   constexpr std::int64_t channels = 5, pixels = 6, k = channels * pixels, n = 19, m = 3;
   const auto moved = [&](std::int64_t column) { return column % channels * pixels + column / channels; };
@@ -275,7 +275,7 @@ TEST_CASE("gemm/rows_by_pixels_are_rows_by_channels_with_moved_weights") {
   }
 }
 
-// Weights that lie as a kernel reads them are prepared all the same, or the kernel refuses.
+// Weights that need no packing for a kernel are packed nevertheless, or the kernel refuses.
 TEST_CASE("gemm/rows_by_pixels_need_known_weights") {
   constexpr std::int64_t channels = 5, k = 30, n = 19, m = 3;
   const AttributeList attributes{{"transB", std::int64_t{1}}, {"a_channels", channels}};
@@ -329,7 +329,7 @@ namespace {
 const AttributeList b_in_rows{{"transB", std::int64_t{1}}};
 constexpr Numerics tf32{.multiply = Numerics::Multiply::tf32};
 
-/// What CUDA's kernel offers, which can be bound.
+/// A candidate of CUDA's kernel, which can be bound.
 Candidate offered(const Problem& problem, const DeviceProfile& gpu, Numerics numerics = {}) {
   const Candidate candidate = kernel(problem, DeviceKind::cuda).offer(problem, {gpu, numerics}).candidates.at(0);
   CHECK(candidate.needs_cublas == candidate.config.starts_with("kernel=cublas"));
@@ -340,7 +340,7 @@ std::string way(const Problem& problem) { return offered(problem, gpu_with_cubla
 
 }  // namespace
 
-// Eight rows at most, of a B that lies as [n,k] or is brought to it beforehand, and one product.
+// At most eight rows, one product, and a B of rows [n,k], given or packed.
 TEST_CASE("gemm/cuda/few_rows_are_eight_of_one_product_by_a_b_in_rows") {
   const AttributeList trans_a{{"transA", std::int64_t{1}}};
   CHECK(way(*pose("Gemm", b_in_rows, {{8, 64}, {4096, 64}})) == "kernel=few_rows split_k=4");
@@ -356,7 +356,7 @@ TEST_CASE("gemm/cuda/few_rows_are_eight_of_one_product_by_a_b_in_rows") {
   CHECK(way(*pose("Gemm", {}, {{4, 0}, {0, 7}}, {Tensor(), Tensor(DType::f32, {0, 7})})) == "kernel=tiled");
 }
 
-// One slice from 8417 columns on.
+// No split from 8417 columns on.
 TEST_CASE("gemm/cuda/where_a_sum_is_cut_follows_from_the_problem_not_the_device") {
   DeviceProfile small = reference_gpu();
   small.units = 16;
@@ -366,7 +366,7 @@ TEST_CASE("gemm/cuda/where_a_sum_is_cut_follows_from_the_problem_not_the_device"
   }
 }
 
-// From where that is the faster; rows of B lie on 16 bytes then.
+// From the size at which it is faster; rows of B are then 16-byte aligned.
 TEST_CASE("gemm/cuda/few_rows_of_16_bits_go_to_tensor_cores") {
   const auto half_way = [&](std::int64_t m, std::int64_t n, std::int64_t k) {
     const InputInfo infos[] = {{true, {DType::f16, {m, k}}, nullptr}, {true, {DType::f16, {n, k}}, nullptr}};
@@ -378,13 +378,13 @@ TEST_CASE("gemm/cuda/few_rows_of_16_bits_go_to_tensor_cores") {
   CHECK(half_way(4, 1000, 64) == "kernel=few_rows split_k=8");
   CHECK(half_way(16, 1000, 64) == "kernel=few_rows_mma eights=1");
   CHECK(half_way(8, 1000, 65) == "kernel=few_rows split_k=8");
-  // Of no columns there is nothing that they could multiply.
+  // Without columns there is nothing to multiply.
   const InputInfo empty[] = {{true, {DType::f16, {2, 0}}, nullptr}, {true, {DType::f16, {9, 0}}, nullptr}};
   const Problem problem(make_normalised_op("Gemm", b_in_rows, 2), empty);
   CHECK(kernel(problem, DeviceKind::cuda).offer(problem, {.device = reference_gpu()}).candidates.empty());
 }
 
-// The weights as they are, which are no less exact then.
+// The weights stay in float32, which is at least as exact.
 TEST_CASE("gemm/cuda/few_rows_of_16_bits_into_float32_meet_float32_weights") {
   const auto into_float32 = [&](std::int64_t m, std::int64_t k, const AttributeList& attributes) {
     const Tensor weights = random_f32({100, k}, 1);
@@ -396,9 +396,9 @@ TEST_CASE("gemm/cuda/few_rows_of_16_bits_into_float32_meet_float32_weights") {
     const auto blob = kernel(problem, DeviceKind::cuda).blob(problem, candidate);
     CHECK(((candidate.reads & input_bit(1)) == no_inputs) == blob.has_value());
     if (blob) CHECK(blob->bytes == static_cast<std::size_t>(100 * k * (exact ? 4 : 2)));
-    CHECK(blob.has_value() == (!exact || attributes.size() > 1));  // else they lie as they are read
+    CHECK(blob.has_value() == (!exact || attributes.size() > 1));  // else they are read in place
     Candidate other = candidate;
-    other.config = "kernel=few_rows_mma eights=1";  // of weights in 16 bits
+    other.config = "kernel=few_rows_mma eights=1";  // for weights in 16 bits
     if (exact)
       CHECK_ERROR(kernel(problem, DeviceKind::cuda).bind({problem, other, gpu_with_cublas()}), invalid_argument,
                   "there is no such way to compute this product");
@@ -411,7 +411,7 @@ TEST_CASE("gemm/cuda/few_rows_of_16_bits_into_float32_meet_float32_weights") {
   CHECK_FALSE(into_float32(1, 65, b_in_rows));
 }
 
-// Without cuBLAS gemm_cute, where there is one.
+// Without cuBLAS gemm_cute, if the build has it.
 TEST_CASE("gemm/cuda/tolerances_are_tf32s_where_it_multiplies") {
   const DeviceProfile with = gpu_with_cublas(), &without = reference_gpu();
   const auto large = pose("Gemm", b_in_rows, {{100, 64}, {50, 64}});
@@ -460,7 +460,7 @@ TEST_CASE("gemm/cuda/configurations_of_no_way_are_refused") {
 }
 
 TEST_CASE("gemm/packed_weights_are_rounded_to_20_bits") {
-  const std::int64_t k = 2504;  // ten chunks, the last one with room
+  const std::int64_t k = 2504;  // ten chunks, the last one partial
   const std::int64_t bytes = cuda::packed_row_bytes(k);
   CHECK(bytes == 10 * 640);
   const Tensor weights = random_f32({k}, 5);
@@ -469,14 +469,14 @@ TEST_CASE("gemm/packed_weights_are_rounded_to_20_bits") {
     cuda::pack_weight(row.data(), l, weights.values<float>()[static_cast<std::size_t>(l)]);
   const auto byte = [&](std::int64_t at) { return std::to_integer<std::uint32_t>(row[static_cast<std::size_t>(at)]); };
   for (std::int64_t l = 0; l < k; ++l) {
-    // As the kernel finds it: the upper half, then four bits of the lane's word.
+    // As the kernel indexes it: the upper half, then four bits of the lane's word.
     const std::int64_t chunk = l / 256 * 640, at = l % 256;
     const std::uint32_t lower = byte(chunk + 512 + at / 8 * 4 + at % 8 / 2) >> (at % 2 * 4) & 0xF;
     const std::uint32_t bits = byte(chunk + at * 2 + 1) << 24 | byte(chunk + at * 2) << 16 | lower << 12;
     const float exact = weights.values<float>()[static_cast<std::size_t>(l)];
     CHECK(std::abs(double{std::bit_cast<float>(bits)} - double{exact}) <= std::abs(double{exact}) * 0x1p-12);
   }
-  // Ties to even; what is no number, and what would be none.
+  // Ties to even; NaN and infinities, and values that would become one.
   constexpr float inf = std::numeric_limits<float>::infinity();
   CHECK(cuda::packed_bits(std::bit_cast<float>(0x3F800800U)) == 0x3F800U);
   CHECK(cuda::packed_bits(std::bit_cast<float>(0x3F801800U)) == 0x3F802U);
@@ -514,7 +514,7 @@ TEST_CASE("gemm/axes_that_follow") {
   CHECK(followed("Gemm", {}, {{4, 6}, {6, 5}, {4, 5}}, 2, 0) == 0);
   CHECK(followed("Gemm", {}, {{4, 6}, {6, 5}, {5}}, 2, 1) == 0);
   CHECK(followed("Gemm", {}, {{1, 6}, {6, 5}, {1, 5}}, 2, 0) == 0);
-  // However many rows there are, a C of one is added to each.
+  // A C with one row is added to each, whatever the number of rows.
   const auto one_row = pose("Gemm", {}, {{1, 6}, {6, 5}, {1, 5}});
   CHECK(one_row->op().axis_map(one_row->inputs(), one_row->output_shape())->inputs[2].stretched[0]);
   CHECK(followed("MatMul", {}, {{4, 6}, {6, 5}}, 0, 0) == 0);
@@ -560,7 +560,7 @@ TEST_CASE("matmul/integers_and_doubles") {
       check_op(c);
       seed += 2;
     }
-  // Beyond 2^53, and wrapped.
+  // Beyond 2^53, and wrapping.
   const std::int64_t large = std::int64_t{1} << 62;
   const Tensor product = run_op(
       {.op = "MatMul",

@@ -1,4 +1,4 @@
-// The packed product against sums in double, on every instruction set of this CPU.
+// The packed product compared with sums in double, on every instruction set of this CPU.
 #include "ops/gemm/gemm.h"
 
 #include <doctest/doctest.h>
@@ -31,7 +31,7 @@ std::vector<float> random_floats(std::mt19937& random, std::int64_t count) {
   return values;
 }
 
-/// A product with everything around it.
+/// A product with its epilogue.
 struct Case {
   std::int64_t m, n, k;
   Activation activation;
@@ -39,7 +39,7 @@ struct Case {
   std::int64_t partial_length = 0;
 };
 
-/// Row i of A, element e, as the descriptor says it.
+/// Element e of row i of A, according to the descriptor.
 float element(const GemmRows& a, std::int64_t k, std::int64_t i, std::int64_t e) {
   std::int64_t offset = 0;
   if (a.width == 0) {
@@ -53,7 +53,7 @@ float element(const GemmRows& a, std::int64_t k, std::int64_t i, std::int64_t e)
   return a.base[offset + (a.segments == nullptr ? 0 : a.segments[e / length]) + e % length];
 }
 
-/// Runs the case serially and on pools; checks values, guards, and that threads change no bit.
+/// Runs the case serially and on pools; checks values, guards, and equal bits.
 void check(const Case& c, const GemmRows& a, std::int64_t ldc, std::mt19937& random) {
   CAPTURE(c.m);
   CAPTURE(c.n);
@@ -74,7 +74,7 @@ void check(const Case& c, const GemmRows& a, std::int64_t ldc, std::mt19937& ran
     CHECK(again == packed);
   }
 
-  // C between guards; poisoned, or holding what is added.
+  // C between guards; poisoned, or holding the addend.
   constexpr std::int64_t margin = 40;
   std::vector<float> start(static_cast<std::size_t>(c.m * ldc + 2 * margin), guard);
   for (std::int64_t i = 0; i < c.m; ++i)
@@ -121,7 +121,7 @@ void check(const Case& c, const GemmRows& a, std::int64_t ldc, std::mt19937& ran
       terms += std::abs(term);
     }
     // The bound for any order of summation, k + 4 roundings of 2^-24; no activation is steeper than 1.5, and exp and
-    // its quotient cost some more.
+    // its quotient cost slightly more.
     const double exact = exact_of(sum);
     const double bound = 1.5 * static_cast<double>(c.k + 4) * std::ldexp(terms, -24) + 5e-7 * std::abs(exact);
     if (std::abs(got - exact) <= bound) continue;
@@ -182,7 +182,7 @@ TEST_CASE("gemm/epilogues") {
          {Activation{}, Activation{Kind::relu, 0, 0}, Activation{Kind::clip, 0, 6},
           Activation{Kind::leaky_relu, 0.1f, 0}, Activation{Kind::sigmoid, 0, 0}, Activation{Kind::silu, 0, 0},
           Activation{Kind::hard_swish, 1.0f / 6, 0.5f}, Activation{Kind::hard_sigmoid, 0.2f, 0.5f}}) {
-      for (const std::int64_t k : {30, 300})  // one block of k and two: the activation comes after the last
+      for (const std::int64_t k : {30, 300})  // one block of k and two: the activation follows the last
         for (const std::int64_t n : {16, 21, 64}) {
           check_plain({25, n, k, activation, true, false}, random);
           check_plain({25, n, k, activation, false, true}, random);
@@ -202,7 +202,7 @@ TEST_CASE("gemm/nothing_to_sum") {
 }
 
 TEST_CASE("gemm/nan_and_inf_pass") {
-  // 0 * inf is NaN by the definition, and a fused activation must not swallow it.
+  // 0 * inf is NaN by the definition, and a fused activation must not hide it.
   const float inf = std::numeric_limits<float>::infinity();
   const std::vector<float> a{1, 0, inf, 1}, b{0, inf};  // rows: 1*0+0*inf, inf*0+1*inf
   std::vector<float> packed(static_cast<std::size_t>(packed_b_floats(2, 1))), c(2);
@@ -223,8 +223,8 @@ TEST_CASE("gemm/nan_and_inf_pass") {
 }
 
 TEST_CASE("gemm/an_element_depends_on_its_row_and_column_alone") {
-  // Equal rows times equal columns: one value, wherever it stands and however large the product is. Networks need it:
-  // equal classes must come out equal, and an image's result must not depend on its place in a batch.
+  // Equal rows times equal columns give one value at every position and in products of every size. Networks need it:
+  // equal classes must get equal scores, and an image's result must not depend on its position in a batch.
   test::for_each_target(HWY_TARGETS, [] {
     std::mt19937 random(6);
     ThreadPool pool(3);

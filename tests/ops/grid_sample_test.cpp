@@ -15,7 +15,7 @@ namespace {
 
 using Text = std::string;
 
-/// Weights are rounded, and a sum rounds once a tap; the kernels state more.
+/// Weights are rounded, and a sum rounds once a tap; the kernels' own tolerance is larger.
 constexpr double blended = 4e-6;
 
 OpCase sampled(const Tensor& x, const Tensor& grid, const char* mode, const char* padding, bool align_corners) {
@@ -57,7 +57,7 @@ TEST_CASE("grid_sample/shapes") {
 }
 
 TEST_CASE("grid_sample/corners_and_ties") {
-  // Onto the centres of the elements themselves, halfway between them and onto the borders.
+  // On the centres of elements, halfway between them and on the borders.
   std::vector<float> points;
   for (int i = -2; i <= 10; ++i)
     for (int j = -2; j <= 10; ++j)
@@ -89,7 +89,7 @@ TEST_CASE("grid_sample/no_numbers") {
 }
 
 TEST_CASE("grid_sample/many_points") {
-  // More than are found at a time, of lines that do not divide them; inside, and across the border.
+  // More points than are computed at a time, in lines that do not divide them; inside, and across the border.
   check_op(sampled(random_f32({2, 2, 9, 11}, 1), random_of(DType::f32, {2, 211, 313, 2}, 2, -1.1, 1.1), "linear",
                    "zeros", false));
 }
@@ -135,7 +135,7 @@ TEST_CASE("grid_sample/before_opset_20") {
   check_op({.op = "GridSample", .opset = 22, .inputs = {x, grid}, .tolerance = blended});
 }
 
-// Points are found first, in workspace, where 32 bits count an image's floats.
+// Points are computed first, into workspace, if 32 bits can index an image's floats.
 TEST_CASE("grid_sample/points_are_kept_of_images_of_fewer_than_2_to_the_31_floats") {
   const auto workspace = [](std::int64_t side) {
     const InputInfo infos[] = {{true, {DType::f32, {1, 1, side, side}}, nullptr},

@@ -1,4 +1,4 @@
-// Tilings of grouped_mma and grouped_tf32, and where what a warp reads lies: plain arithmetic, no device needed.
+// Plans of grouped_mma and grouped_tf32, and where a warp's operands are: plain arithmetic, needs no device.
 
 #include "ops/conv/cuda/grouped_mma_plan.h"
 
@@ -53,7 +53,7 @@ TEST_CASE("conv/grouped_mma_plan/tilings_cover_the_problem") {
       CHECK_MESSAGE(tiling.warps >= 1, where);
       CHECK_MESSAGE(tiling.warps <= grouped_most_warps, where);
       CHECK_MESSAGE(tiling.filter_eights <= grouped_most_filter_eights, where);
-      // Warps beside each other have the block's filters, warps below each other the tile's rows.
+      // Warps side by side cover the block's filters, stacked ones the tile's rows.
       CHECK_MESSAGE(tiling.warps / tiling.row_groups * tiling.filter_eights * 8 == tiling.channels, where);
       const std::int64_t rows =
           grouped_warp_rows(tiling.half, tiling.set_eights, tiling.rows_together == 1 ? 2 : p.stride_h);
@@ -63,7 +63,7 @@ TEST_CASE("conv/grouped_mma_plan/tilings_cover_the_problem") {
       CHECK_MESSAGE(tiling.blocks ==
                         p.n * covered(p.p, tiling.tile_p) * covered(p.q, tiling.tile_q) * covered(p.c, tiling.channels),
                     where);
-      // All sums fit where they are laid down.
+      // All accumulators fit the staging memory.
       CHECK_MESSAGE(
           tiling.shared_bytes() >= static_cast<std::size_t>(16 * tiling.tile_p * tiling.tile_q * tiling.laid_vectors),
           where);
@@ -78,7 +78,7 @@ TEST_CASE("conv/grouped_mma_plan/taps_find_their_columns") {
         for (const GroupedTiling& tiling : grouped_tilings(p))
           for (std::int64_t q = 0; q < tiling.tile_q; ++q)
             for (std::int64_t s = 0; s < window; ++s) {
-              // As the kernel reads it, and as it was laid down.
+              // As the kernel indexes it, and as it was packed.
               const std::int64_t tap = s * dilation, in_phase = tap / stride + q, phase = tap % stride;
               CHECK(in_phase < tiling.phase_pixels);
               CHECK(phase < tiling.phases);
@@ -94,11 +94,11 @@ TEST_CASE("conv/grouped_mma_plan/taps_find_their_columns") {
 TEST_CASE("conv/grouped_mma_plan/pixels_meet_in_no_bank") {
   for (const std::int64_t group : {4, 16, 24, 40, 48, 56})
     for (const GroupedTiling& tiling : grouped_tilings(problem(1, group * 16, 14, group))) {
-      // ldmatrix reads 16 bytes of eight pixels side by side at a time.
+      // ldmatrix reads 16 bytes of eight adjacent pixels at a time.
       std::set<std::int64_t> read;
       for (std::int64_t pixel = 0; pixel < 8; ++pixel) read.insert(pixel * tiling.pixel_vectors % 8);
       CHECK_MESSAGE(read.size() == 8, tiling.str());
-      // Sums are written by 8 bytes, half a warp at a time: four pixels of four neighbours.
+      // Accumulators are written by 8 bytes, half a warp at a time: four pixels of four neighbours.
       std::set<std::int64_t> written;
       for (std::int64_t lane = 0; lane < 16; ++lane)
         written.insert((lane / 4 * tiling.laid_vectors * 16 + lane % 4 * 8) % 128);
@@ -164,10 +164,10 @@ TEST_CASE("conv/grouped_mma_plan/estimate") {
       CHECK(grouped_us(p, *tiling, device) >= p.bytes() / device.bytes_per_us);
       CHECK(grouped_us(p, *tiling, device) >= p.flops() / device.tf32_flops_per_us);
     }
-  // What memory holds up is not held up by more than was measured: 97 us where a copy takes 48.
+  // Memory-bound problems are not estimated above their measured time: 97 us, where a copy takes 48.
   const ConvProblem wide = problem(64, 128, 56, 4);
   CHECK(grouped_us(wide, plan_grouped(wide, device).value(), device) <= 2.4 * wide.bytes() / device.bytes_per_us);
-  // A device with little shared memory gets what fits, and one with none nothing.
+  // A device with little shared memory gets a smaller tile, one without any nothing.
   DeviceProfile small = device;
   small.shared_bytes_per_block = 16 << 10;
   CHECK(plan_grouped(wide, small).value().shared_bytes() <= small.shared_bytes_per_block);

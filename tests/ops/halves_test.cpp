@@ -1,5 +1,5 @@
-// What CUDA takes in float16 and bfloat16, which a network stored in 16 bits counts on: said here, so that it cannot
-// shrink unnoticed. No device is needed. What is computed, check_op() checks with every case of the other tests.
+// What CUDA supports in float16 and bfloat16, as a list, so that support cannot shrink unnoticed: networks in 16 bits
+// rely on it. Needs no device. check_op() tests the results in the other tests.
 
 #include <doctest/doctest.h>
 
@@ -23,7 +23,7 @@ constexpr DType halves[] = {DType::f16, DType::bf16};
 
 using Ints = std::vector<std::int64_t>;
 
-/// In float, rounded once.
+/// Computed in float and rounded once.
 std::vector<std::string_view> computing() {
   std::vector<std::string_view> names{"Add",
                                       "Sub",
@@ -62,7 +62,7 @@ std::vector<std::string_view> computing() {
   return names;
 }
 
-/// Of whatever type.
+/// For any type.
 constexpr std::string_view moving[] = {
     "Concat",         "Slice",        "Split",        "Pad",           "Transpose",
     "ChannelShuffle", "DepthToSpace", "SpaceToDepth", "Expand",        "Tile",
@@ -76,7 +76,7 @@ bool some_takes(std::string_view op, DeviceKind device, DType dtype) {
   return false;
 }
 
-/// What the CUDA kernels say of the case: nothing when one takes it.
+/// The refusals of the CUDA kernels; empty if one accepts the case.
 std::string refusals(const OpCase& c) {
   const std::shared_ptr<const Op> op = test::make_op(c);
   const std::vector<InputInfo> infos = infos_of(c.inputs, c.constant);
@@ -100,7 +100,7 @@ TEST_CASE("halves/operators_that_cuda_computes_in_16_bits") {
     for (const std::string_view op : computing()) {
       CAPTURE(std::string(op));
       CHECK(some_takes(op, DeviceKind::cuda, dtype));
-      CHECK_FALSE(some_takes(op, DeviceKind::cpu, dtype));  // there everything is widened
+      CHECK_FALSE(some_takes(op, DeviceKind::cpu, dtype));  // the CPU widens everything
     }
     for (const std::string_view op : moving) {
       CAPTURE(std::string(op));
@@ -187,7 +187,7 @@ TEST_CASE("halves/rounding_once_is_no_error") {
     CHECK(error_beyond_rounding(1, nan, dtype) == inf);
     CHECK(error_beyond_rounding(nan, nan, dtype) == 0);
     CHECK(error_beyond_rounding(inf, inf, dtype) == 0);
-    // What the harness and verify judge is rounded by the same rule.
+    // The harness and verify use the same rounding.
     const Tensor random = random_of(DType::f64, {4096}, 5, -2, 2);
     oracle::Array exact = oracle::from_tensor(random);
     exact.dtype = dtype;

@@ -1,4 +1,4 @@
-// How implicit_gemm cuts problems into blocks: plain arithmetic, no device needed.
+// implicit_gemm's plans: plain arithmetic, needs no device.
 
 #include <doctest/doctest.h>
 
@@ -56,7 +56,7 @@ TEST_CASE("conv/implicit_gemm_plan/tilings_cover_everything_once") {
 }
 
 TEST_CASE("conv/implicit_gemm_plan/split_k_divides_the_steps") {
-  // 9 steps in at most 4 slices: 3 of 3, no empty fourth.
+  // 9 k-blocks split by at most 4: 3 times 3, without an empty fourth.
   const ImplicitGemmPlan plan = tile_gemm(square(1, 16, 7, 64, 3), GemmTile::t64x64, 4);
   CHECK(plan.steps == 9);
   CHECK(plan.steps_per_split == 3);
@@ -106,7 +106,7 @@ TEST_CASE("conv/implicit_gemm_plan/clusters_where_they_were_measured_to_pay") {
     CHECK(cluster(p) > 1);
     CHECK(cluster(p, GemmAccess::nchw) == 1);
   }
-  // More than eight slices are needed; or the clusters' uneven spread costs more than the second kernel.
+  // More than eight splits are needed; or the clusters' uneven spread costs more than the second kernel.
   for (const ConvProblem& p : {square(1, 512, 7, 512, 3), square(1, 256, 56, 256, 3), square(8, 2048, 7, 512, 1)})
     CHECK(cluster(p) == 1);
 }
@@ -115,7 +115,7 @@ TEST_CASE("conv/implicit_gemm_plan/access") {
   CHECK(gemm_access(square(1, 64, 7, 10, 3), formats::nhwc) == GemmAccess::nhwc_vectors);
   CHECK(gemm_access(square(1, 3, 7, 64, 3), formats::nhwc) == GemmAccess::nhwc_scalars);
   CHECK(gemm_access(square(1, 64, 7, 64, 3), formats::nchw) == GemmAccess::nchw);
-  // What counts is where a group's channels begin.
+  // The alignment of a group's first channel decides.
   const ConvProblem grouped = parse_conv("1x12x9x9 -> 8, 3x3 s1 p0 g2");
   CHECK(gemm_access(grouped, formats::nhwc) == GemmAccess::nhwc_scalars);
 }
@@ -141,13 +141,13 @@ TEST_CASE("conv/implicit_gemm_plan/configurations_read_back") {
         same(c.problem, access, plan);
       }
     }
-  const ConvProblem p = square(1, 16, 7, 64, 3);  // 9 steps
+  const ConvProblem p = square(1, 16, 7, 64, 3);  // 9 k-blocks
   CHECK(tile_gemm(p, GemmTile::t64x64, 3).str() == "tile=64x64 split_k=3 cluster=3");
   CHECK(read_implicit_gemm_plan(p, GemmAccess::nchw, "tile=64x64 split_k=3 cluster=1").cluster == 1);
   const char* const few = "tile=64x64 split_k=3 cluster=3 resident=2";
   CHECK(read_implicit_gemm_plan(p, GemmAccess::nchw, few).resident == 2);
   CHECK(read_implicit_gemm_plan(p, GemmAccess::nchw, few).str() == few);
-  // No such kernel; slices that cannot be, or that no cluster adds up; what is no configuration.
+  // Missing kernels; impossible splits, or too many for a cluster; texts that are no configuration.
   for (const char* config :
        {"tile=64x32 split_k=3 cluster=3", "tile=64x65 split_k=3 cluster=3", "tile=64x64 split_k=4 cluster=1",
         "tile=64x64 split_k=0 cluster=1", "tile=64x64 split_k=10 cluster=1", "tile=64x64 split_k=3 cluster=2",
@@ -164,7 +164,7 @@ TEST_CASE("conv/implicit_gemm_plan/blocks_are_spread_evenly_where_more_of_them_f
   const auto resident = [&](const ConvProblem& p, GemmTile tile, std::int64_t split_k) {
     return even_resident(p, tile_gemm(p, tile, split_k), device);
   };
-  // 98 tiles of 32x64 in each of `slices`, of which eight fit.
+  // 98 tiles of 32x64 in each of `split_k`, of which eight fit.
   const ConvProblem p = square(1, 512, 56, 64, 1);
   CHECK(resident(p, GemmTile::t32x64, 1) == 1);
   CHECK(resident(p, GemmTile::t32x64, 2) == 2);  // 196 blocks on 132 multiprocessors
@@ -177,14 +177,14 @@ TEST_CASE("conv/implicit_gemm_plan/blocks_are_spread_evenly_where_more_of_them_f
   CHECK(resident(p, GemmTile::t32x64, 32) == 0);   // several rounds
   CHECK(resident(p, GemmTile::t128x128, 1) == 1);  // 25 tiles
   CHECK(resident(p, GemmTile::t128x128, 8) == 0);  // 200, of which two fit
-  // Two groups have twice as many blocks; other devices other multiprocessors.
+  // Two groups double the blocks; other devices have other multiprocessors.
   CHECK(resident(parse_conv("1x512x56x56 -> 128, 1x1 s1 p0 g2"), GemmTile::t32x64, 1) == 2);
   device.units = 66;
   CHECK(resident(p, GemmTile::t32x64, 1) == 2);
   device.units = 10;
   CHECK(resident(p, GemmTile::t32x64, 1) == 0);
 
-  // The rule's candidate says so, for the device at hand, and what it says reads back. The cut is the same everywhere.
+  // The rule's candidate contains the device's plan, and its text reads back. The tiling is the same everywhere.
   for (const ConvCase& c : conv_cases())
     for (const char* name : {"implicit_gemm", "implicit_gemm_nchw"})
       for (const int units : {132, 30}) {
@@ -199,7 +199,7 @@ TEST_CASE("conv/implicit_gemm_plan/blocks_are_spread_evenly_where_more_of_them_f
         const GemmAccess access = gemm_access(c.problem, offer.candidates[0].outputs[0]);
         ImplicitGemmPlan plan = plan_implicit_gemm(c.problem, access);
         CHECK(plan.resident == 0);
-        // Only long products are held (implicit_gemm.cu).
+        // Only long products are limited (implicit_gemm.cu).
         if (offer.candidates[0].estimated_us >= 9) plan.resident = even_resident(c.problem, plan, device);
         CHECK(offer.candidates[0].config == plan.str());
         CHECK(read_implicit_gemm_plan(c.problem, access, plan.str()).resident == plan.resident);
@@ -208,7 +208,7 @@ TEST_CASE("conv/implicit_gemm_plan/blocks_are_spread_evenly_where_more_of_them_f
 
 TEST_CASE("conv/implicit_gemm_plan/shared_memory_holds_the_rest_out") {
   DeviceProfile device = reference_gpu();
-  constexpr std::size_t reserved = 1024;               // of every block, besides
+  constexpr std::size_t reserved = 1024;               // reserved for every block
   for (const std::size_t unit : {228U, 164U, 100U}) {  // sm_90, sm_80, sm_86
     device.shared_bytes_per_unit = unit << 10;
     device.shared_bytes_per_block = (unit - 1) << 10;
@@ -232,7 +232,7 @@ TEST_CASE("conv/implicit_gemm_plan/estimate") {
   const auto us = [&](const ConvProblem& p) {
     return gemm_plan_us(p, GemmAccess::nhwc_vectors, plan_implicit_gemm(p, GemmAccess::nhwc_vectors), device);
   };
-  // Never below what the device's arithmetic and memory allow, and not far above it when there is work for all.
+  // Never below the limits of the device's arithmetic and memory, and not far above them if there is work for all.
   for (const ConvProblem& p : {square(1, 512, 7, 512, 3), square(8, 64, 56, 64, 3), square(64, 256, 14, 256, 3)}) {
     CAPTURE(p.str());
     CHECK(us(p) >= p.flops() / device.fp32_flops_per_us);

@@ -1,4 +1,4 @@
-// Operators that are told by indices, conditions or diagonals which elements they take or write.
+// Operators whose indices, conditions or diagonals select the elements to read or write.
 
 #include <doctest/doctest.h>
 
@@ -29,12 +29,12 @@ constexpr float nan = std::numeric_limits<float>::quiet_NaN();
 
 const OpCase gather_elements{.op = "GatherElements", .maybe_constant = {1}};
 
-/// Indices of an axis of `dim`, from either end.
+/// Indices of an axis of `dim`, counted from both ends.
 Tensor random_indices(const Shape& shape, std::int64_t dim, unsigned seed, DType dtype = DType::i64) {
   return random_of(dtype, shape, seed, static_cast<double>(-dim), static_cast<double>(dim));
 }
 
-/// Tuples [count, dims...] that name different elements of a tensor of this shape, some from the end.
+/// Tuples [count, dims...] of distinct elements of a tensor of this shape, some counted from the end.
 Tensor different_tuples(const Shape& shape, std::int64_t count, unsigned seed) {
   Ints places(static_cast<std::size_t>(shape.elems()));
   for (std::size_t i = 0; i < places.size(); ++i) places[i] = static_cast<std::int64_t>(i);
@@ -49,14 +49,14 @@ Tensor different_tuples(const Shape& shape, std::int64_t count, unsigned seed) {
   return tuples;
 }
 
-/// What kernels of CUDA say to an operator on these inputs.
+/// The refusals of CUDA's kernels for an operator on these inputs.
 std::string refusal_on_cuda(const OpCase& c) {
   const std::vector<InputInfo> infos = infos_of(c.inputs, c.constant);
   const Problem problem(make_op(c), infos);
   return kernels_of(c.op, DeviceKind::cuda).front()->offer(problem, {.device = reference_gpu()}).refusal;
 }
 
-/// What the bound kernel says where a device finds a fault, or "": it looks for none.
+/// The bound kernel's message for a fault found by a device; "" if it checks none.
 std::string fault(const OpCase& c) {
   const std::vector<InputInfo> infos = infos_of(c.inputs, c.constant);
   const Problem problem(make_op(c), infos);
@@ -90,7 +90,7 @@ TEST_CASE("indexing/what_is_known_beforehand_is_not_looked_for_in_a_run") {
     says({.op = "Div", .inputs = {x, x}}, "");
     says({.op = "Add", .inputs = {whole, whole}}, "");
   }
-  CHECK(fault({.op = "Pow", .inputs = {whole, whole}}) == "integer division by zero");  // of a negative power of 0
+  CHECK(fault({.op = "Pow", .inputs = {whole, whole}}) == "integer division by zero");  // a negative power of 0
   CHECK(fault({.op = "Pow", .inputs = {x, x}}).empty());
   CHECK(fault({.op = "Pow", .inputs = {x, Tensor::of<std::int32_t>({1}, {3})}}).empty());
   CHECK(fault({.op = "Pow", .inputs = {whole, Tensor::of<float>({1}, {3})}}).empty());
@@ -103,7 +103,7 @@ TEST_CASE("gather_elements/axes") {
     for (const Shape& shape : {x.shape(), x.shape().with(along, 11), Shape{2, 3, 2, 5}, Shape{1, 1, 1, 1}})
       check_op(with(gather_elements, {x, random_indices(shape, x.shape()[along], 2)}, {{"axis", axis}}));
   }
-  // Lines of whole fours, of every size of element and index.
+  // Lines of multiples of four, for every size of element and index.
   for (const DType dtype : every_size)
     for (const DType given : {DType::i32, DType::i64})
       for (const std::int64_t axis : {0, 1, 2})
@@ -118,7 +118,7 @@ TEST_CASE("gather_elements/axes") {
               .maybe_constant = {1}});
 }
 
-// Vectors of indices on each instruction set, and what is left of them.
+// Vectors of indices on each instruction set, and their tails.
 TEST_CASE("gather_elements/lines_of_any_length_on_every_instruction_set") {
   for (const DType given : {DType::i32, DType::i64})
     for (const std::int64_t axis : {0, 1})
@@ -128,7 +128,7 @@ TEST_CASE("gather_elements/lines_of_any_length_on_every_instruction_set") {
              .attributes = {{"axis", axis}},
              .inputs = {random_f32({9, 100}, 1), random_indices({9, length}, axis == 0 ? 9 : 100, 2, given)},
              .maybe_constant = {1}});
-  // Wrong ones, also where their low 32 bits are right.
+  // Invalid indices, also with valid low 32 bits.
   const auto check = [] {
     for (const std::int64_t wrong : {std::int64_t{40}, std::int64_t{-41}, std::int64_t{1} << 32,
                                      (std::int64_t{3} << 32) + 39, std::numeric_limits<std::int64_t>::min()})
@@ -227,7 +227,7 @@ TEST_CASE("scatter_elements/reductions_of_many_in_one") {
     for (const DType dtype :
          {DType::f32, DType::f64, DType::i8, DType::u8, DType::i16, DType::u16, DType::i32, DType::i64})
       for (const std::int64_t axis : {0, 1}) {
-        // Few elements to name: products of up to some six numbers must fit int8.
+        // Few elements: products of some six numbers must fit int8.
         const bool is_float = dtype == DType::f32 || dtype == DType::f64;
         const double low = dtype == DType::u8 || dtype == DType::u16 ? 0 : -2;
         check_op({.op = "ScatterElements",
@@ -258,7 +258,7 @@ TEST_CASE("scatter_nd/depths") {
     Ints named(x.shape().dims().begin(), x.shape().dims().begin() + depth), dims{3};
     dims.insert(dims.end(), x.shape().dims().begin() + depth, x.shape().dims().end());
     check_op(with(scatter_nd, {x, different_tuples(Shape(named), 3, 2), random_f32(Shape(dims), 3)}));
-    // Some tuples more than once: the last one counts.
+    // Some tuples are repeated: the last one counts.
     dims[0] = 40;
     dims.insert(dims.begin(), 2);
     check_op(with(scatter_nd, {x, random_indices({2, 40, depth}, 3, 4), random_f32(Shape(dims), 5)}));
@@ -267,7 +267,7 @@ TEST_CASE("scatter_nd/depths") {
     for (const std::int64_t inner : {1, 16, 5000})
       check_op(with(scatter_nd, {random_of(dtype, {40, inner}, 1, 0, 100), random_indices({33, 1}, 40, 2, DType::i32),
                                  random_of(dtype, {33, inner}, 3, 0, 100)}));
-  // Several parts along tuples and along slices.
+  // Several pieces along tuples and along slices.
   check_op(with(scatter_nd, {random_f32({200, 1030}, 1), different_tuples({200}, 190, 2), random_f32({190, 1030}, 3)}));
   check_op(
       with(scatter_nd, {random_f32({300, 300}, 1), different_tuples({300, 300}, 70000, 2), random_f32({70000}, 3)}));
@@ -416,7 +416,7 @@ TEST_CASE("trilu") {
 TEST_CASE("eye_like") {
   for (const std::int64_t k : {-7, -1, 0, 2, 9})
     check_op({.op = "EyeLike", .attributes = {{"k", k}}, .inputs = {random_f32({5, 7}, 1)}});
-  constexpr std::int64_t every_number[] = {1, 2, 3, 4, 5, 6, 7, 9, 10, 11, 16};  // ONNX's, of types that we have
+  constexpr std::int64_t every_number[] = {1, 2, 3, 4, 5, 6, 7, 9, 10, 11, 16};  // ONNX's, of supported types
   for (const std::int64_t dtype : every_number)
     check_op({.op = "EyeLike", .attributes = {{"dtype", dtype}}, .inputs = {random_of(DType::i32, {6, 4}, 1, 0, 9)}});
   check_op({.op = "EyeLike", .inputs = {random_of(DType::boolean, {3, 3}, 1, 0, 2)}});

@@ -1,4 +1,4 @@
-// Products of 8-bit integers: exact sums, and what QLinear operators make of them.
+// Products of 8-bit integers: exact sums, and the results of QLinear operators.
 
 #include <doctest/doctest.h>
 
@@ -86,7 +86,7 @@ TEST_CASE("integer_products/batches_and_vectors") {
   check_op(matmul_integer(u8({0, 7}, 1), i8({7, 3}, 2)));
 }
 
-// What lies in the blob is what blobs are told apart by: inputs that run() does not read.
+// Keys distinguish blobs by their content: inputs that run() does not read.
 TEST_CASE("integer_products/prepared") {
   for (const OpCase& c :
        {qlinear_matmul(DType::u8, integers(DType::u8, {3, 4}, 1), {}, integers(DType::i8, {4, 5}, 2), {5}),
@@ -103,7 +103,7 @@ TEST_CASE("integer_products/prepared") {
     }
 }
 
-// More terms of the largest size than 31 bits hold: what overflows wraps.
+// More products of the largest magnitude than 31 bits hold: overflow wraps.
 TEST_CASE("integer_products/wraps") {
   constexpr std::int64_t k = 40000;
   Tensor a(DType::u8, {1, k}), b(DType::u8, {k, 1});
@@ -127,7 +127,7 @@ TEST_CASE("integer_products/qlinear_matmul") {
   check_op(qlinear_matmul(DType::i8, a, {2, 3, 5, 1}, b, {2, 3, 1, 9}));
 }
 
-// Halves go to the even neighbour before the zero point is added; what does not fit is cut.
+// Halves round to even before the zero point is added; overflow is clamped.
 TEST_CASE("integer_products/rounding") {
   const auto one = [](DType dtype, double value) { return random_of(dtype, Shape{1}, 1, value, value); };
   const auto result = [&](double a, float factor, double zero, DType dtype) {
@@ -226,7 +226,7 @@ TEST_CASE("integer_products/volumes") {
         ErrorKind::invalid_model);
 }
 
-// Bytes and pairs of 16 bits are packed and multiplied apart; each with panels, tiles and words that are not full.
+// Bytes and pairs of 16 bits are packed and multiplied separately; each with partial panels, tiles and words.
 TEST_CASE("integer_products/instruction_sets") {
   if (op_runner().device() != DeviceKind::cpu) return;
   for_each_target(HWY_TARGETS, [] {
@@ -236,7 +236,7 @@ TEST_CASE("integer_products/instruction_sets") {
       const auto w = [&](const Shape& shape) { return integers(types[1], shape, seed++); };
       for (const auto& [m, n, k] : {std::array<std::int64_t, 3>{53, 67, 131}, {25, 32, 66}, {1, 9, 5}})
         check_op(qlinear_matmul(DType::u8, x({m, k}), {m}, w({k, n}), {n}));
-      // Lines of several panels, and several lines in one; apart by a stride; a tap each.
+      // Lines of several panels, and several lines in one; separated by a stride; one tap each.
       check_op(qlinear_conv(DType::u8, x({1, 5, 4, 70}), w({13, 5, 3, 3}), {{"pads", Ints{1, 1, 1, 1}}}, true, true));
       check_op(qlinear_conv(DType::i8, x({2, 3, 9, 9}), w({7, 3, 3, 3}),
                             {{"pads", Ints{1, 1, 1, 1}}, {"strides", Ints{2, 2}}}, true, false));
@@ -279,7 +279,7 @@ TEST_CASE("integer_products/scales_and_zero_points_of_other_shapes_are_refused")
   CHECK(refused(matmul, 4, scale(1, {3})) == ErrorKind::invalid_model);
   CHECK(refused(matmul, 7, Tensor(DType::i16, {})) == ErrorKind::unsupported);
 
-  // Of what CUDA cannot index by 32 bits.
+  // Sizes that CUDA cannot index by 32 bits.
   const auto refusal = [](const char* op, const Shape& a, const Shape& b) {
     const std::vector<InputInfo> infos{{true, {DType::u8, a}}, {true, {DType::u8, b}}};
     const Problem problem(make_op({.op = op, .inputs = {Tensor(), Tensor()}}), infos);

@@ -1,5 +1,4 @@
-// kn2col: what it refuses, how many images it takes at once, and what its estimate counts. Its values on problems of
-// all kinds: conv_test.cpp.
+// kn2col: refusals, the number of images at once, and the estimate. conv_test.cpp checks its values.
 
 #include <doctest/doctest.h>
 
@@ -12,7 +11,7 @@ namespace {
 
 const Kernel& algorithm() { return *find_kernel("Conv", DeviceKind::cpu, "kn2col"); }
 
-/// 3x3 that keeps the image's size, unless other pads are given.
+/// A 3x3 convolution with same-size pads, unless others are given.
 ConvProblem problem(const Shape& x, std::int64_t k, std::int64_t dilation = 1, std::int64_t pad = -1) {
   if (pad < 0) pad = dilation;
   return resolve_conv(x, {k, x[1], 3, 3}, {.dilation = {dilation, dilation}, .pads = {pad, pad, pad, pad}});
@@ -22,8 +21,7 @@ Offer offer(const ConvProblem& p) {
   return algorithm().offer(*pose(p, Tensor(DType::f32, {p.k, p.c, p.r, p.s})), {.device = cpu_profile(1)});
 }
 
-/// Multiplications by what lies in the image, counted one by one; what an algorithm with columns does besides is not
-/// among them.
+/// Multiplications by pixels of the image, counted one by one, without those that im2col does in addition.
 double flops_inside(const ConvProblem& p) {
   std::int64_t pixels = 0;
   for (std::int64_t y = 0; y < p.p; ++y)
@@ -47,9 +45,9 @@ TEST_CASE("conv/kn2col/needs_a_tap_that_every_output_reads") {
 }
 
 TEST_CASE("conv/kn2col/sums_of_a_tap_fill_16_mib_at_most") {
-  CHECK(offer(problem({1, 1, 65, 64}, 1024)).refusal.empty());  // 64x64 outputs see the tap above them
+  CHECK(offer(problem({1, 1, 65, 64}, 1024)).refusal.empty());  // 64x64 outputs read the tap above them
   CHECK(offer(problem({1, 1, 66, 64}, 1024)).refusal == "the partial sums of a tap exceed 16 MiB");
-  CHECK(offer(problem({1, 1, 200, 200}, 1024, 1, 0)).refusal.empty());  // every output sees every tap: none apart
+  CHECK(offer(problem({1, 1, 200, 200}, 1024, 1, 0)).refusal.empty());  // every output reads every tap
 }
 
 TEST_CASE("conv/kn2col/images_whose_sums_fit_the_caches_together_are_taken_at_once") {
@@ -58,9 +56,9 @@ TEST_CASE("conv/kn2col/images_whose_sums_fit_the_caches_together_are_taken_at_on
     return static_cast<std::int64_t>(candidate.workspace_bytes / sizeof(float)) / ((size - 1) * size * k);
   };
   CHECK(images(3, 14, 40) == 3);
-  CHECK(images(19, 14, 40) == 18);  // of 7280 sums in 128 Ki
+  CHECK(images(19, 14, 40) == 18);  // 7280 accumulators in 128 Ki
   CHECK(images(5, 64, 64) == 1);
-  // The last one by itself, with all that is fused.
+  // The last image alone, with a full epilogue.
   ConvProblem p = problem({19, 3, 14, 14}, 40);
   p.bias = p.residual = true;
   p.activation.kind = Activation::Kind::relu;

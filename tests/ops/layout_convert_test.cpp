@@ -1,5 +1,4 @@
-// LayoutConvert on the device of the runner: any two formats, against the definition, bit for bit, and everything
-// stored beside the elements.
+// LayoutConvert on the runner's device: any two formats, equal to the definition bit by bit, including the padding.
 
 #include "ops/movement/layout_convert.h"
 #include "tests/expect_error.h"
@@ -21,7 +20,7 @@ constexpr DType every_size[] = {DType::u8, DType::f16, DType::f32, DType::i64};
 /// Not 0.
 std::byte random_byte(std::mt19937& random) { return static_cast<std::byte>(random() % 255 + 1); }
 
-/// Random elements in `format`, and what is stored beside them random, too, and not 0: conversions must not read it.
+/// Random elements in `format` with random nonzero padding, which conversions must not read.
 Tensor random_tensor(DType dtype, const Shape& shape, const Format& format, std::mt19937& random) {
   Tensor plain(dtype, shape), elements(dtype, shape);
   auto* bytes = static_cast<std::byte*>(plain.data());
@@ -44,7 +43,7 @@ void check(const Format& from, const Format& to, DType dtype, const Shape& shape
   const Problem problem(make_layout_convert(from, to), {&info, 1});
   const Kernel& kernel = *kernels_of("LayoutConvert", runner.device()).front();
   const Tensor x = random_tensor(dtype, shape, from, random);
-  // The definition: one element after the other, the rest 0.
+  // The definition: copies element by element, with zeros elsewhere.
   const Tensor wanted = x.to_format(formats::nchw).to_format(to);
 
   for (const DeviceProfile& device : runner.profiles(2)) {
@@ -59,7 +58,7 @@ void check(const Format& from, const Format& to, DType dtype, const Shape& shape
     Tensor outputs[] = {Tensor::view(dtype, shape, output->data(), to)};
     const std::string where = fmt::format("{} {} {}", shape.str(), to_string(dtype), call.str());
     const std::vector<std::byte> poison(wanted.bytes(), std::byte{0x5A});
-    for (int run = 0; run < 2; ++run) {  // what lies beside the elements is written in every run
+    for (int run = 0; run < 2; ++run) {  // the padding is written in every run
       output->write(poison.data());
       runner.run(*bound, call, {.inputs = inputs, .outputs = outputs, .workspace = {}});
       const std::vector<std::byte> got = output->read();
@@ -78,9 +77,9 @@ Format format(std::string_view text) { return parse_format(text).value(); }
 
 TEST_CASE("layout_convert/every_size") {
   std::mt19937 random(7);
-  // Channels: those that interleave, those below a tile, around 16-byte vectors, around tiles of 32, 64 and 128.
+  // Channels: interleaved ones, fewer than a tile, around 16-byte vectors, around tiles of 32, 64 and 128.
   for (const std::int64_t channels : {1, 2, 3, 4, 5, 7, 15, 16, 24, 32, 33, 48, 63, 64, 65, 128, 130, 144})
-    // Pixels: one, odd ones, whole vectors of every type, whole tiles, more than a block of the interleaving kernels.
+    // Pixels: one, odd numbers, whole vectors of every type, whole tiles, more than an interleaving kernel's block.
     for (const Shape& image : {Shape{1, 1}, Shape{1, 7}, Shape{3, 5}, Shape{4, 4}, Shape{5, 9}, Shape{7, 7},
                                Shape{8, 20}, Shape{16, 24}, Shape{33, 31}, Shape{64, 66}})
       for (const std::int64_t n : {1, 3}) {

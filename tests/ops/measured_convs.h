@@ -1,5 +1,5 @@
 #pragma once
-// Measured times of convolutions, tests/ops/data/*.txt: a line a problem, "BY | PROBLEM | ALGORITHM CONFIG US | ...".
+// Measured times of convolutions, tests/ops/data/*.txt, one problem a line: "BY | PROBLEM | ALGORITHM CONFIG US | ...".
 
 #include <doctest/doctest.h>
 
@@ -13,9 +13,9 @@
 namespace lenslet::test {
 
 struct MeasuredConv {
-  std::string by;  ///< the layer's name, the arithmetic or the threads
+  std::string by;  ///< the layer's name, the precision or the threads
   ConvProblem problem;
-  std::map<std::string, double, std::less<>> us;  ///< of an algorithm, and its cut; without conversions of formats
+  std::map<std::string, double, std::less<>> us;  ///< by algorithm and configuration; without conversions of formats
 };
 
 inline std::vector<MeasuredConv> read_measured(const std::string& name) {

@@ -1,4 +1,4 @@
-// How mma_gemm takes groups together: plain arithmetic, no device needed.
+// How mma_gemm merges groups: plain arithmetic, needs no device.
 
 #include <doctest/doctest.h>
 
@@ -7,7 +7,7 @@
 namespace lenslet::cuda {
 namespace {
 
-/// Groups that are left of so many of so many channels and filters each.
+/// The number of groups left of `groups` with c channels and k filters each.
 std::int64_t left(std::int64_t groups, std::int64_t c, std::int64_t k, DType type) {
   ConvProblem p = resolve_conv({1, groups * c, 8, 8}, {groups * k, c, 3, 3}, {.groups = groups});
   p.storage = p.x_storage = type;
@@ -26,7 +26,7 @@ TEST_CASE("conv/mma_gemm_plan/small_groups_are_taken_together") {
   CHECK(left(16, 2, 1, DType::f16) == 2);
   CHECK(left(16, 2, 1, DType::f32) == 4);
   CHECK(left(10, 12, 12, DType::bf16) == 5);
-  // None that would be too wide, or that does not divide what there is.
+  // No merged group is too wide, and all divide the groups.
   CHECK(left(16, 40, 4, DType::f16) == 16);
   CHECK(left(9, 4, 4, DType::f16) == 9);
   CHECK(left(8, 10, 1, DType::f16) == 8);

@@ -1,5 +1,5 @@
-// NaN and infinities in every position of what an operator reads together: they reach the same outputs as in the
-// oracle, on each device, in each format, for each instruction set.
+// NaN and infinities at every position of jointly read elements reach the same outputs as in the oracle, on each
+// device, in each format, and with each instruction set.
 
 #include <doctest/doctest.h>
 
@@ -28,13 +28,13 @@ constexpr float inf = std::numeric_limits<float>::infinity(), nan = std::numeric
 
 constexpr auto* check_sets = check_op_on_every_instruction_set;
 
-/// Sanitizers look at memory and threads, for which one value does as well as another.
+/// Sanitizers check memory and threads, for which one value is enough.
 std::vector<float> values() {
   if (std::getenv("LENSLET_TEST_REDUCED") != nullptr) return {nan};
   return {nan, -nan, inf, -inf};
 }
 
-/// [P + 1, part...] of random numbers, P the elements of `part`: part i holds `value` at its position i, the last one
+/// [P + 1, part...] of random numbers, P the elements of `part`: part i has `value` at position i, the last one
 /// nowhere.
 Tensor in_each_position(const Shape& part, float value, unsigned seed) {
   const std::int64_t elems = part.elems();
@@ -48,8 +48,8 @@ Tensor in_each_position(const Shape& part, float value, unsigned seed) {
 struct LargeOnes {
   Tensor rows, few, columns;
 };
-/// For CUDA: rows that a thread takes each, and rows and columns that several blocks share. Fewer of them for the CPU,
-/// which has a thread for many rows, too, and cuts long ones. The last one of the few has nothing odd.
+/// For CUDA: rows with a thread each, and rows and columns shared by several blocks. The CPU needs fewer: a thread
+/// takes many rows, and long ones are split. The last of the few has no such value.
 LargeOnes large_ones(float value, unsigned& seed) {
   const bool cpu = op_runner().device() == DeviceKind::cpu;
   const std::int64_t many = cpu ? 1 << 12 : 1 << 16, lines = cpu ? 3 : 8;
@@ -128,7 +128,7 @@ TEST_CASE("nan/reductions_give_a_nan_where_the_oracle_does") {
   }
 }
 
-// The first NaN, as in NumPy; the last one when the last of equals is wanted.
+// The first NaN, as in NumPy; the last one with select_last_index.
 TEST_CASE("nan/arg_extreme") {
   unsigned seed = 200;
   for (const char* op : {"ArgMax", "ArgMin"})
@@ -139,7 +139,7 @@ TEST_CASE("nan/arg_extreme") {
       for (const float value : values()) {
         for (const std::int64_t axis : {0, 1, 2, 3}) check(in_each_position({3, 4, 5}, value, seed++), axis);
         for (const std::int64_t axis : {0, 1}) check(in_each_position({67}, value, seed++), axis);
-        // Several of them, among numbers and among each other's negatives.
+        // Several of them, among numbers and their own negatives.
         Tensor x = in_each_position({36}, value, seed++);
         for (std::size_t i = 0; i + 5 < 36; ++i) x.values<float>()[i * 36 + i + 5] = i % 2 == 0 ? nan : -value;
         for (const std::int64_t axis : {0, 1}) check(x, axis);
@@ -169,7 +169,7 @@ TEST_CASE("nan/normalizations_give_a_nan_where_the_oracle_does") {
                       .attributes = {{"axis", axis}},
                       .inputs = {in_each_position(part, value, seed++)},
                       .tolerance = 5e-6});
-    // CUDA: rows and columns of every length have kernels of their own, and so have many short ones.
+    // CUDA: rows and columns of every length have kernels of their own, and so do many short ones.
     const std::int64_t many = op_runner().device() == DeviceKind::cpu ? 1 << 10 : 1 << 16;
     for (const Shape& shape : {Shape{8, 9000}, Shape{8, 2000}, Shape{many, 7}, Shape{2, 50, 9}}) {
       Tensor x = random_f32(shape, seed++, 0.5);
@@ -256,9 +256,9 @@ TEST_CASE("nan/products_give_a_nan_where_the_oracle_does") {
 
 namespace {
 
-/// What a convolution makes of one odd element, by element of the output.
+/// Effects of one special element on a convolution's outputs.
 struct Spread {
-  std::int64_t wrong = 0;   ///< not as in the oracle, a NaN left aside that a tile may have
+  std::int64_t wrong = 0;   ///< outputs that differ from the oracle, without NaNs within a tile
   std::int64_t spoilt = 0;  ///< NaN
 };
 Spread spread(std::span<const float> got, std::span<const double> exact, bool tiles) {
@@ -273,8 +273,8 @@ Spread spread(std::span<const float> got, std::span<const double> exact, bool ti
   return spread;
 }
 
-/// check(what is made of `value` in the middle of an image, outputs that see it, whether the kernel has tiles), for
-/// every kernel, through each kind of fused activation.
+/// Calls check(outputs with `value` in the middle of an image, outputs that read it, whether the kernel has tiles) for
+/// every kernel and each kind of fused activation.
 template <typename F>
 void check_convolutions(float value, const F& check) {
   unsigned seed = 500;
@@ -310,7 +310,7 @@ void check_convolutions(float value, const F& check) {
 
 }  // namespace
 
-// Winograd's and fft's tiles, of which an output sees a part, are spoilt whole.
+// A value spoils whole tiles of Winograd and fft, even if an output depends on a part only.
 TEST_CASE("nan/convolutions/a_nan_reaches_the_outputs_that_see_it_and_no_other") {
   check_convolutions(nan, [](const Spread& spread, std::int64_t seeing, bool tiles) {
     CHECK(spread.wrong == 0);

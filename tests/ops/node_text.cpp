@@ -125,7 +125,7 @@ int check_said(const std::string& name, bool whole,
       ++count;
     }
     written += node + "\n";
-    if (found.empty() || !whole) {  // as many lines as there are said
+    if (found.empty() || !whole) {  // as many lines as were produced
       std::size_t rest = 0;
       for (auto lines = std::ranges::count(found, '\n'); lines > 0; --lines) rest = expected.find('\n', rest) + 1;
       written += found + expected.substr(rest);

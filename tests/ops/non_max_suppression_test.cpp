@@ -39,7 +39,7 @@ TEST_CASE("non_max_suppression/every_way") {
   check_op(c);
 }
 
-// Of equal scores the first; a box that only touches the threshold stays; a score that is no number is none.
+// The first of equal scores wins; a box exactly at the threshold stays; a NaN score never counts.
 TEST_CASE("non_max_suppression/of_equal_scores_the_first_stays") {
   OpCase c = suppression(1, 1, 3, 3, false);
   c.inputs[0] = Tensor::of<float>(Shape{1, 3, 4}, {0, 0, 1, 1, 1, 0.5F, 0, 0, 0, 0, 1, 1});

@@ -159,7 +159,7 @@ OpCase rms_norm(const Shape& x, int axis, unsigned seed, double mean = 0) {
 
 }  // namespace
 
-// CUDA holds rows of up to 2048 elements, or 8192 in fours.
+// CUDA keeps rows of up to 2048 elements in registers, or 8192 in multiples of four.
 TEST_CASE("rms_norm/every_axis_and_lengths") {
   unsigned seed = 1;
   for (const Shape& x : {Shape{7}, Shape{5, 1}, Shape{3, 5, 7}, Shape{2, 6, 5, 8}, Shape{0, 4}, Shape{3, 0}})
@@ -239,7 +239,7 @@ TEST_CASE("lp_normalization/axes") {
       for (int axis = -x.rank(); axis < x.rank(); ++axis) check(random_f32(x, seed++, 0.5), axis);
     check(random_f32({3, 70001}, seed++), 1);
     check(random_f32({70001, 3}, seed++), 0);
-    // Norms of 0, and so small that their inverses are not to be had.
+    // Norms of 0, and norms too small for an inverse.
     check(Tensor::of<float>({3, 2}, {0, 0, 1, 3, -0.0f, 0}), 1);
     check(Tensor::of<float>({2, 2}, {1e-40f, 2e-40f, -3e-39f, 0}), 1, 1e-3);
   }
@@ -275,7 +275,7 @@ TEST_CASE("layer_norm/every_axis") {
       for (const double mean : {0.0, 100.0}) check_op(layer_norm(x, axis, seed += 3, axis % 2 == 0, mean));
 }
 
-// CUDA holds rows of up to 2048 elements, or 8192 in fours.
+// CUDA keeps rows of up to 2048 elements in registers, or 8192 in multiples of four.
 TEST_CASE("layer_norm/lengths_of_rows") {
   unsigned seed = 1;
   for (const std::int64_t length : {1, 2, 33, 255, 768, 1027, 2047, 2048, 2049, 2052, 8191, 8192, 8196, 12288, 70001})
@@ -307,7 +307,7 @@ TEST_CASE("layer_norm/empty") {
     for (int axis = 0; axis < x.rank(); ++axis) check_op(layer_norm(x, axis, 1));
 }
 
-// (1, 2, 3, 6) has mean 3 and variance 3.5; a row of equals has variance 0.
+// (1, 2, 3, 6) has mean 3 and variance 3.5; a row of equal values has variance 0.
 TEST_CASE("layer_norm/outputs_and_defaults") {
   OpCase c{.op = "LayerNormalization",
            .opset = 17,

@@ -1,7 +1,7 @@
-// How well the rule chooses for shapes that networks of photographs have not: lines, long filters, thin images, windows
-// as large as the image, tiny images of many channels. Against times of `lenslet bench conv --drawn N --odd
-// --all-algorithms`, with bias and ReLU, that tools/scripts/conv_tables.py made tables of (docs/conv-choice.md). What is
-// chosen has to be in the table; of the others those far from the fastest are not. No device needed.
+// Quality of the rule's choices for shapes that are rare in networks for photographs: lines, long filters, thin images,
+// windows as large as the image, tiny images of many channels. The times are those of `lenslet bench conv --drawn N
+// --odd --all-algorithms`, with bias and ReLU, tabulated by tools/scripts/conv_tables.py (docs/conv-choice.md). The
+// table must have the chosen candidate; it lacks others far from the fastest. Needs no device.
 
 #include <doctest/doctest.h>
 
@@ -19,7 +19,7 @@
 namespace lenslet::test {
 namespace {
 
-/// A table, and how far what is chosen may be from the fastest in it.
+/// A table, and the allowed ratio of a choice to the fastest candidate.
 struct Table {
   const char* file;
   std::size_t problems;
@@ -27,7 +27,7 @@ struct Table {
   std::size_t beyond;  ///< the number allowed above 1.3
 };
 
-/// `target_of`: device and arithmetic of a first column.
+/// `target_of`: device and precision of a first column.
 template <typename TargetOf>
 void check_choices(const Table& table, const TargetOf& target_of) {
   double log_ratios = 0;
@@ -77,14 +77,14 @@ TEST_CASE("conv/odd_choice/cpu") {
   }
   const auto threads = [](const std::string& text) {
     DeviceProfile device = cpu_profile(std::stoi(text));
-    device.l2_bytes = 1 << 20;  // as it was measured there
+    device.l2_bytes = 1 << 20;  // as in the measurements
     return std::pair(device, Numerics());
   };
   check_choices({"zen5_conv_odd.txt", 120, 1.8, 1.04, 4}, threads);
 }
 
 TEST_CASE("conv/odd_choice/long_depthwise") {
-  // It took 6450 us by depthwise, which estimated 185, where direct_packed took 900.
+  // depthwise was estimated at 185 us but took 6450 us; direct_packed took 900.
   ConvGeometry geometry;
   geometry.stride = {1, 2};
   const ConvProblem p = resolve_conv({1, 1, 1, 16000}, {1, 1, 1, 256}, geometry);

@@ -38,7 +38,7 @@ void compare(const Tensor& output, const oracle::Array& exact, double tolerance,
   REQUIRE_MESSAGE(output.dtype() == exact.dtype, where, ": type ", std::string(to_string(output.dtype())),
                   " instead of ", std::string(to_string(exact.dtype)));
   const oracle::Array got = oracle::from_tensor(output);
-  // Exact results are rounded once to the output's type, and have to be met; others are judged unrounded.
+  // Exact results are rounded once to the output's type and must match; others are compared unrounded.
   const oracle::Array wanted = tolerance == 0 ? oracle::from_tensor(oracle::to_tensor(exact)) : exact;
   double worst = 0;
   std::size_t at = 0;
@@ -93,8 +93,8 @@ ErrorKind infer_error(const OpCase& c) {
 
 namespace {
 
-/// What CUDA refuses of the cases, by a part of the reason; whatever else it refuses fails. Without a reason: it has no
-/// kernel of the operator, and steps of it run on the host.
+/// Refusals of CUDA's kernels that are allowed, by a part of the reason; any other refusal fails. An empty reason:
+/// there is no kernel, and the steps run on the host.
 struct CudaRefusal {
   std::string_view op, reason;
 };
@@ -104,7 +104,7 @@ constexpr CudaRefusal cuda_refusals[] = {
     {"Unique", ""},
     {"Constant", "its value should have become a constant of the graph when the model was loaded"},
     {"Pad", "the constant value is computed by the run"},
-    // 16 bits of it ("float16" ends "bfloat16").
+    // also matches "bfloat16", which ends in "float16"
     {"Conv", "its filter is "},
     {"SparseConv", "its filter is "},
     {"DequantizeLinear", "input scale is "},
@@ -129,7 +129,7 @@ constexpr CudaRefusal cuda_refusals[] = {
     {"MatMul", "this build has no gemm_cute"},
 };
 
-/// Fails the current check unless CUDA's kernels may refuse a case of `op` for this.
+/// Fails the current check unless CUDA's kernels may refuse a case of `op` for this reason.
 void check_cuda_refusal(std::string_view op, const std::string& refusals, const std::string& name) {
   const bool stated = std::ranges::any_of(cuda_refusals, [&](const CudaRefusal& row) {
     return row.op == op && (row.reason.empty() ? refusals.empty() : refusals.find(row.reason) != refusals.npos);
@@ -137,7 +137,7 @@ void check_cuda_refusal(std::string_view op, const std::string& refusals, const 
   CHECK_MESSAGE(stated, name, ": no kernel of CUDA takes it, and no row of cuda_refusals says why:", refusals);
 }
 
-/// The same without a device, of what CUDA's kernels offer to a Hopper with cuBLAS.
+/// The same without a device, by the kernels' offers for a Hopper with cuBLAS.
 void check_cuda_offers(const Problem& problem, const std::string& name) {
   static const DeviceProfile hopper = [] {
     DeviceProfile device = reference_gpu();
@@ -169,7 +169,7 @@ std::vector<Tensor> run_op(const OpCase& c) {
       for (const Candidate& candidate : offer.candidates)
         return run_between_guards(*runner, {problem, *kernel, candidate, device}, c.inputs, c.op);
     }
-    if (runner != &cpu_op_runner()) check_cuda_refusal(op->type(), refusals, c.op);  // and is run on the CPU
+    if (runner != &cpu_op_runner()) check_cuda_refusal(op->type(), refusals, c.op);  // and runs on the CPU
   }
   FAIL(c.op << ": no kernel takes it:" << refusals);
   return {};
@@ -177,7 +177,7 @@ std::vector<Tensor> run_op(const OpCase& c) {
 
 namespace {
 
-/// The case with its float32 inputs in a type of 16 bits, and with the first only, as ONNX lets it be.
+/// The case with all float32 inputs in a 16-bit type, and with the first only, as ONNX allows.
 std::vector<OpCase> in_halves(const OpCase& c, DType half) {
   std::vector<OpCase> cases;
   const auto add_with = [&](std::size_t inputs) {
@@ -213,7 +213,7 @@ void check_kernels(const OpCase& c, InstructionSets sets, std::optional<DType> h
   if (half) shapes += fmt::format(" in {}", to_string(*half));
   const std::string name = fmt::format("{}-{} {}{}", c.op, c.opset, to_string(op->attributes()), shapes);
 
-  // Of 16-bit types when a kernel asks for it: few of the CPU's do, and the oracle is slow.
+  // For 16-bit types on demand: few of the CPU's kernels take them, and the oracle is slow.
   std::map<std::int64_t, std::vector<oracle::Array>> known;  // by reach
   const auto exact = [&](std::int64_t reach = 0) -> const std::vector<oracle::Array>& {
     if (const auto found = known.find(reach); found != known.end()) return found->second;

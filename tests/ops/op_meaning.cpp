@@ -41,7 +41,7 @@ bool same_attributes(const AttributeList& a, const AttributeList& b) {
                     [&](const auto& x, const auto& y) { return x.first == y.first && same(x.second, y.second); });
 }
 
-/// The operator of a case on one thread of the CPU, bound once; nothing is checked.
+/// The operator of a case on one thread of the CPU, bound once and unchecked.
 class PlainOp {
  public:
   PlainOp(const OpCase& c, std::shared_ptr<const Op> op)
@@ -63,7 +63,7 @@ class PlainOp {
   const Problem& problem() const { return problem_; }
   const Candidate& candidate() const { return candidate_; }
 
-  /// Format nchw, as the inputs.
+  /// Format nchw, like the inputs.
   std::vector<Tensor> run(const std::vector<Tensor>& values) const {
     std::vector<Tensor> inputs, outputs;
     for (std::size_t i = 0; i < values.size(); ++i) {
@@ -96,14 +96,14 @@ class PlainOp {
   std::unique_ptr<HostBlock> blob_;
 };
 
-/// Where element `at` of a shape lies, by axis.
+/// The position of element `at` in a shape, by axis.
 std::array<std::int64_t, Shape::max_rank> index_of(std::int64_t at, const Shape& shape) {
   std::array<std::int64_t, Shape::max_rank> index{};
   for (int axis = shape.rank(); axis-- > 0; at /= shape[axis]) index[static_cast<std::size_t>(axis)] = at % shape[axis];
   return index;
 }
 
-/// `input` with element `at` of the other sign and further from zero: a change that few operators hide.
+/// `input` with element `at` negated and moved away from zero, a change that few operators hide.
 Tensor changed(const Tensor& input, std::int64_t at) {
   Tensor copy = input.clone();
   const auto change = [&]<typename T>(T& value) { value = value > 0 ? -value - 1 : 1 - value; };
@@ -115,7 +115,7 @@ Tensor changed(const Tensor& input, std::int64_t at) {
   return copy;
 }
 
-/// The first element of `after` that differs from `before`'s and lies where it must not; nothing: all is well.
+/// The first element of `after` that differs from `before` at a position that is not allowed; empty if there is none.
 template <typename Allowed>
 std::optional<std::int64_t> wrong_change(const Tensor& before, const Tensor& after, const Allowed& allowed) {
   const std::size_t bytes = dtype_bytes(before.dtype());
@@ -126,7 +126,7 @@ std::optional<std::int64_t> wrong_change(const Tensor& before, const Tensor& aft
   return std::nullopt;
 }
 
-/// Axis `i` is axis to[i] now; axes that `x` lacks are put in front, with size 1.
+/// Moves axis `i` to to[i]; axes that `x` lacks are added in front, with size 1.
 Tensor permute(const Tensor& x, const std::vector<int>& to) {
   const int rank = static_cast<int>(to.size());
   std::vector<std::int64_t> dims(to.size(), 1);
@@ -150,7 +150,7 @@ Tensor permute(const Tensor& x, const std::vector<int>& to) {
   return y;
 }
 
-/// But for the order of sums.
+/// Equal except for the order of summation.
 bool nearly_same(const Tensor& a, const Tensor& b) {
   if (equal(a, b)) return true;
   if (a.dtype() != b.dtype() || !(a.shape() == b.shape()) || a.dtype() != DType::f32) return false;
@@ -164,7 +164,7 @@ bool nearly_same(const Tensor& a, const Tensor& b) {
   return true;
 }
 
-/// Orders of so many axes: channels first and last, all turned round, and two drawn ones.
+/// Orders of `rank` axes: channels first and last, reversed, and two random ones.
 std::vector<std::vector<int>> orders(int rank) {
   std::vector<int> order(static_cast<std::size_t>(rank));
   std::iota(order.begin(), order.end(), 0);
@@ -189,7 +189,7 @@ std::vector<std::vector<int>> orders(int rank) {
 }  // namespace
 
 void check_unknown_attribute(const OpCase& c, const std::string& where) {
-  if (c.op == "Constant") return;  // counts them
+  if (c.op == "Constant") return;  // counts attributes
   AttributeList attributes = c.attributes;
   attributes.emplace_back("no_such_attribute", std::int64_t{1});
   const auto make = [&] { lenslet::make_op(c.op, c.domain, attributes, c.inputs.size(), c.outputs, c.opset); };
@@ -276,7 +276,7 @@ void check_permuted(const OpCase& c, const std::shared_ptr<const Op>& op, const 
     const std::vector<InputInfo> infos = infos_of(c.inputs, constant);
     for (int rank = 2; rank <= most; ++rank)
       for (const std::vector<int>& to : orders(rank)) {
-        // Of operators that are not elementwise the axes are those of input 0.
+        // The axes of operators that are not elementwise are those of input 0.
         if (op->elementwise_inputs() == 0 && (c.inputs[0].empty() || c.inputs[0].shape().rank() != rank)) continue;
         const std::optional<PermutedOp> permuted = op->permuted(to, infos);
         if (!permuted) continue;
@@ -312,7 +312,7 @@ void check_formulas(const OpCase& c, const std::shared_ptr<const Op>& op, const 
   for (std::size_t side = 0; side < c.inputs.size() && c.outputs == 1; ++side) {
     const Tensor& x = c.inputs[side];
     if (x.empty() || x.dtype() != DType::f32 || x.elems() == 0 || contains(c.constant, side)) continue;
-    std::vector<int> others;  // everything else is known
+    std::vector<int> others;  // everything else is constant
     for (std::size_t i = 0; i < c.inputs.size(); ++i)
       if (i != side) others.push_back(static_cast<int>(i));
     const std::vector<InputInfo> infos = infos_of(c.inputs, others);

@@ -1,5 +1,5 @@
 #pragma once
-// What an operator says of itself (ops/core/op.h), held against what it computes.
+// Compares an operator's declarations (ops/core/op.h) with its results.
 
 #include <memory>
 #include <string>
@@ -8,25 +8,25 @@
 
 namespace lenslet::test {
 
-/// The operator's maker refuses an attribute that there is not. Fails the current check otherwise.
+/// The operator's maker must refuse an unknown attribute. Fails the current check otherwise.
 void check_unknown_attribute(const OpCase& c, const std::string& where);
 
-/// Normalised attributes make the same operator again: attributes, types and bits. Fails the current check otherwise.
+/// Normalised attributes must make the same operator: attributes, types and bits. Fails the current check otherwise.
 void check_round_trip(const OpCase& c, const std::shared_ptr<const Op>& op, const std::string& where);
 
-/// Elements of float inputs are changed, one at a time: outputs change nowhere but where axis_map() says that they
-/// follow. Fails the current check otherwise.
+/// Changes elements of float inputs one at a time: outputs may change only where axis_map() allows. Fails the current
+/// check otherwise.
 void check_axis_map(const OpCase& c, const std::shared_ptr<const Op>& op, const std::string& where);
 
-/// What permuted() says, elementwise operators included, is what comes of inputs whose axes stand in another order: at
-/// every rank, with weights known and not. Fails the current check otherwise.
+/// permuted() must give the results for inputs with permuted axes, also for elementwise operators: at every rank, with
+/// constant and computed weights. Fails the current check otherwise.
 void check_permuted(const OpCase& c, const std::shared_ptr<const Op>& op, const std::string& where);
 
-/// as_activation() and as_channel_affine() say what the operator computes when everything else is known. Fails the
-/// current check otherwise.
+/// as_activation() and as_channel_affine() must describe the result if all other inputs are constant. Fails the current
+/// check otherwise.
 void check_formulas(const OpCase& c, const std::shared_ptr<const Op>& op, const std::string& where);
 
-/// Output 0 holds the bytes of the input that alias_input() names, and is input 0 where gives_input_back() says so.
+/// Output 0 must have the bytes of the input that alias_input() names, and equal input 0 if gives_input_back() says so.
 /// Fails the current check otherwise.
 void check_copies(const OpCase& c, const std::shared_ptr<const Op>& op, const std::string& where);
 

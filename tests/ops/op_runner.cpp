@@ -19,7 +19,7 @@ std::string joined(const std::vector<Format>& formats) {
   return text;
 }
 
-/// What kernel.h says of candidates.
+/// The invariants of candidates in kernel.h.
 void check_candidate(const Problem& problem, const Candidate& candidate, const std::string& where) {
   REQUIRE_MESSAGE(candidate.inputs.size() == problem.inputs().size(), where);
   REQUIRE_MESSAGE(candidate.outputs.size() == problem.outputs().size(), where);
@@ -35,10 +35,10 @@ void check_candidate(const Problem& problem, const Candidate& candidate, const s
   CHECK_MESSAGE((std::isfinite(candidate.tolerance) && candidate.tolerance >= 0), where);
 }
 
-/// A plan may be read from a file, which may be damaged.
+/// A plan may come from a file, which may be damaged.
 void check_damaged_configs(const Call& call, const std::string& where) {
   const std::string& config = call.candidate.config;
-  if (config.empty()) return;  // there is nothing that could be read
+  if (config.empty()) return;  // nothing to read
   Candidate damaged = call.candidate;
   for (const std::string& text : {"x" + config, config + " x=1", std::string()}) {
     damaged.config = text;
@@ -52,7 +52,7 @@ void check_damaged_configs(const Call& call, const std::string& where) {
   }
 }
 
-/// Inputs that output 0 may be written over, and -1.
+/// Inputs that output 0 may overwrite, and -1.
 std::vector<int> overwritten_inputs(const Problem& problem, const Candidate& candidate) {
   std::vector<int> list{-1};
   for (std::size_t i = 0; i < problem.inputs().size(); ++i) {
@@ -64,13 +64,13 @@ std::vector<int> overwritten_inputs(const Problem& problem, const Candidate& can
   return list;
 }
 
-/// What the kernel prepares, where the runner's kernels work; null when that is nothing.
+/// The packed weights, in memory of the runner's device; null if there are none.
 std::unique_ptr<Block> prepared_blob(const OpRunner& runner, const Call& call, const std::string& where) {
   const std::optional<BlobSpec> spec = call.kernel.blob(call.problem, call.candidate);
   if (!spec) return nullptr;
   CHECK_MESSAGE(!spec->key.empty(), where, ": a blob without a key");
   HostBlock first(spec->bytes, spec->alignment), second(spec->bytes, spec->alignment);
-  std::memset(second.data(), 0x5A, second.bytes());  // what is not written differs
+  std::memset(second.data(), 0x5A, second.bytes());  // reveals unwritten bytes
   for (HostBlock* blob : {&first, &second}) {
     call.kernel.prepare(call.problem, call.candidate, {blob->data(), blob->bytes()});
     CHECK_MESSAGE(blob->intact(), where, ": bytes around the blob were written");
@@ -110,7 +110,7 @@ std::vector<InputInfo> infos_of(const std::vector<Tensor>& inputs, const std::ve
 
 namespace {
 
-/// The candidate with room between the pixels of whatever may have it, or nothing.
+/// The candidate with padded pixels wherever it allows them; empty if it never does.
 std::optional<Candidate> pitched(const Problem& problem, Candidate candidate, DeviceKind device) {
   bool any = false;
   const auto widen = [&](Format& format, const TensorType& type) {
@@ -161,7 +161,7 @@ std::vector<std::string> for_each_call(const OpRunner& runner, const Problem& pr
 
 namespace {
 
-/// By byte, is it of an element? The others are padding of blocks of channels, or lie between pixels.
+/// For each byte, whether it belongs to an element; others are padding of channel blocks or between pixels.
 std::vector<bool> of_elements(const Tensor& stored) {
   Tensor ones(stored.dtype(), stored.shape());
   std::memset(ones.data(), 0x01, ones.bytes());
@@ -171,7 +171,7 @@ std::vector<bool> of_elements(const Tensor& stored) {
   return list;
 }
 
-/// Poison there: a kernel that counts on what it finds shows it.
+/// Poisons the padding: a kernel that uses it shows.
 void poison_padding(Tensor& stored) {
   const Format& format = stored.format();
   if (stored.shape().rank() != 4 || format.halo != Format::Halo()) return;
@@ -182,7 +182,7 @@ void poison_padding(Tensor& stored) {
     if (!element[i]) bytes[i] = Block::poison;
 }
 
-/// Bytes of a block for it: on CUDA with what may be written behind the last pixel.
+/// Bytes of its block; on CUDA including what may be written after the last pixel.
 std::size_t block_bytes(const TensorType& type, const Format& format, DeviceKind device) {
   constexpr std::size_t unit = 16;
   const std::size_t bytes = stored_bytes(type, format);
@@ -194,7 +194,7 @@ void write(Block& block, const Tensor& stored) {
   block.write(bytes.data());
 }
 
-/// Is what lies between the pixels as it was? On CUDA what is left of 16 bytes may be written.
+/// Whether the bytes between pixels are unchanged. On CUDA the rest of a 16-byte unit may be written.
 bool between_pixels_intact(const Tensor& stored, DeviceKind device) {
   const Format& format = stored.format();
   if (format.pixel_pitch == 0) return true;
@@ -227,13 +227,13 @@ std::vector<Tensor> run_between_guards(const OpRunner& runner, const Call& call,
     const TensorType& type = problem.outputs()[i];
     output_blocks.push_back(runner.value_block(block_bytes(type, candidate.outputs[i], call.kernel.device())));
     outputs.push_back(Tensor::view(type.dtype, type.shape, output_blocks[i]->data(), candidate.outputs[i]));
-    // Poison is -1 or 255 among integers, which many a result is.
+    // Among integers poison is -1 or 255, which may be a valid result.
     const bool floats = is_floating(type.dtype);
     if (floats || candidate.outputs[i].pixel_pitch != 0) continue;
     output_blocks[i]->write(std::vector<std::byte>(output_blocks[i]->bytes(), std::byte{0x5A}).data());
   }
   for (std::size_t i = 0; i < values.size(); ++i) {
-    // A constant that is said not to be read is not there: what reads it all the same is found out.
+    // A constant that the kernel claims not to read is missing: reading it fails.
     const bool constant = problem.inputs()[i].constant != nullptr;
     if (values[i].empty() || (constant && (candidate.reads & input_bit(i)) == 0)) continue;
     before[i] = values[i].to_format(candidate.inputs[i]);
@@ -249,10 +249,10 @@ std::vector<Tensor> run_between_guards(const OpRunner& runner, const Call& call,
   const std::unique_ptr<Block> blob = prepared_blob(runner, call, where);
   const std::vector<std::byte> blob_before = blob != nullptr ? blob->read() : std::vector<std::byte>();
   const std::unique_ptr<Block> workspace = runner.block(candidate.workspace_bytes);
-  if (!is_floating(problem.outputs()[0].dtype))  // counts that nobody has written: -1 stands for none too often
+  if (!is_floating(problem.outputs()[0].dtype))  // unwritten counts; -1 is a frequent valid value
     workspace->write(std::vector<std::byte>(workspace->bytes(), std::byte{0x5A}).data());
 
-  // Twice over the same workspace: what the first run leaves behind (counters, say) must not matter to the next.
+  // Twice with the same workspace: what the first run leaves behind (such as counters) must not affect the second.
   std::vector<std::vector<std::byte>> first;
   for (const bool again : {false, true}) {
     if (call.in_place >= 0) write(*output_blocks[0], before[static_cast<std::size_t>(call.in_place)]);

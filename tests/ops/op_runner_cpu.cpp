@@ -15,14 +15,14 @@
 namespace lenslet::test {
 namespace {
 
-/// Floats between two pixels, which are not there behind the last one.
+/// Floats between two pixels; there are none after the last one.
 std::int64_t padding_between(const Tensor& tensor) {
   return std::max<std::int64_t>(0, tensor.format().pixel_pitch - tensor.shape()[1]);
 }
 
-/// The output by rows, so many at a time, out of copies of just the rows that each call reads.
+/// Computes the output `count` rows at a time, from copies of only the rows that each call reads.
 std::vector<float> by_rows(const RowKernel& kernel, const KernelRun& run, std::int64_t at_once) {
-  const float poison = std::bit_cast<float>(~std::uint32_t{0});  // as that of Block
+  const float poison = std::bit_cast<float>(~std::uint32_t{0});  // as in Block
   const RowShape x = kernel.x_shape(), y = kernel.y_shape();
   std::vector<float> all;
   for (std::int64_t image = 0; image < y.images; ++image)
@@ -54,14 +54,14 @@ class CpuOpRunner final : public OpRunner {
   std::unique_ptr<Block> block(std::size_t bytes, std::size_t alignment) const override {
     return std::make_unique<HostBlock>(bytes, alignment);
   }
-  // What malloc() and NumPy give, and no multiple of 32 (runtime/exec/movable_ports.h).
+  // As aligned as malloc() and NumPy, but not to 32 bytes (runtime/exec/movable_ports.h).
   std::unique_ptr<Block> value_block(std::size_t bytes) const override {
     return std::make_unique<HostBlock>(bytes, 64, 16);
   }
   void run(const BoundKernel& bound, const Call& call, KernelRun run) const override {
     static std::array<ThreadPool, 3> pools{ThreadPool(1), ThreadPool(2), ThreadPool(3)};
     run.pool = &pools.at(static_cast<std::size_t>(call.device.units - 1));
-    std::vector<std::vector<float>> rows;  // before the run, which may write over what it reads
+    std::vector<std::vector<float>> rows;  // before the run, which may overwrite its inputs
     if (const RowKernel* kernel = row_kernel_of(bound, call.problem.output_shape(), call.candidate.outputs[0]))
       for (const std::int64_t at_once : {1, 3, 4}) rows.push_back(by_rows(*kernel, run, at_once));
     const AllocationCount allocations;

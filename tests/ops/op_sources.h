@@ -1,5 +1,5 @@
 #pragma once
-// Which file defines an operator: found in the sources, by the rows of the families.
+// Finds the file that defines an operator, from the rows of the families in the sources.
 
 #include <filesystem>
 #include <fstream>
@@ -10,8 +10,8 @@
 
 namespace lenslet::test {
 
-/// By the operator's name: "conv/conv.cpp", below ops/. The file of the part that its row names; where the row is made
-/// of a list of kinds, the file of that list.
+/// By operator name: "conv/conv.cpp", relative to ops/. It is the file of the object in the operator's row; for rows
+/// made from a list of kinds, the list's file.
 inline std::map<std::string, std::string> op_sources() {
   const std::filesystem::path root(LENSLET_SOURCE_DIR "/ops");
   std::map<std::string, std::string> texts;  // by file

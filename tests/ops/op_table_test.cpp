@@ -1,4 +1,4 @@
-// The table of operators: its rows make sense, and docs/ops.md says the same.
+// The table of operators: valid rows that agree with docs/ops.md.
 
 #include <doctest/doctest.h>
 
@@ -55,7 +55,7 @@ Schemas read_schemas(const char* name) {
   return schemas;
 }
 
-/// What some versions take together.
+/// Joins the counts of several versions.
 template <typename Which>
 Schema joined(const std::vector<Schema>& all, const Which& which) {
   Schema most{0, 99, 0, 99, 0};
@@ -93,7 +93,7 @@ TEST_CASE("op_table/rows") {
   CHECK(kernels_of("NoSuchOp", DeviceKind::cpu).empty());
 }
 
-// As onnx 1.23 has them: data/onnx_operators.csv, a line an operator and version, from get_all_schemas_with_history().
+// As in onnx 1.23: data/onnx_operators.csv, a line for each operator and version, from get_all_schemas_with_history().
 TEST_CASE("op_table/versions_and_numbers_of_inputs_and_outputs_are_those_of_onnx") {
   const Schemas schemas = read_schemas("onnx_operators.csv");
   std::size_t found = 0;
@@ -103,10 +103,10 @@ TEST_CASE("op_table/versions_and_numbers_of_inputs_and_outputs_are_those_of_onnx
     ++found;
     const std::vector<Schema>& all = schemas.at(std::string(row.name));
     const auto is_read = [&](const Schema& schema) {
-      return &schema == &all.back() || (&schema)[1].since > row.min_opset;  // in a version that is read
+      return &schema == &all.back() || (&schema)[1].since > row.min_opset;  // a version that is read
     };
     const bool is_since = std::ranges::any_of(all, [&](const Schema& schema) { return schema.since == row.min_opset; });
-    // Some exporters wrote these before they were operators.
+    // Some exporters wrote these before they became operators.
     CHECK((is_since || row.name == "LayerNormalization" || row.name == "ThresholdedRelu"));
     const Schema most = joined(all, is_read);
     CHECK(row.min_inputs == most.min_inputs);
@@ -117,7 +117,7 @@ TEST_CASE("op_table/versions_and_numbers_of_inputs_and_outputs_are_those_of_onnx
   CHECK(found == 160);
 }
 
-// What only ONNX Runtime has as its 1.32 says: data/onnxruntime_operators.csv, from get_all_operator_schema().
+// Operators of ONNX Runtime 1.32: data/onnxruntime_operators.csv, from get_all_operator_schema().
 TEST_CASE("op_table/what_is_read_as_other_operators_has_as_many_inputs_and_outputs_as_where_it_comes_from") {
   const Schemas onnx = read_schemas("onnx_operators.csv"), onnxruntime = read_schemas("onnxruntime_operators.csv");
   for (const OpRow& row : op_table()) {
@@ -143,10 +143,10 @@ TEST_CASE("op_table/what_is_read_as_other_operators_has_as_many_inputs_and_outpu
     const bool of_onnx = domain.empty() && onnx.contains(name) && onnx.at(name).front().since < before;
     const std::vector<Schema>& all = (of_onnx ? onnx : onnxruntime).at(name);
     const Schema of = joined(all, [&](const Schema& schema) { return schema.since < before; });
-    CHECK(row->min_inputs == (name == "QLinearConcat" ? 5 : of.min_inputs));  // a triple at least
+    CHECK(row->min_inputs == (name == "QLinearConcat" ? 5 : of.min_inputs));  // at least a triple
     CHECK(row->max_inputs == of.max_inputs);
     CHECK(row->max_outputs == (name == "SimplifiedLayerNormalization" ? 1 : of.max_outputs));  // training has more
-    // Where it is read as itself from another version on.
+    // From a later version on it is read as itself.
     if (before < 1000) {
       CHECK(find_expansion(name, domain, before) == nullptr);
       CHECK(std::ranges::any_of(all, [&](const Schema& schema) { return schema.since == before; }));
@@ -163,7 +163,7 @@ TEST_CASE("op_table/kernels") {
     for (const SimpleKernel& kernel : row.parts.kernels) {
       CHECK(simple.insert(kernel.device).second);
       CHECK((kernel.bind != nullptr));
-      // Of what says the same, one says it.
+      // Of alternative fields exactly one is set.
       CHECK((!kernel.formats.empty() + (kernel.formats_for != nullptr) + (kernel.offer != nullptr) <= 1));
       CHECK(((kernel.tolerance != 0) + (kernel.tolerance_for != nullptr) + (kernel.offer != nullptr) <= 1));
     }
@@ -174,7 +174,7 @@ TEST_CASE("op_table/kernels") {
         CHECK(names.insert(kernel->name()).second);
         CHECK((kernel->device() == device));
         CHECK_FALSE(kernel->types().empty());
-        // Callers ask the first kernel of the CPU which input is the typed one (infer_types).
+        // Callers ask the CPU's first kernel which input determines the type (infer_types).
         if (const auto on_cpu = kernels_of(row.name, DeviceKind::cpu); !on_cpu.empty())
           CHECK(kernel->typed_input() == on_cpu.front()->typed_input());
         CHECK((find_kernel(row.name, device, kernel->name()) == kernel));
@@ -191,7 +191,7 @@ TEST_CASE("op_table/kernels") {
 TEST_CASE("op_table/docs_are_up_to_date") {
   std::ifstream file(LENSLET_SOURCE_DIR "/docs/ops.md", std::ios::binary);
   const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  // Builds without CUDA have some of its kernels' rows only.
+  // Builds without CUDA have only some of its kernels' rows.
   const bool same = cuda_built ? text == ops_doc() : without_cuda(text) == without_cuda(ops_doc());
   CHECK_MESSAGE(same, "docs/ops.md does not match the op table: build the target update-ops-doc");
 }

@@ -1,5 +1,5 @@
 #pragma once
-// docs/ops.md as it must be for the rows at hand. Builds without CUDA lack kernels, and know that column only in part.
+// docs/ops.md as generated from the rows. Builds without CUDA lack kernels, and know that column only partly.
 
 #include <fmt/format.h>
 
@@ -14,7 +14,7 @@
 
 namespace lenslet::test {
 
-/// op_support_table() with a last column, the file that defines the operator; and the steps that only passes make.
+/// op_support_table() with a last column, the file that defines the operator; and the steps made only by passes.
 inline std::string op_tables() {
   const std::map<std::string, std::string> sources = op_sources();
   const auto link = [&](std::string_view op) {

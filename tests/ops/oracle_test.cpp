@@ -1,4 +1,4 @@
-// References on inputs so large that work for each pair of elements would take minutes, of results that are known.
+// References on inputs so large that work for each pair of elements would take minutes; the results are known.
 
 #include "oracle/oracle.h"
 
@@ -31,7 +31,7 @@ std::vector<double> counted(std::int64_t count) {
   return values;
 }
 
-/// 0 to many - 1 in a drawn order.
+/// 0 to many - 1 in random order.
 std::vector<double> shuffled(unsigned seed) {
   std::vector<double> values = counted(many);
   std::shuffle(values.begin(), values.end(), std::mt19937(seed));
@@ -42,7 +42,7 @@ Array run_one(const char* op, const AttributeList& attributes, const std::vector
   return run(op, attributes, inputs).value().at(0);
 }
 
-/// x + 1000 y of a pixel, which linear sampling gives at any place.
+/// x + 1000 y of a pixel, which linear sampling reproduces at any position.
 Array plane(std::int64_t height, std::int64_t width) {
   Array x = array({1, 1, height, width}, {});
   for (std::int64_t i = 0; i < height * width; ++i) x.values.push_back(double(i % width) + 1000.0 * double(i / width));

@@ -1,4 +1,4 @@
-// Pad in both forms, every mode, cropping, both layouts and several element types, against the oracle.
+// Pad in both forms, every mode, cropping, both layouts and several element types, compared with the oracle.
 
 #include <doctest/doctest.h>
 
@@ -52,7 +52,7 @@ TEST_CASE("pad/every_mode") {
     check_op(input_form(x, int64s({1, 2, 0, 0, 1, 1, 0, 0}), mode));
     check_op(input_form(x, int64s({0, 0, -1, 2, 0, 0, 3, -2}), mode));    // crop one side, pad the other
     check_op(input_form(x, int64s({0, -1, -2, -1, -1, 0, 0, 0}), mode));  // crop only
-    check_op(input_form(x, int64s({0, 0, 11, 9, 0, 0, 13, 10}), mode));   // around more than once
+    check_op(input_form(x, int64s({0, 0, 11, 9, 0, 0, 13, 10}), mode));   // wraps more than once
     check_op(input_form(random_f32({1, 5, 1, 1}, 2), int64s({0, 0, 2, 1, 0, 0, 1, 3}), mode));
     check_op(input_form(random_f32({7}, 3), int64s({2, 3}), mode));
     check_op(input_form(random_f32({3, 4}, 4), int64s({0, 2, 1, 0}), mode));

@@ -34,7 +34,7 @@ struct PoolCase {
 const PoolCase cases[] = {
     {{2, 3, 13, 9}, {3, 3}, {2, 2}, {1, 1, 1, 1}, {}},
     {{1, 16, 15, 15}, {2, 2}, {2, 2}, {}, {}},
-    // A window larger than the image, which ceil_mode lets stick out.
+    // A window larger than the image, which ceil_mode allows.
     {{1, 2, 1, 2}, {2, 2}, {2, 2}, {}, {}, "NOTSET", true},
     {{2, 3, 6, 1}, {2, 2}, {3, 2}, {}, {}, "NOTSET", true},
     {{1, 2, 2, 3, 1}, {3, 2, 2}, {2, 2, 2}, {}, {}, "NOTSET", true},
@@ -58,20 +58,20 @@ const PoolCase cases[] = {
     {{2, 5, 33}, {4}, {3}, {}, {2}, "NOTSET", true},
     {{1, 3, 5, 7, 6}, {2, 3, 2}, {1, 2, 2}, {1, 1, 0, 0, 1, 1}, {}},
     {{1, 1, 1, 3}, {1, 2}, {1, 1}, {0, 1, 0, 1}, {1, 2}},
-    // A row that begins with a tap inside, after one whose first tap lies above the image.
+    // A row that begins with a tap inside, after one whose first tap is above the image.
     {{1, 3, 7, 6}, {3, 3}, {1, 1}, {1, 1, 1, 1}, {2, 2}},
-    // Lines of several blocks of columns, the second of which sees zeros alone.
+    // Lines of several blocks of columns, the second of which reads only zeros.
     {{1, 1, 4, 5000}, {2, 3}, {1, 1}, {2, 1, 2, 1}, {5, 1}},
-    // A row that begins with a tap inside, after one whose first tap lies above the image.
+    // A row that begins with a tap inside, after one whose first tap is above the image.
     {{1, 3, 7, 6}, {3, 3}, {1, 1}, {1, 1, 1, 1}, {2, 2}},
-    // Lines of several blocks, a tail in each; strides that load two and more apart; fewer columns than a vector has.
+    // Lines of several blocks, each with a tail; strides of two and more; fewer columns than a vector has.
     {{1, 2, 4500}, {3}, {2}, {1, 1}, {}},
     {{1, 1, 3, 2500}, {3, 3}, {1, 1}, {1, 1, 1, 1}, {}},
     {{1, 1, 2, 4100}, {2, 5}, {2, 3}, {0, 4, 0, 4}, {1, 2}, "NOTSET", true},
     {{1, 2, 3, 1500}, {1, 3}, {1, 7}, {}, {1, 600}},
     {{1, 1, 3, 300}, {2, 2}, {1, 40}, {}, {}},
     {{2, 3, 5, 3}, {3, 3}, {1, 2}, {1, 1, 1, 1}, {}},
-    // Channels in sixteens under windows that overlap much.
+    // Channels in multiples of sixteen under windows with a large overlap.
     {{2, 32, 21, 13}, {5, 5}, {1, 1}, {2, 2, 2, 2}, {}},
     {{1, 16, 13, 13}, {9, 9}, {1, 1}, {4, 4, 4, 4}, {}},
     {{2, 2, 5, 6, 35}, {3, 3, 3}, {2, 1, 2}, {1, 1, 1, 1, 1, 1}, {1, 2, 1}, "NOTSET", true},
@@ -109,7 +109,7 @@ TEST_CASE("pool/maxima_and_their_indices_are_the_oracles") {
 
 namespace {
 
-// NaN of both signs among numbers of both signs and infinities: windows have none, one, several, nothing else.
+// NaN of both signs among numbers and infinities of both signs: windows contain none, one, several, or only NaN.
 Tensor with_nan(const Shape& shape, unsigned seed, double share) {
   constexpr float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
   Tensor x = random_f32(shape, seed, -1);
@@ -125,7 +125,7 @@ Tensor with_nan(const Shape& shape, unsigned seed, double share) {
 
 bool same(float a, float b) { return a == b || (std::isnan(a) && std::isnan(b)); }
 
-// By the definition, window by window: the first NaN, else the first of the greatest.
+// The definition, window by window: the first NaN, else the first maximum.
 void check_max_pool(const OpCase& c, const PoolProblem& p) {
   const auto x = c.inputs[0].values<float>();
   const PoolAxis &deep = p.axes[0], &high = p.axes[1], &wide = p.axes[2];
@@ -217,17 +217,17 @@ TEST_CASE("pool/averages_with_and_without_pads_are_the_oracles") {
 }
 
 TEST_CASE("pool/ceil_mode_counts_as_onnxruntime_does") {
-  // The third window would begin in the trailing pad: it is left out.
+  // The third window would begin in the trailing pad and is dropped.
   const PoolProblem p = resolve_pool({1, 1, 2, 2}, {{3, 3}, {3, 3}, {}, {1, 1, 1, 1}, AutoPad::notset, true});
   CHECK(p.axes[1].out == 1);
   CHECK(resolve_pool({1, 1, 4, 4}, {{3, 3}, {2, 2}, {}, {}, AutoPad::notset, true}).axes[2].out == 2);
   CHECK(resolve_pool({1, 1, 4, 4}, {{3, 3}, {2, 2}, {}, {}, AutoPad::notset, false}).axes[2].out == 1);
 }
 
-// The product of such a window's sides does not fit 64 bits in the last cases.
+// The product of such a window's sides exceeds 64 bits in the last cases.
 TEST_CASE("pool/windows_far_larger_than_the_image") {
   constexpr std::int64_t side = std::int64_t{1} << 30;
-  // Of ones, so that every maximum is 1 and every average between 0 and 1.
+  // All ones, so that every maximum is 1 and every average between 0 and 1.
   const auto check = [](const char* op, Shape x, AttributeList attributes, float low, float high) {
     attributes.emplace_back("auto_pad", std::string("SAME_UPPER"));
     Tensor ones(DType::f32, x);
@@ -276,7 +276,7 @@ TEST_CASE("pool/lp_norms_of_every_opset_are_the_oracles") {
 
 namespace {
 
-/// What MaxPool gives of `x`, ready to be unpooled.
+/// MaxPool's outputs for `x`, as inputs of MaxUnpool.
 OpCase unpool(const Shape& x, const Ints& kernel, const Ints& strides, const Ints& pads, unsigned seed) {
   const AttributeList attributes{{"kernel_shape", kernel}, {"strides", strides}, {"pads", pads}};
   std::vector<Tensor> pooled =
@@ -307,7 +307,7 @@ TEST_CASE("max_unpool/gives_back_what_was_pooled") {
     c.constant = {2};
     check_op(c);
   }
-  // Any order of indices, those of other planes too; of equal ones the last counts.
+  // Indices in any order, also those of other planes; of equal ones the last counts.
   Tensor indices(DType::i64, {2, 2, 50});
   for (std::size_t i = 0; i < 200; ++i) indices.values<std::int64_t>()[i] = static_cast<std::int64_t>(i * 77 % 197 * 2);
   check_op({.op = "MaxUnpool",
@@ -338,7 +338,7 @@ TEST_CASE("max_unpool/indices_and_shapes_that_do_not_fit_are_refused") {
           c.constant = {2};
         }) == ErrorKind::invalid_model);
   CHECK(error([](OpCase& c) { c.inputs.push_back(int64s({1, 2, 6, 6})); }) == ErrorKind::unsupported);
-  // Only the CPU can tell.
+  // Only the CPU reports it.
   if (op_runner().device() != DeviceKind::cpu) return;
   OpCase outside = unpool({1, 2, 6, 6}, {2, 2}, {2, 2}, {0, 0, 0, 0}, 1);
   for (const std::int64_t index : {std::int64_t{-1}, std::int64_t{72}}) {

@@ -98,7 +98,7 @@ TEST_CASE("quantize/ties_and_what_is_no_number") {
 }
 
 TEST_CASE("quantize/far_values") {
-  // Whole vectors of each: numbers that 16 bits do not hold, and the ends of zero points.
+  // Whole vectors of each: numbers beyond 16 bits, and extreme zero points.
   for (const float value : {200.4F, 32767.6F, 32768.0F, 40000.0F, 65535.4F, 140000.0F, 3e9F, 1e30F})
     for (const float sign : {1.0F, -1.0F})
       for (const DType dtype : {DType::i8, DType::u8, DType::i16, DType::u16})
@@ -117,7 +117,7 @@ TEST_CASE("quantize/far_values") {
 }
 
 TEST_CASE("quantize/quotients_next_to_ties") {
-  // Of scales that are divided by and of those whose reciprocal serves; x a few units around (i + 1/2) * scale.
+  // Scales that divide and scales with an exact reciprocal; x a few units around (i + 1/2) * scale.
   std::mt19937 random(1);
   std::uniform_real_distribution<float> mantissa(1, 2);
   std::vector<float> x(1 << 10);

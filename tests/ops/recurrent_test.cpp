@@ -26,7 +26,7 @@ struct Sizes {
 
 std::int64_t directions_of(const std::string& direction) { return direction == "bidirectional" ? 2 : 1; }
 
-/// X, W, R, B and all that is optional but sequence_lens, with weights as small as networks are initialised with.
+/// X, W, R, B and all optional inputs except sequence_lens, with weights as small as after initialisation.
 OpCase recurrent(const std::string& op, const Sizes& s, const std::string& direction, bool batch_first, unsigned seed) {
   const std::int64_t d = directions_of(direction), gates = op == "LSTM" ? 4 : op == "GRU" ? 3 : 1;
   const double scale = 1 / std::sqrt(static_cast<double>(s.hidden));
@@ -68,7 +68,7 @@ TEST_CASE("recurrent/directions_and_layouts") {
         check_op(c);
         c.inputs[4] = lengths({3, 5, 1});
         check_op(c);
-        // Y alone, and nothing that may be left out.
+        // Only Y, and no optional input.
         c.inputs.resize(3);
         c.outputs = 1;
         check_op(c);
@@ -114,14 +114,14 @@ TEST_CASE("recurrent/forms") {
   c.attributes.emplace_back("clip", 0.25);
   check_op(c);
   c.opset = 7;
-  c.attributes.erase(c.attributes.begin() + 2);  // there was no layout
+  c.attributes.erase(c.attributes.begin() + 2);  // layout did not exist yet
   check_op(c);
   c.attributes.emplace_back("output_sequence", std::int64_t{1});
   check_op(c);
 }
 
 TEST_CASE("recurrent/activations") {
-  // With and without numbers of their own; ScaledTanh and Affine have no operator whose defaults they could have.
+  // With and without parameters; ScaledTanh and Affine have no operator from which defaults could come.
   struct Named {
     const char* name;
     Reals alpha, beta;
@@ -151,7 +151,7 @@ TEST_CASE("recurrent/activations") {
     c.attributes.emplace_back("activation_beta", function.beta);
     check_op(c);
   }
-  // Numbers go to the functions that take one, in their order, and each direction has its own functions.
+  // Parameters go in order to the functions that take one, and each direction has its own functions.
   OpCase c = recurrent("LSTM", {}, "bidirectional", false, seed += 20);
   c.attributes.emplace_back("activations", Strings{"HardSigmoid", "Tanh", "LeakyRelu", "Sigmoid", "ScaledTanh", "Elu"});
   c.attributes.emplace_back("activation_alpha", Reals{.25, .1, .9, .5});
@@ -177,7 +177,7 @@ TEST_CASE("recurrent/sizes") {
   }
 }
 
-// By hand: a unit that adds up what it reads, one whose gates are open, and one that keeps what it has.
+// By hand: a unit that sums its inputs, one with open gates, and one that keeps its state.
 TEST_CASE("recurrent/by_hand") {
   const auto run = [](const std::string& op, Strings activations, std::vector<float> w, std::vector<float> r,
                       const std::string& direction, std::vector<std::int32_t> lens) {
@@ -196,10 +196,10 @@ TEST_CASE("recurrent/by_hand") {
   CHECK(run("RNN", {"Relu"}, {1}, {1}, "forward", {3, 2}) == Floats{1, 2, 4, 6, 9, 0, 9, 6});
   CHECK(run("RNN", {"Relu"}, {1}, {1}, "reverse", {3, 2}) == Floats{9, 6, 8, 4, 5, 0, 9, 6});
   CHECK(run("RNN", {"Relu"}, {1}, {1}, "forward", {0, 1}) == Floats{0, 2, 0, 0, 0, 0, 0, 2});
-  // i = o = f = 1: the sum of what is read.
+  // i = o = f = 1: the sum of the inputs.
   CHECK(run("LSTM", {"HardSigmoid", "Relu", "Relu"}, {9, 9, 9, 1}, {0, 0, 0, 0}, "forward", {3, 3}) ==
         Floats{1, 2, 4, 6, 9, 12, 9, 12});
-  // z = 1: nothing is read.
+  // z = 1: ignores the input.
   CHECK(run("GRU", {"HardSigmoid", "Relu"}, {9, 9, 1}, {0, 0, 0}, "forward", {3, 3}) == Floats(8, 0));
 }
 
@@ -208,11 +208,11 @@ TEST_CASE("recurrent/nan_and_infinity") {
   unsigned seed = 1400;
   for (const char* op : all_ops)
     for (const float value : {nan, inf, -inf}) {
-      // Of entry 1 at time 2: what comes after it in this entry, and nothing else.
+      // A NaN in entry 1 at time 2 affects only later steps of that entry.
       OpCase c = recurrent(op, {}, "bidirectional", false, seed += 20);
       c.inputs[0].values<float>()[(2 * 3 + 1) * 7 + 4] = value;
       check_op(c);
-      // What lies behind the end of a sequence is not read.
+      // Data after the end of a sequence is not read.
       c.inputs[4] = lengths({5, 2, 5});
       check_op(c);
       c.attributes.emplace_back("clip", 3.0);
@@ -220,7 +220,7 @@ TEST_CASE("recurrent/nan_and_infinity") {
     }
 }
 
-// What CUDA offers, which needs no device: Gemm's kernel for X times W, in TF32 where the build has that, and refusals.
+// CUDA's candidates, without a device: Gemm's kernel for X times W, in TF32 if the build has it, and refusals.
 TEST_CASE("recurrent/cuda_offers") {
   const auto offer = [](const Shape& x, std::int64_t hidden, bool known, const Numerics& numerics = {}) {
     Tensor weights[3];
@@ -297,7 +297,7 @@ TEST_CASE("recurrent/refused") {
     c.inputs[4] = lengths({1, wrong, 5});
     CHECK(infer_error(c) == ErrorKind::invalid_model);
   }
-  // Computed lengths are known in the run.
+  // Computed lengths are known only in the run.
   c.constant = {};
   if (op_runner().device() == DeviceKind::cpu)
     CHECK_ERROR(run_op(c), invalid_argument, "sequence_lens holds 6, which is outside [0,5]");

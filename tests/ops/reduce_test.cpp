@@ -36,7 +36,7 @@ OpCase reduce(const std::string& op, const Tensor& x, const Ints& axes, std::int
 }  // namespace
 
 TEST_CASE("reduce/axes") {
-  // Positive, so that logarithms of sums exist, and near 1, so that products of all elements do.
+  // Positive, so that logarithms of sums exist, and near 1, so that products of all elements stay finite.
   const Tensor x = random_of(DType::f32, {2, 35, 5, 7}, 1, 0.9, 1.1);
   const Ints axis_sets[] = {{}, {0}, {1}, {2}, {3}, {-1, -2}, {2, 0}, {1, 2, 3}, {0, 1, 2, 3}, {0, 2, 3}};
   for (const auto& kinds : {std::span<const char* const>(integer_kinds), std::span<const char* const>(float_kinds)})
@@ -86,7 +86,7 @@ TEST_CASE("reduce/extremes_of_small_and_unsigned_types") {
   constexpr std::uint64_t most = ~std::uint64_t{0};
   CHECK(extreme("ReduceMax", DType::u64, {1, most, 2}) == most);
   CHECK(extreme("ReduceMin", DType::u64, {most, 1}) == 1);
-  // Of nothing, the least or the greatest there is.
+  // An empty set gives the type's lowest or highest value.
   CHECK(extreme("ReduceMax", DType::u64, {}) == 0);
   CHECK(extreme("ReduceMin", DType::u64, {}) == most);
   CHECK(extreme("ReduceMax", DType::boolean, {}) == 0);
@@ -110,7 +110,7 @@ TEST_CASE("reduce/noop_with_empty_axes") {
     }
 }
 
-// [N,H,W,C] reduced, and the same of [N,C,H,W].
+// A reduction of [N,H,W,C], and the same of [N,C,H,W].
 TEST_CASE("reduce/permuted_axes_keep_their_meaning_where_order_allows") {
   constexpr int to[] = {0, 2, 3, 1};
   const Tensor x = random_f32({2, 5, 7, 3}, 8);
@@ -130,7 +130,7 @@ TEST_CASE("reduce/permuted_axes_keep_their_meaning_where_order_allows") {
   CHECK(permuted({1, 2}, 0) == Ints{2, 3});
   CHECK(permuted({3}, 0) == Ints{1});
   CHECK(permuted({1}, 0).empty());  // [N,W,C] would become [N,C,W]
-  CHECK(permuted({}, 1).empty());   // all axes: nothing to gain
+  CHECK(permuted({}, 1).empty());   // all axes: no gain
 }
 
 TEST_CASE("reduce/special_values") {
@@ -144,7 +144,7 @@ TEST_CASE("reduce/special_values") {
         doctest::Approx(1000 + std::log(2)));
 }
 
-// Whole vectors and what is left of them, rows that follow others, and rows that are cut.
+// Whole vectors and tails, consecutive rows, and rows that are split.
 TEST_CASE("reduce/rows_of_any_length_on_every_instruction_set") {
   for (const char* op :
        {"ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceL1", "ReduceL2", "ReduceLogSumExp"}) {
@@ -158,7 +158,7 @@ TEST_CASE("reduce/rows_of_any_length_on_every_instruction_set") {
   }
 }
 
-// Columns: whole strips and what is left of them, rows that follow others.
+// Columns: whole strips and tails, consecutive rows.
 TEST_CASE("reduce/columns_of_any_width_on_every_instruction_set") {
   for (const char* op : {"ReduceSum", "ReduceMean", "ReduceMax", "ReduceL1", "ReduceL2", "ReduceLogSumExp"}) {
     for (const std::int64_t width : {15, 16, 17, 100, 513, 1100})
@@ -168,7 +168,7 @@ TEST_CASE("reduce/columns_of_any_width_on_every_instruction_set") {
   }
 }
 
-// Short rows of which some have what is not finite, in whole vectors and behind them.
+// Short rows, some with non-finite values, in whole vectors and in tails.
 TEST_CASE("reduce/extremes_of_short_rows_see_nan_and_infinities") {
   constexpr float nan = std::numeric_limits<float>::quiet_NaN(), inf = std::numeric_limits<float>::infinity();
   for (const std::int64_t length : {2, 3, 4, 7, 8, 11, 16, 17, 31, 49, 64}) {
@@ -190,7 +190,7 @@ TEST_CASE("reduce/one_odd_element_decides_the_extreme_of_a_long_row") {
       for (const float odd : {inf, -inf, nan}) {
         Tensor x = random_f32({1026}, 4);
         x.values<float>()[at] = odd;
-        x.values<float>()[9] = std::string(op) == "ReduceMax" ? -inf : inf;  // must not pass for NaN
+        x.values<float>()[9] = std::string(op) == "ReduceMax" ? -inf : inf;  // must not count as NaN
         check_op_on_every_instruction_set(reduce(op, x, {0}, 0, 18));
       }
 }

@@ -24,7 +24,7 @@ Tensor integers(const Ints& values) {
   return Tensor::of<std::int64_t>({static_cast<std::int64_t>(values.size())}, std::span<const std::int64_t>(values));
 }
 
-/// Rounding differs by what the filter's taps add up to; the kernel states more.
+/// Rounding depends on the sum of the filter's taps; the kernel's own tolerance is larger.
 constexpr double blended = 4e-6;
 
 OpCase by_scales(const Tensor& x, std::vector<float> scales, AttributeList attributes, std::int64_t opset = 19) {
@@ -84,7 +84,7 @@ TEST_CASE("resize/every_way_to_the_nearest") {
   check_op(by_sizes(random_f32({1, 1, 3, 4}, 7), {1, 1, 1, 1}, {}));
 }
 
-// To the bits of ONNX Runtime's float32, which the oracle repeats.
+// The bits of ONNX Runtime's float32, which the oracle reproduces.
 TEST_CASE("resize/linear_of_integers") {
   unsigned seed = 1;
   for (const DType dtype : {DType::u8, DType::i8}) {
@@ -104,7 +104,7 @@ TEST_CASE("resize/linear_of_integers") {
     const AttributeList linear{{"mode", Text("linear")}};
     exact(by_scales(drawn({9}), {2.5F}, linear));
     exact(by_scales(drawn({2, 5, 9}), {1, 3, 1}, linear));
-    // Axes that stay are blended with the others.
+    // Axes that keep their size are blended with the others.
     for (const float scale : {1.7F, 3.0F}) {
       exact(by_scales(drawn({7, 9}), {scale, 1}, linear));
       exact(by_scales(drawn({7, 9}), {1, scale}, linear));
@@ -131,12 +131,12 @@ TEST_CASE("resize/shapes") {
   check_op(by_scales(random_f32({1, 16, 33, 65}, 5), {1, 1, 4, 4}, linear));  // several pieces
   check_op(by_scales(random_f32({1, 3, 4, 4}, 6), {1, 1, 1, 1}, linear));
   check_op(by_scales(random_f32({0, 3, 4, 4}, 7), {1, 1, 2, 2}, linear));
-  check_op(by_scales(random_f32({1, 3, 4, 4}, 8), {1, 1, 0.2F, 2}, linear));  // nothing is left
-  // A scale that float32 rounds up to the next whole number: 10 * 2.3F is 23.
+  check_op(by_scales(random_f32({1, 3, 4, 4}, 8), {1, 1, 0.2F, 2}, linear));  // nothing remains
+  // A scale that float32 rounds up to the next integer: 10 * 2.3F is 23.
   CHECK(infer_op(by_scales(random_f32({10}, 1), {2.3F}, linear))[0].shape == Shape{23});
 }
 
-// As many as CUDA takes several columns a thread for, or several rows a block.
+// Sizes from which CUDA computes several columns a thread, or several rows a block.
 TEST_CASE("resize/large_planes") {
   const Ints sizes{1, 7, 197, 384};
   check_op(by_sizes(random_f32({1, 7, 400, 500}, 1), sizes, {{"mode", Text("linear")}}));
@@ -243,7 +243,7 @@ TEST_CASE("resize/scales_sizes_and_axes_that_make_no_sense_are_refused") {
               "attribute 'antialias' is not supported");
   CHECK_ERROR(make_op({.op = "Resize", .opset = 10, .attributes = {{"mode", Text("cubic")}}, .inputs = {x, x}}),
               invalid_model, "attribute 'mode' is 'cubic' before opset 11");
-  // Integers are blended linearly alone, and without a wider filter.
+  // Integers support only linear mode, without antialiasing.
   const auto refused = [](const OpCase& c, DeviceKind device) {
     const Problem problem(make_op(c), infos_of(c.inputs, c.constant));
     return kernels_of("Resize", device)

@@ -28,7 +28,7 @@ OpCase boxes(const Tensor& x, const std::vector<float>& corners, AttributeList a
 }  // namespace
 
 TEST_CASE("roi_align/every_way") {
-  // Inside, across each border, far beyond, of no size, turned round, larger than the image.
+  // Inside, across each border, far beyond, empty, reversed, larger than the image.
   const std::vector<float> corners{1.3F, 2.1F, 9.8F, 7.4F, -6.5F, -3, 4, 5, 9,   4,   30, 18,    50, 50, 60, 61,
                                    4,    4,    4,    4,    8,     7,  3, 2, -90, -80, 95, 80.5F, 0,  0,  12, 10};
   const Tensor x = random_f32({2, 3, 10, 12}, 1);
@@ -44,8 +44,8 @@ TEST_CASE("roi_align/every_way") {
   check_op(boxes(random_f32({1, 40, 7, 5}, 2), {0.5F, 0.5F, 4.25F, 6, 1, 2, 3, 3}, {{"output_width", 5}}));
   check_op(boxes(random_f32({1, 1, 1, 1}, 2), {0, 0, 1, 1}, {{"output_width", 2}}));
   check_op(boxes(random_f32({1, 2, 4, 4}, 2), {}, {}));
-  check_op(boxes(x, corners, {{"spatial_scale", 0.5}}, 10));  // no half pixel yet
-  for (const std::int64_t samples : {3, 17})  // a line's samples, and those of one bin, are more than are kept
+  check_op(boxes(x, corners, {{"spatial_scale", 0.5}}, 10));  // before half_pixel existed
+  for (const std::int64_t samples : {3, 17})                  // more samples in a line, and in one bin, than are kept
     check_op(boxes(x, corners, {{"sampling_ratio", samples}, {"output_width", 40}}));
 }
 
@@ -60,7 +60,7 @@ TEST_CASE("roi_align/no_numbers") {
     CHECK(std::isnan(y.values<float>()[0]));
     CHECK(std::isnan(y.values<float>()[1]));
     CHECK(y.values<float>()[2] == 0);
-    CHECK(std::isfinite(y.values<float>()[3]));  // and takes no longer than the image is large
+    CHECK(std::isfinite(y.values<float>()[3]));  // and the time does not exceed that of the image's size
     OpCase beyond = c;
     beyond.inputs[2] = int64s({1, -1, 1, 1, 7});
     const Tensor nowhere = run_op(beyond)[0];

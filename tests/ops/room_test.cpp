@@ -1,5 +1,5 @@
-// Formats with room behind a pixel's channels (aligned_nhwc): which operators take them on CUDA. No device is needed;
-// what is computed, with NaN in the room, check_op() checks with the cases of the other tests.
+// Formats with padding channels (aligned_nhwc): the operators that accept them on CUDA. Needs no device; check_op()
+// checks results with NaN in the padding channels in the other tests.
 
 #include <doctest/doctest.h>
 
@@ -21,7 +21,7 @@ using Ints = std::vector<std::int64_t>;
 
 Tensor halves(const Shape& shape) { return random_f32(shape, 1).to_dtype(DType::f16); }
 
-/// "nhwc/104,nhwc -> nhwc/104" of the candidate that has room, "" where there is none.
+/// "nhwc/104,nhwc -> nhwc/104" for the candidate with padded pixels, "" if there is none.
 std::string padded(const OpCase& c, const char* precision = "fp16") {
   const std::vector<InputInfo> infos = infos_of(c.inputs, c.constant);
   const Problem problem(make_op(c), infos);
@@ -67,17 +67,17 @@ TEST_CASE("room/operators_that_keep_channels_apart") {
   CHECK(padded({.op = "Mul", .inputs = {x, scale}}) == "nhwc/104,nhwc/104 -> nhwc/104");
   CHECK(padded({.op = "Mul", .inputs = {x, plane}}) == "nhwc/104,nhwc -> nhwc/104");
   CHECK(padded({.op = "Cast", .attributes = {{"to", std::int64_t{16}}}, .inputs = {x}}) == "nhwc/104 -> nhwc/104");
-  // Four floats are 16 bytes: more than what may be written behind the last pixel.
+  // Four floats are 16 bytes: more than may be written after the last pixel.
   CHECK(padded({.op = "Cast", .attributes = {{"to", std::int64_t{1}}}, .inputs = {x}}).empty());
   CHECK(padded({.op = "MaxPool", .attributes = {{"kernel_shape", Ints{2, 2}}}, .inputs = {x}}) ==
         "nhwc/104 -> nhwc/104");
   CHECK(padded({.op = "Max", .inputs = std::vector<Tensor>(8, x)}).ends_with(" -> nhwc/104"));
-  CHECK(padded({.op = "Max", .inputs = std::vector<Tensor>(9, x)}).empty());  // a run has place for eight
-  // A scalar constant is the same for all channels, a vector is not.
+  CHECK(padded({.op = "Max", .inputs = std::vector<Tensor>(9, x)}).empty());  // a run has space for eight
+  // A scalar constant is equal for all channels, a vector is not.
   const Tensor two = Tensor::of<float>(Shape{}, {2}).to_dtype(DType::f16);
   CHECK(padded({.op = "Mul", .inputs = {x, two}, .constant = {1}}) == "nhwc/104,nchw -> nhwc/104");
   CHECK(padded({.op = "Mul", .inputs = {x, halves({1, 100, 1, 1})}, .constant = {1}}).empty());
-  // Positions, and whatever is counted over channels.
+  // Positions, and whatever counts over channels.
   CHECK(padded({.op = "MaxPool", .attributes = {{"kernel_shape", Ints{2, 2}}}, .inputs = {x}, .outputs = 2}).empty());
   CHECK(padded({.op = "LRN", .attributes = {{"size", std::int64_t{3}}}, .inputs = {x}}).empty());
 }
@@ -96,7 +96,7 @@ TEST_CASE("room/operators_that_step_over_it") {
                 .attributes = {{"groups", std::int64_t{2}}, {"num_outputs", std::int64_t{2}}},
                 .inputs = {x, y},
                 .outputs = 2}) == "nhwc/64,nhwc/64 -> nhwc/64,nhwc/64");
-  // One pixel has none.
+  // A single pixel has no padding.
   CHECK(padded({.op = "GlobalAveragePool", .inputs = {x}}) == "nhwc/64 -> nhwc");
 }
 

@@ -1,4 +1,4 @@
-// How separable cuts problems and what it refuses: plain arithmetic, no device needed.
+// separable's plans and refusals: plain arithmetic, needs no device.
 
 #include "ops/conv/cuda/separable_plan.h"
 
@@ -72,7 +72,7 @@ TEST_CASE("separable_plan/tilings_cover_the_problem") {
   }
 }
 
-// The times are of an H100.
+// The times are from an H100.
 TEST_CASE("separable_plan/estimates_and_times") {
   struct Row {
     SeparableProblem problem;
@@ -101,7 +101,7 @@ TEST_CASE("separable_plan/estimates_and_times") {
   }
 }
 
-// A sum has the same bits on every device that has room for the warps that share it.
+// A sum has the same bits on every device with enough resources for the warps that share it.
 TEST_CASE("separable_plan/other_devices") {
   DeviceProfile small = reference_gpu();
   small.units = 40;
@@ -142,7 +142,7 @@ TEST_CASE("separable_plan/other_filters_strides_and_float32_are_refused") {
   CHECK(refusal(dilated) == "it is dilated");
 }
 
-// Every weight stands once where its lane looks for it, and what is no channel or filter is zero.
+// Every weight is once where its lane reads it; everything beyond the channels and filters is zero.
 TEST_CASE("separable_plan/what_is_prepared") {
   const SeparableProblem p = problem(1, 40, 9, 20);
   const Kernel& kernel = *find_kernel("SeparableConv", DeviceKind::cuda, "separable");

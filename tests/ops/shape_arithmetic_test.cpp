@@ -103,7 +103,7 @@ TEST_CASE("cast/every_pair_of_types") {
     }
 }
 
-// Where the tensor copy engine wants it, pixels of 33 channels have room for 40 in 16 bits, for 36 in 32.
+// Where TMA needs it, pixels of 33 channels are padded to 40 in 16 bits, to 36 in 32.
 TEST_CASE("cast/channels_that_fill_no_16_bytes") {
   for (const DType from : {DType::f16, DType::bf16, DType::f32, DType::i64, DType::u8})
     for (const DType to : all_types)
@@ -150,7 +150,7 @@ TEST_CASE("cast/special_values") {
               .opset = 24,
               .attributes = {{"to", dtype_to_onnx(to)}, {"saturate", 1}, {"round_mode", "down"}},
               .inputs = {x}});
-  // One rounding, not two: to float this is 1 + 2^-11, a tie that would go to even, down.
+  // One rounding, not two: via float this is 1 + 2^-11, a tie that would round down to even.
   const Tensor tie = Tensor::of<double>(Shape{1}, {1 + 0x1p-11 + 0x1p-40});
   check_op({.op = "Cast", .attributes = {{"to", 10}}, .inputs = {tie}});
 }

@@ -1,4 +1,4 @@
-// Vector activations against their definition in double, on every instruction set of this CPU.
+// Vector activations compared with their definition in double, on every instruction set of this CPU.
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -122,7 +122,7 @@ TEST_CASE("simd/activation/every_kind") {
     for (const Activation& activation : all) {
       const auto exact_of = test::exact_activation(activation);
       for (const std::int64_t count : {0, 1, 3, 4, 7, 8, 15, 16, 17, 33, 1001}) {
-        // Guards on both sides: the remainder must not write past the end.
+        // Guards on both sides: the tail must not write past the end.
         std::vector<float> buffer(static_cast<std::size_t>(count) + 32, 1234.5f);
         float* x = buffer.data() + 16;
         for (std::int64_t i = 0; i < count; ++i) x[i] = i % 50 == 0 ? 0.0f : normal(random);

@@ -1,4 +1,4 @@
-// Types that are carried and converted, never computed with: floats of 8 and 4 bits, integers of 4 and 2.
+// Types that are only stored and converted: floats of 8 and 4 bits, integers of 4 and 2.
 
 #include <doctest/doctest.h>
 
@@ -20,7 +20,7 @@ constexpr DType small_floats[] = {DType::f8e4m3fn,   DType::f8e4m3fnuz, DType::f
                                   DType::f8e5m2fnuz, DType::f8e8m0,     DType::f4e2m1};
 constexpr DType every_small[] = {DType::f8e4m3fn, DType::f8e4m3fnuz, DType::f8e5m2, DType::f8e5m2fnuz, DType::f8e8m0,
                                  DType::f4e2m1,   DType::i4,         DType::u4,     DType::i2,         DType::u2};
-// Those that are quantised to.
+// Targets of quantisation.
 constexpr DType quantized[] = {DType::f8e4m3fn, DType::f8e4m3fnuz, DType::f8e5m2, DType::f8e5m2fnuz, DType::f4e2m1,
                                DType::i4,       DType::u4,         DType::i2,     DType::u2};
 
@@ -71,7 +71,7 @@ TEST_CASE("small_types/every_element_goes_there_and_back") {
   }
 }
 
-// Halfway between neighbours, beside it on both sides, and beyond the ends.
+// Midpoints of neighbours, values on both sides of them, and beyond the ends.
 TEST_CASE("small_types/ties_and_values_beyond_the_ends_round_as_cast_says") {
   for (const DType dtype : small_floats) {
     const Tensor all = every_element(dtype).to_dtype(DType::f64);
@@ -120,7 +120,7 @@ TEST_CASE("small_types/special_values") {
   CHECK(scale(true, "nearest") == Bytes{0, 127, 127, 128, 128, 128, 0, 0, 254, 254, 255});
   CHECK(scale(false, "nearest") == Bytes{255, 127, 127, 128, 128, 128, 0, 255, 255, 255, 255});
 
-  // Towards zero, of the integer the low bits.
+  // Truncated towards zero, then the integer's low bits.
   CHECK(bytes_of_cast(DType::i4, true, {-9, -1.9F, 7, 8, 300, nan}) == Bytes{7, 255, 7, 248, 252, 0});
   CHECK(bytes_of_cast(DType::u2, true, {-3, 3.9F, 4}) == Bytes{1, 3, 0});
 }
@@ -224,7 +224,7 @@ TEST_CASE("bit_cast") {
   CHECK(infer_error(bit_cast(bytes, DType::i32)) == ErrorKind::invalid_model);
   CHECK(infer_error(bit_cast(bytes, DType::i4)) == ErrorKind::invalid_model);
   CHECK(infer_error(bit_cast(Tensor(DType::u4, {3}), DType::i4)) == ErrorKind::unsupported);
-  // What a file calls float64 is held in float32.
+  // The loader stores a file's float64 as float32.
   CHECK(infer_error(bit_cast(x, DType::i64)) == ErrorKind::unsupported);
 }
 

@@ -12,7 +12,7 @@ using namespace lenslet::test;
 
 namespace {
 
-// Probabilities near 1 and among thousands near 0, each by its own size.
+// Probabilities near 1 and thousands near 0, each relative to its own magnitude.
 void check_rows(OpCase c) {
   c.tolerance = 5e-7;
   check_op(c);
@@ -31,7 +31,7 @@ TEST_CASE("softmax/every_axis_of_both_definitions") {
               {.op = op, .opset = opset, .attributes = {{"axis", axis}}, .inputs = {random_f32(shape, seed++, 0, 3)}});
 }
 
-// Short ones are computed side by side, a strip of rows and a rest.
+// Short rows are computed side by side: strips of rows and a tail.
 TEST_CASE("softmax/rows_of_every_length") {
   unsigned seed = 200;
   for (const char* op : {"Softmax", "LogSoftmax"})

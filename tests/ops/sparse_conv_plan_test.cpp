@@ -1,4 +1,4 @@
-// How CUDA's kernels of SparseConv cut problems, lay filters down and refuse: no device needed.
+// Plans, packed filters and refusals of CUDA's SparseConv kernels. Needs no device.
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
@@ -62,8 +62,8 @@ TEST_CASE("sparse/plan/tilings") {
   }
 }
 
-// Of plans of many problems what they are estimated to take (a product, by its logarithm), and their words. What
-// changes wants measured times beside it, or was not meant to.
+// For plans of many problems the product of their estimates (as a logarithm), and a checksum of their texts. A change
+// needs new measurements, or was unintended.
 TEST_CASE("sparse/plan/tilings_and_their_estimates_are_those_that_were_fitted") {
   const DeviceProfile& device = reference_gpu();
   struct Sum {
@@ -119,7 +119,7 @@ TEST_CASE("sparse/plan/sizes_are_taken_to_their_limits_and_not_beyond") {
   CHECK(refusal(9, 4, 4 * k * k + 1) == "more than 2^22 channels or filters");
 }
 
-// What the launch bounds of the kernels count on: blocks on a multiprocessor of 228 KiB, a KiB each its own.
+// Assumptions of the kernels' launch bounds: blocks on a multiprocessor with 228 KiB, of which each reserves one.
 TEST_CASE("sparse/plan/shared") {
   for (const std::int64_t filters : {16, 32, 64})
     for (const std::int64_t channels : {1, 16, 32, 64, 100, 128, 300})
@@ -136,7 +136,7 @@ TEST_CASE("sparse/plan/shared") {
       }
 }
 
-// The grid has every block and slice of any run, and the workspace what they write.
+// The grid covers every block and split of any run, and the workspace their results.
 TEST_CASE("sparse/plan/split_k") {
   int has_split_k = 0;
   for (const std::int64_t filters : {16, 64, 300})
@@ -167,7 +167,7 @@ TEST_CASE("sparse/plan/split_k") {
   CHECK(has_split_k > 100);
 }
 
-// Every weight stands where the kernel looks for it, rounded once with its scale, and zeros everywhere else.
+// Every weight is where the kernel reads it, rounded once with its scale, with zeros everywhere else.
 TEST_CASE("sparse/plan/filters") {
   const SparseConvProblem p = problem(21, 70, 9);
   const Tensor w = random_f32({70, 21, 3, 3}, 3);
@@ -189,7 +189,7 @@ TEST_CASE("sparse/plan/filters") {
   }
 }
 
-/// A number of an arithmetic, of its bytes.
+/// A number of a precision, from its bytes.
 double number(SparseArithmetic arithmetic, const std::byte* at) {
   std::uint32_t bits = 0;
   std::memcpy(&bits, at, static_cast<std::size_t>(element_bytes(arithmetic)));
@@ -199,8 +199,8 @@ double number(SparseArithmetic arithmetic, const std::byte* at) {
                                                 : double{std::bit_cast<float>(bits)};
 }
 
-// What lanes of a warp read of a row of x and of the filters, multiplied as the instruction pairs them, is the sum of
-// products of channels, and stands where the lane stores it.
+// Fragments that a warp's lanes read from a row of x and from the filters, multiplied as by the instruction, give the
+// sum of products over channels, at the position that the lane stores.
 TEST_CASE("sparse/neighbours/filters") {
   for (const SparseArithmetic arithmetic : all)
     for (const auto& [channels, filters, taps_of_axis] :
@@ -244,7 +244,7 @@ TEST_CASE("sparse/neighbours/filters") {
                     got += x_at(c * 4) * number(arithmetic, step + (c * width + k % width) * 4);
                   continue;
                 }
-                // Lane t of four stores filters t * width / 4 and on: of sums j columns 2t and 2t + 1.
+                // Lane t of four stores filters from t * width / 4 on: columns 2t and 2t + 1 of accumulators j.
                 const std::int64_t t_of = k % width / (width / 4), in_lane = k % width % (width / 4);
                 const std::int64_t j = in_lane / 2, g = 2 * t_of + in_lane % 2;
                 for (int term = 0; term < terms; ++term)
@@ -262,7 +262,7 @@ TEST_CASE("sparse/neighbours/filters") {
     }
 }
 
-// Any number of outputs finds blocks enough, whose tables have room.
+// Any number of outputs has enough blocks, and their tables fit.
 TEST_CASE("sparse/neighbours/tilings") {
   for (const SparseArithmetic arithmetic : all)
     for (const std::int64_t filters : {1, 16, 17, 32, 64, 100, 128, 300})
@@ -303,7 +303,7 @@ TEST_CASE("sparse/plan/offers") {
         .refusal;
   };
   CHECK(refusal("gathered_tiles", "fp32", DType::f32).empty());
-  CHECK(refusal("gathered_tiles", "tf32", DType::f32).empty());  // more exact than was asked for
+  CHECK(refusal("gathered_tiles", "tf32", DType::f32).empty());  // more exact than requested
   CHECK(refusal("gathered_tiles", "fp16", DType::f16) == "it multiplies float32");
   CHECK(refusal("gathered_tiles", "fp32", DType::f32, false) == "its filters are computed by the network");
   CHECK(refusal("neighbour_tiles", "fp32", DType::f32) ==
@@ -318,7 +318,7 @@ TEST_CASE("sparse/plan/offers") {
         "its filter is float16; kernels round float32");
 }
 
-// Runners of one Model share blobs by their keys: filters that lie otherwise have others.
+// Runners of one Model share blobs by their keys: filters in another layout have another key.
 TEST_CASE("sparse/plan/keys") {
   const Tensor w = random_f32({16, 16, 3, 3, 3}, 3);
   const auto op = make_normalised_op("SparseConv", {}, 3);

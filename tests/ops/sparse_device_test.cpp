@@ -55,7 +55,7 @@ TEST_CASE("sparse/device/taps_of_an_axis") {
             CHECK(axis.meets<false>(in, tap) == regular);
             CHECK(axis.meets<true>(in, tap) == transposed);
           }
-  // The largest that there are.
+  // The largest values that occur.
   constexpr std::int32_t most = 1 << 30, step = 1 << 16;
   const cuda::DeviceAxis axis{.taps = 5, .stride = 1, .dilation = step, .pad = step, .out_size = most};
   CHECK(axis.meets<false>(most - 1, 1) == most - 1);

@@ -1,5 +1,5 @@
-// Drawn geometries: rulebooks against loops over all taps and sites, convolutions against dense ones in double
-// precision that know nothing of sites but zeros and a mask.
+// Random geometries: rulebooks compared with loops over all taps and sites, convolutions with dense ones in double
+// precision that know sites only as a mask.
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
@@ -46,7 +46,7 @@ struct Geometry {
                        fmt::join(size, ","), fmt::join(kernel, ","), fmt::join(stride, ","), fmt::join(dilation, ","),
                        fmt::join(pads, ","), channels, filters);
   }
-  /// The input that output `o` reads through a tap (of a transposed one: the output that input `o` adds to).
+  /// The input that output `o` reads through a tap (transposed: the output that input `o` adds to).
   void through(const Site& o, const Ints& tap, Site& site) const {
     const bool centred = kind == "submanifold";
     site[0] = o[0];
@@ -96,7 +96,7 @@ void for_each_cell(const Ints& size, const F& f) {
   }
 }
 
-/// Images of channels in double, and which cells are sites.
+/// Images of channels in double, and the mask of sites.
 struct Dense {
   Ints size;
   std::int64_t channels;
@@ -143,8 +143,8 @@ void add_product(const Dense& x, std::size_t from, const Tensor& w, std::size_t 
         y.at(to, k) += double{filters[static_cast<std::size_t>(k * x.channels + c) * taps]} * value;
 }
 
-/// The dense convolution, cell by cell and tap by tap: window cells to their input's values, or, `scatter`, inputs to
-/// the cells that they add to. A cell is a site where a window meets one; of a submanifold convolution where x has one.
+/// The dense convolution, cell by cell and tap by tap: cells gather their window's inputs or, with `scatter`, inputs
+/// add to their cells. A cell is a site if its window contains one; for a submanifold convolution if x has one.
 Dense convolve(const Geometry& g, const Dense& x, const Tensor& w, const Ints& out, bool scatter) {
   Dense y(g.images, out, w.shape()[0]);
   std::size_t taps = 1;
@@ -169,8 +169,8 @@ Dense convolve(const Geometry& g, const Dense& x, const Tensor& w, const Ints& o
   return y;
 }
 
-/// What every kernel makes of a case on one and two threads, or in each of its cuts on a device: the same bits, within
-/// its tolerance of y at the sites, and zeros behind them.
+/// Every kernel's results for a case on one and two threads, or in each configuration on a device: the same bits,
+/// within its tolerance of y at the sites, with zeros in later rows.
 void check_conv(const OpCase& c, const std::vector<Site>& sites, const Dense& exact, const std::string& where) {
   const std::shared_ptr<const Op> op = make_op(c);
   const std::vector<InputInfo> infos = infos_of(c.inputs, c.constant);
@@ -178,7 +178,7 @@ void check_conv(const OpCase& c, const std::vector<Site>& sites, const Dense& ex
   double squares = 0;
   for (const Site& site : sites)
     for (std::int64_t k = 0; k < exact.channels; ++k) squares += std::pow(exact.at(exact.cell(site), k), 2);
-  // Not less than what sums of C products of such data have at least: a single output may happen to be small.
+  // At least the scale of typical sums of C products of such data: a single output may be small by chance.
   const auto outputs = static_cast<double>(sites.size()) * static_cast<double>(exact.channels);
   const double rms = std::max(std::sqrt(static_cast<double>(c.inputs[0].shape()[1])),
                               sites.empty() ? 0 : std::sqrt(squares / outputs));
@@ -204,7 +204,7 @@ void check_conv(const OpCase& c, const std::vector<Site>& sites, const Dense& ex
   CHECK_MESSAGE(first.size() >= 2, where);
 }
 
-/// A rulebook's pairs, as loops over taps and sites find them.
+/// A rulebook's pairs must equal those found by loops over taps and sites.
 void check_pairs(const Geometry& g, const Tensor& book, const std::vector<Site>& in, const std::vector<Site>& out,
                  const std::string& where) {
   std::vector<std::int32_t> begins{0}, ins, outs;
@@ -217,7 +217,7 @@ void check_pairs(const Geometry& g, const Tensor& book, const std::vector<Site>&
     const std::vector<Site>&from = forwards ? in : out, &to = forwards ? out : in;
     for (std::size_t i = 0; i < from.size(); ++i) {
       g.through(from[i], offset, reached);
-      const auto found = std::lower_bound(to.begin(), to.end(), reached);  // they are in order
+      const auto found = std::lower_bound(to.begin(), to.end(), reached);  // sites are in order
       if (found == to.end() || *found != reached) continue;
       (forwards ? ins : outs).push_back(static_cast<std::int32_t>(i));
       (forwards ? outs : ins).push_back(static_cast<std::int32_t>(found - to.begin()));
@@ -292,7 +292,7 @@ void check_drawn(unsigned seed) {
   check_conv(conv_of(submanifold ? "submanifold" : "regular", x, book[0], w, submanifold ? Tensor() : book[1]),
              out_sites, exact, where);
   if (g.kind != "regular") return;
-  // Back to the sites of the inputs: dense, the transposed convolution looked at there.
+  // Back to the sites of the inputs: dense, the transposed convolution at those cells.
   const Tensor z = features_of(out_sites.size(), book[1].shape()[0], g.channels, seed + 2);
   Dense of_z(g.images, g.out, g.channels);
   of_z.put(out_sites, z.values<float>().data());
@@ -303,7 +303,7 @@ void check_drawn(unsigned seed) {
 
 TEST_CASE("sparse/drawn") {
   const unsigned first = random_seed() % 1'000'000'000U;
-  // A device's blocks of memory are made anew for each run.
+  // A device's memory blocks are allocated anew for each run.
   const int count = op_runner().device() == DeviceKind::cpu ? drawn : std::min(drawn, 300);
   for (int i = 0; i < count; ++i) check_drawn(first + static_cast<unsigned>(3 * i));
 }

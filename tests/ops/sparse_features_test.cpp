@@ -1,4 +1,4 @@
-// The sparse operators that only move features, or take the largest: cases against the oracle, and what ends a run.
+// The sparse operators that only move features or take maxima: cases compared with the oracle, and errors of runs.
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
@@ -12,7 +12,7 @@
 namespace lenslet::test {
 namespace {
 
-/// A pool of stride 2 over drawn sites.
+/// A pool of stride 2 over random sites.
 OpCase pool_case(const Ints& size, const Ints& kernel, std::int64_t channels, double fill) {
   std::mt19937 random(9);
   const std::vector<Site> sites = draw_sites(random, 2, size, fill);
@@ -75,7 +75,7 @@ TEST_CASE("sparse/dense") {
 
 namespace {
 
-/// Sites of 2 images of 6x300x70, shuffled, with `more` rows behind them that hold none.
+/// Sites of 2 images of 6x300x70, shuffled, followed by `more` rows without a site.
 OpCase unsorted(std::int64_t more, bool sorted = false) {
   std::mt19937 random(13);
   const Ints size{6, 300, 70};
@@ -132,7 +132,7 @@ TEST_CASE("sparse/max_pool/many_channels") {
   for (const std::int64_t channels : {1, 33, 70}) check_op(pool_case({9, 40, 30}, {3, 2, 3}, channels, 0.2));
 }
 
-// A rulebook may come from a file: nothing outside x and y is touched, whatever it says.
+// A rulebook may come from a file: whatever it contains, nothing outside x and y is accessed.
 TEST_CASE("sparse/max_pool/rulebooks_that_lie") {
   const OpCase good = pool_case({6, 6}, {3, 3}, 2, 0.5);
   const auto pairs = static_cast<std::size_t>(12);

@@ -1,5 +1,5 @@
-// SparseRulebook: cases against the oracle, results by hand, what is refused, and scans of many blocks: on a device the
-// CPU's bits, in every run.
+// SparseRulebook: cases compared with the oracle, results by hand, refusals, and scans of many blocks, for which every
+// run on a device gives the CPU's bits.
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
@@ -41,7 +41,7 @@ TEST_CASE("sparse/rulebook/cases") {
   check("transposed", {5, 4}, {2, 2}, 0.6, strides({2, 2}), 2);
 }
 
-// A submanifold of four sites in a row, with one that stands apart: pairs of the taps before the centre, then -1.
+// A submanifold of four sites in a row and a separate one: pairs of the taps before the centre, then -1.
 TEST_CASE("sparse/rulebook/by_hand") {
   const Tensor indices = indices_of({{0, 1, 0}, {0, 1, 1}, {0, 1, 3}, {0, 2, 1}}, 5, 2);
   const std::vector<Tensor> book =
@@ -55,7 +55,7 @@ TEST_CASE("sparse/rulebook/by_hand") {
   CHECK(values(strided[0]) == std::vector<std::int32_t>{4, 3, 0, 0, 1, 2, 4, 3, 0, 1, 2, -1, 2, 0, 0, 1, -1});
 }
 
-// Windows of the merge that lie far apart, and more of them than one pass covers.
+// Merge windows that are far apart, and more of them than one pass covers.
 TEST_CASE("sparse/rulebook/far_apart") {
   const std::int64_t far = std::int64_t{1} << 20;
   const std::vector<Site> sites{{0, 0, 0, 0}, {0, 0, far - 1, far - 1}, {0, 7, 5, far - 1}, {1, 7, far - 1, 0}};
@@ -78,12 +78,12 @@ TEST_CASE("sparse/grid/cells_are_counted_by_62_bits") {
       more{{"spatial_shape", Ints{large, large}}, {"images", std::int64_t{4}}};
   CHECK(says("SparseToDense", 2, square) == "");
   CHECK(contains(says("SparseToDense", 2, more), "have more cells than 62 bits can count"));
-  // A cell more along any axis, and there were 2^62.
+  // With one more cell along any axis there would be 2^62.
   const auto taken = [&](const Ints& shape, std::int64_t images) {
     return says("SparseToDense", 2, {{"spatial_shape", shape}, {"images", images}}) == "";
   };
   CHECK((taken({large - 1, large}, 4) && taken({large, large - 1}, 4) && taken({3, large, large}, 1)));
-  // A rulebook's windows may reach 2^18 cells beyond, along the axis of depth, too: (2^18 + 1) * (2^22 - a) * 2^22.
+  // A rulebook's windows may reach 2^18 cells beyond, also along the depth: (2^18 + 1) * (2^22 - a) * 2^22.
   constexpr std::int64_t side = (1 << 22) - (1 << 18);
   for (const std::int64_t a : {16, 15}) {
     const Attributes attributes{{"spatial_shape", Ints{side - a, side}}, {"kernel_shape", Ints{3, 3}}};
@@ -91,7 +91,7 @@ TEST_CASE("sparse/grid/cells_are_counted_by_62_bits") {
   }
 }
 
-// The table that the pass share_neighbours asks for, in every way in which a rulebook is made.
+// The table that the pass share_neighbours requests, for every method of making a rulebook.
 TEST_CASE("sparse/rulebook/neighbours") {
   std::mt19937 random(9);
   const auto check = [](const char* kind, const Ints& size, const Ints& kernel, const std::vector<Site>& sites,
@@ -131,12 +131,12 @@ TEST_CASE("sparse/rulebook/neighbours") {
   check("regular", {8, 9}, {2, 4}, drawn({8, 9}, 0.3), {{"strides", Ints{3, 1}}, {"dilations", Ints{2, 2}}});
   check("regular", {6, 6}, {3, 3}, {});
   check("transposed", {3, 4, 5}, {3, 3, 3}, drawn({3, 4, 5}, 0.3), halved);
-  // Of more cells than are marked.
+  // More cells than can be marked.
   const std::int64_t far = std::int64_t{1} << 20;
   check("regular", {8, far, far}, {3, 3, 3}, {{0, 0, 0, 0}, {0, 0, 0, 1}, {0, 7, 5, far - 1}}, halved);
 }
 
-// A file may leave the indices of the outputs off.
+// A file may omit the indices of the outputs.
 TEST_CASE("sparse/rulebook/without_output_sites") {
   for (const std::int64_t size : {4, 1 << 20})
     for (const char* const kind : {"regular", "transposed"}) {
@@ -204,11 +204,11 @@ TEST_CASE("sparse/rulebook/kernels_strides_and_bounds_that_make_no_sense_are_ref
 
 namespace {
 
-/// Of a device grids of many blocks. The CPU is compared with itself on another number of threads: pieces of 4096
+/// A device gets grids of many blocks. The CPU is compared with itself on another number of threads: pieces of 4096
 /// sites.
 const bool on_device = op_runner().device() != DeviceKind::cpu;
 
-/// What the runner's kernels make of a case has the bits of what the CPU's make.
+/// The runner's kernels must give the bits of the CPU's.
 void check_bits(const OpCase& c) {
   const std::shared_ptr<const Op> op = make_op(c);
   const std::vector<InputInfo> infos = infos_of(c.inputs, {});
@@ -239,7 +239,7 @@ TEST_CASE("sparse/rulebook/scans_have_the_cpus_bits") {
   const auto check = [&](const char* kind, std::int64_t images, const Ints& kernel, const AttributeList& more) {
     check_bits(rulebook_case(kind, scan_grid, kernel, indices_of(one, count + 1000, 3), images, more));
   };
-  // Of eight images there are too many cells to mark.
+  // Eight images have too many cells to mark.
   for (const std::int64_t images : {1, 8}) {
     check("submanifold", images, {3, 3, 3}, {});
     check("regular", images, {3, 3, 3}, halved);
@@ -252,7 +252,7 @@ TEST_CASE("sparse/rulebook/scans_have_the_cpus_bits") {
                            2, same));
 }
 
-// Half of a plane's cells: what a block of sites looks for lies among more rows than it keeps.
+// Half of a plane's cells: the sites that a block looks for are among more rows than it keeps.
 TEST_CASE("sparse/rulebook/thin_lines_beside_full_ones") {
   const std::int64_t lines = on_device ? 300 : 30;
   std::vector<Site> sites;
@@ -298,7 +298,7 @@ TEST_CASE("sparse/rulebook/drawn_on_all_devices") {
   }
 }
 
-// On a grid whose outputs are too many cells to mark on a device, too.
+// On a grid whose outputs have too many cells to mark on a device, too.
 TEST_CASE("sparse/rulebook/errors_on_a_large_grid") {
   const std::int64_t far = std::int64_t{1} << 20;
   const auto error = [&](const std::vector<Site>& sites, const AttributeList& more = {}) {
@@ -319,7 +319,7 @@ TEST_CASE("sparse/rulebook/errors_on_a_large_grid") {
 
 namespace {
 
-/// What a runner's first kernel says against a case; nothing where it runs.
+/// The error of a runner's first kernel for a case; empty if it runs.
 std::string told_by(const OpRunner& runner, const OpCase& c) {
   const std::shared_ptr<const Op> op = make_op(c);
   const std::vector<InputInfo> infos = infos_of(c.inputs, {});
@@ -337,7 +337,7 @@ std::string told_by(const OpRunner& runner, const OpCase& c) {
 
 }  // namespace
 
-// Rows changed at random: whatever is wrong first, all devices tell it alike, and nothing is written outside.
+// Rows changed at random: all devices report the same first error, and nothing is written outside.
 TEST_CASE("sparse/rulebook/wrong_sites_are_told_alike") {
   std::mt19937 random(random_seed());
   const auto in = [&](std::int64_t low, std::int64_t high) {
@@ -381,7 +381,7 @@ TEST_CASE("sparse/rulebook/bits_repeat") {
         kind, scan_grid, {3, 3, 3}, indices, 1,
         std::string_view(kind) == "regular" ? AttributeList{{"strides", Ints{2, 2, 2}}} : AttributeList{});
     const std::vector<Tensor> first = run_op(c);
-    // run_op() has one thread of the CPU, whose order nothing changes; check_bits() compares more of them.
+    // run_op() has one CPU thread, whose order never changes; check_bits() compares several threads.
     for (int i = 0; i < (on_device ? 100 : 2); ++i) {
       const std::vector<Tensor> again = run_op(c);
       for (std::size_t o = 0; o < first.size(); ++o)

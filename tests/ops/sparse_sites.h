@@ -1,5 +1,5 @@
 #pragma once
-// Sites and cases of the sparse operators, for their tests.
+// Sites and cases for tests of the sparse operators.
 
 #include <doctest/doctest.h>
 
@@ -16,7 +16,7 @@
 
 namespace lenslet::test {
 
-/// Every cell is a site with probability `fill`; in order. Image `empty` has none.
+/// Every cell is a site with probability `fill`, in order. Image `empty` has none.
 inline std::vector<Site> draw_sites(std::mt19937& random, std::int64_t images, const Ints& size, double fill,
                                     std::int64_t empty = -1) {
   std::vector<Site> sites;
@@ -37,7 +37,7 @@ inline std::vector<Site> draw_sites(std::mt19937& random, std::int64_t images, c
   return sites;
 }
 
-/// Features [bound,C], NaN in the rows without a site, which must not be read.
+/// Features [bound,C] with NaN in rows without a site, which must not be read.
 inline Tensor features_of(std::size_t sites, std::int64_t bound, std::int64_t channels, unsigned seed) {
   Tensor x = random_f32({bound, channels}, seed);
   auto values = x.values<float>();
@@ -69,7 +69,7 @@ inline std::vector<std::int32_t> values(const Tensor& tensor) {
   return {span.begin(), span.end()};
 }
 
-/// The message of the error that running a case ends with.
+/// The message of the error that running a case throws.
 inline std::string run_error(const OpCase& c) {
   INFO(c.op);
   const Error error = error_of([&] { (void)run_op(c); });

@@ -1,4 +1,4 @@
-// SparseConv: cases against the oracle, results by hand, and what is refused.
+// SparseConv: cases compared with the oracle, results by hand, and refusals.
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
@@ -17,7 +17,7 @@
 namespace lenslet::test {
 namespace {
 
-/// A convolution over drawn sites; `kind` as SparseConv has it.
+/// A convolution over random sites; `kind` as in SparseConv.
 OpCase conv_case(const char* kind, const Ints& size, const Ints& kernel, std::int64_t channels, std::int64_t filters,
                  double fill, unsigned seed, const Attributes& more = {}) {
   std::mt19937 random(seed);
@@ -90,11 +90,11 @@ TEST_CASE("sparse/conv/features_and_rulebooks_of_other_shapes_are_refused") {
   CHECK(error([](OpCase& c) { c.inputs[4] = Tensor(DType::f32, {5}); }) == ErrorKind::invalid_model);
 }
 
-// A rulebook may come from a file: nothing outside x and y is touched, whatever it says.
+// A rulebook may come from a file: whatever it contains, nothing outside x and y is accessed.
 TEST_CASE("sparse/conv/rulebooks_that_lie") {
   const OpCase good = conv_case("regular", {6, 6}, {3, 3}, 2, 2, 0.5, 5);
   const auto pairs = static_cast<std::size_t>(12);
-  // A device finds out while it computes, and has one sentence for it.
+  // A device detects it during the computation, and has one message for it.
   const bool on_device = op_runner().device() == DeviceKind::cuda;
   const auto says = [&](const std::string& text, const char* part) {
     return contains(text, on_device ? "the rulebook is none of 9 taps that leads from at most" : part);
@@ -119,7 +119,7 @@ TEST_CASE("sparse/conv/rulebooks_that_lie") {
   CHECK(says(error(pairs, -1), "of sites that are not"));
 }
 
-// What the fusion passes make of it: scales on the filters, a residual that y may be written over, an activation.
+// The results of the fusion passes: scales on the filters, a residual that y may overwrite, an activation.
 TEST_CASE("sparse/conv/epilogue") {
   for (const char* const kind : {"submanifold", "regular"})
     for (const char* const activation : {"relu", "silu", "clip"}) {
@@ -147,7 +147,7 @@ TEST_CASE("sparse/conv/epilogue") {
           compare(run_between_guards(runner, call, c.inputs, call.str())[0], judged, call.candidate.tolerance,
                   call.str());
         });
-      // Apart and over the residual: two kernels and three numbers of threads, or, on a device, three kernels.
+      // Separate and over the residual: two kernels and three numbers of threads, or, on a device, three kernels.
       CHECK(calls == (runner.device() == DeviceKind::cpu ? 12 : 6));
     }
 }

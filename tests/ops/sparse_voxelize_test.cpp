@@ -1,4 +1,4 @@
-// SparseVoxelize: drawn points against the oracle, cells by hand, and what is refused.
+// SparseVoxelize: random points compared with the oracle, cells by hand, and refusals.
 
 #include <doctest/doctest.h>
 
@@ -46,7 +46,7 @@ TEST_CASE("sparse/voxelize/drawn") {
   for (unsigned seed = 1; seed < 9; ++seed)
     for (const Shape& shape :
          {Shape{500, 4}, Shape{300, 3}, Shape{3, 200, 5}, Shape{1, 6}, Shape{0, 4}, Shape{2, 0, 4}}) {
-      // Many points a cell, and few; a range that is no whole number of cells.
+      // Many points a cell, and few; a range that is not a multiple of the cell.
       check_op(voxels(draw_points(shape, seed), {0.5, 0.25, 1}, {-1, -1, -1}, {1, 1, 1}));
       check_op(voxels(draw_points(shape, seed), {0.03, 0.07, 0.11}, {-1, -0.5, -1}, {1, 1, 0.9}));
     }

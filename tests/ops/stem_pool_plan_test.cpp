@@ -1,4 +1,4 @@
-// stem with the 3x3 maxima behind it: what it refuses, how it cuts problems, and its estimates. No device needed.
+// stem with fused 3x3 max pooling: refusals, plans and estimates. Needs no device.
 
 #include <doctest/doctest.h>
 
@@ -61,7 +61,7 @@ TEST_CASE("stem_pool/configurations_of_no_kernel_are_refused") {
   }
 }
 
-// The times are of an H100.
+// The times are from an H100.
 TEST_CASE("stem_pool/estimates_and_times") {
   struct Row {
     ConvProblem problem;

@@ -1,5 +1,5 @@
-# cmake -DSOURCE=ROOT -DTEST=lenslet-test-ops -P threads_listed.cmake: does threads.txt have a row for every source in ops/
-# that shares work among threads, and is there what its rows name?
+# cmake -DSOURCE=ROOT -DTEST=lenslet-test-ops -P threads_listed.cmake: threads.txt must have a row for every source in
+# ops/ that shares work among threads, and its rows must name existing cases.
 cmake_policy(VERSION 3.25)
 file(STRINGS ${SOURCE}/tests/ops/threads.txt rows REGEX "^ops/")
 file(GLOB_RECURSE sources RELATIVE ${SOURCE} ${SOURCE}/ops/*.cpp ${SOURCE}/ops/*.h)

@@ -1,5 +1,5 @@
-// Kernels whose own tests are of one piece, which the caller computes alone, or are long: here threads share a piece of
-// work each. threads.txt says which case does that of each of the others.
+// Kernels whose own tests have a single piece, which the caller computes alone, or are slow: here threads share the
+// work of each. threads.txt names the case that does so for each of the others.
 
 #include <doctest/doctest.h>
 

@@ -25,7 +25,7 @@ void check_top_k(const Tensor& x, std::int64_t axis, std::int64_t k) {
 }  // namespace
 
 TEST_CASE("top_k/axes_and_ties") {
-  // Few different values, so that ties are common, at the last place taken, too.
+  // Few different values, so that ties are common, also at the last position taken.
   for (const DType dtype : {DType::f32, DType::i32}) {
     const Tensor x = random_of(dtype, {2, 9, 3, 37}, 6, -3, 4);
     for (std::int64_t axis = -4; axis < 4; ++axis)
@@ -40,7 +40,7 @@ TEST_CASE("top_k/axes_and_ties") {
 }
 
 TEST_CASE("top_k/long_lines") {
-  // On the device: sorted whole up to 2048 elements, else selected; beyond 2048 of them in global memory.
+  // On the device: sorted whole up to 2048 elements, else selected; k beyond 2048 in global memory.
   for (const std::int64_t length : {2047, 2048, 2049, 3001})
     for (const std::int64_t k : {1, 300, 2040}) check_top_k(random_f32({2, length}, 8), 1, k);
   check_top_k(random_f32({3, 3001}, 8), 1, 2500);
@@ -57,12 +57,12 @@ TEST_CASE("top_k/few_of_a_line") {
     for (const std::int64_t k : {1, 5, 16, 17}) {
       Tensor x = random_f32({4, length}, 10);
       float* const values = x.values<float>().data();
-      std::fill(values, values + length, 2.0F);  // the first k of a line of equals
+      std::fill(values, values + length, 2.0F);  // the first k of equal elements
       for (std::int64_t i = 0; i < length; i += 7) values[2 * length + i] = i % 2 == 0 ? nan : -nan;
       values[3 * length + length / 2] = inf;
       values[3 * length + length - 1] = -inf;
       check_top_k(x, 1, k);
-      check_top_k(random_of(DType::u64, {3, length}, 11, 0, 2), 1, k);  // of the last there is none behind
+      check_top_k(random_of(DType::u64, {3, length}, 11, 0, 2), 1, k);  // nothing follows the last
       check_top_k(random_of(DType::i8, {3, length}, 12, -128, 128), 1, k);
     }
 }

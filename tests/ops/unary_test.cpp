@@ -22,8 +22,8 @@ struct Function {
   double low, high;  // of the inputs
 };
 
-// What the rows of unary_kinds.h do not say; an operator that does not stand here gets the cases of by_default(). Of
-// each element: CUDA documents up to 4 units of its last place (Tan, Acosh), of which one is 1.2e-7.
+// What the rows of unary_kinds.h do not contain; other operators get the cases of by_default(). The tolerance is by
+// element: CUDA documents up to 4 units in the last place (Tan, Acosh), each 1.2e-7.
 const Function functions[] = {
     {"Relu", 13, {}, 0, -4, 4},
     {"LeakyRelu", 13, {}, 1e-7, -4, 4},
@@ -73,8 +73,8 @@ const Function functions[] = {
     {"Atanh", 22, {}, 3.6e-7, -0.99, 0.99},
 };
 
-// As the kernels' rows promise, with each word of a string attribute. A lone element is judged by its own size: it must
-// not be one where a function cancels.
+// The tolerance of the kernels' rows, with each value of a string attribute. A lone element is judged by its own
+// magnitude, so it must not be one where a function cancels.
 std::vector<Function> by_default(const UnaryRow& row, bool lone) {
   std::vector<Function> cases{{std::string(row.name), row.min_opset, {}, 2e-6, lone ? 0.5 : -6, 6}};
   for (const UnaryParameter& parameter : row.parameters)
@@ -93,7 +93,7 @@ std::vector<Function> cases_of(const UnaryRow& row, bool lone) {
   return cases.empty() ? by_default(row, lone) : cases;
 }
 
-// Lengths around the vector widths, two of them above the grain of one thread, layouts that differ.
+// Lengths around the vector widths, two of them above one thread's grain, different layouts.
 const Shape shapes[] = {{}, {1}, {7}, {3, 5}, {2, 3, 5, 7}, {1, 16, 13, 9}, {17, 1025}, {0, 4}};
 
 float scalar(const char* op, std::int64_t opset, float x) {

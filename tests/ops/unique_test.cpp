@@ -1,4 +1,4 @@
-// Unique: against the oracle, by hand where the oracle does not tell, and what is refused.
+// Unique: compared with the oracle, by hand where the oracle does not decide, and refusals.
 
 #include <doctest/doctest.h>
 

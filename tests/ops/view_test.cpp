@@ -119,7 +119,7 @@ TEST_CASE("view/squeeze_on_moved_axes") {
   };
   CHECK(moved({.op = "Squeeze", .opset = 11, .attributes = {{"axes", Ints{1, -1}}}, .inputs = {x}}) == "axes=[1,2]");
   CHECK(moved({.op = "Squeeze", .inputs = {x, int64s({3})}, .constant = {1}}) == "axes=[1]");
-  CHECK(moved({.op = "Squeeze", .inputs = {x, int64s({1})}, .constant = {1}}) == "stays");  // the others change places
+  CHECK(moved({.op = "Squeeze", .inputs = {x, int64s({1})}, .constant = {1}}) == "stays");  // the other axes swap
   CHECK(moved({.op = "Squeeze", .inputs = {x}}) == "stays");
 }
 
@@ -129,7 +129,7 @@ TEST_CASE("view/gives_the_input_back_where_nothing_changes") {
   CHECK_FALSE(same(reshape({2, 3}, int64s({3, 2}))));
   CHECK(same({.op = "Identity", .inputs = {random_f32({3}, 8)}}));
   CHECK(same({.op = "Dropout", .inputs = {random_f32({3}, 8)}}));
-  CHECK(same({.op = "Dropout", .inputs = {random_f32({3}, 8)}, .outputs = 2}));  // who asks knows that no mask is read
+  CHECK(same({.op = "Dropout", .inputs = {random_f32({3}, 8)}, .outputs = 2}));  // no mask is read
   const InputInfo square{true, {DType::f32, {1, 4, 4, 4}}, nullptr};
   const auto relabel = [](const char* kind) { return make_normalised_op("Relabel", {{"kind", kind}}, 1); };
   CHECK_FALSE(relabel("channels_first")->gives_input_back({&square, 1}));

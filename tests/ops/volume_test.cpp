@@ -1,4 +1,4 @@
-// Conv and ConvTranspose in 3-D against the definition.
+// Conv and ConvTranspose in 3-D compared with the definition.
 
 #include <doctest/doctest.h>
 
@@ -10,7 +10,7 @@ namespace {
 using Ints = std::vector<std::int64_t>;
 using Text = std::string;
 
-constexpr double tolerance = 2e-5;  ///< of Winograd's, which may compute the planes
+constexpr double tolerance = 2e-5;  ///< Winograd's, which may compute the planes
 
 OpCase volume(const char* op, Shape x, Shape w, AttributeList attributes, bool bias = true) {
   std::int64_t groups = 1;
@@ -44,18 +44,18 @@ TEST_CASE("volume/conv") {
   check_op(volume("Conv", {1, 5, 6, 5, 4}, {5, 1, 3, 3, 3}, {{"group", 5}, {"auto_pad", Text("SAME_UPPER")}}));
   check_op(
       volume("Conv", {1, 2, 7, 5, 4}, {3, 2, 4, 2, 2}, {{"strides", Ints{3, 2, 1}}, {"auto_pad", Text("SAME_LOWER")}}));
-  // Each place by itself: nothing is copied.
+  // Pointwise: nothing is copied.
   check_op(volume("Conv", {2, 6, 5, 6, 7}, {4, 3, 1, 1, 1}, {{"group", 2}}));
   check_op(volume("Conv", {1, 3, 2, 3, 4}, {2, 3, 1, 1, 1}, {{"pads", Ints{1, 0, 0, 0, 0, 0}}}));
   check_op(volume("Conv", {1, 3, 5, 3, 4}, {2, 3, 1, 1, 1}, {{"strides", Ints{2, 1, 1}}}, false));
-  // Strides where there is nothing to step over.
+  // Strides along axes of length 1.
   check_op(volume("Conv", {1, 15, 2, 1, 1}, {15, 1, 1, 1, 1}, {{"strides", Ints{1, 2, 2}}, {"group", 15}}));
   check_op(volume("Conv", {2, 3, 1, 1, 4}, {2, 3, 1, 1, 1}, {{"strides", Ints{2, 3, 1}}}));
-  // Whole depths of padding, and taps that see nothing else.
+  // Whole depths of padding, and taps that read only padding.
   check_op(volume("Conv", {1, 2, 1, 3, 3}, {3, 2, 3, 1, 1}, {{"pads", Ints{4, 0, 0, 3, 0, 0}}}));
 }
 
-// Several chunks of columns and a rest, of every stride and side; windows that see nothing of the line.
+// Several chunks of columns and a tail, of every stride and side; windows that read nothing of the line.
 TEST_CASE("volume/one_line") {
   check_op(volume("Conv", {2, 3, 1100}, {5, 3, 3}, {{"pads", Ints{1, 1}}}));
   check_op(volume("Conv", {1, 4, 700}, {6, 2, 5},

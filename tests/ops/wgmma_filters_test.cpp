@@ -1,4 +1,4 @@
-// How filters are prepared for the tensor cores' convolutions: every weight once, zeros everywhere else.
+// Packed filters of the tensor cores' convolutions: every weight once, zeros everywhere else.
 
 #include "ops/conv/cuda/wgmma_filters.h"
 
@@ -30,14 +30,14 @@ struct Weights {
 
   explicit Weights(const ConvProblem& p) {
     std::mt19937 random(7);
-    std::uniform_real_distribution<float> values(0.5F, 1.0F);  // none of which is rounded to zero
+    std::uniform_real_distribution<float> values(0.5F, 1.0F);  // large enough not to round to zero
     w.resize(static_cast<std::size_t>(p.k * p.group_c() * p.r * p.s));
     for (float& value : w) value = values(random);
     filter = {.w = w.data(), .gemm_k = p.group_c() * p.r * p.s};
   }
 };
 
-/// Of [sets][filters][R*S][channels]: the filter that stands at a place of a set.
+/// The filter, in [sets][filters][R*S][channels], at an offset of a set.
 std::int64_t filter_at(const ConvProblem& p, std::int64_t place) {
   if (p.storage != DType::f32) return place;
   const auto in_part = static_cast<int>(place % tf32_staged_filters);
@@ -51,7 +51,7 @@ void check(const ConvProblem& p, const WgmmaFilters& filters, std::int64_t chann
   const Weights weights(p);
   std::vector<T> written(static_cast<std::size_t>(filters.elements(p)), T{});
   REQUIRE(filters.elements(p) == p.groups / filters.together * filters.filters * p.r * p.s * channels);
-  std::memset(static_cast<void*>(written.data()), 0xFF, written.size() * sizeof(T));  // NaN in each of the types
+  std::memset(static_cast<void*>(written.data()), 0xFF, written.size() * sizeof(T));  // NaN in each type
   filters.write(p, weights.filter, std::as_writable_bytes(std::span(written)));
 
   const std::int64_t taps = p.r * p.s, set_k = filters.together * p.group_k();
@@ -115,7 +115,7 @@ TEST_CASE("conv/wgmma_filters/forms_tell_what_decides_them") {
   const std::set<std::string> forms{
       in_whole_tiles(p, 2, 32).form(p), in_whole_tiles(p, 4, 32).form(p), in_whole_tiles(p, 2, 64).form(p),
       in_whole_tiles(p, 2, 32).form(stored(p, DType::f32)), in_whole_tiles(p, 2, 32).form(stored(p, DType::bf16))};
-  CHECK(forms.size() == 4);  // 48 filters are 64 in whole tiles of 32 and of 64 alike
+  CHECK(forms.size() == 4);  // 48 filters are padded to 64 with tiles of both 32 and 64
 }
 
 }  // namespace

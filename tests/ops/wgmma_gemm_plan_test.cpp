@@ -1,4 +1,4 @@
-// How wgmma_gemm cuts problems, and what its copies and threads will find where: plain arithmetic, no device needed.
+// wgmma_gemm's plans, and what its TMA loads and threads find where: plain arithmetic, needs no device.
 
 #include "ops/conv/cuda/wgmma_gemm_plan.h"
 
@@ -25,7 +25,7 @@ ConvProblem halves(ConvProblem p) {
   return p;
 }
 
-/// Those of conv_cases(), and more with strides that leave something over, dilations and pads on one side.
+/// Those of conv_cases(), and more with remainders of strides, dilations and one-sided pads.
 std::vector<ConvProblem> geometries() {
   std::vector<ConvProblem> all;
   for (const ConvCase& c : conv_cases()) all.push_back(c.problem);
@@ -43,7 +43,7 @@ std::vector<ConvProblem> geometries() {
   return all;
 }
 
-/// How the copy engine goes through the windows of a box (PTX ISA, "Im2col mode").
+/// How TMA walks through the windows of a box (PTX ISA, "Im2col mode").
 struct BoxWalk {
   const ConvProblem& p;
   Im2colBox box;
@@ -83,7 +83,7 @@ TEST_CASE("conv/wgmma_gemm_plan/boxes_have_the_windows_of_the_problem") {
     }
     CHECK(p.w + box.upper_w > box.lower_w);
     CHECK(p.h + box.upper_h > box.lower_h);
-    // The box of the pads as they are, which CUTLASS has, goes as far, but for what a stride leaves over.
+    // The box of the original pads, as in CUTLASS, is equal except for the remainder of a stride.
     const auto same = [](std::int64_t upper, std::int64_t pad, std::int64_t window, std::int64_t dilation,
                          std::int64_t stride) {
       const std::int64_t usual = pad - (window - 1) * dilation;
@@ -104,7 +104,7 @@ TEST_CASE("conv/wgmma_gemm_plan/boxes_have_the_windows_of_the_problem") {
           right = right && at.w == engine.at.w && at.h == engine.at.h && at.n == engine.at.n;
         }
     CHECK(right);
-    CHECK(engine.at.n == p.n);  // what a tile has beyond is outside of x
+    CHECK(engine.at.n == p.n);  // what a tile has beyond y is outside of x
     ++walked;
   }
   CHECK(walked > 500);
@@ -127,8 +127,8 @@ TEST_CASE("conv/wgmma_gemm_plan/refuses_what_tensor_maps_cannot_say") {
 }
 
 TEST_CASE("conv/wgmma_gemm_plan/steps_add_up_to_the_convolution") {
-  // What a tile's steps bring: groups of channels of a tap from where the windows begin, zeros outside of x and the
-  // filters, of which zeros in both where a step has groups left over: what is outside of one might meet an infinity.
+  // Contents of a tile's k-blocks: groups of channels of a tap from the windows' starts, zeros outside of x and the
+  // filters. For leftover groups of a k-block both are zero: elements outside of one might meet an infinity.
   const ConvProblem problems[] = {
       parse_conv("2x72x5x6 -> 16, 3x3 s2x1 p1,2,0,3 g1 d1x2"), parse_conv("3x64x4x4 -> 8, 1x1 s1 p0 g1"),
       parse_conv("1x8x9x7 -> 8, 2x5 s1x3 p1,0,1,4 g1"), parse_conv("2x136x6x3 -> 8, 3x1 s1 p2,0,1,0 g1 d2x1")};
@@ -173,7 +173,7 @@ TEST_CASE("conv/wgmma_gemm_plan/steps_add_up_to_the_convolution") {
     }
 }
 
-// By channels first or last, the same groups come, each once, and taps of some channels one after the other.
+// With channels first or last, the same groups come, each once, and taps of some channels in sequence.
 TEST_CASE("conv/wgmma_gemm_plan/steps_by_channels") {
   const auto halves = [](ConvProblem p) {
     p.storage = DType::f16;
@@ -200,7 +200,7 @@ TEST_CASE("conv/wgmma_gemm_plan/steps_by_channels") {
   CHECK(found == expected);
 }
 
-// Consumers come to tails when the producer brings them, and tails have the last terms of each tap.
+// Consumers reach tails when the producer loads them, and tails have the last channels of each tap.
 TEST_CASE("conv/wgmma_gemm_plan/tails") {
   for (const DType storage : {DType::f16, DType::f32})
     for (const std::int64_t c : {1, 8, 16, 17, 31, 32, 33, 48, 64, 65, 72, 80, 81, 96, 97, 128, 160, 176})
@@ -250,8 +250,8 @@ TEST_CASE("conv/wgmma_gemm_plan/results_lie_as_copies_take_them") {
     std::set<int> places;
     for (int row = 0; row < staged_rows; ++row)
       for (int eight = 0; eight < filters / 8; ++eight) {
-        // PTX ISA, "Swizzling modes": of rows of 128 bytes bits 4 to 6 of an address change with bits 7 to 9, of rows
-        // of 64 bytes bits 4 and 5 with bits 7 and 8, of rows of 32 bytes bit 4 with bit 7. Wider ones have none.
+        // PTX ISA, "Swizzling modes": in rows of 128 bytes address bits 7 to 9 change bits 4 to 6, in rows of 64 bytes
+        // bits 7 and 8 change bits 4 and 5, in rows of 32 bytes bit 7 changes bit 4. Wider rows have no swizzle.
         const int dense = (row * filters + eight * 8) * 2;
         const int bits = filters >= 96 ? 0 : filters == 64 ? 7 : filters == 32 ? 3 : 1;
         CHECK(staged_offset(row, eight, filters) == (dense ^ ((dense >> 7 & bits) << 4)));
@@ -279,7 +279,7 @@ TEST_CASE("conv/wgmma_gemm_plan/accumulators_fit_in_registers") {
     CAPTURE(tile.m);
     CAPTURE(tile.n);
     CHECK(tile.m % (64 * tile.consumers) == 0);
-    // Of 232 registers of a thread of two consumers, of 160 of three.
+    // Of a thread's registers: 232 with two consumers, 160 with three.
     CHECK(tile.m / 64 / tile.consumers * tile.n / 2 <= (tile.consumers == 2 ? 128 : 64));
   }
 }
@@ -344,7 +344,7 @@ TEST_CASE("conv/wgmma_gemm_plan/tilings_and_configurations") {
     CHECK_ERROR((void)read_wgmma_gemm_plan(p, config), invalid_argument,
                 "no kernel has this configuration for this problem");
   }
-  // One step cannot be cut, and narrow groups must save something.
+  // A single k-block cannot be split, and narrow groups must save something.
   const ConvProblem one_step = parse_conv("1x64x14x14 -> 64, 1x1 s1 p0 g1");
   CHECK_ERROR((void)read_wgmma_gemm_plan(one_step, "tile=64x64 split_k=2"), invalid_argument,
               "no kernel has this configuration for this problem");
@@ -380,7 +380,7 @@ TEST_CASE("conv/wgmma_gemm_plan/every_tiling_reads_back_as_itself") {
           std::max(half.flops() / reference_gpu().half_flops_per_us, half.bytes() / reference_gpu().bytes_per_us);
       const double least_us = floor_us + reference_gpu().launch_us;
       CHECK(us >= least_us);
-      CHECK(us <= 40 * least_us);  // 32: a tile of 64x32 in eight slices
+      CHECK(us <= 40 * least_us);  // 32: a tile of 64x32 with split-K by eight
     }
     CHECK(configs.size() == tilings.size());
   }
@@ -396,7 +396,7 @@ TEST_CASE("conv/wgmma_gemm_plan/every_tiling_reads_back_as_itself") {
   CHECK(!has(parse_conv("1x24x56x56 -> 144, 1x1 s1 p0 g1"), "tile=128x128 width=16"));  // as many zeros
 }
 
-// A tile's filters are of one set, and it reads the channels of all of their groups.
+// A tile's filters belong to one set, and it reads the channels of all groups in the set.
 TEST_CASE("conv/wgmma_gemm_plan/sets_of_groups") {
   int read_back = 0;
   for (const ConvProblem& p :
@@ -412,7 +412,7 @@ TEST_CASE("conv/wgmma_gemm_plan/sets_of_groups") {
       CHECK(tiling.tiles_n * tiling.n() == p.k);
       CHECK(tiling.tiles_n % tiling.sets == 0);
       const std::int64_t set_c = tiling.together * p.group_c();
-      CHECK(set_c * 2 % 16 == 0);  // where copies may begin
+      CHECK(set_c * 2 % 16 == 0);  // where loads may begin
       CHECK(tiling.groups * tiling.width >= p.r * p.s * set_c);
       const SetTiles sets{static_cast<int>(tiling.tiles_n / tiling.sets), static_cast<int>(set_c)};
       bool right = true;
@@ -429,7 +429,7 @@ TEST_CASE("conv/wgmma_gemm_plan/sets_of_groups") {
     }
   }
   CHECK(read_back > 20);
-  // 80 filters fill no tile, alone or with others.
+  // 80 filters fill no tile, alone or merged.
   CHECK(wgmma_tilings(halves(parse_conv("1x240x14x14 -> 240, 1x1 s1 p0 g3"))).empty());
   CHECK_ERROR((void)read_wgmma_gemm_plan(halves(parse_conv("8x256x28x28 -> 512, 3x3 s2 p1 g32")), "tile=128x64"),
               invalid_argument, "no kernel has this configuration for this problem");
@@ -449,7 +449,7 @@ TEST_CASE("conv/wgmma_gemm_plan/split_k_takes_every_step_once") {
         CHECK(count > 0);
       }
     }
-  // Where a slice begins in the walk.
+  // Where a split begins in the walk.
   const ConvProblem p = parse_conv("2x72x9x9 -> 16, 3x2 s1 p4 g1 d3x2");
   const KOrder order(p);
   for (const int width : wgmma_widths) {
@@ -481,17 +481,17 @@ TEST_CASE("conv/wgmma_gemm_plan/every_unit_is_finished_once") {
       }
       std::set<int> slots;
       for (int warp = 0; warp < warps; ++warp) {
-        CHECK(share.of_warp() <= tile.n / 16);  // what it has registers for
+        CHECK(share.of_warp() <= tile.n / 16);  // fits the registers
         for (int i = 0; i < share.of_warp() && share.first(warp) + i < share.each(); ++i)
           CHECK(slots.insert(share.first(warp) + i).second);
       }
       CHECK(static_cast<int>(slots.size()) == share.each());
       CHECK(*slots.rbegin() == share.each() - 1);
-      // Without slices a warp finishes what it multiplied.
+      // Without split-K a warp finishes its own results.
       if (split_k == 1)
         for (int warp = 0; warp < warps; ++warp) CHECK(share.first(warp) == warp * (tile.n / 16));
     }
-  // A unit's results turned: 512 bytes, and no two of eight rows in the same banks.
+  // A unit's transposed results: 512 bytes, without bank conflicts among eight rows.
   std::set<int> places;
   for (int row = 0; row < 16; ++row)
     for (int half = 0; half < 2; ++half) places.insert(unit_offset(row, half));
@@ -527,7 +527,7 @@ TEST_CASE("conv/wgmma_gemm_plan/estimate") {
   const auto us = [&](ConvProblem p) {
     p.storage = p.x_storage = DType::f16;
     const double estimate = wgmma_plan_us(p, plan_wgmma_gemm(p), device);
-    // 760 TFLOP/s are what seconds of products reach: 64x512x28x28 -> 512, 3x3, takes 303 us where that would be 312.
+    // 760 TFLOP/s is sustained over seconds: 64x512x28x28 -> 512, 3x3, takes 303 us, where that would be 312.
     CHECK(estimate >= 0.9 * p.flops() / device.half_flops_per_us);
     CHECK(estimate >= p.bytes() / device.bytes_per_us);
     return estimate;
@@ -536,11 +536,11 @@ TEST_CASE("conv/wgmma_gemm_plan/estimate") {
   CHECK(us(large) <= 1.6 * large.flops() / device.half_flops_per_us);
   CHECK(us(parse_conv("8x512x28x28 -> 512, 3x3 s1 p1 g1")) < us(large));
   CHECK(us(parse_conv("1x64x7x7 -> 64, 1x1 s1 p0 g1")) > 0);
-  // Few filters want a narrow tile.
+  // Few filters need a narrow tile.
   const WgmmaGemmPlan few_filters = plan_wgmma_gemm(parse_conv("64x64x56x56 -> 64, 3x3 s1 p1 g1"));
   CHECK(few_filters.n() == 64);
   CHECK(few_filters.split_k == 0);
-  // Few tiles and long sums want slices, few channels narrow groups, large products neither.
+  // Few tiles and a large k need split-K, few channels narrow groups, large products neither.
   CHECK(plan_wgmma_gemm(parse_conv("1x512x7x7 -> 512, 3x3 s1 p1 g1")).split_k >= 4);
   CHECK(plan_wgmma_gemm(parse_conv("1x2048x7x7 -> 512, 1x1 s1 p0 g1")).split_k >= 2);
   CHECK(plan_wgmma_gemm(parse_conv("64x16x55x55 -> 64, 3x3 s1 p1 g1")).width == 16);

@@ -1,4 +1,4 @@
-// How wgmma_halo cuts convolutions: plain arithmetic, no device needed.
+// wgmma_halo's plans: plain arithmetic, needs no device.
 
 #include <doctest/doctest.h>
 
@@ -34,7 +34,7 @@ TEST_CASE("conv/wgmma_halo_plan/units_cover_every_pixel_once") {
       for (int i = 0; i < unit.units(p); ++i) {
         const UnitStart at = walk.start(i);
         REQUIRE(at.n < p.n);
-        // What the four warps store: boxes, of which those inside are outputs.
+        // Boxes that the four warps store; those inside are outputs.
         for (int part = 0; part < 4; ++part) {
           const std::int64_t first_y = at.p + UnitShape::part_line(part, unit.lines),
                              first_x = at.q + UnitShape::part_column(part, wide);
@@ -46,12 +46,12 @@ TEST_CASE("conv/wgmma_halo_plan/units_cover_every_pixel_once") {
       CAPTURE(p.str());
       CAPTURE(wide);
       CHECK(std::ranges::all_of(times, [](int n) { return n == 1; }));
-      // What is behind the last one lies in no image.
+      // Units after the last are in no image.
       CHECK(walk.start(static_cast<int>(unit.units(p))).n == p.n);
     }
 }
 
-// Lines of 16 and 32 pixels are taken where they need fewer units, those of 32 only for images no wider.
+// Lines of 16 and 32 pixels are used if they need fewer units, those of 32 only for images no wider.
 TEST_CASE("conv/wgmma_halo_plan/units_of_other_shapes") {
   const auto wides = [](std::int64_t h, std::int64_t w, std::int64_t window) {
     const ConvProblem p = halves(resolve_conv({2, 64, h, w}, {64, 64, window, window}, {.pads = {2, 2, 2, 2}}));
@@ -79,9 +79,9 @@ TEST_CASE("conv/wgmma_halo_plan/shared_memory") {
           CAPTURE(plan.str());
           CHECK(plan.total <= most);
           CHECK(plan.lines * plan.columns * plan.row_bytes <= plan.halo_bytes);
-          // Where lines follow each other, the last ones' eights reach as far behind the last patch.
+          // For consecutive lines the last ones' eights extend as far beyond the last halo tile.
           CHECK(plan.filters_at + plan.unit.halo * plan.row_bytes <= plan.total);
-          // Where swizzles begin.
+          // The alignment of swizzles.
           CHECK(plan.halo_bytes % 1024 == 0);
           CHECK(plan.filters_at % 1024 == 0);
           CHECK(plan.staging_at % 1024 == 0);
@@ -105,7 +105,7 @@ TEST_CASE("conv/wgmma_halo_plan/filters_stay_where_they_fit") {
   CHECK(plan.halo_stages == 2);
   CHECK(plan.lines == 10);
   CHECK(plan.columns == 10);
-  // A block's tiles may be of the same filters where there are others, too, unless many blocks were idle then.
+  // A block's tiles may keep their filters although there are others, unless many blocks were idle then.
   const auto stay = [](std::int64_t k) {
     return read_wgmma_halo_plan(halves(resolve_conv({64, 64, 56, 56}, {k, 64, 3, 3}, pad1)), "units=4 filters=64")
         .resident;
@@ -114,7 +114,7 @@ TEST_CASE("conv/wgmma_halo_plan/filters_stay_where_they_fit") {
   CHECK(!stay(64 * 47));
 }
 
-// As many groups together as fill 16 bytes, and more; 1x1 in one line.
+// As many merged groups as fill 16 bytes, and more; 1x1 in one line.
 TEST_CASE("conv/wgmma_halo_plan/several_groups") {
   const auto together = [](const ConvProblem& p) {
     std::vector<std::int64_t> found;
@@ -138,7 +138,7 @@ TEST_CASE("conv/wgmma_halo_plan/several_groups") {
         std::string::npos);
 }
 
-// Tiles of 16 filters, of 16 bits alone, where there are no more.
+// Tiles of 16 filters, only in 16 bits, if there are no more.
 TEST_CASE("conv/wgmma_halo_plan/few_filters") {
   const auto has = [](ConvProblem p, int filters) {
     const std::vector<WgmmaHaloPlan> tilings = wgmma_halo_tilings(p);

@@ -1,4 +1,4 @@
-// How wgmma_halo cuts convolutions over clusters: plain arithmetic, no device needed.
+// wgmma_halo's split-K plans over clusters: plain arithmetic, needs no device.
 
 #include "ops/conv/cuda/wgmma_halo_split_k_plan.h"
 
@@ -42,7 +42,7 @@ TEST_CASE("conv/wgmma_halo_split_k_plan/units_cover_every_pixel_once") {
   }
 }
 
-// What began as 224x224 has lines in fourteens.
+// Networks for 224x224 have lines in multiples of fourteen.
 TEST_CASE("conv/wgmma_halo_split_k_plan/no_line_is_empty") {
   for (const std::int64_t side : {14, 28, 56, 112})
     for (const HaloSplitKPlan& plan :
@@ -64,14 +64,14 @@ TEST_CASE("conv/wgmma_halo_split_k_plan/shared_memory") {
         for (const HaloSplitKPlan& plan : tilings) {
           CAPTURE(p.str());
           CAPTURE(plan.str());
-          // One block, and no second one, of whatever kernel.
+          // One block fits, and no second one of any kernel.
           CHECK(plan.total + of_a_block <= multiprocessor);
           CHECK(2 * (plan.total + of_a_block) > multiprocessor);
           CHECK(plan.split_k <= plan.groups);
           CHECK(plan.taps % plan.stage_taps == 0);
           CHECK(plan.groups * halo_split_k_row_bytes >= p.c * 2);
           CHECK(plan.lines * plan.columns * halo_split_k_row_bytes <= plan.halo_bytes);
-          // Where swizzles begin.
+          // The alignment of swizzles.
           const int first = halo_tiles_at(log2_of(plan.split_k));
           CHECK(first % 1024 == 0);
           CHECK(plan.halo_bytes % 1024 == 0);
@@ -79,7 +79,7 @@ TEST_CASE("conv/wgmma_halo_split_k_plan/shared_memory") {
           CHECK(2 * (plan.halo_stages + plan.filter_stages) * 8 <= halo_split_k_barrier_bytes);
           CHECK(plan.total >= first + plan.halo_stages * plan.halo_bytes + plan.filter_stages * plan.filter_bytes);
           CHECK(plan.total >= halo_split_k_barrier_bytes + halo_split_k_acc_bytes);
-          // One multiplies while the other comes.
+          // One stage is multiplied while the other is loaded.
           CHECK((plan.split_groups() == 1 || plan.halo_stages == 2));
           CHECK((plan.filter_stages >= 3 || plan.split_groups() * plan.taps <= plan.filter_stages * plan.stage_taps));
           CHECK(is_halo_split_k(plan.str()));
@@ -104,7 +104,7 @@ TEST_CASE("conv/wgmma_halo_split_k_plan/every_unit_is_finished_once") {
       CHECK(places.insert({share.owner(unit), share.slot(unit)}).second);
     }
     std::set<int> slots;
-    CHECK(share.of_warp() <= halo_split_k_pixels / unit_rows);  // what it has registers for
+    CHECK(share.of_warp() <= halo_split_k_pixels / unit_rows);  // fits the registers
     for (int warp = 0; warp < share.warps; ++warp)
       for (int i = 0; i < share.of_warp() && share.first(warp) + i < share.each(); ++i)
         CHECK(slots.insert(share.first(warp) + i).second);
@@ -115,7 +115,7 @@ TEST_CASE("conv/wgmma_halo_split_k_plan/every_unit_is_finished_once") {
 TEST_CASE("conv/wgmma_halo_split_k_plan/where_there_are_none") {
   const auto none = [](const ConvProblem& p) { return halo_split_k_tilings(halves(p)).empty(); };
   CHECK(!none(parse_conv("1x64x56x56 -> 64, 3x3 s1 p1 g1")));
-  // No group of channels, several groups of the convolution, many tiles.
+  // Refused: a partial group of channels, several groups of the convolution, many tiles.
   CHECK(none(parse_conv("1x32x56x56 -> 64, 3x3 s1 p1 g1")));
   CHECK(none(parse_conv("1x128x56x56 -> 64, 3x3 s1 p1 g2")));
   CHECK(none(parse_conv("64x64x56x56 -> 64, 3x3 s1 p1 g1")));

@@ -1,5 +1,5 @@
-// How wgmma_tf32 cuts problems, and where its threads put sums: plain arithmetic, no device needed. What it has of
-// wgmma_gemm is tested in wgmma_gemm_plan_test.cpp.
+// wgmma_tf32's plans, and its threads' accumulators: plain arithmetic, needs no device. wgmma_gemm_plan_test.cpp tests
+// what it shares with wgmma_gemm.
 
 #include "ops/conv/cuda/wgmma_tf32_plan.h"
 
@@ -59,7 +59,7 @@ TEST_CASE("conv/wgmma_tf32_plan/staged_accumulators_meet_in_no_bank") {
   CHECK(*places.rbegin() == tf32_staged_bytes - 16);
   for (const int place : places) CHECK(place % 16 == 0);
 
-  // 16 bytes a thread go 8 threads at a time; 32 banks of 4 bytes.
+  // Stores of 16 bytes take 8 threads at a time; 32 banks of 4 bytes.
   for (int i = 0; i < 4; ++i)
     for (int first = 0; first < 32; first += 8) {
       std::set<int> banks;
@@ -74,14 +74,14 @@ TEST_CASE("conv/wgmma_tf32_plan/threads_have_eight_filters_side_by_side") {
   for (int place = 0; place < tf32_staged_filters; ++place) filters.insert(tf32_filter_at(place));
   CHECK(filters.size() == tf32_staged_filters);
   CHECK(*filters.rbegin() == tf32_staged_filters - 1);
-  // An instruction's sums of places 8 * j + 2 * t + e are thread t's.
+  // An instruction's accumulators 8 * j + 2 * t + e belong to thread t.
   for (int t = 0; t < 4; ++t)
     for (int j = 0; j < 4; ++j)
       for (int e = 0; e < 2; ++e) CHECK(tf32_filter_at(8 * j + 2 * t + e) == 8 * t + 2 * j + e);
 }
 
 TEST_CASE("conv/wgmma_tf32_plan/units_have_four_filters_a_thread") {
-  // Sums of places 16 * unit + 8 * j + 2 * t + e are thread t's: of a tile's filters, its fours, each once.
+  // Accumulators 16 * unit + 8 * j + 2 * t + e belong to thread t: each of a tile's fours of filters once.
   std::set<int> filters;
   for (int unit = 0; unit < 8; ++unit)
     for (int t = 0; t < 4; ++t)
@@ -143,7 +143,7 @@ TEST_CASE("conv/wgmma_tf32_plan/tilings_and_configurations") {
     CHECK_ERROR((void)read_wgmma_tf32_plan(p, config), invalid_argument,
                 "no kernel has this configuration for this problem");
   }
-  // One step cannot be cut.
+  // A single k-block cannot be split.
   CHECK_ERROR((void)read_wgmma_tf32_plan(parse_conv("1x32x14x14 -> 64, 1x1 s1 p0 g1"), "tile=64x64 split_k=2"),
               invalid_argument, "no kernel has this configuration for this problem");
 }
@@ -173,7 +173,7 @@ TEST_CASE("conv/wgmma_tf32_plan/every_tiling_reads_back_as_itself") {
           std::max(p.flops() / reference_gpu().tf32_flops_per_us, p.bytes() / reference_gpu().bytes_per_us);
       const double least_us = floor_us + reference_gpu().launch_us;
       CHECK(us >= least_us);
-      CHECK(us <= 40 * least_us);  // 32: a tile of 64x32 in eight slices
+      CHECK(us <= 40 * least_us);  // 32: a tile of 64x32 with split-K by eight
     }
     CHECK(configs.size() == tilings.size());
     CHECK(configs.count("tile=64x64 split_k=1") == 1);
@@ -185,7 +185,7 @@ TEST_CASE("conv/wgmma_tf32_plan/estimate") {
   const DeviceProfile& device = reference_gpu();
   const auto us = [&](const ConvProblem& p) {
     const double estimate = wgmma_tf32_us(p, plan_wgmma_tf32(p), device);
-    // 384 TFLOP/s are what seconds of products reach: 64x512x28x28 -> 512, 3x3, takes 542 us where that would be 617.
+    // 384 TFLOP/s is sustained over seconds: 64x512x28x28 -> 512, 3x3, takes 542 us, where that would be 617.
     CHECK(estimate >= 0.9 * p.flops() / device.tf32_flops_per_us);
     CHECK(estimate >= p.bytes() / device.bytes_per_us);
     return estimate;
@@ -194,11 +194,11 @@ TEST_CASE("conv/wgmma_tf32_plan/estimate") {
   CHECK(us(large) <= 1.6 * large.flops() / device.tf32_flops_per_us);
   CHECK(us(parse_conv("8x512x28x28 -> 512, 3x3 s1 p1 g1")) < us(large));
   CHECK(us(parse_conv("1x64x7x7 -> 64, 1x1 s1 p0 g1")) > 0);
-  // Few filters want a narrow tile.
+  // Few filters need a narrow tile.
   const WgmmaTf32Plan few_filters = plan_wgmma_tf32(parse_conv("64x64x56x56 -> 64, 3x3 s1 p1 g1"));
   CHECK(few_filters.n() == 64);
   CHECK(few_filters.split_k == 0);
-  // Few tiles and long sums want slices, large products none.
+  // Few tiles and a large k need split-K, large products do not.
   CHECK(plan_wgmma_tf32(parse_conv("1x512x7x7 -> 512, 3x3 s1 p1 g1")).split_k >= 4);
   CHECK(plan_wgmma_tf32(parse_conv("1x512x14x14 -> 512, 3x3 s1 p1 g1")).split_k >= 2);
   CHECK(plan_wgmma_tf32(parse_conv("1x2048x7x7 -> 512, 1x1 s1 p0 g1")).split_k >= 2);

@@ -1,4 +1,4 @@
-// How Winograd on CUDA cuts problems into tiles, chunks and products: plain arithmetic, no device needed.
+// Winograd's plans on CUDA (tiles, chunks, products): plain arithmetic, needs no device.
 
 #include <doctest/doctest.h>
 
@@ -30,7 +30,7 @@ std::size_t workspace_bytes(const WinogradPlan& plan) {
   return (plan.v_floats() + plan.product_floats()) * sizeof(float);
 }
 
-/// What the kernels rely on.
+/// Invariants that the kernels rely on.
 void check_plan(const ConvProblem& p, const Form& form) {
   const int m = form.m, r = form.r;
   CAPTURE(p.str());
@@ -51,9 +51,9 @@ void check_plan(const ConvProblem& p, const Form& form) {
   CHECK(plan.chunk >= 1);
   CHECK(plan.chunk <= plan.count);
   CHECK(workspace_bytes(plan) <= workspace_limit);
-  // The kernels count within V and M in 32 bits.
+  // The kernels index V and M with 32 bits.
   CHECK(std::max(plan.v_floats(), plan.product_floats()) < std::size_t{1} << 31);
-  // Wide threads take their channels whole.
+  // Wide threads need whole vectors of channels.
   CHECK((!plan.wide_input || p.c % winograd_width(m, r) == 0));
   CHECK((!plan.wide_output || p.k % winograd_width(m, r) == 0));
   const WinogradPlan read = read_winograd_plan(p, m, plan.str());
@@ -85,13 +85,13 @@ TEST_CASE("conv/winograd_plan/chunks_keep_the_workspace_under_the_cap") {
     const WinogradPlan plan = plan_winograd(p, m, reference_gpu());
     const std::int64_t chunks = (plan.count + plan.chunk - 1) / plan.chunk;
     CHECK(chunks > 1);
-    // Alike in size, and no more of them than the cap asks for.
+    // About equal, and no more chunks than the cap requires.
     CHECK(plan.count - (chunks - 1) * plan.chunk > plan.chunk - chunks);
     const std::size_t all =
         workspace_bytes(plan) / static_cast<std::size_t>(plan.chunk) * static_cast<std::size_t>(plan.count);
     CHECK(chunks <= static_cast<std::int64_t>(all / workspace_limit) + 1);
   }
-  // What fits is done at once.
+  // One chunk if it fits.
   CHECK(plan_winograd(square(1, 64, 224, 64), 4, reference_gpu()).chunk == 56 * 56);
 }
 
@@ -110,7 +110,7 @@ TEST_CASE("conv/winograd_plan/chunks_of_large_filters_are_those_of_the_least_est
       CHECK(us <= estimate_winograd_us(p, other, device));
     }
   }
-  // What fits is done at once where the starts would cost more.
+  // One chunk if more launches would cost more.
   CHECK(plan_winograd(square(1, 64, 28, 64, 5), 4, device).chunk == 49);
 }
 
@@ -181,12 +181,12 @@ TEST_CASE("conv/winograd_plan/tile_follows_the_product") {
   const auto tile = [&](int m, int n, int k, int batches) {
     return choose_batched_gemm_tile({nullptr, nullptr, nullptr, m, n, k, batches}, device);
   };
-  // Enough work for all multiprocessors: the tile that reads shared memory least. 16 or 49 rows: no tile of 128.
+  // With work for all multiprocessors: the tile that reads shared memory least. 16 or 49 rows: no tile of 128.
   CHECK(tile(4096, 512, 512, 36) == GemmTile::t128x128);
   CHECK(tile(4096, 64, 64, 36) == GemmTile::t128x64);
   CHECK(shape_of(tile(16, 512, 512, 36)).m == 32);
   CHECK(shape_of(tile(49, 512, 512, 36)).m <= 64);
-  // The work of a product never takes less time than the peak allows.
+  // A product never takes less time than at the peak rate.
   for (std::size_t i = 0; i < gemm_tiles.size(); ++i) {
     const BatchedGemm gemm{nullptr, nullptr, nullptr, 100, 60, 48, 16};
     CHECK(batched_gemm_us(gemm, static_cast<GemmTile>(i), device) >
@@ -198,8 +198,8 @@ TEST_CASE("conv/winograd_plan/estimates_follow_the_work") {
   const auto us = [](const ConvProblem& p, int m) {
     return estimate_winograd_us(p, plan_winograd(p, m, reference_gpu()), reference_gpu());
   };
-  // F(4) multiplies 4 times less than the definition, F(2) 2.25 times: F(4) wins where tiles are many. A 7x7 image has
-  // 4 tiles of it, which leave most rows of its 36 products' blocks empty.
+  // F(4) multiplies 4 times less than the definition, F(2) 2.25 times: F(4) wins with many tiles. A 7x7 image has 4
+  // tiles of it, which leave most rows of its 36 products' blocks empty.
   CHECK(us(square(8, 256, 56, 256), 4) < us(square(8, 256, 56, 256), 2));
   CHECK(us(square(1, 512, 7, 512), 2) < us(square(1, 512, 7, 512), 4));
   // F(4,5) multiplies 6.25 times less than the definition, F(2,5) 2.8 times.

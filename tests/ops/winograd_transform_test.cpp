@@ -1,5 +1,5 @@
-// Winograd's transforms as the kernels have them, on one tile: their algebra in double, and what float32 makes of it
-// against the bounds that algorithms state.
+// Winograd's transforms as in the kernels, on one tile: exactness in double, and float32's error compared with the
+// algorithms' tolerances.
 
 #include <doctest/doctest.h>
 
@@ -76,11 +76,11 @@ void transform_output(const V* p, V* y) {
 }
 
 struct Errors {
-  double worst = 0;  ///< relative to the rms of all outputs or, where that is larger, of its tile's: a tile is a filter
+  double worst = 0;  ///< relative to the rms of all outputs or, if larger, of the tile's: a tile is a filter
   double rms = 0;    ///< relative to the rms of all outputs
 };
 
-/// Tiles of rectified Gaussian numbers by He-scaled filters, transforms, products and sums in V.
+/// Tiles of rectified normal numbers with He-scaled filters: transforms, products and accumulation in V.
 template <int M, int R, typename V>
 Errors errors_of(std::size_t channels, int tiles, unsigned seed) {
   constexpr std::size_t alpha = alpha_of<M, R>, m = M, r = R;
@@ -145,9 +145,9 @@ void check_form(double amplification) {
 
   const unsigned seed = random_seed();
   CAPTURE(seed);
-  // In double it is the convolution, up to double's own roundings.
+  // In double it equals the convolution, up to double's rounding.
   CHECK(errors_of<M, R, double>(3, 50, seed).worst < 1e-12);
-  // In float32 within the bound, which is no guess: it follows from the rms, and that from the amplification.
+  // In float32 within the tolerance, which follows from the rms, and that from the amplification.
   for (const std::size_t channels : {1U, 16U, 128U, 600U}) {
     CAPTURE(channels);
     const Errors errors = errors_of<M, R, float>(channels, channels == 1 ? 1000 : 150, seed);

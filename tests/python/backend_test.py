@@ -1,4 +1,4 @@
-"""lenslet.backend: ONNX's own runner over it, and what it promises besides. Skips by name without onnx."""
+"""lenslet.backend: ONNX's own runner with it, and its other promises. Skips by name without onnx."""
 
 import importlib.util
 import os
@@ -26,9 +26,9 @@ if HAS_ONNX:
 
 needs_onnx = unittest.skipUnless(HAS_ONNX, "onnx is not installed")
 
-# Expected results that ONNX has mended since: {the first release that has them right: cases}.
+# Expected results that ONNX has corrected since: {the first correct release: cases}.
 MENDED = {(1, 21): "test_l2normalization_axis_0", (1, 22): r"test_qlinearmatmul_[23]D_int8_float\d+"}
-# Passed of onnx 1.23.2, on the CPU (docs/conformance.md); later releases have more.
+# Number of passing cases of onnx 1.23.2 on the CPU (docs/conformance.md); later releases have more.
 AT_LEAST = {"node": 1492, "light": 9, "simple": 7, "pytorch-converted": 82, "pytorch-operator": 31}
 
 
@@ -51,7 +51,7 @@ def identity(shape, dtype):
 
 
 class _Case(unittest.TestCase):
-    """A Refused that is not expected is a failure here, though it is a SkipTest."""
+    """An unexpected Refused is a failure here, although it is a SkipTest."""
 
     def _callTestMethod(self, method):
         try:
@@ -98,7 +98,7 @@ class Prepare(_Case):
             backend.prepare(model)
         self.assertIsInstance(caught.exception, lenslet.UnsupportedError)
         self.assertIsInstance(caught.exception, unittest.SkipTest)
-        # Which ONNX's runner would count as passed.
+        # ONNX's runner would count it as passed.
         self.assertNotIsInstance(caught.exception, BackendIsNotSupposedToImplementIt)
         self.assertIsInstance(caught.exception.__cause__, lenslet.UnsupportedError)
         self.assertFalse(backend.is_compatible(model))
@@ -142,7 +142,7 @@ class Prepare(_Case):
         if not backend.supports_device("CUDA"):
             with self.assertRaises(lenslet.Error) as caught:
                 backend.prepare(relu(), "CUDA")
-            self.assertNotIsInstance(caught.exception, backend.Refused)  # not what the model asks for
+            self.assertNotIsInstance(caught.exception, backend.Refused)  # invalid inputs
 
     def test_options(self):
         self.assertIsNotNone(backend.prepare(relu(), threads=1, flush_denormals=True, rtol=1e-3, atol=1e-7))
@@ -256,7 +256,7 @@ class Run(_Case):
                     np.testing.assert_array_equal(out.astype(np.float32), x.astype(np.float32))
 
     def test_four_bits_as_onnx_unpacks_them(self):
-        # Neither onnx nor ml_dtypes extends the sign into the rest of the byte.
+        # Neither onnx nor ml_dtypes sign-extends into the rest of the byte.
         for name, values in (("INT4", [-8, -1, 7]), ("UINT4", [15, 8, 1])):
             kind = getattr(TensorProto, name)
             packed = numpy_helper.to_array(helper.make_tensor("x", kind, [3], values))
@@ -288,7 +288,7 @@ class Run(_Case):
         np.testing.assert_array_equal(out, [1, 2])
 
     def test_values_that_decide_whether_it_is_done(self):
-        # As CUDA does with Pad: a constant is taken, a value that comes in the run is refused by the plan.
+        # As with Pad on CUDA: a constant is accepted, a run-time value is refused by the plan.
         nodes = [helper.make_node("Pad", ["x", "pads", "value"], ["y"])]
         inputs = [floats("x", [1, 2]), floats("pads", [4], TensorProto.INT64), floats("value", [])]
         model = model_of(nodes, inputs, [floats("y", None)])
@@ -411,7 +411,7 @@ class RunNode(_Case):
         node = helper.make_node("Softmax", ["x"], ["y"], axis=0)
         new, old = (backend.run_node(node, [x], opset_version=version)[0] for version in (13, 11))
         self.assertAlmostEqual(float(new.sum()), 2, 5)
-        self.assertAlmostEqual(float(old.sum()), 1, 5)  # all axes from 0 on are one
+        self.assertAlmostEqual(float(old.sum()), 1, 5)  # flattens all axes from 0 on
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Layers against double precision, as rows."""
+"""check_layers: comparisons with double-precision references, as rows."""
 
 import dataclasses
 import json
@@ -55,7 +55,7 @@ class Networks(InFolder, unittest.TestCase):
         self.assertEqual([row.not_finite for row in rows if row.op == "Conv"], [3])
 
     def test_a_run_that_computes_wrongly(self):
-        """Denormal numbers that count as zero, beside a reference in which they do not."""
+        """Denormal numbers count as zero in the run, but not in the reference."""
         x = np.full((1, 3, 9, 7), 1e-40, np.float32)
         rows = lenslet.check_layer("Mul", {}, [x, np.float32([1e30])], device="cpu", seconds=0)
         self.assertTrue(all(row.passed for row in rows))

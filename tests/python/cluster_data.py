@@ -1,5 +1,5 @@
-"""What the tests of Ray and Spark share: a small network with its card, pictures of which a third is broken, and what
-one process says of them. Needs lenslet, and onnx for the network."""
+"""Shared by the tests of Ray and Spark: a small network with its card, pictures of which a third is broken, and the
+results of a single process. Needs lenslet, and onnx for the network."""
 
 import json
 import math
@@ -56,7 +56,7 @@ def write_model(folder):
 
 
 def picture(index):
-    """A PNG or PPM of noise; of every nine, one is cut off, one is text, one is empty."""
+    """A PNG or PPM of noise; of every nine, one is truncated, one is text, one is empty."""
     drawn = random.Random(index)
     width, height = drawn.randrange(SIDE, 48), drawn.randrange(SIDE, 48)
     base = drawn.randrange(200)
@@ -77,7 +77,7 @@ def write_pictures(folder, count=COUNT):
 
 
 def exact(predictions):
-    """Comparable bit by bit, of lenslet's predictions or of a table's rows."""
+    """For bit-exact comparison of lenslet's predictions or a table's rows."""
     if predictions is None:
         return None
     rows = [row._asdict() if hasattr(row, "_asdict") else row for row in predictions]
@@ -85,7 +85,7 @@ def exact(predictions):
 
 
 def expected(model, count=COUNT, top=5):
-    """{index: (exact(predictions) or None, error or None)} of one process with one thread."""
+    """{index: (exact(predictions) or None, error or None)} from one process with one thread."""
     classifier = lenslet.Classifier(model, device="cpu", threads=1)
     found = {}
     for index, result in enumerate(classifier.classify_stream(map(picture, range(count)), top)):
@@ -95,7 +95,7 @@ def expected(model, count=COUNT, top=5):
 
 
 def printed(expected, indices):
-    """What the samples print of these, but for the path: {index: fields}."""
+    """The samples' output for these, without the path: {index: fields}."""
     lines = {}
     for index in indices:
         classes, error = expected[index]
@@ -107,7 +107,7 @@ def printed(expected, indices):
 
 
 def ends_within(test_class, seconds):
-    """An engine that waits for ever fails the test, whose clean-up then ends its processes: nobody else would."""
+    """If an engine hangs, the test fails, and its clean-up ends the processes."""
 
     def too_long(*_):
         raise TimeoutError(f"not done within {seconds} s, or asked to end")
@@ -119,7 +119,7 @@ def ends_within(test_class, seconds):
 
 
 def die_once(marker):
-    """Kills this process, unless one died of this marker before. Nothing is cleaned up, as if the machine were gone."""
+    """Kills this process, unless one has died with this marker. Nothing is cleaned up, as if the machine failed."""
     try:
         os.close(os.open(marker, os.O_CREAT | os.O_EXCL))
     except FileExistsError:

@@ -1,4 +1,4 @@
-"""What the test of Ray runs in its workers, which import it by this name."""
+"""Code that the test of Ray runs in its workers, which import it by this name."""
 
 import os
 
@@ -9,7 +9,7 @@ from lenslet.ray import Predictor, _assigned
 
 
 class Worker(Predictor):
-    """Tells who computed a row with how many threads; with a marker, the first that comes to its third batch dies."""
+    """Reports who computed a row with how many threads; with a marker, the first worker at its third batch dies."""
 
     def __init__(self, *arguments, marker=None, **named):
         super().__init__(*arguments, **named)

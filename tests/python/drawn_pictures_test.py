@@ -1,5 +1,5 @@
-"""Files of every format that is read, their headers drawn, beside Pillow: the same pixels, or a refusal on both sides.
-What differs on purpose stands in docs/limits.md, and is not drawn."""
+"""Files of every supported format with random headers, compared with Pillow: the same pixels, or both refuse. Intended
+differences are in docs/limits.md, and are not drawn."""
 
 import io
 import itertools
@@ -22,7 +22,7 @@ SEED, EACH = 38, 300
 
 
 def as_read(file, height, width):
-    """By lenslet, [H,W,3]; None where it is refused."""
+    """lenslet's pixels [H,W,3]; None if it refuses."""
     card = {
         "name": "pixels",
         "model": "any.onnx",
@@ -65,7 +65,7 @@ def drawn_bmp(draw):
         )
         alpha = draw.choice((0, 0, 0xFF, 0xFF0000, 0xFF000000))
         masks = struct.pack("<IIII", r, g, b, alpha)
-    # Of one or two colours, and of grays in their order, Pillow makes modes that do not fit the rows.
+    # For one or two colours, and for grays in order, Pillow uses modes that do not match the rows.
     colors = draw.choice((0, 0, draw.randint(3, 1 << bits))) if bits in (4, 8) else 0
     entries = 1 << bits if colors == 0 and bits <= 8 else colors
     if size == 12:
@@ -94,7 +94,7 @@ def chunk(name, body):
 
 def drawn_png(draw):
     color = draw.choice((0, 2, 3, 4, 6))
-    # Pillow makes white of most grays of 16 bits.
+    # Pillow turns most 16-bit grays to white.
     depth = draw.choice({0: (1, 2, 4, 8), 3: (1, 2, 4, 8), 4: (8,)}.get(color, (8, 16)))
     channels = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}[color]
     width, height, interlaced = draw.randint(1, 20), draw.randint(1, 20), draw.random() < 0.4
@@ -120,7 +120,7 @@ def drawn_png(draw):
 
 def drawn_pnm(draw):
     kind = draw.choice((5, 6))
-    # Pillow makes white of most grays of 16 bits.
+    # Pillow turns most 16-bit grays to white.
     maximum = draw.choice((1, 31, 100, 254, 255, draw.randint(1, 255)) + ((256, 1023, 65535, draw.randint(256, 65535)) if kind == 6 else ()))
     width, height = draw.randint(1, 20), draw.randint(1, 20)
     def blank():
@@ -136,7 +136,7 @@ def drawn_pnm(draw):
 
 def drawn_tiff(draw):
     order = draw.choice("<>")
-    # Pillow turns by a float, too.
+    # Pillow accepts a float, too.
     kind, count = draw.choice((1, 2, 3, 3, 3, 4, 4, 4, 5, 6, 7, 8, 9, 10)), draw.choice((1, 1, 1, 1, 0, 2))
     value = draw.randint(0, 9)
     code = {1: "B", 2: "B", 3: "H", 4: "I", 5: "I", 6: "b", 7: "B", 8: "h", 9: "i", 10: "i"}[kind]
@@ -151,8 +151,8 @@ def drawn_tiff(draw):
 
 
 def with_markers(file, markers, ids, where):
-    """A JPEG of Pillow's whose own APP0 and APP14 segments are replaced by `markers` and whose components' ids by `ids`."""
-    parts, at = [], 2  # (marker, all of it)
+    """A JPEG from Pillow with its APP0 and APP14 segments replaced by `markers`, and its components' ids by `ids`."""
+    parts, at = [], 2  # (marker, the whole segment)
     while file[at + 1] != 0xD9:
         marker, end = file[at + 1], at + 2 + struct.unpack_from(">H", file, at + 2)[0]
         segment = bytearray(file[at:end])
@@ -225,8 +225,7 @@ class DrawnPictures(unittest.TestCase):
             file = io.BytesIO()
             image.save(file, "webp", lossless=draw.random() < 0.5, quality=draw.randint(20, 95), exact=True)
             self.compare(file.getvalue(), height, width, "WebP")
-            # Another decoder than Pillow's rounds otherwise, and of colours of half the width (4:2:2) mixes the last pair of
-            # columns another way.
+            # Other decoders than Pillow's round differently, and for 4:2:2 mix the last pair of columns differently.
             file = io.BytesIO()
             gray, progressive = draw.random() < 0.3, draw.random() < 0.5
             how = {"quality": draw.randint(40, 95), "progressive": progressive, "subsampling": draw.choice((0, 1, 2))}
@@ -239,7 +238,7 @@ class DrawnPictures(unittest.TestCase):
             self.assertLess(off.max(), 5, how)
 
     def test_colors_of_jpeg(self):
-        """Which colours a JPEG's components are: JFIF's marker, Adobe's and their ids, in every combination."""
+        """The colour space of a JPEG by JFIF's and Adobe's markers and the components' ids, in every combination."""
         draw = random.Random(SEED)
         x, y = np.meshgrid(np.arange(24), np.arange(16))
         waves = [(np.sin(x / draw.uniform(4, 9) + draw.uniform(0, 6)) * np.cos(y / draw.uniform(4, 9)) + 1) * 127 for _ in range(4)]
@@ -261,7 +260,7 @@ class DrawnPictures(unittest.TestCase):
                 with self.subTest(f"{mode}, progressive={progressive}, {a}, {b}, {letters!r}, {where}"):
                     theirs = as_pillow_reads(file)
                     ours = as_read(file, 16, 24)
-                    # Four components are read with Adobe's marker only (docs/limits.md).
+                    # Four components are read only with Adobe's marker (docs/limits.md).
                     self.assertEqual(ours is None, mode == "CMYK" and (len(second) < 12 or where == "behind a scan"))
                     if ours is not None:
                         self.assertLess(np.abs(ours - theirs).max(), 5)

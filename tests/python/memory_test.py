@@ -1,7 +1,7 @@
-"""A runner's memory does not grow with its calls, nor does that of models and runners which come and go.
+"""Memory does not grow with a runner's calls, nor with models and runners that are made and freed.
 
-100,000 calls of each kind, or LENSLET_MEMORY_CALLS: a million takes some minutes. The network is MNIST's where
-shared/data is, else a small one that is written here.
+100,000 calls of each kind, or LENSLET_MEMORY_CALLS: a million takes some minutes. The network is MNIST's if shared/data
+exists, else a small one.
 """
 
 import gc
@@ -14,7 +14,7 @@ import models
 import numpy as np
 
 CALLS = int(os.environ.get("LENSLET_MEMORY_CALLS", "100000"))
-# Pages that allocators take and keep. A leak of malloc's smallest block, 32 bytes, in a tenth of the calls is more.
+# Bytes that allocators keep. A leak of malloc's smallest block, 32 bytes, in a tenth of the calls is more.
 NOISE = 256 * 1024
 
 

@@ -14,8 +14,8 @@ from tiny_model import model, port  # noqa: E402
 
 
 def tiny_models():
-    """A TemporaryDirectory with rgb.onnx ([N,3,224,224] -> [N,3]), segment.onnx ([N,3,H,W] -> the same), rgb.txt, red.ppm
-    and blue.ppm; and its path."""
+    """A TemporaryDirectory with rgb.onnx ([N,3,224,224] -> [N,3]), segment.onnx ([N,3,H,W] -> the same), rgb.txt,
+    red.ppm and blue.ppm; and its path."""
     folder = tempfile.TemporaryDirectory(prefix="lenslet-python-")
     script = ROOT / "tests" / "install" / "tiny_model.py"
     subprocess.run([sys.executable, "-B", script, folder.name], check=True)
@@ -29,7 +29,7 @@ def written(nodes, inputs, outputs, initializers=()):
 
 
 def shared_data():
-    """The acceptance data, in the repository or beside it; None where it is not there."""
+    """The acceptance data, in the repository or beside it; None if it is missing."""
     for folder in (ROOT / "shared" / "data", ROOT.parent / "shared" / "data"):
         if folder.is_dir():
             return folder
@@ -37,7 +37,7 @@ def shared_data():
 
 
 class InFolder:
-    """rgb.onnx and segment.onnx in a folder of the class's own, a picture, and what rgb.onnx makes of it in double."""
+    """rgb.onnx and segment.onnx in a folder of the class, a picture, and rgb.onnx's result in double."""
 
     @classmethod
     def setUpClass(cls):

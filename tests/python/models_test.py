@@ -1,4 +1,4 @@
-"""Models and their plans: what is read, which options they take, what is refused."""
+"""Models and their plans: loading, options, refusals."""
 
 import os
 import pathlib
@@ -74,7 +74,7 @@ class Models(InFolder, unittest.TestCase):
             nodes = [constant, node("Add", ["x", "w"], "y")]
             return written(nodes, {"x": (1, ["N", 2500])}, {"y": (1, ["N", 2500])})
 
-        # Where it is aligned in the file it could be read there, were that mapped.
+        # Data that is aligned in the file could be used from a mapping.
         data = next(data for data in map(net, range(4)) if data.index(weight.tobytes()) % 4 == 0)
         x = random.standard_normal((3, 2500)).astype(np.float32)
         expected = x + weight
@@ -96,7 +96,7 @@ class Models(InFolder, unittest.TestCase):
                 before = model.runner(device="cpu", threads=1)
                 model.inspect()
                 change(file)
-                if file.exists():  # what reads the file again says that it is another
+                if file.exists():  # reading the file again reports that it is another one
                     for again in (model.inspect, lambda: pickle.dumps(model)):
                         with self.assertRaisesRegex(lenslet.InvalidArgumentError, "has changed since"):
                             again()
@@ -162,7 +162,7 @@ class Models(InFolder, unittest.TestCase):
         self.assertIs(self.model.inputs, self.model.inputs)
 
     def test_layers_and_passes(self):
-        """The plan follows; a layer that refuses keeps the rule's choice, or is an error."""
+        """The plan follows the options; a layer that refuses keeps the rule's choice, or is an error."""
         how = {"device": "cpu", "threads": 1, "shapes": {"image": (1, 3, 16, 16)}}
 
         def planned(**more):
@@ -200,11 +200,11 @@ class Models(InFolder, unittest.TestCase):
         ):
             with self.subTest(wrong), self.assertRaises(lenslet.InvalidArgumentError):
                 self.segment.runner(**how, **wrong)
-        with self.assertRaisesRegex(lenslet.InvalidArgumentError, "fuse_residual"):  # it says what there is
+        with self.assertRaisesRegex(lenslet.InvalidArgumentError, "fuse_residual"):  # lists the existing names
             self.segment.runner(**how, disabled_passes=["no_such_pass"])
 
     def test_calibration(self):
-        """The value of float16 has the name that a Cast of lenslet's gives: the CPU looks at its input, too."""
+        """The float16 value has the name of a Cast inserted by lenslet: the CPU also checks its input."""
         cast = node("Cast", ["x"], "x:float16", to=10)
         model = lenslet.Model(written([cast], {"x": (1, [4])}, {"x:float16": (10, [4])}))
         x = np.array([1, -2, 3e4, 4], np.float32)

@@ -1,4 +1,4 @@
-"""What is sent to other processes, and what says that it cannot be."""
+"""Objects that can be sent to other processes, and refusals of the others."""
 
 import copy
 import multiprocessing
@@ -13,7 +13,7 @@ from models import InFolder
 
 
 def from_a_model(model, x):
-    """In a process of a pool."""
+    """Runs in a process of a pool."""
     return os.getpid(), model.path, model.runner(device="cpu", threads=1)(x)
 
 
@@ -24,7 +24,7 @@ class Pickling(InFolder, unittest.TestCase):
                 copied(thing)
 
     def test_models_in_other_processes(self):
-        """By path, wherever the other process is, and by bytes; with what they were loaded with."""
+        """By absolute path and by bytes, with the options of loading."""
         expected = self.model.runner(device="cpu", threads=1)(self.x)
         there = os.getcwd()
         try:

@@ -84,7 +84,7 @@ class Pictures(unittest.TestCase):
                 np.testing.assert_array_equal(card.prepare(opened), card.prepare(np.rot90(pixels, -1)))
 
     def test_a_file_and_what_pil_reads_of_it(self):
-        """The same bits, but for JPEG, whose decoders round differently (docs/python.md)."""
+        """The same bits, except for JPEG, whose decoders round differently (docs/python.md)."""
         try:
             from PIL import Image
         except ImportError:
@@ -128,7 +128,7 @@ class Pictures(unittest.TestCase):
                 card.prepare(kinds["L"].convert(mode))
 
     def test_resizes_as_pillow_does(self):
-        """The columns first. Which Pillow does so of which shapes is what docs/model-card.md says."""
+        """The columns first. docs/model-card.md has the versions of Pillow and the shapes that do so."""
         try:
             import PIL
             from PIL import Image
@@ -182,7 +182,7 @@ class Pictures(unittest.TestCase):
         self.assertEqual(one.classify_each([]), [])
 
     def test_an_output_that_a_run_gives_its_shape(self):
-        """A Reshape to `target` times 1 of the pixels: its shape is known when they are."""
+        """A Reshape to `target` times 1 of the pixels: its shape is known only in the run."""
         nodes = [node("GlobalAveragePool", ["x"], "mean"), node("Flatten", ["mean"], "flat"), node("ReduceMax", ["x"], "max", keepdims=0)]
         nodes += [node("Less", ["max", "large"], "is_less"), node("Cast", ["is_less"], "one", to=7)]
         nodes += [node("Mul", ["one", "target"], "shape"), node("Reshape", ["flat", "shape"], "y")]
@@ -239,7 +239,7 @@ class Pictures(unittest.TestCase):
         self.assertEqual(len(list(stream)), 8)
 
     def test_threads_wait_for_each_other(self):
-        """Threads that share one Classifier get each its own, whatever the sizes of their batches."""
+        """Threads that share a Classifier each get their own results, whatever the sizes of their batches."""
         shared = lenslet.Classifier(self.model, device="cpu", threads=1, batch=3)
         colours = {name: np.full((9, 9, 3), 250 * np.eye(3, dtype=np.uint8)[i]) for i, name in enumerate(shared.labels)}
         wrong = []
@@ -260,7 +260,7 @@ class Pictures(unittest.TestCase):
         for thread in threads:
             thread.join()
         self.assertEqual(wrong, [])
-        # What gives the pictures may use the Classifier itself.
+        # The iterator of pictures may use the Classifier itself.
         images = (colours[shared(colours[name])[0].label] for name in ("blue", "red", "green", "blue"))
         self.assertEqual([r[0].label for r in shared.classify_stream(images)], ["blue", "red", "green", "blue"])
 
@@ -292,7 +292,7 @@ class Pictures(unittest.TestCase):
         self.assertRegex(repr(card), "^<lenslet.Card 'colours': RGB 224x224 NCHW.*\\(beside the model\\)>$")
 
     def test_card_and_runner_are_the_classifier(self):
-        """What a server puts together of a Card and a Runner."""
+        """A Card and a Runner, as a server combines them."""
         image = np.random.default_rng().integers(0, 256, (90, 123, 3), np.uint8)
         model = lenslet.Model(self.model)
         card = lenslet.Card.of(model)
@@ -305,7 +305,7 @@ class Pictures(unittest.TestCase):
         self.assertEqual(card.top(scores, 2), lenslet.Classifier(model, device="cpu", threads=1)(image, 2))
 
     def test_how_a_card_was_found(self):
-        """In the command's words, and as the command finds it."""
+        """With the command's text, and by the command's rules."""
         beside = lenslet.Card.of(lenslet.Model(self.model))
         self.assertEqual((beside.found_by, beside.path), ("beside the model", str(self.card)))
         given = lenslet.Card(self.card)
@@ -317,14 +317,14 @@ class Pictures(unittest.TestCase):
         self.assertEqual((assumed.found_by, assumed.path, assumed.softmax), ("assumed", None, True))
         self.assertEqual(beside.bound(lenslet.Model(self.model)).found_by, "beside the model")
         with tempfile.TemporaryDirectory() as folder:
-            known = pathlib.Path(folder, "resnet-18.onnx")  # a name that a card that ships knows
+            known = pathlib.Path(folder, "resnet-18.onnx")  # a name that a built-in card matches
             known.write_bytes(self.model.read_bytes())
             other = known.rename(known.with_name("other.onnx"))
             known.write_bytes(other.read_bytes())
             for file, found_by in ((known, "name"), (other, "assumed")):
                 done = command("classify", "--json", "--model", file, self.folder / "red.ppm")
                 said = json.loads(done.stdout)
-                for source in (file, lenslet.Model(file)):  # the command's words, at the line that asked
+                for source in (file, lenslet.Model(file)):  # the command's text, at the calling line
                     with self.assertWarns(lenslet.CardWarning) as warned:
                         card = lenslet.Classifier(source, device="cpu").card
                     self.assertIn(str(warned.warning), done.stderr)
@@ -332,7 +332,7 @@ class Pictures(unittest.TestCase):
                 self.assertEqual(card.found_by, found_by)
                 self.assertEqual(said["card"] and said["card"]["found_by"], card.found_by if card.path else None)
                 self.assertEqual(said["assumed"], card.found_by == "assumed")
-        with warnings.catch_warnings():  # nothing is guessed of these
+        with warnings.catch_warnings():  # no guess for these
             warnings.simplefilter("error")
             for card in (None, self.card, beside):
                 lenslet.Classifier(self.model, card, device="cpu")
@@ -351,7 +351,7 @@ class Pictures(unittest.TestCase):
                 warnings.simplefilter("error")
                 file = data / "models" / f"{name}.onnx"
                 by_path = lenslet.Classifier(file, device="cpu", threads=1)
-                with tempfile.TemporaryDirectory() as folder:  # no name to go by
+                with tempfile.TemporaryDirectory() as folder:  # no name to match
                     other = pathlib.Path(folder, "other.onnx")
                     other.write_bytes(file.read_bytes())
                     by_sum = lenslet.Card.of(lenslet.Model(other))
@@ -389,7 +389,7 @@ class Pictures(unittest.TestCase):
                     open_card.top(scores)
 
     def test_cards_are_pickled_whole(self):
-        """They need no file where they arrive, and say and do the same there."""
+        """They need no file where they are loaded, and have the same content and results."""
         image = np.random.default_rng().integers(0, 256, (90, 123, 3), np.uint8)
         with tempfile.TemporaryDirectory() as folder:
             for name in ("rgb.onnx", "rgb.card.json", "rgb.txt"):
@@ -505,7 +505,7 @@ class Command(unittest.TestCase):
         self.assertEqual(command("inspect", "none.onnx").returncode, 4)
 
     def test_finds_the_known_cards(self):
-        """Beside the library lies share/lenslet/cards."""
+        """share/lenslet/cards is beside the library."""
         temporary, folder = tiny_models()
         self.addCleanup(temporary.cleanup)
         model = (folder / "rgb.onnx").rename(folder / "resnet18.onnx")

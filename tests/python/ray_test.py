@@ -1,4 +1,4 @@
-"""lenslet.ray on a local cluster of two workers: 2,000 pictures as one process sees them, a worker killed meanwhile."""
+"""lenslet.ray on a local cluster of two workers, one of which is killed: 2,000 pictures, with one process's results."""
 
 import logging
 import os
@@ -13,8 +13,8 @@ from unittest import mock
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
-# Before Ray is imported, and for its workers. Without the third its servers listen to the whole network; the token
-# keeps other users of the machine out, and is in no file.
+# Set before Ray is imported, also for its workers. Without the third its servers would listen on the whole network; the
+# token keeps other users of the machine out, and is in no file.
 os.environ.update(
     RAY_USAGE_STATS_ENABLED="0",
     RAY_DATA_DISABLE_PROGRESS_BARS="1",
@@ -48,13 +48,13 @@ class RayData(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         data.ends_within(cls, 400)
-        # A path of its own and short: Unix sockets in it may have 107 bytes.
+        # A short path: Unix sockets in it may have 107 bytes.
         cls.folder = tempfile.mkdtemp(prefix="lr-")
         cls.addClassCleanup(shutil.rmtree, cls.folder, ignore_errors=True)
         cls.model = data.write_model(cls.folder)
         cls.expected = data.expected(cls.model)
         cls.addClassCleanup(ray.shutdown)
-        # Three CPUs by name: two workers hold one each, reading needs another or waits for ever.
+        # Three CPUs: two workers hold one each, and reading needs another or waits forever.
         ray.init(
             address="local",
             num_cpus=3,
@@ -68,7 +68,7 @@ class RayData(unittest.TestCase):
         logging.getLogger("ray.data").setLevel(logging.ERROR)
 
     def rows(self, dataset, batch_format, **named):
-        """{id: row} of two workers with one thread each."""
+        """{id: row} from two workers with one thread each."""
         done = dataset.map_batches(
             Worker,
             fn_constructor_kwargs=named,
@@ -91,7 +91,7 @@ class RayData(unittest.TestCase):
         data.write_pictures(pictures)
         marker = os.path.join(self.folder, "killed")
         files = ray.data.read_binary_files(pictures, include_paths=True, override_num_blocks=20)
-        # The model's bytes by the object store; without the file there is no card beside it.
+        # The model's bytes by the object store; there is no card beside them.
         named = {"model": ray.put(self.model.read_bytes()), "card": str(self.model.with_suffix(".card.json"))}
         rows = self.rows(files, "numpy", marker=marker, **named)
         self.assertTrue(os.path.exists(marker), "no worker died")
@@ -126,7 +126,7 @@ class RayData(unittest.TestCase):
         self.assertEqual({row["error"] for row in rows}, {None})
 
     def test_sample(self):
-        """In a cluster of its own, as at a desk."""
+        """In a separate cluster, as on a desktop."""
         folder = os.path.join(self.folder, "few")
         data.write_pictures(folder, 60)
         command = [sys.executable, "-B", str(data.ROOT / "samples/ray_batch.py"), folder, "--model", str(self.model)]
@@ -142,7 +142,7 @@ class RayData(unittest.TestCase):
 
 @unittest.skipIf(missing, missing)
 class InOneProcess(unittest.TestCase):
-    """What needs no cluster."""
+    """Tests without a cluster."""
 
     @classmethod
     def setUpClass(cls):
@@ -164,7 +164,7 @@ class InOneProcess(unittest.TestCase):
         self.assertEqual([error is None for error in errors], [True, False, False, False, False])
         self.assertIn("no str", errors[3])
         self.assertEqual([len(row or "") for row in table.column("classes").to_pylist()], [2, 0, 0, 0, 0])
-        # The types are those of any block, whatever is in it.
+        # The types are the same for any block, whatever its content.
         for cells in [b""], [data.picture(0)], []:
             other = self.predictor({"bytes": np.array(cells, object), "id": np.arange(len(cells))})
             self.assertEqual(other.schema.field("classes"), table.schema.field("classes"))

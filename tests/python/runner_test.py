@@ -1,4 +1,4 @@
-"""Runs: what goes in and comes out, threads, signals, and what is refused."""
+"""Runs: inputs and outputs, threads, signals, and refusals."""
 
 import gc
 import os
@@ -24,7 +24,7 @@ class Runs(InFolder, unittest.TestCase):
         self.check(runner(self.x))
         room = np.empty(self.x.size + 16, np.float32)
         start = -room.ctypes.data % 64 // 4
-        for beyond in (0, 4, 1):  # on a line of the cache, on 16 bytes, on an element's 4
+        for beyond in (0, 4, 1):  # aligned to a cache line, to 16 bytes, to an element's 4
             x = room[start + beyond : start + beyond + self.x.size].reshape(self.x.shape)
             x[:] = self.x
             np.testing.assert_array_equal(runner(x), runner(self.x))
@@ -55,7 +55,7 @@ class Runs(InFolder, unittest.TestCase):
             self.check(model.runner(device="cpu", other_shapes=1)(x), exact)
 
     def test_inputs_that_nothing_reads_of_strings(self):
-        """Not listed: no tensor holds them. Any other that is given is still an error."""
+        """Not listed: no tensor holds strings. Any other extra input is still an error."""
         ports = {"label": (8, ["N"]), "x": (1, ["N", 3])}
         model = lenslet.Model(written([node("Relu", ["x"], "y")], ports, {"y": (1, ["N", 3])}))
         self.assertEqual([port.name for port in model.inputs], ["x"])
@@ -93,7 +93,7 @@ class Runs(InFolder, unittest.TestCase):
 
         self.check(self.model.runner(device="cpu")(Foreign(self.x)))
 
-        class Negated(Foreign):  # as PyTorch's are, whose memory is the opposite of what they show
+        class Negated(Foreign):  # as PyTorch's, whose memory has the opposite sign
             def is_neg(self):
                 return True
 
@@ -132,7 +132,7 @@ class Runs(InFolder, unittest.TestCase):
         for wrong in (np.empty((1, 4), np.float32), np.empty((1, 3)), np.empty((3, 1), np.float32).T[:, ::-1], frozen, []):
             with self.subTest(wrong=type(wrong)), self.assertRaises(lenslet.InvalidArgumentError):
                 runner(self.x, out=wrong)
-        self.check(runner(self.x))  # and none of it stays
+        self.check(runner(self.x))  # without any lasting effect
 
     def test_results_are_fresh(self):
         runner = self.model.runner(device="cpu")
@@ -142,17 +142,17 @@ class Runs(InFolder, unittest.TestCase):
         np.testing.assert_array_equal(first, kept)
 
     def test_arrays_are_read_and_written_where_they_lie(self):
-        """Copies would touch as many pages of the Runner's own memory: as those 4 bytes beyond a place for them do."""
+        """Copies would touch as many pages of the Runner's memory, as the misaligned array (by 4 bytes) does."""
         code = (
             "import re, sys, numpy as np, lenslet\n"
             "model, beyond = sys.argv[1], int(sys.argv[2])\n"
-            # By the algorithm that needs no conversion, which would copy on either side.
+            # Uses an algorithm without conversions, which would copy on either side.
             "model = lenslet.Model(model)\n"
             "shapes = {'image': (1, 3, 2000, 2000)}\n"
             "runner = model.runner(device='cpu', threads=1, shapes=shapes, algorithm='direct')\n"
             "make = lambda: np.ones(12_000_016, np.float32)[beyond : beyond + 12_000_000].reshape(1, 3, 2000, 2000)\n"
             "x, y = make(), make()\n"
-            # Not ru_maxrss, which starts as the parent's.
+            # Not ru_maxrss, which starts with the parent's.
             "kib = lambda: int(re.search(r'VmHWM:\\s+(\\d+)', open('/proc/self/status').read())[1])\n"
             "before = kib()\n"
             "runner(x, out=y)\n"
@@ -257,7 +257,7 @@ class Runs(InFolder, unittest.TestCase):
         self.check(runner(self.x))
 
     def test_threads(self):
-        """Runners of one Model in threads of their own give one thread's bits, and the GIL is free meanwhile."""
+        """Runners of one Model in different threads give one thread's bits, and the GIL is free meanwhile."""
         expected = self.model.runner(device="cpu", threads=1)(self.x)
         different, ticks, done = [], [0], threading.Event()
 
@@ -305,7 +305,7 @@ class Runs(InFolder, unittest.TestCase):
         self.assertTrue(all("at work" in words for words in refused))
 
     def test_a_signal_in_a_run_raises(self):
-        """Also where an observer is called then, whose function it would end before its first line."""
+        """Also if an observer is called then, whose function it would end before the first line."""
         runner = self.segment.runner(device="cpu", threads=1, shapes={"image": (1, 3, 700, 700)})
         x = np.zeros((1, 3, 700, 700), np.float32)
         expected = runner(x)
@@ -332,7 +332,7 @@ class Runs(InFolder, unittest.TestCase):
 
     @unittest.skipIf(sys.version_info < (3, 11), "older ones look for signals between any two instructions")
     def test_signals_leave_no_runner_at_work(self):
-        """Some thousand, on whatever line of the package they come."""
+        """Some thousand, at any line of the package."""
         runner = self.segment.runner(device="cpu", threads=1, shapes={"image": (1, 3, 8, 8)})
         x = self.x[:, :, :8, :8].copy()
         expected, rang, runs = runner(x), 0, 0
@@ -377,7 +377,7 @@ class Runs(InFolder, unittest.TestCase):
         self.assertRegex(repr(runner), "Runner of image, closed")
 
     def test_closed_by_another_thread(self):
-        """The run that goes on ends as it would; the next is refused."""
+        """The active run completes; the next is refused."""
         runner = self.segment.runner(device="cpu", threads=1, shapes={"image": (1, 3, 900, 900)})
         x, errors = np.ones((1, 3, 900, 900), np.float32), []
 

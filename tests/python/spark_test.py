@@ -1,4 +1,5 @@
-"""lenslet.spark in a local session of two tasks: 2,000 pictures as one process sees them, a worker killed meanwhile."""
+"""lenslet.spark in a local session of two tasks, a worker of which is killed: 2,000 pictures, with one process's
+results."""
 
 import os
 import pathlib
@@ -54,7 +55,7 @@ class Spark(unittest.TestCase):
         cls.card = str(cls.model.with_suffix(".card.json"))
         cls.expected = data.expected(cls.model)
         cls.spark = (
-            SparkSession.builder.master("local[2,4]")  # two tasks at once; a task may fail three times, as on a cluster
+            SparkSession.builder.master("local[2,4]")  # two tasks at once, three failures a task, as on a cluster
             .config("spark.ui.enabled", "false")
             .config("spark.ui.showConsoleProgress", "false")
             .config("spark.driver.bindAddress", "127.0.0.1")
@@ -76,7 +77,7 @@ class Spark(unittest.TestCase):
         self.assertEqual(seen, expected)
 
     def parquet_of(self, count):
-        """The table's folder, four files, and what is expected of it: every fortieth picture is null."""
+        """The table's folder, four files, and the expected results: every fortieth picture is null."""
         expected = {index: self.expected[index] for index in range(count)}
         cells = [data.picture(index) for index in expected]
         for index in range(0, count, 40):
@@ -105,7 +106,7 @@ class Spark(unittest.TestCase):
         rows = files.select("path", found).select("path", "found.classes", "found.error").collect()
         self.assertTrue(os.path.exists(marker), "no worker died")
         rows = [{**row.asDict(), "id": int(pathlib.Path(row["path"]).stem)} for row in rows]
-        # Spark's binaryFile leaves empty files out.
+        # Spark's binaryFile omits empty files.
         self.compare(rows, {index: row for index, row in self.expected.items() if data.picture(index)})
         broken = [index for index, (classes, _) in self.expected.items() if classes is None]
         self.assertEqual(broken, [index for index in range(data.COUNT) if data.broken(index)])
@@ -128,7 +129,7 @@ class Spark(unittest.TestCase):
                 self.assertEqual([best.label for best in row["b"].classes], ["abcdef"[whole[0][0]]])
 
     def test_a_picture_is_computed_once(self):
-        """Though the rows are filtered by what came out."""
+        """Although a query filters the rows by the result."""
         table, expected = self.parquet_of(80)
         found = table.select("id", predict_udf(str(self.model))("photo").alias("f")).select("id", "f.*")
         good = found.where("error is null")

@@ -1,4 +1,4 @@
-"""What the package declares for ctypes, held to the headers in C."""
+"""Compares the package's ctypes declarations with the C headers."""
 
 import ctypes
 import re

@@ -1,4 +1,4 @@
-"""PyTorch's tensors in and out, on the CPU and, where there is one, on a CUDA device."""
+"""PyTorch tensors in and out, on the CPU and, if there is one, on a CUDA device."""
 
 import unittest
 
@@ -42,7 +42,7 @@ class Torch(unittest.TestCase):
         torch.testing.assert_close(runner(x.requires_grad_()), y)
 
     def test_what_memory_does_not_show(self):
-        """Negated and conjugated views, and zeros without memory: as PyTorch means them, subclasses included."""
+        """Negated and conjugated views, and zeros without memory have PyTorch's values, also in subclasses."""
         runner = self.runner("cpu")
         kind = type("Image", (torch.Tensor,), {})
         x = torch.rand(2, 3, 64, 96) - 0.3
@@ -79,7 +79,7 @@ class Torch(unittest.TestCase):
         torch.testing.assert_close(runner(torch._neg_view(x)), -y, rtol=0, atol=0)
 
     def test_cuda_runs_behind_its_stream(self):
-        """What is still being written on PyTorch's current stream when the call comes is read as it will be."""
+        """A tensor still being written on PyTorch's current stream is read after that."""
         if not torch.cuda.is_available():
             self.skipTest("no CUDA device")
         runner = self.runner("cuda")

@@ -1,6 +1,6 @@
-"""mypy --strict over the package, and over a user's program that takes the types as they are published.
+"""mypy --strict on the package, and on a user's program with the published types.
 
-Skips by name without mypy. Modules that need a library that is not installed here are looked at, but not judged.
+Skips by name without mypy. Errors of modules whose libraries are not installed are ignored.
 """
 
 import ast
@@ -16,12 +16,12 @@ import unittest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "python" / "lenslet"
 PROGRAMS = ROOT / "tests" / "python" / "typing"
-# The oldest Python that the wheel is for.
+# The oldest Python version that the wheel supports.
 OLDEST = (3, 9)
 
 
 def imported(file):
-    """Names of the libraries that a file imports when it is itself imported."""
+    """Names of the libraries that a file imports when it is imported."""
     for node in ast.parse(file.read_text(encoding="utf-8")).body:
         if isinstance(node, ast.Import):
             yield from (alias.name.partition(".")[0] for alias in node.names)
@@ -42,7 +42,7 @@ class Mypy(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         with tempfile.TemporaryDirectory(prefix="lenslet-mypy-") as folder:
-            # No configuration of any other place, and no types but those that are published.
+            # No other configuration, and only the published types.
             config = pathlib.Path(folder, "mypy.ini")
             config.write_text("[mypy]\nstrict = True\nignore_missing_imports = True\n", encoding="utf-8")
             done = subprocess.run(
@@ -57,7 +57,7 @@ class Mypy(unittest.TestCase):
         cls.lines = done.stdout.splitlines()
 
     def of(self, folder):
-        """Errors by file below a folder: [(file, line, code, whole)]."""
+        """Errors by file below a folder: [(file, line, code, text)]."""
         found = []
         for line in self.lines:
             match = re.match(r"(.*?\.py):(\d+): error: .*?(?:\[([\w-]+)\])?$", line)
@@ -84,7 +84,7 @@ class Mypy(unittest.TestCase):
 
 
 class Syntax(unittest.TestCase):
-    """What keeps a module from being imported by the oldest Python, as far as its text tells."""
+    """Syntax that the oldest Python cannot import, as far as the text shows."""
 
     def test_is_that_of_the_oldest_python(self):
         for file in modules():

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# wheel_test.sh FOLDER: what tools/scripts/build_wheel.sh left there, as a user would meet it: the wheel in an empty virtual
-# environment, its contents, and the sdist, which has to be whole.
+# wheel_test.sh FOLDER: tests the wheel of tools/scripts/build_wheel.sh like a user: in an empty virtual environment,
+# its contents, and the sdist, which must be complete.
 set -euo pipefail
 folder=$(cd "$1" && pwd)
 here=$(cd "$(dirname "$0")" && pwd)
@@ -20,7 +20,7 @@ for file in lenslet/py.typed lenslet/lib/liblenslet_python.so lenslet/share/lens
   grep -q "^$file " "$work/contents" || fail "$file is not in it"
 done
 
-# No PYTHONPATH, no library of a build folder: what is installed, alone.
+# No PYTHONPATH and no library of a build folder: only the installed files.
 unset PYTHONPATH LENSLET_LIBRARY
 python3 -m venv "$work/venv"
 "$work/venv/bin/pip" install -q --no-input --disable-pip-version-check "${wheels[0]}"
@@ -38,7 +38,7 @@ END
 (cd "$here" && LENSLET_DEVICE=cpu "$work/venv/bin/python" -B -m unittest models_test runner_test pickling_test package_test pictures_test)
 
 tar xf "${sdists[0]}" -C "$work"
-# All that is compiled is there: the build's own list of objects, without compiling them.
+# All compiled sources are included: the build's own list of objects, without compiling them.
 cmake -G Ninja -S "$work"/lenslet_runtime-*/ -B "$work/build" -DLENSLET_CUDA=OFF -DLENSLET_TESTS=OFF -DLENSLET_INSTALL=OFF >"$work/log" ||
   fail "the sdist cannot be configured: $(tail -n 5 "$work/log")"
 ninja -C "$work/build" -n lenslet_python >/dev/null || fail "the sdist is not whole"

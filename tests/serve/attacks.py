@@ -1,9 +1,9 @@
-"""Attacks on `lenslet serve`, each a function of a server and of a size: in small they are tests (attacks_test.py), in
-full tools/scripts/attack_server.py prints what they do. While one goes on, a probe asks for the server's health every
-100 ms from a process of its own, and a second client has its answers compared.
+"""Attacks on `lenslet serve`, each a function of a server and a size: small ones are tests (attacks_test.py), and
+tools/scripts/attack_server.py runs them in full. During an attack a separate process probes the server's health every
+100 ms, and the answers to a second client are checked.
 
-An attack is a function under @attack, which takes the server and `full`, sends, and returns what was answered: a
-Counter of statuses and of what came in place of one.
+An attack is a function under @attack, which takes the server and `full`, and returns a Counter of the answers' statuses
+and of what came in place of one.
 """
 
 import collections
@@ -37,9 +37,9 @@ def attack(function):
 
 
 def _probe(host, port, ready, stop, said):
-    """Sends the longest answer of a health probe, how many there were, and how many failed."""
+    """Sends the longest time of a health probe, the number of probes, and of failures."""
     longest, count, failed = 0.0, -1, 0
-    while count < 0 or not stop.is_set():  # the first one, for which Python imports, does not count
+    while count < 0 or not stop.is_set():  # the first one, which includes Python's imports, does not count
         began = time.monotonic()
         try:
             with socket.create_connection((host, port), 120) as connection:
@@ -56,11 +56,11 @@ def _probe(host, port, ready, stop, said):
 
 
 class Watch:
-    """`with` it, an attack is watched; then its attributes say what was seen."""
+    """`with` it, an attack is watched; its attributes then contain the results."""
 
     def __init__(self, server):
         self.server = server
-        self.answers = collections.Counter()  # of the second client
+        self.answers = collections.Counter()  # to the second client
 
     def _memory(self, name):
         text = pathlib.Path(f"/proc/{self.server.process.pid}/status").read_text()
@@ -68,7 +68,7 @@ class Watch:
 
     def __enter__(self):
         with contextlib.suppress(OSError):
-            pathlib.Path(f"/proc/{self.server.process.pid}/clear_refs").write_text("5")  # the peak begins anew
+            pathlib.Path(f"/proc/{self.server.process.pid}/clear_refs").write_text("5")  # resets the peak
         self.before = self._memory("VmRSS")
         context = multiprocessing.get_context("spawn")
         ready, self._stop, (self._said, said) = context.Event(), context.Event(), context.Pipe(False)
@@ -82,7 +82,7 @@ class Watch:
         return self
 
     def _ask(self):
-        """The second client: of each answer, whether it is right."""
+        """The second client: checks each answer."""
         number, connection = 0, None
         while not self._over.wait(0.02):
             number += 1
@@ -117,7 +117,7 @@ class Watch:
 
 
 def more_files():
-    """As many connections as an attack wants."""
+    """Raises the limit of files for an attack's connections."""
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
@@ -134,7 +134,7 @@ def head_of(model, length, *lines):
 
 
 def status_of(connection, data=b""):
-    """Of the answer to it, or what came in its place."""
+    """The status of the answer, or what came in its place."""
     try:
         for at in range(0, len(data), MIB):
             connection.sendall(data[at : at + MIB])
@@ -161,7 +161,7 @@ def at_once(count, function):
 
 @contextlib.contextmanager
 def many(server, count):
-    """So many connections; those that are refused are left out."""
+    """`count` connections, without those that are refused."""
     made = []
     try:
         for _ in range(count):
@@ -174,7 +174,7 @@ def many(server, count):
 
 
 def sent(connections, data):
-    """How many took it."""
+    """Sends `data`; returns how many connections took it."""
     count = 0
     for connection in connections:
         with contextlib.suppress(OSError):
@@ -197,7 +197,7 @@ def _data(text, shape="[1,1]", datatype="FP32"):
 
 @attack
 def a_long_string_among_short_ones(server, full):
-    """NumPy would make all of them as long as the longest, of four bytes a letter."""
+    """NumPy would make all of them as long as the longest, with four bytes a character."""
     found = collections.Counter()
     for count in (500, 4000):
         text = b",".join([b'"a"'] * count + [b'"' + b"b" * MIB + b'"'])
@@ -245,7 +245,7 @@ def escaped_base64(server, full):
 
 @attack
 def json_as_long_as_the_tensor(server, full):
-    """It was taken for the tensor."""
+    """It was mistaken for the tensor."""
     size, found = 4 * 3 * 224 * 224, collections.Counter()
     for _ in range(5):
         colours = [1, 2, 3]
@@ -273,7 +273,7 @@ def long_answers_in_json(server, full):
 
 @attack
 def pictures_that_are_large(server, full):
-    """A file of 100 KB is 100 million pixels, one of 800 KB is 3 GB of what the decoder has."""
+    """A file of 100 KB has 100 million pixels, one of 800 KB needs 3 GB in the decoder."""
     side, found = 10000 if full else 2500, collections.Counter()
     for colour, depth in ((0, 8), (6, 16)):
         picture = png(side, side, colour, depth)
@@ -283,7 +283,7 @@ def pictures_that_are_large(server, full):
 
 
 def png(width, height, colour, depth):
-    """Black."""
+    """A black picture."""
     row = bytes(width * {0: 1, 2: 3, 6: 4}[colour] * depth // 8)
     return tiny_model.png(width, height, colour, (row for _ in range(height)), depth, level=9)
 
@@ -343,7 +343,7 @@ def small_headers(server, full):
 
 @attack
 def bodies_that_do_not_come(server, full):
-    """First what is whole but for a byte, then heads alone."""
+    """First bodies without their last byte, then only heads."""
     size, found = (16 if full else 2) * MIB, collections.Counter()
     with many(server, 20) as connections:
         found["sent"] = sent(connections, head_of("rgb", size) + bytes(size - 1))
@@ -400,7 +400,7 @@ def connections_that_come_and_go(server, full):
         with contextlib.suppress(OSError):
             connection = connected(server)
             if number % 2:
-                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # it ends in a reset
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # ends with a reset
             connection.sendall(b"GET /v2 HTTP/1.1\r\n")
             connection.close()
             found["left"] += 1
@@ -408,7 +408,7 @@ def connections_that_come_and_go(server, full):
 
 
 def mutated(server, count, seed=0):
-    """`count` connections with changed requests: none may be answered by a fault of the server, or with a wrong number.
+    """`count` connections with mutated requests: none may be answered by an internal error, or with a wrong number.
     Returns the statuses."""
     draw, found = random.Random(seed), collections.Counter()
     body = json.dumps({"inputs": [entry("x", "INT64", [2], [1, 2])]}).encode()

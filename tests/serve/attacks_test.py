@@ -1,4 +1,4 @@
-"""`lenslet serve` under attack: the small forms of attacks.py, and what a client may choose besides."""
+"""`lenslet serve` under attack: the small forms of attacks.py, and other choices of a client."""
 
 import contextlib
 import gc
@@ -26,7 +26,7 @@ if all(map(is_there, WANTED)):
     from lenslet.serve.protocol import RequestError
 
 MEMORY_MIB = 64
-#: Of a machine that does other things beside. tools/scripts/attack_server.py holds the bound of 100 ms.
+#: On a busy machine. tools/scripts/attack_server.py checks the bound of 100 ms.
 STALL_SECONDS = 30
 
 
@@ -41,7 +41,7 @@ class Attacks(Served, unittest.TestCase):
                     found = attack(self.server, False)
                 self.assertLess(watch.stall, STALL_SECONDS)
                 self.assertEqual((watch.failed, watch.answers["WRONG"]), (0, 0))
-                self.assertLessEqual(watch.peak - watch.before, 1.1 * MEMORY_MIB + 32)  # what plans of a new shape take
+                self.assertLessEqual(watch.peak - watch.before, 1.1 * MEMORY_MIB + 32)  # plans for new shapes
                 self.assertFalse([key for key in found if str(key)[:5].isupper()], found)
                 self.assertEqual(self.server.errors, [])
                 self.eventually(lambda: self.server.metrics()["lenslet_requests_in_house"] == 0, 60)
@@ -69,7 +69,7 @@ class Slow(Served, unittest.TestCase):
     arguments = ("--max-memory-mib", 64, "--max-body-mib", 16, "--request-s", 60)
 
     def test_who_is_slow_goes_when_memory_is_short(self):
-        """Also where it is the one that asks for memory, in the middle of a read."""
+        """Also if the slow one is the one that needs memory, during a read."""
         size = 16 << 20
         for _ in range(3):
             slow = attacks.connected(self.server)
@@ -79,7 +79,7 @@ class Slow(Served, unittest.TestCase):
             others = [attacks.connected(self.server) for _ in range(4)]
             for connection in others:
                 connection.sendall(attacks.head_of("rgb", size))
-            for _ in range(14):  # each has taken one more than it sent: all of it, with the first one's
+            for _ in range(14):  # each has taken one more piece than it sent: all of it, including the first one's
                 for connection in others:
                     connection.sendall(bytes(1 << 20))
             with self.assertRaises(ConnectionError):
@@ -92,7 +92,7 @@ class Slow(Served, unittest.TestCase):
             self.still_answers()
 
     def test_who_does_not_take_answers_goes_once(self):
-        """Also where that is not enough: it was found again and again, for ever."""
+        """Also if that is not enough: it used to be found again forever."""
         image = np.random.default_rng(1).random((1, 3, 400, 400), "f4")
         headers, body = binary_body([("image", "FP32", image.shape, image.tobytes())])
         with socket.socket() as slow:
@@ -108,7 +108,7 @@ class Slow(Served, unittest.TestCase):
                 self.addCleanup(connection.close)
                 connection.sendall(attacks.head_of("rgb", 16 << 20))
             with contextlib.suppress(ConnectionError):
-                for _ in range(15):  # more than there is, whoever goes
+                for _ in range(15):  # more than the memory, whoever is dropped
                     for connection in others:
                         connection.sendall(bytes(1 << 20))
             for connection in others:
@@ -118,7 +118,7 @@ class Slow(Served, unittest.TestCase):
 
 @skip_without()
 class Circles(Served, unittest.TestCase):
-    """Nothing that a request held waits for a collection of garbage: this server has none."""
+    """No memory of a request waits for garbage collection, which is off in this server."""
 
     arguments = ("--max-rows", 1 << 20)
 
@@ -133,7 +133,7 @@ class Circles(Served, unittest.TestCase):
         return pages * os.sysconf("SC_PAGE_SIZE") >> 20
 
     def test_bodies(self):
-        """Abandoned, refused, and of runs that fail: 40 times 8 MiB each."""
+        """Abandoned, refused, and failing requests: 40 times 8 MiB each."""
         size = 8 << 20
         x = np.full(size // 8, 9, "int64")  # beyond lookup's table
         headers, failing = binary_body([("x", "INT64", [x.size], x.tobytes())])
@@ -152,7 +152,7 @@ class Circles(Served, unittest.TestCase):
 
     @unittest.skipUnless(is_there("grpc"), "needs grpc")
     def test_messages(self):
-        """Over gRPC: right, of runs that fail, malformed, and of a client that goes: 40 times 2 MiB each."""
+        """Over gRPC: valid, failing, malformed, and abandoned requests: 40 times 2 MiB each."""
         import grpc_attacks
 
         right, failing = (grpc_attacks.lookup(*[index] * (1 << 18)) for index in (1, 9))
@@ -168,7 +168,7 @@ class Circles(Served, unittest.TestCase):
         self.assertLess(self.resident() - before, 150)
 
 
-#: A server that says at its end how long the longest turn of its event loop was, in processor time of that thread.
+#: A server that reports at its end the longest turn of its event loop, in processor time of that thread.
 TIMED = """
 import asyncio.base_events as base, gc, sys, time
 sys.modules["uvloop"] = None
@@ -187,9 +187,9 @@ sys.exit(code)
 
 @skip_without()
 class LongestTurn(Served, unittest.TestCase):
-    """A probe waits for a turn of the loop or three: what many connections want at once is done in many of them. The
-    bound is several times what a turn takes, and half of what all of it takes at once. Other programs do not count, nor
-    how fast a processor is; one of three servers is to keep to it, as who shares a processor is slower for a while."""
+    """A probe waits for at most three turns of the loop, because work for many connections is split into many turns.
+    The bound is several times a turn's work, and half of all the work. Processor time excludes other programs and the
+    processor's speed; one of three servers must keep to it, since sharing a core slows a server down for a while."""
 
     @classmethod
     def made(cls, *arguments):
@@ -197,7 +197,7 @@ class LongestTurn(Served, unittest.TestCase):
 
     @staticmethod
     def bound():
-        """Seconds: 0.03 of an AMD EPYC, three times what these products take there."""
+        """Seconds: 0.03 on an AMD EPYC, three times what these products take there."""
         took = []
         for _ in range(5):
             began = time.thread_time()
@@ -232,7 +232,7 @@ class LongestTurn(Served, unittest.TestCase):
         self.check(attack)
 
     def test_calls_that_stay(self):
-        """Thousands of answers that nobody takes: a collection of garbage looked at all that they have."""
+        """Thousands of answers that nobody takes: garbage collection used to scan all their objects."""
         from grpc_attacks import grpc_small_answers_that_nobody_takes
 
         self.check(lambda server: grpc_small_answers_that_nobody_takes(server, False))
@@ -299,7 +299,7 @@ class Budget(unittest.TestCase):
 @skip_without()
 class Pictures(unittest.TestCase):
     def test_the_size_that_a_header_says(self):
-        """Of what Pillow writes."""
+        """For files written by Pillow."""
         try:
             from PIL import Image
         except ImportError:
@@ -318,7 +318,7 @@ class Pictures(unittest.TestCase):
                     decoding_bytes(data[: random.randrange(len(data))])
 
     def test_segments_without_an_end(self):
-        """Millions of them took seconds of Python's lock: after some thousands the picture is too large."""
+        """Millions of them took seconds under the GIL: after some thousands the picture is too large."""
         from lenslet.serve import pictures
 
         frame = b"\xff\xc0\x00\x11\x08\x00\x03\x00\x05" + bytes(10)
@@ -360,7 +360,7 @@ class Answers(unittest.TestCase):
 
 @skip_without()
 class JsonText(unittest.TestCase):
-    """Against json and NumPy, on texts that are drawn."""
+    """Compared with json and NumPy, on random texts."""
 
     def read(self, text, shape, dtype):
         value = json_text.cut_out(memoryview(text), Memory(1 << 30))
@@ -401,7 +401,7 @@ class JsonText(unittest.TestCase):
                 self.assertEqual([bytes(each.text) for each in value.cut], [b"[1,2,3]"])
 
     def test_what_is_no_array_of_numbers(self):
-        """Changed by a letter or two: what json and NumPy do not take is not taken, and what is taken is the same."""
+        """Mutated by a letter or two: text that json and NumPy refuse is refused, and accepted text gives the same."""
         draw = random.Random(4)
         taken = 0
         for _ in range(20000):
@@ -449,7 +449,7 @@ class JsonText(unittest.TestCase):
 
 @skip_without()
 class Http(Served, unittest.TestCase):
-    """RFC 9112, where a client or what stands before the server may take the end of a body for another."""
+    """RFC 9112: cases in which a client or proxy may disagree about a body's end."""
 
     names = ("sums", "lookup", "segment")
     arguments = ("--max-connections", 20, "--max-requests", 4, "--request-s", 20)
@@ -500,7 +500,7 @@ class Http(Served, unittest.TestCase):
         for connection in connections:
             self.addCleanup(connection.close)
         first = connections[0]
-        for connection in (connections[-1], first):  # when the last one is there, all are; the first is the youngest now
+        for connection in (connections[-1], first):  # with the last one all have arrived; the first is the youngest
             connection.sendall(b"GET /v2 HTTP/1.1\r\nHost: a\r\n\r\n")
             self.assertEqual(answer_of(connection)[0], 200)
         others = [attacks.connected(self.server) for _ in range(10)]
@@ -515,12 +515,11 @@ class Http(Served, unittest.TestCase):
         self.assertEqual(answer_of(first)[0], 200)
 
     def test_too_many_behind_each_other(self):
-        """Each is looked at when those before are answered; of those with chunks as many as are allowed are, and of more
-        the connection ends."""
+        """Each is parsed after those before are answered; more with chunks than allowed end the connection."""
         get = b"GET /v2/health/live HTTP/1.1\r\nHost: a\r\n\r\n"
         self.assertEqual(self.statuses(get * 20 + get.replace(b"Host", b"Connection: close\r\nHost")), [200] * 21)
         body = json.dumps({"inputs": [entry("x", "INT64", [1], [2])]}).encode()
-        for size in (1, 2, 3, 100, 101, 102, 103, 104, 1 << 20):  # of what is sent at a time
+        for size in (1, 2, 3, 100, 101, 102, 103, 104, 1 << 20):  # bytes sent at a time
             with self.subTest(size):
                 requests = (attacks.head_of("lookup", len(body)) + body) * (100 if size > 3 else 5) + get * 3
                 with attacks.connected(self.server) as connection:
@@ -542,12 +541,12 @@ class Http(Served, unittest.TestCase):
                     found, said = self.server.infer(model, [port], outputs=outputs)
                     self.assertEqual(found, status, said)
 
-        for shape in ([2**31 - 1, 3, 2**31 - 1, 0], [0, 3, 2**31 - 1, 2**31 - 1]):  # of no element, and beyond NumPy's
+        for shape in ([2**31 - 1, 3, 2**31 - 1, 0], [0, 3, 2**31 - 1, 2**31 - 1]):  # empty, and beyond NumPy's limit
             status, said = self.server.infer("segment", [entry("image", "FP32", shape, [])])
             self.assertEqual(status, 400, said)
 
     def test_what_stands_for_long_strings_is_not_told(self):
-        """Wherever a long string is what is wrong: no answer has what stands for it, by which others could be named."""
+        """A long string as the error: no answer may contain its marker, by which others could be addressed."""
         long = "x" * 600
         good = {"name": "a", "datatype": "FP32", "shape": [1, 2], "data": [1, 2]}
         size = {"name": "a", "datatype": "FP32", "shape": [1, 2]}
@@ -567,7 +566,7 @@ class Http(Served, unittest.TestCase):
                 self.assertNotRegex(said, rb"[0-9a-f]{32}")
 
     def test_classes_of_large_outputs(self):
-        """They are sorted aside, and what they take is taken from the memory."""
+        """They are sorted in another thread, and their memory is counted."""
         image = np.random.default_rng(2).permutation(3 * 200 * 200).astype("f4").reshape(1, 3, 200, 200)
         wanted = [{"name": "scores", "parameters": {"classification": 1 << 20}}]
         headers, body = binary_body([("image", "FP32", image.shape, image.tobytes())], outputs=wanted)
@@ -584,7 +583,7 @@ class Http(Served, unittest.TestCase):
         self.assertEqual((status, said["error"]), (400, "input 'a': 'data' is missing, and so is 'binary_data_size'"))
 
     def test_nothing_but_an_image_is_taken_for_one(self):
-        """JSON that is as long as a tensor; and a tensor that is behind what nobody reads."""
+        """JSON as long as a tensor; and a tensor after an unread input."""
         found = attacks.ATTACKS["json_as_long_as_the_tensor"](self.made_rgb(), False)
         self.assertEqual(found, {"right": 5})
 
@@ -594,7 +593,7 @@ class Http(Served, unittest.TestCase):
         return server
 
     def test_lies_about_lengths(self):
-        """What a body says of itself, drawn: each is answered by 200 or 400."""
+        """Random claims about a body: each is answered by 200 or 400."""
         draw = random.Random(6)
         tensor = struct.pack("<2f", 1, 2)
         for _ in range(200):

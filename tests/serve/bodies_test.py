@@ -1,6 +1,6 @@
-"""Bodies of `lenslet serve` as they come over HTTP: in pieces, one behind the other, beside each other, and not wholly.
+"""Bodies of HTTP requests to `lenslet serve`: in pieces, pipelined, concurrent, and incomplete.
 
-Images of 602 KB are read to places beside each other (python/lenslet/serve/rooms.py): each client gets what is its own.
+Images of 602 KB are read into adjacent memory (python/lenslet/serve/rooms.py): each client gets its own results.
 """
 
 import collections
@@ -32,7 +32,7 @@ def request(headers, body, path="/v2/models/rgb/infer"):
 
 
 def image(colours, rows=1):
-    """A request to rgb.onnx of images that are of one colour: the scores are ten times that."""
+    """A request to rgb.onnx with single-coloured images: the scores are ten times the colour."""
     planes = b"".join(struct.pack("<f", colour) * (224 * 224) for colour in colours) * rows
     return request(*binary_body([("image", "FP32", [rows, 3, 224, 224], planes)],
                                 outputs=[{"name": "scores"}]))  # fmt: skip
@@ -63,7 +63,7 @@ class Bodies(Served, unittest.TestCase):
             self.assertAlmostEqual(found, 10 * colour, delta=1e-3 * (1 + colour))
 
     def test_each_client_gets_its_own(self):
-        """Sixteen at once, whose batches are of all sizes, and of some that leave meanwhile."""
+        """Sixteen concurrent clients, with batches of all sizes, some of which are abandoned."""
 
         def client(seed):
             draw = random.Random(seed)
@@ -94,7 +94,7 @@ class Bodies(Served, unittest.TestCase):
         self.still_answers()
 
     def test_pieces_of_all_sizes(self):
-        """Cut within the first line, the headers, the JSON and the tensor."""
+        """Split within the first line, the headers, the JSON and the tensor."""
         colours = [1, 2, 3]
         data = image(colours)
         begin = data.index(b"\r\n\r\n") + 4
@@ -113,7 +113,7 @@ class Bodies(Served, unittest.TestCase):
         self.check(answer_of(connection), colours)
 
     def test_one_behind_the_other(self):
-        """Pipelined: long and short ones, answered in their order."""
+        """Pipelined: long and short ones, answered in order."""
         draw = random.Random(5)
         asked, data = [], b""
         for _ in range(12):
@@ -171,7 +171,7 @@ class Bodies(Served, unittest.TestCase):
                 status, answer = answer_of(connection)
                 self.assertEqual(status, 400)
                 self.assertIn(words, json.loads(answer)["error"])
-        # JSON that is long itself, and a tensor without any; on the same connection.
+        # JSON that is long itself, and a tensor without JSON; on the same connection.
         numbers = entry("image", "FP32", [1, 3, 224, 224], [0.5] * ELEMENTS)
         connection.sendall(request({}, json.dumps({"inputs": [numbers], "id": "x" * 20000}).encode()))
         self.check(answer_of(connection), [0.5] * 3)
@@ -188,14 +188,14 @@ class Bodies(Served, unittest.TestCase):
         self.assertEqual((status, max(scores(answer))), (200, scores(answer)[0]))
 
     def test_a_long_body_for_nobody(self):
-        """A model that is not there, and a path: the answer comes at once, and the connection goes on."""
+        """An unknown model and an unknown path: the answer comes at once, and the connection continues."""
         connection = self.connection()
         for path in ("/v2/models/nothing/infer", "/v2/nothing", "/v2/models/rgb", "/v2/models"):
             connection.sendall(image([1, 2, 3]).replace(b"/v2/models/rgb/infer", path.encode()))
             self.assertIn(answer_of(connection)[0], (404, 405))
         connection.sendall(image([1, 2, 3]))
         self.check(answer_of(connection), [1, 2, 3])
-        # In pieces that end anywhere, and the next request right behind.
+        # In pieces that end anywhere, directly followed by the next request.
         data = image([9, 9, 9]).replace(b"/rgb/", b"/no1/") + image([1, 2, 3])
         for size in (16384, 70001, 300000):
             for at in range(0, len(data), size):
@@ -206,7 +206,7 @@ class Bodies(Served, unittest.TestCase):
             self.check(answer_of(connection), [1, 2, 3])
 
     def test_refused_bodies_take_no_memory(self):
-        """Forty at once of eight megabytes, which are let come and dropped."""
+        """Forty concurrent ones of eight megabytes, which are received and dropped."""
 
         def resident():
             pages = int(pathlib.Path(f"/proc/{self.server.process.pid}/statm").read_text().split()[1])
@@ -257,7 +257,7 @@ class Bodies(Served, unittest.TestCase):
         self.check(answer_of(connection), [1, 2, 3])
 
     def test_answers_that_are_long(self):
-        """Nine of a megabyte each, which the client takes when it has sent all requests."""
+        """Nine of a megabyte each, which the client takes after sending all requests."""
         shape = [1, 3, 300, 301]
         tensors = [struct.pack("<f", number) * (3 * 300 * 301) for number in range(9)]
         connection = self.connection()
@@ -283,7 +283,7 @@ class Bodies(Served, unittest.TestCase):
         sender.join()
 
     def test_headers_without_an_end(self):
-        """Refused when they are too long, not when memory is."""
+        """Refused by length, not when memory is short."""
         for start in (b"GET /v2 HTTP/1.1\r\nX: ", b"GET /"):
             connection = self.connection()
             sent = 0
@@ -298,9 +298,9 @@ class Bodies(Served, unittest.TestCase):
 
 @skip_without()
 class Places(unittest.TestCase):
-    """Rooms and what the batcher makes of them, without a server."""
+    """Rooms and the batcher's use of them, without a server."""
 
-    class Served:  # as much of a ServedModel as is looked at
+    class Served:  # the parts of a ServedModel that are used
         image_bytes, sizes, input_shapes, dtypes = 1 << 17, [4, 2, 1], [(-1, 1, 128, 256)], [np.dtype(np.float32)]
 
     def setUp(self):
@@ -323,7 +323,7 @@ class Places(unittest.TestCase):
             self.assertTrue((room.image == number).all())
 
     def test_what_is_given_back_is_taken_again(self):
-        for _ in range(3):  # who is alone has one place
+        for _ in range(3):  # a single client always gets the same place
             room = self.take()
             self.assertEqual(room.place, 0)
             self.rooms.give(room)
@@ -332,7 +332,7 @@ class Places(unittest.TestCase):
         self.assertIsNot(other.slab, whole[0].slab)
         for room in whole[:3]:
             self.rooms.give(room)
-        self.assertIsNot(self.take().slab, whole[0].slab)  # one is still looked at
+        self.assertIsNot(self.take().slab, whole[0].slab)  # one is still in use
         self.rooms.give(whole[3])
         rest = [self.take() for _ in range(3)]
         self.assertIs(rest[-1].slab, whole[0].slab)
@@ -362,9 +362,9 @@ class Places(unittest.TestCase):
         shuffled = [first[3], first[0], first[2], first[1]]
         self.assertEqual(images_beside(shuffled).ctypes.data, first[0].inputs[0].ctypes.data)
         self.assertEqual([job.place for job in shuffled], [0, 1, 2, 3])
-        self.assertIsNone(images_beside([first[0], first[2]]))  # a hole
-        self.assertIsNone(images_beside([first[3], jobs[4]]))  # of two arrays
-        # Those of one array where that is as many as there would be, or enough are behind them.
+        self.assertIsNone(images_beside([first[0], first[2]]))  # with a gap
+        self.assertIsNone(images_beside([first[3], jobs[4]]))  # from two arrays
+        # Those of one array if they are as many as otherwise, or if enough follow.
         for queue, taken in (
             (jobs[:4], 4),
             (jobs[:2], 2),

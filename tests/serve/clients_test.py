@@ -1,4 +1,4 @@
-"""Triton's own client library, over HTTP and gRPC, against `lenslet serve`."""
+"""Triton's client library, over HTTP and gRPC, with `lenslet serve`."""
 
 import concurrent.futures
 import pathlib
@@ -17,7 +17,7 @@ NUMPY = {
 
 
 class Clients:
-    """The cases, for either protocol: `mod` is tritonclient.http or .grpc."""
+    """The cases for both protocols: `mod` is tritonclient.http or .grpc."""
 
     @classmethod
     def setUpClass(cls):
@@ -263,7 +263,7 @@ class Grpc(Clients, unittest.TestCase):
         self.assertEqual(np.frombuffer(answer.raw_output_contents[0], "float32").tolist(), [4, 7])
 
     def test_many_calls_on_one_channel(self):
-        """Calls in flight together, on one connection, some of which fail: each gets its own answer."""
+        """Concurrent calls on one connection, some of which fail: each gets its own answer."""
         results = []
         for number in range(200):
             x = self.input("x", np.array([99 if number % 5 == 0 else number % 4], "int64"))
@@ -274,7 +274,7 @@ class Grpc(Clients, unittest.TestCase):
             result, error = done.result(30)
             if number % 5 == 0:
                 self.assertEqual(error.status(), "StatusCode.INVALID_ARGUMENT")
-                self.assertRegex(error.message(), "index.* is outside axis 0")  # CUDA does not say which
+                self.assertRegex(error.message(), "index.* is outside axis 0")  # CUDA does not report which
                 continue
             self.assertIsNone(error)
             self.assertEqual(result.as_numpy("y").tolist(), [10.0 * (number % 4 + 1)])

@@ -1,4 +1,4 @@
-"""Who is refused when too many ask, on a clock that is ours: nothing here takes the time that it speaks of."""
+"""Refusals under overload, on a simulated clock: no test takes the time that it simulates."""
 
 import asyncio
 import heapq
@@ -13,23 +13,23 @@ if all(map(is_there, WANTED)):
     from lenslet.serve.protocol import RequestError
     from lenslet.serve.turns import AHEAD, SECONDS, Turns
 
-#: Images of a run at most.
+#: Maximum number of images in a run.
 MOST = 8
 
 
 class Simulated:
-    """Requests that come at random to `runners`, whose runs of n images take `begin + n * each` seconds and some more or
-    less. `times` are those of the requests that were let in."""
+    """Random arrivals for `runners`, whose runs of n images take about `begin + n * each` seconds. `times` are those of
+    accepted requests."""
 
     def __init__(self, runners, begin, each, seed=1):
         self.runners, self.begin, self.each = runners, begin, each
         self.draw = random.Random(seed)
         self.forecast = Forecast(runners, {"m": MOST})
         self.now, self.waiting, self.ends, self.done = 0.0, [], [], 0
-        self.rate = runners * MOST / (begin + each * MOST)  # that it can take
+        self.rate = runners * MOST / (begin + each * MOST)  # its capacity
 
     def load(self, part, count, slower=1.0, least=0.002):
-        """(p99 of those let in, part of those refused, images a second)"""
+        """(p99 of accepted requests, share of refused ones, images a second)"""
         self.times, refused, began, done = [], 0, self.now, self.done
         coming = self.now + self.draw.expovariate(part * self.rate)
         left = count
@@ -49,7 +49,7 @@ class Simulated:
         return (self.times[len(self.times) * 99 // 100], refused / count, (self.done - done) / (self.now - began))
 
     def ask(self, least):
-        if len(self.ends) == self.runners and self.waiting:  # else it is the next
+        if len(self.ends) == self.runners and self.waiting:  # otherwise it is the next
             running = [("m", expected) for *_, expected in self.ends]
             if self.forecast.too_long("m", self.now, running, {"m": len(self.waiting)}, least):
                 return False
@@ -67,7 +67,7 @@ class Simulated:
 @skip_without()
 class Overload(unittest.TestCase):
     def test_at_twice_the_load_it_takes_as_long_as_at_nine_tenths(self):
-        """Within three tenths; also where runs take a fifth more then, as refusals and clients take processors."""
+        """Within three tenths, even if runs take a fifth longer under overload, as refusals use processors."""
         for runners, begin, each in ((1, 0, 6e-3), (2, 0, 6e-3), (4, 0, 6e-3), (16, 0, 4e-3), (2, 0, 60e-3), (1, 8e-3, 2e-3),
                                      (1, 2e-3, 5e-4)):  # fmt: skip
             for slower in (1.0, 1.2):
@@ -81,14 +81,14 @@ class Overload(unittest.TestCase):
 
     def test_nobody_is_refused_who_waits_less_than_he_may(self):
         simulated = Simulated(1, 0, 1e-4)
-        for _ in range(50):  # what a run takes is known
+        for _ in range(50):  # the time of a run is known
             simulated.forecast.ran("m", MOST, 8e-4)
         running = [("m", 8e-4)]
         self.assertEqual(simulated.forecast.too_long("m", 0.0, running, {"m": 30}, 0.005), 0)
         self.assertAlmostEqual(simulated.forecast.too_long("m", 0.0, running, {"m": 30}, 0.002), 8e-4 + 3 * 8e-4 + 6e-4)
 
     def test_a_slow_model_is_waited_for(self):
-        """A request for a fast one is not refused since the runners do what takes long, as those do who ask for that."""
+        """A request for a fast model is not refused because the runners are busy with a slow one."""
         forecast = Forecast(1, {"slow": MOST, "fast": MOST})
         forecast.ran("slow", MOST, 0.5)
         forecast.ran("fast", MOST, 0.001)
@@ -105,10 +105,10 @@ class TurnsOfTheLoop(unittest.TestCase):
         self.loop.time = lambda: self.now
 
     def come(self, turns, count):
-        """In what order so many requests of 0.4 ms had their turn, and for how long nothing else had."""
+        """The order in which `count` requests of 0.4 ms had turns, and the longest time without one for others."""
         begun, between, longest = [], self.now, 0.0
 
-        def other(left=1000):  # as what is read; something hangs where it comes to the end
+        def other(left=1000):  # like reading; the test fails if it runs to the end
             nonlocal between, longest
             longest, between = max(longest, self.now - between), self.now
             if not left:
@@ -132,13 +132,13 @@ class TurnsOfTheLoop(unittest.TestCase):
 
     def test_connections_are_read_between_them(self):
         turns = Turns(self.loop, 0)
-        for count in (40, 1, 2, 3, 4, 7, 100, 64, 5, 1, 40):  # at first it is not known what they take
+        for count in (40, 1, 2, 3, 4, 7, 100, 64, 5, 1, 40):  # at first their time is not known
             begun, longest = self.come(turns, count)
             self.assertEqual((begun, turns.ready), (list(range(count)), 0))
             self.assertLessEqual(longest, 2 * SECONDS + 2 * 0.0004)
 
     def test_who_would_wait_too_long_is_refused(self):
-        """Twice what the loop can take comes: half of that half is refused, and the loop does nothing else meanwhile."""
+        """Twice the loop's capacity arrives: half of that excess is refused, and the loop does nothing else."""
         for least, refuses in ((0.01, True), (0, False)):
             turns, waited, refused, came = Turns(self.loop, least), [], 0, 0
             tasks, began = set(), self.now
@@ -151,7 +151,7 @@ class TurnsOfTheLoop(unittest.TestCase):
 
             def connections():
                 nonlocal came, refused
-                while began + came / 4000 < self.now:  # a quarter of a millisecond apart; each is read in a tenth
+                while began + came / 4000 < self.now:  # a quarter of a millisecond apart; reading each takes a tenth
                     came += 1
                     self.now += 0.0001
                     try:
@@ -169,7 +169,7 @@ class TurnsOfTheLoop(unittest.TestCase):
 
             self.loop.call_soon(connections)
             self.loop.run_forever()
-            part = len(waited) * 0.0004 / (self.now - began)  # of the time, of which the others take 0.4
+            part = len(waited) * 0.0004 / (self.now - began)  # share of the time, of which the others take 0.4
             if refuses:
                 self.assertGreater(part, 0.5)
                 self.assertLess(max(waited[500:]), 0.02)

@@ -1,4 +1,4 @@
-"""Attacks on `lenslet serve` over gRPC, which join those of attacks.py where this is imported."""
+"""Attacks on `lenslet serve` over gRPC. Importing this module adds them to attacks.py."""
 
 import collections
 import contextlib
@@ -29,7 +29,7 @@ def channel_to(server, **options):
 
 
 def call(channel, data, method=INFER, timeout=120, metadata=None):
-    """(code, words or bytes) of one message."""
+    """(code, text or bytes) of one message."""
     try:
         return "OK", channel.unary_unary(method)(data, timeout=timeout, metadata=metadata)
     except grpc.RpcError as error:
@@ -55,7 +55,7 @@ def input_of(name, datatype, shape, contents=None):
 
 
 def lookup(*indices, raw=True):
-    """A good request to lookup.onnx."""
+    """A valid request to lookup.onnx."""
     data = struct.pack(f"<{len(indices)}q", *indices)
     contents = None if raw else field(3, b"".join(map(varint, indices)))
     head = field(1, "lookup") + input_of("x", "INT64", [len(indices)], contents)
@@ -63,7 +63,7 @@ def lookup(*indices, raw=True):
 
 
 def floats_of(name, port, shape, value=1.0):
-    """A request to a model with one input of FP32."""
+    """A request to a model with one FP32 input."""
     count = 1
     for dim in shape:
         count *= dim
@@ -71,7 +71,7 @@ def floats_of(name, port, shape, value=1.0):
 
 
 def large_fields(size):
-    """Messages of millions of fields, each of which protobuf makes an object of: by name."""
+    """Messages with millions of fields, for each of which protobuf makes an object; by name."""
     many = int(8 * MIB * size)
     head = field(1, "lookup")
     one = input_of("x", "INT64", [1])
@@ -138,7 +138,7 @@ def good_messages():
 
 
 def is_right(classes, sent, answer):
-    """Whether an answer is what its message asks for, as protobuf reads both; it reads what means nothing, too."""
+    """Whether an answer matches its message, as read by protobuf, which also accepts meaningless fields."""
     try:
         classes["ModelInferRequest"].FromString(sent)
     except DecodeError:
@@ -153,15 +153,14 @@ def is_right(classes, sent, answer):
         x = np.frombuffer(raw[0], "<i8") if raw else np.array(given.contents.int64_contents, "i8")
         return np.array_equal(found, np.array([10, 20, 30, 40], "f4")[x])
     x = (np.frombuffer(raw[0], "<f4") if raw else np.array(given.contents.fp32_contents, "f4")).reshape(given.shape)
-    with np.errstate(all="ignore"):  # a convolution of 1x1: 10 times its channel and 0 times the others
+    with np.errstate(all="ignore"):  # a 1x1 convolution: 10 times its own channel plus 0 times the others
         wanted = np.einsum("kc,nchw->nkhw", 10 * np.eye(3, dtype="f4"), x).ravel()
         return found.shape == wanted.shape and np.allclose(found, wanted, 1e-4, 1e-30, True)
 
 
 @attacks.attack
 def grpc_mutated_messages(server, full, count=None, seed=1):
-    """Good messages with some bytes changed: each is answered, by words or by the right numbers, and none by a fault of
-    the server."""
+    """Valid messages with some bytes changed: each gets an error or the right numbers, and none an internal error."""
     from lenslet.serve.messages import message_classes
 
     draw, goods, classes = random.Random(seed), good_messages(), message_classes()
@@ -210,7 +209,7 @@ def headers_of(method, *more):
 
 
 class Raw:
-    """A connection that sends what it is told. `window`: what it lets the server send of each answer."""
+    """A connection that sends arbitrary frames. `window`: bytes of each answer that it allows the server to send."""
 
     def __init__(self, server, window=None):
         self.socket = socket.create_connection((server.host, server.grpc_port), 30)
@@ -220,7 +219,7 @@ class Raw:
         self._closed = threading.Event()
 
     def read_all(self):
-        """In a thread: what comes is dropped, and pings and settings are answered."""
+        """In a thread: drops incoming data, and answers pings and settings."""
         threading.Thread(target=self._read, daemon=True).start()
 
     def _read(self):
@@ -239,7 +238,7 @@ class Raw:
         return self._closed.wait(seconds)
 
     def begin(self, method=INFER, length=None, *more):
-        """A call; `length`: of a message, of which nothing is sent; `more`: headers."""
+        """Begins a call; `length`: of a message, of which nothing is sent; `more`: headers."""
         self.stream += 2
         data = frame(HEADERS, 4, self.stream, headers_of(method, *more))
         if length is not None:
@@ -254,13 +253,13 @@ class Raw:
 
     def close(self):
         with contextlib.suppress(OSError):
-            self.socket.shutdown(socket.SHUT_RDWR)  # else it stays while a thread reads of it
+            self.socket.shutdown(socket.SHUT_RDWR)  # otherwise it stays while a thread reads from it
         self.socket.close()
 
 
 @attacks.attack
 def grpc_mutated_connections(server, full, count=None, seed=1):
-    """As grpc_mutated_messages, but of a connection any byte: HTTP/2's frames and heads among them."""
+    """Like grpc_mutated_messages, but with any byte of a connection, including HTTP/2's frames and headers."""
     draw, found = random.Random(seed), collections.Counter()
     goods, more = [], (("grpc-timeout", "99S"), ("grpc-encoding", "identity"), ("a-bin", "AAAA"))
     for message in good_messages():
@@ -273,7 +272,7 @@ def grpc_mutated_connections(server, full, count=None, seed=1):
 
 
 def _said_to(server, data):
-    """What became of a connection: an answer's end, gRPC's goodbye, an end, or nothing after 0.1 s, when it is left."""
+    """The outcome of a connection: the end of an answer, gRPC's goodbye, its end, or nothing for 0.1 s."""
     try:
         with socket.create_connection((server.host, server.grpc_port), 60) as connection:
             connection.settimeout(0.1)
@@ -304,7 +303,7 @@ def _said_to(server, data):
 
 @contextlib.contextmanager
 def closed_in_the_end():
-    """A list for connections."""
+    """A list of connections that are closed at the end."""
     raws = []
     try:
         yield raws
@@ -328,7 +327,7 @@ def slow_messages(server, count, method=INFER, length=MIB, connections=4):
 
 @attacks.attack
 def grpc_messages_without_an_end(server, full):
-    """As many as may come at once, each whole but for some bytes."""
+    """The maximum number at once, each without its last bytes."""
     length, sent = (16 if full else 2) * MIB, 0
     with closed_in_the_end() as raws:
         for _ in range(64 if full else 16):
@@ -347,7 +346,7 @@ def grpc_messages_without_an_end(server, full):
 
 @attacks.attack
 def grpc_answers_that_nobody_takes(server, full):
-    """Clients that ask for megabytes and let nothing of the answers come."""
+    """Clients that request megabytes and accept no bytes of the answers."""
     edge = 512 if full else 128
     data = floats_of("segment", "image", [1, 3, edge, edge])
     sent = b"\0" + struct.pack(">I", len(data)) + data
@@ -368,7 +367,7 @@ def grpc_answers_that_nobody_takes(server, full):
 
 @attacks.attack
 def grpc_small_answers_that_nobody_takes(server, full):
-    """Each call of them has much more than its answer."""
+    """Each of these calls holds much more than its answer."""
     found, data = collections.Counter(), lookup(1)
     until = time.monotonic() + (20 if full else 2)
     with closed_in_the_end() as raws:
@@ -385,7 +384,7 @@ def grpc_small_answers_that_nobody_takes(server, full):
 
 @attacks.attack
 def grpc_metadata(server, full):
-    """Thousands of short ones, and a long one that is named again and again by its number in HPACK's table."""
+    """Thousands of short ones, and a long one that is referenced repeatedly by its number in HPACK's table."""
     short = b"".join(b"\x00\x05k%04d\x01v" % number for number in range(1500))
     named = b"\x40\x01a\x7f" + bytes((3773 & 0x7F | 0x80, 3773 >> 7)) + b"x" * 3900 + b"\xbe" * 4000
     found = collections.Counter()
@@ -403,7 +402,7 @@ def grpc_metadata(server, full):
 
 
 def resets(raw, count):
-    """Calls that are reset as fast as they can be sent; how many were."""
+    """Resets calls as fast as they can be sent; returns their number."""
     for done in range(count):
         try:
             raw.socket.sendall(frame(RST_STREAM, 0, raw.begin(), struct.pack(">I", 8)))
@@ -414,7 +413,7 @@ def resets(raw, count):
 
 @attacks.attack
 def grpc_calls_reset_at_once(server, full, seconds=None):
-    """On connections that come and go."""
+    """On short-lived connections."""
     found = collections.Counter()
     until = time.monotonic() + (seconds or (20 if full else 0.5))
     while time.monotonic() < until:
@@ -427,7 +426,7 @@ def grpc_calls_reset_at_once(server, full, seconds=None):
 
 @attacks.attack
 def grpc_calls_reset_on_open_connections(server, full, seconds=None):
-    """Others are served meanwhile, later but all of them: none is cancelled."""
+    """Others are served later, but none is cancelled."""
     found = collections.Counter()
     until = time.monotonic() + (seconds or (20 if full else 1))
     with closed_in_the_end() as raws:
@@ -461,7 +460,7 @@ def grpc_calls_without_a_message(server, full):
 
 @attacks.attack
 def grpc_idle_connections(server, full):
-    """More than there may be: HTTP goes on."""
+    """More than allowed: HTTP continues."""
     found = collections.Counter()
     with closed_in_the_end() as raws:
         for number in range(6000 if full else 300):
@@ -474,7 +473,7 @@ def grpc_idle_connections(server, full):
 
 @attacks.attack
 def grpc_large_shapes(server, full):
-    """Of a model that takes any: their plans take many times what was sent."""
+    """For a model with free shapes: their plans take many times the bytes sent."""
     found = collections.Counter()
     for edge in (1024, 1400, 1600) if full else (256, 512):
         for _ in range(3):

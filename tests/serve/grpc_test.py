@@ -1,5 +1,5 @@
-"""`lenslet serve` over gRPC before clients that want to stop it; and what else its operator has: health, reflection, TLS,
-an access log. Small forms of grpc_attacks.py: none of them looks at how long anything takes."""
+"""`lenslet serve` over gRPC under attack, and features for operators: health, reflection, TLS, an access log. The small
+forms of grpc_attacks.py; no test depends on times."""
 
 import asyncio
 import contextlib
@@ -37,7 +37,7 @@ def megabytes(process, key):
 
 
 class Asked:
-    """Of Served, over one channel."""
+    """Served over one channel."""
 
     @classmethod
     def setUpClass(cls):
@@ -64,7 +64,7 @@ class GrpcAttacks(Asked, Served, unittest.TestCase):
     arguments = ("--max-plan-mib", 16, "--max-memory-mib", 256, "--runners", 1)
 
     def grown(self, attack, *arguments):
-        """MiB at most, beyond what there was."""
+        """Growth in MiB, at most."""
         pathlib.Path(f"/proc/{self.server.process.pid}/clear_refs").write_text("5")
         before = megabytes(self.server.process, "VmRSS")
         found = attack(self.server, False, *arguments)
@@ -80,7 +80,7 @@ class GrpcAttacks(Asked, Served, unittest.TestCase):
         self.still_right()
 
     def test_calls_reset_at_once(self):
-        """Probes are answered meanwhile: they have a queue of their own. Others are, when it is over."""
+        """Probes are answered meanwhile, from a queue of their own; other requests afterwards."""
         over, answers = threading.Event(), []
 
         def probe():
@@ -104,7 +104,7 @@ class GrpcAttacks(Asked, Served, unittest.TestCase):
         self.still_right()
 
     def test_a_burst_on_a_new_channel(self):
-        """More than the house has room for, before the client knows how many calls there may be."""
+        """More than the limit of requests, before the client knows how many calls are allowed."""
         with attacks.channel_to(self.server) as channel:
             ask = channel.unary_unary(attacks.INFER)
             for _ in range(3):
@@ -163,13 +163,13 @@ class GrpcAttacks(Asked, Served, unittest.TestCase):
         self.still_right()
 
     def test_no_head_ends_the_server(self):
-        """A path that was no text ended all calls, and the port."""
+        """A path that was not UTF-8 used to end all calls, and the port."""
         latin = [chr(number) for number in range(256)]
         for text in ("", "/", "/a/", attacks.INFER + "\xff", "/\x80/ModelInfer", "a" * 200, *latin):
             for path, more in ((text, ()), (attacks.INFER, [("a-bin", text), ("a", text)]), (attacks.INFER, [(text, "a")]),
                                (attacks.INFER, [("grpc-timeout", text)]), (attacks.INFER, [("grpc-encoding", text)])):  # fmt: skip
                 raw = attacks.Raw(self.server)
-                with contextlib.suppress(OSError):  # where it is no HTTP/2, gRPC ends the connection
+                with contextlib.suppress(OSError):  # gRPC ends a connection that is not HTTP/2
                     raw.begin(path, None, *more)
                     raw.socket.shutdown(socket.SHUT_WR)
                 raw.close()
@@ -215,7 +215,7 @@ class GrpcAttacks(Asked, Served, unittest.TestCase):
         self.assertEqual((status, said), (504, {"error": "not done in 0.05 s"}))
         status, said = self.server.infer("lookup", [entry("x", "INT64", [1], [1])], parameters={"timeout": "1"})
         self.assertEqual((status, said), (400, {"error": "'timeout' is a number of microseconds"}))
-        # A client's own deadline, and one that goes.
+        # A client's own deadline, and a client that leaves.
         self.assertEqual(self.ask(slow, timeout=0.2)[0], "DEADLINE_EXCEEDED")
         self.eventually(lambda: self.metric("lenslet_requests_in_house") == 0, 60)
         before = self.metric("lenslet_ended_runs_total")
@@ -223,7 +223,7 @@ class GrpcAttacks(Asked, Served, unittest.TestCase):
         def left():
             going = self.channel.unary_unary(attacks.INFER).future(slow)
             self.eventually(lambda: going.done() or self.metric("lenslet_requests_in_house") == 1, 60)
-            going.cancel()  # when its run has begun, or before, or when it is over
+            going.cancel()  # after its run has begun, before, or after its end
             return self.metric("lenslet_ended_runs_total") > before
 
         self.eventually(left, 120)
@@ -279,7 +279,7 @@ class GrpcSlow(Asked, Served, unittest.TestCase):
 @skip_without()
 class GrpcUntaken(unittest.TestCase):
     def test_no_call_is_asked_anything_when_it_is_over(self):
-        """gRPC's library ended the process: who is to go is known before."""
+        """gRPC's library used to abort the process: the peer is known in advance."""
         from types import SimpleNamespace
 
         from lenslet.serve.grpc_app import GrpcApp
@@ -316,11 +316,11 @@ class GrpcFull(Asked, Served, unittest.TestCase):
     arguments = ("--request-s", 600, "--max-requests", 4)
 
     def test_the_oldest_gives_way(self):
-        """Beginning a call keeps nobody else out for longer than a second."""
+        """Unfinished calls keep no other out for longer than a second."""
         with attacks.slow_messages(self.server, 4):
             self.eventually(lambda: self.metric("lenslet_requests_in_house") == 4, 30)
             self.eventually(lambda: self.ask(attacks.lookup(1))[0] == "OK", 30)
-        # Nor do calls that are no inference.
+        # Nor do calls without inference.
         with attacks.slow_messages(self.server, 200, attacks.HEALTH):
             self.eventually(lambda: self.metric("lenslet_grpc_messages_coming") == 64, 30)
             self.still_right()
@@ -333,7 +333,7 @@ class GrpcNumbers(Asked, Served, unittest.TestCase):
     names = ("lookup",)
 
     def test_contents_are_what_protobuf_made_them(self):
-        """Random numbers of each type, through protobuf's writer, in one part and in several."""
+        """Random numbers of each type, by protobuf's writer, in one part and in several."""
         draw = np.random.default_rng(7)
         rows = 64
         for name in ONNX_TYPES:
@@ -354,7 +354,7 @@ class GrpcNumbers(Asked, Served, unittest.TestCase):
                     self.decoded(name, array, parts)
 
     def decoded(self, name, wanted, parts):
-        """What the reader makes of it, in this process."""
+        """The reader's result, in this process."""
         from lenslet.serve.memory import Memory
         from lenslet.serve.messages import message_classes
         from lenslet.serve.protocol import array_of
@@ -368,7 +368,7 @@ class GrpcNumbers(Asked, Served, unittest.TestCase):
         added = request.inputs.add(name="x", datatype=name, shape=wanted.shape)
         getattr(added.contents, which).extend(flat[:5] if parts else flat)
         data = request.SerializeToString()
-        if parts:  # the rest of the contents comes as another part of the same message, and of the same field
+        if parts:  # the rest of the contents is another part of the same message and field
             rest = kind().inputs.add()
             getattr(rest.contents, which).extend(flat[5:])
             data = field(1, "types") + field(5, added.SerializeToString() + rest.SerializeToString())
@@ -383,7 +383,7 @@ class GrpcNumbers(Asked, Served, unittest.TestCase):
         self.assertEqual(np.frombuffer(answer[-12:], "<f4").tolist(), [40, 10, 30])
 
     def test_a_number_is_in_one_part(self):
-        """Protobuf takes no other: put together, these would be a zero."""
+        """As in protobuf: put together, these would be a zero."""
         code, answer = self.ask(field(1, "lookup") + attacks.input_of("x", "INT64", [1], field(3, b"\x80") + field(3, b"\0")))
         self.assertEqual((code, answer), ("INVALID_ARGUMENT", "input 'x': its contents end within an element"))
 
@@ -426,7 +426,7 @@ class Operated(Asked, Served, unittest.TestCase):
 
     @unittest.skipIf(DEVICE != "cpu", "a GPU is done sooner")
     def test_it_stops_whatever_runs(self):
-        """Minutes of work are in it."""
+        """With minutes of work queued."""
         server = self.made("--max-batch", 1, "--runners", 1, "--stop-s", 0, "--max-queue-ms", 0)
         self.addCleanup(server.end)
         with attacks.channel_to(server) as channel:
@@ -475,7 +475,7 @@ class Operated(Asked, Served, unittest.TestCase):
         self.assertRegex(lines[0]["client"], r"^ipv4:127\.0\.0\.1:\d+$")
         self.assertLessEqual({"queue", "run", "all"}, set(lines[0]["ms"]))
         self.assertRegex(lines[1]["error"], "index.* is outside")
-        # Moved away, it is made anew; a folder in its place, which no line can be written to, stops no request.
+        # Moved, the log is made anew; a folder in its place, in which no line can be written, stops no request.
         log.rename(self.folder / "access.1")
         self.assertEqual(attacks.once(server, good)[0], "OK")
         self.eventually(lambda: log.exists() and log.read_text().count("\n") == 1)
@@ -511,7 +511,7 @@ class Operated(Asked, Served, unittest.TestCase):
         self.handshakes(server, context)
 
     def handshakes(self, server, context):
-        """That do not end: there are so many, and the oldest goes for a new one."""
+        """Unfinished handshakes: their number is limited, and a new one replaces the oldest."""
         from lenslet.serve.http_server import HANDSHAKES
 
         with contextlib.ExitStack() as stack:
@@ -542,7 +542,7 @@ class Operated(Asked, Served, unittest.TestCase):
 
         with urllib.request.urlopen(f"https://localhost:{server.http_port}/v2/health/ready", context=context) as answer:
             self.assertEqual((answer.status, json.load(answer)), (200, {"ready": True}))
-        # A long answer is right; who takes a part of it and no more has the rest counted as his.
+        # A long answer is complete; for a client that takes only a part, the rest counts as its memory.
         image = np.random.default_rng(4).random((1, 3, 500, 500), "f4")
         headers, body = binary_body([("image", "FP32", image.shape, image.tobytes())])
         url = f"https://localhost:{server.http_port}/v2/models/segment/infer"

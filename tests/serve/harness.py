@@ -1,4 +1,4 @@
-"""A server in a process of its own on ports of the kernel's choice, and the small models that it serves."""
+"""A server in a separate process on free ports, and the small models that it serves."""
 
 import contextlib
 import http.client
@@ -23,7 +23,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "install"))  # tiny_model.py
 
 WANTED = ("numpy", "httptools", "grpc", "google.protobuf", "prometheus_client")
-#: KServe's datatypes, by ONNX's names in a model's text.
+#: KServe's datatypes by ONNX's names in textual models.
 ONNX_TYPES = {
     "FP32": "float", "UINT8": "uint8", "INT8": "int8", "UINT16": "uint16", "INT16": "int16", "INT32": "int32", "INT64": "int64",
     "BOOL": "bool", "FP16": "float16", "FP64": "double", "UINT32": "uint32", "UINT64": "uint64",
@@ -39,8 +39,8 @@ def is_there(name):
 
 
 def skip_without(*names):
-    """A decorator of test classes: they skip where a library is missing, and say which. (Test files have no class with
-    bases that is no test: tests/python/CMakeLists.txt takes each for one.)"""
+    """Decorates test classes, which skip if a library is missing, and name it. (Every class with bases in a test file
+    must be a test: tests/python/CMakeLists.txt.)"""
     missing = [name for name in (*WANTED, "onnx", *names) if not is_there(name)]
     return unittest.skipIf(missing, f"no {', '.join(missing)} here (pip install 'lenslet-runtime[serve,onnx]' tritonclient[all])")
 
@@ -49,7 +49,7 @@ def skip_without(*names):
 
 
 def model(inputs, outputs, nodes, weights=()):
-    """IR 8, opset 13, in ONNX's text; weights by name as arrays."""
+    """IR 8, opset 13, in ONNX's textual form; weights by name as arrays."""
     from onnx import numpy_helper, parser
 
     made = parser.parse_model(f'<ir_version: 8, opset_import: ["": 13]> graph ({inputs}) => ({outputs}) {{ {nodes} }}')
@@ -60,9 +60,9 @@ def model(inputs, outputs, nodes, weights=()):
 
 
 def write_models(folder):
-    """rgb.onnx (the main colour of a picture, with a card), segment.onnx (the same by pixels, of any size), lookup.onnx
-    (fails on numbers beyond 3), slow.onnx (some 30 ms a row), sums.onnx (two inputs, two outputs), half.onnx, types.onnx
-    (every datatype, given back), label.onnx (an input that nothing reads), and four.onnx (takes 4 frames, no others)."""
+    """rgb.onnx (the main colour of a picture, with a card), segment.onnx (the same by pixel, any size), lookup.onnx
+    (fails for numbers above 3), slow.onnx (some 30 ms a row), sums.onnx (two inputs, two outputs), half.onnx,
+    types.onnx (identity for every datatype), label.onnx (with an unread input), and four.onnx (exactly 4 frames)."""
     subprocess.run([sys.executable, str(ROOT / "tests" / "install" / "tiny_model.py"), str(folder)], check=True)
     card = {
         "labels": "rgb.txt",
@@ -76,7 +76,7 @@ def write_models(folder):
 
     table = np.float32([10, 20, 30, 40])
     lookup = model("int64[N] x", "float[N] y", "y = Gather(table, x)", {"table": table})
-    # Where its weights are aligned in the file they could be read there, were that mapped.
+    # Weights that are aligned in the file could be used from a mapping.
     while lookup.SerializeToString().index(table.tobytes()) % 4:
         lookup.producer_name += "r"
     channels, count = 128, 30
@@ -109,11 +109,11 @@ def ppm(red, green, blue, width=8, height=6):
 
 
 class Server:
-    """`lenslet serve` with `arguments`. What it prints is in `lines`, stderr in `errors`."""
+    """`lenslet serve` with `arguments`. Its output is in `lines`, stderr in `errors`."""
 
     def __init__(self, *arguments, command=(sys.executable, "-m", "lenslet", "serve")):
         device = os.environ.get("LENSLET_TEST_SERVE_DEVICE", "cpu")
-        arguments = ("--max-queue-ms", 0, *arguments)  # however busy the machine is, nothing is refused for that
+        arguments = ("--max-queue-ms", 0, *arguments)  # prevents refusals on a busy machine
         ports = ("--http-port", "0", "--grpc-port", "0", "--device", device)
         self.process = subprocess.Popen(
             [*command, *map(str, arguments), *ports],
@@ -149,7 +149,7 @@ class Server:
         self._ready.put(None)
 
     def request(self, method, path, body=None, headers=None, timeout=60):
-        """(status, headers, body) of one request on a connection of its own."""
+        """(status, headers, body) of one request on a new connection."""
         connection = http.client.HTTPConnection(self.host, self.http_port, timeout=timeout)
         try:
             connection.request(method, path, body, headers or {})
@@ -172,7 +172,7 @@ class Server:
         return {name: float(value) for name, value in samples}
 
     def end(self):
-        """Kills it where it still runs."""
+        """Kills it if it still runs."""
         if self.process.poll() is None:
             self.process.kill()
         self.process.wait(10)
@@ -193,7 +193,7 @@ def entry(name, datatype, shape, data):
 
 
 def binary_body(inputs, **more):
-    """(headers, body) of (name, datatype, shape, bytes) each, by the binary tensor extension."""
+    """(headers, body) from (name, datatype, shape, bytes) tuples, by the binary tensor extension."""
     listed = [
         {"name": name, "datatype": datatype, "shape": shape, "parameters": {"binary_data_size": len(data)}}
         for name, datatype, shape, data in inputs
@@ -216,7 +216,7 @@ __all__ = [name for name in dir() if not name.startswith("_")]
 
 
 class Served:
-    """`arguments` after the models' files, for one server a class."""
+    """`arguments` follow the models' files; one server for each class."""
 
     names = ("sums", "lookup", "rgb", "segment")
     arguments = ()
@@ -250,7 +250,7 @@ class Served:
             time.sleep(0.02)
 
     def raw(self, data, timeout=10, *, close=False):
-        """What comes back for `data` until the server closes the connection, or sends nothing for a while."""
+        """The answer to `data` until the server closes the connection, or is silent for a while."""
         with socket.create_connection((self.server.host, self.server.http_port), timeout) as connection:
             with contextlib.suppress(ConnectionError):
                 connection.sendall(data)

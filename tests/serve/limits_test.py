@@ -1,4 +1,5 @@
-"""`lenslet serve` at its limits, and its life: too many, too large, too slow, clients that go, signals, command lines."""
+"""Limits of `lenslet serve`, and its life: too many, large or slow requests, leaving clients, signals, command
+lines."""
 
 import concurrent.futures
 import contextlib
@@ -57,7 +58,7 @@ class Limits(Served, unittest.TestCase):
         metrics = self.server.metrics()
         grown = {name: value - before.get(name, 0) for name, value in metrics.items()}
         self.assertEqual(grown['lenslet_failures_total{kind="queue_full",model="slow",protocol="http"}'], 1)
-        # Six requests that came together were not run one by one.
+        # Six concurrent requests were not run one by one.
         self.assertEqual(grown['lenslet_batch_size_sum{model="slow"}'], 6)
         self.assertLess(grown['lenslet_batch_size_count{model="slow"}'], 6)
         self.assertEqual((metrics["lenslet_requests_in_house"], metrics['lenslet_queue_length{model="slow"}']), (0, 0))
@@ -82,10 +83,10 @@ class Limits(Served, unittest.TestCase):
         chunks = b"".join(b"10000\r\n" + b"x" * 65536 + b"\r\n" for _ in range(80)) + b"0\r\n\r\n"
         head = b"POST /v2/models/rgb/infer HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
         end = b"GET /v2 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
-        # The rest is dropped, and the connection goes on.
+        # The rest is dropped, and the connection continues.
         answers = self.raw(head + chunks + end)
         self.assertEqual(re.findall(rb"HTTP/1.1 (\d+)", answers), [b"413", b"200"])
-        # A client that does not send the rest is let go.
+        # A client that does not send the rest is dropped.
         head = b"POST /v2/models/rgb/infer HTTP/1.1\r\nHost: a\r\nContent-Length: 9999999\r\n\r\n"
         began = time.monotonic()
         self.assertTrue(self.raw(head, 30).startswith(b"HTTP/1.1 413 "))
@@ -168,9 +169,9 @@ class Queue(Served, unittest.TestCase):
         def ask(_):
             return self.server.request("POST", "/v2/models/slow/infer", body, headers, 120)
 
-        self.assertEqual(ask(0)[0], 200)  # what a run takes is known now
+        self.assertEqual(ask(0)[0], 200)  # the time of a run is known now
         with concurrent.futures.ThreadPoolExecutor(60) as pool:
-            # Fourteen may be ahead, whatever they take, of which one runs.
+            # Fourteen may be ahead, whatever their time, of which one runs.
             self.assertEqual([status for status, _, _ in pool.map(ask, range(10))], [200] * 10)
             refused = []
 
@@ -193,8 +194,8 @@ class Queue(Served, unittest.TestCase):
         self.assertEqual(nice, {os.getpriority(os.PRIO_PROCESS, 0), min(19, os.getpriority(os.PRIO_PROCESS, 0) + 10)})
 
 
-#: A server whose threads stop, until there is a file, where they read a request with the id "stop", or prepare a picture
-#: with its first red; and that says where pictures are prepared to.
+#: A server whose threads stop, until a file appears, when they read a request with the id "stop", or preprocess a
+#: picture whose first red is this; it also reports where pictures are stored.
 STOPPING = """
 import os, sys, time
 import lenslet.serve
@@ -224,7 +225,7 @@ sys.exit(lenslet.serve.main(sys.argv[2:]))
 
 @skip_without()
 class Time(Served, unittest.TestCase):
-    """A request's time is over while a thread reads it, or prepares its picture."""
+    """A request's time ends while a thread reads it, or preprocesses its picture."""
 
     names = ("rgb", "lookup")
     arguments = ("--timeout-s", 6, "--preparers", 3)
@@ -242,7 +243,7 @@ class Time(Served, unittest.TestCase):
         return status, json.loads(answer)
 
     def test_it_is_told_so_at_once_and_its_place_is_nobodys(self):
-        self.addCleanup(self.go.touch)  # else the server does not end
+        self.addCleanup(self.go.touch)  # otherwise the server does not end
         self.addCleanup(self.server.end)
         self.assertEqual(self.picture(1, 2, 3), (504, {"error": "not done in 6 s"}))
         soon = {"timeout": 100000}
@@ -268,7 +269,7 @@ class Time(Served, unittest.TestCase):
 @skip_without()
 class Stop(unittest.TestCase):
     def test_what_runs_is_cancelled(self):
-        """A run that ends for nothing else."""
+        """A run that only a cancellation ends."""
         import threading
         import types
 
@@ -306,7 +307,7 @@ class Stop(unittest.TestCase):
 @skip_without()
 class Rooms(unittest.TestCase):
     def test_a_body_that_is_refused_leaves_its_place_to_the_next(self):
-        """Else a batch's memory would be made anew for eight who are refused, and for those between them."""
+        """Otherwise a batch's memory would be allocated anew for eight refused requests, and for those between them."""
         import types
 
         import numpy as np
@@ -334,7 +335,7 @@ class Rooms(unittest.TestCase):
             *there, exchange = taken(False)
             self.assertEqual(there, [slab, place])
         exchange.whole = True
-        exchange.forget()  # its run may look at it still: it is not given to another
+        exchange.forget()  # its run may still use it, so it is not reused
         others = [taken(False) for _ in range(20)]
         self.assertNotIn((slab, place), [each[:2] for each in others])
 
@@ -344,7 +345,7 @@ class Life(Served, unittest.TestCase):
     names = ("slow", "lookup")
 
     def signalled(self, number, *arguments):
-        """A server that was sent a signal while four requests were in it; `with` it."""
+        """A server that gets a signal during four requests; `with` it."""
         server = self.made("--max-batch", 1, "--runners", 1, "--stop-s", 300, *arguments)
         self.addCleanup(server.end)
         pool = concurrent.futures.ThreadPoolExecutor(4)
@@ -382,7 +383,7 @@ class Life(Served, unittest.TestCase):
 
     @staticmethod
     def nothing_unread(server, connections):
-        """Of what was sent on them, as the kernel sees it."""
+        """Nothing of the sent data is unread, according to the kernel."""
         ports = {connection.getsockname()[1] for connection in connections}
         for line in pathlib.Path("/proc/net/tcp").read_text().splitlines()[1:]:
             _, own, other, _, queues, *_ = line.split()
@@ -392,7 +393,7 @@ class Life(Served, unittest.TestCase):
         return True
 
     def test_what_was_read_behind_it_is_answered(self):
-        """The last one says that the connection ends, and so does one that comes alone."""
+        """The last answer announces the connection's end, and so does a single one."""
         server = self.made("--runners", 1, "--stop-s", 300)
         self.addCleanup(server.end)
         headers, body = slow_body(24)
@@ -416,7 +417,7 @@ class Life(Served, unittest.TestCase):
         self.assertEqual(server.process.wait(40), 0)
 
     def test_who_has_left_is_in_the_log(self):
-        """With the address that he had."""
+        """With the client's address."""
         log = self.folder / "log"
         server = self.made("--access-log", log)
         self.addCleanup(server.end)
@@ -435,7 +436,7 @@ class Life(Served, unittest.TestCase):
         self.assertEqual(server.process.wait(20), 1)
 
     def test_what_was_never_begun_does_not_hold_it_up(self):
-        """A request with what is no HTTP behind it: its task ends before its first step."""
+        """A request followed by invalid data: its task ends before its first step."""
         server = self.made("--stop-s", 60)
         self.addCleanup(server.end)
         with socket.create_connection((server.host, server.http_port), 10) as connection:
@@ -445,7 +446,7 @@ class Life(Served, unittest.TestCase):
         self.assertEqual(server.stop(30), 0)
 
     def failed(self, *arguments):
-        """(exit code, the last line of stderr) of the verb, in this process, which spares starting Python."""
+        """(exit code, the last line of stderr) of the verb, in this process, which saves starting Python."""
         said = io.StringIO()
         with contextlib.redirect_stderr(said), contextlib.redirect_stdout(io.StringIO()):
             try:

@@ -1,4 +1,4 @@
-"""`lenslet serve` under load from clients of which many err."""
+"""`lenslet serve` under load, with many clients that err."""
 
 import concurrent.futures
 import json

@@ -1,4 +1,4 @@
-"""`lenslet serve` before bodies, pictures, paths and bytes that are none: each is answered, and the next request too."""
+"""Invalid bodies, pictures, paths and bytes for `lenslet serve`: each is answered, and the next request too."""
 
 import concurrent.futures
 import json
@@ -13,7 +13,7 @@ ONE = floats(1, 2)
 
 
 def sums(**changes):
-    """The JSON of a good request to sums.onnx, but for `changes` of its first input."""
+    """The JSON of a valid request to sums.onnx, with `changes` of its first input."""
     first = {**entry("a", "FP32", [1, 2], [1, 2]), **changes}
     return json.dumps({"inputs": [first, entry("b", "FP32", [1, 2], [3, 4])]}).encode()
 
@@ -26,12 +26,12 @@ def header(length):
 
 
 def lying(size):
-    """GOOD, whose first input states another size."""
+    """GOOD with a wrong size in its first input."""
     body = GOOD[1].replace(b'"binary_data_size": 8', b'"binary_data_size": %d' % size, 1)
     return header(int(GOOD[0]["Inference-Header-Content-Length"]) + len(body) - len(GOOD[1])), body
 
 
-#: (what the answer says, headers if any, body), each of a request to sums.onnx that is answered by 400.
+#: (text of the answer, headers if any, body) of requests to sums.onnx that are answered by 400.
 MALFORMED = (
     ("no JSON", b""),
     ("no JSON", b"{"),
@@ -90,7 +90,7 @@ MALFORMED = (
     ("'binary_data_size' is -8, which is no number of bytes", *lying(-8)),
 )  # fmt: skip
 
-#: Bytes that are no request of HTTP, or none that is taken: answered by 400 or by the end of the connection.
+#: Bytes that are no valid or accepted HTTP request: answered by 400 or by closing the connection.
 NO_HTTP = (
     b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n",
     b"GET\r\n\r\n",
@@ -104,7 +104,7 @@ NO_HTTP = (
     b"GET /" + b"a" * 100000 + b" HTTP/1.1\r\nHost: a\r\n\r\n",
 )
 
-#: Paths that are no model's and no file's.
+#: Paths of no model and no file.
 STRAY = (
     "/v2/models/../../etc/passwd", "/v2/models/..%2f..%2fetc%2fpasswd", "/v2/models/%2e%2e/infer", "/etc/passwd",
     "/v2/models/sums.onnx", "/v2/models//infer", "/v2/models/sums/versions/../infer", "/v2/models/sums/versions/2",
@@ -184,7 +184,7 @@ class Malformed(Served, unittest.TestCase):
         self.assertEqual((status, answer[int(headers["Inference-Header-Content-Length"]) :]), (200, floats(40)))
 
     def test_long_json(self):
-        """Such as is read and written in a thread aside."""
+        """JSON that is read and written in another thread."""
         numbers = [number % 7 / 4 for number in range(3 * 224 * 224)]
         status, said = self.server.infer("rgb", [entry("image", "FP32", [1, 3, 224, 224], numbers)])
         means = [sum(numbers[at : at + 50176]) / 50176 for at in (0, 50176, 100352)]
@@ -210,7 +210,7 @@ class Malformed(Served, unittest.TestCase):
             self.assertEqual(answer_of(connection)[0], 200)
 
     def test_who_is_told_no_before_the_body(self):
-        """A client that waited does not send it: what comes next is no body. One that did not is answered all the same."""
+        """A client that waited does not send the body: what follows is none. Others are answered as well."""
         head = "POST /v2/models/none/infer HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n{}\r\n\r\n"
         with socket.create_connection((self.server.host, self.server.http_port), 30) as connection:
             connection.sendall(head.format(50, "Expect: 100-continue").encode())
@@ -268,7 +268,7 @@ class Malformed(Served, unittest.TestCase):
         self.assertEqual(self.server.metrics()['lenslet_failures_total{kind="malformed",model="lookup",protocol="http"}'], 30)
 
 
-#: A server whose runs fail by the error of lenslet's, or Python's, that a request's number says.
+#: A server whose runs raise an error of lenslet, or of Python, by a number in the request.
 FAILING = """
 import sys
 import lenslet

@@ -43,7 +43,7 @@ std::string refusal(const nlohmann::json& json) {
 
 TEST_CASE("card/as json and back") {
   nlohmann::json json = nlohmann::json::parse(whole_card);
-  json.erase("resize");  // its size is only kept where photos are resized by it
+  json.erase("resize");  // its size is only stored if photos are resized
   for (const nlohmann::json& softmax : {nlohmann::json(true), nlohmann::json(false), nlohmann::json()}) {
     json["output"]["softmax"] = softmax;
     const Card card = parse(json);
@@ -167,11 +167,11 @@ TEST_CASE("card/the cards of models/cards are right") {
     if (name.find(".card.json") == std::string::npos) continue;
     const Card card = read_card(entry.path());
     if (!card.model.empty()) CHECK(find_card(entry.path().parent_path() / card.model) == entry.path());
-    // No file is known by two cards.
+    // No two cards identify the same file.
     for (const KnownFile& known : card.files) {
       if (!known.sha256.empty()) CHECK(names.insert(known.sha256).second);
       if (!known.name.empty()) CHECK(names.insert(known.name).second);
-      // Of a file that only its name tells, the graph has to say whether there is a Softmax.
+      // If only the name identifies a file, the graph must tell whether there is a Softmax.
       if (!known.name.empty()) CHECK(!card.softmax);
     }
     if (card.labels) CHECK(read_labels(*card.labels, 10).size() == 10);
@@ -205,13 +205,13 @@ TEST_CASE("card/known files: by checksum, else by name, whatever their names loo
     return known ? known->file.filename().string() + " " + std::string(to_string(known->found_by)) : "";
   };
   CHECK(found(write("any.onnx", "abc")) == "b.card.json checksum");
-  CHECK(found(write("squeezenet1.1.onnx", "abc")) == "b.card.json checksum");  // the contents say more than the name
+  CHECK(found(write("squeezenet1.1.onnx", "abc")) == "b.card.json checksum");  // contents take precedence over the name
   CHECK(found(write("squeezenet1.1.onnx", "abd")) == "a.card.json name");
   CHECK(found(write("SqueezeNet1-1.onnx", "abcd")) == "a.card.json name");
   CHECK(found(write("other.onnx", "abcd")) == "b.card.json name");
   CHECK(found(write("squeezenet1.1.1.onnx", "abcd")) == "");
   CHECK(found(folder / "missing.onnx") == "");
-  // In memory, where there is no name.
+  // In memory, without a name.
   const auto found_by = [&](const std::string& model) {
     const auto known = find_known_card(std::as_bytes(std::span(model)), folder / "cards");
     return known ? known->file.filename().string() + " " + std::string(to_string(known->found_by)) : "";
@@ -251,7 +251,7 @@ TEST_CASE("card/sizes over the limits are refused") {
   std::filesystem::resize_file(file, (16 << 20) + 1);
   CHECK(refuses([&] { (void)read_labels(file, -1); }));
   std::filesystem::resize_file(file, 1 << 20);
-  CHECK_FALSE(refuses([&] { (void)read_card(file); }));  // no JSON, but looked at
+  CHECK_FALSE(refuses([&] { (void)read_card(file); }));  // not JSON, but read
   std::filesystem::remove(file);
 }
 

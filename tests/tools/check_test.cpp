@@ -1,4 +1,4 @@
-// What `check` compares, and how `run` names and converts: each judgement both ways.
+// Comparisons of `check`, and names and conversions of `run`: each decision both ways.
 
 #include <doctest/doctest.h>
 
@@ -30,7 +30,7 @@ TEST_CASE("check/floats") {
   CHECK(float_difference({1, 2}, {1, 2}).empty());
   CHECK(float_difference({1.0009F, 2}, {1, 2}).empty());
   CHECK(float_difference({1.0011F, 2}, {1, 2}) != "");
-  // atol is relative to the rms of what is expected: here about 707, so 0.007 beside a zero passes and 0.0072 does not.
+  // atol is relative to the rms of the expected values, here about 707: 0.007 beside a zero passes and 0.0072 does not.
   CHECK(float_difference({0.007F, 1000}, {0, 1000}).empty());
   CHECK(float_difference({0.0072F, 1000}, {0, 1000}) != "");
   CHECK(float_difference({nan, inf, -inf, 1}, {nan, inf, -inf, 1}).empty());
@@ -38,7 +38,7 @@ TEST_CASE("check/floats") {
   CHECK(float_difference({nan}, {1}) != "");
   CHECK(float_difference({1}, {nan}) != "");
   CHECK(float_difference({1}, {inf}) != "");
-  // Values, index and count are in the message.
+  // The message has values, index and count.
   const std::string message = float_difference({1, 5, 2}, {1, 2, 2});
   CHECK(message.find("1 of 3") != std::string::npos);
   CHECK(message.find("[1]: 5 where 2") != std::string::npos);
@@ -62,7 +62,7 @@ TEST_CASE("check/two_units_of_bfloat16") {
 }
 
 TEST_CASE("check/half_precision_round_trip") {
-  // Every half comes back as itself, NaN made quiet.
+  // Every half converts back to itself, a NaN to a quiet one.
   Tensor halves(DType::f16, Shape{0x10000});
   auto* const bits = static_cast<std::uint16_t*>(halves.data());
   std::iota(bits, bits + 0x10000, std::uint16_t{0});
@@ -112,7 +112,7 @@ TEST_CASE("check/shared_cases") {
     passed += result.status == CaseResult::Status::passed ? 1 : 0;
   }
   CHECK(passed >= 100);
-  // The judge is not blind: without any tolerance some case with real arithmetic must fail.
+  // The comparison works: with no tolerance some case with real arithmetic must fail.
   int failed = 0;
   for (const auto& path : cases)
     failed += run_case(path, options, Tolerance{.rtol = 0, .atol = 0}).status == CaseResult::Status::failed ? 1 : 0;

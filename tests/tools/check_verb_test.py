@@ -1,4 +1,4 @@
-"""lenslet check, from outside."""
+"""lenslet check, run as a program."""
 
 import ctypes
 import pathlib
@@ -32,14 +32,14 @@ class Check(Verb):
         self.assertEqual((document["passed"], document["failed"], document["unsupported"]), (1, 1, 1))
         by_case = {entry["case"]: entry for entry in document["cases"]}
         self.assertEqual(by_case[str(good)]["status"], "passed")
-        # Equal bits, equal digests: of outputs, not of what was expected.
+        # Equal bits give equal digests: of outputs, not of the expected values.
         (digest,) = by_case[str(good)]["digests"]
         self.assertRegex(digest, "^[0-9a-f]{16}$")
         self.assertEqual(by_case[str(bad)]["digests"], [digest])
         self.assertEqual(by_case[str(bad)]["status"], "failed")
         self.assertIn("[1]: 2 where 2.0", by_case[str(bad)]["reason"])
         self.assertEqual(by_case[str(unknown)]["status"], "unsupported")
-        # The tolerance is the caller's.
+        # The caller sets the tolerance.
         self.passes("check", bad, "--rtol", "0.01")
         self.passes("check", bad, code=1)
 
@@ -47,7 +47,7 @@ class Check(Verb):
         def single(value):
             return struct.unpack("<f", struct.pack("<f", value))[0]
 
-        # Folded into the weight a factor is rounded otherwise than behind the product.
+        # A factor folded into the weight rounds differently from one after the product.
         weight, factor = single(0.7), single(0.3)
         for k in range(1, 100):
             x = single(k / 7)
@@ -95,7 +95,7 @@ class Check(Verb):
         self.assertIn("2 passed, 0 failed", self.passes("check", self.folder / "cases"))
 
     def test_shared_faults(self):
-        """Small files that were refused, or computed in float16 (shared/data/faults)."""
+        """Small files that used to be refused, or computed in float16 (shared/data/faults)."""
         folder = SHARED / "faults"
         if not folder.is_dir():
             self.skipTest("shared/data/faults is not on this machine")

@@ -1,4 +1,4 @@
-// The whole path on the shared models: what `lenslet classify` would print against the stored results.
+// All of `lenslet classify` on the shared models, compared with stored results.
 
 #include <doctest/doctest.h>
 #include <sys/wait.h>
@@ -38,7 +38,7 @@ json read_json(const fs::path& file) {
   return json::parse(stream);
 }
 
-/// Where the model lies: shared/data/models, or for the default model the cache; empty when it is not here.
+/// The model's path: shared/data/models, or the cache for the default model; empty if it is missing.
 fs::path model_file(const std::string& model) {
   if (const auto shared = test::shared_data("models/" + model + ".onnx")) return *shared;
   const fs::path cached = cache_folder() / (model + ".onnx");
@@ -46,8 +46,7 @@ fs::path model_file(const std::string& model) {
   return fs::exists(cached, ignored) ? cached : fs::path();
 }
 
-/// Classifies the pictures in batches, `prepared` ones without resizing; results in their order, all classes, best
-/// first.
+/// Classifies the pictures in batches, `prepared` ones without resizing; results in order, all classes, best first.
 std::vector<std::vector<ClassResult>> classify_all(const std::string& model, const std::string& device,
                                                    const std::vector<fs::path>& files, std::int64_t batch,
                                                    bool prepared = false) {
@@ -76,8 +75,8 @@ double prob_of(const std::vector<ClassResult>& all, std::int64_t index) {
   return 0;
 }
 
-/// Under a sanitizer (tools/test.sh) every fifteenth photo: each takes the same way through the network, and every
-/// fifth took 360 s of CPU in all networks.
+/// Under a sanitizer (tools/test.sh) every fifteenth photo: all take the same path through the network, and every fifth
+/// took 360 s of CPU in all networks.
 std::size_t step_of_photos() { return std::getenv("LENSLET_TEST_REDUCED") == nullptr ? 1 : 15; }
 
 template <typename T>
@@ -98,7 +97,7 @@ void check_imagenet(const std::string& model, const std::string& device) {
   const json images = read_json(data / (model + ".json"))["images"];
   std::vector<fs::path> prepared, photos;
   std::vector<json> prepared_expected, photo_expected;
-  for (const auto& item : images.items()) {  // no structured binding: clang 14 cannot capture one
+  for (const auto& item : images.items()) {  // clang 14 does not capture structured bindings
     const std::string& path = item.key();
     const json& expected = item.value();
     const fs::path crop = root / "images/prepared-224" / (fs::path(path).filename().string() + ".ppm");
@@ -115,7 +114,7 @@ void check_imagenet(const std::string& model, const std::string& device) {
   for (std::vector<fs::path>* files : {&prepared, &photos}) *files = every(step, *files);
   for (std::vector<json>* expected : {&prepared_expected, &photo_expected}) *expected = every(step, *expected);
 
-  // Exactly the reference's pixels: 1e-3 on each stored probability.
+  // With exactly the reference's pixels: 1e-3 on each stored probability.
   double worst = 0;
   const auto crops = classify_all(model, device, prepared, 3, true);
   for (std::size_t i = 0; i < prepared.size(); ++i)
@@ -124,7 +123,7 @@ void check_imagenet(const std::string& model, const std::string& device) {
   MESSAGE(model << ": worst probability error on prepared crops " << worst);
   CHECK(worst < 1e-3);
 
-  // Our own decoder and resizer: the same best class wherever the reference calls it robust.
+  // With our own decoder and resizer: the same best class wherever the reference calls it robust.
   int robust = 0;
   const auto whole = classify_all(model, device, photos, 4);
   for (std::size_t i = 0; i < photos.size(); ++i) {
@@ -147,14 +146,14 @@ void check_logits(const std::string& model, const std::string& device, std::size
   REQUIRE(files.size() == 30);
   const auto results = classify_all(model, device, files, 7);
   std::size_t right = 0, i = 0;
-  for (const auto& item : images.items()) {  // no structured binding: clang 14 cannot capture one
+  for (const auto& item : images.items()) {  // clang 14 does not capture structured bindings
     const std::string& path = item.key();
     const json& expected = item.value();
     CAPTURE(path);
     const auto& all = results[i++];
     CHECK(all.front().index == expected["predicted"].get<std::int64_t>());
     right += all.front().index == expected["ground_truth"].get<std::int64_t>() ? 1 : 0;
-    // The card asks for a softmax: the same of the stored logits (of 5 decimals).
+    // The card asks for a softmax: the same from the stored logits (5 decimals).
     std::vector<float> scores = expected["logits"].get<std::vector<float>>();
     softmax(scores);
     for (std::size_t c = 0; c < scores.size(); ++c)
@@ -184,7 +183,7 @@ struct Outcome {
 
 std::string quoted(const std::string& text) { return "'" + text + "'"; }
 
-/// On the CPU, so that machines with a GPU see the same.
+/// On the CPU, so that machines with a GPU give the same.
 Outcome lenslet(const std::string& arguments) {
   Outcome outcome;
   const fs::path errors = fs::temp_directory_path() / ("lenslet-stderr-" + std::to_string(getpid()));
@@ -229,7 +228,7 @@ TEST_CASE("classify/command/json, labels, batch and bad files") {
     CHECK(results[i]["top"][0]["prob"].get<double>() > 0.9);
     for (const char* part : {"decode", "preprocess", "inference"}) CHECK(results[i]["ms"][part].get<double>() > 0);
   }
-  // One photo, two slots of a batch: no order of summation depends on the slot.
+  // One photo in two slots of a batch: no order of summation depends on the slot.
   CHECK(results[0]["top"][0]["prob"].get<double>() == results[11]["top"][0]["prob"].get<double>());
   for (std::size_t i = 1; i < 11; ++i) {
     CHECK(results[i].contains("error"));

@@ -1,4 +1,4 @@
-"""The verbs classify and card, from outside. And the shared acceptance data, where it is there."""
+"""The verbs classify and card, run as programs; also on the shared acceptance data, if it exists."""
 
 import csv
 import io
@@ -62,7 +62,7 @@ class Classify(WithPhotos):
             self.assertEqual([result["top"][0]["label"] for result in results], ["red", "blue", "red"])
 
     def test_an_output_that_a_run_gives_its_shape(self):
-        """A Reshape to `target` times 1 of the pixels: its shape is known when they are."""
+        """A Reshape to `target` times 1 of the pixels: its shape is known only in the run."""
         nodes = [node("GlobalAveragePool", ["x"], "mean"), node("Flatten", ["mean"], "flat"), node("ReduceMax", ["x"], "max", keepdims=0)]
         nodes += [node("Less", ["max", "large"], "is_less"), node("Cast", ["is_less"], "one", to=INT64)]
         nodes += [node("Mul", ["one", "target"], "shape"), node("Reshape", ["flat", "shape"], "y")]
@@ -89,7 +89,7 @@ class Classify(WithPhotos):
         self.fails_at_last(4, "none.txt", "classify", "--labels", self.folder / "none.txt", "--model", net(-1, 3), photos[0])
 
     def fails_at_last(self, code, text, *arguments):
-        """Behind notes on what is assumed."""
+        """After notes about assumptions."""
         done = lenslet(*arguments)
         self.assertEqual(done.returncode, code, done.stderr)
         self.assertTrue(done.stderr.splitlines()[-1].startswith("lenslet: error: "), done.stderr)
@@ -116,7 +116,7 @@ class Classify(WithPhotos):
         self.assertIsNone(card)
         assumed = "assuming RGB 224x224 NCHW, shorter side to 256 (bilinear), center crop"
         self.assertIn(f"no card rgb.card.json beside the model: {assumed}", notes)
-        # A name of torchvision's, whatever the letters.
+        # A torchvision name, ignoring case.
         data = (self.folder / "rgb.onnx").read_bytes()
         self.write("ResNet-18.onnx", data)
         self.write("wide.resnet50-2.onnx", data)
@@ -124,10 +124,10 @@ class Classify(WithPhotos):
         card, notes = found(name="ResNet-18")
         self.assertEqual(card, ("imagenet-224.card.json", "name"))
         self.assertIn("the card imagenet-224.card.json, by the model's name only: RGB 224x224", notes)
-        # By its name it would want 299 x 299.
+        # By name it would need 299 x 299.
         self.write("inception_v3.onnx", data)
         self.assertIsNone(found(name="inception_v3")[0])
-        # Nearer ones win.
+        # Nearer ones take precedence.
         plain = b'{"input": {"size": [224, 224]}, "output": {"softmax": true}}'
         self.write("ResNet-18.card.json", plain)
         self.assertEqual(found(name="ResNet-18"), (("ResNet-18.card.json", "beside the model"), ""))
@@ -135,7 +135,7 @@ class Classify(WithPhotos):
         self.assertEqual(found("--card", other, name="ResNet-18"), (("other.json", "option"), ""))
 
     def test_card(self):
-        """What it writes says what would be assumed, and is read again."""
+        """It prints what would be assumed, and can be read again."""
         before = lenslet(*self.model, "--json", self.folder / "red.ppm")
         card = self.folder / "rgb.card.json"
         printed = lenslet("card", self.folder / "rgb.onnx")
@@ -173,7 +173,7 @@ class Classify(WithPhotos):
         self.fails(4, "cannot be written: No such file", "card", self.folder / "rgb.onnx", "-o", self.folder / "a/b")
         self.fails(2, "requires", "card", self.folder / "rgb.onnx", "--force")
 
-        # Probabilities want no softmax; gray and NHWC are seen.
+        # Probabilities need no softmax; gray and NHWC are recognised.
         nodes = [node("GlobalAveragePool", ["x"], "p"), node("Softmax", ["p"], "y", axis=1)]
         ports = [port("x", FLOAT, [1, 1, 8, 9])], [port("y", FLOAT, [1, 1, 1, 1])]
         file = self.write("soft.onnx", model(nodes, *ports))
@@ -199,7 +199,7 @@ class Classify(WithPhotos):
         self.assertEqual(lenslet(*self.model, "-", closed=[0]).returncode, 1)
 
     def test_forms(self):
-        """One photo's results are the same in each; those of many are streamed in order, though batches are not full."""
+        """One photo's results are the same in each; those of many are streamed in order, before batches are full."""
         photos = self.folder / "photos"
         (photos / "a" / "b").mkdir(parents=True)
         (photos / "loop").symlink_to("..")
@@ -235,7 +235,7 @@ class Classify(WithPhotos):
         self.fails(2, "--json", *options, "--format", "csv", "--json")
 
     def test_lines_come_as_photos_are_done(self):
-        """The first ones are there before the last photo is."""
+        """The first ones are printed before the last photo arrives."""
         red = self.folder / "red.ppm"
         command = [COMMAND, *map(str, (*self.model, "--format", "jsonl", red, "-"))]
         streams = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
@@ -276,7 +276,7 @@ class Classify(WithPhotos):
         self.assertIn("BGR", changed["preparation"])
         self.assertNotEqual(plain["preparation"], changed["preparation"])
         self.assertEqual(plain["assumed"], changed["assumed"])
-        # Blue and red changed places.
+        # Blue and red are swapped.
         self.assertEqual(preparation("--bgr")["results"][0]["top"][0]["label"], "blue")
         self.fails(2, "2 values", *self.model, "--mean", "1,2", red)
         self.fails(2, "0", *self.model, "--std", "0", red)
@@ -313,8 +313,8 @@ class Classify(WithPhotos):
         self.assertEqual(set(top), {"index", "label", "score"})
 
     def test_the_graph_says_what_scores_are(self):
-        """Not their sum: a Softmax in few steps, one whose background class is cut off, a Sigmoid. The card decides where
-        it says something."""
+        """By the graph, not by the sum: a quantised Softmax, one with its background class cut off, a Sigmoid. A card's
+        statement takes precedence."""
         axis, to = (field(5, field(1, name) + field(3, 1) + field(20, 2)) for name in ("axis", "to"))
         card = {"input": {"size": [4, 4]}, "normalize": {"scale": 1 / 255}, "output": {"softmax": None}}
         write_ppm(self.folder / "one.ppm", 4, 4, [230, 26, 77] * 16)
@@ -363,7 +363,7 @@ class Classify(WithPhotos):
 
     @unittest.skipUnless((SHARED / "models" / "mobilenetv2-int8-qdq.onnx").is_file(), "shared/data is not there")
     def test_a_quantised_network_with_a_softmax_of_its_own(self):
-        """Its 1000 probabilities of 1/256 each sum to anything from 0.5 on."""
+        """Its 1000 probabilities, multiples of 1/256, sum to 0.5 and more."""
         expected = json.loads((SHARED / "expected" / "mobilenetv2-int8-qdq.json").read_text())["images"]
         photos = {name.rpartition("/")[2]: of["top5"] for name, of in expected.items() if "/photos/" in name}
         crops = [SHARED / "images" / "prepared-224" / f"{name}.ppm" for name in photos]
@@ -375,11 +375,11 @@ class Classify(WithPhotos):
         self.assertEqual(json.loads(lenslet("card", file).stdout)["output"]["softmax"], False)
         results = json.loads(done.stdout)["results"]
         sums = [sum(top["prob"] for top in result["top"]) for result in results]
-        self.assertLess(min(sums), 0.85)  # what looks like no probabilities
+        self.assertLess(min(sums), 0.85)  # these do not look like probabilities
         for result, top5 in zip(results, photos.values()):
             found = {top["index"]: top["prob"] for top in result["top"]}
             self.assertTrue(all((256 * prob).is_integer() for prob in found.values()))  # the network's own
-            for top in top5:  # another rounding in the middle moves it by some of its steps
+            for top in top5:  # another rounding within the network changes it by some steps
                 self.assertAlmostEqual(found[top["index"]], top["prob"], delta=0.05, msg=result["file"])
 
     def test_names_of_imagenet_are_assumed(self):
@@ -428,7 +428,7 @@ class Classify(WithPhotos):
 
 
 class SharedData(WithPhotos):
-    """Files out of the shared acceptance data."""
+    """Files of the shared acceptance data."""
 
     def setUp(self):
         if not SHARED.is_dir():

@@ -1,5 +1,5 @@
-"""Runs the built command from outside, on models written here, field by field, with the writer of the install tests:
-nothing but Python's standard library is needed.
+"""Runs the built command on models written here field by field, with the writer of the install tests: needs only
+Python's standard library.
 
 LENSLET_COMMAND is the command; LENSLET_SHARED the shared acceptance data, if it is there.
 """
@@ -26,7 +26,7 @@ tensor_pb = initializer
 
 COMMAND = os.environ["LENSLET_COMMAND"]
 SHARED = pathlib.Path(os.environ.get("LENSLET_SHARED") or ROOT.parent / "shared" / "data")
-# Enough for the command, its threads and the small models; an allocation by a lying header is far beyond.
+# Enough for the command, its threads and the small models; an allocation by a false header far exceeds it.
 ADDRESS_SPACE = None if os.environ.get("LENSLET_SANITIZE") else 2 << 30
 
 
@@ -40,8 +40,8 @@ def lenslet(
     closed=(),
     before=None,
 ):
-    """On the CPU, so that machines with a GPU see the same; `device`: what "--device" falls back to, None for nothing.
-    `limited`: bytes of address space; `closed`: descriptors; `before`: called in the child at last."""
+    """On the CPU, so that machines with a GPU give the same; `device`: the default of "--device", None for none.
+    `limited`: bytes of address space; `closed`: descriptors; `before`: called last in the child."""
 
     def prepare():
         if limited and ADDRESS_SPACE:
@@ -64,7 +64,7 @@ def lenslet(
 
 
 def at_terminal(*arguments, **variables):
-    """What the command writes to a terminal, as it stands there: exit status, and stdout and stderr in one."""
+    """The command's output on a terminal: exit status, and stdout and stderr combined."""
     try:
         ours, theirs = pty.openpty()
     except OSError as error:  # as in a chroot without /dev/pts
@@ -82,15 +82,15 @@ def at_terminal(*arguments, **variables):
     try:
         while block := os.read(ours, 65536):
             text += block
-    except OSError:  # as Linux ends a terminal
+    except OSError:  # the end of a terminal on Linux
         pass
     os.close(ours)
     return child.wait(), text.decode().replace("\r\n", "\n")
 
 
 def options_by_verb(*verb):
-    """{"bench conv": {"--set", ...}, ...}: what the --help of `verb` and of those below it lists, "" the command's
-    own."""
+    """{"bench conv": {"--set", ...}, ...}: the options in the --help of `verb` and of those below it; "" has the
+    command's own."""
     text = lenslet(*verb, "--help").stdout
     found = {" ".join(verb): set(re.findall(r"^  (?:-\w,)?(--[a-z-]+)", text, re.MULTILINE))}
     for name in re.findall(r"^  ([a-z]+) ", text.partition("\nSubcommands:\n")[2].partition("\n\n")[0], re.MULTILINE):
@@ -160,7 +160,7 @@ class Verb(unittest.TestCase):
         return file
 
     def fails(self, code, text, *arguments, **options):
-        """Exit status, and one line on stderr that says `text`."""
+        """Exit status, and one line on stderr that contains `text`."""
         done = lenslet(*arguments, **options)
         self.assertEqual(done.returncode, code, done.stderr)
         self.assertTrue(done.stderr.startswith("lenslet: error: "), done.stderr)

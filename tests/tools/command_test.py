@@ -1,4 +1,4 @@
-"""The command line itself, from outside, and how it fails: exit codes, the one line on stderr, nothing left behind."""
+"""The command line and its failures: exit codes, the one line on stderr, no files left behind."""
 
 import json
 import os
@@ -51,11 +51,11 @@ class CommandLine(Verb):
             for value in values:
                 self.fails(2, f"{option}: '{value.split(',')[-1]}' is no ", *verb, option, value)
         self.fails(2, "stride -1", "bench", "conv", "--problem", "1,4,5,5,4,3,3,-1", *short)
-        # Decimal, whatever it starts with.
+        # Decimal, even with leading zeros.
         self.assertEqual(self.json_of("inspect", self.net, "--threads", "010")["plan"]["threads"], 10)
 
     def test_one_line_means_one_line(self):
-        """Whatever names hold, nothing of it reaches the terminal, and JSON is UTF-8."""
+        """Control characters in names do not reach the terminal, and JSON is UTF-8."""
         evil = os.fsdecode(b"e\n  \x1b[31m\xff.onnx")
         shown = "e\\n  \\x1b[31m\\xff"
         self.fails(4, shown, "inspect", self.folder / evil)
@@ -187,8 +187,8 @@ class CommandLine(Verb):
             self.fails(3, "tf32", *verb, "--precision", "tf32")
         self.fails(5, "cuda:99999", "check", self.folder, "--device", "cuda:99999")
         self.fails(5, "cuda:99999", "inspect", self.net, device="cuda:99999")
-        # "auto", asked for: one line where a build that knows CUDA has no use for it, none otherwise. A script that asks
-        # for nothing, or for everything by the variable, has none.
+        # "auto" on request prints a line in builds with CUDA that cannot use it, otherwise none. A script without a
+        # device, or with one by the variable, gets none.
         document = self.json_of("devices")
         usable = any(entry["usable"] for entry in document["devices"][1:])
         for options, device, asked in ((["--device", "auto"], None, True), ([], None, False), ([], "auto", False)):
@@ -222,12 +222,12 @@ class CommandLine(Verb):
         for name in known:
             limited = self.json_of("devices", "--instruction-set", name)["devices"][0]
             self.assertEqual(limited["architecture"], name)
-            # Plans, prepared weights and kernels are all of that one.
+            # Plans, packed weights and kernels all use it.
             self.assertIn("0 exceeded", self.passes("--instruction-set", name, "verify", self.net))
 
 
 class Failures(Verb):
-    """What no verb can help: output that nobody can take, memory that runs out."""
+    """Failures in every verb: output that cannot be written, memory that runs out."""
 
     def every_verb(self):
         subprocess.run([sys.executable, ROOT / "tests/install/tiny_model.py", self.folder], check=True)
@@ -258,7 +258,7 @@ class Failures(Verb):
         for arguments in [*verbs, *((*verb, "--json") for verb in verbs), *helps]:
             done = lenslet(*arguments, stdout=stdout)
             self.assertEqual(done.returncode, 4, (arguments, done.stderr))
-            last = done.stderr.splitlines()[-1]  # classify has notes
+            last = done.stderr.splitlines()[-1]  # classify prints notes
             self.assertEqual(last, f"lenslet: error: standard output cannot be written: {reason}", arguments)
 
     def test_closed_streams(self):
@@ -269,7 +269,7 @@ class Failures(Verb):
             last = done.stderr.splitlines()[-1]
             self.assertEqual(last, "lenslet: error: standard output cannot be written: Bad file descriptor")
             self.assertEqual(lenslet(*arguments, closed=[0, 1, 2]).returncode, 4, arguments)
-            # Lost is what was to be said there: classify has notes.
+            # The lost text is a note: classify prints some.
             done = lenslet(*arguments, closed=[2])
             self.assertEqual(done.returncode, 4 if arguments[0] == "classify" else 0, arguments)
             self.assertNotEqual(done.stdout, "")
@@ -283,12 +283,12 @@ class Failures(Verb):
             self.skipTest("there is no /dev/full")
         with open("/dev/full", "w") as full:
             self.unwritable(full, "No space left on device")
-            # An error that comes first stays the error.
+            # An earlier error takes precedence.
             done = lenslet("inspect", self.folder / "missing.onnx", stdout=full)
             self.assertEqual(done.returncode, 4)
             self.assertIn("missing.onnx: ", done.stderr)
             self.assertEqual(lenslet("dance", stdout=full).returncode, 2)
-            # On stderr, the note of classify.
+            # On stderr, classify's note.
             done = lenslet(*self.every_verb()[0], before=lambda: os.dup2(full.fileno(), 2))
             self.assertEqual(done.returncode, 4)
             self.assertIn("red", done.stdout)
@@ -302,11 +302,11 @@ class Failures(Verb):
     def test_memory_that_runs_out(self):
         if ADDRESS_SPACE is None:
             self.skipTest("a sanitizer needs the address space")
-        # The arena, the reference's doubles, which are another matter, and stacks of threads.
+        # The arena; the reference's doubles; and stacks of threads.
         self.fails(3, "no memory", "bench", self.net, "--batch", "10000000", "--threads", "1", limited=ADDRESS_SPACE)
         self.fails(3, "out of memory", "verify", self.net, "--batch", "150000", "--threads", "1", limited=ADDRESS_SPACE)
         self.fails(3, "thread", "bench", self.net, "--threads", "1024", limited=ADDRESS_SPACE)
-        # A photo within the limits: no fault of its own.
+        # A photo within the limits: not its fault.
         side = 6000
         header = struct.pack(">IIBBBBB", side, side, 8, 2, 0, 0, 0)
         pixels = zlib.compress(bytes(side * (3 * side + 1)), 1)

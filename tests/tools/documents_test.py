@@ -1,8 +1,8 @@
-"""What the documents name is there, and the commands in them run.
+"""Everything that the documents name exists, and their commands run.
 
-A block indented by four spaces is commands: a line each, or, where one begins with "$ ", that line, and what it prints.
-Each is run here, or matched by one of `not_run`, which says why; programs of the build, presets, targets, scripts,
-options, paths and tests that are named anywhere must exist.
+A block indented by four spaces has a command on each line; if a line begins with "$ ", only that is one, and the rest
+is its output. Each is run here, or matched by one of `not_run`, which gives the reason; programs of the build, presets,
+targets, scripts, options, paths and tests that are named anywhere must exist.
 """
 
 import csv
@@ -18,7 +18,7 @@ import unittest
 
 from command import COMMAND, FLOAT, ROOT, Verb, model, node, options_by_verb, port, tensor_pb, write_npy
 
-# (what the command begins with, why it is not run). What else is said of it is checked all the same.
+# (beginning of the command, why it is not run). Everything else about it is checked nevertheless.
 not_run = (
     (r"tools/(quickstart|test)[.]sh\b|[.]ci/(run|deep)$", "installs packages and builds, for minutes"),
     (r"cmake --(preset|build|install) |ctest --preset ", "builds, for minutes"),
@@ -39,9 +39,9 @@ not_run = (
     (r"models/convert/spconv_onnx[.]py ", "needs NumPy and onnx: spconv_onnx_test.py does it"),
     (r"conv_tables[.]py |tools/scripts/refit[.]py ", "takes what was measured on a GPU"),
 )
-# Blocks that are no commands begin so.
+# Beginnings of blocks that are not commands.
 no_commands = ("base  <-  ops",)
-# What stands for what. The rest of the command is run as it is written.
+# Replacements. The rest of a command runs as written.
 stands_for = {"~/.cache/lenslet/photos": "FOLDER", "CASE_FOLDER...": "CASE_FOLDER", "MODEL": "model.onnx", "N": "2"}
 # Options of other programs.
 foreign_options = {
@@ -88,7 +88,7 @@ def without_comment(line):
 
 
 def commands():
-    """(where, command), a command for each part of a line between `&&`; lines that end in a backslash go on."""
+    """(where, command) for each part of a line between `&&`; a backslash at the end continues a line."""
     for document in documents:
         for block in blocks(document.read_text(encoding="utf-8")):
             if block[0][1].startswith(no_commands):
@@ -106,7 +106,7 @@ def commands():
 
 
 def spans():
-    """(where, text) of everything in `...`, which may go over the end of a line, outside of ``` blocks."""
+    """(where, text) of everything in `...`, also across the end of a line, outside of ``` blocks."""
     for document in documents:
         text = re.sub(r"^```.*?^```", lambda m: "\n" * m[0].count("\n"), document.read_text(encoding="utf-8"),
                       flags=re.MULTILINE | re.DOTALL)  # fmt: skip
@@ -116,7 +116,7 @@ def spans():
 
 
 def of_lenslet(words):
-    """The verb in ["lenslet", "bench", "conv", ...] as options_by_verb() calls it, or None."""
+    """The verb in ["lenslet", "bench", "conv", ...] as named by options_by_verb(), or None."""
     if not words or os.path.basename(words[0]) != "lenslet":
         return None
     names = " ".join(words[1:3])
@@ -152,7 +152,7 @@ class Documents(Verb):
         for name in ("resnet50", "efficientnet-lite0", "mobilenetv2"):  # a photo's main colour
             subprocess.run([sys.executable, ROOT / "tests" / "install" / "tiny_model.py", self.folder], check=True)
             os.rename(self.folder / "rgb.onnx", self.folder / f"{name}.onnx")
-        os.rename(self.folder / "voxels.onnx", self.folder / "second.onnx")  # points to a dense map, as well
+        os.rename(self.folder / "voxels.onnx", self.folder / "second.onnx")  # makes a dense map from points, as well
         shutil.copytree(self.folder, photos := self.folder / "FOLDER")
         for file in photos.iterdir():
             if file.suffix != ".ppm":
@@ -183,7 +183,7 @@ class Documents(Verb):
                 continue
             words = [COMMAND, *(stands_for.get(word, word) for word in words[1:])]
             if words[1] == "bench":
-                words += ["--seconds", "0.01"]  # or it would be minutes
+                words += ["--seconds", "0.01"]  # otherwise it takes minutes
             done = subprocess.run(words, cwd=self.folder, capture_output=True, text=True, timeout=120,
                                   env={**os.environ, "LENSLET_DEVICE": "cpu", "LENSLET_CACHE": str(cache)})  # fmt: skip
             self.must(done.returncode == 0 and (done.stdout or " -o " in command), where, f"{command}: {done.returncode}, {done.stderr}")
@@ -221,7 +221,7 @@ class Documents(Verb):
                 self.must(option in known[verb] | known[""], where, f"lenslet {verb} has no {option}")
 
     def exists(self, name, document):
-        """As a path from the root, from the document, from include/, or as the end of one."""
+        """As a path from the root, from the document, from include/, or as the end of a path."""
         name = name.rstrip("/")
         beside = os.path.normpath(os.path.join(os.path.dirname(document), name))
         if {name, beside, f"include/{name}"} & self.files:
@@ -238,7 +238,7 @@ class Documents(Verb):
         tests |= {f"install/{name}" for name in re.findall(r"\w+", re.search(r"set\(parts ([^)]*)", text)[1])}
         tests |= {f"command/{name}" for file in (ROOT / "tests/tools").glob("*_test.py")
                   for name in re.findall(r"^class (\w+)", file.read_text(encoding="utf-8"), re.MULTILINE)}  # fmt: skip
-        groups = {name.rsplit("/", 1)[0] for name in tests} | {"cuda/conv"}  # registered one an algorithm
+        groups = {name.rsplit("/", 1)[0] for name in tests} | {"cuda/conv"}  # one is registered for each algorithm
         links = []
         for document in documents:
             for target in re.findall(r"\]\(([^)#]+)", document.read_text(encoding="utf-8")):
@@ -249,7 +249,7 @@ class Documents(Verb):
             if re.search(r"[A-Z]{3,}(?!\w*[.](md|txt))|[\s(){}<>=,;]", name) or name.startswith(("~", "/", "-", "http")):
                 continue  # a pattern, or code
             if name in sources or name.startswith(("build/", "results/", "share/", "shared/")):
-                continue  # an ending, or nothing of the repository's
+                continue  # a file extension, or not of the repository
             path = "/" in name and (name.split("/")[0] in folders or name.endswith("/")) or name.endswith(sources)
             if path:
                 self.must(self.exists(name, document), where, f"no such path: {name}")
@@ -297,7 +297,7 @@ class Documents(Verb):
 
 
 class Core(unittest.TestCase):
-    """The core, to be read in a day: the list in docs/architecture.md."""
+    """The core, which a newcomer can read in a day: the list in docs/architecture.md."""
 
     most_lines = 17_000
 
@@ -326,7 +326,7 @@ class Core(unittest.TestCase):
 
 
 class Distribution(unittest.TestCase):
-    """What is installed is called lenslet-runtime: "lenslet" on the package index is a stranger's program."""
+    """The package is called lenslet-runtime: "lenslet" on the package index is another project."""
 
     old_forms = re.compile(
         r"\b(?:pip[0-9.]*|pipx|uvx?|poetry|conda|mamba)\b[^\n`|&;]*\b(?:install|add|run|download|wheel)\b"  # with options
@@ -370,7 +370,7 @@ class Distribution(unittest.TestCase):
 
 
 class Results(unittest.TestCase):
-    """Measured figures: docs/results/*.csv, and what tools/scripts/plot_ratios.py makes of them."""
+    """Measured figures: docs/results/*.csv, and the files that tools/scripts/plot_ratios.py makes from them."""
 
     def test_picture_and_table_are_made_of_the_files(self):
         done = subprocess.run([sys.executable, ROOT / "tools/scripts/plot_ratios.py", "--check"], capture_output=True, text=True)

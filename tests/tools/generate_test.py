@@ -1,5 +1,5 @@
-"""lenslet generate: the man page and the completions hold every verb and option that --help lists, are well formed, and
-complete. A shell that is not here is skipped by name."""
+"""lenslet generate: the man page and the completions contain every verb and option of --help, are well formed, and
+complete. Missing shells are skipped by name."""
 
 import os
 import re
@@ -19,7 +19,7 @@ class Generate(Verb):
         return self.write(f"lenslet.{what}", self.passes("generate", what).encode())
 
     def run_with(self, *command):
-        """What it prints; nothing may come on stderr."""
+        """Its output; nothing may be printed on stderr."""
         done = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=self.folder,
                               env={**os.environ, "HOME": str(self.folder), "LC_ALL": "C.UTF-8"})
         self.assertEqual((done.returncode, done.stderr), (0, ""), command)
@@ -46,7 +46,7 @@ class Generate(Verb):
         self.assertIn("lenslet bench conv", page)
 
     def complete(self, line):
-        """What bash offers for the last word of `line`."""
+        """bash's completions for the last word of `line`."""
         words = re.findall(r"=|[^ =]+", line) + ([""] if line.endswith(" ") else [])
         quoted = " ".join(f"'{word}'" for word in words)
         script = (f"source '{self.generated('bash')}'; COMP_WORDS=({quoted}); COMP_CWORD={len(words) - 1}; _lenslet\n"

@@ -1,5 +1,5 @@
-"""What CONTRIBUTING.md asks of kernels ("Rules for kernels") and no run shows: a kernel that does not wait for the one
-before it is a race, which gives the right numbers nearly always, and which racecheck does not see."""
+"""Rules of CONTRIBUTING.md for kernels ("Rules for kernels") that no run can check: a kernel that does not wait for the
+previous one has a race, which gives the right numbers nearly always and which racecheck does not see."""
 
 import pathlib
 import re
@@ -7,7 +7,7 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 WAITS = "wait_for_previous"
-# Launched by nothing, or by <<<>>> on their own.
+# Never launched, or launched by a plain <<<>>>.
 NO_NETWORK = {"probe", "lone_probe"}
 
 
@@ -16,7 +16,7 @@ def without_comments(text):
 
 
 def functions(text, pattern):
-    """(name, body) of each function whose head the pattern matches up to its name."""
+    """(name, body) of each function whose beginning, up to its name, matches the pattern."""
     for head in re.finditer(pattern + r"(\w+)\s*\([^;{]*\)[^;{(]*\{", text):
         at, depth = head.end(), 1
         while depth:

@@ -1,5 +1,5 @@
-"""PYTHONPATH=models/convert python3 tests/tools/legacy_checkpoint_test.py. What needs numpy or onnx is skipped
-without them; every refusal needs neither."""
+"""PYTHONPATH=models/convert python3 tests/tools/legacy_checkpoint_test.py. Tests that need numpy or onnx skip without
+them; refusals need neither."""
 
 import os
 import pathlib
@@ -17,7 +17,7 @@ import legacy_checkpoint
 from legacy_checkpoint import CheckpointError, parse_state_dict
 
 
-# Protocol 2 by hand, so that the tests need no PyTorch and may write what PyTorch would not.
+# Pickle protocol 2 by hand, so that the tests need no PyTorch and can write invalid data.
 def number(value):
     return b"J" + struct.pack("<i", value)
 
@@ -74,7 +74,7 @@ class Refuses(unittest.TestCase):
         self.assertIn(word, str(caught.exception))
 
     def test_code_execution(self):
-        # Each of these runs a command when given to pickle.load.
+        # Each of these would run a command in pickle.load.
         calls = {
             "os.system": b"cos\nsystem\n(" + text("false") + b"tR",
             "builtins.eval": b"cbuiltins\neval\n(" + text("1") + b"tR",

@@ -31,8 +31,8 @@ inline void append_chunk(FileBytes& to, std::string_view name, const FileBytes& 
   append_u32(to, ~crc);
 }
 
-/// 8-bit gray (1), RGB (3) or RGBA (4) pixels; `exif` is the TIFF structure of an eXIf chunk, none when empty. The rows
-/// have to fit one stored deflate block of 65535 bytes.
+/// 8-bit gray (1), RGB (3) or RGBA (4) pixels; `exif` is the TIFF structure of an eXIf chunk, which is omitted if
+/// empty. The rows must fit one stored deflate block of 65535 bytes.
 inline FileBytes make_png(std::size_t height, std::size_t width, std::size_t channels,
                           const std::vector<std::uint8_t>& pixels, const FileBytes& exif = {}) {
   FileBytes file;
@@ -63,7 +63,7 @@ inline FileBytes make_png(std::size_t height, std::size_t width, std::size_t cha
   return file;
 }
 
-/// The TIFF structure that says only an orientation.
+/// A TIFF structure with only an orientation.
 inline FileBytes make_exif(int orientation, bool big_endian = true) {
   FileBytes tiff;
   if (big_endian)

@@ -1,4 +1,4 @@
-// What `lenslet bench conv` is made of: problems by name and by text, kernels run and judged.
+// Parts of `lenslet bench conv`: problems by name and by text, running and judging kernels.
 
 #include <doctest/doctest.h>
 
@@ -76,7 +76,7 @@ TEST_CASE("tools/conv_sets/drawn_odd_shapes") {
   for (const NamedConv& conv : list) CHECK(conv.problem.flops() <= 3e9);
 }
 
-/// What it is refused for comes after the text itself.
+/// The reason of a refusal follows the text itself.
 void check_refused(const std::string& text, const std::string& reason) {
   CHECK_ERROR(parse_conv(text), invalid_argument, '"' + text + '"');
   CHECK_ERROR(parse_conv(text), invalid_argument, reason);
@@ -128,7 +128,7 @@ TEST_CASE("tools/conv_sets/problems_read_as_they_are_printed") {
 
 TEST_CASE("tools/kernel_timer/errors_are_seen") {
   const std::unique_ptr<KernelTimer> timer = cpu_timer(1);
-  // All outputs judged, and a drawn part of them (4 * 17 * 8 * 9 > 2048); groups, pads, dilation and an activation.
+  // All outputs judged, and a random part of them (4 * 17 * 8 * 9 > 2048); groups, pads, dilation and an activation.
   for (const char* text : {"1,6,7,9,8,3,3,2,1,1,2", "4,6,12,13,17,3,3,1,0,2", "1,3,5,5,4,1,1"}) {
     ConvProblem problem = parse_conv(text);
     problem.bias = problem.residual = true;
@@ -141,7 +141,7 @@ TEST_CASE("tools/kernel_timer/errors_are_seen") {
         const double error = reference.error(measured.outputs.at(0));
         CHECK_MESSAGE(error <= candidate.tolerance, std::string(kernel->name()), " on ", text);
         CHECK(error > 0);
-        CHECK(measured.us.count >= 1);  // how many is a matter of the machine: tools/samples
+        CHECK(measured.us.count >= 1);  // how many depends on the machine: tools/samples
         CHECK(measured.us.p10 <= measured.us.median);
       }
     Tensor y(DType::f32, {problem.n, problem.k, problem.p, problem.q});

@@ -1,4 +1,4 @@
-"""The verbs inspect, verify, diff, layers and bench, from outside: JSON, what is printed, exit codes."""
+"""The verbs inspect, verify, diff, layers and bench as programs: JSON, printed text, exit codes."""
 
 import csv
 import json
@@ -23,7 +23,7 @@ class Inspect(Verb):
         convolutions = [step for step in plan["steps"] if step["op"] == "Conv"]
         self.assertEqual(len(convolutions), 2)
         for step, macs in zip(convolutions, (4 * 8 * 10 * 8 * 27, 4 * 5 * 10 * 8 * 8)):
-            self.assertAlmostEqual(step["flops"] / (2 * macs), 1, delta=0.1)  # bias and activation are counted too
+            self.assertAlmostEqual(step["flops"] / (2 * macs), 1, delta=0.1)  # bias and activation count, too
         names = None
         for step in convolutions:
             candidates = step["candidates"]
@@ -65,7 +65,7 @@ class Inspect(Verb):
         self.assertIn("  steps        value", self.passes("inspect", self.net, "--memory-map"))
 
     def test_inputs_that_nothing_reads_and_first_dimensions_that_are_no_batch(self):
-        """A net for four images, whose first dimension is free, beside a label."""
+        """A net for four images with a free first dimension, beside a label."""
         weights = initializer("w", [4, 2], noise(8, 1))
         ports = [port("label", FLOAT, [2]), port("x", FLOAT, ["frames", 6])]
         nodes = [node("Transpose", ["x"], "t"), node("MatMul", ["t", "w"], "y")]
@@ -82,7 +82,7 @@ class Inspect(Verb):
         self.assertEqual(read_npy(self.folder / "y.npy")[0], (6, 2))
 
     def test_inputs_that_nothing_reads_of_types_that_no_tensor_has(self):
-        """Strings, a sequence, no type at all: not listed. Without a shape: listed, and need not be given."""
+        """Strings, a sequence, no type at all: not listed. Without a shape: listed, and optional."""
         types = {
             "strings": field(1, field(1, 8) + field(2, field(1, field(2, "N")))),
             "a sequence": field(4, field(1, field(1, field(1, 1)))),
@@ -162,7 +162,7 @@ class Verify(Verb):
         self.assertIn("1 outputs compared with the file's network in double precision, 0 differ", self.passes("verify", self.net))
 
     def test_sparse_results(self):
-        # A detector's head: one score near 1 among a hundred thousand of 1e-9, each right to float32's last places.
+        # A detector's head: one score near 1 among a hundred thousand of 1e-9, each accurate to float32's last digits.
         count = 100000
         ports = [port("x", FLOAT, [count])]
         file = self.write("scores.onnx", model([node("Sigmoid", ["x"], "y")], ports, [port("y", FLOAT, [count])]))
@@ -183,7 +183,7 @@ class Verify(Verb):
         self.assertEqual(algorithms.count("winograd_f4"), 1)
 
     def test_it_can_fail(self):
-        # Beyond float32, within double: the layer is infinitely wrong, and verify must say so.
+        # Beyond float32, within double: the layer has an infinite error, and verify must report it.
         ports = [port("x", FLOAT, [4])]
         file = self.write("square.onnx", model([node("Mul", ["x", "x"], "y")], ports, [port("y", FLOAT, [4])]))
         x = self.folder / "x.npy"
@@ -196,7 +196,7 @@ class Verify(Verb):
         self.passes("verify", file, "--input", x)
 
     def test_infinities_and_nan(self):
-        # As the reference has them: agreement, told, for every algorithm.
+        # Equal to the reference: reported as agreement for every algorithm.
         x = self.folder / "x.npy"
         values = noise(3 * 12 * 10, 5)
         for value in (math.nan, math.inf, -math.inf):
@@ -207,7 +207,7 @@ class Verify(Verb):
             self.assertGreater(len(first), 3)
             for layer in first:
                 self.assertGreater(layer["not_finite"], 0, layer)
-                # Where Winograd makes NaN of what the reference has otherwise, it says so; f2 keeps a NaN to its windows.
+                # Where Winograd spreads a NaN to other outputs, it is reported; f2 keeps a NaN within its windows.
                 spread = layer["algorithm"].startswith("winograd") and (
                     not math.isnan(value) or layer["algorithm"] != "winograd_f2"
                 )
@@ -218,7 +218,7 @@ class Verify(Verb):
         text = self.passes("verify", self.net, "--conv-algorithm", "all", "--input", x)
         self.assertRegex(text, r"winograd_f4 .* ok; \d+ infinite or NaN by the reference; \d+ made NaN by winograd_f4")
         self.assertIn("0 exceeded", text)
-        # A NaN without one among the inputs is an error: here inf - inf, of squares that only double holds.
+        # A NaN without one among the inputs is an error: here inf - inf, from squares that only double represents.
         ports = [port("x", FLOAT, [4])]
         nodes = [node("Mul", ["x", "x"], "square"), node("Sub", ["square", "square"], "y")]
         file = self.write("lost.onnx", model(nodes, ports, [port("y", FLOAT, [4])]))
@@ -245,7 +245,7 @@ class Diff(Verb):
         names = [row["name"] for row in document["values"]]
         self.assertEqual((names[0], names[-1]), ("r1", "y"))
         self.assertEqual(document["compared"], len(names))
-        # Sums in another order: rounding, and something to find for who looks closely.
+        # Sums in another order: rounding, which a small tolerance finds.
         errors = [row["error"] for row in document["values"]]
         self.assertTrue(0 < max(errors) < 1e-5, errors)
         strict = self.json_of(*other, "--conv-algorithm", "im2col", "--tolerance", "0", code=1)
@@ -296,7 +296,7 @@ class Diff(Verb):
         write_npy(self.dump / "c2.npy", shape, [math.nan if i == 3 else value for i, value in enumerate(values)])
         rows = self.rows(self.json_of("diff", self.net, "--against", self.dump, code=1))
         self.assertEqual((rows["y"]["shapes"], rows["c2"]["error"]), ("[1,5] against [5,1]", "infinite"))
-        # The inputs come from there, unless they are given.
+        # Inputs come from the folder unless given.
         write_npy(self.x, (1, 3, 12, 10), noise(360, 9))
         self.json_of("diff", self.net, "--against", self.dump, "--input", self.x, code=1)
         (self.dump / "x.npy").unlink()
@@ -338,7 +338,7 @@ class Layers(Verb):
             self.assertAlmostEqual(row["percent_of_floor"], 100 * row["floor_ms"] / row["ms"])
             self.assertEqual("above_100_because" in row, row["percent_of_floor"] > 100)
             self.assertTrue(0 < row["error"] <= row["tolerance"], row)
-            # The problem is spelled as `bench conv` reads it.
+            # `bench conv` can read the problem's text.
             again = self.json_of("bench", "conv", "--problem", row["problem"], *self.short)["problems"][0]
             self.assertEqual(again["problem"], row["problem"])
             self.assertEqual(again["algorithms"][0]["algorithm"], row["algorithm"])
@@ -367,7 +367,7 @@ class Layers(Verb):
         forced = self.layers("--no-errors", "--conv-algorithm", f"{convolutions[0]['name']}={other}")
         forced = [(row["algorithm"], row["reason"]) for row in forced if row["op"] == "Conv"]
         self.assertEqual(forced, [(other, "forced"), (convolutions[1]["algorithm"], convolutions[1]["reason"])])
-        # What refuses keeps the rule's choice, and that is said; or not, by --strict.
+        # A layer that refuses keeps the rule's choice, which is reported; --strict makes it an error.
         wanted = ("layers", self.net, *self.short, "--conv-algorithm", f"{convolutions[0]['name']}=depthwise")
         done = lenslet(*wanted)
         self.assertEqual(done.returncode, 0, done.stderr)
@@ -398,7 +398,7 @@ class Layers(Verb):
         for before, after in zip(slices, slices[1:]):
             self.assertAlmostEqual(before["ts"] + before["dur"], after["ts"])
         self.fails(4, "cannot be written", "layers", self.net, "--trace", self.folder / "none" / "t.json", *self.short)
-        # Who has the old one open still reads it whole.
+        # A reader of the old file still gets all of it.
         with file.open() as old:
             before = os.fstat(old.fileno()).st_ino
             self.passes("layers", self.net, "--no-errors", "--trace", file, *self.short)
@@ -432,7 +432,7 @@ class Bench(Verb):
         self.assertIn("layers of net.onnx at batch 1, 1 threads", text)
         for batch in ("0", "-1", "x", ""):
             self.assertEqual(lenslet("bench", self.net, "--batch", batch, "--seconds", "0").returncode, 2, batch)
-        # The list ends at its option: what follows is the model.
+        # The list ends with its option: the model follows.
         document = self.json_of("bench", "--seconds", "0", "--threads", "1", "--batch", "1,2", self.net)
         self.assertEqual([result["batch"] for result in document["results"]], [1, 2])
 
@@ -444,7 +444,7 @@ class Bench(Verb):
         text = self.passes("bench", self.net, self.net, "--seconds", "0", "--threads", "1,2")
         self.assertEqual(text.count("net.onnx"), 4)
         self.assertEqual(text.count("measured limits with"), 2)
-        # One that cannot run does not keep the others from it.
+        # One that cannot run does not stop the others.
         done = lenslet("bench", self.folder / "nothing.onnx", self.net, "--seconds", "0", "--threads", "1", "--json")
         self.assertEqual(done.returncode, 4, done.stderr)
         self.assertIn("nothing.onnx", done.stderr)
@@ -490,7 +490,7 @@ class Bench(Verb):
         for row in every["algorithms"]:
             self.assertTrue("refused" in row or row["us"] > 0 and row["estimated_us"] > 0, row)
             self.assertTrue("refused" in row or row["error"] <= row["tolerance"], row)
-        # A configuration that the kernel would not take by itself.
+        # A configuration that is not the kernel's own choice.
         one = (*options, "--algorithm", "im2col")
         (row,) = self.json_of(*one, "--config", "rows=7 whole=no")["problems"][0]["algorithms"]
         self.assertEqual((row["algorithm"], row["config"]), ("im2col", "rows=7 whole=no"))

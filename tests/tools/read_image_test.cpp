@@ -37,7 +37,7 @@ FileBytes whole_file(const std::filesystem::path& path) {
   return from_text({std::istreambuf_iterator<char>(file), {}});
 }
 
-/// Mean absolute difference of two pictures of one size.
+/// Mean absolute difference of two pictures of equal size.
 double difference(const Picture& a, const Picture& b) {
   REQUIRE(a.height == b.height);
   REQUIRE(a.width == b.width);
@@ -58,7 +58,7 @@ TEST_CASE("read_image/png of gray, RGB and RGBA, alpha dropped") {
 }
 
 TEST_CASE("read_image/EXIF orientation, all eight") {
-  // Upright is 1 2 3 / 4 5 6; stored as each value of the tag says.
+  // Upright is 1 2 3 / 4 5 6; stored for each value of the tag.
   struct Case {
     int orientation;
     std::size_t height, width;
@@ -86,7 +86,7 @@ TEST_CASE("exif/what makes no sense is upright") {
     CHECK(exif_orientation(whole) == 6);
     for (std::size_t size = 0; size + 8 < whole.size(); ++size)  // the value ends 6 bytes before the end
       CHECK(exif_orientation(std::span(whole).first(size)) == 1);
-    for (std::size_t i = 0; i < whole.size(); ++i)  // any byte may lie
+    for (std::size_t i = 0; i < whole.size(); ++i)  // any byte may be wrong
       for (int value : {0, 1, 255}) {
         FileBytes damaged = whole;
         damaged[i] = static_cast<std::byte>(value);
@@ -167,7 +167,7 @@ TEST_CASE("read_image/shared odd pictures are read right") {
   CHECK(gray.channels == 1);
   CHECK(read_image(odd / "cat_gray_alpha.png").pixels == gray.pixels);
   CHECK(difference(read_image(odd / "cat_gray.jpg"), gray) < 3);
-  // Lossy or of few colours: near the base; upside down, mirrored or inverted they would differ by 30 and more.
+  // Lossy or with few colours: near the base; upside down, mirrored or inverted they would differ by 30 and more.
   for (const char* near : {"cat_444.jpg", "cat_422.jpg", "cat_420.jpg", "cat_progressive.jpg", "cat_cmyk.jpg",
                            "cat_palette.png", "cat_exif_orientation6.jpg"}) {
     CAPTURE(near);
@@ -225,7 +225,7 @@ TEST_CASE("read_image/jpeg scans by Huffman tables that the file does not define
   test::append(file, {0xFF, 0xD8, 0xFF, 0xC0, 0, 11, 8, 0, 8, 0, 8, 1, 1, 0x11, 0});  // 8 x 8, one component
   test::append(file, {0xFF, 0xC4, 0, 20, 0x00, 1});  // of the two tables only DC 0: one code, "0", of no bits
   file.resize(file.size() + 16);
-  test::append(file, {0xFF, 0xDA, 0, 8, 1, 1, 0x03, 0, 63, 0});  // the scan wants DC 0 and AC 3
+  test::append(file, {0xFF, 0xDA, 0, 8, 1, 1, 0x03, 0, 63, 0});  // the scan refers to DC 0 and AC 3
   test::append(file, {0x55, 0x55, 0x55, 0x55, 0x55, 0x55, 0xFF, 0xD9});
   const auto error = refusal(file);
   REQUIRE(error);
@@ -241,7 +241,7 @@ TEST_CASE("read_image/shared pictures, damaged bytes never crash") {
       FileBytes damaged = whole;
       for (int i = 0; i < 4; ++i) {
         random = random * 1664525u + 1013904223u;
-        // Half of the damage hits the headers.
+        // Half of the damage is in the headers.
         const std::size_t at = (random >> 8) % (i % 2 == 0 ? 700 : damaged.size());
         damaged[at] = static_cast<std::byte>(random >> 3);
       }

@@ -1,4 +1,4 @@
-"""PNG files as pixels, with nothing but Python's standard library."""
+"""Reads PNG files with Python's standard library only."""
 
 import pathlib
 import struct

@@ -1,5 +1,5 @@
-"""Readers of text (convolutions, two recurrent layers in both directions, a classifier a step) as PyTorch and Keras export
-them, beside ONNX Runtime."""
+"""Readers of text (convolutions, two bidirectional recurrent layers, a classifier for each step), as exported by
+PyTorch and Keras, compared with ONNX Runtime."""
 
 import os
 import pathlib
@@ -64,7 +64,7 @@ class Net:
 
 
 def of_pytorch(op, baked, seed, **attributes):
-    """nn.LSTM(bidirectional=True), steps first; states of zeros that are baked, or made from the batch's size."""
+    """nn.LSTM(bidirectional=True), steps first; states of zeros, constant or made from the batch size."""
     net = Net([1 if baked else "N", 1, 16, 32], seed)
     net.features()
     net.then("Squeeze", net.ints(2))
@@ -94,8 +94,8 @@ def of_pytorch(op, baked, seed, **attributes):
 
 
 def of_keras(op, seed, **attributes):
-    """tf2onnx: images with channels last, batch first, a node a direction, lengths made from the batch's size, the last
-    layer for its last state."""
+    """tf2onnx: channels last, batch first, a node for each direction, lengths from the batch size, last the final
+    state."""
     net = Net(["N", 16, 32, 1], seed)
     net.then("Transpose", perm=[0, 3, 1, 2])
     net.features()
@@ -145,7 +145,7 @@ class Readers(unittest.TestCase):
         random = numpy.random.default_rng(5)
         for batch in (1, 3):
             x = random.normal(size=(batch, *dims)).astype(F32)
-            # A model of one image at a time, whose result has the images second.
+            # A model for one image at a time, whose result has the images in the second dimension.
             wanted = numpy.concatenate([theirs(model, image[None]) for image in x], 1) if baked else theirs(model, x)
             got = self.ours(model, x)
             self.assertEqual(got.shape, wanted.shape)

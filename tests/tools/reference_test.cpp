@@ -1,5 +1,5 @@
-// Raw outputs of the shared models against stored ones (onnxruntime, PyTorch): under every convolution algorithm,
-// batches, threads, with each graph pass left out, and all of it but the threads on a CUDA device too.
+// Raw outputs of the shared models compared with stored ones (onnxruntime, PyTorch): for every convolution algorithm,
+// batches, threads, and without each graph pass; all except the threads on a CUDA device, too.
 
 #include <doctest/doctest.h>
 
@@ -32,7 +32,7 @@ namespace fs = std::filesystem;
 struct Expected {
   std::string name;
   Tensor tensor;
-  double noise = 0;  ///< max |difference| of the reference runtime's own two runs
+  double noise = 0;  ///< max |difference| of two runs of the reference runtime
 };
 
 struct Reference {
@@ -42,7 +42,7 @@ struct Reference {
   std::optional<Expected> presoftmax;
 };
 
-/// reference/NAME/meta.json and the files it names; nothing, with a message, when they or the model are not here.
+/// reference/NAME/meta.json and its files; nothing, with a message, if they or the model are missing.
 std::optional<Reference> find_reference(const std::string& name) {
   const auto meta = test::shared_data("reference/" + name + "/meta.json");
   const fs::path cached = cache_folder() / (name + ".onnx");
@@ -72,8 +72,8 @@ std::optional<Reference> find_reference(const std::string& name) {
   return reference;
 }
 
-/// rtol 1e-3 and atol 1e-5 of the rms. Where the reference holds halves, which onnxruntime rounds after every layer,
-/// its own noise takes the place of atol.
+/// rtol 1e-3 and atol 1e-5 of the rms. If the reference has halves, which onnxruntime rounds after every layer, its own
+/// noise replaces atol.
 Tolerance tolerance_for(const Expected& expected) {
   Tolerance tolerance;
   if (expected.tensor.dtype() != DType::f16) return tolerance;
@@ -90,7 +90,7 @@ Tensor slot_of(const Tensor& all, const Tensor& one, std::int64_t slot) {
   return Tensor::share(all.dtype(), one.shape(), nullptr, bytes);
 }
 
-/// The reference image in the even slots; in the others its values in reverse order: noise of the same distribution.
+/// The reference image in the even slots; in the others its values in reverse order: noise with the same distribution.
 Tensor batch_of(const Tensor& image, std::int64_t batch) {
   Tensor all(image.dtype(), image.shape().with(0, batch));
   const std::size_t width = dtype_bytes(image.dtype()), elems = static_cast<std::size_t>(image.elems());
@@ -111,8 +111,8 @@ PlanOptions options_for(const Model& model, const Reference& reference, const st
   return options;
 }
 
-/// Runs a batch and judges every slot that holds the reference image. Each run loads the model anew, so that weights
-/// prepared for one plan do not pile up behind the next. Returns how many convolutions ran with options.conv_algorithm.
+/// Runs a batch and judges every slot with the reference image. Each run loads the model anew, so that packed weights
+/// of different plans do not accumulate. Returns how many convolutions ran with options.conv_algorithm.
 int check_outputs(const Reference& reference, const std::string& device, std::int64_t batch, int threads,
                   const PlanOptions& more = {}) {
   const Model model = Model::load(reference.model);
@@ -148,17 +148,17 @@ PlanOptions with_algorithm(const std::string& name) {
   return options;
 }
 
-/// What enters the final Softmax: probabilities hide errors of large negative scores.
+/// The input of the final Softmax: probabilities hide errors of large negative scores.
 void check_presoftmax(const Reference& reference, const std::string& device, const std::string& algorithm) {
   if (!reference.presoftmax) return;
   const Model model = Model::load(reference.model);
   PlanOptions options = options_for(model, reference, device, 1, 2);
   options.conv_algorithm = algorithm;
   options.conv_algorithm_where_accepted = true;
-  options.keep_all_values = true;  // Softmax works in place otherwise
+  options.keep_all_values = true;  // otherwise Softmax works in place
   Runner runner(model, options);
   int seen = 0;
-  // The network computes in float32 and rounds at its ports alone.
+  // The network computes in float32 and rounds only at its ports.
   Expected expected = *reference.presoftmax;
   const Tolerance tolerance = tolerance_for(expected);
   expected.tensor = convert_float(expected.tensor, DType::f32);
@@ -172,7 +172,7 @@ void check_presoftmax(const Reference& reference, const std::string& device, con
   CHECK(seen == 1);
 }
 
-/// Convolutions that an algorithm takes.
+/// Number of convolutions that an algorithm accepts.
 int taken_by(const std::string& algorithm, const PlanInfo& plan) {
   return static_cast<int>(std::count_if(plan.steps.begin(), plan.steps.end(), [&](const StepInfo& step) {
     return step.op == "Conv" && std::any_of(step.candidates.begin(), step.candidates.end(), [&](const auto& candidate) {
@@ -184,8 +184,8 @@ int taken_by(const std::string& algorithm, const PlanInfo& plan) {
 void check_algorithms(const std::string& name, const std::string& device) {
   const auto reference = find_reference(name);
   if (!reference || !test::device_is_here(device)) return;
-  // On ResNet-50 the plain and the less fitting algorithms take seconds: once each. Under a sanitizer (tools/test.sh)
-  // all do, on all networks: what a batch adds is in batch_threads.
+  // On ResNet-50 the plain and the less suitable algorithms take seconds: once each. Under a sanitizer (tools/test.sh)
+  // that holds for all networks: batch_threads covers batches.
   const bool large = name == "resnet50", reduced = std::getenv("LENSLET_TEST_REDUCED") != nullptr;
   const Model model = Model::load(reference->model);
   const PlanInfo plan = model.plan(options_for(model, *reference, device, 1, 2));
@@ -198,7 +198,7 @@ void check_algorithms(const std::string& name, const std::string& device) {
     const int used = check_outputs(*reference, device, 1, 2, with_algorithm(algorithm));
     MESSAGE(name << ": " << used << " convolutions ran with " << algorithm);
     CHECK(used == taken_by(algorithm, plan));
-    if (algorithm == "direct") CHECK(used == convolutions);  // takes any
+    if (algorithm == "direct") CHECK(used == convolutions);  // accepts any
     if ((large && slow) || (reduced && device == "cpu")) continue;
     check_outputs(*reference, device, device == "cpu" ? 5 : 3, 1, with_algorithm(algorithm));
     check_presoftmax(*reference, device, algorithm);
@@ -212,7 +212,7 @@ void check_batches_and_threads(const std::string& name, const std::string& devic
   for (const std::int64_t batch : batches)
     for (const int threads : thread_counts) check_outputs(*reference, device, batch, threads);
   check_presoftmax(*reference, device, "");
-  // The judge is not blind: another image's outputs are not these.
+  // The comparison works: another image's outputs differ.
   Reference wrong = *reference;
   wrong.input = slot_of(batch_of(reference->input, 2), reference->input, 1).clone();
   const Model model = Model::load(wrong.model);
@@ -239,8 +239,8 @@ void check_passes(const std::string& name, const std::string& device) {
   CHECK(optional >= 9);
 }
 
-// A sum that lies between two steps of a QuantizeLinear may be rounded to either, by the order of its terms, and the
-// next layers' sums with it: what enters the final Softmax may be three of its steps apart. The class is the same.
+// A sum between two steps of a QuantizeLinear may be rounded to either, depending on the order of its terms, and later
+// layers follow: inputs of the final Softmax may be three steps apart. The class is the same.
 void check_quantized(const std::string& name, const std::string& device) {
   const auto reference = find_reference(name);
   if (!reference || !test::device_is_here(device)) return;
@@ -257,7 +257,7 @@ void check_quantized(const std::string& name, const std::string& device) {
   const auto best = [](std::span<const float> values) { return std::ranges::max_element(values) - values.begin(); };
   for (const std::int64_t batch : {1, 3}) {
     PlanOptions options = options_for(model, *reference, device, batch, 2);
-    options.keep_all_values = true;  // Softmax works in place otherwise
+    options.keep_all_values = true;  // otherwise Softmax works in place
     Runner runner(model, options);
     int seen = 0;
     runner.set_observer([&](const LayerEvent& event) {

@@ -1,5 +1,5 @@
 #pragma once
-// What reading a picture ends with.
+// The error of reading a picture.
 
 #include <optional>
 
@@ -9,7 +9,7 @@
 
 namespace lenslet::test {
 
-/// Nothing when it can be read.
+/// Nothing if it can be read.
 inline std::optional<Error> refusal(const FileBytes& bytes) {
   try {
     (void)tool::decode_image(bytes, "photo");

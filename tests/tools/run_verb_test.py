@@ -1,4 +1,4 @@
-"""lenslet run, from outside: inputs and pictures in, files and JSON out."""
+"""lenslet run as a program: inputs and pictures in, files and JSON out."""
 
 import json
 import os
@@ -18,7 +18,7 @@ from read_png import read_png
 class Run(Verb):
     def setUp(self):
         super().setUp()
-        # Sub: exchanged inputs would show.
+        # Sub: swapped inputs would show.
         ports = [port("a", FLOAT, ["N", 2]), port("b", FLOAT, ["N", 2])]
         nodes = [node("Sub", ["a", "b"], "a/b:0")]
         self.sub = self.write("sub.onnx", model(nodes, ports, [port("a/b:0", FLOAT, ["N", 2])]))
@@ -58,7 +58,7 @@ class Run(Verb):
         self.assertRegex(text, r"a/b:0: float32 \[3,2\] min 3 mean 3\.83333 max 4 -> ")
 
     def test_points(self):
-        # Rows as long as the input's, whatever the first bytes look like: these begin as a bitmap does.
+        # Rows as long as the input's, whatever the first bytes look like: these begin like a bitmap.
         points = self.write("b.bin", b"BM\0\0" + struct.pack("<5f", 2, 3, 4, 5, 7))
         output = self.run_sub(self.a, points)["outputs"][0]
         self.assertEqual(output["shape"], [3, 2])
@@ -96,7 +96,7 @@ class Run(Verb):
         self.assertFalse(pathlib.Path("x.bin").exists())
 
     def test_one_name_of_two_sizes(self):
-        """The nodes say whether that can be, as in ONNX Runtime."""
+        """The nodes decide whether that is possible, as in ONNX Runtime."""
         one = self.folder / "one.npy"
         write_npy(one, (1, 2), [1, 2])
         self.run_sub(self.a, one)
@@ -118,7 +118,7 @@ class Run(Verb):
         refused(2, "input b: shape [3,4] does not fit the declared [N,2]", self.a, wide)
         two = self.folder / "two.npy"
         write_npy(two, (2, 2), range(4))
-        refused(3, "[3,2]", self.a, two)  # one name of two sizes: the node says whether it takes them
+        refused(3, "[3,2]", self.a, two)  # one name with two sizes: the node decides
         integers = self.folder / "integers.npy"
         write_npy(integers, (3, 2), range(6), "<i8")
         refused(2, "int64", self.a, integers)
@@ -199,7 +199,7 @@ class Pictures(Verb):
         self.assertIn(words, self.run_picture(file, "--output", self.png))
         self.assertEqual(read_png(self.png), ((5, 4, 3), self.pixels))
         self.assertEqual(self.values(file, "--size", "7,9")[0], (1, 3, 7, 9))
-        # What was written is read again, whatever it is called.
+        # Its output can be read again, whatever the file's name.
         self.png.rename(named := self.folder / "picture.npy")
         self.run_picture(file, "--output", self.png, photo=named)
         self.assertEqual(read_png(self.png)[1], self.pixels)
@@ -221,7 +221,7 @@ class Pictures(Verb):
         for i, value in enumerate(self.pixels):
             c = 2 - i % 3
             self.assertAlmostEqual(values[c * 20 + i // 3], (value * 0.5 - (c + 1)) / 4, places=5)
-        # A card beside the model says the same, and nothing is said of it; the command line stands above it.
+        # A card beside the model says the same without a message; the command line overrides it.
         card = {"input": {"size": [5, 4], "channels": "BGR"}, "resize": {"mode": "stretch"},
                 "normalize": {"scale": 0.5, "mean": [1, 2, 3], "std": [4, 4, 4]}}  # fmt: skip
         beside = self.write("fixed.card.json", json.dumps(card).encode())
@@ -249,7 +249,7 @@ class Pictures(Verb):
         self.assertRegex(note, r"^lenslet: output y: \d+ of 60 values are beyond 0 to 0.255 and were clamped")
         expected = [min(255, round(value / 255 * 1000)) for value in self.pixels]
         self.assertTrue(all(abs(a - b) <= 1 for a, b in zip(read_png(self.png)[1], expected)))
-        # Of 60 values none may be beyond, unseen: a hundredth is below one.
+        # Of 60 values none may be beyond unnoticed: a hundredth is below one.
         self.assertNotIn("beyond", self.run_picture(file, "--output", self.png, "--output-scale", "255"))
 
     def test_classes_are_colours(self):

@@ -1,4 +1,4 @@
-// LiDAR-like scans: what they must be whatever the street.
+// LiDAR-like scans: properties of any street.
 
 #include <doctest/doctest.h>
 
@@ -26,7 +26,7 @@ TEST_CASE("scan/points_of_a_street") {
     std::int64_t on_ground = 0, above = 0;
     for (std::int64_t i = 0; i < points; ++i) {
       const float* const p = values.data() + 4 * i;
-      // Nothing below the ground, but for noise along the ray; nothing beyond the range; reflectance is a share.
+      // Nothing below the ground, except for noise along the ray; nothing beyond the range; reflectance in 0 to 1.
       CHECK_MESSAGE(p[2] > -1.73F - 0.1F, "point ", i, " of seed ", seed);
       CHECK_MESSAGE(std::hypot(p[0], p[1], p[2]) < 100.2F, "point ", i, " of seed ", seed);
       CHECK_MESSAGE((p[3] >= 0 && p[3] <= 1), "point ", i, " of seed ", seed);
@@ -41,7 +41,7 @@ TEST_CASE("scan/points_of_a_street") {
 TEST_CASE("scan/few_cells_have_points") {
   const Tensor scan = lidar_scan({});
   const auto values = scan.values<float>();
-  std::set<std::tuple<int, int, int>> cells;  // of 5 x 5 x 10 cm, as SECOND has them
+  std::set<std::tuple<int, int, int>> cells;  // of 5 x 5 x 10 cm, as in SECOND
   for (std::int64_t i = 0; i < scan.shape()[0]; ++i) {
     const float* const p = values.data() + 4 * i;
     const auto cell = [](float at, float size) { return static_cast<int>(std::floor(at / size)); };

@@ -1,4 +1,4 @@
-"""The phases of a script (tools/scripts/deps.sh): counted in processor time, and over the budget it fails."""
+"""A script's phases (tools/scripts/deps.sh): measured in processor time, and over the budget it fails."""
 
 import os
 import pathlib

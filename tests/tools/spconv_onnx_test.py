@@ -1,5 +1,5 @@
-"""PYTHONPATH=models/convert LENSLET_COMMAND=lenslet python3 -m unittest spconv_onnx_test: a network that the converter
-writes, run by the command, against sums over dictionaries of sites. Skipped without numpy and onnx."""
+"""PYTHONPATH=models/convert LENSLET_COMMAND=lenslet python3 -m unittest spconv_onnx_test: the command runs a converted
+network; compared with sums over dictionaries of sites. Skipped without numpy and onnx."""
 
 import itertools
 import os
@@ -94,7 +94,7 @@ class SpconvOnnx(unittest.TestCase):
         self.assertFalse(features[len(kept):].any())
 
     def test_points(self):
-        """A network of points computes what that of their sites does."""
+        """A network of points computes the same as that of their sites."""
         voxels = {"size": [0.5, 0.5, 0.5], "min": [0, -1, -2], "max": [3.5, 3, 0.5]}
         layers = {**LAYERS, "images": 1, "max_sites": 280, "voxels": voxels,
                   "layers": [dict(layer, max_sites=400) if "max_sites" in layer else layer

@@ -27,15 +27,15 @@ TEST_CASE("terminal/bar") {
 TEST_CASE("terminal/printable") {
   CHECK(printable("a\x1b[2Jb\n\x7f\u00e9") == "a\\x1b[2Jb\\n\\x7f\u00e9");
   CHECK(printable("\xff\xe4\xb8 \u4e2d") == "\\xff\\xe4\\xb8 \u4e2d");
-  CHECK(printable("\u202e\xc2\x9b") == "\\u202e\\x9b");  // right to left; ESC [ of 8 bits
-  CHECK(printable("\"C:\\n\" 'x'") == "\"C:\\n\" 'x'");  // no quotes of its own
+  CHECK(printable("\u202e\xc2\x9b") == "\\u202e\\x9b");  // right to left; 8-bit ESC [
+  CHECK(printable("\"C:\\n\" 'x'") == "\"C:\\n\" 'x'");  // adds no quotes
   CHECK(printable("").empty());
 }
 
 TEST_CASE("terminal/first_line") {
   const Error error(ErrorKind::unsupported, "cannot run, the first: a\nb\n  a\nb\n  c", "net\n  .onnx");
   CHECK(first_line(error) == "net\n  .onnx: cannot run, the first: a\nb");
-  CHECK(first_line(Error(ErrorKind::io, "a\n  b")) == "a\n  b");  // no list: a name
+  CHECK(first_line(Error(ErrorKind::io, "a\n  b")) == "a\n  b");  // not a list: a name
 }
 
 TEST_CASE("photo_list/folders, order, what is not there") {
@@ -50,7 +50,7 @@ TEST_CASE("photo_list/folders, order, what is not there") {
         std::vector<std::string>{"missing.jpg", base + "/a.png", base + "/b.JPG", base + "/c.ppm", base + "/d.ppm"});
   CHECK_ERROR(list_photos({base + "/empty"}), io, "/empty: there are no photos in this folder (--recursive looks");
   CHECK_ERROR(list_photos({base + "/empty"}, true), io, "/empty: there are no photos in this folder, nor below it");
-  // Below, too, but links to folders: this one leads up again.
+  // Subfolders, too, but not links to folders: this one leads up again.
   fs::create_directory_symlink("..", folder / "empty" / "up");
   fs::create_directories(folder / "a" / "deep");
   for (const char* name : {"a/deep/z.webp", "a/0.png"}) std::ofstream(folder / name) << "x";

@@ -1,4 +1,4 @@
-"""tools/peers/timing.py and networks.py: what every comparison with a peer shares, without a peer."""
+"""tools/peers/timing.py and networks.py, the shared parts of comparisons, without a peer."""
 
 import argparse
 import contextlib

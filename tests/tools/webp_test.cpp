@@ -1,4 +1,4 @@
-// WebP: the container by our own reader, in every build; the pixels where libwebp is there.
+// WebP: the container by our own reader, in every build; the pixels if libwebp is there.
 
 #include <doctest/doctest.h>
 
@@ -50,7 +50,7 @@ FileBytes riff(std::initializer_list<FileBytes> chunks) {
   file.insert(file.end(), body.begin(), body.end());
   return file;
 }
-/// The head of a lossless picture; nothing of its pixels.
+/// The header of a lossless picture, without pixels.
 FileBytes lossless_head(std::size_t width, std::size_t height) {
   FileBytes body;
   append(body, {0x2F});
@@ -167,9 +167,9 @@ TEST_CASE("webp/pixels: lossless to the bit, lossy near, alpha dropped, turned a
   double sum = 0;
   for (std::size_t i = 0; i < pixels.size(); ++i) sum += std::abs(int{near.pixels.at(i)} - int{pixels[i]});
   CHECK(sum / static_cast<double>(pixels.size()) <
-        12);  // colour is stored for 2 x 2 pixels; upside down it is 30 and more
+        12);  // colour is stored for 2 x 2 pixels; upside down it would differ by 30 and more
 
-  // Every alpha but 0, whose colours the encoder may drop.
+  // Every alpha except 0, whose colours the encoder may drop.
   const Pixels with_alpha{10, 20, 30, 1, 40, 50, 60, 128, 70, 80, 90, 255};
   CHECK(decode_image(lossless(with_alpha, 3, 1, true), "p").pixels == Pixels{10, 20, 30, 40, 50, 60, 70, 80, 90});
 
@@ -190,7 +190,7 @@ TEST_CASE("webp/each truncation is refused, damage never crashes") {
         damaged[i] ^= static_cast<std::byte>(flip);
         (void)refusal(damaged);
       }
-    // Cut short, but with lengths that agree.
+    // Truncated, but with consistent lengths.
     FileBytes half(whole.begin() + 20, whole.begin() + long(20 + (whole.size() - 20) / 2));
     const std::string name(reinterpret_cast<const char*>(whole.data()) + 12, 4);
     CHECK(refusal(riff({chunk(name, half)})));

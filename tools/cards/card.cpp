@@ -126,7 +126,7 @@ Card parse_card(const std::string& text, const std::filesystem::path& file) {
   Card card;
   card.name = whole.text("name", {});
   card.model = whole.text("model", {});
-  (void)whole.text("source", {});  // of what the card says, for people
+  (void)whole.text("source", {});  // only checked: text for people
   if (const std::string labels = whole.text("labels", {}); !labels.empty()) card.labels = file.parent_path() / labels;
   if (!whole.has("input")) whole.fail("input", "is missing");
   read_input(whole.object("input"), card);
@@ -155,7 +155,7 @@ std::optional<std::filesystem::path> find_card(const std::filesystem::path& mode
 
 namespace {
 
-/// The one that is read, where that is one.
+/// The model's input, if it has exactly one.
 std::optional<std::size_t> only_input(const Model& model) {
   std::optional<std::size_t> only;
   for (std::size_t i = 0; i < model.inputs().size(); ++i) {
@@ -196,7 +196,7 @@ Card assume(const Model& model) {
     spec.mean = {0.485, 0.456, 0.406};
     spec.std = {0.229, 0.224, 0.225};
   }
-  if (!is_float(input.dtype)) {  // a model that takes integers takes pixels as they are
+  if (!is_float(input.dtype)) {  // a model with integer inputs takes raw pixels
     spec.scale = 1;
     spec.mean.assign(spec.mean.size(), 0);
     spec.std.assign(spec.std.size(), 1);
@@ -264,7 +264,7 @@ BoundCard bind(const Card& card, const Model& model) {
 
   const std::string op = model.output_op(bound.output);
   const bool made = op == "Softmax" || op == "Sigmoid" || op == "HardSigmoid" || op == "Hardmax";
-  bound.softmax = card.softmax.value_or(!made);  // which makes of a LogSoftmax what Softmax would have been
+  bound.softmax = card.softmax.value_or(!made);  // Softmax of a LogSoftmax output gives the probabilities
   bound.probabilities = bound.softmax || made;
   if (bound.softmax && made)
     bound.remark = fmt::format(
@@ -302,7 +302,7 @@ std::vector<std::string> read_labels(const std::filesystem::path& file, std::int
     const std::size_t end = std::min(text.find('\n', at), text.size());
     std::string line = text.substr(at, end - at);
     if (!line.empty() && line.back() == '\r') line.pop_back();
-    for (char& c : line)  // a label must not be able to move the terminal's cursor
+    for (char& c : line)  // a label must not move the terminal's cursor
       if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) c = ' ';
     labels.push_back(std::move(line));
     at = end + 1;

@@ -13,7 +13,7 @@
 
 namespace lenslet::tool {
 
-/// One object of a card. Messages name the field with its path: "FILE: normalize.mean has to be ...".
+/// An object of a card. Messages name the field with its path: "FILE: normalize.mean has to be ...".
 class CardObject {
  public:
   CardObject(const nlohmann::json& object, std::string path, std::string file);
@@ -26,7 +26,7 @@ class CardObject {
   double number(const std::string& field, double otherwise);
   std::int64_t integer(const std::string& field, std::int64_t otherwise);
   std::vector<double> numbers(const std::string& field, std::vector<double> otherwise);
-  /// The value that stands beside the field's text in `choices`.
+  /// The value paired with the field's text in `choices`.
   template <typename T>
   T choice(const std::string& field, T otherwise, std::initializer_list<std::pair<std::string_view, T>> choices);
   /// An empty object when the field is absent.

@@ -11,7 +11,7 @@ namespace lenslet::tool {
 
 namespace {
 
-/// The plan for images of the card's size: a model that leaves height or width free gets them here.
+/// Plans for images of the card's size, which sets the height and width that a model leaves free.
 PlanOptions with_shape(const Model& model, const Card& card, const BoundCard& bound, PlanOptions plan) {
   if (const auto read = std::ranges::count(model.inputs(), false, &PortInfo::unread); read != 1)
     throw Error(ErrorKind::unsupported, fmt::format("classify feeds one input, the model reads {}", read),
@@ -25,7 +25,7 @@ PlanOptions with_shape(const Model& model, const Card& card, const BoundCard& bo
   return plan;
 }
 
-/// `late`: its shape is that of a run, and not looked at.
+/// `late`: the shape is known only in a run and is not checked.
 void check_output(const Model& model, const Card& card, const BoundCard& bound, const Shape& result, bool late,
                   std::int64_t batch) {
   const std::string& name = model.outputs()[bound.output].name;
@@ -51,7 +51,7 @@ void check_output(const Model& model, const Card& card, const BoundCard& bound, 
                 model.name());
 }
 
-/// Is its shape known in a run only?
+/// Whether the shape is known only in a run.
 bool is_late(const PlanInfo& plan, std::size_t output) {
   return std::ranges::find(plan.late_outputs, output) != plan.late_outputs.end();
 }
@@ -73,7 +73,7 @@ std::vector<ClassResult> best_classes(const Card& card, std::vector<float> score
     throw Error(ErrorKind::invalid_argument,
                 "the card leaves output.softmax to the model's graph, and was bound to no model");
   if (*card.softmax) softmax(scores);
-  // Outputs below the offset (a background class, as some exports have) are no classes of the labels.
+  // Outputs below the offset (such as a background class) are not classes of the labels.
   const auto skipped = static_cast<std::size_t>(std::max<std::int64_t>(card.class_offset, 0));
   const std::int64_t shift = static_cast<std::int64_t>(skipped) - card.class_offset;
   std::vector<ClassResult> best;
@@ -121,7 +121,7 @@ void Classifier::run() {
   if (is_float(input_dtype_)) {
     outputs = runner_.run_loaded();
   } else {
-    std::vector<Tensor> inputs(bound_.input + 1);  // the others are not read
+    std::vector<Tensor> inputs(bound_.input + 1);  // inputs after this one are not read
     inputs.back() = to_bytes(input_);
     outputs = runner_.run(inputs);
   }

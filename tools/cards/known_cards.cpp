@@ -31,7 +31,7 @@ std::vector<fs::path> cards_in(const fs::path& folder) {
   return files;
 }
 
-/// "ResNet-18" and "resnet18" are one.
+/// Makes "ResNet-18" and "resnet18" equal.
 std::string comparable(std::string_view name) {
   std::string text;
   for (const char c : name)
@@ -68,7 +68,7 @@ std::string_view to_string(FoundBy found_by) {
 }
 
 fs::path known_cards_folder() {
-  // Of what this code is in: the command, whose name in the list of loaded objects is empty, or a shared library.
+  // The object with this code: a shared library, or the command, whose name is empty in the list of loaded objects.
   Dl_info found{};
   link_map* object = nullptr;
   if (::dladdr1(reinterpret_cast<const void*>(&known_cards_folder), &found, reinterpret_cast<void**>(&object),
@@ -82,7 +82,7 @@ fs::path known_cards_folder() {
 
 namespace {
 
-/// `name`: comparable(); none goes by "". `read` sums the model's bytes, of which there are `bytes`.
+/// `name`: comparable(); "" matches no card. `read` hashes the model, which has `bytes` bytes.
 std::optional<FoundCard> find_known(const fs::path& folder, const std::string& name,
                                     std::optional<std::uintmax_t> bytes, const std::function<std::string()>& read) {
   std::string sum;

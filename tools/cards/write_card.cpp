@@ -12,7 +12,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// Relative to the card where it lies below its folder.
+/// Relative to the card if the file is below its folder.
 std::string named_from(const fs::path& folder, const fs::path& file) {
   std::error_code error;
   const fs::path relative = fs::proximate(file, folder.empty() ? "." : folder, error);
@@ -21,7 +21,7 @@ std::string named_from(const fs::path& folder, const fs::path& file) {
   return (error ? file : absolute).string();
 }
 
-/// On one line, spaced as people do.
+/// JSON on one line, with spaces after separators.
 std::string line(const Json& value) {
   std::string text;
   for (const char c : value.dump(0, ' ', false, Json::error_handler_t::replace))

@@ -1,5 +1,5 @@
 #pragma once
-// A card as text: every field of it, so that somebody can edit it, or what goes to another process.
+// A card as text: complete, for editing, or portable, for another process.
 
 #include <filesystem>
 #include <string>
@@ -8,12 +8,12 @@
 
 namespace lenslet::tool {
 
-/// JSON that parse_card() reads back, for a card in `folder`: files in it are named relative to that. `model_file` is
-/// what it is for. What a card leaves to the model is filled in.
+/// JSON for parse_card(), for a card in `folder`, to which file names are relative. `model_file` is the model's file.
+/// The fields that a card leaves to the model are filled in.
 std::string card_text(const Card& card, const Model& model, const std::filesystem::path& model_file,
                       const std::filesystem::path& folder);
 
-/// JSON that parse_card() makes the same card of anywhere: without the files that it names.
+/// JSON from which parse_card() makes the same card in any folder: without file names.
 std::string card_json(const Card& card);
 
 }  // namespace lenslet::tool

@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::int64_t most_places = 2048;
 
-// A uniform value in [-1,1] has variance 1/3, and so does a product of two divided by the scale of one.
+// A uniform value in [-1,1] has variance 1/3, and so does the product of two, divided by the scale of one.
 Tensor drawn_filters(const ConvProblem& p) {
   Tensor w(DType::f32, {p.k, p.group_c(), p.r, p.s});
   oracle::FastEngine engine(2);
@@ -45,7 +45,7 @@ ConvReference::ConvReference(const PosedConv& conv) : problem_(conv.problem) {
   } else {
     std::mt19937_64 random(1);
     std::uniform_int_distribution<std::int64_t> place(0, outputs - 1);
-    places_ = {0, p.q - 1, (p.p - 1) * p.q, outputs - 1};  // corners, where the pads are
+    places_ = {0, p.q - 1, (p.p - 1) * p.q, outputs - 1};  // corners, where the pads matter
     while (places_.size() < static_cast<std::size_t>(most_places)) places_.push_back(place(random));
   }
   std::vector<Tensor> inputs_f32;
@@ -53,7 +53,7 @@ ConvReference::ConvReference(const PosedConv& conv) : problem_(conv.problem) {
   const auto value = [&](std::size_t input, std::int64_t i) {
     return double{static_cast<const float*>(inputs_f32[input].data())[i]};
   };
-  // Each place as a convolution of its own window that has one output; the oracle does many at once, as groups.
+  // Each position as a convolution of its own window with one output. The oracle computes many at once, as groups.
   const std::int64_t c = p.group_c(), window = c * p.r * p.s, at_once = std::max<std::int64_t>(1, (1 << 20) / window);
   for (std::size_t begin = 0; begin < places_.size(); begin += static_cast<std::size_t>(at_once)) {
     const auto count = std::min(at_once, static_cast<std::int64_t>(places_.size() - begin));

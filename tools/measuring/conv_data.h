@@ -11,7 +11,7 @@
 namespace lenslet::tool {
 
 struct PosedConv {
-  /// x uniform in [-1, 1), filters of a size that keeps the output's near one; they are known before the run.
+  /// x is uniform in [-1, 1); the filters keep the outputs near 1 and are known before the run.
   explicit PosedConv(const ConvProblem& problem);
 
   ConvProblem problem;
@@ -19,15 +19,15 @@ struct PosedConv {
   std::vector<Tensor> inputs;  ///< x, w, bias, residual: what KernelTimer::measure() takes
 };
 
-/// A problem to ask for plans: the values of its filters are never read.
+/// A problem for asking plans: its filters' values are never read.
 std::unique_ptr<const Problem> pose_unread(const ConvProblem& problem);
 
 /// Reference outputs in double at random positions (all, up to 2048).
 class ConvReference {
  public:
   explicit ConvReference(const PosedConv& conv);
-  /// Largest |y - exact| over those places, beyond the rounding to y's type, by the rms of exact; NaN is infinitely
-  /// far. `y` is the whole output.
+  /// Largest |y - exact| at those positions beyond the rounding to y's type, relative to the rms of exact. NaN counts
+  /// as infinite. `y` is the whole output.
   double error(const Tensor& y) const;
   std::size_t places() const { return places_.size(); }
 

@@ -128,15 +128,15 @@ constexpr Layer small[] = {
     {"mnist.1-8", 1, 28, 28, 8, 5, 5, 1, 2, 2},       {"mnist.8-16", 8, 14, 14, 16, 5, 5, 1, 2, 2},
 };
 
-// A known hand-written kernel's problem, and Inception's odd filters.
+// A problem of a well-known hand-written kernel, and Inception's odd filters.
 constexpr Layer seeds[] = {
     {"seed.conv2d_direct", 6, 768, 512, 6, 6, 6},
     {"inc.5x5", 32, 28, 28, 96, 5, 5, 1, 2, 2},
     {"inc.1x7", 192, 17, 17, 192, 1, 7, 1, 0, 3},
 };
 
-// Squeeze-and-excite branches of EfficientNet-B0 and MobileNetV3 (large): a pixel an image, into few channels and back;
-// and the classifier, as Keras writes it.
+// Squeeze-and-excite branches of EfficientNet-B0 and MobileNetV3 (large): one pixel an image, into few channels and
+// back; and the classifier, as Keras writes it.
 constexpr Layer se[] = {
     {"enb0.se32-8", 32, 1, 1, 8, 1, 1},           {"enb0.se8-32", 8, 1, 1, 32, 1, 1},
     {"enb0.se96-4", 96, 1, 1, 4, 1, 1},           {"enb0.se4-96", 4, 1, 1, 96, 1, 1},

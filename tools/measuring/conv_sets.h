@@ -13,24 +13,24 @@ namespace lenslet::tool {
 struct NamedConv {
   std::string name;
   ConvProblem problem;
-  bool with_epilogue = false;  ///< `problem` says what follows the sum
+  bool with_epilogue = false;  ///< `problem` specifies its epilogue
 };
 
-/// "resnet50", "vgg16" ...: networks, "seeds", "small" (CIFAR-10's ResNet-20, MNIST) and "se" (squeeze-and-excite).
+/// Networks ("resnet50", "vgg16" ...), "seeds", "small" (CIFAR-10's ResNet-20, MNIST) and "se" (squeeze-and-excite).
 std::vector<std::string> conv_set_names();
 
-/// The set's layers for each batch size, without bias and activation. Layer names are those of the peers' tables
-/// ("r50.2.3x3"), so that rows join by name and N. Error(invalid_argument) for an unknown set.
+/// The set's layers for each batch size, without bias and activation. Layer names ("r50.2.3x3") equal those in the
+/// peers' tables, so that rows join by name and N. Error(invalid_argument) for an unknown set.
 std::vector<NamedConv> conv_set(std::string_view set, const std::vector<std::int64_t>& batches);
 
 enum class Shapes { usual, odd };
 
-/// `count` convolutions drawn at random, the same of a seed everywhere, the first ones of more being those of fewer: 1
-/// to 64 images, 1 to 1024 channels and filters, sides of 5 to 160, windows of 1x1 to 9x9, strides, dilations and
-/// groups, depthwise ones among them; none much larger than layers of networks are. Odd shapes are those that networks
-/// of photographs have not: lines (waveforms, 1-D networks), long depthwise filters, thin images, windows as large as
-/// the image, tiny images of many channels, few channels; 1 to 5 images, 0.1 million to 3 billion operations. Without
-/// bias and activation, named "drawn.SEED.INDEX" or "odd.SEED.INDEX". In drawn_convs.cpp.
+/// `count` random convolutions without bias and activation (drawn_convs.cpp), named "drawn.SEED.INDEX" or
+/// "odd.SEED.INDEX". A seed gives the same ones everywhere; a smaller count gives a prefix. Common shapes: 1 to 64
+/// images, 1 to 1024 channels and filters, sides of 5 to 160, windows of 1x1 to 9x9, strides, dilations, groups and
+/// depthwise, none much larger than layers of networks. Odd shapes, rare in networks for photographs: lines (waveforms,
+/// 1-D networks), long depthwise filters, thin images, windows as large as the image, tiny images with many channels,
+/// few channels; 1 to 5 images, 0.1 million to 3 billion operations.
 std::vector<NamedConv> drawn_convs(int count, std::uint64_t seed, Shapes shapes = Shapes::usual);
 
 }  // namespace lenslet::tool

@@ -11,7 +11,7 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "tools/measuring/cpu_peak.cpp"
-#include <hwy/foreach_target.h>  // compiles the part below once a target
+#include <hwy/foreach_target.h>  // compiles the code below once for each target
 
 #include <hwy/highway.h>
 
@@ -20,13 +20,13 @@ namespace lenslet::tool::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Twelve chains of dependent FMAs: enough for latency 5 x 2 units. Returns flops done; `sink` keeps the work alive.
+// Twelve chains of dependent FMAs: enough for latency 5 x 2 units. Returns the FLOPs done; `sink` keeps the work alive.
 double fma_round(std::size_t rounds, float* sink) {
   const hn::ScalableTag<float> d;
   const auto factor = hn::Set(d, 0.999999F), addend = hn::Set(d, 1e-6F);
   constexpr int count = 12;
   hn::Vec<decltype(d)> chains[count];
-  // Different starts: equal chains would be merged by the compiler, and the rate come out 1.5 times too high.
+  // Different starts: the compiler would merge equal chains, and the rate would be 1.5 times too high.
   for (int i = 0; i < count; ++i) chains[i] = hn::Iota(d, 1 + 0.1F * static_cast<float>(i));
   for (std::size_t round = 0; round < rounds; ++round) {
     HWY_UNROLL(count)
@@ -46,7 +46,7 @@ namespace {
 
 HWY_EXPORT(fma_round);
 
-// Best rate of `work` (which returns what it did) run by all threads at once, in units per us.
+// Best rate in units per us of `work`, which returns the units done, run by all threads at once.
 double best_rate(int threads, int rounds, const std::function<double(int)>& work) {
   double best = 0;
   for (int round = 0; round < rounds; ++round) {

@@ -1,4 +1,4 @@
-// Random convolutions, as unseen networks may contain.
+// Random convolutions, such as unseen networks may contain.
 
 #include <fmt/format.h>
 
@@ -13,18 +13,18 @@
 namespace lenslet::tool {
 namespace {
 
-/// A draw beyond what most layers of networks at batch 64 take is drawn again.
+/// Limits that most layers of networks meet at batch 64; a draw beyond them is repeated.
 constexpr double most_flops = 1e11, most_elements = 3e7, most_weights = 5e6;
-/// Odd shapes are drawn to be quick: each of their algorithms is measured, the slowest as well.
+/// Odd shapes are limited to be quick, since every algorithm is measured, including the slowest.
 constexpr std::int64_t least_odd_flops = 2'000'000, most_odd_flops = 3'000'000'000;
 
-/// The high bits of an engine, so that the same seed draws the same with every standard library.
+/// Uses the high bits of an engine, so that a seed draws the same with every standard library.
 class Draws {
  public:
   explicit Draws(std::uint64_t seed) : engine_(seed) { engine_.discard(8); }
   double unit() { return static_cast<double>(engine_() >> 11U) * 0x1p-53; }
   bool one_in(int many) { return unit() * many < 1; }
-  /// low to high, small ones as likely as large ones an octave.
+  /// low to high, each octave equally likely.
   std::int64_t octaves(std::int64_t low, std::int64_t high) {
     const double log_low = std::log2(low), span = std::log2(high + 1) - log_low;
     return std::clamp(static_cast<std::int64_t>(std::exp2(log_low + span * unit())), low, high);
@@ -40,7 +40,7 @@ class Draws {
 
 using Window = std::array<std::int64_t, 2>;
 
-/// Of every residue as often as of 8 and 16.
+/// Any residue as often as multiples of 8 and 16.
 std::int64_t draw_channels(Draws& draws) {
   const std::int64_t channels = draws.octaves(3, 1024), unit = draws.of(std::array<std::int64_t, 4>{1, 1, 8, 16});
   return std::max(unit, channels / unit * unit);
@@ -57,7 +57,7 @@ ConvProblem draw_problem(Draws& draws) {
   const std::int64_t dilation = r * s > 1 && draws.one_in(8) ? 2 : 1;
   if (draws.one_in(5)) {
     groups = draws.of(std::array<std::int64_t, 5>{0, 0, 2, 4, 32});
-    if (groups == 0) {  // depthwise, of one filter a channel or more
+    if (groups == 0) {  // depthwise, with one or more filters a channel
       groups = c;
       k = c * (draws.one_in(3) ? draws.octaves(2, 4) : 1);
     } else {
@@ -66,7 +66,7 @@ ConvProblem draw_problem(Draws& draws) {
     }
   }
   const std::int64_t span_h = (r - 1) * dilation, span_w = (s - 1) * dilation;
-  // Pads that keep the sides; or none, where the image is large enough.
+  // Same-size pads; or none, if the image is large enough.
   const bool padded = span_h >= h || span_w >= w || !draws.one_in(4);
   const std::int64_t pad_h = padded ? (span_h + 1) / 2 : 0, pad_w = padded ? (span_w + 1) / 2 : 0;
   return resolve_conv({n, c, h, w}, {k, c / groups, r, s},
@@ -76,7 +76,7 @@ ConvProblem draw_problem(Draws& draws) {
                        .groups = groups});
 }
 
-/// What decides an odd shape, before pads.
+/// The parameters of an odd shape, before pads.
 struct OddShape {
   std::int64_t c, k, h, w, r, s, groups = 1;
   std::int64_t stride_h = 1, stride_w = 1, dilation_h = 1, dilation_w = 1;
@@ -86,13 +86,13 @@ OddShape transposed(const OddShape& o) {
   return {o.c, o.k, o.w, o.h, o.s, o.r, o.groups, o.stride_w, o.stride_h, o.dilation_w, o.dilation_h};
 }
 
-/// As many filters as channels, of a channel each, or some more.
+/// Depthwise with one or more filters a channel.
 void make_depthwise(Draws& draws, OddShape& o) {
   o.groups = o.c;
   o.k = o.c * (draws.one_in(4) ? draws.octaves(2, 8) : 1);
 }
 
-/// Filters of a waveform of one channel or two, and their strides: spectra, SincNet, wavelets.
+/// Filters on waveforms of one or two channels, and their strides: spectra, SincNet, wavelets.
 OddShape draw_waveform(Draws& draws) {
   const std::int64_t s = draws.octaves(8, 512);
   return {.c = draws.one_in(4) ? 2 : 1,
@@ -114,7 +114,7 @@ OddShape draw_long_depthwise(Draws& draws) {
   return o;
 }
 
-/// A 1-D network's layer.
+/// A layer of a 1-D network.
 OddShape draw_one_line(Draws& draws) {
   OddShape o{.c = draw_channels(draws),
              .k = draw_channels(draws),
@@ -127,7 +127,7 @@ OddShape draw_one_line(Draws& draws) {
   return o;
 }
 
-/// Few channels, and a side that is much longer than the other.
+/// Few channels, with one side much longer than the other.
 OddShape draw_thin(Draws& draws) {
   OddShape o{.c = draws.octaves(1, 32),
              .k = draws.octaves(1, 64),
@@ -142,7 +142,7 @@ OddShape draw_thin(Draws& draws) {
   return o;
 }
 
-/// A window nearly as large as the image, or larger.
+/// A window about as large as the image, or larger.
 OddShape draw_large_window(Draws& draws) {
   OddShape o{.c = draws.octaves(1, 128),
              .k = draws.octaves(1, 128),
@@ -174,7 +174,7 @@ OddShape draw_tiny_image(Draws& draws) {
   return o;
 }
 
-/// An image of few channels, into few: filters of pictures, single planes.
+/// Few channels in and out: filters of pictures, single planes.
 OddShape draw_few_channels(Draws& draws) {
   OddShape o{.c = draws.octaves(1, 6),
              .k = draws.octaves(1, 12),
@@ -221,7 +221,7 @@ std::vector<NamedConv> drawn_convs(int count, std::uint64_t seed, Shapes shapes)
   for (int i = 0; i < count; ++i) {
     Draws draws(seed * 1000003 + static_cast<std::uint64_t>(i));
     const auto draw = [&] { return odd ? draw_odd_problem(draws) : draw_problem(draws); };
-    // Short ones as often as long ones.
+    // Small ones as often as large ones.
     const auto most = odd ? static_cast<double>(draws.octaves(least_odd_flops, most_odd_flops)) : most_flops;
     ConvProblem problem = draw();
     while (!moderate(problem) || problem.flops() > most || (odd && problem.flops() < most / 16)) problem = draw();

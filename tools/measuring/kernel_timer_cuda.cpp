@@ -16,10 +16,10 @@ namespace {
 
 constexpr std::size_t round_up(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
 
-/// A call on the device: several sets of its inputs, blob and outputs, equal at first, and one workspace.
+/// A call on the device: several equal sets of inputs, blob and outputs, and one workspace.
 class DeviceCall {
  public:
-  /// Bytes of all sets together are at least `total`, as far as 1024 sets suffice.
+  /// All sets have at least `total` bytes together, with at most 1024 sets.
   DeviceCall(const BoundCall& call, std::size_t total, const cuda::Stream& stream)
       : call_(call), workspace_(call.workspace_bytes) {
     std::size_t bytes = round_up(call.blob.bytes());
@@ -27,7 +27,7 @@ class DeviceCall {
       for (const Tensor& tensor : *tensors) bytes += round_up(tensor.bytes());
     sets_.resize(std::clamp<std::size_t>(total / std::max<std::size_t>(bytes, 1) + 1, 1, 1024));
     memory_ = cuda::DeviceBuffer<std::byte>(std::max<std::size_t>(bytes * sets_.size(), 1));
-    CUDA_CHECK(cudaMemset(memory_.data(), 0xff, bytes));  // NaN: an output that is not written shows
+    CUDA_CHECK(cudaMemset(memory_.data(), 0xff, bytes));  // NaN reveals unwritten outputs
     for (std::size_t s = 0; s < sets_.size(); ++s) place(sets_[s], memory_.data() + s * bytes, s == 0);
     for (std::size_t s = 1; s < sets_.size(); ++s)
       CUDA_CHECK(
@@ -36,7 +36,7 @@ class DeviceCall {
 
   int sets() const { return static_cast<int>(sets_.size()); }
 
-  /// Queues the call on the context's stream, or records it; sets take turns.
+  /// Queues or records the call on the context's stream; the sets take turns.
   void run(const cuda::Context& context, int number) {
     Set& set = sets_[static_cast<std::size_t>(number) % sets_.size()];
     call_.bound->run({.inputs = set.inputs,
@@ -46,7 +46,7 @@ class DeviceCall {
                       .cuda = &context});
   }
 
-  /// Of the first set, on the host. Nothing may run.
+  /// Outputs of the first set, on the host. The device must be idle.
   std::vector<Tensor> outputs() const {
     std::vector<Tensor> results;
     for (const Tensor& output : sets_[0].outputs) {
@@ -94,7 +94,7 @@ class CudaTimer final : public KernelTimer {
     if (session_.context().cublas == nullptr)
       throw Error(ErrorKind::device, fmt::format("{}; it measures the arithmetic ceiling", device_.cublas_reason));
     cuda::DeviceBuffer<std::byte> from(bytes), to(bytes);
-    // Nothing that can be compressed, and no zeros.
+    // Random: neither compressible nor zero.
     Tensor matrix(numerics.storage, {size, size});
     oracle::FastEngine engine(1);
     oracle::draw(matrix, engine);
@@ -133,7 +133,7 @@ class CudaTimer final : public KernelTimer {
   }
 
  private:
-  // Of ten, after two that warm up: other load only slows it down.
+  // Best of ten after two warm-up runs: other load only slows it down.
   template <typename Queue>
   double least_us(const Queue& queue) {
     for (int i = 0; i < 2; ++i) queue();

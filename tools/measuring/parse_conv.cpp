@@ -50,7 +50,7 @@ std::optional<ConvProblem> of_numbers(const std::string& text) {
       {.stride = {stride, stride}, .dilation = {dilation, dilation}, .pads = {pad, pad, pad, pad}, .groups = groups});
 }
 
-// Behind `letter`: "s2" or "s2x1".
+// After `letter`: "s2" or "s2x1".
 std::optional<std::array<std::int64_t, 2>> pair(std::string_view word, char letter) {
   if (!word.starts_with(letter)) return {};
   const auto numbers = split(word.substr(1), 'x');
@@ -66,7 +66,7 @@ std::optional<std::array<std::int64_t, 4>> pads(std::string_view word) {
   return {{(*all)[0], (*all)[1], (*all)[2], (*all)[3]}};
 }
 
-// "relu", "clip(0,6)", "hard_swish" as ONNX has it.
+// "relu", "clip(0,6)", "hard_swish" (ONNX's).
 Activation parse_activation(const std::string& text) {
   if (text == "hard_swish") return {Activation::Kind::hard_swish, 1.0F / 6, 0.5F};
   const std::size_t open = text.find('(');

@@ -1,5 +1,5 @@
 #pragma once
-// Measured peak rates of a device, which `bench` compares with.
+// Measured peak rates of a device, the reference of `bench`.
 
 #include <algorithm>
 #include <string>
@@ -8,16 +8,16 @@
 namespace lenslet::tool {
 
 struct Peak {
-  double flops_per_us = 0;  ///< multiply and add counted apart
+  double flops_per_us = 0;  ///< a multiply-add counts as two
   double bytes_per_us = 0;  ///< copy of a buffer far larger than the caches, read + written
-  std::string how;          ///< by what both were measured
+  std::string how;          ///< how both were measured
 };
 
-/// Peak of the CPU with `threads` threads: independent FMAs in registers, and a copy. Takes about 0.3 s; the best of
-/// several short rounds, since other load only slows it down.
+/// Peak of the CPU with `threads` threads: independent FMAs in registers, and a copy. Takes about 0.3 s and keeps the
+/// best of several short rounds, since other load only slows them down.
 Peak cpu_peak(int threads);
 
-/// The least time that a peak allows: operations or bytes, whichever takes longer.
+/// The least time at the peak rates: operations or bytes, whichever takes longer.
 struct Floor {
   Floor(double flops, double bytes, const Peak& peak) {
     const double compute = flops / peak.flops_per_us, move = bytes / peak.bytes_per_us;

@@ -6,15 +6,14 @@
 
 namespace lenslet::tool {
 
-/// How many calls a graph shall hold at least, as ../shared/peers/conv_bench.py has it: replaying it costs the host
-/// some microseconds.
+/// Minimum number of calls in a graph, as in ../shared/peers/conv_bench.py: a replay costs the host some microseconds.
 constexpr int calls_a_graph(double flops) { return flops < 2e10 ? 20 : 5; }
 
-/// Microseconds a call of what was recorded, which are `calls`. `seconds`: time to spend on samples, but at least 7 are
-/// taken, after two replays that warm up.
+/// Microseconds of one of the `calls` recorded calls. `seconds`: time for samples; at least 7 are taken, after two
+/// warm-up replays.
 Quantiles time_replays(const cuda::GraphRecorder& recorder, int calls, const cuda::Stream& stream, double seconds);
 
-/// Microseconds that the device takes for what `queue` queues on the stream.
+/// Device time in microseconds of what `queue` queues on the stream.
 template <typename Queue>
 double device_us(const cuda::Stream& stream, const Queue& queue) {
   cuda::Event start, stop;

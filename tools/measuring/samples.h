@@ -23,7 +23,7 @@ class Stopwatch {
 /// Minimum sample count for a first time of `seconds`: few for very slow runs.
 inline std::size_t least_samples(double seconds) { return seconds < 0.02 ? 7 : seconds < 0.2 ? 3 : 1; }
 
-/// What `measure` returns, at least `least` times and until `seconds` are over.
+/// Collects results of `measure` until `seconds` have passed, at least `least`.
 template <typename Measure>
 std::vector<double> sample(double seconds, std::size_t least, const Measure& measure) {
   std::vector<double> samples;
@@ -35,7 +35,7 @@ struct Quantiles {
   double median = 0, p10 = 0, p90 = 0, least = 0;
   std::size_t count = 0;
 };
-/// Of at least one sample.
+/// Requires at least one sample.
 inline Quantiles quantiles(std::vector<double> samples) {
   std::sort(samples.begin(), samples.end());
   const std::size_t n = samples.size();

@@ -1,5 +1,5 @@
 #pragma once
-// Sites as the sparse operators take them, and those of a scan: for tests and benchmarks.
+// Site lists for the sparse operators, and those of a generated scan: for tests and benchmarks.
 
 #include <algorithm>
 #include <cstdint>
@@ -14,7 +14,7 @@ using Ints = std::vector<std::int64_t>;
 /// Image and coordinates.
 using Site = std::vector<std::int64_t>;
 
-/// `sites` as indices [bound, 1 + dims], -1 behind them.
+/// `sites` as indices [bound, 1 + dims], padded with -1.
 inline Tensor indices_of(const std::vector<Site>& sites, std::int64_t bound, std::size_t dims) {
   Tensor indices(DType::i32, {bound, static_cast<std::int64_t>(1 + dims)});
   auto values = indices.values<std::int32_t>();
@@ -24,8 +24,8 @@ inline Tensor indices_of(const std::vector<Site>& sites, std::int64_t bound, std
   return indices;
 }
 
-/// The grid of a LiDAR's scan, z, y, x, and so many of its cells or somewhat more, in order, of each of `images`: rings
-/// on the ground, and walls.
+/// The grid of a LiDAR scan (z, y, x), and at least `count` of its cells in order for each of `images`: rings on the
+/// ground, and walls.
 inline const Ints scan_grid{41, 1440, 1440};
 inline std::vector<Site> scan_sites(std::int64_t count, std::int64_t images, unsigned seed) {
   std::mt19937 random(seed);

@@ -1,5 +1,5 @@
 #pragma once
-// Layers as MobileNetV2 has them, for the test and the bench of separable.
+// Layers of MobileNetV2, for the test and the bench of separable.
 
 #include "ops/conv/separable.h"
 
@@ -14,7 +14,7 @@ struct SeparableLayer {
   std::int64_t c, size, stride, k;  ///< size: height and width of the input
   bool residual = false;
 
-  /// Of n images, in float32: 3x3 with pads of 1 and a clip to [0, 6], then 1x1, both with bias.
+  /// For n images in float32: 3x3 with pads of 1 and a clip to [0, 6], then 1x1, both with bias.
   SeparableProblem problem(std::int64_t n) const {
     ConvGeometry geometry;
     geometry.stride = {stride, stride};

@@ -4,10 +4,10 @@
 usage: bench_cpu_peers.py LENSLET [--folder build/cpu-peers] [--networks NAME,...] [--settings 1x1,2x1,2x8]
                           [--rounds 5] [--seconds 0.25] [--csv FILE] [--json FILE]
 
-A setting is threads x batch. The first call makes FOLDER/venv with the peers from PyPI (torch among them, which exports
-the networks: some GB) and FOLDER/networks (cpu_networks.py); later ones use what is there. Rounds alternate between all
-runtimes (bench_peers.py says how, and what each is set to). ratio is ours / the quickest peer's, below 1: we are faster.
-The table is FOLDER/results.csv when --csv names no file; plot_ratios.py draws it when it lies in docs/results.
+A setting is threads x batch. The first call makes FOLDER/venv with the peers from PyPI (including torch, which exports
+the networks: some GB) and FOLDER/networks (cpu_networks.py); later ones reuse both. Rounds alternate between all
+runtimes (bench_peers.py has the details and settings). ratio is ours / the quickest peer's, below 1: we are faster. The
+table is FOLDER/results.csv unless --csv names a file; plot_ratios.py draws it from docs/results.
 """
 import os
 import subprocess
@@ -24,7 +24,7 @@ PEERS = ("onnxruntime", "openvino", "ncnn")
 
 
 def in_own_environment(folder, script=__file__):
-    """Runs `script` again by the Python of FOLDER/venv, which has the packages; nothing when this is that one."""
+    """Restarts `script` with the Python of FOLDER/venv, which has the packages; does nothing if this is that Python."""
     environment = folder / "venv"
     if Path(sys.prefix).resolve() == environment.resolve():
         return
@@ -39,7 +39,7 @@ def in_own_environment(folder, script=__file__):
 
 
 def options(description, **defaults):
-    """Those of bench_start.py, too."""
+    """Options shared with bench_start.py."""
     parser = timing.options(description, **defaults)
     parser.add_argument("--folder", type=Path, default=Path("build/cpu-peers"))
     parser.add_argument("--networks", type=timing.words, default=networks.CLASSIC)
@@ -47,7 +47,7 @@ def options(description, **defaults):
 
 
 def prepared(arguments, script):
-    """In the environment with the peers: (name, file) of the networks, exported where they are missing."""
+    """Runs in the environment with the peers and returns (name, file) of the networks, exporting missing ones."""
     folder = arguments.folder.absolute()
     in_own_environment(folder, script)
     files = [(name, folder / "networks" / f"{name}.onnx") for name in arguments.networks]

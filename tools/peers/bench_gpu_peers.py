@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""lenslet beside PyTorch + cuDNN on one GPU: whole torchvision networks, one arithmetic, the same weights, in one run.
+"""lenslet beside PyTorch + cuDNN on one GPU: whole torchvision networks, one precision, the same weights, in one run.
 
-PyTorch runs as a CUDA graph with cuDNN's exhaustive search (cudnn.benchmark), in NCHW and in channels_last, of which the
-faster counts; with --compile also what torch.compile makes of it (channels_last, reduce-overhead). Our time is `lenslet
-bench --device cuda`: the network on the device, without the copies of input and output, as PyTorch's is. Rounds
-alternate (ours, theirs, ours, theirs ...); the table shows medians, the spread of the rounds, the ratio ours / theirs
-(below 1: we are faster), and how far our outputs are from PyTorch's in double.
+PyTorch runs as a CUDA graph with cuDNN's exhaustive search (cudnn.benchmark), in NCHW and in channels_last; the faster
+counts. --compile adds torch.compile (channels_last, reduce-overhead). Our time is `lenslet bench --device cuda`: the
+network on the device, without the copies of input and output, as PyTorch's is. Rounds alternate (ours, theirs, ours,
+theirs ...); the table shows medians, the spread of the rounds, the ratio ours / theirs (below 1: we are faster), and
+how far our outputs are from PyTorch's in double.
 
 usage: bench_gpu_peers.py LENSLET [--precision fp16] [--networks resnet50,...] [--batches 1,8] [--rounds 3]
                           [--compile] [--csv FILE] [--json FILE]
@@ -25,7 +25,7 @@ import networks
 
 
 def calibrate(network, size):
-    """Statistics of the BatchNormalizations from data: without them random weights let activations grow without end."""
+    """Takes BatchNormalization statistics from data: otherwise activations grow without bound under random weights."""
     generator = torch.Generator().manual_seed(3)
     for module in network.modules():
         if isinstance(module, torch.nn.BatchNorm2d):
@@ -44,7 +44,7 @@ TYPES = {"fp32": torch.float32, "tf32": torch.float32, "fp16": torch.float16, "b
 
 
 def compiled(network, batch, size):
-    """What runs the network as torch.compile makes it, or None where it cannot."""
+    """The network under torch.compile, or None if that fails."""
     network = copy.deepcopy(network).to(memory_format=torch.channels_last)
     image = torch.randn(batch, 3, *size, device="cuda", dtype=next(network.parameters()).dtype)
     image = image.contiguous(memory_format=torch.channels_last)
@@ -58,14 +58,14 @@ def compiled(network, batch, size):
     try:
         for _ in range(4):
             run()
-    except Exception as error:  # the compiler's errors have no common class
+    except Exception as error:  # the compiler's errors have no common base class
         print(f"torch.compile: {str(error).splitlines()[0][:100]}", file=sys.stderr)
         return None
     return run
 
 
 def captured(network, batch, size, memory_format):
-    """A CUDA graph of the network in this format, and what it reads: a graph keeps no memory alive."""
+    """A CUDA graph of the network in this format, and its inputs, since a graph keeps no memory alive."""
     network = copy.deepcopy(network).to(memory_format=memory_format)
     image = torch.randn(batch, 3, *size, device="cuda", dtype=next(network.parameters()).dtype)
     image = image.contiguous(memory_format=memory_format)

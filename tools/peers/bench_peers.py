@@ -6,9 +6,9 @@ shows the median and the spread of the rounds and the ratio ours / the quickest 
 
 usage: bench_peers.py LENSLET MODEL.onnx[@1x3x48x192]... [--peers onnxruntime,openvino,ncnn] [--threads 1,2] [--batch 1]
                       [--rounds 5] [--seconds 0.5] [--csv FILE] [--json FILE]
-The shape behind @ is that of the only input, where more than the batch is free.
-Needs the PyPI packages onnxruntime and numpy; openvino; ncnn and pnnx (which converts the model). All compute in
-float32: what a peer would round to bf16 or fp16 by itself is switched off.
+The shape after @ is that of the only input, if more than the batch is free. Needs the PyPI packages onnxruntime and
+numpy; openvino; ncnn and pnnx (which converts the model). All compute in float32: a peer's own use of bf16 or fp16 is
+switched off.
 """
 import importlib.metadata
 import statistics
@@ -58,7 +58,7 @@ def ncnn_runs(model, threads, feeds, folder):
     import ncnn
 
     param, weights = folder / "model.ncnn.param", folder / "model.ncnn.bin"
-    if not param.exists():  # by an earlier number of threads
+    if not param.exists():  # already converted for another number of threads
         copy = folder / "model.onnx"
         copy.write_bytes(Path(model).read_bytes())
         shapes = ",".join(str([1, *values.shape[1:]]).replace(" ", "") for values in feeds.values())
@@ -97,14 +97,14 @@ def our_ms(arguments, model, threads, feeds):
 
 
 def all_rounds(arguments, model, shape, threads, folder):
-    """Medians of all rounds by runtime, ours ("lenslet") and the peers'; a peer that cannot take the model has none, with why."""
+    """Medians of all rounds by runtime: "lenslet" and the peers. A peer that refuses the model has a reason instead."""
     feeds = peer_inputs(timing.onnxruntime_session(model), shape, arguments.batch)
     runs, refused = {"lenslet": lambda: our_ms(arguments, model, threads, feeds)}, {}
     for peer in arguments.peers:
         try:
             run = PEERS[peer](model, threads, feeds, folder)
             runs[peer] = lambda run=run: statistics.median(timing.timed(run, arguments.seconds))
-        except Exception as error:  # the runtimes' own exceptions share no other base
+        except Exception as error:  # the runtimes' exceptions have no other common base
             refused[peer] = timing.first_line(error) or repr(error)
     if len(runs) == 1:
         raise Refused("; ".join(f"{peer}: {why}" for peer, why in refused.items()))
@@ -118,7 +118,7 @@ def row_of(rounds):
 
 
 def measure(arguments, results, models, settings):
-    """Adds rows of all (name, file, shape) and (threads, batch); a peer converts a model once."""
+    """Adds rows for all (name, file, shape) and (threads, batch); a peer converts a model once."""
     ratios, left_out = {}, 0
     for name, model, shape in models:
         with tempfile.TemporaryDirectory() as folder:
@@ -126,7 +126,7 @@ def measure(arguments, results, models, settings):
                 arguments.batch = batch
                 try:
                     rounds, refused = all_rounds(arguments, model, shape, threads, Path(folder))
-                # onnxruntime's own exceptions share no base but Exception.
+                # onnxruntime's exceptions have no common base except Exception.
                 except Exception as error:
                     left_out += 1
                     print(f"{name}: left out: {timing.first_line(error) or repr(error)}", flush=True)

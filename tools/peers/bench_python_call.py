@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""What a call from Python costs over the C++ Runner's: `lenslet bench` and a loop in Python, turn about.
+"""Overhead of a call from Python over the C++ Runner's: alternates `lenslet bench` and a loop in Python.
 
     bench_python_call.py LENSLET [MODEL] [--rounds 11] [--seconds 1] [--csv FILE] [--json FILE]
 
-Each turn is a process of its own, on one thread: A is the median that `lenslet bench MODEL --threads 1` gives, B the
+Each turn is a separate process with one thread: A is the median that `lenslet bench MODEL --threads 1` gives, B the
 median of single calls `runner(x)` on an array that NumPy made, with a fresh array for the result, C the same with
-`out=`. What a clock in Python adds is taken off: the median of an empty call.
-MODEL is MNIST's network of shared/data where that is. The overhead is that of each round, B - A, whose median and
-quartiles are printed: the machine's own pace, which moves from minute to minute, is the same in a round. Needs lenslet
-and numpy; B and C take what PYTHONPATH and LENSLET_LIBRARY name.
+`out=`. The cost of Python's clock, the median of an empty call, is subtracted. MODEL defaults to MNIST's network in
+shared/data. The overhead is B - A of each round, printed as median and quartiles: the machine's speed changes from
+minute to minute, but hardly within a round. Needs lenslet and numpy; B and C take what PYTHONPATH and LENSLET_LIBRARY
+name.
 """
 
 import json
@@ -21,7 +21,7 @@ import timing
 
 
 def timed(call, seconds):
-    """Microseconds of single calls; timing.timed's own loop would cost as much as they do."""
+    """Microseconds of single calls; timing.timed's own loop would cost as much."""
     clock = time.perf_counter_ns
     for _ in range(200):
         call()
@@ -33,7 +33,7 @@ def timed(call, seconds):
 
 
 def in_python(model, seconds, is_given):
-    """In a process of its own: prints microseconds a call."""
+    """Runs in a separate process: prints microseconds a call."""
     import lenslet
     import numpy
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What photos cost in one process, on Ray Data and on Spark: photos a second, and CPU time for each photo.
+"""Cost of classifying photos in one process, on Ray Data and on Spark: photos a second, and CPU time for each photo.
 
 usage: bench_scale_out.py PHOTOS... [--model NET.onnx] [--count 560] [--rounds 5] [--jobs loops,ray,spark]
                           [--csv FILE] [--json FILE]
@@ -8,14 +8,14 @@ PHOTOS are files or folders, copied until there are COUNT. Run with the Python t
 Rounds alternate between the jobs, each a process of its own; the table has medians, with the least and the greatest.
 
   loops   one process, encoded photos in memory: RUNNERSxTHREADS, a Classifier for each Runner in a thread of its own
-  parts   the first of these taken apart: decoding and preparing, running, choosing classes
+  parts the steps of the first: decoding and preprocessing, running, choosing classes
   ray     map_batches(lenslet.ray.Predictor) over a folder of files, one and two workers of one thread: from the first
           batch's begin to the last one's end; CPU time is that within the workers' calls
   spark   lenslet.spark.predict_udf over the same folder by binaryFile, one and two tasks: the third run of a query,
           when the Python workers are there and have the model
 
-An engine's own cost is that of the same jobs with a function that looks at no picture: what four times as many photos
-cost more, for each, in CPU time of all its processes together (the driver, Java, Ray's servers, those that read).
+An engine's own cost is that of the same jobs with a function that ignores the pictures: the additional CPU time for
+each photo with four times as many, over all its processes (the driver, Java, Ray's servers, readers).
 """
 import json
 import os
@@ -34,8 +34,8 @@ LOOPS = ((1, 1, 1), (1, 2, 1), (2, 1, 1), (1, 1, 8), (1, 2, 8), (2, 1, 8))  # ru
 
 
 class Cpu:
-    """Sums the CPU time of this process and all below it. Ray does not wait for its workers, whose time is in nobody's
-    account once they have ended: everything is looked at five times a second."""
+    """Sums the CPU time of this process and its descendants. Ray does not wait for its workers, so their time is lost
+    when they end: the sum is sampled five times a second."""
 
     def __init__(self):
         self.seen, self.lock = {}, threading.Lock()
@@ -109,7 +109,7 @@ def parts(photos, model, _):
 
 
 def costs(run, photos, copies):
-    """CPU ms and wall ms that a photo more costs, of run(folder) over nothing but the engine."""
+    """CPU ms and wall ms for each additional photo, with run(folder) through only the engine."""
     cpu, measured = Cpu(), []
     run(photos)
     for folder in photos, copies:
@@ -165,7 +165,7 @@ def ray_job(photos, model, copies):
         )
         ray.data.DataContext.get_current().enable_progress_bars = False
         started = time.perf_counter() - begin
-        run(copies, Nothing, 2)  # Ray starts processes for what is to come
+        run(copies, Nothing, 2)  # Ray starts processes in advance
         for workers in 1, 2:
             begin = time.perf_counter()
             rows = run(folder, Timed, workers, model=model)
@@ -220,7 +220,7 @@ def spark_job(photos, model, copies):
             function = lenslet.spark.predict_udf(model)
             run(folder, function)
             first = time.perf_counter() - begin
-            run(folder, function)  # Java compiles what runs often
+            run(folder, function)  # lets Java compile hot code
             begin = time.perf_counter()
             assert len(run(folder, function)) == len(photos)
             wall = time.perf_counter() - begin
@@ -244,7 +244,7 @@ def copied(sources, folder, count):
 
 
 def main():
-    if sys.argv[1:2] == ["--job"]:  # in a process of its own
+    if sys.argv[1:2] == ["--job"]:  # runs in a separate process
         job, photos, copies, model = sys.argv[2:]
         made = JOBS[job](sorted(pathlib.Path(photos).iterdir()), model, copies)
         print(json.dumps([(name, what, value) for name, figures in made for what, value in figures.items()]))

@@ -8,13 +8,13 @@ Each scan is SWEEPSxSTEPS of `lenslet scan`, made into sites here. The layers ar
 of the JSON that models/convert/spconv_onnx.py takes; BatchNormalization is folded into weights and bias on both sides,
 and ReLU follows each (in spconv fused by act_type where that gives the same, else by torch).
 
-network: convolutions alone, with rulebooks known beforehand. Ours is a file whose indices are constants, so that the
-plan makes the rulebooks; spconv gets the pairs that its first run found, without finding them again. rulebooks: what the
-whole takes more. Ours is `lenslet bench --device cuda`: the network on the device, as a CUDA graph. spconv is timed by
-CUDA events around forward(), the faster of its algorithms Native and MaskImplicitGemm, after it tuned itself; spconv_graph_ms
-is that of its network as a CUDA graph, where it could be captured. Rounds alternate (ours, theirs, ours ...);
-the table has medians of the rounds, and ratios ours / theirs (below 1: we are faster). error: the largest difference
-of our output from spconv's in fp32, relative to its rms.
+network: only convolutions, with rulebooks made in advance. Ours is a file whose indices are constants, so that the plan
+makes the rulebooks; spconv gets the pairs that its first run found, without finding them again. rulebooks: the
+additional time of the whole. Ours is `lenslet bench --device cuda`: the network on the device, as a CUDA graph. spconv
+is timed by CUDA events around forward(), the faster of its algorithms Native and MaskImplicitGemm, after it tuned
+itself; spconv_graph_ms is that of its network as a CUDA graph, where it could be captured. Rounds alternate (ours,
+theirs, ours ...); the table has medians of the rounds, and ratios ours / theirs (below 1: we are faster). error: the
+largest difference of our output from spconv's in fp32, relative to its rms.
 
 Needs PyTorch with CUDA, spconv (PyPI: spconv-cu126), numpy and onnx.
 """
@@ -55,7 +55,7 @@ CACHED = ("get_indice_pairs", "get_indice_pairs_implicit_gemm")
 
 
 def voxelized(points, description):
-    """Indices [n,4] (0, z, y, x) in ascending order, and the mean of each one's points."""
+    """Indices [n,4] (0, z, y, x) in ascending order, and the mean of each site's points."""
     voxels = description["voxels"]
     low, high, size = (np.asarray(voxels[key], np.float32) for key in ("min", "max", "size"))
     cells = np.round((high.astype(np.float64) - low) / size).astype(np.int64)
@@ -73,8 +73,8 @@ def voxelized(points, description):
 
 
 def folded_layers(description):
-    """The description with a bias and without norms, and its weights in spconv's layout, drawn so that features keep
-    their size."""
+    """The description with a bias and without norms, and random weights in spconv's layout that keep features'
+    magnitude."""
     random = np.random.default_rng(1)
     layers, state = [], {}
     for layer in description["layers"]:
@@ -87,7 +87,7 @@ def folded_layers(description):
         inputs, outputs = layer["channels"]
         kernel = layer.get("kernel", 3)
         kernel = kernel if isinstance(kernel, list) else [kernel] * 3
-        met = 0.35 * np.prod(kernel) * inputs  # of a site's taps some third lead to sites
+        met = 0.35 * np.prod(kernel) * inputs  # some third of a site's taps lead to sites
         state[layer["name"] + ".weight"] = random.normal(0, np.sqrt(2 / met), (outputs, *kernel, inputs)).astype(np.float32)
         state[layer["name"] + ".bias"] = random.normal(0, 0.1, outputs).astype(np.float32)
         layer["bias"] = True
@@ -98,7 +98,7 @@ def folded_layers(description):
 
 
 def fused_relu():
-    """What spconv's convolutions take as act_type to apply a ReLU themselves at inference, or None."""
+    """The act_type with which spconv's convolutions apply a ReLU at inference, or None."""
     try:
         from cumm import tensorview as tv
         return tv.gemm.Activation.ReLU
@@ -140,7 +140,7 @@ class Encoder(torch.nn.Module):
 
 
 class KnownPairs:
-    """While `replay`, the pairs that are asked for are those that the last recorded run found, in its order."""
+    """With `replay`, requested pairs are those that the last recorded run found, in its order."""
 
     def __init__(self):
         self.calls, self.at, self.mode = [], 0, "off"
@@ -187,7 +187,7 @@ class Spconv:
             self.network = Encoder(description, state, algo, fused_relu()).cuda().to(dtype).eval()
             off = (self.run().features.float() - expected).abs().max() / expected.square().mean().sqrt()
             self.fused = fused_relu() is not None and bool(off < (0.3 if precision == "bf16" else 0.05))
-        except Exception as error:  # what a version refuses has no common class
+        except Exception as error:  # refusals of different versions have no common class
             print("spconv: no fused ReLU (%s)" % str(error).splitlines()[0][:100], file=sys.stderr)
         if not self.fused:
             self.network = plain
@@ -207,7 +207,7 @@ class Spconv:
         self.pairs.replayed(self.run)
 
     def captured(self):
-        """Its network with known pairs as a CUDA graph, or None where that cannot be."""
+        """The network with known pairs as a CUDA graph, or None if that fails."""
         try:
             return timing.captured(self.run_network)[0]
         except Exception as error:  # as above
@@ -224,7 +224,7 @@ class Spconv:
 
 
 def our_models(description, state, indices, rows, folder):
-    """The encoder's file, and the one of known sites. Bounds: a quarter more than what comes, and what comes."""
+    """The encoder's file, and the one with constant sites. Bounds are a quarter above the actual numbers, or exact."""
     paths = []
     np.savez(folder / "state.npz", **state)
     for known in (False, True):

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""How long until the first result, and how much memory at most: lenslet beside other runtimes on the CPU.
+"""Time to the first result, and peak memory: lenslet beside other runtimes on the CPU.
 
 usage: bench_start.py LENSLET [--folder build/cpu-peers] [--networks NAME,...] [--threads 2] [--rounds 5]
                       [--csv FILE] [--json FILE]
 
-Each measurement is a process of its own that loads a network and computes one image; rounds alternate between the
-runtimes. Ours is `lenslet run`, the whole of it: start, reading image and network, writing the result. A peer's time
-begins when Python and its module are loaded (which an app in C++ need not); its memory is given with and without what
-was there by then. ncnn reads the network in its own format, converted before. FOLDER is bench_cpu_peers.py's.
+Each measurement is a separate process that loads a network and computes one image; rounds alternate between the
+runtimes. Ours is all of `lenslet run`: start, reading image and network, writing the result. A peer's time begins when
+Python and its module are loaded (which a C++ app need not do); its memory is given with and without them. ncnn reads
+the network in its own format, converted in advance. FOLDER is bench_cpu_peers.py's.
 
-This process itself loads nothing large: Linux counts what a process was before it became another one.
+This process loads nothing large, because Linux counts the memory from before exec().
 """
 import json
 import os
@@ -26,13 +26,13 @@ PEERS = bench_cpu_peers.PEERS
 
 
 def most_memory():
-    """MB that this process has had at most."""
+    """Peak memory of this process in MB."""
     with open("/proc/self/status") as status:
         return next(int(line.split()[1]) for line in status if line.startswith("VmHWM")) / 1024
 
 
 def one_result(peer, model, threads, image, folder):
-    """In a process of its own: prints ms, MB at most, and MB before."""
+    """Runs in a separate process: prints ms, peak MB, and MB before."""
     import bench_peers
     import numpy
 
@@ -45,7 +45,7 @@ def one_result(peer, model, threads, image, folder):
 
 
 def draw_image(model, image):
-    """In a process of its own: writes random values for the only input, and the name of that."""
+    """Runs in a separate process: writes random values for the only input, and its name."""
     import numpy
 
     port = timing.onnxruntime_session(model).get_inputs()[0]
@@ -75,7 +75,7 @@ def measure_lenslet(lenslet, model, threads, image, folder):
 
 
 def row_of(arguments, model):
-    """Samples by runtime and what; ratios."""
+    """Samples by runtime and quantity; ratios."""
     with tempfile.TemporaryDirectory() as folder:
         image, link = Path(folder) / "image.npy", Path(folder) / model.name
         link.symlink_to(model)
@@ -83,7 +83,7 @@ def row_of(arguments, model):
         runs = {"lenslet": lambda: measure_lenslet(arguments.lenslet, link, arguments.threads, image, folder)}
         for peer in PEERS:
             runs[peer] = lambda peer=peer: measure_peer(peer, link, arguments.threads, image, folder)
-        samples = timing.in_turns(runs, arguments.rounds, warm_up=1)  # the first one converts, and brings files into memory
+        samples = timing.in_turns(runs, arguments.rounds, warm_up=1)  # the first one converts, and warms the file cache
     theirs = {what: [samples[peer, what] for peer in PEERS if (peer, what) in samples] for what in ("ms", "mb")}
     return {**{"_".join(key): values for key, values in samples.items()},
             "quickest_over_lenslet": 1 / timing.ratio(samples["lenslet", "ms"], *theirs["ms"]),

@@ -2,8 +2,8 @@
 """Writes the networks that bench_cpu_peers.py compares on, as ONNX files with a free batch: torchvision's shapes with
 random weights and BatchNormalization statistics that are not the identity.
 
-usage: cpu_networks.py FOLDER [NETWORK...]          files that are there are left alone
-CLASSIC of networks.py when none is named. Needs the PyPI packages torch, torchvision and onnx.
+usage: cpu_networks.py FOLDER [NETWORK...] existing files are kept CLASSIC of networks.py when none is named. Needs the
+PyPI packages torch, torchvision and onnx.
 """
 import sys
 from pathlib import Path
@@ -17,7 +17,7 @@ from networks import CLASSIC, OTHERS, size_of, torchvision_network
 
 
 class Branches(torch.nn.Module):
-    """Both of two paths, their channels one after the other."""
+    """Two branches whose channels are concatenated."""
 
     def __init__(self, first, second):
         super().__init__()
@@ -37,7 +37,7 @@ def convolution(c, k, r=3, stride=1, activation=torch.nn.SiLU):
 
 
 def yolo():
-    """A backbone of cross-stage blocks with SiLU, as detectors have them, to stride 32."""
+    """A backbone of cross-stage blocks with SiLU, as in detectors, to stride 32."""
 
     def stage(c, blocks):
         deep = [Residual(convolution(c // 2, c // 2, 1), convolution(c // 2, c // 2)) for _ in range(blocks)]
@@ -50,7 +50,7 @@ def yolo():
 
 
 def unet(c=24, depth=4):
-    """Encoder and decoder with a skip at each of four scales; transposed convolutions upward."""
+    """Encoder and decoder with a skip at each of four scales; transposed convolutions for upsampling."""
     inner = torch.nn.Sequential(convolution(c << (depth - 1), c << depth), convolution(c << depth, c << depth))
     for level in reversed(range(depth)):
         k, source = c << level, c << (level - 1) if level else 3
@@ -67,7 +67,7 @@ def espcn():
 
 
 class OneOutput(torch.nn.Module):
-    """A segmentation network's logits."""
+    """Returns only a segmentation network's logits."""
 
     def __init__(self, network):
         super().__init__()
@@ -78,7 +78,7 @@ class OneOutput(torch.nn.Module):
 
 
 def efficientnet_lite0():
-    """EfficientNet-B0 without squeeze-and-excite, with ReLU6 for SiLU."""
+    """EfficientNet-B0 without squeeze-and-excite, with ReLU6 in place of SiLU."""
     network = torchvision.models.efficientnet_b0(weights=None)
     for parent in list(network.modules()):
         for name, child in parent.named_children():
@@ -123,7 +123,7 @@ def main():
         file = folder / f"{name}.onnx"
         if file.exists():
             continue
-        half = file.with_suffix(".part")  # a file that was cut off is none
+        half = file.with_suffix(".part")  # avoids truncated files
         export(name, half)
         half.rename(file)
         print(file, flush=True)

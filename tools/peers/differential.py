@@ -5,23 +5,23 @@
     differential.py LENSLET --permuted [...]
     differential.py LENSLET --permuted --pack FILE.tar.xz [...]
 
-Graph i of seed S is the same in every run. Each has 1 to 6 nodes, built one by one: ONNX Runtime computes a node when it
-is drawn, so that shapes are right, values are known to the generator and a node that it refuses is drawn again. The
-outputs become the expected ones of a case folder, and `lenslet check` runs the folders in batches. A case that differs
-is cut down, node by node, then attribute by attribute and input by input, to one that still does, and kept in FOLDER.
+Graph i of seed S is the same in every run. Each has 1 to 6 nodes, built one by one: ONNX Runtime computes a node when
+it is drawn, so that shapes are valid, the generator knows the values, and a refused node is drawn again. The outputs
+become the expected ones of a case folder, and `lenslet check` runs the folders in batches. A case that differs is
+reduced by nodes, attributes and inputs while it still differs, and kept in FOLDER.
 
-With --permuted graph i has operator i of the table and few others, with permutations before, between and behind them, and
-is run with all graph passes, without each optional one in turn, and without any. --pack runs nothing: it writes the case
-folders into an archive, as KIND/THOUSAND/NUMBER, KIND being the narrowest float type, which says how they are judged
-(docs/check.md has the commands): for machines without ONNX Runtime. A number that differs there is shrunk here by
---first NUMBER --count 1.
+With --permuted graph i has operator i of the table and few others, with permutations before, between and after them. It
+runs with all graph passes, without each optional one in turn, and without any. --pack runs nothing and writes the case
+folders to an archive for machines without ONNX Runtime, as KIND/THOUSAND/NUMBER. KIND is the narrowest float type,
+which determines the tolerance (docs/check.md has the commands). --first NUMBER --count 1 reduces a case that differs
+there.
 
-What the two may disagree on is not drawn (EXCLUSIONS says what and why), and a difference that ONNX Runtime shows of
-itself when values that are rounded move by a few units of the last place is none; nor is one where onnx's own reference
-implementation sides with lenslet.
+Cases in which the two may disagree are not drawn (EXCLUSIONS has them with reasons). A difference does not count if
+ONNX Runtime shows it, too, when rounded values move by a few units of the last place, or if onnx's reference
+implementation agrees with lenslet.
 
-Exit code 1 where a difference is left, 77 where onnx or onnxruntime is not installed. `differential_ops/` has the
-operators; the list of those that must be drawn is docs/ops.md.
+Exit code 1 if a difference remains, 77 if onnx or onnxruntime is not installed. `differential_ops/` has the operators;
+the list of those that must be drawn is docs/ops.md.
 """
 
 import argparse
@@ -58,7 +58,7 @@ TOLERANCE = {"float32": (1e-3, 1e-5), "float16": (2e-2, 1e-2)}
 
 
 def check(lenslet, graphs, folder):
-    """[(status, reason)] of graphs, by `lenslet check` on all at once. `lenslet`: the command and more of its options."""
+    """[(status, reason)] of graphs, by one `lenslet check` for all. `lenslet`: the command with further options."""
     verdicts = [None] * len(graphs)
     for width, (rtol, atol) in TOLERANCE.items():
         mine = [i for i, graph in enumerate(graphs) if width == width_of(graph)]
@@ -71,7 +71,7 @@ def check(lenslet, graphs, folder):
         done = subprocess.run([*command, batch], capture_output=True, text=True)
         if done.returncode in (0, 1):
             listed = json.loads(done.stdout)["cases"]
-        else:  # it died: which one?
+        else:  # it crashed: finds the graph
             listed = []
             for i in mine:
                 done = subprocess.run([*command, batch / f"{i:06}"], capture_output=True, text=True)
@@ -88,7 +88,7 @@ def width_of(graph):
 
 
 def differs(got, want, width):
-    """As `lenslet check` judges, for results of ONNX Runtime's own."""
+    """Judges like `lenslet check`, for results of ONNX Runtime."""
     rtol, atol = TOLERANCE[width]
     if got.dtype != want.dtype or got.shape != want.shape:
         return True
@@ -103,8 +103,8 @@ def differs(got, want, width):
 
 
 def unstable(graph):
-    """Whether ONNX Runtime's own outputs differ as much when what goes in and out of each node that rounds is off by some
-    units of the last place: rounding then decides them. Nodes that round nothing have no such excuse."""
+    """Whether ONNX Runtime's own outputs differ as much when inputs and outputs of each rounding node move by some
+    units of the last place: then rounding decides. Exact nodes have no such excuse."""
     if all(node.op_type in differential_ops.EXACT for node in graph.nodes):
         return False
     random = numpy.random.default_rng(0)
@@ -138,19 +138,20 @@ def unstable(graph):
 
 
 def as_reference(lenslet, graph, folder):
-    """Whether lenslet gives what onnx's own reference implementation does."""
+    """Whether lenslet agrees with onnx's reference implementation."""
     other = graph.copy()
     try:
         with numpy.errstate(all="ignore"):
             outputs = ReferenceEvaluator(graph.model()).run(None, graph.feeds())
         other.arrays.update(zip(graph.outputs(), map(numpy.asarray, outputs)))
         return check(lenslet, [other], folder)[0][0] == "passed"
-    except Exception:  # it is slow, incomplete and not always right; but it is a third opinion
+    except Exception:  # it is slow, incomplete and sometimes wrong, but a third opinion
         return False
 
 
 def as_float32(lenslet, graph, folder):
-    """Whether lenslet gives what ONNX Runtime does when the 16-bit floats of a graph are float32, as lenslet widens them."""
+    """Whether lenslet agrees with ONNX Runtime when the graph's 16-bit floats are widened to float32, as lenslet
+    does."""
     if width_of(graph) != "float16":
         return False
     wide = graph.copy()
@@ -174,14 +175,14 @@ def as_float32(lenslet, graph, folder):
 
 
 def kind_of(reason):
-    """What a smaller case must still show."""
+    """The kind of failure that a smaller case must still show."""
     if "differ" in reason:
         return "differ"
     return re.sub(r"[\w.]+: |node \S+|\[[^]]*\]|\b-?\d+", "", reason)
 
 
 def shrink(lenslet, graph, folder, reason):
-    """A smaller graph that still fails as this one does."""
+    """A smaller graph that still fails in the same way."""
     def first_that_fails(candidates):
         candidates = [candidate for candidate in candidates if valid(candidate)]
         for candidate, (status, why) in zip(candidates, check(lenslet, candidates, folder)):
@@ -239,7 +240,7 @@ def describe(graph):
 
 
 def pack(arguments, operators, drawer):
-    """Case folders of the graphs, one archive."""
+    """One archive with the graphs' case folders."""
     count = collections.Counter()
     with tempfile.TemporaryDirectory() as folder, tarfile.open(arguments.pack, f"w:{arguments.pack.suffix[1:]}") as archive:
         for number in range(arguments.first, arguments.first + arguments.count):
@@ -277,7 +278,7 @@ def main():
     table = re.findall(r"^\| (\w+) \| (?:ai\.onnx|com\.microsoft) \|", (ROOT / "docs" / "ops.md").read_text(), re.MULTILINE)
     missing = [op for op in table if op not in differential_ops.OPERATORS]
     operators = [op for op in differential_ops.OPERATORS if op in table and re.search(arguments.only, op)]
-    if arguments.permuted:  # their opset is looked up in ONNX's own
+    if arguments.permuted:  # their opset is looked up in ONNX's table
         operators = [op for op in operators if any(has(op, opset) for opset in OPSETS)]
     if missing:
         print("no generator for", ", ".join(missing))

@@ -1,13 +1,13 @@
-"""The networks that tools/peers measures and checks, by torchvision's names or our own (cpu_networks.py): one list, without
-PyTorch until one is made.
+"""The networks that tools/peers measures and checks, by torchvision's names or our own (cpu_networks.py). Listing them
+needs no PyTorch.
 """
 
-# bench_cpu_peers.py and bench_start.py take these, and bench_gpu_peers.py the five of ON_GPU, when none is named.
+# Defaults of bench_cpu_peers.py and bench_start.py; bench_gpu_peers.py uses the five of ON_GPU.
 CLASSIC = ("vgg16", "resnet18", "resnet50", "googlenet", "densenet121", "squeezenet1_1", "shufflenet_v2_x1_0", "mobilenet_v2",
            "mobilenet_v3_large", "efficientnet_b0", "efficientnet_lite0")  # fmt: skip
 ON_GPU = ("resnet50", "mobilenet_v2", "squeezenet1_1", "vgg16", "resnet18")
-# Of kinds that these do not have: 1x7 and 7x1 kernels, groups, dilation, 7x7 depthwise, odd widths, large images, transposed
-# convolutions, segmentation, super-resolution.
+# Networks with other features: 1x7 and 7x1 kernels, groups, dilation, 7x7 depthwise, odd widths, large images,
+# transposed convolutions, segmentation, super-resolution.
 OTHERS = ("inception_v3", "resnext50_32x4d", "regnet_y_400mf", "regnet_x_800mf", "mnasnet0_75", "shufflenet_v2_x0_5",
           "resnet18_large", "resnet50_dilated", "mobilenet_v2_035", "convnext_tiny", "lraspp", "unet", "yolo", "espcn")  # fmt: skip
 
@@ -20,12 +20,12 @@ SEGMENTATION = """deeplabv3_mobilenet_v3_large deeplabv3_resnet50 fcn_resnet50 l
 DETECTION = """ssd300_vgg16 ssdlite320_mobilenet_v3_large retinanet_resnet50_fpn fcos_resnet50_fpn
 fasterrcnn_mobilenet_v3_large_320_fpn fasterrcnn_resnet50_fpn""".split()
 
-# Side, or height and width, of the images where it is not 224.
+# Side, or height and width, of images other than 224.
 SIZES = {"inception_v3": 299, "ssd300_vgg16": 300, "ssdlite320_mobilenet_v3_large": 320,
-         "swin_v2_t": 256,  # 224 is padded with zeros, which float16 divides by their norm: NaN
+         "swin_v2_t": 256,  # 224 is padded with zeros, whose norm of 0 gives NaN in float16
          "resnet18_large": (600, 800), "mobilenet_v2_035": 160, "lraspp": 320, "unet": 256, "yolo": 416, "espcn": (360, 640)}  # fmt: skip
 
-# Name here: torchvision's name and arguments.
+# Our name: torchvision's name and arguments.
 VARIANTS = {"resnet50_dilated": ("resnet50", {"replace_stride_with_dilation": [False, True, True]}),
             "mobilenet_v2_035": ("mobilenet_v2", {"width_mult": 0.35}), "resnet18_large": ("resnet18", {}),
             "lraspp": ("lraspp_mobilenet_v3_large", {"weights_backbone": None})}  # fmt: skip

@@ -55,7 +55,7 @@ def free_port():
 
 
 def say_later(port):
-    """Prints the port once something listens there."""
+    """Prints the port once the server listens on it."""
 
     def say():
         with socket.socket() as tried:

@@ -1,4 +1,4 @@
-"""Servers, and loads from processes of their own, for bench_serve.py and serve_overload.py."""
+"""Servers, and loads from separate processes, for bench_serve.py and serve_overload.py."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ def own_seconds() -> float:
 
 
 def child(*arguments: object) -> dict:
-    """What a part of bench_serve.py says, run in a process of its own."""
+    """The result of a part of bench_serve.py that runs in a separate process."""
     return in_own_process(pathlib.Path(__file__).with_name("bench_serve.py"), *arguments)
 
 
 class Server:
     def __init__(self, *arguments: object, package: str = "", processors: str = "") -> None:
-        """`package`: the folder that another lenslet is in. `processors`: those that it may use, as taskset has them."""
+        """`package`: the folder of another lenslet. `processors`: those that it may use, as for taskset."""
         command = ["taskset", "-c", processors] if processors else []
         command += [sys.executable, "-m", "lenslet", "serve", *map(str, arguments)]
         command += ["--http-port=0", "--grpc-port=0"]
@@ -68,7 +68,7 @@ def resident_mib(pid: int) -> float:
 
 
 class Connection(asyncio.Protocol):
-    """Sends `request` again and again, as `next_due` says when; as little work as can be."""
+    """Sends `request` again and again, at the times of `next_due`, with as little work as possible."""
 
     def __init__(self, load: Load) -> None:
         self.load, self.head, self.left, self.due = load, b"", -1, 0.0
@@ -115,8 +115,8 @@ class Connection(asyncio.Protocol):
 
 
 class Load:
-    """Requests on some connections for a while: as fast as they are answered, or at `rate` a second, in which case a
-    request's time counts from when it should have been sent."""
+    """Requests on some connections for a while: as fast as they are answered, or at `rate` a second; then a request's
+    time counts from when it should have been sent."""
 
     def __init__(self, request: bytes, seconds: float, rate: float) -> None:
         self.request, self.rate = request, rate
@@ -126,7 +126,7 @@ class Load:
         self.sent = 0
         self.times: list[float] = []
         self.steady = self.began + seconds / 4
-        self.in_time = 0  # answers between that and the end: the first batches, and the last, are not whole
+        self.in_time = 0  # answers in the middle: the first and last batches are not full
         self.open = 0
         self.all_closed = self.loop.create_future()
 
@@ -175,7 +175,7 @@ async def over_grpc(load: Load, port: int, connections: int) -> None:
 
 
 def with_loop(main: object) -> object:
-    """asyncio.run(), on uvloop where it is."""
+    """asyncio.run(), with uvloop if it is installed."""
     try:
         import uvloop
 
@@ -205,7 +205,7 @@ def load(protocol: str, port: int, request: str, connections: int, seconds: floa
 
 
 def http_request(name: str, input: tuple, more: dict | None = None) -> bytes:
-    """(name, datatype, shape, bytes) to model `name`, answered in binary."""
+    """An inference request to model `name` from (name, datatype, shape, bytes), answered in binary."""
     described = {
         "name": input[0],
         "datatype": input[1],

@@ -1,10 +1,10 @@
-"""`bench_serve.py overload MODEL`: at nine tenths of what the server can take, and at twice that: what is refused, how
-soon, and how long the rest takes.
+"""`bench_serve.py overload MODEL`: at nine tenths of the server's capacity, and at twice the capacity: how many
+requests are refused, how soon, and how long the others take.
 
-What it can take is the most that it answers when so many requests are there all the time that every run is full: of
-several numbers of connections, for a server that refuses nobody. The loads then come at random, whether those before are
-answered or not, from several processes where there are processors for them, to a server as its defaults have it. A
-request's time begins when the client writes its first byte.
+The capacity is the highest rate at which a server that refuses nothing answers when every run is full, over several
+numbers of connections. The loads are open (requests come at random, whether earlier ones are answered or not), from
+several processes if there are processors for them, to a server with default options. A request's time begins when the
+client writes its first byte.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ import time
 
 from serve_load import Server, child, http_request, resident_mib, with_loop
 
-#: Connections, of which the most that the server answers is taken; and those of an open load.
+#: Numbers of connections for measuring the capacity; and that of an open load.
 CLOSED, OPEN = (8, 32, 128), 512
 LOADS = (0.9, 2.0)
 
@@ -51,7 +51,7 @@ def add_to(verbs: argparse._SubParsersAction) -> None:
 
 
 class OpenConnection(asyncio.Protocol):
-    """One request at a time, sent when it is told to."""
+    """One request at a time, sent on command."""
 
     def __init__(self, load: OpenLoad) -> None:
         self.load, self.data, self.since = load, b"", 0.0
@@ -77,13 +77,13 @@ class OpenConnection(asyncio.Protocol):
 
 
 class OpenLoad:
-    """Requests that come at random, `rate` a second on the mean, whether those before are answered or not."""
+    """Random arrivals, `rate` a second on average, whether earlier requests are answered or not."""
 
     def __init__(self, request: bytes) -> None:
         self.request = request
         self.free: collections.deque[OpenConnection] = collections.deque()
         self.times: dict[int, array.array] = collections.defaultdict(lambda: array.array("f"))
-        self.late = array.array("f")  # behind when they should have been sent
+        self.late = array.array("f")  # delay after the scheduled time
         self.without = self.lost = 0
         self.over = False
 
@@ -91,7 +91,7 @@ class OpenLoad:
         loop = asyncio.get_running_loop()
         for _ in range(connections):
             await loop.create_connection(lambda: OpenConnection(self), "127.0.0.1", port)
-        for connection in list(self.free):  # at first TCP's window is smaller than what loopback has for a segment
+        for connection in list(self.free):  # at first TCP's window is smaller than a segment on loopback
             self.free.remove(connection)
             connection.send()
             while connection not in self.free:
@@ -112,7 +112,7 @@ class OpenLoad:
 
 
 def open_load(port: int, request: str, connections: int, seconds: float, rate: float, seed: int, into: str) -> None:
-    """Leaves times in the file `into`, and says how they lie there."""
+    """Writes times to the file `into`, and prints their layout."""
     load = OpenLoad(pathlib.Path(request).read_bytes())
     with_loop(load.run(port, connections, rate, seconds, seed))
     with open(into, "wb") as file:
@@ -123,7 +123,7 @@ def open_load(port: int, request: str, connections: int, seconds: float, rate: f
 
 
 class Seen:
-    """What became of a load, or of several."""
+    """The outcome of one or several loads."""
 
     def __init__(self) -> None:
         self.times: dict[int, array.array] = collections.defaultdict(lambda: array.array("f"))
@@ -146,7 +146,7 @@ class Seen:
             self.times[status] += times
 
     def row(self, load: float, base: float) -> tuple[str, float]:
-        """A row of the table, and p99 of what was accepted; `base`: that at the first load."""
+        """A row of the table, and p99 of accepted requests; `base`: p99 at the first load."""
         done, refused = self.times.get(200, ()), self.times.get(429, ())
         others = {status: len(times) for status, times in self.times.items() if status not in (200, 429)}
         p99 = part_of(done, 0.99)
@@ -170,7 +170,7 @@ def part_of(times: array.array, part: float) -> float:
 
 
 def can_take(arguments: argparse.Namespace, request: str) -> float:
-    """Requests a second."""
+    """The capacity in requests a second."""
     found: dict[int, list[float]] = {}
     options = (f"--device={arguments.device}", *arguments.server, "--max-queue-ms=0", "--max-requests=1024")
     with Server(f"net={arguments.model}", *options, processors=arguments.processors) as server:

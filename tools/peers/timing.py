@@ -1,5 +1,5 @@
-"""What everything that is timed beside a peer shares: options, rounds in turns, medians with their spread, the table, and
-the dated CSV of docs/results/. Standard library only: a peer's packages are imported where they are needed.
+"""Shared by all comparisons with peers: options, alternating rounds, medians with their spread, the table, and the
+dated CSV of docs/results/. Standard library only: a peer's packages are imported where they are needed.
 """
 
 import argparse
@@ -20,7 +20,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 class Refused(Exception):
-    """What one of the two cannot run, in a line: it is left out by name, and the others go on."""
+    """Something that one of the two cannot run, in a line. It is left out by name, and the others continue."""
 
 
 def words(text):
@@ -47,8 +47,8 @@ def options(description, rounds=5, seconds=None, lenslet=True):
 
 
 def in_turns(runs, rounds, warm_up=0):
-    """Samples by name: A B A B ..., because shared machines drift. A run gives a number, a dict of them, whose samples are
-    by (name, key), or None where there is nothing to add. The rounds of `warm_up` come first and do not count."""
+    """Samples by name, in the order A B A B ..., because shared machines drift. A run returns a number, a dict of
+    numbers, whose samples go to (name, key), or None for no sample. Rounds of `warm_up` come first and do not count."""
     samples = {}
     for number in range(-warm_up, rounds):
         for name, run in runs.items():
@@ -61,7 +61,7 @@ def in_turns(runs, rounds, warm_up=0):
 
 
 def timed(run, seconds, warm_up=2, least=5):
-    """Milliseconds of single runs for `seconds`, `least` of them at least."""
+    """Milliseconds of single runs during `seconds`, at least `least` of them."""
     for _ in range(warm_up):
         run()
     samples, begin = [], time.perf_counter()
@@ -73,7 +73,7 @@ def timed(run, seconds, warm_up=2, least=5):
 
 
 def timed_on_cuda(run, replays=10, samples=20):
-    """Milliseconds of a run on the device, by events around `replays` of them: the median of `samples`. By PyTorch."""
+    """Device milliseconds of a run, by PyTorch's events around `replays` runs: the median of `samples`."""
     import torch
 
     for _ in range(5):
@@ -92,7 +92,7 @@ def timed_on_cuda(run, replays=10, samples=20):
 
 
 def captured(run):
-    """The CUDA graph of what `run` queues, after four runs on a side stream; and what it gives. By PyTorch."""
+    """The CUDA graph of the work that `run` queues, after four runs on a side stream; and its results. By PyTorch."""
     import torch
 
     with torch.cuda.stream(torch.cuda.Stream()), torch.inference_mode():
@@ -106,7 +106,7 @@ def captured(run):
 
 
 def ratio(ours, *theirs):
-    """Our median / the quickest peer's."""
+    """Our median / the fastest peer's."""
     return statistics.median(ours) / min(map(statistics.median, theirs))
 
 
@@ -118,7 +118,7 @@ def geometric_mean(values):
 
 
 def checked(command, line=0):
-    """What a command prints; Refused with this line of its error where it fails."""
+    """A command's output; Refused with this line of its error if it fails."""
     done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
     if done.returncode != 0:
         said = done.stderr.strip().splitlines() or [f"exit status {done.returncode}"]
@@ -127,12 +127,12 @@ def checked(command, line=0):
 
 
 def lenslet(command, verb, *arguments):
-    """The JSON that a verb of the command prints."""
+    """The JSON printed by a verb of the command."""
     return json.loads(checked([command, verb, *arguments, "--json"]))
 
 
 def in_own_process(script, *arguments):
-    """The JSON in the last line that a script prints; Refused where it fails."""
+    """The JSON in the last line of a script's output; Refused if it fails."""
     return json.loads(checked([sys.executable, script, *arguments], line=-1).splitlines()[-1])
 
 
@@ -142,7 +142,7 @@ def first_line(error):
 
 
 def onnxruntime_session(model, threads=1, optimized=True):
-    """Of a file or of a file's bytes, on the CPU."""
+    """For a file or its bytes, on the CPU."""
     import onnxruntime
 
     chosen = onnxruntime.SessionOptions()
@@ -158,7 +158,7 @@ def onnxruntime_session(model, threads=1, optimized=True):
 
 
 def number(value, column=""):
-    """As tables and CSV have it: ratios to a hundredth, the rest to a thousandth or three digits."""
+    """As in tables and CSV: ratios to a hundredth, others to a thousandth or three digits."""
     if value is None or isinstance(value, (str, int)):
         return "" if value is None else str(value)
     if re.search("ratio|_over_", column):
@@ -167,7 +167,7 @@ def number(value, column=""):
 
 
 def cell(value, column=""):
-    """A list is samples: the median (least-greatest)."""
+    """A list is of samples: the median (least-greatest)."""
     if not isinstance(value, list):
         return number(value, column)
     middle, least, greatest = (number(float(of), column) for of in (statistics.median(value), min(value), max(value)))
@@ -175,14 +175,14 @@ def cell(value, column=""):
 
 
 def machine():
-    """The CPU and how many cores of it this process may use."""
+    """The CPU, and the number of cores available to this process."""
     names = re.findall(r"^model name\s*: (.*)", pathlib.Path("/proc/cpuinfo").read_text(), re.MULTILINE)
     return f"{names[0] if names else os.uname().machine}, {len(os.sched_getaffinity(0))} cores"
 
 
 class Results:
-    """Rows {column: text, number or list of samples}. A row is printed when it comes, and --csv and --json have all rows
-    so far. A column of samples is three of the CSV: the median, _least and _greatest."""
+    """Rows of {column: text, number or list of samples}. A row is printed at once, and --csv and --json are rewritten
+    with all rows. A column of samples becomes three in the CSV: the median, _least and _greatest."""
 
     def __init__(self, arguments, what, *notes):
         """`what` was measured; `notes`: lines with the peers' versions and the units."""

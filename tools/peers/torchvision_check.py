@@ -25,12 +25,12 @@ from pathlib import Path
 from timing import onnxruntime_session
 from networks import CLASSIFICATION, DETECTION, SEGMENTATION, size_of
 
-# Variance of random weights, of convolutions and matrices, times their inputs.
+# Factor for the variance of random weights of convolutions and matrices, times their inputs.
 GAINS = {network: (2.5, 60) for network in DETECTION}
 GAINS["ssdlite320_mobilenet_v3_large"] = (4, 4)
-GAINS["fasterrcnn_mobilenet_v3_large_320_fpn"] = (2.5, 20)  # scores of 1 exactly come in any order
+GAINS["fasterrcnn_mobilenet_v3_large_320_fpn"] = (2.5, 20)  # scores of exactly 1 come in any order
 GAINS["fasterrcnn_resnet50_fpn"] = (1.5, 60)
-KEPT_BYTES = 4096  # smaller constants are shape arithmetic and stay
+KEPT_BYTES = 4096  # smaller constants are shape arithmetic and are kept
 
 
 def kind_of(network):
@@ -38,12 +38,12 @@ def kind_of(network):
 
 
 def side_of(network, dtype):
-    """Of the square images; PyTorch's CPU is slow with float16."""
+    """Side of the square images; PyTorch's CPU is slow with float16."""
     return 96 if dtype == "fp16" and network in SEGMENTATION + ["convnext_tiny"] else size_of(network)[0]
 
 
 def variants():
-    """(network, exporter, type, axes): what nobody has looked at first."""
+    """(network, exporter, type, axes): unchecked ones first."""
     for networks in (SEGMENTATION + ["vit_b_16", "swin_t", "convnext_tiny"] + DETECTION, CLASSIFICATION):
         for dtype in ("fp32", "fp16"):
             for axes in ("fixed", "dynamic"):
@@ -100,7 +100,7 @@ def export_file(job):
         file.with_suffix(".part").write_bytes(export_one(*variant))
         file.with_suffix(".part").rename(file)
         return file.stem, ""
-    except Exception as error:  # an exporter that cannot is a fact to report, not to die of
+    except Exception as error:  # a failing exporter is a result, not an error
         text = " ".join(f"{type(error).__name__}: {error}".split())[:300]
         file.with_suffix(".txt").write_text(text)
         return file.stem, text
@@ -122,7 +122,7 @@ def fill(model, kind, gains):
     from onnx import numpy_helper
 
     generator = numpy.random.default_rng(1)
-    # A BatchNormalization's variance must be positive; its other parameters stay near the identity.
+    # Variances of BatchNormalization must be positive; its other parameters stay near the identity.
     variances = {node.input[4] for node in model.graph.node if node.op_type == "BatchNormalization"}
     for tensor in model.graph.initializer:
         dims = list(tensor.dims)
@@ -140,7 +140,7 @@ def fill(model, kind, gains):
         else:
             values = generator.uniform(-0.5, 0.5, dims)
         tensor.raw_data = values.astype(numpy.float32 if tensor.data_type == 1 else numpy.float16).tobytes()
-    # RetinaNet and FCOS begin with the bias of a class that is rare: nothing would be found.
+    # RetinaNet and FCOS begin with the bias of a rare class: nothing would be detected.
     for tensor in model.graph.initializer:
         if kind == "detection" and tensor.data_type == 1 and len(tensor.dims) == 1:
             values = numpy_helper.to_array(tensor)
@@ -149,7 +149,7 @@ def fill(model, kind, gains):
 
 
 def error_of(got, want):
-    """The largest difference, of the expected output's rms; infinite where type, shape or the places of NaN differ."""
+    """The largest difference relative to the expected rms; infinite if type, shape or positions of NaN differ."""
     import numpy
 
     if got.shape != want.shape or got.dtype != want.dtype:
@@ -167,7 +167,7 @@ def error_of(got, want):
 
 
 def rounding_decides(session, port, image, wanted, worst):
-    """Do ONNX Runtime's own outputs differ half as much, or in shape, when the image moves by its last place?"""
+    """Whether ONNX Runtime's own outputs differ half as much, or in shape, when the image moves by its last place."""
     import numpy
 
     place = 2.0**-23 if image.dtype == numpy.float32 else 2.0**-10
@@ -180,7 +180,7 @@ def rounding_decides(session, port, image, wanted, worst):
 
 
 def compare(path, lenslet, device, kind, size, axes, dtype, optimized):
-    """(state, words) of one model at one or two input shapes."""
+    """(state, text) of one model at one or two input shapes."""
     import numpy
 
     session = onnxruntime_session(path, 2, optimized)
@@ -193,7 +193,7 @@ def compare(path, lenslet, device, kind, size, axes, dtype, optimized):
     worst, folder, decided, nothing = 0.0, path.parent, False, True
     for shape in shapes:
         image = numpy.random.default_rng(shape[0]).random(shape).astype(numpy.float32 if dtype == "fp32" else numpy.float16)
-        if isinstance(port.shape[0], int) and shape[0] != port.shape[0]:  # lenslet frees a batch that was baked in
+        if isinstance(port.shape[0], int) and shape[0] != port.shape[0]:  # lenslet frees a baked-in batch
             each = [session.run(None, {port.name: image[i:i + 1]}) for i in range(shape[0])]
             wanted = [numpy.concatenate(parts) for parts in zip(*each)]
         else:
@@ -206,7 +206,7 @@ def compare(path, lenslet, device, kind, size, axes, dtype, optimized):
                               capture_output=True, text=True)  # fmt: skip
         at = "x".join(map(str, shape))
         if done.returncode != 0 and axes == "fixed" and shape is not shapes[0]:
-            break  # as the file says; the batch could not be freed
+            break  # as in the file; the batch could not be freed
         if done.returncode != 0:
             error = done.stderr.strip()
             refused = "error:" in error or "cannot run" in error or "not supported" in error
@@ -229,7 +229,7 @@ def compare(path, lenslet, device, kind, size, axes, dtype, optimized):
 
 
 def reasons(text):
-    """The reasons of an error of lenslet's, without names: what is missing."""
+    """The reasons in a lenslet error without names: the missing features."""
     lines = [line for line in text.splitlines() if re.search(r"node \S+ \(\w+", line)] or text.splitlines()[:1]
     found = [f"{operator}: among the reasons" for operator in re.findall(r"(\w+) x\d+[,)]", text)
              if not any(f"({operator}" in line for line in lines[1:])]
@@ -245,7 +245,7 @@ def variant_of(file):
 
 
 def check_file(job):
-    """(variant, state, words) of one export."""
+    """(variant, state, text) of one export."""
     import onnx
 
     file, lenslet, device, optimized = job
@@ -260,7 +260,7 @@ def check_file(job):
         try:
             state, words = compare(path, lenslet, device, kind_of(variant[0]), side_of(variant[0], variant[2]), variant[3],
                                    variant[2], optimized)  # fmt: skip
-        except Exception as error:  # of ONNX Runtime
+        except Exception as error:  # from ONNX Runtime
             return variant, "ONNX Runtime fails", " ".join(str(error).split())[:300]
     return variant, state, words
 
@@ -270,7 +270,7 @@ def send_check(job, sender):
 
 
 def check_apart(job):
-    """check_file in a process of its own, where ONNX Runtime may crash; without its optimisations where they fail."""
+    """check_file in a separate process, since ONNX Runtime may crash; without its optimisations if they fail."""
     context = multiprocessing.get_context("spawn")
     for optimized in (True, False):
         receiver, sender = context.Pipe(duplex=False)
@@ -304,7 +304,7 @@ def check(arguments):
 
 
 def table(results):
-    """The section of docs/conformance.md: a row a network, a column for how it was exported."""
+    """The section of docs/conformance.md: a row for each network, a column for each way of exporting."""
     columns = [(exporter, dtype, axes) for exporter in ("dynamo", "script") for dtype in ("fp32", "fp16")
                for axes in ("fixed", "dynamic")]  # fmt: skip
     columns = [column for column in columns if any(variant[1:] == column for variant in results)]

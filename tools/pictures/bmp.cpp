@@ -14,7 +14,7 @@ namespace lenslet::tool {
 
 namespace {
 
-constexpr std::size_t file_head = 14;  // "BM", sizes, where the pixels begin
+constexpr std::size_t file_head = 14;  // "BM", sizes, the pixels' offset
 constexpr std::uint32_t os2_v1 = 12, header_sizes[] = {os2_v1, 40, 52, 56, 64, 108, 124};
 constexpr std::uint32_t raw = 0, bitfields = 3;
 
@@ -39,7 +39,7 @@ Header header_of(Bytes& file) {
   } else {
     const std::uint32_t height = file.u32(22);
     header.width = file.u32(18);
-    header.from_top = height >> 24 == 0xFF;  // negative
+    header.from_top = height >> 24 == 0xFF;  // the height is negative
     header.height = header.from_top ? (std::int64_t{1} << 32) - height : height;
     header.bits = file.u16(28);
     header.compression = file.u32(30);
@@ -58,13 +58,13 @@ Header header_of(Bytes& file) {
   return header;
 }
 
-/// A channel: (pixel >> shift & most) of `most`.
+/// Maps a channel, (pixel >> shift) & most, to 8 bits.
 struct Channel {
   std::uint32_t shift, most;
 };
 using Channels = std::array<Channel, 3>;
 
-/// Masks of red, green, blue and alpha, as Pillow takes them, and where a pixel's channels are.
+/// Masks of red, green, blue and alpha as in Pillow, and a pixel's channel order.
 struct Layout {
   std::uint32_t bits, masks[4];
   Channels channels;
@@ -81,7 +81,7 @@ constexpr Layout layouts[] = {
     {32, {0xFF, 0xFF00, 0xFF0000, 0xFF000000}, rgb},
 };
 
-/// Those of headers of 52 bytes and more stand within them, others behind; alpha's within 56 bytes and more.
+/// Headers of 52 bytes and more contain the masks, shorter ones precede them; alpha's needs 56 bytes.
 Channels channels_of(Bytes& file, const Header& header) {
   if (header.compression == raw) return header.bits == 16 ? rgb555 : bgr;
   std::uint32_t masks[4] = {};
@@ -92,7 +92,7 @@ Channels channels_of(Bytes& file, const Header& header) {
   throw BadImage("BMP with such colour masks is not read");
 }
 
-/// Red, green and blue of each index; black beyond those that the file has, as Pillow has it.
+/// Red, green and blue of each index; black for missing entries, as in Pillow.
 std::vector<std::uint8_t> palette_of(Bytes& file, const Header& header) {
   std::vector<std::uint8_t> palette;
   for (std::size_t i = 0; i < 256; ++i)
@@ -110,7 +110,7 @@ Picture decode_bmp(std::span<const std::byte> file, void (*check_size)(std::int6
   check_size(header.width, header.height);
   const std::size_t palette_bytes = header.has_palette() ? header.palette_entry() * header.colors : 0;
   std::size_t at = bytes.u32(10);
-  // Some writers do not count the palette.
+  // Some writers do not count the palette in the offset.
   if (at == header.end()) at += palette_bytes;
   if (at == 0) at = header.end() + palette_bytes + (header.compression == bitfields && header.bytes < 52 ? 12 : 0);
   const auto width = static_cast<std::size_t>(header.width), height = static_cast<std::size_t>(header.height);
@@ -130,7 +130,7 @@ Picture decode_bmp(std::span<const std::byte> file, void (*check_size)(std::int6
     const std::byte* const from = file.data() + at + row * stride;
     for (std::size_t x = 0; x < width; ++x, to += 3) {
       std::uint32_t pixel = 0;
-      if (header.bits < 8) {  // the leftmost one in the highest bits
+      if (header.bits < 8) {  // the leftmost pixel has the highest bits
         const std::size_t bit = x * header.bits;
         pixel =
             std::to_integer<std::uint32_t>(from[bit / 8]) >> (8 - header.bits - bit % 8) & ((1U << header.bits) - 1);

@@ -1,5 +1,5 @@
 #pragma once
-// BMP, uncompressed: of Windows (headers of 40 to 124 bytes) and OS/2 (12 and 64), 1 to 32 bits a pixel.
+// Uncompressed BMP of Windows (headers of 40 to 124 bytes) and OS/2 (12 and 64), 1 to 32 bits a pixel.
 
 #include <cstddef>
 #include <span>
@@ -8,8 +8,8 @@
 
 namespace lenslet::tool {
 
-/// Of 3 channels, as Pillow reads it. Throws BadImage, and through `check_size(width, height)` whatever the caller's
-/// limits say before memory is taken.
+/// A picture of 3 channels, as Pillow reads it. Throws BadImage. check_size(width, height) throws the caller's error
+/// beyond its limits, before memory is allocated.
 Picture decode_bmp(std::span<const std::byte> file, void (*check_size)(std::int64_t width, std::int64_t height));
 
 }  // namespace lenslet::tool

@@ -1,5 +1,5 @@
 #pragma once
-// Numbers out of a file's bytes, with every read checked.
+// Bounds-checked reads of numbers from a file's bytes.
 
 #include <cstddef>
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace lenslet::tool {
 
-/// Reads from a span. A read outside gives 0 and sets `overrun`, so that a parser may check once at the end.
+/// Reads from a span. A read outside gives 0 and sets `overrun`, so that a parser can check once at the end.
 class Bytes {
  public:
   explicit Bytes(std::span<const std::byte> data, bool big_endian = true) : data_(data), big_endian_(big_endian) {}

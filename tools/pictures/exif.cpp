@@ -1,4 +1,4 @@
-// The one thing of EXIF that changes a picture.
+// The orientation, the only EXIF field that changes a picture.
 #include <algorithm>
 #include <array>
 #include <iterator>
@@ -10,7 +10,7 @@ namespace lenslet::tool {
 
 namespace {
 
-/// Bytes of a value of TIFF's types; 0: no type that is read.
+/// Size in bytes of a TIFF value type; 0: not read.
 std::size_t value_bytes(std::uint32_t type) {
   constexpr std::uint8_t bytes[] = {0, 1, 1, 2, 4, 8, 1, 1, 2, 4, 8, 4, 8, 4};
   return type < std::size(bytes) ? bytes[type] : 0;
@@ -30,14 +30,14 @@ int exif_orientation(std::span<const std::byte> exif) {
   if (mark != intel && mark != motorola) return 1;
   Bytes bytes(tiff, mark == motorola);
   if (const std::uint32_t magic = bytes.u16(2); magic != 42 && magic != 42 << 8)
-    return 1;  // in either order, as Pillow
+    return 1;  // in either byte order, as in Pillow
   const std::size_t directory = bytes.u32(4);
   const std::size_t entries = bytes.u16(directory);
   for (std::size_t i = 0; i < entries && !bytes.overrun(); ++i) {
     const std::size_t entry = directory + 2 + i * 12;
     const std::uint32_t tag = bytes.u16(entry), type = bytes.u16(entry + 2);
     const std::size_t size = value_bytes(type), count = bytes.u32(entry + 4);
-    // Values stand elsewhere where they do not fit; where these are missing the directory ends, as Pillow reads it.
+    // Values that do not fit are stored elsewhere. If they are missing, the directory ends, as in Pillow.
     const std::size_t at = size * count <= 4 ? entry + 8 : bytes.u32(entry + 8);
     if (bytes.overrun() || (size * count > 4 && (at > tiff.size() || tiff.size() - at < size * count))) break;
     if (tag != orientation || size * count == 0) continue;

@@ -16,16 +16,16 @@ namespace {
 constexpr std::uint32_t dht = 0xC4, soi = 0xD8, eoi = 0xD9, sos = 0xDA, app0 = 0xE0, app1 = 0xE1, app14 = 0xEE,
                         comment = 0xFE, tem = 0x01;
 
-// A progressive file of ten scans is usual, of a hundred is a way to keep a decoder busy.
+// Ten scans are usual in a progressive file; a hundred would be an attack on the decoder's time.
 constexpr int max_scans = 100;
 
 bool is_restart(std::uint32_t marker) { return marker >= 0xD0 && marker <= 0xD7; }
-/// SOF0 to SOF15, of which C4 (DHT), C8 (JPG) and CC (DAC) are none.
+/// SOF0 to SOF15, without C4 (DHT), C8 (JPG) and CC (DAC).
 bool is_frame(std::uint32_t marker) {
   return marker >= 0xC0 && marker <= 0xCF && marker != 0xC4 && marker != 0xC8 && marker != 0xCC;
 }
 
-/// The next marker's position at or after `at`, over entropy-coded data: FF 00 and restarts belong to it.
+/// Position of the next marker at or after `at`, skipping entropy-coded data with its FF 00 and restarts.
 std::size_t next_marker(std::span<const std::byte> file, std::size_t at) {
   while (at + 1 < file.size()) {
     const void* found = std::memchr(file.data() + at, 0xFF, file.size() - 1 - at);
@@ -43,8 +43,8 @@ std::size_t next_marker(std::span<const std::byte> file, std::size_t at) {
   throw BadImage("the JPEG file is cut short (no end-of-image marker)");
 }
 
-/// Huffman tables: class and slot, 16 counts of codes by length, as many symbols. stb_image 2.27 writes past its table
-/// when the counts add up to more than 256, so they are added up here.
+/// Huffman tables: class and slot, 16 counts of codes by length, then the symbols. stb_image 2.27 writes past its table
+/// when the counts sum to more than 256, so this checks the sum.
 void check_huffman_tables(std::span<const std::byte> segment) {
   Bytes bytes(segment);
   for (std::size_t at = 0; at < segment.size();) {
@@ -60,19 +60,18 @@ bool starts_with(std::span<const std::byte> bytes, const char* text, std::size_t
   return bytes.size() >= size && std::memcmp(bytes.data(), text, size) == 0;
 }
 
-/// What the components' colours follow from, as libjpeg sees it: markers before the first scan.
+/// Determines the colour space as in libjpeg, from the markers before the first scan.
 struct Colors {
   std::uint32_t components = 0;
   bool jfif = false, adobe = false, ids_rgb = false;
-  std::uint32_t transform = 0;             ///< of Adobe's marker
-  std::vector<std::size_t> markers, reds;  ///< where APP0 and APP14 stand, and the first component's id
+  std::uint32_t transform = 0;             ///< in Adobe's marker
+  std::vector<std::size_t> markers, reds;  ///< offsets of APP0 and APP14, and of the first component's id
 };
 
-/// The file as stb_image (2.27) decodes it rightly. Its rules for colours are not libjpeg's: so one marker of Adobe's
-/// states what libjpeg decides, and nothing else is left that stb could decide by. A scan of a damaged file may name
-/// Huffman tables that the file does not define, and stb decodes by whatever its memory holds, beyond its arrays (found
-/// by fuzzing): so all eight tables come first, empty. They decode nothing ("bad huffman code"), and the file's own
-/// replace them.
+/// Rewrites the file so that stb_image (2.27) decodes it correctly. stb's colour rules differ from libjpeg's, so one
+/// Adobe marker states libjpeg's decision and the other hints are removed. A scan of a damaged file may use undefined
+/// Huffman tables, which makes stb read uninitialised memory beyond its arrays (found by fuzzing). So eight empty
+/// tables come first, which decode nothing ("bad huffman code"); the file's own replace them.
 std::vector<std::byte> decodable(std::span<const std::byte> file, const Colors& colors) {
   const bool rgb = !colors.jfif && (colors.adobe ? colors.transform == 0 : colors.ids_rgb);
   const bool cmyk = colors.transform == 0;
@@ -104,7 +103,7 @@ ImageHeader read_jpeg_header(std::span<const std::byte> file) {
   ImageHeader header;
   Bytes bytes(file);
   Colors colors;
-  std::vector<std::byte> exif;  // of several segments before the first scan, as Pillow joins them
+  std::vector<std::byte> exif;  // joined from several segments before the first scan, as in Pillow
   int scans = 0;
   if (bytes.u16(0) != (0xFF00 | soi)) throw BadImage("this is no JPEG file");
   for (std::size_t at = next_marker(file, 2);;) {
@@ -151,7 +150,7 @@ ImageHeader read_jpeg_header(std::span<const std::byte> file) {
   if (components == 0 || scans == 0) throw BadImage("the JPEG file holds no picture");
   if (components != 1 && components != 3 && components != 4)
     throw BadImage(fmt::format("JPEG of {} components is not read", components));
-  // Without Adobe's marker it is unknown whether the inks are inverted, or whether they are CMYK at all.
+  // Without Adobe's marker the inks may be inverted, or may not be CMYK at all.
   if (components == 4 && !colors.adobe) throw BadImage("JPEG of 4 components without Adobe's marker is not read");
   header.gray = components == 1;
   header.orientation = exif_orientation(exif);

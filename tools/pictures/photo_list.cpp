@@ -27,7 +27,7 @@ std::vector<std::string> photos_in(const std::string& folder, bool recursive) {
   while (!folders.empty()) {
     const std::string next = std::move(folders.back());
     folders.pop_back();
-    std::error_code error, ignored;  // ignored: of a bad link, which stays in the list
+    std::error_code error, ignored;  // ignored: for a broken link, which stays in the list
     for (auto entry = fs::directory_iterator(next, error); !error && entry != fs::directory_iterator();
          entry.increment(error)) {
       if (!entry->is_directory(ignored)) {

@@ -58,8 +58,7 @@ ImageHeader read_png_header(std::span<const std::byte> file) {
       const std::uint32_t color_type = bytes.u8(at + 17);
       header.gray = color_type == 0 || color_type == 4;
     } else if (name == chunk("PLTE") && length < palette_bytes && header.decoded_as.empty()) {
-      // An index beyond the palette is black, and stb reads what its memory holds: so the palette becomes one of all
-      // 256.
+      // An index beyond the palette means black, but stb reads uninitialised memory: extends the palette to 256.
       header.decoded_as.assign(file.begin(), file.end());
       const auto place = header.decoded_as.begin() + static_cast<std::ptrdiff_t>(at);
       place[2] = std::byte{palette_bytes >> 8};

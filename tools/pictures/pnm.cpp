@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::uint32_t max_number = 1'000'000'000;
 
-/// Reads the numbers of the header: white space and comments, then decimal digits.
+/// Reads the header's numbers: white space and comments, then decimal digits.
 class HeaderReader {
  public:
   HeaderReader(std::span<const std::byte> file, std::size_t at) : file_(file), at_(at) {}
@@ -28,7 +28,7 @@ class HeaderReader {
     }
     return value;
   }
-  /// Where the pixels begin: one blank after the last number.
+  /// The pixels' offset: one white space after the last number.
   std::size_t pixels_at() {
     if (!is_blank(peek())) throw BadImage("the PNM file's header makes no sense");
     return at_ + 1;
@@ -72,7 +72,7 @@ Picture decode_pnm(std::span<const std::byte> file, void (*check_size)(std::int6
   for (std::size_t i = 0; i < elems; ++i) {
     const std::uint32_t sample = sample_bytes == 2 ? bytes.u16(2 * i) : bytes.u8(i);
     if (sample > maximum) throw BadImage("the PNM file holds a value above its own maximum");
-    // In double and halves to even, as Pillow does it.
+    // In double, halves to even, as in Pillow.
     picture.pixels[i] = static_cast<std::uint8_t>(std::nearbyint(static_cast<double>(sample) / maximum * 255));
   }
   return picture;

@@ -1,5 +1,5 @@
 #pragma once
-// Binary PNM: P5 (gray) and P6 (RGB), of 8 or 16 bits.
+// Binary PNM: P5 (gray) and P6 (RGB), 8 or 16 bits.
 
 #include <cstddef>
 #include <span>
@@ -8,7 +8,7 @@
 
 namespace lenslet::tool {
 
-/// Throws BadImage, and through `check_size(width, height)` whatever the caller's limits say before memory is taken.
+/// Throws BadImage. check_size(width, height) throws the caller's error beyond its limits, before memory is allocated.
 Picture decode_pnm(std::span<const std::byte> file, void (*check_size)(std::int64_t width, std::int64_t height));
 
 }  // namespace lenslet::tool

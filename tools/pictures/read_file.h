@@ -1,5 +1,5 @@
 #pragma once
-// Whole files, under a limit.
+// Whole files, up to a limit.
 
 #include <cstdint>
 #include <filesystem>
@@ -7,9 +7,9 @@
 
 namespace lenslet::tool {
 
-/// The bytes of a regular file. Error(io), or Error(limit) beyond `most_bytes`, before anything is read.
+/// The bytes of a regular file. Error(io), or Error(limit) above `most_bytes` before anything is read.
 std::string read_file(const std::filesystem::path& file, std::uintmax_t most_bytes);
-/// The rest of standard input; as read_file, but the limit is seen when it is passed.
+/// The rest of standard input; like read_file, but reads up to the limit before failing.
 std::string read_stdin(std::uintmax_t most_bytes);
 
 }  // namespace lenslet::tool

@@ -22,7 +22,7 @@ void check_size(std::int64_t width, std::int64_t height) {
   check_image_size(width, height);
 }
 
-/// Turns stored pixels upright. EXIF's value says where row 0 and column 0 of the stored picture belong.
+/// Turns stored pixels upright. EXIF's value gives the sides of row 0 and column 0 in the stored picture.
 Picture turn_upright(Picture stored, int orientation) {
   if (orientation == 1) return stored;
   const bool transposed = orientation >= 5;
@@ -49,7 +49,7 @@ Picture decode(std::span<const std::byte> file, const ImageHeader& header) {
   check_size(header.width, header.height);
   Picture picture;
   picture.channels = header.gray ? 1 : 3;
-  // 8 bytes a pixel are four channels of 16 bits; the decoder's buffers double, and interlaced rows have one byte more.
+  // 8 bytes a pixel for four channels of 16 bits, as the decoder's buffers double; interlaced rows have one more byte.
   const auto max_bytes = static_cast<std::size_t>(header.width * header.height) * 8 * 4 + (std::size_t{1} << 20);
   const DecodedPixels decoded = stb_decode(header.decoded_as.empty() ? file : std::span(header.decoded_as),
                                            static_cast<int>(picture.channels), max_bytes);
@@ -86,7 +86,7 @@ Kind kind_of(std::span<const std::byte> file) {
   return pnm ? Kind::pnm : Kind::other;
 }
 
-/// What people have on their disks.
+/// Common formats that are refused by name.
 const char* known_but_not_read(std::span<const std::byte> file) {
   if (has(file, 0, "GIF8")) return "GIF";
   if (has(file, 0, "II*") || has(file, 0, "MM")) return "TIFF";

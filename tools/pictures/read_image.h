@@ -1,6 +1,5 @@
 #pragma once
-// Photo files into 8-bit pixels: JPEG, PNG, BMP, binary PNM and WebP, told apart by their first bytes, never by their
-// name.
+// Decodes photo files to 8-bit pixels: JPEG, PNG, BMP, binary PNM and WebP, recognised by their first bytes.
 
 #include <cstddef>
 #include <cstdint>
@@ -13,12 +12,12 @@
 
 namespace lenslet::tool {
 
-/// Published limits (docs/limits.md), all checked before anything is decoded.
+/// Published limits (docs/limits.md), all checked before decoding.
 inline constexpr std::size_t max_image_file_bytes = std::size_t{512} << 20;
 inline constexpr std::int64_t max_image_side = 32768;
 inline constexpr std::int64_t max_image_pixels = 100'000'000;
 
-/// Error(limit) for a picture beyond them.
+/// Error(limit) for a picture above them.
 void check_image_size(std::int64_t width, std::int64_t height);
 
 /// Upright 8-bit pixels, H x W x C; C is 1 (gray) or 3 (RGB).
@@ -28,13 +27,13 @@ struct Picture {
   ImageView view() const { return {pixels.data(), height, width, channels}; }
 };
 
-/// The picture in the file, turned as its EXIF orientation says. Alpha is dropped without blending, 16 bits are reduced
-/// to their upper 8, Adobe CMYK becomes RGB. Damaged or truncated files and refused kinds are Error(invalid_image),
-/// large ones Error(limit), unreadable ones Error(io). "-" is standard input.
+/// Reads a picture and applies its EXIF orientation. Alpha is dropped without blending, 16 bits are reduced to their
+/// upper 8, Adobe CMYK becomes RGB. Error(invalid_image) for damaged, truncated or refused files, Error(limit) for
+/// large ones, Error(io) for unreadable ones. "-" is standard input.
 Picture read_image(const std::filesystem::path& file);
-/// The same from memory, `name` for messages.
+/// The same from memory; `name` appears in messages.
 Picture decode_image(std::span<const std::byte> bytes, std::string_view name);
-/// Does a file that begins so (12 bytes, or all it has) look like a picture, one that is read or another?
+/// Whether a file with this beginning (12 bytes, or all it has) looks like a picture, readable or not.
 bool begins_as_picture(std::span<const std::byte> head);
 
 }  // namespace lenslet::tool

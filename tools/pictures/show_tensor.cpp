@@ -14,7 +14,7 @@ namespace lenslet::tool {
 namespace {
 
 struct Layout {
-  std::int64_t height = 0, width = 0, channels = 0;  // 0 channels: no picture
+  std::int64_t height = 0, width = 0, channels = 0;  // 0 channels: not a picture
   bool channels_last = false, classes = false;
 };
 
@@ -35,7 +35,7 @@ Layout layout_of(DType dtype, const Shape& shape) {
   return {};
 }
 
-// PASCAL VOC's colours: the bits of the class, three at a time, from the top of red, green and blue down.
+// PASCAL VOC's colours: triples of the class's bits set red, green and blue from the highest bit down.
 std::array<std::uint8_t, 3> class_colour(std::uint64_t number) {
   std::array<unsigned, 3> colour{};
   for (int bit = 7; bit >= 0; --bit)

@@ -1,4 +1,4 @@
-// The only file that sees stb_image; compiled without our warnings.
+// The only file that includes stb_image; compiled without our warnings.
 #include "tools/pictures/stb_decode.h"
 
 #include <cstdlib>
@@ -6,7 +6,7 @@
 
 namespace {
 
-// A deflate stream of a megabyte may claim a gigabyte: stb asks for what comes out, so the limit sits in its allocator.
+// A deflate stream of a megabyte may expand to a gigabyte, which stb allocates: its allocator has the limit.
 thread_local std::size_t allocation_limit = 0;
 thread_local bool out_of_memory = false;
 
@@ -15,7 +15,7 @@ void* noted(void* memory) {
   return memory;
 }
 
-/// Zeroed: of a damaged file stb reads what it has not written.
+/// Zeroed: for a damaged file stb reads memory that it has not written.
 void* limited_malloc(std::size_t bytes) { return bytes > allocation_limit ? nullptr : noted(std::calloc(1, bytes)); }
 void* limited_realloc(void* memory, std::size_t bytes) {
   return bytes > allocation_limit ? nullptr : noted(std::realloc(memory, bytes));

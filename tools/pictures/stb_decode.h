@@ -1,5 +1,5 @@
 #pragma once
-// stb_image behind one function: JPEG and PNG.
+// A wrapper of stb_image for JPEG and PNG.
 
 #include <cstddef>
 #include <cstdint>
@@ -9,13 +9,13 @@
 namespace lenslet::tool {
 
 struct DecodedPixels {
-  std::unique_ptr<std::uint8_t[], void (*)(void*)> pixels{nullptr, nullptr};  ///< empty when refused
+  std::unique_ptr<std::uint8_t[], void (*)(void*)> pixels{nullptr, nullptr};  ///< empty if refused
   int height = 0, width = 0;
   const char* error = nullptr;  ///< stb's reason
 };
 
-/// The pixels, H x W x channels (1 or 3). No single allocation grows beyond `max_bytes`, whatever the compressed data
-/// expands to. bad_alloc where the system has no more memory.
+/// The pixels, H x W x channels (1 or 3). No single allocation exceeds `max_bytes`, whatever the compressed data
+/// expands to. bad_alloc if the system has no more memory.
 DecodedPixels stb_decode(std::span<const std::byte> file, int channels, std::size_t max_bytes);
 
 }  // namespace lenslet::tool

@@ -1,4 +1,4 @@
-// The only file that sees stb_image_write; compiled without our warnings.
+// The only file that includes stb_image_write; compiled without our warnings.
 #include "tools/pictures/stb_encode.h"
 
 #include <new>

@@ -1,5 +1,5 @@
 #pragma once
-// stb_image_write behind one function: PNG.
+// A wrapper of stb_image_write for PNG.
 
 #include <string>
 
@@ -7,8 +7,8 @@
 
 namespace lenslet::tool {
 
-/// A PNG file of `image`, which has 1 (gray), 3 (RGB) or 4 channels (RGBA) and at most max_image_pixels pixels (so that
-/// stb's ints hold). bad_alloc where there is no memory.
+/// `image` as a PNG file: 1 (gray), 3 (RGB) or 4 channels (RGBA), and at most max_image_pixels pixels, which keeps
+/// stb's ints in range. bad_alloc without memory.
 std::string stb_encode_png(const ImageView& image);
 
 }  // namespace lenslet::tool

@@ -14,7 +14,7 @@ constexpr std::uint32_t fourcc(const char (&name)[5]) {
 
 constexpr std::size_t chunk_head = 8;
 
-// Of a bitstream: a key frame of VP8 (RFC 6386, 9.1), or VP8L's signature and two times 14 bits.
+// Size in a bitstream's header: a key frame of VP8 (RFC 6386, 9.1), or VP8L's signature and two times 14 bits.
 void read_size(std::span<const std::byte> body, bool lossless, ImageHeader& header) {
   Bytes bytes(body, false);
   if (lossless) {

@@ -1,5 +1,5 @@
 #pragma once
-// Pixels into a PNG file.
+// Writes pixels to a PNG file.
 
 #include <filesystem>
 
@@ -7,8 +7,8 @@
 
 namespace lenslet::tool {
 
-/// `image` has 1 (gray), 3 (RGB) or 4 channels (RGBA). Written to a temporary file and renamed when complete: an error
-/// changes nothing. Error(io), and Error(limit) above the pixel limit of reading.
+/// `image` has 1 (gray), 3 (RGB) or 4 channels (RGBA). It is written to a temporary file, which is renamed when
+/// complete; an error changes nothing. Error(io), and Error(limit) above the pixel limit of reading.
 void write_png(const std::filesystem::path& file, const ImageView& image);
 
 }  // namespace lenslet::tool

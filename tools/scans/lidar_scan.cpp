@@ -27,7 +27,7 @@ class Draw {
   double operator()(double low, double high) {
     return low + (high - low) * (static_cast<double>(engine_() >> 11U) * 0x1p-53);
   }
-  /// Of mean 0 and deviation 1, near enough: the sum of twelve.
+  /// Approximately normal, mean 0 and deviation 1: a sum of twelve uniform values.
   double noise() {
     double sum = -6;
     for (int i = 0; i < 12; ++i) sum += (*this)(0, 1);
@@ -39,18 +39,18 @@ class Draw {
 };
 
 struct Ray {
-  double x, y, z;     // from
-  double dx, dy, dz;  // of length 1
+  double x, y, z;     // origin
+  double dx, dy, dz;  // unit vector
 };
 
-/// An upright box, turned about z; on the ground, which lies at z = 0.
+/// An upright box on the ground (z = 0), rotated about z.
 struct Box {
-  double x, y;  // of its middle
+  double x, y;  // its centre
   double length, width, height;
   double cosine, sine;
   double reflectance;
 
-  /// Metres along the ray to where it enters, infinity where it does not.
+  /// Distance along the ray at which it enters the box; infinity if it misses.
   double met(const Ray& ray) const {
     const double x0 = ray.x - x, y0 = ray.y - y;
     double first = 0, last = std::numeric_limits<double>::infinity();
@@ -88,7 +88,7 @@ std::vector<Box> draw_street(Draw& draw) {
       add(x, side * draw(7.4, 7.8), draw(0.15, 0.4), draw(0.15, 0.4), draw(3, 8), 0);
     for (double x = -most_range; x < most_range; x += draw(8, 30))  // people
       add(x, side * draw(7, 8.5), draw(0.3, 0.6), draw(0.4, 0.6), draw(1.5, 1.95), draw(0, std::numbers::pi));
-    for (double x = -most_range; x < most_range; x += draw(15, 60))  // driving; none where the sensor stands
+    for (double x = -most_range; x < most_range; x += draw(15, 60))  // driving; none at the sensor's position
       if (std::abs(x) > 6) add(x, side * draw(1.6, 2.4), draw(3.6, 9), draw(1.7, 2.5), draw(1.4, 3.2), draw(-0.1, 0.1));
   }
   return boxes;
@@ -122,7 +122,7 @@ Tensor lidar_scan(const ScanOptions& options) {
                       std::cos(elevation) * std::cos(azimuth),
                       std::cos(elevation) * std::sin(azimuth),
                       std::sin(elevation)};
-        // Drawn for each shot, so that one that is lost changes no other.
+        // Drawn for each shot, so that a lost shot changes no other.
         const bool comes_back = draw(0, 1) >= lost;
         const double noise = draw.noise() * range_noise;
         double range = ray.dz < 0 ? -ray.z / ray.dz : std::numeric_limits<double>::infinity();

@@ -1,5 +1,5 @@
 #pragma once
-// Points as KITTI and nuScenes store them: float32 without a header, row after row.
+// Point files of KITTI and nuScenes: float32 rows without a header.
 
 #include <cstdint>
 #include <filesystem>
@@ -8,10 +8,10 @@
 
 namespace lenslet::tool {
 
-/// float32 [points, columns]. Error(io); Error(invalid_argument) where the file is no whole number of points;
-/// Error(limit) beyond 1 GiB.
+/// float32 [points, columns]. Error(io); Error(invalid_argument) if the file's size is not a whole number of points;
+/// Error(limit) above 1 GiB.
 Tensor read_points(const std::filesystem::path& file, std::int64_t columns);
-/// Written beside `file` and renamed when complete. Error(io).
+/// Writes a temporary file beside `file` and renames it when complete. Error(io).
 void write_points(const std::filesystem::path& file, const Tensor& points);
 
 }  // namespace lenslet::tool

@@ -1,10 +1,9 @@
-"""attack_server.py [ATTACK...]: attacks `lenslet serve` in all ways that attacks.py and grpc_attacks.py of tests/serve
-have, in full, and prints what became of it: memory at its peak above what it was before, the longest answer of a health
-probe, what a second client was answered, and the attacker. Exit code 1 where a bound was passed. Run it with the package
-on PYTHONPATH.
+"""attack_server.py [ATTACK...]: runs all attacks of tests/serve (attacks.py and grpc_attacks.py) on `lenslet serve` in
+full, and prints the results: the growth of memory at its peak, the longest answer of a health probe, the answers to a
+second client, and those to the attacker. Exit code 1 if a bound was exceeded. Run it with the package on PYTHONPATH.
 
 attack_server.py --mutated N [--processes P]: N mutated connections and messages, half of HTTP and half of gRPC, to one
-server, from P processes; what it has come to each ten seconds, and the table last.
+server, from P processes; progress each ten seconds, and the table last.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ import grpc_attacks  # noqa: E402
 from grpc_attacks import attacks  # noqa: E402
 from harness import Server, write_models  # noqa: E402
 
-ATTACKS, Watch = attacks.ATTACKS, attacks.Watch  # gRPC's among them
+ATTACKS, Watch = attacks.ATTACKS, attacks.Watch  # including gRPC's
 MODELS = ("sums", "lookup", "rgb", "segment")
 
 
@@ -67,7 +66,7 @@ def served(folder: str, arguments: argparse.Namespace) -> Server:
 
 
 def row(name: str, server: Server, watch: Watch, found: dict, memory_mib: int, stall: float) -> bool:
-    """Prints it; whether every bound was kept."""
+    """Prints the row; returns whether every bound was kept."""
     grown = watch.peak - watch.before
     good = grown <= 1.1 * memory_mib and watch.stall <= stall and not watch.failed and server.process.poll() is None
     good = good and not watch.answers["WRONG"] and not any(str(key)[:5].isupper() for key in found)
@@ -81,14 +80,14 @@ def row(name: str, server: Server, watch: Watch, found: dict, memory_mib: int, s
 
 # ---- A million of them ----
 
-#: In a process at once, and of each of them so many before it is said what became of them.
+#: Number in a process at once, and number of each kind between reports.
 CLIENTS, PIECE = 8, 100
 KINDS = {
     "http": lambda server, seed: attacks.mutated(server, PIECE, seed),
     "grpc message": lambda server, seed: grpc_attacks.grpc_mutated_messages(server, False, PIECE, seed),
     "grpc connection": lambda server, seed: grpc_attacks.grpc_mutated_connections(server, False, PIECE, seed),
 }
-#: Of four pieces, two are of HTTP.
+#: Two of four pieces are HTTP.
 TURNS = ("http", "grpc message", "http", "grpc connection")
 
 

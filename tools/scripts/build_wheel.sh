@@ -41,10 +41,10 @@ build/wheel-tools/bin/python -m build --outdir build/wheel-raw --no-isolation --
 mkdir -p "$folder"
 rm -f "$folder"/lenslet{-,_runtime-}*
 cp build/wheel-raw/*.tar.gz "$folder"
-# Names the platform, and refuses what would need a newer system or another library.
+# Names the platform, and refuses a wheel that needs a newer system or another library.
 PATH=$PWD/build/wheel-tools/bin:$PATH auditwheel repair --plat manylinux_2_28_x86_64 \
   --only-plat -w "$folder" build/wheel-raw/*.whl >>build/wheel.log 2>&1 || die "the wheel is no manylinux_2_28 wheel (log: build/wheel.log)"
-# Else what Python was built with.
+# Otherwise the flags are those of Python's own build.
 export CC=${CC:-cc} CXX=${CXX:-c++}
 rm -rf build/wheel-raw
 ls -l "$folder"

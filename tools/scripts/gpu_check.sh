@@ -83,18 +83,18 @@ step() {
   local name=$1 begin=$SECONDS state=passed
   shift
   echo "== $name: $*"
-  if ! timeout 300 "$@" >"$out/$name.log" 2>&1; then # a kernel that never ends shall not cost the rest
+  if ! timeout 300 "$@" >"$out/$name.log" 2>&1; then # a kernel that never ends must not block the rest
     state=FAILED
     failed=1
     grep -E "ERROR|error|FAILED|Error" "$out/$name.log" | head -n 12 || true
   fi
-  grep -E "skipped[,:]" "$out/$name.log" | head -n 5 || true # with one device a test of two says so
+  grep -E "skipped[,:]" "$out/$name.log" | head -n 5 || true # with a single device one test of two reports that
   tail -n 4 "$out/$name.log"
   note $state "$name" "$((SECONDS - begin)) s: $(grep -E '[^[:space:]]' "$out/$name.log" | tail -n 1 | cut -c 1-90)"
 }
 
-# sharded NAME PROGRAM COMMAND...: COMMAND, which ends with a doctest PROGRAM, in as many processes at once as there are
-# cores, 14 at most, each with every so-many-th test case: references in double take longer than kernels, and one core.
+# sharded NAME PROGRAM COMMAND...: runs COMMAND, which ends with a doctest PROGRAM, in one process a core (at most 14),
+# each with its share of the test cases: references in double take longer than kernels, and use one core.
 sharded() {
   local name=$1 program=$2 begin=$SECONDS shards state=passed
   shift 2
@@ -129,7 +129,7 @@ step devices "$lenslet" devices
 
 if wants cpu; then
   for layer in "${layers[@]}"; do
-    # docs/ops.md is looked for where the sources lay when this was built.
+    # The test looks for docs/ops.md in the sources of the build.
     step "cpu-$layer" "$build/tests/$layer/lenslet-test-$layer" --test-case-exclude=op_table/docs_are_up_to_date
   done
 fi
@@ -138,7 +138,7 @@ if wants tests; then
   step device-tests "$tests"
   step layer-checks "$check_tests"
   sharded op-tests "$op_tests" "$op_tests"
-  # The Python package with tensors of PyTorch's on the device.
+  # The Python package with PyTorch tensors on the device.
   library=$(realpath "$build/python/liblenslet_python.so")
   if [ -f "$library" ] && python3 -c 'import numpy, torch' 2>/dev/null; then
     step python env PYTHONPATH="$PWD/python:$PWD/tests/python" LENSLET_LIBRARY="$library" \
@@ -157,7 +157,7 @@ if wants models; then
     for model in "${models[@]}"; do
       file=$shared/models/$model.onnx
       if [ ! -f "$file" ]; then note skipped "verify-$model" "no $file"; continue; fi
-      free=() # models that leave their size free
+      free=() # models with a free size
       case $model in
         waifu2x-vgg7) free=(--shape input=1x3x60x52) ;;
         super-resolution-x3) free=(--shape input=1x1x60x52) ;;
@@ -188,7 +188,7 @@ if wants models; then
   fi
 fi
 
-# ONNX's own cases, as tools/scripts/conformance.py --cuda reads them.
+# ONNX's own cases, for tools/scripts/conformance.py --cuda.
 if wants models; then
   for cases in build/peers/onnx-cases /usr/share/libonnx-testdata/data; do
     if [ -d "$cases" ]; then
@@ -206,8 +206,8 @@ if wants sanitize; then
   for tool in memcheck racecheck initcheck synccheck; do
     options=(--tool "$tool" --error-exitcode 9)
     [ "$tool" != memcheck ] || options+=(--leak-check full)
-    # Calls that tests make fail on purpose are not errors of ours; faults inside kernels are.
-    # In one process: some of its tests look at the device's free memory.
+    # Calls that tests make fail on purpose are no errors; faults inside kernels are. One process, since some tests
+    # check the device's free memory.
     step "$tool-device" "$sanitizer" "${options[@]}" --report-api-errors no "$tests" --duration=true
     sharded "$tool-ops" "$op_tests" "$sanitizer" "${options[@]}" --report-api-errors no "$op_tests"
   done
@@ -238,7 +238,7 @@ if wants bench; then
 fi
 
 if wants peers; then
-  # Batch 64 comes first: of a run that is cut short it says most.
+  # Batch 64 comes first, as the most informative if the run is cut short.
   networks=resnet50,mobilenet_v2,vgg16,squeezenet1_1,resnet18,efficientnet_b0,googlenet,densenet121,resnext50_32x4d
   networks+=,regnet_y_400mf,shufflenet_v2_x1_0,inception_v3
   if python3 -c 'import torch, torchvision' 2>/dev/null; then

@@ -32,16 +32,15 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 EQUIVALENT = pathlib.Path(__file__).with_name("mutants_equivalent.json")  # [file, line of source, old, new, reason]
-DEVICE_ONLY = ("runtime/exec/cuda/",)  # none of these tests runs it
-# Folder of the sources, and the executables that test them. The first that fails ends a fault.
+DEVICE_ONLY = ("runtime/exec/cuda/",)  # not run by these tests
+# Folders of sources, and the executables that test them. The first failure decides a fault.
 LAYERS = (("ops", ("ops",)), ("runtime/graph", ("graph", "exec")), ("runtime/passes", ("graph", "exec")),
           ("runtime", ("exec", "c-api")), ("models", ("models",)))  # fmt: skip
 
 FILES = [name for name in subprocess.run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=ROOT, check=True,
          capture_output=True, text=True).stdout.split("\0") if (ROOT / name).is_file()]  # fmt: skip
 
-# kind, what stands there, what is put there instead. clang-format sets spaces around binary operators and none around
-# the brackets of templates.
+# kind, the original, the replacement. clang-format puts spaces around binary operators, not around templates' brackets.
 SWAPS = (
     ("comparison", r"(?<= )<(?= )", "<="), ("comparison", r"(?<= )<=(?= )", "<"), ("comparison", r"(?<= )>(?= )", ">="),
     ("comparison", r"(?<= )>=(?= )", ">"), ("comparison", r"(?<= )==(?= )", "!="), ("comparison", r"(?<= )!=(?= )", "=="),
@@ -57,7 +56,7 @@ SWAPS = (
                   r"(?: [-+*/|&]?= .+|\(.*\)));$", lambda text: re.match(" *", text).group() + ";"),
 )  # fmt: skip
 
-# Up to an array's size where it is declared: a larger one is no fault.
+# Up to the size in an array's declaration: a larger array is no fault.
 DECLARES_ARRAY = r"\s*(?!(?:return|delete|throw|else|case)\b)(?:[\w:<>,*&]+ )+\*?\w+(?:\[[^\]]*\])*\[$"
 
 Fault = collections.namedtuple("Fault", "file line column kind old new source")
@@ -68,7 +67,7 @@ STRING = r'"(?:\\.|[^"\\\n])*"|(?<![\da-fA-F])\'(?:\\.|[^\'\\\n])+\''
 
 
 def code_only(text, string=" "):
-    """The text with comments, strings and preprocessor lines blanked, every character where it was."""
+    """The text with comments, strings and preprocessor lines blanked, with all positions unchanged."""
     blank = lambda match: re.sub(r"[^\n]", string if match.group()[0] in "\"'" else " ", match.group())
     text = re.sub(COMMENT + "|" + STRING, blank, text, flags=re.S)
     return re.sub(r"^[ \t]*(?:#|static_assert|template|namespace|using)(?:[^\n]*\\\n)*[^\n]*", blank, text, flags=re.M)
@@ -86,14 +85,14 @@ def faults_of(name, text):
                     continue
                 old = match.group()
                 put = new(old) if callable(new) else new
-                if kind == "statement":  # all of it, strings too
+                if kind == "statement":  # everything, including strings
                     old, put = lines[number], put
                 yield Fault(name, number + 1, 0 if kind == "statement" else match.start(), kind, old.strip(), put.strip(),
                             lines[number].strip())  # fmt: skip
 
 
-# What -Werror would make of a fault: it is to compile. An index outside and a false assert end a test, as in CI's
-# sanitizer builds. The lines keep their numbers.
+# Silences -Werror for faults, which must compile. An index outside and a false assert end a test, as in CI's sanitizer
+# builds. Line numbers stay the same.
 QUIET = """#define _GLIBCXX_ASSERTIONS
 #undef NDEBUG
 extern int lenslet_mutant;
@@ -124,7 +123,7 @@ TOKEN = re.compile(r"""(?P<stop>(?<=\s)(?:[-+*/%&|^]|<<|>>)?=(?=\s)|[,;?]|(?<!:)
 
 
 class Source:
-    """A file's tokens, and with all faults in it. clang-format's spaces tell operators from the brackets of templates."""
+    """A file's tokens, and its text with all faults. clang-format's spaces tell operators from templates' brackets."""
 
     def __init__(self, text):
         self.text, self.tokens, self.partner, opened = text, list(TOKEN.finditer(code_only(text, "0"))), {}, []
@@ -140,7 +139,7 @@ class Source:
                     self.partner[self.partner[i]] = i
 
     def region(self, fault):
-        """(begin, end) of the expression, or the statement, that has the fault in it."""
+        """(begin, end) of the expression or statement that contains the fault."""
         begin = self.line_starts[fault.line - 1] + fault.column
         if fault.kind == "statement":
             begin = self.text.index(fault.old, begin)
@@ -158,7 +157,7 @@ class Source:
         return self.tokens[first].start(), self.tokens[last].end()
 
     def with_faults(self, faults):
-        """The text with (number, fault) of a list, all switched off."""
+        """The text with a list of (number, fault), all switched off."""
         regions = sorted(((*self.region(fault), number, fault) for number, fault in faults), key=lambda row: (row[0], -row[1]))
 
         def render(begin, end, inside):
@@ -173,12 +172,12 @@ class Source:
                     continue
                 other = self.text[first:at] + fault.new + self.text[at + len(fault.old) : last]
                 other = re.sub(COMMENT + "|\n|" + STRING, lambda part: part[0] if part[0][0] in "\"'" else " ", other, flags=re.S)
-                kind = "bool" if fault.old == "!" else ""  # else what was negated might become an optional
+                kind = "bool" if fault.old == "!" else ""  # otherwise the negated value might become an optional
                 text += f"(LENSLET_FAULT({number}) ? {kind}({other}) : ({now}))"
             return text + self.text[begin:end]
 
         lines = render(0, len(self.text), regions).split("\n")
-        for _, fault in faults:  # a variable need not be a constant expression
+        for _, fault in faults:  # a variable is not a constant expression
             lines[fault.line - 1] = re.sub(r"(?<!if )\bconstexpr (?=[\w:<>, ]+ \w+(?:\[\w*\])? = )", "const ", lines[fault.line - 1])
         return QUIET + "\n".join(lines)
 
@@ -188,7 +187,7 @@ def tests_of(name):
 
 
 def cases_near(name):
-    """Patterns of the test cases that are likely to notice a fault: the words of the file's name and of its folder."""
+    """Patterns of test cases that probably notice a fault: the words of the file's and folder's names."""
     path = pathlib.PurePath(name)
     words = {path.parent.name, *path.stem.split("_")}
     words -= set("cpu cuda core op ops kernel kernels plan passes exec graph models to in".split())
@@ -197,10 +196,10 @@ def cases_near(name):
 
 
 class Build:
-    """The working tree once more, with all faults in it."""
+    """A copy of the working tree with all faults."""
 
     def __init__(self, folder, jobs):
-        # As deep as a build folder of ROOT is: relative paths, and so what ccache knows, are the same.
+        # As deep as a build folder of ROOT, so that relative paths, and ccache's keys, are the same.
         self.source, self.build, self.jobs = folder, folder / "build" / "mutant", jobs
         self.source.mkdir(parents=True, exist_ok=True)
         shared = next((at for at in (ROOT / "shared", ROOT.parent / "shared") if at.exists()), None)
@@ -210,7 +209,7 @@ class Build:
                                 CMAKE_CXX_COMPILER_LAUNCHER=shutil.which("ccache") or "")  # fmt: skip
 
     def fill(self, mutated):
-        """What is there already keeps its time, so that it is not compiled again."""
+        """Unchanged files keep their times, so that they are not compiled again."""
         for name in {"base/mutant.cpp", *FILES}:
             to, contents = self.source / name, mutated[name].encode() if name in mutated else (ROOT / name).read_bytes()
             if not to.is_file() or to.read_bytes() != contents:
@@ -226,7 +225,7 @@ class Build:
             return subprocess.CompletedProcess(command, 124, "", "")
 
     def make(self, faults, tests):
-        """Builds with those of {number: fault} that compile, and gives the others' numbers."""
+        """Builds with those of {number: fault} that compile; returns the numbers of the others."""
         dropped, sources = set(), {fault.file: Source((ROOT / fault.file).read_text()) for fault in faults.values()}
         kept = {name: {number: fault for number, fault in faults.items() if fault.file == name} for name in sources}
         while True:
@@ -275,7 +274,7 @@ class Build:
             list(pool.map(one, keys))
 
     def judge(self, number, fault):
-        """(verdict, words) of one fault."""
+        """(verdict, text) of one fault."""
         near = cases_near(fault.file)
         cases = sorted((not any(fnmatch.fnmatch(case.lower(), word) for word in near), seconds, name, case)
                        for (name, case), (seconds, reached) in self.reached.items() if number in reached)  # fmt: skip
@@ -283,13 +282,13 @@ class Build:
             return "survived", "no case reaches it"
         most = 0.5
         while cases:
-            taken, total, most = [], 0, 2 * most  # a few at first, then more
+            taken, total, most = [], 0, 2 * most  # few at first, then more
             while cases and len(taken) < 200 and total < most and cases[0][2] == (taken or cases)[0][2]:
                 total += cases[0][1]
                 taken.append(cases.pop(0))
             done = self.run(taken[0][2], [case for *_, case in taken], 5 * total + 1, LENSLET_MUTANT=str(number))
             if done.returncode != 0:
-                case = re.findall(r"TEST CASE:\s*(.+)", done.stdout)  # those before the last only say something
+                case = re.findall(r"TEST CASE:\s*(.+)", done.stdout)  # those before the last only print messages
                 words = "takes too long" if done.returncode in (124, -9, -24, 137, 152) else case[-1] if case else "ends early"
                 return "killed", f"{taken[0][2]}: {words}"
         return "survived", ""

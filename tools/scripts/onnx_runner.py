@@ -4,8 +4,8 @@
     onnx_runner.py [--device CPU] [--only REGEX]
 
 {"onnx": version, "cases": [{"suite": "node", "case": "test_relu", "status": "passed", "reason": ""} ...]}. A status is
-passed, failed, or skipped: what lenslet refused, with its reason. Exit code 1 where something failed. Nothing is
-downloaded: the networks among the cases are those that lie in the package. Needs lenslet and onnx.
+passed, failed, or skipped, with lenslet's reason for refusing. Exit code 1 if a case failed. Nothing is downloaded: the
+networks among the cases are those in the package. Needs lenslet and onnx.
 """
 
 import argparse
@@ -49,12 +49,12 @@ class _Listed(unittest.TestResult):
 
 
 def run(backend, device="CPU", only=""):
-    """The cases whose name holds `only`, as main() prints them. `backend` is a module or a class."""
+    """The cases whose name contains `only`, as printed by main(). `backend` is a module or a class."""
     import onnx.backend.test
 
     with tempfile.TemporaryDirectory(prefix="lenslet-onnx-") as folder, warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # some generators of cases overflow on purpose
-        with mock.patch.dict(os.environ, ONNX_MODELS=folder):  # where the runner writes
+        warnings.simplefilter("ignore")  # some cases overflow on purpose
+        with mock.patch.dict(os.environ, ONNX_MODELS=folder):  # the runner's folder for output
             tests = onnx.backend.test.BackendTest(backend, __name__)
             tests.include(f"{only}.*_{device.lower()}$")
             listed = _Listed(device)
@@ -72,7 +72,7 @@ def main():
 
     if not backend.supports_device(arguments.device):
         sys.exit(f"lenslet cannot use {arguments.device} here")
-    # Without is_compatible(), whose no has no reason: prepare() says the same, and why.
+    # Without is_compatible(), which gives no reason: prepare() refuses the same, with the reason.
     reasoned = types.SimpleNamespace(prepare=backend.prepare, supports_device=backend.supports_device)
     cases = run(reasoned, arguments.device, arguments.only)
     json.dump({"onnx": onnx.__version__, "device": arguments.device, "cases": cases}, sys.stdout, indent=1)

@@ -28,13 +28,13 @@ CPU, CUDA = "cpu-networks", "cuda-networks"
 
 
 def settings(*names):
-    """(words, rows of a table) for each setting, "threads" or "threads x batch"."""
+    """(text, rows of a table) for each setting, "threads" or "threads x batch"."""
     words = {"1": "1 thread", "2": "2 threads", "1x1": "1 thread", "2x1": "2 threads", "2x8": "2 threads, batch 8"}
     return [(words[name], dict(zip(("threads", "batch"), name.split("x")))) for name in names]
 
 
-# What is measured, file (the newest of that name), device, peer, the columns of both times (the peer's: the least counts)
-# or of a ratio alone, and (setting, the rows of the file that it takes).
+# What is measured, file (the newest of that name), device, peer, the columns of both times (the least of the peer's
+# counts) or of a ratio, and (setting, its rows in the file).
 TABLE = (
     ("networks", CPU, EPYC, THREE, "lenslet_ms", QUICKEST, settings("1x1", "2x1", "2x8")),
     ("networks of other kinds", "cpu-other-networks", EPYC, THREE, "lenslet_ms", QUICKEST,
@@ -86,7 +86,7 @@ def date_of(name):
 
 
 def ratio(row, ours, theirs):
-    """Of the quickest peer; a column that is a ratio stands alone: None over peer / lenslet, lenslet / peer over ()."""
+    """Against the fastest peer. A column of ratios: None inverts peer / lenslet, () keeps lenslet / peer."""
     if ours is None:
         return 1 / float(row[theirs])
     return float(row[ours]) / min((float(row[name]) for name in theirs), default=1)
@@ -104,12 +104,12 @@ def table():
     return "\n".join(lines)
 
 
-WIDTH, ROW, LEFT, SCALE = 470, 21, 130, 290  # of a panel, in pixels; SCALE is a ratio of 1
+WIDTH, ROW, LEFT, SCALE = 470, 21, 130, 290  # of a panel, in pixels; SCALE is the width of ratio 1
 COLOURS = ("#1b6ca8", "#d1662a", "#4f8a3c")
 
 
 def panel(x, title, names, colours, batches, dots):
-    """A column of rows, one a network; dots: (network, colour, large batch?, ratio)."""
+    """A panel with one row for each network; dots: (network, colour, large batch?, ratio)."""
     top = 66
     bottom = top + ROW * len(names)
     out = [f'<text x="{x + 8}" y="20" class="title">{title}</text>']

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""The five best classes of photos on the CPU and on a CUDA device: the same, in the same order.
+"""Checks that the five best classes of photos are the same on the CPU and on a CUDA device, in the same order.
 
   same_classes.py [--precision fp16] LENSLET MODEL PHOTO|FOLDER...
 
-Exit status 1 when a photo's classes differ, other than by neighbours whose probabilities are within 1e-4. With a
-precision that rounds (the CPU computes in fp32 all the same) the best class has to be the same, where it is ahead of
-the second by more than 0.05.
+Exit status 1 if a photo's classes differ, except in the order of neighbours whose probabilities are within 1e-4. With a
+lower precision (the CPU still computes in fp32) the best class must be the same if it is ahead of the second by more
+than 0.05.
 """
 import argparse
 import json

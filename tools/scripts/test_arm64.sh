@@ -14,7 +14,7 @@ shift || true
 compiler=aarch64-linux-gnu-g++-12 triple=aarch64-linux-gnu
 install_missing cmake ninja-build pkg-config libprotozero-dev doctest-dev g++-12-aarch64-linux-gnu qemu-user
 
-# Headers without an architecture (doctest, protozero) are taken from this machine, everything else from here.
+# Headers that are independent of the architecture (doctest, protozero) come from this machine, all else from here.
 root=$folder/root lists=$folder/lists
 if [ ! -e "$root/unpacked" ]; then
   say "libhwy and libfmt for arm64"
@@ -47,7 +47,7 @@ targets=()
 for layer in "${layers[@]}"; do targets+=("tests/$layer/all"); done
 cmake --build "$folder/build" --target "${targets[@]}"
 say "running under $(qemu-aarch64 --version | head -n 1)"
-# Children of fork() start no threads under qemu-user 7.2 (children that start none pass); on ARM itself it was not run.
+# Children of fork() start no threads under qemu-user 7.2 (children without threads pass); untested on real ARM.
 for layer in "${layers[@]}"; do
   ctest --test-dir "$folder/build/tests/$layer" -j "$(nproc)" --output-on-failure --timeout 900 -E exec/embedder/fork "$@" --no-tests=ignore
 done

@@ -74,7 +74,7 @@ def main():
     parser.add_argument("folder", type=pathlib.Path)
     parser.add_argument("--only", default="", metavar="REGEX")
     arguments = parser.parse_args()
-    warnings.simplefilter("ignore")  # some generators overflow on purpose
+    warnings.simplefilter("ignore")  # some cases overflow on purpose
     written = 0
 
     def wanted(suite, name):

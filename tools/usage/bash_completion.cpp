@@ -26,7 +26,7 @@ std::string offer(const Argument& argument) {
 
 std::string bash_completion(const Usage& root) {
   std::string values, words;
-  std::map<std::string, std::string> patterns;  // what is offered: after which options
+  std::map<std::string, std::string> patterns;  // what is completed, by the options before it
   for_each_usage(root, [&](const Usage& usage) {
     std::string options, verbs;
     for (const Usage& verb : usage.verbs) verbs += (verbs.empty() ? "" : " ") + verb.name;

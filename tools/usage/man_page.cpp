@@ -12,7 +12,7 @@ namespace lenslet::tool {
 
 namespace {
 
-// Text of a line of its own. A dash is typed by the reader; a request begins with a dot or a quote.
+// Escapes text for a line of its own. Dashes are literal; a leading dot or quote would be a request.
 std::string roff(std::string_view text) {
   std::string result;
   for (const char letter : text) {
@@ -54,7 +54,7 @@ std::string entry(const Argument& argument) {
   return text + "\n";
 }
 
-// Of what `above` has, too, the entry there is enough.
+// Omits options that `above` has, too.
 std::string entries(const Usage& usage, const std::vector<Argument>& above = {}) {
   std::string text;
   for (const Argument& position : usage.positions) text += entry(position);

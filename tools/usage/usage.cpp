@@ -12,7 +12,7 @@ namespace lenslet::tool {
 
 namespace {
 
-// "{a,b}" of CLI::IsMember, else nothing.
+// The members of "{a,b}" (CLI::IsMember), else nothing.
 std::vector<std::string> members(const std::string& type) {
   std::vector<std::string> names;
   if (type.size() < 2 || type.front() != '{' || type.back() != '}') return names;
@@ -21,7 +21,7 @@ std::vector<std::string> members(const std::string& type) {
   return names;
 }
 
-// Values that CLI11 does not judge, but that are known.
+// Values that are known although CLI11 does not check them.
 std::vector<std::string> known_values(std::string_view verb, std::string_view option) {
   if (option == "--device") return {"auto", "cpu", "cuda"};
   if (option == "--precision") return {"fp32", "tf32", "fp16", "bf16"};
@@ -33,7 +33,7 @@ std::vector<std::string> known_values(std::string_view verb, std::string_view op
   return names;
 }
 
-// Of text that is no choice: nearly all of it names files.
+// What text without choices stands for: nearly always files.
 Offers kind_of_text(std::string_view name) {
   if (name == "--output-dir" || name == "CASE_DIR") return Offers::folders;
   const bool own_words = name == "--config" || name == "--shape" || name == "--layer";
@@ -51,7 +51,7 @@ Argument read(const CLI::App& verb, const CLI::Option& option) {
   argument.repeatable = option.get_items_expected_max() >= CLI::detail::expected_max_vector_size;
   if (!argument.takes_value) return argument;
 
-  const std::string type = option.get_type_name();  // "TEXT", "INT:INT in [0 - 9]": what a validator says comes last
+  const std::string type = option.get_type_name();  // "TEXT", "INT:INT in [0 - 9]": the validator's text comes last
   const std::string_view name = argument.names.back();
   argument.type = type.substr(type.find(':') + 1);
   argument.default_value = option.get_default_str();

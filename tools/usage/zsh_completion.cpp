@@ -6,7 +6,7 @@ namespace lenslet::tool {
 
 namespace {
 
-// Within '...'.
+// Quotes for '...'.
 std::string in_quotes(const std::string& text) {
   std::string result;
   for (const char letter : text) result += letter == '\'' ? std::string("'\\''") : std::string(1, letter);

@@ -1,4 +1,4 @@
-// lenslet bench: how long a network takes, next to what the machine could do.
+// lenslet bench: a network's run time, beside the machine's limits.
 
 #include <fmt/format.h>
 
@@ -43,7 +43,7 @@ struct Result {
   Numerics numerics;
   int threads = 1;
   double flops = 0;
-  Quantiles ms = {};         ///< of a run as its caller sees it
+  Quantiles ms = {};         ///< of a run as the caller sees it
   Quantiles device_ms = {};  ///< CUDA: of the network on the device, without copies of inputs and outputs
   double first_ms = 0;       ///< planning, weight transforms and the first run
   std::optional<Peak> peak = {};
@@ -63,14 +63,14 @@ std::vector<double> run_times(Runner& runner, std::span<const Tensor> inputs, do
   });
 }
 
-// Half a second's worth, at most 200 samples.
+// Half a second of samples, at most 200.
 Quantiles device_quantiles(Runner& runner) {
   const double once = runner.time_device(1).at(0);
   const int samples = static_cast<int>(std::clamp(500.0 / std::max(once, 2.0), 11.0, 200.0));
   return quantiles(runner.time_device(samples));
 }
 
-// Measured once for each number of threads.
+// Measures once for each number of threads.
 class Peaks {
  public:
   const std::optional<Peak>& of(const PlanInfo& plan) {
@@ -85,7 +85,7 @@ class Peaks {
 
 Result bench_once(const Model& model, const PlanOptions& plan, const std::vector<Tensor>& given, const Options& options,
                   Peaks& peaks) {
-  // First, since it is a fraction of a second of full load: what is timed after it finds a machine at work.
+  // First, because its fraction of a second of full load warms up the machine for later timings.
   const PlanInfo info = model.plan(plan);
   std::optional<Peak> peak;
   if (info.device == "cpu" || options.per_layer) peak = peaks.of(info);
@@ -166,7 +166,7 @@ nlohmann::ordered_json to_json(const Result& result) {
   return row;
 }
 
-/// That of the first model that could not run; the others were timed.
+/// Returns the code of the first model that could not run; the others were timed.
 ExitCode bench(const Options& options) {
   ExitCode code = exit_ok;
   std::vector<Result> results;

@@ -1,4 +1,4 @@
-// lenslet bench conv: convolution algorithms one by one, against what the device allows.
+// lenslet bench conv: single convolution algorithms, beside the device's limits.
 
 #include <fmt/format.h>
 
@@ -40,7 +40,7 @@ struct Row {
   std::string algorithm, config;
   bool chosen = false;
   std::string refusal;
-  std::optional<double> estimated_us;  ///< by the kernel; it has none for configurations that it does not offer
+  std::optional<double> estimated_us;  ///< by the kernel; none for configurations that it does not offer
   double tolerance = 0, error = 0;
   Quantiles us;
 };
@@ -141,7 +141,7 @@ void print_head(const Peak& peak, const Options& options, DeviceKind device) {
 
 void print(const Result& result) {
   const std::string shape = result.conv.problem.str();
-  const std::string title = result.conv.name == shape ? "" : result.conv.name;  // a problem given in words
+  const std::string title = result.conv.name == shape ? "" : result.conv.name;  // a problem given as text
   for (const Row& row : result.rows) {
     const std::string name = row.algorithm + (row.chosen ? " *" : "");
     if (!row.refusal.empty()) {
@@ -183,7 +183,7 @@ nlohmann::json to_json(const Result& result) {
           {"floor_by", result.floor.by}, {"algorithms", std::move(rows)}};
 }
 
-/// What each algorithm offers, unmeasured: estimates with all their digits, in JSON one line a problem.
+/// The candidates of each algorithm, unmeasured: estimates with all digits, in JSON one line for each problem.
 void print_plans(const std::vector<NamedConv>& problems, const DeviceProfile& device, const Options& options) {
   for (const NamedConv& conv : problems) {
     const std::string shape = conv.problem.str();
@@ -228,7 +228,7 @@ void check_names(const Options& options, DeviceKind device) {
     }
 }
 
-/// False when a result was further from the reference than its algorithm states.
+/// False if a result is further from the reference than its algorithm's tolerance.
 bool bench_conv(const Options& options) {
   check(options);
   const std::vector<NamedConv> problems = problems_of(options);
@@ -257,7 +257,7 @@ bool bench_conv(const Options& options) {
         nlohmann::json{
             {"device", to_string(device)},
             {"precision", to_string(numerics_of(options))},
-            {"epilogue", options.plain ? "none" : "bias, relu"},  // of problems that do not say so themselves
+            {"epilogue", options.plain ? "none" : "bias, relu"},  // for problems without an epilogue of their own
             {"buffers", device == DeviceKind::cpu || options.same_buffers ? "same" : "rotating"},
             {"peak", {{"gflops", peak.flops_per_us / 1e3}, {"gb_per_s", peak.bytes_per_us / 1e3}, {"how", peak.how}}},
             {"problems", std::move(list)}},

@@ -6,7 +6,7 @@ namespace lenslet::tool {
 
 namespace {
 
-// A list of sizes or axes has an element an axis; ranges and repeats are not much longer.
+// Lists of sizes or axes have one element for each axis; ranges and repeats are not much longer.
 constexpr std::int64_t short_list = 1024;
 
 }  // namespace

@@ -1,5 +1,5 @@
 #pragma once
-// A Runner planned for given tensors: their shapes, and their values where shapes depend on them.
+// A Runner planned for given tensors: for their shapes, and for their values if shapes depend on them.
 
 #include <span>
 
@@ -7,8 +7,8 @@
 
 namespace lenslet::tool {
 
-/// Plans `model` for `inputs`, which are in its order. Scalars and short lists among them (sizes, axes, bounds) become
-/// PlanOptions::input_values when the model cannot be planned without.
+/// Plans `model` for `inputs`, given in its order. If the model cannot be planned otherwise, scalars and short lists
+/// (sizes, axes, bounds) become PlanOptions::input_values.
 Runner runner_for(const Model& model, std::span<const Tensor> inputs, PlanOptions options);
 
 }  // namespace lenslet::tool

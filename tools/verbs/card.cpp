@@ -1,4 +1,4 @@
-// lenslet card: the card that classify would use for a model, to be edited.
+// lenslet card: prints the card that classify would use for a model, for editing.
 
 #include <fmt/format.h>
 

@@ -29,7 +29,7 @@ struct Options {
 };
 
 ExitCode check(const Options& options) {
-  // Before any case: a device that cannot be used is no failed case.
+  // Before any case: an unusable device is not a failed case.
   const DeviceChoice device = print_device_note(options.plan);
   std::vector<std::filesystem::path> cases;
   for (const std::string& folder : options.folders) {

@@ -1,5 +1,5 @@
 #pragma once
-// Output of rows of lenslet/check.h by verbs.
+// Prints rows of lenslet/check.h.
 
 #include <nlohmann/json.hpp>
 #include <span>
@@ -11,9 +11,9 @@ namespace lenslet::tool {
 
 /// The error as a JSON number, or "infinite".
 nlohmann::json number_or_infinite(double error);
-/// One flat object of a row that is no refusal.
+/// One flat object; `row` is not a refusal.
 nlohmann::json to_json(const LayerCheck& row);
-/// What is to be done about layers that leave the range of float16, the first by name; empty if none does.
+/// Advice about layers that exceed float16's range, with the first one's name; empty if there are none.
 std::string range_advice(std::span<const LayerCheck> layers);
 
 }  // namespace lenslet::tool

@@ -1,4 +1,4 @@
-// lenslet classify: what is in these photos?
+// lenslet classify: names what photos show.
 
 #include <fmt/format.h>
 
@@ -41,7 +41,7 @@ struct Options {
 
 struct Setup {
   std::filesystem::path model_file;
-  std::optional<FoundCard> card;  ///< of --card
+  std::optional<FoundCard> card;  ///< from --card
 };
 
 /// --model, else the model that --card names, else the default one.
@@ -58,12 +58,12 @@ Setup find_model(const Options& options) {
   return setup;
 }
 
-/// Fills batches in the order of the photos; a photo that fails is noted and takes no slot.
+/// Fills batches in the order of the photos. A photo that fails is recorded and takes no slot.
 class Run {
  public:
   Run(Classifier& classifier, std::size_t top) : classifier_(classifier), top_(top) {}
 
-  /// `photo` has to stay where it is until it is done.
+  /// `photo` must stay at its address until it is done.
   void add(PhotoResult& photo) {
     bool decoded = false;
     try {
@@ -75,7 +75,7 @@ class Run {
       classifier_.prepare(picture, static_cast<std::int64_t>(slots_.size()));
       photo.preprocess_ms = preparing.ms();
     } catch (const Error& error) {
-      // No photo's fault: the device, or no memory for pixels within the limits.
+      // Not the photo's fault: a device error, or no memory for pixels within the limits.
       if (error.kind() == ErrorKind::device || (decoded && error.kind() == ErrorKind::limit)) throw;
       photo.error = error.context() == photo.file ? error.message() : error.what();
       photo.done = true;
@@ -107,7 +107,7 @@ class Run {
 
 nlohmann::ordered_json header(const std::filesystem::path& model_file, const FoundCard& found,
                               const std::string& device, const PlanOptions& plan) {
-  nlohmann::ordered_json card;  // null when assumed
+  nlohmann::ordered_json card;  // null for a default card
   if (found.found_by != FoundBy::nothing)
     card = {{"path", found.file.string()}, {"found_by", to_string(found.found_by)}};
   return {{"model", model_file.string()},
@@ -131,7 +131,7 @@ ExitCode classify(const Options& options) {
   PlanOptions plan = options.plan;
   const BoundCard bound = bind_card(found.card, model);
   plan.batch = std::min<std::int64_t>(plan.batch, static_cast<std::int64_t>(photos.size()));
-  // A batch that the exporter fixed stays; slots without a photo are computed in vain.
+  // A fixed batch size is kept; empty slots are computed for nothing.
   if (const std::int64_t fixed = model.inputs()[bound.input].dims[0]; fixed > 1) plan.batch = fixed;
   std::optional<std::filesystem::path> labels;
   if (!options.labels.empty()) labels = options.labels;

@@ -88,7 +88,7 @@ class JsonLines : public ResultPrinter {
   }
 };
 
-/// A row a class, or one for a photo that failed.
+/// One row for each class, or one for a photo that failed.
 class Csv : public ResultPrinter {
  public:
   Csv() { print_csv_line({"file", "rank", "index", "label", "prob", "score", "error"}); }

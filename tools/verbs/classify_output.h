@@ -13,14 +13,14 @@ namespace lenslet::tool {
 
 struct PhotoResult {
   std::string file;
-  std::string error;  ///< empty: classified
+  std::string error;  ///< empty: no error
   std::vector<ClassResult> top;
   bool probabilities = true;
   double decode_ms = 0, preprocess_ms = 0, inference_ms = 0;
   bool done = false;
 };
 
-/// Prints results to stdout: add() takes each photo's, in order, finish() ends the output.
+/// Prints results to stdout. add() takes those of each photo in order, finish() ends the output.
 class ResultPrinter {
  public:
   virtual ~ResultPrinter() = default;
@@ -28,10 +28,10 @@ class ResultPrinter {
   virtual void finish() {}
 };
 
-/// Of --format.
+/// Values of --format.
 inline constexpr const char* result_formats[] = {"table", "json", "jsonl", "csv"};
 
-/// `header`: what JSON says before the results. `device`: for the table's last line. jsonl and csv leave as they come.
+/// `header`: JSON before the results. `device`: for the table's last line. jsonl and csv print results immediately.
 std::unique_ptr<ResultPrinter> make_result_printer(std::string_view format, nlohmann::ordered_json header,
                                                    std::string device);
 

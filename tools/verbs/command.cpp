@@ -57,11 +57,10 @@ std::string footer() {
   return text;
 }
 
-// Files opened later must not get the descriptors of streams that were closed. Writing to a folder fails as writing to
-// a closed descriptor does.
+// Files opened later must not get closed streams' descriptors. Writing to a folder fails as writing to these does.
 void occupy_closed_streams() {
   for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
-    if (::fcntl(descriptor, F_GETFD) < 0) ::open("/", O_RDONLY);  // takes the lowest that is free
+    if (::fcntl(descriptor, F_GETFD) < 0) ::open("/", O_RDONLY);  // takes the lowest free descriptor
 }
 
 ExitCode failed(const Error& error, bool all_reasons) {
@@ -78,7 +77,7 @@ ExitCode unwritable(const std::error_code& why) {
   return failed(exit_io, fmt::format("standard output cannot be written: {}", why.message()));
 }
 
-// Letters to insert, remove or replace (Levenshtein's distance).
+// Levenshtein's distance.
 std::size_t distance(std::string_view a, std::string_view b) {
   std::vector<std::size_t> row(b.size() + 1);
   std::iota(row.begin(), row.end(), std::size_t{0});
@@ -124,7 +123,7 @@ ExitCode run(int argc, char** argv) {
   app.set_version_flag("--version", "lenslet " + version_text());
   app.require_subcommand(1);
   app.footer(footer());
-  app.fallthrough();  // what a verb does not know is looked for here
+  app.fallthrough();  // options unknown to a verb are looked up here
   bool all_reasons = false;
   app.add_flag("--all", all_reasons, "List every reason of an error that has many");
   app.add_option_function<std::string>("--instruction-set", limit_instruction_set,
@@ -145,15 +144,15 @@ ExitCode run(int argc, char** argv) {
   } catch (const std::filesystem::filesystem_error& error) {
     return failed(exit_io, error.what());
   } catch (const std::system_error& error) {
-    if (std::ferror(stdout) != 0) return unwritable(error.code());  // fmt::print
-    // Of std::thread: no memory for a stack, or the process's limit.
+    if (std::ferror(stdout) != 0) return unwritable(error.code());  // from fmt::print
+    // std::thread's: no memory for a stack, or the process's limit.
     if (error.code() == std::errc::resource_unavailable_try_again)
       return failed(exit_code(ErrorKind::limit), "no memory for another thread, or too many threads");
     return failed(exit_internal, error.what());
   } catch (const std::exception& error) {
     return failed(exit_internal, error.what());
   }
-  // What was computed counts only where it can be read. A verb's errors come first.
+  // A result counts only if it was written. A verb's own errors take precedence.
   if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) return unwritable({errno, std::generic_category()});
   return result;
 }
@@ -162,11 +161,11 @@ ExitCode run(int argc, char** argv) {
 
 int run_command(int argc, char** argv) {
   occupy_closed_streams();
-  // Where the reader of a pipe has gone, or a file may not grow, writing fails as on a full disk.
+  // A closed pipe or the limit of a file's size makes writing fail like a full disk.
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);
   const ExitCode code = run(argc, argv);
-  const bool lost = std::ferror(stderr) != 0 && code <= exit_failed;  // a note, or what failed
+  const bool lost = std::ferror(stderr) != 0 && code <= exit_failed;  // a lost note or error message
   return lost ? exit_io : code;
 }
 

@@ -3,8 +3,8 @@
 
 namespace lenslet::tool {
 
-/// Reads which verb is meant, runs it, and turns errors into one line and an exit code. As main(): once in a process,
-/// whose signals and standard streams it takes for its own.
+/// Runs the verb of the command line; errors become one line and an exit code. Call it once in a process, like main():
+/// it takes over signals and standard streams.
 int run_command(int argc, char** argv);
 
 }  // namespace lenslet::tool

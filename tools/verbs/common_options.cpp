@@ -13,7 +13,7 @@ namespace lenslet::tool {
 
 namespace {
 
-// "cpu: direct, im2col; cuda: ...", without devices that this build has no algorithms for.
+// "cpu: direct, im2col; cuda: ...", without devices for which this build has no algorithms.
 std::string known_algorithms() {
   std::string text;
   for (const char* device : {"cpu", "cuda"}) {
@@ -24,7 +24,7 @@ std::string known_algorithms() {
 }
 
 constexpr const char* device_variable = "LENSLET_DEVICE";
-bool device_is_given = false;  // by the option, or by the variable
+bool device_is_given = false;  // by option or variable
 
 template <typename Threads>
 CLI::Option* add_threads_option(CLI::App& verb, Threads& threads, const char* more) {

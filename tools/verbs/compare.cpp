@@ -51,7 +51,7 @@ std::string difference(const Tensor& actual, const Tensor& expected, const Toler
   const std::vector<double> got = oracle::from_tensor(actual).values, wanted = oracle::from_tensor(expected).values;
   const double scale = oracle::rms(wanted);
   const double atol = tolerance.atol * (scale > 0 ? scale : 1.0);
-  // As onnx.backend.test judges: of bfloat16 two units of the last place, which each operator may round by.
+  // The rule of onnx.backend.test: two units of the last place for bfloat16, since each operator may round.
   const bool coarse = expected.dtype() == DType::bf16 && tolerance.rtol > 0;
   const double rtol = coarse ? std::max(tolerance.rtol, 0x1p-6) : tolerance.rtol;
   std::size_t differing = 0, worst = 0;
@@ -61,7 +61,7 @@ std::string difference(const Tensor& actual, const Tensor& expected, const Toler
     if (a == e || (std::isnan(a) && std::isnan(e))) continue;
     const double allowed = atol + rtol * std::fabs(e);
     const double error = std::fabs(a - e);
-    // An infinity or NaN on one side only is infinitely wrong.
+    // An infinity or NaN on one side only is an infinite error.
     const double excess = std::isfinite(a) && std::isfinite(e) ? error / allowed : HUGE_VAL;
     if (excess <= 1) continue;
     ++differing;

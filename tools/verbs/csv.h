@@ -6,8 +6,8 @@
 
 namespace lenslet::tool {
 
-/// A line on stdout; fields are quoted where they have to be. At a terminal they are made printable(), since names
-/// could contain control sequences; programs get them unchanged.
+/// Prints a line on stdout with fields quoted as needed. At a terminal they are made printable(), since names could
+/// contain control sequences; other programs get them unchanged.
 void print_csv_line(const std::vector<std::string>& fields);
 
 }  // namespace lenslet::tool

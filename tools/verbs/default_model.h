@@ -9,14 +9,14 @@
 
 namespace lenslet::tool {
 
-/// $LENSLET_CACHE, else $XDG_CACHE_HOME/lenslet, else $HOME/.cache/lenslet; empty when none is set.
+/// $LENSLET_CACHE, else $XDG_CACHE_HOME/lenslet, else $HOME/.cache/lenslet; empty if none is set.
 std::filesystem::path cache_folder();
-/// efficientnet-lite0.onnx in there; Error(io) with the command that fetches it when it is absent.
+/// efficientnet-lite0.onnx in the cache folder. Error(io) names the command that fetches it.
 std::filesystem::path default_model();
 
-/// ImageNet's 1000 names as they came with the default model; nothing when they are not there.
+/// The 1000 ImageNet names that come with the default model, if they were fetched.
 std::optional<std::filesystem::path> imagenet_labels();
-/// Those, for a model of 1000 classes whose card names no labels.
+/// The same for a model of 1000 classes whose card names no labels; else nothing.
 std::optional<std::filesystem::path> assumed_labels(const Card& card, const BoundCard& bound);
 
 }  // namespace lenslet::tool

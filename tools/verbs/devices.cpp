@@ -1,4 +1,4 @@
-// lenslet devices: which processors are here, and whether this build can use them.
+// lenslet devices: lists the processors, and whether this build can use them.
 
 #include "lenslet/device.h"
 

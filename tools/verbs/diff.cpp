@@ -1,4 +1,4 @@
-// lenslet diff: the first value where two computations part, and by how much.
+// lenslet diff: the first value in which two computations differ, and by how much.
 
 #include <fmt/format.h>
 
@@ -43,7 +43,7 @@ struct Options {
   double tolerance = 1e-4;
   bool json = false;
   PlanOptions plan;
-  // Of the other side; what is not given is as on the first.
+  // Of the other side; defaults to the first side's.
   std::optional<int> threads;
   std::optional<std::string> device, precision;
   std::vector<std::string> algorithms;
@@ -64,9 +64,9 @@ PlanOptions plan_of_other(const Options& options) {
 }
 
 struct Row {
-  ObservedValue value;               // without its tensor when compared
+  ObservedValue value;               // without its tensor once compared
   std::optional<double> error = {};  // none: no counterpart
-  std::string remark = {};           // why they cannot be compared
+  std::string remark = {};           // why they are not comparable
 };
 
 struct Report {
@@ -75,7 +75,7 @@ struct Report {
   std::size_t only_there = 0;  // values of the other side without a counterpart
 };
 
-/// max |a - b| / rms(b), b being the other side's; what is NaN or infinite on one side only is infinitely wrong.
+/// max |a - b| / rms(b), where b is the other side's; infinite if only one side is NaN or infinite.
 double largest_error(const Tensor& a, const Tensor& b) {
   const std::vector<double> got = oracle::from_tensor(a).values, other = oracle::from_tensor(b).values;
   const double rms = oracle::rms(other);
@@ -99,7 +99,7 @@ void compare(Row& row, const Tensor& other) {
   }
 }
 
-/// NAME.npy of a folder: as it is, or as `lenslet run --all-values` writes it.
+/// A folder with NAME.npy files, also as written by `lenslet run --all-values`.
 class Folder {
  public:
   explicit Folder(fs::path folder) : folder_(std::move(folder)) {}
@@ -151,7 +151,7 @@ std::vector<Tensor> inputs_of(const Model& model, const Options& options, Folder
   return inputs;
 }
 
-/// The same inputs for another model: by name where it has all the names, else in its order.
+/// The same inputs for another model: by name if it has all the names, else in its order.
 std::vector<Tensor> inputs_for(const Model& other, const Model& model, const std::vector<Tensor>& inputs) {
   const auto &theirs = other.inputs(), &ours = model.inputs();
   if (theirs.size() != ours.size())
@@ -212,7 +212,7 @@ Report compare_all(const Options& options, const Model& model) {
   return report;
 }
 
-/// True when no value parts.
+/// True if no value differs.
 bool diff(const Options& options) {
   if (options.against.empty() && !options.other_settings())
     throw Error(

@@ -1,5 +1,5 @@
 #pragma once
-// Float files for models whose ports have another float type.
+// Conversions for models whose ports have another type than the data.
 
 #include "lenslet/tensor.h"
 
@@ -7,10 +7,10 @@ namespace lenslet::tool {
 
 bool is_float(DType dtype) noexcept;
 
-/// `tensor` as `dtype`, both float types, rounded to nearest even; anything else as it is.
+/// `tensor` as `dtype` if both are float types, rounded to nearest even; otherwise unchanged.
 Tensor convert_float(const Tensor& tensor, DType dtype);
 
-/// float32 as whole numbers clamped to 0..255, for models that take pixels as uint8.
+/// float32 rounded and clamped to 0..255, for models with uint8 pixels.
 Tensor to_bytes(const Tensor& tensor);
 
 }  // namespace lenslet::tool

@@ -1,4 +1,4 @@
-// lenslet generate: the man page, and what a shell completes, out of the options themselves.
+// lenslet generate: the man page and shell completions, made from the options.
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-// lenslet inspect: what a model is, what would run, why, and in how much memory.
+// lenslet inspect: describes a model, its plan, the reasons for it, and its memory.
 
 #include <fmt/format.h>
 
@@ -43,7 +43,7 @@ double total_flops(const PlanInfo& plan) {
   return flops;
 }
 
-/// "; free: N (--batch), H, W (--shape)", of an input; "; no node reads it".
+/// For inputs: "; free: N (--batch), H, W (--shape)", or "; no node reads it".
 std::string free_dimensions(const PortInfo& port) {
   if (port.unread) return "; no node reads it";
   std::string batch, others;
@@ -153,7 +153,7 @@ void inspect(const Options& options) {
     if (options.json)
       print_document(nlohmann::json{{"model", model.name()}, {"stage", options.after}, {"dump", dump}}, plan_options);
     else
-      // The graph is called as the file is; the names in it were checked when it was loaded.
+      // The graph is named after the file; names inside it were checked when it was loaded.
       fmt::print("{}",
                  std::string(dump).replace(dump.find(model.name()), model.name().size(), printable(model.name())));
     return;

@@ -13,7 +13,7 @@ namespace lenslet::tool {
 
 namespace {
 
-// The end of a name says more than its beginning.
+// Keeps the end of a name, which says more than its beginning.
 std::string fitted(const std::string& name, std::size_t width) {
   const std::string shown = printable(name);
   return shown.size() <= width ? shown : "..." + shown.substr(shown.size() - (width - 3));

@@ -1,5 +1,5 @@
 #pragma once
-// Layers as tables: one row each, totals by kind, one layer in full.
+// Tables of layers: one row each, totals by kind, one layer in full.
 
 #include <optional>
 #include <span>
@@ -13,21 +13,21 @@ namespace lenslet::tool {
 
 struct LayerRow {
   LayerTime time;
-  std::optional<LayerCheck> check;  ///< absent when errors were not asked for
+  std::optional<LayerCheck> check;  ///< absent unless errors were requested
 };
 
 /// Prints all layers, their sum, and a legend of marks. Names longer than a column keep their end.
 void print_table(std::span<const LayerRow> rows);
 /// Time and floor by operator and algorithm.
 void print_totals(std::span<const LayerRow> rows);
-/// Everything that is known of one layer.
+/// All that is known about one layer.
 void print_in_full(const LayerRow& row, const std::string& device);
-/// The candidates of a step, a line each; `width` columns for their names.
+/// The candidates of a step, one line each; names are padded to `width` columns.
 void print_candidates(const StepInfo& step, std::size_t width, const std::string& indent);
 
 /// One flat object.
 nlohmann::ordered_json to_json(const LayerRow& row);
-/// The same as comma-separated values (RFC 4180), with a line of names; fields that a layer has not are empty.
+/// The same as comma-separated values (RFC 4180) with a header line; a layer's missing fields are empty.
 void print_csv(std::span<const LayerRow> rows);
 
 }  // namespace lenslet::tool

@@ -14,26 +14,25 @@
 namespace lenslet::tool {
 
 struct LayerTime {
-  StepInfo step;               ///< the plan's; of a sparse convolution work and bytes of the sites that came
-  Quantiles us;                ///< of the step alone
+  StepInfo step;               ///< the plan's; for a sparse convolution with the work and bytes of the actual sites
+  Quantiles us;                ///< of this step alone
   std::optional<Floor> floor;  ///< absent without measured limits
-  std::string above;           ///< why the floor's share is above 100%; empty when it is not
-  std::string band;            ///< of a step that a run takes in a band, here timed by itself: how; else empty
+  std::string above;           ///< why the share of the floor is above 100%; else empty
+  std::string band;            ///< how runs compute the step within a band, although it is timed alone here; else empty
 
   double percent_of_floor() const { return floor ? floor->percent(us.median) : 0; }
   double gflops() const { return us.median > 0 ? step.flops / us.median / 1e3 : 0; }
   double lost_us() const { return floor && us.median > floor->us ? us.median - floor->us : 0; }
 };
 
-/// The limits of the plan's device, measured now (see peak.h). Nothing, with a note on stderr, where CUDA has no cuBLAS
-/// to measure with.
+/// The limits of the plan's device, measured now (peak.h). Nothing, with a note on stderr, if CUDA lacks cuBLAS.
 std::optional<Peak> peak_of(const PlanInfo& plan);
 
-/// Steps that run, in their order: at least 5 runs, until `seconds` are over.
+/// Steps in order of execution: at least 5 runs, until `seconds` have passed.
 std::vector<LayerTime> time_layers(Runner& runner, std::span<const Tensor> inputs, double seconds,
                                    const std::optional<Peak>& peak);
 
-/// The offered candidate of a step that comes next to the chosen one by its estimate; nullptr without any.
+/// The offered candidate with the best estimate after the chosen one; nullptr if there is none.
 const StepCandidate* runner_up(const StepInfo& step);
 
 /// {"fma_gflops": ..., "copy_gb_per_s": ..., "how": ...}

@@ -1,4 +1,4 @@
-// lenslet layers: which algorithm each layer runs with, why, how close to the machine's limits and how wrong.
+// lenslet layers: each layer's algorithm and the reason for it, its time beside the machine's limits, and its error.
 
 #include <fmt/format.h>
 
@@ -34,7 +34,7 @@ struct Options {
 
 struct Order {
   const char* name;
-  double (*key)(const LayerRow& row);  ///< the largest first
+  double (*key)(const LayerRow& row);  ///< sorted by this, largest first
 };
 constexpr Order orders[] = {
     {"time", [](const LayerRow& row) { return row.time.us.median; }},
@@ -53,7 +53,7 @@ std::vector<std::string> order_names() {
   return names;
 }
 
-// The named step, or the only one whose name ends so, or the only one with that in its name.
+// The step with that name, or the only one whose name ends so, or the only one whose name contains it.
 std::size_t find_layer(std::span<const LayerRow> rows, const std::string& wanted) {
   std::vector<std::size_t> ending, with;
   for (std::size_t i = 0; i < rows.size(); ++i) {
@@ -102,7 +102,7 @@ Report measure(const Options& options) {
       report.rows.push_back({std::move(time), {}});
   }
   if (options.no_errors) return report;
-  plan.keep_all_values = true;  // the observer looks back at inputs that would be overwritten otherwise
+  plan.keep_all_values = true;  // the observer reads inputs that would be overwritten otherwise
   Runner runner(model, plan);
   std::size_t next = 0;  // both plans have the same steps in the same order
   runner.set_observer([&](const LayerEvent& event) {
@@ -130,7 +130,7 @@ void print_text(const Options& options, const Report& report) {
   print_totals(report.rows);
 }
 
-/// False when a layer's error is above its tolerance.
+/// False if a layer's error exceeds its tolerance.
 bool layers(const Options& options) {
   if (options.no_errors && options.sort == "error")
     throw Error(ErrorKind::invalid_argument, "--sort error and --no-errors exclude each other");

@@ -28,7 +28,7 @@ std::int64_t parse_dim(std::string_view text, const std::string& whole) {
 
 namespace fs = std::filesystem;
 
-// A FILE that is not there but has a '=' in its name was meant as NAME=FILE.
+// A missing FILE with '=' in its name was meant as NAME=FILE.
 void refuse_unknown_name(const std::vector<PortInfo>& ports, const std::string& text) {
   const std::size_t equals = text.find('=');
   std::error_code ignored;
@@ -115,7 +115,7 @@ Model load_for(const fs::path& file, const std::vector<std::string>& texts) {
     return Model::load(file, options);
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::invalid_argument) throw;
-    return model;  // where they are read they are refused with the names that there are
+    return model;  // reading the inputs refuses them, and lists the existing names
   }
 }
 
@@ -152,7 +152,7 @@ std::vector<Tensor> read_named_inputs(const Model& model, const std::vector<std:
       tensors[*port] = read_for(text.substr(ports[*port].name.size() + 1), *port);
     }
   }
-  // Those that no node reads come in the order, too, where there are files for them.
+  // Inputs that no node reads take their turn only if there are enough files.
   const auto wanted = [&](std::size_t i) { return tensors[i].empty() && !ports[i].unread; };
   std::size_t read_ones = 0, next = 0;
   for (std::size_t i = 0; i < ports.size(); ++i) read_ones += wanted(i) ? 1 : 0;

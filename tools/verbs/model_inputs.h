@@ -1,5 +1,5 @@
 #pragma once
-// Input options of the verbs that take a model rather than a photo: --shape, --input, random inputs.
+// Input options of verbs that take a model instead of a photo: --shape, --input, random inputs.
 
 #include <CLI/CLI.hpp>
 #include <cstdint>
@@ -14,41 +14,41 @@
 
 namespace lenslet::tool {
 
-/// --shape NAME=1x3x48x192 (repeatable): into `texts`; parse_shapes() reads them.
+/// --shape NAME=1x3x48x192 (repeatable): appends to `texts`, which parse_shapes() reads.
 void add_shape_option(CLI::App& verb, std::vector<std::string>& texts);
 
-/// Error(invalid_argument) for what is not NAME=AxBxC.
+/// Error(invalid_argument) for anything other than NAME=AxBxC.
 std::vector<std::pair<std::string, Shape>> parse_shapes(const std::vector<std::string>& texts);
 
-/// --shape, --input and --random: what a network is run on.
+/// --shape, --input and --random: the inputs of a run.
 struct InputOptions {
   std::vector<std::string> files, shapes;
   std::uint64_t seed = 1;
 };
 void add_input_options(CLI::App& verb, InputOptions& options);
-/// A model whose inputs are those that `texts` (--input) name: NAME=FILE may name one that the file has values for.
+/// Loads a model whose inputs include those that `texts` (--input) name: NAME=FILE may override a value of the file.
 Model load_for(const std::filesystem::path& file, const std::vector<std::string>& texts);
-/// The tensors of --input, none without; their shapes and those of --shape go into `plan`. Errors as of
-/// read_named_inputs() and parse_shapes().
+/// The tensors of --input, empty without the option. Their shapes and those of --shape are stored in `plan`. Errors as
+/// of read_named_inputs() and parse_shapes().
 std::vector<Tensor> given_inputs(const Model& model, const InputOptions& options, PlanOptions& plan);
-/// These, or random ones by --random.
+/// These, or random ones with --random.
 std::vector<Tensor> given_or_random(const Model& model, const PlanInfo& plan, const std::vector<Tensor>& given,
                                     const InputOptions& options);
 
 using check::random_inputs;
 
-/// A tensor for `port` out of a file that ends in .npy, .pb, or .bin: points, float32 rows as long as those of the
-/// input. Error(invalid_argument) for any other.
+/// Reads a tensor for `port` from a .npy, .pb or .bin file; .bin holds points, float32 rows as long as the input's.
+/// Error(invalid_argument) for any other.
 Tensor read_tensor(const std::filesystem::path& file, const PortInfo& port);
 
-/// Reads `file` for input `port` of the model; without one as read_tensor() does.
+/// Reads `file` for input `port` of the model; the default is read_tensor().
 using ReadInput = std::function<Tensor(const std::string& file, std::size_t port)>;
 /// One tensor for each input of the model, in its order. A text is NAME=FILE, or FILE for the next input without one.
-/// Floats are converted to the input's type. Error(invalid_argument) for inputs missing, twice or too many.
+/// Floats are converted to the input's type. Error(invalid_argument) for missing, repeated or surplus inputs.
 std::vector<Tensor> read_named_inputs(const Model& model, const std::vector<std::string>& texts,
                                       const ReadInput& read = nullptr);
 
-/// The port of NAME=FILE, where NAME is one of `ports` (names and paths may both hold '='); none: it is just a FILE.
+/// The port of NAME=FILE, if NAME is one of `ports` (names and paths may both contain '='); none: it is only a FILE.
 std::optional<std::size_t> named_port(const std::vector<PortInfo>& ports, const std::string& text);
 /// "x float32 [N,3,12,10], ..."
 std::string described(const std::vector<PortInfo>& ports);

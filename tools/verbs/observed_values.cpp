@@ -10,7 +10,7 @@ namespace {
 
 bool copies_layout(const StepInfo& step) { return step.op == "LayoutConvert" || step.op == "Relabel"; }
 
-/// Values that reach an output of the model as a copy in another layout, and so have not its name.
+/// Outputs that a step converts to another layout: the original value's name, and the output's.
 std::map<std::string, std::string> output_names(const PlanInfo& plan, const Model& model) {
   std::map<std::string, std::string> names;
   for (const PortInfo& port : model.outputs()) names.emplace(port.name, port.name);

@@ -5,7 +5,7 @@
 namespace lenslet::tool {
 
 std::string OutputNames::file_name(std::string_view value_name) {
-  constexpr std::size_t longest = 110;  // leaves room for a number and the ending
+  constexpr std::size_t longest = 110;  // leaves space for a number and the extension
   std::string stem;
   for (const char c : value_name.substr(0, longest)) {
     const bool kept =

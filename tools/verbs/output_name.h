@@ -1,5 +1,5 @@
 #pragma once
-// Makes file names from value names, which may contain anything.
+// Makes file names from value names, which may contain any characters.
 
 #include <set>
 #include <string>
@@ -9,8 +9,8 @@ namespace lenslet::tool {
 
 class OutputNames {
  public:
-  /// "NAME.npy": letters, digits, '.', '_' and '-' stay, everything else becomes '_'; never hidden, never empty, at
-  /// most 128 characters, and different from all names given before.
+  /// "NAME.npy": keeps letters, digits, '.', '_' and '-' and replaces all else by '_'. Never hidden or empty, at most
+  /// 128 characters, and different from all names given before.
   std::string file_name(std::string_view value_name);
 
  private:

@@ -72,7 +72,7 @@ void write_pictures(const Model& model, std::span<const Tensor> outputs, const P
     } catch (const Error& error) {
       throw error.within(fmt::format("output {}", name));
     }
-    // Filters overshoot a little at edges; where many values do, another range was meant.
+    // Filters overshoot slightly at edges; many clamped values mean another range.
     const std::int64_t values = outputs[*output.port].elems();
     if (shown.back().outside > values / 100)
       note(fmt::format("output {}: {} of {} values are beyond 0 to {:.6g} and were clamped (--output-scale)", name,

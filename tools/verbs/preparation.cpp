@@ -26,7 +26,7 @@ template <typename... Args>
 
 bool is_picture(const fs::path& file) {
   if (file == "-") return true;
-  if (file.extension() == ".pb" || file.extension() == ".bin") return false;  // which may begin with anything
+  if (file.extension() == ".pb" || file.extension() == ".bin") return false;  // these may begin with anything
   std::array<char, 12> head{};
   std::ifstream stream(file, std::ios::binary);
   stream.read(head.data(), head.size());
@@ -34,12 +34,12 @@ bool is_picture(const fs::path& file) {
       std::as_bytes(std::span(head)).first(static_cast<std::size_t>(std::max<std::streamsize>(stream.gcount(), 0)));
   if (begins_as_picture(bytes)) return true;
   if (file.extension() == ".npy") return false;
-  if (bytes.empty()) return true;  // reading it as one says what is wrong
+  if (bytes.empty()) return true;  // reading it as a picture reports the error
   throw Error(ErrorKind::invalid_argument,
               "an input file must be a picture (JPEG, PNG, BMP, PNM, WebP) or end in .npy, .pb or .bin", file.string());
 }
 
-// What is done without a card.
+// The preprocessing without a card.
 ImageSpec plain_spec(const PortInfo& port, const Picture& picture, const PreparationOptions& options) {
   const auto is_channels = [](std::int64_t dim) { return dim == 1 || dim == 3; };
   ImageSpec spec;
@@ -145,7 +145,7 @@ void apply(const PreparationOptions& options, ImageSpec& spec) {
     const std::int64_t longer = std::max(spec.height, spec.width);
     spec.height = options.size.front();
     spec.width = options.size.back();
-    if (spec.resize == ImageSpec::Resize::shorter_side)  // in proportion
+    if (spec.resize == ImageSpec::Resize::shorter_side)  // keeps the aspect ratio
       spec.resize_size = (spec.resize_size * std::max(spec.height, spec.width) + longer / 2) / longer;
   }
   if (options.bgr) {

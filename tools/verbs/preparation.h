@@ -24,17 +24,17 @@ struct PreparationOptions {
 
 void add_preparation_options(CLI::App& verb, PreparationOptions& options);
 
-/// The command line overrides the card. Error(invalid_argument) for values that do not fit the channels.
+/// The command line overrides the card. Error(invalid_argument) for values that do not match the channels.
 void apply(const PreparationOptions& options, ImageSpec& spec);
 
-/// Reports on stderr where the card comes from, unless it was named or is beside the model.
+/// Reports on stderr where the card comes from, unless it was named or lies beside the model.
 void say_source(const FoundCard& found, const std::filesystem::path& model_file);
 
-/// read_named_inputs() where a file, "-" being standard input, may also be a picture, told by its first bytes: prepared
-/// for a float or uint8 input of 4 dimensions with 1 or 3 channels by the card (--card, the one beside the model, a
-/// known one), or else stretched to the input's size, or as large as it is where the model leaves that free, as RGB or
-/// gray of 0 to 1 (of pixels as they are, for uint8), which is said on stderr. Error(invalid_argument) where the input
-/// takes no picture, and for preparation options without a picture.
+/// read_named_inputs() with pictures: a file, or "-" for standard input, may also be a picture, recognised by its first
+/// bytes. Its input is float or uint8 with 4 dimensions and 1 or 3 channels. A card (--card, the one beside the model,
+/// or a known one) gives the preprocessing. Without one the picture is stretched to the input's size, or keeps its own
+/// if that is free, as RGB or gray of 0 to 1 (0 to 255 for uint8); stderr says so. Error(invalid_argument) for other
+/// inputs, and for preprocessing options without a picture.
 std::vector<Tensor> read_pictures_or_tensors(const Model& model, const std::filesystem::path& model_file,
                                              const std::vector<std::string>& texts, const PreparationOptions& options);
 

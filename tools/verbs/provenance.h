@@ -8,10 +8,10 @@
 
 namespace lenslet::tool {
 
-/// "0.1.0", and the commit it was built from where that is known: "0.1.0 (895cada)", "-dirty" with changes beside it.
+/// "0.1.0", and the commit of the build if known: "0.1.0 (895cada)", with "-dirty" for uncommitted changes.
 std::string version_text();
-/// {"lenslet": "0.1.0", "commit": ..., "cpu": name, "instruction_set": "AVX2", "cores": those this process may use,
-/// "threads": those of `plan`}, and "gpu" where the plan's device is one.
+/// {"lenslet": "0.1.0", "commit": ..., "cpu": name, "instruction_set": "AVX2", "cores": available to this process,
+/// "threads": those of `plan`}, and "gpu" if the plan's device is one.
 nlohmann::ordered_json provenance(const PlanOptions& plan);
 
 }  // namespace lenslet::tool

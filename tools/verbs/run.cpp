@@ -1,4 +1,4 @@
-// lenslet run: tensors and pictures from files through a model, outputs to files.
+// lenslet run: runs a model on tensors and pictures from files, and writes outputs to files.
 
 #include <fmt/format.h>
 
@@ -46,7 +46,7 @@ struct Options {
 };
 
 struct Statistics {
-  double min = 0, mean = 0, max = 0;  // of the elements that are not NaN
+  double min = 0, mean = 0, max = 0;  // of the elements other than NaN
   std::int64_t nans = 0;
 };
 
@@ -74,8 +74,8 @@ void make_folder(const fs::path& folder) {
   if (error) throw Error(ErrorKind::io, fmt::format("cannot be made: {}", error.message()), folder.string());
 }
 
-/// NAME.npy of each value in a folder. bfloat16 and the types behind bool, which .npy has not, become float32, which
-/// holds each of their values.
+/// Writes each value to NAME.npy in a folder. bfloat16 and the types after bool, which .npy lacks, become float32,
+/// which represents all their values.
 class NpyFolder {
  public:
   explicit NpyFolder(fs::path folder) : folder_(std::move(folder)) { make_folder(folder_); }

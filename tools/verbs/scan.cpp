@@ -1,4 +1,4 @@
-// lenslet scan: a LiDAR-like scan of a street, to run sparse networks on.
+// lenslet scan: writes a simulated LiDAR scan of a street, as input for sparse networks.
 
 #include <fmt/format.h>
 

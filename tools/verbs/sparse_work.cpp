@@ -15,7 +15,8 @@ std::optional<SparseWork> sparse_work(const LayerEvent& event) {
   std::string kind = "submanifold";
   for (const auto& [name, value] : event.info->attributes)
     if (name == "kind") kind = std::get<std::string>(value);
-  // docs/sparse.md: sites of either side, where the stored taps' pairs begin and the last one's end.
+  // Layout of a rulebook's counts (docs/sparse.md): sites of both sides, then the offsets of the stored taps' pairs and
+  // the end of the last.
   const bool submanifold = kind == "submanifold";
   const std::int64_t filters = w.shape()[0], channels = w.shape()[1], taps = w.shape().elems() / (filters * channels);
   const std::int64_t stored = submanifold ? taps / 2 : taps;
@@ -27,7 +28,7 @@ std::optional<SparseWork> sparse_work(const LayerEvent& event) {
   if (kind == "inverse") std::swap(from, to);
   const bool has_table = inputs.size() > table_input && !inputs[table_input].empty();
   const std::int64_t listed =
-      (has_table ? taps * to : 2 * pairs) * static_cast<std::int64_t>(sizeof(std::int32_t));  // read of the rulebook
+      (has_table ? taps * to : 2 * pairs) * static_cast<std::int64_t>(sizeof(std::int32_t));  // reads of the rulebook
   if (submanifold) pairs = 2 * pairs + to;
   const auto bytes_of = [](const Tensor& tensor, std::int64_t rows) {
     return rows * tensor.shape()[1] * static_cast<std::int64_t>(dtype_bytes(tensor.dtype()));

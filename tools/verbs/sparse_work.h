@@ -1,5 +1,5 @@
 #pragma once
-// Work of a sparse convolution in a run: a plan knows only bounds, a rulebook the actual sites and pairs.
+// Work of a sparse convolution in a run. A plan knows only bounds; a rulebook has the actual sites and pairs.
 
 #include <cstddef>
 #include <optional>
@@ -9,8 +9,8 @@
 namespace lenslet::tool {
 
 struct SparseWork {
-  double flops = 0;       ///< of the pairs that there are
-  std::size_t bytes = 0;  ///< rows of x and y (and of a residual) that are sites, pairs, filters: each once
+  double flops = 0;       ///< of the actual pairs
+  std::size_t bytes = 0;  ///< rows of x, y (and residual) at actual sites, pairs, filters: each counted once
 };
 
 /// Work of a SparseConv's event; nullopt for others, or if its rulebook is inconsistent.

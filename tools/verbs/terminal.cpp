@@ -14,11 +14,11 @@ namespace {
 
 constexpr std::size_t few = 3;
 
-// Before each line of an Error's list. Other newlines are part of a name.
+// Precedes each line of an Error's list. Other newlines are part of a name.
 constexpr std::string_view list_mark = "\n  ";
 
-// Where the list begins in the message; its end, where there is none. Only models are refused for several reasons, and
-// the names in those were checked by the loader; other messages may quote anything.
+// Where the list begins in the message; the message's end if there is none. Only models are refused for several
+// reasons, and the loader checked their names; other messages may quote anything.
 std::size_t list_begin(const Error& error) {
   const ErrorKind kind = error.kind();
   const bool of_model = kind == ErrorKind::invalid_model || kind == ErrorKind::unsupported || kind == ErrorKind::limit;
@@ -39,7 +39,7 @@ bool locale_is_utf8() {
 }
 
 std::string bar(double fraction, std::size_t width, bool utf8) {
-  fraction = fraction > 0 ? std::min(fraction, 1.0) : 0.0;  // NaN too
+  fraction = fraction > 0 ? std::min(fraction, 1.0) : 0.0;  // NaN becomes 0
   const std::size_t parts = utf8 ? 8 : 1;
   const auto filled = static_cast<std::size_t>(std::lround(fraction * static_cast<double>(width * parts)));
   std::string text;
@@ -54,7 +54,7 @@ std::string bar(double fraction, std::size_t width, bool utf8) {
 }
 
 std::string printable(std::string_view text) {
-  // fmt's escapes, except quotes and backslashes, which stay.
+  // fmt's escapes; quotes and backslashes stay.
   std::string result;
   while (true) {
     const std::size_t end = std::min(text.find_first_of("\"\\"), text.size());
@@ -85,7 +85,7 @@ namespace {
 
 void say(std::string_view text, Style style) {
   constexpr std::string_view error = "error:";
-  std::fflush(stdout);  // in one file with stderr, too, what was printed before stands before
+  std::fflush(stdout);  // keeps the order if both streams go to one file
   std::string line = styled(style, fmt::format("lenslet: {}", printable(text)), stderr);
   if (text.starts_with(error)) line.replace(line.find(error), error.size(), styled(Style::red, error, stderr));
   std::fputs((line + "\n").c_str(), stderr);

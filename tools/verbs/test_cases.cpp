@@ -28,7 +28,7 @@ struct NamedTensor {
   Tensor tensor;
 };
 
-// PREFIX_0.pb, PREFIX_1.pb ... up to the first that is missing.
+// PREFIX_0.pb, PREFIX_1.pb ... up to the first missing one.
 std::vector<NamedTensor> read_tensors(const fs::path& folder, std::string_view prefix) {
   std::vector<NamedTensor> tensors;
   for (;;) {
@@ -39,8 +39,7 @@ std::vector<NamedTensor> read_tensors(const fs::path& folder, std::string_view p
   }
 }
 
-// Positions of `tensors` by the ports' names when they all fit, else in the order of the files: some suites leave names
-// out or write others.
+// Positions of `tensors` by port name if all fit, else in the order of the files: some suites omit or change names.
 std::vector<std::size_t> match(const std::vector<PortInfo>& ports, const std::vector<NamedTensor>& tensors) {
   std::vector<std::size_t> by_name, by_order;
   for (std::size_t p = 0; p < ports.size(); ++p) {
@@ -76,7 +75,7 @@ Tensor as_declared(const Tensor& tensor, DType declared) {
   return bits;
 }
 
-// Some cases carry data that their own model does not admit.
+// Some cases have data that their own model does not allow.
 void refuse_contradiction(const PortInfo& port, const Tensor& tensor) {
   const auto refuse = [&](std::string_view why) {
     throw Error(ErrorKind::unsupported, fmt::format("input {}: {} {}", port.name, tensor.shape().str(), why));
@@ -96,7 +95,7 @@ void refuse_contradiction(const PortInfo& port, const Tensor& tensor) {
 
 using Passes = std::vector<std::string>;
 
-// Each optional pass alone, and all of them: planning refuses to leave out the others.
+// Each optional pass alone, and all of them; the others are required for planning.
 std::vector<Passes> left_out(const Model& model) {
   std::vector<Passes> each;
   Passes all;
@@ -116,7 +115,7 @@ std::vector<Passes> left_out(const Model& model) {
   return each;
 }
 
-// The same model with those of a data set's inputs that override values of the file.
+// The same model, with the data set's values for inputs that override constants of the file.
 Model overridden(const Model& model, const fs::path& file, const std::vector<NamedTensor>& inputs) {
   LoadOptions options;
   for (const NamedTensor& input : inputs)
@@ -130,7 +129,7 @@ Model overridden(const Model& model, const fs::path& file, const std::vector<Nam
   }
 }
 
-// Empty when the data set's outputs come out.
+// Empty if the data set's outputs are reproduced.
 std::string run_set(const Model& as_loaded, const fs::path& set, const PlanOptions& options, const Tolerance& tolerance,
                     std::span<const Passes> without, std::vector<std::string>& digests) {
   const auto inputs = read_tensors(set, "input");
@@ -180,7 +179,7 @@ std::string run_set(const Model& as_loaded, const fs::path& set, const PlanOptio
       reason = run(std::move(plan), nullptr);
       if (!reason.empty()) reason = which + ": " + reason;
     } catch (const Error& error) {
-      // A node that a pass removes may be one that no kernel takes.
+      // Without the pass, a node that it removes may have no kernel.
       if (error.kind() != ErrorKind::unsupported && error.kind() != ErrorKind::limit)
         reason = which + ": " + first_line(error);
     }
@@ -188,7 +187,7 @@ std::string run_set(const Model& as_loaded, const fs::path& set, const PlanOptio
   return reason;
 }
 
-// A folder that cannot be looked into, and one whose model.onnx is a link to nowhere, count: running them says why.
+// An unreadable folder counts, and so does one whose model.onnx is a broken link: running them reports the reason.
 void find_below(const fs::path& folder, std::vector<fs::path>& cases) {
   std::error_code error, ignored;
   const bool is_case = fs::symlink_status(folder / "model.onnx", ignored).type() != fs::file_type::not_found;

@@ -8,8 +8,8 @@
 
 namespace lenslet::tool {
 
-/// The Trace Event Format's JSON: the layers end to end, each as long as its median, with what is known of it as its
-/// arguments. Error(io) when it cannot be written; no half of it stays.
+/// Writes JSON in the Trace Event Format: the layers in sequence, each as long as its median, with its properties as
+/// arguments. Error(io) if it cannot be written; no partial file remains.
 void write_trace(const std::filesystem::path& file, const std::string& model, const std::string& device,
                  std::span<const LayerRow> rows);
 

@@ -1,5 +1,5 @@
-// lenslet verify: every layer against a double-precision reference, fed with the layer's own inputs, and the outputs
-// against the whole network as the file has it, in double precision.
+// lenslet verify: checks every layer, on its own inputs, and the outputs of the network as loaded against
+// double-precision references.
 
 #include <fmt/format.h>
 
@@ -29,9 +29,9 @@ struct Options {
   PlanOptions plan;
 };
 
-// The rows of one algorithm, refusals left out.
+// The rows of one algorithm, without refusals.
 struct Report {
-  std::string how;  ///< the convolution algorithm that was asked for
+  std::string how;  ///< the requested convolution algorithm
   std::vector<LayerCheck> layers, outputs;
 };
 

@@ -9,7 +9,7 @@ import importlib.util
 import sys
 from typing import List
 
-#: What `lenslet-runtime[serve]` brings, by the name it is imported by.
+#: The packages of `lenslet-runtime[serve]`, by import name.
 WANTED = ("httptools", "grpc", "google.protobuf", "prometheus_client")
 
 
@@ -18,7 +18,7 @@ def _missing() -> List[str]:
     for name in WANTED:
         try:
             spec = importlib.util.find_spec(name)
-        except ModuleNotFoundError:  # of "google"
+        except ModuleNotFoundError:  # for "google"
             spec = None
         if spec is None:
             found.append(name)

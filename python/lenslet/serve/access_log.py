@@ -1,5 +1,5 @@
-"""A line of JSON for each inference request, written by a thread of its own: a disk that is slow or full costs lines,
-which are counted, and no request anything."""
+"""One line of JSON for each inference request, written by a separate thread. A slow or full disk loses lines, which are
+counted, and delays no request."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import time
 from collections import deque
 from typing import Any, Deque, Dict
 
-#: Lines that wait for the disk.
+#: Maximum number of lines that wait for the disk.
 WAITING = 8192
-#: Seconds until a file that could not be written is tried again, and for what is left at the end.
+#: Seconds until a file that could not be written is tried again; also the time for the remaining lines at the end.
 RETRY_SECONDS, CLOSE_SECONDS = 1.0, 2.0
 
 
@@ -37,7 +37,7 @@ class AccessLog:
         return os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o640)
 
     def write(self, line: Dict[str, Any]) -> None:
-        """In the event loop's thread."""
+        """Called in the event loop's thread."""
         if len(self._lines) >= WAITING:
             self.lost += 1
             return
@@ -61,11 +61,11 @@ class AccessLog:
                     self.lost += len(taken)
             if self._closed:
                 return
-            time.sleep(0.05)  # lines come together
+            time.sleep(0.05)  # collects several lines
 
     def _wrote(self, text: bytes) -> bool:
         try:
-            if self._path != "-" and not _is(self._file, self._path):  # it was moved away, as logrotate does
+            if self._path != "-" and not _is(self._file, self._path):  # it was moved, for example by logrotate
                 os.close(self._file)
                 self._file = self._opened()
             while text:

@@ -1,9 +1,9 @@
-"""Requests wait here for runners, and runs take as many of them at once as wait (up to a limit).
+"""Queues of requests. A run takes all waiting requests of a model at once, up to a limit.
 
-A worker is a thread with a runner of its own for every model and batch size: as many workers as runs go on at once, so
-that models share the processors and none can have them all. A free worker takes the model whose first request has
-waited longest, with the requests behind that one. Nothing is padded: n rows are run as the planned sizes whose sum is
-n. Runners let go of Python's lock while they compute. A run ends early when nobody waits for it any more.
+A worker is a thread with its own runner for every model and batch size. There are as many workers as concurrent runs,
+so that models share the processors and none takes them all. A free worker takes the model whose first request has
+waited longest, with the requests after it. Nothing is padded: n rows run as planned sizes whose sum is n. Runners
+release the GIL while they compute. A run ends early if no client waits for it any more.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ Outcome = Tuple["Job", Union[List[Array], Exception]]
 
 
 def behind_the_loop() -> None:
-    """This thread has the processor when the event loop does not want it, so that requests are refused, and probes
-    answered, at once however much is computed."""
-    if sys.platform == "linux":  # elsewhere the number of a thread is none of a process
+    """Lowers this thread's priority below the event loop's, so that requests are refused and probes answered at once,
+    whatever the load."""
+    if sys.platform == "linux":  # elsewhere a thread's id is not a process id
         with contextlib.suppress(OSError):
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), os.getpriority(os.PRIO_PROCESS, 0) + NICER)
 
 
 class Job:
-    """A request's inputs, checked and complete, on their way to a runner; `hold` is what they have of the memory."""
+    """A request's inputs, checked and complete, on their way to a runner; `hold` is their share of the memory."""
 
     __slots__ = ("served", "inputs", "rows", "future", "since", "waiting", "slab", "place", "hold", "gone", "run",
                  "began", "ended")  # fmt: skip
@@ -57,14 +57,14 @@ class Job:
         self.rows = inputs[0].shape[0] if served.batchable else 1
         self.since = time.monotonic()
         self.waiting = True
-        self.gone = False  # nobody waits for it
-        self.run: Optional[_Run] = None  # that it is in
+        self.gone = False  # no client waits for it
+        self.run: Optional[_Run] = None  # the run that contains it
         self.began = self.ended = 0.0
         self.slab, self.place = (None, 0) if room is None else (room.slab, room.place)
 
 
 class Done:
-    """A run: its jobs, each with its outputs or what went wrong, and when it began and ended."""
+    """A completed run: its jobs, each with its outputs or its error, and when it began and ended."""
 
     __slots__ = ("served", "jobs", "rows", "began", "ended")
 
@@ -73,13 +73,13 @@ class Done:
 
 
 class _Run:
-    """Jobs that are run together, until it is over."""
+    """Jobs that run together, until the run ends."""
 
     __slots__ = ("jobs", "cancel", "cancelled", "until")
 
     def __init__(self, jobs: List[Job], cancel: lenslet.Cancel, until: float) -> None:
         self.jobs, self.cancel, self.cancelled = jobs, cancel, False
-        self.until = until  # as far as one can see
+        self.until = until  # estimated
 
     def end(self) -> None:
         if not self.cancelled:
@@ -88,7 +88,7 @@ class _Run:
 
 
 class Batcher:
-    """`deliver` is called with each run, in a worker's thread."""
+    """`deliver` is called for each run, in a worker's thread."""
 
     def __init__(self, repository: Repository, workers: int, max_wait: float, deliver: Callable[[Done], None],
                  shapes: ShapeRunners) -> None:  # fmt: skip
@@ -116,7 +116,7 @@ class Batcher:
                 self._changed.notify()
 
     def drop(self, job: Job) -> None:
-        """Nobody waits for it any more. Where it is run alone, or with others of which that is true, the run ends."""
+        """No client waits for the job any more. The run ends if the same holds for all its jobs."""
         with self._changed:
             job.gone = True
             if job.waiting:
@@ -130,15 +130,15 @@ class Batcher:
         return len(self._queues[served])
 
     def wait(self, served: ServedModel, least: float) -> float:
-        """The seconds that a request would wait for a runner, where these are too many, and more than `least`; else 0."""
-        if self._idle or not any(self._rows.values()):  # it is the next
+        """The seconds that a request would wait for a runner, if these are too many and more than `least`; else 0."""
+        if self._idle or not any(self._rows.values()):  # it would be the next
             return 0
         with self._changed:
             running = [(run.jobs[0].served, run.until) for run in self._runs]
             return self._forecast.too_long(served, time.monotonic(), running, self._rows, least)
 
     def stop(self, seconds: float = CANCEL_SECONDS) -> bool:
-        """Ends what is run, and drops what waits. False: something runs still, after so many seconds."""
+        """Ends running jobs and drops waiting ones. False if something still runs after this time."""
         with self._changed:
             self._stopping = True
             for served, queue in self._queues.items():
@@ -154,7 +154,7 @@ class Batcher:
         return not any(worker.is_alive() for worker in self._workers)
 
     def take(self) -> Optional[List[Job]]:
-        """Of a worker: waits for its next batch; None when there will be none."""
+        """For workers: waits for the next batch; None at the end."""
         with self._changed:
             while True:
                 now = time.monotonic()
@@ -194,8 +194,8 @@ class Batcher:
 
     @staticmethod
     def _beside_the_first(queue: Deque[Job], most: int) -> List[Job]:
-        """Those whose images lie beside the first one's, where they are as many as there would be else; or fewer, where
-        enough are behind them: batches then go by slabs from there on. None where it does not pay."""
+        """Requests whose images are adjacent to the first one's, if they are as many as otherwise, or fewer with enough
+        behind them: later batches then follow slabs. None if it does not pay."""
         slab = queue[0].slab
         if slab is None:
             return []
@@ -207,7 +207,7 @@ class Batcher:
         return jobs
 
     def begin(self, jobs: List[Job], cancel: lenslet.Cancel) -> Optional[_Run]:
-        """None: nobody waits for any of them."""
+        """None: no client waits for any of the jobs."""
         with self._changed:
             jobs[:] = [job for job in jobs if not job.gone]
             if not jobs or self._stopping:
@@ -248,7 +248,7 @@ class _Worker(threading.Thread):
                 return
             runners = self._runners[jobs[0].served]
             self._run(runners, jobs)
-            del jobs  # else the last batch lives until the next
+            del jobs  # otherwise the last batch stays alive until the next one
 
     def _run(self, runners: "_Runners", jobs: List[Job]) -> None:
         run = self._batcher.begin(jobs, self._cancel)
@@ -260,13 +260,13 @@ class _Worker(threading.Thread):
         try:
             results = runners.run(jobs, self._cancel)
             outcomes = list(zip(jobs, results))
-        except Exception as error:  # whatever it is, the others go on
-            failed = error.with_traceback(None)  # which holds this frame, and that the jobs and it: a circle
+        except Exception as error:  # whatever it is, the other requests continue
+            failed = error.with_traceback(None)  # it holds this frame, and that the jobs with the error: a cycle
         self._batcher.over(run)
         if run.cancelled:
-            self._cancel = lenslet.Cancel()  # the old one cannot be taken back
+            self._cancel = lenslet.Cancel()  # the old one cannot be reset
         if failed is not None:
-            if len(jobs) > 1 and not run.cancelled:  # one row may be at fault: it fails alone
+            if len(jobs) > 1 and not run.cancelled:  # if one row is at fault, it fails alone
                 for job in jobs:
                     self._run(runners, [job])
                 return
@@ -278,7 +278,7 @@ class _Worker(threading.Thread):
 
 
 class _Runners:
-    """One worker's runners of one model, used by it alone."""
+    """One worker's runners of one model, used by that worker only."""
 
     def __init__(self, served: ServedModel, shapes: ShapeRunners) -> None:
         self.served, self._shapes = served, shapes
@@ -295,8 +295,7 @@ class _Runners:
                 self._buffers[-1].fill(0)
 
     def run(self, jobs: List[Job], cancel: lenslet.Cancel) -> List[List[Array]]:
-        """The outputs of each job, in an order that `jobs` then has. Those of a batch are parts of arrays that it
-        shares."""
+        """The outputs of each job, in the order that `jobs` then has. Those of a batch are views of shared arrays."""
         served = self.served
         if not served.fixed:
             return [self._run_any(job, cancel) for job in jobs]
@@ -308,12 +307,12 @@ class _Runners:
         capacity = served.sizes[0]
         if together is not None:
             inputs = [together]
-        elif rows <= capacity:  # one copy, to memory that kernels read where it lies
+        elif rows <= capacity:  # one copy, to memory that kernels read in place
             inputs = [buffer[:rows] for buffer in self._buffers]
             for number, into in enumerate(inputs):
                 np.concatenate([job.inputs[number] for job in jobs], out=into)
         else:
-            inputs = jobs[0].inputs  # a request of more rows than a batch has comes alone
+            inputs = jobs[0].inputs  # a request with more rows than a batch runs alone
         pieces: List[Tuple[Array, ...]] = []
         at = 0
         while at < rows:
@@ -348,12 +347,12 @@ class _Runners:
 
 
 def outputs_of(result: Any) -> Tuple[Array, ...]:
-    """What a Runner gives, always as a tuple."""
+    """A Runner's result, always as a tuple."""
     return result if isinstance(result, tuple) else (result,)
 
 
 def images_beside(jobs: List[Job]) -> Optional[Array]:
-    """The images of `jobs` as one array, where they lie beside each other (rooms.py); `jobs` are then in that order."""
+    """The images of `jobs` as one array if they are adjacent (rooms.py); `jobs` are then in that order."""
     slab = jobs[0].slab
     if slab is None or any(job.slab is not slab for job in jobs):
         return None

@@ -1,5 +1,5 @@
-"""A request has a time. When it is over, its task is told so wherever it waits: for a thread, for a runner. What a
-thread does then goes on, and nobody has its memory before it is done."""
+"""Every request has a time limit. At its end the request's task is interrupted wherever it waits: for a thread, for a
+runner. Work in a thread continues, and its memory is freed only after it."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from typing import Any, Dict, Optional, Type
 
 from .protocol import RequestError
 
-#: How often it is looked for those whose time is up.
+#: Seconds between checks for requests whose time is up.
 LATE_SECONDS = 0.1
 
 
 class Deadlines:
-    """In the event loop's thread."""
+    """Used in the event loop's thread."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, limit: float) -> None:
-        """`limit`: seconds of every request; 0: none."""
+        """`limit`: seconds for every request; 0: none."""
         self._loop, self._limit = loop, limit
-        self._of: Dict[Deadline, float] = {}  # since when; those that wait longest come first
-        self._timer: Any = None  # while there is any
+        self._of: Dict[Deadline, float] = {}  # by begin; the oldest come first
+        self._timer: Any = None  # active while there are deadlines
 
     def add(self, deadline: Deadline, since: float) -> None:
         self._of[deadline] = since
@@ -42,7 +42,7 @@ class Deadlines:
 
 
 class Deadline:
-    """`with` it, the task that is running gets RequestError("deadline") when it waits for too long."""
+    """`with` it, the running task gets RequestError("deadline") if it waits for too long."""
 
     __slots__ = ("_all", "_since", "_task", "_timer", "_over")
 
@@ -53,7 +53,7 @@ class Deadline:
         self._timer: Any = None
 
     def shorten(self, seconds: float) -> None:
-        """To so much, from its beginning."""
+        """Shortens the limit to `seconds`, counted from its begin."""
         loop = self._all._loop
         self._timer = loop.call_later(max(0.0, self._since + seconds - loop.time()), self.over, seconds)
 

@@ -1,26 +1,26 @@
 """How long a request would wait for a runner, and whether that is too long.
 
-Who is let in when too many ask should wait no longer than one of a hundred does at nine tenths of the load. Where
-requests come at random that is the time of some fourteen images, shared by the runners, and half an image more for each;
-where there are many runners, a part of a run's (tests/serve/forecast_test.py). What runs now counts with the time that
-it takes yet. Where runs take longer than when the server was not overloaded, fewer wait, so that answers come as soon.
+Under overload an accepted request should wait no longer than the slowest hundredth does at nine tenths of the load. For
+random arrivals that is the time of some fourteen images, shared by the runners, plus half an image for each runner;
+with many runners, a part of a run's time (tests/serve/forecast_test.py). Active runs count with their remaining time.
+If runs take longer than without overload, fewer requests wait, so that answers are as quick.
 """
 
 from __future__ import annotations
 
 from typing import Any, Dict, Iterable, Tuple
 
-#: Images that may be ahead of a request, and more of them for each runner; or this part of a full run.
+#: Images that may be ahead of a request, plus a number for each runner; or this part of a full run.
 AHEAD, AHEAD_OF_RUNNER, PART = 14, 0.5, 0.4
-#: Of each new run in what such a run is thought to take; of each request in how many are refused.
+#: Weight of a new run in the estimated time of such runs, and of a request in the share of refused ones.
 WEIGHT, SHARE_WEIGHT = 0.1, 0.02
-#: Of the requests so many are refused: the server is overloaded.
+#: Above this share of refused requests the server counts as overloaded.
 OVERLOADED = 0.2
 
 
 class _Known:
-    """Of one model: seconds of runs by their rows, of a row where a run of as many was never seen, and of a full run
-    when the server was not overloaded."""
+    """For one model: seconds of runs by rows, of a row for unseen numbers of rows, and of a full run without
+    overload."""
 
     __slots__ = ("most", "seconds", "row", "quiet")
 
@@ -33,22 +33,22 @@ class _Known:
         return self.seconds.get(rows) or rows * self.row
 
     def queue(self, rows: int) -> float:
-        """Of all runs of so many rows."""
+        """For all runs of that many rows."""
         full, rest = divmod(rows, self.most)
         return full * self.run(self.most) + (self.run(rest) if rest else 0.0)
 
 
 class Forecast:
-    """Of `runners` at once. A model is anything that can be a key; the caller sees to it that threads take turns."""
+    """For `runners` workers. Any hashable key identifies a model. Not thread-safe."""
 
     def __init__(self, runners: int, most: Dict[Any, int]) -> None:
         """`most`: rows of a run, by model."""
         self._runners = runners
         self._known = {model: _Known(rows) for model, rows in most.items()}
-        self._refused = 0.0  # of the last requests, the part
+        self._refused = 0.0  # share among the last requests
 
     def run(self, model: Any, rows: int) -> float:
-        """Seconds that a run takes; 0 where that is not known."""
+        """Seconds that a run takes; 0 if unknown."""
         return self._known[model].run(rows)
 
     def ran(self, model: Any, rows: int, seconds: float) -> None:
@@ -63,8 +63,8 @@ class Forecast:
 
     def too_long(self, model: Any, now: float, running: Iterable[Tuple[Any, float]], waiting: Dict[Any, int],
                  least: float) -> float:  # fmt: skip
-        """The seconds that a request would wait, where that is too long, and more than `least`; else 0. `running`: the
-        model of each run, and when it is to end; `waiting`: rows, by model."""
+        """The seconds that a request would wait, if that is too long and more than `least`; else 0. `running`: each
+        run's model and expected end; `waiting`: rows, by model."""
         seconds = longest = 0.0
         for other, end in running:
             seconds += max(0.0, end - now)

@@ -1,7 +1,8 @@
 """The Open Inference Protocol over gRPC, with gRPC's own services for health and reflection.
 
-Methods are taken as streams of requests, of which they read one: a unary client does not see that, and it is ours when
-a message is read, and whether. gRPC itself reads whatever comes, and says nothing of a message until it is whole.
+Methods are declared as streams of requests, of which they read one. A unary client does not see that, and the server
+controls whether and when it reads a message. gRPC itself reads everything, and reports a message only when it is
+complete.
 """
 
 from __future__ import annotations
@@ -29,38 +30,38 @@ from .repository import ServedModel
 from .service import Service, Visit
 from .wire import Inference, Message, appended
 
-#: Of a message, beside its tensors; and of one that has none.
+#: Bytes of a message besides its tensors, and of a message without tensors.
 HEADER_BYTES = 1 << 16
-#: What a call has beside its answer while that is not taken.
+#: Bytes of a call besides its answer until the client has taken that.
 CALL_BYTES = 1 << 15
-#: Calls that are no inference, whose message is awaited, and those that stay: the oldest goes when there are more.
+#: Calls without inference whose message is awaited, and long-lived calls: beyond this number the oldest is ended.
 SMALL_CALLS = 64
-#: When others want its place, a message that comes slower than this goes: the oldest first.
+#: If others need its place, a message slower than this is dropped, the oldest first.
 SLOW_SECONDS = 1.0
-#: Of the memory that requests may have, this much is resident: messages that come slowly go.
+#: If this share of the requests' memory is resident, slow messages are dropped.
 FULL = 0.8
-#: How often it is looked for what is slow, while there is anything that may be.
+#: Seconds between checks for slow clients, while there may be any.
 TICK_SECONDS = 0.02
-#: Connections at once, each a file, and as many in how many of these; seconds for one to become one, and to be kept
-#: without a call.
+#: Connections, at most one for every FILES files; seconds for a handshake, and for a connection without calls.
 CONNECTIONS, FILES, HANDSHAKE_SECONDS, IDLE_SECONDS = 4096, 4, 10, 75
-#: Seconds between pings of a client that says nothing, and for their answer: who is gone without a word is found.
+#: Seconds between pings of a silent client, and for its answer: finds clients that vanished.
 PING_SECONDS = 30
-#: Seconds after which Health.Watch looks for what has changed.
+#: Seconds between checks for changes in Health.Watch.
 WATCH_SECONDS = 0.25
-#: Calls of a connection; others wait at the client, or are refused where they come before it knows. Those that were reset
-#: count until they are taken (that is grpc.http.overload_protection): else one connection makes tens of thousands a second.
+#: Calls of a connection. Further ones wait at the client, or are refused if they come before it knows the limit. Reset
+#: calls count until they are taken (grpc.http.overload_protection): otherwise one connection could make tens of
+#: thousands a second.
 STREAMS = 512
-#: Calls that wait in gRPC until they are taken, one at a time, some 14 KB each: of more it cancels all, of whatever client.
-#: gRPC holds a client to the limit of metadata only when that has acknowledged gRPC's settings; before, a call may have it
-#: take 0.5 MB, so that these are what --max-memory-mib is by default.
+#: Calls that wait in gRPC until they are taken one at a time, some 14 KB each; beyond that it cancels all, of any
+#: client. gRPC enforces the limit of metadata only after the client acknowledged the settings; before, a call may use
+#: 0.5 MB, so that these reach the default of --max-memory-mib.
 PENDING_CALLS = 2048
 
 Method = Callable[[Any], Awaitable[Any]]
 
 
 class _Reading:
-    """A call whose message is not here yet."""
+    """A call whose message is not complete."""
 
     __slots__ = ("task", "since", "visit", "error")
 
@@ -69,7 +70,7 @@ class _Reading:
         self.error: Optional[RequestError] = None
 
     def refuse(self, error: RequestError) -> None:
-        """Its message is waited for no more."""
+        """Stops waiting for its message."""
         self.error = error
         if self.visit is not None:
             self.visit.leave()
@@ -86,11 +87,11 @@ class GrpcApp:
         self._packages = packages()
         self._messages = self._packages[SERVICE].classes
         self._health = self._packages[f"{HEALTH}.Health"].classes
-        self._heads: KnownHeads[bytes] = KnownHeads()  # of answers, by their models and shapes
+        self._heads: KnownHeads[bytes] = KnownHeads()  # of answers, by model and shapes
         # By age, as a dict is.
         self._reading: Dict[_Reading, None] = {}
         self._small: Dict[_Reading, None] = {}
-        #: By context: since when its answer is being sent, and whom to.
+        #: By context: when sending its answer began, and to which client.
         self._sending: Dict[Any, Tuple[float, str]] = {}
         self._watching = 0
         self._ends = False
@@ -100,7 +101,7 @@ class GrpcApp:
     # ---- Its life ----
 
     def server(self, connections: int) -> grpc.aio.Server:
-        """One that has no port yet."""
+        """A server without a port yet."""
         unary: Dict[str, Method] = {
             "ServerLive": self._server_live,
             "ServerReady": self._server_ready,
@@ -121,7 +122,7 @@ class GrpcApp:
         return grpc_server.server(services, [
             ("grpc.max_receive_message_length", limits.message + HEADER_BYTES),
             ("grpc.max_send_message_length", -1),
-            ("grpc.so_reuseport", 0),  # a port that is taken is an error
+            ("grpc.so_reuseport", 0),  # a port in use must be an error
             ("grpc.max_concurrent_streams", max(limits.requests + SMALL_CALLS, STREAMS)),
             ("grpc.http.overload_protection", 1),
             ("grpc.server.max_pending_requests", PENDING_CALLS),
@@ -131,7 +132,7 @@ class GrpcApp:
             ("grpc.server_handshake_timeout_ms", HANDSHAKE_SECONDS * 1000),
             ("grpc.keepalive_time_ms", PING_SECONDS * 1000),
             ("grpc.keepalive_timeout_ms", PING_SECONDS * 1000),
-            # A message that inflates is longer than what came: Triton's clients do not send such by themselves.
+            # A compressed message expands beyond its size; Triton's clients do not compress by default.
             ("grpc.compression_enabled_algorithms_bitset", 1),
         ])  # fmt: skip
 
@@ -144,7 +145,7 @@ class GrpcApp:
         metrics.answers.set_function(lambda: len(self._sending))
 
     def stopping(self) -> None:
-        """Calls that stay are not waited for, nor those whose message is not here; who watches is told first."""
+        """Ends long-lived calls and those without a message; watching clients are told first."""
         self._ends = True
         for reading in list(self._small):
             reading.refuse(RequestError("stopping", "the server is stopping"))
@@ -165,7 +166,7 @@ class GrpcApp:
         return kind(call)
 
     async def _message(self, context: Any, visit: Optional[Visit] = None) -> Any:
-        """The call's next message as it came. RequestError when it is not waited for any more, or there is none."""
+        """The call's next message as it came. RequestError if it is no longer awaited, or if there is none."""
         among = self._small if visit is None else self._reading
         if visit is None and len(among) >= SMALL_CALLS:
             oldest = next(iter(among))
@@ -187,13 +188,13 @@ class GrpcApp:
         return data
 
     async def _small_message(self, context: Any, kind: Any) -> Any:
-        """The call's message, of the class `kind`, which has no tensors."""
+        """The call's message of the class `kind`, which has no tensors."""
         data = await self._message(context)
         if len(data) > HEADER_BYTES:
             raise malformed(f"a message of {len(data)} bytes: at most {HEADER_BYTES}")
         try:
             return kind.FromString(data)
-        except Exception:  # protobuf's DecodeError, of whichever of its implementations
+        except Exception:  # protobuf's DecodeError, of any of its implementations
             raise malformed(f"the message is no {kind.DESCRIPTOR.name}") from None
 
     # ---- What is slow ----
@@ -225,12 +226,12 @@ class GrpcApp:
             oldest.refuse(error)
 
     def _memory_is_full(self) -> bool:
-        """gRPC has what came of messages that are not whole, and does not say how much that is."""
+        """gRPC holds parts of incomplete messages, and does not report their size."""
         memory = self._service.memory
         return max(memory.used, self._service.tidy.grown()) > FULL * memory.most
 
     def _give_way(self) -> bool:
-        """When too many requests are in the house: whether one of them has gone whose message comes slowly."""
+        """At the limit of requests: ends one whose message comes slowly, and returns whether there was one."""
         if self._reading:
             oldest = next(iter(self._reading))
             if self._loop.time() - oldest.since >= SLOW_SECONDS:
@@ -240,8 +241,7 @@ class GrpcApp:
         return False
 
     def _end_untaken(self, now: float) -> None:
-        """gRPC has no way to end a call whose answer is on its way, but with its connection: of the oldest. When memory
-        is full that is soon."""
+        """gRPC ends a call that sends its answer only with its connection: ends the oldest, sooner if memory is full."""
         for since, peer in self._sending.values():
             if now - since >= (SLOW_SECONDS if self._memory_is_full() else self._service.limits.seconds):
                 self._sending = {context: each for context, each in self._sending.items() if each[1] != peer}
@@ -249,8 +249,8 @@ class GrpcApp:
             return
 
     def _send(self, context: Any, hold: Hold) -> None:
-        """The answer is on its way: it has `hold` until it is taken, or the connection ends."""
-        self._sending[context] = self._loop.time(), context.peer()  # which, asked when the call is over, ends the process
+        """The answer is being sent: it keeps `hold` until the client has taken it, or the connection ends."""
+        self._sending[context] = self._loop.time(), context.peer()  # after the call peer() aborts the process
         self._look_soon()
 
         def taken(_: Any) -> None:
@@ -279,7 +279,7 @@ class GrpcApp:
     async def _model_metadata(self, context: Any) -> Any:
         message = await self._small_message(context, self._messages["ModelMetadataRequest"])
         about = metadata(self._service.repository.find(message.name, message.version))
-        about.pop("parameters", None)  # gRPC's message has no place for them
+        about.pop("parameters", None)  # gRPC's message has no field for them
         return self._messages["ModelMetadataResponse"](**about)
 
     async def _repository_index(self, _: Any) -> Any:
@@ -306,7 +306,7 @@ class GrpcApp:
                 results, _ = await service.infer(served, lambda: inference.request, long, None, visit, hold)
                 parts = self._answer(served, inference.request.id, results)
                 size = sum(map(len, parts))
-                # gRPC has a copy of its own until the client has taken it.
+                # gRPC keeps its own copy until the client has taken it.
                 sent = service.memory.take(2 * size + CALL_BYTES, "the answer")
                 answer = b"".join(parts)
                 visit.sent(size)
@@ -321,7 +321,7 @@ class GrpcApp:
         return await self._service.aside(lambda: message.read(hold)) if long else message.read(hold)
 
     def _answer(self, served: ServedModel, id: str, results: List[Result]) -> List[Any]:
-        """Outputs are raw, as Triton's are: they are not copied but once, behind what protobuf makes of the rest."""
+        """Outputs are raw, as in Triton: copied only once, after the rest as serialised by protobuf."""
         shapes = tuple([result[:3] for result in results])
         head = self._heads.get((served, shapes))
         if head is None:
@@ -340,7 +340,7 @@ class GrpcApp:
     # ---- Health and reflection ----
 
     def _serving(self, service: str) -> int:
-        """HealthCheckResponse.ServingStatus of a service, of the whole server ("") or of a model, by its name."""
+        """HealthCheckResponse.ServingStatus of a service, of the whole server ("") or of a model, by name."""
         if service in self._packages or service == "":
             ready = self._service.ready()
         elif service in self._service.repository.models:
@@ -415,7 +415,7 @@ class GrpcApp:
 
 
 def connections_with_files() -> int:
-    """What HTTP has, and all else, is left to them."""
+    """The files left by HTTP and everything else."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = CONNECTIONS * FILES
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -426,22 +426,22 @@ def connections_with_files() -> int:
 
 
 def shut_connection(peer: str, port: int) -> None:
-    """Ends the TCP connection of `port` with `peer`, as gRPC writes it: "ipv4:127.0.0.1:1234"."""
+    """Shuts down the TCP connection from `port` to `peer`, in gRPC's notation: "ipv4:127.0.0.1:1234"."""
     wanted = _address(urllib.parse.unquote(peer).partition(":")[2])
     for name in os.listdir("/proc/self/fd"):
         try:
-            if _peer_of(int(name)) != wanted:  # mostly: so this costs one look, and no file of its own
+            if _peer_of(int(name)) != wanted:  # the usual case: costs one look, and no file descriptor
                 continue
-            with socket.socket(fileno=os.dup(int(name))) as found:  # which nobody closes and opens anew meanwhile
+            with socket.socket(fileno=os.dup(int(name))) as found:  # a duplicate, which nobody closes meanwhile
                 if found.getsockname()[1] == port and _peer_of(found.fileno()) == wanted:
                     found.shutdown(socket.SHUT_RDWR)
-        except OSError:  # it has gone meanwhile, or has no peer
+        except OSError:  # it has vanished, or has no peer
             continue
 
 
 def _peer_of(file: int) -> Tuple[str, str]:
-    """OSError where it is no socket, or has no peer; nothing where that has no number."""
-    seen = socket.socket(socket.AF_INET6, socket.SOCK_STREAM, 0, file)  # in which an address of IPv4 has its place, too
+    """OSError if it is not a socket or has no peer; empty for a peer without a port."""
+    seen = socket.socket(socket.AF_INET6, socket.SOCK_STREAM, 0, file)  # also holds an IPv4 address
     try:
         peer = seen.getpeername()
     finally:

@@ -1,7 +1,6 @@
-"""gRPC's server on asyncio, which no path of a call ends: where that is no UTF-8, its own loop stops, and all calls with
-it. It makes a text of the path of each call whose method was not registered before. So all methods are registered here,
-and what comes beside them is answered without a look at its path. Each method then has a queue of its own, so that a flood
-of one leaves the others free.
+"""gRPC's server on asyncio, made robust against invalid paths. gRPC decodes the path of each call to an unregistered
+method; if it is not UTF-8, gRPC's own loop stops, and all calls with it. So all methods are registered here, and other
+calls are answered without looking at the path. Each method then has its own queue, which isolates floods.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from typing import Any, Dict, List, Optional, Set, Tuple
 import grpc.aio  # type: ignore[import-untyped, import-not-found, unused-ignore]
 from grpc._cython import cygrpc  # type: ignore[import-untyped, import-not-found, unused-ignore]
 
-#: What is used of gRPC's insides. Where they are others, its server is taken as it is.
+#: The internals of gRPC used here. If they differ, gRPC's server is used unchanged.
 _INSIDES = ("_make_request_call_future", "_request_call", "_request_registered_call", "add_registered_method_handlers")
 _KNOWN = all(hasattr(cygrpc.AioServer, name) for name in _INSIDES) and all(
     hasattr(cygrpc, name) for name in ("_MethodResolver", "_handle_rpc", "_schedule_rpc_coro")
@@ -32,7 +31,7 @@ class _Accepting(cygrpc.AioServer):  # type: ignore[misc, unused-ignore]
         self._handlers.update(handlers)
 
     def _make_request_call_future(self, method: Optional[bytes]) -> Any:
-        """gRPC waits for the next call so, which we take ourselves. It ends when the server does, by an exception."""
+        """gRPC awaits the next call here; this server takes calls itself. The future ends with the server."""
         return self._own_loop.create_task(self._accept(method))
 
     async def _accept(self, method: Optional[bytes]) -> None:
@@ -46,7 +45,7 @@ class _Accepting(cygrpc.AioServer):  # type: ignore[misc, unused-ignore]
 
 
 def server(services: Dict[str, Dict[str, Any]], options: List[Tuple[str, Any]]) -> Any:
-    """A grpc.aio.Server that has no port yet. `services`: their methods' handlers."""
+    """A grpc.aio.Server without a port yet. `services`: their methods' handlers."""
     usual = cygrpc.AioServer
     if _KNOWN:
         cygrpc.AioServer = _Accepting

@@ -1,4 +1,4 @@
-"""The Open Inference Protocol over HTTP: JSON, and JSON with binary tensors behind it."""
+"""The Open Inference Protocol over HTTP: JSON, and JSON followed by binary tensors."""
 
 from __future__ import annotations
 
@@ -42,19 +42,19 @@ from .turns import Turns
 
 EXTENSIONS = ["binary_tensor_data", "classification", "model_repository"]
 JSON = b"application/json"
-#: JSON of more bytes is read and written in a thread aside: a megabyte takes some 20 ms.
+#: Longer JSON is read and written in another thread: a megabyte takes some 20 ms.
 ASIDE_FROM = 1 << 16
-#: Of the event loop's time the metrics may have such a share, and so many seconds at once.
+#: Maximum share of the event loop's time for the metrics, and maximum seconds at once.
 METRICS_SHARE, METRICS_SECONDS = 0.2, 0.1
 
-#: A number in JSON, as floats of 32 bits are written: "-1.1754943508222875e-38, ".
+#: Length of a number in JSON, at most, as float32 is written: "-1.1754943508222875e-38, ".
 NUMBER_BYTES = 25
-#: Numbers that are written at a time.
+#: Numbers written at a time.
 WRITTEN = 1 << 13
 
 
 def metadata(served: ServedModel) -> Dict[str, Any]:
-    """What a client may know of a model."""
+    """A model's public metadata."""
     card = served.card
     about: Dict[str, Any] = {
         "name": served.name,
@@ -79,7 +79,7 @@ def metadata(served: ServedModel) -> Dict[str, Any]:
 
 
 class HttpApp:
-    """What a request is answered, for connections that give a body whole (http_connection.py)."""
+    """Answers requests for connections that deliver a body as a whole (http_connection.py)."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
@@ -89,7 +89,7 @@ class HttpApp:
         self._others = Turns(asyncio.get_running_loop(), 0)
 
     def comes(self, exchange: Exchange) -> bool:
-        """A request is whole: whether it waits for its turn."""
+        """A request is complete: whether it waits for its turn."""
         if not exchange.path.startswith("/v2/models/") or exchange.method == "GET":
             return False
         try:
@@ -100,12 +100,12 @@ class HttpApp:
         return True
 
     def takes(self, exchange: Exchange, length: int) -> bool:
-        """Whether somebody will look at its body."""
+        """Whether its body will be read."""
         return exchange.path.startswith("/v2/models/") and length <= self._service.limits.body
 
     def room_for(self, path: str, head: int, rest: int) -> Room:
-        """Where a body for `path` is to be read to: `head` bytes of JSON, and the `rest`. RequestError where there is
-        no room for it, or no runner soon: then none is taken."""
+        """Memory for the body of a request to `path`: `head` bytes of JSON, and the `rest`. RequestError, and no
+        memory, if there is none, or no runner soon."""
         served = self._service.repository.models.get(path.split("/", 4)[3])
         if served is not None:
             self.turns.check()
@@ -122,13 +122,13 @@ class HttpApp:
             except Exception as error:
                 if isinstance(error, Disconnected):
                     return
-                traceback.print_exc()  # a fault of ours
+                traceback.print_exc()  # our own bug
                 answer = Answer(500, [_error("internal error")], [(b"content-type", JSON)])
             exchange.answer(answer)
             room = exchange.room
-            if room is not None and exchange.whole and answer.status == 200:  # else a run may look at it still
+            if room is not None and exchange.whole and answer.status == 200:  # otherwise a run may still read it
                 self.rooms.give(room)
-        except asyncio.CancelledError:  # the client is gone, or the time for stopping is over
+        except asyncio.CancelledError:  # the client has gone, or the time for stopping is over
             pass
         finally:
             exchange.ended()
@@ -148,7 +148,7 @@ class HttpApp:
                 with service.counted("http", None, exchange.client) as visit:
                     _only("POST", method)
                     return await self._infer(service.repository.find(name, version), visit, exchange)
-        if parts[:2] != ["v2", "health"]:  # who asks for that waits for nobody
+        if parts[:2] != ["v2", "health"]:  # health requests do not wait
             await self._others.come()
         if name:
             if rest in ([], ["ready"]):
@@ -177,7 +177,7 @@ class HttpApp:
         raise RequestError("unknown", f"no such path: {quoted(exchange.path[:100])}")
 
     def _metrics(self) -> bytes:
-        """They take milliseconds: whoever asks too often is told what the last one was."""
+        """They take milliseconds: frequent requests get the previous ones."""
         now = time.monotonic()
         self._spent = max(0.0, self._spent - (now - self._asked) * METRICS_SHARE)
         self._asked = now
@@ -221,7 +221,7 @@ def _only(wanted: str, method: str) -> None:
 
 
 def _number(headers: Headers, name: bytes) -> Optional[int]:
-    """A count in a header; None where it is not there."""
+    """A number in a header; None if it is absent."""
     text = headers.get(name)
     if text is None:
         return None
@@ -262,8 +262,8 @@ def _index(served: ServedModel) -> Dict[str, str]:
 
 
 def read_request(served: ServedModel, headers: Headers, body: Buffer, head: Optional[Buffer], memory: Memory) -> Request:
-    """An inference request, of JSON and of what the header Inference-Header-Content-Length says is behind it: the rest
-    of `body`, or all of it where `head` has the JSON."""
+    """An inference request from JSON and the binary data whose position the header Inference-Header-Content-Length
+    gives: the rest of `body`, or all of it if `head` has the JSON."""
     json_bytes = _number(headers, b"inference-header-content-length")
     if json_bytes == 0:
         return _raw_request(served, headers, body)
@@ -299,16 +299,16 @@ def read_request(served: ServedModel, headers: Headers, body: Buffer, head: Opti
 
 
 class _Head(NamedTuple):
-    """What the JSON of a request says."""
+    """The parsed JSON of a request."""
 
     id: str
-    inputs: List[Tuple[Tensor, Optional[int]]]  # with its bytes behind the JSON, where they are there
+    inputs: List[Tuple[Tensor, Optional[int]]]  # with its number of bytes after the JSON, if binary
     wanted: List[Wanted]
     binary: bool
     timeout: float
 
 
-#: A client's requests mostly have the same head: what the last ones said, where they held no elements.
+#: A client's requests mostly have the same head: caches the last ones without elements.
 _known_heads: KnownHeads[_Head] = KnownHeads()
 
 
@@ -333,7 +333,7 @@ def _read_head(text: Buffer, memory: Memory) -> _Head:
 
 
 def _tensor(entry: object, cut: List[json_text.Cut], memory: Memory) -> Tuple[Tensor, Optional[int]]:
-    """An entry of "inputs", and how many bytes behind the JSON are its elements."""
+    """An entry of "inputs", and the number of its bytes after the JSON."""
     name = json_text.string(entry.get("name"), cut) if isinstance(entry, dict) else None
     if not isinstance(entry, dict) or not isinstance(name, str):
         raise malformed("an input has no 'name'")
@@ -377,7 +377,7 @@ def _wanted(outputs: object, cut: List[json_text.Cut], binary: bool) -> List[Wan
 
 
 def _raw_request(served: ServedModel, headers: Headers, body: Buffer) -> Request:
-    """A body without JSON: the only input's elements, or, as Content-Type: image/..., one picture."""
+    """A body without JSON: the elements of the only input or, with Content-Type: image/..., one picture."""
     if headers.get(b"content-type", b"").startswith(b"image/"):
         return Request("", [Tensor(served.picture_name, "BYTES", (1,), [body])], [])
     if len(served.inputs) != 1:
@@ -398,7 +398,7 @@ _encoder = json.JSONEncoder(allow_nan=False)
 
 
 def _bytes_of(result: Result) -> int:
-    """What it takes in an answer, at most."""
+    """Its size in an answer, at most."""
     values = result.values
     if isinstance(values, list):
         return sum(6 * len(value) + 8 for value in values)
@@ -408,8 +408,8 @@ def _bytes_of(result: Result) -> int:
 def write_answer(
     served: ServedModel, request: Request, results: List[Result], size: int, memory: Memory
 ) -> Answer:
-    """JSON, with the binary outputs behind it where there are some. `size`: of the results in it, at most."""
-    # What is shorter, a connection may have in its way out anyway.
+    """JSON, followed by binary outputs if there are any. `size`: of its results, at most."""
+    # A shorter answer is covered by the connection's own buffer.
     hold = memory.take(size + len(request.id), "the answer") if size + len(request.id) > HELD_FROM else None
     outputs: List[Dict[str, Any]] = []
     head: List[Buffer] = []
@@ -424,7 +424,7 @@ def write_answer(
             output["data"] = [value.decode("utf-8", "replace") for value in values]
         elif values.size <= WRITTEN:
             output["data"] = values.ravel().tolist()
-        else:  # what comes before its numbers, and they
+        else:  # the text before the numbers, and the numbers
             begin = _encoded(served, outputs)[1:-1]
             head += (begin, b", " if begin else b"", _encoded(served, output)[:-1], b', "data": [')
             head += (*_numbers(served, values), b"]}, ")
@@ -464,7 +464,7 @@ def _encoded(served: ServedModel, value: object) -> bytes:
 
 
 def _numbers(served: ServedModel, values: Array) -> Iterator[bytes]:
-    """By pieces, of which each keeps Python's lock for a millisecond."""
+    """In pieces, each of which keeps the GIL for a millisecond."""
     flat = values.ravel()
     for at in range(0, flat.size, WRITTEN):
         yield (b", " if at else b"") + _encoded(served, flat[at : at + WRITTEN].tolist())[1:-1]

@@ -1,8 +1,8 @@
-"""A connection of HTTP/1.1. httptools reads the heads; the kernel puts a body where it is to lie, once. An answer is one
-write, and a connection has one timer.
+"""A connection of HTTP/1.1. httptools parses the heads; the kernel writes a body directly to its final memory. An
+answer is one write, and a connection has one timer.
 
-A client is hostile: what it may make the server keep is counted (heads, headers, requests behind each other) or taken
-from the bound on memory (bodies as they come, answers until they are gone), and everything it may wait with has a time.
+Clients are hostile. Everything that they make the server keep is counted (heads, headers, pipelined requests) or taken
+from the bound on memory (bodies as they come, answers until they are sent), and every wait has a time limit.
 """
 
 from __future__ import annotations
@@ -26,64 +26,64 @@ from .rooms import LONG_BYTES
 if TYPE_CHECKING:
     from .http_server import Server
 
-#: Of the headers of one request, together with its first line; and how many they are.
+#: Bytes of a request's first line and headers, and number of headers.
 HEADER_BYTES, HEADERS = 32768, 100
-#: Requests that wait behind the one that is answered, on one connection, where its body is chunked: others are not
-#: looked at before.
+#: Pipelined requests that wait behind the current one on a connection, if its body is chunked; otherwise they are not
+#: parsed earlier.
 WAITING = 32
 #: Seconds that a connection without a request is kept.
 IDLE_SECONDS = 75
-#: A client that takes less than the bytes in the seconds does not want the rest of its answers.
+#: A client that takes fewer bytes than this in these seconds loses the rest of its answers.
 WRITE_SECONDS, WRITE_BYTES = 10, 1 << 16
-#: What a connection may have in its way out without being held up.
+#: Bytes that a connection may have unsent without being paused.
 UNSENT_BYTES = 1 << 16
-#: What is read before a head is known, and so copied; and at a time of what is dropped, or handed on of long answers.
+#: Bytes read before a head is known, and so copied; also the step for dropping data and for sending long answers.
 HEAD_BYTES, PIECE_BYTES = 16384, 1 << 18
-#: A socket can be told to forget what came (tcp(7), MSG_TRUNC).
+#: Makes a socket discard received data (tcp(7), MSG_TRUNC).
 DISCARDS = sys.platform == "linux"
-#: Of a long answer, what is handed on before the event loop goes on.
+#: Bytes of a long answer that are sent before the event loop continues.
 TURN_BYTES = 1 << 20
-#: After a client has said that it has no more to say, it is asked whether it is still there: first and last wait.
+#: After a client has closed its side, first and last wait between checks that it is still there.
 ASKING_SECONDS = (0.05, 1.0)
 FOREVER = float("inf")
 
-#: Headers that are looked at. None of them may come twice.
+#: The headers that are read. None of them may be repeated.
 KNOWN_HEADERS = frozenset((
     b"content-length", b"content-type", b"content-encoding", b"transfer-encoding", b"inference-header-content-length",
     b"host", b"expect",
 ))  # fmt: skip
 
-# One for all connections: what is read is taken out before anything else is read.
+# One for all connections: its content is taken out before the next read.
 _piece = memoryview(bytearray(PIECE_BYTES))
 _head = _piece[:HEAD_BYTES]
 _discards = mmap.mmap(-1, 1 << 24)  # never touched
 
 
 class Connection(asyncio.BufferedProtocol):
-    """One of `server`'s."""
+    """A connection of `server`."""
 
     def __init__(self, server: "Server") -> None:
         self.server, self._loop = server, server.loop
         self._limits = server.limits
         self.transport: Any = None
-        self.peer: Any = None  # address and port, which an exchange may tell when the client is gone
+        self.peer: Any = None  # address and port, which an exchange may need after the client has gone
         self._parser = self._new_parser()
         self._url, self._header_bytes, self._header_count = b"", 0, 0
         self._headers: Headers = {}
-        self._coming: Optional[Exchange] = None  # whose body is on its way
-        self._current: Optional[Exchange] = None  # which is being answered, or is to come wholly
+        self._coming: Optional[Exchange] = None  # its body is being received
+        self._current: Optional[Exchange] = None  # is being answered, or is not complete
         self._waiting: Deque[Exchange] = deque()
-        self._length = -1  # of a body that has a length
-        self._at = self._end = 0  # of a body of known length: how much is there, and how much it is
-        self._began = 0.0  # when it did
-        self._later = self._tail = b""  # what was read behind a request; the end of what there is of a head
+        self._length = -1  # of a body with a length
+        self._at = self._end = 0  # of a body of known length: the received bytes, and all
+        self._began = 0.0  # its begin
+        self._later = self._tail = b""  # data after a request; the end of an incomplete head
         self._reading = False
-        self._direct = False  # the rest of it is read to where it lies, or dropped
-        self._heads = 0  # bytes of a head that has no end yet
+        self._direct = False  # the rest goes directly to its memory, or is dropped
+        self._heads = 0  # bytes of an incomplete head
         self._deadline = FOREVER
         self._timer: Any = None
-        self._full = False  # of answers that the client does not take
-        self._tls = self._closes = False  # the second: when all is handed on
+        self._full = False  # the client does not take its answers
+        self._tls = self._closes = False  # the second: once everything is sent
         self._left: Deque[memoryview] = deque()  # of a long answer, or one over TLS
         self._unsent: List[Hold] = []
         self._unsent_bytes = 0
@@ -91,7 +91,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _new_parser(self) -> Any:
         parser = httptools.HttpRequestParser(self)
-        try:  # of a request that ends the connection and has others behind it, the answer is not lost
+        try:  # keeps the answer of a request that ends the connection and is followed by others
             parser.set_dangerous_leniencies(lenient_data_after_close=True)
         except AttributeError:  # httptools below 0.6.3
             pass
@@ -112,13 +112,13 @@ class Connection(asyncio.BufferedProtocol):
         if self._timer is not None:
             self._timer.cancel()
         self.drop()
-        # What is left of a connection is no circle, so that all it held is free at once.
+        # Avoids a cycle, so that everything the connection held is freed at once.
         self._parser = None
         self._unsent = []
         self._left.clear()
 
     def drop(self) -> None:
-        """All that its requests hold: nobody wants an answer."""
+        """Ends all requests: no client waits for their answers."""
         for exchange in (self._current, self._coming, *self._waiting):
             if exchange is not None:
                 exchange.gone = True
@@ -126,15 +126,15 @@ class Connection(asyncio.BufferedProtocol):
                 exchange.forget()
                 if exchange.task is not None and not exchange.answered:
                     exchange.task.cancel()
-                    if not exchange.started:  # it never is
+                    if not exchange.started:  # it will never start
                         exchange.ended()
         self._waiting.clear()
         self._coming = self._current = None
         self._later = b""
 
     def abort(self) -> None:
-        """What it holds is free at once. The connection ends a little later: uvloop dies when that is in the middle of
-        a read, where memory is asked for."""
+        """Frees everything at once. The connection ends slightly later, because uvloop crashes if that happens during a
+        read that needs memory."""
         self._refused = True
         self.drop()
         self._unsent = []
@@ -142,7 +142,7 @@ class Connection(asyncio.BufferedProtocol):
         self._loop.call_soon(self.transport.abort)
 
     def eof_received(self) -> bool:
-        """Who has no more to say may wait for answers, or be gone: what is sent to him then comes back as an error."""
+        """A client that has closed its side may wait for answers, or be gone: then sending to it fails."""
         self._ended = True
         if self._coming is not None or (self._current is None and not self._full):
             return False
@@ -158,7 +158,7 @@ class Connection(asyncio.BufferedProtocol):
         self._loop.call_later(wait, self._ask, min(2 * wait, ASKING_SECONDS[1]))
 
     def shutdown(self) -> None:
-        """The server stops: what was read is answered."""
+        """The server stops: complete requests are answered."""
         self._stops = True
         if self._current is None:
             self._close()
@@ -166,7 +166,7 @@ class Connection(asyncio.BufferedProtocol):
             self._pause()
 
     def ends_with(self, exchange: Exchange) -> bool:
-        """Nothing is behind it, and nothing comes."""
+        """No request follows, and none can come."""
         return (self._ended or self._stops) and self._coming in (None, exchange) and not (self._waiting or self._later)
 
     def pause_writing(self) -> None:
@@ -176,7 +176,7 @@ class Connection(asyncio.BufferedProtocol):
         self._pause()
 
     def resume_writing(self) -> None:
-        if self._left:  # TLS is in the middle of its work
+        if self._left:  # TLS is still at work
             self._loop.call_soon(self._hand_on)
             return
         self._full = False
@@ -188,8 +188,7 @@ class Connection(asyncio.BufferedProtocol):
         self._go_on()
 
     def _hand_on(self) -> None:
-        """As the client takes it, or TLS: of what it has given to the connection below, that does not say that it is
-        there still."""
+        """Sends more as the client, or TLS, takes it; TLS does not report what the connection below has sent."""
         self._full = False
         size = 0
         while self._left and not self._full:
@@ -210,13 +209,13 @@ class Connection(asyncio.BufferedProtocol):
         self._deadline = self._loop.time() + seconds
 
     def _set_timer(self, seconds: float) -> None:
-        """A deadline that may be before the timer's next time."""
+        """For a deadline that may be before the timer's next time."""
         self._set_deadline(seconds)
         self._timer.cancel()
         self._timer = self._loop.call_later(min(seconds, max(self._limits.seconds, 0.1)), self._look_at_the_clock)
 
     def _look_at_the_clock(self) -> None:
-        """The timer is never set further than `limits.seconds`: it comes before any deadline that is set meanwhile."""
+        """The timer never waits longer than `limits.seconds`, so it fires before any deadline that is set meanwhile."""
         left = self._deadline - self._loop.time()
         if left > 0:
             self._timer = self._loop.call_later(min(left, max(self._limits.seconds, 0.1)), self._look_at_the_clock)
@@ -238,7 +237,7 @@ class Connection(asyncio.BufferedProtocol):
             self._close()
 
     def _close(self) -> None:
-        """When all is sent; and it is not waited for that for ever."""
+        """Closes after everything is sent, waiting for a limited time."""
         self._closes = True
         if not (self._left or self.transport.is_closing()):
             self.transport.close()
@@ -248,17 +247,16 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def idle(self) -> bool:
-        """There is no request, or none that is whole as far as one can see."""
+        """There is no request, or no complete one as far as is known."""
         return self._current is None and not self._full
 
     @property
     def answers_all(self) -> bool:
-        """The client only has to take the answers."""
+        """Only the client's taking of the answers remains."""
         return self._current is None or self._current.answered
 
     def rate(self, now: float) -> Optional[Tuple[float, float]]:
-        """Seconds that a client has had to send its body, or take its answer, and bytes a second of that; None of
-        others."""
+        """Seconds that a client has had to send its body or take its answer, and bytes a second; None for others."""
         if self._coming is not None and self._coming.error is None and not self._coming.answered:
             seconds = now - self._began
             return seconds, (self._at or len(self._coming.buffer)) / max(seconds, 1e-3)
@@ -279,7 +277,7 @@ class Connection(asyncio.BufferedProtocol):
             if room is not None and exchange is not None:
                 try:
                     into = room.at(self._at)
-                    if exchange.room is room:  # else it went as the slowest, where memory was short
+                    if exchange.room is room:  # otherwise it was dropped as the slowest when memory was short
                         return into
                 except RequestError as error:
                     exchange.refuse(error)
@@ -288,16 +286,16 @@ class Connection(asyncio.BufferedProtocol):
             left = self._end - self._at
             if left > HEAD_BYTES and DISCARDS and not self._tls:
                 self._at += self._discarded(left - 1)
-                return _piece[:1]  # where the rest begins, or there is no more yet
+                return _piece[:1]  # the start of the rest, or there is no more yet
             return _piece[:left]
         return _head
 
     def _discarded(self, most: int) -> int:
-        """Bytes that the kernel has dropped of what is there: it need not copy them."""
+        """Bytes that the kernel discarded, which it need not copy."""
         own = socket.socket(socket.AF_INET, socket.SOCK_STREAM, 0, self.transport.get_extra_info("socket").fileno())
         try:
             return own.recv_into(_discards, min(most, len(_discards)), socket.MSG_TRUNC | socket.MSG_DONTWAIT)
-        except OSError:  # as the loop will see
+        except OSError:  # the loop will see the error
             return 0
         finally:
             own.detach()
@@ -316,12 +314,12 @@ class Connection(asyncio.BufferedProtocol):
                 self._loop.call_soon(self._read_on)
             return
         self._read(bytes(_piece[:count]))
-        if count == HEAD_BYTES and not (self._direct or self._paused):  # there is more, of which libuv reads 32 times
+        if count == HEAD_BYTES and not (self._direct or self._paused):  # more is there: libuv reads 32 times
             self.transport.pause_reading()
             self._loop.call_soon(self._read_on)
 
     def _read(self, data: bytes) -> None:
-        """What came, request by request: what is behind one waits until that is answered, and costs nothing."""
+        """Parses data request by request: later data waits until the current one is answered, and costs nothing."""
         self._reading = True
         while data and not self._refused:
             end = len(data)
@@ -334,7 +332,7 @@ class Connection(asyncio.BufferedProtocol):
                 break
             else:
                 found = (self._tail + data).find(b"\r\n\r\n")
-                # Where there is no other's first line, all is its own.
+                # Without another request's first line, all of it belongs to this one.
                 if found >= 0 and data.find(b"HTTP/", found + 4 - len(self._tail)) >= 0:
                     end = found + 4 - len(self._tail)
             part, self._later = data[:end], data[end:]
@@ -350,11 +348,11 @@ class Connection(asyncio.BufferedProtocol):
             try:
                 self._parser.feed_data(data)
                 break
-            except httptools.HttpParserUpgrade as upgrade:  # not done: what follows is HTTP/1.1 still
+            except httptools.HttpParserUpgrade as upgrade:  # not supported: HTTP/1.1 continues
                 data = data[upgrade.args[0] :]
                 self._parser = self._new_parser()
             except httptools.HttpParserError as error:
-                if self._refused:  # by what it asked for
+                if self._refused:  # the request itself is refused
                     return
                 cause = error.__context__
                 self._refuse(cause if isinstance(cause, RequestError) else malformed("this is no HTTP"))
@@ -362,7 +360,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._coming is None and self._heads:
             self._tail = tail
             self._heads += size
-            if self._heads > HEADER_BYTES + 2 * HEAD_BYTES:  # one without an end, of which on_header() is not told
+            if self._heads > HEADER_BYTES + 2 * HEAD_BYTES:  # a header without an end, which on_header() does not get
                 self._refuse(malformed("headers are too large"))
 
     def _read_on(self) -> None:
@@ -370,7 +368,7 @@ class Connection(asyncio.BufferedProtocol):
             self.transport.resume_reading()
 
     def _refuse(self, error: RequestError) -> None:
-        """The connection ends, and with it what has been asked on it and not been answered."""
+        """Ends the connection with all its unanswered requests."""
         if self._left:
             self.abort()
             return
@@ -396,7 +394,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._header_count > HEADERS:
             raise malformed(f"more than {HEADERS} headers")
         name = name.lower()
-        if name in KNOWN_HEADERS and self._coming is None:  # else it is behind a body
+        if name in KNOWN_HEADERS and self._coming is None:  # otherwise it is a trailer
             if name in self._headers:
                 raise malformed(f"{name.decode()} is there twice")
             self._headers[name] = value
@@ -434,7 +432,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._current is not None:
             if len(self._waiting) == WAITING:
                 raise malformed(f"more than {WAITING} requests behind one that is not answered")
-            # A head behind another one, as Python has it.
+            # The memory of a pipelined head in Python.
             exchange.hold = self.server.app.memory.take(2048 + 2 * self._header_bytes, "a request behind another")
         self._coming = exchange
         self._at = self._end = 0
@@ -471,12 +469,12 @@ class Connection(asyncio.BufferedProtocol):
                 at, body = at + size, body[size:]
             return
         self._at += len(body)
-        if exchange.answered or exchange.error is not None:  # refused: let come, or the answer is not seen
+        if exchange.answered or exchange.error is not None:  # refused: receive it, or the answer is lost
             return
         if len(exchange.buffer) + len(body) > self._limits.body:
             exchange.refuse(RequestError("too_large", f"a body of more than {self._limits.body} bytes"))
             return
-        if self._length >= 0:  # no longer than what a connection has anyway
+        if self._length >= 0:  # no longer than a connection's own buffer
             exchange.buffer += body
             return
         try:  # twice: it moves when it grows
@@ -501,7 +499,7 @@ class Connection(asyncio.BufferedProtocol):
             self._deadline = FOREVER
             if exchange.answered and not exchange.keep_alive:
                 self._close()
-            elif exchange.answered:  # refused, before its body was there
+            elif exchange.answered:  # refused before its body was complete
                 self._current = None
                 self._set_deadline(IDLE_SECONDS)
                 self._go_on()
@@ -549,7 +547,7 @@ class Connection(asyncio.BufferedProtocol):
             exchange.forget()
 
     def _go_on(self) -> None:
-        """To the next request, if the client takes answers."""
+        """Continues with the next request if the client takes answers."""
         if self._current is not None or self._full or self.transport.is_closing():
             return
         if self._waiting:

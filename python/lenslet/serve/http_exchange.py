@@ -1,4 +1,4 @@
-"""A request of HTTP/1.1, from its head to its answer; its connection (http_connection.py) gives it the body."""
+"""A request of HTTP/1.1, from its head to its answer. Its connection (http_connection.py) delivers the body."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Headers = Dict[bytes, bytes]
 
 
 class Answer:
-    """`parts` of a body, and what they hold of the bound on memory until the client has taken them."""
+    """`parts` of a body, and their share of the memory until the client has taken them."""
 
     __slots__ = ("status", "parts", "headers", "hold", "size")
 
@@ -40,14 +40,14 @@ class Exchange:
         self.server, self._peer = connection.server, connection.peer
         self.version, self.method, self.path, self.headers, self.keep_alive = version, method, path, headers, keep_alive
         self.expects = version != "1.0" and headers.get(b"expect", b"").lower() == b"100-continue"
-        self.lingers = True  # after its answer its body is let come, or that is not seen
+        self.lingers = True  # after its answer receive the body, or the answer is lost
         self.task: Any = None
         self.room: Optional[Room] = None
-        self.buffer = bytearray()  # of a body that has no room
-        self.hold: Optional[Hold] = None  # of the buffer, and of what is made of it
-        self.error: Optional[Tuple[str, str]] = None  # why the body is not taken
+        self.buffer = bytearray()  # for a body without a room
+        self.hold: Optional[Hold] = None  # for the buffer, and what is made from it
+        self.error: Optional[Tuple[str, str]] = None  # why the body is refused
         self.whole = self.gone = self.answered = self.started = False
-        self.ready = False  # whole, and waits for its turn
+        self.ready = False  # complete, and waits for its turn
         self._waiter: Any = None
 
     def client(self) -> str:
@@ -59,14 +59,14 @@ class Exchange:
             self._waiter.set_result(None)
 
     def refuse(self, error: RequestError) -> None:
-        """Its body is dropped from now on."""
-        self.error = (error.kind, str(error))  # an error that is raised holds frames, and those the body
+        """Drops its body from now on."""
+        self.error = (error.kind, str(error))  # an exception that was raised holds frames, and those the body
         self.forget()
         self.wake()
 
     def forget(self) -> None:
-        """What it holds. Of a body that was not whole nobody has looked at the place, which the next may have. Others
-        are not kept: who abandons bodies would have the process full."""
+        """Frees its memory. A room with an incomplete body was never read and can be reused. Others are not kept, since
+        clients could fill the process with abandoned bodies."""
         if self.room is not None and self.room.slab is not None and not self.whole:
             self.server.app.rooms.give(self.room)
         self.room = self.hold = None
@@ -74,13 +74,13 @@ class Exchange:
         self.begun()
 
     def begun(self) -> None:
-        """Its turn has come, or is not to."""
+        """Its turn has come, or will not come."""
         if self.ready:
             self.ready = False
             self.server.app.turns.ready -= 1
 
     async def body(self) -> Tuple[Buffer, Optional[Room]]:
-        """All of it; where there is a room, its `head` has the JSON, and this is the rest. RequestError, Disconnected."""
+        """The complete body; with a room its `head` has the JSON, and this is the rest. RequestError, Disconnected."""
         connection = self.connection
         if self.expects and not self.whole and connection is not None and self.error is None:
             connection.transport.write(CONTINUE)
@@ -103,7 +103,7 @@ class Exchange:
         return memoryview(self.buffer), None
 
     def ended(self) -> None:
-        """Its task did."""
+        """Its task has ended."""
         connection = self.connection
         self.server.tasks.discard(self.task)
         self.task = None
@@ -119,7 +119,7 @@ class Exchange:
         if (b"connection", b"close") in headers:
             self.keep_alive = self.lingers = False
         else:
-            if self.expects and not self.whole:  # whether its body comes now, nobody knows
+            if self.expects and not self.whole:  # the body may or may not come
                 self.keep_alive = self.lingers = False
             if not self.keep_alive or connection.ends_with(self):
                 self.keep_alive = False

@@ -1,4 +1,4 @@
-"""HTTP's port: it accepts connections (http_connection.py), keeps them few, and closes them."""
+"""HTTP's port: accepts connections (http_connection.py), limits their number, and closes them."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ from .http_connection import Connection
 from .http_exchange import Exchange
 from .service import Limits
 
-#: Files that are open beside connections: of models, of gRPC, the standard streams.
+#: Open files besides connections: of models, of gRPC, the standard streams.
 OTHER_FILES = 256
-#: Connections that the kernel keeps until they are accepted, and that asyncio accepts at a time.
+#: Connections that the kernel queues until they are accepted, and that asyncio accepts at a time.
 BACKLOG, ACCEPTED = 1024, 64
-#: Of TLS: seconds for a handshake, and those that there may be at once: the oldest goes for a new one.
+#: TLS: seconds for a handshake, and maximum number of concurrent ones; a new one replaces the oldest.
 HANDSHAKE_SECONDS, HANDSHAKES = 10, 128
-#: When memory is short, a client loses it that is slower than the others after so many seconds.
+#: When memory is short, a client slower than the others loses its connection after this many seconds.
 SLOW_SECONDS = 1.0
 
 
 class Server:
-    """Beyond `most` connections, the one that has waited longest without a request is closed for each new one."""
+    """Beyond `most` connections, each new one closes the one that has been idle longest."""
 
     def __init__(self, app: HttpApp, limits: Limits, most: int) -> None:
         self.app, self.limits = app, limits
         self.loop = asyncio.get_running_loop()
         self.most = _with_files(most)
         self._listener: Any = None
-        self._accepting: Any = None  # of TLS
+        self._accepting: Any = None  # for TLS
         self._handshakes: Dict[Any, None] = {}  # the oldest first
-        self._connections: Dict[Connection, None] = {}  # those that had no request for longest come first
+        self._connections: Dict[Connection, None] = {}  # those that have been idle longest come first
         self.tasks: Set[Any] = set()
         self._thread = threading.get_ident()
         app.memory.when_short.append(self._drop_the_slow)
@@ -51,11 +51,11 @@ class Server:
         self._accepting = self.loop.create_task(self._accept(listener, context))
 
     async def _accept(self, listener: socket.socket, context: ssl.SSLContext) -> None:
-        """asyncio's server would have as many handshakes at once as there are files."""
+        """asyncio's server would allow as many handshakes as there are files."""
         while True:
             try:
                 accepted, _ = await self.loop.sock_accept(listener)
-            except OSError:  # no files are left: connections that are idle leave some
+            except OSError:  # no files are left: idle connections free some
                 await asyncio.sleep(0.1)
                 continue
             while len(self._handshakes) >= HANDSHAKES:
@@ -67,17 +67,17 @@ class Server:
             handshake.add_done_callback(lambda done: self._handshakes.pop(done, None))
 
     async def _shake_hands(self, accepted: socket.socket, context: ssl.SSLContext) -> None:
-        with contextlib.suppress(OSError):  # of which that of TLS is one
+        with contextlib.suppress(OSError):  # one of them has TLS
             try:
                 await self.loop.connect_accepted_socket(
                     lambda: Connection(self), accepted, ssl=context, ssl_handshake_timeout=HANDSHAKE_SECONDS
                 )
             except asyncio.CancelledError:
-                accepted.shutdown(socket.SHUT_RDWR)  # asyncio leaves it open, which uvloop does not
+                accepted.shutdown(socket.SHUT_RDWR)  # asyncio leaves it open, unlike uvloop
                 raise
 
     async def close(self, seconds: float) -> None:
-        """Accepts no more, answers what was asked, for so long at most, and ends the rest."""
+        """Accepts no more, answers requests for at most `seconds`, and ends the rest."""
         if self._accepting is not None:
             ends = [self._accepting, *self._handshakes]
             for task in ends:
@@ -109,7 +109,7 @@ class Server:
         self._connections[connection] = None
 
     def _drop(self, connection: Connection) -> None:
-        """It is not found again: it ends a little later, and who asks for memory may ask more than once until then."""
+        """It must not be found again: it ends slightly later, and memory may be requested several times until then."""
         del self._connections[connection]
         connection.abort()
 
@@ -117,7 +117,7 @@ class Server:
         self._connections.pop(connection, None)
 
     def idles(self, connection: Connection) -> None:
-        """From now on."""
+        """It is idle from now on."""
         if self._connections.pop(connection, connection) is None:
             self._connections[connection] = None
 
@@ -126,7 +126,7 @@ class Server:
         self.tasks.add(exchange.task)
 
     def _drop_the_slow(self) -> bool:
-        """Of those who send a body, or do not take an answer, the slowest."""
+        """Drops the slowest client that sends a body or takes an answer."""
         if threading.get_ident() != self._thread:
             self.loop.call_soon_threadsafe(self._drop_the_slow)
             return False
@@ -143,7 +143,7 @@ class Server:
 
 
 def _with_files(connections: int) -> int:
-    """As many of them as this process may have files, of which it asks for more."""
+    """As many connections as this process may have files; raises the limit first."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = connections + OTHER_FILES
     if soft != resource.RLIM_INFINITY and soft < wanted:

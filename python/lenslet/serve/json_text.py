@@ -1,8 +1,8 @@
-"""JSON of requests, of which nothing is built before it is counted.
+"""JSON of requests. No objects are built before their number is checked.
 
-"data" of numbers, and long strings, are cut out; what is left is at most REST_BYTES and goes to json.loads. Numbers are
-read by pieces into an array of the size that the model has confirmed. Nothing is done to more than a piece at a time
-while Python's lock is held, so that a thread which reads JSON keeps the event loop for milliseconds at most.
+"data" of numbers, and long strings, are cut out; the rest is at most REST_BYTES and goes to json.loads. Numbers are
+parsed in pieces into an array of the size that the model expects. Only a piece at a time is processed under the GIL, so
+that a thread that parses JSON delays the event loop by milliseconds at most.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ import numpy as np
 from .memory import Memory
 from .protocol import Array, Buffer, LongText, Shape, TextOfNumbers, malformed, quoted
 
-#: Of JSON besides numbers and long strings.
+#: Bytes of JSON besides numbers and long strings.
 REST_BYTES = 1 << 16
 #: Longer strings are cut out.
 LONG_STRING = 512
-#: What is looked at, or converted, at a time; no number is longer than the second.
+#: Bytes searched or converted at a time; the second is the maximum length of a number.
 LOOK_BYTES, PIECE_BYTES = 1 << 18, 1 << 14
 
-# A string in the place of what was cut out, by which it is found again; nobody can guess it, and no answer has it.
+# Marks the place of a part that was cut out. It cannot be guessed, and no answer contains it.
 _MARK = secrets.token_hex(16)
 _OPENING = re.compile(rb"[ \t\r\n]{0,64}:[ \t\r\n]{0,64}\[")
 _NO_STRING = re.compile(rb'[^"{}:]*')
@@ -36,12 +36,12 @@ _NO_STRUCTURE = bytes(set(range(256)) - set(b"[],"))
 _OF_NUMBERS, _OF_TRUTHS = b"0123456789+-.eE \t\r\n[],NaInfity", b"truefals \t\r\n[],"
 _BRACKETS_TO_BLANKS = bytes.maketrans(b"[]", b"  ")
 _NO_ELEMENT = re.compile(rb"[^\[,\s]\s*\[|\]\s*[^\],\s]")
-# Letters of base64 that some escape.
+# Characters of base64 that some clients escape.
 _ESCAPED = ((b"\\/", b"/"), (b"\\u002B", b"+"), (b"\\u002b", b"+"), (b"\\u002F", b"/"), (b"\\u003D", b"="))
 
 
 class Numbers(TextOfNumbers):
-    """"data" of numbers or truth values: the text of a JSON array."""
+    """"data" of numbers or booleans: the text of a JSON array."""
 
     __slots__ = ("text", "memory")
 
@@ -49,7 +49,7 @@ class Numbers(TextOfNumbers):
         self.text, self.memory = text, memory
 
     def array(self, name: str, datatype: str, shape: Shape, dtype: np.dtype[Any]) -> Array:
-        """The elements, which are flat, or nested as `shape` is. RequestError."""
+        """The elements, flat or nested like `shape`. RequestError."""
         count, where = math.prod(shape), f"input {quoted(name)}: "
         commas, empty = 0, True
         for piece in self._looked_at():
@@ -86,7 +86,7 @@ class Numbers(TextOfNumbers):
             yield bytes(self.text[at : at + LOOK_BYTES])
 
     def _pieces(self, where: str) -> Iterator[bytes]:
-        """Cut at commas."""
+        """Split at commas."""
         at = 0
         while at < len(self.text):
             piece = bytes(self.text[at : at + PIECE_BYTES])
@@ -100,12 +100,12 @@ class Numbers(TextOfNumbers):
 
 
 def _converted(values: List[Any], where: str, datatype: str, dtype: np.dtype[Any]) -> Array:
-    """A piece's. RequestError."""
+    """Converts a piece. RequestError."""
     if not values:
         raise malformed(f"{where}'data' is no JSON: an element is missing")
     if dtype.kind == "f":
         try:
-            with np.errstate(over="ignore"):  # a float beyond the type is infinite, as when a file is read
+            with np.errstate(over="ignore"):  # a float beyond the type's range becomes infinite, as in files
                 return np.array(values, np.float64).astype(dtype)
         except OverflowError:
             raise malformed(f"{where}'data' goes beyond {datatype}") from None
@@ -120,7 +120,7 @@ def _converted(values: List[Any], where: str, datatype: str, dtype: np.dtype[Any
 
 
 def _nested(shape: Shape) -> Iterator[bytes]:
-    """The brackets and commas of an array of this shape."""
+    """The brackets and commas of an array with this shape."""
     if not shape:
         return
     yield b"["
@@ -144,7 +144,7 @@ def _nested_bytes(shape: Shape) -> int:
 
 
 def _alike(ones: Iterator[bytes], others: Iterator[bytes]) -> bool:
-    """Whether both are the same bytes, however they are cut."""
+    """Whether both give the same bytes, however they are split."""
     one = other = b""
     while True:
         while not one:
@@ -164,7 +164,7 @@ def _alike(ones: Iterator[bytes], others: Iterator[bytes]) -> bool:
 
 
 class Text(LongText):
-    """A long string: what is between its quotes."""
+    """A long string, without its quotes."""
 
     __slots__ = ("text", "memory")
 
@@ -172,13 +172,13 @@ class Text(LongText):
         self.text, self.memory = text, memory
 
     def string(self) -> str:
-        """Of a name, or a short picture. RequestError."""
+        """For a name, or a short picture. RequestError."""
         if len(self.text) > REST_BYTES:
             raise malformed(f"a string of more than {REST_BYTES} bytes that is no base64")
         return str(_loaded(b'"%b"' % self.text.tobytes()))
 
     def decoded(self) -> Buffer:
-        """From base64. binascii.Error."""
+        """Decodes base64. binascii.Error."""
         made = self.memory.array(len(self.text) // 4 * 3 + 3, "a picture")
         left, at, filled = b"", 0, 0
         while at < len(self.text):
@@ -200,12 +200,12 @@ class Text(LongText):
         return made[:filled].data
 
 
-#: What was cut out.
+#: The parts that were cut out.
 Cut = Union[Numbers, Text]
 
 
 class Rest(NamedTuple):
-    """JSON without what was cut out of it."""
+    """JSON without the parts that were cut out."""
 
     text: bytes
     cut: List[Cut]
@@ -216,20 +216,20 @@ class Rest(NamedTuple):
 
 
 def found(value: Any, cut: List[Cut]) -> Any:
-    """What a string stands for; all else as it is."""
+    """The part that a marker stands for; other values unchanged."""
     if isinstance(value, str) and value.startswith(_MARK):
         return cut[int(value[len(_MARK) :])]
     return value
 
 
 def string(value: Any, cut: List[Cut]) -> Any:
-    """The same, but a long string as such."""
+    """The same, but a long string stays unparsed."""
     value = found(value, cut)
     return value.string() if isinstance(value, Text) else value
 
 
 def numbers(values: List[Any], memory: Memory) -> Numbers:
-    """Of a list that was not cut out: it is short."""
+    """For a list that was not cut out, because it is short."""
     return Numbers(memoryview(json.dumps(values).encode()), memory)
 
 
@@ -241,7 +241,7 @@ def _loaded(text: bytes) -> Any:
 
 
 def cut_out(body: memoryview, memory: Memory) -> Rest:
-    """RequestError for what is no JSON at first sight, or has too much beside its data."""
+    """RequestError for obviously invalid JSON, and for too much besides the data."""
     kept: List[bytes] = []
     cut: List[Cut] = []
     size = at = 0
@@ -282,7 +282,7 @@ def cut_out(body: memoryview, memory: Memory) -> Rest:
 
 
 def _search(pattern: re.Pattern[bytes], body: memoryview, at: int) -> int:
-    """Where it is found first; the end where it is not."""
+    """Position of the first match; the end if there is none."""
     while at < len(body):
         match = pattern.search(body, at, at + LOOK_BYTES)
         if match is not None:
@@ -292,7 +292,7 @@ def _search(pattern: re.Pattern[bytes], body: memoryview, at: int) -> int:
 
 
 def _string_end(body: memoryview, at: int) -> int:
-    """The quote that ends what begins there. RequestError."""
+    """The closing quote of the string that begins there. RequestError."""
     while True:
         at = _search(_QUOTE_OR_ESCAPE, body, at)
         if at >= len(body):
@@ -303,7 +303,7 @@ def _string_end(body: memoryview, at: int) -> int:
 
 
 def _array_end(body: memoryview, first: int) -> int:
-    """The end of an array that holds neither strings nor objects; 0 where it does, or has no end."""
+    """The end of an array without strings and objects; 0 if it has any, or no end."""
     at = first
     while at < len(body):
         match = _NO_STRING.match(body, at, at + LOOK_BYTES)
@@ -312,7 +312,7 @@ def _array_end(body: memoryview, first: int) -> int:
             break
         at = match.end()
     tail = b""
-    while at > first and not tail:  # what is between it and the next name
+    while at > first and not tail:  # the text up to the next name
         begin = max(first, at - PIECE_BYTES)
         tail = bytes(body[begin:at]).rstrip(b" \t\r\n,")
         at = begin

@@ -1,6 +1,6 @@
-"""The one bound on what requests hold at once (`--max-memory-mib`): bodies, what is read of them, arrays of runs, and
-answers until they are sent. Each is taken from here before it is allocated. What is not there is refused at once (503,
-RESOURCE_EXHAUSTED): nobody waits, so that nothing can hang on it.
+"""The bound on the memory of all requests (`--max-memory-mib`): bodies, parsed data, arrays of runs, and answers until
+they are sent. Each is counted here before it is allocated. Beyond the bound requests are refused at once (503,
+RESOURCE_EXHAUSTED): nothing waits for memory, so nothing can hang on it.
 
     hold = memory.take(size, "the body")    # RequestError("memory") where it is not there
     hold.grow(more)                         # likewise; it keeps what it had
@@ -8,7 +8,7 @@ RESOURCE_EXHAUSTED): nobody waits, so that nothing can hang on it.
 
     array = memory.array(size, "a tensor")  # bytes with anything in them; given back when the last view of them goes
 
-An object that owns the memory keeps its Hold beside it: both then end together, whatever happens to the request.
+An object that owns memory also keeps its Hold: both are then freed together, whatever happens to the request.
 """
 
 from __future__ import annotations
@@ -20,35 +20,35 @@ import numpy as np
 
 from .protocol import Array, RequestError
 
-#: Where a tensor begins, so that kernels read it there.
+#: Alignment of tensors, so that kernels read them in place.
 ALIGNMENT = 64
-#: What is taken though the process is crowded.
+#: Bytes that are granted even if the process is crowded.
 SMALL_BYTES = 1 << 16
 
 
 class Memory:
-    """Used by any thread. `used` never passes `most`."""
+    """Thread-safe. `used` never exceeds `most`."""
 
     def __init__(self, most: int) -> None:
         self.most = most
         self.used = 0
         self.peak = 0
-        self.refused = 0  # how often
-        self.crowded = False  # the process has more than is known of here (tidy.py)
-        #: Asked, when memory is short, to give some back, in the thread that takes: whether it is worth to ask again.
+        self.refused = 0  # number of refusals
+        self.crowded = False  # the process uses more than is counted here (tidy.py)
+        #: Called when memory is short, in the requesting thread, to free some; return whether to try again.
         self.when_short: List[Callable[[], bool]] = []
-        self._lock = threading.RLock()  # a Hold may end within take(), by a collection of garbage
+        self._lock = threading.RLock()  # a Hold may end within take(), by garbage collection
 
     def take(self, size: int, what: str) -> "Hold":
-        """RequestError("memory") where there is not so much: `what` is what it was for."""
+        """RequestError("memory") if there is not enough; `what` names the purpose."""
         hold = self.take_if_there(size) if size else Hold(self, 0)
         if hold is None:
             raise self.short(size, what)
         return hold
 
     def array(self, size: int, what: str, taken: Optional[int] = None) -> Array:
-        """Bytes on a line of the cache, with anything in them. `taken`: less than all of them, where `hold_of(array)`
-        is grown before the others are touched."""
+        """Cache-line-aligned bytes with undefined content. `taken`: counts fewer bytes, if `hold_of(array)` grows
+        before the others are used."""
         hold = self.take(size if taken is None else min(size, taken), what)
         made = Owned(size + ALIGNMENT, np.uint8)
         made.hold = hold
@@ -60,7 +60,7 @@ class Memory:
         return Hold(self, size) if self._add(size) else None
 
     def short(self, size: int, what: str) -> RequestError:
-        """What the client is told."""
+        """The client's error."""
         self.refused += 1
         if size > self.most:
             return RequestError("too_large", f"{what}: {size} bytes, where all requests may have {self.most}")
@@ -90,16 +90,16 @@ class Memory:
 
 
 class Hold:
-    """So many bytes of a Memory."""
+    """A number of bytes of a Memory."""
 
     __slots__ = ("_memory", "size")
 
     def __init__(self, memory: Memory, size: int) -> None:
-        """Of bytes that are added already."""
+        """The bytes are already counted."""
         self._memory, self.size = memory, size
 
     def grow(self, more: int, what: str) -> None:
-        """RequestError("memory") where there is not so much: it then has what it had."""
+        """RequestError("memory") if there is not enough; the Hold is then unchanged."""
         if more and not self.grow_if_there(more):
             raise self._memory.short(more, what)
 
@@ -111,18 +111,18 @@ class Hold:
         return True
 
     def shrink(self, size: int) -> None:
-        """To so much as is needed still."""
+        """Reduces it to the bytes still needed."""
         with self._memory._lock:
             if size < self.size:
                 self._memory.used -= self.size - size
                 self.size = size
 
     def keep(self) -> None:
-        """It is never given back."""
+        """Never frees it."""
         self.size = 0
 
     def give(self) -> None:
-        """All of it. Again, it does nothing."""
+        """Frees all of it. Repeated calls do nothing."""
         if self.size:
             self.shrink(0)
 
@@ -138,13 +138,13 @@ class Hold:
 
 
 class Owned(np.ndarray[Any, Any]):
-    """Bytes with their Hold. Every view of them, of NumPy's or Python's, keeps both."""
+    """Bytes with their Hold. Every NumPy or Python view of them keeps both alive."""
 
     hold: Hold
 
 
 def hold_of(array: Array) -> Hold:
-    """Of Memory.array()."""
+    """The Hold of an array from Memory.array()."""
     owner: Any = array
     while not isinstance(owner, Owned):
         owner = owner.base

@@ -1,8 +1,8 @@
-"""Messages of gRPC's services, made from these tables when the server starts: the Open Inference Protocol's, and those
-that gRPC has for health and for reflection.
+"""Messages of gRPC's services, made from these tables when the server starts: the Open Inference Protocol's, and gRPC's
+for health and reflection.
 
-No code is generated, so any protobuf from 4.25 on does; and they are in pools of their own, so that a process may hold
-another library's copy of the same names (tritonclient's is one). A ModelInferRequest is not read by them (wire.py).
+No code is generated, so any protobuf from 4.25 on works. Separate pools keep them apart from other libraries' messages
+of the same names (such as tritonclient's). A ModelInferRequest is not read by them (wire.py).
 """
 
 from __future__ import annotations
@@ -84,15 +84,15 @@ _ONEOFS = {
 }
 _ENUMS = {"HealthCheckResponse": ("ServingStatus", ("UNKNOWN", "SERVING", "NOT_SERVING", "SERVICE_UNKNOWN"))}
 
-#: Of SERVICE; the messages of each are METHODRequest and METHODResponse.
+#: Methods of SERVICE; the messages of each are METHODRequest and METHODResponse.
 METHODS = ("ServerLive", "ServerReady", "ModelReady", "ServerMetadata", "ModelMetadata", "ModelInfer", "RepositoryIndex")
 
 _Field = descriptor_pb2.FieldDescriptorProto
 
 
 class Package(NamedTuple):
-    """`classes` by name: "ModelInferRequest"; those of nested ones are reached through their messages. `file` is its
-    description, serialised, `names` are all in it."""
+    """`classes` by name: "ModelInferRequest"; nested ones are reached through their messages. `file` is the serialised
+    description, `names` are all names in it."""
 
     classes: Dict[str, Any]
     file_name: str
@@ -126,7 +126,7 @@ def _add_fields(message: Any, package: str, full_name: str, fields: str) -> None
 
 
 def _made(package: str, messages: Fields, service: str, methods: Dict[str, Tuple[str, str, bool, bool]]) -> Package:
-    """`methods`: its request, its response, and which of them are streams."""
+    """`methods`: the request and response of each, and which of them are streams."""
     file_name = f"lenslet/{package}.proto"
     file = descriptor_pb2.FileDescriptorProto(name=file_name, package=package, syntax="proto3")
     made: Dict[str, Any] = {}
@@ -173,5 +173,5 @@ def packages() -> Dict[str, Package]:
 
 
 def message_classes() -> Dict[str, Any]:
-    """Those of the Open Inference Protocol."""
+    """Messages of the Open Inference Protocol."""
     return packages()[SERVICE].classes

@@ -1,5 +1,5 @@
-"""What Prometheus is told, at /metrics. Names of models are those that are served: what clients make up is not counted
-by name, so that it cannot fill the memory."""
+"""Metrics for Prometheus, at /metrics. Only the names of served models appear: names that clients invent are not
+counted separately, so that they cannot fill the memory."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ class Count:
         self.value += 1
 
     def said(self) -> Tuple[Any, ...]:
-        """To the library."""
+        """As the library expects it."""
         return (self.value,)
 
 
 class Spread:
-    """How many values are up to each of `bounds`."""
+    """Counts the values up to each of `bounds`."""
 
     made = HistogramMetricFamily
     bounds: Sequence[float] = SECONDS
@@ -65,8 +65,8 @@ Child = TypeVar("Child", Count, Spread)
 
 
 class Family(Generic[Child]):
-    """One for each combination of labels. A request counts ten times: the library's counters, each with a lock, took a
-    tenth of what a small request takes."""
+    """One child for each combination of labels. A request updates ten counters: the library's, each with a lock, took a
+    tenth of a small request's time."""
 
     def __init__(self, kind: Type[Child], name: str, about: str, labels: List[str], registry: CollectorRegistry) -> None:
         self._kind: Type[Child] = kind
@@ -81,7 +81,7 @@ class Family(Generic[Child]):
         return child
 
     def collect(self) -> Iterator[Any]:
-        """What the library asks for."""
+        """Called by the library."""
         family: Any = self._kind.made(self._name, self._about, labels=self._labels)
         for labels, child in self._children.items():
             family.add_metric(labels, *child.said())
@@ -89,7 +89,7 @@ class Family(Generic[Child]):
 
 
 class Metrics:
-    """Counted in the thread of the event loop alone."""
+    """Updated only in the event loop's thread."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()

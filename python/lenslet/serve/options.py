@@ -18,12 +18,12 @@ model's card. Prometheus is told at /metrics. docs/serving.md says more.
 """
 
 
-#: What a request may take, in bodies: the body, and what is read and answered. TLS has three eighths (tls.py).
+#: Memory of a request, in multiples of its body: the body, parsed data and answers. TLS takes three eighths (tls.py).
 BODIES, BODIES_WITH_TLS = 4, 6.4
 
 
 class Tls(NamedTuple):
-    """Files of PEM. `client_ca`: who signs the certificates that clients must have."""
+    """PEM files. `client_ca`: the authority that must sign client certificates."""
 
     certificate: pathlib.Path
     key: pathlib.Path
@@ -37,7 +37,7 @@ class Options(NamedTuple):
     grpc_port: Optional[int]
     device: str
     precision: Optional[str]
-    runners: Optional[int]  # None: as suits the device
+    runners: Optional[int]  # None: chosen for the device
     threads: int
     preparers: int
     max_batch: int
@@ -54,7 +54,7 @@ class Options(NamedTuple):
     run_seconds: float
     drain_seconds: float
     stop_seconds: float
-    cards: Dict[str, pathlib.Path]  # by model; "": of the only one
+    cards: Dict[str, pathlib.Path]  # by model; "": for the only one
     shapes: Dict[str, Dict[str, Shape]]
     access_log: str  # "": none
     tls: Optional[Tls]
@@ -145,7 +145,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def parsed(arguments: Sequence[str]) -> Options:
-    """SystemExit(2) with a line on stderr for what makes no sense."""
+    """SystemExit(2) with a line on stderr for invalid arguments."""
     parser = _parser()
     given = parser.parse_args(list(arguments))
     if given.http_port is None and given.grpc_port is None:
@@ -190,7 +190,7 @@ def parsed(arguments: Sequence[str]) -> Options:
 
 
 def _shape(parser: argparse.ArgumentParser, text: str) -> Tuple[str, str, Shape]:
-    # An input's name may have ':' and '=' in it: the shape is what comes after the last '='.
+    # An input's name may contain ':' and '=': the shape follows the last '='.
     head, equals, dims = text.rpartition("=")
     if not equals or not re.fullmatch(r"[1-9]\d{0,8}(x[1-9]\d{0,8})*", dims):
         parser.error(f"--shape {text}: INPUT=1x3x224x224 is meant")

@@ -1,4 +1,4 @@
-"""What a decoder takes for an encoded picture, by its header: taken from the bound on memory before it is decoded."""
+"""Memory that decoding a picture takes, from its header: counted before it is decoded."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ import struct
 
 from .protocol import Buffer
 
-#: Bytes a pixel: with all that a decoder has beside the pixels it gives. As measured, and some more.
+#: Bytes a pixel of the decoder, including its output; measured, with a margin.
 OF_JPEG, OF_OTHERS = 16, 12
-#: The largest picture that is decoded, in pixels (docs/limits.md): a header that says more is refused there.
+#: Pixels of the largest picture that is decoded (docs/limits.md); the decoder refuses larger ones.
 MOST_PIXELS = 100_000_000
-#: What is looked at of a JPEG at a time, and how often: no camera's has so many segments, and a million take seconds.
+#: Bytes of a JPEG searched at a time, and maximum number of segments, far above any camera's; a million take seconds.
 LOOK_BYTES, JPEG_STEPS = 1 << 18, 4096
 _MARKER = re.compile(rb"\xff[^\x00\x01\xff\xd0-\xd8]", re.DOTALL)
 _PNM = re.compile(rb"P[1-6](?:\s|#[^\n]*\n)+(\d{1,9})(?:\s|#[^\n]*\n)+(\d{1,9})")
 
 
 def decoding_bytes(picture: Buffer) -> int:
-    """0 for what is none."""
+    """0 for anything that is not a picture."""
     head = bytes(picture[:32])
     if head.startswith(b"\x89PNG\r\n\x1a\n"):
         if len(head) < 26:
@@ -42,7 +42,7 @@ def _bytes(width: int, height: int, each: int) -> int:
 
 
 def _jpeg_bytes(picture: Buffer) -> int:
-    """Of the largest frame that is named before the first scan."""
+    """By the largest frame before the first scan."""
     at, most = 2, 0
     for _ in range(JPEG_STEPS):
         found = _MARKER.search(picture, at, at + LOOK_BYTES + 1)

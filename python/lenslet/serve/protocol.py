@@ -1,8 +1,8 @@
-"""What an inference request and its answer are, whichever of HTTP and gRPC carried them.
+"""Inference requests and answers, independent of HTTP and gRPC.
 
 The Open Inference Protocol (KServe v2): a request names a model and holds tensors, each with a name, a datatype
-("FP32"), a shape and its elements; an answer likewise. Everything in a request is hostile until `tensor` and
-`Answer` have checked it: what is wrong is a RequestError of one line.
+("FP32"), a shape and its elements; an answer likewise. Everything in a request is hostile until `tensor` and `Answer`
+have checked it; errors are RequestErrors of one line.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ import numpy as np
 
 MAX_RANK = 8
 MAX_ELEMENTS = 1 << 59
-#: KnownHeads has so many, of at most so many bytes each.
+#: Size of KnownHeads, and maximum bytes of a head.
 KNOWN_HEADS, HEAD_BYTES = 64, 4096
-#: Datatypes of the protocol, by NumPy's name of the element type. BF16 is not there: NumPy has no such type.
+#: Datatypes of the protocol, by NumPy's name of the element type. BF16 is missing: NumPy has no such type.
 DATATYPES = {
     "bool": "BOOL", "uint8": "UINT8", "uint16": "UINT16", "uint32": "UINT32", "uint64": "UINT64", "int8": "INT8",
     "int16": "INT16", "int32": "INT32", "int64": "INT64", "float16": "FP16", "float32": "FP32", "float64": "FP64",
@@ -30,8 +30,8 @@ T = TypeVar("T")
 
 
 class KnownHeads(Generic[T]):
-    """What was read of the last requests' heads: a client's requests mostly differ in their tensors alone. Of heads
-    without elements only. In the event loop's thread: what is read aside is longer."""
+    """Caches parsed heads of the last requests, since a client's requests mostly differ only in their tensors. Only
+    heads without elements, and only in the event loop's thread: longer ones are parsed elsewhere."""
 
     def __init__(self) -> None:
         self._known: Dict[Any, T] = {}
@@ -44,31 +44,31 @@ class KnownHeads(Generic[T]):
 
 
 class TextOfNumbers:
-    """Numbers as JSON or gRPC wrote them, read when it is known that the model takes so many (json_text.py, wire.py)."""
+    """Numbers as text of JSON or gRPC, parsed once the model is known to take as many (json_text.py, wire.py)."""
 
     def array(self, name: str, datatype: str, shape: Shape, dtype: np.dtype[Any]) -> Array:
         raise NotImplementedError
 
 
 class LongText:
-    """A string of JSON that is read when it is known what for."""
+    """A JSON string that is decoded once its use is known."""
 
     def string(self) -> str:
         """RequestError."""
         raise NotImplementedError
 
     def decoded(self) -> Buffer:
-        """From base64. binascii.Error."""
+        """Decodes base64. binascii.Error."""
         raise NotImplementedError
 
 
-#: Of a tensor in a request: its bytes as they lie in memory (little-endian; of BYTES each element behind its length in
-#: four bytes), or a sequence of values, of BYTES nested or not.
+#: Data of a tensor in a request: its bytes in memory order (little-endian; each BYTES element follows its length in
+#: four bytes), or a sequence of values, for BYTES nested or not.
 Data = Union[Buffer, TextOfNumbers, Sequence[Any]]
 
 
 class RequestError(Exception):
-    """A request that is not done: `kind` counts it in the metrics, `status` is HTTP's, `grpc` names gRPC's code."""
+    """A refused request: `kind` counts it in the metrics, `status` is HTTP's, `grpc` is the name of gRPC's code."""
 
     #: kind: (HTTP status, name of gRPC's)
     CODES = {
@@ -98,19 +98,19 @@ def malformed(line: str) -> RequestError:
 
 
 def quoted(text: object) -> str:
-    """What a client sent, for a message: no control characters, not long."""
+    """A client's text for a message: shortened, without control characters."""
     shown = ascii(text)
     return shown if len(shown) <= 80 else shown[:77] + "..."
 
 
 class Tensor(NamedTuple):
-    """One input of a request as it came."""
+    """One input of a request as received."""
 
     name: str
     datatype: str
     shape: Shape
     data: Data
-    base64: bool = False  # of BYTES in JSON: the strings are base64
+    base64: bool = False  # for BYTES in JSON: the strings are base64
 
 
 class Wanted(NamedTuple):
@@ -118,15 +118,15 @@ class Wanted(NamedTuple):
 
     name: str
     binary: bool = False
-    classes: int = 0  # > 0: the so many best classes in place of the elements
+    classes: int = 0  # > 0: the number of best classes to return in place of the elements
 
 
 class Request(NamedTuple):
     id: str
     inputs: List[Tensor]
     wanted: List[Wanted]  # empty: all outputs
-    binary: bool = False  # of outputs that are not in `wanted`
-    timeout: float = 0  # seconds until it is answered or given up; 0: the server's
+    binary: bool = False  # for outputs that are not in `wanted`
+    timeout: float = 0  # seconds until an answer or an error; 0: the server's default
 
 
 class Result(NamedTuple):
@@ -139,31 +139,31 @@ class Result(NamedTuple):
     binary: bool
 
     def raw(self) -> bytes:
-        """Its bytes, as `Data` has them."""
+        """Its bytes, as in `Data`."""
         if isinstance(self.values, list):
             return b"".join(struct.pack("<I", len(value)) + value for value in self.values)
         return self.values.tobytes()
 
     def view(self) -> Buffer:
-        """The same, without a copy where there is none to be made."""
+        """The same, without a copy if possible."""
         if isinstance(self.values, list):
             return self.raw()
         return self.values.reshape(-1).view(np.uint8).data
 
 
 def checked_shape(shape: object, name: str) -> Shape:
-    """`shape` as a tuple of dimensions >= 0; at most MAX_RANK of them."""
+    """`shape` as a tuple of at most MAX_RANK dimensions >= 0."""
     if not isinstance(shape, (list, tuple)) or any(type(dim) is not int for dim in shape):
         raise malformed(f"input {quoted(name)}: 'shape' is no list of integers")
     if len(shape) > MAX_RANK or any(not 0 <= dim < 2**31 for dim in shape):
         raise malformed(f"input {quoted(name)}: no shape is {quoted(list(shape))}")
-    if math.prod(dim or 1 for dim in shape) > MAX_ELEMENTS:  # NumPy has none such, be it empty
+    if math.prod(dim or 1 for dim in shape) > MAX_ELEMENTS:  # NumPy does not support it, even if it is empty
         raise malformed(f"input {quoted(name)}: no tensor is of shape {quoted(list(shape))}")
     return tuple(shape)
 
 
 def array_of(tensor: Tensor, dtype: np.dtype[Any]) -> Array:
-    """The tensor's elements, which are numbers or truth values; a view where its bytes came."""
+    """The tensor's elements, numbers or booleans; a view if its bytes were received."""
     count = math.prod(tensor.shape)
     data = tensor.data
     if isinstance(data, TextOfNumbers):
@@ -184,7 +184,7 @@ def array_of(tensor: Tensor, dtype: np.dtype[Any]) -> Array:
         array = np.asarray(data)
     except (ValueError, TypeError, OverflowError):
         raise malformed(f"input {quoted(tensor.name)}: 'data' is ragged, or holds what is no number") from None
-    # Sizes first: of an empty list NumPy makes float64.
+    # Sizes first: NumPy makes float64 from an empty list.
     if array.size != count:
         raise malformed(
             f"input {quoted(tensor.name)}: {array.size} elements, but shape {list(tensor.shape)} has {count}"
@@ -196,7 +196,7 @@ def array_of(tensor: Tensor, dtype: np.dtype[Any]) -> Array:
         limits = np.iinfo(dtype)
         if int(array.min()) < limits.min or int(array.max()) > limits.max:
             raise malformed(f"input {quoted(tensor.name)}: 'data' goes beyond {tensor.datatype}")
-    with np.errstate(over="ignore"):  # a float beyond the type is infinite, as when a file is read
+    with np.errstate(over="ignore"):  # a float beyond the type's range becomes infinite, as in files
         return array.astype(dtype, copy=False).reshape(tensor.shape)
 
 
@@ -252,7 +252,7 @@ def _flat_strings(tensor: Tensor, data: Sequence[Any], count: int) -> List[Buffe
 
 
 def parameters_of(value: object, where: str) -> Dict[str, Any]:
-    """JSON's "parameters" of `where`, an object or nothing."""
+    """JSON's "parameters" in `where`, an object or nothing."""
     if value is None:
         return {}
     if not isinstance(value, dict):
@@ -261,7 +261,7 @@ def parameters_of(value: object, where: str) -> Dict[str, Any]:
 
 
 def timeout_of(parameters: Dict[str, Any]) -> float:
-    """Seconds, of a request's parameter "timeout", which is in microseconds; 0: it has none."""
+    """Seconds from a request's parameter "timeout" in microseconds; 0: it has none."""
     timeout = parameters.get("timeout", 0)
     if type(timeout) is not int or not 0 <= timeout < 2**63:
         raise malformed("'timeout' is a number of microseconds")
@@ -269,7 +269,7 @@ def timeout_of(parameters: Dict[str, Any]) -> float:
 
 
 def wanted_of(name: object, parameters: Dict[str, Any], binary: Optional[bool]) -> Wanted:
-    """An output asked for, by its parameters "binary_data" and "classification". `binary`: its default."""
+    """A requested output with its parameters "binary_data" and "classification". `binary`: its default."""
     if not isinstance(name, str):
         raise malformed("an output has no 'name'")
     asked = parameters.get("binary_data", binary)

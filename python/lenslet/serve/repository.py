@@ -1,5 +1,4 @@
-"""The models that are served: those of the command line and no others. A request's model name is looked up in a table,
-never made into a path."""
+"""The served models: only those of the command line. A request's model name is looked up, never used as a path."""
 
 from __future__ import annotations
 
@@ -30,12 +29,12 @@ from .protocol import (
 )
 from .wire import Contents
 
-#: Larger batches are put together when they are run.
+#: Larger batches are assembled for the run.
 SLAB_BYTES = 32 << 20
 
 
 class RunnerOptions:
-    """How every model is run."""
+    """Options of all runners."""
 
     def __init__(self, device: str, precision: Optional[str], threads: int, max_batch: int) -> None:
         self.device, self.precision = device, precision
@@ -43,8 +42,8 @@ class RunnerOptions:
 
 
 def planned_sizes(max_batch: int) -> List[int]:
-    """Batches that runners are planned for, largest first: powers of two, and `max_batch`. Any number is a sum of
-    them, so nothing is padded; a plan for each number would take eight times the memory at 16."""
+    """Planned batch sizes, largest first: powers of two, and `max_batch`. Any number is a sum of them, so nothing is
+    padded; a plan for each number would take eight times the memory at 16."""
     sizes = {max_batch}
     size = 1
     while size < max_batch:
@@ -54,7 +53,7 @@ def planned_sizes(max_batch: int) -> List[int]:
 
 
 class ServedModel:
-    """A model with a name, its ports as clients see them, and how its card makes an input of a picture."""
+    """A named model, its public ports, and its preprocessing of pictures."""
 
     def __init__(
         self,
@@ -66,14 +65,14 @@ class ServedModel:
     ) -> None:
         self.name, self.path, self.options = name, path, options
         self.model = lenslet.Model(path)
-        #: Those that are read; a client may send the others, which nobody looks at.
+        #: Required inputs; clients may send the others, which are ignored.
         self.inputs = tuple(port for port in self.model.inputs if not port.unread)
         self._unread = {port.name for port in self.model.inputs if port.unread}
         self.outputs = self.model.outputs
         self._numbers = {port.name: number for number, port in enumerate(self.inputs)}
         self._names = [port.name for port in self.outputs]
         self.shapes = dict(shapes)
-        self.broken = ""  # why the device of this model will not work again
+        self.broken = ""  # why this model's device has failed for good
         for port in (*self.inputs, *self.outputs):
             if port.dtype not in DATATYPES:
                 raise lenslet.UnsupportedError(f"{path}: '{port.name}' is {port.dtype}, which is not served")
@@ -84,16 +83,16 @@ class ServedModel:
         self._plan()
         self.image_bytes = self._image_bytes()
         self.row_bytes = self._row_bytes()
-        self.guess = ""  # how the card was found, where that is a guess
+        self.guess = ""  # how the card was found, if it is a guess
         self.card = self._card_of(card)
-        #: The number of the input that pictures may be given for, or None.
+        #: The number of the input that accepts pictures, or None.
         self.picture_input = None if self.card is None else self._picture_index(self.card)
 
     # ---- The plan ----
 
     def _plan(self) -> None:
-        """Sets `fixed` (no input has a free dimension besides the batch), `batchable`, and the ports' shapes; -1 is
-        free. A batch is axis 0 of all inputs and outputs, where twice as much goes in and comes out at batch 2."""
+        """Sets `fixed` (no input has a free dimension except the batch), `batchable`, and the ports' shapes; -1 is
+        free. Axis 0 of all inputs and outputs is a batch if batch 2 doubles all of them."""
         free = [
             port.name
             for port in self.inputs
@@ -113,7 +112,7 @@ class ServedModel:
             self.fixed = not any(-1 in shape[:1] for shape in self.input_shapes)
             if self.fixed:
                 raise
-            return  # a free first dimension that cannot be 1: planned for what requests have
+            return  # a free first dimension that cannot be 1: planned for the requests' shapes
         self.device = one.device
         self.input_shapes = [tuple(map(int, port.shape or ())) for port in _read(one.inputs)]
         self.output_shapes = [_free_as_minus_one(port) for port in one.outputs]
@@ -122,7 +121,7 @@ class ServedModel:
             try:
                 two = self.make_runner(2)
             except lenslet.Error:
-                return  # a model that was exported for a batch of 1, and hangs on it
+                return  # a model exported for a batch of 1 that cannot be changed
             twos = [port.shape for port in (*_read(two.inputs), *two.outputs)]
             two.close()
             self.batchable = all(a and b and b == (2, *a[1:]) for a, b in zip(ones, twos))
@@ -132,7 +131,7 @@ class ServedModel:
         one.close()
 
     def _image_bytes(self) -> int:
-        """Of the tensor of one image, whose place is beside those of other requests (rooms.py); 0 where it has none."""
+        """Bytes of the tensor of one image, which is placed beside other requests' (rooms.py); 0 if it is not."""
         if not self.batchable or len(self.inputs) != 1 or self.dtypes[0] == np.bool_:
             return 0
         size = math.prod(self.input_shapes[0][1:]) * self.dtypes[0].itemsize
@@ -143,7 +142,7 @@ class ServedModel:
         return planned_sizes(self.options.max_batch) if self.batchable else [1]
 
     def make_runner(self, batch: int, shapes: Optional[Mapping[str, Shape]] = None) -> lenslet.Runner:
-        """`shapes`: of a model that is not `fixed`, those of a request."""
+        """`shapes`: of a request, for a model that is not `fixed`."""
         own = {name: (batch, *shape[1:]) for name, shape in self.shapes.items()}
         return self.model.runner(
             device=self.options.device,
@@ -154,8 +153,8 @@ class ServedModel:
         )
 
     def needed(self, shapes: Mapping[str, Shape]) -> Tuple[int, int]:
-        """Bytes that a run for the shapes of a request takes, but for what it computes shapes of; and of its outputs.
-        Nothing is allocated for it. lenslet.Error for shapes that the model does not take."""
+        """Bytes of a run for a request's shapes, without shapes that it computes, and bytes of its outputs. Allocates
+        nothing. lenslet.Error for shapes that the model does not accept."""
         plan = self.model.plan(
             device=self.options.device, threads=self.options.threads, batch=1, precision=self.options.precision,
             shapes={**{name: (1, *shape[1:]) for name, shape in self.shapes.items()}, **shapes},
@@ -163,12 +162,12 @@ class ServedModel:
         memory = plan["memory"]
         outputs = zip(self.outputs, plan["outputs"])
         output_bytes = sum(_bytes(output["shape"], np.dtype(port.dtype)) for port, output in outputs)
-        # Inputs that do not lie as kernels want them are copied.
+        # Misaligned inputs are copied.
         input_bytes = sum(_bytes(shapes[port.name], dtype) for port, dtype in zip(self.inputs, self.dtypes))
         return memory["peak_bytes"] + memory["prepared_bytes"] + input_bytes, output_bytes
 
     def _row_bytes(self) -> int:
-        """Of the outputs of one image, or one request where there are no batches; as far as that is known."""
+        """Bytes of the outputs of one image, or of one request without batches, as far as known."""
         if not self.fixed:
             return 0
         return sum(
@@ -178,7 +177,7 @@ class ServedModel:
 
     @property
     def picture_bytes(self) -> int:
-        """Of the tensor of one picture: in float32, from which it is cast where it is another type."""
+        """Bytes of the tensor of one picture in float32, from which other types are cast."""
         assert self.card is not None and self.picture_input is not None
         own = self.dtypes[self.picture_input].itemsize
         pixels = self.card.height * self.card.width * self.card.channels
@@ -187,7 +186,7 @@ class ServedModel:
     # ---- Pictures ----
 
     def _card_of(self, file: Optional[pathlib.Path]) -> Optional[lenslet.Card]:
-        """Its own, or the one that `lenslet classify` would take; none where neither fits the model."""
+        """The given card, or the one that `lenslet classify` would use; None if it does not fit the model."""
         if file is not None:
             card = lenslet.Card(file).bound(self.model)
             if self._picture_index(card) is None:
@@ -195,15 +194,15 @@ class ServedModel:
             return card
         try:
             card = lenslet.Card._of(self.model)
-        except lenslet.Error:  # no classifier, as far as one can see
+        except lenslet.Error:  # not a classifier, apparently
             return None
         assumed = card.found_by == "assumed"
         self.guess = "assumed" if assumed else "by the model's name only" if card.found_by == "name" else ""
-        # Nothing is assumed of a network that takes pictures of any size: it hardly is a classifier.
+        # A network for pictures of any size is hardly a classifier, so no card is assumed.
         return card if (self.fixed or not assumed) and self._picture_index(card) is not None else None
 
     def _picture_index(self, card: lenslet.Card) -> Optional[int]:
-        """The input that its pictures go to, if that has the card's size."""
+        """The input for pictures, if it has the card's size."""
         rows = (card.height, card.width, card.channels) if card.nhwc else (card.channels, card.height, card.width)
         for index, port in enumerate(self.inputs):
             if port.name == card.input:
@@ -214,13 +213,13 @@ class ServedModel:
 
     @property
     def picture_name(self) -> str:
-        """What a BYTES input with pictures is called; the input's own name does as well."""
+        """The name of a BYTES input with pictures; the input's own name works as well."""
         taken = any(port.name == "image" for i, port in enumerate(self.inputs) if i != self.picture_input)
         return "encoded_image" if taken else "image"
 
     def prepared(self, pictures: Sequence[Buffer], into: Optional[Array], memory: Memory) -> Array:
-        """[N,C,H,W] (or [N,H,W,C]) of N encoded pictures, of the input's type; `into`, of float32, where it is given.
-        RequestError for what is no picture."""
+        """[N,C,H,W] (or [N,H,W,C]) from N encoded pictures, in the input's type; in `into` (float32) if given.
+        RequestError for invalid pictures."""
         card = self.card
         assert card is not None and self.picture_input is not None
         rows = (card.height, card.width, card.channels) if card.nhwc else (card.channels, card.height, card.width)
@@ -240,7 +239,7 @@ class ServedModel:
     # ---- Requests ----
 
     def read(self, request: Request, max_rows: int) -> Tuple[List[Optional[Array]], List[Buffer]]:
-        """The request's inputs in the model's order, checked; None for the one that `pictures` are for."""
+        """The request's inputs in the model's order, checked; None for the input of `pictures`."""
         inputs: List[Optional[Array]] = [None] * len(self.inputs)
         given: Dict[int, Shape] = {}
         pictures: List[Buffer] = []
@@ -276,7 +275,7 @@ class ServedModel:
                     f"input {quoted(tensor.name)}: shape {list(tensor.shape)} is not the model's {list(shape)}"
                 )
             if isinstance(tensor.data, Contents) and self.batchable and tensor.shape[0] > max_rows:
-                raise malformed(f"model '{self.name}': 1 to {max_rows} rows a request")  # before they are made
+                raise malformed(f"model '{self.name}': 1 to {max_rows} rows a request")  # before they are allocated
             inputs[index] = array_of(tensor, self.dtypes[index])
             given[index] = tensor.shape
         for index, port in enumerate(self.inputs):
@@ -298,7 +297,7 @@ class ServedModel:
                 raise malformed(f"model '{self.name}' takes {shape[0]} picture at a time")
 
     def wanted(self, request: Request) -> List[Tuple[int, Wanted]]:
-        """The outputs asked for, each with its number."""
+        """The requested outputs, each with its number."""
         names = self._names
         if not request.wanted:
             return [(index, Wanted(name, request.binary)) for index, name in enumerate(names)]
@@ -312,7 +311,7 @@ class ServedModel:
         return found
 
     def classes(self, index: int, scores: Array, count: int) -> List[bytes]:
-        """Of output `index` and each of its rows the `count` best, "probability:class:label" or "value:class"."""
+        """The `count` best classes in each row of output `index`: "probability:class:label" or "value:class"."""
         if scores.size == 0:
             return []
         rows = scores.reshape(scores.shape[0] if scores.ndim > 1 else 1, -1)
@@ -352,7 +351,7 @@ class Repository:
         self.models[served.name] = served
 
     def find(self, name: object, version: object = "") -> ServedModel:
-        """RequestError("unknown") for a name or a version that is not served. Each model's only version is "1"."""
+        """RequestError("unknown") for an unknown name or version. Each model's only version is "1"."""
         served = self.models.get(name) if isinstance(name, str) else None
         if served is None:
             raise RequestError("unknown", f"no model is named {quoted(name)}")
@@ -362,8 +361,8 @@ class Repository:
 
 
 def named(argument: str) -> Tuple[str, pathlib.Path]:
-    """(name, file) of "NAME=FILE", or of "FILE", whose name is the file's without its ending. ValueError for a name
-    that would not stand in a URL as it is."""
+    """(name, file) of "NAME=FILE", or of "FILE", whose name is the file's without its extension. ValueError for a name
+    that a URL cannot contain unescaped."""
     head, equals, tail = argument.partition("=")
     name, path = (head, tail) if equals and os.sep not in head else ("", argument)
     name = name or pathlib.Path(path).stem

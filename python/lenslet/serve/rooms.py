@@ -1,8 +1,8 @@
-"""Memory that bodies of requests are read to, before anything is known of them but their sizes.
+"""Memory into which bodies of requests are read, when only their sizes are known.
 
-Fresh memory costs a fault for each page, so that it is kept. A request of one image goes to a place beside those of the
-requests before and after it: a batch of them then is one array, and nothing is copied to make it one. All of it is
-taken from the bound on memory (memory.py), and what is kept goes when that is short.
+It is reused, because fresh memory costs a fault for each page. The images of consecutive requests with one image each
+are adjacent: a batch of them is one array without a copy. All of it is taken from the bound on memory (memory.py), and
+unused memory is freed when that is short.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from .memory import Memory, hold_of
 from .protocol import Array, RequestError
 from .repository import ServedModel
 
-#: Of memory that is kept for later requests.
+#: Bytes kept for later requests.
 KEPT_BYTES = 64 << 20
 STEP = 1 << 16
-#: A shorter head a connection may have in any case: it is not counted.
+#: A shorter head is covered by the connection's own buffer, and not counted.
 HEAD_BYTES = 1 << 14
-#: Of a long body, so much is taken from the bound at a time, as it comes: who sends nothing holds nothing.
+#: Bytes of a long body that are taken from the bound at a time, as it comes: clients that send nothing hold nothing.
 TAKEN_BYTES = 1 << 20
-#: Of longer bodies, what is read at a time: libuv reads 32 times before it looks at other connections, and fresh memory
-#: is slow.
+#: Bytes of longer bodies that are read at a time: libuv reads 32 times before it serves other connections, and fresh
+#: memory is slow.
 LONG_BYTES, READ_BYTES = 1 << 22, 1 << 18
 
 
 class Room:
-    """Of one body: `head` for JSON, `rest` for what comes behind it. `slab` and `place` where it is part of one."""
+    """Memory for one body: `head` for JSON, `rest` for what follows. `slab` and `place` if it is part of one."""
 
     __slots__ = ("head", "rest", "memory", "slab", "place", "_hold", "_size", "_taken")
 
@@ -39,11 +39,11 @@ class Room:
 
     @property
     def image(self) -> Array:
-        """[1,...] of the model's input, of a room in a slab."""
+        """The model's input [1,...] of a room in a slab."""
         return self.memory[self.place : self.place + 1]
 
     def at(self, at: int) -> memoryview:
-        """Where the body goes on behind its first `at` bytes, as far as that is taken. RequestError("memory")."""
+        """Where the body continues after its first `at` bytes, as far as memory is taken. RequestError("memory")."""
         if at == self._taken:
             assert self._hold is not None
             more = min(TAKEN_BYTES, self._size - at)
@@ -55,7 +55,7 @@ class Room:
 
 
 class Slab:
-    """Places for as many images as a batch has: `images` is [N,...] of the model's input."""
+    """Space for a batch of images: `images` is [N,...] of the model's input."""
 
     __slots__ = ("served", "images", "places", "taken", "done")
 
@@ -69,7 +69,7 @@ class Slab:
 
 
 class Rooms:
-    """Used in the event loop's thread. What is not given back, since somebody may look at it still, is garbage."""
+    """Used in the event loop's thread. Rooms that may still be in use are not given back, but garbage-collected."""
 
     def __init__(self, memory: Memory) -> None:
         self._memory = memory
@@ -79,13 +79,13 @@ class Rooms:
         memory.when_short.append(self.forget)
 
     def take(self, head: int, rest: int, served: Optional[ServedModel]) -> Room:
-        """Room for a body of `head` + `rest` bytes, with anything in it. RequestError("memory")."""
+        """Memory for a body of `head` + `rest` bytes with undefined content. RequestError("memory")."""
         if head > STEP:
             head, rest = 0, head + rest
         if served is not None and served.image_bytes and rest == served.image_bytes:
             try:
                 return self._beside_others(head, rest, served)
-            except RequestError:  # for all of a batch there is no memory
+            except RequestError:  # there is no memory for a whole batch
                 pass
         size = -(-rest // STEP) * STEP
         memory = self._kept_one(size, size)
@@ -108,20 +108,20 @@ class Rooms:
         return Room(before, slab.places[slab.taken - 1], slab.images, slab, slab.taken - 1)
 
     def give(self, room: Room) -> None:
-        """Nobody looks at it any more."""
+        """Called when the room is no longer used."""
         slab = room.slab
         if slab is None:
             self._keep(room.memory.size, room.memory.size, room.memory)
             return
         slab.done += 1
         if slab.done == slab.taken:
-            # A client that is alone has the first place each time, which the cache holds.
+            # A single client gets the first place each time, which stays in the cache.
             slab.taken = slab.done = 0
             if self._current.get(slab.served) is not slab:
                 self._keep(slab.served, slab.images.nbytes, slab)
 
     def forget(self) -> bool:
-        """What is kept. In any thread."""
+        """Frees unused memory. Thread-safe."""
         self._free, self._kept = {}, 0
         return False
 

@@ -1,4 +1,4 @@
-"""The server's life: models planned, ports open, ready, and after a signal ready no more, drained, closed."""
+"""The server's life: plans models, opens ports, becomes ready; after a signal is not ready, drains, and closes."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from .repository import Repository
 from .service import Limits, Service
 
 
-#: Collections of the youngest but one, for one of everything.
+#: Ratio of collections of the second and of the oldest generation.
 RARELY = 1000
 
 
 def keep_memory() -> None:
-    """Messages of a megabyte come and go: glibc would take each from the system anew, with a fault for every page."""
+    """Messages of a megabyte come and go: glibc would map each anew, with a fault for every page."""
     try:
         mallopt = ctypes.CDLL(None).mallopt
     except (OSError, AttributeError):  # another C library
         return
-    mallopt(-3, 4 << 20)  # M_MMAP_THRESHOLD: what is larger goes back when it is freed
+    mallopt(-3, 4 << 20)  # M_MMAP_THRESHOLD: larger blocks are returned when freed
     mallopt(-1, 16 << 20)  # M_TRIM_THRESHOLD
-    mallopt(-8, 2)  # M_ARENA_MAX: each keeps what a flood made of it, and gRPC's threads would have eight a core
+    mallopt(-8, 2)  # M_ARENA_MAX: arenas stay large after a flood, and gRPC's threads would have eight a core
 
 
 def run(options: Options, repository: Repository) -> None:
-    """Returns after SIGTERM or SIGINT. OSError for a port that is not to be had."""
+    """Returns after SIGTERM or SIGINT. OSError if a port is not available."""
     keep_memory()
     try:
         import uvloop  # type: ignore[import-not-found, unused-ignore]
@@ -65,7 +65,7 @@ class _Server:
         asked_to_stop = asyncio.Event()
 
         def stop() -> None:
-            if asked_to_stop.is_set():  # the second time: at once
+            if asked_to_stop.is_set():  # the second signal stops at once
                 os._exit(1)
             asked_to_stop.set()
 
@@ -82,29 +82,29 @@ class _Server:
         try:
             where = await self._open(service)
             gc.collect()
-            gc.freeze()  # what is there stays: collections need not look at it
-            # Nor at all that thousands of calls have, which is a quarter of a second: no request is a circle.
+            gc.freeze()  # permanent objects: collections skip them
+            # Also avoids scanning thousands of calls' objects, a quarter of a second: no request is a cycle.
             gc.set_threshold(*gc.get_threshold()[:2], RARELY)
             print("lenslet: ready: " + ", ".join(where), flush=True)
             await asked_to_stop.wait()
             print(f"lenslet: stopping, {service.in_house} requests to be finished", file=sys.stderr, flush=True)
             service.stopping = True
-            await asyncio.sleep(options.drain_seconds)  # ports stay open: whoever asks is told that we are not ready
+            await asyncio.sleep(options.drain_seconds)  # ports stay open to answer 'not ready'
         finally:
             await self._close()
             ended = await service.stop()
-        if not ended:  # a step that does not end would have the process wait for it
+        if not ended:  # the process would wait for a step that does not end
             print("lenslet: stopped in the middle of a run", file=sys.stderr, flush=True)
             os._exit(0)
 
     def _runners(self) -> int:
-        """One for each core, or, on CUDA, one."""
+        """One for each core; one on CUDA."""
         if any(served.device.startswith("cuda") for served in self._repository.models.values()):
             return 1
         return max(1, len(os.sched_getaffinity(0)) // self._options.threads)
 
     async def _open(self, service: Service) -> List[str]:
-        """Opens the ports and says where. OSError."""
+        """Opens the ports and returns their addresses. OSError."""
         options = self._options
         where: List[str] = []
         if options.grpc_port is not None:

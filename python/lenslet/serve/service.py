@@ -1,5 +1,5 @@
-"""What HTTP and gRPC share: a request is let in or not, its pictures are prepared, it waits for its run, is answered,
-and is counted."""
+"""Shared by HTTP and gRPC: a request is admitted or refused, its pictures are prepared, it waits for its run, is
+answered, and is counted."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ from .shapes import ShapeRunners
 from .tidy import Tidy
 
 T = TypeVar("T")
-#: Classes whose sorting takes more are sorted aside; and of each string.
+#: Elements above which classes are sorted in another thread; and bytes of each string.
 SORTED_BYTES, STRING_BYTES = 1 << 17, 128
-#: Outputs and answers that are longer are taken from the bound on memory: less a connection may have anyway.
+#: Longer outputs and answers are taken from the bound on memory; a connection's own buffer covers shorter ones.
 HELD_FROM = 1 << 14
-#: The event loop waits so long for a thread that reads JSON, at each of its steps.
+#: Seconds that a step of a thread that parses JSON may delay the event loop.
 ASIDE_SECONDS = 0.001
 
 
 class Limits:
-    """What a request may cost."""
+    """Limits of a request."""
 
     def __init__(
         self, body: int, memory: int, requests: int, rows: int, seconds: float, *, plan: int = 0,
@@ -43,17 +43,17 @@ class Limits:
     ) -> None:  # fmt: skip
         self.body = body  # bytes of a request
         self.memory = memory  # bytes of all requests at once
-        self.requests = requests  # let in at once
-        self.rows = rows  # images of a request
-        self.seconds = seconds  # until a request has to be there, once its connection is
+        self.requests = requests  # admitted at once
+        self.rows = rows  # images in a request
+        self.seconds = seconds  # for a complete request, from its connection on
         self.message = message or body  # bytes of a request over gRPC
-        self.plan = plan or memory  # bytes of a run for other shapes than a model was planned for
-        self.run_seconds = run_seconds  # from a request's being there to its answer; 0: any
-        self.queue_seconds = queue_seconds  # of waiting for a runner, as far as one can see; 0: any
+        self.plan = plan or memory  # bytes of a run for shapes other than the planned ones
+        self.run_seconds = run_seconds  # from a complete request to its answer; 0: any
+        self.queue_seconds = queue_seconds  # expected wait for a runner; 0: any
 
 
 class Service:
-    """Lives in the event loop's thread."""
+    """Used in the event loop's thread."""
 
     def __init__(
         self, repository: Repository, limits: Limits, workers: int, preparers: int, max_wait: float,
@@ -64,7 +64,7 @@ class Service:
         self.memory = Memory(limits.memory)
         self.rooms = Rooms(self.memory)
         self.stopping = False
-        #: Each is asked, when too many requests are in the house, to let one go whose client is slow; says if it did.
+        #: Called at the limit of requests: each ends a request with a slow client, and returns whether there was one.
         self.when_full: List[Callable[[], bool]] = []
         self._in_house = self._aside = 0
         self._switch = sys.getswitchinterval()
@@ -73,7 +73,7 @@ class Service:
         self._batcher = Batcher(repository, workers, max_wait, self._deliver, shapes)
         self.tidy = Tidy(self._loop, self.memory, self._batcher.planned_bytes)
         self._preparers = concurrent.futures.ThreadPoolExecutor(preparers, "lenslet-prepare", behind_the_loop)
-        # What has Python's lock is not behind the event loop: where it does not have the processor, the loop waits too.
+        # A thread with the GIL delays the event loop: if it is not scheduled, the loop waits, too.
         self._readers = concurrent.futures.ThreadPoolExecutor(1, "lenslet-read")
         self.metrics.in_house.set_function(lambda: self._in_house)
         for served in repository.models.values():
@@ -85,7 +85,7 @@ class Service:
         self._batcher.start()
 
     def ready(self, served: Optional[ServedModel] = None) -> bool:
-        """Of one model or all."""
+        """For one model or all."""
         models = self.repository.models.values() if served is None else [served]
         return not self.stopping and not any(model.broken for model in models)
 
@@ -94,8 +94,7 @@ class Service:
         return self._in_house
 
     async def stop(self) -> bool:
-        """When all requests have been answered, or are to be given up: what runs still is cancelled. False: a step of
-        a network does not end."""
+        """Called when all requests are answered or given up: cancels active runs. False if a step does not end."""
         self.tidy.stop()
         self.deadlines.stop()
         ended = await self._loop.run_in_executor(None, self._batcher.stop)
@@ -118,7 +117,7 @@ class Service:
             raise RequestError("queue_full", f"some {seconds * 1000:.0f} ms to wait for a runner: try again later")
 
     async def aside(self, work: Callable[[], T]) -> T:
-        """Work that takes long for the event loop's thread, in another."""
+        """Runs work that is too long for the event loop in another thread."""
         if not self._aside:
             sys.setswitchinterval(ASIDE_SECONDS)
         self._aside += 1
@@ -133,11 +132,11 @@ class Service:
         self, served: ServedModel, read: Callable[[], Request], long: bool, room: Optional[Room], visit: "Visit",
         hold: Hold, deadline: Optional[Deadline] = None,
     ) -> Tuple[List[Result], Request]:  # fmt: skip
-        """The outputs of the request that `read` gives, which is `long` when it holds many numbers as such; `room` is
-        where its tensors lie, `hold` what it has of the memory.
+        """The outputs of the request that `read` returns. `long`: it contains many numbers as text. `room` contains its
+        tensors; `hold` is its share of the memory.
 
-        RequestError for everything that is not done; without a `deadline`, that of this call. Cancelled, it takes the
-        request back; a run that nobody waits for any more ends.
+        RequestError for every failure; the default `deadline` is that of this call. Cancelling it withdraws the
+        request; a run without waiting clients ends.
         """
         if deadline is None:
             with Deadline(self.deadlines) as deadline:
@@ -148,14 +147,14 @@ class Service:
             request = read()
             inputs, pictures = served.read(request, self.limits.rows)
             outputs = served.wanted(request)
-            if long:  # what it was read from may go
+            if long:  # the text may be freed
                 request = request._replace(inputs=[])
             return request, outputs, inputs, pictures
 
         request, outputs, inputs, pictures = await self.aside(checked) if long else checked()
         if request.timeout:
             deadline.shorten(request.timeout)
-        own = None  # room that is ours to give back
+        own = None  # a room that this call gives back
         if pictures:
             began = time.monotonic()
             assert served.picture_input is not None
@@ -176,7 +175,7 @@ class Service:
             self.metrics.prepare_seconds.of(served.name).observe(took)
             visit.stages["prepare"] = took
         complete = [array for array in inputs if array is not None]
-        if room is not None and not _lies_in(complete, room):  # JSON, or what nobody reads
+        if room is not None and not _lies_in(complete, room):  # JSON, or an input that no node reads
             room = None
         job = Job(served, complete, self._loop.create_future(), room, hold)
         if job.rows * served.row_bytes > HELD_FROM:
@@ -190,7 +189,7 @@ class Service:
         except RequestError:
             raise
         except lenslet.Error as error:
-            # Shapes and datatypes were checked: what makes no sense to a run is what the tensors hold, as an index outside.
+            # Shapes and datatypes were checked, so the run objects to values, such as an index outside.
             kind = "malformed" if isinstance(error, lenslet.InvalidArgumentError) else "run"
             raise RequestError(kind, f"model '{served.name}': {error}") from None
         except Exception as error:
@@ -199,7 +198,7 @@ class Service:
             if job.ended:
                 visit.stages["queue"] = job.began - job.since
                 visit.stages["run"] = job.ended - job.began
-            del job  # its future holds the error, and that this frame: a circle
+            del job  # its future holds the error, and that this frame: a cycle
         if own is not None:
             self.rooms.give(own)
 
@@ -211,7 +210,7 @@ class Service:
         return (await self.aside(results) if sorted_bytes > SORTED_BYTES else results()), request
 
     def _deliver(self, done: Done) -> None:
-        """In a worker's thread."""
+        """Called in a worker's thread."""
         self._loop.call_soon_threadsafe(self._delivered, done)
 
     def _delivered(self, done: Done) -> None:
@@ -224,7 +223,7 @@ class Service:
         for job, outcome in done.jobs:
             job.began, job.ended = done.began, done.ended
             queue_seconds.observe(done.began - job.since)
-            if job.future.done():  # its client is gone
+            if job.future.done():  # its client has gone
                 continue
             if isinstance(outcome, Exception):
                 job.future.set_exception(outcome)
@@ -233,7 +232,7 @@ class Service:
 
 
 def _lies_in(inputs: List[Array], room: Room) -> bool:
-    """Whether the only input is the image of a room in a slab, where it is."""
+    """Whether the only input is the image in a slab's room, in place."""
     if room.slab is None or len(inputs) != 1:
         return False
     images, array = room.slab.images, inputs[0]
@@ -241,8 +240,8 @@ def _lies_in(inputs: List[Array], room: Room) -> bool:
 
 
 class Visit:
-    """A request from its headers to its answer: `with` it, it is counted, and in the house until the end. Leaving by an
-    error counts that."""
+    """A request from its headers to its answer. `with` it, the request is counted and active until the end; an error is
+    counted as such."""
 
     __slots__ = ("_service", "_protocol", "_name", "_client", "_inside", "_since", "_kind", "_bytes", "stages")
 
@@ -255,11 +254,11 @@ class Visit:
         self._since = time.monotonic()
         self._kind = ""
         self._bytes = [0, 0]
-        #: Seconds of what it consisted of.
+        #: Seconds of its parts.
         self.stages: Dict[str, float] = {}
 
     def enter(self, served: Optional[ServedModel] = None) -> None:
-        """Lets it in. RequestError when the house is full, or closing. Without `served`, `of` is to say for what."""
+        """Admits the request. RequestError at the limit of requests, or while closing; `of` may follow for `served`."""
         service = self._service
         if served is not None:
             self.of(served)
@@ -271,13 +270,13 @@ class Visit:
         self._inside = True
 
     def leave(self) -> None:
-        """At the end, or before: it holds nobody up any more."""
+        """Ends its admission, at the end or earlier."""
         if self._inside:
             self._inside = False
             self._service._in_house -= 1
 
     def of(self, served: ServedModel) -> None:
-        """RequestError when too many wait for this model."""
+        """RequestError if too many wait for this model."""
         self._name = served.name
         self._service.check_queue(served)
 
@@ -288,7 +287,7 @@ class Visit:
         self._bytes[1] = size
 
     def fails(self, kind: str) -> None:
-        """It counts so, whatever it ends by."""
+        """Counts it as this kind, however it ends."""
         self._kind = kind
 
     def __enter__(self) -> "Visit":
@@ -330,11 +329,11 @@ class Visit:
 
 
 class Disconnected(Exception):
-    """The client is gone: nobody is to be answered."""
+    """The client has gone: no answer is needed."""
 
 
 def _sorting_bytes(array: Array, classes: int) -> int:
-    """Of its elements in order, and of the strings of the best."""
+    """Bytes for its elements in order, and for the strings of the best."""
     rows = array.shape[0] if array.ndim > 1 else 1
     return 24 * array.size + STRING_BYTES * min(array.size, rows * classes)
 

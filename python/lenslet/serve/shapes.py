@@ -1,5 +1,5 @@
-"""Runners for the shapes that requests have, of models that take any. What a plan needs is known before it is made, and
-taken from the memory of all requests; small ones are kept for the next request."""
+"""Runners for the shapes of requests, for models with free dimensions. A plan's memory is known before it is made, and
+taken from that of all requests; small plans are kept for later requests."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from .memory import Hold, Memory
 from .protocol import RequestError, Shape
 from .repository import ServedModel
 
-#: Of all models and workers, so many runners are kept, of at most so many bytes together.
+#: Maximum number of runners that are kept for all models and workers, and their bytes.
 KEPT, KEPT_BYTES = 16, 64 << 20
 
 
 class ShapeRunner(NamedTuple):
-    """Of one worker while it is used."""
+    """Belongs to one worker while in use."""
 
     served: ServedModel
     shapes: Tuple[Shape, ...]
@@ -27,20 +27,20 @@ class ShapeRunner(NamedTuple):
 
 
 class ShapeRunners:
-    """Used by any thread."""
+    """Thread-safe."""
 
     def __init__(self, memory: Memory, most: int) -> None:
         """`most`: bytes of one."""
         self._memory, self._most = memory, most
         self._lock = threading.Lock()
-        self._idle: List[ShapeRunner] = []  # used longest ago first
+        self._idle: List[ShapeRunner] = []  # least recently used first
         memory.when_short.append(self.forget)
 
     def __len__(self) -> int:
         return len(self._idle)
 
     def take(self, served: ServedModel, shapes: Mapping[str, Shape]) -> ShapeRunner:
-        """RequestError for shapes that the model does not take, and for what is too large."""
+        """RequestError for shapes that the model does not accept, and for too large ones."""
         key = tuple(shapes.values())
         with self._lock:
             for number, kept in enumerate(self._idle):
@@ -57,7 +57,7 @@ class ShapeRunners:
         except (
             lenslet.InvalidArgumentError, lenslet.InvalidModelError, lenslet.UnsupportedError, lenslet.LimitError,
         ) as error:  # fmt: skip
-            # The shapes are the client's, and the model's nodes do not take them.
+            # The client's shapes do not fit the model's nodes.
             raise RequestError("malformed", str(error)) from None
 
     def give(self, used: ShapeRunner) -> None:
@@ -71,7 +71,7 @@ class ShapeRunners:
         _close(gone)
 
     def forget(self) -> bool:
-        """What is kept."""
+        """Frees the kept runners."""
         with self._lock:
             gone, self._idle = self._idle, []
         _close(gone)

@@ -1,4 +1,4 @@
-"""Models of the command line, loaded and planned, and the server run; what goes wrong is one line and an exit code."""
+"""Loads and plans the command line's models and runs the server; an error is one line and an exit code."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .options import Options
 from .protocol import quoted
 from .repository import Repository, RunnerOptions, ServedModel, named
 
-#: As the command's (`lenslet --help`).
+#: The command's exit codes (`lenslet --help`).
 EXIT_CODES = (
     (lenslet.InvalidArgumentError, 2),
     (lenslet.FileError, 4),
@@ -21,9 +21,9 @@ EXIT_CODES = (
 
 
 def start(options: Options) -> int:
-    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # a port that is taken is said in one line, ours
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # we report a port in use in one line
     try:
-        from .server import run  # gRPC reads its environment when it is imported
+        from .server import run  # gRPC reads its environment when imported
 
         repository = _loaded(options)
         run(options, repository)
@@ -42,7 +42,7 @@ def _failed(line: str, code: int) -> int:
 
 
 def _loaded(options: Options) -> Repository:
-    """ValueError for names that make no sense, lenslet.Error for a model."""
+    """ValueError for invalid names, lenslet.Error for a model."""
     files = {}
     for argument in options.models:
         name, path = named(argument)

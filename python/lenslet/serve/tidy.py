@@ -1,6 +1,6 @@
-"""The process keeps within its bound: what a large request took is given back to the system, for glibc keeps what is
-freed, and where there is more than memory.py knows of (what came of gRPC's messages, holes between what is used), nothing
-is taken until there is less."""
+"""Keeps the process within its memory bound. glibc keeps freed memory, so memory of large requests is returned to the
+system. If the process uses more than memory.py counts (parts of gRPC's messages, fragmentation), no more is granted
+until there is less."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from typing import Any
 
 from .memory import Memory
 
-#: So much more than before has to be kept. Less stays: fresh memory costs a fault for each page.
+#: Excess that is returned to the system. Less is kept: fresh memory costs a fault for each page.
 WORTH_BYTES = 64 << 20
-#: How often one looks for that, and for more than there may be: that is soon, once requests hold a part of it.
+#: Seconds between checks; the second once requests hold this part of the memory.
 SECONDS, SOON_SECONDS, PART = 1.0, 0.02, 1 / 8
-#: Of what requests may have, this much is resident: nothing more is taken.
+#: If this share of the requests' memory is resident, no more is granted.
 CROWDED = 0.9
 
 
 def resident() -> int:
-    """Bytes of this process."""
+    """Resident bytes of this process."""
     with open("/proc/self/statm", "rb") as file:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 class Tidy:
-    """In the event loop's thread. `models`: bytes that these may take yet."""
+    """Used in the event loop's thread. `models`: bytes that models may still allocate."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, memory: Memory, models: int) -> None:
         self._loop, self._memory = loop, memory
@@ -45,7 +45,7 @@ class Tidy:
         self._timer.cancel()
 
     def grown(self) -> int:
-        """Bytes, since all models were there."""
+        """Growth in bytes since all models were loaded."""
         return resident() - self._first
 
     def _tick(self) -> None:
@@ -59,11 +59,11 @@ class Tidy:
         if memory.crowded:
             if memory.used < PART * memory.most and self._loop.time() >= self._next:
                 self._next = self._loop.time() + SECONDS
-                gc.collect()  # no request has it: server.py has made this rare
+                gc.collect()  # requests do not hold it: server.py makes collections rare
             self._give_back()
         elif self._loop.time() >= self._next:
             self._next = self._loop.time() + SECONDS
-            unused = now - memory.used  # by requests: models, and what was theirs
+            unused = now - memory.used  # by requests; models, and memory that was theirs
             if unused - self._before >= WORTH_BYTES:
                 self._before = unused
                 self._give_back()

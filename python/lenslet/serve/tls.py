@@ -1,7 +1,6 @@
-"""TLS, by Python's ssl for HTTP and by gRPC's own. Files of PEM; all is read when the server starts.
+"""TLS by Python's ssl for HTTP and by gRPC's own. All PEM files are read when the server starts.
 
-Its buffers are memory that nobody counts. So a part of the bound is set aside for them, and there are no more connections
-than it has room for.
+Its buffers cannot be counted. So a part of the bound is reserved for them, which limits the number of connections.
 """
 
 from __future__ import annotations
@@ -14,13 +13,13 @@ import grpc  # type: ignore[import-untyped, import-not-found, unused-ignore]
 from .memory import Memory
 from .options import Tls
 
-#: Bytes that a connection may have of buffers (as measured, and some more), and the part of the bound that is theirs.
+#: Bytes of a connection's buffers (measured, with a margin), and their part of the bound.
 HTTP_BYTES, HTTP_PART = 768 << 10, 4
 GRPC_BYTES, GRPC_PART = 128 << 10, 8
 
 
 def connections(tls: Optional[Tls], memory: Memory, each: int, part: int, most: int) -> int:
-    """At most `most`, or those that there is room for, which is taken for good."""
+    """At most `most` connections, or as many as the memory allows, which is reserved permanently."""
     if tls is None:
         return most
     most = max(1, min(most, memory.most // part // each))
@@ -29,7 +28,7 @@ def connections(tls: Optional[Tls], memory: Memory, each: int, part: int, most: 
 
 
 def http_context(tls: Optional[Tls]) -> Optional[ssl.SSLContext]:
-    """For asyncio's create_server(ssl=...). ValueError for what is no certificate or no key of it, OSError."""
+    """For asyncio's create_server(ssl=...). ValueError for an invalid certificate or key, OSError."""
     if tls is None:
         return None
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -46,7 +45,7 @@ def http_context(tls: Optional[Tls]) -> Optional[ssl.SSLContext]:
 
 
 def grpc_credentials(tls: Tls) -> Any:
-    """For add_secure_port(). What http_context() has taken does for it."""
+    """For add_secure_port(). Files that http_context() accepts work."""
     pair = (tls.key.read_bytes(), tls.certificate.read_bytes())
     clients = None if tls.client_ca is None else tls.client_ca.read_bytes()
     return grpc.ssl_server_credentials([pair], clients, clients is not None)

@@ -1,6 +1,6 @@
-"""Requests take turns in the event loop. What lies on connections is read before what was read is looked at; so, where
-more comes than the loop can do, all would wait for all. Here those that are whole wait, and are few: others are refused.
-They have the loop for a millisecond at a time, and more where connections have it for long between."""
+"""Requests take turns in the event loop. The loop reads all connections before it processes requests, so under overload
+all would wait for all. Here complete requests wait, but only few; others are refused. They get a millisecond of the
+loop at a time, and more if connections took it for long."""
 
 from __future__ import annotations
 
@@ -12,40 +12,40 @@ from .protocol import RequestError
 
 #: Requests that may be ahead of one, as in forecast.py.
 AHEAD = 16
-#: They have the loop for so long, or for this part of what connections had before them.
+#: Seconds of the loop for them at a time, or this share of the time that connections took before.
 SECONDS, PART = 0.001, 0.25
-#: Of each turn of the loop in what a request is thought to take.
+#: Weight of a turn in the estimated time of a request.
 WEIGHT = 0.1
 
 
 class Turns:
-    """In the event loop's thread."""
+    """Used in the event loop's thread."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, least: float) -> None:
-        """`least`: seconds of waiting for which nobody is refused; 0: any."""
+        """`least`: seconds of waiting without a refusal; 0: any."""
         self._loop, self._least = loop, least
-        self.ready = 0  # requests that are whole, and not begun
+        self.ready = 0  # complete requests that have not begun
         self._waiting: Deque[asyncio.Future[None]] = deque()
-        self._since = 0.0  # when the first in this turn of the loop was begun; 0: none
-        # Those that were woken last: when, when they began, and how many they are.
+        self._since = 0.0  # when the first one in this turn of the loop began; 0: none
+        # The last ones woken: when, when they began, and their number.
         self._last = self._began = 0.0
         self._woken = 0
-        # Seconds of the loop: what one takes, and with what connections take between them.
+        # Seconds of the loop: for a request alone, and including the time for connections.
         self._own = self._each = 0.0
 
     def check(self) -> None:
-        """RequestError where one more would wait too long."""
+        """RequestError if another one would wait too long."""
         seconds = self.ready * self._each
         if self.ready >= AHEAD and seconds > self._least > 0:
             raise RequestError("queue_full", f"some {seconds * 1000:.0f} ms to wait for a turn: try again later")
 
     def add(self) -> None:
-        """A request is whole. RequestError as check()."""
+        """A request is complete. RequestError as in check()."""
         self.check()
         self.ready += 1
 
     async def come(self) -> None:
-        """Its turn, where others are there."""
+        """Waits for its turn if there are others."""
         now = self._loop.time()
         if not self._since:
             self._since = now
@@ -56,7 +56,7 @@ class Turns:
             await turn
 
     def _next(self) -> None:
-        """Those who were woken have just had their turns, and before them the loop has looked at connections."""
+        """The woken ones have had their turns, and before that the loop served connections."""
         now = self._loop.time()
         seconds = SECONDS
         if self._woken:

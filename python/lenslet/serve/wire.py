@@ -1,8 +1,8 @@
 """A ModelInferRequest as it comes over gRPC, read without protobuf.
 
-protobuf builds an object for each field before anybody may count them, and a number for each element: 16 MiB of
-two-byte fields take it 2.4 GB and 10 seconds. Here fields are counted as they are read, and reading ends at the first
-one too many; tensors stay where they came, and what has to be made is taken from the memory of all requests before.
+protobuf builds an object for each field before they can be counted, and a number for each element: 16 MiB of two-byte
+fields take 2.4 GB and 10 seconds. Here fields are counted while they are read, and reading stops at the first one too
+many. Tensors stay in place, and new memory is counted before it is allocated.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ from .protocol import (
     wanted_of,
 )
 
-#: Of a message, those in it included; pictures in bytes_contents are one each.
+#: Fields of a message including nested ones; each picture in bytes_contents is one.
 FIELDS = 10000
-#: Inputs, and outputs asked for.
+#: Inputs, and requested outputs.
 ENTRIES = 1024
-#: Of a name, an id, a parameter.
+#: Bytes of a name, an id, a parameter.
 TEXT_BYTES = 1 << 16
-#: Varints are made to numbers so many bytes at a time: what that takes is some 30 times as much.
+#: Bytes of varints that are converted at a time: the conversion takes some 30 times as much.
 BLOCK = 1 << 16
 
-#: The field of InferTensorContents that holds a datatype's elements, and the type that varints there are cut to. 16-bit
-#: floats have none.
+#: The field of InferTensorContents with a datatype's elements, and the type to which its varints are truncated. There
+#: are no 16-bit floats.
 CONTENTS: Dict[str, Tuple[int, Any]] = {
     "BOOL": (1, None), "INT8": (2, np.int32), "INT16": (2, np.int32), "INT32": (2, np.int32), "INT64": (3, np.int64),
     "UINT8": (4, np.uint32), "UINT16": (4, np.uint32), "UINT32": (4, np.uint32), "UINT64": (5, np.uint64),
@@ -52,12 +52,12 @@ CONTENTS: Dict[str, Tuple[int, Any]] = {
 _VARINT, _EIGHT, _BYTES, _FOUR = 0, 1, 2, 5
 _RAW = 7  # ModelInferRequest.raw_input_contents
 
-#: A field: its number, its wire type, and where its value begins and ends; a varint's value is the last.
+#: A field: its number, its wire type, the begin and end of its value, and the value of a varint.
 _Field = Tuple[int, int, int, int, int]
 
 
 class Inference(NamedTuple):
-    """What a ModelInferRequest says."""
+    """The content of a ModelInferRequest."""
 
     model: str
     version: str
@@ -65,17 +65,17 @@ class Inference(NamedTuple):
 
 
 class _Head(NamedTuple):
-    """What it says beside raw_input_contents."""
+    """Its content without raw_input_contents."""
 
     model: str
     version: str
     id: str
     timeout: float
-    inputs: List[Tuple[Tensor, bool]]  # with whether its elements are there
+    inputs: List[Tuple[Tensor, bool]]  # with whether its elements are included
     wanted: List[Wanted]
 
 
-#: Of the last message of a length: what came before its raw_input_contents, and what that says.
+#: The last message of a length: the bytes before its raw_input_contents, and their content.
 _known_heads: KnownHeads[Tuple[bytes, _Head]] = KnownHeads()
 
 
@@ -98,9 +98,9 @@ class Message:
         self._raw: List[memoryview] = []
         self._others: List[_Field] = []
         view = memoryview(self._data)
-        #: Bytes that are not of raw_input_contents. Where they are many, read() takes long.
+        #: Bytes outside of raw_input_contents. If they are many, read() takes long.
         self.plain_bytes = len(view)
-        self._head_bytes = 0  # before raw_input_contents, where nothing else comes behind
+        self._head_bytes = 0  # before raw_input_contents, if nothing else follows
         for field in self._reader.fields(begin, len(view)):
             number, kind, start, end, _ = field
             if number == _RAW and kind == _BYTES:
@@ -113,7 +113,7 @@ class Message:
                 self._others.append(field)
 
     def read(self, hold: Hold) -> Inference:
-        """RequestError for what is malformed, or takes more than `hold` can grow."""
+        """RequestError for malformed messages, and if `hold` cannot grow enough."""
         head = self._head
         if head is None:
             head = _read_head(self._reader, self._others, hold, bool(self._raw))
@@ -139,15 +139,15 @@ def _whole(head: _Head, raw: List[memoryview]) -> Inference:
 
 
 class _Reader:
-    """Counts fields, of which a message has at most FIELDS."""
+    """Counts fields; a message has at most FIELDS."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data
         self.left = FIELDS
-        self.begin = 0  # of the field that was read last
+        self.begin = 0  # of the last field
 
     def fields(self, at: int, end: int) -> Iterator[_Field]:
-        """Those of the message in data[at:end]."""
+        """The fields of the message in data[at:end]."""
         data = self.data
         while at < end:
             self.left -= 1
@@ -175,7 +175,7 @@ class _Reader:
             yield number, kind, start, at, value
 
     def varint(self, at: int, end: int) -> Tuple[int, int]:
-        """A number, and where it ends."""
+        """A number and its end."""
         data, number, shift = self.data, 0, 0
         while at < end and shift < 70:
             byte = data[at]
@@ -247,7 +247,7 @@ def _parameter(reader: _Reader, at: int, end: int, into: Dict[str, Any]) -> None
 
 
 def _input(reader: _Reader, at: int, end: int, hold: Hold, raw: bool) -> Tuple[Tensor, bool]:
-    """An InferInputTensor, and whether it has contents. Its parameters mean nothing."""
+    """An InferInputTensor, and whether it has contents. Its parameters are ignored."""
     name, datatype = "", ""
     shape: List[int] = []
     contents: List[Tuple[int, int]] = []
@@ -279,9 +279,9 @@ def _signed(value: int) -> int:
 
 
 def _elements(reader: _Reader, contents: List[Tuple[int, int]], datatype: str, hold: Hold) -> Data:
-    """Of an InferTensorContents, which may come in parts, the field of `datatype`."""
+    """The field of `datatype` in an InferTensorContents, which may come in parts."""
     wanted = CONTENTS[datatype][0]
-    alone = {6: _FOUR, 7: _EIGHT, 8: _BYTES}.get(wanted, _VARINT)  # of an element that is a field
+    alone = {6: _FOUR, 7: _EIGHT, 8: _BYTES}.get(wanted, _VARINT)  # of an unpacked element
     view = memoryview(reader.data)
     parts: List[memoryview] = []
     for at, end in contents:
@@ -292,7 +292,7 @@ def _elements(reader: _Reader, contents: List[Tuple[int, int]], datatype: str, h
 
 
 class Contents(TextOfNumbers):
-    """Numbers, packed in parts or each alone. What they take is taken from `hold`."""
+    """Numbers, packed in parts or single. Their memory is taken from `hold`."""
 
     def __init__(self, parts: List[memoryview], hold: Hold) -> None:
         self._parts, self._hold = parts, hold
@@ -319,7 +319,7 @@ class Contents(TextOfNumbers):
 
     def _numbers(self, stream: Array, count: int, there: Any, dtype: np.dtype[Any], what: str,
                  datatype: str) -> Array:  # fmt: skip
-        """Varints, `count` or none. `there`: the type that they are cut to, as protobuf does."""
+        """`count` varints, or none. `there`: the type to which they are truncated, as in protobuf."""
         blocks = [slice(at, at + BLOCK) for at in range(0, len(stream), BLOCK)]
         ended = sum(int(np.count_nonzero(stream[block] < 0x80)) for block in blocks)
         if ended != count:
@@ -345,8 +345,8 @@ class Contents(TextOfNumbers):
 
 
 def _of_block(part: Array, ends: Array) -> Optional[Array]:
-    """The numbers that end at `ends`; None where one has more than ten bytes."""
-    if len(ends) == ends[-1] + 1:  # all of one byte
+    """The numbers that end at `ends`; None if one has more than ten bytes."""
+    if len(ends) == ends[-1] + 1:  # all have one byte
         return part[: len(ends)].astype(np.uint64)
     starts = np.concatenate(([0], ends[:-1] + 1))
     lengths = ends - starts + 1
@@ -362,7 +362,7 @@ def _of_block(part: Array, ends: Array) -> Optional[Array]:
 
 
 def appended(parts: List[Any], number: int, data: Any) -> None:
-    """Field `number`, of bytes, behind the parts of a message."""
+    """Appends field `number`, of bytes, to the parts of a message."""
     size, head = len(data), bytearray([number << 3 | _BYTES])
     while size >= 0x80:
         head.append(size & 0x7F | 0x80)

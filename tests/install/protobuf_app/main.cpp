@@ -1,4 +1,4 @@
-// Uses its own protobuf messages before, between and after loading a model with lenslet.
+// Uses its own protobuf messages before, during and after loading a model with lenslet.
 #include <lenslet/model.h>
 
 #include <cstdio>

@@ -1,4 +1,4 @@
-// What is legal C++ compiles, whatever warnings lenslet is built with, and what is no public header is not found.
+// Legal C++ compiles whatever warnings lenslet is built with, and private headers are not found.
 #include <lenslet/runner.h>
 
 #include <cstdio>

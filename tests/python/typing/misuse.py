@@ -1,4 +1,4 @@
-"""What mypy --strict must object to: on exactly the lines that say so, with that code."""
+"""Errors that mypy --strict must report: on exactly the marked lines, with that code."""
 
 from __future__ import annotations
 

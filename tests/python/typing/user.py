@@ -1,4 +1,4 @@
-"""What a user of lenslet writes; mypy --strict has nothing to say. It is checked, not run."""
+"""A user's program, in which mypy --strict finds no error. It is checked, not run."""
 
 from __future__ import annotations
 

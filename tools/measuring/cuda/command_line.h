@@ -30,8 +30,8 @@ int run(std::string_view name, int argc, char** argv, const F& bench) {
   }
 }
 
-/// Of benches that go through layers: [PRECISION [BATCH...]]. Prints `columns`, and calls measure(session, numerics, n)
-/// for each batch, 1, 8 and 64 where none is asked for.
+/// For benches of layers: [PRECISION [BATCH...]]. Prints `columns` and calls measure(session, numerics, n) for each
+/// batch (default 1, 8 and 64).
 template <typename F>
 int run_batches(std::string_view name, int argc, char** argv, std::string_view columns, const F& measure) {
   return run(name, argc, argv, [&](std::span<const std::string_view> arguments) {

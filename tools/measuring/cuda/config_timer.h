@@ -1,5 +1,5 @@
 #pragma once
-// How the benches that cost models are fitted to time one way to cut a problem.
+// Times tile configurations of a problem, for the benches that cost models are fitted to.
 
 #include <fmt/format.h>
 
@@ -19,24 +19,24 @@
 
 namespace lenslet::bench {
 
-/// Replays of a graph, of which the first is not counted: the median, in us.
+/// Median time of a graph's replays in us; the first is not counted.
 double replay_us(const cuda::GraphExec& graph, const cuda::Stream& stream, int replays);
 
-/// Median time of one run in us, on the same memory again and again; run.cuda is the session's.
+/// Median time of one run in us, always on the same memory; run.cuda is the session's.
 double measure_us(const cuda::Session& session, const BoundKernel& bound, KernelRun run);
 
-/// Drawn values: zeros let the device run at a higher clock.
+/// Random values: zeros would let the device run at a higher clock.
 Tensor drawn(const Shape& shape);
-/// So many values of a type on the device, a million drawn ones again and again.
+/// `count` values of a type on the device: a million random ones, repeated.
 cuda::DeviceBuffer<std::byte> drawn_on_device(DType type, std::int64_t count);
 
-/// A convolution by one algorithm on drawn values in device memory, which all of its cuts share.
+/// A convolution by one algorithm on random values in device memory, shared by all configurations.
 class TimedConv {
  public:
   TimedConv(const cuda::Session& session, std::string_view algorithm, const ConvProblem& problem,
             const Numerics& numerics = {});
 
-  /// What the algorithm offers; nothing where it refuses.
+  /// The algorithm's candidate; nothing if it refuses.
   const std::optional<Candidate>& offered() const { return offered_; }
   const DeviceProfile& device() const { return device_; }
   /// Median time of one run.
@@ -51,16 +51,16 @@ class TimedConv {
   std::unique_ptr<const Problem> problem_;
   std::optional<Candidate> offered_;
   cuda::DeviceBuffer<std::byte> x_, bias_, residual_, y_, workspace_;
-  std::map<std::string, cuda::DeviceBuffer<std::byte>> blobs_;  ///< by key: cuts differ in how filters are prepared
+  std::map<std::string, cuda::DeviceBuffer<std::byte>> blobs_;  ///< by key: configurations pack filters differently
 };
 
-/// The columns that print_cut() fills.
+/// The columns that print_cut() prints.
 inline constexpr std::string_view tiling_columns = "algorithm,problem,config,us,estimated_us,plain_sums_us";
 /// Most benches skip configurations whose estimate exceeds the chosen one's by this factor.
 inline constexpr double hopeless = 1.6;
 
-/// Times every cut that its estimate does not call hopeless, as CSV; a row that starts with * is what the planner
-/// takes, cuts.front(). us_of(cut): its estimate.
+/// Times every configuration whose estimate is below the limit above and prints CSV. A row with * is the planner's
+/// choice, cuts.front(). us_of(cut): its estimate.
 template <typename Plan, typename F>
 void print_tilings(TimedConv& conv, std::string_view algorithm, const ConvProblem& p, const std::vector<Plan>& tilings,
                    const F& us_of) {
@@ -74,7 +74,7 @@ void print_tilings(TimedConv& conv, std::string_view algorithm, const ConvProble
   }
 }
 
-/// A square convolution of a network's layer, with bias and ReLU.
+/// A square convolution layer of a network, with bias and ReLU.
 struct ConvRow {
   std::int64_t n, c, size, k, filter, stride = 1, groups = 1;
   bool residual = false;

@@ -1,4 +1,4 @@
-// Elementwise kernels, a row for each family.
+// Elementwise kernels, one row for each family.
 
 #include <fmt/format.h>
 
@@ -39,7 +39,7 @@ std::vector<Row> elementwise(cuda::Session& session) {
     };
     binary(fmt::format("Add {}", to_string(format)), "Add", images, images, format);
     per_channel(images);
-    per_channel({64, 255, 55, 55});  // rows that do not end with a pack
+    per_channel({64, 255, 55, 55});  // rows that end with a partial vector
     per_channel({1, 64, 56, 56}, true);
     binary(fmt::format("Mul per image and channel {}", to_string(format)), "Mul", images, {64, 256, 1, 1}, format);
   }

@@ -1,6 +1,6 @@
-// lenslet-bench-fft: cuts of fft on CUDA as CSV: sizes of tiles, chunks, tiles of the products. What the constants in
-// ops/conv/cuda/fft_plan.cpp are to be fitted to. Each cut is a CUDA graph of many runs on the same memory. A row that
-// starts with * is what the planner takes; cuts that the model puts beyond 1.6 times that are left out.
+// lenslet-bench-fft: times tile configurations of fft on CUDA (tile sizes, chunks, tiles of the products) and prints
+// CSV, to which the constants in ops/conv/cuda/fft_plan.cpp are fitted. Each one is a CUDA graph of many runs on the
+// same memory. A row with * is the planner's choice; configurations estimated beyond 1.6 times its time are skipped.
 
 #include <fmt/format.h>
 
@@ -28,7 +28,7 @@ struct Row {
   }
 };
 constexpr Row rows[] = {
-    // Beside cuDNN in docs/benchmarks.md.
+    // Problems of docs/benchmarks.md beside cuDNN.
     {8, 128, 96, 128, 5, 0},
     {64, 128, 96, 128, 5, 0},
     {8, 128, 57, 64, 5, 0},
@@ -55,7 +55,7 @@ constexpr Row rows[] = {
     {16, 192, 20, 128, 11, 5},
 };
 
-/// Of either size, in every tile, in so many chunks.
+/// Both tile sizes, with every tile of the products and several numbers of chunks.
 std::vector<FftPlan> tilings_of(const ConvProblem& p, const FftPlan& best) {
   std::vector<FftPlan> tilings{best};
   std::set<std::string> seen{best.str()};

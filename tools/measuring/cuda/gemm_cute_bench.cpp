@@ -1,13 +1,12 @@
-// lenslet-bench-gemm-cute: gemm_cute beside the best that cuBLASLt has, as CSV. Of gemm_cute the plan that the model
-// takes, a row that starts with *, and with --all every other one, which is what the constants of
-// ops/gemm/cute/plan.cpp are to be fitted to; stderr then says what the model lost. With --plan=TEXT the plans that say
-// so, whatever they take. Of cuBLASLt the fastest of the algorithms that its heuristic names first. Both add a bias by
-// column and apply ReLU; cuBLASLt's bias is of y's type, ours float32. B counts as weights, which gemm_cute may read
-// before the kernel before it has ended, as in a network.
+// lenslet-bench-gemm-cute: times gemm_cute beside the best algorithm of cuBLASLt and prints CSV. A row with * is the
+// plan that the cost model chooses. --all adds every other plan, to which the constants of ops/gemm/cute/plan.cpp are
+// fitted; stderr then shows the model's loss. --plan=TEXT selects plans by their text. cuBLASLt's best is the fastest
+// of those that its heuristic lists first. Both add a bias by column and apply ReLU; cuBLASLt's bias has y's type, ours
+// is float32. B counts as weights, which gemm_cute may read before the previous kernel ends, as in a network.
 //
-// Each is a CUDA graph of many products that go round as many copies of the operands as L2 does not hold; medians of
-// replays, which a plan and cuBLASLt's best take in turns. The floor is what bounds the product at what an H200 reaches
-// of it (base/device_profile.cpp).
+// Each is a CUDA graph of many products over enough copies of the operands to exceed L2. Times are medians of replays,
+// in which a plan and cuBLASLt's best take turns. The floor is the product's bound at an H200's measured rates
+// (base/device_profile.cpp).
 
 #include <cublasLt.h>
 #include <dlfcn.h>
@@ -71,7 +70,7 @@ constexpr Types types[] = {
     {"fp32", Multiply::fp32, DType::f32, DType::f32, CUDA_R_32F, CUBLAS_COMPUTE_32F},
 };
 
-/// libcublasLt as far as it is called here; the bench, too, links none.
+/// The functions of libcublasLt used here, loaded at run time: the bench does not link it either.
 struct Lt {
   decltype(&::cublasLtCreate) create;
   decltype(&::cublasLtMatmul) matmul;
@@ -110,12 +109,12 @@ struct Lt {
 
 constexpr int replays = 5;
 
-/// A product many times over, as a graph: queue(context, turn), turn counting up from 0.
+/// A graph that repeats a product: queue(context, turn), turn counting up from 0.
 class Repeated {
  public:
   using Queue = std::function<void(const Context&, int)>;
 
-  /// `capture`: it launches by itself.
+  /// `capture`: queue() launches kernels itself, so its stream is captured.
   Repeated(Session& session, double expected_us, const Queue& queue, bool capture)
       : session_(session), runs_(std::clamp(static_cast<int>(2000 / expected_us), 4, 200)) {
     GraphRecorder recorder;
@@ -130,7 +129,7 @@ class Repeated {
     graph_.emplace(recorder);
   }
 
-  /// Of one product, in us.
+  /// Time of one product in us.
   double replay() const {
     Event start, stop;
     start.record(session_.stream());
@@ -148,7 +147,7 @@ class Repeated {
 
 class Bench {
  public:
-  /// Measures the plan taken, with `all` the others, too, or those whose text has `wanted` in it.
+  /// Measures the chosen plan; with `all` also the others, or those whose text contains `wanted`.
   Bench(bool all, std::string_view wanted)
       : all_(all), wanted_(wanted), session_(0), device_(device_profile(0)), workspace_(std::size_t{256} << 20) {}
 
@@ -160,7 +159,7 @@ class Bench {
                               : type.multiply == Multiply::tf32 ? device_.tf32_flops_per_us
                                                                 : 2 * device_.tf32_flops_per_us;
     const double floor_us = std::max(p.flops() / flops_rate, p.bytes() / device_.bytes_per_us);
-    // Twice the L2, and no more than 4 GiB.
+    // Twice the L2, at most 4 GiB.
     const double l2 = static_cast<double>(device_.l2_bytes);
     copies_ = std::clamp(static_cast<int>(2 * l2 / p.bytes()) + 1, 1, 512);
     const auto many = [&](DType of, std::int64_t rows, std::int64_t columns) {
@@ -186,7 +185,7 @@ class Bench {
       const auto [us, lt_us] = measure_beside(lt.get(), estimated_us, [&](const Context& context, int turn) {
         gemm_cute(context, cute_call(operands, this->at(turn, s, type), s, p), plan);
       });
-      // Few rows go another way, below.
+      // Few rows are handled below.
       const bool is_ours = is_taken && !has_few_rows(s, type);
       if (is_ours) taken_us = us;
       if (us < best_us) {
@@ -257,7 +256,7 @@ class Bench {
   };
 
   static bool is_half(const Types& type) { return dtype_bytes(type.x) == 2; }
-  /// Does the library take few_rows or few_rows_mma?
+  /// Whether the library uses few_rows or few_rows_mma.
   static bool has_few_rows(const Size& s, const Types& type) {
     return s.m <= most_few_rows || (is_half(type) && few_rows_mma_eights(s.m, s.n) > 0);
   }
@@ -273,7 +272,7 @@ class Bench {
             .workspace = reinterpret_cast<float*>(workspace_.data())};
   }
 
-  /// Elements of a copy: whole 256 bytes.
+  /// Elements of a copy, rounded up to 256 bytes.
   static std::int64_t padded(std::int64_t elems) { return (elems + 127) / 128 * 128; }
   Turn at(int turn, const Size& s, const Types& type) const {
     const auto bytes = [&](std::int64_t elems, DType of) {
@@ -285,8 +284,8 @@ class Bench {
   struct Pair {
     double us, lt_us;
   };
-  /// Replays of both in turns: after some 100 ms of large products the device holds its power by a lower clock, and
-  /// what is measured first would look 10 % faster.
+  /// Alternates replays of both: after 100 ms of large products the power limit lowers the clock, and whatever ran
+  /// first would look 10 % faster.
   Pair measure_beside(const Repeated* lt, double expected_us, const Repeated::Queue& queue) {
     const Repeated ours(session_, expected_us, queue, false);
     std::vector<double> us, lt_us;
@@ -299,7 +298,7 @@ class Bench {
     return {tool::quantiles(us).median, tool::quantiles(lt_us).median};
   }
 
-  /// The fastest of the algorithms that the heuristic names first, or null where it names none.
+  /// The fastest of the algorithms that the heuristic lists first, or null if it lists none.
   ///
   /// Column-major: y^T [n,m] = (B as [k,n])^T * (A as [k,m]).
   std::unique_ptr<Repeated> best_lt(const Size& s, const Types& type, const Operands& operands, double expected_us) {
@@ -310,7 +309,7 @@ class Bench {
     };
     set(CUBLASLT_MATMUL_DESC_TRANSA, CUBLAS_OP_T);
     set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_RELU_BIAS);
-    const void* bias = operands.bias;  // bits of floats: any values do
+    const void* bias = operands.bias;  // float bits: any values will do
     set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
     const auto layout = [&](std::int64_t rows, std::int64_t columns) {
       cublasLtMatrixLayout_t made = nullptr;
@@ -337,7 +336,7 @@ class Bench {
                             operands.y + at.y, y, operands.y + at.y, y, &found[i].algo, workspace_.data(), most,
                             context.stream));
       };
-      queue(session_.context(), 0);  // loads the kernel, which a capture must not
+      queue(session_.context(), 0);  // loads the kernel, which is not allowed in a capture
       session_.stream().synchronize();
       all.push_back(std::make_unique<Repeated>(session_, expected_us, queue, true));
     }

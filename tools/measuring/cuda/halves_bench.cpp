@@ -1,4 +1,4 @@
-// What a network stored in 16 bits runs between its products, with the channels last.
+// Operators between the products of a network in 16 bits, channels last.
 
 #include <fmt/format.h>
 

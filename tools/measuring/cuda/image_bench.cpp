@@ -1,4 +1,4 @@
-// Photos on their way into a network: the kernel alone, and the whole of ImageInput, which is what load_image does.
+// Preprocessing of photos: the kernel alone, and all of ImageInput, which load_image uses.
 
 #include <fmt/format.h>
 
@@ -24,7 +24,7 @@ constexpr std::int64_t height = 1080, width = 1920, side = 224;
 constexpr std::size_t photo_bytes = height * width * 3;
 constexpr std::size_t input_elems = side * side * 3;
 
-// The whole photo, so that every byte of it counts.
+// The whole photo, so that every byte counts.
 ImageSpec stretched(ImageSpec::Filter filter) {
   ImageSpec spec;
   spec.height = spec.width = side;
@@ -63,7 +63,7 @@ Row measure_kernel(cuda::Session& session, const std::string& name, ImageSpec::F
   job.tables = table.data();
   job.c_stride = side * side;
   job.pixel_stride = 1;
-  CUDA_CHECK(cudaDeviceSynchronize());  // the session's stream does not wait for the copies
+  CUDA_CHECK(cudaDeviceSynchronize());  // the session's stream does not wait for these copies
   return measure(session, fmt::format("{}x{} {} to {}x{}, kernel", width, height, name, side, side), photo_bytes,
                  input_elems * sizeof(float), [&](const cuda::Context& context, const std::byte* from, std::byte* to) {
                    job.source = reinterpret_cast<const std::uint8_t*>(from);
@@ -72,7 +72,7 @@ Row measure_kernel(cuda::Session& session, const std::string& name, ImageSpec::F
                  });
 }
 
-/// Median seconds from the call of `queue` to the end of what it queued, by the host's clock.
+/// Median seconds by the host's clock from calling `queue` until its work is done.
 template <typename Queue>
 double seconds_to_finish(cuda::Session& session, const Queue& queue) {
   const auto once = [&] {
@@ -85,7 +85,7 @@ double seconds_to_finish(cuda::Session& session, const Queue& queue) {
   return tool::quantiles(tool::sample(0, 21, once)).median;
 }
 
-/// From pageable pixels to the input, against the upload of as many pinned bytes; a photo's bytes and time.
+/// From pageable pixels to the input, compared with an upload of as many pinned bytes: a photo's bytes and time.
 Row measure_load(cuda::Session& session, const std::string& name, ImageSpec::Filter filter, std::int64_t batch) {
   std::mt19937 random(1);
   std::vector<std::uint8_t> pixels(photo_bytes);

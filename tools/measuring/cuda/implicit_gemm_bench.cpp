@@ -1,12 +1,10 @@
-// lenslet-bench-implicit-gemm [PRECISION [ALGORITHM [PROBLEM...]]]: every configuration of implicit_gemm, or, of
-// another precision than fp32, of mma_gemm, wgmma_gemm, wgmma_tf32, wgmma_halo and grouped_tf32, or the one that is
-// named, on problems of known networks, as CSV: what tools/scripts/refit.py fits constants to ("fitted") and judges
-// them by
-// ("unseen"); or on the problems that are named, N,C,SIZE,K,FILTER,STRIDE[,GROUPS[,1 with a residual]]. Configurations
-// that the model puts beyond three times the best are left out. Each is a CUDA graph of many runs on the same memory,
-// so weights up to the size of L2 come from there; blocks are spread evenly as the planner has it. A row that starts
-// with * is what the planner takes. Splits that a cluster can reduce are measured in both forms: in clusters, and
-// reduced by a second kernel.
+// lenslet-bench-implicit-gemm [PRECISION [ALGORITHM [PROBLEM...]]]: times tile configurations on problems of known
+// networks and prints CSV. fp32: implicit_gemm; other precisions: mma_gemm, wgmma_gemm, wgmma_tf32, wgmma_halo and
+// grouped_tf32, or the named algorithm. tools/scripts/refit.py fits constants to the rows "fitted" and judges them by
+// "unseen". A problem is N,C,SIZE,K,FILTER,STRIDE[,GROUPS[,1 with a residual]]. Configurations estimated beyond three
+// times the best are skipped. Each one is a CUDA graph of many runs on the same memory, so weights up to the size of L2
+// come from L2; blocks are spread evenly as planned. A row with * is the planner's choice. Split-K that fits a cluster
+// is timed both ways: reduced in the cluster, and by a second kernel.
 
 #include <fmt/format.h>
 
@@ -39,7 +37,7 @@ constexpr std::size_t workspace_bytes = std::size_t{64} << 20;
 
 using Row = ConvRow;
 
-// ResNet-50 and the first layers' kin, VGG-16, MobileNetV2, SqueezeNet; a few at larger batch.
+// First layers, ResNet-50, VGG-16, MobileNetV2, SqueezeNet; a few at larger batch sizes.
 constexpr Row fitted[] = {
     {1, 3, 224, 64, 7, 2},    {1, 64, 56, 64, 1, 1},    {1, 64, 56, 64, 3, 1},    {1, 64, 56, 256, 1, 1},
     {1, 256, 56, 64, 1, 1},   {1, 256, 56, 128, 1, 1},  {1, 128, 56, 128, 3, 2},  {1, 128, 28, 512, 1, 1},
@@ -63,7 +61,7 @@ constexpr Row unseen[] = {
     {8, 512, 7, 2048, 1, 1}, {8, 128, 28, 128, 3, 1},  {16, 512, 14, 256, 1, 1},
 };
 
-/// Tensor cores are for batches: what is measured of them besides.
+/// Additional problems for tensor cores, at larger batch sizes.
 constexpr Row batches[] = {
     {8, 64, 56, 256, 1, 1},    {8, 128, 28, 128, 3, 1},   {8, 256, 56, 256, 3, 1},  {64, 256, 56, 64, 1, 1},
     {64, 64, 56, 256, 1, 1},   {64, 128, 28, 512, 1, 1},  {64, 512, 28, 128, 1, 1}, {64, 128, 28, 128, 3, 1},
@@ -81,7 +79,7 @@ constexpr Row narrow[] = {
     {64, 48, 13, 192, 1, 1}, {64, 48, 13, 192, 3, 1},
 };
 
-/// Windows that overlap, of all the networks above, GoogLeNet and DenseNet.
+/// Overlapping windows of all the networks above, GoogLeNet and DenseNet.
 constexpr Row overlapping[] = {
     {1, 64, 56, 64, 3, 1},    {1, 64, 224, 64, 3, 1},   {1, 128, 112, 128, 3, 1}, {1, 256, 56, 256, 3, 1},
     {8, 64, 56, 64, 3, 1},    {8, 128, 28, 128, 3, 1},  {8, 16, 55, 64, 3, 1},    {8, 256, 56, 256, 3, 1},
@@ -92,7 +90,7 @@ constexpr Row overlapping[] = {
     {64, 64, 112, 128, 3, 1}, {64, 128, 56, 256, 3, 1}, {64, 512, 28, 512, 3, 1}, {64, 64, 28, 64, 7, 1},
 };
 
-/// ResNeXt-50 32x4d and RegNets: groups of 4, 8, 16, 24, 32 and 48.
+/// ResNeXt-50 32x4d and RegNets: groups of 4, 8, 16, 24, 32 and 48 channels.
 constexpr Row grouped[] = {
     {1, 128, 56, 128, 3, 1, 32},   {1, 256, 28, 256, 3, 1, 32},    {1, 512, 14, 512, 3, 1, 32},
     {1, 1024, 14, 1024, 3, 2, 32}, {1, 1024, 7, 1024, 3, 1, 32},   {1, 144, 28, 144, 3, 1, 6},
@@ -106,7 +104,7 @@ constexpr Row grouped[] = {
 struct Tiling {
   std::string config;
   double estimated_us = 0;
-  bool taken = false;  ///< by the planner
+  bool taken = false;  ///< the planner's choice
 };
 
 std::vector<std::int64_t> split_k_counts(std::int64_t planned) {

@@ -21,7 +21,7 @@ namespace {
 
 constexpr int replays = 31;
 constexpr int warm_up = 3;
-constexpr std::size_t streamed_bytes = std::size_t{1} << 30;  // by one replay: far more than any L2 holds
+constexpr std::size_t streamed_bytes = std::size_t{1} << 30;  // by one replay: far more than any L2
 
 double replay_ms(const cuda::GraphExec& graph, const cuda::Stream& stream) {
   cuda::Event start, stop;
@@ -38,7 +38,7 @@ void print(const char* title, const std::vector<Row>& rows) {
   for (const Row& row : rows)
     fmt::print("{:<52} {:>10.2f} {:>10.2f} {:>10.0f} {:>12.0f} {:>13.1f}%\n", row.what, row.megabytes, row.microseconds,
                row.copy_gbs, row.kernel_gbs, 100 * row.kernel_gbs / row.copy_gbs);
-  std::fflush(stdout);  // what is measured stays, whatever the next part does
+  std::fflush(stdout);  // keeps the results if a later part fails
 }
 
 struct Part {
@@ -53,7 +53,7 @@ constexpr Part parts[] = {{"elementwise", "elementwise", elementwise},
                           {"reduction", "pooling, softmax, reductions", reduction},
                           {"sparse", "sparse values", sparse}};
 
-/// `wanted`: names of parts; none: all.
+/// `wanted`: names of parts; empty: all.
 void run_all(std::span<const std::string_view> wanted) {
   for (const std::string_view name : wanted)
     if (std::none_of(std::begin(parts), std::end(parts), [&](const Part& part) { return part.name == name; }))
@@ -64,7 +64,7 @@ void run_all(std::span<const std::string_view> wanted) {
   if (device == report.devices.end() || !device->usable)
     throw std::runtime_error("no usable CUDA device: " +
                              (device == report.devices.end() ? report.cuda.reason : device->reason));
-  cuda::Session session(0, cuda::cublas_unavailable_reason(0).empty());  // DeformConv multiplies with it
+  cuda::Session session(0, cuda::cublas_unavailable_reason(0).empty());  // for DeformConv's products
   fmt::print(
       "{} ({}), driver {}, runtime {}; bytes read + written, against device-to-device copies of as many,\n"
       "CUDA-graph replays, median of {}\n",
@@ -81,7 +81,7 @@ Row measure(cuda::Session& session, const std::string& what, std::size_t from_by
   const std::size_t moved = from_bytes + to_bytes;
   const std::size_t pairs = few_bytes ? 1 : std::clamp<std::size_t>(streamed_bytes / moved, 1, 64);
   const std::size_t calls = few_bytes ? 200 : std::max<std::size_t>(pairs, 8);
-  // The copy moves as many bytes, from and to the same buffers.
+  // The copy moves as many bytes between the same buffers.
   const std::size_t copied = moved / 2;
   const auto stride = [copied](std::size_t bytes) { return (std::max(bytes, copied) + 255) / 256 * 256; };
   cuda::DeviceBuffer<std::byte> from(stride(from_bytes) * pairs), to(stride(to_bytes) * pairs);

@@ -38,8 +38,8 @@ std::vector<Row> movement(cuda::Session& session) {
     for (const Shape& shape : {images, Shape{64, 256, 56, 56}, Shape{256, 3, 224, 224}}) both_ways(dtype, shape);
   both_ways(DType::u8, {256, 3, 224, 224});
   both_ways(DType::f32, {256, 4, 224, 224});
-  both_ways(DType::f32, {256, 3, 227, 227});  // planes that do not end with a vector
-  both_ways(DType::f32, {256, 2048, 7, 7});   // nor here
+  both_ways(DType::f32, {256, 3, 227, 227});  // planes that end with a partial vector
+  both_ways(DType::f32, {256, 2048, 7, 7});   // likewise
   both_ways(DType::f32, {64, 24, 112, 112});  // half-empty tiles
   both_ways(DType::f32, {1, 64, 56, 56}, true);
   both_ways(DType::f32, {1, 3, 224, 224}, true);
@@ -84,7 +84,7 @@ std::vector<Row> movement(cuda::Session& session) {
             {.op = "Upsample", .attributes = attributes, .format = format, .opset = 7});
       }
 
-  // Indices all over the axis, of a multiplicative sequence.
+  // Indices spread over the axis by a multiplicative sequence.
   const auto elements = [&](std::int64_t axis) {
     const TensorType x{DType::f32, {4096, 4096}};
     Tensor indices(DType::i64, x.shape);
@@ -99,7 +99,7 @@ std::vector<Row> movement(cuda::Session& session) {
   };
   elements(0);
   elements(1);
-  // The indices are what the memory holds: those outside the output are passed over.
+  // The indices are arbitrary memory; those outside the output are skipped.
   const AttributeList two{{"kernel_shape", Ints{2, 2}}, {"strides", Ints{2, 2}}};
   rows.push_back(
       measure_op(session, "MaxUnpool 2x2 [64,64,56,56]",

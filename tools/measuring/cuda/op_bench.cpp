@@ -28,7 +28,7 @@ Row measure_op(cuda::Session& session, const std::string& what, const Node& node
     infos.push_back({.present = true, .type = {constant.dtype(), constant.shape()}, .constant = &constant});
     Tensor host = constant;
     constants.push_back(cuda::upload(bytes_of(host)));
-    from_bytes += constant.bytes();  // they are read too, though from a buffer of their own
+    from_bytes += constant.bytes();  // read as well, from buffers of their own
   }
   const Problem problem(make_op(node.op, domain, node.attributes, infos.size(), 1, node.opset), infos);
   const TensorType& type = problem.outputs()[0];

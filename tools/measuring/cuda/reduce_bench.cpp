@@ -1,4 +1,4 @@
-// Pooling, softmax, normalization and reductions, and products that are not bound by memory, as a plan calls them.
+// Pooling, softmax, normalization, reductions, and products that are not memory-bound, as a plan calls them.
 
 #include <fmt/format.h>
 
@@ -52,7 +52,7 @@ std::vector<Row> reduction(cuda::Session& session) {
   add("Softmax", last, {262144, 1000}, nchw);
   add("Softmax", last, {1 << 22, 21}, nchw);
   add_small("Softmax", last, {1, 1000}, nchw);
-  // Tokens of ViT-B and pixels of ConvNeXt-T, which are held; and rows too long for that.
+  // Tokens of ViT-B and pixels of ConvNeXt-T, which fit in registers; and rows that are too long for them.
   for (const Shape& x : {Shape{64 * 197, 768}, Shape{64 * 56 * 56, 96}, Shape{4096, 12288}}) {
     const TensorType row{DType::f32, {x[1]}};
     rows.push_back(measure_op(session, fmt::format("LayerNormalization {}", x.str()),
@@ -85,7 +85,7 @@ std::vector<Row> reduction(cuda::Session& session) {
                                 {.op = op, .inputs = {x}, .opset = opset, .constants = {known}}));
   }
 
-  // Offsets, weights and integers are what the memory holds.
+  // Offsets, weights and integers are arbitrary memory.
   rows.push_back(measure_op(
       session, "DeformConv 3x3 [1,64,128,128] to 64",
       {.op = "DeformConv",

@@ -1,7 +1,7 @@
-// lenslet-bench-separable [BATCH ...]: MobileNetV2's depthwise convolutions with the 1x1 convolutions behind them,
-// fp16, as CSV: by the two kernels that the rule chooses, and by separable in all of its cuts that the estimate does
-// not call hopeless. What the constants in ops/conv/cuda/separable_plan.cpp are fitted to. Each row is a CUDA graph of
-// many runs on the same memory; one that starts with * is what the planner takes. floor_us: the bytes at 4.3 TB/s.
+// lenslet-bench-separable [BATCH ...]: MobileNetV2's depthwise convolutions with the following 1x1 convolutions, fp16,
+// as CSV: by the two kernels that the rule chooses, and by the configurations of separable with a competitive estimate.
+// The constants in ops/conv/cuda/separable_plan.cpp are fitted to it. Each row is a CUDA graph of many runs on the same
+// memory; a row with * is the planner's choice. floor_us: the bytes at 4.3 TB/s.
 
 #include <fmt/format.h>
 
@@ -33,7 +33,7 @@ constexpr SeparableLayer layers[] = {
     {64, 112, 2, 128},      {128, 56, 1, 128}, {256, 28, 1, 256},      {512, 14, 1, 512},
 };
 
-/// A kernel with what its runs take.
+/// A bound kernel with the memory of its runs.
 struct Prepared {
   Prepared(const Kernel& kernel, const Problem& problem, const Candidate& candidate, const DeviceProfile& device)
       : bound(kernel.bind({problem, candidate, device})), workspace(bound->workspace_bytes() + 256) {
@@ -52,7 +52,7 @@ struct Prepared {
   }
 };
 
-/// Of both, one after the other.
+/// Runs two kernels in sequence.
 class Both final : public BoundKernel {
  public:
   Both(const BoundKernel& first, KernelRun of_first, const BoundKernel& second, KernelRun of_second)
@@ -98,7 +98,7 @@ void measure(const Session& session, const SeparableProblem& problem, const Nume
   const Tensor bias_view = Tensor::view(DType::f32, {p.k}, bias.data());
   Tensor y_view[] = {view({p.n, p.k, p.p, p.q}, y)}, both_view[] = {view({p.n, p.k, p.p, p.q}, y_of_both)};
 
-  // The two.
+  // The two separate kernels.
   const auto posed_first = pose(d, depthwise_filter), posed_second = pose(p, filter);
   const Choice first = choose_kernel(*posed_first, target, d.str()),
                second = choose_kernel(*posed_second, target, p.str());

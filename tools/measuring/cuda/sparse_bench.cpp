@@ -1,4 +1,4 @@
-// Rulebooks and what moves the features of a scan: in a network their values lie in L2, where they fit.
+// Rulebooks and the moving of a scan's features. The values stay in L2 if they fit, as in a network.
 
 #include <fmt/format.h>
 
@@ -20,7 +20,7 @@ namespace {
 
 using test::Ints;
 
-/// measure() of an operator on these inputs, which are right: nothing looks at what a kernel tells.
+/// measure() of an operator on these inputs, which are valid: the kernel's error reports are not read.
 Row measure_values(cuda::Session& session, const std::string& what, std::string_view op,
                    const AttributeList& attributes, std::vector<Tensor> inputs, std::size_t outputs) {
   std::vector<InputInfo> infos;
@@ -102,7 +102,7 @@ std::vector<Row> sparse(cuda::Session& session) {
                                  {"range_max", std::vector<double>{54, 54, 3}},
                                  {"max_sites", std::int64_t{300'000}}},
                                 {points}, 2));
-  // As an encoder ends: 180x180 cells of two planes.
+  // As at the end of an encoder: 180x180 cells of two planes.
   std::vector<test::Site> top;
   std::mt19937 random(4);
   for (std::int64_t cell = 0; cell < 2 * 180 * 180; ++cell)

@@ -1,12 +1,10 @@
-// Times SparseConv's kernels on the sites of generated scans, layer by layer as SECOND's and CenterPoint's encoders
-// have them, cut as planned (*) and in other ways: what plan_neighbours() and the constants of neighbour_us() are
-// fitted to.
+// Times SparseConv's kernels on the sites of generated scans, layer by layer as in SECOND's and CenterPoint's encoders,
+// in the planned configuration (*) and others. plan_neighbours() and the constants of neighbour_us() are fitted to it.
 //
 // usage: lenslet-bench-sparse-conv [planned] [precision...]   (fp32 tf32 fp16 bf16)
 //
-// planned: no other cuts. "with a table": the rulebook's step has made its table of neighbours (share_neighbours).
-//
-// useful: of the pairs that there are.
+// planned: only the planned configuration. "with a table": the rulebook's step made the neighbour table
+// (share_neighbours). useful: share of the actual pairs.
 
 #include <fmt/format.h>
 
@@ -55,7 +53,7 @@ std::vector<Tensor> on_cpu(const char* name, const AttributeList& attributes, co
   return made;
 }
 
-/// Sites of a level, without room behind them.
+/// The sites of a level, without unused capacity.
 struct Level {
   Tensor indices;
   Ints size;
@@ -112,7 +110,7 @@ Book strided_book(const Level& level, const Ints& kernel, const Ints& stride, co
   return {made[0], {rows_of(made[1], count_of(made[1])), size}, false};
 }
 
-/// Other cuts beside the planned one, cuts[0].
+/// Other configurations than the planned one, cuts[0].
 void add_tilings(std::vector<std::string>& tilings, const SparseConvProblem& p, SparseArithmetic arithmetic,
                  const DeviceProfile& device, int sites) {
   const NeighbourPlan planned = read_neighbour_plan(p, arithmetic, tilings[0]);
@@ -216,7 +214,7 @@ void measure(const Session& session, const std::string& layer, const Level& from
         us = measure_us(session, *algorithm.bind({problem, candidate, device}), run);
       } catch (const Error& error) {
         if (error.kind() != ErrorKind::invalid_argument) throw;
-        continue;  // no kernel cuts it so
+        continue;  // not a configuration of the kernel
       }
       fmt::print("{}{},{},{},{},{},{},{},{},{:.1f},{:.1f},{:.2f},{:.1f}\n", &tiling == &tilings.front() ? "*" : "",
                  to_string(numerics), layer, tabled ? name + " with a table" : name, book.to.sites(), view.pair_count(),

@@ -1,7 +1,7 @@
-// lenslet-bench-stem-pool [PRECISION [BATCH ...]]: first layers with the 3x3 maxima behind them, as CSV: by stem and
-// pool one after the other, and by stem with the maxima, with walks of all lengths. What plan_walks() in
-// ops/conv/cuda/stem.cu is fitted to. Each row is a CUDA graph of many runs; one that starts with * is what the planner
-// takes. x is float32, as a network's input comes. floor_us: the bytes at 4.3 TB/s.
+// lenslet-bench-stem-pool [PRECISION [BATCH ...]]: first layers with the following 3x3 max pooling, as CSV: stem and
+// pool as two kernels, and fused in stem, with walks of all lengths. plan_walks() in ops/conv/cuda/stem.cu is fitted to
+// it. Each row is a CUDA graph of many runs; a row with * is the planner's choice. x is float32, like a network's
+// input. floor_us: the bytes at 4.3 TB/s.
 
 #include <fmt/format.h>
 

@@ -1,7 +1,7 @@
-// lenslet-bench-winograd [R]: cuts of Winograd on CUDA, of R x R filters or all, as CSV: chunks, tiles of the product,
-// and wide transforms. What the constants in ops/conv/cuda/winograd_plan.cpp are to be fitted to. Each
-// cut is a CUDA graph of many runs on the same memory. A row that starts with * is what the planner takes; cuts that
-// the model puts beyond 1.6 times that are left out.
+// lenslet-bench-winograd [R]: times tile configurations of Winograd on CUDA (chunks, tiles of the product, wide
+// transforms) for R x R filters or all, and prints CSV, to which the constants in ops/conv/cuda/winograd_plan.cpp are
+// fitted. Each one is a CUDA graph of many runs on the same memory. A row with * is the planner's choice;
+// configurations estimated beyond 1.6 times its time are skipped.
 
 #include <fmt/format.h>
 
@@ -28,14 +28,14 @@ struct Row {
   }
 };
 constexpr Row rows[] = {
-    // Where cuDNN transforms, too.
+    // Problems for which cuDNN transforms, too.
     {8, 128, 96, 128, 5, 0},
     {64, 128, 96, 128, 5, 0},
     {8, 128, 57, 64, 5, 0},
     {64, 128, 57, 64, 5, 0},
     {64, 128, 10, 64, 5, 0},
     {64, 128, 10, 64, 5, 2},
-    // Inception's and MNIST's at batch 1 and more; wide and narrow ones.
+    // Inception's and MNIST's layers at batch 1 and more; wide and narrow ones.
     {1, 32, 28, 96, 5, 2},
     {1, 48, 35, 64, 5, 2},
     {1, 8, 14, 16, 5, 2},
@@ -55,7 +55,7 @@ constexpr Row rows[] = {
     {64, 256, 56, 256, 3, 1},
 };
 
-/// In every tile, in so many chunks.
+/// With every tile of the product and several numbers of chunks.
 std::vector<WinogradPlan> tilings_of(const ConvProblem& p, const WinogradPlan& planned) {
   std::vector<WinogradPlan> tilings{planned};
   std::set<std::string> seen{planned.str()};

@@ -1,6 +1,6 @@
-// Our product against the BLAS libraries of the system, on the products that networks consist of. The libraries are
-// opened at run time, each for itself (they define the same symbols); one that is not installed is left out.
-// Names: gemm/LIBRARY/MxNxK/threads:T. The filters are the constant side: ours are packed beforehand, as in a model.
+// Our matrix product beside the system's BLAS libraries, on products of networks. Each library is opened at run time by
+// itself, because they define the same symbols; missing ones are skipped. Names: gemm/LIBRARY/MxNxK/threads:T. The
+// filters are constant: ours are packed in advance, as in a model.
 #include <benchmark/benchmark.h>
 #include <dlfcn.h>
 #include <fmt/format.h>
@@ -18,13 +18,13 @@ namespace {
 struct Size {
   std::int64_t m, n, k;
 };
-// 1x1 convolutions of ResNet-50, SqueezeNet 1.1 and MobileNetV2, 3x3 ones as columns, a classifier.
+// 1x1 convolutions of ResNet-50, SqueezeNet 1.1 and MobileNetV2, 3x3 ones by im2col, a classifier.
 constexpr Size sizes[] = {{12544, 64, 147}, {3136, 64, 64},   {3136, 256, 64}, {784, 512, 128}, {196, 256, 1024},
                           {196, 256, 2304}, {49, 2048, 512},  {49, 512, 2048}, {49, 512, 4608}, {3025, 64, 16},
                           {729, 128, 32},   {169, 1000, 512}, {12544, 96, 16}, {3136, 24, 144}, {784, 192, 32},
                           {196, 64, 384},   {49, 160, 960},   {49, 1280, 320}, {1, 1000, 2048}};
 
-/// The product as a network poses it: A [m,k] given, B [k,n] known.
+/// A product as in a network: A [m,k] computed, B [k,n] constant.
 struct Operands {
   explicit Operands(const Size& s) : b(DType::f32, {s.k, s.n}), c(DType::f32, {s.m, s.n}) {
     oracle::FastEngine engine(1);

@@ -1,4 +1,4 @@
-// lenslet-microbench: products and thread pools beside those of other libraries. Pick with
+// lenslet-microbench: products and thread pools beside those of other libraries. Select with
 //   lenslet-microbench --benchmark_filter=gemm/.*/threads:1
 // Convolution algorithms: `lenslet bench conv --device cpu --all-algorithms`.
 #include <benchmark/benchmark.h>

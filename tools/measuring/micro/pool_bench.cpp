@@ -1,5 +1,5 @@
-// Fork and join: a loop of one short piece a thread, as the many small layers of a network have them.
-// Names: pool/LIBRARY/work_us:W/threads:T; the time above W is what the library costs.
+// Fork and join: a loop with one short piece a thread, as in a network's many small layers. Names:
+// pool/LIBRARY/work_us:W/threads:T; the time above W is the library's overhead.
 #include <benchmark/benchmark.h>
 #include <fmt/format.h>
 

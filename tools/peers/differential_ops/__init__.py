@@ -1,5 +1,5 @@
-"""The graphs that differential.py draws (drawer.py), of which operators (drawing.py says how they are drawn), and what is
-left out (exclusions.py)."""
+"""The graphs that differential.py draws (drawer.py), their operators (drawing.py has the tools for these), and the
+excluded cases (exclusions.py)."""
 
 from . import contrib, elementwise, layers, moves
 from .drawer import OPSETS, Drawer

@@ -1,4 +1,4 @@
-"""ONNX Runtime's own operators, of the domain com.microsoft, as its optimizer and its quantizer write them."""
+"""ONNX Runtime's own operators, of the domain com.microsoft, as written by its optimizer and its quantizer."""
 
 import numpy
 
@@ -110,7 +110,7 @@ def fused_conv(d, op):
     emit(d, op, [a, w, bias], **given, activation=activation, activation_params=parameters)
 
 
-# Element by element, and what moves.
+# Elementwise, and moving elements.
 @operator("QLinearAdd", "QLinearMul")
 def quantised_binary(d, op):
     a = quantised(d, d.dims(1, 4))
@@ -125,7 +125,7 @@ def quantised_unary(d, op):
     kind = d[a].dtype.type
     given = {"QLinearLeakyRelu": {"alpha": d.pick([0.01, 0.25])}, "QLinearSoftmax": {"axis": -1, "opset": 13}}.get(op, {})
     scale, zero = factors(d, kind=kind)
-    if op != "QLinearLeakyRelu":  # of numbers to 1
+    if op != "QLinearLeakyRelu":  # of numbers up to 1
         scale = d.add(numpy.asarray(1 / 256, F32), True)
         zero = d.add(numpy.asarray(0 if kind == U8 else -128).astype(kind), True)
     emit(d, op, [a, *factors(d, kind=kind), scale, zero], **given)

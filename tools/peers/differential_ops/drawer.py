@@ -12,7 +12,7 @@ OPSETS = range(7, 29)
 
 
 class Drawer:
-    """Draws one graph. Operators see it as `d`."""
+    """Draws one graph. Operators receive it as `d`."""
 
     def __init__(self, seed, number, operators, refused, opsets=OPSETS):
         self.random = numpy.random.default_rng([seed, number])
@@ -25,12 +25,12 @@ class Drawer:
         self.special = self.random.random() < 0.05  # NaN, infinities, -0
         self.operators = operators
 
-    # Chances.
+    # Random choices.
     def chance(self, probability):
         return self.random.random() < probability
 
     def integer(self, low, high):
-        """From low to high, both possible; Redraw where there is none."""
+        """From low to high, inclusive; Redraw if there is none."""
         if low > high:
             raise Redraw
         return int(self.random.integers(low, high + 1))
@@ -41,7 +41,7 @@ class Drawer:
 
     def dims(self, low, high, largest=6):
         drawn = [self.integer(1, largest) for _ in range(self.integer(low, high))]
-        if drawn and self.chance(0.15):  # more than a vector, and a rest
+        if drawn and self.chance(0.15):  # more than a vector, with a tail
             drawn[self.integer(0, len(drawn) - 1)] = self.integer(7, 70)
         return drawn
 
@@ -78,11 +78,11 @@ class Drawer:
         return name
 
     def new(self, array):
-        """A value that a run gives, or, at times, a constant."""
+        """A run-time value or, sometimes, a constant."""
         return self.add(array, self.chance(0.2))
 
     def known(self, values, dtype=numpy.int64):
-        """A value that shapes depend on: a constant, at times an input."""
+        """A value that determines shapes: a constant, sometimes an input."""
         return self.add(numpy.asarray(values, dtype), not self.chance(0.08))
 
     def __getitem__(self, name):
@@ -92,11 +92,11 @@ class Drawer:
         return numpy.float16 if self.half else numpy.float32
 
     def types(self, types):
-        """`types` of numpy, with float16 for float32 in a graph of float16."""
+        """NumPy `types`, with float16 in place of float32 in a float16 graph."""
         return [numpy.float16 if self.half and type is numpy.float32 else type for type in types]
 
     def value(self, types=(numpy.float32,), rank=None, dims=None, fits=lambda array: True, fresh=0.25):
-        """The name of a value of one of these types: one that is there, or a new one. `rank`: (low, high)."""
+        """The name of an existing or a new value of one of these types. `rank`: (low, high)."""
         types = self.types(types)
         low, high = rank or (0, 5)
         found = [name for name, array in self.graph.arrays.items()
@@ -111,8 +111,8 @@ class Drawer:
         return self.new(array)
 
     def emit(self, op, inputs, outputs=1, domain="", **attributes):
-        """A node; its outputs are computed and become values. Attributes that the opset does not have are left out, and
-        None is not given. The names of its outputs; Redraw where ONNX or ONNX Runtime refuse the node."""
+        """Adds a node, computes its outputs and makes them values. Attributes that the opset lacks or that are None are
+        omitted. Returns the names of its outputs; Redraw if ONNX or ONNX Runtime refuse the node."""
         attributes = {key: value for key, value in attributes.items() if value is not None}
         inputs = list(inputs)
         while inputs and not inputs[-1]:
@@ -139,8 +139,8 @@ class Drawer:
         return names
 
     def takes_any_first(self, name):
-        """Whether the graph is one with any first dimension of an input: that is what a free one says. Of Compress and
-        GatherND ONNX Runtime takes shapes that ONNX does not allow."""
+        """Whether the graph works for any first dimension of an input, as a free one declares. ONNX Runtime accepts
+        shapes for Compress and GatherND that ONNX does not allow."""
         array = self[name]
         if not array.size or any(node.op_type in ("Compress", "GatherND") for node in self.graph.nodes):
             return False
@@ -155,7 +155,7 @@ class Drawer:
         return self.integer(1, 6) if self.chance(0.6) else 1
 
     def next_operator(self, drawn):
-        """After so many."""
+        """The operator after `drawn` nodes."""
         return self.pick(self.operators)
 
     def draw(self):

@@ -1,7 +1,7 @@
-"""What drawing a node is made of: element types, the table of operators, axes and shapes that fit.
+"""Tools for drawing a node: element types, the table of operators, valid axes and shapes.
 
-OPERATORS[name](d, name) adds one node to the graph of a Drawer `d`. Shapes and attributes are drawn within what ONNX
-allows; what ONNX Runtime refuses all the same is drawn again.
+OPERATORS[name](d, name) adds one node to the graph of a Drawer `d`. Shapes and attributes are within ONNX's limits; a
+node that ONNX Runtime still refuses is drawn again.
 """
 
 import numpy
@@ -19,7 +19,7 @@ OPERATORS = {}
 
 
 class Redraw(Exception):
-    """What was drawn is no node; draw another."""
+    """The drawn node is invalid; draw another."""
 
 
 def operator(*names):
@@ -39,13 +39,13 @@ def since(d, op):
 
 
 def axis_of(d, rank, last=True):
-    """An axis, counted from either end. `last`: rank itself is none."""
+    """An axis, counted from either end. `last`: False excludes rank itself."""
     axis = d.integer(0, rank - 1)
     return axis - rank if d.chance(0.4) else axis
 
 
 def split_off(d, values, name, argument):
-    """What became an input at some opset: (inputs, attributes)."""
+    """A value that became an input at some opset: (inputs, attributes)."""
     return ([d.known(values)], {}) if argument else ([], {name: list(values)})
 
 

@@ -1,4 +1,4 @@
-"""Operators that go by elements, types and quantisation among them, and those that reduce an axis."""
+"""Elementwise operators, including conversions and quantisation, and reductions of an axis."""
 
 import numpy
 from onnx import helper

@@ -1,11 +1,11 @@
-"""What lenslet and ONNX Runtime may disagree on, and why; and which operators round nothing."""
+"""Cases in which lenslet and ONNX Runtime may disagree, with reasons; and the operators that are exact."""
 
 import numpy
 from onnx import helper
 
 from .drawing import F32, F64, I32, I64, U32, U64
 
-# Nodes that round nothing: a graph of these alone must agree to the last element.
+# Exact nodes: a graph of only these must agree in every element.
 EXACT = set("""Relu Abs Neg Sign BitwiseNot Not IsNaN IsInf BitwiseAnd BitwiseOr BitwiseXor BitShift And Or Xor Equal Less
 LessOrEqual Greater GreaterOrEqual Where Clip Max Min ArgMax ArgMin TopK MaxPool GlobalMaxPool Pad Transpose Concat Split Slice
 Gather GatherElements GatherND OneHot Compress Trilu EyeLike CenterCropPad Expand Tile DepthToSpace SpaceToDepth
@@ -14,7 +14,7 @@ Round ThresholdedRelu Hardmax ReduceMax ReduceMin Scatter""".split())
 
 RECURRENT = ("LSTM", "GRU", "RNN")
 
-# Their inputs after the first are floats that decide shapes.
+# Operators whose later inputs are floats that determine shapes.
 SHAPED_BY_FLOATS = ("Resize", "Upsample", "Range")
 
 
@@ -35,7 +35,7 @@ def not_finite(graph, node):
 
 
 def overflows(graph, node):
-    """Arithmetic of integers of 32 and 64 bits far from 0."""
+    """32- and 64-bit integer arithmetic far from 0."""
     arithmetic = node.op_type.startswith("Reduce") or node.op_type in ("Add", "Sub", "Mul", "Pow", "CumSum", "Neg", "Abs", "Mod", "Div")
     return arithmetic and any(array.dtype in (I32, I64, U32, U64) and array.size and float(numpy.abs(array.astype(F64)).max()) > 2**15
                               for array in (graph.arrays[name] for name in node.input if name))  # fmt: skip
@@ -50,7 +50,7 @@ def crop_keeps_size(graph, node):
 
 
 def crop_rounds_length(graph, node):
-    """tf_crop_and_resize by scales, of which one makes a length that is rounded."""
+    """tf_crop_and_resize by scales, one of which gives a rounded length."""
     if node.op_type != "Resize" or attribute(node, "coordinate_transformation_mode") != b"tf_crop_and_resize":
         return False
     scales = graph.arrays[node.input[2]] if len(node.input) > 2 and node.input[2] else ()
@@ -60,7 +60,7 @@ def crop_rounds_length(graph, node):
 
 
 def corners_of_integers(graph, node):
-    """The same of align_corners and integers, which are truncated: no reference can side with lenslet there."""
+    """The same for align_corners and integers, which are truncated: no reference can agree with lenslet there."""
     if node.op_type != "Resize" or attribute(node, "coordinate_transformation_mode") != b"align_corners" or attribute(node, "mode") != b"linear":
         return False
     scales = graph.arrays[node.input[2]] if len(node.input) > 2 and node.input[2] else ()
@@ -70,7 +70,7 @@ def corners_of_integers(graph, node):
 
 
 def rounds_ties(graph, node):
-    """Resize, nearest, by a scale, or of a region, that float32 does not have exactly."""
+    """Resize, nearest, by a scale or of a region that float32 does not represent exactly."""
     if node.op_type not in ("Resize", "Upsample") or attribute(node, "mode", b"nearest") != b"nearest":
         return False
     scales = [graph.arrays[name] for name in node.input[1:] if name and graph.arrays[name].dtype == F32][-1:]
@@ -93,7 +93,7 @@ def spatial_of(graph, node):
 
 
 def same_skips(graph, node):
-    """SAME windows whose strides leave elements out at the ends: the pads come out negative."""
+    """SAME windows whose strides skip elements at the ends: the pads become negative."""
     if b"SAME" not in attribute(node, "auto_pad", b"") or "Transpose" in node.op_type:
         return False
     weights = graph.arrays[node.input[1]].shape[2:] if "Conv" in node.op_type else ()
@@ -104,7 +104,7 @@ def same_skips(graph, node):
 
 
 def beyond_float32(graph, node):
-    """Or too near to 0 for its 24 bits."""
+    """A float beyond float32's range, or too near to 0 for its 24 bits."""
     def some(array):
         size = numpy.abs(array[numpy.isfinite(array)].astype(F64))
         return array.dtype.kind == "f" and bool((size > 3.4e38).any() or ((size > 0) & (size < 1.2e-38)).any())
@@ -112,7 +112,7 @@ def beyond_float32(graph, node):
 
 
 def same_leaves_gaps(graph, node):
-    """ConvTranspose, SAME: strides times input is more than input and kernel reach, so that pads would be negative."""
+    """ConvTranspose, SAME: strides times input exceed the reach of input and kernel, so that pads would be negative."""
     spatial = graph.arrays[node.input[0]].shape[2:]
     kernel = graph.arrays[node.input[1]].shape[2:]
     ones = [1] * len(spatial)
@@ -137,8 +137,8 @@ def lacks_numbers(graph, node):
     return node.op_type in RECURRENT and any(name in takers and not attribute(node, key) for key, takers in lists for name in names)
 
 
-# What the two may disagree on, and why it is not drawn: what a node and its arrays must not be. The texts stand in
-# docs/conformance.md.
+# What the two may disagree on, and why it is not drawn: properties that a node and its arrays must not have. The texts
+# appear in docs/conformance.md.
 EXCLUSIONS = (
     ("ThresholdedRelu and Shrink of NaN: ONNX Runtime gives 0, lenslet NaN, as of every activation",
      lambda g, n: n.op_type in ("ThresholdedRelu", "Shrink") and has_nan(g, n)),
@@ -191,5 +191,5 @@ EXCLUSIONS = (
 
 
 def excluded(graph, node):
-    """Why a node is not drawn, or None. It sees all values."""
+    """Why a node is excluded, or None. It gets all values."""
     return next((why for why, is_so in EXCLUSIONS if is_so(graph, node)), None)

@@ -1,4 +1,4 @@
-"""Graphs with the arrays of all their values, computed node by node by ONNX Runtime."""
+"""Graphs with the arrays of all their values, which ONNX Runtime computes node by node."""
 
 import re
 
@@ -28,7 +28,7 @@ class Graph:
         self.opset, self.ir = opset, ir
         self.nodes, self.arrays = [], {}  # arrays: of inputs, constants and node outputs
         self.inputs, self.constants = [], []
-        self.free = {}  # {input: {axis: name}}: dimensions that the model leaves open
+        self.free = {}  # {input: {axis: name}}: free dimensions of the model
 
     def copy(self):
         other = Graph(self.opset, self.ir)
@@ -40,7 +40,7 @@ class Graph:
         return {name for node in self.nodes for name in node.input}
 
     def outputs(self):
-        """What no node reads, and what is marked."""
+        """Values that no node reads, and marked ones."""
         read = self.readers()
         made = [name for node in self.nodes for name in node.output if name]
         return [name for name in made if name not in read or name.startswith("out")]
@@ -66,7 +66,7 @@ class Graph:
         return {name: self.arrays[name] for name in self.inputs if name in read}
 
     def write(self, folder):
-        """As a case folder; the names are in the files."""
+        """As a case folder; the files contain the names."""
         data = folder / "test_data_set_0"
         data.mkdir(parents=True)
         (folder / "model.onnx").write_bytes(self.model().SerializeToString())
@@ -75,7 +75,7 @@ class Graph:
                 (data / f"{kind}_{i}.pb").write_bytes(numpy_helper.from_array(self.arrays[name], name).SerializeToString())
 
     def recompute(self, feeds=None):
-        """The same graph on other inputs (or the same), as ONNX Runtime computes it; Refused where it does not."""
+        """The graph on other inputs (or the same), as computed by ONNX Runtime; Refused if that fails."""
         other = self.copy()
         other.arrays = {name: array for name, array in self.arrays.items() if name in self.constants or name in self.inputs}
         other.arrays.update(feeds or {})
@@ -85,7 +85,7 @@ class Graph:
         return other
 
     def part(self, nodes):
-        """Some of the nodes; what others made becomes an input."""
+        """Some of the nodes; results of the others become inputs."""
         other = self.copy()
         other.nodes = nodes
         made = {name for node in nodes for name in node.output if name}
@@ -102,7 +102,7 @@ def imports(graph):
 
 
 def compute(graph, node):
-    """One node on the graph's arrays, by ONNX Runtime."""
+    """Computes one node on the graph's arrays by ONNX Runtime."""
     single = Graph(graph.opset, graph.ir)
     single.nodes, single.arrays = [node], graph.arrays
     read = [name for name in dict.fromkeys(node.input) if name]
@@ -118,7 +118,7 @@ def compute(graph, node):
     try:
         outputs = session(model).run(None, {name: graph.arrays[name] for name in single.inputs})
     except Exception as error:
-        # Of types that it has no kernel for onnx's reference is no better witness: it has one arithmetic for all of them.
+        # For types without a kernel onnx's reference is no better witness: it has one arithmetic for all of them.
         other = any(graph.arrays[name].dtype in (numpy.float16, numpy.float64) for name in read)
         if other or not ("NOT_IMPLEMENTED" in str(error) or "No Op registered" in str(error)):
             raise Refused(error_text(error)) from error
@@ -127,7 +127,7 @@ def compute(graph, node):
 
 
 def by_reference(model, feeds):
-    """What ONNX Runtime has no kernel for, by onnx's reference."""
+    """Computes by onnx's reference where ONNX Runtime has no kernel."""
     try:
         with numpy.errstate(all="ignore"):
             return ReferenceEvaluator(model).run(None, feeds)

@@ -226,12 +226,12 @@ def recurrent(d, op):
     if op == "LSTM":
         inputs += [maybe(lambda: some(directions, batch, hidden, constant=0.3)), maybe(lambda: some(directions, 3 * hidden))]
     if d.chance(0.6):
-        # Gates that are 0 at 0 make products of roundings.
+        # Gates that are 0 at 0 give products of rounding errors.
         names = [d.pick(list(ACTIVATIONS) if i % functions or functions == 1 else ["Sigmoid", "HardSigmoid", "Affine", "Softplus"])
                  for i in range(directions * functions)]
         given["activations"] = names
         for i, key in enumerate(("activation_alpha", "activation_beta")):
-            # Where it is left out ONNX Runtime has other defaults for some.
+            # ONNX Runtime has other defaults for some if it is omitted.
             count = sum(ACTIVATIONS[name][i] for name in names)
             given[key] = [float(value) for value in d.random.uniform(0.1, 0.9, count)] or None
     d.emit(op, inputs, d.integer(1, 3 if op == "LSTM" else 2), **given)

@@ -1,4 +1,4 @@
-"""Operators that move elements, resample them, or make them of shapes."""
+"""Operators that move or resample elements, or make them from shapes."""
 
 import numpy
 import onnx
@@ -135,7 +135,7 @@ def scatter_elements(d, op):
     reduction = d.pick([None, None, "none"] + (["add", "mul"] if since(d, op) >= 16 else []) + (["max", "min"] if since(d, op) >= 18 else []))
     if op == "Scatter" or d[a].dtype.kind == "b":
         reduction = None
-    if reduction in (None, "none"):  # no two alike
+    if reduction in (None, "none"):  # all different
         dims[axis] = min(dims[axis], size)
         where = numpy.argsort(d.random.random([*dims[:axis % len(dims)], size, *dims[axis % len(dims) + 1:]]), axis).take(range(dims[axis]), axis)
     else:

@@ -1,4 +1,4 @@
-"""Graphs with permutations before, between and behind every operator, as exports from [N,H,W,C] have them."""
+"""Graphs with permutations before, between and after every operator, as in exports from [N,H,W,C]."""
 
 import numpy
 import onnx
@@ -6,7 +6,7 @@ from onnx import helper
 
 from .drawer import OPSETS, Drawer
 
-# Orders of axes that exports have, by rank: channels last, channels first, attention's; any other is drawn, too.
+# Usual orders of axes in exports, by rank: channels last, channels first, attention's; others are drawn, too.
 USUAL = {
     2: [(1, 0)],
     3: [(0, 2, 1), (1, 0, 2)],
@@ -14,7 +14,7 @@ USUAL = {
     5: [(0, 2, 3, 4, 1), (0, 4, 1, 2, 3), (0, 2, 1, 3, 4)],
 }
 
-# What exports have next to most operators.
+# Operators that are next to most others in exports.
 AROUND = ("MatMul", "Einsum", "MatMulInteger", "QLinearMatMul", "Gemm", "Conv", "Add", "Mul", "Relu", "ReduceMean", "Reshape", "Concat")
 
 
@@ -26,7 +26,7 @@ def has(op, opset):
 
 
 class PermutedDrawer(Drawer):
-    """Graph i has operator i of the list, counted round and round, and some others."""
+    """Graph i has operator i of the list, cyclically, and some others."""
 
     def __init__(self, seed, number, operators, refused):
         self.first = operators[number % len(operators)]
@@ -35,12 +35,12 @@ class PermutedDrawer(Drawer):
         self.likes = (0, 2, 3, 1) if self.chance(0.5) else None
 
     def dims(self, low, high, largest=5):
-        if (low, high) == (1, 4):  # any: as often as not images
+        if (low, high) == (1, 4):  # any rank: every second one is not an image
             low, high = self.pick([(4, 4), (4, 4), (4, 4), (3, 3), (2, 2), (1, 5)])
         return [1 if self.chance(0.2) else self.integer(1, largest) for _ in range(self.integer(low, high))]
 
     def array(self, dtype, dims):
-        """Floats of few digits, which archives hold in few bytes."""
+        """Floats with few digits, which compress well."""
         array = super().array(dtype, dims)
         return (numpy.round(array * 32) / 32).astype(array.dtype) if array.dtype.kind == "f" else array
 
@@ -48,7 +48,7 @@ class PermutedDrawer(Drawer):
         return self.add(array, self.chance(0.4))
 
     def add(self, array, constant):
-        """At times behind a Transpose of its own."""
+        """Sometimes the result of a Transpose."""
         if numpy.ndim(array) < 2 or not self.chance(0.05 if constant else 0.5):
             return super().add(array, constant)
         perm = self.permutation(array.ndim)
@@ -75,7 +75,7 @@ class PermutedDrawer(Drawer):
         return made
 
     def emit(self, op, inputs, outputs=1, **attributes):
-        """With a permutation behind what has axes."""
+        """With a permutation after results with axes."""
         made = super().emit(op, inputs, outputs, **attributes)
         for name in made:
             if self[name].ndim > 1 and self.chance(0.35):
