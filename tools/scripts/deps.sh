@@ -29,6 +29,8 @@ lenslet_java_packages=(openjdk-17-jre-headless)
 
 # From PyPI, into build/cutlass: headers that ops/gemm/cute is compiled with.
 lenslet_cutlass_package=nvidia-cutlass==4.2.0
+# From PyPI, into build/cudnn-frontend: headers that bench-cudnn is compiled with.
+lenslet_cudnn_frontend_package=nvidia-cudnn-frontend==1.32.0
 
 lenslet_wheel_packages=(python3 python3-venv)
 # From PyPI, into build/wheel-tools: what the Python wheel is built with.
@@ -138,23 +140,25 @@ make_python_env() {
   fi
 }
 
-# make_cutlass: build/cutlass, the headers of CUTLASS, where there is an nvcc to compile them. Without a network the build
-# goes on without gemm_cute.
-make_cutlass() {
-  local folder=build/cutlass
-  command -v nvcc >/dev/null && [ "$(cat "$folder/made" 2>/dev/null)" != "$lenslet_cutlass_package" ] || return 0
-  say "installing $lenslet_cutlass_package into $folder"
+# make_headers FOLDER PACKAGE: build/FOLDER, a package's headers, where there is an nvcc to compile them. Without a network
+# the build goes on without what is made of them.
+make_headers() {
+  local folder=build/$1 package=$2
+  command -v nvcc >/dev/null && [ "$(cat "$folder/made" 2>/dev/null)" != "$package" ] || return 0
+  say "installing $package into $folder"
   rm -rf "$folder"
   # A folder's own pip: Debian's refuses to install, and comes in a package of its own.
   if python3 -m venv "$folder/venv" && "$folder/venv/bin/pip" install -q --no-input --retries 1 --no-deps \
-    --target "$folder" "$lenslet_cutlass_package"; then
+    --target "$folder" "$package"; then
     rm -rf "$folder/venv"
-    echo "$lenslet_cutlass_package" >"$folder/made"
+    echo "$package" >"$folder/made"
   else
     rm -rf "$folder"
-    say "without it: gemm_cute will not be built"
+    say "without it: what is compiled with $package will not be built"
   fi
 }
+make_cutlass() { make_headers cutlass "$lenslet_cutlass_package"; }
+make_cudnn_frontend() { make_headers cudnn-frontend "$lenslet_cudnn_frontend_package"; }
 
 # make_wheel_tools: build/wheel-tools, a Python environment with the packages above.
 make_wheel_tools() {

@@ -1,91 +1,131 @@
 #include "tools/peers/cudnn/peer.h"
 
+#include <cudnn_frontend.h>
 #include <fmt/format.h>
 
-#include <array>
-#include <cstdint>
-#include <span>
-#include <string_view>
+#include <algorithm>
+#include <future>
+#include <limits>
+#include <memory>
+#include <set>
+#include <unordered_map>
+#include <utility>
 #include <vector>
 
+#include "base/cuda/session.h"
 #include "base/cuda/upload.h"
+#include "base/tensor_bytes.h"
 #include "lenslet/error.h"
-#include "oracle/draw.h"
 #include "tools/measuring/replays.h"
 
 namespace lenslet::bench {
+
+namespace fe = cudnn_frontend;
+
 namespace {
 
-constexpr std::size_t workspace_bytes = std::size_t{2} << 30;
+using Dims = std::vector<std::int64_t>;
+using Value = std::shared_ptr<fe::graph::Tensor_attributes>;
 
-void check(cudnnStatus_t status, std::string_view what) {
-  if (status != CUDNN_STATUS_SUCCESS)
-    throw Error(ErrorKind::device, fmt::format("{}: {}", what, cudnnGetErrorString(status)));
-}
-#define CUDNN_CHECK(call) check((call), #call)
+constexpr std::int64_t workspace_bytes = std::int64_t{2} << 30;
 
-template <typename Handle, cudnnStatus_t (*create)(Handle*), cudnnStatus_t (*destroy)(Handle)>
-struct Descriptor {
-  Handle handle = nullptr;
-  Descriptor() { check(create(&handle), "a cuDNN descriptor"); }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  ~Descriptor() { destroy(handle); }
-  operator Handle() const { return handle; }
-};
-using TensorDescriptor = Descriptor<cudnnTensorDescriptor_t, cudnnCreateTensorDescriptor, cudnnDestroyTensorDescriptor>;
-using FilterDescriptor = Descriptor<cudnnFilterDescriptor_t, cudnnCreateFilterDescriptor, cudnnDestroyFilterDescriptor>;
-using ConvDescriptor =
-    Descriptor<cudnnConvolutionDescriptor_t, cudnnCreateConvolutionDescriptor, cudnnDestroyConvolutionDescriptor>;
-using ActivationDescriptor =
-    Descriptor<cudnnActivationDescriptor_t, cudnnCreateActivationDescriptor, cudnnDestroyActivationDescriptor>;
-
-std::string_view name_of(cudnnConvolutionFwdAlgo_t algorithm) {
-  switch (algorithm) {
-    case CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM:
-      return "implicit_gemm";
-    case CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM:
-      return "implicit_precomp_gemm";
-    case CUDNN_CONVOLUTION_FWD_ALGO_GEMM:
-      return "gemm";
-    case CUDNN_CONVOLUTION_FWD_ALGO_DIRECT:
-      return "direct";
-    case CUDNN_CONVOLUTION_FWD_ALGO_FFT:
-      return "fft";
-    case CUDNN_CONVOLUTION_FWD_ALGO_FFT_TILING:
-      return "fft_tiling";
-    case CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD:
-      return "winograd";
-    case CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD_NONFUSED:
-      return "winograd_nonfused";
-    default:
-      return "unknown";
-  }
+void check(fe::error_t error) {
+  if (error.is_bad()) throw Error(ErrorKind::device, "cuDNN: " + error.get_message());
 }
 
-cuda::DeviceBuffer<std::byte> drawn(std::int64_t elems, DType type) {
-  Tensor host(type, {elems});
-  oracle::FastEngine engine(1);
-  oracle::draw(host, engine);
-  return cuda::upload(std::span(static_cast<const std::byte*>(host.data()), host.bytes()));
+fe::DataType_t type_of(DType storage) {
+  return storage == DType::f16    ? fe::DataType_t::HALF
+         : storage == DType::bf16 ? fe::DataType_t::BFLOAT16
+                                  : fe::DataType_t::FLOAT;
 }
-
-int to_int(std::int64_t value) { return static_cast<int>(value); }
 
 }  // namespace
 
-Peer::Peer(const cuda::Stream& stream) : stream_(stream), workspace_(workspace_bytes) {
-  CUDNN_CHECK(cudnnCreate(&cudnn_));
-  CUDNN_CHECK(cudnnSetStream(cudnn_, stream.get()));
+/// Operations on 4-D tensors of one type and format, and the memory of those that are not between them.
+class Graph {
+ public:
+  Graph(cudnnHandle_t cudnn, DType storage, Format format) : cudnn_(cudnn), format_(format) {
+    graph_.set_io_data_type(type_of(storage))
+        .set_intermediate_data_type(fe::DataType_t::FLOAT)
+        .set_compute_data_type(fe::DataType_t::FLOAT);
+  }
+
+  Value input(const Dims& dims, void* data) {
+    Value value = graph_.tensor(fe::graph::Tensor_attributes().set_dim(dims).set_stride(strides(dims)));
+    memory_[value] = data;
+    return value;
+  }
+  Value conv(const ConvProblem& p, const Value& x, const Value& w) {
+    return graph_.conv_fprop(x, w,
+                             fe::graph::Conv_fprop_attributes()
+                                 .set_pre_padding({p.pad_top, p.pad_left})
+                                 .set_post_padding({p.pad_bottom, p.pad_right})
+                                 .set_stride({p.stride_h, p.stride_w})
+                                 .set_dilation({p.dilation_h, p.dilation_w}));
+  }
+  Value bias_relu(const Value& x, const Value& bias) {
+    const auto mode = [](fe::PointwiseMode_t of) { return fe::graph::Pointwise_attributes().set_mode(of); };
+    return graph_.pointwise(graph_.pointwise(x, bias, mode(fe::PointwiseMode_t::ADD)),
+                            mode(fe::PointwiseMode_t::RELU_FWD));
+  }
+  void output(const Value& value, const Dims& dims, void* data) {
+    value->set_output(true).set_dim(dims).set_stride(strides(dims));
+    memory_[value] = data;
+  }
+
+  /// Index and name of each plan that keeps the arithmetic, built.
+  NamedPlans plans(Arithmetic arithmetic) {
+    using Note = fe::NumericalNote_t;
+    check(graph_.validate());
+    check(graph_.build_operation_graph(cudnn_));
+    // Where fp32 forbids TF32, little is left of what the heuristics offer: Winograd comes by the engines' defaults.
+    std::int64_t engines = 0;
+    check(graph_.get_engine_count(engines));
+    bool any =
+        graph_.create_execution_plans({fe::HeurMode_t::A, fe::HeurMode_t::B, fe::HeurMode_t::FALLBACK}).is_good();
+    for (std::int64_t engine = 0; engine < engines; ++engine) any |= graph_.create_execution_plan(engine, {}).is_good();
+    NamedPlans built;
+    if (!any) return built;
+    graph_.deselect_numeric_notes({Note::REDUCED_PRECISION_REDUCTION});
+    if (arithmetic == Arithmetic::fp32) graph_.deselect_numeric_notes({Note::TENSOR_CORE, Note::DOWN_CONVERT_INPUTS});
+    graph_.deselect_workspace_greater_than(workspace_bytes);
+    std::set<std::string> names;
+    for (std::int64_t plan = 0; plan < graph_.get_execution_plan_count(); ++plan) {
+      std::string name;
+      check(graph_.get_plan_name_at_index(plan, name));
+      if (names.insert(name).second && graph_.build_plan_at_index(plan).is_good()) built.emplace_back(plan, name);
+    }
+    return built;
+  }
+
+  void run(std::int64_t plan, void* workspace) {
+    check(graph_.execute_plan_at_index(cudnn_, memory_, workspace, plan));
+  }
+
+ private:
+  Dims strides(const Dims& dims) const {
+    const std::int64_t c = dims[1], h = dims[2], w = dims[3];
+    return format_ == formats::nhwc ? Dims{c * h * w, 1, w * c, c} : Dims{c * h * w, h * w, w, 1};
+  }
+
+  cudnnHandle_t cudnn_;
+  Format format_;
+  fe::graph::Graph graph_;
+  std::unordered_map<Value, void*> memory_;
+};
+
+Peer::Peer(const cuda::Stream& stream) : stream_(stream), workspace_(static_cast<std::size_t>(workspace_bytes)) {
+  for (cudnnHandle_t& cudnn : handles_)
+    if (cudnnCreate(&cudnn) != CUDNN_STATUS_SUCCESS || cudnnSetStream(cudnn, stream.get()) != CUDNN_STATUS_SUCCESS)
+      throw Error(ErrorKind::device, "cuDNN makes no handle");
 }
 
-Peer::~Peer() { cudnnDestroy(cudnn_); }
+Peer::~Peer() {
+  for (cudnnHandle_t cudnn : handles_) cudnnDestroy(cudnn);
+}
 
-template <typename Call>
-double Peer::replay_us(const ConvProblem& problem, double seconds, const Call& call) {
-  const int calls = tool::calls_a_graph(problem.flops());
-  call();
-  stream_.synchronize();
+double Peer::replay_us(double flops, double seconds, const std::function<void()>& call) {
+  const int calls = tool::calls_a_graph(flops);
   cuda::GraphRecorder recorder;
   recorder.capture(stream_, [&] {
     for (int i = 0; i < calls; ++i) call();
@@ -93,80 +133,95 @@ double Peer::replay_us(const ConvProblem& problem, double seconds, const Call& c
   return tool::time_replays(recorder, calls, stream_, seconds).median;
 }
 
-void Peer::time_layout(const ConvProblem& p, Arithmetic arithmetic, cudnnTensorFormat_t format, double seconds,
-                       PeerTime& best) {
-  const DType storage = arithmetic == Arithmetic::fp16   ? DType::f16
-                        : arithmetic == Arithmetic::bf16 ? DType::bf16
-                                                         : DType::f32;
-  const cudnnDataType_t type = storage == DType::f16    ? CUDNN_DATA_HALF
-                               : storage == DType::bf16 ? CUDNN_DATA_BFLOAT16
-                                                        : CUDNN_DATA_FLOAT;
-  const TensorDescriptor x_type, y_type, bias_type;
-  const FilterDescriptor w_type;
-  const ConvDescriptor conv;
-  const ActivationDescriptor relu;
-  CUDNN_CHECK(cudnnSetTensor4dDescriptor(x_type, format, type, to_int(p.n), to_int(p.c), to_int(p.h), to_int(p.w)));
-  CUDNN_CHECK(cudnnSetTensor4dDescriptor(y_type, format, type, to_int(p.n), to_int(p.k), to_int(p.p), to_int(p.q)));
-  CUDNN_CHECK(cudnnSetTensor4dDescriptor(bias_type, format, type, 1, to_int(p.k), 1, 1));
-  CUDNN_CHECK(
-      cudnnSetFilter4dDescriptor(w_type, type, format, to_int(p.k), to_int(p.group_c()), to_int(p.r), to_int(p.s)));
-  CUDNN_CHECK(cudnnSetConvolution2dDescriptor(conv, to_int(p.pad_top), to_int(p.pad_left), to_int(p.stride_h),
-                                              to_int(p.stride_w), to_int(p.dilation_h), to_int(p.dilation_w),
-                                              CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT));
-  CUDNN_CHECK(cudnnSetConvolutionGroupCount(conv, to_int(p.groups)));
-  // FMA_MATH forbids tensor cores, TF32 among them; DEFAULT_MATH allows TF32 for fp32 operands.
-  CUDNN_CHECK(cudnnSetConvolutionMathType(conv, arithmetic == Arithmetic::fp32   ? CUDNN_FMA_MATH
-                                                : arithmetic == Arithmetic::tf32 ? CUDNN_DEFAULT_MATH
-                                                                                 : CUDNN_TENSOR_OP_MATH));
-  CUDNN_CHECK(cudnnSetActivationDescriptor(relu, CUDNN_ACTIVATION_RELU, CUDNN_NOT_PROPAGATE_NAN, 0));
-
-  const auto x = drawn(p.n * p.c * p.h * p.w, storage), w = drawn(p.k * p.group_c() * p.r * p.s, storage);
-  const auto bias = drawn(p.k, storage);
-  cuda::DeviceBuffer<std::byte> y(static_cast<std::size_t>(p.n * p.k * p.p * p.q) * dtype_bytes(storage));
-  CUDA_CHECK(cudaDeviceSynchronize());
-  std::array<cudnnConvolutionFwdAlgoPerf_t, CUDNN_CONVOLUTION_FWD_ALGO_COUNT> found{};
-  int count = 0;
-  const cudnnStatus_t search = cudnnFindConvolutionForwardAlgorithmEx(
-      cudnn_, x_type, x.data(), w_type, w.data(), conv, y_type, y.data(), static_cast<int>(found.size()), &count,
-      found.data(), workspace_.data(), workspace_.bytes());
-  if (search == CUDNN_STATUS_NOT_SUPPORTED) return;
-  check(search, "cudnnFindConvolutionForwardAlgorithmEx");
-
-  const float one = 1, zero = 0;
-  int timed = 0;
-  for (int i = 0; i < count && timed < 3; ++i) {  // fastest first
-    const cudnnConvolutionFwdAlgoPerf_t& candidate = found[static_cast<std::size_t>(i)];
-    if (candidate.status != CUDNN_STATUS_SUCCESS || candidate.memory > workspace_.bytes()) continue;
-    // The search also reports algorithms under arithmetic that was not asked for; in fp32 the descriptor keeps
-    // FMA_MATH, under which those refuse.
-    if (arithmetic != Arithmetic::fp32) CUDNN_CHECK(cudnnSetConvolutionMathType(conv, candidate.mathType));
-    const auto forward = [&] {
-      return cudnnConvolutionForward(cudnn_, &one, x_type, x.data(), w_type, w.data(), conv, candidate.algo,
-                                     workspace_.data(), workspace_.bytes(), &zero, y_type, y.data());
-    };
-    if (forward() != CUDNN_STATUS_SUCCESS) continue;
-    ++timed;
-    const double conv_us = replay_us(p, seconds, [&] { check(forward(), "cudnnConvolutionForward"); });
-    const auto fused = [&] {
-      return cudnnConvolutionBiasActivationForward(cudnn_, &one, x_type, x.data(), w_type, w.data(), conv,
-                                                   candidate.algo, workspace_.data(), workspace_.bytes(), &zero, y_type,
-                                                   y.data(), bias_type, bias.data(), relu, y_type, y.data());
-    };
-    double fused_us = 0;
-    if (fused() == CUDNN_STATUS_SUCCESS)
-      fused_us = replay_us(p, seconds, [&] { check(fused(), "cudnnConvolutionBiasActivationForward"); });
-    if (best.conv_us == 0 || conv_us < best.conv_us) {
-      best.conv_us = conv_us;
-      best.what = fmt::format("{} {}", format == CUDNN_TENSOR_NCHW ? "NCHW" : "NHWC", name_of(candidate.algo));
+Peer::Plan Peer::fastest(Graph& graph, const NamedPlans& plans, double flops, double seconds) {
+  constexpr double hopeless = 3, long_us = 100;  // beside it the time of a launch from the host is small
+  const auto faster = [](const Plan& a, const Plan& b) { return a.us < b.us; };
+  const auto attempt = [](const Plan& plan, const auto& work) {
+    try {
+      work();
+    } catch (const Error& error) {  // a plan that was built may still refuse to run
+      fmt::print(stderr, "{}: {}\n", plan.name, error.what());
     }
-    if (fused_us > 0 && (best.fused_us == 0 || fused_us < best.fused_us)) best.fused_us = fused_us;
+  };
+  std::vector<Plan> timed, best;
+  double least = std::numeric_limits<double>::max();
+  for (const auto& [index, name] : plans) {
+    Plan plan{0, name, [this, &graph, at = index] { graph.run(at, workspace_.data()); }};
+    attempt(plan, [&] {
+      plan.run();  // loads it
+      stream_.synchronize();
+      plan.us = tool::device_us(stream_, plan.run);
+      if (plan.us > hopeless * least) return;
+      least = std::min(least, plan.us);
+      if (plan.us < long_us) plan.us = replay_us(flops, 0, plan.run);
+      timed.push_back(plan);
+    });
   }
+  std::sort(timed.begin(), timed.end(), faster);
+  for (Plan& plan : timed)
+    if (best.size() < 3)
+      attempt(plan, [&] {
+        plan.us = replay_us(flops, seconds, plan.run);
+        best.push_back(plan);
+      });
+  const auto fastest = std::min_element(best.begin(), best.end(), faster);
+  return fastest == best.end() ? Plan{} : *fastest;
 }
 
-PeerTime Peer::best(const ConvProblem& problem, Arithmetic arithmetic, double seconds) {
+PeerTime Peer::best(const tool::PosedConv& posed, Arithmetic arithmetic, double seconds) {
+  const ConvProblem& p = posed.problem;
+  const Dims x_dims{p.n, p.c, p.h, p.w}, w_dims{p.k, p.group_c(), p.r, p.s}, bias_dims{1, p.k, 1, 1},
+      y_dims{p.n, p.k, p.p, p.q};
+  const tool::ConvReference reference(posed);
+  int device = 0;
+  CUDA_CHECK(cudaGetDevice(&device));
   PeerTime best;
-  for (const cudnnTensorFormat_t format : {CUDNN_TENSOR_NCHW, CUDNN_TENSOR_NHWC})
-    time_layout(problem, arithmetic, format, seconds, best);
+  for (const Format format : {formats::nchw, formats::nhwc}) {
+    const auto uploaded = [&](std::size_t input) {
+      Tensor host = posed.inputs[input].to_dtype(p.storage);
+      if (host.shape().rank() == 4) host = host.to_format(format);
+      return cuda::upload(bytes_of(host));
+    };
+    auto x = uploaded(0), w = uploaded(1), bias = uploaded(2);
+    Tensor host_y(p.storage, {p.n, p.k, p.p, p.q}, format);
+    cuda::DeviceBuffer<std::byte> sum(host_y.bytes()), y(host_y.bytes());
+
+    Graph conv(handles_[0], p.storage, format), rest(handles_[1], p.storage, format),
+        fused(handles_[2], p.storage, format);
+    conv.output(conv.conv(p, conv.input(x_dims, x.data()), conv.input(w_dims, w.data())), y_dims, sum.data());
+    rest.output(rest.bias_relu(rest.input(y_dims, sum.data()), rest.input(bias_dims, bias.data())), y_dims, y.data());
+    const Value sum_value = fused.conv(p, fused.input(x_dims, x.data()), fused.input(w_dims, w.data()));
+    fused.output(fused.bias_relu(sum_value, fused.input(bias_dims, bias.data())), y_dims, y.data());
+
+    // Some engines are compiled here, for some tenths of a second each.
+    std::vector<std::future<NamedPlans>> building;
+    for (Graph* graph : {&conv, &rest, &fused})
+      building.push_back(std::async(std::launch::async, [graph, arithmetic, device] {
+        const cuda::CurrentDevice current(device);
+        return graph->plans(arithmetic);
+      }));
+    std::vector<NamedPlans> plans;  // all are built before anything is timed
+    for (std::future<NamedPlans>& graph : building) plans.push_back(graph.get());
+    const Plan alone = fastest(conv, plans[0], p.flops(), seconds);
+    Plan whole = fastest(fused, plans[2], p.flops(), seconds);
+    if (alone.us > 0 && (whole.us == 0 || alone.us < whole.us)) {
+      const Plan after = fastest(rest, plans[1], 0, seconds);
+      const auto both = [first = alone.run, then = after.run] {
+        first();
+        then();
+      };
+      const double us = after.us > 0 ? replay_us(p.flops(), seconds, both) : 0;
+      if (us > 0 && (whole.us == 0 || us < whole.us)) whole = {us, alone.name + ", then bias and relu", both};
+    }
+    if (alone.us > 0 && (best.conv_us == 0 || alone.us < best.conv_us)) best.conv_us = alone.us;
+    if (whole.us == 0 || (best.us > 0 && best.us <= whole.us)) continue;
+    whole.run();
+    stream_.synchronize();
+    CUDA_CHECK(cudaMemcpy(host_y.data(), y.data(), host_y.bytes(), cudaMemcpyDeviceToHost));
+    best.us = whole.us;
+    best.error = reference.error(host_y);
+    best.what = fmt::format("{} {}", to_string(format), whole.name);
+  }
   return best;
 }
 
