@@ -3,14 +3,15 @@
 
     op_speed.py LENSLET [--only REGEX] [--threads 2,1] [--rounds 5] [--seconds 0.2] [--csv FILE] [--json FILE]
 
-A case is a model of one node. Ours is the time of its steps by `lenslet layers`, theirs that of a run whose inputs and
-outputs are bound to memory that is there already: neither loads, plans, allocates or copies. Rounds alternate (ours,
-theirs, ours ...) because shared machines drift; a round gives its tenth percentile, the time when nobody else wanted the
-cores, and a cell is the median of the rounds with the least and the greatest. The floor is the bytes that the steps must
-read and write over the copy bandwidth of the same threads, measured in the same processes. Worst ratio first.
+A case is a model of one node. Both times are of whole runs, one after the other, from the same input arrays to the same
+output arrays: neither loads, plans, allocates or copies, and each finds in the caches what its own last run left. The
+output is never the input's memory. Rounds alternate (ours, theirs, ours ...) because shared machines drift; a round gives
+its tenth percentile, the time when nobody else wanted the cores, and a cell is the median of the rounds with the least and
+the greatest. The floor is the bytes that the steps must read and write over the copy bandwidth of the same threads, which
+`lenslet layers` measures. Worst ratio first.
 
 Left out: operators that move nothing (Reshape, Identity ...) or make constants, and, by name at the end, what ONNX
-Runtime refuses. `--only` is searched in "operator label".
+Runtime refuses. `--only` is searched in "operator label". Needs lenslet (PYTHONPATH, LENSLET_LIBRARY) besides LENSLET.
 """
 
 import pathlib
@@ -18,9 +19,11 @@ import re
 import statistics
 import sys
 import tempfile
+import time
 from typing import NamedTuple
 
 try:
+    import lenslet
     import numpy
     import onnx
     import onnxruntime
@@ -30,6 +33,7 @@ except ImportError as missing:
     sys.exit(77)
 
 import timing
+from lenslet import _options, _structs
 from timing import Refused
 
 F32, I64, I32, I8, U8, BOOL = numpy.float32, numpy.int64, numpy.int32, numpy.int8, numpy.uint8, numpy.bool_
@@ -329,37 +333,41 @@ def cases():
 
 
 class Peer:
-    """A session whose inputs and outputs are bound."""
+    """A session whose inputs and outputs are bound to arrays."""
 
     def __init__(self, model, feeds, threads):
         try:
             self.session = timing.onnxruntime_session(model, threads)
             self.binding = self.session.io_binding()
-            self.held = {name: onnxruntime.OrtValue.ortvalue_from_numpy(array) for name, array in feeds.items()}
-            for name, value in self.held.items():
-                self.binding.bind_ortvalue_input(name, value)
-            outputs = [port.name for port in self.session.get_outputs()]
-            for name in outputs:
+            for name, array in feeds.items():
+                self.binding.bind_ortvalue_input(name, onnxruntime.OrtValue.ortvalue_from_numpy(array))
+            names = [port.name for port in self.session.get_outputs()]
+            for name in names:
                 self.binding.bind_output(name)
             self.session.run_with_iobinding(self.binding)
-            for name, value in zip(outputs, self.binding.get_outputs()):
-                self.binding.bind_ortvalue_output(name, value)
+            self.outputs = {name: numpy.empty_like(value.numpy()) for name, value in zip(names, self.binding.get_outputs())}
+            for name, array in self.outputs.items():
+                self.binding.bind_ortvalue_output(name, onnxruntime.OrtValue.ortvalue_from_numpy(array))
         # onnxruntime's own exceptions share no base but Exception.
         except Exception as error:
             raise Refused(f"ONNX Runtime: {timing.first_line(error)}") from error
 
-    def ms(self, seconds):
-        samples = timing.timed(lambda: self.session.run_with_iobinding(self.binding), seconds, warm_up=1)
-        return float(numpy.percentile(samples, 10))
+    def run(self):
+        self.session.run_with_iobinding(self.binding)
 
 
-def our_round(lenslet, model, files, threads, seconds):
-    """Milliseconds, bytes and the copy bandwidth in GB/s."""
-    document = timing.lenslet(lenslet, "layers", model, "--no-errors", "--device", "cpu", "--threads", threads,
-                               "--seconds", seconds, "--warmup", 1, *files)  # fmt: skip
-    steps = document["layers"]
-    return {"ms": sum(step["p10_ms"] for step in steps), "bytes": sum(step["bytes"] for step in steps),
-            "copy": document["peak"]["copy_gb_per_s"]}  # fmt: skip
+def our_run(file, feeds, outputs, threads):
+    """A run between the application's arrays, which nothing is copied to or from: no step writes over its input."""
+    model = lenslet.Model(str(file))
+    options = _options.plan_options(device="cpu", threads=threads, ports=model.inputs)
+    options.flags |= _structs.PLAN_KEEP_ALL_VALUES
+    runner = lenslet.Runner(model._handle, options, len(model.inputs), len(model.outputs), False)
+    return lambda: runner(feeds, out=outputs)
+
+
+def tenth_percentile(run, seconds):
+    time.sleep(0.1)  # until the other's threads no longer spin in wait for work
+    return float(numpy.percentile(timing.timed(run, seconds, warm_up=1), 10))
 
 
 def measure(arguments, case, name, folder):
@@ -374,12 +382,14 @@ def measure(arguments, case, name, folder):
         files += ["--input", f"{port}={folder / port}.npy"]
     for threads in arguments.threads:
         peer = Peer(file, feeds, threads)
-        samples = timing.in_turns({"lenslet": lambda: our_round(arguments.lenslet, file, files, threads, arguments.seconds),
-                                    "onnxruntime": lambda: peer.ms(arguments.seconds)}, arguments.rounds)  # fmt: skip
-        ours, theirs = samples["lenslet", "ms"], samples["onnxruntime"]
-        if not min(ours):
+        limits = timing.lenslet(arguments.lenslet, "layers", file, "--no-errors", "--device", "cpu", "--threads", threads,
+                                "--seconds", 0.01, "--warmup", 1, *files)  # fmt: skip
+        if not limits["layers"]:
             raise Refused("lenslet has no step for it")
-        floor = samples["lenslet", "bytes"][-1] / statistics.median(samples["lenslet", "copy"]) / 1e6
+        run = our_run(file, feeds, peer.outputs, threads)
+        ours, theirs = timing.in_turns({"lenslet": lambda: tenth_percentile(run, arguments.seconds),
+                                         "onnxruntime": lambda: tenth_percentile(peer.run, arguments.seconds)}, arguments.rounds).values()  # fmt: skip
+        floor = sum(step["bytes"] for step in limits["layers"]) / limits["peak"]["copy_gb_per_s"] / 1e6
         yield {"operator": name, "threads": threads, "lenslet_ms": ours, "onnxruntime_ms": theirs, "ratio": timing.ratio(ours, theirs),
                "floor_ms": floor, "percent_of_floor": round(100 * floor / statistics.median(ours))}  # fmt: skip
 
