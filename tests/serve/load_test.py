@@ -2,9 +2,12 @@
 
 import concurrent.futures
 import json
+import pathlib
 import random
 import re
 import socket
+import subprocess
+import sys
 import threading
 import unittest
 
@@ -90,6 +93,17 @@ class Load(Served, unittest.TestCase):
         self.assertLessEqual(left, counts["left"])
         self.assertEqual(of("lenslet_request_seconds_count") + left, counts["200"] + counts["left"])
         self.still_answers()
+
+
+@skip_without()
+class Soak(unittest.TestCase):
+    """tools/peers/bench_serve.py soak, which counts the same from outside."""
+
+    def test_tool_finds_nothing_lost(self):
+        tool = pathlib.Path(__file__).resolve().parents[2] / "tools" / "peers" / "bench_serve.py"
+        done = subprocess.run([sys.executable, tool, "soak", "--requests", "1000", "--connections", "8"], text=True,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT)  # fmt: skip
+        self.assertEqual(done.returncode, 0, done.stdout)
 
 
 if __name__ == "__main__":

@@ -231,8 +231,9 @@ async def soak_all(arguments: argparse.Namespace, server: Server, kinds: list) -
     answered = totals["good"] + totals["picture"]
     sent = sum(totals.values())
     assert sent == arguments.requests and not [kind for kind in totals if kind.startswith("WRONG")], totals
-    assert failures["run"] == totals["failing"] and failures["unknown"] == totals["unknown"]
-    assert failures["malformed"] + failures["image"] == totals["malformed"] + totals["broken picture"]
+    # What a tensor holds makes no sense to the model: the client's fault, as a malformed request is.
+    assert failures["malformed"] == totals["failing"] + totals["malformed"] and failures["run"] == 0, failures
+    assert failures["image"] == totals["broken picture"] and failures["unknown"] == totals["unknown"], failures
     assert answered <= done <= answered + totals["leaves"] + totals["half a request"]
     assert requests == done + sum(failures.values()) and metrics["lenslet_requests_in_house"] == 0
     print("  nothing was lost")
