@@ -15,8 +15,6 @@
 namespace lenslet::tool {
 namespace {
 
-constexpr std::int64_t most_places = 2048;
-
 // A uniform value in [-1,1] has variance 1/3, and so does the product of two, divided by the scale of one.
 Tensor drawn_filters(const ConvProblem& p) {
   Tensor w(DType::f32, {p.k, p.group_c(), p.r, p.s});
@@ -37,16 +35,16 @@ std::unique_ptr<const Problem> pose_unread(const ConvProblem& p) {
   return pose(p, Tensor::share(DType::f32, shape, zeros, zeros.get()));
 }
 
-ConvReference::ConvReference(const PosedConv& conv) : problem_(conv.problem) {
+ConvReference::ConvReference(const PosedConv& conv, std::size_t most) : problem_(conv.problem) {
   const ConvProblem& p = problem_;
   const std::int64_t outputs = p.n * p.k * p.p * p.q;
-  if (outputs <= most_places) {
+  if (outputs <= static_cast<std::int64_t>(most)) {
     for (std::int64_t i = 0; i < outputs; ++i) places_.push_back(i);
   } else {
     std::mt19937_64 random(1);
     std::uniform_int_distribution<std::int64_t> place(0, outputs - 1);
     places_ = {0, p.q - 1, (p.p - 1) * p.q, outputs - 1};  // corners, where the pads matter
-    while (places_.size() < static_cast<std::size_t>(most_places)) places_.push_back(place(random));
+    while (places_.size() < most) places_.push_back(place(random));
   }
   std::vector<Tensor> inputs_f32;
   for (const Tensor& input : conv.inputs) inputs_f32.push_back(input.empty() ? input : input.to_dtype(DType::f32));

@@ -22,10 +22,10 @@ struct PosedConv {
 /// A problem for asking plans: its filters' values are never read.
 std::unique_ptr<const Problem> pose_unread(const ConvProblem& problem);
 
-/// Reference outputs in double at random positions (all, up to 2048).
+/// Reference outputs in double at random positions (all, up to `most`).
 class ConvReference {
  public:
-  explicit ConvReference(const PosedConv& conv);
+  explicit ConvReference(const PosedConv& conv, std::size_t most = 2048);
   /// Largest |y - exact| at those positions beyond the rounding to y's type, relative to the rms of exact. NaN counts
   /// as infinite. `y` is the whole output.
   double error(const Tensor& y) const;

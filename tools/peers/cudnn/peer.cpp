@@ -172,7 +172,7 @@ PeerTime Peer::best(const tool::PosedConv& posed, Arithmetic arithmetic, double 
   const ConvProblem& p = posed.problem;
   const Dims x_dims{p.n, p.c, p.h, p.w}, w_dims{p.k, p.group_c(), p.r, p.s}, bias_dims{1, p.k, 1, 1},
       y_dims{p.n, p.k, p.p, p.q};
-  const tool::ConvReference reference(posed);
+  const tool::ConvReference reference(posed, 128);
   int device = 0;
   CUDA_CHECK(cudaGetDevice(&device));
   PeerTime best;
