@@ -7,8 +7,8 @@ A case is a model of one node. Both times are of whole runs, one after the other
 output arrays: neither loads, plans, allocates or copies, and each finds in the caches what its own last run left. The
 output is never the input's memory. Rounds alternate (ours, theirs, ours ...) because shared machines drift; a round gives
 its tenth percentile, the time when nobody else wanted the cores, and a cell is the median of the rounds with the least and
-the greatest. The floor is the bytes that the steps must read and write over the copy bandwidth of the same threads, which
-`lenslet layers` measures. Worst ratio first.
+the greatest. The floor is the bytes that the steps must read and write over the copy bandwidth of the same threads, the
+best that `lenslet layers` has measured so far. Worst ratio first.
 
 Left out: operators that move nothing (Reshape, Identity ...) or make constants, and, by name at the end, what ONNX
 Runtime refuses. `--only` is searched in "operator label". Needs lenslet (PYTHONPATH, LENSLET_LIBRARY) besides LENSLET.
@@ -370,7 +370,8 @@ def tenth_percentile(run, seconds):
     return float(numpy.percentile(timing.timed(run, seconds, warm_up=1), 10))
 
 
-def measure(arguments, case, name, folder):
+def measure(arguments, case, name, folder, copy):
+    """`copy`: bandwidth in GB/s by threads, the best so far."""
     model, drawn = case.model()
     generator = numpy.random.default_rng(1)
     feeds = {port: given.draw(generator) for port, given in drawn.items()}
@@ -389,7 +390,8 @@ def measure(arguments, case, name, folder):
         run = our_run(file, feeds, peer.outputs, threads)
         ours, theirs = timing.in_turns({"lenslet": lambda: tenth_percentile(run, arguments.seconds),
                                          "onnxruntime": lambda: tenth_percentile(peer.run, arguments.seconds)}, arguments.rounds).values()  # fmt: skip
-        floor = sum(step["bytes"] for step in limits["layers"]) / limits["peak"]["copy_gb_per_s"] / 1e6
+        copy[threads] = max(copy.get(threads, 0), limits["peak"]["copy_gb_per_s"])
+        floor = sum(step["bytes"] for step in limits["layers"]) / copy[threads] / 1e6
         yield {"operator": name, "threads": threads, "lenslet_ms": ours, "onnxruntime_ms": theirs, "ratio": timing.ratio(ours, theirs),
                "floor_ms": floor, "percent_of_floor": round(100 * floor / statistics.median(ours))}  # fmt: skip
 
@@ -405,14 +407,14 @@ def main():
         arguments, f"Single operators on the CPU, 16 MiB of float32, beside ONNX Runtime {onnxruntime.__version__}.",
         "Milliseconds: median of the rounds' tenth percentiles, least, greatest. ratio: lenslet / ONNX Runtime. "
         "floor_ms: bytes / measured copy bandwidth.")  # fmt: skip
-    refused = []
+    refused, copy = [], {}
     for case in cases():
         name = f"{case.op} {case.label}".strip()
         if not re.search(arguments.only, name):
             continue
         with tempfile.TemporaryDirectory() as folder:
             try:
-                for row in measure(arguments, case, name, pathlib.Path(folder)):
+                for row in measure(arguments, case, name, pathlib.Path(folder), copy):
                     results.add(**row)
             except Refused as error:
                 refused.append(f"{name}: {error}")
