@@ -49,8 +49,7 @@ TABLE = (
      QUICKEST, [("2 threads", {})]),
     ("most memory", "cpu-first-result", EPYC, "leanest of the three",
      "lenslet_over_leanest", (), [("2 threads", {})]),
-    ("operators that had been slow", "cpu-operators-reported", EPYC, "ONNX Runtime", "after_ms",
-     ("onnxruntime_ms",), [("1 thread", {})]),
+    ("single operators", "cpu-operators", EPYC, "ONNX Runtime", "lenslet_ms", ("onnxruntime_ms",), settings("1")),
     ("networks", CUDA, H200, "PyTorch with cuDNN", "lenslet_ms", ("pytorch_ms",),
      [(f"{precision}, batch {batch}", {"precision": precision, "batch": batch})
       for precision, batches in (("fp16", ("1", "8", "64")), ("TF32", ("1", "64")), ("fp32", ("1", "64"))) for batch in batches]),
