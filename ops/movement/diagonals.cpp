@@ -12,25 +12,25 @@
 #include "ops/core/kernel.h"
 #include "ops/core/onnx_types.h"
 #include "ops/core/shape_args.h"
-#include "ops/movement/band_cuda.h"
+#include "ops/movement/diagonals_cuda.h"
 
 namespace lenslet {
 
 namespace {
 
 /// Diagonals by column minus row, and their elements: input 0's, or `value` if it makes them.
-struct Band {
+struct Diagonals {
   std::int64_t least = std::numeric_limits<std::int64_t>::min(), most = std::numeric_limits<std::int64_t>::max();
   bool makes = false;
   std::uint64_t value = 0;
 };
 
-class BandOp : public Op {
+class DiagonalsOp : public Op {
  public:
-  virtual Band band(std::span<const InputInfo> inputs) const = 0;
+  virtual Diagonals diagonals(std::span<const InputInfo> inputs) const = 0;
 };
 
-class Trilu final : public BandOp {
+class Trilu final : public DiagonalsOp {
  public:
   explicit Trilu(const NodeSpec& spec) {
     AttributeReader reader(spec);
@@ -44,28 +44,28 @@ class Trilu final : public BandOp {
   std::vector<TensorType> infer(std::span<const InputInfo> inputs) const override {
     const TensorType& x = required_input(inputs, 0, "input");
     require_rank("input", x.shape, 2, Shape::max_rank);
-    (void)band(inputs);
+    (void)diagonals(inputs);
     return {x};
   }
   std::optional<AxisMap> axis_map(std::span<const InputInfo> inputs, const Shape& y) const override {
     return axes_kept_if(inputs.size(), y.rank() - 2, [](int) { return true; });
   }
 
-  Band band(std::span<const InputInfo> inputs) const override {
+  Diagonals diagonals(std::span<const InputInfo> inputs) const override {
     const auto ints = constant_axis_ints(inputs, 1, "k");
     if (ints && ints->size != 1)
       throw Error(ErrorKind::invalid_model, fmt::format("k has {} elements, expected one", ints->size));
     const std::int64_t k = ints ? (*ints)[0] : 0;
-    Band band;
-    (upper_ ? band.least : band.most) = k;
-    return band;
+    Diagonals diagonals;
+    (upper_ ? diagonals.least : diagonals.most) = k;
+    return diagonals;
   }
 
  private:
   bool upper_ = true;
 };
 
-class EyeLike final : public BandOp {
+class EyeLike final : public DiagonalsOp {
  public:
   explicit EyeLike(const NodeSpec& spec) {
     AttributeReader reader(spec);
@@ -88,11 +88,11 @@ class EyeLike final : public BandOp {
   }
   bool reads_only_types() const override { return true; }
 
-  Band band(std::span<const InputInfo> inputs) const override {
-    Band band{.least = k_, .most = k_, .makes = true};
+  Diagonals diagonals(std::span<const InputInfo> inputs) const override {
+    Diagonals diagonals{.least = k_, .most = k_, .makes = true};
     const float one = 1;
-    convert_elements(DType::f32, &one, dtype_.value_or(inputs[0].type.dtype), &band.value, 1);
-    return band;
+    convert_elements(DType::f32, &one, dtype_.value_or(inputs[0].type.dtype), &diagonals.value, 1);
+    return diagonals;
   }
 
  private:
@@ -111,37 +111,43 @@ struct Matrices {
 
 std::unique_ptr<const BoundKernel> bind_cpu(const Binding& binding) {
   return bound([m = Matrices(binding.output_shape()),
-                band = binding.op<BandOp>().band(binding.problem.inputs())](const KernelRun& run) {
+                diagonals = binding.op<DiagonalsOp>().diagonals(binding.problem.inputs())](const KernelRun& run) {
     if (m.cols == 0) return;
     dispatch_bytes(dtype_bytes(run.outputs[0].dtype()), [&]<typename T>(std::type_identity<T>) {
       const T* from = run.in<T>(0);
       T* to = run.out<T>();
-      run.pool->parallel_for(
-          m.count * m.rows, std::max<std::int64_t>(1, elementwise_grain / m.cols),
-          [&](std::int64_t begin, std::int64_t end, int) {
-            for (std::int64_t line = begin; line < end; ++line) {
-              // Columns [first, last) of this row are kept; compared before adding, which might overflow.
-              const std::int64_t row = line % m.rows;
-              const std::int64_t first = band.least < -row ? 0 : band.least > m.cols - row ? m.cols : band.least + row;
-              const std::int64_t last = band.most < -row ? 0 : band.most >= m.cols - row ? m.cols : band.most + row + 1;
-              T* y = to + line * m.cols;
-              std::fill(y, y + first, T{0});
-              if (first < last && band.makes) std::fill(y + first, y + last, static_cast<T>(band.value));
-              if (first < last && !band.makes && y != from + line * m.cols)
-                std::copy(from + line * m.cols + first, from + line * m.cols + last, y + first);
-              std::fill(y + std::max(first, last), y + m.cols, T{0});
-            }
-          });
+      run.pool->parallel_for(m.count * m.rows, std::max<std::int64_t>(1, elementwise_grain / m.cols),
+                             [&](std::int64_t begin, std::int64_t end, int) {
+                               for (std::int64_t line = begin; line < end; ++line) {
+                                 // Columns [first, last) of this row are kept; compared before adding, which might
+                                 // overflow.
+                                 const std::int64_t row = line % m.rows;
+                                 const std::int64_t first = diagonals.least < -row           ? 0
+                                                            : diagonals.least > m.cols - row ? m.cols
+                                                                                             : diagonals.least + row;
+                                 const std::int64_t last = diagonals.most < -row            ? 0
+                                                           : diagonals.most >= m.cols - row ? m.cols
+                                                                                            : diagonals.most + row + 1;
+                                 T* y = to + line * m.cols;
+                                 std::fill(y, y + first, T{0});
+                                 if (first < last && diagonals.makes)
+                                   std::fill(y + first, y + last, static_cast<T>(diagonals.value));
+                                 if (first < last && !diagonals.makes && y != from + line * m.cols)
+                                   std::copy(from + line * m.cols + first, from + line * m.cols + last, y + first);
+                                 std::fill(y + std::max(first, last), y + m.cols, T{0});
+                               }
+                             });
     });
   });
 }
 
 std::unique_ptr<const BoundKernel> bind_cuda(const Binding& binding) {
   return bound([m = Matrices(binding.output_shape()),
-                band = binding.op<BandOp>().band(binding.problem.inputs())](const KernelRun& run) {
+                diagonals = binding.op<DiagonalsOp>().diagonals(binding.problem.inputs())](const KernelRun& run) {
     if constexpr (cuda_built)
-      cuda::band(*run.cuda, dtype_bytes(run.outputs[0].dtype()), m.count, m.rows, m.cols, band.least, band.most,
-                 band.makes ? nullptr : run.inputs[0].data(), band.value, run.outputs[0].data());
+      cuda::diagonals(*run.cuda, dtype_bytes(run.outputs[0].dtype()), m.count, m.rows, m.cols, diagonals.least,
+                      diagonals.most, diagonals.makes ? nullptr : run.inputs[0].data(), diagonals.value,
+                      run.outputs[0].data());
   });
 }
 
