@@ -2,14 +2,14 @@
 
 #include <algorithm>
 
+#include "ops/core/tilings.h"
+
 namespace lenslet::cuda {
 namespace {
 
 /// Time from a block's start to its first product, plus its stores; tile_us is for m + n = 128. Fitted to Winograd on
 /// an H200: 0.4 of implicit_gemm's block, which also decodes addresses.
 constexpr double block_us = 0.3, tile_us = 0.5;
-
-constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 }  // namespace
 

@@ -5,11 +5,12 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <limits>
+#include <iterator>
 #include <numbers>
 #include <vector>
 
 #include "ops/core/sum_tolerance.h"
+#include "ops/core/tilings.h"
 
 namespace lenslet::cuda {
 namespace {
@@ -24,7 +25,6 @@ constexpr std::int64_t min_chunk = 32;
 constexpr std::int64_t max_index = 1 << 30;
 
 std::int64_t round_up(std::int64_t x, std::int64_t multiple) { return (x + multiple - 1) / multiple * multiple; }
-std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 std::string tile_text(const FftProductShape& shape) { return fmt::format("{}x{}", shape.m, shape.n); }
 
@@ -68,6 +68,23 @@ FftPlan tiling(const ConvProblem& p, int size) {
   const std::int64_t most = max_workspace_bytes / bytes_a_tile(p, size);
   plan.chunk = static_cast<int>(ceil_div(plan.count, ceil_div(plan.count, most)));
   return plan;
+}
+
+std::vector<FftPlan> tilings_of_size(const ConvProblem& p, int size) {
+  FftPlan plan = tiling(p, size);
+  std::vector<FftPlan> tilings;
+  // A few chunks more than the workspace needs may fill waves better. Chunks that fit L2 do not pay: too few blocks a
+  // launch (64x128x96x96 -> 128, 5x5: 2.0 ms, 2.7 in chunks of 40 MB).
+  const std::int64_t fewest = ceil_div(plan.count, plan.chunk);
+  for (std::int64_t chunks = fewest; chunks < fewest + 4; ++chunks) {
+    plan.chunk = static_cast<int>(ceil_div(plan.count, chunks));
+    if (chunks > fewest && (plan.chunk < min_chunk || plan.chunk == tilings.back().chunk)) continue;
+    for (std::size_t tile = 0; tile < fft_product_tiles.size(); ++tile) {
+      plan.tile = static_cast<FftProductTile>(tile);
+      tilings.push_back(plan);
+    }
+  }
+  return tilings;
 }
 
 // Cost model, fitted to single kernels on an H200 (24 November 2026; docs/conv-choice.md).
@@ -132,37 +149,21 @@ std::string FftPlan::str() const {
       .str();
 }
 
+std::vector<FftPlan> fft_tilings(const ConvProblem& p) {
+  std::vector<FftPlan> all;
+  for (const int size : fft_sizes)
+    if (!refuse_size(p, size)) std::ranges::move(tilings_of_size(p, size), std::back_inserter(all));
+  return all;
+}
+
 FftPlan plan_fft(const ConvProblem& p, int size, const DeviceProfile& device) {
-  FftPlan plan = tiling(p, size), best;
-  double least = std::numeric_limits<double>::infinity();
-  // A few chunks more than the workspace needs may fill waves better. Chunks that fit L2 do not pay: too few blocks a
-  // launch (64x128x96x96 -> 128, 5x5: 2.0 ms, 2.7 in chunks of 40 MB).
-  const std::int64_t fewest = ceil_div(plan.count, plan.chunk);
-  for (std::int64_t chunks = fewest; chunks < fewest + 4; ++chunks) {
-    plan.chunk = static_cast<int>(ceil_div(plan.count, chunks));
-    if (plan.chunk < min_chunk && best.chunk > 0) break;
-    for (std::size_t tile = 0; tile < fft_product_tiles.size(); ++tile) {
-      plan.tile = static_cast<FftProductTile>(tile);
-      const double us = estimate_fft_us(p, plan, device);
-      if (us >= least) continue;
-      least = us;
-      best = plan;
-    }
-  }
-  return best;
+  return best_tiling(tilings_of_size(p, size), [&](const auto& plan) { return estimate_fft_us(p, plan, device); })
+      .value();
 }
 
 FftPlan plan_fft(const ConvProblem& p, const DeviceProfile& device) {
-  int size = 0;
-  double least = std::numeric_limits<double>::infinity();
-  for (const int candidate : fft_sizes) {
-    if (refuse_size(p, candidate)) continue;
-    const double us = estimate_fft_us(p, plan_fft(p, candidate, reference_gpu()), reference_gpu());
-    if (us >= least) continue;
-    least = us;
-    size = candidate;
-  }
-  return plan_fft(p, size, device);
+  const auto us = [&](const FftPlan& plan) { return estimate_fft_us(p, plan, reference_gpu()); };
+  return plan_fft(p, best_tiling(fft_tilings(p), us).value().size, device);
 }
 
 FftPlan read_fft_plan(const ConvProblem& p, std::string_view config) {

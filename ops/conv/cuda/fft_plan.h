@@ -21,6 +21,7 @@
 #include <string_view>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "ops/conv/algorithm.h"
 
@@ -132,7 +133,9 @@ struct FftPlan {
 /// Why the problem cannot be done, or nothing.
 std::optional<std::string> refuse_fft(const ConvProblem& problem);
 
-/// Needs refuse_fft() to give nothing. The tile size decides the bits, so it is chosen for reference_gpu().
+/// All configurations; these need refuse_fft() to give nothing.
+std::vector<FftPlan> fft_tilings(const ConvProblem& problem);
+/// The tile size decides the bits, so it is chosen for reference_gpu().
 FftPlan plan_fft(const ConvProblem& problem, const DeviceProfile& device);
 /// The same with a given tile size.
 FftPlan plan_fft(const ConvProblem& problem, int size, const DeviceProfile& device);

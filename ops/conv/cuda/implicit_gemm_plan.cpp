@@ -3,7 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <limits>
+
+#include "ops/core/tilings.h"
 
 namespace lenslet::cuda {
 namespace {
@@ -22,8 +23,6 @@ constexpr std::size_t reserved_shared_bytes = 1024, shared_bytes_unit = 128;
 
 constexpr std::int64_t max_workspace_bytes = 64 << 20;
 constexpr std::int64_t max_split_k = 64;
-
-constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 std::int64_t blocks_of(const ConvProblem& p, const ImplicitGemmPlan& plan) {
   return plan.tiles_m * plan.tiles_n * plan.split_k * p.groups;
@@ -158,9 +157,8 @@ double gemm_plan_us(const ConvProblem& p, GemmAccess access, const ImplicitGemmP
   return us;
 }
 
-ImplicitGemmPlan plan_implicit_gemm(const ConvProblem& p, GemmAccess access) {
-  ImplicitGemmPlan best;
-  double best_us = std::numeric_limits<double>::infinity();
+std::vector<ImplicitGemmPlan> implicit_gemm_tilings(const ConvProblem& p, GemmAccess access) {
+  std::vector<ImplicitGemmPlan> tilings;
   for (const GemmTile tile : gemm_tiles_for(access)) {
     std::int64_t last = 0;
     for (std::int64_t split_k = 1; split_k <= max_split_k; ++split_k) {
@@ -168,21 +166,21 @@ ImplicitGemmPlan plan_implicit_gemm(const ConvProblem& p, GemmAccess access) {
       if (plan.split_k == last) continue;  // same plan as before
       last = plan.split_k;
       if (plan.workspace_bytes > static_cast<std::size_t>(max_workspace_bytes)) break;
-      const auto consider = [&] {
-        const double us = gemm_plan_us(p, access, plan, reference_gpu());
-        if (us >= best_us) return;
-        best_us = us;
-        best = plan;
-      };
       // Other accesses lose more by clusters than the model knows: 3x224x224 -> 64, 3x3, takes 18.9 us for 13.0,
       // 64x56x56 -> 64, 3x3 of NCHW 48.2 for 20.4.
-      if (plan.cluster == 1 || access == GemmAccess::nhwc_vectors) consider();
+      if (plan.cluster == 1 || access == GemmAccess::nhwc_vectors) tilings.push_back(plan);
       if (plan.cluster == 1) continue;
       plan.cluster = 1;
-      consider();
+      tilings.push_back(plan);
     }
   }
-  return best;
+  return tilings;
+}
+
+ImplicitGemmPlan plan_implicit_gemm(const ConvProblem& p, GemmAccess access) {
+  return best_tiling(implicit_gemm_tilings(p, access),
+                     [&](const auto& plan) { return gemm_plan_us(p, access, plan, reference_gpu()); })
+      .value();
 }
 
 ImplicitGemmPlan read_implicit_gemm_plan(const ConvProblem& p, GemmAccess access, std::string_view config) {

@@ -14,6 +14,7 @@
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <vector>
 
 #include "ops/conv/algorithm.h"
 #include "ops/conv/cuda/costs/implicit_gemm.h"
@@ -149,6 +150,8 @@ double gemm_blocks_us(GemmTile tile, std::int64_t blocks, std::int64_t steps, do
 double gemm_plan_us(const ConvProblem& problem, GemmAccess access, const ImplicitGemmPlan& plan,
                     const DeviceProfile& device, const ImplicitGemmCosts& costs = implicit_gemm_costs);
 
+/// All configurations up to 64 splits and 64 MiB of workspace, `resident` left 0.
+std::vector<ImplicitGemmPlan> implicit_gemm_tilings(const ConvProblem& problem, GemmAccess access);
 /// The fastest by gemm_plan_us() on reference_gpu(), whatever the device: split-K decides the order of additions, so
 /// the bits depend on the problem alone. `resident`, which changes none, is left 0.
 ImplicitGemmPlan plan_implicit_gemm(const ConvProblem& problem, GemmAccess access);

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "ops/conv/cuda/implicit_gemm_plan.h"
+#include "ops/core/tilings.h"
 
 namespace lenslet::cuda {
 namespace {
@@ -12,8 +13,6 @@ static_assert(mma_gemm_costs.efficiency.size() == mma_tiles.size() &&
               mma_gemm_costs.lone_us.size() == mma_tiles.size());
 
 constexpr std::int64_t max_split_k = max_mma_split_k;
-
-constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 double elements(const ConvProblem& p) { return static_cast<double>(p.n * p.p * p.q) * static_cast<double>(p.k); }
 
@@ -121,22 +120,24 @@ double mma_gemm_us(const ConvProblem& p, const MmaGemmPlan& plan, const DevicePr
           costs.residual_factor * residual_us);
 }
 
-MmaGemmPlan plan_mma_gemm(const ConvProblem& p, bool clusters) {
-  MmaGemmPlan best;
-  double best_us = std::numeric_limits<double>::infinity();
+std::vector<MmaGemmPlan> mma_gemm_tilings(const ConvProblem& p, bool clusters) {
+  std::vector<MmaGemmPlan> tilings;
   for (const MmaTile tile : mma_tiles_for(mma_access(p))) {
     std::int64_t last = 0;
     for (std::int64_t split_k = 1; split_k <= (clusters ? max_split_k : 1); ++split_k) {
       const MmaGemmPlan plan = tile_mma_gemm(p, tile, split_k);
       if (plan.split_k == last) continue;  // same plan as before
       last = plan.split_k;
-      const double us = mma_gemm_us(p, plan, reference_gpu());
-      if (us >= best_us) continue;
-      best_us = us;
-      best = plan;
+      tilings.push_back(plan);
     }
   }
-  return best;
+  return tilings;
+}
+
+MmaGemmPlan plan_mma_gemm(const ConvProblem& p, bool clusters) {
+  return best_tiling(mma_gemm_tilings(p, clusters),
+                     [&](const auto& plan) { return mma_gemm_us(p, plan, reference_gpu()); })
+      .value();
 }
 
 MmaGemmPlan read_mma_gemm_plan(const ConvProblem& p, std::string_view config, bool clusters) {

@@ -12,6 +12,7 @@
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <vector>
 
 #include "ops/conv/algorithm.h"
 #include "ops/conv/cuda/costs/mma_gemm.h"
@@ -123,7 +124,9 @@ std::int64_t even_resident(const ConvProblem& problem, const MmaGemmPlan& plan, 
 /// Time in us, the launch included, on a device with clusters.
 double mma_gemm_us(const ConvProblem& problem, const MmaGemmPlan& plan, const DeviceProfile& device,
                    const MmaGemmCosts& costs = mma_gemm_costs);
-/// The fastest by mma_gemm_us() on reference_gpu(); no split-K without clusters.
+/// All configurations; no split-K without clusters. `resident` is left 0.
+std::vector<MmaGemmPlan> mma_gemm_tilings(const ConvProblem& problem, bool clusters);
+/// The fastest by mma_gemm_us() on reference_gpu().
 MmaGemmPlan plan_mma_gemm(const ConvProblem& problem, bool clusters);
 /// Reads str()'s text. Error(invalid_argument), also for configurations without a kernel.
 MmaGemmPlan read_mma_gemm_plan(const ConvProblem& problem, std::string_view config, bool clusters);

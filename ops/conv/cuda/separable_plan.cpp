@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "ops/core/config_text.h"
+#include "ops/core/tilings.h"
 
 namespace lenslet::cuda {
 namespace {
@@ -147,16 +147,12 @@ std::vector<SeparableTiling> separable_tilings(const SeparableProblem& problem, 
 std::optional<SeparableTiling> plan_separable(const SeparableProblem& problem, const DeviceProfile& device) {
   // The order of a sum depends on channel_warps: the same on every device where it fits.
   for (const DeviceProfile* const planned : {&reference_gpu(), &device}) {
-    const std::vector<SeparableTiling> tilings = separable_tilings(problem, *planned);
-    const auto best =
-        std::min_element(tilings.begin(), tilings.end(), [&](const SeparableTiling& a, const SeparableTiling& b) {
-          return estimate_separable_us(problem, a, *planned) < estimate_separable_us(problem, b, *planned);
-        });
+    auto best = best_tiling(separable_tilings(problem, *planned),
+                            [&](const auto& tiling) { return estimate_separable_us(problem, tiling, *planned); });
     const SeparableSizes sizes(problem);
-    if (best == tilings.end() || device.refuse_shared(sizes.shared_bytes(*best))) continue;
-    SeparableTiling tiling = *best;
-    tiling.blocks = blocks_of(sizes, tiling, device);
-    return tiling;
+    if (!best || device.refuse_shared(sizes.shared_bytes(*best))) continue;
+    best->blocks = blocks_of(sizes, *best, device);
+    return best;
   }
   return std::nullopt;
 }

@@ -8,14 +8,13 @@
 #include "ops/conv/cuda/costs/wgmma_windows.h"
 #include "ops/conv/cuda/group_sets.h"
 #include "ops/conv/cuda/wgmma_split_k_us.h"
+#include "ops/core/tilings.h"
 
 namespace lenslet::cuda {
 namespace {
 
 static_assert(wgmma_gemm_costs.efficiency.size() == wgmma_tiles.size());
 static_assert(wgmma_gemm_costs.split_k_efficiency.size() == split_k_tiles.size());
-
-constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 /// All but what follows from the tile.
 WgmmaGemmPlan tiling(const ConvProblem& p, int width) {
@@ -224,22 +223,12 @@ double wgmma_plan_us(const ConvProblem& p, const WgmmaGemmPlan& plan, const Devi
 }
 
 WgmmaGemmPlan plan_wgmma_gemm(const ConvProblem& p) {
-  WgmmaGemmPlan best;
-  double best_us = std::numeric_limits<double>::infinity();
-  for (const WgmmaGemmPlan& plan : wgmma_tilings(p)) {
-    const double us = wgmma_plan_us(p, plan, reference_gpu());
-    if (us >= best_us) continue;
-    best_us = us;
-    best = plan;
-  }
-  return best;
+  return best_tiling(wgmma_tilings(p), [&](const auto& plan) { return wgmma_plan_us(p, plan, reference_gpu()); })
+      .value();
 }
 
 WgmmaGemmPlan read_wgmma_gemm_plan(const ConvProblem& p, std::string_view config) {
-  ConfigReader reader(config);
-  for (const WgmmaGemmPlan& plan : wgmma_tilings(p))
-    if (plan.str() == config) return plan;
-  reader.refuse("no kernel has this configuration for this problem");
+  return find_tiling(wgmma_tilings(p), config);
 }
 
 }  // namespace lenslet::cuda

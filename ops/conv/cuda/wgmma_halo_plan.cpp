@@ -7,6 +7,7 @@
 
 #include "ops/conv/cuda/group_sets.h"
 #include "ops/conv/cuda/wgmma_split_k_us.h"
+#include "ops/core/tilings.h"
 
 namespace lenslet::cuda {
 namespace {
@@ -15,8 +16,6 @@ static_assert(wgmma_halo_costs.efficiency.size() == halo_tiles.size());
 
 constexpr int shared_bytes = 226 << 10, consumer_warps = wgmma_consumers * 4;
 constexpr int most_stages = 16, most_resident = 49;  ///< of filters
-
-constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 std::int64_t element_bytes(const ConvProblem& p) { return static_cast<std::int64_t>(dtype_bytes(p.storage)); }
 
@@ -200,22 +199,12 @@ double wgmma_halo_us(const ConvProblem& p, const WgmmaHaloPlan& plan, const Devi
 }
 
 WgmmaHaloPlan plan_wgmma_halo(const ConvProblem& p) {
-  WgmmaHaloPlan best;
-  double best_us = std::numeric_limits<double>::infinity();
-  for (const WgmmaHaloPlan& plan : wgmma_halo_tilings(p)) {
-    const double us = wgmma_halo_us(p, plan, reference_gpu());
-    if (us >= best_us) continue;
-    best_us = us;
-    best = plan;
-  }
-  return best;
+  return best_tiling(wgmma_halo_tilings(p), [&](const auto& plan) { return wgmma_halo_us(p, plan, reference_gpu()); })
+      .value();
 }
 
 WgmmaHaloPlan read_wgmma_halo_plan(const ConvProblem& p, std::string_view config) {
-  ConfigReader reader(config);
-  for (const WgmmaHaloPlan& plan : wgmma_halo_tilings(p))
-    if (plan.str() == config) return plan;
-  reader.refuse("no kernel has this configuration for this problem");
+  return find_tiling(wgmma_halo_tilings(p), config);
 }
 
 }  // namespace lenslet::cuda

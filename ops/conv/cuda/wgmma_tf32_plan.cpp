@@ -3,15 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
 
 #include "ops/conv/cuda/group_sets.h"
 #include "ops/conv/cuda/wgmma_split_k_us.h"
+#include "ops/core/tilings.h"
 
 namespace lenslet::cuda {
 namespace {
-
-constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 /// All but what follows from the tile.
 WgmmaTf32Plan tiled(const ConvProblem& p, WgmmaTf32Plan plan) {
@@ -106,22 +104,12 @@ double wgmma_tf32_us(const ConvProblem& p, const WgmmaTf32Plan& plan, const Devi
 }
 
 WgmmaTf32Plan plan_wgmma_tf32(const ConvProblem& p) {
-  WgmmaTf32Plan best;
-  double best_us = std::numeric_limits<double>::infinity();
-  for (const WgmmaTf32Plan& plan : wgmma_tf32_tilings(p)) {
-    const double us = wgmma_tf32_us(p, plan, reference_gpu());
-    if (us >= best_us) continue;
-    best_us = us;
-    best = plan;
-  }
-  return best;
+  return best_tiling(wgmma_tf32_tilings(p), [&](const auto& plan) { return wgmma_tf32_us(p, plan, reference_gpu()); })
+      .value();
 }
 
 WgmmaTf32Plan read_wgmma_tf32_plan(const ConvProblem& p, std::string_view config) {
-  ConfigReader reader(config);
-  for (const WgmmaTf32Plan& plan : wgmma_tf32_tilings(p))
-    if (plan.str() == config) return plan;
-  reader.refuse("no kernel has this configuration for this problem");
+  return find_tiling(wgmma_tf32_tilings(p), config);
 }
 
 }  // namespace lenslet::cuda

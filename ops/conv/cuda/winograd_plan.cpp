@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
 
 #include "ops/conv/winograd_filter.h"
+#include "ops/core/tilings.h"
 
 namespace lenslet::cuda {
 namespace {
@@ -33,7 +33,7 @@ std::int64_t bytes_a_tile(const ConvProblem& p, int m) {
   return alpha2_of(p, m) * (round_up(p.c, gemm_step) + round_up(p.k, 4)) * static_cast<std::int64_t>(sizeof(float));
 }
 
-std::int64_t tiles_of(const ConvProblem& p, int m) { return p.n * ((p.p + m - 1) / m) * ((p.q + m - 1) / m); }
+std::int64_t tiles_of(const ConvProblem& p, int m) { return p.n * ceil_div(p.p, m) * ceil_div(p.q, m); }
 
 /// Threads a multiprocessor from which on each takes several channels: fewer do not hide memory latency.
 constexpr std::int64_t wide_threads = 512;
@@ -44,15 +44,28 @@ WinogradPlan tiling(const ConvProblem& p, int m) {
   plan.m = m;
   plan.r = static_cast<int>(p.r);
   plan.alpha2 = static_cast<int>(alpha2_of(p, m));
-  plan.down = static_cast<int>((p.p + m - 1) / m);
-  plan.across = static_cast<int>((p.q + m - 1) / m);
+  plan.down = static_cast<int>(ceil_div(p.p, m));
+  plan.across = static_cast<int>(ceil_div(p.q, m));
   plan.count = static_cast<int>(tiles_of(p, m));
   plan.c = static_cast<int>(round_up(p.c, gemm_step));
   plan.k = static_cast<int>(round_up(p.k, 4));
   const std::int64_t most = max_workspace_bytes / bytes_a_tile(p, m);
-  const std::int64_t chunks = (plan.count + most - 1) / most;
-  plan.chunk = static_cast<int>((plan.count + chunks - 1) / chunks);
+  const std::int64_t chunks = ceil_div(plan.count, most);
+  plan.chunk = static_cast<int>(ceil_div(plan.count, chunks));
   return plan;
+}
+
+/// tiling(), then those of 5x5 and 7x7 with more chunks. They move twice the bytes an output of F(4,3): smaller chunks
+/// keep V and M in L2, but the GEMM wants enough blocks to hide its start, and nearly whole waves.
+std::vector<WinogradPlan> chunkings(const ConvProblem& p, int m) {
+  WinogradPlan plan = tiling(p, m);
+  std::vector<WinogradPlan> chunkings{plan};
+  for (std::int64_t chunks = ceil_div(plan.count, plan.chunk) + 1; plan.r > 3 && chunks <= most_chunks; ++chunks) {
+    plan.chunk = static_cast<int>(ceil_div(plan.count, chunks));
+    if (plan.chunk < min_chunk) break;
+    if (plan.chunk != chunkings.back().chunk) chunkings.push_back(plan);
+  }
+  return chunkings;
 }
 
 }  // namespace
@@ -78,9 +91,25 @@ std::string WinogradPlan::str() const {
       .str();
 }
 
+std::vector<WinogradPlan> winograd_tilings(const ConvProblem& p, int m) {
+  std::vector<WinogradPlan> tilings;
+  for (WinogradPlan plan : chunkings(p, m))
+    for (const GemmTile tile : AllGemmTiles::all)
+      for (const bool wide_input : {false, true})
+        for (const bool wide_output : {false, true}) {
+          const int width = winograd_width(m, plan.r);
+          if ((wide_input && p.c % width != 0) || (wide_output && p.k % width != 0)) continue;
+          plan.tile = tile;
+          plan.wide_input = wide_input;
+          plan.wide_output = wide_output;
+          tilings.push_back(plan);
+        }
+  return tilings;
+}
+
 WinogradPlan plan_winograd(const ConvProblem& p, int m, const DeviceProfile& device) {
-  WinogradPlan plan = tiling(p, m);
-  const auto decide = [&] {
+  std::vector<WinogradPlan> tilings = chunkings(p, m);
+  for (WinogradPlan& plan : tilings) {
     plan.tile = choose_batched_gemm_tile(plan.gemm(plan.chunk), device);
     const auto wide = [&](std::int64_t channels, std::int64_t row) {
       const int width = winograd_width(m, plan.r);
@@ -88,23 +117,8 @@ WinogradPlan plan_winograd(const ConvProblem& p, int m, const DeviceProfile& dev
     };
     plan.wide_input = wide(p.c, plan.c);
     plan.wide_output = wide(p.k, p.k);
-  };
-  decide();
-  if (plan.r == 3) return plan;
-  // 5x5 and 7x7 move twice the bytes an output of F(4,3): smaller chunks keep V and M in L2, but the GEMM wants enough
-  // blocks to hide its start, and nearly whole waves.
-  WinogradPlan best = plan;
-  double least = estimate_winograd_us(p, plan, device);
-  for (std::int64_t chunks = (plan.count + plan.chunk - 1) / plan.chunk + 1; chunks <= most_chunks; ++chunks) {
-    plan.chunk = static_cast<int>((plan.count + chunks - 1) / chunks);
-    if (plan.chunk < min_chunk) break;
-    decide();
-    const double us = estimate_winograd_us(p, plan, device);
-    if (us >= least) continue;
-    least = us;
-    best = plan;
   }
-  return best;
+  return best_tiling(tilings, [&](const auto& plan) { return estimate_winograd_us(p, plan, device); }).value();
 }
 
 WinogradPlan read_winograd_plan(const ConvProblem& p, int m, std::string_view config) {

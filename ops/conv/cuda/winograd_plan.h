@@ -11,6 +11,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "ops/conv/cuda/batched_gemm.h"
 
@@ -48,7 +49,8 @@ constexpr int winograd_width(int m, int r = 3) { return m + r == 5 ? 4 : 2; }
 /// Why F(m x m, r x r) cannot do the problem, or nothing. m is 2 or 4 with r 3 or 5, 2 with r 7.
 std::optional<std::string> refuse_winograd(const ConvProblem& problem, int m, int r = 3);
 
-/// Needs refuse_winograd() to give nothing.
+/// All configurations: 3x3 with the fewest chunks alone. These need refuse_winograd() to give nothing.
+std::vector<WinogradPlan> winograd_tilings(const ConvProblem& problem, int m);
 WinogradPlan plan_winograd(const ConvProblem& problem, int m, const DeviceProfile& device);
 /// Reads str()'s configuration. Error(invalid_argument).
 WinogradPlan read_winograd_plan(const ConvProblem& problem, int m, std::string_view config);

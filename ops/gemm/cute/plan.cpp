@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "base/cuda/has_wgmma.h"
-#include "ops/core/config_text.h"
+#include "ops/core/tilings.h"
 #include "ops/gemm/cute/gemm_cute.h"
 #include "ops/gemm/cute/tile_order.h"
 
@@ -17,8 +17,6 @@ namespace {
 
 using Core = CutePlan::Core;
 using Multiply = Numerics::Multiply;
-
-constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 constexpr std::int64_t most_tiles = (std::int64_t{1} << 31) - 1;  // of the grid's first dimension, and of an int
 
@@ -287,10 +285,8 @@ double cute_plan_us(const CuteProblem& p, const CutePlan& plan, const DeviceProf
 
 // The best on the reference device among those that this device supports: the split of k depends on the problem alone.
 CutePlan plan_cute(const CuteProblem& p, const DeviceProfile& device) {
-  const std::vector<CutePlan> plans = cute_plans(p, device);
-  return *std::min_element(plans.begin(), plans.end(), [&](const CutePlan& x, const CutePlan& y) {
-    return cute_plan_us(p, x, reference_gpu()) < cute_plan_us(p, y, reference_gpu());
-  });
+  return best_tiling(cute_plans(p, device), [&](const auto& plan) { return cute_plan_us(p, plan, reference_gpu()); })
+      .value();
 }
 
 std::size_t cute_workspace_bytes(const CuteProblem& p, const CutePlan& plan) {
