@@ -121,8 +121,21 @@ Offer ConvAlgorithm::offer(const Problem& node, const Target& target) const {
   if (p.max_pool && !pools(p)) return Offer::refuse("it stores what it computes, not its maxima");
   if (auto why = refuse(p, target)) return Offer::refuse(std::move(*why));
   if (auto why = computed ? std::nullopt : refuse_known(p)) return Offer::refuse(std::move(*why));
-  Plan plan = this->plan(p, target);
+  return candidate(node, p, plan(p, target), target);
+}
 
+std::vector<Candidate> ConvAlgorithm::all_candidates(const Problem& node, const Target& target) const {
+  std::vector<Candidate> all = offer(node, target).candidates;
+  if (all.empty()) return all;
+  const ConvProblem p = conv_problem(node);
+  for (const Plan& plan : plans(p, target))
+    if (plan.config != all.front().config) all.push_back(candidate(node, p, plan, target));
+  return all;
+}
+
+Candidate ConvAlgorithm::candidate(const Problem& node, const ConvProblem& p, const Plan& plan,
+                                   const Target& target) const {
+  const bool computed = node.inputs()[ConvOp::filter].constant == nullptr;
   Candidate candidate;
   const bool images = node.shape(ConvOp::input).rank() == 4;
   const Format format = images ? plan.format : formats::nchw;
@@ -131,7 +144,7 @@ Offer ConvAlgorithm::offer(const Problem& node, const Target& target) const {
   if (plan.explicit_padding) candidate.inputs[ConvOp::input].halo = pads_of(p);
   if (p.residual && node.inputs()[ConvOp::residual].constant == nullptr) candidate.inputs[ConvOp::residual] = format;
   candidate.outputs = {format};
-  candidate.config = std::move(plan.config);
+  candidate.config = plan.config;
   candidate.estimated_us = plan.estimated_us;
   if (computed && computed_filters() == ComputedFilters::packed)  // filters are read once more, and written
     candidate.estimated_us +=

@@ -10,12 +10,14 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "ops/conv/problem.h"
-#include "ops/core/config_text.h"
 #include "ops/core/conv_operands.h"
 #include "ops/core/kernel.h"
 #include "ops/core/rows.h"
+#include "ops/core/tilings.h"
 
 namespace lenslet {
 
@@ -122,6 +124,7 @@ class ConvAlgorithm : public Kernel {
   /// Types of residual and y (ConvProblem::storage), and of x unless reads_float32().
   DTypeSet types() const override { return dtypes<Types<float>>; }
   Offer offer(const Problem& problem, const Target& target) const final;
+  std::vector<Candidate> all_candidates(const Problem& problem, const Target& target) const final;
   std::optional<BlobSpec> blob(const Problem& problem, const Candidate& candidate) const final;
   void prepare(const Problem& problem, const Candidate& candidate, std::span<std::byte> blob) const final;
   std::unique_ptr<const BoundKernel> bind(const Binding& binding) const final;
@@ -130,6 +133,18 @@ class ConvAlgorithm : public Kernel {
   /// Reason of refusal, or nothing. Gets the problem with implicit pads, as plan() does.
   virtual std::optional<std::string> refuse(const ConvProblem& problem, const Target& target) const = 0;
   virtual Plan plan(const ConvProblem& problem, const Target& target) const = 0;
+  /// Those of all configurations, by the estimate that plan() decides by. Empty: there is plan()'s alone.
+  virtual std::vector<Plan> plans(const ConvProblem&, const Target&) const { return {}; }
+  /// For plans(): those of the tilings, by us(tiling).
+  template <typename Tiling, typename Us, typename PlanOf>
+  static std::vector<Plan> plans_of(std::vector<Tiling> tilings, const Us& us, const PlanOf& plan_of) {
+    std::vector<Plan> plans;
+    for (const Tiling& tiling : by_estimate(std::move(tilings), us)) plans.push_back(plan_of(tiling));
+    return plans;
+  }
+  static std::vector<Plan> by_time(std::vector<Plan> plans) {
+    return by_estimate(std::move(plans), [](const Plan& plan) { return plan.estimated_us; });
+  }
   /// Further refusals where the filters are constant.
   virtual std::optional<std::string> refuse_known(const ConvProblem&) const { return std::nullopt; }
   /// The type of the filters as loaded, and of the accumulators, which the bias has (float32 beside float32 filters).
@@ -166,6 +181,8 @@ class ConvAlgorithm : public Kernel {
                                                        const DeviceProfile& device) const = 0;
 
  private:
+  Candidate candidate(const Problem& node, const ConvProblem& problem, const Plan& plan, const Target& target) const;
+
   friend class BoundPacking;
 };
 

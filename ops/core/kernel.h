@@ -183,6 +183,11 @@ class Kernel {
   virtual std::size_t typed_input() const { return 0; }
 
   virtual Offer offer(const Problem& problem, const Target& target) const = 0;
+  /// offer()'s candidates, then those of its other configurations, by the estimate that chooses among them (mostly on
+  /// reference_gpu()). For tuning and for planners of whole graphs; empty where it refuses.
+  virtual std::vector<Candidate> all_candidates(const Problem& problem, const Target& target) const {
+    return offer(problem, target).candidates;
+  }
   /// The prepared weights that a candidate needs, or nothing.
   virtual std::optional<BlobSpec> blob(const Problem& problem, const Candidate& candidate) const;
   /// Fills the blob in host memory, for either device; the planner uploads it.

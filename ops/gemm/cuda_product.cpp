@@ -6,8 +6,8 @@
 #include <optional>
 
 #include "base/cuda_built.h"
-#include "ops/core/config_text.h"
 #include "ops/core/sum_tolerance.h"
+#include "ops/core/tilings.h"
 #include "ops/gemm/gemm_cuda.h"
 #include "ops/gemm/packed_weights.h"
 
@@ -207,7 +207,53 @@ class CudaProduct final : public MatrixKernel {
                                           binding.problem.outputs()[0].dtype, binding.candidate.config);
   }
 
+  std::vector<Candidate> all_candidates(const Problem& node, const Target& target) const override {
+    std::vector<Candidate> all = offer(node, target).candidates;
+    if (all.empty()) return all;
+    const Candidate first = all.front();
+    const auto add = [&](const Candidate& other) {
+      if (other.config != first.config) all.push_back(other);
+    };
+    Candidate other = first;
+    ConfigReader reader(first.config);
+    const std::string_view kernel = reader.word("kernel");
+    if (kernel == cute) {
+      const cuda::CuteProblem product = cute_problem(node, matrix_problem(node), target.numerics.multiply);
+      for (const cuda::CutePlan& tiling : by_estimate(cuda::cute_plans(product, target.device), [&](const auto& plan) {
+             return cuda::cute_plan_us(product, plan, reference_gpu());
+           })) {
+        take_cute(other, product, tiling, target.device);
+        add(other);
+      }
+    }
+    const bool of_few = kernel == few_rows;
+    for (int n = 1; (of_few || kernel == few_rows_mma) && n <= (of_few ? cuda::few_rows_warps : 2); n *= 2) {
+      ConfigWriter config;
+      config.add("kernel", kernel).add(of_few ? "split_k" : "eights", std::int64_t{n});
+      if (first.config.ends_with(packed)) config.add("packed", true);
+      other.config = config.str();
+      add(other);
+    }
+    return all;
+  }
+
  private:
+  /// Of the longest run of products.
+  static cuda::CuteProblem cute_problem(const Problem& node, const MatrixProblem& p, Multiply of_floats) {
+    return lenslet::cute_problem(p, node.inputs()[MatrixOp::a].type.dtype, node.outputs()[0].dtype, of_floats,
+                                 longest(product_runs(p)));
+  }
+  static void take_cute(Candidate& candidate, const cuda::CuteProblem& product, const cuda::CutePlan& tiling,
+                        const DeviceProfile& device) {
+    ConfigWriter config;
+    config.add("kernel", cute);
+    if (product.multiply == Multiply::tf32) config.add("tf32", true);
+    tiling.write(config);
+    candidate.config = config.str();
+    candidate.workspace_bytes = cuda::cute_workspace_bytes(product, tiling);
+    candidate.estimated_us = cuda::cute_plan_us(product, tiling, device);
+  }
+
   Offer plan(const Problem& node, const MatrixProblem& p, const Target& target) const override {
     if (!cuda::gemm_fits(p.gemm_m, p.gemm_n, p.gemm_k))
       return Offer::refuse(fmt::format("the product of {} and {} is too large for 32-bit sizes",
@@ -229,7 +275,7 @@ class CudaProduct final : public MatrixKernel {
     candidate.tolerance = is_half(type) ? half_sum_tolerance(type, p.gemm_k) : sum_tolerance(p.gemm_k);
     const bool tf32 = !is_half(type) && target.numerics.multiply == Multiply::tf32;
     const bool has_cublas = !is_half(type) && target.device.cublas_reason.empty() && p.gemm_k > 0;
-    const cuda::CuteProblem product = cute_problem(p, type, y_type, target.numerics.multiply, longest(product_runs(p)));
+    const cuda::CuteProblem product = cute_problem(node, p, target.numerics.multiply);
     const int eights = has_few_rows_mma(p, type) ? cuda::few_rows_mma_eights(p.gemm_m, p.gemm_n) : 0;
     if (eights > 0) {
       config.add("kernel", few_rows_mma).add("eights", std::int64_t{eights});
@@ -243,15 +289,9 @@ class CudaProduct final : public MatrixKernel {
       }
     } else if (is_half(type) || (tf32 && !has_cublas && !p.trans_a && cute_refusal(product, target.device).empty())) {
       if (std::string why = cute_refusal(product, target.device); !why.empty()) return Offer::refuse(std::move(why));
-      const cuda::CutePlan tiling = cuda::plan_cute(product, target.device);
-      config.add("kernel", cute);
-      if (tf32) {
-        config.add("tf32", true);
-        candidate.tolerance = tf32_sum_tolerance(p.gemm_k);
-      }
-      tiling.write(config);
-      candidate.workspace_bytes = cuda::cute_workspace_bytes(product, tiling);
-      candidate.estimated_us = cuda::cute_plan_us(product, tiling, target.device);
+      if (tf32) candidate.tolerance = tf32_sum_tolerance(p.gemm_k);
+      take_cute(candidate, product, cuda::plan_cute(product, target.device), target.device);
+      return candidate;
     } else if (has_cublas) {
       config.add("kernel", cublas).add("tf32", tf32);
       if (tf32) candidate.tolerance = tf32_sum_tolerance(p.gemm_k);

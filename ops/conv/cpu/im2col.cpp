@@ -33,14 +33,22 @@ struct Columns {
   }
 };
 
-Columns plan_columns(const ConvProblem& p, int threads) {
+/// In chunks; then whole, where that is small enough.
+std::vector<Columns> all_columns(const ConvProblem& p) {
   Columns plan(p);
   const std::int64_t row_bytes = plan.gemm_k * static_cast<std::int64_t>(sizeof(float));
   plan.rows = std::clamp(chunk_bytes / row_bytes / 12 * 12, min_chunk_rows, max_chunk_rows);
   plan.rows = std::min(plan.rows, plan.pixels);
-  plan.whole = threads > 1 && plan.pixels <= whole_bytes / row_bytes && plan.pixels < 2 * threads * plan.rows;
-  if (plan.whole) plan.rows = plan.pixels;
-  return plan;
+  std::vector<Columns> all{plan};
+  plan.whole = true;
+  plan.rows = plan.pixels;
+  if (plan.pixels <= whole_bytes / row_bytes) all.push_back(plan);
+  return all;
+}
+
+Columns plan_columns(const ConvProblem& p, int threads) {
+  const std::vector<Columns> all = all_columns(p);
+  return threads > 1 && p.n * p.p * p.q < 2 * threads * all.front().rows ? all.back() : all.front();
 }
 
 /// Columns of output pixels [first, first + count), counted over all images.
@@ -154,6 +162,15 @@ class Im2col final : public PackedConv {
   }
 
   Plan plan(const ConvProblem& p, const Target& target) const override {
+    return plan_of(p, plan_columns(p, target.device.units), target);
+  }
+  std::vector<Plan> plans(const ConvProblem& p, const Target& target) const override {
+    std::vector<Plan> plans;
+    for (const Columns& columns : all_columns(p)) plans.push_back(plan_of(p, columns, target));
+    return plans;
+  }
+
+  static Plan plan_of(const ConvProblem& p, const Columns& columns, const Target& target) {
     const DeviceProfile& rates = target.device;
     const std::int64_t pixels = p.n * p.p * p.q, gemm_k = p.group_c() * p.r * p.s;
     Plan plan;
@@ -166,7 +183,6 @@ class Im2col final : public PackedConv {
     const auto runs = static_cast<double>(pixels * p.groups) * static_cast<double>(p.r * (adjacent ? 1 : p.s));
     const auto floats = static_cast<double>(pixels) * static_cast<double>(p.groups * gemm_k);
     plan.estimated_us += (runs * run_us + floats * float_us) / rates.units;
-    const Columns columns = plan_columns(p, rates.units);
     plan.config = ConfigWriter().add("rows", columns.rows).add("whole", columns.whole).str();
     return plan;
   }

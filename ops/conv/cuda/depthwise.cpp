@@ -56,14 +56,13 @@ double strips_us(const ConvProblem& p, const DepthwiseVariant& variant, std::int
   return std::max(memory, issue) + first_us + row_us * inputs;
 }
 
-/// The fastest strip height, as even as the image allows.
-std::int64_t choose_rows(const ConvProblem& p, const DepthwiseVariant& variant, const DeviceProfile& device) {
-  std::int64_t best = std::max(p.p, std::int64_t{1});
-  for (std::int64_t strips = 2; strips <= p.p; ++strips) {
-    const std::int64_t rows = blocks_over(p.p, strips);
-    if (rows != best && strips_us(p, variant, rows, device) < strips_us(p, variant, best, device)) best = rows;
-  }
-  return best;
+/// Rows of a tile, or of strips that are as even as the image allows.
+std::vector<std::int64_t> heights_of(const ConvProblem& p, const DepthwiseVariant& variant) {
+  if (variant.tile_p != any_height) return {variant.tile_p};
+  std::vector<std::int64_t> heights{std::max(p.p, std::int64_t{1})};
+  for (std::int64_t strips = 2; strips <= p.p; ++strips)
+    if (const std::int64_t rows = blocks_over(p.p, strips); rows != heights.back()) heights.push_back(rows);
+  return heights;
 }
 
 /// Vectors of channels in a chunk of strips: 128 bytes where the channels divide into such chunks, so that a block's
@@ -112,16 +111,39 @@ class Depthwise final : public ConvAlgorithm {
     return std::nullopt;
   }
 
+  Plan plan(const ConvProblem& given, const Target& target) const override {
+    const DeviceProfile& device = target.device;
+    const ConvProblem p = padded(given, padding_of(given, target));
+    const DepthwiseVariant& variant = choose_variant(p, device.units);
+    const bool strips = variant.tile_p == any_height;
+    const std::int64_t rows = best_tiling(heights_of(p, variant), [&](std::int64_t height) {
+                                return strips ? strips_us(p, variant, height, device) : 0;
+                              }).value();
+    // Small problems take small blocks, so that every multiprocessor gets one. 16-bit kernels other than strips always
+    // do: with up to 255 registers a thread, five small blocks fit where two large ones would.
+    const bool small = (p.storage != DType::f32 && !strips) ||
+                       item_count(p, variant, rows) < max_depthwise_threads * device.units * (strips ? 4.0 : 1.0);
+    return plan_of(given, variant, rows, small ? max_depthwise_threads / 2 : max_depthwise_threads, target);
+  }
+  std::vector<Plan> plans(const ConvProblem& given, const Target& target) const override {
+    const ConvProblem p = padded(given, padding_of(given, target));
+    std::vector<Plan> plans;
+    for (const DepthwiseVariant& variant : variants_of(p.storage))
+      for (const std::int64_t rows : heights_of(p, variant))
+        for (const int threads : {max_depthwise_threads / 2, max_depthwise_threads})
+          if (computes(variant, p)) plans.push_back(plan_of(given, variant, rows, threads, target));
+    return by_time(std::move(plans));
+  }
+
   /// Each tensor once at the rate of memory (L2 is no faster for so few bytes). Within 25 % for MobileNetV2's layers on
   /// an H200, batch 1 and 8.
-  Plan plan(const ConvProblem& given, const Target& target) const override {
+  static Plan plan_of(const ConvProblem& given, const DepthwiseVariant& variant, std::int64_t rows,
+                      std::int64_t threads, const Target& target) {
     const std::int64_t padding = padding_of(given, target);
     const ConvProblem p = padded(given, padding);
     constexpr double start_us = 0.5;
     const DeviceProfile& device = target.device;
-    const DepthwiseVariant& variant = choose_variant(p, device.units);
     const bool strips = variant.tile_p == any_height;
-    const std::int64_t rows = strips ? choose_rows(p, variant, device) : variant.tile_p;
     const auto taps = static_cast<double>(p.r * p.s);
     const double memory = p.bytes() / device.bytes_per_us;
     // Rates of the `any` kernels: us for a million outputs on 132 multiprocessors, and us a tap where the grid does not
@@ -144,11 +166,6 @@ class Depthwise final : public ConvAlgorithm {
     constexpr double large_us_a_tap = 0.03, large_rate = 0.6;
     const double products = variant.size < 7 ? 0 : p.flops() / (large_rate * device.fp32_flops_per_us);
     const double large_us = variant.size < 7 ? 0 : large_us_a_tap * taps + std::max(products - memory, 0.0);
-    // Small problems take small blocks, so that every multiprocessor gets one. 16-bit kernels other than strips always
-    // do: with up to 255 registers a thread, five small blocks fit where two large ones would.
-    const bool small = (p.storage != DType::f32 && !strips) ||
-                       item_count(p, variant, rows) < max_depthwise_threads * device.units * (strips ? 4.0 : 1.0);
-    const std::int64_t threads = small ? max_depthwise_threads / 2 : max_depthwise_threads;
     ConfigWriter config;
     config.add("tile", variant.name);
     if (strips) config.add("rows", rows);

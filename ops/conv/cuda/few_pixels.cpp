@@ -41,14 +41,22 @@ class FewPixels final : public Kernel {
       return Offer::refuse("not a plain product: it has taps, groups, pads or strides");
     if (p.n * p.p * p.q > most_few_rows) return Offer::refuse(fmt::format("more than {} output pixels", most_few_rows));
     if (p.residual) return Offer::refuse("a residual: the product adds the bias and nothing else");
-    constexpr double start_us = 0.8;
     Offer offer = cuda_product().offer(as_product(node), target);
-    for (Candidate& candidate : offer.candidates) {
+    offer.candidates = of_conv(node, std::move(offer.candidates));
+    return offer;
+  }
+  std::vector<Candidate> all_candidates(const Problem& node, const Target& target) const override {
+    if (!offer(node, target).refusal.empty()) return {};
+    return of_conv(node, cuda_product().all_candidates(as_product(node), target));
+  }
+  static std::vector<Candidate> of_conv(const Problem& node, std::vector<Candidate> of_product) {
+    constexpr double start_us = 0.8;
+    for (Candidate& candidate : of_product) {
       candidate.estimated_us += start_us;
       candidate.inputs.assign(node.inputs().size(), formats::nchw);
       candidate.inputs[ConvOp::input] = candidate.outputs[0] = formats::nhwc;
     }
-    return offer;
+    return of_product;
   }
 
   std::optional<BlobSpec> blob(const Problem& node, const Candidate& candidate) const override {

@@ -30,10 +30,18 @@ class Fft final : public ConvAlgorithm {
   }
 
   Plan plan(const ConvProblem& p, const Target& target) const override {
-    const FftPlan fft = plan_fft(p, target.device);
+    return plan_of(p, plan_fft(p, target.device), target);
+  }
+  std::vector<Plan> plans(const ConvProblem& p, const Target& target) const override {
+    return plans_of(
+        fft_tilings(p), [&](const auto& tiling) { return estimate_fft_us(p, tiling, reference_gpu()); },
+        [&](const auto& tiling) { return plan_of(p, tiling, target); });
+  }
+
+  static Plan plan_of(const ConvProblem& p, const FftPlan& tiling, const Target& target) {
     return {.pitched = true,
-            .config = fft.str(),
-            .estimated_us = estimate_fft_us(p, fft, target.device),
+            .config = tiling.str(),
+            .estimated_us = estimate_fft_us(p, tiling, target.device),
             .tolerance = fft_tolerance(p)};
   }
 

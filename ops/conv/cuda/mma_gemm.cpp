@@ -43,15 +43,24 @@ class MmaGemmConv final : public ConvAlgorithm {
 
   Plan plan(const ConvProblem& p, const Target& target) const override {
     const ConvProblem merged = with_merged_groups(p);
-    MmaGemmPlan tiling = plan_mma_gemm(merged, target.device.clusters);
+    return plan_of(merged, plan_mma_gemm(merged, target.device.clusters), p.group_c() * p.r * p.s, target);
+  }
+  std::vector<Plan> plans(const ConvProblem& p, const Target& target) const override {
+    const ConvProblem merged = with_merged_groups(p);
+    return plans_of(
+        mma_gemm_tilings(merged, target.device.clusters),
+        [&](const auto& tiling) { return mma_gemm_us(merged, tiling, reference_gpu()); },
+        [&](const auto& tiling) { return plan_of(merged, tiling, p.group_c() * p.r * p.s, target); });
+  }
+
+  static Plan plan_of(const ConvProblem& merged, MmaGemmPlan tiling, std::int64_t gemm_k, const Target& target) {
     if (tiling.split_k > 1) tiling.resident = even_resident(merged, tiling, target.device);
-    const std::int64_t gemm_k = p.group_c() * p.r * p.s;
     return {.format = formats::nhwc,
             .pitched = true,
             .config = tiling.str(),
             .estimated_us = mma_gemm_us(merged, tiling, target.device),
-            .tolerance = p.storage == DType::f32 ? tf32_sum_tolerance(gemm_k) + sum_tolerance(gemm_k)
-                                                 : half_sum_tolerance(p.storage, gemm_k)};
+            .tolerance = merged.storage == DType::f32 ? tf32_sum_tolerance(gemm_k) + sum_tolerance(gemm_k)
+                                                      : half_sum_tolerance(merged.storage, gemm_k)};
   }
 
   FilterForm filter_form(const ConvProblem& p, std::string_view) const override {

@@ -42,10 +42,25 @@ class Separable final : public Kernel {
     const std::optional<SeparableTiling> planned = plan_separable(problem, target.device);
     if (!planned) return Offer::refuse("its filters exceed shared memory");
 
-    const SeparableTiling& tiling = *planned;
+    return candidate_of(node, problem, *planned, target);
+  }
+
+  std::vector<Candidate> all_candidates(const Problem& node, const Target& target) const override {
+    std::vector<Candidate> all = offer(node, target).candidates;
+    if (all.empty()) return all;
+    const SeparableProblem problem = problem_of(node);
+    for (const SeparableTiling& tiling : separable_by_estimate(problem, target.device))
+      if (tiling.str() != all.front().config) all.push_back(candidate_of(node, problem, tiling, target));
+    return all;
+  }
+
+  static Candidate candidate_of(const Problem& node, const SeparableProblem& problem, const SeparableTiling& tiling,
+                                const Target& target) {
+    using Op = SeparableConvOp;
+    const DType dtype = node.outputs()[0].dtype;
     Candidate candidate;
     candidate.config = tiling.str();
-    candidate.inputs.assign(inputs.size(), formats::nchw);
+    candidate.inputs.assign(node.inputs().size(), formats::nchw);
     candidate.inputs[Op::input] = aligned_nhwc(problem.depthwise.c, dtype);
     candidate.outputs = {aligned_nhwc(problem.pointwise.k, dtype)};
     if (problem.pointwise.residual) candidate.inputs[Op::residual] = candidate.outputs[0];

@@ -157,6 +157,15 @@ std::optional<SeparableTiling> plan_separable(const SeparableProblem& problem, c
   return std::nullopt;
 }
 
+std::vector<SeparableTiling> separable_by_estimate(const SeparableProblem& problem, const DeviceProfile& device) {
+  const SeparableSizes sizes(problem);
+  auto all = by_estimate(separable_tilings(problem, reference_gpu()),
+                         [&](const auto& tiling) { return estimate_separable_us(problem, tiling, reference_gpu()); });
+  std::erase_if(all, [&](const auto& tiling) { return device.refuse_shared(sizes.shared_bytes(tiling)).has_value(); });
+  for (SeparableTiling& tiling : all) tiling.blocks = blocks_of(sizes, tiling, device);
+  return all;
+}
+
 SeparableTiling read_separable_tiling(const SeparableProblem& problem, std::string_view config) {
   ConfigReader reader(config);
   const auto integer = [&](std::string_view name, int most) { return static_cast<int>(reader.integer(name, 1, most)); };

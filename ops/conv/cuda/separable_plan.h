@@ -73,6 +73,8 @@ double estimate_separable_us(const SeparableProblem& problem, const SeparableTil
 /// The least estimate on an H200, with this device's number of blocks; if it does not fit the device, the least there.
 /// Nothing if the filters exceed shared memory.
 std::optional<SeparableTiling> plan_separable(const SeparableProblem& problem, const DeviceProfile& device);
+/// Those that fit the device, with its number of blocks, the least estimate on an H200 first.
+std::vector<SeparableTiling> separable_by_estimate(const SeparableProblem& problem, const DeviceProfile& device);
 /// Reads str()'s text. Error(invalid_argument) where there is no such kernel.
 SeparableTiling read_separable_tiling(const SeparableProblem& problem, std::string_view config);
 

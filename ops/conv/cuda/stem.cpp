@@ -59,14 +59,29 @@ class Stem final : public ConvAlgorithm {
     return target.device.refuse_shared(static_cast<std::size_t>(shared_bytes(p, 64)));
   }
 
-  /// The longer of memory and tensor cores over whole tiles: first guesses. With max pooling, waves of walks.
   Plan plan(const ConvProblem& p, const Target& target) const override {
+    const DeviceProfile& device = target.device;
+    const auto walks = walks_of(p, device, {p.k <= 32 ? 32 : 64, p.k <= 32 && !p.max_pool ? 5 : 4, has_wgmma(device)});
+    return plan_of(p, best_tiling(walks, [&](const auto& walk) { return walks_us(p, device, walk); }).value(), target);
+  }
+  std::vector<Plan> plans(const ConvProblem& p, const Target& target) const override {
+    std::vector<Plan> plans;
+    for (const std::int64_t filters : {32, 64})
+      for (std::int64_t resident = 1; resident <= 5; ++resident)
+        for (const bool wgmma : {true, false})
+          for (const StemPlan& tiling : walks_of(p, target.device, {filters, resident, wgmma}))
+            if (tiling.resident == resident && (!wgmma || has_wgmma(target.device)))
+              plans.push_back(plan_of(p, tiling, target));
+    return by_time(std::move(plans));
+  }
+
+  /// The longer of memory and tensor cores over whole tiles: first guesses. With max pooling, waves of walks.
+  static Plan plan_of(const ConvProblem& p, const StemPlan& tiling, const Target& target) {
     constexpr double start_us = 2, memory_share = 0.8, product_share = 0.4;
     const DeviceProfile& device = target.device;
-    StemPlan tiling{p.k <= 32 ? 32 : 64, p.k <= 32 && !p.max_pool ? 5 : 4, has_wgmma(device)};
     double tiles_us = 0;
     if (p.max_pool) {
-      tiles_us = plan_walks(p, device, tiling);
+      tiles_us = walks_us(p, device, tiling);
     } else {
       const double products = 2.0 * static_cast<double>(tile_count(p) * tile_p * tile_q) *
                               static_cast<double>(blocks_over(p.k, tiling.filters) * tiling.filters) *
@@ -107,21 +122,27 @@ class Stem final : public ConvAlgorithm {
            (cost.alone_us + cost.alone_step_us * steps + on_unit * (cost.shared_us + cost.shared_step_us * steps));
   }
 
-  /// Chooses the length of walks; returns the time of all.
-  static double plan_walks(const ConvProblem& p, const DeviceProfile& device, StemPlan& tiling) {
-    constexpr double above_tiles = 0.6;  // breaks ties: with one image more walks never paid
+  /// The tiling with as many blocks as fit, with max pooling and walks of each length.
+  static std::vector<StemPlan> walks_of(const ConvProblem& p, const DeviceProfile& device, StemPlan tiling) {
+    if (!p.max_pool) return {tiling};
     tiling.resident = std::clamp<std::int64_t>(
         static_cast<std::int64_t>(device.shared_bytes_per_unit) / (shared_bytes(p, tiling.filters) + 1024), 1,
         tiling.resident);
-    double least = 0;
+    std::vector<StemPlan> all;
     for (std::int64_t walks = 1; walks <= walk_tiles(p); ++walks) {
       const std::int64_t tiles = blocks_over(walk_tiles(p), walks);
-      const double above = walks > 1 || p.max_pool.pad_top == 0 ? above_tiles : 0;
-      const double us = waves_us(p, device, tiling, p.n * strip_count(p) * blocks_over(walk_tiles(p), tiles),
-                                 static_cast<double>(tiles) + above);
-      if (tiling.tiles == 0 || us < least) tiling.tiles = tiles, least = us;
+      if (tiles == tiling.tiles) continue;
+      tiling.tiles = tiles;
+      all.push_back(tiling);
     }
-    return least;
+    return all;
+  }
+  static double walks_us(const ConvProblem& p, const DeviceProfile& device, const StemPlan& tiling) {
+    if (!p.max_pool) return 0;
+    constexpr double above_tiles = 0.6;  // breaks ties: with one image more walks never paid
+    const double above = tiling.tiles < walk_tiles(p) || p.max_pool.pad_top == 0 ? above_tiles : 0;
+    return waves_us(p, device, tiling, p.n * strip_count(p) * blocks_over(walk_tiles(p), tiling.tiles),
+                    static_cast<double>(tiling.tiles) + above);
   }
 
   /// Both float32 operands are rounded, as for TF32 (tf32_sum_tolerance).

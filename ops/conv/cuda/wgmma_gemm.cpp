@@ -38,7 +38,15 @@ class WgmmaGemmConv final : public WgmmaConv {
   }
 
   Plan plan(const ConvProblem& p, const Target& target) const override {
-    const WgmmaGemmPlan tiling = plan_wgmma_gemm(p);
+    return plan_of(p, plan_wgmma_gemm(p), target);
+  }
+  std::vector<Plan> plans(const ConvProblem& p, const Target& target) const override {
+    return plans_of(
+        wgmma_tilings(p), [&](const auto& tiling) { return wgmma_plan_us(p, tiling, reference_gpu()); },
+        [&](const auto& tiling) { return plan_of(p, tiling, target); });
+  }
+
+  static Plan plan_of(const ConvProblem& p, const WgmmaGemmPlan& tiling, const Target& target) {
     return {.format = aligned_nhwc(p.k, p.storage),
             .x_format = aligned_nhwc(p.c, p.storage),
             .pitched = true,

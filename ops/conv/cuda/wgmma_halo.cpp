@@ -43,6 +43,26 @@ class WgmmaHaloConv final : public WgmmaConv {
 
   Plan plan(const ConvProblem& p, const Target& target) const override {
     const auto [config, us] = tiling_of(p, target.device);
+    return plan_of(p, config, us);
+  }
+  std::vector<Plan> plans(const ConvProblem& p, const Target& target) const override {
+    struct Tiling {
+      Plan plan;
+      double reference_us;
+    };
+    std::vector<Tiling> tilings;
+    for (const WgmmaHaloPlan& tiling : wgmma_halo_tilings(p))
+      tilings.push_back({plan_of(p, tiling.str(), wgmma_halo_us(p, tiling, target.device)),
+                         wgmma_halo_us(p, tiling, reference_gpu())});
+    for (const HaloSplitKPlan& tiling : halo_split_k_tilings(p))
+      tilings.push_back({plan_of(p, tiling.str(), halo_split_k_us(p, tiling, target.device)),
+                         halo_split_k_us(p, tiling, reference_gpu())});
+    return plans_of(
+        tilings, [](const Tiling& tiling) { return tiling.reference_us; },
+        [](const Tiling& tiling) { return tiling.plan; });
+  }
+
+  static Plan plan_of(const ConvProblem& p, const std::string& config, double us) {
     const std::int64_t gemm_k = p.group_c() * p.r * p.s;
     return {.format = aligned_nhwc(p.k, p.storage),
             .x_format = aligned_nhwc(p.c, p.storage),

@@ -35,7 +35,15 @@ class WgmmaTf32Conv final : public WgmmaConv {
   }
 
   Plan plan(const ConvProblem& p, const Target& target) const override {
-    const WgmmaTf32Plan tiling = plan_wgmma_tf32(p);
+    return plan_of(p, plan_wgmma_tf32(p), target);
+  }
+  std::vector<Plan> plans(const ConvProblem& p, const Target& target) const override {
+    return plans_of(
+        wgmma_tf32_tilings(p), [&](const auto& tiling) { return wgmma_tf32_us(p, tiling, reference_gpu()); },
+        [&](const auto& tiling) { return plan_of(p, tiling, target); });
+  }
+
+  static Plan plan_of(const ConvProblem& p, const WgmmaTf32Plan& tiling, const Target& target) {
     const std::int64_t gemm_k = p.group_c() * p.r * p.s;
     return {.format = aligned_nhwc(p.k, p.storage),
             .x_format = aligned_nhwc(p.c, p.storage),

@@ -26,10 +26,18 @@ class Winograd final : public ConvAlgorithm {
   }
 
   Plan plan(const ConvProblem& p, const Target& target) const override {
-    const WinogradPlan winograd = plan_winograd(p, M, target.device);
+    return plan_of(p, plan_winograd(p, M, target.device), target);
+  }
+  std::vector<Plan> plans(const ConvProblem& p, const Target& target) const override {
+    return plans_of(
+        winograd_tilings(p, M), [&](const auto& tiling) { return estimate_winograd_us(p, tiling, target.device); },
+        [&](const auto& tiling) { return plan_of(p, tiling, target); });
+  }
+
+  static Plan plan_of(const ConvProblem& p, const WinogradPlan& tiling, const Target& target) {
     return {.pitched = true,
-            .config = winograd.str(),
-            .estimated_us = estimate_winograd_us(p, winograd, target.device),
+            .config = tiling.str(),
+            .estimated_us = estimate_winograd_us(p, tiling, target.device),
             .tolerance = winograd_tolerance(M, R, p.c)};
   }
 
