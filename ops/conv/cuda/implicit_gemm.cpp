@@ -22,16 +22,8 @@ class ImplicitGemmConv final : public ConvAlgorithm {
     if (auto reason = target.device.refuse_shared(implicit_gemm_shared_bytes<LargestTile>())) return reason;
     if (p.groups > 1 && (p.group_c() < 4 || p.group_k() < 4))
       return "a group of less than four channels or filters leaves tiles empty";
-    if (p.groups > 65535) return "more than 65535 groups";
-    // The kernel uses 32-bit indices within an image, a window, and over output pixels.
-    constexpr std::int64_t limit = 1 << 30;
-    const std::int64_t window_h = (p.r + gemm_step) * p.dilation_h, window_w = (p.s + gemm_step) * p.dilation_w;
-    if (p.c > limit / p.h / p.w || p.k > limit / p.p / p.q || window_h > limit / p.w / p.c || window_w > limit / p.c)
-      return "an image or a window has more than 2^30 elements";
-    if (p.h + p.pad_top + p.pad_bottom > limit || p.w + p.pad_left + p.pad_right > limit)
-      return "a padded image has more than 2^30 lines or columns";
-    if (p.n > limit / p.p / p.q) return "more than 2^30 output pixels";
-    if (p.group_c() > limit / p.r / p.s / implicit_gemm_filter_pitch(p)) return "more than 2^30 weights in a group";
+    if (auto reason = refuse_gathered_sizes(p, gemm_step)) return reason;
+    if (p.group_c() > (1 << 30) / p.r / p.s / implicit_gemm_filter_pitch(p)) return "more than 2^30 weights in a group";
     return std::nullopt;
   }
 

@@ -71,6 +71,18 @@ std::span<const GemmTile> gemm_tiles_for(GemmAccess access) {
   return GemmTilesFor<GemmAccess::nchw>::all;
 }
 
+std::optional<std::string> refuse_gathered_sizes(const ConvProblem& p, std::int64_t block_k) {
+  if (p.groups > 65535) return "more than 65535 groups";
+  constexpr std::int64_t limit = 1 << 30;
+  const std::int64_t window_h = (p.r + block_k) * p.dilation_h, window_w = (p.s + block_k) * p.dilation_w;
+  if (p.c > limit / p.h / p.w || p.k > limit / p.p / p.q || window_h > limit / p.w / p.c || window_w > limit / p.c)
+    return "an image or a window has more than 2^30 elements";
+  if (p.h + p.pad_top + p.pad_bottom > limit || p.w + p.pad_left + p.pad_right > limit)
+    return "a padded image has more than 2^30 lines or columns";
+  if (p.n > limit / p.p / p.q) return "more than 2^30 output pixels";
+  return std::nullopt;
+}
+
 std::string ImplicitGemmPlan::str() const {
   ConfigWriter text;
   text.add("tile", to_string(tile)).add("split_k", split_k).add("cluster", cluster);

@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -157,6 +158,9 @@ std::vector<ImplicitGemmPlan> implicit_gemm_tilings(const ConvProblem& problem, 
 ImplicitGemmPlan plan_implicit_gemm(const ConvProblem& problem, GemmAccess access);
 /// Reads str()'s text. Error(invalid_argument), also for configurations without a kernel.
 ImplicitGemmPlan read_implicit_gemm_plan(const ConvProblem& problem, GemmAccess access, std::string_view config);
+
+/// Why the problem is too large for 32-bit indices within an image, a window of k-blocks, and over output pixels.
+std::optional<std::string> refuse_gathered_sizes(const ConvProblem& problem, std::int64_t block_k);
 
 /// Row pitch of the packed filters, [groups][R*S*C/groups][K/groups rounded up]: 16-byte copies need multiples of 4.
 inline std::int64_t implicit_gemm_filter_pitch(const ConvProblem& problem) { return (problem.group_k() + 3) / 4 * 4; }

@@ -4,6 +4,7 @@
 
 #include "base/convert.h"
 #include "base/tf32.h"
+#include "ops/conv/cuda/implicit_gemm_plan.h"
 #include "ops/conv/cuda/mma_gemm_plan.h"
 #include "ops/core/not_built.h"
 #include "ops/core/sum_tolerance.h"
@@ -26,18 +27,9 @@ class MmaGemmConv final : public ConvAlgorithm {
       return "tensor cores would round float32 to TF32, which was not asked for";
     if (target.device.capability < 80) return "it needs tensor cores of compute capability 8.0";
     if (auto reason = target.device.refuse_shared(most_shared_bytes)) return reason;
-    if (p.groups > 65535) return "more than 65535 groups";
-    // The kernel uses 32-bit indices within an image, a window, and over output pixels.
-    constexpr std::int64_t limit = 1 << 30;
-    const std::int64_t step = mma_block_k(p);
-    const std::int64_t window_h = (p.r + step) * p.dilation_h, window_w = (p.s + step) * p.dilation_w;
-    if (p.c > limit / p.h / p.w || p.k > limit / p.p / p.q || window_h > limit / p.w / p.c || window_w > limit / p.c)
-      return "an image or a window has more than 2^30 elements";
-    if (p.h + p.pad_top + p.pad_bottom > limit || p.w + p.pad_left + p.pad_right > limit)
-      return "a padded image has more than 2^30 lines or columns";
-    if (p.n > limit / p.p / p.q) return "more than 2^30 output pixels";
+    if (auto reason = refuse_gathered_sizes(p, mma_block_k(p))) return reason;
     const ConvProblem merged = with_merged_groups(p);
-    if (merged.group_k() > limit / mma_filter_pitch(merged)) return "more than 2^30 weights in a group";
+    if (merged.group_k() > (1 << 30) / mma_filter_pitch(merged)) return "more than 2^30 weights in a group";
     return std::nullopt;
   }
 

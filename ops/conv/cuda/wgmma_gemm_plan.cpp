@@ -147,13 +147,18 @@ bool is_pointwise(const ConvProblem& p) {
   return p.r == 1 && p.s == 1 && p.stride_h == 1 && p.stride_w == 1 && !p.padded();
 }
 
-std::optional<std::string> refuse_wgmma_sizes(const ConvProblem& p, std::int64_t tile_n) {
-  // The kernel has 32-bit pixel indices, tensor maps 32-bit coordinates.
-  constexpr std::int64_t limit = 1 << 30;
-  if (p.n > limit / p.p / p.q || p.n > limit / p.h / p.w) return "more than 2^30 pixels";
+std::optional<std::string> refuse_tma_sizes(const ConvProblem& p, int log2, std::int64_t tiles_m,
+                                            std::int64_t tiles_n) {
+  const std::int64_t limit = std::int64_t{1} << log2;
+  if (p.n > limit / p.p / p.q || p.n > limit / p.h / p.w) return fmt::format("more than 2^{} pixels", log2);
   if (p.c > limit / p.h / p.w || p.k > limit / p.r / p.s || p.c > limit / p.r / p.s)
-    return "an image or the filters have more than 2^30 elements";
-  if (p.n * p.p * p.q > limit / ceil_div(p.k, tile_n)) return "more than 2^30 tiles";
+    return fmt::format("an image or the filters have more than 2^{} elements", log2);
+  if (tiles_m > limit / tiles_n) return fmt::format("more than 2^{} tiles", log2);
+  return std::nullopt;
+}
+
+std::optional<std::string> refuse_wgmma_sizes(const ConvProblem& p, std::int64_t tile_n) {
+  if (auto reason = refuse_tma_sizes(p, 30, p.n * p.p * p.q, ceil_div(p.k, tile_n))) return reason;
   if (is_pointwise(p)) return std::nullopt;
   return refuse_im2col(p);
 }

@@ -267,6 +267,10 @@ std::optional<std::string> refuse_im2col(const ConvProblem& problem);
 
 /// 1x1, stride 1, no pads: x is a matrix [pixels][C].
 bool is_pointwise(const ConvProblem& problem);
+/// Why the problem is too large for a kernel of 32-bit indices and TMA coordinates: pixels, elements of an image or of
+/// the filters, or tiles are more than 2^log2.
+std::optional<std::string> refuse_tma_sizes(const ConvProblem& problem, int log2, std::int64_t tiles_m,
+                                            std::int64_t tiles_n);
 /// Why the problem is too large for wgmma_gemm's kernel, whose tiles have at least `tile_n` filters.
 std::optional<std::string> refuse_wgmma_sizes(const ConvProblem& problem, std::int64_t tile_n);
 

@@ -29,13 +29,8 @@ class WgmmaHaloConv final : public WgmmaConv {
     if (is_tf32(p) && target.numerics.multiply != Numerics::Multiply::tf32)
       return "tensor cores would round float32 to TF32, which was not asked for";
     if (!has_wgmma(target.device) || !target.device.clusters) return wgmma_refusal;
-    // The kernel has 32-bit unit indices, tensor maps 32-bit coordinates.
-    constexpr std::int64_t limit = 1 << 28;
-    if (p.n > limit / p.p / p.q || p.n > limit / p.h / p.w) return "more than 2^28 pixels";
-    if (p.c > limit / p.h / p.w || p.k > limit / p.r / p.s || p.c > limit / p.r / p.s)
-      return "an image or the filters have more than 2^28 elements";
-    if (UnitShape().units(p) > limit / ((p.k + 31) / 32)) return "more than 2^28 tiles";
-    if (p.groups > 1 && std::max(p.n * p.h * p.w * p.c, p.n * p.p * p.q * p.k) > limit)
+    if (auto reason = refuse_tma_sizes(p, 28, UnitShape().units(p), ceil_div(p.k, 32))) return reason;
+    if (p.groups > 1 && std::max(p.n * p.h * p.w * p.c, p.n * p.p * p.q * p.k) > 1 << 28)
       return "several groups, and a tensor of more than 2^28 elements";
     if (auto reason = refuse_wgmma_halo(p)) return reason;
     return target.device.refuse_shared(static_cast<std::size_t>(plan_wgmma_halo(p).total));
