@@ -480,6 +480,19 @@ class Bench(Verb):
         self.assertEqual(len(text.splitlines()), 20)
         self.fails(2, "--plans", "bench", "conv", "--drawn", "1", "--profile", "h200")
 
+    def test_plans_of_every_configuration(self):
+        options = ("bench", "conv", "--problem", "64,128,28,28,128,3,3,1,1", "--plans", "--profile", "h200", "--precision",
+                   "fp16", "--json")
+        (problem,) = map(json.loads, self.passes(*options, "--configs").splitlines())
+        (best,) = map(json.loads, self.passes(*options).splitlines())
+        rows = [row for row in problem["algorithms"] if row["algorithm"] == "wgmma_gemm"]
+        self.assertEqual(rows[0], next(row for row in best["algorithms"] if row["algorithm"] == "wgmma_gemm"))
+        self.assertEqual([row["chosen"] for row in rows], [True] + [False] * (len(rows) - 1))
+        self.assertIn("tile=64x32 split_k=8", [row["config"] for row in rows])
+        times = [row["estimated_us"] for row in rows]
+        self.assertEqual(times, sorted(times))
+        self.fails(2, "--plans", "bench", "conv", "--drawn", "1", "--configs")
+
     def test_single_convolutions(self):
         options = ("bench", "conv", "--problem", "1,8,10,9,8,3,3,1,1", "--threads", "1", "--seconds", "0")
         every = self.json_of(*options, "--all-algorithms")["problems"][0]

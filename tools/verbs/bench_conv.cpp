@@ -31,7 +31,8 @@ struct Options {
   double seconds = 0.1;
   int drawn = 0;
   std::uint64_t seed = 1;
-  bool odd = false, all_algorithms = false, plain = false, same_buffers = false, plans = false, json = false;
+  bool odd = false, all_algorithms = false, plain = false, same_buffers = false, plans = false, configs = false,
+       json = false;
 };
 
 Numerics numerics_of(const Options& options) { return options.plan.numerics.value_or(Numerics()); }
@@ -188,27 +189,32 @@ void print_plans(const std::vector<NamedConv>& problems, const DeviceProfile& de
   for (const NamedConv& conv : problems) {
     const std::string shape = conv.problem.str();
     const auto node = pose_unread(conv.problem);
-    const Choice choice = choose_kernel(*node, {device, numerics_of(options)}, shape);
+    const Target target{device, numerics_of(options)};
+    const Choice choice = choose_kernel(*node, target, shape);
     nlohmann::ordered_json rows = nlohmann::json::array();
     for (const Choice::Row& asked : choice.rows) {
-      const bool chosen = asked.kernel == choice.kernel;
-      if (!is_wanted(asked.kernel->name(), chosen, options)) continue;
-      nlohmann::ordered_json row = {{"algorithm", asked.kernel->name()}};
-      if (!asked.refusal.empty())
-        row["refused"] = asked.refusal;
-      else
-        row.update({{"chosen", chosen},
-                    {"config", asked.candidate.config},
-                    {"estimated_us", asked.candidate.estimated_us},
-                    {"neighbours_us", asked.neighbours_us},
-                    {"tolerance", asked.candidate.tolerance}});
-      if (!options.json)
-        fmt::print("{:<24} {:<46} {:<20} {}\n", conv.name == shape ? "" : conv.name, shape,
-                   fmt::format("{}{}", asked.kernel->name(), chosen ? " *" : ""),
-                   asked.refusal.empty() ? fmt::format("{:>24.17g} us, {:>8.1e}  {}", asked.candidate.estimated_us,
-                                                       asked.candidate.tolerance, asked.candidate.config)
-                                         : "refused: " + asked.refusal);
-      rows.push_back(std::move(row));
+      if (!is_wanted(asked.kernel->name(), asked.kernel == choice.kernel, options)) continue;
+      std::vector<Candidate> listed{asked.candidate};
+      if (options.configs && asked.refusal.empty()) listed = asked.kernel->all_candidates(*node, target);
+      for (const Candidate& candidate : listed) {
+        const bool chosen = asked.kernel == choice.kernel && candidate.config == choice.candidate.config;
+        nlohmann::ordered_json row = {{"algorithm", asked.kernel->name()}};
+        if (!asked.refusal.empty())
+          row["refused"] = asked.refusal;
+        else
+          row.update({{"chosen", chosen},
+                      {"config", candidate.config},
+                      {"estimated_us", candidate.estimated_us},
+                      {"neighbours_us", asked.neighbours_us},
+                      {"tolerance", candidate.tolerance}});
+        if (!options.json)
+          fmt::print("{:<24} {:<46} {:<20} {}\n", conv.name == shape ? "" : conv.name, shape,
+                     fmt::format("{}{}", asked.kernel->name(), chosen ? " *" : ""),
+                     asked.refusal.empty() ? fmt::format("{:>24.17g} us, {:>8.1e}  {}", candidate.estimated_us,
+                                                         candidate.tolerance, candidate.config)
+                                           : "refused: " + asked.refusal);
+        rows.push_back(std::move(row));
+      }
     }
     if (options.json)
       fmt::print(
@@ -301,6 +307,9 @@ void add_bench_conv(CLI::App& bench, ExitCode& result) {
                      "What each algorithm would do and its estimate, or why it refuses; measures nothing. With --json "
                      "one line of JSON a problem")
           ->excludes("--config");
+  verb->add_flag("--configs", options->configs,
+                 "Of --plans: every configuration of an algorithm, the one it takes first")
+      ->needs(plans);
   verb->add_option("--profile", options->profile, "Of --plans: for this GPU, which need not be there")
       ->check(CLI::IsMember(stated_gpu_names()))
       ->needs(plans);
