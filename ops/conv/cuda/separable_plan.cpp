@@ -8,8 +8,6 @@
 namespace lenslet::cuda {
 namespace {
 
-std::int64_t over(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
-
 /// Constants of the cost model: scheduler cycles, and latencies of a lone warp. Fitted to 1500 configurations of
 /// MobileNetV2's layers at batch 1, 8 and 64 (lenslet-bench-separable, H100, 25 November 2026): 9 % in 16 bits, 10 % in
 /// TF32; the configuration taken is 2 % behind the best on average, 21 % at worst.
@@ -47,17 +45,17 @@ SeparableSizes::SeparableSizes(const SeparableProblem& problem)
       c(problem.depthwise.c),
       k(problem.pointwise.k),
       stride(problem.depthwise.stride_h),
-      chunks(over(c, chunk)) {}
+      chunks(ceil_div(c, chunk)) {}
 
 std::int64_t SeparableSizes::items(const SeparableTiling& tiling) const {
-  return n * over(p, 2) * over(q, tiling.columns);
+  return n * ceil_div(p, 2) * ceil_div(q, tiling.columns);
 }
 std::int64_t SeparableSizes::turns(const SeparableTiling& tiling) const {
-  return over(items(tiling), 8 * tiling.pixel_warps);
+  return ceil_div(items(tiling), 8 * tiling.pixel_warps);
 }
-std::int64_t SeparableSizes::groups(const SeparableTiling& tiling) const { return over(k, 8 * tiling.tiles); }
+std::int64_t SeparableSizes::groups(const SeparableTiling& tiling) const { return ceil_div(k, 8 * tiling.tiles); }
 std::int64_t SeparableSizes::warp_chunks(const SeparableTiling& tiling) const {
-  return over(chunks, tiling.channel_warps);
+  return ceil_div(chunks, tiling.channel_warps);
 }
 
 std::size_t SeparableSizes::shared_bytes(const SeparableTiling& tiling) const {
@@ -88,7 +86,7 @@ int blocks_of(const SeparableSizes& sizes, const SeparableTiling& tiling, const 
                                separable_resident(sizes.stride, tiling, sizes.shared_bytes(tiling), device) /
                                sizes.groups(tiling);
   const std::int64_t turns = sizes.turns(tiling);
-  return static_cast<int>(over(turns, over(turns, std::max<std::int64_t>(1, at_once))));
+  return static_cast<int>(ceil_div(turns, ceil_div(turns, std::max<std::int64_t>(1, at_once))));
 }
 
 }  // namespace
@@ -103,8 +101,8 @@ double estimate_separable_us(const SeparableProblem& problem, const SeparableTil
   const double loads = (stride + 3) * ((columns - 1) * stride + 3);
   const double products = columns * ((sizes.floats ? 0 : 20) + 2 * tiles);
   const double chunk = cost.chunk + cost.column * columns + cost.load * loads + cost.product * products;
-  const double waves = number(over(sizes.turns(tiling), tiling.blocks));
-  const double unit_blocks = number(over(tiling.blocks * sizes.groups(tiling), std::max(device.units, 1)));
+  const double waves = number(ceil_div(sizes.turns(tiling), tiling.blocks));
+  const double unit_blocks = number(ceil_div(tiling.blocks * sizes.groups(tiling), std::max(device.units, 1)));
   const double filter_bytes = number(sizes.chunks * (512 * tiling.tiles + 16 * sizes.chunk_taps()));
   const double cycles_per_us = device.fp32_flops_per_us / (256.0 * std::max(device.units, 1));
 

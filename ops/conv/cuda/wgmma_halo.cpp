@@ -41,20 +41,15 @@ class WgmmaHaloConv final : public WgmmaConv {
     return plan_of(p, config, us);
   }
   std::vector<Plan> plans(const ConvProblem& p, const Target& target) const override {
-    struct Tiling {
-      Plan plan;
-      double reference_us;
-    };
-    std::vector<Tiling> tilings;
+    std::vector<std::pair<double, Plan>> tilings;  // with the estimates on the reference GPU
     for (const WgmmaHaloPlan& tiling : wgmma_halo_tilings(p))
-      tilings.push_back({plan_of(p, tiling.str(), wgmma_halo_us(p, tiling, target.device)),
-                         wgmma_halo_us(p, tiling, reference_gpu())});
+      tilings.emplace_back(wgmma_halo_us(p, tiling, reference_gpu()),
+                           plan_of(p, tiling.str(), wgmma_halo_us(p, tiling, target.device)));
     for (const HaloSplitKPlan& tiling : halo_split_k_tilings(p))
-      tilings.push_back({plan_of(p, tiling.str(), halo_split_k_us(p, tiling, target.device)),
-                         halo_split_k_us(p, tiling, reference_gpu())});
+      tilings.emplace_back(halo_split_k_us(p, tiling, reference_gpu()),
+                           plan_of(p, tiling.str(), halo_split_k_us(p, tiling, target.device)));
     return plans_of(
-        tilings, [](const Tiling& tiling) { return tiling.reference_us; },
-        [](const Tiling& tiling) { return tiling.plan; });
+        tilings, [](const auto& tiling) { return tiling.first; }, [](const auto& tiling) { return tiling.second; });
   }
 
   static Plan plan_of(const ConvProblem& p, const std::string& config, double us) {

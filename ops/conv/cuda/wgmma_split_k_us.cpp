@@ -5,13 +5,9 @@
 #include "base/aligned_format.h"
 #include "ops/conv/cuda/costs/wgmma_windows.h"
 #include "ops/conv/cuda/implicit_gemm_plan.h"
+#include "ops/core/tilings.h"
 
 namespace lenslet::cuda {
-namespace {
-
-constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
-
-}  // namespace
 
 double padded_bytes(const ConvProblem& p) {
   ConvProblem stored = p;
