@@ -39,7 +39,13 @@ constexpr Row table[] = {LENSLET_BINARY_KINDS(LENSLET_ROW){"Sum", BinaryKind::Ad
 constexpr const char* by_zero = "integer division by zero";
 [[noreturn]] void division_by_zero() { throw Error(ErrorKind::invalid_argument, by_zero); }
 
-bool divides(BinaryKind kind) { return kind == BinaryKind::Div || kind == BinaryKind::Mod || kind == BinaryKind::Fmod; }
+constexpr bool divides(BinaryKind kind) {
+  return kind == BinaryKind::Div || kind == BinaryKind::Mod || kind == BinaryKind::Fmod;
+}
+/// Integers of one width share the function's bits, with a sign or without.
+constexpr bool ignores_signs(BinaryKind kind) {
+  return !divides(kind) && kind != BinaryKind::Max && kind != BinaryKind::Min && kind != BinaryKind::ShiftRight;
+}
 
 bool halves(DType dtype) { return dtypes<HalfTypes>.contains(dtype); }
 bool whole(DType dtype) { return dtype != DType::f32 && dtype != DType::f64 && !halves(dtype); }
@@ -193,6 +199,7 @@ class BinaryRows final : public RowKernel {
 // The CPU's integer functions: division by zero is reported.
 template <typename F>
 struct CheckedDivision {
+  static constexpr bool slow = true;
   F divide;
   template <typename T>
   T operator()(T a, T b) const {
@@ -254,11 +261,14 @@ class Fold final : public BoundKernel {
         // change.
         transform(*run.pool, step.loops, Binary<T>{step.kind}, y, a, b);
       } else if constexpr (!is_half<T>) {
-        with_binary<T>(step.kind, [&](const auto& f) {
-          if (divides(step.kind))
+        with_binary<T>(step.kind, [&]<BinaryKind kind>(BinaryOf<kind, T> f) {
+          if constexpr (divides(kind)) {
             transform(*run.pool, step.loops, CheckedDivision<decltype(f)>{f}, y, a, b);
-          else
-            transform(*run.pool, step.loops, f, y, a, b);
+          } else {
+            using W = std::conditional_t<ignores_signs(kind), std::make_signed_t<T>, T>;
+            const auto as = [](const T* x) { return reinterpret_cast<const W*>(x); };
+            transform(*run.pool, step.loops, BinaryOf<kind, W>(), reinterpret_cast<W*>(y), as(a), as(b));
+          }
         });
       }
     }

@@ -67,7 +67,8 @@ void transform(ThreadPool& pool, std::int64_t count, const F& f, Y* y, const X* 
   });
 }
 
-/// The same for several operands with strides in `loops`; y may be an operand with its layout.
+/// The same for several operands with strides in `loops`; y may be an operand with its layout. An F with `slow` takes
+/// longer than the addressing: one loop serves all strides.
 template <typename F, typename Y, typename... X>
 void transform(ThreadPool& pool, const BroadcastLoops& loops, const F& f, Y* y, const X*... x) {
   for_each_run(loops, pool, elementwise_grain, [&](const auto& at, std::int64_t n) {
@@ -78,7 +79,10 @@ void transform(ThreadPool& pool, const BroadcastLoops& loops, const F& f, Y* y, 
     };
     const std::tuple operands{along(x)...};  // in braces: in this order
     const auto run = [&](auto... operand_of) { transform_run(n, f, y + at[0], operand_of...); };
-    std::apply([&](auto... strided) { with_operands(run, strided...); }, operands);
+    if constexpr (requires { F::slow; })
+      std::apply(run, operands);
+    else
+      std::apply([&](auto... strided) { with_operands(run, strided...); }, operands);
   });
 }
 

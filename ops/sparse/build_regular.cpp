@@ -5,6 +5,7 @@
 #include <bit>
 #include <cstring>
 #include <limits>
+#include <numeric>
 
 #include "ops/sparse/build_rulebook.h"
 #include "ops/sparse/clear.h"
@@ -210,13 +211,9 @@ void RegularBuilder::build(const std::int32_t* indices, std::int32_t* rulebook, 
     }
   });
 
-  std::int64_t outputs = 0;
-  for (std::int64_t piece = 0; piece < merge_pieces; ++piece) {
-    const std::int64_t own = found[piece];
-    found[piece] = outputs;
-    outputs += own;
-  }
-  found[merge_pieces] = outputs;
+  found[merge_pieces] = 0;
+  std::exclusive_scan(found, found + merge_pieces + 1, found, std::int64_t{0});
+  const std::int64_t outputs = found[merge_pieces];
   if (outputs > plan_.max_outputs) refuse_count(outputs, plan_.max_outputs, "output sites", "max_sites");
   rulebook[0] = static_cast<std::int32_t>(inputs);
   rulebook[1] = static_cast<std::int32_t>(outputs);

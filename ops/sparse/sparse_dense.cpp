@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 #include <optional>
 
 #include "base/cuda_built.h"
@@ -137,12 +138,9 @@ std::unique_ptr<const BoundKernel> bind_from_dense(const Binding& binding) {
             before[piece] = count;
           }
         });
-        std::int64_t sites = 0;
-        for (std::int64_t piece = 0; piece < pieces; ++piece) {
-          const std::int64_t own = before[piece];
-          before[piece] = sites;
-          sites += own;
-        }
+        before[pieces] = 0;
+        std::exclusive_scan(before, before + pieces + 1, before, std::int64_t{0});
+        const std::int64_t sites = before[pieces];
         if (sites > most) refuse_count(sites, most, "sites", "max_sites");
         const std::int64_t width = 1 + grid.dims;
         run.pool->parallel_for(pieces, 1, [&](std::int64_t first, std::int64_t last, int) {

@@ -33,10 +33,10 @@ void lines_from(const ConvLines& lines, const ConvProblem& problem) {
 /// Masks are for blocks that end in a partial vector with several groups.
 void direct_lines(const ConvLines& lines, const ConvProblem& problem) {
   const std::int64_t lanes = vector_lanes();
-  if (masked && lines.group_c == lines.group_k && lines.group_c < lanes && lanes % lines.group_c == 0)
-    lines_from<WithinVector>(lines, problem);
-  else
-    lines_from<OneGroup>(lines, problem);
+  if constexpr (masked)
+    if (lines.group_c == lines.group_k && lines.group_c < lanes && lanes % lines.group_c == 0)
+      return lines_from<WithinVector>(lines, problem);
+  lines_from<OneGroup>(lines, problem);
 }
 
 }  // namespace
