@@ -477,7 +477,14 @@ class Bench(Verb):
                       if row["algorithm"].startswith("wgmma") and "refused" not in row}
             self.assertEqual(bool(hopper), profile != "a100")
         text = self.passes(*options[:-1], "--profile", "h200", "--algorithm", "implicit_gemm")
-        self.assertEqual(len(text.splitlines()), 20)
+        head, rows = text.splitlines()[:4], text.splitlines()[4:]
+        self.assertRegex(head[0], r"^NVIDIA H200 in fp32, not measured: [\d.]+ TFLOP/s, \d+ GB/s")
+        self.assertEqual(len(rows), 20)
+        for row in rows:
+            if "refused" not in row:
+                self.assertRegex(row, r"implicit_gemm(?: \*)? +[\d.]+ +[\d.]+ +(?:flops|bytes) +[\d.e-]+  tile=")
+        self.fails(1, "the CPU computes in fp32, not fp16; --plans --profile h100", "bench", "conv", "--drawn", "1", "--plans",
+                   "--device", "cpu", "--precision", "fp16")
         self.fails(2, "--plans", "bench", "conv", "--drawn", "1", "--profile", "h200")
 
     def test_plans_of_every_configuration(self):

@@ -186,11 +186,19 @@ nlohmann::json to_json(const Result& result) {
 
 /// The candidates of each algorithm, unmeasured: estimates with all digits, in JSON one line for each problem.
 void print_plans(const std::vector<NamedConv>& problems, const DeviceProfile& device, const Options& options) {
+  const Peak peak{device.flops_per_us(numerics_of(options).multiply), device.bytes_per_us, "profile"};
+  if (!options.json)
+    fmt::print(
+        "{} in {}, not measured: {:.1f} TFLOP/s, {:.0f} GB/s by its profile\n*: what the rule chooses, by the estimate "
+        "and the conversions beside it\n\n{:<24} {:<46} {:<20} {:>11} {:>9} {:>6} {:>9}  {}\n",
+        device.name, to_string(numerics_of(options)), peak.flops_per_us / 1e6, peak.bytes_per_us / 1e3, "layer",
+        "problem", "algorithm", "estimate us", "floor us", "by", "tolerance", "config");
   for (const NamedConv& conv : problems) {
     const std::string shape = conv.problem.str();
     const auto node = pose_unread(conv.problem);
     const Target target{device, numerics_of(options)};
     const Choice choice = choose_kernel(*node, target, shape);
+    const Floor floor(conv.problem.flops(), conv.problem.bytes(), peak);
     nlohmann::ordered_json rows = nlohmann::json::array();
     for (const Choice::Row& asked : choice.rows) {
       if (!is_wanted(asked.kernel->name(), asked.kernel == choice.kernel, options)) continue;
@@ -210,9 +218,10 @@ void print_plans(const std::vector<NamedConv>& problems, const DeviceProfile& de
         if (!options.json)
           fmt::print("{:<24} {:<46} {:<20} {}\n", conv.name == shape ? "" : conv.name, shape,
                      fmt::format("{}{}", asked.kernel->name(), chosen ? " *" : ""),
-                     asked.refusal.empty() ? fmt::format("{:>24.17g} us, {:>8.1e}  {}", candidate.estimated_us,
-                                                         candidate.tolerance, candidate.config)
-                                           : "refused: " + asked.refusal);
+                     asked.refusal.empty()
+                         ? fmt::format("{:>11.2f} {:>9.2f} {:>6} {:>9.1e}  {}", candidate.estimated_us, floor.us,
+                                       floor.by, candidate.tolerance, candidate.config)
+                         : "refused: " + asked.refusal);
         rows.push_back(std::move(row));
       }
     }
@@ -242,6 +251,11 @@ bool bench_conv(const Options& options) {
   const DeviceProfile profile = timer != nullptr ? timer->device() : stated_gpu(*options.profile);
   const DeviceKind device = profile.kind;
   check_names(options, device);
+  if (device == DeviceKind::cpu && numerics_of(options) != Numerics())
+    throw Error(ErrorKind::unsupported,
+                fmt::format("the CPU computes in fp32, not {}; --plans --profile h100 plans for a GPU that need not be "
+                            "there",
+                            to_string(numerics_of(options))));
   if (options.plans) {
     print_plans(problems, profile, options);
     return true;
