@@ -140,7 +140,7 @@ std::optional<std::string> refuse_im2col(const ConvProblem& p) {
 }
 
 bool goes_by_channels(const ConvProblem& p) {
-  const bool several = p.r * p.s > 1 && p.c * static_cast<std::int64_t>(dtype_bytes(p.storage)) > 128;
+  const bool several = p.r * p.s > 1 && p.c * static_cast<std::int64_t>(dtype_bytes(p.storage)) > wgmma_step_bytes;
   return several && (p.storage == DType::f32 || p.stride_h > 1 || p.stride_w > 1);
 }
 
@@ -161,7 +161,7 @@ std::optional<std::string> refuse_wgmma_sizes(const ConvProblem& p, std::int64_t
 
 KTail::KTail(const ConvProblem& p, int width) {
   const std::int64_t left = p.c % width;
-  const bool whole = width * static_cast<int>(dtype_bytes(p.storage)) == 128;
+  const bool whole = width * static_cast<int>(dtype_bytes(p.storage)) == wgmma_step_bytes;
   if (whole && left > 0 && left <= width / 2 && p.r * p.s > 1 && !p.residual) first = static_cast<int>(p.c - left);
 }
 

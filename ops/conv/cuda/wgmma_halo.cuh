@@ -184,7 +184,7 @@ __device__ inline void produce_halo_tiles(const WgmmaHalo& g, const HaloBlock<T,
 template <typename T, int units, int n, int row_bytes>
 __device__ inline void consume_halo_tiles(const WgmmaHalo& g, const HaloBlock<T, units, n, row_bytes>& block) {
   using Block = HaloBlock<T, units, n, row_bytes>;
-  constexpr int rows64 = units / wgmma_consumers, k_bytes = wgmma_k * 2;  // of one instruction, for any T
+  constexpr int rows64 = units / wgmma_consumers;
   // Warp-uniform, and known to the compiler to be.
   const int warp = __shfl_sync(0xFFFFFFFFU, static_cast<int>(threadIdx.x) / 32 - 4, 0), consumer = warp / 4;
   const unsigned lane = threadIdx.x % 32;
@@ -203,10 +203,11 @@ __device__ inline void consume_halo_tiles(const WgmmaHalo& g, const HaloBlock<T,
     const std::uint64_t behind = static_cast<std::uint64_t>(offset / 16);
     wgmma_fence();
 #pragma unroll
-    for (int i = 0; i < row_bytes / k_bytes; ++i)
+    for (int i = 0; i < row_bytes / wgmma_k_bytes; ++i)
 #pragma unroll
       for (int row = 0; row < rows64; ++row)
-        wgmma<T, n>(d[row], a[row] + behind + wgmma_behind(i * k_bytes), b + wgmma_behind(i * k_bytes), add || i > 0);
+        wgmma<T, n>(d[row], a[row] + behind + wgmma_behind(i * wgmma_k_bytes), b + wgmma_behind(i * wgmma_k_bytes),
+                    add || i > 0);
   };
   // Stages that products in flight read; -1: none.
   int last_filter = -1, last_halo_tile = -1;
