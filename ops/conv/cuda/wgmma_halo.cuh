@@ -5,8 +5,6 @@
 // (UnitShape), shifted by the tap. Rows are swizzled by address, so that an operand may begin at any pixel. Filters
 // come tap by tap through stages of their own, and stay where all of them have a stage.
 
-#include <type_traits>
-
 #include "base/cuda/launch.h"
 #include "base/cuda/wgmma.cuh"
 #include "ops/conv/cuda/wgmma_element.cuh"
@@ -87,7 +85,7 @@ template <typename T, int units, int n, int row_bytes>
 struct HaloBlock {
   static constexpr WgmmaTileShape shape{64 * units, n};
   static constexpr bool for_residual = false;
-  static constexpr int slots = halo_slots(n, sizeof(T)), filter_bytes = n * row_bytes;
+  static constexpr int slots = halo_slots(WgmmaElement<T>::box_bytes(n)), filter_bytes = n * row_bytes;
   static_assert(filter_bytes % (8 * row_bytes) == 0);
 
   const WgmmaHalo& g;
@@ -196,7 +194,7 @@ __device__ inline void consume_halo_tiles(const WgmmaHalo& g, const HaloBlock<T,
   typename WgmmaElement<T>::template Epilogue<Block, WgmmaHalo, UnitPlace> epilogue(g, block, warp);
   const int taps = g.r * g.s;
   StageRing halo_tile, filter;
-  float d[rows64][n / 2];
+  typename WgmmaElement<T>::Accumulator d[rows64][n / 2];
   std::uint64_t a[rows64];
   const auto multiply = [&](int filter_stage, int offset, bool add) {
     const std::uint64_t b = wgmma_operand<row_bytes>(block.filters(filter_stage));
@@ -325,7 +323,8 @@ WgmmaHaloKernel find_wgmma_halo_kernel(const WgmmaHaloPlan& plan) {
                                   : wgmma_halo_kernel<T, units, n, 32>;
   };
   const auto few_filters = [&]<int units>() -> WgmmaHaloKernel {
-    if constexpr (units == 4 && !std::is_same_v<T, float>) return of_rows.template operator()<units, 16>();
+    if constexpr (units == 4 && 16 % WgmmaElement<T>::box_filters(16) == 0)
+      return of_rows.template operator()<units, 16>();
     return nullptr;
   };
   const auto of_filters = [&]<int units>() -> WgmmaHaloKernel {
