@@ -40,7 +40,7 @@ class WgmmaGemmConv final : public WgmmaConv {
   Plan plan(const ConvProblem& p, const Target& target) const override {
     const WgmmaGemmPlan tiling = plan_wgmma_gemm(p);
     return {.format = aligned_nhwc(p.k, p.storage),
-            .x_format = aligned_nhwc(p.c, p.storage),
+            .x_format = aligned_nhwc(p.c, p.x_storage),
             .pitched = true,
             .config = tiling.str(),
             .estimated_us = (p.c <= 4 ? few_channels_factor : 1) * wgmma_plan_us(p, tiling, target.device),

@@ -308,7 +308,7 @@ struct KOrder {
 
   KOrder() = default;
   explicit KOrder(const ConvProblem& problem)
-      : c(static_cast<int>(aligned_channels(problem.c, problem.storage))),
+      : c(static_cast<int>(aligned_channels(problem.c, problem.x_storage))),
         taps(static_cast<int>(problem.r * problem.s)),
         dilation_w(static_cast<int>(problem.dilation_w)),
         dilation_h(static_cast<int>(problem.dilation_h)),

@@ -38,7 +38,7 @@ class WgmmaTf32Conv final : public WgmmaConv {
     const WgmmaTf32Plan tiling = plan_wgmma_tf32(p);
     const std::int64_t gemm_k = p.group_c() * p.r * p.s;
     return {.format = aligned_nhwc(p.k, p.storage),
-            .x_format = aligned_nhwc(p.c, p.storage),
+            .x_format = aligned_nhwc(p.c, p.x_storage),
             .pitched = true,
             .config = tiling.str(),
             .estimated_us = wgmma_tf32_us(p, tiling, target.device),
