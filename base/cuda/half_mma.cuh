@@ -14,6 +14,7 @@ namespace lenslet::cuda {
 /// Widens a pair to float; exact.
 template <typename T>
 __device__ inline float2 widened_pair(std::uint32_t pair) {
+  static_assert(is_half<T>, "T is Float16 or BFloat16: pairs of other types are not converted here");
   if constexpr (std::is_same_v<T, BFloat16>)
     return {__uint_as_float(pair << 16), __uint_as_float(pair & 0xffff0000U)};
   else
@@ -24,6 +25,7 @@ __device__ inline float2 widened_pair(std::uint32_t pair) {
 /// Rounds two floats to nearest even into a pair; low goes to the lower half.
 template <typename T>
 __device__ inline std::uint32_t narrowed_pair(float low, float high) {
+  static_assert(is_half<T>, "T is Float16 or BFloat16: pairs of other types are not converted here");
   std::uint32_t pair;
   if constexpr (std::is_same_v<T, BFloat16>)
     asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));

@@ -11,12 +11,17 @@ namespace {
 
 // All 16-bit types use the same type: copies and zero fill do not depend on it.
 CUtensorMapDataType type_of(MapElement element) {
-  return element == MapElement::half   ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16
-         : element == MapElement::tf32 ? CU_TENSOR_MAP_DATA_TYPE_TFLOAT32
-                                       : CU_TENSOR_MAP_DATA_TYPE_FLOAT32;
+  switch (element) {
+    case MapElement::half:
+      return CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
+    case MapElement::tf32:
+      return CU_TENSOR_MAP_DATA_TYPE_TFLOAT32;
+    case MapElement::f32:
+      return CU_TENSOR_MAP_DATA_TYPE_FLOAT32;
+  }
+  throw Error(ErrorKind::internal, "a tensor map's element type");
 }
 constexpr std::uint32_t widest_bytes = 128;
-constexpr std::uint32_t bytes_of(MapElement element) { return element == MapElement::half ? 2 : 4; }
 
 /// The swizzle of boxes with `row_bytes`.
 CUtensorMapSwizzle swizzle_of(std::uint32_t row_bytes) {
@@ -63,7 +68,7 @@ std::array<cuuint64_t, most> strides_of(std::span<const std::uint64_t> sizes, st
 }  // namespace
 
 CUtensorMap tiled_map(const void* tensor, std::span<const std::uint64_t> sizes, std::span<const std::uint32_t> box,
-                      std::uint64_t pitch, MapElement element, std::uint64_t last_stride) {
+                      MapElement element, std::uint64_t pitch, std::uint64_t last_stride) {
   static const auto encode = driver_entry<PFN_cuTensorMapEncodeTiled_v12000>("cuTensorMapEncodeTiled");
   constexpr std::size_t most = 4;
   if (sizes.size() < 2 || sizes.size() > most || box.size() != sizes.size())

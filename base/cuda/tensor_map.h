@@ -14,13 +14,23 @@ namespace lenslet::cuda {
 /// Element types: any 16-bit type, 64 per box; or float32, 32 per box, unchanged (f32) or rounded to nearest TF32 by
 /// the load (tf32).
 enum class MapElement { half, tf32, f32 };
+constexpr std::uint32_t bytes_of(MapElement element) {
+  switch (element) {  // without a default, so that the compiler names what a new enumerator lacks
+    case MapElement::half:
+      return 2;
+    case MapElement::tf32:
+    case MapElement::f32:
+      return 4;
+  }
+  return 0;
+}
 
 /// `sizes` from the innermost axis, at most four, dense except for `pitch`: the stride of axis 1 in elements, a
 /// multiple of 16 bytes; 0: dense. `last_stride`: the stride of the last axis in bytes if not dense; slices may
 /// overlap. `box`: innermost 128, 64 or 32 bytes, or 192 without swizzle, then at most 256 per axis. Error(device),
 /// also where the driver lacks tensor maps.
 CUtensorMap tiled_map(const void* tensor, std::span<const std::uint64_t> sizes, std::span<const std::uint32_t> box,
-                      std::uint64_t pitch = 0, MapElement element = MapElement::half, std::uint64_t last_stride = 0);
+                      MapElement element, std::uint64_t pitch = 0, std::uint64_t last_stride = 0);
 
 /// im2col mode over images [N][H][W][C]: a load fetches `channels` (128, 64 or 32 bytes) of `pixels` windows. Windows
 /// begin at the lower corner, `stride` apart, up to the upper corner, which counts from the last column and row. Pairs
@@ -33,6 +43,6 @@ struct WindowMap {
   std::uint32_t channels = 0;  ///< 0: 128 bytes
   std::uint64_t pitch = 0;     ///< as above, of pixels
 };
-CUtensorMap window_map(const void* images, const WindowMap& map, MapElement element = MapElement::half);
+CUtensorMap window_map(const void* images, const WindowMap& map, MapElement element);
 
 }  // namespace lenslet::cuda

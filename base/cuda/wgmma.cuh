@@ -16,8 +16,8 @@ namespace lenslet::cuda {
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
-/// k of one instruction, for 16-bit types and for TF32.
-inline constexpr int wgmma_k = 16, wgmma_tf32_k = 8;
+/// k of one instruction in bytes, for any T.
+inline constexpr int wgmma_k_bytes = 32;
 
 /// An operand's descriptor ("Matrix Descriptor Format"), in units of 16 bytes: address, stride between groups of 8
 /// rows, and swizzle. `rows` is aligned to 8 rows; the leading offset is unused, as a row is all of k. Add a distance
@@ -113,7 +113,7 @@ __device__ inline void wgmma(float (&d)[n / 2], std::uint64_t a, std::uint64_t b
   } else if constexpr (std::is_same_v<T, BFloat16>) {
     LENSLET_WGMMA_OF("k16.f32.bf16.bf16", ", 0, 0");
   } else {
-    static_assert(std::is_same_v<T, float>);
+    static_assert(std::is_same_v<T, float>, "wgmma has no branch with the PTX form of T");
     LENSLET_WGMMA_OF("k8.f32.tf32.tf32", "");
   }
 }
@@ -140,7 +140,7 @@ __device__ inline void wgmma_of_registers(float (&d)[n / 2], const std::uint32_t
   } else if constexpr (std::is_same_v<T, BFloat16>) {
     LENSLET_WGMMA_REGISTERS_OF("k16.f32.bf16.bf16", ", 0");
   } else {
-    static_assert(std::is_same_v<T, float>);
+    static_assert(std::is_same_v<T, float>, "wgmma has no branch with the PTX form of T");
     LENSLET_WGMMA_REGISTERS_OF("k8.f32.tf32.tf32", "");
   }
 }

@@ -176,7 +176,7 @@ TEST_CASE("conv/wgmma_gemm_plan/steps_add_up_to_the_convolution") {
 // With channels first or last, the same groups come, each once, and taps of some channels in sequence.
 TEST_CASE("conv/wgmma_gemm_plan/steps_by_channels") {
   const auto halves = [](ConvProblem p) {
-    p.storage = DType::f16;
+    p.storage = p.x_storage = DType::f16;
     return p;
   };
   const ConvProblem p = halves(parse_conv("2x136x16x13 -> 8, 3x2 s2 p2,0,1,0 g1 d2x3"));

@@ -1,6 +1,6 @@
 #include "ops/conv/cuda/group_sets.h"
 
-#include "base/dtypes.h"
+#include "base/aligned_format.h"
 
 namespace lenslet::cuda {
 
@@ -14,13 +14,12 @@ ConvProblem group_set(const ConvProblem& problem, std::int64_t together) {
 }
 
 std::vector<std::int64_t> useful_sets(const ConvProblem& p) {
-  constexpr std::int64_t vector = 16, most = 128;
-  const auto bytes = static_cast<std::int64_t>(dtype_bytes(p.storage));
+  constexpr std::int64_t most = 128;
   std::vector<std::int64_t> counts;
   for (std::int64_t count = 1; count <= p.groups; ++count) {
     if (p.groups % count != 0) continue;
     const std::int64_t c = count * p.group_c(), k = count * p.group_k();
-    const bool vectors = c * bytes % vector == 0 && k * bytes % vector == 0;
+    const bool vectors = aligned_channels(c, p.x_storage) == c && aligned_channels(k, p.storage) == k;
     if (!vectors && count < p.groups) continue;
     if (!counts.empty() && (c > most || k > most)) break;
     counts.push_back(count);

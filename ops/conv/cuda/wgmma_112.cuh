@@ -33,7 +33,7 @@ __device__ inline void wgmma_112(float (&d)[56], std::uint64_t a, std::uint64_t 
   } else if constexpr (std::is_same_v<T, BFloat16>) {
     LENSLET_WGMMA_112("k16.f32.bf16.bf16", ", 0, 0");
   } else {
-    static_assert(std::is_same_v<T, float>);
+    static_assert(std::is_same_v<T, float>, "wgmma has no branch with the PTX form of T");
     LENSLET_WGMMA_112("k8.f32.tf32.tf32", "");
   }
 }

@@ -15,7 +15,7 @@ std::int64_t WgmmaFilters::elements(const ConvProblem& p) const {
 
 std::string WgmmaFilters::form(const ConvProblem& p) const {
   ConfigWriter text;
-  text.add("filters", filters).add("as", p.storage == DType::f32 ? "tf32" : to_string(p.storage));
+  text.add("filters", filters).add("as", p.x_storage == DType::f32 ? "tf32" : to_string(p.x_storage));
   if (together != 1) text.add("together", together);
   return text.str();
 }
@@ -23,7 +23,7 @@ std::string WgmmaFilters::form(const ConvProblem& p) const {
 void WgmmaFilters::write(const ConvProblem& p, const ConvFilter& filter, std::span<std::byte> to) const {
   const ConvProblem set = group_set(p, together);
   const std::int64_t taps = p.r * p.s, group_c = p.group_c(), padded = prepared_channels(set);
-  dispatch(p.storage, Types<Float16, BFloat16, float>(), [&]<typename T>(std::type_identity<T>) {
+  dispatch(p.x_storage, Types<Float16, BFloat16, float>(), [&]<typename T>(std::type_identity<T>) {
     T* next = reinterpret_cast<T*>(to.data());
     for (std::int64_t place = 0; place < all(p); ++place) {
       const std::int64_t first_k = place / filters * set.k;
@@ -52,7 +52,7 @@ WgmmaFilters in_whole_tiles(const ConvProblem& p, std::int64_t together, int n) 
 
 ConvAlgorithm::FilterForm WgmmaConv::filter_form(const ConvProblem& p, std::string_view config) const {
   const WgmmaFilters filters = filters_of(p, config);
-  return {.elements = filters.elements(p), .form = filters.form(p), .element_bytes = dtype_bytes(p.storage)};
+  return {.elements = filters.elements(p), .form = filters.form(p), .element_bytes = dtype_bytes(p.x_storage)};
 }
 
 void WgmmaConv::transform(const ConvProblem& p, std::string_view config, const ConvFilter& filter,

@@ -1,6 +1,6 @@
 #pragma once
 // Packed filters of wgmma_gemm, wgmma_tf32 and wgmma_halo, as TMA loads them: [sets of groups][filters of a
-// set][R*S][prepared_channels of a set], rounded to the storage type or, for float32, to TF32; the latter permuted
+// set][R*S][prepared_channels of a set], rounded to x's type or, for float32, to TF32; the latter permuted
 // within a box (tf32_filter_at). Plain C++.
 
 #include <cstddef>

@@ -48,7 +48,7 @@ class WgmmaGemmConv final : public WgmmaConv {
 
   static Plan plan_of(const ConvProblem& p, const WgmmaGemmPlan& tiling, const Target& target) {
     return {.format = aligned_nhwc(p.k, p.storage),
-            .x_format = aligned_nhwc(p.c, p.storage),
+            .x_format = aligned_nhwc(p.c, p.x_storage),
             .pitched = true,
             .config = tiling.str(),
             .estimated_us = (p.c <= 4 ? few_channels_factor : 1) * wgmma_plan_us(p, tiling, target.device),

@@ -97,7 +97,7 @@ class BoundWgmmaGemm final : public BoundKernel {
 
   void run(const KernelRun& run) const override {
     WgmmaGemm call = call_;
-    call.windows = window_operand(problem_, run.in<void>(ConvOp::input), shape_.m, width_);
+    call.windows = window_operand(problem_, run.in<void>(ConvOp::input), shape_.m, width_, MapElement::half);
     call.filters = filter_operand(problem_, filters_, run.blob, shape_.n, width_, MapElement::half);
     call.bias = run.in<float>(ConvOp::bias);
     call.results = results(run.out<void>(), y_pixel(call.k, run));
@@ -106,8 +106,9 @@ class BoundWgmmaGemm final : public BoundKernel {
       call.adds_residual = 1;
     }
     if (call.tail.exists())
-      call.residuals_or_tails = window_operand(problem_, run.in<void>(ConvOp::input), shape_.m,
-                                               call.tail.instructions(call.k_order, width_) * width_ / 4);
+      call.residuals_or_tails =
+          window_operand(problem_, run.in<void>(ConvOp::input), shape_.m,
+                         call.tail.instructions(call.k_order, width_) * width_ / 4, MapElement::half);
     const WgmmaShared shared = shared_of(shape_, problem_.residual);
     const auto shared_bytes = static_cast<std::size_t>(shared.total);
     const int units = run.cuda->multiprocessors;
@@ -127,7 +128,7 @@ class BoundWgmmaGemm final : public BoundKernel {
     const auto size = [](auto value) { return static_cast<std::uint64_t>(value); };
     return tiled_map(y, std::array{size(call_.k), size(p.n * p.p * p.q)},
                      std::array{static_cast<std::uint32_t>(staged_filters(shape_.n)), std::uint32_t{staged_rows}},
-                     size(pitch));
+                     MapElement::half, size(pitch));
   }
 
   ConvProblem problem_;

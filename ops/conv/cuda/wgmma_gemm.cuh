@@ -66,7 +66,7 @@ struct WgmmaBlock {
   static constexpr int stage_bytes = layout.pixels + layout.filters, slots = layout.slots;
   static constexpr bool for_residual = residual;
   /// Whole groups, each a k-block.
-  static constexpr bool goes_one_by_one = width * sizeof(T) == 128 && groups == 1;
+  static constexpr bool goes_one_by_one = width * sizeof(T) == wgmma_step_bytes && groups == 1;
   static constexpr bool may_have_tails = goes_one_by_one && !residual;
   using Stage = WgmmaStage<shape.m, shape.n, width, groups, sizeof(T)>;
   static_assert(layout.pixels % 1024 == 0 && layout.filters % 1024 == 0 && layout.barriers % 8 == 0);

@@ -96,7 +96,7 @@ double clusters_us(const ConvProblem& p, const WgmmaGemmPlan& plan, const Device
 double windows_cost(const ConvProblem& p, std::int64_t together, const WgmmaTileShape& tile, double waves) {
   if (p.r * p.s == 1) return 1;
   if (p.groups > 1) {
-    const bool strided = p.stride_h > 1 || p.stride_w > 1, f32 = p.storage == DType::f32;
+    const bool strided = p.stride_h > 1 || p.stride_w > 1, f32 = p.x_storage == DType::f32;
     return strided ? 1 : f32 || together * p.group_c() <= wgmma_step ? window_costs.thin_sets : window_costs.sets;
   }
   if (tile.n == 32) return window_costs.narrow;
@@ -107,7 +107,7 @@ double windows_cost(const ConvProblem& p, std::int64_t together, const WgmmaTile
 }
 
 std::int64_t prepared_channels(const ConvProblem& p) {
-  const auto bytes = static_cast<std::int64_t>(dtype_bytes(p.storage));
+  const auto bytes = static_cast<std::int64_t>(dtype_bytes(p.x_storage));
   const std::int64_t row = p.c * bytes <= 32 ? 32 : p.c * bytes <= 64 ? 64 : 128;
   return ceil_div(p.c * bytes, row) * row / bytes;
 }
@@ -139,8 +139,8 @@ std::optional<std::string> refuse_im2col(const ConvProblem& p) {
 }
 
 bool goes_by_channels(const ConvProblem& p) {
-  const bool several = p.r * p.s > 1 && p.c * static_cast<std::int64_t>(dtype_bytes(p.storage)) > 128;
-  return several && (p.storage == DType::f32 || p.stride_h > 1 || p.stride_w > 1);
+  const bool several = p.r * p.s > 1 && p.c * static_cast<std::int64_t>(dtype_bytes(p.x_storage)) > wgmma_step_bytes;
+  return several && (p.x_storage == DType::f32 || p.stride_h > 1 || p.stride_w > 1);
 }
 
 bool is_pointwise(const ConvProblem& p) {
@@ -165,7 +165,7 @@ std::optional<std::string> refuse_wgmma_sizes(const ConvProblem& p, std::int64_t
 
 KTail::KTail(const ConvProblem& p, int width) {
   const std::int64_t left = p.c % width;
-  const bool whole = width * static_cast<int>(dtype_bytes(p.storage)) == 128;
+  const bool whole = width * static_cast<int>(dtype_bytes(p.x_storage)) == wgmma_step_bytes;
   if (whole && left > 0 && left <= width / 2 && p.r * p.s > 1 && !p.residual) first = static_cast<int>(p.c - left);
 }
 

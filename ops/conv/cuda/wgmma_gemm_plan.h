@@ -28,8 +28,8 @@
 
 namespace lenslet::cuda {
 
-/// K of a k-block (BLOCK_K).
-inline constexpr int wgmma_step = 64;
+/// A k-block (BLOCK_K) in bytes, for any element type: a row of the widest swizzle. In 16-bit channels.
+inline constexpr int wgmma_step_bytes = 128, wgmma_step = wgmma_step_bytes / 2;
 
 /// Channels of a group: a row of 128, 64 or 32 bytes in the swizzled layout.
 inline constexpr std::array<int, 3> wgmma_widths{64, 32, 16};
@@ -171,8 +171,8 @@ constexpr WgmmaShared shared_of(const WgmmaTileShape& tile, bool residual, int b
   const int warps = tile.consumers * 4;
   const int least_stages = residual ? 3 : 4;
   WgmmaShared shared;
-  shared.pixels = tile.m * wgmma_step * 2;
-  shared.filters = tile.n * wgmma_step * 2;
+  shared.pixels = tile.m * wgmma_step_bytes;
+  shared.filters = tile.n * wgmma_step_bytes;
   const int stage = shared.pixels + shared.filters;
   // More slots keep more bytes in flight where gemm_k is short; large tiles are for long gemm_k.
   const int ample = 8192 / box < most_slots ? 8192 / box : most_slots;
@@ -206,8 +206,8 @@ constexpr SplitKShared shared_of(const SplitKTileShape& tile) {
   // A multiprocessor has 228 KiB; each block costs 1 more, and one block can have 227.
   constexpr int all = 227 << 10, half = 113 << 10, most_stages = 8, for_barriers = 256;
   SplitKShared shared;
-  shared.pixels = tile.m * wgmma_step * 2;
-  shared.filters = tile.n * wgmma_step * 2;
+  shared.pixels = tile.m * wgmma_step_bytes;
+  shared.filters = tile.n * wgmma_step_bytes;
   const int stage = shared.pixels + shared.filters, acc_bytes = tile.m * tile.n * 4;
   const int fitting = ((tile.blocks == 1 ? all : half) - acc_bytes - for_barriers) / stage;
   shared.stages = fitting < most_stages ? fitting : most_stages;
@@ -312,7 +312,7 @@ struct KOrder {
 
   KOrder() = default;
   explicit KOrder(const ConvProblem& problem)
-      : c(static_cast<int>(aligned_channels(problem.c, problem.storage))),
+      : c(static_cast<int>(aligned_channels(problem.c, problem.x_storage))),
         taps(static_cast<int>(problem.r * problem.s)),
         dilation_w(static_cast<int>(problem.dilation_w)),
         dilation_h(static_cast<int>(problem.dilation_h)),

@@ -5,8 +5,6 @@
 // (UnitShape), shifted by the tap. Rows are swizzled by address, so that an operand may begin at any pixel. Filters
 // come tap by tap through stages of their own, and stay where all of them have a stage.
 
-#include <type_traits>
-
 #include "base/cuda/launch.h"
 #include "base/cuda/wgmma.cuh"
 #include "ops/conv/cuda/wgmma_element.cuh"
@@ -87,7 +85,7 @@ template <typename T, int units, int n, int row_bytes>
 struct HaloBlock {
   static constexpr WgmmaTileShape shape{64 * units, n};
   static constexpr bool for_residual = false;
-  static constexpr int slots = halo_slots(n, sizeof(T)), filter_bytes = n * row_bytes;
+  static constexpr int slots = halo_slots(WgmmaElement<T>::box_bytes(n)), filter_bytes = n * row_bytes;
   static_assert(filter_bytes % (8 * row_bytes) == 0);
 
   const WgmmaHalo& g;
@@ -184,7 +182,7 @@ __device__ inline void produce_halo_tiles(const WgmmaHalo& g, const HaloBlock<T,
 template <typename T, int units, int n, int row_bytes>
 __device__ inline void consume_halo_tiles(const WgmmaHalo& g, const HaloBlock<T, units, n, row_bytes>& block) {
   using Block = HaloBlock<T, units, n, row_bytes>;
-  constexpr int rows64 = units / wgmma_consumers, k_bytes = wgmma_k * 2;  // of one instruction, for any T
+  constexpr int rows64 = units / wgmma_consumers;
   // Warp-uniform, and known to the compiler to be.
   const int warp = __shfl_sync(0xFFFFFFFFU, static_cast<int>(threadIdx.x) / 32 - 4, 0), consumer = warp / 4;
   const unsigned lane = threadIdx.x % 32;
@@ -196,17 +194,18 @@ __device__ inline void consume_halo_tiles(const WgmmaHalo& g, const HaloBlock<T,
   typename WgmmaElement<T>::template Epilogue<Block, WgmmaHalo, UnitPlace> epilogue(g, block, warp);
   const int taps = g.r * g.s;
   StageRing halo_tile, filter;
-  float d[rows64][n / 2];
+  typename WgmmaElement<T>::Accumulator d[rows64][n / 2];
   std::uint64_t a[rows64];
   const auto multiply = [&](int filter_stage, int offset, bool add) {
     const std::uint64_t b = wgmma_operand<row_bytes>(block.filters(filter_stage));
     const std::uint64_t behind = static_cast<std::uint64_t>(offset / 16);
     wgmma_fence();
 #pragma unroll
-    for (int i = 0; i < row_bytes / k_bytes; ++i)
+    for (int i = 0; i < row_bytes / wgmma_k_bytes; ++i)
 #pragma unroll
       for (int row = 0; row < rows64; ++row)
-        wgmma<T, n>(d[row], a[row] + behind + wgmma_behind(i * k_bytes), b + wgmma_behind(i * k_bytes), add || i > 0);
+        wgmma<T, n>(d[row], a[row] + behind + wgmma_behind(i * wgmma_k_bytes), b + wgmma_behind(i * wgmma_k_bytes),
+                    add || i > 0);
   };
   // Stages that products in flight read; -1: none.
   int last_filter = -1, last_halo_tile = -1;
@@ -324,7 +323,8 @@ WgmmaHaloKernel find_wgmma_halo_kernel(const WgmmaHaloPlan& plan) {
                                   : wgmma_halo_kernel<T, units, n, 32>;
   };
   const auto few_filters = [&]<int units>() -> WgmmaHaloKernel {
-    if constexpr (units == 4 && !std::is_same_v<T, float>) return of_rows.template operator()<units, 16>();
+    if constexpr (units == 4 && 16 % WgmmaElement<T>::box_filters(16) == 0)
+      return of_rows.template operator()<units, 16>();
     return nullptr;
   };
   const auto of_filters = [&]<int units>() -> WgmmaHaloKernel {

@@ -52,8 +52,8 @@ struct UnitShape {
 
 /// Of a consumer warp, for boxes of the epilogue: three of 2 KB, or two of 3.
 inline constexpr int halo_staging_bytes = 6 << 10, most_halo_slots = 3;
-LENSLET_HOST_DEVICE constexpr int halo_slots(int filters, int element_bytes) {
-  const int slots = element_bytes == 2 ? halo_staging_bytes / staged_box_bytes(filters) : most_halo_slots;
+LENSLET_HOST_DEVICE constexpr int halo_slots(int box_bytes) {
+  const int slots = halo_staging_bytes / box_bytes;
   return slots < most_halo_slots ? slots : most_halo_slots;
 }
 

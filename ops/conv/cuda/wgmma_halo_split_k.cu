@@ -55,8 +55,8 @@ class BoundHaloSplitK final : public BoundKernel {
     const int channels = halo_split_k_row_bytes / static_cast<int>(dtype_bytes(p.storage));
     HaloSplitK call = call_;
     call.halo_tiles = tiled_map(run.in<void>(ConvOp::input), std::array{size(p.c), size(p.w), size(p.h), size(p.n)},
-                                std::array{side(channels), side(plan_.columns), side(plan_.lines), 1U},
-                                size(map_pitch(p.c, element)), element);
+                                std::array{side(channels), side(plan_.columns), side(plan_.lines), 1U}, element,
+                                size(map_pitch(p.c, element)));
     call.filters = filter_operand(p, halo_filters(p, 1), run.blob, halo_split_k_filters, channels, element);
     call.bias = run.in<float>(ConvOp::bias);
     call.residual = run.in<void>(ConvOp::residual);

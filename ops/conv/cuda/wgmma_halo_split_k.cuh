@@ -154,7 +154,6 @@ __device__ inline void produce_split(const HaloSplitK& g, const Block& block) {
 template <typename T, typename Block>
 __device__ inline void consume_split(const HaloSplitK& g, const Block& block) {
   constexpr int row_bytes = Block::row_bytes, taps = Block::stage_taps;
-  constexpr int k_bytes = wgmma_k * 2;  // of one instruction, for any T
   // Warp-uniform, and known to the compiler to be.
   const int warp = __shfl_sync(0xFFFFFFFFU, static_cast<int>(threadIdx.x) / 32, 0);
   const unsigned lane = threadIdx.x % 32;
@@ -192,7 +191,7 @@ __device__ inline void consume_split(const HaloSplitK& g, const Block& block) {
       for (int tap = 0; tap < taps; ++tap) {
         const std::uint64_t of_tap = pixels + static_cast<unsigned>(offset + tap * tap_offset);
 #pragma unroll
-        for (int at = 0; at < row_bytes; at += k_bytes)
+        for (int at = 0; at < row_bytes; at += wgmma_k_bytes)
           wgmma_112<T>(d, filters + wgmma_behind(tap * Block::tap_bytes + at), of_tap + wgmma_behind(at),
                        group > 0 || stage > 0 || tap > 0 || at > 0);
       }

@@ -4,7 +4,6 @@
 #include <array>
 #include <cstdint>
 
-#include "base/aligned_format.h"
 #include "base/cuda/tensor_map.h"
 #include "ops/conv/cuda/group_sets.h"
 #include "ops/conv/cuda/wgmma_filters.h"
@@ -15,17 +14,17 @@ namespace lenslet::cuda {
 /// Pixel pitch in elements: pixels begin at 16 bytes (aligned_nhwc). The padding is outside of the map: TMA loads zeros
 /// for it.
 inline std::int64_t map_pitch(std::int64_t channels, MapElement element) {
-  return aligned_channels(channels, element == MapElement::half ? DType::f16 : DType::f32);
+  const std::int64_t vector = 16 / bytes_of(element);
+  return (channels + vector - 1) / vector * vector;
 }
 
 /// Windows of `pixels` outputs, one K group, from x in NHWC: im2col mode, or pointwise [pixels][C].
-inline CUtensorMap window_operand(const ConvProblem& p, const void* x, int pixels, int width,
-                                  MapElement element = MapElement::half) {
+inline CUtensorMap window_operand(const ConvProblem& p, const void* x, int pixels, int width, MapElement element) {
   const auto size = [](std::int64_t value) { return static_cast<std::uint64_t>(value); };
   const auto rows = static_cast<std::uint32_t>(pixels), channels = static_cast<std::uint32_t>(width);
   if (is_pointwise(p))
-    return tiled_map(x, std::array{size(p.c), size(p.n * p.h * p.w)}, std::array{channels, rows},
-                     size(map_pitch(p.c, element)), element);
+    return tiled_map(x, std::array{size(p.c), size(p.n * p.h * p.w)}, std::array{channels, rows}, element,
+                     size(map_pitch(p.c, element)));
   const Im2colBox box = im2col_box(p);
   return window_map(x,
                     {.sizes = {size(p.c), size(p.w), size(p.h), size(p.n)},
@@ -45,7 +44,7 @@ inline CUtensorMap filter_operand(const ConvProblem& p, const WgmmaFilters& filt
   return tiled_map(
       prepared,
       std::array{size(prepared_channels(group_set(p, filters.together))), size(p.r * p.s), size(filters.all(p))},
-      std::array{static_cast<std::uint32_t>(width), 1U, static_cast<std::uint32_t>(n)}, 0, element);
+      std::array{static_cast<std::uint32_t>(width), 1U, static_cast<std::uint32_t>(n)}, element);
 }
 
 }  // namespace lenslet::cuda

@@ -11,7 +11,7 @@ namespace lenslet::cuda {
 
 double padded_bytes(const ConvProblem& p) {
   ConvProblem stored = p;
-  stored.c = aligned_channels(p.c, p.storage);
+  stored.c = aligned_channels(p.c, p.x_storage);
   stored.k = aligned_channels(p.k, p.storage);
   // A strided 1x1 reads only its own pixels: 64x256x56x56 -> 512, s2, TF32, took 68 us; 126 was estimated for all of x.
   if (p.r == 1 && p.s == 1) stored.h = p.p, stored.w = p.q;
@@ -19,11 +19,11 @@ double padded_bytes(const ConvProblem& p) {
 }
 
 double ragged_us(const ConvProblem& p, int width, bool persistent) {
-  const bool aligned = aligned_channels(p.c, p.storage) == p.c;
+  const bool aligned = aligned_channels(p.c, p.x_storage) == p.c;
   if (is_pointwise(p) || (aligned && !persistent)) return 0;
   const double outside_us = aligned ? window_costs.aligned_outside_us : window_costs.outside_us;
   const auto bytes =
-      static_cast<double>((ceil_div(p.c, width) * width - p.c) * static_cast<std::int64_t>(dtype_bytes(p.storage)));
+      static_cast<double>((ceil_div(p.c, width) * width - p.c) * static_cast<std::int64_t>(dtype_bytes(p.x_storage)));
   return static_cast<double>(p.r * p.s) * outside_us * bytes;
 }
 

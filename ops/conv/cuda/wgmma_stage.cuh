@@ -26,21 +26,21 @@ struct StageRing {
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
-/// For tiles of m pixels by n filters, elements of 2 bytes, or 4 for TF32. A call has maps of windows and filters,
-/// `pointwise` and `k_order`; with persistent blocks `tail`, too.
-template <int m, int n, int width, int groups, int element_bytes = 2>
+/// For tiles of m pixels by n filters. A call has maps of windows and filters, `pointwise` and `k_order`; with
+/// persistent blocks `tail`, too.
+template <int m, int n, int width, int groups, int element_bytes>
 struct WgmmaStage {
   static constexpr int channels = width;
   static constexpr int row_bytes = width * element_bytes;
   static constexpr int pixels_bytes = m * row_bytes, filters_bytes = n * row_bytes;  ///< of a group
-  static constexpr int k_bytes = wgmma_k * 2;                                        ///< k of an instruction, for any T
-  static_assert(groups * row_bytes <= 128);
+  static_assert(groups * row_bytes <= wgmma_step_bytes);
 
   /// Bytes of a k-block's windows. `tails`: the call has some.
   template <bool tails, typename Call>
   __device__ static unsigned windows_bytes([[maybe_unused]] const Call& g, [[maybe_unused]] const KWalk& k_walk) {
     if constexpr (tails)
-      if (k_walk.c >= g.tail.first) return static_cast<unsigned>(g.tail.instructions(g.k_order, width) * m * k_bytes);
+      if (k_walk.c >= g.tail.first)
+        return static_cast<unsigned>(g.tail.instructions(g.k_order, width) * m * wgmma_k_bytes);
     return groups * pixels_bytes;
   }
   template <bool tails, typename Call>
@@ -99,11 +99,11 @@ struct WgmmaStage {
 #pragma unroll
     for (int group = 0; group < groups; ++group)
 #pragma unroll
-      for (int i = 0; i < window_bytes / k_bytes; ++i)
+      for (int i = 0; i < window_bytes / wgmma_k_bytes; ++i)
 #pragma unroll
         for (int row = 0; row < rows64; ++row)
-          wgmma<T, n>(d[row], a + wgmma_behind(group * pixels_bytes + row * rows64_bytes + i * k_bytes),
-                      b + wgmma_behind(group * filters_bytes + i * k_bytes), add || group > 0 || i > 0);
+          wgmma<T, n>(d[row], a + wgmma_behind(group * pixels_bytes + row * rows64_bytes + i * wgmma_k_bytes),
+                      b + wgmma_behind(group * filters_bytes + i * wgmma_k_bytes), add || group > 0 || i > 0);
     wgmma_commit();
   }
 };
@@ -139,9 +139,9 @@ __device__ inline void multiply_tile(const Call& g, const Block& block, StageRin
         multiply.template operator()<Stage::row_bytes>(order.whole, time > 0);
         const bool begun = time > 0 || order.whole > 0;
         if (g.tail.instructions(g.k_order, Stage::channels) == 1)
-          multiply.template operator()<Stage::k_bytes>(order.tails, begun);
+          multiply.template operator()<wgmma_k_bytes>(order.tails, begun);
         else
-          multiply.template operator()<2 * Stage::k_bytes>(order.tails, begun);
+          multiply.template operator()<2 * wgmma_k_bytes>(order.tails, begun);
       }
     }
   }

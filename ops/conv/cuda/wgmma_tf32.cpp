@@ -46,7 +46,7 @@ class WgmmaTf32Conv final : public WgmmaConv {
   static Plan plan_of(const ConvProblem& p, const WgmmaTf32Plan& tiling, const Target& target) {
     const std::int64_t gemm_k = p.group_c() * p.r * p.s;
     return {.format = aligned_nhwc(p.k, p.storage),
-            .x_format = aligned_nhwc(p.c, p.storage),
+            .x_format = aligned_nhwc(p.c, p.x_storage),
             .pitched = true,
             .config = tiling.str(),
             .estimated_us = wgmma_tf32_us(p, tiling, target.device),

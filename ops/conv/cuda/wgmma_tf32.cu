@@ -100,8 +100,8 @@ class BoundWgmmaTf32 final : public BoundKernel {
     const ConvProblem& p = problem_;
     const auto size = [](auto value) { return static_cast<std::uint64_t>(value); };
     return tiled_map(y, std::array{size(call_.k), size(p.n * p.p * p.q)},
-                     std::array{std::uint32_t{tf32_staged_filters}, std::uint32_t{tf32_staged_rows}}, size(pitch),
-                     MapElement::f32);
+                     std::array{std::uint32_t{tf32_staged_filters}, std::uint32_t{tf32_staged_rows}}, MapElement::f32,
+                     size(pitch));
   }
 
   ConvProblem problem_;

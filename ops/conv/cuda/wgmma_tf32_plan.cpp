@@ -97,7 +97,7 @@ double wgmma_tf32_us(const ConvProblem& p, const WgmmaTf32Plan& plan, const Devi
                      .steps = plan.steps,
                      .block_k = wgmma_tf32_step,
                      .rows = static_cast<double>(plan.m() + plan.n()),
-                     .row_bytes = wgmma_tf32_step * 4,
+                     .row_bytes = wgmma_step_bytes,
                      .ragged_us = ragged_us(p, wgmma_tf32_step),
                      .flops_per_us = costs.split_k_share[tile] * device.flops_per_us(Numerics::Multiply::tf32)},
                     costs.split_k, device);

@@ -13,8 +13,8 @@
 
 namespace lenslet::cuda {
 
-/// K of a k-block: 128 bytes, a row of the swizzled layout.
-inline constexpr int wgmma_tf32_step = 32;
+/// A k-block in channels.
+inline constexpr int wgmma_tf32_step = wgmma_step_bytes / 4;
 
 /// Box of the epilogue, as wgmma_gemm's: a consumer warp writes it to shared memory, one TMA store writes it to y, and
 /// a residual comes the same way.
