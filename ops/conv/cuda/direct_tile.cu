@@ -93,7 +93,7 @@ template <int size, int stride, int filters>
 __device__ void add_window(float (&acc)[thread_columns][filters], const TileCall& call, const float* x,
                            const float* w) {
   constexpr int quads = ((size + stride - 1) / stride + thread_columns - 1 + 3) / 4;  // of the longest phase
-  float window[stride][4 * quads];
+  alignas(16) float window[stride][4 * quads];  // in local memory where the compiler does not inline this
 #pragma unroll
   for (int phase = 0; phase < stride; ++phase)
 #pragma unroll
