@@ -27,7 +27,7 @@ using namespace lenslet::cuda;
 
 /// Bits depend on the order of accumulation: split-K factor, k-blocks, and the set of groups, which moves channels.
 std::string bits_of(const ConvProblem& p, const WgmmaGemmPlan& plan) {
-  const bool whole_groups = plan.split_k == 0 && plan.groups_a_step == 1;
+  const bool whole_groups = plan.split_k == 0 && plan.k_groups_per_block == 1;
   if (whole_groups && goes_by_channels(group_set(p, plan.together))) return fmt::format("channels {}", plan.together);
   return plan.split_k <= 1 ? fmt::format("set {}", plan.together) : fmt::format("{} {}", plan.split_k, plan.width);
 }

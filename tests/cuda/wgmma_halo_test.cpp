@@ -26,7 +26,7 @@ using namespace lenslet::cuda;
 std::vector<Tiling> tilings_of(const ConvProblem& p) {
   std::vector<Tiling> tilings;
   for (const WgmmaHaloPlan& plan : wgmma_halo_tilings(p))
-    tilings.push_back({plan.str(), fmt::format("{} {}", plan.together, plan.groups == 1 ? 0 : plan.row_bytes)});
+    tilings.push_back({plan.str(), fmt::format("{} {}", plan.together, plan.k_groups == 1 ? 0 : plan.row_bytes)});
   for (const HaloSplitKPlan& plan : halo_split_k_tilings(p))
     tilings.push_back({plan.str(), fmt::format("split_k {}", plan.split_k)});
   return tilings;

@@ -147,14 +147,15 @@ TEST_CASE("conv/wgmma_gemm_plan/steps_add_up_to_the_convolution") {
           for (std::int64_t k = 0; k < p.k; ++k) {
             double sum = 0, expected = 0;
             KWalk walked;
-            for (std::int64_t group = 0; group < plan.steps * plan.groups_a_step; ++group, walked.next(order, width)) {
-              if (group == plan.groups) CHECK(walked.tap == p.r * p.s);
+            for (std::int64_t group = 0; group < plan.steps * plan.k_groups_per_block;
+                 ++group, walked.next(order, width)) {
+              if (group == plan.k_groups) CHECK(walked.tap == p.r * p.s);
               const KWalk k_walk = walked.or_zeros(order);
               for (int c = 0; c < width; ++c) {
                 const double x =
                     input(p, engine.at.n, k_walk.c + c, engine.at.h + k_walk.tap_h, engine.at.w + k_walk.tap_w);
                 sum += x * weight(p, k, k_walk.tap, k_walk.c + c);
-                right = right && (group < plan.groups || (x == 0 && weight(p, k, k_walk.tap, k_walk.c + c) == 0));
+                right = right && (group < plan.k_groups || (x == 0 && weight(p, k, k_walk.tap, k_walk.c + c) == 0));
               }
             }
             if (pixel < p.n * p.p * p.q)
@@ -333,7 +334,7 @@ TEST_CASE("conv/wgmma_gemm_plan/tilings_and_configurations") {
   CHECK(narrow.width == 32);
   CHECK(narrow.split_k == 0);
   CHECK(narrow.groups == 27);
-  CHECK(narrow.groups_a_step == 2);
+  CHECK(narrow.k_groups_per_block == 2);
   CHECK(narrow.steps == 14);
   for (const char* config :
        {"", "tile=", "tile=64x64", "tile=128x256 ", "tile=128x256 stages=4", "tiles=128x256", "tile=128x256 cluster=2",
@@ -371,9 +372,9 @@ TEST_CASE("conv/wgmma_gemm_plan/every_tiling_reads_back_as_itself") {
       CHECK(tiling.split_k <= tiling.steps);
       CHECK(tiling.tiles_m * tiling.m() >= p.n * p.p * p.q);
       CHECK(tiling.tiles_n * tiling.n() >= p.k);
-      CHECK(tiling.steps * tiling.groups_a_step >= tiling.groups);
-      CHECK((tiling.steps - 1) * tiling.groups_a_step < tiling.groups);
-      CHECK(tiling.groups * tiling.width >= p.r * p.s * p.c);
+      CHECK(tiling.steps * tiling.k_groups_per_block >= tiling.k_groups);
+      CHECK((tiling.steps - 1) * tiling.k_groups_per_block < tiling.k_groups);
+      CHECK(tiling.k_groups * tiling.width >= p.r * p.s * p.c);
       const ConvProblem half = halves(p);
       const double us = wgmma_plan_us(half, tiling, reference_gpu());
       const double floor_us =
@@ -413,7 +414,7 @@ TEST_CASE("conv/wgmma_gemm_plan/sets_of_groups") {
       CHECK(tiling.tiles_n % tiling.sets == 0);
       const std::int64_t set_c = tiling.together * p.group_c();
       CHECK(set_c * 2 % 16 == 0);  // where loads may begin
-      CHECK(tiling.groups * tiling.width >= p.r * p.s * set_c);
+      CHECK(tiling.k_groups * tiling.width >= p.r * p.s * set_c);
       const SetTiles sets{static_cast<int>(tiling.tiles_n / tiling.sets), static_cast<int>(set_c)};
       bool right = true;
       for (int tile = 0; tile < tiling.tiles_n; ++tile)

@@ -90,9 +90,9 @@ TEST_CASE("conv/wgmma_halo_plan/shared_memory") {
           CHECK(plan.staging_at >= plan.filters_at + plan.filter_stages * plan.filter_bytes);
           CHECK(plan.staging_at < plan.filters_at + plan.filter_stages * plan.filter_bytes + 1024);
           CHECK((plan.resident || plan.filter_stages >= 3));
-          CHECK(plan.groups * plan.row_bytes >= p.c * 2);
-          if (plan.resident) CHECK(plan.filter_stages == plan.groups * plan.taps);
-          if (plan.filter_stages == plan.groups * plan.taps && plan.tiles_n == 1) CHECK(plan.resident);
+          CHECK(plan.k_groups * plan.row_bytes >= p.c * 2);
+          if (plan.resident) CHECK(plan.filter_stages == plan.k_groups * plan.taps);
+          if (plan.filter_stages == plan.k_groups * plan.taps && plan.tiles_n == 1) CHECK(plan.resident);
           CHECK(read_wgmma_halo_plan(p, plan.str()).total == plan.total);
         }
       }

@@ -67,9 +67,9 @@ TEST_CASE("conv/wgmma_halo_split_k_plan/shared_memory") {
           // One block fits, and no second one of any kernel.
           CHECK(plan.total + of_a_block <= multiprocessor);
           CHECK(2 * (plan.total + of_a_block) > multiprocessor);
-          CHECK(plan.split_k <= plan.groups);
+          CHECK(plan.split_k <= plan.k_groups);
           CHECK(plan.taps % plan.stage_taps == 0);
-          CHECK(plan.groups * halo_split_k_row_bytes >= p.c * 2);
+          CHECK(plan.k_groups * halo_split_k_row_bytes >= p.c * 2);
           CHECK(plan.lines * plan.columns * halo_split_k_row_bytes <= plan.halo_bytes);
           // The alignment of swizzles.
           const int first = halo_tiles_at(log2_of(plan.split_k));

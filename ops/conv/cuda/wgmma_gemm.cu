@@ -22,12 +22,12 @@ template <typename T, WgmmaTile tile, bool residual>
 WgmmaKernel kernel_of(const WgmmaGemmPlan& plan) {
   if constexpr (has_width(tile, 32))
     if (plan.width == 32)
-      return plan.groups_a_step == 1 ? wgmma_gemm_kernel<T, tile, 32, 1, residual>
-                                     : wgmma_gemm_kernel<T, tile, 32, 2, residual>;
+      return plan.k_groups_per_block == 1 ? wgmma_gemm_kernel<T, tile, 32, 1, residual>
+                                          : wgmma_gemm_kernel<T, tile, 32, 2, residual>;
   if constexpr (has_width(tile, 16))
     if (plan.width == 16)
-      return plan.groups_a_step == 1 ? wgmma_gemm_kernel<T, tile, 16, 1, residual>
-                                     : wgmma_gemm_kernel<T, tile, 16, 4, residual>;
+      return plan.k_groups_per_block == 1 ? wgmma_gemm_kernel<T, tile, 16, 1, residual>
+                                          : wgmma_gemm_kernel<T, tile, 16, 4, residual>;
   return wgmma_gemm_kernel<T, tile, wgmma_step, 1, residual>;
 }
 template <typename T, WgmmaTile tile>
@@ -82,7 +82,7 @@ class BoundWgmmaGemm final : public BoundKernel {
     call_.walk = WindowWalk<std::int16_t>(p);
     const ConvProblem set = group_set(p, plan.together);
     call_.k_order = KOrder(set);
-    call_.by_channels = plan.groups_a_step == 1 && goes_by_channels(set) ? 1 : 0;
+    call_.by_channels = plan.k_groups_per_block == 1 && goes_by_channels(set) ? 1 : 0;
     call_.tail = KTail(set, plan.width);
     call_.activation = DeviceActivation(p.activation);
     call_.pointwise = is_pointwise(p) ? 1 : 0;

@@ -56,7 +56,7 @@ static_assert(registers_of(2).consumer == 232);
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
 /// A block: its shared memory layout and tiles. A k-block is 128 bytes, `width` channels each of `groups` groups.
-template <typename T, WgmmaTile tile, int width, int groups, bool residual>
+template <typename T, WgmmaTile tile, int width, int k_groups, bool residual>
 struct WgmmaBlock {
   using Element = WgmmaElement<T>;
   static constexpr WgmmaTileShape shape = shape_of(tile);
@@ -66,9 +66,9 @@ struct WgmmaBlock {
   static constexpr int stage_bytes = layout.pixels + layout.filters, slots = layout.slots;
   static constexpr bool for_residual = residual;
   /// Whole groups, each a k-block.
-  static constexpr bool goes_one_by_one = width * sizeof(T) == wgmma_step_bytes && groups == 1;
+  static constexpr bool goes_one_by_one = width * sizeof(T) == wgmma_step_bytes && k_groups == 1;
   static constexpr bool may_have_tails = goes_one_by_one && !residual;
-  using Stage = WgmmaStage<shape.m, shape.n, width, groups, sizeof(T)>;
+  using Stage = WgmmaStage<shape.m, shape.n, width, k_groups, sizeof(T)>;
   static_assert(layout.pixels % 1024 == 0 && layout.filters % 1024 == 0 && layout.barriers % 8 == 0);
 
   unsigned char* shared;
@@ -165,12 +165,12 @@ __device__ inline void consume(const WgmmaGemm& g, const Block& block) {
 #endif
 
 /// `residual`: selects the shared memory layout for residuals.
-template <typename T, WgmmaTile tile, int width, int groups, bool residual>
+template <typename T, WgmmaTile tile, int width, int k_groups, bool residual>
 __global__ void __launch_bounds__(wgmma_threads(shape_of(tile).consumers), 1)
     wgmma_gemm_kernel(const __grid_constant__ WgmmaGemm g) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   extern __shared__ __align__(1024) unsigned char shared[];
-  using Block = WgmmaBlock<T, tile, width, groups, residual>;
+  using Block = WgmmaBlock<T, tile, width, k_groups, residual>;
   const Block block{shared};
   if (threadIdx.x == 0) {
     for (int stage = 0; stage < Block::layout.stages; ++stage) {

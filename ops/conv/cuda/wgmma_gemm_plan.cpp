@@ -20,9 +20,9 @@ static_assert(wgmma_gemm_costs.split_k_efficiency.size() == split_k_tiles.size()
 WgmmaGemmPlan tiling(const ConvProblem& p, int width) {
   WgmmaGemmPlan plan;
   plan.width = width;
-  plan.groups = p.r * p.s * ceil_div(p.c, width);
-  plan.groups_a_step = plan.groups == 1 ? 1 : wgmma_step / width;
-  plan.steps = ceil_div(plan.groups, plan.groups_a_step);
+  plan.k_groups = p.r * p.s * ceil_div(p.c, width);
+  plan.k_groups_per_block = plan.k_groups == 1 ? 1 : wgmma_step / width;
+  plan.steps = ceil_div(plan.k_groups, plan.k_groups_per_block);
   return plan;
 }
 WgmmaGemmPlan tiled(const ConvProblem& p, WgmmaGemmPlan plan) {
@@ -45,7 +45,7 @@ std::vector<int> useful_widths(const ConvProblem& p) {
   return widths;
 }
 
-double block_k(const WgmmaGemmPlan& plan) { return plan.groups_a_step * plan.width; }
+double block_k(const WgmmaGemmPlan& plan) { return plan.k_groups_per_block * plan.width; }
 /// Least time of a k-block's TMA loads, from L2 or memory.
 double copies_us(const WgmmaGemmPlan& plan, const WgmmaGemmCosts& costs) {
   return (plan.m() + plan.n()) * block_k(plan) / plan.width / costs.split_k.rows_per_us;
@@ -84,7 +84,7 @@ double clusters_us(const ConvProblem& p, const WgmmaGemmPlan& plan, const Device
                      .tiles = plan.tiles_m * plan.tiles_n,
                      .steps = plan.steps,
                      .block_k = block_k(plan),
-                     .rows = static_cast<double>((plan.m() + plan.n()) * plan.groups_a_step),
+                     .rows = static_cast<double>((plan.m() + plan.n()) * plan.k_groups_per_block),
                      .row_bytes = plan.width * 2.0,
                      .ragged_us = ragged_us(p, plan.width),
                      .flops_per_us = device.flops_per_us(Numerics::Multiply::fp16)},

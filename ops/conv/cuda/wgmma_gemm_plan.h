@@ -399,9 +399,9 @@ struct WgmmaGemmPlan {
   int split_k = 0;                                 ///< splits of a tile, reduced in a cluster; 0: persistent blocks
   int width = wgmma_step;                          ///< channels of a group
   std::int64_t tiles_m = 0, tiles_n = 0;           ///< tiles_n: of all sets
-  std::int64_t groups = 0;                         ///< R*S times C/width rounded up
+  std::int64_t k_groups = 0;                       ///< R*S times C/width rounded up
   std::int64_t steps = 0;                          ///< k-blocks of a tile, all splits
-  int groups_a_step = 1;                           ///< 64 / width, or 1 if there is one group
+  int k_groups_per_block = 1;                      ///< 64 / width, or 1 if there is one group
 
   /// Stages whose filters need to be loaded only once, if all of a block's tiles have the same filters; 0 where a tile
   /// has more k-blocks than stages.

@@ -56,7 +56,7 @@ class BoundWgmmaHalo final : public BoundKernel {
     call_.set_filters = narrow(filters_.filters);
     call_.x_set = narrow(vectors(set_.c));
     call_.y_set = narrow(vectors(set_.k));
-    call_.groups = narrow(plan.groups);
+    call_.k_groups = narrow(plan.k_groups);
     call_.r = narrow(p.r);
     call_.s = narrow(p.s);
     call_.line_offset = narrow(p.dilation_h) * plan.columns * plan.row_bytes;

@@ -28,7 +28,7 @@ struct WgmmaHalo {
   int x_image = 1, y_image = 1;  ///< image stride along the maps' last axes
   int pad_top = 0, pad_left = 0;
   int tiles = 0, tiles_n = 0;           ///< total; along gemm_n
-  int groups = 0, r = 0, s = 0;         ///< groups of channels; filter size
+  int k_groups = 0, r = 0, s = 0;       ///< groups of channels; filter size
   int line_offset = 0, tap_offset = 0;  ///< operand offsets in bytes of the next filter row and column
   int wide = 0, eights = 0;             ///< of UnitShape
   int halo_box = 0, halo_bytes = 0;     ///< of a halo tile: TMA box, and its slot
@@ -123,7 +123,7 @@ __device__ inline void produce_halo_tiles(const WgmmaHalo& g, const HaloBlock<T,
   constexpr int part_filters = WgmmaElement<T>::box_filters(n);
   prefetch_map(g.filters);
   prefetch_map(g.halo_tiles);
-  const int steps = g.groups * g.r * g.s;
+  const int steps = g.k_groups * g.r * g.s;
   const auto load_filters = [&](int stage, const HaloTileStart& tile, const HaloKWalk& k_walk) {
     arrive_expect_tx(block.full(stage), Block::filter_bytes);
     tma_load(block.filters(stage), g.filters, block.full(stage), k_walk.group * channels, k_walk.tap,
@@ -145,7 +145,7 @@ __device__ inline void produce_halo_tiles(const WgmmaHalo& g, const HaloBlock<T,
   for (int index = static_cast<int>(blockIdx.x); index < g.tiles; index += static_cast<int>(gridDim.x)) {
     const HaloTileStart tile(g, index, units, n);
     HaloKWalk k_walk;
-    for (int group = 0; group < g.groups; ++group) {
+    for (int group = 0; group < g.k_groups; ++group) {
       wait_parity(block.halo_empty(halo_tile.stage), halo_tile.phase ^ 1);  // all are empty at first
       std::uint64_t* const full = block.halo_full(halo_tile.stage);
       arrive_expect_tx(full, static_cast<unsigned>(units * g.halo_box));
@@ -223,7 +223,7 @@ __device__ inline void consume_halo_tiles(const WgmmaHalo& g, const HaloBlock<T,
     if (g.resident != 0 && first_tile)
       for (int stage = 0; stage < g.filter_stages; ++stage) wait_parity(block.full(stage), 0);
     first_tile = false;
-    for (int group = 0; group < g.groups; ++group) {
+    for (int group = 0; group < g.k_groups; ++group) {
       if (g.halo_stages == 1) {  // free once no product is in flight
         wgmma_wait<0>();
         release_last();

@@ -31,7 +31,7 @@ WgmmaHaloPlan tiling(const ConvProblem& p, const HaloTile& tile, const UnitShape
   plan.units = unit.units(p);
   plan.tiles_m = ceil_div(plan.units, tile.units);
   plan.tiles_n = ceil_div(p.k, tile.filters);
-  plan.groups = ceil_div(p.c * element_bytes(p), row_bytes);
+  plan.k_groups = ceil_div(p.c * element_bytes(p), row_bytes);
   plan.taps = p.r * p.s;
   plan.lines = static_cast<int>(unit.lines + (p.r - 1) * p.dilation_h);
   plan.columns = unit.pitch();
@@ -45,7 +45,7 @@ bool lay_out(WgmmaHaloPlan& plan) {
   constexpr int staging = consumer_warps * halo_staging_bytes, barrier_bytes = 1 << 10;
   const int tile_bytes = plan.tile.units * plan.halo_bytes;
   const int all = shared_bytes - staging - barrier_bytes;
-  const std::int64_t steps = plan.groups * plan.taps;
+  const std::int64_t steps = plan.k_groups * plan.taps;
   const auto fitting = [&](int halo_tiles) { return std::max(0, all - halo_tiles * tile_bytes) / plan.filter_bytes; };
   // Double-buffered halo tiles, if need be a single one.
   constexpr int least = 3;
@@ -167,15 +167,15 @@ double wgmma_halo_us(const ConvProblem& p, const WgmmaHaloPlan& plan, const Devi
   const double outputs = 64.0 * tile.units * tile.filters;
   const double products_us = (plan.unit.wide == 8 ? 1.0 : costs.lines_factor) * 2.0 * outputs * block_k / rate;
   const double step_us = std::max(products_us, plan.resident ? costs.resident_tap_us : costs.tap_us);
-  const auto steps = static_cast<double>(plan.groups * plan.taps);
-  const double copied = static_cast<double>(plan.groups) * tile.units * plan.halo_bytes +
+  const auto steps = static_cast<double>(plan.k_groups * plan.taps);
+  const double copied = static_cast<double>(plan.k_groups) * tile.units * plan.halo_bytes +
                         (plan.resident ? 0.0 : steps * plan.filter_bytes);
   const double out_us =
       (tile.filters % 64 == 0 && !in_f32 ? costs.epilogue_us : costs.narrow_epilogue_us) * outputs / (128.0 * 128.0);
   const double narrow_us = in_f32               ? (plan.row_bytes < 128 ? costs.narrow_rows_us : 0)
                            : tile.filters <= 32 ? costs.narrow_tile_us
                                                 : 0;
-  const double groups_us = plan.resident ? costs.resident_group_us * static_cast<double>(plan.groups - 1) : 0;
+  const double groups_us = plan.resident ? costs.resident_group_us * static_cast<double>(plan.k_groups - 1) : 0;
   // Factors measured on an H100 (docs/results/cuda-cost-model-cases-2026-11-27.csv): sets in float32, dilation, and
   // small tiles, which take less in several waves.
   const std::int64_t blocks =

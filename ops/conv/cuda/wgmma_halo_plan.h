@@ -73,7 +73,7 @@ struct WgmmaHaloPlan {
   int row_bytes = 128;                    ///< channels of a pixel: 128, 64 or 32 bytes
   std::int64_t units = 0;                 ///< of the output
   std::int64_t tiles_m = 0, tiles_n = 0;  ///< of a set
-  std::int64_t groups = 0, taps = 0;      ///< of channels; R*S
+  std::int64_t k_groups = 0, taps = 0;    ///< of channels; R*S
   int lines = 0, columns = 0;             ///< of a halo tile
   // Shared memory in bytes: a tile's halo tiles, a tap's filters, boxes of the epilogue, barriers.
   int halo_bytes = 0, filter_bytes = 0;  ///< of a unit; of a stage

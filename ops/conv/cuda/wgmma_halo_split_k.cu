@@ -42,7 +42,7 @@ class BoundHaloSplitK final : public BoundKernel {
     call_.filter_stages = byte(plan.filter_stages);
     call_.halo_stages = byte(plan.halo_stages);
     call_.split_k_log2 = byte(log2_of(plan.split_k));
-    call_.groups = narrow(plan.groups);
+    call_.k_groups = narrow(plan.k_groups);
     call_.tiles_n = narrow(plan.tiles_n);
   }
 

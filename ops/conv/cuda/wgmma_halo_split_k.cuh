@@ -28,7 +28,7 @@ struct HaloSplitK {
   std::int16_t pad_top = 0, pad_left = 0;
   std::uint8_t r = 0, s = 0, dilation_h = 0, dilation_w = 0;
   std::uint8_t filter_stages = 0, halo_stages = 0, split_k_log2 = 0;
-  int groups = 0;  ///< groups of channels, all splits
+  int k_groups = 0;  ///< groups of channels, all splits
   int tiles_n = 0;
   const float* bias = nullptr;     ///< may be null
   const void* residual = nullptr;  ///< like y, pixel pitch k; may be null, or y
@@ -73,7 +73,7 @@ struct HaloSplit : SplitWork {
   int split_k_log2;
 
   __device__ HaloSplit(const HaloSplitK& g, unsigned char* memory)
-      : SplitWork(g, g.groups, halo_split_k_filters), shared(memory), split_k_log2(g.split_k_log2) {
+      : SplitWork(g, g.k_groups, halo_split_k_filters), shared(memory), split_k_log2(g.split_k_log2) {
     columns = halo_split_k_columns + (g.s - 1) * g.dilation_w;
     halo_box = (halo_split_k_lines + (g.r - 1) * g.dilation_h) * columns * row_bytes;
     halo_bytes = (halo_box + 1023) / 1024 * 1024;
@@ -178,8 +178,8 @@ __device__ inline void consume_split(const HaloSplitK& g, const Block& block) {
     if (lane == 0 && last_halo_tile >= 0) arrive(block.halo_empty(g, last_halo_tile));
     last_filter = last_halo_tile = -1;
   };
-  const int groups = block.last - block.first;
-  for (int group = 0; group < groups; ++group) {
+  const int k_groups = block.last - block.first;
+  for (int group = 0; group < k_groups; ++group) {
     wait_parity(block.halo_full(halo_tile.stage), halo_tile.phase);
     const std::uint64_t pixels = first_pixels + static_cast<unsigned>(halo_tile.stage * halo_stage);
     int column = 0, line = 0, offset = 0;

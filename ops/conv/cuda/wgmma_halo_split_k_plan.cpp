@@ -60,7 +60,7 @@ std::vector<HaloSplitKPlan> halo_split_k_tilings(const ConvProblem& p) {
       plan.stage_taps = stage_taps;
       plan.units = unit.units(p);
       plan.tiles_n = ceil_div(p.k, halo_split_k_filters);
-      plan.groups = ceil_div(p.c * element_bytes, halo_split_k_row_bytes);
+      plan.k_groups = ceil_div(p.c * element_bytes, halo_split_k_row_bytes);
       plan.taps = p.r * p.s;
       plan.lines = static_cast<int>(unit.lines + (p.r - 1) * p.dilation_h);
       plan.columns = unit.pitch();
@@ -69,11 +69,11 @@ std::vector<HaloSplitKPlan> halo_split_k_tilings(const ConvProblem& p) {
       plan.filter_bytes = stage_taps * halo_split_k_filters * halo_split_k_row_bytes;
       // Each rank owns whole rows of units.
       if (halo_split_k_filters / unit_filters % split_k != 0) continue;
-      if (p.s % stage_taps != 0 || split_k > plan.groups) continue;
+      if (p.s % stage_taps != 0 || split_k > plan.k_groups) continue;
       // One longer split slowed VGG-16 in fp16 (0.562 to 0.578 ms), although its layers gain alone; unexplained. TF32
       // gains (docs/tried.md).
       constexpr std::int64_t most_steps = 36;
-      if (split_k == 1 && p.storage != DType::f32 && plan.groups * plan.taps > most_steps) continue;
+      if (split_k == 1 && p.storage != DType::f32 && plan.k_groups * plan.taps > most_steps) continue;
       if (plan.units * plan.tiles_n * split_k > most_blocks) continue;
       if (lay_out(plan)) tilings.push_back(plan);
     }

@@ -35,14 +35,14 @@ struct HaloSplitKPlan {
   int stage_taps = 1;                    ///< taps of a filter stage: 1 or 3
   std::int64_t units = 0;                ///< of the output: tiles along gemm_n
   std::int64_t tiles_n = 0;              ///< of the same pixels
-  std::int64_t groups = 0, taps = 0;     ///< of channels; R*S
+  std::int64_t k_groups = 0, taps = 0;   ///< of channels; R*S
   int lines = 0, columns = 0;            ///< of a halo tile
   int halo_bytes = 0, filter_bytes = 0;  ///< of a stage each
   int halo_stages = 0, filter_stages = 0;
   int total = 0;  ///< of shared memory
 
   /// Groups of a split, at most.
-  std::int64_t split_groups() const { return (groups + split_k - 1) / split_k; }
+  std::int64_t split_groups() const { return (k_groups + split_k - 1) / split_k; }
   /// "lines=14 filters=64 split_k=4", then " taps=3" where they are not 1.
   std::string str() const;
 };

@@ -14,10 +14,10 @@ template <typename T, SplitKTile tile>
 SplitKKernel kernel_for(const WgmmaGemmPlan& plan) {
   if constexpr (has_width(tile, 32))
     if (plan.width == 32)
-      return plan.groups_a_step == 1 ? wgmma_split_k_kernel<T, tile, 32, 1> : wgmma_split_k_kernel<T, tile, 32, 2>;
+      return plan.k_groups_per_block == 1 ? wgmma_split_k_kernel<T, tile, 32, 1> : wgmma_split_k_kernel<T, tile, 32, 2>;
   if constexpr (has_width(tile, 16))
     if (plan.width == 16)
-      return plan.groups_a_step == 1 ? wgmma_split_k_kernel<T, tile, 16, 1> : wgmma_split_k_kernel<T, tile, 16, 4>;
+      return plan.k_groups_per_block == 1 ? wgmma_split_k_kernel<T, tile, 16, 1> : wgmma_split_k_kernel<T, tile, 16, 4>;
   return wgmma_split_k_kernel<T, tile, wgmma_step, 1>;
 }
 template <typename T>

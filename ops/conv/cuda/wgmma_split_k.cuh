@@ -51,8 +51,8 @@ struct SplitKBlock {
   static constexpr SplitKTileShape shape = shape_of(tile);
   static constexpr SplitKShared layout = shared_of(shape);
   static constexpr int stage_bytes = layout.pixels + layout.filters;
-  static constexpr int width = stage_width, groups = stage_groups;
-  using Stage = WgmmaStage<shape.m, shape.n, width, groups, sizeof(T)>;
+  static constexpr int width = stage_width, k_groups = stage_groups;
+  using Stage = WgmmaStage<shape.m, shape.n, width, k_groups, sizeof(T)>;
   static_assert(layout.pixels % 1024 == 0 && layout.filters % 1024 == 0 && layout.barriers % 8 == 0);
 
   unsigned char* shared;
@@ -83,7 +83,7 @@ __device__ inline void produce_split(const WgmmaSplitK& g, const Block& block) {
   const SplitWork work(g, g.steps, Block::shape.n);
   const int first_pixel = work.tile_m * Block::shape.m;
   // Filters do not depend on the previous kernel.
-  KWalk k_walk = KWalk::at(g.k_order, work.first * Block::groups, Block::width), filter_gemm_k = k_walk;
+  KWalk k_walk = KWalk::at(g.k_order, work.first * Block::k_groups, Block::width), filter_gemm_k = k_walk;
   const int early = min(work.first + stages, work.last);
   for (int step = work.first; step < early; ++step)
     Stage::load_filters(g, block.filters(step - work.first), block.full(step - work.first), work.first_k,
@@ -135,12 +135,12 @@ __device__ inline void consume_split(const WgmmaSplitK& g, const Block& block) {
 
 #endif
 
-template <typename T, SplitKTile tile, int width, int groups>
+template <typename T, SplitKTile tile, int width, int k_groups>
 __global__ void __launch_bounds__(split_k_threads<tile>, shape_of(tile).blocks)
     wgmma_split_k_kernel(const __grid_constant__ WgmmaSplitK g) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   extern __shared__ __align__(1024) unsigned char shared[];
-  using Block = SplitKBlock<T, tile, width, groups>;
+  using Block = SplitKBlock<T, tile, width, k_groups>;
   run_split<T, 128 * split_k_consumers<tile>>(g, Block{shared});
 #endif
 }

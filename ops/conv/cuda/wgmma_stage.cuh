@@ -28,12 +28,12 @@ struct StageRing {
 
 /// For tiles of m pixels by n filters. A call has maps of windows and filters, `pointwise` and `k_order`; with
 /// persistent blocks `tail`, too.
-template <int m, int n, int width, int groups, int element_bytes>
+template <int m, int n, int width, int k_groups, int element_bytes>
 struct WgmmaStage {
   static constexpr int channels = width;
   static constexpr int row_bytes = width * element_bytes;
   static constexpr int pixels_bytes = m * row_bytes, filters_bytes = n * row_bytes;  ///< of a group
-  static_assert(groups * row_bytes <= wgmma_step_bytes);
+  static_assert(k_groups * row_bytes <= wgmma_step_bytes);
 
   /// Bytes of a k-block's windows. `tails`: the call has some.
   template <bool tails, typename Call>
@@ -41,7 +41,7 @@ struct WgmmaStage {
     if constexpr (tails)
       if (k_walk.c >= g.tail.first)
         return static_cast<unsigned>(g.tail.instructions(g.k_order, width) * m * wgmma_k_bytes);
-    return groups * pixels_bytes;
+    return k_groups * pixels_bytes;
   }
   template <bool tails, typename Call>
   __device__ static const CUtensorMap& windows_map(const Call& g, [[maybe_unused]] const KWalk& group) {
@@ -60,10 +60,10 @@ struct WgmmaStage {
   template <bool by_channels = false, bool tails = false, typename Call>
   __device__ static void load_filters(const Call& g, unsigned char* to, std::uint64_t* full, int first_k,
                                       KWalk& k_walk) {
-    arrive_expect_tx(full, windows_bytes<tails>(g, k_walk) + groups * filters_bytes);
+    arrive_expect_tx(full, windows_bytes<tails>(g, k_walk) + k_groups * filters_bytes);
 #pragma unroll
-    for (int group = 0; group < groups; ++group) {
-      const KWalk at = groups == 1 ? k_walk : k_walk.or_zeros(g.k_order);
+    for (int group = 0; group < k_groups; ++group) {
+      const KWalk at = k_groups == 1 ? k_walk : k_walk.or_zeros(g.k_order);
       tma_load(to + group * filters_bytes, g.filters, full, at.c, at.tap, first_k);
       k_walk.template next<by_channels>(g.k_order, width);
     }
@@ -73,8 +73,8 @@ struct WgmmaStage {
   __device__ static void load_windows(const Call& g, unsigned char* to, std::uint64_t* full, int first_pixel,
                                       const WindowStart& start, KWalk& k_walk, int first_c = 0) {
 #pragma unroll
-    for (int group = 0; group < groups; ++group) {
-      const KWalk at = groups == 1 ? k_walk : k_walk.or_zeros(g.k_order);
+    for (int group = 0; group < k_groups; ++group) {
+      const KWalk at = k_groups == 1 ? k_walk : k_walk.or_zeros(g.k_order);
       unsigned char* const into = to + group * pixels_bytes;
       if (g.pointwise != 0)
         tma_load(into, windows_map<tails>(g, at), full, first_c + at.c, first_pixel);
@@ -91,13 +91,13 @@ struct WgmmaStage {
   __device__ static void multiply(Accumulator (&d)[rows64][n / 2], const unsigned char* pixels,
                                   const unsigned char* filters, int first_row, bool add) {
     static_assert(sizeof(T) == element_bytes);
-    static_assert(window_bytes == row_bytes || groups == 1);
+    static_assert(window_bytes == row_bytes || k_groups == 1);
     constexpr int rows64_bytes = 64 * window_bytes;
     const std::uint64_t a = wgmma_operand<window_bytes>(pixels) + wgmma_behind(first_row * window_bytes);
     const std::uint64_t b = wgmma_operand<row_bytes>(filters);
     wgmma_fence();
 #pragma unroll
-    for (int group = 0; group < groups; ++group)
+    for (int group = 0; group < k_groups; ++group)
 #pragma unroll
       for (int i = 0; i < window_bytes / wgmma_k_bytes; ++i)
 #pragma unroll
