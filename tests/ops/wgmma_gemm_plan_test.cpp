@@ -333,7 +333,7 @@ TEST_CASE("conv/wgmma_gemm_plan/tilings_and_configurations") {
   const WgmmaGemmPlan narrow = read_wgmma_gemm_plan(p, "tile=128x64 width=32");
   CHECK(narrow.width == 32);
   CHECK(narrow.split_k == 0);
-  CHECK(narrow.groups == 27);
+  CHECK(narrow.k_groups == 27);
   CHECK(narrow.k_groups_per_block == 2);
   CHECK(narrow.steps == 14);
   for (const char* config :
