@@ -1,5 +1,3 @@
-#include "tools/pictures/bmp.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -8,7 +6,7 @@
 #include <vector>
 
 #include "tools/pictures/bytes.h"
-#include "tools/pictures/image_header.h"
+#include "tools/pictures/decoders.h"
 
 namespace lenslet::tool {
 
@@ -104,7 +102,7 @@ std::vector<std::uint8_t> palette_of(Bytes& file, const Header& header) {
 
 }  // namespace
 
-Picture decode_bmp(std::span<const std::byte> file, void (*check_size)(std::int64_t, std::int64_t)) {
+Decoded decode_bmp(std::span<const std::byte> file, CheckSize check_size) {
   Bytes bytes(file, false);
   const Header header = header_of(bytes);
   check_size(header.width, header.height);
@@ -118,7 +116,8 @@ Picture decode_bmp(std::span<const std::byte> file, void (*check_size)(std::int6
   if (file.size() < row_bytes || at > file.size() - row_bytes || (file.size() - row_bytes - at) / stride < height - 1)
     throw BadImage("the BMP file is cut short");
 
-  Picture picture;
+  Decoded decoded;
+  Picture& picture = decoded.picture;
   picture.width = header.width;
   picture.height = header.height;
   picture.pixels.resize(width * height * 3);
@@ -146,7 +145,7 @@ Picture decode_bmp(std::span<const std::byte> file, void (*check_size)(std::int6
     }
   }
   if (bytes.overrun()) throw BadImage("the BMP file is cut short");
-  return picture;
+  return decoded;
 }
 
 }  // namespace lenslet::tool

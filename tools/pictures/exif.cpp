@@ -4,7 +4,7 @@
 #include <iterator>
 
 #include "tools/pictures/bytes.h"
-#include "tools/pictures/image_header.h"
+#include "tools/pictures/decoders.h"
 
 namespace lenslet::tool {
 

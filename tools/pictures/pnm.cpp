@@ -1,11 +1,9 @@
-#include "tools/pictures/pnm.h"
-
 #include <fmt/format.h>
 
 #include <cmath>
 
 #include "tools/pictures/bytes.h"
-#include "tools/pictures/image_header.h"
+#include "tools/pictures/decoders.h"
 
 namespace lenslet::tool {
 
@@ -52,11 +50,12 @@ class HeaderReader {
 
 }  // namespace
 
-Picture decode_pnm(std::span<const std::byte> file, void (*check_size)(std::int64_t, std::int64_t)) {
+Decoded decode_pnm(std::span<const std::byte> file, CheckSize check_size) {
   const char kind = file.size() > 1 ? static_cast<char>(file[1]) : '?';
   if (kind != '5' && kind != '6') throw BadImage(fmt::format("PNM of kind P{} is not read (P5 and P6 are)", kind));
   HeaderReader reader(file, 2);
-  Picture picture;
+  Decoded decoded;
+  Picture& picture = decoded.picture;
   picture.width = reader.number();
   picture.height = reader.number();
   const std::uint32_t maximum = reader.number();
@@ -75,7 +74,7 @@ Picture decode_pnm(std::span<const std::byte> file, void (*check_size)(std::int6
     // In double, halves to even, as in Pillow.
     picture.pixels[i] = static_cast<std::uint8_t>(std::nearbyint(static_cast<double>(sample) / maximum * 255));
   }
-  return picture;
+  return decoded;
 }
 
 }  // namespace lenslet::tool

@@ -6,25 +6,18 @@
 #include <string>
 
 #include "lenslet/error.h"
-#include "tools/pictures/bmp.h"
-#include "tools/pictures/image_header.h"
-#include "tools/pictures/pnm.h"
+#include "tools/pictures/decoders.h"
 #include "tools/pictures/read_file.h"
-#include "tools/pictures/stb_decode.h"
-#include "tools/pictures/webp_decode.h"
 
 namespace lenslet::tool {
 
 namespace {
 
-void check_size(std::int64_t width, std::int64_t height) {
-  if (width < 1 || height < 1) throw BadImage(fmt::format("the picture is {} x {} pixels", width, height));
-  check_image_size(width, height);
-}
-
 /// Turns stored pixels upright. EXIF's value gives the sides of row 0 and column 0 in the stored picture.
-Picture turn_upright(Picture stored, int orientation) {
-  if (orientation == 1) return stored;
+Picture turn_upright(Decoded decoded) {
+  const int orientation = decoded.orientation;
+  Picture& stored = decoded.picture;
+  if (orientation == 1) return std::move(stored);
   const bool transposed = orientation >= 5;
   const bool mirror_x = orientation == 2 || orientation == 3 || orientation == 6 || orientation == 7;
   const bool mirror_y = orientation == 3 || orientation == 4 || orientation == 7 || orientation == 8;
@@ -43,32 +36,6 @@ Picture turn_upright(Picture stored, int orientation) {
         *target++ = stored.pixels[static_cast<std::size_t>(pixel * stored.channels + c)];
     }
   return upright;
-}
-
-Picture decode(std::span<const std::byte> file, const ImageHeader& header) {
-  check_size(header.width, header.height);
-  Picture picture;
-  picture.channels = header.gray ? 1 : 3;
-  // 8 bytes a pixel for four channels of 16 bits, as the decoder's buffers double; interlaced rows have one more byte.
-  const auto max_bytes = static_cast<std::size_t>(header.width * header.height) * 8 * 4 + (std::size_t{1} << 20);
-  const DecodedPixels decoded = stb_decode(header.decoded_as.empty() ? file : std::span(header.decoded_as),
-                                           static_cast<int>(picture.channels), max_bytes);
-  if (decoded.pixels == nullptr)
-    throw BadImage(fmt::format("the picture cannot be decoded ({})", decoded.error ? decoded.error : "no reason"));
-  picture.height = decoded.height;
-  picture.width = decoded.width;
-  if (picture.height != header.height || picture.width != header.width)
-    throw BadImage("the file contradicts itself about the size of the picture");
-  const auto elems = static_cast<std::size_t>(picture.height * picture.width * picture.channels);
-  picture.pixels.assign(decoded.pixels.get(), decoded.pixels.get() + elems);
-  return turn_upright(std::move(picture), header.orientation);
-}
-
-Picture decode_webp(std::span<const std::byte> file) {
-  const ImageHeader header = read_webp_header(file);
-  check_size(header.width, header.height);
-  Picture picture{webp_decode(file, header.height, header.width), header.height, header.width};
-  return turn_upright(std::move(picture), header.orientation);
 }
 
 bool has(std::span<const std::byte> file, std::size_t at, std::string_view text) {
@@ -95,17 +62,17 @@ const char* known_but_not_read(std::span<const std::byte> file) {
   return nullptr;
 }
 
-Picture decode_any(std::span<const std::byte> file) {
+Decoded decode_any(std::span<const std::byte> file, CheckSize check_size) {
   if (file.empty()) throw BadImage("the file is empty");
   switch (kind_of(file)) {
     case Kind::jpeg:
-      return decode(file, read_jpeg_header(file));
+      return decode_jpeg(file, check_size);
     case Kind::png:
-      return decode(file, read_png_header(file));
+      return decode_png(file, check_size);
     case Kind::bmp:
       return decode_bmp(file, check_size);
     case Kind::webp:
-      return decode_webp(file);
+      return decode_webp(file, check_size);
     case Kind::pnm:
       return decode_pnm(file, check_size);
     case Kind::other:
@@ -119,6 +86,8 @@ Picture decode_any(std::span<const std::byte> file) {
 }  // namespace
 
 void check_image_size(std::int64_t width, std::int64_t height) {
+  if (width < 1 || height < 1)
+    throw Error(ErrorKind::invalid_image, fmt::format("the picture is {} x {} pixels", width, height));
   if (width > max_image_side || height > max_image_side || width * height > max_image_pixels)
     throw Error(ErrorKind::limit, fmt::format("the picture is {} x {} pixels; at most {} a side and {} in all are read",
                                               width, height, max_image_side, max_image_pixels));
@@ -128,11 +97,11 @@ bool begins_as_picture(std::span<const std::byte> head) {
   return kind_of(head) != Kind::other || known_but_not_read(head) != nullptr;
 }
 
-Picture decode_image(std::span<const std::byte> bytes, std::string_view name) {
+Picture decode_image(std::span<const std::byte> bytes, std::string_view name, CheckSize check_size) {
   try {
     if (bytes.size() > max_image_file_bytes)
       throw Error(ErrorKind::limit, fmt::format("the file is larger than {} MiB", max_image_file_bytes >> 20));
-    return decode_any(bytes);
+    return turn_upright(decode_any(bytes, check_size));
   } catch (const BadImage& error) {
     throw Error(ErrorKind::invalid_image, error.what(), std::string(name));
   } catch (const Error& error) {

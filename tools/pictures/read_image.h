@@ -17,8 +17,9 @@ inline constexpr std::size_t max_image_file_bytes = std::size_t{512} << 20;
 inline constexpr std::int64_t max_image_side = 32768;
 inline constexpr std::int64_t max_image_pixels = 100'000'000;
 
-/// Error(limit) for a picture above them.
+/// Error(limit) for a picture above them, Error(invalid_image) for one without pixels.
 void check_image_size(std::int64_t width, std::int64_t height);
+using CheckSize = void (*)(std::int64_t width, std::int64_t height);
 
 /// Upright 8-bit pixels, H x W x C; C is 1 (gray) or 3 (RGB).
 struct Picture {
@@ -31,8 +32,8 @@ struct Picture {
 /// upper 8, Adobe CMYK becomes RGB. Error(invalid_image) for damaged, truncated or refused files, Error(limit) for
 /// large ones, Error(io) for unreadable ones. "-" is standard input.
 Picture read_image(const std::filesystem::path& file);
-/// The same from memory; `name` appears in messages.
-Picture decode_image(std::span<const std::byte> bytes, std::string_view name);
+/// The same from memory; `name` appears in messages. `check_size` throws the error of a refused size.
+Picture decode_image(std::span<const std::byte> bytes, std::string_view name, CheckSize check_size = check_image_size);
 /// Whether a file with this beginning (12 bytes, or all it has) looks like a picture, readable or not.
 bool begins_as_picture(std::span<const std::byte> head);
 

@@ -15,7 +15,7 @@ constexpr std::string_view commit = LENSLET_COMMIT;
 std::string version_text() {
   std::string text = LENSLET_VERSION;
   if (!commit.empty()) text.append(" (").append(commit).append(")");
-  return text;
+  return text + "\npictures: " LENSLET_DECODERS;
 }
 
 nlohmann::ordered_json provenance(const PlanOptions& plan) {

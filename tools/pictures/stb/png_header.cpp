@@ -3,7 +3,7 @@
 #include <array>
 
 #include "tools/pictures/bytes.h"
-#include "tools/pictures/image_header.h"
+#include "tools/pictures/stb/image_header.h"
 
 namespace lenslet::tool {
 

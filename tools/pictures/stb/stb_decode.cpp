@@ -1,5 +1,5 @@
 // The only file that includes stb_image; compiled without our warnings.
-#include "tools/pictures/stb_decode.h"
+#include "tools/pictures/stb/stb_decode.h"
 
 #include <cstdlib>
 #include <new>

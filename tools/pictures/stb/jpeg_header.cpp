@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "tools/pictures/bytes.h"
-#include "tools/pictures/image_header.h"
+#include "tools/pictures/stb/image_header.h"
 
 namespace lenslet::tool {
 
