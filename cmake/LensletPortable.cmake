@@ -5,7 +5,7 @@ if(NOT LENSLET_PORTABLE)
 endif()
 # Executables are one or two folders down: tools/lenslet, tests/ops/lenslet-test-ops.
 set(CMAKE_BUILD_RPATH "$ORIGIN/../portable" "$ORIGIN/../../portable")
-foreach(_name fmt hwy crypto webp)
+foreach(_name fmt hwy crypto jpeg png16 z webp webpdemux)
   find_library(LENSLET_${_name}_LIBRARY ${_name})
   mark_as_advanced(LENSLET_${_name}_LIBRARY)
   set(_dynamic)

@@ -1,7 +1,7 @@
 # lenslet_make_static(TARGET): links everything except glibc and libgcc statically, and uses only symbols of glibc 2.28
-# (manylinux_2_28: Debian 10, RHEL 8, Ubuntu 20.04 and newer). It is for LENSLET_STATIC, a folder with libfmt.a and
-# libhwy.a of the headers' versions, compiled with -fPIC: Debian has only shared ones, while its libcrypto.a, libwebp.a
-# and libstdc++.a are position-independent. tools/scripts/build_wheel.sh makes that folder.
+# (manylinux_2_28: Debian 10, RHEL 8, Ubuntu 20.04 and newer). It is for LENSLET_STATIC, a folder with libfmt.a,
+# libhwy.a, libjpeg.a and libpng16.a of the headers' versions, compiled with -fPIC: Debian has none such, while its
+# libcrypto.a, libwebp.a, libz.a and libstdc++.a are position-independent. tools/scripts/build_wheel.sh makes that folder.
 
 # Functions to which newer glibcs gave a second version, or which moved from libpthread, libdl and librt into libc,
 # which counts as one, too. Every glibc still has their old versions. Grouped by x86-64's first version, if it is
@@ -62,7 +62,7 @@ endfunction()
 
 # Links libraries that targets request by name statically. Headers and definitions stay, so objects are the same.
 macro(lenslet_use_static_libraries)
-  foreach(_name fmt hwy)
+  foreach(_name fmt hwy jpeg png16)
     if(NOT EXISTS ${LENSLET_STATIC}/lib${_name}.a)
       message(FATAL_ERROR "LENSLET_STATIC=${LENSLET_STATIC} holds no lib${_name}.a")
     endif()

