@@ -316,7 +316,7 @@ class Failures(Verb):
             png += struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
         photo = self.write("black.png", png)
         classify = self.every_verb()[0][:5]
-        done = lenslet(*classify, photo, "--threads", "1", limited=150 << 20)
+        done = lenslet(*classify, photo, "--threads", "1", limited=120 << 20)
         self.assertEqual((done.returncode, done.stderr.splitlines()[-1]), (3, "lenslet: error: out of memory"))
         self.assertEqual(lenslet(*classify, photo, "--threads", "1").returncode, 0)
 
