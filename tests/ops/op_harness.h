@@ -49,8 +49,8 @@ std::vector<Tensor> run_op(const OpCase& c);
 /// into fresh memory and over each input that may be overwritten (run_between_guards). Compares each result with the
 /// oracle's; a failure reports case, call, worst index and both values. On the CPU it also checks the operator's
 /// declarations (op_meaning.h). All of it is repeated with float32 inputs in float16 and bfloat16, by the kernels that
-/// accept these. A case without a kernel fails, except on CUDA with a row in op_harness.cpp for the reason; builds with
-/// CUDA check that without a device, too.
+/// accept these. A case without a kernel fails, except on CUDA with a row in op_harness.cpp for the reason; that is
+/// checked without a device, too.
 void check_op(const OpCase& c);
 /// The same with every instruction set of this CPU. Devices have none. Skipped in runs for lesser ones, like
 /// for_each_target().

@@ -1,5 +1,5 @@
 #pragma once
-// docs/ops.md as generated from the rows. Builds without CUDA lack kernels, and know that column only partly.
+// docs/ops.md as generated from the rows, which builds without CUDA have, too.
 
 #include <fmt/format.h>
 

@@ -282,6 +282,8 @@ def main():
         operators = [op for op in operators if any(has(op, opset) for opset in OPSETS)]
     if missing:
         print("no generator for", ", ".join(missing))
+    if not operators:
+        parser.error(f"--only {arguments.only}: no generator of an operator in docs/ops.md")
     drawer = PermutedDrawer if arguments.permuted else Drawer
     if arguments.pack:
         return pack(arguments, operators, drawer)
