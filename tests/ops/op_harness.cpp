@@ -99,6 +99,7 @@ struct CudaRefusal {
   std::string_view op, reason;
 };
 constexpr CudaRefusal cuda_refusals[] = {
+    {"Det", ""},
     {"NonMaxSuppression", ""},
     {"NonZero", ""},
     {"Unique", ""},

@@ -130,6 +130,12 @@ def matmul(d, op):
     d.emit(op, [a, d.new(d.array(d[a].dtype, [*batch, k, n] if d.chance(0.85) else [k]))])
 
 
+@operator("Det")
+def det(d, op):
+    n = d.integer(1, 6)
+    d.emit(op, [d.value(dims=[*d.dims(0, 2), n, n])])
+
+
 @operator("Einsum")
 def einsum(d, op):
     equation, dims = d.pick([("ij,jk->ik", "ij jk"), ("bij,bjk->bik", "bij bjk"), ("ij->ji", "ij"), ("ii->i", "ii"),
