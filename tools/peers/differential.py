@@ -272,7 +272,7 @@ def main():
     parser.add_argument("--section", type=pathlib.Path, help="writes the section of docs/conformance.md")
     arguments = parser.parse_args()
     lenslet = [arguments.lenslet] + (["--each-pass"] if arguments.permuted else [])
-    version = subprocess.run([arguments.lenslet, "--version"], capture_output=True, text=True).stdout.strip()
+    version = subprocess.run([arguments.lenslet, "--version"], capture_output=True, text=True).stdout.splitlines()[0]
     print(f"{version}, ONNX Runtime {onnxruntime.__version__}, onnx {onnx.__version__}, seed {arguments.seed}")
 
     table = re.findall(r"^\| (\w+) \| (?:ai\.onnx|com\.microsoft) \|", (ROOT / "docs" / "ops.md").read_text(), re.MULTILINE)
