@@ -19,7 +19,7 @@
 namespace lenslet::test {
 namespace {
 
-/// So many candidates of each algorithm, drawn.
+/// Runs `most` candidates of each algorithm, drawn, beside the oracle.
 void check_candidates(ConvProblem p, const char* precision, unsigned seed, std::size_t most) {
   const Numerics numerics = parse_numerics(precision);
   p.storage = p.x_storage = numerics.storage;

@@ -31,12 +31,10 @@ bool computes(const DepthwiseVariant& variant, const ConvProblem& p) {
          p.dilation_h == 1 && p.dilation_w == 1;
 }
 
-std::int64_t blocks_over(std::int64_t size, std::int64_t block) { return (size + block - 1) / block; }
-
 /// Threads, where a tile has `rows` rows.
 double item_count(const ConvProblem& p, const DepthwiseVariant& variant, std::int64_t rows) {
-  return static_cast<double>(p.n * (p.k / variant.lanes)) * static_cast<double>(blocks_over(p.p, rows)) *
-         static_cast<double>(blocks_over(p.q, variant.tile_q));
+  return static_cast<double>(p.n * (p.k / variant.lanes)) * static_cast<double>(ceil_div(p.p, rows)) *
+         static_cast<double>(ceil_div(p.q, variant.tile_q));
 }
 
 /// Estimate for strips in us, without the launch: total work at the memory or instruction rate, plus one thread's time,
@@ -61,7 +59,7 @@ std::vector<std::int64_t> heights_of(const ConvProblem& p, const DepthwiseVarian
   if (variant.tile_p != any_height) return {variant.tile_p};
   std::vector<std::int64_t> heights{std::max(p.p, std::int64_t{1})};
   for (std::int64_t strips = 2; strips <= p.p; ++strips)
-    if (const std::int64_t rows = blocks_over(p.p, strips); rows != heights.back()) heights.push_back(rows);
+    if (const std::int64_t rows = ceil_div(p.p, strips); rows != heights.back()) heights.push_back(rows);
   return heights;
 }
 

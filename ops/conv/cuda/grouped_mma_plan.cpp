@@ -8,13 +8,13 @@
 #include <limits>
 #include <numeric>
 
+#include "ops/core/tilings.h"
+
 namespace lenslet::cuda {
 namespace {
 
 /// Registers of a thread of grouped_tf32, by eights of filters a warp.
 constexpr std::array<std::int64_t, 4> registers{64, 80, 128, 128};
-
-constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 GroupedTiling tiling_of(const ConvProblem& p, int rows_together, std::int64_t filter_eights, std::int64_t row_groups,
                         std::int64_t tile_q, std::int64_t sets) {
@@ -145,17 +145,12 @@ double grouped_us(const ConvProblem& p, const GroupedTiling& tiling, const Devic
 }
 
 std::optional<GroupedTiling> plan_grouped(const ConvProblem& p, const DeviceProfile& device) {
-  std::optional<GroupedTiling> best;
-  double best_us = std::numeric_limits<double>::infinity();
-  for (const GroupedTiling& tiling : grouped_tilings(p)) {
-    const bool fits = !device.refuse_shared(tiling.shared_bytes());
-    if (const double us = fits ? grouped_us(p, tiling, device) : best_us; us < best_us) {
-      best_us = us;
-      best = tiling;
-    }
-    if (tiling.half) break;
-  }
-  return best;
+  std::vector<GroupedTiling> tilings = grouped_tilings(p);
+  if (p.storage != DType::f32 && tilings.size() > 1) tilings.resize(1);  // 16 bits: always the first
+  return best_tiling(tilings, [&](const GroupedTiling& tiling) {
+    return device.refuse_shared(tiling.shared_bytes()) ? std::numeric_limits<double>::infinity()
+                                                       : grouped_us(p, tiling, device);
+  });
 }
 
 GroupedTiling read_grouped_tiling(const ConvProblem& p, std::string_view config, const DeviceProfile& device) {
