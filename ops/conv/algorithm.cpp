@@ -9,6 +9,7 @@
 #include "ops/conv/conv.h"
 #include "ops/core/checks.h"
 #include "ops/core/choose.h"
+#include "ops/core/read_operands.h"
 
 namespace lenslet {
 namespace {
@@ -66,13 +67,7 @@ class BoundPacking final : public BoundKernel {
 
 ConvRun BoundConv::conv_run(const KernelRun& run) const {
   ConvRun of;
-  of.x_data = run.in<void>(ConvOp::input);
-  of.filter_data = run.in<void>(ConvOp::filter);
-  if (run.blob != nullptr) of.filter_data = run.blob + (problem.requantized ? multiplier_bytes(problem.k) : 0);
-  of.bias_data = run.in<void>(ConvOp::bias);
-  of.residual_data = run.in<void>(ConvOp::residual);
-  of.y_data = run.out<void>();
-  if (problem.requantized) of.requantization = {reinterpret_cast<const float*>(run.blob), problem.y_zero_point};
+  read_operands<ConvOp>(run, problem, problem.k, of);
   of.filter_made_now = run.blob_made_now;
   of.y_pixel = y_pixel(problem.k, run);
   of.workspace = run.workspace;

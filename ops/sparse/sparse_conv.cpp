@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "ops/core/checks.h"
+#include "ops/core/read_operands.h"
 
 namespace lenslet {
 
@@ -149,13 +150,7 @@ std::optional<std::string> refuse_types(const Problem& node, DType storage) {
 
 SparseConvRun::SparseConvRun(const SparseConvProblem& p, const KernelRun& run)
     : rulebook(run.inputs[SparseConvOp::rulebook], p.taps, p.submanifold, p.inverse, p.max_inputs, p.max_outputs) {
-  x_data = run.in<void>(SparseConvOp::input);
-  filter_data = run.in<void>(SparseConvOp::filter);
-  if (run.blob != nullptr) filter_data = run.blob + (p.requantized ? multiplier_bytes(p.filters) : 0);
-  bias_data = run.in<void>(SparseConvOp::bias);
-  residual_data = run.in<void>(SparseConvOp::residual);
-  y_data = run.out<void>();
-  if (p.requantized) requantization = {reinterpret_cast<const float*>(run.blob), p.y_zero_point};
+  read_operands<SparseConvOp>(run, p, p.filters, *this);
 }
 
 OpParts sparse_conv() { return {make_from<SparseConvOp>}; }
