@@ -6,12 +6,13 @@
 #include <vector>
 
 #include "base/device_profile.h"
+#include "lenslet/error.h"
 
 namespace lenslet::tool {
 
 inline std::vector<std::string> stated_gpu_names() { return {"h200", "h100", "a100"}; }
 
-/// Of one of these names.
+/// Of one of these names. Error(invalid_argument) for another.
 inline DeviceProfile stated_gpu(const std::string& name) {
   DeviceProfile device = reference_gpu();
   device.cublas_reason.clear();
@@ -34,6 +35,8 @@ inline DeviceProfile stated_gpu(const std::string& name) {
     device.shared_bytes_per_block = 163 << 10;
     device.shared_bytes_per_unit = 164 << 10;
     device.clusters = false;
+  } else if (name != "h200") {
+    throw Error(ErrorKind::invalid_argument, "no profile is stated of a GPU called " + name);
   }
   return device;
 }

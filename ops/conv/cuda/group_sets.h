@@ -14,7 +14,7 @@ ConvProblem group_set(const ConvProblem& problem, std::int64_t together);
 /// Useful set sizes: at least whole 16-byte vectors (or all groups), up to 128 channels and filters.
 std::vector<std::int64_t> useful_sets(const ConvProblem& problem);
 
-/// The plan for sets of `together` groups whose filters fill whole tiles: cut(set) scaled to all sets.
+/// The plan for sets of `together` groups whose filters fill whole tiles: tiling(set) scaled to all sets.
 template <typename Tiling>
 auto split_sets(const ConvProblem& problem, std::int64_t together, const Tiling& tiling) {
   auto plan = tiling(group_set(problem, together));
