@@ -6,9 +6,11 @@
 #include <cmath>
 #include <utility>
 
+#include "base/cuda_built.h"
 #include "ops/core/checks.h"
 #include "ops/core/grain.h"
 #include "ops/core/kernel.h"
+#include "ops/reduce/det_cuda.h"
 
 namespace lenslet {
 
@@ -84,8 +86,25 @@ std::unique_ptr<const BoundKernel> bind_cpu(const Binding& binding) {
       bytes);
 }
 
+std::unique_ptr<const BoundKernel> bind_cuda(const Binding& binding) {
+  const Shape& x = binding.shape(0);
+  return bound(
+      [n = x[x.rank() - 1]](const KernelRun& run) {
+        if constexpr (cuda_built)
+          cuda::det(*run.cuda, run.in<float>(0), run.out<float>(), reinterpret_cast<double*>(run.workspace.data()),
+                    run.outputs[0].elems(), n);
+      },
+      static_cast<std::size_t>(x.elems()) * sizeof(double));
+}
+
+std::optional<std::string> refuse_cuda(const Problem& problem) {
+  if (problem.output_shape().elems() < std::int64_t{1} << 31) return {};
+  return "2^31 matrices or more";
+}
+
 // Computed in double and rounded once, by 2^-24; the oracle's scale contains the error in double.
-constexpr SimpleKernel kernels[] = {{.types = dtypes<Types<float>>, .tolerance = 6.1e-8, .bind = bind_cpu}};
+constexpr auto kernels =
+    on_both({.types = dtypes<Types<float>>, .tolerance = 6.1e-8}, bind_cpu, bind_cuda, refuse_cuda);
 
 }  // namespace
 

@@ -4,6 +4,8 @@
 
 #include <limits>
 
+#include "base/device_profile.h"
+#include "ops/core/kernel.h"
 #include "tests/ops/op_harness.h"
 
 namespace lenslet::test {
@@ -27,6 +29,11 @@ TEST_CASE("det/of_any_size_and_rank_is_the_oracles") {
 }
 
 TEST_CASE("det/refusals") {
+  const std::vector<InputInfo> x{{.present = true, .type = {DType::f32, Shape{std::int64_t{1} << 31, 1, 1}}}};
+  const auto op = make_op({.op = "Det", .opset = 11, .inputs = {random_f32({1, 1}, 1)}});
+  const Problem problem(op, x, infer_types(*op, x));
+  CHECK(find_kernel("Det", DeviceKind::cuda, "cuda")->offer(problem, {.device = reference_gpu()}).refusal ==
+        "2^31 matrices or more");
   CHECK(infer_error({.op = "Det", .opset = 11, .inputs = {random_f32({2, 3}, 1)}}) == ErrorKind::invalid_model);
   CHECK(infer_error({.op = "Det", .opset = 11, .inputs = {random_f32({3}, 1)}}) == ErrorKind::unsupported);
   CHECK(infer_error({.op = "Det", .opset = 10, .inputs = {random_f32({3, 3}, 1)}}) == ErrorKind::unsupported);

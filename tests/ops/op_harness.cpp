@@ -99,7 +99,6 @@ struct CudaRefusal {
   std::string_view op, reason;
 };
 constexpr CudaRefusal cuda_refusals[] = {
-    {"Det", ""},
     {"NonMaxSuppression", ""},
     {"NonZero", ""},
     {"Unique", ""},
