@@ -10,11 +10,10 @@
 #include "c_api/objects.h"
 #include "c_api/structs.h"
 #include "c_api/text.h"
+#include "lenslet/card.h"
+#include "photos/cards/write_card.h"
 #include "python/native/objects.h"
 #include "python/native/picture.h"
-#include "tools/cards/known_cards.h"
-#include "tools/cards/write_card.h"
-#include "tools/verbs/default_model.h"
 
 using namespace lenslet;
 using namespace lenslet::python;
@@ -31,13 +30,13 @@ char* text_of(const Json& json) {
 
 /// With what it leaves to the model filled in.
 std::shared_ptr<CardObject> bound_object(const CardObject& object, const Model& model) {
-  const tool::BoundCard bound = tool::bind_card(object.card, model);
-  return std::make_shared<CardObject>(CardObject{tool::bound_to(model, object.card), object.found_by, object.file,
-                                                 object.words, tool::assumed_labels(object.card, bound), bound.remark});
+  const BoundCard bound = bind_card(object.card, model);
+  return std::make_shared<CardObject>(CardObject{bound_to(model, object.card), object.found_by, object.file,
+                                                 object.words, assumed_labels(object.card, bound), bound.remark});
 }
 
 Json describe(const CardObject& object) {
-  const tool::Card& card = object.card;
+  const Card& card = object.card;
   const auto& labels = card.labels ? card.labels : object.assumed_labels;
   const ImageSpec& spec = card.spec;
   return {{"name", card.name},
@@ -51,12 +50,12 @@ Json describe(const CardObject& object) {
           {"width", spec.width},
           {"channels", spec.channels == ImageSpec::Channels::gray ? 1 : 3},
           {"nhwc", spec.nhwc},
-          {"preparation", tool::describe(spec)},
-          {"found_by", tool::to_string(object.found_by)},
+          {"preparation", describe(spec)},
+          {"found_by", to_string(object.found_by)},
           {"file", object.file.empty() ? Json() : Json(object.file.string())},
           {"words", object.words},
           {"remark", object.remark},
-          {"json", tool::card_json(card)}};
+          {"json", photos::card_json(card)}};
 }
 
 }  // namespace
@@ -67,9 +66,9 @@ lenslet_status lenslet_card_read(const char* file, const char* json, lenslet_car
     *card = nullptr;
     c_api::check_given(file, "file");
     const bool from_file = json == nullptr;
-    *card = Cards::add(std::make_shared<CardObject>(
-        CardObject{from_file ? tool::read_card(file) : tool::parse_card(json, file), tool::FoundBy::option,
-                   from_file ? std::filesystem::path(file) : std::filesystem::path()}));
+    *card = Cards::add(
+        std::make_shared<CardObject>(CardObject{from_file ? read_card(file) : parse_card(json, file), FoundBy::option,
+                                                from_file ? std::filesystem::path(file) : std::filesystem::path()}));
   });
 }
 
@@ -81,11 +80,9 @@ lenslet_status lenslet_card_of(lenslet_model* model, const char* model_file, con
     const auto of = c_api::Handles<c_api::ModelObject>::get(model);
     if (model_file == nullptr) c_api::check_given(bytes, "the model's bytes");
     const std::filesystem::path file = model_file == nullptr ? "" : model_file;
-    const tool::FoundCard found = model_file != nullptr
-                                      ? tool::card_of(of->model, file)
-                                      : tool::card_of(of->model, {static_cast<const std::byte*>(bytes), size});
-    *card =
-        Cards::add(bound_object({found.card, found.found_by, found.file, tool::source_words(found, file)}, of->model));
+    const FoundCard found = model_file != nullptr ? card_of(of->model, file)
+                                                  : card_of(of->model, {static_cast<const std::byte*>(bytes), size});
+    *card = Cards::add(bound_object({found.card, found.found_by, found.file, source_words(found, file)}, of->model));
   });
 }
 
@@ -136,7 +133,7 @@ lenslet_status lenslet_card_top(lenslet_card* card, const float* scores, size_t 
                   fmt::format("the card's output.class_offset is {}, and there are {} scores",
                               object->card.class_offset, count));
     *found = 0;
-    for (const tool::ClassResult& result : tool::best_classes(object->card, {scores, scores + count}, room)) {
+    for (const ClassResult& result : best_classes(object->card, {scores, scores + count}, room)) {
       classes[*found] = result.index;
       probs[(*found)++] = result.prob;
     }
@@ -148,7 +145,7 @@ lenslet_status lenslet_labels_read(const char* file, int64_t classes, char** jso
     c_api::check_given(json, "json");
     *json = nullptr;
     c_api::check_given(file, "file");
-    *json = text_of(tool::read_labels(file, classes));
+    *json = text_of(read_labels(file, classes));
   });
 }
 
@@ -156,6 +153,6 @@ lenslet_status lenslet_default_model(char** file) {
   return c_api::guarded([&] {
     c_api::check_given(file, "file");
     *file = nullptr;
-    *file = c_api::text_for_app(tool::default_model().string());
+    *file = c_api::text_for_app(default_model().string());
   });
 }

@@ -39,7 +39,7 @@ lenslet_status lenslet_classifier_create(lenslet_model* model, lenslet_card* car
     if (labels_file != nullptr) labels = labels_file;
     PlanOptions plan = c_api::plan_options(c_api::taken(options, "plan options"));
     // A batch that the exporter fixed stays.
-    if (const std::int64_t fixed = of->model.inputs()[tool::bind_card(by->card, of->model).input].dims[0]; fixed > 1)
+    if (const std::int64_t fixed = of->model.inputs()[bind_card(by->card, of->model).input].dims[0]; fixed > 1)
       plan.batch = fixed;
     *classifier = Classifiers::add(std::make_shared<ClassifierObject>(of->model, by->card, labels, plan));
   });
@@ -66,7 +66,7 @@ lenslet_status lenslet_classifier_prepare(lenslet_classifier* classifier, const 
                                           int64_t slot) {
   return c_api::guarded([&] {
     const auto object = Classifiers::get(classifier);
-    const tool::Picture pixels = picture_of(picture);
+    const Picture pixels = picture_of(picture);
     const std::lock_guard lock(object->mutex);
     check_slot(*object, slot);
     object->classifier.prepare(pixels, slot);
@@ -89,7 +89,7 @@ lenslet_status lenslet_classifier_top(lenslet_classifier* classifier, int64_t sl
     *found = 0;
     const std::lock_guard lock(object->mutex);
     check_slot(*object, slot);
-    for (const tool::ClassResult& result : object->classifier.top(slot, room)) {
+    for (const ClassResult& result : object->classifier.top(slot, room)) {
       classes[*found] = result.index;
       probs[(*found)++] = result.prob;
     }

@@ -7,18 +7,17 @@
 #include <string>
 
 #include "c_api/handles.h"
+#include "lenslet/card.h"
+#include "lenslet/classifier.h"
 #include "python/native/python.h"
-#include "tools/cards/card.h"
-#include "tools/cards/classifier.h"
-#include "tools/cards/known_cards.h"
 
 namespace lenslet::python {
 
 struct CardObject {
   using Handle = lenslet_card;
   static constexpr auto handle_name = "lenslet_card";
-  const tool::Card card;
-  const tool::FoundBy found_by;
+  const Card card;
+  const FoundBy found_by;
   const std::filesystem::path file;  // empty: of no file
   const std::string words = {};      // of where it comes from, for people
   // Of a card that was bound to a model:
@@ -30,12 +29,12 @@ struct ClassifierObject {
   using Handle = lenslet_classifier;
   static constexpr auto handle_name = "lenslet_classifier";
 
-  ClassifierObject(const Model& model, const tool::Card& card, const std::optional<std::filesystem::path>& labels,
+  ClassifierObject(const Model& model, const Card& card, const std::optional<std::filesystem::path>& labels,
                    const PlanOptions& options)
       : classifier(model, card, labels, options) {}
 
   std::mutex mutex;  // one thread at a time; a second waits
-  tool::Classifier classifier;
+  Classifier classifier;
 };
 
 }  // namespace lenslet::python

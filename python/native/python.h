@@ -60,7 +60,7 @@ LENSLET_C_API lenslet_status lenslet_card_of(lenslet_model* model, const char* m
 LENSLET_C_API lenslet_status lenslet_card_bound(lenslet_card* card, lenslet_model* model, lenslet_card** bound);
 LENSLET_C_API lenslet_status lenslet_card_free(lenslet_card* card);
 /* {"name", "input", "output", "labels_file" or null, "labels_assumed", "softmax" or null, "class_offset", "height",
- * "width", "channels", "nhwc", "preparation", "found_by" (tool::FoundBy, "" where it is assumed), "file" or null,
+ * "width", "channels", "nhwc", "preparation", "found_by" (FoundBy, "" where it is assumed), "file" or null,
  * "words" and "remark" (what the command says of where it comes from, and of its output.softmax; "": nothing), "json"
  * (the card without its files, which lenslet_card_read() takes)} as JSON. */
 LENSLET_C_API lenslet_status lenslet_card_describe(lenslet_card* card, char** json);

@@ -6,8 +6,8 @@
 #include <span>
 
 #include "lenslet/image.h"
+#include "lenslet/picture.h"
 #include "tests/fuzz/fuzz.h"
-#include "tools/pictures/read_image.h"
 
 namespace {
 
@@ -18,12 +18,12 @@ constexpr std::int64_t most_pixels = 1 << 20;
 
 /// Judged by the header: a few bytes may claim 100 million pixels, which take seconds to decode.
 void check_size(std::int64_t width, std::int64_t height) {
-  tool::check_image_size(width, height);
+  check_image_size(width, height);
   if (height * width > most_pixels) throw Error(ErrorKind::limit, "large");
 }
 
 void decode_and_normalise(std::span<const std::byte> bytes) {
-  const tool::Picture picture = tool::decode_image(bytes, "fuzz", check_size);
+  const Picture picture = decode_image(bytes, "fuzz", check_size);
   const auto choice = static_cast<unsigned>(bytes.empty() ? 0 : std::to_integer<unsigned>(bytes.back()));
   const ImageSpec spec{.height = 8 + choice % 4,
                        .width = 12,

@@ -1,4 +1,4 @@
-#include "tools/cards/card.h"
+#include "lenslet/card.h"
 
 #include <doctest/doctest.h>
 #include <unistd.h>
@@ -11,10 +11,10 @@
 #include <string>
 
 #include "lenslet/error.h"
+#include "photos/cards/known_cards.h"
+#include "photos/cards/sha256.h"
+#include "photos/cards/write_card.h"
 #include "tests/expect_error.h"
-#include "tools/cards/known_cards.h"
-#include "tools/cards/sha256.h"
-#include "tools/cards/write_card.h"
 
 namespace lenslet::tool {
 namespace {
@@ -48,8 +48,8 @@ TEST_CASE("card/as json and back") {
     json["output"]["softmax"] = softmax;
     const Card card = parse(json);
     CHECK(card.softmax.has_value() != softmax.is_null());
-    const Card back = parse_card(card_json(card), "elsewhere");
-    CHECK(card_json(back) == card_json(card));
+    const Card back = parse_card(photos::card_json(card), "elsewhere");
+    CHECK(photos::card_json(back) == photos::card_json(card));
     CHECK(back.softmax == card.softmax);
     CHECK(back.name == card.name);
     CHECK(back.input == card.input);
@@ -59,7 +59,7 @@ TEST_CASE("card/as json and back") {
     CHECK(!back.labels);
   }
   const Card card = parse_card(whole_card, "net.card.json");
-  const Card back = parse_card(card_json(card), "elsewhere");
+  const Card back = parse_card(photos::card_json(card), "elsewhere");
   CHECK(describe(back.spec) == describe(card.spec));
   CHECK(back.spec.antialias == card.spec.antialias);
 }
@@ -190,10 +190,10 @@ TEST_CASE("card/known files: by checksum, else by name, whatever their names loo
   };
   // FIPS 180-4's first example.
   const std::string abc = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
-  CHECK(sha256_of(write("abc", "abc")) == abc);
-  CHECK(sha256_of(write("none", "")) == "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
-  CHECK_ERROR(sha256_of(folder), io, folder.string() + ": the file cannot be read");
-  CHECK_ERROR(sha256_of(folder / "missing"), io, "/missing: the file cannot be read");
+  CHECK(photos::sha256_of(write("abc", "abc")) == abc);
+  CHECK(photos::sha256_of(write("none", "")) == "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+  CHECK_ERROR(photos::sha256_of(folder), io, folder.string() + ": the file cannot be read");
+  CHECK_ERROR(photos::sha256_of(folder / "missing"), io, "/missing: the file cannot be read");
 
   const auto card = [&](const std::string& name, const nlohmann::json& files) {
     write("cards/" + name + ".card.json", nlohmann::json{{"input", {{"size", {8, 8}}}}, {"files", files}}.dump());
@@ -201,7 +201,7 @@ TEST_CASE("card/known files: by checksum, else by name, whatever their names loo
   card("a", {{{"name", "squeezenet1_1"}}, {{"bytes", 3}, {"sha256", std::string(64, '0')}}});
   card("b", {{{"name", "other"}, {"bytes", 3}, {"sha256", abc}}, {{"name", "SQUEEZENET1.1"}}});
   const auto found = [&](const fs::path& model) {
-    const auto known = find_known_card(model, folder / "cards");
+    const auto known = photos::find_known_card(model, folder / "cards");
     return known ? known->file.filename().string() + " " + std::string(to_string(known->found_by)) : "";
   };
   CHECK(found(write("any.onnx", "abc")) == "b.card.json checksum");
@@ -213,15 +213,16 @@ TEST_CASE("card/known files: by checksum, else by name, whatever their names loo
   CHECK(found(folder / "missing.onnx") == "");
   // In memory, without a name.
   const auto found_by = [&](const std::string& model) {
-    const auto known = find_known_card(std::as_bytes(std::span(model)), folder / "cards");
+    const auto known = photos::find_known_card(std::as_bytes(std::span(model)), folder / "cards");
     return known ? known->file.filename().string() + " " + std::string(to_string(known->found_by)) : "";
   };
   CHECK(found_by("abc") == "b.card.json checksum");
   CHECK(found_by("abd") == "");
   CHECK(found_by("") == "");
-  CHECK(!find_known_card(folder / "any.onnx", folder / "nowhere"));
+  CHECK(!photos::find_known_card(folder / "any.onnx", folder / "nowhere"));
   write("cards/c.card.json", "{");
-  CHECK_ERROR(find_known_card(folder / "any", folder / "cards"), invalid_argument, "/c.card.json: this is no JSON");
+  CHECK_ERROR(photos::find_known_card(folder / "any", folder / "cards"), invalid_argument,
+              "/c.card.json: this is no JSON");
   fs::remove_all(folder);
 }
 

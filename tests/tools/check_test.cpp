@@ -7,9 +7,9 @@
 #include <numeric>
 
 #include "oracle/oracle.h"
+#include "photos/dtype_convert.h"
 #include "tests/shared_data.h"
 #include "tools/verbs/compare.h"
-#include "tools/verbs/dtype_convert.h"
 #include "tools/verbs/output_name.h"
 #include "tools/verbs/test_cases.h"
 
@@ -67,14 +67,14 @@ TEST_CASE("check/half_precision_round_trip") {
   auto* const bits = static_cast<std::uint16_t*>(halves.data());
   std::iota(bits, bits + 0x10000, std::uint16_t{0});
   const std::vector<double> values = oracle::from_tensor(halves).values;
-  const Tensor back = convert_float(convert_float(halves, DType::f64), DType::f16);
+  const Tensor back = photos::convert_float(photos::convert_float(halves, DType::f64), DType::f16);
   for (std::size_t i = 0; i < values.size(); ++i) {
     const std::uint16_t got = static_cast<const std::uint16_t*>(back.data())[i];
     REQUIRE(got == (std::isnan(values[i]) ? i | 0x0200U : i));
   }
   CHECK(values[0x3555] == doctest::Approx(1.0 / 3).epsilon(1e-3));
   const auto to_half = [](double value) {
-    const Tensor half = convert_float(Tensor::of<double>(Shape{1}, {value}), DType::f16);
+    const Tensor half = photos::convert_float(Tensor::of<double>(Shape{1}, {value}), DType::f16);
     return *static_cast<const std::uint16_t*>(half.data());
   };
   CHECK(to_half(65519.9) == 0x7BFF);
@@ -83,7 +83,7 @@ TEST_CASE("check/half_precision_round_trip") {
   CHECK(to_half(1.0 + 3 * std::ldexp(1.0, -11)) == 0x3C02);
   CHECK(to_half(std::ldexp(1.0, -25)) == 0);
   CHECK(to_half(std::ldexp(1.5, -25)) == 1);
-  const Tensor brain = convert_float(Tensor::of<float>(Shape{2}, {1.00390625F, -3}), DType::bf16);
+  const Tensor brain = photos::convert_float(Tensor::of<float>(Shape{2}, {1.00390625F, -3}), DType::bf16);
   CHECK(oracle::from_tensor(brain).values == std::vector<double>{1, -3});  // the first a tie, to even
 }
 

@@ -17,11 +17,11 @@
 #include <string>
 #include <vector>
 
+#include "lenslet/classifier.h"
+#include "photos/default_model.h"
 #include "tests/larger_error.h"
 #include "tests/shared_data.h"
 #include "tests/usable_device.h"
-#include "tools/cards/classifier.h"
-#include "tools/verbs/default_model.h"
 
 namespace lenslet::tool {
 namespace {
@@ -41,7 +41,7 @@ json read_json(const fs::path& file) {
 /// The model's path: shared/data/models, or the cache for the default model; empty if it is missing.
 fs::path model_file(const std::string& model) {
   if (const auto shared = test::shared_data("models/" + model + ".onnx")) return *shared;
-  const fs::path cached = cache_folder() / (model + ".onnx");
+  const fs::path cached = photos::cache_folder() / (model + ".onnx");
   std::error_code ignored;
   return fs::exists(cached, ignored) ? cached : fs::path();
 }

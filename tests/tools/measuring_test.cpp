@@ -12,11 +12,11 @@
 #include "lenslet/error.h"
 #include "oracle/draw.h"
 #include "oracle/oracle.h"
+#include "photos/dtype_convert.h"
 #include "tests/expect_error.h"
 #include "tools/measuring/conv_data.h"
 #include "tools/measuring/conv_sets.h"
 #include "tools/measuring/kernel_timer.h"
-#include "tools/verbs/dtype_convert.h"
 
 namespace lenslet::tool {
 namespace {
@@ -178,7 +178,7 @@ TEST_CASE("tools/draw/every_type") {
     const std::set<double> values(drawn.begin(), drawn.end());
     CAPTURE(type);
     CHECK(values.size() >= 2);
-    if (!is_float(tensor.dtype())) continue;
+    if (!photos::is_float(tensor.dtype())) continue;
     CHECK(values.size() > 64);
     CHECK(*values.begin() >= -1);
     CHECK(*values.begin() < 0);

@@ -1,4 +1,4 @@
-#include "tools/pictures/read_image.h"
+#include "lenslet/picture.h"
 
 #include <doctest/doctest.h>
 
@@ -11,11 +11,11 @@
 #include <string>
 
 #include "lenslet/error.h"
+#include "photos/pictures/decoders.h"
 #include "tests/expect_error.h"
 #include "tests/shared_data.h"
 #include "tests/tools/make_png.h"
 #include "tests/tools/refusal.h"
-#include "tools/pictures/decoders.h"
 
 namespace lenslet::tool {
 namespace {

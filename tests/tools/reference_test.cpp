@@ -17,12 +17,12 @@
 #include "lenslet/runner.h"
 #include "lenslet/tensor_file.h"
 #include "oracle/oracle.h"
+#include "photos/default_model.h"
+#include "photos/dtype_convert.h"
 #include "tests/larger_error.h"
 #include "tests/shared_data.h"
 #include "tests/usable_device.h"
 #include "tools/verbs/compare.h"
-#include "tools/verbs/default_model.h"
-#include "tools/verbs/dtype_convert.h"
 
 namespace lenslet::tool {
 namespace {
@@ -45,7 +45,7 @@ struct Reference {
 /// reference/NAME/meta.json and its files; nothing, with a message, if they or the model are missing.
 std::optional<Reference> find_reference(const std::string& name) {
   const auto meta = test::shared_data("reference/" + name + "/meta.json");
-  const fs::path cached = cache_folder() / (name + ".onnx");
+  const fs::path cached = photos::cache_folder() / (name + ".onnx");
   const auto shared = test::shared_data("models/" + name + ".onnx");
   std::error_code ignored;
   if (!meta || (!shared && !fs::exists(cached, ignored))) {
@@ -59,7 +59,7 @@ std::optional<Reference> find_reference(const std::string& name) {
   reference.model = shared ? *shared : cached;
   const Model model = Model::load(reference.model);
   reference.input =
-      convert_float(read_npy(root / document["input"]["file"].get<std::string>()), model.inputs().at(0).dtype);
+      photos::convert_float(read_npy(root / document["input"]["file"].get<std::string>()), model.inputs().at(0).dtype);
   for (const auto& output : document["outputs"]) {
     const fs::path file = root / output["file"].get<std::string>();
     Expected expected{output["tensor"], read_npy(file), output.value("noise", 0.0)};
@@ -161,7 +161,7 @@ void check_presoftmax(const Reference& reference, const std::string& device, con
   // The network computes in float32 and rounds only at its ports.
   Expected expected = *reference.presoftmax;
   const Tolerance tolerance = tolerance_for(expected);
-  expected.tensor = convert_float(expected.tensor, DType::f32);
+  expected.tensor = photos::convert_float(expected.tensor, DType::f32);
   runner.set_observer([&](const LayerEvent& event) {
     if (event.info->op != "Softmax") return;
     ++seen;

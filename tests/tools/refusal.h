@@ -4,15 +4,15 @@
 #include <optional>
 
 #include "lenslet/error.h"
+#include "lenslet/picture.h"
 #include "tests/tools/make_png.h"
-#include "tools/pictures/read_image.h"
 
 namespace lenslet::test {
 
 /// Nothing if it can be read.
 inline std::optional<Error> refusal(const FileBytes& bytes) {
   try {
-    (void)tool::decode_image(bytes, "photo");
+    (void)decode_image(bytes, "photo");
   } catch (const Error& error) {
     return error;
   }

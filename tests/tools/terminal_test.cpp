@@ -8,8 +8,8 @@
 #include <fstream>
 
 #include "lenslet/error.h"
+#include "lenslet/photos.h"
 #include "tests/expect_error.h"
-#include "tools/pictures/photo_list.h"
 
 namespace lenslet::tool {
 namespace {

@@ -9,10 +9,10 @@
 #include <string_view>
 
 #include "lenslet/error.h"
+#include "lenslet/picture.h"
+#include "photos/pictures/decoders.h"
 #include "tests/tools/make_png.h"
 #include "tests/tools/refusal.h"
-#include "tools/pictures/decoders.h"
-#include "tools/pictures/read_image.h"
 
 #if LENSLET_HAVE_WEBP
 #include <webp/encode.h>
@@ -78,7 +78,7 @@ FileBytes extended(int flags, std::size_t width, std::size_t height) {
 std::string outcome(const FileBytes& bytes) {
   try {
     (void)decode_webp(bytes, [](std::int64_t width, std::int64_t height) {
-      throw BadImage(std::to_string(width) + " x " + std::to_string(height));
+      throw photos::BadImage(std::to_string(width) + " x " + std::to_string(height));
     });
   } catch (const BadImage& error) {
     return error.what();

@@ -3,8 +3,8 @@
 
 #include <optional>
 
+#include "lenslet/picture.h"
 #include "lenslet/tensor.h"
-#include "tools/pictures/read_image.h"
 
 namespace lenslet::tool {
 

@@ -3,8 +3,8 @@
 #include <span>
 #include <string>
 
+#include "lenslet/picture.h"
 #include "lenslet/tensor_file.h"
-#include "tools/pictures/read_image.h"
 #include "tools/pictures/stb_encode.h"
 
 namespace lenslet::tool {

@@ -8,13 +8,13 @@
 
 #include "lenslet/error.h"
 #include "lenslet/tensor_file.h"
-#include "tools/pictures/read_file.h"
+#include "photos/pictures/read_file.h"
 
 namespace lenslet::tool {
 
 Tensor read_points(const std::filesystem::path& file, std::int64_t columns) {
   constexpr std::uintmax_t most_bytes = std::uintmax_t{1} << 30;
-  const std::string bytes = read_file(file, most_bytes);
+  const std::string bytes = photos::read_file(file, most_bytes);
   const auto size = static_cast<std::int64_t>(bytes.size()), row = columns * static_cast<std::int64_t>(sizeof(float));
   if (columns < 1 || size % row != 0)
     throw Error(ErrorKind::invalid_argument,

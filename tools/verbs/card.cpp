@@ -7,11 +7,11 @@
 #include <span>
 #include <string>
 
+#include "lenslet/card.h"
+#include "lenslet/classifier.h"
 #include "lenslet/error.h"
 #include "lenslet/tensor_file.h"
-#include "tools/cards/classifier.h"
-#include "tools/cards/known_cards.h"
-#include "tools/cards/write_card.h"
+#include "photos/cards/write_card.h"
 #include "tools/verbs/common_options.h"
 #include "tools/verbs/terminal.h"
 #include "tools/verbs/verbs.h"
@@ -34,7 +34,7 @@ void card(const Options& options) {
   const FoundCard found = card_of(model, options.model);
   if (found.found_by == FoundBy::nothing) check_classifies(model, found.card);
   const fs::path beside = options.output.empty() ? options.model : options.output;
-  const std::string text = card_text(found.card, model, options.model, beside.parent_path());
+  const std::string text = photos::card_text(found.card, model, options.model, beside.parent_path());
   if (options.output.empty())
     fmt::print("{}", text);
   else

@@ -11,16 +11,14 @@
 #include <utility>
 #include <vector>
 
+#include "lenslet/card.h"
+#include "lenslet/classifier.h"
 #include "lenslet/error.h"
-#include "tools/cards/card.h"
-#include "tools/cards/classifier.h"
-#include "tools/cards/known_cards.h"
+#include "lenslet/photos.h"
+#include "lenslet/picture.h"
 #include "tools/measuring/samples.h"
-#include "tools/pictures/photo_list.h"
-#include "tools/pictures/read_image.h"
 #include "tools/verbs/classify_output.h"
 #include "tools/verbs/common_options.h"
-#include "tools/verbs/default_model.h"
 #include "tools/verbs/preparation.h"
 #include "tools/verbs/terminal.h"
 #include "tools/verbs/verbs.h"

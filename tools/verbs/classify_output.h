@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "tools/cards/classifier.h"
+#include "lenslet/classifier.h"
 
 namespace lenslet::tool {
 

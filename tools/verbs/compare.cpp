@@ -7,7 +7,7 @@
 #include <cstring>
 
 #include "oracle/oracle.h"
-#include "tools/verbs/dtype_convert.h"
+#include "photos/dtype_convert.h"
 
 namespace lenslet::tool {
 
@@ -46,7 +46,7 @@ std::string difference(const Tensor& actual, const Tensor& expected, const Toler
     return fmt::format("type {} where {} is expected", to_string(actual.dtype()), to_string(expected.dtype()));
   if (!(actual.shape() == expected.shape()))
     return fmt::format("shape {} where {} is expected", actual.shape().str(), expected.shape().str());
-  if (!is_float(expected.dtype())) return exact_difference(actual, expected);
+  if (!photos::is_float(expected.dtype())) return exact_difference(actual, expected);
 
   const std::vector<double> got = oracle::from_tensor(actual).values, wanted = oracle::from_tensor(expected).values;
   const double scale = oracle::rms(wanted);

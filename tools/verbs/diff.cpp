@@ -19,10 +19,10 @@
 #include "lenslet/error.h"
 #include "lenslet/tensor_file.h"
 #include "oracle/oracle.h"
+#include "photos/dtype_convert.h"
 #include "tools/verbs/bound_run.h"
 #include "tools/verbs/check_rows.h"
 #include "tools/verbs/common_options.h"
-#include "tools/verbs/dtype_convert.h"
 #include "tools/verbs/model_inputs.h"
 #include "tools/verbs/observed_values.h"
 #include "tools/verbs/output_name.h"
@@ -146,7 +146,7 @@ std::vector<Tensor> inputs_of(const Model& model, const Options& options, Folder
       throw Error(ErrorKind::invalid_argument,
                   fmt::format("there is no {}.npy of the model's input: give it by --input", port.name),
                   options.against);
-    inputs.push_back(convert_float(*input, port.dtype));
+    inputs.push_back(photos::convert_float(*input, port.dtype));
   }
   return inputs;
 }
@@ -160,7 +160,7 @@ std::vector<Tensor> inputs_for(const Model& other, const Model& model, const std
   std::vector<Tensor> named, ordered;
   for (std::size_t i = 0; i < theirs.size(); ++i) {
     const auto given = [&](std::size_t j) {
-      return inputs[j].empty() ? Tensor() : convert_float(inputs[j], theirs[i].dtype);
+      return inputs[j].empty() ? Tensor() : photos::convert_float(inputs[j], theirs[i].dtype);
     };
     ordered.push_back(given(i));
     for (std::size_t j = 0; j < ours.size(); ++j)

@@ -10,9 +10,9 @@
 
 #include "lenslet/error.h"
 #include "lenslet/tensor_file.h"
+#include "photos/dtype_convert.h"
 #include "tools/scans/read_points.h"
 #include "tools/verbs/common_options.h"
-#include "tools/verbs/dtype_convert.h"
 
 namespace lenslet::tool {
 
@@ -169,7 +169,7 @@ std::vector<Tensor> read_named_inputs(const Model& model, const std::vector<std:
     if (tensors[i].empty())
       throw Error(ErrorKind::invalid_argument,
                   fmt::format("no --input for {} {} {}", ports[i].name, to_string(ports[i].dtype), ports[i].str()));
-    tensors[i] = convert_float(tensors[i], ports[i].dtype);
+    tensors[i] = photos::convert_float(tensors[i], ports[i].dtype);
   }
   return tensors;
 }

@@ -8,9 +8,9 @@
 #include <string_view>
 
 #include "lenslet/error.h"
-#include "tools/pictures/read_image.h"
+#include "lenslet/picture.h"
+#include "photos/dtype_convert.h"
 #include "tools/verbs/common_options.h"
-#include "tools/verbs/dtype_convert.h"
 #include "tools/verbs/terminal.h"
 
 namespace lenslet::tool {
@@ -52,7 +52,7 @@ ImageSpec plain_spec(const PortInfo& port, const Picture& picture, const Prepara
   if (channels == 1) spec.channels = ImageSpec::Channels::gray;
   spec.mean.assign(static_cast<std::size_t>(channels), 0);
   spec.std.assign(static_cast<std::size_t>(channels), 1);
-  if (is_float(port.dtype)) spec.scale = 1.0 / 255;
+  if (photos::is_float(port.dtype)) spec.scale = 1.0 / 255;
   const std::int64_t height = port.dims[height_axis], width = port.dims[height_axis + 1];
   spec.height = height < 0 ? picture.height : height;
   spec.width = width < 0 ? picture.width : width;
@@ -76,15 +76,15 @@ class PictureReader {
     if (port.dims.size() != 4) refuse("{} is a picture, and the input {} {} takes none", file, port.name, port.str());
     if (port.dims[0] > 1)
       refuse("the input {} {} takes {} pictures at once: give it as a tensor", port.name, port.str(), port.dims[0]);
-    if (!is_float(port.dtype) && port.dtype != DType::u8)
+    if (!photos::is_float(port.dtype) && port.dtype != DType::u8)
       refuse("the input {} is {}; pictures are for float and uint8 inputs", port.name, to_string(port.dtype));
     const Picture picture = read_image(file);
     const ImageSpec spec = spec_of(index, picture);
     const std::int64_t channels = spec.channels == ImageSpec::Channels::gray ? 1 : 3;
-    Tensor input(is_float(port.dtype) ? port.dtype : DType::f32,
+    Tensor input(photos::is_float(port.dtype) ? port.dtype : DType::f32,
                  spec.nhwc ? Shape{1, spec.height, spec.width, channels} : Shape{1, channels, spec.height, spec.width});
     to_input(picture.view(), spec, input);
-    return is_float(port.dtype) ? input : to_bytes(input);
+    return photos::is_float(port.dtype) ? input : photos::to_bytes(input);
   }
 
   bool any() const { return any_; }

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "tools/cards/known_cards.h"
+#include "lenslet/card.h"
 #include "tools/verbs/model_inputs.h"
 
 namespace lenslet::tool {

@@ -1,0 +1,307 @@
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <exception>
+#include <map>
+#include <mutex>
+#include <stop_token>
+#include <thread>
+#include <utility>
+
+#include "lenslet/photos.h"
+#include "lenslet/picture.h"
+#include "photos/photo_devices.h"
+#include "photos/pixel_budget.h"
+
+namespace lenslet {
+
+using namespace photos;
+
+namespace {
+
+constexpr std::int64_t most_pixel_bytes = std::int64_t{256} << 20;
+
+class Stopwatch {
+ public:
+  double ms() const { return std::chrono::duration<double, std::milli>(Clock::now() - start_).count(); }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  Clock::time_point start_ = Clock::now();
+};
+
+struct Queued {
+  Photo photo;
+  PhotoResult result;
+};
+
+struct Decoded {
+  Picture picture;
+  PixelBudget::Share pixels;
+  PhotoResult result;
+};
+
+/// A Runner, and the photos in the slots of its next batch.
+struct Batch {
+  std::unique_ptr<Classifier> classifier;
+  const PhotoRunners& on;
+  std::vector<PhotoResult> photos{};
+  bool full() const { return static_cast<std::int64_t>(photos.size()) == classifier->batch(); }
+};
+
+PlanOptions plan_for(const PhotoRunners& on, const PhotoOptions& options) {
+  PlanOptions plan = options.plan;
+  plan.device = on.device;
+  plan.threads = on.threads;
+  plan.batch = on.batch;
+  return plan;
+}
+
+}  // namespace
+
+/// One mutex guards the queues: a photo takes milliseconds of a core, and a few microseconds of the mutex.
+class PhotoClassifier::Work {
+ public:
+  Work(const Model& model, const Card& card, const PhotoOptions& options)
+      : model_(model),
+        card_(card),
+        options_(options),
+        runners_(photo_runners(model, card, options)),
+        decoders_(decoders_for(runners_, options)),
+        first_(make(runners_.front())),
+        bound_(first_->bound()),
+        plan_(first_->plan()) {
+    stop_ = stopper_.source.get_token();
+    for (const PhotoRunners& on : runners_) {
+      capacity_ += static_cast<std::size_t>(2 * on.runners * on.batch);
+      for (int i = 0; is_gpu(on) && i < on.runners; ++i) {
+        most_decoded_ += static_cast<std::size_t>(on.batch);
+        start([this, batch = Batch{std::move(first_), on}]() mutable { serve_gpu(batch); });
+      }
+    }
+    capacity_ += static_cast<std::size_t>(4 * decoders_);
+    const PhotoRunners* cpu = is_gpu(runners_.back()) ? nullptr : &runners_.back();
+    for (int i = 0; i < decoders_; ++i)
+      if (cpu != nullptr && i < cpu->runners)
+        start([this, batch = Batch{std::move(first_), *cpu}]() mutable { decode_photos(&batch); });
+      else
+        start([this] { decode_photos(nullptr); });
+  }
+
+  bool offer(Photo&& photo) {
+    const std::lock_guard lock(mutex_);
+    if (failure_ || offered_ - taken_ >= capacity_) return false;
+    Queued queued{std::move(photo), {}};
+    queued.result.index = offered_++;
+    queued.result.name = queued.photo.name;
+    queued_.push_back(std::move(queued));
+    to_decode_.notify_one();
+    return true;
+  }
+
+  std::optional<PhotoResult> take(bool wait) {
+    std::unique_lock lock(mutex_);
+    const auto is_ready = [&] { return !done_.empty() && (!options_.in_order || done_.begin()->first == taken_); };
+    if (wait) to_take_.wait(lock, [&] { return failure_ || offered_ == taken_ || is_ready(); });
+    if (failure_) std::rethrow_exception(failure_);
+    if (!is_ready()) return std::nullopt;
+    ++taken_;
+    return std::move(done_.extract(done_.begin()).mapped());
+  }
+
+  std::size_t capacity() const { return capacity_; }
+  const std::vector<PhotoRunners>& runners() const { return runners_; }
+  int decoders() const { return decoders_; }
+  const BoundCard& bound() const { return bound_; }
+  const PlanInfo& plan() const { return plan_; }
+
+ private:
+  std::unique_ptr<Classifier> make(const PhotoRunners& on) const {
+    return std::make_unique<Classifier>(model_, card_, options_.labels, plan_for(on, options_));
+  }
+
+  template <typename Loop>
+  void start(Loop loop) {
+    threads_.emplace_back([this, loop = std::move(loop)]() mutable {
+      try {
+        loop();
+      } catch (...) {
+        const std::lock_guard lock(mutex_);
+        if (!failure_) failure_ = std::current_exception();
+        to_take_.notify_all();
+        stopper_.source.request_stop();
+      }
+    });
+  }
+
+  /// Moves up to `most` items out of `queue`, waiting for the first. None: the end.
+  template <typename Item>
+  std::vector<Item> next(std::deque<Item>& queue, std::condition_variable_any& filled, std::size_t most) {
+    std::unique_lock lock(mutex_);
+    filled.wait(lock, stop_, [&] { return !queue.empty(); });
+    std::vector<Item> items;
+    for (; !stop_.stop_requested() && !queue.empty() && items.size() < most; queue.pop_front())
+      items.push_back(std::move(queue.front()));
+    return items;
+  }
+
+  /// With `batch`, of the CPU, this thread also runs photos: all, or those that no GPU has room for.
+  void decode_photos(Batch* batch) {
+    if (batch != nullptr && batch->classifier == nullptr) batch->classifier = make(batch->on);
+    for (;;) {
+      if (batch != nullptr && !batch->photos.empty() && none_queued()) run(*batch);
+      std::vector<Queued> next_one = next(queued_, to_decode_, 1);
+      if (next_one.empty()) return;
+      std::optional<Decoded> decoded = decode(std::move(next_one.front()));
+      if (!decoded || (most_decoded_ > 0 && to_gpu(*decoded, batch == nullptr))) continue;
+      if (stop_.stop_requested()) return;
+      prepare(*batch, *std::move(decoded));
+      if (batch->full()) run(*batch);
+    }
+  }
+
+  void serve_gpu(Batch& batch) {
+    if (batch.classifier == nullptr) batch.classifier = make(batch.on);
+    for (;;) {
+      std::vector<Decoded> pictures = next(decoded_, to_run_, static_cast<std::size_t>(batch.classifier->batch()));
+      if (pictures.empty()) return;
+      gpu_has_room_.notify_all();
+      for (Decoded& decoded : pictures) prepare(batch, std::move(decoded));
+      run(batch);
+    }
+  }
+
+  bool none_queued() {
+    const std::lock_guard lock(mutex_);
+    return queued_.empty();
+  }
+
+  std::optional<Decoded> decode(Queued&& queued) {
+    const Stopwatch watch;
+    Decoded decoded{{}, {}, std::move(queued.result)};
+    const CheckSize check_size = [&](std::int64_t width, std::int64_t height) {
+      check_image_size(width, height);
+      decoded.pixels = pixels_.take(3 * width * height, stop_);
+    };
+    try {
+      const auto& [name, bytes] = queued.photo;
+      decoded.picture = bytes ? decode_image(*bytes, name, check_size) : read_image(name, check_size);
+    } catch (const Error& error) {
+      if (error.kind() == ErrorKind::device) throw;
+      decoded.result.error = error;
+      finish(std::move(decoded.result));
+      return std::nullopt;
+    }
+    decoded.result.decode_ms = watch.ms();
+    return decoded;
+  }
+
+  /// Leaves the photo, and returns false, if no GPU has room for it. With `wait` there will be room.
+  bool to_gpu(Decoded& decoded, bool wait) {
+    std::unique_lock lock(mutex_);
+    const auto has_room = [&] { return decoded_.size() < most_decoded_; };
+    if (wait) gpu_has_room_.wait(lock, stop_, has_room);
+    if (!has_room()) return wait;  // waited in vain: the end
+    decoded_.push_back(std::move(decoded));
+    to_run_.notify_one();
+    return true;
+  }
+
+  void prepare(Batch& batch, Decoded decoded) {
+    const Stopwatch watch;
+    try {
+      batch.classifier->prepare(decoded.picture, static_cast<std::int64_t>(batch.photos.size()));
+    } catch (const Error& error) {
+      // Not the photo's fault: a device error, or no memory for pixels within the limits.
+      if (error.kind() == ErrorKind::device || error.kind() == ErrorKind::limit) throw;
+      decoded.result.error = error;
+      return finish(std::move(decoded.result));
+    }
+    decoded.result.prepare_ms = watch.ms();
+    batch.photos.push_back(std::move(decoded.result));
+  }
+
+  void run(Batch& batch) {
+    if (batch.photos.empty()) return;
+    const Stopwatch watch;
+    batch.classifier->run();
+    const double ms = watch.ms() / static_cast<double>(batch.photos.size());
+    for (std::size_t slot = 0; slot < batch.photos.size(); ++slot) {
+      PhotoResult& result = batch.photos[slot];
+      result.run_ms = ms;
+      result.device = batch.on.device;
+      result.top = batch.classifier->top(static_cast<std::int64_t>(slot), options_.top);
+      finish(std::move(result));
+    }
+    batch.photos.clear();
+  }
+
+  void finish(PhotoResult&& result) {
+    const std::lock_guard lock(mutex_);
+    done_.emplace(result.index, std::move(result));
+    to_take_.notify_one();
+  }
+
+  /// Destroyed before the threads are joined.
+  struct Stopper {
+    std::stop_source source;
+    ~Stopper() { source.request_stop(); }
+  };
+
+  const Model model_;
+  const Card card_;
+  const PhotoOptions options_;
+  const std::vector<PhotoRunners> runners_;
+  const int decoders_;
+  std::unique_ptr<Classifier> first_;  // goes to the first thread
+  const BoundCard bound_;
+  const PlanInfo plan_;
+  std::size_t capacity_ = 0, most_decoded_ = 0;  // most_decoded_: 0 without a GPU
+
+  std::mutex mutex_;
+  std::condition_variable_any to_decode_, to_run_, gpu_has_room_;
+  std::condition_variable to_take_;
+  std::deque<Queued> queued_;
+  std::deque<Decoded> decoded_;
+  std::map<std::size_t, PhotoResult> done_;  // by index
+  std::size_t offered_ = 0, taken_ = 0;
+  std::exception_ptr failure_;
+  PixelBudget pixels_{most_pixel_bytes};
+
+  std::stop_token stop_;
+  std::vector<std::jthread> threads_;
+  Stopper stopper_;
+};
+
+PhotoClassifier::PhotoClassifier(const Model& model, const Card& card, const PhotoOptions& options)
+    : work_(std::make_unique<Work>(model, card, options)) {}
+PhotoClassifier::~PhotoClassifier() = default;
+
+std::size_t PhotoClassifier::capacity() const { return work_->capacity(); }
+bool PhotoClassifier::offer(Photo&& photo) { return work_->offer(std::move(photo)); }
+std::optional<PhotoResult> PhotoClassifier::take() { return work_->take(true); }
+std::optional<PhotoResult> PhotoClassifier::take_ready() { return work_->take(false); }
+const std::vector<PhotoRunners>& PhotoClassifier::runners() const { return work_->runners(); }
+int PhotoClassifier::decoders() const { return work_->decoders(); }
+const BoundCard& PhotoClassifier::bound() const { return work_->bound(); }
+const PlanInfo& PhotoClassifier::plan() const { return work_->plan(); }
+
+void PhotoClassifier::classify(const std::function<std::optional<Photo>()>& next,
+                               const std::function<bool(PhotoResult&&)>& done) {
+  for (std::optional<Photo> photo = next(); photo; photo = next())
+    for (bool offered = false; !offered;) {
+      offered = offer(std::move(*photo));
+      for (auto result = offered ? take_ready() : take(); result; result = take_ready())
+        if (!done(std::move(*result))) return;
+    }
+  while (auto result = take())
+    if (!done(std::move(*result))) return;
+}
+
+void PhotoClassifier::classify(std::span<const std::string> files, const std::function<bool(PhotoResult&&)>& done) {
+  std::size_t next = 0;
+  classify([&] { return next < files.size() ? std::optional(Photo{files[next++]}) : std::nullopt; }, done);
+}
+
+}  // namespace lenslet

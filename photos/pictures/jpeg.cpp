@@ -1,0 +1,128 @@
+// JPEG by libjpeg-turbo with its defaults, which are Pillow's: the same bits.
+#include <cstdio>  // jpeglib.h wants FILE
+
+#include <jerror.h>
+#include <jpeglib.h>
+
+#include <cstring>
+
+#include "photos/pictures/library_calls.h"
+
+#ifndef LIBJPEG_TURBO_VERSION
+#error "this libjpeg is not libjpeg-turbo, whose pixels differ"
+#endif
+
+namespace lenslet::photos {
+
+namespace {
+
+// Progressive files usually have ten scans; a hundred are an attack on the decoder's time.
+constexpr int max_scans = 100;
+constexpr int exif_marker = JPEG_APP0 + 1;
+
+[[noreturn]] void fail(j_common_ptr info, const char* reason) {
+  static_cast<LibraryCalls*>(info->client_data)->fail(reason);
+}
+
+[[noreturn]] void on_error(j_common_ptr info) {
+  char text[JMSG_LENGTH_MAX];
+  info->err->format_message(info, text);
+  fail(info, text);
+}
+
+/// Warnings are errors, except those that lose no pixel.
+void on_message(j_common_ptr info, int level) {
+  if (level >= 0) return;  // a trace message
+  const int code = info->err->msg_code, marker = info->err->msg_parm.i[1];
+  if (code == JWRN_ADOBE_XFORM || code == JWRN_JFIF_MAJOR || code == JWRN_NOT_SEQUENTIAL) return;
+  // Extra bytes are skipped, except before a restart marker, where they mean a damaged scan.
+  if (code == JWRN_EXTRANEOUS_DATA && (marker < JPEG_RST0 || marker > JPEG_RST0 + 7)) return;
+  on_error(info);
+}
+
+void count_scans(j_common_ptr info) {
+  if (reinterpret_cast<j_decompress_ptr>(info)->input_scan_number > max_scans) fail(info, "more than 100 scans");
+}
+
+struct Reader {
+  jpeg_decompress_struct info{};
+  jpeg_error_mgr errors{};
+  jpeg_progress_mgr progress{};
+  LibraryCalls calls{"JPEG"};
+
+  Reader() {
+    info.err = jpeg_std_error(&errors);
+    errors.error_exit = on_error;
+    errors.emit_message = on_message;
+    progress.progress_monitor = count_scans;
+    info.client_data = &calls;
+  }
+  Reader(const Reader&) = delete;
+  ~Reader() { jpeg_destroy_decompress(&info); }
+};
+
+/// Joins the segments before the first scan, as Pillow does.
+int orientation_of(const jpeg_decompress_struct& info) {
+  constexpr char head[] = "Exif\0";
+  std::vector<std::byte> exif;
+  for (const jpeg_marker_struct* segment = info.marker_list; segment != nullptr; segment = segment->next) {
+    const auto* bytes = reinterpret_cast<const std::byte*>(segment->data);
+    if (segment->data_length >= sizeof head && std::memcmp(bytes, head, sizeof head) == 0)
+      exif.insert(exif.end(), bytes + sizeof head, bytes + segment->data_length);
+  }
+  return exif_orientation(exif);
+}
+
+/// Adobe's inks are inverted: 255 is no ink. Rounded as in Pillow.
+void inks_to_rgb(const JSAMPLE* inks, std::size_t width, std::uint8_t* rgb) {
+  for (std::size_t x = 0; x < width; ++x, inks += 4)
+    for (int c = 0; c < 3; ++c) *rgb++ = static_cast<std::uint8_t>((inks[c] * inks[3] + 127) / 255);
+}
+
+}  // namespace
+
+Decoded decode_jpeg(std::span<const std::byte> file, const CheckSize& check_size) {
+  Reader reader;
+  jpeg_decompress_struct& info = reader.info;
+  reader.calls.run([&] {
+    jpeg_create_decompress(&info);
+    info.progress = &reader.progress;
+    jpeg_mem_src(&info, reinterpret_cast<const unsigned char*>(file.data()), file.size());
+    jpeg_save_markers(&info, exif_marker, 0xFFFF);
+    jpeg_read_header(&info, TRUE);
+  });
+  check_size(info.image_width, info.image_height);
+  // Truncated arithmetic-coded data gives no warning.
+  if (info.arith_code != FALSE) throw BadImage("arithmetic-coded JPEG files are not read");
+  const int components = info.num_components;
+  if (components != 1 && components != 3 && components != 4)
+    throw BadImage(fmt::format("JPEG of {} components is not read", components));
+  // Without Adobe's marker the inks may be inverted or not, or no CMYK at all.
+  if (components == 4 && info.saw_Adobe_marker == FALSE)
+    throw BadImage("JPEG of 4 components without Adobe's marker is not read");
+
+  Decoded decoded;
+  decoded.orientation = orientation_of(info);
+  Picture& picture = decoded.picture;
+  picture.height = info.image_height;
+  picture.width = info.image_width;
+  picture.channels = components == 1 ? 1 : 3;
+  const std::size_t width = info.image_width, row_bytes = width * static_cast<std::size_t>(picture.channels);
+  picture.pixels.resize(info.image_height * row_bytes);
+  std::vector<JSAMPLE> inks(components == 4 ? 4 * width : 0);
+  reader.calls.run([&] {
+    // A progressive file needs 2 bytes for each coefficient of four components, and blocks at the edges.
+    info.mem->max_memory_to_use = static_cast<long>(info.image_height * width * 32 + file.size() + (8U << 20));
+    jpeg_start_decompress(&info);
+    while (info.output_scanline < info.output_height) {
+      std::uint8_t* const to = picture.pixels.data() + info.output_scanline * row_bytes;
+      JSAMPROW row = inks.empty() ? to : inks.data();
+      jpeg_read_scanlines(&info, &row, 1);
+      if (!inks.empty()) inks_to_rgb(row, width, to);
+    }
+    jpeg_finish_decompress(&info);
+  });
+  return decoded;
+}
+
+}  // namespace lenslet::photos

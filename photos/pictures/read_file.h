@@ -1,0 +1,15 @@
+#pragma once
+// Whole files, up to a limit.
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+
+namespace lenslet::photos {
+
+/// The bytes of a regular file. Error(io), or Error(limit) above `most_bytes` before anything is read.
+std::string read_file(const std::filesystem::path& file, std::uintmax_t most_bytes);
+/// The rest of standard input; like read_file, but reads up to the limit before failing.
+std::string read_stdin(std::uintmax_t most_bytes);
+
+}  // namespace lenslet::photos
