@@ -83,20 +83,20 @@ TEST_CASE("read_image/EXIF orientation, all eight") {
 TEST_CASE("exif/what makes no sense is upright") {
   for (bool big_endian : {true, false}) {
     const FileBytes whole = make_exif(6, big_endian);
-    CHECK(exif_orientation(whole) == 6);
+    CHECK(photos::exif_orientation(whole) == 6);
     for (std::size_t size = 0; size + 8 < whole.size(); ++size)  // the value ends 6 bytes before the end
-      CHECK(exif_orientation(std::span(whole).first(size)) == 1);
+      CHECK(photos::exif_orientation(std::span(whole).first(size)) == 1);
     for (std::size_t i = 0; i < whole.size(); ++i)  // any byte may be wrong
       for (int value : {0, 1, 255}) {
         FileBytes damaged = whole;
         damaged[i] = static_cast<std::byte>(value);
-        const int orientation = exif_orientation(damaged);
+        const int orientation = photos::exif_orientation(damaged);
         CHECK(orientation >= 1);
         CHECK(orientation <= 8);
       }
   }
-  CHECK(exif_orientation(make_exif(0)) == 1);
-  CHECK(exif_orientation(make_exif(9)) == 1);
+  CHECK(photos::exif_orientation(make_exif(0)) == 1);
+  CHECK(photos::exif_orientation(make_exif(9)) == 1);
 }
 
 TEST_CASE("read_image/pnm of 8 and 16 bits, other maxima, comments") {
