@@ -4,7 +4,7 @@
 #
 # usage: tools/test.sh [--sanitize | --deep] [--cuda] [--wheel] [--cluster] [-- CTEST_OPTIONS...]
 #   --sanitize   afterwards also the whole suite under AddressSanitizer + UndefinedBehaviorSanitizer (build/asan) and
-#                what uses threads (base, exec, c_api, and of ops tests/ops/threads.txt) under ThreadSanitizer (build/tsan)
+#                what uses threads (base, exec, c_api, photos, and of ops tests/ops/threads.txt) under ThreadSanitizer (build/tsan)
 #   --deep       the same with nothing left out, which .ci/deep runs: the oracle sanitized, too, all tests of ops under
 #                ThreadSanitizer, all that is drawn; and build/test without line information
 #   --cuda       for CI: build/test must have the CUDA half (else it has, where nvcc is found), without line information,
@@ -84,9 +84,9 @@ if [ $sanitize = 1 ]; then
   run_tests build/asan -LE install "$@"
   phase "building with ThreadSanitizer: build/tsan"
   configure build/tsan --preset tsan -DLENSLET_SANITIZE_ALL=$deep
-  build build/tsan --target lenslet-test-base lenslet-test-ops lenslet-test-exec lenslet-test-c-api
+  build build/tsan --target lenslet-test-base lenslet-test-ops lenslet-test-exec lenslet-test-c-api lenslet-test-photos
   phase "testing threads under ThreadSanitizer"
-  run_tests build/tsan -L '^(base|ops|exec|c-api)$' "$@"
+  run_tests build/tsan -L '^(base|ops|exec|c-api|photos)$' "$@"
   unset LENSLET_TEST_REDUCED
 fi
 

@@ -11,14 +11,14 @@
 #include "lenslet/error.h"
 #include "lenslet/picture.h"
 #include "photos/pictures/decoders.h"
-#include "tests/tools/make_png.h"
-#include "tests/tools/refusal.h"
+#include "tests/photos/make_png.h"
+#include "tests/photos/refusal.h"
 
 #if LENSLET_HAVE_WEBP
 #include <webp/encode.h>
 #endif
 
-namespace lenslet::tool {
+namespace lenslet {
 namespace {
 
 using test::append;
@@ -211,4 +211,4 @@ TEST_CASE("webp/a build without libwebp says so") {
 #endif
 
 }  // namespace
-}  // namespace lenslet::tool
+}  // namespace lenslet

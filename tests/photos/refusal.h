@@ -5,7 +5,7 @@
 
 #include "lenslet/error.h"
 #include "lenslet/picture.h"
-#include "tests/tools/make_png.h"
+#include "tests/photos/make_png.h"
 
 namespace lenslet::test {
 

@@ -13,11 +13,11 @@
 #include "lenslet/error.h"
 #include "photos/pictures/decoders.h"
 #include "tests/expect_error.h"
+#include "tests/photos/make_png.h"
+#include "tests/photos/refusal.h"
 #include "tests/shared_data.h"
-#include "tests/tools/make_png.h"
-#include "tests/tools/refusal.h"
 
-namespace lenslet::tool {
+namespace lenslet {
 namespace {
 
 using Pixels = std::vector<std::uint8_t>;
@@ -253,4 +253,4 @@ TEST_CASE("read_image/shared pictures, damaged bytes never crash") {
 }
 
 }  // namespace
-}  // namespace lenslet::tool
+}  // namespace lenslet

@@ -16,7 +16,7 @@
 #include "photos/cards/write_card.h"
 #include "tests/expect_error.h"
 
-namespace lenslet::tool {
+namespace lenslet {
 namespace {
 
 const char* whole_card = R"({
@@ -257,4 +257,4 @@ TEST_CASE("card/sizes over the limits are refused") {
 }
 
 }  // namespace
-}  // namespace lenslet::tool
+}  // namespace lenslet
