@@ -45,7 +45,7 @@ class Graph:
         made = [name for node in self.nodes for name in node.output if name]
         return [name for name in made if name not in read or name.startswith("out")]
 
-    def model(self, outputs=None):
+    def model(self):
         def info(name):
             array = self.arrays[name]
             dims = [self.free.get(name, {}).get(axis, size) for axis, size in enumerate(array.shape)]
@@ -53,10 +53,13 @@ class Graph:
 
         read = self.readers()
         constants = [name for name in self.constants if name in read]
+        outputs = self.outputs()
+        # onnx knows no types of ONNX Runtime's own operators, and 1.23's inference of EyeLike crashes without one.
+        between = [helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(self.arrays[name].dtype), None)
+                   for node in self.nodes for name in node.output if name and name not in outputs]  # fmt: skip
         graph = helper.make_graph(
-            self.nodes, "graph", [info(name) for name in self.inputs if name in read],
-            [info(name) for name in outputs or self.outputs()],
-            [numpy_helper.from_array(self.arrays[name], name) for name in constants])  # fmt: skip
+            self.nodes, "graph", [info(name) for name in self.inputs if name in read], [info(name) for name in outputs],
+            [numpy_helper.from_array(self.arrays[name], name) for name in constants], value_info=between)  # fmt: skip
         if self.ir < 4:
             graph.input.extend(info(name) for name in constants)
         return helper.make_model(graph, opset_imports=imports(self), ir_version=self.ir)
