@@ -24,7 +24,8 @@ Real original(const std::string& mode, const Axis& a, Real x) {
   const auto in = static_cast<Real>(a.in), out = static_cast<Real>(a.out), scale = static_cast<Real>(a.scale);
   const Real resized = scale * in, half = Real{1} / 2;
   if (mode == "half_pixel") return (x + half) / scale - half;
-  if (mode == "half_pixel_symmetric") return in / 2 * (1 - out / resized) + (x + half) / scale - half;
+  // in / 2 * (1 - out / resized) + (x + half) / scale - half, exact where the result is an integer or half of one
+  if (mode == "half_pixel_symmetric") return (in - 1) / 2 + (x + half - out / 2) / scale;
   if (mode == "pytorch_half_pixel") return a.out > 1 ? (x + half) / scale - half : 0;
   if (mode == "align_corners") return resized == 1 ? 0 : x * (in - 1) / (resized - 1);
   if (mode == "asymmetric") return x / scale;

@@ -17,10 +17,8 @@ Real position(Coordinates coordinates, const ResizedAxis& axis, std::int64_t j) 
   switch (coordinates) {
     case Coordinates::half_pixel:
       return (x + half) / scale - half;
-    case Coordinates::half_pixel_symmetric: {
-      const Real moved = static_cast<Real>(axis.in) / 2 * (1 - static_cast<Real>(axis.out) / out);
-      return moved + (x + half) / scale - half;
-    }
+    case Coordinates::half_pixel_symmetric:  // ONNX's formula, by one quotient: ties stay exact
+      return static_cast<Real>(axis.in - 1) / 2 + (x + half - static_cast<Real>(axis.out) / 2) / scale;
     case Coordinates::pytorch_half_pixel:
       return axis.out > 1 ? (x + half) / scale - half : 0;
     case Coordinates::align_corners:

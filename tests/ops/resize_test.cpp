@@ -84,6 +84,32 @@ TEST_CASE("resize/every_way_to_the_nearest") {
   check_op(by_sizes(random_f32({1, 1, 3, 4}, 7), {1, 1, 1, 1}, {}));
 }
 
+// Coordinates in integers: (in - 1) / 2 + (x + (1 - out) / 2) / scale = at / (2 * eighths).
+TEST_CASE("resize/the_nearest_of_symmetric_ties") {
+  for (std::int64_t in = 1; in <= 20; ++in)
+    for (std::int64_t eighths = 8 / in + 1; eighths <= 26; ++eighths)
+      for (const char* nearest : {"floor", "ceil", "round_prefer_floor", "round_prefer_ceil"}) {
+        Tensor x(DType::f32, Shape{in});
+        for (std::int64_t i = 0; i < in; ++i) x.values<float>()[static_cast<std::size_t>(i)] = static_cast<float>(i);
+        const OpCase c = by_scales(
+            x, {static_cast<float>(eighths) / 8},
+            {{"coordinate_transformation_mode", Text("half_pixel_symmetric")}, {"nearest_mode", Text(nearest)}});
+        check_op(c);
+        const Tensor y = run_op(c)[0];
+        const std::int64_t out = in * eighths / 8, unit = 2 * eighths;
+        REQUIRE(y.shape() == Shape{out});
+        for (std::int64_t j = 0; j < out; ++j) {
+          std::int64_t at = (in - 1) * eighths + (2 * j + 1 - out) * 8;
+          if (Text(nearest) == "ceil") at += unit - 1;
+          if (Text(nearest) == "round_prefer_ceil") at += eighths;
+          if (Text(nearest) == "round_prefer_floor") at += eighths - 1;
+          const std::int64_t down = (at + in * unit) / unit - in;
+          CHECK(y.values<float>()[static_cast<std::size_t>(j)] ==
+                static_cast<float>(std::clamp<std::int64_t>(down, 0, in - 1)));
+        }
+      }
+}
+
 // The bits of ONNX Runtime's float32, which the oracle reproduces.
 TEST_CASE("resize/linear_of_integers") {
   unsigned seed = 1;

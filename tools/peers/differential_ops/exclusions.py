@@ -70,7 +70,7 @@ def corners_of_integers(graph, node):
 
 
 def rounds_ties(graph, node):
-    """Resize, nearest, by a scale or of a region that float32 does not represent exactly."""
+    """Resize, nearest, by a scale or of a region that float32 does not represent exactly, or centred on a rounded length."""
     if node.op_type not in ("Resize", "Upsample") or attribute(node, "mode", b"nearest") != b"nearest":
         return False
     scales = [graph.arrays[name] for name in node.input[1:] if name and graph.arrays[name].dtype == F32][-1:]
@@ -79,7 +79,8 @@ def rounds_ties(graph, node):
     scale = made / given if by_size else scales[0].astype(F64)
     crops = attribute(node, "coordinate_transformation_mode") == b"tf_crop_and_resize"
     region = graph.arrays[node.input[1]].astype(F64) if crops else numpy.zeros(0)
-    return bool((scale * 8 % 1).any() or (region * 8 % 1).any())
+    rounds = attribute(node, "coordinate_transformation_mode") == b"half_pixel_symmetric" and (scale * given[-len(scale):] % 1).any()
+    return bool(rounds or (scale * 8 % 1).any() or (region * 8 % 1).any())
 
 
 def by_zero(graph, node):
@@ -148,7 +149,8 @@ EXCLUSIONS = (
     ("Resize, Upsample and LRN of NaN and infinities: ONNX Runtime counts pixels of weight 0, and spreads a NaN to the channels "
      "after it", lambda g, n: n.op_type in ("Resize", "Upsample", "LRN") and not_finite(g, n)),
     ("tf_crop_and_resize along an axis that keeps its size: ONNX Runtime does not crop it", crop_keeps_size),
-    ("nearest Resize by scales, or of regions, that are no multiples of 1/8: where a tie falls, their rounding decides", rounds_ties),
+    ("nearest Resize by scales, or of regions, that are no multiples of 1/8, or half_pixel_symmetric to a rounded length: where a "
+     "tie falls, their rounding decides", rounds_ties),
     ("convolutions with NaN or infinite weights: over padding one makes NaN of them, the other leaves them out",
      lambda g, n: "Conv" in n.op_type and not numpy.isfinite(g.arrays[n.input[1]].astype(F64)).all()),
     ("integers that may overflow, which ONNX leaves open: ONNX Runtime sums some of them in floats", overflows),
