@@ -100,10 +100,14 @@ class PhotoClassifier::Work {
     return true;
   }
 
-  std::optional<PhotoResult> take(bool wait) {
+  std::optional<PhotoResult> take(std::optional<std::chrono::milliseconds> most) {
     std::unique_lock lock(mutex_);
     const auto is_ready = [&] { return !done_.empty() && (!options_.in_order || done_.begin()->first == taken_); };
-    if (wait) to_take_.wait(lock, [&] { return failure_ || offered_ == taken_ || is_ready(); });
+    const auto is_decided = [&] { return failure_ || offered_ == taken_ || is_ready(); };
+    if (most)
+      to_take_.wait_for(lock, *most, is_decided);
+    else
+      to_take_.wait(lock, is_decided);
     if (failure_) std::rethrow_exception(failure_);
     if (!is_ready()) return std::nullopt;
     ++taken_;
@@ -280,8 +284,8 @@ PhotoClassifier::~PhotoClassifier() = default;
 
 std::size_t PhotoClassifier::capacity() const { return work_->capacity(); }
 bool PhotoClassifier::offer(Photo&& photo) { return work_->offer(std::move(photo)); }
-std::optional<PhotoResult> PhotoClassifier::take() { return work_->take(true); }
-std::optional<PhotoResult> PhotoClassifier::take_ready() { return work_->take(false); }
+std::optional<PhotoResult> PhotoClassifier::take() { return work_->take(std::nullopt); }
+std::optional<PhotoResult> PhotoClassifier::take_within(std::chrono::milliseconds most) { return work_->take(most); }
 const std::vector<PhotoRunners>& PhotoClassifier::runners() const { return work_->runners(); }
 int PhotoClassifier::decoders() const { return work_->decoders(); }
 const BoundCard& PhotoClassifier::bound() const { return work_->bound(); }

@@ -5,6 +5,7 @@
 //   lenslet::PhotoClassifier photos(model, lenslet::card_of(model, file).card);
 //   photos.classify(lenslet::list_photos({"holiday"}), [](const lenslet::PhotoResult& result) { ... });
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -81,8 +82,10 @@ class PhotoClassifier {
   /// Waits for the next result; nothing if no photo is under way. Throws a device's error, a lack of memory, and errors
   /// of a network whose output's shape only a run gives; nothing more can be done then.
   std::optional<PhotoResult> take();
-  /// The same without waiting: nothing if the next result is not ready.
-  std::optional<PhotoResult> take_ready();
+  /// The same, waiting at most so long: nothing if the next result is not ready by then.
+  std::optional<PhotoResult> take_within(std::chrono::milliseconds most);
+  /// The same without waiting.
+  std::optional<PhotoResult> take_ready() { return take_within({}); }
 
   /// Offers what `next` returns until it returns nothing, and passes each result to `done` until that returns false.
   /// Both are called by this thread only.
