@@ -38,6 +38,19 @@ TEST_CASE("terminal/first_line") {
   CHECK(first_line(Error(ErrorKind::io, "a\n  b")) == "a\n  b");  // not a list: a name
 }
 
+TEST_CASE("terminal/progress_line") {
+  CHECK(progress_line(0, 8, 0.5, 80, false) == "[                              ] 0/8 photos");
+  CHECK(progress_line(2, 8, 4, 50, false) == "[#####             ] 2/8 photos, 0.5/s, 0:12 left");
+  CHECK(progress_line(2, 8, 4, 40, false) == "[##      ] 2/8 photos, 0.5/s, 0:12 left");
+  CHECK(progress_line(2, 8, 4, 30, false) == "2/8 photos, 0.5/s, 0:12 left");
+  CHECK(progress_line(2, 8, 4, 9, false) == "2/8 phot");
+  CHECK(progress_line(2, 8, 4, 0, false).empty());
+  const std::string longest = progress_line(123456, 1000000, 1234.56, 80, false);
+  CHECK(longest.find("] 123456/1000000 photos, 100/s, 2:26:06 left") != std::string::npos);
+  CHECK(longest.size() < 80);
+  CHECK(progress_line(5000, 10000, 2, 80, true).find(" 5000/10000 photos, 2500/s, 0:02 left") != std::string::npos);
+}
+
 TEST_CASE("photo_list/folders, order, what is not there") {
   namespace fs = std::filesystem;
   const fs::path folder = fs::temp_directory_path() / ("lenslet-photos-" + std::to_string(getpid()));

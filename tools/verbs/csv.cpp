@@ -7,8 +7,8 @@
 
 namespace lenslet::tool {
 
-void print_csv_line(const std::vector<std::string>& fields) {
-  static const bool at_terminal = isatty(STDOUT_FILENO) == 1;
+std::string csv_line(const std::vector<std::string>& fields, std::FILE* stream) {
+  const bool at_terminal = isatty(fileno(stream)) == 1;
   std::string line;
   for (const std::string& given : fields) {
     std::string field = at_terminal ? printable(given) : given;
@@ -18,7 +18,24 @@ void print_csv_line(const std::vector<std::string>& fields) {
     }
     line += (&given == fields.data() ? "" : ",") + field;
   }
-  fmt::print("{}\n", line);
+  return line + '\n';
+}
+
+std::vector<std::string> csv_fields(std::string_view line) {
+  std::vector<std::string> fields(1);
+  if (line.ends_with('\n')) line.remove_suffix(1);
+  bool quoted = false;
+  for (std::size_t i = 0; i < line.size(); ++i) {
+    if (line[i] == ',' && !quoted)
+      fields.emplace_back();
+    else if (line[i] != '"')
+      fields.back() += line[i];
+    else if (quoted && line.substr(i + 1).starts_with('"'))
+      fields.back() += line[i++];
+    else
+      quoted = !quoted;
+  }
+  return fields;
 }
 
 }  // namespace lenslet::tool

@@ -16,6 +16,7 @@ enum ExitCode : int {
   exit_io = 4,
   exit_device = 5,
   exit_internal = 6,
+  exit_stopped = 130,  ///< 128 + SIGINT, as shells have it
 };
 
 struct ExitCodeMeaning {
@@ -23,7 +24,7 @@ struct ExitCodeMeaning {
   std::string_view meaning;
 };
 
-inline constexpr std::array<ExitCodeMeaning, 7> exit_code_meanings{{
+inline constexpr std::array<ExitCodeMeaning, 8> exit_code_meanings{{
     {exit_ok, "everything was done"},
     {exit_failed, "some inputs failed (bad photos), or a check did not hold"},
     {exit_usage, "the command line makes no sense"},
@@ -31,6 +32,7 @@ inline constexpr std::array<ExitCodeMeaning, 7> exit_code_meanings{{
     {exit_io, "a file cannot be opened, read or written, or the output cannot be printed"},
     {exit_device, "the accelerator, its driver or its library failed"},
     {exit_internal, "lenslet broke one of its own rules: please report it"},
+    {exit_stopped, "classify was stopped by ^C or SIGTERM; what it printed is whole"},
 }};
 
 constexpr ExitCode exit_code(ErrorKind kind) {

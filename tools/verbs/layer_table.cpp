@@ -230,7 +230,7 @@ void print_csv(std::span<const LayerRow> rows) {
                                               "error",
                                               "unchecked_because",
                                               "verdict"};
-  print_csv_line(names);
+  fmt::print("{}", csv_line(names, stdout));
   for (const LayerRow& row : rows) {
     const nlohmann::ordered_json layer = to_json(row);
     std::vector<std::string> fields;
@@ -241,7 +241,7 @@ void print_csv(std::span<const LayerRow> rows) {
       else
         fields.push_back(found->is_string() ? found->get<std::string>() : found->dump());
     }
-    print_csv_line(fields);
+    fmt::print("{}", csv_line(fields, stdout));
   }
 }
 

@@ -1,10 +1,12 @@
 #include "tools/verbs/terminal.h"
 
 #include <fmt/format.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 
@@ -116,22 +118,43 @@ void say(const Error& error, bool whole) {
     std::fputs(fmt::format("  and {} more; --all lists them\n", count - most_listed).c_str(), stderr);
 }
 
-Progress::Progress(std::size_t total, bool wanted)
-    : total_(total), active_(wanted && total > few && isatty(STDERR_FILENO) == 1), utf8_(locale_is_utf8()) {}
+std::string progress_line(std::size_t done, std::size_t total, double seconds, std::size_t columns, bool utf8) {
+  std::string text = fmt::format("{}/{} photos", done, total);
+  if (done > 0 && seconds > 0) {
+    const double rate = static_cast<double>(done) / seconds;
+    const auto left = static_cast<std::int64_t>(std::ceil(static_cast<double>(total - done) / rate));
+    text += fmt::format(", {:.{}f}/s, ", rate, rate < 100 ? 1 : 0);
+    text += left < 3600 ? fmt::format("{}:{:02} left", left / 60, left % 60)
+                        : fmt::format("{}:{:02}:{:02} left", left / 3600, left / 60 % 60, left % 60);
+  }
+  constexpr std::size_t least = 5, most = 30, frame = 4;  // "[", "] ", and the last column, where terminals wrap
+  if (text.size() + least + frame > columns) return text.substr(0, columns - std::min<std::size_t>(columns, 1));
+  const std::size_t width = std::min(most, columns - text.size() - frame);
+  return fmt::format("[{}] {}", bar(static_cast<double>(done) / static_cast<double>(total), width, utf8), text);
+}
+
+Progress::Progress(std::size_t total)
+    : total_(total), active_(total > few && isatty(STDERR_FILENO) == 1), utf8_(locale_is_utf8()) {}
 
 Progress::~Progress() { clear(); }
 
 void Progress::update(std::size_t done) {
-  if (!active_) return;
-  const double fraction = static_cast<double>(done) / static_cast<double>(total_);
-  std::fputs(fmt::format("\r[{}] {}/{} photos", bar(fraction, 30, utf8_), done, total_).c_str(), stderr);
+  const Clock::time_point now = Clock::now();
+  if (!active_ || (shown_ && now - drawn_ < std::chrono::milliseconds(100))) return;
+  winsize window{};
+  ioctl(STDERR_FILENO, TIOCGWINSZ, &window);
+  const std::size_t columns = window.ws_col > 0 ? window.ws_col : 80;
+  const double seconds = std::chrono::duration<double>(now - begin_).count();
+  // The cursor goes back, so that what another program prints here begins its line.
+  std::fputs(fmt::format("\033[K{}\r", progress_line(done, total_, seconds, columns, utf8_)).c_str(), stderr);
   std::fflush(stderr);
   shown_ = true;
+  drawn_ = now;
 }
 
 void Progress::clear() {
   if (!shown_) return;
-  std::fputs("\r\033[K", stderr);
+  std::fputs("\033[K", stderr);
   std::fflush(stderr);
   shown_ = false;
 }

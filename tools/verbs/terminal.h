@@ -1,6 +1,7 @@
 #pragma once
 // Terminal output: bars, progress, colour, and text without control sequences.
 
+#include <chrono>
 #include <cstddef>
 #include <cstdio>
 #include <string>
@@ -34,21 +35,27 @@ void say(const Error& error, bool whole = false);
 /// The first line of what().
 std::string first_line(const Error& error);
 
-/// A progress bar on stderr while `total` items are done; silent unless stderr is a terminal, there are more than a few
-/// items, and it is `wanted`.
+/// "[####      ] 40/100 photos, 12.5/s, 0:04 left": shorter than `columns`, with a bar where there is room.
+std::string progress_line(std::size_t done, std::size_t total, double seconds, std::size_t columns, bool utf8);
+
+/// A progress line on stderr while `total` photos are done; silent unless stderr is a terminal and there are more than
+/// a few.
 class Progress {
  public:
-  explicit Progress(std::size_t total, bool wanted = true);
+  explicit Progress(std::size_t total);
   ~Progress();
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
+  /// Ten times a second, and at once after clear().
   void update(std::size_t done);
-  /// Removes the bar, so that something else can be printed.
+  /// Removes the line, so that something else can be printed.
   void clear();
 
  private:
+  using Clock = std::chrono::steady_clock;
   std::size_t total_;
   bool shown_ = false, active_, utf8_;
+  Clock::time_point begin_ = Clock::now(), drawn_{};
 };
 
 }  // namespace lenslet::tool
