@@ -187,7 +187,7 @@ class Documents(Verb):
                 words += ["--seconds", "0.01"]  # otherwise it takes minutes
             done = subprocess.run(words, cwd=self.folder, capture_output=True, text=True, timeout=120,
                                   env={**os.environ, "LENSLET_DEVICE": "cpu", "LENSLET_CACHE": str(cache)})  # fmt: skip
-            self.must(done.returncode == 0 and (done.stdout or " -o " in command), where, f"{command}: {done.returncode}, {done.stderr}")
+            self.must(done.returncode == 0 and (done.stdout or re.search(" (-o|--output) ", command)), where, f"{command}: {done.returncode}, {done.stderr}")
         for rule, _ in not_run:
             self.must(rule in used, "not_run", f"{rule}: no document has such a command")
 
