@@ -1,6 +1,6 @@
-#include "c_api/last_error.h"
 #include "c_api/objects.h"
 #include "c_api/structs.h"
+#include "lenslet/c_api.h"
 
 using namespace lenslet::c_api;
 

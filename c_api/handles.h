@@ -2,7 +2,6 @@
 // Handles are numbers, never reused, which a table maps to objects. Freed and invalid handles are detected without
 // touching memory; an object in use stays alive.
 
-#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -11,18 +10,12 @@
 #include <unordered_map>
 #include <utility>
 
+#include "lenslet/c_api.h"
 #include "lenslet/error.h"
 
 namespace lenslet::c_api {
 
-/// Looks like an address in messages and debuggers, but is never dereferenced: the first pages hold no application
-/// data.
-inline std::uintptr_t next_handle() {
-  static std::atomic<std::uintptr_t> next{0x10};
-  return next.fetch_add(0x10);
-}
-
-/// The handles of one kind: `Object::Handle` is the type in lenslet.h, `Object::handle_name` its name in messages.
+/// The handles of one kind: `Object::Handle` is the type in the C header, `Object::handle_name` its name in messages.
 template <typename Object>
 class Handles {
  public:

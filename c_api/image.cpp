@@ -4,9 +4,9 @@
 #include <array>
 #include <limits>
 
-#include "c_api/last_error.h"
 #include "c_api/objects.h"
 #include "c_api/structs.h"
+#include "lenslet/c_api.h"
 
 namespace lenslet::c_api {
 

@@ -1,9 +1,8 @@
-#include "c_api/last_error.h"
-
 #include <exception>
 #include <new>
 #include <string>
 
+#include "lenslet/c_api.h"
 #include "lenslet/error.h"
 
 namespace lenslet::c_api {
@@ -20,7 +19,21 @@ LastError& last_error() {
   return error;
 }
 
-lenslet_status status_of(ErrorKind kind) {
+lenslet_status remember(lenslet_status status, const char* what) noexcept {
+  try {
+    LastError& last = last_error();
+    last.no_memory = true;
+    last.details = what;
+    last.line = last.details.substr(0, last.details.find('\n'));
+    last.no_memory = false;
+  } catch (const std::bad_alloc&) {  // no_memory says so
+  }
+  return status;
+}
+
+}  // namespace
+
+lenslet_status status_of(ErrorKind kind) noexcept {
   switch (kind) {
     case ErrorKind::invalid_argument:
       return LENSLET_INVALID_ARGUMENT;
@@ -43,20 +56,6 @@ lenslet_status status_of(ErrorKind kind) {
   }
   return LENSLET_INTERNAL;
 }
-
-lenslet_status remember(lenslet_status status, const char* what) noexcept {
-  try {
-    LastError& last = last_error();
-    last.no_memory = true;
-    last.details = what;
-    last.line = last.details.substr(0, last.details.find('\n'));
-    last.no_memory = false;
-  } catch (const std::bad_alloc&) {  // no_memory says so
-  }
-  return status;
-}
-
-}  // namespace
 
 lenslet_status remember_exception() noexcept {
   try {

@@ -5,12 +5,11 @@
 #include <span>
 
 #include "c_api/host.h"
-#include "c_api/last_error.h"
 #include "c_api/objects.h"
 #include "c_api/plan_options.h"
 #include "c_api/structs.h"
 #include "c_api/tensors.h"
-#include "c_api/text.h"
+#include "lenslet/c_api.h"
 #include "lenslet/plan_json.h"
 
 namespace lenslet::c_api {
@@ -37,6 +36,8 @@ const PortInfo& port_of(const std::vector<PortInfo>& ports, std::size_t index) {
 }
 
 }  // namespace
+
+Model model_of(const lenslet_model* model) { return Models::get(model)->model; }
 
 }  // namespace lenslet::c_api
 

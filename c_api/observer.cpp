@@ -1,10 +1,10 @@
 // Observers and their access to a step's tensors.
 #include <fmt/format.h>
 
-#include "c_api/last_error.h"
 #include "c_api/objects.h"
 #include "c_api/structs.h"
 #include "c_api/tensors.h"
+#include "lenslet/c_api.h"
 
 namespace lenslet::c_api {
 

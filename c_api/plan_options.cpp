@@ -4,6 +4,7 @@
 
 #include "c_api/structs.h"
 #include "c_api/tensors.h"
+#include "lenslet/c_api.h"
 
 namespace lenslet::c_api {
 
@@ -61,6 +62,13 @@ PlanOptions plan_options(const lenslet_plan_options& given) {
     options.input_values.emplace_back(value.name, host_copy(taken(value.tensor, value.name), value.name));
   }
   return options;
+}
+
+PlanOptions plan_options_of(const lenslet_plan_options* options) {
+  const lenslet_plan_options given = taken(options, "plan options");
+  if (given.executor != nullptr || given.allocator != nullptr)
+    throw Error(ErrorKind::unsupported, "plan options: only lenslet_runner_create() takes an executor or an allocator");
+  return plan_options(given);
 }
 
 }  // namespace lenslet::c_api

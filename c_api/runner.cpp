@@ -6,12 +6,11 @@
 #include <span>
 
 #include "c_api/host.h"
-#include "c_api/last_error.h"
 #include "c_api/objects.h"
 #include "c_api/plan_options.h"
 #include "c_api/structs.h"
 #include "c_api/tensors.h"
-#include "c_api/text.h"
+#include "lenslet/c_api.h"
 #include "lenslet/plan_json.h"
 
 namespace lenslet::c_api {

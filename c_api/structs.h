@@ -1,6 +1,8 @@
 #pragma once
 // Checks and copies the application's structs, whose size may be that of another version.
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
@@ -8,6 +10,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "lenslet/error.h"
 #include "lenslet/lenslet.h"
 
 namespace lenslet::c_api {
@@ -22,14 +25,39 @@ inline constexpr std::size_t first_size<lenslet_load_options> = offsetof(lenslet
 template <>
 inline constexpr std::size_t first_size<lenslet_port> = offsetof(lenslet_port, unread);
 
+// A larger size means uninitialised memory.
+inline constexpr std::size_t most_bytes = 4096;
+
 /// Reads the leading `struct_size`. Error(invalid_argument) below `least` or above any plausible size.
-std::size_t checked_size(const void* given, std::size_t least, const char* name);
+inline std::size_t checked_size(const void* given, std::size_t least, const char* name) {
+  std::size_t size = 0;
+  std::memcpy(&size, given, sizeof(size));
+  if (size < least || size > most_bytes)
+    throw Error(ErrorKind::invalid_argument,
+                fmt::format("{}: struct_size is {}, at least {} were expected", name, size, least));
+  return size;
+}
+
 /// Error(unsupported) if a byte in [known, size) is not 0: a newer application requests an unknown feature.
-void check_unknown(const void* given, std::size_t known, std::size_t size, const char* name);
+inline void check_unknown(const void* given, std::size_t known, std::size_t size, const char* name) {
+  const auto* const bytes = static_cast<const unsigned char*>(given);
+  for (std::size_t i = known; i < size; ++i)
+    if (bytes[i] != 0)
+      throw Error(ErrorKind::unsupported,
+                  fmt::format("{}: byte {} of the struct is set, which this library does not know", name, i));
+}
+
 /// Error(invalid_argument) unless equal.
-void check_same_size(std::size_t size, std::size_t of_first, const char* name);
+inline void check_same_size(std::size_t size, std::size_t of_first, const char* name) {
+  if (size != of_first)
+    throw Error(ErrorKind::invalid_argument,
+                fmt::format("{}: struct_size is {}, and {} in the first element", name, size, of_first));
+}
+
 /// Error(invalid_argument) for null.
-void check_given(const void* given, const char* name);
+inline void check_given(const void* given, const char* name) {
+  if (given == nullptr) throw Error(ErrorKind::invalid_argument, fmt::format("{} is NULL", name));
+}
 
 /// Converts to this version's struct; members missing in an older application's struct are 0, as are all for null.
 template <typename T>
@@ -52,8 +80,14 @@ T taken_from(const T* array, std::size_t index, const char* name) {
   return taken(element, name);
 }
 
-/// Replaces `to` with `count` strings. Error(invalid_argument) if the array or an element is null.
-void take_names(const char* const* given, std::size_t count, const char* name, std::vector<std::string>& to);
+/// Adds `count` strings. Error(invalid_argument) if the array or an element is null.
+inline void take_names(const char* const* given, std::size_t count, const char* name, std::vector<std::string>& to) {
+  if (count > 0) check_given(given, name);
+  for (std::size_t i = 0; i < count; ++i) {
+    check_given(given[i], name);
+    to.emplace_back(given[i]);
+  }
+}
 
 /// Writes `made` to the application's struct, truncated or zero-filled to its size. Error(invalid_argument) for null.
 template <typename T>

@@ -1,5 +1,3 @@
-#include "c_api/text.h"
-
 #include <cstdlib>
 #include <cstring>
 #include <memory>
@@ -7,7 +5,7 @@
 #include <new>
 #include <unordered_set>
 
-#include "c_api/last_error.h"
+#include "lenslet/c_api.h"
 #include "lenslet/error.h"
 
 namespace lenslet::c_api {

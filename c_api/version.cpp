@@ -1,6 +1,6 @@
 #include <fmt/format.h>
 
-#include "c_api/last_error.h"
+#include "lenslet/c_api.h"
 #include "lenslet/error.h"
 #include "lenslet/version.h"
 

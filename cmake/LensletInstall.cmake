@@ -1,5 +1,5 @@
-# The shared library, and the components of `cmake --install`: runtime (the shared library), dev (including check/) and,
-# if built, tools (CMakeLists.txt).
+# The shared library, and the components of `cmake --install`: runtime (the shared library), dev (including check/ and
+# photos/) and, if built, tools (CMakeLists.txt).
 include(CMakePackageConfigHelpers)
 
 lenslet_library(lenslet_shared SHARED)
@@ -15,27 +15,35 @@ set_target_properties(lenslet_shared PROPERTIES
   EXPORT_NAME lenslet OUTPUT_NAME lenslet
   VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
 
-# check/ works with either library: lenslet::check with the shared one, lenslet::check_static with the static one. Both
-# names mean one archive.
-if(LENSLET_CHECK)
-  set_target_properties(lenslet_check PROPERTIES EXPORT_NAME check_archive)
-  foreach(_kind "check=lenslet_shared" "check_static=lenslet")
-    string(REGEX MATCH "(.*)=(.*)" _kind ${_kind})
-    add_library(lenslet_${CMAKE_MATCH_1}_with INTERFACE)
-    target_link_libraries(lenslet_${CMAKE_MATCH_1}_with INTERFACE lenslet_check ${CMAKE_MATCH_2})
-    set_target_properties(lenslet_${CMAKE_MATCH_1}_with PROPERTIES EXPORT_NAME ${CMAKE_MATCH_1})
-  endforeach()
-  install(TARGETS lenslet_check lenslet_check_with EXPORT lensletCheckTargets
-    ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT dev)
-  install(TARGETS lenslet_check_static_with EXPORT lensletStaticTargets)
-endif()
-
-# Export sets: an app with the shared library needs none of our dependencies' development files.
+# lenslet_component(NAME HEADER...): an archive that works with either library: lenslet::NAME with the shared one,
+# lenslet::NAME_static with the static one. Both names mean one archive. Its headers are installed only with it.
 set(_package ${CMAKE_INSTALL_LIBDIR}/cmake/lenslet)
 set(_without)
-if(NOT LENSLET_CHECK)
-  set(_without PATTERN check.h EXCLUDE)
-endif()
+macro(lenslet_component name)
+  if(TARGET lenslet_${name})
+    set_target_properties(lenslet_${name} PROPERTIES EXPORT_NAME ${name}_archive)
+    foreach(_kind "=lenslet_shared" "_static=lenslet")
+      string(REGEX MATCH "(.*)=(.*)" _kind ${_kind})
+      add_library(lenslet_${name}${CMAKE_MATCH_1}_with INTERFACE)
+      target_link_libraries(lenslet_${name}${CMAKE_MATCH_1}_with INTERFACE lenslet_${name} ${CMAKE_MATCH_2})
+      set_target_properties(lenslet_${name}${CMAKE_MATCH_1}_with PROPERTIES EXPORT_NAME ${name}${CMAKE_MATCH_1})
+    endforeach()
+    install(TARGETS lenslet_${name} lenslet_${name}_with EXPORT lenslet_${name}_targets
+      ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT dev)
+    install(TARGETS lenslet_${name}_static_with EXPORT lenslet_${name}_static_targets)
+    foreach(_set ${name} ${name}_static)
+      install(EXPORT lenslet_${_set}_targets NAMESPACE lenslet:: DESTINATION ${_package} COMPONENT dev)
+    endforeach()
+  else()
+    foreach(_header ${ARGN})
+      list(APPEND _without PATTERN ${_header} EXCLUDE)
+    endforeach()
+  endif()
+endmacro()
+lenslet_component(check check.h)
+lenslet_component(photos card.h classifier.h lenslet_photos.h photos.h picture.h)
+
+# Export sets: an app with the shared library needs none of our dependencies' development files.
 install(DIRECTORY include/lenslet DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT dev
   FILES_MATCHING PATTERN "*.h" ${_without})
 install(TARGETS lenslet_shared EXPORT lensletSharedTargets
@@ -43,9 +51,11 @@ install(TARGETS lenslet_shared EXPORT lensletSharedTargets
 install(TARGETS lenslet EXPORT lensletStaticTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT dev)
 install(EXPORT lensletSharedTargets NAMESPACE lenslet:: DESTINATION ${_package} COMPONENT dev)
 install(EXPORT lensletStaticTargets NAMESPACE lenslet:: DESTINATION ${_package} COMPONENT dev)
-if(LENSLET_CHECK)
-  install(EXPORT lensletCheckTargets NAMESPACE lenslet:: DESTINATION ${_package} COMPONENT dev)
-endif()
+get_property(_decoders GLOBAL PROPERTY LENSLET_DECODERS)
+set(LENSLET_MODULES_jpeg libjpeg)
+set(LENSLET_MODULES_png libpng)
+set(LENSLET_MODULES_webp "libwebpdemux libwebp")
+list(JOIN _decoders " " LENSLET_DECODERS)
 configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/lensletConfig.cmake.in lensletConfig.cmake
   INSTALL_DESTINATION ${_package} NO_SET_AND_CHECK_MACRO)
 write_basic_package_version_file(lensletConfigVersion.cmake COMPATIBILITY SameMinorVersion)
@@ -68,9 +78,18 @@ if(LENSLET_HAVE_CUDA)
   string(APPEND LENSLET_PC_LIBS_PRIVATE " ${CUDA_cudart_static_LIBRARY} -ldl -lrt")
 endif()
 configure_file(${CMAKE_CURRENT_LIST_DIR}/lenslet.pc.in lenslet.pc @ONLY)
-if(LENSLET_CHECK)
-  configure_file(${CMAKE_CURRENT_LIST_DIR}/lenslet_check.pc.in lenslet_check.pc @ONLY)
-  install(FILES ${CMAKE_CURRENT_BINARY_DIR}/lenslet_check.pc DESTINATION ${_pkgconfig} COMPONENT dev)
+set(LENSLET_PC_PHOTOS "fmt libcrypto")
+foreach(_decoder IN LISTS _decoders)
+  string(APPEND LENSLET_PC_PHOTOS " ${LENSLET_MODULES_${_decoder}}")
+endforeach()
+foreach(_name check photos)
+  if(TARGET lenslet_${_name})
+    configure_file(${CMAKE_CURRENT_LIST_DIR}/lenslet_${_name}.pc.in lenslet_${_name}.pc @ONLY)
+    install(FILES ${CMAKE_CURRENT_BINARY_DIR}/lenslet_${_name}.pc DESTINATION ${_pkgconfig} COMPONENT dev)
+  endif()
+endforeach()
+if(TARGET lenslet_photos AND NOT LENSLET_TOOLS) # else with the command
+  install(DIRECTORY models/cards DESTINATION ${CMAKE_INSTALL_DATADIR}/lenslet COMPONENT dev)
 endif()
 
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/lensletConfig.cmake ${CMAKE_CURRENT_BINARY_DIR}/lensletConfigVersion.cmake

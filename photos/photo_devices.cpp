@@ -27,7 +27,7 @@ std::vector<std::string> device_names(const PhotoOptions& options) {
       if (device.usable) add(device.id);
   }
   if (names.empty()) throw Error(ErrorKind::invalid_argument, "no device to classify photos on");
-  std::ranges::stable_partition(names, [](const std::string& name) { return name != "cpu"; });
+  std::stable_partition(names.begin(), names.end(), [](const std::string& name) { return name != "cpu"; });
   return names;
 }
 

@@ -6,11 +6,14 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cstdlib>
 #include <functional>
+#include <sstream>
 #include <string>
 #include <vector>
 
 #include "lenslet/error.h"
+#include "lenslet/lenslet.h"
 #include "photos/cards/sha256.h"
 
 namespace lenslet {
@@ -51,6 +54,17 @@ bool fits(const Card& card, const Model& model) {
   }
 }
 
+/// The file of the program or shared library that contains `address`.
+fs::path object_with(const void* address) {
+  Dl_info found{};
+  link_map* object = nullptr;
+  if (::dladdr1(address, &found, reinterpret_cast<void**>(&object), RTLD_DL_LINKMAP) == 0) return {};
+  std::error_code error;
+  // The program's name is empty in the list of loaded objects.
+  const bool program = object->l_name == nullptr || *object->l_name == '\0';
+  return program ? fs::read_symlink("/proc/self/exe", error) : fs::canonical(object->l_name, error);
+}
+
 }  // namespace
 
 std::string_view to_string(FoundBy found_by) {
@@ -70,16 +84,22 @@ std::string_view to_string(FoundBy found_by) {
 }
 
 fs::path photos::known_cards_folder() {
-  // The object with this code: a shared library, or the command, whose name is empty in the list of loaded objects.
-  Dl_info found{};
-  link_map* object = nullptr;
-  if (::dladdr1(reinterpret_cast<const void*>(&photos::known_cards_folder), &found, reinterpret_cast<void**>(&object),
-                RTLD_DL_LINKMAP) == 0)
-    return {};
+  std::vector<fs::path> folders;
+  const void* const in_objects[] = {reinterpret_cast<const void*>(&photos::known_cards_folder),
+                                    reinterpret_cast<const void*>(&lenslet_version)};
+  for (const void* const address : in_objects) {
+    const fs::path folder = object_with(address).parent_path().parent_path();
+    folders.push_back(folder / "share");
+    folders.push_back(folder.parent_path() / "share");  // of lib/x86_64-linux-gnu
+  }
+  const char* data = std::getenv("XDG_DATA_DIRS");
+  std::istringstream listed(data == nullptr || *data == '\0' ? "/usr/local/share:/usr/share" : data);
+  for (std::string folder; std::getline(listed, folder, ':');) folders.emplace_back(folder);
   std::error_code error;
-  const bool command = object->l_name == nullptr || *object->l_name == '\0';
-  const fs::path binary = command ? fs::read_symlink("/proc/self/exe", error) : fs::canonical(object->l_name, error);
-  return binary.parent_path().parent_path() / "share" / "lenslet" / "cards";
+  for (const fs::path& folder : folders)
+    if (folder.is_absolute() && fs::is_directory(folder / "lenslet" / "cards", error))
+      return folder / "lenslet" / "cards";
+  return {};
 }
 
 namespace {

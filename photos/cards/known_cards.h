@@ -10,8 +10,9 @@
 
 namespace lenslet::photos {
 
-/// share/lenslet/cards beside the folder of the running program, or of the shared library with this code. It holds
-/// models/cards, installed or in a build folder.
+/// models/cards as installed: share/lenslet/cards beside the folder (bin, lib, lib/x86_64-linux-gnu) of the program or
+/// shared library with this code, or of liblenslet.so; else lenslet/cards in a folder of XDG_DATA_DIRS. Empty if there
+/// is none.
 std::filesystem::path known_cards_folder();
 
 /// The card in `folder` that identifies `model_file` by its contents (read only if a card names its size), or else by

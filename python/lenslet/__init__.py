@@ -30,6 +30,7 @@ from .errors import (
     UnsupportedError,
 )
 from .model import Model
+from .photos import PhotoResult, classify_many
 from .ports import Port
 from .runner import LayerEvent, Runner
 
@@ -52,6 +53,7 @@ __all__ = [
     "LayerEvent",
     "LimitError",
     "Model",
+    "PhotoResult",
     "Port",
     "Prediction",
     "Runner",
@@ -59,6 +61,7 @@ __all__ = [
     "__version__",
     "check_layer",
     "classify",
+    "classify_many",
     "default_model",
     "read_labels",
 ]

@@ -48,6 +48,11 @@ def whole(value: int, what: str, least: int, most: int) -> int:
     return number
 
 
+def default_device(device: str) -> str:
+    """As in the command, LENSLET_DEVICE instead of "auto"."""
+    return os.environ.get("LENSLET_DEVICE") or "auto" if device == "auto" else device
+
+
 def plan_options(
     *,
     device: str = "auto",
@@ -68,8 +73,7 @@ def plan_options(
     """Converts the arguments of Model.runner() for a model with these inputs. The library checks their meaning."""
     options = structs.made(structs.PlanOptions)
     options.kept = []
-    # As in the command, LENSLET_DEVICE is the default.
-    options.device = encoded(os.environ.get("LENSLET_DEVICE") or "auto" if device == "auto" else device, "device")
+    options.device = encoded(default_device(device), "device")
     if precision is not None:
         options.precision = encoded(precision, "precision")
     if algorithm is not None:

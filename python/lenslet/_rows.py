@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import itertools
-from typing import Any, Dict, Iterable, Iterator, List, Optional, Tuple
+import threading
+from typing import Any, Dict, Iterable, List, Optional, Tuple
 
 import numpy as np
 
-from .classifier import Classifier
+from .classifier import CardOrPath, ModelOrPath
 from .errors import Error
+from .photos import PhotoResult, Pipeline
 
 # The classes of a row, best first, or None and the error of its picture.
 Outcome = Tuple[Optional[List[Dict[str, Any]]], Optional[str]]
@@ -22,15 +23,23 @@ def described(error: Error) -> str:
     return f"{error.kind}: {error}"
 
 
-def outcomes(classifier: Classifier, cells: Iterable[Any], top: int) -> Iterator[Outcome]:
-    """One for each cell, in order. An invalid or missing picture is an error of its row. DeviceError is raised."""
-    cells, again = itertools.tee(cells)
-    pictures = (cell if isinstance(cell, _PICTURES) else None for cell in again)
-    for cell, result in zip(cells, classifier.classify_stream(pictures, top)):
-        if not isinstance(result, Error):
-            yield [{"index": best.index, "label": best.label or None, "prob": best.prob} for best in result], None
-        elif isinstance(cell, _PICTURES):
-            yield None, described(result)
-        else:
-            what = "null" if cell is None else type(cell).__name__
-            yield None, f"invalid argument: a picture is encoded bytes or an array of uint8, no {what}"
+class Rows:
+    """A Pipeline for columns. Concurrent calls run one after the other."""
+
+    def __init__(self, model: Optional[ModelOrPath], card: Optional[CardOrPath], *, device: str, **how: Any) -> None:
+        self._pipeline, self._lock = Pipeline(model, card, devices=[device], **how), threading.Lock()
+
+    def __call__(self, cells: Iterable[Any]) -> List[Outcome]:
+        """One for each cell, in order. An invalid or missing picture is an error of its row. DeviceError is raised."""
+        cells = list(cells)
+        pictures = (cell if isinstance(cell, _PICTURES) else None for cell in cells)
+        with self._lock:
+            return [self._outcome(cell, result) for cell, result in zip(cells, self._pipeline.classify(pictures))]
+
+    def _outcome(self, cell: Any, result: PhotoResult) -> Outcome:
+        if result.error is None:
+            return [{"index": of.index, "label": of.label or None, "prob": of.prob} for of in result.classes], None
+        if isinstance(cell, _PICTURES):
+            return None, described(result.error)
+        what = "null" if cell is None else type(cell).__name__
+        return None, f"invalid argument: a picture is encoded bytes or an array of uint8, no {what}"

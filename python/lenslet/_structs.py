@@ -1,5 +1,5 @@
-"""The structs of lenslet/lenslet.h and python/native/python.h, for ctypes. tests/python/structs_test.py compares them
-with the headers."""
+"""The structs of lenslet/lenslet.h, lenslet/lenslet_photos.h and python/native/python.h, for ctypes.
+tests/python/structs_test.py compares them with the headers."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from ctypes import (
     CFUNCTYPE,
     c_char_p,
     c_double,
+    c_float,
     c_int32,
     c_int64,
     c_size_t,
@@ -150,6 +151,46 @@ class Picture(ctypes.Structure):
         ("width", c_int64),
         ("channels", c_int32),
         ("reserved", c_int32),
+    ]
+
+
+class PhotoOptions(ctypes.Structure):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("devices", ctypes.POINTER(c_char_p)),
+        ("device_count", c_size_t),
+        ("labels", c_char_p),
+        ("batch", c_int64),
+        ("threads", c_int32),
+        ("unordered", c_int32),
+        ("top", c_uint64),
+        ("count", c_uint64),
+        ("plan", ctypes.POINTER(PlanOptions)),
+    ]
+
+
+class Photo(ctypes.Structure):
+    _fields_ = [("struct_size", c_size_t), ("name", c_char_p), ("bytes", c_void_p), ("size", c_size_t)]
+
+
+class PhotoClass(ctypes.Structure):
+    _fields_ = [("index", c_int64), ("label", c_char_p), ("prob", c_float), ("reserved", c_int32)]
+
+
+class PhotoResult(ctypes.Structure):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("index", c_uint64),
+        ("name", c_char_p),
+        ("device", c_char_p),
+        ("classes", ctypes.POINTER(PhotoClass)),
+        ("class_count", c_size_t),
+        ("error", c_char_p),
+        ("status", c_int32),
+        ("reserved", c_int32),
+        ("decode_ms", c_double),
+        ("prepare_ms", c_double),
+        ("run_ms", c_double),
     ]
 
 

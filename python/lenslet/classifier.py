@@ -17,11 +17,31 @@ from .model import Model
 
 ModelOrPath = Union[Model, str, "os.PathLike[str]", bytes]
 CardOrPath = Union[Card, str, "os.PathLike[str]", Mapping[str, object]]
+Labels = Union[str, "os.PathLike[str]", Iterable[str], None]
 
 
 def default_model() -> str:
     """Path of the default model (EfficientNet-Lite0). FileError until ``lenslet fetch`` has fetched it."""
     return taken_text(library.lenslet_default_model)
+
+
+def resolved(
+    model: Optional[ModelOrPath], card: Optional[CardOrPath], labels: Labels
+) -> Tuple[Model, Card, Optional[Tuple[str, ...]], Optional[bytes]]:
+    """The model, its card bound to it, the class names, and the path of the labels' file if `labels` is one."""
+    model = model if isinstance(model, Model) else Model(default_model() if model is None else model)
+    found = Card.of(model) if card is None else card if isinstance(card, Card) else Card(card)
+    card = found.bound(model)
+    if isinstance(labels, (str, os.PathLike)):
+        return model, card, read_labels(labels), options.encoded(os.fspath(labels), "labels")
+    names = card.labels
+    if labels is not None:
+        names = tuple(labels)
+        if not all(isinstance(name, str) for name in names):
+            raise InvalidArgumentError("labels are no strings")
+    elif card._labels_assumed:
+        warn(f"{len(names or ())} classes without names: assuming ImageNet's (labels= names others)")
+    return model, card, names, None
 
 
 class Classifier:
@@ -41,27 +61,14 @@ class Classifier:
         model: Optional[ModelOrPath] = None,
         card: Optional[CardOrPath] = None,
         *,
-        labels: Union[str, "os.PathLike[str]", Iterable[str], None] = None,
+        labels: Labels = None,
         device: str = "auto",
         threads: int = 0,
         batch: int = 1,
         precision: Optional[str] = None,
     ) -> None:
-        self.model = model if isinstance(model, Model) else Model(default_model() if model is None else model)
-        found = Card.of(self.model) if card is None else card if isinstance(card, Card) else Card(card)
-        self.card = found.bound(self.model)
+        self.model, self.card, names, file = resolved(model, card, labels)
         made = options.plan_options(device=device, threads=threads, batch=batch, precision=precision)
-        names = self.card.labels
-        if labels is None and self.card._labels_assumed:
-            warn(f"{len(names or ())} classes without names: assuming ImageNet's (labels= names others)")
-        file: Optional[bytes] = None
-        if isinstance(labels, (str, os.PathLike)):
-            names = read_labels(labels)
-            file = options.encoded(os.fspath(labels), "labels")
-        elif labels is not None:
-            names = tuple(labels)
-            if not all(isinstance(name, str) for name in names):
-                raise InvalidArgumentError("labels are no strings")
         self._handle = Handle()
         self._lock = threading.Lock()
         check(

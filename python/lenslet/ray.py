@@ -16,8 +16,8 @@ import ray  # type: ignore[import-not-found,import-untyped,unused-ignore]
 from ray.data.block import BlockAccessor  # type: ignore[import-not-found,import-untyped,unused-ignore]
 from ray.data.extensions import ArrowTensorArray  # type: ignore[import-not-found,import-untyped,unused-ignore]
 
-from . import Classifier, InvalidArgumentError, Model
-from ._rows import outcomes
+from . import InvalidArgumentError, Model
+from ._rows import Rows
 from ._tensor_rows import TensorRows
 from .classifier import CardOrPath
 
@@ -30,7 +30,7 @@ class Predictor:
 
     Pictures are read from `column`: encoded bytes, or uint8 [H,W,C]. New columns are `classes`, a list of {index,
     label, prob}, best first, and `error`; one of the two is null. `card` is a Card, a path or a mapping; `card`,
-    `labels`, `batch` (pictures computed at once) and `precision` are as in lenslet.Classifier.
+    `labels`, `batch` (pictures computed at once), `threads` and `precision` are as in lenslet.classify_many.
 
     With `inputs`, {"the model's input": "column"}, rows are tensors without the batch axis, which the model gets
     without preprocessing. New columns are its outputs and `error`. A row that does not fit has null in all of them
@@ -62,8 +62,8 @@ class Predictor:
         how: Dict[str, Any] = {"device": device or assigned[0], "threads": assigned[1] if threads is None else threads}
         how.update(batch=batch, precision=precision)
         if inputs is None:
-            self._columns, self._top = [column], top
-            self._classifier = Classifier(model, card, labels=labels, **how)
+            self._columns = [column]
+            self._rows = Rows(model, card, labels=labels, top=top, **how)
             self._compute = self._classes
         elif model is None or card is not None or labels is not None:
             raise InvalidArgumentError("tensors (inputs=) go through a model that is named, without card and labels")
@@ -92,7 +92,7 @@ class Predictor:
         return table
 
     def _classes(self, columns: Sequence[Any]) -> Dict[str, pa.Array]:
-        classes, errors = zip(*outcomes(self._classifier, columns[0], self._top)) if len(columns[0]) else ((), ())
+        classes, errors = zip(*self._rows(columns[0])) if len(columns[0]) else ((), ())
         return {"classes": pa.array(classes, CLASSES), "error": pa.array(errors, pa.string())}
 
     def _tensors(self, columns: Sequence[Any]) -> Dict[str, pa.Array]:

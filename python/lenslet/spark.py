@@ -16,8 +16,8 @@ from pyspark import Broadcast, TaskContext  # type: ignore[import-not-found,impo
 from pyspark.sql import SparkSession  # type: ignore[import-not-found,import-untyped,unused-ignore]
 from pyspark.sql.pandas.functions import pandas_udf  # type: ignore[import-not-found,import-untyped,unused-ignore]
 
-from . import Classifier, Model
-from ._rows import outcomes
+from . import Model
+from ._rows import Rows
 from .classifier import CardOrPath
 
 RESULT = "classes array<struct<index: bigint, label: string, prob: float>>, error string"
@@ -39,7 +39,7 @@ def predict_udf(
 
     `model`: a path that every worker has, a file's bytes, which are broadcast, or a Model, which is sent as its path or
     bytes; None: the default model in the worker's cache. `card` is a Card, a path or a mapping; `card`, `labels`,
-    `batch` (pictures computed at once) and `precision` are as in lenslet.Classifier. Unless given here, threads are the
+    `batch` (pictures computed at once) and `precision` are as in lenslet.classify_many. Unless given here, threads are the
     task's (spark.task.cpus), and the device is the GPU that Spark assigns to the task (resource "gpu"), else the CPU.
     An unusable model, card or device fails the task with a lenslet.Error.
     """
@@ -47,15 +47,14 @@ def predict_udf(
     if isinstance(model, bytes) and hasattr(session, "_jsc"):  # over Spark Connect bytes are sent with the function
         model = session.sparkContext.broadcast(model)
     name = uuid.uuid4().hex
-    how = {"card": card, "labels": labels, "batch": batch, "precision": precision}
+    how = {"card": card, "labels": labels, "batch": batch, "top": top, "precision": precision}
 
     def predict(batches: Iterator[pd.Series]) -> Iterator[pd.DataFrame]:
         assigned = _assigned()
         where = (device or assigned[0], assigned[1] if threads is None else threads)
-        classifier = _classifier(name, where, model, how)
+        rows = _rows(name, where, model, how)
         for pictures in batches:
-            rows = list(outcomes(classifier, pictures, top))
-            yield pd.DataFrame(rows, columns=["classes", "error"], dtype=object)
+            yield pd.DataFrame(rows(pictures), columns=["classes", "error"], dtype=object)
 
     make: Any = pandas_udf  # its overloads lack a struct returned by an iterator
     # Otherwise Spark moves a filter by `error` below the function, and computes every picture twice.
@@ -64,18 +63,18 @@ def predict_udf(
 
 # For this worker process, which runs one task after the other: avoids loading and planning a model for each task. It
 # keeps the models of a few queries; the oldest are dropped.
-_classifiers: Dict[Tuple[str, str, int], Classifier] = {}
+_made: Dict[Tuple[str, str, int], Rows] = {}
 _KEPT = 4
 
 
-def _classifier(name: str, where: Tuple[str, int], model: Any, how: Mapping[str, Any]) -> Classifier:
-    made = _classifiers.get((name, *where))
+def _rows(name: str, where: Tuple[str, int], model: Any, how: Mapping[str, Any]) -> Rows:
+    made = _made.get((name, *where))
     if made is None:
         source = model.value if isinstance(model, Broadcast) else model
-        made = Classifier(source, device=where[0], threads=where[1], **how)
-        while len(_classifiers) >= _KEPT:
-            del _classifiers[next(iter(_classifiers))]
-        _classifiers[(name, *where)] = made
+        made = Rows(source, device=where[0], threads=where[1], **how)
+        while len(_made) >= _KEPT:
+            del _made[next(iter(_made))]
+        _made[(name, *where)] = made
     return made
 
 

@@ -5,12 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "c_api/last_error.h"
-#include "c_api/objects.h"
-#include "c_api/plan_options.h"
-#include "c_api/structs.h"
 #include "c_api/tensors.h"
-#include "c_api/text.h"
+#include "lenslet/c_api.h"
 #include "lenslet/check.h"
 #include "python/native/python.h"
 
@@ -90,20 +86,19 @@ lenslet_status lenslet_python_check_layers(lenslet_model* model, const lenslet_p
                                            const lenslet_tensor* inputs, size_t input_count, const char* how,
                                            char** json) {
   return c_api::guarded([&] {
-    const auto object = c_api::Handles<c_api::ModelObject>::get(model);
     const nlohmann::json given = nlohmann::json::parse(how);
-    *json = text_of(check_layers(object->model, {.inputs = copies(inputs, input_count),
-                                                 .seed = given.at("seed"),
-                                                 .outputs = given.at("outputs"),
-                                                 .seconds = given.at("seconds"),
-                                                 .plan = c_api::plan_options(c_api::taken(options, "plan options"))}));
+    *json = text_of(check_layers(c_api::model_of(model), {.inputs = copies(inputs, input_count),
+                                                          .seed = given.at("seed"),
+                                                          .outputs = given.at("outputs"),
+                                                          .seconds = given.at("seconds"),
+                                                          .plan = c_api::plan_options_of(options)}));
   });
 }
 
 lenslet_status lenslet_python_check_layer(const lenslet_plan_options* options, const lenslet_tensor* inputs,
                                           size_t input_count, const char* how, char** json) {
   return c_api::guarded([&] {
-    const PlanOptions plan = c_api::plan_options(c_api::taken(options, "plan options"));
+    const PlanOptions plan = c_api::plan_options_of(options);
     const nlohmann::json given = nlohmann::json::parse(how);
     std::vector<Tensor> tensors = copies(inputs, input_count);
     AttributeList attributes;

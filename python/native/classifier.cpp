@@ -1,24 +1,37 @@
 // Pictures through a model for Python, and the command.
 #include <fmt/format.h>
 
+#include <filesystem>
+#include <mutex>
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "c_api/last_error.h"
-#include "c_api/objects.h"
-#include "c_api/plan_options.h"
 #include "c_api/structs.h"
-#include "c_api/text.h"
-#include "python/native/objects.h"
-#include "python/native/picture.h"
+#include "lenslet/c_api.h"
+#include "lenslet/classifier.h"
+#include "photos/c_api/card.h"
+#include "photos/c_api/picture.h"
+#include "python/native/python.h"
 #include "tools/verbs/command.h"
 
 using namespace lenslet;
-using namespace lenslet::python;
+using namespace lenslet::c_api;
 
 namespace {
 
-using Classifiers = c_api::Handles<ClassifierObject>;
+struct ClassifierObject {
+  using Handle = lenslet_classifier;
+  static constexpr auto handle_name = "lenslet_classifier";
+
+  ClassifierObject(const Model& model, const Card& card, const std::optional<std::filesystem::path>& labels,
+                   const PlanOptions& options)
+      : classifier(model, card, labels, options) {}
+
+  std::mutex mutex;  // one thread at a time; a second waits
+  Classifier classifier;
+};
+
+using Classifiers = Handles<ClassifierObject>;
 
 void check_slot(const ClassifierObject& object, std::int64_t slot) {
   if (slot < 0 || slot >= object.classifier.batch())
@@ -30,41 +43,40 @@ void check_slot(const ClassifierObject& object, std::int64_t slot) {
 
 lenslet_status lenslet_classifier_create(lenslet_model* model, lenslet_card* card, const char* labels_file,
                                          const lenslet_plan_options* options, lenslet_classifier** classifier) {
-  return c_api::guarded([&] {
-    c_api::check_given(classifier, "classifier");
+  return guarded([&] {
+    check_given(classifier, "classifier");
     *classifier = nullptr;
-    const auto of = c_api::Handles<c_api::ModelObject>::get(model);
-    const auto by = c_api::Handles<CardObject>::get(card);
+    const Model of = model_of(model);
+    const auto by = Cards::get(card);
     std::optional<std::filesystem::path> labels;
     if (labels_file != nullptr) labels = labels_file;
-    PlanOptions plan = c_api::plan_options(c_api::taken(options, "plan options"));
+    PlanOptions plan = plan_options_of(options);
     // A batch that the exporter fixed stays.
-    if (const std::int64_t fixed = of->model.inputs()[bind_card(by->card, of->model).input].dims[0]; fixed > 1)
-      plan.batch = fixed;
-    *classifier = Classifiers::add(std::make_shared<ClassifierObject>(of->model, by->card, labels, plan));
+    if (const std::int64_t fixed = of.inputs()[bind_card(by->card, of).input].dims[0]; fixed > 1) plan.batch = fixed;
+    *classifier = Classifiers::add(std::make_shared<ClassifierObject>(of, by->card, labels, plan));
   });
 }
 
 lenslet_status lenslet_classifier_free(lenslet_classifier* classifier) {
-  return c_api::guarded([&] { Classifiers::free(classifier); });
+  return guarded([&] { Classifiers::free(classifier); });
 }
 
 lenslet_status lenslet_classifier_describe(lenslet_classifier* classifier, char** json) {
-  return c_api::guarded([&] {
-    c_api::check_given(json, "json");
+  return guarded([&] {
+    check_given(json, "json");
     *json = nullptr;
     const auto object = Classifiers::get(classifier);
     const std::lock_guard lock(object->mutex);
     const nlohmann::ordered_json made{{"batch", object->classifier.batch()},
                                       {"classes", object->classifier.classes()},
                                       {"device", object->classifier.plan().device}};
-    *json = c_api::text_for_app(made.dump());
+    *json = text_for_app(made.dump());
   });
 }
 
 lenslet_status lenslet_classifier_prepare(lenslet_classifier* classifier, const lenslet_picture* picture,
                                           int64_t slot) {
-  return c_api::guarded([&] {
+  return guarded([&] {
     const auto object = Classifiers::get(classifier);
     const Picture pixels = picture_of(picture);
     const std::lock_guard lock(object->mutex);
@@ -74,7 +86,7 @@ lenslet_status lenslet_classifier_prepare(lenslet_classifier* classifier, const 
 }
 
 lenslet_status lenslet_classifier_run(lenslet_classifier* classifier) {
-  return c_api::guarded([&] {
+  return guarded([&] {
     const auto object = Classifiers::get(classifier);
     const std::lock_guard lock(object->mutex);
     object->classifier.run();
@@ -83,9 +95,9 @@ lenslet_status lenslet_classifier_run(lenslet_classifier* classifier) {
 
 lenslet_status lenslet_classifier_top(lenslet_classifier* classifier, int64_t slot, size_t room, int64_t* classes,
                                       float* probs, size_t* found) {
-  return c_api::guarded([&] {
+  return guarded([&] {
     const auto object = Classifiers::get(classifier);
-    c_api::check_given(found, "found");
+    check_given(found, "found");
     *found = 0;
     const std::lock_guard lock(object->mutex);
     check_slot(*object, slot);

@@ -154,6 +154,32 @@ case $part in
     if grep -nE '#include *<[^>]*/' "$prefix/include/lenslet/check.h"; then fail "the header is not lenslet's alone"; fi
     if nm -C "$lib/liblenslet_check.a" | grep -E ' U (fmt|nlohmann|doctest)::'; then fail "the archive needs more than lenslet"; fi
     ;;
+  photos)
+    # run_photos PROGRAM: by a known card, which is found from liblenslet.so or in XDG_DATA_DIRS.
+    run_photos() {
+      diff - <("$1" "$work/resnet18.onnx" "$work/rgb.txt" "$work/red.ppm" "$work/rgb.txt" "$work/blue.ppm") <<END || fail "$1"
+card $prefix/share/lenslet/cards/imagenet-224.card.json
+$work/red.ppm: red
+$work/rgb.txt: $work/rgb.txt: this is no JPEG, PNG, BMP, PNM or WebP file
+$work/blue.ppm: blue
+END
+      if "$1" "$work/rgb.txt" "$work/rgb.txt" "$work/red.ppm" 2>"$work/$part.error.txt"; then fail "a text file is no model"; fi
+      grep -q "rgb.txt" "$work/$part.error.txt" || fail "the error does not name the file"
+    }
+    for app in in_cpp in_c; do
+      [ -e "$work/photos/$app" ] || configure_and_build "$source/tests/install/photos_app" photos
+      readelf -d "$work/photos/$app" | grep -q 'NEEDED.*liblenslet\.so' || fail "$app is not linked to the .so"
+      run_photos "$work/photos/$app"
+      [ -e "$work/photos_static/$app" ] || configure_and_build "$source/tests/install/photos_app" photos_static -DAPP_STATIC=ON
+      ! readelf -d "$work/photos_static/$app" | grep -q 'NEEDED.*liblenslet' || fail "$app needs liblenslet.so"
+      XDG_DATA_DIRS=/nowhere:$prefix/share run_photos "$work/photos_static/$app"
+    done
+    # shellcheck disable=SC2046  # the flags are words
+    "$CXX" -std=c++20 -Wall -Werror "$source/tests/install/photos_app/main.cpp" -Wl,-rpath,"$lib" -o "$work/photos/pkg_config" \
+      $(PKG_CONFIG_PATH=$lib/pkgconfig pkg-config --cflags --libs lenslet_photos)
+    run_photos "$work/photos/pkg_config"
+    if nm -C "$lib/liblenslet_photos.a" | grep -E ' U nlohmann::'; then fail "the archive needs JSON"; fi
+    ;;
   detect)
     build_sample detect
     shared_data
@@ -218,7 +244,9 @@ END
     dpkg-deb -f packages/liblenslet0.1_*.deb Depends | grep -q libfmt || fail "dependencies were not looked for"
     dpkg-deb -f packages/lenslet_*.deb Maintainer | grep -qE '^[^<]+ <[^<@]+@[^@>]+>$' || fail "no maintainer"
     ! dpkg-deb -f packages/lenslet_*.deb Maintainer | grep -q 'invalid' || fail "a maintainer who cannot be reached"
-    grep -q '/liblenslet_check.a$' liblenslet-dev.txt || fail "-dev without lenslet::check"
+    for archive in check photos; do
+      grep -q "/liblenslet_$archive.a$" liblenslet-dev.txt || fail "-dev without lenslet::$archive"
+    done
     "$root/usr/bin/lenslet" devices
     prefix=$root/usr configure_and_build "$source/samples/per_layer" packages_app
     "$work/packages_app/per_layer" "$work/rgb.onnx" | grep -q '^layer .*rms$' || fail "the app does not run"

@@ -14,8 +14,10 @@ TYPES = {
     "uint32_t": ctypes.c_uint32,
     "uint64_t": ctypes.c_uint64,
     "double": ctypes.c_double,
+    "float": ctypes.c_float,
+    "lenslet_status": ctypes.c_int32,
 }
-HEADERS = ("include/lenslet/lenslet.h", "python/native/python.h")
+HEADERS = ("include/lenslet/lenslet.h", "include/lenslet/lenslet_photos.h", "python/native/python.h")
 
 
 def headers():

@@ -35,7 +35,7 @@ of = installed.metadata("lenslet-runtime")
 assert of["Version"] == lenslet.__version__ and len(of.get_all("Project-URL")) >= 4, of
 assert not [name for name in installed.packages_distributions()["lenslet"] if name != "lenslet-runtime"]
 END
-(cd "$here" && LENSLET_DEVICE=cpu "$work/venv/bin/python" -B -m unittest models_test runner_test pickling_test package_test pictures_test)
+(cd "$here" && LENSLET_DEVICE=cpu "$work/venv/bin/python" -B -m unittest models_test runner_test pickling_test package_test pictures_test photos_test)
 
 tar xf "${sdists[0]}" -C "$work"
 # All compiled sources are included: the build's own list of objects, without compiling them.

@@ -21,6 +21,17 @@ def best(files: List[str]) -> Dict[str, str]:
     return found
 
 
+def many(files: List[str]) -> List[str]:
+    lines = []
+    for photo in lenslet.classify_many(files, devices=["cpu"], in_order=False):
+        why = "" if photo.error is None else photo.error.kind
+        lines.append(f"{photo.name} {photo.index + 1} {why or photo.classes[0].label.upper()} {photo.device}")
+    named = lenslet.classify_many((name, b"") for name in files)
+    next(named)
+    named.close()
+    return lines
+
+
 def scores(model: lenslet.Model, image: bytes) -> List[lenslet.Prediction]:
     card = lenslet.Card.of(model)
     x: np.ndarray[Tuple[int, ...], np.dtype[np.float32]] = card.prepare(image)[np.newaxis]

@@ -1,4 +1,3 @@
-// Cards for Python.
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
@@ -6,27 +5,22 @@
 #include <string>
 #include <vector>
 
-#include "c_api/last_error.h"
-#include "c_api/objects.h"
 #include "c_api/structs.h"
-#include "c_api/text.h"
-#include "lenslet/card.h"
+#include "lenslet/c_api.h"
+#include "lenslet/classifier.h"
+#include "photos/c_api/card.h"
+#include "photos/c_api/picture.h"
 #include "photos/cards/write_card.h"
-#include "python/native/objects.h"
-#include "python/native/picture.h"
 
 using namespace lenslet;
-using namespace lenslet::python;
+using namespace lenslet::c_api;
 
 namespace {
 
 using Json = nlohmann::ordered_json;
-using Cards = c_api::Handles<CardObject>;
 
 // What is no UTF-8 in names becomes U+FFFD.
-char* text_of(const Json& json) {
-  return c_api::text_for_app(json.dump(-1, ' ', false, Json::error_handler_t::replace));
-}
+char* text_of(const Json& json) { return text_for_app(json.dump(-1, ' ', false, Json::error_handler_t::replace)); }
 
 /// With what it leaves to the model filled in.
 std::shared_ptr<CardObject> bound_object(const CardObject& object, const Model& model) {
@@ -61,10 +55,10 @@ Json describe(const CardObject& object) {
 }  // namespace
 
 lenslet_status lenslet_card_read(const char* file, const char* json, lenslet_card** card) {
-  return c_api::guarded([&] {
-    c_api::check_given(card, "card");
+  return guarded([&] {
+    check_given(card, "card");
     *card = nullptr;
-    c_api::check_given(file, "file");
+    check_given(file, "file");
     const bool from_file = json == nullptr;
     *card = Cards::add(
         std::make_shared<CardObject>(CardObject{from_file ? read_card(file) : parse_card(json, file), FoundBy::option,
@@ -74,41 +68,41 @@ lenslet_status lenslet_card_read(const char* file, const char* json, lenslet_car
 
 lenslet_status lenslet_card_of(lenslet_model* model, const char* model_file, const void* bytes, size_t size,
                                lenslet_card** card) {
-  return c_api::guarded([&] {
-    c_api::check_given(card, "card");
+  return guarded([&] {
+    check_given(card, "card");
     *card = nullptr;
-    const auto of = c_api::Handles<c_api::ModelObject>::get(model);
-    if (model_file == nullptr) c_api::check_given(bytes, "the model's bytes");
+    const Model of = model_of(model);
+    if (model_file == nullptr) check_given(bytes, "the model's bytes");
     const std::filesystem::path file = model_file == nullptr ? "" : model_file;
-    const FoundCard found = model_file != nullptr ? card_of(of->model, file)
-                                                  : card_of(of->model, {static_cast<const std::byte*>(bytes), size});
-    *card = Cards::add(bound_object({found.card, found.found_by, found.file, source_words(found, file)}, of->model));
+    const FoundCard found =
+        model_file != nullptr ? card_of(of, file) : card_of(of, {static_cast<const std::byte*>(bytes), size});
+    *card = Cards::add(bound_object({found.card, found.found_by, found.file, source_words(found, file)}, of));
   });
 }
 
 lenslet_status lenslet_card_bound(lenslet_card* card, lenslet_model* model, lenslet_card** bound) {
-  return c_api::guarded([&] {
-    c_api::check_given(bound, "bound");
+  return guarded([&] {
+    check_given(bound, "bound");
     *bound = nullptr;
     const auto object = Cards::get(card);
-    *bound = Cards::add(bound_object(*object, c_api::Handles<c_api::ModelObject>::get(model)->model));
+    *bound = Cards::add(bound_object(*object, model_of(model)));
   });
 }
 
 lenslet_status lenslet_card_free(lenslet_card* card) {
-  return c_api::guarded([&] { Cards::free(card); });
+  return guarded([&] { Cards::free(card); });
 }
 
 lenslet_status lenslet_card_describe(lenslet_card* card, char** json) {
-  return c_api::guarded([&] {
-    c_api::check_given(json, "json");
+  return guarded([&] {
+    check_given(json, "json");
     *json = nullptr;
     *json = text_of(describe(*Cards::get(card)));
   });
 }
 
 lenslet_status lenslet_card_prepare(lenslet_card* card, const lenslet_picture* picture, float* input, size_t count) {
-  return c_api::guarded([&] {
+  return guarded([&] {
     const auto object = Cards::get(card);
     const ImageSpec& spec = object->card.spec;
     const std::int64_t channels = spec.channels == ImageSpec::Channels::gray ? 1 : 3;
@@ -116,7 +110,7 @@ lenslet_status lenslet_card_prepare(lenslet_card* card, const lenslet_picture* p
         spec.nhwc ? Shape{1, spec.height, spec.width, channels} : Shape{1, channels, spec.height, spec.width};
     if (count != static_cast<std::size_t>(shape.elems()))
       throw Error(ErrorKind::invalid_argument, fmt::format("room for {} numbers where {} come", count, shape.elems()));
-    c_api::check_given(input, "input");
+    check_given(input, "input");
     Tensor tensor = Tensor::view(DType::f32, shape, input);
     to_input(picture_of(picture).view(), spec, tensor);
   });
@@ -124,9 +118,9 @@ lenslet_status lenslet_card_prepare(lenslet_card* card, const lenslet_picture* p
 
 lenslet_status lenslet_card_top(lenslet_card* card, const float* scores, size_t count, size_t room, int64_t* classes,
                                 float* probs, size_t* found) {
-  return c_api::guarded([&] {
+  return guarded([&] {
     const auto object = Cards::get(card);
-    c_api::check_given(found, "found");
+    check_given(found, "found");
     if (count == 0) throw Error(ErrorKind::invalid_argument, "no scores");
     if (object->card.class_offset >= static_cast<std::int64_t>(count))
       throw Error(ErrorKind::invalid_argument,
@@ -141,18 +135,18 @@ lenslet_status lenslet_card_top(lenslet_card* card, const float* scores, size_t 
 }
 
 lenslet_status lenslet_labels_read(const char* file, int64_t classes, char** json) {
-  return c_api::guarded([&] {
-    c_api::check_given(json, "json");
+  return guarded([&] {
+    check_given(json, "json");
     *json = nullptr;
-    c_api::check_given(file, "file");
+    check_given(file, "file");
     *json = text_of(read_labels(file, classes));
   });
 }
 
 lenslet_status lenslet_default_model(char** file) {
-  return c_api::guarded([&] {
-    c_api::check_given(file, "file");
+  return guarded([&] {
+    check_given(file, "file");
     *file = nullptr;
-    *file = c_api::text_for_app(default_model().string());
+    *file = text_for_app(default_model().string());
   });
 }

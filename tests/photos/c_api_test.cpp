@@ -1,0 +1,290 @@
+// lenslet_photos.h: pictures, cards and many photos in C.
+
+#include <doctest/doctest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "lenslet/card.h"
+#include "lenslet/classifier.h"
+#include "lenslet/lenslet_photos.h"
+#include "tests/c_api/small_model.h"
+#include "tests/models/temp_dir.h"
+
+namespace lenslet::test {
+namespace {
+
+/// 10 x 12 pixels, different for each `seed`.
+std::string ppm(unsigned seed) {
+  std::string picture = "P6 10 12 255\n";
+  for (unsigned i = 0; i < 10 * 12 * 3; ++i) picture += static_cast<char>((seed * 7 + i * (3 + seed % 5)) % 251);
+  return picture;
+}
+
+lenslet_picture encoded(const std::string& bytes) {
+  lenslet_picture picture = sized<lenslet_picture>();
+  picture.bytes = reinterpret_cast<const std::uint8_t*>(bytes.data());
+  picture.size = bytes.size();
+  return picture;
+}
+
+struct CCard {
+  explicit CCard(const CModel& model) {
+    const std::string bytes = small_onnx();
+    REQUIRE_MESSAGE(lenslet_card_of(model.handle, nullptr, bytes.data(), bytes.size(), &handle) == LENSLET_OK,
+                    lenslet_last_error());
+  }
+  CCard(const CCard&) = delete;
+  CCard& operator=(const CCard&) = delete;
+  ~CCard() { lenslet_card_free(handle); }
+
+  lenslet_card* handle = nullptr;
+};
+
+struct CPhotos {
+  explicit CPhotos(lenslet_photo_options options = sized<lenslet_photo_options>()) {
+    options.devices = &cpu;
+    options.device_count = 1;
+    REQUIRE_MESSAGE(lenslet_photos_create(model.handle, card.handle, &options, &handle) == LENSLET_OK,
+                    lenslet_last_error());
+    REQUIRE(lenslet_photos_capacity(handle, &capacity) == LENSLET_OK);
+  }
+  CPhotos(const CPhotos&) = delete;
+  CPhotos& operator=(const CPhotos&) = delete;
+  ~CPhotos() { lenslet_photos_free(handle); }
+
+  bool offer(const std::string& name, const std::string& bytes) {
+    lenslet_photo photo = sized<lenslet_photo>();
+    photo.name = name.c_str();
+    photo.bytes = bytes.data();
+    photo.size = bytes.size();
+    std::int32_t accepted = -1;
+    REQUIRE_MESSAGE(lenslet_photos_offer(handle, &photo, &accepted) == LENSLET_OK, lenslet_last_error());
+    return accepted == 1;
+  }
+  bool take(bool wait = true) {
+    result = sized<lenslet_photo_result>();
+    std::int32_t taken = -1;
+    REQUIRE_MESSAGE(lenslet_photos_take(handle, wait ? 1 : 0, &result, &taken) == LENSLET_OK, lenslet_last_error());
+    return taken == 1;
+  }
+
+  const char* cpu = "cpu";
+  CModel model;
+  CCard card{model};
+  lenslet_photos* handle = nullptr;
+  std::size_t capacity = 0;
+  lenslet_photo_result result{};
+};
+
+/// The best classes in C++.
+std::vector<ClassResult> expected_of(const std::string& picture, std::size_t count) {
+  const Model model = Model::load_bytes(bytes_of(small_onnx()));
+  PlanOptions plan;
+  plan.device = "cpu";
+  plan.threads = 1;
+  Classifier classifier(model, card_of(model, bytes_of(small_onnx())).card, std::nullopt, plan);
+  classifier.prepare(decode_image(bytes_of(picture), "x"), 0);
+  classifier.run();
+  return classifier.top(0, count);
+}
+
+TEST_CASE("photos/c_api/each_photo_once_in_order_with_the_classes_of_cpp") {
+  CPhotos photos;
+  constexpr unsigned count = 60;
+  unsigned next = 0, done = 0;
+  while (done < count) {
+    while (next < count && photos.offer("photo " + std::to_string(next), next % 7 == 3 ? "broken" : ppm(next))) ++next;
+    CHECK(next - done <= photos.capacity);
+    REQUIRE(photos.take());
+    CHECK(photos.result.index == done);
+    CHECK(photos.result.name == "photo " + std::to_string(done));
+    if (done % 7 == 3) {
+      CHECK(photos.result.status == LENSLET_INVALID_IMAGE);
+      CHECK(std::string(photos.result.error).starts_with(photos.result.name));
+      CHECK(photos.result.class_count == 0);
+      CHECK(std::string(photos.result.device).empty());
+    } else {
+      CHECK(photos.result.status == LENSLET_OK);
+      CHECK(std::string(photos.result.error).empty());
+      CHECK(std::string(photos.result.device) == "cpu");
+      const std::vector<ClassResult> expected = expected_of(ppm(done), 5);
+      REQUIRE(photos.result.class_count == expected.size());
+      for (std::size_t i = 0; i < expected.size(); ++i) {
+        CHECK(photos.result.classes[i].index == expected[i].index);
+        CHECK(photos.result.classes[i].prob == expected[i].prob);
+        CHECK(std::string(photos.result.classes[i].label).empty());
+      }
+    }
+    ++done;
+  }
+  CHECK(!photos.take());
+  CHECK(!photos.take(false));
+}
+
+TEST_CASE("photos/c_api/options_count") {
+  const TempDir folder;
+  const std::string labels = (folder.path() / "labels.txt").string();
+  std::ofstream(labels) << "a\nb\nc\nd\n";
+  std::ofstream(folder.path() / "photo.ppm") << ppm(1);
+  const std::string file = (folder.path() / "photo.ppm").string();
+  lenslet_photo_options options = sized<lenslet_photo_options>();
+  options.labels = labels.c_str();
+  options.top = 2;
+  options.unordered = 1;
+  options.threads = 3;
+  options.batch = 2;
+  CPhotos photos(options);
+  char* json = nullptr;
+  REQUIRE(lenslet_photos_describe(photos.handle, &json) == LENSLET_OK);
+  CHECK(std::string(json) ==
+        R"({"devices":[{"device":"cpu","runners":3,"threads":1,"batch":2}],"decoders":3,"classes":4})");
+  lenslet_text_free(json);
+  lenslet_photo photo = sized<lenslet_photo>();
+  photo.name = file.c_str();
+  std::set<std::uint64_t> indices;
+  for (int i = 0; i < 5; ++i) {
+    std::int32_t accepted = 0;
+    REQUIRE(lenslet_photos_offer(photos.handle, &photo, &accepted) == LENSLET_OK);
+    CHECK(accepted == 1);
+  }
+  while (photos.take()) {
+    indices.insert(photos.result.index);
+    REQUIRE(photos.result.class_count == 2);
+    CHECK(photos.result.classes[0].label == std::string(1, static_cast<char>('a' + photos.result.classes[0].index)));
+  }
+  CHECK(indices == std::set<std::uint64_t>{0, 1, 2, 3, 4});
+}
+
+TEST_CASE("photos/c_api/class_offset_counts") {
+  const CModel model;
+  lenslet_card* card = nullptr;
+  REQUIRE(lenslet_card_read("card", R"({"input": {"size": [8, 8]}, "output": {"class_offset": 1}})", &card) ==
+          LENSLET_OK);
+  lenslet_photos* photos = nullptr;
+  REQUIRE_MESSAGE(lenslet_photos_create(model.handle, card, nullptr, &photos) == LENSLET_OK, lenslet_last_error());
+  CHECK(lenslet_card_free(card) == LENSLET_OK);
+  char* json = nullptr;
+  REQUIRE(lenslet_photos_describe(photos, &json) == LENSLET_OK);
+  CHECK(std::string(json).ends_with(R"("classes":3})"));
+  CHECK(lenslet_text_free(json) == LENSLET_OK);
+  CHECK(lenslet_photos_free(photos) == LENSLET_OK);
+}
+
+TEST_CASE("photos/c_api/misuse") {
+  CPhotos photos;
+  lenslet_photos* other = photos.handle;
+  lenslet_photo_options options = sized<lenslet_photo_options>();
+  const char* const tpu = "tpu";
+  options.devices = &tpu;
+  options.device_count = 1;
+  CHECK(lenslet_photos_create(photos.model.handle, photos.card.handle, &options, &other) == LENSLET_INVALID_ARGUMENT);
+  CHECK(other == nullptr);
+  CHECK(last_error_says("tpu"));
+  options.device_count = 0;
+  lenslet_plan_options plan = on_one_thread();
+  const lenslet_executor executor{};
+  plan.executor = &executor;
+  options.plan = &plan;
+  CHECK(lenslet_photos_create(photos.model.handle, photos.card.handle, &options, &other) == LENSLET_UNSUPPORTED);
+  CHECK(lenslet_photos_create(photos.model.handle, nullptr, nullptr, &other) == LENSLET_INVALID_ARGUMENT);
+  CHECK(last_error_says("lenslet_card is NULL"));
+  // Handles of the runtime and of the photos are counted together.
+  auto* const a_card = reinterpret_cast<lenslet_card*>(photos.model.handle);
+  CHECK(lenslet_photos_create(photos.model.handle, a_card, nullptr, &other) == LENSLET_INVALID_ARGUMENT);
+  std::int32_t accepted = -1;
+  CHECK(lenslet_photos_offer(photos.handle, nullptr, &accepted) == LENSLET_INVALID_ARGUMENT);
+  CHECK(accepted == 0);
+  lenslet_photo_result small = sized<lenslet_photo_result>();
+  small.struct_size = 8;
+  std::int32_t taken = -1;
+  REQUIRE(photos.offer("x", ppm(0)));
+  CHECK(lenslet_photos_take(photos.handle, 1, &small, &taken) == LENSLET_INVALID_ARGUMENT);
+  CHECK(photos.take());  // the result was not lost
+
+  lenslet_photos* freed = nullptr;
+  REQUIRE(lenslet_photos_create(photos.model.handle, photos.card.handle, nullptr, &freed) == LENSLET_OK);
+  CHECK(lenslet_photos_free(freed) == LENSLET_OK);
+  CHECK(lenslet_photos_free(freed) == LENSLET_INVALID_ARGUMENT);
+  CHECK(lenslet_photos_free(nullptr) == LENSLET_OK);
+  std::size_t capacity = 0;
+  CHECK(lenslet_photos_capacity(freed, &capacity) == LENSLET_INVALID_ARGUMENT);
+}
+
+TEST_CASE("photos/c_api/results_that_are_not_taken_are_abandoned") {
+  CPhotos photos;
+  for (unsigned i = 0; photos.offer("x", ppm(i)); ++i) CHECK(i < photos.capacity);
+}
+
+TEST_CASE("photos/c_api/a_forked_child_is_refused_and_may_free") {
+  CPhotos photos;
+  REQUIRE(photos.offer("x", ppm(0)));
+  const pid_t child = ::fork();
+  if (child == 0) {
+    std::size_t capacity = 0;
+    const bool refused = lenslet_photos_capacity(photos.handle, &capacity) == LENSLET_INVALID_ARGUMENT;
+    ::_exit(refused && lenslet_photos_free(photos.handle) == LENSLET_OK ? 0 : 1);
+  }
+  int status = -1;
+  CHECK(::waitpid(child, &status, 0) == child);
+  CHECK(status == 0);
+  CHECK(photos.take());
+}
+
+TEST_CASE("photos/c_api/cards_and_pictures") {
+  const CModel model;
+  const CCard card(model);
+  const std::string bytes = ppm(5);
+  const lenslet_picture picture = encoded(bytes);
+  lenslet_pixels* pixels = nullptr;
+  lenslet_image image = sized<lenslet_image>();
+  REQUIRE(lenslet_picture_decode(&picture, &pixels, &image) == LENSLET_OK);
+  CHECK(image.height == 12);
+  CHECK(image.width == 10);
+  CHECK(image.channels == 3);
+  CHECK(std::memcmp(image.pixels, bytes.data() + bytes.size() - image.bytes, image.bytes) == 0);
+
+  // Of the encoded picture and of its pixels.
+  std::vector<float> input(input_floats), same(input_floats);
+  CHECK(lenslet_card_prepare(card.handle, &picture, input.data(), input.size()) == LENSLET_OK);
+  lenslet_picture decoded = sized<lenslet_picture>();
+  decoded.bytes = image.pixels;
+  decoded.size = image.bytes;
+  decoded.height = 12;
+  decoded.width = 10;
+  decoded.channels = 3;
+  CHECK(lenslet_card_prepare(card.handle, &decoded, same.data(), same.size()) == LENSLET_OK);
+  CHECK(input == same);
+  CHECK(lenslet_card_prepare(card.handle, &decoded, same.data(), 7) == LENSLET_INVALID_ARGUMENT);
+  CHECK(lenslet_pixels_free(pixels) == LENSLET_OK);
+  CHECK(lenslet_pixels_free(pixels) == LENSLET_INVALID_ARGUMENT);
+
+  const std::string broken = bytes.substr(0, 40);
+  const lenslet_picture half = encoded(broken);
+  CHECK(lenslet_picture_decode(&half, &pixels, &image) == LENSLET_INVALID_IMAGE);
+  CHECK(pixels == nullptr);
+
+  const float scores[] = {1, 4, 2, 3};
+  std::int64_t classes[2];
+  float probs[2];
+  std::size_t found = 0;
+  CHECK(lenslet_card_top(card.handle, scores, 4, 2, classes, probs, &found) == LENSLET_OK);
+  CHECK(found == 2);
+  CHECK(classes[0] == 1);
+  CHECK(classes[1] == 3);
+  CHECK(probs[0] > probs[1]);
+
+  lenslet_card* read = nullptr;
+  CHECK(lenslet_card_read("card", R"({"input": {"name": "other", "size": [8, 8]}})", &read) == LENSLET_OK);
+  lenslet_card* bound = nullptr;
+  CHECK(lenslet_card_bound(read, model.handle, &bound) == LENSLET_INVALID_ARGUMENT);
+  CHECK(last_error_says("other"));
+  CHECK(lenslet_card_free(read) == LENSLET_OK);
+}
+
+}  // namespace
+}  // namespace lenslet::test
