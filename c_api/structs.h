@@ -21,6 +21,8 @@ template <>
 inline constexpr std::size_t first_size<lenslet_load_options> = offsetof(lenslet_load_options, overridden);
 template <>
 inline constexpr std::size_t first_size<lenslet_port> = offsetof(lenslet_port, unread);
+template <>
+inline constexpr std::size_t first_size<lenslet_image_spec> = offsetof(lenslet_image_spec, pad);
 
 /// Reads the leading `struct_size`. Error(invalid_argument) below `least` or above any plausible size.
 std::size_t checked_size(const void* given, std::size_t least, const char* name);
