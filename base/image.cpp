@@ -1,6 +1,7 @@
 #include "lenslet/image.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstddef>
 #include <numeric>
@@ -14,13 +15,12 @@ namespace lenslet {
 
 namespace {
 
-/// ITU-R 601-2 luma in Pillow's fixed point.
 std::vector<std::uint8_t> to_gray(const ImageView& image) {
   std::vector<std::uint8_t> result(static_cast<std::size_t>(image.height * image.width));
-  const std::uint8_t* pixel = image.pixels;
-  for (std::uint8_t& gray : result) {
-    gray = static_cast<std::uint8_t>((pixel[0] * 19595u + pixel[1] * 38470u + pixel[2] * 7471u + 0x8000u) >> 16);
-    pixel += 3;
+  std::uint8_t* gray = result.data();
+  for (std::int64_t y = 0; y < image.height; ++y) {
+    const std::uint8_t* const row = image.pixels + y * image.pitch();
+    for (std::int64_t x = 0; x < image.width; ++x) *gray++ = luma(row + 3 * x);
   }
   return result;
 }
@@ -29,6 +29,19 @@ std::vector<std::uint8_t> to_rgb(const std::vector<std::uint8_t>& gray) {
   std::vector<std::uint8_t> result;
   result.reserve(gray.size() * 3);
   for (std::uint8_t value : gray) result.insert(result.end(), 3, value);
+  return result;
+}
+
+std::vector<std::uint8_t> padded(const std::vector<std::uint8_t>& pixels, const ResizePlan& plan,
+                                 const ImageSpec& spec) {
+  const std::int64_t channels = image_channels(spec), row = plan.window.width * channels;
+  const std::array<std::uint8_t, 3> color = pad_pixel(spec);
+  std::vector<std::uint8_t> line(static_cast<std::size_t>(spec.width * channels)), result;
+  for (std::size_t i = 0; i < line.size(); ++i) line[i] = color[i % 3];
+  result.reserve(line.size() * static_cast<std::size_t>(spec.height));
+  for (std::int64_t y = 0; y < spec.height; ++y) result.insert(result.end(), line.begin(), line.end());
+  for (std::int64_t y = 0; y < plan.window.height; ++y)
+    std::copy_n(pixels.begin() + y * row, row, result.begin() + ((plan.top + y) * spec.width + plan.left) * channels);
   return result;
 }
 
@@ -45,7 +58,8 @@ std::vector<std::uint8_t> resize_and_crop(const ImageView& image, const ImageSpe
       source = {gray.data(), image.height, image.width, 1};
     }
     auto pixels = resize_window(source, plan.height, plan.width, plan.window, spec.filter, spec.antialias);
-    return !wants_gray && image.channels == 1 ? to_rgb(pixels) : pixels;
+    if (!wants_gray && image.channels == 1) pixels = to_rgb(pixels);
+    return plan.window.height == spec.height && plan.window.width == spec.width ? pixels : padded(pixels, plan, spec);
   });
 }
 

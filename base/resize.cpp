@@ -77,7 +77,7 @@ void resize_row(const std::uint8_t* source, const Taps& taps, std::uint8_t* targ
 }
 
 std::vector<std::uint8_t> resample(const ImageView& image, std::int64_t new_height, std::int64_t new_width,
-                                   const Window& window, ImageSpec::Filter filter, bool antialias) {
+                                   const Rect& window, ImageSpec::Filter filter, bool antialias) {
   const Taps rows = filter_taps(image.height, new_height, window.top, window.height, filter, antialias);
   const Taps columns = filter_taps(image.width, new_width, window.left, window.width, filter, antialias);
   const std::int64_t row_elems = window.width * image.channels;
@@ -90,7 +90,7 @@ std::vector<std::uint8_t> resample(const ImageView& image, std::int64_t new_heig
   std::size_t done = 0, begun = 0;  // result rows: [done, begun) take the source row
   for (std::int64_t y = 0; done < rows.first.size(); ++y) {
     if (done == begun) y = rows.first[begun];  // without antialias rows between the windows are not read
-    const std::uint8_t* source = image.pixels + y * image.width * image.channels;
+    const std::uint8_t* source = image.pixels + y * image.pitch();
     if (image.channels == 3)
       resize_row<3>(source, columns, narrow.data());
     else
@@ -123,14 +123,14 @@ std::vector<std::int64_t> nearest_indices(std::int64_t old_size, std::int64_t ne
 }
 
 std::vector<std::uint8_t> pick_nearest(const ImageView& image, std::int64_t new_height, std::int64_t new_width,
-                                       const Window& window) {
+                                       const Rect& window) {
   const auto rows = nearest_indices(image.height, new_height, window.top, window.height);
   const auto columns = nearest_indices(image.width, new_width, window.left, window.width);
   std::vector<std::uint8_t> result;
   result.reserve(static_cast<std::size_t>(window.height * window.width * image.channels));
   for (std::int64_t y : rows)
     for (std::int64_t x : columns) {
-      const std::uint8_t* pixel = image.pixels + (y * image.width + x) * image.channels;
+      const std::uint8_t* pixel = image.pixels + y * image.pitch() + x * image.channels;
       result.insert(result.end(), pixel, pixel + image.channels);
     }
   return result;
@@ -151,7 +151,7 @@ Taps resize_taps(std::int64_t old_size, std::int64_t new_size, std::int64_t begi
 }
 
 std::vector<std::uint8_t> resize_window(const ImageView& image, std::int64_t new_height, std::int64_t new_width,
-                                        const Window& window, ImageSpec::Filter filter, bool antialias) {
+                                        const Rect& window, ImageSpec::Filter filter, bool antialias) {
   assert(window.top >= 0 && window.left >= 0 && window.height > 0 && window.width > 0);
   assert(window.top + window.height <= new_height && window.left + window.width <= new_width);
   const bool same_size = new_height == image.height && new_width == image.width;

@@ -8,11 +8,6 @@
 
 namespace lenslet {
 
-/// A rectangle in pixels of the resized image.
-struct Window {
-  std::int64_t top = 0, left = 0, height = 0, width = 0;
-};
-
 /// Fractional bits of Taps::weights, as in Pillow: 22 leave 8 bits for the pixel and 2 for bicubic's overshoot.
 inline constexpr int tap_bits = 32 - 8 - 2;
 
@@ -36,6 +31,6 @@ Taps resize_taps(std::int64_t old_size, std::int64_t new_size, std::int64_t begi
 /// A window equals a crop of the whole, and costs no more than its own pixels. With `antialias` off the filter keeps
 /// its width in source pixels when reducing. The caller ensures sizes > 0 and a window inside.
 std::vector<std::uint8_t> resize_window(const ImageView& image, std::int64_t new_height, std::int64_t new_width,
-                                        const Window& window, ImageSpec::Filter filter, bool antialias);
+                                        const Rect& window, ImageSpec::Filter filter, bool antialias);
 
 }  // namespace lenslet

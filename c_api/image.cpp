@@ -1,6 +1,7 @@
 // Image loading.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <limits>
 
@@ -33,11 +34,18 @@ ImageSpec image_spec(const lenslet_image_spec& given, const Shape& input) {
   using Spec = ImageSpec;
   spec.channels =
       choice(given.channels, std::array{Spec::Channels::rgb, Spec::Channels::bgr, Spec::Channels::gray}, "channels");
-  spec.resize =
-      choice(given.resize, std::array{Spec::Resize::shorter_side, Spec::Resize::stretch, Spec::Resize::none}, "resize");
+  spec.resize = choice(given.resize,
+                       std::array{Spec::Resize::shorter_side, Spec::Resize::stretch, Spec::Resize::none,
+                                  Spec::Resize::longer_side, Spec::Resize::fit},
+                       "resize");
   spec.filter =
       choice(given.filter, std::array{Spec::Filter::bilinear, Spec::Filter::nearest, Spec::Filter::bicubic}, "filter");
   spec.crop = choice(given.crop, std::array{Spec::Crop::center, Spec::Crop::none}, "crop");
+  spec.pad = choice(given.pad, std::array{Spec::Pad::none, Spec::Pad::center, Spec::Pad::top_left}, "pad");
+  std::copy_n(given.pad_color, 3, spec.pad_color.begin());
+  spec.round_down = given.round_down != 0;
+  if (std::any_of(std::begin(given.reserved), std::end(given.reserved), [](std::uint8_t byte) { return byte != 0; }))
+    throw Error(ErrorKind::unsupported, "image spec: a reserved member is not 0");
   spec.antialias = given.no_antialias == 0;
   if (given.scale != 0) spec.scale = given.scale;
   const std::size_t channels = spec.channels == ImageSpec::Channels::gray ? 1 : 3;

@@ -24,6 +24,8 @@ template <>
 inline constexpr std::size_t first_size<lenslet_load_options> = offsetof(lenslet_load_options, overridden);
 template <>
 inline constexpr std::size_t first_size<lenslet_port> = offsetof(lenslet_port, unread);
+template <>
+inline constexpr std::size_t first_size<lenslet_image_spec> = offsetof(lenslet_image_spec, pad);
 
 // A larger size means uninitialised memory.
 inline constexpr std::size_t most_bytes = 4096;

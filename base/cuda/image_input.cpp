@@ -1,6 +1,7 @@
 #include "base/cuda/image_input.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <limits>
 #include <vector>
@@ -35,6 +36,17 @@ struct TapsPieces {
   std::size_t first, count, weights;
 };
 
+/// Puts `before` results in front and others at the end, until there are `size`, that take no source pixels.
+void pad(Taps& taps, std::int64_t before, std::int64_t size) {
+  const auto extend = [&](auto& values, std::int64_t each, auto first, auto last) {
+    values.insert(values.begin(), static_cast<std::size_t>(before * each), first);
+    values.resize(static_cast<std::size_t>(size * each), last);
+  };
+  extend(taps.first, 1, taps.first.front(), taps.first.back());
+  extend(taps.count, 1, 0, 0);
+  extend(taps.weights, taps.taps, 0, 0);
+}
+
 /// Writes source indices relative to `origin`.
 void write(const Taps& taps, const TapsPieces& at, std::int64_t origin, std::byte* host) {
   auto* first = reinterpret_cast<std::int32_t*>(host + at.first);
@@ -58,13 +70,15 @@ void ImageInput::queue(const Context& context, const ImageView& image, const Ima
   check_image_input(spec, input, index);
   const ResizePlan plan = plan_resize(image, spec);
   const bool same_size = plan.height == image.height && plan.width == image.width;
-  const Taps rows = resize_taps(image.height, plan.height, plan.window.top, plan.window.height, spec.filter,
-                                spec.antialias, same_size);
-  const Taps columns =
+  Taps rows = resize_taps(image.height, plan.height, plan.window.top, plan.window.height, spec.filter, spec.antialias,
+                          same_size);
+  Taps columns =
       resize_taps(image.width, plan.width, plan.window.left, plan.window.width, spec.filter, spec.antialias, same_size);
+  pad(rows, plan.top, spec.height);
+  pad(columns, plan.left, spec.width);
   const std::int64_t channels = image_channels(spec);
 
-  // Uploads only the source rows that the window needs.
+  // Uploads only the source rows that the window needs, without gaps.
   const std::int64_t row_bytes = image.width * image.channels;
   const std::int64_t top = *std::min_element(rows.first.begin(), rows.first.end());
   std::int64_t bottom = top;
@@ -82,7 +96,12 @@ void ImageInput::queue(const Context& context, const ImageView& image, const Ima
     device_ = DeviceBuffer<std::byte>(pieces.bytes());
   }
   std::byte* const host = host_.data();
-  std::memcpy(host + source_at, image.pixels + top * row_bytes, source_bytes);
+  if (image.pitch() == row_bytes)
+    std::memcpy(host + source_at, image.pixels + top * row_bytes, source_bytes);
+  else
+    for (std::int64_t y = top; y < bottom; ++y)
+      std::memcpy(host + source_at + static_cast<std::size_t>((y - top) * row_bytes), image.pixels + y * image.pitch(),
+                  static_cast<std::size_t>(row_bytes));
   write(rows, rows_at, top, host);
   write(columns, columns_at, 0, host);
   std::memcpy(host + tables_at, tables.data(), tables.bytes());
@@ -98,6 +117,8 @@ void ImageInput::queue(const Context& context, const ImageView& image, const Ima
   job.height = static_cast<std::int32_t>(spec.height);
   job.width = static_cast<std::int32_t>(spec.width);
   job.channels = static_cast<std::int32_t>(channels);
+  const std::array<std::uint8_t, 3> color = pad_pixel(spec);
+  std::copy(color.begin(), color.end(), job.pad);
   job.reversed = spec.channels == ImageSpec::Channels::bgr;
   job.rows = on_device(rows, rows_at, device);
   job.columns = on_device(columns, columns_at, device);

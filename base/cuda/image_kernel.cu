@@ -99,13 +99,17 @@ __global__ void __launch_bounds__(tile_columns* channels* groups) resize_normali
     if (!mine) continue;
     int sum = rounding;
     for (int g = 0; g < groups; ++g) sum += partial[g][r][thread];
+    const bool padding = count == 0 || job.rows.count[top + r] == 0;
     const int value = to_pixel(sum);
     const std::int64_t at = (static_cast<std::int64_t>(top + r) * job.width + left + column) * job.pixel_stride;
     if (channels == job.channels) {
       const int to = job.reversed ? job.channels - 1 - channel : channel;
-      y[at + to * job.c_stride] = tables[to * 256 + value];
+      y[at + to * job.c_stride] = tables[to * 256 + (padding ? job.pad[channel] : value)];
     } else {
-      for (int to = 0; to < job.channels; ++to) y[at + to * job.c_stride] = tables[to * 256 + value];
+      for (int to = 0; to < job.channels; ++to) {
+        const int from = job.reversed ? job.channels - 1 - to : to;
+        y[at + to * job.c_stride] = tables[to * 256 + (padding ? job.pad[from] : value)];
+      }
     }
   }
 }

@@ -8,7 +8,7 @@
 
 namespace lenslet::cuda {
 
-/// Device copy of one direction's Taps (base/resize.h); `first` and `count` in pixels.
+/// Device copy of one direction's Taps (base/resize.h); `first` and `count` in pixels. A count of 0: padding.
 struct DeviceTaps {
   const std::int32_t* first = nullptr;
   const std::int32_t* count = nullptr;
@@ -24,6 +24,7 @@ struct ImageJob {
   std::int32_t source_channels = 3;                  ///< 1 or 3
   bool gray = false;                                 ///< three source channels become one before resizing
   std::int32_t height = 0, width = 0, channels = 3;  ///< of the result; 3 from one source channel repeats it
+  std::uint8_t pad[3] = {};                          ///< the padding's pixel, in RGB order
   bool reversed = false;                             ///< BGR
   DeviceTaps rows, columns;
   std::size_t elem_bytes = 4;    ///< of `tables` and y: 2, 4 or 8

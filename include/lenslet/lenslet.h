@@ -290,21 +290,27 @@ typedef struct lenslet_image {
 } lenslet_image;
 
 enum { LENSLET_RESIZE_SHORTER_SIDE = 0, LENSLET_RESIZE_STRETCH = 1, LENSLET_RESIZE_NONE = 2 };
+enum { LENSLET_RESIZE_LONGER_SIDE = 3, LENSLET_RESIZE_FIT = 4 }; /* lenslet/image.h has the formulas */
 enum { LENSLET_FILTER_BILINEAR = 0, LENSLET_FILTER_NEAREST = 1, LENSLET_FILTER_BICUBIC = 2 };
 enum { LENSLET_CROP_CENTER = 0, LENSLET_CROP_NONE = 1 };
+enum { LENSLET_PAD_NONE = 0, LENSLET_PAD_CENTER = 1, LENSLET_PAD_TOP_LEFT = 2 };
 enum { LENSLET_CHANNELS_RGB = 0, LENSLET_CHANNELS_BGR = 1, LENSLET_CHANNELS_GRAY = 2 };
 
-/* How an image becomes an input: resized as by Pillow, cropped, (pixel * scale - mean[c]) / std[c]. */
+/* How an image becomes an input: resized as by Pillow, cropped and padded, (pixel * scale - mean[c]) / std[c]. */
 typedef struct lenslet_image_spec {
   size_t struct_size;
   int64_t height, width; /* of the network's input; 0: as planned */
-  int64_t resize_size;   /* of the shorter side before the crop; 0: 256 */
+  int64_t resize_size;   /* of the shorter or longer side before the crop; 0: 256 */
   int32_t channels, resize, filter, crop;
   int32_t nhwc;         /* not 0: the model's input is [N,H,W,C] */
   int32_t no_antialias; /* not 0: two or four taps at any reduction */
   double scale;         /* 0: 1 */
   double mean[3];       /* in the order of `channels`; gray: the first */
   double std[3];        /* 0: 1 */
+  int32_t pad;          /* where the picture lies in the padding */
+  int32_t round_down;   /* not 0: sides of LONGER_SIDE and FIT are rounded down, else to nearest */
+  uint8_t pad_color[3]; /* R, G, B of the photo, normalised as its pixels are */
+  uint8_t reserved[5];
 } lenslet_image_spec;
 
 /* Writes image `index` of the batch directly into the memory of input `input`; for a CUDA device, 8-bit pixels are

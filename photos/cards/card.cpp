@@ -23,6 +23,7 @@ using Channels = ImageSpec::Channels;
 using Resize = ImageSpec::Resize;
 using Filter = ImageSpec::Filter;
 using Crop = ImageSpec::Crop;
+using Pad = ImageSpec::Pad;
 
 void read_input(CardObject input, Card& card) {
   card.input = input.text("name", {});
@@ -39,14 +40,30 @@ void read_input(CardObject input, Card& card) {
   input.refuse_unknown();
 }
 
+void read_pad(CardObject& whole, ImageSpec& spec) {
+  if (!whole.has("pad")) return;
+  CardObject pad = whole.object("pad");
+  if (!pad.has("position")) pad.fail("position", "is missing: center or top_left");
+  spec.pad = pad.choice("position", Pad::center, {{"center", Pad::center}, {"top_left", Pad::top_left}});
+  const std::vector<double> color = pad.numbers("color", {});
+  const auto is_byte = [](double value) { return value >= 0 && value <= 255 && value == double(int(value)); };
+  if (color.size() != 3 || !std::all_of(color.begin(), color.end(), is_byte))
+    pad.fail("color", "has to be [R, G, B], each a whole number of 0 to 255");
+  for (std::size_t c = 0; c < 3; ++c) spec.pad_color[c] = static_cast<std::uint8_t>(color[c]);
+  pad.refuse_unknown();
+}
+
 void read_resize(CardObject& whole, ImageSpec& spec) {
   const Crop crop_default = whole.has("resize") ? Crop::none : Crop::center;
   CardObject resize = whole.object("resize");
   spec.resize = Resize::none;
   if (whole.has("resize")) {
-    if (!resize.has("mode")) resize.fail("mode", "is missing: shorter_side or stretch");
-    spec.resize =
-        resize.choice("mode", Resize::stretch, {{"shorter_side", Resize::shorter_side}, {"stretch", Resize::stretch}});
+    if (!resize.has("mode")) resize.fail("mode", "is missing: shorter_side, longer_side, fit or stretch");
+    spec.resize = resize.choice("mode", Resize::stretch,
+                                {{"shorter_side", Resize::shorter_side},
+                                 {"longer_side", Resize::longer_side},
+                                 {"fit", Resize::fit},
+                                 {"stretch", Resize::stretch}});
   }
   const bool shorter = spec.resize == Resize::shorter_side;
   spec.crop =
@@ -55,8 +72,25 @@ void read_resize(CardObject& whole, ImageSpec& spec) {
       resize.choice("filter", Filter::bilinear,
                     {{"bilinear", Filter::bilinear}, {"bicubic", Filter::bicubic}, {"nearest", Filter::nearest}});
   spec.antialias = resize.boolean("antialias", true);
+  read_pad(whole, spec);
+  const bool needs_pad = spec.resize == Resize::longer_side || spec.resize == Resize::fit;
+  if (needs_pad) {
+    spec.round_down = resize.boolean("round_down", false);
+    if (spec.pad == Pad::none)
+      whole.fail("pad", "is missing: resize.mode longer_side and fit leave room beside most photos");
+  } else if (spec.resize != Resize::none && spec.pad != Pad::none) {
+    whole.fail("pad", "contradicts resize.mode shorter_side and stretch, which leave no room");
+  }
   const std::int64_t longer = std::max(spec.height, spec.width);
-  if (shorter) {
+  if (spec.resize == Resize::longer_side) {
+    if (!resize.has("size")) resize.fail("size", "is missing: the length of the longer side");
+    spec.resize_size = resize.integer("size", 0);
+    const std::int64_t most = spec.crop == Crop::center ? max_input_side : std::min(spec.height, spec.width);
+    if (spec.resize_size < 1 || spec.resize_size > most)
+      resize.fail("size", fmt::format("is {}, which contradicts input.size: without a crop, photos of all proportions "
+                                      "need 1 to {}",
+                                      spec.resize_size, most));
+  } else if (shorter) {
     if (!resize.has("size")) resize.fail("size", "is missing: the length of the shorter side");
     spec.resize_size = resize.integer("size", 0);
     if (spec.resize_size < longer || spec.resize_size > max_input_side)
@@ -69,7 +103,7 @@ void read_resize(CardObject& whole, ImageSpec& spec) {
     if (size != spec.height || size != spec.width)
       resize.fail(
           "size",
-          fmt::format("is {}, which contradicts resize.mode stretch: photos are stretched to input.size", size));
+          fmt::format("is {}, which contradicts resize.mode stretch and fit: photos are resized to input.size", size));
   }
   resize.refuse_unknown();
 }
@@ -224,9 +258,16 @@ std::string describe(const ImageSpec& spec) {
   std::string resize = "not resized";
   if (spec.resize == Resize::shorter_side) resize = fmt::format("shorter side to {} ({})", spec.resize_size, filter);
   if (spec.resize == Resize::stretch) resize = fmt::format("stretched ({})", filter);
-  return fmt::format("{} {}x{} {}, {}{}, (pixel * {:.6g} - [{:.6g}]) / [{:.6g}]", channels, spec.height, spec.width,
-                     spec.nhwc ? "NHWC" : "NCHW", resize, spec.crop == Crop::center ? ", center crop" : "", spec.scale,
-                     fmt::join(spec.mean, ", "), fmt::join(spec.std, ", "));
+  if (spec.resize == Resize::longer_side) resize = fmt::format("longer side to {} ({})", spec.resize_size, filter);
+  if (spec.resize == Resize::fit) resize = fmt::format("fitted ({})", filter);
+  if (spec.round_down) resize += ", rounded down";
+  const std::string pad = spec.pad == Pad::none
+                              ? ""
+                              : fmt::format(", {} in padding of [{}]", spec.pad == Pad::center ? "center" : "top left",
+                                            fmt::join(spec.pad_color, ", "));
+  return fmt::format("{} {}x{} {}, {}{}{}, (pixel * {:.6g} - [{:.6g}]) / [{:.6g}]", channels, spec.height, spec.width,
+                     spec.nhwc ? "NHWC" : "NCHW", resize, spec.crop == Crop::center ? ", center crop" : "", pad,
+                     spec.scale, fmt::join(spec.mean, ", "), fmt::join(spec.std, ", "));
 }
 
 namespace {

@@ -45,14 +45,21 @@ Json to_json(const Card& card) {
                                                                  : "gray"},
                    {"size", {spec.height, spec.width}}};
   if (spec.resize != Resize::none) {
-    Json& resize = json["resize"] = {{"mode", spec.resize == Resize::stretch ? "stretch" : "shorter_side"}};
-    if (spec.resize == Resize::shorter_side) resize["size"] = spec.resize_size;
+    const bool longer = spec.resize == Resize::longer_side, fit = spec.resize == Resize::fit;
+    Json& resize = json["resize"] = {{"mode", longer                           ? "longer_side"
+                                              : fit                            ? "fit"
+                                              : spec.resize == Resize::stretch ? "stretch"
+                                                                               : "shorter_side"}};
+    if (longer || spec.resize == Resize::shorter_side) resize["size"] = spec.resize_size;
+    if (longer || fit) resize["round_down"] = spec.round_down;
     resize["filter"] = spec.filter == Filter::bilinear  ? "bilinear"
                        : spec.filter == Filter::bicubic ? "bicubic"
                                                         : "nearest";
     resize["antialias"] = spec.antialias;
   }
   json["crop"] = spec.crop == ImageSpec::Crop::center ? "center" : "none";
+  if (spec.pad != ImageSpec::Pad::none)
+    json["pad"] = {{"color", spec.pad_color}, {"position", spec.pad == ImageSpec::Pad::center ? "center" : "top_left"}};
   json["normalize"] = {{"scale", spec.scale}, {"mean", spec.mean}, {"std", spec.std}};
   json["output"] = {{"name", card.output},
                     {"softmax", card.softmax ? Json(*card.softmax) : Json()},

@@ -245,12 +245,13 @@ TEST_CASE("image/spec/values that no enumerator has are refused") {
   Tensor input(DType::f32, Shape{1, 3, 4, 4});
   CHECK_NOTHROW(to_input(picture.view(), good, input));
   for (const int value : {-1, 3, 1 << 30})
-    for (const int field : {0, 1, 2, 3}) {
+    for (const int field : {0, 1, 2, 3, 4}) {
       ImageSpec spec = good;
       if (field == 0) spec.channels = static_cast<ImageSpec::Channels>(value);
-      if (field == 1) spec.resize = static_cast<ImageSpec::Resize>(value);
+      if (field == 1) spec.resize = static_cast<ImageSpec::Resize>(value == 3 ? 5 : value);
       if (field == 2) spec.filter = static_cast<ImageSpec::Filter>(value);
       if (field == 3) spec.crop = static_cast<ImageSpec::Crop>(value == 3 ? 2 : value);
+      if (field == 4) spec.pad = static_cast<ImageSpec::Pad>(value);
       CAPTURE(field);
       CHECK_THROWS_WITH_AS(to_input(picture.view(), spec, input), doctest::Contains("has no value"), Error);
       CHECK_THROWS_WITH_AS(resize_and_crop(picture.view(), spec), doctest::Contains("has no value"), Error);

@@ -388,9 +388,15 @@ TEST_CASE("c_api/misuse/images") {
   refused([&] { spec.resize = -1; });
   refused([&] { spec.filter = 77; });
   refused([&] { spec.crop = 2; });
+  refused([&] { spec.resize = 5; });
+  refused([&] { spec.pad = 3; });
   refused([&] { spec.resize_size = -5; });
   refused([&] { spec.height = 9; });
   refused([&] { spec.std[0] = std::numeric_limits<double>::quiet_NaN(); });
+  spec = sized<lenslet_image_spec>();
+  spec.reserved[4] = 1;
+  CHECK(status() == LENSLET_UNSUPPORTED);
+  spec = sized<lenslet_image_spec>();
   CHECK(status(1) == LENSLET_INVALID_ARGUMENT);
   CHECK(status(0, 1) == LENSLET_INVALID_ARGUMENT);
   CHECK(status(0, -1) == LENSLET_INVALID_ARGUMENT);

@@ -187,6 +187,40 @@ TEST_CASE("c_api/use/images") {
   CHECK(last_error_says("no image was loaded"));
 }
 
+TEST_CASE("c_api/use/letterbox") {
+  CRunner c;
+  std::vector<std::uint8_t> pixels(std::size_t{12} * 10 * 3);
+  for (std::size_t i = 0; i < pixels.size(); ++i) pixels[i] = static_cast<std::uint8_t>(i * 5);
+  ImageSpec spec;
+  spec.height = spec.width = 8;
+  spec.resize = ImageSpec::Resize::longer_side;
+  spec.resize_size = 7;
+  spec.round_down = true;
+  spec.pad_color = {10, 20, 30};
+  Runner runner = cpp_runner();
+  const lenslet_image image = image_of(pixels);
+  lenslet_image_spec same = sized<lenslet_image_spec>();
+  same.resize_size = 7;
+  same.round_down = 1;
+  std::memcpy(same.pad_color, spec.pad_color.data(), sizeof(same.pad_color));
+  for (const bool fit : {false, true})
+    for (const bool center : {false, true}) {
+      spec.resize = fit ? ImageSpec::Resize::fit : ImageSpec::Resize::longer_side;
+      same.resize = fit ? LENSLET_RESIZE_FIT : LENSLET_RESIZE_LONGER_SIDE;
+      spec.pad = center ? ImageSpec::Pad::center : ImageSpec::Pad::top_left;
+      same.pad = center ? LENSLET_PAD_CENTER : LENSLET_PAD_TOP_LEFT;
+      runner.load_image(0, {pixels.data(), 12, 10, 3}, spec);
+      const Tensor expected = runner.run_loaded()[0].clone();
+      REQUIRE_MESSAGE(lenslet_runner_load_image(c.handle, 0, &image, &same, 0) == LENSLET_OK, lenslet_last_error());
+      const lenslet_tensor out = c.output();
+      REQUIRE(lenslet_runner_run_loaded(c.handle, &out, 1, nullptr) == LENSLET_OK);
+      CHECK(std::memcmp(c.y.data, expected.data(), expected.bytes()) == 0);
+    }
+  same.struct_size = offsetof(lenslet_image_spec, pad);  // an app of the first version: no padding
+  CHECK(lenslet_runner_load_image(c.handle, 0, &image, &same, 0) == LENSLET_INVALID_ARGUMENT);
+  CHECK(last_error_says("which cannot be cropped to the input size 8 x 8"));
+}
+
 TEST_CASE("c_api/use/plan_as_json") {
   CRunner c;
   char* text = nullptr;

@@ -92,6 +92,57 @@ DEVICE_CASE("cuda/image_input/whole_picture_unresized") {
   check_same(session, loader, {nullptr, 133, 165, 3}, spec, true, 6);
 }
 
+DEVICE_CASE("cuda/image_input/letterboxes") {
+  const cuda::Session session(0);
+  cuda::ImageInput loader;
+  unsigned seed = 300;
+  const ImageView sizes[] = {{nullptr, 224, 224, 3}, {nullptr, 300, 401, 3}, {nullptr, 61, 37, 1},
+                             {nullptr, 1, 1, 3},     {nullptr, 5, 3000, 3},  {nullptr, 1999, 7, 1},
+                             {nullptr, 45, 61, 3},   {nullptr, 1, 32768, 1}};
+  for (const ImageView& image : sizes)
+    for (const auto filter : {ImageSpec::Filter::nearest, ImageSpec::Filter::bilinear, ImageSpec::Filter::bicubic})
+      for (const auto resize : {ImageSpec::Resize::fit, ImageSpec::Resize::longer_side, ImageSpec::Resize::none})
+        for (const auto pad : {ImageSpec::Pad::center, ImageSpec::Pad::top_left})
+          for (const auto channels : {ImageSpec::Channels::rgb, ImageSpec::Channels::bgr, ImageSpec::Channels::gray}) {
+            ImageSpec spec;
+            spec.height = 77;
+            spec.width = 101;
+            spec.resize = resize;
+            spec.resize_size = 40;
+            spec.round_down = seed % 2 == 0;
+            spec.filter = filter;
+            spec.channels = channels;
+            spec.pad = pad;
+            spec.pad_color = {114, 20, 250};
+            spec.scale = 1.0 / 255;
+            spec.mean = {0.485};
+            spec.std = {0.229};
+            spec.nhwc = seed % 3 == 0;
+            check_same(session, loader, image, spec, !spec.nhwc && seed % 3 == 1, seed,
+                       seed % 5 == 0 ? DType::f16 : DType::f32);
+            ++seed;
+          }
+}
+
+DEVICE_CASE("cuda/image_input/a_part_of_a_picture") {
+  const cuda::Session session(0);
+  cuda::ImageInput loader;
+  const ImageView size{nullptr, 200, 301, 3};
+  const std::vector<std::uint8_t> pixels = random_pixels(size, 9);
+  const ImageView part = part_of({pixels.data(), 200, 301, 3}, {31, 17, 150, 201});
+  ImageSpec spec;
+  spec.height = spec.width = 64;
+  spec.resize = ImageSpec::Resize::fit;
+  spec.pad = ImageSpec::Pad::center;
+  Tensor expected(DType::f32, {1, 3, 64, 64});
+  to_input(part, spec, expected);
+  test::DeviceBlock block(expected.bytes());
+  loader.queue(session.context(), part, spec, Tensor::view(DType::f32, expected.shape(), block.data()), 0);
+  session.stream().synchronize();
+  CHECK(block.intact());
+  CHECK(std::memcmp(block.read().data(), expected.data(), expected.bytes()) == 0);
+}
+
 DEVICE_CASE("cuda/image_input/other_types") {
   const cuda::Session session(0);
   cuda::ImageInput loader;

@@ -86,12 +86,15 @@ void check_loaded_photos(const std::string& device) {
       CAPTURE(batch);
       const Model model = make_model(nhwc ? nhwc_net() : small_net());
       Runner reference(model, on(device, batch)), loaded(model, on(device, batch));
-      for (unsigned round = 0; round < 4; ++round) {
+      for (unsigned round = 0; round < 5; ++round) {
         CAPTURE(round);
         ImageSpec spec = spec_for(nhwc);
         spec.filter = round % 2 == 0 ? ImageSpec::Filter::bilinear : ImageSpec::Filter::bicubic;
         spec.channels = round == 1 ? ImageSpec::Channels::bgr : ImageSpec::Channels::rgb;
-        spec.resize = round == 2 ? ImageSpec::Resize::stretch : ImageSpec::Resize::shorter_side;
+        using Resize = ImageSpec::Resize;
+        spec.resize = round == 2 ? Resize::stretch : round == 3 ? Resize::fit : Resize::shorter_side;
+        if (round == 3) spec.pad = nhwc ? ImageSpec::Pad::top_left : ImageSpec::Pad::center;
+        spec.pad_color = {114, 20, 250};
         Tensor input(DType::f32, loaded.plan().inputs[0].second);
         for (std::int64_t i = 0; i < batch; ++i) {
           const std::int64_t slot = batch - 1 - i;
@@ -101,7 +104,7 @@ void check_loaded_photos(const std::string& device) {
           loaded.load_image(0, photo.view(), spec, slot);
           std::fill(photo.pixels.begin(), photo.pixels.end(), std::uint8_t{0});  // load_image no longer needs it
         }
-        if (round == 3) {
+        if (round == 4) {
           int seen = 0;
           loaded.set_observer([&](const LayerEvent& event) {
             for (std::size_t i = 0; i < event.inputs.size(); ++i)

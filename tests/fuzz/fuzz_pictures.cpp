@@ -29,11 +29,12 @@ void decode_and_normalise(std::span<const std::byte> bytes) {
                        .width = 12,
                        .channels = static_cast<ImageSpec::Channels>(choice % 3),
                        .nhwc = choice / 4 % 2 != 0,
-                       .resize = static_cast<ImageSpec::Resize>(choice / 8 % 3),
+                       .resize = static_cast<ImageSpec::Resize>(choice / 8 % 5),
                        .resize_size = 12 + choice % 5,
                        .filter = static_cast<ImageSpec::Filter>(choice / 16 % 3),
                        .antialias = choice / 64 % 2 != 0,
-                       .crop = static_cast<ImageSpec::Crop>(choice / 128)};
+                       .crop = static_cast<ImageSpec::Crop>(choice / 128),
+                       .pad = static_cast<ImageSpec::Pad>(choice % 3)};
   const std::int64_t channels = spec.channels == ImageSpec::Channels::gray ? 1 : 3;
   Tensor input(DType::f32,
                spec.nhwc ? Shape{1, spec.height, spec.width, channels} : Shape{1, channels, spec.height, spec.width});

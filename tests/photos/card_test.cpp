@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 #include <unistd.h>
 
+#include <array>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -64,6 +65,42 @@ TEST_CASE("card/as json and back") {
   CHECK(back.spec.antialias == card.spec.antialias);
 }
 
+TEST_CASE("card/letterboxes as json and back") {
+  nlohmann::json json = nlohmann::json::parse(whole_card);
+  for (const char* mode : {"longer_side", "fit"})
+    for (const char* position : {"center", "top_left"})
+      for (const bool down : {false, true})
+        for (const char* crop : {"center", "none"}) {
+          json["resize"] = {{"mode", mode}, {"round_down", down}};
+          if (mode == std::string("longer_side")) json["resize"]["size"] = 96;
+          json["pad"] = {{"color", {114, 0, 255}}, {"position", position}};
+          json["crop"] = crop;
+          const ImageSpec spec = parse(nlohmann::json::parse(photos::card_json(parse(json)))).spec;
+          CHECK(spec.resize ==
+                (json["resize"].contains("size") ? ImageSpec::Resize::longer_side : ImageSpec::Resize::fit));
+          if (json["resize"].contains("size")) CHECK(spec.resize_size == 96);
+          CHECK(spec.pad == (position == std::string("center") ? ImageSpec::Pad::center : ImageSpec::Pad::top_left));
+          CHECK(spec.pad_color == std::array<std::uint8_t, 3>{114, 0, 255});
+          CHECK(spec.round_down == down);
+          CHECK(spec.crop == (crop == std::string("center") ? ImageSpec::Crop::center : ImageSpec::Crop::none));
+        }
+  json.erase("crop");
+  CHECK(parse(json).spec.crop == ImageSpec::Crop::none);
+  CHECK(describe(parse(json).spec) ==
+        "BGR 96x128 NHWC, fitted (bilinear), rounded down, top left in padding of [114, 0, 255], "
+        "(pixel * 0.5 - [1, 2, 3]) / [4, 5, 6]");
+  json["resize"] = {{"mode", "longer_side"}, {"size", 90}};
+  json["pad"]["position"] = "center";
+  CHECK(describe(parse(json).spec).find("NHWC, longer side to 90 (bilinear), center in padding of [114, 0, 255], (") !=
+        std::string::npos);
+  // Without resizing, what is larger is cropped, and what is smaller is padded.
+  json.erase("resize");
+  const ImageSpec unresized = parse(nlohmann::json::parse(photos::card_json(parse(json)))).spec;
+  CHECK(unresized.resize == ImageSpec::Resize::none);
+  CHECK(unresized.crop == ImageSpec::Crop::center);
+  CHECK(unresized.pad == ImageSpec::Pad::center);
+}
+
 TEST_CASE("card/every field") {
   const Card card = parse_card(whole_card, "folder/net.card.json");
   CHECK(card.name == "Net");
@@ -101,6 +138,10 @@ TEST_CASE("card/what may be left out") {
 
 TEST_CASE("card/unknown fields, wrong types and contradictions name the field") {
   const nlohmann::json good = nlohmann::json::parse(whole_card);
+  nlohmann::json letterbox = good;
+  letterbox["crop"] = "none";
+  letterbox["resize"] = {{"mode", "longer_side"}, {"size", 96}};
+  letterbox["pad"] = {{"color", {114, 114, 114}}, {"position", "center"}};
   struct Case {
     const char* pointer;
     nlohmann::json value;
@@ -120,7 +161,12 @@ TEST_CASE("card/unknown fields, wrong types and contradictions name the field") 
       {"/input/size", {0, 224}, "input.size"},
       {"/input/size", {1.5, 224}, "input.size"},
       {"/input/size", {1000000, 224}, "input.size"},
-      {"/resize/mode", "longer_side", "resize.mode is"},
+      {"/resize/mode", "longest_side", "resize.mode is"},
+      {"/resize/mode", "longer_side", "pad is missing"},
+      {"/resize/mode", "fit", "pad is missing"},
+      {"/resize/round_down", true, "resize.round_down is no field"},
+      {"/pad", letterbox["pad"], "pad contradicts resize.mode"},
+      {"/pad", 114, "pad has to be"},
       {"/resize/size", 127, "resize.size is 127, which contradicts input.size"},
       {"/resize/size", "144", "resize.size has to be"},
       {"/resize/size", 144.5, "resize.size has to be"},
@@ -152,6 +198,31 @@ TEST_CASE("card/unknown fields, wrong types and contradictions name the field") 
     CAPTURE(message);
     CHECK(message.find(c.field) == 0);
   }
+  const Case letterboxes[] = {
+      {"/pad/position", "left", "pad.position is 'left'"},
+      {"/pad/color", 114, "pad.color has to be a list"},
+      {"/pad/color", {114}, "pad.color has to be [R, G, B]"},
+      {"/pad/color", {0, 0, 256}, "pad.color has to be [R, G, B]"},
+      {"/pad/color", {0, -1, 0}, "pad.color has to be [R, G, B]"},
+      {"/pad/color", {0, 0.5, 0}, "pad.color has to be [R, G, B]"},
+      {"/pad/colour", {0, 0, 0}, "pad.colour is no field"},
+      {"/pad", {{"color", {0, 0, 0}}}, "pad.position is missing"},
+      {"/pad", {{"position", "center"}}, "pad.color has to be [R, G, B]"},
+      {"/resize/round_down", 1, "resize.round_down has to be"},
+      {"/resize/size", 97, "resize.size is 97, which contradicts input.size"},
+      {"/resize/size", 0, "resize.size is 0, which contradicts input.size"},
+      {"/resize", {{"mode", "longer_side"}}, "resize.size is missing"},
+      {"/resize", {{"mode", "fit"}, {"size", 96}}, "resize.size is 96, which contradicts resize.mode"},
+      {"/resize", {{"mode", "stretch"}}, "pad contradicts resize.mode"},
+  };
+  for (const Case& c : letterboxes) {
+    nlohmann::json card = letterbox;
+    card[nlohmann::json::json_pointer(c.pointer)] = c.value;
+    const std::string message = refusal(card);
+    CAPTURE(message);
+    CHECK(message.find(c.field) == 0);
+  }
+  CHECK(refusal(letterbox) == "accepted");
   CHECK(refusal(nlohmann::json::array()).find("the card has to be") == 0);
   CHECK(refusal({{"name", "x"}}).find("input is missing") == 0);
   CHECK_ERROR(parse_card("{\"input\":", "x"), invalid_argument, "x: this is no JSON");

@@ -235,6 +235,20 @@ class Pictures(Verb):
         self.run_picture(gray, "--output", self.png)
         self.assertEqual(read_png(self.png)[0], (5, 4, 1))
 
+    def test_letterbox(self):
+        file = self.one_node("free.onnx", ["N", 3, "H", "W"])
+        card = {"input": {"size": [8, 8]}, "resize": {"mode": "longer_side", "size": 8},
+                "pad": {"color": [114, 7, 250], "position": "center"}}  # fmt: skip
+        self.write("free.card.json", json.dumps(card).encode())
+        shown = json.loads(lenslet("card", file).stdout)
+        self.assertEqual(shown["pad"], card["pad"])
+        self.assertEqual((shown["resize"]["mode"], shown["resize"]["size"]), ("longer_side", 8))
+        for side, padding in ((8, {0, 7}), (10, {0, 9})):  # 5 x 4 becomes 8 x 6 and 10 x 8
+            shape, values = self.values(file, "--size", side)
+            self.assertEqual(shape, (1, 3, side, side))
+            columns = {x for x in range(side) if set(values[x : side * side : side]) == {114}}
+            self.assertEqual(columns, padding)
+
     def test_bytes_and_channels_last(self):
         file = self.one_node("bytes.onnx", [1, 5, 4, 3], self.UINT8)
         self.assertIn("NHWC, not resized, (pixel * 1 -", self.run_picture(file, "--output", self.png))

@@ -142,11 +142,13 @@ void add_preparation_options(CLI::App& verb, PreparationOptions& options) {
 void apply(const PreparationOptions& options, ImageSpec& spec) {
   if (!options.size.empty()) {
     if (options.size.size() > 2) refuse("--size takes a height and a width");
-    const std::int64_t longer = std::max(spec.height, spec.width);
+    const bool shorter = spec.resize == ImageSpec::Resize::shorter_side;
+    const auto side = [&] { return shorter ? std::max(spec.height, spec.width) : std::min(spec.height, spec.width); };
+    const std::int64_t before = side();
     spec.height = options.size.front();
     spec.width = options.size.back();
-    if (spec.resize == ImageSpec::Resize::shorter_side)  // keeps the aspect ratio
-      spec.resize_size = (spec.resize_size * std::max(spec.height, spec.width) + longer / 2) / longer;
+    if (shorter || spec.resize == ImageSpec::Resize::longer_side)  // keeps the proportion to the input
+      spec.resize_size = (spec.resize_size * side() + before / 2) / before;
   }
   if (options.bgr) {
     if (spec.channels == ImageSpec::Channels::gray) refuse("--bgr: the model takes gray pictures");
