@@ -59,24 +59,25 @@ class Stem final : public ConvAlgorithm {
     return target.device.refuse_shared(static_cast<std::size_t>(shared_bytes(p, 64)));
   }
 
-  Plan plan(const ConvProblem& p, const Target& target) const override {
+  ConvCandidate candidate(const ConvProblem& p, const Target& target) const override {
     const DeviceProfile& device = target.device;
     const auto walks = walks_of(p, device, {p.k <= 32 ? 32 : 64, p.k <= 32 && !p.max_pool ? 5 : 4, has_wgmma(device)});
-    return plan_of(p, best_tiling(walks, [&](const auto& walk) { return walks_us(p, device, walk); }).value(), target);
+    return candidate_of(p, best_tiling(walks, [&](const auto& walk) { return walks_us(p, device, walk); }).value(),
+                        target);
   }
-  std::vector<Plan> plans(const ConvProblem& p, const Target& target) const override {
-    std::vector<Plan> plans;
+  std::vector<ConvCandidate> candidates(const ConvProblem& p, const Target& target) const override {
+    std::vector<ConvCandidate> candidates;
     for (const std::int64_t filters : {32, 64})
       for (std::int64_t resident = 1; resident <= 5; ++resident)
         for (const bool wgmma : {true, false})
           for (const StemPlan& tiling : walks_of(p, target.device, {filters, resident, wgmma}))
             if (tiling.resident == resident && (!wgmma || has_wgmma(target.device)))
-              plans.push_back(plan_of(p, tiling, target));
-    return by_time(std::move(plans));
+              candidates.push_back(candidate_of(p, tiling, target));
+    return by_time(std::move(candidates));
   }
 
   /// The longer of memory and tensor cores over whole tiles: first guesses. With max pooling, waves of walks.
-  static Plan plan_of(const ConvProblem& p, const StemPlan& tiling, const Target& target) {
+  static ConvCandidate candidate_of(const ConvProblem& p, const StemPlan& tiling, const Target& target) {
     constexpr double start_us = 2, memory_share = 0.8, product_share = 0.4;
     const DeviceProfile& device = target.device;
     double tiles_us = 0;
