@@ -85,7 +85,7 @@ class Stem final : public ConvAlgorithm {
       tiles_us = walks_us(p, device, tiling);
     } else {
       const double products = 2.0 * static_cast<double>(tile_count(p) * tile_p * tile_q) *
-                              static_cast<double>(blocks_over(p.k, tiling.filters) * tiling.filters) *
+                              static_cast<double>(ceil_div(p.k, tiling.filters) * tiling.filters) *
                               static_cast<double>(step_count(p) * step_words * word_elems_of(p));
       const bool tf32 = p.storage == DType::f32;
       tiles_us =
@@ -93,7 +93,7 @@ class Stem final : public ConvAlgorithm {
       // Every further block of filters loads all tiles again: 64x3x70x39, 4x4 s2, takes 8.6 us with 64, 14.3 with 128,
       // 52.3 with 512 filters (H200).
       constexpr double again_us = 1.0;
-      tiles_us += again_us * static_cast<double>((blocks_over(p.k, tiling.filters) - 1) * tile_count(p)) / device.units;
+      tiles_us += again_us * static_cast<double>((ceil_div(p.k, tiling.filters) - 1) * tile_count(p)) / device.units;
     }
     ConfigWriter config;
     config.add("filters", tiling.filters).add("resident", tiling.resident);
@@ -117,7 +117,7 @@ class Stem final : public ConvAlgorithm {
     };
     const Cost cost = p.storage == DType::f32 ? Cost{1.1, 0.035, 0.88, 0.043} : Cost{1.7, 0.05, 0.51, 0.036};
     const auto steps = static_cast<double>(step_count(p)),
-               blocks = static_cast<double>(items) * static_cast<double>(blocks_over(p.k, tiling.filters));
+               blocks = static_cast<double>(items) * static_cast<double>(ceil_div(p.k, tiling.filters));
     const double on_unit = std::min(static_cast<double>(tiling.resident), std::ceil(blocks / device.units));
     return std::ceil(blocks / (device.units * on_unit)) * tiles *
            (cost.alone_us + cost.alone_step_us * steps + on_unit * (cost.shared_us + cost.shared_step_us * steps));
@@ -131,7 +131,7 @@ class Stem final : public ConvAlgorithm {
         tiling.resident);
     std::vector<StemPlan> all;
     for (std::int64_t walks = 1; walks <= walk_tiles(p); ++walks) {
-      const std::int64_t tiles = blocks_over(walk_tiles(p), walks);
+      const std::int64_t tiles = ceil_div(walk_tiles(p), walks);
       if (tiles == tiling.tiles) continue;
       tiling.tiles = tiles;
       all.push_back(tiling);
@@ -142,7 +142,7 @@ class Stem final : public ConvAlgorithm {
     if (!p.max_pool) return 0;
     constexpr double above_tiles = 0.6;  // breaks ties: with one image more walks never paid
     const double above = tiling.tiles < walk_tiles(p) || p.max_pool.pad_top == 0 ? above_tiles : 0;
-    return waves_us(p, device, tiling, p.n * strip_count(p) * blocks_over(walk_tiles(p), tiling.tiles),
+    return waves_us(p, device, tiling, p.n * strip_count(p) * ceil_div(walk_tiles(p), tiling.tiles),
                     static_cast<double>(tiling.tiles) + above);
   }
 
@@ -157,7 +157,7 @@ class Stem final : public ConvAlgorithm {
   FilterForm filter_form(const ConvProblem& p, std::string_view config) const override {
     const StemPlan plan = read_plan(p, config);
     const std::string filters = std::to_string(plan.filters);
-    return {.elements = blocks_over(p.k, plan.filters) * plan.filters * step_count(p) * step_words * word_elems_of(p),
+    return {.elements = ceil_div(p.k, plan.filters) * plan.filters * step_count(p) * step_words * word_elems_of(p),
             .form = std::string(to_string(p.storage)) + " by " + filters + (plan.wgmma ? " for wgmma" : ""),
             .element_bytes = dtype_bytes(p.storage)};
   }
