@@ -16,7 +16,7 @@
 #include "ops/conv/problem.h"
 #include "ops/core/conv_operands.h"
 #include "ops/core/kernel.h"
-#include "ops/core/rows.h"
+#include "ops/core/row_kernel.h"
 #include "ops/core/tilings.h"
 
 namespace lenslet {
