@@ -141,10 +141,10 @@ void fill(StemCall& call, const ConvProblem& p) {
 
 }  // namespace
 
-std::unique_ptr<const BoundKernel> bind_stem(const ConvProblem& p, const StemPlan& plan, int units) {
+std::unique_ptr<const BoundKernel> bind_stem(const ConvProblem& p, const StemPlan& plan, int multiprocessors) {
   const auto bytes = static_cast<std::size_t>(shared_bytes(p, plan.filters));
   const auto grid = [&](std::int64_t items) {
-    return dim3(static_cast<unsigned>(std::min(items, std::int64_t{units} * plan.resident)),
+    return dim3(static_cast<unsigned>(std::min(items, std::int64_t{multiprocessors} * plan.resident)),
                 static_cast<unsigned>(ceil_div(p.k, plan.filters)));
   };
   if (p.max_pool) {

@@ -81,7 +81,7 @@ struct StemPlan {
 
 }  // namespace stem_sizes
 
-/// On a device of `units` multiprocessors.
-std::unique_ptr<const BoundKernel> bind_stem(const ConvProblem& problem, const stem_sizes::StemPlan& plan, int units);
+std::unique_ptr<const BoundKernel> bind_stem(const ConvProblem& problem, const stem_sizes::StemPlan& plan,
+                                             int multiprocessors);
 
 }  // namespace lenslet::cuda
