@@ -30,6 +30,7 @@ struct DeviceProfile {
   /// CUDA: multiprocessors that clusters of this many blocks occupy with one block each, if queried. It differs between
   /// chips, by their disabled multiprocessors. 0: unknown.
   std::array<int, 9> cluster_units{};
+  bool quick_build = false;  ///< CUDA: this build has some of gemm_cute's kernels alone (LENSLET_CUDA_QUICK)
   std::string cublas_reason = "it is CUDA's";  ///< why cuBLAS cannot be used; empty when it can
 
   /// Why a block cannot have this much shared memory, or nothing.

@@ -116,31 +116,31 @@ Offer ConvAlgorithm::offer(const Problem& node, const Target& target) const {
   if (p.max_pool && !pools(p)) return Offer::refuse("it stores what it computes, not its maxima");
   if (auto why = refuse(p, target)) return Offer::refuse(std::move(*why));
   if (auto why = computed ? std::nullopt : refuse_known(p)) return Offer::refuse(std::move(*why));
-  return candidate(node, p, plan(p, target), target);
+  return complete(node, p, candidate(p, target), target);
 }
 
 std::vector<Candidate> ConvAlgorithm::all_candidates(const Problem& node, const Target& target) const {
   std::vector<Candidate> all = offer(node, target).candidates;
   if (all.empty()) return all;
   const ConvProblem p = conv_problem(node);
-  for (const Plan& plan : plans(p, target))
-    if (plan.config != all.front().config) all.push_back(candidate(node, p, plan, target));
+  for (const ConvCandidate& one : candidates(p, target))
+    if (one.config != all.front().config) all.push_back(complete(node, p, one, target));
   return all;
 }
 
-Candidate ConvAlgorithm::candidate(const Problem& node, const ConvProblem& p, const Plan& plan,
-                                   const Target& target) const {
+Candidate ConvAlgorithm::complete(const Problem& node, const ConvProblem& p, const ConvCandidate& of,
+                                  const Target& target) const {
   const bool computed = node.inputs()[ConvOp::filter].constant == nullptr;
   Candidate candidate;
   const bool images = node.shape(ConvOp::input).rank() == 4;
-  const Format format = images ? plan.format : formats::nchw;
+  const Format format = images ? of.format : formats::nchw;
   candidate.inputs.assign(node.inputs().size(), formats::nchw);
-  candidate.inputs[ConvOp::input] = images ? plan.x_format.value_or(format) : format;
-  if (plan.explicit_padding) candidate.inputs[ConvOp::input].halo = pads_of(p);
+  candidate.inputs[ConvOp::input] = images ? of.x_format.value_or(format) : format;
+  if (of.explicit_padding) candidate.inputs[ConvOp::input].halo = pads_of(p);
   if (p.residual && node.inputs()[ConvOp::residual].constant == nullptr) candidate.inputs[ConvOp::residual] = format;
   candidate.outputs = {format};
-  candidate.config = plan.config;
-  candidate.estimated_us = plan.estimated_us;
+  candidate.config = of.config;
+  candidate.estimated_us = of.estimated_us;
   if (computed && computed_filters() == ComputedFilters::packed)  // filters are read once more, and written
     candidate.estimated_us +=
         target.device.launch_us + 8 * static_cast<double>(p.k * filter_gemm_k(p)) / target.device.bytes_per_us;
@@ -148,12 +148,12 @@ Candidate ConvAlgorithm::candidate(const Problem& node, const ConvProblem& p, co
   if (computed && device() == DeviceKind::cpu && images)
     for (const TensorType& type : {node.inputs()[ConvOp::input].type, node.outputs()[0]})
       candidate.estimated_us += conversion_us(formats::nchw, format, type, target);
-  candidate.tolerance = plan.tolerance;
+  candidate.tolerance = of.tolerance;
   candidate.in_place = input_bit(ConvOp::residual);
-  candidate.pitched_output = plan.pitched && may_have_pitch(format) && !p.residual;
+  candidate.pitched_output = of.pitched && may_have_pitch(format) && !p.residual;
   if (!computed) candidate.reads = all_inputs & ~input_bit(ConvOp::filter);
-  candidate.needs_cublas = plan.needs_cublas;
-  candidate.waits_for_weights = plan.waits_for_weights;
+  candidate.needs_cublas = of.needs_cublas;
+  candidate.waits_for_weights = of.waits_for_weights;
   candidate.workspace_bytes = bind({node, candidate, target.device})->workspace_bytes();
   return candidate;
 }

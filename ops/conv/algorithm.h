@@ -16,7 +16,7 @@
 #include "ops/conv/problem.h"
 #include "ops/core/conv_operands.h"
 #include "ops/core/kernel.h"
-#include "ops/core/rows.h"
+#include "ops/core/row_kernel.h"
 #include "ops/core/tilings.h"
 
 namespace lenslet {
@@ -55,7 +55,7 @@ struct ConvRun : ConvOperands {
   const cuda::Context* cuda = nullptr;  ///< CUDA algorithms: queue on its stream and return
 };
 
-/// nhwc: pixel pitch of y in elements: K, or more if Plan::pitched.
+/// nhwc: pixel pitch of y in elements: K, or more if ConvCandidate::pitched.
 inline std::int64_t y_pixel(std::int64_t k, const KernelRun& run) {
   return std::max(k, run.outputs[0].format().pixel_pitch);
 }
@@ -105,22 +105,22 @@ class BoundRowConv : public BoundConv, private RowKernel {
 /// run.
 enum class ComputedFilters : std::uint8_t { refused, as_loaded, packed };
 
+/// What an algorithm says of a Candidate; ConvAlgorithm fills in the rest.
+struct ConvCandidate {
+  Format format = formats::nhwc;  ///< of residual and y, and of x unless
+  std::optional<Format> x_format = {};
+  bool pitched = false;           ///< y may be a channel slice of a larger tensor (no residual)
+  bool explicit_padding = false;  ///< wants x with its zero pads, as its format's halo
+  std::string config = {};
+  double estimated_us = 0;  ///< of the algorithm alone
+  double tolerance = 0;
+  bool needs_cublas = false;
+  bool waits_for_weights = false;  ///< as Candidate's
+};
+
 /// Stateless, one static instance each. By default it takes 4-D inputs and constant filters.
 class ConvAlgorithm : public Kernel {
  public:
-  /// What an algorithm offers for a problem that it does not refuse.
-  struct Plan {
-    Format format = formats::nhwc;  ///< of residual and y, and of x unless
-    std::optional<Format> x_format = {};
-    bool pitched = false;           ///< y may be a channel slice of a larger tensor (no residual)
-    bool explicit_padding = false;  ///< wants x with its zero pads, as its format's halo
-    std::string config = {};
-    double estimated_us = 0;  ///< of the algorithm alone
-    double tolerance = 0;
-    bool needs_cublas = false;
-    bool waits_for_weights = false;  ///< as Candidate's
-  };
-
   /// Types of residual and y (ConvProblem::storage), and of x unless reads_float32().
   DTypeSet types() const override { return dtypes<Types<float>>; }
   Offer offer(const Problem& problem, const Target& target) const final;
@@ -130,20 +130,21 @@ class ConvAlgorithm : public Kernel {
   std::unique_ptr<const BoundKernel> bind(const Binding& binding) const final;
 
  protected:
-  /// Reason of refusal, or nothing. Gets the problem with implicit pads, as plan() does.
+  /// Reason of refusal, or nothing. Gets the problem with implicit pads, as candidate() does.
   virtual std::optional<std::string> refuse(const ConvProblem& problem, const Target& target) const = 0;
-  virtual Plan plan(const ConvProblem& problem, const Target& target) const = 0;
-  /// Those of all configurations, by the estimate that plan() decides by. Empty: there is plan()'s alone.
-  virtual std::vector<Plan> plans(const ConvProblem&, const Target&) const { return {}; }
-  /// For plans(): those of the tilings, by us(tiling).
-  template <typename Tiling, typename Us, typename PlanOf>
-  static std::vector<Plan> plans_of(std::vector<Tiling> tilings, const Us& us, const PlanOf& plan_of) {
-    std::vector<Plan> plans;
-    for (const Tiling& tiling : by_estimate(std::move(tilings), us)) plans.push_back(plan_of(tiling));
-    return plans;
+  virtual ConvCandidate candidate(const ConvProblem& problem, const Target& target) const = 0;
+  /// Of all configurations, by the estimate that candidate() decides by. Empty: there is candidate()'s alone.
+  virtual std::vector<ConvCandidate> candidates(const ConvProblem&, const Target&) const { return {}; }
+  /// For candidates(): those of the tilings, by us(tiling).
+  template <typename Tiling, typename Us, typename CandidateOf>
+  static std::vector<ConvCandidate> candidates_of(std::vector<Tiling> tilings, const Us& us,
+                                                  const CandidateOf& candidate_of) {
+    std::vector<ConvCandidate> candidates;
+    for (const Tiling& tiling : by_estimate(std::move(tilings), us)) candidates.push_back(candidate_of(tiling));
+    return candidates;
   }
-  static std::vector<Plan> by_time(std::vector<Plan> plans) {
-    return by_estimate(std::move(plans), [](const Plan& plan) { return plan.estimated_us; });
+  static std::vector<ConvCandidate> by_time(std::vector<ConvCandidate> all) {
+    return by_estimate(std::move(all), [](const ConvCandidate& one) { return one.estimated_us; });
   }
   /// Further refusals where the filters are constant.
   virtual std::optional<std::string> refuse_known(const ConvProblem&) const { return std::nullopt; }
@@ -181,7 +182,8 @@ class ConvAlgorithm : public Kernel {
                                                        const DeviceProfile& device) const = 0;
 
  private:
-  Candidate candidate(const Problem& node, const ConvProblem& problem, const Plan& plan, const Target& target) const;
+  Candidate complete(const Problem& node, const ConvProblem& problem, const ConvCandidate& of,
+                     const Target& target) const;
 
   friend class BoundPacking;
 };

@@ -173,44 +173,44 @@ class Phases {
   const float *filter_ = nullptr, *bias_ = nullptr;  ///< null: not constant, or absent
 };
 
-/// Plan of one part.
-struct PartPlan {
+/// Kernel and candidate of one part.
+struct PartChoice {
   const Kernel* kernel = nullptr;
   Candidate candidate = {};
 };
 
 /// The parts' configurations as one text: "conv=NAME[tile=128x64;split_k=4]" each.
-std::string written(const std::vector<PartPlan>& plans) {
+std::string written(const std::vector<PartChoice>& choices) {
   ConfigWriter writer;
-  for (const PartPlan& plan : plans) {
-    std::string config = plan.candidate.config;
+  for (const PartChoice& choice : choices) {
+    std::string config = choice.candidate.config;
     std::replace(config.begin(), config.end(), ' ', ';');
-    writer.add("conv", fmt::format("{}[{}]", plan.kernel->name(), config));
+    writer.add("conv", fmt::format("{}[{}]", choice.kernel->name(), config));
   }
   return writer.str();
 }
 
 /// The candidates, as far as Kernel::bind() and blob() need them.
-std::vector<PartPlan> read(const Phases& phases, const Candidate& whole, DeviceKind device) {
-  std::vector<PartPlan> plans;
+std::vector<PartChoice> read(const Phases& phases, const Candidate& whole, DeviceKind device) {
+  std::vector<PartChoice> choices;
   ConfigReader reader(whole.config);
   for (const Part& part : phases.parts) {
     if (!part.conv) continue;
     const std::string_view text = reader.word("conv");
     const std::size_t bracket = text.find('[');
     if (bracket == text.npos || text.back() != ']') reader.refuse("NAME[...] expected");
-    PartPlan plan;
-    plan.kernel = find_kernel("Conv", device, text.substr(0, bracket));
-    if (plan.kernel == nullptr) reader.refuse("no such algorithm");
-    plan.candidate.config = text.substr(bracket + 1, text.size() - bracket - 2);
-    std::replace(plan.candidate.config.begin(), plan.candidate.config.end(), ';', ' ');
-    plan.candidate.inputs.assign(part.conv->inputs().size(), formats::nchw);
-    plan.candidate.inputs[ConvOp::input] = whole.inputs[ConvTransposeOp::input];
-    plan.candidate.outputs = {whole.inputs[ConvTransposeOp::input]};
-    plans.push_back(std::move(plan));
+    PartChoice choice;
+    choice.kernel = find_kernel("Conv", device, text.substr(0, bracket));
+    if (choice.kernel == nullptr) reader.refuse("no such algorithm");
+    choice.candidate.config = text.substr(bracket + 1, text.size() - bracket - 2);
+    std::replace(choice.candidate.config.begin(), choice.candidate.config.end(), ';', ' ');
+    choice.candidate.inputs.assign(part.conv->inputs().size(), formats::nchw);
+    choice.candidate.inputs[ConvOp::input] = whole.inputs[ConvTransposeOp::input];
+    choice.candidate.outputs = {whole.inputs[ConvTransposeOp::input]};
+    choices.push_back(std::move(choice));
   }
   reader.finish();
-  return plans;
+  return choices;
 }
 
 /// Offsets of a part's constants in the blob.
@@ -223,18 +223,18 @@ struct BlobLayout {
   std::string key;
 };
 
-BlobLayout layout_of(const Phases& phases, const std::vector<PartPlan>& plans) {
+BlobLayout layout_of(const Phases& phases, const std::vector<PartChoice>& choices) {
   BlobLayout layout;
-  auto plan = plans.begin();
+  auto choice = choices.begin();
   for (const Part& part : phases.parts) {
     PartBytes bytes{.filter = layout.bytes};
     if (part.conv) {
-      if (const auto spec = plan->kernel->blob(*part.conv, plan->candidate)) {
+      if (const auto spec = choice->kernel->blob(*part.conv, choice->candidate)) {
         bytes.filter_bytes = spec->bytes;
         layout.bytes += aligned(spec->bytes);
         layout.key += fmt::format(" {}:", spec->key.size()) + spec->key;
       }
-      ++plan;
+      ++choice;
     }
     bytes.bias = layout.bytes;
     layout.bytes += aligned(part.bias.size() * sizeof(float));
@@ -245,9 +245,9 @@ BlobLayout layout_of(const Phases& phases, const std::vector<PartPlan>& plans) {
 
 class BoundPhases final : public BoundKernel {
  public:
-  BoundPhases(const Phases& phases, const std::vector<PartPlan>& plans, const Binding& binding)
+  BoundPhases(const Phases& phases, const std::vector<PartChoice>& choices, const Binding& binding)
       : format_(binding.format(ConvTransposeOp::input)), whole_(phases.whole()) {
-    const BlobLayout layout = layout_of(phases, plans);
+    const BlobLayout layout = layout_of(phases, choices);
     for (std::size_t i = 0, conv = 0; i < phases.parts.size(); ++i) {
       const Part& part = phases.parts[i];
       Step step{.z = part.z, .blob = layout.parts[i], .has_bias = phases.has_bias, .knows_bias = phases.knows_bias};
@@ -257,8 +257,8 @@ class BoundPhases final : public BoundKernel {
         step.filters = part.conv->shape(ConvOp::filter);
         if (!phases.knows_filter) step.filter_copies = phases.filter_copies(part);
         if (!phases.knows_bias) step.bias_copies = {phases.channel_copy(part)};
-        const PartPlan& plan = plans[conv++];
-        step.conv = plan.kernel->bind({*part.conv, plan.candidate, binding.device});
+        const PartChoice& choice = choices[conv++];
+        step.conv = choice.kernel->bind({*part.conv, choice.candidate, binding.device});
         if (!whole_) z_bytes_ = std::max(z_bytes_, bytes_of(part.z));
         if (!phases.knows_filter) filter_bytes_ = std::max(filter_bytes_, bytes_of(step.filters));
         if (!phases.knows_bias) bias_bytes_ = std::max(bias_bytes_, bytes_of({part.z[1]}));
@@ -379,16 +379,16 @@ class TransposedPhases final : public Kernel {
 
   void prepare(const Problem& node, const Candidate& candidate, std::span<std::byte> blob) const override {
     const Phases phases(node);
-    const std::vector<PartPlan> plans = read(phases, candidate, device_);
-    const BlobLayout layout = layout_of(phases, plans);
+    const std::vector<PartChoice> choices = read(phases, candidate, device_);
+    const BlobLayout layout = layout_of(phases, choices);
     std::fill(blob.begin(), blob.end(), std::byte{0});
     for (std::size_t i = 0, conv = 0; i < phases.parts.size(); ++i) {
       const Part& part = phases.parts[i];
       const PartBytes& bytes = layout.parts[i];
       if (part.conv) {
-        const PartPlan& plan = plans[conv++];
+        const PartChoice& choice = choices[conv++];
         if (bytes.filter_bytes > 0)
-          plan.kernel->prepare(*part.conv, plan.candidate, blob.subspan(bytes.filter, bytes.filter_bytes));
+          choice.kernel->prepare(*part.conv, choice.candidate, blob.subspan(bytes.filter, bytes.filter_bytes));
       }
       std::copy(part.bias.begin(), part.bias.end(), reinterpret_cast<float*>(blob.data() + bytes.bias));
     }
@@ -403,11 +403,11 @@ class TransposedPhases final : public Kernel {
   /// The least estimates of convolutions with that input and output format, without halos.
   std::optional<Candidate> candidate_of(const Phases& phases, const Problem& node, const Target& target) const {
     Candidate whole;
-    std::vector<PartPlan> plans;
+    std::vector<PartChoice> choices;
     double z_bytes = 0;
     for (const Part& part : phases.parts) {
       if (!part.conv) continue;
-      PartPlan best;
+      PartChoice best;
       for (const Kernel* kernel : kernels_of("Conv", device_))
         for (Candidate& candidate : kernel->offer(*part.conv, target).candidates) {
           const bool in_blob =
@@ -422,12 +422,12 @@ class TransposedPhases final : public Kernel {
       whole.tolerance = std::max(whole.tolerance, best.candidate.tolerance);
       whole.needs_cublas = whole.needs_cublas || best.candidate.needs_cublas;
       z_bytes += static_cast<double>(part.z.elems()) * sizeof(float);
-      plans.push_back(std::move(best));
+      choices.push_back(std::move(best));
     }
     if (!phases.whole())
       whole.estimated_us +=
           target.device.launch_us * static_cast<double>(phases.parts.size()) + 2 * z_bytes / target.device.bytes_per_us;
-    whole.config = written(plans);
+    whole.config = written(choices);
     whole.inputs.assign(node.inputs().size(), formats::nchw);
     whole.inputs[ConvTransposeOp::input] = format_;
     whole.outputs = {format_};

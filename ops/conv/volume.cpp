@@ -163,47 +163,47 @@ class Volume {
   std::unique_ptr<const Problem> planes_;
 };
 
-/// Plan of the planes.
-struct PlanesPlan {
+/// Kernel and candidate of the planes.
+struct PlanesChoice {
   const Kernel* kernel = nullptr;
   Candidate candidate = {};
 };
 
 /// "planes=NAME[tile=128x64|split_k=4] format=nhwc".
-std::string written(const PlanesPlan& plan) {
-  std::string config = plan.candidate.config;
+std::string written(const PlanesChoice& choice) {
+  std::string config = choice.candidate.config;
   std::replace(config.begin(), config.end(), ' ', '|');
   return ConfigWriter()
-      .add("planes", fmt::format("{}[{}]", plan.kernel->name(), config))
-      .add("nhwc", plan.candidate.outputs[0] == formats::nhwc)
+      .add("planes", fmt::format("{}[{}]", choice.kernel->name(), config))
+      .add("nhwc", choice.candidate.outputs[0] == formats::nhwc)
       .str();
 }
 
-PlanesPlan read(const Volume& volume, const Candidate& whole, DeviceKind device) {
+PlanesChoice read(const Volume& volume, const Candidate& whole, DeviceKind device) {
   ConfigReader reader(whole.config);
   const std::string_view text = reader.word("planes");
   const Format format = reader.flag("nhwc") ? formats::nhwc : formats::nchw;
   const std::size_t bracket = text.find('[');
   if (bracket == text.npos || text.back() != ']') reader.refuse("NAME[...] expected");
-  PlanesPlan plan;
-  plan.kernel = find_kernel(volume.planes().op().type(), device, text.substr(0, bracket));
-  if (plan.kernel == nullptr || plan.kernel->name() == "planes") reader.refuse("no such algorithm");
-  plan.candidate.config = text.substr(bracket + 1, text.size() - bracket - 2);
-  std::replace(plan.candidate.config.begin(), plan.candidate.config.end(), '|', ' ');
-  plan.candidate.inputs.assign(volume.planes().inputs().size(), formats::nchw);
-  plan.candidate.inputs[x_input] = format;
-  if (volume.adds()) plan.candidate.inputs[residual] = format;
-  plan.candidate.outputs = {format};
-  plan.candidate.reads = whole.reads;
+  PlanesChoice choice;
+  choice.kernel = find_kernel(volume.planes().op().type(), device, text.substr(0, bracket));
+  if (choice.kernel == nullptr || choice.kernel->name() == "planes") reader.refuse("no such algorithm");
+  choice.candidate.config = text.substr(bracket + 1, text.size() - bracket - 2);
+  std::replace(choice.candidate.config.begin(), choice.candidate.config.end(), '|', ' ');
+  choice.candidate.inputs.assign(volume.planes().inputs().size(), formats::nchw);
+  choice.candidate.inputs[x_input] = format;
+  if (volume.adds()) choice.candidate.inputs[residual] = format;
+  choice.candidate.outputs = {format};
+  choice.candidate.reads = whole.reads;
   reader.finish();
-  return plan;
+  return choice;
 }
 
 class BoundVolume final : public BoundKernel {
  public:
-  BoundVolume(const Volume& volume, const PlanesPlan& plan, const Binding& binding)
-      : planes_(plan.kernel->bind({volume.planes(), plan.candidate, binding.device})),
-        format_(plan.candidate.outputs[0]),
+  BoundVolume(const Volume& volume, const PlanesChoice& choice, const Binding& binding)
+      : planes_(choice.kernel->bind({volume.planes(), choice.candidate, binding.device})),
+        format_(choice.candidate.outputs[0]),
         images_(volume.planes().shape(x_input)),
         filters_(volume.planes().shape(w_input)),
         results_(volume.planes().output_shape()),
@@ -296,7 +296,7 @@ class Planes final : public Kernel {
         return Offer::refuse(fmt::format("convolution of {}; only {} is supported", to_string(dtype), types().str()));
     if (node.shape(x_input).rank() != 5) return Offer::refuse("it is not 3-D");
     const Volume volume(node, device_);
-    PlanesPlan best;
+    PlanesChoice best;
     for (const Kernel* kernel : kernels_of(node.op().type(), device_)) {
       if (kernel->name() == name()) continue;
       for (Candidate& candidate : kernel->offer(volume.planes(), target).candidates) {
@@ -325,16 +325,16 @@ class Planes final : public Kernel {
 
   std::optional<BlobSpec> blob(const Problem& node, const Candidate& candidate) const override {
     const Volume volume(node, device_);
-    const PlanesPlan plan = read(volume, candidate, device_);
-    auto spec = plan.kernel->blob(volume.planes(), plan.candidate);
+    const PlanesChoice choice = read(volume, candidate, device_);
+    auto spec = choice.kernel->blob(volume.planes(), choice.candidate);
     if (spec) spec->key = fmt::format("planes of {} {} {}", node.op().type(), candidate.config, spec->key);
     return spec;
   }
 
   void prepare(const Problem& node, const Candidate& candidate, std::span<std::byte> blob) const override {
     const Volume volume(node, device_);
-    const PlanesPlan plan = read(volume, candidate, device_);
-    plan.kernel->prepare(volume.planes(), plan.candidate, blob);
+    const PlanesChoice choice = read(volume, candidate, device_);
+    choice.kernel->prepare(volume.planes(), choice.candidate, blob);
   }
 
   std::unique_ptr<const BoundKernel> bind(const Binding& binding) const override {

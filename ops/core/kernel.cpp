@@ -9,7 +9,7 @@
 #include "base/aligned_format.h"
 #include "base/cuda_built.h"
 #include "ops/core/choose.h"
-#include "ops/core/rows.h"
+#include "ops/core/row_kernel.h"
 
 namespace lenslet {
 

@@ -133,7 +133,7 @@ struct KernelRun {
   }
 };
 
-class RowKernel;  // rows.h
+class RowKernel;  // row_kernel.h
 
 /// A kernel bound to one problem and configuration before the first run. run() may be called any number of times, from
 /// any thread with its own tensors.
@@ -145,7 +145,7 @@ class BoundKernel {
   /// The message when a CUDA kernel that checks its inputs has set cuda->fault ("an index is outside axis 0 of [3,5]").
   /// The run then ends with Error(invalid_argument). Empty: the kernel checks nothing.
   virtual std::string fault() const { return {}; }
-  /// The interface of CPU kernels that can compute single rows of output 0 (rows.h), or null.
+  /// The interface of CPU kernels that can compute single rows of output 0 (row_kernel.h), or null.
   virtual const RowKernel* row_kernel() const { return nullptr; }
 };
 

@@ -9,7 +9,7 @@
 #include "base/convert.h"
 #include "base/cuda_built.h"
 #include "ops/core/checks.h"
-#include "ops/core/rows.h"
+#include "ops/core/row_kernel.h"
 #include "ops/elementwise/binary_cuda.h"
 #include "ops/elementwise/binary_kernels.h"
 #include "ops/elementwise/elementwise.h"

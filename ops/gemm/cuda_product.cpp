@@ -91,9 +91,9 @@ class BoundProduct final : public BoundKernel {
         prepared_(is_prepared(p, type_)),
         runs_(product_runs(p)) {
     ConfigReader reader(config);
-    const std::string_view way = reader.word("kernel");
+    const std::string_view kernel = reader.word("kernel");
     packed_ = config.ends_with(packed);
-    if (packed_ && (way != few_rows || !may_pack(p, type)))
+    if (packed_ && (kernel != few_rows || !may_pack(p, type)))
       reader.refuse("there is no such way to compute this product");
     prepared_ = prepared_ || packed_;
     if (prepared_) {
@@ -101,21 +101,21 @@ class BoundProduct final : public BoundKernel {
       p_.alpha = 1;
     }
     half_ = cute_problem(p, type, y_type, Multiply::fp32, longest(runs_));
-    if (way == few_rows && (packed_ || has_few_rows(p, type_))) {
+    if (kernel == few_rows && (packed_ || has_few_rows(p, type_))) {
       split_k_ = static_cast<int>(reader.integer("split_k", 1, cuda::few_rows_warps));
       if (packed_) reader.flag("packed");
     } else if (a_type_ != type_)
       reader.refuse("there is no such way to compute this product");
-    else if (way == few_rows_mma && has_few_rows_mma(p, type))
+    else if (kernel == few_rows_mma && has_few_rows_mma(p, type))
       eights_ = static_cast<int>(reader.integer("eights", 1, 2));
-    else if (way == cute && p.gemm_k > 0 && !p.trans_a) {
+    else if (kernel == cute && p.gemm_k > 0 && !p.trans_a) {
       if (!is_half(type) && reader.flag("tf32")) half_.multiply = Multiply::tf32;
       plan_ = cuda::CutePlan::read(reader, half_);
     } else if (is_half(type))
       reader.refuse("there is no such way to compute this product");
-    else if (way == cublas && p.gemm_k > 0)
+    else if (kernel == cublas && p.gemm_k > 0)
       multiply_ = reader.flag("tf32") ? Multiply::tf32 : Multiply::fp32;
-    else if (way != tiled)
+    else if (kernel != tiled)
       reader.refuse("there is no such way to compute this product");
     reader.finish();
   }

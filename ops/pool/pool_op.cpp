@@ -8,7 +8,7 @@
 #include "base/cuda_built.h"
 #include "ops/core/checks.h"
 #include "ops/core/grain.h"
-#include "ops/core/rows.h"
+#include "ops/core/row_kernel.h"
 #include "ops/pool/pool_kernels.h"
 #include "ops/reduce/beats.h"
 #include "ops/reduce/reduction.h"

@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "ops/core/rows.h"
+#include "ops/core/row_kernel.h"
 #include "runtime/graph/graph.h"
 
 namespace lenslet {

@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include "ops/core/rows.h"
+#include "ops/core/row_kernel.h"
 #include "runtime/passes/edit.h"
 #include "runtime/passes/passes.h"
 

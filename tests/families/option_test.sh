@@ -1,5 +1,5 @@
 #!/bin/sh
-# option_test.sh CMAKE SOURCE: tests the configuration with -DLENSLET_FAMILIES, without building it.
+# option_test.sh CMAKE SOURCE: tests the configuration with -DLENSLET_FAMILIES and -DLENSLET_PICTURES, without building.
 set -eu
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
@@ -24,3 +24,7 @@ fi
 if configure "$1" "$2" pool,spares; then fail "an unknown family is not refused"; fi
 tr -s ' \n' ' ' < "$folder/said" | grep -q "There is no family of operators 'spares'; there are: elementwise, " ||
   fail "the error does not name the unknown family"
+if "$1" -S "$2" -B "$folder" -DLENSLET_FAMILIES=shape -DLENSLET_TOOLS=ON -DLENSLET_PICTURES=png > "$folder/said" 2>&1; then
+  fail "an unknown reader of pictures is not refused"
+fi
+grep -q "LENSLET_PICTURES is 'png'; it has to be libraries or stb" "$folder/said" || fail "the error does not name it"

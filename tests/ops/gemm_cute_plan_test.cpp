@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/cuda/has_wgmma.h"
 #include "lenslet/error.h"
 #include "ops/core/config_text.h"
 #include "ops/gemm/cute/gemm_cute.h"
@@ -120,6 +121,47 @@ TEST_CASE("gemm_cute/tilings_and_their_estimates_are_those_that_were_fitted") {
   const std::string wgmma = found(Core::wgmma);
   if (!wgmma.starts_with("0:"))  // a build for sm_90a
     CHECK(wgmma == "349: 1422.607, 17066864640 bytes, e75656f7");
+}
+
+TEST_CASE("gemm_cute/a_quick_build_offers_the_kernels_that_it_has") {
+  if (!cuda::cute_built()) return;
+  const auto offered = [](const CuteProblem& p, DeviceProfile device) {
+    device.quick_build = true;
+    std::string tiles;
+    for (const CutePlan& plan : cuda::cute_plans(p, device))
+      if (plan.split_k == 1 && plan.cluster == 1) {
+        CHECK(cuda::cute_in_quick_build(p, plan));
+        tiles += fmt::format(" {}x{}", plan.tile_m, plan.tile_n);
+      }
+    const std::string refusal = cuda::cute_refusal(p, device);
+    CHECK((refusal.empty() ? tiles != "" : refusal.find("LENSLET_CUDA_QUICK") != refusal.npos && tiles.empty()));
+    return tiles;
+  };
+  struct Offered {
+    Numerics::Multiply multiply;
+    bool b_transposed, aligned;
+    std::string wgmma, mma;
+  };
+  using Multiply = Numerics::Multiply;
+  for (const Offered& row : {Offered{Multiply::fp32, true, true, "", ""},
+                             {Multiply::fp32, true, false, "", " 64x64"},
+                             {Multiply::fp32, false, true, "", " 64x64"},
+                             {Multiply::tf32, true, true, " 256x128", " 128x128 64x64"},
+                             {Multiply::tf32, false, true, "", " 64x64"},
+                             {Multiply::fp16, true, true, " 128x128", " 128x128 64x64"},
+                             {Multiply::fp16, true, false, "", " 64x64"},
+                             {Multiply::fp16, false, true, " 128x256", " 64x64"},
+                             {bf16, true, true, " 64x64", ""},
+                             {bf16, false, true, "", " 64x64"}}) {
+    const CuteProblem p{.multiply = row.multiply,
+                        .m = 512,
+                        .n = 512,
+                        .k = 512,
+                        .b_transposed = row.b_transposed,
+                        .aligned = row.aligned};
+    CHECK(offered(p, ampere()) == row.mma);
+    if (cuda::has_wgmma(reference_gpu())) CHECK(offered(p, reference_gpu()) == row.wgmma + row.mma);
+  }
 }
 
 TEST_CASE("gemm_cute/configurations_of_no_tiling_are_refused") {

@@ -147,11 +147,13 @@ TEST_CASE("conv/grouped_mma_plan/configurations") {
   for (const char* const config : {"", "filters=16", "filters=24 tile=8x16 channels=64",
                                    "filters=16 tile=9x16 channels=64", "filters=16 tile=8x16 channels=40",
                                    "filters=16 tile=8x16 channels=64 split_k=2", "tile=8x16 filters=16 channels=64"})
-    CHECK_ERROR((void)read_grouped_tiling(p, config, device), invalid_argument, "configuration '");
+    CHECK_ERROR((void)read_grouped_tiling(p, config, device), invalid_argument,
+                "no kernel has this configuration for this problem; there are: filters=");
   for (const int rows : {1, 3})
     CHECK(read_grouped_tiling(in_halves(p), "rows=" + std::to_string(rows), device).rows_together == rows);
   for (const char* const config : {"", "rows=2", "rows=3 split_k=2", "filters=16 tile=8x16 channels=64"})
-    CHECK_ERROR((void)read_grouped_tiling(in_halves(p), config, device), invalid_argument, "configuration '");
+    CHECK_ERROR((void)read_grouped_tiling(in_halves(p), config, device), invalid_argument,
+                "no kernel has this configuration for this problem; there are: rows=3, rows=1");
 }
 
 TEST_CASE("conv/grouped_mma_plan/estimate") {

@@ -8,7 +8,7 @@
 #include <cstring>
 #include <vector>
 
-#include "ops/core/rows.h"
+#include "ops/core/row_kernel.h"
 #include "tests/allocations.h"
 #include "tests/ops/op_runner.h"
 

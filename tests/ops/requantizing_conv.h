@@ -72,7 +72,9 @@ class RequantizingConv : public ConvAlgorithm {
     if (p.residual) return "it has a residual";
     return std::nullopt;
   }
-  Plan plan(const ConvProblem&, const Target&) const override { return {.pitched = true, .estimated_us = 1}; }
+  ConvCandidate candidate(const ConvProblem&, const Target&) const override {
+    return {.pitched = true, .estimated_us = 1};
+  }
   FilterForm filter_form(const ConvProblem& p, std::string_view) const override {
     return {.elements = p.k * p.group_c() * p.r * p.s, .form = "int8", .element_bytes = 1};
   }

@@ -465,20 +465,20 @@ TEST_CASE("conv/wgmma_gemm_plan/split_k_takes_every_step_once") {
   }
 }
 
-TEST_CASE("conv/wgmma_gemm_plan/every_unit_is_finished_once") {
+TEST_CASE("conv/wgmma_gemm_plan/every_fragment_is_finished_once") {
   for (const SplitKTileShape& tile : split_k_tiles)
     for (const int split_k : split_k_counts) {
       CAPTURE(tile.m);
       CAPTURE(tile.n);
       CAPTURE(split_k);
       const SplitKShare share = share_of(tile.m, tile.n, log2_of(split_k));
-      const int units = tile.m / 16 * (tile.n / 16), warps = tile.m / 16;
-      CHECK(share.each() * split_k == units);
+      const int fragments = tile.m / 16 * (tile.n / 16), warps = tile.m / 16;
+      CHECK(share.each() * split_k == fragments);
       CHECK(share.warps == warps);
-      for (int unit = 0; unit < units; ++unit) {
-        CHECK(share.owner(unit) >= 0);
-        CHECK(share.owner(unit) < split_k);
-        CHECK(share.unit(share.owner(unit), share.slot(unit)) == unit);
+      for (int fragment = 0; fragment < fragments; ++fragment) {
+        CHECK(share.owner(fragment) >= 0);
+        CHECK(share.owner(fragment) < split_k);
+        CHECK(share.fragment(share.owner(fragment), share.slot(fragment)) == fragment);
       }
       std::set<int> slots;
       for (int warp = 0; warp < warps; ++warp) {
@@ -492,16 +492,16 @@ TEST_CASE("conv/wgmma_gemm_plan/every_unit_is_finished_once") {
       if (split_k == 1)
         for (int warp = 0; warp < warps; ++warp) CHECK(share.first(warp) == warp * (tile.n / 16));
     }
-  // A unit's transposed results: 512 bytes, without bank conflicts among eight rows.
+  // A fragment's transposed results: 512 bytes, without bank conflicts among eight rows.
   std::set<int> places;
   for (int row = 0; row < 16; ++row)
-    for (int half = 0; half < 2; ++half) places.insert(unit_offset(row, half));
+    for (int half = 0; half < 2; ++half) places.insert(fragment_offset(row, half));
   CHECK(places.size() == 32);
   CHECK(*places.rbegin() == 512 - 16);
   for (int first = 0; first < 16; first += 8)
     for (int half = 0; half < 2; ++half) {
       std::set<int> banks;
-      for (int row = first; row < first + 8; ++row) banks.insert(unit_offset(row, half) % 128);
+      for (int row = first; row < first + 8; ++row) banks.insert(fragment_offset(row, half) % 128);
       CHECK(banks.size() == 8);
     }
 }

@@ -88,23 +88,23 @@ TEST_CASE("conv/wgmma_halo_split_k_plan/shared_memory") {
       }
 }
 
-TEST_CASE("conv/wgmma_halo_split_k_plan/every_unit_is_finished_once") {
-  constexpr int units = halo_split_k_filters / unit_filters * (halo_split_k_pixels / unit_rows);
-  for (int split_k_log2 = 0; halo_split_k_filters / unit_filters >> split_k_log2 > 0; ++split_k_log2) {
+TEST_CASE("conv/wgmma_halo_split_k_plan/every_fragment_is_finished_once") {
+  constexpr int fragments = halo_split_k_filters / fragment_filters * (halo_split_k_pixels / fragment_rows);
+  for (int split_k_log2 = 0; halo_split_k_filters / fragment_filters >> split_k_log2 > 0; ++split_k_log2) {
     CAPTURE(split_k_log2);
     const HaloSplitKShare share = halo_split_k_share(split_k_log2);
     const int split_k = 1 << split_k_log2;
-    CHECK(share.each() * split_k == units);
+    CHECK(share.each() * split_k == fragments);
     std::set<std::pair<int, int>> places;
-    for (int unit = 0; unit < units; ++unit) {
-      CHECK(share.owner(unit) < split_k);
-      CHECK(share.slot(unit) >= 0);
-      CHECK(share.slot(unit) < share.each());
-      CHECK(share.unit(share.owner(unit), share.slot(unit)) == unit);
-      CHECK(places.insert({share.owner(unit), share.slot(unit)}).second);
+    for (int fragment = 0; fragment < fragments; ++fragment) {
+      CHECK(share.owner(fragment) < split_k);
+      CHECK(share.slot(fragment) >= 0);
+      CHECK(share.slot(fragment) < share.each());
+      CHECK(share.fragment(share.owner(fragment), share.slot(fragment)) == fragment);
+      CHECK(places.insert({share.owner(fragment), share.slot(fragment)}).second);
     }
     std::set<int> slots;
-    CHECK(share.of_warp() <= halo_split_k_pixels / unit_rows);  // fits the registers
+    CHECK(share.of_warp() <= halo_split_k_pixels / fragment_rows);  // fits the registers
     for (int warp = 0; warp < share.warps; ++warp)
       for (int i = 0; i < share.of_warp() && share.first(warp) + i < share.each(); ++i)
         CHECK(slots.insert(share.first(warp) + i).second);

@@ -80,16 +80,16 @@ TEST_CASE("conv/wgmma_tf32_plan/threads_have_eight_filters_side_by_side") {
       for (int e = 0; e < 2; ++e) CHECK(tf32_filter_at(8 * j + 2 * t + e) == 8 * t + 2 * j + e);
 }
 
-TEST_CASE("conv/wgmma_tf32_plan/units_have_four_filters_a_thread") {
-  // Accumulators 16 * unit + 8 * j + 2 * t + e belong to thread t: each of a tile's fours of filters once.
+TEST_CASE("conv/wgmma_tf32_plan/fragments_have_four_filters_a_thread") {
+  // Accumulators 16 * fragment + 8 * j + 2 * t + e belong to thread t: each of a tile's fours of filters once.
   std::set<int> filters;
-  for (int unit = 0; unit < 8; ++unit)
+  for (int fragment = 0; fragment < 8; ++fragment)
     for (int t = 0; t < 4; ++t)
       for (int j = 0; j < 2; ++j)
         for (int e = 0; e < 2; ++e) {
-          const int place = unit * unit_filters + 8 * j + 2 * t + e, in_part = place % tf32_staged_filters;
-          CHECK(place - in_part + tf32_filter_at(in_part) == tf32_unit_filter(unit, t) + 2 * j + e);
-          filters.insert(tf32_unit_filter(unit, t) + 2 * j + e);
+          const int place = fragment * fragment_filters + 8 * j + 2 * t + e, in_part = place % tf32_staged_filters;
+          CHECK(place - in_part + tf32_filter_at(in_part) == tf32_fragment_filter(fragment, t) + 2 * j + e);
+          filters.insert(tf32_fragment_filter(fragment, t) + 2 * j + e);
         }
   CHECK(filters.size() == 128);
   CHECK(*filters.begin() == 0);

@@ -77,7 +77,7 @@ class Depthwise final : public ConvAlgorithm {
     return std::nullopt;
   }
 
-  Plan plan(const ConvProblem& p, const Target& target) const override {
+  ConvCandidate candidate(const ConvProblem& p, const Target& target) const override {
     const DeviceProfile& rates = target.device;
     const bool blocked = (p.stride_w == 1 && (p.s == 3 || p.s == 5 || p.s == 7)) ||
                          (p.stride_w == 2 && p.dilation_w == 1 && (p.s == 3 || p.s == 5));
@@ -92,17 +92,17 @@ class Depthwise final : public ConvAlgorithm {
     const double flops = 2 * static_cast<double>(p.n * p.p * p.q) * k * mean_rows_inside(p) * columns;
     // Rows with each channel repeated, rebuilt for each output row.
     const double repeated = p.k == p.c ? 0 : static_cast<double>(p.n * p.p * p.r * p.w) * k;
-    Plan plan;
+    ConvCandidate candidate;
     // As for direct sums of r * s products.
-    plan.tolerance = 3e-6 + 4e-7 * std::sqrt(static_cast<double>(p.r * p.s));
+    candidate.tolerance = 3e-6 + 4e-7 * std::sqrt(static_cast<double>(p.r * p.s));
     // Each vector reads the repeated rows, from beyond L2 where they do not fit.
     const auto l2_bytes = static_cast<double>(rates.l2_bytes);
     const double repeat_us = 4 * static_cast<double>(p.r * p.w) * k < l2_bytes ? 0.00027 : 0.001;
     // Pixels that are not whole vectors come from memory line by line: 3x115x7x1220, 1x4, 4.5 ms.
     const bool apart = !blocked && !whole && p.bytes() > 8 * l2_bytes;
-    plan.estimated_us = 1 + idle * flops / rates.fp32_flops_per_us + repeat_us * repeated / rates.units +
-                        p.bytes() / ((apart ? 0.5 : 4) * rates.bytes_per_us);
-    return plan;
+    candidate.estimated_us = 1 + idle * flops / rates.fp32_flops_per_us + repeat_us * repeated / rates.units +
+                             p.bytes() / ((apart ? 0.5 : 4) * rates.bytes_per_us);
+    return candidate;
   }
 
   FilterForm filter_form(const ConvProblem& p, std::string_view) const override {

@@ -139,20 +139,20 @@ class Direct final : public ConvAlgorithm {
   bool takes_anything() const override { return true; }
   std::optional<std::string> refuse(const ConvProblem&, const Target&) const override { return std::nullopt; }
 
-  Plan plan(const ConvProblem& problem, const Target& target) const override {
+  ConvCandidate candidate(const ConvProblem& problem, const Target& target) const override {
     const DeviceProfile& rates = target.device;
-    Plan plan;
-    plan.format = formats::nchw;
+    ConvCandidate candidate;
+    candidate.format = formats::nchw;
     // Sums are in order; rounding errors behave like a random walk: 1.7e-5 of the output's rms at worst for 4608
     // products (C = 512, 3x3, rectified input, 3e4 outputs), half of the bound.
-    plan.tolerance = 3e-6 + 5e-7 * std::sqrt(static_cast<double>(problem.group_c() * problem.r * problem.s));
+    candidate.tolerance = 3e-6 + 5e-7 * std::sqrt(static_cast<double>(problem.group_c() * problem.r * problem.s));
     // Bound by reading and writing the row of sums: a tenth of the FMA peak at best; short rows pay loop overhead.
     const double strided = problem.stride_w == 1 ? 1 : 3;
     const bool from_l2 = problem.bytes() < static_cast<double>(rates.l2_bytes);
-    plan.estimated_us =
+    candidate.estimated_us =
         strided * (1 + 24 / static_cast<double>(problem.q)) * problem.flops() / (0.1 * rates.fp32_flops_per_us) +
         problem.bytes() / ((from_l2 ? 4 : 1) * rates.bytes_per_us);
-    return plan;
+    return candidate;
   }
   std::unique_ptr<const BoundKernel> bind_conv(const ConvProblem& p, std::string_view,
                                                const DeviceProfile& device) const override {

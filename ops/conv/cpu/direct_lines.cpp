@@ -76,7 +76,7 @@ class DirectLines final : public ConvAlgorithm {
     return std::nullopt;
   }
 
-  Plan plan(const ConvProblem& p, const Target& target) const override {
+  ConvCandidate candidate(const ConvProblem& p, const Target& target) const override {
     const DeviceProfile& rates = target.device;
     const bool blocked = p.s == 3 && p.q > 3 && (p.stride_w == 1 || (p.stride_w == 2 && p.dilation_w == 1));
     const auto group = static_cast<double>(p.k / p.groups),
@@ -89,13 +89,13 @@ class DirectLines final : public ConvAlgorithm {
     // Stores that miss the caches stall; four times as long where each block of channels writes a part of a pixel.
     const double y_bytes = 4 * static_cast<double>(p.n * p.p * p.q * p.k);
     const double stores = y_bytes <= cached_bytes ? 0 : line_block(p) < p.k ? 4 : 1;
-    Plan plan;
-    plan.pitched = true;
-    plan.tolerance = 3e-6 + 4e-7 * std::sqrt(static_cast<double>(p.r * p.s * p.group_c()));
+    ConvCandidate candidate;
+    candidate.pitched = true;
+    candidate.tolerance = 3e-6 + 4e-7 * std::sqrt(static_cast<double>(p.r * p.s * p.group_c()));
     // A vector's filters come from memory.
-    plan.estimated_us = 1 + idle * p.flops() / (share * rates.fp32_flops_per_us) +
-                        (p.bytes() / 4 + filter_bytes + stores * y_bytes) / rates.bytes_per_us;
-    return plan;
+    candidate.estimated_us = 1 + idle * p.flops() / (share * rates.fp32_flops_per_us) +
+                             (p.bytes() / 4 + filter_bytes + stores * y_bytes) / rates.bytes_per_us;
+    return candidate;
   }
 
   FilterForm filter_form(const ConvProblem& p, std::string_view) const override {

@@ -45,15 +45,15 @@ class DirectPacked final : public PackedConv {
  private:
   std::optional<std::string> refuse(const ConvProblem&, const Target&) const override { return std::nullopt; }
 
-  Plan plan(const ConvProblem& p, const Target& target) const override {
+  ConvCandidate candidate(const ConvProblem& p, const Target& target) const override {
     const bool adjacent = p.groups == 1 && p.dilation_w == 1;
-    Plan plan;
-    plan.explicit_padding = p.padded();
-    plan.pitched = true;
-    plan.tolerance = packed_tolerance(p);
-    plan.estimated_us = gemm_estimate_us(p.n * p.p * p.q, p.group_k(), p.group_c() * p.r * p.s,
-                                         adjacent ? p.r : p.r * p.s, p.groups, target.device);
-    return plan;
+    ConvCandidate candidate;
+    candidate.explicit_padding = p.padded();
+    candidate.pitched = true;
+    candidate.tolerance = packed_tolerance(p);
+    candidate.estimated_us = gemm_estimate_us(p.n * p.p * p.q, p.group_k(), p.group_c() * p.r * p.s,
+                                              adjacent ? p.r : p.r * p.s, p.groups, target.device);
+    return candidate;
   }
 
   std::unique_ptr<const BoundKernel> bind_conv(const ConvProblem& p, std::string_view,

@@ -477,13 +477,13 @@ class DirectRows final : public ConvAlgorithm {
     return std::nullopt;
   }
 
-  Plan plan(const ConvProblem& problem, const Target& target) const override {
+  ConvCandidate candidate(const ConvProblem& problem, const Target& target) const override {
     const DeviceProfile& rates = target.device;
     const ConvProblem p = lying(problem);
     const Tiling tiling = tiling_of(p, rates);
-    Plan plan;
-    plan.pitched = true;
-    plan.tolerance = 3e-6 + 4e-7 * std::sqrt(static_cast<double>(p.group_c() * p.r * p.s));
+    ConvCandidate candidate;
+    candidate.pitched = true;
+    candidate.tolerance = 3e-6 + 4e-7 * std::sqrt(static_cast<double>(p.group_c() * p.r * p.s));
     // us a float copied, and a sum stored: transposed, unless neighbours are adjacent in memory.
     constexpr double float_us = 0.00013, adjacent_us = 0.00004;
     const double copy_us =
@@ -500,9 +500,9 @@ class DirectRows final : public ConvAlgorithm {
     const double of_items = 0.2 * items + 0.03 * calls + tiling.filled(p) * items * (copied + stored) +
                             2 * lanes * vectors / (0.7 * rates.fp32_flops_per_us / threads);
     const bool cached = p.bytes() < 8 * static_cast<double>(rates.l2_bytes);  // in L3
-    plan.estimated_us =
+    candidate.estimated_us =
         1 + std::ceil(items / threads) / items * of_items + p.bytes() / ((cached ? 4 : 1) * rates.bytes_per_us);
-    return plan;
+    return candidate;
   }
 
   FilterForm filter_form(const ConvProblem& p, std::string_view) const override {

@@ -35,14 +35,14 @@ struct Columns {
 
 /// In chunks; then whole, where that is small enough.
 std::vector<Columns> all_columns(const ConvProblem& p) {
-  Columns plan(p);
-  const std::int64_t row_bytes = plan.gemm_k * static_cast<std::int64_t>(sizeof(float));
-  plan.rows = std::clamp(chunk_bytes / row_bytes / 12 * 12, min_chunk_rows, max_chunk_rows);
-  plan.rows = std::min(plan.rows, plan.pixels);
-  std::vector<Columns> all{plan};
-  plan.whole = true;
-  plan.rows = plan.pixels;
-  if (plan.pixels <= whole_bytes / row_bytes) all.push_back(plan);
+  Columns columns(p);
+  const std::int64_t row_bytes = columns.gemm_k * static_cast<std::int64_t>(sizeof(float));
+  columns.rows = std::clamp(chunk_bytes / row_bytes / 12 * 12, min_chunk_rows, max_chunk_rows);
+  columns.rows = std::min(columns.rows, columns.pixels);
+  std::vector<Columns> all{columns};
+  columns.whole = true;
+  columns.rows = columns.pixels;
+  if (columns.pixels <= whole_bytes / row_bytes) all.push_back(columns);
   return all;
 }
 
@@ -161,30 +161,30 @@ class Im2col final : public PackedConv {
     return std::nullopt;
   }
 
-  Plan plan(const ConvProblem& p, const Target& target) const override {
-    return plan_of(p, plan_columns(p, target.device.units), target);
+  ConvCandidate candidate(const ConvProblem& p, const Target& target) const override {
+    return candidate_of(p, plan_columns(p, target.device.units), target);
   }
-  std::vector<Plan> plans(const ConvProblem& p, const Target& target) const override {
-    std::vector<Plan> plans;
-    for (const Columns& columns : all_columns(p)) plans.push_back(plan_of(p, columns, target));
-    return plans;
+  std::vector<ConvCandidate> candidates(const ConvProblem& p, const Target& target) const override {
+    std::vector<ConvCandidate> candidates;
+    for (const Columns& columns : all_columns(p)) candidates.push_back(candidate_of(p, columns, target));
+    return candidates;
   }
 
-  static Plan plan_of(const ConvProblem& p, const Columns& columns, const Target& target) {
+  static ConvCandidate candidate_of(const ConvProblem& p, const Columns& columns, const Target& target) {
     const DeviceProfile& rates = target.device;
     const std::int64_t pixels = p.n * p.p * p.q, gemm_k = p.group_c() * p.r * p.s;
-    Plan plan;
-    plan.pitched = true;
-    plan.tolerance = packed_tolerance(p);
-    plan.estimated_us = gemm_estimate_us(pixels, p.group_k(), gemm_k, 1, p.groups, rates);
-    if (input_is_columns(p)) return plan;
+    ConvCandidate candidate;
+    candidate.pitched = true;
+    candidate.tolerance = packed_tolerance(p);
+    candidate.estimated_us = gemm_estimate_us(pixels, p.group_k(), gemm_k, 1, p.groups, rates);
+    if (input_is_columns(p)) return candidate;
     // Columns are written to L2 in runs: a cost per run and per float.
     const bool adjacent = p.dilation_w == 1 && p.groups == 1;
     const auto runs = static_cast<double>(pixels * p.groups) * static_cast<double>(p.r * (adjacent ? 1 : p.s));
     const auto floats = static_cast<double>(pixels) * static_cast<double>(p.groups * gemm_k);
-    plan.estimated_us += (runs * run_us + floats * float_us) / rates.units;
-    plan.config = ConfigWriter().add("rows", columns.rows).add("whole", columns.whole).str();
-    return plan;
+    candidate.estimated_us += (runs * run_us + floats * float_us) / rates.units;
+    candidate.config = ConfigWriter().add("rows", columns.rows).add("whole", columns.whole).str();
+    return candidate;
   }
 
   std::unique_ptr<const BoundKernel> bind_conv(const ConvProblem& p, std::string_view config,

@@ -220,22 +220,22 @@ class Im2colNchw final : public ConvAlgorithm {
     return "its filters are constants, and its images have more than one line";
   }
 
-  Plan plan(const ConvProblem& p, const Target& target) const override {
+  ConvCandidate candidate(const ConvProblem& p, const Target& target) const override {
     const DeviceProfile& rates = target.device;
-    Plan plan;
-    plan.format = formats::nchw;
-    plan.tolerance = packed_tolerance(p);
-    plan.estimated_us = gemm_estimate_us(p.group_k(), p.n * pixels(p), gemm_k(p), 1, p.groups, rates);
+    ConvCandidate candidate;
+    candidate.format = formats::nchw;
+    candidate.tolerance = packed_tolerance(p);
+    candidate.estimated_us = gemm_estimate_us(p.group_k(), p.n * pixels(p), gemm_k(p), 1, p.groups, rates);
     // A column is written twice (built, packed), a result once more; a piece of a line has a fixed cost.
     constexpr double float_us = 0.00012, piece_us = 0.0015;
     const double columns = static_cast<double>(p.n * p.groups) * static_cast<double>(gemm_k(p));
     const double written = columns * (input_is_columns(p) ? 1 : 2) + static_cast<double>(p.n * p.k);
-    plan.estimated_us += static_cast<double>(pixels(p)) * written * float_us / rates.units;
+    candidate.estimated_us += static_cast<double>(pixels(p)) * written * float_us / rates.units;
     if (p.p > 1 && !input_is_columns(p))
-      plan.estimated_us += columns * static_cast<double>(p.p) * piece_us / rates.units;
+      candidate.estimated_us += columns * static_cast<double>(p.p) * piece_us / rates.units;
     // Filters come from memory as B does, which gemm_estimate_us counts.
-    plan.estimated_us += 0.5 * 4 * static_cast<double>(p.k) * static_cast<double>(gemm_k(p)) / rates.bytes_per_us;
-    return plan;
+    candidate.estimated_us += 0.5 * 4 * static_cast<double>(p.k) * static_cast<double>(gemm_k(p)) / rates.bytes_per_us;
+    return candidate;
   }
   std::unique_ptr<const BoundKernel> bind_conv(const ConvProblem& p, std::string_view,
                                                const DeviceProfile& device) const override {

@@ -168,19 +168,19 @@ class Kn2col final : public ConvAlgorithm {
     return std::nullopt;
   }
 
-  Plan plan(const ConvProblem& p, const Target& target) const override {
+  ConvCandidate candidate(const ConvProblem& p, const Target& target) const override {
     const DeviceProfile& rates = target.device;
-    Plan plan;
-    plan.pitched = true;
-    plan.tolerance = packed_tolerance(p);
+    ConvCandidate candidate;
+    candidate.pitched = true;
+    candidate.tolerance = packed_tolerance(p);
     double floats = 0;  // added to y, or read and written again by a GEMM
     for (const Tap& tap : taps_of(p)) {
-      plan.estimated_us += gemm_estimate_us(p.n * tap.pixels(), p.group_k(), p.group_c(), 1, p.groups, rates);
+      candidate.estimated_us += gemm_estimate_us(p.n * tap.pixels(), p.group_k(), p.group_c(), 1, p.groups, rates);
       floats += static_cast<double>(p.n * tap.pixels()) * static_cast<double>(p.k);
     }
     constexpr double float_us = 0.0002;
-    plan.estimated_us += floats * float_us / rates.units;
-    return plan;
+    candidate.estimated_us += floats * float_us / rates.units;
+    return candidate;
   }
 
   std::unique_ptr<const BoundKernel> bind_conv(const ConvProblem& p, std::string_view,

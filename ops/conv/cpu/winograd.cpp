@@ -273,13 +273,13 @@ class Winograd final : public ConvAlgorithm {
     return std::nullopt;
   }
 
-  Plan plan(const ConvProblem& p, const Target& target) const override {
+  ConvCandidate candidate(const ConvProblem& p, const Target& target) const override {
     const Tiles t = tiles_of(p, m_, target.device.units);
-    Plan plan;
-    plan.pitched = true;
-    plan.tolerance = winograd_tolerance(m_, p.c);
-    plan.estimated_us = estimate_us(p, t, target.device);
-    return plan;
+    ConvCandidate candidate;
+    candidate.pitched = true;
+    candidate.tolerance = winograd_tolerance(m_, p.c);
+    candidate.estimated_us = estimate_us(p, t, target.device);
+    return candidate;
   }
 
   FilterForm filter_form(const ConvProblem& p, std::string_view) const override {

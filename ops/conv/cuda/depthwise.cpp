@@ -109,7 +109,7 @@ class Depthwise final : public ConvAlgorithm {
     return std::nullopt;
   }
 
-  Plan plan(const ConvProblem& given, const Target& target) const override {
+  ConvCandidate candidate(const ConvProblem& given, const Target& target) const override {
     const DeviceProfile& device = target.device;
     const ConvProblem p = padded(given, padding_of(given, target));
     const DepthwiseVariant& variant = choose_variant(p, device.units);
@@ -121,22 +121,22 @@ class Depthwise final : public ConvAlgorithm {
     // do: with up to 255 registers a thread, five small blocks fit where two large ones would.
     const bool small = (p.storage != DType::f32 && !strips) ||
                        item_count(p, variant, rows) < max_depthwise_threads * device.units * (strips ? 4.0 : 1.0);
-    return plan_of(given, variant, rows, small ? max_depthwise_threads / 2 : max_depthwise_threads, target);
+    return candidate_of(given, variant, rows, small ? max_depthwise_threads / 2 : max_depthwise_threads, target);
   }
-  std::vector<Plan> plans(const ConvProblem& given, const Target& target) const override {
+  std::vector<ConvCandidate> candidates(const ConvProblem& given, const Target& target) const override {
     const ConvProblem p = padded(given, padding_of(given, target));
-    std::vector<Plan> plans;
+    std::vector<ConvCandidate> candidates;
     for (const DepthwiseVariant& variant : variants_of(p.storage))
       for (const std::int64_t rows : heights_of(p, variant))
         for (const int threads : {max_depthwise_threads / 2, max_depthwise_threads})
-          if (computes(variant, p)) plans.push_back(plan_of(given, variant, rows, threads, target));
-    return by_time(std::move(plans));
+          if (computes(variant, p)) candidates.push_back(candidate_of(given, variant, rows, threads, target));
+    return by_time(std::move(candidates));
   }
 
   /// Each tensor once at the rate of memory (L2 is no faster for so few bytes). Within 25 % for MobileNetV2's layers on
   /// an H200, batch 1 and 8.
-  static Plan plan_of(const ConvProblem& given, const DepthwiseVariant& variant, std::int64_t rows,
-                      std::int64_t threads, const Target& target) {
+  static ConvCandidate candidate_of(const ConvProblem& given, const DepthwiseVariant& variant, std::int64_t rows,
+                                    std::int64_t threads, const Target& target) {
     const std::int64_t padding = padding_of(given, target);
     const ConvProblem p = padded(given, padding);
     constexpr double start_us = 0.5;

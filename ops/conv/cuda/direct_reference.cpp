@@ -23,7 +23,7 @@ class Direct final : public ConvAlgorithm {
   /// One multiplication is two L1 loads; they follow one another in a thread. A new channel costs 1.8 more: nothing of
   /// it is cached. Within 25 % for 50 of 52 layers on an H200, 3 us to 2 ms. Rows of 8 taps or more prefetch: a row
   /// costs 3 more, a channel 1, or 0.25 us where it is the only one (H100, 26 November 2026, 46 drawn problems).
-  Plan plan(const ConvProblem& p, const Target& target) const override {
+  ConvCandidate candidate(const ConvProblem& p, const Target& target) const override {
     constexpr double start_us = 1.2;
     const DeviceProfile& device = target.device;
     const bool long_rows = p.s >= 8;

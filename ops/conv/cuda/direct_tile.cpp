@@ -61,23 +61,23 @@ std::optional<std::string> DirectTile::refuse(const ConvProblem& p, const Target
   return std::nullopt;
 }
 
-ConvAlgorithm::Plan DirectTile::plan(const ConvProblem& p, const Target& target) const {
-  return plan_of(p, choose_tiling(p, target.device.units), target);
+ConvCandidate DirectTile::candidate(const ConvProblem& p, const Target& target) const {
+  return candidate_of(p, choose_tiling(p, target.device.units), target);
 }
 
-std::vector<ConvAlgorithm::Plan> DirectTile::plans(const ConvProblem& p, const Target& target) const {
-  std::vector<Plan> plans;
+std::vector<ConvCandidate> DirectTile::candidates(const ConvProblem& p, const Target& target) const {
+  std::vector<ConvCandidate> candidates;
   for (const std::int64_t filters : {6, 8})
     for (const std::int64_t warps_p : {1, 2, 4, 8})
       for (std::int64_t warps_k = 1; warps_k <= std::min(max_warps / warps_p, group_count(p.k, filters)); ++warps_k) {
         Tiling t{filters, warps_p, warps_k};
         t.chunk = chunk_for(p, InputTile(p, t));
-        if (t.chunk > 0) plans.push_back(plan_of(p, t, target));
+        if (t.chunk > 0) candidates.push_back(candidate_of(p, t, target));
       }
-  return by_time(std::move(plans));
+  return by_time(std::move(candidates));
 }
 
-ConvAlgorithm::Plan DirectTile::plan_of(const ConvProblem& p, const Tiling& t, const Target& target) const {
+ConvCandidate DirectTile::candidate_of(const ConvProblem& p, const Tiling& t, const Target& target) const {
   // Share of peak on full multiprocessors; warps that fill one; copies a us that a full one issues; wait for the first
   // tile. Within 15 % for 17 of 18 layers on an H200, 8 to 117 us.
   constexpr double window_share = 0.77, taps_share = 0.21, warps_to_fill = 8, copies_a_us = 6250, start_us = 3.9;

@@ -100,9 +100,10 @@ class DirectTile : public ConvAlgorithm {
 
  protected:
   std::optional<std::string> refuse(const ConvProblem& problem, const Target& target) const override;
-  virtual Plan plan_of(const ConvProblem& problem, const direct_tile_sizes::Tiling& tiling, const Target& target) const;
-  Plan plan(const ConvProblem& problem, const Target& target) const final;
-  std::vector<Plan> plans(const ConvProblem& problem, const Target& target) const final;
+  virtual ConvCandidate candidate_of(const ConvProblem& problem, const direct_tile_sizes::Tiling& tiling,
+                                     const Target& target) const;
+  ConvCandidate candidate(const ConvProblem& problem, const Target& target) const final;
+  std::vector<ConvCandidate> candidates(const ConvProblem& problem, const Target& target) const final;
   FilterForm filter_form(const ConvProblem& problem, std::string_view config) const final;
   void transform(const ConvProblem& problem, std::string_view config, const ConvFilter& filter,
                  std::span<std::byte> bytes) const final;

@@ -43,7 +43,7 @@ class FewFilters final : public ConvAlgorithm {
     return (p.n * p.p * p.q + block_pixels - 1) / block_pixels;
   }
 
-  Plan plan(const ConvProblem& p, const Target& target) const override {
+  ConvCandidate candidate(const ConvProblem& p, const Target& target) const override {
     // Latency of the first bytes, and of each further iteration of a thread; shares of peak rates (memory_share:
     // cached_share where x is in L2). First guesses, for an H100.
     constexpr double start_us = 1.0, turn_us = 0.25, memory_share = 0.9, cached_share = 1.9, issue_share = 0.5;

@@ -29,16 +29,16 @@ class Fft final : public ConvAlgorithm {
     return target.device.refuse_shared(most_shared_bytes());
   }
 
-  Plan plan(const ConvProblem& p, const Target& target) const override {
-    return plan_of(p, plan_fft(p, target.device), target);
+  ConvCandidate candidate(const ConvProblem& p, const Target& target) const override {
+    return candidate_of(p, plan_fft(p, target.device), target);
   }
-  std::vector<Plan> plans(const ConvProblem& p, const Target& target) const override {
-    return plans_of(
+  std::vector<ConvCandidate> candidates(const ConvProblem& p, const Target& target) const override {
+    return candidates_of(
         fft_tilings(p), [&](const auto& tiling) { return estimate_fft_us(p, tiling, reference_gpu()); },
-        [&](const auto& tiling) { return plan_of(p, tiling, target); });
+        [&](const auto& tiling) { return candidate_of(p, tiling, target); });
   }
 
-  static Plan plan_of(const ConvProblem& p, const FftPlan& tiling, const Target& target) {
+  static ConvCandidate candidate_of(const ConvProblem& p, const FftPlan& tiling, const Target& target) {
     return {.pitched = true,
             .config = tiling.str(),
             .estimated_us = estimate_fft_us(p, tiling, target.device),

@@ -43,7 +43,7 @@ class GroupedConv final : public ConvAlgorithm {
     return std::nullopt;
   }
 
-  Plan plan(const ConvProblem& p, const Target& target) const override {
+  ConvCandidate candidate(const ConvProblem& p, const Target& target) const override {
     const GroupedTiling tiling = plan_grouped(p, target.device).value();
     const std::int64_t gemm_k = p.group_c() * p.r * p.s;
     return {.pitched = true,

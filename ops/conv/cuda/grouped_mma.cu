@@ -35,7 +35,6 @@ GroupedKernel kernel_for(std::int64_t eights, int rows_together, std::int64_t st
 
 std::unique_ptr<const BoundKernel> bind_grouped(const ConvProblem& p, const GroupedTiling& tiling) {
   const auto narrow = [](std::int64_t value) { return static_cast<int>(value); };
-  const auto blocks_over = [](std::int64_t size, std::int64_t block) { return (size + block - 1) / block; };
   GroupedCall call(p);
   call.set_eights = narrow(tiling.set_eights);
   call.steps = narrow(tiling.steps);
@@ -47,9 +46,9 @@ std::unique_ptr<const BoundKernel> bind_grouped(const ConvProblem& p, const Grou
   call.halo_pixels = narrow(tiling.halo_pixels());
   call.pixel_vectors = narrow(tiling.pixel_vectors);
   call.laid_vectors = narrow(tiling.laid_vectors);
-  call.chunks = FastDivider(blocks_over(p.c, tiling.channels));
-  call.tiles_q = FastDivider(blocks_over(p.q, tiling.tile_q));
-  call.tiles_p = FastDivider(blocks_over(p.p, tiling.tile_p));
+  call.chunks = FastDivider(ceil_div(p.c, tiling.channels));
+  call.tiles_q = FastDivider(ceil_div(p.q, tiling.tile_q));
+  call.tiles_p = FastDivider(ceil_div(p.p, tiling.tile_p));
   call.vectors = FastDivider(tiling.pixel_vectors - 1);
   call.phase_pixels = FastDivider(tiling.phase_pixels);
   call.phases = FastDivider(tiling.phases);

@@ -154,12 +154,9 @@ std::optional<GroupedTiling> plan_grouped(const ConvProblem& p, const DeviceProf
 }
 
 GroupedTiling read_grouped_tiling(const ConvProblem& p, std::string_view config, const DeviceProfile& device) {
-  for (const GroupedTiling& tiling : grouped_tilings(p)) {
-    if (tiling.str() != config) continue;
-    if (const auto why = device.refuse_shared(tiling.shared_bytes())) ConfigReader(config).refuse(*why);
-    return tiling;
-  }
-  ConfigReader(config).refuse("the configuration does not fit the problem");
+  const GroupedTiling tiling = find_tiling(grouped_tilings(p), config);
+  if (const auto why = device.refuse_shared(tiling.shared_bytes())) ConfigReader(config).refuse(*why);
+  return tiling;
 }
 
 }  // namespace lenslet::cuda

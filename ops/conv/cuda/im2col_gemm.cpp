@@ -31,19 +31,19 @@ class Im2colGemm final : public ConvAlgorithm {
     return std::nullopt;
   }
 
-  Plan plan(const ConvProblem& p, const Target& target) const override {
+  ConvCandidate candidate(const ConvProblem& p, const Target& target) const override {
     const std::int64_t gemm_k = p.group_c() * p.r * p.s;
     const bool tf32 = target.numerics.multiply == Numerics::Multiply::tf32;
     const Chunks chunks = chunks_of(p);
-    Plan plan;
-    plan.format = formats::nchw;
-    plan.needs_cublas = true;
-    plan.tolerance = tf32 ? tf32_sum_tolerance(gemm_k) : sum_tolerance(gemm_k);
-    plan.estimated_us = estimate_us(p, chunks, target);
+    ConvCandidate candidate;
+    candidate.format = formats::nchw;
+    candidate.needs_cublas = true;
+    candidate.tolerance = tf32 ? tf32_sum_tolerance(gemm_k) : sum_tolerance(gemm_k);
+    candidate.estimated_us = estimate_us(p, chunks, target);
     ConfigWriter config;
     if (!input_is_columns(p)) config.add("images", chunks.images).add("rows", chunks.rows);
-    plan.config = config.add("tf32", tf32).str();
-    return plan;
+    candidate.config = config.add("tf32", tf32).str();
+    return candidate;
   }
 
   /// The product at cuBLAS's share of peak, in tiles of 64 pixels and 32 filters, split-K where tiles are few (plus a

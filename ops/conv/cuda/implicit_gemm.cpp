@@ -27,18 +27,18 @@ class ImplicitGemmConv final : public ConvAlgorithm {
     return std::nullopt;
   }
 
-  Plan plan(const ConvProblem& p, const Target& target) const override {
-    return plan_of(p, plan_implicit_gemm(p, gemm_access(p, format_)), target);
+  ConvCandidate candidate(const ConvProblem& p, const Target& target) const override {
+    return candidate_of(p, plan_implicit_gemm(p, gemm_access(p, format_)), target);
   }
-  std::vector<Plan> plans(const ConvProblem& p, const Target& target) const override {
+  std::vector<ConvCandidate> candidates(const ConvProblem& p, const Target& target) const override {
     const GemmAccess access = gemm_access(p, format_);
-    return plans_of(
+    return candidates_of(
         implicit_gemm_tilings(p, access),
         [&](const auto& tiling) { return gemm_plan_us(p, access, tiling, reference_gpu()); },
-        [&](const auto& tiling) { return plan_of(p, tiling, target); });
+        [&](const auto& tiling) { return candidate_of(p, tiling, target); });
   }
 
-  Plan plan_of(const ConvProblem& p, ImplicitGemmPlan tiling, const Target& target) const {
+  ConvCandidate candidate_of(const ConvProblem& p, ImplicitGemmPlan tiling, const Target& target) const {
     const GemmAccess access = gemm_access(p, format_);
     const double us = gemm_plan_us(p, access, tiling, target.device);
     // Shorter products lose by the limit (MobileNetV2 at batch 1: 266 us for 253). The shortest that gains takes 9.4 us

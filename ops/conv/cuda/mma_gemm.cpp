@@ -33,19 +33,20 @@ class MmaGemmConv final : public ConvAlgorithm {
     return std::nullopt;
   }
 
-  Plan plan(const ConvProblem& p, const Target& target) const override {
+  ConvCandidate candidate(const ConvProblem& p, const Target& target) const override {
     const ConvProblem merged = with_merged_groups(p);
-    return plan_of(merged, plan_mma_gemm(merged, target.device.clusters), p.group_c() * p.r * p.s, target);
+    return candidate_of(merged, plan_mma_gemm(merged, target.device.clusters), p.group_c() * p.r * p.s, target);
   }
-  std::vector<Plan> plans(const ConvProblem& p, const Target& target) const override {
+  std::vector<ConvCandidate> candidates(const ConvProblem& p, const Target& target) const override {
     const ConvProblem merged = with_merged_groups(p);
-    return plans_of(
+    return candidates_of(
         mma_gemm_tilings(merged, target.device.clusters),
         [&](const auto& tiling) { return mma_gemm_us(merged, tiling, reference_gpu()); },
-        [&](const auto& tiling) { return plan_of(merged, tiling, p.group_c() * p.r * p.s, target); });
+        [&](const auto& tiling) { return candidate_of(merged, tiling, p.group_c() * p.r * p.s, target); });
   }
 
-  static Plan plan_of(const ConvProblem& merged, MmaGemmPlan tiling, std::int64_t gemm_k, const Target& target) {
+  static ConvCandidate candidate_of(const ConvProblem& merged, MmaGemmPlan tiling, std::int64_t gemm_k,
+                                    const Target& target) {
     if (tiling.split_k > 1) tiling.resident = even_resident(merged, tiling, target.device);
     return {.format = formats::nhwc,
             .pitched = true,

@@ -102,13 +102,13 @@ double mma_gemm_us(const ConvProblem& p, const MmaGemmPlan& plan, const DevicePr
     return static_cast<double>(plan.steps_per_split) * step * factor + start;
   };
   const std::int64_t blocks = plan.tiles_m * plan.tiles_n * plan.split_k * p.groups;
-  const std::int64_t units = filled_multiprocessors(plan.split_k, device);
-  const std::int64_t round = units * shape.blocks, rest = blocks % round;
+  const std::int64_t multiprocessors = filled_multiprocessors(plan.split_k, device);
+  const std::int64_t round = multiprocessors * shape.blocks, rest = blocks % round;
   double us = static_cast<double>(blocks / round) * wave_us(shape.blocks);
-  if (rest > 0) us += wave_us(ceil_div(rest, units));
+  if (rest > 0) us += wave_us(ceil_div(rest, multiprocessors));
   if (plan.split_k > 1) {
     const auto split_k = static_cast<double>(plan.split_k);
-    us += costs.cluster_us + split_k * (costs.split_us * static_cast<double>(ceil_div(blocks, units)) +
+    us += costs.cluster_us + split_k * (costs.split_us * static_cast<double>(ceil_div(blocks, multiprocessors)) +
                                         4.0 * elements(p) / costs.cluster_bytes_per_us);
   }
   const double residual_us =

@@ -59,24 +59,25 @@ class Stem final : public ConvAlgorithm {
     return target.device.refuse_shared(static_cast<std::size_t>(shared_bytes(p, 64)));
   }
 
-  Plan plan(const ConvProblem& p, const Target& target) const override {
+  ConvCandidate candidate(const ConvProblem& p, const Target& target) const override {
     const DeviceProfile& device = target.device;
     const auto walks = walks_of(p, device, {p.k <= 32 ? 32 : 64, p.k <= 32 && !p.max_pool ? 5 : 4, has_wgmma(device)});
-    return plan_of(p, best_tiling(walks, [&](const auto& walk) { return walks_us(p, device, walk); }).value(), target);
+    return candidate_of(p, best_tiling(walks, [&](const auto& walk) { return walks_us(p, device, walk); }).value(),
+                        target);
   }
-  std::vector<Plan> plans(const ConvProblem& p, const Target& target) const override {
-    std::vector<Plan> plans;
+  std::vector<ConvCandidate> candidates(const ConvProblem& p, const Target& target) const override {
+    std::vector<ConvCandidate> candidates;
     for (const std::int64_t filters : {32, 64})
       for (std::int64_t resident = 1; resident <= 5; ++resident)
         for (const bool wgmma : {true, false})
           for (const StemPlan& tiling : walks_of(p, target.device, {filters, resident, wgmma}))
             if (tiling.resident == resident && (!wgmma || has_wgmma(target.device)))
-              plans.push_back(plan_of(p, tiling, target));
-    return by_time(std::move(plans));
+              candidates.push_back(candidate_of(p, tiling, target));
+    return by_time(std::move(candidates));
   }
 
   /// The longer of memory and tensor cores over whole tiles: first guesses. With max pooling, waves of walks.
-  static Plan plan_of(const ConvProblem& p, const StemPlan& tiling, const Target& target) {
+  static ConvCandidate candidate_of(const ConvProblem& p, const StemPlan& tiling, const Target& target) {
     constexpr double start_us = 2, memory_share = 0.8, product_share = 0.4;
     const DeviceProfile& device = target.device;
     double tiles_us = 0;
@@ -84,7 +85,7 @@ class Stem final : public ConvAlgorithm {
       tiles_us = walks_us(p, device, tiling);
     } else {
       const double products = 2.0 * static_cast<double>(tile_count(p) * tile_p * tile_q) *
-                              static_cast<double>(blocks_over(p.k, tiling.filters) * tiling.filters) *
+                              static_cast<double>(ceil_div(p.k, tiling.filters) * tiling.filters) *
                               static_cast<double>(step_count(p) * step_words * word_elems_of(p));
       const bool tf32 = p.storage == DType::f32;
       tiles_us =
@@ -92,7 +93,7 @@ class Stem final : public ConvAlgorithm {
       // Every further block of filters loads all tiles again: 64x3x70x39, 4x4 s2, takes 8.6 us with 64, 14.3 with 128,
       // 52.3 with 512 filters (H200).
       constexpr double again_us = 1.0;
-      tiles_us += again_us * static_cast<double>((blocks_over(p.k, tiling.filters) - 1) * tile_count(p)) / device.units;
+      tiles_us += again_us * static_cast<double>((ceil_div(p.k, tiling.filters) - 1) * tile_count(p)) / device.units;
     }
     ConfigWriter config;
     config.add("filters", tiling.filters).add("resident", tiling.resident);
@@ -116,7 +117,7 @@ class Stem final : public ConvAlgorithm {
     };
     const Cost cost = p.storage == DType::f32 ? Cost{1.1, 0.035, 0.88, 0.043} : Cost{1.7, 0.05, 0.51, 0.036};
     const auto steps = static_cast<double>(step_count(p)),
-               blocks = static_cast<double>(items) * static_cast<double>(blocks_over(p.k, tiling.filters));
+               blocks = static_cast<double>(items) * static_cast<double>(ceil_div(p.k, tiling.filters));
     const double on_unit = std::min(static_cast<double>(tiling.resident), std::ceil(blocks / device.units));
     return std::ceil(blocks / (device.units * on_unit)) * tiles *
            (cost.alone_us + cost.alone_step_us * steps + on_unit * (cost.shared_us + cost.shared_step_us * steps));
@@ -130,7 +131,7 @@ class Stem final : public ConvAlgorithm {
         tiling.resident);
     std::vector<StemPlan> all;
     for (std::int64_t walks = 1; walks <= walk_tiles(p); ++walks) {
-      const std::int64_t tiles = blocks_over(walk_tiles(p), walks);
+      const std::int64_t tiles = ceil_div(walk_tiles(p), walks);
       if (tiles == tiling.tiles) continue;
       tiling.tiles = tiles;
       all.push_back(tiling);
@@ -141,7 +142,7 @@ class Stem final : public ConvAlgorithm {
     if (!p.max_pool) return 0;
     constexpr double above_tiles = 0.6;  // breaks ties: with one image more walks never paid
     const double above = tiling.tiles < walk_tiles(p) || p.max_pool.pad_top == 0 ? above_tiles : 0;
-    return waves_us(p, device, tiling, p.n * strip_count(p) * blocks_over(walk_tiles(p), tiling.tiles),
+    return waves_us(p, device, tiling, p.n * strip_count(p) * ceil_div(walk_tiles(p), tiling.tiles),
                     static_cast<double>(tiling.tiles) + above);
   }
 
@@ -156,7 +157,7 @@ class Stem final : public ConvAlgorithm {
   FilterForm filter_form(const ConvProblem& p, std::string_view config) const override {
     const StemPlan plan = read_plan(p, config);
     const std::string filters = std::to_string(plan.filters);
-    return {.elements = blocks_over(p.k, plan.filters) * plan.filters * step_count(p) * step_words * word_elems_of(p),
+    return {.elements = ceil_div(p.k, plan.filters) * plan.filters * step_count(p) * step_words * word_elems_of(p),
             .form = std::string(to_string(p.storage)) + " by " + filters + (plan.wgmma ? " for wgmma" : ""),
             .element_bytes = dtype_bytes(p.storage)};
   }

@@ -141,18 +141,18 @@ void fill(StemCall& call, const ConvProblem& p) {
 
 }  // namespace
 
-std::unique_ptr<const BoundKernel> bind_stem(const ConvProblem& p, const StemPlan& plan, int units) {
+std::unique_ptr<const BoundKernel> bind_stem(const ConvProblem& p, const StemPlan& plan, int multiprocessors) {
   const auto bytes = static_cast<std::size_t>(shared_bytes(p, plan.filters));
   const auto grid = [&](std::int64_t items) {
-    return dim3(static_cast<unsigned>(std::min(items, std::int64_t{units} * plan.resident)),
-                static_cast<unsigned>(blocks_over(p.k, plan.filters)));
+    return dim3(static_cast<unsigned>(std::min(items, std::int64_t{multiprocessors} * plan.resident)),
+                static_cast<unsigned>(ceil_div(p.k, plan.filters)));
   };
   if (p.max_pool) {
     StemPoolCall call(p);
     fill(call, p);
     call.columns_divider = FastDivider(call.columns);
     call.lines_a_pass = block_threads / call.columns;
-    const std::int64_t walks = blocks_over(walk_tiles(p), plan.tiles), strips = strip_count(p);
+    const std::int64_t walks = ceil_div(walk_tiles(p), plan.tiles), strips = strip_count(p);
     call.pool_top = narrow(p.max_pool.pad_top);
     call.pool_left = narrow(p.max_pool.pad_left);
     call.pooled_p = narrow(p.stored_p());
@@ -172,8 +172,8 @@ std::unique_ptr<const BoundKernel> bind_stem(const ConvProblem& p, const StemPla
   StemCall call(p);
   fill(call, p);
   call.tiles = narrow(tile_count(p));
-  call.tiles_q = FastDivider(blocks_over(p.q, tile_q));
-  call.tiles_p = FastDivider(blocks_over(p.p, tile_p));
+  call.tiles_q = FastDivider(ceil_div(p.q, tile_q));
+  call.tiles_p = FastDivider(ceil_div(p.p, tile_p));
   const auto kernel = p.storage == DType::f32   ? kernel_for<float>(p.x_storage, plan)
                       : p.storage == DType::f16 ? kernel_for<Float16>(p.x_storage, plan)
                                                 : kernel_for<BFloat16>(p.x_storage, plan);

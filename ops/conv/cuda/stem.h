@@ -34,12 +34,11 @@ constexpr std::int64_t filter_at(std::int64_t place) {
 inline constexpr int pooled_columns = tile_q / 2 - 1, pooled_rows = tile_p / 2;
 
 inline std::int64_t word_elems_of(const ConvProblem& p) { return p.storage == DType::f32 ? 1 : 2; }
-inline std::int64_t row_words(const ConvProblem& p) { return (p.s * p.c + word_elems_of(p) - 1) / word_elems_of(p); }
+inline std::int64_t row_words(const ConvProblem& p) { return ceil_div(p.s * p.c, word_elems_of(p)); }
 /// K-blocks, rounded up to pairs.
 inline std::int64_t step_count(const ConvProblem& p) {
   return (p.r * row_words(p) + 2 * step_words - 1) / (2 * step_words) * 2;
 }
-inline std::int64_t blocks_over(std::int64_t size, std::int64_t block) { return (size + block - 1) / block; }
 
 /// The halo tile's size.
 struct HaloTile {
@@ -67,13 +66,11 @@ inline std::int64_t shared_bytes(const ConvProblem& p, std::int64_t filters) {
   return (bytes + 15) / 16 * 16 + (warps + 1) * 128 * filters / 4 / halo_tile.word;
 }
 
-inline std::int64_t tile_count(const ConvProblem& p) {
-  return p.n * blocks_over(p.p, tile_p) * blocks_over(p.q, tile_q);
-}
+inline std::int64_t tile_count(const ConvProblem& p) { return p.n * ceil_div(p.p, tile_p) * ceil_div(p.q, tile_q); }
 
 /// Strips of columns of y, and (by fours) rows that the walks down a strip split.
-inline std::int64_t strip_count(const ConvProblem& p) { return blocks_over(p.stored_q(), pooled_columns); }
-inline std::int64_t walk_tiles(const ConvProblem& p) { return blocks_over(p.stored_p(), pooled_rows); }
+inline std::int64_t strip_count(const ConvProblem& p) { return ceil_div(p.stored_q(), pooled_columns); }
+inline std::int64_t walk_tiles(const ConvProblem& p) { return ceil_div(p.stored_p(), pooled_rows); }
 
 /// Configuration: filters of a block, resident blocks, the instruction; with max pooling, tiles of a walk.
 struct StemPlan {
@@ -84,7 +81,7 @@ struct StemPlan {
 
 }  // namespace stem_sizes
 
-/// On a device of `units` multiprocessors.
-std::unique_ptr<const BoundKernel> bind_stem(const ConvProblem& problem, const stem_sizes::StemPlan& plan, int units);
+std::unique_ptr<const BoundKernel> bind_stem(const ConvProblem& problem, const stem_sizes::StemPlan& plan,
+                                             int multiprocessors);
 
 }  // namespace lenslet::cuda

@@ -43,7 +43,7 @@ class ThinMma final : public ConvAlgorithm {
   /// A start, plus bytes at memory's rate or the warp's sets one after the other. Within 13 % of four layers from 2.0
   /// to 55.8 us (docs/results/cuda-cost-model-cases-2026-11-27.csv). A set costs 0.7 us more than wgmma_gemm where
   /// pixels are few (1x16x112x112 -> 96).
-  Plan plan(const ConvProblem& p, const Target& target) const override {
+  ConvCandidate candidate(const ConvProblem& p, const Target& target) const override {
     constexpr double start_us = 0.55, held_share = 0.95, shared_share = 0.77, set_us = 0.6;
     ConvProblem stored = p;
     stored.c = aligned_channels(p.c, p.storage);

@@ -37,16 +37,16 @@ class WgmmaGemmConv final : public WgmmaConv {
     return refuse_wgmma_sizes(p, 32);
   }
 
-  Plan plan(const ConvProblem& p, const Target& target) const override {
-    return plan_of(p, plan_wgmma_gemm(p), target);
+  ConvCandidate candidate(const ConvProblem& p, const Target& target) const override {
+    return candidate_of(p, plan_wgmma_gemm(p), target);
   }
-  std::vector<Plan> plans(const ConvProblem& p, const Target& target) const override {
-    return plans_of(
+  std::vector<ConvCandidate> candidates(const ConvProblem& p, const Target& target) const override {
+    return candidates_of(
         wgmma_tilings(p), [&](const auto& tiling) { return wgmma_plan_us(p, tiling, reference_gpu()); },
-        [&](const auto& tiling) { return plan_of(p, tiling, target); });
+        [&](const auto& tiling) { return candidate_of(p, tiling, target); });
   }
 
-  static Plan plan_of(const ConvProblem& p, const WgmmaGemmPlan& tiling, const Target& target) {
+  static ConvCandidate candidate_of(const ConvProblem& p, const WgmmaGemmPlan& tiling, const Target& target) {
     return {.format = aligned_nhwc(p.k, p.storage),
             .x_format = aligned_nhwc(p.c, p.x_storage),
             .pitched = true,

@@ -111,13 +111,13 @@ class BoundWgmmaGemm final : public BoundKernel {
                          call.tail.instructions(call.k_order, width_) * width_ / 4, MapElement::half);
     const WgmmaShared shared = shared_of(shape_, problem_.residual);
     const auto shared_bytes = static_cast<std::size_t>(shared.total);
-    const int units = run.cuda->multiprocessors;
-    const auto even = static_cast<int>(blocks_of_same_filters(units, call.tiles_n));
+    const int multiprocessors = run.cuda->multiprocessors;
+    const auto even = static_cast<int>(blocks_of_same_filters(multiprocessors, call.tiles_n));
     const bool lasts = lasting_ > 0 && even > 0;
     call.filters_last = lasts ? 1 : 0;
     call.stages = lasts ? lasting_ : shared.stages;
     allow_shared_bytes(kernel_, shared_bytes);
-    launch(*run.cuda, kernel_, static_cast<unsigned>(std::min(call.tiles, lasts ? even : units)),
+    launch(*run.cuda, kernel_, static_cast<unsigned>(std::min(call.tiles, lasts ? even : multiprocessors)),
            wgmma_threads(shape_.consumers), shared_bytes, call);
   }
 

@@ -116,11 +116,11 @@ constexpr bool has_width(SplitKTile tile, int width) {
 /// Channels of packed filters, zero-padded to whole rows, so that taps begin at multiples of a row.
 std::int64_t prepared_channels(const ConvProblem& problem);
 
-/// Blocks on `units` multiprocessors so that each block's tiles all have the same filters: a multiple of `beside`, the
-/// tiles of the same pixels; 0 where a sixteenth of the multiprocessors or more would idle.
-constexpr std::int64_t blocks_of_same_filters(std::int64_t units, std::int64_t beside) {
-  const std::int64_t even = units / beside * beside;
-  return even > units - units / 16 ? even : 0;
+/// Blocks on that many multiprocessors so that each block's tiles all have the same filters: a multiple of `beside`,
+/// the tiles of the same pixels; 0 where a sixteenth of the multiprocessors or more would idle.
+constexpr std::int64_t blocks_of_same_filters(std::int64_t multiprocessors, std::int64_t beside) {
+  const std::int64_t even = multiprocessors / beside * beside;
+  return even > multiprocessors - multiprocessors / 16 ? even : 0;
 }
 
 /// Cluster sizes: powers of 2, so that blocks reduce equal shares.
@@ -217,18 +217,18 @@ constexpr SplitKShared shared_of(const SplitKTileShape& tile) {
   return shared;
 }
 
-/// How a cluster shares a tile's reduction and epilogue, in units of 16 pixels by 16 filters, those of the same pixels
-/// consecutive. A consumer warp sends its units of partial sums to their owners; each rank owns equally many, its
-/// slots. All numbers are powers of 2.
-inline constexpr int unit_rows = 16, unit_filters = 16, unit_bytes = unit_rows * unit_filters * 4;
+/// How a cluster shares a tile's reduction and epilogue, in fragments of 16 pixels by 16 filters, those of the same
+/// pixels consecutive. A consumer warp sends its fragments of partial sums to their owners; each rank owns equally
+/// many, its slots. All numbers are powers of 2.
+inline constexpr int fragment_rows = 16, fragment_filters = 16, fragment_bytes = fragment_rows * fragment_filters * 4;
 struct SplitKShare {
-  int each_log2 = 0;  ///< units a rank, log2
-  int warps = 0;      ///< that share a rank's units
+  int each_log2 = 0;  ///< fragments a rank, log2
+  int warps = 0;      ///< that share a rank's fragments
 
   LENSLET_HOST_DEVICE constexpr int each() const { return 1 << each_log2; }
-  LENSLET_HOST_DEVICE constexpr int owner(int unit) const { return unit >> each_log2; }
-  LENSLET_HOST_DEVICE constexpr int slot(int unit) const { return unit & (each() - 1); }
-  LENSLET_HOST_DEVICE constexpr int unit(int rank, int slot) const { return rank << each_log2 | slot; }
+  LENSLET_HOST_DEVICE constexpr int owner(int fragment) const { return fragment >> each_log2; }
+  LENSLET_HOST_DEVICE constexpr int slot(int fragment) const { return fragment & (each() - 1); }
+  LENSLET_HOST_DEVICE constexpr int fragment(int rank, int slot) const { return rank << each_log2 | slot; }
   /// Slots of a warp, consecutive. With fewer slots than warps the last warps have none: first() is each().
   LENSLET_HOST_DEVICE constexpr int of_warp() const { return each() < warps ? 1 : each() / warps; }
   LENSLET_HOST_DEVICE constexpr int first(int warp) const {
@@ -242,11 +242,13 @@ LENSLET_HOST_DEVICE constexpr int log2_of(int power) {
   return log2;
 }
 LENSLET_HOST_DEVICE constexpr SplitKShare share_of(int m, int n, int split_k_log2) {
-  return {log2_of(m / unit_rows * (n / unit_filters)) - split_k_log2, m / unit_rows};
+  return {log2_of(m / fragment_rows * (n / fragment_filters)) - split_k_log2, m / fragment_rows};
 }
-/// Byte offset of the 16 bytes (row, half) of a unit while results are transposed in shared memory, without bank
+/// Byte offset of the 16 bytes (row, half) of a fragment while results are transposed in shared memory, without bank
 /// conflicts.
-LENSLET_HOST_DEVICE constexpr int unit_offset(int row, int half) { return (row * 2 + (half ^ (row >> 2 & 1))) * 16; }
+LENSLET_HOST_DEVICE constexpr int fragment_offset(int row, int half) {
+  return (row * 2 + (half ^ (row >> 2 & 1))) * 16;
+}
 
 /// First k-block of a split; `split_k` gives the number of k-blocks.
 LENSLET_HOST_DEVICE constexpr int first_step(int split, int steps, int split_k_log2) {

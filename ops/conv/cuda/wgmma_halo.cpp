@@ -36,23 +36,23 @@ class WgmmaHaloConv final : public WgmmaConv {
     return target.device.refuse_shared(static_cast<std::size_t>(plan_wgmma_halo(p).total));
   }
 
-  Plan plan(const ConvProblem& p, const Target& target) const override {
+  ConvCandidate candidate(const ConvProblem& p, const Target& target) const override {
     const auto [config, us] = tiling_of(p, target.device);
-    return plan_of(p, config, us);
+    return candidate_of(p, config, us);
   }
-  std::vector<Plan> plans(const ConvProblem& p, const Target& target) const override {
-    std::vector<std::pair<double, Plan>> tilings;  // with the estimates on the reference GPU
+  std::vector<ConvCandidate> candidates(const ConvProblem& p, const Target& target) const override {
+    std::vector<std::pair<double, ConvCandidate>> tilings;  // with the estimates on the reference GPU
     for (const WgmmaHaloPlan& tiling : wgmma_halo_tilings(p))
       tilings.emplace_back(wgmma_halo_us(p, tiling, reference_gpu()),
-                           plan_of(p, tiling.str(), wgmma_halo_us(p, tiling, target.device)));
+                           candidate_of(p, tiling.str(), wgmma_halo_us(p, tiling, target.device)));
     for (const HaloSplitKPlan& tiling : halo_split_k_tilings(p))
       tilings.emplace_back(halo_split_k_us(p, tiling, reference_gpu()),
-                           plan_of(p, tiling.str(), halo_split_k_us(p, tiling, target.device)));
-    return plans_of(
+                           candidate_of(p, tiling.str(), halo_split_k_us(p, tiling, target.device)));
+    return candidates_of(
         tilings, [](const auto& tiling) { return tiling.first; }, [](const auto& tiling) { return tiling.second; });
   }
 
-  static Plan plan_of(const ConvProblem& p, const std::string& config, double us) {
+  static ConvCandidate candidate_of(const ConvProblem& p, const std::string& config, double us) {
     const std::int64_t gemm_k = p.group_c() * p.r * p.s;
     return {.format = aligned_nhwc(p.k, p.storage),
             .x_format = aligned_nhwc(p.c, p.storage),

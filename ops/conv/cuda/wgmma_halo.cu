@@ -96,9 +96,10 @@ class BoundWgmmaHalo final : public BoundKernel {
     }
     const auto shared_bytes = static_cast<std::size_t>(plan_.total);
     // Blocks that keep their filters take tiles of those only.
-    const int units = run.cuda->multiprocessors, even = std::max(units / call.tiles_n, 1) * call.tiles_n;
+    const int multiprocessors = run.cuda->multiprocessors,
+              even = std::max(multiprocessors / call.tiles_n, 1) * call.tiles_n;
     allow_shared_bytes(kernel_, shared_bytes);
-    launch(*run.cuda, kernel_, static_cast<unsigned>(std::min(call.tiles, plan_.resident ? even : units)),
+    launch(*run.cuda, kernel_, static_cast<unsigned>(std::min(call.tiles, plan_.resident ? even : multiprocessors)),
            wgmma_threads(wgmma_consumers), shared_bytes, call);
   }
 

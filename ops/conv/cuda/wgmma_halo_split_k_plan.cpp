@@ -67,8 +67,8 @@ std::vector<HaloSplitKPlan> halo_split_k_tilings(const ConvProblem& p) {
       plan.halo_bytes =
           static_cast<int>(ceil_div(std::int64_t{plan.lines} * plan.columns * halo_split_k_row_bytes, 1024) * 1024);
       plan.filter_bytes = stage_taps * halo_split_k_filters * halo_split_k_row_bytes;
-      // Each rank owns whole rows of units.
-      if (halo_split_k_filters / unit_filters % split_k != 0) continue;
+      // Each rank owns whole rows of fragments.
+      if (halo_split_k_filters / fragment_filters % split_k != 0) continue;
       if (p.s % stage_taps != 0 || split_k > plan.k_groups) continue;
       // One longer split slowed VGG-16 in fp16 (0.562 to 0.578 ms), although its layers gain alone; unexplained. TF32
       // gains (docs/tried.md).

@@ -50,17 +50,17 @@ struct HaloSplitKPlan {
 /// 14 lines of 8 outputs.
 UnitShape halo_split_k_unit(const ConvProblem& problem);
 
-/// How a cluster shares a tile's reduction, as SplitKShare: units of 16 filters by 16 pixels, seven of the same
+/// How a cluster shares a tile's reduction, as SplitKShare: fragments of 16 filters by 16 pixels, seven of the same
 /// filters.
 struct HaloSplitKShare {
-  static constexpr int row = halo_split_k_pixels / unit_rows;
+  static constexpr int row = halo_split_k_pixels / fragment_rows;
   int rows_log2 = 0;  ///< of a rank, log2
   int warps = 0;
 
   LENSLET_HOST_DEVICE constexpr int each() const { return row << rows_log2; }
-  LENSLET_HOST_DEVICE constexpr int owner(int unit) const { return unit / row >> rows_log2; }
-  LENSLET_HOST_DEVICE constexpr int slot(int unit) const { return unit - owner(unit) * each(); }
-  LENSLET_HOST_DEVICE constexpr int unit(int rank, int slot) const { return rank * each() + slot; }
+  LENSLET_HOST_DEVICE constexpr int owner(int fragment) const { return fragment / row >> rows_log2; }
+  LENSLET_HOST_DEVICE constexpr int slot(int fragment) const { return fragment - owner(fragment) * each(); }
+  LENSLET_HOST_DEVICE constexpr int fragment(int rank, int slot) const { return rank * each() + slot; }
   LENSLET_HOST_DEVICE constexpr int of_warp() const { return (each() + warps - 1) / warps; }
   LENSLET_HOST_DEVICE constexpr int first(int warp) const {
     const int slot = warp * of_warp();
@@ -68,7 +68,7 @@ struct HaloSplitKShare {
   }
 };
 LENSLET_HOST_DEVICE constexpr HaloSplitKShare halo_split_k_share(int split_k_log2) {
-  constexpr int rows = halo_split_k_filters / unit_filters;
+  constexpr int rows = halo_split_k_filters / fragment_filters;
   return {log2_of(rows) - split_k_log2, rows};
 }
 

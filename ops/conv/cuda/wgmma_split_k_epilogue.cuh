@@ -1,11 +1,11 @@
 #pragma once
 // Reduction and epilogue of cluster split-K (wgmma_split_k, wgmma_halo_split_k), and the start of both kernels. Each
-// block owns an equal share of the tile, in units of 16 pixels by 16 filters. Every block stores its partial sums of a
-// unit into the owner's shared memory in register layout, 16 bytes a thread, coalesced. After one cluster barrier the
-// owner adds them in rank order from its own memory, so that no block waits at its end. A warp then has a unit in
-// accumulator layout, runs the epilogue, and transposes it through shared memory to 16 bytes of y a thread. float32
-// needs no transposition: wgmma_tf32's filters are permuted (tf32_filter_at) so that a thread has 16 bytes of two
-// pixels; a unit's filters are then fours of a box of 32, and two units fill its sectors.
+// block owns an equal share of the tile, in fragments of 16 pixels by 16 filters. Every block stores its partial sums
+// of a fragment into the owner's shared memory in register layout, 16 bytes a thread, coalesced. After one cluster
+// barrier the owner adds them in rank order from its own memory, so that no block waits at its end. A warp then has a
+// fragment in accumulator layout, runs the epilogue, and transposes it through shared memory to 16 bytes of y a thread.
+// float32 needs no transposition: wgmma_tf32's filters are permuted (tf32_filter_at) so that a thread has 16 bytes of
+// two pixels; a fragment's filters are then fours of a box of 32, and two fragments fill its sectors.
 //
 // Remote stores instead of loads: only the barrier waits for the latency between blocks.
 
@@ -48,18 +48,18 @@ struct PixelRows {
 };
 
 /// A consumer warp's reduction and epilogue. `Rows` maps 16 rows of accumulators (columns, if transposed) to pixels,
-/// and units to ranks.
+/// and fragments to ranks.
 template <typename T, typename Block, typename Call, typename Rows = PixelRows>
 class SplitKEpilogue {
   static constexpr int n = Block::shape.n, m = Block::shape.m;
-  static constexpr int units_n = n / unit_filters;  ///< of 16 pixels: a warp's, and the most it finishes
-  static constexpr int acc_per_unit = 8;            ///< of a thread
+  static constexpr int fragments_n = n / fragment_filters;  ///< of 16 pixels: a warp's, and the most it finishes
+  static constexpr int acc_per_fragment = 8;                ///< of a thread
   static constexpr bool halves = is_half<T>;
   static constexpr bool turned = Rows::turned;
-  /// What a thread stores of a unit: 8 filters of a pixel; float32: 4 of each of two pixels.
+  /// What a thread stores of a fragment: 8 filters of a pixel; float32: 4 of each of two pixels.
   using Stored = std::conditional_t<halves, uint4, Eight>;
   /// Units whose residuals are loaded early: for 128x128 floats registers allow half of them.
-  static constexpr int early = halves || units_n <= 4 ? units_n : units_n / 2;
+  static constexpr int early = halves || fragments_n <= 4 ? fragments_n : fragments_n / 2;
 
  public:
   /// Call after wait_for_previous(). Biases and residuals are loaded during the main loop.
@@ -77,7 +77,7 @@ class SplitKEpilogue {
         begin_(begin),
         first_k_(first_k) {
 #pragma unroll
-    for (int i = 0; i < units_n; ++i) {
+    for (int i = 0; i < fragments_n; ++i) {
       bias_[i] = {};
       if (i < early) residual_[i] = {};
     }
@@ -98,39 +98,41 @@ class SplitKEpilogue {
       // Not unrolled, to keep the code small; register indices are constants within the body.
 #pragma unroll 1
     for (int i = 0; i < slots_; ++i) {
-      if (!exists(share_.unit(rank_, first_slot_ + i))) continue;
-      float v[acc_per_unit];
+      if (!exists(share_.fragment(rank_, first_slot_ + i))) continue;
+      float v[acc_per_fragment];
       float4 bias{};
       Stored residual{};
 #pragma unroll
-      for (int known = 0; known < units_n; ++known)
+      for (int known = 0; known < fragments_n; ++known)
         if (i == known) {
           bias = bias_[known];
           if (known < early) residual = residual_[known];
 #pragma unroll
-          for (int j = 0; j < acc_per_unit && !turned; ++j) v[j] = d[known * acc_per_unit + j];
+          for (int j = 0; j < acc_per_fragment && !turned; ++j) v[j] = d[known * acc_per_fragment + j];
         }
-      if (early < units_n && i >= early && g_.residual != nullptr) load_residual(place_of(first_slot_ + i), residual);
+      if (early < fragments_n && i >= early && g_.residual != nullptr)
+        load_residual(place_of(first_slot_ + i), residual);
       if (turned || g_.split_k_log2 > 0) add_up(first_slot_ + i, v);
-      finish_unit(first_slot_ + i, v, bias, residual);
+      finish_fragment(first_slot_ + i, v, bias, residual);
     }
   }
 
  private:
-  /// A unit's pixels and first filter in y.
+  /// A fragment's pixels and first filter in y.
   struct Place {
     Rows rows;
     int k;
   };
-  __device__ Place begin_of(int unit) const {
-    const int row = turned ? unit % units_n : unit / units_n, filters = turned ? unit / units_n : unit % units_n;
-    return {Rows::at(begin_, row * unit_rows),
-            first_k_ + (halves ? filters * unit_filters : tf32_unit_filter(filters, 0))};
+  __device__ Place begin_of(int fragment) const {
+    const int row = turned ? fragment % fragments_n : fragment / fragments_n,
+              filters = turned ? fragment / fragments_n : fragment % fragments_n;
+    return {Rows::at(begin_, row * fragment_rows),
+            first_k_ + (halves ? filters * fragment_filters : tf32_fragment_filter(filters, 0))};
   }
-  __device__ Place place_of(int slot) const { return begin_of(share_.unit(rank_, slot)); }
-  /// Whether any of a unit is inside of y. Others are skipped: a 7x7 image has 49 of 64 pixels.
-  __device__ bool exists(int unit) const {
-    const Place begin = begin_of(unit);
+  __device__ Place place_of(int slot) const { return begin_of(share_.fragment(rank_, slot)); }
+  /// Whether any of a fragment is inside of y. Others are skipped: a 7x7 image has 49 of 64 pixels.
+  __device__ bool exists(int fragment) const {
+    const Place begin = begin_of(fragment);
     return begin.rows.exists(g_, 0) && begin.k < g_.k;
   }
   /// The pixel of which a thread stores 8 filters; float32: 4 of it and 4 of the one 8 below.
@@ -170,7 +172,7 @@ class SplitKEpilogue {
   template <bool whole>
   __device__ void load_biases() {
 #pragma unroll
-    for (int i = 0; i < units_n; ++i)
+    for (int i = 0; i < fragments_n; ++i)
       if (i < slots_) bias_[i] = load_bias<whole>(place_of(first_slot_ + i));
   }
   __device__ void load_residual(const Place& place, Stored& residual) const {
@@ -182,39 +184,40 @@ class SplitKEpilogue {
       if (exists(place, 8)) residual.high = *reinterpret_cast<const float4*>(from + offset(place, g_.k, 8));
     }
   }
-  /// A thread's share of `source`'s partial sums of the unit in this slot: 16 bytes, and 16 more at +512 bytes.
+  /// A thread's share of `source`'s partial sums of the fragment in this slot: 16 bytes, and 16 more at +512 bytes.
   __device__ float4* part(int source, int slot) const {
-    const int unit = share_.unit(source, slot);
-    return reinterpret_cast<float4*>(acc_ + unit * unit_bytes) + lane_;
+    const int fragment = share_.fragment(source, slot);
+    return reinterpret_cast<float4*>(acc_ + fragment * fragment_bytes) + lane_;
   }
 
   __device__ void give_to_owners(const float (&d)[n / 2]) const {
     __syncwarp();
     wait_for_cluster();  // all blocks have started
 #pragma unroll
-    for (int i = 0; i < units_n; ++i) {
-      const int unit = warp_ * units_n + i, owner = share_.owner(unit);
-      if (!exists(unit)) continue;
-      float4* const to = part(rank_, share_.slot(unit));
-      const float* const v = d + i * acc_per_unit;
+    for (int i = 0; i < fragments_n; ++i) {
+      const int fragment = warp_ * fragments_n + i, owner = share_.owner(fragment);
+      if (!exists(fragment)) continue;
+      float4* const to = part(rank_, share_.slot(fragment));
+      const float* const v = d + i * acc_per_fragment;
       store_in_block(owner, to, {v[0], v[1], v[2], v[3]});
       store_in_block(owner, to + 32, {v[4], v[5], v[6], v[7]});
     }
     sync_cluster();
   }
 
-  /// Without split-K transposed accumulators go through shared memory, too: indexing seven units' registers is slower.
+  /// Without split-K transposed accumulators go through shared memory, too: indexing seven fragments' registers is
+  /// slower.
   __device__ void keep(const float (&d)[n / 2]) const {
 #pragma unroll
-    for (int i = 0; i < units_n; ++i) {
+    for (int i = 0; i < fragments_n; ++i) {
       float4* const to = part(0, first_slot_ + i);
-      const float* const v = d + i * acc_per_unit;
+      const float* const v = d + i * acc_per_fragment;
       to[0] = {v[0], v[1], v[2], v[3]};
       to[32] = {v[4], v[5], v[6], v[7]};
     }
   }
 
-  __device__ void add_up(int slot, float (&v)[acc_per_unit]) const {
+  __device__ void add_up(int slot, float (&v)[acc_per_fragment]) const {
     const float4 low = part(0, slot)[0], high = part(0, slot)[32];
     v[0] = low.x, v[1] = low.y, v[2] = low.z, v[3] = low.w;
     v[4] = high.x, v[5] = high.y, v[6] = high.z, v[7] = high.w;
@@ -232,18 +235,19 @@ class SplitKEpilogue {
     }
   }
 
-  /// 16 bits. The transposition reuses the unit's first partial sums, which only this warp reads.
-  __device__ void finish_unit(int slot, float (&v)[acc_per_unit], const float4& bias, const uint4& residual) const {
-    unsigned char* const in_order = acc_ + slot * unit_bytes;
-    auto* const mine = reinterpret_cast<uint4*>(in_order + unit_offset(row(), eight()));
+  /// 16 bits. The transposition reuses the fragment's first partial sums, which only this warp reads.
+  __device__ void finish_fragment(int slot, float (&v)[acc_per_fragment], const float4& bias,
+                                  const uint4& residual) const {
+    unsigned char* const in_order = acc_ + slot * fragment_bytes;
+    auto* const mine = reinterpret_cast<uint4*>(in_order + fragment_offset(row(), eight()));
     // Matrix order: rows 0-7 and 8-15 of the first eight filters, then of the second; transposed: both eights of rows
     // 0-7, then of 8-15.
-    unsigned char* const matrix_row = in_order + (turned ? unit_offset(lane_ / 16 * 8 + lane_ % 8, lane_ / 8 % 2)
-                                                         : unit_offset(lane_ % 16, lane_ / 16));
+    unsigned char* const matrix_row = in_order + (turned ? fragment_offset(lane_ / 16 * 8 + lane_ % 8, lane_ / 8 % 2)
+                                                         : fragment_offset(lane_ % 16, lane_ / 16));
     const Place place = place_of(slot);
 
 #pragma unroll
-    for (int j = 0; j < acc_per_unit; j += 4) {
+    for (int j = 0; j < acc_per_fragment; j += 4) {
       if constexpr (turned) {
         v[j] += bias.x, v[j + 1] += bias.x, v[j + 2] += bias.y, v[j + 3] += bias.y;
       } else {
@@ -281,15 +285,17 @@ class SplitKEpilogue {
   }
 
   /// float32, in the order of wgmma_tf32's epilogue, so that the bits equal those without split-K.
-  __device__ void finish_unit(int slot, float (&v)[acc_per_unit], const float4& bias, const Eight& residual) const {
+  __device__ void finish_fragment(int slot, float (&v)[acc_per_fragment], const float4& bias,
+                                  const Eight& residual) const {
     const Place place = place_of(slot);
     if constexpr (turned) {
       // A thread has two filters of two pixels and two of those 8 on; its neighbour 4 lanes on has the filters between.
       // They swap, so that one has all four filters of the even pixels, the other of the odd ones.
       const bool odd = lane_ / 4 % 2 != 0;
-      float other[acc_per_unit / 2];
+      float other[acc_per_fragment / 2];
 #pragma unroll
-      for (int i = 0; i < acc_per_unit; i += 2) other[i / 2] = __shfl_xor_sync(0xFFFFFFFFU, odd ? v[i] : v[i + 1], 4);
+      for (int i = 0; i < acc_per_fragment; i += 2)
+        other[i / 2] = __shfl_xor_sync(0xFFFFFFFFU, odd ? v[i] : v[i + 1], 4);
       // v[0], v[1], v[4], v[5] are of one pixel; v[2], v[3], v[6], v[7] of the one 8 on.
       const float first[] = {odd ? v[1] : v[0], odd ? v[3] : v[2], odd ? v[5] : v[4], odd ? v[7] : v[6]};
       v[0] = odd ? other[0] : first[0], v[1] = odd ? first[0] : other[0];
@@ -327,8 +333,8 @@ class SplitKEpilogue {
   int first_slot_, slots_;  // of this warp
   typename Rows::Begin begin_;
   int first_k_;
-  float4 bias_[units_n];    // of the thread's accumulators
-  Stored residual_[early];  // of its stores
+  float4 bias_[fragments_n];  // of the thread's accumulators
+  Stored residual_[early];    // of its stores
 };
 
 /// Barriers of warps without accumulators, which the others' barriers count on.

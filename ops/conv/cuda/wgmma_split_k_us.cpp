@@ -39,9 +39,9 @@ double split_k_us(const ConvProblem& p, const SplitKWork& work, const SplitKCost
   const SplitKTileShape& shape = work.tile;
   const double rate = work.efficiency * work.flops_per_us / device.units;
   const std::int64_t blocks = work.tiles * work.split_k;
-  const std::int64_t units = filled_multiprocessors(work.split_k, device);
+  const std::int64_t multiprocessors = filled_multiprocessors(work.split_k, device);
   const double outputs = shape.m * shape.n;
-  const auto at_work = static_cast<double>(std::min(blocks, units));
+  const auto at_work = static_cast<double>(std::min(blocks, multiprocessors));
   const double step_us =
       std::max({2 * outputs * work.block_k / rate, work.rows * work.row_bytes * at_work / costs.l2_bytes_per_us,
                 work.rows / costs.rows_per_us});
@@ -54,9 +54,9 @@ double split_k_us(const ConvProblem& p, const SplitKWork& work, const SplitKCost
     if (work.split_k > 1) us += costs.exchange_us + together * outputs * 4 / costs.exchange_bytes_per_us;
     return us;
   };
-  const std::int64_t round = units * shape.blocks, rest = blocks % round;
+  const std::int64_t round = multiprocessors * shape.blocks, rest = blocks % round;
   double us = static_cast<double>(blocks / round) * wave_us(shape.blocks);
-  if (rest > 0) us += wave_us(ceil_div(rest, units));
+  if (rest > 0) us += wave_us(ceil_div(rest, multiprocessors));
   const double memory_us = padded_bytes(p) / device.bytes_per_us;
   return std::max(us, memory_us + costs.block_us) + costs.unhidden * std::min(us - costs.block_us, memory_us);
 }

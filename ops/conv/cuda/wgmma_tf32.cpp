@@ -34,16 +34,16 @@ class WgmmaTf32Conv final : public WgmmaConv {
     return refuse_wgmma_sizes(p, 64);
   }
 
-  Plan plan(const ConvProblem& p, const Target& target) const override {
-    return plan_of(p, plan_wgmma_tf32(p), target);
+  ConvCandidate candidate(const ConvProblem& p, const Target& target) const override {
+    return candidate_of(p, plan_wgmma_tf32(p), target);
   }
-  std::vector<Plan> plans(const ConvProblem& p, const Target& target) const override {
-    return plans_of(
+  std::vector<ConvCandidate> candidates(const ConvProblem& p, const Target& target) const override {
+    return candidates_of(
         wgmma_tf32_tilings(p), [&](const auto& tiling) { return wgmma_tf32_us(p, tiling, reference_gpu()); },
-        [&](const auto& tiling) { return plan_of(p, tiling, target); });
+        [&](const auto& tiling) { return candidate_of(p, tiling, target); });
   }
 
-  static Plan plan_of(const ConvProblem& p, const WgmmaTf32Plan& tiling, const Target& target) {
+  static ConvCandidate candidate_of(const ConvProblem& p, const WgmmaTf32Plan& tiling, const Target& target) {
     const std::int64_t gemm_k = p.group_c() * p.r * p.s;
     return {.format = aligned_nhwc(p.k, p.storage),
             .x_format = aligned_nhwc(p.c, p.x_storage),

@@ -30,10 +30,10 @@ LENSLET_HOST_DEVICE constexpr int tf32_staged_offset(int row, int quad) {
 /// The filter at column `place` of operand B, within a box. Accumulator columns 8*j + 2*t and the next belong to thread
 /// t of four; in this order they are eight adjacent filters, two units of 16 bytes.
 LENSLET_HOST_DEVICE constexpr int tf32_filter_at(int place) { return place % 8 / 2 * 8 + place / 8 * 2 + place % 2; }
-/// A split-K unit (SplitKShare) is half of a box's columns: the first, from the tile's start, of four adjacent filters
-/// that thread t of four holds. `unit` counts those of the same pixels.
-LENSLET_HOST_DEVICE constexpr int tf32_unit_filter(int unit, int t) {
-  return unit / 2 * tf32_staged_filters + t * 8 + unit % 2 * 4;
+/// A split-K fragment (SplitKShare) is half of a box's columns: the first, from the tile's start, of four adjacent
+/// filters that thread t of four holds. `fragment` counts those of the same pixels.
+LENSLET_HOST_DEVICE constexpr int tf32_fragment_filter(int fragment, int t) {
+  return fragment / 2 * tf32_staged_filters + t * 8 + fragment % 2 * 4;
 }
 /// As wgmma_gemm's, with boxes of float32.
 constexpr WgmmaShared tf32_shared_of(const WgmmaTileShape& tile, bool residual) {

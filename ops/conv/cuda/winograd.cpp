@@ -25,16 +25,16 @@ class Winograd final : public ConvAlgorithm {
     return target.device.refuse_shared(LargestTile::shared_bytes);
   }
 
-  Plan plan(const ConvProblem& p, const Target& target) const override {
-    return plan_of(p, plan_winograd(p, M, target.device), target);
+  ConvCandidate candidate(const ConvProblem& p, const Target& target) const override {
+    return candidate_of(p, plan_winograd(p, M, target.device), target);
   }
-  std::vector<Plan> plans(const ConvProblem& p, const Target& target) const override {
-    return plans_of(
+  std::vector<ConvCandidate> candidates(const ConvProblem& p, const Target& target) const override {
+    return candidates_of(
         winograd_tilings(p, M), [&](const auto& tiling) { return estimate_winograd_us(p, tiling, target.device); },
-        [&](const auto& tiling) { return plan_of(p, tiling, target); });
+        [&](const auto& tiling) { return candidate_of(p, tiling, target); });
   }
 
-  static Plan plan_of(const ConvProblem& p, const WinogradPlan& tiling, const Target& target) {
+  static ConvCandidate candidate_of(const ConvProblem& p, const WinogradPlan& tiling, const Target& target) {
     return {.pitched = true,
             .config = tiling.str(),
             .estimated_us = estimate_winograd_us(p, tiling, target.device),

@@ -62,6 +62,17 @@ struct CutePlan {
   friend bool operator==(const CutePlan&, const CutePlan&) = default;
 };
 
+/// Whether a build with LENSLET_CUDA_QUICK has the kernel of this tile: it is for CI, where no product runs, and has
+/// each branch once, of float32 the smallest.
+constexpr bool cute_in_quick_build(const CuteProblem& p, const CutePlan& plan) {
+  using Multiply = Numerics::Multiply;
+  if (plan.core == CutePlan::Core::mma)
+    return !p.aligned || !p.b_transposed || p.multiply == Multiply::tf32 || p.multiply == Multiply::fp16;
+  if (!p.b_transposed) return p.multiply == Multiply::fp16 && plan.tile_m == 128 && plan.tile_n == 256;
+  if (p.multiply == Multiply::fp16) return plan.tile_m == 128 && plan.tile_n == 128;
+  return p.multiply == Multiply::bf16 ? plan.tile_m == 64 && plan.tile_n == 64 : plan.tile_m == 256;
+}
+
 /// k elements per main loop iteration of a block: 128 bytes per row.
 constexpr std::int64_t cute_tile_k(std::size_t element_bytes) { return 128 / static_cast<std::int64_t>(element_bytes); }
 

@@ -230,16 +230,12 @@ void launch_tiling(const Context& context, const CuteCall& call, const CutePlan&
          plan.split_k > 1 ? cute_reduce_split_k(call) : cute_epilogue(call));
 }
 
-template <typename Arithmetic>
+template <typename Arithmetic, Numerics::Multiply multiply>
 void launch_type(const Context& context, const CuteCall& call, const CutePlan& plan) {
-  // A quick build has float32, whose kernels take most of a compiler's time, and bfloat16 for one tile only.
-  if constexpr (cute_quick && (std::is_same_v<Arithmetic, Fp32Arithmetic> ||
-                               std::is_same_v<Arithmetic, HalfArithmetic<cute::bfloat16_t>>)) {
-    if (call.problem.aligned) refuse_quick_build();
-    return launch_tiling<Tiling<Arithmetic, 64, 64, 2, false>>(context, call, plan);
-  }
   if (!call.problem.aligned || !call.problem.b_transposed)
     launch_tiling<Tiling<Arithmetic, 64, 64, 2, false>>(context, call, plan);
+  else if constexpr (cute_quick && !cute_in_quick_build({.multiply = multiply}, {}))
+    refuse_quick_build();
   else if (plan.tile_m == 64)
     launch_tiling<Tiling<Arithmetic, 64, 64, 4, true>>(context, call, plan);
   else
@@ -249,15 +245,16 @@ void launch_type(const Context& context, const CuteCall& call, const CutePlan& p
 }  // namespace
 
 void gemm_cute_mma(const Context& context, const CuteCall& call, const CutePlan& plan) {
+  using Multiply = Numerics::Multiply;
   switch (call.problem.multiply) {
-    case Numerics::Multiply::fp32:
-      return launch_type<Fp32Arithmetic>(context, call, plan);
-    case Numerics::Multiply::tf32:
-      return launch_type<Tf32Arithmetic>(context, call, plan);
-    case Numerics::Multiply::fp16:
-      return launch_type<HalfArithmetic<cute::half_t>>(context, call, plan);
-    case Numerics::Multiply::bf16:
-      return launch_type<HalfArithmetic<cute::bfloat16_t>>(context, call, plan);
+    case Multiply::fp32:
+      return launch_type<Fp32Arithmetic, Multiply::fp32>(context, call, plan);
+    case Multiply::tf32:
+      return launch_type<Tf32Arithmetic, Multiply::tf32>(context, call, plan);
+    case Multiply::fp16:
+      return launch_type<HalfArithmetic<cute::half_t>, Multiply::fp16>(context, call, plan);
+    case Multiply::bf16:
+      return launch_type<HalfArithmetic<cute::bfloat16_t>, Multiply::bf16>(context, call, plan);
   }
 }
 

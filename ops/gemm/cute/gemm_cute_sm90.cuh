@@ -504,13 +504,13 @@ void launch_tiling(const Context& context, const CuteCall& call, const CutePlan&
   }
 }
 
-/// A quick build instantiates each branch of the kernel once, not each kernel.
 template <typename T>
 constexpr bool is_compiled(int tile_m, int tile_n, GMMA::Major B_major) {
-  if (!cute_quick) return true;
-  if (B_major != GMMA::Major::K) return std::is_same_v<T, cute::half_t> && tile_m == 128 && tile_n == 256;
-  if (std::is_same_v<T, cute::half_t>) return tile_m == 128 && tile_n == 128;
-  return std::is_same_v<T, cute::bfloat16_t> ? tile_m == 64 && tile_n == 64 : tile_m == 256;
+  constexpr auto multiply = std::is_same_v<T, cute::half_t>       ? Numerics::Multiply::fp16
+                            : std::is_same_v<T, cute::bfloat16_t> ? Numerics::Multiply::bf16
+                                                                  : Numerics::Multiply::tf32;
+  return !cute_quick || cute_in_quick_build({.multiply = multiply, .b_transposed = B_major == GMMA::Major::K},
+                                            {.core = CutePlan::Core::wgmma, .tile_m = tile_m, .tile_n = tile_n});
 }
 
 template <typename T, int tile_m, int tile_n, GMMA::Major B_major>

@@ -74,9 +74,10 @@ bool can_join(const CutePlan& tiling) { return tiling.core == Core::wgmma && cut
 
 bool fits(const CuteProblem& p, const CutePlan& plan) { return tiles_of(p, plan) * plan.split_k <= most_tiles; }
 
-bool has_shared(const CutePlan& plan, const DeviceProfile& device) {
-  const std::size_t bytes = (plan.tile_m == 128 ? std::size_t{96} : std::size_t{64}) << 10;
-  return plan.core == Core::wgmma || !device.refuse_shared(bytes);
+bool runs_on(const CuteProblem& p, const CutePlan& plan, const DeviceProfile& device) {
+  if (device.quick_build && !cute_in_quick_build(p, plan)) return false;
+  if (plan.core == Core::wgmma) return has_wgmma(device) && device.clusters;
+  return !device.refuse_shared((plan.tile_m == 128 ? std::size_t{96} : std::size_t{64}) << 10);
 }
 
 }  // namespace
@@ -128,6 +129,9 @@ std::string cute_refusal(const CuteProblem& p, const DeviceProfile& device) {
   if (p.k < 1) return "gemm_cute has nothing to sum";
   if (!fits(p, {.core = Core::mma, .tile_m = 64, .tile_n = 64}))
     return fmt::format("{} products of {}x{} are too many tiles for gemm_cute", p.batch, p.m, p.n);
+  const auto runs = [&](const CutePlan& plan) { return runs_on(p, plan, device); };
+  if (device.quick_build && std::ranges::none_of(tilings_for(p), runs))
+    return "this build (LENSLET_CUDA_QUICK) lacks gemm_cute's kernels for this product";
   return {};
 }
 
@@ -135,8 +139,7 @@ std::vector<CutePlan> cute_plans(const CuteProblem& p, const DeviceProfile& devi
   std::vector<CutePlan> plans;
   if (!cute_refusal(p, device).empty()) return plans;
   for (CutePlan plan : tilings_for(p)) {
-    if (plan.core == Core::wgmma && !(has_wgmma(device) && device.clusters)) continue;
-    if (!has_shared(plan, device)) continue;
+    if (!runs_on(p, plan, device)) continue;
     if (plan.cluster > 1) {
       if (fits(p, plan)) plans.push_back(plan);
       continue;

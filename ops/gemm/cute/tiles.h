@@ -37,8 +37,8 @@ CuteEpilogue cute_epilogue(const CuteCall& call);
 /// The epilogue of split-K kernels: stores partial sums to call.workspace.
 CuteEpilogue cute_reduce_split_k(const CuteCall& call);
 
-/// LENSLET_CUDA_QUICK: a build that compiles for CI and multiplies nothing has only some of the kernels.
-#ifdef LENSLET_CUTE_QUICK
+/// Whether the build has cute_in_quick_build()'s kernels alone.
+#ifdef LENSLET_CUDA_QUICK
 inline constexpr bool cute_quick = true;
 #else
 inline constexpr bool cute_quick = false;

@@ -85,8 +85,8 @@ __global__ void __launch_bounds__(threads) gather_scatter(const __grid_constant_
 
 class BoundGatherScatter final : public BoundKernel {
  public:
-  BoundGatherScatter(SparseConvProblem p, std::int64_t length, int units)
-      : p_(std::move(p)), length_(length), blocks_(std::min<std::int64_t>(p_.max_outputs, 16LL * units)) {}
+  BoundGatherScatter(SparseConvProblem p, std::int64_t length, int multiprocessors)
+      : p_(std::move(p)), length_(length), blocks_(std::min<std::int64_t>(p_.max_outputs, 16LL * multiprocessors)) {}
 
   void run(const KernelRun& run) const override {
     ScatterCall call{DeviceRulebook(p_, length_),
@@ -112,8 +112,8 @@ class BoundGatherScatter final : public BoundKernel {
 
 }  // namespace
 
-std::unique_ptr<const BoundKernel> bind_gather_scatter(SparseConvProblem p, std::int64_t length, int units) {
-  return std::make_unique<BoundGatherScatter>(std::move(p), length, units);
+std::unique_ptr<const BoundKernel> bind_gather_scatter(SparseConvProblem p, std::int64_t length, int multiprocessors) {
+  return std::make_unique<BoundGatherScatter>(std::move(p), length, multiprocessors);
 }
 
 }  // namespace lenslet::cuda

@@ -22,7 +22,7 @@ struct NeighbourLaunch {
 
   bool aligned() const { return plan.aligned(row_bytes(problem, arithmetic)); }
 };
-/// Null where there is none of that cut. In the files of their names.
+/// Null where there is none with that configuration. In the files of their names.
 std::unique_ptr<const BoundKernel> bind_neighbour_tiles(const NeighbourLaunch& launch);
 std::unique_ptr<const BoundKernel> bind_neighbour_mma(const NeighbourLaunch& launch);
 
@@ -40,7 +40,7 @@ class NeighbourKernel : public Kernel {
   virtual std::optional<std::string> refuse_numerics(const Problem& node, const Target& target) const = 0;
   virtual SparseArithmetic arithmetic_of(const Problem& node) const = 0;
   virtual double tolerance(SparseArithmetic arithmetic, std::int64_t terms) const = 0;
-  /// Null where there is none of that cut.
+  /// Null where there is none with that configuration.
   virtual std::unique_ptr<const BoundKernel> launch(const NeighbourLaunch& launch) const = 0;
 };
 

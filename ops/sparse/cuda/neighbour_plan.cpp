@@ -41,8 +41,8 @@ NeighbourPlan plan_neighbours(const SparseConvProblem& p, SparseArithmetic arith
   constexpr int most_bytes = 112 << 10, few_bytes = 60 << 10;
   plan.width = plan.columns = p.filters <= 16 ? 16 : 32;
   if (plan.filter_bytes(steps) > most_bytes) plan.stage = most_bytes / 2 / (plan.step_bytes() * plan.columns);
-  const std::int64_t units = std::max<std::int64_t>(1, device.units / plan.tiles_n(p));
-  const std::int64_t outputs = (p.max_outputs + units - 1) / units;  // of a multiprocessor
+  const std::int64_t multiprocessors = std::max<std::int64_t>(1, device.units / plan.tiles_n(p));
+  const std::int64_t outputs = (p.max_outputs + multiprocessors - 1) / multiprocessors;  // of a multiprocessor
   int resident = 1;
   plan.pieces = plan.fma ? 2 : 1;
   plan.warps = plan.fma || outputs > 256 ? 20 : 16;
@@ -58,7 +58,7 @@ NeighbourPlan plan_neighbours(const SparseConvProblem& p, SparseArithmetic arith
   } else if (!plan.fma && outputs <= 96) {
     plan.width = 16;  // few outputs: twice as many tiles
   }
-  plan.fill = static_cast<int>(resident * units);
+  plan.fill = static_cast<int>(resident * multiprocessors);
   // Of 227 KiB, minus what is not the table. A table row has an int per tap.
   const std::int64_t left = (227 << 10) / resident - plan.filter_bytes(steps) - plan.row_bytes() - (9 << 10);
   const int tile_rows = plan.tile_rows();

@@ -21,10 +21,10 @@ Candidate prepared_candidate(const Problem& node, const SparseConvProblem& p, st
 /// The key of filters in layout `form`, with their scales.
 std::string prepared_key(const SparseConvOp& op, std::string form);
 
-/// Threads of a block of gather_scatter, and its launch on a device of `units` multiprocessors; `length`: numbers of
-/// the rulebook.
+/// Threads of a block of gather_scatter, and its launch; `length`: numbers of the rulebook.
 inline constexpr int gather_scatter_threads = 128;
-std::unique_ptr<const BoundKernel> bind_gather_scatter(SparseConvProblem problem, std::int64_t length, int units);
+std::unique_ptr<const BoundKernel> bind_gather_scatter(SparseConvProblem problem, std::int64_t length,
+                                                       int multiprocessors);
 
 /// The kernels, in the files of their names.
 const Kernel &sparse_conv_neighbour_tiles(), &sparse_conv_neighbour_mma(), &sparse_conv_gathered_tiles(),

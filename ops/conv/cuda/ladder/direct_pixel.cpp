@@ -19,7 +19,7 @@ class DirectPixel final : public ConvAlgorithm {
  private:
   std::optional<std::string> refuse(const ConvProblem& p, const Target&) const override { return refuse_direct(p); }
 
-  Plan plan(const ConvProblem& p, const Target& target) const override {
+  ConvCandidate candidate(const ConvProblem& p, const Target& target) const override {
     // Share of peak, or the latency chain of a thread; wait for the first inputs; scalar stores a us where a thread has
     // several groups. Five layers on an H100 and H200: estimates within 9 %, but 5.5 us for 3.4 at the shortest
     // (docs/results/cuda-cost-model-cases-2026-11-27.csv).

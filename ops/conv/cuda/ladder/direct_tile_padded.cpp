@@ -18,10 +18,11 @@ class DirectTilePadded final : public DirectTile {
     if (!p.padded()) return "no pads: the same as direct_tile";
     return DirectTile::refuse(p, target);
   }
-  Plan plan_of(const ConvProblem& p, const direct_tile_sizes::Tiling& tiling, const Target& target) const override {
-    Plan plan = DirectTile::plan_of(p, tiling, target);
-    plan.explicit_padding = true;
-    return plan;
+  ConvCandidate candidate_of(const ConvProblem& p, const direct_tile_sizes::Tiling& tiling,
+                             const Target& target) const override {
+    ConvCandidate candidate = DirectTile::candidate_of(p, tiling, target);
+    candidate.explicit_padding = true;
+    return candidate;
   }
 };
 
