@@ -50,8 +50,8 @@ struct Batch {
   bool full() const { return static_cast<std::int64_t>(photos.size()) == classifier->batch(); }
 };
 
-/// With texts of its own: std::runtime_error's copies share theirs between threads, by a counter that ThreadSanitizer does
-/// not see.
+/// With texts of its own: std::runtime_error's copies share theirs between threads, by a counter that ThreadSanitizer
+/// does not see.
 Error copy_of(const Error& error) { return {error.kind(), error.message(), error.context()}; }
 
 PlanOptions plan_for(const PhotoRunners& on, const PhotoOptions& options) {
