@@ -162,19 +162,19 @@ std::string tilings_of(const std::vector<ConvProblem>& problems, const DevicePro
 
 TEST_CASE("cuda_tilings/tilings_and_their_estimates_are_those_that_were_fitted") {
   const std::string_view expected = R"(fft: 113 tilings, 307.1453897, edfb72bb
-grouped_tf32: 450 tilings, 881.2133636, 85993922
-implicit_gemm: 5176 tilings, 13060.98388, 48dbbf2c
-mma_gemm: 3380 tilings, 6383.340697, 1c166fd7
-mma_gemm of TF32: 3680 tilings, 7380.076054, 113eef5d
+grouped_tf32: 450 tilings, 837.0398086, 85993922
+implicit_gemm: 5176 tilings, 10680.77338, 48dbbf2c
+mma_gemm: 3380 tilings, 6233.987226, 1c166fd7
+mma_gemm of TF32: 3680 tilings, 7223.543984, 113eef5d
 separable: 183 tilings, 424.5820088, a88ad04a
 separable of TF32: 175 tilings, 459.0299557, 913415f9
-wgmma_gemm: 2213 tilings, 4448.883907, e9f1c70f
-wgmma_halo: 1326 tilings, 2412.170645, 8ee80bb5
-wgmma_halo of TF32: 1134 tilings, 2362.927479, fcda869b
-wgmma_halo, split-K: 26 tilings, 46.26151836, 46b16764
-wgmma_halo, split-K of TF32: 79 tilings, 156.9154324, d5c6773c
-wgmma_tf32: 2852 tilings, 6828.19441, 7133425d
-winograd: 93 tilings, 172.562988, 2918649d
+wgmma_gemm: 2213 tilings, 4446.819708, e9f1c70f
+wgmma_halo: 1326 tilings, 2419.391094, 8ee80bb5
+wgmma_halo of TF32: 1134 tilings, 2340.410635, fcda869b
+wgmma_halo, split-K: 26 tilings, 47.19548935, 46b16764
+wgmma_halo, split-K of TF32: 79 tilings, 161.5559478, d5c6773c
+wgmma_tf32: 2852 tilings, 6819.614698, 7133425d
+winograd: 93 tilings, 173.0128243, f825895a
 )";
   std::vector<ConvProblem> problems = layers();
   for (const test::ConvCase& c : test::conv_cases()) problems.push_back(c.problem);
@@ -184,34 +184,34 @@ winograd: 93 tilings, 172.562988, 2918649d
 // Not measured: the limits of a plan's rules, and plans for another device.
 TEST_CASE("cuda_tilings/tilings_and_estimates_of_odd_problems_and_of_a_small_device_are_as_before") {
   const std::pair<int, std::string_view> expected[] = {{132, R"(fft: 6 tilings, 16.40284524, e3a2dd75
-grouped_tf32: 928 tilings, 1567.852734, a68f23d1
-implicit_gemm: 16328 tilings, 37614.27105, 534fdb7d
-mma_gemm: 8176 tilings, 14596.53424, 60deccb9
-mma_gemm of TF32: 9996 tilings, 18031.43549, 3558c2
+grouped_tf32: 928 tilings, 1444.913718, a68f23d1
+implicit_gemm: 16328 tilings, 29460.53323, 534fdb7d
+mma_gemm: 8176 tilings, 14208.25649, 60deccb9
+mma_gemm of TF32: 9996 tilings, 17637.11704, 3558c2
 separable: 183 tilings, 424.5820088, a88ad04a
 separable of TF32: 175 tilings, 459.0299557, 913415f9
-wgmma_gemm: 5235 tilings, 10977.97685, 97beb120
-wgmma_halo: 3442 tilings, 5724.652479, f781e776
-wgmma_halo of TF32: 2946 tilings, 5472.329861, 3ab2f2b7
-wgmma_halo, split-K: 76 tilings, 127.2888838, 976de37c
-wgmma_halo, split-K of TF32: 287 tilings, 494.1585699, 966f5887
-wgmma_tf32: 8499 tilings, 18611.51655, c7f7e2a8
-winograd: 354 tilings, 579.071591, 659a859e
+wgmma_gemm: 5235 tilings, 10974.44008, 97beb120
+wgmma_halo: 3442 tilings, 5752.564212, f781e776
+wgmma_halo of TF32: 2946 tilings, 5406.864312, 3ab2f2b7
+wgmma_halo, split-K: 76 tilings, 129.3280039, 976de37c
+wgmma_halo, split-K of TF32: 287 tilings, 508.4354171, 966f5887
+wgmma_tf32: 8499 tilings, 18587.52198, c7f7e2a8
+winograd: 354 tilings, 580.6532446, 659a859e
 )"},
                                                        {40, R"(fft: 6 tilings, 16.69925985, e3a2dd75
-grouped_tf32: 928 tilings, 1507.253942, a68f23d1
-implicit_gemm: 16328 tilings, 34487.09406, 669666e8
-mma_gemm: 8176 tilings, 15006.30264, 2cff7062
-mma_gemm of TF32: 9996 tilings, 18576.45396, ea5867ac
+grouped_tf32: 928 tilings, 1292.968953, a68f23d1
+implicit_gemm: 16328 tilings, 23924.61912, 669666e8
+mma_gemm: 8176 tilings, 14612.07554, 2cff7062
+mma_gemm of TF32: 9996 tilings, 18178.81592, ea5867ac
 separable: 183 tilings, 451.6589849, cee4ede
 separable of TF32: 175 tilings, 489.3998043, 81c7a173
 wgmma_gemm: 5235 tilings, 11132.674, 97beb120
-wgmma_halo: 3442 tilings, 5306.55577, f781e776
-wgmma_halo of TF32: 2946 tilings, 5078.504975, 3ab2f2b7
-wgmma_halo, split-K: 76 tilings, 115.1607679, 976de37c
-wgmma_halo, split-K of TF32: 287 tilings, 434.8509228, 966f5887
-wgmma_tf32: 8499 tilings, 17941.88586, c7f7e2a8
-winograd: 354 tilings, 524.1884816, 1d8eec73
+wgmma_halo: 3442 tilings, 5436.464301, f781e776
+wgmma_halo of TF32: 2946 tilings, 5097.592412, 3ab2f2b7
+wgmma_halo, split-K: 76 tilings, 114.7553742, 976de37c
+wgmma_halo, split-K of TF32: 287 tilings, 441.5350099, 966f5887
+wgmma_tf32: 8499 tilings, 17941.74163, c7f7e2a8
+winograd: 354 tilings, 524.7916778, 1d8eec73
 )"}};
   for (const auto& [units, text] : expected) {
     DeviceProfile device = reference_gpu();

@@ -714,15 +714,15 @@ Conv direct_tile 9: 1204.155 us, 0 bytes, 0.00014952, 2376 31e42977
 Conv direct_tile_padded 6: 262.2053 us, 0 bytes, 0.00012696, 1584 c67c3189
 Conv few_filters 1: 2.767641 us, 0 bytes, 8.5831e-06, 264 0
 Conv fft 3: 47.03122 us, 7094784 bytes, 2.9481e-05, 792 63965c6a
-Conv implicit_gemm 20: 2018.026 us, 39353272 bytes, 0.00025213, 5280 1f46abf5
-Conv implicit_gemm_nchw 20: 2978.971 us, 46878712 bytes, 0.00025213, 160 8c616987
-Conv winograd_f2 3: 358.8428 us, 148766720 bytes, 7.0935e-05, 792 a1476973
-Conv winograd_f2_5x5 1: 16.51803 us, 18432000 bytes, 3.2518e-05, 264 b54a12fe
-Conv winograd_f2_7x7 1: 6.936599 us, 4423680 bytes, 9.3467e-05, 264 2af94c67
-Conv winograd_f4 3: 233.7611 us, 163160064 bytes, 0.00010823, 792 e4f612a2
-Conv winograd_f4_5x5 1: 10.04857 us, 8192000 bytes, 0.00011132, 264 d7e7556d
-ConvTranspose phases 1: 21.21955 us, 1726208 bytes, 7.5609e-06, 256 158fa122
-ConvTranspose phases_nchw 1: 56.33706 us, 1726208 bytes, 7.5609e-06, 0 53ab461e
+Conv implicit_gemm 20: 1986.909 us, 40958904 bytes, 0.00025213, 5280 bb3b132b
+Conv implicit_gemm_nchw 20: 2586.763 us, 50745336 bytes, 0.00025213, 160 64609ffb
+Conv winograd_f2 3: 360.5555 us, 148766720 bytes, 7.0935e-05, 792 a1476973
+Conv winograd_f2_5x5 1: 16.56649 us, 18432000 bytes, 3.2518e-05, 264 b54a12fe
+Conv winograd_f2_7x7 1: 6.960831 us, 4423680 bytes, 9.3467e-05, 264 2af94c67
+Conv winograd_f4 3: 234.9606 us, 163160064 bytes, 0.00010823, 792 e4f612a2
+Conv winograd_f4_5x5 1: 10.0728 us, 8192000 bytes, 0.00011132, 264 d7e7556d
+ConvTranspose phases 1: 19.16132 us, 1726208 bytes, 7.5609e-06, 256 158fa122
+ConvTranspose phases_nchw 1: 30.82187 us, 1726208 bytes, 7.5609e-06, 0 424900e7
 DepthToSpace cuda 1: 2.600112 us, 0 bytes, 0, 0 0
 Gemm gemm 1: 2.28502 us, 0 bytes, 1.1743e-05, 0 2f3a0bd6
 GlobalAveragePool cuda 1: 2.300413 us, 0 bytes, 4e-06, 0 0
@@ -738,12 +738,12 @@ Softmax cuda 2: 3.719181 us, 0 bytes, 6e-06, 3 0
 TopK cuda 1: 1.06043 us, 0 bytes, 0, 0 0
 Transpose cuda 1: 1.300056 us, 0 bytes, 0, 0 0
 )"},
-      {"tf32", R"(Conv grouped_tf32 2: 10.04331 us, 0 bytes, 0.0097833, 528 9d2ef3f
-Conv mma_gemm 23: 1470.997 us, 0 bytes, 0.11283, 6072 4ec41319
+      {"tf32", R"(Conv grouped_tf32 2: 8.398111 us, 0 bytes, 0.0097833, 528 9d2ef3f
+Conv mma_gemm 23: 1347.849 us, 0 bytes, 0.11283, 6072 67dc79ef
 Conv stem 2: 12.80786 us, 0 bytes, 0.009786, 528 56ec8
-Conv wgmma_halo 10: 3236.762 us, 0 bytes, 0.049157, 2640 118066cd
-Conv wgmma_tf32 21: 6584.804 us, 0 bytes, 0.10304, 5544 83ecb305
-ConvTranspose phases 1: 15.92136 us, 345344 bytes, 0.0048979, 256 8b060124
+Conv wgmma_halo 10: 3230.266 us, 0 bytes, 0.049157, 2640 118066cd
+Conv wgmma_tf32 21: 6584.6 us, 0 bytes, 0.10304, 5544 83ecb305
+ConvTranspose phases 1: 15.73203 us, 345344 bytes, 0.0048979, 256 577d13fd
 Gemm gemm 1: 3.880007 us, 0 bytes, 0.0048946, 0 ca9e12c4
 MatMul gemm 3: 13.59955 us, 540800 bytes, 0.0097931, 0 d9da9c9b
 SeparableConv separable 6: 408.8153 us, 0 bytes, 0.02933, 1728 cdaec936
@@ -753,11 +753,11 @@ AveragePool cuda 1: 2.289875 us, 0 bytes, 4e-06, 272 0
 Concat cuda 1: 2.600112 us, 0 bytes, 0, 240 0
 Conv depthwise 4: 245.0291 us, 0 bytes, 0.013134, 1056 3dd780e3
 Conv grouped_mma 2: 8.754818 us, 0 bytes, 0.0065606, 528 38888f1e
-Conv mma_gemm 23: 1701.034 us, 0 bytes, 0.075765, 6072 7d0f1a4d
+Conv mma_gemm 23: 1536.651 us, 0 bytes, 0.075765, 6072 c6bcb9bf
 Conv stem 2: 9.412753 us, 0 bytes, 0.0065633, 528 56ec8
 Conv thin_mma 2: 13.1336 us, 0 bytes, 0.006556, 528 29c8ff8a
-Conv wgmma_gemm 21: 4634.36 us, 0 bytes, 0.069207, 5544 4da60b5d
-Conv wgmma_halo 10: 3207.222 us, 0 bytes, 0.033044, 2640 1d5f07b5
+Conv wgmma_gemm 21: 4634.461 us, 0 bytes, 0.069207, 5544 4da60b5d
+Conv wgmma_halo 10: 3206.936 us, 0 bytes, 0.033044, 2640 1d5f07b5
 DepthToSpace cuda 1: 2.300056 us, 0 bytes, 0, 0 0
 GlobalAveragePool cuda 1: 2.150207 us, 0 bytes, 4e-06, 0 0
 MatMul gemm 1: 4.722677 us, 0 bytes, 0.0032794, 0 8059c023

@@ -103,6 +103,14 @@ class CostModels(unittest.TestCase):
             with asked(name, []) as model:
                 self.assertEqual([float(constant.text) for constant in constants.values()], model.shipped, name)
 
+    def test_those_that_are_set_by_hand_are_listed(self):
+        def by_hand(model):
+            return {name for name, constant in refit.constants_of(model).items() if constant.by_hand}
+
+        self.assertEqual(by_hand("grouped_tf32"), {"product_us"})
+        self.assertLess({"split_k.block_us", "split_k.unhidden"}, by_hand("wgmma_halo_split_k"))
+        self.assertEqual(set(refit.constants_of("wgmma_tf32")) - by_hand("wgmma_tf32"), {"sustained"})  # all but
+
     def test_other_constants_give_other_estimates(self):
         rows = [("mma_gemm", conv(1, 64, 28, 64, 3), f"tile={tile} split_k=1") for tile in ("64x64", "7x7")]
         with asked("mma_gemm", rows) as model:
@@ -141,7 +149,7 @@ class Refit(unittest.TestCase):
                     table.writerow(("set", "algorithm", "problem", "config", "us"))
                     with asked(rows_of.__name__, rows_of()) as model:
                         table.writerows((*row[:-1], us) for row, us in zip(model.rows, model.us(model.shipped)))
-                options = ("--start", "1.1", "--near", "1000", *kept.get(rows_of.__name__, ()))
+                options = ("--by-hand", "--start", "1.1", "--near", "1000", *kept.get(rows_of.__name__, ()))
                 text = self.passes(rows_of.__name__, str(file), *options)
                 self.assertIn("rms 0.0%", text)
                 self.assertLess(2 * text.count("(kept)"), len(refit.constants_of(rows_of.__name__)))
@@ -152,10 +160,12 @@ class Refit(unittest.TestCase):
                 self.assertIn("not the source's: ", done.stderr)
 
     def test_constants_come_out_of_what_was_measured(self):
-        """Of the models whose rows are kept: docs/cost-models.md."""
-        for file in sorted((ROOT / "docs" / "results").glob("cost-model-*.csv")):
-            model, gpu = re.match(r"cost-model-(\w+)-(\w+)-", file.name).groups()
-            self.passes(model, str(file), "--gpu", gpu)
+        files = sorted((ROOT / "docs" / "results").glob("cost-model-*.csv"))
+        of = [re.match(r"cost-model-(\w+)-(\w+)-", file.name).groups() for file in files]
+        self.assertEqual([model for model, _ in of], sorted(refit.MODELS))
+        for file, (model, gpu) in zip(files, of):
+            with self.subTest(file.name):
+                self.passes(model, str(file), "--gpu", gpu)
 
 
 if __name__ == "__main__":

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
 """Fits the constants of a cost model, ops/conv/cuda/costs/MODEL.h, to measured configurations of convolutions.
 
-    refit.py MODEL MEASURED.csv... [--gpu h100] [--near 1.5] [--keep NAME] [--check]
+    refit.py MODEL MEASURED.csv... [--gpu h100] [--near 1.5] [--keep NAME] [--by-hand] [--check]
 
 MEASURED.csv: set, algorithm, problem, config and us, as lenslet-bench-implicit-gemm prints them; lines with # are left
 out. The estimates are those of lenslet-estimate, so the model stands in C++ alone. Least squares of the logarithm of
 estimate / measured, over configurations within --near times of the best measured of their problem; what is far from it
-decides nothing. The set "unseen" is not fitted to. Kept are constants that are 0, set "by hand", or without effect on
-these rows. Prints the constants and, for each set, before and after: the root mean square error, and by how much the
-configuration that the model likes best misses the best one measured. --check fails where a fitted constant differs from
-the source's in a digit that the source has. Needs SciPy.
+decides nothing. The set "unseen" is not fitted to. Kept are constants that are 0, set "by hand" (unless --by-hand), or
+without effect on these rows. Prints the constants and, for each set, before and after: the root mean square error, and
+by how much the configuration that the model likes best misses the best one measured. --check fails where a fitted
+constant differs from the source's in a digit that the source has. Needs SciPy.
 """
 
 import argparse
@@ -31,15 +31,20 @@ Measured = collections.namedtuple("Measured", "set algorithm problem config us")
 
 
 def constants_of(model):
-    """{name: Constant} as the source has them, in the struct's order; "name[i]" of arrays, "name.member" of structs."""
+    """{name: Constant} as the source has them, in the struct's order; "name[i]" of arrays, "name.member" of structs. By
+    hand are those of a line that says so, and those that the head lists: "By hand: NAME, NAME." or "all but NAME"."""
     found = {}
+    source = (COSTS / f"{model}.h").read_text()
+    head = " ".join(re.findall("^// (.*)$", source, re.MULTILINE))
+    all_but, listed = re.search(r"By hand: (all but )?([\w, ]+)\.|$", head).groups()
     for name, values, comment in re.findall(
             r"^  (?:double|std::array<double, \d+>|SplitKCosts) (\w+)(?: = |{)([^;}]*)}?;(.*)$",
-            (COSTS / f"{model}.h").read_text(), re.MULTILINE):
+            source, re.MULTILINE):
+        by_hand = "by hand" in comment or bool(listed) and (name in listed.split(", ")) != bool(all_but)
         each = re.findall(r"(?:\.(\w+) = )?(-?\d[\d.e]*)", values)
         for i, (member, text) in enumerate(each):
             part = f".{member}" if member else f"[{i}]" if len(each) > 1 else ""
-            found[name + part] = Constant(text, "by hand" in comment)
+            found[name + part] = Constant(text, by_hand)
     return found
 
 
@@ -142,6 +147,7 @@ def main():
     parser.add_argument("--gpu", default="h200", help="which one the rows are of: h200, h100 or a100")
     parser.add_argument("--near", type=float, default=1.5, help="rows within so many times the best of their problem count")
     parser.add_argument("--keep", action="append", default=[], metavar="NAME", help="a constant that is not fitted")
+    parser.add_argument("--by-hand", action="store_true", help="fit also constants that are set by hand")
     parser.add_argument("--start", type=float, default=1, help="begin with the source's constants times this")
     parser.add_argument("--check", action="store_true", help="fail where a digit of the source is another")
     arguments = parser.parse_args()
@@ -162,9 +168,10 @@ def run(model, arguments):
     if not used:
         sys.exit(f"no configuration of {arguments.model} in {', '.join(arguments.measured)}")
     free = [i for i, (name, constant) in enumerate(constants.items())
-            if shipped[i] != 0 and not constant.by_hand and name not in arguments.keep
+            if shipped[i] != 0 and (arguments.by_hand or not constant.by_hand) and name not in arguments.keep
             and has_effect(model, used, shipped, i)]  # fmt: skip
-    fitted = fit(model, used, [x * (arguments.start if i in free else 1) for i, x in enumerate(shipped)], free)
+    start = [x * (arguments.start if i in free else 1) for i, x in enumerate(shipped)]
+    fitted = fit(model, used, start, free) if free else start
     print(f"{'constant':28} {'now':>10} {'fitted':>12}")
     others = []
     for i, (name, constant) in enumerate(constants.items()):

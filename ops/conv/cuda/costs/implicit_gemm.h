@@ -1,18 +1,18 @@
 #pragma once
-// Constants of implicit_gemm's cost model, gemm_plan_us(); fitted to all configurations of 50 problems, with clusters
-// and without (H200, 21 November 2026). docs/cost-models.md.
+// Constants of implicit_gemm's cost model, gemm_plan_us(). docs/cost-models.md has the rows and errors of the fit.
+// By hand: all but idle_warps, tile_us, nchw_efficiency, nchw_tile_us.
 
 #include <array>
 
 namespace lenslet::cuda {
 
 struct ImplicitGemmCosts {
-  double idle_warps = 0.4;          ///< warps: latency; w warps of a scheduler take as long as w + this at full rate
+  double idle_warps = 0.43;         ///< warps: latency; w warps of a scheduler take as long as w + this at full rate
   double block_us = 0.75;           ///< us: prologue (first loads from memory) and epilogue of a block
-  double tile_us = 1.2;             ///< us: the same for m + n = 128
+  double tile_us = 0.48;            ///< us: the same for m + n = 128
   double scalar_efficiency = 0.75;  ///< factor of the rate: scalar loads take four times the instructions
-  double nchw_efficiency = 0.8;     ///< factor of the rate: NCHW transposes eight adjacent pixels
-  double nchw_tile_us = 7.2;        ///< us: NCHW's tile_us, which waits for the first of them
+  double nchw_efficiency = 0.77;    ///< factor of the rate: NCHW transposes eight adjacent pixels
+  double nchw_tile_us = 0.68;       ///< us: NCHW's tile_us, which waits for the first of them
   double store_speed = 0.9;         ///< share of memory bandwidth: the epilogue's stores, which nothing hides
   double sum_us = 0.6;              ///< us: the split-K reduction kernel besides its launch, an L2 latency
   double sum_speed = 1.67;          ///< share of memory bandwidth: that kernel

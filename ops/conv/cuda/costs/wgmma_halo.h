@@ -1,8 +1,6 @@
 #pragma once
-// Constants of wgmma_halo's cost model, wgmma_halo_us(); by hand beside wgmma_gemm's, from 428 configurations of 19
-// problems and 32 drawn ones in fp16 and TF32 (H100, 25 November 2026): rms error 13 % (drawn: 14 %); the configuration
-// taken is 2 % behind the best on average, 19 % at worst. A free fit is closer (8 and 11 %), but then loses layers to
-// wgmma_gemm, whose estimates are of an H200. docs/cost-models.md.
+// Constants of wgmma_halo's cost model, wgmma_halo_us(). docs/cost-models.md has the rows and errors of the fit.
+// By hand: all but epilogue_us, narrow_epilogue_us, tap_us, resident_tap_us, narrow_rows_us, float_small_factor.
 
 #include <array>
 
@@ -10,15 +8,15 @@ namespace lenslet::cuda {
 
 struct WgmmaHaloCosts {
   double start_us = 1.3;             ///< us: launch to first product: barriers, tensor maps, memory latency
-  double epilogue_us = 1.22;         ///< us: 128x128 outputs, what the other consumer's products do not hide
-  double narrow_epilogue_us = 1.65;  ///< us: the same in boxes of 32 filters
+  double epilogue_us = 1.20;         ///< us: 128x128 outputs, what the other consumer's products do not hide
+  double narrow_epilogue_us = 1.51;  ///< us: the same in boxes of 32 filters
   double tap_us = 0.20;              ///< us: least time of a tap, barriers and instructions
-  double resident_tap_us = 0.07;     ///< us: the same where filters stay, instructions alone
+  double resident_tap_us = 0.091;    ///< us: the same where filters stay, instructions alone
   double narrow_tile_us = 0.75;      ///< us: a tile of up to 32 filters, 16 bits
   double resident_group_us = 1.0;    ///< us: each further K group where filters stay
   double sets_us = 0.6;              ///< us: several sets of groups, 16 bits
   double float_sets_us = 0.38;       ///< us: the same, float32
-  double narrow_rows_us = 0.75;      ///< us: a TF32 tile with rows of 64 or 32 bytes
+  double narrow_rows_us = 0.47;      ///< us: a TF32 tile with rows of 64 or 32 bytes
   double unhidden = 0.42;            ///< share of the shorter of products and memory time that is not hidden
   double l2_bytes_per_us = 60e3;     ///< bytes/us: L2 bandwidth of a multiprocessor
   double lines_factor = 1.03;        ///< factor of products: units with contiguous lines
