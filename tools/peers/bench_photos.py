@@ -59,7 +59,7 @@ def peer_share(model, files, ready, go, ended):
     from PIL import Image
 
     session = timing.onnxruntime_session(model)
-    name = session.get_inputs()[0].name
+    name, channels_last = session.get_inputs()[0].name, session.get_inputs()[0].shape[-1] == 3
     mean, std = numpy.float32([[[0.485]], [[0.456]], [[0.406]]]), numpy.float32([[[0.229]], [[0.224]], [[0.225]]])
 
     def scores(file):
@@ -68,7 +68,8 @@ def peer_share(model, files, ready, go, ended):
         picture = picture.resize([round(side * scale) for side in picture.size], Image.Resampling.BILINEAR)
         left, top = (picture.width - 224) // 2, (picture.height - 224) // 2
         pixels = numpy.asarray(picture.crop((left, top, left + 224, top + 224)), numpy.float32).transpose(2, 0, 1) / 255
-        return session.run(None, {name: ((pixels - mean) / std)[None]})[0]
+        pixels = (pixels - mean) / std
+        return session.run(None, {name: (pixels.transpose(1, 2, 0) if channels_last else pixels)[None]})[0]
 
     scores(files[0])
     ready.wait()
