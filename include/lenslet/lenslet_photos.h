@@ -33,6 +33,17 @@ LENSLET_C_API lenslet_status lenslet_picture_decode(const lenslet_picture* pictu
                                                     lenslet_image* image);
 LENSLET_C_API lenslet_status lenslet_pixels_free(lenslet_pixels* pixels);
 
+/* A rectangle of whole pixels. */
+typedef struct lenslet_rect {
+  int64_t top, left, height, width;
+} lenslet_rect;
+
+/* Covers a large photo with tiles, row by row. Neighbours share `overlap` pixels, the last ones more: they end at the
+ * photo's edge. Writes the first `room` tiles and sets `*count` to the number of all. LENSLET_INVALID_ARGUMENT unless
+ * 0 <= overlap < both sides of a tile, LENSLET_LIMIT for more than a million. */
+LENSLET_C_API lenslet_status lenslet_image_tiles(int64_t height, int64_t width, int64_t tile_height, int64_t tile_width,
+                                                 int64_t overlap, lenslet_rect* tiles, size_t room, size_t* count);
+
 /* ---- Model cards (docs/model-card.md): immutable, used by any number of threads ---- */
 
 typedef struct lenslet_card lenslet_card;
@@ -56,6 +67,13 @@ LENSLET_C_API lenslet_status lenslet_card_describe(lenslet_card* card, char** js
  * lenslet_picture_decode(). */
 LENSLET_C_API lenslet_status lenslet_card_prepare(lenslet_card* card, const lenslet_picture* picture, float* input,
                                                   size_t count);
+/* Maps `count` boxes [left, top, right, bottom] from pixels of the card's input to pixels of the photo, of which `part`
+ * was prepared (NULL: all of it). `in_photo` may be `in_input`. Boxes are not clipped to the photo. Each number is
+ * mapped alone: NaN stays NaN. LENSLET_INVALID_ARGUMENT unless `part` lies inside the photo and the card can prepare
+ * it. */
+LENSLET_C_API lenslet_status lenslet_card_photo_boxes(lenslet_card* card, int64_t height, int64_t width,
+                                                      const lenslet_rect* part, const float* in_input, size_t count,
+                                                      float* in_photo);
 /* The best classes of one image's output, best first: at most `room` numbers and probabilities (scores, if the card
  * and the values are such). Sets `*found` to their number. The card must be bound. */
 LENSLET_C_API lenslet_status lenslet_card_top(lenslet_card* card, const float* scores, size_t count, size_t room,

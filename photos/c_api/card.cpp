@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <span>
 #include <string>
@@ -8,6 +9,7 @@
 #include "c_api/structs.h"
 #include "lenslet/c_api.h"
 #include "lenslet/classifier.h"
+#include "lenslet/image.h"
 #include "photos/c_api/card.h"
 #include "photos/c_api/picture.h"
 #include "photos/cards/write_card.h"
@@ -113,6 +115,47 @@ lenslet_status lenslet_card_prepare(lenslet_card* card, const lenslet_picture* p
     check_given(input, "input");
     Tensor tensor = Tensor::view(DType::f32, shape, input);
     to_input(picture_of(picture).view(), spec, tensor);
+  });
+}
+
+lenslet_status lenslet_card_photo_boxes(lenslet_card* card, int64_t height, int64_t width, const lenslet_rect* part,
+                                        const float* in_input, size_t count, float* in_photo) {
+  return guarded([&] {
+    const auto object = Cards::get(card);
+    const Rect of =
+        part == nullptr ? Rect{0, 0, height, width} : Rect{part->top, part->left, part->height, part->width};
+    const auto inside = [](std::int64_t from, std::int64_t size, std::int64_t whole) {
+      return from >= 0 && size > 0 && size <= whole && from <= whole - size;
+    };
+    if (!inside(of.top, of.height, height) || !inside(of.left, of.width, width))
+      throw Error(ErrorKind::invalid_argument,
+                  fmt::format("{} x {} pixels at x = {}, y = {} are not inside a photo of {} x {}", of.width, of.height,
+                              of.left, of.top, width, height));
+    static_cast<void>(
+        photo_box(object->card.spec, of, {}));  // refuses what the card cannot prepare, without boxes, too
+    if (count == 0) return;
+    check_given(in_input, "in_input");
+    check_given(in_photo, "in_photo");
+    for (const float* const end = in_input + 4 * count; in_input != end; in_input += 4, in_photo += 4) {
+      const Box box = photo_box(object->card.spec, of, {in_input[0], in_input[1], in_input[2], in_input[3]});
+      in_photo[0] = static_cast<float>(box.left);
+      in_photo[1] = static_cast<float>(box.top);
+      in_photo[2] = static_cast<float>(box.right);
+      in_photo[3] = static_cast<float>(box.bottom);
+    }
+  });
+}
+
+lenslet_status lenslet_image_tiles(int64_t height, int64_t width, int64_t tile_height, int64_t tile_width,
+                                   int64_t overlap, lenslet_rect* tiles, size_t room, size_t* count) {
+  return guarded([&] {
+    check_given(count, "count");
+    *count = 0;
+    if (room > 0) check_given(tiles, "tiles");
+    const std::vector<Rect> all = image_tiles(height, width, tile_height, tile_width, overlap);
+    for (std::size_t i = 0; i < std::min(room, all.size()); ++i)
+      tiles[i] = {all[i].top, all[i].left, all[i].height, all[i].width};
+    *count = all.size();
   });
 }
 

@@ -4,13 +4,18 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
 #include <fstream>
+#include <limits>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "lenslet/card.h"
 #include "lenslet/classifier.h"
+#include "lenslet/image.h"
 #include "lenslet/lenslet_photos.h"
 #include "tests/c_api/small_model.h"
 #include "tests/models/temp_dir.h"
@@ -284,6 +289,114 @@ TEST_CASE("photos/c_api/cards_and_pictures") {
   CHECK(lenslet_card_bound(read, model.handle, &bound) == LENSLET_INVALID_ARGUMENT);
   CHECK(last_error_says("other"));
   CHECK(lenslet_card_free(read) == LENSLET_OK);
+}
+
+TEST_CASE("photos/c_api/boxes_of_the_input_in_pixels_of_the_photo") {
+  lenslet_card* card = nullptr;
+  REQUIRE(
+      lenslet_card_read(
+          "card",
+          R"({"input": {"size": [32, 64]}, "resize": {"mode": "fit"}, "pad": {"color": [0, 0, 0], "position": "center"}})",
+          &card) == LENSLET_OK);
+  // 100 x 100 -> 32 x 32 with 16 columns of padding on both sides.
+  const std::vector<float> boxes{16, 0, 48, 32, 0, 8, 24, 16};
+  const std::vector<float> expected{0, 0, 100, 100, -50, 25, 25, 50};
+  std::vector<float> mapped(8);
+  CHECK(lenslet_card_photo_boxes(card, 100, 100, nullptr, boxes.data(), 2, mapped.data()) == LENSLET_OK);
+  CHECK(mapped == expected);
+  mapped = boxes;  // in place
+  CHECK(lenslet_card_photo_boxes(card, 100, 100, nullptr, mapped.data(), 2, mapped.data()) == LENSLET_OK);
+  CHECK(mapped == expected);
+  const lenslet_rect part{50, 200, 100, 100};
+  CHECK(lenslet_card_photo_boxes(card, 150, 300, &part, boxes.data(), 2, mapped.data()) == LENSLET_OK);
+  CHECK(mapped == std::vector<float>{200, 50, 300, 150, 150, 75, 225, 100});
+  CHECK(lenslet_card_photo_boxes(card, 100, 100, nullptr, nullptr, 0, nullptr) == LENSLET_OK);
+
+  // Each number alone.
+  const float inf = std::numeric_limits<float>::infinity(), most = std::numeric_limits<float>::max();
+  const std::vector<float> odd{std::nanf(""), -inf, most, -most};
+  CHECK(lenslet_card_photo_boxes(card, 100, 100, nullptr, odd.data(), 1, mapped.data()) == LENSLET_OK);
+  CHECK(std::isnan(mapped[0]));
+  CHECK(mapped[1] == -inf);
+  CHECK(mapped[2] == inf);
+  CHECK(mapped[3] == -inf);
+
+  mapped = boxes;
+  const auto refused = [&](std::int64_t height, std::int64_t width, const lenslet_rect* of, const std::string& why) {
+    // Without boxes, too.
+    for (const std::size_t count : {std::size_t{2}, std::size_t{0}}) {
+      CHECK(lenslet_card_photo_boxes(card, height, width, of, boxes.data(), count, mapped.data()) ==
+            LENSLET_INVALID_ARGUMENT);
+      CHECK(last_error_says(why));
+    }
+    CHECK(mapped == boxes);
+  };
+  for (const std::int64_t side : {std::int64_t{0}, std::int64_t{-1}, INT64_MIN}) {
+    refused(side, 100, nullptr, "are not inside a photo of 100 x ");
+    refused(100, side, nullptr, "are not inside a photo of ");
+    refused(side, side, &part, "are not inside a photo of ");
+  }
+  refused(INT64_MAX, 100, nullptr, "each side may be 1 to");
+  for (const lenslet_rect outside :
+       {lenslet_rect{0, 0, 151, 1}, lenslet_rect{150, 0, 1, 1}, lenslet_rect{-1, 0, 2, 2}, lenslet_rect{0, 1, 1, 300},
+        lenslet_rect{0, 0, 0, 1}, lenslet_rect{0, 0, 1, -1}, lenslet_rect{0, INT64_MAX, 1, INT64_MAX},
+        lenslet_rect{INT64_MIN, 0, INT64_MIN, 1}})
+    refused(150, 300, &outside, "are not inside a photo of 300 x 150");
+  CHECK(lenslet_card_photo_boxes(card, 9, 9, nullptr, nullptr, 1, mapped.data()) == LENSLET_INVALID_ARGUMENT);
+  CHECK(last_error_says("in_input is NULL"));
+  CHECK(lenslet_card_photo_boxes(card, 9, 9, nullptr, boxes.data(), 1, nullptr) == LENSLET_INVALID_ARGUMENT);
+  CHECK(last_error_says("in_photo is NULL"));
+  CHECK(lenslet_card_photo_boxes(nullptr, 9, 9, nullptr, boxes.data(), 1, mapped.data()) == LENSLET_INVALID_ARGUMENT);
+  CHECK(last_error_says("lenslet_card is NULL"));
+  CHECK(lenslet_card_free(card) == LENSLET_OK);
+  CHECK(lenslet_card_photo_boxes(card, 9, 9, nullptr, boxes.data(), 1, mapped.data()) == LENSLET_INVALID_ARGUMENT);
+
+  // A card that photos have to fill.
+  REQUIRE(lenslet_card_read("card", R"({"input": {"size": [32, 64]}})", &card) == LENSLET_OK);
+  refused(100, 63, nullptr, "63 x 100 after resizing");
+  CHECK(lenslet_card_free(card) == LENSLET_OK);
+}
+
+TEST_CASE("photos/c_api/tiles") {
+  std::size_t count = 7;
+  REQUIRE(lenslet_image_tiles(10, 9, 4, 6, 2, nullptr, 0, &count) == LENSLET_OK);
+  const std::vector<Rect> expected = image_tiles(10, 9, 4, 6, 2);
+  REQUIRE(count == expected.size());
+  for (std::size_t room = 0; room <= count + 1; ++room) {
+    const lenslet_rect untouched{-1, -2, -3, -4};
+    std::vector<lenslet_rect> tiles(count + 2, untouched);
+    std::size_t found = 0;
+    CHECK(lenslet_image_tiles(10, 9, 4, 6, 2, tiles.data(), room, &found) == LENSLET_OK);
+    CHECK(found == count);
+    for (std::size_t i = 0; i < tiles.size(); ++i) {
+      const Rect wanted = i < std::min(room, count) ? expected[i] : Rect{-1, -2, -3, -4};
+      CHECK(Rect{tiles[i].top, tiles[i].left, tiles[i].height, tiles[i].width} == wanted);
+    }
+  }
+
+  const auto refused = [&](lenslet_status status, std::int64_t height, std::int64_t width, std::int64_t tile_height,
+                           std::int64_t tile_width, std::int64_t overlap) {
+    count = 7;
+    CHECK(lenslet_image_tiles(height, width, tile_height, tile_width, overlap, nullptr, 0, &count) == status);
+    CHECK(count == 0);
+  };
+  for (const std::int64_t bad : {std::int64_t{0}, std::int64_t{-1}, INT64_MIN}) {
+    refused(LENSLET_INVALID_ARGUMENT, bad, 9, 4, 6, 2);
+    refused(LENSLET_INVALID_ARGUMENT, 10, bad, 4, 6, 2);
+    refused(LENSLET_INVALID_ARGUMENT, 10, 9, bad, 6, 2);
+    refused(LENSLET_INVALID_ARGUMENT, 10, 9, 4, bad, 2);
+  }
+  for (const std::int64_t bad : {std::int64_t{4}, std::int64_t{-1}, INT64_MIN, INT64_MAX})
+    refused(LENSLET_INVALID_ARGUMENT, 10, 9, 4, 6, bad);
+  refused(LENSLET_LIMIT, INT64_MAX, INT64_MAX, 1, 1, 0);
+  refused(LENSLET_LIMIT, 1001, 1000, 1, 1, 0);
+  CHECK(lenslet_image_tiles(INT64_MAX, INT64_MAX, INT64_MAX, INT64_MAX, INT64_MAX - 1, nullptr, 0, &count) ==
+        LENSLET_OK);
+  CHECK(count == 1);
+  CHECK(lenslet_image_tiles(10, 9, 4, 6, 2, nullptr, 1, &count) == LENSLET_INVALID_ARGUMENT);
+  CHECK(last_error_says("tiles is NULL"));
+  CHECK(lenslet_image_tiles(10, 9, 4, 6, 2, nullptr, 0, nullptr) == LENSLET_INVALID_ARGUMENT);
+  CHECK(last_error_says("count is NULL"));
 }
 
 }  // namespace
