@@ -33,6 +33,7 @@ from .model import Model
 from .photos import PhotoResult, classify_many
 from .ports import Port
 from .runner import LayerEvent, Runner
+from .tiles import Rect, image_tiles
 
 __version__: str = _text_of(_native.lenslet_version())
 
@@ -56,6 +57,7 @@ __all__ = [
     "PhotoResult",
     "Port",
     "Prediction",
+    "Rect",
     "Runner",
     "UnsupportedError",
     "__version__",
@@ -63,5 +65,6 @@ __all__ = [
     "classify",
     "classify_many",
     "default_model",
+    "image_tiles",
     "read_labels",
 ]

@@ -52,6 +52,8 @@ _FUNCTIONS: dict[str, list[Any]] = {
     "lenslet_card_free": [Handle],
     "lenslet_card_describe": [Handle, Text],
     "lenslet_card_prepare": [Handle, POINTER(structs.Picture), c_void_p, c_size_t],
+    "lenslet_card_photo_boxes": [Handle, c_int64, c_int64, c_void_p, c_void_p, c_size_t, c_void_p],
+    "lenslet_image_tiles": [*[c_int64] * 5, c_void_p, c_size_t, POINTER(c_size_t)],
     "lenslet_card_top": [Handle, c_void_p, c_size_t, c_size_t, POINTER(c_int64), POINTER(c_float), POINTER(c_size_t)],
     "lenslet_labels_read": [c_char_p, c_int64, Text],
     "lenslet_default_model": [Text],

@@ -18,6 +18,7 @@ from ._options import encoded, whole
 from ._pictures import Image, picture_of
 from .errors import CardWarning, InvalidArgumentError
 from .model import Model
+from .tiles import MOST, Rect
 
 
 class Prediction(NamedTuple):
@@ -137,6 +138,30 @@ class Card:
         check(library.lenslet_card_prepare(self._handle, picture, arrays.address(out), out.size))
         del held
         return out
+
+    def photo_box(
+        self, boxes: Any, height: int, width: int, part: Optional[Sequence[int]] = None
+    ) -> np.ndarray[Any, Any]:
+        """Maps boxes from pixels of the input to pixels of the photo of `height` x `width`: one box (left, top, right,
+        bottom) or an array [...,4] of them; the result is a new float32 array of that shape. `part`: the Rect (top,
+        left, height, width) of the photo that was prepared, a tile; None: all of it.
+
+        Boxes are not clipped to the photo, and NaN stays NaN. InvalidArgumentError unless `part` lies inside the photo
+        and the card can prepare it.
+        """
+        try:
+            mapped = np.array(boxes, np.float32, order="C")
+            rect = None if part is None else Rect(*part)
+        except (TypeError, ValueError, RuntimeError, OverflowError) as error:  # PyTorch's are RuntimeErrors
+            raise InvalidArgumentError(f"boxes or part (top, left, height, width): {error}") from None
+        if mapped.shape[-1:] != (4,):
+            raise InvalidArgumentError(f"boxes of shape {list(mapped.shape)}: [4] or [N,4] is wanted")
+        sides = whole(height, "height", 1, MOST), whole(width, "width", 1, MOST)
+        at, of = arrays.address(mapped), None
+        if rect is not None:
+            of = (ctypes.c_int64 * 4)(*(whole(n, f"part.{name}", 0, MOST) for name, n in zip(Rect._fields, rect)))
+        check(library.lenslet_card_photo_boxes(self._handle, *sides, of, at, mapped.size // 4, at))
+        return mapped
 
     def top(self, scores: Any, count: int = 5) -> List[Prediction]:
         """The best classes of one image's output, best first, after a softmax if `softmax` is true.

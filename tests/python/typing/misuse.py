@@ -18,5 +18,8 @@ lenslet.classify("photo.jpg")[0].probability  # error: attr-defined
 scores: int = lenslet.classify("photo.jpg")[0].label  # error: assignment
 lenslet.Classifier(top=5)  # error: call-arg
 lenslet.Cancel().wait()  # error: attr-defined
+lenslet.image_tiles(9, 9, 4, 4, overlap="1")  # error: arg-type
+lenslet.Card("net.card.json").photo_box([1, 2, 3, 4], 9, 9, part="tile")  # error: arg-type
+lenslet.Rect(1, 2, 3)  # error: call-arg
 backend.prepare("net.onnx")  # error: arg-type
 wrong: int = backend.supports_device("CPU").upper()  # error: attr-defined

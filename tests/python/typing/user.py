@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Dict, List, Optional, Tuple, Union
+from typing import Any, Dict, List, Optional, Tuple, Union
 
 import lenslet
 import numpy as np
@@ -40,6 +40,16 @@ def scores(model: lenslet.Model, image: bytes) -> List[lenslet.Prediction]:
     with model.runner(shapes={port.name: x.shape}, other_shapes=2) as runner:
         assert shape is None or len(shape) == x.ndim
         return card.top(runner(x), 3)
+
+
+def detections(card: lenslet.Card, photo: np.ndarray[Any, np.dtype[np.uint8]]) -> List[lenslet.Rect]:
+    height, width = photo.shape[:2]
+    tiles = lenslet.image_tiles(height, width, card.height, card.width, overlap=96)
+    for tile in tiles:
+        card.prepare(photo[tile.slices])
+        boxes: np.ndarray[Tuple[int, ...], np.dtype[np.float32]] = card.photo_box([[0, 0, 1, 1]], height, width, tile)
+        assert boxes[0, 0] == card.photo_box((0.5, 0, 1, 1), height, width)[0] + tile.left
+    return tiles
 
 
 def stop(runner: lenslet.Runner, x: object) -> bool:
