@@ -1,10 +1,17 @@
 """Card.photo_box beside a computation in float64, and tiles beside a detector's."""
 
+import importlib.util
+import os
+import pathlib
 import pickle
+import re
+import tempfile
 import unittest
 
 import lenslet
 import numpy as np
+from models import ROOT, written
+from tiny_model import initializer, node
 
 
 def place(height, width, size, resize, center_pad):
@@ -154,6 +161,68 @@ class Boxes(unittest.TestCase):
         filled = lenslet.Card({"input": {"size": [50, 50]}})
         with self.assertRaisesRegex(lenslet.InvalidArgumentError, "after resizing"):
             filled.photo_box(box, 50, 49)
+
+
+class Examples(unittest.TestCase):
+    """The examples of the documents with a network of three candidates, whose scores are the means of R, G and B."""
+
+    def setUp(self):
+        centres = [[100, 200, 300], [150, 250, 350], [20, 40, 60], [30, 50, 70], [0, 0, 0], [0, 0, 0]]
+        model = written(
+            [
+                node("GlobalAveragePool", ["image"], "pooled"),
+                node("Flatten", ["pooled"], "means"),
+                node("Mul", ["means", "mask"], "scores"),
+                node("Add", ["scores", "centres"], "found"),
+            ],
+            {"image": (1, [1, 3, 640, 640])},
+            {"found": (1, [1, 6, 3])},
+            [
+                initializer("mask", [1, 6, 3], [0] * 12 + [1] * 3 + [0] * 3),
+                initializer("centres", [1, 6, 3], np.ravel(centres)),
+            ],
+        )
+        temporary = tempfile.TemporaryDirectory(prefix="lenslet-boxes-")
+        self.addCleanup(temporary.cleanup)
+        self.addCleanup(os.chdir, os.getcwd())
+        os.chdir(temporary.name)
+        pathlib.Path("yolo.onnx").write_bytes(model)
+        pathlib.Path("yolo.card.json").write_text(
+            """{"input": {"size": [640, 640]}, "normalize": {"scale": 0.00392156862745098},
+            "resize": {"mode": "fit", "antialias": false}, "pad": {"color": [114, 114, 114], "position": "center"}}"""
+        )
+        self.photo = np.zeros((700, 1300, 3), np.uint8)
+        self.photo[:, :640, 0] = self.photo[:, 640:, 2] = 255  # red, then blue
+
+    def run_example(self, document):
+        blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / document).read_text(), re.DOTALL)
+        [block] = [block for block in blocks if "photo_box" in block]
+        names = {"lenslet": lenslet, "np": np, "photo": self.photo}
+        exec(block, names)
+        return names
+
+    def test_of_model_cards(self):
+        if importlib.util.find_spec("PIL") is None:
+            self.skipTest("PIL is not installed")
+        from PIL import Image
+
+        Image.fromarray(self.photo).save("street.png")
+        names = self.run_example("model-card.md")
+        red, blue = np.array([90, 135, 110, 165]), np.array([270, 315, 330, 385])
+        expected = [
+            (red if left == 0 else blue) + np.array([left, top, left, top]) for top in (0, 60) for left in (0, 544, 660)
+        ]
+        np.testing.assert_array_equal(names["found"][:, :4], expected)
+        scores = names["found"][:, 4]
+        np.testing.assert_allclose(scores, [1, 544 / 640, 1] * 2, rtol=1e-5)
+        whole = names["detect"](lenslet.Rect(0, 0, 700, 1300))  # 345 x 640 below 147 rows of padding
+        lines = np.array([0, 147, 0, 147])
+        by = np.array([1300 / 640, 700 / 345] * 2)
+        np.testing.assert_allclose(whole[:, :4], [(red - lines) * by, (blue - lines) * by], rtol=1e-6)
+
+    def test_of_python(self):
+        boxes = self.run_example("python.md")["boxes"]
+        np.testing.assert_array_equal(boxes[0], [90 + 660, 135 + 60, 110 + 660, 165 + 60])
 
 
 if __name__ == "__main__":
