@@ -188,13 +188,13 @@ class PhotoClassifier::Work {
   std::optional<Decoded> decode(Queued&& queued) {
     const Stopwatch watch;
     Decoded decoded{{}, {}, std::move(queued.result)};
-    const CheckSize check_size = [&](std::int64_t width, std::int64_t height) {
-      check_image_size(width, height);
+    const auto reserve = [&](std::int64_t width, std::int64_t height) {
       decoded.pixels = pixels_.take(3 * width * height, stop_);
     };
+    const DecodeOptions options{.reserve = reserve, .draft = card_.draft_spec()};
     try {
       const auto& [name, bytes] = queued.photo;
-      decoded.picture = bytes ? decode_image(*bytes, name, check_size) : read_image(name, check_size);
+      decoded.picture = bytes ? decode_image(*bytes, name, options) : read_image(name, options);
     } catch (const Error& error) {
       if (error.kind() == ErrorKind::device) throw;
       decoded.result.error = copy_of(error);

@@ -28,10 +28,14 @@ struct Card {
   std::optional<std::filesystem::path> labels;  ///< one class name a line, already resolved against the card
   std::string input;                            ///< name of the graph input; empty: the only one
   ImageSpec spec;
+  bool draft = false;             ///< JPEGs may be decoded at 1/2 to 1/8 (DecodeOptions::draft)
   std::string output;             ///< name of the graph output; empty: the first one
   std::optional<bool> softmax;    ///< the output is logits and needs a softmax; unset: the graph decides
   std::int64_t class_offset = 0;  ///< class = index in the output - class_offset
   std::vector<KnownFile> files;
+
+  /// For DecodeOptions.
+  const ImageSpec* draft_spec() const { return draft ? &spec : nullptr; }
 };
 
 /// Reads a card file. Error(invalid_argument) for unknown fields, wrong types and contradicting fields; the message
@@ -48,6 +52,7 @@ std::optional<std::filesystem::path> find_card(const std::filesystem::path& mode
 Card assumed_card(const Model& model);
 /// The preprocessing as one line for people.
 std::string describe(const ImageSpec& spec);
+std::string describe(const Card& card);
 
 /// A card resolved against a model.
 struct BoundCard {

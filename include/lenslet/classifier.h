@@ -40,6 +40,7 @@ class Classifier {
   std::int64_t classes() const;
   const PlanInfo& plan() const { return runner_.plan(); }
   const BoundCard& bound() const { return bound_; }
+  const Card& card() const { return card_; }
   /// Resizes, crops and normalises into `slot` of the next batch, 0 <= slot < batch(). On CUDA with an f32 input the
   /// GPU does this; run() waits for it.
   void prepare(const Picture& picture, std::int64_t slot);

@@ -63,8 +63,8 @@ LENSLET_C_API lenslet_status lenslet_card_free(lenslet_card* card);
  * "": assumed), "file" or null, "words" and "remark" (the command's about the card's origin and its output.softmax; "":
  * none), "json" (for lenslet_card_read(); without file names)}. */
 LENSLET_C_API lenslet_status lenslet_card_describe(lenslet_card* card, char** json);
-/* Makes the input of one picture: `count` floats, [C,H,W], or [H,W,C] for an nhwc card. Errors as of
- * lenslet_picture_decode(). */
+/* Makes the input of one picture: `count` floats, [C,H,W], or [H,W,C] for an nhwc card. A JPEG is decoded reduced where
+ * the card's resize.draft allows it. Errors as of lenslet_picture_decode(). */
 LENSLET_C_API lenslet_status lenslet_card_prepare(lenslet_card* card, const lenslet_picture* picture, float* input,
                                                   size_t count);
 /* Maps `count` boxes [left, top, right, bottom] from pixels of the card's input to pixels of the photo, of which `part`

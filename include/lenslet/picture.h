@@ -22,20 +22,31 @@ inline constexpr std::int64_t max_image_pixels = 100'000'000;
 void check_image_size(std::int64_t width, std::int64_t height);
 using CheckSize = std::function<void(std::int64_t width, std::int64_t height)>;
 
+struct DecodeOptions {
+  CheckSize check_size = check_image_size;  ///< throws the error of a refused size, the file's own
+  /// Called before pixels are allocated, with their size; of a progressive JPEG with the file's own.
+  CheckSize reserve = [](std::int64_t, std::int64_t) {};
+  /// Decodes a JPEG at 1/2, 1/4 or 1/8 where no side becomes smaller than this resizes the whole photo to, by the rule
+  /// of Pillow's Image.draft(). Other formats, and builds with stb_image, ignore it. Not owned; nullptr: whole.
+  const ImageSpec* draft = nullptr;
+};
+
 /// Upright 8-bit pixels, H x W x C; C is 1 (gray) or 3 (RGB).
 struct Picture {
   std::vector<std::uint8_t> pixels;
   std::int64_t height = 0, width = 0, channels = 3;
+  /// 1, 2, 4 or 8: the photo's sides divided by this, rounded up. photo_box() of this picture, times this, is in pixels
+  /// of the photo.
+  std::int64_t reduction = 1;
   ImageView view() const { return {pixels.data(), height, width, channels}; }
 };
 
 /// Reads a picture and applies its EXIF orientation. Alpha is dropped without blending, 16 bits are reduced to their
 /// upper 8, Adobe CMYK becomes RGB. Error(invalid_image) for damaged, truncated or refused files, Error(limit) for
 /// large ones, Error(io) for unreadable ones. "-" is standard input.
-Picture read_image(const std::filesystem::path& file, const CheckSize& check_size = check_image_size);
-/// The same from memory; `name` appears in messages. `check_size` throws the error of a refused size.
-Picture decode_image(std::span<const std::byte> bytes, std::string_view name,
-                     const CheckSize& check_size = check_image_size);
+Picture read_image(const std::filesystem::path& file, const DecodeOptions& options = {});
+/// The same from memory; `name` appears in messages.
+Picture decode_image(std::span<const std::byte> bytes, std::string_view name, const DecodeOptions& options = {});
 /// The libraries that decode, with versions: "libjpeg-turbo 2.1.5, libpng 1.6.39, libwebp 1.2.4".
 std::string_view picture_decoders();
 /// Whether a file with this beginning (12 bytes, or all it has) looks like a picture, readable or not.

@@ -46,7 +46,7 @@ Json describe(const CardObject& object) {
           {"width", spec.width},
           {"channels", spec.channels == ImageSpec::Channels::gray ? 1 : 3},
           {"nhwc", spec.nhwc},
-          {"preparation", describe(spec)},
+          {"preparation", describe(card)},
           {"found_by", to_string(object.found_by)},
           {"file", object.file.empty() ? Json() : Json(object.file.string())},
           {"words", object.words},
@@ -114,7 +114,7 @@ lenslet_status lenslet_card_prepare(lenslet_card* card, const lenslet_picture* p
       throw Error(ErrorKind::invalid_argument, fmt::format("room for {} numbers where {} come", count, shape.elems()));
     check_given(input, "input");
     Tensor tensor = Tensor::view(DType::f32, shape, input);
-    to_input(picture_of(picture).view(), spec, tensor);
+    to_input(picture_of(picture, &object->card).view(), spec, tensor);
   });
 }
 

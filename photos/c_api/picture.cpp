@@ -40,12 +40,13 @@ Picture pixels_of(const lenslet_picture& given) {
 
 }  // namespace
 
-Picture picture_of(const lenslet_picture* given) {
+Picture picture_of(const lenslet_picture* given, const Card* card) {
+  const DecodeOptions options{.draft = card != nullptr ? card->draft_spec() : nullptr};
   const lenslet_picture picture = taken(given, "picture");
-  if (picture.file != nullptr) return read_image(picture.file);
+  if (picture.file != nullptr) return read_image(picture.file, options);
   if (picture.bytes == nullptr && picture.size > 0) check_given(nullptr, "the picture's bytes");
   if (picture.height != 0 || picture.width != 0) return pixels_of(picture);
-  return decode_image({reinterpret_cast<const std::byte*>(picture.bytes), picture.size}, "the picture");
+  return decode_image({reinterpret_cast<const std::byte*>(picture.bytes), picture.size}, "the picture", options);
 }
 
 }  // namespace lenslet::c_api

@@ -1,12 +1,14 @@
 #pragma once
 // lenslet_picture as pixels.
 
+#include "lenslet/card.h"
 #include "lenslet/lenslet_photos.h"
 #include "lenslet/picture.h"
 
 namespace lenslet::c_api {
 
-/// Error kinds of read_image; Error(invalid_argument) for pixels whose size contradicts itself.
-Picture picture_of(const lenslet_picture* given);
+/// Encoded ones are drafted where `card`, if given, says so. Error kinds of read_image; Error(invalid_argument) for
+/// pixels whose size contradicts itself.
+Picture picture_of(const lenslet_picture* given, const Card* card = nullptr);
 
 }  // namespace lenslet::c_api

@@ -53,7 +53,8 @@ void read_pad(CardObject& whole, ImageSpec& spec) {
   pad.refuse_unknown();
 }
 
-void read_resize(CardObject& whole, ImageSpec& spec) {
+void read_resize(CardObject& whole, Card& card) {
+  ImageSpec& spec = card.spec;
   const Crop crop_default = whole.has("resize") ? Crop::none : Crop::center;
   CardObject resize = whole.object("resize");
   spec.resize = Resize::none;
@@ -72,6 +73,7 @@ void read_resize(CardObject& whole, ImageSpec& spec) {
       resize.choice("filter", Filter::bilinear,
                     {{"bilinear", Filter::bilinear}, {"bicubic", Filter::bicubic}, {"nearest", Filter::nearest}});
   spec.antialias = resize.boolean("antialias", true);
+  card.draft = resize.boolean("draft", false);
   read_pad(whole, spec);
   const bool needs_pad = spec.resize == Resize::longer_side || spec.resize == Resize::fit;
   if (needs_pad) {
@@ -166,7 +168,7 @@ Card parse_card(const std::string& text, const std::filesystem::path& file) {
   if (const std::string labels = whole.text("labels", {}); !labels.empty()) card.labels = file.parent_path() / labels;
   if (!whole.has("input")) whole.fail("input", "is missing");
   read_input(whole.object("input"), card);
-  read_resize(whole, card.spec);
+  read_resize(whole, card);
   read_normalize(whole.object("normalize"), card.spec);
   CardObject output = whole.object("output");
   card.output = output.text("name", {});
@@ -268,6 +270,10 @@ std::string describe(const ImageSpec& spec) {
   return fmt::format("{} {}x{} {}, {}{}{}, (pixel * {:.6g} - [{:.6g}]) / [{:.6g}]", channels, spec.height, spec.width,
                      spec.nhwc ? "NHWC" : "NCHW", resize, spec.crop == Crop::center ? ", center crop" : "", pad,
                      spec.scale, fmt::join(spec.mean, ", "), fmt::join(spec.std, ", "));
+}
+
+std::string describe(const Card& card) {
+  return describe(card.spec) + (card.draft ? ", JPEGs drafted (decoded at 1/2 to 1/8 where larger)" : "");
 }
 
 namespace {

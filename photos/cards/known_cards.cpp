@@ -153,7 +153,7 @@ FoundCard card_of(const Model& model, std::span<const std::byte> bytes) {
 }
 
 std::string source_words(const FoundCard& found, const fs::path& model_file) {
-  const std::string words = describe(found.card.spec), card = found.file.filename().string();
+  const std::string words = describe(found.card), card = found.file.filename().string();
   switch (found.found_by) {
     case FoundBy::option:
     case FoundBy::beside:

@@ -56,6 +56,7 @@ Json to_json(const Card& card) {
                        : spec.filter == Filter::bicubic ? "bicubic"
                                                         : "nearest";
     resize["antialias"] = spec.antialias;
+    resize["draft"] = card.draft;
   }
   json["crop"] = spec.crop == ImageSpec::Crop::center ? "center" : "none";
   if (spec.pad != ImageSpec::Pad::none)

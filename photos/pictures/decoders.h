@@ -22,9 +22,17 @@ struct Decoded {
   int orientation = 1;  ///< EXIF, 1 to 8
 };
 
+/// For a decoder that decodes every picture whole.
+inline CheckSize check_whole(const DecodeOptions& options) {
+  return [&options](std::int64_t width, std::int64_t height) {
+    options.check_size(width, height);
+    options.reserve(width, height);
+  };
+}
+
 /// Each function calls `check_size` before it allocates pixels, and throws BadImage for a damaged, truncated or refused
 /// file. Warnings of a library that mean lost data are errors.
-Decoded decode_jpeg(std::span<const std::byte> file, const CheckSize& check_size);
+Decoded decode_jpeg(std::span<const std::byte> file, const DecodeOptions& options);
 Decoded decode_png(std::span<const std::byte> file, const CheckSize& check_size);
 /// BadImage for every file without libwebp (LENSLET_HAVE_WEBP is 0).
 Decoded decode_webp(std::span<const std::byte> file, const CheckSize& check_size);

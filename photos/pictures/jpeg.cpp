@@ -4,6 +4,8 @@
 #include <jerror.h>
 #include <jpeglib.h>
 
+#include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "photos/pictures/library_calls.h"
@@ -73,6 +75,19 @@ int orientation_of(const jpeg_decompress_struct& info) {
   return exif_orientation(exif);
 }
 
+/// By what Pillow's draft() divides the sides, given the size that `spec` makes of the whole photo, upright.
+unsigned reduction_for(const ImageSpec& spec, std::int64_t height, std::int64_t width) {
+  if (spec.resize == ImageSpec::Resize::none) return 1;
+  const auto input_height = static_cast<double>(spec.height), input_width = static_cast<double>(spec.width);
+  const Box box = photo_box(spec, {0, 0, height, width}, {0, 0, input_width, input_height});
+  const auto resized = [](std::int64_t side, double input, double part) {
+    return std::llround(static_cast<double>(side) * input / part);
+  };
+  const std::int64_t most = std::min(height / resized(height, input_height, box.bottom - box.top),
+                                     width / resized(width, input_width, box.right - box.left));
+  return most >= 8 ? 8 : most >= 4 ? 4 : most >= 2 ? 2 : 1;
+}
+
 /// Adobe's inks are inverted: 255 is no ink. Rounded as in Pillow.
 void inks_to_rgb(const JSAMPLE* inks, std::size_t width, std::uint8_t* rgb) {
   for (std::size_t x = 0; x < width; ++x, inks += 4)
@@ -81,7 +96,7 @@ void inks_to_rgb(const JSAMPLE* inks, std::size_t width, std::uint8_t* rgb) {
 
 }  // namespace
 
-Decoded decode_jpeg(std::span<const std::byte> file, const CheckSize& check_size) {
+Decoded decode_jpeg(std::span<const std::byte> file, const DecodeOptions& options) {
   Reader reader;
   jpeg_decompress_struct& info = reader.info;
   reader.calls.run([&] {
@@ -91,7 +106,7 @@ Decoded decode_jpeg(std::span<const std::byte> file, const CheckSize& check_size
     jpeg_save_markers(&info, exif_marker, 0xFFFF);
     jpeg_read_header(&info, TRUE);
   });
-  check_size(info.image_width, info.image_height);
+  options.check_size(info.image_width, info.image_height);
   // Truncated arithmetic-coded data gives no warning.
   if (info.arith_code != FALSE) throw BadImage("arithmetic-coded JPEG files are not read");
   const int components = info.num_components;
@@ -103,16 +118,30 @@ Decoded decode_jpeg(std::span<const std::byte> file, const CheckSize& check_size
 
   Decoded decoded;
   decoded.orientation = orientation_of(info);
+  const bool transposed = decoded.orientation >= 5;
+  info.scale_num = 1;
+  info.scale_denom = 1;
+  if (options.draft != nullptr)
+    info.scale_denom = reduction_for(*options.draft, transposed ? info.image_width : info.image_height,
+                                     transposed ? info.image_height : info.image_width);
+  reader.calls.run([&] { jpeg_calc_output_dimensions(&info); });
+  // A file of several scans is held whole, as coefficients.
+  if (jpeg_has_multiple_scans(&info) != FALSE)
+    options.reserve(info.image_width, info.image_height);
+  else
+    options.reserve(info.output_width, info.output_height);
   Picture& picture = decoded.picture;
-  picture.height = info.image_height;
-  picture.width = info.image_width;
+  picture.height = info.output_height;
+  picture.width = info.output_width;
+  picture.reduction = info.scale_denom;
   picture.channels = components == 1 ? 1 : 3;
-  const std::size_t width = info.image_width, row_bytes = width * static_cast<std::size_t>(picture.channels);
-  picture.pixels.resize(info.image_height * row_bytes);
+  const std::size_t width = info.output_width, row_bytes = width * static_cast<std::size_t>(picture.channels);
+  picture.pixels.resize(info.output_height * row_bytes);
   std::vector<JSAMPLE> inks(components == 4 ? 4 * width : 0);
   reader.calls.run([&] {
     // A progressive file needs 2 bytes for each coefficient of four components, and blocks at the edges.
-    info.mem->max_memory_to_use = static_cast<long>(info.image_height * width * 32 + file.size() + (8U << 20));
+    info.mem->max_memory_to_use =
+        static_cast<long>(std::size_t{info.image_height} * info.image_width * 32 + file.size() + (8U << 20));
     jpeg_start_decompress(&info);
     while (info.output_scanline < info.output_height) {
       std::uint8_t* const to = picture.pixels.data() + info.output_scanline * row_bytes;

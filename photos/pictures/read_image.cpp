@@ -27,6 +27,7 @@ Picture turn_upright(Decoded decoded) {
   upright.height = transposed ? stored.width : stored.height;
   upright.width = transposed ? stored.height : stored.width;
   upright.channels = stored.channels;
+  upright.reduction = stored.reduction;
   upright.pixels.resize(stored.pixels.size());
   std::uint8_t* target = upright.pixels.data();
   for (std::int64_t y = 0; y < upright.height; ++y)
@@ -64,11 +65,12 @@ const char* known_but_not_read(std::span<const std::byte> file) {
   return nullptr;
 }
 
-Decoded decode_any(std::span<const std::byte> file, const CheckSize& check_size) {
+Decoded decode_any(std::span<const std::byte> file, const DecodeOptions& options) {
   if (file.empty()) throw BadImage("the file is empty");
+  const CheckSize check_size = check_whole(options);
   switch (kind_of(file)) {
     case Kind::jpeg:
-      return decode_jpeg(file, check_size);
+      return decode_jpeg(file, options);
     case Kind::png:
       return decode_png(file, check_size);
     case Kind::bmp:
@@ -101,11 +103,11 @@ bool begins_as_picture(std::span<const std::byte> head) {
   return kind_of(head) != Kind::other || known_but_not_read(head) != nullptr;
 }
 
-Picture decode_image(std::span<const std::byte> bytes, std::string_view name, const CheckSize& check_size) {
+Picture decode_image(std::span<const std::byte> bytes, std::string_view name, const DecodeOptions& options) {
   try {
     if (bytes.size() > max_image_file_bytes)
       throw Error(ErrorKind::limit, fmt::format("the file is larger than {} MiB", max_image_file_bytes >> 20));
-    return turn_upright(decode_any(bytes, check_size));
+    return turn_upright(decode_any(bytes, options));
   } catch (const BadImage& error) {
     throw Error(ErrorKind::invalid_image, error.what(), std::string(name));
   } catch (const Error& error) {
@@ -113,9 +115,9 @@ Picture decode_image(std::span<const std::byte> bytes, std::string_view name, co
   }
 }
 
-Picture read_image(const std::filesystem::path& path, const CheckSize& check_size) {
+Picture read_image(const std::filesystem::path& path, const DecodeOptions& options) {
   const std::string bytes = path == "-" ? read_stdin(max_image_file_bytes) : read_file(path, max_image_file_bytes);
-  return decode_image(std::as_bytes(std::span(bytes)), path.string(), check_size);
+  return decode_image(std::as_bytes(std::span(bytes)), path.string(), options);
 }
 
 }  // namespace lenslet

@@ -78,7 +78,7 @@ lenslet_status lenslet_classifier_prepare(lenslet_classifier* classifier, const 
                                           int64_t slot) {
   return guarded([&] {
     const auto object = Classifiers::get(classifier);
-    const Picture pixels = picture_of(picture);
+    const Picture pixels = picture_of(picture, &object->classifier.card());
     const std::lock_guard lock(object->mutex);
     check_slot(*object, slot);
     object->classifier.prepare(pixels, slot);

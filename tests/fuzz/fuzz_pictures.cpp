@@ -1,5 +1,5 @@
 // libFuzzer target: any bytes as a photo (JPEG, PNG, BMP, PNM, WebP) give pixels and from them a network's input, or an
-// Error. The last byte selects how the pixels are resized.
+// Error. The last byte selects how the pixels are resized, and whether for that a JPEG is drafted.
 
 #include <cstddef>
 #include <cstdint>
@@ -23,7 +23,6 @@ void check_size(std::int64_t width, std::int64_t height) {
 }
 
 void decode_and_normalise(std::span<const std::byte> bytes) {
-  const Picture picture = decode_image(bytes, "fuzz", check_size);
   const auto choice = static_cast<unsigned>(bytes.empty() ? 0 : std::to_integer<unsigned>(bytes.back()));
   const ImageSpec spec{.height = 8 + choice % 4,
                        .width = 12,
@@ -35,6 +34,8 @@ void decode_and_normalise(std::span<const std::byte> bytes) {
                        .antialias = choice / 64 % 2 != 0,
                        .crop = static_cast<ImageSpec::Crop>(choice / 128),
                        .pad = static_cast<ImageSpec::Pad>(choice % 3)};
+  const Picture picture =
+      decode_image(bytes, "fuzz", {.check_size = check_size, .draft = choice % 2 ? &spec : nullptr});
   const std::int64_t channels = spec.channels == ImageSpec::Channels::gray ? 1 : 3;
   Tensor input(DType::f32,
                spec.nhwc ? Shape{1, spec.height, spec.width, channels} : Shape{1, channels, spec.height, spec.width});

@@ -122,6 +122,22 @@ TEST_CASE("card/every field") {
   CHECK(card.output == "y");
   CHECK(card.softmax == true);
   CHECK(card.class_offset == 1);
+  CHECK(!card.draft);
+}
+
+TEST_CASE("card/draft as json and back") {
+  nlohmann::json json = nlohmann::json::parse(whole_card);
+  CHECK(describe(parse(json)) == describe(parse(json).spec));
+  for (const bool draft : {true, false}) {
+    json["resize"]["draft"] = draft;
+    const Card card = parse(json);
+    CHECK(card.draft == draft);
+    CHECK((card.draft_spec() == &card.spec) == draft);
+    CHECK((describe(card).find("JPEGs drafted") != std::string::npos) == draft);
+    CHECK(parse(nlohmann::json::parse(photos::card_json(card))).draft == draft);
+  }
+  json["resize"] = {{"draft", true}};
+  CHECK(refusal(json).find("resize.mode is missing") == 0);
 }
 
 TEST_CASE("card/what may be left out") {
@@ -209,6 +225,7 @@ TEST_CASE("card/unknown fields, wrong types and contradictions name the field") 
       {"/pad", {{"color", {0, 0, 0}}}, "pad.position is missing"},
       {"/pad", {{"position", "center"}}, "pad.color has to be [R, G, B]"},
       {"/resize/round_down", 1, "resize.round_down has to be"},
+      {"/resize/draft", 2, "resize.draft has to be"},
       {"/resize/size", 97, "resize.size is 97, which contradicts input.size"},
       {"/resize/size", 0, "resize.size is 0, which contradicts input.size"},
       {"/resize", {{"mode", "longer_side"}}, "resize.size is missing"},

@@ -28,13 +28,13 @@ STB = "stb_image" in VERSION
 JPEG_OFF = 4 if STB else 0
 
 
-def as_read(file, height, width):
+def as_read(file, height, width, draft=False):
     """lenslet's pixels [H,W,3]; None if it refuses."""
     card = {
         "name": "pixels",
         "model": "any.onnx",
         "input": {"name": "image", "layout": "NHWC", "channels": "RGB", "size": [height, width]},
-        "resize": {"mode": "stretch", "filter": "bilinear", "antialias": True},
+        "resize": {"mode": "stretch", "filter": "bilinear", "antialias": True, "draft": draft},
         "crop": "none",
         "normalize": {"scale": 1.0, "mean": [0.0, 0.0, 0.0], "std": [1.0, 1.0, 1.0]},
         "output": {"name": "scores", "softmax": False, "class_offset": 0},
@@ -270,6 +270,36 @@ class DrawnPictures(unittest.TestCase):
                     self.assertEqual(ours is None, mode == "CMYK" and (len(second) < 12 or where == "behind a scan"))
                     if ours is not None:
                         self.assertLessEqual(np.abs(ours - theirs).max(), JPEG_OFF)
+
+    def test_draft(self):
+        """JPEGs as Pillow's draft() decodes them. The resize that follows is Pillow's, the columns first."""
+        draw = random.Random(SEED)
+        reduced = 0
+        for _ in range(EACH):
+            width, height = draw.randint(8, 200), draw.randint(8, 200)
+            x, y = np.meshgrid(np.arange(width), np.arange(height))
+            waves = [(np.sin(x / draw.uniform(3, 9) + draw.uniform(0, 6)) * np.cos(y / draw.uniform(3, 9)) + 1) * 127 for _ in range(4)]
+            mode, exif = draw.choice(("RGB", "RGB", "L", "CMYK")), Image.Exif()
+            exif[0x0112] = draw.randint(1, 8)
+            image = Image.frombytes("CMYK", (width, height), np.stack(waves, 2).astype(np.uint8).tobytes())
+            how = {"quality": draw.randint(40, 95), "progressive": draw.random() < 0.5, "subsampling": draw.choice((0, 1, 2)), "exif": exif}
+            file = io.BytesIO()
+            image.convert(mode).save(file, "jpeg", **how)
+            most = draw.choice((1, 2, 4, 8, 9))
+            wanted = [max(1, side // most - draw.randint(0, 1)) for side in (width, height)]  # as stored
+            with Image.open(file) as theirs:
+                theirs.draft(None, wanted)
+                reduced += theirs.size != (width, height)
+                if exif[0x0112] >= 5:
+                    wanted.reverse()
+                theirs = ImageOps.exif_transpose(theirs).convert("RGB")
+            for size in ((wanted[0], theirs.height), wanted):
+                theirs = theirs.resize(size, Image.Resampling.BILINEAR)
+            if STB:
+                theirs = as_read(file.getvalue(), *reversed(wanted))
+            ours = as_read(file.getvalue(), *reversed(wanted), draft=True)
+            self.assertTrue(np.array_equal(ours, np.asarray(theirs)), (width, height, mode, wanted, how))
+        self.assertGreater(reduced, EACH // 2)
 
     @unittest.skipIf(STB, "stb_image notices less")
     def test_lost_data(self):

@@ -50,6 +50,26 @@ class Photos(InFolder, unittest.TestCase):
             else:
                 self.assertEqual((result.classes, result.error, result.device), (one, None, "cpu"))
 
+    def test_draft(self):
+        """A Classifier and classify_many draft as Card.prepare does (drawn_pictures_test), where the card allows it."""
+        try:
+            from PIL import Image
+        except ImportError:
+            self.skipTest("PIL is not installed")
+        file = io.BytesIO()
+        Image.fromarray(np.random.default_rng(1).integers(0, 256, (600, 900, 3), np.uint8)).save(file, "jpeg")
+        pixels, classes = [], []
+        for draft in (False, True):
+            card = lenslet.Card({"input": {"size": [224, 224]}, "resize": {"mode": "stretch", "draft": draft}})
+            self.assertEqual("drafted" in card.preparation, draft)
+            pixels.append(card.prepare(file.getvalue()))
+            classes.append(lenslet.Classifier(self.model, card=card, device="cpu")(file.getvalue()))
+            for prediction in classes[-1]:
+                self.assertAlmostEqual(prediction.prob, 10 * pixels[-1][prediction.index].mean(dtype=np.float64), delta=1e-2)
+            (many,) = self.many([file.getvalue()], card=card, labels=None)
+            self.assertEqual([p.prob for p in many.classes], [p.prob for p in classes[-1]])
+        self.assertEqual(np.array_equal(*pixels), classes[0] == classes[1])
+
     def test_each_photo_once_as_one_by_one(self):
         photos = [picture(index) for index in range(200)]
         expected = self.alone(photos)

@@ -186,7 +186,7 @@ class Classify(WithPhotos):
         fields = json.loads(lenslet("card", file).stdout)
         self.assertEqual(fields["output"]["softmax"], False)
         self.assertEqual((fields["input"]["channels"], fields["input"]["size"]), ("gray", [8, 9]))
-        self.assertEqual(fields["resize"], {"mode": "stretch", "filter": "bilinear", "antialias": True})
+        self.assertEqual(fields["resize"], {"mode": "stretch", "filter": "bilinear", "antialias": True, "draft": False})
         picture = model([node("Relu", ["x"], "y")], [port("x", FLOAT, [1, 3, 4, 4])], [port("y", FLOAT, [1, 3, 4, 4])])
         done = lenslet("card", self.write("picture.onnx", picture))
         self.assertEqual(done.returncode, 3)

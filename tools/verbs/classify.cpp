@@ -68,7 +68,7 @@ nlohmann::ordered_json header(const std::filesystem::path& model_file, const Fou
     card = {{"path", found.file.string()}, {"found_by", to_string(found.found_by)}};
   return {{"model", model_file.string()},
           {"device", device},
-          {"preparation", describe(found.card.spec)},
+          {"preparation", describe(found.card)},
           {"assumed", found.found_by == FoundBy::nothing},
           {"card", card},
           {"machine", provenance(plan)}};

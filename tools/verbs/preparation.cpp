@@ -78,8 +78,10 @@ class PictureReader {
       refuse("the input {} {} takes {} pictures at once: give it as a tensor", port.name, port.str(), port.dims[0]);
     if (!photos::is_float(port.dtype) && port.dtype != DType::u8)
       refuse("the input {} is {}; pictures are for float and uint8 inputs", port.name, to_string(port.dtype));
-    const Picture picture = read_image(file);
-    const ImageSpec spec = spec_of(index, picture);
+    const Card* const card = card_of_input(index);
+    const Picture picture = read_image(file, {.draft = card != nullptr ? card->draft_spec() : nullptr});
+    const ImageSpec spec = card != nullptr ? card->spec : plain_spec(port, picture, options_);
+    if (card == nullptr) note(fmt::format("no card says how {} takes a picture: {}", port.name, describe(spec)));
     const std::int64_t channels = spec.channels == ImageSpec::Channels::gray ? 1 : 3;
     Tensor input(photos::is_float(port.dtype) ? port.dtype : DType::f32,
                  spec.nhwc ? Shape{1, spec.height, spec.width, channels} : Shape{1, channels, spec.height, spec.width});
@@ -90,7 +92,8 @@ class PictureReader {
   bool any() const { return any_; }
 
  private:
-  ImageSpec spec_of(std::size_t index, const Picture& picture) {
+  /// nullptr: no card says how this input takes a picture.
+  const Card* card_of_input(std::size_t index) {
     if (!any_) {
       any_ = true;
       if (options_.card.empty())
@@ -101,11 +104,7 @@ class PictureReader {
       if (card_) bound_ = bind_card(card_->card, model_);
       if (card_ && bound_.input == index) say_source(*card_, model_file_);
     }
-    if (card_ && bound_.input == index) return card_->card.spec;
-    const PortInfo& port = model_.inputs()[index];
-    ImageSpec spec = plain_spec(port, picture, options_);
-    note(fmt::format("no card says how {} takes a picture: {}", port.name, describe(spec)));
-    return spec;
+    return card_ && bound_.input == index ? &card_->card : nullptr;
   }
 
   const Model& model_;

@@ -33,8 +33,8 @@ Decoded decode(std::span<const std::byte> file, const ImageHeader& header, const
 
 }  // namespace
 
-Decoded decode_jpeg(std::span<const std::byte> file, const CheckSize& check_size) {
-  return decode(file, read_jpeg_header(file), check_size);
+Decoded decode_jpeg(std::span<const std::byte> file, const DecodeOptions& options) {
+  return decode(file, read_jpeg_header(file), check_whole(options));
 }
 Decoded decode_png(std::span<const std::byte> file, const CheckSize& check_size) {
   return decode(file, read_png_header(file), check_size);
