@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """What decoding a photo takes on one core, reading its file included: lenslet, Pillow, OpenCV, torchvision, turn about.
 
-    bench_decode.py LENSLET PHOTO... [--before LENSLET] [--rounds 11] [--csv FILE] [--json FILE]
+    bench_decode.py LENSLET PHOTO... [--before LENSLET] [--draft] [--rounds 11] [--csv FILE] [--json FILE]
 
 Each turn is a process that decodes all photos six times, the first of which does not count; its figure is the mean of
 the photos' medians. lenslet's are what `classify` says of itself beside a network that takes 0.03 ms. --before: another
-build of the command. A peer that cannot be imported is left out by name.
+build of the command. --draft: also lenslet and Pillow where a card's resize.draft is true, for a shorter side of 256. A peer that cannot be imported is left out by name.
 """
 
 import json
@@ -24,13 +24,19 @@ def decoder(name):
     """Of a file's bytes to RGB pixels, and its version."""
     import numpy
 
-    if name == "Pillow":
+    if name.startswith("Pillow"):
         import io
 
         import PIL
         from PIL import Image, ImageOps
 
-        return PIL.__version__, lambda data: numpy.asarray(ImageOps.exif_transpose(Image.open(io.BytesIO(data))).convert("RGB"))
+        def decode(data):
+            image = Image.open(io.BytesIO(data))
+            if name.endswith("draft"):
+                image.draft(None, [256 * side // min(image.size) for side in image.size])
+            return numpy.asarray(ImageOps.exif_transpose(image).convert("RGB"))
+
+        return PIL.__version__, decode
     if name == "OpenCV":
         import cv2
 
@@ -65,11 +71,12 @@ def main():
     parser = timing.options(__doc__, rounds=11)
     parser.add_argument("photos", nargs="+")
     parser.add_argument("--before", metavar="LENSLET")
+    parser.add_argument("--draft", action="store_true")
     arguments = parser.parse_args()
     photos, versions = arguments.photos, {}
 
-    def ours(command, model):
-        found = timing.lenslet(command, "classify", "--model", model, "--device", "cpu", "--threads", 1, *photos * (REPEATS + 1))
+    def ours(command, model, *more):
+        found = timing.lenslet(command, "classify", "--model", model, *more, "--device", "cpu", "--threads", 1, *photos * (REPEATS + 1))
         return mean_of_medians([result["ms"]["decode"] for result in found["results"]], photos)
 
     def theirs(name):
@@ -86,7 +93,12 @@ def main():
         runs = {"lenslet": lambda: ours(arguments.lenslet, model)}
         if arguments.before:
             runs["lenslet before"] = lambda: ours(arguments.before, model)
-        for name in ("Pillow", "OpenCV", "torchvision"):
+        if arguments.draft:
+            card = pathlib.Path(folder, "draft.card.json")
+            resize = {"mode": "shorter_side", "size": 256, "draft": True}
+            card.write_text(json.dumps({"input": {"size": [224, 224]}, "resize": resize, "output": {"softmax": None}}))
+            runs["lenslet, draft"] = lambda: ours(arguments.lenslet, model, "--card", card)
+        for name in ("Pillow", *(["Pillow, draft"] if arguments.draft else []), "OpenCV", "torchvision"):
             runs[name] = lambda name=name: theirs(name)
         samples = timing.in_turns(runs, arguments.rounds)
     results = timing.Results(arguments, f"Decoding {len(photos)} photos on one core, files read, {arguments.rounds} rounds.",
