@@ -35,8 +35,8 @@ struct DecodeOptions {
 struct Picture {
   std::vector<std::uint8_t> pixels;
   std::int64_t height = 0, width = 0, channels = 3;
-  /// 1, 2, 4 or 8: the photo's sides divided by this, rounded up. photo_box() of this picture, times this, is in pixels
-  /// of the photo.
+  /// 1, 2, 4 or 8: the photo's sides were divided by this and rounded up. photo_box() of the picture, times this, gives
+  /// pixels of the photo, less than this off. Told the photo's own size, it is right to about a pixel of the input.
   std::int64_t reduction = 1;
   ImageView view() const { return {pixels.data(), height, width, channels}; }
 };

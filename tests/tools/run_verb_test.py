@@ -9,7 +9,7 @@ import struct
 import unittest
 
 from command import (
-    FLOAT, Verb, lenslet, model, node, noise, port, read_npy, tensor_pb, write_npy, write_ppm,
+    FLOAT, SHARED, Verb, lenslet, model, node, noise, port, read_npy, tensor_pb, write_npy, write_ppm,
 )
 from tiny_model import INT64, field
 from read_png import read_png
@@ -234,6 +234,21 @@ class Pictures(Verb):
         self.assertEqual(self.values(gray)[0], (1, 1, 5, 4))
         self.run_picture(gray, "--output", self.png)
         self.assertEqual(read_png(self.png)[0], (5, 4, 1))
+
+    @unittest.skipUnless((SHARED / "images/odd").is_dir(), "shared/data is not there")
+    def test_draft(self):
+        file = self.one_node("draft.onnx", [1, 3, 25, 37])
+        photo = SHARED / "images/odd/cat_420.jpg"  # 300 x 200
+        stb = "stb_image" in lenslet("--version").stdout
+        values = {}
+        for draft in (False, True):
+            card = {"input": {"size": [25, 37]}, "resize": {"mode": "stretch", "draft": draft}}
+            self.write("draft.card.json", json.dumps(card).encode())
+            self.assertEqual(json.loads(lenslet("card", file).stdout)["resize"]["draft"], draft)
+            values[draft] = self.values(file, photo=photo)[1]
+        off = [abs(a - b) for a, b in zip(values[False], values[True])]
+        self.assertLess(sum(off) / len(off), 6)
+        self.assertEqual(max(off) == 0, stb)
 
     def test_letterbox(self):
         file = self.one_node("free.onnx", ["N", 3, "H", "W"])
