@@ -738,7 +738,7 @@ Softmax cuda 2: 3.719181 us, 0 bytes, 6e-06, 3 0
 TopK cuda 1: 1.06043 us, 0 bytes, 0, 0 0
 Transpose cuda 1: 1.300056 us, 0 bytes, 0, 0 0
 )"},
-      {"tf32", R"(Conv grouped_tf32 2: 8.398111 us, 0 bytes, 0.0097833, 528 9d2ef3f
+      {"tf32", R"(Conv grouped_tf32 2: 10.04331 us, 0 bytes, 0.0097833, 528 9d2ef3f
 Conv mma_gemm 23: 1347.849 us, 0 bytes, 0.11283, 6072 67dc79ef
 Conv stem 2: 12.80786 us, 0 bytes, 0.009786, 528 56ec8
 Conv wgmma_halo 10: 3230.266 us, 0 bytes, 0.049157, 2640 118066cd
