@@ -143,11 +143,11 @@ class PhotoClassifier::Work {
     });
   }
 
-  /// Moves up to `most` items out of `queue`, waiting for the first. None: the end.
+  /// Moves up to `most` items out of `queue`, with `wait` once it has one. None: the end, or none are there.
   template <typename Item>
-  std::vector<Item> next(std::deque<Item>& queue, std::condition_variable_any& filled, std::size_t most) {
+  std::vector<Item> next(std::deque<Item>& queue, std::condition_variable_any& filled, std::size_t most, bool wait) {
     std::unique_lock lock(mutex_);
-    filled.wait(lock, stop_, [&] { return !queue.empty(); });
+    if (wait) filled.wait(lock, stop_, [&] { return !queue.empty(); });
     std::vector<Item> items;
     for (; !stop_.stop_requested() && !queue.empty() && items.size() < most; queue.pop_front())
       items.push_back(std::move(queue.front()));
@@ -158,9 +158,13 @@ class PhotoClassifier::Work {
   void decode_photos(Batch* batch) {
     if (batch != nullptr && batch->classifier == nullptr) batch->classifier = make(batch->on);
     for (;;) {
-      if (batch != nullptr && !batch->photos.empty() && none_queued()) run(*batch);
-      std::vector<Queued> next_one = next(queued_, to_decode_, 1);
-      if (next_one.empty()) return;
+      const bool has_photos = batch != nullptr && !batch->photos.empty();
+      std::vector<Queued> next_one = next(queued_, to_decode_, 1, !has_photos);
+      if (next_one.empty()) {
+        if (!has_photos || stop_.stop_requested()) return;
+        run(*batch);
+        continue;
+      }
       std::optional<Decoded> decoded = decode(std::move(next_one.front()));
       if (!decoded || (most_decoded_ > 0 && to_gpu(*decoded, batch == nullptr))) continue;
       if (stop_.stop_requested()) return;
@@ -172,17 +176,13 @@ class PhotoClassifier::Work {
   void serve_gpu(Batch& batch) {
     if (batch.classifier == nullptr) batch.classifier = make(batch.on);
     for (;;) {
-      std::vector<Decoded> pictures = next(decoded_, to_run_, static_cast<std::size_t>(batch.classifier->batch()));
+      std::vector<Decoded> pictures =
+          next(decoded_, to_run_, static_cast<std::size_t>(batch.classifier->batch()), true);
       if (pictures.empty()) return;
       gpu_has_room_.notify_all();
       for (Decoded& decoded : pictures) prepare(batch, std::move(decoded));
       run(batch);
     }
-  }
-
-  bool none_queued() {
-    const std::lock_guard lock(mutex_);
-    return queued_.empty();
   }
 
   std::optional<Decoded> decode(Queued&& queued) {

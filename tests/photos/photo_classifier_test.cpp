@@ -206,6 +206,17 @@ TEST_CASE("photos/results_come_while_the_source_waits") {
   }
 }
 
+/// A thread must not wait for more photos while its batch holds some, even if another takes the last one just then.
+TEST_CASE("photos/an_unfilled_batch_is_run") {
+  std::mt19937_64 random(5);
+  const FileBytes png = drawn_png(random);
+  PhotoClassifier classifier(small_model(), small_card(), {.devices = {"cpu"}, .threads = 4, .batch = 3});
+  for (int round = 0; round < 2000; ++round) {
+    for (int i = 0; i < 2 + round % 5; ++i) REQUIRE(classifier.offer({"p", png}));
+    for (int i = 0; i < 2 + round % 5; ++i) REQUIRE(classifier.take_within(std::chrono::seconds(60)));
+  }
+}
+
 TEST_CASE("photos/abandoned_at_any_moment") {
   std::mt19937_64 random(3);
   const Model model = small_model();
