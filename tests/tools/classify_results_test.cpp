@@ -87,7 +87,17 @@ TEST_CASE("classify_results/other files are refused") {
   CHECK_ERROR(read("{\"file\": \"a\"}\n", "jsonl"), invalid_argument, "row 1");
   CHECK_ERROR(read(file_of("csv").text, "jsonl"), invalid_argument, "row 1");
   CHECK_ERROR(read(file_of("jsonl").text, "csv"), invalid_argument, "row 1 is not of classify --format csv");
-  CHECK_ERROR(read(csv_line(csv_columns, stderr) + "a,b\n", "csv"), invalid_argument, "row 2");
+  const std::string header = csv_line(csv_columns, stderr);
+  CHECK_ERROR(read(header + "a,b\n", "csv"), invalid_argument, "row 2");
+  // A last row without its newline is removed, but not from such files.
+  for (const char* text : {"notes", "{\"fine\": 1}", "\"notes\nof many lines\n", "file;rank", "\xEF"}) {
+    CHECK_ERROR(read(text, "jsonl"), invalid_argument, "row 1");
+    CHECK_ERROR(read(text, "csv"), invalid_argument, "row 1");
+  }
+  // A quote is missing: the rows after it are no incomplete end.
+  std::string text = header + "\"a.jpg,1,7,x,0.5,,\n";
+  for (int i = 0; i < 10000; ++i) text += "b.jpg,1,7,x,0.5,,\n";
+  CHECK_ERROR(read(text, "csv"), invalid_argument, "row 2");
 }
 
 }  // namespace

@@ -24,16 +24,22 @@ namespace {
 
 using nlohmann::json;
 
-/// A line with its newline, or several where CSV quotes newlines. False for the end, and for a last one without
-/// newline.
+// Names and errors, which may have newlines, are shorter: a quote is missing.
+constexpr std::size_t most_quoted = std::size_t{1} << 16;
+
+/// A line with its newline, or several where CSV quotes newlines; empty if the quotes do not end. False for the end,
+/// and for a last one without newline.
 bool next_record(std::istream& stream, bool csv, std::string& record) {
   record.clear();
   bool quoted = false;
   do {
     std::string line;
-    if (!std::getline(stream, line) || stream.eof()) return false;
+    std::getline(stream, line);
+    record += line;
+    if (!stream || stream.eof()) return false;
     if (csv && std::ranges::count(line, '"') % 2 != 0) quoted = !quoted;
-    record += line + '\n';
+    record += '\n';
+    if (quoted && record.size() > most_quoted) record.clear(), quoted = false;
   } while (quoted);
   return true;
 }
@@ -48,9 +54,15 @@ std::string name_in(std::string_view format, const std::string& name) {
   throw Error(ErrorKind::invalid_argument, fmt::format("row {} is not of classify --format {}", number, format));
 }
 
+/// An incomplete row is removed: the file's first one must begin as results do.
+void check_first(std::string_view record, std::string_view begins, std::string_view format) {
+  if (!begins.starts_with(record.substr(0, begins.size()))) refuse(1, format);
+}
+
 EarlierResults read_json_lines(std::istream& stream) {
   EarlierResults earlier;
-  for (std::string line; next_record(stream, false, line); earlier.bytes += line.size()) {
+  std::string line;
+  for (; next_record(stream, false, line); earlier.bytes += line.size()) {
     const json row = json::parse(line, nullptr, false);
     if (!row.is_object() || !row.contains("file") || !row["file"].is_string() ||
         !(row.contains("top") || row.contains("error")))
@@ -58,6 +70,7 @@ EarlierResults read_json_lines(std::istream& stream) {
     ++earlier.photos[row["file"].get<std::string>()];
     ++earlier.count;
   }
+  if (earlier.count == 0) check_first(line, R"({"file":")", "jsonl");
   return earlier;
 }
 
@@ -72,7 +85,8 @@ EarlierResults read_csv(std::istream& stream, std::size_t top) {
     earlier.bytes = at;
   };
   std::size_t number = 0;
-  for (std::string record; next_record(stream, true, record); at += record.size()) {
+  std::string record;
+  for (; next_record(stream, true, record); at += record.size()) {
     std::vector<std::string> fields = csv_fields(record);
     if (++number == 1 ? fields != csv_columns : fields.size() != csv_columns.size()) refuse(number, "csv");
     const std::string& rank = fields[1];
@@ -80,6 +94,7 @@ EarlierResults read_csv(std::istream& stream, std::size_t top) {
     if (number > 1) name = std::move(fields[0]);
     whole = number == 1 || rank.empty() || rank == fmt::to_string(top);
   }
+  if (number == 0) check_first(record, fmt::format("{}\n", fmt::join(csv_columns, ",")), "csv");
   if (whole) count();
   return earlier;
 }
@@ -104,11 +119,12 @@ ResultsFile::ResultsFile(const std::string& file, std::string_view format, bool 
   const int descriptor = ::open(file.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
   if (descriptor < 0) fail(errno);
   stream_.reset(::fdopen(descriptor, "a"));
-  struct stat status {};
-  if (stream_ == nullptr || ::fstat(descriptor, &status) != 0) fail(errno);
+  if (stream_ == nullptr) fail(errno);
+  const bool is_locked = ::flock(descriptor, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK;
+  struct stat status {};  // after the lock: another run's results count
+  if (::fstat(descriptor, &status) != 0) fail(errno);
   if (!S_ISREG(status.st_mode)) throw Error(ErrorKind::io, "this is no regular file", file);
-  if (::flock(descriptor, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
-    throw Error(ErrorKind::io, "another run is writing to it", file);
+  if (!is_locked) throw Error(ErrorKind::io, "another run is writing to it", file);
   if (!resume) {
     if (status.st_size > 0) throw Error(ErrorKind::io, "is there already (--resume continues it)", file);
     return;
