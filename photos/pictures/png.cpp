@@ -10,9 +10,13 @@ namespace lenslet::photos {
 
 namespace {
 
+// Data after the last pixel is decompressed, too: of a file of the largest size, half a terabyte.
+constexpr std::size_t most_extra_bytes = std::size_t{1} << 16;
+
 struct Reader {
   std::span<const std::byte> rest;  ///< of the file
   int orientation = 1;
+  std::size_t extra_bytes = 0;  ///< of IDAT chunks, after the last pixel
   LibraryCalls calls{"PNG"};
   png_structp png = nullptr;
   png_infop info = nullptr;
@@ -36,6 +40,11 @@ void on_warning(png_structp png, png_const_charp reason) {
 void read_bytes(png_structp png, png_bytep to, std::size_t bytes) {
   auto& reader = *static_cast<Reader*>(png_get_io_ptr(png));
   if (reader.rest.size() < bytes) png_error(png, "it ends early");
+  constexpr png_uint_32 idat = 0x49444154;
+  const bool is_done = png_get_current_row_number(png) >= png_get_image_height(png, reader.info) ||
+                       png_get_current_pass_number(png) >= PNG_INTERLACE_ADAM7_PASSES;
+  if (is_done && png_get_io_chunk_type(png) == idat && (reader.extra_bytes += bytes) > most_extra_bytes)
+    png_error(png, "more data than pixels");
   std::memcpy(to, reader.rest.data(), bytes);
   reader.rest = reader.rest.subspan(bytes);
 }

@@ -32,15 +32,16 @@ inline void append_chunk(FileBytes& to, std::string_view name, const FileBytes& 
 }
 
 /// 8-bit gray (1), RGB (3) or RGBA (4) pixels; `exif` is the TIFF structure of an eXIf chunk, which is omitted if
-/// empty. The rows must fit one stored deflate block of 65535 bytes.
+/// empty. The rows must fit one stored deflate block of 65535 bytes; empty blocks follow them.
 inline FileBytes make_png(std::size_t height, std::size_t width, std::size_t channels,
-                          const std::vector<std::uint8_t>& pixels, const FileBytes& exif = {}) {
+                          const std::vector<std::uint8_t>& pixels, const FileBytes& exif = {},
+                          std::size_t empty_blocks = 0, int interlaced = 0) {
   FileBytes file;
   append(file, {0x89, 'P', 'N', 'G', '\r', '\n', 0x1A, '\n'});
   FileBytes header;
   append_u32(header, width);
   append_u32(header, height);
-  append(header, {8, channels == 1 ? 0 : channels == 3 ? 2 : 6, 0, 0, 0});
+  append(header, {8, channels == 1 ? 0 : channels == 3 ? 2 : 6, 0, 0, interlaced});
   append_chunk(file, "IHDR", header);
   if (!exif.empty()) append_chunk(file, "eXIf", exif);
   FileBytes raw;
@@ -55,8 +56,9 @@ inline FileBytes make_png(std::size_t height, std::size_t width, std::size_t cha
   }
   const int size = static_cast<int>(raw.size());
   FileBytes data;
-  append(data, {0x78, 0x01, 1, size & 255, size >> 8, ~size & 255, (~size >> 8) & 255});
+  append(data, {0x78, 0x01, empty_blocks == 0 ? 1 : 0, size & 255, size >> 8, ~size & 255, (~size >> 8) & 255});
   data.insert(data.end(), raw.begin(), raw.end());
+  for (std::size_t left = empty_blocks; left > 0; --left) append(data, {left == 1 ? 1 : 0, 0, 0, 255, 255});
   append_u32(data, high << 16 | low);
   append_chunk(file, "IDAT", data);
   append_chunk(file, "IEND", {});

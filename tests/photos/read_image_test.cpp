@@ -126,6 +126,16 @@ TEST_CASE("read_image/png damage: each truncation and each flipped byte is refus
   CHECK(!refusal(whole));
 }
 
+TEST_CASE("read_image/png with data after its last pixel: a little is ignored") {
+  for (const int interlaced : {0, 1}) {  // of one pixel, both have the same rows
+    CHECK(decode_image(make_png(1, 1, 3, {1, 2, 3}, {}, 10000, interlaced), "p").pixels == Pixels{1, 2, 3});
+    const auto error = refusal(make_png(1, 1, 3, {1, 2, 3}, {}, 20000, interlaced));
+    if (picture_decoders().find("libpng") == std::string_view::npos) continue;
+    REQUIRE(error);
+    CHECK(error->message() == "the PNG file is damaged or cut short (more data than pixels)");
+  }
+}
+
 TEST_CASE("read_image/sizes over the limits are refused before decoding") {
   for (const auto& [height, width] : {std::pair{32769, 1}, {1, 32769}, {20000, 20000}}) {
     FileBytes file = make_png(1, 1, 1, {5});
