@@ -164,6 +164,9 @@ lenslet_status lenslet_card_top(lenslet_card* card, const float* scores, size_t 
   return guarded([&] {
     const auto object = Cards::get(card);
     check_given(found, "found");
+    check_given(scores, "scores");
+    if (room > 0) check_given(classes, "classes");
+    if (room > 0) check_given(probs, "probs");
     if (count == 0) throw Error(ErrorKind::invalid_argument, "no scores");
     if (object->card.class_offset >= static_cast<std::int64_t>(count))
       throw Error(ErrorKind::invalid_argument,

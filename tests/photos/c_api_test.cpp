@@ -282,6 +282,13 @@ TEST_CASE("photos/c_api/cards_and_pictures") {
   CHECK(classes[0] == 1);
   CHECK(classes[1] == 3);
   CHECK(probs[0] > probs[1]);
+  CHECK(lenslet_card_top(card.handle, nullptr, 4, 2, classes, probs, &found) == LENSLET_INVALID_ARGUMENT);
+  CHECK(last_error_says("scores is NULL"));
+  CHECK(lenslet_card_top(card.handle, scores, 4, 2, nullptr, probs, &found) == LENSLET_INVALID_ARGUMENT);
+  CHECK(last_error_says("classes is NULL"));
+  CHECK(lenslet_card_top(card.handle, scores, 4, 2, classes, nullptr, &found) == LENSLET_INVALID_ARGUMENT);
+  CHECK(last_error_says("probs is NULL"));
+  CHECK(lenslet_card_top(card.handle, scores, 4, 0, nullptr, nullptr, &found) == LENSLET_OK);
 
   lenslet_card* read = nullptr;
   CHECK(lenslet_card_read("card", R"({"input": {"name": "other", "size": [8, 8]}})", &read) == LENSLET_OK);
