@@ -1,5 +1,7 @@
 #include "photos/photo_devices.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <string>
 
@@ -40,6 +42,10 @@ int cores_of(const PhotoOptions& options) {
 bool is_gpu(const PhotoRunners& runners) { return runners.device != "cpu"; }
 
 std::vector<PhotoRunners> photo_runners(const Model& model, const Card& card, const PhotoOptions& options) {
+  if (options.threads < 0 || options.threads > 1024)
+    throw Error(ErrorKind::invalid_argument,
+                fmt::format("{} threads; 0 (all cores) to 1024 are allowed", options.threads));
+  if (options.batch < 0) throw Error(ErrorKind::invalid_argument, fmt::format("the batch is {}", options.batch));
   const std::int64_t fixed = model.inputs()[bind_card(card, model).input].dims[0];
   const auto count = static_cast<std::int64_t>(options.count);
   std::vector<PhotoRunners> made;

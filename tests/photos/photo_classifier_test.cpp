@@ -277,6 +277,10 @@ TEST_CASE("photos/refused_options") {
   const Model model = small_model();
   CHECK_ERROR(PhotoClassifier(model, small_card(), {.devices = {}}), invalid_argument, "no device");
   CHECK_ERROR(PhotoClassifier(model, small_card(), {.devices = {"cpu", "tpu"}}), invalid_argument, "tpu");
+  for (const int threads : {-1, 1025, 1 << 30})
+    CHECK_ERROR(PhotoClassifier(model, small_card(), {.devices = {"cpu"}, .threads = threads}), invalid_argument,
+                std::to_string(threads) + " threads; 0 (all cores) to 1024");
+  CHECK_ERROR(PhotoClassifier(model, small_card(), {.devices = {"cpu"}, .batch = -1}), invalid_argument, "batch is -1");
   CHECK_ERROR(PhotoClassifier(model, small_card(), {.devices = {"cpu"}, .labels = "/no/labels.txt"}), io, "labels.txt");
 }
 
