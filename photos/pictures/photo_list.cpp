@@ -5,6 +5,7 @@
 #include <cctype>
 #include <filesystem>
 #include <string_view>
+#include <system_error>
 
 #include "lenslet/error.h"
 
@@ -36,7 +37,8 @@ std::vector<std::string> photos_in(const std::string& folder, bool recursive) {
         folders.push_back(entry->path().string());
       }
     }
-    if (error) throw Error(ErrorKind::io, "the folder cannot be read: " + error.message(), next);
+    const bool is_gone = error == std::errc::no_such_file_or_directory && next != folder;  // removed meanwhile
+    if (error && !is_gone) throw Error(ErrorKind::io, "the folder cannot be read: " + error.message(), next);
   }
   std::sort(found.begin(), found.end());
   return found;

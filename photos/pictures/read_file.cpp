@@ -1,9 +1,13 @@
 #include "photos/pictures/read_file.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
 
+#include <cerrno>
 #include <cstdio>
-#include <fstream>
+#include <memory>
+#include <system_error>
 
 #include "lenslet/error.h"
 
@@ -15,25 +19,32 @@ namespace {
   throw Error(ErrorKind::limit, fmt::format("the file is larger than {} MiB", most_bytes >> 20), file);
 }
 
+/// Null with errno.
+std::FILE* open_at_once(const std::filesystem::path& file) {
+  const int descriptor = ::open(file.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+  return descriptor < 0 ? nullptr : ::fdopen(descriptor, "rb");
+}
+
 }  // namespace
 
 std::string read_file(const std::filesystem::path& file, std::uintmax_t most_bytes) {
-  namespace fs = std::filesystem;
   const auto fail = [&](std::string message) { throw Error(ErrorKind::io, std::move(message), file.string()); };
-  std::error_code error;
-  const fs::file_status status = fs::status(file, error);
-  if (status.type() == fs::file_type::not_found) fail("there is no such file");
-  if (error) fail(fmt::format("the file cannot be opened: {}", error.message()));
-  if (fs::is_directory(status)) fail("this is a folder, not a file");
-  if (!fs::is_regular_file(status)) fail("this is no regular file");
-  const std::uintmax_t size = fs::file_size(file, error);
-  if (error) fail(fmt::format("the file cannot be read: {}", error.message()));
+  const auto fail_to = [&](const char* verb) {
+    fail(fmt::format("the file cannot be {}: {}", verb, std::generic_category().message(errno)));
+  };
+  // What was opened is checked, as another file may take its name; and opening a pipe does not wait for its writer.
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> stream(open_at_once(file), std::fclose);
+  if (stream == nullptr && errno == ENOENT) fail("there is no such file");
+  if (stream == nullptr) fail_to("opened");
+  struct stat status {};
+  if (::fstat(fileno(stream.get()), &status) != 0) fail_to("read");
+  if (S_ISDIR(status.st_mode)) fail("this is a folder, not a file");
+  if (!S_ISREG(status.st_mode)) fail("this is no regular file");
+  const auto size = static_cast<std::uintmax_t>(status.st_size);
   if (size > most_bytes) too_large(file.string(), most_bytes);
-  std::ifstream stream(file, std::ios::binary);
   std::string bytes(size, '\0');
-  stream.read(bytes.data(), static_cast<std::streamsize>(size));
-  if (!stream) fail("the file cannot be read");
-  if (stream.peek() != std::ifstream::traits_type::eof())
+  if (std::fread(bytes.data(), 1, size, stream.get()) != size) fail("the file cannot be read");
+  if (std::fgetc(stream.get()) != EOF)
     fail(fmt::format("the file holds more than the {} bytes that it says (as in /proc): give a copy of it", size));
   return bytes;
 }

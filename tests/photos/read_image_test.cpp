@@ -1,6 +1,9 @@
 #include "lenslet/picture.h"
 
 #include <doctest/doctest.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <cmath>
 #include <cstdlib>
@@ -8,11 +11,15 @@
 #include <fstream>
 #include <iterator>
 #include <optional>
+#include <stop_token>
 #include <string>
+#include <thread>
 
 #include "lenslet/error.h"
+#include "lenslet/photos.h"
 #include "photos/pictures/decoders.h"
 #include "tests/expect_error.h"
+#include "tests/models/temp_dir.h"
 #include "tests/photos/make_png.h"
 #include "tests/photos/refusal.h"
 #include "tests/shared_data.h"
@@ -134,6 +141,46 @@ TEST_CASE("read_image/png with data after its last pixel: a little is ignored") 
     REQUIRE(error);
     CHECK(error->message() == "the PNG file is damaged or cut short (more data than pixels)");
   }
+}
+
+TEST_CASE("read_image/a file that a pipe replaces: one or the other") {
+  const test::TempDir folder;
+  const std::string png = folder / "png", pipe = folder / "pipe", next = folder / "next", photo = folder / "photo";
+  const FileBytes bytes = make_png(1, 1, 1, {5});
+  folder.write("png", {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+  REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
+  const auto put = [&](const std::string& file) {
+    REQUIRE(::link(file.c_str(), next.c_str()) == 0);
+    REQUIRE(::rename(next.c_str(), photo.c_str()) == 0);
+  };
+  put(png);
+  std::jthread replacing([&](const std::stop_token& stop) {
+    while (!stop.stop_requested()) {
+      put(pipe);
+      if (const int writer = ::open(photo.c_str(), O_WRONLY | O_NONBLOCK); writer >= 0) ::close(writer);
+      put(png);
+    }
+  });
+  for (int i = 0; i < 20000; ++i) {
+    try {
+      CHECK(read_image(photo).pixels == Pixels{5});
+    } catch (const Error& error) {
+      CHECK(error.message() == "this is no regular file");
+    }
+  }
+}
+
+TEST_CASE("read_image/a folder below that vanishes meanwhile is no error") {
+  const test::TempDir folder;
+  folder.write("a.png", "");
+  std::jthread removing([&](const std::stop_token& stop) {
+    while (!stop.stop_requested()) {
+      for (int i = 0; i < 20; ++i) std::filesystem::create_directory(folder / std::to_string(i));
+      for (int i = 0; i < 20; ++i) std::filesystem::remove(folder / std::to_string(i));
+    }
+  });
+  for (int i = 0; i < 2000; ++i) CHECK(list_photos({folder.path().string()}, true).size() == 1);
+  CHECK_ERROR(read_image("/dev/null"), io, "this is no regular file");
 }
 
 TEST_CASE("read_image/sizes over the limits are refused before decoding") {
