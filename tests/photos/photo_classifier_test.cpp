@@ -217,6 +217,14 @@ TEST_CASE("photos/an_unfilled_batch_is_run") {
   }
 }
 
+TEST_CASE("photos/as_long_as_it_takes") {
+  PhotoClassifier classifier(small_model(), small_card(), {.devices = {"cpu"}, .threads = 1});
+  CHECK(!classifier.take_within(std::chrono::milliseconds::max()));
+  CHECK(!classifier.take_within(std::chrono::milliseconds::min()));
+  REQUIRE(classifier.offer({"p", test::make_png(100, 100, 3, std::vector<std::uint8_t>(30000))}));
+  CHECK(classifier.take_within(std::chrono::milliseconds::max()));
+}
+
 TEST_CASE("photos/abandoned_at_any_moment") {
   std::mt19937_64 random(3);
   const Model model = small_model();
