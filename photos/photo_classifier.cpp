@@ -6,13 +6,14 @@
 #include <map>
 #include <mutex>
 #include <stop_token>
+#include <system_error>
 #include <thread>
 #include <utility>
 
 #include "lenslet/photos.h"
 #include "lenslet/picture.h"
+#include "photos/byte_budget.h"
 #include "photos/photo_devices.h"
-#include "photos/pixel_budget.h"
 
 namespace lenslet {
 
@@ -20,7 +21,7 @@ using namespace photos;
 
 namespace {
 
-constexpr std::int64_t most_pixel_bytes = std::int64_t{256} << 20;
+constexpr std::int64_t most_bytes = std::int64_t{256} << 20;  // of files, and of pixels
 
 class Stopwatch {
  public:
@@ -38,7 +39,7 @@ struct Queued {
 
 struct Decoded {
   Picture picture;
-  PixelBudget::Share pixels;
+  ByteBudget::Share pixels;
   PhotoResult result;
 };
 
@@ -194,6 +195,10 @@ class PhotoClassifier::Work {
     const DecodeOptions options{.reserve = reserve, .draft = card_.draft_spec()};
     try {
       const auto& [name, bytes] = queued.photo;
+      ByteBudget::Share file;
+      std::error_code error;  // such files are refused, as are those that are too large
+      if (const auto size = bytes ? 0 : std::filesystem::file_size(name, error); !error && size <= max_image_file_bytes)
+        file = files_.take(static_cast<std::int64_t>(size), stop_);
       decoded.picture = bytes ? decode_image(*bytes, name, options) : read_image(name, options);
     } catch (const Error& error) {
       if (error.kind() == ErrorKind::device) throw;
@@ -275,7 +280,8 @@ class PhotoClassifier::Work {
   std::map<std::size_t, PhotoResult> done_;  // by index
   std::size_t offered_ = 0, taken_ = 0;
   std::exception_ptr failure_;
-  PixelBudget pixels_{most_pixel_bytes};
+  // A thread takes of files_ first: whoever has taken of pixels_ waits for neither.
+  ByteBudget files_{most_bytes}, pixels_{most_bytes};
 
   std::stop_token stop_;
   std::vector<std::jthread> threads_;

@@ -13,8 +13,8 @@
 #include "lenslet/error.h"
 #include "lenslet/photos.h"
 #include "lenslet/picture.h"
+#include "photos/byte_budget.h"
 #include "photos/photo_devices.h"
-#include "photos/pixel_budget.h"
 #include "runtime/exec/model_impl.h"
 #include "tests/exec/small_net.h"
 #include "tests/expect_error.h"
@@ -310,8 +310,8 @@ TEST_CASE("photos/runners_for_the_photos_that_come") {
   CHECK(runners(6, 3, 8) == Numbers{1, 6, 3});
 }
 
-TEST_CASE("photos/pixel_budget_holds_a_photo_back") {
-  photos::PixelBudget budget(100);
+TEST_CASE("photos/byte_budget_holds_a_photo_back") {
+  photos::ByteBudget budget(100);
   const std::stop_source stop;
   auto first = budget.take(60, stop.get_token());
   std::atomic<bool> taken{false};

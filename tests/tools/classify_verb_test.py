@@ -626,6 +626,16 @@ class ClassifyMany(WithPhotos):
         self.assertEqual(done.returncode, 4, done.stderr)
         self.assertEqual(done.stderr.splitlines()[-1], f"lenslet: error: {full}: cannot be written: File too large")
 
+    def test_large_files_are_not_read_side_by_side(self):
+        folder = self.folder / "large"
+        folder.mkdir()
+        for i in range(3):
+            (folder / f"{i}.png").touch()
+            os.truncate(folder / f"{i}.png", 300 << 20)
+        done = lenslet(*self.model, "--threads", 3, folder,
+                       before=lambda: resource.setrlimit(resource.RLIMIT_AS, (700 << 20, 700 << 20)))  # fmt: skip
+        self.assertEqual(done.stderr.count("this is no JPEG, PNG, BMP, PNM or WebP file"), 3, done.stderr)
+
     def test_devices(self):
         red = self.folder / "red.ppm"
         for devices in ("cpu", "cpu,cpu", "all"):

@@ -1,5 +1,5 @@
 #pragma once
-// Bounds the pixels that are decoded at once.
+// Bounds the bytes of files, or of pixels, that are in memory at once.
 
 #include <condition_variable>
 #include <cstdint>
@@ -9,15 +9,15 @@
 
 namespace lenslet::photos {
 
-class PixelBudget {
+class ByteBudget {
  public:
-  explicit PixelBudget(std::int64_t bytes) : free_(bytes), all_(bytes) {}
+  explicit ByteBudget(std::int64_t bytes) : free_(bytes), all_(bytes) {}
 
   /// Bytes taken, given back with it.
   class Share {
    public:
     Share() = default;
-    Share(PixelBudget& of, std::int64_t bytes) : of_(&of), bytes_(bytes) {}
+    Share(ByteBudget& of, std::int64_t bytes) : of_(&of), bytes_(bytes) {}
     Share(Share&& other) noexcept : of_(std::exchange(other.of_, nullptr)), bytes_(other.bytes_) {}
     Share& operator=(Share&& other) noexcept {
       std::swap(of_, other.of_);
@@ -29,11 +29,12 @@ class PixelBudget {
     }
 
    private:
-    PixelBudget* of_ = nullptr;
+    ByteBudget* of_ = nullptr;
     std::int64_t bytes_ = 0;
   };
 
-  /// Waits until `bytes` are free, or all of them for a photo beyond the budget. At once if `stop` is requested.
+  /// Waits until `bytes` are free, or all of them for a file or photo beyond the budget. At once if `stop` is
+  /// requested.
   Share take(std::int64_t bytes, const std::stop_token& stop) {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, stop, [&] { return free_ >= bytes || free_ == all_; });
