@@ -98,9 +98,10 @@ class PhotoClassifier::Work {
     const std::lock_guard lock(mutex_);
     if (failure_ || offered_ - taken_ >= capacity_) return false;
     Queued queued{std::move(photo), {}};
-    queued.result.index = offered_++;
+    queued.result.index = offered_;
     queued.result.name = queued.photo.name;
     queued_.push_back(std::move(queued));
+    ++offered_;  // not if memory was short: take() would wait for it
     to_decode_.notify_one();
     return true;
   }
