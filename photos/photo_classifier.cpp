@@ -21,7 +21,8 @@ using namespace photos;
 
 namespace {
 
-constexpr std::int64_t most_bytes = std::int64_t{256} << 20;  // of files, and of pixels
+constexpr std::int64_t most_bytes = std::int64_t{256} << 20;      // of files, and of pixels
+constexpr std::int64_t most_of_decoder = std::int64_t{48} << 20;  // at least: 16 megapixels for each thread
 
 class Stopwatch {
  public:
@@ -191,6 +192,7 @@ class PhotoClassifier::Work {
     const Stopwatch watch;
     Decoded decoded{{}, {}, std::move(queued.result)};
     const auto reserve = [&](std::int64_t width, std::int64_t height) {
+      decoded.pixels = {};  // of an earlier call: two shares could wait for each other
       decoded.pixels = pixels_.take(3 * width * height, stop_);
     };
     const DecodeOptions options{.reserve = reserve, .draft = card_.draft_spec()};
@@ -282,7 +284,7 @@ class PhotoClassifier::Work {
   std::size_t offered_ = 0, taken_ = 0;
   std::exception_ptr failure_;
   // A thread takes of files_ first: whoever has taken of pixels_ waits for neither.
-  ByteBudget files_{most_bytes}, pixels_{most_bytes};
+  ByteBudget files_{most_bytes}, pixels_{std::max(most_bytes, decoders_*most_of_decoder)};
 
   std::stop_token stop_;
   std::vector<std::jthread> threads_;
