@@ -52,7 +52,25 @@ function(lenslet_make_static target)
   string(APPEND text ".bss\n.globl __libc_single_threaded\n.hidden __libc_single_threaded\n"
     ".type __libc_single_threaded, @object\n__libc_single_threaded: .zero 1\n.size __libc_single_threaded, 1\n")
   string(APPEND text ".text\n")
-  file(GENERATE OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/glibc_2_28.cpp CONTENT "asm(R\"(${text})\");\n")
+  # glibc 2.30, for std::condition_variable::wait_for(). The real-time clock may be set meanwhile: such a wait ends early
+  # or late, once.
+  list(APPEND wraps -Wl,--wrap=pthread_cond_clockwait)
+  set(clockwait [[
+#include <pthread.h>
+#include <time.h>
+extern "C" int __wrap_pthread_cond_clockwait(pthread_cond_t* condition, pthread_mutex_t* mutex, clockid_t clock,
+                                             const timespec* until) {
+  timespec now{}, end{};
+  clock_gettime(clock, &now);
+  clock_gettime(CLOCK_REALTIME, &end);
+  end.tv_sec += until->tv_sec - now.tv_sec;
+  end.tv_nsec += until->tv_nsec - now.tv_nsec;
+  if (end.tv_nsec < 0) --end.tv_sec, end.tv_nsec += 1000000000;
+  if (end.tv_nsec >= 1000000000) ++end.tv_sec, end.tv_nsec -= 1000000000;
+  return pthread_cond_timedwait(condition, mutex, &end);
+}
+]])
+  file(GENERATE OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/glibc_2_28.cpp CONTENT "asm(R\"(${text})\");\n${clockwait}")
   target_sources(${target} PRIVATE ${CMAKE_CURRENT_BINARY_DIR}/glibc_2_28.cpp)
   target_link_options(${target} PRIVATE ${wraps} -static-libstdc++ -Wl,--gc-sections -Wl,--exclude-libs,ALL)
   # An old glibc has the old versions in these libraries; in a new one they are empty.
