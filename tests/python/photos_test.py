@@ -182,6 +182,8 @@ class Photos(InFolder, unittest.TestCase):
 
     def test_an_interrupt_ends_it(self):
         before = threads()
+        handler = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it
+        self.addCleanup(signal.signal, signal.SIGINT, handler)
         timer = threading.Timer(0.5, signal.raise_signal, [signal.SIGINT])
         timer.start()
         with self.assertRaises(KeyboardInterrupt):
