@@ -112,7 +112,7 @@ class PhotoClassifier::Work {
     const auto is_ready = [&] { return !done_.empty() && (!options_.in_order || done_.begin()->first == taken_); };
     const auto is_decided = [&] { return failure_ || offered_ == taken_ || is_ready(); };
     if (most)
-      to_take_.wait_for(lock, std::min<std::chrono::milliseconds>(*most, std::chrono::hours(9999)), is_decided);
+      to_take_.wait_for(lock, std::clamp<std::chrono::milliseconds>(*most, {}, std::chrono::hours(9999)), is_decided);
     else
       to_take_.wait(lock, is_decided);
     if (failure_) std::rethrow_exception(failure_);
