@@ -17,7 +17,7 @@ import time
 import unittest
 import unittest.mock
 
-from command import ADDRESS_SPACE, (
+from command import (
     ADDRESS_SPACE, COMMAND, FLOAT, SHARED, WithPhotos, at_terminal, initializer, lenslet, model, node, port,
     tensor_pb, write_ppm,
 )
