@@ -19,36 +19,17 @@
 #include <vector>
 
 #include "lenslet/error.h"
+#include "tests/base/pattern_picture.h"
 #include "tests/shared_data.h"
 
 namespace lenslet {
 namespace {
 
 using Filter = ImageSpec::Filter;
-using Pixels = std::vector<std::uint8_t>;
-
-struct Picture {
-  std::int64_t height, width, channels;
-  Pixels pixels;
-  ImageView view() const { return {pixels.data(), height, width, channels}; }
-};
-
-Picture pattern(std::int64_t height, std::int64_t width, std::int64_t channels) {
-  Picture picture{height, width, channels, {}};
-  for (std::int64_t y = 0; y < height; ++y)
-    for (std::int64_t x = 0; x < width; ++x)
-      for (std::int64_t c = 0; c < channels; ++c)
-        picture.pixels.push_back(
-            static_cast<std::uint8_t>((y * 37 + x * 91 + c * 53 + x * y * 7 + (x * x * y) % 23 * 11) % 256));
-  return picture;
-}
-
-/// FNV-1a, 64 bits.
-std::uint64_t hash(const Pixels& pixels) {
-  std::uint64_t value = 0xcbf29ce484222325u;
-  for (std::uint8_t pixel : pixels) value = (value ^ pixel) * 0x100000001b3u;
-  return value;
-}
+using test::hash;
+using test::pattern;
+using test::Picture;
+using test::Pixels;
 
 ImageSpec stretch(std::int64_t height, std::int64_t width, Filter filter, std::int64_t channels = 3) {
   ImageSpec spec;
