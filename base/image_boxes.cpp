@@ -53,10 +53,7 @@ std::vector<Rect> image_tiles(std::int64_t height, std::int64_t width, std::int6
 
 ImageView part_of(const ImageView& image, const Rect& part) {
   return at_boundary([&] {
-    const auto inside = [](std::int64_t from, std::int64_t size, std::int64_t of) {
-      return from >= 0 && size > 0 && size <= of - from;
-    };
-    if (!inside(part.top, part.height, image.height) || !inside(part.left, part.width, image.width))
+    if (!is_inside(part, image.height, image.width))
       throw Error(ErrorKind::invalid_argument,
                   fmt::format("{} x {} pixels at x = {}, y = {} are not inside an image of {} x {}", part.width,
                               part.height, part.left, part.top, image.width, image.height));

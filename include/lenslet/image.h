@@ -82,7 +82,12 @@ LENSLET_API Box photo_box(const ImageSpec& spec, const Rect& part, const Box& in
 LENSLET_API std::vector<Rect> image_tiles(std::int64_t height, std::int64_t width, std::int64_t tile_height,
                                           std::int64_t tile_width, std::int64_t overlap);
 
-/// `part` of an image, not copied. Error(invalid_argument) unless it lies inside.
+/// Whether `part` has pixels, all of them in a picture of this size.
+constexpr bool is_inside(const Rect& part, std::int64_t height, std::int64_t width) {
+  return part.top >= 0 && part.height > 0 && part.height <= height && part.top <= height - part.height &&
+         part.left >= 0 && part.width > 0 && part.width <= width && part.left <= width - part.width;
+}
+/// `part` of an image, not copied. Error(invalid_argument) unless is_inside().
 LENSLET_API ImageView part_of(const ImageView& image, const Rect& part);
 
 struct ClassScore {

@@ -39,10 +39,10 @@ typedef struct lenslet_rect {
 } lenslet_rect;
 
 /* Covers a large photo with tiles, row by row. Neighbours share `overlap` pixels, the last ones more: they end at the
- * photo's edge. Writes the first `room` tiles and sets `*count` to the number of all. LENSLET_INVALID_ARGUMENT unless
- * 0 <= overlap < both sides of a tile, LENSLET_LIMIT for more than a million. */
+ * photo's edge. Writes the first `capacity` tiles and sets `*count` to the number of all. LENSLET_INVALID_ARGUMENT
+ * unless 0 <= overlap < both sides of a tile, LENSLET_LIMIT for more than a million. */
 LENSLET_C_API lenslet_status lenslet_image_tiles(int64_t height, int64_t width, int64_t tile_height, int64_t tile_width,
-                                                 int64_t overlap, lenslet_rect* tiles, size_t room, size_t* count);
+                                                 int64_t overlap, lenslet_rect* tiles, size_t capacity, size_t* count);
 
 /* ---- Model cards (docs/model-card.md): immutable, used by any number of threads ---- */
 
@@ -74,9 +74,9 @@ LENSLET_C_API lenslet_status lenslet_card_prepare(lenslet_card* card, const lens
 LENSLET_C_API lenslet_status lenslet_card_photo_boxes(lenslet_card* card, int64_t height, int64_t width,
                                                       const lenslet_rect* part, const float* in_input, size_t count,
                                                       float* in_photo);
-/* The best classes of one image's output, best first: at most `room` numbers and probabilities (scores, if the card
+/* The best classes of one image's output, best first: at most `capacity` numbers and probabilities (scores, if the card
  * and the values are such). Sets `*found` to their number. The card must be bound. */
-LENSLET_C_API lenslet_status lenslet_card_top(lenslet_card* card, const float* scores, size_t count, size_t room,
+LENSLET_C_API lenslet_status lenslet_card_top(lenslet_card* card, const float* scores, size_t count, size_t capacity,
                                               int64_t* classes, float* probs, size_t* found);
 
 /* One class name a line, as a JSON array. LENSLET_INVALID_ARGUMENT unless there are `classes`, if not negative. */

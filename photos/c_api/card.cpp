@@ -124,15 +124,12 @@ lenslet_status lenslet_card_photo_boxes(lenslet_card* card, int64_t height, int6
     const auto object = Cards::get(card);
     const Rect of =
         part == nullptr ? Rect{0, 0, height, width} : Rect{part->top, part->left, part->height, part->width};
-    const auto inside = [](std::int64_t from, std::int64_t size, std::int64_t whole) {
-      return from >= 0 && size > 0 && size <= whole && from <= whole - size;
-    };
-    if (!inside(of.top, of.height, height) || !inside(of.left, of.width, width))
+    if (!is_inside(of, height, width))
       throw Error(ErrorKind::invalid_argument,
                   fmt::format("{} x {} pixels at x = {}, y = {} are not inside a photo of {} x {}", of.width, of.height,
                               of.left, of.top, width, height));
-    static_cast<void>(
-        photo_box(object->card.spec, of, {}));  // refuses what the card cannot prepare, without boxes, too
+    // Refuses what the card cannot prepare, without boxes, too.
+    static_cast<void>(photo_box(object->card.spec, of, {}));
     if (count == 0) return;
     check_given(in_input, "in_input");
     check_given(in_photo, "in_photo");
@@ -147,33 +144,33 @@ lenslet_status lenslet_card_photo_boxes(lenslet_card* card, int64_t height, int6
 }
 
 lenslet_status lenslet_image_tiles(int64_t height, int64_t width, int64_t tile_height, int64_t tile_width,
-                                   int64_t overlap, lenslet_rect* tiles, size_t room, size_t* count) {
+                                   int64_t overlap, lenslet_rect* tiles, size_t capacity, size_t* count) {
   return guarded([&] {
     check_given(count, "count");
     *count = 0;
-    if (room > 0) check_given(tiles, "tiles");
+    if (capacity > 0) check_given(tiles, "tiles");
     const std::vector<Rect> all = image_tiles(height, width, tile_height, tile_width, overlap);
-    for (std::size_t i = 0; i < std::min(room, all.size()); ++i)
+    for (std::size_t i = 0; i < std::min(capacity, all.size()); ++i)
       tiles[i] = {all[i].top, all[i].left, all[i].height, all[i].width};
     *count = all.size();
   });
 }
 
-lenslet_status lenslet_card_top(lenslet_card* card, const float* scores, size_t count, size_t room, int64_t* classes,
-                                float* probs, size_t* found) {
+lenslet_status lenslet_card_top(lenslet_card* card, const float* scores, size_t count, size_t capacity,
+                                int64_t* classes, float* probs, size_t* found) {
   return guarded([&] {
     const auto object = Cards::get(card);
     check_given(found, "found");
     check_given(scores, "scores");
-    if (room > 0) check_given(classes, "classes");
-    if (room > 0) check_given(probs, "probs");
+    if (capacity > 0) check_given(classes, "classes");
+    if (capacity > 0) check_given(probs, "probs");
     if (count == 0) throw Error(ErrorKind::invalid_argument, "no scores");
     if (object->card.class_offset >= static_cast<std::int64_t>(count))
       throw Error(ErrorKind::invalid_argument,
                   fmt::format("the card's output.class_offset is {}, and there are {} scores",
                               object->card.class_offset, count));
     *found = 0;
-    for (const ClassResult& result : best_classes(object->card, {scores, scores + count}, room)) {
+    for (const ClassResult& result : best_classes(object->card, {scores, scores + count}, capacity)) {
       classes[*found] = result.index;
       probs[(*found)++] = result.prob;
     }

@@ -93,7 +93,7 @@ lenslet_status lenslet_classifier_run(lenslet_classifier* classifier) {
   });
 }
 
-lenslet_status lenslet_classifier_top(lenslet_classifier* classifier, int64_t slot, size_t room, int64_t* classes,
+lenslet_status lenslet_classifier_top(lenslet_classifier* classifier, int64_t slot, size_t capacity, int64_t* classes,
                                       float* probs, size_t* found) {
   return guarded([&] {
     const auto object = Classifiers::get(classifier);
@@ -101,7 +101,7 @@ lenslet_status lenslet_classifier_top(lenslet_classifier* classifier, int64_t sl
     *found = 0;
     const std::lock_guard lock(object->mutex);
     check_slot(*object, slot);
-    for (const ClassResult& result : object->classifier.top(slot, room)) {
+    for (const ClassResult& result : object->classifier.top(slot, capacity)) {
       classes[*found] = result.index;
       probs[(*found)++] = result.prob;
     }

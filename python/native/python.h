@@ -50,7 +50,7 @@ LENSLET_C_API lenslet_status lenslet_classifier_describe(lenslet_classifier* cla
 LENSLET_C_API lenslet_status lenslet_classifier_prepare(lenslet_classifier* classifier, const lenslet_picture* picture,
                                                         int64_t slot);
 LENSLET_C_API lenslet_status lenslet_classifier_run(lenslet_classifier* classifier);
-LENSLET_C_API lenslet_status lenslet_classifier_top(lenslet_classifier* classifier, int64_t slot, size_t room,
+LENSLET_C_API lenslet_status lenslet_classifier_top(lenslet_classifier* classifier, int64_t slot, size_t capacity,
                                                     int64_t* classes, float* probs, size_t* found);
 
 /* ---- The command ---- */
