@@ -97,7 +97,7 @@ class PhotoClassifier::Work {
 
   bool offer(Photo&& photo) {
     const std::lock_guard lock(mutex_);
-    if (failure_ || offered_ - taken_ >= capacity_) return false;
+    if (is_full_locked()) return false;
     Queued queued{std::move(photo), {}};
     queued.result.index = offered_;
     queued.result.name = queued.photo.name;
@@ -122,12 +122,18 @@ class PhotoClassifier::Work {
   }
 
   std::size_t capacity() const { return capacity_; }
+  bool is_full() const {
+    const std::lock_guard lock(mutex_);
+    return is_full_locked();
+  }
   const std::vector<PhotoRunners>& runners() const { return runners_; }
   int decoders() const { return decoders_; }
   const BoundCard& bound() const { return bound_; }
   const PlanInfo& plan() const { return plan_; }
 
  private:
+  bool is_full_locked() const { return failure_ || offered_ - taken_ >= capacity_; }
+
   std::unique_ptr<Classifier> make(const PhotoRunners& on) const {
     return std::make_unique<Classifier>(model_, card_, options_.labels, plan_for(on, options_));
   }
@@ -157,7 +163,7 @@ class PhotoClassifier::Work {
     return items;
   }
 
-  /// With `batch`, of the CPU, this thread also runs photos: all, or those that no GPU has room for.
+  /// With `batch`, of the CPU, this thread also runs photos: all, or those that find the GPUs' queue full.
   void decode_photos(Batch* batch) {
     if (batch != nullptr && batch->classifier == nullptr) batch->classifier = make(batch->on);
     for (;;) {
@@ -182,7 +188,7 @@ class PhotoClassifier::Work {
       std::vector<Decoded> pictures =
           next(decoded_, to_run_, static_cast<std::size_t>(batch.classifier->batch()), true);
       if (pictures.empty()) return;
-      gpu_has_room_.notify_all();
+      gpu_not_full_.notify_all();
       for (Decoded& decoded : pictures) prepare(batch, std::move(decoded));
       run(batch);
     }
@@ -198,11 +204,15 @@ class PhotoClassifier::Work {
     const DecodeOptions options{.reserve = reserve, .draft = card_.draft_spec()};
     try {
       const auto& [name, bytes] = queued.photo;
-      ByteBudget::Share file;
-      std::error_code error;  // such files are refused, as are those that are too large
-      if (const auto size = bytes ? 0 : std::filesystem::file_size(name, error); !error && size <= max_image_file_bytes)
-        file = files_.take(static_cast<std::int64_t>(size), stop_);
-      decoded.picture = bytes ? decode_image(*bytes, name, options) : read_image(name, options);
+      if (bytes) {
+        decoded.picture = decode_image(*bytes, name, options);
+      } else {
+        ByteBudget::Share file;
+        std::error_code error;  // such files are refused, as are those that are too large
+        if (const auto size = std::filesystem::file_size(name, error); !error && size <= max_image_file_bytes)
+          file = files_.take(static_cast<std::int64_t>(size), stop_);
+        decoded.picture = read_image(name, options);
+      }
     } catch (const Error& error) {
       if (error.kind() == ErrorKind::device) throw;
       decoded.result.error = copy_of(error);
@@ -213,12 +223,12 @@ class PhotoClassifier::Work {
     return decoded;
   }
 
-  /// Leaves the photo, and returns false, if no GPU has room for it. With `wait` there will be room.
+  /// Leaves the photo, and returns false, if the GPUs' queue is full. With `wait` it waits until it is not.
   bool to_gpu(Decoded& decoded, bool wait) {
     std::unique_lock lock(mutex_);
-    const auto has_room = [&] { return decoded_.size() < most_decoded_; };
-    if (wait) gpu_has_room_.wait(lock, stop_, has_room);
-    if (!has_room()) return wait;  // waited in vain: the end
+    const auto not_full = [&] { return decoded_.size() < most_decoded_; };
+    if (wait) gpu_not_full_.wait(lock, stop_, not_full);
+    if (!not_full()) return wait;  // waited in vain: the end
     decoded_.push_back(std::move(decoded));
     to_run_.notify_one();
     return true;
@@ -275,8 +285,8 @@ class PhotoClassifier::Work {
   const PlanInfo plan_;
   std::size_t capacity_ = 0, most_decoded_ = 0;  // most_decoded_: 0 without a GPU
 
-  std::mutex mutex_;
-  std::condition_variable_any to_decode_, to_run_, gpu_has_room_;
+  mutable std::mutex mutex_;
+  std::condition_variable_any to_decode_, to_run_, gpu_not_full_;
   std::condition_variable to_take_;
   std::deque<Queued> queued_;
   std::deque<Decoded> decoded_;
@@ -296,6 +306,7 @@ PhotoClassifier::PhotoClassifier(const Model& model, const Card& card, const Pho
 PhotoClassifier::~PhotoClassifier() = default;
 
 std::size_t PhotoClassifier::capacity() const { return work_->capacity(); }
+bool PhotoClassifier::is_full() const { return work_->is_full(); }
 bool PhotoClassifier::offer(Photo&& photo) { return work_->offer(std::move(photo)); }
 std::optional<PhotoResult> PhotoClassifier::take() { return work_->take(std::nullopt); }
 std::optional<PhotoResult> PhotoClassifier::take_within(std::chrono::milliseconds most) { return work_->take(most); }

@@ -45,7 +45,7 @@ struct PhotoResult {
 
 struct PhotoOptions {
   /// "auto" (one device, as PlanOptions::device), "cpu", "cuda:N", or "all". With several, GPUs take photos as fast as
-  /// they can; the CPU, if it is one of them, runs those that no GPU has room for.
+  /// they can; the CPU, if it is one of them, runs those that find the GPUs' queue full.
   std::vector<std::string> devices{"auto"};
   int threads = 0;         ///< for reading, decoding and CPU devices, in all; 0: the available cores
   std::int64_t batch = 0;  ///< photos in a run; 0: 1 on the CPU, 32 on a GPU. A batch fixed by the model is kept.
@@ -78,7 +78,9 @@ class PhotoClassifier {
 
   /// Photos whose results have not been taken, at most.
   std::size_t capacity() const;
-  /// Queues a photo and returns true; false, and leaves `photo`, if capacity() photos are under way.
+  /// Whether no photo would be queued: capacity() photos are under way, or it has failed.
+  bool is_full() const;
+  /// Queues a photo and returns true; false, and leaves `photo`, if is_full().
   bool offer(Photo&& photo);
   /// Waits for the next result; nothing if no photo is under way. Throws a device's error, a lack of memory, and errors
   /// of a network whose output's shape only a run gives; nothing more can be done then.

@@ -43,7 +43,6 @@ struct PhotosObject {
   const pid_t process = ::getpid();
   const std::int64_t class_offset;
   std::unique_ptr<PhotoClassifier> classifier;
-  std::size_t under_way = 0;
   PhotoResult result;  // of the last take
   std::vector<lenslet_photo_class> classes;
   std::atomic<bool> at_work{false};
@@ -144,15 +143,13 @@ lenslet_status lenslet_photos_offer(lenslet_photos* photos, const lenslet_photo*
     const PhotosInUse object(photos);
     const lenslet_photo given = taken(photo, "photo");
     check_given(given.name, "the photo's name");
-    if (object->under_way == object->classifier->capacity()) return;  // nothing is copied
+    if (object->classifier->is_full()) return;  // nothing is copied
     Photo offered{given.name};
     if (given.bytes != nullptr) {
       const auto* const bytes = static_cast<const std::byte*>(given.bytes);
       offered.bytes.emplace(bytes, bytes + given.size);
     }
-    if (!object->classifier->offer(std::move(offered))) return;
-    ++object->under_way;
-    *accepted = 1;
+    *accepted = object->classifier->offer(std::move(offered)) ? 1 : 0;
   });
 }
 
@@ -166,7 +163,6 @@ lenslet_status lenslet_photos_take(lenslet_photos* photos, int32_t wait, lenslet
     give(result, none, "result");  // checked before a result is taken
     std::optional<PhotoResult> next = wait != 0 ? object->classifier->take() : object->classifier->take_ready();
     if (!next) return;
-    --object->under_way;
     object->result = *std::move(next);
     give(result, as_c(*object.operator->()), "result");
     *is_taken = 1;

@@ -195,7 +195,7 @@ void add_classify(CLI::App& app, ExitCode& result) {
       ->description("Threads for decoding and running, all together; 0: all cores this process may use");
   verb->add_option("--devices", options->devices,
                    "Several devices, instead of --device, separated by commas: cpu, cuda:0, cuda:1; all: each that is "
-                   "usable. The CPU runs photos that no GPU has room for")
+                   "usable. The CPU runs photos that find the GPUs' queue full")
       ->delimiter(',')
       ->allow_extra_args(false)
       ->type_name("LIST")
