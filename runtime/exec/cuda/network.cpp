@@ -40,15 +40,26 @@ std::shared_ptr<std::byte> arena_of(const Plan& plan) {
   return {own, own->data()};
 }
 
+cudaMemoryType type_of(const void* memory) {
+  cudaPointerAttributes found{};
+  CUDA_CHECK(cudaPointerGetAttributes(&found, memory));
+  return found.type;
+}
+
+// Error(invalid_argument) unless it is.
+void check_on_cuda(const void* memory) {
+  const cudaMemoryType type = type_of(memory);
+  if (type != cudaMemoryTypeDevice && type != cudaMemoryTypeManaged)
+    throw Error(ErrorKind::invalid_argument, "the address is marked as CUDA memory but is not on a CUDA device");
+}
+
 // Whether the device can copy the memory directly: pinned or device memory. Error(invalid_argument) if `on_cuda` memory
 // is not device memory.
 bool copies_at_once(const IoTensor& tensor) {
   if (tensor.tensor.bytes() == 0) return true;
-  cudaPointerAttributes found{};
-  CUDA_CHECK(cudaPointerGetAttributes(&found, tensor.tensor.data()));
-  if (!tensor.on_cuda) return found.type == cudaMemoryTypeHost;
-  if (found.type == cudaMemoryTypeDevice || found.type == cudaMemoryTypeManaged) return true;
-  throw Error(ErrorKind::invalid_argument, "the address is marked as CUDA memory but is not on a CUDA device");
+  if (!tensor.on_cuda) return type_of(tensor.tensor.data()) == cudaMemoryTypeHost;
+  check_on_cuda(tensor.tensor.data());
+  return true;
 }
 
 void copy(Tensor& to, const Tensor& from, cudaMemcpyKind direction, const Stream& stream) {
@@ -258,6 +269,7 @@ void Network::run_behind(void* stream) {
 void Network::let_go() noexcept { CUDA_LOG(cudaStreamSynchronize(session_->stream().get())); }
 
 void Network::write_image(std::size_t input, const ImageView& image, const ImageSpec& spec, std::int64_t index) {
+  if (image.on_cuda && image.pixels != nullptr) check_on_cuda(image.pixels);
   images_.queue(session_->context(), image, spec, inputs_[input].device, index);
 }
 
