@@ -172,7 +172,7 @@ DEVICE_CASE("cuda/image_input/other_types") {
         check_same(session, loader, {nullptr, 133, 165, channels}, spec, nhwc, ++seed, dtype);
 }
 
-// Its rows at the input's width would be 200 MB.
+// Its rows at the input's width would be 50 MB.
 DEVICE_CASE("cuda/image_input/a_very_high_picture") {
   const cuda::Session session(0);
   cuda::ImageInput loader;
@@ -180,7 +180,7 @@ DEVICE_CASE("cuda/image_input/a_very_high_picture") {
   spec.height = 4;
   spec.width = 16;
   spec.resize = ImageSpec::Resize::stretch;
-  check_same(session, loader, {nullptr, 1 << 22, 1, 3}, spec, false, 60);
+  check_same(session, loader, {nullptr, 1 << 20, 1, 3}, spec, false, 60);
 }
 
 void CUDART_CB sleep_a_little(void*) { std::this_thread::sleep_for(std::chrono::milliseconds(50)); }

@@ -146,8 +146,9 @@ TEST_CASE("photos/c_api/options_count") {
   CPhotos photos(options);
   char* json = nullptr;
   REQUIRE(lenslet_photos_describe(photos.handle, &json) == LENSLET_OK);
-  CHECK(std::string(json) ==
-        R"({"devices":[{"device":"cpu","runners":3,"threads":1,"batch":2}],"decoders":3,"gpu_decoder":"","classes":4})");
+  CHECK(
+      std::string(json) ==
+      R"({"devices":[{"device":"cpu","runners":3,"threads":1,"batch":2}],"decoders":3,"gpu_decoder":"","classes":4})");
   lenslet_text_free(json);
   lenslet_photo photo = sized<lenslet_photo>();
   photo.name = file.c_str();

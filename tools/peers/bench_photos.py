@@ -6,11 +6,12 @@
 
 PHOTOs are scaled to SIZE, written as JPEG (quality 90), and copied until there are COUNT. Rates are of all photos but the
 first, from its row to the last one's, so that starting and planning do not count. The limit on the CPU: cores / (decode +
-preparation + network, each by one thread alone). With GPUs: the network's rate by `lenslet bench` at the same batch, times
-their number, or, unless the GPU decodes, that of decoding alone if it is less: `classify` on all cores but one with a network
-that takes 0.03 ms. --before: another build, which may know no --devices. --peer: on the CPU a process for each core, each with
-a session of ONNX Runtime of one thread, resizing as the model's card says (shorter side 256, crop 224), by Pillow; on a GPU
-torchvision's ResNet-50, compiled by torch.compile, fp16, NHWC, behind torchvision's decode_jpeg on the GPU (nvJPEG).
+preparation + network, each by one thread alone). With GPUs: the network's rate on the device by `lenslet bench`, at the same
+batch, times their number, or, unless the GPU decodes, that of decoding alone if it is less: `classify` on all cores but one
+with a network that takes 0.03 ms. --before: another build, which may know no --devices. --peer: on the CPU a process for each
+core, each with a session of ONNX Runtime of one thread, resizing as the model's card says (shorter side 256, crop 224), by
+Pillow; on a GPU torchvision's ResNet-50, compiled by torch.compile, fp16, NHWC, behind torchvision's decode_jpeg on the GPU
+(nvJPEG).
 """
 
 import json
@@ -141,7 +142,7 @@ def network_rate(arguments, model):
     batch = arguments.batch or 32
     options = ["--precision", arguments.precision] if arguments.precision else []
     found = timing.lenslet(arguments.lenslet, "bench", model, "--batch", batch, "--device", "cuda", *options)
-    return 1e3 * batch / found["results"][0]["ms"]["median"]
+    return 1e3 * batch / found["results"][0]["device_ms"]["median"]
 
 
 def main():
@@ -189,6 +190,7 @@ def measure(arguments, results, model, folder, options):
         runs["network"] = lambda: network_rate(arguments, model)
     if gpus > 0 and arguments.decode != "gpu":
         tiny = folder.parent / "tiny"
+        tiny.mkdir(exist_ok=True)
         subprocess.run([sys.executable, timing.ROOT / "tests" / "install" / "tiny_model.py", tiny], check=True)
         threads = ["--devices", "cpu", "--threads", CORES - 1]
         runs["decoding"] = lambda: classify(arguments.lenslet, tiny / "rgb.onnx", folder, *threads)[0]

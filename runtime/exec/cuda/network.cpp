@@ -27,6 +27,9 @@ std::size_t staging_bytes(const Plan& plan) {
   return bytes;
 }
 
+// A run of at least this is waited for asleep.
+constexpr double long_run_us = 1000;
+
 constexpr auto no_port = static_cast<std::size_t>(-1);
 
 std::size_t arena_bytes(const Plan& plan) {
@@ -85,6 +88,9 @@ Network::Network(const Plan& plan, std::shared_ptr<Session> session)
     launch_all();
   wait();
   clear_faults();  // found in the run on zeros
+  double estimated_us = 0;
+  for (const StepInfo& step : plan_.info.steps) estimated_us += step.estimated_us;
+  if (estimated_us >= long_run_us) done_.emplace(cudaEventBlockingSync | cudaEventDisableTiming);
   const bool any = std::any_of(steps_.begin(), steps_.end(), [](const Step& step) { return step.plan->runs; });
   if (any) recorded_.emplace(record({}));
 }
@@ -218,8 +224,12 @@ void Network::launch_each_and_wait(const BeforeStep& before) {
   }
 }
 
-void Network::wait() const {
+void Network::wait() {
   try {
+    if (done_) {
+      done_->record(session_->stream());
+      done_->synchronize();
+    }
     session_->stream().synchronize();
   } catch (const Error& error) {
     throw Error(error.kind(), error.message() + "; PlanOptions::sync_each_step (--sync-each-step) names the node",
