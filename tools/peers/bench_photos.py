@@ -7,8 +7,8 @@
 PHOTOs are scaled to SIZE, written as JPEG (quality 90), and copied until there are COUNT. Rates are of all photos but the
 first, from its row to the last one's, so that starting and planning do not count. The limit on the CPU: cores / (decode +
 preparation + network, each by one thread alone). With GPUs: the network's rate on the device by `lenslet bench`, at the same
-batch, times their number, or, unless the GPU decodes, that of decoding alone if it is less: `classify` on all cores but one
-with a network that takes 0.03 ms. --before: another build, which may know no --devices. --peer: on the CPU a process for each
+batch, times their number, or, unless the GPU decodes, that of decoding alone on all cores but one if it is less, by what
+`classify` there says that decoding takes, beside a network of 0.03 ms. --before: another build, which may know no --devices. --peer: on the CPU a process for each
 core, each with a session of ONNX Runtime of one thread, resizing as the model's card says (shorter side 256, crop 224), by
 Pillow; on a GPU torchvision's ResNet-50, compiled by torch.compile, fp16, NHWC, behind torchvision's decode_jpeg on the GPU
 (nvJPEG).
@@ -108,7 +108,7 @@ def gpu_peer(folder, batch):
 
     files = sorted(folder.iterdir())
     net = torchvision.models.resnet50().eval().half().cuda().to(memory_format=torch.channels_last)
-    net = torch.compile(net, mode="max-autotune-no-cudagraphs")
+    net = torch.compile(net)
     mean = torch.tensor([0.485, 0.456, 0.406], device="cuda")[:, None, None] * 255
     std = torch.tensor([0.229, 0.224, 0.225], device="cuda")[:, None, None] * 255
 
@@ -193,7 +193,7 @@ def measure(arguments, results, model, folder, options):
         tiny.mkdir(exist_ok=True)
         subprocess.run([sys.executable, timing.ROOT / "tests" / "install" / "tiny_model.py", tiny], check=True)
         threads = ["--devices", "cpu", "--threads", CORES - 1]
-        runs["decoding"] = lambda: classify(arguments.lenslet, tiny / "rgb.onnx", folder, *threads)[0]
+        runs["decoding"] = lambda: 1e3 * (CORES - 1) / classify(arguments.lenslet, tiny / "rgb.onnx", folder, *threads)[2]["decode"]
     if arguments.before:
         runs["before"] = lambda: classify(arguments.before, model, folder)[0]
     if arguments.peer:
