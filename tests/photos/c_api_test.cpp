@@ -191,6 +191,12 @@ TEST_CASE("photos/c_api/misuse") {
   CHECK(lenslet_photos_create(photos.model.handle, photos.card.handle, &options, &other) == LENSLET_INVALID_ARGUMENT);
   CHECK(other == nullptr);
   CHECK(last_error_says("tpu"));
+  const char* const cpu = "cpu";
+  options.devices = &cpu;
+  options.gpu_decode = 1;
+  CHECK(lenslet_photos_create(photos.model.handle, photos.card.handle, &options, &other) == LENSLET_INVALID_ARGUMENT);
+  CHECK(last_error_says("photos are decoded on the GPU where a GPU runs them; none does"));
+  options.gpu_decode = 0;
   options.device_count = 0;
   lenslet_plan_options plan = on_one_thread();
   const lenslet_executor executor{};

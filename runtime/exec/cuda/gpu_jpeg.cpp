@@ -169,6 +169,7 @@ class GpuJpegDecoder::Work {
     const int status =
         nvjpeg_.decode(handle_.get(), state_.get(), files.data(), sizes.data(), images.data(), stream_->get());
     stream_->synchronize();
+    if (status != NvjpegLibrary::success) initialized_ = 0;  // what the state holds now is not known
     return status == NvjpegLibrary::success;
   }
 
