@@ -49,8 +49,8 @@ struct Queued {
 struct Opened {
   Photo photo;
   PhotoResult result;
-  std::string read{};  // the file's bytes, if the photo came without
-  ByteBudget::Share file{}, pixels{};
+  ByteBudget::Share file{}, pixels{};  // given back after what they are for is freed
+  std::string read{};                  // the file's bytes, if the photo came without
   std::optional<PictureSize> for_gpu{};
   Picture picture{};
   ImageView on_gpu{};
@@ -61,7 +61,7 @@ struct Opened {
   std::int64_t gpu_bytes() const { return for_gpu ? 3 * for_gpu->height * for_gpu->width : 0; }
   void free_file() {
     photo.bytes.reset();
-    read = {};
+    std::string().swap(read);  // an assignment would keep the memory
     file = {};
   }
 };
