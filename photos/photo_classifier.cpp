@@ -22,7 +22,7 @@ using namespace photos;
 namespace {
 
 constexpr std::int64_t most_bytes = std::int64_t{256} << 20;      // of files, and of pixels
-constexpr std::int64_t most_of_decoder = std::int64_t{48} << 20;  // at least: 16 megapixels for each thread
+constexpr std::int64_t most_of_decoder = std::int64_t{96} << 20;  // at least: a progressive JPEG of 16 megapixels
 
 class Stopwatch {
  public:
@@ -197,9 +197,9 @@ class PhotoClassifier::Work {
   std::optional<Decoded> decode(Queued&& queued) {
     const Stopwatch watch;
     Decoded decoded{{}, {}, std::move(queued.result)};
-    const auto reserve = [&](std::int64_t width, std::int64_t height) {
+    const auto reserve = [&](std::int64_t size) {
       decoded.pixels = {};  // of an earlier call: two shares could wait for each other
-      decoded.pixels = pixels_.take(3 * width * height, stop_);
+      decoded.pixels = pixels_.take(size, stop_);
     };
     const DecodeOptions options{.reserve = reserve, .draft = card_.draft_spec()};
     try {
@@ -219,6 +219,7 @@ class PhotoClassifier::Work {
       finish(std::move(decoded.result));
       return std::nullopt;
     }
+    decoded.pixels.shrink(static_cast<std::int64_t>(decoded.picture.pixels.size()));
     decoded.result.decode_ms = watch.ms();
     return decoded;
   }

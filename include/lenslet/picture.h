@@ -24,8 +24,8 @@ using CheckSize = std::function<void(std::int64_t width, std::int64_t height)>;
 
 struct DecodeOptions {
   CheckSize check_size = check_image_size;  ///< throws the error of a refused size, the file's own
-  /// Called before pixels are allocated, with their size; of a progressive JPEG with the file's own.
-  CheckSize reserve = [](std::int64_t, std::int64_t) {};
+  /// Called before pixels are allocated, with the bytes that decoding takes at once, the decoder's own memory included.
+  std::function<void(std::int64_t bytes)> reserve = [](std::int64_t) {};
   /// Decodes a JPEG at 1/2, 1/4 or 1/8 where no side becomes smaller than this resizes the whole photo to, by the rule
   /// of Pillow's Image.draft(). Other formats, and builds with stb_image, ignore it. Not owned; nullptr: whole.
   const ImageSpec* draft = nullptr;
