@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <deque>
@@ -14,6 +15,7 @@
 #include "lenslet/picture.h"
 #include "photos/byte_budget.h"
 #include "photos/photo_devices.h"
+#include "photos/pictures/read_file.h"
 
 namespace lenslet {
 
@@ -194,6 +196,24 @@ class PhotoClassifier::Work {
     }
   }
 
+  /// Tries again, as long as other threads read, which have descriptors to give back. CannotOpenNow if none does.
+  Picture read(const std::string& file, const DecodeOptions& options) {
+    for (;;) {
+      const bool began_alone = ++reading_ == 1;
+      try {
+        Picture picture = read_image(file, options);
+        --reading_;
+        return picture;
+      } catch (const CannotOpenNow& error) {
+        if (--reading_ == 0 && began_alone) throw;
+      } catch (...) {
+        --reading_;
+        throw;
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+  }
+
   std::optional<Decoded> decode(Queued&& queued) {
     const Stopwatch watch;
     Decoded decoded{{}, {}, std::move(queued.result)};
@@ -211,8 +231,10 @@ class PhotoClassifier::Work {
         std::error_code error;  // such files are refused, as are those that are too large
         if (const auto size = std::filesystem::file_size(name, error); !error && size <= max_image_file_bytes)
           file = files_.take(static_cast<std::int64_t>(size), stop_);
-        decoded.picture = read_image(name, options);
+        decoded.picture = read(name, options);
       }
+    } catch (const CannotOpenNow&) {
+      throw;
     } catch (const Error& error) {
       if (error.kind() == ErrorKind::device) throw;
       decoded.result.error = copy_of(error);
@@ -296,6 +318,8 @@ class PhotoClassifier::Work {
   std::exception_ptr failure_;
   // A thread takes of files_ first: whoever has taken of pixels_ waits for neither.
   ByteBudget files_{most_bytes}, pixels_{std::max(most_bytes, decoders_*most_of_decoder)};
+
+  std::atomic<int> reading_ = 0;  // threads in read() that do not wait
 
   std::stop_token stop_;
   std::vector<std::jthread> threads_;
