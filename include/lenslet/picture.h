@@ -1,5 +1,5 @@
 #pragma once
-// Decodes photo files to 8-bit pixels: JPEG, PNG, BMP, binary PNM and WebP, recognised by their first bytes.
+// Decodes photo files to 8-bit pixels: JPEG, PNG, BMP, binary PNM, WebP, HEIC and AVIF, recognised by their first bytes.
 
 #include <cstddef>
 #include <cstdint>
@@ -41,13 +41,13 @@ struct Picture {
   ImageView view() const { return {pixels.data(), height, width, channels}; }
 };
 
-/// Reads a picture and applies its EXIF orientation. Alpha is dropped without blending, 16 bits are reduced to their
+/// Reads a picture and applies its EXIF orientation, or HEIF's own. Alpha is dropped without blending, 16 bits are reduced to their
 /// upper 8, Adobe CMYK becomes RGB. Error(invalid_image) for damaged, truncated or refused files, Error(limit) for
 /// large ones, Error(io) for unreadable ones. "-" is standard input.
 Picture read_image(const std::filesystem::path& file, const DecodeOptions& options = {});
 /// The same from memory; `name` appears in messages.
 Picture decode_image(std::span<const std::byte> bytes, std::string_view name, const DecodeOptions& options = {});
-/// The libraries that decode, with versions: "libjpeg-turbo 2.1.5, libpng 1.6.39, libwebp 1.2.4".
+/// The libraries that decode, with versions: "libjpeg-turbo 2.1.5, libpng 1.6.39, libwebp 1.2.4, libheif 1.15.1".
 std::string_view picture_decoders();
 /// Whether a file with this beginning (12 bytes, or all it has) looks like a picture, readable or not.
 bool begins_as_picture(std::span<const std::byte> head);
