@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -55,6 +56,15 @@ class Bits {
 struct Box {
   std::uint32_t type;
   std::size_t begin, end;  ///< of its content, in the file
+};
+
+constexpr std::uint32_t chosen = 2;  // by each frame
+
+/// What the beginning of a frame's header depends on.
+struct Av1Sequence {
+  bool reduced = false;  ///< of a still picture
+  std::size_t time_bits = 0, id_bits = 0;
+  std::uint32_t screen_content = chosen, integer_mv = chosen;
 };
 
 class Checker {
@@ -266,6 +276,7 @@ class Checker {
 
   void check_av1(FileBytes units) {
     Bytes bytes(units);
+    std::optional<Av1Sequence> sequence;
     for (std::size_t at = 0; at < units.size();) {
       const std::uint32_t head = bytes.u8(at++);
       if ((head & 4) != 0) ++at;
@@ -280,24 +291,34 @@ class Checker {
         }
       }
       if (bytes.overrun() || at > units.size() || size > units.size() - at) damaged();
-      constexpr std::uint32_t sequence_header = 1;
-      if ((head >> 3 & 15) == sequence_header) check_av1_sequence(Bits(units.subspan(at, size)));
+      constexpr std::uint32_t sequence_header = 1, frame_header = 3, frame = 6;
+      const std::uint32_t type = head >> 3 & 15;
+      if (type == sequence_header) sequence = check_av1_sequence(Bits(units.subspan(at, size)));
+      if (type == frame_header || type == frame) {
+        if (!sequence) damaged();
+        check_av1_frame(*sequence, Bits(units.subspan(at, size)));
+      }
       at += size;
     }
   }
 
-  void check_av1_sequence(Bits bits) {
+  Av1Sequence check_av1_sequence(Bits bits) {
+    Av1Sequence sequence;
     bits.skip(4);  // profile, still picture
-    if (bits.take(1) != 0) {
+    sequence.reduced = bits.take(1) != 0;
+    if (sequence.reduced) {
       bits.skip(5);
     } else {
       std::size_t delay_bits = 0;
       if (bits.take(1) != 0) {  // timing
         bits.skip(64);
-        if (bits.take(1) != 0) bits.number();
+        const bool equal_intervals = bits.take(1) != 0;
+        if (equal_intervals) bits.number();
         if (bits.take(1) != 0) {  // decoder model
           delay_bits = bits.take(5) + 1;
-          bits.skip(42);
+          bits.skip(37);
+          const std::size_t time_bits = bits.take(5) + 1;
+          if (!equal_intervals) sequence.time_bits = time_bits;
         }
       }
       const std::uint32_t has_delays = bits.take(1);
@@ -311,6 +332,30 @@ class Checker {
     const std::uint32_t width_bits = bits.take(4) + 1, height_bits = bits.take(4) + 1;
     const std::uint32_t width = bits.take(width_bits) + 1;
     check_coded(width, bits.take(height_bits) + 1);
+    if (sequence.reduced) return sequence;
+    if (bits.take(1) != 0) {  // frames have ids
+      const std::size_t delta_bits = bits.take(4) + 2;
+      sequence.id_bits = bits.take(3) + delta_bits + 1;
+    }
+    bits.skip(3 + 4);                     // tools of intra and inter prediction
+    if (bits.take(1) != 0) bits.skip(2);  // order hints
+    if (bits.take(1) == 0) sequence.screen_content = bits.take(1);
+    if (sequence.screen_content != 0 && bits.take(1) == 0) sequence.integer_mv = bits.take(1);
+    return sequence;
+  }
+
+  /// A frame may not have another size than its sequence: dav1d takes up to 2^30 pixels.
+  static void check_av1_frame(const Av1Sequence& sequence, Bits bits) {
+    constexpr std::uint32_t key_frame = 0, switch_frame = 3;
+    if (sequence.reduced || bits.take(1) != 0) return;  // or an earlier frame is shown
+    const std::uint32_t type = bits.take(2), shown = bits.take(1);
+    bits.skip(shown != 0 ? sequence.time_bits : 1);
+    if (type != switch_frame && (type != key_frame || shown == 0)) bits.skip(1);  // error resilience
+    bits.skip(1);
+    const std::uint32_t screen_content = sequence.screen_content == chosen ? bits.take(1) : sequence.screen_content;
+    if (screen_content != 0 && sequence.integer_mv == chosen) bits.skip(1);
+    bits.skip(sequence.id_bits);
+    if (type == switch_frame || bits.take(1) != 0) throw BadImage("AVIF of frames with sizes of their own is not read");
   }
 
   FileBytes data_;

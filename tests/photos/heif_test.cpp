@@ -310,6 +310,43 @@ TEST_CASE("heif/sizes are checked before decoding: the container's, the grid's a
   CHECK(sizes_of(container({hidden})) == "65536x65536 ");
 }
 
+/// A unit of AV1's bitstream of these bits.
+FileBytes unit(int type, std::string bits) {
+  bits.resize((bits.size() + 7) / 8 * 8, '0');
+  FileBytes bytes;
+  append(bytes, {type << 3 | 2, static_cast<int>(bits.size() / 8)});
+  for (std::size_t i = 0; i < bits.size(); i += 8)
+    bytes.push_back(static_cast<std::byte>(std::stoi(bits.substr(i, 8), nullptr, 2)));
+  return bytes;
+}
+
+TEST_CASE("heif/a frame of AV1 is as large as its sequence") {
+  FileBytes config;
+  append(config, {0x81, 0, 0x0C, 0});
+  const auto reason = [&](const std::string& timing, const std::string& ids, const std::string& frame) {
+    // Not of a still picture; one operating point of level 0; sizes of 16 bits: 8 x 8; no order hints.
+    const std::string sequence = "00000" + timing + "0" + "00000" + std::string(12 + 5, '0') +
+                                 (timing.size() > 1 ? "0" : "") + "11111111" + "0000000000000111" + "0000000000000111" +
+                                 ids + "0000000" + "0" + "11" + std::string(16, '0');
+    const Item one{"av01", joined({unit(1, sequence), unit(6, frame)}), {ispe(8, 8), box("av1C", config)}};
+    const auto error = refusal(container({one}));
+    return error ? error->message() : std::string();
+  };
+  const std::string refused = "AVIF of frames with sizes of their own is not read";
+  // Not an earlier frame; a key frame; shown; adapts; no tools for screen content; of another size.
+  CHECK(reason("0", "0", "0001" "0" "0" "1" "11111111") == refused);
+  CHECK(reason("0", "0", "0001" "0" "0" "0" "11111111") != refused);
+  CHECK(reason("0", "0", "0001" "0" "10" "1" "11111111") == refused);
+  CHECK(reason("0", "0", "0000" "1" "0" "0" "0" "1" "11111111") == refused);  // not shown
+  CHECK(reason("0", "0", "0111" "0" "0" "11111111") == refused);              // a switch frame
+  CHECK(reason("0", "1" "0000" "000", "0001" "0" "0" "111" "0" "1111") != refused);  // its id, then the size
+  CHECK(reason("0", "1" "0000" "000", "0001" "0" "0" "000" "1" "1111") == refused);
+  // Timing, unequal intervals, a decoder model with times of 3 bits.
+  const std::string timing = "1" + std::string(64, '0') + "0" + "1" + "00000" + std::string(37, '0') + "00010";
+  CHECK(reason(timing, "0", "0001" "111" "0" "0" "0" "1111") != refused);
+  CHECK(reason(timing, "0", "0001" "000" "0" "0" "1" "1111") == refused);
+}
+
 TEST_CASE("heif/what libheif would decode without bounds is refused") {
   const Item one = tile(some_pixels(64, 64, 3));
   if (one.data.empty()) return;
