@@ -1,5 +1,6 @@
 #pragma once
-// Decodes photo files to 8-bit pixels: JPEG, PNG, BMP, binary PNM, WebP, HEIC and AVIF, recognised by their first bytes.
+// Decodes photo files to 8-bit pixels: JPEG, PNG, BMP, binary PNM, WebP, HEIC and AVIF, recognised by their first
+// bytes.
 
 #include <cstddef>
 #include <cstdint>
@@ -41,9 +42,9 @@ struct Picture {
   ImageView view() const { return {pixels.data(), height, width, channels}; }
 };
 
-/// Reads a picture and applies its EXIF orientation, or HEIF's own. Alpha is dropped without blending, 16 bits are reduced to their
-/// upper 8, Adobe CMYK becomes RGB. Error(invalid_image) for damaged, truncated or refused files, Error(limit) for
-/// large ones, Error(io) for unreadable ones. "-" is standard input.
+/// Reads a picture and applies its EXIF orientation, or HEIF's own. Alpha is dropped without blending, 16 bits are
+/// reduced to their upper 8, Adobe CMYK becomes RGB. Error(invalid_image) for damaged, truncated or refused files,
+/// Error(limit) for large ones, Error(io) for unreadable ones. "-" is standard input.
 Picture read_image(const std::filesystem::path& file, const DecodeOptions& options = {});
 /// The same from memory; `name` appears in messages.
 Picture decode_image(std::span<const std::byte> bytes, std::string_view name, const DecodeOptions& options = {});

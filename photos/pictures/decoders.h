@@ -30,8 +30,8 @@ inline CheckSize check_whole(const DecodeOptions& options) {
   };
 }
 
-/// Each function calls `check_size`, and `reserve`, before it allocates pixels, and throws BadImage for a damaged, truncated or refused
-/// file. Warnings of a library that mean lost data are errors.
+/// Each function calls `check_size`, and `reserve`, before it allocates pixels, and throws BadImage for a damaged,
+/// truncated or refused file. Warnings of a library that mean lost data are errors.
 Decoded decode_jpeg(std::span<const std::byte> file, const DecodeOptions& options);
 Decoded decode_png(std::span<const std::byte> file, const CheckSize& check_size);
 /// BadImage for every file without libwebp (LENSLET_HAVE_WEBP is 0).

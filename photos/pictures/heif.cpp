@@ -65,7 +65,8 @@ Decoded decode_heif(std::span<const std::byte> file, const DecodeOptions& option
   heif_image* rgb = nullptr;
   check(heif_decode_image(primary, &rgb, heif_colorspace_RGB, heif_chroma_interleaved_RGB, decoding.get()));
   const Image image(rgb);
-  if (heif_error warning; heif_image_get_decoding_warnings(rgb, 0, &warning, 1) > 0) check(warning);
+  if (heif_error warning; heif_image_get_decoding_warnings(rgb, 0, &warning, 1) > 0)  // its message is not alive
+    throw BadImage("the HEIF or AVIF file is damaged (a warning of libheif)");
   int stride = 0;
   const std::uint8_t* pixels = heif_image_get_plane_readonly(rgb, heif_channel_interleaved, &stride);
   if (pixels == nullptr || heif_image_get_width(rgb, heif_channel_interleaved) != width ||

@@ -310,8 +310,9 @@ TEST_CASE("heif/sizes are checked before decoding: the container's, the grid's a
   CHECK(sizes_of(container({hidden})) == "65536x65536 ");
 }
 
-/// A unit of AV1's bitstream of these bits.
+/// A unit of AV1's bitstream of these bits; spaces are for the reader.
 FileBytes unit(int type, std::string bits) {
+  std::erase(bits, ' ');
   bits.resize((bits.size() + 7) / 8 * 8, '0');
   FileBytes bytes;
   append(bytes, {type << 3 | 2, static_cast<int>(bits.size() / 8)});
@@ -334,17 +335,17 @@ TEST_CASE("heif/a frame of AV1 is as large as its sequence") {
   };
   const std::string refused = "AVIF of frames with sizes of their own is not read";
   // Not an earlier frame; a key frame; shown; adapts; no tools for screen content; of another size.
-  CHECK(reason("0", "0", "0001" "0" "0" "1" "11111111") == refused);
-  CHECK(reason("0", "0", "0001" "0" "0" "0" "11111111") != refused);
-  CHECK(reason("0", "0", "0001" "0" "10" "1" "11111111") == refused);
-  CHECK(reason("0", "0", "0000" "1" "0" "0" "0" "1" "11111111") == refused);  // not shown
-  CHECK(reason("0", "0", "0111" "0" "0" "11111111") == refused);              // a switch frame
-  CHECK(reason("0", "1" "0000" "000", "0001" "0" "0" "111" "0" "1111") != refused);  // its id, then the size
-  CHECK(reason("0", "1" "0000" "000", "0001" "0" "0" "000" "1" "1111") == refused);
+  CHECK(reason("0", "0", "0001 0 0 1 11111111") == refused);
+  CHECK(reason("0", "0", "0001 0 0 0 11111111") != refused);
+  CHECK(reason("0", "0", "0001 0 10 1 11111111") == refused);
+  CHECK(reason("0", "0", "0000 1 0 0 0 1 11111111") == refused);       // not shown
+  CHECK(reason("0", "0", "0111 0 0 11111111") == refused);             // a switch frame
+  CHECK(reason("0", "1 0000 000", "0001 0 0 111 0 1111") != refused);  // its id, then the size
+  CHECK(reason("0", "1 0000 000", "0001 0 0 000 1 1111") == refused);
   // Timing, unequal intervals, a decoder model with times of 3 bits.
   const std::string timing = "1" + std::string(64, '0') + "0" + "1" + "00000" + std::string(37, '0') + "00010";
-  CHECK(reason(timing, "0", "0001" "111" "0" "0" "0" "1111") != refused);
-  CHECK(reason(timing, "0", "0001" "000" "0" "0" "1" "1111") == refused);
+  CHECK(reason(timing, "0", "0001 111 0 0 0 1111") != refused);
+  CHECK(reason(timing, "0", "0001 000 0 0 1 1111") == refused);
 }
 
 TEST_CASE("heif/what libheif would decode without bounds is refused") {
