@@ -224,7 +224,7 @@ class Checker {
   }
 
   void check_item(std::uint32_t type, FileBytes content) {
-    if (type == av1) return check_av1(content);
+    if (type == av1 && !check_av1(content)) damaged();  // dav1d leaks empty data
     Bytes bytes(content);
     if (type == grid) {
       const std::size_t wide = (bytes.u8(1) & 1) != 0 ? 4 : 2;
@@ -274,7 +274,9 @@ class Checker {
     check_coded(width, bits.number());
   }
 
-  void check_av1(FileBytes units) {
+  /// Whether there is a frame.
+  bool check_av1(FileBytes units) {
+    bool has_frame = false;
     Bytes bytes(units);
     std::optional<Av1Sequence> sequence;
     for (std::size_t at = 0; at < units.size();) {
@@ -296,10 +298,12 @@ class Checker {
       if (type == sequence_header) sequence = check_av1_sequence(Bits(units.subspan(at, size)));
       if (type == frame_header || type == frame) {
         if (!sequence) damaged();
+        has_frame = true;
         check_av1_frame(*sequence, Bits(units.subspan(at, size)));
       }
       at += size;
     }
+    return has_frame;
   }
 
   Av1Sequence check_av1_sequence(Bits bits) {

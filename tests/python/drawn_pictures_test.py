@@ -245,7 +245,8 @@ class DrawnPictures(unittest.TestCase):
 
     @unittest.skipUnless("libheif" in VERSION, "built without libheif")
     def test_avif(self):
-        """Near Pillow's pixels, which another library converts from YCbCr; gray ones are the same."""
+        """Near Pillow's pixels, which another library converts from YCbCr; gray ones are the same. libheif repeats colour where
+        that one interpolates: a quarter of a pixel off, of waves that rise by up to 127 / 6 a pixel."""
         draw = random.Random(SEED)
         for i in range(40):
             height, width = draw.randint(24, 90), draw.randint(24, 90)
@@ -262,7 +263,7 @@ class DrawnPictures(unittest.TestCase):
             ours = as_read(file.getvalue(), *theirs.shape[:2])
             self.assertIsNotNone(ours, how)
             off = np.abs(ours - theirs)
-            self.assertLessEqual(off.mean(), 0 if mode == "L" else 0.7 if how["subsampling"] == "4:4:4" else 3, (mode, how))
+            self.assertLessEqual(off.mean(), 0 if mode == "L" else 0.3 if how["subsampling"] == "4:4:4" else 127 / 6 / 4, (mode, how))
             for size in draw.sample(range(len(file.getvalue())), 20):
                 self.assertIsNone(as_read(file.getvalue()[:size], *theirs.shape[:2]))
 
