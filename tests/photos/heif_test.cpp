@@ -1,15 +1,19 @@
 // HEIC and AVIF, if libheif is there.
 
 #include <doctest/doctest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
-#include <cstring>
-#include <functional>
+#include <filesystem>
+#include <fstream>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "lenslet/error.h"
+#include "lenslet/photos.h"
 #include "lenslet/picture.h"
 #include "tests/photos/make_png.h"
 #include "tests/photos/refusal.h"
@@ -50,6 +54,14 @@ FileBytes box(std::string_view name, const FileBytes& content) {
   return joined({u32(8 + content.size()), text(name), content});
 }
 FileBytes ftyp(std::string_view brand) { return box("ftyp", joined({text(brand), u32(0), text("mif1")})); }
+
+TEST_CASE("heif/a folder's photos are listed where they can be read") {
+  const auto folder = std::filesystem::temp_directory_path() / ("lenslet-heif-" + std::to_string(getpid()));
+  std::filesystem::create_directories(folder);
+  for (const char* name : {"a.png", "b.heic", "c.HEIF", "d.avif"}) std::ofstream(folder / name) << "x";
+  CHECK(list_photos({folder.string()}).size() == (LENSLET_HAVE_HEIF ? 4 : 1));
+  std::filesystem::remove_all(folder);
+}
 
 #if LENSLET_HAVE_HEIF
 
