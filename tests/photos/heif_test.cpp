@@ -20,6 +20,10 @@
 
 #if LENSLET_HAVE_HEIF
 #include <libheif/heif.h>
+
+/// For LeakSanitizer: x265, the encoder, leaks a kilobyte a picture.
+extern "C" const char* __lsan_default_suppressions();
+extern "C" const char* __lsan_default_suppressions() { return "leak:libx265"; }
 #endif
 
 namespace lenslet {
@@ -232,24 +236,27 @@ TEST_CASE("heif/pixels: of 8 and 10 bits, alpha dropped") {
     with_alpha.push_back(pixels[i]);
     if (i % 3 == 2) with_alpha.push_back(static_cast<std::uint8_t>(i));
   }
-  const std::pair<heif_compression_format, bool> formats[] = {
-      {heif_compression_HEVC, true}, {heif_compression_HEVC, false}, {heif_compression_AV1, false}};
-  for (const auto& [format, lossless] : formats)
-    for (const auto& [channels, bits] : {std::pair{3, 8}, {3, 10}, {4, 8}}) {
-      CAPTURE(format);
-      CAPTURE(channels);
-      CAPTURE(bits);
-      if (format == heif_compression_AV1 && bits == 10) continue;  // Debian's encoder aborts
-      const FileBytes file = encoded(channels == 4 ? with_alpha : pixels, 70, 66,
-                                     {.format = format, .channels = channels, .bits = bits, .lossless = lossless});
-      if (file.empty()) continue;
-      CHECK(begins_as_picture(std::span(file).first(12)));
-      const Picture picture = decode_image(file, "p");
-      CHECK(picture.width == 70);
-      CHECK(picture.height == 66);
-      CHECK(picture.channels == 3);
-      CHECK(difference(picture.pixels, pixels, lossless) < 12);  // lossy where a channel wraps from 255 to 0
-    }
+  std::vector<Encoding> encodings;  // none of AV1 with 10 bits: Debian's encoder aborts
+  for (const bool lossless : {true, false}) {
+    encodings.push_back({.lossless = lossless});
+    encodings.push_back({.bits = 10, .lossless = lossless});
+    encodings.push_back({.channels = 4, .lossless = lossless});
+  }
+  encodings.push_back({.format = heif_compression_AV1, .lossless = false});
+  encodings.push_back({.format = heif_compression_AV1, .channels = 4, .lossless = false});
+  for (const Encoding& how : encodings) {
+    CAPTURE(how.format);
+    CAPTURE(how.channels);
+    CAPTURE(how.bits);
+    const FileBytes file = encoded(how.channels == 4 ? with_alpha : pixels, 70, 66, how);
+    if (file.empty()) continue;
+    CHECK(begins_as_picture(std::span(file).first(12)));
+    const Picture picture = decode_image(file, "p");
+    CHECK(picture.width == 70);
+    CHECK(picture.height == 66);
+    CHECK(picture.channels == 3);
+    CHECK(difference(picture.pixels, pixels, how.lossless) < 12);  // lossy where a channel wraps from 255 to 0
+  }
 }
 
 TEST_CASE("heif/turned as the container says, not once more as EXIF says") {
