@@ -55,6 +55,7 @@ get_property(_decoders GLOBAL PROPERTY LENSLET_DECODERS)
 set(LENSLET_MODULES_jpeg libjpeg)
 set(LENSLET_MODULES_png libpng)
 set(LENSLET_MODULES_webp "libwebpdemux libwebp")
+set(LENSLET_MODULES_heif libheif)
 list(JOIN _decoders " " LENSLET_DECODERS)
 configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/lensletConfig.cmake.in lensletConfig.cmake
   INSTALL_DESTINATION ${_package} NO_SET_AND_CHECK_MACRO)

@@ -2,6 +2,7 @@
 # (manylinux_2_28: Debian 10, RHEL 8, Ubuntu 20.04 and newer). It is for LENSLET_STATIC, a folder with libfmt.a,
 # libhwy.a, libjpeg.a and libpng16.a of the headers' versions, compiled with -fPIC: Debian has none such, while its
 # libcrypto.a, libwebp.a, libz.a and libstdc++.a are position-independent. tools/scripts/build_wheel.sh makes that folder.
+# libheif is left out: Debian has no static one, and its codecs are under the LGPL and GPL.
 
 # Functions to which newer glibcs gave a second version, or which moved from libpthread, libdl and librt into libc,
 # which counts as one, too. Every glibc still has their old versions. Grouped by x86-64's first version, if it is

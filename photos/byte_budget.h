@@ -1,6 +1,7 @@
 #pragma once
 // Bounds the bytes of files, or of pixels, that are in memory at once.
 
+#include <algorithm>
 #include <condition_variable>
 #include <cstdint>
 #include <mutex>
@@ -24,8 +25,11 @@ class ByteBudget {
       std::swap(bytes_, other.bytes_);
       return *this;
     }
-    ~Share() {
-      if (of_ != nullptr) of_->give_back(bytes_);
+    ~Share() { shrink(0); }
+    /// Keeps at most `bytes`.
+    void shrink(std::int64_t bytes) {
+      if (of_ != nullptr && bytes < bytes_) of_->give_back(bytes_ - bytes);
+      bytes_ = std::min(bytes_, bytes);
     }
 
    private:

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <deque>
@@ -28,8 +29,8 @@ using namespace photos;
 namespace {
 
 constexpr std::int64_t most_bytes = std::int64_t{256} << 20;      // of files, and of pixels
-constexpr std::int64_t most_of_decoder = std::int64_t{48} << 20;  // at least: 16 megapixels for each thread
-                                                                  // (a GPU decodes no larger photo)
+constexpr std::int64_t most_of_decoder = std::int64_t{96} << 20;  // at least: a progressive JPEG of 16 megapixels
+constexpr std::int64_t most_on_gpu = std::int64_t{48} << 20;      // of a photo
 
 class Stopwatch {
  public:
@@ -253,7 +254,7 @@ class PhotoClassifier::Work {
           if (gpu_decodes_) opened->for_gpu = jpeg_for_gpu(opened->bytes());
         }))
       return std::nullopt;
-    if (opened->gpu_bytes() > most_of_decoder) opened->for_gpu.reset();
+    if (opened->gpu_bytes() > most_on_gpu) opened->for_gpu.reset();
     opened->result.decode_ms = watch.ms();
     if (!opened->for_gpu && !decode(*opened, true)) return std::nullopt;
     return opened;
@@ -264,22 +265,41 @@ class PhotoClassifier::Work {
     std::error_code error;  // such files are refused, as are those that are too large
     if (const auto size = std::filesystem::file_size(name, error); !error && size <= max_image_file_bytes)
       opened.file = files_.take(static_cast<std::int64_t>(size), stop_);
-    opened.read = read_photo(name);
+    opened.read = read_when_possible(name);
+  }
+
+  /// Tries again, as long as other threads read, which have descriptors to give back. CannotOpenNow if none does.
+  std::string read_when_possible(const std::string& file) {
+    for (;;) {
+      const bool began_alone = ++reading_ == 1;
+      try {
+        std::string bytes = read_photo(file);
+        --reading_;
+        return bytes;
+      } catch (const CannotOpenNow& error) {
+        if (--reading_ == 0 && began_alone) throw;
+      } catch (...) {
+        --reading_;
+        throw;
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
   }
 
   /// On the CPU. False: the photo has its result, an error. A GPU's thread does not wait for `pixels_`, which the GPUs'
   /// queue may hold.
   bool decode(Opened& opened, bool wait) {
-    const auto reserve = [&](std::int64_t width, std::int64_t height) {
+    const auto reserve = [&](std::int64_t size) {
       if (!wait) return;
       opened.pixels = {};  // of an earlier call: two shares could wait for each other
-      opened.pixels = pixels_.take(3 * width * height, stop_);
+      opened.pixels = pixels_.take(size, stop_);
     };
     const Stopwatch watch;
     opened.for_gpu.reset();
     return succeeds(opened, [&] {
       opened.picture =
           decode_image(opened.bytes(), opened.photo.name, {.reserve = reserve, .draft = card_.draft_spec()});
+      opened.pixels.shrink(static_cast<std::int64_t>(opened.picture.pixels.size()));
       opened.free_file();
       opened.result.decode_ms += watch.ms();
     });
@@ -291,6 +311,8 @@ class PhotoClassifier::Work {
     try {
       step();
       return true;
+    } catch (const CannotOpenNow&) {
+      throw;
     } catch (const Error& error) {
       if (error.kind() == ErrorKind::device) throw;
       opened.result.error = copy_of(error);
@@ -395,6 +417,8 @@ class PhotoClassifier::Work {
   std::exception_ptr failure_;
   // A thread takes of files_ first: whoever has taken of pixels_ waits for neither.
   ByteBudget files_{most_bytes}, pixels_{std::max(most_bytes, decoders_*most_of_decoder)};
+
+  std::atomic<int> reading_ = 0;  // threads in read() that do not wait
 
   std::stop_token stop_;
   std::vector<std::jthread> threads_;

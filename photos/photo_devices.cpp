@@ -15,6 +15,15 @@ namespace {
 constexpr std::int64_t gpu_batch = 32;
 constexpr int runners_of_a_gpu = 2;  // one uploads photos while the other computes
 
+std::string known_device(const std::string& name) {
+  try {
+    return choose_device(name).id;
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::invalid_argument) throw;
+    throw Error(error.kind(), fmt::format("{}, all", error.message()));  // the known ones are listed last
+  }
+}
+
 std::vector<std::string> device_names(const PhotoOptions& options) {
   std::vector<std::string> names;
   const auto add = [&](const std::string& name) {
@@ -22,7 +31,7 @@ std::vector<std::string> device_names(const PhotoOptions& options) {
   };
   for (const std::string& asked : options.devices) {
     if (asked != "all") {
-      add(choose_device(asked).id);
+      add(known_device(asked));
       continue;
     }
     for (const DeviceInfo& device : query_devices().devices)
@@ -46,14 +55,14 @@ std::vector<PhotoRunners> photo_runners(const Model& model, const Card& card, co
     throw Error(ErrorKind::invalid_argument,
                 fmt::format("{} threads; 0 (all cores) to 1024 are allowed", options.threads));
   if (options.batch < 0) throw Error(ErrorKind::invalid_argument, fmt::format("the batch is {}", options.batch));
-  const std::int64_t fixed = model.inputs()[bind_card(card, model).input].dims[0];
+  const std::int64_t fixed = bind_card(card, model).fixed_batch;
   const auto count = static_cast<std::int64_t>(options.count);
   std::vector<PhotoRunners> made;
   for (const std::string& device : device_names(options)) {
     PhotoRunners on{device, runners_of_a_gpu, 1, options.batch > 0 ? options.batch : gpu_batch};
     if (!is_gpu(on) && options.batch <= 0) on.batch = 1;
     if (count > 0) on.batch = std::min(on.batch, count);
-    if (fixed > 1) on.batch = fixed;
+    if (fixed > 0) on.batch = fixed;
     const std::int64_t batches = count > 0 ? (count + on.batch - 1) / on.batch : 1024;
     if (is_gpu(on)) {
       on.runners = static_cast<int>(std::min<std::int64_t>(on.runners, batches));

@@ -57,6 +57,7 @@ std::string describe(const Card& card);
 /// A card resolved against a model.
 struct BoundCard {
   std::size_t input = 0, output = 0;  ///< positions in Model::inputs() and outputs()
+  std::int64_t fixed_batch = 0;       ///< the batch that the exporter fixed, 2 or more, which a plan keeps; 0: any
   std::int64_t classes = 0;           ///< elements of one image's output; -1 if the model leaves it free
   bool softmax = false;               ///< as the card says, else by the graph: true unless the output comes from
                                       ///< Softmax or Sigmoid

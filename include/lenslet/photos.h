@@ -69,10 +69,10 @@ struct PhotoRunners {
 };
 
 /// Threads that read, decode, prepare and run. Photos are offered and results taken by one thread at a time; nothing is
-/// called back. Memory is bounded: capacity() photos; 256 MiB, or one photo, of files and of pixels, and of these 48
-/// MiB for each decoder if that is more. A photo that fails has an error in its result and disturbs no other. The
-/// destructor abandons photos whose results were not taken, and waits for those being decoded or run. No use in a
-/// fork()ed child.
+/// called back. Memory is bounded: capacity() photos; 256 MiB, or one photo, of files and of what decoding takes, and
+/// of the latter 96 MiB for each decoder if that is more. A photo that fails has an error in its result and disturbs no
+/// other. The destructor abandons photos whose results were not taken, and waits for those being decoded or run. No use
+/// in a fork()ed child.
 class PhotoClassifier {
  public:
   /// Plans a Runner for each device. Errors as of Classifier, and with Decode::gpu of GpuJpegDecoder, or

@@ -1,5 +1,6 @@
 #pragma once
-// Decodes photo files to 8-bit pixels: JPEG, PNG, BMP, binary PNM and WebP, recognised by their first bytes.
+// Decodes photo files to 8-bit pixels: JPEG, PNG, BMP, binary PNM, WebP, HEIC and AVIF, recognised by their first
+// bytes.
 
 #include <cstddef>
 #include <cstdint>
@@ -24,8 +25,8 @@ using CheckSize = std::function<void(std::int64_t width, std::int64_t height)>;
 
 struct DecodeOptions {
   CheckSize check_size = check_image_size;  ///< throws the error of a refused size, the file's own
-  /// Called before pixels are allocated, with their size; of a progressive JPEG with the file's own.
-  CheckSize reserve = [](std::int64_t, std::int64_t) {};
+  /// Called before pixels are allocated, with the bytes that decoding takes at once, the decoder's own memory included.
+  std::function<void(std::int64_t bytes)> reserve = [](std::int64_t) {};
   /// Decodes a JPEG at 1/2, 1/4 or 1/8 where no side becomes smaller than this resizes the whole photo to, by the rule
   /// of Pillow's Image.draft(). Other formats, and builds with stb_image, ignore it. Not owned; nullptr: whole.
   const ImageSpec* draft = nullptr;
@@ -41,13 +42,13 @@ struct Picture {
   ImageView view() const { return {pixels.data(), height, width, channels}; }
 };
 
-/// Reads a picture and applies its EXIF orientation. Alpha is dropped without blending, 16 bits are reduced to their
-/// upper 8, Adobe CMYK becomes RGB. Error(invalid_image) for damaged, truncated or refused files, Error(limit) for
-/// large ones, Error(io) for unreadable ones. "-" is standard input.
+/// Reads a picture and applies its EXIF orientation, or HEIF's own. Alpha is dropped without blending, 16 bits are
+/// reduced to their upper 8, Adobe CMYK becomes RGB. Error(invalid_image) for damaged, truncated or refused files,
+/// Error(limit) for large ones, Error(io) for unreadable ones. "-" is standard input.
 Picture read_image(const std::filesystem::path& file, const DecodeOptions& options = {});
 /// The same from memory; `name` appears in messages.
 Picture decode_image(std::span<const std::byte> bytes, std::string_view name, const DecodeOptions& options = {});
-/// The libraries that decode, with versions: "libjpeg-turbo 2.1.5, libpng 1.6.39, libwebp 1.2.4".
+/// The libraries that decode, with versions: "libjpeg-turbo 2.1.5, libpng 1.6.39, libwebp 1.2.4, libheif 1.15.1".
 std::string_view picture_decoders();
 /// Whether a file with this beginning (12 bytes, or all it has) looks like a picture, readable or not.
 bool begins_as_picture(std::span<const std::byte> head);

@@ -289,6 +289,7 @@ BoundCard bind(const Card& card, const Model& model) {
   }
   const PortInfo& input = model.inputs()[bound.input];
   if (input.dims.size() != 4) mismatch(fmt::format("the model's input {} {} is no image", input.name, input.str()));
+  if (input.dims[0] > 1) bound.fixed_batch = input.dims[0];
   const std::int64_t channels = card.spec.channels == Channels::gray ? 1 : 3;
   const std::size_t channel_axis = card.spec.nhwc ? 3 : 1, height_axis = card.spec.nhwc ? 1 : 2;
   const auto fits = [&](std::size_t axis, std::int64_t wanted) {

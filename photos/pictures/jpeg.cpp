@@ -148,11 +148,12 @@ Decoded decode_jpeg(std::span<const std::byte> file, const DecodeOptions& option
     info.scale_denom = reduction_for(*options.draft, transposed ? info.image_width : info.image_height,
                                      transposed ? info.image_height : info.image_width);
   reader.calls.run([&] { jpeg_calc_output_dimensions(&info); });
-  // A file of several scans is held whole, as coefficients.
-  if (jpeg_has_multiple_scans(&info) != FALSE)
-    options.reserve(info.image_width, info.image_height);
-  else
-    options.reserve(info.output_width, info.output_height);
+  const std::int64_t pixels = std::int64_t{3} * info.output_width * info.output_height;
+  std::int64_t coefficients = 0;  // of a file of several scans, which is held whole
+  for (int c = 0; jpeg_has_multiple_scans(&info) != FALSE && c < components; ++c)
+    coefficients +=
+        std::int64_t{sizeof(JBLOCK)} * info.comp_info[c].width_in_blocks * info.comp_info[c].height_in_blocks;
+  options.reserve(pixels + std::max(coefficients, decoded.orientation == 1 ? 0 : pixels));  // turning copies them
   Picture& picture = decoded.picture;
   picture.height = info.output_height;
   picture.width = info.output_width;

@@ -1,9 +1,9 @@
 #include "lenslet/photos.h"
 
 #include <algorithm>
-#include <array>
 #include <cctype>
 #include <filesystem>
+#include <iterator>
 #include <string_view>
 #include <system_error>
 
@@ -16,11 +16,13 @@ namespace fs = std::filesystem;
 namespace {
 
 bool is_photo_name(const fs::path& file) {
-  static constexpr std::array<std::string_view, 10> extensions{".jpg", ".jpeg", ".jpe", ".jfif", ".png",
-                                                               ".bmp", ".ppm",  ".pgm", ".pnm",  ".webp"};
+  static constexpr std::string_view always[] = {".jpg", ".jpeg", ".jpe", ".jfif", ".png",
+                                                ".bmp", ".ppm",  ".pgm", ".pnm",  ".webp"};
+  static constexpr std::string_view with_libheif[] = {".heic", ".heif", ".avif"};
   std::string extension = file.extension().string();
   for (char& c : extension) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return std::find(extensions.begin(), extensions.end(), extension) != extensions.end();
+  const auto is_one_of = [&](const auto& names) { return std::ranges::find(names, extension) != std::end(names); };
+  return is_one_of(always) || (LENSLET_HAVE_HEIF != 0 && is_one_of(with_libheif));
 }
 
 std::vector<std::string> photos_in(const std::string& folder, bool recursive) {

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstdio>
@@ -23,7 +24,13 @@ namespace {
 /// Null with errno.
 std::FILE* open_at_once(const std::filesystem::path& file) {
   const int descriptor = ::open(file.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-  return descriptor < 0 ? nullptr : ::fdopen(descriptor, "rb");
+  if (descriptor < 0) return nullptr;
+  std::FILE* const stream = ::fdopen(descriptor, "rb");
+  if (stream == nullptr) {
+    ::close(descriptor);
+    errno = ENOMEM;
+  }
+  return stream;
 }
 
 }  // namespace
@@ -36,6 +43,10 @@ std::string read_file(const std::filesystem::path& file, std::uintmax_t most_byt
   // What was opened is checked, as another file may take its name; and opening a pipe does not wait for its writer.
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> stream(open_at_once(file), std::fclose);
   if (stream == nullptr && errno == ENOENT) fail("there is no such file");
+  if (stream == nullptr && (errno == EMFILE || errno == ENFILE || errno == ENOMEM))
+    throw CannotOpenNow(ErrorKind::io,
+                        fmt::format("the file cannot be opened: {}", std::generic_category().message(errno)),
+                        file.string());
   if (stream == nullptr) fail_to("opened");
   struct stat status {};
   if (::fstat(fileno(stream.get()), &status) != 0) fail_to("read");

@@ -45,13 +45,23 @@ bool has(std::span<const std::byte> file, std::size_t at, std::string_view text)
   return file.size() >= at + text.size() && std::memcmp(file.data() + at, text.data(), text.size()) == 0;
 }
 
-enum class Kind { jpeg, png, bmp, webp, pnm, other };
+enum class Kind { jpeg, png, bmp, webp, heif, pnm, other };
+
+/// "ftyp" and one of these as the main brand, or as one of the first that the file is compatible with.
+bool is_heif(std::span<const std::byte> file) {
+  if (!has(file, 4, "ftyp")) return false;
+  for (const std::size_t at : {8, 16, 20, 24, 28})
+    for (const char* brand : {"heic", "heix", "heim", "heis", "hevc", "hevx", "mif1", "msf1", "avif", "avis"})
+      if (has(file, at, brand)) return true;
+  return false;
+}
 
 Kind kind_of(std::span<const std::byte> file) {
   if (has(file, 0, "\xFF\xD8\xFF")) return Kind::jpeg;
   if (has(file, 0, "\x89PNG\r\n\x1A\n")) return Kind::png;
   if (has(file, 0, "BM")) return Kind::bmp;
   if (has(file, 0, "RIFF") && has(file, 8, "WEBP")) return Kind::webp;
+  if (is_heif(file)) return Kind::heif;
   const bool pnm = file.size() > 2 && has(file, 0, "P") && file[1] >= std::byte{'1'} && file[1] <= std::byte{'7'};
   return pnm ? Kind::pnm : Kind::other;
 }
@@ -76,7 +86,9 @@ Decoded decode_any(std::span<const std::byte> file, const DecodeOptions& options
     case Kind::bmp:
       return decode_bmp(file, check_size);
     case Kind::webp:
-      return decode_webp(file, check_size);
+      return decode_webp(file, options);
+    case Kind::heif:
+      return decode_heif(file, options);
     case Kind::pnm:
       return decode_pnm(file, check_size);
     case Kind::other:

@@ -51,8 +51,7 @@ lenslet_status lenslet_classifier_create(lenslet_model* model, lenslet_card* car
     std::optional<std::filesystem::path> labels;
     if (labels_file != nullptr) labels = labels_file;
     PlanOptions plan = plan_options_of(options);
-    // A batch that the exporter fixed stays.
-    if (const std::int64_t fixed = of.inputs()[bind_card(by->card, of).input].dims[0]; fixed > 1) plan.batch = fixed;
+    if (const std::int64_t fixed = bind_card(by->card, of).fixed_batch; fixed > 0) plan.batch = fixed;
     *classifier = Classifiers::add(std::make_shared<ClassifierObject>(of, by->card, labels, plan));
   });
 }

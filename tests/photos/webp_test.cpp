@@ -77,9 +77,9 @@ FileBytes extended(int flags, std::size_t width, std::size_t height) {
 /// What a head ends with: the size that it says, or why it is refused.
 std::string outcome(const FileBytes& bytes) {
   try {
-    (void)photos::decode_webp(bytes, [](std::int64_t width, std::int64_t height) {
-      throw photos::BadImage(std::to_string(width) + " x " + std::to_string(height));
-    });
+    (void)photos::decode_webp(bytes, {.check_size = [](std::int64_t width, std::int64_t height) {
+                                throw photos::BadImage(std::to_string(width) + " x " + std::to_string(height));
+                              }});
   } catch (const photos::BadImage& error) {
     return error.what();
   }

@@ -21,7 +21,7 @@ class CommandLine(Verb):
         self.fails(2, f"there is no verb 'dance'; {verbs}", "dance", self.net)
         self.fails(2, f"there is no verb 'clasify' (did you mean classify?); {verbs}", "clasify", self.net)
         self.assertRegex(self.passes("--version"), r"^lenslet \d+\.\d+\.\d+( \([0-9a-f]{7,}(-dirty)?\))?\n"
-                         r"pictures: (libjpeg-turbo [\d.]+, libpng [\d.]+|stb_image)(, libwebp [\d.]+)?$")
+                         r"pictures: (libjpeg-turbo [\d.]+, libpng [\d.]+|stb_image)(, libwebp [\d.]+)?(, libheif [\d.]+)?$")
         bare = lenslet()
         self.assertEqual((bare.returncode, bare.stdout), (2, ""))
         self.assertIn("Usage:", bare.stderr)

@@ -15,6 +15,7 @@ lenslet_test_packages=(
   protobuf-compiler libprotobuf-dev  # the tests cross-check our reader against Google's
   libonnx-testdata                   # ONNX's own backend tests
   python3 python3-venv               # for build/peers
+  libheif-dev                        # HEIC and AVIF photos, which are optional (7 MB with its codecs)
 )
 lenslet_sanitize_packages=(clang llvm libclang-rt-14-dev)  # llvm: llvm-symbolizer, for readable reports
 lenslet_fetch_packages=(python3 python3-venv ca-certificates)

@@ -8,13 +8,16 @@ import struct
 from .protocol import Buffer
 
 #: Bytes a pixel of the decoder, including its output; measured, with a margin.
-OF_JPEG, OF_OTHERS = 16, 12
+OF_JPEG, OF_OTHERS, OF_HEIF = 16, 12, 20
 #: Pixels of the largest picture that is decoded (docs/limits.md); the decoder refuses larger ones.
 MOST_PIXELS = 100_000_000
 #: Bytes of a JPEG searched at a time, and maximum number of segments, far above any camera's; a million take seconds.
 LOOK_BYTES, JPEG_STEPS = 1 << 18, 4096
 _MARKER = re.compile(rb"\xff[^\x00\x01\xff\xd0-\xd8]", re.DOTALL)
 _PNM = re.compile(rb"P[1-6](?:\s|#[^\n]*\n)+(\d{1,9})(?:\s|#[^\n]*\n)+(\d{1,9})")
+
+#: The size of a picture of a HEIF file.
+_ISPE = re.compile(rb"\x00\x00\x00\x14ispe\x00\x00\x00\x00(.{8})", re.DOTALL)
 
 
 def decoding_bytes(picture: Buffer) -> int:
@@ -33,6 +36,9 @@ def decoding_bytes(picture: Buffer) -> int:
         return _bytes(abs(width), abs(height), OF_OTHERS)
     if head.startswith(b"RIFF") and head[8:12] == b"WEBP":
         return _webp_bytes(head, len(picture))
+    if head[4:8] == b"ftyp":
+        sizes = (struct.unpack(">II", found[1]) for found in _ISPE.finditer(picture))
+        return max((_bytes(width, height, OF_HEIF) for width, height in sizes), default=0)
     found = _PNM.match(bytes(picture[:4096]))
     return _bytes(int(found[1]), int(found[2]), OF_OTHERS) if found else 0
 
