@@ -49,6 +49,8 @@ std::vector<std::uint8_t> padded(const std::vector<std::uint8_t>& pixels, const 
 
 std::vector<std::uint8_t> resize_and_crop(const ImageView& image, const ImageSpec& spec) {
   return at_boundary([&] {
+    if (image.on_cuda)
+      throw Error(ErrorKind::invalid_argument, "the image lies on a CUDA device, where no CPU reads it");
     const ResizePlan plan = plan_resize(image, spec);
     const bool wants_gray = spec.channels == ImageSpec::Channels::gray;
     ImageView source = image;

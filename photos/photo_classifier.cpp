@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -11,10 +13,13 @@
 #include <thread>
 #include <utility>
 
+#include "lenslet/gpu_jpeg.h"
 #include "lenslet/photos.h"
 #include "lenslet/picture.h"
 #include "photos/byte_budget.h"
+#include "photos/dtype_convert.h"
 #include "photos/photo_devices.h"
+#include "photos/pictures/decoders.h"
 #include "photos/pictures/read_file.h"
 
 namespace lenslet {
@@ -25,6 +30,7 @@ namespace {
 
 constexpr std::int64_t most_bytes = std::int64_t{256} << 20;      // of files, and of pixels
 constexpr std::int64_t most_of_decoder = std::int64_t{96} << 20;  // at least: a progressive JPEG of 16 megapixels
+constexpr std::int64_t most_on_gpu = std::int64_t{48} << 20;      // a GPU decodes no larger photo
 
 class Stopwatch {
  public:
@@ -40,10 +46,25 @@ struct Queued {
   PhotoResult result;
 };
 
-struct Decoded {
-  Picture picture;
-  ByteBudget::Share pixels;
+/// A photo on its way: a file, whose picture is decoded now, or later by a GPU.
+struct Opened {
+  Photo photo;
   PhotoResult result;
+  ByteBudget::Share file{}, pixels{};  // given back after what they are for is freed
+  std::string read{};                  // the file's bytes, if the photo came without
+  std::optional<PictureSize> for_gpu{};
+  Picture picture{};
+  ImageView on_gpu{};
+
+  std::span<const std::byte> bytes() const {
+    return photo.bytes ? std::span(*photo.bytes) : std::as_bytes(std::span(read));
+  }
+  std::int64_t gpu_bytes() const { return for_gpu ? 3 * for_gpu->height * for_gpu->width : 0; }
+  void free_file() {
+    photo.bytes.reset();
+    std::string().swap(read);  // an assignment would keep the memory
+    file = {};
+  }
 };
 
 /// A Runner, and the photos in the slots of its next batch.
@@ -79,13 +100,20 @@ class PhotoClassifier::Work {
         decoders_(decoders_for(runners_, options)),
         first_(make(runners_.front())),
         bound_(first_->bound()),
-        plan_(first_->plan()) {
+        plan_(first_->plan()),
+        gpu_decodes_(options.decode == PhotoOptions::Decode::gpu) {
+    if (gpu_decodes_) check_gpu_decodes();
     stop_ = stopper_.source.get_token();
     for (const PhotoRunners& on : runners_) {
       capacity_ += static_cast<std::size_t>(2 * on.runners * on.batch);
       for (int i = 0; is_gpu(on) && i < on.runners; ++i) {
-        most_decoded_ += static_cast<std::size_t>(on.batch);
-        start([this, batch = Batch{std::move(first_), on}]() mutable { serve_gpu(batch); });
+        most_opened_ += static_cast<std::size_t>(on.batch);
+        std::unique_ptr<GpuJpegDecoder> decoder;
+        if (gpu_decodes_) decoder = std::make_unique<GpuJpegDecoder>(on.device);
+        if (decoder && gpu_decoder_.empty()) gpu_decoder_ = decoder->description();
+        start([this, batch = Batch{std::move(first_), on}, decoder = std::move(decoder)]() mutable {
+          serve_gpu(batch, decoder.get());
+        });
       }
     }
     capacity_ += static_cast<std::size_t>(4 * decoders_);
@@ -132,8 +160,19 @@ class PhotoClassifier::Work {
   int decoders() const { return decoders_; }
   const BoundCard& bound() const { return bound_; }
   const PlanInfo& plan() const { return plan_; }
+  const std::string& gpu_decoder() const { return gpu_decoder_; }
 
  private:
+  void check_gpu_decodes() const {
+    if (!is_gpu(runners_.front()))
+      throw Error(ErrorKind::invalid_argument, "photos are decoded on the GPU where a GPU runs them; none does");
+    if (const DType dtype = model_.inputs()[bound_.input].dtype; !is_float(dtype))
+      throw Error(
+          ErrorKind::unsupported,
+          fmt::format("the input is {}, which the CPU prepares: photos cannot be decoded on the GPU", to_string(dtype)),
+          model_.name());
+  }
+
   bool is_full_locked() const { return failure_ || offered_ - taken_ >= capacity_; }
 
   std::unique_ptr<Classifier> make(const PhotoRunners& on) const {
@@ -154,14 +193,18 @@ class PhotoClassifier::Work {
     });
   }
 
-  /// Moves up to `most` items out of `queue`, with `wait` once it has one. None: the end, or none are there.
-  template <typename Item>
-  std::vector<Item> next(std::deque<Item>& queue, std::condition_variable_any& filled, std::size_t most, bool wait) {
+  /// Moves up to `most` items out of `queue`, with `wait` once it has one, and no second one that does not `fit`. None:
+  /// the end, or none are there.
+  template <typename Item, typename Fits>
+  std::vector<Item> next(std::deque<Item>& queue, std::condition_variable_any& filled, std::size_t most, bool wait,
+                         const Fits& fits) {
     std::unique_lock lock(mutex_);
     if (wait) filled.wait(lock, stop_, [&] { return !queue.empty(); });
     std::vector<Item> items;
-    for (; !stop_.stop_requested() && !queue.empty() && items.size() < most; queue.pop_front())
+    for (; !stop_.stop_requested() && !queue.empty() && items.size() < most; queue.pop_front()) {
+      if (!fits(queue.front()) && !items.empty()) break;
       items.push_back(std::move(queue.front()));
+    }
     return items;
   }
 
@@ -170,41 +213,70 @@ class PhotoClassifier::Work {
     if (batch != nullptr && batch->classifier == nullptr) batch->classifier = make(batch->on);
     for (;;) {
       const bool has_photos = batch != nullptr && !batch->photos.empty();
-      std::vector<Queued> next_one = next(queued_, to_decode_, 1, !has_photos);
+      std::vector<Queued> next_one = next(queued_, to_decode_, 1, !has_photos, [](const Queued&) { return true; });
       if (next_one.empty()) {
         if (!has_photos || stop_.stop_requested()) return;
         run(*batch);
         continue;
       }
-      std::optional<Decoded> decoded = decode(std::move(next_one.front()));
-      if (!decoded || (most_decoded_ > 0 && to_gpu(*decoded, batch == nullptr))) continue;
+      std::optional<Opened> opened = open(std::move(next_one.front()));
+      if (!opened || (most_opened_ > 0 && to_gpu(*opened, batch == nullptr))) continue;
       if (stop_.stop_requested()) return;
-      prepare(*batch, *std::move(decoded));
+      if (opened->for_gpu && !decode(*opened, true)) continue;
+      prepare(*batch, *std::move(opened));
       if (batch->full()) run(*batch);
     }
   }
 
-  void serve_gpu(Batch& batch) {
+  void serve_gpu(Batch& batch, GpuJpegDecoder* decoder) {
     if (batch.classifier == nullptr) batch.classifier = make(batch.on);
     for (;;) {
-      std::vector<Decoded> pictures =
-          next(decoded_, to_run_, static_cast<std::size_t>(batch.classifier->batch()), true);
-      if (pictures.empty()) return;
+      std::int64_t bytes = 0;
+      std::vector<Opened> photos =
+          next(opened_, to_run_, static_cast<std::size_t>(batch.classifier->batch()), true, [&](const Opened& opened) {
+            bytes += opened.gpu_bytes();
+            return bytes <= most_bytes;
+          });
+      if (photos.empty()) return;
       gpu_not_full_.notify_all();
-      for (Decoded& decoded : pictures) prepare(batch, std::move(decoded));
+      if (decoder != nullptr) decode_on_gpu(*decoder, photos);
+      for (Opened& opened : photos) prepare(batch, std::move(opened));
       run(batch);
     }
   }
 
+  /// Reads the photo, and decodes it if no GPU does. Nothing: it has its result, an error.
+  std::optional<Opened> open(Queued&& queued) {
+    const Stopwatch watch;
+    std::optional<Opened> opened(Opened{std::move(queued.photo), std::move(queued.result)});
+    if (!succeeds(*opened, [&] {
+          if (!opened->photo.bytes) read(*opened);
+          if (gpu_decodes_) opened->for_gpu = jpeg_for_gpu(opened->bytes());
+        }))
+      return std::nullopt;
+    if (opened->gpu_bytes() > most_on_gpu) opened->for_gpu.reset();
+    opened->result.decode_ms = watch.ms();
+    if (!opened->for_gpu && !decode(*opened, true)) return std::nullopt;
+    return opened;
+  }
+
+  void read(Opened& opened) {
+    const std::string& name = opened.photo.name;
+    std::error_code error;  // such files are refused, as are those that are too large
+    if (const auto size = std::filesystem::file_size(name, error); !error && size <= max_image_file_bytes)
+      opened.file = files_.take(static_cast<std::int64_t>(size), stop_);
+    opened.read = read_when_possible(name);
+  }
+
   /// Tries again, as long as other threads read, which have descriptors to give back. CannotOpenNow if none does.
-  Picture read(const std::string& file, const DecodeOptions& options) {
+  std::string read_when_possible(const std::string& name) {
     for (;;) {
       const bool began_alone = ++reading_ == 1;
       try {
-        Picture picture = read_image(file, options);
+        std::string bytes = read_photo(name);
         --reading_;
-        return picture;
-      } catch (const CannotOpenNow& error) {
+        return bytes;
+      } catch (const CannotOpenNow&) {
         if (--reading_ == 0 && began_alone) throw;
       } catch (...) {
         --reading_;
@@ -214,61 +286,86 @@ class PhotoClassifier::Work {
     }
   }
 
-  std::optional<Decoded> decode(Queued&& queued) {
-    const Stopwatch watch;
-    Decoded decoded{{}, {}, std::move(queued.result)};
-    const auto reserve = [&](std::int64_t size) {
-      decoded.pixels = {};  // of an earlier call: two shares could wait for each other
-      decoded.pixels = pixels_.take(size, stop_);
+  /// On the CPU. False: the photo has its result, an error. A GPU's thread does not wait for `pixels_`, which the GPUs'
+  /// queue may hold.
+  bool decode(Opened& opened, bool wait) {
+    const auto reserve = [&](std::int64_t bytes) {
+      if (!wait) return;
+      opened.pixels = {};  // of an earlier call: two shares could wait for each other
+      opened.pixels = pixels_.take(bytes, stop_);
     };
-    const DecodeOptions options{.reserve = reserve, .draft = card_.draft_spec()};
+    const Stopwatch watch;
+    opened.for_gpu.reset();
+    return succeeds(opened, [&] {
+      opened.picture =
+          decode_image(opened.bytes(), opened.photo.name, {.reserve = reserve, .draft = card_.draft_spec()});
+      opened.pixels.shrink(static_cast<std::int64_t>(opened.picture.pixels.size()));
+      opened.free_file();
+      opened.result.decode_ms += watch.ms();
+    });
+  }
+
+  /// Whether `step` succeeded; otherwise the photo has its result.
+  template <typename Step>
+  bool succeeds(Opened& opened, const Step& step) {
     try {
-      const auto& [name, bytes] = queued.photo;
-      if (bytes) {
-        decoded.picture = decode_image(*bytes, name, options);
-      } else {
-        ByteBudget::Share file;
-        std::error_code error;  // such files are refused, as are those that are too large
-        if (const auto size = std::filesystem::file_size(name, error); !error && size <= max_image_file_bytes)
-          file = files_.take(static_cast<std::int64_t>(size), stop_);
-        decoded.picture = read(name, options);
-      }
+      step();
+      return true;
     } catch (const CannotOpenNow&) {
       throw;
     } catch (const Error& error) {
       if (error.kind() == ErrorKind::device) throw;
-      decoded.result.error = copy_of(error);
-      finish(std::move(decoded.result));
-      return std::nullopt;
+      opened.result.error = copy_of(error);
+      finish(std::move(opened.result));
+      return false;
     }
-    decoded.pixels.shrink(static_cast<std::int64_t>(decoded.picture.pixels.size()));
-    decoded.result.decode_ms = watch.ms();
-    return decoded;
+  }
+
+  /// Removes those that turn out to be broken.
+  void decode_on_gpu(GpuJpegDecoder& decoder, std::vector<Opened>& photos) {
+    const Stopwatch watch;
+    std::vector<GpuJpeg> files;
+    for (const Opened& opened : photos)
+      if (opened.for_gpu) files.push_back({opened.bytes(), opened.for_gpu->height, opened.for_gpu->width});
+    if (files.empty()) return;
+    const std::vector<ImageView> images = decoder.decode(files);
+    const double ms = watch.ms() / static_cast<double>(files.size());
+    auto image = images.begin();
+    std::erase_if(photos, [&](Opened& opened) {
+      if (!opened.for_gpu) return false;
+      opened.on_gpu = *image++;
+      if (opened.on_gpu.pixels == nullptr) return !decode(opened, false);
+      opened.result.decoded_on_gpu = true;
+      opened.result.decode_ms += ms;
+      opened.free_file();
+      return false;
+    });
   }
 
   /// Leaves the photo, and returns false, if the GPUs' queue is full. With `wait` it waits until it is not.
-  bool to_gpu(Decoded& decoded, bool wait) {
+  bool to_gpu(Opened& opened, bool wait) {
     std::unique_lock lock(mutex_);
-    const auto not_full = [&] { return decoded_.size() < most_decoded_; };
+    const auto not_full = [&] { return opened_.size() < most_opened_; };
     if (wait) gpu_not_full_.wait(lock, stop_, not_full);
     if (!not_full()) return wait;  // waited in vain: the end
-    decoded_.push_back(std::move(decoded));
+    opened_.push_back(std::move(opened));
     to_run_.notify_one();
     return true;
   }
 
-  void prepare(Batch& batch, Decoded decoded) {
+  void prepare(Batch& batch, Opened opened) {
     const Stopwatch watch;
     try {
-      batch.classifier->prepare(decoded.picture, static_cast<std::int64_t>(batch.photos.size()));
+      batch.classifier->prepare(opened.on_gpu.pixels != nullptr ? opened.on_gpu : opened.picture.view(),
+                                static_cast<std::int64_t>(batch.photos.size()));
     } catch (const Error& error) {
       // Not the photo's fault: a device error, or no memory for pixels within the limits.
       if (error.kind() == ErrorKind::device || error.kind() == ErrorKind::limit) throw;
-      decoded.result.error = copy_of(error);
-      return finish(std::move(decoded.result));
+      opened.result.error = copy_of(error);
+      return finish(std::move(opened.result));
     }
-    decoded.result.prepare_ms = watch.ms();
-    batch.photos.push_back(std::move(decoded.result));
+    opened.result.prepare_ms = watch.ms();
+    batch.photos.push_back(std::move(opened.result));
   }
 
   void run(Batch& batch) {
@@ -306,13 +403,15 @@ class PhotoClassifier::Work {
   std::unique_ptr<Classifier> first_;  // goes to the first thread
   const BoundCard bound_;
   const PlanInfo plan_;
-  std::size_t capacity_ = 0, most_decoded_ = 0;  // most_decoded_: 0 without a GPU
+  const bool gpu_decodes_;
+  std::string gpu_decoder_;
+  std::size_t capacity_ = 0, most_opened_ = 0;  // most_opened_: 0 without a GPU
 
   mutable std::mutex mutex_;
   std::condition_variable_any to_decode_, to_run_, gpu_not_full_;
   std::condition_variable to_take_;
   std::deque<Queued> queued_;
-  std::deque<Decoded> decoded_;
+  std::deque<Opened> opened_;
   std::map<std::size_t, PhotoResult> done_;  // by index
   std::size_t offered_ = 0, taken_ = 0;
   std::exception_ptr failure_;
@@ -337,6 +436,7 @@ std::optional<PhotoResult> PhotoClassifier::take() { return work_->take(std::nul
 std::optional<PhotoResult> PhotoClassifier::take_within(std::chrono::milliseconds most) { return work_->take(most); }
 const std::vector<PhotoRunners>& PhotoClassifier::runners() const { return work_->runners(); }
 int PhotoClassifier::decoders() const { return work_->decoders(); }
+const std::string& PhotoClassifier::gpu_decoder() const { return work_->gpu_decoder(); }
 const BoundCard& PhotoClassifier::bound() const { return work_->bound(); }
 const PlanInfo& PhotoClassifier::plan() const { return work_->plan(); }
 

@@ -1,6 +1,5 @@
 #pragma once
-// Loads libcublas at run time. lenslet does not link it: without the library only what needs a Cublas fails, with a
-// message, instead of the whole program.
+// libcublas, opened at run time (run_time_library.h).
 
 #include <cublas_v2.h>
 
@@ -30,8 +29,7 @@ struct CublasLibrary {
   std::string reason;  ///< why there is none; empty when there is
 };
 
-/// Opens the library and never closes it. `named` is a file or a folder with one under its soname; nothing else is
-/// tried then. Empty: the loader's search, then the folders of CUDA toolkits. Does not throw; needs no device.
+/// As open_library(): from a file or folder, or where CUDA's libraries usually are if `named` is empty.
 CublasLibrary load_cublas(const std::string& named);
 
 /// The process-wide library, loaded at the first call; LENSLET_CUBLAS in the environment names it. Thread-safe.

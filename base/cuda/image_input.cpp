@@ -6,8 +6,6 @@
 #include <limits>
 #include <vector>
 
-#include "base/cuda/image_kernel.h"
-#include "base/image_plan.h"
 #include "lenslet/error.h"
 
 namespace lenslet::cuda {
@@ -65,71 +63,88 @@ DeviceTaps on_device(const Taps& taps, const TapsPieces& at, const std::byte* de
 
 }  // namespace
 
+void ImageInput::make_tables(const Context& context, const Kind& kind, const ResizePlan& plan) {
+  const ImageSpec& spec = kind.spec;
+  const bool same_size = plan.height == kind.height && plan.width == kind.width;
+  Taps rows = resize_taps(kind.height, plan.height, plan.window.top, plan.window.height, spec.filter, spec.antialias,
+                          same_size);
+  Taps columns =
+      resize_taps(kind.width, plan.width, plan.window.left, plan.window.width, spec.filter, spec.antialias, same_size);
+  pad(rows, plan.top, spec.height);
+  pad(columns, plan.left, spec.width);
+  const std::int64_t channels = image_channels(spec);
+  // Only the source rows that the window needs are uploaded.
+  const std::int64_t top = *std::min_element(rows.first.begin(), rows.first.end());
+  std::int64_t bottom = top;
+  for (std::size_t i = 0; i < rows.first.size(); ++i) bottom = std::max(bottom, rows.first[i] + rows.count[i]);
+
+  Pieces pieces;
+  const TapsPieces rows_at(pieces, rows), columns_at(pieces, columns);
+  const Tensor values = normalisation_tables(spec, kind.dtype);
+  const std::size_t values_at = pieces.reserve<std::byte>(values.bytes());
+  std::vector<std::byte> host(pieces.bytes());
+  write(rows, rows_at, top, host.data());
+  write(columns, columns_at, 0, host.data());
+  std::memcpy(host.data() + values_at, values.data(), values.bytes());
+  kind_.reset();
+  if (tables_.bytes() < host.size()) tables_ = DeviceBuffer<std::byte>(host.size());
+  // From memory that is not pinned: the call returns when the bytes have been read.
+  CUDA_CHECK(cudaMemcpyAsync(tables_.data(), host.data(), host.size(), cudaMemcpyHostToDevice, context.stream));
+
+  job_ = {};
+  job_.source_channels = static_cast<std::int32_t>(kind.channels);
+  job_.gray = kind.channels == 3 && channels == 1;
+  job_.height = static_cast<std::int32_t>(spec.height);
+  job_.width = static_cast<std::int32_t>(spec.width);
+  job_.channels = static_cast<std::int32_t>(channels);
+  const std::array<std::uint8_t, 3> color = pad_pixel(spec);
+  std::copy(color.begin(), color.end(), job_.pad);
+  job_.reversed = spec.channels == ImageSpec::Channels::bgr;
+  job_.rows = on_device(rows, rows_at, tables_.data());
+  job_.columns = on_device(columns, columns_at, tables_.data());
+  job_.tables = tables_.data() + values_at;
+  job_.elem_bytes = dtype_bytes(kind.dtype);
+  top_ = top;
+  rows_ = bottom - top;
+  kind_ = kind;
+}
+
+/// Copies the rows that the kernel reads, without gaps.
+const std::uint8_t* ImageInput::upload(const Context& context, const ImageView& image) {
+  const auto row_bytes = static_cast<std::size_t>(image.width * image.channels);
+  const auto rows = static_cast<std::size_t>(rows_), bytes = rows * row_bytes;
+  Staging& staging = staging_[next_];
+  next_ = 1 - next_;
+  staging.copied.synchronize();
+  if (staging.pixels.bytes() < bytes) staging.pixels = PinnedBuffer<std::byte>(bytes);
+  if (pixels_.bytes() < bytes) pixels_ = DeviceBuffer<std::byte>(bytes);
+  std::byte* const host = staging.pixels.data();
+  const std::uint8_t* const from = image.pixels + top_ * image.pitch();
+  if (image.pitch() == image.width * image.channels)
+    std::memcpy(host, from, bytes);
+  else
+    for (std::size_t y = 0; y < rows; ++y)
+      std::memcpy(host + y * row_bytes, from + static_cast<std::int64_t>(y) * image.pitch(), row_bytes);
+  CUDA_CHECK(cudaMemcpyAsync(pixels_.data(), host, bytes, cudaMemcpyHostToDevice, context.stream));
+  CUDA_CHECK(cudaEventRecord(staging.copied.get(), context.stream));
+  return reinterpret_cast<const std::uint8_t*>(pixels_.data());
+}
+
 void ImageInput::queue(const Context& context, const ImageView& image, const ImageSpec& spec, const Tensor& input,
                        std::int64_t index) {
   check_image_input(spec, input, index);
   const ResizePlan plan = plan_resize(image, spec);
-  const bool same_size = plan.height == image.height && plan.width == image.width;
-  Taps rows = resize_taps(image.height, plan.height, plan.window.top, plan.window.height, spec.filter, spec.antialias,
-                          same_size);
-  Taps columns =
-      resize_taps(image.width, plan.width, plan.window.left, plan.window.width, spec.filter, spec.antialias, same_size);
-  pad(rows, plan.top, spec.height);
-  pad(columns, plan.left, spec.width);
-  const std::int64_t channels = image_channels(spec);
-
-  // Uploads only the source rows that the window needs, without gaps.
-  const std::int64_t row_bytes = image.width * image.channels;
-  const std::int64_t top = *std::min_element(rows.first.begin(), rows.first.end());
-  std::int64_t bottom = top;
-  for (std::size_t i = 0; i < rows.first.size(); ++i) bottom = std::max(bottom, rows.first[i] + rows.count[i]);
-  const auto source_bytes = static_cast<std::size_t>((bottom - top) * row_bytes);
-
-  Pieces pieces;
-  const std::size_t source_at = pieces.reserve<std::uint8_t>(source_bytes);
-  const TapsPieces rows_at(pieces, rows), columns_at(pieces, columns);
-  const Tensor tables = normalisation_tables(spec, input.dtype());
-  const std::size_t tables_at = pieces.reserve<std::byte>(tables.bytes());
-  copied_.synchronize();
-  if (device_.bytes() < pieces.bytes()) {  // it grows last: should memory be short, the next call tries again
-    host_ = PinnedBuffer<std::byte>(pieces.bytes());
-    device_ = DeviceBuffer<std::byte>(pieces.bytes());
-  }
-  std::byte* const host = host_.data();
-  if (image.pitch() == row_bytes)
-    std::memcpy(host + source_at, image.pixels + top * row_bytes, source_bytes);
-  else
-    for (std::int64_t y = top; y < bottom; ++y)
-      std::memcpy(host + source_at + static_cast<std::size_t>((y - top) * row_bytes), image.pixels + y * image.pitch(),
-                  static_cast<std::size_t>(row_bytes));
-  write(rows, rows_at, top, host);
-  write(columns, columns_at, 0, host);
-  std::memcpy(host + tables_at, tables.data(), tables.bytes());
-  CUDA_CHECK(cudaMemcpyAsync(device_.data(), host, pieces.bytes(), cudaMemcpyHostToDevice, context.stream));
-  CUDA_CHECK(cudaEventRecord(copied_.get(), context.stream));
-
-  const std::byte* const device = device_.data();
-  ImageJob job;
-  job.source = reinterpret_cast<const std::uint8_t*>(device + source_at);
-  job.row_bytes = row_bytes;
-  job.source_channels = static_cast<std::int32_t>(image.channels);
-  job.gray = image.channels == 3 && channels == 1;
-  job.height = static_cast<std::int32_t>(spec.height);
-  job.width = static_cast<std::int32_t>(spec.width);
-  job.channels = static_cast<std::int32_t>(channels);
-  const std::array<std::uint8_t, 3> color = pad_pixel(spec);
-  std::copy(color.begin(), color.end(), job.pad);
-  job.reversed = spec.channels == ImageSpec::Channels::bgr;
-  job.rows = on_device(rows, rows_at, device);
-  job.columns = on_device(columns, columns_at, device);
-  job.tables = device + tables_at;
-  job.elem_bytes = dtype_bytes(input.dtype());
+  if (const Kind kind{image.height, image.width, image.channels, spec, input.dtype()}; kind_ != kind)
+    make_tables(context, kind, plan);
+  ImageJob job = job_;
+  job.source = image.on_cuda ? image.pixels + top_ * image.pitch() : upload(context, image);
+  job.row_bytes = image.on_cuda ? image.pitch() : image.width * image.channels;
   const std::int64_t area = spec.height * spec.width;
   const bool interleaved = spec.nhwc || input.format() == formats::nhwc;
   job.c_stride = interleaved ? 1 : area;
-  job.pixel_stride = interleaved ? channels : 1;
+  job.pixel_stride = interleaved ? job.channels : 1;
   job.y = const_cast<std::byte*>(static_cast<const std::byte*>(input.data())) +
-          static_cast<std::size_t>(index * area * channels) * job.elem_bytes;
+          static_cast<std::size_t>(index * area * job.channels) * job.elem_bytes;
   image_to_input(job, context);
 }
 

@@ -43,7 +43,8 @@ class Classifier {
   const Card& card() const { return card_; }
   /// Resizes, crops and normalises into `slot` of the next batch, 0 <= slot < batch(). On CUDA with an f32 input the
   /// GPU does this; run() waits for it.
-  void prepare(const Picture& picture, std::int64_t slot);
+  void prepare(const ImageView& picture, std::int64_t slot);
+  void prepare(const Picture& picture, std::int64_t slot) { prepare(picture.view(), slot); }
   /// Runs the batch, in which at least one slot was prepared; results of the others are meaningless. If only a run
   /// gives the output's shape, errors about output and labels appear here.
   void run();

@@ -22,6 +22,7 @@ struct ImageView {
   const std::uint8_t* pixels = nullptr;
   std::int64_t height = 0, width = 0, channels = 3;
   std::int64_t row_bytes = 0;  ///< from one row to the next; 0: width * channels, rows without gaps
+  bool on_cuda = false;        ///< `pixels` is a CUDA device address, which only Runner::load_image() takes
 
   std::int64_t pitch() const { return row_bytes == 0 ? width * channels : row_bytes; }
 };
@@ -47,6 +48,7 @@ struct ImageSpec {
   std::array<std::uint8_t, 3> pad_color{0, 0, 0};  ///< R, G, B, a color of the photo: normalised as its pixels are
   double scale = 1.0;                              ///< value = (pixel * scale - mean[c]) / std[c], in `channels` order
   std::vector<double> mean{0, 0, 0}, std{1, 1, 1};  ///< a number for each channel, or one for all
+  bool operator==(const ImageSpec&) const = default;
 };
 
 /// Resized, cropped and padded 8-bit pixels, [height, width, C] of `spec`, C = 1 for gray else 3 in RGB order. Resizing

@@ -101,6 +101,8 @@ typedef struct lenslet_photo_options {
   uint64_t top;       /* classes of each photo; 0: 5 */
   uint64_t count;     /* photos that will come, if known: a few need fewer threads. 0: unknown */
   const lenslet_plan_options* plan; /* the rest, or NULL; its device, batch and threads are not used */
+  int32_t gpu_decode; /* 1: nvJPEG decodes JPEGs on the GPU that runs them (docs/photos.md); 0: the CPU decodes */
+  int32_t reserved;
 } lenslet_photo_options;
 
 /* Copied by lenslet_photos_offer(). */
@@ -128,7 +130,7 @@ typedef struct lenslet_photo_result {
   size_t class_count;
   const char* error;     /* one line; "" without an error */
   lenslet_status status; /* kind of the error: the photo is missing, damaged or refused. Others are not affected */
-  int32_t reserved;
+  int32_t decoded_on_gpu;
   double decode_ms, prepare_ms;
   double run_ms; /* the network's time, divided by the photos of its batch */
 } lenslet_photo_result;
@@ -140,7 +142,7 @@ LENSLET_C_API lenslet_status lenslet_photos_create(lenslet_model* model, lenslet
 /* Abandons photos whose results were not taken, and waits for those being decoded or run. */
 LENSLET_C_API lenslet_status lenslet_photos_free(lenslet_photos* photos);
 /* JSON: {"devices": [{"device", "runners", "threads" (of each runner), "batch"}], "decoders" (threads that decode),
- * "classes" (-1: a run gives the number)}. */
+ * "gpu_decoder" (nvJPEG and what it runs on; "": none), "classes" (-1: a run gives the number)}. */
 LENSLET_C_API lenslet_status lenslet_photos_describe(lenslet_photos* photos, char** json);
 /* The most photos whose results have not been taken. */
 LENSLET_C_API lenslet_status lenslet_photos_capacity(lenslet_photos* photos, size_t* capacity);

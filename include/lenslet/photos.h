@@ -39,8 +39,9 @@ struct PhotoResult {
   std::optional<Error> error{};    ///< why there are no classes: the photo is missing, damaged or refused
   std::vector<ClassResult> top{};  ///< best first
   std::string device{};            ///< "cpu", "cuda:0"
-  double decode_ms = 0, prepare_ms = 0;
-  double run_ms = 0;  ///< the network's time, divided by the photos of its batch
+  bool decoded_on_gpu = false;
+  double decode_ms = 0, prepare_ms = 0;  ///< of a batch that a GPU decoded: its time, divided by its photos
+  double run_ms = 0;                     ///< the network's time, divided by the photos of its batch
 };
 
 struct PhotoOptions {
@@ -50,8 +51,12 @@ struct PhotoOptions {
   int threads = 0;         ///< for reading, decoding and CPU devices, in all; 0: the available cores
   std::int64_t batch = 0;  ///< photos in a run; 0: 1 on the CPU, 32 on a GPU. A batch fixed by the model is kept.
   std::size_t top = 5;     ///< classes of each photo
-  bool in_order = true;    ///< results in the order of the photos; else as they are ready
-  std::size_t count = 0;   ///< photos that will come, if known: a few need fewer Runners. 0: unknown
+  /// What decodes JPEGs for GPUs: libjpeg-turbo on the CPU, or nvJPEG on the GPU (GpuJpegDecoder). nvJPEG gets baseline
+  /// files that are upright, gray or YCbCr and of at most 48 MiB of pixels, and decodes them whole; all other photos
+  /// are decoded on the CPU.
+  enum class Decode { cpu, gpu } decode = Decode::cpu;
+  bool in_order = true;   ///< results in the order of the photos; else as they are ready
+  std::size_t count = 0;  ///< photos that will come, if known: a few need fewer Runners. 0: unknown
   std::optional<std::filesystem::path> labels{};  ///< instead of the card's
   PlanOptions plan{};                             ///< the rest; device, threads and batch above replace its own
 };
@@ -70,7 +75,8 @@ struct PhotoRunners {
 /// in a fork()ed child.
 class PhotoClassifier {
  public:
-  /// Plans a Runner for each device. Errors as of Classifier.
+  /// Plans a Runner for each device. Errors as of Classifier, and with Decode::gpu of GpuJpegDecoder, or
+  /// Error(invalid_argument) without a GPU, Error(unsupported) for a model whose input the CPU prepares.
   PhotoClassifier(const Model& model, const Card& card, const PhotoOptions& options = {});
   ~PhotoClassifier();
   PhotoClassifier(const PhotoClassifier&) = delete;
@@ -100,6 +106,8 @@ class PhotoClassifier {
   const std::vector<PhotoRunners>& runners() const;
   /// Threads that read and decode.
   int decoders() const;
+  /// GpuJpegDecoder::description() of the first GPU; "" with Decode::cpu.
+  const std::string& gpu_decoder() const;
   const BoundCard& bound() const;
   /// The plan of the first device's Runner.
   const PlanInfo& plan() const;

@@ -79,8 +79,9 @@ class LENSLET_API Runner {
 
   /// to_input() directly into the network's input memory: image `index` of the batch of a floating-point input,
   /// numbered as in Model::inputs(). On CUDA the 8-bit pixels are uploaded and the GPU does the rest, with the same
-  /// bits; the call returns once `image` is no longer needed, often before the GPU is done. May allocate: staging
-  /// memory grows with the largest image. Invalidates the outputs of the last run. Errors as for to_input(),
+  /// bits; the call returns once `image` is no longer needed, often before the GPU is done. Pixels that are `on_cuda`,
+  /// on the Runner's device, are complete when the call is made, and stay until the next run has ended. May allocate:
+  /// staging memory grows with the largest image. Invalidates the outputs of the last run. Errors as for to_input(),
   /// Error(invalid_argument) for an input that does not exist or has a value in PlanOptions::input_values, and
   /// Error(device); images loaded before stay.
   void load_image(std::size_t input, const ImageView& image, const ImageSpec& spec, std::int64_t index = 0);

@@ -16,6 +16,10 @@
 #include "lenslet/photos.h"
 #include "photos/c_api/card.h"
 
+template <>
+inline constexpr std::size_t lenslet::c_api::first_size<lenslet_photo_options> = offsetof(lenslet_photo_options,
+                                                                                          gpu_decode);
+
 using namespace lenslet;
 using namespace lenslet::c_api;
 
@@ -74,6 +78,7 @@ PhotoOptions options_of(const lenslet_photo_options& given) {
   options.batch = given.batch;
   options.threads = given.threads;
   options.in_order = given.unordered == 0;
+  if (given.gpu_decode != 0) options.decode = PhotoOptions::Decode::gpu;
   if (given.top > 0) options.top = given.top;
   options.count = given.count;
   options.plan = plan_options_of(given.plan);
@@ -93,6 +98,7 @@ lenslet_photo_result as_c(PhotosObject& object) {
   result.class_count = object.classes.size();
   result.error = of.error ? of.error->what() : "";
   result.status = of.error ? status_of(of.error->kind()) : LENSLET_OK;
+  result.decoded_on_gpu = of.decoded_on_gpu ? 1 : 0;
   result.decode_ms = of.decode_ms;
   result.prepare_ms = of.prepare_ms;
   result.run_ms = of.run_ms;
@@ -123,8 +129,10 @@ lenslet_status lenslet_photos_describe(lenslet_photos* photos, char** json) {
     nlohmann::ordered_json devices = nlohmann::ordered_json::array();
     for (const PhotoRunners& on : object->classifier->runners())
       devices.push_back({{"device", on.device}, {"runners", on.runners}, {"threads", on.threads}, {"batch", on.batch}});
-    const nlohmann::ordered_json made{
-        {"devices", devices}, {"decoders", object->classifier->decoders()}, {"classes", object->class_count()}};
+    const nlohmann::ordered_json made{{"devices", devices},
+                                      {"decoders", object->classifier->decoders()},
+                                      {"gpu_decoder", object->classifier->gpu_decoder()},
+                                      {"classes", object->class_count()}};
     *json = text_for_app(made.dump());
   });
 }

@@ -111,11 +111,11 @@ Classifier::Classifier(const Model& model, const Card& card, const std::optional
 
 std::int64_t Classifier::classes() const { return output_elems_ > 0 ? output_elems_ - card_.class_offset : -1; }
 
-void Classifier::prepare(const Picture& picture, std::int64_t slot) {
+void Classifier::prepare(const ImageView& picture, std::int64_t slot) {
   if (is_float(input_dtype_))
-    runner_.load_image(bound_.input, picture.view(), card_.spec, slot);
+    runner_.load_image(bound_.input, picture, card_.spec, slot);
   else
-    to_input(picture.view(), card_.spec, input_, slot);
+    to_input(picture, card_.spec, input_, slot);
 }
 
 void Classifier::run() {

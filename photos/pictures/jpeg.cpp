@@ -61,6 +61,16 @@ struct Reader {
   }
   Reader(const Reader&) = delete;
   ~Reader() { jpeg_destroy_decompress(&info); }
+
+  void read_header(std::span<const std::byte> file) {
+    calls.run([&] {
+      jpeg_create_decompress(&info);
+      info.progress = &progress;
+      jpeg_mem_src(&info, reinterpret_cast<const unsigned char*>(file.data()), file.size());
+      jpeg_save_markers(&info, exif_marker, 0xFFFF);
+      jpeg_read_header(&info, TRUE);
+    });
+  }
 };
 
 /// Joins the segments before the first scan, as Pillow does.
@@ -96,16 +106,29 @@ void inks_to_rgb(const JSAMPLE* inks, std::size_t width, std::uint8_t* rgb) {
 
 }  // namespace
 
+std::optional<PictureSize> jpeg_for_gpu(std::span<const std::byte> file) {
+  constexpr char end[] = {'\xFF', '\xD9'};
+  if (file.size() < 4 || std::memcmp(file.data(), "\xFF\xD8\xFF", 3) != 0 ||
+      std::memcmp(file.data() + file.size() - 2, end, 2) != 0)
+    return std::nullopt;
+  Reader reader;
+  jpeg_decompress_struct& info = reader.info;
+  try {
+    reader.read_header(file);
+  } catch (const BadImage&) {
+    return std::nullopt;
+  }
+  const bool of_one_scan = info.progressive_mode == FALSE && info.comps_in_scan == info.num_components;
+  const bool is_known = info.jpeg_color_space == JCS_YCbCr || info.jpeg_color_space == JCS_GRAYSCALE;
+  if (info.data_precision != 8 || info.arith_code != FALSE || !of_one_scan || !is_known || orientation_of(info) != 1)
+    return std::nullopt;
+  return PictureSize{info.image_height, info.image_width};
+}
+
 Decoded decode_jpeg(std::span<const std::byte> file, const DecodeOptions& options) {
   Reader reader;
   jpeg_decompress_struct& info = reader.info;
-  reader.calls.run([&] {
-    jpeg_create_decompress(&info);
-    info.progress = &reader.progress;
-    jpeg_mem_src(&info, reinterpret_cast<const unsigned char*>(file.data()), file.size());
-    jpeg_save_markers(&info, exif_marker, 0xFFFF);
-    jpeg_read_header(&info, TRUE);
-  });
+  reader.read_header(file);
   options.check_size(info.image_width, info.image_height);
   // Truncated arithmetic-coded data gives no warning.
   if (info.arith_code != FALSE) throw BadImage("arithmetic-coded JPEG files are not read");

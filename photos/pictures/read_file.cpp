@@ -11,6 +11,7 @@
 #include <system_error>
 
 #include "lenslet/error.h"
+#include "lenslet/picture.h"
 
 namespace lenslet::photos {
 
@@ -71,6 +72,10 @@ std::string read_stdin(std::uintmax_t most_bytes) {
     if (std::ferror(stdin) != 0) throw Error(ErrorKind::io, "standard input cannot be read", "-");
     return bytes;
   }
+}
+
+std::string read_photo(const std::filesystem::path& file) {
+  return file == "-" ? read_stdin(max_image_file_bytes) : read_file(file, max_image_file_bytes);
 }
 
 }  // namespace lenslet::photos

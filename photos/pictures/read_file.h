@@ -19,5 +19,7 @@ struct CannotOpenNow : Error {
 std::string read_file(const std::filesystem::path& file, std::uintmax_t most_bytes);
 /// The rest of standard input; like read_file, but reads up to the limit before failing.
 std::string read_stdin(std::uintmax_t most_bytes);
+/// The bytes of a photo's file; "-" is standard input.
+std::string read_photo(const std::filesystem::path& file);
 
 }  // namespace lenslet::photos

@@ -128,7 +128,7 @@ Picture decode_image(std::span<const std::byte> bytes, std::string_view name, co
 }
 
 Picture read_image(const std::filesystem::path& path, const DecodeOptions& options) {
-  const std::string bytes = path == "-" ? read_stdin(max_image_file_bytes) : read_file(path, max_image_file_bytes);
+  const std::string bytes = read_photo(path);
   return decode_image(std::as_bytes(std::span(bytes)), path.string(), options);
 }
 

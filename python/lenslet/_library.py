@@ -78,15 +78,16 @@ def _file() -> str:
     return named if named else str(pathlib.Path(__file__).parent / "lib" / "liblenslet_python.so")
 
 
-def _point_to_cublas() -> None:
-    """cuBLAS from NVIDIA's wheels, which no loader searches. It is opened when the first CUDA plan needs it."""
-    if "LENSLET_CUBLAS" in os.environ:
+def _point_to(library: str) -> None:
+    """"cublas" or "nvjpeg" from NVIDIA's wheels, which no loader searches. It is opened when it is first needed."""
+    variable = "LENSLET_" + library.upper()
+    if variable in os.environ:
         return
     nvidia = importlib.util.find_spec("nvidia")
     for root in (nvidia.submodule_search_locations or []) if nvidia is not None else []:
-        for folder in ("cu13/lib", "cublas/lib"):
-            if any((pathlib.Path(root) / folder).glob("libcublas.so.1[23]")):
-                os.environ["LENSLET_CUBLAS"] = str(pathlib.Path(root) / folder)
+        for folder in ("cu13/lib", library + "/lib"):
+            if any((pathlib.Path(root) / folder).glob(f"lib{library}.so.1[23]")):
+                os.environ[variable] = str(pathlib.Path(root) / folder)
                 return
 
 
@@ -112,7 +113,8 @@ def _open() -> ctypes.CDLL:
     return library
 
 
-_point_to_cublas()
+_point_to("cublas")
+_point_to("nvjpeg")
 library = _open()
 
 

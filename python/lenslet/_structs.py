@@ -166,6 +166,8 @@ class PhotoOptions(ctypes.Structure):
         ("top", c_uint64),
         ("count", c_uint64),
         ("plan", ctypes.POINTER(PlanOptions)),
+        ("gpu_decode", c_int32),
+        ("reserved", c_int32),
     ]
 
 
@@ -187,7 +189,7 @@ class PhotoResult(ctypes.Structure):
         ("class_count", c_size_t),
         ("error", c_char_p),
         ("status", c_int32),
-        ("reserved", c_int32),
+        ("decoded_on_gpu", c_int32),
         ("decode_ms", c_double),
         ("prepare_ms", c_double),
         ("run_ms", c_double),

@@ -31,7 +31,7 @@ class PhotoResult:
     """The classes of a photo, best first, or the error of a photo that is missing, damaged or refused.
 
     `name` is the path or the given name, else ""; `index` counts the photos from 0. `device` ("cpu", "cuda:0") ran it;
-    "" after an error, when `classes` are empty.
+    "" after an error, when `classes` are empty. `decoded_on_gpu`: by nvJPEG.
     """
 
     name: str
@@ -39,6 +39,7 @@ class PhotoResult:
     classes: List[Prediction]
     error: Optional[Error]
     device: str
+    decoded_on_gpu: bool = False
 
 
 def classify_many(
@@ -53,6 +54,7 @@ def classify_many(
     top: int = 5,
     in_order: bool = True,
     precision: Optional[str] = None,
+    decode: str = "cpu",
 ) -> Generator[PhotoResult, None, None]:
     """Yields a PhotoResult for each photo as it is ready, or, `in_order`, as it is ready and those before it are.
 
@@ -60,7 +62,8 @@ def classify_many(
     results are taken, and only so far ahead that memory stays bounded. A broken photo costs its own result alone.
 
     `devices`: "auto", "cpu", "cuda:N", "all", or several ("cpu,cuda:0" or a list). `threads` read, decode and run on
-    the CPU, in all; 0: the available cores. `batch`: photos in a run; 0: 1 on the CPU, 32 on a GPU. `model`, `card`,
+    the CPU, in all; 0: the available cores. `decode`: "gpu" has nvJPEG decode JPEGs on the GPU that runs them, whose
+    pixels differ a little (docs/photos.md). `batch`: photos in a run; 0: 1 on the CPU, 32 on a GPU. `model`, `card`,
     `labels`, `precision`: as of Classifier, which errors and warnings are like, too. close() of the generator, or its
     end by an exception, frees everything.
     """
@@ -75,6 +78,7 @@ def classify_many(
         top=top,
         in_order=in_order,
         precision=precision,
+        decode=decode,
         count=len(photos) if isinstance(photos, Sized) else 0,
     )
     return pipeline.classify(photos, close=True)
@@ -101,8 +105,11 @@ class Pipeline:
         top: int,
         in_order: bool = True,
         precision: Optional[str] = None,
+        decode: str = "cpu",
         count: int = 0,
     ) -> None:
+        if decode not in ("cpu", "gpu"):
+            raise InvalidArgumentError(f'decode is {decode!r}; it has to be "cpu" or "gpu"')
         self._model, self._card, self._labels, labels_file = resolved(model, card, labels)
         self._top = options.whole(top, "top", 1, 1_000_000)
         self._options = structs.made(structs.PhotoOptions)
@@ -115,6 +122,7 @@ class Pipeline:
         self._options.batch = options.whole(batch, "batch", 0, 2**40)
         self._options.unordered = not in_order
         self._options.count = count
+        self._options.gpu_decode = decode == "gpu"
         self._options.plan = ctypes.pointer(options.plan_options(precision=precision))
         # Labels that only Python has are compared with the classes here: at once, or if a run gives their number, by
         # asking for one class more than there are labels.
@@ -217,6 +225,8 @@ class Pipeline:
                 for one in best[: self._top]:
                     label = labels[one.index] if labels is not None and one.index < len(labels) else ""
                     classes.append(Prediction(one.index, label, one.prob))
-            yield PhotoResult(name, result.index - first, classes, error, text_of(result.device))
+            yield PhotoResult(
+                name, result.index - first, classes, error, text_of(result.device), bool(result.decoded_on_gpu)
+            )
             if wait:
                 return

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/cuda/cublas_library.h"
+#include "base/cuda/nvjpeg_library.h"
 #include "base/cuda/session.h"
 #include "base/cuda/upload.h"
 #include "lenslet/error.h"
@@ -125,6 +126,14 @@ TEST_CASE("cuda/cublas/another_library_is_refused_by_its_missing_entries") {
   CHECK((library.gemm == nullptr));
   CHECK((library.create == nullptr));
   CHECK(library.reason.find("libm.so.6 lacks cublasCreate_v2, ") == 0);
+}
+
+TEST_CASE("cuda/nvjpeg/missing_library_says_what_to_do") {
+  CHECK(cuda::load_nvjpeg("/nowhere/libnvjpeg.so.13").reason.find("nvJPEG could not be loaded from LENSLET_NVJPEG=") ==
+        0);
+  const cuda::NvjpegLibrary library = cuda::load_nvjpeg("libm.so.6");
+  CHECK((library.decode == nullptr));
+  CHECK(library.reason.find("libm.so.6 lacks nvjpegGetProperty, ") == 0);
 }
 
 }  // namespace

@@ -146,8 +146,9 @@ TEST_CASE("photos/c_api/options_count") {
   CPhotos photos(options);
   char* json = nullptr;
   REQUIRE(lenslet_photos_describe(photos.handle, &json) == LENSLET_OK);
-  CHECK(std::string(json) ==
-        R"({"devices":[{"device":"cpu","runners":3,"threads":1,"batch":2}],"decoders":3,"classes":4})");
+  CHECK(
+      std::string(json) ==
+      R"({"devices":[{"device":"cpu","runners":3,"threads":1,"batch":2}],"decoders":3,"gpu_decoder":"","classes":4})");
   lenslet_text_free(json);
   lenslet_photo photo = sized<lenslet_photo>();
   photo.name = file.c_str();
@@ -190,6 +191,12 @@ TEST_CASE("photos/c_api/misuse") {
   CHECK(lenslet_photos_create(photos.model.handle, photos.card.handle, &options, &other) == LENSLET_INVALID_ARGUMENT);
   CHECK(other == nullptr);
   CHECK(last_error_says("tpu"));
+  const char* const cpu = "cpu";
+  options.devices = &cpu;
+  options.gpu_decode = 1;
+  CHECK(lenslet_photos_create(photos.model.handle, photos.card.handle, &options, &other) == LENSLET_INVALID_ARGUMENT);
+  CHECK(last_error_says("photos are decoded on the GPU where a GPU runs them; none does"));
+  options.gpu_decode = 0;
   options.device_count = 0;
   lenslet_plan_options plan = on_one_thread();
   const lenslet_executor executor{};

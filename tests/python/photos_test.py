@@ -253,6 +253,8 @@ else:
             ("2 labels for 3 classes", lambda: self.many([], labels=["a", "b"])),
             ("labels are no strings", lambda: self.many([], labels=[1, 2, 3])),
             ("tpu", lambda: self.many([], devices="cpu,tpu")),
+            ("decode is 'tpu'", lambda: self.many([], decode="tpu")),
+            ("none does", lambda: self.many([], decode="gpu")),
             ("a name in devices", lambda: self.many([], devices=[1])),
         ):
             with self.subTest(words), self.assertRaisesRegex(lenslet.InvalidArgumentError, words):

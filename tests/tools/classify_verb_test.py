@@ -649,6 +649,9 @@ class ClassifyMany(WithPhotos):
         done = lenslet(*self.model, "--devices", "cpu,wrong", red)
         self.assertEqual(done.returncode, 2, done.stderr)
         self.assertIn("wrong", done.stderr)
+        done = lenslet(*self.model, "--devices", "cpu", "--decode", "gpu", red)
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertIn("error: photos are decoded on the GPU where a GPU runs them; none does", done.stderr)
         self.fails(2, "standard input can be given once", *self.model, "-", "-")
 
     def test_progress_at_a_terminal(self):

@@ -37,7 +37,7 @@ struct Options {
   std::vector<std::string> devices;
   std::int64_t batch = 0;
   std::size_t top = 5;
-  std::string format = "table", output;
+  std::string format = "table", output, decode = "cpu";
   bool recursive = false, resume = false;
   PlanOptions plan;
 };
@@ -153,6 +153,7 @@ ExitCode classify(const Options& options) {
   with.batch = options.batch;
   with.top = options.top;
   with.count = photos.size();
+  if (options.decode == "gpu") with.decode = PhotoOptions::Decode::gpu;
   if (!options.labels.empty()) with.labels = options.labels;
   if (!with.labels) {
     with.labels = assumed_labels(found.card, bind_card(found.card, model));
@@ -165,6 +166,7 @@ ExitCode classify(const Options& options) {
   if (const std::string& remark = classifier.bound().remark; !remark.empty()) note(remark);
   if (photos.size() > 1 && (!options.devices.empty() || isatty(STDERR_FILENO) == 1))
     note(describe(classifier.runners()));
+  if (!classifier.gpu_decoder().empty()) note("JPEGs are decoded by " + classifier.gpu_decoder());
   for (const PhotoRunners& on : classifier.runners()) output.device += (output.device.empty() ? "" : ",") + on.device;
   with.plan.device = classifier.runners().front().device;
   output.probabilities = classifier.bound().probabilities;
@@ -200,6 +202,11 @@ void add_classify(CLI::App& app, ExitCode& result) {
       ->allow_extra_args(false)
       ->type_name("LIST")
       ->check(not_empty());
+  verb->add_option("--decode", options->decode,
+                   "What decodes JPEGs for a GPU: cpu; gpu: nvJPEG, whose pixels differ a little, and which may read a "
+                   "damaged file as another picture")
+      ->check(CLI::IsMember({"cpu", "gpu"}))
+      ->capture_default_str();
   verb->add_flag("--recursive", options->recursive,
                  "Look into the folders in a folder, too; links to folders are left");
   CLI::Option* format =

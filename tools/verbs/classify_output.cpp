@@ -27,6 +27,7 @@ Json to_json(const PhotoResult& result, bool probabilities) {
   for (const ClassResult& best : result.top)
     entry["top"].push_back(
         {{"index", best.index}, {"label", best.label}, {probabilities ? "prob" : "score", best.prob}});
+  if (result.decoded_on_gpu) entry["decoded_on_gpu"] = true;
   entry["ms"] = {{"decode", result.decode_ms}, {"preprocess", result.prepare_ms}, {"inference", result.run_ms}};
   return entry;
 }

@@ -33,6 +33,8 @@ Decoded decode(std::span<const std::byte> file, const ImageHeader& header, const
 
 }  // namespace
 
+std::optional<PictureSize> jpeg_for_gpu(std::span<const std::byte>) { return std::nullopt; }
+
 Decoded decode_jpeg(std::span<const std::byte> file, const DecodeOptions& options) {
   return decode(file, read_jpeg_header(file), check_whole(options));
 }

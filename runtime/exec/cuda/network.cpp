@@ -27,6 +27,9 @@ std::size_t staging_bytes(const Plan& plan) {
   return bytes;
 }
 
+// A run of at least this is waited for asleep.
+constexpr double long_run_us = 1000;
+
 constexpr auto no_port = static_cast<std::size_t>(-1);
 
 std::size_t arena_bytes(const Plan& plan) {
@@ -40,15 +43,26 @@ std::shared_ptr<std::byte> arena_of(const Plan& plan) {
   return {own, own->data()};
 }
 
+cudaMemoryType type_of(const void* memory) {
+  cudaPointerAttributes found{};
+  CUDA_CHECK(cudaPointerGetAttributes(&found, memory));
+  return found.type;
+}
+
+// Error(invalid_argument) unless it is.
+void check_on_cuda(const void* memory) {
+  const cudaMemoryType type = type_of(memory);
+  if (type != cudaMemoryTypeDevice && type != cudaMemoryTypeManaged)
+    throw Error(ErrorKind::invalid_argument, "the address is marked as CUDA memory but is not on a CUDA device");
+}
+
 // Whether the device can copy the memory directly: pinned or device memory. Error(invalid_argument) if `on_cuda` memory
 // is not device memory.
 bool copies_at_once(const IoTensor& tensor) {
   if (tensor.tensor.bytes() == 0) return true;
-  cudaPointerAttributes found{};
-  CUDA_CHECK(cudaPointerGetAttributes(&found, tensor.tensor.data()));
-  if (!tensor.on_cuda) return found.type == cudaMemoryTypeHost;
-  if (found.type == cudaMemoryTypeDevice || found.type == cudaMemoryTypeManaged) return true;
-  throw Error(ErrorKind::invalid_argument, "the address is marked as CUDA memory but is not on a CUDA device");
+  if (!tensor.on_cuda) return type_of(tensor.tensor.data()) == cudaMemoryTypeHost;
+  check_on_cuda(tensor.tensor.data());
+  return true;
 }
 
 void copy(Tensor& to, const Tensor& from, cudaMemcpyKind direction, const Stream& stream) {
@@ -74,6 +88,9 @@ Network::Network(const Plan& plan, std::shared_ptr<Session> session)
     launch_all();
   wait();
   clear_faults();  // found in the run on zeros
+  double estimated_us = 0;
+  for (const StepInfo& step : plan_.info.steps) estimated_us += step.estimated_us;
+  if (estimated_us >= long_run_us) done_.emplace(cudaEventBlockingSync | cudaEventDisableTiming);
   const bool any = std::any_of(steps_.begin(), steps_.end(), [](const Step& step) { return step.plan->runs; });
   if (any) recorded_.emplace(record({}));
 }
@@ -207,8 +224,12 @@ void Network::launch_each_and_wait(const BeforeStep& before) {
   }
 }
 
-void Network::wait() const {
+void Network::wait() {
   try {
+    if (done_) {
+      done_->record(session_->stream());
+      done_->synchronize();
+    }
     session_->stream().synchronize();
   } catch (const Error& error) {
     throw Error(error.kind(), error.message() + "; PlanOptions::sync_each_step (--sync-each-step) names the node",
@@ -258,6 +279,7 @@ void Network::run_behind(void* stream) {
 void Network::let_go() noexcept { CUDA_LOG(cudaStreamSynchronize(session_->stream().get())); }
 
 void Network::write_image(std::size_t input, const ImageView& image, const ImageSpec& spec, std::int64_t index) {
+  if (image.on_cuda && image.pixels != nullptr) check_on_cuda(image.pixels);
   images_.queue(session_->context(), image, spec, inputs_[input].device, index);
 }
 

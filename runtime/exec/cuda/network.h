@@ -91,7 +91,7 @@ class Network {
   const void* weights_of(std::size_t step) const;
   void launch_each_and_wait(const BeforeStep& before);
   /// Waits for the stream. An error stems from some step's kernel.
-  void wait() const;
+  void wait();
   void run_observed(const BeforeStep& before);
 
   const Plan& plan_;
@@ -104,6 +104,7 @@ class Network {
   std::vector<Port> inputs_, outputs_;
   std::vector<std::size_t> output_ports_;  // by output: into outputs_; no_port: a constant, or it stays on the device
   std::optional<Event> app_work_;          // run_behind()
+  std::optional<Event> done_;              // of a long run, whose end leaves the core to others
   std::vector<Tensor> host_outputs_;
   std::vector<Tensor> computed_;  // by output
   ConstantOutputs constant_outputs_;
