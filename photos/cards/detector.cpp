@@ -33,15 +33,15 @@ void keep_best(std::vector<Detection>& found, std::size_t most) {
   if (found.size() > most) found.erase(found.begin() + static_cast<std::ptrdiff_t>(most), found.end());
 }
 
-/// Numbers of an output by boxes and fields: coordinates, or scores of classes.
+/// Where an output's numbers are, by boxes and fields: coordinates, or scores of classes.
 struct Table {
-  const double* first = nullptr;
-  std::int64_t box_step = 0, field_step = 1;
-  double operator()(std::int64_t box, std::int64_t field) const { return first[box * box_step + field * field_step]; }
+  std::size_t port = 0;
+  std::int64_t first = 0, box_step = 0, field_step = 1;  // in elements; box_step 0: no such numbers
 };
 
 struct Layout {
-  std::int64_t boxes = 0, classes = 0;  // classes: scores of a box
+  std::int64_t count = 0, classes = 0;  // boxes, and scores of each
+  Table boxes, scores, objectness{}, labels{};
 };
 
 }  // namespace
@@ -135,25 +135,26 @@ class Detector::Work {
     };
     const Form form = card_.boxes->form;
     const bool labels = form == Form::boxes_labels_scores;
-    const auto [rows, columns] = sizes(bound.output, labels ? 1 : 2);
-    Layout layout{rows, columns};
+    const std::size_t output = bound.output;
+    const auto [rows, columns] = sizes(output, labels ? 1 : 2);
+    Layout layout{rows, columns, {bound.boxes, 0, 4}, {output, 0, columns}};
     if (form == Form::yolov8) {
-      layout = {columns, rows - 4};
-      check(rows > 4, bound.output, "[1,4+classes,N]");
+      check(rows > 4, output, "[1,4+classes,N]");
+      layout = {columns, rows - 4, {output, 0, 1, columns}, {output, 4 * columns, 1, columns}};
     } else if (form == Form::yolov5) {
-      layout.classes = columns - 5;
-      check(columns > 5, bound.output, "[1,N,5+classes]");
+      check(columns > 5, output, "[1,N,5+classes]");
+      layout = {rows, columns - 5, {output, 0, columns}, {output, 5, columns}, {output, 4, columns}};
     } else if (form == Form::end_to_end) {
-      layout.classes = 1;
-      check(columns == 6, bound.output, "[1,N,6]");
+      check(columns == 6, output, "[1,N,6]");
+      layout = {rows, 1, {output, 0, 6}, {output, 4, 6}, {}, {output, 5, 6}};
     } else {
       const auto [boxes, coordinates] = sizes(bound.boxes, 2);
       check(coordinates == 4, bound.boxes, labels ? "[N,4]" : "[1,N,4]");
-      check(rows == boxes, bound.output, labels ? "[N], as many as boxes" : "[1,N,classes], as many as boxes");
+      check(rows == boxes, output, labels ? "[N], as many as boxes" : "[1,N,classes], as many as boxes");
       if (labels) check(sizes(bound.labels, 1)[0] == boxes, bound.labels, "[N], as many as boxes");
-      if (labels) layout.classes = 1;
+      if (labels) layout = {rows, 1, layout.boxes, {output, 0, 1}, {}, {bound.labels, 0, 1}};
     }
-    check(card_.boxes->is_suppressed() || layout.classes > card_.class_offset, bound.output,
+    check(card_.boxes->is_suppressed() || layout.classes > card_.class_offset, output,
           "more classes than output.class_offset");
     return layout;
   }
@@ -161,56 +162,49 @@ class Detector::Work {
   /// Appends what `outputs` hold to `found`.
   void read(std::span<const Tensor> outputs, const Picture& picture, const Rect& tile, double threshold,
             std::vector<Detection>& found) const {
-    const BoundCard& bound = runner_.bound();
-    const auto [count, classes] = layout_of([&](std::size_t port) { return outputs[port].shape(); });
-    const std::int64_t named = static_cast<std::int64_t>(labels_.size());
-    if (!card_.boxes->is_suppressed() && named > 0 && named != classes - card_.class_offset)
-      throw Error(ErrorKind::unsupported,
-                  fmt::format("there are {} labels for {} classes", named, classes - card_.class_offset),
+    const Layout layout = layout_of([&](std::size_t port) { return outputs[port].shape(); });
+    const auto named = static_cast<std::int64_t>(labels_.size()), classes = layout.classes - card_.class_offset;
+    if (!card_.boxes->is_suppressed() && named > 0 && named != classes)
+      throw Error(ErrorKind::unsupported, fmt::format("there are {} labels for {} classes", named, classes),
                   model_.name());
-    if (count == 0) return;
-    const Form form = card_.boxes->form;
-    const Tensor output = outputs[bound.output].to_dtype(DType::f64);
-    const Tensor beside = bound.boxes == bound.output ? Tensor() : outputs[bound.boxes].to_dtype(DType::f64);
-    const Tensor labels = bound.labels == bound.output ? Tensor() : outputs[bound.labels].to_dtype(DType::f64);
-    const double* const first = output.values<double>().data();
-    Table boxes{beside.empty() ? first : beside.values<double>().data(), 4}, scores{first, classes}, label;
-    Table objectness;
-    if (form == Form::yolov8) {
-      boxes = {first, 1, count};
-      scores = {first + 4 * count, 1, count};
-    } else if (form == Form::yolov5) {
-      boxes = {first, 5 + classes};
-      objectness = {first + 4, 5 + classes};
-      scores = {first + 5, 5 + classes};
-    } else if (form == Form::end_to_end) {
-      boxes = {first, 6};
-      scores = {first + 4, 6};
-      label = {first + 5, 6};
-    } else if (form == Form::boxes_labels_scores) {
-      label = {labels.values<double>().data(), 1};
-    }
-    const bool one_class = form == Form::yolov8 || form == Form::yolov5;
-    for (std::int64_t i = 0; i < count; ++i) {
-      std::int64_t best = -1;
-      double least = threshold;
-      for (std::int64_t c = label.first ? 0 : std::max<std::int64_t>(card_.class_offset, 0); c < classes; ++c) {
-        const double score = scores(i, c) * (objectness.first ? objectness(i, 0) : 1);
+    if (layout.count == 0) return;
+    std::vector<Tensor> doubles(outputs.size());
+    std::vector<std::span<const double>> numbers(outputs.size());
+    for (const Table& table : {layout.boxes, layout.scores, layout.labels})
+      if (table.box_step > 0 && doubles[table.port].empty()) {
+        doubles[table.port] = outputs[table.port].to_dtype(DType::f64);
+        numbers[table.port] = std::as_const(doubles[table.port]).values<double>();
+      }
+    const auto at = [&](const Table& table, std::int64_t box, std::int64_t field) {
+      const std::int64_t i = table.first + box * table.box_step + field * table.field_step;
+      return numbers[table.port][static_cast<std::size_t>(i)];
+    };
+    const bool has_labels = layout.labels.box_step > 0, has_objectness = layout.objectness.box_step > 0;
+    const bool one_class = card_.boxes->form == Form::yolov8 || card_.boxes->form == Form::yolov5;
+    for (std::int64_t i = 0; i < layout.count; ++i) {
+      const auto add = [&](double number, double score) {
+        const std::array<double, 4> box{at(layout.boxes, i, 0), at(layout.boxes, i, 1), at(layout.boxes, i, 2),
+                                        at(layout.boxes, i, 3)};
+        append(box, number, score, picture, tile, found);
+      };
+      const double objectness = has_objectness ? at(layout.objectness, i, 0) : 1;
+      double best = -1, least = threshold;
+      for (std::int64_t c = has_labels ? 0 : std::max<std::int64_t>(card_.class_offset, 0); c < layout.classes; ++c) {
+        const double score = objectness * at(layout.scores, i, c);
         if (!(score > least) || !std::isfinite(score)) continue;
-        best = c;
+        best = has_labels ? at(layout.labels, i, 0) : static_cast<double>(c);
         if (one_class)
           least = score;
         else
-          add(boxes, i, label.first ? label(i, 0) : static_cast<double>(c), score, picture, tile, found);
+          add(best, score);
       }
-      if (one_class && best >= 0) add(boxes, i, static_cast<double>(best), least, picture, tile, found);
+      if (one_class && best >= 0) add(best, least);
     }
   }
 
-  void add(const Table& boxes, std::int64_t i, double number, double score, const Picture& picture, const Rect& tile,
-           std::vector<Detection>& found) const {
+  void append(const std::array<double, 4>& at, double number, double score, const Picture& picture, const Rect& tile,
+              std::vector<Detection>& found) const {
     constexpr double most = 1e9;  // classes
-    const std::array<double, 4> at{boxes(i, 0), boxes(i, 1), boxes(i, 2), boxes(i, 3)};
     if (!std::ranges::all_of(at, [](double value) { return std::isfinite(value); }) || !(std::abs(number) < most))
       return;
     Box box{at[0], at[1], at[2], at[3]};

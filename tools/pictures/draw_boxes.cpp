@@ -1,6 +1,7 @@
 #include "tools/pictures/draw_boxes.h"
 
 #include <fmt/format.h>
+#include <stb/stb_easy_font.h>
 
 #include <algorithm>
 #include <array>
@@ -10,7 +11,6 @@
 #include <vector>
 
 #include "tools/pictures/show_tensor.h"
-#include "tools/pictures/stb_font.h"
 
 namespace lenslet::tool {
 
@@ -26,9 +26,32 @@ void fill(Picture& photo, const Rect& rect, const Colour& colour) {
       std::ranges::copy(colour, photo.pixels.begin() + 3 * (y * photo.width + x));
 }
 
+constexpr std::int64_t font_height = 9;
+
+/// `text` as rectangles, from its top left corner; '?' for each character that is no printable ASCII. A stroke is one
+/// pixel wide, a character mostly 6.
+std::vector<Rect> strokes_of(const std::string& text) {
+  std::string ascii;
+  for (const char c : text)
+    if ((c & 0xC0) != 0x80) ascii += c >= ' ' && c <= '~' ? c : '?';  // one for the bytes of a UTF-8 character
+  struct Corner {
+    float x, y, z;
+    std::uint8_t color[4];
+  };
+  std::vector<std::array<Corner, 4>> quads(16 * ascii.size());
+  const int count = stb_easy_font_print(0, 0, ascii.data(), nullptr, quads.data(),
+                                        static_cast<int>(quads.size() * sizeof quads.front()));
+  std::vector<Rect> strokes;
+  for (const auto& quad : std::span(quads).first(static_cast<std::size_t>(count))) {
+    const auto whole = [](float value) { return static_cast<std::int64_t>(value); };
+    strokes.push_back({whole(quad[0].y), whole(quad[0].x), whole(quad[2].y - quad[0].y), whole(quad[2].x - quad[0].x)});
+  }
+  return strokes;
+}
+
 void write_text(Picture& photo, const std::string& text, std::int64_t left, std::int64_t bottom, std::int64_t scale,
                 const Colour& background) {
-  const std::vector<Rect> strokes = stb_text(text);
+  const std::vector<Rect> strokes = strokes_of(text);
   std::int64_t width = 0;
   for (const Rect& stroke : strokes) width = std::max(width, stroke.left + stroke.width);
   const Rect room{std::max<std::int64_t>(bottom - (font_height + 2) * scale, 0),
@@ -61,10 +84,10 @@ void draw_boxes(Picture& photo, std::span<const Detection> found) {
     const auto left = static_cast<std::int64_t>(object.box.left), top = static_cast<std::int64_t>(object.box.top);
     const std::int64_t width = static_cast<std::int64_t>(std::ceil(object.box.right)) - left;
     const std::int64_t height = static_cast<std::int64_t>(std::ceil(object.box.bottom)) - top;
-    fill(photo, {top, left, std::min(line, height), width}, colour);
-    fill(photo, {std::max(top, top + height - line), left, std::min(line, height), width}, colour);
-    fill(photo, {top, left, height, std::min(line, width)}, colour);
-    fill(photo, {top, std::max(left, left + width - line), height, std::min(line, width)}, colour);
+    fill(photo, {top, left, line, width}, colour);
+    fill(photo, {top + height - line, left, line, width}, colour);
+    fill(photo, {top, left, height, line}, colour);
+    fill(photo, {top, left + width - line, height, line}, colour);
     const std::string name = object.label.empty() ? fmt::to_string(object.index) : object.label.substr(0, 40);
     write_text(photo, fmt::format("{} {:.0f}%", name, 100 * object.score), left, top, line, colour);
   }

@@ -2,13 +2,17 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cerrno>
 #include <chrono>
+#include <cstdio>
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -69,16 +73,15 @@ std::vector<fs::path> drawings(const fs::path& folder, const std::vector<std::st
 
 Json to_json(const Result& result) {
   if (!result.error.empty()) return {{"photo", result.photo}, {"error", result.error}};
-  Json boxes = Json::array();
+  Json json{{"photo", result.photo}, {"height", result.height}, {"width", result.width}, {"boxes", Json::array()}};
   for (const auto& [box, index, label, score] : result.found)
-    boxes.push_back({{"class", index},
-                     {"label", label},
-                     {"score", score},
-                     {"left", box.left},
-                     {"top", box.top},
-                     {"right", box.right},
-                     {"bottom", box.bottom}});
-  Json json{{"photo", result.photo}, {"height", result.height}, {"width", result.width}, {"boxes", std::move(boxes)}};
+    json["boxes"].push_back({{"class", index},
+                             {"label", label},
+                             {"score", score},
+                             {"left", box.left},
+                             {"top", box.top},
+                             {"right", box.right},
+                             {"bottom", box.bottom}});
   if (!result.drawing.empty()) json["drawing"] = result.drawing;
   json["ms"] = {{"decode", result.decode_ms}, {"detect", result.detect_ms}};
   return json;
@@ -86,8 +89,8 @@ Json to_json(const Result& result) {
 
 /// A row for each box, or one for a photo that failed.
 std::string to_csv(const Result& result) {
+  if (!result.error.empty()) return csv_line({result.photo, "", "", "", "", "", "", "", result.error}, stdout);
   std::string text;
-  if (!result.error.empty()) text = csv_line({result.photo, "", "", "", "", "", "", "", result.error}, stdout);
   for (const auto& [box, index, label, score] : result.found)
     text += csv_line({result.photo, fmt::to_string(index), label, fmt::to_string(score), fmt::to_string(box.left),
                       fmt::to_string(box.top), fmt::to_string(box.right), fmt::to_string(box.bottom), ""},
@@ -145,25 +148,24 @@ ExitCode detect(const Options& options) {
   const GivenModel given = given_model(options.model, options.preparation);
   if (given.file.empty()) throw Error(ErrorKind::invalid_argument, "--model is missing, and no --card names one");
   const Model model = Model::load(given.file);
-  const std::optional<FoundCard> found = given.card ? given.card : find_card_of(model, given.file);
+  std::optional<FoundCard> found = given.card ? given.card : find_card_of(model, given.file);
   if (!found)
     throw Error(ErrorKind::invalid_argument,
                 "no card is known for this model: detect needs one with output.boxes (docs/model-card.md)",
                 given.file.string());
-  Card card = found->card;
-  apply(options.preparation, card.spec);
+  ImageSpec& spec = found->card.spec;
+  apply(options.preparation, spec);
   if (options.detect.tile_overlap)  // refuses an overlap before the first photo
-    (void)image_tiles(1, 1, card.spec.height, card.spec.width, *options.detect.tile_overlap);
-  say_source({card, found->file, found->found_by}, given.file);
+    (void)image_tiles(1, 1, spec.height, spec.width, *options.detect.tile_overlap);
+  say_source(*found, given.file);
   print_device_note(options.plan);
   const std::vector<fs::path> files =
       options.draw.empty() ? std::vector<fs::path>(photos.size()) : drawings(options.draw, photos);
   const auto labels = options.labels.empty() ? std::nullopt : std::optional<fs::path>(options.labels);
-  Detector detector(model, card, labels, options.plan);
+  Detector detector(model, found->card, labels, options.plan);
   note_refused_algorithms(detector.plan(), options.plan);
 
-  Json document =
-      results_header(given.file, {card, found->file, found->found_by}, detector.plan().device, options.plan);
+  Json document = results_header(given.file, *found, detector.plan().device, options.plan);
   document["results"] = Json::array();
   if (options.format == "csv")
     fmt::print("{}", csv_line({"photo", "class", "label", "score", "left", "top", "right", "bottom", "error"}, stdout));
@@ -182,7 +184,7 @@ ExitCode detect(const Options& options) {
       fmt::print("{}\n", to_json(result).dump(-1, ' ', false, Json::error_handler_t::replace));
     else
       fmt::print("{}", options.format == "csv" ? to_csv(result) : to_table(result));
-    std::fflush(stdout);
+    if (std::fflush(stdout) != 0) throw std::system_error(errno, std::generic_category());
     progress.update(done + 1);
   }
   progress.clear();
