@@ -173,6 +173,18 @@ TEST_CASE("detector/what is no finite number, or has no area in the photo, is le
   CHECK(detector_of({{"y", Tensor(DType::f32, {1, 0, 6})}}, card_of({{"form", "end_to_end"}})).detect(photo()).empty());
 }
 
+TEST_CASE("detector/the best 30,000 boxes are compared") {
+  Tensor rows(DType::f32, {1, 30'010, 6});
+  for (std::size_t i = 0; i < 30'010; ++i) {
+    const float row[] = {1, 1, 9, 9, 0.5F + static_cast<float>(i) * 1e-5F, static_cast<float>(i)};
+    std::ranges::copy(row, rows.values<float>().begin() + static_cast<std::ptrdiff_t>(6 * i));
+  }
+  const auto found = detector_of({{"y", rows}}, card_of({{"form", "end_to_end"}})).detect(photo(), {.top = 1'000'000});
+  REQUIRE(found.size() == 30'000);
+  CHECK(found.front().index == 30'009);
+  CHECK(found.back().index == 10);
+}
+
 TEST_CASE("detector/a letterbox, and a reduced JPEG") {
   const Tensor row = Tensor::of<float>({1, 1, 6}, {15, 5, 35, 15, .9f, 0});
   Card card = card_of({{"form", "end_to_end"}});
