@@ -41,7 +41,7 @@ macro(lenslet_component name)
   endif()
 endmacro()
 lenslet_component(check check.h)
-lenslet_component(photos card.h classifier.h lenslet_photos.h photos.h picture.h)
+lenslet_component(photos card.h classifier.h detector.h lenslet_photos.h photos.h picture.h)
 
 # Export sets: an app with the shared library needs none of our dependencies' development files.
 install(DIRECTORY include/lenslet DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT dev

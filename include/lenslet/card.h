@@ -22,16 +22,34 @@ struct KnownFile {
   std::string sha256;  ///< 64 lower-case hexadecimal digits; empty: identified by name only
 };
 
+/// How a detector's outputs hold boxes. N is the number of boxes; a leading 1 may be missing.
+struct BoxOutput {
+  enum class Form {
+    boxes_scores,         ///< two outputs: boxes [1,N,4], scores [1,N,classes]
+    yolov8,               ///< one output [1,4+classes,N]: box, scores
+    yolov5,               ///< one output [1,N,5+classes]: box, objectness, scores
+    end_to_end,           ///< after non-maximum suppression: one output [1,N,6]: box, score, class
+    boxes_labels_scores,  ///< after non-maximum suppression: three outputs: boxes [N,4], classes [N], scores [N]
+  };
+  Form form = Form::boxes_scores;
+  std::string boxes, labels;  ///< names of the outputs beside Card::output, where the form has them; else empty
+  bool center = false;        ///< a box is (cx, cy, w, h); else its corners (x1, y1, x2, y2)
+  bool normalized = false;    ///< 0 to 1 of the input's width and height; else the input's pixels
+
+  bool is_suppressed() const { return form == Form::end_to_end || form == Form::boxes_labels_scores; }
+};
+
 struct Card {
   std::string name;                             ///< for people
   std::string model;                            ///< file name of the model, relative to the card; may be empty
   std::optional<std::filesystem::path> labels;  ///< one class name a line, already resolved against the card
   std::string input;                            ///< name of the graph input; empty: the only one
   ImageSpec spec;
-  bool draft = false;             ///< JPEGs may be decoded at 1/2 to 1/8 (DecodeOptions::draft)
-  std::string output;             ///< name of the graph output; empty: the first one
-  std::optional<bool> softmax;    ///< the output is logits and needs a softmax; unset: the graph decides
-  std::int64_t class_offset = 0;  ///< class = index in the output - class_offset
+  bool draft = false;              ///< JPEGs may be decoded at 1/2 to 1/8 (DecodeOptions::draft)
+  std::string output;              ///< name of the graph output; empty: the first one
+  std::optional<bool> softmax;     ///< the output is logits and needs a softmax; unset: the graph decides
+  std::int64_t class_offset = 0;   ///< class = index in the output - class_offset
+  std::optional<BoxOutput> boxes;  ///< of a detector, whose `output` has the scores
   std::vector<KnownFile> files;
 
   /// For DecodeOptions.
@@ -58,10 +76,12 @@ std::string describe(const Card& card);
 struct BoundCard {
   std::size_t input = 0, output = 0;  ///< positions in Model::inputs() and outputs()
   std::int64_t fixed_batch = 0;       ///< the batch that the exporter fixed, 2 or more, which a plan keeps; 0: any
-  std::int64_t classes = 0;           ///< elements of one image's output; -1 if the model leaves it free
-  bool softmax = false;               ///< as the card says, else by the graph: true unless the output comes from
-                                      ///< Softmax or Sigmoid
-  bool probabilities = false;         ///< results are probabilities; else scores of another range
+  std::size_t boxes = 0,
+              labels = 0;      ///< of Card::boxes, in Model::outputs(); `output` where the form has no such output
+  std::int64_t classes = 0;    ///< elements of one image's output; -1 if the model leaves it free, or with boxes
+  bool softmax = false;        ///< as the card says, else by the graph: true unless the output comes from
+                               ///< Softmax or Sigmoid
+  bool probabilities = false;  ///< results are probabilities; else scores of another range
   /// A warning about the card's output.softmax, given the graph; "" if there is none.
   std::string remark;
 };

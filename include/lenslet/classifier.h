@@ -3,16 +3,21 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "lenslet/card.h"
 #include "lenslet/image.h"
+#include "lenslet/model.h"
 #include "lenslet/picture.h"
-#include "lenslet/runner.h"
 
 namespace lenslet {
+
+namespace photos {
+class ImageRunner;
+}
 
 struct ClassResult {
   std::int64_t index = 0;  ///< the class: index in the output - class_offset
@@ -34,12 +39,15 @@ class Classifier {
   /// Errors as of bind_card, read_labels and Runner. Without `labels` results have none.
   Classifier(const Model& model, const Card& card, const std::optional<std::filesystem::path>& labels,
              PlanOptions plan);
+  ~Classifier();
+  Classifier(Classifier&&) noexcept;
+  Classifier& operator=(Classifier&&) noexcept;
 
-  std::int64_t batch() const { return batch_; }
+  std::int64_t batch() const;
   /// The number of classes, which labels must match. -1 before the first run if only a run gives the output's shape.
   std::int64_t classes() const;
-  const PlanInfo& plan() const { return runner_.plan(); }
-  const BoundCard& bound() const { return bound_; }
+  const PlanInfo& plan() const;
+  const BoundCard& bound() const;
   const Card& card() const { return card_; }
   /// Resizes, crops and normalises into `slot` of the next batch, 0 <= slot < batch(). On CUDA with an f32 input the
   /// GPU does this; run() waits for it.
@@ -54,13 +62,10 @@ class Classifier {
  private:
   Model model_;
   Card card_;
-  BoundCard bound_;
-  std::int64_t batch_;
-  DType input_dtype_;
-  Runner runner_;
+  std::unique_ptr<photos::ImageRunner> runner_;
   bool late_;  // only a run gives the output's shape
   std::optional<std::filesystem::path> labels_file_;
-  Tensor input_, output_;          // input: f32, for a model that takes bytes; otherwise the Runner's is used
+  Tensor output_;
   std::int64_t output_elems_ = 0;  // of one photo; 0: not yet known
   std::vector<std::string> labels_;
 };

@@ -24,6 +24,7 @@ using Resize = ImageSpec::Resize;
 using Filter = ImageSpec::Filter;
 using Crop = ImageSpec::Crop;
 using Pad = ImageSpec::Pad;
+using Form = BoxOutput::Form;
 
 void read_input(CardObject input, Card& card) {
   card.input = input.text("name", {});
@@ -126,6 +127,33 @@ void read_normalize(CardObject normalize, ImageSpec& spec) {
   normalize.refuse_unknown();
 }
 
+BoxOutput read_boxes(CardObject boxes, const Card& card) {
+  BoxOutput read;
+  if (!boxes.has("form"))
+    boxes.fail("form", "is missing: boxes_scores, yolov8, yolov5, end_to_end or boxes_labels_scores");
+  read.form = boxes.choice("form", Form::boxes_scores,
+                           {{"boxes_scores", Form::boxes_scores},
+                            {"yolov8", Form::yolov8},
+                            {"yolov5", Form::yolov5},
+                            {"end_to_end", Form::end_to_end},
+                            {"boxes_labels_scores", Form::boxes_labels_scores}});
+  const bool labels = read.form == Form::boxes_labels_scores, apart = labels || read.form == Form::boxes_scores;
+  const auto name = [&](const char* field, bool wanted) {
+    if (boxes.has(field) && !wanted) boxes.fail(field, "contradicts form, which has no output of its own for it");
+    std::string text = boxes.text(field, {});
+    if (wanted && text.empty()) boxes.fail(field, "is missing: the name of an output");
+    return text;
+  };
+  read.boxes = name("boxes", apart);
+  read.labels = name("labels", labels);
+  if (apart && card.output.empty()) boxes.fail("form", "needs output.name, the output of the scores");
+  read.center = boxes.choice("coordinates", read.form == Form::yolov8 || read.form == Form::yolov5,
+                             {{"corners", false}, {"center", true}});
+  read.normalized = boxes.boolean("normalized", false);
+  boxes.refuse_unknown();
+  return read;
+}
+
 KnownFile read_known_file(CardObject file) {
   KnownFile known{.name = file.text("name", {}), .sha256 = file.text("sha256", {})};
   known.bytes = static_cast<std::uintmax_t>(std::max<std::int64_t>(file.integer("bytes", 0), 0));
@@ -175,6 +203,9 @@ Card parse_card(const std::string& text, const std::filesystem::path& file) {
   const bool open = output.is_null("softmax");
   card.softmax = open ? std::nullopt : std::optional(output.boolean("softmax", false));
   card.class_offset = output.integer("class_offset", 0);
+  if (output.has("boxes")) card.boxes = read_boxes(output.object("boxes"), card);
+  if (card.boxes && card.softmax.value_or(false))
+    output.fail("softmax", "is true, which contradicts output.boxes: scores are taken as they are");
   output.refuse_unknown();
   for (CardObject& known : whole.objects("files")) card.files.push_back(read_known_file(std::move(known)));
   whole.refuse_unknown();
@@ -305,6 +336,14 @@ BoundCard bind(const Card& card, const Model& model) {
   if (model.outputs().empty()) mismatch("the model has no output");
   if (!card.output.empty()) bound.output = find_port(model.outputs(), card.output, "output.name");
   const PortInfo& output = model.outputs()[bound.output];
+  bound.boxes = bound.labels = bound.output;
+  if (card.boxes) {
+    if (!card.boxes->boxes.empty()) bound.boxes = find_port(model.outputs(), card.boxes->boxes, "output.boxes.boxes");
+    if (!card.boxes->labels.empty())
+      bound.labels = find_port(model.outputs(), card.boxes->labels, "output.boxes.labels");
+    bound.classes = -1;
+    return bound;
+  }
   bound.classes = output.dims.size() < 2 ? -1 : 1;
   for (std::size_t axis = 1; axis < output.dims.size() && bound.classes > 0; ++axis)
     bound.classes = output.dims[axis] < 0 ? -1 : bound.classes * output.dims[axis];

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "lenslet/error.h"
+#include "photos/cards/image_runner.h"
 #include "photos/dtype_convert.h"
 
 namespace lenslet {
@@ -13,27 +14,11 @@ using namespace photos;
 
 namespace {
 
-/// Plans for images of the card's size, which sets the height and width that a model leaves free.
-PlanOptions with_shape(const Model& model, const Card& card, const BoundCard& bound, PlanOptions plan) {
-  if (const auto read = std::ranges::count(model.inputs(), false, &PortInfo::unread); read != 1)
-    throw Error(ErrorKind::unsupported, fmt::format("classify feeds one input, the model reads {}", read),
-                model.name());
-  const PortInfo& port = model.inputs()[bound.input];
-  const std::int64_t channels = card.spec.channels == ImageSpec::Channels::gray ? 1 : 3;
-  const bool free_size = std::any_of(port.dims.begin() + 1, port.dims.end(), [](std::int64_t dim) { return dim < 0; });
-  if (free_size)
-    plan.input_shapes = {{port.name, card.spec.nhwc ? Shape{plan.batch, card.spec.height, card.spec.width, channels}
-                                                    : Shape{plan.batch, channels, card.spec.height, card.spec.width}}};
-  return plan;
-}
-
 /// `late`: the shape is known only in a run and is not checked.
 void check_output(const Model& model, const Card& card, const BoundCard& bound, const Shape& result, bool late,
                   std::int64_t batch) {
   const std::string& name = model.outputs()[bound.output].name;
-  if (const DType dtype = model.outputs()[bound.output].dtype; !is_float(dtype))
-    throw Error(ErrorKind::unsupported,
-                fmt::format("the output {} is {}; classify reads float outputs", name, to_string(dtype)), model.name());
+  check_float(model, bound.output);
   if (late) return;
   if (result.rank() < 1 || result[0] != batch || result.elems() < batch)
     throw Error(ErrorKind::unsupported,
@@ -42,8 +27,8 @@ void check_output(const Model& model, const Card& card, const BoundCard& bound, 
   const auto dims = result.dims().subspan(1);
   if (std::count_if(dims.begin(), dims.end(), [](std::int64_t dim) { return dim > 1; }) > 1)
     throw Error(ErrorKind::unsupported,
-                fmt::format("the output {} {} is no list of classes: this network classifies nothing ('lenslet run' "
-                            "gives its outputs as they are)",
+                fmt::format("the output {} {} is no list of classes: this network classifies nothing "
+                            "('lenslet detect' finds boxes, 'lenslet run' gives outputs as they are)",
                             name, result.str()),
                 model.name());
   if (card.class_offset >= result.elems() / batch)
@@ -51,11 +36,6 @@ void check_output(const Model& model, const Card& card, const BoundCard& bound, 
                 fmt::format("the card's output.class_offset {} contradicts the output {} {}", card.class_offset, name,
                             result.str()),
                 model.name());
-}
-
-/// Whether the shape is known only in a run.
-bool is_late(const PlanInfo& plan, std::size_t output) {
-  return std::ranges::find(plan.late_outputs, output) != plan.late_outputs.end();
 }
 
 }  // namespace
@@ -88,49 +68,31 @@ Classifier::Classifier(const Model& model, const Card& card, const std::optional
                        PlanOptions plan)
     : model_(model),
       card_(bound_to(model, card)),
-      bound_(bind_card(card, model)),
-      batch_(plan.batch),
-      input_dtype_(model.inputs()[bound_.input].dtype),
-      runner_(model, with_shape(model, card, bound_, std::move(plan))),
-      late_(is_late(runner_.plan(), bound_.output)),
+      runner_(std::make_unique<ImageRunner>(model, card, std::move(plan))),
+      late_(is_late(runner_->plan(), bound().output)),
       labels_file_(labels ? labels : card.labels) {
-  const Shape& shape = runner_.plan().inputs.at(bound_.input).second;
-  const Shape& result = runner_.plan().outputs[bound_.output].second;
-  check_output(model, card_, bound_, result, late_, batch_);
-  if (!is_float(input_dtype_) && input_dtype_ != DType::u8)
-    throw Error(ErrorKind::unsupported,
-                fmt::format("the input is {}; classify fills float and uint8 inputs", to_string(input_dtype_)),
-                model.name());
-  if (!late_) output_elems_ = result.elems() / batch_;
-  if (!is_float(input_dtype_)) {
-    input_ = Tensor(DType::f32, shape);
-    for (float& value : input_.values<float>()) value = 0;
-  }
+  const Shape& result = runner_->plan().outputs[bound().output].second;
+  check_output(model, card_, bound(), result, late_, batch());
+  if (!late_) output_elems_ = result.elems() / batch();
   if (labels_file_) labels_ = read_labels(*labels_file_, classes());
 }
 
+Classifier::~Classifier() = default;
+Classifier::Classifier(Classifier&&) noexcept = default;
+Classifier& Classifier::operator=(Classifier&&) noexcept = default;
+
+std::int64_t Classifier::batch() const { return runner_->batch(); }
+const PlanInfo& Classifier::plan() const { return runner_->plan(); }
+const BoundCard& Classifier::bound() const { return runner_->bound(); }
 std::int64_t Classifier::classes() const { return output_elems_ > 0 ? output_elems_ - card_.class_offset : -1; }
 
-void Classifier::prepare(const ImageView& picture, std::int64_t slot) {
-  if (is_float(input_dtype_))
-    runner_.load_image(bound_.input, picture, card_.spec, slot);
-  else
-    to_input(picture, card_.spec, input_, slot);
-}
+void Classifier::prepare(const ImageView& picture, std::int64_t slot) { runner_->prepare(picture, slot); }
 
 void Classifier::run() {
-  std::span<const Tensor> outputs;
-  if (is_float(input_dtype_)) {
-    outputs = runner_.run_loaded();
-  } else {
-    std::vector<Tensor> inputs(bound_.input + 1);  // inputs after this one are not read
-    inputs.back() = to_bytes(input_);
-    outputs = runner_.run(inputs);
-  }
-  if (late_) check_output(model_, card_, bound_, outputs[bound_.output].shape(), false, batch_);
-  output_ = outputs[bound_.output];
+  output_ = runner_->run()[bound().output];
   if (!late_) return;
-  output_elems_ = output_.shape().elems() / batch_;
+  check_output(model_, card_, bound(), output_.shape(), false, batch());
+  output_elems_ = output_.shape().elems() / batch();
   if (labels_file_ && static_cast<std::int64_t>(labels_.size()) != classes())
     labels_ = read_labels(*labels_file_, classes());
 }

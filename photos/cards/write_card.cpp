@@ -65,6 +65,13 @@ Json to_json(const Card& card) {
   json["output"] = {{"name", card.output},
                     {"softmax", card.softmax ? Json(*card.softmax) : Json()},
                     {"class_offset", card.class_offset}};
+  if (!card.boxes) return json;
+  constexpr const char* forms[] = {"boxes_scores", "yolov8", "yolov5", "end_to_end", "boxes_labels_scores"};
+  Json& boxes = json["output"]["boxes"] = {{"form", forms[static_cast<std::size_t>(card.boxes->form)]},
+                                           {"coordinates", card.boxes->center ? "center" : "corners"},
+                                           {"normalized", card.boxes->normalized}};
+  if (!card.boxes->boxes.empty()) boxes["boxes"] = card.boxes->boxes;
+  if (!card.boxes->labels.empty()) boxes["labels"] = card.boxes->labels;
   return json;
 }
 

@@ -152,6 +152,38 @@ TEST_CASE("card/what may be left out") {
   CHECK(stretch.spec.crop == ImageSpec::Crop::none);
 }
 
+TEST_CASE("card/boxes as json and back") {
+  nlohmann::json json = nlohmann::json::parse(whole_card);
+  json["output"]["softmax"] = nullptr;
+  CHECK(!parse(json).boxes);
+  using Form = BoxOutput::Form;
+  const std::pair<const char*, Form> forms[] = {{"boxes_scores", Form::boxes_scores},
+                                                {"yolov8", Form::yolov8},
+                                                {"yolov5", Form::yolov5},
+                                                {"end_to_end", Form::end_to_end},
+                                                {"boxes_labels_scores", Form::boxes_labels_scores}};
+  for (const auto& [name, form] : forms) {
+    const bool labels = form == Form::boxes_labels_scores, apart = labels || form == Form::boxes_scores;
+    nlohmann::json boxes{{"form", name}};
+    if (apart) boxes["boxes"] = "b";
+    if (labels) boxes["labels"] = "l";
+    json["output"]["boxes"] = boxes;
+    CHECK(parse(json).boxes->center == (form == Form::yolov8 || form == Form::yolov5));
+    for (const bool center : {false, true}) {
+      json["output"]["boxes"]["coordinates"] = center ? "center" : "corners";
+      json["output"]["boxes"]["normalized"] = center;
+      const Card card = parse(nlohmann::json::parse(photos::card_json(parse(json))));
+      REQUIRE(card.boxes);
+      CHECK(card.output == "y");
+      CHECK(card.boxes->form == form);
+      CHECK(card.boxes->boxes == (apart ? "b" : ""));
+      CHECK(card.boxes->labels == (labels ? "l" : ""));
+      CHECK(card.boxes->center == center);
+      CHECK(card.boxes->normalized == center);
+    }
+  }
+}
+
 TEST_CASE("card/unknown fields, wrong types and contradictions name the field") {
   const nlohmann::json good = nlohmann::json::parse(whole_card);
   nlohmann::json letterbox = good;
@@ -240,6 +272,32 @@ TEST_CASE("card/unknown fields, wrong types and contradictions name the field") 
     CHECK(message.find(c.field) == 0);
   }
   CHECK(refusal(letterbox) == "accepted");
+  nlohmann::json detector = good;
+  detector["output"]["softmax"] = false;
+  detector["output"]["boxes"] = {{"form", "boxes_labels_scores"}, {"boxes", "b"}, {"labels", "l"}};
+  CHECK(refusal(detector) == "accepted");
+  const Case boxes[] = {
+      {"/output/boxes", "boxes", "output.boxes has to be"},
+      {"/output/boxes", nlohmann::json::object(), "output.boxes.form is missing"},
+      {"/output/boxes/form", "yolo", "output.boxes.form is 'yolo'"},
+      {"/output/boxes/form", 8, "output.boxes.form has to be"},
+      {"/output/boxes/form", "boxes_scores", "output.boxes.labels contradicts form"},
+      {"/output/boxes/form", "yolov8", "output.boxes.boxes contradicts form"},
+      {"/output/boxes/boxes", "", "output.boxes.boxes is missing"},
+      {"/output/boxes/labels", 1, "output.boxes.labels has to be"},
+      {"/output/boxes/coordinates", "xywh", "output.boxes.coordinates is 'xywh'"},
+      {"/output/boxes/normalized", 1, "output.boxes.normalized has to be"},
+      {"/output/boxes/anchors", {1, 2}, "output.boxes.anchors is no field"},
+      {"/output/softmax", true, "output.softmax is true, which contradicts output.boxes"},
+      {"/output/name", "", "output.boxes.form needs output.name"},
+  };
+  for (const Case& c : boxes) {
+    nlohmann::json card = detector;
+    card[nlohmann::json::json_pointer(c.pointer)] = c.value;
+    const std::string message = refusal(card);
+    CAPTURE(message);
+    CHECK(message.find(c.field) == 0);
+  }
   CHECK(refusal(nlohmann::json::array()).find("the card has to be") == 0);
   CHECK(refusal({{"name", "x"}}).find("input is missing") == 0);
   CHECK_ERROR(parse_card("{\"input\":", "x"), invalid_argument, "x: this is no JSON");
@@ -262,7 +320,7 @@ TEST_CASE("card/the cards of models/cards are right") {
       // If only the name identifies a file, the graph must tell whether there is a Softmax.
       if (!known.name.empty()) CHECK(!card.softmax);
     }
-    if (card.labels) CHECK(read_labels(*card.labels, 10).size() == 10);
+    if (card.labels) CHECK(read_labels(*card.labels, card.boxes ? 1 : 10).size() == (card.boxes ? 1 : 10));
     ++seen;
   }
   CHECK(seen >= 8);

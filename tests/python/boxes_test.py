@@ -36,6 +36,14 @@ def place(height, width, size, resize, center_pad):
 
 
 class Boxes(unittest.TestCase):
+    def test_a_detectors_card(self):
+        made = {"input": {"size": [8, 9]}, "resize": {"mode": "stretch"}, "output": {"boxes": {"form": "yolov8"}}}
+        card = lenslet.Card(made)
+        self.assertEqual(pickle.loads(pickle.dumps(card)).preparation, card.preparation)
+        made["output"]["boxes"]["form"] = "yolo"
+        with self.assertRaisesRegex(lenslet.InvalidArgumentError, "output.boxes.form is 'yolo'"):
+            lenslet.Card(made)
+
     def test_drawn_cards(self):
         random = np.random.default_rng()
         tried = set()

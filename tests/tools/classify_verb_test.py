@@ -304,7 +304,7 @@ class Classify(WithPhotos):
         for words in (("classify", "--model", whole, self.folder / "red.ppm"), ("card", whole)):
             done = lenslet(*words)
             self.assertEqual(done.returncode, 3, done.stderr)
-            self.assertIn("error: whole.onnx: the output y is uint8; classify reads float outputs", done.stderr)
+            self.assertIn("error: whole.onnx: the output y is uint8; wanted a float output", done.stderr)
 
     def test_scores_that_are_no_probabilities(self):
         card = {"input": {"size": [4, 4]}, "output": {"softmax": False}}

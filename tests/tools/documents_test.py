@@ -168,7 +168,12 @@ class Documents(Verb):
         write_npy(self.folder / "x.npy", (1, 3, 12, 10), [0.5] * 360)
         ports = [port("x", FLOAT, ["N", 3, "H", "W"])], [port("y", FLOAT, ["N", 3, "H", "W"])]
         self.write("denoise.onnx", model([node("Relu", ["x"], "y")], *ports))
-        shutil.copy(self.folder / "red.ppm", self.folder / "photo.jpg")
+        for name in ("photo", "grace_hopper"):
+            shutil.copy(self.folder / "red.ppm", self.folder / f"{name}.jpg")
+        ports = [port("input", FLOAT, [1, 3, 240, 320])], [port("scores", FLOAT, [1, 1, 2]), port("boxes", FLOAT, [1, 1, 4]), port("y", FLOAT, [1, 3, 240, 320])]  # fmt: skip
+        given = [tensor_pb("s", [1, 1, 2], [0.1, 0.9]), tensor_pb("b", [1, 1, 4], [0.1, 0.1, 0.9, 0.9])]
+        nodes = [node("Relu", ["input"], "y"), node("Identity", ["s"], "scores"), node("Identity", ["b"], "boxes")]
+        self.write("ultraface-rfb-320.onnx", model(nodes, *ports, given))
 
         used = set()
         cache = self.folder / "cache" / "lenslet"  # the default model

@@ -35,18 +35,6 @@ Layout layout_of(DType dtype, const Shape& shape) {
   return {};
 }
 
-// PASCAL VOC's colours: triples of the class's bits set red, green and blue from the highest bit down.
-std::array<std::uint8_t, 3> class_colour(std::uint64_t number) {
-  std::array<unsigned, 3> colour{};
-  for (int bit = 7; bit >= 0; --bit)
-    for (unsigned& channel : colour) {
-      channel |= static_cast<unsigned>(number & 1) << bit;
-      number >>= 1;
-    }
-  return {static_cast<std::uint8_t>(colour[0]), static_cast<std::uint8_t>(colour[1]),
-          static_cast<std::uint8_t>(colour[2])};
-}
-
 ShownTensor show_classes(const Tensor& tensor, const Layout& layout) {
   ShownTensor shown{.picture = {{}, layout.height, layout.width, 3}, .classes = true};
   const Tensor numbers = tensor.to_dtype(DType::i64);
@@ -58,6 +46,18 @@ ShownTensor show_classes(const Tensor& tensor, const Layout& layout) {
 }
 
 }  // namespace
+
+// Triples of the class's bits set red, green and blue from the highest bit down.
+std::array<std::uint8_t, 3> class_colour(std::uint64_t number) {
+  std::array<unsigned, 3> colour{};
+  for (int bit = 7; bit >= 0; --bit)
+    for (unsigned& channel : colour) {
+      channel |= static_cast<unsigned>(number & 1) << bit;
+      number >>= 1;
+    }
+  return {static_cast<std::uint8_t>(colour[0]), static_cast<std::uint8_t>(colour[1]),
+          static_cast<std::uint8_t>(colour[2])};
+}
 
 bool shows_picture(DType dtype, const Shape& shape) {
   const Layout layout = layout_of(dtype, shape);

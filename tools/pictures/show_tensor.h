@@ -1,6 +1,8 @@
 #pragma once
 // Converts a network's output to a picture.
 
+#include <array>
+#include <cstdint>
 #include <optional>
 
 #include "lenslet/picture.h"
@@ -12,6 +14,9 @@ namespace lenslet::tool {
 /// 1, 3 or 4 (the first if both fit). Integers and bool of [1,1,H,W], [1,H,W,1], [1,H,W] or [H,W] are classes (uint8
 /// only below four dimensions).
 bool shows_picture(DType dtype, const Shape& shape);
+
+/// PASCAL VOC's colour of a class: R, G, B. Class 0 is black.
+std::array<std::uint8_t, 3> class_colour(std::uint64_t number);
 
 struct ShownTensor {
   Picture picture;           ///< 1 (gray), 3 (RGB) or 4 channels (RGBA)

@@ -42,38 +42,6 @@ struct Options {
   PlanOptions plan;
 };
 
-struct Setup {
-  std::filesystem::path model_file;
-  std::optional<FoundCard> card;  ///< from --card
-};
-
-/// --model, else the model that --card names, else the default one.
-Setup find_model(const Options& options) {
-  Setup setup;
-  const std::string& card = options.preparation.card;
-  if (!card.empty()) setup.card = FoundCard{read_card(card), card, FoundBy::option};
-  if (!options.model.empty())
-    setup.model_file = options.model;
-  else if (setup.card && !setup.card->card.model.empty())
-    setup.model_file = std::filesystem::path(card).parent_path() / setup.card->card.model;
-  else
-    setup.model_file = default_model();
-  return setup;
-}
-
-nlohmann::ordered_json header(const std::filesystem::path& model_file, const FoundCard& found,
-                              const std::string& device, const PlanOptions& plan) {
-  nlohmann::ordered_json card;  // null for a default card
-  if (found.found_by != FoundBy::nothing)
-    card = {{"path", found.file.string()}, {"found_by", to_string(found.found_by)}};
-  return {{"model", model_file.string()},
-          {"device", device},
-          {"preparation", describe(found.card)},
-          {"assumed", found.found_by == FoundBy::nothing},
-          {"card", card},
-          {"machine", provenance(plan)}};
-}
-
 /// "2 Runners of 1 thread on cpu, batch 1"
 std::string describe(const std::vector<PhotoRunners>& runners) {
   std::string text;
@@ -142,11 +110,12 @@ ExitCode classify(const Options& options) {
     note(fmt::format("{}: {} photos have results, {} are left", options.output, results->earlier.count, photos.size()));
     if (photos.empty()) return exit_ok;
   }
-  Setup setup = find_model(options);
-  const Model model = Model::load(setup.model_file);
-  FoundCard found = setup.card ? *std::move(setup.card) : card_of(model, setup.model_file);
+  GivenModel given = given_model(options.model, options.preparation);
+  if (given.file.empty()) given.file = default_model();
+  const Model model = Model::load(given.file);
+  FoundCard found = given.card ? *std::move(given.card) : card_of(model, given.file);
   apply(options.preparation, found.card.spec);
-  say_source(found, setup.model_file);
+  say_source(found, given.file);
   PhotoOptions with;
   with.devices = options.devices.empty() ? std::vector{options.plan.device} : options.devices;
   with.threads = options.plan.threads;
@@ -170,7 +139,7 @@ ExitCode classify(const Options& options) {
   for (const PhotoRunners& on : classifier.runners()) output.device += (output.device.empty() ? "" : ",") + on.device;
   with.plan.device = classifier.runners().front().device;
   output.probabilities = classifier.bound().probabilities;
-  output.header = header(setup.model_file, found, output.device, with.plan);
+  output.header = results_header(given.file, found, output.device, with.plan);
   return print_results(classifier, photos, options, std::move(output));
 }
 

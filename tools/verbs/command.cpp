@@ -34,6 +34,7 @@ namespace {
 // clang-format off
 constexpr void (*verbs[])(CLI::App&, ExitCode&) = {
     add_classify,
+    add_detect,
     add_card,
     add_run,
     add_check,

@@ -166,6 +166,28 @@ void apply(const PreparationOptions& options, ImageSpec& spec) {
   if (options.scale) spec.scale = *options.scale;
 }
 
+GivenModel given_model(const std::string& model, const PreparationOptions& options) {
+  GivenModel given{model, std::nullopt};
+  if (options.card.empty()) return given;
+  given.card = FoundCard{read_card(options.card), options.card, FoundBy::option};
+  if (model.empty() && !given.card->card.model.empty())
+    given.file = fs::path(options.card).parent_path() / given.card->card.model;
+  return given;
+}
+
+nlohmann::ordered_json results_header(const fs::path& model_file, const FoundCard& found, const std::string& device,
+                                      const PlanOptions& plan) {
+  nlohmann::ordered_json card;  // null for a default card
+  if (found.found_by != FoundBy::nothing)
+    card = {{"path", found.file.string()}, {"found_by", to_string(found.found_by)}};
+  return {{"model", model_file.string()},
+          {"device", device},
+          {"preparation", describe(found.card)},
+          {"assumed", found.found_by == FoundBy::nothing},
+          {"card", card},
+          {"machine", provenance(plan)}};
+}
+
 void say_source(const FoundCard& found, const fs::path& model_file) {
   if (const std::string words = source_words(found, model_file); !words.empty()) note(words);
 }

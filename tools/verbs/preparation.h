@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdint>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -26,6 +27,16 @@ void add_preparation_options(CLI::App& verb, PreparationOptions& options);
 
 /// The command line overrides the card. Error(invalid_argument) for values that do not match the channels.
 void apply(const PreparationOptions& options, ImageSpec& spec);
+
+struct GivenModel {
+  std::filesystem::path file;     ///< --model, else the model that --card names; empty: neither
+  std::optional<FoundCard> card;  ///< from --card
+};
+GivenModel given_model(const std::string& model, const PreparationOptions& options);
+
+/// JSON of model, device, preparation, card and machine, for the beginning of results.
+nlohmann::ordered_json results_header(const std::filesystem::path& model_file, const FoundCard& found,
+                                      const std::string& device, const PlanOptions& plan);
 
 /// Reports on stderr where the card comes from, unless it was named or lies beside the model.
 void say_source(const FoundCard& found, const std::filesystem::path& model_file);

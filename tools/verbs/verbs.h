@@ -11,6 +11,7 @@
 namespace lenslet::tool {
 
 void add_classify(CLI::App& app, ExitCode& result);
+void add_detect(CLI::App& app, ExitCode& result);
 void add_card(CLI::App& app, ExitCode& result);
 void add_run(CLI::App& app, ExitCode& result);
 void add_check(CLI::App& app, ExitCode& result);
