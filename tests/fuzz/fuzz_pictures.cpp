@@ -1,5 +1,5 @@
-// libFuzzer target: any bytes as a photo (JPEG, PNG, BMP, PNM, WebP, HEIC, AVIF) give pixels and from them a network's input, or an
-// Error. The last byte selects how the pixels are resized, and whether for that a JPEG is drafted.
+// libFuzzer target: any bytes as a photo (JPEG, PNG, BMP, PNM, WebP, HEIC, AVIF) give pixels and from them a network's
+// input, or an Error. The last byte selects how the pixels are resized, and whether for that a JPEG is drafted.
 
 #include <cstddef>
 #include <cstdint>
