@@ -9,6 +9,7 @@
 #include "ops/core/checks.h"
 #include "ops/core/grain.h"
 #include "ops/core/row_kernel.h"
+#include "ops/pool/integer_max.h"
 #include "ops/pool/pool_kernels.h"
 #include "ops/reduce/beats.h"
 #include "ops/reduce/reduction.h"
@@ -223,6 +224,15 @@ void run_plain(const Pool& pool, const KernelRun& run) {
                          });
 }
 
+// Maxima of 8-bit integers, without indices.
+void run_integer_max(const PoolProblem& p, std::int64_t scratch, const KernelRun& run) {
+  run.pool->parallel_for(p.n * p.c * p.axes[0].out * p.axes[1].out, line_grain(p, p.axes[2].out),
+                         [&](std::int64_t begin, std::int64_t end, int worker) {
+                           pool_integer_max(p, run.inputs[0].dtype() == DType::i8, run.inputs[0].data(), begin, end,
+                                            run.workspace.data() + worker * scratch, run.outputs[0].data());
+                         });
+}
+
 std::unique_ptr<const BoundKernel> bind_cpu(const Binding& binding) {
   const Pool pool(binding);
   const auto nonempty = [](const auto& run_on) {
@@ -230,7 +240,12 @@ std::unique_ptr<const BoundKernel> bind_cpu(const Binding& binding) {
       if (run.outputs[0].elems() != 0) run_on(run);
     };
   };
-  if (binding.problem.inputs()[0].type.dtype != DType::f32 || pool.indices || pool.problem.norm > most_norm)
+  const DType dtype = binding.problem.inputs()[0].type.dtype;
+  if (const std::int64_t scratch = integer_max_scratch(pool.problem);
+      dtype != DType::f32 && !pool.indices && scratch > 0)
+    return bound(nonempty([p = pool.problem, scratch](const KernelRun& run) { run_integer_max(p, scratch, run); }),
+                 static_cast<std::size_t>(binding.threads() * scratch));
+  if (dtype != DType::f32 || pool.indices || pool.problem.norm > most_norm)
     return bound(nonempty([=](const KernelRun& run) {
       dispatch(run.inputs[0].dtype(), PoolTypes(), [&]<typename T>(std::type_identity<T>) { run_plain<T>(pool, run); });
     }));

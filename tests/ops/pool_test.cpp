@@ -101,10 +101,25 @@ TEST_CASE("pool/maxima_and_their_indices_are_the_oracles") {
     attributes.emplace_back("storage_order", std::int64_t{1});
     check_op({.op = "MaxPool", .attributes = attributes, .inputs = {random_f32(c.x, seed++)}, .outputs = 2});
   }
-  for (const DType dtype : {DType::u8, DType::i8})
-    check_op({.op = "MaxPool",
-              .attributes = attributes_of(cases[0]),
-              .inputs = {random_of(dtype, cases[0].x, seed++, 0, 100)}});
+}
+
+TEST_CASE("pool/maxima_of_bytes_are_the_oracles") {
+  unsigned seed = 500;
+  std::vector<PoolCase> all(std::begin(cases), std::end(cases));
+  // Vectors and their ends, strides, dilations, pads beyond the image, and windows too wide for a line of scratch.
+  for (const std::int64_t stride : {1, 2, 3})
+    for (const std::int64_t width : {17, 64, 131, 200})
+      all.push_back({{1, 3, 9, width}, {3, 3}, {stride, stride}, {1, 1, 1, 1}, {}});
+  all.push_back({{2, 2, 5, 90}, {2, 4}, {1, 2}, {}, {2, 7}});
+  all.push_back({{1, 1, 4, 9}, {3, 5000}, {1, 1}, {1, 2500, 1, 2500}, {}});
+  for (const PoolCase& c : all)
+    for (const DType dtype : {DType::u8, DType::i8})
+      for (const std::size_t outputs : {std::size_t{1}, std::size_t{2}})
+        check_op(
+            {.op = "MaxPool",
+             .attributes = attributes_of(c),
+             .inputs = {random_of(dtype, c.x, seed++, dtype == DType::i8 ? -128 : 0, dtype == DType::i8 ? 127 : 255)},
+             .outputs = outputs});
 }
 
 namespace {
