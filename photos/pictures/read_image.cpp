@@ -50,7 +50,7 @@ enum class Kind { jpeg, png, bmp, webp, heif, pnm, other };
 /// "ftyp" and one of these as the main brand, or as one of the first that the file is compatible with.
 bool is_heif(std::span<const std::byte> file) {
   if (!has(file, 4, "ftyp")) return false;
-  for (const std::size_t at : {8, 16, 20, 24, 28})
+  for (const std::size_t at : {8U, 16U, 20U, 24U, 28U})
     for (const char* brand : {"heic", "heix", "heim", "heis", "hevc", "hevx", "mif1", "msf1", "avif", "avis"})
       if (has(file, at, brand)) return true;
   return false;

@@ -178,7 +178,7 @@ TEST_CASE("gpu_jpeg/files that nvJPEG refuses, or whose size it reads otherwise,
                            {cat, picture.height, picture.width}};
   const std::vector<ImageView> decoded = decoder->decode(files);
   REQUIRE(decoded.size() == 5);
-  for (const std::size_t i : {1, 2, 3}) CHECK(decoded[i].pixels == nullptr);
+  for (const std::size_t i : {1U, 2U, 3U}) CHECK(decoded[i].pixels == nullptr);
   REQUIRE(decoded[0].pixels != nullptr);
   REQUIRE(decoded[4].pixels != nullptr);
   CHECK(pixels_of(decoded[0]) == pixels_of(decoded[4]));
