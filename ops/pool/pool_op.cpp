@@ -164,8 +164,8 @@ void run_nchw(const PoolLines& lines, const KernelRun& run) {
   auto* const scratch = reinterpret_cast<float*>(run.workspace.data());
   run.pool->parallel_for(p.n * p.c * p.axes[0].out * p.axes[1].out, line_grain(p, p.axes[2].out),
                          [&](std::int64_t begin, std::int64_t end, int worker) {
-                           pool_lines_nchw(lines, run.in<float>(0), begin, end, scratch + worker * lines.scratch_floats,
-                                           run.out<float>());
+                           pool_lines_nchw(lines, run.inputs[0].dtype(), run.inputs[0].data(), begin, end,
+                                           scratch + worker * lines.scratch_floats, run.outputs[0].data());
                          });
 }
 
@@ -201,7 +201,7 @@ T window(const Pool& pool, const T* plane, const PoolTaps& d, const PoolTaps& h,
   return static_cast<T>(std::pow(sum, 1 / norm));
 }
 
-// Maxima of any type and with indices, and any norm.
+// Maxima with indices, and any norm.
 template <typename T>
 void run_plain(const Pool& pool, const KernelRun& run) {
   const PoolProblem& p = pool.problem;
@@ -230,7 +230,7 @@ std::unique_ptr<const BoundKernel> bind_cpu(const Binding& binding) {
       if (run.outputs[0].elems() != 0) run_on(run);
     };
   };
-  if (binding.problem.inputs()[0].type.dtype != DType::f32 || pool.indices || pool.problem.norm > most_norm)
+  if (pool.indices || pool.problem.norm > most_norm)
     return bound(nonempty([=](const KernelRun& run) {
       dispatch(run.inputs[0].dtype(), PoolTypes(), [&]<typename T>(std::type_identity<T>) { run_plain<T>(pool, run); });
     }));

@@ -101,10 +101,28 @@ TEST_CASE("pool/maxima_and_their_indices_are_the_oracles") {
     attributes.emplace_back("storage_order", std::int64_t{1});
     check_op({.op = "MaxPool", .attributes = attributes, .inputs = {random_f32(c.x, seed++)}, .outputs = 2});
   }
-  for (const DType dtype : {DType::u8, DType::i8})
-    check_op({.op = "MaxPool",
-              .attributes = attributes_of(cases[0]),
-              .inputs = {random_of(dtype, cases[0].x, seed++, 0, 100)}});
+}
+
+TEST_CASE("pool/maxima_of_bytes_are_the_oracles") {
+  // Lines of whole vectors of bytes and of some more, in pairs and with strides of two, three and more.
+  const PoolCase more[] = {{{2, 3, 9, 128}, {2, 2}, {2, 2}, {}, {}},
+                           {{1, 2, 9, 131}, {2, 2}, {2, 2}, {}, {}},
+                           {{1, 3, 7, 257}, {3, 3}, {1, 1}, {1, 1, 1, 1}, {}},
+                           {{2, 2, 12, 259}, {3, 3}, {2, 2}, {1, 1, 1, 1}, {}},
+                           {{1, 2, 12, 400}, {5, 4}, {3, 3}, {2, 1, 2, 2}, {1, 2}},
+                           {{1, 2, 6, 390}, {3, 5}, {2, 5}, {1, 2, 1, 2}, {2, 1}, "NOTSET", true}};
+  unsigned seed = 900;
+  for (const auto list : {std::span<const PoolCase>(cases), std::span<const PoolCase>(more)})
+    for (const PoolCase& c : list)
+      for (const DType dtype : {DType::u8, DType::i8})
+        for (const std::size_t outputs : {std::size_t{1}, std::size_t{2}}) {
+          const double low = dtype == DType::u8 ? 0 : -128;
+          const OpCase one{.op = "MaxPool",
+                           .attributes = attributes_of(c),
+                           .inputs = {random_of(dtype, c.x, seed++, low, low + 256)},
+                           .outputs = outputs};
+          on_every_instruction_set(HWY_TARGETS, [&] { check_op(one); });
+        }
 }
 
 namespace {
