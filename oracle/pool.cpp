@@ -67,7 +67,8 @@ std::vector<Array> pool(const AttributeList& attributes, Inputs inputs, Kind kin
   Array y = sums(out, x.dtype), indices = zeros(out, DType::i64);
   for (std::size_t o = 0; o < y.values.size(); ++o) {
     const Index to = index_of(out, static_cast<std::int64_t>(o));
-    double best = -std::numeric_limits<double>::infinity();
+    // Of a window without taps the least value of the type, as in ONNX Runtime.
+    double best = x.dtype == DType::i8 ? -128 : x.dtype == DType::u8 ? 0 : -std::numeric_limits<double>::infinity();
     Sum sum;
     std::int64_t inside = 0, padded = 0;
     for (std::int64_t t = 0; t < window.elems(); ++t) {

@@ -1,8 +1,9 @@
 #include "ops/pool/pool_kernels.h"
 
 #include <algorithm>
-#include <limits>
 #include <type_traits>
+
+#include "ops/reduce/fold.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/pool/pool_kernels.cpp"
@@ -22,21 +23,26 @@ namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 using D = hn::ScalableTag<float>;
-constexpr float lowest = -std::numeric_limits<float>::infinity();
 
 // NaN if either is.
+template <typename T>
 struct MaxFold {
-  static constexpr float start = lowest;
+  using Element = T;
+  static constexpr T start = reduce::least_value<T>;
   template <class Tag, class V>
   static HWY_INLINE V first(Tag, V v) {
     return v;
   }
   template <class V>
   HWY_INLINE V operator()(V a, V b) const {
-    return larger(a, b);
+    if constexpr (std::is_same_v<T, float>)
+      return larger(a, b);
+    else
+      return hn::Max(a, b);
   }
 };
 struct SumFold {
+  using Element = float;
   static constexpr float start = 0;
   template <class Tag, class V>
   static HWY_INLINE V first(Tag tag, V v) {
@@ -58,9 +64,13 @@ HWY_INLINE V term(const Fold&, V x) {
   return x;
 }
 template <class Tag, class Fold, class V>
-HWY_INLINE V finish(Tag tag, const Fold&, V total, float divide) {
-  if constexpr (std::is_same_v<Fold, NormFold<2>>) return hn::Sqrt(total);
-  return divide == 1.0f ? total : hn::Div(total, hn::Set(tag, divide));
+HWY_INLINE V finish([[maybe_unused]] Tag tag, const Fold&, V total, [[maybe_unused]] float divide) {
+  if constexpr (std::is_same_v<Fold, MaxFold<hn::TFromD<Tag>>>)
+    return total;
+  else if constexpr (std::is_same_v<Fold, NormFold<2>>)
+    return hn::Sqrt(total);
+  else
+    return divide == 1.0f ? total : hn::Div(total, hn::Set(tag, divide));
 }
 
 // The divisor of a window's fold; the average of a window without taps is 0.
@@ -122,20 +132,25 @@ HWY_INLINE void over_line(Tag tag, std::int64_t count, const F& f) {
     if (i < count) f(tag, count - lanes);
   } else if constexpr (!is_one<Tag>) {
     constexpr std::size_t most = hn::MaxLanes(Tag());
-    over_line(hn::CappedTag<float, (most > 4 ? most / 2 : 1)>(), count, f);
+    over_line(hn::CappedTag<hn::TFromD<Tag>, (most > 4 ? most / 2 : 1)>(), count, f);
   }
 }
 
 /// Loads at[0], at[stride] ...; reads up to a vector beyond the last one.
-template <class Tag>
-HWY_INLINE hn::Vec<Tag> load_strided(Tag tag, const float* at, [[maybe_unused]] std::int64_t stride) {
+template <class Tag, typename T>
+HWY_INLINE hn::Vec<Tag> load_strided(Tag tag, const T* at, [[maybe_unused]] std::int64_t stride) {
 #if HWY_TARGET != HWY_SCALAR
   if constexpr (!is_one<Tag>) {
     const auto lanes = static_cast<std::int64_t>(hn::Lanes(tag));
     if (stride == 2) return hn::ConcatEven(tag, hn::LoadU(tag, at + lanes), hn::LoadU(tag, at));
     if (stride != 1) {
-      const hn::RebindToSigned<Tag> index;
-      return hn::GatherIndex(tag, at, hn::Mul(hn::Iota(index, 0), hn::Set(index, static_cast<std::int32_t>(stride))));
+      if constexpr (sizeof(T) == 4) {
+        const hn::RebindToSigned<Tag> index;
+        return hn::GatherIndex(tag, at, hn::Mul(hn::Iota(index, 0), hn::Set(index, static_cast<std::int32_t>(stride))));
+      }
+      HWY_ALIGN T gathered[hn::MaxLanes(Tag())];
+      for (std::int64_t i = 0; i < lanes; ++i) gathered[i] = at[i * stride];
+      return hn::Load(tag, gathered);
     }
   }
 #endif
@@ -143,22 +158,23 @@ HWY_INLINE hn::Vec<Tag> load_strided(Tag tag, const float* at, [[maybe_unused]] 
 }
 
 /// Folds columns [from, to) over the window's lines.
-template <class Fold>
-HWY_INLINE void fold_columns(const Fold& fold, const PoolProblem& p, const float* plane, const PoolTaps& deep,
-                             const PoolTaps& high, std::int64_t from, std::int64_t to, float* folded) {
+template <class Fold, typename T = typename Fold::Element>
+HWY_INLINE void fold_columns(const Fold& fold, const PoolProblem& p, const T* plane, const PoolTaps& deep,
+                             const PoolTaps& high, std::int64_t from, std::int64_t to, T* folded) {
   const PoolAxis &d = p.axes[0], &h = p.axes[1], &w = p.axes[2];
   if (deep.count == 0 || high.count == 0) return std::fill(folded, folded + (to - from), Fold::start);
-  const float* const first = plane + (deep.first * h.in + high.first) * w.in + from;
+  const T* const first = plane + (deep.first * h.in + high.first) * w.in + from;
   const std::int64_t slice = d.dilation * h.in * w.in, line = h.dilation * w.in;
   // Hardware prefetchers lose several lines at a time: 1.8 times the speed for 2x2 windows from memory. If only one
   // line is new they do better alone.
   const std::int64_t fresh = h.stride == 1 && deep.count == 1 ? 0 : std::min(h.stride, high.count);
   const std::int64_t ahead =
-      line * high.count + (1024 / std::max<std::int64_t>(1, h.stride * w.in) + 1) * h.stride * w.in;
-  over_line(D(), to - from, [&](auto tag, std::int64_t j) HWY_ATTR {
+      line * high.count +
+      (4096 / static_cast<std::int64_t>(sizeof(T)) / std::max<std::int64_t>(1, h.stride * w.in) + 1) * h.stride * w.in;
+  over_line(hn::ScalableTag<T>(), to - from, [&](auto tag, std::int64_t j) HWY_ATTR {
     hn::Vec<decltype(tag)> total;
     for (std::int64_t i = 0; i < deep.count; ++i) {
-      const float* at = first + i * slice + j;
+      const T* at = first + i * slice + j;
       for (std::int64_t r = 0; r < fresh; ++r) hwy::Prefetch(at + ahead + r * line);
       auto partial = Fold::first(tag, term(fold, hn::LoadU(tag, at)));
       for (std::int64_t r = 1; r < high.count; ++r) partial = fold(partial, term(fold, hn::LoadU(tag, at + r * line)));
@@ -169,11 +185,11 @@ HWY_INLINE void fold_columns(const Fold& fold, const PoolProblem& p, const float
 }
 
 /// A line of 2x2 windows of stride 2 inside the image; `top` is the first of its two lines.
-template <class Fold>
-HWY_INLINE void line_of_pairs(const Fold& fold, const PoolLines& plan, const float* top, float* y) {
+template <class Fold, typename T = typename Fold::Element>
+HWY_INLINE void line_of_pairs(const Fold& fold, const PoolLines& plan, const T* top, T* y) {
   const PoolAxis& w = plan.problem.axes[2];
-  over_line(D(), w.out, [&](auto tag, std::int64_t i) HWY_ATTR {
-    const auto columns = [&](const float* at) HWY_ATTR {
+  over_line(hn::ScalableTag<T>(), w.out, [&](auto tag, std::int64_t i) HWY_ATTR {
+    const auto columns = [&](const T* at) HWY_ATTR {
       return fold(Fold::first(tag, term(fold, hn::LoadU(tag, at))), term(fold, hn::LoadU(tag, at + w.in)));
     };
     auto even = columns(top + 2 * i), odd = columns(top + 2 * i + static_cast<std::int64_t>(hn::Lanes(tag)));
@@ -188,14 +204,14 @@ HWY_INLINE void line_of_pairs(const Fold& fold, const PoolLines& plan, const flo
   });
 }
 
-template <class Fold>
-HWY_INLINE void lines_nchw(const Fold& fold, const PoolLines& plan, const float* x, std::int64_t begin,
-                           std::int64_t end, float* scratch, float* y) {
+template <class Fold, typename T = typename Fold::Element>
+HWY_INLINE void lines_nchw(const Fold& fold, const PoolLines& plan, const T* x, std::int64_t begin, std::int64_t end,
+                           T* scratch, T* y) {
   const PoolProblem& p = plan.problem;
   const PoolAxis &d = p.axes[0], &h = p.axes[1], &w = p.axes[2];
   if (plan.pairs) {
     std::int64_t row = begin % h.out;
-    const float* plane = x + begin / h.out * p.in();
+    const T* plane = x + begin / h.out * p.in();
     for (std::int64_t line = begin; line < end; ++line) {
       line_of_pairs(fold, plan, plane + 2 * row * w.in, y + line * w.out);
       if (++row < h.out) continue;
@@ -205,13 +221,13 @@ HWY_INLINE void lines_nchw(const Fold& fold, const PoolLines& plan, const float*
     return;
   }
   for (std::int64_t line = begin; line < end; ++line) {
-    const float* const plane = x + line / h.out / d.out * p.in();
+    const T* const plane = x + line / h.out / d.out * p.in();
     const PoolTaps deep = d.taps(line / h.out % d.out), high = h.taps(line % h.out);
     const bool padded = plan.kind == PoolKind::average_with_pads;
     const auto counted = static_cast<float>(padded ? deep.padded * high.padded : deep.count * high.count);
-    float* const out = y + line * w.out;
+    T* const out = y + line * w.out;
     if (plan.block == 0) {
-      const hn::CappedTag<float, 1> one;
+      const hn::CappedTag<T, 1> one;
       fold_columns(fold, p, plane, deep, high, 0, w.in, scratch);
       for (std::int64_t q = 0; q < w.out; ++q) {
         const PoolTaps taps = w.taps(q);
@@ -231,8 +247,8 @@ HWY_INLINE void lines_nchw(const Fold& fold, const PoolLines& plan, const float*
       std::fill(scratch, scratch + (from - left), Fold::start);
       fold_columns(fold, p, plane, deep, high, from, to, scratch + (from - left));
       std::fill(scratch + (to - left), scratch + (right - left), Fold::start);
-      over_line(D(), count, [&](auto tag, std::int64_t i) HWY_ATTR {
-        const float* const at = scratch + i * w.stride;
+      over_line(hn::ScalableTag<T>(), count, [&](auto tag, std::int64_t i) HWY_ATTR {
+        const T* const at = scratch + i * w.stride;
         auto total = load_strided(tag, at, w.stride);
         for (std::int64_t s = 1; s < w.kernel; ++s)
           total = fold(total, load_strided(tag, at + s * w.dilation, w.stride));
@@ -244,7 +260,7 @@ HWY_INLINE void lines_nchw(const Fold& fold, const PoolLines& plan, const float*
 
 void pool_nhwc_kernel(PoolKind kind, const PoolProblem& p, const float* x, std::int64_t line, float* y,
                       const PoolPixels& pixel) {
-  if (kind == PoolKind::max) return line_nhwc(MaxFold{}, kind, p, x, line, y, pixel);
+  if (kind == PoolKind::max) return line_nhwc(MaxFold<float>{}, kind, p, x, line, y, pixel);
   if (kind != PoolKind::lp) return line_nhwc(SumFold{}, kind, p, x, line, y, pixel);
   if (p.norm == 1) return line_nhwc(NormFold<1>{}, kind, p, x, line, y, pixel);
   line_nhwc(NormFold<2>{}, kind, p, x, line, y, pixel);
@@ -252,10 +268,20 @@ void pool_nhwc_kernel(PoolKind kind, const PoolProblem& p, const float* x, std::
 
 void pool_nchw_kernel(const PoolLines& plan, const float* x, std::int64_t begin, std::int64_t end, float* scratch,
                       float* y) {
-  if (plan.kind == PoolKind::max) return lines_nchw(MaxFold{}, plan, x, begin, end, scratch, y);
+  if (plan.kind == PoolKind::max) return lines_nchw(MaxFold<float>{}, plan, x, begin, end, scratch, y);
   if (plan.kind != PoolKind::lp) return lines_nchw(SumFold{}, plan, x, begin, end, scratch, y);
   if (plan.problem.norm == 1) return lines_nchw(NormFold<1>{}, plan, x, begin, end, scratch, y);
   lines_nchw(NormFold<2>{}, plan, x, begin, end, scratch, y);
+}
+
+template <typename T>
+void max_of(const PoolLines& plan, const void* x, std::int64_t begin, std::int64_t end, void* scratch, void* y) {
+  lines_nchw(MaxFold<T>{}, plan, static_cast<const T*>(x), begin, end, static_cast<T*>(scratch), static_cast<T*>(y));
+}
+void max_kernel(const PoolLines& plan, DType dtype, const void* x, std::int64_t begin, std::int64_t end, void* scratch,
+                void* y) {
+  if (dtype == DType::i8) return max_of<std::int8_t>(plan, x, begin, end, scratch, y);
+  max_of<std::uint8_t>(plan, x, begin, end, scratch, y);
 }
 
 }  // namespace HWY_NAMESPACE
@@ -267,15 +293,18 @@ namespace lenslet {
 
 HWY_EXPORT(pool_nhwc_kernel);
 HWY_EXPORT(pool_nchw_kernel);
+HWY_EXPORT(max_kernel);
 
 void pool_line_nhwc(PoolKind kind, const PoolProblem& problem, const float* x, std::int64_t line, float* y,
                     const PoolPixels& pixel) {
   HWY_DYNAMIC_DISPATCH(pool_nhwc_kernel)(kind, problem, x, line, y, pixel);
 }
 
-void pool_lines_nchw(const PoolLines& plan, const float* x, std::int64_t begin, std::int64_t end, float* scratch,
-                     float* y) {
-  HWY_DYNAMIC_DISPATCH(pool_nchw_kernel)(plan, x, begin, end, scratch, y);
+void pool_lines_nchw(const PoolLines& plan, DType dtype, const void* x, std::int64_t begin, std::int64_t end,
+                     float* scratch, void* y) {
+  if (dtype != DType::f32) return HWY_DYNAMIC_DISPATCH(max_kernel)(plan, dtype, x, begin, end, scratch, y);
+  HWY_DYNAMIC_DISPATCH(pool_nchw_kernel)
+  (plan, static_cast<const float*>(x), begin, end, scratch, static_cast<float*>(y));
 }
 
 PoolLines::PoolLines(PoolKind of, const PoolProblem& resolved) : kind(of), problem(resolved) {

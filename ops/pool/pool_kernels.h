@@ -14,7 +14,7 @@ enum class PoolKind : std::uint8_t { max, average, average_with_pads, lp };
 /// Element types of a maximum; averages and norms are float only.
 using PoolTypes = Types<float, std::int8_t, std::uint8_t>;
 
-// For float, vectorised over channels (nhwc, 2-D) or along a line (nchw); norms of p 1 and 2.
+// Vectorised over channels (float, nhwc, 2-D) or along a line (nchw); norms of p 1 and 2.
 
 /// Pixel strides in elements: the channels, or more (Format::pixel_pitch).
 struct PoolPixels {
@@ -36,9 +36,10 @@ struct PoolLines {
 
   PoolLines(PoolKind of, const PoolProblem& resolved);
 };
-/// Lines [begin, end) of all of y, numbered through, from x; `scratch` holds scratch_floats.
-void pool_lines_nchw(const PoolLines& lines, const float* x, std::int64_t begin, std::int64_t end, float* scratch,
-                     float* y);
+/// Lines [begin, end) of all of y, numbered through, from x; `scratch` holds scratch_floats. `dtype`, of x and y: f32,
+/// or for a maximum one of PoolTypes.
+void pool_lines_nchw(const PoolLines& lines, DType dtype, const void* x, std::int64_t begin, std::int64_t end,
+                     float* scratch, void* y);
 
 namespace cuda {
 

@@ -9,7 +9,6 @@
 #include "ops/core/checks.h"
 #include "ops/core/grain.h"
 #include "ops/core/row_kernel.h"
-#include "ops/pool/integer_max.h"
 #include "ops/pool/pool_kernels.h"
 #include "ops/reduce/beats.h"
 #include "ops/reduce/reduction.h"
@@ -165,8 +164,8 @@ void run_nchw(const PoolLines& lines, const KernelRun& run) {
   auto* const scratch = reinterpret_cast<float*>(run.workspace.data());
   run.pool->parallel_for(p.n * p.c * p.axes[0].out * p.axes[1].out, line_grain(p, p.axes[2].out),
                          [&](std::int64_t begin, std::int64_t end, int worker) {
-                           pool_lines_nchw(lines, run.in<float>(0), begin, end, scratch + worker * lines.scratch_floats,
-                                           run.out<float>());
+                           pool_lines_nchw(lines, run.inputs[0].dtype(), run.inputs[0].data(), begin, end,
+                                           scratch + worker * lines.scratch_floats, run.outputs[0].data());
                          });
 }
 
@@ -202,7 +201,7 @@ T window(const Pool& pool, const T* plane, const PoolTaps& d, const PoolTaps& h,
   return static_cast<T>(std::pow(sum, 1 / norm));
 }
 
-// Maxima of any type and with indices, and any norm.
+// Maxima with indices, and any norm.
 template <typename T>
 void run_plain(const Pool& pool, const KernelRun& run) {
   const PoolProblem& p = pool.problem;
@@ -224,15 +223,6 @@ void run_plain(const Pool& pool, const KernelRun& run) {
                          });
 }
 
-// Maxima of 8-bit integers, without indices.
-void run_integer_max(const PoolProblem& p, std::int64_t scratch, const KernelRun& run) {
-  run.pool->parallel_for(p.n * p.c * p.axes[0].out * p.axes[1].out, line_grain(p, p.axes[2].out),
-                         [&](std::int64_t begin, std::int64_t end, int worker) {
-                           pool_integer_max(p, run.inputs[0].dtype() == DType::i8, run.inputs[0].data(), begin, end,
-                                            run.workspace.data() + worker * scratch, run.outputs[0].data());
-                         });
-}
-
 std::unique_ptr<const BoundKernel> bind_cpu(const Binding& binding) {
   const Pool pool(binding);
   const auto nonempty = [](const auto& run_on) {
@@ -240,12 +230,7 @@ std::unique_ptr<const BoundKernel> bind_cpu(const Binding& binding) {
       if (run.outputs[0].elems() != 0) run_on(run);
     };
   };
-  const DType dtype = binding.problem.inputs()[0].type.dtype;
-  if (const std::int64_t scratch = integer_max_scratch(pool.problem);
-      dtype != DType::f32 && !pool.indices && scratch > 0)
-    return bound(nonempty([p = pool.problem, scratch](const KernelRun& run) { run_integer_max(p, scratch, run); }),
-                 static_cast<std::size_t>(binding.threads() * scratch));
-  if (dtype != DType::f32 || pool.indices || pool.problem.norm > most_norm)
+  if (pool.indices || pool.problem.norm > most_norm)
     return bound(nonempty([=](const KernelRun& run) {
       dispatch(run.inputs[0].dtype(), PoolTypes(), [&]<typename T>(std::type_identity<T>) { run_plain<T>(pool, run); });
     }));

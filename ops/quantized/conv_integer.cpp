@@ -291,16 +291,13 @@ class BoundDepthwise final : public BoundKernel {
           for (std::int64_t item = begin; item < end; ++item) {
             const std::int64_t plane = item / blocks, group = plane % p_.groups, line = item % blocks * block_;
             const std::int64_t count = std::min(block_, p_.p - line), lines = count + more_lines();
-            take_apart(plane_, line, line + lines, of.right.data + plane * p_.h * p_.w, 0.0F, x,
-                       [&](const std::uint8_t* from, std::int64_t step, std::int64_t elems, float* to) {
-                         widen_integers(of.right, zero, from, step, elems, to);
-                       });
+            widen_integers(plane_, line, line + lines, of.right, zero, of.right.data + plane * p_.h * p_.w, x);
             std::fill_n(x + parts_ * lines, integer_taps_slack, 0.0F);
             for (std::int64_t t = 0; t < taps; ++t) at[t] = plane_.first(t / p_.s, t % p_.s, lines);
             auto* const sums = reinterpret_cast<std::int32_t*>(x + scratch_ - block_ * p_.q - integer_taps_slack);
             for (std::int64_t i = 0; i < p_.group_k(); ++i) {
               const std::int64_t k = group * p_.group_k() + i;
-              widen_integers(of.left, of.left.zero_point(0, k), of.left.data + k * taps, 1, taps, weights);
+              widen_integers(of.left, of.left.zero_point(0, k), of.left.data + k * taps, taps, weights);
               sum_integer_taps({.x = x, .wide = wide, .at = at, .weights = weights, .taps = taps}, count, p_.q, sums);
               const std::int64_t j = line * p_.q;
               store_integer_rows(of.result, sums, 1, {group, 0, i, j}, count * p_.q,

@@ -1,5 +1,7 @@
 #include "ops/quantized/integer_depthwise.h"
 
+#include <algorithm>
+
 #include "base/simd/targets.h"
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/quantized/integer_depthwise.cpp"
@@ -13,51 +15,85 @@ namespace {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
+/// Calls f(tag, i) for vectors that cover [0, count) exactly; the last one may overlap the previous one.
+template <class D, class F>
+HWY_INLINE void over_line(D d, std::int64_t count, const F& f) {
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  if (count >= lanes) {
+    std::int64_t i = 0;
+    for (; i + lanes <= count; i += lanes) f(d, i);
+    if (i < count) f(d, count - lanes);
+  } else if constexpr (hn::MaxLanes(D()) > 1) {
+    over_line(hn::CappedTag<float, hn::MaxLanes(D()) / 2>(), count, f);
+  }
+}
+
 void widen(const IntegerOperand& of, int zero, const std::uint8_t* from, std::int64_t step, std::int64_t count,
            float* to) {
-  const hn::ScalableTag<float> d;
-  const hn::RebindToSigned<decltype(d)> di;
-  const hn::Rebind<std::uint8_t, decltype(d)> d8;
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   // Flipping a signed byte's sign bit adds 128.
   const int flip = of.is_signed ? 0x80 : 0;
+  const auto store = [&](auto d, auto bytes, std::int64_t i) HWY_ATTR {
+    const hn::RebindToSigned<decltype(d)> di;
+    const auto flipped = hn::Xor(hn::PromoteTo(di, bytes), hn::Set(di, flip));
+    hn::StoreU(hn::ConvertTo(d, hn::Sub(flipped, hn::Set(di, flip + zero))), d, to + i);
+  };
+  if (step == 1)
+    return over_line(hn::ScalableTag<float>(), count, [&](auto d, std::int64_t i) HWY_ATTR {
+      store(d, hn::LoadU(hn::Rebind<std::uint8_t, decltype(d)>(), from + i), i);
+    });
   std::int64_t i = 0;
-  if (step == 1) {
-    const auto flips = hn::Set(d8, static_cast<std::uint8_t>(flip));
-    const auto less = hn::Set(di, flip + zero);
-    for (; i + lanes <= count; i += lanes) {
-      const auto bytes = hn::PromoteTo(di, hn::Xor(hn::LoadU(d8, from + i), flips));
-      hn::StoreU(hn::ConvertTo(d, hn::Sub(bytes, less)), d, to + i);
-    }
+#if HWY_TARGET != HWY_SCALAR
+  if (step == 2 && count > 1) {
+    // The last element's pair may lie behind the image.
+    i = count - 1;
+    over_line(hn::ScalableTag<float>(), i, [&](auto d, std::int64_t at) HWY_ATTR {
+      const hn::Rebind<std::uint16_t, decltype(d)> d16;
+      const auto pairs = hn::BitCast(d16, hn::LoadU(hn::Repartition<std::uint8_t, decltype(d16)>(), from + 2 * at));
+      store(d, hn::And(pairs, hn::Set(d16, std::uint16_t{0xFF})), at);
+    });
   }
+#endif
   for (; i < count; ++i) to[i] = static_cast<float>(of.widened(from[i * step]) - zero);
 }
 
-template <int vectors>
-HWY_INLINE void sum_block(const IntegerTaps& of, const float* x, std::int32_t* sums) {
+void widen_parts(const ApartPlane& plane, std::int64_t begin, std::int64_t end, const IntegerOperand& of, int zero,
+                 const std::uint8_t* image, float* to) {
+  take_apart(plane, begin, end, image, 0.0F, to,
+             [&](const std::uint8_t* from, std::int64_t step, std::int64_t count, float* line)
+                 HWY_ATTR { widen(of, zero, from, step, count, line); });
+}
+
+/// A vector of sums in each of `lines` lines.
+template <int lines>
+HWY_INLINE void sum_block(const IntegerTaps& of, const float* x, std::int64_t columns, std::int32_t* sums) {
   const hn::ScalableTag<float> d;
   const hn::RebindToSigned<decltype(d)> di;
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  hn::Vec<decltype(d)> sum[vectors];
-  for (int v = 0; v < vectors; ++v) sum[v] = hn::Zero(d);
+  hn::Vec<decltype(d)> sum[lines];
+  for (int v = 0; v < lines; ++v) sum[v] = hn::Zero(d);
   for (std::int64_t t = 0; t < of.taps; ++t) {
     const auto weight = hn::Set(d, of.weights[t]);
     const float* const at = x + of.at[t];
-    for (int v = 0; v < vectors; ++v) sum[v] = hn::MulAdd(hn::LoadU(d, at + v * lanes), weight, sum[v]);
+    for (int v = 0; v < lines; ++v) sum[v] = hn::MulAdd(hn::LoadU(d, at + v * of.wide), weight, sum[v]);
   }
-  for (int v = 0; v < vectors; ++v) hn::StoreU(hn::ConvertTo(di, sum[v]), di, sums + v * lanes);
+  for (int v = 0; v < lines; ++v) hn::StoreU(hn::ConvertTo(di, sum[v]), di, sums + v * columns);
+}
+
+template <int most>
+HWY_INLINE void sum_lines(const IntegerTaps& of, const float* x, std::int64_t lines, std::int64_t columns,
+                          std::int32_t* sums) {
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(hn::ScalableTag<float>()));
+  for (; lines >= most; lines -= most, x += most * of.wide, sums += most * columns) {
+    std::int64_t j = 0;
+    for (; j + lanes < columns; j += lanes) sum_block<most>(of, x + j, columns, sums + j);
+    // The last vector overlaps the previous one; the next line overwrites what a short line's writes beyond its end.
+    j = std::max<std::int64_t>(0, columns - lanes);
+    sum_block<most>(of, x + j, columns, sums + j);
+  }
+  if constexpr (most > 1) sum_lines<most / 2>(of, x, lines, columns, sums);
 }
 
 void sum_taps(const IntegerTaps& of, std::int64_t lines, std::int64_t columns, std::int32_t* sums) {
-  constexpr int block = 4;
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(hn::ScalableTag<float>()));
-  // The next line overwrites what a line's last vector writes beyond its end.
-  for (std::int64_t line = 0; line < lines; ++line, sums += columns) {
-    const float* const x = of.x + line * of.wide;
-    std::int64_t j = 0;
-    for (; j + block * lanes <= columns; j += block * lanes) sum_block<block>(of, x + j, sums + j);
-    for (; j < columns; j += lanes) sum_block<1>(of, x + j, sums + j);
-  }
+  sum_lines<4>(of, of.x, lines, columns, sums);
 }
 
 }  // namespace
@@ -67,11 +103,16 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace lenslet {
 HWY_EXPORT(widen);
+HWY_EXPORT(widen_parts);
 HWY_EXPORT(sum_taps);
 
-void widen_integers(const IntegerOperand& of, int zero, const std::uint8_t* from, std::int64_t step, std::int64_t count,
-                    float* to) {
-  HWY_DYNAMIC_DISPATCH(widen)(of, zero, from, step, count, to);
+void widen_integers(const IntegerOperand& of, int zero, const std::uint8_t* from, std::int64_t count, float* to) {
+  HWY_DYNAMIC_DISPATCH(widen)(of, zero, from, 1, count, to);
+}
+
+void widen_integers(const ApartPlane& plane, std::int64_t begin, std::int64_t end, const IntegerOperand& of, int zero,
+                    const std::uint8_t* image, float* to) {
+  HWY_DYNAMIC_DISPATCH(widen_parts)(plane, begin, end, of, zero, image, to);
 }
 
 void sum_integer_taps(const IntegerTaps& of, std::int64_t lines, std::int64_t columns, std::int32_t* sums) {

@@ -3,13 +3,16 @@
 
 #include <cstdint>
 
+#include "ops/quantized/apart.h"
 #include "ops/quantized/integer_product.h"
 
 namespace lenslet {
 
-/// to[i] = from[i * step] as a number of `of`, minus `zero`.
-void widen_integers(const IntegerOperand& of, int zero, const std::uint8_t* from, std::int64_t step, std::int64_t count,
-                    float* to);
+/// to[i] = from[i] as a number of `of`, minus `zero`.
+void widen_integers(const IntegerOperand& of, int zero, const std::uint8_t* from, std::int64_t count, float* to);
+/// take_apart() of an image of such numbers; 0 outside.
+void widen_integers(const ApartPlane& plane, std::int64_t begin, std::int64_t end, const IntegerOperand& of, int zero,
+                    const std::uint8_t* image, float* to);
 
 /// Taps over lines with a pitch of `wide`.
 struct IntegerTaps {

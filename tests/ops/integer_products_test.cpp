@@ -256,6 +256,44 @@ TEST_CASE("integer_products/instruction_sets") {
   });
 }
 
+// Lines of less than a vector, of whole vectors and of a rest, in blocks of lines and single ones; with a stride of two
+// the last element of the image has no neighbour.
+TEST_CASE("integer_products/depthwise_lines_of_any_length") {
+  if (op_runner().device() != DeviceKind::cpu) return;
+  for_each_target(HWY_TARGETS, [] {
+    unsigned seed = 1000;
+    for (const std::int64_t columns : {1, 2, 3, 7, 8, 14, 16, 17, 31, 33, 35, 64, 67, 129})
+      for (const std::int64_t stride : {1, 2, 3})
+        for (const std::int64_t lines : {1, 4, 5, 7, 10}) {
+          const auto& types = pairs[seed % pairs.size()];
+          const std::int64_t dilation = 1 + columns % 2;
+          const Tensor x = integers(types[0], {1, 3, lines, columns}, seed++);
+          const Tensor w = integers(types[1], {3, 1, 3, 3}, seed++);
+          const AttributeList attributes{{"group", std::int64_t{3}},
+                                         {"strides", Ints{stride, stride}},
+                                         {"pads", Ints{2, 2, 2, 2}},
+                                         {"dilations", Ints{lines == 1 ? 1 : dilation, columns == 1 ? 1 : dilation}}};
+          check_op(qlinear_conv(seed % 3 == 0 ? DType::u8 : DType::i8, x, w, attributes, true, true));
+          check_op({.op = "ConvInteger",
+                    .attributes = attributes,
+                    .inputs = {x, w, integers(types[0], {}, seed), integers(types[1], {3}, seed + 1)},
+                    .maybe_constant = {1, 3}});
+        }
+    // The largest sums, of either sign: 255 * 255 a tap.
+    const auto all = [](DType dtype, const Shape& shape, double value) {
+      return random_of(dtype, shape, 1, value, value);
+    };
+    for (const std::int64_t taps : {3, 16})
+      for (const double x : {0, 255})
+        for (const double w : {-128, 127})
+          check_op({.op = "ConvInteger",
+                    .attributes = {{"group", std::int64_t{2}}},
+                    .inputs = {all(DType::u8, {1, 2, 18, 37}, x), all(DType::i8, {2, 1, taps, taps}, w),
+                               all(DType::u8, {}, 255 - x), all(DType::i8, {2}, -1 - w)},
+                    .maybe_constant = {1, 3}});
+  });
+}
+
 TEST_CASE("integer_products/scales_and_zero_points_of_other_shapes_are_refused") {
   const Tensor x = integers(DType::u8, {1, 4, 5, 5}, 1), w = integers(DType::i8, {6, 4, 3, 3}, 2);
   const auto refused = [](OpCase c, std::size_t input, Tensor other) {
