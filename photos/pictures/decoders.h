@@ -34,11 +34,11 @@ inline CheckSize check_whole(const DecodeOptions& options) {
 /// Each function calls `check_size`, and `reserve`, before it allocates pixels, and throws BadImage for a damaged,
 /// truncated or refused file. Warnings of a library that mean lost data are errors.
 Decoded decode_jpeg(std::span<const std::byte> file, const DecodeOptions& options);
-/// The size of a JPEG that a GPU may decode: upright, of 8-bit samples, gray or YCbCr, in one scan, and with an end.
-/// Nothing for all other files, which decode_image() decodes or refuses, and in builds with stb_image.
 struct PictureSize {
   std::int64_t height = 0, width = 0;
 };
+/// The size of a JPEG that a GPU may decode: upright, of 8-bit samples, gray or YCbCr, in one scan, and with an end.
+/// Nothing for all other files, which decode_image() decodes or refuses, and in builds with stb_image.
 std::optional<PictureSize> jpeg_for_gpu(std::span<const std::byte> file);
 Decoded decode_png(std::span<const std::byte> file, const CheckSize& check_size);
 /// BadImage for every file without libwebp (LENSLET_HAVE_WEBP is 0).

@@ -54,15 +54,15 @@ void write_text(Picture& photo, const std::string& text, std::int64_t left, std:
   const std::vector<Rect> strokes = strokes_of(text);
   std::int64_t width = 0;
   for (const Rect& stroke : strokes) width = std::max(width, stroke.left + stroke.width);
-  const Rect room{std::max<std::int64_t>(bottom - (font_height + 2) * scale, 0),
+  const Rect area{std::max<std::int64_t>(bottom - (font_height + 2) * scale, 0),
                   std::clamp<std::int64_t>(left, 0, std::max<std::int64_t>(photo.width - (width + 2) * scale, 0)),
                   (font_height + 2) * scale, (width + 2) * scale};
-  fill(photo, room, background);
+  fill(photo, area, background);
   const bool is_light = 299 * background[0] + 587 * background[1] + 114 * background[2] > 128'000;
   const Colour ink = is_light ? Colour{0, 0, 0} : Colour{255, 255, 255};
   for (const Rect& stroke : strokes)
     fill(photo,
-         {room.top + (stroke.top + 1) * scale, room.left + (stroke.left + 1) * scale, stroke.height * scale,
+         {area.top + (stroke.top + 1) * scale, area.left + (stroke.left + 1) * scale, stroke.height * scale,
           stroke.width * scale},
          ink);
 }
