@@ -1,9 +1,6 @@
 #include "base/cuda/nvjpeg_library.h"
 
-#include <fmt/format.h>
-
 #include <string_view>
-#include <utility>
 
 #include "base/cuda/run_time_library.h"
 
@@ -13,12 +10,7 @@ namespace {
 constexpr std::string_view sonames[] = {"libnvjpeg.so.13", "libnvjpeg.so.12"};
 constexpr RunTimeLibrary nvjpeg{"nvJPEG", "12 or 13", "LENSLET_NVJPEG", sonames};
 
-NvjpegLibrary with_entries(OpenedLibrary opened) {
-  NvjpegLibrary library;
-  library.reason = std::move(opened.reason);
-  if (opened.handle == nullptr) return library;
-  library.path = std::move(opened.path);
-  LibraryEntries entries(opened.handle);
+void find(NvjpegLibrary& library, LibraryEntries& entries) {
   entries.find("nvjpegGetProperty", library.get_property);
   entries.find("nvjpegCreateEx", library.create);
   entries.find("nvjpegDestroy", library.destroy);
@@ -32,18 +24,16 @@ NvjpegLibrary with_entries(OpenedLibrary opened) {
   entries.find("nvjpegDecodeBatchedSupported", library.is_supported);
   entries.find("nvjpegDecodeBatchedInitialize", library.initialize);
   entries.find("nvjpegDecodeBatched", library.decode);
-  if (entries.missing().empty()) return library;
-  NvjpegLibrary absent;
-  absent.reason = fmt::format("{} lacks {}", library.path, entries.missing());
-  return absent;
 }
 
 }  // namespace
 
-NvjpegLibrary load_nvjpeg(const std::string& named) { return with_entries(open_library(nvjpeg, named)); }
+NvjpegLibrary load_nvjpeg(const std::string& named) {
+  return with_entries<NvjpegLibrary>(open_library(nvjpeg, named), find);
+}
 
 const NvjpegLibrary& nvjpeg_library() {
-  static const NvjpegLibrary library = with_entries(open_library(nvjpeg));
+  static const NvjpegLibrary library = with_entries<NvjpegLibrary>(open_library(nvjpeg), find);
   return library;
 }
 

@@ -5,6 +5,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace lenslet::cuda {
 
@@ -44,5 +45,23 @@ class LibraryEntries {
   void* handle_;
   std::string missing_;
 };
+
+/// A `Library` (with `path` and `reason`, as OpenedLibrary) whose entries `find(library, entries)` looks up; one that
+/// lacks any says so in `reason`.
+template <typename Library, typename Find>
+Library with_entries(OpenedLibrary opened, const Find& find) {
+  Library library;
+  library.reason = std::move(opened.reason);
+  if (opened.handle == nullptr) return library;
+  LibraryEntries entries(opened.handle);
+  find(library, entries);
+  if (!entries.missing().empty()) {
+    library = {};
+    library.reason = opened.path + " lacks " + entries.missing();
+    return library;
+  }
+  library.path = std::move(opened.path);
+  return library;
+}
 
 }  // namespace lenslet::cuda

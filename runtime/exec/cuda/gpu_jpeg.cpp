@@ -61,7 +61,7 @@ void check(int status, const char* call) {
 
 class GpuJpegDecoder::Work {
  public:
-  explicit Work(const std::string& device) : nvjpeg_(library()), device_(index_of(device)) {
+  explicit Work(const std::string& device) : device_(index_of(device)), nvjpeg_(library()) {
     const CurrentDevice current(device_);
     stream_.emplace();
     handle_ = own<NvjpegLibrary::Handle>(nvjpeg_.destroy, [this](NvjpegLibrary::Handle* made) { create(made); });
@@ -173,8 +173,8 @@ class GpuJpegDecoder::Work {
     return status == NvjpegLibrary::success;
   }
 
+  const int device_;  // first: a device that cannot decode is named before a library that is missing
   const NvjpegLibrary& nvjpeg_;
-  const int device_;
   std::optional<Stream> stream_;
   Owner<NvjpegLibrary::Handle> handle_;
   Owner<NvjpegLibrary::State> state_;
