@@ -190,7 +190,7 @@ std::optional<BlobSpec> ConvAlgorithm::blob(const Problem& node, const Candidate
   append(node.op().epilogue()->scale);
   if (!p.requantized) return spec;
   spec.bytes += multiplier_bytes(p.k);
-  spec.key += " requantized ";
+  spec.key += fmt::format(" requantized from {} ", p.x_zero_point);
   append(node.op().epilogue()->requantize->multipliers);
   return spec;
 }

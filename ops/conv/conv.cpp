@@ -145,7 +145,10 @@ ConvProblem ConvOp::problem(std::span<const InputInfo> inputs) const {
     problem.storage = to->type;
     problem.accumulator_type = DType::i32;
     problem.requantized = true;
+    problem.x_zero_point = to->x_zero_point;
     problem.y_zero_point = to->zero_point;
+    problem.y_least = to->least;
+    problem.y_most = to->most;
   }
   problem.max_pool = max_pool_;
   return problem;

@@ -43,8 +43,9 @@ struct ConvProblem {
   DType filter_type = DType::f32;       ///< of the filters as loaded
   DType accumulator_type = DType::f32;  ///< of the sums, and of the bias
   bool requantized = false;             ///< y is stored by a Requantization, not converted
-  std::int32_t y_zero_point = 0;        ///< requantized
-  MaxWindows max_pool;                  ///< fused pooling: stored are [n,k,stored_p,stored_q], no residual
+  // Requantized: the rest of Epilogue::Requantize.
+  std::int32_t x_zero_point = 0, y_zero_point = 0, y_least = -128, y_most = 255;
+  MaxWindows max_pool;  ///< fused pooling: stored are [n,k,stored_p,stored_q], no residual
 
   std::int64_t group_c() const { return c / groups; }
   std::int64_t group_k() const { return k / groups; }

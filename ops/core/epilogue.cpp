@@ -21,6 +21,8 @@ void append_attributes(AttributeList& list, const Epilogue& epilogue) {
     list.emplace_back("multipliers", std::vector<double>(to->multipliers.begin(), to->multipliers.end()));
     list.emplace_back("zero_point", std::int64_t{to->zero_point});
     list.emplace_back("stored_type", std::string(to_string(to->type)));
+    list.emplace_back("x_zero_point", std::int64_t{to->x_zero_point});
+    list.emplace_back("stored_range", std::vector<std::int64_t>{to->least, to->most});
   }
 }
 
@@ -33,10 +35,15 @@ void read_epilogue(AttributeReader& reader, Epilogue& epilogue) {
   epilogue.requantize.reset();
   const std::vector<double> multipliers = reader.reals("multipliers");
   if (multipliers.empty()) return;
-  epilogue.requantize =
-      Epilogue::Requantize{.multipliers = {multipliers.begin(), multipliers.end()},
-                           .zero_point = static_cast<std::int32_t>(reader.integer("zero_point", 0)),
-                           .type = reader.text("stored_type", "uint8") == to_string(DType::i8) ? DType::i8 : DType::u8};
+  Epilogue::Requantize& to = epilogue.requantize.emplace();
+  to.multipliers = {multipliers.begin(), multipliers.end()};
+  to.zero_point = static_cast<std::int32_t>(reader.integer("zero_point", 0));
+  to.type = reader.text("stored_type", "uint8") == to_string(DType::i8) ? DType::i8 : DType::u8;
+  to.x_zero_point = static_cast<std::int32_t>(reader.integer("x_zero_point", 0));
+  if (const std::vector<std::int64_t> range = reader.integers("stored_range"); range.size() == 2) {
+    to.least = static_cast<std::int32_t>(range[0]);
+    to.most = static_cast<std::int32_t>(range[1]);
+  }
 }
 
 DType requantized_type(const Epilogue& epilogue, std::span<const InputInfo> inputs) {

@@ -29,11 +29,14 @@ struct Epilogue {
   std::vector<float> scale = {};  ///< one factor a channel; empty: 1
   Activation activation = {};
 
-  /// y is stored in 8 bits: round(acc * multipliers[k]) + zero_point, saturated; acc has bias and activation.
+  /// y is stored in 8 bits: round(acc * multipliers[k]) + zero_point, saturated to the type, then to [least, most]; acc
+  /// is the sum of (x - x_zero_point) * w, with bias and activation. Outside the image x is x_zero_point.
   struct Requantize {
     std::vector<float> multipliers = {};  ///< [K]: x's scale times the filter's, divided by y's
     std::int32_t zero_point = 0;
     DType type = DType::u8;  ///< or i8
+    std::int32_t x_zero_point = 0;
+    std::int32_t least = -128, most = 255;  ///< Relu: least is zero_point
   };
   std::optional<Requantize> requantize = {};
 

@@ -36,15 +36,16 @@ std::int64_t exact_sum(const ConvProblem& p, const std::vector<Tensor>& inputs, 
         const std::int64_t w = q * p.stride_w - p.pad_left + s * p.dilation_w;
         if (h < 0 || h >= p.h || w < 0 || w >= p.w) continue;
         const std::int64_t of_x = ((n * p.c + k / p.group_k() * p.group_c() + c) * p.h + h) * p.w + w;
-        sum += integer_at(inputs[ConvOp::input], of_x) *
+        sum += (integer_at(inputs[ConvOp::input], of_x) - p.x_zero_point) *
                integer_at(inputs[ConvOp::filter], ((k * p.group_c() + c) * p.r + r) * p.s + s);
       }
   return p.activation.kind == Activation::Kind::relu ? std::max<std::int64_t>(0, sum) : sum;
 }
 
 /// Within half a step of the exact value, and at an end of y's range where that is beyond it.
-void check_element(std::int64_t y, double exact, DType type, const std::string& where) {
-  const double least = type == DType::i8 ? -128 : 0, most = type == DType::i8 ? 127 : 255;
+void check_element(std::int64_t y, double exact, const Epilogue::Requantize& to, const std::string& where) {
+  const double least = std::max(to.type == DType::i8 ? -128 : 0, to.least);
+  const double most = std::min(to.type == DType::i8 ? 127 : 255, to.most);
   const double in_range = std::clamp(exact, least, most);
   // The multiplication rounds in float32.
   if (std::abs(static_cast<double>(y) - in_range) > 0.5 + 1e-4)
@@ -70,7 +71,9 @@ Posed pose_integers(ConvProblem p, DType x, const Epilogue::Requantize& to, unsi
 }
 
 Epilogue::Requantize drawn(std::int64_t filters, DType type, std::mt19937& random) {
-  Epilogue::Requantize to{.zero_point = type == DType::i8 ? -3 : 121, .type = type};
+  Epilogue::Requantize to{.zero_point = type == DType::i8 ? -3 : 121, .type = type, .x_zero_point = 117};
+  if (random() % 2 == 0) to.least = to.zero_point;
+  if (random() % 2 == 0) to.most = to.zero_point + 100;
   std::uniform_real_distribution<float> uniform(1e-4F, 4e-3F);
   for (std::int64_t k = 0; k < filters; ++k) to.multipliers.push_back(uniform(random));
   return to;
@@ -87,6 +90,7 @@ TEST_CASE("requantized/conv") {
       for (const DType y : {DType::i8, DType::u8}) {
         const Epilogue::Requantize to = drawn(p.k, y, random);
         const Posed posed = pose_integers(p, x, to, seed);
+        const ConvProblem stated = conv_problem(*posed.problem);
         const std::vector<std::string> refusals =
             for_each_call(op_runner(), *posed.problem, requantizing_conv(), 1, [&](const Call& call) {
               const std::string where = fmt::format("{} {} to {}", p.str(), to_string(x), to_string(y));
@@ -95,10 +99,10 @@ TEST_CASE("requantized/conv") {
               bool clipped = false;
               for (std::int64_t i = 0; i < result.elems(); ++i) {
                 const std::int64_t k = i / p.q / p.p % p.k;
-                const double exact =
-                    static_cast<double>(exact_sum(p, posed.inputs, i)) * to.multipliers[static_cast<std::size_t>(k)] +
-                    to.zero_point;
-                check_element(integer_at(result, i), exact, y, where);
+                const double exact = static_cast<double>(exact_sum(stated, posed.inputs, i)) *
+                                         to.multipliers[static_cast<std::size_t>(k)] +
+                                     to.zero_point;
+                check_element(integer_at(result, i), exact, to, where);
                 clipped = clipped || exact > (y == DType::i8 ? 127 : 255) || exact < (y == DType::i8 ? -128 : 0);
               }
               CHECK((clipped || p.r * p.s * p.group_c() < 40));  // else no element shows that it saturates
@@ -109,13 +113,17 @@ TEST_CASE("requantized/conv") {
 
 TEST_CASE("requantized/round_trip_of_attributes") {
   ConvProblem p = convs({"1x3x5x5 -> 2, 3x3 s1 p1 g1 +bias"})[0];
-  const Epilogue::Requantize to{.multipliers = {0.5F, 0.25F}, .zero_point = -7, .type = DType::i8};
+  const Epilogue::Requantize to{
+      .multipliers = {0.5F, 0.25F}, .zero_point = -7, .type = DType::i8, .x_zero_point = 9, .least = -7, .most = 99};
   const Posed posed = pose_integers(p, DType::u8, to, 1);
   const auto again = make_normalised_op("Conv", posed.problem->op().attributes(), 3);
   REQUIRE(again->epilogue()->requantize.has_value());
   CHECK(again->epilogue()->requantize->multipliers == to.multipliers);
   CHECK(again->epilogue()->requantize->zero_point == -7);
   CHECK(again->epilogue()->requantize->type == DType::i8);
+  CHECK(again->epilogue()->requantize->x_zero_point == 9);
+  CHECK(again->epilogue()->requantize->least == -7);
+  CHECK(again->epilogue()->requantize->most == 99);
   CHECK(posed.problem->outputs()[0].dtype == DType::i8);
   // Another number of multipliers, or other types.
   Epilogue epilogue = *posed.problem->op().epilogue();

@@ -24,11 +24,15 @@ struct RequantizingCall : cuda::DeviceProblem<> {
   const std::int32_t* bias = nullptr;
   std::int32_t y_pixel = 0;
   Requantization requantization = {};
+  int x_zero, y_least, y_most;
 
   explicit RequantizingCall(const ConvProblem& problem)
       : DeviceProblem(problem),
         groups(static_cast<std::int32_t>(problem.groups)),
-        relu(problem.activation.kind == Activation::Kind::relu) {}
+        relu(problem.activation.kind == Activation::Kind::relu),
+        x_zero(problem.x_zero_point),
+        y_least(problem.y_least),
+        y_most(problem.y_most) {}
 
   void point_at(const ConvRun& run) {
     x = run.x<X>();
@@ -52,10 +56,12 @@ struct RequantizingCall : cuda::DeviceProblem<> {
       const int w = column * stride_w - pad_left + tap % s * dilation_w;
       if (h < 0 || h >= height || w < 0 || w >= width) continue;
       for (int j = 0; j < group_c; ++j)
-        acc += x[((image * height + h) * width + w) * c + first_c + j] * filter[(of_k * group_c + j) * r * s + tap];
+        acc += (x[((image * height + h) * width + w) * c + first_c + j] - x_zero) *
+               filter[(of_k * group_c + j) * r * s + tap];
     }
     if (relu && acc < 0) acc = 0;
-    y[pixel * y_pixel + of_k] = requantization.stored<Y>(acc, of_k);
+    const int code = requantization.stored<Y>(acc, of_k);
+    y[pixel * y_pixel + of_k] = static_cast<Y>(code < y_least ? y_least : code > y_most ? y_most : code);
   }
 };
 
