@@ -5,15 +5,13 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 
 namespace lenslet {
 namespace {
 
 std::int64_t divide_up(std::int64_t value, std::int64_t unit) { return (value + unit - 1) / unit; }
 std::int64_t round_up(std::int64_t value, std::int64_t unit) { return divide_up(value, unit) * unit; }
-
-/// Bytes that a kernel may read past a run.
-constexpr std::int64_t slack_bytes = 64;
 
 /// Elements of the image `from` on, widened to 16 bits if those of `to` have two bytes.
 void copy_elements(const std::uint8_t* from, std::int64_t count, std::int64_t element_bytes, std::byte* to) {
@@ -30,6 +28,11 @@ void fill_elements(std::uint8_t value, std::int64_t count, std::int64_t element_
     std::fill_n(reinterpret_cast<std::int16_t*>(to), count, std::int16_t{value});
 }
 
+/// Whether all windows of x are equally far apart, across lines and images.
+bool windows_adjoin(const ConvProblem& p, const Int8Layout& layout) {
+  return !layout.copies && p.r * p.s == 1 && p.stride_h == 1 && p.stride_w == 1;
+}
+
 /// How output pixels and filters are cut into pieces: blocks of whole images, of lines of an image, or of columns of a
 /// line, whose part of x stays in L2; and parts of the panels.
 struct Pieces {
@@ -37,9 +40,9 @@ struct Pieces {
   std::int64_t image_blocks, line_blocks, column_blocks, panels, parts = 1;
 
   Pieces(const ConvProblem& p, const Int8Layout& layout, const DeviceProfile& device) {
-    const std::int64_t pixel_bytes = std::min(p.stride_h, p.r) * p.stride_w * layout.x_pixel;
-    const std::int64_t most =
-        std::clamp<std::int64_t>(static_cast<std::int64_t>(device.l2_bytes) / 4 / pixel_bytes, 64, 4096);
+    const std::int64_t pixel_bytes = std::min(p.stride_h, p.r) * p.stride_w * layout.x_pixel + p.k;
+    const auto l2_bytes = static_cast<std::int64_t>(device.l2_bytes);
+    const std::int64_t most = std::clamp<std::int64_t>(l2_bytes / 4 / pixel_bytes, 64, 4096);
     const std::int64_t panels_of_group = divide_up(p.group_k(), 2 * layout.lanes), units = device.units;
     panels = p.groups * panels_of_group;
     image_blocks = divide_up(p.n, std::max<std::int64_t>(1, most / (p.p * p.q)));
@@ -102,7 +105,7 @@ class BoundInt8 final : public BoundConv {
   static std::int64_t copy_bytes(const ConvProblem& p, const Int8Layout& layout, const Pieces& pieces) {
     if (!layout.copies) return 0;
     const Band band(p, layout, pieces.lines, pieces.columns);
-    return round_up(pieces.images * band.rows * band.columns * layout.x_pixel + slack_bytes, 64);
+    return round_up(pieces.images * band.rows * band.columns * layout.x_pixel + layout.over_read, 64);
   }
   static std::int64_t worker_bytes(const ConvProblem& p, const Int8Layout& layout, const Pieces& pieces) {
     const std::int64_t windows = pieces.pixels() * static_cast<std::int64_t>(sizeof(std::byte*));
@@ -148,8 +151,8 @@ class BoundInt8 final : public BoundConv {
     call.words = layout_.words;
     call.y_pixel = run.y_pixel;
     call.codes = codes_of(p);
-    const bool one_run = !layout_.copies && p.r * p.s == 1 && p.stride_h == 1 && p.stride_w == 1;
-    call.window_stride = one_run ? pixel : 0;
+    call.line = windows_adjoin(p, layout_) ? call.m : columns.count();
+    call.window_stride = p.stride_w * pixel;
     std::uint8_t* const y =
         run.y<std::uint8_t>() + ((images.begin * p.p + lines.begin) * p.q + columns.begin) * run.y_pixel;
     // The panels of this part, group by group.
@@ -208,10 +211,9 @@ class BoundInt8 final : public BoundConv {
   std::vector<std::int64_t> runs_;
 };
 
-/// Words of a run: whole k-blocks of at most `most`, whose common length divides them or is `most`.
-std::int64_t padded_words(std::int64_t words, std::int64_t most) {
-  if (most == 0 || words % divide_up(words, most) == 0) return words;
-  return words;
+/// Words of a run, padded to equal k-blocks.
+std::int64_t padded_words(std::int64_t words, const Int8Kernel& kernel) {
+  return round_up(words, divide_up(words, kernel.block_words));
 }
 
 }  // namespace
@@ -222,23 +224,28 @@ Int8Layout::Int8Layout(const ConvProblem& p, const Int8Kernel& kernel)
       element_bytes(4 / word_k),
       adjacent(p.groups == 1 && p.dilation_w == 1),
       run_elements(adjacent ? p.s * p.c : p.group_c()),
-      words(padded_words(divide_up(run_elements, word_k), kernel.most_words)),
+      words(padded_words(divide_up(run_elements, word_k), kernel)),
       copies(p.padded() || element_bytes > 1 || words * word_k != run_elements),
       window_w((p.s - 1) * p.dilation_w + 1),
       x_pixel(p.c * element_bytes),
+      over_read(4 * words - run_elements * element_bytes),
       correction_words(round_up(p.k, 16)),
       group_words(run_count(p) * words * round_up(p.group_k(), lanes)) {}
 
 Int8Panel::Int8Panel(const Int8Block& block, std::int64_t first, std::int64_t wanted)
     : columns(std::min(wanted, block.k - first)), codes(block.codes) {
-  for (std::int64_t j = 0; j < columns; ++j) {
-    const float multiplier = block.multipliers[first + j];
-    multipliers[j] = multiplier;
-    finite = finite && std::isfinite(multiplier);
-    below_one = below_one && std::abs(multiplier) < 1;
-    const auto bias = block.bias == nullptr ? 0U : static_cast<std::uint32_t>(block.bias[first + j]);
-    start[j] = static_cast<std::int32_t>(bias + static_cast<std::uint32_t>(block.corrections[first + j]));
+  std::copy_n(block.multipliers + first, columns, multipliers);
+  std::copy_n(block.corrections + first, columns, start);
+  std::int32_t bias[most_columns] = {};
+  if (block.bias != nullptr) std::copy_n(block.bias + first, columns, bias);
+  int above = 0, beyond = 0;
+  for (std::int64_t j = 0; j < most_columns; ++j) {
+    above += std::abs(multipliers[j]) < 1 ? 0 : 1;
+    beyond += std::abs(multipliers[j]) <= std::numeric_limits<float>::max() ? 0 : 1;
+    start[j] = static_cast<std::int32_t>(static_cast<std::uint32_t>(start[j]) + static_cast<std::uint32_t>(bias[j]));
   }
+  below_one = above == 0;
+  finite = beyond == 0;
 }
 
 std::optional<std::string> Int8Conv::refuse(const ConvProblem& p, const Target&) const {
@@ -252,14 +259,17 @@ std::optional<std::string> Int8Conv::refuse(const ConvProblem& p, const Target&)
 ConvCandidate Int8Conv::candidate(const ConvProblem& p, const Target& target) const {
   const Int8Kernel kernel = this->kernel();
   const Int8Layout layout(p, kernel);
-  const auto outputs = static_cast<double>(p.n * p.p * p.q);
-  const auto filters = static_cast<double>(p.groups * round_up(p.group_k(), layout.lanes));
-  const auto words = static_cast<double>(layout.run_count(p) * layout.words);
+  const std::int64_t line = windows_adjoin(p, layout) ? p.n * p.p * p.q : p.q, lines = p.n * p.p * p.q / line;
+  const std::int64_t pixels = lines * round_up(line, kernel.tile_pixels);
+  const std::int64_t filters = p.groups * round_up(p.group_k(), layout.lanes);
+  const std::int64_t blocks = divide_up(layout.words, kernel.block_words);
+  const std::int64_t words = layout.run_count(p) * blocks * round_up(layout.words / blocks, kernel.tile_words);
+  const double products = static_cast<double>(pixels * filters) * static_cast<double>(words * layout.word_k);
+  const double vectors = static_cast<double>(pixels * filters) / static_cast<double>(layout.lanes);
   ConvCandidate candidate;
   candidate.pitched = true;
-  candidate.estimated_us =
-      1 + outputs * filters * words * static_cast<double>(layout.word_k) / kernel.macs_per_us / target.device.units +
-      p.bytes() / target.device.bytes_per_us;
+  candidate.estimated_us = 1 + 2 * products / (kernel.speed * target.device.fp32_flops_per_us) +
+                           vectors * kernel.vector_us / target.device.units + p.bytes() / target.device.bytes_per_us;
   return candidate;
 }
 

@@ -22,8 +22,8 @@ struct Int8Codes {
 struct Int8Block {
   const std::byte* const* windows = nullptr;  ///< [m]: the first element of each window in group 0
   std::int64_t m = 0;
-  std::int64_t window_stride = 0;      ///< bytes between all windows; 0: they differ
-  const std::int64_t* runs = nullptr;  ///< bytes from there to each run
+  std::int64_t line = 0, window_stride = 0;  ///< each `line` windows are window_stride bytes apart
+  const std::int64_t* runs = nullptr;        ///< bytes from there to each run
   std::int64_t run_count = 0, words = 0, group_offset = 0;
   const std::int32_t* filters = nullptr;      ///< packed (Int8Layout)
   std::int64_t k = 0;                         ///< filters
@@ -35,13 +35,15 @@ struct Int8Block {
   Int8Codes codes;
 };
 
-/// An inner kernel.
+/// An inner kernel, and what its estimate needs.
 struct Int8Kernel {
-  std::int64_t lanes = 0;       ///< filters of a vector; a panel has two
-  std::int64_t word_k = 4;      ///< elements of a word
-  std::int64_t most_words = 0;  ///< of a k-block, into whole ones of which a run is cut or padded; 0: of any length
-  double macs_per_us = 0;       ///< of a core
   void (*multiply)(const Int8Block&) = nullptr;
+  std::int64_t lanes = 0;                        ///< filters of a vector; a panel has two
+  std::int64_t word_k = 4;                       ///< elements of a word
+  std::int64_t block_words = 1 << 30;            ///< the most words of a k-block; a run is padded to equal ones
+  std::int64_t tile_pixels = 1, tile_words = 1;  ///< what a multiplication computes, needed or not
+  double speed = 1;                              ///< products for each of the profile's fp32 products
+  double vector_us = 0;                          ///< to requantize and store a vector of sums
 };
 
 /// The filters: K corrections -x_zero_point * sum(w); then for each group panels of two vectors of filters (the last
@@ -54,12 +56,15 @@ struct Int8Layout {
   std::int64_t run_elements, words;
   bool copies;                     ///< x is copied, with its pads
   std::int64_t window_w, x_pixel;  ///< columns of a window; bytes from pixel to pixel
+  std::int64_t over_read;          ///< bytes that a kernel reads past a run
   std::int64_t correction_words, group_words;
 
   std::int64_t run_count(const ConvProblem& p) const { return adjacent ? p.r : p.r * p.s; }
 };
 
-/// Windows and filters are those of `kernel`, an instance of which is made by the functions of the algorithms.
+/// That of int8_packed, for the instruction set in use.
+Int8Kernel int8_vector_kernel();
+
 class Int8Conv : public ConvAlgorithm {
  public:
   DeviceKind device() const override { return DeviceKind::cpu; }
@@ -88,12 +93,11 @@ struct Int8Panel {
   alignas(64) float multipliers[most_columns] = {};
   alignas(64) std::int32_t start[most_columns] = {};
   std::int64_t columns;
-  bool finite = true;     ///< all multipliers
-  bool below_one = true;  ///< their magnitudes: products are below 2^31
+  bool finite, below_one;  ///< all multipliers; their magnitudes, so that products are below 2^31
   Int8Codes codes;
 };
 
-/// Adds panel.start to sums [rows][two vectors], requantizes and stores panel.columns bytes of each row.
+/// Requantizes sums [rows][two vectors], which began with panel.start, and stores panel.columns bytes of each row.
 void store_int8_rows(const Int8Panel& panel, const std::int32_t* sums, std::int64_t rows, std::uint8_t* y,
                      std::int64_t y_pixel);
 
