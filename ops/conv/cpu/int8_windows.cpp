@@ -28,6 +28,15 @@ void fill_elements(std::uint8_t value, std::int64_t count, std::int64_t element_
     std::fill_n(reinterpret_cast<std::int16_t*>(to), count, std::int16_t{value});
 }
 
+/// `p` with neighbouring groups taken together while a vector holds their filters, whose other weights are zero: no
+/// more products, and fewer sums of unused lanes.
+ConvProblem with_merged_groups(ConvProblem p, const Int8Kernel& kernel) {
+  std::int64_t merged = std::clamp<std::int64_t>(kernel.lanes / p.group_k(), 1, p.groups);
+  while (p.groups % merged != 0) --merged;
+  p.groups /= merged;
+  return p;
+}
+
 /// Whether all windows of x are equally far apart, across lines and images.
 bool windows_adjoin(const ConvProblem& p, const Int8Layout& layout) {
   return !layout.copies && p.r * p.s == 1 && p.stride_h == 1 && p.stride_w == 1;
@@ -256,8 +265,9 @@ std::optional<std::string> Int8Conv::refuse(const ConvProblem& p, const Target&)
   return std::nullopt;
 }
 
-ConvCandidate Int8Conv::candidate(const ConvProblem& p, const Target& target) const {
+ConvCandidate Int8Conv::candidate(const ConvProblem& stated, const Target& target) const {
   const Int8Kernel kernel = this->kernel();
+  const ConvProblem p = with_merged_groups(stated, kernel);
   const Int8Layout layout(p, kernel);
   const std::int64_t line = windows_adjoin(p, layout) ? p.n * p.p * p.q : p.q, lines = p.n * p.p * p.q / line;
   const std::int64_t pixels = lines * round_up(line, kernel.tile_pixels);
@@ -273,15 +283,17 @@ ConvCandidate Int8Conv::candidate(const ConvProblem& p, const Target& target) co
   return candidate;
 }
 
-ConvAlgorithm::FilterForm Int8Conv::filter_form(const ConvProblem& p, std::string_view) const {
+ConvAlgorithm::FilterForm Int8Conv::filter_form(const ConvProblem& stated, std::string_view) const {
+  const ConvProblem p = with_merged_groups(stated, kernel());
   const Int8Layout layout(p, kernel());
   return {.elements = layout.correction_words + p.groups * layout.group_words,
           .form = fmt::format("{} lanes of {}, {} words", layout.lanes, layout.word_k, layout.words),
           .element_bytes = sizeof(std::int32_t)};
 }
 
-void Int8Conv::transform(const ConvProblem& p, std::string_view, const ConvFilter& filter,
+void Int8Conv::transform(const ConvProblem& stated, std::string_view, const ConvFilter& filter,
                          std::span<std::byte> to) const {
+  const ConvProblem p = with_merged_groups(stated, kernel());
   const Int8Layout layout(p, kernel());
   std::memset(to.data(), 0, to.size());
   auto* const corrections = reinterpret_cast<std::int32_t*>(to.data());
@@ -292,10 +304,11 @@ void Int8Conv::transform(const ConvProblem& p, std::string_view, const ConvFilte
     const std::int64_t in_group = k % p.group_k(), first = in_group / panel * panel;
     const std::int64_t width = p.group_k() - first <= layout.lanes ? layout.lanes : panel;
     std::int32_t* const column = groups + k / p.group_k() * layout.group_words + first * depth + in_group - first;
+    const std::int64_t first_c = k / stated.group_k() * stated.group_c() % p.group_c();
     std::int64_t sum = 0;
-    for (std::int64_t c = 0; c < p.group_c(); ++c)
+    for (std::int64_t c = first_c; c < first_c + stated.group_c(); ++c)
       for (std::int64_t tap = 0; tap < taps; ++tap) {
-        const std::int8_t value = w[k * filter.gemm_k + c * taps + tap];
+        const std::int8_t value = w[k * filter.gemm_k + (c - first_c) * taps + tap];
         sum += value;
         const std::int64_t run = layout.adjacent ? tap / p.s : tap, i = layout.adjacent ? tap % p.s * p.c + c : c;
         std::int32_t* const word = column + (run * layout.words + i / layout.word_k) * width;
@@ -310,7 +323,7 @@ void Int8Conv::transform(const ConvProblem& p, std::string_view, const ConvFilte
 
 std::unique_ptr<const BoundKernel> Int8Conv::bind_conv(const ConvProblem& p, std::string_view,
                                                        const DeviceProfile& device) const {
-  return std::make_unique<BoundInt8>(p, kernel(), device);
+  return std::make_unique<BoundInt8>(with_merged_groups(p, kernel()), kernel(), device);
 }
 
 }  // namespace lenslet
