@@ -54,20 +54,27 @@ HWY_INLINE void multiply_add(V x, V w, V& sum, V& rest) {
 HWY_INLINE V total(V sum, V rest) { return hn::RearrangeToOddPlusEven(sum, rest); }
 #endif
 
+/// What tiles of a panel share.
+struct PanelWords {
+  const std::int32_t *start, *words, *ahead;
+  std::int64_t ahead_step;  ///< between lines of the next panel that are prefetched into L2, one with each word
+};
+
 /// The sums of `rows` windows and a panel of `vectors` vectors: [rows][2 vectors].
 template <std::int64_t rows, std::int64_t vectors>
-void multiply_tile(const Int8Block& block, const std::byte* const* windows, const std::int32_t* start,
-                   const std::int32_t* panel, std::int32_t* sums) {
+void multiply_tile(const Int8Block& block, const std::byte* const* windows, const PanelWords& of, std::int32_t* sums) {
+  const std::int32_t *panel = of.words, *ahead = of.ahead;
   const D d;
   V sum[rows][vectors], rest[rows][vectors];
   for (std::int64_t i = 0; i < rows; ++i)
     for (std::int64_t v = 0; v < vectors; ++v) {
-      sum[i][v] = hn::LoadU(d, start + v * lanes());
+      sum[i][v] = hn::LoadU(d, of.start + v * lanes());
       rest[i][v] = hn::Zero(d);
     }
   for (std::int64_t r = 0; r < block.run_count; ++r) {
     const std::int64_t begin = block.runs[r] + block.group_offset, end = begin + 4 * block.words;
-    for (std::int64_t at = begin; at < end; at += 4, panel += vectors * lanes()) {
+    for (std::int64_t at = begin; at < end; at += 4, panel += vectors * lanes(), ahead += of.ahead_step) {
+      __builtin_prefetch(ahead, 0, 2);
       V w[vectors];
       for (std::int64_t v = 0; v < vectors; ++v) w[v] = hn::LoadU(d, panel + v * lanes());
       for (std::int64_t i = 0; i < rows; ++i) {
@@ -84,10 +91,10 @@ void multiply_tile(const Int8Block& block, const std::byte* const* windows, cons
 }
 
 template <std::int64_t most, std::int64_t vectors>
-void multiply_up_to(const Int8Block& block, const std::byte* const* windows, std::int64_t rows,
-                    const std::int32_t* start, const std::int32_t* panel, std::int32_t* sums) {
-  if (rows == most) return multiply_tile<most, vectors>(block, windows, start, panel, sums);
-  if constexpr (most > 1) multiply_up_to<most - 1, vectors>(block, windows, rows, start, panel, sums);
+void multiply_up_to(const Int8Block& block, const std::byte* const* windows, std::int64_t rows, const PanelWords& panel,
+                    std::int32_t* sums) {
+  if (rows == most) return multiply_tile<most, vectors>(block, windows, panel, sums);
+  if constexpr (most > 1) multiply_up_to<most - 1, vectors>(block, windows, rows, panel, sums);
 }
 
 template <typename T>
@@ -187,6 +194,7 @@ void store(const Int8Panel& panel, const std::int32_t* sums, std::int64_t rows, 
 
 void multiply(const Int8Block& block) {
   HWY_ALIGN std::int32_t sums[tile_rows * Int8Panel::most_columns];
+  constexpr std::int64_t line = 16;
   const std::int64_t columns = 2 * lanes(), depth = block.run_count * block.words;
   // Tiles of similar height: a low one would wait for its own accumulators.
   const std::int64_t tiles = (block.m + tile_rows - 1) / tile_rows;
@@ -195,10 +203,13 @@ void multiply(const Int8Block& block) {
     const std::int32_t* const filters = block.filters + k * depth;
     for (std::int64_t tile = 0; tile < tiles; ++tile) {
       const std::int64_t m = block.m * tile / tiles, rows = block.m * (tile + 1) / tiles - m;
+      // In a network filters come from L3 or memory: the first tiles of a panel fetch the next one.
+      const std::int32_t* const ahead = filters + columns * depth + tile * line * depth;
+      const PanelWords of{panel.start, filters, ahead, tile * line < columns ? line : 0};
       if (panel.columns > lanes())
-        multiply_up_to<tile_rows, 2>(block, block.windows + m, rows, panel.start, filters, sums);
+        multiply_up_to<tile_rows, 2>(block, block.windows + m, rows, of, sums);
       else
-        multiply_up_to<tile_rows, 1>(block, block.windows + m, rows, panel.start, filters, sums);
+        multiply_up_to<tile_rows, 1>(block, block.windows + m, rows, of, sums);
       store(panel, sums, rows, block.y + k + m * block.y_pixel, block.y_pixel);
     }
   }
