@@ -145,22 +145,24 @@ std::string amx_refusal() {
   return "it is missing";
 }
 
-/// Runs each kernel of Conv that takes the problem, and counts it in `takers`.
+/// Runs each kernel of Conv that takes the problem, with each instruction set, and counts it in `takers`.
 void check_codes(const Posed& posed, const Epilogue::Requantize& to, const std::string& name,
                  std::map<std::string, int>& takers) {
-  const ConvProblem p = conv_problem(*posed.problem);
-  const std::vector<std::int64_t> expected = exact_codes(p, posed.inputs, to);
-  for (const Kernel* kernel : kernels_of("Conv", op_runner().device()))
-    for_each_call(op_runner(), *posed.problem, *kernel, 3, [&](const Call& call) {
-      ++takers[std::string(kernel->name())];
-      const std::string where = fmt::format("{} from {} to {}", name, to.x_zero_point, to_string(to.type));
-      const Tensor result = run_between_guards(op_runner(), call, posed.inputs, where)[0];
-      std::size_t wrong = 0, first = 0;
-      for (std::size_t i = expected.size(); i-- > 0;)
-        if (integer_at(result, static_cast<std::int64_t>(i)) != expected[i]) ++wrong, first = i;
-      CHECK_MESSAGE(wrong == 0, where, ", ", call.str(), ": ", wrong, " wrong, ",
-                    integer_at(result, static_cast<std::int64_t>(first)), " at ", first, " for ", expected[first]);
-    });
+  const std::vector<std::int64_t> expected = exact_codes(conv_problem(*posed.problem), posed.inputs, to);
+  const std::string where = fmt::format("{} from {} to {}", name, to.x_zero_point, to_string(to.type));
+  const auto check = [&](const Call& call) {
+    ++takers[std::string(call.kernel.name())];
+    const Tensor result = run_between_guards(op_runner(), call, posed.inputs, where)[0];
+    std::size_t wrong = 0, first = 0;
+    for (std::size_t i = expected.size(); i-- > 0;)
+      if (integer_at(result, static_cast<std::int64_t>(i)) != expected[i]) ++wrong, first = i;
+    CHECK_MESSAGE(wrong == 0, where, ", ", call.str(), ": ", wrong, " wrong, ",
+                  integer_at(result, static_cast<std::int64_t>(first)), " at ", first, " for ", expected[first]);
+  };
+  for_each_target(HWY_TARGETS, [&] {
+    for (const Kernel* kernel : kernels_of("Conv", op_runner().device()))
+      for_each_call(op_runner(), *posed.problem, *kernel, 3, check);
+  });
 }
 
 // Zero points at both ends of a byte; runs of no whole word, tiles and panels of all kinds, several pieces.
@@ -176,25 +178,23 @@ TEST_CASE("requantized/kernels_give_the_codes_of_the_definition") {
       "3x12x7x8 -> 18, 3x2 s2x1 p1,0,2,1 g3 +bias", "1x24x12x11 -> 40, 1x1 s2 p0 g1 +bias",
       "2x16x8x9 -> 24, 3x3 s1 p2 g1 d2x2 +bias",    "1x10x3x40 -> 14, 2x3 s1 p0 g2 d1x2 +bias",
       "1x12x6x7 -> 24, 3x3 s1 p1 g12 +bias",        "1x48x6x6 -> 48, 3x3 s1 p1 g12",
-      "1x68x1x19 -> 130, 1x3 s1 p0,1,0,1 g1 +bias", "3x320x1x1 -> 35, 1x1 s1 p0 g1 +bias",
-      "1x284x4x5 -> 50, 1x1 s1 p0 g1 +bias"};
-  for_each_target(HWY_TARGETS, [&] {
-    for (std::size_t i = 0; i < rows.size(); ++i) {
-      const ConvProblem p = convs({rows[i]})[0];
-      Epilogue::Requantize to = drawn(p.k, i % 2 == 0 ? DType::u8 : DType::i8, random);
-      to.x_zero_point = std::array{0, 117, 255}[i % 3];
-      check_codes(pose_integers(p, DType::u8, to, seed), to, rows[i], takers);
-    }
-    // Products beyond 2^31, and no numbers.
-    const ConvProblem p = convs({"1x16x5x7 -> 19, 1x1 s1 p0 g1 +bias"})[0];
-    Epilogue::Requantize to = drawn(p.k, DType::u8, random);
-    to.multipliers[3] = -1e9F;
-    to.multipliers[17] = 5;
-    check_codes(pose_integers(p, DType::u8, to, seed), to, "large multipliers", takers);
-    to.multipliers[4] = std::numeric_limits<float>::quiet_NaN();
-    to.multipliers[18] = -std::numeric_limits<float>::infinity();
-    check_codes(pose_integers(p, DType::u8, to, seed), to, "multipliers that are no numbers", takers);
-  });
+      "1x2048x1x300 -> 2, 1x2 s1 p0,1,0,0 g1",      "1x68x1x19 -> 130, 1x3 s1 p0,1,0,1 g1 +bias",
+      "3x320x1x1 -> 35, 1x1 s1 p0 g1 +bias",        "1x284x4x5 -> 50, 1x1 s1 p0 g1 +bias"};
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const ConvProblem p = convs({rows[i]})[0];
+    Epilogue::Requantize to = drawn(p.k, i % 2 == 0 ? DType::u8 : DType::i8, random);
+    to.x_zero_point = std::array{0, 117, 255}[i % 3];
+    check_codes(pose_integers(p, DType::u8, to, seed), to, rows[i], takers);
+  }
+  // Products beyond 2^31, and no numbers.
+  const ConvProblem p = convs({"1x16x5x7 -> 19, 1x1 s1 p0 g1 +bias"})[0];
+  Epilogue::Requantize to = drawn(p.k, DType::u8, random);
+  to.multipliers[3] = -1e9F;
+  to.multipliers[17] = 5;
+  check_codes(pose_integers(p, DType::u8, to, seed), to, "large multipliers", takers);
+  to.multipliers[4] = std::numeric_limits<float>::quiet_NaN();
+  to.multipliers[18] = -std::numeric_limits<float>::infinity();
+  check_codes(pose_integers(p, DType::u8, to, seed), to, "multipliers that are no numbers", takers);
   if (std::getenv("LENSLET_LESSER_ONLY") != nullptr) return;  // for_each_target() did nothing
   CHECK(takers["int8_packed"] > 0);
   const std::string refusal = amx_refusal();
