@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
-#include <functional>
 #include <numeric>
 #include <thread>
 #include <vector>
@@ -46,7 +45,8 @@ namespace {
 
 HWY_EXPORT(fma_round);
 
-// Best rate in units per us of `work`, which returns the units done, run by all threads at once.
+}  // namespace
+
 double best_rate(int threads, int rounds, const std::function<double(int)>& work) {
   double best = 0;
   for (int round = 0; round < rounds; ++round) {
@@ -63,10 +63,8 @@ double best_rate(int threads, int rounds, const std::function<double(int)>& work
   return best;
 }
 
-}  // namespace
-
 Peak cpu_peak(int threads) {
-  Peak peak{0, 0, "FMAs in registers, copy in memory"};
+  Peak peak{.how = "FMAs in registers, copy in memory"};
   std::vector<float> sinks(static_cast<std::size_t>(threads) * 16);  // a cache line apart
   constexpr std::size_t fma_rounds = 4'000'000;
   peak.flops_per_us = best_rate(threads, 5, [&](int t) {

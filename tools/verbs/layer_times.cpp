@@ -22,10 +22,25 @@ std::string why_above(const StepInfo& step, const Floor& floor) {
   return "the limit was measured at a busier moment";
 }
 
+/// Convolutions that store codes: their attributes have the multipliers of Epilogue::Requantize.
+bool multiplies_int8(const StepInfo& step) {
+  return std::ranges::any_of(step.attributes, [](const auto& entry) { return entry.first == "multipliers"; });
+}
+
 }  // namespace
 
 std::optional<Peak> peak_of(const PlanInfo& plan) {
-  if (plan.device == "cpu") return cpu_peak(plan.threads);
+  if (plan.device == "cpu") {
+    Peak peak = cpu_peak(plan.threads);
+    const auto has_tiles = [](const StepCandidate& one) { return one.algorithm == "int8_amx" && one.refusal.empty(); };
+    bool int8 = false, tiles = false;
+    for (const StepInfo& step : plan.steps) {
+      int8 = int8 || multiplies_int8(step);
+      tiles = tiles || std::ranges::any_of(step.candidates, has_tiles);
+    }
+    if (int8) peak.int8_ops_per_us = int8_peak(plan.threads, tiles);
+    return peak;
+  }
   if constexpr (cuda_built) {
     try {
       return cuda_timer(choose_device(plan.device).cuda_index)->peak(plan.numerics);
@@ -66,7 +81,7 @@ std::vector<LayerTime> time_layers(Runner& runner, std::span<const Tensor> input
         layer.band = fmt::format("{} to {}, {}", plan.steps[static_cast<std::size_t>(band.first_step)].name,
                                  plan.steps[static_cast<std::size_t>(band.last_step)].name, band.reason);
     if (!peak) continue;
-    layer.floor.emplace(step.flops, static_cast<double>(step.bytes), *peak);
+    layer.floor.emplace(step.flops, static_cast<double>(step.bytes), *peak, multiplies_int8(step));
     if (layer.percent_of_floor() > 100) layer.above = why_above(step, *layer.floor);
   }
   return layers;
@@ -83,7 +98,10 @@ const StepCandidate* runner_up(const StepInfo& step) {
 }
 
 nlohmann::ordered_json to_json(const Peak& peak) {
-  return {{"fma_gflops", peak.flops_per_us / 1e3}, {"copy_gb_per_s", peak.bytes_per_us / 1e3}, {"how", peak.how}};
+  nlohmann::ordered_json rates = {{"fma_gflops", peak.flops_per_us / 1e3}, {"copy_gb_per_s", peak.bytes_per_us / 1e3}};
+  if (peak.int8_ops_per_us > 0) rates["int8_gops"] = peak.int8_ops_per_us / 1e3;
+  rates["how"] = peak.how;
+  return rates;
 }
 
 nlohmann::ordered_json to_json(const LayerTime& layer) {
