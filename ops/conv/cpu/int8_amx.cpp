@@ -92,13 +92,53 @@ LENSLET_AMX void store_tiles(bool two_rows, bool two_columns, std::int32_t* sums
   if (two_columns) _tile_stored(3, sums + 2 * tile * tile + tile, sum_row_bytes);
 }
 
+/// How a block's windows are cut into equal tiles of a strip; a strip's last tile may begin before the previous one
+/// ends. A strip is a line, or all lines of an image with the windows between them, whose sums are dropped, if that
+/// gives fewer tiles (7x7 pixels: 4 instead of 7).
+struct Strips {
+  std::int64_t length, kept, step;  ///< windows of a strip; of each `step` of them the first `kept` are pixels
+  std::int64_t of_strip, height, tiles, pixels;
+
+  explicit Strips(const Int8Block& block)
+      : Strips(block.line, block.line, block.line, block.line, block.m / block.line) {
+    const std::int64_t joined = (block.lines - 1) * block.line_stride + block.line;
+    const Strips images(joined, block.line, block.line_stride, block.lines * block.line,
+                        block.m / (block.lines * block.line));
+    if (block.line_stride >= block.line && images.tiles < tiles) *this = images;
+  }
+
+  std::int64_t strip(std::int64_t i) const { return i / of_strip * pixels; }
+  std::int64_t begin(std::int64_t i) const { return std::min(i % of_strip * height, length - height); }
+
+  /// Calls f(row, rows, pixel) for the runs of tile i's rows that are pixels.
+  template <typename F>
+  void for_each_run(std::int64_t i, const F& f) const {
+    for (std::int64_t row = 0, at = begin(i); row < height;) {
+      const std::int64_t column = at % step, rows = std::min(height - row, step - column);
+      if (column < kept) f(row, std::min(rows, kept - column), strip(i) + at / step * kept + column);
+      row += rows;
+      at += rows;
+    }
+  }
+
+ private:
+  Strips(std::int64_t windows, std::int64_t pixels_of_line, std::int64_t line_stride, std::int64_t pixels_of_strip,
+         std::int64_t strips)
+      : length(windows),
+        kept(pixels_of_line),
+        step(line_stride),
+        of_strip((windows + tile - 1) / tile),
+        height((windows + of_strip - 1) / of_strip),
+        tiles(strips * of_strip),
+        pixels(pixels_of_strip) {}
+};
+
 LENSLET_AMX void multiply(const Int8Block& block) {
   alignas(64) std::int32_t sums[2][2 * tile * 2 * tile], starts[tile * 2 * tile];
-  // A line is cut into equal tiles; the last may begin before the previous one ends.
-  const std::int64_t of_line = (block.line + tile - 1) / tile, height = (block.line + of_line - 1) / of_line;
-  const std::int64_t tiles = block.m / block.line * of_line;
-  const auto pixel = [&](std::int64_t i) {
-    return i / of_line * block.line + std::min(i % of_line * height, block.line - height);
+  const Strips strips(block);
+  const std::int64_t tiles = strips.tiles, height = strips.height;
+  const auto windows = [&](std::int64_t i) {
+    return block.windows[strips.strip(i)] + strips.begin(i) * block.window_stride;
   };
   const std::int64_t k_block = block.words / ((block.words + block_words - 1) / block_words);
   const std::int64_t depth = block.run_count * block.words;
@@ -107,25 +147,29 @@ LENSLET_AMX void multiply(const Int8Block& block) {
     config.rows[i] = static_cast<std::uint8_t>(i < 6 ? height : k_block);
     config.row_bytes[i] = static_cast<std::uint16_t>(i == 4 || i == 5 ? 4 * k_block : 4 * tile);
   }
+  asm volatile("" : : "r"(&config) : "memory");  // GCC 12 takes it that LDTILECFG reads eight bytes
   _tile_loadconfig(&config);
   for (std::int64_t k = 0; k < block.k; k += 2 * tile) {
     const Int8Panel panel(block, k, 2 * tile);
     const std::int32_t* const filters = block.filters + k * depth;
     const bool two_columns = panel.columns > tile;
     for (std::int64_t row = 0; row < tile; ++row) std::copy_n(panel.start, 2 * tile, starts + row * 2 * tile);
+    asm volatile("" : : "r"(starts) : "memory");  // nor that tiles are loaded from memory
     std::uint8_t* const y = block.y + k;
     // The sums of a pair of tiles are requantized while the next pair is being multiplied: loads do not wait for tiles
     // that were just stored.
     const auto requantize = [&](std::int64_t i) {
       for (std::int64_t row = 0; row < 2 && i + row < tiles; ++row)
-        store_int8_rows(panel, sums[i / 2 % 2] + row * 2 * tile * tile, height, y + pixel(i + row) * block.y_pixel,
-                        block.y_pixel);
+        strips.for_each_run(i + row, [&](std::int64_t first, std::int64_t rows, std::int64_t pixel) {
+          store_int8_rows(panel, sums[i / 2 % 2] + (row * tile + first) * 2 * tile, rows, y + pixel * block.y_pixel,
+                          block.y_pixel);
+        });
     };
     Ahead ahead(filters + 2 * tile * depth, tiles, k_block);
     for (std::int64_t i = 0; i < tiles; i += 2) {
       const bool two_rows = i + 1 < tiles;
-      const std::byte* const first = block.windows[pixel(i)];
-      const std::byte* const second = two_rows ? block.windows[pixel(i + 1)] : nullptr;
+      const std::byte* const first = windows(i);
+      const std::byte* const second = two_rows ? windows(i + 1) : nullptr;
       if (two_rows && two_columns)
         multiply_tiles<true, true>(block, first, second, k_block, starts, filters, ahead);
       else if (two_rows)

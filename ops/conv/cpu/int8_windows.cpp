@@ -139,6 +139,7 @@ class BoundInt8 final : public BoundConv {
     auto** const windows = reinterpret_cast<const std::byte**>(scratch + copy_bytes(p, layout_, pieces_));
     const std::byte** to = windows;
     const std::int64_t band_columns = Band(p, layout_, 1, pieces_.columns).columns, pixel = layout_.x_pixel;
+    const std::int64_t row_bytes = (layout_.copies ? band_columns : p.w) * pixel;
     for (std::int64_t n = images.begin; n < images.end; ++n) {
       const std::byte* first =
           run.x<std::byte>() + ((n * p.h + lines.begin * p.stride_h) * p.w + columns.begin * p.stride_w) * pixel;
@@ -162,6 +163,10 @@ class BoundInt8 final : public BoundConv {
     call.codes = codes_of(p);
     call.line = windows_adjoin(p, layout_) ? call.m : columns.count();
     call.window_stride = p.stride_w * pixel;
+    if (const std::int64_t step = p.stride_h * row_bytes; step % call.window_stride == 0 && call.line < call.m) {
+      call.lines = lines.count();
+      call.line_stride = step / call.window_stride;
+    }
     std::uint8_t* const y =
         run.y<std::uint8_t>() + ((images.begin * p.p + lines.begin) * p.q + columns.begin) * run.y_pixel;
     // The panels of this part, group by group.
