@@ -106,10 +106,81 @@ std::vector<Array> qlinear_conv(const AttributeList& attributes, Inputs inputs) 
   return {requantize(std::move(y), multipliers, at(inputs, 7))};
 }
 
+// Codes of 8 bits: float32 arithmetic, rounded at each step, by definition.
+struct Codes {
+  float scale, zero_point;
+  float number(double code) const { return (as_float(code) - zero_point) * scale; }
+};
+Codes codes_of(const AttributeList& attributes, const std::string& name) {
+  return {as_float(real(attributes, name + "_scale", 1)),
+          as_float(static_cast<double>(integer(attributes, name + "_zero_point", 0)))};
+}
+
+Array stored(const AttributeList& attributes, Array y, const std::vector<float>& quotients) {
+  y.dtype = text(attributes, "stored_type", "uint8") == "int8" ? DType::i8 : DType::u8;
+  const double low = y.dtype == DType::i8 ? -128 : 0;
+  const std::vector<std::int64_t> range = integers(attributes, "stored_range", {-128, 255});
+  for (std::size_t i = 0; i < y.values.size(); ++i) {
+    const double code =
+        std::nearbyint(static_cast<double>(quotients[i])) + static_cast<double>(integer(attributes, "y_zero_point", 0));
+    y.values[i] = std::clamp(std::clamp(code, low, low + 255), static_cast<double>(range.at(0)),
+                             static_cast<double>(range.at(1)));
+  }
+  return y;
+}
+
+template <bool multiplies>
+std::vector<Array> quantized_binary(const AttributeList& attributes, Inputs inputs) {
+  std::vector<Array> operands{at(inputs, 0), at(inputs, 1)};
+  for (Array& operand : operands) operand.dtype = DType::f32;
+  // Broadcast both: by Add of zeros of the result's shape.
+  Array y = run("Add", {}, operands)->at(0);
+  const Array nothing = zeros(y.shape, DType::f32);
+  const Array a = run("Add", {}, std::vector<Array>{operands[0], nothing})->at(0);
+  const Array b = run("Add", {}, std::vector<Array>{operands[1], nothing})->at(0);
+  const Codes of_a = codes_of(attributes, "a"), of_b = codes_of(attributes, "b");
+  std::vector<float> quotients;
+  for (std::size_t i = 0; i < y.values.size(); ++i) {
+    const float left = of_a.number(a.values[i]), right = of_b.number(b.values[i]);
+    const float result = multiplies ? left * right : left + right;
+    quotients.push_back(result / codes_of(attributes, "y").scale);
+  }
+  y.scale.clear();
+  return {stored(attributes, std::move(y), quotients)};
+}
+
+std::vector<Array> quantized_table(const AttributeList& attributes, Inputs inputs) {
+  Array y = at(inputs, 0);
+  const std::vector<std::int64_t> table = integers(attributes, "table");
+  y.dtype = text(attributes, "stored_type", "uint8") == "int8" ? DType::i8 : DType::u8;
+  for (double& value : y.values)
+    value = static_cast<double>(table.at(static_cast<std::uint8_t>(static_cast<std::int64_t>(value))));
+  return {y};
+}
+
+std::vector<Array> quantized_global_average_pool(const AttributeList& attributes, Inputs inputs) {
+  const Array& x = at(inputs, 0);
+  Array y = zeros(x.shape.with(2, 1).with(3, 1), DType::f32);
+  const Codes of_x = codes_of(attributes, "x"), of_y = codes_of(attributes, "y");
+  const auto pixels = static_cast<std::size_t>(x.shape[2] * x.shape[3]);
+  const float factor = as_float(static_cast<double>(of_x.scale) / of_y.scale / static_cast<double>(pixels));
+  std::vector<float> quotients;
+  for (std::size_t i = 0; i < y.values.size(); ++i) {
+    double sum = 0;
+    for (std::size_t pixel = 0; pixel < pixels; ++pixel) sum += x.values[i * pixels + pixel] - of_x.zero_point;
+    quotients.push_back(as_float(sum) * factor);
+  }
+  return {stored(attributes, std::move(y), quotients)};
+}
+
 constexpr Entry entries[] = {{"MatMulInteger", matmul_integer},
                              {"QLinearMatMul", qlinear_matmul},
                              {"ConvInteger", conv_integer},
-                             {"QLinearConv", qlinear_conv}};
+                             {"QLinearConv", qlinear_conv},
+                             {"QuantizedAdd", quantized_binary<false>},
+                             {"QuantizedMul", quantized_binary<true>},
+                             {"QuantizedTable", quantized_table},
+                             {"QuantizedGlobalAveragePool", quantized_global_average_pool}};
 
 }  // namespace
 
