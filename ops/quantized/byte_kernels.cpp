@@ -162,39 +162,52 @@ void binary_kernel(const BinaryCodes& of, const ByteOperand& a, const ByteOperan
   binary_rows_plain(of, a, b, y, y_row, rows, n);
 }
 
-void sum_pixels_kernel(const std::uint8_t* x, std::int64_t pixels, std::int64_t step, std::int64_t channels,
-                       std::uint8_t flip, std::int32_t* sums) {
-  std::int64_t c = 0;
 #if HWY_TARGET != HWY_SCALAR
+/// Sums of `vectors` vectors of channels from c on, the last of which overlap others where channels end.
+template <int vectors>
+HWY_INLINE void sum_vectors(const std::uint8_t* x, std::int64_t pixels, std::int64_t step, std::int64_t c,
+                            std::int64_t channels, std::uint8_t flip, std::int32_t* sums) {
   const hn::ScalableTag<std::uint16_t> d;
   const hn::Rebind<std::uint8_t, decltype(d)> bytes;
   const hn::Repartition<std::int32_t, decltype(d)> wide;
   const hn::Half<decltype(d)> half;
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d)), wide_lanes = lanes / 2;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   const auto flips = hn::Set(bytes, flip);
+  std::int64_t at[vectors];
+  for (int v = 0; v < vectors; ++v) {
+    at[v] = std::min(c + v * lanes, channels - lanes);
+    hn::StoreU(hn::Zero(wide), wide, sums + at[v]);
+    hn::StoreU(hn::Zero(wide), wide, sums + at[v] + lanes / 2);
+  }
   constexpr std::int64_t most = 256;  // sums of so many bytes fit 16 bits
-  constexpr int together = 2;
-  // The last vectors overlap the previous ones.
-  for (; channels >= lanes && c < channels; c += together * lanes) {
-    std::int64_t at[together];
-    for (int v = 0; v < together; ++v) at[v] = std::min(c + v * lanes, channels - lanes);
-    auto low = hn::Zero(wide), high = low, low2 = low, high2 = low;
-    for (std::int64_t first = 0; first < pixels; first += most) {
-      auto sum = hn::Zero(d), sum2 = sum;
-      for (std::int64_t i = first; i < std::min(pixels, first + most); ++i) {
-        const std::uint8_t* const pixel = x + i * step;
-        sum = hn::Add(sum, hn::PromoteTo(d, hn::Xor(hn::LoadU(bytes, pixel + at[0]), flips)));
-        sum2 = hn::Add(sum2, hn::PromoteTo(d, hn::Xor(hn::LoadU(bytes, pixel + at[1]), flips)));
-      }
-      low = hn::Add(low, hn::PromoteTo(wide, hn::LowerHalf(half, sum)));
-      high = hn::Add(high, hn::PromoteTo(wide, hn::UpperHalf(half, sum)));
-      low2 = hn::Add(low2, hn::PromoteTo(wide, hn::LowerHalf(half, sum2)));
-      high2 = hn::Add(high2, hn::PromoteTo(wide, hn::UpperHalf(half, sum2)));
+  for (std::int64_t first = 0; first < pixels; first += most) {
+    hn::Vec<decltype(d)> sum[vectors];
+    for (int v = 0; v < vectors; ++v) sum[v] = hn::Zero(d);
+    const std::int64_t end = std::min(pixels, first + most);
+    for (std::int64_t i = first; i < end; ++i)
+      for (int v = 0; v < vectors; ++v)
+        sum[v] = hn::Add(sum[v], hn::PromoteTo(d, hn::Xor(hn::LoadU(bytes, x + i * step + at[v]), flips)));
+    hn::Vec<decltype(wide)> low[vectors], high[vectors];  // all are read first, since vectors overlap
+    for (int v = 0; v < vectors; ++v) {
+      low[v] = hn::Add(hn::LoadU(wide, sums + at[v]), hn::PromoteTo(wide, hn::LowerHalf(half, sum[v])));
+      high[v] = hn::Add(hn::LoadU(wide, sums + at[v] + lanes / 2), hn::PromoteTo(wide, hn::UpperHalf(half, sum[v])));
     }
-    hn::StoreU(low, wide, sums + at[0]);
-    hn::StoreU(high, wide, sums + at[0] + wide_lanes);
-    hn::StoreU(low2, wide, sums + at[1]);
-    hn::StoreU(high2, wide, sums + at[1] + wide_lanes);
+    for (int v = 0; v < vectors; ++v) {
+      hn::StoreU(low[v], wide, sums + at[v]);
+      hn::StoreU(high[v], wide, sums + at[v] + lanes / 2);
+    }
+  }
+}
+#endif
+
+void sum_pixels_kernel(const std::uint8_t* x, std::int64_t pixels, std::int64_t step, std::int64_t channels,
+                       std::uint8_t flip, std::int32_t* sums) {
+  std::int64_t c = 0;
+#if HWY_TARGET != HWY_SCALAR
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(hn::ScalableTag<std::uint16_t>()));
+  if (channels >= lanes) {
+    for (; channels - c > 4 * lanes; c += 8 * lanes) sum_vectors<8>(x, pixels, step, c, channels, flip, sums);
+    for (; c < channels; c += 2 * lanes) sum_vectors<2>(x, pixels, step, c, channels, flip, sums);
   }
 #endif
   for (; c < channels; ++c) {
@@ -211,7 +224,14 @@ std::int32_t sum_bytes_kernel(const std::uint8_t* x, std::int64_t n, std::uint8_
   const hn::Repartition<std::uint64_t, decltype(d)> wide;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   auto sums = hn::Zero(wide);
-  for (; i + lanes <= n; i += lanes) sums = hn::Add(sums, hn::SumsOf8(hn::Xor(hn::LoadU(d, x + i), hn::Set(d, flip))));
+  const auto flips = hn::Set(d, flip);
+  for (; i + lanes <= n; i += lanes) sums = hn::Add(sums, hn::SumsOf8(hn::Xor(hn::LoadU(d, x + i), flips)));
+  const auto rest = static_cast<std::size_t>(n - i);
+  if (rest != 0) {
+    const auto last = hn::IfThenElseZero(hn::FirstN(d, rest), hn::Xor(load_first(d, x + i, rest), flips));
+    sums = hn::Add(sums, hn::SumsOf8(last));
+    i = n;
+  }
   sum = hn::GetLane(hn::SumOfLanes(wide, sums));
 #endif
   for (; i < n; ++i) sum += static_cast<std::uint64_t>(x[i] ^ flip);
