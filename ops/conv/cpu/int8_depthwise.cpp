@@ -1,0 +1,442 @@
+// Depthwise convolutions of uint8 by int8 in nhwc, exact in int32, over vectors of channels (int8_depthwise.h).
+
+#include "ops/conv/cpu/int8_depthwise.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <numeric>
+
+#include "ops/conv/algorithm.h"
+
+#define LENSLET_SIMD_BYTE_PRODUCTS
+#include "base/simd/targets.h"
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "ops/conv/cpu/int8_depthwise.cpp"
+#include <hwy/foreach_target.h>  // IWYU pragma: keep
+// After foreach_target.h:
+#include <hwy/highway.h>
+
+#include "ops/core/simd/first_bytes-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace lenslet::HWY_NAMESPACE {
+namespace {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+using D = hn::ScalableTag<std::int32_t>;
+using V = hn::Vec<D>;
+using DF = hn::RebindToFloat<D>;
+using D8 = hn::Rebind<std::uint8_t, D>;
+
+std::int64_t lanes() { return static_cast<std::int64_t>(hn::Lanes(D())); }
+
+// VNNI multiplies bytes; other targets multiply pairs of 16-bit integers, whose products fit.
+#undef LENSLET_DEPTHWISE_VNNI
+#if HWY_ARCH_X86_64 && HWY_TARGET <= HWY_AVX3_DL
+#define LENSLET_DEPTHWISE_VNNI 1
+#else
+#define LENSLET_DEPTHWISE_VNNI 0
+#endif
+std::int64_t word_k() { return LENSLET_DEPTHWISE_VNNI ? 4 : 2; }
+
+/// Replaces one element of each word by a byte.
+class Merge {
+ public:
+#if LENSLET_DEPTHWISE_VNNI
+  explicit Merge(int position)
+      : mask_(0x1111111111111111ULL << position),
+        from_(_mm512_shuffle_epi8(_mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15),
+                                  _mm512_set4_epi32(0x0C0C0C0C, 0x08080808, 0x04040404, 0))) {}
+  HWY_INLINE V operator()(V words, hn::Vec<D8> bytes) const {
+    return V{_mm512_mask_permutexvar_epi8(words.raw, mask_, from_, _mm512_castsi128_si512(bytes.raw))};
+  }
+
+ private:
+  const __mmask64 mask_;
+  const __m512i from_;
+#else
+  explicit Merge(int position) : position_(position) {}
+  HWY_INLINE V operator()(V words, hn::Vec<D8> bytes) const {
+    const D d;
+    const V element = hn::PromoteTo(d, bytes);
+    if (position_ == 0) return hn::Or(hn::AndNot(hn::Set(d, 0xFFFF), words), element);
+    return hn::Or(hn::And(hn::Set(d, 0xFFFF), words), hn::ShiftLeft<16>(element));
+  }
+
+ private:
+  const int position_;
+#endif
+};
+
+void merge_row(const DepthwiseColumns& columns, const DepthwiseInput& row) {
+  const D d;
+  const D8 d8;
+  const Merge merge(row.position);
+  const auto outside = hn::Set(d8, row.outside);
+  const std::int64_t whole = row.channels / lanes() * lanes();
+  const auto rest = static_cast<std::size_t>(row.channels - whole);
+  for (std::int64_t part = 0; part < columns.stride; ++part) {
+    // The part's first column inside of the image.
+    const std::int64_t skipped = std::max<std::int64_t>(0, columns.pad - part + columns.stride - 1) / columns.stride;
+    std::int32_t* to = row.words + (part * columns.part + skipped) * columns.channels;
+    for (std::int64_t j = skipped * columns.stride + part - columns.pad; j < columns.image;
+         j += columns.stride, to += columns.channels) {
+      const std::uint8_t* const from = row.x + j * row.pixel;
+      std::int64_t c = 0;
+      if (row.x == nullptr) {
+        for (; c < row.channels; c += lanes()) hn::Store(merge(hn::Load(d, to + c), outside), d, to + c);
+        continue;
+      }
+      for (; c < whole; c += lanes()) hn::Store(merge(hn::Load(d, to + c), hn::LoadU(d8, from + c)), d, to + c);
+      if (rest == 0) continue;
+      const auto bytes = row.end - (from + c) >= lanes() ? hn::LoadU(d8, from + c) : load_first(d8, from + c, rest);
+      hn::Store(merge(hn::Load(d, to + c), bytes), d, to + c);
+    }
+  }
+}
+
+#if HWY_TARGET == HWY_SCALAR
+HWY_INLINE void multiply_add(V x, V w, V& sum, V&) {
+  const auto half = [](V v, int i) { return static_cast<std::int16_t>(static_cast<std::uint32_t>(v.raw) >> (16 * i)); };
+  sum.raw += half(x, 0) * half(w, 0) + half(x, 1) * half(w, 1);
+}
+HWY_INLINE V total(V sum, V) { return sum; }
+#elif LENSLET_DEPTHWISE_VNNI
+/// By hand: Highway has it only from 1.1 on.
+HWY_INLINE void multiply_add(V x, V w, V& sum, V&) {
+  asm("vpdpbusd %2, %1, %0" : "+v"(sum.raw) : "v"(x.raw), "v"(w.raw));
+}
+HWY_INLINE V total(V sum, V) { return sum; }
+#else
+// On x86 one instruction adds up pairs; elsewhere the second accumulator takes a share.
+HWY_INLINE void multiply_add(V x, V w, V& sum, V& rest) {
+  const hn::Repartition<std::int16_t, D> d16;
+  sum = hn::ReorderWidenMulAccumulate(D(), hn::BitCast(d16, x), hn::BitCast(d16, w), sum, rest);
+}
+HWY_INLINE V total(V sum, V rest) { return hn::RearrangeToOddPlusEven(sum, rest); }
+#endif
+
+constexpr int block = depthwise_slack_columns;
+
+/// Stores the codes of the first `columns` of `block` outputs of a vector of channels.
+class Store {
+ public:
+  explicit Store(const DepthwiseOutput& row) : row_(row) {}
+
+#if LENSLET_DEPTHWISE_VNNI
+  HWY_INLINE void operator()(const V (&sums)[block], hn::Vec<DF> factor, std::int64_t columns, std::uint8_t* y,
+                             std::int64_t channels) const {
+    // What is too small becomes the least integer, what is too large would, too.
+    const auto rounded = [&](V sum) HWY_ATTR {
+      const __m512 value = _mm512_mul_ps(_mm512_cvtepi32_ps(sum.raw), factor.raw);
+      return _mm512_cvtps_epi32(_mm512_min_ps(_mm512_set1_ps(1 << 20), value));
+    };
+    const __m512i zero = _mm512_set1_epi16(static_cast<std::int16_t>(row_.zero_point));
+    const __m512i first = _mm512_adds_epi16(_mm512_packs_epi32(rounded(sums[0]), rounded(sums[1])), zero);
+    const __m512i second = _mm512_adds_epi16(_mm512_packs_epi32(rounded(sums[2]), rounded(sums[3])), zero);
+    const __m512i least = _mm512_set1_epi8(static_cast<char>(row_.least));
+    const __m512i most = _mm512_set1_epi8(static_cast<char>(row_.most));
+    __m512i codes = _mm512_min_epu8(_mm512_max_epu8(_mm512_packus_epi16(first, second), least), most);
+    codes = _mm512_xor_si512(codes, _mm512_set1_epi8(static_cast<char>(row_.flip)));
+    codes = _mm512_permutexvar_epi32(_mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15), codes);
+    const auto mask = static_cast<__mmask16>(channels >= 16 ? 0xFFFF : (1 << channels) - 1);
+    _mm_mask_storeu_epi8(y, mask, _mm512_castsi512_si128(codes));
+    if (columns > 1) _mm_mask_storeu_epi8(y + row_.y_pixel, mask, _mm512_extracti32x4_epi32(codes, 1));
+    if (columns > 2) _mm_mask_storeu_epi8(y + 2 * row_.y_pixel, mask, _mm512_extracti32x4_epi32(codes, 2));
+    if (columns > 3) _mm_mask_storeu_epi8(y + 3 * row_.y_pixel, mask, _mm512_extracti32x4_epi32(codes, 3));
+  }
+#else
+  HWY_INLINE void operator()(const V (&sums)[block], hn::Vec<DF> factor, std::int64_t columns, std::uint8_t* y,
+                             std::int64_t channels) const {
+    const D d;
+    const DF df;
+    const D8 d8;
+    // Bounds are whole, so that they may come before the rounding.
+    const auto least = hn::Set(df, static_cast<float>(row_.least - row_.zero_point));
+    const auto most = hn::Set(df, static_cast<float>(row_.most - row_.zero_point));
+    for (std::int64_t i = 0; i < columns; ++i, y += row_.y_pixel) {
+      const auto value = hn::Min(hn::Max(hn::Mul(hn::ConvertTo(df, sums[i]), factor), least), most);
+      const auto code = hn::DemoteTo(d8, hn::Add(hn::NearestInt(value), hn::Set(d, row_.zero_point)));
+      const auto bytes = hn::Xor(code, hn::Set(d8, row_.flip));
+      if (channels >= lanes())
+        hn::StoreU(bytes, d8, y);
+      else
+        store_first(bytes, d8, y, static_cast<std::size_t>(channels));
+    }
+  }
+#endif
+
+ private:
+  const DepthwiseOutput& row_;
+};
+
+void convolve_row(const DepthwiseOutput& row) {
+  const D d;
+  const Store store(row);
+  const std::int32_t* filters = row.filters;
+  for (std::int64_t c = 0; c < row.channels; c += lanes(), filters += row.tap_count * lanes()) {
+    const V start = hn::Load(d, row.start + c);
+    const auto factor = hn::Load(DF(), row.multipliers + c);
+    const std::int32_t* words = row.words + c;
+    for (std::int64_t q = 0; q < row.columns; q += block, words += block * row.word_pixel) {
+      V sums[block], rests[block];
+      for (int i = 0; i < block; ++i) sums[i] = start, rests[i] = hn::Zero(d);
+      for (std::int64_t t = 0; t < row.tap_count; ++t) {
+        const V w = hn::Load(d, filters + t * lanes());
+        const std::int32_t* const x = words + row.taps[t];
+        for (int i = 0; i < block; ++i) multiply_add(hn::Load(d, x + i * row.word_pixel), w, sums[i], rests[i]);
+      }
+      for (int i = 0; i < block; ++i) sums[i] = total(sums[i], rests[i]);
+      store(sums, factor, row.columns - q, row.y + q * row.y_pixel + c, row.channels - c);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace lenslet::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace lenslet {
+namespace {
+
+HWY_EXPORT(lanes);
+HWY_EXPORT(word_k);
+HWY_EXPORT(merge_row);
+HWY_EXPORT(convolve_row);
+
+constexpr std::int64_t round_up(std::int64_t value, std::int64_t unit) { return (value + unit - 1) / unit * unit; }
+
+/// Sizes of a problem for this CPU. The filters: a summand a channel, -x_zero_point * sum(w), whole vectors; then for
+/// each rotation of the ring [vectors][groups][S][lanes] words.
+struct Layout {
+  std::int64_t lanes = HWY_DYNAMIC_DISPATCH(lanes)(), word_k = HWY_DYNAMIC_DISPATCH(word_k)();
+  std::int64_t groups, ring;  ///< words for a window's rows, and the rows that these hold
+  bool rotates;               ///< rows are kept from one output row to the next
+  std::int64_t taps, channels, rotation_words;
+
+  explicit Layout(const ConvProblem& p)
+      : groups((p.r + word_k - 1) / word_k),
+        ring(groups * word_k),
+        rotates(p.dilation_h == 1),
+        taps(groups * p.s),
+        channels(round_up(p.c, lanes)),
+        rotation_words(channels * taps) {}
+  std::int64_t rotations() const { return rotates ? ring : 1; }
+  std::int64_t words() const { return channels + rotations() * rotation_words; }
+};
+
+/// How the work is split: some channels, whose ring stays in L1, of some rows.
+struct Pieces {
+  DepthwiseColumns columns;
+  std::int64_t channels, blocks;  ///< of a block
+  std::int64_t rows, row_blocks;
+  std::int64_t group_words, ring_bytes;
+
+  Pieces(const ConvProblem& p, const Layout& layout, int threads) {
+    constexpr std::int64_t most_bytes = 24 << 10;
+    columns = {.stride = p.stride_w, .pad = p.pad_left, .image = p.w};
+    // Outputs and the image, whichever ends later.
+    const std::int64_t last = std::max((p.q - 1) * p.stride_w + (p.s - 1) * p.dilation_w, p.pad_left + p.w - 1);
+    columns.part = last / p.stride_w + 1;
+    const std::int64_t of_channel = layout.groups * p.stride_w * columns.part * 4;
+    const std::int64_t most = std::max(4 * layout.lanes, most_bytes / of_channel / layout.lanes * layout.lanes);
+    blocks = (layout.channels + most - 1) / most;
+    channels = round_up((layout.channels + blocks - 1) / blocks, layout.lanes);
+    blocks = (layout.channels + channels - 1) / channels;
+    columns.channels = channels;
+    group_words = p.stride_w * columns.part * channels;
+    ring_bytes = (layout.groups * group_words + depthwise_slack_columns * channels) * 4;
+    // Some pieces for each thread; short ones would read many rows twice.
+    constexpr std::int64_t least_rows = 6;
+    const std::int64_t wanted = threads == 1 ? 1 : (3 * threads + p.n * blocks - 1) / (p.n * blocks);
+    rows = std::min(p.p, std::max(least_rows, (p.p + wanted - 1) / wanted));
+    row_blocks = (p.p + rows - 1) / rows;
+  }
+  std::size_t worker_bytes() const { return static_cast<std::size_t>(round_up(ring_bytes + channels * 4, 64)); }
+};
+
+class Bound final : public BoundConv {
+ public:
+  Bound(const ConvProblem& p, int threads) : Bound(p, Layout(p), threads) {}
+
+ private:
+  Bound(const ConvProblem& p, const Layout& layout, int threads)
+      : Bound(p, layout, Pieces(p, layout, threads), threads) {}
+  Bound(const ConvProblem& p, const Layout& layout, const Pieces& pieces, int threads)
+      : BoundConv(p, static_cast<std::size_t>(threads) * pieces.worker_bytes()), layout_(layout), pieces_(pieces) {
+    for (std::int64_t group = 0; group < layout.groups; ++group)
+      for (std::int64_t s = 0; s < p.s; ++s) {
+        const std::int64_t column = s * p.dilation_w, part = column % p.stride_w, first = column / p.stride_w;
+        taps_.push_back(group * pieces.group_words + (part * pieces.columns.part + first) * pieces.channels);
+      }
+  }
+
+  void compute(const ConvRun& run) const override {
+    const std::int64_t of_image = pieces_.blocks * pieces_.row_blocks;
+    run.pool->parallel_for(problem.n * of_image, 1, [&](std::int64_t begin, std::int64_t end, int worker) {
+      std::byte* const scratch = run.workspace.data() + static_cast<std::size_t>(worker) * pieces_.worker_bytes();
+      for (std::int64_t i = begin; i < end; ++i)
+        compute_rows(run, i / of_image, i / pieces_.row_blocks % pieces_.blocks, i % pieces_.row_blocks,
+                     reinterpret_cast<std::int32_t*>(scratch));
+    });
+  }
+
+  void compute_rows(const ConvRun& run, std::int64_t image, std::int64_t block, std::int64_t row_block,
+                    std::int32_t* ring) const {
+    const ConvProblem& p = problem;
+    const std::int64_t first = block * pieces_.channels;
+    const std::int32_t* const packed = run.filter<std::int32_t>();
+    DepthwiseOutput to;
+    to.channels = std::min(pieces_.channels, p.c - first);
+    std::int32_t* const start = ring + pieces_.ring_bytes / 4;
+    const auto* const bias = run.bias<std::int32_t>();
+    for (std::int64_t c = 0; c < to.channels; ++c) {
+      const auto add = bias == nullptr ? 0U : static_cast<std::uint32_t>(bias[first + c]);
+      start[c] = static_cast<std::int32_t>(static_cast<std::uint32_t>(packed[first + c]) + add);
+    }
+    std::fill(start + to.channels, start + pieces_.channels, 0);
+    // All pads, among others.
+    std::uint32_t outside = static_cast<std::uint32_t>(p.x_zero_point);
+    outside *= layout_.word_k == 4 ? 0x01010101U : 0x00010001U;
+    std::fill(ring, start, static_cast<std::int32_t>(outside));
+    to.words = ring;
+    to.taps = taps_.data();
+    to.tap_count = layout_.taps;
+    to.start = start;
+    to.multipliers = run.requantization.multipliers + first;
+    to.word_pixel = pieces_.channels;
+    to.columns = p.q;
+    to.y_pixel = run.y_pixel;
+    const bool is_signed = p.storage == DType::i8;
+    const std::int32_t offset = is_signed ? 128 : 0;
+    to.zero_point = p.y_zero_point + offset;
+    to.least = std::clamp(p.y_least + offset, 0, 255);
+    to.most = std::clamp(p.y_most + offset, 0, 255);
+    to.flip = is_signed ? 0x80 : 0;
+    const std::int64_t begin = row_block * pieces_.rows, end = std::min(p.p, begin + pieces_.rows);
+    std::int64_t merged = begin * p.stride_h;  // rows of the padded image before this one are in the ring
+    for (std::int64_t row = begin; row < end; ++row) {
+      const std::int64_t top = row * p.stride_h;
+      const std::int64_t rotation = layout_.rotates ? top % layout_.ring : 0;
+      for (std::int64_t r = 0; r < p.r; ++r) {
+        const std::int64_t padded = top + r * p.dilation_h;
+        if (layout_.rotates && padded < merged) continue;
+        merge(run, image, first, to.channels, padded, (rotation + r) % layout_.ring, ring);
+        merged = padded + 1;
+      }
+      to.filters = packed + layout_.channels + rotation * layout_.rotation_words + first * layout_.taps;
+      to.y = run.y<std::uint8_t>() + (image * p.p + row) * p.q * run.y_pixel + first;
+      HWY_DYNAMIC_DISPATCH(convolve_row)(to);
+    }
+  }
+
+  void merge(const ConvRun& run, std::int64_t image, std::int64_t first, std::int64_t channels, std::int64_t padded,
+             std::int64_t slot, std::int32_t* ring) const {
+    const ConvProblem& p = problem;
+    const std::int64_t h = padded - p.pad_top;
+    const auto* const x = run.x<std::uint8_t>();
+    DepthwiseInput row;
+    if (h >= 0 && h < p.h) row.x = x + (image * p.h + h) * p.w * p.c + first;
+    row.end = x + p.n * p.h * p.w * p.c;
+    row.pixel = p.c;
+    row.channels = channels;
+    row.outside = static_cast<std::uint8_t>(p.x_zero_point);
+    row.position = static_cast<int>(slot % layout_.word_k);
+    row.words = ring + slot / layout_.word_k * pieces_.group_words;
+    HWY_DYNAMIC_DISPATCH(merge_row)(pieces_.columns, row);
+  }
+
+  const Layout layout_;
+  const Pieces pieces_;
+  std::vector<std::int64_t> taps_;
+};
+
+class Int8Depthwise final : public ConvAlgorithm {
+ public:
+  std::string_view name() const override { return "int8_depthwise"; }
+  DeviceKind device() const override { return DeviceKind::cpu; }
+  DTypeSet types() const override { return dtypes<Types<std::uint8_t, std::int8_t>>; }
+
+ private:
+  DType filter_type() const override { return DType::i8; }
+  DType accumulator_type() const override { return DType::i32; }
+
+  std::optional<std::string> refuse(const ConvProblem& p, const Target&) const override {
+    if (!p.requantized) return "its output is not requantized";
+    if (p.x_storage != DType::u8)
+      return fmt::format("its input is {}; only uint8 is supported", to_string(p.x_storage));
+    if (p.groups != p.c || p.k != p.c) return "it has other filters than one a channel";
+    if (p.residual) return "it has a residual";
+    if (p.activation.kind != Activation::Kind::none) return "its activation is no range of codes";
+    if (p.x_zero_point < 0 || p.x_zero_point > 255) return "x_zero_point is no uint8";
+    if (p.y_least > p.y_most) return "its range of codes is empty";
+    return std::nullopt;
+  }
+
+  // Instructions of a vector of outputs: its taps, some to requantize and store it, some for each vector of x that
+  // goes into words; two at a time, as multiply-adds, whose rate the profile has.
+  ConvCandidate candidate(const ConvProblem& p, const Target& target) const override {
+    const Layout layout(p);
+    constexpr double to_store = 7, to_merge = 4;
+    const double vectors = static_cast<double>(p.n * layout.channels) / static_cast<double>(layout.lanes);
+    const double merges = static_cast<double>(layout.rotates ? p.h : p.p * p.r) * static_cast<double>(p.w);
+    const double instructions =
+        vectors * (static_cast<double>(p.p * p.q) * (static_cast<double>(layout.taps) + to_store) + to_merge * merges);
+    ConvCandidate candidate;
+    candidate.pitched = true;
+    candidate.estimated_us = 1 +
+                             instructions * 2 * static_cast<double>(layout.lanes) / target.device.fp32_flops_per_us +
+                             p.bytes() / (4 * target.device.bytes_per_us);
+    return candidate;
+  }
+
+  FilterForm filter_form(const ConvProblem& p, std::string_view) const override {
+    const Layout layout(p);
+    return {.elements = layout.words(),
+            .form = fmt::format("{} lanes of {}", layout.lanes, layout.word_k),
+            .element_bytes = sizeof(std::int32_t)};
+  }
+
+  void transform(const ConvProblem& p, std::string_view, const ConvFilter& filter,
+                 std::span<std::byte> to) const override {
+    const Layout layout(p);
+    std::memset(to.data(), 0, to.size());
+    auto* const corrections = reinterpret_cast<std::int32_t*>(to.data());
+    for (std::int64_t c = 0; c < p.c; ++c) {
+      const std::int8_t* const w = filter.elements<std::int8_t>() + c * p.r * p.s;
+      corrections[c] = -p.x_zero_point * std::accumulate(w, w + p.r * p.s, 0);
+      for (std::int64_t rotation = 0; rotation < layout.rotations(); ++rotation)
+        for (std::int64_t r = 0; r < p.r; ++r)
+          for (std::int64_t s = 0; s < p.s; ++s) {
+            const std::int64_t slot = (rotation + r) % layout.ring;
+            const std::int64_t tap = c / layout.lanes * layout.taps + slot / layout.word_k * p.s + s;
+            std::int32_t* const word = corrections + layout.channels + rotation * layout.rotation_words +
+                                       tap * layout.lanes + c % layout.lanes;
+            if (layout.word_k == 4)
+              reinterpret_cast<std::int8_t*>(word)[slot % 4] = w[r * p.s + s];
+            else
+              reinterpret_cast<std::int16_t*>(word)[slot % 2] = w[r * p.s + s];
+          }
+    }
+  }
+
+  std::unique_ptr<const BoundKernel> bind_conv(const ConvProblem& p, std::string_view,
+                                               const DeviceProfile& device) const override {
+    return std::make_unique<Bound>(p, device.units);
+  }
+};
+
+}  // namespace
+
+const Kernel& conv_int8_depthwise() {
+  static const Int8Depthwise algorithm;
+  return algorithm;
+}
+
+}  // namespace lenslet
+#endif
