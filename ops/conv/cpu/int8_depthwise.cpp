@@ -80,21 +80,24 @@ void merge_row(const DepthwiseColumns& columns, const DepthwiseInput& row) {
   const std::int64_t whole = row.channels / lanes() * lanes();
   const auto rest = static_cast<std::size_t>(row.channels - whole);
   for (std::int64_t part = 0; part < columns.stride; ++part) {
-    // The part's first column inside of the image.
-    const std::int64_t skipped = std::max<std::int64_t>(0, columns.pad - part + columns.stride - 1) / columns.stride;
-    std::int32_t* to = row.words + (part * columns.part + skipped) * columns.channels;
-    for (std::int64_t j = skipped * columns.stride + part - columns.pad; j < columns.image;
-         j += columns.stride, to += columns.channels) {
-      const std::uint8_t* const from = row.x + j * row.pixel;
-      std::int64_t c = 0;
-      if (row.x == nullptr) {
-        for (; c < row.channels; c += lanes()) hn::Store(merge(hn::Load(d, to + c), outside), d, to + c);
-        continue;
-      }
-      for (; c < whole; c += lanes()) hn::Store(merge(hn::Load(d, to + c), hn::LoadU(d8, from + c)), d, to + c);
+    const std::int64_t first = columns.first(part), end = columns.end(part);
+    std::int32_t* to = row.words + (part * columns.part + first) * columns.channels;
+    const std::uint8_t* from = row.x + (first * columns.stride + part - columns.pad) * row.pixel;
+    if (row.x == nullptr) {
+      for (std::int64_t i = 0; i < (end - first) * columns.channels; i += lanes())
+        hn::Store(merge(hn::Load(d, to + i), outside), d, to + i);
+      continue;
+    }
+    // One long column where channels adjoin.
+    const bool adjoin = columns.stride == 1 && row.pixel == columns.channels;
+    const std::int64_t count = adjoin ? 1 : end - first, length = adjoin ? (end - first) * row.pixel : whole;
+    for (std::int64_t j = 0; j < count; ++j, to += columns.channels, from += columns.stride * row.pixel) {
+      for (std::int64_t c = 0; c < length; c += lanes())
+        hn::Store(merge(hn::Load(d, to + c), hn::LoadU(d8, from + c)), d, to + c);
       if (rest == 0) continue;
-      const auto bytes = row.end - (from + c) >= lanes() ? hn::LoadU(d8, from + c) : load_first(d8, from + c, rest);
-      hn::Store(merge(hn::Load(d, to + c), bytes), d, to + c);
+      const std::uint8_t* const last = from + whole;
+      const auto bytes = row.end - last >= lanes() ? hn::LoadU(d8, last) : load_first(d8, last, rest);
+      hn::Store(merge(hn::Load(d, to + whole), bytes), d, to + whole);
     }
   }
 }
@@ -123,77 +126,122 @@ HWY_INLINE V total(V sum, V rest) { return hn::RearrangeToOddPlusEven(sum, rest)
 constexpr int block = depthwise_slack_columns;
 
 /// Stores the codes of the first `columns` of `block` outputs of a vector of channels.
+#if LENSLET_DEPTHWISE_VNNI
+template <bool below_one>
 class Store {
  public:
-  explicit Store(const DepthwiseOutput& row) : row_(row) {}
+  explicit Store(const DepthwiseOutput& row)
+      : zero_(_mm512_set1_epi16(static_cast<std::int16_t>(row.zero_point))),
+        least_(_mm512_set1_epi8(static_cast<char>(row.least))),
+        most_(_mm512_set1_epi8(static_cast<char>(row.most))),
+        flip_(_mm512_set1_epi8(static_cast<char>(row.flip))),
+        y_pixel_(row.y_pixel) {}
 
-#if LENSLET_DEPTHWISE_VNNI
-  HWY_INLINE void operator()(const V (&sums)[block], hn::Vec<DF> factor, std::int64_t columns, std::uint8_t* y,
+  HWY_INLINE void operator()(const V* sums, hn::Vec<DF> factor, std::int64_t columns, std::uint8_t* y,
                              std::int64_t channels) const {
-    // What is too small becomes the least integer, what is too large would, too.
     const auto rounded = [&](V sum) HWY_ATTR {
-      const __m512 value = _mm512_mul_ps(_mm512_cvtepi32_ps(sum.raw), factor.raw);
-      return _mm512_cvtps_epi32(_mm512_min_ps(_mm512_set1_ps(1 << 20), value));
+      __m512 value = _mm512_mul_ps(_mm512_cvtepi32_ps(sum.raw), factor.raw);
+      // What is too small becomes the least integer, what is too large would, too.
+      if constexpr (!below_one) value = _mm512_min_ps(_mm512_set1_ps(1 << 20), value);
+      return _mm512_cvtps_epi32(value);
     };
-    const __m512i zero = _mm512_set1_epi16(static_cast<std::int16_t>(row_.zero_point));
-    const __m512i first = _mm512_adds_epi16(_mm512_packs_epi32(rounded(sums[0]), rounded(sums[1])), zero);
-    const __m512i second = _mm512_adds_epi16(_mm512_packs_epi32(rounded(sums[2]), rounded(sums[3])), zero);
-    const __m512i least = _mm512_set1_epi8(static_cast<char>(row_.least));
-    const __m512i most = _mm512_set1_epi8(static_cast<char>(row_.most));
-    __m512i codes = _mm512_min_epu8(_mm512_max_epu8(_mm512_packus_epi16(first, second), least), most);
-    codes = _mm512_xor_si512(codes, _mm512_set1_epi8(static_cast<char>(row_.flip)));
+    const __m512i first = _mm512_adds_epi16(_mm512_packs_epi32(rounded(sums[0]), rounded(sums[1])), zero_);
+    const __m512i second = _mm512_adds_epi16(_mm512_packs_epi32(rounded(sums[2]), rounded(sums[3])), zero_);
+    __m512i codes = _mm512_min_epu8(_mm512_max_epu8(_mm512_packus_epi16(first, second), least_), most_);
+    codes = _mm512_xor_si512(codes, flip_);
     codes = _mm512_permutexvar_epi32(_mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15), codes);
+    const __m128i pixels[] = {_mm512_castsi512_si128(codes), _mm512_extracti32x4_epi32(codes, 1),
+                              _mm512_extracti32x4_epi32(codes, 2), _mm512_extracti32x4_epi32(codes, 3)};
+    if (columns >= block && channels >= 16) {
+      for (const __m128i pixel : pixels) {
+        _mm_storeu_si128(reinterpret_cast<__m128i*>(y), pixel);
+        y += y_pixel_;
+      }
+      return;
+    }
     const auto mask = static_cast<__mmask16>(channels >= 16 ? 0xFFFF : (1 << channels) - 1);
-    _mm_mask_storeu_epi8(y, mask, _mm512_castsi512_si128(codes));
-    if (columns > 1) _mm_mask_storeu_epi8(y + row_.y_pixel, mask, _mm512_extracti32x4_epi32(codes, 1));
-    if (columns > 2) _mm_mask_storeu_epi8(y + 2 * row_.y_pixel, mask, _mm512_extracti32x4_epi32(codes, 2));
-    if (columns > 3) _mm_mask_storeu_epi8(y + 3 * row_.y_pixel, mask, _mm512_extracti32x4_epi32(codes, 3));
+    for (int i = 0; i < block; ++i)
+      if (i < columns) _mm_mask_storeu_epi8(y + i * y_pixel_, mask, pixels[i]);
   }
+
+ private:
+  const __m512i zero_, least_, most_, flip_;
+  const std::int64_t y_pixel_;
+};
 #else
-  HWY_INLINE void operator()(const V (&sums)[block], hn::Vec<DF> factor, std::int64_t columns, std::uint8_t* y,
+template <bool>
+class Store {
+ public:
+  explicit Store(const DepthwiseOutput& row)
+      // Bounds are whole, so that they may come before the rounding.
+      : least_(hn::Set(DF(), static_cast<float>(row.least - row.zero_point))),
+        most_(hn::Set(DF(), static_cast<float>(row.most - row.zero_point))),
+        zero_(hn::Set(D(), row.zero_point)),
+        flip_(hn::Set(D8(), row.flip)),
+        y_pixel_(row.y_pixel) {}
+
+  HWY_INLINE void operator()(const V* sums, hn::Vec<DF> factor, std::int64_t columns, std::uint8_t* y,
                              std::int64_t channels) const {
-    const D d;
-    const DF df;
     const D8 d8;
-    // Bounds are whole, so that they may come before the rounding.
-    const auto least = hn::Set(df, static_cast<float>(row_.least - row_.zero_point));
-    const auto most = hn::Set(df, static_cast<float>(row_.most - row_.zero_point));
-    for (std::int64_t i = 0; i < columns; ++i, y += row_.y_pixel) {
-      const auto value = hn::Min(hn::Max(hn::Mul(hn::ConvertTo(df, sums[i]), factor), least), most);
-      const auto code = hn::DemoteTo(d8, hn::Add(hn::NearestInt(value), hn::Set(d, row_.zero_point)));
-      const auto bytes = hn::Xor(code, hn::Set(d8, row_.flip));
+    for (std::int64_t i = 0; i < std::min<std::int64_t>(columns, block); ++i, y += y_pixel_) {
+      const auto value = hn::Min(hn::Max(hn::Mul(hn::ConvertTo(DF(), sums[i]), factor), least_), most_);
+      const auto bytes = hn::Xor(hn::DemoteTo(d8, hn::Add(hn::NearestInt(value), zero_)), flip_);
       if (channels >= lanes())
         hn::StoreU(bytes, d8, y);
       else
         store_first(bytes, d8, y, static_cast<std::size_t>(channels));
     }
   }
-#endif
 
  private:
-  const DepthwiseOutput& row_;
+  const hn::Vec<DF> least_, most_;
+  const V zero_;
+  const hn::Vec<D8> flip_;
+  const std::int64_t y_pixel_;
 };
+#endif
 
-void convolve_row(const DepthwiseOutput& row) {
+template <int rows, bool below_one>
+void convolve(const DepthwiseOutput& row) {
   const D d;
-  const Store store(row);
-  const std::int32_t* filters = row.filters;
-  for (std::int64_t c = 0; c < row.channels; c += lanes(), filters += row.tap_count * lanes()) {
+  const Store<below_one> store(row);
+  // Stores to y might change what `row` holds, for all that the compiler knows.
+  const std::int64_t word_pixel = row.word_pixel, columns = row.columns, channels = row.channels;
+  const std::int64_t taps = row.tap_count, y_step = block * row.y_pixel;
+  const std::int64_t* const at = row.taps;
+  const std::int32_t* filters[rows];
+  for (int r = 0; r < rows; ++r) filters[r] = row.filters[r];
+  for (std::int64_t c = 0; c < channels; c += lanes()) {
     const V start = hn::Load(d, row.start + c);
     const auto factor = hn::Load(DF(), row.multipliers + c);
     const std::int32_t* words = row.words + c;
-    for (std::int64_t q = 0; q < row.columns; q += block, words += block * row.word_pixel) {
-      V sums[block], rests[block];
-      for (int i = 0; i < block; ++i) sums[i] = start, rests[i] = hn::Zero(d);
-      for (std::int64_t t = 0; t < row.tap_count; ++t) {
-        const V w = hn::Load(d, filters + t * lanes());
-        const std::int32_t* const x = words + row.taps[t];
-        for (int i = 0; i < block; ++i) multiply_add(hn::Load(d, x + i * row.word_pixel), w, sums[i], rests[i]);
+    std::uint8_t* y[rows];
+    for (int r = 0; r < rows; ++r) y[r] = row.y[r] + c;
+    for (std::int64_t q = 0; q < columns; q += block, words += block * word_pixel) {
+      V sums[rows][block], rests[rows][block];
+      for (int r = 0; r < rows; ++r)
+        for (int i = 0; i < block; ++i) sums[r][i] = start, rests[r][i] = hn::Zero(d);
+      for (std::int64_t t = 0; t < taps; ++t) {
+        V w[rows];
+        for (int r = 0; r < rows; ++r) w[r] = hn::Load(d, filters[r] + t * lanes());
+        const std::int32_t* const x = words + at[t];
+        for (int i = 0; i < block; ++i) {
+          const V of_x = hn::Load(d, x + i * word_pixel);
+          for (int r = 0; r < rows; ++r) multiply_add(of_x, w[r], sums[r][i], rests[r][i]);
+        }
       }
-      for (int i = 0; i < block; ++i) sums[i] = total(sums[i], rests[i]);
-      store(sums, factor, row.columns - q, row.y + q * row.y_pixel + c, row.channels - c);
+      for (int r = 0; r < rows; ++r, y[r - 1] += y_step) {
+        for (int i = 0; i < block; ++i) sums[r][i] = total(sums[r][i], rests[r][i]);
+        store(sums[r], factor, columns - q, y[r], channels - c);
+      }
     }
+    for (int r = 0; r < rows; ++r) filters[r] += taps * lanes();
   }
+}
+
+void convolve_rows(const DepthwiseOutput& row) {
+  if (row.rows == 2) return row.below_one ? convolve<2, true>(row) : convolve<2, false>(row);
+  row.below_one ? convolve<1, true>(row) : convolve<1, false>(row);
 }
 
 }  // namespace
@@ -207,7 +255,7 @@ namespace {
 HWY_EXPORT(lanes);
 HWY_EXPORT(word_k);
 HWY_EXPORT(merge_row);
-HWY_EXPORT(convolve_row);
+HWY_EXPORT(convolve_rows);
 
 constexpr std::int64_t round_up(std::int64_t value, std::int64_t unit) { return (value + unit - 1) / unit * unit; }
 
@@ -217,12 +265,14 @@ struct Layout {
   std::int64_t lanes = HWY_DYNAMIC_DISPATCH(lanes)(), word_k = HWY_DYNAMIC_DISPATCH(word_k)();
   std::int64_t groups, ring;  ///< words for a window's rows, and the rows that these hold
   bool rotates;               ///< rows are kept from one output row to the next
+  bool pairs;                 ///< the ring has the rows of two output rows
   std::int64_t taps, channels, rotation_words;
 
   explicit Layout(const ConvProblem& p)
       : groups((p.r + word_k - 1) / word_k),
         ring(groups * word_k),
         rotates(p.dilation_h == 1),
+        pairs(rotates && p.r + p.stride_h <= ring),
         taps(groups * p.s),
         channels(round_up(p.c, lanes)),
         rotation_words(channels * taps) {}
@@ -238,7 +288,7 @@ struct Pieces {
   std::int64_t group_words, ring_bytes;
 
   Pieces(const ConvProblem& p, const Layout& layout, int threads) {
-    constexpr std::int64_t most_bytes = 24 << 10;
+    constexpr std::int64_t most_bytes = 36 << 10;
     columns = {.stride = p.stride_w, .pad = p.pad_left, .image = p.w};
     // Outputs and the image, whichever ends later.
     const std::int64_t last = std::max((p.q - 1) * p.stride_w + (p.s - 1) * p.dilation_w, p.pad_left + p.w - 1);
@@ -246,15 +296,17 @@ struct Pieces {
     const std::int64_t of_channel = layout.groups * p.stride_w * columns.part * 4;
     const std::int64_t most = std::max(4 * layout.lanes, most_bytes / of_channel / layout.lanes * layout.lanes);
     blocks = (layout.channels + most - 1) / most;
+    if (layout.channels >= 4 * layout.lanes * threads) blocks = std::max<std::int64_t>(blocks, threads);
     channels = round_up((layout.channels + blocks - 1) / blocks, layout.lanes);
     blocks = (layout.channels + channels - 1) / channels;
     columns.channels = channels;
     group_words = p.stride_w * columns.part * channels;
     ring_bytes = (layout.groups * group_words + depthwise_slack_columns * channels) * 4;
     // Some pieces for each thread; short ones would read many rows twice.
-    constexpr std::int64_t least_rows = 6;
+    constexpr std::int64_t least_rows = 8;
     const std::int64_t wanted = threads == 1 ? 1 : (3 * threads + p.n * blocks - 1) / (p.n * blocks);
-    rows = std::min(p.p, std::max(least_rows, (p.p + wanted - 1) / wanted));
+    row_blocks = std::clamp<std::int64_t>(p.p / least_rows, 1, wanted);
+    rows = (p.p + row_blocks - 1) / row_blocks;
     row_blocks = (p.p + rows - 1) / rows;
   }
   std::size_t worker_bytes() const { return static_cast<std::size_t>(round_up(ring_bytes + channels * 4, 64)); }
@@ -300,15 +352,13 @@ class Bound final : public BoundConv {
       start[c] = static_cast<std::int32_t>(static_cast<std::uint32_t>(packed[first + c]) + add);
     }
     std::fill(start + to.channels, start + pieces_.channels, 0);
-    // All pads, among others.
-    std::uint32_t outside = static_cast<std::uint32_t>(p.x_zero_point);
-    outside *= layout_.word_k == 4 ? 0x01010101U : 0x00010001U;
-    std::fill(ring, start, static_cast<std::int32_t>(outside));
+    fill_pads(ring);
     to.words = ring;
     to.taps = taps_.data();
     to.tap_count = layout_.taps;
     to.start = start;
     to.multipliers = run.requantization.multipliers + first;
+    to.below_one = std::all_of(to.multipliers, to.multipliers + to.channels, [](float m) { return std::abs(m) < 1; });
     to.word_pixel = pieces_.channels;
     to.columns = p.q;
     to.y_pixel = run.y_pixel;
@@ -320,18 +370,32 @@ class Bound final : public BoundConv {
     to.flip = is_signed ? 0x80 : 0;
     const std::int64_t begin = row_block * pieces_.rows, end = std::min(p.p, begin + pieces_.rows);
     std::int64_t merged = begin * p.stride_h;  // rows of the padded image before this one are in the ring
-    for (std::int64_t row = begin; row < end; ++row) {
-      const std::int64_t top = row * p.stride_h;
-      const std::int64_t rotation = layout_.rotates ? top % layout_.ring : 0;
-      for (std::int64_t r = 0; r < p.r; ++r) {
+    for (std::int64_t row = begin; row < end; row += to.rows) {
+      to.rows = layout_.pairs && row + 1 < end ? 2 : 1;
+      const std::int64_t top = row * p.stride_h, height = p.r + (to.rows - 1) * p.stride_h;
+      for (std::int64_t r = 0; r < height; ++r) {
         const std::int64_t padded = top + r * p.dilation_h;
         if (layout_.rotates && padded < merged) continue;
-        merge(run, image, first, to.channels, padded, (rotation + r) % layout_.ring, ring);
+        merge(run, image, first, to.channels, padded, layout_.rotates ? padded % layout_.ring : r, ring);
         merged = padded + 1;
       }
-      to.filters = packed + layout_.channels + rotation * layout_.rotation_words + first * layout_.taps;
-      to.y = run.y<std::uint8_t>() + (image * p.p + row) * p.q * run.y_pixel + first;
-      HWY_DYNAMIC_DISPATCH(convolve_row)(to);
+      for (int i = 0; i < to.rows; ++i) {
+        const std::int64_t rotation = layout_.rotates ? (top + i * p.stride_h) % layout_.ring : 0;
+        to.filters[i] = packed + layout_.channels + rotation * layout_.rotation_words + first * layout_.taps;
+        to.y[i] = run.y<std::uint8_t>() + (image * p.p + row + i) * p.q * run.y_pixel + first;
+      }
+      HWY_DYNAMIC_DISPATCH(convolve_rows)(to);
+    }
+  }
+
+  void fill_pads(std::int32_t* ring) const {
+    const auto zero = static_cast<std::uint32_t>(problem.x_zero_point);
+    const auto outside = static_cast<std::int32_t>(zero * (layout_.word_k == 4 ? 0x01010101U : 0x00010001U));
+    const DepthwiseColumns& columns = pieces_.columns;
+    for (std::int64_t i = 0; i < layout_.groups * columns.stride; ++i, ring += columns.part * columns.channels) {
+      std::fill_n(ring, columns.first(i % columns.stride) * columns.channels, outside);
+      std::fill(ring + columns.end(i % columns.stride) * columns.channels, ring + columns.part * columns.channels,
+                outside);
     }
   }
 

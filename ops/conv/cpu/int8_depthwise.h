@@ -6,6 +6,7 @@
 // window covers are a ring: an output row replaces the elements that it no longer needs, and reads filters that are
 // rotated alike.
 
+#include <algorithm>
 #include <cstdint>
 
 namespace lenslet {
@@ -15,6 +16,10 @@ struct DepthwiseColumns {
   std::int64_t stride = 1, pad = 0, image = 0;  ///< image: its columns
   std::int64_t part = 0;                        ///< columns of a part
   std::int64_t channels = 0;                    ///< words of a column
+
+  /// The columns of part `i` that are in the image: [first, end).
+  std::int64_t first(std::int64_t i) const { return std::max<std::int64_t>(0, pad - i + stride - 1) / stride; }
+  std::int64_t end(std::int64_t i) const { return std::max(first(i), (image + pad - i + stride - 1) / stride); }
 };
 
 /// A row of x, some channels of which go into words.
@@ -27,17 +32,19 @@ struct DepthwiseInput {
   std::int32_t* words = nullptr;  ///< of the first part
 };
 
-/// A row of y, some channels of it.
+/// One row of y or two adjacent ones, some channels of it.
 struct DepthwiseOutput {
   const std::int32_t* words = nullptr;
-  const std::int64_t* taps = nullptr;     ///< words from there to each tap's of the first output
-  std::int64_t tap_count = 0;             ///< taps that no word shares
-  const std::int32_t* filters = nullptr;  ///< [vectors of channels][tap_count][lanes]
-  const std::int32_t* start = nullptr;    ///< summand of each channel, whole vectors
-  const float* multipliers = nullptr;     ///< likewise
-  std::int64_t word_pixel = 0;            ///< words from output to output
+  const std::int64_t* taps = nullptr;  ///< words from there to each tap's of the first output
+  std::int64_t tap_count = 0;          ///< taps that no word shares
+  int rows = 1;
+  const std::int32_t* filters[2] = {};  ///< of each row: [vectors of channels][tap_count][lanes]
+  std::uint8_t* y[2] = {};
+  const std::int32_t* start = nullptr;  ///< summand of each channel, whole vectors
+  const float* multipliers = nullptr;   ///< likewise
+  bool below_one = false;               ///< their magnitudes: products are below 2^31
+  std::int64_t word_pixel = 0;          ///< words from output to output
   std::int64_t columns = 0, channels = 0;
-  std::uint8_t* y = nullptr;
   std::int64_t y_pixel = 0;
   std::int32_t zero_point = 0, least = 0, most = 255;  ///< of uint8
   std::uint8_t flip = 0;                               ///< makes them codes of y's type
