@@ -72,34 +72,47 @@ class Merge {
 #endif
 };
 
-void merge_row(const DepthwiseColumns& columns, const DepthwiseInput& row) {
+template <int rows>
+void merge(const DepthwiseColumns& columns, const DepthwiseInput& row) {
   const D d;
   const D8 d8;
-  const Merge merge(row.position);
-  const auto outside = hn::Set(d8, row.outside);
+  const Merge first_row(row.positions[0]), second_row(row.positions[1]);
   const std::int64_t whole = row.channels / lanes() * lanes();
   const auto rest = static_cast<std::size_t>(row.channels - whole);
+  const auto load_rest = [&](const std::uint8_t* from) HWY_ATTR {
+    return row.end - from >= lanes() ? hn::LoadU(d8, from) : load_first(d8, from, rest);
+  };
   for (std::int64_t part = 0; part < columns.stride; ++part) {
     const std::int64_t first = columns.first(part), end = columns.end(part);
     std::int32_t* to = row.words + (part * columns.part + first) * columns.channels;
-    const std::uint8_t* from = row.x + (first * columns.stride + part - columns.pad) * row.pixel;
-    if (row.x == nullptr) {
-      for (std::int64_t i = 0; i < (end - first) * columns.channels; i += lanes())
-        hn::Store(merge(hn::Load(d, to + i), outside), d, to + i);
-      continue;
-    }
+    std::int64_t from = (first * columns.stride + part - columns.pad) * row.pixel;
     // One long column where channels adjoin.
     const bool adjoin = columns.stride == 1 && row.pixel == columns.channels;
     const std::int64_t count = adjoin ? 1 : end - first, length = adjoin ? (end - first) * row.pixel : whole;
     for (std::int64_t j = 0; j < count; ++j, to += columns.channels, from += columns.stride * row.pixel) {
-      for (std::int64_t c = 0; c < length; c += lanes())
-        hn::Store(merge(hn::Load(d, to + c), hn::LoadU(d8, from + c)), d, to + c);
+      const std::uint8_t *const x = row.x[0] + from, *const other = row.x[rows - 1] + from;
+      for (std::int64_t c = 0; c < length; c += lanes()) {
+        V words = first_row(hn::Load(d, to + c), hn::LoadU(d8, x + c));
+        if constexpr (rows == 2) words = second_row(words, hn::LoadU(d8, other + c));
+        hn::Store(words, d, to + c);
+      }
       if (rest == 0) continue;
-      const std::uint8_t* const last = from + whole;
-      const auto bytes = row.end - last >= lanes() ? hn::LoadU(d8, last) : load_first(d8, last, rest);
-      hn::Store(merge(hn::Load(d, to + whole), bytes), d, to + whole);
+      V words = first_row(hn::Load(d, to + whole), load_rest(x + whole));
+      if constexpr (rows == 2) words = second_row(words, load_rest(other + whole));
+      hn::Store(words, d, to + whole);
     }
   }
+}
+
+void merge_rows(const DepthwiseColumns& columns, const DepthwiseInput& row) {
+  if (row.rows == 2) return merge<2>(columns, row);
+  if (row.x[0] != nullptr) return merge<1>(columns, row);
+  const D d;
+  const Merge merge(row.positions[0]);
+  const auto outside = hn::Set(D8(), row.outside);
+  for (std::int32_t *to = row.words, *end = to + columns.stride * columns.part * columns.channels; to < end;
+       to += lanes())
+    hn::Store(merge(hn::Load(d, to), outside), d, to);
 }
 
 #if HWY_TARGET == HWY_SCALAR
@@ -254,7 +267,7 @@ namespace {
 
 HWY_EXPORT(lanes);
 HWY_EXPORT(word_k);
-HWY_EXPORT(merge_row);
+HWY_EXPORT(merge_rows);
 HWY_EXPORT(convolve_rows);
 
 constexpr std::int64_t round_up(std::int64_t value, std::int64_t unit) { return (value + unit - 1) / unit * unit; }
@@ -373,12 +386,9 @@ class Bound final : public BoundConv {
     for (std::int64_t row = begin; row < end; row += to.rows) {
       to.rows = layout_.pairs && row + 1 < end ? 2 : 1;
       const std::int64_t top = row * p.stride_h, height = p.r + (to.rows - 1) * p.stride_h;
-      for (std::int64_t r = 0; r < height; ++r) {
-        const std::int64_t padded = top + r * p.dilation_h;
-        if (layout_.rotates && padded < merged) continue;
-        merge(run, image, first, to.channels, padded, layout_.rotates ? padded % layout_.ring : r, ring);
-        merged = padded + 1;
-      }
+      std::int64_t r = layout_.rotates ? std::max<std::int64_t>(0, merged - top) : 0;
+      while (r < height) r += merge(run, image, first, to.channels, row, r, height, ring);
+      merged = top + height;
       for (int i = 0; i < to.rows; ++i) {
         const std::int64_t rotation = layout_.rotates ? (top + i * p.stride_h) % layout_.ring : 0;
         to.filters[i] = packed + layout_.channels + rotation * layout_.rotation_words + first * layout_.taps;
@@ -399,20 +409,28 @@ class Bound final : public BoundConv {
     }
   }
 
-  void merge(const ConvRun& run, std::int64_t image, std::int64_t first, std::int64_t channels, std::int64_t padded,
-             std::int64_t slot, std::int32_t* ring) const {
+  /// Merges row r of the window, and the next one if that goes into the same words. Returns how many.
+  int merge(const ConvRun& run, std::int64_t image, std::int64_t first, std::int64_t channels, std::int64_t row,
+            std::int64_t r, std::int64_t height, std::int32_t* ring) const {
     const ConvProblem& p = problem;
-    const std::int64_t h = padded - p.pad_top;
     const auto* const x = run.x<std::uint8_t>();
-    DepthwiseInput row;
-    if (h >= 0 && h < p.h) row.x = x + (image * p.h + h) * p.w * p.c + first;
-    row.end = x + p.n * p.h * p.w * p.c;
-    row.pixel = p.c;
-    row.channels = channels;
-    row.outside = static_cast<std::uint8_t>(p.x_zero_point);
-    row.position = static_cast<int>(slot % layout_.word_k);
-    row.words = ring + slot / layout_.word_k * pieces_.group_words;
-    HWY_DYNAMIC_DISPATCH(merge_row)(pieces_.columns, row);
+    DepthwiseInput of;
+    std::int64_t groups[2];
+    for (int i = 0; i < 2; ++i) {
+      const std::int64_t padded = row * p.stride_h + (r + i) * p.dilation_h, h = padded - p.pad_top;
+      const std::int64_t slot = layout_.rotates ? padded % layout_.ring : r + i;
+      if (h >= 0 && h < p.h) of.x[i] = x + (image * p.h + h) * p.w * p.c + first;
+      of.positions[i] = static_cast<int>(slot % layout_.word_k);
+      groups[i] = slot / layout_.word_k;
+    }
+    if (r + 1 < height && groups[0] == groups[1] && of.x[0] != nullptr && of.x[1] != nullptr) of.rows = 2;
+    of.end = x + p.n * p.h * p.w * p.c;
+    of.pixel = p.c;
+    of.channels = channels;
+    of.outside = static_cast<std::uint8_t>(p.x_zero_point);
+    of.words = ring + groups[0] * pieces_.group_words;
+    HWY_DYNAMIC_DISPATCH(merge_rows)(pieces_.columns, of);
+    return of.rows;
   }
 
   const Layout layout_;

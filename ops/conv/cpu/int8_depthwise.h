@@ -22,13 +22,14 @@ struct DepthwiseColumns {
   std::int64_t end(std::int64_t i) const { return std::max(first(i), (image + pad - i + stride - 1) / stride); }
 };
 
-/// A row of x, some channels of which go into words.
+/// One row of x or two, some channels of which go into the same words.
 struct DepthwiseInput {
-  const std::uint8_t* x = nullptr;    ///< the first channel of the first column; null: all elements are `outside`
+  int rows = 1;
+  const std::uint8_t* x[2] = {};      ///< the first channel of the first column; null, of one: all are `outside`
+  int positions[2] = {};              ///< of their elements in the word
   const std::uint8_t* end = nullptr;  ///< behind the last byte that may be read
   std::int64_t pixel = 0, channels = 0;
   std::uint8_t outside = 0;
-  int position = 0;               ///< of the element in the word
   std::int32_t* words = nullptr;  ///< of the first part
 };
 
