@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/quantized/byte_kernels.cpp"
@@ -101,7 +102,9 @@ class CodesOf {
 };
 
 /// As in-lane packing has it: the codes of a, b and so on are the first, second ... of each block of 16 bytes.
-#if HWY_ARCH_X86
+#undef LENSLET_X86_PACKS
+#define LENSLET_X86_PACKS (HWY_ARCH_X86 && HWY_TARGET != HWY_EMU128)
+#if LENSLET_X86_PACKS
 HWY_INLINE __m128i pack_bytes(__m128i low, __m128i high) { return _mm_packus_epi16(low, high); }
 #if HWY_TARGET <= HWY_AVX2
 HWY_INLINE __m256i pack_bytes(__m256i low, __m256i high) { return _mm256_packus_epi16(low, high); }
@@ -127,7 +130,7 @@ class FixedSum {
         hn::ReorderDemote2To(shorts, sum(hn::InterleaveLower(d, low, zero)), sum(hn::InterleaveUpper(d, low, zero)));
     const auto second =
         hn::ReorderDemote2To(shorts, sum(hn::InterleaveLower(d, high, zero)), sum(hn::InterleaveUpper(d, high, zero)));
-#if HWY_ARCH_X86
+#if LENSLET_X86_PACKS
     const hn::Vec<Bytes> codes{pack_bytes(first.raw, second.raw)};
 #else
     const hn::Half<Bytes> half;
@@ -150,9 +153,9 @@ class FixedSum {
                                                                     static_cast<std::uint32_t>(of_.factor[1]) << 16)));
     // On x86 one instruction adds up pairs; elsewhere the second accumulator takes a share.
     auto rest = hn::Zero(sums);
-    auto total = hn::ReorderWidenMulAccumulate(sums, hn::BitCast(shorts, pairs), factors, hn::Zero(sums), rest);
-    if constexpr (!HWY_ARCH_X86) total = hn::RearrangeToOddPlusEven(total, rest);
-    return hn::ShiftRightSame(hn::Add(total, hn::Set(sums, of_.offset)), of_.shift);
+    const auto part = hn::ReorderWidenMulAccumulate(sums, hn::BitCast(shorts, pairs), factors, hn::Zero(sums), rest);
+    const auto total = hn::Add(hn::RearrangeToOddPlusEven(part, rest), hn::Set(sums, of_.offset));
+    return hn::ShiftRightSame(total, of_.shift);
   }
 
   const BinaryCodes of_;
@@ -167,9 +170,11 @@ struct RowOf {
   HWY_INLINE auto operator()(std::int64_t i) const { return read(hn::LoadU(Bytes(), from + i)); }
   HWY_INLINE auto first(std::int64_t i, std::size_t count) const { return read(load_first(Bytes(), from + i, count)); }
 };
-template <class Same>
+template <class Read>
 struct SameOf {
+  using Same = decltype(std::declval<const Read&>()(hn::Zero(Bytes())));
   Same same;
+  SameOf(const Read& read, std::uint8_t code) : same(read(hn::Set(Bytes(), code))) {}
   HWY_INLINE const Same& operator()(std::int64_t) const { return same; }
   HWY_INLINE const Same& first(std::int64_t, std::size_t) const { return same; }
 };
@@ -191,13 +196,12 @@ template <class Codes, class Read>
 HWY_INLINE void binary_rows(const Codes& codes, const Read& of_a, const Read& of_b, const ByteOperand& a,
                             const ByteOperand& b, std::uint8_t* y, std::int64_t y_row, std::int64_t rows,
                             std::int64_t n) {
-  const Bytes d;
   for (std::int64_t row = 0; row < rows; ++row, y += y_row) {
     const std::uint8_t *const at_a = a.at + row * a.row, *const at_b = b.at + row * b.row;
     if (a.stride == 0)
-      binary_row(codes, SameOf{of_a(hn::Set(d, *at_a))}, RowOf<Read>{of_b, at_b}, y, n);
+      binary_row(codes, SameOf<Read>(of_a, *at_a), RowOf<Read>{of_b, at_b}, y, n);
     else if (b.stride == 0)
-      binary_row(codes, RowOf<Read>{of_a, at_a}, SameOf{of_b(hn::Set(d, *at_b))}, y, n);
+      binary_row(codes, RowOf<Read>{of_a, at_a}, SameOf<Read>(of_b, *at_b), y, n);
     else
       binary_row(codes, RowOf<Read>{of_a, at_a}, RowOf<Read>{of_b, at_b}, y, n);
   }
