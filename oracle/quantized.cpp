@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
+#include <string>
 
 #include "lenslet/error.h"
 #include "oracle/families.h"
@@ -106,10 +108,111 @@ std::vector<Array> qlinear_conv(const AttributeList& attributes, Inputs inputs) 
   return {requantize(std::move(y), multipliers, at(inputs, 7))};
 }
 
+// Codes of 8 bits: float32 arithmetic, rounded at each step, by definition.
+struct Codes {
+  float scale, zero_point;
+  float number(double code) const { return (as_float(code) - zero_point) * scale; }
+};
+Codes codes_of(const AttributeList& attributes, const std::string& name) {
+  return {as_float(real(attributes, name + "_scale", 1)),
+          as_float(static_cast<double>(integer(attributes, name + "_zero_point", 0)))};
+}
+
+Array stored(const AttributeList& attributes, Array y, const std::vector<float>& quotients) {
+  y.dtype = text(attributes, "stored_type", "uint8") == "int8" ? DType::i8 : DType::u8;
+  const double low = y.dtype == DType::i8 ? -128 : 0;
+  const std::vector<std::int64_t> range = integers(attributes, "stored_range", {-128, 255});
+  for (std::size_t i = 0; i < y.values.size(); ++i) {
+    const double code =
+        std::nearbyint(static_cast<double>(quotients[i])) + static_cast<double>(integer(attributes, "y_zero_point", 0));
+    y.values[i] = std::clamp(std::clamp(code, low, low + 255), static_cast<double>(range.at(0)),
+                             static_cast<double>(range.at(1)));
+  }
+  return y;
+}
+
+// A sum's ratios of scales, a's and b's to y's, with 15 bits, and the constant that makes up for their rounding at code
+// 128 (unsigned). Nothing if both are exact: then float32 decides ties.
+struct FixedSum {
+  double factor[2], constant;
+  static std::optional<FixedSum> of(const Codes (&operands)[2], const double (&signs)[2], const Codes& y,
+                                    double y_sign) {
+    const double ratios[] = {static_cast<double>(operands[0].scale) / y.scale,
+                             static_cast<double>(operands[1].scale) / y.scale};
+    const double most = std::max(ratios[0], ratios[1]);
+    int bits = 14 - std::ilogb(most);
+    if (std::ldexp(most, bits) > 32767) --bits;
+    FixedSum sum{{}, y.zero_point + y_sign + 0.5};
+    for (int i = 0; i < 2; ++i) {
+      sum.factor[i] = std::ldexp(std::nearbyint(std::ldexp(ratios[i], bits)), -bits);
+      sum.constant += 128 * (ratios[i] - sum.factor[i]) - ratios[i] * (operands[i].zero_point + signs[i]);
+    }
+    sum.constant = std::ldexp(std::nearbyint(std::ldexp(sum.constant, bits)), -bits);
+    const bool exact = sum.factor[0] == ratios[0] && sum.factor[1] == ratios[1];
+    if (exact || bits < 14 || bits > 20) return std::nullopt;
+    return sum;
+  }
+};
+
+template <bool multiplies>
+std::vector<Array> quantized_binary(const AttributeList& attributes, Inputs inputs) {
+  const double signs[] = {at(inputs, 0).dtype == DType::i8 ? 128.0 : 0, at(inputs, 1).dtype == DType::i8 ? 128.0 : 0};
+  std::vector<Array> operands{at(inputs, 0), at(inputs, 1)};
+  for (Array& operand : operands) operand.dtype = DType::f32;
+  // Broadcast both: by Add of zeros of the result's shape.
+  Array y = run("Add", {}, operands)->at(0);
+  const Array nothing = zeros(y.shape, DType::f32);
+  const Array a = run("Add", {}, std::vector<Array>{operands[0], nothing})->at(0);
+  const Array b = run("Add", {}, std::vector<Array>{operands[1], nothing})->at(0);
+  const Codes of[] = {codes_of(attributes, "a"), codes_of(attributes, "b")}, of_y = codes_of(attributes, "y");
+  const double y_sign = text(attributes, "stored_type", "uint8") == "int8" ? 128 : 0;
+  const auto fixed = multiplies ? std::nullopt : FixedSum::of(of, signs, of_y, y_sign);
+  std::vector<float> quotients;
+  for (std::size_t i = 0; i < y.values.size(); ++i) {
+    if (fixed) {
+      const double sum = fixed->factor[0] * (a.values[i] + signs[0]) + fixed->factor[1] * (b.values[i] + signs[1]);
+      quotients.push_back(as_float(std::floor(sum + fixed->constant) - y_sign) - of_y.zero_point);
+      continue;
+    }
+    const float left = of[0].number(a.values[i]), right = of[1].number(b.values[i]);
+    quotients.push_back((multiplies ? left * right : left + right) / of_y.scale);
+  }
+  y.scale.clear();
+  return {stored(attributes, std::move(y), quotients)};
+}
+
+std::vector<Array> quantized_table(const AttributeList& attributes, Inputs inputs) {
+  Array y = at(inputs, 0);
+  const std::vector<std::int64_t> table = integers(attributes, "table");
+  y.dtype = text(attributes, "stored_type", "uint8") == "int8" ? DType::i8 : DType::u8;
+  for (double& value : y.values)
+    value = static_cast<double>(table.at(static_cast<std::uint8_t>(static_cast<std::int64_t>(value))));
+  return {y};
+}
+
+std::vector<Array> quantized_global_average_pool(const AttributeList& attributes, Inputs inputs) {
+  const Array& x = at(inputs, 0);
+  Array y = zeros(x.shape.with(2, 1).with(3, 1), DType::f32);
+  const Codes of_x = codes_of(attributes, "x"), of_y = codes_of(attributes, "y");
+  const auto pixels = static_cast<std::size_t>(x.shape[2] * x.shape[3]);
+  const float factor = as_float(static_cast<double>(of_x.scale) / of_y.scale / static_cast<double>(pixels));
+  std::vector<float> quotients;
+  for (std::size_t i = 0; i < y.values.size(); ++i) {
+    double sum = 0;
+    for (std::size_t pixel = 0; pixel < pixels; ++pixel) sum += x.values[i * pixels + pixel] - of_x.zero_point;
+    quotients.push_back(as_float(sum) * factor);
+  }
+  return {stored(attributes, std::move(y), quotients)};
+}
+
 constexpr Entry entries[] = {{"MatMulInteger", matmul_integer},
                              {"QLinearMatMul", qlinear_matmul},
                              {"ConvInteger", conv_integer},
-                             {"QLinearConv", qlinear_conv}};
+                             {"QLinearConv", qlinear_conv},
+                             {"QuantizedAdd", quantized_binary<false>},
+                             {"QuantizedMul", quantized_binary<true>},
+                             {"QuantizedTable", quantized_table},
+                             {"QuantizedGlobalAveragePool", quantized_global_average_pool}};
 
 }  // namespace
 
