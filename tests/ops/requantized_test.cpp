@@ -135,7 +135,7 @@ TEST_CASE("requantized/round_trip_of_attributes") {
   CHECK_THROWS_AS(Problem(posed.problem->shared_op(), floats), Error);
   // No kernel that stores floats takes it.
   for (const Kernel* kernel : kernels_of("Conv", op_runner().device()))
-    CHECK(!kernel->offer(*posed.problem, {op_runner().profiles(1).at(0)}).refusal.empty());
+    if (kernel->types().contains(DType::f32)) CHECK(!kernel->offer(*posed.problem, {op_runner().profiles(1).at(0)}).refusal.empty());
 }
 
 TEST_CASE("requantized/elements") {
