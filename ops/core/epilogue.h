@@ -41,7 +41,7 @@ struct Epilogue {
   std::optional<Requantize> requantize = {};
 
   /// True while a scale can still be folded: nothing follows the scaled and shifted sum yet.
-  bool open() const { return activation.kind == Activation::Kind::none && !requantize; }
+  bool open() const { return activation.kind == Activation::Kind::none; }
 };
 
 /// Appends activation, activation_alpha, activation_beta, weight_scale, and multipliers, zero_point and stored_type of
