@@ -58,8 +58,10 @@ void finish_codes(GraphEdit& edit) {
     const Epilogue* const epilogue = node.op->epilogue();
     if (node.type() != "Conv" || !epilogue->requantize || edit.graph().value(node.inputs[0]).dtype != DType::i8)
       continue;
+    Epilogue::Requantize to = *epilogue->requantize;
+    to.x_zero_point += 128;
     Epilogue changed = *epilogue;
-    changed.requantize->x_zero_point += 128;
+    changed.requantize = std::move(to);
     std::vector<ValueId> inputs = node.inputs;
     const auto found = made.find(inputs[0]);
     inputs[0] = found != made.end() ? found->second : made[inputs[0]] = unsigned_codes(edit, inputs[0]);

@@ -9,11 +9,13 @@ namespace lenslet {
 
 void lower_quantized(Graph& graph, const PassContext& context) {
   if (context.target.device.kind == DeviceKind::cpu) {
+    for (const auto step : {move_codes, make_unsigned, make_tables}) {
+      GraphEdit edit(graph);
+      step(edit);
+      edit.finish();
+    }
     GraphEdit edit(graph);
     Refusals refusals;
-    move_codes(edit);
-    make_unsigned(edit);
-    make_tables(edit);
     lower_nodes(edit, refusals);
     finish_codes(edit);
     note_floats(edit, refusals);

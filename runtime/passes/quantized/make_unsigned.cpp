@@ -115,8 +115,7 @@ class Unsigned {
       for (const std::size_t i : moved)
         if (!is_signed(inputs[i])) inputs[i] = flipped_constant(inputs[i]);
     }
-    if (changes)
-      edit_.replace(id, with_attributes(*node.op, {}, inputs.size(), node.outputs.size()), std::move(inputs));
+    if (changes) edit_.replace(id, node.op, std::move(inputs));
   }
 
   ValueId flipped_constant(ValueId id) {

@@ -60,17 +60,15 @@ bool quantise_above(GraphEdit& edit, NodeId id, const std::vector<NodeId>& reade
   std::vector<ValueId> inputs = node.inputs;
   inputs.resize(std::max(inputs.size(), moved.back() + 1), no_id);
   const Node by = edit.graph().node(readers[0]);
-  for (const std::size_t i : moved) {
-    inputs[i] = quantised(edit, inputs[i], by, to);
-    const NodeId made_by = edit.producer(inputs[i]);
-    if (made_by == no_id || edit.graph().node(made_by).type() != "QuantizeLinear") continue;
-    if (const ValueId x = edit.graph().node(made_by).inputs[0]; edit.merges(x))
-      quantizers[edit.producer(x)].push_back(made_by);
-  }
-  edit.replace(id, with_attributes(*node.op, {}, inputs.size(), node.outputs.size()), std::move(inputs));
+  for (const std::size_t i : moved) inputs[i] = quantised(edit, inputs[i], by, to);
+  const std::vector<ValueId> codes = inputs;
+  edit.replace(id, node.op, std::move(inputs));
   edit.set_outputs(id, std::move(outputs));
   for (const NodeId reader : readers) edit.erase(reader);
   for (const ValueId input : node.inputs) edit.erase_unread(input);
+  for (const ValueId made : codes)
+    if (const NodeId n = edit.producer(made); n != no_id && quantizer(edit, n))
+      if (const ValueId x = edit.graph().node(n).inputs[0]; edit.merges(x)) quantizers[edit.producer(x)].push_back(n);
   return true;
 }
 
