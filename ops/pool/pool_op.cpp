@@ -90,6 +90,13 @@ std::span<const Format> formats_for(const Problem& problem) {
   return nchw_only;
 }
 
+/// On the CPU of bytes, too.
+std::span<const Format> formats_for_cpu(const Problem& problem) {
+  const TensorType& x = problem.inputs()[0].type;
+  const bool bytes = dtypes<Types<std::int8_t, std::uint8_t>>.contains(x.dtype);
+  return bytes && x.shape.rank() == 4 && problem.outputs().size() == 1 ? nchw_or_nhwc : formats_for(problem);
+}
+
 struct Pool {
   PoolKind kind;
   PoolProblem problem;
@@ -223,6 +230,29 @@ void run_plain(const Pool& pool, const KernelRun& run) {
                          });
 }
 
+// Maxima of bytes in nhwc: all channels of a pixel at a time, which the compiler vectorises.
+template <typename T>
+void run_bytes_nhwc(const Pool& pool, const KernelRun& run) {
+  const PoolProblem& p = pool.problem;
+  const PoolAxis &high = p.axes[1], &wide = p.axes[2];
+  run.pool->parallel_for(p.n * high.out, line_grain(p, wide.out * p.c), [&](std::int64_t begin, std::int64_t end, int) {
+    for (std::int64_t line = begin; line < end; ++line) {
+      const PoolTaps h = high.taps(line % high.out);
+      const T* const image = run.in<T>(0) + line / high.out * high.in * wide.in * pool.pixel.x;
+      for (std::int64_t q = 0; q < wide.out; ++q) {
+        const PoolTaps w = wide.taps(q);
+        T* const y = run.out<T>() + (line * wide.out + q) * pool.pixel.y;
+        std::fill_n(y, p.c, reduce::least_value<T>);
+        for (std::int64_t tap = 0; tap < h.count * w.count; ++tap) {
+          const std::int64_t row = h.first + tap / w.count * high.dilation;
+          const T* const x = image + (row * wide.in + w.first + tap % w.count * wide.dilation) * pool.pixel.x;
+          for (std::int64_t c = 0; c < p.c; ++c) y[c] = std::max(y[c], x[c]);
+        }
+      }
+    }
+  });
+}
+
 std::unique_ptr<const BoundKernel> bind_cpu(const Binding& binding) {
   const Pool pool(binding);
   const auto nonempty = [](const auto& run_on) {
@@ -234,7 +264,12 @@ std::unique_ptr<const BoundKernel> bind_cpu(const Binding& binding) {
     return bound(nonempty([=](const KernelRun& run) {
       dispatch(run.inputs[0].dtype(), PoolTypes(), [&]<typename T>(std::type_identity<T>) { run_plain<T>(pool, run); });
     }));
-  if (pool.nhwc) return std::make_unique<PoolNhwc>(pool);
+  if (pool.nhwc && binding.problem.inputs()[0].type.dtype == DType::f32) return std::make_unique<PoolNhwc>(pool);
+  if (pool.nhwc)
+    return bound(nonempty([=](const KernelRun& run) {
+      dispatch(run.inputs[0].dtype(), Types<std::int8_t, std::uint8_t>(),
+               [&]<typename T>(std::type_identity<T>) { run_bytes_nhwc<T>(pool, run); });
+    }));
   const PoolLines lines(pool.kind, pool.problem);
   const std::int64_t scratch = binding.threads() * lines.scratch_floats;
   return bound(nonempty([=](const KernelRun& run) { run_nchw(lines, run); }),
@@ -275,7 +310,12 @@ constexpr auto kernels_for(DTypeSet types) {
                   .skips_padding = true},
                  bind_cpu, bind_cuda);
 }
-constexpr auto max_kernels = kernels_for(dtypes<PoolTypes>), float_kernels = kernels_for(dtypes<Types<float>>);
+constexpr auto max_kernels = [] {
+  auto kernels = kernels_for(dtypes<PoolTypes>);
+  kernels[0].formats_for = formats_for_cpu;
+  return kernels;
+}();
+constexpr auto float_kernels = kernels_for(dtypes<Types<float>>);
 
 std::shared_ptr<const Op> make(const NodeSpec& spec) {
   auto op = std::make_shared<PoolOp>();

@@ -346,6 +346,33 @@ TEST_CASE("lower_quantized/sums_and_products") {
   }
 }
 
+TEST_CASE("lower_quantized/channels_that_are_scaled_and_shifted") {
+  for (const Step& step : {of_x, signed_x}) {
+    Quantised b;
+    const ValueId x = b.image({2, 4, 6, 6}, step);
+    ValueId y = no_id;
+    SUBCASE("BatchNormalization") { y = b.batch_norm(x, 4); }
+    SUBCASE("Mul") { y = b.node("Mul", {b.weights({4, 1, 1}), x}); }
+    SUBCASE("Add") { y = b.node("Relu", {b.node("Add", {x, b.weights({1, 4, 1, 1})})}); }
+    SUBCASE("a factor of zero") {
+      y = b.node("Mul", {x, b.constant(Tensor::of<float>(Shape{4, 1, 1}, {0, 1e-20F, -1, 2}))});
+    }
+    b.output(b.through(y, other));
+    const Graph graph = lowered(b);
+    CHECK(only(graph, "Conv").op->epilogue()->requantize);
+    CHECK(floats(graph) == 2);
+  }
+}
+
+TEST_CASE("lower_quantized/a_relu_without_codes_behind_it") {
+  Quantised b;
+  const ValueId y = b.through(b.conv8(b.image({1, 4, 6, 6}), {3, 4, 3, 3}, true), other);
+  b.output(b.through(b.node("GlobalAveragePool", {b.node("Relu", {y})}), {0.01F, 100}));
+  const Graph graph = lowered(b, 0.01);
+  CHECK(floats(graph) == 2);
+  CHECK(only(graph, "Conv").op->epilogue()->requantize->least == 128);
+}
+
 TEST_CASE("lower_quantized/means_of_images") {
   Quantised b;
   const ValueId x = b.image({2, 4, 6, 5});
@@ -370,6 +397,11 @@ TEST_CASE("lower_quantized/functions_of_one_number_are_tables") {
     SUBCASE("Sigmoid") { y = b.node("Sigmoid", {x}); }
     SUBCASE("Elu") { y = b.node("Elu", {x}); }
     SUBCASE("a change of scale") { y = x; }
+    SUBCASE("Min with the same number for all") {
+      Tensor six(DType::f32, Shape{1, 3, 1, 1});
+      std::ranges::fill(six.values<float>(), 1.5F);
+      y = b.node("Min", {x, b.constant(std::move(six))});
+    }
     SUBCASE("HardSwish in parts") {
       const ValueId part = b.node("Clip", {b.node("Add", {x, b.scalar(3)}), b.scalar(0), b.scalar(6)});
       y = b.node("Div", {b.node("Mul", {x, part}), b.scalar(6)});

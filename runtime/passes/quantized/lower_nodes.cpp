@@ -60,19 +60,24 @@ class Lowering {
     const Node& node = graph().node(made_by);
     const std::string_view type = node.type();
     const bool is_sum = type == "Add" || type == "Sum", is_pool = means_image(node);
-    Lowered lowered;
-    if (is_product(edit_, node)) {
-      if (edit_.merges(x))
-        lowered.refusal = lower_product(edit_, id, made_by, y, *range);
-      else
-        lowered.refusal = "its result is read in float32, too";
-    } else if (is_sum || type == "Mul") {
-      lowered = edit_.merges(x) ? binary(node, is_sum, y, *range) : Lowered{};
-    } else if (is_pool) {
-      lowered = edit_.merges(x) ? mean(node, y, *range) : Lowered{};
+    if (!edit_.merges(x)) {
+      refusals_[made_by] = "its result is read in float32, too";
+      return;
     }
-    if (!lowered.refusal.empty()) refusals_[made_by] = lowered.refusal;
-    if (lowered.op == nullptr) return;
+    if (is_product(edit_, node)) {
+      if (std::string why = lower_product(edit_, id, made_by, y, *range); !why.empty()) refusals_[made_by] = why;
+      return;
+    }
+    Lowered lowered;
+    if (is_sum || type == "Mul")
+      lowered = binary(node, is_sum, y, *range);
+    else if (is_pool)
+      lowered = mean(node, y, *range);
+    if (lowered.op == nullptr) {
+      if (!lower_affine(edit_, id, made_by, y, *range).empty() && !lowered.refusal.empty())
+        refusals_[made_by] = lowered.refusal;
+      return;
+    }
     const ValueId old = graph().node(id).inputs[0];
     graph().node(id).name = graph().node(made_by).name;
     if (graph().value(graph().node(id).outputs[0]).shape == infer_types(*lowered.op, infos(lowered.inputs))[0].shape) {

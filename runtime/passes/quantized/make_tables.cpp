@@ -16,6 +16,16 @@
 namespace lenslet {
 namespace {
 
+/// The element that all elements equal; empty() if they differ.
+Tensor only_element(const Tensor& tensor) {
+  const auto* const bytes = static_cast<const char*>(tensor.data());
+  const std::size_t size = dtype_bytes(tensor.dtype());
+  if (tensor.elems() == 0 || (size != 0 && std::memcmp(bytes, bytes + size, tensor.bytes() - size) != 0)) return {};
+  Tensor element(tensor.dtype(), Shape{});
+  std::memcpy(element.data(), bytes, element.bytes());
+  return element;
+}
+
 class Tables {
  public:
   explicit Tables(GraphEdit& edit)
@@ -68,7 +78,7 @@ class Tables {
     if (from == no_id) return;
     std::vector<Tensor> inputs;
     for (const ValueId id : node.inputs)
-      inputs.push_back(id == no_id ? Tensor() : value(id).is_constant() ? value(id).constant : codes(id));
+      inputs.push_back(id == no_id ? Tensor() : value(id).is_constant() ? only_element(value(id).constant) : codes(id));
     try {
       on_codes_[at(node.outputs[0])] = infer_and_evaluate(node.op, inputs, pool_)[0];
       origin_[at(node.outputs[0])] = from;
@@ -85,7 +95,7 @@ class Tables {
     for (const ValueId id : node.inputs) {
       if (id == no_id) continue;
       if (value(id).is_constant()) {
-        if (value(id).constant.elems() != 1) return no_id;
+        if (only_element(value(id).constant).empty()) return no_id;
         continue;
       }
       if (origin_[at(id)] == no_id || (from != no_id && from != origin_[at(id)])) return no_id;

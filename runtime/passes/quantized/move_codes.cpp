@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -16,13 +17,15 @@ bool is_one_of(std::string_view type, std::initializer_list<std::string_view> ty
   return std::ranges::find(types, type) != types.end();
 }
 
+ValueId zero_code(GraphEdit& edit, const std::string& name, const Linear& of) {
+  Tensor code(of.type, Shape{});
+  *static_cast<std::uint8_t*>(code.data()) = static_cast<std::uint8_t>(of.zero_point);
+  return edit.add_constant(name + ":zero", std::move(code));
+}
+
 /// Quantises an input of a node that moves it: by the codes that it comes from, once if it is known.
 ValueId quantised(GraphEdit& edit, ValueId x, const Node& by, const Linear& to) {
-  if (x == no_id) {  // Pad's value
-    Tensor code(to.type, Shape{});
-    *static_cast<std::uint8_t*>(code.data()) = static_cast<std::uint8_t>(to.zero_point);
-    return edit.add_constant(by.name + ":zero", std::move(code));
-  }
+  if (x == no_id) return zero_code(edit, by.name, to);  // Pad's value
   if (const auto codes = codes_of(edit, x); codes && codes->linear == to) return codes->id;
   const std::string name = edit.graph().value(x).name + ":codes";
   if (!edit.graph().value(x).is_constant()) {
@@ -72,6 +75,36 @@ bool quantise_above(GraphEdit& edit, NodeId id, const std::vector<NodeId>& reade
   return true;
 }
 
+/// `id`, whose work a new node does on codes, dequantises its result like `by`.
+void dequantise(GraphEdit& edit, NodeId id, const Node& by, std::vector<ValueId> inputs) {
+  edit.graph().value(inputs[0]).name += ":codes";
+  edit.graph().node(id).name += ":dequantized";
+  const std::vector<ValueId> old = edit.graph().node(id).inputs;
+  edit.replace(id, by.op, std::move(inputs));
+  for (const ValueId input : old) edit.erase_unread(input);
+}
+
+/// Behind a Relu that alone reads a dequantised value: its result, quantised alike, is the same number.
+void quantise_relu(GraphEdit& edit, NodeId id) {
+  const Node node = edit.graph().node(id);
+  const auto activation = node.op->as_activation(edit.graph().input_infos(node));
+  if (!activation || activation->kind != Activation::Kind::relu || !edit.merges(node.inputs[0])) return;
+  const auto codes = codes_of(edit, node.inputs[0]);
+  if (!codes) return;
+  const Node by = *edit.producer_node(node.inputs[0]);
+  std::vector<ValueId> parameters = by.inputs;
+  if (input_of(by, 2) == no_id) {
+    parameters.resize(2);
+    parameters.push_back(zero_code(edit, by.name, codes->linear));
+  }
+  const ValueId result = edit.add_node(node.name, node.op, node.inputs);
+  parameters[0] = result;
+  parameters[0] =
+      edit.add_node(node.name + ":quantized",
+                    make_normalised_op("QuantizeLinear", {{"axis", std::int64_t{1}}}, parameters.size()), parameters);
+  dequantise(edit, id, by, std::move(parameters));
+}
+
 /// Below `id`, if it alone reads what it moves, dequantised alike.
 void dequantise_below(GraphEdit& edit, NodeId id) {
   const Node node = edit.graph().node(id);
@@ -89,10 +122,7 @@ void dequantise_below(GraphEdit& edit, NodeId id) {
   const Node by = *edit.producer_node(node.inputs[0]);
   std::vector<ValueId> parameters = by.inputs;
   parameters[0] = edit.add_node(node.name, node.op, std::move(inputs));
-  edit.graph().value(parameters[0]).name += ":codes";
-  edit.graph().node(id).name += ":dequantized";
-  edit.replace(id, by.op, std::move(parameters));
-  for (const ValueId input : node.inputs) edit.erase_unread(input);
+  dequantise(edit, id, by, std::move(parameters));
 }
 
 /// A value that is quantised alike for several readers is quantised once.
@@ -132,7 +162,10 @@ void move_codes(GraphEdit& edit) {
       quantizers[edit.producer(x)].push_back(*n);
   }
   for (const NodeId n : nodes)
-    if (!edit.erased(n)) dequantise_below(edit, n);
+    if (!edit.erased(n)) {
+      quantise_relu(edit, n);
+      dequantise_below(edit, n);
+    }
 }
 
 }  // namespace lenslet

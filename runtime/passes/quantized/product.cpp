@@ -276,6 +276,41 @@ std::string lower_product(GraphEdit& edit, NodeId id, NodeId product, const Line
   return {};
 }
 
+std::string lower_affine(GraphEdit& edit, NodeId id, NodeId affine, const Linear& y, const CodeRange& range) {
+  const Node node = edit.graph().node(affine);
+  const Shape shape = edit.graph().value(node.outputs[0]).shape;
+  const std::vector<InputInfo> infos = edit.graph().input_infos(node);
+  for (std::size_t side = 0; side < node.inputs.size() && shape.rank() == 4; ++side) {
+    if (node.inputs[side] == no_id || !codes_of(edit, node.inputs[side]) || infos[side].type.shape != shape) continue;
+    const auto channels = node.op->as_channel_affine(infos, side, shape);
+    if (!channels || std::ssize(channels->factor) != shape[1]) continue;
+    Product p;
+    set_input(p, edit, node.inputs[side]);
+    p.weights = Tensor(DType::i8, {shape[1], 1, 1, 1});
+    std::vector<float> offsets;
+    for (std::size_t c = 0; c < channels->factor.size(); ++c) {
+      // A unit of the sums is at least a millionth of a step, so that the offset fits.
+      const double factor = channels->factor[c], least = std::ldexp(double{y.scale} / p.x_scale, -20);
+      p.scales.push_back(static_cast<float>(std::max(std::abs(factor) / 127, least)));
+      if (!std::isfinite(p.scales.back())) return "its factors are not finite";
+      p.weights.values<std::int8_t>()[c] =
+          static_cast<std::int8_t>(std::clamp(std::nearbyint(factor / p.scales.back()), -127.0, 127.0));
+      offsets.push_back(static_cast<float>(channels->offset[c]));
+    }
+    const ValueId bias =
+        edit.add_constant(node.name + ":offset", Tensor::of<float>(Shape{shape[1]}, std::span<const float>(offsets)));
+    set_bias(p, edit.graph(), bias, y.scale);
+    const ValueId old = edit.graph().node(id).inputs[0];
+    Made made = make_conv(edit, node.name, *make_op("Conv", "", {{"group", shape[1]}}, 3), std::move(p), y, range);
+    if (made.op == nullptr) return made.refusal;
+    edit.graph().node(id).name = node.name;
+    edit.replace(id, std::move(made.op), std::move(made.inputs));
+    edit.erase_unread(old);
+    return {};
+  }
+  return no_codes;
+}
+
 std::string lower_qlinear_conv(GraphEdit& edit, NodeId id) {
   const Node node = edit.graph().node(id);
   const Graph& graph = edit.graph();

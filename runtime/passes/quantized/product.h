@@ -17,6 +17,8 @@ bool is_product(const GraphEdit& edit, const Node& node);
 /// `id`, which quantises the result of `product` to `y`, becomes the requantizing convolution. Empty: done; else why
 /// not.
 std::string lower_product(GraphEdit& edit, NodeId id, NodeId product, const Linear& y, const CodeRange& range);
+/// The same of a node that scales and shifts the channels of an image, as a convolution of each channel by itself.
+std::string lower_affine(GraphEdit& edit, NodeId id, NodeId affine, const Linear& y, const CodeRange& range);
 std::string lower_qlinear_conv(GraphEdit& edit, NodeId id);
 
 /// `id` becomes a Reshape of `x` to the shape of its output.
