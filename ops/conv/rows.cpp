@@ -9,7 +9,8 @@ OpParts conv(), conv_transpose(), deform_conv(), separable_conv();
 
 const Kernel &conv_depthwise(), &conv_winograd_f2(), &conv_winograd_f4(), &conv_winograd_f6(), &conv_im2col(),
     &conv_direct_packed(), &conv_direct_lines(), &conv_direct_rows(), &conv_kn2col(), &conv_im2col_nchw(),
-    &conv_direct(), &conv_int8_direct(), &conv_transpose_phases(), &conv_transpose_phases_nchw(), &conv_planes();
+    &conv_direct(), &conv_int8_depthwise(), &conv_int8_direct(), &conv_transpose_phases(),
+    &conv_transpose_phases_nchw(), &conv_planes();
 namespace cuda {
 const Kernel &conv_depthwise(), &conv_winograd_f2(), &conv_winograd_f4(), &conv_winograd_f2_5x5(),
     &conv_winograd_f4_5x5(), &conv_winograd_f2_7x7(), &conv_fft(), &conv_few_pixels(), &conv_few_filters(),
@@ -33,18 +34,19 @@ std::span<const OpRow> conv_rows() {
 std::span<const KernelRow> conv_kernels() {
   // Specialised first; `direct` takes everything and is last. At equal cost the earlier one wins.
   static const KernelRow rows[] = {
-      {"Conv", &conv_depthwise()},      // NHWC, groups == C
-      {"Conv", &conv_winograd_f4()},    // winograd.cpp: NHWC, 3x3 stride 1 by F(4x4,3x3)
-      {"Conv", &conv_winograd_f6()},    // the same by F(6x6,3x3)
-      {"Conv", &conv_winograd_f2()},    // the same by F(2x2,3x3)
-      {"Conv", &conv_im2col()},         // NHWC, im2col and GEMM, or GEMM on the input itself
-      {"Conv", &conv_direct_packed()},  // NHWC, few input channels
-      {"Conv", &conv_direct_lines()},   // NHWC, groups of few channels
-      {"Conv", &conv_direct_rows()},    // NHWC, few channels or filters, long filters
-      {"Conv", &conv_kn2col()},         // NHWC, a GEMM a tap: where much would be padding
-      {"Conv", &conv_im2col_nchw()},    // NCHW, images of one line and 1-D; computed filters
-      {"Conv", &conv_direct()},         // NCHW, computed filters and 1-D too
-      {"Conv", &conv_int8_direct()},    // NHWC, requantized
+      {"Conv", &conv_depthwise()},       // NHWC, groups == C
+      {"Conv", &conv_winograd_f4()},     // winograd.cpp: NHWC, 3x3 stride 1 by F(4x4,3x3)
+      {"Conv", &conv_winograd_f6()},     // the same by F(6x6,3x3)
+      {"Conv", &conv_winograd_f2()},     // the same by F(2x2,3x3)
+      {"Conv", &conv_im2col()},          // NHWC, im2col and GEMM, or GEMM on the input itself
+      {"Conv", &conv_direct_packed()},   // NHWC, few input channels
+      {"Conv", &conv_direct_lines()},    // NHWC, groups of few channels
+      {"Conv", &conv_direct_rows()},     // NHWC, few channels or filters, long filters
+      {"Conv", &conv_kn2col()},          // NHWC, a GEMM a tap: where much would be padding
+      {"Conv", &conv_im2col_nchw()},     // NCHW, images of one line and 1-D; computed filters
+      {"Conv", &conv_direct()},          // NCHW, computed filters and 1-D too
+      {"Conv", &conv_int8_depthwise()},  // NHWC, groups == C, uint8 by int8, requantized
+      {"Conv", &conv_int8_direct()},     // NHWC, requantized
       // transposed_phases.cpp: convolutions of stride 1, by the above
       {"ConvTranspose", &conv_transpose_phases()},
       {"ConvTranspose", &conv_transpose_phases_nchw()},

@@ -13,37 +13,13 @@
 #include "base/simd/targets.h"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
+#include "ops/core/simd/divide-inl.h"
 // clang-format on
 
 HWY_BEFORE_NAMESPACE();
 namespace lenslet {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
-
-/// x/scale, bit-identical, for scales in 2^-40 .. 2^40 and quotients below 2^20, in a fraction of a division's time:
-/// the quotient by the reciprocal, corrected by its remainder, is correctly rounded (Markstein: Computation of
-/// Elementary Functions on the IBM RISC System/6000 Processor, 1990). His condition on the first quotient was tested
-/// instead of proven: on the 230 million pairs with a quotient within 40/2^24 units of a tie, the only ones that could
-/// differ. Quotients too small for an exact remainder round to 0 either way.
-struct ByReciprocal {
-  float scale;
-  float reciprocal = 1 / scale;
-  static bool serves(float scale) { return scale >= 0x1p-40F && scale <= 0x1p40F; }
-  template <typename V>
-  HWY_INLINE V operator()(V x) const {
-    const hn::DFromV<V> d;
-    const V near = hn::Mul(x, hn::Set(d, reciprocal));
-    return hn::MulAdd(hn::NegMulAdd(near, hn::Set(d, scale), x), hn::Set(d, reciprocal), near);
-  }
-};
-
-struct ByDivision {
-  float scale;
-  template <typename V>
-  HWY_INLINE V operator()(V x) const {
-    return hn::Div(x, hn::Set(hn::DFromV<V>(), scale));
-  }
-};
 
 template <typename T, typename Divide>
 HWY_INLINE void quantize_by(const Divide& divide, const float* x, float scale, T zero_point, std::int64_t n, T* y) {
@@ -79,9 +55,7 @@ HWY_INLINE void quantize_by(const Divide& divide, const float* x, float scale, T
 
 template <typename T>
 HWY_INLINE void quantize_kernel(const float* x, float scale, T zero_point, std::int64_t n, T* y) {
-  // Without FMA (SSE4) the remainder is lost.
-  if (HWY_NATIVE_FMA && ByReciprocal::serves(scale))
-    return quantize_by(ByReciprocal{scale}, x, scale, zero_point, n, y);
+  if (ByReciprocal::serves(scale)) return quantize_by(ByReciprocal{scale}, x, scale, zero_point, n, y);
   if (scale > 0) return quantize_by(ByDivision{scale}, x, scale, zero_point, n, y);
   for (std::int64_t i = 0; i < n; ++i) y[i] = Quantize<T>()(x[i], scale, zero_point);
 }

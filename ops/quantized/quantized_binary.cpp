@@ -1,11 +1,12 @@
 // QuantizedAdd and QuantizedMul: arithmetic of two broadcast tensors of 8-bit codes.
 
 #include <algorithm>
-#include <cmath>
+#include <array>
 
 #include "ops/core/broadcast.h"
 #include "ops/core/checks.h"
 #include "ops/core/grain.h"
+#include "ops/quantized/byte_kernels.h"
 #include "ops/quantized/codes.h"
 #include "ops/quantized/quantized_op.h"
 
@@ -53,23 +54,40 @@ std::unique_ptr<const BoundKernel> bind_binary(const Binding& binding) {
                                               {&binding.shape(0), binding.format(0)},
                                               {&binding.shape(1), binding.format(1)}};
   const BroadcastLoops loops(binding.output_shape(), binding.output_format(), operands);
-  return bound([loops, op = binding.op<QuantizedBinary>()](const KernelRun& run) {
-    const std::uint8_t *const a = run.in<std::uint8_t>(0), *const b = run.in<std::uint8_t>(1);
-    std::uint8_t* const y = run.out<std::uint8_t>();
-    const auto number = [](std::uint8_t code, DType type, const Codes& of) {
-      const int offset = of.zero_point + flipped_offset(type);
-      return static_cast<float>((code ^ sign_flip(type)) - offset) * of.scale;
+  const auto& op = binding.op<QuantizedBinary>();
+  const auto operand = [&](std::size_t input, const Codes& codes) {
+    const DType type = binding.problem.inputs()[input].type.dtype;
+    return ByteOperand{.stride = loops.inner_stride(static_cast<int>(input) + 1),
+                       .flip = sign_flip(type),
+                       .zero_point = codes.zero_point + flipped_offset(type),
+                       .scale = codes.scale};
+  };
+  const BinaryCodes codes{.multiplies = op.multiplies,
+                          .y_scale = op.y.scale,
+                          .y_zero_point = op.y.zero_point,
+                          .least = op.y.least,
+                          .most = op.y.most};
+  const bool long_rows = loops.rank == 1 || loops.inner() > elementwise_grain;
+  return bound([=, a = operand(0, op.a), b = operand(1, op.b)](const KernelRun& run) {
+    const auto apply = [&](const auto& at, std::int64_t rows, std::int64_t n, const std::array<std::int64_t, 3>& row) {
+      ByteOperand left = a, right = b;
+      left.at = run.in<std::uint8_t>(0) + at[1];
+      right.at = run.in<std::uint8_t>(1) + at[2];
+      left.row = row[1];
+      right.row = row[2];
+      binary_codes(codes, left, right, run.out<std::uint8_t>() + at[0], row[0], rows, n);
     };
-    for_each_run(loops, *run.pool, elementwise_grain, [&](const auto& at, std::int64_t n) {
-      for (std::int64_t i = 0; i < n; ++i) {
-        const float left = number(a[at[1] + i * loops.inner_stride(1)], run.inputs[0].dtype(), op.a);
-        const float right = number(b[at[2] + i * loops.inner_stride(2)], run.inputs[1].dtype(), op.b);
-        const float code =
-            std::rint((op.multiplies ? left * right : left + right) / op.y.scale) + static_cast<float>(op.y.zero_point);
-        const float least = static_cast<float>(op.y.least), most = static_cast<float>(op.y.most);
-        y[at[0] + i] = static_cast<std::uint8_t>(static_cast<int>(code > least ? std::min(code, most) : least));
-      }
-    });
+    if (long_rows)
+      return for_each_run(loops, *run.pool, elementwise_grain,
+                          [&](const auto& at, std::int64_t n) { apply(at, 1, n, {}); });
+    // Short rows (a pixel's channels) are processed many at a time.
+    BroadcastLoops outer = loops;
+    --outer.rank;
+    const std::int64_t inner = loops.inner();
+    for_each_run(outer, *run.pool, std::max<std::int64_t>(1, elementwise_grain / std::max<std::int64_t>(inner, 1)),
+                 [&](const auto& at, std::int64_t rows) {
+                   apply(at, rows, inner, {outer.inner_stride(0), outer.inner_stride(1), outer.inner_stride(2)});
+                 });
   });
 }
 

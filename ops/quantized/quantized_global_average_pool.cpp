@@ -2,10 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "ops/core/checks.h"
+#include "ops/core/grain.h"
 #include "ops/core/kernel.h"
+#include "ops/quantized/byte_kernels.h"
 #include "ops/quantized/codes.h"
 #include "ops/quantized/quantized_op.h"
 
@@ -57,20 +60,33 @@ class QuantizedGlobalAveragePool final : public Op {
 void run_pool(const QuantizedGlobalAveragePool& op, const KernelRun& run) {
   const Tensor& x = run.inputs[0];
   const std::int64_t channels = x.shape()[1], pixels = x.shape()[2] * x.shape()[3];
-  const auto strides = element_strides(x.shape(), x.format());
   const float factor = static_cast<float>(static_cast<double>(op.x.scale) / op.y.scale / static_cast<double>(pixels));
   const std::uint8_t flip = sign_flip(x.dtype());
-  const std::int32_t zero = op.x.zero_point + flipped_offset(x.dtype());
-  const std::int64_t step = x.format() == formats::nhwc ? channels : 1;
-  for (std::int64_t i = 0; i < x.shape()[0] * channels; ++i) {
-    const std::uint8_t* const from = run.in<std::uint8_t>(0) + i / channels * strides[0] + i % channels * strides[1];
-    std::int32_t sum = 0;
-    for (std::int64_t pixel = 0; pixel < pixels; ++pixel) sum += (from[pixel * step] ^ flip) - zero;
-    const float code = std::rint(static_cast<float>(sum) * factor) + static_cast<float>(op.y.zero_point);
-    const float least = static_cast<float>(op.y.least), most = static_cast<float>(op.y.most);
-    run.out<std::uint8_t>()[i] =
-        static_cast<std::uint8_t>(static_cast<int>(code > least ? std::min(code, most) : least));
-  }
+  const auto zeros = static_cast<std::int32_t>(pixels) * (op.x.zero_point + flipped_offset(x.dtype()));
+  const bool nhwc = x.format() == formats::nhwc;
+  // Some channels of an image at a time: whole cache lines.
+  constexpr std::int64_t most = 256;
+  const std::int64_t blocks = (channels + most - 1) / most;
+  const std::int64_t grain = std::max<std::int64_t>(1, 4 * elementwise_grain / (pixels * std::min(channels, most)));
+  run.pool->parallel_for(x.shape()[0] * blocks, grain, [&](std::int64_t begin, std::int64_t end, int) {
+    for (std::int64_t block = begin; block < end; ++block) {
+      const std::int64_t image = block / blocks, first = block % blocks * most,
+                         count = std::min(most, channels - first);
+      const std::uint8_t* const from = run.in<std::uint8_t>(0) + image * channels * pixels;
+      std::int32_t sums[most];
+      if (nhwc)
+        sum_pixels(from + first, pixels, channels, count, flip, sums);
+      else
+        for (std::int64_t c = 0; c < count; ++c) sums[c] = sum_bytes(from + (first + c) * pixels, pixels, flip);
+      const auto least = static_cast<float>(op.y.least), most_code = static_cast<float>(op.y.most);
+      std::uint8_t* const y = run.out<std::uint8_t>() + image * channels + first;
+      for (std::int64_t c = 0; c < count; ++c) {
+        const float mean = static_cast<float>(sums[c] - zeros) * factor;
+        const float code = std::clamp(std::rint(mean) + static_cast<float>(op.y.zero_point), least, most_code);
+        y[c] = static_cast<std::uint8_t>(static_cast<int>(code));
+      }
+    }
+  });
 }
 
 constexpr SimpleKernel kernels[] = {{.types = dtypes<Int8Types>, .formats = nchw_or_nhwc, .bind = bind_run<run_pool>}};

@@ -7,6 +7,7 @@
 
 #include "ops/core/checks.h"
 #include "ops/core/grain.h"
+#include "ops/quantized/byte_kernels.h"
 #include "ops/quantized/codes.h"
 #include "ops/quantized/quantized_op.h"
 
@@ -55,8 +56,7 @@ class QuantizedTable final : public Op {
 void run_table(const QuantizedTable& op, const KernelRun& run) {
   const auto bytes = static_cast<std::int64_t>(run.inputs[0].bytes());
   run.pool->parallel_for(bytes, elementwise_grain, [&](std::int64_t begin, std::int64_t end, int) {
-    const std::uint8_t* const x = run.in<std::uint8_t>(0);
-    for (std::int64_t i = begin; i < end; ++i) run.out<std::uint8_t>()[i] = op.table[x[i]];
+    look_up_codes(op.table, run.in<std::uint8_t>(0) + begin, end - begin, run.out<std::uint8_t>() + begin);
   });
 }
 

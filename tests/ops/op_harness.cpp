@@ -94,13 +94,17 @@ ErrorKind infer_error(const OpCase& c) {
 namespace {
 
 /// Refusals of CUDA's kernels that are allowed, by a part of the reason; any other refusal fails. An empty reason:
-/// there is no kernel, and the steps run on the host.
+/// there is no kernel: the steps run on the host, or the passes for CUDA make none.
 struct CudaRefusal {
   std::string_view op, reason;
 };
 constexpr CudaRefusal cuda_refusals[] = {
     {"NonMaxSuppression", ""},
     {"NonZero", ""},
+    {"QuantizedAdd", ""},
+    {"QuantizedGlobalAveragePool", ""},
+    {"QuantizedMul", ""},
+    {"QuantizedTable", ""},
     {"Unique", ""},
     {"Constant", "its value should have become a constant of the graph when the model was loaded"},
     {"Pad", "the constant value is computed by the run"},

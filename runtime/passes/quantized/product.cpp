@@ -289,12 +289,21 @@ std::string lower_affine(GraphEdit& edit, NodeId id, NodeId affine, const Linear
     p.weights = Tensor(DType::i8, {shape[1], 1, 1, 1});
     std::vector<float> offsets;
     for (std::size_t c = 0; c < channels->factor.size(); ++c) {
-      // A unit of the sums is at least a millionth of a step, so that the offset fits.
-      const double factor = channels->factor[c], least = std::ldexp(double{y.scale} / p.x_scale, -20);
-      p.scales.push_back(static_cast<float>(std::max(std::abs(factor) / 127, least)));
-      if (!std::isfinite(p.scales.back())) return "its factors are not finite";
-      p.weights.values<std::int8_t>()[c] =
-          static_cast<std::int8_t>(std::clamp(std::nearbyint(factor / p.scales.back()), -127.0, 127.0));
+      // A unit of the sums is at least a millionth of a step, so that the offset fits. Of the weights that are as exact,
+      // the one for which the offset is nearest to a whole number of units.
+      const double factor = channels->factor[c], offset = channels->offset[c];
+      const double least = std::ldexp(double{y.scale} / p.x_scale, -20);
+      double best = INFINITY;
+      p.scales.push_back(0);
+      for (int weight = 127; weight >= 64; --weight) {
+        const auto scale = static_cast<float>(std::max(std::abs(factor) / weight, least));
+        const double units = offset / (double{p.x_scale} * scale), rest = std::abs(units - std::nearbyint(units));
+        if (!(rest < best)) continue;
+        best = rest;
+        p.scales.back() = scale;
+      }
+      if (!std::isfinite(p.scales.back()) || p.scales.back() == 0) return "its factors are not finite";
+      p.weights.values<std::int8_t>()[c] = static_cast<std::int8_t>(std::nearbyint(factor / p.scales.back()));
       offsets.push_back(static_cast<float>(channels->offset[c]));
     }
     const ValueId bias =
