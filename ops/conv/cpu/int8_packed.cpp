@@ -54,14 +54,17 @@ HWY_INLINE void multiply_add(V x, V w, V& sum, V& rest) {
 HWY_INLINE V total(V sum, V rest) { return hn::RearrangeToOddPlusEven(sum, rest); }
 #endif
 
-/// The products of `rows` windows and a panel of `vectors` vectors: sums [rows][2 vectors].
+/// The sums of `rows` windows and a panel of `vectors` vectors: [rows][2 vectors].
 template <std::int64_t rows, std::int64_t vectors>
-void multiply_tile(const Int8Block& block, const std::byte* const* windows, const std::int32_t* panel,
-                   std::int32_t* sums) {
+void multiply_tile(const Int8Block& block, const std::byte* const* windows, const std::int32_t* start,
+                   const std::int32_t* panel, std::int32_t* sums) {
   const D d;
   V sum[rows][vectors], rest[rows][vectors];
   for (std::int64_t i = 0; i < rows; ++i)
-    for (std::int64_t v = 0; v < vectors; ++v) sum[i][v] = rest[i][v] = hn::Zero(d);
+    for (std::int64_t v = 0; v < vectors; ++v) {
+      sum[i][v] = hn::LoadU(d, start + v * lanes());
+      rest[i][v] = hn::Zero(d);
+    }
   for (std::int64_t r = 0; r < block.run_count; ++r) {
     const std::int64_t begin = block.runs[r] + block.group_offset, end = begin + 4 * block.words;
     for (std::int64_t at = begin; at < end; at += 4, panel += vectors * lanes()) {
@@ -82,9 +85,9 @@ void multiply_tile(const Int8Block& block, const std::byte* const* windows, cons
 
 template <std::int64_t most, std::int64_t vectors>
 void multiply_up_to(const Int8Block& block, const std::byte* const* windows, std::int64_t rows,
-                    const std::int32_t* panel, std::int32_t* sums) {
-  if (rows == most) return multiply_tile<most, vectors>(block, windows, panel, sums);
-  if constexpr (most > 1) multiply_up_to<most - 1, vectors>(block, windows, rows, panel, sums);
+                    const std::int32_t* start, const std::int32_t* panel, std::int32_t* sums) {
+  if (rows == most) return multiply_tile<most, vectors>(block, windows, start, panel, sums);
+  if constexpr (most > 1) multiply_up_to<most - 1, vectors>(block, windows, rows, start, panel, sums);
 }
 
 template <typename T>
@@ -93,8 +96,7 @@ void store_slowly(const Int8Panel& panel, const std::int32_t* sums, std::int64_t
   const Requantization to{panel.multipliers, panel.codes.zero_point};
   for (std::int64_t i = 0; i < rows; ++i, sums += 2 * lanes(), y += y_pixel)
     for (std::int64_t j = 0; j < panel.columns; ++j) {
-      const auto sum = static_cast<std::uint32_t>(sums[j]) + static_cast<std::uint32_t>(panel.start[j]);
-      const std::int32_t code = to.stored<T>(static_cast<std::int32_t>(sum), j);
+      const std::int32_t code = to.stored<T>(sums[j], j);
       y[j] = static_cast<std::uint8_t>(std::clamp(code, panel.codes.least, panel.codes.most));
     }
 }
@@ -104,7 +106,6 @@ void store_slowly(const Int8Panel& panel, const std::int32_t* sums, std::int64_t
 template <bool below_one, bool is_signed>
 void store_rows(const Int8Panel& panel, const std::int32_t* sums, std::int64_t rows, std::uint8_t* y,
                 std::int64_t y_pixel) {
-  const __m512i start[] = {_mm512_load_si512(panel.start), _mm512_load_si512(panel.start + 16)};
   const __m512 factor[] = {_mm512_load_ps(panel.multipliers), _mm512_load_ps(panel.multipliers + 16)};
   const __m512i zero = _mm512_set1_epi16(static_cast<std::int16_t>(panel.codes.zero_point));
   const __m512i least = _mm512_set1_epi8(static_cast<char>(panel.codes.least));
@@ -112,22 +113,28 @@ void store_rows(const Int8Panel& panel, const std::int32_t* sums, std::int64_t r
   const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
   const auto columns = static_cast<std::uint32_t>((std::uint64_t{1} << panel.columns) - 1);
   const auto rounded = [&](std::int64_t i, int v) HWY_ATTR {
-    const __m512i sum = _mm512_add_epi32(_mm512_loadu_si512(sums + i * 32 + v * 16), start[v]);
-    __m512 value = _mm512_mul_ps(_mm512_cvtepi32_ps(sum), factor[v]);
+    __m512 value = _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_loadu_si512(sums + i * 32 + v * 16)), factor[v]);
     // What is too small becomes the least integer, what is too large would, too.
     if constexpr (!below_one) value = _mm512_min_ps(value, _mm512_set1_ps(1 << 20));
     return _mm512_cvtps_epi32(value);
   };
-  const auto row = [&](std::int64_t i)
-                       HWY_ATTR { return _mm512_adds_epi16(_mm512_packs_epi32(rounded(i, 0), rounded(i, 1)), zero); };
+  const bool shifts = panel.codes.zero_point != 0;
+  const bool clamps = panel.codes.least > (is_signed ? -128 : 0) || panel.codes.most < (is_signed ? 127 : 255);
+  const auto row = [&](std::int64_t i) HWY_ATTR {
+    const __m512i words = _mm512_packs_epi32(rounded(i, 0), rounded(i, 1));
+    return shifts ? _mm512_adds_epi16(words, zero) : words;
+  };
   for (std::int64_t i = 0; i < rows; i += 2) {
     const bool both = i + 1 < rows;
     const __m512i first = row(i), second = both ? row(i + 1) : first;
     __m512i codes;
-    if constexpr (is_signed)
-      codes = _mm512_min_epi8(_mm512_max_epi8(_mm512_packs_epi16(first, second), least), most);
-    else
-      codes = _mm512_min_epu8(_mm512_max_epu8(_mm512_packus_epi16(first, second), least), most);
+    if constexpr (is_signed) {
+      codes = _mm512_packs_epi16(first, second);
+      if (clamps) codes = _mm512_min_epi8(_mm512_max_epi8(codes, least), most);
+    } else {
+      codes = _mm512_packus_epi16(first, second);
+      if (clamps) codes = _mm512_min_epu8(_mm512_max_epu8(codes, least), most);
+    }
     codes = _mm512_permutexvar_epi32(order, codes);
     _mm256_mask_storeu_epi8(y + i * y_pixel, columns, _mm512_castsi512_si256(codes));
     if (both) _mm256_mask_storeu_epi8(y + (i + 1) * y_pixel, columns, _mm512_extracti64x4_epi64(codes, 1));
@@ -157,8 +164,7 @@ void store_typed(const Int8Panel& panel, const std::int32_t* sums, std::int64_t 
   T codes[2 * hn::MaxLanes(D())];
   for (std::int64_t i = 0; i < rows; ++i, sums += 2 * lanes(), y += y_pixel) {
     for (std::int64_t j = 0; j < panel.columns; j += lanes()) {
-      const V sum = hn::Add(hn::LoadU(d, sums + j), hn::LoadU(d, panel.start + j));
-      const auto value = hn::Mul(hn::ConvertTo(df, sum), hn::LoadU(df, panel.multipliers + j));
+      const auto value = hn::Mul(hn::ConvertTo(df, hn::LoadU(d, sums + j)), hn::LoadU(df, panel.multipliers + j));
       const V code = hn::Add(hn::NearestInt(hn::Min(hn::Max(value, least), most)), zero);
       hn::StoreU(hn::DemoteTo(d8, code), d8, codes + j);
     }
@@ -185,9 +191,9 @@ void multiply(const Int8Block& block) {
     for (std::int64_t tile = 0; tile < tiles; ++tile) {
       const std::int64_t m = block.m * tile / tiles, rows = block.m * (tile + 1) / tiles - m;
       if (panel.columns > lanes())
-        multiply_up_to<tile_rows, 2>(block, block.windows + m, rows, filters, sums);
+        multiply_up_to<tile_rows, 2>(block, block.windows + m, rows, panel.start, filters, sums);
       else
-        multiply_up_to<tile_rows, 1>(block, block.windows + m, rows, filters, sums);
+        multiply_up_to<tile_rows, 1>(block, block.windows + m, rows, panel.start, filters, sums);
       store(panel, sums, rows, block.y + k + m * block.y_pixel, block.y_pixel);
     }
   }
@@ -211,17 +217,19 @@ class Int8Packed final : public Int8Conv {
   std::string_view name() const override { return "int8_packed"; }
 
  private:
-  Int8Kernel kernel() const override {
-    Int8Kernel kernel;
-    kernel.lanes = HWY_DYNAMIC_DISPATCH(lanes)();
-    kernel.word_k = HWY_DYNAMIC_DISPATCH(word_k)();
-    kernel.multiply = [](const Int8Block& block) { HWY_DYNAMIC_DISPATCH(multiply)(block); };
-    kernel.macs_per_us = 3.2e3 * static_cast<double>(2 * kernel.lanes * kernel.word_k);
-    return kernel;
-  }
+  Int8Kernel kernel() const override { return int8_vector_kernel(); }
 };
 
 }  // namespace
+
+Int8Kernel int8_vector_kernel() {
+  Int8Kernel kernel;
+  kernel.lanes = HWY_DYNAMIC_DISPATCH(lanes)();
+  kernel.word_k = HWY_DYNAMIC_DISPATCH(word_k)();
+  kernel.macs_per_us = 3.2e3 * static_cast<double>(2 * kernel.lanes * kernel.word_k);
+  kernel.multiply = [](const Int8Block& block) { HWY_DYNAMIC_DISPATCH(multiply)(block); };
+  return kernel;
+}
 
 void store_int8_rows(const Int8Panel& panel, const std::int32_t* sums, std::int64_t rows, std::uint8_t* y,
                      std::int64_t y_pixel) {

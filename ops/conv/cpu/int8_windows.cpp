@@ -148,8 +148,9 @@ class BoundInt8 final : public BoundConv {
     call.words = layout_.words;
     call.y_pixel = run.y_pixel;
     call.codes = codes_of(p);
-    const bool one_run = !layout_.copies && p.r * p.s == 1 && p.stride_h == 1 && p.stride_w == 1;
-    call.window_stride = one_run ? pixel : 0;
+    const bool adjoining = !layout_.copies && p.r * p.s == 1 && p.stride_h == 1 && p.stride_w == 1;
+    call.line = adjoining ? call.m : columns.count();
+    call.window_stride = p.stride_w * pixel;
     std::uint8_t* const y =
         run.y<std::uint8_t>() + ((images.begin * p.p + lines.begin) * p.q + columns.begin) * run.y_pixel;
     // The panels of this part, group by group.
@@ -208,10 +209,9 @@ class BoundInt8 final : public BoundConv {
   std::vector<std::int64_t> runs_;
 };
 
-/// Words of a run: whole k-blocks of at most `most`, whose common length divides them or is `most`.
-std::int64_t padded_words(std::int64_t words, std::int64_t most) {
-  if (most == 0 || words % divide_up(words, most) == 0) return words;
-  return words;
+/// Words of a run, padded to equal k-blocks.
+std::int64_t padded_words(std::int64_t words, const Int8Kernel& kernel) {
+  return round_up(words, divide_up(words, kernel.block_words));
 }
 
 }  // namespace
@@ -222,7 +222,7 @@ Int8Layout::Int8Layout(const ConvProblem& p, const Int8Kernel& kernel)
       element_bytes(4 / word_k),
       adjacent(p.groups == 1 && p.dilation_w == 1),
       run_elements(adjacent ? p.s * p.c : p.group_c()),
-      words(padded_words(divide_up(run_elements, word_k), kernel.most_words)),
+      words(padded_words(divide_up(run_elements, word_k), kernel)),
       copies(p.padded() || element_bytes > 1 || words * word_k != run_elements),
       window_w((p.s - 1) * p.dilation_w + 1),
       x_pixel(p.c * element_bytes),

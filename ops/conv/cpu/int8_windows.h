@@ -22,8 +22,8 @@ struct Int8Codes {
 struct Int8Block {
   const std::byte* const* windows = nullptr;  ///< [m]: the first element of each window in group 0
   std::int64_t m = 0;
-  std::int64_t window_stride = 0;      ///< bytes between all windows; 0: they differ
-  const std::int64_t* runs = nullptr;  ///< bytes from there to each run
+  std::int64_t line = 0, window_stride = 0;  ///< each `line` windows are window_stride bytes apart
+  const std::int64_t* runs = nullptr;        ///< bytes from there to each run
   std::int64_t run_count = 0, words = 0, group_offset = 0;
   const std::int32_t* filters = nullptr;      ///< packed (Int8Layout)
   std::int64_t k = 0;                         ///< filters
@@ -37,10 +37,10 @@ struct Int8Block {
 
 /// An inner kernel.
 struct Int8Kernel {
-  std::int64_t lanes = 0;       ///< filters of a vector; a panel has two
-  std::int64_t word_k = 4;      ///< elements of a word
-  std::int64_t most_words = 0;  ///< of a k-block, into whole ones of which a run is cut or padded; 0: of any length
-  double macs_per_us = 0;       ///< of a core
+  std::int64_t lanes = 0;              ///< filters of a vector; a panel has two
+  std::int64_t word_k = 4;             ///< elements of a word
+  std::int64_t block_words = 1 << 30;  ///< the most words of a k-block; a run is padded to equal ones
+  double macs_per_us = 0;              ///< of a core
   void (*multiply)(const Int8Block&) = nullptr;
 };
 
@@ -59,7 +59,9 @@ struct Int8Layout {
   std::int64_t run_count(const ConvProblem& p) const { return adjacent ? p.r : p.r * p.s; }
 };
 
-/// Windows and filters are those of `kernel`, an instance of which is made by the functions of the algorithms.
+/// That of int8_packed, for the instruction set in use.
+Int8Kernel int8_vector_kernel();
+
 class Int8Conv : public ConvAlgorithm {
  public:
   DeviceKind device() const override { return DeviceKind::cpu; }
@@ -93,7 +95,7 @@ struct Int8Panel {
   Int8Codes codes;
 };
 
-/// Adds panel.start to sums [rows][two vectors], requantizes and stores panel.columns bytes of each row.
+/// Requantizes sums [rows][two vectors], which began with panel.start, and stores panel.columns bytes of each row.
 void store_int8_rows(const Int8Panel& panel, const std::int32_t* sums, std::int64_t rows, std::uint8_t* y,
                      std::int64_t y_pixel);
 
