@@ -15,6 +15,7 @@
 // After targets.h:
 #include <hwy/highway.h>
 
+#include "base/device_profile.h"
 #include "base/half.h"
 #include "ops/conv/conv.h"
 #include "tests/ops/conv_cases.h"
@@ -135,6 +136,15 @@ std::vector<std::int64_t> exact_codes(const ConvProblem& p, const std::vector<Te
   return codes;
 }
 
+/// Why int8_amx takes no convolution here, or nothing.
+std::string amx_refusal() {
+  const Epilogue::Requantize to{.multipliers = {1.0F}};
+  const Posed posed = pose_integers(convs({"1x64x5x5 -> 1, 1x1 s1 p0 g1"})[0], DType::u8, to, 1);
+  for (const Kernel* kernel : kernels_of("Conv", DeviceKind::cpu))
+    if (kernel->name() == "int8_amx") return kernel->offer(*posed.problem, {.device = cpu_profile(1)}).refusal;
+  return "it is missing";
+}
+
 /// Runs each kernel of Conv that takes the problem, and counts it in `takers`.
 void check_codes(const Posed& posed, const Epilogue::Requantize& to, const std::string& name,
                  std::map<std::string, int>& takers) {
@@ -165,7 +175,8 @@ TEST_CASE("requantized/kernels_give_the_codes_of_the_definition") {
       "2x3x19x18 -> 16, 7x7 s2 p3 g1 +bias",        "1x5x9x11 -> 7, 3x3 s1 p1 g1",
       "3x12x7x8 -> 18, 3x2 s2x1 p1,0,2,1 g3 +bias", "1x24x12x11 -> 40, 1x1 s2 p0 g1 +bias",
       "2x16x8x9 -> 24, 3x3 s1 p2 g1 d2x2 +bias",    "1x10x3x40 -> 14, 2x3 s1 p0 g2 d1x2 +bias",
-      "1x68x1x19 -> 130, 1x3 s1 p0,1,0,1 g1 +bias", "3x320x1x1 -> 35, 1x1 s1 p0 g1 +bias"};
+      "1x68x1x19 -> 130, 1x3 s1 p0,1,0,1 g1 +bias", "3x320x1x1 -> 35, 1x1 s1 p0 g1 +bias",
+      "1x284x4x5 -> 50, 1x1 s1 p0 g1 +bias"};
   for_each_target(HWY_TARGETS, [&] {
     for (std::size_t i = 0; i < rows.size(); ++i) {
       const ConvProblem p = convs({rows[i]})[0];
@@ -183,8 +194,14 @@ TEST_CASE("requantized/kernels_give_the_codes_of_the_definition") {
     to.multipliers[18] = -std::numeric_limits<float>::infinity();
     check_codes(pose_integers(p, DType::u8, to, seed), to, "multipliers that are no numbers", takers);
   });
-  // Without instruction sets of its own the tested runner took none above.
-  if (std::getenv("LENSLET_LESSER_ONLY") == nullptr) CHECK(takers["int8_packed"] > 0);
+  if (std::getenv("LENSLET_LESSER_ONLY") != nullptr) return;  // for_each_target() did nothing
+  CHECK(takers["int8_packed"] > 0);
+  const std::string refusal = amx_refusal();
+  CHECK((takers["int8_amx"] > 0) == refusal.empty());
+}
+
+TEST_CASE("requantized/int8_amx_takes_a_convolution_where_the_cpu_has_amx") {
+  if (const std::string refusal = amx_refusal(); !refusal.empty()) MESSAGE("skipped: int8_amx: " << refusal);
 }
 
 TEST_CASE("requantized/round_trip_of_attributes") {

@@ -17,6 +17,7 @@ namespace {
 #if defined(__x86_64__) && defined(__linux__)
 
 constexpr std::int64_t tile = 16, block_words = 16;
+constexpr std::int64_t sum_row_bytes = 2 * tile * 4;
 
 /// Whether CPU and kernel let this process use the tiles. Linux asks for permission, once a process.
 bool has_amx() {
@@ -42,11 +43,10 @@ template <bool two_rows, bool two_columns>
 LENSLET_AMX void multiply_tiles(const Int8Block& block, const std::byte* first, const std::byte* second,
                                 std::int64_t k_block, const std::int32_t* start, const std::int32_t* panel) {
   constexpr std::int64_t width = two_columns ? 2 * tile : tile;
-  // Rows of 0 bytes distance: each begins with the same summands.
-  _tile_loadd(0, start, 0);
-  if constexpr (two_columns) _tile_loadd(1, start + tile, 0);
-  if constexpr (two_rows) _tile_loadd(2, start, 0);
-  if constexpr (two_rows && two_columns) _tile_loadd(3, start + tile, 0);
+  _tile_loadd(0, start, sum_row_bytes);
+  if constexpr (two_columns) _tile_loadd(1, start + tile, sum_row_bytes);
+  if constexpr (two_rows) _tile_loadd(2, start, sum_row_bytes);
+  if constexpr (two_rows && two_columns) _tile_loadd(3, start + tile, sum_row_bytes);
   for (std::int64_t r = 0; r < block.run_count; ++r) {
     const std::int64_t begin = block.runs[r] + block.group_offset, end = begin + 4 * block.words;
     for (std::int64_t at = begin; at < end; at += 4 * k_block, panel += k_block * width) {
@@ -68,16 +68,15 @@ LENSLET_AMX void multiply_tiles(const Int8Block& block, const std::byte* first, 
 
 /// Stores the accumulators: [2][16 pixels][2][16 filters].
 LENSLET_AMX void store_tiles(bool two_rows, bool two_columns, std::int32_t* sums) {
-  constexpr std::int64_t row_bytes = 2 * tile * 4;
-  _tile_stored(0, sums, row_bytes);
-  if (two_columns) _tile_stored(1, sums + tile, row_bytes);
+  _tile_stored(0, sums, sum_row_bytes);
+  if (two_columns) _tile_stored(1, sums + tile, sum_row_bytes);
   if (!two_rows) return;
-  _tile_stored(2, sums + 2 * tile * tile, row_bytes);
-  if (two_columns) _tile_stored(3, sums + 2 * tile * tile + tile, row_bytes);
+  _tile_stored(2, sums + 2 * tile * tile, sum_row_bytes);
+  if (two_columns) _tile_stored(3, sums + 2 * tile * tile + tile, sum_row_bytes);
 }
 
 LENSLET_AMX void multiply(const Int8Block& block) {
-  alignas(64) std::int32_t sums[2 * tile * 2 * tile];
+  alignas(64) std::int32_t sums[2][2 * tile * 2 * tile], starts[tile * 2 * tile];
   // A line is cut into equal tiles; the last may begin before the previous one ends.
   const std::int64_t of_line = (block.line + tile - 1) / tile, height = (block.line + of_line - 1) / of_line;
   const std::int64_t tiles = block.m / block.line * of_line;
@@ -95,26 +94,29 @@ LENSLET_AMX void multiply(const Int8Block& block) {
     const Int8Panel panel(block, k, 2 * tile);
     const std::int32_t* const filters = block.filters + k * block.run_count * block.words;
     const bool two_columns = panel.columns > tile;
+    for (std::int64_t row = 0; row < tile; ++row) std::copy_n(panel.start, 2 * tile, starts + row * 2 * tile);
     std::uint8_t* const y = block.y + k;
-    // The sums of a pair of tiles are requantized while the next pair is being multiplied.
+    // The sums of a pair of tiles are requantized while the next pair is being multiplied: loads do not wait for tiles
+    // that were just stored.
     const auto requantize = [&](std::int64_t i) {
       for (std::int64_t row = 0; row < 2 && i + row < tiles; ++row)
-        store_int8_rows(panel, sums + row * 2 * tile * tile, height, y + pixel(i + row) * block.y_pixel, block.y_pixel);
+        store_int8_rows(panel, sums[i / 2 % 2] + row * 2 * tile * tile, height, y + pixel(i + row) * block.y_pixel,
+                        block.y_pixel);
     };
     for (std::int64_t i = 0; i < tiles; i += 2) {
       const bool two_rows = i + 1 < tiles;
       const std::byte* const first = block.windows[pixel(i)];
       const std::byte* const second = two_rows ? block.windows[pixel(i + 1)] : nullptr;
       if (two_rows && two_columns)
-        multiply_tiles<true, true>(block, first, second, k_block, panel.start, filters);
+        multiply_tiles<true, true>(block, first, second, k_block, starts, filters);
       else if (two_rows)
-        multiply_tiles<true, false>(block, first, second, k_block, panel.start, filters);
+        multiply_tiles<true, false>(block, first, second, k_block, starts, filters);
       else if (two_columns)
-        multiply_tiles<false, true>(block, first, second, k_block, panel.start, filters);
+        multiply_tiles<false, true>(block, first, second, k_block, starts, filters);
       else
-        multiply_tiles<false, false>(block, first, second, k_block, panel.start, filters);
+        multiply_tiles<false, false>(block, first, second, k_block, starts, filters);
+      store_tiles(two_rows, two_columns, sums[i / 2 % 2]);
       if (i > 0) requantize(i - 2);
-      store_tiles(two_rows, two_columns, sums);
     }
     requantize((tiles - 1) / 2 * 2);
   }

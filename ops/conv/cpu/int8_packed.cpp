@@ -118,7 +118,7 @@ void store_rows(const Int8Panel& panel, const std::int32_t* sums, std::int64_t r
     if constexpr (!below_one) value = _mm512_min_ps(value, _mm512_set1_ps(1 << 20));
     return _mm512_cvtps_epi32(value);
   };
-  const bool shifts = panel.codes.zero_point != 0;
+  const bool whole = panel.columns == 32, shifts = panel.codes.zero_point != 0;
   const bool clamps = panel.codes.least > (is_signed ? -128 : 0) || panel.codes.most < (is_signed ? 127 : 255);
   const auto row = [&](std::int64_t i) HWY_ATTR {
     const __m512i words = _mm512_packs_epi32(rounded(i, 0), rounded(i, 1));
@@ -136,8 +136,13 @@ void store_rows(const Int8Panel& panel, const std::int32_t* sums, std::int64_t r
       if (clamps) codes = _mm512_min_epu8(_mm512_max_epu8(codes, least), most);
     }
     codes = _mm512_permutexvar_epi32(order, codes);
-    _mm256_mask_storeu_epi8(y + i * y_pixel, columns, _mm512_castsi512_si256(codes));
-    if (both) _mm256_mask_storeu_epi8(y + (i + 1) * y_pixel, columns, _mm512_extracti64x4_epi64(codes, 1));
+    const __m256i halves[] = {_mm512_castsi512_si256(codes), _mm512_extracti64x4_epi64(codes, 1)};
+    for (std::int64_t half = 0; half < (both ? 2 : 1); ++half, y += y_pixel) {
+      if (whole)
+        _mm256_storeu_si256(reinterpret_cast<__m256i*>(y), halves[half]);
+      else
+        _mm256_mask_storeu_epi8(y, columns, halves[half]);
+    }
   }
 }
 

@@ -12,9 +12,6 @@ namespace {
 std::int64_t divide_up(std::int64_t value, std::int64_t unit) { return (value + unit - 1) / unit; }
 std::int64_t round_up(std::int64_t value, std::int64_t unit) { return divide_up(value, unit) * unit; }
 
-/// Bytes that a kernel may read past a run.
-constexpr std::int64_t slack_bytes = 64;
-
 /// Elements of the image `from` on, widened to 16 bits if those of `to` have two bytes.
 void copy_elements(const std::uint8_t* from, std::int64_t count, std::int64_t element_bytes, std::byte* to) {
   if (element_bytes == 1)
@@ -37,9 +34,9 @@ struct Pieces {
   std::int64_t image_blocks, line_blocks, column_blocks, panels, parts = 1;
 
   Pieces(const ConvProblem& p, const Int8Layout& layout, const DeviceProfile& device) {
-    const std::int64_t pixel_bytes = std::min(p.stride_h, p.r) * p.stride_w * layout.x_pixel;
-    const std::int64_t most =
-        std::clamp<std::int64_t>(static_cast<std::int64_t>(device.l2_bytes) / 4 / pixel_bytes, 64, 4096);
+    const std::int64_t pixel_bytes = std::min(p.stride_h, p.r) * p.stride_w * layout.x_pixel + p.k;
+    const auto l2_bytes = static_cast<std::int64_t>(device.l2_bytes);
+    const std::int64_t most = std::clamp<std::int64_t>(l2_bytes / 4 / pixel_bytes, 64, 4096);
     const std::int64_t panels_of_group = divide_up(p.group_k(), 2 * layout.lanes), units = device.units;
     panels = p.groups * panels_of_group;
     image_blocks = divide_up(p.n, std::max<std::int64_t>(1, most / (p.p * p.q)));
@@ -102,7 +99,7 @@ class BoundInt8 final : public BoundConv {
   static std::int64_t copy_bytes(const ConvProblem& p, const Int8Layout& layout, const Pieces& pieces) {
     if (!layout.copies) return 0;
     const Band band(p, layout, pieces.lines, pieces.columns);
-    return round_up(pieces.images * band.rows * band.columns * layout.x_pixel + slack_bytes, 64);
+    return round_up(pieces.images * band.rows * band.columns * layout.x_pixel + layout.over_read, 64);
   }
   static std::int64_t worker_bytes(const ConvProblem& p, const Int8Layout& layout, const Pieces& pieces) {
     const std::int64_t windows = pieces.pixels() * static_cast<std::int64_t>(sizeof(std::byte*));
@@ -226,6 +223,7 @@ Int8Layout::Int8Layout(const ConvProblem& p, const Int8Kernel& kernel)
       copies(p.padded() || element_bytes > 1 || words * word_k != run_elements),
       window_w((p.s - 1) * p.dilation_w + 1),
       x_pixel(p.c * element_bytes),
+      over_read(4 * words - run_elements * element_bytes),
       correction_words(round_up(p.k, 16)),
       group_words(run_count(p) * words * round_up(p.group_k(), lanes)) {}
 

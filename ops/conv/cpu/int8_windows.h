@@ -54,6 +54,7 @@ struct Int8Layout {
   std::int64_t run_elements, words;
   bool copies;                     ///< x is copied, with its pads
   std::int64_t window_w, x_pixel;  ///< columns of a window; bytes from pixel to pixel
+  std::int64_t over_read;          ///< bytes that a kernel reads past a run
   std::int64_t correction_words, group_words;
 
   std::int64_t run_count(const ConvProblem& p) const { return adjacent ? p.r : p.r * p.s; }
