@@ -24,6 +24,7 @@ target_compile_options(lenslet_plain_options INTERFACE
 add_library(lenslet_options INTERFACE)
 target_link_libraries(lenslet_options INTERFACE lenslet_plain_options)
 if(LENSLET_SANITIZE)
+  target_compile_definitions(lenslet_options INTERFACE LENSLET_SANITIZE_ALL=$<BOOL:${LENSLET_SANITIZE_ALL}>)
   set(_sanitize -fsanitize=${LENSLET_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
   target_compile_options(lenslet_options INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:${_sanitize}>")
   target_link_options(lenslet_options INTERFACE ${_sanitize})

@@ -12,11 +12,14 @@
 #else
 #define LENSLET_SIMD_WITHOUT_AVX3_DL HWY_AVX3_DL
 #endif
-// Sanitizers compile SSE2, which is required, and AVX2 only: more targets of the same source would double the kernels'
-// compile time. tests/build compiles all of them without sanitizers.
+// Sanitizers compile AVX2 only (LENSLET_SANITIZE_ALL: and the baseline): more targets of the same source would double
+// the kernels' compile time. The Release build compiles and tests all of them. Such a build needs a machine with AVX2.
 #if defined(__has_feature)
 #if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
 #define LENSLET_SIMD_FEW_TARGETS (HWY_SSE4 | HWY_AVX3)
+#if defined(__x86_64__) && !LENSLET_SANITIZE_ALL
+#define HWY_BASELINE_TARGETS HWY_AVX2
+#endif
 #endif
 #endif
 #ifndef LENSLET_SIMD_FEW_TARGETS

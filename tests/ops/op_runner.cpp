@@ -116,7 +116,7 @@ std::optional<Candidate> pitched(const Problem& problem, Candidate candidate, De
   const auto widen = [&](Format& format, const TensorType& type) {
     if (type.shape.rank() != 4 || !(format == formats::nhwc || format == aligned_nhwc(type.shape[1], type.dtype)))
       return;
-    if (!dtypes<WithHalves<Types<float>>>.contains(type.dtype)) return;
+    if (!dtypes<WithHalves<Types<float, std::int8_t, std::uint8_t>>>.contains(type.dtype)) return;
     const auto unit = static_cast<std::int64_t>(16 / dtype_bytes(type.dtype));
     format.pixel_pitch = device == DeviceKind::cpu ? type.shape[1] + 5 : (type.shape[1] / unit + 2) * unit;
     any = true;

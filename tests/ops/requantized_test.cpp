@@ -3,13 +3,23 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
+#include <array>
 #include <cmath>
+#include <cstdlib>
 #include <limits>
+#include <map>
 #include <random>
 
+#define LENSLET_SIMD_BYTE_PRODUCTS
+#include "base/simd/targets.h"
+// After targets.h:
+#include <hwy/highway.h>
+
+#include "base/device_profile.h"
 #include "base/half.h"
 #include "ops/conv/conv.h"
 #include "tests/ops/conv_cases.h"
+#include "tests/ops/for_each_target.h"
 #include "tests/ops/op_harness.h"
 #include "tests/ops/op_runner.h"
 #include "tests/ops/requantizing_conv.h"
@@ -111,6 +121,89 @@ TEST_CASE("requantized/conv") {
       }
 }
 
+/// Every output in nchw, as the definition has it, bit for bit.
+std::vector<std::int64_t> exact_codes(const ConvProblem& p, const std::vector<Tensor>& inputs,
+                                      const Epilogue::Requantize& to) {
+  const Requantization requantization{to.multipliers.data(), to.zero_point};
+  std::vector<std::int64_t> codes(static_cast<std::size_t>(p.n * p.k * p.p * p.q));
+  for (std::size_t i = 0; i < codes.size(); ++i) {
+    const auto at = static_cast<std::int64_t>(i), k = at / p.q / p.p % p.k;
+    const auto sum = static_cast<std::int32_t>(exact_sum(p, inputs, at));
+    const int code =
+        to.type == DType::i8 ? requantization.stored<std::int8_t>(sum, k) : requantization.stored<std::uint8_t>(sum, k);
+    codes[i] = std::clamp(code, to.least, to.most);
+  }
+  return codes;
+}
+
+/// Why int8_amx takes no convolution here, or nothing.
+std::string amx_refusal() {
+  const Epilogue::Requantize to{.multipliers = {1.0F}};
+  const Posed posed = pose_integers(convs({"1x64x5x5 -> 1, 1x1 s1 p0 g1"})[0], DType::u8, to, 1);
+  for (const Kernel* kernel : kernels_of("Conv", DeviceKind::cpu))
+    if (kernel->name() == "int8_amx") return kernel->offer(*posed.problem, {.device = cpu_profile(1)}).refusal;
+  return "it is missing";
+}
+
+/// Runs each kernel of Conv that takes the problem, and counts it in `takers`.
+void check_codes(const Posed& posed, const Epilogue::Requantize& to, const std::string& name,
+                 std::map<std::string, int>& takers) {
+  const ConvProblem p = conv_problem(*posed.problem);
+  const std::vector<std::int64_t> expected = exact_codes(p, posed.inputs, to);
+  for (const Kernel* kernel : kernels_of("Conv", op_runner().device()))
+    for_each_call(op_runner(), *posed.problem, *kernel, 3, [&](const Call& call) {
+      ++takers[std::string(kernel->name())];
+      const std::string where = fmt::format("{} from {} to {}", name, to.x_zero_point, to_string(to.type));
+      const Tensor result = run_between_guards(op_runner(), call, posed.inputs, where)[0];
+      std::size_t wrong = 0, first = 0;
+      for (std::size_t i = expected.size(); i-- > 0;)
+        if (integer_at(result, static_cast<std::int64_t>(i)) != expected[i]) ++wrong, first = i;
+      CHECK_MESSAGE(wrong == 0, where, ", ", call.str(), ": ", wrong, " wrong, ",
+                    integer_at(result, static_cast<std::int64_t>(first)), " at ", first, " for ", expected[first]);
+    });
+}
+
+// Zero points at both ends of a byte; runs of no whole word, tiles and panels of all kinds, several pieces.
+TEST_CASE("requantized/kernels_give_the_codes_of_the_definition") {
+  if (op_runner().device() != DeviceKind::cpu) return;
+  const unsigned seed = random_seed();
+  std::mt19937 random(seed);
+  std::map<std::string, int> takers;
+  const std::vector<std::string> rows{
+      "1x1x5x6 -> 1, 1x1 s1 p0 g1 +bias",           "3x64x5x5 -> 33, 1x1 s1 p0 g1 +bias",
+      "1x128x14x13 -> 64, 1x1 s1 p0 g1 +bias",      "1x64x9x8 -> 80, 3x3 s1 p1 g1 +bias",
+      "2x3x19x18 -> 16, 7x7 s2 p3 g1 +bias",        "1x5x9x11 -> 7, 3x3 s1 p1 g1",
+      "3x12x7x8 -> 18, 3x2 s2x1 p1,0,2,1 g3 +bias", "1x24x12x11 -> 40, 1x1 s2 p0 g1 +bias",
+      "2x16x8x9 -> 24, 3x3 s1 p2 g1 d2x2 +bias",    "1x10x3x40 -> 14, 2x3 s1 p0 g2 d1x2 +bias",
+      "1x68x1x19 -> 130, 1x3 s1 p0,1,0,1 g1 +bias", "3x320x1x1 -> 35, 1x1 s1 p0 g1 +bias",
+      "1x284x4x5 -> 50, 1x1 s1 p0 g1 +bias"};
+  for_each_target(HWY_TARGETS, [&] {
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      const ConvProblem p = convs({rows[i]})[0];
+      Epilogue::Requantize to = drawn(p.k, i % 2 == 0 ? DType::u8 : DType::i8, random);
+      to.x_zero_point = std::array{0, 117, 255}[i % 3];
+      check_codes(pose_integers(p, DType::u8, to, seed), to, rows[i], takers);
+    }
+    // Products beyond 2^31, and no numbers.
+    const ConvProblem p = convs({"1x16x5x7 -> 19, 1x1 s1 p0 g1 +bias"})[0];
+    Epilogue::Requantize to = drawn(p.k, DType::u8, random);
+    to.multipliers[3] = -1e9F;
+    to.multipliers[17] = 5;
+    check_codes(pose_integers(p, DType::u8, to, seed), to, "large multipliers", takers);
+    to.multipliers[4] = std::numeric_limits<float>::quiet_NaN();
+    to.multipliers[18] = -std::numeric_limits<float>::infinity();
+    check_codes(pose_integers(p, DType::u8, to, seed), to, "multipliers that are no numbers", takers);
+  });
+  if (std::getenv("LENSLET_LESSER_ONLY") != nullptr) return;  // for_each_target() did nothing
+  CHECK(takers["int8_packed"] > 0);
+  const std::string refusal = amx_refusal();
+  CHECK((takers["int8_amx"] > 0) == refusal.empty());
+}
+
+TEST_CASE("requantized/int8_amx_takes_a_convolution_where_the_cpu_has_amx") {
+  if (const std::string refusal = amx_refusal(); !refusal.empty()) MESSAGE("skipped: int8_amx: " << refusal);
+}
+
 TEST_CASE("requantized/round_trip_of_attributes") {
   ConvProblem p = convs({"1x3x5x5 -> 2, 3x3 s1 p1 g1 +bias"})[0];
   const Epilogue::Requantize to{
@@ -135,7 +228,8 @@ TEST_CASE("requantized/round_trip_of_attributes") {
   CHECK_THROWS_AS(Problem(posed.problem->shared_op(), floats), Error);
   // No kernel that stores floats takes it.
   for (const Kernel* kernel : kernels_of("Conv", op_runner().device()))
-    if (kernel->types().contains(DType::f32)) CHECK(!kernel->offer(*posed.problem, {op_runner().profiles(1).at(0)}).refusal.empty());
+    if (!kernel->name().starts_with("int8_"))
+      CHECK(!kernel->offer(*posed.problem, {op_runner().profiles(1).at(0)}).refusal.empty());
 }
 
 TEST_CASE("requantized/elements") {

@@ -2,12 +2,15 @@
 """docs/results/cpu-networks-*.csv: eleven networks on the CPU, lenslet beside ONNX Runtime, OpenVINO and ncnn.
 
 usage: bench_cpu_peers.py LENSLET [--folder build/cpu-peers] [--networks NAME,...] [--settings 1x1,2x1,2x8]
-                          [--rounds 5] [--seconds 0.25] [--csv FILE] [--json FILE]
+                          [--precision fp32|int8] [--rounds 5] [--seconds 0.25] [--csv FILE] [--json FILE]
 
 A setting is threads x batch. The first call makes FOLDER/venv with the peers from PyPI (including torch, which exports
 the networks: some GB) and FOLDER/networks (cpu_networks.py); later ones reuse both. Rounds alternate between all
 runtimes (bench_peers.py has the details and settings). ratio is ours / the quickest peer's, below 1: we are faster. The
 table is FOLDER/results.csv unless --csv names a file; plot_ratios.py draws it from docs/results.
+
+int8: the networks as ONNX Runtime's static quantiser writes them (uint8 activations, int8 weights per channel), as QDQ
+and as QOperator. Each runtime runs both forms; ratio is ours with QDQ / the quickest peer's with either.
 """
 import os
 import subprocess
@@ -63,6 +66,7 @@ def pairs(text):
 def main():
     parser = options(__doc__, rounds=5, seconds=0.25)
     parser.add_argument("--settings", default="1x1,2x1,2x8", type=pairs)
+    parser.add_argument("--precision", choices=("fp32", "int8"), default="fp32")
     arguments = parser.parse_args()
     if any(len(setting) != 2 or min(setting) < 1 for setting in arguments.settings):
         parser.error("a setting is threads x batch, as 2x8")
@@ -71,8 +75,14 @@ def main():
     import bench_peers
 
     arguments.peers, arguments.csv = PEERS, arguments.csv or arguments.folder / "results.csv"
-    results = bench_peers.results_of(arguments, f"{len(files)} networks of torchvision")
-    return bench_peers.measure(arguments, results, [(name, file, None) for name, file in files], arguments.settings)
+    models = [(name, {"": file}, None) for name, file in files]
+    if arguments.precision == "int8":
+        import quantized_networks
+
+        arguments.peers = ("onnxruntime", "openvino")
+        models = [(name, quantized_networks.forms_of(file), None) for name, file in files]
+    results = bench_peers.results_of(arguments, f"{len(files)} networks of torchvision", arguments.precision)
+    return bench_peers.measure(arguments, results, models, arguments.settings)
 
 
 if __name__ == "__main__":

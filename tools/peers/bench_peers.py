@@ -96,42 +96,47 @@ def our_ms(arguments, model, threads, feeds):
     return found["results"][0]["ms"]["median"]
 
 
-def all_rounds(arguments, model, shape, threads, folder):
-    """Medians of all rounds by runtime: "lenslet" and the peers. A peer that refuses the model has a reason instead."""
-    feeds = peer_inputs(timing.onnxruntime_session(model), shape, arguments.batch)
-    runs, refused = {"lenslet": lambda: our_ms(arguments, model, threads, feeds)}, {}
+def all_rounds(arguments, forms, shape, threads, folder):
+    """Medians of all rounds by runtime: "lenslet" and the peers, each with the model in all its forms. A peer that
+    refuses the model has a reason instead."""
+    feeds = peer_inputs(timing.onnxruntime_session(next(iter(forms.values()))), shape, arguments.batch)
+    ours, runs, refused = [], {}, {}
+    for form, model in forms.items():
+        ours.append("lenslet" + form)
+        runs[ours[-1]] = lambda model=model: our_ms(arguments, model, threads, feeds)
     for peer in arguments.peers:
-        try:
-            run = PEERS[peer](model, threads, feeds, folder)
-            runs[peer] = lambda run=run: statistics.median(timing.timed(run, arguments.seconds))
-        except Exception as error:  # the runtimes' exceptions have no other common base
-            refused[peer] = timing.first_line(error) or repr(error)
-    if len(runs) == 1:
+        for form, model in forms.items():
+            try:
+                run = PEERS[peer](model, threads, feeds, folder)
+                runs[peer + form] = lambda run=run: statistics.median(timing.timed(run, arguments.seconds))
+            except Exception as error:  # the runtimes' exceptions have no other common base
+                refused[peer + form] = timing.first_line(error) or repr(error)
+    if len(runs) == len(ours):
         raise Refused("; ".join(f"{peer}: {why}" for peer, why in refused.items()))
-    return timing.in_turns(runs, arguments.rounds), refused
+    return timing.in_turns(runs, arguments.rounds), ours, refused
 
 
-def row_of(rounds):
-    """Columns of results."""
-    ours, *theirs = rounds.values()
-    return {**{f"{runtime}_ms": times for runtime, times in rounds.items()}, "ratio": timing.ratio(ours, *theirs)}
+def row_of(rounds, ours):
+    """Columns of results; the ratio is of the first of `ours`."""
+    theirs = [times for runtime, times in rounds.items() if runtime not in ours]
+    return {**{f"{runtime}_ms": times for runtime, times in rounds.items()}, "ratio": timing.ratio(rounds[ours[0]], *theirs)}
 
 
 def measure(arguments, results, models, settings):
-    """Adds rows for all (name, file, shape) and (threads, batch); a peer converts a model once."""
+    """Adds rows for all (name, {form: file}, shape) and (threads, batch); a peer converts a model once."""
     ratios, left_out = {}, 0
-    for name, model, shape in models:
+    for name, forms, shape in models:
         with tempfile.TemporaryDirectory() as folder:
             for threads, batch in settings:
                 arguments.batch = batch
                 try:
-                    rounds, refused = all_rounds(arguments, model, shape, threads, Path(folder))
+                    rounds, ours, refused = all_rounds(arguments, forms, shape, threads, Path(folder))
                 # onnxruntime's exceptions have no common base except Exception.
                 except Exception as error:
                     left_out += 1
                     print(f"{name}: left out: {timing.first_line(error) or repr(error)}", flush=True)
                     continue
-                row = row_of(rounds)
+                row = row_of(rounds, ours)
                 ratios.setdefault((threads, batch), []).append(row["ratio"])
                 results.add(network=name, threads=threads, batch=batch, **row)
                 for peer, why in refused.items():
@@ -143,9 +148,9 @@ def measure(arguments, results, models, settings):
     return 0 if ratios else "no model ran"
 
 
-def results_of(arguments, what):
+def results_of(arguments, what, precision="float32"):
     versions = ", ".join(f"{peer} {importlib.metadata.version(peer)}" for peer in arguments.peers)
-    return timing.Results(arguments, f"{what} on the CPU, float32, beside other runtimes.", f"Peers: {versions}.",
+    return timing.Results(arguments, f"{what} on the CPU, {precision}, beside other runtimes.", f"Peers: {versions}.",
                            "Milliseconds: median of the rounds, least, greatest. ratio: lenslet / the quickest peer.")  # fmt: skip
 
 
@@ -161,7 +166,7 @@ def main():
     models = []
     for argument in arguments.models:
         file, _, dims = argument.partition("@")
-        models.append((Path(file).stem, Path(file), [int(d) for d in dims.split("x")] if dims else None))
+        models.append((Path(file).stem, {"": Path(file)}, [int(d) for d in dims.split("x")] if dims else None))
     settings = [(threads, arguments.batch) for threads in arguments.threads]
     return measure(arguments, results_of(arguments, "Networks"), models, settings)
 
