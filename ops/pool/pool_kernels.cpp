@@ -80,13 +80,13 @@ HWY_INLINE float divisor(PoolKind kind, const PoolTaps& h, const PoolTaps& w) {
   return count == 0 ? 1.0f : static_cast<float>(count);
 }
 
-template <class Tag, class Fold>
-HWY_INLINE void window_nhwc(Tag tag, const Fold& fold, const PoolProblem& p, std::int64_t pixel, const float* x,
-                            const PoolTaps& h, const PoolTaps& w, float divide, float* y) {
+template <class Tag, class Fold, typename T = typename Fold::Element>
+HWY_INLINE void window_nhwc(Tag tag, const Fold& fold, const PoolProblem& p, std::int64_t pixel, const T* x,
+                            const PoolTaps& h, const PoolTaps& w, float divide, T* y) {
   const std::int64_t line = p.axes[2].in * pixel * p.axes[1].dilation, step = pixel * p.axes[2].dilation;
   auto total = hn::Set(tag, Fold::start);
   for (std::int64_t r = 0; r < h.count && w.count > 0; ++r) {
-    const float* at = x + r * line;
+    const T* at = x + r * line;
     auto partial = Fold::first(tag, term(fold, hn::LoadU(tag, at)));
     for (std::int64_t s = 1; s < w.count; ++s) partial = fold(partial, term(fold, hn::LoadU(tag, at + s * step)));
     total = r == 0 ? partial : fold(total, partial);
@@ -94,18 +94,18 @@ HWY_INLINE void window_nhwc(Tag tag, const Fold& fold, const PoolProblem& p, std
   hn::StoreU(finish(tag, fold, total, divide), tag, y);
 }
 
-template <class Fold>
-HWY_INLINE void line_nhwc(const Fold& fold, PoolKind kind, const PoolProblem& p, const float* x, std::int64_t line,
-                          float* y, const PoolPixels& pixel) {
+template <class Fold, typename T = typename Fold::Element>
+HWY_INLINE void line_nhwc(const Fold& fold, PoolKind kind, const PoolProblem& p, const T* x, std::int64_t line, T* y,
+                          const PoolPixels& pixel) {
   const PoolTaps h = p.axes[1].taps(line);
   for (std::int64_t q = 0; q < p.axes[2].out; ++q) {
     const PoolTaps w = p.axes[2].taps(q);
     const float divide = divisor(kind, h, w);
     // Without taps `first` may lie outside of the image: nothing is read.
     const bool empty = h.count == 0 || w.count == 0;
-    const float* window = empty ? x : x + w.first * pixel.x;
-    float* out = y + q * pixel.y;
-    over_channels(D(), 0, p.c, [&](auto tag, std::int64_t c) HWY_ATTR {
+    const T* window = empty ? x : x + w.first * pixel.x;
+    T* out = y + q * pixel.y;
+    over_channels(hn::ScalableTag<T>(), 0, p.c, [&](auto tag, std::int64_t c) HWY_ATTR {
       window_nhwc(tag, fold, p, pixel.x, window + c, h, w, divide, out + c);
     });
   }
@@ -266,6 +266,15 @@ void pool_nhwc_kernel(PoolKind kind, const PoolProblem& p, const float* x, std::
   line_nhwc(NormFold<2>{}, kind, p, x, line, y, pixel);
 }
 
+void max_nhwc_kernel(const PoolProblem& p, DType dtype, const void* x, std::int64_t line, void* y,
+                     const PoolPixels& pixel) {
+  const auto of = [&]<typename T>(T) HWY_ATTR {
+    line_nhwc(MaxFold<T>{}, PoolKind::max, p, static_cast<const T*>(x), line, static_cast<T*>(y), pixel);
+  };
+  if (dtype == DType::i8) return of(std::int8_t{});
+  of(std::uint8_t{});
+}
+
 void pool_nchw_kernel(const PoolLines& plan, const float* x, std::int64_t begin, std::int64_t end, float* scratch,
                       float* y) {
   if (plan.kind == PoolKind::max) return lines_nchw(MaxFold<float>{}, plan, x, begin, end, scratch, y);
@@ -294,10 +303,16 @@ namespace lenslet {
 HWY_EXPORT(pool_nhwc_kernel);
 HWY_EXPORT(pool_nchw_kernel);
 HWY_EXPORT(max_kernel);
+HWY_EXPORT(max_nhwc_kernel);
 
 void pool_line_nhwc(PoolKind kind, const PoolProblem& problem, const float* x, std::int64_t line, float* y,
                     const PoolPixels& pixel) {
   HWY_DYNAMIC_DISPATCH(pool_nhwc_kernel)(kind, problem, x, line, y, pixel);
+}
+
+void max_line_nhwc(const PoolProblem& problem, DType dtype, const void* x, std::int64_t line, void* y,
+                   const PoolPixels& pixel) {
+  HWY_DYNAMIC_DISPATCH(max_nhwc_kernel)(problem, dtype, x, line, y, pixel);
 }
 
 void pool_lines_nchw(const PoolLines& plan, DType dtype, const void* x, std::int64_t begin, std::int64_t end,

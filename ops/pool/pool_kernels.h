@@ -14,7 +14,7 @@ enum class PoolKind : std::uint8_t { max, average, average_with_pads, lp };
 /// Element types of a maximum; averages and norms are float only.
 using PoolTypes = Types<float, std::int8_t, std::uint8_t>;
 
-// Vectorised over channels (float, nhwc, 2-D) or along a line (nchw); norms of p 1 and 2.
+// Vectorised over channels (nhwc, 2-D) or along a line (nchw); norms of p 1 and 2.
 
 /// Pixel strides in elements: the channels, or more (Format::pixel_pitch).
 struct PoolPixels {
@@ -24,6 +24,10 @@ struct PoolPixels {
 /// (PoolAxis::taps); `line` in [0, out_h).
 void pool_line_nhwc(PoolKind kind, const PoolProblem& problem, const float* x, std::int64_t line, float* y,
                     const PoolPixels& pixel);
+
+/// The same of maxima of bytes; `dtype` is i8 or u8.
+void max_line_nhwc(const PoolProblem& problem, DType dtype, const void* x, std::int64_t line, void* y,
+                   const PoolPixels& pixel);
 
 /// Pooling in nchw by lines: the lines of each window are folded into one, vectorised, then the taps within it.
 struct PoolLines {

@@ -230,27 +230,20 @@ void run_plain(const Pool& pool, const KernelRun& run) {
                          });
 }
 
-// Maxima of bytes in nhwc: all channels of a pixel at a time, which the compiler vectorises.
-template <typename T>
+// Maxima of bytes in nhwc.
 void run_bytes_nhwc(const Pool& pool, const KernelRun& run) {
   const PoolProblem& p = pool.problem;
-  const PoolAxis &high = p.axes[1], &wide = p.axes[2];
-  run.pool->parallel_for(p.n * high.out, line_grain(p, wide.out * p.c), [&](std::int64_t begin, std::int64_t end, int) {
-    for (std::int64_t line = begin; line < end; ++line) {
-      const PoolTaps h = high.taps(line % high.out);
-      const T* const image = run.in<T>(0) + line / high.out * high.in * wide.in * pool.pixel.x;
-      for (std::int64_t q = 0; q < wide.out; ++q) {
-        const PoolTaps w = wide.taps(q);
-        T* const y = run.out<T>() + (line * wide.out + q) * pool.pixel.y;
-        std::fill_n(y, p.c, reduce::least_value<T>);
-        for (std::int64_t tap = 0; tap < h.count * w.count; ++tap) {
-          const std::int64_t row = h.first + tap / w.count * high.dilation;
-          const T* const x = image + (row * wide.in + w.first + tap % w.count * wide.dilation) * pool.pixel.x;
-          for (std::int64_t c = 0; c < p.c; ++c) y[c] = std::max(y[c], x[c]);
-        }
-      }
-    }
-  });
+  const PoolAxis& high = p.axes[1];
+  const std::int64_t x_row = p.axes[2].in * pool.pixel.x, y_row = p.axes[2].out * pool.pixel.y;
+  run.pool->parallel_for(p.n * high.out, line_grain(p, p.axes[2].out * p.c),
+                         [&](std::int64_t begin, std::int64_t end, int) {
+                           for (std::int64_t i = begin; i < end; ++i) {
+                             const PoolTaps taps = high.taps(i % high.out);
+                             const std::int64_t row = i / high.out * high.in + (taps.count == 0 ? 0 : taps.first);
+                             max_line_nhwc(p, run.inputs[0].dtype(), run.in<std::uint8_t>(0) + row * x_row,
+                                           i % high.out, run.out<std::uint8_t>() + i * y_row, pool.pixel);
+                           }
+                         });
 }
 
 std::unique_ptr<const BoundKernel> bind_cpu(const Binding& binding) {
@@ -265,11 +258,7 @@ std::unique_ptr<const BoundKernel> bind_cpu(const Binding& binding) {
       dispatch(run.inputs[0].dtype(), PoolTypes(), [&]<typename T>(std::type_identity<T>) { run_plain<T>(pool, run); });
     }));
   if (pool.nhwc && binding.problem.inputs()[0].type.dtype == DType::f32) return std::make_unique<PoolNhwc>(pool);
-  if (pool.nhwc)
-    return bound(nonempty([=](const KernelRun& run) {
-      dispatch(run.inputs[0].dtype(), Types<std::int8_t, std::uint8_t>(),
-               [&]<typename T>(std::type_identity<T>) { run_bytes_nhwc<T>(pool, run); });
-    }));
+  if (pool.nhwc) return bound(nonempty([=](const KernelRun& run) { run_bytes_nhwc(pool, run); }));
   const PoolLines lines(pool.kind, pool.problem);
   const std::int64_t scratch = binding.threads() * lines.scratch_floats;
   return bound(nonempty([=](const KernelRun& run) { run_nchw(lines, run); }),

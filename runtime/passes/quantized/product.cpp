@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -48,18 +49,30 @@ void set_weights(Product& p, const Tensor& codes, const Tensor& scale, const Ten
   p.scales.assign(scale.values<float>().begin(), scale.values<float>().end());
   Shape shape = codes.shape();
   if (shape.rank() == 2) shape = Shape{filters, terms, 1, 1};
+  const auto zero_of = [&](std::int64_t k) {
+    return zero_point == nullptr ? 0 : code_at(*zero_point, zero_point->elems() == 1 ? 0 : k);
+  };
+  std::vector<std::int64_t> all(static_cast<std::size_t>(filters));
+  std::iota(all.begin(), all.end(), std::int64_t{0});
+  if (codes.dtype() == DType::i8 && !columns && std::ranges::all_of(all, [&](auto k) { return zero_of(k) == 0; })) {
+    p.weights = codes.reshaped(shape);  // shares the file's bytes
+    return;
+  }
   p.weights = Tensor(DType::i8, shape);
-  for (std::int64_t k = 0; k < filters; ++k) {
-    const int zero = zero_point == nullptr ? 0 : code_at(*zero_point, zero_point->elems() == 1 ? 0 : k);
+  const int flip = codes.dtype() == DType::i8 ? 0x80 : 0;
+  const auto* const from = static_cast<const std::uint8_t*>(codes.data());
+  auto* to = static_cast<std::int8_t*>(p.weights.data());
+  int least = 0, most = 0;
+  for (const std::int64_t k : all) {
+    const int offset = flip + zero_of(k);
     for (std::int64_t i = 0; i < terms; ++i) {
-      const int weight = code_at(codes, columns ? i * filters + k : k * terms + i) - zero;
-      if (weight < -128 || weight > 127) {
-        p.refusal = "its weights minus their zero point are no int8";
-        return;
-      }
-      p.weights.values<std::int8_t>()[static_cast<std::size_t>(k * terms + i)] = static_cast<std::int8_t>(weight);
+      const int weight = (from[columns ? i * filters + k : k * terms + i] ^ flip) - offset;
+      least = std::min(least, weight);
+      most = std::max(most, weight);
+      *to++ = static_cast<std::int8_t>(weight);
     }
   }
+  if (least < -128 || most > 127) p.refusal = "its weights minus their zero point are no int8";
 }
 
 /// The same of a constant that was dequantised.
@@ -289,8 +302,8 @@ std::string lower_affine(GraphEdit& edit, NodeId id, NodeId affine, const Linear
     p.weights = Tensor(DType::i8, {shape[1], 1, 1, 1});
     std::vector<float> offsets;
     for (std::size_t c = 0; c < channels->factor.size(); ++c) {
-      // A unit of the sums is at least a millionth of a step, so that the offset fits. Of the weights that are as exact,
-      // the one for which the offset is nearest to a whole number of units.
+      // A unit of the sums is at least a millionth of a step, so that the offset fits. Of the weights that are as
+      // exact, the one for which the offset is nearest to a whole number of units.
       const double factor = channels->factor[c], offset = channels->offset[c];
       const double least = std::ldexp(double{y.scale} / p.x_scale, -20);
       double best = INFINITY;
