@@ -191,7 +191,9 @@ std::int64_t reach_of(const AttributeList& attributes) {
 const Array* given(Inputs inputs, std::size_t i) { return has(inputs, i) ? &inputs[i] : nullptr; }
 
 std::vector<Array> conv(const AttributeList& attributes, Inputs inputs) {
-  const Array& x = at(inputs, 0);
+  Array x = at(inputs, 0);
+  const bool stores_codes = has(attributes, "multipliers");
+  for (double& value : x.values) value -= static_cast<double>(integer(attributes, "x_zero_point", 0));
   const Array& w = at(inputs, 1);
   if (x.shape.rank() != w.shape.rank())
     throw Error(ErrorKind::invalid_argument, "oracle: Conv of " + x.shape.str() + " and " + w.shape.str());
@@ -241,6 +243,7 @@ std::vector<Array> conv(const AttributeList& attributes, Inputs inputs) {
   take_roots(y, reach);
   if (!scaled) y.scale.clear();
   add_epilogue(y, filters, attributes, given(inputs, 2), given(inputs, 3));
+  if (stores_codes) y = requantized(attributes, std::move(y), 1);
   if (const std::vector<std::int64_t> pool = integers(attributes, "max_pool"); !pool.empty()) return {maxima(y, pool)};
   return {y};
 }

@@ -218,4 +218,21 @@ constexpr Entry entries[] = {{"MatMulInteger", matmul_integer},
 
 std::span<const Entry> quantized_entries() { return entries; }
 
+Array requantized(const AttributeList& attributes, Array sums, int channel_axis) {
+  const std::vector<double> by_channel = reals(attributes, "multipliers");
+  std::vector<float> multipliers;
+  for (std::size_t i = 0; i < sums.values.size(); ++i) {
+    const auto channel = index_of(sums.shape, static_cast<std::int64_t>(i))[static_cast<std::size_t>(channel_axis)];
+    multipliers.push_back(as_float(by_channel.at(static_cast<std::size_t>(channel))));
+  }
+  Array zero = zeros({}, text(attributes, "stored_type", "uint8") == "int8" ? DType::i8 : DType::u8);
+  zero.values = {static_cast<double>(integer(attributes, "zero_point", 0))};
+  Array y = requantize(std::move(sums), multipliers, zero);
+  const std::vector<std::int64_t> range = integers(attributes, "stored_range", {-128, 255});
+  for (double& code : y.values)
+    code = std::clamp(code, static_cast<double>(range.at(0)), static_cast<double>(range.at(1)));
+  y.scale.clear();
+  return y;
+}
+
 }  // namespace lenslet::oracle

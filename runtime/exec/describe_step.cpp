@@ -49,6 +49,7 @@ StepInfo describe_step(const Graph& graph, const PlanStep& step) {
   row.config = choice.candidate.config;
   row.estimated_us = choice.candidate.estimated_us;
   row.tolerance = choice.candidate.tolerance;
+  row.reason = node.note;
   if (choice.rows.size() < 2) return row;
   row.problem = node.op->describe(inputs);
   row.algorithm = choice.kernel->name();

@@ -18,6 +18,12 @@ using ValueId = std::int32_t;
 using NodeId = std::int32_t;
 inline constexpr std::int32_t no_id = -1;
 
+/// The DequantizeLinear whose known result a constant is.
+struct Dequantized {
+  std::shared_ptr<const Op> op;
+  std::vector<Tensor> inputs;  ///< codes, scale and, if there is one, zero point
+};
+
 struct Value {
   std::string name;
   DType dtype = DType::f32;
@@ -27,6 +33,8 @@ struct Value {
   DType file_type = DType::f32;
   Format format;    ///< nchw until formats are assigned
   Tensor constant;  ///< not empty(): the value is known (then it has no producer)
+  /// Of some constants, until lower_quantized has run.
+  std::shared_ptr<const Dequantized> dequantized = {};
   /// Its channel range within another value, which owns the memory; `format` has that value's pixel pitch.
   struct Part {
     ValueId whole = no_id;
@@ -53,6 +61,8 @@ struct Node {
   std::vector<ValueId> outputs;  ///< no_id for an unused output
   /// The chosen kernel and the candidate that runs, once decided.
   std::shared_ptr<const Choice> choice = {};
+  /// What a pass has to say of it, for `inspect`: why it is not computed in 8 bits.
+  std::string note = {};
 
   std::string_view type() const { return op->type(); }
   /// "node conv1 (Conv)", for Error contexts.

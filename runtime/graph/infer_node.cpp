@@ -71,6 +71,9 @@ bool NodeInference::evaluate(const Node& node) {
     if (!fits(node, result_bytes)) return false;
     bytes_left_ -= result_bytes;
     results = lenslet::evaluate(node.op, inputs, types, pool_);
+    if (node.type() == "DequantizeLinear" && node.outputs[0] != no_id)
+      graph_.value(node.outputs[0]).dequantized =
+          std::make_shared<const Dequantized>(Dequantized{node.op, std::move(inputs)});
   }
   for (std::size_t i = 0; i < node.outputs.size(); ++i)
     if (node.outputs[i] != no_id) graph_.value(node.outputs[i]).constant = std::move(results[i]);

@@ -64,6 +64,41 @@ void GraphEdit::erase(NodeId node) {
   erased.outputs.clear();
 }
 
+void GraphEdit::erase_unread(ValueId id) {
+  if (id == no_id || uses(id) != 0) return;
+  const NodeId made_by = producer(id);
+  if (made_by == no_id || !std::ranges::all_of(graph_.node(made_by).outputs,
+                                               [&](ValueId output) { return output == no_id || uses(output) == 0; }))
+    return;
+  const std::vector<ValueId> inputs = graph_.node(made_by).inputs;
+  erase(made_by);
+  for (const ValueId input : inputs) erase_unread(input);
+}
+
+ValueId GraphEdit::add_node(std::string name, std::shared_ptr<const Op> op, std::vector<ValueId> inputs) {
+  Node node{.name = std::move(name), .op = nullptr, .inputs = inputs, .outputs = {}};
+  const TensorType type = infer_types(*op, graph_.input_infos(node)).at(0);
+  const ValueId id = graph_.add_value(node.name);
+  graph_.value(id).dtype = type.dtype;
+  graph_.value(id).shape = type.shape;
+  graph_.value(id).typed = true;
+  grow();
+  node.inputs.clear();
+  graph_.nodes.push_back(std::move(node));
+  const auto added = static_cast<NodeId>(graph_.nodes.size() - 1);
+  replace(added, std::move(op), std::move(inputs));
+  set_outputs(added, {id});
+  added_ = true;
+  return id;
+}
+
+void GraphEdit::replace_uses(ValueId from, ValueId to) {
+  uses_[at(to)] += std::exchange(uses_[at(from)], 0);
+  if (outputs_[at(from)]) outputs_[at(to)] = true;
+  outputs_[at(from)] = false;
+  graph_.replace_uses(from, to);
+}
+
 void GraphEdit::grow() {
   producers_.resize(graph_.values.size(), no_id);
   uses_.resize(graph_.values.size(), 0);
@@ -88,7 +123,29 @@ ValueId GraphEdit::add_value_like(std::string name, const Value& model) {
   return id;
 }
 
-void GraphEdit::finish() { remove_erased(graph_); }
+void GraphEdit::finish() {
+  if (added_) {
+    // Each node behind those that it reads, otherwise in the old order.
+    std::vector<NodeId> order, stack = nodes();
+    std::vector<bool> done(graph_.nodes.size());
+    std::ranges::reverse(stack);
+    while (!stack.empty()) {
+      const NodeId next = stack.back();
+      const std::size_t before = stack.size();
+      if (!done[at(next)])
+        for (const ValueId id : graph_.node(next).inputs)
+          if (const NodeId above = producer(id); above != no_id && !done[at(above)]) stack.push_back(above);
+      if (stack.size() > before) continue;
+      stack.pop_back();
+      if (!done[at(next)]) order.push_back(next);
+      done[at(next)] = true;
+    }
+    std::vector<Node> sorted;
+    for (const NodeId id : order) sorted.push_back(std::move(graph_.node(id)));
+    graph_.nodes = std::move(sorted);
+  }
+  remove_erased(graph_);
+}
 
 void set_candidate(Node& node, Candidate candidate) {
   auto choice = std::make_shared<Choice>(*node.choice);

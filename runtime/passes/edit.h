@@ -37,10 +37,16 @@ class GraphEdit {
   /// Makes the node produce these values, whose producers are erased, instead of its own.
   void set_outputs(NodeId node, std::vector<ValueId> outputs);
   void erase(NodeId node);
+  /// Erases the nodes above `id` that nothing reads any more.
+  void erase_unread(ValueId id);
+  /// Appends a node with one new output, typed by its operator; finish() moves it to where its readers find it.
+  ValueId add_node(std::string name, std::shared_ptr<const Op> op, std::vector<ValueId> inputs);
   ValueId add_constant(std::string name, Tensor tensor);
   /// Adds a value of `model`'s type, without producer yet.
   ValueId add_value_like(std::string name, const Value& model);
-  /// Removes the erased nodes.
+  /// All readers and graph outputs of `from` use `to` instead.
+  void replace_uses(ValueId from, ValueId to);
+  /// Removes the erased nodes, and puts added ones behind what they read.
   void finish();
 
  private:
@@ -49,6 +55,7 @@ class GraphEdit {
   std::vector<NodeId> producers_;
   std::vector<int> uses_;
   std::vector<bool> outputs_;
+  bool added_ = false;  ///< nodes at the end that are out of order
 };
 
 /// Input `i` of the node, or no_id.

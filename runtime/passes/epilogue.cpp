@@ -18,7 +18,7 @@ void merge_activation(GraphEdit& edit, NodeId node) {
   const NodeId producer = edit.producer(x);
   const Node& made_by = edit.graph().node(producer);
   const Epilogue* epilogue = made_by.op->epilogue();
-  if (epilogue == nullptr || !epilogue->open()) return;
+  if (!takes_more(epilogue)) return;
   const auto activation = reader.op->as_activation(edit.graph().input_infos(reader));
   if (!activation) return;
   Epilogue changed = *epilogue;

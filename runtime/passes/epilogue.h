@@ -5,6 +5,11 @@
 
 namespace lenslet {
 
+/// Whether arithmetic on float32 behind the product can still go into its epilogue.
+inline bool takes_more(const Epilogue* epilogue) {
+  return epilogue != nullptr && epilogue->open() && !epilogue->requantize;
+}
+
 /// If `node` is an activation with constant bounds, and its input's producer has an epilogue without activation and no
 /// other reader, fuses the two in `node`'s position.
 void merge_activation(GraphEdit& edit, NodeId node);

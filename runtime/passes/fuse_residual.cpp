@@ -15,7 +15,7 @@ const Epilogue* open_epilogue(const GraphEdit& edit, ValueId id) {
   if (!edit.merges(id)) return nullptr;
   const Node* made_by = edit.producer_node(id);
   const Epilogue* epilogue = made_by->op->epilogue();
-  if (epilogue == nullptr || !epilogue->open() || epilogue->residual_input == Epilogue::no_input) return nullptr;
+  if (!takes_more(epilogue) || epilogue->residual_input == Epilogue::no_input) return nullptr;
   const auto residual = static_cast<std::size_t>(epilogue->residual_input);
   return input_of(*made_by, residual) == no_id ? epilogue : nullptr;
 }

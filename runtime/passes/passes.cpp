@@ -21,6 +21,8 @@ std::vector<Pass> list() {
   add("fold_constants", fold_constants, optional, "compute nodes whose inputs are all known");
   add("drop_identity", drop_identity, optional, "remove nodes that do nothing at inference");
   add("cancel_transposes", cancel_transposes, optional, "move the Transposes of NHWC exports until they cancel");
+  if constexpr (built("quantized"))
+    add("lower_quantized", lower_quantized, optional, "CPU: 8 bits between DequantizeLinear and QuantizeLinear");
   add("find_shuffles", find_shuffles, optional, "Reshape, Transpose, Reshape of groups of channels into one step");
   add("fold_pad", fold_pad, optional, "zero Pad into the pads of convolutions");
   add("crop_filters", crop_filters, optional, "taps that meet only padding go from a Conv's filters");

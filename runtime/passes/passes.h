@@ -40,6 +40,7 @@ void expand_einsum(Graph& graph, const PassContext& context);
 void fold_constants(Graph& graph, const PassContext& context);
 void drop_identity(Graph& graph, const PassContext& context);
 void cancel_transposes(Graph& graph, const PassContext& context);
+void lower_quantized(Graph& graph, const PassContext& context);
 void find_shuffles(Graph& graph, const PassContext& context);
 void fold_pad(Graph& graph, const PassContext& context);
 void crop_filters(Graph& graph, const PassContext& context);

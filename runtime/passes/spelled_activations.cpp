@@ -82,21 +82,11 @@ class Matcher {
   const GraphEdit& edit_;
 };
 
-/// Erases the nodes above `id` that are no longer read.
-void erase_unread(GraphEdit& edit, ValueId id) {
-  if (id == no_id || edit.uses(id) != 0) return;
-  const NodeId made_by = edit.producer(id);
-  if (made_by == no_id || edit.graph().node(made_by).outputs.size() != 1) return;
-  const std::vector<ValueId> inputs = edit.graph().node(made_by).inputs;
-  edit.erase(made_by);
-  for (const ValueId input : inputs) erase_unread(edit, input);
-}
-
 void become(GraphEdit& edit, NodeId node, std::shared_ptr<const Op> op, ValueId x) {
   const std::vector<ValueId> old = edit.graph().node(node).inputs;
   edit.replace(node, std::move(op), {x});
   for (const ValueId id : old)
-    if (id != x) erase_unread(edit, id);
+    if (id != x) edit.erase_unread(id);
 }
 
 std::shared_ptr<const Op> make_hard_sigmoid() {

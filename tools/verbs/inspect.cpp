@@ -97,6 +97,14 @@ void print_choices(const PlanInfo& plan) {
   }
 }
 
+void print_floats(const PlanInfo& plan) {
+  const auto has_note = [](const StepInfo& step) { return step.candidates.empty() && !step.reason.empty(); };
+  if (std::ranges::none_of(plan.steps, has_note)) return;
+  fmt::print("\nsteps between 8-bit codes and float32\n");
+  for (const StepInfo& step : plan.steps)
+    if (has_note(step)) fmt::print("  {} ({}): {}\n", printable(step.name), step.op, printable(step.reason));
+}
+
 void print_bands(const PlanInfo& plan) {
   if (plan.bands.empty()) return;
   fmt::print("\nsteps that run together, some rows at a time\n");
@@ -140,6 +148,7 @@ void print_text(const Model& model, const PlanInfo& plan, bool memory_map) {
              plan.explicit_paddings, plan.type_conversions);
   print_late(plan);
   print_choices(plan);
+  print_floats(plan);
   print_bands(plan);
   print_memory(plan, memory_map);
 }

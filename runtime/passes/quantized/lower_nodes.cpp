@@ -1,0 +1,169 @@
+// Step of lower_quantized: what is computed between codes becomes an operator on codes, in place of its QuantizeLinear.
+
+#include <algorithm>
+#include <cmath>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "runtime/passes/quantized/linear.h"
+#include "runtime/passes/quantized/product.h"
+
+namespace lenslet {
+namespace {
+
+using Ints = std::vector<std::int64_t>;
+
+/// The range of y's codes under the activations between `x` and its QuantizeLinear; `x` becomes their input.
+std::optional<CodeRange> take_activations(const GraphEdit& edit, ValueId& x, const Linear& y) {
+  CodeRange range{y.least(), y.most()};
+  while (edit.merges(x)) {
+    const Node& node = *edit.producer_node(x);
+    const auto activation = node.op->as_activation(edit.graph().input_infos(node));
+    if (!activation || node.inputs[0] == no_id) break;
+    float low = 0, high = INFINITY;
+    if (activation->kind == Activation::Kind::clip) {
+      low = activation->alpha;
+      high = activation->beta;
+    } else if (activation->kind != Activation::Kind::relu) {
+      break;
+    }
+    if (std::isnan(low) || std::isnan(high)) return std::nullopt;
+    // Rounding keeps the order, so codes are clamped as numbers are. This one comes before those seen so far.
+    const auto inner = [&](float bound) { return std::clamp(y.code(std::min(bound, high)), range.least, range.most); };
+    range = {inner(low), inner(high)};
+    x = node.inputs[0];
+  }
+  return range;
+}
+
+void append(AttributeList& list, std::string name, const Linear& codes) {
+  list.emplace_back(name + "_scale", double{codes.scale});
+  list.emplace_back(name + "_zero_point", std::int64_t{codes.zero_point});
+}
+void append(AttributeList& list, const Linear& y, const CodeRange& range) {
+  append(list, "y", y);
+  list.emplace_back("stored_type", std::string(to_string(y.type)));
+  list.emplace_back("stored_range", Ints{range.least, range.most});
+}
+
+class Lowering {
+ public:
+  Lowering(GraphEdit& edit, Refusals& refusals) : edit_(edit), refusals_(refusals) {}
+
+  /// `id` is a QuantizeLinear.
+  void lower(NodeId id, const Linear& y) {
+    ValueId x = graph().node(id).inputs[0];
+    const auto range = take_activations(edit_, x, y);
+    const NodeId made_by = edit_.producer(x);
+    if (!range || made_by == no_id) return;
+    const Node& node = graph().node(made_by);
+    const std::string_view type = node.type();
+    const bool is_sum = type == "Add" || type == "Sum", is_pool = means_image(node);
+    if (!edit_.merges(x)) {
+      refusals_[made_by] = "its result is read in float32, too";
+      return;
+    }
+    if (is_product(edit_, node)) {
+      if (std::string why = lower_product(edit_, id, made_by, y, *range); !why.empty()) refusals_[made_by] = why;
+      return;
+    }
+    Lowered lowered;
+    if (is_sum || type == "Mul")
+      lowered = binary(node, is_sum, y, *range);
+    else if (is_pool)
+      lowered = mean(node, y, *range);
+    if (lowered.op == nullptr) {
+      if (!lower_affine(edit_, id, made_by, y, *range).empty() && !lowered.refusal.empty())
+        refusals_[made_by] = lowered.refusal;
+      return;
+    }
+    const ValueId old = graph().node(id).inputs[0];
+    graph().node(id).name = graph().node(made_by).name;
+    if (graph().value(graph().node(id).outputs[0]).shape == infer_types(*lowered.op, infos(lowered.inputs))[0].shape) {
+      edit_.replace(id, std::move(lowered.op), std::move(lowered.inputs));
+    } else {  // ReduceMean without the axes that it reduced
+      const ValueId mean = edit_.add_node(graph().node(id).name, std::move(lowered.op), std::move(lowered.inputs));
+      graph().node(id).name += ":shape";
+      reshape(edit_, id, mean);
+    }
+    edit_.erase_unread(old);
+  }
+
+ private:
+  struct Lowered {
+    std::shared_ptr<const Op> op = nullptr;
+    std::vector<ValueId> inputs = {};
+    std::string refusal = {};
+  };
+  Graph& graph() { return edit_.graph(); }
+  std::vector<InputInfo> infos(const std::vector<ValueId>& inputs) {
+    return graph().input_infos({.name = {}, .op = nullptr, .inputs = inputs, .outputs = {}});
+  }
+
+  Lowered binary(const Node& node, bool is_sum, const Linear& y, const CodeRange& range) {
+    if (node.inputs.size() != 2) return {};
+    std::vector<ValueId> inputs;
+    AttributeList attributes;
+    for (const std::size_t i : {0U, 1U}) {
+      auto codes = codes_of(edit_, node.inputs[i]);
+      if (!codes) codes = constant_codes(edit_, node.inputs[i]);
+      if (!codes) return {.refusal = "an input has no codes of 8 bits"};
+      inputs.push_back(codes->id);
+      append(attributes, i == 0 ? "a" : "b", codes->linear);
+    }
+    append(attributes, y, range);
+    return {.op = make_normalised_op(is_sum ? "QuantizedAdd" : "QuantizedMul", attributes, 2), .inputs = inputs};
+  }
+
+  /// Whether it is the mean of each channel of an image.
+  bool means_image(const Node& node) {
+    if (node.inputs.empty() || node.inputs[0] == no_id || graph().value(node.inputs[0]).shape.rank() != 4) return false;
+    if (node.type() == "GlobalAveragePool") return true;
+    const Shape& x = graph().value(node.inputs[0]).shape;
+    if (node.type() == "AveragePool")
+      return integers_attribute(*node.op, "kernel_shape") == Ints{x[2], x[3]} &&
+             integers_attribute(*node.op, "pads") == Ints{0, 0, 0, 0} &&
+             graph().value(node.outputs[0]).shape == x.with(2, 1).with(3, 1);
+    if (node.type() != "ReduceMean") return false;
+    std::optional<Ints> axes = integers_attribute(*node.op, "axes");
+    if (const ValueId given = input_of(node, 1); given != no_id && graph().value(given).is_constant()) {
+      const auto values = graph().value(given).constant.values<std::int64_t>();
+      axes = Ints(values.begin(), values.end());
+    }
+    if (!axes) return false;
+    for (std::int64_t& axis : *axes) axis += axis < 0 ? 4 : 0;
+    std::ranges::sort(*axes);
+    return *axes == Ints{2, 3};
+  }
+
+  Lowered mean(const Node& node, const Linear& y, const CodeRange& range) {
+    const auto x = codes_of(edit_, node.inputs[0]);
+    const Shape& shape = graph().value(node.inputs[0]).shape;
+    if (!x) return {.refusal = "its input has no codes of 8 bits"};
+    if (shape[2] * shape[3] > std::int64_t{1} << 22) return {.refusal = "its image has more than 2^22 pixels"};
+    AttributeList attributes;
+    append(attributes, "x", x->linear);
+    append(attributes, y, range);
+    return {.op = make_normalised_op("QuantizedGlobalAveragePool", attributes, 1), .inputs = {x->id}};
+  }
+
+  GraphEdit& edit_;
+  Refusals& refusals_;
+};
+
+}  // namespace
+
+void lower_nodes(GraphEdit& edit, Refusals& refusals) {
+  Lowering lowering(edit, refusals);
+  for (const NodeId n : edit.nodes()) {
+    if (edit.erased(n)) continue;
+    if (edit.graph().node(n).type() == "QLinearConv") {
+      if (std::string why = lower_qlinear_conv(edit, n); !why.empty()) refusals[n] = std::move(why);
+    } else if (const auto y = quantizer(edit, n)) {
+      lowering.lower(n, y->to);
+    }
+  }
+}
+
+}  // namespace lenslet
