@@ -9,6 +9,7 @@
 #include <limits>
 #include <map>
 #include <random>
+#include <utility>
 
 #define LENSLET_SIMD_BYTE_PRODUCTS
 #include "base/simd/targets.h"
@@ -140,9 +141,8 @@ std::vector<std::int64_t> exact_codes(const ConvProblem& p, const std::vector<Te
 std::string amx_refusal() {
   const Epilogue::Requantize to{.multipliers = {1.0F}};
   const Posed posed = pose_integers(convs({"1x64x5x5 -> 1, 1x1 s1 p0 g1"})[0], DType::u8, to, 1);
-  for (const Kernel* kernel : kernels_of("Conv", DeviceKind::cpu))
-    if (kernel->name() == "int8_amx") return kernel->offer(*posed.problem, {.device = cpu_profile(1)}).refusal;
-  return "it is missing";
+  const Kernel* const kernel = find_kernel("Conv", DeviceKind::cpu, "int8_amx");
+  return kernel->offer(*posed.problem, {.device = cpu_profile(1)}).refusal;
 }
 
 /// Runs each kernel of Conv that takes the problem, with each instruction set, and counts it in `takers`.
@@ -199,6 +199,18 @@ TEST_CASE("requantized/kernels_give_the_codes_of_the_definition") {
   CHECK(takers["int8_packed"] > 0);
   const std::string refusal = amx_refusal();
   CHECK((takers["int8_amx"] > 0) == refusal.empty());
+}
+
+TEST_CASE("requantized/zero_points_that_are_no_codes_are_refused") {
+  const ConvProblem p = convs({"1x4x5x5 -> 1, 1x1 s1 p0 g1"})[0];
+  const Kernel* const kernel = find_kernel("Conv", DeviceKind::cpu, "int8_packed");
+  const auto refusal = [&](std::int32_t of_x, std::int32_t of_y) {
+    const Epilogue::Requantize to{.multipliers = {1.0F}, .zero_point = of_y, .x_zero_point = of_x};
+    return kernel->offer(*pose_integers(p, DType::u8, to, 1).problem, {.device = cpu_profile(1)}).refusal;
+  };
+  CHECK((refusal(0, 0).empty() && refusal(255, 255).empty() && refusal(0, -128).empty()));
+  for (const auto& [of_x, of_y] : {std::pair{-1, 0}, {256, 0}, {0, 256}, {0, -129}})
+    CHECK(refusal(of_x, of_y) == "a zero point is no code");
 }
 
 TEST_CASE("requantized/int8_amx_takes_a_convolution_where_the_cpu_has_amx") {

@@ -7,6 +7,10 @@
 #include <cstring>
 #include <limits>
 
+#ifdef __x86_64__
+#include <cpuid.h>
+#endif
+
 namespace lenslet {
 namespace {
 
@@ -232,6 +236,18 @@ std::int64_t padded_words(std::int64_t words, const Int8Kernel& kernel) {
 
 }  // namespace
 
+bool has_avx_vnni() {
+#ifdef __x86_64__
+  static const bool has = [] {
+    unsigned a = 0, b = 0, c = 0, d = 0;
+    return __get_cpuid_count(7, 1, &a, &b, &c, &d) != 0 && (a >> 4 & 1) != 0;
+  }();
+  return has;
+#else
+  return false;
+#endif
+}
+
 Int8Layout::Int8Layout(const ConvProblem& p, const Int8Kernel& kernel)
     : lanes(kernel.lanes),
       word_k(kernel.word_k),
@@ -265,6 +281,8 @@ Int8Panel::Int8Panel(const Int8Block& block, std::int64_t first, std::int64_t wa
 std::optional<std::string> Int8Conv::refuse(const ConvProblem& p, const Target&) const {
   if (!p.requantized) return "its output is not requantized";
   if (p.x_storage != DType::u8) return fmt::format("its input is {}; only uint8 is supported", to_string(p.x_storage));
+  if (p.x_zero_point < 0 || p.x_zero_point > 255 || p.y_zero_point < -128 || p.y_zero_point > 255)
+    return "a zero point is no code";
   if (p.residual) return "it has a residual";
   if (p.activation.kind != Activation::Kind::none) return "its activation is no range of codes";
   return std::nullopt;

@@ -63,7 +63,10 @@ struct Int8Layout {
   std::int64_t run_count(const ConvProblem& p) const { return adjacent ? p.r : p.r * p.s; }
 };
 
-/// That of int8_packed, for the instruction set in use.
+/// Whether the CPU multiplies bytes by AVX-VNNI.
+bool has_avx_vnni();
+
+/// The inner kernel of int8_packed, for the instruction set in use.
 Int8Kernel int8_vector_kernel();
 
 class Int8Conv : public ConvAlgorithm {
