@@ -49,7 +49,7 @@ Calibration calibrate(const OnnxFile& file, const QuantizePlan& plan, const Samp
   Calibration result;
   std::optional<Runner> runner;
   const auto see = [&](const std::string& name, const Tensor& value, const std::string& sample) {
-    if (!result.values[plan.group.at(name)].add(value.values<float>()))
+    if (!result.values[name].add(value.values<float>()))
       throw Error(ErrorKind::invalid_argument, fmt::format("the value {} is infinite or NaN", name), sample);
     add_means(value, result.means[name]);
   };

@@ -19,7 +19,7 @@ struct Samples {
 };
 
 struct Calibration {
-  std::map<std::string, Histogram> values;  ///< by group
+  std::map<std::string, Histogram> values;  ///< of those that are quantised
   ChannelMeans means;                       ///< of values with two or more axes
   std::vector<Tensor> kept;                 ///< the inputs of the first samples
   std::size_t failed = 0;                   ///< photos that could not be read; stderr has said so

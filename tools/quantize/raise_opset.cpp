@@ -158,11 +158,13 @@ void raise_opset(OnnxFile& file) {
   if (file.opset > most_opset)
     throw Error(ErrorKind::unsupported, fmt::format("opset {}: quantised files are written in opsets {} to {}",
                                                     file.opset, least_opset, most_opset));
+  const auto reads = file.reads();
   for (EditedNode& node : file.nodes)
-    if (node.op == "Dropout" && node.is_standard() && node.outputs.size() == 1) {
+    if (node.op == "Dropout" && node.is_standard() && (node.outputs.size() == 1 || !reads.contains(node.outputs[1]))) {
       node.op = "Identity";
       node.attributes.clear();
       node.inputs.resize(1);
+      node.outputs.resize(1);
     }
   if (file.opset < least_opset) Raiser(file).raise();
 }
