@@ -167,7 +167,13 @@ class Writer {
     const auto parameters = add_parameters(base, OnnxType::i8, scales, std::vector<std::int8_t>(channels), true);
     node.inputs[1] = file_.new_name(base + "_dequantized");
     add_node("DequantizeLinear", stored, parameters, node.inputs[1], axis);
-    if (integer_bias) quantize_bias(node, bias, scales, x_scale);
+    if (integer_bias) {
+      quantize_bias(node, bias, scales, x_scale);
+    } else if (how_.means != nullptr && node.has_input(2)) {
+      const std::vector<std::int64_t> dims = from_.constant(node.inputs[2])->dims;
+      node.inputs[2] = file_.new_name(node.inputs[2] + "_corrected");
+      file_.add(make_tensor(node.inputs[2], dims, bias));
+    }
   }
 
   void quantize_bias(EditedNode& node, const std::vector<float>& bias, const std::vector<float>& w_scales,

@@ -110,10 +110,12 @@ bool Histogram::add(std::span<const float> values) {
   widen(std::max(-double{low}, double{high}));
   least_ = std::min(least_, double{low});
   most_ = std::max(most_, double{high});
-  total_ += static_cast<double>(values.size());
   const float inverse = width_ == 0 ? 0 : static_cast<float>(1 / width_);  // exact: a power of two
-  for (const float value : values)
+  for (const float value : values) {
+    if (value == 0) continue;
     counts_[static_cast<std::size_t>(static_cast<std::int64_t>(std::floor(value * inverse)) + std::int64_t{side})] += 1;
+    total_ += 1;
+  }
   return true;
 }
 
@@ -136,7 +138,7 @@ double squared_error(const Histogram& values, const Range& range) {
   values.each([&](double x, double count) {
     const double clipped = std::clamp(x, range.low, range.high);
     const double error = scale > 0 ? std::nearbyint(clipped / scale) * scale - x : x;
-    sum += count * error * error;
+    sum += count * std::fabs(x) * error * error;
   });
   return sum / std::max(values.total(), 1.0);
 }

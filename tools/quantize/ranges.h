@@ -11,7 +11,7 @@
 namespace lenslet::tool {
 
 /// Counts of values in bins of equal width on both sides of 0. The width is a power of two, and doubles when a value is
-/// beyond the bins.
+/// beyond the bins. Zeros, which every range has a code for, are not counted.
 class Histogram {
  public:
   static constexpr std::size_t side = 2048;  ///< bins on each side

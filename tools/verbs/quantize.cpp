@@ -39,7 +39,7 @@ namespace fs = std::filesystem;
 struct Options {
   std::string model, output, report;
   std::vector<std::string> photos, inputs, keep, skip;
-  bool recursive = false, json = false, bias_correction = false;
+  bool recursive = false, json = false, no_bias_correction = false;
   PreparationOptions preparation;
   std::string method = "auto", activations = "uint8";
   double percentile = 99.99, budget = -1;
@@ -162,7 +162,7 @@ class Quantizer {
     progress.clear();
     if (stop_.came()) return stopped();
     how_.is_signed = options_.activations == "int8";
-    if (options_.bias_correction) how_.means = &calibration_.means;
+    if (!options_.no_bias_correction) how_.means = &calibration_.means;
     choose_ranges(plan);
     std::optional<OutputError> measure;
     if (options_.blame_photos > 0) measure.emplace(file, std::move(calibration_.kept), options_.plan);
@@ -329,8 +329,8 @@ void add_quantize(CLI::App& app, ExitCode& result) {
   verb->add_option("--budget", options->budget,
                    "Layers whose error alone is larger stay float (0.02: 2 % of the outputs' rms)")
       ->check(number_up_to(1e6));
-  verb->add_flag("--bias-correction", options->bias_correction,
-                 "Subtract the mean error of rounded weights from the bias");
+  verb->add_flag("--no-bias-correction", options->no_bias_correction,
+                 "Leave the mean error that rounded weights make in each channel; else the bias takes it off");
   verb->add_option("--report", options->report, "Write the table as JSON")->check(not_empty())->type_name("FILE");
   add_device_options(*verb, options->plan);
   add_json_option(*verb, options->json);
