@@ -17,7 +17,7 @@ from command import (
 class CommandLine(Verb):
     def test_usage_errors(self):
         self.fails(2, "--nonsense", "run", self.net, "--nonsense")
-        verbs = "there are: classify, detect, card, run, check, inspect, verify, diff, layers, bench, scan, devices"
+        verbs = "there are: classify, detect, card, run, check, inspect, verify, diff, quantize, layers, bench, scan, devices"
         self.fails(2, f"there is no verb 'dance'; {verbs}", "dance", self.net)
         self.fails(2, f"there is no verb 'clasify' (did you mean classify?); {verbs}", "clasify", self.net)
         self.assertRegex(self.passes("--version"), r"^lenslet \d+\.\d+\.\d+( \([0-9a-f]{7,}(-dirty)?\))?\n"

@@ -41,6 +41,7 @@ constexpr void (*verbs[])(CLI::App&, ExitCode&) = {
     add_inspect,
     add_verify,
     add_diff,
+    add_quantize,
     add_layers,
     add_bench,
 #ifndef LENSLET_WITHOUT_SCAN

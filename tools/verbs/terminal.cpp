@@ -118,8 +118,9 @@ void say(const Error& error, bool whole) {
     std::fputs(fmt::format("  and {} more; --all lists them\n", count - most_listed).c_str(), stderr);
 }
 
-std::string progress_line(std::size_t done, std::size_t total, double seconds, std::size_t columns, bool utf8) {
-  std::string text = fmt::format("{}/{} photos", done, total);
+std::string progress_line(std::size_t done, std::size_t total, double seconds, std::size_t columns, bool utf8,
+                          std::string_view unit) {
+  std::string text = fmt::format("{}/{} {}", done, total, unit);
   if (done > 0 && seconds > 0) {
     const double rate = static_cast<double>(done) / seconds;
     const auto left = static_cast<std::int64_t>(std::ceil(static_cast<double>(total - done) / rate));
@@ -133,8 +134,8 @@ std::string progress_line(std::size_t done, std::size_t total, double seconds, s
   return fmt::format("[{}] {}", bar(static_cast<double>(done) / static_cast<double>(total), width, utf8), text);
 }
 
-Progress::Progress(std::size_t total)
-    : total_(total), active_(total > few && isatty(STDERR_FILENO) == 1), utf8_(locale_is_utf8()) {}
+Progress::Progress(std::size_t total, std::string_view unit)
+    : total_(total), unit_(unit), active_(total > few && isatty(STDERR_FILENO) == 1), utf8_(locale_is_utf8()) {}
 
 Progress::~Progress() { clear(); }
 
@@ -146,7 +147,7 @@ void Progress::update(std::size_t done) {
   const std::size_t columns = window.ws_col > 0 ? window.ws_col : 80;
   const double seconds = std::chrono::duration<double>(now - begin_).count();
   // The cursor goes back, so that what another program prints here begins its line.
-  std::fputs(fmt::format("\033[K{}\r", progress_line(done, total_, seconds, columns, utf8_)).c_str(), stderr);
+  std::fputs(fmt::format("\033[K{}\r", progress_line(done, total_, seconds, columns, utf8_, unit_)).c_str(), stderr);
   std::fflush(stderr);
   shown_ = true;
   drawn_ = now;

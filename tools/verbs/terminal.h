@@ -36,13 +36,14 @@ void say(const Error& error, bool whole = false);
 std::string first_line(const Error& error);
 
 /// "[####      ] 40/100 photos, 12.5/s, 0:04 left": shorter than `columns`, with a bar where there is room.
-std::string progress_line(std::size_t done, std::size_t total, double seconds, std::size_t columns, bool utf8);
+std::string progress_line(std::size_t done, std::size_t total, double seconds, std::size_t columns, bool utf8,
+                          std::string_view unit = "photos");
 
-/// A progress line on stderr while `total` photos are done; silent unless stderr is a terminal and there are more than
-/// a few.
+/// A progress line on stderr while `total` photos, or others, are done; silent unless stderr is a terminal and there
+/// are more than a few.
 class Progress {
  public:
-  explicit Progress(std::size_t total);
+  explicit Progress(std::size_t total, std::string_view unit = "photos");
   ~Progress();
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
@@ -54,6 +55,7 @@ class Progress {
  private:
   using Clock = std::chrono::steady_clock;
   std::size_t total_;
+  std::string_view unit_;
   bool shown_ = false, active_, utf8_;
   Clock::time_point begin_ = Clock::now(), drawn_{};
 };

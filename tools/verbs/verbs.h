@@ -18,6 +18,7 @@ void add_check(CLI::App& app, ExitCode& result);
 void add_inspect(CLI::App& app, ExitCode& result);
 void add_verify(CLI::App& app, ExitCode& result);
 void add_diff(CLI::App& app, ExitCode& result);
+void add_quantize(CLI::App& app, ExitCode& result);
 void add_layers(CLI::App& app, ExitCode& result);
 void add_bench(CLI::App& app, ExitCode& result);
 void add_bench_conv(CLI::App& bench, ExitCode& result);  ///< `conv`, added by `bench` as its subcommand

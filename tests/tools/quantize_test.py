@@ -1,0 +1,197 @@
+"""The verb quantize: the file it writes, the layer that it blames, and its refusals. Beside ONNX Runtime if that is
+installed."""
+
+import json
+import pathlib
+import signal
+import subprocess
+import time
+import unittest
+
+from command import COMMAND, FLOAT, SHARED, Verb, WithPhotos, initializer, lenslet, model, node, noise, port, read_npy, write_npy
+from read_png import read_png
+from tiny_model import field
+
+
+def named(name, *arguments, **attributes):
+    return node(*arguments, **attributes) + field(3, name)
+
+
+def chain(bad=None, height=6, width=5):
+    """Four 1x1 convolutions, each with a Relu, and a mean. Channel 7 is always 0. `bad`: this convolution has weights of
+    1e4 for it, which change nothing but the steps in which 8 bits store the others."""
+    nodes, weights, value = [], [], "x"
+    for i in range(4):
+        w, b = noise(56, i + 1) + [0.0] * 8, noise(7, i + 9) + [-1.0]
+        if i == bad:
+            w[7:56:8] = [1e4] * 7
+        weights += [initializer(f"w{i}", [8, 8, 1, 1], w), initializer(f"b{i}", [8], b)]
+        nodes += [named(f"c{i}", "Conv", [value, f"w{i}", f"b{i}"], f"y{i}"), named(f"r{i}", "Relu", [f"y{i}"], f"z{i}")]
+        value = f"z{i}"
+    nodes.append(named("mean", "GlobalAveragePool", [value], "y"))
+    return model(nodes, [port("x", FLOAT, ["N", 8, height, width])], [port("y", FLOAT, ["N", 8, 1, 1])], weights)
+
+
+class Quantize(Verb):
+    def setUp(self):
+        super().setUp()
+        self.out = self.folder / "out.onnx"
+        self.samples = []
+        for seed in range(4):
+            self.samples.append(self.folder / f"{seed}.npy")
+            write_npy(self.samples[-1], [1, 8, 6, 5], noise(210, seed + 50) + [0.0] * 30)
+
+    def quantize(self, net, *options):
+        return self.json_of("quantize", net, "-o", self.out, *options, "--inputs", *self.samples)
+
+    def values(self, net):
+        self.passes("run", net, "--input", self.samples[0], "--output-dir", self.folder / "values")
+        return read_npy(self.folder / "values" / "y.npy")[1]
+
+    def error(self, net):
+        exact, got = self.values(net), self.values(self.out)
+        return (sum((a - b) ** 2 for a, b in zip(exact, got)) / sum(a * a for a in exact)) ** 0.5
+
+    def test_the_file_and_its_report(self):
+        net, report = self.write("chain.onnx", chain()), self.folder / "report.json"
+        for options in ((), ("--activations", "int8"), ("--method", "minmax"), ("--method", "entropy"), ("--method", "percentile")):
+            document = self.quantize(net, *options, "--report", report)
+            self.assertLess(self.error(net), 0.03, options)
+            self.assertAlmostEqual(document["error"], self.error(net), delta=0.02)
+        self.assertEqual({row["name"] for row in document["layers"]}, {"x", "c0", "c1", "c2", "c3"})
+        errors = [row["error"] for row in document["layers"]]
+        self.assertEqual(errors, sorted(errors, reverse=True))
+        self.assertEqual(json.loads(report.read_text())["layers"], document["layers"])
+        self.assertNotIn(b"w0_scale", net.read_bytes())
+        self.assertIn(b"w0_scale", self.out.read_bytes())
+        text = self.passes("quantize", net, "-o", self.out, "--inputs", *self.samples)
+        self.assertLessEqual(max(map(len, text.splitlines()[:-2])), 80, text)
+        self.fails(2, "is quantised already", "quantize", self.out, "-o", net, "--inputs", *self.samples)
+
+    def test_bias_correction(self):
+        """Where x is 1 everywhere, all that rounded weights do is to shift each channel."""
+        weights = [initializer("w", [2, 8, 1, 1], noise(16, 3)), initializer("b", [2], noise(2, 4))]
+        nodes = [node("Conv", ["x", "w", "b"], "c"), node("GlobalAveragePool", ["c"], "y")]
+        net = self.write("one.onnx", model(nodes, [port("x", FLOAT, ["N", 8, 6, 5])], [port("y", FLOAT, ["N", 2, 1, 1])], weights))
+        self.samples = self.samples[:1]
+        write_npy(self.samples[0], [1, 8, 6, 5], [1.0] * 240)
+        errors = []
+        for options in ((), ("--no-bias-correction",)):
+            # Without the output's own rounding: int8 weights of this layer alone.
+            errors.append({row["name"]: row["error"] for row in self.quantize(net, *options, "--method", "minmax")["layers"]}["conv"])
+        self.assertLessEqual(errors[0], errors[1])
+
+    def test_a_bad_layer_is_named_first(self):
+        for bad in range(4):
+            net = self.write("bad.onnx", chain(bad))
+            document = self.quantize(net)
+            self.assertEqual(document["layers"][0]["name"], f"c{bad}")
+            self.assertGreater(document["error"], 0.1)
+            document = self.quantize(net, "--budget", "0.05")
+            self.assertEqual(document["layers"][0]["form"], "float: budget")
+            self.assertLess(document["error"], 0.05)
+            self.assertNotIn(f"w{bad}_scale".encode(), self.out.read_bytes())
+            document = self.quantize(net, "--keep", f"c{bad}")
+            self.assertNotIn(f"c{bad}", [row["name"] for row in document["layers"]])
+            self.assertNotIn(f"w{bad}_scale".encode(), self.out.read_bytes())
+            self.assertIn(f"w{(bad + 1) % 4}_scale".encode(), self.out.read_bytes())
+
+    def test_refusals(self):
+        net = self.write("chain.onnx", chain())
+        quantize = ("quantize", net, "-o", self.out)
+        self.fails(2, "either --photos or --inputs", *quantize)
+        self.fails(2, "--keep c9: no node has this name", *quantize, "--keep", "c9", "--inputs", *self.samples)
+        self.fails(2, "--skip-op LRN", *quantize, "--skip-op", "LRN", "--inputs", *self.samples)
+        self.fails(2, "no layer to quantise", *quantize, "--skip-op", "Conv", "--inputs", *self.samples)
+        self.fails(2, "every layer loses more", *quantize, "--budget", "0", "--inputs", *self.samples)
+        self.fails(4, "none/out.onnx: cannot be written", *quantize[:2], "-o", self.folder / "none" / "out.onnx", "--inputs", *self.samples)
+        self.fails(2, "the model itself", *quantize[:2], "-o", net, "--inputs", *self.samples)
+        write_npy(self.samples[2], [1, 8, 6, 5], [float("nan")] * 240)
+        self.fails(2, "infinite or NaN", *quantize, "--inputs", *self.samples)
+        self.fails(3, "", "quantize", self.samples[0], "-o", self.out, "--inputs", *self.samples)
+        relu = model([node("Relu", ["x"], "y")], [port("x", FLOAT, [1, 8])], [port("y", FLOAT, [1, 8])])
+        self.fails(2, "no layer to quantise", "quantize", self.write("relu.onnx", relu), "-o", self.out, "--inputs", *self.samples)
+        newer = chain().replace(field(8, field(2, 13)), field(8, field(2, 22)))
+        self.fails(3, "opset 22", "quantize", self.write("newer.onnx", newer), "-o", self.out, "--inputs", *self.samples)
+        self.assertFalse(self.out.exists())
+
+    def test_stopped_by_a_signal(self):
+        net = self.write("chain.onnx", chain(height=128, width=128))
+        write_npy(self.samples[0], [1, 8, 128, 128], [0.5] * (8 << 14))
+        child = subprocess.Popen([COMMAND, "quantize", net, "-o", self.out, "--inputs", *self.samples[:1] * 1000],
+                                 stderr=subprocess.PIPE, stdout=subprocess.PIPE)  # fmt: skip
+        time.sleep(0.3)
+        child.send_signal(signal.SIGINT)
+        notes = child.communicate()[1]
+        self.assertIn(child.returncode, (130, -signal.SIGINT), notes)  # the latter: before it listened
+        self.assertEqual(list(self.folder.glob("*out*")), [])
+
+
+class QuantizeWithPhotos(WithPhotos):
+    def test_photos(self):
+        out, photos = self.folder / "out.onnx", self.folder / "photos"
+        photos.mkdir()
+        self.fails_at_last(4, "photos", "quantize", self.folder / "rgb.onnx", "-o", out, "--photos", photos)
+        (self.folder / "red.ppm").rename(photos / "red.ppm")
+        done = lenslet("quantize", self.folder / "rgb.onnx", "-o", out, "--photos", photos, "--json")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(json.loads(done.stdout)["samples"], 1)
+        (photos / "bad.png").write_bytes(b"\x89PNG\r\n\x1a\n")
+        done = lenslet("quantize", self.folder / "rgb.onnx", "-o", out, "--photos", photos, "--json")
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertIn("bad.png", done.stderr)
+        top = []
+        for file in (self.folder / "rgb.onnx", out):
+            done = lenslet("classify", "--model", file, "--labels", self.folder / "rgb.txt", "--json", photos / "red.ppm")
+            top.append(json.loads(done.stdout)["results"][0]["top"][0]["label"])
+        self.assertEqual(top[0], top[1])
+
+    def fails_at_last(self, code, text, *arguments):
+        done = lenslet(*arguments)
+        self.assertEqual(done.returncode, code, done.stderr)
+        self.assertIn(text, done.stderr.splitlines()[-1])
+
+
+class QuantizeBesideOnnxRuntime(Verb):
+    @classmethod
+    def setUpClass(cls):
+        try:
+            import numpy
+            import onnx
+            import onnxruntime
+        except ImportError as error:
+            raise unittest.SkipTest(f"ONNX Runtime: {error}") from error
+        cls.np, cls.onnx, cls.ort = numpy, onnx, onnxruntime
+        if not (SHARED / "models").is_dir():
+            raise unittest.SkipTest("shared/data is not here")
+
+    def picture(self, name):
+        if name == "mnist-cntk":
+            data = (SHARED / "images/mnist/digit3_0.pgm").read_bytes()[-784:]
+            return self.np.frombuffer(data, "uint8").reshape(1, 1, 28, 28).astype("float32") / 255
+        (height, width, _), pixels = read_png(next((SHARED / "images/cifar10").glob("*.png")))
+        x = self.np.frombuffer(bytes(pixels), "uint8").reshape(1, height, width, 3).transpose(0, 3, 1, 2) / 255
+        mean, std = ([0.5] * 3, [0.5] * 3) if name == "cifar10-cnn4" else ([0.485, 0.456, 0.406], [0.229, 0.224, 0.225])
+        return ((x - self.np.reshape(mean, (3, 1, 1))) / self.np.reshape(std, (3, 1, 1))).astype("float32")
+
+    def test_the_same_classes(self):
+        """Files of opset 8 to 10: with Dropout, a BatchNormalization behind each convolution, a MatMul."""
+        for name, folder in (("mnist-cntk", "mnist"), ("cifar10-cnn4", "cifar10"), ("cifar10-resnet20", "cifar10")):
+            net, out = SHARED / "models" / f"{name}.onnx", self.folder / f"{name}.onnx"
+            done = lenslet("quantize", net, "--photos", SHARED / "images" / folder, "-o", out, "--blame-photos", "1", "--json")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.onnx.checker.check_model(str(out), full_check=True)
+            sessions = [self.ort.InferenceSession(str(file), providers=["CPUExecutionProvider"]) for file in (net, out)]
+            port = sessions[0].get_inputs()[0]
+            x = self.picture(name)
+            exact, theirs = (session.run(None, {port.name: x})[0] for session in sessions)
+            self.np.save(self.folder / "x.npy", x)
+            lenslet("run", out, "--input", self.folder / "x.npy", "--output-dir", self.folder / name)
+            ours = self.np.load(next(pathlib.Path(self.folder / name).glob("*.npy")))
+            self.assertEqual(ours.argmax(), theirs.argmax())
+            self.assertEqual(ours.argmax(), exact.argmax())
+            self.assertLess(self.np.abs(ours - theirs).max(), 0.05 * self.np.abs(exact).max())
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,55 @@
+#pragma once
+// Runs of a network on samples: the values that are to be quantised, and the error that quantising adds to its outputs.
+
+#include <cstddef>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "lenslet/runner.h"
+#include "tools/quantize/qdq.h"
+
+namespace lenslet::tool {
+
+/// Files that each give a network's only input.
+struct Samples {
+  std::vector<std::string> files;
+  std::function<Tensor(const std::string& file)> read;
+};
+
+struct Calibration {
+  std::map<std::string, Histogram> values;  ///< of those that are quantised
+  ChannelMeans means;                       ///< of values with two or more axes
+  std::vector<Tensor> kept;                 ///< the inputs of the first samples
+  std::size_t failed = 0;                   ///< photos that could not be read; stderr has said so
+};
+
+/// Called with the runs that are done; false ends the work.
+using Continue = std::function<bool(std::size_t done)>;
+
+/// Empty `values` if it was ended. Error(invalid_argument) names a value that is not finite; other errors as of Runner.
+Calibration calibrate(const OnnxFile& file, const QuantizePlan& plan, const Samples& samples, std::size_t keep,
+                      const PlanOptions& how, const Continue& go_on);
+
+/// The outputs of a network on some inputs; a Softmax at the end is left out.
+class OutputError {
+ public:
+  /// Runs `file` on `inputs`, float32.
+  OutputError(const OnnxFile& file, std::vector<Tensor> inputs, const PlanOptions& how);
+  /// sqrt(sum of squared differences / sum of squares) over all float32 outputs and inputs.
+  double of(const OnnxFile& changed) const;
+  /// The network as it is compared.
+  const OnnxFile& file() const { return file_; }
+  std::size_t inputs() const { return inputs_.size(); }
+
+ private:
+  std::vector<std::vector<Tensor>> run(const OnnxFile& file) const;
+
+  OnnxFile file_;
+  std::vector<Tensor> inputs_;
+  PlanOptions how_;
+  std::vector<std::vector<Tensor>> outputs_;  // of each input
+};
+
+}  // namespace lenslet::tool

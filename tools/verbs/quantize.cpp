@@ -1,0 +1,344 @@
+// lenslet quantize: a copy of a model with 8-bit weights and values, and which layer loses most by it.
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lenslet/card.h"
+#include "lenslet/error.h"
+#include "lenslet/model.h"
+#include "lenslet/photos.h"
+#include "lenslet/picture.h"
+#include "lenslet/tensor_file.h"
+#include "photos/dtype_convert.h"
+#include "tools/quantize/calibration.h"
+#include "tools/quantize/fold_batch_norm.h"
+#include "tools/quantize/raise_opset.h"
+#include "tools/verbs/common_options.h"
+#include "tools/verbs/preparation.h"
+#include "tools/verbs/stop_signals.h"
+#include "tools/verbs/terminal.h"
+#include "tools/verbs/verbs.h"
+
+namespace lenslet::tool {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Options {
+  std::string model, output, report;
+  std::vector<std::string> photos, inputs, keep, skip;
+  bool recursive = false, json = false, no_bias_correction = false;
+  PreparationOptions preparation;
+  std::string method = "auto", activations = "uint8";
+  double percentile = 99.99, budget = -1;
+  std::size_t blame_photos = 8;
+  PlanOptions plan;
+};
+
+struct Row {
+  QuantizedLayer layer;
+  double error = 0;
+  std::string form = "int8";
+};
+
+[[noreturn]] void refuse(const std::string& why, const std::string& what = {}) {
+  throw Error(ErrorKind::invalid_argument, why, what);
+}
+
+std::string read_bytes(const std::string& file) {
+  std::ifstream stream(file, std::ios::binary);
+  std::string bytes{std::istreambuf_iterator<char>(stream), {}};
+  if (!stream) throw Error(ErrorKind::io, "cannot be read", file);
+  return bytes;
+}
+
+/// Before minutes of work.
+void check_output(const Options& options) {
+  std::error_code ignored;
+  if (fs::equivalent(options.model, options.output, ignored)) refuse("this is the model itself", options.output);
+  const fs::path folder = fs::absolute(options.output).parent_path();
+  if (!fs::is_directory(folder, ignored) || fs::is_directory(options.output, ignored) ||
+      access(folder.c_str(), W_OK) != 0)
+    throw Error(ErrorKind::io, "cannot be written", options.output);
+}
+
+/// The file as it will be quantised.
+OnnxFile prepared(const std::string& bytes, const Options& options) {
+  OnnxFile file(bytes, fs::path(options.model).parent_path());
+  for (const EditedNode& node : file.nodes)
+    for (const char* part : {"QuantizeLinear", "DequantizeLinear", "QLinear", "ConvInteger", "MatMulInteger"})
+      if (node.op.find(part) != std::string::npos)
+        refuse(fmt::format("is quantised already: node {} ({})", node.label(), node.op));
+  raise_opset(file);
+  fold_batch_norm(file);
+  return file;
+}
+
+Floats given_floats(const OnnxFile& file, const Options& options) {
+  Floats floats;
+  for (const std::string& layer : options.keep) {
+    if (std::ranges::none_of(file.nodes, [&](const EditedNode& node) { return node.label() == layer; }))
+      refuse(fmt::format("--keep {}: no node has this name (the report lists them)", layer));
+    floats.layers.insert(layer);
+  }
+  for (const std::string& op : options.skip) {
+    if (std::ranges::none_of(file.nodes, [&](const EditedNode& node) { return node.op == op; }))
+      refuse(fmt::format("--skip-op {}: the model has no such node", op));
+    floats.ops.insert(op);
+  }
+  return floats;
+}
+
+Samples samples_of(const Model& model, const Options& options) {
+  if (model.inputs().size() != 1)
+    refuse(fmt::format("the model has {} inputs; calibration is for models with one", model.inputs().size()));
+  const PortInfo& port = model.inputs()[0];
+  if (options.photos.empty())
+    return {options.inputs, [&port](const std::string& file) { return read_tensor(file, port); }};
+  FoundCard found = options.preparation.card.empty()
+                        ? card_of(model, options.model)
+                        : FoundCard{read_card(options.preparation.card), options.preparation.card, FoundBy::option};
+  apply(options.preparation, found.card.spec);
+  say_source(found, options.model);
+  if (bind_card(found.card, model).fixed_batch > 1)
+    refuse("the model's batch is fixed: give batches by --inputs, or export it with a free batch");
+  return {list_photos(options.photos, options.recursive), [&port, card = found.card](const std::string& file) {
+            const Picture picture = read_image(file, {.draft = card.draft_spec()});
+            const ImageSpec& spec = card.spec;
+            const std::int64_t channels = spec.channels == ImageSpec::Channels::gray ? 1 : 3;
+            Tensor input(
+                photos::is_float(port.dtype) ? port.dtype : DType::f32,
+                spec.nhwc ? Shape{1, spec.height, spec.width, channels} : Shape{1, channels, spec.height, spec.width});
+            to_input(picture.view(), spec, input);
+            return photos::is_float(port.dtype) ? input : photos::to_bytes(input);
+          }};
+}
+
+double decibels(double error) { return error > 0 ? -20 * std::log10(error) : 999; }
+
+/// The quantisation of one model: what the options decide, what calibration gave, and a row for each layer.
+class Quantizer {
+ public:
+  Quantizer(const Options& options, const StopSignals& stop) : options_(options), stop_(stop) {}
+
+  ExitCode run() {
+    check_output(options_);
+    const std::string bytes = read_bytes(options_.model);
+    const Model model = Model::load_bytes(std::as_bytes(std::span(bytes)),
+                                          {.external_data_dir = fs::absolute(options_.model).parent_path()},
+                                          fs::path(options_.model).filename().string());
+    try {
+      return run(model, prepared(bytes, options_));
+    } catch (const Error& error) {
+      if (error.context().empty() || error.context().starts_with("node ")) throw error.within(options_.model);
+      throw;
+    }
+  }
+
+ private:
+  ExitCode run(const Model& model, const OnnxFile& file) {
+    Floats floats = given_floats(file, options_);
+    QuantizePlan plan = plan_quantization(file, floats);
+    if (std::ranges::none_of(plan.layers, &QuantizedLayer::has_weights))
+      refuse("there is no layer to quantise: no Conv, ConvTranspose, Gemm or MatMul with constant float32 weights");
+    const Samples samples = samples_of(model, options_);
+    Progress progress(samples.files.size());
+    calibration_ = calibrate(file, plan, samples, options_.blame_photos, options_.plan, [&](std::size_t done) {
+      progress.update(done);
+      return !stop_.came();
+    });
+    progress.clear();
+    if (stop_.came()) return stopped();
+    how_.is_signed = options_.activations == "int8";
+    if (!options_.no_bias_correction) how_.means = &calibration_.means;
+    choose_ranges(plan);
+    std::optional<OutputError> measure;
+    if (options_.blame_photos > 0) measure.emplace(file, std::move(calibration_.kept), options_.plan);
+    if (measure && !blame(*measure, plan)) return stopped();
+    if (measure && options_.budget >= 0 && over_budget(*measure, plan, floats)) {
+      plan = plan_quantization(file, floats);
+      if (std::ranges::none_of(plan.layers, &QuantizedLayer::has_weights))
+        refuse(fmt::format("every layer loses more than the budget of {}", options_.budget));
+      choose_ranges(plan);
+    }
+    if (stop_.came()) return stopped();
+    const OnnxFile quantized = with_qdq(file, plan, how_);
+    const std::string bytes = quantized.bytes();
+    Model::load_bytes(std::as_bytes(std::span(bytes)), {}, "the quantised file");
+    if (measure) error_ = measure->of(with_qdq(measure->file(), plan, how_));
+    write_file(options_.output, std::as_bytes(std::span(bytes)));
+    report(plan, samples.files.size() - calibration_.failed, measure ? measure->inputs() : 0);
+    return calibration_.failed > 0 ? exit_failed : exit_ok;
+  }
+
+  static ExitCode stopped() {
+    note("stopped; nothing was written");
+    return exit_stopped;
+  }
+
+  /// Values of another plan have other groups: their histograms are merged.
+  void choose_ranges(const QuantizePlan& plan) {
+    const auto method = static_cast<Method>(std::ranges::find(method_names, options_.method) - method_names.begin());
+    std::map<std::string, Histogram> groups;
+    for (const auto& [value, group] : plan.group) groups[group].add(calibration_.values.at(value));
+    how_.ranges.clear();
+    for (const auto& [group, values] : groups) how_.ranges[group] = choose_range(values, method, options_.percentile);
+  }
+
+  double error_of(const OutputError& measure, const QuantizePlan& plan, const Wanted& wanted) const {
+    return measure.of(with_qdq(measure.file(), plan, how_, &wanted));
+  }
+
+  /// Quantises each layer alone: its weights and its output. False if it was ended.
+  bool blame(const OutputError& measure, const QuantizePlan& plan) {
+    Progress progress(plan.layers.size(), "layers");
+    for (const QuantizedLayer& layer : plan.layers) {
+      progress.update(rows_.size());
+      if (stop_.came()) return false;
+      rows_.push_back({layer, error_of(measure, plan, {{layer.value}, {layer.name}})});
+    }
+    std::ranges::stable_sort(rows_, std::ranges::greater(), &Row::error);
+    return true;
+  }
+
+  /// Layers beyond the budget become float, and if their output alone is beyond it, that, too.
+  bool over_budget(const OutputError& measure, const QuantizePlan& plan, Floats& floats) {
+    for (Row& row : rows_) {
+      if (row.error <= options_.budget || stop_.came()) break;
+      floats.layers.insert(row.layer.name);
+      row.form = "float: budget";
+      if (row.layer.value.empty() || error_of(measure, plan, {{row.layer.value}, {}}) <= options_.budget) continue;
+      const std::string& bad = plan.group.at(row.layer.value);
+      for (const auto& [value, group] : plan.group)
+        if (group == bad) floats.values.insert(value);
+    }
+    return !floats.layers.empty();
+  }
+
+  void report(const QuantizePlan& plan, std::size_t samples, std::size_t compared) {
+    for (Row& row : rows_) {
+      const bool stays =
+          std::ranges::any_of(plan.layers, [&](const auto& layer) { return layer.name == row.layer.name; });
+      if (!stays && row.form == "int8") row.form = "float: its input";
+    }
+    nlohmann::ordered_json document{{"model", options_.model},   {"output", options_.output},
+                                    {"method", options_.method}, {"activations", options_.activations},
+                                    {"samples", samples},        {"compared", compared},
+                                    {"kept", options_.keep},     {"layers", nlohmann::ordered_json::array()}};
+    for (const Row& row : rows_)
+      document["layers"].push_back({{"name", row.layer.name},
+                                    {"op", row.layer.op},
+                                    {"error", row.error},
+                                    {"snr_db", decibels(row.error)},
+                                    {"form", row.form}});
+    if (compared > 0) {
+      document["error"] = error_;
+      document["snr_db"] = decibels(error_);
+    }
+    if (!options_.report.empty()) {
+      const std::string text = document.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+      write_file(options_.report, std::as_bytes(std::span(text)));
+    }
+    if (options_.json) return print_document(document, options_.plan);
+    print_table();
+    const auto layers = std::ranges::count_if(plan.layers, &QuantizedLayer::has_weights);
+    fmt::print("{}: {} layers with int8 weights, calibrated on {} {}\n", options_.output, layers, samples,
+               options_.photos.empty() ? "files" : "photos");
+    if (compared > 0)
+      fmt::print("the outputs' error by all of them: {:.4f} ({:.1f} dB), on {}\n", error_, decibels(error_), compared);
+  }
+
+  void print_table() const {
+    if (rows_.empty()) return;
+    fmt::print("{:<34} {:<17} {:>8} {:>6}  {}\n", "quantised alone", "op", "error", "dB", "written as");
+    for (const Row& row : rows_) {
+      std::string name = printable(row.layer.name);
+      if (name.size() > 34) name = ".." + name.substr(name.size() - 32);
+      fmt::print("{:<34} {:<17} {:>8.4f} {:>6.1f}  {}\n", name, row.layer.op, row.error, decibels(row.error), row.form);
+    }
+  }
+
+  const Options& options_;
+  const StopSignals& stop_;
+  Calibration calibration_;
+  Quantizers how_;
+  std::vector<Row> rows_;
+  double error_ = 0;
+};
+
+ExitCode quantize(const Options& options) {
+  if (options.photos.empty() == options.inputs.empty()) refuse("either --photos or --inputs says what to calibrate on");
+  if (!options.inputs.empty() && options.preparation.any())
+    refuse("how pictures are prepared is said, and --inputs are none");
+  if (options.budget >= 0 && options.blame_photos == 0) refuse("--budget needs --blame-photos");
+  const StopSignals stop;
+  return Quantizer(options, stop).run();
+}
+
+}  // namespace
+
+void add_quantize(CLI::App& app, ExitCode& result) {
+  auto options = std::make_shared<Options>();
+  CLI::App* verb = app.add_subcommand("quantize", "Write a copy with 8-bit weights and values (QDQ)");
+  verb->add_option("MODEL", options->model, "ONNX file, float32")->required();
+  verb->add_option("-o,--output", options->output, "The file to write")
+      ->required()
+      ->check(not_empty())
+      ->type_name("FILE");
+  verb->add_option("--photos", options->photos, "A folder of photos, or a photo, to calibrate on; repeatable")
+      ->check(not_empty())
+      ->type_name("FOLDER")
+      ->allow_extra_args(false);
+  verb->add_option("--inputs", options->inputs, "Inputs as .npy or .pb to calibrate on, instead of photos")
+      ->check(not_empty());
+  verb->add_flag("--recursive", options->recursive, "Look into the folders in a folder, too");
+  add_preparation_options(*verb, options->preparation);
+  verb->add_option("--method", options->method,
+                   "What range of a value 8 bits cover: minmax, percentile, entropy, mse; auto: of these the one with "
+                   "the least squared error, value by value")
+      ->check(CLI::IsMember(std::vector<std::string>(method_names.begin(), method_names.end())))
+      ->capture_default_str();
+  verb->add_option("--percentile", options->percentile, "Of the values that the method percentile covers, in percent")
+      ->check(number_up_to(100))
+      ->capture_default_str();
+  verb->add_option("--activations", options->activations, "Type of values; weights are int8")
+      ->check(CLI::IsMember({"uint8", "int8"}))
+      ->capture_default_str();
+  verb->add_option("--keep", options->keep, "A node that stays float; repeatable")
+      ->type_name("LAYER")
+      ->allow_extra_args(false);
+  verb->add_option("--skip-op", options->skip, "An operator whose nodes stay float; repeatable")
+      ->type_name("TYPE")
+      ->allow_extra_args(false);
+  verb->add_option("--blame-photos", options->blame_photos,
+                   "Photos on which each layer is quantised alone and compared; 0: no such table")
+      ->transform(whole_number<std::size_t>(0, 1000))
+      ->capture_default_str();
+  verb->add_option("--budget", options->budget,
+                   "Layers whose error alone is larger stay float (0.02: 2 % of the outputs' rms)")
+      ->check(number_up_to(1e6));
+  verb->add_flag("--no-bias-correction", options->no_bias_correction,
+                 "Leave the mean error that rounded weights make in each channel; else the bias takes it off");
+  verb->add_option("--report", options->report, "Write the table as JSON")->check(not_empty())->type_name("FILE");
+  add_device_options(*verb, options->plan);
+  add_json_option(*verb, options->json);
+  add_examples(*verb,
+               "lenslet quantize net.onnx --photos holiday/ -o net-int8.onnx\n"
+               "lenslet quantize net.onnx --photos holiday/ -o net-int8.onnx --budget 0.02 --report blame.json\n"
+               "lenslet quantize net.onnx --inputs a.npy b.npy -o net-int8.onnx --keep conv1 --method minmax");
+  verb->callback([options, &result] { result = quantize(*options); });
+}
+
+}  // namespace lenslet::tool
