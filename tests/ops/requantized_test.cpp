@@ -201,8 +201,9 @@ TEST_CASE("requantized/kernels_give_the_codes_of_the_definition") {
   CHECK((takers["int8_amx"] > 0) == refusal.empty());
 }
 
-TEST_CASE("requantized/zero_points_that_are_no_codes_are_refused") {
+TEST_CASE("requantized/refusals_of_int8_kernels") {
   const ConvProblem p = convs({"1x4x5x5 -> 1, 1x1 s1 p0 g1"})[0];
+  const ConvProblem wide = convs({"1x1x3x3 -> 1, 3x3 s1 p20000 g1 d20000x20000"})[0];
   const Kernel* const kernel = find_kernel("Conv", DeviceKind::cpu, "int8_packed");
   const auto refusal = [&](std::int32_t of_x, std::int32_t of_y) {
     const Epilogue::Requantize to{.multipliers = {1.0F}, .zero_point = of_y, .x_zero_point = of_x};
@@ -211,6 +212,11 @@ TEST_CASE("requantized/zero_points_that_are_no_codes_are_refused") {
   CHECK((refusal(0, 0).empty() && refusal(255, 255).empty() && refusal(0, -128).empty()));
   for (const auto& [of_x, of_y] : {std::pair{-1, 0}, {256, 0}, {0, 256}, {0, -129}})
     CHECK(refusal(of_x, of_y) == "a zero point is no code");
+  const Epilogue::Requantize to{.multipliers = {1.0F}};
+  CHECK(kernel->offer(*pose_integers(wide, DType::u8, to, 1).problem, {.device = cpu_profile(1)}).refusal ==
+        "a thread's copy of its input exceeds 64 MiB");
+  CHECK(kernel->offer(*pose_integers(p, DType::i8, to, 1).problem, {.device = cpu_profile(1)}).refusal ==
+        "its input is int8; only uint8 is supported");
 }
 
 TEST_CASE("requantized/int8_amx_takes_a_convolution_where_the_cpu_has_amx") {

@@ -96,6 +96,13 @@ struct Band {
         columns((of_columns - 1) * p.stride_w + layout.window_w) {}
 };
 
+/// Size of a thread's copy of x for a piece.
+std::int64_t copy_bytes(const ConvProblem& p, const Int8Layout& layout, const Pieces& pieces) {
+  if (!layout.copies) return 0;
+  const Band band(p, layout, pieces.lines, pieces.columns);
+  return round_up(pieces.images * band.rows * band.columns * layout.x_pixel + layout.over_read, 64);
+}
+
 class BoundInt8 final : public BoundConv {
  public:
   BoundInt8(const ConvProblem& p, const Int8Kernel& kernel, const DeviceProfile& device)
@@ -115,11 +122,6 @@ class BoundInt8 final : public BoundConv {
         runs_.push_back(r * p.dilation_h * row + s * p.dilation_w * layout.x_pixel);
   }
 
-  static std::int64_t copy_bytes(const ConvProblem& p, const Int8Layout& layout, const Pieces& pieces) {
-    if (!layout.copies) return 0;
-    const Band band(p, layout, pieces.lines, pieces.columns);
-    return round_up(pieces.images * band.rows * band.columns * layout.x_pixel + layout.over_read, 64);
-  }
   static std::int64_t worker_bytes(const ConvProblem& p, const Int8Layout& layout, const Pieces& pieces) {
     const std::int64_t windows = pieces.pixels() * static_cast<std::int64_t>(sizeof(std::byte*));
     return copy_bytes(p, layout, pieces) + round_up(windows, 64);
@@ -278,13 +280,18 @@ Int8Panel::Int8Panel(const Int8Block& block, std::int64_t first, std::int64_t wa
   finite = beyond == 0;
 }
 
-std::optional<std::string> Int8Conv::refuse(const ConvProblem& p, const Target&) const {
+std::optional<std::string> Int8Conv::refuse(const ConvProblem& p, const Target& target) const {
   if (!p.requantized) return "its output is not requantized";
   if (p.x_storage != DType::u8) return fmt::format("its input is {}; only uint8 is supported", to_string(p.x_storage));
   if (p.x_zero_point < 0 || p.x_zero_point > 255 || p.y_zero_point < -128 || p.y_zero_point > 255)
     return "a zero point is no code";
   if (p.residual) return "it has a residual";
   if (p.activation.kind != Activation::Kind::none) return "its activation is no range of codes";
+  const ConvProblem merged = with_merged_groups(p, kernel());
+  const Int8Layout layout(merged, kernel());
+  constexpr std::int64_t most_copied = 64 << 20;
+  if (copy_bytes(merged, layout, Pieces(merged, layout, target.device)) > most_copied)
+    return "a thread's copy of its input exceeds 64 MiB";
   return std::nullopt;
 }
 
