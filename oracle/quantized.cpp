@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
+#include <string>
 
 #include "lenslet/error.h"
 #include "oracle/families.h"
@@ -129,8 +131,32 @@ Array stored(const AttributeList& attributes, Array y, const std::vector<float>&
   return y;
 }
 
+// A sum's ratios of scales, a's and b's to y's, with 15 bits, and the constant that makes up for their rounding at code
+// 128 (unsigned). Nothing if both are exact: then float32 decides ties.
+struct FixedSum {
+  double factor[2], constant;
+  static std::optional<FixedSum> of(const Codes (&operands)[2], const double (&signs)[2], const Codes& y,
+                                    double y_sign) {
+    const double ratios[] = {static_cast<double>(operands[0].scale) / y.scale,
+                             static_cast<double>(operands[1].scale) / y.scale};
+    const double most = std::max(ratios[0], ratios[1]);
+    int bits = 14 - std::ilogb(most);
+    if (std::ldexp(most, bits) > 32767) --bits;
+    FixedSum sum{{}, y.zero_point + y_sign + 0.5};
+    for (int i = 0; i < 2; ++i) {
+      sum.factor[i] = std::ldexp(std::nearbyint(std::ldexp(ratios[i], bits)), -bits);
+      sum.constant += 128 * (ratios[i] - sum.factor[i]) - ratios[i] * (operands[i].zero_point + signs[i]);
+    }
+    sum.constant = std::ldexp(std::nearbyint(std::ldexp(sum.constant, bits)), -bits);
+    const bool exact = sum.factor[0] == ratios[0] && sum.factor[1] == ratios[1];
+    if (exact || bits < 14 || bits > 20) return std::nullopt;
+    return sum;
+  }
+};
+
 template <bool multiplies>
 std::vector<Array> quantized_binary(const AttributeList& attributes, Inputs inputs) {
+  const double signs[] = {at(inputs, 0).dtype == DType::i8 ? 128.0 : 0, at(inputs, 1).dtype == DType::i8 ? 128.0 : 0};
   std::vector<Array> operands{at(inputs, 0), at(inputs, 1)};
   for (Array& operand : operands) operand.dtype = DType::f32;
   // Broadcast both: by Add of zeros of the result's shape.
@@ -138,12 +164,18 @@ std::vector<Array> quantized_binary(const AttributeList& attributes, Inputs inpu
   const Array nothing = zeros(y.shape, DType::f32);
   const Array a = run("Add", {}, std::vector<Array>{operands[0], nothing})->at(0);
   const Array b = run("Add", {}, std::vector<Array>{operands[1], nothing})->at(0);
-  const Codes of_a = codes_of(attributes, "a"), of_b = codes_of(attributes, "b");
+  const Codes of[] = {codes_of(attributes, "a"), codes_of(attributes, "b")}, of_y = codes_of(attributes, "y");
+  const double y_sign = text(attributes, "stored_type", "uint8") == "int8" ? 128 : 0;
+  const auto fixed = multiplies ? std::nullopt : FixedSum::of(of, signs, of_y, y_sign);
   std::vector<float> quotients;
   for (std::size_t i = 0; i < y.values.size(); ++i) {
-    const float left = of_a.number(a.values[i]), right = of_b.number(b.values[i]);
-    const float result = multiplies ? left * right : left + right;
-    quotients.push_back(result / codes_of(attributes, "y").scale);
+    if (fixed) {
+      const double sum = fixed->factor[0] * (a.values[i] + signs[0]) + fixed->factor[1] * (b.values[i] + signs[1]);
+      quotients.push_back(as_float(std::floor(sum + fixed->constant) - y_sign) - of_y.zero_point);
+      continue;
+    }
+    const float left = of[0].number(a.values[i]), right = of[1].number(b.values[i]);
+    quotients.push_back((multiplies ? left * right : left + right) / of_y.scale);
   }
   y.scale.clear();
   return {stored(attributes, std::move(y), quotients)};

@@ -25,14 +25,31 @@ struct Planes {
 };
 
 // Three rows (an image's channels) to triples.
-void interleave3(const Planes<float>& m, std::int64_t j0, std::int64_t j1) {
-  const hn::ScalableTag<float> d;
+template <typename T>
+void interleave3(const Planes<T>& m, std::int64_t j0, std::int64_t j1) {
+  const hn::ScalableTag<T> d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   std::int64_t j = j0;
   for (; j + lanes <= j1; j += lanes)
     hn::StoreInterleaved3(hn::LoadU(d, m.from + j), hn::LoadU(d, m.from + m.columns + j),
                           hn::LoadU(d, m.from + 2 * m.columns + j), d, m.to + 3 * j);
-  transpose_block(sizeof(float), m.from + j, m.columns, m.to + 3 * j, 3, 3, j1 - j);
+  transpose_block(sizeof(T), m.from + j, m.columns, m.to + 3 * j, 3, 3, j1 - j);
+}
+
+// The reverse, of rows [i0, i1).
+template <typename T>
+void deinterleave3(const Planes<T>& m, std::int64_t i0, std::int64_t i1) {
+  const hn::ScalableTag<T> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  std::int64_t i = i0;
+  for (; i + lanes <= i1; i += lanes) {
+    hn::Vec<decltype(d)> a, b, c;
+    hn::LoadInterleaved3(d, m.from + 3 * i, a, b, c);
+    hn::StoreU(a, d, m.to + i);
+    hn::StoreU(b, d, m.to + m.rows + i);
+    hn::StoreU(c, d, m.to + 2 * m.rows + i);
+  }
+  transpose_block(sizeof(T), m.from + 3 * i, 3, m.to + i, m.rows, i1 - i, 3);
 }
 
 template <typename T>
@@ -50,9 +67,13 @@ void transpose_of(const T* from, T* to, std::int64_t batch, std::int64_t rows, s
       const Planes<T> m{from + b * rows * columns, to + b * rows * columns, rows, columns};
       const std::int64_t j = block / down % across * block_columns, i = block % down * block_rows;
       const std::int64_t j_end = std::min(columns, j + block_columns);
-      if constexpr (sizeof(T) == sizeof(float)) {
+      if constexpr (sizeof(T) == sizeof(float) || sizeof(T) == 1) {
         if (rows == 3) {
           interleave3(m, j, j_end);
+          continue;
+        }
+        if (columns == 3) {
+          deinterleave3(m, i, std::min(rows, i + block_rows));
           continue;
         }
       }

@@ -94,23 +94,6 @@ HWY_INLINE void window_nhwc(Tag tag, const Fold& fold, const PoolProblem& p, std
   hn::StoreU(finish(tag, fold, total, divide), tag, y);
 }
 
-template <class Fold, typename T = typename Fold::Element>
-HWY_INLINE void line_nhwc(const Fold& fold, PoolKind kind, const PoolProblem& p, const T* x, std::int64_t line, T* y,
-                          const PoolPixels& pixel) {
-  const PoolTaps h = p.axes[1].taps(line);
-  for (std::int64_t q = 0; q < p.axes[2].out; ++q) {
-    const PoolTaps w = p.axes[2].taps(q);
-    const float divide = divisor(kind, h, w);
-    // Without taps `first` may lie outside of the image: nothing is read.
-    const bool empty = h.count == 0 || w.count == 0;
-    const T* window = empty ? x : x + w.first * pixel.x;
-    T* out = y + q * pixel.y;
-    over_channels(hn::ScalableTag<T>(), 0, p.c, [&](auto tag, std::int64_t c) HWY_ATTR {
-      window_nhwc(tag, fold, p, pixel.x, window + c, h, w, divide, out + c);
-    });
-  }
-}
-
 // `total` of windows with counts[i] taps in each of `lines` lines; the average of a window without taps is 0.
 template <class Tag, class Fold, class V>
 HWY_INLINE V finish_line(Tag tag, const Fold& fold, V total, float lines, const float* counts) {
@@ -133,6 +116,26 @@ HWY_INLINE void over_line(Tag tag, std::int64_t count, const F& f) {
   } else if constexpr (!is_one<Tag>) {
     constexpr std::size_t most = hn::MaxLanes(Tag());
     over_line(hn::CappedTag<hn::TFromD<Tag>, (most > 4 ? most / 2 : 1)>(), count, f);
+  }
+}
+
+template <class Fold, typename T = typename Fold::Element>
+HWY_INLINE void line_nhwc(const Fold& fold, PoolKind kind, const PoolProblem& p, const T* x, std::int64_t line, T* y,
+                          const PoolPixels& pixel) {
+  const PoolTaps h = p.axes[1].taps(line);
+  for (std::int64_t q = 0; q < p.axes[2].out; ++q) {
+    const PoolTaps w = p.axes[2].taps(q);
+    const float divide = divisor(kind, h, w);
+    // Without taps `first` may lie outside of the image: nothing is read.
+    const bool empty = h.count == 0 || w.count == 0;
+    const T* window = empty ? x : x + w.first * pixel.x;
+    T* out = y + q * pixel.y;
+    const auto channels = [&](auto tag, std::int64_t c)
+                              HWY_ATTR { window_nhwc(tag, fold, p, pixel.x, window + c, h, w, divide, out + c); };
+    if constexpr (std::is_same_v<T, float>)
+      over_channels(D(), 0, p.c, channels);
+    else
+      over_line(hn::ScalableTag<T>(), p.c, channels);
   }
 }
 
@@ -266,21 +269,21 @@ void pool_nhwc_kernel(PoolKind kind, const PoolProblem& p, const float* x, std::
   line_nhwc(NormFold<2>{}, kind, p, x, line, y, pixel);
 }
 
-void max_nhwc_kernel(const PoolProblem& p, DType dtype, const void* x, std::int64_t line, void* y,
-                     const PoolPixels& pixel) {
-  const auto of = [&]<typename T>(T) HWY_ATTR {
-    line_nhwc(MaxFold<T>{}, PoolKind::max, p, static_cast<const T*>(x), line, static_cast<T*>(y), pixel);
-  };
-  if (dtype == DType::i8) return of(std::int8_t{});
-  of(std::uint8_t{});
-}
-
 void pool_nchw_kernel(const PoolLines& plan, const float* x, std::int64_t begin, std::int64_t end, float* scratch,
                       float* y) {
   if (plan.kind == PoolKind::max) return lines_nchw(MaxFold<float>{}, plan, x, begin, end, scratch, y);
   if (plan.kind != PoolKind::lp) return lines_nchw(SumFold{}, plan, x, begin, end, scratch, y);
   if (plan.problem.norm == 1) return lines_nchw(NormFold<1>{}, plan, x, begin, end, scratch, y);
   lines_nchw(NormFold<2>{}, plan, x, begin, end, scratch, y);
+}
+
+void max_nhwc_kernel(const PoolProblem& p, DType dtype, const void* x, std::int64_t line, void* y,
+                     const PoolPixels& pixel) {
+  const auto of = [&]<typename T>(T*) HWY_ATTR {
+    line_nhwc(MaxFold<T>{}, PoolKind::max, p, static_cast<const T*>(x), line, static_cast<T*>(y), pixel);
+  };
+  if (dtype == DType::i8) return of(static_cast<std::int8_t*>(y));
+  of(static_cast<std::uint8_t*>(y));
 }
 
 template <typename T>

@@ -25,7 +25,7 @@ struct PoolPixels {
 void pool_line_nhwc(PoolKind kind, const PoolProblem& problem, const float* x, std::int64_t line, float* y,
                     const PoolPixels& pixel);
 
-/// The same of maxima of bytes; `dtype` is i8 or u8.
+/// The same of a maximum of 8-bit integers, `dtype`.
 void max_line_nhwc(const PoolProblem& problem, DType dtype, const void* x, std::int64_t line, void* y,
                    const PoolPixels& pixel);
 

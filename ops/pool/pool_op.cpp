@@ -81,20 +81,14 @@ class PoolOp final : public Op {
 /// Other norms are not vectorised.
 constexpr std::int64_t most_norm = 2;
 
-/// Vectorised with channels last in two dimensions, for floats without indices.
+/// Vectorised with channels last in two dimensions, without indices; on CUDA for floats.
+template <typename Types>
 std::span<const Format> formats_for(const Problem& problem) {
   const TensorType& x = problem.inputs()[0].type;
-  if (x.shape.rank() == 4 && dtypes<WithHalves<Types<float>>>.contains(x.dtype) && problem.outputs().size() == 1 &&
+  if (x.shape.rank() == 4 && dtypes<Types>.contains(x.dtype) && problem.outputs().size() == 1 &&
       problem.as<PoolOp>().geometry.norm <= most_norm)
     return nchw_or_nhwc;
   return nchw_only;
-}
-
-/// On the CPU of bytes, too.
-std::span<const Format> formats_for_cpu(const Problem& problem) {
-  const TensorType& x = problem.inputs()[0].type;
-  const bool bytes = dtypes<Types<std::int8_t, std::uint8_t>>.contains(x.dtype);
-  return bytes && x.shape.rank() == 4 && problem.outputs().size() == 1 ? nchw_or_nhwc : formats_for(problem);
 }
 
 struct Pool {
@@ -166,6 +160,21 @@ class PoolNhwc final : public BoundKernel, private RowKernel {
   Pool pool_;
 };
 
+/// Maxima of bytes in nhwc.
+void run_bytes(const Pool& pool, const KernelRun& run) {
+  const PoolProblem& p = pool.problem;
+  const PoolAxis &high = p.axes[1], &wide = p.axes[2];
+  const DType dtype = run.inputs[0].dtype();
+  run.pool->parallel_for(p.n * high.out, line_grain(p, wide.out * p.c), [&](std::int64_t begin, std::int64_t end, int) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      const PoolTaps taps = high.taps(i % high.out);
+      const std::int64_t row = i / high.out * high.in + (taps.count == 0 ? 0 : taps.first);
+      max_line_nhwc(p, dtype, run.in<std::uint8_t>(0) + row * wide.in * pool.pixel.x, i % high.out,
+                    run.out<std::uint8_t>() + i * wide.out * pool.pixel.y, pool.pixel);
+    }
+  });
+}
+
 void run_nchw(const PoolLines& lines, const KernelRun& run) {
   const PoolProblem& p = lines.problem;
   auto* const scratch = reinterpret_cast<float*>(run.workspace.data());
@@ -230,22 +239,6 @@ void run_plain(const Pool& pool, const KernelRun& run) {
                          });
 }
 
-// Maxima of bytes in nhwc.
-void run_bytes_nhwc(const Pool& pool, const KernelRun& run) {
-  const PoolProblem& p = pool.problem;
-  const PoolAxis& high = p.axes[1];
-  const std::int64_t x_row = p.axes[2].in * pool.pixel.x, y_row = p.axes[2].out * pool.pixel.y;
-  run.pool->parallel_for(p.n * high.out, line_grain(p, p.axes[2].out * p.c),
-                         [&](std::int64_t begin, std::int64_t end, int) {
-                           for (std::int64_t i = begin; i < end; ++i) {
-                             const PoolTaps taps = high.taps(i % high.out);
-                             const std::int64_t row = i / high.out * high.in + (taps.count == 0 ? 0 : taps.first);
-                             max_line_nhwc(p, run.inputs[0].dtype(), run.in<std::uint8_t>(0) + row * x_row,
-                                           i % high.out, run.out<std::uint8_t>() + i * y_row, pool.pixel);
-                           }
-                         });
-}
-
 std::unique_ptr<const BoundKernel> bind_cpu(const Binding& binding) {
   const Pool pool(binding);
   const auto nonempty = [](const auto& run_on) {
@@ -257,8 +250,9 @@ std::unique_ptr<const BoundKernel> bind_cpu(const Binding& binding) {
     return bound(nonempty([=](const KernelRun& run) {
       dispatch(run.inputs[0].dtype(), PoolTypes(), [&]<typename T>(std::type_identity<T>) { run_plain<T>(pool, run); });
     }));
-  if (pool.nhwc && binding.problem.inputs()[0].type.dtype == DType::f32) return std::make_unique<PoolNhwc>(pool);
-  if (pool.nhwc) return bound(nonempty([=](const KernelRun& run) { run_bytes_nhwc(pool, run); }));
+  if (pool.nhwc && binding.problem.inputs()[0].type.dtype != DType::f32)
+    return bound(nonempty([=](const KernelRun& run) { run_bytes(pool, run); }));
+  if (pool.nhwc) return std::make_unique<PoolNhwc>(pool);
   const PoolLines lines(pool.kind, pool.problem);
   const std::int64_t scratch = binding.threads() * lines.scratch_floats;
   return bound(nonempty([=](const KernelRun& run) { run_nchw(lines, run); }),
@@ -290,21 +284,18 @@ std::unique_ptr<const BoundKernel> bind_cuda(const Binding& binding) {
 }
 
 constexpr auto kernels_for(DTypeSet types) {
-  return on_both({.types = types,
-                  .more_on_cuda = dtypes<HalfTypes>,
-                  .formats_for = formats_for,
-                  .tolerance = 2e-6,
-                  .pitched_inputs = input_bit(0),
-                  .pitched_output = true,
-                  .skips_padding = true},
-                 bind_cpu, bind_cuda);
-}
-constexpr auto max_kernels = [] {
-  auto kernels = kernels_for(dtypes<PoolTypes>);
-  kernels[0].formats_for = formats_for_cpu;
+  auto kernels = on_both({.types = types,
+                          .more_on_cuda = dtypes<HalfTypes>,
+                          .formats_for = formats_for<PoolTypes>,
+                          .tolerance = 2e-6,
+                          .pitched_inputs = input_bit(0),
+                          .pitched_output = true,
+                          .skips_padding = true},
+                         bind_cpu, bind_cuda);
+  kernels[1].formats_for = formats_for<WithHalves<Types<float>>>;
   return kernels;
-}();
-constexpr auto float_kernels = kernels_for(dtypes<Types<float>>);
+}
+constexpr auto max_kernels = kernels_for(dtypes<PoolTypes>), float_kernels = kernels_for(dtypes<Types<float>>);
 
 std::shared_ptr<const Op> make(const NodeSpec& spec) {
   auto op = std::make_shared<PoolOp>();

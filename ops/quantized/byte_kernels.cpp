@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/quantized/byte_kernels.cpp"
@@ -63,7 +64,6 @@ class NumbersOf {
     return {{number(low, first, ones, scale), number(low, second, other, part), number(high, first, ones, scale),
              number(high, second, other, part)}};
   }
-  HWY_INLINE Four same(std::uint8_t code) const { return (*this)(hn::Set(Bytes(), code)); }
 
  private:
   const ByteOperand operand_;
@@ -101,19 +101,85 @@ class CodesOf {
   const Divide divide_;
 };
 
-/// A row of an operand: `count` codes from `i` on, at most a vector; or the same number everywhere.
-struct RowOf {
-  const NumbersOf& numbers;
-  const std::uint8_t* from;
-  HWY_INLINE Four operator()(std::int64_t i) const { return numbers(hn::LoadU(Bytes(), from + i)); }
-  HWY_INLINE Four first(std::int64_t i, std::size_t count) const {
-    return numbers(load_first(Bytes(), from + i, count));
+/// As in-lane packing has it: the codes of a, b and so on are the first, second ... of each block of 16 bytes.
+#undef LENSLET_X86_PACKS
+#define LENSLET_X86_PACKS (HWY_ARCH_X86 && HWY_TARGET != HWY_EMU128)
+#if LENSLET_X86_PACKS
+HWY_INLINE __m128i pack_bytes(__m128i low, __m128i high) { return _mm_packus_epi16(low, high); }
+#if HWY_TARGET <= HWY_AVX2
+HWY_INLINE __m256i pack_bytes(__m256i low, __m256i high) { return _mm256_packus_epi16(low, high); }
+#endif
+#if HWY_TARGET <= HWY_AVX3
+HWY_INLINE __m512i pack_bytes(__m512i low, __m512i high) { return _mm512_packus_epi16(low, high); }
+#endif
+#endif
+
+/// Sums in fixed point.
+class FixedSum {
+ public:
+  FixedSum(const BinaryCodes& of, const ByteOperand& a, const ByteOperand& b)
+      : of_(of), flip_a_(a.flip), flip_b_(b.flip) {}
+
+  HWY_INLINE hn::Vec<Bytes> operator()(hn::Vec<Bytes> a, hn::Vec<Bytes> b) const {
+    const Bytes d;
+    const Shorts shorts;
+    a = hn::Xor(a, hn::Set(d, flip_a_));
+    b = hn::Xor(b, hn::Set(d, flip_b_));
+    const auto low = hn::InterleaveLower(d, a, b), high = hn::InterleaveUpper(d, a, b), zero = hn::Zero(d);
+    const auto first =
+        hn::ReorderDemote2To(shorts, sum(hn::InterleaveLower(d, low, zero)), sum(hn::InterleaveUpper(d, low, zero)));
+    const auto second =
+        hn::ReorderDemote2To(shorts, sum(hn::InterleaveLower(d, high, zero)), sum(hn::InterleaveUpper(d, high, zero)));
+#if LENSLET_X86_PACKS
+    const hn::Vec<Bytes> codes{pack_bytes(first.raw, second.raw)};
+#else
+    const hn::Half<Bytes> half;
+    const auto codes = hn::Combine(d, hn::DemoteTo(half, second), hn::DemoteTo(half, first));
+#endif
+    const auto at_least = hn::Max(codes, hn::Set(d, static_cast<std::uint8_t>(of_.least + of_.y_flip)));
+    const auto clamped = hn::Min(at_least, hn::Set(d, static_cast<std::uint8_t>(of_.most + of_.y_flip)));
+    return hn::Xor(clamped, hn::Set(d, of_.y_flip));
   }
+
+ private:
+  using Sums = hn::RebindToSigned<D>;
+  using Shorts = hn::Repartition<std::int16_t, D>;
+
+  HWY_INLINE hn::Vec<Sums> sum(hn::Vec<Bytes> pairs) const {
+    const Sums sums;
+    const Shorts shorts;
+    const auto factors =
+        hn::BitCast(shorts, hn::Set(sums, static_cast<std::int32_t>(static_cast<std::uint16_t>(of_.factor[0]) |
+                                                                    static_cast<std::uint32_t>(of_.factor[1]) << 16)));
+    // On x86 one instruction adds up pairs; elsewhere the second accumulator takes a share.
+    auto rest = hn::Zero(sums);
+    const auto part = hn::ReorderWidenMulAccumulate(sums, hn::BitCast(shorts, pairs), factors, hn::Zero(sums), rest);
+    const auto total = hn::Add(hn::RearrangeToOddPlusEven(part, rest), hn::Set(sums, of_.offset));
+    return hn::ShiftRightSame(total, of_.shift);
+  }
+
+  const BinaryCodes of_;
+  const std::uint8_t flip_a_, flip_b_;
 };
+
+/// A row of an operand: `count` codes from `i` on, at most a vector; or the same everywhere. What its codes become.
+template <class Read>
+struct RowOf {
+  const Read& read;
+  const std::uint8_t* from;
+  HWY_INLINE auto operator()(std::int64_t i) const { return read(hn::LoadU(Bytes(), from + i)); }
+  HWY_INLINE auto first(std::int64_t i, std::size_t count) const { return read(load_first(Bytes(), from + i, count)); }
+};
+template <class Read>
 struct SameOf {
-  Four same;
-  HWY_INLINE const Four& operator()(std::int64_t) const { return same; }
-  HWY_INLINE const Four& first(std::int64_t, std::size_t) const { return same; }
+  using Same = decltype(std::declval<const Read&>()(hn::Zero(Bytes())));
+  Same same;
+  SameOf(const Read& read, std::uint8_t code) : same(read(hn::Set(Bytes(), code))) {}
+  HWY_INLINE const Same& operator()(std::int64_t) const { return same; }
+  HWY_INLINE const Same& first(std::int64_t, std::size_t) const { return same; }
+};
+struct CodesThemselves {
+  HWY_INLINE hn::Vec<Bytes> operator()(hn::Vec<Bytes> codes) const { return codes; }
 };
 
 template <class Codes, class A, class B>
@@ -126,20 +192,25 @@ HWY_INLINE void binary_row(const Codes& codes, const A& a, const B& b, std::uint
   if (rest != 0) store_first(codes(a.first(i, rest), b.first(i, rest)), d, y + i, rest);
 }
 
-template <bool multiplies, class Divide>
-HWY_INLINE void binary_rows(const BinaryCodes& of, const ByteOperand& a, const ByteOperand& b, std::uint8_t* y,
-                            std::int64_t y_row, std::int64_t rows, std::int64_t n) {
-  const NumbersOf of_a(a), of_b(b);
-  const CodesOf<multiplies, Divide> codes(of);
+template <class Codes, class Read>
+HWY_INLINE void binary_rows(const Codes& codes, const Read& of_a, const Read& of_b, const ByteOperand& a,
+                            const ByteOperand& b, std::uint8_t* y, std::int64_t y_row, std::int64_t rows,
+                            std::int64_t n) {
   for (std::int64_t row = 0; row < rows; ++row, y += y_row) {
     const std::uint8_t *const at_a = a.at + row * a.row, *const at_b = b.at + row * b.row;
     if (a.stride == 0)
-      binary_row(codes, SameOf{of_a.same(*at_a)}, RowOf{of_b, at_b}, y, n);
+      binary_row(codes, SameOf<Read>(of_a, *at_a), RowOf<Read>{of_b, at_b}, y, n);
     else if (b.stride == 0)
-      binary_row(codes, RowOf{of_a, at_a}, SameOf{of_b.same(*at_b)}, y, n);
+      binary_row(codes, RowOf<Read>{of_a, at_a}, SameOf<Read>(of_b, *at_b), y, n);
     else
-      binary_row(codes, RowOf{of_a, at_a}, RowOf{of_b, at_b}, y, n);
+      binary_row(codes, RowOf<Read>{of_a, at_a}, RowOf<Read>{of_b, at_b}, y, n);
   }
+}
+
+template <bool multiplies, class Divide>
+HWY_INLINE void float_rows(const BinaryCodes& of, const ByteOperand& a, const ByteOperand& b, std::uint8_t* y,
+                           std::int64_t y_row, std::int64_t rows, std::int64_t n) {
+  binary_rows(CodesOf<multiplies, Divide>(of), NumbersOf(a), NumbersOf(b), a, b, y, y_row, rows, n);
 }
 
 #endif
@@ -148,14 +219,16 @@ void binary_kernel(const BinaryCodes& of, const ByteOperand& a, const ByteOperan
                    std::int64_t y_row, std::int64_t rows, std::int64_t n) {
 #if HWY_TARGET != HWY_SCALAR
   const bool known_strides = (a.stride == 1 && b.stride <= 1) || (a.stride == 0 && b.stride == 1);
-  if (NumbersOf::serves(a) && NumbersOf::serves(b) && known_strides) {
+  if (of.shift != 0 && known_strides)
+    return binary_rows(FixedSum(of, a, b), CodesThemselves(), CodesThemselves(), a, b, y, y_row, rows, n);
+  if (of.shift == 0 && NumbersOf::serves(a) && NumbersOf::serves(b) && known_strides) {
     if (ByReciprocal::serves(of.y_scale)) {
-      if (of.multiplies) return binary_rows<true, ByReciprocal>(of, a, b, y, y_row, rows, n);
-      return binary_rows<false, ByReciprocal>(of, a, b, y, y_row, rows, n);
+      if (of.multiplies) return float_rows<true, ByReciprocal>(of, a, b, y, y_row, rows, n);
+      return float_rows<false, ByReciprocal>(of, a, b, y, y_row, rows, n);
     }
     if (of.y_scale >= 0x1p-100F && of.y_scale <= 0x1p100F) {
-      if (of.multiplies) return binary_rows<true, ByDivision>(of, a, b, y, y_row, rows, n);
-      return binary_rows<false, ByDivision>(of, a, b, y, y_row, rows, n);
+      if (of.multiplies) return float_rows<true, ByDivision>(of, a, b, y, y_row, rows, n);
+      return float_rows<false, ByDivision>(of, a, b, y, y_row, rows, n);
     }
   }
 #endif
@@ -250,8 +323,32 @@ HWY_EXPORT(binary_kernel);
 HWY_EXPORT(sum_pixels_kernel);
 HWY_EXPORT(sum_bytes_kernel);
 
+void choose_fixed_point(BinaryCodes& of, const ByteOperand& a, const ByteOperand& b) {
+  if (of.multiplies) return;
+  const double ratios[] = {static_cast<double>(a.scale) / of.y_scale, static_cast<double>(b.scale) / of.y_scale};
+  const double most = std::max(ratios[0], ratios[1]);
+  int shift = 14 - std::ilogb(most);
+  if (std::ldexp(most, shift) > 32767) --shift;
+  if (shift < 14 || shift > 20) return;
+  double offset = std::ldexp(of.y_zero_point + of.y_flip + 0.5, shift);
+  bool exact = true;
+  const std::int32_t zeros[] = {a.zero_point, b.zero_point};
+  for (int i = 0; i < 2; ++i) {
+    const double factor = std::ldexp(ratios[i], shift), rounded = std::nearbyint(factor);
+    exact = exact && rounded == factor;
+    of.factor[i] = static_cast<std::int16_t>(rounded);
+    offset += (factor - rounded) * 128 - factor * zeros[i];
+  }
+  of.offset = static_cast<std::int32_t>(std::nearbyint(offset));
+  of.shift = exact ? 0 : shift;
+}
+
 std::uint8_t binary_code(const BinaryCodes& of, const ByteOperand& a, std::uint8_t of_a, const ByteOperand& b,
                          std::uint8_t of_b) {
+  if (of.shift != 0) {
+    const std::int32_t sum = of.factor[0] * (of_a ^ a.flip) + of.factor[1] * (of_b ^ b.flip) + of.offset;
+    return static_cast<std::uint8_t>(std::clamp((sum >> of.shift) - of.y_flip, of.least, of.most));
+  }
   const auto number = [](const ByteOperand& operand, std::uint8_t code) {
     return static_cast<float>((code ^ operand.flip) - operand.zero_point) * operand.scale;
   };

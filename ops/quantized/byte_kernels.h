@@ -21,9 +21,18 @@ struct BinaryCodes {
   bool multiplies = false;
   float y_scale = 1;
   std::int32_t y_zero_point = 0, least = 0, most = 255;
+  /// A sum in fixed point: (factor[0] * a + factor[1] * b + offset) >> shift, of unsigned codes, is y's unsigned code
+  /// before it is clamped. shift 0: in float32.
+  std::int16_t factor[2] = {};
+  std::int32_t offset = 0, shift = 0;
+  std::uint8_t y_flip = 0;
 };
 
-/// The function on one pair, bytes of either type: float32 arithmetic, each step rounded.
+/// Chooses fixed point for a sum where that is exact to 1/100 of a step: factors of 15 bits, whose errors cancel at the
+/// middle code. Sums that may be ties, since the factors are exact, remain in float32, as do odd scales.
+void choose_fixed_point(BinaryCodes& of, const ByteOperand& a, const ByteOperand& b);
+
+/// The function on one pair, bytes of either type. Float32 arithmetic rounds each step.
 std::uint8_t binary_code(const BinaryCodes& of, const ByteOperand& a, std::uint8_t of_a, const ByteOperand& b,
                          std::uint8_t of_b);
 /// The same for `rows` rows of n codes, bit for bit; y may be an operand.

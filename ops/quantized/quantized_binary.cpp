@@ -15,7 +15,8 @@ namespace lenslet {
 namespace {
 
 /// y = the code of (a's number + or * b's number), rounded to nearest even and clamped. In float32: both numbers, the
-/// sum or product and the quotient by y_scale are rounded.
+/// sum or product and the quotient by y_scale are rounded. A sum may be in fixed point instead (choose_fixed_point):
+/// where its quotient is within 1/100 of a tie, y is one of the two codes.
 class QuantizedBinary final : public Op {
  public:
   explicit QuantizedBinary(const NodeSpec& spec) : multiplies(spec.name == "QuantizedMul") {
@@ -62,13 +63,16 @@ std::unique_ptr<const BoundKernel> bind_binary(const Binding& binding) {
                        .zero_point = codes.zero_point + flipped_offset(type),
                        .scale = codes.scale};
   };
-  const BinaryCodes codes{.multiplies = op.multiplies,
-                          .y_scale = op.y.scale,
-                          .y_zero_point = op.y.zero_point,
-                          .least = op.y.least,
-                          .most = op.y.most};
+  BinaryCodes codes{.multiplies = op.multiplies,
+                    .y_scale = op.y.scale,
+                    .y_zero_point = op.y.zero_point,
+                    .least = op.y.least,
+                    .most = op.y.most,
+                    .y_flip = sign_flip(op.y.type)};
   const bool long_rows = loops.rank == 1 || loops.inner() > elementwise_grain;
-  return bound([=, a = operand(0, op.a), b = operand(1, op.b)](const KernelRun& run) {
+  const ByteOperand a = operand(0, op.a), b = operand(1, op.b);
+  choose_fixed_point(codes, a, b);
+  return bound([=](const KernelRun& run) {
     const auto apply = [&](const auto& at, std::int64_t rows, std::int64_t n, const std::array<std::int64_t, 3>& row) {
       ByteOperand left = a, right = b;
       left.at = run.in<std::uint8_t>(0) + at[1];

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 
 #include "ops/core/checks.h"
 #include "ops/core/grain.h"
@@ -78,12 +77,15 @@ void run_pool(const QuantizedGlobalAveragePool& op, const KernelRun& run) {
         sum_pixels(from + first, pixels, channels, count, flip, sums);
       else
         for (std::int64_t c = 0; c < count; ++c) sums[c] = sum_bytes(from + (first + c) * pixels, pixels, flip);
-      const auto least = static_cast<float>(op.y.least), most_code = static_cast<float>(op.y.most);
       std::uint8_t* const y = run.out<std::uint8_t>() + image * channels + first;
+      // Bounds are whole, so that they may come before the rounding, which the addition does: a float between 2^23 and
+      // 2^24 has units of one.
+      const auto low = static_cast<float>(op.y.least - op.y.zero_point);
+      const auto high = static_cast<float>(op.y.most - op.y.zero_point);
       for (std::int64_t c = 0; c < count; ++c) {
-        const float mean = static_cast<float>(sums[c] - zeros) * factor;
-        const float code = std::clamp(std::rint(mean) + static_cast<float>(op.y.zero_point), least, most_code);
-        y[c] = static_cast<std::uint8_t>(static_cast<int>(code));
+        const float mean = static_cast<float>(sums[c] - zeros) * factor, least = mean > low ? mean : low;
+        const float rounded = ((least < high ? least : high) + 0x1.8p23F) - 0x1.8p23F;
+        y[c] = static_cast<std::uint8_t>(static_cast<std::int32_t>(rounded) + op.y.zero_point);
       }
     }
   });

@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <random>
 #include <string>
 #include <vector>
@@ -109,6 +111,32 @@ TEST_CASE("quantized_elementwise/every_pair_of_codes_on_every_instruction_set") 
                                                         {"y_zero_point", 130},
                                                         {"stored_range", std::vector<std::int64_t>{5, 250}}},
                                          .inputs = {a, b}});
+}
+
+TEST_CASE("quantized_elementwise/sums_in_fixed_point_are_off_by_one_next_to_ties_alone") {
+  Drawn drawn(random_seed());
+  Tensor a(DType::u8, Shape{256, 256}), b(DType::u8, Shape{256, 256});
+  for (std::size_t i = 0; i < 65536; ++i) {
+    a.values<std::uint8_t>()[i] = static_cast<std::uint8_t>(i / 256);
+    b.values<std::uint8_t>()[i] = static_cast<std::uint8_t>(i % 256);
+  }
+  for (int times = 0; times < 20; ++times) {
+    const double of_a = drawn.scale(0.001, 0.1), of_b = drawn.scale(0.01, 0.1), of_y = drawn.scale(0.01, 0.2);
+    const std::int64_t zeros[] = {drawn.zero_point(DType::u8), drawn.zero_point(DType::u8),
+                                  drawn.zero_point(DType::u8)};
+    const AttributeList list{{"a_scale", of_a},          {"a_zero_point", zeros[0]}, {"b_scale", of_b},
+                             {"b_zero_point", zeros[1]}, {"y_scale", of_y},          {"y_zero_point", zeros[2]}};
+    const Tensor y = run_op({.op = "QuantizedAdd", .domain = "lenslet", .attributes = list, .inputs = {a, b}})[0];
+    double worst = 0;
+    for (std::int64_t i = 0; i < 65536; ++i) {
+      const double exact =
+          (static_cast<double>(i / 256 - zeros[0]) * of_a + static_cast<double>(i % 256 - zeros[1]) * of_b) / of_y +
+          static_cast<double>(zeros[2]);
+      worst = std::max(worst, std::abs(std::clamp(exact, 0.0, 255.0) -
+                                       static_cast<double>(y.values<std::uint8_t>()[static_cast<std::size_t>(i)])));
+    }
+    CHECK_MESSAGE(worst < 0.51, to_string(list), ": ", worst);
+  }
 }
 
 TEST_CASE("quantized_elementwise/table") {

@@ -39,6 +39,15 @@ TEST_CASE("threads/share_what_other_cases_compute_in_one_piece") {
     for (const std::int64_t axis : {1, 3}) check_op({.op = "ArgMax", .attributes = {{"axis", axis}}, .inputs = {x}});
   }
   SUBCASE("lrn") { check_op({.op = "LRN", .attributes = {{"size", 5}}, .inputs = {x}, .tolerance = 1e-6}); }
+  SUBCASE("codes of 8 bits") {
+    const Tensor codes = random_of(DType::u8, {2, 116, 28, 28}, 1, 0, 255.9);
+    for (const char* const op : {"QuantizedTable", "QuantizedGlobalAveragePool"}) {
+      OpCase c{.op = op, .domain = "lenslet", .inputs = {codes}};
+      if (c.op == "QuantizedTable") c.attributes = {{"table", std::vector<std::int64_t>(256, 7)}};
+      check_op(c);
+    }
+    check_op({.op = "MaxPool", .attributes = {{"kernel_shape", std::vector<std::int64_t>{3, 3}}}, .inputs = {codes}});
+  }
   SUBCASE("range") {
     check_op({.op = "Range", .inputs = {int64_scalar(0), int64_scalar(90000), int64_scalar(1)}, .constant = {0, 1, 2}});
   }
