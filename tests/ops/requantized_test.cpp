@@ -9,6 +9,7 @@
 #include <limits>
 #include <map>
 #include <random>
+#include <utility>
 
 #define LENSLET_SIMD_BYTE_PRODUCTS
 #include "base/simd/targets.h"
@@ -93,6 +94,7 @@ Epilogue::Requantize drawn(std::int64_t filters, DType type, std::mt19937& rando
 
 TEST_CASE("requantized/conv") {
   const unsigned seed = random_seed();
+  bool clipped = false;
   std::mt19937 random(seed);
   for (const ConvProblem& p : convs({"2x5x9x11 -> 7, 3x3 s1 p1 g1 +bias +relu", "1x12x7x8 -> 18, 3x2 s2x1 p1,0,2,1 g3",
                                      "3x16x6x6 -> 33, 1x1 s1 p0 g1 +bias", "1x9x10x10 -> 9, 5x5 s1 p2 g9 d1x2 +bias"}))
@@ -106,7 +108,6 @@ TEST_CASE("requantized/conv") {
               const std::string where = fmt::format("{} {} to {}", p.str(), to_string(x), to_string(y));
               const Tensor result = run_between_guards(op_runner(), call, posed.inputs, where)[0];
               REQUIRE(result.dtype() == y);
-              bool clipped = false;
               for (std::int64_t i = 0; i < result.elems(); ++i) {
                 const std::int64_t k = i / p.q / p.p % p.k;
                 const double exact = static_cast<double>(exact_sum(stated, posed.inputs, i)) *
@@ -115,10 +116,10 @@ TEST_CASE("requantized/conv") {
                 check_element(integer_at(result, i), exact, to, where);
                 clipped = clipped || exact > (y == DType::i8 ? 127 : 255) || exact < (y == DType::i8 ? -128 : 0);
               }
-              CHECK((clipped || p.r * p.s * p.group_c() < 40));  // else no element shows that it saturates
             });
         CHECK(refusals.empty());
       }
+  CHECK(clipped);  // else no element shows that it saturates
 }
 
 /// Every output in nchw, as the definition has it, bit for bit.
@@ -140,27 +141,28 @@ std::vector<std::int64_t> exact_codes(const ConvProblem& p, const std::vector<Te
 std::string amx_refusal() {
   const Epilogue::Requantize to{.multipliers = {1.0F}};
   const Posed posed = pose_integers(convs({"1x64x5x5 -> 1, 1x1 s1 p0 g1"})[0], DType::u8, to, 1);
-  for (const Kernel* kernel : kernels_of("Conv", DeviceKind::cpu))
-    if (kernel->name() == "int8_amx") return kernel->offer(*posed.problem, {.device = cpu_profile(1)}).refusal;
-  return "it is missing";
+  const Kernel* const kernel = find_kernel("Conv", DeviceKind::cpu, "int8_amx");
+  return kernel->offer(*posed.problem, {.device = cpu_profile(1)}).refusal;
 }
 
-/// Runs each kernel of Conv that takes the problem, and counts it in `takers`.
+/// Runs each kernel of Conv that takes the problem, with each instruction set, and counts it in `takers`.
 void check_codes(const Posed& posed, const Epilogue::Requantize& to, const std::string& name,
                  std::map<std::string, int>& takers) {
-  const ConvProblem p = conv_problem(*posed.problem);
-  const std::vector<std::int64_t> expected = exact_codes(p, posed.inputs, to);
-  for (const Kernel* kernel : kernels_of("Conv", op_runner().device()))
-    for_each_call(op_runner(), *posed.problem, *kernel, 3, [&](const Call& call) {
-      ++takers[std::string(kernel->name())];
-      const std::string where = fmt::format("{} from {} to {}", name, to.x_zero_point, to_string(to.type));
-      const Tensor result = run_between_guards(op_runner(), call, posed.inputs, where)[0];
-      std::size_t wrong = 0, first = 0;
-      for (std::size_t i = expected.size(); i-- > 0;)
-        if (integer_at(result, static_cast<std::int64_t>(i)) != expected[i]) ++wrong, first = i;
-      CHECK_MESSAGE(wrong == 0, where, ", ", call.str(), ": ", wrong, " wrong, ",
-                    integer_at(result, static_cast<std::int64_t>(first)), " at ", first, " for ", expected[first]);
-    });
+  const std::vector<std::int64_t> expected = exact_codes(conv_problem(*posed.problem), posed.inputs, to);
+  const std::string where = fmt::format("{} from {} to {}", name, to.x_zero_point, to_string(to.type));
+  const auto check = [&](const Call& call) {
+    ++takers[std::string(call.kernel.name())];
+    const Tensor result = run_between_guards(op_runner(), call, posed.inputs, where)[0];
+    std::size_t wrong = 0, first = 0;
+    for (std::size_t i = expected.size(); i-- > 0;)
+      if (integer_at(result, static_cast<std::int64_t>(i)) != expected[i]) ++wrong, first = i;
+    CHECK_MESSAGE(wrong == 0, where, ", ", call.str(), ": ", wrong, " wrong, ",
+                  integer_at(result, static_cast<std::int64_t>(first)), " at ", first, " for ", expected[first]);
+  };
+  for_each_target(HWY_TARGETS, [&] {
+    for (const Kernel* kernel : kernels_of("Conv", op_runner().device()))
+      for_each_call(op_runner(), *posed.problem, *kernel, 3, check);
+  });
 }
 
 // Zero points at both ends of a byte; runs of no whole word, tiles and panels of all kinds, several pieces.
@@ -175,29 +177,46 @@ TEST_CASE("requantized/kernels_give_the_codes_of_the_definition") {
       "2x3x19x18 -> 16, 7x7 s2 p3 g1 +bias",        "1x5x9x11 -> 7, 3x3 s1 p1 g1",
       "3x12x7x8 -> 18, 3x2 s2x1 p1,0,2,1 g3 +bias", "1x24x12x11 -> 40, 1x1 s2 p0 g1 +bias",
       "2x16x8x9 -> 24, 3x3 s1 p2 g1 d2x2 +bias",    "1x10x3x40 -> 14, 2x3 s1 p0 g2 d1x2 +bias",
-      "1x68x1x19 -> 130, 1x3 s1 p0,1,0,1 g1 +bias", "3x320x1x1 -> 35, 1x1 s1 p0 g1 +bias",
-      "1x284x4x5 -> 50, 1x1 s1 p0 g1 +bias"};
-  for_each_target(HWY_TARGETS, [&] {
-    for (std::size_t i = 0; i < rows.size(); ++i) {
-      const ConvProblem p = convs({rows[i]})[0];
-      Epilogue::Requantize to = drawn(p.k, i % 2 == 0 ? DType::u8 : DType::i8, random);
-      to.x_zero_point = std::array{0, 117, 255}[i % 3];
-      check_codes(pose_integers(p, DType::u8, to, seed), to, rows[i], takers);
-    }
-    // Products beyond 2^31, and no numbers.
-    const ConvProblem p = convs({"1x16x5x7 -> 19, 1x1 s1 p0 g1 +bias"})[0];
-    Epilogue::Requantize to = drawn(p.k, DType::u8, random);
-    to.multipliers[3] = -1e9F;
-    to.multipliers[17] = 5;
-    check_codes(pose_integers(p, DType::u8, to, seed), to, "large multipliers", takers);
-    to.multipliers[4] = std::numeric_limits<float>::quiet_NaN();
-    to.multipliers[18] = -std::numeric_limits<float>::infinity();
-    check_codes(pose_integers(p, DType::u8, to, seed), to, "multipliers that are no numbers", takers);
-  });
+      "1x12x6x7 -> 24, 3x3 s1 p1 g12 +bias",        "1x48x6x6 -> 48, 3x3 s1 p1 g12",
+      "1x2048x1x300 -> 2, 1x2 s1 p0,1,0,0 g1",      "1x68x1x19 -> 130, 1x3 s1 p0,1,0,1 g1 +bias",
+      "3x320x1x1 -> 35, 1x1 s1 p0 g1 +bias",        "1x284x4x5 -> 50, 1x1 s1 p0 g1 +bias"};
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const ConvProblem p = convs({rows[i]})[0];
+    Epilogue::Requantize to = drawn(p.k, i % 2 == 0 ? DType::u8 : DType::i8, random);
+    to.x_zero_point = std::array{0, 117, 255}[i % 3];
+    check_codes(pose_integers(p, DType::u8, to, seed), to, rows[i], takers);
+  }
+  // Products beyond 2^31, and no numbers.
+  const ConvProblem p = convs({"1x16x5x7 -> 19, 1x1 s1 p0 g1 +bias"})[0];
+  Epilogue::Requantize to = drawn(p.k, DType::u8, random);
+  to.multipliers[3] = -1e9F;
+  to.multipliers[17] = 5;
+  check_codes(pose_integers(p, DType::u8, to, seed), to, "large multipliers", takers);
+  to.multipliers[4] = std::numeric_limits<float>::quiet_NaN();
+  to.multipliers[18] = -std::numeric_limits<float>::infinity();
+  check_codes(pose_integers(p, DType::u8, to, seed), to, "multipliers that are no numbers", takers);
   if (std::getenv("LENSLET_LESSER_ONLY") != nullptr) return;  // for_each_target() did nothing
   CHECK(takers["int8_packed"] > 0);
   const std::string refusal = amx_refusal();
   CHECK((takers["int8_amx"] > 0) == refusal.empty());
+}
+
+TEST_CASE("requantized/refusals_of_int8_kernels") {
+  const ConvProblem p = convs({"1x4x5x5 -> 1, 1x1 s1 p0 g1"})[0];
+  const ConvProblem wide = convs({"1x1x3x3 -> 1, 3x3 s1 p20000 g1 d20000x20000"})[0];
+  const Kernel* const kernel = find_kernel("Conv", DeviceKind::cpu, "int8_packed");
+  const auto refusal = [&](std::int32_t of_x, std::int32_t of_y) {
+    const Epilogue::Requantize to{.multipliers = {1.0F}, .zero_point = of_y, .x_zero_point = of_x};
+    return kernel->offer(*pose_integers(p, DType::u8, to, 1).problem, {.device = cpu_profile(1)}).refusal;
+  };
+  CHECK((refusal(0, 0).empty() && refusal(255, 255).empty() && refusal(0, -128).empty()));
+  for (const auto& [of_x, of_y] : {std::pair{-1, 0}, {256, 0}, {0, 256}, {0, -129}})
+    CHECK(refusal(of_x, of_y) == "a zero point is no code");
+  const Epilogue::Requantize to{.multipliers = {1.0F}};
+  CHECK(kernel->offer(*pose_integers(wide, DType::u8, to, 1).problem, {.device = cpu_profile(1)}).refusal ==
+        "a thread's copy of its input exceeds 64 MiB");
+  CHECK(kernel->offer(*pose_integers(p, DType::i8, to, 1).problem, {.device = cpu_profile(1)}).refusal ==
+        "its input is int8; only uint8 is supported");
 }
 
 TEST_CASE("requantized/int8_amx_takes_a_convolution_where_the_cpu_has_amx") {

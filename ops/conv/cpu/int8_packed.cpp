@@ -22,8 +22,10 @@ namespace {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// VNNI multiplies bytes; other targets multiply pairs of 16-bit integers, whose products fit.
-constexpr bool of_bytes = HWY_ARCH_X86_64 && HWY_TARGET <= HWY_AVX3_DL;
+// VNNI multiplies bytes; else pairs of 16-bit integers are multiplied, whose products fit. CPUs without AVX-512 may
+// have AVX-VNNI, which is no target of Highway's.
+constexpr bool has_vnni = HWY_ARCH_X86_64 && HWY_TARGET <= HWY_AVX3_DL;
+constexpr bool may_have_vnni = HWY_ARCH_X86_64 && HWY_TARGET == HWY_AVX2;
 // As many accumulators as registers allow beside the operands.
 constexpr std::int64_t tile_rows = HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3 ? 13 : 6;
 
@@ -31,63 +33,79 @@ using D = hn::ScalableTag<std::int32_t>;
 using V = hn::Vec<D>;
 
 std::int64_t lanes() { return static_cast<std::int64_t>(hn::Lanes(D())); }
-std::int64_t word_k() { return of_bytes ? 4 : 2; }
+std::int64_t word_k() { return has_vnni || (may_have_vnni && has_avx_vnni()) ? 4 : 2; }
 
-#if HWY_TARGET == HWY_SCALAR
-HWY_INLINE void multiply_add(V x, V w, V& sum, V&) {
-  const auto half = [](V v, int i) { return static_cast<std::int16_t>(static_cast<std::uint32_t>(v.raw) >> (16 * i)); };
-  sum.raw += half(x, 0) * half(w, 0) + half(x, 1) * half(w, 1);
-}
-HWY_INLINE V total(V sum, V) { return sum; }
-#elif HWY_ARCH_X86_64 && HWY_TARGET <= HWY_AVX3_DL
-/// By hand: Highway has it only from 1.1 on.
-HWY_INLINE void multiply_add(V x, V w, V& sum, V&) {
-  asm("vpdpbusd %2, %1, %0" : "+v"(sum.raw) : "v"(x.raw), "v"(w.raw));
-}
-HWY_INLINE V total(V sum, V) { return sum; }
-#else
-// On x86 one instruction adds up pairs; elsewhere the second accumulator takes a share.
-HWY_INLINE void multiply_add(V x, V w, V& sum, V& rest) {
-  const hn::Repartition<std::int16_t, D> d16;
-  sum = hn::ReorderWidenMulAccumulate(D(), hn::BitCast(d16, x), hn::BitCast(d16, w), sum, rest);
-}
-HWY_INLINE V total(V sum, V rest) { return hn::RearrangeToOddPlusEven(sum, rest); }
+/// Adds the products of words; those of 16 bits leave a share in `rest`.
+template <bool bytes>
+HWY_INLINE void multiply_add(V x, V w, V& sum, [[maybe_unused]] V& rest) {
+  if constexpr (bytes) {
+#if HWY_ARCH_X86_64
+    // By hand: Highway has it only from 1.1 on.
+    if constexpr (has_vnni)
+      asm("vpdpbusd %2, %1, %0" : "+v"(sum.raw) : "v"(x.raw), "v"(w.raw));
+    else
+      asm("%{vex%} vpdpbusd %2, %1, %0" : "+x"(sum.raw) : "x"(x.raw), "x"(w.raw));
 #endif
+  } else {
+#if HWY_TARGET == HWY_SCALAR
+    const auto half = [](V v, int i) { return static_cast<std::int16_t>(static_cast<std::uint32_t>(v.raw) >> 16 * i); };
+    sum.raw += half(x, 0) * half(w, 0) + half(x, 1) * half(w, 1);
+#else
+    const hn::Repartition<std::int16_t, D> d16;
+    sum = hn::ReorderWidenMulAccumulate(D(), hn::BitCast(d16, x), hn::BitCast(d16, w), sum, rest);
+#endif
+  }
+}
+
+template <bool bytes>
+HWY_INLINE V total(V sum, [[maybe_unused]] V rest) {
+#if HWY_TARGET != HWY_SCALAR
+  if constexpr (!bytes) return hn::RearrangeToOddPlusEven(sum, rest);
+#endif
+  return sum;
+}
+
+/// What tiles of a panel share.
+struct PanelWords {
+  const std::int32_t *start, *words, *ahead;
+  std::int64_t ahead_step;  ///< between lines of the next panel that are prefetched into L2, one with each word
+};
 
 /// The sums of `rows` windows and a panel of `vectors` vectors: [rows][2 vectors].
-template <std::int64_t rows, std::int64_t vectors>
-void multiply_tile(const Int8Block& block, const std::byte* const* windows, const std::int32_t* start,
-                   const std::int32_t* panel, std::int32_t* sums) {
+template <bool bytes, std::int64_t rows, std::int64_t vectors>
+void multiply_tile(const Int8Block& block, const std::byte* const* windows, const PanelWords& of, std::int32_t* sums) {
+  const std::int32_t *panel = of.words, *ahead = of.ahead;
   const D d;
   V sum[rows][vectors], rest[rows][vectors];
   for (std::int64_t i = 0; i < rows; ++i)
     for (std::int64_t v = 0; v < vectors; ++v) {
-      sum[i][v] = hn::LoadU(d, start + v * lanes());
+      sum[i][v] = hn::LoadU(d, of.start + v * lanes());
       rest[i][v] = hn::Zero(d);
     }
   for (std::int64_t r = 0; r < block.run_count; ++r) {
     const std::int64_t begin = block.runs[r] + block.group_offset, end = begin + 4 * block.words;
-    for (std::int64_t at = begin; at < end; at += 4, panel += vectors * lanes()) {
+    for (std::int64_t at = begin; at < end; at += 4, panel += vectors * lanes(), ahead += of.ahead_step) {
+      __builtin_prefetch(ahead, 0, 2);
       V w[vectors];
       for (std::int64_t v = 0; v < vectors; ++v) w[v] = hn::LoadU(d, panel + v * lanes());
       for (std::int64_t i = 0; i < rows; ++i) {
         std::int32_t word;
         std::memcpy(&word, windows[i] + at, sizeof word);
         const V x = hn::Set(d, word);
-        for (std::int64_t v = 0; v < vectors; ++v) multiply_add(x, w[v], sum[i][v], rest[i][v]);
+        for (std::int64_t v = 0; v < vectors; ++v) multiply_add<bytes>(x, w[v], sum[i][v], rest[i][v]);
       }
     }
   }
   for (std::int64_t i = 0; i < rows; ++i)
     for (std::int64_t v = 0; v < vectors; ++v)
-      hn::StoreU(total(sum[i][v], rest[i][v]), d, sums + (2 * i + v) * lanes());
+      hn::StoreU(total<bytes>(sum[i][v], rest[i][v]), d, sums + (2 * i + v) * lanes());
 }
 
-template <std::int64_t most, std::int64_t vectors>
-void multiply_up_to(const Int8Block& block, const std::byte* const* windows, std::int64_t rows,
-                    const std::int32_t* start, const std::int32_t* panel, std::int32_t* sums) {
-  if (rows == most) return multiply_tile<most, vectors>(block, windows, start, panel, sums);
-  if constexpr (most > 1) multiply_up_to<most - 1, vectors>(block, windows, rows, start, panel, sums);
+template <bool bytes, std::int64_t most, std::int64_t vectors>
+void multiply_up_to(const Int8Block& block, const std::byte* const* windows, std::int64_t rows, const PanelWords& panel,
+                    std::int32_t* sums) {
+  if (rows == most) return multiply_tile<bytes, most, vectors>(block, windows, panel, sums);
+  if constexpr (most > 1) multiply_up_to<bytes, most - 1, vectors>(block, windows, rows, panel, sums);
 }
 
 template <typename T>
@@ -162,18 +180,21 @@ void store_typed(const Int8Panel& panel, const std::int32_t* sums, std::int64_t 
   const D d;
   const hn::RebindToFloat<D> df;
   const hn::Rebind<T, D> d8;
-  const V zero = hn::Set(d, panel.codes.zero_point);
-  // Bounds are whole, so that they may come before the rounding.
+  // Bounds are whole, so that they may come before the rounding, for which the sum's last bit is worth one.
   const auto least = hn::Set(df, static_cast<float>(panel.codes.least - panel.codes.zero_point));
   const auto most = hn::Set(df, static_cast<float>(panel.codes.most - panel.codes.zero_point));
+  const auto magic = hn::Set(df, 0x1.8p23F);
+  const V shift = hn::Sub(hn::BitCast(d, magic), hn::Set(d, panel.codes.zero_point));
   T codes[2 * hn::MaxLanes(D())];
+  const bool whole = panel.columns == 2 * lanes();
   for (std::int64_t i = 0; i < rows; ++i, sums += 2 * lanes(), y += y_pixel) {
+    T* const to = whole ? reinterpret_cast<T*>(y) : codes;
     for (std::int64_t j = 0; j < panel.columns; j += lanes()) {
       const auto value = hn::Mul(hn::ConvertTo(df, hn::LoadU(d, sums + j)), hn::LoadU(df, panel.multipliers + j));
-      const V code = hn::Add(hn::NearestInt(hn::Min(hn::Max(value, least), most)), zero);
-      hn::StoreU(hn::DemoteTo(d8, code), d8, codes + j);
+      const V rounded = hn::BitCast(d, hn::Add(hn::Min(hn::Max(value, least), most), magic));
+      hn::StoreU(hn::DemoteTo(d8, hn::Sub(rounded, shift)), d8, to + j);
     }
-    std::memcpy(y, codes, static_cast<std::size_t>(panel.columns));
+    if (!whole) std::memcpy(y, codes, static_cast<std::size_t>(panel.columns));
   }
 }
 #endif
@@ -185,8 +206,10 @@ void store(const Int8Panel& panel, const std::int32_t* sums, std::int64_t rows, 
   store_typed<false>(panel, sums, rows, y, y_pixel);
 }
 
-void multiply(const Int8Block& block) {
+template <bool bytes>
+void multiply_panels(const Int8Block& block) {
   HWY_ALIGN std::int32_t sums[tile_rows * Int8Panel::most_columns];
+  constexpr std::int64_t line = 16;
   const std::int64_t columns = 2 * lanes(), depth = block.run_count * block.words;
   // Tiles of similar height: a low one would wait for its own accumulators.
   const std::int64_t tiles = (block.m + tile_rows - 1) / tile_rows;
@@ -195,13 +218,22 @@ void multiply(const Int8Block& block) {
     const std::int32_t* const filters = block.filters + k * depth;
     for (std::int64_t tile = 0; tile < tiles; ++tile) {
       const std::int64_t m = block.m * tile / tiles, rows = block.m * (tile + 1) / tiles - m;
+      // In a network filters come from L3 or memory: the first tiles of a panel fetch the next one.
+      const std::int32_t* const ahead = filters + columns * depth + tile * line * depth;
+      const PanelWords of{panel.start, filters, ahead, tile * line < columns ? line : 0};
       if (panel.columns > lanes())
-        multiply_up_to<tile_rows, 2>(block, block.windows + m, rows, panel.start, filters, sums);
+        multiply_up_to<bytes, tile_rows, 2>(block, block.windows + m, rows, of, sums);
       else
-        multiply_up_to<tile_rows, 1>(block, block.windows + m, rows, panel.start, filters, sums);
+        multiply_up_to<bytes, tile_rows, 1>(block, block.windows + m, rows, of, sums);
       store(panel, sums, rows, block.y + k + m * block.y_pixel, block.y_pixel);
     }
   }
+}
+
+void multiply(const Int8Block& block) {
+  if constexpr (may_have_vnni)
+    if (has_avx_vnni()) return multiply_panels<true>(block);
+  multiply_panels<has_vnni>(block);
 }
 
 }  // namespace
@@ -231,7 +263,8 @@ Int8Kernel int8_vector_kernel() {
   Int8Kernel kernel;
   kernel.lanes = HWY_DYNAMIC_DISPATCH(lanes)();
   kernel.word_k = HWY_DYNAMIC_DISPATCH(word_k)();
-  kernel.macs_per_us = 3.2e3 * static_cast<double>(2 * kernel.lanes * kernel.word_k);
+  kernel.speed = 0.95 * static_cast<double>(kernel.word_k);
+  kernel.vector_us = 1e-3;
   kernel.multiply = [](const Int8Block& block) { HWY_DYNAMIC_DISPATCH(multiply)(block); };
   return kernel;
 }

@@ -5,6 +5,11 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
+
+#ifdef __x86_64__
+#include <cpuid.h>
+#endif
 
 namespace lenslet {
 namespace {
@@ -25,6 +30,20 @@ void fill_elements(std::uint8_t value, std::int64_t count, std::int64_t element_
     std::memset(to, value, static_cast<std::size_t>(count));
   else
     std::fill_n(reinterpret_cast<std::int16_t*>(to), count, std::int16_t{value});
+}
+
+/// `p` with neighbouring groups taken together while a vector holds their filters, whose other weights are zero: no
+/// more products, and fewer sums of unused lanes.
+ConvProblem with_merged_groups(ConvProblem p, const Int8Kernel& kernel) {
+  std::int64_t merged = std::clamp<std::int64_t>(kernel.lanes / p.group_k(), 1, p.groups);
+  while (p.groups % merged != 0) --merged;
+  p.groups /= merged;
+  return p;
+}
+
+/// Whether all windows of x are equally far apart, across lines and images.
+bool windows_adjoin(const ConvProblem& p, const Int8Layout& layout) {
+  return !layout.copies && p.r * p.s == 1 && p.stride_h == 1 && p.stride_w == 1;
 }
 
 /// How output pixels and filters are cut into pieces: blocks of whole images, of lines of an image, or of columns of a
@@ -77,6 +96,13 @@ struct Band {
         columns((of_columns - 1) * p.stride_w + layout.window_w) {}
 };
 
+/// Size of a thread's copy of x for a piece.
+std::int64_t copy_bytes(const ConvProblem& p, const Int8Layout& layout, const Pieces& pieces) {
+  if (!layout.copies) return 0;
+  const Band band(p, layout, pieces.lines, pieces.columns);
+  return round_up(pieces.images * band.rows * band.columns * layout.x_pixel + layout.over_read, 64);
+}
+
 class BoundInt8 final : public BoundConv {
  public:
   BoundInt8(const ConvProblem& p, const Int8Kernel& kernel, const DeviceProfile& device)
@@ -96,11 +122,6 @@ class BoundInt8 final : public BoundConv {
         runs_.push_back(r * p.dilation_h * row + s * p.dilation_w * layout.x_pixel);
   }
 
-  static std::int64_t copy_bytes(const ConvProblem& p, const Int8Layout& layout, const Pieces& pieces) {
-    if (!layout.copies) return 0;
-    const Band band(p, layout, pieces.lines, pieces.columns);
-    return round_up(pieces.images * band.rows * band.columns * layout.x_pixel + layout.over_read, 64);
-  }
   static std::int64_t worker_bytes(const ConvProblem& p, const Int8Layout& layout, const Pieces& pieces) {
     const std::int64_t windows = pieces.pixels() * static_cast<std::int64_t>(sizeof(std::byte*));
     return copy_bytes(p, layout, pieces) + round_up(windows, 64);
@@ -145,8 +166,7 @@ class BoundInt8 final : public BoundConv {
     call.words = layout_.words;
     call.y_pixel = run.y_pixel;
     call.codes = codes_of(p);
-    const bool adjoining = !layout_.copies && p.r * p.s == 1 && p.stride_h == 1 && p.stride_w == 1;
-    call.line = adjoining ? call.m : columns.count();
+    call.line = windows_adjoin(p, layout_) ? call.m : columns.count();
     call.window_stride = p.stride_w * pixel;
     std::uint8_t* const y =
         run.y<std::uint8_t>() + ((images.begin * p.p + lines.begin) * p.q + columns.begin) * run.y_pixel;
@@ -213,6 +233,18 @@ std::int64_t padded_words(std::int64_t words, const Int8Kernel& kernel) {
 
 }  // namespace
 
+bool has_avx_vnni() {
+#ifdef __x86_64__
+  static const bool has = [] {
+    unsigned a = 0, b = 0, c = 0, d = 0;
+    return __get_cpuid_count(7, 1, &a, &b, &c, &d) != 0 && (a >> 4 & 1) != 0;
+  }();
+  return has;
+#else
+  return false;
+#endif
+}
+
 Int8Layout::Int8Layout(const ConvProblem& p, const Int8Kernel& kernel)
     : lanes(kernel.lanes),
       word_k(kernel.word_k),
@@ -229,47 +261,64 @@ Int8Layout::Int8Layout(const ConvProblem& p, const Int8Kernel& kernel)
 
 Int8Panel::Int8Panel(const Int8Block& block, std::int64_t first, std::int64_t wanted)
     : columns(std::min(wanted, block.k - first)), codes(block.codes) {
-  for (std::int64_t j = 0; j < columns; ++j) {
-    const float multiplier = block.multipliers[first + j];
-    multipliers[j] = multiplier;
-    finite = finite && std::isfinite(multiplier);
-    below_one = below_one && std::abs(multiplier) < 1;
-    const auto bias = block.bias == nullptr ? 0U : static_cast<std::uint32_t>(block.bias[first + j]);
-    start[j] = static_cast<std::int32_t>(bias + static_cast<std::uint32_t>(block.corrections[first + j]));
+  std::copy_n(block.multipliers + first, columns, multipliers);
+  std::copy_n(block.corrections + first, columns, start);
+  std::int32_t bias[most_columns] = {};
+  if (block.bias != nullptr) std::copy_n(block.bias + first, columns, bias);
+  int above = 0, beyond = 0;
+  for (std::int64_t j = 0; j < most_columns; ++j) {
+    above += std::abs(multipliers[j]) < 1 ? 0 : 1;
+    beyond += std::abs(multipliers[j]) <= std::numeric_limits<float>::max() ? 0 : 1;
+    start[j] = static_cast<std::int32_t>(static_cast<std::uint32_t>(start[j]) + static_cast<std::uint32_t>(bias[j]));
   }
+  below_one = above == 0;
+  finite = beyond == 0;
 }
 
-std::optional<std::string> Int8Conv::refuse(const ConvProblem& p, const Target&) const {
+std::optional<std::string> Int8Conv::refuse(const ConvProblem& p, const Target& target) const {
   if (!p.requantized) return "its output is not requantized";
   if (p.x_storage != DType::u8) return fmt::format("its input is {}; only uint8 is supported", to_string(p.x_storage));
+  if (p.x_zero_point < 0 || p.x_zero_point > 255 || p.y_zero_point < -128 || p.y_zero_point > 255)
+    return "a zero point is no code";
   if (p.residual) return "it has a residual";
   if (p.activation.kind != Activation::Kind::none) return "its activation is no range of codes";
+  const ConvProblem merged = with_merged_groups(p, kernel());
+  const Int8Layout layout(merged, kernel());
+  constexpr std::int64_t most_copied = 64 << 20;
+  if (copy_bytes(merged, layout, Pieces(merged, layout, target.device)) > most_copied)
+    return "a thread's copy of its input exceeds 64 MiB";
   return std::nullopt;
 }
 
-ConvCandidate Int8Conv::candidate(const ConvProblem& p, const Target& target) const {
+ConvCandidate Int8Conv::candidate(const ConvProblem& stated, const Target& target) const {
   const Int8Kernel kernel = this->kernel();
+  const ConvProblem p = with_merged_groups(stated, kernel);
   const Int8Layout layout(p, kernel);
-  const auto outputs = static_cast<double>(p.n * p.p * p.q);
-  const auto filters = static_cast<double>(p.groups * round_up(p.group_k(), layout.lanes));
-  const auto words = static_cast<double>(layout.run_count(p) * layout.words);
+  const std::int64_t line = windows_adjoin(p, layout) ? p.n * p.p * p.q : p.q, lines = p.n * p.p * p.q / line;
+  const std::int64_t pixels = lines * round_up(line, kernel.tile_pixels);
+  const std::int64_t filters = p.groups * round_up(p.group_k(), layout.lanes);
+  const std::int64_t blocks = divide_up(layout.words, kernel.block_words);
+  const std::int64_t words = layout.run_count(p) * blocks * round_up(layout.words / blocks, kernel.tile_words);
+  const double products = static_cast<double>(pixels * filters) * static_cast<double>(words * layout.word_k);
+  const double vectors = static_cast<double>(pixels * filters) / static_cast<double>(layout.lanes);
   ConvCandidate candidate;
   candidate.pitched = true;
-  candidate.estimated_us =
-      1 + outputs * filters * words * static_cast<double>(layout.word_k) / kernel.macs_per_us / target.device.units +
-      p.bytes() / target.device.bytes_per_us;
+  candidate.estimated_us = 1 + 2 * products / (kernel.speed * target.device.fp32_flops_per_us) +
+                           vectors * kernel.vector_us / target.device.units + p.bytes() / target.device.bytes_per_us;
   return candidate;
 }
 
-ConvAlgorithm::FilterForm Int8Conv::filter_form(const ConvProblem& p, std::string_view) const {
+ConvAlgorithm::FilterForm Int8Conv::filter_form(const ConvProblem& stated, std::string_view) const {
+  const ConvProblem p = with_merged_groups(stated, kernel());
   const Int8Layout layout(p, kernel());
   return {.elements = layout.correction_words + p.groups * layout.group_words,
           .form = fmt::format("{} lanes of {}, {} words", layout.lanes, layout.word_k, layout.words),
           .element_bytes = sizeof(std::int32_t)};
 }
 
-void Int8Conv::transform(const ConvProblem& p, std::string_view, const ConvFilter& filter,
+void Int8Conv::transform(const ConvProblem& stated, std::string_view, const ConvFilter& filter,
                          std::span<std::byte> to) const {
+  const ConvProblem p = with_merged_groups(stated, kernel());
   const Int8Layout layout(p, kernel());
   std::memset(to.data(), 0, to.size());
   auto* const corrections = reinterpret_cast<std::int32_t*>(to.data());
@@ -280,10 +329,11 @@ void Int8Conv::transform(const ConvProblem& p, std::string_view, const ConvFilte
     const std::int64_t in_group = k % p.group_k(), first = in_group / panel * panel;
     const std::int64_t width = p.group_k() - first <= layout.lanes ? layout.lanes : panel;
     std::int32_t* const column = groups + k / p.group_k() * layout.group_words + first * depth + in_group - first;
+    const std::int64_t first_c = k / stated.group_k() * stated.group_c() % p.group_c();
     std::int64_t sum = 0;
-    for (std::int64_t c = 0; c < p.group_c(); ++c)
+    for (std::int64_t c = first_c; c < first_c + stated.group_c(); ++c)
       for (std::int64_t tap = 0; tap < taps; ++tap) {
-        const std::int8_t value = w[k * filter.gemm_k + c * taps + tap];
+        const std::int8_t value = w[k * filter.gemm_k + (c - first_c) * taps + tap];
         sum += value;
         const std::int64_t run = layout.adjacent ? tap / p.s : tap, i = layout.adjacent ? tap % p.s * p.c + c : c;
         std::int32_t* const word = column + (run * layout.words + i / layout.word_k) * width;
@@ -298,7 +348,7 @@ void Int8Conv::transform(const ConvProblem& p, std::string_view, const ConvFilte
 
 std::unique_ptr<const BoundKernel> Int8Conv::bind_conv(const ConvProblem& p, std::string_view,
                                                        const DeviceProfile& device) const {
-  return std::make_unique<BoundInt8>(p, kernel(), device);
+  return std::make_unique<BoundInt8>(with_merged_groups(p, kernel()), kernel(), device);
 }
 
 }  // namespace lenslet

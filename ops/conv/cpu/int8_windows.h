@@ -35,13 +35,15 @@ struct Int8Block {
   Int8Codes codes;
 };
 
-/// An inner kernel.
+/// An inner kernel, and what its estimate needs.
 struct Int8Kernel {
-  std::int64_t lanes = 0;              ///< filters of a vector; a panel has two
-  std::int64_t word_k = 4;             ///< elements of a word
-  std::int64_t block_words = 1 << 30;  ///< the most words of a k-block; a run is padded to equal ones
-  double macs_per_us = 0;              ///< of a core
   void (*multiply)(const Int8Block&) = nullptr;
+  std::int64_t lanes = 0;                        ///< filters of a vector; a panel has two
+  std::int64_t word_k = 4;                       ///< elements of a word
+  std::int64_t block_words = 1 << 30;            ///< the most words of a k-block; a run is padded to equal ones
+  std::int64_t tile_pixels = 1, tile_words = 1;  ///< what a multiplication computes, needed or not
+  double speed = 1;                              ///< products for each of the profile's fp32 products
+  double vector_us = 0;                          ///< to requantize and store a vector of sums
 };
 
 /// The filters: K corrections -x_zero_point * sum(w); then for each group panels of two vectors of filters (the last
@@ -60,7 +62,10 @@ struct Int8Layout {
   std::int64_t run_count(const ConvProblem& p) const { return adjacent ? p.r : p.r * p.s; }
 };
 
-/// That of int8_packed, for the instruction set in use.
+/// Whether the CPU multiplies bytes by AVX-VNNI.
+bool has_avx_vnni();
+
+/// The inner kernel of int8_packed, for the instruction set in use.
 Int8Kernel int8_vector_kernel();
 
 class Int8Conv : public ConvAlgorithm {
@@ -91,8 +96,7 @@ struct Int8Panel {
   alignas(64) float multipliers[most_columns] = {};
   alignas(64) std::int32_t start[most_columns] = {};
   std::int64_t columns;
-  bool finite = true;     ///< all multipliers
-  bool below_one = true;  ///< their magnitudes: products are below 2^31
+  bool finite, below_one;  ///< all multipliers; their magnitudes, so that products are below 2^31
   Int8Codes codes;
 };
 
