@@ -66,7 +66,8 @@ inline void put(Array& y, std::size_t i, const Sum& sum) { put(y, i, Scaled{sum.
 /// The activation named by the attributes activation, activation_alpha and activation_beta (conv.cpp); empty if none.
 std::function<double(double)> fused_activation(const AttributeList& attributes);
 
-/// Attributes with multipliers, of an operator whose sums are integers (Epilogue::requantize): the sums as stored codes.
+/// Attributes with multipliers, of an operator whose sums are integers (Epilogue::requantize): the sums as stored
+/// codes.
 Array requantized(const AttributeList& attributes, Array sums, int channel_axis);
 
 /// A missing attribute gives the fallback; a wrong kind throws Error(invalid_argument).

@@ -13,6 +13,7 @@ void fold_pad(Graph& graph, const PassContext&) {
   GraphEdit edit(graph);
   for (const NodeId n : edit.nodes()) {
     const Node& node = graph.node(n);
+    if (node.op->epilogue() != nullptr && node.op->epilogue()->requantize) continue;  // it imagines x's zero point
     const auto imagined = node.op->imagined_zeros(graph.input_infos(node));
     const NodeId made_by = imagined ? edit.producer(node.inputs[0]) : no_id;
     if (made_by == no_id) continue;

@@ -290,6 +290,8 @@ TEST_CASE("lower_quantized/what_moves_elements_moves_codes") {
            {{"mode", std::string("nearest")}});
     }
     SUBCASE("Concat") { make("Concat", {x, b.image({2, 3, 6, 6}, other)}, {{"axis", std::int64_t{1}}}); }
+    SUBCASE("Min by channel") { make("Min", {x, b.weights({1, 4, 1, 1})}); }
+    SUBCASE("Max of two") { make("Max", {x, b.image({2, 4, 1, 1}, other)}); }
     SUBCASE("Concat with a constant") { make("Concat", {x, b.weights({2, 3, 6, 6})}, {{"axis", std::int64_t{1}}}); }
     b.output(b.through(y, step));
     const Graph graph = lowered(b, step.scale);
@@ -298,6 +300,27 @@ TEST_CASE("lower_quantized/what_moves_elements_moves_codes") {
     CHECK(count(graph, "DequantizeLinear") == 1);
     CHECK(count(graph, "QuantizeLinear") == static_cast<int>(graph.inputs.size()));
     CHECK(count(graph, "QuantizedTable") == (graph.inputs.size() == 2 ? 1 : 0));
+  }
+}
+
+TEST_CASE("lower_quantized/a_pad_by_the_zero_point_goes_into_the_convolution") {
+  for (const Step& step : {of_x, signed_x, Step{0.04F, 0}}) {
+    Quantised b;
+    ValueId x = b.image({1, 4, 6, 6}, step);
+    int pads = 0;
+    SUBCASE("zeros") { x = b.node("Pad", {x, b.int64s({0, 0, 0, 1, 0, 0, 1, 2})}); }
+    SUBCASE("another number") {
+      x = b.node("Pad", {x, b.int64s({0, 0, 0, 1, 0, 0, 1, 2}), b.scalar(1)});
+      pads = 1;
+    }
+    SUBCASE("channels, too") {
+      x = b.node("Pad", {x, b.int64s({0, 1, 0, 1, 0, 0, 1, 2})});
+      pads = 1;
+    }
+    const std::int64_t channels = b.build().values.back().shape[1];
+    b.output(b.through(b.conv8(b.through(x, step), {3, channels, 3, 3}, true, {{"pads", Ints{1, 0, 0, 1}}}), other));
+    CHECK(count(lowered(b), "Pad") == pads);
+    CHECK(count(after_all(b.build()), "Pad") == pads);
   }
 }
 

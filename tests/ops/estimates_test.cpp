@@ -470,6 +470,10 @@ Conv im2col_nchw 28, 4514680 flops, 28 ways: 1.259564 us, 3453632 bytes, 0.00018
   348 refused: its filters are constants, and its images have more than one line
 Conv int8_amx 0
   382 refused: convolution of float32; only int8, uint8 is supported
+Conv int8_depthwise 0
+  382 refused: convolution of float32; only int8, uint8 is supported
+Conv int8_direct 0
+  382 refused: convolution of float32; only int8, uint8 is supported
 Conv int8_packed 0
   382 refused: convolution of float32; only int8, uint8 is supported
 Conv kn2col 362, 6.628605e+10 flops, 362 ways: 33.19601 us, 24509096 bytes, 0.0023869, 72016 91586 0

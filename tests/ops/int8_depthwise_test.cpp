@@ -58,8 +58,8 @@ TEST_CASE("int8_depthwise/gives_the_codes_of_the_definition") {
              "1x64x14x13 -> 64, 3x3 s2 p1 g64 +bias", "1x72x28x9 -> 72, 5x5 s2 p1,2,2,1 g72 +bias",
              "2x130x7x7 -> 130, 5x5 s1 p2 g130", "1x40x13x12 -> 40, 7x7 s1 p3 g40 +bias",
              "1x33x9x10 -> 33, 3x3 s1 p2 g33 d2x2 +bias", "1x8x6x31 -> 8, 2x4 s3x2 p0 g8 d1x3 +bias",
-             "1x16x1x3 -> 16, 1x1 s1 p0 g16 +bias", "1x5x4x3 -> 5, 3x3 s4x4 p1 g5 +bias",
-             "1x300x20x21 -> 300, 3x3 s1 p1 g300 +bias"});
+             "1x16x1x3 -> 16, 1x1 s1 p0 g16 +bias", "1x17x14x9 -> 17, 11x3 s1 p5,1,5,1 g17 +bias",
+             "1x5x4x3 -> 5, 3x3 s4x4 p1 g5 +bias", "1x300x20x21 -> 300, 3x3 s1 p1 g300 +bias"});
   for_each_target(HWY_TARGETS, [&] {
     for (const ConvProblem& p : problems) {
       const std::vector<Tensor> inputs = draw(p, seed);

@@ -46,9 +46,7 @@ TEST_CASE("threads/share_what_other_cases_compute_in_one_piece") {
       if (c.op == "QuantizedTable") c.attributes = {{"table", std::vector<std::int64_t>(256, 7)}};
       check_op(c);
     }
-    check_op({.op = "MaxPool",
-              .attributes = {{"kernel_shape", std::vector<std::int64_t>{3, 3}}},
-              .inputs = {codes}});
+    check_op({.op = "MaxPool", .attributes = {{"kernel_shape", std::vector<std::int64_t>{3, 3}}}, .inputs = {codes}});
   }
   SUBCASE("range") {
     check_op({.op = "Range", .inputs = {int64_scalar(0), int64_scalar(90000), int64_scalar(1)}, .constant = {0, 1, 2}});

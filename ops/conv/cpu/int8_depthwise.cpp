@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstring>
 #include <numeric>
+#include <vector>
 
 #include "ops/conv/algorithm.h"
 
@@ -277,14 +278,15 @@ constexpr std::int64_t round_up(std::int64_t value, std::int64_t unit) { return 
 struct Layout {
   std::int64_t lanes = HWY_DYNAMIC_DISPATCH(lanes)(), word_k = HWY_DYNAMIC_DISPATCH(word_k)();
   std::int64_t groups, ring;  ///< words for a window's rows, and the rows that these hold
-  bool rotates;               ///< rows are kept from one output row to the next
-  bool pairs;                 ///< the ring has the rows of two output rows
+  bool rotates;               ///< rows are kept from one output row to the next, which costs filters
+  static constexpr std::int64_t most_rotated = 8;
+  bool pairs;  ///< the ring has the rows of two output rows
   std::int64_t taps, channels, rotation_words;
 
   explicit Layout(const ConvProblem& p)
       : groups((p.r + word_k - 1) / word_k),
         ring(groups * word_k),
-        rotates(p.dilation_h == 1),
+        rotates(p.dilation_h == 1 && p.r <= most_rotated),
         pairs(rotates && p.r + p.stride_h <= ring),
         taps(groups * p.s),
         channels(round_up(p.c, lanes)),
@@ -457,6 +459,7 @@ class Int8Depthwise final : public ConvAlgorithm {
     if (p.activation.kind != Activation::Kind::none) return "its activation is no range of codes";
     if (p.x_zero_point < 0 || p.x_zero_point > 255) return "x_zero_point is no uint8";
     if (p.y_least > p.y_most) return "its range of codes is empty";
+    if (Pieces(p, Layout(p), 1).ring_bytes > 64 << 20) return "a row of words of some channels exceeds 64 MiB";
     return std::nullopt;
   }
 
@@ -491,7 +494,8 @@ class Int8Depthwise final : public ConvAlgorithm {
     auto* const corrections = reinterpret_cast<std::int32_t*>(to.data());
     for (std::int64_t c = 0; c < p.c; ++c) {
       const std::int8_t* const w = filter.elements<std::int8_t>() + c * p.r * p.s;
-      corrections[c] = -p.x_zero_point * std::accumulate(w, w + p.r * p.s, 0);
+      const std::int64_t sum = std::accumulate(w, w + p.r * p.s, std::int64_t{0});
+      corrections[c] = static_cast<std::int32_t>(static_cast<std::uint32_t>(-p.x_zero_point * sum));
       for (std::int64_t rotation = 0; rotation < layout.rotations(); ++rotation)
         for (std::int64_t r = 0; r < p.r; ++r)
           for (std::int64_t s = 0; s < p.s; ++s) {

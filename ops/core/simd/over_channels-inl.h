@@ -22,7 +22,7 @@ HWY_INLINE void over_channels(D d, std::int64_t c, std::int64_t count, const F& 
   constexpr std::int64_t lanes = hn::MaxLanes(D());
   for (; c + lanes <= count; c += lanes) f(d, c);
   if constexpr (lanes > 1) {
-    if (c < count) over_channels(hn::CappedTag<hn::TFromD<D>, (lanes > 4 ? lanes / 2 : 1)>(), c, count, f);
+    if (c < count) over_channels(hn::CappedTag<float, (lanes > 4 ? lanes / 2 : 1)>(), c, count, f);
   }
 }
 

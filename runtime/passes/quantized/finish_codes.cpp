@@ -1,6 +1,8 @@
-// Step of lower_quantized: tables that only clamp go, and convolutions read uint8.
+// Step of lower_quantized: tables that only clamp and Pads before convolutions go, and convolutions read uint8.
 
 #include <algorithm>
+#include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <utility>
@@ -47,6 +49,33 @@ ValueId unsigned_codes(GraphEdit& edit, ValueId x) {
                        make_normalised_op("QuantizedTable", {{"table", std::move(table)}}, 1), {x});
 }
 
+/// A Pad by x's zero point goes into the padding of the convolution that reads it.
+void fold_pad_of_codes(GraphEdit& edit, NodeId id) {
+  const Graph& graph = edit.graph();
+  const Node node = graph.node(id);
+  const NodeId above = edit.producer(node.inputs[0]);
+  if (above == no_id || graph.node(above).type() != "Pad") return;
+  const Node& pad = graph.node(above);
+  const ValueId value = input_of(pad, 2);
+  std::vector<InputInfo> infos = graph.input_infos(pad);
+  // The bits of the code, as the zero point's are.
+  std::uint8_t code = 0;
+  if (value != no_id && infos[2].constant == nullptr) return;
+  if (value != no_id) code = *static_cast<const std::uint8_t*>(infos[2].constant->data());
+  if (code != static_cast<std::uint8_t>(node.op->epilogue()->requantize->x_zero_point)) return;
+  // As if it added zeros to numbers.
+  infos[0].type.dtype = DType::f32;
+  if (infos.size() > 2) infos[2] = {};
+  const auto added = pad.op->added_zeros(infos);
+  auto pads = node.op->imagined_zeros(graph.input_infos(node));
+  if (!added || !pads) return;
+  std::ranges::transform(*pads, *added, pads->begin(), std::plus());
+  std::vector<ValueId> inputs = node.inputs;
+  inputs[0] = pad.inputs[0];
+  edit.replace(id, node.op->imagining_zeros(std::move(*pads)), std::move(inputs));
+  edit.erase_unread(node.inputs[0]);
+}
+
 }  // namespace
 
 void finish_codes(GraphEdit& edit) {
@@ -54,10 +83,11 @@ void finish_codes(GraphEdit& edit) {
   for (const NodeId n : edit.nodes()) {
     if (edit.erased(n)) continue;
     fold_table(edit, n);
+    if (edit.graph().node(n).type() != "Conv" || !edit.graph().node(n).op->epilogue()->requantize) continue;
+    fold_pad_of_codes(edit, n);
     const Node node = edit.graph().node(n);
     const Epilogue* const epilogue = node.op->epilogue();
-    if (node.type() != "Conv" || !epilogue->requantize || edit.graph().value(node.inputs[0]).dtype != DType::i8)
-      continue;
+    if (edit.graph().value(node.inputs[0]).dtype != DType::i8) continue;
     Epilogue::Requantize to = *epilogue->requantize;
     to.x_zero_point += 128;
     Epilogue changed = *epilogue;

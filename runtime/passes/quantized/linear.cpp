@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <memory>
 
 namespace lenslet {
@@ -14,6 +15,15 @@ const Tensor* constant_of(const Graph& graph, ValueId id) {
 }
 
 }  // namespace
+
+Tensor only_element(const Tensor& tensor) {
+  const auto* const bytes = static_cast<const char*>(tensor.data());
+  const std::size_t size = dtype_bytes(tensor.dtype());
+  if (tensor.elems() == 0 || (size != 0 && std::memcmp(bytes, bytes + size, tensor.bytes() - size) != 0)) return {};
+  Tensor element(tensor.dtype(), Shape{});
+  std::memcpy(element.data(), bytes, element.bytes());
+  return element;
+}
 
 std::int32_t Linear::code(float number) const {
   const double step = std::nearbyint(static_cast<double>(number / scale)) + zero_point;

@@ -46,6 +46,9 @@ std::optional<CodesOf> codes_of(const GraphEdit& edit, ValueId value);
 /// The same of a constant, whose codes become a constant.
 std::optional<CodesOf> constant_codes(GraphEdit& edit, ValueId value);
 
+/// The element that all elements equal; empty() if they differ.
+Tensor only_element(const Tensor& tensor);
+
 /// Why a node is computed in float32, by node.
 using Refusals = std::map<NodeId, std::string>;
 
@@ -59,7 +62,8 @@ void make_unsigned(GraphEdit& edit);
 void make_tables(GraphEdit& edit);
 /// Convolutions, products with known matrices, Add, Mul and global means become operators on codes.
 void lower_nodes(GraphEdit& edit, Refusals& refusals);
-/// Tables that only clamp become the range of the operator before them; int8 inputs of convolutions become uint8.
+/// Tables that only clamp become the range of the operator before them, Pads the padding of the convolution behind
+/// them; int8 inputs of convolutions become uint8.
 void finish_codes(GraphEdit& edit);
 /// Node::note of each QuantizeLinear and DequantizeLinear left.
 void note_floats(GraphEdit& edit, const Refusals& refusals);

@@ -16,16 +16,6 @@
 namespace lenslet {
 namespace {
 
-/// The element that all elements equal; empty() if they differ.
-Tensor only_element(const Tensor& tensor) {
-  const auto* const bytes = static_cast<const char*>(tensor.data());
-  const std::size_t size = dtype_bytes(tensor.dtype());
-  if (tensor.elems() == 0 || (size != 0 && std::memcmp(bytes, bytes + size, tensor.bytes() - size) != 0)) return {};
-  Tensor element(tensor.dtype(), Shape{});
-  std::memcpy(element.data(), bytes, element.bytes());
-  return element;
-}
-
 class Tables {
  public:
   explicit Tables(GraphEdit& edit)

@@ -4,6 +4,8 @@
 #include <string>
 #include <string_view>
 
+#include "runtime/passes/quantized/linear.h"
+
 namespace lenslet {
 namespace {
 
@@ -28,7 +30,12 @@ std::vector<std::size_t> moved_inputs(const GraphEdit& edit, const Node& node) {
     return attribute<std::string>(*node.op, "mode") == "constant" ? std::vector<std::size_t>{0, 2}
                                                                   : std::vector<std::size_t>{0};
   }
-  if (type == "Concat") {
+  // A function of one number is a table.
+  const bool mixes = (type == "Min" || type == "Max") && std::ranges::any_of(node.inputs, [&](ValueId id) {
+                       const Value& value = edit.graph().value(id);
+                       return value.is_constant() ? only_element(value.constant).empty() : id != node.inputs[0];
+                     });
+  if (type == "Concat" || mixes) {
     std::vector<std::size_t> all;
     for (std::size_t i = 0; i < node.inputs.size(); ++i) all.push_back(i);
     return all;
