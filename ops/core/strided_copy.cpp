@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cassert>
 #include <cstring>
+#include <type_traits>
 
 #include "base/dtypes.h"
 #include "ops/core/grain.h"
@@ -27,15 +28,40 @@ void copy_row(const T* from, T* to, std::int64_t count, std::int64_t from_stride
   }
 }
 
+/// Copies `count` runs of at most 64 bytes, few of which are worth a call of memcpy: by two copies that overlap.
+void copy_short_runs(const std::byte* from, std::byte* to, std::size_t bytes, std::int64_t count,
+                     std::int64_t from_step, std::int64_t to_step) {
+  const auto both_ends = [&]<std::size_t size>(std::integral_constant<std::size_t, size>) {
+    for (std::int64_t i = 0; i < count; ++i, from += from_step, to += to_step) {
+      std::byte first[size], last[size];
+      std::memcpy(first, from, size);
+      std::memcpy(last, from + bytes - size, size);
+      std::memcpy(to, first, size);
+      std::memcpy(to + bytes - size, last, size);
+    }
+  };
+  if (bytes > 32) return both_ends(std::integral_constant<std::size_t, 32>());
+  if (bytes > 16) return both_ends(std::integral_constant<std::size_t, 16>());
+  both_ends(std::integral_constant<std::size_t, 8>());
+}
+
 /// Copies rows along the innermost loop; long ones are split.
 template <typename T>
 void copy_rows(StridedLoops loops, const T* from, T* to, ThreadPool& pool) {
   const Loop row = loops.take(loops.rank() - 1);
   const std::int64_t cut = std::min(row.dim, elementwise_grain);
   const std::int64_t cuts = (row.dim + cut - 1) / cut;
+  const std::size_t bytes = static_cast<std::size_t>(row.dim) * sizeof(T);
+  const bool short_runs = loops.rank() == 1 && row.from == 1 && row.to == 1 && bytes >= 8 && bytes <= 64;
   pool.parallel_for(loops.count() * cuts, std::max<std::int64_t>(1, elementwise_grain / cut),
                     [&](std::int64_t begin, std::int64_t end, int) {
                       LoopCursor at(loops, begin / cuts);
+                      if (short_runs) {
+                        constexpr auto size = static_cast<std::int64_t>(sizeof(T));
+                        return copy_short_runs(reinterpret_cast<const std::byte*>(from + at.from),
+                                               reinterpret_cast<std::byte*>(to + at.to), bytes, end - begin,
+                                               loops[0].from * size, loops[0].to * size);
+                      }
                       std::int64_t piece = begin % cuts;
                       for (std::int64_t unit = begin; unit < end; ++unit) {
                         const std::int64_t first = piece * cut;
