@@ -40,7 +40,7 @@ Calibration calibrate(const OnnxFile& file, const QuantizePlan& plan, const Samp
   OnnxFile observed = file;
   std::vector<std::string> names;
   for (const auto& [value, group] : plan.group)
-    if (std::ranges::none_of(file.inputs, [&](const auto& input) { return input.name == value; }))
+    if (std::ranges::none_of(file.inputs, [&name = value](const auto& input) { return input.name == name; }))
       names.push_back(value);
   if (!names.empty()) observed.outputs.clear();
   for (const std::string& name : names) observed.outputs.push_back(float_port(name));

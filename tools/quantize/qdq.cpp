@@ -7,6 +7,8 @@
 #include <limits>
 #include <utility>
 
+#include "lenslet/error.h"
+
 namespace lenslet::tool {
 
 namespace {
@@ -143,6 +145,8 @@ class Writer {
     const bool integer_bias = is_quantized(node.inputs[0]) && bias.size() == channels * groups;
     const double x_scale = is_quantized(node.inputs[0]) ? double{quantization(node.inputs[0]).scale} : 1;
 
+    if (!std::ranges::all_of(weights.values, [](float w) { return std::isfinite(w); }))
+      throw Error(ErrorKind::invalid_argument, "a weight is infinite or NaN", fmt::format("node {}", node.label()));
     std::vector<float> scales(channels);
     for (std::size_t i = 0; i < weights.values.size(); ++i) {
       float& most = scales[i / inner % channels];
