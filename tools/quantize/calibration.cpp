@@ -88,7 +88,7 @@ OutputError::OutputError(const OnnxFile& file, std::vector<Tensor> inputs, const
     : file_(file), inputs_(std::move(inputs)), how_(how) {
   for (EditedPort& output : file_.outputs)
     for (const EditedNode& node : file_.nodes)
-      if (node.op == "Softmax" && node.outputs[0] == output.name) {
+      if (node.op == "Softmax" && node.has_input(0) && node.outputs[0] == output.name) {
         output = float_port(node.inputs[0]);
         break;
       }
