@@ -34,6 +34,7 @@ from .photos import PhotoResult, classify_many
 from .ports import Port
 from .runner import LayerEvent, Runner
 from .tiles import Rect, image_tiles
+from .verbs import quantize
 
 __version__: str = _text_of(_native.lenslet_version())
 
@@ -66,5 +67,6 @@ __all__ = [
     "classify_many",
     "default_model",
     "image_tiles",
+    "quantize",
     "read_labels",
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import pathlib
 import subprocess
 import sys
@@ -46,6 +47,13 @@ def _arguments(how: Mapping[str, Any], folder: pathlib.Path) -> List[str]:
             made += [f"--shape={port}={'x'.join(map(str, dims))}" for port, dims in value.items()]
         elif name == "layer_algorithms":
             made += [f"--conv-algorithm={layer}={algorithm}" for layer, algorithm in value.items()]
+        elif name in ("photos", "keep", "skip_op"):
+            made += [f"{option}={each}" for each in ([value] if isinstance(value, (str, os.PathLike)) else value)]
+        elif name == "samples":
+            for number, array in enumerate(value):
+                file = folder / f"sample-{number}.npy"
+                np.save(file, np.asarray(array))
+                made.append(f"--inputs={file}")
         elif name == "inputs":
             for number, (port, array) in enumerate(value.items()):
                 file = folder / f"input-{number}.npy"
@@ -78,3 +86,15 @@ def run(
     start = words.rfind("lenslet: error: ")
     message = words[start + len("lenslet: error: ") :] if start >= 0 else words or f"exit code {done.returncode}"
     raise _BY_EXIT.get(done.returncode, InternalError)(message.partition("\n")[0], message)
+
+
+def quantize(model: Any, output: Any, *, photos: Any = None, samples: Any = None, **how: Any) -> List[Dict[str, Any]]:
+    """Writes a copy of the file `model` with 8-bit weights and values as `output`: ``lenslet quantize``.
+
+    `photos` (a folder, or a list of folders and photos) or `samples` (arrays, each an input) say what values to expect.
+    `how` are the verb's options: `method`, `budget`, `keep` (a list), `card` ... Returns the rows of its table, for
+    pandas: each layer's "name", "op", "error" if it alone is quantised, "snr_db", and the "form" in which it is written.
+    """
+    given = {"output": os.fspath(output), "photos": photos, "samples": samples, **how}
+    rows: List[Dict[str, Any]] = run("quantize", None, os.fspath(model), None, given)["layers"]
+    return rows

@@ -161,6 +161,15 @@ class Models(InFolder, unittest.TestCase):
     def test_ports_are_read_once(self):
         self.assertIs(self.model.inputs, self.model.inputs)
 
+    def test_quantize(self):
+        net, out = self.folder / "segment.onnx", self.folder / "segment-int8.onnx"
+        rows = lenslet.quantize(net, out, samples=[np.random.default_rng(1).random((1, 3, 5, 4), np.float32)], method="minmax")
+        self.assertEqual({row["op"] for row in rows}, {"input", "Conv"})
+        self.assertTrue(all(row["error"] < 0.02 and row["form"] == "int8" for row in rows), rows)
+        with self.assertRaises(lenslet.InvalidArgumentError) as caught:
+            lenslet.quantize(out, net, photos=[self.folder / "red.ppm"])
+        self.assertIn("is quantised already", str(caught.exception))
+
     def test_layers_and_passes(self):
         """The plan follows the options; a layer that refuses keeps the rule's choice, or is an error."""
         how = {"device": "cpu", "threads": 1, "shapes": {"image": (1, 3, 16, 16)}}

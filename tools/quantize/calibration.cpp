@@ -40,7 +40,7 @@ Calibration calibrate(const OnnxFile& file, const QuantizePlan& plan, const Samp
   OnnxFile observed = file;
   std::vector<std::string> names;
   for (const auto& [value, group] : plan.group)
-    if (std::ranges::none_of(file.inputs, [&](const auto& input) { return input.name == value; }))
+    if (std::ranges::none_of(file.inputs, [&name = value](const auto& input) { return input.name == name; }))
       names.push_back(value);
   if (!names.empty()) observed.outputs.clear();
   for (const std::string& name : names) observed.outputs.push_back(float_port(name));
@@ -88,7 +88,7 @@ OutputError::OutputError(const OnnxFile& file, std::vector<Tensor> inputs, const
     : file_(file), inputs_(std::move(inputs)), how_(how) {
   for (EditedPort& output : file_.outputs)
     for (const EditedNode& node : file_.nodes)
-      if (node.op == "Softmax" && node.outputs[0] == output.name) {
+      if (node.op == "Softmax" && node.has_input(0) && node.outputs[0] == output.name) {
         output = float_port(node.inputs[0]);
         break;
       }

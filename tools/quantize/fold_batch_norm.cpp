@@ -48,7 +48,7 @@ void fold_batch_norm(OnnxFile& file) {
   std::vector<bool> folded(file.nodes.size());
   for (std::size_t i = 0; i < file.nodes.size(); ++i) {
     const EditedNode& node = file.nodes[i];
-    if (!node.is_standard()) continue;
+    if (!node.is_standard() || !node.has_input(0)) continue;
     if (node.op == "Conv") convs[node.outputs[0]] = i;
     if (node.op != "BatchNormalization" || node.integer("training_mode", 0) != 0) continue;
     const auto conv = convs.find(node.inputs[0]);

@@ -317,6 +317,7 @@ OnnxFile::OnnxFile(std::string_view bytes, const std::filesystem::path& folder) 
   for (const EditedPort& input : inputs) known.insert(input.name);
   for (const EditedTensor& tensor : initializers_) known.insert(tensor.name);
   for (const EditedNode& node : nodes) {
+    if (node.outputs.empty()) throw Error(ErrorKind::invalid_model, "has no output", fmt::format("node {}", node.name));
     for (const std::string& input : node.inputs)
       if (!input.empty() && !known.contains(input))
         throw Error(ErrorKind::unsupported, fmt::format("node {} comes before the one that computes its input {}: sort "

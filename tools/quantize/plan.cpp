@@ -130,8 +130,9 @@ class Planner {
   void select_backward() {
     for (std::size_t i = file_.nodes.size(); i-- > 0;) {
       const EditedNode& n = node(i);
-      if (plan_.nodes.contains(i) || !n.is_standard() || !is_one_of(movements, n.op) || n.op == "Concat" ||
-          !moves_only(file_, n) || n.outputs.size() != 1 || stays_float(n) || file_.is_constant(n.inputs[0]))
+      if (plan_.nodes.contains(i) || n.inputs.empty() || !n.is_standard() || !is_one_of(movements, n.op) ||
+          n.op == "Concat" || !moves_only(file_, n) || n.outputs.size() != 1 || stays_float(n) ||
+          file_.is_constant(n.inputs[0]))
         continue;
       const auto readers = readers_.find(n.outputs[0]);
       if (readers == readers_.end() || reads_.at(n.outputs[0]) != readers->second.size()) continue;
@@ -200,7 +201,8 @@ class Planner {
 std::vector<std::string> data_inputs(const EditedNode& node) {
   if (node.inputs.empty()) return {};
   if (node.op == "Concat") return node.inputs;
-  if (node.op == "Add" || node.op == "Mul") return {node.inputs.begin(), node.inputs.begin() + 2};
+  if ((node.op == "Add" || node.op == "Mul") && node.inputs.size() == 2)
+    return {node.inputs.begin(), node.inputs.begin() + 2};
   return {node.inputs[0]};
 }
 

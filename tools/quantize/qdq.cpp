@@ -7,6 +7,8 @@
 #include <limits>
 #include <utility>
 
+#include "lenslet/error.h"
+
 namespace lenslet::tool {
 
 namespace {
@@ -104,10 +106,18 @@ class Writer {
     if (wanted_ != nullptr && !wanted_->weights.contains(node.label())) return;
     if (node.op == "Add" || node.op == "Mul") {
       for (std::string& input : node.inputs)
-        if (const auto operand = from_.constant(input)) input = add_operand(input, *operand);
+        if (const auto operand = finite(input, node)) input = add_operand(input, *operand);
     } else if (has_known_weights(from_, node)) {
       quantize_weights(node);
     }
+  }
+
+  std::optional<FloatTensor> finite(const std::string& name, const EditedNode& node) const {
+    auto tensor = from_.constant(name);
+    if (tensor && !std::ranges::all_of(tensor->values, [](float value) { return std::isfinite(value); }))
+      throw Error(ErrorKind::invalid_argument, fmt::format("{} has a value that is infinite or NaN", name),
+                  fmt::format("node {}", node.label()));
+    return tensor;
   }
 
   std::string add_operand(const std::string& name, const FloatTensor& operand) {
@@ -132,14 +142,14 @@ class Writer {
   }
 
   void quantize_weights(EditedNode& node) {
-    const FloatTensor weights = *from_.constant(node.inputs[1]);
+    const FloatTensor weights = *finite(node.inputs[1], node);
     const std::size_t axis = channel_axis(node), channels = static_cast<std::size_t>(weights.dims[axis]);
     std::size_t inner = 1;
     for (std::size_t i = axis + 1; i < weights.dims.size(); ++i) inner *= static_cast<std::size_t>(weights.dims[i]);
     const std::size_t groups =
         node.op == "ConvTranspose" ? static_cast<std::size_t>(node.integer("group", 1)) : std::size_t{1};
     std::vector<float> bias;
-    if (node.has_input(2)) bias = from_.constant(node.inputs[2])->values;
+    if (node.has_input(2)) bias = finite(node.inputs[2], node)->values;
     const bool integer_bias = is_quantized(node.inputs[0]) && bias.size() == channels * groups;
     const double x_scale = is_quantized(node.inputs[0]) ? double{quantization(node.inputs[0]).scale} : 1;
 

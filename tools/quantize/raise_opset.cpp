@@ -59,6 +59,8 @@ class Raiser {
   void raise(EditedNode& node) {
     const std::int64_t opset = file_.opset;
     const std::string op = node.op;
+    if (op == "Softmax" || op == "LogSoftmax" || op == "Upsample" || op == "Resize")
+      if (!node.has_input(0)) refuse(node, opset, " (without an input)");
     if (op == "BatchNormalization") {
       if (node.integer("spatial", 1) != 1) refuse(node, opset, " (spatial=0)");
       node.remove_attribute("spatial");
