@@ -220,7 +220,7 @@ Made make_conv(GraphEdit& edit, const std::string& name, const Op& geometry, Pro
   if (p.terms() > (std::numeric_limits<std::int32_t>::max() - largest) / (255 * 128))
     return {.refusal = "its sums may exceed 32 bits"};
   Epilogue epilogue = *geometry.epilogue();
-  Epilogue::Requantize& to = epilogue.requantize.emplace();
+  Epilogue::Requantize to;
   for (std::size_t k = 0; k < static_cast<std::size_t>(p.filters()); ++k) {
     to.multipliers.push_back(p.scale(k) * p.x_scale / y.scale);  // in float32, as QLinearConv
     if (!std::isfinite(to.multipliers.back()) || to.multipliers.back() < 0)
@@ -231,6 +231,7 @@ Made make_conv(GraphEdit& edit, const std::string& name, const Op& geometry, Pro
   to.x_zero_point = p.x_zero_point;
   to.least = range.least;
   to.most = range.most;
+  epilogue.requantize = std::move(to);
   std::vector<ValueId> inputs{p.x, edit.add_constant(name + ":weights", p.weights)};
   if (!p.bias.empty())
     inputs.push_back(edit.add_constant(
