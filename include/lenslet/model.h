@@ -125,8 +125,8 @@ struct StepInfo {
   std::string op;         ///< "Conv", "LayoutConvert" ...
   std::string algorithm;  ///< the chosen candidate; empty where there is only one
   std::string config;     ///< its configuration; empty if it has none
-  /// Why that algorithm was chosen; which weights are prefetched into L2 during an earlier step. Of a step between 8-bit
-  /// codes and float32: what needs float32.
+  /// Why that algorithm was chosen; which weights are prefetched into L2 during an earlier step. Of a step between
+  /// 8-bit codes and float32: what needs float32.
   std::string reason;
   AttributeList attributes;
   std::vector<std::string> inputs, outputs;  ///< value names; "" for an omitted optional input

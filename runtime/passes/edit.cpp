@@ -65,14 +65,17 @@ void GraphEdit::erase(NodeId node) {
 }
 
 void GraphEdit::erase_unread(ValueId id) {
-  if (id == no_id || uses(id) != 0) return;
-  const NodeId made_by = producer(id);
-  if (made_by == no_id || !std::ranges::all_of(graph_.node(made_by).outputs,
-                                               [&](ValueId output) { return output == no_id || uses(output) == 0; }))
-    return;
-  const std::vector<ValueId> inputs = graph_.node(made_by).inputs;
-  erase(made_by);
-  for (const ValueId input : inputs) erase_unread(input);
+  const auto unread = [&](ValueId value) { return value == no_id || uses(value) == 0; };
+  std::vector<ValueId> values{id};
+  while (!values.empty()) {
+    const ValueId value = values.back();
+    values.pop_back();
+    const NodeId made_by = unread(value) ? producer(value) : no_id;
+    if (made_by == no_id || !std::ranges::all_of(graph_.node(made_by).outputs, unread)) continue;
+    const std::vector<ValueId> inputs = graph_.node(made_by).inputs;
+    erase(made_by);
+    values.insert(values.end(), inputs.begin(), inputs.end());
+  }
 }
 
 ValueId GraphEdit::add_node(std::string name, std::shared_ptr<const Op> op, std::vector<ValueId> inputs) {
@@ -90,13 +93,6 @@ ValueId GraphEdit::add_node(std::string name, std::shared_ptr<const Op> op, std:
   set_outputs(added, {id});
   added_ = true;
   return id;
-}
-
-void GraphEdit::replace_uses(ValueId from, ValueId to) {
-  uses_[at(to)] += std::exchange(uses_[at(from)], 0);
-  if (outputs_[at(from)]) outputs_[at(to)] = true;
-  outputs_[at(from)] = false;
-  graph_.replace_uses(from, to);
 }
 
 void GraphEdit::grow() {

@@ -44,8 +44,6 @@ class GraphEdit {
   ValueId add_constant(std::string name, Tensor tensor);
   /// Adds a value of `model`'s type, without producer yet.
   ValueId add_value_like(std::string name, const Value& model);
-  /// All readers and graph outputs of `from` use `to` instead.
-  void replace_uses(ValueId from, ValueId to);
   /// Removes the erased nodes, and puts added ones behind what they read.
   void finish();
 
