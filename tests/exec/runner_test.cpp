@@ -63,7 +63,7 @@ TEST_CASE("exec/runner/images_of_a_batch_do_not_touch_each_other") {
   // since another batch may select another one.
   for (const std::string& name : conv_algorithm_names("cpu")) {
     if (name.starts_with("gather")) continue;  // SparseConv's: not forced here
-    if (name.starts_with("int8_")) continue;  // of codes alone
+    if (name.starts_with("int8_")) continue;   // of codes alone
     CAPTURE(name);
     PlanOptions of_four = options(4, 2), of_one = options(1, 2);
     for (PlanOptions* plan : {&of_four, &of_one}) {
@@ -100,7 +100,7 @@ TEST_CASE("exec/threads/a_nan_spoils_the_same_outputs_with_any_number") {
     image.values<float>()[7 * 33 * 35 + 16 * 35 + 17] = value;
     for (const std::string& name : conv_algorithm_names("cpu")) {
       if (name.starts_with("gather")) continue;  // SparseConv's
-      if (name.starts_with("int8_")) continue;  // of codes alone
+      if (name.starts_with("int8_")) continue;   // of codes alone
       CAPTURE(name);
       std::vector<float> expected;
       for (const int threads : {1, 2, 3}) {
