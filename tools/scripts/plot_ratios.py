@@ -41,6 +41,8 @@ TABLE = (
      settings("1x1", "2x1")),
     ("the first 11 networks", "cpu-networks-sapphire-rapids", XEON, "quicker of ONNX Runtime, OpenVINO", None,
      "quickest_over_lenslet", settings("1x1", "2x1", "2x8")),
+    ("int8 networks", "cpu-int8-networks", XEON, "quicker of ONNX Runtime, OpenVINO", "lenslet_qdq_ms",
+     ("onnxruntime_qdq_ms", "onnxruntime_qoperator_ms", "openvino_qdq_ms"), settings("1x1", "2x1")),
     ("super-resolution, text, faces, segmentation, transformers", "cpu-more-networks", EPYC,
      "ONNX Runtime", "lenslet_ms", ("onnxruntime_ms",), settings("1", "2")),
     ("small networks, ResNet-50, MobileNetV2", "cpu-networks-avx2", ZEN3, "ONNX Runtime", "lenslet_ms", ("onnxruntime_ms",),
