@@ -35,7 +35,7 @@ void read_epilogue(AttributeReader& reader, Epilogue& epilogue) {
   epilogue.requantize.reset();
   const std::vector<double> multipliers = reader.reals("multipliers");
   if (multipliers.empty()) return;
-  Epilogue::Requantize& to = epilogue.requantize.emplace();
+  Epilogue::Requantize& to = *(epilogue.requantize = Epilogue::Requantize{});
   to.multipliers = {multipliers.begin(), multipliers.end()};
   to.zero_point = static_cast<std::int32_t>(reader.integer("zero_point", 0));
   to.type = reader.text("stored_type", "uint8") == to_string(DType::i8) ? DType::i8 : DType::u8;
