@@ -105,9 +105,9 @@ class CodesOf {
 #undef LENSLET_X86_PACKS
 #define LENSLET_X86_PACKS (HWY_ARCH_X86 && HWY_TARGET != HWY_EMU128)
 #if LENSLET_X86_PACKS
-HWY_INLINE __m128i pack_bytes(__m128i low, __m128i high) { return _mm_packus_epi16(low, high); }
+[[maybe_unused]] HWY_INLINE __m128i pack_bytes(__m128i low, __m128i high) { return _mm_packus_epi16(low, high); }
 #if HWY_TARGET <= HWY_AVX2
-HWY_INLINE __m256i pack_bytes(__m256i low, __m256i high) { return _mm256_packus_epi16(low, high); }
+[[maybe_unused]] HWY_INLINE __m256i pack_bytes(__m256i low, __m256i high) { return _mm256_packus_epi16(low, high); }
 #endif
 #if HWY_TARGET <= HWY_AVX3
 HWY_INLINE __m512i pack_bytes(__m512i low, __m512i high) { return _mm512_packus_epi16(low, high); }
