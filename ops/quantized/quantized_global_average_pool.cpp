@@ -58,7 +58,8 @@ class QuantizedGlobalAveragePool final : public Op {
 
 void run_pool(const QuantizedGlobalAveragePool& op, const KernelRun& run) {
   const Tensor& x = run.inputs[0];
-  const std::int64_t channels = x.shape()[1], pixels = x.shape()[2] * x.shape()[3];
+  if (run.outputs[0].elems() == 0) return;
+  const std::int64_t channels = x.shape()[1], pixels = std::max<std::int64_t>(1, x.shape()[2] * x.shape()[3]);
   const float factor = static_cast<float>(static_cast<double>(op.x.scale) / op.y.scale / static_cast<double>(pixels));
   const std::uint8_t flip = sign_flip(x.dtype());
   const auto zeros = static_cast<std::int32_t>(pixels) * (op.x.zero_point + flipped_offset(x.dtype()));

@@ -171,15 +171,23 @@ TEST_CASE("requantized/kernels_give_the_codes_of_the_definition") {
   const unsigned seed = random_seed();
   std::mt19937 random(seed);
   std::map<std::string, int> takers;
-  const std::vector<std::string> rows{
-      "1x1x5x6 -> 1, 1x1 s1 p0 g1 +bias",           "3x64x5x5 -> 33, 1x1 s1 p0 g1 +bias",
-      "1x128x14x13 -> 64, 1x1 s1 p0 g1 +bias",      "1x64x9x8 -> 80, 3x3 s1 p1 g1 +bias",
-      "2x3x19x18 -> 16, 7x7 s2 p3 g1 +bias",        "1x5x9x11 -> 7, 3x3 s1 p1 g1",
-      "3x12x7x8 -> 18, 3x2 s2x1 p1,0,2,1 g3 +bias", "1x24x12x11 -> 40, 1x1 s2 p0 g1 +bias",
-      "2x16x8x9 -> 24, 3x3 s1 p2 g1 d2x2 +bias",    "1x10x3x40 -> 14, 2x3 s1 p0 g2 d1x2 +bias",
-      "1x12x6x7 -> 24, 3x3 s1 p1 g12 +bias",        "1x48x6x6 -> 48, 3x3 s1 p1 g12",
-      "1x2048x1x300 -> 2, 1x2 s1 p0,1,0,0 g1",      "1x68x1x19 -> 130, 1x3 s1 p0,1,0,1 g1 +bias",
-      "3x320x1x1 -> 35, 1x1 s1 p0 g1 +bias",        "1x284x4x5 -> 50, 1x1 s1 p0 g1 +bias"};
+  const std::vector<std::string> rows{"1x1x5x6 -> 1, 1x1 s1 p0 g1 +bias",
+                                      "3x64x5x5 -> 33, 1x1 s1 p0 g1 +bias",
+                                      "1x128x14x13 -> 64, 1x1 s1 p0 g1 +bias",
+                                      "1x64x9x8 -> 80, 3x3 s1 p1 g1 +bias",
+                                      "2x3x19x18 -> 16, 7x7 s2 p3 g1 +bias",
+                                      "1x5x9x11 -> 7, 3x3 s1 p1 g1",
+                                      "3x12x7x8 -> 18, 3x2 s2x1 p1,0,2,1 g3 +bias",
+                                      "1x24x12x11 -> 40, 1x1 s2 p0 g1 +bias",
+                                      "2x16x8x9 -> 24, 3x3 s1 p2 g1 d2x2 +bias",
+                                      "2x48x13x10 -> 40, 3x3 s1 p1 g1 +bias",
+                                      "1x10x3x40 -> 14, 2x3 s1 p0 g2 d1x2 +bias",
+                                      "1x12x6x7 -> 24, 3x3 s1 p1 g12 +bias",
+                                      "1x48x6x6 -> 48, 3x3 s1 p1 g12",
+                                      "1x2048x1x300 -> 2, 1x2 s1 p0,1,0,0 g1",
+                                      "1x68x1x19 -> 130, 1x3 s1 p0,1,0,1 g1 +bias",
+                                      "3x320x1x1 -> 35, 1x1 s1 p0 g1 +bias",
+                                      "1x284x4x5 -> 50, 1x1 s1 p0 g1 +bias"};
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const ConvProblem p = convs({rows[i]})[0];
     Epilogue::Requantize to = drawn(p.k, i % 2 == 0 ? DType::u8 : DType::i8, random);

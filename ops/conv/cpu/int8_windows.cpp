@@ -71,7 +71,7 @@ struct Pieces {
       else if (p.n >= units)
         image_blocks = std::min(p.n, round_up(image_blocks, units));
       else if (p.p >= units)
-        line_blocks = std::min(p.p, round_up(line_blocks, units));
+        image_blocks = p.n, line_blocks = std::min(p.p, round_up(line_blocks, units));  // parts of one image adjoin
       else
         parts = std::min(panels, units);
     }

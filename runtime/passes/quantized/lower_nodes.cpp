@@ -142,6 +142,8 @@ class Lowering {
     const Shape& shape = graph().value(node.inputs[0]).shape;
     if (!x) return {.refusal = "its input has no codes of 8 bits"};
     if (shape[2] * shape[3] > std::int64_t{1} << 22) return {.refusal = "its image has more than 2^22 pixels"};
+    if (shape.elems() == 0) return {.refusal = "it has no elements"};
+    if (!std::isfinite(x->linear.scale / y.scale)) return {.refusal = "its scales have no quotient in float32"};
     AttributeList attributes;
     append(attributes, "x", x->linear);
     append(attributes, y, range);

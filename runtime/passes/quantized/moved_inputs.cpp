@@ -27,8 +27,8 @@ std::vector<std::size_t> moved_inputs(const GraphEdit& edit, const Node& node) {
   }
   if (type == "Pad") {
     if (integers_attribute(*node.op, "pads")) return {};
-    return attribute<std::string>(*node.op, "mode") == "constant" ? std::vector<std::size_t>{0, 2}
-                                                                  : std::vector<std::size_t>{0};
+    if (attribute<std::string>(*node.op, "mode") == "constant") return {0, 2};
+    return input_of(node, 2) == no_id ? std::vector<std::size_t>{0} : std::vector<std::size_t>{};
   }
   // A function of one number is a table.
   const bool mixes = (type == "Min" || type == "Max") && std::ranges::any_of(node.inputs, [&](ValueId id) {

@@ -199,7 +199,9 @@ Product integer_product(const GraphEdit& edit, const Node& mul) {
   set_weights(p, *w, graph.value(scale).constant, w_zero, true);
   if (bias == no_id || !p.refusal.empty()) return p;
   const Tensor& values = graph.value(bias).constant;
-  if (values.dtype() != DType::i32 || values.elems() != p.filters())
+  const Shape& of_bias = values.shape();  // [M,1] is by row
+  if (values.dtype() != DType::i32 || values.elems() != p.filters() || of_bias.rank() == 0 ||
+      of_bias[of_bias.rank() - 1] != p.filters())
     p.refusal = "its bias is no constant by filter";
   else
     p.bias.assign(values.values<std::int32_t>().begin(), values.values<std::int32_t>().end());
@@ -215,6 +217,7 @@ struct Made {
 Made make_conv(GraphEdit& edit, const std::string& name, const Op& geometry, Product p, const Linear& y,
                const CodeRange& range) {
   if (!p.refusal.empty()) return {.refusal = std::move(p.refusal)};
+  if (edit.graph().value(p.x).shape.elems() == 0) return {.refusal = "it has no elements"};
   std::int64_t largest = 0;
   for (const std::int32_t bias : p.bias) largest = std::max(largest, std::abs(std::int64_t{bias}));
   if (p.terms() > (std::numeric_limits<std::int32_t>::max() - largest) / (255 * 128))
