@@ -266,6 +266,37 @@ TEST_CASE("lower_quantized/q_gemm") {
   CHECK(count(graph, "MatMulInteger") == 0);
 }
 
+// A bias by row is none by filter, though it has as many numbers.
+TEST_CASE("lower_quantized/q_gemm_with_a_bias_by_row") {
+  Quantised b;
+  const ValueId q = b.quantize(b.input("x", {5, 8}), of_x);
+  const ValueId sums = b.node("MatMulInteger", {q, b.constant(b.bytes(DType::i8, {8, 5}, -127, 127)), b.zero(of_x)});
+  const ValueId bias = b.constant(Tensor::of<std::int32_t>(Shape{5, 1}, {1, 2, 3000, -4000, 5}));
+  const ValueId real = b.node("Cast", {b.node("Add", {sums, bias})}, {{"to", std::int64_t{1}}});
+  b.output(b.through(b.node("Mul", {real, b.scalar(0.04F * 0.004F)}), other));
+  CHECK(count(lowered(b), "MatMulInteger") == 1);
+}
+
+TEST_CASE("lower_quantized/what_has_no_elements_stays") {
+  Quantised b;
+  const ValueId y = b.through(b.conv8(b.image({0, 3, 6, 6}), {4, 3, 3, 3}, true), other);
+  b.output(b.through(b.node("GlobalAveragePool", {y}), of_x));
+  const Graph graph = lowered(b);
+  CHECK(!only(graph, "Conv").op->epilogue()->requantize);
+  CHECK(count(graph, "QuantizedGlobalAveragePool") == 0);
+}
+
+// Other modes read no number, which stays float32.
+TEST_CASE("lower_quantized/a_pad_at_the_edge_with_a_number_stays") {
+  Quantised b;
+  const ValueId x = b.image({2, 4, 6, 6}, signed_x);
+  b.output(
+      b.through(b.node("Pad", {x, b.int64s({0, 0, 1, 1, 0, 0, 1, 1}), b.scalar(0.7F)}, {{"mode", std::string("edge")}}),
+                signed_x));
+  const Graph graph = lowered(b);
+  CHECK(graph.value(only(graph, "Pad").outputs[0]).dtype == DType::f32);
+}
+
 TEST_CASE("lower_quantized/what_moves_elements_moves_codes") {
   for (const Step& step : {of_x, signed_x}) {
     Quantised b;
