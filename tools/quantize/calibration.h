@@ -16,6 +16,7 @@ namespace lenslet::tool {
 struct Samples {
   std::vector<std::string> files;
   std::function<Tensor(const std::string& file)> read;
+  std::string card = {};  ///< of photos, as JSON; empty if it was assumed
 };
 
 struct Calibration {

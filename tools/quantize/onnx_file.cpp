@@ -113,15 +113,24 @@ std::string node_bytes(const EditedNode& node) {
   return bytes + node.rest;
 }
 
-/// A part of a weight file; the model was loaded with it before, which judged its name.
+/// A part of a weight file. The loader judged the names of weights that are read, others are judged here.
 std::string read_external(const std::filesystem::path& folder, const std::map<std::string, std::string>& entries) {
   const auto entry = [&](const char* key) {
     const auto found = entries.find(key);
     return found == entries.end() ? std::string() : found->second;
   };
-  const std::filesystem::path file = folder / entry("location");
-  std::ifstream stream(file, std::ios::binary);
+  const std::filesystem::path location = entry("location"), file = folder / location;
   const std::string offset = entry("offset"), length = entry("length");
+  std::error_code ignored;
+  const auto is_number = [](const std::string& text) {
+    return text.size() < 19 && text.find_first_not_of("0123456789") == std::string::npos;
+  };
+  if (folder.empty() || location.empty() || location.is_absolute() ||
+      std::ranges::find(location, std::filesystem::path("..")) != location.end() ||
+      !std::filesystem::is_regular_file(std::filesystem::symlink_status(file, ignored)) || !is_number(offset) ||
+      !is_number(length))
+    throw Error(ErrorKind::invalid_model, "external data outside the model's folder, or in no file", location.string());
+  std::ifstream stream(file, std::ios::binary);
   const std::uint64_t begin = offset.empty() ? 0 : std::stoull(offset);
   stream.seekg(0, std::ios::end);
   const auto end = static_cast<std::uint64_t>(std::max<std::streamoff>(stream.tellg(), 0));

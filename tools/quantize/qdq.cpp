@@ -192,6 +192,7 @@ class Writer {
     std::vector<std::int32_t> codes(bias.size());
     for (std::size_t k = 0; k < bias.size(); ++k) {
       scales[k] = static_cast<float>(x_scale) * w_scales[k % w_scales.size()];
+      if (!(scales[k] > 0)) scales[k] = std::numeric_limits<float>::min();  // the product underflowed
       codes[k] = static_cast<std::int32_t>(
           std::clamp(std::nearbyint(double{bias[k]} / double{scales[k]}), -2147483648.0, 2147483647.0));
     }

@@ -20,6 +20,7 @@
 #include "lenslet/photos.h"
 #include "lenslet/picture.h"
 #include "lenslet/tensor_file.h"
+#include "photos/cards/write_card.h"
 #include "photos/dtype_convert.h"
 #include "tools/quantize/calibration.h"
 #include "tools/quantize/fold_batch_norm.h"
@@ -67,7 +68,17 @@ std::string read_bytes(const std::string& file) {
 /// Before minutes of work.
 void check_output(const Options& options) {
   std::error_code ignored;
-  if (fs::equivalent(options.model, options.output, ignored)) refuse("this is the model itself", options.output);
+  const std::string& report = options.report;
+  for (const std::string& written : {options.output, report}) {
+    if (written.empty()) continue;
+    if (fs::equivalent(options.model, written, ignored)) refuse("this is the model itself", written);
+    for (const std::string& input : options.inputs)
+      if (fs::equivalent(input, written, ignored)) refuse("this is one of --inputs", written);
+  }
+  if (report == options.output || fs::equivalent(report, options.output, ignored))
+    refuse("--report and -o name one file", report);
+  if (!report.empty() && !fs::is_directory(fs::absolute(report).parent_path(), ignored))
+    throw Error(ErrorKind::io, "cannot be written", report);
   const fs::path folder = fs::absolute(options.output).parent_path();
   if (!fs::is_directory(folder, ignored) || fs::is_directory(options.output, ignored) ||
       access(folder.c_str(), W_OK) != 0)
@@ -76,7 +87,7 @@ void check_output(const Options& options) {
 
 /// The file as it will be quantised.
 OnnxFile prepared(const std::string& bytes, const Options& options) {
-  OnnxFile file(bytes, fs::path(options.model).parent_path());
+  OnnxFile file(bytes, fs::absolute(options.model).parent_path());
   for (const EditedNode& node : file.nodes)
     for (const char* part : {"QuantizeLinear", "DequantizeLinear", "QLinear", "ConvInteger", "MatMulInteger"})
       if (node.op.find(part) != std::string::npos)
@@ -106,7 +117,7 @@ Samples samples_of(const Model& model, const Options& options) {
     refuse(fmt::format("the model has {} inputs; calibration is for models with one", model.inputs().size()));
   const PortInfo& port = model.inputs()[0];
   if (options.photos.empty())
-    return {options.inputs, [&port](const std::string& file) { return read_tensor(file, port); }};
+    return {.files = options.inputs, .read = [&port](const std::string& file) { return read_tensor(file, port); }};
   FoundCard found = options.preparation.card.empty()
                         ? card_of(model, options.model)
                         : FoundCard{read_card(options.preparation.card), options.preparation.card, FoundBy::option};
@@ -114,16 +125,19 @@ Samples samples_of(const Model& model, const Options& options) {
   say_source(found, options.model);
   if (bind_card(found.card, model).fixed_batch > 1)
     refuse("the model's batch is fixed: give batches by --inputs, or export it with a free batch");
-  return {list_photos(options.photos, options.recursive), [&port, card = found.card](const std::string& file) {
-            const Picture picture = read_image(file, {.draft = card.draft_spec()});
-            const ImageSpec& spec = card.spec;
-            const std::int64_t channels = spec.channels == ImageSpec::Channels::gray ? 1 : 3;
-            Tensor input(
-                photos::is_float(port.dtype) ? port.dtype : DType::f32,
-                spec.nhwc ? Shape{1, spec.height, spec.width, channels} : Shape{1, channels, spec.height, spec.width});
-            to_input(picture.view(), spec, input);
-            return photos::is_float(port.dtype) ? input : photos::to_bytes(input);
-          }};
+  Samples samples;
+  samples.files = list_photos(options.photos, options.recursive);
+  if (found.found_by != FoundBy::nothing) samples.card = photos::card_json(found.card);
+  samples.read = [&port, card = found.card](const std::string& file) {
+    const Picture picture = read_image(file, {.draft = card.draft_spec()});
+    const ImageSpec& spec = card.spec;
+    const std::int64_t channels = spec.channels == ImageSpec::Channels::gray ? 1 : 3;
+    Tensor input(photos::is_float(port.dtype) ? port.dtype : DType::f32,
+                 spec.nhwc ? Shape{1, spec.height, spec.width, channels} : Shape{1, channels, spec.height, spec.width});
+    to_input(picture.view(), spec, input);
+    return photos::is_float(port.dtype) ? input : photos::to_bytes(input);
+  };
+  return samples;
 }
 
 double decibels(double error) { return error > 0 ? -20 * std::log10(error) : 999; }
@@ -179,6 +193,12 @@ class Quantizer {
     Model::load_bytes(std::as_bytes(std::span(bytes)), {}, "the quantised file");
     if (measure) error_ = measure->of(with_qdq(measure->file(), plan, how_));
     write_file(options_.output, std::as_bytes(std::span(bytes)));
+    // The card was found by the model's name or checksum, which the copy does not have.
+    const fs::path card = fs::path(options_.output).replace_extension(".card.json");
+    if (std::error_code ignored; !samples.card.empty() && !fs::exists(card, ignored)) {
+      write_file(card, std::as_bytes(std::span(samples.card)));
+      note(fmt::format("wrote {}, too: how the model's photos are prepared", card.string()));
+    }
     report(plan, samples.files.size() - calibration_.failed, measure ? measure->inputs() : 0);
     return calibration_.failed > 0 ? exit_failed : exit_ok;
   }
