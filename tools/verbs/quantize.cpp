@@ -127,7 +127,8 @@ Samples samples_of(const Model& model, const Options& options) {
     refuse("the model's batch is fixed: give batches by --inputs, or export it with a free batch");
   Samples samples;
   samples.files = list_photos(options.photos, options.recursive);
-  if (found.found_by != FoundBy::nothing) samples.card = photos::card_json(found.card);
+  if (found.found_by != FoundBy::nothing)
+    samples.card = photos::card_text(found.card, model, options.model, fs::path(options.output).parent_path());
   samples.read = [&port, card = found.card](const std::string& file) {
     const Picture picture = read_image(file, {.draft = card.draft_spec()});
     const ImageSpec& spec = card.spec;
