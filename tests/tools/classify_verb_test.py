@@ -385,8 +385,10 @@ class Classify(WithPhotos):
         for result, top5 in zip(results, photos.values()):
             found = {top["index"]: top["prob"] for top in result["top"]}
             self.assertTrue(all((256 * prob).is_integer() for prob in found.values()))  # the network's own
-            for top in top5:  # another rounding within the network changes it by some steps
-                self.assertAlmostEqual(found[top["index"]], top["prob"], delta=0.05, msg=result["file"])
+            # Another rounding within the network changes it by some steps: ONNX Runtime's kernels on codes differ by 0.070
+            # from its float32 ones, which are expected here, lenslet's by 0.055.
+            for top in top5:
+                self.assertAlmostEqual(found[top["index"]], top["prob"], delta=0.07, msg=result["file"])
 
     def test_names_of_imagenet_are_assumed(self):
         nodes = [node("GlobalAveragePool", ["x"], "p"), node("Concat", ["p"] * 500, "y", axis=1)]
