@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "ops/conv/algorithm.h"
+#include "ops/conv/cpu/int8_windows.h"
 
 #define LENSLET_SIMD_BYTE_PRODUCTS
 #include "base/simd/targets.h"
@@ -451,12 +452,10 @@ class Int8Depthwise final : public ConvAlgorithm {
   DType accumulator_type() const override { return DType::i32; }
 
   std::optional<std::string> refuse(const ConvProblem& p, const Target&) const override {
-    if (!p.requantized) return "its output is not requantized";
+    if (auto why = refuse_more_than_codes(p)) return why;
     if (p.x_storage != DType::u8)
       return fmt::format("its input is {}; only uint8 is supported", to_string(p.x_storage));
     if (p.groups != p.c || p.k != p.c) return "it has other filters than one a channel";
-    if (p.residual) return "it has a residual";
-    if (p.activation.kind != Activation::Kind::none) return "its activation is no range of codes";
     if (p.x_zero_point < 0 || p.x_zero_point > 255) return "x_zero_point is no uint8";
     if (p.y_least > p.y_most) return "its range of codes is empty";
     if (Pieces(p, Layout(p), 1).ring_bytes > 64 << 20) return "a row of words of some channels exceeds 64 MiB";

@@ -5,6 +5,7 @@
 
 #include "base/dtypes.h"
 #include "ops/conv/algorithm.h"
+#include "ops/conv/cpu/int8_windows.h"
 
 namespace lenslet {
 namespace {
@@ -76,10 +77,7 @@ class Int8Direct final : public ConvAlgorithm {
   DType filter_type() const override { return DType::i8; }
   DType accumulator_type() const override { return DType::i32; }
   std::optional<std::string> refuse(const ConvProblem& p, const Target&) const override {
-    if (!p.requantized) return "its output is not requantized";
-    if (p.residual) return "it has a residual";
-    if (p.activation.kind != Activation::Kind::none) return "its activation is no range of codes";
-    return std::nullopt;
+    return refuse_more_than_codes(p);
   }
   ConvCandidate candidate(const ConvProblem& p, const Target& target) const override {
     // A product a nanosecond.

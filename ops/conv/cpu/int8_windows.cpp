@@ -280,13 +280,18 @@ Int8Panel::Int8Panel(const Int8Block& block, std::int64_t first, std::int64_t wa
   finite = beyond == 0;
 }
 
-std::optional<std::string> Int8Conv::refuse(const ConvProblem& p, const Target& target) const {
+std::optional<std::string> refuse_more_than_codes(const ConvProblem& p) {
   if (!p.requantized) return "its output is not requantized";
+  if (p.residual) return "it has a residual";
+  if (p.activation.kind != Activation::Kind::none) return "its activation is no range of codes";
+  return std::nullopt;
+}
+
+std::optional<std::string> Int8Conv::refuse(const ConvProblem& p, const Target& target) const {
+  if (auto why = refuse_more_than_codes(p)) return why;
   if (p.x_storage != DType::u8) return fmt::format("its input is {}; only uint8 is supported", to_string(p.x_storage));
   if (p.x_zero_point < 0 || p.x_zero_point > 255 || p.y_zero_point < -128 || p.y_zero_point > 255)
     return "a zero point is no code";
-  if (p.residual) return "it has a residual";
-  if (p.activation.kind != Activation::Kind::none) return "its activation is no range of codes";
   const ConvProblem merged = with_merged_groups(p, kernel());
   const Int8Layout layout(merged, kernel());
   constexpr std::int64_t most_copied = 64 << 20;

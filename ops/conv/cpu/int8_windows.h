@@ -6,6 +6,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "ops/conv/algorithm.h"
@@ -87,6 +89,9 @@ class Int8Conv : public ConvAlgorithm {
   std::unique_ptr<const BoundKernel> bind_conv(const ConvProblem& p, std::string_view config,
                                                const DeviceProfile& device) const override;
 };
+
+/// Why a kernel that only makes codes of its sums refuses a problem; nothing if it need not.
+std::optional<std::string> refuse_more_than_codes(const ConvProblem& p);
 
 /// Multipliers and first summands of a panel's filters, zero past the last.
 struct Int8Panel {
