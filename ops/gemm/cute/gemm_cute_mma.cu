@@ -232,8 +232,8 @@ void launch_tiling(const Context& context, const CuteCall& call, const CutePlan&
 
 template <typename Arithmetic, Numerics::Multiply multiply, int tile, int stages, bool vectors>
 void launch_if_compiled(const Context& context, const CuteCall& call, const CutePlan& plan) {
-  if constexpr (cute_quick && !cute_in_quick_build({.multiply = multiply, .aligned = vectors},
-                                                   {.tile_m = tile, .tile_n = tile}))
+  if constexpr (cute_quick &&
+                !cute_in_quick_build({.multiply = multiply, .aligned = vectors}, {.tile_m = tile, .tile_n = tile}))
     refuse_quick_build();
   else
     launch_tiling<Tiling<Arithmetic, tile, tile, stages, vectors>>(context, call, plan);
