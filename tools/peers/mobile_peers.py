@@ -53,15 +53,10 @@ def executorch_runs(model, threads, feeds, folder):
     from executorch.runtime import Runtime
 
     (images,) = feeds.values()
-    program = Runtime.get().load_program(program_of(model, len(images)))
-    method, images = program.load_method("forward"), torch.from_numpy(images)
-
-    def run():
-        if portable_lib._threadpool_get_thread_count() != threads:  # one pool for all programs
-            portable_lib._unsafe_reset_threadpool(threads)
-        return method.execute([images])
-
-    return run
+    portable_lib._unsafe_reset_threadpool(threads)  # of the process; what is loaded keeps a pointer to it
+    method = Runtime.get().load_program(program_of(model, len(images))).load_method("forward")
+    images = torch.from_numpy(images)
+    return lambda: method.execute([images])
 
 
 def mnn_runs(model, threads, feeds, folder):
