@@ -10,7 +10,7 @@ OpParts conv(), conv_transpose(), deform_conv(), separable_conv();
 const Kernel &conv_depthwise(), &conv_winograd_f2(), &conv_winograd_f4(), &conv_winograd_f6(), &conv_im2col(),
     &conv_direct_packed(), &conv_direct_lines(), &conv_direct_rows(), &conv_kn2col(), &conv_im2col_nchw(),
     &conv_direct(), &conv_int8_depthwise(), &conv_int8_amx(), &conv_int8_packed(), &conv_int8_direct(),
-    &conv_transpose_phases(), &conv_transpose_phases_nchw(), &conv_planes();
+    &conv_bf16_amx(), &conv_bf16_packed(), &conv_transpose_phases(), &conv_transpose_phases_nchw(), &conv_planes();
 namespace cuda {
 const Kernel &conv_depthwise(), &conv_winograd_f2(), &conv_winograd_f4(), &conv_winograd_f2_5x5(),
     &conv_winograd_f4_5x5(), &conv_winograd_f2_7x7(), &conv_fft(), &conv_few_pixels(), &conv_few_filters(),
@@ -46,9 +46,11 @@ std::span<const KernelRow> conv_kernels() {
       {"Conv", &conv_im2col_nchw()},     // NCHW, images of one line and 1-D; computed filters
       {"Conv", &conv_direct()},          // NCHW, computed filters and 1-D too
       {"Conv", &conv_int8_depthwise()},  // NHWC, groups == C, uint8 by int8, requantized
-      {"Conv", &conv_int8_amx()},        // NHWC, uint8 by int8, requantized, by AMX
+      {"Conv", &conv_int8_amx()},        // amx.cpp: NHWC, uint8 by int8, requantized
       {"Conv", &conv_int8_packed()},     // NHWC, uint8 by int8, requantized
       {"Conv", &conv_int8_direct()},     // NHWC, requantized
+      {"Conv", &conv_bf16_amx()},        // amx.cpp: NHWC, bfloat16
+      {"Conv", &conv_bf16_packed()},     // NHWC, bfloat16
       // transposed_phases.cpp: convolutions of stride 1, by the above
       {"ConvTranspose", &conv_transpose_phases()},
       {"ConvTranspose", &conv_transpose_phases_nchw()},

@@ -73,7 +73,8 @@ struct PanelWords {
 
 /// The sums of `rows` windows and a panel of `vectors` vectors: [rows][2 vectors].
 template <bool bytes, std::int64_t rows, std::int64_t vectors>
-void multiply_tile(const Int8Block& block, const std::byte* const* windows, const PanelWords& of, std::int32_t* sums) {
+void multiply_tile(const WindowBlock& block, const std::byte* const* windows, const PanelWords& of,
+                   std::int32_t* sums) {
   const std::int32_t *panel = of.words, *ahead = of.ahead;
   const D d;
   V sum[rows][vectors], rest[rows][vectors];
@@ -102,8 +103,8 @@ void multiply_tile(const Int8Block& block, const std::byte* const* windows, cons
 }
 
 template <bool bytes, std::int64_t most, std::int64_t vectors>
-void multiply_up_to(const Int8Block& block, const std::byte* const* windows, std::int64_t rows, const PanelWords& panel,
-                    std::int32_t* sums) {
+void multiply_up_to(const WindowBlock& block, const std::byte* const* windows, std::int64_t rows,
+                    const PanelWords& panel, std::int32_t* sums) {
   if (rows == most) return multiply_tile<bytes, most, vectors>(block, windows, panel, sums);
   if constexpr (most > 1) multiply_up_to<bytes, most - 1, vectors>(block, windows, rows, panel, sums);
 }
@@ -207,7 +208,7 @@ void store(const Int8Panel& panel, const std::int32_t* sums, std::int64_t rows, 
 }
 
 template <bool bytes>
-void multiply_panels(const Int8Block& block) {
+void multiply_panels(const WindowBlock& block) {
   HWY_ALIGN std::int32_t sums[tile_rows * Int8Panel::most_columns];
   constexpr std::int64_t line = 16;
   const std::int64_t columns = 2 * lanes(), depth = block.run_count * block.words;
@@ -225,12 +226,12 @@ void multiply_panels(const Int8Block& block) {
         multiply_up_to<bytes, tile_rows, 2>(block, block.windows + m, rows, of, sums);
       else
         multiply_up_to<bytes, tile_rows, 1>(block, block.windows + m, rows, of, sums);
-      store(panel, sums, rows, block.y + k + m * block.y_pixel, block.y_pixel);
+      store(panel, sums, rows, reinterpret_cast<std::uint8_t*>(block.y + k + m * block.y_pixel), block.y_pixel);
     }
   }
 }
 
-void multiply(const Int8Block& block) {
+void multiply(const WindowBlock& block) {
   if constexpr (may_have_vnni)
     if (has_avx_vnni()) return multiply_panels<true>(block);
   multiply_panels<has_vnni>(block);
@@ -254,18 +255,18 @@ class Int8Packed final : public Int8Conv {
   std::string_view name() const override { return "int8_packed"; }
 
  private:
-  Int8Kernel kernel() const override { return int8_vector_kernel(); }
+  WindowKernel kernel() const override { return int8_vector_kernel(); }
 };
 
 }  // namespace
 
-Int8Kernel int8_vector_kernel() {
-  Int8Kernel kernel;
+WindowKernel int8_vector_kernel() {
+  WindowKernel kernel;
   kernel.lanes = HWY_DYNAMIC_DISPATCH(lanes)();
   kernel.word_k = HWY_DYNAMIC_DISPATCH(word_k)();
   kernel.speed = 0.95 * static_cast<double>(kernel.word_k);
   kernel.vector_us = 1e-3;
-  kernel.multiply = [](const Int8Block& block) { HWY_DYNAMIC_DISPATCH(multiply)(block); };
+  kernel.multiply = [](const WindowBlock& block) { HWY_DYNAMIC_DISPATCH(multiply)(block); };
   return kernel;
 }
 
