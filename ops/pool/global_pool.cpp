@@ -59,19 +59,29 @@ reduce::Loops loops_of(const Binding& binding) {
 }
 
 std::unique_ptr<const BoundKernel> bind_cpu(const Binding& binding) {
-  return reduce::on_cpu(binding.op<GlobalPoolOp>().kind, DType::f32, loops_of(binding));
+  return reduce::on_cpu(binding.op<GlobalPoolOp>().kind, binding.problem.inputs()[0].type.dtype, loops_of(binding));
 }
 
 std::unique_ptr<const BoundKernel> bind_cuda(const Binding& binding) {
   return reduce::on_cuda(binding.op<GlobalPoolOp>().kind, binding.problem.inputs()[0].type.dtype, loops_of(binding));
 }
 
-constexpr auto kernels = on_both({.types = dtypes<Types<float>>,
-                                  .more_on_cuda = dtypes<HalfTypes>,
-                                  .formats = nchw_or_nhwc,
-                                  .tolerance = 2e-6,
-                                  .skips_padding = true},
-                                 bind_cpu, bind_cuda);
+constexpr auto kernels = [] {
+  auto both = on_both({.types = dtypes<WithBrain<Types<float>>>,
+                       .more_on_cuda = dtypes<HalfTypes>,
+                       .formats = nchw_or_nhwc,
+                       .tolerance = 2e-6,
+                       .skips_padding = true},
+                      bind_cpu, bind_cuda);
+  both[0].formats_for = [](const Problem& problem) {
+    return problem.inputs()[0].type.dtype == DType::bf16 ? std::span<const Format>(reduce::nhwc_only) : nchw_or_nhwc;
+  };
+  both[0].refuse = [](const Problem& problem) -> std::optional<std::string> {
+    if (problem.inputs()[0].type.dtype != DType::bf16) return std::nullopt;
+    return reduce::refuse_brain(problem.as<GlobalPoolOp>().kind, problem.shape(0).rank(), {{false, false, true, true}});
+  };
+  return both;
+}();
 
 std::shared_ptr<const Op> make(const NodeSpec& spec) {
   AttributeReader reader(spec);
