@@ -12,7 +12,7 @@
 #include "ops/core/row_kernel.h"
 #include "ops/elementwise/binary_cuda.h"
 #include "ops/elementwise/binary_kernels.h"
-#include "ops/elementwise/by_floats.h"
+#include "ops/core/by_floats.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/elementwise/types.h"
 #include "ops/families.h"
@@ -135,42 +135,30 @@ struct BrainOperand {
   const BFloat16* at = nullptr;
   std::int64_t row = 0, stride = 1;
 
-  /// `count` columns from `first` on of `rows` rows, as floats in `piece`.
+  /// A piece (for_each_piece) as floats in `to`.
   BinaryOperand widened(std::int64_t first_row, std::int64_t rows, std::int64_t first, std::int64_t count,
-                        FloatPiece& piece) const {
+                        float* to) const {
     if (row == 0) rows = 1;
     if (stride == 0) count = 1;
     const BFloat16* from = at + first_row * row + first * stride;
-    float* to = piece.data();
-    if (stride == 1 && row == count) {
-      widen(from, to, rows * count);
+    if (stride <= 1) {
+      widen_rows(from, row, rows, count, to);
     } else {
-      for (std::int64_t r = 0; r < rows; ++r, from += row, to += count)
-        if (stride <= 1)
-          widen(from, to, count);
-        else
-          for (std::int64_t i = 0; i < count; ++i) to[i] = lenslet::widened(from[i * stride]);
+      for (std::int64_t r = 0; r < rows; ++r)
+        for (std::int64_t i = 0; i < count; ++i) to[r * count + i] = lenslet::widened(from[r * row + i * stride]);
     }
-    return {piece.data(), row == 0 ? 0 : count, stride == 0 ? 0 : 1};
+    return {to, row == 0 ? 0 : count, stride == 0 ? 0 : 1};
   }
 };
 void apply_binary(BinaryKind kind, const BrainOperand& a, const BrainOperand& b, BFloat16* y, std::int64_t y_row,
                   std::int64_t rows, std::int64_t n) {
   alignas(64) FloatPiece of_a, of_b, of_y;
-  for (std::int64_t i = 0; i < n; i += floats_at_once) {
-    const std::int64_t count = std::min(floats_at_once, n - i), most = floats_at_once / count;
-    for (std::int64_t row = 0; row < rows; row += most) {
-      const std::int64_t here = std::min(most, rows - row);
-      apply_binary(kind, a.widened(row, here, i, count, of_a), b.widened(row, here, i, count, of_b), of_y.data(), count,
-                   here, count);
-      BFloat16* const to = y + row * y_row + i;
-      if (y_row == count) {
-        narrow(of_y.data(), to, here * count);
-      } else {
-        for (std::int64_t r = 0; r < here; ++r) narrow(of_y.data() + r * count, to + r * y_row, count);
-      }
-    }
-  }
+  for_each_piece(rows, n, [&](std::int64_t row, std::int64_t here, std::int64_t first, std::int64_t count) {
+    const BinaryOperand u = a.widened(row, here, first, count, of_a.data());
+    const BinaryOperand v = b.widened(row, here, first, count, of_b.data());
+    apply_binary(kind, u, v, of_y.data(), count, here, count);
+    narrow_rows(of_y.data(), y + row * y_row + first, y_row, here, count);
+  });
 }
 
 /// T: float or bfloat16.

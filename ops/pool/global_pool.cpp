@@ -66,19 +66,22 @@ std::unique_ptr<const BoundKernel> bind_cuda(const Binding& binding) {
   return reduce::on_cuda(binding.op<GlobalPoolOp>().kind, binding.problem.inputs()[0].type.dtype, loops_of(binding));
 }
 
-constexpr auto kernels = [] {
-  auto both = on_both({.types = dtypes<WithBrain<Types<float>>>,
-                       .more_on_cuda = dtypes<HalfTypes>,
-                       .formats = nchw_or_nhwc,
-                       .tolerance = 2e-6,
-                       .skips_padding = true},
-                      bind_cpu, bind_cuda);
-  both[0].formats_for = [](const Problem& problem) {
-    return problem.inputs()[0].type.dtype == DType::bf16 ? std::span<const Format>(reduce::nhwc_only) : nchw_or_nhwc;
-  };
+constexpr auto kernels_for(DTypeSet types) {
+  return on_both({.types = types,
+                  .more_on_cuda = dtypes<HalfTypes>,
+                  .formats = nchw_or_nhwc,
+                  .tolerance = 2e-6,
+                  .skips_padding = true},
+                 bind_cpu, bind_cuda);
+}
+constexpr auto kernels = kernels_for(dtypes<Types<float>>);
+constexpr auto average_kernels = [] {
+  auto both = kernels_for(dtypes<WithBrain<Types<float>>>);
+  both[0].formats = {};
+  both[0].formats_for = reduce::formats_of_mean;
   both[0].refuse = [](const Problem& problem) -> std::optional<std::string> {
     if (problem.inputs()[0].type.dtype != DType::bf16) return std::nullopt;
-    return reduce::refuse_brain(problem.as<GlobalPoolOp>().kind, problem.shape(0).rank(), {{false, false, true, true}});
+    return reduce::refuse_brain(ReduceKind::mean, problem.shape(0).rank(), {{false, false, true, true}});
   };
   return both;
 }();
@@ -98,6 +101,7 @@ std::shared_ptr<const Op> make(const NodeSpec& spec) {
 
 }  // namespace
 
+OpParts global_average_pool() { return {make, average_kernels}; }
 OpParts global_pool() { return {make, kernels}; }
 
 }  // namespace lenslet

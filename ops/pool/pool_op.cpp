@@ -293,12 +293,11 @@ std::optional<std::string> refuse_cpu(const Problem& problem) {
   if (problem.inputs()[0].type.dtype != DType::bf16) return std::nullopt;
   if (problem.shape(0).rank() != 4) return "bfloat16 of other than two dimensions";
   if (problem.outputs().size() > 1) return "bfloat16 with indices";
-  if (problem.as<PoolOp>().kind == PoolKind::lp) return "norms of bfloat16";
   return std::nullopt;
 }
 
 constexpr auto kernels_for(DTypeSet types) {
-  auto kernels = on_both({.types = with_brain(types),
+  auto kernels = on_both({.types = types,
                           .more_on_cuda = dtypes<HalfTypes>,
                           .formats_for = formats_for<PoolTypes>,
                           .tolerance = 2e-6,
@@ -310,7 +309,9 @@ constexpr auto kernels_for(DTypeSet types) {
   kernels[1].formats_for = formats_for<WithHalves<Types<float>>>;
   return kernels;
 }
-constexpr auto max_kernels = kernels_for(dtypes<PoolTypes>), float_kernels = kernels_for(dtypes<Types<float>>);
+constexpr auto max_kernels = kernels_for(with_brain(dtypes<PoolTypes>)),
+               average_kernels = kernels_for(dtypes<WithBrain<Types<float>>>),
+               norm_kernels = kernels_for(dtypes<Types<float>>);
 
 std::shared_ptr<const Op> make(const NodeSpec& spec) {
   auto op = std::make_shared<PoolOp>();
@@ -340,7 +341,7 @@ std::shared_ptr<const Op> make(const NodeSpec& spec) {
 }  // namespace
 
 OpParts max_pool() { return {make, max_kernels}; }
-OpParts average_pool() { return {make, float_kernels}; }
-OpParts lp_pool() { return {make, float_kernels}; }
+OpParts average_pool() { return {make, average_kernels}; }
+OpParts lp_pool() { return {make, norm_kernels}; }
 
 }  // namespace lenslet

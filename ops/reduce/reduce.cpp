@@ -92,9 +92,8 @@ constexpr auto kernels_for(DTypeSet types) {
 constexpr auto mean_kernels = [] {
   auto both = kernels_for(dtypes<ReduceTypes>);
   both[0].types = with_brain(both[0].types);
-  both[0].formats_for = [](const Problem& problem) {
-    return problem.inputs()[0].type.dtype == DType::bf16 ? std::span<const Format>(reduce::nhwc_only) : nchw_or_nhwc;
-  };
+  both[0].formats = {};
+  both[0].formats_for = reduce::formats_of_mean;
   both[0].refuse = [](const Problem& problem) -> std::optional<std::string> {
     if (problem.inputs()[0].type.dtype != DType::bf16) return std::nullopt;
     const auto& op = problem.as<ReduceOp>();

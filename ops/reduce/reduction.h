@@ -23,8 +23,11 @@ struct Axes {
   Loops loops(const Binding& binding) const;
 };
 
-/// Formats of the CPU's bfloat16.
+/// SimpleKernel::formats_for of the CPU's means and pools: bfloat16 is read in nhwc alone.
 inline constexpr Format nhwc_only[] = {formats::nhwc};
+inline std::span<const Format> formats_of_mean(const Problem& problem) {
+  return problem.inputs()[0].type.dtype == DType::bf16 ? std::span<const Format>(nhwc_only) : nchw_or_nhwc;
+}
 /// Why the CPU does not reduce this bfloat16 input; nothing for means of the planes of a 4-D one, in nhwc.
 std::optional<std::string> refuse_brain(ReduceKind kind, int rank, const Axes& axes);
 

@@ -17,6 +17,26 @@ using FloatPiece = std::array<float, floats_at_once>;
 inline void widen(const BFloat16* x, float* y, std::int64_t n) { convert_floats(DType::bf16, x, DType::f32, y, n); }
 inline void narrow(const float* x, BFloat16* y, std::int64_t n) { convert_floats(DType::f32, x, DType::bf16, y, n); }
 
+/// Rows of `count` elements, `row` apart, as dense floats, and back.
+inline void widen_rows(const BFloat16* x, std::int64_t row, std::int64_t rows, std::int64_t count, float* y) {
+  if (row == count) return widen(x, y, rows * count);
+  for (std::int64_t r = 0; r < rows; ++r) widen(x + r * row, y + r * count, count);
+}
+inline void narrow_rows(const float* x, BFloat16* y, std::int64_t row, std::int64_t rows, std::int64_t count) {
+  if (row == count) return narrow(x, y, rows * count);
+  for (std::int64_t r = 0; r < rows; ++r) narrow(x + r * count, y + r * row, count);
+}
+
+/// Calls f(row, rows, first, count) for blocks of at most floats_at_once elements of rows of n: rows [row, row + rows),
+/// their elements [first, first + count).
+template <typename F>
+void for_each_piece(std::int64_t rows, std::int64_t n, const F& f) {
+  for (std::int64_t first = 0; first < n; first += floats_at_once) {
+    const std::int64_t count = std::min(floats_at_once, n - first), most = floats_at_once / count;
+    for (std::int64_t row = 0; row < rows; row += most) f(row, std::min(most, rows - row), first, count);
+  }
+}
+
 /// y = f(x) of n elements; y may be x. f(from, to, count) computes floats, possibly in place.
 template <typename F>
 void map_floats(const float* x, float* y, std::int64_t n, const F& f) {
