@@ -430,7 +430,7 @@ std::optional<std::string> refuse(const Problem& problem) {
   const bool invents = op.rule.coordinates == ResizeRule::Coordinates::tf_crop_and_resize;
   const bool on_cpu = dtype == DType::bf16 && blends && !op.rule.antialias;
   if (dtype == DType::f32 || on_cpu || !(blends || invents) || blends_integers(problem)) return std::nullopt;
-  return fmt::format("mode {}{} with {} of {} (supported: float32, bfloat16 without antialias on the CPU)",
+  return fmt::format("mode {}{} with {} of {} (supported: float32)",
                      resize_modes[static_cast<std::size_t>(op.rule.mode)], op.rule.antialias ? ", antialias," : "",
                      resize_coordinates[static_cast<std::size_t>(op.rule.coordinates)], to_string(dtype));
 }
