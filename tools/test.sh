@@ -32,10 +32,12 @@ done
 
 phase "installing what is missing"
 install_missing "${lenslet_build_packages[@]}" "${lenslet_test_packages[@]}"
-make_peers
-make_python_env "${cluster[@]}"
 [ ${#cluster[@]} = 0 ] || install_missing "${lenslet_java_packages[@]}"
+[ $sanitize = 0 ] || install_missing "${lenslet_sanitize_packages[@]}"
 make_cutlass
+# What tests alone use, more than a gigabyte with --cluster, is loaded while the first build compiles.
+(make_peers; make_python_env "${cluster[@]}") &
+environments=$!
 [ -d ../shared/data ] || say "no ../shared/data: the tests over the shared models and photos will report as skipped"
 
 # failures_in FOLDER: repeats each failed test's errors, else its last lines, at the end of the log, and the seed of
@@ -63,6 +65,8 @@ lenslet_errors='ERROR|FAIL|Error|error:|what\(\)'
 run_tests() {
   local folder=$1
   shift
+  [ -z "$environments" ] || wait "$environments" || die "the Python environments could not be made"
+  environments=
   rm -f "$folder/Testing/Temporary/LastTestsFailed.log"
   ctest --test-dir "$folder" --output-on-failure --timeout 1200 --no-tests=error -j "$(nproc)" "$@" |
     tee "$folder/ctest.log" || {
@@ -72,7 +76,6 @@ run_tests() {
 }
 
 if [ $sanitize = 1 ]; then
-  install_missing "${lenslet_sanitize_packages[@]}"
   # Failed allocations are Errors, tested as such, and must not end the process.
   export ASAN_OPTIONS=allocator_may_return_null=1 TSAN_OPTIONS=allocator_may_return_null=1
   # Sweeps over equivalent cases draw fewer of them: the Release tests below draw them all.

@@ -63,11 +63,13 @@ struct CutePlan {
 };
 
 /// Whether a build with LENSLET_CUDA_QUICK has the kernel of this tile: it is for CI, where no product runs, and has
-/// each branch once, of float32 the smallest.
+/// each arithmetic and each branch once.
 constexpr bool cute_in_quick_build(const CuteProblem& p, const CutePlan& plan) {
   using Multiply = Numerics::Multiply;
-  if (plan.core == CutePlan::Core::mma)
-    return !p.aligned || !p.b_transposed || p.multiply == Multiply::tf32 || p.multiply == Multiply::fp16;
+  if (plan.core == CutePlan::Core::mma) {
+    if (!p.aligned || !p.b_transposed) return p.multiply == Multiply::fp32 || p.multiply == Multiply::bf16;
+    return plan.tile_m == 64 ? p.multiply == Multiply::tf32 : p.multiply == Multiply::fp16;
+  }
   if (!p.b_transposed) return p.multiply == Multiply::fp16 && plan.tile_m == 128 && plan.tile_n == 256;
   if (p.multiply == Multiply::fp16) return plan.tile_m == 128 && plan.tile_n == 128;
   return p.multiply == Multiply::bf16 ? plan.tile_m == 64 && plan.tile_n == 64 : plan.tile_m == 256;

@@ -230,16 +230,23 @@ void launch_tiling(const Context& context, const CuteCall& call, const CutePlan&
          plan.split_k > 1 ? cute_reduce_split_k(call) : cute_epilogue(call));
 }
 
+template <typename Arithmetic, Numerics::Multiply multiply, int tile, int stages, bool vectors>
+void launch_if_compiled(const Context& context, const CuteCall& call, const CutePlan& plan) {
+  if constexpr (cute_quick &&
+                !cute_in_quick_build({.multiply = multiply, .aligned = vectors}, {.tile_m = tile, .tile_n = tile}))
+    refuse_quick_build();
+  else
+    launch_tiling<Tiling<Arithmetic, tile, tile, stages, vectors>>(context, call, plan);
+}
+
 template <typename Arithmetic, Numerics::Multiply multiply>
 void launch_type(const Context& context, const CuteCall& call, const CutePlan& plan) {
   if (!call.problem.aligned || !call.problem.b_transposed)
-    launch_tiling<Tiling<Arithmetic, 64, 64, 2, false>>(context, call, plan);
-  else if constexpr (cute_quick && !cute_in_quick_build({.multiply = multiply}, {}))
-    refuse_quick_build();
+    launch_if_compiled<Arithmetic, multiply, 64, 2, false>(context, call, plan);
   else if (plan.tile_m == 64)
-    launch_tiling<Tiling<Arithmetic, 64, 64, 4, true>>(context, call, plan);
+    launch_if_compiled<Arithmetic, multiply, 64, 4, true>(context, call, plan);
   else
-    launch_tiling<Tiling<Arithmetic, 128, 128, 3, true>>(context, call, plan);
+    launch_if_compiled<Arithmetic, multiply, 128, 3, true>(context, call, plan);
 }
 
 }  // namespace

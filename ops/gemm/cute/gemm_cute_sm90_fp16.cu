@@ -1,6 +1,10 @@
 // gemm_cute_sm90.cuh's kernels for float16 operands.
 
 #include "ops/gemm/cute/gemm_cute_sm90.cuh"
+#ifdef LENSLET_CUDA_QUICK  // one compilation of all three: CUTLASS's headers are most of the time
+#include "ops/gemm/cute/gemm_cute_sm90_bf16.cu"
+#include "ops/gemm/cute/gemm_cute_sm90_tf32.cu"
+#endif
 
 namespace lenslet::cuda {
 
