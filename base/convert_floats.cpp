@@ -11,6 +11,7 @@
 #include "base/simd/targets.h"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
+#include "base/simd/bf16-inl.h"
 // clang-format on
 
 HWY_BEFORE_NAMESPACE();
@@ -90,6 +91,12 @@ bool convert_floats_kernel(DType from, const void* source, DType to, void* targe
     });
     return true;
   }
+  if (from == DType::bf16 && to == DType::f32) {
+    const auto* x = static_cast<const BFloat16*>(source);
+    auto* y = static_cast<float*>(target);
+    each_vector(x, y, count, [=](std::int64_t i) HWY_ATTR { store(load(D(), x + i), D(), y + i); });
+    return true;
+  }
   const hn::Rebind<std::int32_t, D> whole;
   const hn::Rebind<std::uint8_t, D> bytes;
   if (from == DType::boolean && to == DType::f32) {  // a byte that is not 0 is true
@@ -106,6 +113,12 @@ bool convert_floats_kernel(DType from, const void* source, DType to, void* targe
     return true;
   }
   if (from != DType::f32) return false;
+  if (to == DType::bf16) {
+    const auto* x = static_cast<const float*>(source);
+    auto* y = static_cast<BFloat16*>(target);
+    each_vector(x, y, count, [=](std::int64_t i) HWY_ATTR { store(load(D(), x + i), D(), y + i); });
+    return true;
+  }
   if (to == DType::boolean) {
     const auto* x = static_cast<const float*>(source);
     auto* y = static_cast<std::uint8_t*>(target);

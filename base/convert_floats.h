@@ -7,8 +7,9 @@
 
 namespace lenslet {
 
-/// convert_elements() (convert.h), bit-identical, from float32 to int32, int8, uint8 and float16 and from float16 to
-/// float32. Returns false and does nothing for other types, or for halves without processor support.
+/// convert_elements() (convert.h), bit-identical, from float32 to int32, int8, uint8, float16 and bfloat16 and from
+/// float16 and bfloat16 to float32. Returns false and does nothing for other types, or for float16 without processor
+/// support.
 bool convert_floats(DType from, const void* x, DType to, void* y, std::int64_t count);
 
 }  // namespace lenslet

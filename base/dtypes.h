@@ -69,9 +69,16 @@ template <typename... T>
 Types<T..., Float16, BFloat16> and_halves(Types<T...>);
 template <typename List>
 using WithHalves = decltype(and_halves(List()));
+/// The same of bfloat16 alone, for the CPU's kernels.
+template <typename... T>
+Types<T..., BFloat16> and_brain(Types<T...>);
+template <typename List>
+using WithBrain = decltype(and_brain(List()));
 /// The types in a kernel's row: dtypes<Types<float, double>>.
 template <typename List>
 inline constexpr DTypeSet dtypes = List::set();
+/// With bfloat16 where there is float32.
+constexpr DTypeSet with_brain(DTypeSet types) { return types.contains(DType::f32) ? types.with(DType::bf16) : types; }
 template <typename List, typename T>
 inline constexpr bool lists = dtypes<List>.contains(dtype_of<T>::value);
 

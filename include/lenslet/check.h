@@ -76,7 +76,7 @@ struct LayerCheck {
 /// Options of check_layers().
 struct CheckOptions {
   std::string device = {};     ///< "cpu", "cuda", "cuda:1", "auto"; empty: as in `plan`, whose default is "auto"
-  std::string precision = {};  ///< "fp32", and on CUDA "tf32", "fp16", "bf16"; empty: as in `plan`
+  std::string precision = {};  ///< "fp32", "bf16", and on CUDA "tf32", "fp16"; empty: as in `plan`
   /// Convolution algorithm. Empty: as in `plan`, by default the rule's choice. A name from conv_algorithm_names() is
   /// forced on all convolutions; Error(unsupported) names each layer that refuses (PlanOptions::conv_algorithm). "all":
   /// each algorithm in turn where it is accepted; each refusal has a row.

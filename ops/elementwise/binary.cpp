@@ -12,6 +12,7 @@
 #include "ops/core/row_kernel.h"
 #include "ops/elementwise/binary_cuda.h"
 #include "ops/elementwise/binary_kernels.h"
+#include "ops/core/by_floats.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/elementwise/types.h"
 #include "ops/families.h"
@@ -129,19 +130,54 @@ class BinaryOp final : public Op {
   }
 };
 
-void run_f32(ThreadPool& pool, BinaryKind kind, const BroadcastLoops& loops, float* y, const float* a, const float* b) {
+/// BinaryOperand of bfloat16.
+struct BrainOperand {
+  const BFloat16* at = nullptr;
+  std::int64_t row = 0, stride = 1;
+
+  /// A piece (for_each_piece) as floats in `to`.
+  BinaryOperand widened(std::int64_t first_row, std::int64_t rows, std::int64_t first, std::int64_t count,
+                        float* to) const {
+    if (row == 0) rows = 1;
+    if (stride == 0) count = 1;
+    const BFloat16* from = at + first_row * row + first * stride;
+    if (stride <= 1) {
+      widen_rows(from, row, rows, count, to);
+    } else {
+      for (std::int64_t r = 0; r < rows; ++r)
+        for (std::int64_t i = 0; i < count; ++i) to[r * count + i] = lenslet::widened(from[r * row + i * stride]);
+    }
+    return {to, row == 0 ? 0 : count, stride == 0 ? 0 : 1};
+  }
+};
+void apply_binary(BinaryKind kind, const BrainOperand& a, const BrainOperand& b, BFloat16* y, std::int64_t y_row,
+                  std::int64_t rows, std::int64_t n) {
+  alignas(64) FloatPiece of_a, of_b, of_y;
+  for_each_piece(rows, n, [&](std::int64_t row, std::int64_t here, std::int64_t first, std::int64_t count) {
+    const BinaryOperand u = a.widened(row, here, first, count, of_a.data());
+    const BinaryOperand v = b.widened(row, here, first, count, of_b.data());
+    apply_binary(kind, u, v, of_y.data(), count, here, count);
+    narrow_rows(of_y.data(), y + row * y_row + first, y_row, here, count);
+  });
+}
+
+/// T: float or bfloat16.
+template <typename T>
+void run_floats(ThreadPool& pool, BinaryKind kind, const BroadcastLoops& loops, T* y, const T* a, const T* b) {
+  using Operand = std::conditional_t<is_half<T>, BrainOperand, BinaryOperand>;
   const std::int64_t inner = loops.inner();
   if (loops.rank == 1 || inner > elementwise_grain)
     return for_each_run(loops, pool, elementwise_grain, [&](const auto& at, std::int64_t n) {
-      apply_binary(kind, {a + at[1], 0, loops.inner_stride(1)}, {b + at[2], 0, loops.inner_stride(2)}, y + at[0], 0, 1,
-                   n);
+      apply_binary(kind, Operand{a + at[1], 0, loops.inner_stride(1)}, Operand{b + at[2], 0, loops.inner_stride(2)},
+                   y + at[0], 0, 1, n);
     });
   // Short rows (a pixel's channels) are processed many at a time: one call each cost more than the work.
   BroadcastLoops rows = loops;
   --rows.rank;
   for_each_run(rows, pool, elementwise_grain / std::max<std::int64_t>(inner, 1), [&](const auto& at, std::int64_t n) {
-    apply_binary(kind, {a + at[1], rows.inner_stride(1), loops.inner_stride(1)},
-                 {b + at[2], rows.inner_stride(2), loops.inner_stride(2)}, y + at[0], rows.inner_stride(0), n, inner);
+    apply_binary(kind, Operand{a + at[1], rows.inner_stride(1), loops.inner_stride(1)},
+                 Operand{b + at[2], rows.inner_stride(2), loops.inner_stride(2)}, y + at[0], rows.inner_stride(0), n,
+                 inner);
   });
 }
 
@@ -216,7 +252,7 @@ struct CheckedPow {
   }
 };
 
-/// Everything except Pow, from the first input to the last: each step is a pass over the output. 16-bit T: CUDA only.
+/// Everything except Pow, from the first input to the last: each step is a pass over the output. Float16: CUDA only.
 template <typename T>
 class Fold final : public BoundKernel {
  public:
@@ -254,8 +290,8 @@ class Fold final : public BoundKernel {
           else
             cuda::binary(*run.cuda, step.kind, dtype_of<T>::value, step.loops, a, b, y);
         }
-      } else if constexpr (std::is_same_v<T, float>) {
-        run_f32(*run.pool, step.kind, step.loops, y, a, b);
+      } else if constexpr (std::is_same_v<T, float> || std::is_same_v<T, BFloat16>) {
+        run_floats(*run.pool, step.kind, step.loops, y, a, b);
       } else if constexpr (std::is_same_v<T, double>) {
         // Not vectorised: the loops by kind below would take the other of two NaN operands, so the result's sign would
         // change.
@@ -314,7 +350,7 @@ class BoundPow final : public BoundKernel {
         const auto* base = static_cast<const T*>(a);
         const auto* exponent = static_cast<const E*>(b);
         if constexpr (std::is_same_v<T, float> && std::is_same_v<E, float>)
-          run_f32(*run.pool, BinaryKind::Pow, loops_, static_cast<T*>(y), base, exponent);
+          run_floats(*run.pool, BinaryKind::Pow, loops_, static_cast<T*>(y), base, exponent);
         else
           transform(*run.pool, loops_, CheckedPow<T, E>(), static_cast<T*>(y), base, exponent);
       });
@@ -340,7 +376,8 @@ class BoundPow final : public BoundKernel {
   std::optional<BroadcastLoops> square_;
 };
 
-// Every pass rounds its 16-bit output. Powers of 16-bit types have exponents of the same type.
+// Every pass rounds its 16-bit output; a mean on the CPU has one more. Powers of 16-bit types have exponents of the
+// same type.
 std::optional<std::string> refuse_halves(const Problem& problem) {
   const std::span<const InputInfo> inputs = problem.inputs();
   const BinaryKind kind = problem.as<BinaryOp>().row.kind;
@@ -364,7 +401,10 @@ constexpr auto kernels_for(DTypeSet types, decltype(SimpleKernel::bind) cpu, dec
                  cpu, cuda);
 }
 template <typename List>
-constexpr auto fold_kernels = kernels_for(dtypes<List>, bind_typed<Fold, List>, bind_typed<Fold, WithHalves<List>>);
+constexpr auto fold_kernels = kernels_for(with_brain(dtypes<List>), bind_typed<Fold, WithBrain<List>>,
+                                          bind_typed<Fold, WithHalves<List>>);
+constexpr auto mean_kernels =
+    kernels_for(dtypes<RealTypes>, bind_typed<Fold, RealTypes>, bind_typed<Fold, WithHalves<RealTypes>>);
 constexpr auto pow_kernels = kernels_for(dtypes<PowTypes>, bind<BoundPow>, bind<BoundPow>);
 
 std::shared_ptr<const Op> make(const NodeSpec& spec) {
@@ -395,7 +435,7 @@ std::span<const OpRow> binary_rows() {
   {#NAME, "", VERSION, MOST == 2 ? 2 : 1, MOST, 1, 1, {make, fold_kernels<TYPES>}, NOTES},
   static constexpr OpRow rows[] = {
       LENSLET_BINARY_KINDS(LENSLET_ROW){"Sum", "", 6, 1, any_number, 1, 1, {make, fold_kernels<RealTypes>}},
-      {"Mean", "", 6, 1, any_number, 1, 1, {make, fold_kernels<RealTypes>}},
+      {"Mean", "", 6, 1, any_number, 1, 1, {make, mean_kernels}},
       {"Pow", "", 7, 2, 2, 1, 1, {make, pow_kernels}, "exponents of the same types, uint32 or uint64, in any pair"},
       {"Mod", "", 10, 2, 2, 1, 1, {make, fold_kernels<NumberTypes>}},
       {"BitShift",

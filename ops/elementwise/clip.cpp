@@ -10,6 +10,7 @@
 #include "base/cuda_built.h"
 #include "ops/core/checks.h"
 #include "ops/core/kernel.h"
+#include "ops/core/by_floats.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/elementwise/types.h"
 #include "ops/elementwise/unary_cuda.h"
@@ -63,7 +64,7 @@ class ClipOp final : public Op {
   }
 };
 
-/// 16-bit T, on the device only, is compared as float.
+/// 16-bit T, of which the CPU has bfloat16, is compared as float.
 template <typename T>
 class BoundClip final : public BoundKernel {
  public:
@@ -88,11 +89,13 @@ class BoundClip final : public BoundKernel {
         cuda::clip(*run.cuda, {low, &to_.low}, {high, &to_.high}, dtype_of<T>::value, x, y, count);
       return;
     }
-    if constexpr (!is_half<T>) {
-      const ClipTo<T> to{low != nullptr ? *low : to_.low, high != nullptr ? *high : to_.high};
-      if constexpr (std::is_same_v<T, float>)
+    if constexpr (!std::is_same_v<T, Float16>) {
+      const ClipTo<N> to{low != nullptr ? convert<N>(*low) : to_.low, high != nullptr ? convert<N>(*high) : to_.high};
+      if constexpr (std::is_same_v<N, float>)
         run.pool->parallel_for(count, elementwise_grain, [&](std::int64_t begin, std::int64_t end, int) {
-          apply_clip(to.low, to.high, x + begin, y + begin, end - begin);
+          map_floats(x + begin, y + begin, end - begin, [&](const float* from, float* into, std::int64_t n) {
+            apply_clip(to.low, to.high, from, into, n);
+          });
         });
       else
         transform(*run.pool, count, to, y, x);
@@ -104,13 +107,14 @@ class BoundClip final : public BoundKernel {
   ClipTo<N> to_{std::numeric_limits<N>::lowest(), std::numeric_limits<N>::max()};
 };
 
-constexpr auto kernels = on_both({.types = dtypes<NumberTypes>,
-                                  .more_on_cuda = dtypes<HalfTypes>,
-                                  .formats_for = formats_of_x,
-                                  .tolerance = 2e-6,
-                                  .in_place = input_bit(0),
-                                  .reads = input_bit(0)},
-                                 bind_typed<BoundClip, NumberTypes>, bind_typed<BoundClip, WithHalves<NumberTypes>>);
+constexpr auto kernels =
+    on_both({.types = with_brain(dtypes<NumberTypes>),
+             .more_on_cuda = dtypes<HalfTypes>,
+             .formats_for = formats_of_x,
+             .tolerance = 2e-6,
+             .in_place = input_bit(0),
+             .reads = input_bit(0)},
+            bind_typed<BoundClip, WithBrain<NumberTypes>>, bind_typed<BoundClip, WithHalves<NumberTypes>>);
 
 std::shared_ptr<const Op> make(const NodeSpec& spec) {
   auto op = std::make_shared<ClipOp>();

@@ -8,6 +8,7 @@
 #include "base/cuda_built.h"
 #include "ops/core/checks.h"
 #include "ops/core/kernel.h"
+#include "ops/core/by_floats.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/elementwise/unary_cuda.h"
 #include "ops/elementwise/unary_kernels.h"
@@ -56,11 +57,12 @@ void run_unary(const UnaryOp& op, const KernelRun& run) {
   const std::int64_t count = stored_elems(x);
   if (run.cuda != nullptr) {
     if constexpr (cuda_built) cuda::unary(*run.cuda, op.function, x.dtype(), x.data(), y, count);
-  } else if (x.dtype() == DType::f32) {
-    const auto* from = static_cast<const float*>(x.data());
-    auto* to = static_cast<float*>(y);
-    run.pool->parallel_for(count, elementwise_grain, [&](std::int64_t begin, std::int64_t end, int) {
-      apply_unary(op.function, from + begin, to + begin, end - begin);
+  } else if (x.dtype() == DType::f32 || x.dtype() == DType::bf16) {
+    dispatch(x.dtype(), WithBrain<FloatTypes>(), [&]<typename T>(std::type_identity<T>) {
+      run.pool->parallel_for(count, elementwise_grain, [&](std::int64_t begin, std::int64_t end, int) {
+        map_floats(static_cast<const T*>(x.data()) + begin, static_cast<T*>(y) + begin, end - begin,
+                   [&](const float* from, float* to, std::int64_t n) { apply_unary(op.function, from, to, n); });
+      });
     });
   } else {
     dispatch(x.dtype(), UnaryTypes(), [&]<typename T>(std::type_identity<T>) {
@@ -72,7 +74,7 @@ void run_unary(const UnaryOp& op, const KernelRun& run) {
 }
 
 template <UnaryKind kind>
-constexpr auto kernels = on_both({.types = row_of(kind).types,
+constexpr auto kernels = on_both({.types = with_brain(row_of(kind).types),
                                   .more_on_cuda = row_of(kind).types.contains(DType::f32) ? dtypes<HalfTypes>
                                                                                           : DTypeSet(),
                                   .formats_for = formats_of_x,

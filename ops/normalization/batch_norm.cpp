@@ -12,6 +12,8 @@
 #include "ops/core/grain.h"
 #include "ops/core/kernel.h"
 #include "ops/elementwise/binary_kernels.h"
+#include "ops/core/by_floats.h"
+#include "ops/elementwise/elementwise.h"
 #include "ops/normalization/batch_norm_cuda.h"
 
 namespace lenslet {
@@ -84,7 +86,20 @@ BroadcastLoops loops_of(const Binding& binding) {
   return {x, format, operands};
 }
 
-/// The CPU kernel. Factors and offsets are computed before the run if their parameters are known.
+using lenslet::apply_scale_shift;
+void apply_scale_shift(const BFloat16* x, std::int64_t x_row, const float* scale, const float* shift,
+                       std::int64_t stride, BFloat16* y, std::int64_t rows, std::int64_t n) {
+  alignas(64) FloatPiece piece;
+  for_each_piece(rows, n, [&](std::int64_t row, std::int64_t here, std::int64_t first, std::int64_t count) {
+    widen_rows(x + row * x_row + first, x_row, here, count, piece.data());
+    apply_scale_shift(piece.data(), count, scale + first * stride, shift + first * stride, stride, piece.data(), here,
+                      count);
+    narrow_rows(piece.data(), y + row * n + first, n, here, count);
+  });
+}
+
+/// The CPU kernel. Factors and offsets are computed before the run if their parameters are known. T: float or bfloat16.
+template <typename T>
 class BoundBatchNorm final : public BoundKernel {
  public:
   explicit BoundBatchNorm(const Binding& binding)
@@ -110,8 +125,8 @@ class BoundBatchNorm final : public BoundKernel {
       factor = made;
     }
     const std::int64_t channels = shape_[1];
-    const float* x = run.in<float>(0);
-    float* y = run.out<float>();
+    const T* x = run.in<T>(0);
+    T* y = run.out<T>();
     if (nhwc_) {
       const std::int64_t pixels = shape_[0] * shape_[2] * shape_[3];
       return run.pool->parallel_for(pixels, 1 + elementwise_grain / std::max<std::int64_t>(1, channels),
@@ -140,7 +155,7 @@ class BoundBatchNorm final : public BoundKernel {
   BatchNormOp op_;
   Shape shape_;
   bool nhwc_;
-  std::int64_t x_pixel_;  ///< nhwc: floats from one pixel of x to the next
+  std::int64_t x_pixel_;  ///< nhwc: elements from one pixel of x to the next
   BroadcastLoops loops_;
   std::vector<float> known_;
 };
@@ -163,13 +178,22 @@ std::unique_ptr<const BoundKernel> bind_cuda(const Binding& binding) {
   return bound(run_on, workspace_bytes(channels));
 }
 
-constexpr auto kernels = on_both({.types = dtypes<Types<float>>,
-                                  .more_on_cuda = dtypes<HalfTypes>,
-                                  .formats = nchw_or_nhwc,
-                                  .tolerance = 2e-6,
-                                  .in_place = input_bit(0),
-                                  .pitched_inputs = input_bit(0)},
-                                 bind<BoundBatchNorm>, bind_cuda);
+std::optional<std::string> refuse_cpu(const Problem& problem) {
+  if (problem.inputs()[1].type.dtype == DType::f32) return std::nullopt;
+  return "parameters other than float32";
+}
+
+constexpr auto kernels = [] {
+  auto both = on_both({.types = dtypes<WithBrain<Types<float>>>,
+                       .more_on_cuda = dtypes<HalfTypes>,
+                       .formats = nchw_or_nhwc,
+                       .tolerance = 2e-6,
+                       .in_place = input_bit(0),
+                       .pitched_inputs = input_bit(0)},
+                      bind_typed<BoundBatchNorm, WithBrain<Types<float>>>, bind_cuda);
+  both[0].refuse = refuse_cpu;
+  return both;
+}();
 
 std::shared_ptr<const Op> make(const NodeSpec& spec) {
   auto op = std::make_shared<BatchNormOp>();

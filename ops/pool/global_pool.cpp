@@ -59,19 +59,32 @@ reduce::Loops loops_of(const Binding& binding) {
 }
 
 std::unique_ptr<const BoundKernel> bind_cpu(const Binding& binding) {
-  return reduce::on_cpu(binding.op<GlobalPoolOp>().kind, DType::f32, loops_of(binding));
+  return reduce::on_cpu(binding.op<GlobalPoolOp>().kind, binding.problem.inputs()[0].type.dtype, loops_of(binding));
 }
 
 std::unique_ptr<const BoundKernel> bind_cuda(const Binding& binding) {
   return reduce::on_cuda(binding.op<GlobalPoolOp>().kind, binding.problem.inputs()[0].type.dtype, loops_of(binding));
 }
 
-constexpr auto kernels = on_both({.types = dtypes<Types<float>>,
-                                  .more_on_cuda = dtypes<HalfTypes>,
-                                  .formats = nchw_or_nhwc,
-                                  .tolerance = 2e-6,
-                                  .skips_padding = true},
-                                 bind_cpu, bind_cuda);
+constexpr auto kernels_for(DTypeSet types) {
+  return on_both({.types = types,
+                  .more_on_cuda = dtypes<HalfTypes>,
+                  .formats = nchw_or_nhwc,
+                  .tolerance = 2e-6,
+                  .skips_padding = true},
+                 bind_cpu, bind_cuda);
+}
+constexpr auto kernels = kernels_for(dtypes<Types<float>>);
+constexpr auto average_kernels = [] {
+  auto both = kernels_for(dtypes<WithBrain<Types<float>>>);
+  both[0].formats = {};
+  both[0].formats_for = reduce::formats_of_mean;
+  both[0].refuse = [](const Problem& problem) -> std::optional<std::string> {
+    if (problem.inputs()[0].type.dtype != DType::bf16) return std::nullopt;
+    return reduce::refuse_brain(ReduceKind::mean, problem.shape(0).rank(), {{false, false, true, true}});
+  };
+  return both;
+}();
 
 std::shared_ptr<const Op> make(const NodeSpec& spec) {
   AttributeReader reader(spec);
@@ -88,6 +101,7 @@ std::shared_ptr<const Op> make(const NodeSpec& spec) {
 
 }  // namespace
 
+OpParts global_average_pool() { return {make, average_kernels}; }
 OpParts global_pool() { return {make, kernels}; }
 
 }  // namespace lenslet

@@ -13,6 +13,7 @@
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
 #include "hwy/cache_control.h"
+#include "base/simd/bf16-inl.h"
 #include "ops/core/simd/bounds-inl.h"
 #include "ops/core/simd/over_channels-inl.h"
 // clang-format on
@@ -80,18 +81,18 @@ HWY_INLINE float divisor(PoolKind kind, const PoolTaps& h, const PoolTaps& w) {
   return count == 0 ? 1.0f : static_cast<float>(count);
 }
 
-template <class Tag, class Fold, typename T = typename Fold::Element>
+template <class Tag, class Fold, typename T>
 HWY_INLINE void window_nhwc(Tag tag, const Fold& fold, const PoolProblem& p, std::int64_t pixel, const T* x,
                             const PoolTaps& h, const PoolTaps& w, float divide, T* y) {
   const std::int64_t line = p.axes[2].in * pixel * p.axes[1].dilation, step = pixel * p.axes[2].dilation;
   auto total = hn::Set(tag, Fold::start);
   for (std::int64_t r = 0; r < h.count && w.count > 0; ++r) {
     const T* at = x + r * line;
-    auto partial = Fold::first(tag, term(fold, hn::LoadU(tag, at)));
-    for (std::int64_t s = 1; s < w.count; ++s) partial = fold(partial, term(fold, hn::LoadU(tag, at + s * step)));
+    auto partial = Fold::first(tag, term(fold, load(tag, at)));
+    for (std::int64_t s = 1; s < w.count; ++s) partial = fold(partial, term(fold, load(tag, at + s * step)));
     total = r == 0 ? partial : fold(total, partial);
   }
-  hn::StoreU(finish(tag, fold, total, divide), tag, y);
+  store(finish(tag, fold, total, divide), tag, y);
 }
 
 // `total` of windows with counts[i] taps in each of `lines` lines; the average of a window without taps is 0.
@@ -119,7 +120,7 @@ HWY_INLINE void over_line(Tag tag, std::int64_t count, const F& f) {
   }
 }
 
-template <class Fold, typename T = typename Fold::Element>
+template <class Fold, typename T>
 HWY_INLINE void line_nhwc(const Fold& fold, PoolKind kind, const PoolProblem& p, const T* x, std::int64_t line, T* y,
                           const PoolPixels& pixel) {
   const PoolTaps h = p.axes[1].taps(line);
@@ -132,7 +133,7 @@ HWY_INLINE void line_nhwc(const Fold& fold, PoolKind kind, const PoolProblem& p,
     T* out = y + q * pixel.y;
     const auto channels = [&](auto tag, std::int64_t c)
                               HWY_ATTR { window_nhwc(tag, fold, p, pixel.x, window + c, h, w, divide, out + c); };
-    if constexpr (std::is_same_v<T, float>)
+    if constexpr (std::is_same_v<typename Fold::Element, float>)
       over_channels(D(), 0, p.c, channels);
     else
       over_line(hn::ScalableTag<T>(), p.c, channels);
@@ -269,6 +270,12 @@ void pool_nhwc_kernel(PoolKind kind, const PoolProblem& p, const float* x, std::
   line_nhwc(NormFold<2>{}, kind, p, x, line, y, pixel);
 }
 
+void pool_bf16_kernel(PoolKind kind, const PoolProblem& p, const BFloat16* x, std::int64_t line, BFloat16* y,
+                      const PoolPixels& pixel) {
+  if (kind == PoolKind::max) return line_nhwc(MaxFold<float>{}, kind, p, x, line, y, pixel);
+  line_nhwc(SumFold{}, kind, p, x, line, y, pixel);
+}
+
 void pool_nchw_kernel(const PoolLines& plan, const float* x, std::int64_t begin, std::int64_t end, float* scratch,
                       float* y) {
   if (plan.kind == PoolKind::max) return lines_nchw(MaxFold<float>{}, plan, x, begin, end, scratch, y);
@@ -304,6 +311,7 @@ HWY_AFTER_NAMESPACE();
 namespace lenslet {
 
 HWY_EXPORT(pool_nhwc_kernel);
+HWY_EXPORT(pool_bf16_kernel);
 HWY_EXPORT(pool_nchw_kernel);
 HWY_EXPORT(max_kernel);
 HWY_EXPORT(max_nhwc_kernel);
@@ -311,6 +319,11 @@ HWY_EXPORT(max_nhwc_kernel);
 void pool_line_nhwc(PoolKind kind, const PoolProblem& problem, const float* x, std::int64_t line, float* y,
                     const PoolPixels& pixel) {
   HWY_DYNAMIC_DISPATCH(pool_nhwc_kernel)(kind, problem, x, line, y, pixel);
+}
+
+void pool_line_nhwc(PoolKind kind, const PoolProblem& problem, const BFloat16* x, std::int64_t line, BFloat16* y,
+                    const PoolPixels& pixel) {
+  HWY_DYNAMIC_DISPATCH(pool_bf16_kernel)(kind, problem, x, line, y, pixel);
 }
 
 void max_line_nhwc(const PoolProblem& problem, DType dtype, const void* x, std::int64_t line, void* y,

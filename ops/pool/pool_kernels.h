@@ -25,6 +25,10 @@ struct PoolPixels {
 void pool_line_nhwc(PoolKind kind, const PoolProblem& problem, const float* x, std::int64_t line, float* y,
                     const PoolPixels& pixel);
 
+/// The same in bfloat16, folded in float32 and rounded once; no norms.
+void pool_line_nhwc(PoolKind kind, const PoolProblem& problem, const BFloat16* x, std::int64_t line, BFloat16* y,
+                    const PoolPixels& pixel);
+
 /// The same of a maximum of 8-bit integers, `dtype`.
 void max_line_nhwc(const PoolProblem& problem, DType dtype, const void* x, std::int64_t line, void* y,
                    const PoolPixels& pixel);

@@ -81,10 +81,12 @@ class PoolOp final : public Op {
 /// Other norms are not vectorised.
 constexpr std::int64_t most_norm = 2;
 
-/// Vectorised with channels last in two dimensions, without indices; on CUDA for floats.
+/// Vectorised with channels last in two dimensions, without indices; on CUDA for floats. The CPU's bfloat16 has that
+/// alone.
 template <typename Types>
 std::span<const Format> formats_for(const Problem& problem) {
   const TensorType& x = problem.inputs()[0].type;
+  if (x.dtype == DType::bf16 && !dtypes<Types>.contains(x.dtype)) return reduce::nhwc_only;
   if (x.shape.rank() == 4 && dtypes<Types>.contains(x.dtype) && problem.outputs().size() == 1 &&
       problem.as<PoolOp>().geometry.norm <= most_norm)
     return nchw_or_nhwc;
@@ -116,7 +118,8 @@ std::int64_t line_grain(const PoolProblem& p, std::int64_t elements) {
   return std::max<std::int64_t>(1, (32 << 10) / taps / elements);
 }
 
-/// In nhwc: by lines, on all threads or apart.
+/// In nhwc: by lines, on all threads or apart. T: float or bfloat16.
+template <typename T>
 class PoolNhwc final : public BoundKernel, private RowKernel {
  public:
   explicit PoolNhwc(const Pool& pool) : pool_(pool) {}
@@ -127,11 +130,11 @@ class PoolNhwc final : public BoundKernel, private RowKernel {
     run.pool->parallel_for(y.images * y.rows, line_grain(pool_.problem, pool_.problem.axes[2].out * pool_.problem.c),
                            [&](std::int64_t begin, std::int64_t end, int) {
                              for (std::int64_t i = begin; i < end; ++i)
-                               compute_line(image_of(run.in<float>(0), x, i / y.rows), i % y.rows,
-                                            run.out<float>() + i * y.row_floats);
+                               compute_line(image_of(run.in<T>(0), x, i / y.rows), i % y.rows,
+                                            run.out<T>() + i * y.row_floats);
                            });
   }
-  const RowKernel* row_kernel() const override { return this; }
+  const RowKernel* row_kernel() const override { return std::is_same_v<T, float> ? this : nullptr; }
 
  private:
   RowShape x_shape() const override {
@@ -149,10 +152,12 @@ class PoolNhwc final : public BoundKernel, private RowKernel {
             inside((rows.end - 1) * high.stride - high.pad_begin + (high.kernel - 1) * high.dilation + 1)};
   }
   void run_rows(const KernelRun&, const ImageRows& rows) const override {
-    for (std::int64_t line = rows.rows.begin; line < rows.rows.end; ++line) compute_line(rows.x, line, rows.y.at(line));
+    if constexpr (std::is_same_v<T, float>)
+      for (std::int64_t line = rows.rows.begin; line < rows.rows.end; ++line)
+        compute_line(rows.x, line, rows.y.at(line));
   }
 
-  void compute_line(const RowMemory<const float>& x, std::int64_t line, float* y) const {
+  void compute_line(const RowMemory<const T>& x, std::int64_t line, T* y) const {
     const PoolTaps taps = pool_.problem.axes[1].taps(line);
     pool_line_nhwc(pool_.kind, pool_.problem, taps.count == 0 ? x.data : x.at(taps.first), line, y, pool_.pixel);
   }
@@ -250,9 +255,10 @@ std::unique_ptr<const BoundKernel> bind_cpu(const Binding& binding) {
     return bound(nonempty([=](const KernelRun& run) {
       dispatch(run.inputs[0].dtype(), PoolTypes(), [&]<typename T>(std::type_identity<T>) { run_plain<T>(pool, run); });
     }));
-  if (pool.nhwc && binding.problem.inputs()[0].type.dtype != DType::f32)
-    return bound(nonempty([=](const KernelRun& run) { run_bytes(pool, run); }));
-  if (pool.nhwc) return std::make_unique<PoolNhwc>(pool);
+  const DType dtype = binding.problem.inputs()[0].type.dtype;
+  if (dtype == DType::bf16) return std::make_unique<PoolNhwc<BFloat16>>(pool);
+  if (pool.nhwc && dtype != DType::f32) return bound(nonempty([=](const KernelRun& run) { run_bytes(pool, run); }));
+  if (pool.nhwc) return std::make_unique<PoolNhwc<float>>(pool);
   const PoolLines lines(pool.kind, pool.problem);
   const std::int64_t scratch = binding.threads() * lines.scratch_floats;
   return bound(nonempty([=](const KernelRun& run) { run_nchw(lines, run); }),
@@ -283,6 +289,13 @@ std::unique_ptr<const BoundKernel> bind_cuda(const Binding& binding) {
   });
 }
 
+std::optional<std::string> refuse_cpu(const Problem& problem) {
+  if (problem.inputs()[0].type.dtype != DType::bf16) return std::nullopt;
+  if (problem.shape(0).rank() != 4) return "bfloat16 of other than two dimensions";
+  if (problem.outputs().size() > 1) return "bfloat16 with indices";
+  return std::nullopt;
+}
+
 constexpr auto kernels_for(DTypeSet types) {
   auto kernels = on_both({.types = types,
                           .more_on_cuda = dtypes<HalfTypes>,
@@ -292,10 +305,13 @@ constexpr auto kernels_for(DTypeSet types) {
                           .pitched_output = true,
                           .skips_padding = true},
                          bind_cpu, bind_cuda);
+  kernels[0].refuse = refuse_cpu;
   kernels[1].formats_for = formats_for<WithHalves<Types<float>>>;
   return kernels;
 }
-constexpr auto max_kernels = kernels_for(dtypes<PoolTypes>), float_kernels = kernels_for(dtypes<Types<float>>);
+constexpr auto max_kernels = kernels_for(with_brain(dtypes<PoolTypes>)),
+               average_kernels = kernels_for(dtypes<WithBrain<Types<float>>>),
+               norm_kernels = kernels_for(dtypes<Types<float>>);
 
 std::shared_ptr<const Op> make(const NodeSpec& spec) {
   auto op = std::make_shared<PoolOp>();
@@ -325,7 +341,7 @@ std::shared_ptr<const Op> make(const NodeSpec& spec) {
 }  // namespace
 
 OpParts max_pool() { return {make, max_kernels}; }
-OpParts average_pool() { return {make, float_kernels}; }
-OpParts lp_pool() { return {make, float_kernels}; }
+OpParts average_pool() { return {make, average_kernels}; }
+OpParts lp_pool() { return {make, norm_kernels}; }
 
 }  // namespace lenslet

@@ -89,6 +89,18 @@ constexpr auto kernels_for(DTypeSet types) {
                   .reads = input_bit(0)},
                  bind_reduction<reduce::on_cpu>, bind_reduction<reduce::on_cuda>);
 }
+constexpr auto mean_kernels = [] {
+  auto both = kernels_for(dtypes<ReduceTypes>);
+  both[0].types = with_brain(both[0].types);
+  both[0].formats = {};
+  both[0].formats_for = reduce::formats_of_mean;
+  both[0].refuse = [](const Problem& problem) -> std::optional<std::string> {
+    if (problem.inputs()[0].type.dtype != DType::bf16) return std::nullopt;
+    const auto& op = problem.as<ReduceOp>();
+    return reduce::refuse_brain(op.kind, problem.shape(0).rank(), op.resolve(problem.inputs()));
+  };
+  return both;
+}();
 constexpr auto kernels = kernels_for(dtypes<ReduceTypes>), extreme_kernels = kernels_for(dtypes<ExtremeTypes>),
                root_kernels = kernels_for(dtypes<RootTypes>);
 
@@ -109,6 +121,7 @@ std::shared_ptr<const Op> make(const NodeSpec& spec) {
 }  // namespace
 
 OpParts reduction() { return {make, kernels}; }
+OpParts mean_reduction() { return {make, mean_kernels}; }
 OpParts extreme_reduction() { return {make, extreme_kernels}; }
 OpParts root_reduction() { return {make, root_kernels}; }
 

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <type_traits>
 
+#include "base/convert.h"
 #include "base/cuda_built.h"
 #include "ops/core/shape_args.h"
 #include "ops/reduce/reduce_cuda.h"
@@ -207,14 +208,16 @@ class BoundRows final : public BoundKernel {
   ReducedRows rows_;
 };
 
-/// Sums with contiguous kept float32 elements, row by row, in parts that depend only on the number of rows, so that
-/// results do not depend on the threads. A thread takes parts of rows, not columns: it wrote those rows in the previous
-/// step, while half of its columns are in another core's cache (two threads were no faster than one).
+/// Sums with contiguous kept elements, float32 or (means alone) bfloat16, row by row, in parts that depend only on the
+/// number of rows, so that results do not depend on the threads. A thread takes parts of rows, not columns: it wrote
+/// those rows in the previous step, while half of its columns are in another core's cache (two threads were no faster
+/// than one).
+template <typename T>
 class BoundColumnSums final : public BoundKernel {
  public:
   static bool serves(ReduceKind kind, DType dtype, const Loops& loops) {
     const int lane = contiguous_loop(loops.kept);
-    return sums_floats(kind) && dtype == DType::f32 && lane >= 0 && loops.kept[lane].dim >= line;
+    return sums_floats(kind) && dtype == dtype_of<T>::value && lane >= 0 && loops.kept[lane].dim >= line;
   }
   BoundColumnSums(ReduceKind kind, const Loops& loops)
       : kind_(kind), kept_(loops.kept), lane_(take_lane(kept_)), rows_(loops.reduced) {}
@@ -240,8 +243,8 @@ class BoundColumnSums final : public BoundKernel {
 
   template <typename Fold>
   void sum_columns(const KernelRun& run, Finish finish) const {
-    const float* const x = run.in<float>(0);
-    auto* const y = run.out<float>();
+    const T* const x = run.in<T>(0);
+    auto* const y = run.out<T>();
     auto* const sums_of_parts = reinterpret_cast<double*>(run.workspace.data());
     const std::int64_t threads = run.pool->threads(), parts = this->parts();
     const std::int64_t share = lane_.dim * kept_.count() / (threads == 1 || parts > 1 ? 1 : 2 * threads);
@@ -252,7 +255,7 @@ class BoundColumnSums final : public BoundKernel {
     const auto finished = [&](double sum) {
       Fold fold;
       fold.sum = sum;
-      return fold.result(rows_.count, finish);
+      return convert<T>(fold.result(rows_.count, finish));
     };
     run.pool->parallel_for(kept_.count() * units, grain, [&](std::int64_t begin, std::int64_t end, int) {
       for (std::int64_t unit = begin; unit < end; ++unit) {
@@ -297,10 +300,18 @@ class BoundColumnSums final : public BoundKernel {
 
 }  // namespace
 
+std::optional<std::string> refuse_brain(ReduceKind kind, int rank, const Axes& axes) {
+  constexpr std::array planes{false, false, true, true};
+  if (kind == ReduceKind::mean && rank == 4 && std::equal(planes.begin(), planes.end(), axes.reduced.begin()))
+    return std::nullopt;
+  return "bfloat16 (supported: means of images' planes)";
+}
+
 std::unique_ptr<const BoundKernel> on_cpu(ReduceKind kind, DType dtype, const Loops& loops) {
   if (BoundShortRows::serves(kind, dtype, loops)) return std::make_unique<BoundShortRows>(kind, loops);
   if (BoundRows::serves(kind, dtype, loops)) return std::make_unique<BoundRows>(kind, loops);
-  if (BoundColumnSums::serves(kind, dtype, loops)) return std::make_unique<BoundColumnSums>(kind, loops);
+  if (BoundColumnSums<float>::serves(kind, dtype, loops)) return std::make_unique<BoundColumnSums<float>>(kind, loops);
+  if (dtype == DType::bf16) return std::make_unique<BoundColumnSums<BFloat16>>(kind, loops);
   return bound([=](const KernelRun& run) {
     dispatch(dtype, ExtremeTypes(), [&]<typename T>(std::type_identity<T>) {
       const auto run_fold = [&]<typename Fold>(std::type_identity<Fold>, typename Fold::Rule rule) {

@@ -10,6 +10,7 @@
 #include "base/simd/targets.h"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
+#include "base/simd/bf16-inl.h"
 #include "ops/core/simd/activation-inl.h"
 #include "ops/core/simd/bounds-inl.h"
 #include "ops/core/simd/sum-inl.h"
@@ -29,9 +30,9 @@ HWY_INLINE V add_terms(D d, V sum, hn::Vec<hn::Rebind<float, D>> x) {
   if constexpr (term == reduce::Term::square) return hn::MulAdd(wide, wide, sum);
   return hn::Add(sum, term == reduce::Term::value ? wide : hn::Abs(wide));
 }
-template <reduce::Term term, class D, class V = hn::Vec<D>>
-HWY_INLINE V add_term(D d, V sum, const float* x) {
-  return add_terms<term>(d, sum, hn::LoadU(hn::Rebind<float, D>(), x));
+template <reduce::Term term, class D, typename T, class V = hn::Vec<D>>
+HWY_INLINE V add_term(D d, V sum, const T* x) {
+  return add_terms<term>(d, sum, load(hn::Rebind<float, D>(), x));
 }
 
 template <reduce::Term term>
@@ -60,8 +61,8 @@ double sum_kernel(const float* x, std::int64_t n, reduce::Term term) {
 }
 
 /// Vectors [0, count) of sums plus the rows at x.
-template <reduce::Term term, std::int64_t count, class D>
-HWY_INLINE void add_strip(D d, const float* x, std::int64_t stride, std::int64_t rows, double* sums) {
+template <reduce::Term term, std::int64_t count, class D, typename T>
+HWY_INLINE void add_strip(D d, const T* x, std::int64_t stride, std::int64_t rows, double* sums) {
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   hn::Vec<D> kept[count];
   for (std::int64_t k = 0; k < count; ++k) kept[k] = hn::LoadU(d, sums + k * lanes);
@@ -70,8 +71,8 @@ HWY_INLINE void add_strip(D d, const float* x, std::int64_t stride, std::int64_t
   for (std::int64_t k = 0; k < count; ++k) hn::StoreU(kept[k], d, sums + k * lanes);
 }
 
-template <reduce::Term term>
-void add_rows_of(const float* x, std::int64_t stride, std::int64_t rows, std::int64_t width, double* sums) {
+template <reduce::Term term, typename T>
+void add_rows_of(const T* x, std::int64_t stride, std::int64_t rows, std::int64_t width, double* sums) {
   const hn::ScalableTag<double> d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   std::int64_t j = 0;
@@ -87,6 +88,10 @@ void add_rows_kernel(const float* x, std::int64_t stride, std::int64_t rows, std
   if (term == reduce::Term::square) return add_rows_of<reduce::Term::square>(x, stride, rows, width, sums);
   if (term == reduce::Term::value) return add_rows_of<reduce::Term::value>(x, stride, rows, width, sums);
   add_rows_of<reduce::Term::magnitude>(x, stride, rows, width, sums);
+}
+
+void add_bf16_rows_kernel(const BFloat16* x, std::int64_t stride, std::int64_t rows, std::int64_t width, double* sums) {
+  add_rows_of<reduce::Term::value>(x, stride, rows, width, sums);
 }
 
 template <bool largest>
@@ -324,6 +329,7 @@ namespace lenslet {
 
 HWY_EXPORT(sum_kernel);
 HWY_EXPORT(add_rows_kernel);
+HWY_EXPORT(add_bf16_rows_kernel);
 HWY_EXPORT(largest_kernel);
 HWY_EXPORT(least_kernel);
 HWY_EXPORT(short_extremes_kernel);
@@ -337,6 +343,10 @@ double reduce::row_sum(const float* x, std::int64_t n, Term term) {
 void reduce::add_rows(const float* x, std::int64_t stride, std::int64_t rows, std::int64_t width, double* sums,
                       Term term) {
   HWY_DYNAMIC_DISPATCH(add_rows_kernel)(x, stride, rows, width, sums, term);
+}
+void reduce::add_rows(const BFloat16* x, std::int64_t stride, std::int64_t rows, std::int64_t width, double* sums,
+                      Term) {
+  HWY_DYNAMIC_DISPATCH(add_bf16_rows_kernel)(x, stride, rows, width, sums);
 }
 float reduce::row_extreme(const float* x, std::int64_t n, bool largest) {
   return largest ? HWY_DYNAMIC_DISPATCH(largest_kernel)(x, n) : HWY_DYNAMIC_DISPATCH(least_kernel)(x, n);

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "base/half.h"
 #include "ops/reduce/fold.h"
 
 namespace lenslet::reduce {
@@ -11,6 +12,8 @@ namespace lenslet::reduce {
 double row_sum(const float* x, std::int64_t n, Term term);
 /// Adds the term of x[i * stride + j], i in [0, rows), to sums[j], j in [0, width), in row order.
 void add_rows(const float* x, std::int64_t stride, std::int64_t rows, std::int64_t width, double* sums, Term term);
+/// The same of bfloat16, by Term::value alone.
+void add_rows(const BFloat16* x, std::int64_t stride, std::int64_t rows, std::int64_t width, double* sums, Term term);
 /// The largest or least of x[0, n), n > 0; NaN if one is.
 float row_extreme(const float* x, std::int64_t n, bool largest);
 /// y[i] = the largest or least of x[i * n + j], j in [0, n), i in [0, rows), n > 0; NaN if one is. For short rows.

@@ -5,12 +5,13 @@
 namespace lenslet {
 
 // reduce.cpp (root_reduction: those that end in a root or a logarithm), arg_max.cpp, and files of their names
-OpParts reduction(), extreme_reduction(), root_reduction(), arg_extreme(), cum_sum(), top_k(), unique(), det();
+OpParts reduction(), mean_reduction(), extreme_reduction(), root_reduction(), arg_extreme(), cum_sum(), top_k(),
+    unique(), det();
 
 std::span<const OpRow> reduce_rows() {
   // name, domain, first version read, inputs min..max, outputs min..max, parts, notes
   static const OpRow rows[] = {
-      {"ReduceMean", "", 1, 1, 2, 1, 1, reduction()},
+      {"ReduceMean", "", 1, 1, 2, 1, 1, mean_reduction()},
       {"ReduceSum", "", 1, 1, 2, 1, 1, reduction()},
       {"ReduceMax", "", 1, 1, 2, 1, 1, extreme_reduction()},
       {"ReduceMin", "", 1, 1, 2, 1, 1, extreme_reduction()},

@@ -7,6 +7,8 @@
 #include <cmath>
 #include <limits>
 
+#include "base/convert.h"
+#include "ops/core/by_floats.h"
 #include "ops/core/checks.h"
 #include "ops/core/grain.h"
 #include "ops/core/kernel.h"
@@ -234,16 +236,44 @@ void blend(const ResizePass& pass, std::int64_t j, const float* x, float extrapo
   }
 }
 
+/// The same of bfloat16 lines, or to one: blended in float32, rounded once.
+inline const float* as_floats(const float* x, std::int64_t, float*) { return x; }
+inline const float* as_floats(const BFloat16* x, std::int64_t n, float* to) {
+  widen(x, to, n);
+  return to;
+}
+inline void put(const float* x, std::int64_t n, float* y) { std::copy_n(x, n, y); }
+inline void put(const float* x, std::int64_t n, BFloat16* y) { narrow(x, y, n); }
+template <typename X, typename Y>
+void blend(const ResizePass& pass, std::int64_t j, const X* x, float extrapolation, Y* y) {
+  alignas(64) FloatPiece sums, line;
+  const auto row = static_cast<std::size_t>(j);
+  for (std::int64_t i = 0; i < pass.inner; i += floats_at_once) {
+    const std::int64_t count = std::min(floats_at_once, pass.inner - i);
+    std::int64_t t = pass.taps.first[row];
+    const std::int64_t end = pass.taps.first[row + 1];
+    std::fill_n(sums.data(), count, t == end ? extrapolation : 0.0F);
+    for (; t < end; ++t) {
+      const auto tap = static_cast<std::size_t>(t);
+      const float* const from = as_floats(x + pass.taps.index[tap] * pass.inner + i, count, line.data());
+      const float weight = pass.taps.weight[tap];
+      for (std::size_t k = 0; k < static_cast<std::size_t>(count); ++k) sums[k] += weight * from[k];
+    }
+    put(sums.data(), count, y + i);
+  }
+}
+
 /// The same for lines of one element.
-void blend_elements(const ResizePass& pass, const float* x, float extrapolation, float* y) {
+template <typename X, typename Y>
+void blend_elements(const ResizePass& pass, const X* x, float extrapolation, Y* y) {
   const std::int64_t* const index = pass.taps.index.data();
   const float* const weight = pass.taps.weight.data();
   for (std::int64_t j = 0; j < pass.out; ++j) {
     std::int64_t t = pass.taps.first[static_cast<std::size_t>(j)];
     const std::int64_t end = pass.taps.first[static_cast<std::size_t>(j) + 1];
-    float sum = t == end ? extrapolation : weight[t] * x[index[t]];
-    for (++t; t < end; ++t) sum += weight[t] * x[index[t]];
-    y[j] = sum;
+    float sum = t == end ? extrapolation : weight[t] * convert<float>(x[index[t]]);
+    for (++t; t < end; ++t) sum += weight[t] * convert<float>(x[index[t]]);
+    y[j] = convert<Y>(sum);
   }
 }
 
@@ -291,7 +321,8 @@ class BoundResize final : public BoundKernel {
  public:
   explicit BoundResize(const Binding& binding)
       : nearest_(binding.op<ResizeOp>().rule.mode == ResizeRule::Mode::nearest),
-        item_(dtype_bytes(binding.problem.inputs()[0].type.dtype)),
+        brain_(!nearest_ && binding.problem.inputs()[0].type.dtype == DType::bf16),
+        item_(brain_ ? sizeof(float) : dtype_bytes(binding.problem.inputs()[0].type.dtype)),
         extrapolation_(static_cast<float>(binding.op<ResizeOp>().extrapolation)),
         passes_(passes_of(binding.problem, binding.candidate)) {
     if (nearest_)
@@ -314,7 +345,7 @@ class BoundResize final : public BoundKernel {
           pick_pass(passes_[i], picks_[i], reinterpret_cast<const T*>(from), reinterpret_cast<T*>(to), *run.pool);
         });
       else
-        blend_pass(passes_[i], reinterpret_cast<const float*>(from), reinterpret_cast<float*>(to), *run.pool);
+        blend_between(passes_[i], brain_ && i == 0, from, brain_ && i + 1 == passes_.size(), to, *run.pool);
       from = to;
     }
   }
@@ -333,7 +364,18 @@ class BoundResize final : public BoundKernel {
         pick(pass, row % pass.out, x + row / pass.out * pass.in * pass.inner, beyond, y + row * pass.inner);
     });
   }
-  void blend_pass(const ResizePass& pass, const float* x, float* y, ThreadPool& pool) const {
+  /// The first pass reads, the last one writes what is stored; between them are floats.
+  void blend_between(const ResizePass& pass, bool brain_x, const void* x, bool brain_y, void* y,
+                     ThreadPool& pool) const {
+    const auto with_y = [&](const auto* from) {
+      if (brain_y) return blend_pass(pass, from, static_cast<BFloat16*>(y), pool);
+      blend_pass(pass, from, static_cast<float*>(y), pool);
+    };
+    if (brain_x) return with_y(static_cast<const BFloat16*>(x));
+    with_y(static_cast<const float*>(x));
+  }
+  template <typename X, typename Y>
+  void blend_pass(const ResizePass& pass, const X* x, Y* y, ThreadPool& pool) const {
     if (pass.inner == 1)
       return pool.parallel_for(pass.outer, grain(pass.out), [&](std::int64_t begin, std::int64_t end, int) {
         for (std::int64_t line = begin; line < end; ++line)
@@ -349,7 +391,8 @@ class BoundResize final : public BoundKernel {
   }
 
   bool nearest_;
-  std::size_t item_;
+  bool brain_;        ///< blends bfloat16
+  std::size_t item_;  ///< bytes of an element between passes
   float extrapolation_;
   std::vector<ResizePass> passes_;
   std::vector<Picks> picks_;  ///< of nearest, one a pass
@@ -385,7 +428,8 @@ std::optional<std::string> refuse(const Problem& problem) {
   const DType dtype = problem.inputs()[0].type.dtype;
   const bool blends = op.rule.mode != ResizeRule::Mode::nearest;
   const bool invents = op.rule.coordinates == ResizeRule::Coordinates::tf_crop_and_resize;
-  if (dtype == DType::f32 || !(blends || invents) || blends_integers(problem)) return std::nullopt;
+  const bool on_cpu = dtype == DType::bf16 && blends && !op.rule.antialias;
+  if (dtype == DType::f32 || on_cpu || !(blends || invents) || blends_integers(problem)) return std::nullopt;
   return fmt::format("mode {}{} with {} of {} (supported: float32)",
                      resize_modes[static_cast<std::size_t>(op.rule.mode)], op.rule.antialias ? ", antialias," : "",
                      resize_coordinates[static_cast<std::size_t>(op.rule.coordinates)], to_string(dtype));

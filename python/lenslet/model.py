@@ -107,7 +107,7 @@ class Model:
 
         `device`: "cpu", "cuda", "cuda:1", or "auto": cuda:0 if it can be used, else the CPU (LENSLET_DEVICE names
         another default). `threads`: including the caller's; 0: one for each core of this process. `batch`: images at
-        once. `precision`: "fp32", on CUDA also "tf32", "fp16", "bf16"; None: fp32, or the file's own types. `shapes`:
+        once. `precision`: "fp32", "bf16", on CUDA also "tf32", "fp16"; None: fp32, or the file's own types. `shapes`:
         {"x": (1, 3, 48, 192)} for inputs with free dimensions besides the batch. `algorithm`: one for all convolutions
         that accept it. `other_shapes`: number of further sets of input shapes that are planned on demand and kept; 0:
         other shapes are refused. `flush_denormals`: on the CPU denormal numbers count as zero.

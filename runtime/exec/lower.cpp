@@ -50,8 +50,8 @@ void check_numerics(const DeviceChoice& device, const Numerics& numerics) {
     throw Error(ErrorKind::unsupported,
                 fmt::format("there is no arithmetic that stores {} and sums in {}, of these products",
                             to_string(numerics.storage), to_string(numerics.accumulate)));
-  if (!device.is_cuda() && numerics != Numerics())
-    throw Error(ErrorKind::unsupported, fmt::format("precision {} is CUDA's; the CPU computes in fp32{}{}",
+  if (!device.is_cuda() && numerics != Numerics() && numerics != parse_numerics("bf16"))
+    throw Error(ErrorKind::unsupported, fmt::format("precision {} is CUDA's; the CPU computes in fp32 and bf16{}{}",
                                                     to_string(numerics), device.note.empty() ? "" : "; ", device.note));
 }
 

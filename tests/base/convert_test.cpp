@@ -37,9 +37,19 @@ TEST_CASE("convert/rows") {
   check_rows<std::int8_t>(DType::f32, DType::i8, floats);
   check_rows<std::uint8_t>(DType::f32, DType::u8, floats);
   check_rows<Float16>(DType::f32, DType::f16, floats);
+  check_rows<BFloat16>(DType::f32, DType::bf16, floats);
   std::vector<Float16> halves;
   for (std::uint32_t bits = 0; bits < 65536; ++bits) halves.push_back({static_cast<std::uint16_t>(bits)});
   check_rows<float>(DType::f16, DType::f32, halves);
+  std::vector<BFloat16> brains;
+  std::vector<float> midpoints;
+  for (std::uint32_t bits = 0; bits < 65536; ++bits) {
+    brains.push_back({static_cast<std::uint16_t>(bits)});
+    for (const std::uint32_t low : {0x7FFFU, 0x8000U, 0x8001U})
+      midpoints.push_back(std::bit_cast<float>(bits << 16 | low));
+  }
+  check_rows<float>(DType::bf16, DType::f32, brains);
+  check_rows<BFloat16>(DType::f32, DType::bf16, midpoints);
 }
 
 }  // namespace lenslet

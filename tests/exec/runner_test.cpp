@@ -46,6 +46,29 @@ TEST_CASE("exec/runner/repeats_bit_for_bit") {
   }
 }
 
+// Values in bfloat16 between the convolutions, whose results are a few units of it from float32's.
+TEST_CASE("exec/threads/bf16_has_the_same_bits_with_any_number") {
+  const Model model = make_model(small_net());
+  const Tensor x = random_tensor({2, 3, 17, 19}, 42);
+  Runner exact(model, options(2, 1));
+  const std::vector<float> single = bits(exact.run(x)[0]);
+  std::vector<float> expected;
+  for (const int threads : {1, 2, 3}) {
+    PlanOptions plan = options(2, threads);
+    plan.numerics = parse_numerics("bf16");
+    plan.conv_algorithm = "bf16_packed";
+    Runner runner(model, plan);
+    CHECK(to_string(runner.plan().numerics) == "bf16");
+    const std::vector<float> got = bits(runner.run(x)[0]);
+    CHECK(same_bits(bits(runner.run(x)[0]), got));
+    if (expected.empty()) expected = got;
+    CHECK(same_bits(got, expected));
+  }
+  REQUIRE(expected.size() == single.size());
+  CHECK_FALSE(same_bits(expected, single));
+  for (std::size_t i = 0; i < single.size(); ++i) CHECK(std::abs(expected[i] - single[i]) < 0x1p-5F);
+}
+
 TEST_CASE("exec/runner/keeping_all_values_changes_no_bit") {
   const Model model = make_model(small_net());
   const Tensor x = random_tensor({3, 3, 17, 19}, 7);
@@ -255,7 +278,8 @@ TEST_CASE("exec/plan/refuses_options_that_make_no_sense") {
   CHECK(kind_with([](PlanOptions& o) { o.device = "tpu"; }) == ErrorKind::invalid_argument);
   CHECK(kind_with([](PlanOptions& o) { o.device = "cuda:99999"; }) == ErrorKind::device);
   CHECK(error_of([] { (void)parse_numerics("fp8"); }).kind() == ErrorKind::invalid_argument);
-  CHECK(kind_with([](PlanOptions& o) { o.numerics = parse_numerics("tf32"); }) == ErrorKind::unsupported);
+  for (const char* const precision : {"tf32", "fp16"})
+    CHECK(kind_with([&](PlanOptions& o) { o.numerics = parse_numerics(precision); }) == ErrorKind::unsupported);
   CHECK(kind_with([](PlanOptions& o) { o.numerics = Numerics{.storage = DType::f64}; }) == ErrorKind::unsupported);
   CHECK(kind_with([](PlanOptions& o) { o.numerics = Numerics{.storage = DType::f16}; }) == ErrorKind::unsupported);
   CHECK(kind_with([](PlanOptions& o) { o.numerics = Numerics{.accumulate = DType::f16}; }) == ErrorKind::unsupported);

@@ -104,6 +104,24 @@ TEST_CASE("assign_types/a_classifier") {
     }
 }
 
+// On the CPU products are convolutions alone; Gemm and Softmax stay float32.
+TEST_CASE("assign_types/on_the_cpu") {
+  const DeviceProfile cpu = cpu_profile(1);
+  const Graph graph = after(classifier(), "assign_types", {.target = {cpu, parse_numerics("bf16")}});
+  INFO(graph.dump());
+  const Node &conv = only_node(graph, "Conv"), &gemm = only_node(graph, "Gemm");
+  CHECK(type_of(graph, conv.outputs[0]) == DType::bf16);
+  CHECK(type_of(graph, conv.inputs[1]) == DType::f32);
+  CHECK(type_of(graph, only_node(graph, "Relu").outputs[0]) == DType::bf16);
+  CHECK(type_of(graph, only_node(graph, "MaxPool").outputs[0]) == DType::bf16);
+  CHECK(type_of(graph, only_node(graph, "Flatten").outputs[0]) == DType::bf16);
+  CHECK(type_of(graph, gemm.inputs[0]) == DType::f32);
+  CHECK(type_of(graph, graph.outputs[0]) == DType::f32);
+  CHECK(casts(graph) <= 2);  // of the input, unless the convolution reads float32, and of the Gemm's input
+  CHECK(after(classifier(), "assign_types", {.target = {cpu}}).dump() ==
+        after(classifier(), "assign_types", {.target = {cpu, parse_numerics("fp32")}}).dump());
+}
+
 // The last product can read 16 bits itself, but reads float32 if a float32 form exists.
 TEST_CASE("assign_types/the_last_product_reads_the_more_exact_form") {
   for (const bool softmax_first : {false, true}) {

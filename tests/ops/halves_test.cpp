@@ -1,8 +1,10 @@
-// What CUDA supports in float16 and bfloat16, as a list, so that support cannot shrink unnoticed: networks in 16 bits
-// rely on it. Needs no device. check_op() tests the results in the other tests.
+// What CUDA supports in float16 and bfloat16, and the CPU in bfloat16, as a list, so that support cannot shrink
+// unnoticed: networks in 16 bits rely on it. Needs no device. check_op() tests the results in the other tests.
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <iterator>
 #include <limits>
 #include <string>
 #include <string_view>
@@ -62,6 +64,17 @@ std::vector<std::string_view> computing() {
   return names;
 }
 
+/// Of these, what the CPU computes in float32 alone.
+constexpr std::string_view not_by_the_cpu[] = {"Pow",          "Mean",
+                                               "SwiGLU",       "SparseMaxPool",
+                                               "LpPool",       "GlobalMaxPool",
+                                               "GlobalLpPool", "ReduceSum",
+                                               "ReduceMax",    "ReduceMin",
+                                               "ReduceProd",   "ReduceL1",
+                                               "ReduceL2",     "ReduceSumSquare",
+                                               "ReduceLogSum", "ReduceLogSumExp",
+                                               "LRN"};
+
 /// For any type.
 constexpr std::string_view moving[] = {
     "Concat",         "Slice",        "Split",        "Pad",           "Transpose",
@@ -76,15 +89,20 @@ bool some_takes(std::string_view op, DeviceKind device, DType dtype) {
   return false;
 }
 
-/// The refusals of the CUDA kernels; empty if one accepts the case.
-std::string refusals(const OpCase& c) {
+bool computed_by_the_cpu(std::string_view op) {
+  return std::ranges::find(not_by_the_cpu, op) == std::end(not_by_the_cpu);
+}
+
+/// The refusals of the device's kernels; empty if one accepts the case.
+std::string refusals(const OpCase& c, DeviceKind device = DeviceKind::cuda) {
   const std::shared_ptr<const Op> op = test::make_op(c);
   const std::vector<InputInfo> infos = infos_of(c.inputs, c.constant);
   const Problem problem(op, infos, infer_types(*op, infos));
   CHECK(problem.outputs()[0].dtype == c.inputs[0].dtype());
   std::string all;
-  for (const Kernel* kernel : kernels_of(op->type(), DeviceKind::cuda)) {
-    const Offer offer = kernel->offer(problem, {.device = reference_gpu()});
+  for (const Kernel* kernel : kernels_of(op->type(), device)) {
+    const Offer offer =
+        kernel->offer(problem, {.device = device == DeviceKind::cuda ? reference_gpu() : cpu_profile(1)});
     if (offer.refusal.empty()) return {};
     all += offer.refusal + "; ";
   }
@@ -95,12 +113,12 @@ Tensor image(DType dtype) { return random_of(dtype, {2, 16, 8, 8}, 1, 0.5, 2); }
 
 }  // namespace
 
-TEST_CASE("halves/operators_that_cuda_computes_in_16_bits") {
+TEST_CASE("halves/operators_computed_in_16_bits") {
   for (const DType dtype : halves) {
     for (const std::string_view op : computing()) {
       CAPTURE(std::string(op));
       CHECK(some_takes(op, DeviceKind::cuda, dtype));
-      CHECK_FALSE(some_takes(op, DeviceKind::cpu, dtype));  // the CPU widens everything
+      CHECK(some_takes(op, DeviceKind::cpu, dtype) == (dtype == DType::bf16 && computed_by_the_cpu(op)));
     }
     for (const std::string_view op : moving) {
       CAPTURE(std::string(op));
@@ -146,6 +164,9 @@ TEST_CASE("halves/problems_that_networks_have") {
     for (const OpCase& c : cases) {
       CAPTURE(c.op);
       CHECK(refusals(c) == "");
+      const bool half_parameters = c.op == "BatchNormalization" && c.inputs[1].dtype() == dtype;
+      if (dtype == DType::bf16 && computed_by_the_cpu(c.op) && !half_parameters)
+        CHECK(refusals(c, DeviceKind::cpu) == "");
     }
   }
 }
@@ -154,7 +175,8 @@ TEST_CASE("halves/what_would_round_more_than_once_is_refused") {
   for (const DType dtype : halves) {
     const Tensor x = image(dtype);
     CHECK(refusals({.op = "Sum", .inputs = {x, x}}) == "");
-    CHECK(refusals({.op = "Sum", .inputs = {x, x, x}}) != "");
+    for (const DeviceKind device : {DeviceKind::cuda, DeviceKind::cpu})
+      CHECK(refusals({.op = "Sum", .inputs = {x, x, x}}, device) != "");
     CHECK(refusals({.op = "Max", .inputs = {x, x, x}}) == "");
     const Tensor scales = Tensor::of<float>(Shape{4}, {1, 1, 0.2F, 0.2F});
     const AttributeList smooth{{"mode", "linear"}, {"antialias", 1}};

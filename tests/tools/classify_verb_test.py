@@ -711,6 +711,28 @@ class SharedData(WithPhotos):
             document = self.json_of("verify", SHARED / "models" / f"{name}.onnx", "--conv-algorithm", "all")
             self.assertEqual((document["exceeded"], document["unchecked"]), (0, 0), name)
             self.assertGreater(document["checked"], 10)
+            document = self.json_of("verify", SHARED / "models" / f"{name}.onnx", "--precision", "bf16")
+            self.assertEqual((document["exceeded"], document["unchecked"]), (0, 0), name)
+            self.assertTrue(any(row["algorithm"].startswith("bf16_") for row in document["layers"]), name)
+
+    def test_bf16_finds_the_classes_of_float32(self):
+        """Where those are clear: bfloat16's rounding moves a probability by a few hundredths."""
+        crops = sorted((SHARED / "images" / "prepared-224").glob("*.ppm"))
+        for name in ("squeezenet1.1", "mobilenetv2-nhwc", "resnet50"):
+            tops = []
+            for precision in ("fp32", "bf16"):
+                options = ("--model", SHARED / "models" / f"{name}.onnx", "--precision", precision, "--json", "--top", "2")
+                done = lenslet("classify", *options, *crops)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                tops.append([result["top"] for result in json.loads(done.stdout)["results"]])
+            clear = 0
+            for crop, single, brain in zip(crops, *tops):
+                if single[0]["prob"] - single[1]["prob"] < 0.2:
+                    continue
+                clear += 1
+                self.assertEqual(single[0]["index"], brain[0]["index"], (name, crop))
+                self.assertAlmostEqual(single[0]["prob"], brain[0]["prob"], delta=0.1, msg=(name, crop))
+            self.assertGreater(clear, 5, name)
 
 
 if __name__ == "__main__":

@@ -483,7 +483,7 @@ class Bench(Verb):
         for row in rows:
             if "refused" not in row:
                 self.assertRegex(row, r"implicit_gemm(?: \*)? +[\d.]+ +[\d.]+ +(?:flops|bytes) +[\d.e-]+  tile=")
-        self.fails(3, "the CPU computes in fp32, not fp16; --plans --profile h100", "bench", "conv", "--drawn", "1", "--plans",
+        self.fails(3, "the CPU computes in fp32 and bf16, not fp16; --plans --profile h100", "bench", "conv", "--drawn", "1", "--plans",
                    "--device", "cpu", "--precision", "fp16")
         self.fails(2, "--plans", "bench", "conv", "--drawn", "1", "--profile", "h200")
 

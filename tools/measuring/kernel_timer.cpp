@@ -11,7 +11,12 @@ class CpuTimer final : public KernelTimer {
  public:
   explicit CpuTimer(int threads) : pool_(threads), device_(cpu_profile(pool_.threads())) {}
   const DeviceProfile& device() const override { return device_; }
-  Peak peak(const Numerics&) override { return cpu_peak(pool_.threads()); }
+  Peak peak(const Numerics& numerics) override {
+    Peak peak = cpu_peak(pool_.threads());
+    if (numerics.multiply == Numerics::Multiply::bf16)
+      peak.flops_per_us = std::max(peak.flops_per_us, bf16_peak(pool_.threads(), false));
+    return peak;
+  }
 
   Measured measure(const Kernel& kernel, const Problem& problem, const Candidate& candidate,
                    std::span<const Tensor> inputs, double seconds) override {

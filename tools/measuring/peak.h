@@ -13,6 +13,7 @@ struct Peak {
   double bytes_per_us = 0;     ///< copy of a buffer far larger than the caches, read + written
   std::string how;             ///< how they were measured
   double int8_ops_per_us = 0;  ///< products of 8-bit integers, likewise; 0: not measured
+  double bf16_ops_per_us = 0;  ///< products of bfloat16, likewise; 0: not measured, or float32's
 };
 
 /// Peak of the CPU with `threads` threads: independent FMAs in registers, and a copy. Takes about 0.3 s and keeps the
@@ -21,14 +22,17 @@ Peak cpu_peak(int threads);
 
 /// Peak::int8_ops_per_us of the CPU, by AMX tiles if the process may use them, else by the vectors' instructions.
 double int8_peak(int threads, bool by_tiles);
+/// Peak::bf16_ops_per_us, likewise. 0 without an instruction for them.
+double bf16_peak(int threads, bool by_tiles);
 
 /// Best rate in units per us of `work`, which returns the units done, run by all threads at once.
 double best_rate(int threads, int rounds, const std::function<double(int)>& work);
 
 /// The least time at the peak rates: operations or bytes, whichever takes longer.
 struct Floor {
-  Floor(double flops, double bytes, const Peak& peak, bool int8 = false) {
-    const double rate = int8 && peak.int8_ops_per_us > 0 ? peak.int8_ops_per_us : peak.flops_per_us;
+  /// `products`: the rate of the operations, Peak's in float32 if it is 0.
+  Floor(double flops, double bytes, const Peak& peak, double products = 0) {
+    const double rate = products > 0 ? products : peak.flops_per_us;
     const double compute = flops / rate, move = bytes / peak.bytes_per_us;
     us = std::max(compute, move);
     by = move > compute ? "bytes" : "flops";

@@ -3,17 +3,19 @@
 (XNNPACK) and MNN.
 
 usage: bench_cpu_peers.py LENSLET [--folder build/cpu-peers] [--networks NAME,...] [--settings 1x1,2x1,2x8]
-                          [--precision fp32|int8] [--rounds 5] [--seconds 0.25] [--csv FILE] [--json FILE]
+                          [--precision fp32|bf16|int8] [--rounds 5] [--seconds 0.25] [--csv FILE] [--json FILE]
 
 A setting is threads x batch. The first call makes FOLDER/venv with the peers from PyPI (including torch, which exports
 the networks: some GB) and FOLDER/networks (cpu_networks.py); later ones reuse both. Rounds alternate between all
 runtimes (bench_peers.py has the details and settings). ratio is ours / the quickest peer's, below 1: we are faster. The
 table is FOLDER/results.csv unless --csv names a file; plot_ratios.py draws it from docs/results.
 
+bf16: values and operands of products in bfloat16, ours beside OpenVINO's and ours in float32; ratio is of the first two.
 int8: the networks as ONNX Runtime's static quantiser writes them (uint8 activations, int8 weights per channel), as QDQ
 and as QOperator. Each runtime runs both forms; ratio is ours with QDQ / the quickest peer's with either. ExecuTorch runs
 the networks as XNNPACK's quantiser makes them. MNN is left out: its converter does not take such files.
 """
+import functools
 import os
 import subprocess
 import sys
@@ -68,7 +70,7 @@ def pairs(text):
 def main():
     parser = options(__doc__, rounds=5, seconds=0.25)
     parser.add_argument("--settings", default="1x1,2x1,2x8", type=pairs)
-    parser.add_argument("--precision", choices=("fp32", "int8"), default="fp32")
+    parser.add_argument("--precision", choices=("fp32", "bf16", "int8"), default="fp32")
     arguments = parser.parse_args()
     if any(len(setting) != 2 or min(setting) < 1 for setting in arguments.settings):
         parser.error("a setting is threads x batch, as 2x8")
@@ -78,6 +80,9 @@ def main():
 
     arguments.peers, arguments.csv = PEERS, arguments.csv or arguments.folder / "results.csv"
     models = [(name, {"": file}, None) for name, file in files]
+    if arguments.precision == "bf16":
+        arguments.peers, arguments.precisions = ("openvino",), {"": "bf16", "_fp32": "fp32"}
+        bench_peers.PEERS["openvino"] = functools.partial(bench_peers.openvino_runs, precision="bf16")
     if arguments.precision == "int8":
         import quantized_networks
 

@@ -41,14 +41,14 @@ def onnxruntime_runs(model, threads, feeds, folder):
     return lambda: session.run(None, feeds)
 
 
-def openvino_runs(model, threads, feeds, folder):
+def openvino_runs(model, threads, feeds, folder, precision="f32"):
     import openvino
 
     core = openvino.Core()
     read = core.read_model(str(model))
     read.reshape({name: openvino.PartialShape(list(values.shape)) for name, values in feeds.items()})
     compiled = core.compile_model(read, "CPU", {"INFERENCE_NUM_THREADS": threads, "NUM_STREAMS": 1, "PERFORMANCE_HINT": "LATENCY",
-                                                "INFERENCE_PRECISION_HINT": "f32"})  # fmt: skip
+                                                "INFERENCE_PRECISION_HINT": precision})  # fmt: skip
     request = compiled.create_infer_request()
     for name, values in feeds.items():
         request.set_tensor(name, openvino.Tensor(values))
@@ -91,10 +91,10 @@ PEERS = {"onnxruntime": onnxruntime_runs, "openvino": openvino_runs, "ncnn": ncn
          "executorch": mobile_peers.executorch_runs, "mnn": mobile_peers.mnn_runs}  # fmt: skip
 
 
-def our_ms(arguments, model, threads, feeds):
+def our_ms(arguments, model, threads, feeds, precision):
     shapes = [f"--shape={name}={'x'.join(map(str, values.shape))}" for name, values in feeds.items()]
     found = timing.lenslet(arguments.lenslet, "bench", model, f"--threads={threads}", f"--seconds={arguments.seconds}",
-                            "--device=cpu", *shapes)  # fmt: skip
+                            "--device=cpu", f"--precision={precision}", *shapes)  # fmt: skip
     return found["results"][0]["ms"]["median"]
 
 
@@ -104,8 +104,9 @@ def all_rounds(arguments, forms, shape, threads, folder):
     feeds = peer_inputs(timing.onnxruntime_session(next(iter(forms.values()))), shape, arguments.batch)
     ours, runs, refused = [], {}, {}
     for form, model in forms.items():
-        ours.append("lenslet" + form)
-        runs[ours[-1]] = lambda model=model: our_ms(arguments, model, threads, feeds)
+        for suffix, precision in getattr(arguments, "precisions", {"": "fp32"}).items():
+            ours.append("lenslet" + form + suffix)
+            runs[ours[-1]] = lambda model=model, precision=precision: our_ms(arguments, model, threads, feeds, precision)
     for peer in arguments.peers:
         for form, model in forms.items():
             try:

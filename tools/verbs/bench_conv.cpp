@@ -251,11 +251,13 @@ bool bench_conv(const Options& options) {
   const DeviceProfile profile = timer != nullptr ? timer->device() : stated_gpu(*options.profile);
   const DeviceKind device = profile.kind;
   check_names(options, device);
-  if (device == DeviceKind::cpu && numerics_of(options) != Numerics())
-    throw Error(ErrorKind::unsupported,
-                fmt::format("the CPU computes in fp32, not {}; --plans --profile h100 plans for a GPU that need not be "
-                            "there",
-                            to_string(numerics_of(options))));
+  if (device == DeviceKind::cpu && numerics_of(options) != Numerics() && numerics_of(options) != parse_numerics("bf16"))
+    throw Error(
+        ErrorKind::unsupported,
+        fmt::format(
+            "the CPU computes in fp32 and bf16, not {}; --plans --profile h100 plans for a GPU that need not be "
+            "there",
+            to_string(numerics_of(options))));
   if (options.plans) {
     print_plans(problems, profile, options);
     return true;

@@ -48,7 +48,7 @@ void add_device_and_precision(CLI::App& verb, PlanOptions& options) {
               throw CLI::ValidationError("--precision", error.message());
             }
           },
-          "On CUDA: fp32 (IEEE), tf32 (products of rounded operands), or fp16 and bf16 (values stored in 16 bit)")
+          "fp32 (IEEE), bf16 (values stored in 16 bit); on CUDA also fp16, and tf32 (products of rounded operands)")
       ->default_str("the model's");
 }
 

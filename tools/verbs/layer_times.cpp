@@ -27,18 +27,28 @@ bool multiplies_int8(const StepInfo& step) {
   return std::ranges::any_of(step.attributes, [](const auto& entry) { return entry.first == "multipliers"; });
 }
 
+/// Convolutions by the CPU's kernels for bfloat16.
+bool multiplies_bf16(const StepInfo& step) { return step.algorithm.starts_with("bf16_"); }
+
+double products_per_us(const StepInfo& step, const Peak& peak) {
+  return multiplies_int8(step) ? peak.int8_ops_per_us : multiplies_bf16(step) ? peak.bf16_ops_per_us : 0;
+}
+
 }  // namespace
 
 std::optional<Peak> peak_of(const PlanInfo& plan) {
   if (plan.device == "cpu") {
     Peak peak = cpu_peak(plan.threads);
-    const auto has_tiles = [](const StepCandidate& one) { return one.algorithm == "int8_amx" && one.refusal.empty(); };
-    bool int8 = false, tiles = false;
-    for (const StepInfo& step : plan.steps) {
-      int8 = int8 || multiplies_int8(step);
-      tiles = tiles || std::ranges::any_of(step.candidates, has_tiles);
-    }
-    if (int8) peak.int8_ops_per_us = int8_peak(plan.threads, tiles);
+    const auto any_step = [&](const auto& is) { return std::ranges::any_of(plan.steps, is); };
+    const auto tiles = [&](std::string_view algorithm) {
+      return any_step([&](const StepInfo& step) {
+        return std::ranges::any_of(step.candidates, [&](const StepCandidate& one) {
+          return one.algorithm == algorithm && one.refusal.empty();
+        });
+      });
+    };
+    if (any_step(multiplies_int8)) peak.int8_ops_per_us = int8_peak(plan.threads, tiles("int8_amx"));
+    if (any_step(multiplies_bf16)) peak.bf16_ops_per_us = bf16_peak(plan.threads, tiles("bf16_amx"));
     return peak;
   }
   if constexpr (cuda_built) {
@@ -81,7 +91,7 @@ std::vector<LayerTime> time_layers(Runner& runner, std::span<const Tensor> input
         layer.band = fmt::format("{} to {}, {}", plan.steps[static_cast<std::size_t>(band.first_step)].name,
                                  plan.steps[static_cast<std::size_t>(band.last_step)].name, band.reason);
     if (!peak) continue;
-    layer.floor.emplace(step.flops, static_cast<double>(step.bytes), *peak, multiplies_int8(step));
+    layer.floor.emplace(step.flops, static_cast<double>(step.bytes), *peak, products_per_us(step, *peak));
     if (layer.percent_of_floor() > 100) layer.above = why_above(step, *layer.floor);
   }
   return layers;
@@ -100,6 +110,7 @@ const StepCandidate* runner_up(const StepInfo& step) {
 nlohmann::ordered_json to_json(const Peak& peak) {
   nlohmann::ordered_json rates = {{"fma_gflops", peak.flops_per_us / 1e3}, {"copy_gb_per_s", peak.bytes_per_us / 1e3}};
   if (peak.int8_ops_per_us > 0) rates["int8_gops"] = peak.int8_ops_per_us / 1e3;
+  if (peak.bf16_ops_per_us > 0) rates["bf16_gflops"] = peak.bf16_ops_per_us / 1e3;
   rates["how"] = peak.how;
   return rates;
 }

@@ -122,8 +122,9 @@ void print_text(const Options& options, const Report& report) {
   if (report.device == "cpu") fmt::print(" with {} threads", report.threads);
   if (report.peak)
     fmt::print(
-        "; floor: what {:.1f} GFLOP/s{} or {:.1f} GB/s allow, measured now", report.peak->flops_per_us / 1e3,
+        "; floor: what {:.1f} GFLOP/s{}{} or {:.1f} GB/s allow, measured now", report.peak->flops_per_us / 1e3,
         report.peak->int8_ops_per_us > 0 ? fmt::format(" ({:.0f} in int8)", report.peak->int8_ops_per_us / 1e3) : "",
+        report.peak->bf16_ops_per_us > 0 ? fmt::format(" ({:.0f} in bf16)", report.peak->bf16_ops_per_us / 1e3) : "",
         report.peak->bytes_per_us / 1e3);
   fmt::print("\n");
   if (!options.no_errors) fmt::print("error: largest, relative to the output's rms, against double precision\n");

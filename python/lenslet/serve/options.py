@@ -101,7 +101,7 @@ def _parser() -> argparse.ArgumentParser:
         help="fixes an input's free dimensions, so that requests are batched",
     )  # fmt: skip
     add("--device", default="auto", help='"cpu", "cuda", "cuda:1" or "auto" (%(default)s)')
-    add("--precision", choices=("fp32", "tf32", "fp16", "bf16"), help="on CUDA; else fp32")
+    add("--precision", choices=("fp32", "tf32", "fp16", "bf16"), help="tf32 and fp16: on CUDA")
     add("--runners", type=_count, metavar="N", help=f"runs at once, of all models; a core each on the CPU ({cores})")
     add("--threads", type=_count, default=1, metavar="N", help="of a runner on the CPU (%(default)s)")
     add("--preparers", type=_count, default=cores, metavar="N", help="threads that decode pictures (%(default)s)")

@@ -1,4 +1,5 @@
-// Products of bytes in registers: by AMX tiles, by AVX-512 VNNI, or by pairs of 16-bit integers.
+// Products of bytes and of bfloat16 in registers: by AMX tiles, else by AVX-512 VNNI or AVX512_BF16, else bytes by
+// pairs of 16-bit integers.
 #include <cstdint>
 #include <type_traits>
 
@@ -6,7 +7,7 @@
 
 #define HWY_WANT_AVX3_DL
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "tools/measuring/int8_peak.cpp"
+#define HWY_TARGET_INCLUDE "tools/measuring/product_peak.cpp"
 #include <hwy/foreach_target.h>  // compiles the code below once for each target
 
 #include <hwy/highway.h>
@@ -63,7 +64,8 @@ namespace {
 HWY_EXPORT(product_round);
 
 #ifdef __x86_64__
-__attribute__((target("amx-tile,amx-int8"))) double tile_round(std::size_t rounds) {
+template <bool brains>
+__attribute__((target("amx-tile,amx-int8,amx-bf16"))) double tile_round(std::size_t rounds) {
   struct alignas(64) {
     std::uint8_t palette = 1, start_row = 0, reserved[14] = {};
     std::uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64};
@@ -78,21 +80,47 @@ __attribute__((target("amx-tile,amx-int8"))) double tile_round(std::size_t round
   _tile_zero(4);
   _tile_zero(5);
   for (std::size_t round = 0; round < rounds; ++round) {
-    _tile_dpbusd(0, 4, 5);
-    _tile_dpbusd(1, 4, 5);
-    _tile_dpbusd(2, 4, 5);
-    _tile_dpbusd(3, 4, 5);
+    if constexpr (brains) {
+      _tile_dpbf16ps(0, 4, 5);
+      _tile_dpbf16ps(1, 4, 5);
+      _tile_dpbf16ps(2, 4, 5);
+      _tile_dpbf16ps(3, 4, 5);
+    } else {
+      _tile_dpbusd(0, 4, 5);
+      _tile_dpbusd(1, 4, 5);
+      _tile_dpbusd(2, 4, 5);
+      _tile_dpbusd(3, 4, 5);
+    }
   }
   _tile_release();
-  return 2.0 * 4 * 16 * 16 * 64 * static_cast<double>(rounds);
+  return 2.0 * 4 * 16 * 16 * (brains ? 32 : 64) * static_cast<double>(rounds);
+}
+
+__attribute__((target("avx512f,avx512bf16"))) double brain_round(std::size_t rounds) {
+  constexpr int count = 12;
+  __m512 chains[count] = {};
+  const __m512i one = _mm512_set1_epi16(0x3F80);
+  for (std::size_t round = 0; round < rounds; ++round) {
+#pragma GCC unroll 12
+    for (int i = 0; i < count; ++i) asm volatile("vdpbf16ps %1, %1, %0" : "+v"(chains[i]) : "v"(one));
+  }
+  return 2.0 * 2 * count * 16 * static_cast<double>(rounds);
 }
 #endif
 
 }  // namespace
 
+double bf16_peak([[maybe_unused]] int threads, [[maybe_unused]] bool by_tiles) {
+#ifdef __x86_64__
+  if (by_tiles) return best_rate(threads, 5, [](int) { return tile_round<true>(200'000); });
+  if (__builtin_cpu_supports("avx512bf16")) return best_rate(threads, 5, [](int) { return brain_round(2'000'000); });
+#endif
+  return 0;
+}
+
 double int8_peak(int threads, [[maybe_unused]] bool by_tiles) {
 #ifdef __x86_64__
-  if (by_tiles) return best_rate(threads, 5, [](int) { return tile_round(200'000); });
+  if (by_tiles) return best_rate(threads, 5, [](int) { return tile_round<false>(200'000); });
 #endif
   return best_rate(threads, 5, [](int) {
     std::int32_t sink = 0;
