@@ -443,6 +443,30 @@ TEST_CASE("lower_quantized/means_of_images") {
   CHECK(floats(graph) == 2);
 }
 
+TEST_CASE("lower_quantized/a_factor_goes_into_the_scale") {
+  Quantised b;
+  const ValueId x = b.node("Div", {b.image({1, 6, 5, 4}), b.scalar(6)});  // the end of a hard-swish
+  const ValueId gate = b.through(b.node("GlobalAveragePool", {b.node("Mul", {b.scalar(3), x})}), other);
+  b.output(b.through(b.node("Mul", {x, gate}), other));
+  const Graph graph = lowered(b);
+  CHECK(floats(graph) == 2);
+  CHECK(count(graph, "QuantizedMul") == 1);
+  CHECK(count(graph, "QuantizedGlobalAveragePool") == 1);
+}
+
+TEST_CASE("lower_quantized/means_of_windows") {
+  Quantised b;
+  const AttributeList attributes{{"kernel_shape", Ints{3, 3}},
+                                 {"strides", Ints{2, 2}},
+                                 {"pads", Ints{1, 1, 1, 1}},
+                                 {"ceil_mode", std::int64_t{1}},
+                                 {"count_include_pad", std::int64_t{1}}};
+  b.output(b.through(b.node("Relu", {b.node("AveragePool", {b.image({2, 7, 6, 5}, signed_x)}, attributes)}), other));
+  const Graph graph = lowered(b);
+  CHECK(floats(graph) == 2);
+  CHECK(only(graph, "QuantizedAveragePool").name.starts_with("AveragePool"));
+}
+
 TEST_CASE("lower_quantized/functions_of_one_number_are_tables") {
   for (const Step& step : {of_x, signed_x}) {
     Quantised b;

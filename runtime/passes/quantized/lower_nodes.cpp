@@ -71,8 +71,8 @@ class Lowering {
     Lowered lowered;
     if (is_sum || type == "Mul")
       lowered = binary(node, is_sum, y, *range);
-    else if (is_pool)
-      lowered = mean(node, y, *range);
+    else if (is_pool || type == "AveragePool")
+      lowered = mean(node, y, *range, !is_pool);
     if (lowered.op == nullptr) {
       if (!lower_affine(edit_, id, made_by, y, *range).empty() && !lowered.refusal.empty())
         refusals_[made_by] = lowered.refusal;
@@ -137,26 +137,56 @@ class Lowering {
     return *axes == Ints{2, 3};
   }
 
-  Lowered mean(const Node& node, const Linear& y, const CodeRange& range) {
+  /// Of images, or of `windows`.
+  Lowered mean(const Node& node, const Linear& y, const CodeRange& range, bool windows) {
     const auto x = codes_of(edit_, node.inputs[0]);
     const Shape& shape = graph().value(node.inputs[0]).shape;
     if (!x) return {.refusal = "its input has no codes of 8 bits"};
-    if (shape[2] * shape[3] > std::int64_t{1} << 22) return {.refusal = "its image has more than 2^22 pixels"};
+    std::int64_t pixels = 1;
+    for (int axis = 2; axis < shape.rank(); ++axis) pixels *= shape[axis];
+    if (pixels > std::int64_t{1} << 22) return {.refusal = "its image has more than 2^22 pixels"};
     if (shape.elems() == 0) return {.refusal = "it has no elements"};
     if (!std::isfinite(x->linear.scale / y.scale)) return {.refusal = "its scales have no quotient in float32"};
-    AttributeList attributes;
+    AttributeList attributes = windows ? node.op->attributes() : AttributeList{};
     append(attributes, "x", x->linear);
     append(attributes, y, range);
-    return {.op = make_normalised_op("QuantizedGlobalAveragePool", attributes, 1), .inputs = {x->id}};
+    return {.op = make_normalised_op(windows ? "QuantizedAveragePool" : "QuantizedGlobalAveragePool", attributes, 1),
+            .inputs = {x->id}};
   }
 
   GraphEdit& edit_;
   Refusals& refusals_;
 };
 
+/// A dequantised value times or over one positive number has another scale, and codes for those that read it.
+void scale_codes(GraphEdit& edit, NodeId id) {
+  const Node node = edit.graph().node(id);
+  const bool divides = node.type() == "Div";
+  if (!divides && node.type() != "Mul") return;
+  for (std::size_t side = 0; side < (divides ? 1 : 2); ++side) {
+    const auto codes = codes_of(edit, node.inputs[side]);
+    const Value &by = edit.graph().value(node.inputs[1 - side]), &y = edit.graph().value(node.outputs[0]);
+    if (!codes || !by.is_constant() || by.dtype != DType::f32 || edit.graph().value(codes->id).shape != y.shape)
+      continue;
+    const Tensor number = only_element(by.constant);
+    if (number.empty() || edit.graph().value(node.inputs[side]).dtype != y.dtype) continue;
+    const float factor = number.values<float>()[0], scale = codes->linear.scale;
+    const float scaled = divides ? scale / factor : scale * factor;
+    if (!std::isnormal(scaled) || scaled < 0) continue;
+    const Node dequantize = *edit.producer_node(node.inputs[side]);
+    std::vector<ValueId> inputs = dequantize.inputs;
+    inputs[1] = edit.add_constant(node.name + ":scale", Tensor::of<float>(Shape{}, {scaled}));
+    edit.replace(id, dequantize.op, std::move(inputs));
+    edit.erase_unread(node.inputs[side]);
+    return;
+  }
+}
+
 }  // namespace
 
 void lower_nodes(GraphEdit& edit, Refusals& refusals) {
+  for (const NodeId n : edit.nodes())
+    if (!edit.erased(n)) scale_codes(edit, n);
   Lowering lowering(edit, refusals);
   for (const NodeId n : edit.nodes()) {
     if (edit.erased(n)) continue;
