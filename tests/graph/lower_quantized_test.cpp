@@ -446,7 +446,8 @@ TEST_CASE("lower_quantized/means_of_images") {
 TEST_CASE("lower_quantized/a_factor_goes_into_the_scale") {
   Quantised b;
   const ValueId x = b.node("Div", {b.image({1, 6, 5, 4}), b.scalar(6)});  // the end of a hard-swish
-  const ValueId gate = b.through(b.node("GlobalAveragePool", {b.node("Mul", {b.scalar(3), x})}), other);
+  const ValueId most = b.node("MaxPool", {b.node("Mul", {b.scalar(3), x})}, {{"kernel_shape", Ints{2, 2}}});
+  const ValueId gate = b.through(b.node("GlobalAveragePool", {most}), other);
   b.output(b.through(b.node("Mul", {x, gate}), other));
   const Graph graph = lowered(b);
   CHECK(floats(graph) == 2);
