@@ -148,10 +148,10 @@ TEST_CASE("lower_quantized/convolutions_that_stay") {
   int convolutions = 1;
   SUBCASE("weights in float32") { b.output(b.through(b.conv(x, 4, 3, 3), other)); }
   SUBCASE("float32 input") { b.output(b.through(b.conv8(b.input("f", image), {3, 4, 3, 3}, true), other)); }
-  SUBCASE("weights far from their zero point") {
+  SUBCASE("weights far from their zero point, in groups") {
     const ValueId w = b.node("DequantizeLinear",
-                             {b.constant(b.bytes(DType::u8, {3, 4, 3, 3}, 0, 255)), b.scalar(0.01F), b.zero({1, 3})});
-    b.output(b.through(b.node("Conv", {x, w}), other));
+                             {b.constant(b.bytes(DType::u8, {4, 1, 3, 3}, 0, 255)), b.scalar(0.01F), b.zero({1, 3})});
+    b.output(b.through(b.node("Conv", {x, w}, {{"group", std::int64_t{4}}}), other));
   }
   SUBCASE("scales by input channel") {
     b.output(b.through(b.node("Conv", {x, b.filters({4, 4, 3, 3}, true, DType::i8, 0, 1)}), other));
@@ -212,6 +212,41 @@ TEST_CASE("lower_quantized/uint8_weights_around_128") {
   b.output(b.through(b.node("Conv", {b.image({1, 4, 6, 6}), w}), other));
   const Graph graph = lowered(b);
   CHECK(graph.value(only(graph, "Conv").inputs[1]).dtype == DType::i8);
+}
+
+TEST_CASE("lower_quantized/uint8_weights_around_any_code") {
+  for (const int zero : {1, 100, 240}) {
+    Quantised b;
+    const ValueId x = b.image({2, 4, 6, 6}), weights = b.constant(b.bytes(DType::u8, {3, 4, 3, 3}, 0, 255)),
+                  w = b.node("DequantizeLinear", {weights, b.scalar(0.002F), b.zero({1, zero})});
+    const ValueId y = b.through(b.node("Conv", {x, w}, {{"pads", Ints{1, 1, 1, 1}}}), other);
+    const ValueId matrix = b.node(
+        "DequantizeLinear", {b.constant(b.bytes(DType::u8, {108, 5}, 0, 255)), b.scalar(0.001F), b.zero({1, zero})});
+    b.output(b.through(b.node("MatMul", {b.node("Flatten", {y}), matrix}), other));
+    const Graph graph = lowered(b);
+    CHECK(floats(graph) == 2);
+    CHECK(count(graph, "Concat") == 2);
+  }
+}
+
+TEST_CASE("lower_quantized/transposed_convolutions_of_blocks") {
+  for (const bool by_filter : {false, true}) {
+    Quantised b;
+    const ValueId w = b.filters({6, 5, 2, 2}, by_filter, DType::i8, 0, 1);
+    const ValueId y =
+        b.node("ConvTranspose", {b.image({2, 6, 4, 3}), w, b.weights({5}, 0, 0.5)}, {{"strides", Ints{2, 2}}});
+    b.output(b.through(b.node("Relu", {y}), other));
+    const Graph graph = lowered(b);
+    CHECK(floats(graph) == 2);
+    CHECK(only(graph, "Conv").name.starts_with("ConvTranspose"));
+    CHECK(count(graph, "DepthToSpace") == 1);
+  }
+  Quantised b;
+  const ValueId w = b.filters({6, 5, 3, 3}, true, DType::i8, 0, 1);
+  b.output(b.through(b.node("ConvTranspose", {b.image({2, 6, 4, 3}), w}, {{"strides", Ints{2, 2}}}), other));
+  const Graph graph = lowered(b);
+  CHECK(count(graph, "ConvTranspose") == 1);
+  CHECK(only(graph, "ConvTranspose").name.starts_with("ConvTranspose"));
 }
 
 TEST_CASE("lower_quantized/qlinear_conv") {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <numeric>
 #include <utility>
@@ -11,6 +12,8 @@
 
 namespace lenslet {
 namespace {
+
+using Ints = std::vector<std::int64_t>;
 
 constexpr const char* no_codes = "its input has no codes of 8 bits";
 
@@ -23,6 +26,8 @@ struct Product {
   Tensor weights = {};             ///< int8 [K,C/groups,R,S]
   std::vector<float> scales = {};  ///< one, or one a filter
   std::vector<std::int32_t> bias = {};
+  /// Weights minus their zero point exceed int8: each is the sum of two, and x stands twice along C.
+  bool twice = false;
 
   std::int64_t filters() const { return weights.shape()[0]; }
   std::int64_t terms() const { return weights.elems() / filters(); }
@@ -34,8 +39,23 @@ int code_at(const Tensor& codes, std::int64_t i) {
   return codes.dtype() == DType::i8 ? int{codes.values<std::int8_t>()[at]} : int{codes.values<std::uint8_t>()[at]};
 }
 
+/// Weights [K,C,...] as the sum of two int8 each, [K,2*C,...].
+void split_weights(Product& p, const std::vector<int>& weights, const Shape& shape) {
+  p.twice = true;
+  p.weights = Tensor(DType::i8, shape.with(1, 2 * shape[1]));
+  const std::size_t terms = weights.size() / static_cast<std::size_t>(shape[0]);
+  auto* to = p.weights.values<std::int8_t>().data();
+  for (std::size_t first = 0; first < weights.size(); first += terms)
+    for (const bool rest : {false, true})
+      for (std::size_t i = first; i < first + terms; ++i) {
+        const int part = std::clamp(weights[i], -128, 127);
+        *to++ = static_cast<std::int8_t>(rest ? weights[i] - part : part);
+      }
+}
+
 /// Sets weights and scales from codes [K,...], or for `columns` [C,K], and their parameters, for all or by filter.
-void set_weights(Product& p, const Tensor& codes, const Tensor& scale, const Tensor* zero_point, bool columns) {
+void set_weights(Product& p, const Tensor& codes, const Tensor& scale, const Tensor* zero_point, bool columns,
+                 bool grouped = false) {
   const std::int64_t filters = codes.shape()[columns ? 1 : 0],
                      terms = codes.elems() / std::max<std::int64_t>(1, filters);
   const auto fits = [&](const Tensor& parameter) {
@@ -58,25 +78,26 @@ void set_weights(Product& p, const Tensor& codes, const Tensor& scale, const Ten
     p.weights = codes.reshaped(shape);  // shares the file's bytes
     return;
   }
-  p.weights = Tensor(DType::i8, shape);
   const int flip = codes.dtype() == DType::i8 ? 0x80 : 0;
   const auto* const from = static_cast<const std::uint8_t*>(codes.data());
-  auto* to = static_cast<std::int8_t*>(p.weights.data());
-  int least = 0, most = 0;
-  for (const std::int64_t k : all) {
-    const int offset = flip + zero_of(k);
-    for (std::int64_t i = 0; i < terms; ++i) {
-      const int weight = (from[columns ? i * filters + k : k * terms + i] ^ flip) - offset;
-      least = std::min(least, weight);
-      most = std::max(most, weight);
-      *to++ = static_cast<std::int8_t>(weight);
-    }
+  std::vector<int> weights;
+  for (const std::int64_t k : all)
+    for (std::int64_t i = 0; i < terms; ++i)
+      weights.push_back((from[columns ? i * filters + k : k * terms + i] ^ flip) - flip - zero_of(k));
+  const auto [least, most] = std::ranges::minmax(weights);
+  if (least >= -128 && most <= 127) {
+    p.weights = Tensor(DType::i8, shape);
+    std::ranges::transform(weights, p.weights.values<std::int8_t>().begin(),
+                           [](int weight) { return static_cast<std::int8_t>(weight); });
+  } else if (!grouped && most < 255) {
+    split_weights(p, weights, shape);
+  } else {
+    p.refusal = "its weights minus their zero point are no int8: quantise them with 0 in the middle";
   }
-  if (least < -128 || most > 127) p.refusal = "its weights minus their zero point are no int8";
 }
 
 /// The same of a constant that was dequantised.
-void set_weights(Product& p, const Value& w, bool columns) {
+void set_weights(Product& p, const Value& w, bool columns, bool grouped = false) {
   const auto& from = w.dequantized;
   if (!w.is_constant() || from == nullptr || integer_attribute(*from->op, "block_size")) {
     p.refusal = "its weights are no constant of 8 bits";
@@ -89,7 +110,7 @@ void set_weights(Product& p, const Value& w, bool columns) {
     return;
   }
   const bool has_zero = from->inputs.size() > 2 && !from->inputs[2].empty();
-  set_weights(p, from->inputs[0], scale, has_zero ? &from->inputs[2] : nullptr, columns);
+  set_weights(p, from->inputs[0], scale, has_zero ? &from->inputs[2] : nullptr, columns, grouped);
 }
 
 /// Rounds a float32 bias to the units of the sums, which may cost an eighth of a step of y.
@@ -127,6 +148,8 @@ void set_input(Product& p, const GraphEdit& edit, ValueId x) {
   p.x_scale = codes->linear.scale;
 }
 
+bool has_groups(const Node& node) { return integer_attribute(*node.op, "group").value_or(1) != 1; }
+
 Product conv_product(const GraphEdit& edit, const Node& node, const Linear& y) {
   Product p;
   const Graph& graph = edit.graph();
@@ -135,8 +158,66 @@ Product conv_product(const GraphEdit& edit, const Node& node, const Linear& y) {
   if (!takes_more(&epilogue) || !epilogue.scale.empty() || input_of(node, 3) != no_id)
     p.refusal = "its epilogue computes in float32";
   if (p.refusal.empty()) set_input(p, edit, node.inputs[0]);
-  if (p.refusal.empty()) set_weights(p, graph.value(node.inputs[1]), false);
+  if (p.refusal.empty()) set_weights(p, graph.value(node.inputs[1]), false, has_groups(node));
   set_bias(p, graph, input_of(node, 2), y.scale);
+  return p;
+}
+
+/// Codes [C,K,...] or a parameter [K] as those of the columns of [C,pixels*K], the pixels of a filter outermost.
+Tensor by_pixel(const Tensor& of, std::int64_t c, std::int64_t k, std::int64_t pixels) {
+  if (of.elems() == 1) return of;
+  const std::int64_t from_pixels = of.elems() / (c * k);  // 1: a parameter
+  Tensor to(of.dtype(), c == 1 ? Shape{pixels * k} : Shape{c, pixels * k});
+  const std::size_t bytes = dtype_bytes(of.dtype());
+  for (std::int64_t row = 0; row < c; ++row)
+    for (std::int64_t pixel = 0; pixel < pixels; ++pixel)
+      for (std::int64_t i = 0; i < k; ++i)
+        std::memcpy(static_cast<char*>(to.data()) + ((row * pixels + pixel) * k + i) * bytes,
+                    static_cast<const char*>(of.data()) + ((row * k + i) * from_pixels + pixel % from_pixels) * bytes,
+                    bytes);
+  return to;
+}
+
+/// A transposed convolution whose filters do not overlap, as a product of each pixel: its block's pixels in turn.
+Product transposed_product(GraphEdit& edit, const Node& node, const Linear& y, std::int64_t& block) {
+  Product p;
+  Graph& graph = edit.graph();
+  const Value& w = graph.value(node.inputs[1]);
+  const Shape x = graph.value(node.inputs[0]).shape, shape = w.shape, to = graph.value(node.outputs[0]).shape;
+  const auto zeros = [&](const char* name) {
+    const auto list = integers_attribute(*node.op, name);
+    return !list || std::ranges::all_of(*list, [](auto i) { return i == 0; });
+  };
+  block = shape.rank() == 4 ? shape[2] : 0;
+  const Epilogue& epilogue = *node.op->epilogue();
+  if (shape.rank() != 4 || shape[3] != block || integers_attribute(*node.op, "strides") != Ints{block, block} ||
+      integers_attribute(*node.op, "dilations") != Ints{1, 1} || has_groups(node) || !zeros("pads") ||
+      !zeros("output_padding") || to != Shape{x[0], shape[1], x[2] * block, x[3] * block})
+    p.refusal = "no kernel on codes has filters that overlap: kernel_shape must equal strides, without pads and groups";
+  if (!takes_more(&epilogue) || !epilogue.scale.empty()) p.refusal = "its epilogue computes in float32";
+  const auto& from = w.dequantized;
+  if (!w.is_constant() || from == nullptr || integer_attribute(*from->op, "block_size"))
+    p.refusal = "its weights are no constant of 8 bits";
+  if (p.refusal.empty()) set_input(p, edit, node.inputs[0]);
+  if (!p.refusal.empty()) return p;
+  const std::int64_t pixels = block * block;
+  const Tensor& scale = from->inputs[1];
+  const bool has_zero = from->inputs.size() > 2 && !from->inputs[2].empty();
+  const std::int64_t axis = integer_attribute(*from->op, "axis").value_or(1);
+  if (scale.elems() != 1 && ((axis + 4) % 4 != 1 || scale.elems() != shape[1])) {
+    p.refusal = "the scales of its weights are not by filter";
+    return p;
+  }
+  const Tensor codes =
+      by_pixel(from->inputs[0], shape[0], shape[1], pixels).reshaped(Shape{shape[0], pixels * shape[1]});
+  const Tensor zero = has_zero ? by_pixel(from->inputs[2], 1, shape[1], pixels) : Tensor();
+  set_weights(p, codes, by_pixel(scale, 1, shape[1], pixels), has_zero ? &zero : nullptr, true);
+  ValueId bias = input_of(node, 2);
+  if (bias != no_id && graph.value(bias).is_constant() && graph.value(bias).constant.elems() == shape[1])
+    bias =
+        edit.add_constant(node.name + ":bias",
+                          by_pixel(graph.value(bias).constant, 1, shape[1], pixels).reshaped(Shape{pixels * shape[1]}));
+  set_bias(p, graph, bias, y.scale);
   return p;
 }
 
@@ -235,6 +316,8 @@ Made make_conv(GraphEdit& edit, const std::string& name, const Op& geometry, Pro
   to.least = range.least;
   to.most = range.most;
   epilogue.requantize = std::move(to);
+  if (p.twice)
+    p.x = edit.add_node(name + ":twice", make_normalised_op("Concat", {{"axis", std::int64_t{1}}}, 2), {p.x, p.x});
   std::vector<ValueId> inputs{p.x, edit.add_constant(name + ":weights", p.weights)};
   if (!p.bias.empty())
     inputs.push_back(edit.add_constant(
@@ -259,7 +342,7 @@ bool is_product(const GraphEdit& edit, const Node& node) {
   const std::string_view type = node.type();
   if (type == "Add") return over_constant(edit, node, "MatMul", constant) != nullptr;
   if (type == "Mul") return over_constant(edit, node, "Cast", constant) != nullptr;
-  return type == "Conv" || type == "Gemm" || type == "MatMul";
+  return type == "Conv" || type == "ConvTranspose" || type == "Gemm" || type == "MatMul";
 }
 
 std::string lower_product(GraphEdit& edit, NodeId id, NodeId product, const Linear& y, const CodeRange& range) {
@@ -272,19 +355,32 @@ std::string lower_product(GraphEdit& edit, NodeId id, NodeId product, const Line
     if (made.op == nullptr) return made.refusal;
     edit.graph().node(id).name = name;
     edit.replace(id, std::move(made.op), std::move(made.inputs));
+  } else if (node.type() == "ConvTranspose") {
+    std::int64_t block = 1;
+    Product p = transposed_product(edit, node, y, block);
+    made = make_conv(edit, name, *make_op("Conv", "", {}, 3), std::move(p), y, range);
+    if (made.op == nullptr) return made.refusal;
+    const ValueId sums = edit.add_node(name, std::move(made.op), std::move(made.inputs));
+    edit.graph().node(id).name = name + ":blocks";
+    edit.replace(id, make_op("DepthToSpace", "", {{"blocksize", block}}, 1), {sums});
   } else {
     ValueId bias = no_id;
     const Node* const below = node.type() == "Add" ? over_constant(edit, node, "MatMul", bias) : &node;
     name = below->name;
-    const Product p = node.type() == "Mul" ? integer_product(edit, node) : matrix_product(edit, *below, bias, y);
+    Product p = node.type() == "Mul" ? integer_product(edit, node) : matrix_product(edit, *below, bias, y);
+    if (!p.refusal.empty()) return p.refusal;
     // Each row is an image of one pixel, which costs no copy.
-    made = make_conv(edit, name, *make_op("Conv", "", {}, 3), p, y, range);
-    if (made.op == nullptr) return made.refusal;
+    const std::int64_t terms = p.terms() / (p.twice ? 2 : 1);
     const Shape& x = edit.graph().value(p.x).shape;
-    const std::int64_t rows = x.elems() / p.terms();
-    if (x.rank() < 1 || x[x.rank() - 1] != p.terms() || rows == 0) return "it has no rows";
-    made.inputs[0] =
-        edit.add_node(name + ":rows", reshape_op(), {p.x, shape_constant(edit, Shape{rows, p.terms(), 1, 1})});
+    const std::int64_t rows = x.elems() / terms;
+    if (x.rank() < 1 || x[x.rank() - 1] != terms || rows == 0) return "it has no rows";
+    p.x = edit.add_node(name + ":rows", reshape_op(), {p.x, shape_constant(edit, Shape{rows, terms, 1, 1})});
+    const ValueId as_rows = p.x;
+    made = make_conv(edit, name, *make_op("Conv", "", {}, 3), std::move(p), y, range);
+    if (made.op == nullptr) {
+      edit.erase_unread(as_rows);
+      return made.refusal;
+    }
     const ValueId sums = edit.add_node(name, std::move(made.op), std::move(made.inputs));
     edit.graph().node(id).name = name + ":shape";
     reshape(edit, id, sums);
@@ -349,7 +445,7 @@ std::string lower_qlinear_conv(GraphEdit& edit, NodeId id) {
   const auto y = linear_of(graph.value(node.outputs[0]).dtype, tensor(6), &tensor(7));
   if (!x || !y) return "its scales are no positive numbers";
   Product p{.x = node.inputs[0], .x_zero_point = x->zero_point, .x_scale = x->scale};
-  set_weights(p, tensor(3), tensor(4), &tensor(5), false);
+  set_weights(p, tensor(3), tensor(4), &tensor(5), false, has_groups(node));
   if (const ValueId bias = input_of(node, 8); bias != no_id) {
     if (!constant(8)) return "its bias is not constant";
     p.bias.assign(tensor(8).values<std::int32_t>().begin(), tensor(8).values<std::int32_t>().end());
