@@ -202,8 +202,34 @@ TEST_CASE("lower_quantized/reasons_name_the_node_that_needs_floats") {
   std::vector<std::string> notes;
   for (const Node& node : graph.nodes)
     if (!node.note.empty()) notes.push_back(node.note);
-  CHECK(notes == std::vector<std::string>{"float: a network's input", "float: Softmax has no kernel on codes",
-                                          "float: Softmax has no kernel on codes", "float: a network's output"});
+  CHECK(notes == std::vector<std::string>{"float: a network's input", "float: no int8 kernel of Softmax",
+                                          "float: no int8 kernel of Softmax", "float: a network's output"});
+}
+
+TEST_CASE("lower_quantized/notes_say_what_to_change") {
+  Quantised b;
+  const ValueId x = b.image({1, 4, 6, 6});
+  std::string expected;
+  SUBCASE("a function of sums") {
+    b.output(b.through(b.node("LeakyRelu", {b.conv8(x, {3, 4, 3, 3}, true)}), other));
+    expected = "no kernel on codes computes LeakyRelu with it: quantise its result before that";
+  }
+  SUBCASE("a residual quantised twice") {
+    const ValueId y = b.conv8(x, {3, 4, 3, 3}, true);
+    b.output(b.through(y, other));
+    b.output(b.through(y, of_x));
+    expected = "its result is quantised with several scales: give its readers one";
+  }
+  SUBCASE("codes by channel") {
+    const ValueId scales = b.constant(Tensor::of<float>(Shape{4}, {0.1F, 0.1F, 0.2F, 0.1F}));
+    const ValueId zeros = b.constant(Tensor::of<std::uint8_t>(Shape{4}, {1, 2, 3, 4}));
+    const AttributeList axis{{"axis", std::int64_t{1}}};
+    const ValueId q = b.node("QuantizeLinear", {x, scales, zeros}, axis);
+    b.output(b.node("DequantizeLinear", {q, scales, zeros}, axis));
+    expected = "its codes have a scale for each channel or block: give all one";
+  }
+  const Graph graph = lowered(b, 0.04);
+  CHECK(std::ranges::any_of(graph.nodes, [&](const Node& node) { return node.note.ends_with(expected); }));
 }
 
 TEST_CASE("lower_quantized/uint8_weights_around_128") {
@@ -400,6 +426,15 @@ TEST_CASE("lower_quantized/parts_of_a_split") {
   CHECK(count(graph, "QuantizeLinear") == 1);
 }
 
+TEST_CASE("lower_quantized/parts_of_a_convolution") {
+  Quantised b;
+  const ValueId y = b.conv8(b.image({1, 4, 6, 6}), {5, 4, 1, 1}, true);
+  const ValueId first = b.node("Split", {y}, {{"axis", std::int64_t{1}}, {"split", Ints{2, 3}}}, 11, 2);
+  for (const ValueId part : {first, first + 1}) b.output(b.through(part, other));
+  const Graph graph = lowered(b);
+  CHECK(only(graph, "Conv").op->epilogue()->requantize);
+}
+
 TEST_CASE("lower_quantized/quantizers_go_above_what_follows_a_convolution") {
   Quantised b;
   ValueId y = b.node("Relu", {b.conv8(b.image({1, 4, 8, 8}), {3, 4, 3, 3}, true)});
@@ -476,6 +511,19 @@ TEST_CASE("lower_quantized/means_of_images") {
   const Graph graph = lowered(b, 0.01);
   CHECK(count(graph, "QuantizedGlobalAveragePool") == 1);
   CHECK(floats(graph) == 2);
+}
+
+TEST_CASE("lower_quantized/differences_and_maxima") {
+  for (const Step& of : {of_x, signed_x}) {
+    Quantised b;
+    const ValueId x = b.image({1, 6, 5, 4}, of), y = b.image({1, 6, 1, 1}, symmetric);
+    b.output(b.through(b.node("Sub", {x, y}), other));
+    b.output(b.through(b.node("GlobalMaxPool", {x}), of));
+    const Graph graph = lowered(b);
+    CHECK(floats(graph) == 4);
+    CHECK(count(graph, "QuantizedAdd") == 1);
+    CHECK(count(graph, "ReduceMax") == 1);
+  }
 }
 
 TEST_CASE("lower_quantized/a_factor_goes_into_the_scale") {

@@ -1,5 +1,7 @@
 // Step of lower_quantized: what is computed between codes becomes an operator on codes, in place of its QuantizeLinear.
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <string_view>
@@ -59,9 +61,9 @@ class Lowering {
     if (!range || made_by == no_id) return;
     const Node& node = graph().node(made_by);
     const std::string_view type = node.type();
-    const bool is_sum = type == "Add" || type == "Sum", is_pool = means_image(node);
+    const bool is_sum = type == "Add" || type == "Sum" || type == "Sub", is_pool = means_image(node);
     if (!edit_.merges(x)) {
-      refusals_[made_by] = "its result is read in float32, too";
+      refusals_[made_by] = why_not_merged(x);
       return;
     }
     if (is_product(edit_, node)) {
@@ -74,8 +76,9 @@ class Lowering {
     else if (is_pool || type == "AveragePool")
       lowered = mean(node, y, *range, !is_pool);
     if (lowered.op == nullptr) {
-      if (!lower_affine(edit_, id, made_by, y, *range).empty() && !lowered.refusal.empty())
-        refusals_[made_by] = lowered.refusal;
+      if (lower_affine(edit_, id, made_by, y, *range).empty()) return;
+      if (!lowered.refusal.empty()) refusals_[made_by] = lowered.refusal;
+      blame_function(made_by);
       return;
     }
     const ValueId old = graph().node(id).inputs[0];
@@ -101,6 +104,31 @@ class Lowering {
     return graph().input_infos({.name = {}, .op = nullptr, .inputs = inputs, .outputs = {}});
   }
 
+  /// Why a value that is quantised has no codes, if it has several readers.
+  std::string why_not_merged(ValueId x) {
+    const auto readers = graph().readers()[static_cast<std::size_t>(x)];
+    const bool all_quantise = !edit_.is_output(x) && std::ranges::all_of(readers, [&](NodeId reader) {
+      return graph().node(reader).type() == "QuantizeLinear";
+    });
+    return all_quantise ? "its result is quantised with several scales: give its readers one"
+                        : "its result is read in float32, too: quantise it for all readers";
+  }
+
+  /// Names the function between a product and the QuantizeLinear, if `made_by` ends one.
+  void blame_function(NodeId made_by) {
+    for (NodeId at = made_by; graph().node(at).op->elementwise_inputs() != 0;) {
+      const Node& node = graph().node(at);
+      const auto inner = std::ranges::find_if(node.inputs, [&](ValueId id) {
+        return id != no_id && !graph().value(id).is_constant() && edit_.producer(id) != no_id;
+      });
+      if (inner == node.inputs.end()) return;
+      at = edit_.producer(*inner);
+      if (is_product(edit_, graph().node(at)))
+        refusals_[at] =
+            fmt::format("no kernel on codes computes {} with it: quantise its result before that", node.type());
+    }
+  }
+
   Lowered binary(const Node& node, bool is_sum, const Linear& y, const CodeRange& range) {
     if (node.inputs.size() != 2) return {};
     std::vector<ValueId> inputs;
@@ -109,11 +137,25 @@ class Lowering {
       auto codes = codes_of(edit_, node.inputs[i]);
       if (!codes) codes = constant_codes(edit_, node.inputs[i]);
       if (!codes) return {.refusal = "an input has no codes of 8 bits"};
+      if (i == 1 && node.type() == "Sub") codes = negated(node.name, *codes);
       inputs.push_back(codes->id);
       append(attributes, i == 0 ? "a" : "b", codes->linear);
     }
     append(attributes, y, range);
     return {.op = make_normalised_op(is_sum ? "QuantizedAdd" : "QuantizedMul", attributes, 2), .inputs = inputs};
+  }
+
+  /// Codes of the negative numbers.
+  CodesOf negated(const std::string& name, CodesOf codes) {
+    const Linear& of = codes.linear;
+    Ints table;
+    for (int bits = 0; bits < 256; ++bits)
+      table.push_back(of.least() + of.most() - (of.type == DType::i8 ? int{static_cast<std::int8_t>(bits)} : bits));
+    auto op = make_normalised_op("QuantizedTable",
+                                 {{"table", std::move(table)}, {"stored_type", std::string(to_string(of.type))}}, 1);
+    codes.id = edit_.add_node(name + ":negative", std::move(op), {codes.id});
+    codes.linear.zero_point = of.least() + of.most() - of.zero_point;
+    return codes;
   }
 
   /// Whether it is the mean of each channel of an image.

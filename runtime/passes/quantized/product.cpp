@@ -245,7 +245,7 @@ Product matrix_product(const GraphEdit& edit, const Node& node, ValueId bias, co
         (bias != no_id && epilogue.bias_factor != 1) || !epilogue.scale.empty() || !takes_more(&epilogue))
       p.refusal = "it is no plain product plus bias";
   }
-  if (p.refusal.empty() && w.shape.rank() != 2) p.refusal = "its weights are no matrix";
+  if (p.refusal.empty() && w.shape.rank() != 2) p.refusal = "its right side is no known matrix";
   if (p.refusal.empty()) set_input(p, edit, node.inputs[0]);
   if (p.refusal.empty()) set_weights(p, w, !transposed);
   set_bias(p, graph, bias, y.scale);
