@@ -213,7 +213,8 @@ Product transposed_product(GraphEdit& edit, const Node& node, const Linear& y, s
   const Tensor zero = has_zero ? by_pixel(from->inputs[2], 1, shape[1], pixels) : Tensor();
   set_weights(p, codes, by_pixel(scale, 1, shape[1], pixels), has_zero ? &zero : nullptr, true);
   ValueId bias = input_of(node, 2);
-  if (bias != no_id && graph.value(bias).is_constant() && graph.value(bias).constant.elems() == shape[1])
+  if (bias != no_id && graph.value(bias).is_constant() && graph.value(bias).constant.elems() == shape[1] &&
+      shape[1] > 1)
     bias =
         edit.add_constant(node.name + ":bias",
                           by_pixel(graph.value(bias).constant, 1, shape[1], pixels).reshaped(Shape{pixels * shape[1]}));
