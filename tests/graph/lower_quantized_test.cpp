@@ -328,6 +328,28 @@ TEST_CASE("lower_quantized/q_gemm") {
 }
 
 // A bias by row is none by filter, though it has as many numbers.
+TEST_CASE("lower_quantized/integer_products_with_known_scales") {
+  for (const DType type : {DType::u8, DType::i8}) {
+    Quantised b;
+    const Step of{0.04F, 5, type};
+    const ValueId x = b.quantize(b.input("x", {2, 4, 6, 6}), of);
+    const ValueId sums = b.node("ConvInteger", {x, b.constant(b.bytes(DType::i8, {3, 4, 3, 3}, -127, 127)), b.zero(of)},
+                                {{"pads", Ints{1, 1, 1, 1}}, {"strides", Ints{2, 2}}});
+    const ValueId scales = b.constant(Tensor::of<float>(Shape{1, 3, 1, 1}, {0.0001F, 0.0002F, 0.00015F}));
+    const AttributeList to_float{{"to", std::int64_t{1}}};
+    ValueId y = b.node("Mul", {b.node("Cast", {sums}, to_float), scales});
+    y = b.through(b.node("Relu", {b.node("Add", {y, b.weights({3, 1, 1}, 0, 0.5)})}), other);
+    const ValueId codes = b.quantize(b.node("Flatten", {y}), other);
+    const ValueId rows =
+        b.node("MatMulInteger", {codes, b.constant(b.bytes(DType::i8, {27, 5}, -127, 127)), b.zero(other)});
+    y = b.node("Mul", {b.node("Cast", {rows}, to_float), b.scalar(0.0002F)});
+    b.output(b.through(b.node("Add", {y, b.weights({5}, 0, 0.5)}), other));
+    const Graph graph = lowered(b);
+    CHECK(floats(graph) == 2);
+    CHECK(count(graph, "Conv") == 2);
+  }
+}
+
 TEST_CASE("lower_quantized/q_gemm_with_a_bias_by_row") {
   Quantised b;
   const ValueId q = b.quantize(b.input("x", {5, 8}), of_x);

@@ -113,14 +113,20 @@ void set_weights(Product& p, const Value& w, bool columns, bool grouped = false)
   set_weights(p, from->inputs[0], scale, has_zero ? &from->inputs[2] : nullptr, columns, grouped);
 }
 
-/// Rounds a float32 bias to the units of the sums, which may cost an eighth of a step of y.
-void set_bias(Product& p, const Graph& graph, ValueId id, float y_scale) {
+/// Whether a constant has one value for each filter of a row's, or an image's, result: [K] or [M,K], [K,1,1] ...
+bool is_by_filter(const Tensor& of, std::int64_t filters, bool image) {
+  const int axis = of.shape().rank() - (image ? 3 : 1);
+  return of.elems() == filters && axis >= 0 && of.shape()[axis] == filters;
+}
+
+/// Rounds a float32 bias to the units of the sums, which may cost an eighth of a step of y. `image`: it is added to an
+/// image.
+void set_bias(Product& p, const Graph& graph, ValueId id, float y_scale, bool image = false) {
   if (id == no_id || !p.refusal.empty()) return;
   constexpr double most_error = 0.125;
   const Value& value = graph.value(id);
   const auto filters = static_cast<std::size_t>(p.filters());
-  const bool by_filter = value.constant.elems() == p.filters() && value.shape.rank() > 0 &&
-                         value.shape[value.shape.rank() - 1] == p.filters();
+  const bool by_filter = is_by_filter(value.constant, p.filters(), image);
   if (!value.is_constant() || value.dtype != DType::f32 || !(by_filter || value.constant.elems() == 1)) {
     p.refusal = "its bias is no constant by filter";
     return;
@@ -253,15 +259,27 @@ Product matrix_product(const GraphEdit& edit, const Node& node, ValueId bias, co
   return p;
 }
 
-/// What QGemm is expanded to: ((A - a_zero) * (B - b_zero) + int32 bias) times a scale.
-Product integer_product(const GraphEdit& edit, const Node& mul) {
+/// The node that multiplies integer sums, as float32, by known scales: `node`, or what it adds `bias` to.
+const Node* scaled_sums(const GraphEdit& edit, const Node& node, ValueId& bias) {
+  ValueId scale = no_id;
+  const Node* const mul = node.type() == "Add" ? over_constant(edit, node, "Mul", bias) : &node;
+  return mul != nullptr && mul->type() == "Mul" && over_constant(edit, *mul, "Cast", scale) != nullptr ? mul : nullptr;
+}
+
+/// ((x - x_zero) * (w - w_zero) + int32 bias) times a scale, plus a bias: of MatMulInteger, as QGemm is expanded to, or
+/// ConvInteger, which becomes `sums`.
+Product integer_product(const GraphEdit& edit, const Node& node, const Linear& y, const Node*& sums) {
   Product p;
   const Graph& graph = edit.graph();
-  ValueId scale = no_id, bias = no_id;
-  const Node* sums = over_constant(edit, mul, "Cast", scale);
-  sums = sums != nullptr && edit.merges(sums->inputs[0]) ? edit.producer_node(sums->inputs[0]) : nullptr;
-  if (sums != nullptr && sums->type() == "Add") sums = over_constant(edit, *sums, "MatMulInteger", bias);
-  if (sums == nullptr || sums->type() != "MatMulInteger") {
+  ValueId scale = no_id, bias = no_id, number_bias = no_id;
+  const Node& mul = *scaled_sums(edit, node, number_bias);
+  sums = over_constant(edit, mul, "Cast", scale);
+  sums = edit.merges(sums->inputs[0]) ? edit.producer_node(sums->inputs[0]) : nullptr;
+  for (const char* const type : {"MatMulInteger", "ConvInteger"})
+    if (sums != nullptr && sums->type() == "Add")
+      if (const Node* const below = over_constant(edit, *sums, type, bias); below != nullptr) sums = below;
+  const bool image = sums != nullptr && sums->type() == "ConvInteger";
+  if (sums == nullptr || (sums->type() != "MatMulInteger" && !image)) {
     p.refusal = "it is no product of integers";
     return p;
   }
@@ -271,22 +289,29 @@ Product integer_product(const GraphEdit& edit, const Node& mul) {
   };
   const Tensor *const w = constant(1), *const x_zero = constant(2), *const w_zero = constant(3);
   const auto unknown = [&](std::size_t i) { return input_of(*sums, i) != no_id && constant(i) == nullptr; };
-  if (w == nullptr || w->shape().rank() != 2 || unknown(2) || unknown(3) ||
+  if (w == nullptr || w->shape().rank() != (image ? 4 : 2) || unknown(2) || unknown(3) ||
       (x_zero != nullptr && x_zero->elems() != 1)) {
     p.refusal = "its weights or zero points are not constant";
     return p;
   }
   p.x = sums->inputs[0];
   if (x_zero != nullptr) p.x_zero_point = code_at(*x_zero, 0);
-  set_weights(p, *w, graph.value(scale).constant, w_zero, true);
+  Tensor scales = graph.value(scale).constant;
+  if (image && is_by_filter(scales, w->shape()[0], true)) scales = scales.reshaped(Shape{w->shape()[0]});
+  set_weights(p, *w, scales, w_zero, !image, has_groups(*sums));
+  set_bias(p, graph, number_bias, y.scale, image);
   if (bias == no_id || !p.refusal.empty()) return p;
   const Tensor& values = graph.value(bias).constant;
-  const Shape& of_bias = values.shape();  // [M,1] is by row
-  if (values.dtype() != DType::i32 || values.elems() != p.filters() || of_bias.rank() == 0 ||
-      of_bias[of_bias.rank() - 1] != p.filters())
+  if (values.dtype() != DType::i32 || !is_by_filter(values, p.filters(), image)) {
     p.refusal = "its bias is no constant by filter";
-  else
-    p.bias.assign(values.values<std::int32_t>().begin(), values.values<std::int32_t>().end());
+    return p;
+  }
+  p.bias.resize(static_cast<std::size_t>(p.filters()));
+  for (std::size_t k = 0; k < p.bias.size(); ++k) {
+    const std::int64_t sum = std::int64_t{p.bias[k]} + values.values<std::int32_t>()[k];
+    p.bias[k] = static_cast<std::int32_t>(sum);
+    if (p.bias[k] != sum) p.refusal = "its sums may exceed 32 bits";
+  }
   return p;
 }
 
@@ -341,8 +366,8 @@ void reshape(GraphEdit& edit, NodeId id, ValueId x) {
 bool is_product(const GraphEdit& edit, const Node& node) {
   ValueId constant = no_id;
   const std::string_view type = node.type();
-  if (type == "Add") return over_constant(edit, node, "MatMul", constant) != nullptr;
-  if (type == "Mul") return over_constant(edit, node, "Cast", constant) != nullptr;
+  if (type == "Add" && over_constant(edit, node, "MatMul", constant) != nullptr) return true;
+  if (type == "Add" || type == "Mul") return scaled_sums(edit, node, constant) != nullptr;
   return type == "Conv" || type == "ConvTranspose" || type == "Gemm" || type == "MatMul";
 }
 
@@ -366,10 +391,19 @@ std::string lower_product(GraphEdit& edit, NodeId id, NodeId product, const Line
     edit.replace(id, make_op("DepthToSpace", "", {{"blocksize", block}}, 1), {sums});
   } else {
     ValueId bias = no_id;
-    const Node* const below = node.type() == "Add" ? over_constant(edit, node, "MatMul", bias) : &node;
-    name = below->name;
-    Product p = node.type() == "Mul" ? integer_product(edit, node) : matrix_product(edit, *below, bias, y);
+    const Node* below = node.type() == "Add" ? over_constant(edit, node, "MatMul", bias) : &node;
+    const bool of_integers = below == nullptr || below->type() == "Mul";
+    Product p = of_integers ? integer_product(edit, node, y, below) : matrix_product(edit, *below, bias, y);
     if (!p.refusal.empty()) return p.refusal;
+    if (below->type() == "ConvInteger") {
+      made = make_conv(edit, name, *make_normalised_op("Conv", below->op->attributes(), 3), std::move(p), y, range);
+      if (made.op == nullptr) return made.refusal;
+      edit.graph().node(id).name = name;
+      edit.replace(id, std::move(made.op), std::move(made.inputs));
+      edit.erase_unread(old);
+      return {};
+    }
+    if (!of_integers) name = below->name;
     // Each row is an image of one pixel, which costs no copy.
     const std::int64_t terms = p.terms() / (p.twice ? 2 : 1);
     const Shape& x = edit.graph().value(p.x).shape;
