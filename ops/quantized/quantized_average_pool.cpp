@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 
+#include "ops/core/blend_codes.h"
 #include "ops/core/checks.h"
 #include "ops/core/grain.h"
 #include "ops/core/kernel.h"
@@ -73,6 +74,19 @@ struct Pool {
   std::uint8_t flip;
   std::int32_t zero_point;  ///< of flipped codes
 
+  /// How a sum of codes of a window with these taps becomes a code.
+  BlendedCodes codes(const std::array<PoolTaps, 3>& taps) const {
+    std::int64_t inside = 1, padded = 1;
+    for (const PoolTaps& along : taps) inside *= along.count, padded *= along.padded;
+    const std::int64_t count = std::max<std::int64_t>(1, op.counts_pads ? padded : inside);
+    const double scale = static_cast<double>(op.x.scale) / op.y.scale / static_cast<double>(count);
+    return {.zero = static_cast<float>(inside * op.x.zero_point),
+            .factor = static_cast<float>(scale),
+            .zero_point = op.y.zero_point,
+            .least = op.y.least,
+            .most = op.y.most,
+            .type = op.y.type};
+  }
   /// Codes of the sums of `channels` windows with these taps.
   void store(const std::array<PoolTaps, 3>& taps, const std::int32_t* sums, std::int64_t channels,
              std::uint8_t* y) const {
@@ -83,6 +97,26 @@ struct Pool {
     codes_of_sums(sums, channels, static_cast<std::int32_t>(inside) * zero_point, static_cast<float>(scale), op.y, y);
   }
 };
+
+/// Taps of a window that are added up in float32, which is exact.
+constexpr std::int64_t few_taps = 64;
+
+/// An output line in nhwc, of windows of few taps.
+void pool_line_of_few(const Pool& pool, const std::uint8_t* image, std::array<PoolTaps, 3> taps, std::uint8_t* y) {
+  const PoolProblem& p = pool.problem;
+  const PoolAxis &high = p.axes[1], &wide = p.axes[2];
+  const DType type = pool.flip != 0 ? DType::i8 : DType::u8;
+  std::array<BlendTap, few_taps> blend{};
+  for (std::int64_t q = 0; q < wide.out; ++q) {
+    taps[2] = wide.taps(q);
+    std::int64_t count = 0;
+    for (std::int64_t r = 0; r < taps[1].count; ++r)
+      for (std::int64_t s = 0; s < taps[2].count; ++s)
+        blend[static_cast<std::size_t>(count++)].offset =
+            ((taps[1].first + r * high.dilation) * wide.in + taps[2].first + s * wide.dilation) * p.c;
+    blend_codes(type, image, blend.data(), count, p.c, pool.codes(taps), y + q * p.c);
+  }
+}
 
 /// An output line in nhwc: of each window, some channels at a time, whole cache lines.
 void pool_line_nhwc(const Pool& pool, const std::uint8_t* image, std::array<PoolTaps, 3> taps, std::uint8_t* y) {
@@ -136,9 +170,11 @@ std::unique_ptr<const BoundKernel> bind_pool(const Binding& binding) {
     run.pool->parallel_for(planes * deep.out * high.out, grain, [&](std::int64_t begin, std::int64_t end, int) {
       for (std::int64_t line = begin; line < end; ++line) {
         const std::uint8_t* const from = run.in<std::uint8_t>(0) + line / high.out / deep.out * of_plane;
-        (nhwc ? pool_line_nhwc : pool_line_nchw)(
-            pool, from, {deep.taps(line / high.out % deep.out), high.taps(line % high.out), {}},
-            run.out<std::uint8_t>() + line * of_line);
+        (!nhwc              ? pool_line_nchw
+         : taps <= few_taps ? pool_line_of_few
+                            : pool_line_nhwc)(pool, from,
+                                              {deep.taps(line / high.out % deep.out), high.taps(line % high.out), {}},
+                                              run.out<std::uint8_t>() + line * of_line);
       }
     });
   });

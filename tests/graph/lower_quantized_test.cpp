@@ -535,6 +535,21 @@ TEST_CASE("lower_quantized/means_of_images") {
   CHECK(floats(graph) == 2);
 }
 
+TEST_CASE("lower_quantized/linear_resize") {
+  for (const char* const coordinates : {"half_pixel", "align_corners", "asymmetric"}) {
+    Quantised b;
+    const ValueId x = b.image({2, 6, 5, 4}, signed_x);
+    const ValueId scales = b.constant(Tensor::of<float>(Shape{4}, {1, 1, 2, 1.5F}));
+    const ValueId y =
+        b.node("Resize", {x, no_id, scales},
+               {{"mode", std::string("linear")}, {"coordinate_transformation_mode", std::string(coordinates)}});
+    b.output(b.through(b.node("Relu", {y}), other));
+    const Graph graph = lowered(b);
+    CHECK(floats(graph) == 2);
+    CHECK(integers_attribute(*only(graph, "Resize").op, "stored_range") == Ints{128, 255});
+  }
+}
+
 TEST_CASE("lower_quantized/differences_and_maxima") {
   for (const Step& of : {of_x, signed_x}) {
     Quantised b;

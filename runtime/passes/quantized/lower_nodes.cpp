@@ -75,6 +75,8 @@ class Lowering {
       lowered = binary(node, is_sum, y, *range);
     else if (is_pool || type == "AveragePool")
       lowered = mean(node, y, *range, !is_pool);
+    else if (type == "Resize" || type == "Upsample")
+      lowered = resize(node, y, *range);
     if (lowered.op == nullptr) {
       if (lower_affine(edit_, id, made_by, y, *range).empty()) return;
       if (!lowered.refusal.empty()) refusals_[made_by] = lowered.refusal;
@@ -156,6 +158,28 @@ class Lowering {
     codes.id = edit_.add_node(name + ":negative", std::move(op), {codes.id});
     codes.linear.zero_point = of.least() + of.most() - of.zero_point;
     return codes;
+  }
+
+  /// Linear blends of codes are blends of their numbers: the weights add up to 1.
+  Lowered resize(const Node& node, const Linear& y, const CodeRange& range) {
+    const auto x = codes_of(edit_, node.inputs[0]);
+    AttributeList attributes = node.op->attributes();
+    if (!x || attribute<std::string>(*node.op, "mode") != "linear" ||
+        integer_attribute(*node.op, "antialias").value_or(0) != 0 ||
+        integer_attribute(*node.op, "exclude_outside").value_or(0) != 0 ||
+        attribute<std::string>(*node.op, "coordinate_transformation_mode") == "tf_crop_and_resize" ||
+        node.op->gives_input_back(graph().input_infos(node)) || graph().value(node.outputs[0]).shape.elems() == 0)
+      return {};
+    const float factor = x->linear.scale / y.scale;
+    if (!std::isnormal(factor)) return {.refusal = "its scales have no quotient in float32"};
+    attributes.emplace_back("code_factor", double{factor});
+    attributes.emplace_back("x_zero_point", std::int64_t{x->linear.zero_point});
+    attributes.emplace_back("y_zero_point", std::int64_t{y.zero_point});
+    attributes.emplace_back("stored_type", std::string(to_string(y.type)));
+    attributes.emplace_back("stored_range", Ints{range.least, range.most});
+    std::vector<ValueId> inputs = node.inputs;
+    inputs[0] = x->id;
+    return {.op = make_normalised_op(std::string(node.type()), attributes, inputs.size()), .inputs = std::move(inputs)};
   }
 
   /// Whether it is the mean of each channel of an image.
