@@ -174,13 +174,13 @@ Tensor by_pixel(const Tensor& of, std::int64_t c, std::int64_t k, std::int64_t p
   if (of.elems() == 1) return of;
   const std::int64_t from_pixels = of.elems() / (c * k);  // 1: a parameter
   Tensor to(of.dtype(), c == 1 ? Shape{pixels * k} : Shape{c, pixels * k});
-  const std::size_t bytes = dtype_bytes(of.dtype());
+  const auto bytes = static_cast<std::int64_t>(dtype_bytes(of.dtype()));
   for (std::int64_t row = 0; row < c; ++row)
     for (std::int64_t pixel = 0; pixel < pixels; ++pixel)
       for (std::int64_t i = 0; i < k; ++i)
         std::memcpy(static_cast<char*>(to.data()) + ((row * pixels + pixel) * k + i) * bytes,
                     static_cast<const char*>(of.data()) + ((row * k + i) * from_pixels + pixel % from_pixels) * bytes,
-                    bytes);
+                    static_cast<std::size_t>(bytes));
   return to;
 }
 
