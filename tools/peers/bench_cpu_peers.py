@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""docs/results/cpu-networks-*.csv: eleven networks on the CPU, lenslet beside ONNX Runtime, OpenVINO and ncnn.
+"""docs/results/cpu-networks-*.csv: eleven networks on the CPU, lenslet beside ONNX Runtime, OpenVINO, ncnn, ExecuTorch
+(XNNPACK) and MNN.
 
 usage: bench_cpu_peers.py LENSLET [--folder build/cpu-peers] [--networks NAME,...] [--settings 1x1,2x1,2x8]
                           [--precision fp32|int8] [--rounds 5] [--seconds 0.25] [--csv FILE] [--json FILE]
@@ -10,7 +11,8 @@ runtimes (bench_peers.py has the details and settings). ratio is ours / the quic
 table is FOLDER/results.csv unless --csv names a file; plot_ratios.py draws it from docs/results.
 
 int8: the networks as ONNX Runtime's static quantiser writes them (uint8 activations, int8 weights per channel), as QDQ
-and as QOperator. Each runtime runs both forms; ratio is ours with QDQ / the quickest peer's with either.
+and as QOperator. Each runtime runs both forms; ratio is ours with QDQ / the quickest peer's with either. ExecuTorch runs
+the networks as XNNPACK's quantiser makes them. MNN is left out: its converter does not take such files.
 """
 import os
 import subprocess
@@ -22,8 +24,8 @@ import timing
 import networks
 
 HERE = Path(__file__).resolve().parent
-PACKAGES = ("numpy", "onnx", "onnxruntime", "openvino", "ncnn", "pnnx", "torch", "torchvision")
-PEERS = ("onnxruntime", "openvino", "ncnn")
+PACKAGES = ("numpy", "onnx", "onnxruntime", "openvino", "ncnn", "pnnx", "torch", "torchvision", "executorch", "mnn")
+PEERS = ("onnxruntime", "openvino", "ncnn", "executorch", "mnn")
 
 
 def in_own_environment(folder, script=__file__):
@@ -79,7 +81,7 @@ def main():
     if arguments.precision == "int8":
         import quantized_networks
 
-        arguments.peers = ("onnxruntime", "openvino")
+        arguments.peers = ("onnxruntime", "openvino", "executorch")
         models = [(name, quantized_networks.forms_of(file), None) for name, file in files]
     results = bench_peers.results_of(arguments, f"{len(files)} networks of torchvision", arguments.precision)
     return bench_peers.measure(arguments, results, models, arguments.settings)

@@ -4,11 +4,11 @@
 Rounds alternate (ours, theirs, ours, theirs ...) because shared machines drift; each round gives a median, and the table
 shows the median and the spread of the rounds and the ratio ours / the quickest peer (below 1: we are faster).
 
-usage: bench_peers.py LENSLET MODEL.onnx[@1x3x48x192]... [--peers onnxruntime,openvino,ncnn] [--threads 1,2] [--batch 1]
-                      [--rounds 5] [--seconds 0.5] [--csv FILE] [--json FILE]
+usage: bench_peers.py LENSLET MODEL.onnx[@1x3x48x192]... [--peers onnxruntime,openvino,ncnn,executorch,mnn]
+                      [--threads 1,2] [--batch 1] [--rounds 5] [--seconds 0.5] [--csv FILE] [--json FILE]
 The shape after @ is that of the only input, if more than the batch is free. Needs the PyPI packages onnxruntime and
-numpy; openvino; ncnn and pnnx (which converts the model). All compute in float32: a peer's own use of bf16 or fp16 is
-switched off.
+numpy; openvino; ncnn and pnnx (which converts the model); mnn; executorch (for the networks of cpu_networks.py). All
+compute in float32: a peer's own use of bf16 or fp16 is switched off.
 """
 import importlib.metadata
 import statistics
@@ -19,6 +19,7 @@ from pathlib import Path
 
 import numpy
 
+import mobile_peers
 import timing
 from timing import Refused
 
@@ -86,7 +87,8 @@ def ncnn_runs(model, threads, feeds, folder):
     return run
 
 
-PEERS = {"onnxruntime": onnxruntime_runs, "openvino": openvino_runs, "ncnn": ncnn_runs}
+PEERS = {"onnxruntime": onnxruntime_runs, "openvino": openvino_runs, "ncnn": ncnn_runs,
+         "executorch": mobile_peers.executorch_runs, "mnn": mobile_peers.mnn_runs}  # fmt: skip
 
 
 def our_ms(arguments, model, threads, feeds):
