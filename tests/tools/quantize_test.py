@@ -2,7 +2,9 @@
 installed."""
 
 import json
+import os
 import pathlib
+import random
 import signal
 import subprocess
 import time
@@ -11,6 +13,8 @@ import unittest
 from command import COMMAND, FLOAT, SHARED, Verb, WithPhotos, initializer, lenslet, model, node, noise, port, read_npy, write_npy
 from read_png import read_png
 from tiny_model import field
+
+SANITIZED = os.environ.get("LENSLET_SANITIZE")
 
 
 def named(name, *arguments, **attributes):
@@ -115,16 +119,73 @@ class Quantize(Verb):
         self.fails(3, "opset 22", "quantize", self.write("newer.onnx", newer), "-o", self.out, "--inputs", *self.samples)
         self.assertFalse(self.out.exists())
 
-    def test_stopped_by_a_signal(self):
+    def long_work(self):
+        """A command of some seconds, and the file of its calibration."""
         net = self.write("chain.onnx", chain(height=128, width=128))
-        write_npy(self.samples[0], [1, 8, 128, 128], [0.5] * (8 << 14))
-        child = subprocess.Popen([COMMAND, "quantize", net, "-o", self.out, "--inputs", *self.samples[:1] * 1000],
-                                 stderr=subprocess.PIPE, stdout=subprocess.PIPE)  # fmt: skip
-        time.sleep(0.3)
-        child.send_signal(signal.SIGINT)
-        notes = child.communicate()[1]
-        self.assertIn(child.returncode, (130, -signal.SIGINT), notes)  # the latter: before it listened
-        self.assertEqual(list(self.folder.glob("*out*")), [])
+        write_npy(self.samples[0], [1, 8, 128, 128], noise(8 << 14, 3))
+        return [COMMAND, "quantize", net, "-o", self.out, "--inputs", *self.samples[:1] * 250], self.folder / "out.calibration.json"
+
+    def test_stopped_by_a_signal(self):
+        command, saved = self.long_work()
+        for wait in (0.3, 1.0):
+            child = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE)
+            time.sleep(wait)
+            child.send_signal(signal.SIGINT)
+            begin = time.monotonic()
+            notes = child.communicate()[1]
+            self.assertLess(time.monotonic() - begin, 1 if SANITIZED is None else 20)
+            self.assertIn(child.returncode, (130, -signal.SIGINT), notes)  # the latter: before it listened
+            self.assertFalse(self.out.exists())
+            self.assertEqual(list(self.folder.glob(".lenslet-*")), [])
+            if child.returncode == 130:
+                self.assertIn(b"goes on from" if saved.exists() else b"nothing was written", notes)
+
+    def test_killed_and_continued(self):
+        """However often it is killed, the file is the one of a run that was not."""
+        command, saved = self.long_work()
+        self.assertEqual(subprocess.run(command, capture_output=True).returncode, 0)
+        expected, draw = self.out.read_bytes(), random.Random(7)
+        self.assertFalse(saved.exists())
+        self.out.unlink()
+        continued = 0
+        for _ in range(2):
+            child = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL)
+            while not saved.exists() and child.poll() is None:
+                time.sleep(0.01)
+            time.sleep(draw.uniform(0, 0.5))
+            child.kill()
+            continued += b"going on" in child.communicate()[1]
+            if saved.exists():
+                json.loads(saved.read_text())
+            self.assertIn(self.out.read_bytes() if self.out.exists() else expected, (expected,))
+        self.assertGreater(continued, 0)
+        self.assertEqual(subprocess.run(command, capture_output=True).returncode, 0)
+        self.assertEqual(self.out.read_bytes(), expected)
+        self.assertFalse(saved.exists())
+
+    def test_a_damaged_calibration_is_named(self):
+        command, saved = self.long_work()
+        child = subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+        while not saved.exists() and child.poll() is None:
+            time.sleep(0.01)
+        child.kill()
+        child.wait()
+        good = json.loads(saved.read_text())
+        value = next(iter(good["values"]))
+        for field, bad in (("done", 251), ("done", -1), ("runs", "x"), ("made_by", "x"), ("values", {}), ("means", {value: [None]}),
+                           ("rows", {"c0": -1}), ("values", {**good["values"], value: {**good["values"][value], "width": 0.3}}),
+                           ("values", {**good["values"], value: {**good["values"][value], "bins": [[4096, 1]]}})):  # fmt: skip
+            saved.write_text(json.dumps({**good, field: bad}))
+            done = subprocess.run(command, capture_output=True, text=True)
+            self.assertEqual(done.returncode, 2, (field, bad, done.stderr))
+            self.assertIn(f"{saved}: cannot be continued from: {field}", done.stderr)
+        saved.write_text("{")
+        self.fails(2, "its JSON is damaged; delete it to begin anew", *command[1:])
+        # Of other photos: begun anew, which the file says.
+        saved.write_text(json.dumps({**good, "key": "0"}))
+        done = lenslet("quantize", command[2], "-o", self.out, "--inputs", self.samples[0])
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("beginning anew", done.stderr)
 
 
 class QuantizeWithPhotos(WithPhotos):
