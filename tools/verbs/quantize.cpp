@@ -107,6 +107,7 @@ OnnxFile prepared(const std::string& bytes, const Options& options) {
       if (node.op.find(part) != std::string::npos)
         refuse(fmt::format("is quantised already: node {} ({})", node.label(), node.op));
   raise_opset(file);
+  file.skip_identities();
   fold_batch_norm(file);
   return file;
 }
