@@ -173,13 +173,13 @@ class Quantize(Verb):
         child.wait()
         good = json.loads(saved.read_text())
         value = next(iter(good["values"]))
-        for field, bad in (("done", 601), ("done", -1), ("runs", "x"), ("made_by", "x"), ("values", {}), ("means", {value: [None]}),
+        for name, bad in (("done", 601), ("done", -1), ("runs", "x"), ("made_by", "x"), ("values", {}), ("means", {value: [None]}),
                            ("rows", {"c0": -1}), ("values", {**good["values"], value: {**good["values"][value], "width": 0.3}}),
                            ("values", {**good["values"], value: {**good["values"][value], "bins": [[4096, 1]]}})):  # fmt: skip
-            saved.write_text(json.dumps({**good, field: bad}))
+            saved.write_text(json.dumps({**good, name: bad}))
             done = subprocess.run(command, capture_output=True, text=True)
-            self.assertEqual(done.returncode, 2, (field, bad, done.stderr))
-            self.assertIn(f"{saved}: cannot be continued from: {field}", done.stderr)
+            self.assertEqual(done.returncode, 2, (name, bad, done.stderr))
+            self.assertIn(f"{saved}: cannot be continued from: {name}", done.stderr)
         saved.write_text("{")
         self.fails(2, "its JSON is damaged; delete it to begin anew", *command[1:])
         # Of other photos: begun anew, which the file says.
