@@ -281,8 +281,8 @@ std::optional<std::string> WindowConv::refuse(const ConvProblem& p, const Target
   return std::nullopt;
 }
 
-ConvCandidate WindowConv::candidate(const ConvProblem& stated, const Target& target) const {
-  const WindowKernel kernel = this->kernel();
+ConvCandidate WindowConv::candidate_of(const ConvProblem& stated, const Target& target, std::string_view config) const {
+  const WindowKernel kernel = kernel_of(config);
   const ConvProblem p = with_merged_groups(stated, kernel);
   const WindowLayout layout(p, kernel);
   const std::int64_t line = windows_adjoin(p, layout) ? p.n * p.p * p.q : p.q, lines = p.n * p.p * p.q / line;
@@ -294,6 +294,7 @@ ConvCandidate WindowConv::candidate(const ConvProblem& stated, const Target& tar
   const double vectors = static_cast<double>(pixels * filters) / static_cast<double>(layout.lanes);
   ConvCandidate candidate;
   candidate.pitched = true;
+  candidate.config = config;
   candidate.tolerance = tolerance(stated);
   candidate.estimated_us = 1 + 2 * products / (kernel.speed * target.device.fp32_flops_per_us) +
                            vectors * kernel.vector_us / target.device.units + p.bytes() / target.device.bytes_per_us;
@@ -328,9 +329,9 @@ void WindowConv::place_weights(const ConvProblem& stated, std::int32_t* words, c
   }
 }
 
-std::unique_ptr<const BoundKernel> WindowConv::bind_conv(const ConvProblem& p, std::string_view,
+std::unique_ptr<const BoundKernel> WindowConv::bind_conv(const ConvProblem& p, std::string_view config,
                                                          const DeviceProfile& device) const {
-  return std::make_unique<BoundWindows>(with_merged_groups(p, kernel()), kernel(), device);
+  return std::make_unique<BoundWindows>(with_merged_groups(p, kernel()), kernel_of(config), device);
 }
 
 }  // namespace lenslet

@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "ops/conv/algorithm.h"
 
@@ -70,10 +71,15 @@ class WindowConv : public ConvAlgorithm {
 
  protected:
   virtual WindowKernel kernel() const = 0;
+  /// kernel() in this configuration: another `multiply` and `speed`.
+  virtual WindowKernel kernel_of(std::string_view /*config*/) const { return kernel(); }
   virtual double tolerance(const ConvProblem&) const { return 0; }
 
   std::optional<std::string> refuse(const ConvProblem& p, const Target& target) const override;
-  ConvCandidate candidate(const ConvProblem& p, const Target& target) const override;
+  ConvCandidate candidate(const ConvProblem& p, const Target& target) const override {
+    return candidate_of(p, target, {});
+  }
+  ConvCandidate candidate_of(const ConvProblem& p, const Target& target, std::string_view config) const;
   FilterForm filter_form(const ConvProblem& p, std::string_view config) const override;
   std::unique_ptr<const BoundKernel> bind_conv(const ConvProblem& p, std::string_view config,
                                                const DeviceProfile& device) const override;
