@@ -21,7 +21,8 @@ namespace {
 // Passes that planning requires cannot be left out.
 constexpr std::array<std::string_view, 4> needed = {"widen", "assign_types", "choose_kernels", "assign_formats"};
 
-// Number of random perturbations of every result. Two, since one may leave an element unchanged by chance.
+// Number of random perturbations of every result. Two, since one may leave an element unchanged by chance. In a network
+// with QuantizeLinear they have opposite signs: whatever an error may push over the middle between two codes, one does.
 constexpr std::size_t draws = 2;
 // Safety factor: the perturbations give the largest of only a few samples.
 constexpr double factor = 4;
@@ -29,14 +30,32 @@ constexpr double factor = 4;
 // ones.
 constexpr std::size_t larger_ones = 16;
 
+/// By how much a step that stores codes may differ from what the file's nodes compute, before it rounds, in steps of
+/// its codes (lower_quantized).
+double steps_off(const StepInfo& step) {
+  const std::vector<double>* multipliers = nullptr;
+  for (const auto& [name, value] : step.attributes)
+    if (name == "multipliers") multipliers = std::get_if<std::vector<double>>(&value);
+  if (multipliers == nullptr && !step.op.starts_with("Quantized")) return 0;
+  // Four roundings to float32 of up to 256 steps; a sum in fixed point; a bias in units of the sums, whose rounding the
+  // pass limits to an eighth.
+  double steps = 256 * 4 * 0x1p-24;
+  if (step.op == "QuantizedAdd") steps += 0.01;
+  if (multipliers != nullptr && step.inputs.size() > 2) steps += std::min(0.125, std::ranges::max(*multipliers) / 2);
+  return steps;
+}
+
 /// Tolerance of each step's results relative to their scale, by the step's name; and their rounding to 16 bits.
 struct Allowed {
-  std::map<std::string, double> by_step;
+  std::map<std::string, double> by_step, steps;
   double rounding = 0;
 
   explicit Allowed(std::span<const NetworkRun> runs) {
     for (const NetworkRun& run : runs) {
-      for (const StepInfo& step : run.plan.steps) by_step[step.name] = std::max(by_step[step.name], step.tolerance);
+      for (const StepInfo& step : run.plan.steps) {
+        by_step[step.name] = std::max(by_step[step.name], step.tolerance);
+        steps[step.name] = std::max(steps[step.name], steps_off(step));
+      }
       const DType storage = run.plan.numerics.storage;
       rounding = std::max(rounding, storage == DType::f16 ? 0x1p-11 : storage == DType::bf16 ? 0x1p-8 : 0.0);
     }
@@ -58,12 +77,16 @@ class Evaluation {
  public:
   /// Computes a step from the values here; constants and network inputs come from the run, as do results without an
   /// oracle.
-  std::vector<oracle::Array> evaluate(const LayerEvent& event, std::int64_t reach = 0) const {
+  /// `off`: how far its first input is moved, up or down at random.
+  std::vector<oracle::Array> evaluate(const LayerEvent& event, std::int64_t reach = 0, double off = 0) const {
     std::vector<oracle::Array> inputs;
     for (std::size_t i = 0; i < event.inputs.size(); ++i) {
       const auto known = values_.find(event.info->inputs[i]);
       inputs.push_back(known != values_.end() ? known->second : oracle::from_tensor(event.inputs[i]));
     }
+    std::minstd_rand random(static_cast<unsigned>(event.step + 1));
+    if (off != 0)
+      for (double& value : inputs[0].values) value += random() % 2 == 0 ? off : -off;
     auto results = oracle::run(event.info->op, event.info->attributes, inputs, reach);
     return results ? std::move(*results) : arrays_of(event.outputs);
   }
@@ -93,6 +116,23 @@ void draw_off(std::vector<oracle::Array>& results, const std::vector<oracle::Arr
       results[i].values[j] +=
           ((random() & 1U) != 0 ? tolerance : -tolerance) * size(random) * oracle::scale_at(exact[i], j);
   }
+}
+
+/// How far the number that a QuantizeLinear reads may be off (steps_off), 0 for other steps. `values` are those that
+/// are on their way to one.
+double steps_before(const LayerEvent& event, const std::map<std::string, double>& by_step,
+                    std::map<std::string, double>& values) {
+  double steps = 0;
+  if (const auto found = by_step.find(event.info->name); found != by_step.end()) steps = found->second;
+  for (const std::string& input : event.info->inputs)
+    if (const auto found = values.find(input); found != values.end()) steps = std::max(steps, found->second);
+  if (event.info->op == "QuantizeLinear")
+    return event.inputs[1].dtype() == DType::f32 && event.inputs[1].elems() == 1
+               ? steps * double{event.inputs[1].values<float>()[0]}
+               : 0;
+  for (std::size_t i = 0; i < event.outputs.size(); ++i)
+    if (steps > 0 && is_real(event.outputs[i].dtype())) values[event.info->outputs[i]] = steps;
+  return 0;
 }
 
 }  // namespace
@@ -129,16 +169,23 @@ NetworkReference::NetworkReference(const Model& model, PlanOptions plan, std::sp
   const auto is_output = [&](const std::string& name) {
     return std::ranges::any_of(model.outputs(), [&](const PortInfo& port) { return port.name == name; });
   };
+  const bool quantizes =
+      std::ranges::any_of(runner.plan().steps, [](const StepInfo& step) { return step.op == "QuantizeLinear"; });
+  std::map<std::string, double> steps_off;  // by value: of the codes that it is quantised to
   runner.set_observer([&](const LayerEvent& event) {
+    const double push = steps_before(event, allowed.steps, steps_off);
     std::array<std::future<std::vector<oracle::Array>>, draws> off;
     for (std::size_t d = 0; d < draws; ++d)
-      off[d] = std::async([&, d] { return drawn[d].evaluate(event, oracle::no_scale); });
+      off[d] = std::async([&, d] { return drawn[d].evaluate(event, oracle::no_scale, d % 2 == 0 ? push : -push); });
     std::vector<oracle::Array> results = exact.evaluate(event);
     const double tolerance = allowed.of(*event.info);
+    const std::mt19937 before = random;
     for (std::size_t d = 0; d < draws; ++d) {
+      if (quantizes) random = before;
       try {
         std::vector<oracle::Array> drawn_results = off[d].get();
-        if (event.info->tolerance > 0) draw_off(drawn_results, results, tolerance, random);
+        if (event.info->tolerance > 0)
+          draw_off(drawn_results, results, quantizes && d % 2 != 0 ? -tolerance : tolerance, random);
         drawn[d].keep(event, std::move(drawn_results));
       } catch (const std::exception&) {
         comparable[d] = false;  // it selected other elements than the run, for whose shapes the steps are planned

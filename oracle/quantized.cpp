@@ -205,6 +205,30 @@ std::vector<Array> quantized_global_average_pool(const AttributeList& attributes
   return {stored(attributes, std::move(y), quotients)};
 }
 
+// By pools of numbers from 0 on: a norm of order 1 is a sum, of ones the count of taps inside.
+std::vector<Array> quantized_average_pool(const AttributeList& attributes, Inputs inputs) {
+  Array x = at(inputs, 0);
+  const double sign = x.dtype == DType::i8 ? 128 : 0;
+  x.dtype = DType::f32;
+  for (double& code : x.values) code += sign;
+  Array ones = x;
+  std::ranges::fill(ones.values, 1);
+  AttributeList norm = attributes;
+  norm.emplace_back("p", std::int64_t{1});
+  Array y = run("LpPool", norm, std::vector<Array>{x})->at(0);
+  const Array inside = run("LpPool", norm, std::vector<Array>{ones})->at(0);
+  const Array share = run("AveragePool", attributes, std::vector<Array>{ones})->at(0);
+  const Codes of_x = codes_of(attributes, "x"), of_y = codes_of(attributes, "y");
+  std::vector<float> quotients;
+  for (std::size_t i = 0; i < y.values.size(); ++i) {
+    const double count = share.values[i] == 0 ? 1 : std::nearbyint(inside.values[i] / share.values[i]);
+    const float factor = as_float(static_cast<double>(of_x.scale) / of_y.scale / count);
+    quotients.push_back(as_float(y.values[i] - inside.values[i] * (of_x.zero_point + sign)) * factor);
+  }
+  y.scale.clear();
+  return {stored(attributes, std::move(y), quotients)};
+}
+
 constexpr Entry entries[] = {{"MatMulInteger", matmul_integer},
                              {"QLinearMatMul", qlinear_matmul},
                              {"ConvInteger", conv_integer},
@@ -212,6 +236,7 @@ constexpr Entry entries[] = {{"MatMulInteger", matmul_integer},
                              {"QuantizedAdd", quantized_binary<false>},
                              {"QuantizedMul", quantized_binary<true>},
                              {"QuantizedTable", quantized_table},
+                             {"QuantizedAveragePool", quantized_average_pool},
                              {"QuantizedGlobalAveragePool", quantized_global_average_pool}};
 
 }  // namespace

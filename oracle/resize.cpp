@@ -153,6 +153,8 @@ Array linear_integers(const AttributeList& attributes, const Array& x, const std
                               low == high ? 0.5F : high - at, low == high ? 0.5F : at - low});
     }
   }
+  const auto factor = static_cast<float>(real(attributes, "code_factor", 0));
+  const std::vector<std::int64_t> range = integers(attributes, "stored_range", {0, 0});
   Array y = zeros(shape, x.dtype);
   Index index;
   for (std::size_t i = 0; i < y.values.size(); ++i) {
@@ -178,7 +180,14 @@ Array linear_integers(const AttributeList& attributes, const Array& x, const std
     };
     corners(corners, 0);
     y.values[i] = std::trunc(static_cast<double>(sum));
+    if (factor == 0) continue;
+    // Of codes: the code of the blended number, in float32.
+    const float step = (sum - static_cast<float>(integer(attributes, "x_zero_point", 0))) * factor;
+    const double code =
+        std::nearbyint(static_cast<double>(step)) + static_cast<double>(integer(attributes, "y_zero_point", 0));
+    y.values[i] = std::clamp(code, static_cast<double>(range.at(0)), static_cast<double>(range.at(1)));
   }
+  if (factor != 0) y.dtype = text(attributes, "stored_type", "uint8") == "int8" ? DType::i8 : DType::u8;
   return y;
 }
 

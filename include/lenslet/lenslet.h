@@ -203,7 +203,7 @@ typedef struct lenslet_allocator {
 typedef struct lenslet_plan_options {
   size_t struct_size;
   const char* device;         /* "cpu", "cuda", "cuda:1", "auto"; NULL: "auto" */
-  const char* precision;      /* "fp32", "bf16"; on CUDA "tf32" and "fp16" as well; NULL: fp32, or the file's own types */
+  const char* precision;      /* "fp32", "bf16"; on CUDA "tf32", "fp16" as well; NULL: fp32, or the file's own types */
   const char* conv_algorithm; /* one for all convolutions; NULL: the rule chooses */
   int64_t batch;              /* batch size; 0: 1 */
   int32_t threads;            /* the caller's included; 0: one per core of this process */

@@ -61,9 +61,9 @@ struct PlanOptions {
   /// that has no kernel there: nothing is moved to the CPU.
   std::string device = "auto";
   /// Arithmetic that kernels may use. With parse_numerics("tf32") products may round their operands; with "fp16" and
-  /// "bf16" values between products are also stored in 16 bits. On the CPU "tf32" and "fp16" are Error(unsupported).
-  /// Each step states its tolerance. Unset: fp32; on CUDA, nodes that the file computes in float16 or bfloat16 may run in that
-  /// type (the one of most of its products), and nodes in float32 stay float32.
+  /// "bf16" values between products are also stored in 16 bits. The CPU has fp32 and bf16; others are
+  /// Error(unsupported) there. Each step states its tolerance. Unset: fp32; on CUDA, nodes that the file computes in
+  /// float16 or bfloat16 may run in that type (the one of most of its products), and float32 nodes stay float32.
   std::optional<Numerics> numerics;
   /// Representative inputs in the order of Model::inputs(), to check float16's range. If values are stored in float16,
   /// a Runner first computes the network on these inputs in float32 on the CPU. Error(unsupported) names the first step

@@ -10,7 +10,8 @@ OpParts conv(), conv_transpose(), deform_conv(), separable_conv();
 const Kernel &conv_depthwise(), &conv_winograd_f2(), &conv_winograd_f4(), &conv_winograd_f6(), &conv_im2col(),
     &conv_direct_packed(), &conv_direct_lines(), &conv_direct_rows(), &conv_kn2col(), &conv_im2col_nchw(),
     &conv_direct(), &conv_int8_depthwise(), &conv_int8_amx(), &conv_int8_packed(), &conv_int8_direct(),
-    &conv_bf16_amx(), &conv_bf16_packed(), &conv_transpose_phases(), &conv_transpose_phases_nchw(), &conv_planes();
+    &conv_bf16_depthwise(), &conv_bf16_amx(), &conv_bf16_packed(), &conv_transpose_phases(),
+    &conv_transpose_phases_nchw(), &conv_planes();
 namespace cuda {
 const Kernel &conv_depthwise(), &conv_winograd_f2(), &conv_winograd_f4(), &conv_winograd_f2_5x5(),
     &conv_winograd_f4_5x5(), &conv_winograd_f2_7x7(), &conv_fft(), &conv_few_pixels(), &conv_few_filters(),
@@ -49,6 +50,7 @@ std::span<const KernelRow> conv_kernels() {
       {"Conv", &conv_int8_amx()},        // amx.cpp: NHWC, uint8 by int8, requantized
       {"Conv", &conv_int8_packed()},     // NHWC, uint8 by int8, requantized
       {"Conv", &conv_int8_direct()},     // NHWC, requantized
+      {"Conv", &conv_bf16_depthwise()},  // NHWC, groups == C == K, bfloat16
       {"Conv", &conv_bf16_amx()},        // amx.cpp: NHWC, bfloat16
       {"Conv", &conv_bf16_packed()},     // NHWC, bfloat16
       // transposed_phases.cpp: convolutions of stride 1, by the above

@@ -8,11 +8,11 @@
 
 #include "base/convert.h"
 #include "base/cuda_built.h"
+#include "ops/core/by_floats.h"
 #include "ops/core/checks.h"
 #include "ops/core/row_kernel.h"
 #include "ops/elementwise/binary_cuda.h"
 #include "ops/elementwise/binary_kernels.h"
-#include "ops/core/by_floats.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/elementwise/types.h"
 #include "ops/families.h"

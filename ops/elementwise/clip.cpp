@@ -8,9 +8,9 @@
 
 #include "base/convert.h"
 #include "base/cuda_built.h"
+#include "ops/core/by_floats.h"
 #include "ops/core/checks.h"
 #include "ops/core/kernel.h"
-#include "ops/core/by_floats.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/elementwise/types.h"
 #include "ops/elementwise/unary_cuda.h"

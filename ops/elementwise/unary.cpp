@@ -6,9 +6,9 @@
 #include <iterator>
 
 #include "base/cuda_built.h"
+#include "ops/core/by_floats.h"
 #include "ops/core/checks.h"
 #include "ops/core/kernel.h"
-#include "ops/core/by_floats.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/elementwise/unary_cuda.h"
 #include "ops/elementwise/unary_kernels.h"

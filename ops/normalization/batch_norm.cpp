@@ -8,11 +8,11 @@
 
 #include "base/cuda_built.h"
 #include "ops/core/broadcast.h"
+#include "ops/core/by_floats.h"
 #include "ops/core/checks.h"
 #include "ops/core/grain.h"
 #include "ops/core/kernel.h"
 #include "ops/elementwise/binary_kernels.h"
-#include "ops/core/by_floats.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/normalization/batch_norm_cuda.h"
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "lenslet/error.h"
+#include "ops/pool/pool_attributes.h"
 
 namespace lenslet {
 
@@ -26,6 +27,31 @@ void check_length(const std::vector<std::int64_t>& list, std::size_t length, con
 }
 
 }  // namespace
+
+PoolGeometry read_pool_geometry(AttributeReader& reader) {
+  PoolGeometry geometry;
+  geometry.kernel = reader.integers("kernel_shape");
+  if (geometry.kernel.empty()) throw Error(ErrorKind::invalid_model, "attribute 'kernel_shape' is missing");
+  geometry.strides = reader.integers("strides");
+  geometry.dilations = reader.integers("dilations");
+  geometry.pads = reader.integers("pads");
+  geometry.auto_pad = parse_auto_pad(reader.text("auto_pad", "NOTSET"));
+  geometry.ceil_mode = reader.flag("ceil_mode", false);
+  return geometry;
+}
+
+void append_geometry(AttributeList& list, const PoolGeometry& geometry) {
+  const std::size_t dims = geometry.kernel.size();
+  const auto filled = [](const std::vector<std::int64_t>& values, std::size_t length, std::int64_t value) {
+    return values.empty() ? std::vector<std::int64_t>(length, value) : values;
+  };
+  list.emplace_back("kernel_shape", geometry.kernel);
+  list.emplace_back("strides", filled(geometry.strides, dims, 1));
+  list.emplace_back("dilations", filled(geometry.dilations, dims, 1));
+  list.emplace_back("pads", filled(geometry.pads, 2 * dims, 0));
+  list.emplace_back("auto_pad", std::string(to_string(geometry.auto_pad)));
+  list.emplace_back("ceil_mode", std::int64_t{geometry.ceil_mode ? 1 : 0});
+}
 
 PoolProblem resolve_pool(const Shape& x, const PoolGeometry& geometry) {
   if (x.rank() < 3 || x.rank() > 5)

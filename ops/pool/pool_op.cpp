@@ -9,6 +9,7 @@
 #include "ops/core/checks.h"
 #include "ops/core/grain.h"
 #include "ops/core/row_kernel.h"
+#include "ops/pool/pool_attributes.h"
 #include "ops/pool/pool_kernels.h"
 #include "ops/reduce/beats.h"
 #include "ops/reduce/reduction.h"
@@ -30,16 +31,8 @@ class PoolOp final : public Op {
   }
 
   AttributeList attributes() const override {
-    const std::size_t dims = geometry.kernel.size();
-    const auto filled = [](const std::vector<std::int64_t>& list, std::size_t length, std::int64_t value) {
-      return list.empty() ? std::vector<std::int64_t>(length, value) : list;
-    };
-    AttributeList list{{"kernel_shape", geometry.kernel},
-                       {"strides", filled(geometry.strides, dims, 1)},
-                       {"dilations", filled(geometry.dilations, dims, 1)},
-                       {"pads", filled(geometry.pads, 2 * dims, 0)},
-                       {"auto_pad", std::string(to_string(geometry.auto_pad))},
-                       {"ceil_mode", std::int64_t{geometry.ceil_mode ? 1 : 0}}};
+    AttributeList list;
+    append_geometry(list, geometry);
     if (kind == PoolKind::lp)
       list.emplace_back("p", geometry.norm);
     else if (kind == PoolKind::max)
@@ -316,13 +309,7 @@ constexpr auto max_kernels = kernels_for(with_brain(dtypes<PoolTypes>)),
 std::shared_ptr<const Op> make(const NodeSpec& spec) {
   auto op = std::make_shared<PoolOp>();
   AttributeReader reader(spec);
-  op->geometry.kernel = reader.integers("kernel_shape");
-  if (op->geometry.kernel.empty()) throw Error(ErrorKind::invalid_model, "attribute 'kernel_shape' is missing");
-  op->geometry.strides = reader.integers("strides");
-  op->geometry.dilations = reader.integers("dilations");
-  op->geometry.pads = reader.integers("pads");
-  op->geometry.auto_pad = parse_auto_pad(reader.text("auto_pad", "NOTSET"));
-  op->geometry.ceil_mode = reader.flag("ceil_mode", false);
+  op->geometry = read_pool_geometry(reader);
   op->outputs = spec.outputs;
   if (spec.name == "AveragePool") {
     op->kind = reader.flag("count_include_pad", false) ? PoolKind::average_with_pads : PoolKind::average;

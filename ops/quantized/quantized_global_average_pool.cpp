@@ -78,16 +78,7 @@ void run_pool(const QuantizedGlobalAveragePool& op, const KernelRun& run) {
         sum_pixels(from + first, pixels, channels, count, flip, sums);
       else
         for (std::int64_t c = 0; c < count; ++c) sums[c] = sum_bytes(from + (first + c) * pixels, pixels, flip);
-      std::uint8_t* const y = run.out<std::uint8_t>() + image * channels + first;
-      // Bounds are whole, so that they may come before the rounding, which the addition does: a float between 2^23 and
-      // 2^24 has units of one.
-      const auto low = static_cast<float>(op.y.least - op.y.zero_point);
-      const auto high = static_cast<float>(op.y.most - op.y.zero_point);
-      for (std::int64_t c = 0; c < count; ++c) {
-        const float mean = static_cast<float>(sums[c] - zeros) * factor, least = mean > low ? mean : low;
-        const float rounded = ((least < high ? least : high) + 0x1.8p23F) - 0x1.8p23F;
-        y[c] = static_cast<std::uint8_t>(static_cast<std::int32_t>(rounded) + op.y.zero_point);
-      }
+      codes_of_sums(sums, count, zeros, factor, op.y, run.out<std::uint8_t>() + image * channels + first);
     }
   });
 }

@@ -5,7 +5,8 @@
 namespace lenslet {
 
 // in the files of their names
-OpParts conv_integer(), matmul_integer(), quantized_binary(), quantized_table(), quantized_global_average_pool();
+OpParts conv_integer(), matmul_integer(), quantized_binary(), quantized_table(), quantized_average_pool(),
+    quantized_global_average_pool();
 
 std::span<const OpRow> quantized_rows() {
   // name, domain, first version read, inputs min..max, outputs min..max, parts, notes
@@ -17,6 +18,7 @@ std::span<const OpRow> quantized_rows() {
       {"QuantizedAdd", own, never, 2, 2, 1, 1, quantized_binary(), "8-bit codes; broadcast"},
       {"QuantizedMul", own, never, 2, 2, 1, 1, quantized_binary(), "8-bit codes; broadcast"},
       {"QuantizedTable", own, never, 1, 1, 1, 1, quantized_table(), "a function of an 8-bit code, by its 256 results"},
+      {"QuantizedAveragePool", own, never, 1, 1, 1, 1, quantized_average_pool(), "8-bit codes; 1-D to 3-D"},
       {"QuantizedGlobalAveragePool", own, never, 1, 1, 1, 1, quantized_global_average_pool(), "8-bit codes; 4-D"},
   };
   return rows;

@@ -30,6 +30,7 @@ class ResizeOp final : public Op {
 
   ResizeRule rule;
   double extrapolation = 0;
+  BlendedCodes codes;  ///< where lower_quantized made it of what lies between DequantizeLinear and QuantizeLinear
 
   explicit ResizeOp(const NodeSpec& spec) : type_(spec.name == "Upsample" ? "Upsample" : "Resize") {
     AttributeReader reader(spec);
@@ -53,6 +54,7 @@ class ResizeOp final : public Op {
       aspect_ = word<Aspect>(reader, "keep_aspect_ratio_policy", aspects, "stretch");
     }
     if (upsample && (spec.before(9) || spec.normalised)) scales_ = reader.reals("scales");
+    if (spec.normalised && reader.has("code_factor")) read_codes(reader);
     reader.finish();
     if (oldest && !spec.normalised && rule.mode == ResizeRule::Mode::cubic)
       throw Error(ErrorKind::invalid_model, "attribute 'mode' is 'cubic' before opset 11");
@@ -71,6 +73,12 @@ class ResizeOp final : public Op {
                        {"keep_aspect_ratio_policy", text(aspects, aspect_)}};
     if (!axes_.empty()) list.emplace_back("axes", axes_);
     if (!scales_.empty()) list.emplace_back("scales", scales_);
+    if (codes.factor != 0)
+      list.insert(list.end(), {{"code_factor", static_cast<double>(codes.factor)},
+                               {"x_zero_point", static_cast<std::int64_t>(codes.zero)},
+                               {"y_zero_point", std::int64_t{codes.zero_point}},
+                               {"stored_type", std::string(to_string(codes.type))},
+                               {"stored_range", std::vector<std::int64_t>{codes.least, codes.most}}});
     return list;
   }
 
@@ -83,6 +91,7 @@ class ResizeOp final : public Op {
         throw Error(ErrorKind::invalid_model, fmt::format("axis {} has no elements to make {} of", axis, a.out));
       type.shape = type.shape.with(axis, a.out);
     }
+    if (codes.factor != 0) type.dtype = codes.type;
     return {type};
   }
   std::optional<AxisMap> axis_map(std::span<const InputInfo> inputs, const Shape& y) const override {
@@ -91,7 +100,8 @@ class ResizeOp final : public Op {
     });
   }
   bool gives_input_back(std::span<const InputInfo> inputs) const override {
-    return std::ranges::none_of(axes(inputs), [](const ResizedAxis& axis) { return axis.changes; });
+    return codes.factor == 0 &&
+           std::ranges::none_of(axes(inputs), [](const ResizedAxis& axis) { return axis.changes; });
   }
 
   /// One per axis of X.
@@ -139,6 +149,18 @@ class ResizeOp final : public Op {
   }
 
  private:
+  void read_codes(AttributeReader& reader) {
+    codes.factor = static_cast<float>(reader.real("code_factor", 0));
+    codes.zero = static_cast<float>(reader.integer("x_zero_point", 0));
+    codes.zero_point = static_cast<std::int32_t>(reader.integer("y_zero_point", 0));
+    codes.type = reader.text("stored_type", to_string(DType::u8)) == to_string(DType::i8) ? DType::i8 : DType::u8;
+    const std::vector<std::int64_t> range = reader.integers("stored_range");
+    if (range.size() != 2 || !std::isfinite(codes.factor))
+      throw Error(ErrorKind::invalid_model, "attributes of codes make no sense");
+    codes.least = static_cast<std::int32_t>(range[0]);
+    codes.most = static_cast<std::int32_t>(range[1]);
+  }
+
   template <typename Enum>
   static Enum word(AttributeReader& reader, std::string_view name, std::span<const std::string_view> words,
                    std::string_view fallback) {
@@ -429,6 +451,9 @@ std::optional<std::string> refuse(const Problem& problem) {
   const bool blends = op.rule.mode != ResizeRule::Mode::nearest;
   const bool invents = op.rule.coordinates == ResizeRule::Coordinates::tf_crop_and_resize;
   const bool on_cpu = dtype == DType::bf16 && blends && !op.rule.antialias;
+  if (op.codes.factor != 0 &&
+      (!blends_integers(problem) || std::ranges::none_of(op.axes(problem.inputs()), &ResizedAxis::changes)))
+    return "codes of what is not blended";
   if (dtype == DType::f32 || on_cpu || !(blends || invents) || blends_integers(problem)) return std::nullopt;
   return fmt::format("mode {}{} with {} of {} (supported: float32)",
                      resize_modes[static_cast<std::size_t>(op.rule.mode)], op.rule.antialias ? ", antialias," : "",
@@ -448,6 +473,7 @@ std::optional<std::string> refuse_halves(const Problem& problem) {
 }
 
 std::optional<std::string> refuse_cuda(const Problem& problem) {
+  if (problem.as<ResizeOp>().codes.factor != 0) return "codes (supported: numbers)";
   const bool halves = dtypes<HalfTypes>.contains(problem.inputs()[0].type.dtype);
   const bool blends = problem.as<ResizeOp>().rule.mode != ResizeRule::Mode::nearest;
   if (auto why = !halves ? refuse(problem) : blends ? refuse_halves(problem) : std::nullopt) return why;
@@ -459,7 +485,7 @@ std::optional<std::string> refuse_cuda(const Problem& problem) {
 
 std::unique_ptr<const BoundKernel> bind_cpu(const Binding& binding) {
   if (blends_integers(binding.problem))
-    return bind_resize_integers(integers_of(binding.problem, binding.candidate), binding);
+    return bind_resize_integers(integers_of(binding.problem, binding.candidate), binding.op<ResizeOp>().codes, binding);
   return bind<BoundResize>(binding);
 }
 

@@ -23,7 +23,8 @@ struct Line {
 
 class BoundIntegers final : public BoundKernel {
  public:
-  BoundIntegers(IntegerResize resize, DType dtype) : p_(std::move(resize)), dtype_(dtype) {}
+  BoundIntegers(IntegerResize resize, const BlendedCodes& codes, DType dtype)
+      : p_(std::move(resize)), codes_(codes), dtype_(dtype) {}
 
   void run(const KernelRun& run) const override {
     if (p_.axes.empty()) return void(std::copy_n(run.in<std::byte>(0), run.outputs[0].bytes(), run.out<std::byte>()));
@@ -76,6 +77,11 @@ class BoundIntegers final : public BoundKernel {
   }
 
   template <typename T>
+  T stored(float sum) const {
+    return codes_.factor == 0 ? static_cast<T>(static_cast<int>(sum)) : static_cast<T>(codes_.code(sum));
+  }
+
+  template <typename T>
   void blend_row(std::int64_t row, const T* x, T* y) const {
     Lines lines;
     const std::size_t count = lines_of(row, lines);
@@ -89,7 +95,23 @@ class BoundIntegers final : public BoundKernel {
           sum += weight_of(lines[l], tap.of_low) * static_cast<float>(line[tap.low]);
           if (tap.of_high != 0) sum += weight_of(lines[l], tap.of_high) * static_cast<float>(line[tap.high]);
         }
-        *y++ = static_cast<T>(static_cast<int>(sum));
+        *y++ = stored<T>(sum);
+      }
+      return;
+    }
+    if (codes_.factor != 0) {
+      std::array<BlendTap, std::size_t{1} << Shape::max_rank> taps;
+      for (const LinearTap& tap : along.taps) {
+        std::int64_t terms = 0;
+        for (std::size_t l = 0; l < count; ++l) {
+          const auto add = [&](std::int64_t at, float weight) {
+            taps[static_cast<std::size_t>(terms++)] = {lines[l].at + at * p_.inner, weight_of(lines[l], weight)};
+          };
+          add(tap.low, tap.of_low);
+          if (tap.of_high != 0) add(tap.high, tap.of_high);
+        }
+        blend_codes(dtype_, x, taps.data(), terms, p_.inner, codes_, reinterpret_cast<std::uint8_t*>(y));
+        y += p_.inner;
       }
       return;
     }
@@ -112,6 +134,7 @@ class BoundIntegers final : public BoundKernel {
   }
 
   IntegerResize p_;
+  BlendedCodes codes_;
   DType dtype_;
 };
 
@@ -142,8 +165,9 @@ IntegerResize::IntegerResize(const ResizeRule& rule, std::span<const ResizedAxis
   }
 }
 
-std::unique_ptr<const BoundKernel> bind_resize_integers(IntegerResize resize, const Binding& binding) {
-  return std::make_unique<BoundIntegers>(std::move(resize), binding.problem.inputs()[0].type.dtype);
+std::unique_ptr<const BoundKernel> bind_resize_integers(IntegerResize resize, const BlendedCodes& codes,
+                                                        const Binding& binding) {
+  return std::make_unique<BoundIntegers>(std::move(resize), codes, binding.problem.inputs()[0].type.dtype);
 }
 
 std::unique_ptr<const BoundKernel> bind_resize_integers_cuda(const IntegerResize& resize, const Binding& binding) {

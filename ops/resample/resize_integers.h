@@ -1,11 +1,12 @@
 #pragma once
-// Linear Resize of 8-bit integers, bit-identical to ONNX Runtime: all axes at once, in float32, truncated.
+// Linear Resize of 8-bit integers, bit-identical to ONNX Runtime: all axes at once, in float32, truncated; or of codes.
 
 #include <cstdint>
 #include <memory>
 #include <span>
 #include <vector>
 
+#include "ops/core/blend_codes.h"
 #include "ops/core/kernel.h"
 #include "ops/resample/taps.h"
 
@@ -24,7 +25,9 @@ struct IntegerResize {
   IntegerResize(const ResizeRule& rule, std::span<const ResizedAxis> axes, const Format& format);
 };
 
-std::unique_ptr<const BoundKernel> bind_resize_integers(IntegerResize resize, const Binding& binding);
+/// `codes`: of codes; else its factor is 0.
+std::unique_ptr<const BoundKernel> bind_resize_integers(IntegerResize resize, const BlendedCodes& codes,
+                                                        const Binding& binding);
 /// Its table is the blob written by fill_integer_taps().
 std::unique_ptr<const BoundKernel> bind_resize_integers_cuda(const IntegerResize& resize, const Binding& binding);
 std::size_t integer_taps_bytes(const IntegerResize& resize);

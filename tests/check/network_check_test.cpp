@@ -105,4 +105,35 @@ TEST_CASE("network_check/outputs_of_another_network") {
   CHECK_FALSE(run.check(other).at(1).passed());
 }
 
+// A convolution in 8 bits rounds its bias to units of its sums: 0.2 to 0, of 0.5. That is 0.05 of a step of y, which
+// moves 7.55 to 7.5, whose code is another one. A code that nothing moves over the middle may not differ.
+TEST_CASE("network_check/codes_may_differ_by_what_the_steps_round") {
+  test::ModelText text;
+  text.nodes = {node("DequantizeLinear", {"x", "one"}, {"a"}, "a"), node("DequantizeLinear", {"w", "half"}, {"k"}, "k"),
+                node("Conv", {"a", "k", "bias"}, {"c"}, "conv"), node("QuantizeLinear", {"c", "four"}, {"y"}, "q")};
+  text.inputs = {port("x", test::u8, {1, 1, 8, 8})};
+  text.outputs = {port("y", test::u8, {1, 1, 8, 8})};
+  text.initializers = {raw_tensor("one", test::f32, {}, std::vector<float>{1}),
+                       raw_tensor("half", test::f32, {}, std::vector<float>{0.5}),
+                       raw_tensor("four", test::f32, {}, std::vector<float>{4}),
+                       raw_tensor("w", test::i8, {1, 1, 1, 1}, std::vector<std::int8_t>{1}),
+                       raw_tensor("bias", test::f32, {1}, std::vector<float>{0.2F})};
+  const Model model = Model::load_bytes(bytes_of(text.bytes()));
+  for (const int top : {60, 68}) {  // 60 * 0.5 / 4 = 7.5 becomes 8, as 7.55; 68 * 0.5 / 4 = 8.5 too, not 9
+    Tensor x(DType::u8, {1, 1, 8, 8});
+    for (std::size_t i = 0; i < 64; ++i) x.values<std::uint8_t>()[i] = static_cast<std::uint8_t>(i % 4 * 8);
+    x.values<std::uint8_t>()[63] = static_cast<std::uint8_t>(top);
+    Runner runner(model, on_cpu());
+    NetworkRun made;
+    made.outputs.push_back(runner.run(x)[0].clone());
+    made.plan = runner.plan();
+    const NetworkReference reference(model, on_cpu(), {&x, 1}, {&made, 1});
+    const LayerCheck check = reference.check(made).at(0);
+    CHECK(check.passed());
+    CHECK(check.error == (top == 60 ? 0 : 1));
+    made.outputs[0].values<std::uint8_t>()[0] += 1;
+    CHECK_FALSE(reference.check(made).at(0).passed());
+  }
+}
+
 }  // namespace lenslet::check

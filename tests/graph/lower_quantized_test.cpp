@@ -148,10 +148,10 @@ TEST_CASE("lower_quantized/convolutions_that_stay") {
   int convolutions = 1;
   SUBCASE("weights in float32") { b.output(b.through(b.conv(x, 4, 3, 3), other)); }
   SUBCASE("float32 input") { b.output(b.through(b.conv8(b.input("f", image), {3, 4, 3, 3}, true), other)); }
-  SUBCASE("weights far from their zero point") {
+  SUBCASE("weights far from their zero point, in groups") {
     const ValueId w = b.node("DequantizeLinear",
-                             {b.constant(b.bytes(DType::u8, {3, 4, 3, 3}, 0, 255)), b.scalar(0.01F), b.zero({1, 3})});
-    b.output(b.through(b.node("Conv", {x, w}), other));
+                             {b.constant(b.bytes(DType::u8, {4, 1, 3, 3}, 0, 255)), b.scalar(0.01F), b.zero({1, 3})});
+    b.output(b.through(b.node("Conv", {x, w}, {{"group", std::int64_t{4}}}), other));
   }
   SUBCASE("scales by input channel") {
     b.output(b.through(b.node("Conv", {x, b.filters({4, 4, 3, 3}, true, DType::i8, 0, 1)}), other));
@@ -202,8 +202,34 @@ TEST_CASE("lower_quantized/reasons_name_the_node_that_needs_floats") {
   std::vector<std::string> notes;
   for (const Node& node : graph.nodes)
     if (!node.note.empty()) notes.push_back(node.note);
-  CHECK(notes == std::vector<std::string>{"float: a network's input", "float: Softmax has no kernel on codes",
-                                          "float: Softmax has no kernel on codes", "float: a network's output"});
+  CHECK(notes == std::vector<std::string>{"float: a network's input", "float: no int8 kernel of Softmax",
+                                          "float: no int8 kernel of Softmax", "float: a network's output"});
+}
+
+TEST_CASE("lower_quantized/notes_say_what_to_change") {
+  Quantised b;
+  const ValueId x = b.image({1, 4, 6, 6});
+  std::string expected;
+  SUBCASE("a function of sums") {
+    b.output(b.through(b.node("LeakyRelu", {b.conv8(x, {3, 4, 3, 3}, true)}), other));
+    expected = "no kernel on codes computes LeakyRelu with it: quantise its result before that";
+  }
+  SUBCASE("a residual quantised twice") {
+    const ValueId y = b.conv8(x, {3, 4, 3, 3}, true);
+    b.output(b.through(y, other));
+    b.output(b.through(y, of_x));
+    expected = "its result is quantised with several scales: give its readers one";
+  }
+  SUBCASE("codes by channel") {
+    const ValueId scales = b.constant(Tensor::of<float>(Shape{4}, {0.1F, 0.1F, 0.2F, 0.1F}));
+    const ValueId zeros = b.constant(Tensor::of<std::uint8_t>(Shape{4}, {1, 2, 3, 4}));
+    const AttributeList axis{{"axis", std::int64_t{1}}};
+    const ValueId q = b.node("QuantizeLinear", {x, scales, zeros}, axis);
+    b.output(b.node("DequantizeLinear", {q, scales, zeros}, axis));
+    expected = "its codes have a scale for each channel or block: give all one";
+  }
+  const Graph graph = lowered(b, 0.04);
+  CHECK(std::ranges::any_of(graph.nodes, [&](const Node& node) { return node.note.ends_with(expected); }));
 }
 
 TEST_CASE("lower_quantized/uint8_weights_around_128") {
@@ -212,6 +238,41 @@ TEST_CASE("lower_quantized/uint8_weights_around_128") {
   b.output(b.through(b.node("Conv", {b.image({1, 4, 6, 6}), w}), other));
   const Graph graph = lowered(b);
   CHECK(graph.value(only(graph, "Conv").inputs[1]).dtype == DType::i8);
+}
+
+TEST_CASE("lower_quantized/uint8_weights_around_any_code") {
+  for (const int zero : {1, 100, 240}) {
+    Quantised b;
+    const ValueId x = b.image({2, 4, 6, 6}), weights = b.constant(b.bytes(DType::u8, {3, 4, 3, 3}, 0, 255)),
+                  w = b.node("DequantizeLinear", {weights, b.scalar(0.002F), b.zero({1, zero})});
+    const ValueId y = b.through(b.node("Conv", {x, w}, {{"pads", Ints{1, 1, 1, 1}}}), other);
+    const ValueId matrix = b.node(
+        "DequantizeLinear", {b.constant(b.bytes(DType::u8, {108, 5}, 0, 255)), b.scalar(0.001F), b.zero({1, zero})});
+    b.output(b.through(b.node("MatMul", {b.node("Flatten", {y}), matrix}), other));
+    const Graph graph = lowered(b);
+    CHECK(floats(graph) == 2);
+    CHECK(count(graph, "Concat") == 2);
+  }
+}
+
+TEST_CASE("lower_quantized/transposed_convolutions_of_blocks") {
+  for (const bool by_filter : {false, true}) {
+    Quantised b;
+    const ValueId w = b.filters({6, 5, 2, 2}, by_filter, DType::i8, 0, 1);
+    const ValueId y =
+        b.node("ConvTranspose", {b.image({2, 6, 4, 3}), w, b.weights({5}, 0, 0.5)}, {{"strides", Ints{2, 2}}});
+    b.output(b.through(b.node("Relu", {y}), other));
+    const Graph graph = lowered(b);
+    CHECK(floats(graph) == 2);
+    CHECK(only(graph, "Conv").name.starts_with("ConvTranspose"));
+    CHECK(count(graph, "DepthToSpace") == 1);
+  }
+  Quantised b;
+  const ValueId w = b.filters({6, 5, 3, 3}, true, DType::i8, 0, 1);
+  b.output(b.through(b.node("ConvTranspose", {b.image({2, 6, 4, 3}), w}, {{"strides", Ints{2, 2}}}), other));
+  const Graph graph = lowered(b);
+  CHECK(count(graph, "ConvTranspose") == 1);
+  CHECK(only(graph, "ConvTranspose").name.starts_with("ConvTranspose"));
 }
 
 TEST_CASE("lower_quantized/qlinear_conv") {
@@ -267,6 +328,28 @@ TEST_CASE("lower_quantized/q_gemm") {
 }
 
 // A bias by row is none by filter, though it has as many numbers.
+TEST_CASE("lower_quantized/integer_products_with_known_scales") {
+  for (const DType type : {DType::u8, DType::i8}) {
+    Quantised b;
+    const Step of{0.04F, 5, type};
+    const ValueId x = b.quantize(b.input("x", {2, 4, 6, 6}), of);
+    const ValueId sums = b.node("ConvInteger", {x, b.constant(b.bytes(DType::i8, {3, 4, 3, 3}, -127, 127)), b.zero(of)},
+                                {{"pads", Ints{1, 1, 1, 1}}, {"strides", Ints{2, 2}}});
+    const ValueId scales = b.constant(Tensor::of<float>(Shape{1, 3, 1, 1}, {0.0001F, 0.0002F, 0.00015F}));
+    const AttributeList to_float{{"to", std::int64_t{1}}};
+    ValueId y = b.node("Mul", {b.node("Cast", {sums}, to_float), scales});
+    y = b.through(b.node("Relu", {b.node("Add", {y, b.weights({3, 1, 1}, 0, 0.5)})}), other);
+    const ValueId codes = b.quantize(b.node("Flatten", {y}), other);
+    const ValueId rows =
+        b.node("MatMulInteger", {codes, b.constant(b.bytes(DType::i8, {27, 5}, -127, 127)), b.zero(other)});
+    y = b.node("Mul", {b.node("Cast", {rows}, to_float), b.scalar(0.0002F)});
+    b.output(b.through(b.node("Add", {y, b.weights({5}, 0, 0.5)}), other));
+    const Graph graph = lowered(b);
+    CHECK(floats(graph) == 2);
+    CHECK(count(graph, "Conv") == 2);
+  }
+}
+
 TEST_CASE("lower_quantized/q_gemm_with_a_bias_by_row") {
   Quantised b;
   const ValueId q = b.quantize(b.input("x", {5, 8}), of_x);
@@ -365,6 +448,15 @@ TEST_CASE("lower_quantized/parts_of_a_split") {
   CHECK(count(graph, "QuantizeLinear") == 1);
 }
 
+TEST_CASE("lower_quantized/parts_of_a_convolution") {
+  Quantised b;
+  const ValueId y = b.conv8(b.image({1, 4, 6, 6}), {5, 4, 1, 1}, true);
+  const ValueId first = b.node("Split", {y}, {{"axis", std::int64_t{1}}, {"split", Ints{2, 3}}}, 11, 2);
+  for (const ValueId part : {first, first + 1}) b.output(b.through(part, other));
+  const Graph graph = lowered(b);
+  CHECK(only(graph, "Conv").op->epilogue()->requantize);
+}
+
 TEST_CASE("lower_quantized/quantizers_go_above_what_follows_a_convolution") {
   Quantised b;
   ValueId y = b.node("Relu", {b.conv8(b.image({1, 4, 8, 8}), {3, 4, 3, 3}, true)});
@@ -441,6 +533,59 @@ TEST_CASE("lower_quantized/means_of_images") {
   const Graph graph = lowered(b, 0.01);
   CHECK(count(graph, "QuantizedGlobalAveragePool") == 1);
   CHECK(floats(graph) == 2);
+}
+
+TEST_CASE("lower_quantized/linear_resize") {
+  for (const char* const coordinates : {"half_pixel", "align_corners", "asymmetric"}) {
+    Quantised b;
+    const ValueId x = b.image({2, 6, 5, 4}, signed_x);
+    const ValueId scales = b.constant(Tensor::of<float>(Shape{4}, {1, 1, 2, 1.5F}));
+    const ValueId y =
+        b.node("Resize", {x, no_id, scales},
+               {{"mode", std::string("linear")}, {"coordinate_transformation_mode", std::string(coordinates)}});
+    b.output(b.through(b.node("Relu", {y}), other));
+    const Graph graph = lowered(b);
+    CHECK(floats(graph) == 2);
+    CHECK(integers_attribute(*only(graph, "Resize").op, "stored_range") == Ints{128, 255});
+  }
+}
+
+TEST_CASE("lower_quantized/differences_and_maxima") {
+  for (const Step& of : {of_x, signed_x}) {
+    Quantised b;
+    const ValueId x = b.image({1, 6, 5, 4}, of), y = b.image({1, 6, 1, 1}, symmetric);
+    b.output(b.through(b.node("Sub", {x, y}), other));
+    b.output(b.through(b.node("GlobalMaxPool", {x}), of));
+    const Graph graph = lowered(b);
+    CHECK(floats(graph) == 4);
+    CHECK(count(graph, "QuantizedAdd") == 1);
+    CHECK(count(graph, "ReduceMax") == 1);
+  }
+}
+
+TEST_CASE("lower_quantized/a_factor_goes_into_the_scale") {
+  Quantised b;
+  const ValueId x = b.node("Div", {b.image({1, 6, 5, 4}), b.scalar(6)});  // the end of a hard-swish
+  const ValueId most = b.node("MaxPool", {b.node("Mul", {b.scalar(3), x})}, {{"kernel_shape", Ints{2, 2}}});
+  const ValueId gate = b.through(b.node("GlobalAveragePool", {most}), other);
+  b.output(b.through(b.node("Mul", {x, gate}), other));
+  const Graph graph = lowered(b);
+  CHECK(floats(graph) == 2);
+  CHECK(count(graph, "QuantizedMul") == 1);
+  CHECK(count(graph, "QuantizedGlobalAveragePool") == 1);
+}
+
+TEST_CASE("lower_quantized/means_of_windows") {
+  Quantised b;
+  const AttributeList attributes{{"kernel_shape", Ints{3, 3}},
+                                 {"strides", Ints{2, 2}},
+                                 {"pads", Ints{1, 1, 1, 1}},
+                                 {"ceil_mode", std::int64_t{1}},
+                                 {"count_include_pad", std::int64_t{1}}};
+  b.output(b.through(b.node("Relu", {b.node("AveragePool", {b.image({2, 7, 6, 5}, signed_x)}, attributes)}), other));
+  const Graph graph = lowered(b);
+  CHECK(floats(graph) == 2);
+  CHECK(only(graph, "QuantizedAveragePool").name.starts_with("AveragePool"));
 }
 
 TEST_CASE("lower_quantized/functions_of_one_number_are_tables") {

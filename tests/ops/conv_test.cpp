@@ -79,9 +79,10 @@ TEST_CASE("conv/cases/unique_names") {
 /// With constant filters: the other tests pass even if an algorithm refuses more than before.
 TEST_CASE("conv/cases/each_algorithm_takes_as_many_as_it_did") {
   const std::map<std::string_view, int> expected = {
-      {"depthwise", 45},   {"direct", 165},       {"direct_lines", 113}, {"direct_packed", 165}, {"direct_rows", 165},
-      {"im2col", 165},     {"kn2col", 158},       {"im2col_nchw", 14},   {"winograd_f2", 35},    {"winograd_f4", 35},
-      {"winograd_f6", 35}, {"int8_depthwise", 0}, {"int8_amx", 0},       {"int8_packed", 0},     {"int8_direct", 0}};
+      {"depthwise", 45},     {"direct", 165},       {"direct_lines", 113}, {"direct_packed", 165}, {"direct_rows", 165},
+      {"im2col", 165},       {"kn2col", 158},       {"im2col_nchw", 14},   {"winograd_f2", 35},    {"winograd_f4", 35},
+      {"winograd_f6", 35},   {"int8_depthwise", 0}, {"int8_amx", 0},       {"int8_packed", 0},     {"int8_direct", 0},
+      {"bf16_depthwise", 0}, {"bf16_amx", 0},       {"bf16_packed", 0}};
   for (const Kernel* algorithm : planar_algorithms()) {
     CAPTURE(algorithm->name());
     int taken = 0;

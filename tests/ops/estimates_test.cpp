@@ -450,6 +450,12 @@ ArgMax cpu 4, 0 flops, 6 ways: 5.302175 us, 0 bytes, 0, 0 1530 0
 AveragePool cpu 4, 1.094669e+07 flops, 8 ways: 40.79965 us, 9408 bytes, 1.6e-05, 1088 2040 0
 BatchNormalization cpu 2, 645120 flops, 4 ways: 43.0336 us, 0 bytes, 8e-06, 36 1020 0
 Concat cpu 2, 0 flops, 4 ways: 86.016 us, 0 bytes, 0, 480 1020 0
+Conv bf16_amx 0
+  382 refused: convolution of float32; only bfloat16 is supported
+Conv bf16_depthwise 0
+  382 refused: convolution of float32; only bfloat16 is supported
+Conv bf16_packed 0
+  382 refused: convolution of float32; only bfloat16 is supported
 Conv depthwise 98, 1.202868e+09 flops, 98 ways: 3.43503 us, 306880 bytes, 0.00048009, 784 24794 0
   278 refused: groups differ from the input channels
   6 refused: it is 3-D

@@ -102,6 +102,7 @@ constexpr CudaRefusal cuda_refusals[] = {
     {"NonMaxSuppression", ""},
     {"NonZero", ""},
     {"QuantizedAdd", ""},
+    {"QuantizedAveragePool", ""},
     {"QuantizedGlobalAveragePool", ""},
     {"QuantizedMul", ""},
     {"QuantizedTable", ""},

@@ -180,6 +180,38 @@ TEST_CASE("quantized_elementwise/global_average_pool") {
   CHECK(run_op(most)[0].values<std::uint8_t>()[1] == 128);
 }
 
+TEST_CASE("quantized_elementwise/average_pool") {
+  using Ints = std::vector<std::int64_t>;
+  Drawn drawn(random_seed());
+  unsigned seed = random_seed();
+  const std::pair<Shape, AttributeList> cases[] = {
+      {{2, 5, 7, 6}, {{"kernel_shape", Ints{2, 2}}, {"strides", Ints{2, 2}}}},
+      {{1, 37, 9, 8}, {{"kernel_shape", Ints{3, 3}}, {"pads", Ints{1, 1, 1, 1}}, {"count_include_pad", 1}}},
+      {{1, 300, 8, 5}, {{"kernel_shape", Ints{3, 2}}, {"strides", Ints{3, 2}}, {"ceil_mode", 1}}},
+      {{2, 17, 9, 9},
+       {{"kernel_shape", Ints{3, 3}},
+        {"strides", Ints{2, 3}},
+        {"dilations", Ints{2, 1}},
+        {"pads", Ints{2, 0, 1, 2}},
+        {"ceil_mode", 1},
+        {"count_include_pad", 1}}},
+      {{1, 16, 6, 5}, {{"kernel_shape", Ints{3, 3}}, {"strides", Ints{2, 2}}, {"auto_pad", std::string("SAME_UPPER")}}},
+      {{3, 4, 11}, {{"kernel_shape", Ints{5}}, {"pads", Ints{2, 2}}}},
+      {{1, 3, 4, 5, 6}, {{"kernel_shape", Ints{2, 3, 2}}, {"pads", Ints{1, 1, 0, 0, 1, 1}}}}};
+  for (const auto& [x, geometry] : cases)
+    for (const DType from : {DType::u8, DType::i8})
+      for (const DType to : {DType::u8, DType::i8}) {
+        AttributeList list = geometry;
+        list.emplace_back("x_scale", drawn.scale(0.01, 0.1));
+        list.emplace_back("x_zero_point", drawn.zero_point(from));
+        drawn.add_y(list, to, 0.005, 0.1);
+        check_op_on_every_instruction_set({.op = "QuantizedAveragePool",
+                                           .domain = "lenslet",
+                                           .attributes = list,
+                                           .inputs = {codes(from, x, seed++)}});
+      }
+}
+
 TEST_CASE("quantized_elementwise/refusals") {
   const Tensor x = codes(DType::u8, {1, 2, 3, 4}, 1);
   const auto why = [&](const char* op, std::vector<Tensor> inputs, AttributeList attributes) {
@@ -202,6 +234,9 @@ TEST_CASE("quantized_elementwise/refusals") {
         "attribute 'table' has 255 codes, not 256");
   CHECK(why("QuantizedTable", {x}, {{"table", std::vector<std::int64_t>(256, -1)}}) ==
         "attribute 'table' has -1, which is no uint8");
+  CHECK(why("QuantizedAveragePool", {x}, {}) == "attribute 'kernel_shape' is missing");
+  CHECK(why("QuantizedAveragePool", {Tensor(DType::u8, Shape{1, 1, 2049, 2048})},
+            {{"kernel_shape", std::vector<std::int64_t>{2049, 2048}}}) == "a window has more than 2^22 elements");
   CHECK(why("QuantizedGlobalAveragePool", {codes(DType::u8, {1, 2, 3}, 1)}, {}) != "");
   CHECK(why("QuantizedGlobalAveragePool", {Tensor(DType::u8, Shape{1, 2, 0, 3})}, {}) == "input x [1,2,0,3] is empty");
 }

@@ -41,9 +41,10 @@ TEST_CASE("threads/share_what_other_cases_compute_in_one_piece") {
   SUBCASE("lrn") { check_op({.op = "LRN", .attributes = {{"size", 5}}, .inputs = {x}, .tolerance = 1e-6}); }
   SUBCASE("codes of 8 bits") {
     const Tensor codes = random_of(DType::u8, {2, 116, 28, 28}, 1, 0, 255.9);
-    for (const char* const op : {"QuantizedTable", "QuantizedGlobalAveragePool"}) {
+    for (const char* const op : {"QuantizedTable", "QuantizedGlobalAveragePool", "QuantizedAveragePool"}) {
       OpCase c{.op = op, .domain = "lenslet", .inputs = {codes}};
       if (c.op == "QuantizedTable") c.attributes = {{"table", std::vector<std::int64_t>(256, 7)}};
+      if (c.op == "QuantizedAveragePool") c.attributes = {{"kernel_shape", std::vector<std::int64_t>{3, 3}}};
       check_op(c);
     }
     check_op({.op = "MaxPool", .attributes = {{"kernel_shape", std::vector<std::int64_t>{3, 3}}}, .inputs = {codes}});

@@ -2,7 +2,9 @@
 installed."""
 
 import json
+import os
 import pathlib
+import random
 import signal
 import subprocess
 import time
@@ -11,6 +13,8 @@ import unittest
 from command import COMMAND, FLOAT, SHARED, Verb, WithPhotos, initializer, lenslet, model, node, noise, port, read_npy, write_npy
 from read_png import read_png
 from tiny_model import field
+
+SANITIZED = os.environ.get("LENSLET_SANITIZE")
 
 
 def named(name, *arguments, **attributes):
@@ -115,16 +119,74 @@ class Quantize(Verb):
         self.fails(3, "opset 22", "quantize", self.write("newer.onnx", newer), "-o", self.out, "--inputs", *self.samples)
         self.assertFalse(self.out.exists())
 
-    def test_stopped_by_a_signal(self):
+    def long_work(self):
+        """A command of some seconds, and the file of its calibration."""
         net = self.write("chain.onnx", chain(height=128, width=128))
-        write_npy(self.samples[0], [1, 8, 128, 128], [0.5] * (8 << 14))
-        child = subprocess.Popen([COMMAND, "quantize", net, "-o", self.out, "--inputs", *self.samples[:1] * 1000],
-                                 stderr=subprocess.PIPE, stdout=subprocess.PIPE)  # fmt: skip
-        time.sleep(0.3)
-        child.send_signal(signal.SIGINT)
-        notes = child.communicate()[1]
-        self.assertIn(child.returncode, (130, -signal.SIGINT), notes)  # the latter: before it listened
-        self.assertEqual(list(self.folder.glob("*out*")), [])
+        write_npy(self.samples[0], [1, 8, 128, 128], noise(8 << 14, 3))
+        return [COMMAND, "quantize", net, "-o", self.out, "--inputs", *self.samples[:1] * 600], self.folder / "out.calibration.json"
+
+    def test_stopped_by_a_signal(self):
+        command, saved = self.long_work()
+        for wait in (0.3, 1.0):
+            child = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE)
+            time.sleep(wait)
+            child.send_signal(signal.SIGINT)
+            begin = time.monotonic()
+            notes = child.communicate()[1]
+            self.assertLess(time.monotonic() - begin, 1 if SANITIZED is None else 20)
+            self.assertIn(child.returncode, (130, -signal.SIGINT), notes)  # the latter: before it listened
+            self.assertFalse(self.out.exists())
+            self.assertEqual(list(self.folder.glob(".lenslet-*")), [])
+            if child.returncode == 130:
+                self.assertIn(b"goes on from" if saved.exists() else b"nothing was written", notes)
+
+    def test_killed_and_continued(self):
+        """However often it is killed, the file is the one of a run that was not."""
+        command, saved = self.long_work()
+        self.assertEqual(subprocess.run(command, capture_output=True).returncode, 0)
+        expected, draw = self.out.read_bytes(), random.Random(7)
+        self.assertFalse(saved.exists())
+        self.out.unlink()
+        for _ in range(3):
+            child = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL)
+            while not saved.exists() and child.poll() is None:
+                time.sleep(0.01)
+            time.sleep(draw.uniform(0, 0.1))
+            child.kill()
+            child.communicate()
+            if saved.exists():
+                json.loads(saved.read_text())
+            self.assertIn(self.out.read_bytes() if self.out.exists() else expected, (expected,))
+        self.assertFalse(self.out.exists())
+        done = subprocess.run(command, capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("going on behind", done.stderr)
+        self.assertEqual(self.out.read_bytes(), expected)
+        self.assertFalse(saved.exists())
+
+    def test_a_damaged_calibration_is_named(self):
+        command, saved = self.long_work()
+        child = subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+        while not saved.exists() and child.poll() is None:
+            time.sleep(0.01)
+        child.kill()
+        child.wait()
+        good = json.loads(saved.read_text())
+        value = next(iter(good["values"]))
+        for name, bad in (("done", 601), ("done", -1), ("runs", "x"), ("made_by", "x"), ("values", {}), ("means", {value: [None]}),
+                           ("rows", {"c0": -1}), ("values", {**good["values"], value: {**good["values"][value], "width": 0.3}}),
+                           ("values", {**good["values"], value: {**good["values"][value], "bins": [[4096, 1]]}})):  # fmt: skip
+            saved.write_text(json.dumps({**good, name: bad}))
+            done = subprocess.run(command, capture_output=True, text=True)
+            self.assertEqual(done.returncode, 2, (name, bad, done.stderr))
+            self.assertIn(f"{saved}: cannot be continued from: {name}", done.stderr)
+        saved.write_text("{")
+        self.fails(2, "its JSON is damaged; delete it to begin anew", *command[1:])
+        # Of other photos: begun anew, which the file says.
+        saved.write_text(json.dumps({**good, "key": "0"}))
+        done = lenslet("quantize", command[2], "-o", self.out, "--inputs", self.samples[0])
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("beginning anew", done.stderr)
 
 
 class QuantizeWithPhotos(WithPhotos):
@@ -191,6 +253,82 @@ class QuantizeBesideOnnxRuntime(Verb):
             self.assertEqual(ours.argmax(), theirs.argmax())
             self.assertEqual(ours.argmax(), exact.argmax())
             self.assertLess(self.np.abs(ours - theirs).max(), 0.05 * self.np.abs(exact).max())
+
+    def hard_net(self, opset=13, weights=None, extra=(), inits=(), functions=(), branch=None):
+        """x -> Conv -> mean -> If (y = mean or mean + 1)."""
+        o, h, np = self.onnx.helper, self.onnx.numpy_helper, self.np
+        w = h.from_array(np.random.default_rng(3).normal(size=(4, 3, 3, 3)).astype("float32"), "w")
+        f = self.onnx.TensorProto.FLOAT
+        one = o.make_tensor("one", f, [1], [1.0])
+        then = o.make_graph([o.make_node("Identity", ["m"], ["t"])], "then", [], [o.make_tensor_value_info("t", f, None)])
+        other = branch or o.make_graph([o.make_node("Add", ["m", "one"], ["c_quantized"])], "else", [],
+                                       [o.make_tensor_value_info("c_quantized", f, None)], [one])  # fmt: skip
+        nodes = [*extra, o.make_node("Conv", ["x", weights or "w"], ["c"], name="conv"),
+                 o.make_node("Conv", ["c", "w2"], ["d"], name="conv2"), o.make_node("GlobalAveragePool", ["d"], ["m"]),
+                 o.make_node("If", ["yes"], ["y"], then_branch=then, else_branch=other)]  # fmt: skip
+        yes = o.make_tensor("yes", self.onnx.TensorProto.BOOL, [], [False])
+        w2 = h.from_array(np.random.default_rng(4).normal(size=(4, 4, 1, 1)).astype("float32"), "w2")
+        graph = o.make_graph(nodes, "g", [o.make_tensor_value_info("x", f, [1, 3, 8, 8])], [o.make_tensor_value_info("y", f, None)],
+                             [w2, yes, *([] if weights == "k" else [w]), *inits])  # fmt: skip
+        imports = [o.make_opsetid("", opset), *([o.make_opsetid("mine", 1)] if functions else [])]
+        return o.make_model(graph, opset_imports=imports, ir_version=8, functions=list(functions)), w
+
+    def check_hard(self, net, folder=None):
+        """Quantised, and run by ONNX Runtime from another folder to nearly the same values."""
+        folder = folder or self.folder
+        file, out = folder / "hard.onnx", self.folder / "elsewhere" / "out.onnx"
+        out.parent.mkdir(exist_ok=True)
+        if net is not None:
+            self.onnx.save(net, file)
+        x = self.np.random.default_rng(5).normal(size=(1, 3, 8, 8)).astype("float32")
+        self.np.save(self.folder / "x.npy", x)
+        done = lenslet("quantize", file, "--inputs", self.folder / "x.npy", "-o", out)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn(b"w_scale", out.read_bytes().replace(b"k_scale", b"w_scale"))
+        exact, ours = (self.ort.InferenceSession(str(each), providers=["CPUExecutionProvider"]).run(None, {"x": x})[0] for each in (file, out))
+        self.assertLess(self.np.abs(exact - ours).max(), 0.05 * self.np.abs(exact).max() + 0.02)
+
+    def test_names_in_branches(self):
+        """c_quantized is taken, in a branch."""
+        self.check_hard(self.hard_net()[0])
+
+    def test_identity_of_weights(self):
+        self.check_hard(self.hard_net(weights="i", extra=[self.onnx.helper.make_node("Identity", ["w"], ["i"])])[0])
+
+    def test_functions_of_old_opsets(self):
+        o = self.onnx.helper
+        function = o.make_function("mine", "Twice", ["a"], ["b"], [o.make_node("Add", ["a", "a"], ["b"])], [o.make_opsetid("", 12)])
+        extra = [o.make_node("Twice", ["x"], ["unused"], domain="mine")]
+        self.onnx.save(self.hard_net(12, extra=extra, functions=[function])[0], self.folder / "old.onnx")
+        self.np.save(self.folder / "x.npy", self.np.zeros((1, 3, 8, 8), "float32"))
+        self.fails(3, "the functions in this file of opset 12", "quantize", self.folder / "old.onnx", "--inputs", self.folder / "x.npy",
+                   "-o", self.folder / "out.onnx")  # fmt: skip
+
+    def test_external_data(self):
+        """Of an initializer without a length, with another's data behind it; of a Constant; in a branch."""
+        o, tensor = self.onnx.helper, self.onnx.TensorProto
+
+        def outside(t, length):
+            data, at = t.raw_data, (self.folder / "data").stat().st_size if (self.folder / "data").exists() else 0
+            with (self.folder / "data").open("ab") as stream:
+                stream.write(data)
+            t.ClearField("raw_data")
+            t.data_location = tensor.EXTERNAL
+            for key, value in (("location", "data"), ("offset", str(at)), *([("length", str(len(data)))] if length else [])):
+                t.external_data.add(key=key, value=value)
+            return t
+
+        net, _ = self.hard_net()
+        outside(next(i for i in net.graph.initializer if i.name == "w"), False)
+        with (self.folder / "data").open("ab") as stream:
+            stream.write(b"more")
+        self.check_hard(net)
+        _, w = self.hard_net()
+        constant = o.make_node("Constant", [], ["k"], value=outside(w, True))
+        self.check_hard(self.hard_net(weights="k", extra=[constant])[0])
+        one = self.onnx.numpy_helper.from_array(self.np.ones(1, "float32"), "one")
+        other = o.make_graph([o.make_node("Add", ["m", "one"], ["e"])], "else", [], [o.make_tensor_value_info("e", tensor.FLOAT, None)], [outside(one, True)])  # fmt: skip
+        self.check_hard(self.hard_net(branch=other)[0])
 
 
 if __name__ == "__main__":

@@ -101,7 +101,7 @@ __attribute__((target("avx512f,avx512bf16"))) double brain_round(std::size_t rou
   __m512 chains[count] = {};
   const __m512i one = _mm512_set1_epi16(0x3F80);
   for (std::size_t round = 0; round < rounds; ++round) {
-#pragma GCC unroll 12
+    HWY_UNROLL(count)
     for (int i = 0; i < count; ++i) asm volatile("vdpbf16ps %1, %1, %0" : "+v"(chains[i]) : "v"(one));
   }
   return 2.0 * 2 * count * 16 * static_cast<double>(rounds);

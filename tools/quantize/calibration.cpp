@@ -35,8 +35,8 @@ void add_means(const Tensor& value, std::vector<double>& means) {
 
 }  // namespace
 
-Calibration calibrate(const OnnxFile& file, const QuantizePlan& plan, const Samples& samples, std::size_t keep,
-                      const PlanOptions& how, const Continue& go_on) {
+Calibration calibrate(const OnnxFile& file, const QuantizePlan& plan, const Samples& samples, Calibration result,
+                      std::size_t keep, const PlanOptions& how, const std::function<void(const Calibration&)>& see) {
   OnnxFile observed = file;
   std::vector<std::string> names;
   for (const auto& [value, group] : plan.group)
@@ -46,16 +46,17 @@ Calibration calibrate(const OnnxFile& file, const QuantizePlan& plan, const Samp
   for (const std::string& name : names) observed.outputs.push_back(float_port(name));
   const Model model = load(observed);
 
-  Calibration result;
   std::optional<Runner> runner;
-  const auto see = [&](const std::string& name, const Tensor& value, const std::string& sample) {
+  const auto count = [&](const std::string& name, const Tensor& value, const std::string& sample) {
     if (!result.values[name].add(value.values<float>()))
       throw Error(ErrorKind::invalid_argument, fmt::format("the value {} is infinite or NaN", name), sample);
     add_means(value, result.means[name]);
   };
-  std::size_t done = 0, runs = 0;
-  for (const std::string& sample : samples.files) {
-    if (!go_on(done++)) return {};
+  const std::size_t before = result.done;
+  for (std::size_t at = 0; at < samples.files.size(); ++at) {
+    const std::string& sample = samples.files[at];
+    if (at < before && result.kept.size() >= std::min(keep, result.runs)) continue;
+    if (at >= before) see(result);
     Tensor input;
     try {
       input = samples.read(sample);
@@ -63,24 +64,30 @@ Calibration calibrate(const OnnxFile& file, const QuantizePlan& plan, const Samp
       if (error.kind() != ErrorKind::invalid_image && error.kind() != ErrorKind::io && error.kind() != ErrorKind::limit)
         throw;
       say(first_line(error));
+      if (at < before) continue;
       ++result.failed;
+      ++result.done;
       continue;
     }
-    if (!runner) {
-      PlanOptions options = how;
-      options.other_shapes = 1;
-      runner.emplace(runner_for(model, {&input, 1}, options));
+    if (at >= before) {
+      if (!runner) {
+        PlanOptions options = how;
+        options.other_shapes = 1;
+        runner.emplace(runner_for(model, {&input, 1}, options));
+      }
+      const auto outputs = runner->run(input);
+      ++result.runs;
+      ++result.done;
+      for (const EditedPort& port : file.inputs)
+        if (plan.group.contains(port.name)) count(port.name, input, sample);
+      for (std::size_t i = 0; i < names.size(); ++i) count(names[i], outputs[i], sample);
     }
-    const auto outputs = runner->run(input);
-    ++runs;
-    for (const EditedPort& port : file.inputs)
-      if (plan.group.contains(port.name)) see(port.name, input, sample);
-    for (std::size_t i = 0; i < names.size(); ++i) see(names[i], outputs[i], sample);
     if (result.kept.size() < keep) result.kept.push_back(std::move(input));
   }
-  if (runs == 0) throw Error(ErrorKind::invalid_argument, "none of the photos could be read");
+  see(result);
+  if (result.runs == 0) throw Error(ErrorKind::invalid_argument, "none of the photos could be read");
   for (auto& [name, means] : result.means)
-    for (double& mean : means) mean /= static_cast<double>(runs);
+    for (double& mean : means) mean /= static_cast<double>(result.runs);
   return result;
 }
 

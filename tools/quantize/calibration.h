@@ -21,17 +21,17 @@ struct Samples {
 
 struct Calibration {
   std::map<std::string, Histogram> values;  ///< of those that are quantised
-  ChannelMeans means;                       ///< of values with two or more axes
+  ChannelMeans means;                       ///< of values with two or more axes; sums of them before the end
   std::vector<Tensor> kept;                 ///< the inputs of the first samples
-  std::size_t failed = 0;                   ///< photos that could not be read; stderr has said so
+  std::size_t done = 0;                     ///< samples; `runs` of them were run
+  std::size_t runs = 0;
+  std::size_t failed = 0;  ///< photos that could not be read; stderr has said so
 };
 
-/// Called with the runs that are done; false ends the work.
-using Continue = std::function<bool(std::size_t done)>;
-
-/// Empty `values` if it was ended. Error(invalid_argument) names a value that is not finite; other errors as of Runner.
-Calibration calibrate(const OnnxFile& file, const QuantizePlan& plan, const Samples& samples, std::size_t keep,
-                      const PlanOptions& how, const Continue& go_on);
+/// Goes on behind the samples that `before` has. `see` gets the state before each sample and at the end.
+/// Error(invalid_argument) names a value that is not finite; other errors as of Runner.
+Calibration calibrate(const OnnxFile& file, const QuantizePlan& plan, const Samples& samples, Calibration before,
+                      std::size_t keep, const PlanOptions& how, const std::function<void(const Calibration&)>& see);
 
 /// The outputs of a network on some inputs; a Softmax at the end is left out.
 class OutputError {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <fstream>
 #include <functional>
@@ -78,29 +79,6 @@ EditedAttribute read_attribute(std::string_view bytes) {
   return attribute;
 }
 
-EditedNode read_node(std::string_view bytes) {
-  EditedNode node;
-  node.rest = take_fields(bytes, [&](pbf_reader& field) {
-    switch (field.tag()) {
-      case 1:
-        return node.inputs.push_back(field.get_string()), true;
-      case 2:
-        return node.outputs.push_back(field.get_string()), true;
-      case 3:
-        return node.name = field.get_string(), true;
-      case 4:
-        return node.op = field.get_string(), true;
-      case 5:
-        return node.attributes.push_back(field.get_string()), true;
-      case 7:
-        return node.domain = field.get_string(), true;
-      default:
-        return false;
-    }
-  });
-  return node;
-}
-
 std::string node_bytes(const EditedNode& node) {
   std::string bytes;
   pbf_writer writer(bytes);
@@ -113,8 +91,24 @@ std::string node_bytes(const EditedNode& node) {
   return bytes + node.rest;
 }
 
+/// Bytes of a tensor of that many elements; nothing for a type without a fixed size, or more than memory.
+std::optional<std::uint64_t> bytes_of(const EditedTensor& tensor) {
+  constexpr std::array<std::uint64_t, 24> bits = {0,  32, 8,  8,   16, 16, 32, 64, 0, 8, 16, 64,
+                                                  32, 64, 64, 128, 16, 8,  8,  8,  8, 4, 4,  4};
+  const auto type = static_cast<std::size_t>(tensor.type);
+  if (type >= bits.size() || bits[type] == 0) return std::nullopt;
+  std::uint64_t elems = 1;
+  for (const std::int64_t dim : tensor.dims) {
+    if (dim < 0 || static_cast<std::uint64_t>(dim) > most_bytes) return std::nullopt;
+    elems *= static_cast<std::uint64_t>(dim);
+    if (elems > 2 * most_bytes) return std::nullopt;
+  }
+  return (elems * bits[type] + 7) / 8;
+}
+
 /// A part of a weight file. The loader judged the names of weights that are read, others are judged here.
-std::string read_external(const std::filesystem::path& folder, const std::map<std::string, std::string>& entries) {
+std::string read_external(const std::filesystem::path& folder, const std::map<std::string, std::string>& entries,
+                          std::optional<std::uint64_t> size) {
   const auto entry = [&](const char* key) {
     const auto found = entries.find(key);
     return found == entries.end() ? std::string() : found->second;
@@ -134,7 +128,8 @@ std::string read_external(const std::filesystem::path& folder, const std::map<st
   const std::uint64_t begin = offset.empty() ? 0 : std::stoull(offset);
   stream.seekg(0, std::ios::end);
   const auto end = static_cast<std::uint64_t>(std::max<std::streamoff>(stream.tellg(), 0));
-  const std::uint64_t count = length.empty() ? end - std::min(begin, end) : std::stoull(length);
+  const std::uint64_t count =
+      length.empty() ? size.value_or(end - std::min(begin, end)) : std::stoull(length);  // others' data may follow
   if (!stream || begin > end || count > end - begin)
     throw Error(ErrorKind::io, "external data cannot be read", file.string());
   if (count > most_bytes)
@@ -180,9 +175,71 @@ EditedTensor read_tensor(std::string_view bytes, const std::filesystem::path& fo
       return false;
     return true;
   });
-  if (external) pbf_writer(rest).add_bytes(9, read_external(folder, entries));
+  if (external) pbf_writer(rest).add_bytes(9, read_external(folder, entries, bytes_of(tensor)));
   tensor.message = std::make_shared<const std::string>(external ? std::move(rest) : std::string(bytes));
   return tensor;
+}
+
+std::string with_weights_inside(std::string_view graph, const std::filesystem::path& folder, int depth);
+
+/// An attribute whose tensors, in its subgraphs, too, have their data in it.
+std::string inside_attribute(std::string_view bytes, const std::filesystem::path& folder, int depth) {
+  std::string tensors;
+  std::string rest = take_fields(bytes, [&](pbf_reader& field) {
+    pbf_writer writer(tensors);
+    if (field.tag() == 5)
+      writer.add_message(5, *read_tensor(view_of(field), folder).message);
+    else if (field.tag() == 6)
+      writer.add_message(6, with_weights_inside(view_of(field), folder, depth + 1));
+    else
+      return false;
+    return true;
+  });
+  return rest + tensors;
+}
+
+std::string with_weights_inside(std::string_view graph, const std::filesystem::path& folder, int depth) {
+  if (depth > most_nested) throw Error(ErrorKind::limit, "subgraphs are nested too deeply");
+  std::string changed;
+  std::string rest = take_fields(graph, [&](pbf_reader& field) {
+    pbf_writer writer(changed);
+    if (field.tag() == 5) return writer.add_message(5, *read_tensor(view_of(field), folder).message), true;
+    if (field.tag() != 1) return false;
+    std::string attributes;
+    std::string node = take_fields(view_of(field), [&](pbf_reader& part) {
+      if (part.tag() != 5) return false;
+      pbf_writer(attributes).add_message(5, inside_attribute(view_of(part), folder, depth));
+      return true;
+    });
+    return writer.add_message(1, node + attributes), true;
+  });
+  return rest + changed;
+}
+
+/// With a `folder`, weights in other files are read in.
+EditedNode read_node(std::string_view bytes, const std::filesystem::path& folder = {}) {
+  EditedNode node;
+  node.rest = take_fields(bytes, [&](pbf_reader& field) {
+    switch (field.tag()) {
+      case 1:
+        return node.inputs.push_back(field.get_string()), true;
+      case 2:
+        return node.outputs.push_back(field.get_string()), true;
+      case 3:
+        return node.name = field.get_string(), true;
+      case 4:
+        return node.op = field.get_string(), true;
+      case 5:
+        node.attributes.push_back(field.get_string());
+        if (!folder.empty()) node.attributes.back() = inside_attribute(node.attributes.back(), folder, 0);
+        return true;
+      case 7:
+        return node.domain = field.get_string(), true;
+      default:
+        return false;
+    }
+  });
+  return node;
 }
 
 FloatTensor read_floats(const EditedTensor& tensor) {
@@ -215,6 +272,26 @@ EditedPort read_port(std::string_view bytes) {
   EditedPort port{{}, std::string(bytes)};
   take_fields(bytes, [&](pbf_reader& field) { return field.tag() == 1 && (port.name = field.get_string(), true); });
   return port;
+}
+
+/// The names of values in a subgraph and in those within it.
+void collect_names(std::string_view graph, std::set<std::string>& names, int depth) {
+  if (depth > most_nested) throw Error(ErrorKind::limit, "subgraphs are nested too deeply");
+  take_fields(graph, [&](pbf_reader& field) {
+    if (field.tag() == 1) {
+      const EditedNode node = read_node(view_of(field));
+      names.insert(node.outputs.begin(), node.outputs.end());
+      for (const std::string& attribute : node.attributes)
+        collect_names(read_attribute(attribute).graph, names, depth + 1);
+    } else if (field.tag() == 5) {
+      names.insert(read_tensor(view_of(field), {}).name);
+    } else if (field.tag() == 11) {
+      names.insert(read_port(view_of(field)).name);
+    } else {
+      return false;
+    }
+    return true;
+  });
 }
 
 std::string attribute_bytes(std::string_view name, int type, const std::function<void(pbf_writer&)>& value) {
@@ -288,7 +365,7 @@ OnnxFile::OnnxFile(std::string_view bytes, const std::filesystem::path& folder) 
   const auto read_graph = [&](pbf_reader& field) {
     switch (field.tag()) {
       case 1:
-        return nodes.push_back(read_node(view_of(field))), true;
+        return nodes.push_back(read_node(view_of(field), folder)), true;
       case 5:
         return add(read_tensor(view_of(field), folder)), true;
       case 11:
@@ -306,6 +383,9 @@ OnnxFile::OnnxFile(std::string_view bytes, const std::filesystem::path& folder) 
       ir_version = field.get_int64();
     } else if (field.tag() == 7) {
       graph_rest_ += take_fields(view_of(field), read_graph);
+    } else if (field.tag() == 25) {
+      has_functions = true;
+      return false;
     } else if (field.tag() == 8) {
       pbf_reader unread = field;  // copied if it is another domain's
       std::string domain;
@@ -335,6 +415,8 @@ OnnxFile::OnnxFile(std::string_view bytes, const std::filesystem::path& folder) 
     known.insert(node.outputs.begin(), node.outputs.end());
   }
   names_ = std::move(known);
+  for (const EditedNode& node : nodes)
+    for (const std::string& attribute : node.attributes) collect_names(read_attribute(attribute).graph, names_, 0);
 } catch (const protozero::exception& error) {
   throw Error(ErrorKind::invalid_model, fmt::format("damaged: {}", error.what()));
 }
@@ -413,6 +495,26 @@ std::map<std::string, std::size_t> OnnxFile::reads() const {
 
 bool OnnxFile::is_output(const std::string& name) const {
   return std::ranges::any_of(outputs, [&](const EditedPort& output) { return output.name == name; });
+}
+
+void OnnxFile::skip_identities() {
+  const auto counts = reads();
+  std::map<std::string, std::string> same;
+  std::map<std::string, std::size_t> skipped;
+  for (EditedNode& node : nodes) {
+    for (std::string& input : node.inputs)
+      if (const auto found = same.find(input); found != same.end()) {
+        ++skipped[input];
+        input = found->second;
+      }
+    if (node.op == "Identity" && node.is_standard() && node.has_input(0) && is_constant(node.inputs[0]))
+      same[node.outputs[0]] = node.inputs[0];
+  }
+  std::erase_if(nodes, [&](const EditedNode& node) {
+    if (!same.contains(node.outputs[0])) return false;
+    const auto count = counts.find(node.outputs[0]);
+    return count == counts.end() || count->second == skipped[node.outputs[0]];
+  });
 }
 
 void OnnxFile::remove_unread() {

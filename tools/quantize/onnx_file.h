@@ -79,15 +79,18 @@ class OnnxFile {
   /// An initializer or a Constant node of float32.
   std::optional<FloatTensor> constant(const std::string& name) const;
   bool is_constant(const std::string& name) const;
-  /// `wanted`, or this with a number.
+  /// `wanted`, or this with a number: a name that no value has, in subgraphs neither.
   std::string new_name(const std::string& wanted);
   /// How often nodes, subgraphs and the graph's outputs read each value.
   std::map<std::string, std::size_t> reads() const;
   bool is_output(const std::string& name) const;
+  /// What reads an Identity of a constant reads the constant.
+  void skip_identities();
   /// Removes initializers and Constant nodes that nobody reads, and inputs that were their default values.
   void remove_unread();
 
   std::int64_t ir_version = 0, opset = 0;  ///< of the standard operators
+  bool has_functions = false;              ///< model-local ones
   std::vector<EditedNode> nodes;
   std::vector<EditedPort> inputs, outputs;
 

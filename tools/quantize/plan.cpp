@@ -17,11 +17,11 @@ constexpr std::array<std::string_view, 4> products = {"Conv", "ConvTranspose", "
 constexpr std::array<std::string_view, 14> movements = {
     "MaxPool", "Concat", "Reshape", "Flatten", "Transpose",    "Squeeze",      "Unsqueeze",
     "Slice",   "Split",  "Pad",     "Resize",  "DepthToSpace", "SpaceToDepth", "Identity"};
-// Functions of two numbers, of one, and means.
-constexpr std::array<std::string_view, 17> computations = {
-    "Add",       "Mul",     "AveragePool", "GlobalAveragePool", "Relu",    "Clip",
-    "LeakyRelu", "Sigmoid", "HardSigmoid", "HardSwish",         "Elu",     "Selu",
-    "Tanh",      "Celu",    "Mish",        "Softplus",          "Softsign"};
+// Functions of two numbers (a quotient by a known one), of one, and means.
+constexpr std::array<std::string_view, 18> computations = {
+    "Div",  "Add",       "Mul",     "AveragePool", "GlobalAveragePool", "Relu",
+    "Clip", "LeakyRelu", "Sigmoid", "HardSigmoid", "HardSwish",         "Elu",
+    "Selu", "Tanh",      "Celu",    "Mish",        "Softplus",          "Softsign"};
 
 bool moves_only(const OnnxFile& file, const EditedNode& node) {
   if (node.op == "Resize") {
@@ -62,11 +62,12 @@ class Planner {
       if (!n.is_standard()) continue;
       const bool known = has_known_weights(file_, n);
       const auto inputs = data_inputs(n);
-      const bool follows = (is_one_of(computations, n.op) || (is_one_of(movements, n.op) && moves_only(file_, n))) &&
-                           std::ranges::any_of(inputs, [&](const auto& x) { return float32.contains(x); }) &&
-                           std::ranges::all_of(inputs, [&](const auto& x) {
-                             return float32.contains(x) || (n.op != "Concat" && file_.constant(x));
-                           });
+      const bool follows =
+          (is_one_of(computations, n.op) || (is_one_of(movements, n.op) && moves_only(file_, n))) &&
+          std::ranges::any_of(inputs, [&](const auto& x) { return float32.contains(x); }) &&
+          std::ranges::all_of(
+              inputs, [&](const auto& x) { return float32.contains(x) || (n.op != "Concat" && file_.constant(x)); }) &&
+          (n.op != "Div" || file_.constant(n.inputs[1]));
       if (!known && !follows) continue;
       float32.insert(n.outputs.begin(), n.outputs.end());
       product_[i] = known && !stays_float(n);

@@ -209,9 +209,10 @@ class Writer {
     const auto means = how_.means->find(node.inputs[0]);
     if (node.op != "Conv" || means == how_.means->end() || bias.size() != scales.size()) return;
     const std::size_t terms = static_cast<std::size_t>(weights.dims[1]);
+    const auto groups = static_cast<std::size_t>(std::max<std::int64_t>(node.integer("group", 1), 1));
+    if (means->second.size() != groups * terms) return;
     const std::size_t taps = codes.size() / scales.size() / terms;
-    const std::size_t per_group =
-        scales.size() / static_cast<std::size_t>(std::max<std::int64_t>(node.integer("group", 1), 1));
+    const std::size_t per_group = scales.size() / groups;
     for (std::size_t k = 0; k < scales.size(); ++k) {
       double shift = 0;
       for (std::size_t c = 0; c < terms; ++c)

@@ -168,7 +168,14 @@ void raise_opset(OnnxFile& file) {
       node.inputs.resize(1);
       node.outputs.resize(1);
     }
-  if (file.opset < least_opset) Raiser(file).raise();
+  if (file.opset >= least_opset) return;
+  if (file.has_functions)
+    throw Error(
+        ErrorKind::unsupported,
+        fmt::format("scales per channel need opset {}, and the functions in this file of opset {} are not brought "
+                    "there: export the model anew, or inline them (onnx.inliner)",
+                    least_opset, file.opset));
+  Raiser(file).raise();
 }
 
 }  // namespace lenslet::tool

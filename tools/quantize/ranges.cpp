@@ -132,6 +132,26 @@ void Histogram::add(const Histogram& other) {
   });
 }
 
+std::optional<Histogram> Histogram::from(double least, double most, double width,
+                                         std::span<const std::pair<std::size_t, double>> bins) {
+  Histogram made;
+  made.least_ = least;
+  made.most_ = most;
+  made.width_ = width;
+  made.counts_.resize(2 * side);
+  int exponent = 0;
+  const bool power = std::isfinite(width) && std::frexp(width, &exponent) == 0.5 && std::abs(exponent) <= 127;
+  if (!(least <= 0 && most >= 0) || (width == 0 ? most - least > 0 || !bins.empty() : !power) ||
+      (width > 0 && !(std::max(-least, most) < width * double{side})))
+    return std::nullopt;
+  for (const auto& [bin, count] : bins) {
+    if (bin >= made.counts_.size() || !(count > 0) || !(count < 0x1p53) || made.counts_[bin] > 0) return std::nullopt;
+    made.counts_[bin] = count;
+    made.total_ += count;
+  }
+  return made;
+}
+
 double squared_error(const Histogram& values, const Range& range) {
   const double scale = (range.high - range.low) / steps;
   double sum = 0;

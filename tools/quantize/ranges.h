@@ -4,8 +4,10 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace lenslet::tool {
@@ -23,11 +25,20 @@ class Histogram {
   double least() const { return least_; }  ///< at most 0
   double most() const { return most_; }    ///< at least 0
   double total() const { return total_; }
+  double width() const { return width_; }  ///< of a bin; 0 before the first value but 0
+  /// A histogram from its parts; nothing if they cannot be one's.
+  static std::optional<Histogram> from(double least, double most, double width,
+                                       std::span<const std::pair<std::size_t, double>> bins);
   /// `see(centre, count)` for each bin with values, ascending.
   template <typename See>
   void each(See&& see) const {
+    each_bin([&](std::size_t i, double count) { see((static_cast<double>(i) - double{side} + 0.5) * width_, count); });
+  }
+  /// `see(bin, count)` for the same bins.
+  template <typename See>
+  void each_bin(See&& see) const {
     for (std::size_t i = 0; i < counts_.size(); ++i)
-      if (counts_[i] > 0) see((static_cast<double>(i) - double{side} + 0.5) * width_, counts_[i]);
+      if (counts_[i] > 0) see(i, counts_[i]);
   }
 
  private:

@@ -4,13 +4,17 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <memory>
+#include <mutex>
 #include <nlohmann/json.hpp>
+#include <stop_token>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -20,11 +24,13 @@
 #include "lenslet/photos.h"
 #include "lenslet/picture.h"
 #include "lenslet/tensor_file.h"
+#include "photos/cards/sha256.h"
 #include "photos/cards/write_card.h"
 #include "photos/dtype_convert.h"
 #include "tools/quantize/calibration.h"
 #include "tools/quantize/fold_batch_norm.h"
 #include "tools/quantize/raise_opset.h"
+#include "tools/quantize/saved_work.h"
 #include "tools/verbs/common_options.h"
 #include "tools/verbs/preparation.h"
 #include "tools/verbs/stop_signals.h"
@@ -46,6 +52,7 @@ struct Options {
   double percentile = 99.99, budget = -1;
   std::size_t blame_photos = 8;
   PlanOptions plan;
+  std::string all;  ///< the command's options, as text
 };
 
 struct Row {
@@ -63,6 +70,13 @@ std::string read_bytes(const std::string& file) {
   std::string bytes{std::istreambuf_iterator<char>(stream), {}};
   if (!stream) throw Error(ErrorKind::io, "cannot be read", file);
   return bytes;
+}
+
+/// Beside the output; empty if that is a pipe or a device.
+fs::path saved_file(const Options& options) {
+  std::error_code ignored;
+  if (fs::exists(options.output, ignored) && !fs::is_regular_file(options.output, ignored)) return {};
+  return fs::path(options.output).replace_extension(".calibration.json");
 }
 
 /// Before minutes of work.
@@ -93,6 +107,7 @@ OnnxFile prepared(const std::string& bytes, const Options& options) {
       if (node.op.find(part) != std::string::npos)
         refuse(fmt::format("is quantised already: node {} ({})", node.label(), node.op));
   raise_opset(file);
+  file.skip_identities();
   fold_batch_norm(file);
   return file;
 }
@@ -141,12 +156,53 @@ Samples samples_of(const Model& model, const Options& options) {
   return samples;
 }
 
+/// Of all that calibration and comparison depend on.
+std::string key_of(const OnnxFile& file, const Samples& samples, const Options& options) {
+  const std::string model = file.bytes();
+  std::string text = photos::sha256_of(std::as_bytes(std::span(model))) + options.all + samples.card;
+  for (const std::string& name : samples.files) {
+    std::error_code ignored;
+    text += fmt::format("\n{} {} {}", name, fs::file_size(name, ignored),
+                        fs::last_write_time(name, ignored).time_since_epoch().count());
+  }
+  return photos::sha256_of(std::as_bytes(std::span(text)));
+}
+
+/// Ends the process soon after a signal, wherever its work is, but not while a file is written.
+class EndOnStop {
+ public:
+  explicit EndOnStop(const StopSignals& stop)
+      : thread_([this, &stop](const std::stop_token& done) {
+          while (!done.stop_requested()) {
+            if (stop.came()) {
+              const std::scoped_lock lock(writing_);
+              if (done.stop_requested()) return;
+              if (isatty(STDERR_FILENO) == 1) std::fputs("\033[K", stderr);  // the progress line
+              note(words_);
+              _exit(exit_stopped);
+            }
+            std::this_thread::sleep_for(std::chrono::milliseconds(20));
+          }
+        }) {}
+
+  /// While it is held the process does not end.
+  [[nodiscard]] std::unique_lock<std::mutex> writing() { return std::unique_lock(writing_); }
+  /// Said at the end; call it while writing.
+  void set_words(std::string words) { words_ = std::move(words); }
+  void release() { thread_.request_stop(); }
+
+ private:
+  std::mutex writing_;
+  std::string words_ = "stopped; nothing was written";
+  std::jthread thread_;
+};
+
 double decibels(double error) { return error > 0 ? -20 * std::log10(error) : 999; }
 
 /// The quantisation of one model: what the options decide, what calibration gave, and a row for each layer.
 class Quantizer {
  public:
-  Quantizer(const Options& options, const StopSignals& stop) : options_(options), stop_(stop) {}
+  Quantizer(const Options& options, EndOnStop& stop) : options_(options), stop_(stop) {}
 
   ExitCode run() {
     check_output(options_);
@@ -169,30 +225,35 @@ class Quantizer {
     if (std::ranges::none_of(plan.layers, &QuantizedLayer::has_weights))
       refuse("there is no layer to quantise: no Conv, ConvTranspose, Gemm or MatMul with constant float32 weights");
     const Samples samples = samples_of(model, options_);
+    SavedWork saved(saved_file(options_), key_of(file, samples, options_));
+    Calibration before = saved.read(plan.group, samples.files.size());
+    if (before.done > 0)
+      note(fmt::format("going on behind {} of {} in {}", before.done, samples.files.size(), saved.file().string()));
     Progress progress(samples.files.size());
-    calibration_ = calibrate(file, plan, samples, options_.blame_photos, options_.plan, [&](std::size_t done) {
-      progress.update(done);
-      return !stop_.came();
-    });
+    calibration_ = calibrate(file, plan, samples, std::move(before), options_.blame_photos, options_.plan,
+                             [&](const Calibration& now) {
+                               progress.update(now.done);
+                               save(saved, &now);
+                             });
     progress.clear();
-    if (stop_.came()) return stopped();
     how_.is_signed = options_.activations == "int8";
     if (!options_.no_bias_correction) how_.means = &calibration_.means;
     choose_ranges(plan);
     std::optional<OutputError> measure;
     if (options_.blame_photos > 0) measure.emplace(file, std::move(calibration_.kept), options_.plan);
-    if (measure && !blame(*measure, plan)) return stopped();
+    if (measure) blame(*measure, plan, saved);
     if (measure && options_.budget >= 0 && over_budget(*measure, plan, floats)) {
       plan = plan_quantization(file, floats);
       if (std::ranges::none_of(plan.layers, &QuantizedLayer::has_weights))
         refuse(fmt::format("every layer loses more than the budget of {}", options_.budget));
       choose_ranges(plan);
     }
-    if (stop_.came()) return stopped();
     const OnnxFile quantized = with_qdq(file, plan, how_);
     const std::string bytes = quantized.bytes();
     Model::load_bytes(std::as_bytes(std::span(bytes)), {}, "the quantised file");
     if (measure) error_ = measure->of(with_qdq(measure->file(), plan, how_));
+    const auto lock = stop_.writing();  // from here on it is done
+    stop_.release();
     write_file(options_.output, std::as_bytes(std::span(bytes)));
     // The card was found by the model's name or checksum, which the copy does not have.
     const fs::path card = fs::path(options_.output).replace_extension(".card.json");
@@ -200,13 +261,22 @@ class Quantizer {
       write_file(card, std::as_bytes(std::span(samples.card)));
       note(fmt::format("wrote {}, too: how the model's photos are prepared", card.string()));
     }
-    report(plan, samples.files.size() - calibration_.failed, measure ? measure->inputs() : 0);
+    report(plan, calibration_.runs, measure ? measure->inputs() : 0);
+    saved.remove();
     return calibration_.failed > 0 ? exit_failed : exit_ok;
   }
 
-  static ExitCode stopped() {
-    note("stopped; nothing was written");
-    return exit_stopped;
+  /// Not so often that saving takes a noticeable share of the time.
+  void save(SavedWork& saved, const Calibration* now) {
+    const auto begin = std::chrono::steady_clock::now();
+    if (saved.file().empty() || begin < save_next_) return;
+    const auto lock = stop_.writing();
+    if (now != nullptr) saved.keep(*now);
+    saved.write();
+    stop_.set_words(fmt::format("stopped; the same command goes on from {}", saved.file().string()));
+    const auto end = std::chrono::steady_clock::now();
+    save_next_ =
+        end + std::max<std::chrono::steady_clock::duration>(20 * (end - begin), std::chrono::milliseconds(500));
   }
 
   /// Values of another plan have other groups: their histograms are merged.
@@ -222,22 +292,23 @@ class Quantizer {
     return measure.of(with_qdq(measure.file(), plan, how_, &wanted));
   }
 
-  /// Quantises each layer alone: its weights and its output. False if it was ended.
-  bool blame(const OutputError& measure, const QuantizePlan& plan) {
+  /// Quantises each layer alone: its weights and its output.
+  void blame(const OutputError& measure, const QuantizePlan& plan, SavedWork& saved) {
     Progress progress(plan.layers.size(), "layers");
     for (const QuantizedLayer& layer : plan.layers) {
       progress.update(rows_.size());
-      if (stop_.came()) return false;
-      rows_.push_back({layer, error_of(measure, plan, {{layer.value}, {layer.name}})});
+      const auto known = saved.row(layer.name);
+      rows_.push_back({layer, known ? *known : error_of(measure, plan, {{layer.value}, {layer.name}})});
+      if (!known) saved.keep_row(layer.name, rows_.back().error);
+      save(saved, nullptr);
     }
     std::ranges::stable_sort(rows_, std::ranges::greater(), &Row::error);
-    return true;
   }
 
   /// Layers beyond the budget become float, and if their output alone is beyond it, that, too.
   bool over_budget(const OutputError& measure, const QuantizePlan& plan, Floats& floats) {
     for (Row& row : rows_) {
-      if (row.error <= options_.budget || stop_.came()) break;
+      if (row.error <= options_.budget) break;
       floats.layers.insert(row.layer.name);
       row.form = "float: budget";
       if (row.layer.value.empty() || error_of(measure, plan, {{row.layer.value}, {}}) <= options_.budget) continue;
@@ -292,7 +363,8 @@ class Quantizer {
   }
 
   const Options& options_;
-  const StopSignals& stop_;
+  EndOnStop& stop_;
+  std::chrono::steady_clock::time_point save_next_ = std::chrono::steady_clock::now() + std::chrono::milliseconds(500);
   Calibration calibration_;
   Quantizers how_;
   std::vector<Row> rows_;
@@ -304,7 +376,8 @@ ExitCode quantize(const Options& options) {
   if (!options.inputs.empty() && options.preparation.any())
     refuse("how pictures are prepared is said, and --inputs are none");
   if (options.budget >= 0 && options.blame_photos == 0) refuse("--budget needs --blame-photos");
-  const StopSignals stop;
+  const StopSignals signals;
+  EndOnStop stop(signals);
   return Quantizer(options, stop).run();
 }
 
@@ -359,7 +432,10 @@ void add_quantize(CLI::App& app, ExitCode& result) {
                "lenslet quantize net.onnx --photos holiday/ -o net-int8.onnx\n"
                "lenslet quantize net.onnx --photos holiday/ -o net-int8.onnx --budget 0.02 --report blame.json\n"
                "lenslet quantize net.onnx --inputs a.npy b.npy -o net-int8.onnx --keep conv1 --method minmax");
-  verb->callback([options, &result] { result = quantize(*options); });
+  verb->callback([options, verb, &result] {
+    options->all = verb->config_to_str(true);
+    result = quantize(*options);
+  });
 }
 
 }  // namespace lenslet::tool

@@ -49,18 +49,6 @@ HWY_EXPORT(depthwise_lines);
 HWY_EXPORT(vector_lanes);
 HWY_EXPORT(busy_share);
 
-LineKernel line_kernel(const ConvProblem& p) {
-  const bool undilated = p.dilation_h == 1 && p.dilation_w == 1;
-  const bool even = p.stride_h == 1 && p.stride_w == 1 && p.dilation_h == 1 && (p.s == 3 || p.s == 5 || p.s == 7);
-  const bool halved = p.stride_h == 2 && p.stride_w == 2 && undilated && (p.s == 3 || p.s == 5);
-  return {.compute =
-              [](const ConvLines& lines, const ConvProblem& problem) {
-                HWY_DYNAMIC_DISPATCH(depthwise_lines)
-                (lines, problem);
-              },
-          .pairs = (even || halved) && p.r > p.stride_h && p.k == p.c};
-}
-
 class Depthwise final : public ConvAlgorithm {
  public:
   std::string_view name() const override { return "depthwise"; }
@@ -115,11 +103,23 @@ class Depthwise final : public ConvAlgorithm {
   ComputedFilters computed_filters() const override { return ComputedFilters::packed; }
   std::unique_ptr<const BoundKernel> bind_conv(const ConvProblem& p, std::string_view,
                                                const DeviceProfile& device) const override {
-    return std::make_unique<BoundLines>(p, line_kernel(p), device);
+    return std::make_unique<BoundLines>(p, depthwise_lines_of(p), device);
   }
 };
 
 }  // namespace
+
+LineKernel depthwise_lines_of(const ConvProblem& p) {
+  const bool undilated = p.dilation_h == 1 && p.dilation_w == 1;
+  const bool even = p.stride_h == 1 && p.stride_w == 1 && p.dilation_h == 1 && (p.s == 3 || p.s == 5 || p.s == 7);
+  const bool halved = p.stride_h == 2 && p.stride_w == 2 && undilated && (p.s == 3 || p.s == 5);
+  return {.compute =
+              [](const ConvLines& lines, const ConvProblem& problem) {
+                HWY_DYNAMIC_DISPATCH(depthwise_lines)
+                (lines, problem);
+              },
+          .pairs = (even || halved) && p.r > p.stride_h && p.k == p.c};
+}
 
 const Kernel& conv_depthwise() {
   static const Depthwise algorithm;

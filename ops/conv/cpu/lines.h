@@ -32,6 +32,9 @@ struct LineKernel {
   bool pairs = false;  ///< supports two rows at a time
 };
 
+/// depthwise's.
+LineKernel depthwise_lines_of(const ConvProblem& problem);
+
 /// Output channels of a block: whole groups and, if possible, whole vectors. Its filters stay in L1 over a line.
 std::int64_t line_block(const ConvProblem& problem);
 /// Size of transform_lines()'s result.

@@ -60,6 +60,8 @@ void move_codes(GraphEdit& edit);
 void make_unsigned(GraphEdit& edit);
 /// What is a function of one code becomes a QuantizedTable; what returns the code goes.
 void make_tables(GraphEdit& edit);
+/// A dequantised value times or over a positive number is dequantised with another scale.
+void scale_codes(GraphEdit& edit);
 /// Convolutions, products with known matrices, Add, Mul and global means become operators on codes.
 void lower_nodes(GraphEdit& edit, Refusals& refusals);
 /// Tables that only clamp become the range of the operator before them, Pads the padding of the convolution behind

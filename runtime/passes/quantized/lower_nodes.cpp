@@ -1,5 +1,7 @@
 // Step of lower_quantized: what is computed between codes becomes an operator on codes, in place of its QuantizeLinear.
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <string_view>
@@ -59,9 +61,9 @@ class Lowering {
     if (!range || made_by == no_id) return;
     const Node& node = graph().node(made_by);
     const std::string_view type = node.type();
-    const bool is_sum = type == "Add" || type == "Sum", is_pool = means_image(node);
+    const bool is_sum = type == "Add" || type == "Sum" || type == "Sub", is_pool = means_image(node);
     if (!edit_.merges(x)) {
-      refusals_[made_by] = "its result is read in float32, too";
+      refusals_[made_by] = why_not_merged(x);
       return;
     }
     if (is_product(edit_, node)) {
@@ -71,11 +73,14 @@ class Lowering {
     Lowered lowered;
     if (is_sum || type == "Mul")
       lowered = binary(node, is_sum, y, *range);
-    else if (is_pool)
-      lowered = mean(node, y, *range);
+    else if (is_pool || type == "AveragePool")
+      lowered = mean(node, y, *range, !is_pool);
+    else if (type == "Resize" || type == "Upsample")
+      lowered = resize(node, y, *range);
     if (lowered.op == nullptr) {
-      if (!lower_affine(edit_, id, made_by, y, *range).empty() && !lowered.refusal.empty())
-        refusals_[made_by] = lowered.refusal;
+      if (lower_affine(edit_, id, made_by, y, *range).empty()) return;
+      if (!lowered.refusal.empty()) refusals_[made_by] = lowered.refusal;
+      blame_function(made_by);
       return;
     }
     const ValueId old = graph().node(id).inputs[0];
@@ -101,6 +106,31 @@ class Lowering {
     return graph().input_infos({.name = {}, .op = nullptr, .inputs = inputs, .outputs = {}});
   }
 
+  /// Why a value that is quantised has no codes, if it has several readers.
+  std::string why_not_merged(ValueId x) {
+    const auto readers = graph().readers()[static_cast<std::size_t>(x)];
+    const bool all_quantise = !edit_.is_output(x) && std::ranges::all_of(readers, [&](NodeId reader) {
+      return graph().node(reader).type() == "QuantizeLinear";
+    });
+    return all_quantise ? "its result is quantised with several scales: give its readers one"
+                        : "its result is read in float32, too: quantise it for all readers";
+  }
+
+  /// Names the function between a product and the QuantizeLinear, if `made_by` ends one.
+  void blame_function(NodeId made_by) {
+    for (NodeId at = made_by; graph().node(at).op->elementwise_inputs() != 0;) {
+      const Node& node = graph().node(at);
+      const auto inner = std::ranges::find_if(node.inputs, [&](ValueId id) {
+        return id != no_id && !graph().value(id).is_constant() && edit_.producer(id) != no_id;
+      });
+      if (inner == node.inputs.end()) return;
+      at = edit_.producer(*inner);
+      if (is_product(edit_, graph().node(at)))
+        refusals_[at] =
+            fmt::format("no kernel on codes computes {} with it: quantise its result before that", node.type());
+    }
+  }
+
   Lowered binary(const Node& node, bool is_sum, const Linear& y, const CodeRange& range) {
     if (node.inputs.size() != 2) return {};
     std::vector<ValueId> inputs;
@@ -109,11 +139,47 @@ class Lowering {
       auto codes = codes_of(edit_, node.inputs[i]);
       if (!codes) codes = constant_codes(edit_, node.inputs[i]);
       if (!codes) return {.refusal = "an input has no codes of 8 bits"};
+      if (i == 1 && node.type() == "Sub") codes = negated(node.name, *codes);
       inputs.push_back(codes->id);
       append(attributes, i == 0 ? "a" : "b", codes->linear);
     }
     append(attributes, y, range);
     return {.op = make_normalised_op(is_sum ? "QuantizedAdd" : "QuantizedMul", attributes, 2), .inputs = inputs};
+  }
+
+  /// Codes of the negative numbers.
+  CodesOf negated(const std::string& name, CodesOf codes) {
+    const Linear& of = codes.linear;
+    Ints table;
+    for (int bits = 0; bits < 256; ++bits)
+      table.push_back(of.least() + of.most() - (of.type == DType::i8 ? int{static_cast<std::int8_t>(bits)} : bits));
+    auto op = make_normalised_op("QuantizedTable",
+                                 {{"table", std::move(table)}, {"stored_type", std::string(to_string(of.type))}}, 1);
+    codes.id = edit_.add_node(name + ":negative", std::move(op), {codes.id});
+    codes.linear.zero_point = of.least() + of.most() - of.zero_point;
+    return codes;
+  }
+
+  /// Linear blends of codes are blends of their numbers: the weights add up to 1.
+  Lowered resize(const Node& node, const Linear& y, const CodeRange& range) {
+    const auto x = codes_of(edit_, node.inputs[0]);
+    AttributeList attributes = node.op->attributes();
+    if (!x || attribute<std::string>(*node.op, "mode") != "linear" ||
+        integer_attribute(*node.op, "antialias").value_or(0) != 0 ||
+        integer_attribute(*node.op, "exclude_outside").value_or(0) != 0 ||
+        attribute<std::string>(*node.op, "coordinate_transformation_mode") == "tf_crop_and_resize" ||
+        node.op->gives_input_back(graph().input_infos(node)) || graph().value(node.outputs[0]).shape.elems() == 0)
+      return {};
+    const float factor = x->linear.scale / y.scale;
+    if (!std::isnormal(factor)) return {.refusal = "its scales have no quotient in float32"};
+    attributes.emplace_back("code_factor", double{factor});
+    attributes.emplace_back("x_zero_point", std::int64_t{x->linear.zero_point});
+    attributes.emplace_back("y_zero_point", std::int64_t{y.zero_point});
+    attributes.emplace_back("stored_type", std::string(to_string(y.type)));
+    attributes.emplace_back("stored_range", Ints{range.least, range.most});
+    std::vector<ValueId> inputs = node.inputs;
+    inputs[0] = x->id;
+    return {.op = make_normalised_op(std::string(node.type()), attributes, inputs.size()), .inputs = std::move(inputs)};
   }
 
   /// Whether it is the mean of each channel of an image.
@@ -137,17 +203,21 @@ class Lowering {
     return *axes == Ints{2, 3};
   }
 
-  Lowered mean(const Node& node, const Linear& y, const CodeRange& range) {
+  /// Of images, or of `windows`.
+  Lowered mean(const Node& node, const Linear& y, const CodeRange& range, bool windows) {
     const auto x = codes_of(edit_, node.inputs[0]);
     const Shape& shape = graph().value(node.inputs[0]).shape;
     if (!x) return {.refusal = "its input has no codes of 8 bits"};
-    if (shape[2] * shape[3] > std::int64_t{1} << 22) return {.refusal = "its image has more than 2^22 pixels"};
+    std::int64_t pixels = 1;
+    for (int axis = 2; axis < shape.rank(); ++axis) pixels *= shape[axis];
+    if (pixels > std::int64_t{1} << 22) return {.refusal = "its image has more than 2^22 pixels"};
     if (shape.elems() == 0) return {.refusal = "it has no elements"};
     if (!std::isfinite(x->linear.scale / y.scale)) return {.refusal = "its scales have no quotient in float32"};
-    AttributeList attributes;
+    AttributeList attributes = windows ? node.op->attributes() : AttributeList{};
     append(attributes, "x", x->linear);
     append(attributes, y, range);
-    return {.op = make_normalised_op("QuantizedGlobalAveragePool", attributes, 1), .inputs = {x->id}};
+    return {.op = make_normalised_op(windows ? "QuantizedAveragePool" : "QuantizedGlobalAveragePool", attributes, 1),
+            .inputs = {x->id}};
   }
 
   GraphEdit& edit_;

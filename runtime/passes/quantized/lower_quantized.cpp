@@ -9,7 +9,7 @@ namespace lenslet {
 
 void lower_quantized(Graph& graph, const PassContext& context) {
   if (context.target.device.kind == DeviceKind::cpu) {
-    for (const auto step : {move_codes, make_unsigned, make_tables}) {
+    for (const auto step : {move_codes, make_unsigned, make_tables, scale_codes, move_codes}) {
       GraphEdit edit(graph);
       step(edit);
       edit.finish();

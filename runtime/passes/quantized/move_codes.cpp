@@ -56,9 +56,12 @@ bool quantise_above(GraphEdit& edit, NodeId id, const std::vector<NodeId>& reade
   }
   for (const NodeId reader : readers)
     if (!(quantizer(edit, reader)->to == to)) return false;
-  // Of a part it is less work.
+  // Of a part it is less work, unless a product of codes makes it.
   const Node node = edit.graph().node(id);
-  if (is_one_of(node.type(), {"Slice", "Split", "Gather"}) && !codes_of(edit, node.inputs[0])) return false;
+  const Node* const above = edit.merges(node.inputs[0]) ? edit.producer_node(node.inputs[0]) : nullptr;
+  const bool of_product = above != nullptr && is_one_of(above->type(), {"Conv", "ConvTranspose", "Gemm", "MatMul"});
+  if (is_one_of(node.type(), {"Slice", "Split", "Gather"}) && !codes_of(edit, node.inputs[0]) && !of_product)
+    return false;
 
   std::vector<ValueId> inputs = node.inputs;
   inputs.resize(std::max(inputs.size(), moved.back() + 1), no_id);
@@ -146,9 +149,21 @@ void share_quantizers(GraphEdit& edit) {
   for (const auto& [id, instead] : shared) edit.erase_unread(id);
 }
 
+/// Of dequantised images, as the reduction that moves codes.
+void reduce_images(GraphEdit& edit, NodeId id) {
+  const Node node = edit.graph().node(id);
+  if (node.type() != "GlobalMaxPool" || !codes_of(edit, node.inputs[0])) return;
+  std::vector<std::int64_t> axes;
+  for (int axis = 2; axis < edit.graph().value(node.inputs[0]).shape.rank(); ++axis) axes.push_back(axis);
+  edit.replace(id, make_normalised_op("ReduceMax", {{"axes", std::move(axes)}, {"keepdims", std::int64_t{1}}}, 1),
+               node.inputs);
+}
+
 }  // namespace
 
 void move_codes(GraphEdit& edit) {
+  for (const NodeId n : edit.nodes())
+    if (!edit.erased(n)) reduce_images(edit, n);
   share_quantizers(edit);
   std::map<NodeId, std::vector<NodeId>> quantizers;  // that alone read an output of the node
   std::vector<NodeId> nodes = edit.nodes();

@@ -11,7 +11,8 @@ namespace {
 
 constexpr std::string_view movers[] = {"MaxPool",   "Reshape",  "Flatten",      "Transpose",    "Squeeze",
                                        "Unsqueeze", "Identity", "DepthToSpace", "SpaceToDepth", "ChannelShuffle",
-                                       "Slice",     "Split",    "Gather",       "Expand",       "Tile"};
+                                       "Slice",     "Split",    "Gather",       "Expand",       "Tile",
+                                       "ReduceMax", "ReduceMin"};
 
 }  // namespace
 

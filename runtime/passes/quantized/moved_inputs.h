@@ -7,8 +7,8 @@
 
 namespace lenslet {
 
-/// The inputs whose elements the outputs consist of; none for other nodes. MaxPool, Min and Max count, as codes have
-/// the order of their numbers. An input may be left out (Pad's value).
+/// The inputs whose elements the outputs consist of; none for other nodes. MaxPool, Min, Max, ReduceMin and ReduceMax
+/// count, as codes have the order of their numbers. An input may be left out (Pad's value).
 std::vector<std::size_t> moved_inputs(const GraphEdit& edit, const Node& node);
 
 }  // namespace lenslet

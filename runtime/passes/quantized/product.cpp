@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <numeric>
 #include <utility>
@@ -11,6 +12,8 @@
 
 namespace lenslet {
 namespace {
+
+using Ints = std::vector<std::int64_t>;
 
 constexpr const char* no_codes = "its input has no codes of 8 bits";
 
@@ -23,6 +26,8 @@ struct Product {
   Tensor weights = {};             ///< int8 [K,C/groups,R,S]
   std::vector<float> scales = {};  ///< one, or one a filter
   std::vector<std::int32_t> bias = {};
+  /// Weights minus their zero point exceed int8: each is the sum of two, and x stands twice along C.
+  bool twice = false;
 
   std::int64_t filters() const { return weights.shape()[0]; }
   std::int64_t terms() const { return weights.elems() / filters(); }
@@ -34,8 +39,23 @@ int code_at(const Tensor& codes, std::int64_t i) {
   return codes.dtype() == DType::i8 ? int{codes.values<std::int8_t>()[at]} : int{codes.values<std::uint8_t>()[at]};
 }
 
+/// Weights [K,C,...] as the sum of two int8 each, [K,2*C,...].
+void split_weights(Product& p, const std::vector<int>& weights, const Shape& shape) {
+  p.twice = true;
+  p.weights = Tensor(DType::i8, shape.with(1, 2 * shape[1]));
+  const std::size_t terms = weights.size() / static_cast<std::size_t>(shape[0]);
+  auto* to = p.weights.values<std::int8_t>().data();
+  for (std::size_t first = 0; first < weights.size(); first += terms)
+    for (const bool rest : {false, true})
+      for (std::size_t i = first; i < first + terms; ++i) {
+        const int part = std::clamp(weights[i], -128, 127);
+        *to++ = static_cast<std::int8_t>(rest ? weights[i] - part : part);
+      }
+}
+
 /// Sets weights and scales from codes [K,...], or for `columns` [C,K], and their parameters, for all or by filter.
-void set_weights(Product& p, const Tensor& codes, const Tensor& scale, const Tensor* zero_point, bool columns) {
+void set_weights(Product& p, const Tensor& codes, const Tensor& scale, const Tensor* zero_point, bool columns,
+                 bool grouped = false) {
   const std::int64_t filters = codes.shape()[columns ? 1 : 0],
                      terms = codes.elems() / std::max<std::int64_t>(1, filters);
   const auto fits = [&](const Tensor& parameter) {
@@ -58,25 +78,26 @@ void set_weights(Product& p, const Tensor& codes, const Tensor& scale, const Ten
     p.weights = codes.reshaped(shape);  // shares the file's bytes
     return;
   }
-  p.weights = Tensor(DType::i8, shape);
   const int flip = codes.dtype() == DType::i8 ? 0x80 : 0;
   const auto* const from = static_cast<const std::uint8_t*>(codes.data());
-  auto* to = static_cast<std::int8_t*>(p.weights.data());
-  int least = 0, most = 0;
-  for (const std::int64_t k : all) {
-    const int offset = flip + zero_of(k);
-    for (std::int64_t i = 0; i < terms; ++i) {
-      const int weight = (from[columns ? i * filters + k : k * terms + i] ^ flip) - offset;
-      least = std::min(least, weight);
-      most = std::max(most, weight);
-      *to++ = static_cast<std::int8_t>(weight);
-    }
+  std::vector<int> weights;
+  for (const std::int64_t k : all)
+    for (std::int64_t i = 0; i < terms; ++i)
+      weights.push_back((from[columns ? i * filters + k : k * terms + i] ^ flip) - flip - zero_of(k));
+  const auto [least, most] = std::ranges::minmax(weights);
+  if (least >= -128 && most <= 127) {
+    p.weights = Tensor(DType::i8, shape);
+    std::ranges::transform(weights, p.weights.values<std::int8_t>().begin(),
+                           [](int weight) { return static_cast<std::int8_t>(weight); });
+  } else if (!grouped && most < 255) {
+    split_weights(p, weights, shape);
+  } else {
+    p.refusal = "its weights minus their zero point are no int8: quantise them with 0 in the middle";
   }
-  if (least < -128 || most > 127) p.refusal = "its weights minus their zero point are no int8";
 }
 
 /// The same of a constant that was dequantised.
-void set_weights(Product& p, const Value& w, bool columns) {
+void set_weights(Product& p, const Value& w, bool columns, bool grouped = false) {
   const auto& from = w.dequantized;
   if (!w.is_constant() || from == nullptr || integer_attribute(*from->op, "block_size")) {
     p.refusal = "its weights are no constant of 8 bits";
@@ -89,17 +110,23 @@ void set_weights(Product& p, const Value& w, bool columns) {
     return;
   }
   const bool has_zero = from->inputs.size() > 2 && !from->inputs[2].empty();
-  set_weights(p, from->inputs[0], scale, has_zero ? &from->inputs[2] : nullptr, columns);
+  set_weights(p, from->inputs[0], scale, has_zero ? &from->inputs[2] : nullptr, columns, grouped);
 }
 
-/// Rounds a float32 bias to the units of the sums, which may cost an eighth of a step of y.
-void set_bias(Product& p, const Graph& graph, ValueId id, float y_scale) {
+/// Whether a constant has one value for each filter of a row's, or an image's, result: [K] or [M,K], [K,1,1] ...
+bool is_by_filter(const Tensor& of, std::int64_t filters, bool image) {
+  const int axis = of.shape().rank() - (image ? 3 : 1);
+  return of.elems() == filters && axis >= 0 && of.shape()[axis] == filters;
+}
+
+/// Rounds a float32 bias to the units of the sums, which may cost an eighth of a step of y. `image`: it is added to an
+/// image.
+void set_bias(Product& p, const Graph& graph, ValueId id, float y_scale, bool image = false) {
   if (id == no_id || !p.refusal.empty()) return;
   constexpr double most_error = 0.125;
   const Value& value = graph.value(id);
   const auto filters = static_cast<std::size_t>(p.filters());
-  const bool by_filter = value.constant.elems() == p.filters() && value.shape.rank() > 0 &&
-                         value.shape[value.shape.rank() - 1] == p.filters();
+  const bool by_filter = is_by_filter(value.constant, p.filters(), image);
   if (!value.is_constant() || value.dtype != DType::f32 || !(by_filter || value.constant.elems() == 1)) {
     p.refusal = "its bias is no constant by filter";
     return;
@@ -127,6 +154,8 @@ void set_input(Product& p, const GraphEdit& edit, ValueId x) {
   p.x_scale = codes->linear.scale;
 }
 
+bool has_groups(const Node& node) { return integer_attribute(*node.op, "group").value_or(1) != 1; }
+
 Product conv_product(const GraphEdit& edit, const Node& node, const Linear& y) {
   Product p;
   const Graph& graph = edit.graph();
@@ -135,8 +164,67 @@ Product conv_product(const GraphEdit& edit, const Node& node, const Linear& y) {
   if (!takes_more(&epilogue) || !epilogue.scale.empty() || input_of(node, 3) != no_id)
     p.refusal = "its epilogue computes in float32";
   if (p.refusal.empty()) set_input(p, edit, node.inputs[0]);
-  if (p.refusal.empty()) set_weights(p, graph.value(node.inputs[1]), false);
+  if (p.refusal.empty()) set_weights(p, graph.value(node.inputs[1]), false, has_groups(node));
   set_bias(p, graph, input_of(node, 2), y.scale);
+  return p;
+}
+
+/// Codes [C,K,...] or a parameter [K] as those of the columns of [C,pixels*K], the pixels of a filter outermost.
+Tensor by_pixel(const Tensor& of, std::int64_t c, std::int64_t k, std::int64_t pixels) {
+  if (of.elems() == 1) return of;
+  const std::int64_t from_pixels = of.elems() / (c * k);  // 1: a parameter
+  Tensor to(of.dtype(), c == 1 ? Shape{pixels * k} : Shape{c, pixels * k});
+  const auto bytes = static_cast<std::int64_t>(dtype_bytes(of.dtype()));
+  for (std::int64_t row = 0; row < c; ++row)
+    for (std::int64_t pixel = 0; pixel < pixels; ++pixel)
+      for (std::int64_t i = 0; i < k; ++i)
+        std::memcpy(static_cast<char*>(to.data()) + ((row * pixels + pixel) * k + i) * bytes,
+                    static_cast<const char*>(of.data()) + ((row * k + i) * from_pixels + pixel % from_pixels) * bytes,
+                    static_cast<std::size_t>(bytes));
+  return to;
+}
+
+/// A transposed convolution whose filters do not overlap, as a product of each pixel: its block's pixels in turn.
+Product transposed_product(GraphEdit& edit, const Node& node, const Linear& y, std::int64_t& block) {
+  Product p;
+  Graph& graph = edit.graph();
+  const Value& w = graph.value(node.inputs[1]);
+  const Shape x = graph.value(node.inputs[0]).shape, shape = w.shape, to = graph.value(node.outputs[0]).shape;
+  const auto zeros = [&](const char* name) {
+    const auto list = integers_attribute(*node.op, name);
+    return !list || std::ranges::all_of(*list, [](auto i) { return i == 0; });
+  };
+  block = shape.rank() == 4 ? shape[2] : 0;
+  const Epilogue& epilogue = *node.op->epilogue();
+  if (shape.rank() != 4 || shape[3] != block || integers_attribute(*node.op, "strides") != Ints{block, block} ||
+      integers_attribute(*node.op, "dilations") != Ints{1, 1} || has_groups(node) || !zeros("pads") ||
+      !zeros("output_padding") || to != Shape{x[0], shape[1], x[2] * block, x[3] * block})
+    p.refusal = "no kernel on codes has filters that overlap: kernel_shape must equal strides, without pads and groups";
+  if (!takes_more(&epilogue) || !epilogue.scale.empty()) p.refusal = "its epilogue computes in float32";
+  const auto& from = w.dequantized;
+  if (!w.is_constant() || from == nullptr || integer_attribute(*from->op, "block_size"))
+    p.refusal = "its weights are no constant of 8 bits";
+  if (p.refusal.empty()) set_input(p, edit, node.inputs[0]);
+  if (!p.refusal.empty()) return p;
+  const std::int64_t pixels = block * block;
+  const Tensor& scale = from->inputs[1];
+  const bool has_zero = from->inputs.size() > 2 && !from->inputs[2].empty();
+  const std::int64_t axis = integer_attribute(*from->op, "axis").value_or(1);
+  if (scale.elems() != 1 && ((axis + 4) % 4 != 1 || scale.elems() != shape[1])) {
+    p.refusal = "the scales of its weights are not by filter";
+    return p;
+  }
+  const Tensor codes =
+      by_pixel(from->inputs[0], shape[0], shape[1], pixels).reshaped(Shape{shape[0], pixels * shape[1]});
+  const Tensor zero = has_zero ? by_pixel(from->inputs[2], 1, shape[1], pixels) : Tensor();
+  set_weights(p, codes, by_pixel(scale, 1, shape[1], pixels), has_zero ? &zero : nullptr, true);
+  ValueId bias = input_of(node, 2);
+  if (bias != no_id && graph.value(bias).is_constant() && graph.value(bias).constant.elems() == shape[1] &&
+      shape[1] > 1)
+    bias =
+        edit.add_constant(node.name + ":bias",
+                          by_pixel(graph.value(bias).constant, 1, shape[1], pixels).reshaped(Shape{pixels * shape[1]}));
+  set_bias(p, graph, bias, y.scale);
   return p;
 }
 
@@ -164,22 +252,34 @@ Product matrix_product(const GraphEdit& edit, const Node& node, ValueId bias, co
         (bias != no_id && epilogue.bias_factor != 1) || !epilogue.scale.empty() || !takes_more(&epilogue))
       p.refusal = "it is no plain product plus bias";
   }
-  if (p.refusal.empty() && w.shape.rank() != 2) p.refusal = "its weights are no matrix";
+  if (p.refusal.empty() && w.shape.rank() != 2) p.refusal = "its right side is no known matrix";
   if (p.refusal.empty()) set_input(p, edit, node.inputs[0]);
   if (p.refusal.empty()) set_weights(p, w, !transposed);
   set_bias(p, graph, bias, y.scale);
   return p;
 }
 
-/// What QGemm is expanded to: ((A - a_zero) * (B - b_zero) + int32 bias) times a scale.
-Product integer_product(const GraphEdit& edit, const Node& mul) {
+/// The node that multiplies integer sums, as float32, by known scales: `node`, or what it adds `bias` to.
+const Node* scaled_sums(const GraphEdit& edit, const Node& node, ValueId& bias) {
+  ValueId scale = no_id;
+  const Node* const mul = node.type() == "Add" ? over_constant(edit, node, "Mul", bias) : &node;
+  return mul != nullptr && mul->type() == "Mul" && over_constant(edit, *mul, "Cast", scale) != nullptr ? mul : nullptr;
+}
+
+/// ((x - x_zero) * (w - w_zero) + int32 bias) times a scale, plus a bias: of MatMulInteger, as QGemm is expanded to, or
+/// ConvInteger, which becomes `sums`.
+Product integer_product(const GraphEdit& edit, const Node& node, const Linear& y, const Node*& sums) {
   Product p;
   const Graph& graph = edit.graph();
-  ValueId scale = no_id, bias = no_id;
-  const Node* sums = over_constant(edit, mul, "Cast", scale);
-  sums = sums != nullptr && edit.merges(sums->inputs[0]) ? edit.producer_node(sums->inputs[0]) : nullptr;
-  if (sums != nullptr && sums->type() == "Add") sums = over_constant(edit, *sums, "MatMulInteger", bias);
-  if (sums == nullptr || sums->type() != "MatMulInteger") {
+  ValueId scale = no_id, bias = no_id, number_bias = no_id;
+  const Node& mul = *scaled_sums(edit, node, number_bias);
+  sums = over_constant(edit, mul, "Cast", scale);
+  sums = edit.merges(sums->inputs[0]) ? edit.producer_node(sums->inputs[0]) : nullptr;
+  for (const char* const type : {"MatMulInteger", "ConvInteger"})
+    if (sums != nullptr && sums->type() == "Add")
+      if (const Node* const below = over_constant(edit, *sums, type, bias); below != nullptr) sums = below;
+  const bool image = sums != nullptr && sums->type() == "ConvInteger";
+  if (sums == nullptr || (sums->type() != "MatMulInteger" && !image)) {
     p.refusal = "it is no product of integers";
     return p;
   }
@@ -189,22 +289,29 @@ Product integer_product(const GraphEdit& edit, const Node& mul) {
   };
   const Tensor *const w = constant(1), *const x_zero = constant(2), *const w_zero = constant(3);
   const auto unknown = [&](std::size_t i) { return input_of(*sums, i) != no_id && constant(i) == nullptr; };
-  if (w == nullptr || w->shape().rank() != 2 || unknown(2) || unknown(3) ||
+  if (w == nullptr || w->shape().rank() != (image ? 4 : 2) || unknown(2) || unknown(3) ||
       (x_zero != nullptr && x_zero->elems() != 1)) {
     p.refusal = "its weights or zero points are not constant";
     return p;
   }
   p.x = sums->inputs[0];
   if (x_zero != nullptr) p.x_zero_point = code_at(*x_zero, 0);
-  set_weights(p, *w, graph.value(scale).constant, w_zero, true);
+  Tensor scales = graph.value(scale).constant;
+  if (image && is_by_filter(scales, w->shape()[0], true)) scales = scales.reshaped(Shape{w->shape()[0]});
+  set_weights(p, *w, scales, w_zero, !image, has_groups(*sums));
+  set_bias(p, graph, number_bias, y.scale, image);
   if (bias == no_id || !p.refusal.empty()) return p;
   const Tensor& values = graph.value(bias).constant;
-  const Shape& of_bias = values.shape();  // [M,1] is by row
-  if (values.dtype() != DType::i32 || values.elems() != p.filters() || of_bias.rank() == 0 ||
-      of_bias[of_bias.rank() - 1] != p.filters())
+  if (values.dtype() != DType::i32 || !is_by_filter(values, p.filters(), image)) {
     p.refusal = "its bias is no constant by filter";
-  else
-    p.bias.assign(values.values<std::int32_t>().begin(), values.values<std::int32_t>().end());
+    return p;
+  }
+  p.bias.resize(static_cast<std::size_t>(p.filters()));
+  for (std::size_t k = 0; k < p.bias.size(); ++k) {
+    const std::int64_t sum = std::int64_t{p.bias[k]} + values.values<std::int32_t>()[k];
+    p.bias[k] = static_cast<std::int32_t>(sum);
+    if (p.bias[k] != sum) p.refusal = "its sums may exceed 32 bits";
+  }
   return p;
 }
 
@@ -235,6 +342,8 @@ Made make_conv(GraphEdit& edit, const std::string& name, const Op& geometry, Pro
   to.least = range.least;
   to.most = range.most;
   epilogue.requantize = std::move(to);
+  if (p.twice)
+    p.x = edit.add_node(name + ":twice", make_normalised_op("Concat", {{"axis", std::int64_t{1}}}, 2), {p.x, p.x});
   std::vector<ValueId> inputs{p.x, edit.add_constant(name + ":weights", p.weights)};
   if (!p.bias.empty())
     inputs.push_back(edit.add_constant(
@@ -257,9 +366,9 @@ void reshape(GraphEdit& edit, NodeId id, ValueId x) {
 bool is_product(const GraphEdit& edit, const Node& node) {
   ValueId constant = no_id;
   const std::string_view type = node.type();
-  if (type == "Add") return over_constant(edit, node, "MatMul", constant) != nullptr;
-  if (type == "Mul") return over_constant(edit, node, "Cast", constant) != nullptr;
-  return type == "Conv" || type == "Gemm" || type == "MatMul";
+  if (type == "Add" && over_constant(edit, node, "MatMul", constant) != nullptr) return true;
+  if (type == "Add" || type == "Mul") return scaled_sums(edit, node, constant) != nullptr;
+  return type == "Conv" || type == "ConvTranspose" || type == "Gemm" || type == "MatMul";
 }
 
 std::string lower_product(GraphEdit& edit, NodeId id, NodeId product, const Linear& y, const CodeRange& range) {
@@ -272,19 +381,41 @@ std::string lower_product(GraphEdit& edit, NodeId id, NodeId product, const Line
     if (made.op == nullptr) return made.refusal;
     edit.graph().node(id).name = name;
     edit.replace(id, std::move(made.op), std::move(made.inputs));
+  } else if (node.type() == "ConvTranspose") {
+    std::int64_t block = 1;
+    Product p = transposed_product(edit, node, y, block);
+    made = make_conv(edit, name, *make_op("Conv", "", {}, 3), std::move(p), y, range);
+    if (made.op == nullptr) return made.refusal;
+    const ValueId sums = edit.add_node(name, std::move(made.op), std::move(made.inputs));
+    edit.graph().node(id).name = name + ":blocks";
+    edit.replace(id, make_op("DepthToSpace", "", {{"blocksize", block}}, 1), {sums});
   } else {
     ValueId bias = no_id;
-    const Node* const below = node.type() == "Add" ? over_constant(edit, node, "MatMul", bias) : &node;
-    name = below->name;
-    const Product p = node.type() == "Mul" ? integer_product(edit, node) : matrix_product(edit, *below, bias, y);
+    const Node* below = node.type() == "Add" ? over_constant(edit, node, "MatMul", bias) : &node;
+    const bool of_integers = below == nullptr || below->type() == "Mul";
+    Product p = of_integers ? integer_product(edit, node, y, below) : matrix_product(edit, *below, bias, y);
+    if (!p.refusal.empty()) return p.refusal;
+    if (below->type() == "ConvInteger") {
+      made = make_conv(edit, name, *make_normalised_op("Conv", below->op->attributes(), 3), std::move(p), y, range);
+      if (made.op == nullptr) return made.refusal;
+      edit.graph().node(id).name = name;
+      edit.replace(id, std::move(made.op), std::move(made.inputs));
+      edit.erase_unread(old);
+      return {};
+    }
+    if (!of_integers) name = below->name;
     // Each row is an image of one pixel, which costs no copy.
-    made = make_conv(edit, name, *make_op("Conv", "", {}, 3), p, y, range);
-    if (made.op == nullptr) return made.refusal;
+    const std::int64_t terms = p.terms() / (p.twice ? 2 : 1);
     const Shape& x = edit.graph().value(p.x).shape;
-    const std::int64_t rows = x.elems() / p.terms();
-    if (x.rank() < 1 || x[x.rank() - 1] != p.terms() || rows == 0) return "it has no rows";
-    made.inputs[0] =
-        edit.add_node(name + ":rows", reshape_op(), {p.x, shape_constant(edit, Shape{rows, p.terms(), 1, 1})});
+    const std::int64_t rows = x.elems() / terms;
+    if (x.rank() < 1 || x[x.rank() - 1] != terms || rows == 0) return "it has no rows";
+    p.x = edit.add_node(name + ":rows", reshape_op(), {p.x, shape_constant(edit, Shape{rows, terms, 1, 1})});
+    const ValueId as_rows = p.x;
+    made = make_conv(edit, name, *make_op("Conv", "", {}, 3), std::move(p), y, range);
+    if (made.op == nullptr) {
+      edit.erase_unread(as_rows);
+      return made.refusal;
+    }
     const ValueId sums = edit.add_node(name, std::move(made.op), std::move(made.inputs));
     edit.graph().node(id).name = name + ":shape";
     reshape(edit, id, sums);
@@ -349,7 +480,7 @@ std::string lower_qlinear_conv(GraphEdit& edit, NodeId id) {
   const auto y = linear_of(graph.value(node.outputs[0]).dtype, tensor(6), &tensor(7));
   if (!x || !y) return "its scales are no positive numbers";
   Product p{.x = node.inputs[0], .x_zero_point = x->zero_point, .x_scale = x->scale};
-  set_weights(p, tensor(3), tensor(4), &tensor(5), false);
+  set_weights(p, tensor(3), tensor(4), &tensor(5), false, has_groups(node));
   if (const ValueId bias = input_of(node, 8); bias != no_id) {
     if (!constant(8)) return "its bias is not constant";
     p.bias.assign(tensor(8).values<std::int32_t>().begin(), tensor(8).values<std::int32_t>().end());
