@@ -222,10 +222,14 @@ class BoundWindows final : public BoundConv {
       if (layout_.group_c == p.group_c()) {
         copy_elements(p.x_storage, from, (end - begin) * pixel, size, at);
       } else {
-        const std::int64_t added = layout_.group_c - p.group_c();
-        for (std::int64_t i = 0; i < (end - begin) * p.groups; ++i, at += layout_.group_c * size) {
-          copy_elements(p.x_storage, from + i * p.group_c() * layout_.x_bytes, p.group_c(), size, at);
-          fill_elements(0, added, size, at + p.group_c() * size);
+        // Only elements of 16 bits have added channels. All at once to the end of their place, from there one by one.
+        const std::int64_t added = layout_.group_c - p.group_c(), groups = (end - begin) * p.groups;
+        auto* element = reinterpret_cast<std::uint16_t*>(at);
+        const std::uint16_t* packed = element + groups * added;
+        copy_elements(p.x_storage, from, groups * p.group_c(), size, at + groups * added * size);
+        for (std::int64_t i = 0; i < groups; ++i) {
+          for (std::int64_t c = 0; c < p.group_c(); ++c) *element++ = *packed++;
+          for (std::int64_t c = 0; c < added; ++c) *element++ = 0;
         }
       }
       fill_elements(zero, (band.columns - end) * pixel, size, to + end * pixel * size);
