@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 #include <hwy/highway.h>
 
+#include <cmath>
 #include <map>
 #include <random>
 #include <string>
@@ -71,6 +72,36 @@ TEST_CASE("bf16_conv/every_configuration_and_instruction_set") {
                   call.str());
         }
     });
+  }
+}
+
+// A zero weight does not cancel an infinity: pads, added channels, other groups and neighbouring pixels must not meet
+// it.
+TEST_CASE("bf16_conv/an_infinity_reaches_its_own_windows_alone") {
+  if (op_runner().device() != DeviceKind::cpu) return;
+  std::mt19937 random(random_seed());
+  for (const ConvProblem& stated :
+       convs({"1x3x9x9 -> 5, 3x3 s1 p1 g1", "1x5x9x9 -> 40, 1x1 s1 p0 g1", "1x12x9x9 -> 6, 3x3 s1 p1 g2",
+              "1x19x9x9 -> 19, 3x3 s1 p1 g19", "1x34x9x9 -> 4, 1x1 s1 p0 g1"})) {
+    const ConvProblem p = in_bf16(stated);
+    ConvData data = make_conv_data(p, random);
+    constexpr std::int64_t h = 4, w = 4;
+    const std::int64_t c = p.c / 2, reach = p.r / 2, group = c / p.group_c();
+    static_cast<std::uint16_t*>(data.x.data())[(c * p.h + h) * p.w + w] = 0x7F80;
+    const auto problem = pose(p, data.w, data.scale);
+    const Tensor inputs[] = {data.x, data.w, data.bias, data.residual};
+    for (const Kernel* kernel : algorithms())
+      for_each_call(op_runner(), *problem, *kernel, 2, [&](const Call& call) {
+        CAPTURE(call.str());
+        const Tensor y = run_between_guards(op_runner(), call, inputs, call.str()).at(0);
+        const std::vector<double> values = oracle::from_tensor(y.to_format(formats::nchw)).values;
+        for (std::int64_t k = 0, i = 0; k < p.k; ++k)
+          for (std::int64_t row = 0; row < p.p; ++row)
+            for (std::int64_t q = 0; q < p.q; ++q, ++i) {
+              const bool meets = k / p.group_k() == group && std::abs(row - h) <= reach && std::abs(q - w) <= reach;
+              CHECK(std::isfinite(values[static_cast<std::size_t>(i)]) == !meets);
+            }
+      });
   }
 }
 
