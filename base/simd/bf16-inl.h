@@ -48,6 +48,34 @@ HWY_INLINE void store(hn::Vec<D> v, D, BFloat16* y) {
              reinterpret_cast<std::uint16_t*>(y));
 }
 
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3
+/// 32 elements with the bits of store(): a third of its instructions.
+HWY_INLINE __m512i rounded_pair(hn::Vec512<float> first, hn::Vec512<float> second) {
+  const auto rounded = [](__m512 v) HWY_ATTR {  // the upper halves
+    const __m512i bits = _mm512_castps_si512(v),
+                  even = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
+    const __m512i nearest = _mm512_add_epi32(bits, _mm512_add_epi32(even, _mm512_set1_epi32(0x7FFF)));
+    return _mm512_mask_or_epi32(nearest, _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q), bits, _mm512_set1_epi32(0x00400000));
+  };
+  const __m512i even = _mm512_set_epi16(62, 60, 58, 56, 54, 52, 50, 48, 46, 44, 42, 40, 38, 36, 34, 32, 30, 28, 26, 24,
+                                        22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0);
+  return _mm512_permutex2var_epi16(rounded(first.raw), _mm512_or_si512(even, _mm512_set1_epi16(1)),
+                                   rounded(second.raw));
+}
+/// The reverse, without load()'s care for the bits of NaN.
+HWY_INLINE hn::Vec512<float> widened(__m256i elements) {
+  return hn::Vec512<float>{_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(elements), 16))};
+}
+HWY_INLINE hn::Vec512<float> first_widened(__m512i elements) { return widened(_mm512_castsi512_si256(elements)); }
+HWY_INLINE hn::Vec512<float> second_widened(__m512i elements) {
+  return widened(_mm512_extracti64x4_epi64(elements, 1));
+}
+/// Of the first `count` of 32 elements.
+HWY_INLINE __mmask32 first_elements(std::int64_t count) {
+  return static_cast<__mmask32>(count >= 32 ? ~0U : (1U << count) - 1);
+}
+#endif
+
 }  // namespace lenslet::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 

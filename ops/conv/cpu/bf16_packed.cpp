@@ -99,6 +99,20 @@ void store_rows(const Bf16Panel& panel, const float* sums, std::int64_t rows, st
                 std::int64_t y_pixel) {
   const D d;
   const std::int64_t columns = panel.columns;
+#if HWY_ARCH_X86_64 && HWY_TARGET <= HWY_AVX3
+  const __mmask32 stored = first_elements(columns);
+  with_activation(panel.activation, [&](auto act) HWY_ATTR {
+    for (std::int64_t i = 0; i < rows; ++i, sums += 32, y += y_pixel) {
+      V first = hn::LoadU(d, sums), second = hn::LoadU(d, sums + 16);
+      if (residual != nullptr) {
+        const __m512i added = _mm512_maskz_loadu_epi16(stored, residual + i * y_pixel);
+        first = hn::Add(first, first_widened(added));
+        second = hn::Add(second, second_widened(added));
+      }
+      _mm512_mask_storeu_epi16(y, stored, rounded_pair(act(d, first), act(d, second)));
+    }
+  });
+#else
   with_activation(panel.activation, [&](auto act) HWY_ATTR {
     BFloat16 part[2 * hn::MaxLanes(D())];
     for (std::int64_t i = 0; i < rows; ++i, sums += 2 * lanes(), y += y_pixel) {
@@ -117,6 +131,7 @@ void store_rows(const Bf16Panel& panel, const float* sums, std::int64_t rows, st
       }
     }
   });
+#endif
 }
 
 template <bool pairs>

@@ -228,6 +228,13 @@ class BoundWindows final : public BoundConv {
         const std::uint16_t* packed = element + groups * added;
         copy_elements(p.x_storage, from, groups * p.group_c(), size, at + groups * added * size);
         for (std::int64_t i = 0; i < groups; ++i) {
+          if (p.group_c() == 3 && added == 1) {  // a colour picture
+            const std::uint64_t four = packed[0] | std::uint64_t{packed[1]} << 16 | std::uint64_t{packed[2]} << 32;
+            std::memcpy(element, &four, sizeof four);
+            element += 4;
+            packed += 3;
+            continue;
+          }
           for (std::int64_t c = 0; c < p.group_c(); ++c) *element++ = *packed++;
           for (std::int64_t c = 0; c < added; ++c) *element++ = 0;
         }
