@@ -69,13 +69,13 @@ namespace {
 HWY_EXPORT(widen);
 HWY_EXPORT(narrow);
 
-/// How the work is cut: strips of output rows of a block of channels, with what they read half of L2.
+/// How the work is cut: strips of output rows of a block of channels, with what they read an eighth of L2.
 struct Strips {
   std::int64_t block, blocks, rows, strips;
 
   Strips(const ConvProblem& p, const DeviceProfile& device) : block(line_block(p)), blocks((p.k + block - 1) / block) {
     const std::int64_t row = (std::min(p.stride_h, p.h) * p.w + (p.residual ? 2 : 1) * p.q) * block * 4;
-    const std::int64_t at_once = std::max<std::int64_t>(1, static_cast<std::int64_t>(device.l2_bytes) / 2 / row);
+    const std::int64_t at_once = std::max<std::int64_t>(1, static_cast<std::int64_t>(device.l2_bytes) / 8 / row);
     // Strips for all threads, where images and blocks are fewer.
     const std::int64_t wanted = (2 * device.units + p.n * blocks - 1) / (p.n * blocks);
     rows = std::clamp<std::int64_t>(device.units > 1 ? (p.p + wanted - 1) / wanted : p.p, 1, at_once);
