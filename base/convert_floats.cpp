@@ -94,7 +94,7 @@ bool convert_floats_kernel(DType from, const void* source, DType to, void* targe
   if (from == DType::bf16 && to == DType::f32) {
     const auto* x = static_cast<const BFloat16*>(source);
     auto* y = static_cast<float*>(target);
-    each_vector(x, y, count, [=](std::int64_t i) HWY_ATTR { store(load(D(), x + i), D(), y + i); });
+    each_vector(x, y, count, [=](std::int64_t i) HWY_ATTR { store(quiet(D(), load(D(), x + i)), D(), y + i); });
     return true;
   }
   const hn::Rebind<std::int32_t, D> whole;

@@ -17,7 +17,7 @@ HWY_BEFORE_NAMESPACE();
 namespace lenslet::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-/// Vectors of D from elements of its type; of float from bfloat16, with the bits of f32_from_bf16().
+/// Vectors of D from elements of its type; of float from bfloat16, where a NaN may stay a signalling one.
 template <class D, typename T = hn::TFromD<D>>
 HWY_INLINE hn::Vec<D> load(D d, const T* x) {
   return hn::LoadU(d, x);
@@ -26,8 +26,14 @@ template <class D>
 HWY_INLINE hn::Vec<D> load(D d, const BFloat16* x) {
   const hn::RebindToUnsigned<D> words;
   const hn::Rebind<std::uint16_t, D> narrow;
-  const auto v = hn::BitCast(
+  return hn::BitCast(
       d, hn::ShiftLeft<16>(hn::PromoteTo(words, hn::LoadU(narrow, reinterpret_cast<const std::uint16_t*>(x)))));
+}
+
+/// What load() gives, with the bits of f32_from_bf16().
+template <class D>
+HWY_INLINE hn::Vec<D> quiet(D d, hn::Vec<D> v) {
+  const hn::RebindToUnsigned<D> words;
   return hn::IfThenElse(hn::IsNaN(v), hn::Or(v, hn::BitCast(d, hn::Set(words, 0x00400000U))), v);
 }
 
@@ -62,7 +68,7 @@ HWY_INLINE __m512i rounded_pair(hn::Vec512<float> first, hn::Vec512<float> secon
   return _mm512_permutex2var_epi16(rounded(first.raw), _mm512_or_si512(even, _mm512_set1_epi16(1)),
                                    rounded(second.raw));
 }
-/// The reverse, without load()'s care for the bits of NaN.
+/// The reverse.
 HWY_INLINE hn::Vec512<float> widened(__m256i elements) {
   return hn::Vec512<float>{_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(elements), 16))};
 }
