@@ -116,6 +116,15 @@ std::vector<std::vector<Tensor>> OutputError::run(const OnnxFile& file) const {
   return outputs;
 }
 
+std::map<std::string, double> OutputError::estimated_us(const OnnxFile& changed) const {
+  std::map<std::string, double> times;
+  if (inputs_.empty()) return times;
+  const Model model = load(changed);
+  const Runner runner = runner_for(model, {inputs_.data(), 1}, how_);
+  for (const StepInfo& step : runner.plan().steps) times[step.name] += step.estimated_us;
+  return times;
+}
+
 double OutputError::of(const OnnxFile& changed) const {
   const auto got = run(changed);
   double squares = 0, differences = 0;

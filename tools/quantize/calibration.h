@@ -40,6 +40,8 @@ class OutputError {
   OutputError(const OnnxFile& file, std::vector<Tensor> inputs, const PlanOptions& how);
   /// sqrt(sum of squared differences / sum of squares) over all float32 outputs and inputs.
   double of(const OnnxFile& changed) const;
+  /// Microseconds of each step of a plan for the first input, by the cost model; keys are node names.
+  std::map<std::string, double> estimated_us(const OnnxFile& changed) const;
   /// The network as it is compared.
   const OnnxFile& file() const { return file_; }
   std::size_t inputs() const { return inputs_.size(); }

@@ -32,7 +32,8 @@ inline constexpr std::array<ExitCodeMeaning, 8> exit_code_meanings{{
     {exit_io, "a file cannot be opened, read or written, or the output cannot be printed"},
     {exit_device, "the accelerator, its driver or its library failed"},
     {exit_internal, "lenslet broke one of its own rules: please report it"},
-    {exit_stopped, "stopped by ^C or SIGTERM; what was printed is whole, and quantize wrote no file"},
+    {exit_stopped,
+     "stopped by ^C or SIGTERM; what was printed is whole, and quantize wrote no model: the same command goes on"},
 }};
 
 constexpr ExitCode exit_code(ErrorKind kind) {

@@ -59,6 +59,7 @@ struct Row {
   QuantizedLayer layer;
   double error = 0;
   std::string form = "int8";
+  std::optional<double> saves_us = std::nullopt;  ///< by the cost model; nothing where no step has the layer's name
 };
 
 [[noreturn]] void refuse(const std::string& why, const std::string& what = {}) {
@@ -251,7 +252,14 @@ class Quantizer {
     const OnnxFile quantized = with_qdq(file, plan, how_);
     const std::string bytes = quantized.bytes();
     Model::load_bytes(std::as_bytes(std::span(bytes)), {}, "the quantised file");
-    if (measure) error_ = measure->of(with_qdq(measure->file(), plan, how_));
+    if (measure) {
+      error_ = measure->of(with_qdq(measure->file(), plan, how_));
+      const auto of_floats = measure->estimated_us(file), of_codes = measure->estimated_us(quantized);
+      for (Row& row : rows_)
+        if (const auto b = of_floats.find(row.layer.name), a = of_codes.find(row.layer.name);
+            b != of_floats.end() && a != of_codes.end())
+          row.saves_us = b->second - a->second;
+    }
     const auto lock = stop_.writing();  // from here on it is done
     stop_.release();
     write_file(options_.output, std::as_bytes(std::span(bytes)));
@@ -334,6 +342,7 @@ class Quantizer {
                                     {"op", row.layer.op},
                                     {"error", row.error},
                                     {"snr_db", decibels(row.error)},
+                                    {"saves_us", row.saves_us ? nlohmann::ordered_json(*row.saves_us) : nullptr},
                                     {"form", row.form}});
     if (compared > 0) {
       document["error"] = error_;
@@ -354,12 +363,20 @@ class Quantizer {
 
   void print_table() const {
     if (rows_.empty()) return;
-    fmt::print("{:<34} {:<17} {:>8} {:>6}  {}\n", "quantised alone", "op", "error", "dB", "written as");
+    fmt::print("{:<21} {:<17} {:>7} {:>5} {:>8}  {}\n", "quantised alone", "op", "error", "dB", "saves us",
+               "written as");
     for (const Row& row : rows_) {
       std::string name = printable(row.layer.name);
-      if (name.size() > 34) name = ".." + name.substr(name.size() - 32);
-      fmt::print("{:<34} {:<17} {:>8.4f} {:>6.1f}  {}\n", name, row.layer.op, row.error, decibels(row.error), row.form);
+      if (name.size() > 21) name = ".." + name.substr(name.size() - 19);
+      fmt::print("{:<21} {:<17} {:>7.4f} {:>5.1f} {:>8}  {}\n", name, row.layer.op, row.error, decibels(row.error),
+                 row.saves_us ? fmt::format("{:.1f}", *row.saves_us) : "-", row.form);
     }
+    fmt::print("saves us: the plan's estimates for both files, batch and threads as run here; -: none\n");
+    if (options_.budget >= 0)
+      fmt::print(
+          "rule: a layer whose error alone is above --budget {} stays float; if its\n"
+          "output alone is above it, that, too, and the layers that read it\n",
+          options_.budget);
   }
 
   const Options& options_;

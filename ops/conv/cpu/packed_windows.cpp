@@ -187,9 +187,11 @@ class BoundWindows final : public BoundConv {
       call.k = std::min(panels * panel, p.group_k() - k);
       call.group_offset = group * layout_.group_c * layout_.element_bytes;
       const auto* const packed = run.filter<std::int32_t>();
-      call.corrections = packed + filter;
       call.filters = packed + layout_.correction_words + group * layout_.group_words + k * call.run_count * call.words;
-      call.multipliers = run.requantization.multipliers + filter;
+      if (p.requantized) {
+        call.corrections = packed + filter;
+        call.multipliers = run.requantization.multipliers + filter;
+      }
       call.bias = run.bias_data == nullptr ? nullptr : run.bias<std::byte>() + 4 * filter;
       call.y = run.y<std::byte>() + first_y + filter * layout_.y_bytes;
       if (p.residual) call.residual = run.residual<std::byte>() + first_y + filter * layout_.y_bytes;
