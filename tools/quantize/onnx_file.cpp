@@ -151,7 +151,8 @@ EditedTensor read_tensor(std::string_view bytes, const std::filesystem::path& fo
         std::string key, value;
         take_fields(view_of(field), [&](pbf_reader& entry) {
           if (entry.tag() != 1 && entry.tag() != 2) return false;
-          (entry.tag() == 1 ? key : value) = entry.get_string();
+          std::string& to = entry.tag() == 1 ? key : value;
+          to = entry.get_string();
           return true;
         });
         entries[key] = value;

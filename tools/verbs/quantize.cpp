@@ -371,7 +371,7 @@ class Quantizer {
       fmt::print("{:<21} {:<17} {:>7.4f} {:>5.1f} {:>8}  {}\n", name, row.layer.op, row.error, decibels(row.error),
                  row.saves_us ? fmt::format("{:.1f}", *row.saves_us) : "-", row.form);
     }
-    fmt::print("saves us: the plan's estimates for both files, batch and threads as run here; -: none\n");
+    fmt::print("saves us: by the plan's estimates of both files; -: no such step in one of them\n");
     if (options_.budget >= 0)
       fmt::print(
           "rule: a layer whose error alone is above --budget {} stays float; if its\n"
