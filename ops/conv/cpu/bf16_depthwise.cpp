@@ -1,6 +1,7 @@
 // Depthwise convolution of bfloat16 in NHWC: a strip of rows of a block of channels is widened to float32, computed by
 // depthwise's lines, and rounded as it is stored. Filters stay float32.
 #include <algorithm>
+#include <type_traits>
 
 #include "base/simd/targets.h"
 #include "ops/conv/cpu/lines.h"
@@ -19,43 +20,32 @@ HWY_BEFORE_NAMESPACE();
 namespace lenslet::HWY_NAMESPACE {
 namespace {
 
-/// Elements [i, channels) of a pixel, where a vector is too wide.
 template <typename From, typename To>
-HWY_INLINE void convert_rest(const From* from, To* to, std::int64_t i, std::int64_t channels) {
+void convert(const From* from, std::int64_t from_pixel, To* to, std::int64_t to_pixel, std::int64_t pixels,
+             std::int64_t channels) {
+  const hn::ScalableTag<float> d;
   const hn::CappedTag<float, 1> one;
-  for (; i < channels; ++i) store(load(one, from + i), one, to + i);
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  for (std::int64_t pixel = 0; pixel < pixels; ++pixel, from += from_pixel, to += to_pixel) {
+    std::int64_t i = 0;
+#if HWY_ARCH_X86_64 && HWY_TARGET <= HWY_AVX3
+    if constexpr (std::is_same_v<To, BFloat16>)
+      for (; i + 32 <= channels; i += 32)
+        _mm512_storeu_si512(to + i, rounded_pair(hn::LoadU(d, from + i), hn::LoadU(d, from + i + 16)));
+#endif
+    for (; i + lanes <= channels; i += lanes) store(load(d, from + i), d, to + i);
+    for (; i < channels; ++i) store(load(one, from + i), one, to + i);
+  }
 }
 
 /// `pixels` of `channels` elements each, pixels from_pixel and to_pixel elements apart.
 void widen(const BFloat16* from, std::int64_t from_pixel, float* to, std::int64_t to_pixel, std::int64_t pixels,
            std::int64_t channels) {
-  const hn::ScalableTag<float> d;
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  for (std::int64_t pixel = 0; pixel < pixels; ++pixel, from += from_pixel, to += to_pixel) {
-    std::int64_t i = 0;
-#if HWY_ARCH_X86_64 && HWY_TARGET <= HWY_AVX3
-    for (; i + lanes <= channels; i += lanes)
-      hn::StoreU(widened(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from + i))), d, to + i);
-#else
-    for (; i + lanes <= channels; i += lanes) store(load(d, from + i), d, to + i);
-#endif
-    convert_rest(from, to, i, channels);
-  }
+  convert(from, from_pixel, to, to_pixel, pixels, channels);
 }
-
 void narrow(const float* from, std::int64_t from_pixel, BFloat16* to, std::int64_t to_pixel, std::int64_t pixels,
             std::int64_t channels) {
-  const hn::ScalableTag<float> d;
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  for (std::int64_t pixel = 0; pixel < pixels; ++pixel, from += from_pixel, to += to_pixel) {
-    std::int64_t i = 0;
-#if HWY_ARCH_X86_64 && HWY_TARGET <= HWY_AVX3
-    for (; i + 32 <= channels; i += 32)
-      _mm512_storeu_si512(to + i, rounded_pair(hn::LoadU(d, from + i), hn::LoadU(d, from + i + 16)));
-#endif
-    for (; i + lanes <= channels; i += lanes) store(load(d, from + i), d, to + i);
-    convert_rest(from, to, i, channels);
-  }
+  convert(from, from_pixel, to, to_pixel, pixels, channels);
 }
 
 }  // namespace

@@ -21,7 +21,7 @@ struct WindowBlock {
   const std::byte* const* windows = nullptr;  ///< [m]: the first element of each window in group 0
   std::int64_t m = 0;
   std::int64_t line = 0, window_stride = 0;  ///< each `line` windows are window_stride bytes apart
-  std::int64_t lines = 1, line_stride = 0;   ///< so many lines begin line_stride windows apart; 0: no whole number
+  std::int64_t lines = 1, line_stride = 0;   ///< lines, and windows from one to the next; 0: no whole number
   const std::int64_t* runs = nullptr;        ///< bytes from there to each run
   std::int64_t run_count = 0, words = 0, group_offset = 0;
   const std::int32_t* filters = nullptr;  ///< packed (WindowLayout)
