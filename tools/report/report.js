@@ -27,7 +27,7 @@ const figure = (value) =>
   !isNumber(value) ? String(value) : value === 0 ? "0" :
     Math.abs(value) >= 1000 ? Math.round(value).toLocaleString("en") : String(Number(value.toPrecision(3)));
 const percent = (value) => (value >= 99.95 ? value.toFixed(0) : value.toFixed(1)) + " %";
-const tiny = (value) => (isNumber(value) ? value.toExponential(1) : String(value));
+const tiny = (value) => (isNumber(value) ? value.toExponential(1) : value === undefined ? "–" : String(value));
 const count = (n, word) => `${n} ${word}${n === 1 ? "" : "s"}`;
 const sum = (list, of) => list.reduce((total, item) => total + (of(item) || 0), 0);
 function bytes(value) {
@@ -53,10 +53,12 @@ const errorShare = (layer) =>
 
 // Adds what the sections below share.
 function prepare(run) {
-  run.plan = (run.inspect && run.inspect.plan) || null;
+  const plan = run.inspect && run.inspect.plan;
+  run.plan = plan && Array.isArray(plan.steps) && Array.isArray(plan.placements) && plan.memory ? plan : null;
   run.layersMs = sum(run.layers, (layer) => layer.ms);
+  run.run = run.run && isNumber(run.run.ms) ? run.run : null;
   run.ms = run.run ? run.run.ms : run.layersMs;
-  run.batch = run.batch || 1;
+  run.batch = isNumber(run.batch) ? run.batch : 1;
   run.hasFloors = run.layers.some((layer) => isNumber(layer.floor_ms));
   run.floorMs = sum(run.layers, (layer) => layer.floor_ms);
   const steps = new Map();  // of a name, in order
@@ -411,22 +413,27 @@ function roofline(run) {
     s("text", { x: 14, y: height / 2, "text-anchor": "middle", class: "faint", transform: `rotate(-90 14 ${height / 2})` }, "GFLOP/s"));
   const rate = peak.copy_gb_per_s;
   const lowest = 10 ** x0, highest = 10 ** x1, floor = 10 ** y0;
+  const line = (d, text, at) => {  // their labels lie above the circles
+    svg.append(s("path", { d, class: "ceiling" }));
+    labels.push(s("text", { class: "over", ...at }, text));
+  };
+  const labels = [];
   for (const ceiling of ceilings) {
     const ridge = rate > 0 ? Math.min(Math.max(ceiling.rate / rate, lowest), highest) : lowest;
-    svg.append(s("path", { d: `M${px(ridge)} ${py(ceiling.rate)}H${width - right}`, class: "ceiling" }),
-      s("text", { x: width - right - 4, y: py(ceiling.rate) - 5, "text-anchor": "end" }, ceiling.text));
+    line(`M${px(ridge)} ${py(ceiling.rate)}H${width - right}`, ceiling.text, { x: width - right - 4, y: py(ceiling.rate) - 5, "text-anchor": "end" });
   }
   if (rate > 0) {
     const from = Math.max(lowest, floor / rate), most = ceilings.length ? Math.max(...ceilings.map((one) => one.rate)) : 10 ** y1;
     const to = Math.min(highest, most / rate);
-    if (to > from) svg.append(s("path", { d: `M${px(from)} ${py(rate * from)}L${px(to)} ${py(rate * to)}`, class: "ceiling" }),
-      s("text", { x: px(from) + 16, y: py(rate * from) - 4 }, `${figure(rate)} GB/s`));
+    if (to > from)
+      line(`M${px(from)} ${py(rate * from)}L${px(to)} ${py(rate * to)}`, `${figure(rate)} GB/s`, { x: px(from) + 16, y: py(rate * from) - 4 });
   }
   const most = Math.max(...points.map((point) => point.layer.ms));
   for (const { layer, x, y } of points.sort((a, b) => b.layer.ms - a.layer.ms))
     svg.append(s("circle", { cx: px(x).toFixed(1), cy: py(y).toFixed(1), r: (3 + 9 * Math.sqrt(layer.ms / most)).toFixed(1),
       fill: run.colour.get(layer.kind), "fill-opacity": .8, stroke: "var(--bg)", ...hit(run, layer) },
     s("title", {}, `${short(layer.name, 200)}\n${short(layer.kind)}: ${figure(x)} FLOP per byte, ${figure(y)} GFLOP/s, ${ms(layer.ms)} ms`)));
+  svg.append(...labels);
   return h("section", {}, title, h("p", { class: "note" }, "A circle is a layer, its area the time, its colour the kind. Lines are the machine's limits" +
     (peak.how ? `: ${peak.how}, measured in the same run.` : ".")), svg);
 }
@@ -445,7 +452,7 @@ function precisionOf(run, step) {
 function graph(run) {
   const title = h("h2", {}, "Graph after passes");
   if (!run.plan) return h("section", {}, title, absent());
-  const steps = run.plan.steps, wide = 116, high = 50, gapX = 30, gapY = 34;
+  const steps = run.plan.steps, wide = 122, high = 52, gapX = 30, gapY = 34;
   const producer = new Map(), column = [], row = [], taken = new Set(), edges = [];
   steps.forEach((step, i) => {
     const from = [...new Set(step.inputs.map((name) => producer.get(name)).filter((one) => one !== undefined))];
@@ -549,7 +556,8 @@ function pairs(a, b) {
 
 function comparison(first, second) {
   const shared = pairs(first, second);
-  const apart = ({ a, b }) => Math.abs(b.ms - a.ms) > .05 * a.ms && (b.ms < a.ms ? !(b.p90_ms > a.ms) : !(b.p10_ms < a.ms));
+  const beyond = (value, of) => !(of.p10_ms <= value && value <= of.p90_ms);
+  const apart = ({ a, b }) => Math.abs(b.ms - a.ms) > .05 * a.ms && (beyond(a.ms, b) || beyond(b.ms, a));
   const faster = shared.filter((pair) => apart(pair) && pair.b.ms < pair.a.ms), slower = shared.filter((pair) => apart(pair) && pair.b.ms > pair.a.ms);
   const lessExact = shared.filter(({ a, b }) => (b.error === "infinite" && a.error !== "infinite") || (isNumber(a.error) && b.error > 2 * a.error));
   const most = Math.max(...shared.map(({ a, b }) => Math.abs(b.ms - a.ms)), 1e-9);
@@ -598,8 +606,15 @@ function showRun(i) {
   closeLayer();
   const run = runs[i];
   tabs.forEach((tab, j) => tab.setAttribute("aria-pressed", j === i));
-  body.replaceChildren(overview(run), h("div", { class: "pair" }, kindSection(run), treemap(run)), layerTable(run),
-    h("div", { class: "pair" }, roofline(run), arena(run)), graph(run));
+  const part = (draw) => {
+    try {
+      return draw(run);
+    } catch (error) {  // a stored file with members of other types
+      return h("p", { class: "bad" }, `The data of this part is damaged: ${error.message}`);
+    }
+  };
+  body.replaceChildren(part(overview), h("div", { class: "pair" }, part(kindSection), part(treemap)), part(layerTable),
+    h("div", { class: "pair" }, part(roofline), part(arena)), part(graph));
 }
 
 // "#run=1&layer=3": also what a link to a layer has.

@@ -36,7 +36,7 @@ Json to_json(const Model& model, const PlanInfo& plan) {
                    {"parameters", model.parameter_elems()},
                    {"flops", total_flops(plan)},
                    {"ops", count_ops(plan)},
-                   {"plan", to_json(plan)}};
+                   {"plan", tool::to_json(plan)}};
   for (const PortInfo& port : model.inputs()) document["inputs"].push_back(to_json(port));
   for (const PortInfo& port : model.outputs()) document["outputs"].push_back(to_json(port));
   return document;
