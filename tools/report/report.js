@@ -102,14 +102,14 @@ function sentence(run) {
     opener(run, slowest, 56), `, with ${percent(100 * slowest.ms / run.layersMs)}. `];
   if (run.hasFloors) {
     const worst = run.layers.filter((layer) => isNumber(layer.floor_ms)).sort((a, b) => lost(b) - lost(a))[0];
-    const above = sum(run.layers, (layer) => (isNumber(layer.floor_ms) ? lost(layer) : 0));
-    parts.push(`Layers take ${ms(above)} ms more than the machine's limits ask for`);
-    if (above > 0) parts.push(`, most of it in `, opener(run, worst, 56), ` (${ms(lost(worst))} ms)`);
+    const all = sum(run.layers, (layer) => (isNumber(layer.floor_ms) ? lost(layer) : 0));
+    parts.push(`Layers take ${ms(all)} ms more than the machine's limits ask for`);
+    if (all > 0) parts.push(`, most of it in `, opener(run, worst, 56), ` (${ms(lost(worst))} ms)`);
     parts.push(".");
   }
-  if (run.floorMs > 1.1 * run.layersMs)
-    parts.push(" The floors are above the times: the limits were measured at a busier moment, or caches held much. " +
-      "Measure again on a quiet machine before you trust them.");
+  const above = run.layers.filter((layer) => layer.above_100_because);
+  if (run.floorMs > run.layersMs)
+    parts.push(` ${above.length} floors are above the time: ${[...new Set(above.map((layer) => layer.above_100_because))].join("; ")}.`);
   return h("p", { class: "lead" }, parts);
 }
 
@@ -561,8 +561,8 @@ function comparison(first, second) {
   const faster = shared.filter((pair) => apart(pair) && pair.b.ms < pair.a.ms), slower = shared.filter((pair) => apart(pair) && pair.b.ms > pair.a.ms);
   const lessExact = shared.filter(({ a, b }) => (b.error === "infinite" && a.error !== "infinite") || (isNumber(a.error) && b.error > 2 * a.error));
   const most = Math.max(...shared.map(({ a, b }) => Math.abs(b.ms - a.ms)), 1e-9);
-  const columns = [{ title: "layer", key: (pair) => pair.a.name, down: false }, { title: "first, ms", key: (pair) => pair.a.ms, class: "n" },
-    { title: "second, ms", key: (pair) => pair.b.ms, class: "n" }, { title: "difference", key: (pair) => pair.b.ms - pair.a.ms, class: "n", down: false },
+  const columns = [{ title: "layer", key: (pair) => pair.a.name, down: false }, { title: "first", key: (pair) => pair.a.ms, class: "n" },
+    { title: "second", key: (pair) => pair.b.ms, class: "n" }, { title: "± ms", key: (pair) => pair.b.ms - pair.a.ms, class: "n", down: false },
     { title: "", class: "barcell wide" }, { title: "algorithms", class: "wide" }, { title: "errors", class: "n wide", key: (pair) => pair.b.error }];
   const draw = (pair) => {
     const { a, b } = pair, d = b.ms - a.ms;
