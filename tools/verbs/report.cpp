@@ -69,18 +69,21 @@ Json all_runs(Options options) {
   return runs;
 }
 
-void report(const Options& options) {
-  if (options.json == !options.output.empty())
-    throw Error(ErrorKind::invalid_argument, "either -o FILE, for the page, or --json, for its data, is needed");
-  if (!options.json) check_output(options);
-  const Json data{{"schema", report_schema}, {"version", report_version}, {"runs", all_runs(options)}};
-  if (options.json) return print_document(data);
+std::string page_of(const Json& data) {
   constexpr std::string_view mark = "@DATA@";
   constexpr std::size_t at = report_page.find(mark);
   static_assert(at != std::string_view::npos);
-  const std::string page =
-      fmt::format("{}{}{}", report_page.substr(0, at), embedded(data), report_page.substr(at + mark.size()));
-  write_file(options.output, std::as_bytes(std::span(page)));
+  return fmt::format("{}{}{}", report_page.substr(0, at), embedded(data), report_page.substr(at + mark.size()));
+}
+
+void report(const Options& options) {
+  if (!options.json && options.output.empty())
+    throw Error(ErrorKind::invalid_argument, "-o FILE, for the page, or --json, for its data, is needed");
+  if (!options.output.empty()) check_output(options);
+  const Json data{{"schema", report_schema}, {"version", report_version}, {"runs", all_runs(options)}};
+  if (options.output.empty()) return print_document(data);
+  const std::string text = options.json ? embedded(data) + '\n' : page_of(data);
+  write_file(options.output, std::as_bytes(std::span(text)));
 }
 
 }  // namespace
@@ -92,7 +95,9 @@ void add_report(CLI::App& app, ExitCode& result) {
       "Write a page for browsers: each layer's time, limits, choice and error; graph; memory; several beside");
   verb->add_option("models", options->models, "ONNX files, and what `layers --json` or `report --json` printed (.json)")
       ->required();
-  verb->add_option("-o,--output", options->output, "The page: one HTML file that needs no network")->check(not_empty());
+  verb->add_option("-o,--output", options->output,
+                   "The page, one HTML file that needs no network; with --json the data")
+      ->check(not_empty());
   add_measuring_options(*verb, *options);
   options->whole_runs = true;
   add_plan_options(*verb, options->plan);
@@ -115,7 +120,7 @@ void add_report(CLI::App& app, ExitCode& result) {
   add_examples(*verb,
                "lenslet report resnet50.onnx -o report.html\n"
                "lenslet report resnet50.onnx --precision fp32,bf16 -o report.html\n"
-               "lenslet report resnet50.onnx --json > monday.json\n"
+               "lenslet report resnet50.onnx --json -o monday.json\n"
                "lenslet report monday.json resnet50.onnx -o report.html");
   verb->callback([options, &result] {
     report(*options);
