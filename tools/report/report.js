@@ -515,7 +515,7 @@ function graph(run) {
     h("div", { class: "scroll", tabindex: 0 }, svg));
 }
 
-const absent = () => h("p", { class: "note" }, "Not in this file: `lenslet report MODEL` and `lenslet report --json` have it, `lenslet layers --json` has not.");
+const absent = () => h("p", { class: "note" }, "Not in this file: “lenslet report” has it, “lenslet layers --json” has not.");
 
 // ---- the arena ----
 
