@@ -116,4 +116,4 @@ def _text(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.4g}"
     # A name from the model may hold anything: control characters would reach the terminal.
-    return "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in str(value)[:100])
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in str(value)[:100])
