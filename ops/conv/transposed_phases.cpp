@@ -36,6 +36,7 @@ class Phases {
  public:
   explicit Phases(const Problem& node)
       : has_bias(present(node.inputs(), ConvTransposeOp::bias)),
+        storage(node.inputs()[ConvTransposeOp::input].type.dtype),
         problem_(node.as<ConvTransposeOp>().problem(node.inputs())),
         epilogue_(*node.op().epilogue()) {
     const auto known = [&](std::size_t i) -> const float* {
@@ -53,6 +54,7 @@ class Phases {
 
   std::vector<Part> parts;
   bool has_bias, knows_filter = false, knows_bias = false;
+  DType storage;  ///< of x, z and y
 
   /// Whether there is one part, whose convolution writes y directly.
   bool whole() const {
@@ -141,6 +143,7 @@ class Phases {
     conv.dilation_h = h.dilation, conv.dilation_w = w.dilation;
     conv.pad_top = h.pad_begin, conv.pad_bottom = h.pad_end, conv.pad_left = w.pad_begin, conv.pad_right = w.pad_end;
     conv.groups = problem_.groups;
+    conv.storage = conv.x_storage = storage;
     conv.bias = has_bias;
     conv.activation = epilogue_.activation;
     const std::vector<float>& scale = epilogue_.scale;
@@ -246,7 +249,7 @@ BlobLayout layout_of(const Phases& phases, const std::vector<PartChoice>& choice
 class BoundPhases final : public BoundKernel {
  public:
   BoundPhases(const Phases& phases, const std::vector<PartChoice>& choices, const Binding& binding)
-      : format_(binding.format(ConvTransposeOp::input)), whole_(phases.whole()) {
+      : format_(binding.format(ConvTransposeOp::input)), whole_(phases.whole()), storage_(phases.storage) {
     const BlobLayout layout = layout_of(phases, choices);
     for (std::size_t i = 0, conv = 0; i < phases.parts.size(); ++i) {
       const Part& part = phases.parts[i];
@@ -259,7 +262,7 @@ class BoundPhases final : public BoundKernel {
         if (!phases.knows_bias) step.bias_copies = {phases.channel_copy(part)};
         const PartChoice& choice = choices[conv++];
         step.conv = choice.kernel->bind({*part.conv, choice.candidate, binding.device});
-        if (!whole_) z_bytes_ = std::max(z_bytes_, bytes_of(part.z));
+        if (!whole_) z_bytes_ = std::max(z_bytes_, bytes_of(part.z, storage_));
         if (!phases.knows_filter) filter_bytes_ = std::max(filter_bytes_, bytes_of(step.filters));
         if (!phases.knows_bias) bias_bytes_ = std::max(bias_bytes_, bytes_of({part.z[1]}));
         workspace_bytes_ = std::max(workspace_bytes_, step.conv->workspace_bytes());
@@ -271,14 +274,16 @@ class BoundPhases final : public BoundKernel {
 
   void run(const KernelRun& run) const override {
     if (run.outputs[0].elems() == 0) return;
-    auto* const y = run.out<float>();
+    auto* const y = run.out<std::byte>();
     for (const Step& step : steps_) {
       if (step.conv != nullptr) {
-        auto* const z = whole_ ? y : reinterpret_cast<float*>(run.workspace.data());
+        std::byte* const z = whole_ ? y : run.workspace.data();
         convolve(run, step, z);
-        copy(run, step.copies, z, y);
+        copy(run, step.copies, storage_, z, y);
       } else {
-        copy(run, step.copies, step.knows_bias ? known_bias(run, step) : run.in<float>(ConvTransposeOp::bias), y);
+        const std::byte* const bias =
+            step.knows_bias ? known_bias(run, step) : run.in<std::byte>(ConvTransposeOp::bias);
+        copy(run, step.copies, storage_, bias, y);
       }
     }
   }
@@ -292,27 +297,23 @@ class BoundPhases final : public BoundKernel {
     std::vector<Phases::Copy> copies = {}, filter_copies = {}, bias_copies = {};
   };
 
-  static std::size_t bytes_of(const Shape& shape) {
-    return aligned(static_cast<std::size_t>(shape.elems()) * sizeof(float));
+  static std::size_t bytes_of(const Shape& shape, DType dtype = DType::f32) {
+    return aligned(static_cast<std::size_t>(shape.elems()) * dtype_bytes(dtype));
   }
-  static const float* known_bias(const KernelRun& run, const Step& step) {
-    return reinterpret_cast<const float*>(run.blob + step.blob.bias);
-  }
+  static const std::byte* known_bias(const KernelRun& run, const Step& step) { return run.blob + step.blob.bias; }
 
-  void convolve(const KernelRun& run, const Step& step, float* z) const {
-    auto* const filters = reinterpret_cast<float*>(run.workspace.data() + z_bytes_);
-    auto* const computed_bias = reinterpret_cast<float*>(run.workspace.data() + z_bytes_ + filter_bytes_);
-    copy(run, step.filter_copies, run.in<float>(ConvTransposeOp::filter), filters);
-    copy(run, step.bias_copies, run.in<float>(ConvTransposeOp::bias), computed_bias);
-    const auto view = [](const Shape& shape, const void* data, const Format& format) {
-      return Tensor::share(DType::f32, shape, nullptr, data, format);
-    };
-    const std::array<Tensor, 3> inputs{
-        view(step.x, run.inputs[ConvTransposeOp::input].data(), format_),
-        step.filter_copies.empty() ? Tensor() : view(step.filters, filters, formats::nchw),
-        !step.has_bias ? Tensor()
-                       : view({step.z[1]}, step.knows_bias ? known_bias(run, step) : computed_bias, formats::nchw)};
-    std::array<Tensor, 1> outputs{Tensor::view(DType::f32, step.z, z, format_)};
+  void convolve(const KernelRun& run, const Step& step, std::byte* z) const {
+    std::byte* const filters = run.workspace.data() + z_bytes_;
+    std::byte* const computed_bias = filters + filter_bytes_;
+    copy(run, step.filter_copies, DType::f32, run.in<std::byte>(ConvTransposeOp::filter), filters);
+    copy(run, step.bias_copies, DType::f32, run.in<std::byte>(ConvTransposeOp::bias), computed_bias);
+    const auto view = [](const Shape& shape, const void* data, const Format& format = formats::nchw,
+                         DType dtype = DType::f32) { return Tensor::share(dtype, shape, nullptr, data, format); };
+    const void* const bias = step.knows_bias ? known_bias(run, step) : computed_bias;
+    const std::array<Tensor, 3> inputs{view(step.x, run.inputs[ConvTransposeOp::input].data(), format_, storage_),
+                                       step.filter_copies.empty() ? Tensor() : view(step.filters, filters),
+                                       step.has_bias ? view({step.z[1]}, bias) : Tensor()};
+    std::array<Tensor, 1> outputs{Tensor::view(storage_, step.z, z, format_)};
     step.conv->run(
         {.inputs = inputs,
          .outputs = outputs,
@@ -322,20 +323,23 @@ class BoundPhases final : public BoundKernel {
          .cuda = run.cuda});
   }
 
-  static void copy(const KernelRun& run, const std::vector<Phases::Copy>& copies, const float* from, float* to) {
+  static void copy(const KernelRun& run, const std::vector<Phases::Copy>& copies, DType dtype, const std::byte* from,
+                   std::byte* to) {
     if (copies.empty()) return;
+    const auto size = static_cast<std::int64_t>(dtype_bytes(dtype));
     if constexpr (cuda_built)
       if (run.cuda != nullptr) {
-        cuda::CopyBatch batch(*run.cuda, sizeof(float));
-        for (const Phases::Copy& copy : copies) batch.add(copy.loops, from + copy.from, to + copy.to);
+        cuda::CopyBatch batch(*run.cuda, dtype_bytes(dtype));
+        for (const Phases::Copy& copy : copies) batch.add(copy.loops, from + size * copy.from, to + size * copy.to);
         return batch.flush();
       }
     for (const Phases::Copy& copy : copies)
-      strided_copy(sizeof(float), copy.loops, from + copy.from, to + copy.to, *run.pool);
+      strided_copy(dtype_bytes(dtype), copy.loops, from + size * copy.from, to + size * copy.to, *run.pool);
   }
 
   Format format_;
   bool whole_;
+  DType storage_;
   std::vector<Step> steps_;
   std::size_t z_bytes_ = 0, filter_bytes_ = 0, bias_bytes_ = 0, workspace_bytes_ = 0;
 };
@@ -346,18 +350,28 @@ class TransposedPhases final : public Kernel {
   TransposedPhases(DeviceKind device, const Format& format) : device_(device), format_(format) {}
   std::string_view name() const override { return format_ == formats::nhwc ? "phases" : "phases_nchw"; }
   DeviceKind device() const override { return device_; }
-  DTypeSet types() const override { return dtypes<Types<float>>; }
+  DTypeSet types() const override {
+    return device_ == DeviceKind::cpu ? dtypes<Types<float, BFloat16>> : dtypes<Types<float>>;
+  }
 
   Offer offer(const Problem& node, const Target& target) const override {
     if (const DType dtype = node.inputs()[ConvTransposeOp::input].type.dtype; !types().contains(dtype))
       return Offer::refuse(
           fmt::format("transposed convolution of {}; only {} is supported", to_string(dtype), types().str()));
+    if (node.outputs()[0].dtype != node.inputs()[ConvTransposeOp::input].type.dtype)
+      return Offer::refuse("its input and output differ in type");
+    for (std::size_t i = ConvTransposeOp::filter; i < node.inputs().size(); ++i)
+      if (node.inputs()[i].present && node.inputs()[i].type.dtype != DType::f32)
+        return Offer::refuse(fmt::format("its filter or bias is {}", to_string(node.inputs()[i].type.dtype)));
     if (node.output_shape().rank() == 5) return Offer::refuse("it is 3-D");
     const Phases phases(node);
     const bool activated = node.op().epilogue()->activation.kind != Activation::Kind::none;
-    for (const Part& part : phases.parts)
+    for (const Part& part : phases.parts) {
+      if (!part.conv && phases.storage != DType::f32)
+        return Offer::refuse("a float32 bias is the result where no filter reaches");
       if (!part.conv && !phases.knows_bias && activated)
         return Offer::refuse("its bias is computed by the network, and activated where no filter reaches");
+    }
     if (node.output_shape().rank() != 4 && format_ != formats::nchw) return Offer::refuse("it is 1-D");
     auto candidate = candidate_of(phases, node, target);
     return candidate ? Offer(std::move(*candidate)) : Offer::refuse("no algorithm takes its convolutions");
@@ -421,7 +435,7 @@ class TransposedPhases final : public Kernel {
       whole.estimated_us += best.candidate.estimated_us;
       whole.tolerance = std::max(whole.tolerance, best.candidate.tolerance);
       whole.needs_cublas = whole.needs_cublas || best.candidate.needs_cublas;
-      z_bytes += static_cast<double>(part.z.elems()) * sizeof(float);
+      z_bytes += static_cast<double>(part.z.elems()) * static_cast<double>(dtype_bytes(phases.storage));
       choices.push_back(std::move(best));
     }
     if (!phases.whole())

@@ -82,6 +82,23 @@ TEST_CASE("place_parts/pools_and_transposed_convolutions") {
   CHECK(placed(checked(b)) == std::vector<Ints>{{0, 1, 2}});
 }
 
+// Upsampled features of 24 and 48 channels, all in 16 bits: neither Casts nor copies.
+TEST_CASE("place_parts/parts_of_bfloat16_begin_at_16_bytes") {
+  for (const std::int64_t c : {20, 24, 48}) {
+    GraphBuilder b;
+    const ValueId x = relu(b, b.conv(b.input("x", {1, 16, 12, 12}), 16, c, 3, 1));
+    const ValueId half = b.node("MaxPool", {x}, {{"kernel_shape", Ints{2, 2}}, {"strides", Ints{2, 2}}});
+    const ValueId up = b.node("ConvTranspose", {half, b.weights({c, c, 2, 2})}, {{"strides", Ints{2, 2}}});
+    finish(b, concat(b, {x, up}), 2 * c);
+    const PassContext context{.target = {cpu_profile(1), parse_numerics("bf16")}};
+    const Graph graph = after_all(b.build(1), context);
+    INFO(graph.dump());
+    CHECK(graph.value(only(graph, "ConvTranspose").outputs[0]).dtype == DType::bf16);
+    CHECK(count(graph, "Cast") == 1);  // of the network's output
+    CHECK(placed(graph) == std::vector<Ints>{c % 8 == 0 ? Ints{0, 1} : Ints{0}});
+  }
+}
+
 TEST_CASE("place_parts/each_of_nested_ones_is_a_part_of_the_largest") {
   for (const bool lists : {false, true}) {  // each layer concatenates all before it: singly, or already joined
     CAPTURE(lists);

@@ -122,6 +122,39 @@ TEST_CASE("conv_transpose/random") {
   }
 }
 
+// In bfloat16, as passes make it: filters and bias stay float32. Where no filter reaches, the float32 kernel is needed.
+TEST_CASE("conv_transpose/bfloat16_with_float32_filters") {
+  if (op_runner().device() != DeviceKind::cpu) return;
+  const OpRunner& runner = op_runner();
+  const auto check = [&](const OpCase& c, bool taken) {
+    std::vector<Tensor> inputs = c.inputs;
+    inputs[0] = random_of(DType::bf16, inputs[0].shape(), 4, -1, 1);
+    const std::shared_ptr<const Op> plain = make_op(c);
+    Epilogue epilogue = *plain->epilogue();
+    epilogue.scale.assign(static_cast<std::size_t>(infer_op(c)[0].shape[1]), -0.75F);
+    epilogue.activation = {Activation::Kind::leaky_relu, 0.25F, 0};
+    const auto op = make_normalised_op("ConvTranspose", plain->with_epilogue(epilogue)->attributes(), 3);
+    const ConvData judged = judged_by_oracle("ConvTranspose", op->attributes(), inputs);
+    for (const std::vector<int>& constant : {std::vector<int>{1}, c.maybe_constant}) {
+      const Problem problem(op, infos_of(inputs, constant), {{DType::bf16, infer_op(c)[0].shape}});
+      int calls = 0;
+      for (const Kernel* kernel : kernels_of("ConvTranspose", runner.device()))
+        for_each_call(runner, problem, *kernel, 2, [&](const Call& call) {
+          ++calls;
+          compare(run_between_guards(runner, call, inputs, call.str())[0], judged, call.candidate.tolerance,
+                  call.str());
+        });
+      CHECK((calls > 0) == taken);
+    }
+  };
+  check(transposed({2, 48, 5, 3}, {48, 24, 2, 2}, {{"strides", Ints{2, 2}}}), true);
+  check(transposed({1, 5, 4, 7}, {5, 3, 2, 2}, {{"strides", Ints{2, 2}}}, false), true);
+  check(transposed({1, 6, 4, 3}, {6, 4, 4, 3},
+                   {{"group", std::int64_t{2}}, {"strides", Ints{2, 1}}, {"pads", Ints{1, 1, 1, 1}}}),
+        true);
+  check(transposed({1, 3, 4, 5}, {3, 2, 2, 2}, {{"strides", Ints{3, 2}}}), false);
+}
+
 TEST_CASE("conv_transpose/epilogue") {
   const OpCase c = transposed({1, 3, 4, 5}, {3, 2, 2, 2}, {{"strides", Ints{3, 2}}});
   const std::shared_ptr<const Op> plain = make_op(c);

@@ -96,19 +96,20 @@ LENSLET_AMX void multiply_tiles(const WindowBlock& block, const std::byte* first
     const std::int64_t begin = block.runs[r] + block.group_offset, end = begin + 4 * block.words;
     for (std::int64_t at = begin; at < end; at += 4 * k_block, panel += k_block * width) {
       ahead.prefetch();
+      // All loads first: alternated with products they cost a sixth more.
       _tile_loadd(6, panel, 4 * width);
       _tile_loadd(4, first + at, block.window_stride);
+      if constexpr (two_rows) _tile_loadd(5, second + at, block.window_stride);
+      if constexpr (two_columns) _tile_loadd(7, panel + tile, 4 * width);
       LENSLET_MULTIPLY_TILES(0, 4, 6);
       if constexpr (two_rows) {
-        _tile_loadd(5, second + at, block.window_stride);
         LENSLET_MULTIPLY_TILES(2, 5, 6);
       }
       if constexpr (two_columns) {
-        _tile_loadd(7, panel + tile, 4 * width);
         LENSLET_MULTIPLY_TILES(1, 4, 7);
-        if constexpr (two_rows) {
-          LENSLET_MULTIPLY_TILES(3, 5, 7);
-        }
+      }
+      if constexpr (two_rows && two_columns) {
+        LENSLET_MULTIPLY_TILES(3, 5, 7);
       }
     }
   }
