@@ -27,6 +27,7 @@ struct Options {
   bool memory_map = false;
   bool json = false;
   PlanOptions plan;
+  TableOptions table;
 };
 
 double mega(double value) { return value / 1e6; }
@@ -84,17 +85,19 @@ void print_late(const PlanInfo& plan) {
   }
 }
 
-void print_choices(const PlanInfo& plan) {
-  std::size_t width = 0;
-  for (const StepInfo& step : plan.steps)
-    for (const StepCandidate& candidate : step.candidates) width = std::max(width, candidate.algorithm.size());
+void print_choices(const PlanInfo& plan, const TableOptions& options) {
   fmt::print("\nsteps with a choice (candidates in the rule's order; * is chosen)\n");
+  TextTable table(candidate_columns, options);
   for (const StepInfo& step : plan.steps) {
     if (step.candidates.empty()) continue;
-    fmt::print("  {}: {}\n", step.name, step.problem);
-    print_candidates(step, width, "  ");
-    if (!step.reason.empty()) fmt::print("    because: {}\n", step.reason);
+    const std::size_t room =
+        std::max<std::size_t>(table.width() - std::min(table.width(), step.problem.size() + 4), 20);
+    table.add(
+        {fmt::format("  {}: {}", shortened(printable(step.name), room, Cut::middle, locale_is_utf8()), step.problem)});
+    add_candidates(table, step, "  ");
+    if (!step.reason.empty()) table.add({fmt::format("    because: {}", step.reason)});
   }
+  table.print();
 }
 
 void print_floats(const PlanInfo& plan) {
@@ -113,7 +116,9 @@ void print_bands(const PlanInfo& plan) {
                printable(plan.steps[static_cast<std::size_t>(band.last_step)].name), band.reason);
 }
 
-void print_memory(const PlanInfo& plan, bool with_map) {
+constexpr Column placement_columns[] = {{"offset"}, {"bytes"}, {"steps"}, {"value", 0, Column::Kind::name}};
+
+void print_memory(const PlanInfo& plan, bool with_map, const TableOptions& options) {
   const MemoryReport& memory = plan.memory;
   fmt::print("\nmemory in bytes\n");
   fmt::print("  weights as loaded   {:>12}\n", memory.weight_bytes);
@@ -129,13 +134,15 @@ void print_memory(const PlanInfo& plan, bool with_map) {
           : 100.0 * (static_cast<double>(memory.peak_bytes) / static_cast<double>(memory.lower_bound_bytes) - 1.0),
       memory.lower_bound_bytes);
   if (!with_map) return;
-  fmt::print("\n{:>12} {:>12}  steps        value\n", "offset", "bytes");
+  TextTable table(placement_columns, options);
   for (const PlacementInfo& place : plan.placements)
-    fmt::print("{:>12} {:>12}  {:>4} - {:<4}  {}\n", place.offset, place.bytes, place.first_step, place.last_step,
-               place.value);
+    table.add({fmt::to_string(place.offset), fmt::to_string(place.bytes),
+               fmt::format("{} - {}", place.first_step, place.last_step), place.value});
+  fmt::print("\n");
+  table.print();
 }
 
-void print_text(const Model& model, const PlanInfo& plan, bool memory_map) {
+void print_text(const Model& model, const PlanInfo& plan, bool memory_map, const TableOptions& options) {
   const std::string how = plan.device == "cpu" ? fmt::format("with {} threads", plan.threads)
                                                : fmt::format("in {}", to_string(plan.numerics));
   fmt::print("{}: {} parameters, {:.1f} MFLOP at this shape, {} steps on {} {}\n\n", printable(model.name()),
@@ -147,10 +154,10 @@ void print_text(const Model& model, const PlanInfo& plan, bool memory_map) {
   fmt::print("\nlayout conversions that move bytes: {}, explicit paddings: {}, casts: {}\n", plan.layout_conversions,
              plan.explicit_paddings, plan.type_conversions);
   print_late(plan);
-  print_choices(plan);
+  print_choices(plan, options);
   print_floats(plan);
   print_bands(plan);
-  print_memory(plan, memory_map);
+  print_memory(plan, memory_map, options);
 }
 
 void inspect(const Options& options) {
@@ -170,7 +177,7 @@ void inspect(const Options& options) {
   const PlanInfo plan = model.plan(plan_options);
   print_device_note(plan_options);
   note_refused_algorithms(plan, plan_options);
-  if (!options.json) return print_text(model, plan, options.memory_map);
+  if (!options.json) return print_text(model, plan, options.memory_map, options.table);
   nlohmann::json document = {{"model", model.name()},
                              {"parameters", model.parameter_elems()},
                              {"flops", total_flops(plan)},
@@ -198,6 +205,7 @@ void add_inspect(CLI::App& app, ExitCode& result) {
   verb->add_flag("--memory-map", options->memory_map, "Also list every value's place in the arena");
   add_shape_option(*verb, options->shapes);
   add_plan_options(*verb, options->plan);
+  add_table_options(*verb, options->table, {candidate_columns, placement_columns});
   add_json_option(*verb, options->json);
   add_examples(*verb,
                "lenslet inspect resnet50.onnx\n"

@@ -30,6 +30,7 @@ struct Options {
   int warmup = default_warmup;
   bool no_errors = false, json = false, csv = false;
   PlanOptions plan;
+  TableOptions table;
 };
 
 struct Order {
@@ -115,7 +116,7 @@ Report measure(const Options& options) {
 
 void print_text(const Options& options, const Report& report) {
   if (!options.layers.empty()) {
-    for (const LayerRow& row : report.rows) print_in_full(row, report.device);
+    for (const LayerRow& row : report.rows) print_in_full(row, report.device, options.table);
     return;
   }
   fmt::print("{} on {}", printable(report.model), report.device);
@@ -129,8 +130,8 @@ void print_text(const Options& options, const Report& report) {
   fmt::print("\n");
   if (!options.no_errors) fmt::print("error: largest, relative to the output's rms, against double precision\n");
   fmt::print("\n");
-  print_table(report.rows);
-  print_totals(report.rows);
+  print_table(report.rows, options.table);
+  print_totals(report.rows, options.table);
 }
 
 /// False if a layer's error exceeds its tolerance.
@@ -192,6 +193,7 @@ void add_layers(CLI::App& app, ExitCode& result) {
       ->capture_default_str();
   add_input_options(*verb, options->inputs);
   add_plan_options(*verb, options->plan);
+  add_table_options(*verb, options->table, {layer_columns, total_columns, candidate_columns});
   CLI::Option* const csv = verb->add_flag("--csv", options->csv, "Print comma-separated values instead");
   add_json_option(*verb, options->json)->excludes(csv);
   add_examples(*verb,
