@@ -38,18 +38,23 @@ TEST_CASE("text_table/shortened") {
 }
 
 TEST_CASE("text_table/whole where there is room, else the least important columns are left out") {
-  TextTable wide = table_of({}, 80);
-  CHECK(wide.take() ==
+  TextTable whole = table_of({}, 100);
+  CHECK(whole.take() ==
         "layer                     op      us floor us why\n"
-        "/features/features.0/Conv Conv  12.5      3.0 least estimate: 85 us, then direc\u2026\n"
+        "/features/features.0/Conv Conv  12.5      3.0 least estimate: 85 us, then direct 113 us\n"
         "b                         Relu 100.0     20.0\n");
-  CHECK(wide.omitted().empty());
-  TextTable narrow = table_of({}, 60);
-  CHECK(narrow.take() ==
-        "layer                   us floor us why\n"
-        "/features\u2026res.0/Conv  12.5      3.0 least estimate: 85 us, \u2026\n"
-        "b                    100.0     20.0\n");
-  CHECK(narrow.omitted() == "not shown: op; --wide or --columns layer,...\n");
+  CHECK(whole.omitted().empty());
+  TextTable less = table_of({}, 76);  // "why" goes before "floor us", which has no room then
+  CHECK(less.take() ==
+        "layer                        us why\n"
+        "/features/features.0/Conv  12.5 least estimate: 85 us, then direct 113 us\n"
+        "b                         100.0\n");
+  CHECK(less.omitted() == "not shown (--wide, --columns): op, floor_us\n");
+  TextTable least = table_of({}, 46);
+  CHECK(least.take() ==
+        "layer                     op      us floor us\n"
+        "/features/features.0/Conv Conv  12.5      3.0\n"
+        "b                         Relu 100.0     20.0\n");
   for (std::size_t width = 8; width < 90; ++width)
     for (const bool utf8 : {true, false}) {
       const std::string text = table_of({}, width, utf8).take();
@@ -79,6 +84,15 @@ TEST_CASE("text_table/columns that no row fills, texts to the end of the line, p
         "layer  us\n"
         "a     1.0\n"
         "b     refused: its stride is 1, and its\u2026\n");
+}
+
+TEST_CASE("text_table/a column's least width, and parts whose widths are known before") {
+  const Column parts[] = {{"layer", 0, name, 12, 6}, {"us", 0, number, 6}};
+  TextTable table(parts, {}, 14, true);
+  table.add({"a", "1"});
+  CHECK(table.take() == "layer       us\na            1\n");
+  table.add({"features.1", "1234.5"});
+  CHECK(table.take() == "fea\u2026s.1 1234.5\n");
 }
 
 TEST_CASE("text_table/names from a model") {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <fstream>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -144,6 +145,8 @@ void print_results(std::span<const Result> results, const TableOptions& options)
                cpu ? fmt::format("{:.1f}", result.percent_of_peak()) : "", fmt::format("{:.1f}", result.first_ms)});
   fmt::print("\n");
   table.print();
+  if (std::ranges::any_of(results, [](const Result& result) { return result.percent_of_peak() > 110; }))
+    fmt::print("%peak above 110: the machine was busy, or its clock slower, when the limits were measured\n");
 }
 
 void print_text(std::span<const Result> results, const TableOptions& options) {
@@ -186,6 +189,10 @@ ExitCode bench(const Options& options) {
   std::vector<Result> results;
   Peaks peaks;
   print_device_note(options.plan);
+  for (const std::string& file : options.models)  // before anything is measured
+    if (!std::ifstream(file)) throw Error(ErrorKind::io, "cannot be opened", file);
+  const std::size_t runs_of_model = options.batches.size() * options.threads.size();
+  Progress progress(options.models.size() * runs_of_model, "measurements");
   for (const std::string& file : options.models) {
     try {
       const Model model = load_for(file, options.inputs.files);
@@ -195,14 +202,17 @@ ExitCode bench(const Options& options) {
         for (const int threads : options.threads) {
           plan.batch = batch;
           plan.threads = threads;
+          progress.update(results.size());
           results.push_back(bench_once(model, plan, given, options, peaks));
         }
     } catch (const Error& error) {
       if (options.models.size() == 1) throw;
+      progress.clear();
       say(error);
       if (code == exit_ok) code = exit_code(error.kind());
     }
   }
+  progress.clear();
   if (options.json) {
     const Numerics numerics = results.empty() ? Numerics() : results[0].numerics;
     nlohmann::ordered_json document = {{"precision", to_string(numerics)},

@@ -143,14 +143,15 @@ void print_head(const Peak& peak, const Options& options, DeviceKind device) {
 using enum Column::Kind;
 // Printed problem by problem: the widths are known before.
 constexpr Column measured_columns[] = {
-    {"layer", 8, name},       {"problem", 2, text},       {"algorithm", 0, name, 22}, {"median us", 0, number, 9},
-    {"p10", 11, number, 8},   {"p90", 10, number, 8},     {"floor us", 6, number, 8}, {"by", 9, word, 5},
-    {"%floor", 1, number, 6}, {"estimate", 4, number, 8}, {"error", 7, number, 7},    {"of tol", 3, number, 6},
+    {"layer", 8, name},       {"problem", 1, text, 0, 27}, {"algorithm", 0, name, 22}, {"median us", 0, number, 9},
+    {"p10", 11, number, 8},   {"p90", 10, number, 8},      {"floor us", 6, number, 8}, {"by", 9, word, 5},
+    {"%floor", 1, number, 6}, {"estimate", 4, number, 8},  {"error", 7, number, 7},    {"of tol", 3, number, 6},
     {"config", 5, text, 40},
 };
-constexpr Column planned_columns[] = {{"layer", 6, name}, {"problem", 1, text}, {"algorithm", 0, name},
-                                      {"estimate us", 0}, {"floor us", 3},      {"by", 5, word},
-                                      {"tolerance", 4},   {"config", 2, text}};
+constexpr Column planned_columns[] = {{"layer", 6, name},     {"problem", 1, text, 0, 32},
+                                      {"algorithm", 0, name}, {"estimate us", 0},
+                                      {"floor us", 3},        {"by", 5, word},
+                                      {"tolerance", 4},       {"config", 2, text}};
 
 // Empty for a problem given as text.
 std::string title_of(const NamedConv& conv) { return conv.name == conv.problem.str() ? "" : conv.name; }

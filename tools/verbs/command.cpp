@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
@@ -73,12 +74,28 @@ ExitCode failed(ExitCode code, const std::string& message) {
 }
 
 ExitCode unwritable(const std::error_code& why) {
+  if (why == std::errc::broken_pipe) return exit_closed_pipe;
   return failed(exit_io, fmt::format("standard output cannot be written: {}", why.message()));
+}
+
+// did_you_mean() of the first option that no verb took.
+std::string near_option(const CLI::App& app) {
+  const std::vector<std::string> rest = app.remaining(true);
+  const auto mistyped = std::ranges::find_if(rest, [](const std::string& text) { return text.starts_with("--"); });
+  if (mistyped == rest.end()) return {};
+  std::vector<std::string> known;
+  for (const CLI::App* verb = &app; verb != nullptr;) {
+    for (const CLI::Option* option : verb->get_options())
+      for (const std::string& name : option->get_lnames()) known.push_back("--" + name);
+    const std::vector<CLI::App*> below = verb->get_subcommands();
+    verb = below.empty() ? nullptr : below.front();
+  }
+  return did_you_mean(mistyped->substr(0, mistyped->find('=')), known);
 }
 
 std::string usage_error(const CLI::App& app, const CLI::ParseError& error) {
   const std::vector<std::string> rest = app.remaining();
-  if (!app.get_subcommands().empty()) return error.what();
+  if (!app.get_subcommands().empty()) return error.what() + near_option(app);
   std::vector<std::string> known;
   for (const CLI::App* verb : app.get_subcommands({})) known.push_back(verb->get_name());
   if (rest.empty()) return fmt::format("a verb is missing; there are: {}", fmt::join(known, ", "));

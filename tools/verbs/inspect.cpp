@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "lenslet/error.h"
 #include "lenslet/model.h"
 #include "tools/verbs/common_options.h"
 #include "tools/verbs/layer_table.h"
@@ -61,6 +62,15 @@ std::string free_dimensions(const PortInfo& port) {
   return fmt::format("; free: {}{}{}", batch, batch.empty() || others.empty() ? "" : ", ", others);
 }
 
+// As a shell reads it: quoted where needed.
+std::string shell_word(const std::string& text) {
+  constexpr std::string_view plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./=:,@%+";
+  if (!text.empty() && text.find_first_not_of(plain) == std::string::npos) return text;
+  std::string quoted = "'";
+  for (const char c : text) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return printable(quoted + "'");
+}
+
 void print_ports(const char* title, const std::vector<PortInfo>& ports,
                  const std::vector<std::pair<std::string, Shape>>& planned, std::span<const std::size_t> late,
                  bool with_options) {
@@ -86,7 +96,9 @@ void print_late(const PlanInfo& plan) {
 }
 
 void print_choices(const PlanInfo& plan, const TableOptions& options) {
-  fmt::print("\nsteps with a choice (candidates in the rule's order; * is chosen)\n");
+  fmt::print(
+      "\nsteps with a choice, and candidates in the rule's order\n"
+      "(*: chosen; us: estimated; + us: of the conversions beside it; workspace: bytes)\n");
   TextTable table(candidate_columns, options);
   for (const StepInfo& step : plan.steps) {
     if (step.candidates.empty()) continue;
@@ -160,6 +172,31 @@ void print_text(const Model& model, const PlanInfo& plan, bool memory_map, const
   print_memory(plan, memory_map, options);
 }
 
+// What is known of a model whose shapes are not, and how to give them.
+void print_unplanned(const Model& model, const std::string& file) {
+  std::string shapes;
+  for (const PortInfo& port : model.inputs()) {
+    std::string shape;
+    bool free = false;
+    for (std::size_t axis = 0; axis < port.dims.size(); ++axis) {
+      const bool unknown = port.dims[axis] < 0;
+      free = free || (unknown && axis > 0);
+      shape +=
+          fmt::format("{}{}", axis == 0 ? "" : "x",
+                      !unknown    ? fmt::to_string(port.dims[axis])
+                      : axis == 0 ? "1"
+                                  : fmt::format("<{}>", port.dim_names[axis].empty() ? "?" : port.dim_names[axis]));
+    }
+    if (free && !port.unread) shapes += fmt::format(" --shape {}", shell_word(fmt::format("{}={}", port.name, shape)));
+  }
+  if (shapes.empty()) return;
+  fmt::print("{}: {} parameters\n", printable(model.name()), model.parameter_elems());
+  for (const auto& [title, ports] : {std::pair("input", &model.inputs()), std::pair("output", &model.outputs())})
+    for (const PortInfo& port : *ports)
+      fmt::print("{} {} {} {}\n", title, printable(port.name), to_string(port.dtype), port.str());
+  fmt::print("with numbers for <...>: lenslet inspect {}{}\n", shell_word(file), shapes);
+}
+
 void inspect(const Options& options) {
   PlanOptions plan_options = options.plan;
   plan_options.input_shapes = parse_shapes(options.shapes);
@@ -174,7 +211,15 @@ void inspect(const Options& options) {
                  std::string(dump).replace(dump.find(model.name()), model.name().size(), printable(model.name())));
     return;
   }
-  const PlanInfo plan = model.plan(plan_options);
+  const auto plan_or_say = [&] {
+    try {
+      return model.plan(plan_options);
+    } catch (const Error&) {
+      if (!options.json && options.shapes.empty()) print_unplanned(model, options.model);
+      throw;
+    }
+  };
+  const PlanInfo plan = plan_or_say();
   print_device_note(plan_options);
   note_refused_algorithms(plan, plan_options);
   if (!options.json) return print_text(model, plan, options.memory_map, options.table);

@@ -56,17 +56,19 @@ std::string tenths(double value) { return fmt::format("{:.1f}", value); }
 
 using enum Column::Kind;
 constexpr Column columns_of_layers[] = {
-    {"layer", 0, name},  {"op", 7, name}, {"algorithm", 2, name}, {"output", 11, word}, {"us", 0},           {"%", 1},
-    {"share", 13, word}, {"GFLOP/s", 8},  {"floor us", 6},        {"by", 9, word},      {"%floor", 3, word}, {"KB", 12},
-    {"error", 10},       {"of tol", 4},   {"why", 5, text},
+    {"layer", 0, name},   {"op", 7, name},     {"algorithm", 2, name, 0, 12},
+    {"output", 11, word}, {"us", 0},           {"%", 1},
+    {"share", 9, word},   {"GFLOP/s", 8},      {"floor us", 6},
+    {"by", 10, word},     {"%floor", 3, word}, {"KB", 12},
+    {"error", 13},        {"of tol", 4},       {"why", 5, text},
 };
 constexpr Column columns_of_totals[] = {
     {"op", 0, name},    {"algorithm", 1, name}, {"layers", 3},   {"us", 0},     {"%", 2},
     {"share", 7, word}, {"GFLOP/s", 6},         {"floor us", 5}, {"%floor", 4},
 };
 
-constexpr Column columns_of_candidates[] = {{"candidate", 0, word}, {"us estimated", 1}, {"conversions us", 2},
-                                            {"workspace bytes", 5}, {"tolerance", 4},    {"config", 3, text}};
+constexpr Column columns_of_candidates[] = {{"candidate", 0, word}, {"us", 1},        {"+ us", 2},
+                                            {"workspace", 5},       {"tolerance", 4}, {"config", 3, text}};
 
 }  // namespace
 
@@ -178,7 +180,7 @@ void print_in_full(const LayerRow& row, const std::string& device, const TableOp
       line("error", "not checked: " + row.check->skipped);
   }
   if (step.candidates.empty()) return;
-  fmt::print("  candidates in the rule's order (* is chosen)\n");
+  fmt::print("  candidates in the rule's order (*: chosen; us: estimated; + us: conversions beside it)\n");
   TextTable table(candidate_columns, options);
   add_candidates(table, step, "  ");
   table.print();

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -55,10 +56,11 @@ std::vector<std::string> order_names() {
 }
 
 // The step with that name, or the only one whose name ends so, or the only one whose name contains it.
-std::size_t find_layer(std::span<const LayerRow> rows, const std::string& wanted) {
+template <typename NameOf>
+std::size_t find_layer(std::size_t count, const NameOf& name_of, const std::string& wanted) {
   std::vector<std::size_t> ending, with;
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    const std::string& name = rows[i].time.step.name;
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::string name = name_of(i);
     if (name == wanted) return i;
     if (name.ends_with(wanted)) ending.push_back(i);
     if (name.find(wanted) != std::string::npos) with.push_back(i);
@@ -69,8 +71,7 @@ std::size_t find_layer(std::span<const LayerRow> rows, const std::string& wanted
     throw Error(ErrorKind::invalid_argument, fmt::format("no layer is called '{}', or has that in its name", wanted));
   constexpr std::size_t shown = 5;
   std::vector<std::string> known;
-  for (const std::size_t i : std::span(with).first(std::min(with.size(), shown)))
-    known.push_back(rows[i].time.step.name);
+  for (const std::size_t i : std::span(with).first(std::min(with.size(), shown))) known.push_back(name_of(i));
   throw Error(ErrorKind::invalid_argument, fmt::format("'{}' is in the names of {} layers: {}{}", wanted, with.size(),
                                                        fmt::join(known, ", "), with.size() > shown ? " ..." : ""));
 }
@@ -96,6 +97,10 @@ Report measure(const Options& options) {
     report.numerics = runner.plan().numerics;
     report.threads = runner.plan().threads;
     note_refused_algorithms(runner.plan(), plan);
+    const std::vector<StepInfo>& steps = runner.plan().steps;
+    for (const std::string& name : options.layers)  // before anything is measured
+      find_layer(
+          steps.size(), [&](std::size_t i) { return steps[i].no_op ? "" : steps[i].name; }, name);
     report.peak = peak_of(runner.plan());
     const std::vector<Tensor> inputs = given_or_random(model, runner.plan(), given, options.inputs);
     for (int i = 0; i < options.warmup; ++i) runner.run(inputs);
@@ -105,10 +110,12 @@ Report measure(const Options& options) {
   if (options.no_errors) return report;
   plan.keep_all_values = true;  // the observer reads inputs that would be overwritten otherwise
   Runner runner(model, plan);
+  Progress progress(report.rows.size(), "layers in double");
   std::size_t next = 0;  // both plans have the same steps in the same order
   runner.set_observer([&](const LayerEvent& event) {
     if (next < report.rows.size() && report.rows[next].time.step.name == event.info->name)
       report.rows[next++].check = check_step(event);
+    progress.update(next);
   });
   runner.run(given_or_random(model, runner.plan(), given, options.inputs));
   return report;
@@ -138,13 +145,18 @@ void print_text(const Options& options, const Report& report) {
 bool layers(const Options& options) {
   if (options.no_errors && options.sort == "error")
     throw Error(ErrorKind::invalid_argument, "--sort error and --no-errors exclude each other");
+  if (const auto folder = std::filesystem::path(options.trace).parent_path();
+      !folder.empty() && !std::filesystem::is_directory(folder))
+    throw Error(ErrorKind::io, "cannot be written: there is no such folder", options.trace);
   Report report = measure(options);
   if (!options.trace.empty()) write_trace(options.trace, report.model, report.device, report.rows);
   const bool right =
       std::ranges::all_of(report.rows, [](const LayerRow& row) { return !row.check || row.check->passed(); });
   if (!options.layers.empty()) {
     std::vector<LayerRow> wanted;
-    for (const std::string& name : options.layers) wanted.push_back(report.rows[find_layer(report.rows, name)]);
+    for (const std::string& name : options.layers)
+      wanted.push_back(report.rows[find_layer(
+          report.rows.size(), [&](std::size_t i) { return report.rows[i].time.step.name; }, name)]);
     report.rows = std::move(wanted);
   }
   for (const Order& order : orders)

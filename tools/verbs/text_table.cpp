@@ -4,6 +4,7 @@
 #include <locale.h>
 #include <wchar.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <limits>
 #include <numeric>
@@ -16,8 +17,10 @@ namespace lenslet::tool {
 namespace {
 
 // To which a column is shortened before others are left out.
-constexpr std::size_t least_width(Column::Kind kind) {
-  return kind == Column::Kind::name ? 20 : kind == Column::Kind::text ? 24 : std::numeric_limits<std::size_t>::max();
+constexpr std::size_t least_width(const Column& column) {
+  if (column.least > 0) return column.least;
+  const bool whole = column.kind == Column::Kind::number || column.kind == Column::Kind::word;
+  return whole ? std::numeric_limits<std::size_t>::max() : column.kind == Column::Kind::name ? 32 : 40;
 }
 
 std::string key(const Column& column) {
@@ -125,46 +128,44 @@ void TextTable::add(std::vector<std::string> cells) {
 
 void TextTable::lay_out() {
   laid_out_ = true;
-  std::vector<std::size_t> indices = wanted_, whole(columns_.size());
-  if (indices.empty()) {
-    indices.resize(columns_.size());
-    std::iota(indices.begin(), indices.end(), std::size_t{0});
+  std::vector<std::size_t> order = wanted_;
+  if (order.empty()) {
+    order.resize(columns_.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    std::ranges::stable_sort(order, {}, [this](std::size_t i) { return columns_[i].rank; });
   }
-  std::size_t taken = 0;
-  for (const std::size_t i : indices) {
+  std::size_t taken = 0;  // with a space after each
+  for (const std::size_t i : order) {
     const Column& column = columns_[i];
-    std::size_t& width = whole[i] = column.width;
+    std::size_t whole = column.width;
     for (const auto& row : rows_)
-      if (i + (row.size() < columns_.size() ? 1 : 0) < row.size()) width = std::max(width, columns_of(row[i]));
-    if (width == 0) continue;
-    width = std::max(width, column.name.size());
-    shown_.push_back({i, std::min(width, std::max(least_width(column.kind), column.name.size()))});
-    taken += shown_.back().width + 1;
-  }
-  const auto rank = [this](const Shown& shown) { return columns_[shown.index].rank; };
-  while (wanted_.empty() && shown_.size() > 1 && taken - 1 > width_) {
-    const auto last = std::ranges::max_element(shown_, {}, rank);
-    taken -= last->width + 1;
-    omitted_.push_back(key(columns_[last->index]));
-    shown_.erase(last);
+      if (i + (row.size() < columns_.size() ? 1 : 0) < row.size()) whole = std::max(whole, columns_of(row[i]));
+    if (whole == 0) continue;
+    whole = std::max(whole, column.name.size());
+    const std::size_t width = std::min(whole, std::max(least_width(column), column.name.size()));
+    if (!wanted_.empty() || shown_.empty() || taken + width <= width_) {
+      shown_.push_back({i, width, whole});
+      taken += width + 1;
+    } else {
+      omitted_.push_back(i);
+    }
   }
   // What room is left goes to shortened columns, the most important first.
-  std::vector<Shown*> order;
-  for (Shown& shown : shown_) order.push_back(&shown);
-  std::ranges::stable_sort(order, {}, [&](const Shown* shown) { return rank(*shown); });
-  for (Shown* shown : order) {
-    const std::size_t more = std::min(whole[shown->index] - shown->width, width_ - std::min(width_, taken - 1));
-    shown->width += more;
+  for (Shown& shown : shown_) {
+    const std::size_t more = std::min(shown.whole - shown.width, width_ - std::min(width_, taken - 1));
+    shown.width += more;
     taken += more;
   }
   if (shown_.size() == 1) shown_[0].width = std::min(shown_[0].width, width_);
+  if (wanted_.empty()) std::ranges::sort(shown_, {}, &Shown::index);
+  std::ranges::sort(omitted_);
 }
 
 std::string TextTable::line(std::span<const std::string> cells) const {
   const bool spans = cells.size() < columns_.size();
   std::string text;
   std::size_t at = 0;
-  for (const auto& [index, width] : shown_) {
+  for (const auto& [index, width, whole] : shown_) {
     if (spans && index + 1 >= cells.size()) break;
     const Column::Kind kind = columns_[index].kind;
     const std::string cell = shortened(cells[index], width, kind == Column::Kind::text ? Cut::end : Cut::middle, utf8_);
@@ -193,8 +194,9 @@ std::string TextTable::take() {
 }
 
 std::string TextTable::omitted() const {
-  if (omitted_.empty()) return {};
-  return fmt::format("not shown: {}; --wide or --columns {},...\n", fmt::join(omitted_, ", "), key(columns_[0]));
+  std::vector<std::string> names;
+  for (const std::size_t i : omitted_) names.push_back(key(columns_[i]));
+  return names.empty() ? "" : fmt::format("not shown (--wide, --columns): {}\n", fmt::join(names, ", "));
 }
 
 void TextTable::print() {

@@ -1,13 +1,16 @@
 #pragma once
 // Tables that fit the terminal.
 
-#include <CLI/CLI.hpp>
 #include <cstddef>
 #include <initializer_list>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
+
+namespace CLI {
+class App;
+}
 
 namespace lenslet::tool {
 
@@ -28,6 +31,7 @@ struct Column {
   int rank = 0;           ///< the largest is left out first
   Kind kind = Kind::number;
   std::size_t width = 0;  ///< at least, if the table is printed in parts
+  std::size_t least = 0;  ///< to which names and texts are shortened before others are left out; 0: by kind
 };
 
 /// --wide and --columns.
@@ -51,14 +55,14 @@ class TextTable {
   void add(std::vector<std::string> cells);
   /// Head and rows, or the rows since the last call, whose widths are those of the first call.
   std::string take();
-  /// "not shown: ...", or nothing; after take().
+  /// "not shown (--wide, --columns): ...", or nothing; after take().
   std::string omitted() const;
   /// Prints both.
   void print();
 
  private:
   struct Shown {
-    std::size_t index, width;
+    std::size_t index, width, whole;
   };
   void lay_out();
   std::string line(std::span<const std::string> cells) const;
@@ -69,7 +73,7 @@ class TextTable {
   bool utf8_, laid_out_ = false;
   std::vector<std::vector<std::string>> rows_;
   std::vector<Shown> shown_;
-  std::vector<std::string> omitted_;
+  std::vector<std::size_t> omitted_;
 };
 
 }  // namespace lenslet::tool
