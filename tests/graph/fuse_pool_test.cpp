@@ -134,6 +134,9 @@ TEST_CASE("fuse_pool/others_stay") {
                   {{"kernel_shape", Ints{2, 2}}, {"strides", Ints{2, 2}}, {"auto_pad", std::string("SAME_UPPER")}}) ==
           size - 32);
   CHECK(left_of(33, 33, {{"kernel_shape", Ints{2, 2}}, {"strides", Ints{2, 2}}, {"dilations", Ints{2, 2}}}) == 1);
+}
+
+TEST_CASE("fuse_pool/neighbours_that_keep_it") {
   SUBCASE("of what others read") {
     GraphBuilder b;
     const ValueId y = b.node("Relu", {conv(b, 32, 32)});

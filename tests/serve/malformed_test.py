@@ -108,7 +108,7 @@ NO_HTTP = (
 STRAY = (
     "/v2/models/../../etc/passwd", "/v2/models/..%2f..%2fetc%2fpasswd", "/v2/models/%2e%2e/infer", "/etc/passwd",
     "/v2/models/sums.onnx", "/v2/models//infer", "/v2/models/sums/versions/../infer", "/v2/models/sums/versions/2",
-    "/v2/models/sums%00", "/v2/models/./sums", "//v2", "/v2/models/sums/../lookup", "/", "/v2/models", "/v3",
+    "/v2/models/sums%00", "/v2/models/./sums", "//v2", "/v2/models/sums/../lookup", "//", "/v2/models", "/v3",
 )  # fmt: skip
 
 

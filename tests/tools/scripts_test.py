@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import re
 import subprocess
 import unittest
 
@@ -9,10 +10,12 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUSY = 'python3 -c "import time\nwhile time.process_time() < 2.2: pass"'
 
 
-def phases(body, budget=None):
+def phases(body, budget=None, reference_ms=1):
     environment = {name: value for name, value in os.environ.items() if not name.startswith("LENSLET_")}
     if budget is not None:
         environment["LENSLET_CPU_BUDGET_S"] = str(budget)
+    if reference_ms is not None:
+        environment["LENSLET_REFERENCE_MS"] = str(reference_ms)
     return subprocess.run(["bash", "-euo", "pipefail", "-c", f". tools/scripts/deps.sh\n{body}"], cwd=ROOT, env=environment,
                           capture_output=True, text=True, timeout=100)  # fmt: skip
 
@@ -23,10 +26,22 @@ class PhaseBudget(unittest.TestCase):
         over = phases(script, 1)
         self.assertEqual(over.returncode, 1, over.stderr)
         self.assertRegex(over.stderr, "[2-9] s of processor time, over the budget of 1 s")
-        self.assertRegex(over.stdout, r"\n +\d+ +[2-9]  being busy\n +\d+ +[2-9]  in all\n")
+        self.assertRegex(over.stdout, r"\n +\d+ +[2-9] +1  being busy\n +\d+ +[2-9]         in all\n")
         for budget in (60, None):
             below = phases(script, budget)
             self.assertEqual((below.returncode, below.stderr), (0, ""))
+
+    def test_a_slower_machine_may_take_longer(self):
+        slow = phases(f"phase 'being busy'\n{BUSY}\nphases_done", 1, reference_ms=92000)
+        self.assertEqual((slow.returncode, slow.stderr), (0, ""))
+        self.assertRegex(slow.stdout, r"\n +\d+ +[2-9]  92000  being busy\n")
+
+    def test_the_reference_compile(self):
+        """This machine's: more than nothing, less than a busy minute; not part of a phase."""
+        measured = phases("phase nothing\nphases_done", 1, reference_ms=None)
+        self.assertEqual((measured.returncode, measured.stderr), (0, ""))
+        reference = int(re.search(r"\n +0 +0 +(\d+)  nothing\n", measured.stdout)[1])
+        self.assertTrue(100 < reference < 60000, reference)
 
     def test_waiting_costs_nothing(self):
         waited = phases("phase waiting\nsleep 3\nphases_done", 1)
@@ -36,7 +51,7 @@ class PhaseBudget(unittest.TestCase):
         second = '. tools/scripts/deps.sh; phase second; phases_done'
         both = phases(f"phase first\n{BUSY}\nphase_ends\nexec bash -c '{second}'", 1)
         self.assertEqual(both.returncode, 1, both.stdout)
-        self.assertRegex(both.stdout, r"\n +\d+ +[2-9]  first\n +\d+ +0  second\n")
+        self.assertRegex(both.stdout, r"\n +\d+ +[2-9] +1  first\n +\d+ +0 +1  second\n")
 
 
 if __name__ == "__main__":

@@ -45,8 +45,9 @@ say() { printf '\n== %s\n' "$*"; }
 
 # phase WORDS...: the same, for what takes time: ends the phase before and says how long that took, by the clock and in
 # processor time (user + system, of all processes that ended). phases_done ends the last one, prints them all, and fails
-# where their processor time is over LENSLET_CPU_BUDGET_S (seconds; no limit without). A script that another one executes
-# goes on with the caller's table (.ci/run, tools/test.sh).
+# where their processor time is over LENSLET_CPU_BUDGET_S (seconds; no limit without) of a machine whose reference compile
+# takes lenslet_reference_ms: a phase on a slower one, or beside other machines on the same host, counts that much less. A
+# script that another one executes goes on with the caller's table (.ci/run, tools/test.sh).
 phase() {
   phase_ends
   lenslet_phase=$* lenslet_phase_from=$SECONDS lenslet_phase_cpu=$(cpu_ticks)
@@ -58,22 +59,56 @@ cpu_ticks() {
   read -r stat <"/proc/$$/stat"
   awk '{print $12 + $13 + $14 + $15}' <<<"${stat##*) }"
 }
+# time_reference: into reference_ms the milliseconds of processor time of the reference compile, now, on all cores at once:
+# the mean. 920: two cores of the AMD
+# EPYC that CONTRIBUTING's table is of, derived from its phases (an Intel Xeon of CI, where they took 1.77 times as long,
+# takes 1,630).
+lenslet_reference_ms=920
+time_reference() {
+  reference_ms=${LENSLET_REFERENCE_MS:-$lenslet_reference_ms}
+  if [ -n "${LENSLET_REFERENCE_MS:-}" ] || ! command -v g++ >/dev/null; then return 0; fi
+  local cores from i compiles=()
+  cores=$(nproc) from=$(cpu_ticks)
+  for ((i = 0; i < cores; i++)); do
+    g++ -std=c++20 -O1 -x c++ -S -o /dev/null - <<'END' &
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+int main(int argc, char** argv) {
+  std::map<std::string, std::function<bool(const std::string&)>> less;
+  for (int i = 1; i < argc; ++i) less[argv[i]] = [name = std::string(argv[i])](const std::string& s) { return name < s; };
+  std::vector<std::string> names(argv, argv + argc);
+  std::sort(names.begin(), names.end());
+  return int(std::count_if(less.begin(), less.end(), [](const auto& each) { return each.second(each.first); }));
+}
+END
+    compiles+=($!)
+  done
+  wait "${compiles[@]}"
+  reference_ms=$((($(cpu_ticks) - from) * 1000 / $(getconf CLK_TCK) / cores))
+}
 phase_ends() {
   [ -n "${lenslet_phase:-}" ] || return 0
   local seconds=$((SECONDS - lenslet_phase_from)) cpu=$((($(cpu_ticks) - lenslet_phase_cpu) / $(getconf CLK_TCK)))
+  local reference_ms=$lenslet_reference_ms
+  [ -z "${LENSLET_CPU_BUDGET_S:-}" ] || time_reference
   printf -- '-- %d s, %d s of processor time: %s\n' "$seconds" "$cpu" "$lenslet_phase"
-  LENSLET_PHASES=${LENSLET_PHASES:-}$(printf '%6d %6d  %s' "$seconds" "$cpu" "$lenslet_phase")$'\n'
+  LENSLET_PHASES=${LENSLET_PHASES:-}$(printf '%6d %6d %6d  %s' "$seconds" "$cpu" "$reference_ms" "$lenslet_phase")$'\n'
   export LENSLET_PHASES
   lenslet_phase=
 }
 phases_done() {
   phase_ends
   local cpu
-  cpu=$(awk '{sum += $2} END {print sum + 0}' <<<"$LENSLET_PHASES")
-  printf '\n== seconds of each phase, and of processor time\n%s%6d %6d  in all\n' "$LENSLET_PHASES" \
-    "$(awk '{sum += $1} END {print sum + 0}' <<<"$LENSLET_PHASES")" "$cpu"
+  cpu=$(awk -v r="$lenslet_reference_ms" '{sum += $2 * r / ($3 > r ? $3 : r)} END {printf "%.0f", sum}' <<<"$LENSLET_PHASES")
+  printf '\n== seconds of each phase, of processor time, and milliseconds of the reference compile\n%s%6d %6d         in all\n' \
+    "$LENSLET_PHASES" "$(awk '{sum += $1} END {print sum + 0}' <<<"$LENSLET_PHASES")" \
+    "$(awk '{sum += $2} END {print sum + 0}' <<<"$LENSLET_PHASES")"
   [ "$cpu" -le "${LENSLET_CPU_BUDGET_S:-$cpu}" ] ||
-    die "$cpu s of processor time, over the budget of $LENSLET_CPU_BUDGET_S s: see CONTRIBUTING, \"CI\""
+    die "$cpu s of processor time, over the budget of $LENSLET_CPU_BUDGET_S s (of a machine whose reference compile takes" \
+      "$lenslet_reference_ms ms): see CONTRIBUTING, \"CI\""
 }
 
 # die WORDS...: the one clear line a script fails with.

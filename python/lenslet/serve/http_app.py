@@ -16,6 +16,7 @@ from . import json_text
 from .deadline import Deadline
 from .http_exchange import Answer, Exchange, Headers
 from .memory import Memory
+from .page import Page
 from .protocol import (
     DATATYPES,
     HEAD_BYTES,
@@ -73,6 +74,7 @@ def metadata(served: ServedModel) -> Dict[str, Any]:
         about["parameters"] = {
             "image_input": served.picture_name,
             "image_replaces": card.input,
+            "image_classes": card.output,
             "preparation": card.preparation,
         }
     return about
@@ -81,8 +83,8 @@ def metadata(served: ServedModel) -> Dict[str, Any]:
 class HttpApp:
     """Answers requests for connections that deliver a body as a whole (http_connection.py)."""
 
-    def __init__(self, service: Service) -> None:
-        self._service = service
+    def __init__(self, service: Service, page: Optional[Page] = None) -> None:
+        self._service, self._page = service, page
         self.memory, self.rooms, self.when_full = service.memory, service.rooms, service.when_full
         self._text, self._spent, self._asked = b"", 0.0, 0.0
         self.turns = Turns(asyncio.get_running_loop(), service.limits.queue_seconds)
@@ -158,6 +160,9 @@ class HttpApp:
                     return _json(200, metadata(served))
                 ready = service.ready(served)
                 return _json(200 if ready else 503, {"name": served.name, "ready": ready})
+        elif exchange.path == "/" and self._page is not None:
+            _only("GET", method)
+            return self._page.answer()
         elif parts == ["v2"]:
             _only("GET", method)
             return _json(200, {"name": "lenslet", "version": lenslet.__version__, "extensions": EXTENSIONS})
@@ -212,6 +217,7 @@ class HttpApp:
                 answer = await self._service.aside(partial(write_answer, served, request, results, size, self.memory))
         hold.give()
         visit.sent(answer.size)
+        answer.headers.append((b"server-timing", visit.server_timing()))
         return answer
 
 

@@ -57,6 +57,7 @@ class Options(NamedTuple):
     cards: Dict[str, pathlib.Path]  # by model; "": for the only one
     shapes: Dict[str, Dict[str, Shape]]
     access_log: str  # "": none
+    page: bool
     tls: Optional[Tls]
 
 
@@ -138,6 +139,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--drain-s", type=_time, default=0, metavar="S", help="not ready, but open, before stopping (%(default)s)")
     add("--stop-s", type=_time, default=30, metavar="S", help="for requests to end when stopping (%(default)s)")
     add("--access-log", default="", metavar="FILE", help="a line of JSON for each inference request; -: stdout")
+    add("--no-page", dest="page", action="store_false", help="nothing at /, where a page shows the models and tries a photo")
     add("--tls-cert", type=pathlib.Path, metavar="FILE", help="HTTPS and gRPC over TLS: the certificates, in PEM")
     add("--tls-key", type=pathlib.Path, metavar="FILE", help="the key of the first")
     add("--tls-client-ca", type=pathlib.Path, metavar="FILE", help="who signs the certificates that clients must have")

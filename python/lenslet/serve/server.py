@@ -14,6 +14,7 @@ from . import grpc_app, http_server, tls
 from .access_log import AccessLog
 from .http_app import HttpApp
 from .options import Options
+from .page import Page
 from .repository import Repository
 from .service import Limits, Service
 
@@ -134,7 +135,7 @@ class _Server:
             where.insert(0, f"HTTP on {_shown(options.host, listener.getsockname()[1])}")
             most = options.max_requests + options.max_connections
             connections = tls.connections(options.tls, service.memory, tls.HTTP_BYTES, tls.HTTP_PART, most)
-            self._http = http_server.Server(HttpApp(service), service.limits, connections)
+            self._http = http_server.Server(HttpApp(service, Page() if options.page else None), service.limits, connections)
             await self._http.start(listener, self._context)
         return where
 

@@ -286,6 +286,10 @@ class Visit:
     def sent(self, size: int) -> None:
         self._bytes[1] = size
 
+    def server_timing(self) -> bytes:
+        """The value of HTTP's Server-Timing (W3C Server Timing, section 2): milliseconds of its parts."""
+        return ", ".join([f"{name};dur={1000 * seconds:.3f}" for name, seconds in self.stages.items()]).encode()
+
     def fails(self, kind: str) -> None:
         """Counts it as this kind, however it ends."""
         self._kind = kind

@@ -1,0 +1,94 @@
+"""The page at "/", and the times that answers say."""
+
+import base64
+import hashlib
+import html
+import json
+import pathlib
+import re
+import shutil
+import subprocess
+import tempfile
+import unittest
+import urllib.error
+import urllib.request
+
+from harness import ROOT, Server, model, ppm, skip_without, write_models
+
+HOSTILE = "<script>alert(1)</script>\u202e" + "x" * 1000
+
+
+def hostile_model():
+    made = model("float[N,2] x", "float[N,2] y", "y = Relu(x)")
+    made.graph.input[0].name = made.graph.node[0].input[0] = HOSTILE
+    return made
+
+
+@skip_without()
+class Page(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory(prefix="lenslet-serve-")
+        cls.addClassCleanup(cls.folder.cleanup)
+        folder = pathlib.Path(cls.folder.name)
+        write_models(folder)
+        (folder / "hostile.onnx").write_bytes(hostile_model().SerializeToString())
+        cls.server = Server(folder / "hostile.onnx", folder / "rgb.onnx")
+        cls.addClassCleanup(cls.server.stop)
+
+    def ask(self, path, **how):
+        request = urllib.request.Request(f"http://127.0.0.1:{self.server.http_port}{path}", **how)
+        try:
+            with urllib.request.urlopen(request, timeout=60) as answer:
+                return answer.status, answer.headers, answer.read()
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, error.headers, error.read()
+
+    def test_it_asks_nobody_else_and_runs_only_what_it_brings(self):
+        status, headers, text = self.ask("/")
+        self.assertEqual((status, headers["content-type"]), (200, "text/html; charset=utf-8"))
+        self.assertEqual(text, (ROOT / "python/lenslet/serve/page.html").read_bytes())
+        policy = headers["content-security-policy"]
+        self.assertTrue(policy.startswith("default-src 'none'; "), policy)
+        for tag in (b"script", b"style"):
+            (own,) = re.findall(b"<%s>(.*?)</%s>" % (tag, tag), text, re.DOTALL)
+            self.assertIn(f"{tag.decode()}-src 'sha256-{base64.b64encode(hashlib.sha256(own).digest()).decode()}'; ", policy)
+        self.assertNotRegex(text.decode(), r"https?:|//\w+\.|innerHTML|insertAdjacentHTML|document\.write|eval\(")
+        self.assertEqual(self.ask("/", method="HEAD")[2], b"")
+        self.assertEqual(self.ask("/", method="POST", data=b"")[0], 405)
+
+    def test_what_it_shows_is_there(self):
+        """Which input takes photos and which output has classes; the times of an answer."""
+        about = json.loads(self.ask("/v2/models/rgb")[2])["parameters"]
+        self.assertEqual((about["image_input"], about["image_classes"]), ("image", "scores"))
+        headers = {"Inference-Header-Content-Length": "0", "Content-Type": "image/x-portable-pixmap"}
+        status, answered, _ = self.ask("/v2/models/rgb/infer", data=ppm(200, 10, 10), headers=headers)
+        self.assertEqual(status, 200)
+        times = dict(re.findall(r"(\w+);dur=(\d+\.\d{3})", answered["server-timing"]))
+        self.assertEqual(set(times), {"prepare", "queue", "run"})
+        self.assertGreater(float(times["run"]), 0)
+
+    @unittest.skipUnless(shutil.which("chromium"), "no chromium here")
+    def test_names_of_a_hostile_model_are_text(self):
+        with tempfile.TemporaryDirectory() as profile:
+            done = subprocess.run(
+                ["chromium", "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={profile}", "--virtual-time-budget=20000",
+                 "--dump-dom", f"http://127.0.0.1:{self.server.http_port}/"],
+                capture_output=True, text=True, timeout=120,
+            )  # fmt: skip
+        self.assertIn(html.escape(HOSTILE, quote=False), done.stdout)
+        self.assertIn("It takes no photos", done.stdout)
+        self.assertEqual(done.stdout.count("<script>"), 1)
+
+    def test_it_can_be_left_out(self):
+        server = Server(pathlib.Path(self.folder.name) / "rgb.onnx", "--no-page")
+        self.addCleanup(server.stop)
+        with self.assertRaises(urllib.error.HTTPError) as failed:
+            urllib.request.urlopen(f"http://127.0.0.1:{server.http_port}/", timeout=60)
+        self.assertEqual(failed.exception.code, 404)
+        failed.exception.close()
+
+
+if __name__ == "__main__":
+    unittest.main()
