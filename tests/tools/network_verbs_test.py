@@ -430,7 +430,7 @@ class Layers(Verb):
         done = lenslet(*wanted)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("1 layer keeps the rule's choice", done.stderr)
-        self.assertIn("depthwise refuses: ", done.stdout)
+        self.assertIn("depthwise refuses: ", lenslet(*wanted, "--wide").stdout)
         self.fails(3, "depthwise refuses", *wanted, "--strict")
         self.fails(2, "no step that has algorithms is called 'nobody'", *wanted[:-1], "nobody=direct")
         self.fails(2, "no algorithm of Conv is called 'x'", *wanted[:-1], f"{convolutions[0]['name']}=x")
@@ -538,7 +538,7 @@ class Bench(Verb):
             hopper = {row["algorithm"] for problem in problems for row in problem["algorithms"]
                       if row["algorithm"].startswith("wgmma") and "refused" not in row}
             self.assertEqual(bool(hopper), profile != "a100")
-        text = self.passes(*options[:-1], "--profile", "h200", "--algorithm", "implicit_gemm")
+        text = self.passes(*options[:-1], "--profile", "h200", "--algorithm", "implicit_gemm", "--wide")
         head, rows = text.splitlines()[:4], text.splitlines()[4:]
         self.assertRegex(head[0], r"^NVIDIA H200 in fp32, not measured: [\d.]+ TFLOP/s, \d+ GB/s")
         self.assertEqual(len(rows), 20)
@@ -574,7 +574,7 @@ class Bench(Verb):
             self.assertTrue("refused" in row or row["error"] <= row["tolerance"], row)
         # A configuration that is not the kernel's own choice.
         one = (*options, "--algorithm", "im2col")
-        (row,) = self.json_of(*one, "--config", "rows=7 whole=no")["problems"][0]["algorithms"]
+        (row,) = self.json_of(*one, "--wide", "--config", "rows=7 whole=no")["problems"][0]["algorithms"]
         self.assertEqual((row["algorithm"], row["config"]), ("im2col", "rows=7 whole=no"))
         self.assertLessEqual(row["error"], row["tolerance"])
         self.assertNotIn("estimated_us", row)

@@ -79,10 +79,10 @@ std::string shortened(std::string_view text, std::size_t width, Cut cut, bool ut
   const std::string_view dots = utf8 ? "\u2026" : "...";
   const std::size_t room = width - std::min(width, columns_of(dots));
   if (room == 0) return std::string(text.substr(0, fitting_bytes(text, width)));
-  const std::size_t head = fitting_bytes(text, cut == Cut::end ? room : room / 2);
+  const std::size_t head = fitting_bytes(text, cut == Cut::end ? room : room * 2 / 3);
   std::size_t tail = text.size();
   if (cut == Cut::middle)
-    for (tail = head, all -= columns_of(text.substr(0, head)); all > room - room / 2;) {
+    for (tail = head, all -= columns_of(text.substr(0, head)); all > room - room * 2 / 3;) {
       const std::size_t bytes = character_bytes(text.substr(tail));
       all -= character_columns(text.substr(tail, bytes));
       tail += bytes;
