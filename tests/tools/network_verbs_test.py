@@ -544,7 +544,7 @@ class Bench(Verb):
         self.assertEqual(len(rows), 20)
         for row in rows:
             if "refused" not in row:
-                self.assertRegex(row, r"implicit_gemm(?: \*)? +[\d.]+ +[\d.]+ +(?:flops|bytes) +[\d.e-]+  tile=")
+                self.assertRegex(row, r"implicit_gemm(?: \*)? +[\d.]+ +[\d.]+ +(?:flops|bytes) +[\d.e-]+ tile=")
         self.fails(3, "the CPU computes in fp32 and bf16, not fp16; --plans --profile h100", "bench", "conv", "--drawn", "1", "--plans",
                    "--device", "cpu", "--precision", "fp16")
         self.fails(2, "--plans", "bench", "conv", "--drawn", "1", "--profile", "h200")
@@ -574,11 +574,11 @@ class Bench(Verb):
             self.assertTrue("refused" in row or row["error"] <= row["tolerance"], row)
         # A configuration that is not the kernel's own choice.
         one = (*options, "--algorithm", "im2col")
-        (row,) = self.json_of(*one, "--wide", "--config", "rows=7 whole=no")["problems"][0]["algorithms"]
+        (row,) = self.json_of(*one, "--config", "rows=7 whole=no")["problems"][0]["algorithms"]
         self.assertEqual((row["algorithm"], row["config"]), ("im2col", "rows=7 whole=no"))
         self.assertLessEqual(row["error"], row["tolerance"])
         self.assertNotIn("estimated_us", row)
-        self.assertIn("rows=7 whole=no", self.passes(*one, "--config", "rows=7 whole=no"))
+        self.assertIn("rows=7 whole=no", self.passes(*one, "--wide", "--config", "rows=7 whole=no"))
         self.fails(2, "rows=0", *one, "--config", "rows=0 whole=no", "--json")
         self.fails(2, "--config", *options, "--config", "rows=7 whole=no")
         self.fails(2, "im2col", *options, "--algorithm", "nonsense")
