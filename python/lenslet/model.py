@@ -9,7 +9,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Type, Un
 from . import _options as options
 from . import _structs as structs
 from . import check as layer_checks
-from . import verbs
+from . import tables, verbs
 from ._library import Handle, check, library, taken_json
 from .check import LayerCheck
 from .errors import InvalidArgumentError, UnsupportedError
@@ -138,21 +138,21 @@ class Model:
         )
         return Runner(self._handle, made, len(self.inputs), len(self.outputs), other_shapes > 0)
 
-    def plan(self, **how: Any) -> Dict[str, Any]:
-        """The plan of a runner with these arguments and its memory; nothing is allocated or packed."""
+    def plan(self, **how: Any) -> tables.Plan:
+        """The plan of a runner with these arguments and its memory; nothing is allocated or packed. A dict that is shown
+        as a summary and a table, as those of verify(), layers() and bench() are."""
         made = options.plan_options(**how, ports=self.inputs)
-        result: Dict[str, Any] = taken_json(lambda text: library.lenslet_model_plan_json(self._handle, made, text))
-        return result
+        return tables.Plan(taken_json(lambda text: library.lenslet_model_plan_json(self._handle, made, text)))
 
     def inspect(self, **how: Any) -> Dict[str, Any]:
         """Ports, operators, FLOPs, each convolution's candidates, memory: ``lenslet inspect --json``."""
         return self._verb("inspect", how)
 
-    def verify(self, **how: Any) -> Dict[str, Any]:
+    def verify(self, **how: Any) -> tables.Verified:
         """Compares each layer with a double-precision reference: ``lenslet verify --json``, whose "layers" is a list of
         dicts. "exceeded" is the number of layers beyond their tolerance, "different" the number of "outputs" that
         differ from the network as loaded. Inputs are random, or `inputs`, a mapping from names to arrays."""
-        return self._verb("verify", how)
+        return tables.Verified(self._verb("verify", how))
 
     def check_layers(
         self,
@@ -174,14 +174,14 @@ class Model:
             self._handle, self.inputs, inputs=inputs, seed=seed, outputs=outputs, seconds=seconds, **how
         )
 
-    def layers(self, **how: Any) -> Dict[str, Any]:
+    def layers(self, **how: Any) -> tables.Layers:
         """Each layer's algorithm, its reason, time, floor and error: ``lenslet layers --json``."""
-        return self._verb("layers", how)
+        return tables.Layers(self._verb("layers", how))
 
-    def bench(self, **how: Any) -> Dict[str, Any]:
+    def bench(self, **how: Any) -> tables.Timed:
         """Times of whole runs in milliseconds: ``lenslet bench --json``, whose "results" is a list of dicts. `seconds`
         is the time for it; `per_layer` adds each layer's times."""
-        return self._verb("bench", how)
+        return tables.Timed(self._verb("bench", how))
 
     def _verb(self, verb: str, how: Mapping[str, Any]) -> Dict[str, Any]:
         if missing := [name for name in self._overridden if name not in (how.get("inputs") or ())]:

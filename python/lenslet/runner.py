@@ -15,6 +15,7 @@ from ._options import whole
 from .cancel import Cancel
 from .errors import InvalidArgumentError, UnsupportedError, stays_here
 from .ports import Port, ports_of
+from .tables import Plan
 
 Array = Any  # from NumPy, PyTorch, CuPy, or any with DLPack
 Outputs = Union[Array, Tuple[Array, ...], Dict[str, Array]]
@@ -79,7 +80,7 @@ class Runner:
         # including acquire(), before the `try` that would release it. (From Python 3.11 on; older ones check for
         # signals anywhere.)
         self._turn = [None]
-        self._plan: Optional[Dict[str, Any]] = None
+        self._plan: Optional[Plan] = None
         self._observer: Any = None
         self._counts = (inputs, outputs)
         self._in = [_Planned(port) for port in self.inputs]
@@ -115,11 +116,10 @@ class Runner:
         return ports_of(library.lenslet_runner_output, self._still_open(), self._counts[1])
 
     @property
-    def plan(self) -> Dict[str, Any]:
+    def plan(self) -> Plan:
         """All decisions: steps with algorithm, reason and estimate, memory, device (``lenslet inspect --json``)."""
         handle = self._still_open()
-        result: Dict[str, Any] = taken_json(lambda text: library.lenslet_runner_plan_json(handle, text))
-        return result
+        return Plan(taken_json(lambda text: library.lenslet_runner_plan_json(handle, text)))
 
     @property
     def device(self) -> str:

@@ -58,7 +58,9 @@ TEST_CASE("bf16_conv/every_configuration_and_instruction_set") {
   std::mt19937 random(random_seed());
   for (const ConvProblem& stated :
        convs({"2x5x6x7 -> 37, 3x3 s2 p1 g1 +bias +relu +residual", "1x34x5x9 -> 21, 1x1 s1 p0 g1 +bias",
-              "1x12x7x6 -> 18, 3x3 s1 p1 g3 d2x1 +residual", "1x3x9x9 -> 8, 5x5 s2 p2 g1 +bias +relu"})) {
+              "1x12x7x6 -> 18, 3x3 s1 p1 g3 d2x1 +residual", "1x3x9x9 -> 8, 5x5 s2 p2 g1 +bias +relu",
+              "1x37x9x16 -> 37, 3x3 s1 p1 g37 +bias +relu +residual", "2x50x40x9 -> 50, 5x5 s2 p2 g50 +bias",
+              "1x71x9x10 -> 71, 7x7 s1 p3 g71 d2x1", "1x9x11x12 -> 9, 4x2 s3 p1 g9 +bias"})) {
     const ConvProblem p = in_bf16(stated, stated.c == 3 ? DType::f32 : DType::bf16);
     const ConvData data = make_conv_data(p, random);
     const Tensor inputs[] = {data.x, data.w, data.bias, data.residual};

@@ -1,5 +1,6 @@
 """Models and their plans: loading, options, refusals."""
 
+import json
 import os
 import pathlib
 import pickle
@@ -20,6 +21,35 @@ class Models(InFolder, unittest.TestCase):
         self.assertEqual(runner.inputs[0].shape, (4, 3, 224, 224))
         self.assertEqual(runner.outputs[0].shape, (4, 3))
         self.assertEqual(runner.device, "cpu")
+
+    def test_tables_are_dicts_that_show_what_matters(self):
+        plan = self.model.plan(device="cpu", threads=1)
+        self.assertEqual(json.loads(json.dumps(plan)), plan)
+        self.assertEqual(type(pickle.loads(pickle.dumps(plan))), lenslet.tables.Plan)
+        self.assertIs(plan.rows, plan["steps"])
+        self.assertRegex(plan.summary, rf"^cpu, fp32, 1 thread, {len(plan.rows)} steps, estimated [0-9.e-]+ ms, weights ")
+        for shown in (repr(plan), plan._repr_html_()):
+            self.assertIn(plan.rows[0]["name"], shown)
+            self.assertLess(len(shown), 8000)
+        layers = self.model.layers(device="cpu", threads=1, seconds=0.01)
+        self.assertIn(f"{len(layers.rows)} layers, ", layers.summary)
+        self.assertIn("0 beyond their tolerance", repr(layers))
+        self.assertRegex(self.model.verify(device="cpu").summary, "[1-9] checked, 0 exceeded, 0 unchecked, 0 different")
+        timed = self.model.bench(device="cpu", threads=1, seconds=0.01)
+        self.assertIn(f"{timed['results'][0]['ms']['median']:.4g}", repr(timed))
+
+    def test_tables_of_hostile_names(self):
+        name = "<script>\u202e" + "x" * 1000
+        relu = field(1, "x") + field(2, "y") + field(3, name) + field(4, "Relu")
+        plan = lenslet.Model(written([relu], {"x": (1, [4])}, {"y": (1, [4])})).plan(device="cpu")
+        for row in range(100):
+            plan.rows.append({"name": f"row {row}", "estimated_us": 1e9 - row})
+        self.assertTrue(repr(plan).endswith("and 81 more: .rows has all"), repr(plan))
+        plan.rows[:] = [{**plan.rows[0], "reason": "\x1b[2J"}]
+        for shown in (repr(plan), plan._repr_html_()):
+            self.assertNotRegex(shown, "[\x1b\u202e]|x{100}")
+            self.assertRegex(shown, r"script(>|&gt;)\\u202ex")
+        self.assertNotIn("<script", plan._repr_html_())
 
     def test_bytes_and_paths_are_the_same(self):
         data = (self.folder / "rgb.onnx").read_bytes()

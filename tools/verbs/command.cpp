@@ -41,6 +41,7 @@ constexpr void (*verbs[])(CLI::App&, ExitCode&) = {
     add_diff,
     add_quantize,
     add_layers,
+    add_report,
     add_bench,
 #ifndef LENSLET_WITHOUT_SCAN
     add_scan,

@@ -33,18 +33,6 @@ struct Options {
 
 double mega(double value) { return value / 1e6; }
 
-std::map<std::string, int> count_ops(const PlanInfo& plan) {
-  std::map<std::string, int> counts;
-  for (const StepInfo& step : plan.steps) ++counts[step.op];
-  return counts;
-}
-
-double total_flops(const PlanInfo& plan) {
-  double flops = 0;
-  for (const StepInfo& step : plan.steps) flops += step.flops;
-  return flops;
-}
-
 /// For inputs: "; free: N (--batch), H, W (--shape)", or "; no node reads it".
 std::string free_dimensions(const PortInfo& port) {
   if (port.unread) return "; no node reads it";
@@ -223,14 +211,7 @@ void inspect(const Options& options) {
   print_device_note(plan_options);
   note_refused_algorithms(plan, plan_options);
   if (!options.json) return print_text(model, plan, options.memory_map, options.table);
-  nlohmann::json document = {{"model", model.name()},
-                             {"parameters", model.parameter_elems()},
-                             {"flops", total_flops(plan)},
-                             {"ops", count_ops(plan)},
-                             {"plan", to_json(plan)}};
-  for (const PortInfo& port : model.inputs()) document["inputs"].push_back(to_json(port));
-  for (const PortInfo& port : model.outputs()) document["outputs"].push_back(to_json(port));
-  print_document(std::move(document), plan_options);
+  print_document(to_json(model, plan), plan_options);
 }
 
 }  // namespace

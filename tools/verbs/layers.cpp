@@ -10,11 +10,9 @@
 #include <string>
 
 #include "lenslet/error.h"
-#include "lenslet/model.h"
-#include "lenslet/runner.h"
 #include "tools/verbs/common_options.h"
 #include "tools/verbs/layer_table.h"
-#include "tools/verbs/model_inputs.h"
+#include "tools/verbs/measured_layers.h"
 #include "tools/verbs/terminal.h"
 #include "tools/verbs/trace.h"
 #include "tools/verbs/verbs.h"
@@ -23,14 +21,10 @@ namespace lenslet::tool {
 
 namespace {
 
-struct Options {
-  std::string model, sort = "order", trace;
+struct Options : MeasuringOptions {
+  std::string sort = "order", trace;
   std::vector<std::string> layers;
-  InputOptions inputs;
-  double seconds = 1;
-  int warmup = default_warmup;
-  bool no_errors = false, json = false, csv = false;
-  PlanOptions plan;
+  bool json = false, csv = false;
   TableOptions table;
 };
 
@@ -76,58 +70,13 @@ std::size_t find_layer(std::size_t count, const NameOf& name_of, const std::stri
                                                        fmt::join(known, ", "), with.size() > shown ? " ..." : ""));
 }
 
-struct Report {
-  std::string model, device = {};
-  Numerics numerics = {};
-  int threads = 1;
-  std::optional<Peak> peak = {};
-  std::vector<LayerRow> rows = {};
-};
-
-Report measure(const Options& options) {
-  const Model model = load_for(options.model, options.inputs.files);
-  PlanOptions plan = options.plan;
-  const std::vector<Tensor> given = given_inputs(model, options.inputs, plan);
-  print_device_note(plan);
-
-  Report report{.model = model.name()};
-  {
-    Runner runner(model, plan);
-    report.device = runner.plan().device;
-    report.numerics = runner.plan().numerics;
-    report.threads = runner.plan().threads;
-    note_refused_algorithms(runner.plan(), plan);
-    const std::vector<StepInfo>& steps = runner.plan().steps;
-    for (const std::string& name : options.layers)  // before anything is measured
-      find_layer(
-          steps.size(), [&](std::size_t i) { return steps[i].no_op ? "" : steps[i].name; }, name);
-    report.peak = peak_of(runner.plan());
-    const std::vector<Tensor> inputs = given_or_random(model, runner.plan(), given, options.inputs);
-    for (int i = 0; i < options.warmup; ++i) runner.run(inputs);
-    for (LayerTime& time : time_layers(runner, inputs, options.seconds, report.peak))
-      report.rows.push_back({std::move(time), {}});
-  }
-  if (options.no_errors) return report;
-  plan.keep_all_values = true;  // the observer reads inputs that would be overwritten otherwise
-  Runner runner(model, plan);
-  Progress progress(report.rows.size(), "layers in double");
-  std::size_t next = 0;  // both plans have the same steps in the same order
-  runner.set_observer([&](const LayerEvent& event) {
-    if (next < report.rows.size() && report.rows[next].time.step.name == event.info->name)
-      report.rows[next++].check = check_step(event);
-    progress.update(next);
-  });
-  runner.run(given_or_random(model, runner.plan(), given, options.inputs));
-  return report;
-}
-
-void print_text(const Options& options, const Report& report) {
+void print_text(const Options& options, const MeasuredLayers& report) {
   if (!options.layers.empty()) {
-    for (const LayerRow& row : report.rows) print_in_full(row, report.device, options.table);
+    for (const LayerRow& row : report.rows) print_in_full(row, report.plan.device, options.table);
     return;
   }
-  fmt::print("{} on {}", printable(report.model), report.device);
-  if (report.device == "cpu") fmt::print(" with {} threads", report.threads);
+  fmt::print("{} on {}", printable(report.model.name()), report.plan.device);
+  if (report.plan.device == "cpu") fmt::print(" with {} threads", report.plan.threads);
   if (report.peak)
     fmt::print(
         "; floor: what {:.1f} GFLOP/s{}{} or {:.1f} GB/s allow, measured now", report.peak->flops_per_us / 1e3,
@@ -142,14 +91,20 @@ void print_text(const Options& options, const Report& report) {
 }
 
 /// False if a layer's error exceeds its tolerance.
-bool layers(const Options& options) {
+bool layers(Options& options) {
   if (options.no_errors && options.sort == "error")
     throw Error(ErrorKind::invalid_argument, "--sort error and --no-errors exclude each other");
+  options.whole_runs = options.json;
   if (const auto folder = std::filesystem::path(options.trace).parent_path();
       !folder.empty() && !std::filesystem::is_directory(folder))
     throw Error(ErrorKind::io, "cannot be written: there is no such folder", options.trace);
-  Report report = measure(options);
-  if (!options.trace.empty()) write_trace(options.trace, report.model, report.device, report.rows);
+  options.before_measuring = [&options](const PlanInfo& plan) {
+    for (const std::string& name : options.layers)
+      find_layer(
+          plan.steps.size(), [&](std::size_t i) { return plan.steps[i].no_op ? "" : plan.steps[i].name; }, name);
+  };
+  MeasuredLayers report = measure_layers(options);
+  if (!options.trace.empty()) write_trace(options.trace, report.model.name(), report.plan.device, report.rows);
   const bool right =
       std::ranges::all_of(report.rows, [](const LayerRow& row) { return !row.check || row.check->passed(); });
   if (!options.layers.empty()) {
@@ -164,14 +119,7 @@ bool layers(const Options& options) {
   if (options.csv) {
     print_csv(report.rows);
   } else if (options.json) {
-    nlohmann::ordered_json document = {{"model", report.model},
-                                       {"device", report.device},
-                                       {"precision", to_string(report.numerics)},
-                                       {"threads", report.threads}};
-    if (report.peak) document["peak"] = to_json(*report.peak);
-    document["layers"] = nlohmann::ordered_json::array();
-    for (const LayerRow& row : report.rows) document["layers"].push_back(to_json(row));
-    print_document(std::move(document), options.plan);
+    print_document(to_json(report), options.plan);
   } else {
     print_text(options, report);
   }
@@ -193,17 +141,9 @@ void add_layers(CLI::App& app, ExitCode& result) {
           "(of the tolerance)")
       ->check(CLI::IsMember(order_names()))
       ->capture_default_str();
-  verb->add_flag("--no-errors", options->no_errors, "Leave out the errors: double precision takes its time");
-  verb->add_option("--seconds", options->seconds, "Time to spend on measuring")
-      ->check(number_up_to(3600))
-      ->capture_default_str();
-  add_warmup_option(*verb, options->warmup);
   verb->add_option("--trace", options->trace, "Also write the layers to this file, for ui.perfetto.dev")
       ->check(not_empty());
-  verb->add_option("--batch", options->plan.batch, "Images at once")
-      ->transform(whole_number<std::int64_t>(1, max_batch))
-      ->capture_default_str();
-  add_input_options(*verb, options->inputs);
+  add_measuring_options(*verb, *options);
   add_plan_options(*verb, options->plan);
   add_table_options(*verb, options->table, {layer_columns, total_columns, candidate_columns});
   CLI::Option* const csv = verb->add_flag("--csv", options->csv, "Print comma-separated values instead");

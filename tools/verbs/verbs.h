@@ -20,6 +20,7 @@ void add_verify(CLI::App& app, ExitCode& result);
 void add_diff(CLI::App& app, ExitCode& result);
 void add_quantize(CLI::App& app, ExitCode& result);
 void add_layers(CLI::App& app, ExitCode& result);
+void add_report(CLI::App& app, ExitCode& result);
 void add_bench(CLI::App& app, ExitCode& result);
 void add_bench_conv(CLI::App& bench, ExitCode& result);  ///< `conv`, added by `bench` as its subcommand
 void add_scan(CLI::App& app, ExitCode& result);

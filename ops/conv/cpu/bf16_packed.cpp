@@ -101,13 +101,16 @@ void store_rows(const Bf16Panel& panel, const float* sums, std::int64_t rows, st
   const std::int64_t columns = panel.columns;
 #if HWY_ARCH_X86_64 && HWY_TARGET <= HWY_AVX3
   const __mmask32 stored = first_elements(columns);
+  // y may be the residual: a load waits for a masked store whose 64 bytes it meets.
+  __m512i added[16];
+  if (residual != nullptr)
+    for (std::int64_t i = 0; i < rows; ++i) added[i] = _mm512_maskz_loadu_epi16(stored, residual + i * y_pixel);
   with_activation(panel.activation, [&](auto act) HWY_ATTR {
     for (std::int64_t i = 0; i < rows; ++i, sums += 32, y += y_pixel) {
       V first = hn::LoadU(d, sums), second = hn::LoadU(d, sums + 16);
       if (residual != nullptr) {
-        const __m512i added = _mm512_maskz_loadu_epi16(stored, residual + i * y_pixel);
-        first = hn::Add(first, first_widened(added));
-        second = hn::Add(second, second_widened(added));
+        first = hn::Add(first, first_widened(added[i]));
+        second = hn::Add(second, second_widened(added[i]));
       }
       _mm512_mask_storeu_epi16(y, stored, rounded_pair(act(d, first), act(d, second)));
     }

@@ -38,7 +38,7 @@ struct Bf16Panel {
 };
 
 /// Adds the residual (or none) to sums [rows][two vectors], which began with panel.start, applies the activation,
-/// rounds to bfloat16 and stores panel.columns elements of each row.
+/// rounds to bfloat16 and stores panel.columns elements of each of at most 16 rows.
 void store_bf16_rows(const Bf16Panel& panel, const float* sums, std::int64_t rows, std::byte* y,
                      const std::byte* residual, std::int64_t y_pixel);
 

@@ -21,21 +21,7 @@ HWY_BEFORE_NAMESPACE();
 namespace lenslet::HWY_NAMESPACE {
 namespace {
 
-void depthwise_lines(const ConvLines& lines, const ConvProblem& problem) {
-  const bool even = problem.stride_w == 1, halved = problem.stride_w == 2 && problem.dilation_w == 1;
-  if (even && problem.s == 3)
-    over_vectors<OwnChannel, FixedLines<3, 1>>(lines, problem);
-  else if (halved && problem.s == 3)
-    over_vectors<OwnChannel, FixedLines<3, 2>>(lines, problem);
-  else if (even && problem.s == 5)
-    over_vectors<OwnChannel, FixedLines<5, 1>>(lines, problem);
-  else if (halved && problem.s == 5)
-    over_vectors<OwnChannel, FixedLines<5, 2>>(lines, problem);
-  else if (even && problem.s == 7)
-    over_vectors<OwnChannel, FixedLines<7, 1>>(lines, problem);
-  else
-    over_vectors<OwnChannel, AnyLines>(lines, problem);
-}
+void depthwise_lines(const ConvLines& lines, const ConvProblem& problem) { over_own_channels(lines, problem); }
 
 }  // namespace
 }  // namespace lenslet::HWY_NAMESPACE
@@ -98,7 +84,7 @@ class Depthwise final : public ConvAlgorithm {
   }
   void transform(const ConvProblem& p, std::string_view, const ConvFilter& filter,
                  std::span<std::byte> bytes) const override {
-    transform_lines(p, filter, as_floats(bytes));
+    transform_lines(p, filter, line_block(p), as_floats(bytes));
   }
   ComputedFilters computed_filters() const override { return ComputedFilters::packed; }
   std::unique_ptr<const BoundKernel> bind_conv(const ConvProblem& p, std::string_view,

@@ -33,7 +33,7 @@ void lines_from(const ConvLines& lines, const ConvProblem& problem) {
 /// Masks are for blocks that end in a partial vector with several groups.
 void direct_lines(const ConvLines& lines, const ConvProblem& problem) {
   const std::int64_t lanes = vector_lanes();
-  if constexpr (masked)
+  if constexpr (masked<float>)
     if (lines.group_c == lines.group_k && lines.group_c < lanes && lanes % lines.group_c == 0)
       return lines_from<WithinVector>(lines, problem);
   lines_from<OneGroup>(lines, problem);
@@ -103,7 +103,7 @@ class DirectLines final : public ConvAlgorithm {
   }
   void transform(const ConvProblem& p, std::string_view, const ConvFilter& filter,
                  std::span<std::byte> bytes) const override {
-    transform_lines(p, filter, as_floats(bytes));
+    transform_lines(p, filter, line_block(p), as_floats(bytes));
   }
   ComputedFilters computed_filters() const override { return ComputedFilters::packed; }
   std::unique_ptr<const BoundKernel> bind_conv(const ConvProblem& p, std::string_view,

@@ -18,6 +18,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "base/simd/bf16-inl.h"
 #include "ops/conv/cpu/lines.h"
 #include "ops/conv/taps_inside.h"
 #include "ops/core/fused_clamp.h"
@@ -29,6 +30,7 @@ HWY_BEFORE_NAMESPACE();
 namespace lenslet::HWY_NAMESPACE {
 namespace {
 namespace hn = hwy::HWY_NAMESPACE;
+using HWY_NAMESPACE::load, HWY_NAMESPACE::store;
 
 // Registers: Px * Rows accumulators, S taps a row, one input. 7 pixels of two rows fit 32, 4 pixels fit 16. Images are
 // 7 x 2^n wide.
@@ -41,13 +43,21 @@ constexpr int most = 7, few = 4;
 /// For filters of any width: enough FMAs in flight to hide latency.
 constexpr int any_pixels = 8;
 
-// Partial vectors are loaded and stored through a mask where that touches nothing else.
-constexpr bool masked = HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3;
+// Partial vectors are loaded and stored through a mask where that touches nothing else. T: of x.
+template <typename T>
+constexpr bool masked = HWY_TARGET == HWY_AVX3 || (HWY_TARGET == HWY_AVX2 && std::is_same_v<T, float>);
 
 template <bool part, class D>
 HWY_INLINE hn::Vec<D> load(D d, hn::Mask<D> lanes, const float* from) {
   if constexpr (part) return hn::MaskedLoad(lanes, d, from);
   return hn::LoadU(d, from);
+}
+template <bool part, class D>
+HWY_INLINE hn::Vec<D> load(D d, [[maybe_unused]] hn::Mask<D> lanes, const BFloat16* from) {
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3
+  if constexpr (part) return widened(_mm256_maskz_loadu_epi16(lanes.raw, from));
+#endif
+  return load(d, from);
 }
 template <bool part, class D>
 HWY_INLINE void store(D d, hn::Mask<D> lanes, hn::Vec<D> value, float* to) {
@@ -82,7 +92,10 @@ struct OwnChannel {
   template <bool part, class D>
   struct Reader {
     HWY_INLINE Reader(D, std::int64_t, std::int64_t) {}
-    HWY_INLINE hn::Vec<D> operator()(D d, hn::Mask<D> lanes, const float* at) const { return load<part>(d, lanes, at); }
+    template <typename T>
+    HWY_INLINE hn::Vec<D> operator()(D d, hn::Mask<D> lanes, const T* at) const {
+      return load<part>(d, lanes, at);
+    }
   };
 };
 
@@ -116,16 +129,16 @@ struct OneGroup {
 };
 
 /// Common to all blocks of one line or two, for one vector of channels; pointers are at its first channel.
-template <class D>
+template <class D, typename T>
 struct Sweep {
   hn::Vec<D> bias, low, high;
   hn::Mask<D> lanes;  ///< valid ones, if not all
   const float* w;
   std::int64_t k, block;        ///< strides in floats: output pixels; taps
-  std::int64_t x_row, x_pixel;  ///< strides in floats: image rows that are read; pixels
+  std::int64_t x_row, x_pixel;  ///< strides in elements: image rows that are read; pixels
   Rows columns;                 ///< to compute
   std::int64_t group_c, y_row;  ///< y_row: output row stride, also the residual's
-  const float* x = nullptr;     ///< pixel 0 of the first image row read
+  const T* x = nullptr;         ///< pixel 0 of the first image row read
   std::int64_t first = 0;       ///< tap row of the (first) output row that reads x; the second's is stride_h less
   std::int64_t x_rows = 0;      ///< rows read
   const float* residual = nullptr;
@@ -143,15 +156,16 @@ struct Outside {
 /// Px pixels of Rows output rows, from pixel `q` on, `step` (the dilation) apart. Windows overlap: each input vector is
 /// loaded once and used for up to S pixels a row. The first window begins at image column `left`. Products are added in
 /// the order r, c, s in any block.
-template <class Inputs, int S, int Stride, int Px, int Rows, class Out, bool part, class D>
-LENSLET_TILE_INLINE void pixel_block(D d, const Sweep<D>& sweep, const ConvProblem& problem, std::int64_t q,
+template <class Inputs, int S, int Stride, int Px, int Rows, class Out, bool part, class D, typename T>
+LENSLET_TILE_INLINE void pixel_block(D d, const Sweep<D, T>& sweep, const ConvProblem& problem, std::int64_t q,
                                      std::int64_t left, std::int64_t step) {
   using V = hn::Vec<D>;
   constexpr int columns = (Px - 1) * Stride + S;
   // Local copies: to the compiler a float store might alias the references.
   const std::int64_t k = sweep.k, block = sweep.block, x_row = sweep.x_row, rows = sweep.x_rows, width = problem.w;
   const std::int64_t taps_h = problem.r, stride_h = problem.stride_h;
-  const std::int64_t x_pixel = Inputs::several ? sweep.x_pixel : k, x_step = step * x_pixel;
+  const std::int64_t x_pixel = Inputs::several || !std::is_same_v<T, float> ? sweep.x_pixel : k,
+                     x_step = step * x_pixel;
   const std::int64_t group_c = Inputs::several ? sweep.group_c : 1, w_row = group_c * S * block;
   const auto lanes = sweep.lanes;
   V acc[Rows][Px];
@@ -161,7 +175,7 @@ LENSLET_TILE_INLINE void pixel_block(D d, const Sweep<D>& sweep, const ConvProbl
     for (int i = 0; i < Px; ++i) acc[o][i] = Inputs::several ? hn::Zero(d) : sweep.bias;
   }
   // Left of the image nothing is read. (Offsets instead of pointers, here and for w: 3 to 10 % slower.)
-  const float* row = sweep.x + left * x_pixel;
+  const T* row = sweep.x + left * x_pixel;
   const float* w = sweep.w + sweep.first * w_row;
   // Adds one image row to output rows [begin, end); w is at the first one's taps.
   const auto add_row = [&](auto first_row, auto last_row) HWY_ATTR {
@@ -175,7 +189,7 @@ LENSLET_TILE_INLINE void pixel_block(D d, const Sweep<D>& sweep, const ConvProbl
         HWY_UNROLL(8)
         for (int s = 0; s < S; ++s) tap[o][s] = load<part>(d, lanes, w_c + s * block - o * stride_h * w_row);
       }
-      const float* at = row + Out::left * x_step;
+      const T* at = row + Out::left * x_step;
       std::int64_t column = left;
       HWY_UNROLL(32)
       for (int j = Out::left; j < columns - Out::right; ++j, at += x_step, column += step) {
@@ -229,8 +243,8 @@ LENSLET_TILE_INLINE void pixel_block(D d, const Sweep<D>& sweep, const ConvProbl
 
 /// With dilation (then stride 1) each residue class of pixels is an undilated line. A line's last block is shifted back
 /// to be whole: what it computes twice is the same.
-template <class Inputs, int S, int Stride, int Rows, bool part, class D>
-HWY_INLINE void sweep_line(D d, const Sweep<D>& sweep, const ConvProblem& problem) {
+template <class Inputs, int S, int Stride, int Rows, bool part, class D, typename T>
+HWY_INLINE void sweep_line(D d, const Sweep<D, T>& sweep, const ConvProblem& problem) {
   constexpr int wide = Rows == 1 ? most : most_of_two_rows;
   const std::int64_t step = problem.dilation_w;
   const std::int64_t end = sweep.columns.end;
@@ -269,8 +283,8 @@ HWY_INLINE void sweep_line(D d, const Sweep<D>& sweep, const ConvProblem& proble
 
 /// Px pixels of one row, from pixel `q` on, any filter: a tap is loaded once if it is inside for all pixels. Products
 /// are added in the order r, c, s.
-template <class Inputs, int Px, bool part, class D>
-LENSLET_TILE_INLINE void any_block(D d, const Sweep<D>& sweep, const ConvProblem& problem, std::int64_t q) {
+template <class Inputs, int Px, bool part, class D, typename T>
+LENSLET_TILE_INLINE void any_block(D d, const Sweep<D, T>& sweep, const ConvProblem& problem, std::int64_t q) {
   const std::int64_t left = q * problem.stride_w - problem.pad_left, group_c = sweep.group_c;
   const std::int64_t pixel = problem.stride_w * sweep.x_pixel, x_tap = problem.dilation_w * sweep.x_pixel;
   // Taps [begin, end) are inside for all pixels.
@@ -281,7 +295,7 @@ LENSLET_TILE_INLINE void any_block(D d, const Sweep<D>& sweep, const ConvProblem
   for (int i = 0; i < Px; ++i) acc[i] = Inputs::several ? hn::Zero(d) : sweep.bias;
   const float* HWY_RESTRICT w = sweep.w + sweep.first * group_c * problem.s * sweep.block;
   for (std::int64_t row = 0; row < sweep.x_rows; ++row) {
-    const float* const x = sweep.x + row * sweep.x_row + left * sweep.x_pixel;
+    const T* const x = sweep.x + row * sweep.x_row + left * sweep.x_pixel;
     for (std::int64_t c = 0; c < group_c; ++c, w += problem.s * sweep.block) {
       const typename Inputs::template Reader<part, D> input(d, c, group_c);
       const auto add_alone = [&](auto i, std::int64_t from, std::int64_t to) HWY_ATTR {
@@ -298,7 +312,7 @@ LENSLET_TILE_INLINE void any_block(D d, const Sweep<D>& sweep, const ConvProblem
       }
       for (std::int64_t s = begin; s < end; ++s) {
         const auto tap = load<part>(d, sweep.lanes, w + s * sweep.block);
-        const float* const at = x + s * x_tap;
+        const T* const at = x + s * x_tap;
         HWY_UNROLL(8)
         for (int i = 0; i < Px; ++i) acc[i] = hn::MulAdd(input(d, sweep.lanes, at + i * pixel), tap, acc[i]);
       }
@@ -318,8 +332,8 @@ LENSLET_TILE_INLINE void any_block(D d, const Sweep<D>& sweep, const ConvProblem
 }
 
 /// Any filter, one row.
-template <class Inputs, bool part, class D>
-HWY_INLINE void sweep_any_line(D d, const Sweep<D>& sweep, const ConvProblem& problem) {
+template <class Inputs, bool part, class D, typename T>
+HWY_INLINE void sweep_any_line(D d, const Sweep<D, T>& sweep, const ConvProblem& problem) {
   std::int64_t q = sweep.columns.begin;
   const std::int64_t end = sweep.columns.end;
   for (; q + any_pixels <= end; q += any_pixels) any_block<Inputs, any_pixels, part>(d, sweep, problem, q);
@@ -331,23 +345,23 @@ HWY_INLINE void sweep_any_line(D d, const Sweep<D>& sweep, const ConvProblem& pr
 template <int S, int Stride>
 struct FixedLines {
   static constexpr bool pairs = true;
-  template <class Inputs, int Rows, bool part, class D>
-  static HWY_INLINE void sweep(D d, const Sweep<D>& sweep, const ConvProblem& problem) {
+  template <class Inputs, int Rows, bool part, class D, typename T>
+  static HWY_INLINE void sweep(D d, const Sweep<D, T>& sweep, const ConvProblem& problem) {
     sweep_line<Inputs, S, Stride, Rows, part>(d, sweep, problem);
   }
 };
 
 struct AnyLines {
   static constexpr bool pairs = false;
-  template <class Inputs, int Rows, bool part, class D>
-  static HWY_INLINE void sweep(D d, const Sweep<D>& sweep, const ConvProblem& problem) {
+  template <class Inputs, int Rows, bool part, class D, typename T>
+  static HWY_INLINE void sweep(D d, const Sweep<D, T>& sweep, const ConvProblem& problem) {
     sweep_any_line<Inputs, part>(d, sweep, problem);
   }
 };
 
 /// Activations other than clamps: over a line just stored, one vector of channels.
-template <bool part, class D>
-HWY_NOINLINE void activate_line(D d, const Sweep<D>& sweep, const ConvProblem& problem, std::int64_t rows) {
+template <bool part, class D, typename T>
+HWY_NOINLINE void activate_line(D d, const Sweep<D, T>& sweep, const ConvProblem& problem, std::int64_t rows) {
   with_activation(problem.activation, [&](auto act) HWY_ATTR {
     for (std::int64_t o = 0; o < rows; ++o) {
       float* at = sweep.y + o * sweep.y_row + sweep.columns.begin * sweep.k;
@@ -358,22 +372,22 @@ HWY_NOINLINE void activate_line(D d, const Sweep<D>& sweep, const ConvProblem& p
 }
 
 /// One vector of channels, from channel k of the block on; `end`: limit of what it may touch.
-template <class Inputs, class Lines, bool part, class D>
-void sweep_vector(D d, const ConvLines& lines, const ConvProblem& problem, std::int64_t k, std::int64_t end) {
+template <class Inputs, class Lines, bool part, class D, typename T>
+void sweep_vector(D d, const LinesOf<T>& lines, const ConvProblem& problem, std::int64_t k, std::int64_t end) {
   const FusedClamp clamp(problem.activation);
   const auto lanes = hn::FirstN(d, static_cast<std::size_t>(end - k));
-  Sweep<D> sweep{.bias = lines.bias == nullptr ? hn::Zero(d) : load<part>(d, lanes, lines.bias + k),
-                 .low = hn::Set(d, clamp.low),
-                 .high = hn::Set(d, clamp.high),
-                 .lanes = lanes,
-                 .w = lines.w + k,
-                 .k = lines.y_pixel,
-                 .block = lines.block,
-                 .x_row = lines.x_row,
-                 .x_pixel = lines.x_pixel,
-                 .columns = lines.columns,
-                 .group_c = lines.group_c,
-                 .y_row = problem.q * lines.y_pixel};
+  Sweep<D, T> sweep{.bias = lines.bias == nullptr ? hn::Zero(d) : load<part>(d, lanes, lines.bias + k),
+                    .low = hn::Set(d, clamp.low),
+                    .high = hn::Set(d, clamp.high),
+                    .lanes = lanes,
+                    .w = lines.w + k,
+                    .k = lines.y_pixel,
+                    .block = lines.block,
+                    .x_row = lines.x_row,
+                    .x_pixel = lines.x_pixel,
+                    .columns = lines.columns,
+                    .group_c = lines.group_c,
+                    .y_row = problem.q * lines.y_pixel};
   const std::int64_t x_k = Inputs::one_group ? k / lines.group_k * lines.group_c : k;
   const std::int64_t dilation = problem.dilation_h;
   for (std::int64_t p = lines.rows.begin, count = 0; p < lines.rows.end; p += count) {
@@ -386,7 +400,7 @@ void sweep_vector(D d, const ConvLines& lines, const ConvProblem& problem, std::
     sweep.x_rows = std::max<std::int64_t>(0, last - sweep.first);
     // Without rows nothing is read: any valid address will do.
     sweep.x = sweep.x_rows == 0
-                  ? lines.w
+                  ? reinterpret_cast<const T*>(lines.w)
                   : lines.x.data + ((top - lines.x.first) * lines.x.row_floats + sweep.first * lines.x_row + x_k);
     sweep.residual = lines.residual == nullptr ? nullptr : lines.residual + p * sweep.y_row + k;
     sweep.y = lines.y.at(p) + k;
@@ -399,21 +413,39 @@ void sweep_vector(D d, const ConvLines& lines, const ConvProblem& problem, std::
 }
 
 /// Vectors are the outer loop: their setup is paid once for all rows.
-template <class Inputs, class Lines>
-void over_vectors(const ConvLines& lines, const ConvProblem& problem) {
+template <class Inputs, class Lines, typename T>
+void over_vectors(const LinesOf<T>& lines, const ConvProblem& problem) {
   const hn::ScalableTag<float> whole;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(whole));
   const std::int64_t span = Inputs::one_group ? lines.group_k : lines.block;
   for (std::int64_t k = 0, end = span; k < lines.block; k = end, end += span) {
     for (; k + lanes <= end; k += lanes) sweep_vector<Inputs, Lines, false>(whole, lines, problem, k, end);
     if (k == end) continue;
-    if constexpr (masked)
+    if constexpr (masked<T>)
       sweep_vector<Inputs, Lines, true>(whole, lines, problem, k, end);
     else
       over_channels(whole, k, end, [&](auto d, std::int64_t at) HWY_ATTR {
         sweep_vector<Inputs, Lines, false>(d, lines, problem, at, end);
       });
   }
+}
+
+/// depthwise's lines, where each output channel is an input channel's.
+template <typename T>
+void over_own_channels(const LinesOf<T>& lines, const ConvProblem& problem) {
+  const bool even = problem.stride_w == 1, halved = problem.stride_w == 2 && problem.dilation_w == 1;
+  if (even && problem.s == 3)
+    over_vectors<OwnChannel, FixedLines<3, 1>>(lines, problem);
+  else if (halved && problem.s == 3)
+    over_vectors<OwnChannel, FixedLines<3, 2>>(lines, problem);
+  else if (even && problem.s == 5)
+    over_vectors<OwnChannel, FixedLines<5, 1>>(lines, problem);
+  else if (halved && problem.s == 5)
+    over_vectors<OwnChannel, FixedLines<5, 2>>(lines, problem);
+  else if (even && problem.s == 7)
+    over_vectors<OwnChannel, FixedLines<7, 1>>(lines, problem);
+  else
+    over_vectors<OwnChannel, AnyLines>(lines, problem);
 }
 
 }  // namespace

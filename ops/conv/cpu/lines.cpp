@@ -60,8 +60,8 @@ std::int64_t line_block(const ConvProblem& p) {
 
 std::int64_t line_filter_floats(const ConvProblem& p) { return p.k * p.group_c() * p.r * p.s; }
 
-void transform_lines(const ConvProblem& p, const ConvFilter& filter, std::span<float> to) {
-  const std::int64_t most = line_block(p), taps = p.r * p.s;
+void transform_lines(const ConvProblem& p, const ConvFilter& filter, std::int64_t most, std::span<float> to) {
+  const std::int64_t taps = p.r * p.s;
   std::size_t at = 0;
   for (std::int64_t begin = 0; begin < p.k; begin += most) {
     const std::int64_t end = std::min(p.k, begin + most);

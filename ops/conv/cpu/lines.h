@@ -9,11 +9,12 @@
 
 namespace lenslet {
 
-/// Output rows for a block of channels (whole groups). Pointers are at the block's first channel.
-struct ConvLines {
-  RowMemory<const float> x;         ///< the image
-  std::int64_t x_row = 0;           ///< floats between rows read by consecutive tap rows
-  std::int64_t x_pixel = 0;         ///< floats from pixel to pixel
+/// Output rows for a block of channels (whole groups). Pointers are at the block's first channel. T: float or BFloat16.
+template <typename T>
+struct LinesOf {
+  RowMemory<const T> x;             ///< the image
+  std::int64_t x_row = 0;           ///< elements between rows read by consecutive tap rows
+  std::int64_t x_pixel = 0;         ///< elements from pixel to pixel
   const float* w = nullptr;         ///< [R][C/groups][S][block]
   std::int64_t group_c = 1;         ///< input channels of a group
   std::int64_t group_k = 1;         ///< output channels of a group
@@ -21,10 +22,11 @@ struct ConvLines {
   const float* bias = nullptr;      ///< or null
   const float* residual = nullptr;  ///< row 0 of the image, or null
   RowMemory<float> y;
-  std::int64_t y_pixel = 0;  ///< pixel pitch in floats, also the residual's and a depthwise input's
+  std::int64_t y_pixel = 0;  ///< pixel pitch in floats, also the residual's and a float depthwise input's
   Rows rows, columns;        ///< to compute
   bool pairs = false;        ///< two rows at a time, sharing loaded inputs
 };
+using ConvLines = LinesOf<float>;
 
 /// How lines are computed.
 struct LineKernel {
@@ -39,8 +41,8 @@ LineKernel depthwise_lines_of(const ConvProblem& problem);
 std::int64_t line_block(const ConvProblem& problem);
 /// Size of transform_lines()'s result.
 std::int64_t line_filter_floats(const ConvProblem& problem);
-/// Packs blocks of channels, each [R][C/groups][S][block].
-void transform_lines(const ConvProblem& problem, const ConvFilter& filter, std::span<float> to);
+/// Packs blocks of `block` channels, the last perhaps smaller, each [R][C/groups][S][block].
+void transform_lines(const ConvProblem& problem, const ConvFilter& filter, std::int64_t block, std::span<float> to);
 
 /// Average cost of an output by the any-filter lines, in columns of taps. Latency counts: a block of one or two pixels
 /// takes as long as one of eight; taps inside for some pixels only take half as long.

@@ -237,8 +237,9 @@ class BoundWindows final : public BoundConv {
             packed += 3;
             continue;
           }
-          for (std::int64_t c = 0; c < p.group_c(); ++c) *element++ = *packed++;
-          for (std::int64_t c = 0; c < added; ++c) *element++ = 0;
+          element = std::copy_n(packed, p.group_c(), element);
+          element = std::fill_n(element, added, std::uint16_t{0});
+          packed += p.group_c();
         }
       }
       fill_elements(zero, (band.columns - end) * pixel, size, to + end * pixel * size);

@@ -1,0 +1,150 @@
+"""lenslet report: what it refuses, the data in its page, and the page as Chromium draws it (skipped without one)."""
+
+import json
+import re
+import shutil
+import subprocess
+import unittest
+
+from command import FLOAT, initializer, model, node, noise, port
+from report_page import Page, ReportVerb
+from tiny_model import field
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+HOSTILE = (
+    "</script><script>document.title='taken'</script>",
+    "<img src=x onerror=document.title='taken'>&amp;",
+    "right\u202eto left\u2028lines\u2029",
+    "n" * 4096,  # no model has longer ones
+    "__proto__\u0001",
+)
+
+
+def hostile_net():
+    """Convolutions whose names and outputs are called so."""
+    names = ["x", *HOSTILE[:-1]]
+    return model(
+        [node("Conv", [names[i], "w"], name) + field(3, name) for i, name in enumerate(names[1:])],
+        [port("x", FLOAT, [1, 2, 6, 6])],
+        [port(names[-1], FLOAT, [1, 2, 6, 6])],
+        [initializer("w", [2, 2, 1, 1], noise(4, 7))],
+    )
+
+
+def layer(name, ms=1.0, **more):
+    return {"name": name, "op": "Conv", "algorithm": "direct", "ms": ms, "flops": 1e6, "bytes": 1000, **more}
+
+
+def stored(*layers, **more):
+    return {"model": "stored.onnx", "device": "cpu", "precision": "fp32", "threads": 1, "layers": list(layers), **more}
+
+
+class Report(ReportVerb):
+    def test_output_is_checked_before_work(self):
+        missing = self.folder / "none" / "report.html"
+        self.fails(4, f"{missing}: cannot be written", "report", "nosuch.onnx", "-o", missing)
+        self.fails(4, f"{self.folder}: cannot be written", "report", "nosuch.onnx", "-o", self.folder)
+        self.fails(2, "this is one of the models", "report", self.net, "-o", self.net)
+        self.fails(2, "-o FILE", "report", self.net)
+
+    def test_bad_files(self):
+        out = ("-o", self.folder / "report.html")
+        self.fails(4, "cannot be read", "report", self.folder / "nosuch.json", *out)
+        self.fails(4, "nosuch.onnx", "report", self.folder / "nosuch.onnx", *out)
+        self.fails(2, "bad.json: is no JSON", "report", self.write("bad.json", b'{"layers": ['), *out)
+        self.fails(2, "nested too deeply", "report", self.write("deep.json", b"[" * 100000), *out)
+        for document, what in (
+            ([], "model is not a text"),
+            ({"model": 3}, "model is not a text"),
+            (stored(layer("a"), {**layer("b"), "ms": "fast"}), "layers[1].ms is not a number"),
+            (stored(layer("a", ms=-1)), "layers[0].ms is not a number"),
+            (stored(3), "layers[0].name is not a text"),
+            ({"schema": "lenslet report", "version": 99, "runs": []}, "version 1"),
+            ({"schema": "lenslet report", "version": 1, "runs": 7}, "runs is not a list"),
+        ):
+            self.fails(2, what, "report", self.stored(document), *out)
+        self.assertFalse(out[1].exists())
+
+    def test_a_page_has_what_layers_and_inspect_print(self):
+        text = self.page_of(self.net).read_text(encoding="utf-8")
+        self.assertNotRegex(text, r"https?://(?!www\.w3\.org/2000/svg)")
+        data = Page(text).data
+        self.assertEqual((data["schema"], data["version"], len(data["runs"])), ("lenslet report", 1, 1))
+        run = data["runs"][0]
+        plan = json.loads(self.passes("inspect", self.net, "--threads", 1, "--json"))
+        self.assertEqual(run["inspect"], {key: value for key, value in plan.items() if key != "machine"})
+        layers = json.loads(self.passes("layers", self.net, "--threads", 1, "--seconds", 0, "--json"))
+        self.assertEqual([*run], [*layers, "inspect"])
+        for key in ("model", "device", "precision", "threads", "batch", "machine"):
+            self.assertEqual(run[key], layers[key])
+        for ours, theirs in zip(run["layers"], layers["layers"], strict=True):
+            for key in ("name", "op", "algorithm", "reason", "problem", "flops", "bytes", "error", "tolerance", "verdict"):
+                self.assertEqual(ours.get(key), theirs.get(key))
+
+    def test_stored_runs_are_kept(self):
+        first = json.loads(self.passes("layers", self.net, "--seconds", 0, "--json"))
+        both = json.loads(self.passes("report", self.stored(first), self.net, "--seconds", 0, "--json"))
+        self.assertEqual((both["runs"][0], len(both["runs"])), (first, 2))
+        file = self.folder / "both.json"
+        self.passes("report", self.stored(both), "--json", "-o", file)
+        self.assertEqual(json.loads(file.read_text()), both)
+        self.assertEqual(Page(self.page_of(file).read_text(encoding="utf-8")).data, both)
+
+    def test_precisions_side_by_side(self):
+        data = json.loads(self.passes("report", self.net, "--precision", "fp32,bf16", "--seconds", 0, "--json"))
+        self.assertEqual([run["precision"] for run in data["runs"]], ["fp32", "bf16"])
+        self.fails(2, "--precision", "report", self.net, "--precision", "fp32,fp7", "--json")
+
+    def test_hostile_names_stay_data(self):
+        page = Page(self.page_of(self.write("net.onnx", hostile_net())).read_text(encoding="utf-8"))
+        self.assertEqual(page.scripts, 2)
+        self.assertLessEqual({*HOSTILE[:-1]}, {layer["name"] for layer in page.data["runs"][0]["layers"]})
+
+
+@unittest.skipUnless(CHROMIUM, "no chromium")
+class ReportInChromium(ReportVerb):
+    def drawn(self, page, at=""):
+        done = subprocess.run(
+            [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={self.folder / 'chromium'}",
+             "--enable-logging=stderr", "--log-level=0", "--dump-dom", f"file://{page}{at}"],
+            capture_output=True, text=True, timeout=120)  # fmt: skip
+        self.assertEqual(re.findall(".*CONSOLE.*", done.stderr), [])
+        return Page(done.stdout)
+
+    def test_figures_are_those_of_the_data(self):
+        page = self.drawn(self.page_of(self.net), "#layer=0")
+        run = page.data["runs"][0]
+        self.assertEqual(page.ms, [layer["ms"] for layer in run["layers"]])
+        self.assertEqual(page.figures["time"], run["run"]["ms"])
+        self.assertEqual(page.figures["memory"], run["inspect"]["plan"]["memory"]["peak_bytes"])
+        self.assertEqual(page.figures["layers"], len(run["layers"]))
+        self.assertAlmostEqual(page.figures["floor"], sum(layer["floor_ms"] for layer in run["layers"]))
+        self.assertEqual(page.figures["error"], max(
+            (layer for layer in run["layers"] if layer.get("error") and layer["tolerance"]),
+            key=lambda layer: layer["error"] / layer["tolerance"])["error"])  # fmt: skip
+        text = " ".join(page.text)
+        chosen = next(step for step in run["inspect"]["plan"]["steps"] if step["name"] == run["layers"][0]["name"])
+        for candidate in chosen.get("candidates", []):
+            self.assertIn(candidate["algorithm"], text)
+            self.assertIn(candidate.get("refusal", ""), text)
+
+    def test_runs_side_by_side(self):
+        slow, fast = stored(layer("a", 4), layer("b", 2)), stored(layer("a", 1, error="infinite", tolerance=1e-6), layer("b", 2))
+        text = " ".join(self.drawn(self.page_of(self.stored(slow, "a.json"), self.stored(fast, "b.json"))).text)
+        self.assertIn("2 times as fast as the first", text)
+        self.assertIn("1 got faster, 0 slower, 1 less exact", text)
+
+    def test_hostile_names_are_text(self):
+        net = self.write("net.onnx", hostile_net())
+        page = self.drawn(self.page_of(net), "#layer=1")
+        self.assertEqual(page.scripts, 2)
+        for name in HOSTILE[:3]:
+            self.assertIn(name, page.text)
+        page = self.drawn(self.page_of(self.stored(stored(*map(layer, [*HOSTILE, "n" * 10000]), inspect=None))), "#layer=0")
+        self.assertEqual(page.scripts, 2)
+        self.assertIn(HOSTILE[0], page.text)
+        self.assertIn(HOSTILE[-1], page.text)
+
+
+if __name__ == "__main__":
+    unittest.main()

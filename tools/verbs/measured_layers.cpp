@@ -1,0 +1,75 @@
+#include "tools/verbs/measured_layers.h"
+
+#include "lenslet/runner.h"
+#include "tools/verbs/terminal.h"
+
+namespace lenslet::tool {
+
+void add_measuring_options(CLI::App& verb, MeasuringOptions& options) {
+  verb.add_flag("--no-errors", options.no_errors, "Leave out the errors: double precision takes its time");
+  verb.add_option("--seconds", options.seconds, "Time to spend on measuring")
+      ->check(number_up_to(3600))
+      ->capture_default_str();
+  add_warmup_option(verb, options.warmup);
+  verb.add_option("--batch", options.plan.batch, "Images at once")
+      ->transform(whole_number<std::int64_t>(1, max_batch))
+      ->capture_default_str();
+  add_input_options(verb, options.inputs);
+}
+
+MeasuredLayers measure_layers(const MeasuringOptions& options) {
+  const Model model = load_for(options.model, options.inputs.files);
+  PlanOptions plan = options.plan;
+  const std::vector<Tensor> given = given_inputs(model, options.inputs, plan);
+  print_device_note(plan);
+
+  MeasuredLayers measured{.model = model, .plan = {}, .batch = plan.batch};
+  {
+    Runner runner(model, plan);
+    note_refused_algorithms(runner.plan(), plan);
+    if (options.before_measuring) options.before_measuring(runner.plan());
+    measured.peak = peak_of(runner.plan());
+    const std::vector<Tensor> inputs = given_or_random(model, runner.plan(), given, options.inputs);
+    for (int i = 0; i < options.warmup; ++i) runner.run(inputs);
+    for (LayerTime& time : time_layers(runner, inputs, options.seconds, measured.peak))
+      measured.rows.push_back({std::move(time), {}});
+    if (options.whole_runs)
+      measured.run_us = quantiles(sample(options.seconds / 4, 5, [&] {
+        const Stopwatch run;
+        runner.run(inputs);
+        return run.us();
+      }));
+    measured.plan = runner.plan();
+  }
+  if (options.no_errors) return measured;
+  plan.keep_all_values = true;  // the observer reads inputs that would be overwritten otherwise
+  Runner runner(model, plan);
+  Progress progress(measured.rows.size(), "layers in double");
+  std::size_t next = 0;  // both plans have the same steps in the same order
+  runner.set_observer([&](const LayerEvent& event) {
+    if (next < measured.rows.size() && measured.rows[next].time.step.name == event.info->name)
+      measured.rows[next++].check = check_step(event);
+    progress.update(next);
+  });
+  runner.run(given_or_random(model, runner.plan(), given, options.inputs));
+  return measured;
+}
+
+nlohmann::ordered_json to_json(const MeasuredLayers& measured) {
+  nlohmann::ordered_json document = {{"model", measured.model.name()},
+                                     {"device", measured.plan.device},
+                                     {"precision", to_string(measured.plan.numerics)},
+                                     {"threads", measured.plan.threads},
+                                     {"batch", measured.batch}};
+  if (measured.run_us)
+    document["run"] = {{"ms", measured.run_us->median / 1e3},
+                       {"p10_ms", measured.run_us->p10 / 1e3},
+                       {"p90_ms", measured.run_us->p90 / 1e3},
+                       {"runs", measured.run_us->count}};
+  if (measured.peak) document["peak"] = to_json(*measured.peak);
+  document["layers"] = nlohmann::ordered_json::array();
+  for (const LayerRow& row : measured.rows) document["layers"].push_back(to_json(row));
+  return document;
+}
+
+}  // namespace lenslet::tool
