@@ -566,10 +566,10 @@ class ClassifyMany(WithPhotos):
             child = self.start("--format", form, *[self.photos] * 10, stdout=subprocess.PIPE)
             child.stdout.readline()
             child.stdout.close()
-            error = child.stderr.read().decode(errors="replace").splitlines()[-1]
+            error = child.stderr.read().decode(errors="replace")
             child.stderr.close()
-            self.assertEqual(child.wait(), 4)
-            self.assertEqual(error, "lenslet: error: standard output cannot be written: Broken pipe")
+            self.assertEqual(child.wait(), 141)
+            self.assertNotIn("error", error)
 
     def test_killed_and_continued(self):
         for form in ("jsonl", "csv"):

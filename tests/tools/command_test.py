@@ -19,6 +19,8 @@ class CommandLine(Verb):
         self.fails(2, "--nonsense", "run", self.net, "--nonsense")
         verbs = "there are: classify, detect, card, run, check, inspect, verify, diff, quantize, layers, bench, scan, devices"
         self.fails(2, f"there is no verb 'dance'; {verbs}", "dance", self.net)
+        self.fails(2, "--presicion (did you mean --precision?)", "inspect", self.net, "--presicion", "bf16")
+        self.fails(2, "--treads=2 (did you mean --threads?)", "bench", "conv", "--treads=2")
         self.fails(2, f"there is no verb 'clasify' (did you mean classify?); {verbs}", "clasify", self.net)
         self.assertRegex(self.passes("--version"), r"^lenslet \d+\.\d+\.\d+( \([0-9a-f]{7,}(-dirty)?\))?\n"
                          r"pictures: (libjpeg-turbo [\d.]+, libpng [\d.]+|stb_image)(, libwebp [\d.]+)?(, libheif [\d.]+)?$")
@@ -298,7 +300,10 @@ class Failures(Verb):
         read, write = os.pipe()
         os.close(read)
         self.addCleanup(os.close, write)
-        self.unwritable(write, "Broken pipe")
+        for arguments in (*self.every_verb(), ("--help",), ("run", "--help"), ("inspect", self.net, "--json")):
+            done = lenslet(*arguments, stdout=write)  # as `| head` does: no error
+            self.assertEqual(done.returncode, 141, (arguments, done.stderr))
+            self.assertNotIn("error", done.stderr)
 
     def test_memory_that_runs_out(self):
         if ADDRESS_SPACE is None:

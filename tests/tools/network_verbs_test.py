@@ -4,10 +4,13 @@ import csv
 import json
 import math
 import os
+import re
+import shlex
 import struct
 import unittest
+import unittest.mock
 
-from command import FLOAT, Verb, initializer, lenslet, model, node, noise, port, read_npy, write_npy
+from command import FLOAT, Verb, at_terminal, initializer, lenslet, model, node, noise, port, read_npy, write_npy
 from tiny_model import field
 
 
@@ -61,8 +64,9 @@ class Inspect(Verb):
         text = self.passes("inspect", self.net)
         self.assertIn("264 parameters", text)
         self.assertIn("refuses:", text)
-        self.assertNotIn("  steps        value", text)
-        self.assertIn("  steps        value", self.passes("inspect", self.net, "--memory-map"))
+        heads = r"\n *offset +bytes +steps value\n"
+        self.assertNotRegex(text, heads)
+        self.assertRegex(self.passes("inspect", self.net, "--memory-map"), heads)
 
     def test_inputs_that_nothing_reads_and_first_dimensions_that_are_no_batch(self):
         """A net for four images with a free first dimension, beside a label."""
@@ -131,7 +135,16 @@ class Inspect(Verb):
         weights = [initializer("w", [4, 3, 3, 3], noise(108, 5))]
         file = self.write("free.onnx", model(nodes, ports, [port("y", FLOAT, ["N", 4, "P", "Q"])], weights))
         shapes = "give a shape for each input with free dimensions: x [N,3,H,W] (--shape x=1x3x?x?)"
-        self.fails(2, shapes, "inspect", file)
+        # What is known is printed, and the command that plans it.
+        self.fails(2, shapes, "inspect", file, "--json")
+        done = lenslet("inspect", file)
+        self.assertEqual((done.returncode, done.stderr), (2, lenslet("inspect", file, "--json").stderr))
+        known = done.stdout
+        self.assertIn("input x float32 [N,3,H,W]\noutput y float32 [N,4,P,Q]\n", known)
+        words = shlex.split(known.splitlines()[-1].partition(": ")[2])
+        self.assertEqual(words, ["lenslet", "inspect", str(file), "--shape", "x=1x3x<H>x<W>"])
+        numbers = [re.sub("<.>", "9", word) for word in words[1:]]
+        self.assertIn("planned [1,3,9,9]", self.passes(*numbers))
         text = self.passes("inspect", file, "--shape", "x=1x3x9x7")
         self.assertIn("x float32 [N,3,H,W], planned [1,3,9,7]; free: N (--batch), H, W (--shape)\n", text)
         plan = self.json_of("inspect", file, "--shape", "x=2x3x9x7")["plan"]
@@ -215,7 +228,7 @@ class Verify(Verb):
             write_npy(x, (1, 3, 12, 10), [value] * 360)
             self.assertEqual(self.json_of("verify", self.net, "--conv-algorithm", "all", "--input", x)["exceeded"], 0)
         write_npy(x, (1, 3, 12, 10), values[:65] + [math.nan] + values[66:])
-        text = self.passes("verify", self.net, "--conv-algorithm", "all", "--input", x)
+        text = self.passes("verify", self.net, "--conv-algorithm", "all", "--input", x, "--wide")
         self.assertRegex(text, r"winograd_f4 .* ok; \d+ infinite or NaN by the reference; \d+ made NaN by winograd_f4")
         self.assertIn("0 exceeded", text)
         # A NaN without one among the inputs is an error: here inf - inf, from squares that only double represents.
@@ -274,7 +287,7 @@ class Diff(Verb):
         self.assertTrue(1e-4 < rows["c2"]["error"] < 0.1 and rows["c2"]["parts"], rows)
         self.assertEqual(rows["c2"]["op"], "Conv")
         text = self.passes("diff", self.net, "--against", other, code=1)
-        self.assertRegex(text, r"(?m)^c2 .* Conv .*  <- parts here$")
+        self.assertRegex(text, r"(?m)^c2 .* Conv .* <- parts here$")
         self.assertIn("the first: c2; ", text)
         self.assertEqual(self.json_of("diff", self.net, "--against", other, "--tolerance", "0.5")["first"], None)
 
@@ -313,6 +326,50 @@ class Diff(Verb):
         self.fails(2, "different inputs: x float32 [N,3,12,10] against a", "diff", self.net, "--against", two)
         self.fails(2, "--against-precision", "diff", self.net, "--against-precision", "fp8")
         self.fails(4, "missing.onnx", "diff", self.net, "--against", self.folder / "missing.onnx")
+
+
+class Tables(Verb):
+    """None is wider than the terminal, whatever the names; JSON has them whole."""
+
+    verbs = (("layers", "--seconds", "0"), ("bench", "--seconds", "0", "--per-layer"), ("inspect", "--memory-map"),
+             ("verify", "--conv-algorithm", "all"), ("diff", "--against-conv-algorithm", "direct"))  # fmt: skip
+
+    def setUp(self):
+        super().setUp()
+        weights = [initializer("w", [4, 3, 3, 3], noise(108, 5))]
+        ports = [port("x", FLOAT, [1, 3, 9, 7])], [port(long := "\u4e2d\u202e" * 60 + "<script>", FLOAT, [1, 4, 7, 5])]
+        self.long = self.write("long.onnx", model([node("Conv", ["x", "w"], long) + field(3, "a" * 500 + "z")], *ports, weights))
+
+    def lines(self, text):
+        """Those of tables: others are sentences."""
+        heads = re.compile(r"^(layer|op|model|value|output|candidate| *offset) ")
+        table = False
+        for line in text.splitlines():
+            table = bool(line) and (table or bool(heads.match(line)))
+            if table and not re.match(r"not shown|[a-z]: above|\d+ (of|layers|outputs|values) ", line):
+                yield line
+
+    def test_width(self):
+        for columns in (None, "50", "120"):
+            for verb, *options in self.verbs:
+                with unittest.mock.patch.dict(os.environ, {"COLUMNS": columns} if columns else {}):
+                    lines = list(self.lines(self.passes(verb, self.long, *options)))
+                self.assertGreater(len(lines), 1, verb)
+                for line in lines:
+                    wide = sum(2 if "\u4e00" <= c <= "\u9fff" else 1 for c in line)
+                    self.assertLessEqual(wide, int(columns or 80), (verb, line))
+        wide = self.passes("layers", self.long, "--seconds", "0", "--wide")
+        self.assertIn("a" * 500 + "z ", wide)
+        self.assertNotIn("not shown", wide)
+        status, text = at_terminal("layers", self.long, "--seconds", "0", COLUMNS="60", LC_ALL="C.UTF-8")
+        self.assertEqual(status, 0)
+        self.assertIn("aaa\u2026aaa", text)
+        self.assertRegex(text, r"not shown \(--wide, --columns\): .*\bwhy\b")
+
+    def test_columns(self):
+        head = self.passes("layers", self.net, "--seconds", "0", "--columns", "us,layer,floor_us").splitlines()[3]
+        self.assertEqual(head.split(), ["us", "layer", "floor", "us"])
+        self.fails(2, "there is no column 'layr' (did you mean layer?); there are: layer, op,", "verify", self.net, "--columns", "layr")
 
 
 class Layers(Verb):
@@ -359,7 +416,8 @@ class Layers(Verb):
         self.assertIn("of an element's terms, tolerance", text)
         self.assertEqual([row["name"] for row in self.layers("--layer", names[1], "--layer", names[0])],
                          [names[1], names[0]])
-        self.fails(2, "no layer is called 'nobody'", "layers", self.net, "--layer", "nobody", *self.short)
+        for wrong in (("--layer", "nobody"), ("--layer", names[0], "--layer", "nobody")):  # before an hour of measuring
+            self.fails(2, "no layer is called 'nobody'", "layers", self.net, *wrong, "--seconds", "3600")
 
     def test_one_algorithm_for_one_layer(self):
         convolutions = [row for row in self.layers("--no-errors") if row["op"] == "Conv"]
@@ -372,7 +430,7 @@ class Layers(Verb):
         done = lenslet(*wanted)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("1 layer keeps the rule's choice", done.stderr)
-        self.assertIn("depthwise refuses: ", done.stdout)
+        self.assertIn("depthwise refuses: ", lenslet(*wanted, "--wide").stdout)
         self.fails(3, "depthwise refuses", *wanted, "--strict")
         self.fails(2, "no step that has algorithms is called 'nobody'", *wanted[:-1], "nobody=direct")
         self.fails(2, "no algorithm of Conv is called 'x'", *wanted[:-1], f"{convolutions[0]['name']}=x")
@@ -397,7 +455,8 @@ class Layers(Verb):
         self.assertEqual([event["name"] for event in slices], [row["name"] for row in self.layers("--no-errors")])
         for before, after in zip(slices, slices[1:]):
             self.assertAlmostEqual(before["ts"] + before["dur"], after["ts"])
-        self.fails(4, "cannot be written", "layers", self.net, "--trace", self.folder / "none" / "t.json", *self.short)
+        missing = self.folder / "none" / "t.json"
+        self.fails(4, "cannot be written", "layers", self.net, "--trace", missing, "--seconds", "3600")
         # A reader of the old file still gets all of it.
         with file.open() as old:
             before = os.fstat(old.fileno()).st_ino
@@ -444,11 +503,14 @@ class Bench(Verb):
         text = self.passes("bench", self.net, self.net, "--seconds", "0", "--threads", "1,2")
         self.assertEqual(text.count("net.onnx"), 4)
         self.assertEqual(text.count("measured limits with"), 2)
-        # One that cannot run does not stop the others.
-        done = lenslet("bench", self.folder / "nothing.onnx", self.net, "--seconds", "0", "--threads", "1", "--json")
-        self.assertEqual(done.returncode, 4, done.stderr)
-        self.assertIn("nothing.onnx", done.stderr)
+        # One that cannot run does not stop the others; of one that is missing none is timed.
+        damaged = self.write("damaged.onnx", b"\xff")
+        done = lenslet("bench", damaged, self.net, "--seconds", "0", "--threads", "1", "--json")
+        self.assertEqual(done.returncode, 3, done.stderr)
+        self.assertIn("damaged.onnx", done.stderr)
         self.assertEqual(len(json.loads(done.stdout)["results"]), 1)
+        done = self.fails(4, "nothing.onnx: cannot be opened", "bench", self.net, self.folder / "nothing.onnx")
+        self.assertEqual(lenslet("bench", self.net, self.folder / "nothing.onnx").stdout, "")
         for wrong in ("0", "-1", "x"):
             self.assertEqual(lenslet("bench", self.net, "--warmup", wrong).returncode, 2)
 
@@ -476,13 +538,13 @@ class Bench(Verb):
             hopper = {row["algorithm"] for problem in problems for row in problem["algorithms"]
                       if row["algorithm"].startswith("wgmma") and "refused" not in row}
             self.assertEqual(bool(hopper), profile != "a100")
-        text = self.passes(*options[:-1], "--profile", "h200", "--algorithm", "implicit_gemm")
+        text = self.passes(*options[:-1], "--profile", "h200", "--algorithm", "implicit_gemm", "--wide")
         head, rows = text.splitlines()[:4], text.splitlines()[4:]
         self.assertRegex(head[0], r"^NVIDIA H200 in fp32, not measured: [\d.]+ TFLOP/s, \d+ GB/s")
         self.assertEqual(len(rows), 20)
         for row in rows:
             if "refused" not in row:
-                self.assertRegex(row, r"implicit_gemm(?: \*)? +[\d.]+ +[\d.]+ +(?:flops|bytes) +[\d.e-]+  tile=")
+                self.assertRegex(row, r"implicit_gemm(?: \*)? +[\d.]+ +[\d.]+ +(?:flops|bytes) +[\d.e-]+ tile=")
         self.fails(3, "the CPU computes in fp32 and bf16, not fp16; --plans --profile h100", "bench", "conv", "--drawn", "1", "--plans",
                    "--device", "cpu", "--precision", "fp16")
         self.fails(2, "--plans", "bench", "conv", "--drawn", "1", "--profile", "h200")
@@ -516,7 +578,7 @@ class Bench(Verb):
         self.assertEqual((row["algorithm"], row["config"]), ("im2col", "rows=7 whole=no"))
         self.assertLessEqual(row["error"], row["tolerance"])
         self.assertNotIn("estimated_us", row)
-        self.assertIn("rows=7 whole=no", self.passes(*one, "--config", "rows=7 whole=no"))
+        self.assertIn("rows=7 whole=no", self.passes(*one, "--wide", "--config", "rows=7 whole=no"))
         self.fails(2, "rows=0", *one, "--config", "rows=0 whole=no", "--json")
         self.fails(2, "--config", *options, "--config", "rows=7 whole=no")
         self.fails(2, "im2col", *options, "--algorithm", "nonsense")

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <fstream>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -34,6 +35,7 @@ struct Options {
   bool per_layer = false;
   bool json = false;
   PlanOptions plan;
+  TableOptions table;
 };
 
 struct Result {
@@ -111,40 +113,55 @@ Result bench_once(const Model& model, const PlanOptions& plan, const std::vector
   return result;
 }
 
-void print_results(std::span<const Result> results) {
-  std::size_t name = 5;
-  for (const Result& result : results) name = std::max(name, printable(result.model).size());
+// Median, p10, p90: of the device, then of the run.
+constexpr Column result_columns[] = {
+    {"model", 0, Column::Kind::name},
+    {"batch", 1},
+    {"threads", 2},
+    {"device ms", 0},
+    {"device p10", 7},
+    {"device p90", 6},
+    {"median ms", 0},
+    {"run ms", 2},
+    {"p10", 5},
+    {"p90", 4},
+    {"runs", 8},
+    {"GFLOP/s", 3},
+    {"%peak", 1},
+    {"first ms", 3},
+};
+
+void print_results(std::span<const Result> results, const TableOptions& options) {
+  const auto ms = [](bool known, double value) { return known ? fmt::format("{:.4f}", value) : std::string(); };
   const bool cpu = results[0].on_cpu();
   if (!cpu)
     fmt::print("device ms: the network alone; run ms: with inputs and outputs copied, as the caller waits for it\n");
-  fmt::print("\n{:<{}} {:>6} {:>7}", "model", name, "batch", cpu ? "threads" : "");
-  if (!cpu) fmt::print(" {:>10} {:>9} {:>9}", "device ms", "p10", "p90");
-  fmt::print(" {:>10} {:>9} {:>9} {:>6} {:>9} {:>6} {:>9}\n", cpu ? "median ms" : "run ms", "p10", "p90", "runs",
-             "GFLOP/s", cpu ? "%peak" : "", "first ms");
-  for (const Result& result : results) {
-    fmt::print("{:<{}} {:>6} {:>7}", printable(result.model), name, result.batch,
-               cpu ? fmt::to_string(result.threads) : "");
-    if (!cpu)
-      fmt::print(" {:>10.4f} {:>9.4f} {:>9.4f}", result.device_ms.median, result.device_ms.p10, result.device_ms.p90);
-    fmt::print(" {:>10.4f} {:>9.4f} {:>9.4f} {:>6} {:>9.1f} {:>6} {:>9.1f}\n", result.ms.median, result.ms.p10,
-               result.ms.p90, result.ms.count, result.gflops(),
-               cpu ? fmt::format("{:.1f}", result.percent_of_peak()) : "", result.first_ms);
-  }
+  TextTable table(result_columns, options);
+  for (const Result& result : results)
+    table.add({result.model, fmt::to_string(result.batch), cpu ? fmt::to_string(result.threads) : "",
+               ms(!cpu, result.device_ms.median), ms(!cpu, result.device_ms.p10), ms(!cpu, result.device_ms.p90),
+               ms(cpu, result.ms.median), ms(!cpu, result.ms.median), ms(true, result.ms.p10), ms(true, result.ms.p90),
+               fmt::to_string(result.ms.count), fmt::format("{:.1f}", result.gflops()),
+               cpu ? fmt::format("{:.1f}", result.percent_of_peak()) : "", fmt::format("{:.1f}", result.first_ms)});
+  fmt::print("\n");
+  table.print();
+  if (std::ranges::any_of(results, [](const Result& result) { return result.percent_of_peak() > 110; }))
+    fmt::print("%peak above 110: the machine was busy, or its clock slower, when the limits were measured\n");
 }
 
-void print_text(std::span<const Result> results) {
+void print_text(std::span<const Result> results, const TableOptions& options) {
   fmt::print("on {}, {}\n", results[0].device, to_string(results[0].numerics));
   std::set<int> told;
   for (const Result& result : results)
     if (result.on_cpu() && result.peak && told.insert(result.threads).second)
       fmt::print("measured limits with {} threads: FMA {:.1f} GFLOP/s, copy {:.1f} GB/s\n", result.threads,
                  result.peak->flops_per_us / 1e3, result.peak->bytes_per_us / 1e3);
-  print_results(results);
+  print_results(results, options);
   for (const Result& result : results) {
     if (result.layers.empty()) continue;
     fmt::print("\nlayers of {} at batch {}{}\n", printable(result.model), result.batch,
                result.on_cpu() ? fmt::format(", {} threads", result.threads) : "");
-    print_table(result.layers);
+    print_table(result.layers, options);
   }
 }
 
@@ -172,6 +189,10 @@ ExitCode bench(const Options& options) {
   std::vector<Result> results;
   Peaks peaks;
   print_device_note(options.plan);
+  for (const std::string& file : options.models)  // before anything is measured
+    if (!std::ifstream(file)) throw Error(ErrorKind::io, "cannot be opened", file);
+  const std::size_t runs_of_model = options.batches.size() * options.threads.size();
+  Progress progress(options.models.size() * runs_of_model, "measurements");
   for (const std::string& file : options.models) {
     try {
       const Model model = load_for(file, options.inputs.files);
@@ -181,14 +202,17 @@ ExitCode bench(const Options& options) {
         for (const int threads : options.threads) {
           plan.batch = batch;
           plan.threads = threads;
+          progress.update(results.size());
           results.push_back(bench_once(model, plan, given, options, peaks));
         }
     } catch (const Error& error) {
       if (options.models.size() == 1) throw;
+      progress.clear();
       say(error);
       if (code == exit_ok) code = exit_code(error.kind());
     }
   }
+  progress.clear();
   if (options.json) {
     const Numerics numerics = results.empty() ? Numerics() : results[0].numerics;
     nlohmann::ordered_json document = {{"precision", to_string(numerics)},
@@ -196,7 +220,7 @@ ExitCode bench(const Options& options) {
     for (const Result& result : results) document["results"].push_back(to_json(result));
     print_document(std::move(document), options.plan);
   } else if (!results.empty()) {
-    print_text(results);
+    print_text(results, options.table);
   }
   return code;
 }
@@ -219,6 +243,7 @@ void add_bench(CLI::App& app, ExitCode& result) {
   verb->add_flag("--per-layer", options->per_layer, "Also time every layer; `lenslet layers` says more of each");
   add_input_options(*verb, options->inputs);
   add_plan_options(*verb, options->plan, options->threads);
+  add_table_options(*verb, options->table, {result_columns, layer_columns});
   add_json_option(*verb, options->json);
   add_examples(*verb,
                "lenslet bench resnet50.onnx --threads 2\n"

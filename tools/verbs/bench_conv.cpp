@@ -18,6 +18,7 @@
 #include "tools/measuring/kernel_timer.h"
 #include "tools/measuring/stated_gpus.h"
 #include "tools/verbs/common_options.h"
+#include "tools/verbs/text_table.h"
 #include "tools/verbs/verbs.h"
 
 namespace lenslet::tool {
@@ -28,6 +29,7 @@ struct Options {
   std::vector<std::int64_t> batches{1};
   std::optional<std::string> config, profile;
   PlanOptions plan;
+  TableOptions table;
   double seconds = 0.1;
   int drawn = 0;
   std::uint64_t seed = 1;
@@ -135,26 +137,54 @@ void print_head(const Peak& peak, const Options& options, DeviceKind device) {
     fmt::print("many buffers in turn, together larger than L2 (--same-buffers: always the same)\n");
   fmt::print("error: largest of up to 2048 drawn outputs against sums in double, by their rms, over what is allowed\n");
   if (options.all_algorithms || !options.algorithms.empty()) fmt::print("*: what the rule chooses\n");
-  fmt::print("\n{:<24} {:<46} {:<20} {:>10} {:>9} {:>9} {:>9} {:>6} {:>8} {:>10} {:>9} {:>6}  {}\n", "layer", "problem",
-             "algorithm", "median us", "p10", "p90", "floor us", "by", "%floor", "estimate", "error", "of tol",
-             "config");
+  fmt::print("\n");
 }
 
-void print(const Result& result) {
-  const std::string shape = result.conv.problem.str();
-  const std::string title = result.conv.name == shape ? "" : result.conv.name;  // a problem given as text
-  for (const Row& row : result.rows) {
-    const std::string name = row.algorithm + (row.chosen ? " *" : "");
-    if (!row.refusal.empty()) {
-      fmt::print("{:<24} {:<46} {:<20} refused: {}\n", title, shape, name, row.refusal);
-      continue;
-    }
-    const std::string estimate = row.estimated_us ? fmt::format("{:.2f}", *row.estimated_us) : "-";
-    fmt::print(
-        "{:<24} {:<46} {:<20} {:>10.2f} {:>9.2f} {:>9.2f} {:>9.2f} {:>6} {:>8.1f} {:>10} {:>9.1e} {:>6.2f}  {}\n",
-        title, shape, name, row.us.median, row.us.p10, row.us.p90, result.floor.us, result.floor.by,
-        result.floor.percent(row.us.median), estimate, row.error, row.error / row.tolerance, row.config);
+using enum Column::Kind;
+// Printed problem by problem: the widths are known before.
+constexpr Column measured_columns[] = {
+    {"layer", 8, name},       {"problem", 1, text, 0, 27}, {"algorithm", 0, name, 22}, {"median us", 0, number, 9},
+    {"p10", 11, number, 8},   {"p90", 10, number, 8},      {"floor us", 6, number, 8}, {"by", 9, word, 5},
+    {"%floor", 1, number, 6}, {"estimate", 4, number, 8},  {"error", 7, number, 7},    {"of tol", 3, number, 6},
+    {"config", 5, text, 40},
+};
+constexpr Column planned_columns[] = {{"layer", 6, name},     {"problem", 1, text, 0, 32},
+                                      {"algorithm", 0, name}, {"estimate us", 0},
+                                      {"floor us", 3},        {"by", 5, word},
+                                      {"tolerance", 4},       {"config", 2, text}};
+
+// Empty for a problem given as text.
+std::string title_of(const NamedConv& conv) { return conv.name == conv.problem.str() ? "" : conv.name; }
+
+// With room for all problems.
+std::vector<Column> measured_columns_for(std::span<const NamedConv> problems) {
+  std::vector<Column> columns(std::begin(measured_columns), std::end(measured_columns));
+  for (const NamedConv& conv : problems) {
+    columns[0].width = std::max(columns[0].width, columns_of(title_of(conv)));
+    columns[1].width = std::max(columns[1].width, columns_of(conv.problem.str()));
   }
+  return columns;
+}
+
+void print(const Result& result, TextTable& table) {
+  for (const Row& row : result.rows) {
+    std::vector<std::string> cells{title_of(result.conv), result.conv.problem.str(),
+                                   row.algorithm + (row.chosen ? " *" : "")};
+    const auto add = [&](double value) { cells.push_back(fmt::format("{:.2f}", value)); };
+    if (row.refusal.empty()) {
+      for (const double us : {row.us.median, row.us.p10, row.us.p90, result.floor.us}) add(us);
+      cells.emplace_back(result.floor.by);
+      cells.push_back(fmt::format("{:.1f}", result.floor.percent(row.us.median)));
+      cells.push_back(row.estimated_us ? fmt::format("{:.2f}", *row.estimated_us) : "-");
+      cells.push_back(fmt::format("{:.1e}", row.error));
+      add(row.error / row.tolerance);
+      cells.push_back(row.config);
+    } else {
+      cells.push_back("refused: " + row.refusal);
+    }
+    table.add(std::move(cells));
+  }
+  fmt::print("{}", table.take());
   if (std::fflush(stdout) != 0) throw std::system_error(errno, std::generic_category());  // the rest takes long
 }
 
@@ -190,9 +220,9 @@ void print_plans(const std::vector<NamedConv>& problems, const DeviceProfile& de
   if (!options.json)
     fmt::print(
         "{} in {}, not measured: {:.1f} TFLOP/s, {:.0f} GB/s by its profile\n*: what the rule chooses, by the estimate "
-        "and the conversions beside it\n\n{:<24} {:<46} {:<20} {:>11} {:>9} {:>6} {:>9}  {}\n",
-        device.name, to_string(numerics_of(options)), peak.flops_per_us / 1e6, peak.bytes_per_us / 1e3, "layer",
-        "problem", "algorithm", "estimate us", "floor us", "by", "tolerance", "config");
+        "and the conversions beside it\n\n",
+        device.name, to_string(numerics_of(options)), peak.flops_per_us / 1e6, peak.bytes_per_us / 1e3);
+  TextTable table(planned_columns, options.table);
   for (const NamedConv& conv : problems) {
     const std::string shape = conv.problem.str();
     const auto node = pose_unread(conv.problem);
@@ -215,13 +245,13 @@ void print_plans(const std::vector<NamedConv>& problems, const DeviceProfile& de
                       {"estimated_us", candidate.estimated_us},
                       {"neighbours_us", asked.neighbours_us},
                       {"tolerance", candidate.tolerance}});
-        if (!options.json)
-          fmt::print("{:<24} {:<46} {:<20} {}\n", conv.name == shape ? "" : conv.name, shape,
-                     fmt::format("{}{}", asked.kernel->name(), chosen ? " *" : ""),
-                     asked.refusal.empty()
-                         ? fmt::format("{:>11.2f} {:>9.2f} {:>6} {:>9.1e}  {}", candidate.estimated_us, floor.us,
-                                       floor.by, candidate.tolerance, candidate.config)
-                         : "refused: " + asked.refusal);
+        const std::string algorithm = fmt::format("{}{}", asked.kernel->name(), chosen ? " *" : "");
+        if (!asked.refusal.empty())
+          table.add({title_of(conv), shape, algorithm, "refused: " + asked.refusal});
+        else
+          table.add({title_of(conv), shape, algorithm, fmt::format("{:.2f}", candidate.estimated_us),
+                     fmt::format("{:.2f}", floor.us), std::string(floor.by), fmt::format("{:.1e}", candidate.tolerance),
+                     candidate.config});
         rows.push_back(std::move(row));
       }
     }
@@ -230,6 +260,7 @@ void print_plans(const std::vector<NamedConv>& problems, const DeviceProfile& de
           "{}\n",
           nlohmann::ordered_json{{"name", conv.name}, {"problem", shape}, {"algorithms", std::move(rows)}}.dump());
   }
+  if (!options.json) table.print();
 }
 
 void check_names(const Options& options, DeviceKind device) {
@@ -265,6 +296,8 @@ bool bench_conv(const Options& options) {
   const Peak peak = timer->peak(numerics_of(options));
   nlohmann::json list = nlohmann::json::array();
   if (!options.json) print_head(peak, options, device);
+  const std::vector<Column> columns = measured_columns_for(problems);
+  TextTable table(columns, options.table);
   bool right = true;
   for (const NamedConv& conv : problems) {
     const Result result = measure(*timer, conv, peak, options);
@@ -272,9 +305,11 @@ bool bench_conv(const Options& options) {
     if (options.json)
       list.push_back(to_json(result));
     else
-      print(result);
+      print(result, table);
   }
-  if (options.json)
+  if (!options.json)
+    fmt::print("{}", table.omitted());
+  else
     print_document(
         nlohmann::json{
             {"device", to_string(device)},
@@ -335,6 +370,7 @@ void add_bench_conv(CLI::App& bench, ExitCode& result) {
   verb->add_option("--seconds", options->seconds, "Time to spend on each measurement")
       ->check(number_up_to(3600))
       ->capture_default_str();
+  add_table_options(*verb, options->table, {measured_columns, planned_columns});
   add_json_option(*verb, options->json);
   add_examples(*verb,
                "lenslet bench conv --problem 1,64,56,56,64,3,3,1,1 --all-algorithms\n"

@@ -12,11 +12,8 @@
 #include <exception>
 #include <filesystem>
 #include <new>
-#include <numeric>
 #include <string>
-#include <string_view>
 #include <system_error>
-#include <utility>
 #include <vector>
 
 #include "lenslet/device.h"
@@ -24,6 +21,7 @@
 #include "tools/verbs/common_options.h"
 #include "tools/verbs/exit_codes.h"
 #include "tools/verbs/provenance.h"
+#include "tools/verbs/suggest.h"
 #include "tools/verbs/terminal.h"
 #include "tools/verbs/verbs.h"
 
@@ -77,47 +75,33 @@ ExitCode failed(ExitCode code, const std::string& message) {
 }
 
 ExitCode unwritable(const std::error_code& why) {
+  if (why == std::errc::broken_pipe) return exit_closed_pipe;
   return failed(exit_io, fmt::format("standard output cannot be written: {}", why.message()));
 }
 
-// Levenshtein's distance.
-std::size_t distance(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), std::size_t{0});
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    std::size_t diagonal = std::exchange(row[0], i + 1);
-    for (std::size_t j = 0; j < b.size(); ++j) {
-      const std::size_t replaced = diagonal + (a[i] == b[j] ? 0 : 1);
-      diagonal = row[j + 1];
-      row[j + 1] = std::min({diagonal + 1, row[j] + 1, replaced});
-    }
+// did_you_mean() of the first option that no verb took.
+std::string near_option(const CLI::App& app) {
+  const std::vector<std::string> rest = app.remaining(true);
+  const auto mistyped = std::ranges::find_if(rest, [](const std::string& text) { return text.starts_with("--"); });
+  if (mistyped == rest.end()) return {};
+  std::vector<std::string> known;
+  for (const CLI::App* verb = &app; verb != nullptr;) {
+    for (const CLI::Option* option : verb->get_options())
+      for (const std::string& name : option->get_lnames()) known.push_back("--" + name);
+    const std::vector<CLI::App*> below = verb->get_subcommands();
+    verb = below.empty() ? nullptr : below.front();
   }
-  return row.back();
-}
-
-// Empty when none is near.
-std::string nearest_verb(const CLI::App& app, const std::string& mistyped) {
-  constexpr std::size_t near = 2;
-  std::string best;
-  std::size_t least = near + 1;
-  for (const CLI::App* verb : app.get_subcommands({}))
-    if (const std::size_t d = distance(mistyped.substr(0, 64), verb->get_name()); d < least) {
-      least = d;
-      best = verb->get_name();
-    }
-  return best;
+  return did_you_mean(mistyped->substr(0, mistyped->find('=')), known);
 }
 
 std::string usage_error(const CLI::App& app, const CLI::ParseError& error) {
   const std::vector<std::string> rest = app.remaining();
-  if (!app.get_subcommands().empty()) return error.what();
-  std::string known;
-  for (const CLI::App* verb : app.get_subcommands({}))
-    known += fmt::format("{}{}", known.empty() ? "" : ", ", verb->get_name());
-  if (rest.empty()) return fmt::format("a verb is missing; there are: {}", known);
-  const std::string near = nearest_verb(app, rest.front());
-  return fmt::format("there is no verb '{}'{}; there are: {}", rest.front(),
-                     near.empty() ? near : fmt::format(" (did you mean {}?)", near), known);
+  if (!app.get_subcommands().empty()) return error.what() + near_option(app);
+  std::vector<std::string> known;
+  for (const CLI::App* verb : app.get_subcommands({})) known.push_back(verb->get_name());
+  if (rest.empty()) return fmt::format("a verb is missing; there are: {}", fmt::join(known, ", "));
+  return fmt::format("there is no verb '{}'{}; there are: {}", rest.front(), did_you_mean(rest.front(), known),
+                     fmt::join(known, ", "));
 }
 
 ExitCode run(int argc, char** argv) {

@@ -28,6 +28,7 @@
 #include "tools/verbs/output_name.h"
 #include "tools/verbs/preparation.h"
 #include "tools/verbs/terminal.h"
+#include "tools/verbs/text_table.h"
 #include "tools/verbs/verbs.h"
 
 namespace lenslet::tool {
@@ -43,12 +44,19 @@ struct Options {
   double tolerance = 1e-4;
   bool json = false;
   PlanOptions plan;
+  TableOptions table;
   // Of the other side; defaults to the first side's.
   std::optional<int> threads;
   std::optional<std::string> device, precision;
   std::vector<std::string> algorithms;
   bool other_settings() const { return threads || device || precision || !algorithms.empty(); }
 };
+
+constexpr Column columns[] = {{"value", 0, Column::Kind::name},
+                              {"node", 2, Column::Kind::name},
+                              {"op", 1, Column::Kind::name},
+                              {"error/rms", 0},
+                              {"where", 0, Column::Kind::text}};
 
 PlanOptions plan_of_other(const Options& options) {
   PlanOptions plan = options.plan;
@@ -225,18 +233,11 @@ bool diff(const Options& options) {
   std::size_t compared = 0, beyond = 0;
   const Row* first = nullptr;
   auto listed = nlohmann::json::array();
-  std::size_t width = 5, node_width = 4;
-  for (const Row& row : report.rows) {
-    if (!row.error) continue;
-    ++compared;
-    width = std::max(width, printable(row.value.name).size());
-    node_width = std::max(node_width, printable(row.value.node).size());
-  }
+  for (const Row& row : report.rows) compared += row.error ? 1 : 0;
   if (compared == 0)
     throw Error(ErrorKind::invalid_argument,
                 fmt::format("no value of {} has the name of one of {}", options.model, other));
-  if (!options.json)
-    fmt::print("{:<{}}  {:<{}}  {:<20} {:>10}\n", "value", width, "node", node_width, "op", "error/rms");
+  TextTable table(columns, options.table);
   for (const Row& row : report.rows) {
     if (!row.error) continue;
     const bool parts = *row.error > options.tolerance;
@@ -251,12 +252,12 @@ bool diff(const Options& options) {
                         {"parts", parts}});
       if (!row.remark.empty()) listed.back()["shapes"] = row.remark;
     } else {
-      fmt::print("{:<{}}  {:<{}}  {:<20} {:>10.2e}{}{}{}\n", printable(row.value.name), width,
-                 printable(row.value.node), node_width, row.value.op, *row.error,
-                 is_first ? "  <- parts here"
-                 : parts  ? "  beyond"
-                          : "",
-                 row.remark.empty() ? "" : " ", row.remark);
+      table.add({row.value.name, row.value.node, row.value.op, fmt::format("{:.2e}", *row.error),
+                 fmt::format("{}{}",
+                             is_first ? "<- parts here "
+                             : parts  ? "beyond "
+                                      : "",
+                             row.remark)});
     }
   }
   const std::size_t only_here = report.rows.size() - compared;
@@ -274,6 +275,7 @@ bool diff(const Options& options) {
     if (!report.other_device.empty()) document["against_device"] = report.other_device;
     print_document(document, options.plan);
   } else {
+    table.print();
     fmt::print("{} values compared, {} beyond {:.3g}{}; without a counterpart: {} here, {} there\n", compared, beyond,
                options.tolerance, first == nullptr ? "" : fmt::format(", the first: {}", printable(first->value.name)),
                only_here, report.only_there);
@@ -321,6 +323,7 @@ void add_diff(CLI::App& app, ExitCode& result) {
                    "The other side's --conv-algorithm; repeatable; default: the same")
       ->type_name("[LAYER=]NAME")
       ->allow_extra_args(false);
+  add_table_options(*verb, options->table, {columns});
   add_json_option(*verb, options->json);
   add_examples(*verb,
                "lenslet diff net.onnx --against-conv-algorithm direct\n"

@@ -16,7 +16,8 @@ enum ExitCode : int {
   exit_io = 4,
   exit_device = 5,
   exit_internal = 6,
-  exit_stopped = 130,  ///< 128 + SIGINT, as shells have it
+  exit_stopped = 130,      ///< 128 + SIGINT, as shells have it
+  exit_closed_pipe = 141,  ///< 128 + SIGPIPE
 };
 
 struct ExitCodeMeaning {
@@ -24,7 +25,7 @@ struct ExitCodeMeaning {
   std::string_view meaning;
 };
 
-inline constexpr std::array<ExitCodeMeaning, 8> exit_code_meanings{{
+inline constexpr std::array<ExitCodeMeaning, 9> exit_code_meanings{{
     {exit_ok, "everything was done"},
     {exit_failed, "some inputs failed (bad photos), or a check did not hold"},
     {exit_usage, "the command line makes no sense"},
@@ -34,6 +35,7 @@ inline constexpr std::array<ExitCodeMeaning, 8> exit_code_meanings{{
     {exit_internal, "lenslet broke one of its own rules: please report it"},
     {exit_stopped,
      "stopped by ^C or SIGTERM; what was printed is whole, and quantize wrote no model: the same command goes on"},
+    {exit_closed_pipe, "what reads the output has closed it, as `head` does"},
 }};
 
 constexpr ExitCode exit_code(ErrorKind kind) {

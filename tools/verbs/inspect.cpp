@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "lenslet/error.h"
 #include "lenslet/model.h"
 #include "tools/verbs/common_options.h"
 #include "tools/verbs/layer_table.h"
@@ -27,6 +28,7 @@ struct Options {
   bool memory_map = false;
   bool json = false;
   PlanOptions plan;
+  TableOptions table;
 };
 
 double mega(double value) { return value / 1e6; }
@@ -46,6 +48,15 @@ std::string free_dimensions(const PortInfo& port) {
   if (!others.empty()) others += " (--shape)";
   if (batch.empty() && others.empty()) return {};
   return fmt::format("; free: {}{}{}", batch, batch.empty() || others.empty() ? "" : ", ", others);
+}
+
+// As a shell reads it: quoted where needed.
+std::string shell_word(const std::string& text) {
+  constexpr std::string_view plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./=:,@%+";
+  if (!text.empty() && text.find_first_not_of(plain) == std::string::npos) return text;
+  std::string quoted = "'";
+  for (const char c : text) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return printable(quoted + "'");
 }
 
 void print_ports(const char* title, const std::vector<PortInfo>& ports,
@@ -72,17 +83,21 @@ void print_late(const PlanInfo& plan) {
   }
 }
 
-void print_choices(const PlanInfo& plan) {
-  std::size_t width = 0;
-  for (const StepInfo& step : plan.steps)
-    for (const StepCandidate& candidate : step.candidates) width = std::max(width, candidate.algorithm.size());
-  fmt::print("\nsteps with a choice (candidates in the rule's order; * is chosen)\n");
+void print_choices(const PlanInfo& plan, const TableOptions& options) {
+  fmt::print(
+      "\nsteps with a choice, and candidates in the rule's order\n"
+      "(*: chosen; us: estimated; + us: of the conversions beside it; workspace: bytes)\n");
+  TextTable table(candidate_columns, options);
   for (const StepInfo& step : plan.steps) {
     if (step.candidates.empty()) continue;
-    fmt::print("  {}: {}\n", step.name, step.problem);
-    print_candidates(step, width, "  ");
-    if (!step.reason.empty()) fmt::print("    because: {}\n", step.reason);
+    const std::size_t room =
+        std::max<std::size_t>(table.width() - std::min(table.width(), step.problem.size() + 4), 20);
+    table.add(
+        {fmt::format("  {}: {}", shortened(printable(step.name), room, Cut::middle, locale_is_utf8()), step.problem)});
+    add_candidates(table, step, "  ");
+    if (!step.reason.empty()) table.add({fmt::format("    because: {}", step.reason)});
   }
+  table.print();
 }
 
 void print_floats(const PlanInfo& plan) {
@@ -101,7 +116,9 @@ void print_bands(const PlanInfo& plan) {
                printable(plan.steps[static_cast<std::size_t>(band.last_step)].name), band.reason);
 }
 
-void print_memory(const PlanInfo& plan, bool with_map) {
+constexpr Column placement_columns[] = {{"offset"}, {"bytes"}, {"steps"}, {"value", 0, Column::Kind::name}};
+
+void print_memory(const PlanInfo& plan, bool with_map, const TableOptions& options) {
   const MemoryReport& memory = plan.memory;
   fmt::print("\nmemory in bytes\n");
   fmt::print("  weights as loaded   {:>12}\n", memory.weight_bytes);
@@ -117,13 +134,15 @@ void print_memory(const PlanInfo& plan, bool with_map) {
           : 100.0 * (static_cast<double>(memory.peak_bytes) / static_cast<double>(memory.lower_bound_bytes) - 1.0),
       memory.lower_bound_bytes);
   if (!with_map) return;
-  fmt::print("\n{:>12} {:>12}  steps        value\n", "offset", "bytes");
+  TextTable table(placement_columns, options);
   for (const PlacementInfo& place : plan.placements)
-    fmt::print("{:>12} {:>12}  {:>4} - {:<4}  {}\n", place.offset, place.bytes, place.first_step, place.last_step,
-               place.value);
+    table.add({fmt::to_string(place.offset), fmt::to_string(place.bytes),
+               fmt::format("{} - {}", place.first_step, place.last_step), place.value});
+  fmt::print("\n");
+  table.print();
 }
 
-void print_text(const Model& model, const PlanInfo& plan, bool memory_map) {
+void print_text(const Model& model, const PlanInfo& plan, bool memory_map, const TableOptions& options) {
   const std::string how = plan.device == "cpu" ? fmt::format("with {} threads", plan.threads)
                                                : fmt::format("in {}", to_string(plan.numerics));
   fmt::print("{}: {} parameters, {:.1f} MFLOP at this shape, {} steps on {} {}\n\n", printable(model.name()),
@@ -135,10 +154,35 @@ void print_text(const Model& model, const PlanInfo& plan, bool memory_map) {
   fmt::print("\nlayout conversions that move bytes: {}, explicit paddings: {}, casts: {}\n", plan.layout_conversions,
              plan.explicit_paddings, plan.type_conversions);
   print_late(plan);
-  print_choices(plan);
+  print_choices(plan, options);
   print_floats(plan);
   print_bands(plan);
-  print_memory(plan, memory_map);
+  print_memory(plan, memory_map, options);
+}
+
+// What is known of a model whose shapes are not, and how to give them.
+void print_unplanned(const Model& model, const std::string& file) {
+  std::string shapes;
+  for (const PortInfo& port : model.inputs()) {
+    std::string shape;
+    bool free = false;
+    for (std::size_t axis = 0; axis < port.dims.size(); ++axis) {
+      const bool unknown = port.dims[axis] < 0;
+      free = free || (unknown && axis > 0);
+      shape +=
+          fmt::format("{}{}", axis == 0 ? "" : "x",
+                      !unknown    ? fmt::to_string(port.dims[axis])
+                      : axis == 0 ? "1"
+                                  : fmt::format("<{}>", port.dim_names[axis].empty() ? "?" : port.dim_names[axis]));
+    }
+    if (free && !port.unread) shapes += fmt::format(" --shape {}", shell_word(fmt::format("{}={}", port.name, shape)));
+  }
+  if (shapes.empty()) return;
+  fmt::print("{}: {} parameters\n", printable(model.name()), model.parameter_elems());
+  for (const auto& [title, ports] : {std::pair("input", &model.inputs()), std::pair("output", &model.outputs())})
+    for (const PortInfo& port : *ports)
+      fmt::print("{} {} {} {}\n", title, printable(port.name), to_string(port.dtype), port.str());
+  fmt::print("with numbers for <...>: lenslet inspect {}{}\n", shell_word(file), shapes);
 }
 
 void inspect(const Options& options) {
@@ -155,10 +199,18 @@ void inspect(const Options& options) {
                  std::string(dump).replace(dump.find(model.name()), model.name().size(), printable(model.name())));
     return;
   }
-  const PlanInfo plan = model.plan(plan_options);
+  const auto plan_or_say = [&] {
+    try {
+      return model.plan(plan_options);
+    } catch (const Error&) {
+      if (!options.json && options.shapes.empty()) print_unplanned(model, options.model);
+      throw;
+    }
+  };
+  const PlanInfo plan = plan_or_say();
   print_device_note(plan_options);
   note_refused_algorithms(plan, plan_options);
-  if (!options.json) return print_text(model, plan, options.memory_map);
+  if (!options.json) return print_text(model, plan, options.memory_map, options.table);
   print_document(to_json(model, plan), plan_options);
 }
 
@@ -179,6 +231,7 @@ void add_inspect(CLI::App& app, ExitCode& result) {
   verb->add_flag("--memory-map", options->memory_map, "Also list every value's place in the arena");
   add_shape_option(*verb, options->shapes);
   add_plan_options(*verb, options->plan);
+  add_table_options(*verb, options->table, {candidate_columns, placement_columns});
   add_json_option(*verb, options->json);
   add_examples(*verb,
                "lenslet inspect resnet50.onnx\n"

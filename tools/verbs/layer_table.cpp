@@ -1,8 +1,10 @@
 #include "tools/verbs/layer_table.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 
 #include "tools/verbs/check_rows.h"
@@ -12,19 +14,6 @@
 namespace lenslet::tool {
 
 namespace {
-
-// Keeps the end of a name, which says more than its beginning.
-std::string fitted(const std::string& name, std::size_t width) {
-  const std::string shown = printable(name);
-  return shown.size() <= width ? shown : "..." + shown.substr(shown.size() - (width - 3));
-}
-
-template <typename F>
-std::size_t widest(std::span<const LayerRow> rows, std::size_t least, std::size_t most, const F& text_of) {
-  std::size_t width = least;
-  for (const LayerRow& row : rows) width = std::max(width, text_of(row).size());
-  return std::min(width, most);
-}
 
 // Reasons why shares are above 100%, by the letter that marks them.
 class Marks {
@@ -45,19 +34,6 @@ class Marks {
   std::vector<std::string> reasons_;
 };
 
-std::string name_of(const LayerRow& row) { return printable(row.time.step.name); }
-std::string algorithm_of(const LayerRow& row) { return row.time.step.algorithm; }
-std::string shape_of(const LayerRow& row) {
-  return row.time.step.output_shapes.empty() ? "" : row.time.step.output_shapes[0].str();
-}
-
-std::string error_text(const LayerRow& row) {
-  if (!row.check) return {};
-  const LayerCheck& check = *row.check;
-  if (!check.skipped.empty()) return fmt::format(" {:>9} {:>7}", "-", "-");
-  return fmt::format(" {:>9.1e} {:>7.2f}", check.error, check.tolerance > 0 ? check.error / check.tolerance : 0.0);
-}
-
 std::string why(const LayerRow& row) {
   std::string text = row.time.step.reason;
   if (row.check && (!row.check->passed() || row.check->not_finite > 0))
@@ -71,38 +47,62 @@ double sum_us(std::span<const LayerRow> rows) {
   return us;
 }
 
+// Of a terminal's tables: a share as a bar.
+std::string share_bar(double fraction) {
+  return isatty(STDOUT_FILENO) == 1 ? bar(fraction, 8, locale_is_utf8()) : std::string();
+}
+
+std::string tenths(double value) { return fmt::format("{:.1f}", value); }
+
+using enum Column::Kind;
+constexpr Column columns_of_layers[] = {
+    {"layer", 0, name},   {"op", 7, name},     {"algorithm", 2, name, 0, 12},
+    {"output", 11, word}, {"us", 0},           {"%", 1},
+    {"share", 9, word},   {"GFLOP/s", 8},      {"floor us", 6},
+    {"by", 10, word},     {"%floor", 3, word}, {"KB", 12},
+    {"error", 13},        {"of tol", 4},       {"why", 5, text},
+};
+constexpr Column columns_of_totals[] = {
+    {"op", 0, name},    {"algorithm", 1, name}, {"layers", 3},   {"us", 0},     {"%", 2},
+    {"share", 7, word}, {"GFLOP/s", 6},         {"floor us", 5}, {"%floor", 4},
+};
+
+constexpr Column columns_of_candidates[] = {{"candidate", 0, word}, {"us", 1},        {"+ us", 2},
+                                            {"workspace", 5},       {"tolerance", 4}, {"config", 3, text}};
+
 }  // namespace
 
-void print_table(std::span<const LayerRow> rows) {
-  const std::size_t name = widest(rows, 5, 36, name_of), algorithm = widest(rows, 9, 24, algorithm_of),
-                    shape = widest(rows, 6, 20, shape_of);
-  const bool floors = !rows.empty() && rows.front().time.floor, checks = !rows.empty() && rows.front().check;
-  fmt::print("{:<{}} {:<16} {:<{}} {:<{}} {:>9} {:>5} {:>8}", "layer", name, "op", "algorithm", algorithm, "output",
-             shape, "us", "%", "GFLOP/s");
-  if (floors) fmt::print(" {:>9} {:>5} {:>7} ", "floor us", "by", "%floor");
-  fmt::print(" {:>9}", "KB");
-  if (checks) fmt::print(" {:>9} {:>7}", "error", "of tol");
-  fmt::print("  why\n");
+const std::span<const Column> layer_columns = columns_of_layers, total_columns = columns_of_totals,
+                              candidate_columns = columns_of_candidates;
+
+void print_table(std::span<const LayerRow> rows, const TableOptions& options) {
+  TextTable table(layer_columns, options);
   const double total = sum_us(rows);
   Marks marks;
   double floor_us = 0, flops = 0;
   for (const LayerRow& row : rows) {
     const LayerTime& time = row.time;
-    fmt::print("{:<{}} {:<16} {:<{}} {:<{}} {:>9.1f} {:>5.1f} {:>8.1f}", fitted(time.step.name, name), name,
-               printable(time.step.op), time.step.algorithm, algorithm, shape_of(row), shape, time.us.median,
-               total > 0 ? 100 * time.us.median / total : 0.0, time.gflops());
-    if (time.floor) {
-      fmt::print(" {:>9.1f} {:>5} {:>7.1f}{}", time.floor->us, time.floor->by, time.percent_of_floor(), marks.of(time));
-      floor_us += time.floor->us;
-    }
-    flops += time.step.flops;
-    fmt::print(" {:>9.1f}{}  {}\n", static_cast<double>(time.step.bytes) / 1e3, error_text(row), why(row));
+    const StepInfo& step = time.step;
+    const double share = total > 0 ? time.us.median / total : 0.0;
+    const bool checked = row.check && row.check->skipped.empty();
+    const std::string none = row.check ? "-" : "";
+    table.add(
+        {step.name, step.op, step.algorithm, step.output_shapes.empty() ? "" : step.output_shapes[0].str(),
+         tenths(time.us.median), tenths(100 * share), share_bar(share), tenths(time.gflops()),
+         time.floor ? tenths(time.floor->us) : "", time.floor ? std::string(time.floor->by) : "",
+         time.floor ? fmt::format("{:>6.1f}{}", time.percent_of_floor(), marks.of(time)) : "",
+         tenths(static_cast<double>(step.bytes) / 1e3), checked ? fmt::format("{:.1e}", row.check->error) : none,
+         checked ? fmt::format("{:.2f}", row.check->tolerance > 0 ? row.check->error / row.check->tolerance : 0) : none,
+         why(row)});
+    floor_us += time.floor ? time.floor->us : 0;
+    flops += step.flops;
   }
-  fmt::print("{:<{}} {:>9.1f} {:>5.1f} {:>8.1f}", fmt::format("{} layers, their medians", rows.size()),
-             name + 16 + algorithm + shape + 3, total, rows.empty() ? 0.0 : 100.0,
-             total > 0 ? flops / total / 1e3 : 0.0);
-  if (floors) fmt::print(" {:>9.1f} {:>5} {:>7.1f}", floor_us, "", total > 0 ? 100 * floor_us / total : 0.0);
-  fmt::print("\n");
+  const bool floors = !rows.empty() && rows.front().time.floor;
+  table.add({fmt::format("{} layers, their medians", rows.size()), "", "", "", tenths(total),
+             tenths(rows.empty() ? 0.0 : 100.0), "", tenths(total > 0 ? flops / total / 1e3 : 0.0),
+             floors ? tenths(floor_us) : "", "", floors ? fmt::format("{:>6.1f}", 100 * floor_us / total) : "", "", "",
+             "", ""});
+  table.print();
   marks.print();
   const auto in_bands = std::ranges::count_if(rows, [](const LayerRow& row) { return !row.time.band.empty(); });
   if (in_bands > 0)
@@ -110,14 +110,14 @@ void print_table(std::span<const LayerRow> rows) {
                in_bands);
 }
 
-void print_totals(std::span<const LayerRow> rows) {
+void print_totals(std::span<const LayerRow> rows, const TableOptions& options) {
   struct Total {
     int count = 0;
     double us = 0, floor_us = 0, flops = 0;
   };
   std::map<std::pair<std::string, std::string>, Total> kinds;
   for (const LayerRow& row : rows) {
-    Total& total = kinds[{printable(row.time.step.op), row.time.step.algorithm}];
+    Total& total = kinds[{row.time.step.op, row.time.step.algorithm}];
     ++total.count;
     total.us += row.time.us.median;
     total.floor_us += row.time.floor ? row.time.floor->us : 0;
@@ -127,32 +127,32 @@ void print_totals(std::span<const LayerRow> rows) {
   std::ranges::stable_sort(sorted, std::greater(), [](const auto& kind) { return kind.second.us; });
   const double all = sum_us(rows);
   const bool floors = !rows.empty() && rows.front().time.floor;
-  fmt::print("\n{:<18} {:<24} {:>6} {:>10} {:>6} {:>8}", "op", "algorithm", "layers", "us", "%", "GFLOP/s");
-  if (floors) fmt::print(" {:>10} {:>7}", "floor us", "%floor");
-  fmt::print("\n");
+  TextTable table(total_columns, options);
   for (const auto& [kind, total] : sorted) {
-    fmt::print("{:<18} {:<24} {:>6} {:>10.1f} {:>6.1f} {:>8.1f}", kind.first, kind.second, total.count, total.us,
-               all > 0 ? 100 * total.us / all : 0.0, total.us > 0 ? total.flops / total.us / 1e3 : 0.0);
-    if (floors) fmt::print(" {:>10.1f} {:>7.1f}", total.floor_us, total.us > 0 ? 100 * total.floor_us / total.us : 0.0);
-    fmt::print("\n");
+    const double share = all > 0 ? total.us / all : 0.0, us = total.us > 0 ? total.us : HUGE_VAL;
+    table.add({kind.first, kind.second, fmt::to_string(total.count), tenths(total.us), tenths(100 * share),
+               share_bar(share), tenths(total.flops / us / 1e3), floors ? tenths(total.floor_us) : "",
+               floors ? tenths(100 * total.floor_us / us) : ""});
   }
+  fmt::print("\n");
+  table.print();
 }
 
-void print_candidates(const StepInfo& step, std::size_t width, const std::string& indent) {
+void add_candidates(TextTable& table, const StepInfo& step, std::string_view indent) {
   for (const StepCandidate& candidate : step.candidates) {
-    fmt::print("{}{} {:<{}} ", indent, candidate.algorithm == step.algorithm ? '*' : ' ', candidate.algorithm, width);
-    if (!candidate.refusal.empty()) {
-      fmt::print("refuses: {}\n", candidate.refusal);
-      continue;
-    }
-    fmt::print("{:>10.1f} us estimated", candidate.estimated_us);
-    if (candidate.neighbours_us != 0) fmt::print(" + {:.1f} us conversions", candidate.neighbours_us);
-    fmt::print(", workspace {} bytes, tolerance {:.1e}", candidate.workspace_bytes, candidate.tolerance);
-    fmt::print("{}{}\n", candidate.config.empty() ? "" : ", ", candidate.config);
+    std::string algorithm =
+        fmt::format("{}{} {}", indent, candidate.algorithm == step.algorithm ? '*' : ' ', candidate.algorithm);
+    if (candidate.refusal.empty())
+      table.add({std::move(algorithm), tenths(candidate.estimated_us),
+                 candidate.neighbours_us != 0 ? tenths(candidate.neighbours_us) : "",
+                 fmt::to_string(candidate.workspace_bytes), fmt::format("{:.1e}", candidate.tolerance),
+                 candidate.config});
+    else
+      table.add({std::move(algorithm), "refuses: " + candidate.refusal});
   }
 }
 
-void print_in_full(const LayerRow& row, const std::string& device) {
+void print_in_full(const LayerRow& row, const std::string& device, const TableOptions& options) {
   const LayerTime& time = row.time;
   const StepInfo& step = time.step;
   const auto line = [](const char* title, const std::string& text) { fmt::print("  {:<11} {}\n", title, text); };
@@ -180,10 +180,10 @@ void print_in_full(const LayerRow& row, const std::string& device) {
       line("error", "not checked: " + row.check->skipped);
   }
   if (step.candidates.empty()) return;
-  fmt::print("  candidates in the rule's order (* is chosen)\n");
-  std::size_t width = 0;
-  for (const StepCandidate& candidate : step.candidates) width = std::max(width, candidate.algorithm.size());
-  print_candidates(step, width, "  ");
+  fmt::print("  candidates in the rule's order (*: chosen; us: estimated; + us: conversions beside it)\n");
+  TextTable table(candidate_columns, options);
+  add_candidates(table, step, "  ");
+  table.print();
   if (step.op == "Conv")
     fmt::print("  alone, all of them: lenslet bench conv --device {} --all-algorithms --problem \"{}\"\n", device,
                step.problem);

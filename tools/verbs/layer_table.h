@@ -8,6 +8,7 @@
 
 #include "lenslet/check.h"
 #include "tools/verbs/layer_times.h"
+#include "tools/verbs/text_table.h"
 
 namespace lenslet::tool {
 
@@ -16,14 +17,15 @@ struct LayerRow {
   std::optional<LayerCheck> check;  ///< absent unless errors were requested
 };
 
-/// Prints all layers, their sum, and a legend of marks. Names longer than a column keep their end.
-void print_table(std::span<const LayerRow> rows);
-/// Time and floor by operator and algorithm.
-void print_totals(std::span<const LayerRow> rows);
+extern const std::span<const Column> layer_columns, total_columns, candidate_columns;
+/// Prints all layers, their sum, and a legend of marks: layer_columns.
+void print_table(std::span<const LayerRow> rows, const TableOptions& options);
+/// Time and floor by operator and algorithm: total_columns.
+void print_totals(std::span<const LayerRow> rows, const TableOptions& options);
 /// All that is known about one layer.
-void print_in_full(const LayerRow& row, const std::string& device);
-/// The candidates of a step, one line each; names are padded to `width` columns.
-void print_candidates(const StepInfo& step, std::size_t width, const std::string& indent);
+void print_in_full(const LayerRow& row, const std::string& device, const TableOptions& options);
+/// The candidates of a step, a row each of candidate_columns.
+void add_candidates(TextTable& table, const StepInfo& step, std::string_view indent);
 
 /// One flat object.
 nlohmann::ordered_json to_json(const LayerRow& row);

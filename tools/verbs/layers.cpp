@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -24,6 +25,7 @@ struct Options : MeasuringOptions {
   std::string sort = "order", trace;
   std::vector<std::string> layers;
   bool json = false, csv = false;
+  TableOptions table;
 };
 
 struct Order {
@@ -48,10 +50,11 @@ std::vector<std::string> order_names() {
 }
 
 // The step with that name, or the only one whose name ends so, or the only one whose name contains it.
-std::size_t find_layer(std::span<const LayerRow> rows, const std::string& wanted) {
+template <typename NameOf>
+std::size_t find_layer(std::size_t count, const NameOf& name_of, const std::string& wanted) {
   std::vector<std::size_t> ending, with;
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    const std::string& name = rows[i].time.step.name;
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::string name = name_of(i);
     if (name == wanted) return i;
     if (name.ends_with(wanted)) ending.push_back(i);
     if (name.find(wanted) != std::string::npos) with.push_back(i);
@@ -62,15 +65,14 @@ std::size_t find_layer(std::span<const LayerRow> rows, const std::string& wanted
     throw Error(ErrorKind::invalid_argument, fmt::format("no layer is called '{}', or has that in its name", wanted));
   constexpr std::size_t shown = 5;
   std::vector<std::string> known;
-  for (const std::size_t i : std::span(with).first(std::min(with.size(), shown)))
-    known.push_back(rows[i].time.step.name);
+  for (const std::size_t i : std::span(with).first(std::min(with.size(), shown))) known.push_back(name_of(i));
   throw Error(ErrorKind::invalid_argument, fmt::format("'{}' is in the names of {} layers: {}{}", wanted, with.size(),
                                                        fmt::join(known, ", "), with.size() > shown ? " ..." : ""));
 }
 
 void print_text(const Options& options, const MeasuredLayers& report) {
   if (!options.layers.empty()) {
-    for (const LayerRow& row : report.rows) print_in_full(row, report.plan.device);
+    for (const LayerRow& row : report.rows) print_in_full(row, report.plan.device, options.table);
     return;
   }
   fmt::print("{} on {}", printable(report.model.name()), report.plan.device);
@@ -84,8 +86,8 @@ void print_text(const Options& options, const MeasuredLayers& report) {
   fmt::print("\n");
   if (!options.no_errors) fmt::print("error: largest, relative to the output's rms, against double precision\n");
   fmt::print("\n");
-  print_table(report.rows);
-  print_totals(report.rows);
+  print_table(report.rows, options.table);
+  print_totals(report.rows, options.table);
 }
 
 /// False if a layer's error exceeds its tolerance.
@@ -93,13 +95,23 @@ bool layers(Options& options) {
   if (options.no_errors && options.sort == "error")
     throw Error(ErrorKind::invalid_argument, "--sort error and --no-errors exclude each other");
   options.whole_runs = options.json;
+  if (const auto folder = std::filesystem::path(options.trace).parent_path();
+      !folder.empty() && !std::filesystem::is_directory(folder))
+    throw Error(ErrorKind::io, "cannot be written: there is no such folder", options.trace);
+  options.before_measuring = [&options](const PlanInfo& plan) {
+    for (const std::string& name : options.layers)
+      find_layer(
+          plan.steps.size(), [&](std::size_t i) { return plan.steps[i].no_op ? "" : plan.steps[i].name; }, name);
+  };
   MeasuredLayers report = measure_layers(options);
   if (!options.trace.empty()) write_trace(options.trace, report.model.name(), report.plan.device, report.rows);
   const bool right =
       std::ranges::all_of(report.rows, [](const LayerRow& row) { return !row.check || row.check->passed(); });
   if (!options.layers.empty()) {
     std::vector<LayerRow> wanted;
-    for (const std::string& name : options.layers) wanted.push_back(report.rows[find_layer(report.rows, name)]);
+    for (const std::string& name : options.layers)
+      wanted.push_back(report.rows[find_layer(
+          report.rows.size(), [&](std::size_t i) { return report.rows[i].time.step.name; }, name)]);
     report.rows = std::move(wanted);
   }
   for (const Order& order : orders)
@@ -133,6 +145,7 @@ void add_layers(CLI::App& app, ExitCode& result) {
       ->check(not_empty());
   add_measuring_options(*verb, *options);
   add_plan_options(*verb, options->plan);
+  add_table_options(*verb, options->table, {layer_columns, total_columns, candidate_columns});
   CLI::Option* const csv = verb->add_flag("--csv", options->csv, "Print comma-separated values instead");
   add_json_option(*verb, options->json)->excludes(csv);
   add_examples(*verb,

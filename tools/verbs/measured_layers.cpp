@@ -1,6 +1,7 @@
 #include "tools/verbs/measured_layers.h"
 
 #include "lenslet/runner.h"
+#include "tools/verbs/terminal.h"
 
 namespace lenslet::tool {
 
@@ -26,6 +27,7 @@ MeasuredLayers measure_layers(const MeasuringOptions& options) {
   {
     Runner runner(model, plan);
     note_refused_algorithms(runner.plan(), plan);
+    if (options.before_measuring) options.before_measuring(runner.plan());
     measured.peak = peak_of(runner.plan());
     const std::vector<Tensor> inputs = given_or_random(model, runner.plan(), given, options.inputs);
     for (int i = 0; i < options.warmup; ++i) runner.run(inputs);
@@ -42,10 +44,12 @@ MeasuredLayers measure_layers(const MeasuringOptions& options) {
   if (options.no_errors) return measured;
   plan.keep_all_values = true;  // the observer reads inputs that would be overwritten otherwise
   Runner runner(model, plan);
+  Progress progress(measured.rows.size(), "layers in double");
   std::size_t next = 0;  // both plans have the same steps in the same order
   runner.set_observer([&](const LayerEvent& event) {
     if (next < measured.rows.size() && measured.rows[next].time.step.name == event.info->name)
       measured.rows[next++].check = check_step(event);
+    progress.update(next);
   });
   runner.run(given_or_random(model, runner.plan(), given, options.inputs));
   return measured;

@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdint>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -23,6 +24,7 @@ struct MeasuringOptions {
   bool no_errors = false;
   bool whole_runs = false;  ///< also time runs without an observer, for a quarter of `seconds`
   PlanOptions plan;
+  std::function<void(const PlanInfo&)> before_measuring = {};  ///< throws if the plan lacks what was asked for
 };
 /// --no-errors, --seconds, --warmup, --batch, --shape, --input, --random
 void add_measuring_options(CLI::App& verb, MeasuringOptions& options);

@@ -35,6 +35,7 @@
 #include "tools/verbs/preparation.h"
 #include "tools/verbs/stop_signals.h"
 #include "tools/verbs/terminal.h"
+#include "tools/verbs/text_table.h"
 #include "tools/verbs/verbs.h"
 
 namespace lenslet::tool {
@@ -52,6 +53,7 @@ struct Options {
   double percentile = 99.99, budget = -1;
   std::size_t blame_photos = 8;
   PlanOptions plan;
+  TableOptions table;
   std::string all;  ///< the command's options, as text
 };
 
@@ -61,6 +63,10 @@ struct Row {
   std::string form = "int8";
   std::optional<double> saves_us = std::nullopt;  ///< by the cost model; nothing where no step has the layer's name
 };
+
+constexpr Column row_columns[] = {
+    {"quantised alone", 0, Column::Kind::name}, {"op", 2, Column::Kind::word}, {"error", 0}, {"dB", 3}, {"saves us", 1},
+    {"written as", 1, Column::Kind::text}};
 
 [[noreturn]] void refuse(const std::string& why, const std::string& what = {}) {
   throw Error(ErrorKind::invalid_argument, why, what);
@@ -363,14 +369,12 @@ class Quantizer {
 
   void print_table() const {
     if (rows_.empty()) return;
-    fmt::print("{:<21} {:<17} {:>7} {:>5} {:>8}  {}\n", "quantised alone", "op", "error", "dB", "saves us",
-               "written as");
-    for (const Row& row : rows_) {
-      std::string name = printable(row.layer.name);
-      if (name.size() > 21) name = ".." + name.substr(name.size() - 19);
-      fmt::print("{:<21} {:<17} {:>7.4f} {:>5.1f} {:>8}  {}\n", name, row.layer.op, row.error, decibels(row.error),
-                 row.saves_us ? fmt::format("{:.1f}", *row.saves_us) : "-", row.form);
-    }
+    TextTable table(row_columns, options_.table);
+    for (const Row& row : rows_)
+      table.add({row.layer.name, row.layer.op, fmt::format("{:.4f}", row.error),
+                 fmt::format("{:.1f}", decibels(row.error)), row.saves_us ? fmt::format("{:.1f}", *row.saves_us) : "-",
+                 row.form});
+    table.print();
     fmt::print("saves us: by the plan's estimates of both files; -: no such step in one of them\n");
     if (options_.budget >= 0)
       fmt::print(
@@ -444,6 +448,7 @@ void add_quantize(CLI::App& app, ExitCode& result) {
                  "Leave the mean error that rounded weights make in each channel; else the bias takes it off");
   verb->add_option("--report", options->report, "Write the table as JSON")->check(not_empty())->type_name("FILE");
   add_device_options(*verb, options->plan);
+  add_table_options(*verb, options->table, {row_columns});
   add_json_option(*verb, options->json);
   add_examples(*verb,
                "lenslet quantize net.onnx --photos holiday/ -o net-int8.onnx\n"

@@ -40,6 +40,15 @@ bool locale_is_utf8() {
   return false;
 }
 
+std::size_t terminal_columns(std::FILE* stream) {
+  const char* const variable = std::getenv("COLUMNS");
+  if (const long columns = variable == nullptr ? 0 : std::strtol(variable, nullptr, 10); columns > 0)
+    return static_cast<std::size_t>(columns);
+  winsize window{};
+  ioctl(fileno(stream), TIOCGWINSZ, &window);
+  return window.ws_col > 0 ? window.ws_col : 80;
+}
+
 std::string bar(double fraction, std::size_t width, bool utf8) {
   fraction = fraction > 0 ? std::min(fraction, 1.0) : 0.0;  // NaN becomes 0
   const std::size_t parts = utf8 ? 8 : 1;
@@ -142,12 +151,11 @@ Progress::~Progress() { clear(); }
 void Progress::update(std::size_t done) {
   const Clock::time_point now = Clock::now();
   if (!active_ || (shown_ && now - drawn_ < std::chrono::milliseconds(100))) return;
-  winsize window{};
-  ioctl(STDERR_FILENO, TIOCGWINSZ, &window);
-  const std::size_t columns = window.ws_col > 0 ? window.ws_col : 80;
   const double seconds = std::chrono::duration<double>(now - begin_).count();
   // The cursor goes back, so that what another program prints here begins its line.
-  std::fputs(fmt::format("\033[K{}\r", progress_line(done, total_, seconds, columns, utf8_, unit_)).c_str(), stderr);
+  std::fputs(
+      fmt::format("\033[K{}\r", progress_line(done, total_, seconds, terminal_columns(stderr), utf8_, unit_)).c_str(),
+      stderr);
   std::fflush(stderr);
   shown_ = true;
   drawn_ = now;

@@ -15,6 +15,8 @@ namespace lenslet::tool {
 bool locale_is_utf8();
 /// `fraction` (clamped to 0..1) of `width` columns: eighths of blocks in UTF-8, '#' in ASCII, padded to the width.
 std::string bar(double fraction, std::size_t width, bool utf8);
+/// The columns of a line on `stream`: the variable COLUMNS, else those of a terminal, else 80.
+std::size_t terminal_columns(std::FILE* stream);
 /// Escapes control characters and invalid UTF-8 as \n, \x1b, \xff: for names from outside.
 std::string printable(std::string_view text);
 

@@ -15,7 +15,7 @@
 #include "tools/verbs/check_rows.h"
 #include "tools/verbs/common_options.h"
 #include "tools/verbs/model_inputs.h"
-#include "tools/verbs/terminal.h"
+#include "tools/verbs/text_table.h"
 #include "tools/verbs/verbs.h"
 
 namespace lenslet::tool {
@@ -27,6 +27,7 @@ struct Options {
   InputOptions inputs;
   bool json = false;
   PlanOptions plan;
+  TableOptions table;
 };
 
 // The rows of one algorithm, without refusals.
@@ -46,31 +47,35 @@ std::vector<Report> by_algorithm(std::vector<LayerCheck> rows) {
   return reports;
 }
 
-void print_outputs(const Report& report) {
-  if (report.outputs.empty()) return;
-  fmt::print("{:<32} {:>20} {:>10}\n",
-             report.how.empty() ? "output, of the file's network" : fmt::format("output, by {}", report.how),
-             "difference", "allowed");
-  for (const LayerCheck& output : report.outputs)
-    if (output.skipped.empty())
-      fmt::print("{:<32} {:>20.2e} {:>10.2e}  {}\n", printable(output.name), output.error, output.tolerance,
-                 output.verdict());
-    else
-      fmt::print("{:<32} not compared: {}\n", printable(output.name), output.skipped);
+using enum Column::Kind;
+constexpr Column output_columns[] = {{"output", 0, name}, {"difference", 0}, {"allowed", 1}, {"verdict", 2, text}};
+constexpr Column layer_columns[] = {{"layer", 0, name}, {"op", 3, name},  {"algorithm", 1, name},
+                                    {"error", 0},       {"tolerance", 1}, {"verdict", 2, text}};
+
+// The rows of either table: the cells that identify `row`, then error, tolerance and verdict.
+void add(TextTable& table, std::vector<std::string> cells, const LayerCheck& row, const char* unchecked) {
+  if (row.skipped.empty())
+    for (std::string cell : {fmt::format("{:.2e}", row.error), fmt::format("{:.2e}", row.tolerance), row.verdict()})
+      cells.push_back(std::move(cell));
+  else
+    cells.push_back(fmt::format("{}: {}", unchecked, row.skipped));
+  table.add(std::move(cells));
 }
 
-void print_layers(const Report& report) {
+void print_outputs(const Report& report, const TableOptions& options) {
+  if (report.outputs.empty()) return;
+  TextTable table(output_columns, options);
+  for (const LayerCheck& output : report.outputs) add(table, {output.name}, output, "not compared");
+  fmt::print("\nthe network's outputs{}\n", report.how.empty() ? "" : fmt::format(", by {}", report.how));
+  table.print();
+}
+
+void print_layers(const Report& report, const TableOptions& options) {
   if (report.layers.empty()) return;
-  std::size_t width = 14;
-  for (const LayerCheck& layer : report.layers) width = std::max(width, layer.algorithm.size());
-  fmt::print("{:<32} {:<20} {:<{}} {:>10} {:>10}\n", "layer", "op", "algorithm", width, "error", "tolerance");
-  for (const LayerCheck& layer : report.layers) {
-    fmt::print("{:<32} {:<20} {:<{}} ", layer.name, layer.op, layer.algorithm, width);
-    if (layer.skipped.empty())
-      fmt::print("{:>10.2e} {:>10.2e}  {}\n", layer.error, layer.tolerance, layer.verdict());
-    else
-      fmt::print("not checked: {}\n", layer.skipped);
-  }
+  TextTable table(layer_columns, options);
+  for (const LayerCheck& layer : report.layers)
+    add(table, {layer.name, layer.op, layer.algorithm}, layer, "not checked");
+  table.print();
 }
 
 bool verify(const Options& options) {
@@ -98,8 +103,8 @@ bool verify(const Options& options) {
       if (options.json) outputs.push_back(to_json(output));
     }
     if (options.json) continue;
-    print_layers(report);
-    print_outputs(report);
+    print_layers(report, options.table);
+    print_outputs(report, options.table);
   }
   if (options.json) {
     const nlohmann::json document = {{"model", model.name()}, {"device", planned.device}, {"layers", rows},
@@ -132,6 +137,7 @@ void add_verify(CLI::App& app, ExitCode& result) {
   add_plan_options(*verb, options->plan);
   CLI::Option* const algorithm = verb->get_option("--conv-algorithm");
   algorithm->description(algorithm->get_description() + "; all: each of them in turn");
+  add_table_options(*verb, options->table, {layer_columns, output_columns});
   add_json_option(*verb, options->json);
   add_examples(*verb,
                "lenslet verify resnet50.onnx\n"

@@ -1,0 +1,207 @@
+#include "tools/verbs/text_table.h"
+
+#include <fmt/format.h>
+#include <locale.h>
+#include <wchar.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <limits>
+#include <numeric>
+
+#include "tools/verbs/suggest.h"
+#include "tools/verbs/terminal.h"
+
+namespace lenslet::tool {
+
+namespace {
+
+// To which a column is shortened before others are left out.
+constexpr std::size_t least_width(const Column& column) {
+  if (column.least > 0) return column.least;
+  const bool whole = column.kind == Column::Kind::number || column.kind == Column::Kind::word;
+  return whole ? std::numeric_limits<std::size_t>::max() : column.kind == Column::Kind::name ? 32 : 40;
+}
+
+std::string key(const Column& column) {
+  std::string text(column.name);
+  std::ranges::replace(text, ' ', '_');
+  return text;
+}
+
+// The bytes of the first character.
+std::size_t character_bytes(std::string_view text) {
+  std::size_t bytes = 1;
+  while (bytes < text.size() && (static_cast<unsigned char>(text[bytes]) & 0xC0) == 0x80) ++bytes;
+  return bytes;
+}
+
+// 2 for a character that the C library does not know: rather too wide than beyond the terminal's edge.
+std::size_t character_columns(std::string_view character) {
+  if (character.size() == 1) return 1;
+  static const locale_t utf8 = newlocale(LC_CTYPE_MASK, "C.UTF-8", nullptr);
+  const locale_t before = uselocale(utf8);
+  mbstate_t state{};
+  wchar_t wide = 0;
+  const bool whole = ::mbrtowc(&wide, character.data(), character.size(), &state) == character.size();
+  const int width = whole ? ::wcwidth(wide) : -1;
+  uselocale(before);
+  return width < 0 ? 2 : static_cast<std::size_t>(width);
+}
+
+// The bytes of the longest beginning of at most `width` columns.
+std::size_t fitting_bytes(std::string_view text, std::size_t width) {
+  std::size_t bytes = 0;
+  while (bytes < text.size()) {
+    const std::size_t next = character_bytes(text.substr(bytes));
+    const std::size_t taken = character_columns(text.substr(bytes, next));
+    if (taken > width) break;
+    width -= taken;
+    bytes += next;
+  }
+  return bytes;
+}
+
+}  // namespace
+
+std::size_t columns_of(std::string_view text) {
+  std::size_t columns = 0;
+  for (std::size_t at = 0, bytes = 0; at < text.size(); at += bytes) {
+    bytes = character_bytes(text.substr(at));
+    columns += character_columns(text.substr(at, bytes));
+  }
+  return columns;
+}
+
+std::string shortened(std::string_view text, std::size_t width, Cut cut, bool utf8) {
+  std::size_t all = columns_of(text);
+  if (all <= width) return std::string(text);
+  const std::string_view dots = utf8 ? "\u2026" : "...";
+  const std::size_t room = width - std::min(width, columns_of(dots));
+  if (room == 0) return std::string(text.substr(0, fitting_bytes(text, width)));
+  const std::size_t head = fitting_bytes(text, cut == Cut::end ? room : room * 2 / 3);
+  std::size_t tail = text.size();
+  if (cut == Cut::middle)
+    for (tail = head, all -= columns_of(text.substr(0, head)); all > room - room * 2 / 3;) {
+      const std::size_t bytes = character_bytes(text.substr(tail));
+      all -= character_columns(text.substr(tail, bytes));
+      tail += bytes;
+    }
+  return fmt::format("{}{}{}", text.substr(0, head), dots, text.substr(tail));
+}
+
+void add_table_options(CLI::App& verb, TableOptions& options, std::initializer_list<std::span<const Column>> tables) {
+  std::vector<std::string> known;
+  for (const std::span<const Column> table : tables)
+    for (const Column& column : table)
+      if (std::ranges::find(known, key(column)) == known.end()) known.push_back(key(column));
+  const std::string list = fmt::format("{{{}}}", fmt::join(known, ","));
+  verb.add_flag("--wide", options.wide, "Print all columns whole, however wide the terminal is")->configurable(false);
+  verb.add_option("--columns", options.columns, "Print these columns, separated by commas")
+      ->configurable(false)  // no part of what is computed
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->check({[known](const std::string& name) {
+                 if (std::ranges::find(known, name) != known.end()) return std::string();
+                 return fmt::format("there is no column '{}'{}; there are: {}", name, did_you_mean(name, known),
+                                    fmt::join(known, ", "));
+               },
+               list});
+}
+
+TextTable::TextTable(std::span<const Column> columns, const TableOptions& options)
+    : TextTable(columns, options, terminal_columns(stdout), locale_is_utf8()) {}
+
+TextTable::TextTable(std::span<const Column> columns, const TableOptions& options, std::size_t width, bool utf8)
+    : columns_(columns), width_(options.wide ? std::numeric_limits<std::size_t>::max() : width), utf8_(utf8) {
+  for (const std::string& name : options.columns) {
+    const auto found = std::ranges::find(columns, name, key);
+    if (found != columns.end()) wanted_.push_back(static_cast<std::size_t>(found - columns.begin()));
+  }
+  laid_out_ = !options.columns.empty() && wanted_.empty();  // nothing is shown
+}
+
+void TextTable::add(std::vector<std::string> cells) {
+  for (std::string& cell : cells) cell = printable(cell);
+  rows_.push_back(std::move(cells));
+}
+
+void TextTable::lay_out() {
+  laid_out_ = true;
+  std::vector<std::size_t> order = wanted_;
+  if (order.empty()) {
+    order.resize(columns_.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    std::ranges::stable_sort(order, {}, [this](std::size_t i) { return columns_[i].rank; });
+  }
+  std::size_t taken = 0;  // with a space after each
+  for (const std::size_t i : order) {
+    const Column& column = columns_[i];
+    std::size_t whole = column.width;
+    for (const auto& row : rows_)
+      if (i + (row.size() < columns_.size() ? 1 : 0) < row.size()) whole = std::max(whole, columns_of(row[i]));
+    if (whole == 0) continue;
+    whole = std::max(whole, column.name.size());
+    const std::size_t width = std::min(whole, std::max(least_width(column), column.name.size()));
+    if (!wanted_.empty() || shown_.empty() || taken + width <= width_) {
+      shown_.push_back({i, width, whole});
+      taken += width + 1;
+    } else {
+      omitted_.push_back(i);
+    }
+  }
+  // What room is left goes to shortened columns, the most important first.
+  for (Shown& shown : shown_) {
+    const std::size_t more = std::min(shown.whole - shown.width, width_ - std::min(width_, taken - 1));
+    shown.width += more;
+    taken += more;
+  }
+  if (shown_.size() == 1) shown_[0].width = std::min(shown_[0].width, width_);
+  if (wanted_.empty()) std::ranges::sort(shown_, {}, &Shown::index);
+  std::ranges::sort(omitted_);
+}
+
+std::string TextTable::line(std::span<const std::string> cells) const {
+  const bool spans = cells.size() < columns_.size();
+  std::string text;
+  std::size_t at = 0;
+  for (const auto& [index, width, whole] : shown_) {
+    if (spans && index + 1 >= cells.size()) break;
+    const Column::Kind kind = columns_[index].kind;
+    const std::string cell = shortened(cells[index], width, kind == Column::Kind::text ? Cut::end : Cut::middle, utf8_);
+    const std::string pad(width - columns_of(cell), ' ');
+    text += kind == Column::Kind::number ? pad + cell : cell + pad;
+    text += ' ';
+    at += width + 1;
+  }
+  if (spans) text += shortened(cells.back(), width_ - std::min(width_, at), Cut::end, utf8_);
+  text.erase(text.find_last_not_of(' ') + 1);
+  return text + '\n';
+}
+
+std::string TextTable::take() {
+  std::string text;
+  if (!laid_out_) {
+    lay_out();
+    std::vector<std::string> heads;
+    for (const Column& column : columns_) heads.emplace_back(column.name);
+    if (!shown_.empty()) text += line(heads);
+  }
+  if (!shown_.empty())
+    for (const auto& row : rows_) text += line(row);
+  rows_.clear();
+  return text;
+}
+
+std::string TextTable::omitted() const {
+  std::vector<std::string> names;
+  for (const std::size_t i : omitted_) names.push_back(key(columns_[i]));
+  return names.empty() ? "" : fmt::format("not shown (--wide, --columns): {}\n", fmt::join(names, ", "));
+}
+
+void TextTable::print() {
+  fmt::print("{}", take());
+  fmt::print("{}", omitted());
+}
+
+}  // namespace lenslet::tool

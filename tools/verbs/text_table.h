@@ -1,0 +1,79 @@
+#pragma once
+// Tables that fit the terminal.
+
+#include <cstddef>
+#include <initializer_list>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace CLI {
+class App;
+}
+
+namespace lenslet::tool {
+
+/// The columns that UTF-8 text takes on a terminal: two for a wide character, none for a combining one.
+std::size_t columns_of(std::string_view text);
+/// `text` in at most `width` columns: an ellipsis ("..." unless `utf8`) replaces its middle, or its end.
+enum class Cut { middle, end };
+std::string shortened(std::string_view text, std::size_t width, Cut cut, bool utf8);
+
+struct Column {
+  enum class Kind {
+    number,  ///< to the right, not shortened
+    word,    ///< to the left, not shortened
+    name,    ///< shortened in the middle
+    text     ///< shortened at its end
+  };
+  std::string_view name;  ///< its head; --columns takes it with '_' for ' '
+  int rank = 0;           ///< the largest is left out first
+  Kind kind = Kind::number;
+  std::size_t width = 0;  ///< at least, if the table is printed in parts
+  std::size_t least = 0;  ///< to which names and texts are shortened before others are left out; 0: by kind
+};
+
+/// --wide and --columns.
+struct TableOptions {
+  bool wide = false;
+  std::vector<std::string> columns;
+};
+/// Adds both; a name that none of `tables` has is an error at once.
+void add_table_options(CLI::App& verb, TableOptions& options, std::initializer_list<std::span<const Column>> tables);
+
+/// Columns that no row fills are left out, and so are the least important ones where the terminal has no room. Those of
+/// --columns are all printed, in that order. A table that has none of them prints nothing.
+class TextTable {
+ public:
+  /// `columns` must outlive it.
+  TextTable(std::span<const Column> columns, const TableOptions& options);
+  TextTable(std::span<const Column> columns, const TableOptions& options, std::size_t width, bool utf8);
+  /// Of a line.
+  std::size_t width() const { return width_; }
+  /// The cells, made printable. The last of fewer cells than columns reaches to the end of the line.
+  void add(std::vector<std::string> cells);
+  /// Head and rows, or the rows since the last call, whose widths are those of the first call.
+  std::string take();
+  /// "not shown (--wide, --columns): ...", or nothing; after take().
+  std::string omitted() const;
+  /// Prints both.
+  void print();
+
+ private:
+  struct Shown {
+    std::size_t index, width, whole;
+  };
+  void lay_out();
+  std::string line(std::span<const std::string> cells) const;
+
+  std::span<const Column> columns_;
+  std::vector<std::size_t> wanted_;  // of --columns; else empty
+  std::size_t width_;                // of the terminal
+  bool utf8_, laid_out_ = false;
+  std::vector<std::vector<std::string>> rows_;
+  std::vector<Shown> shown_;
+  std::vector<std::size_t> omitted_;
+};
+
+}  // namespace lenslet::tool
