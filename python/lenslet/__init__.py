@@ -34,7 +34,7 @@ from .photos import PhotoResult, classify_many
 from .ports import Port
 from .runner import LayerEvent, Runner
 from .tiles import Rect, image_tiles
-from .verbs import quantize
+from .verbs import quantize, report
 
 __version__: str = _text_of(_native.lenslet_version())
 
@@ -69,4 +69,5 @@ __all__ = [
     "image_tiles",
     "quantize",
     "read_labels",
+    "report",
 ]

@@ -8,7 +8,7 @@ import pathlib
 import subprocess
 import sys
 import tempfile
-from typing import Any, Dict, List, Mapping, Optional, Type
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Type, Union
 
 import numpy as np
 
@@ -77,15 +77,23 @@ def run(
         if model is not None:
             path = str(folder / "model.onnx")
             pathlib.Path(path).write_bytes(model)
-        command = [sys.executable, "-m", "lenslet", verb, "--json", *_arguments(how, folder), "--", str(path)]
-        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL)
+        done = _command(verb, "--json", *_arguments(how, folder), "--", str(path))
     if done.stdout.strip():
         result: Dict[str, Any] = json.loads(done.stdout.decode("utf-8", "replace"))
         return result
+    raise _error_of(done)
+
+
+def _command(*arguments: str) -> "subprocess.CompletedProcess[bytes]":
+    command = [sys.executable, "-m", "lenslet", *arguments]
+    return subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL)
+
+
+def _error_of(done: "subprocess.CompletedProcess[bytes]") -> Error:
     words = done.stderr.decode("utf-8", "replace").strip()
     start = words.rfind("lenslet: error: ")
     message = words[start + len("lenslet: error: ") :] if start >= 0 else words or f"exit code {done.returncode}"
-    raise _BY_EXIT.get(done.returncode, InternalError)(message.partition("\n")[0], message)
+    return _BY_EXIT.get(done.returncode, InternalError)(message.partition("\n")[0], message)
 
 
 def quantize(model: Any, output: Any, *, photos: Any = None, samples: Any = None, **how: Any) -> List[Dict[str, Any]]:
@@ -98,3 +106,17 @@ def quantize(model: Any, output: Any, *, photos: Any = None, samples: Any = None
     given = {"output": os.fspath(output), "photos": photos, "samples": samples, **how}
     rows: List[Dict[str, Any]] = run("quantize", None, os.fspath(model), None, given)["layers"]
     return rows
+
+
+Files = Union[str, "os.PathLike[str]", Sequence[Union[str, "os.PathLike[str]"]]]
+
+
+def report(models: Files, output: Union[str, "os.PathLike[str]"], **how: Any) -> None:
+    """Writes a page about one or several model files, or JSON of earlier runs, as `output`: ``lenslet report``. `how` are
+    the verb's options: `precision` (one or a list), `device`, `threads`, `batch`, `seconds` ..."""
+    files = [models] if isinstance(models, (str, os.PathLike)) else models
+    given = [os.fspath(file) for file in files]
+    options = _arguments({"output": os.fspath(output), **how}, pathlib.Path())
+    done = _command("report", *options, "--", *given)
+    if done.returncode != 0:
+        raise _error_of(done)

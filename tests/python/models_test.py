@@ -191,6 +191,14 @@ class Models(InFolder, unittest.TestCase):
     def test_ports_are_read_once(self):
         self.assertIs(self.model.inputs, self.model.inputs)
 
+    def test_report(self):
+        page = self.folder / "report.html"
+        lenslet.report(self.folder / "rgb.onnx", page, precision=["fp32", "bf16"], threads=1, seconds=0)
+        data = json.loads(page.read_text().split('<script type="application/json" id="data">')[1].split("</script>")[0])
+        self.assertEqual([run["precision"] for run in data["runs"]], ["fp32", "bf16"])
+        with self.assertRaisesRegex(lenslet.FileError, "cannot be written"):
+            lenslet.report([self.folder / "rgb.onnx"], self.folder / "none" / "report.html")
+
     def test_quantize(self):
         net, out = self.folder / "segment.onnx", self.folder / "segment-int8.onnx"
         rows = lenslet.quantize(net, out, samples=[np.random.default_rng(1).random((1, 3, 5, 4), np.float32)], method="minmax")
