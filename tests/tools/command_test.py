@@ -17,7 +17,7 @@ from command import (
 class CommandLine(Verb):
     def test_usage_errors(self):
         self.fails(2, "--nonsense", "run", self.net, "--nonsense")
-        verbs = "there are: classify, detect, card, run, check, inspect, verify, diff, quantize, layers, bench, scan, devices"
+        verbs = "there are: classify, detect, card, run, check, inspect, verify, diff, quantize, layers, report, bench, scan, devices"
         self.fails(2, f"there is no verb 'dance'; {verbs}", "dance", self.net)
         self.fails(2, "--presicion (did you mean --precision?)", "inspect", self.net, "--presicion", "bf16")
         self.fails(2, "--treads=2 (did you mean --threads?)", "bench", "conv", "--treads=2")

@@ -111,19 +111,19 @@ class Quantize(Verb):
         self.fails(4, "none/out.onnx: cannot be written", *quantize[:2], "-o", self.folder / "none" / "out.onnx", "--inputs", *self.samples)
         self.fails(2, "the model itself", *quantize[:2], "-o", net, "--inputs", *self.samples)
         write_npy(self.samples[2], [1, 8, 6, 5], [float("nan")] * 240)
-        self.fails(2, "infinite or NaN", *quantize, "--inputs", *self.samples)
+        self.fails(2, "infinite or NaN", *quantize[:2], "-o", self.folder / "nan.onnx", "--inputs", *self.samples)
         self.fails(3, "", "quantize", self.samples[0], "-o", self.out, "--inputs", *self.samples)
         relu = model([node("Relu", ["x"], "y")], [port("x", FLOAT, [1, 8])], [port("y", FLOAT, [1, 8])])
         self.fails(2, "no layer to quantise", "quantize", self.write("relu.onnx", relu), "-o", self.out, "--inputs", *self.samples)
         newer = chain().replace(field(8, field(2, 13)), field(8, field(2, 22)))
         self.fails(3, "opset 22", "quantize", self.write("newer.onnx", newer), "-o", self.out, "--inputs", *self.samples)
-        self.assertFalse(self.out.exists())
+        self.assertFalse(self.out.exists() or (self.folder / "nan.onnx").exists())
 
     def long_work(self):
         """A command of some seconds, and the file of its calibration."""
         net = self.write("chain.onnx", chain(height=128, width=128))
         write_npy(self.samples[0], [1, 8, 128, 128], noise(8 << 14, 3))
-        return [COMMAND, "quantize", net, "-o", self.out, "--inputs", *self.samples[:1] * 600], self.folder / "out.calibration.json"
+        return [COMMAND, "quantize", net, "-o", self.out, "--inputs", *self.samples[:1] * (60 if SANITIZED else 600)], self.folder / "out.calibration.json"
 
     def test_stopped_by_a_signal(self):
         command, saved = self.long_work()
