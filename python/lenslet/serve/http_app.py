@@ -77,6 +77,8 @@ def metadata(served: ServedModel) -> Dict[str, Any]:
             "image_classes": card.output,
             "preparation": card.preparation,
         }
+        if served.guess:
+            about["parameters"]["preparation_guess"] = served.guess
     return about
 
 

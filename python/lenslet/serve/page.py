@@ -18,7 +18,7 @@ class Page:
         self._text = (pathlib.Path(__file__).parent / "page.html").read_bytes()
         policy = (
             f"default-src 'none'; script-src {self._allowed(b'script')}; style-src {self._allowed(b'style')}; connect-src 'self'; "
-            "img-src blob:; media-src blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+            "img-src blob: data:; media-src blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
         )
         self._headers: List[Tuple[bytes, bytes]] = [
             (b"content-type", b"text/html; charset=utf-8"),
