@@ -4,10 +4,12 @@ table, in a notebook with bars."""
 from __future__ import annotations
 
 import html
+import math
 from typing import Any, ClassVar, Dict, List, Tuple
 
 #: Rows that are shown; `rows` has all.
 SHOWN = 20
+INFINITE = 1e300
 
 
 class Table(Dict[str, Any]):
@@ -33,8 +35,11 @@ class Table(Dict[str, Any]):
     def _totals(self) -> List[str]:
         return [f"{len(self.rows)} {self._list}"]
 
+    def _weight_of(self, row: Dict[str, Any]) -> float:
+        return _number(row.get(self._weight))
+
     def _shown(self) -> List[Dict[str, Any]]:
-        return sorted(self.rows, key=lambda row: -_number(row.get(self._weight)))[:SHOWN]
+        return sorted(self.rows, key=lambda row: -self._weight_of(row))[:SHOWN]
 
     def _rest(self) -> str:
         rest = len(self.rows) - SHOWN
@@ -48,11 +53,11 @@ class Table(Dict[str, Any]):
 
     def _repr_html_(self) -> str:
         rows = self._shown()
-        most = max((_number(row.get(self._weight)) for row in rows), default=0) or 1
+        most = max(map(self._weight_of, rows), default=0) or 1
         head = "".join(f"<th style='text-align:left'>{html.escape(key)}</th>" for key in self._columns)
         body = "".join(
             "<tr>" + "".join(f"<td style='text-align:left'><bdi>{html.escape(_text(row.get(key)))}</bdi></td>" for key in self._columns)
-            + f"<td style='width:10em'><div style='height:.7em;background:#4a86e8;width:{_number(row.get(self._weight)) / most:.1%}'>"
+            + f"<td style='width:10em'><div style='height:.7em;background:#4a86e8;width:{min(1, self._weight_of(row) / most):.1%}'>"
             "</div></td></tr>"
             for row in rows
         )  # fmt: skip
@@ -67,7 +72,7 @@ class Plan(Table):
     _columns = ("name", "op", "algorithm", "config", "estimated_us", "reason")
 
     def _totals(self) -> List[str]:
-        memory = self.get("memory", {})
+        memory = self.get("memory") or {}
         mib = [f"{name} {memory[key] / 2**20:.1f} MiB" for name, key in
                (("weights", "weight_bytes"), ("packed", "prepared_bytes"), ("activations", "activation_bytes")) if key in memory]  # fmt: skip
         estimate = sum(_number(step.get("estimated_us")) for step in self.rows) / 1000
@@ -82,8 +87,10 @@ class Layers(Table):
 
     def _totals(self) -> List[str]:
         ms, floor = (sum(_number(row.get(key)) for row in self.rows) for key in ("ms", "floor_ms"))
-        beyond = sum(row.get("verdict") == "EXCEEDED" for row in self.rows)
-        return [f"{len(self.rows)} layers", f"{ms:.3g} ms", f"limit {floor:.3g} ms", f"{beyond} beyond their tolerance"]
+        judged = [row["verdict"] == "EXCEEDED" for row in self.rows if row.get("verdict") in ("ok", "EXCEEDED")]
+        limits = [f"limit {floor:.3g} ms"] if floor else []
+        verdicts = [f"{sum(judged)} of {len(judged)} beyond their tolerance"] if judged else []
+        return [f"{len(self.rows)} layers", f"{ms:.3g} ms", *limits, *verdicts]
 
 
 class Verified(Table):
@@ -95,6 +102,13 @@ class Verified(Table):
     def _totals(self) -> List[str]:
         return [f"{self.get(key, 0)} {key}" for key in ("checked", "exceeded", "unchecked", "different")]
 
+    def _weight_of(self, row: Dict[str, Any]) -> float:
+        """The error in tolerances: what fails comes first."""
+        if row.get("error") == "infinite":
+            return INFINITE
+        tolerance = _number(row.get("tolerance"))
+        return _number(row.get("error")) / tolerance if tolerance else 0
+
 
 class Timed(Table):
     """Times of whole runs."""
@@ -103,11 +117,11 @@ class Timed(Table):
     _columns = ("model", "device", "batch", "threads", "median", "p10", "p90", "percent_of_fma_peak")
 
     def _shown(self) -> List[Dict[str, Any]]:
-        return [{**row, **row["ms"]} for row in self.rows[:SHOWN]]
+        return [{**row, **(row.get("ms") or {})} for row in self.rows[:SHOWN]]
 
 
 def _number(value: Any) -> float:
-    return float(value) if isinstance(value, (int, float)) else 0.0
+    return float(value) if isinstance(value, (int, float)) and math.isfinite(value) else 0.0
 
 
 def _text(value: Any) -> str:

@@ -33,10 +33,23 @@ class Models(InFolder, unittest.TestCase):
             self.assertLess(len(shown), 8000)
         layers = self.model.layers(device="cpu", threads=1, seconds=0.01)
         self.assertIn(f"{len(layers.rows)} layers, ", layers.summary)
-        self.assertIn("0 beyond their tolerance", repr(layers))
+        self.assertIn(f"0 of {len(layers.rows)} beyond their tolerance", repr(layers))
         self.assertRegex(self.model.verify(device="cpu").summary, "[1-9] checked, 0 exceeded, 0 unchecked, 0 different")
         timed = self.model.bench(device="cpu", threads=1, seconds=0.01)
         self.assertIn(f"{timed['results'][0]['ms']['median']:.4g}", repr(timed))
+
+    def test_the_worst_layers_are_shown_first(self):
+        good = [{"name": f"good {i}", "error": 1e-3, "tolerance": 1.0, "passed": True} for i in range(25)]
+        bad = [{"name": "small", "error": 1e-5, "tolerance": 1e-6}, {"name": "endless", "error": "infinite", "tolerance": 1e-6}]
+        shown = lenslet.tables.Verified(layers=good + bad)._shown()
+        self.assertEqual([row["name"] for row in shown[:2]], ["endless", "small"])
+
+    def test_tables_of_what_was_not_measured(self):
+        layers = lenslet.tables.Layers(layers=[{"name": "x", "ms": 1.0}, {"name": "y", "ms": float("nan")}])
+        self.assertEqual(layers.summary, "2 layers, 1 ms")
+        self.assertNotIn("nan%", layers._repr_html_())
+        for made in (lenslet.tables.Plan(memory=None), lenslet.tables.Timed(results=[{"model": "m"}]), lenslet.tables.Verified()):
+            self.assertTrue(repr(made) and made._repr_html_())
 
     def test_tables_of_hostile_names(self):
         name = "<script>\u202e" + "x" * 1000

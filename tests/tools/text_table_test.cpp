@@ -55,6 +55,10 @@ TEST_CASE("text_table/whole where there is room, else the least important column
         "layer                     op      us floor us\n"
         "/features/features.0/Conv Conv  12.5      3.0\n"
         "b                         Relu 100.0     20.0\n");
+  CHECK(table_of({}, 20).take() ==
+        "layer             us\n"
+        "/feature\u2026/Conv  12.5\n"
+        "b              100.0\n");
   for (std::size_t width = 8; width < 90; ++width)
     for (const bool utf8 : {true, false}) {
       const std::string text = table_of({}, width, utf8).take();
@@ -74,6 +78,10 @@ TEST_CASE("text_table/--columns: these, in that order") {
         "    20.0 b\n");
   CHECK(table.omitted().empty());
   CHECK(table_of({.columns = {"of_another_table"}}, 80).take().empty());
+  TextTable empty(columns, {.columns = {"us", "why"}}, 2, true);
+  empty.add({"a", "", "12345", "", ""});
+  CHECK(empty.take() == "   us\n12345\n");  // no digit is cut off
+  CHECK(empty.omitted() == "nothing to show in: why\n");
 }
 
 TEST_CASE("text_table/columns that no row fills, texts to the end of the line, parts") {

@@ -22,18 +22,26 @@ const s = (tag, attributes = {}, ...children) =>
 // ---- words and numbers ----
 
 const isNumber = (value) => typeof value === "number" && Number.isFinite(value);
-const ms = (value) => (value >= 100 ? value.toFixed(1) : value >= 10 ? value.toFixed(2) : value.toFixed(3));
+const ms = (value) => (!isNumber(value) ? "–" : value >= 100 ? value.toFixed(1) : value >= 10 ? value.toFixed(2) : value.toFixed(3));
 const figure = (value) =>
-  !isNumber(value) ? String(value) : value === 0 ? "0" :
+  !isNumber(value) ? "–" : value === 0 ? "0" :
     Math.abs(value) >= 1000 ? Math.round(value).toLocaleString("en") : String(Number(value.toPrecision(3)));
-const percent = (value) => (value >= 99.95 ? value.toFixed(0) : value.toFixed(1)) + " %";
-const tiny = (value) => (isNumber(value) ? value.toExponential(1) : value === undefined ? "–" : String(value));
+const percent = (value) => (!isNumber(value) ? "–" : (value >= 99.95 ? value.toFixed(0) : value.toFixed(1)) + " %");
+const tiny = (value) => (isNumber(value) ? value.toExponential(1) : value === "infinite" ? value : "–");
 const count = (n, word) => `${n} ${word}${n === 1 ? "" : "s"}`;
 const sum = (list, of) => list.reduce((total, item) => total + (of(item) || 0), 0);
 function bytes(value) {
   for (const [unit, size] of [["GB", 1e9], ["MB", 1e6], ["KB", 1e3]])
     if (value >= size) return `${figure(value / size)} ${unit}`;
   return `${figure(value)} bytes`;
+}
+// Stored files may have members of other types or none.
+function guarded(draw, ...what) {
+  try {
+    return draw(...what);
+  } catch (error) {
+    return h("p", { class: "bad" }, `The data of this part is damaged: ${error.message}`);
+  }
 }
 // Both ends of a long name; the whole is in the tooltip.
 function short(text, most = 64) {
@@ -54,7 +62,9 @@ const errorShare = (layer) =>
 // Adds what the sections below share.
 function prepare(run) {
   const plan = run.inspect && run.inspect.plan;
-  run.plan = plan && Array.isArray(plan.steps) && Array.isArray(plan.placements) && plan.memory ? plan : null;
+  run.plan = plan && Array.isArray(plan.steps) && plan.steps.every((step) => step && Array.isArray(step.inputs) && Array.isArray(step.outputs)) &&
+    Array.isArray(plan.placements) && plan.memory && isNumber(plan.memory.peak_bytes) ? plan : null;
+  run.precision = typeof run.precision === "string" ? run.precision : "";
   run.layersMs = sum(run.layers, (layer) => layer.ms);
   run.run = run.run && isNumber(run.run.ms) ? run.run : null;
   run.ms = run.run ? run.run.ms : run.layersMs;
@@ -116,7 +126,7 @@ function sentence(run) {
 function overview(run) {
   const machine = run.machine || {};
   const memory = run.plan && run.plan.memory;
-  const how = [run.device, run.precision, run.device === "cpu" ? count(run.threads, "thread") : machine.gpu,
+  const how = [run.device, run.precision, run.device === "cpu" ? isNumber(run.threads) && count(run.threads, "thread") : machine.gpu,
     `batch of ${run.batch}`, run.device === "cpu" ? machine.cpu : null, machine.instruction_set,
     machine.lenslet ? `lenslet ${machine.lenslet} ${machine.commit || ""}` : null];
   return h("section", { id: "overview" },
@@ -127,7 +137,7 @@ function overview(run) {
       tile("time", run.run ? "time of a run" : "time of all layers", run.ms, `${ms(run.ms)} ms`,
         run.run ? `p10 ${ms(run.run.p10_ms)}, p90 ${ms(run.run.p90_ms)}, ${count(run.run.runs, "run")}`
           : "sum of their medians"),
-      tile("images", "images per second", 1e3 * run.batch / run.ms, figure(1e3 * run.batch / run.ms)),
+      run.ms > 0 ? tile("images", "images per second", 1e3 * run.batch / run.ms, figure(1e3 * run.batch / run.ms)) : null,
       run.hasFloors ? tile("floor", "floor of all layers", run.floorMs, `${ms(run.floorMs)} ms`,
         `${percent(100 * run.floorMs / run.layersMs)} of the layers' ${ms(run.layersMs)} ms`) : null,
       memory ? tile("memory", "arena", memory.peak_bytes, bytes(memory.peak_bytes),
@@ -135,7 +145,7 @@ function overview(run) {
       run.worst ? tile("error", "greatest error", run.worst.error, tiny(run.worst.error),
         [`${percent(100 * errorShare(run.worst))} of its tolerance: `, opener(run, run.worst, 28)]) : null,
       tile("layers", "layers", run.layers.length, String(run.layers.length),
-        run.inspect ? `${figure(run.inspect.parameters / 1e6)} M parameters, ${figure(run.inspect.flops / 1e9)} GFLOP` : null)));
+        run.inspect && isNumber(run.inspect.parameters) ? `${figure(run.inspect.parameters / 1e6)} M parameters, ${figure(run.inspect.flops / 1e9)} GFLOP` : null)));
 }
 
 // ---- one layer ----
@@ -178,7 +188,7 @@ function details(run, layer) {
   line("algorithm", layer.algorithm);
   line("configuration", layer.config && inWords(layer.config));
   line("why", layer.reason);
-  if (layer.runner_up)
+  if (layer.runner_up && isNumber(layer.runner_up_estimated_ms))
     line("runner-up", `${layer.runner_up}, estimated ${ms(layer.runner_up_estimated_ms)} ms: ` +
       `${ms(Math.abs(layer.runner_up_estimated_ms - layer.estimated_ms))} ms ` +
       `${layer.runner_up_estimated_ms >= layer.estimated_ms ? "more" : "less"} than ${layer.algorithm}`);
@@ -221,7 +231,7 @@ function openLayer(run, layer) {
   closeLayer();
   const shut = h("button", { onclick: closeLayer, "aria-label": "close" }, "✕");
   const panel = h("aside", { id: "layer", "aria-label": "layer" },
-    h("header", {}, h("h2", {}, named(layer.name, 160)), shut), details(run, layer));
+    h("header", {}, h("h2", {}, named(layer.name, 160)), shut), guarded(details, run, layer));
   document.body.append(panel);
   const row = document.querySelector(`tr[data-layer="${layer.index}"]`);
   if (row) row.classList.add("chosen");
@@ -586,10 +596,10 @@ function compareSection() {
   const pick = (id, chosen) => h("select", { id, "aria-label": id, onchange: () => show() },
     runs.map((run, i) => h("option", { value: i, selected: i === chosen }, `${i + 1}: ${run.title}`)));
   const a = pick("first", 0), b = pick("second", 1), place = h("div");
-  const show = () => place.replaceChildren(comparison(runs[Number(a.value)], runs[Number(b.value)]));
+  const show = () => place.replaceChildren(guarded(comparison, runs[Number(a.value)], runs[Number(b.value)]));
   show();
   const row = (run, i) => h("tr", {}, h("td", { class: "n" }, String(i + 1)), h("td", {}, named(run.model, 48)), h("td", {}, `${run.device} ${run.precision || ""}`),
-    h("td", { class: "n wide" }, String(run.threads || "")), h("td", { class: "n" }, ms(run.ms)), h("td", { class: "n wide" }, figure(1e3 * run.batch / run.ms)),
+    h("td", { class: "n wide" }, figure(run.threads)), h("td", { class: "n" }, ms(run.ms)), h("td", { class: "n wide" }, figure(1e3 * run.batch / run.ms)),
     h("td", { class: "n wide" }, run.hasFloors ? ms(run.floorMs) : ""), h("td", { class: "n wide" }, run.plan ? bytes(run.plan.memory.peak_bytes) : ""),
     h("td", { class: "n wide" }, run.worst ? tiny(run.worst.error) : ""));
   const titles = [["", "n"], ["model", ""], ["device", ""], ["threads", "n wide"], ["ms", "n"], ["images/s", "n wide"], ["floor, ms", "n wide"], ["arena", "n wide"], ["error", "n wide"]];
@@ -606,13 +616,7 @@ function showRun(i) {
   closeLayer();
   const run = runs[i];
   tabs.forEach((tab, j) => tab.setAttribute("aria-pressed", j === i));
-  const part = (draw) => {
-    try {
-      return draw(run);
-    } catch (error) {  // a stored file with members of other types
-      return h("p", { class: "bad" }, `The data of this part is damaged: ${error.message}`);
-    }
-  };
+  const part = (draw) => guarded(draw, run);
   body.replaceChildren(part(overview), h("div", { class: "pair" }, part(kindSection), part(treemap)), part(layerTable),
     h("div", { class: "pair" }, part(roofline), part(arena)), part(graph));
 }
@@ -625,7 +629,7 @@ function follow() {
   if (layer) openLayer(runs[i], layer);
 }
 document.title = runs.length === 1 ? `${short(runs[0].model, 60)}: lenslet report` : `${runs.length} runs: lenslet report`;
-document.body.append(h("main", {}, runs.length > 1 ? [compareSection(), h("h2", {}, "One run"), h("nav", {}, tabs)] : null,
+document.body.append(h("main", {}, runs.length > 1 ? [guarded(compareSection), h("h2", {}, "One run"), h("nav", {}, tabs)] : null,
   runs.length ? body : h("p", {}, "There are no runs in this report.")));
 addEventListener("hashchange", follow);
 follow();

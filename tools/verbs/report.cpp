@@ -1,5 +1,6 @@
 // lenslet report: one page about one or several measured models, for a browser.
 
+#include <errno.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -8,6 +9,8 @@
 #include <nlohmann/json.hpp>
 #include <span>
 #include <string>
+#include <string_view>
+#include <system_error>
 
 #include "lenslet/error.h"
 #include "lenslet/tensor_file.h"
@@ -39,9 +42,13 @@ void check_output(const Options& options) {
     if (fs::equivalent(model, options.output, ignored))
       throw Error(ErrorKind::invalid_argument, "this is one of the models", options.output);
   const fs::path folder = fs::absolute(options.output).parent_path();
-  if (!fs::is_directory(folder, ignored) || fs::is_directory(options.output, ignored) ||
-      access(folder.c_str(), W_OK) != 0)
-    throw Error(ErrorKind::io, "cannot be written", options.output);
+  const auto unwritable = [&](std::string_view why) {
+    throw Error(ErrorKind::io, fmt::format("cannot be written: {}", why), options.output);
+  };
+  if (fs::is_directory(options.output, ignored)) unwritable("it is a folder");
+  if (!fs::is_directory(folder, ignored)) unwritable("there is no such folder");
+  const fs::path changed = fs::exists(options.output, ignored) ? fs::path(options.output) : folder;
+  if (access(changed.c_str(), W_OK) != 0) unwritable(std::generic_category().message(errno));
 }
 
 Json measured_run(const Options& options) {

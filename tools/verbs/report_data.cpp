@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <filesystem>
 #include <fstream>
 
 #include "lenslet/error.h"
@@ -20,16 +21,18 @@ struct Member {
   const char* what;
 };
 bool is_text(const Json& value) { return value.is_string(); }
-bool is_amount(const Json& value) { return value.is_number() && value.get<double>() >= 0; }
+bool is_amount(const Json& value) {
+  return value.is_number() && value.get<double>() >= 0 && value.get<double>() <= 1e18;  // sums stay finite
+}
 bool is_list(const Json& value) { return value.is_array(); }
 constexpr Member of_run[] = {
     {"model", is_text, "a text"}, {"device", is_text, "a text"}, {"layers", is_list, "a list"}};
 constexpr Member of_layer[] = {{"name", is_text, "a text"},
                                {"op", is_text, "a text"},
                                {"algorithm", is_text, "a text"},
-                               {"ms", is_amount, "a number of 0 or more"},
-                               {"flops", is_amount, "a number of 0 or more"},
-                               {"bytes", is_amount, "a number of 0 or more"}};
+                               {"ms", is_amount, "a number from 0 to 1e18"},
+                               {"flops", is_amount, "a number from 0 to 1e18"},
+                               {"bytes", is_amount, "a number from 0 to 1e18"}};
 
 template <std::size_t count>
 void check(const Json& object, const Member (&members)[count], const std::string& where, const std::string& file) {
@@ -43,6 +46,8 @@ void check(const Json& object, const Member (&members)[count], const std::string
 }  // namespace
 
 Json read_report_runs(const std::string& file) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(file, ignored)) throw Error(ErrorKind::io, "is a folder, not a file", file);
   std::ifstream stream(file, std::ios::binary);
   if (!stream) throw Error(ErrorKind::io, "cannot be read", file);
   Json document;

@@ -32,8 +32,9 @@ std::string did_you_mean(std::string_view mistyped, std::span<const std::string>
   constexpr std::size_t near = 2;
   const std::string* best = nullptr;
   std::size_t least = near + 1;
-  for (const std::string& name : names)
-    if (const std::size_t d = distance(mistyped.substr(0, 64), name); d < least) {
+  for (const std::string& name : names)  // less than half of a short name is wrong
+    if (const std::size_t d = distance(mistyped.substr(0, 64), name);
+        d < least && 2 * d < std::min(mistyped.size(), name.size())) {
       least = d;
       best = &name;
     }

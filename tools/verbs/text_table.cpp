@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <limits>
 #include <numeric>
+#include <utility>
 
 #include "tools/verbs/suggest.h"
 #include "tools/verbs/terminal.h"
@@ -16,11 +17,15 @@ namespace lenslet::tool {
 
 namespace {
 
-// To which a column is shortened before others are left out.
-constexpr std::size_t least_width(const Column& column) {
-  if (column.least > 0) return column.least;
-  const bool whole = column.kind == Column::Kind::number || column.kind == Column::Kind::word;
-  return whole ? std::numeric_limits<std::size_t>::max() : column.kind == Column::Kind::name ? 32 : 40;
+constexpr bool stays_whole(const Column& column) {
+  return column.kind == Column::Kind::number || column.kind == Column::Kind::word;
+}
+
+// To which a column is shortened before others are left out; names to half of a line.
+constexpr std::size_t least_width(const Column& column, std::size_t line) {
+  if (stays_whole(column)) return std::numeric_limits<std::size_t>::max();
+  if (column.kind == Column::Kind::text) return column.least > 0 ? column.least : 40;
+  return std::min(column.least > 0 ? column.least : 32, std::max<std::size_t>(8, line / 2));
 }
 
 std::string key(const Column& column) {
@@ -140,9 +145,12 @@ void TextTable::lay_out() {
     std::size_t whole = column.width;
     for (const auto& row : rows_)
       if (i + (row.size() < columns_.size() ? 1 : 0) < row.size()) whole = std::max(whole, columns_of(row[i]));
-    if (whole == 0) continue;
+    if (whole == 0) {
+      if (!wanted_.empty()) empty_.push_back(i);
+      continue;
+    }
     whole = std::max(whole, column.name.size());
-    const std::size_t width = std::min(whole, std::max(least_width(column), column.name.size()));
+    const std::size_t width = std::min(whole, std::max(least_width(column, width_), column.name.size()));
     if (!wanted_.empty() || shown_.empty() || taken + width <= width_) {
       shown_.push_back({i, width, whole});
       taken += width + 1;
@@ -156,7 +164,8 @@ void TextTable::lay_out() {
     shown.width += more;
     taken += more;
   }
-  if (shown_.size() == 1) shown_[0].width = std::min(shown_[0].width, width_);
+  if (shown_.size() == 1 && !stays_whole(columns_[shown_[0].index]))
+    shown_[0].width = std::min(shown_[0].width, width_);
   if (wanted_.empty()) std::ranges::sort(shown_, {}, &Shown::index);
   std::ranges::sort(omitted_);
 }
@@ -194,9 +203,14 @@ std::string TextTable::take() {
 }
 
 std::string TextTable::omitted() const {
-  std::vector<std::string> names;
-  for (const std::size_t i : omitted_) names.push_back(key(columns_[i]));
-  return names.empty() ? "" : fmt::format("not shown (--wide, --columns): {}\n", fmt::join(names, ", "));
+  std::string text;
+  for (const auto& [columns, why] :
+       {std::pair(&omitted_, "not shown (--wide, --columns)"), {&empty_, "nothing to show in"}}) {
+    std::vector<std::string> names;
+    for (const std::size_t i : *columns) names.push_back(key(columns_[i]));
+    if (!names.empty()) text += fmt::format("{}: {}\n", why, fmt::join(names, ", "));
+  }
+  return text;
 }
 
 void TextTable::print() {

@@ -37,7 +37,7 @@ struct Column {
 /// --wide and --columns.
 struct TableOptions {
   bool wide = false;
-  std::vector<std::string> columns;
+  std::vector<std::string> columns = {};
 };
 /// Adds both; a name that none of `tables` has is an error at once.
 void add_table_options(CLI::App& verb, TableOptions& options, std::initializer_list<std::span<const Column>> tables);
@@ -55,7 +55,7 @@ class TextTable {
   void add(std::vector<std::string> cells);
   /// Head and rows, or the rows since the last call, whose widths are those of the first call.
   std::string take();
-  /// "not shown (--wide, --columns): ...", or nothing; after take().
+  /// Names those that have no room, and those of --columns that no row fills; after take().
   std::string omitted() const;
   /// Prints both.
   void print();
@@ -73,7 +73,7 @@ class TextTable {
   bool utf8_, laid_out_ = false;
   std::vector<std::vector<std::string>> rows_;
   std::vector<Shown> shown_;
-  std::vector<std::size_t> omitted_;
+  std::vector<std::size_t> omitted_, empty_;  // empty_: of --columns
 };
 
 }  // namespace lenslet::tool
