@@ -134,6 +134,18 @@ class ReportInChromium(ReportVerb):
         self.assertIn("2 times as fast as the first", text)
         self.assertIn("1 got faster, 0 slower, 1 less exact", text)
 
+    def test_damaged_parts_leave_the_others(self):
+        damaged = [
+            stored(layer("a"), inspect={"plan": {"steps": [None], "placements": [], "memory": {}}}),
+            stored(layer("a", runner_up="b", floor_ms=1), precision={"toString": 1}, inspect="no object"),
+            stored(layer("a"), inspect={"plan": {"steps": [], "placements": [None], "memory": {"peak_bytes": 8}, "bands": [None]}}),
+        ]
+        for number in range(len(damaged)):
+            file = self.stored({"schema": "lenslet report", "version": 1, "runs": damaged})
+            page = self.drawn(self.page_of(file), f"#run={number}&layer=0")
+            self.assertEqual(page.ms[-1], 1.0)
+            self.assertNotRegex(" ".join(page.text), "undefined|NaN|Infinity")
+
     def test_hostile_names_are_text(self):
         net = self.write("net.onnx", hostile_net())
         page = self.drawn(self.page_of(net), "#layer=1")
