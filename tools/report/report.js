@@ -196,12 +196,12 @@ function details(run, layer) {
     (isNumber(layer.p10_ms) ? `; p10 ${ms(layer.p10_ms)}, p90 ${ms(layer.p90_ms)}, ${count(layer.runs, "run")}` : ""));
   line("estimate", againstEstimate(layer));
   if (isNumber(layer.floor_ms))
-    line("floor", `${ms(layer.floor_ms)} ms by ${layer.floor_by}; the layer reaches ${percent(layer.percent_of_floor)} of that speed` +
+    line("floor", `${ms(layer.floor_ms)} ms${layer.floor_by ? ` by ${layer.floor_by}` : ""}; the layer reaches ${percent(layer.percent_of_floor)} of that speed` +
       (layer.above_100_because ? `: ${layer.above_100_because}` : ""));
   line("work", `${figure(layer.flops / 1e6)} MFLOP, ${figure(layer.gflops)} GFLOP/s`);
   line("bytes", `${bytes(layer.bytes)} in and out` + (layer.workspace_bytes ? `, workspace ${bytes(layer.workspace_bytes)}` : ""));
   const share = errorShare(layer);
-  line("error", share !== undefined ? `${tiny(layer.error)}, ${percent(100 * share)} of the tolerance ${tiny(layer.tolerance)}: ${layer.verdict}`
+  line("error", share !== undefined ? `${tiny(layer.error)}, ${percent(100 * share)} of the tolerance ${tiny(layer.tolerance)}: ${layer.verdict || "not judged"}`
     : layer.unchecked_because ? `not checked: ${layer.unchecked_because}` : null);
   line("in a band", layer.band && h("bdi", {}, short(layer.band, 300)));
   if (step) {
