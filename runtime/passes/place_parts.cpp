@@ -18,7 +18,8 @@ namespace lenslet {
 namespace {
 
 /// Alignment of parts in bytes. CPU: a cache line, so that no vector crosses one and no two threads share one; less of
-/// 16 bits, where 24 or 48 channels are common and a copy costs more. CUDA: the width of a thread's loads and stores.
+/// narrower types, where 24 or 48 channels are common and a copy costs more. CUDA: the width of a thread's loads and
+/// stores.
 constexpr std::int64_t alignment_of(DeviceKind device, DType dtype) {
   return device == DeviceKind::cpu && dtype == DType::f32 ? 64 : 16;
 }

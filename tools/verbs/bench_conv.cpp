@@ -156,7 +156,7 @@ constexpr Column planned_columns[] = {{"layer", 6, name},     {"problem", 1, tex
 // Empty for a problem given as text.
 std::string title_of(const NamedConv& conv) { return conv.name == conv.problem.str() ? "" : conv.name; }
 
-// With room for all problems.
+// Wide enough for all problems.
 std::vector<Column> measured_columns_for(std::span<const NamedConv> problems) {
   std::vector<Column> columns(std::begin(measured_columns), std::end(measured_columns));
   for (const NamedConv& conv : problems) {

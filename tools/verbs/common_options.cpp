@@ -154,6 +154,18 @@ CLI::Validator number_up_to(double most) {
   return {check, fmt::format("FLOAT {}", range)};
 }
 
+CLI::Validator precision_name() {
+  return {[](const std::string& name) {
+            try {
+              parse_numerics(name);
+            } catch (const Error& error) {
+              return error.message();
+            }
+            return std::string();
+          },
+          ""};
+}
+
 CLI::Validator not_empty() {
   return {[](const std::string& text) { return text.empty() ? "the name is empty" : ""; }, ""};
 }

@@ -72,6 +72,8 @@ CLI::Validator finite_number();
 CLI::Validator number_up_to(double most);
 /// For Option::check: names of files and folders.
 CLI::Validator not_empty();
+/// What parse_numerics() takes.
+CLI::Validator precision_name();
 /// Examples shown at the end of the verb's --help, one a line, without indentation.
 void add_examples(CLI::App& verb, const std::string& examples);
 

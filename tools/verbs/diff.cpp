@@ -309,16 +309,7 @@ void add_diff(CLI::App& app, ExitCode& result) {
   verb->add_option("--against-threads", options->threads, "The other side's --threads; default: the same")
       ->transform(whole_number(0, 1024));
   verb->add_option("--against-precision", options->precision, "The other side's --precision; default: the same")
-      ->check(CLI::Validator(
-          [](const std::string& text) {
-            try {
-              parse_numerics(text);
-            } catch (const Error& error) {
-              return error.message();
-            }
-            return std::string();
-          },
-          ""));
+      ->check(precision_name());
   verb->add_option("--against-conv-algorithm", options->algorithms,
                    "The other side's --conv-algorithm; repeatable; default: the same")
       ->type_name("[LAYER=]NAME")

@@ -90,10 +90,10 @@ void print_choices(const PlanInfo& plan, const TableOptions& options) {
   TextTable table(candidate_columns, options);
   for (const StepInfo& step : plan.steps) {
     if (step.candidates.empty()) continue;
-    const std::size_t room =
+    const std::size_t most =
         std::max<std::size_t>(table.width() - std::min(table.width(), step.problem.size() + 4), 20);
     table.add(
-        {fmt::format("  {}: {}", shortened(printable(step.name), room, Cut::middle, locale_is_utf8()), step.problem)});
+        {fmt::format("  {}: {}", shortened(printable(step.name), most, Cut::middle, locale_is_utf8()), step.problem)});
     add_candidates(table, step, "  ");
     if (!step.reason.empty()) table.add({fmt::format("    because: {}", step.reason)});
   }

@@ -112,16 +112,7 @@ void add_report(CLI::App& app, ExitCode& result) {
   verb->add_option("--precision", options->precisions, "As of `layers`; several, separated by commas, side by side")
       ->delimiter(',')
       ->allow_extra_args(false)
-      ->check(CLI::Validator(
-          [](const std::string& name) {
-            try {
-              parse_numerics(name);
-            } catch (const Error& error) {
-              return error.message();
-            }
-            return std::string();
-          },
-          ""))
+      ->check(precision_name())
       ->default_str("the model's");
   add_json_option(*verb, options->json);
   add_examples(*verb,

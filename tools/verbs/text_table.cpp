@@ -82,12 +82,12 @@ std::string shortened(std::string_view text, std::size_t width, Cut cut, bool ut
   std::size_t all = columns_of(text);
   if (all <= width) return std::string(text);
   const std::string_view dots = utf8 ? "\u2026" : "...";
-  const std::size_t room = width - std::min(width, columns_of(dots));
-  if (room == 0) return std::string(text.substr(0, fitting_bytes(text, width)));
-  const std::size_t head = fitting_bytes(text, cut == Cut::end ? room : room * 2 / 3);
+  const std::size_t kept = width - std::min(width, columns_of(dots));
+  if (kept == 0) return std::string(text.substr(0, fitting_bytes(text, width)));
+  const std::size_t head = fitting_bytes(text, cut == Cut::end ? kept : kept * 2 / 3);
   std::size_t tail = text.size();
   if (cut == Cut::middle)
-    for (tail = head, all -= columns_of(text.substr(0, head)); all > room - room * 2 / 3;) {
+    for (tail = head, all -= columns_of(text.substr(0, head)); all > kept - kept * 2 / 3;) {
       const std::size_t bytes = character_bytes(text.substr(tail));
       all -= character_columns(text.substr(tail, bytes));
       tail += bytes;
@@ -158,7 +158,7 @@ void TextTable::lay_out() {
       omitted_.push_back(i);
     }
   }
-  // What room is left goes to shortened columns, the most important first.
+  // The rest of the line goes to shortened columns, the most important first.
   for (Shown& shown : shown_) {
     const std::size_t more = std::min(shown.whole - shown.width, width_ - std::min(width_, taken - 1));
     shown.width += more;

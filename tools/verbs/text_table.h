@@ -42,7 +42,7 @@ struct TableOptions {
 /// Adds both; a name that none of `tables` has is an error at once.
 void add_table_options(CLI::App& verb, TableOptions& options, std::initializer_list<std::span<const Column>> tables);
 
-/// Columns that no row fills are left out, and so are the least important ones where the terminal has no room. Those of
+/// Columns that no row fills are left out, and so are the least important ones where a line is too short. Those of
 /// --columns are all printed, in that order. A table that has none of them prints nothing.
 class TextTable {
  public:
@@ -55,7 +55,7 @@ class TextTable {
   void add(std::vector<std::string> cells);
   /// Head and rows, or the rows since the last call, whose widths are those of the first call.
   std::string take();
-  /// Names those that have no room, and those of --columns that no row fills; after take().
+  /// Names those that do not fit, and those of --columns that no row fills; after take().
   std::string omitted() const;
   /// Prints both.
   void print();
