@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <nlohmann/json.hpp>
@@ -167,7 +168,17 @@ Samples samples_of(const Model& model, const Options& options) {
 std::string key_of(const OnnxFile& file, const Samples& samples, const Options& options) {
   const std::string model = file.bytes();
   std::string text = photos::sha256_of(std::as_bytes(std::span(model))) + options.all + samples.card;
+  std::map<std::string, std::string> sums;
   for (const std::string& name : samples.files) {
+    if (options.photos.empty()) {  // by content: lenslet.quantize() writes its samples anew, in another folder
+      std::string& sum = sums[name];
+      if (sum.empty()) {
+        const std::string bytes = read_bytes(name);
+        sum = photos::sha256_of(std::as_bytes(std::span(bytes)));
+      }
+      text += "\n" + sum;
+      continue;
+    }
     std::error_code ignored;
     text += fmt::format("\n{} {} {}", name, fs::file_size(name, ignored),
                         fs::last_write_time(name, ignored).time_since_epoch().count());
@@ -417,6 +428,7 @@ void add_quantize(CLI::App& app, ExitCode& result) {
       ->type_name("FOLDER")
       ->allow_extra_args(false);
   verb->add_option("--inputs", options->inputs, "Inputs as .npy or .pb to calibrate on, instead of photos")
+      ->configurable(false)  // key_of has their bytes
       ->check(not_empty());
   verb->add_flag("--recursive", options->recursive, "Look into the folders in a folder, too");
   add_preparation_options(*verb, options->preparation);
