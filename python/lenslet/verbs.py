@@ -102,6 +102,7 @@ def quantize(model: Any, output: Any, *, photos: Any = None, samples: Any = None
     `photos` (a folder, or a list of folders and photos) or `samples` (arrays, each an input) say what values to expect.
     `how` are the verb's options: `method`, `budget`, `keep` (a list), `card` ... Returns the rows of its table, for
     pandas: each layer's "name", "op", "error" if it alone is quantised, "snr_db", and the "form" in which it is written.
+    After an interrupt the same call goes on where it was.
     """
     given = {"output": os.fspath(output), "photos": photos, "samples": samples, **how}
     rows: List[Dict[str, Any]] = run("quantize", None, os.fspath(model), None, given)["layers"]

@@ -31,6 +31,7 @@ not_run = (
     (r"tools/peers/(bench_peers|op_speed)[.]py ", "needs ONNX Runtime, and takes minutes"),
     (r"tools/peers/bench_(cpu_peers|start)[.]py ", "installs GB of peers, and takes a quarter of an hour"),
     (r"tools/peers/bench_decode[.]py ", "needs the peers"),
+    (r"tools/peers/quantized_accuracy[.]py ", "needs the peers"),
     (r"tools/peers/bench_photos[.]py ", "needs the peers"),
     (r"tools/peers/bench_(gpu|sparse)_peers[.]py ", "needs a GPU and PyTorch"),
     (r"python3 -m venv |venv/bin/", "compiles, for minutes; tests/python runs the package"),
