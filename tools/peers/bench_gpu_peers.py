@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """lenslet beside PyTorch + cuDNN on one GPU: whole torchvision networks, one precision, the same weights, in one run.
 
-PyTorch runs as a CUDA graph with cuDNN's exhaustive search (cudnn.benchmark), in NCHW and in channels_last; the faster
-counts, or torch.compile's (channels_last, reduce-overhead) where that is faster; --no-compile leaves it out. Our time is `lenslet bench --device cuda`: the
-network on the device, without the copies of input and output, as PyTorch's is. Rounds alternate (ours, theirs, ours,
-theirs ...); the table shows medians, the spread of the rounds, the ratio ours / theirs (below 1: we are faster), and
-how far our outputs are from PyTorch's in double.
+PyTorch runs as a CUDA graph with cuDNN's exhaustive search (cudnn.benchmark), in NCHW and in channels_last, and under
+torch.compile (channels_last, reduce-overhead; --no-compile leaves it out); the fastest counts. Our time is `lenslet
+bench --device cuda`: the network on the device, without the copies of input and output, as PyTorch's is. Rounds
+alternate (ours, theirs, ours, theirs ...); the table shows medians, the spread of the rounds, the ratio ours / theirs
+(below 1: we are faster), and how far our outputs are from PyTorch's in double.
 
 usage: bench_gpu_peers.py LENSLET [--precision fp16] [--networks resnet50,...] [--batches 1,8] [--rounds 3]
                           [--no-compile] [--csv FILE] [--json FILE]
