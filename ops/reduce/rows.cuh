@@ -118,11 +118,13 @@ bool map_if_held(const Context& context, const T* x, T* y, std::int64_t rows, st
   const bool quads = length % 4 == 0 && quad_aligned(x, y);
   const std::int64_t packs = quads ? length / 4 : length;
   if (packs > held_packs * held_threads) return false;
-  // With few rows more threads each, since one row's time is then the total.
+  // With few rows more threads each, since one row's time is then the total. Four halves are 8 bytes, of which a thread
+  // needs several in flight: 8 threads, two sectors, suffice for short rows.
   constexpr std::int64_t threads_wanted = 1 << 15;
+  const int least = is_half<T> && quads ? 8 : warp_threads;
   int group = 1;
   while (group < held_threads && group < packs &&
-         (group < warp_threads || group * held_packs < packs || rows * group < threads_wanted))
+         (group < least || group * held_packs < packs || rows * group < threads_wanted))
     group *= 2;
   launch(context, quads ? map_held_rows<4, T, Map> : map_held_rows<1, T, Map>,
          dim3(blocks_for(rows, held_threads / group)), dim3(held_threads), 0, x, y, rows, static_cast<int>(length),
