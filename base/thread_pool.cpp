@@ -13,6 +13,7 @@
 
 #include "base/float_environment.h"
 #include "base/fork.h"
+#include "base/time_stamps.h"
 #include "lenslet/host.h"
 
 namespace lenslet {
@@ -253,7 +254,14 @@ void ThreadPool::parallel_for(std::int64_t count, std::int64_t grain, RangeFunct
     return;
   }
   assert(s.unfinished.load() == 0 && "parallel_for is not reentrant");
-  s.function = &f;
+  const TimeStamps::Loop loop(TimeStamps::current());
+  const auto stamped = [&](std::int64_t begin, std::int64_t end, int worker) {
+    const double begin_us = loop.stamps->now_us();
+    f(begin, end, worker);
+    loop.stamps->add(worker, loop.stamps->step(), TimelineSpan::Kind::piece, begin_us);
+  };
+  const RangeFunction with_stamps(stamped);
+  s.function = loop.stamps == nullptr ? &f : &with_stamps;
   s.count = count;
   s.grain = grain;
   s.pieces = pieces;

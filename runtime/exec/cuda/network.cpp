@@ -7,9 +7,11 @@
 
 #include "base/app_memory.h"
 #include "base/cuda/prefetch.h"
+#include "base/cuda/time_stamp.h"
 #include "ops/core/fault.h"
 #include "runtime/exec/cuda/observation.h"
 #include "runtime/exec/place.h"
+#include "runtime/exec/runner_impl.h"
 
 namespace lenslet::cuda {
 
@@ -180,22 +182,28 @@ void Network::check_faults() {
   }
 }
 
-GraphExec Network::record(std::span<const Event> boundaries) {
+GraphExec Network::record(std::span<const Event> boundaries, const Stamps* stamps) {
   GraphRecorder recorder;
   std::vector<std::size_t> nodes;  // up to the end of each step
   session_->record(recorder, [&](const Context& context) {
+    if (stamps != nullptr) stamp_time(context, stamps->at);
     for (std::size_t i = 0; i < steps_.size(); ++i) {
       if (!boundaries.empty()) recorder.add(boundaries[i]);
       if (steps_[i].plan->runs) launch(steps_[i], context);
       nodes.push_back(recorded_nodes(recorder));
+      if (stamps != nullptr && (stamps->each_step ? steps_[i].plan->runs : i + 1 == steps_.size()))
+        stamp_time(context, stamps->at + 1 + i);
     }
     if (!boundaries.empty()) recorder.add(boundaries[steps_.size()]);
   });
   // Prefetches change no result, but would disturb the timing of other steps.
   if (boundaries.empty() && !plan_.early_weights.empty()) {
     Prefetches prefetches(recorder);
-    for (const EarlyWeights& early : plan_.early_weights)
-      if (nodes[early.behind] > 0) prefetches.add(nodes[early.behind], weights_of(early.step), early.bytes);
+    std::uint64_t* at = stamps != nullptr && stamps->each_step ? stamps->at + 1 + steps_.size() : nullptr;
+    for (const EarlyWeights& early : plan_.early_weights) {
+      if (nodes[early.behind] > 0) prefetches.add(nodes[early.behind], weights_of(early.step), early.bytes, at);
+      if (at != nullptr) at += 2;
+    }
   }
   return GraphExec(recorder);
 }
@@ -378,6 +386,68 @@ std::vector<double> Network::time(int repeats) {
   for (int i = 0; i < repeats; ++i) samples.push_back(replay(replays));
   check_faults();  // a fault ends the timed runs early
   return samples;
+}
+
+Timeline Network::timeline(int runs) {
+  Timeline none;
+  none.lanes = {"stream"};
+  if (!recorded_) return none;
+  const Stream& stream = session_->stream();
+  PinnedBuffer<std::uint64_t> read(1 + steps_.size() + 2 * plan_.early_weights.size());
+  DeviceBuffer<std::uint64_t> at(read.size());
+  const Stamps ends{at.data(), false}, all{at.data(), true};
+  const GraphExec undisturbed = record({}, &ends), stamped = record({}, &all);
+  const auto take = [&](const GraphExec& graph) {
+    CUDA_CHECK(cudaMemsetAsync(at.data(), 0, at.bytes(), stream.get()));
+    graph.launch(stream);
+    CUDA_CHECK(cudaMemcpyAsync(read.data(), at.data(), at.bytes(), cudaMemcpyDeviceToHost, stream.get()));
+    wait();
+    return timeline_of({read.data(), read.size()});
+  };
+  constexpr int warmup = 3;  // clocks rise and caches fill
+  std::vector<Timeline> taken;
+  std::vector<double> undisturbed_us;
+  for (int i = 0; i < warmup + runs; ++i) {
+    const double us = take(undisturbed).run_us;
+    Timeline timeline = take(stamped);
+    if (i < warmup) continue;
+    undisturbed_us.push_back(us);
+    taken.push_back(std::move(timeline));
+  }
+  check_faults();
+  return median_of(std::move(taken), std::move(undisturbed_us));
+}
+
+Timeline Network::timeline_of(std::span<const std::uint64_t> stamps) const {
+  Timeline timeline;
+  timeline.lanes = {"stream"};
+  const auto us = [&](std::uint64_t stamp) {
+    return stamp <= stamps[0] ? 0 : static_cast<double>(stamp - stamps[0]) / 1e3;
+  };
+  const auto add = [&](std::size_t step, double begin_us, double end_us) {
+    const int lane = static_cast<int>(timeline.lanes.size()) - 1;
+    double from = begin_us;
+    if (!timeline.spans.empty() && timeline.spans.back().lane == lane)
+      from = std::max(from, timeline.spans.back().end_us);  // prefetches may overlap
+    timeline.spans.push_back({.lane = lane,
+                              .step = static_cast<int>(step),
+                              .kind = TimelineSpan::Kind::step,
+                              .begin_us = from,
+                              .end_us = std::max(from, end_us)});
+    timeline.run_us = std::max(timeline.run_us, end_us);
+  };
+  double ended_us = 0;
+  for (std::size_t i = 0; i < steps_.size(); ++i) {
+    if (stamps[1 + i] == 0) continue;  // it does not run
+    const double begin_us = std::exchange(ended_us, us(stamps[1 + i]));
+    add(i, begin_us, ended_us);
+  }
+  if (!plan_.early_weights.empty()) timeline.lanes.emplace_back("prefetch");
+  for (std::size_t i = 0; i < plan_.early_weights.size(); ++i) {
+    const std::uint64_t* const pair = &stamps[1 + steps_.size() + 2 * i];
+    if (pair[1] != 0) add(plan_.early_weights[i].step, us(pair[0]), us(pair[1]));
+  }
+  return timeline;
 }
 
 }  // namespace lenslet::cuda

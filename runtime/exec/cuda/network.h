@@ -14,6 +14,7 @@
 #include "base/cuda/image_input.h"
 #include "base/cuda/session.h"
 #include "lenslet/runner.h"
+#include "lenslet/timeline.h"
 #include "runtime/exec/constant_outputs.h"
 #include "runtime/exec/plan.h"
 
@@ -60,8 +61,17 @@ class Network {
   void observe(Observer observer);
   /// As Runner::time_device.
   std::vector<double> time(int repeats);
+  /// As Runner::timeline, on the current inputs.
+  Timeline timeline(int runs);
 
  private:
+  /// Where a recorded network writes times, on the device: when it begins, the end of each step (with `each_step`, else
+  /// of the last), begin and end of each prefetch.
+  struct Stamps {
+    std::uint64_t* at;
+    bool each_step;
+  };
+
   // A step with every address resolved.
   struct Step {
     const PlanStep* plan = nullptr;
@@ -86,7 +96,8 @@ class Network {
   void check_faults();
   void launch_all();
   /// Given `boundaries`, records an event before each step and after the last.
-  GraphExec record(std::span<const Event> boundaries);
+  GraphExec record(std::span<const Event> boundaries, const Stamps* stamps = nullptr);
+  Timeline timeline_of(std::span<const std::uint64_t> stamps) const;
   /// The prefetches of EarlyWeights.
   const void* weights_of(std::size_t step) const;
   void launch_each_and_wait(const BeforeStep& before);

@@ -1,0 +1,36 @@
+// Runner::timeline on the CPU: runs with time stamps, in turn with runs without.
+#include <algorithm>
+#include <chrono>
+#include <utility>
+#include <vector>
+
+#include "base/time_stamps.h"
+#include "runtime/exec/runner_impl.h"
+
+namespace lenslet {
+
+Timeline RunnerImpl::timeline(std::span<const Tensor> inputs, int runs) {
+  TimeStamps stamps(info().threads);
+  std::vector<Timeline> taken;
+  std::vector<double> plain_us;
+  while (taken.size() < static_cast<std::size_t>(runs)) {
+    const auto begin = std::chrono::steady_clock::now();
+    run(inputs);
+    plain_us.push_back(std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin).count());
+    stamps.start();
+    run(inputs);
+    Timeline timeline = stamps.stop();
+    if (!stamps.make_room()) taken.push_back(std::move(timeline));
+  }
+  return median_of(std::move(taken), std::move(plain_us));
+}
+
+Timeline median_of(std::vector<Timeline> taken, std::vector<double> undisturbed_us) {
+  std::ranges::sort(taken, {}, &Timeline::run_us);
+  std::ranges::sort(undisturbed_us);
+  Timeline median = std::move(taken[taken.size() / 2]);
+  median.undisturbed_us = undisturbed_us[undisturbed_us.size() / 2];
+  return median;
+}
+
+}  // namespace lenslet
