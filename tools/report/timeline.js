@@ -60,10 +60,11 @@ function timelineChart(run, lanes, end) {
   }
   function show() {
     const parts = [];
-    for (let i = 0; i <= 4; ++i) {
-      const x = left + (width - left - right) * i / 4;
+    const ticks = width < 520 ? 2 : 4;
+    for (let i = 0; i <= ticks; ++i) {
+      const x = left + (width - left - right) * i / ticks;
       parts.push(s("line", { x1: x, x2: x, y1: top, y2: bottom, class: "axis" }), s("text", { x, y: bottom + 18, class: "faint",
-        "text-anchor": ["start", "middle", "middle", "middle", "end"][i] }, `${ms((from + (to - from) * i / 4) / 1e3)}${i === 4 ? " ms" : ""}`));
+        "text-anchor": i === 0 ? "start" : i < ticks ? "middle" : "end" }, `${ms((from + (to - from) * i / ticks) / 1e3)}${i < ticks ? "" : " ms"}`));
     }
     for (const [name, span] of bands) {
       const [x0, x1] = clipped(...span);
@@ -133,8 +134,8 @@ function timeline(run) {
   const behind = (lane) => (lane.behind[1] > 0 ? opener(run, run.layers[lane.behind[0]], 48) : null);
   const sentence = [h("strong", {}, named(most.name, 24)), ` waits ${share(end - most.busy)} of the run`,
     most.behind[1] > 0 ? [", longest behind ", behind(most), ` (${ms(most.behind[1] / 1e3)} ms)`] : null, "."];
-  const row = (lane, i) => h("tr", {}, h("td", {}, named(lane.name, 24)),
-    h("td", { class: "n", id: `figure-lane-${i}`, "data-value": lane.busy / 1e3 }, ms(lane.busy / 1e3)), h("td", { class: "n" }, share(lane.busy)),
+  const row = (lane, i) => h("tr", {}, h("td", { class: "line" }, named(lane.name, 24)),
+    h("td", { class: "n", id: `figure-lane-${i}`, "data-value": lane.busy / 1e3 }, ms(lane.busy / 1e3)), h("td", { class: "n wide" }, share(lane.busy)),
     h("td", { class: "n" }, ms((end - lane.busy) / 1e3)), h("td", { class: "n wide" }, ms(lane.gaps.reduce((most, [b, e]) => Math.max(most, e - b), 0) / 1e3)),
     h("td", {}, behind(lane), lane.behind[1] > 0 ? ` ${ms(lane.behind[1] / 1e3)} ms` : null));
   return h("section", { id: "timeline" }, title, h("p", { class: "lead" }, sentence),
@@ -142,6 +143,6 @@ function timeline(run) {
       (run.device === "cpu" ? "Where a row is empty the thread waits; a dashed box is a band. " : "A step lasts from the end of the one before. ") +
       "Colours are kinds. A click opens the layer; +, − and arrows zoom and move, as do Ctrl with the wheel and dragging."),
     timelineChart(run, lanes, end),
-    h("table", {}, h("thead", {}, h("tr", {}, [["", ""], ["busy, ms", "n"], ["%", "n"], ["waits, ms", "n"], ["longest wait", "n wide"], ["most behind", ""]]
+    h("table", {}, h("thead", {}, h("tr", {}, [["", ""], ["busy, ms", "n"], ["busy, %", "n wide"], ["waits, ms", "n"], ["longest wait", "n wide"], ["most behind", ""]]
       .map(([text, kind]) => h("th", { class: kind }, text)))), h("tbody", {}, lanes.map(row))));
 }
