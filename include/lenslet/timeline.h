@@ -32,7 +32,7 @@ struct Timeline {
   /// By lane and time. Those of a lane do not overlap; where it has none, it waits.
   std::vector<TimelineSpan> spans;
   double run_us = 0;          ///< the run with time stamps
-  double undisturbed_us = 0;  ///< median of runs without, between those with
+  double undisturbed_us = 0;  ///< median of runs without
 };
 
 }  // namespace lenslet

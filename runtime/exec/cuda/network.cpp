@@ -182,24 +182,23 @@ void Network::check_faults() {
   }
 }
 
-GraphExec Network::record(std::span<const Event> boundaries, const Stamps* stamps) {
+GraphExec Network::record(std::span<const Event> boundaries, std::uint64_t* stamps) {
   GraphRecorder recorder;
   std::vector<std::size_t> nodes;  // up to the end of each step
   session_->record(recorder, [&](const Context& context) {
-    if (stamps != nullptr) stamp_time(context, stamps->at);
+    if (stamps != nullptr) stamp_time(context, stamps);
     for (std::size_t i = 0; i < steps_.size(); ++i) {
       if (!boundaries.empty()) recorder.add(boundaries[i]);
       if (steps_[i].plan->runs) launch(steps_[i], context);
       nodes.push_back(recorded_nodes(recorder));
-      if (stamps != nullptr && (stamps->each_step ? steps_[i].plan->runs : i + 1 == steps_.size()))
-        stamp_time(context, stamps->at + 1 + i);
+      if (stamps != nullptr && steps_[i].plan->runs) stamp_time(context, stamps + 1 + i);
     }
     if (!boundaries.empty()) recorder.add(boundaries[steps_.size()]);
   });
   // Prefetches change no result, but would disturb the timing of other steps.
   if (boundaries.empty() && !plan_.early_weights.empty()) {
     Prefetches prefetches(recorder);
-    std::uint64_t* at = stamps != nullptr && stamps->each_step ? stamps->at + 1 + steps_.size() : nullptr;
+    std::uint64_t* at = stamps == nullptr ? nullptr : stamps + 1 + steps_.size();
     for (const EarlyWeights& early : plan_.early_weights) {
       if (nodes[early.behind] > 0) prefetches.add(nodes[early.behind], weights_of(early.step), early.bytes, at);
       if (at != nullptr) at += 2;
@@ -389,30 +388,25 @@ std::vector<double> Network::time(int repeats) {
 }
 
 Timeline Network::timeline(int runs) {
-  Timeline none;
-  none.lanes = {"stream"};
-  if (!recorded_) return none;
+  if (!recorded_) {
+    Timeline none;
+    none.lanes = {"stream"};
+    return none;
+  }
   const Stream& stream = session_->stream();
   PinnedBuffer<std::uint64_t> read(1 + steps_.size() + 2 * plan_.early_weights.size());
-  DeviceBuffer<std::uint64_t> at(read.size());
-  const Stamps ends{at.data(), false}, all{at.data(), true};
-  const GraphExec undisturbed = record({}, &ends), stamped = record({}, &all);
-  const auto take = [&](const GraphExec& graph) {
-    CUDA_CHECK(cudaMemsetAsync(at.data(), 0, at.bytes(), stream.get()));
-    graph.launch(stream);
-    CUDA_CHECK(cudaMemcpyAsync(read.data(), at.data(), at.bytes(), cudaMemcpyDeviceToHost, stream.get()));
-    wait();
-    return timeline_of({read.data(), read.size()});
-  };
-  constexpr int warmup = 3;  // clocks rise and caches fill
+  DeviceBuffer<std::uint64_t> stamps(read.size());
+  CUDA_CHECK(cudaMemsetAsync(stamps.data(), 0, stamps.bytes(), stream.get()));
+  const GraphExec stamped = record({}, stamps.data());
+  std::vector<double> undisturbed_us = time(runs);
+  for (double& sample : undisturbed_us) sample *= 1e3;  // they are milliseconds
   std::vector<Timeline> taken;
-  std::vector<double> undisturbed_us;
-  for (int i = 0; i < warmup + runs; ++i) {
-    const double us = take(undisturbed).run_us;
-    Timeline timeline = take(stamped);
-    if (i < warmup) continue;
-    undisturbed_us.push_back(us);
-    taken.push_back(std::move(timeline));
+  while (taken.size() < static_cast<std::size_t>(runs)) {
+    recorded_->launch(stream);  // the stamped one follows another, as in time()
+    stamped.launch(stream);
+    CUDA_CHECK(cudaMemcpyAsync(read.data(), stamps.data(), stamps.bytes(), cudaMemcpyDeviceToHost, stream.get()));
+    wait();
+    taken.push_back(timeline_of({read.data(), read.size()}));
   }
   check_faults();
   return median_of(std::move(taken), std::move(undisturbed_us));
@@ -421,32 +415,24 @@ Timeline Network::timeline(int runs) {
 Timeline Network::timeline_of(std::span<const std::uint64_t> stamps) const {
   Timeline timeline;
   timeline.lanes = {"stream"};
-  const auto us = [&](std::uint64_t stamp) {
-    return stamp <= stamps[0] ? 0 : static_cast<double>(stamp - stamps[0]) / 1e3;
+  const auto us = [&](std::size_t i) {
+    return static_cast<double>(static_cast<std::int64_t>(stamps[i] - stamps[0])) / 1e3;
   };
+  double ended_us = 0;  // of the lane
   const auto add = [&](std::size_t step, double begin_us, double end_us) {
     const int lane = static_cast<int>(timeline.lanes.size()) - 1;
-    double from = begin_us;
-    if (!timeline.spans.empty() && timeline.spans.back().lane == lane)
-      from = std::max(from, timeline.spans.back().end_us);  // prefetches may overlap
-    timeline.spans.push_back({.lane = lane,
-                              .step = static_cast<int>(step),
-                              .kind = TimelineSpan::Kind::step,
-                              .begin_us = from,
-                              .end_us = std::max(from, end_us)});
-    timeline.run_us = std::max(timeline.run_us, end_us);
+    begin_us = std::max(begin_us, ended_us);  // prefetches may overlap
+    ended_us = std::max(begin_us, end_us);
+    timeline.spans.push_back({lane, static_cast<int>(step), TimelineSpan::Kind::step, begin_us, ended_us});
+    timeline.run_us = std::max(timeline.run_us, ended_us);
   };
-  double ended_us = 0;
-  for (std::size_t i = 0; i < steps_.size(); ++i) {
-    if (stamps[1 + i] == 0) continue;  // it does not run
-    const double begin_us = std::exchange(ended_us, us(stamps[1 + i]));
-    add(i, begin_us, ended_us);
-  }
-  if (!plan_.early_weights.empty()) timeline.lanes.emplace_back("prefetch");
-  for (std::size_t i = 0; i < plan_.early_weights.size(); ++i) {
-    const std::uint64_t* const pair = &stamps[1 + steps_.size() + 2 * i];
-    if (pair[1] != 0) add(plan_.early_weights[i].step, us(pair[0]), us(pair[1]));
-  }
+  for (std::size_t i = 0; i < steps_.size(); ++i)
+    if (steps_[i].plan->runs) add(i, ended_us, us(1 + i));
+  if (plan_.early_weights.empty()) return timeline;
+  timeline.lanes.emplace_back("prefetch");
+  ended_us = 0;
+  for (std::size_t i = 0, at = 1 + steps_.size(); i < plan_.early_weights.size(); ++i, at += 2)
+    if (stamps[at] != 0) add(plan_.early_weights[i].step, us(at), us(at + 1));
   return timeline;
 }
 

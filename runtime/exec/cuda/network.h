@@ -65,13 +65,6 @@ class Network {
   Timeline timeline(int runs);
 
  private:
-  /// Where a recorded network writes times, on the device: when it begins, the end of each step (with `each_step`, else
-  /// of the last), begin and end of each prefetch.
-  struct Stamps {
-    std::uint64_t* at;
-    bool each_step;
-  };
-
   // A step with every address resolved.
   struct Step {
     const PlanStep* plan = nullptr;
@@ -95,8 +88,9 @@ class Network {
   /// Error(invalid_argument) if a step found its inputs invalid. Later steps have run on its output.
   void check_faults();
   void launch_all();
-  /// Given `boundaries`, records an event before each step and after the last.
-  GraphExec record(std::span<const Event> boundaries, const Stamps* stamps = nullptr);
+  /// Given `boundaries`, records an event before each step and after the last. Given `stamps`, on the device, writes
+  /// there when the network begins, the end of each step, begin and end of each prefetch.
+  GraphExec record(std::span<const Event> boundaries, std::uint64_t* stamps = nullptr);
   Timeline timeline_of(std::span<const std::uint64_t> stamps) const;
   /// The prefetches of EarlyWeights.
   const void* weights_of(std::size_t step) const;
