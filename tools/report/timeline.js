@@ -49,15 +49,21 @@ function timelineChart(run, lanes, end) {
   let from = 0, to = end;
   const px = (us) => left + (width - left - right) * (us - from) / (to - from);
   const clipped = (b, e) => [Math.max(px(b), left), Math.min(px(e), width - right)];
-  function bar(layer, kind, b, e, x, wide, y) {
-    const of = layer >= 0 ? run.layers[layer] : null;
-    const rect = s("rect", { x: x.toFixed(2), y, width: wide.toFixed(2), height: high, fill: of ? run.colour.get(of.kind) : "var(--k8)", class: of ? "hit" : null,
-      onclick: of && (() => openLayer(run, of)) },
-    s("title", {}, `${of ? short(of.name, 200) : "outside the layers"}\n${of ? `${short(of.kind)}, ` : ""}${{ piece: "a part, beside other threads", band: "rows, in a band", step: "alone" }[kind] || ""}\n` +
-      `${ms((e - b) / 1e3)} ms, from ${ms(b / 1e3)} ms on`));
+  function bar(span, x, wide, y) {
+    const of = run.layers[span[0]];
+    const rect = s("rect", { x: x.toFixed(2), y, width: wide.toFixed(2), height: high, fill: of ? run.colour.get(of.kind) : "var(--k8)", class: of ? "hit" : null });
+    rect.span = span;
     const letters = Math.floor((wide - 6) / 7);
     return of && letters >= 8 && high > 20 ? [rect, s("text", { x: x + 4, y: y + 17, class: "on", "pointer-events": "none" }, short(of.name, letters))] : [rect];
   }
+  // Only for the bar below the pointer: there may be thousands.
+  svg.addEventListener("pointerover", ({ target }) => {
+    if (!target.span || target.firstChild) return;
+    const [layer, kind, b, e] = target.span, of = run.layers[layer];
+    const how = { piece: "a part, beside other threads", band: "rows, in a band", step: "alone" }[kind] || "";
+    target.append(s("title", {}, `${of ? `${short(of.name, 200)}\n${short(of.kind)}` : "outside the layers"}, ${how}\n${ms((e - b) / 1e3)} ms, from ${ms(b / 1e3)} ms on`));
+  });
+  svg.addEventListener("click", ({ target }) => { if (target.span && run.layers[target.span[0]]) openLayer(run, run.layers[target.span[0]]); });
   function show() {
     const parts = [];
     const ticks = width < 520 ? 2 : 4;
@@ -73,13 +79,12 @@ function timelineChart(run, lanes, end) {
     lanes.forEach((lane, i) => {
       const y = top + step * i;
       parts.push(s("text", { x: 2, y: y + high / 2 + 4 }, short(lane.name, 11)));
-      let drawn = left;  // spans of under half a pixel hide behind the one before
-      for (const [layer, kind, b, e] of lane.spans) {
-        const [x0, x1] = clipped(b, e);
-        if (x1 - Math.max(x0, drawn) < .5 && !(x0 > drawn + .5 && x1 >= x0)) continue;
-        const x = Math.max(x0, drawn);
-        drawn = Math.max(x1, x + .5);
-        parts.push(...bar(layer, kind, b, e, x, drawn - x, y));
+      let drawn = left;  // spans of under a pixel hide behind the one before
+      for (const span of lane.spans) {
+        const [x0, x1] = clipped(span[2], span[3]), x = Math.max(x0, drawn);
+        if (x1 < x0 || (x1 < x + 1 && x0 < drawn + 1)) continue;
+        drawn = Math.max(x1, x + 1);
+        parts.push(...bar(span, x, drawn - x, y));
       }
     });
     svg.replaceChildren(...parts);
