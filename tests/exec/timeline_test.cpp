@@ -79,10 +79,10 @@ TEST_CASE("exec/timeline/executor") {
   check_timeline(timeline, runner.plan());
   // Tasks in turn: task 0 leaves nothing for task 1.
   CHECK(std::ranges::none_of(timeline.spans, [](const TimelineSpan& span) { return span.lane == 1; }));
-  // Fails in the second run, which has stamps.
+  // Fails in the third run, which has stamps.
   executor->calls = 0;
   runner.run(x);
-  executor->fails_at = 2 * executor->calls;
+  executor->fails_at = 3 * executor->calls;
   executor->calls = 0;
   CHECK_THROWS_WITH_AS(runner.timeline(x), "no threads today", std::runtime_error);
   CHECK(equal(runner.run(x)[0], expected));

@@ -42,7 +42,7 @@ MeasuredLayers measure_layers(const MeasuringOptions& options) {
         return run.us();
       }));
       constexpr double slow_us = 1e5;
-      measured.timeline = runner.timeline(inputs, measured.run_us->median < slow_us ? 9 : 3);
+      measured.timeline = runner.timeline(inputs, measured.run_us->median < slow_us ? 7 : 3);
     }
     measured.plan = runner.plan();
   }
