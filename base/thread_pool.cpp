@@ -254,14 +254,15 @@ void ThreadPool::parallel_for(std::int64_t count, std::int64_t grain, RangeFunct
     return;
   }
   assert(s.unfinished.load() == 0 && "parallel_for is not reentrant");
-  const TimeStamps::Loop loop(TimeStamps::current());
+  TimeStamps* const stamps = TimeStamps::current();
+  if (stamps != nullptr) stamps->end_alone();
   const auto stamped = [&](std::int64_t begin, std::int64_t end, int worker) {
-    const double begin_us = loop.stamps->now_us();
+    const double begin_us = stamps->now_us();
     f(begin, end, worker);
-    loop.stamps->add(worker, loop.stamps->step(), TimelineSpan::Kind::piece, begin_us);
+    stamps->add(worker, stamps->step(), TimelineSpan::Kind::piece, begin_us);
   };
   const RangeFunction with_stamps(stamped);
-  s.function = loop.stamps == nullptr ? &f : &with_stamps;
+  s.function = stamps == nullptr ? &f : &with_stamps;
   s.count = count;
   s.grain = grain;
   s.pieces = pieces;
@@ -273,6 +274,7 @@ void ThreadPool::parallel_for(std::int64_t count, std::int64_t grain, RangeFunct
     s.take_pieces(0);
     s.wait_until_finished();
   }
+  if (stamps != nullptr) stamps->begin_alone();
   if (s.failed.load()) {
     // Moved out, so that the pool does not keep the exception alive and the next loop starts clean.
     const std::exception_ptr error = std::move(s.error);

@@ -25,7 +25,7 @@ void TimeStamps::start() {
 void TimeStamps::enter(int step) {
   end_alone();
   step_ = step;
-  alone_since_us_ = now_us();
+  begin_alone();
 }
 
 void TimeStamps::end_alone() {

@@ -35,18 +35,9 @@ class TimeStamps {
   static void count_steps_from(int steps) {
     if (current_ != nullptr) current_->first_step_ += steps;
   }
-  /// A loop that the calling thread shares with others.
-  struct Loop {
-    explicit Loop(TimeStamps* of) : stamps(of) {
-      if (stamps != nullptr) stamps->end_alone();
-    }
-    Loop(const Loop&) = delete;
-    Loop& operator=(const Loop&) = delete;
-    ~Loop() {
-      if (stamps != nullptr) stamps->alone_since_us_ = stamps->now_us();
-    }
-    TimeStamps* const stamps;
-  };
+  /// Around a loop that the calling thread shares with others.
+  void end_alone();
+  void begin_alone() { alone_since_us_ = now_us(); }
 
   double now_us() const { return std::chrono::duration<double, std::micro>(Clock::now() - begin_).count(); }
   int step() const { return step_; }
@@ -61,7 +52,6 @@ class TimeStamps {
   };
 
   void enter(int step);
-  void end_alone();
 
   static inline constinit thread_local TimeStamps* current_ = nullptr;
   std::vector<Lane> lanes_;

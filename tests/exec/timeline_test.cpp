@@ -28,7 +28,7 @@ TEST_CASE("exec/timeline/threads_and_bands") {
     Runner runner(model, on_cpu(1, threads));
     REQUIRE(!runner.plan().bands.empty());
     const Tensor expected = runner.run(x)[0].clone();
-    const Timeline timeline = runner.timeline(x, 3);
+    const Timeline timeline = runner.timeline(x, 1);
     REQUIRE(timeline.lanes.size() == static_cast<std::size_t>(threads));
     CHECK(timeline.lanes.back() == "thread " + std::to_string(threads));
     const std::vector<double> busy = check_timeline(timeline, runner.plan());
@@ -74,7 +74,7 @@ TEST_CASE("exec/timeline/executor") {
   Runner runner(make_model(small_net()), options);
   const std::array<Tensor, 1> x{random_tensor({64, 3, 17, 19}, 5)};
   const Tensor expected = runner.run(x)[0].clone();
-  const Timeline timeline = runner.timeline(x);
+  const Timeline timeline = runner.timeline(x, 2);
   CHECK(timeline.lanes.size() == 2);
   check_timeline(timeline, runner.plan());
   // Tasks in turn: task 0 leaves nothing for task 1.
@@ -92,7 +92,7 @@ TEST_CASE("exec/timeline/executor") {
 TEST_CASE("exec/timeline/steps_of_all_parts") {
   Runner runner(make_model(positive_net()), on_cpu(1, 2));
   const std::array<Tensor, 1> x{Tensor::of<float>({8}, {1, -1, 2, -2, 3, -3, 4, 5})};
-  const Timeline timeline = runner.timeline(x);
+  const Timeline timeline = runner.timeline(x, 2);
   CHECK(runner.plan().steps.size() > 2);
   check_timeline(timeline, runner.plan());
   // With the observer, which stays, steps are stamped, too.
@@ -107,7 +107,7 @@ TEST_CASE("exec/timeline/other_shapes") {
   options.other_shapes = 1;
   Runner runner(make_model(small_net()), options);
   for (const std::int64_t batch : {1, 2})
-    check_timeline(runner.timeline(std::array<Tensor, 1>{random_tensor({batch, 3, 17, 19}, 5)}), runner.plan());
+    check_timeline(runner.timeline(std::array<Tensor, 1>{random_tensor({batch, 3, 17, 19}, 5)}, 2), runner.plan());
 }
 
 }  // namespace

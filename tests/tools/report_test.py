@@ -182,8 +182,10 @@ class ReportInChromium(ReportVerb):
         self.assertEqual(page.scripts, 2)
         for name in HOSTILE[:3]:
             self.assertIn(name, page.text)
-        page = self.drawn(self.page_of(self.stored(stored(*map(layer, [*HOSTILE, "n" * 10000]), inspect=None))), "#layer=0")
-        self.assertEqual(page.scripts, 2)
+        nothing = {"ms": 0, "undisturbed_ms": 1e18, "lanes": [{"name": HOSTILE[1] * 1000, "spans": []}]}
+        page = self.drawn(self.page_of(self.stored(stored(*map(layer, [*HOSTILE, "n" * 10000]), inspect=None, timeline=nothing))), "#layer=0")
+        self.assertEqual((page.scripts, page.figures["lane-0"]), (2, 0))
+        self.assertNotRegex(" ".join(page.text), "undefined|NaN|Infinity")
         self.assertIn(HOSTILE[0], page.text)
         self.assertIn(HOSTILE[-1], page.text)
 
