@@ -5,6 +5,7 @@
 #include <string>
 
 #include "lenslet/tensor_file.h"
+#include "tools/verbs/terminal.h"
 
 namespace lenslet::tool {
 
@@ -14,6 +15,7 @@ void write_trace(const std::filesystem::path& file, const MeasuredLayers& layers
     return Json{{"name", what}, {"ph", "M"}, {"pid", 1}, {"tid", lane + 1}, {"args", {{"name", name}}}};
   };
   const Timeline timeline = layers.timeline.value_or(Timeline());
+  if (timeline.spans.empty()) say("the trace is empty: no timeline on CUDA of shapes that depend on computed values");
   const std::vector<int> rows = rows_of_steps(layers);
   Json events = Json::array({named("process_name", 0, layers.model.name() + " on " + layers.plan.device)});
   for (std::size_t i = 0; i < timeline.lanes.size(); ++i)
