@@ -42,7 +42,6 @@ def centre(image):
 
 
 def crops_of(file, random):
-    """SETS lists of CROPS pictures."""
     image = opened(file, 256)
     corners = [crop(image, x, y) for x in (0, image.width - 224) for y in (0, image.height - 224)]
     sets = [[centre(image), ImageOps.mirror(centre(image)), *corners]]
@@ -64,19 +63,14 @@ def prepared(pictures, card):
 
 
 def classes(file, inputs):
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 1
-    session = onnxruntime.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(str(file), providers=["CPUExecutionProvider"])
     name = session.get_inputs()[0].name
     return numpy.array([session.run(None, {name: x[None]})[0].argmax() for x in inputs])
 
 
-class Reader(CalibrationDataReader):
-    def __init__(self, name, inputs):
-        self.feeds = iter([{name: x[None]} for x in inputs])
-
+class Feeds(list, CalibrationDataReader):
     def get_next(self):
-        return next(self.feeds, None)
+        return self.pop(0) if self else None
 
 
 def by_onnxruntime(file, inputs, folder):
@@ -90,8 +84,9 @@ def by_onnxruntime(file, inputs, folder):
         model = onnx.version_converter.convert_version(model, 13)
     onnx.save(model, folder / "raised.onnx")
     quant_pre_process(folder / "raised.onnx", folder / "folded.onnx", skip_symbolic_shape=True)
-    quantize_static(folder / "folded.onnx", folder / "theirs.onnx", Reader(ports[0].name, inputs), quant_format=QuantFormat.QDQ,
-                    per_channel=True, activation_type=QuantType.QUInt8, weight_type=QuantType.QInt8)  # fmt: skip
+    feeds = Feeds({ports[0].name: x[None]} for x in inputs)
+    quantize_static(folder / "folded.onnx", folder / "theirs.onnx", feeds, quant_format=QuantFormat.QDQ, per_channel=True,
+                    activation_type=QuantType.QUInt8, weight_type=QuantType.QInt8)  # fmt: skip
     return folder / "theirs.onnx"
 
 
@@ -115,21 +110,21 @@ def main():
     parser.add_argument("data", type=Path)
     parser.add_argument("models", nargs="+", type=Path, help="a file, or a name in the data's models/; its card is among ours")
     arguments = parser.parse_args()
-    rows = [line.split("\t") for line in (arguments.data / "labels" / "imagenet_1000_wnid.tsv").read_text().splitlines()]
+    data = arguments.data
+    rows = [line.split("\t") for line in (data / "labels" / "imagenet_1000_wnid.tsv").read_text().splitlines()]
     index = {row[1]: int(row[0]) for row in rows if row[0].isdigit()}
-    photos, random = sorted((arguments.data / "images" / "imagenet-sample").iterdir()), numpy.random.default_rng(43)
+    photos, random = sorted((data / "images" / "imagenet-sample").iterdir()), numpy.random.default_rng(43)
     labels = numpy.repeat([index[photo.name.split("_")[0]] for photo in photos], CROPS)
     drawn = [crops_of(photo, random) for photo in photos]
-    others = arguments.data / "images" / "photos"
-    calibration = [centre(opened(photo, 256)) for photo in sorted(others.iterdir())]
+    calibration = [centre(opened(photo, 256)) for photo in sorted((data / "images" / "photos").iterdir())]
     for model in arguments.models:
-        file = model if model.exists() else arguments.data / "models" / model
+        file = model if model.exists() else data / "models" / model
         card_file = CARDS / f"{file.stem}.card.json"
         card = json.loads(card_file.read_text())
         with tempfile.TemporaryDirectory() as made:
             ours = Path(made) / "ours.onnx"
-            subprocess.run([arguments.lenslet, "quantize", file, "--card", card_file, "--photos", others, "-o", ours,
-                            "--blame-photos", "0"], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # fmt: skip
+            command = [arguments.lenslet, "quantize", file, "--card", card_file, "--photos", data / "images" / "photos"]
+            subprocess.run([*command, "-o", ours, "--blame-photos", "0"], check=True, capture_output=True)
             theirs = by_onnxruntime(file, prepared(calibration, card), Path(made))
             right = {}
             for name, of in (("fp32", file), ("lenslet", ours), ("ONNX Runtime", theirs)):
