@@ -55,18 +55,27 @@ HWY_INLINE void store(hn::Vec<D> v, D, BFloat16* y) {
 }
 
 #if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3
-/// 32 elements with the bits of store(): a third of its instructions.
+/// 32 elements with the bits of store(), rounded as words: a sixth of its instructions.
 HWY_INLINE __m512i rounded_pair(hn::Vec512<float> first, hn::Vec512<float> second) {
-  const auto rounded = [](__m512 v) HWY_ATTR {  // the upper halves
-    const __m512i bits = _mm512_castps_si512(v),
-                  even = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
-    const __m512i nearest = _mm512_add_epi32(bits, _mm512_add_epi32(even, _mm512_set1_epi32(0x7FFF)));
-    return _mm512_mask_or_epi32(nearest, _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q), bits, _mm512_set1_epi32(0x00400000));
-  };
-  const __m512i even = _mm512_set_epi16(62, 60, 58, 56, 54, 52, 50, 48, 46, 44, 42, 40, 38, 36, 34, 32, 30, 28, 26, 24,
-                                        22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0);
-  return _mm512_permutex2var_epi16(rounded(first.raw), _mm512_or_si512(even, _mm512_set1_epi16(1)),
-                                   rounded(second.raw));
+  // Both halves of the floats as words f0, s0, f1, s1 ...
+  const __m512i f = _mm512_castps_si512(first.raw), s = _mm512_castps_si512(second.raw);
+  constexpr __mmask32 of_second = 0xAAAAAAAA;
+  const __m512i kept = _mm512_mask_blend_epi16(of_second, _mm512_srli_epi32(f, 16), s);
+  const __m512i dropped = _mm512_mask_blend_epi16(of_second, f, _mm512_slli_epi32(s, 16));
+  // Up if the dropped half is above the middle, or is the middle and `kept` is odd.
+  const __m512i odd = _mm512_and_si512(kept, _mm512_set1_epi16(1));
+  const __mmask32 up = _mm512_cmpgt_epu16_mask(_mm512_adds_epu16(dropped, odd), _mm512_set1_epi16(-0x8000));
+  __m512i rounded = _mm512_mask_sub_epi16(kept, up, kept, _mm512_set1_epi16(-1));
+  if (HWY_UNLIKELY(_mm512_cmp_ps_mask(first.raw, second.raw, _CMP_UNORD_Q) != 0)) {
+    const auto nans = [](__m512 v) HWY_ATTR {  // both words of a float
+      return _mm512_movepi16_mask(_mm512_movm_epi32(_mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q)));
+    };
+    const __mmask32 nan = (nans(first.raw) & ~of_second) | (nans(second.raw) & of_second);
+    rounded = _mm512_mask_blend_epi16(nan, rounded, _mm512_or_si512(kept, _mm512_set1_epi16(0x40)));
+  }
+  const __m512i order = _mm512_set_epi16(31, 29, 27, 25, 23, 21, 19, 17, 15, 13, 11, 9, 7, 5, 3, 1, 30, 28, 26, 24, 22,
+                                         20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0);
+  return _mm512_permutexvar_epi16(order, rounded);
 }
 /// The reverse.
 HWY_INLINE hn::Vec512<float> widened(__m256i elements) {

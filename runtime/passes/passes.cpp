@@ -20,6 +20,10 @@ std::vector<Pass> list() {
     add("expand_einsum", expand_einsum, optional, "Einsum as Transposes, Reshapes and products");
   add("fold_constants", fold_constants, optional, "compute nodes whose inputs are all known");
   add("drop_identity", drop_identity, optional, "remove nodes that do nothing at inference");
+  if constexpr (built("normalization"))
+    add("fuse_layer_norm", fuse_layer_norm, optional, "a LayerNormalization spelled out in up to nine nodes");
+  if constexpr (built("conv"))
+    add("matmul_to_conv", matmul_to_conv, optional, "MatMul of images or tokens by constants as a 1x1 Conv");
   add("cancel_transposes", cancel_transposes, optional, "move the Transposes of NHWC exports until they cancel");
   if constexpr (built("quantized"))
     add("lower_quantized", lower_quantized, optional, "CPU: 8 bits between DequantizeLinear and QuantizeLinear");

@@ -116,7 +116,8 @@ void join_spelled_activation(GraphEdit& edit, NodeId id) {
       if (sixth_of != no_id && match.clipped_plus_three(node.inputs[1 - side]) == sixth_of) x = sixth_of;
     }
   if (x != no_id) return become(edit, id, make_hard_swish(), x);
-  if (x = match.spelled_hard_sigmoid(result); x != no_id) become(edit, id, make_hard_sigmoid(), x);
+  if (x = match.spelled_hard_sigmoid(result); x != no_id) return become(edit, id, make_hard_sigmoid(), x);
+  if (auto gelu = spelled_gelu(edit, result); gelu.op != nullptr) become(edit, id, std::move(gelu.op), gelu.x);
 }
 
 }  // namespace lenslet

@@ -195,3 +195,112 @@ TEST_CASE("fuse_activation/a_quotient_is_no_product") {
   b.output(b.node("Div", {b.node("Div", {y, b.scalar(6)}), relu6_plus_three(b, y)}));
   CHECK(after(b.build(), "fuse_activation").nodes.size() == 4);
 }
+
+namespace {
+
+/// A node of two inputs.
+ValueId two(GraphBuilder& b, const char* type, ValueId x, ValueId y) { return b.node(type, {x, y}); }
+ValueId one_plus(GraphBuilder& b, ValueId f) { return two(b, "Add", f, b.scalar(1)); }
+ValueId erf_of(GraphBuilder& b, ValueId x) { return b.node("Erf", {two(b, "Div", x, b.scalar(1.41421356F))}); }
+/// sqrt(2 / pi) * (x + 0.044715 * cube)
+ValueId tanh_of(GraphBuilder& b, ValueId x, ValueId cube) {
+  const ValueId sum = two(b, "Add", x, two(b, "Mul", b.scalar(0.044715F), cube));
+  return b.node("Tanh", {two(b, "Mul", sum, b.scalar(0.79788456F))});
+}
+ValueId half(GraphBuilder& b, ValueId x) { return two(b, "Mul", x, b.scalar(0.5F)); }
+
+struct Spelled {
+  const char* name;
+  const char* op;
+  Spelling spell;
+};
+
+const Spelled spelled[] = {
+    {"PyTorch's GELU", "Gelu", [](auto& b, auto x) { return half(b, two(b, "Mul", x, one_plus(b, erf_of(b, x)))); }},
+    {"x / 2 first", "Gelu", [](auto& b, auto x) { return two(b, "Mul", one_plus(b, erf_of(b, x)), half(b, x)); }},
+    {"the sum halved, 1 first", "Gelu",
+     [](auto& b, auto x) {
+       const ValueId argument = two(b, "Mul", b.scalar(0.70710678F), x);
+       return two(b, "Mul", x, half(b, two(b, "Add", b.scalar(1), b.node("Erf", {argument}))));
+     }},
+    {"over two", "Gelu",
+     [](auto& b, auto x) { return two(b, "Div", two(b, "Mul", x, one_plus(b, erf_of(b, x))), b.scalar(2)); }},
+    {"multiplied out", "Gelu",
+     [](auto& b, auto x) { return half(b, two(b, "Add", x, two(b, "Mul", x, erf_of(b, x)))); }},
+    {"of a product", "Gelu",
+     [](auto& b, auto x) {
+       const ValueId y = two(b, "Mul", x, b.scalar(3));
+       return half(b, two(b, "Mul", y, one_plus(b, erf_of(b, y))));
+     }},
+    {"tanh, Pow", "Gelu",
+     [](auto& b, auto x) {
+       return half(b, two(b, "Mul", x, one_plus(b, tanh_of(b, x, two(b, "Pow", x, b.scalar(3))))));
+     }},
+    {"tanh, products", "Gelu",
+     [](auto& b, auto x) {
+       const ValueId cube = two(b, "Mul", x, two(b, "Mul", x, x));
+       return two(b, "Mul", half(b, x), one_plus(b, tanh_of(b, x, cube)));
+     }},
+    {"x * Sigmoid(1.702 x)", "Swish",
+     [](auto& b, auto x) { return two(b, "Mul", x, b.node("Sigmoid", {two(b, "Mul", b.scalar(1.702F), x)})); }},
+};
+
+}  // namespace
+
+TEST_CASE("fuse_activation/gelu_and_swish_become_one_node") {
+  for (const Spelled& c : spelled) {
+    CAPTURE(c.name);
+    GraphBuilder b;
+    const ValueId x = b.input("x", {2, 4, 5, 7});
+    b.output(c.spell(b, x));
+    const Graph before = b.build(), fused = after(before, "fuse_activation");
+    CHECK(only(fused, c.op).inputs.size() == 1);
+    CHECK(fused.nodes.size() == (std::string(c.name) == "of a product" ? 2U : 1U));
+    CHECK(worst_difference(before, fused) < 1e-5);
+  }
+}
+
+TEST_CASE("fuse_activation/no_gelu") {
+  GraphBuilder b;
+  const ValueId x = b.input("x", {2, 4, 5, 7}), z = b.input("z", {2, 4, 5, 7});
+  SUBCASE("of another") { b.output(half(b, two(b, "Mul", z, one_plus(b, erf_of(b, x))))); }
+  SUBCASE("not halved") { b.output(two(b, "Mul", x, one_plus(b, erf_of(b, x)))); }
+  SUBCASE("a third") { b.output(two(b, "Div", two(b, "Mul", x, one_plus(b, erf_of(b, x))), b.scalar(3))); }
+  SUBCASE("plus two") { b.output(half(b, two(b, "Mul", x, two(b, "Add", erf_of(b, x), b.scalar(2))))); }
+  SUBCASE("another width") {
+    b.output(half(b, two(b, "Mul", x, one_plus(b, b.node("Erf", {two(b, "Div", x, b.scalar(1.4142F))})))));
+  }
+  SUBCASE("the function squared") {
+    const ValueId f = erf_of(b, x);
+    b.output(half(b, two(b, "Mul", x, two(b, "Add", f, two(b, "Mul", f, f)))));
+  }
+  SUBCASE("by channel") {
+    const ValueId halves = b.constant(Tensor::of<float>(Shape{4, 1, 1}, {0.5F, 0.5F, 0.5F, 0.25F}));
+    b.output(two(b, "Mul", halves, two(b, "Mul", x, one_plus(b, erf_of(b, x)))));
+  }
+  SUBCASE("a constant that widens") {
+    const ValueId wide = b.constant(Tensor::of<float>(Shape{1, 1, 1, 1, 1}, {0.5F}));
+    b.output(two(b, "Mul", wide, two(b, "Mul", x, one_plus(b, erf_of(b, x)))));
+  }
+  SUBCASE("a fourth power") {
+    const ValueId square = two(b, "Mul", x, x);
+    b.output(half(b, two(b, "Mul", x, one_plus(b, tanh_of(b, x, two(b, "Mul", square, square))))));
+  }
+  SUBCASE("of a square root") {
+    b.output(half(b, two(b, "Mul", x, one_plus(b, tanh_of(b, x, two(b, "Pow", x, b.scalar(0.5F)))))));
+  }
+  SUBCASE("the slope varies") { b.output(two(b, "Mul", x, b.node("Sigmoid", {two(b, "Mul", z, x)}))); }
+  const Graph before = b.build(), fused = after(before, "fuse_activation");
+  CHECK(fused.nodes.size() == before.nodes.size());
+}
+
+TEST_CASE("fuse_activation/a_file_of_halves_rounds_gelus_constants") {
+  GraphBuilder b;
+  const ValueId x = b.input("x", {2, 4, 5, 7});
+  const ValueId f = b.node("Erf", {two(b, "Div", x, b.scalar(1.4140625F))});  // sqrt(2) in float16
+  b.output(half(b, two(b, "Mul", x, one_plus(b, f))));
+  Graph graph = b.build();
+  CHECK(after(graph, "fuse_activation").nodes.size() == 5);
+  graph.value(graph.outputs[0]).file_type = DType::f16;
+  CHECK(only(after(graph, "fuse_activation"), "Gelu").inputs.size() == 1);
+}

@@ -221,25 +221,26 @@ class BoundWindows final : public BoundConv {
       const std::byte* const from = image + (h * p.w + left + begin) * p.c * layout_.x_bytes;
       fill_elements(zero, begin * pixel, size, to);
       std::byte* at = to + begin * pixel * size;
-      if (layout_.group_c == p.group_c()) {
+      const std::int64_t group_c = p.group_c();
+      if (layout_.group_c == group_c) {
         copy_elements(p.x_storage, from, (end - begin) * pixel, size, at);
       } else {
         // Only elements of 16 bits have added channels. All at once to the end of their place, from there one by one.
-        const std::int64_t added = layout_.group_c - p.group_c(), groups = (end - begin) * p.groups;
+        const std::int64_t added = layout_.group_c - group_c, groups = (end - begin) * p.groups;
         auto* element = reinterpret_cast<std::uint16_t*>(at);
         const std::uint16_t* packed = element + groups * added;
-        copy_elements(p.x_storage, from, groups * p.group_c(), size, at + groups * added * size);
+        copy_elements(p.x_storage, from, groups * group_c, size, at + groups * added * size);
         for (std::int64_t i = 0; i < groups; ++i) {
-          if (p.group_c() == 3 && added == 1) {  // a colour picture
+          if (group_c == 3 && added == 1) {  // a colour picture
             const std::uint64_t four = packed[0] | std::uint64_t{packed[1]} << 16 | std::uint64_t{packed[2]} << 32;
             std::memcpy(element, &four, sizeof four);
             element += 4;
             packed += 3;
             continue;
           }
-          element = std::copy_n(packed, p.group_c(), element);
+          element = std::copy_n(packed, group_c, element);
           element = std::fill_n(element, added, std::uint16_t{0});
-          packed += p.group_c();
+          packed += group_c;
         }
       }
       fill_elements(zero, (band.columns - end) * pixel, size, to + end * pixel * size);

@@ -54,18 +54,12 @@ struct Branch {
 
   /// x itself without factor, which a convolution's epilogue can add.
   bool is_residual() const { return term.value == x && term.sign > 0; }
-  std::int64_t taps() const {
-    std::int64_t product = 1;
-    for (const Axis& axis : axes) product *= axis.taps;
-    return product;
-  }
 };
 
 /// Add, Sub or Sum of values of the output's shape, none of them constant.
 bool is_sum(const Graph& graph, const Node& node) {
-  const bool two = (node.type() == "Add" || node.type() == "Sub") && node.inputs.size() == 2;
-  if (!two && node.type() != "Sum") return false;
-  if (node.outputs[0] == no_id) return false;
+  const bool adds = node.type() == "Add" || node.type() == "Sub" || node.type() == "Sum";
+  if (!adds || node.outputs[0] == no_id) return false;
   const Value& y = graph.value(node.outputs[0]);
   return y.dtype == DType::f32 && y.shape.rank() >= 3 && std::ranges::all_of(node.inputs, [&](ValueId id) {
            return !graph.value(id).is_constant() && graph.value(id).shape == y.shape;
@@ -128,8 +122,7 @@ std::optional<Branch> conv_branch(const GraphEdit& edit, const Term& term) {
   return branch;
 }
 
-/// Any other summand, as a factor and an offset a channel of the value above its BatchNormalizations, Muls and the
-/// like.
+/// Any other summand, as factors and offsets of the value above its BatchNormalizations and Muls.
 Branch value_branch(const GraphEdit& edit, const Term& term) {
   const Graph& graph = edit.graph();
   const Shape& y = graph.value(term.value).shape;
@@ -155,29 +148,20 @@ Branch value_branch(const GraphEdit& edit, const Term& term) {
   return branch;
 }
 
-/// The host's tap that reads what `tap` of `axis` reads; -1 if it has none.
-std::int64_t host_tap(const Axis& host, const Axis& axis, std::int64_t tap) {
-  const std::int64_t distance = host.pad + tap * axis.dilation - axis.pad;
-  const bool meets = distance % host.dilation == 0 && distance / host.dilation < host.taps && distance >= 0;
-  return meets ? distance / host.dilation : -1;
-}
-
-bool fits(const Branch& host, const Branch& branch) {
-  if (branch.x != host.x || branch.strides != host.strides || branch.groups % host.groups != 0) return false;
-  for (std::size_t a = 0; a < host.axes.size(); ++a)
-    for (std::int64_t tap = 0; tap < branch.axes[a].taps; ++tap)
-      if (host_tap(host.axes[a], branch.axes[a], tap) < 0) return false;
-  return true;
-}
-
-/// For each tap of `branch` the host's, both counted in the order in which filters store them.
+/// For each tap of `branch` the host's that reads the same element, both counted in the order in which filters store
+/// them; empty if the host has not all of them, or not the groups.
 Ints taps_in(const Branch& host, const Branch& branch) {
+  if (branch.x != host.x || branch.strides != host.strides || branch.groups % host.groups != 0) return {};
   Ints found(1, 0);
   for (std::size_t a = 0; a < host.axes.size(); ++a) {
+    const Axis &to = host.axes[a], &from = branch.axes[a];
     Ints next;
     for (const std::int64_t before : found)
-      for (std::int64_t tap = 0; tap < branch.axes[a].taps; ++tap)
-        next.push_back(before * host.axes[a].taps + host_tap(host.axes[a], branch.axes[a], tap));
+      for (std::int64_t tap = 0; tap < from.taps; ++tap) {
+        const std::int64_t distance = to.pad + tap * from.dilation - from.pad;
+        if (distance < 0 || distance % to.dilation != 0 || distance / to.dilation >= to.taps) return {};
+        next.push_back(before * to.taps + distance / to.dilation);
+      }
     found = std::move(next);
   }
   return found;
@@ -207,7 +191,7 @@ struct Sum {
 };
 std::optional<Sum> summed(const Graph& graph, const Branch& host, const std::vector<const Branch*>& branches) {
   const Shape& shape = graph.value(host.w).shape;
-  const std::int64_t filters = shape[0], channels = shape[1], host_taps = host.taps();
+  const std::int64_t filters = shape[0], channels = shape[1], host_taps = std::ssize(taps_in(host, host));
   Sum sum{Tensor(DType::f32, shape), Tensor(DType::f32, Shape{filters})};
   std::vector<Ints> taps;
   for (const Branch* branch : branches) taps.push_back(taps_in(host, *branch));
@@ -239,7 +223,7 @@ ValueId merge_with(GraphEdit& edit, const Branch& host, std::vector<Branch>& bra
   const Graph& graph = edit.graph();
   std::vector<const Branch*> members;
   for (const Branch& branch : branches)
-    if (fits(host, branch)) members.push_back(&branch);
+    if (!taps_in(host, branch).empty()) members.push_back(&branch);
   const bool depthwise = graph.value(host.w).shape[1] == 1;
   const auto free = depthwise ? 0 : std::ranges::count_if(members, &Branch::is_residual);
   if (std::ssize(members) - free < 2) return no_id;
@@ -260,7 +244,7 @@ ValueId merge_with(GraphEdit& edit, const Branch& host, std::vector<Branch>& bra
   Node& node = edit.graph().node(edit.producer(y));
   node.name = host.name;
   node.note = std::move(note);
-  std::erase_if(branches, [&](const Branch& branch) { return fits(host, branch); });
+  std::erase_if(branches, [&](const Branch& branch) { return !taps_in(host, branch).empty(); });
   return y;
 }
 

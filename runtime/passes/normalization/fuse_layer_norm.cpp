@@ -1,0 +1,198 @@
+// fuse_layer_norm: exporters before opset 17 spell LayerNormalization as d = x - ReduceMean(x), then d / Sqrt(
+// ReduceMean(d^2) + epsilon) * scale + bias. One step reads x once; these are nine passes over memory.
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "runtime/passes/edit.h"
+#include "runtime/passes/passes.h"
+#include "runtime/passes/transposed_op.h"
+
+namespace lenslet {
+namespace {
+
+using Integers = std::vector<std::int64_t>;
+
+class Normalisations {
+ public:
+  explicit Normalisations(Graph& graph) : graph_(graph), edit_(graph) {}
+
+  void run() {
+    // From the end: an Add or Mul that applies bias and scale is met before the quotient that it reads.
+    std::vector<NodeId> nodes = edit_.nodes();
+    std::ranges::reverse(nodes);
+    for (const NodeId id : nodes)
+      if (!edit_.erased(id)) join(id);
+    edit_.finish();
+  }
+
+ private:
+  struct Rows {
+    ValueId x = no_id;
+    std::int64_t axis = 0;  ///< the first of the axes to the end; or 1 of four, which is `channels`
+    bool channels = false;
+    float epsilon = 0;
+  };
+
+  const Node* made_by(ValueId id, std::string_view type) const {
+    const Node* const node = edit_.producer_node(id);
+    return node != nullptr && node->type() == type ? node : nullptr;
+  }
+  const Shape& shape_of(ValueId id) const { return graph_.value(id).shape; }
+
+  /// The axes of a mean that keeps them, in order: an attribute, or since opset 18 an input.
+  std::optional<Integers> mean_axes(const Node& mean) const {
+    std::optional<Integers> axes = integers_attribute(*mean.op, "axes");
+    if (const ValueId given = input_of(mean, 1); given != no_id) {
+      const Value& value = graph_.value(given);
+      if (!value.is_constant() || value.dtype != DType::i64) return std::nullopt;
+      const auto values = value.constant.values<std::int64_t>();
+      axes.emplace(values.begin(), values.end());
+    }
+    if (!axes || axes->empty() || integer_attribute(*mean.op, "keepdims").value_or(1) == 0) return std::nullopt;
+    for (std::int64_t& axis : *axes)
+      if (axis < 0) axis += shape_of(mean.inputs[0]).rank();
+    std::ranges::sort(*axes);
+    return axes;
+  }
+
+  /// d of `square` = d * d or d^2.
+  ValueId root_of(ValueId square) const {
+    if (const Node* power = made_by(square, "Pow"); power != nullptr)
+      return scalar_constant(graph_, power->inputs[1]) == 2.0F ? power->inputs[0] : no_id;
+    const Node* const product = made_by(square, "Mul");
+    return product != nullptr && product->inputs[0] == product->inputs[1] ? product->inputs[0] : no_id;
+  }
+
+  /// x - ReduceMean(x).
+  struct Distance {
+    ValueId x = no_id;
+    Integers axes;
+  };
+  std::optional<Distance> distance(ValueId id) const {
+    const Node* const difference = made_by(id, "Sub");
+    if (difference == nullptr) return std::nullopt;
+    const Node* const mean = made_by(difference->inputs[1], "ReduceMean");
+    if (mean == nullptr || mean->inputs[0] != difference->inputs[0]) return std::nullopt;
+    auto axes = mean_axes(*mean);
+    if (!axes) return std::nullopt;
+    return Distance{mean->inputs[0], std::move(*axes)};
+  }
+
+  /// What `id` = d / Sqrt(ReduceMean(d^2) + epsilon), or d * Reciprocal(Sqrt(...)), normalises.
+  std::optional<Rows> rows_of(ValueId id) const {
+    const Node* quotient = made_by(id, "Div");
+    ValueId deviation = quotient == nullptr ? no_id : quotient->inputs[1];
+    if (quotient == nullptr) {
+      quotient = made_by(id, "Mul");
+      const Node* const inverse = quotient == nullptr ? nullptr : made_by(quotient->inputs[1], "Reciprocal");
+      if (inverse == nullptr) return std::nullopt;
+      deviation = inverse->inputs[0];
+    }
+    const Node* const root = made_by(deviation, "Sqrt");
+    const Node* const sum = root == nullptr ? nullptr : made_by(root->inputs[0], "Add");
+    if (sum == nullptr) return std::nullopt;
+    const std::size_t side = scalar_constant(graph_, sum->inputs[0]) ? 0U : 1U;
+    const std::optional<float> epsilon = scalar_constant(graph_, sum->inputs[side]);
+    const Node* const variance = made_by(sum->inputs[1 - side], "ReduceMean");
+    if (!epsilon || !(*epsilon >= 0) || std::isinf(*epsilon) || variance == nullptr) return std::nullopt;
+    const auto above = distance(quotient->inputs[0]), below = distance(root_of(variance->inputs[0]));
+    if (!above || !below || above->x != below->x || above->axes != below->axes || mean_axes(*variance) != below->axes)
+      return std::nullopt;
+    const Value& x = graph_.value(above->x);
+    if (x.dtype != DType::f32 || x.shape.elems() == 0 || !(shape_of(id) == x.shape)) return std::nullopt;
+    Rows rows{above->x, above->axes.front(), false, *epsilon};
+    rows.channels = x.shape.rank() == 4 && above->axes == Integers{1};
+    const auto count = static_cast<std::int64_t>(above->axes.size());
+    const bool trailing = above->axes.back() - above->axes.front() + 1 == count && rows.axis + count == x.shape.rank();
+    return rows.channels || trailing ? std::optional(rows) : std::nullopt;
+  }
+
+  /// A constant with an element for each of a row's, as LayerNormalization has it: of the row's shape.
+  std::optional<Tensor> parameter(ValueId id, const Rows& rows) const {
+    const Value& value = graph_.value(id);
+    const Shape& x = shape_of(rows.x);
+    if (!value.is_constant() || value.dtype != DType::f32 || value.shape.rank() > x.rank()) return std::nullopt;
+    Integers row;
+    for (int axis = static_cast<int>(rows.axis); axis < (rows.channels ? 2 : x.rank()); ++axis) row.push_back(x[axis]);
+    // Aligned at the end, as broadcasting does.
+    const int behind = rows.channels ? 2 : 0;
+    for (int i = 1; i <= value.shape.rank(); ++i) {
+      const int at = static_cast<int>(row.size()) + behind - i;
+      const bool of_row = i > behind && at >= 0;
+      if (value.shape[value.shape.rank() - i] != (of_row ? row[static_cast<std::size_t>(at)] : 1)) return std::nullopt;
+    }
+    if (value.shape.elems() != Shape(row).elems()) return std::nullopt;
+    return Tensor::of<float>(Shape(row), value.constant.values<float>());
+  }
+
+  /// `id` = f(y, c) for a y that nobody else reads and a parameter c: y and c.
+  struct Applied {
+    ValueId y = no_id, constant = no_id;
+  };
+  std::optional<Applied> applied(ValueId id, std::string_view type) const {
+    const Node* const node = made_by(id, type);
+    if (node == nullptr) return std::nullopt;
+    const std::size_t side = graph_.value(node->inputs[0]).is_constant() ? 0U : 1U;
+    const Applied found{node->inputs[1 - side], node->inputs[side]};
+    if (!graph_.value(found.constant).is_constant() || !edit_.merges(found.y)) return std::nullopt;
+    return found;
+  }
+
+  void join(NodeId id) {
+    ValueId at = graph_.node(id).outputs.empty() ? no_id : graph_.node(id).outputs[0];
+    if (at == no_id) return;
+    ValueId bias = no_id, scale = no_id;
+    if (const auto sum = applied(at, "Add")) std::tie(at, bias) = std::pair(sum->y, sum->constant);
+    if (const auto product = applied(at, "Mul")) std::tie(at, scale) = std::pair(product->y, product->constant);
+    const auto rows = rows_of(at);
+    if (!rows) return;
+    std::optional<Tensor> scales, biases;
+    if (scale != no_id && !(scales = parameter(scale, *rows))) return;
+    if (bias != no_id && !(biases = parameter(bias, *rows))) return;
+    replace(id, *rows, scales, biases);
+  }
+
+  void replace(NodeId id, const Rows& rows, const std::optional<Tensor>& scales, const std::optional<Tensor>& biases) {
+    const std::string name = graph_.node(id).name;
+    const std::vector<ValueId> old = graph_.node(id).inputs;
+    const DType type = graph_.value(graph_.node(id).outputs[0]).file_type;
+    const Shape& x = shape_of(rows.x);
+    Integers row;
+    for (int axis = static_cast<int>(rows.axis); axis < (rows.channels ? 2 : x.rank()); ++axis) row.push_back(x[axis]);
+    const Shape parameters(row);
+    const Tensor ones =
+        Tensor::of<float>(parameters, std::vector<float>(static_cast<std::size_t>(parameters.elems()), 1.0F));
+    std::vector<ValueId> inputs{rows.x, edit_.add_constant(name + ":scale", scales ? *scales : ones)};
+    if (biases) inputs.push_back(edit_.add_constant(name + ":bias", *biases));
+    auto norm = make_normalised_op(
+        "LayerNormalization",
+        {{"axis", rows.channels ? std::int64_t{3} : rows.axis}, {"epsilon", static_cast<double>(rows.epsilon)}},
+        inputs.size());
+    if (rows.channels) {
+      inputs[0] = edit_.add_node(name + ":channels_last",
+                                 make_normalised_op("Transpose", {{"perm", to_channels_last}}, 1), {rows.x});
+      graph_.value(inputs[0]).file_type = graph_.value(rows.x).file_type;
+      const ValueId y = edit_.add_node(name, std::move(norm), std::move(inputs));
+      graph_.value(y).file_type = type;
+      edit_.replace(id, make_normalised_op("Transpose", {{"perm", to_channels_first}}, 1), {y});
+      graph_.node(id).name = name + ":channels_first";
+    } else {
+      edit_.replace(id, std::move(norm), std::move(inputs));
+    }
+    for (const ValueId input : old) edit_.erase_unread(input);
+  }
+
+  Graph& graph_;
+  GraphEdit edit_;
+};
+
+}  // namespace
+
+void fuse_layer_norm(Graph& graph, const PassContext&) { Normalisations(graph).run(); }
+
+}  // namespace lenslet
