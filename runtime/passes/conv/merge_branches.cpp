@@ -1,13 +1,12 @@
 // merge_branches: a sum of convolutions that read one value x, of x times a factor a channel (a BatchNormalization) and
-// of x itself becomes one convolution, so that networks trained with parallel branches (RepVGG, MobileOne, FastViT) run
-// in their deployed form. Filters are scaled and summed in double and rounded once.
+// of x itself becomes one convolution: the deployed form of networks trained with parallel branches (RepVGG,
+// MobileOne). Filters are scaled and summed in double and rounded once.
 //
 // The sum has the taps, groups and padding of one of its branches, the host; the others' taps are among the host's: a
 // 1x1 is the middle of a padded 3x3, x a filter of a single 1, groups are blocks of a dense filter. So it costs what
-// the host costs. It reads no element that the host did not, so the same outputs are NaN or infinite; an infinity may
-// become a NaN or the reverse (inf - inf against inf * 0).
+// the host costs. It reads no element that the host did not: the same outputs are finite, others may be a NaN for an
+// infinity or the reverse.
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -45,8 +44,7 @@ struct Branch {
   Term term;
   std::string name;
   ValueId x = no_id;
-  ValueId w = no_id;    ///< [K,C/groups,spatial axes]; no_id: x itself, K = C = groups
-  NodeId conv = no_id;  ///< no_id: x itself
+  ValueId w = no_id;  ///< [K,C/groups,spatial axes]; no_id: x itself, K = C = groups
   std::int64_t groups = 1;
   Ints strides = {};  ///< as axes
   std::vector<Axis> axes = {};
@@ -98,8 +96,7 @@ std::optional<Branch> conv_branch(const GraphEdit& edit, const Term& term) {
   const Graph& graph = edit.graph();
   const auto channels = affine_channels(edit, term.value);
   if (!channels) return std::nullopt;
-  const NodeId conv = edit.producer(term.value);
-  const Node& node = graph.node(conv);
+  const Node& node = *edit.producer_node(term.value);
   if (node.type() != "Conv" || graph.value(node.inputs[1]).dtype != DType::f32) return std::nullopt;
   const Shape& w = graph.value(node.inputs[1]).shape;
   const auto axes = static_cast<std::size_t>(w.rank() - 2);
@@ -109,7 +106,6 @@ std::optional<Branch> conv_branch(const GraphEdit& edit, const Term& term) {
                 .name = node.name,
                 .x = node.inputs[0],
                 .w = node.inputs[1],
-                .conv = conv,
                 .groups = integer_attribute(*node.op, "group").value(),
                 .strides = by_axis(*node.op, "strides", axes)};
   for (std::size_t a = 0; a < axes; ++a) branch.axes.push_back({w[static_cast<int>(a) + 2], dilations[a], pads[a]});
@@ -186,17 +182,15 @@ void add_filter(const Graph& graph, const Branch& branch, std::int64_t k, std::i
 }
 
 /// Weights and bias of the sum; nothing if one is not finite.
-struct Sum {
-  Tensor w, bias;
-};
-std::optional<Sum> summed(const Graph& graph, const Branch& host, const std::vector<const Branch*>& branches) {
+std::optional<std::pair<Tensor, Tensor>> summed(const Graph& graph, const Branch& host,
+                                                const std::vector<const Branch*>& branches) {
   const Shape& shape = graph.value(host.w).shape;
   const std::int64_t filters = shape[0], channels = shape[1], host_taps = std::ssize(taps_in(host, host));
-  Sum sum{Tensor(DType::f32, shape), Tensor(DType::f32, Shape{filters})};
+  Tensor weights(DType::f32, shape), biases(DType::f32, Shape{filters});
   std::vector<Ints> taps;
   for (const Branch* branch : branches) taps.push_back(taps_in(host, *branch));
   std::vector<double> filter(static_cast<std::size_t>(channels * host_taps));
-  float* w = sum.w.values<float>().data();
+  float* w = weights.values<float>().data();
   bool finite = true;
   const auto rounded = [&](double exact) {
     const auto value = static_cast<float>(exact);
@@ -211,10 +205,10 @@ std::optional<Sum> summed(const Graph& graph, const Branch& host, const std::vec
       bias += branches[b]->offset[static_cast<std::size_t>(k)];
     }
     w = std::ranges::transform(filter, w, rounded).out;
-    sum.bias.values<float>()[static_cast<std::size_t>(k)] = rounded(bias);
+    biases.values<float>()[static_cast<std::size_t>(k)] = rounded(bias);
   }
   if (!finite) return std::nullopt;
-  return sum;
+  return std::pair(std::move(weights), std::move(biases));
 }
 
 /// One convolution instead of the branches that fit the host, which leave `branches`; no_id if it would save nothing:
@@ -227,18 +221,17 @@ ValueId merge_with(GraphEdit& edit, const Branch& host, std::vector<Branch>& bra
   const bool depthwise = graph.value(host.w).shape[1] == 1;
   const auto free = depthwise ? 0 : std::ranges::count_if(members, &Branch::is_residual);
   if (std::ssize(members) - free < 2) return no_id;
-  std::optional<Sum> sum = summed(graph, host, members);
+  auto sum = summed(graph, host, members);
   if (!sum) return no_id;
 
-  std::vector<std::string_view> names;
-  for (const Branch* member : members) names.push_back(member->name);
-  std::string note = fmt::format("the sum of {} branches: {}", names.size(), fmt::join(names, ", "));
-  const std::shared_ptr<const Op> op = graph.node(host.conv).op;
+  std::string note = fmt::format("the sum of {} branches", members.size());
+  for (const Branch* member : members) note += fmt::format("{}{}", member == members[0] ? ": " : ", ", member->name);
+  const std::shared_ptr<const Op> op = edit.producer_node(host.term.value)->op;
   Epilogue epilogue = *op->epilogue();
   epilogue.scale.clear();
   epilogue.bias_factor = 1;
-  const ValueId w = edit.add_constant(host.name + ":sum", std::move(sum->w)),
-                bias = edit.add_constant(host.name + ":bias", std::move(sum->bias)),
+  const ValueId w = edit.add_constant(host.name + ":sum", std::move(sum->first)),
+                bias = edit.add_constant(host.name + ":bias", std::move(sum->second)),
                 y = edit.add_node(host.name + ":sum", op->with_epilogue(std::move(epilogue)), {host.x, w, bias});
   edit.graph().value(y).file_type = graph.value(host.term.value).file_type;
   Node& node = edit.graph().node(edit.producer(y));
@@ -274,7 +267,8 @@ bool merge_sum(GraphEdit& edit, NodeId sum) {
   std::ranges::stable_sort(hosts, std::greater(), size);
   std::vector<Term> terms;
   for (const Branch& host : hosts) {
-    if (std::ranges::find(branches, host.conv, &Branch::conv) == branches.end()) continue;
+    const auto is_host = [&](const Branch& branch) { return branch.term.value == host.term.value; };
+    if (std::ranges::none_of(branches, is_host)) continue;
     if (const ValueId y = merge_with(edit, host, branches); y != no_id) terms.push_back({y, 1});
   }
   if (terms.empty()) return false;
@@ -294,7 +288,7 @@ void merge_branches(Graph& graph, const PassContext&) {
         if (is_inner_sum(edit, id)) inner.insert(edit.producer(id));
   std::set<ValueId> merged;  // what came of sums; a factor behind one goes into it, since it may be a branch itself
   for (const NodeId n : edit.nodes()) {
-    if (edit.erased(n) || graph.node(n).outputs.empty()) continue;
+    if (graph.node(n).outputs.empty()) continue;
     const ValueId y = graph.node(n).outputs[0];
     const auto is_merged = [&](ValueId id) { return merged.contains(id); };
     if (is_sum(graph, graph.node(n)) ? !inner.contains(n) && merge_sum(edit, n)
