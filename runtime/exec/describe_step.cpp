@@ -1,5 +1,7 @@
 #include "runtime/exec/describe_step.h"
 
+#include <fmt/format.h>
+
 #include <utility>
 
 namespace lenslet {
@@ -53,7 +55,7 @@ StepInfo describe_step(const Graph& graph, const PlanStep& step) {
   if (choice.rows.size() < 2) return row;
   row.problem = node.op->describe(inputs);
   row.algorithm = choice.kernel->name();
-  row.reason = choice.reason;
+  row.reason = node.note.empty() ? choice.reason : fmt::format("{}; {}", choice.reason, node.note);
   for (const Choice::Row& candidate : choice.rows) row.candidates.push_back(describe(candidate));
   return row;
 }

@@ -30,8 +30,9 @@ bool compose(const ChannelAffine& affine, double beta, std::vector<float>& scale
   return true;
 }
 
-/// A product's bias per channel, as in the file; empty if it is not constant or not one value per channel.
-std::optional<std::vector<float>> bias_values(const Graph& graph, ValueId id, std::int64_t channels) {
+}  // namespace
+
+std::optional<std::vector<float>> product_bias(const Graph& graph, ValueId id, std::int64_t channels) {
   if (id == no_id) return std::vector<float>(static_cast<std::size_t>(channels), 0.0F);
   const Value& bias = graph.value(id);
   if (!bias.is_constant() || bias.dtype != DType::f32) return std::nullopt;
@@ -43,8 +44,6 @@ std::optional<std::vector<float>> bias_values(const Graph& graph, ValueId id, st
   return std::vector<float>(values.begin(), values.end());
 }
 
-}  // namespace
-
 std::optional<std::int64_t> affine_channels(const GraphEdit& edit, ValueId id) {
   if (!edit.merges(id)) return std::nullopt;
   const Graph& graph = edit.graph();
@@ -54,24 +53,40 @@ std::optional<std::int64_t> affine_channels(const GraphEdit& edit, ValueId id) {
   if (!takes_more(epilogue) || input(epilogue->residual_input) != no_id) return std::nullopt;
   const std::int64_t channels = graph.value(id).shape[epilogue->channel_axis];
   if (!graph.value(input(epilogue->weight_input)).is_constant() ||
-      !bias_values(graph, input(epilogue->bias_input), channels))
+      !product_bias(graph, input(epilogue->bias_input), channels))
     return std::nullopt;
   return channels;
 }
 
-void fold_affine(GraphEdit& edit, NodeId node, ValueId id, const ChannelAffine& affine) {
-  const NodeId producer = edit.producer(id);
+std::optional<AffineOf> affine_of(const Graph& graph, const Node& node) {
+  if (node.outputs.empty() || node.outputs[0] == no_id) return std::nullopt;
+  const Shape& y = graph.value(node.outputs[0]).shape;
+  const std::vector<InputInfo> infos = graph.input_infos(node);
+  for (std::size_t side = 0; side < node.inputs.size(); ++side) {
+    const ValueId x = node.inputs[side];
+    if (x == no_id || graph.value(x).is_constant() || !(graph.value(x).shape == y)) continue;
+    if (auto affine = node.op->as_channel_affine(infos, side, y)) return AffineOf{x, *std::move(affine)};
+  }
+  return std::nullopt;
+}
+
+bool fold_affine(GraphEdit& edit, NodeId node) {
+  const std::optional<AffineOf> of = affine_of(edit.graph(), edit.graph().node(node));
+  if (!of) return false;
+  const auto channels = static_cast<std::int64_t>(of->affine.factor.size());
+  if (affine_channels(edit, of->x) != channels) return false;
+  const NodeId producer = edit.producer(of->x);
   const Node& made_by = edit.graph().node(producer);
   Epilogue epilogue = *made_by.op->epilogue();
   const auto bias_input = static_cast<std::size_t>(epilogue.bias_input);
   std::vector<ValueId> inputs = made_by.inputs;
   inputs.resize(std::max(inputs.size(), bias_input + 1), no_id);
-  const auto channels = static_cast<std::int64_t>(affine.factor.size());
-  std::vector<float> bias = bias_values(edit.graph(), inputs[bias_input], channels).value();
-  if (!compose(affine, epilogue.bias_factor, epilogue.scale, bias)) return;
+  std::vector<float> bias = product_bias(edit.graph(), inputs[bias_input], channels).value();
+  if (!compose(of->affine, epilogue.bias_factor, epilogue.scale, bias)) return false;
   epilogue.bias_factor = 1;
   inputs[bias_input] = edit.add_constant(made_by.name + ":bias", Tensor::of<float>(Shape{channels}, bias));
   merge_into(edit, node, producer, made_by.op->with_epilogue(std::move(epilogue)), std::move(inputs));
+  return true;
 }
 
 }  // namespace lenslet

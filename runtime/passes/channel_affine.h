@@ -9,13 +9,25 @@
 
 namespace lenslet {
 
+/// y[k] = factor[k] * x[k] + offset[k], x and y of one shape.
+struct AffineOf {
+  ValueId x = no_id;
+  ChannelAffine affine;
+};
+/// `node` as an affine of one of its inputs, if all else is known.
+std::optional<AffineOf> affine_of(const Graph& graph, const Node& node);
+
+/// A product's bias per channel, as in the file, zeros without one; nothing if it is not constant or not one value per
+/// channel.
+std::optional<std::vector<float>> product_bias(const Graph& graph, ValueId bias, std::int64_t channels);
+
 /// Output channels of the product that makes `id`, if an affine can be folded into it: `id` has no other use, the
 /// epilogue applies nothing yet, and weights and bias are constant.
 std::optional<std::int64_t> affine_channels(const GraphEdit& edit, ValueId id);
 
-/// Merges `node`, which computes `affine` of its input `id`, with the producer of `id`, for which affine_channels()
-/// gave a count. The merged node replaces `node`. Computed in double, rounded once. No change if a factor or the new
-/// bias is not finite in float.
-void fold_affine(GraphEdit& edit, NodeId node, ValueId id, const ChannelAffine& affine);
+/// Merges `node`, if it computes an affine of a product's result, with the product, which gives the merged node its
+/// name and note. Computed in double, rounded once. False and no change otherwise, and if a factor or the new bias is
+/// not finite in float.
+bool fold_affine(GraphEdit& edit, NodeId node);
 
 }  // namespace lenslet

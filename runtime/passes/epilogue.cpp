@@ -7,6 +7,7 @@ namespace lenslet {
 void merge_into(GraphEdit& edit, NodeId node, NodeId producer, std::shared_ptr<const Op> op,
                 std::vector<ValueId> inputs) {
   edit.graph().node(node).name = edit.graph().node(producer).name;
+  edit.graph().node(node).note = edit.graph().node(producer).note;
   edit.replace(node, std::move(op), std::move(inputs));
   edit.erase(producer);
 }

@@ -14,7 +14,7 @@ inline bool takes_more(const Epilogue* epilogue) {
 /// other reader, fuses the two in `node`'s position.
 void merge_activation(GraphEdit& edit, NodeId node);
 
-/// Replaces `node` by `op` with `inputs`, under the name of `producer`, which is erased.
+/// Replaces `node` by `op` with `inputs`, under the name and note of `producer`, which is erased.
 void merge_into(GraphEdit& edit, NodeId node, NodeId producer, std::shared_ptr<const Op> op,
                 std::vector<ValueId> inputs);
 

@@ -32,6 +32,8 @@ std::vector<Pass> list() {
   add("crop_filters", crop_filters, optional, "taps that meet only padding go from a Conv's filters");
   add("fold_batch_norm", fold_batch_norm, optional, "BatchNormalization into weights and bias of a Conv or Gemm");
   add("fold_scale", fold_scale, optional, "constant per-channel Mul, Div, Add, Sub into a Conv or Gemm");
+  if constexpr (built("conv"))
+    add("merge_branches", merge_branches, optional, "a sum of convolutions of one value, and the value, into one");
   add("fuse_activation", fuse_activation, optional, "activations into the epilogue of a Conv or Gemm");
   add("fuse_residual", fuse_residual, optional, "residual Add, and the activation after it, into a convolution");
   add("drop_dead", drop_dead, optional, "remove unread nodes and constants");

@@ -48,6 +48,7 @@ void fold_pad(Graph& graph, const PassContext& context);
 void crop_filters(Graph& graph, const PassContext& context);
 void fold_batch_norm(Graph& graph, const PassContext& context);
 void fold_scale(Graph& graph, const PassContext& context);
+void merge_branches(Graph& graph, const PassContext& context);
 void fuse_activation(Graph& graph, const PassContext& context);
 void fuse_residual(Graph& graph, const PassContext& context);
 void drop_dead(Graph& graph, const PassContext& context);

@@ -324,6 +324,20 @@ TEST_CASE("exec/plan/every_algorithm_and_every_pass_left_out_agrees") {
   }
 }
 
+TEST_CASE("exec/plan/says_which_branches_are_one_convolution") {
+  Graph graph;
+  const ValueId x = add_input(graph, {4, 9, 9});
+  const ValueId dense = add_node(graph, "Conv", {x, add_weights(graph, "w3", {4, 4, 3, 3}, 0.3F, 1)},
+                                 {{"pads", std::vector<std::int64_t>(4, 1)}});
+  const ValueId point = add_node(graph, "Conv", {x, add_weights(graph, "w1", {4, 4, 1, 1}, 0.3F, 2)});
+  add_output(graph, add_node(graph, "Sum", {dense, point, x}));
+  const std::vector<StepInfo> steps = make_model(graph).plan(on_cpu()).steps;
+  const auto conv = std::ranges::find(steps, "Conv", &StepInfo::op);
+  REQUIRE(conv != steps.end());
+  CHECK(conv->name == "Conv_0");
+  CHECK(conv->reason.ends_with("; the sum of 3 branches: Conv_0, Conv_1, x"));
+}
+
 TEST_CASE("exec/runner/algorithms_of_single_layers") {
   const Model model = make_model(small_net());
   const auto algorithms_of = [&](const PlanOptions& plan) {

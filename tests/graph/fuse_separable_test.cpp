@@ -128,7 +128,7 @@ TEST_CASE("fuse_separable/others_stay") {
   SUBCASE("a residual added to the depthwise one") {
     GraphBuilder b;
     const ValueId x = clip(b, b.conv(b.input("x", {-1, 16, 56, 56}), 16, 144, 1));
-    const ValueId sum = b.node("Add", {depthwise(b, x, 144), x});
+    const ValueId sum = b.node("Add", {depthwise(b, x, 144), b.node("Sigmoid", {x})});
     b.output(b.conv(sum, 144, 32, 1));
     const Graph all = planned(b.build(1));
     CHECK(joined(all) == 0);

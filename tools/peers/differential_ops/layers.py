@@ -81,6 +81,33 @@ def spatial_dims(d):
     return [d.integer(1, 14 if rank < 3 else 5) for _ in range(rank)]
 
 
+def add_branches(d, a, y, given, group):
+    """Sums y, a convolution of a, with others of the same strides, and with a itself where the shapes are equal."""
+    spatial, out, rank = d[a].shape[2:], d[y].shape[2:], d[a].ndim - 2
+    strides = given.get("strides", [1] * rank)
+    terms = [y]
+    for _ in range(d.integer(1, 3)):
+        if d[a].shape == d[y].shape and d.chance(0.4):
+            (same,) = d.emit("BatchNormalization", [a, *channel_parameters(d, [d[a].shape[1]], 4, d[a].dtype)]) if d.chance(0.7) else [a]
+            terms.append(same)
+            continue
+        kernel = [d.pick([1, 1, 3]) for _ in range(rank)]
+        pads = [(o - 1) * s + k - size for o, s, k, size in zip(out, strides, kernel, spatial)]
+        # Where less than the image is read, nothing is padded, and what a stride leaves over does not matter.
+        if any(p <= -s for p, s in zip(pads, strides)):
+            continue
+        begins = [d.integer(0, max(0, p)) if d.chance(0.3) else (max(0, p) + 1) // 2 for p in pads]
+        groups = d.pick([1, group, group])
+        weights = d.add(d.array(d[a].dtype.type, [d[y].shape[1], d[a].shape[1] // groups, *kernel]), True)
+        terms += d.emit("Conv", [a, weights], kernel_shape=kernel, strides=strides, group=groups,
+                        pads=begins + [max(0, p) - b for p, b in zip(pads, begins)])  # fmt: skip
+    if d.chance(0.5):
+        d.emit("Sum", terms)
+        return
+    for term in terms[1:]:
+        y = d.emit(d.pick(["Add", "Add", "Sub"]), [y, term])[0]
+
+
 @operator("Conv", "ConvTranspose")
 def convolution(d, op):
     group = d.pick([1, 1, 1, 2, 3])
@@ -107,7 +134,9 @@ def convolution(d, op):
                                      for size, s, di, k in zip(spatial, strides, dilations, kernel)]  # fmt: skip
     if d.chance(0.2):
         given.pop("kernel_shape")
-    d.emit(op, [a, weights, *bias], **given, group=group if group > 1 or d.chance(0.5) else None)
+    (y,) = d.emit(op, [a, weights, *bias], **given, group=group if group > 1 or d.chance(0.5) else None)
+    if op == "Conv" and d.chance(0.25):
+        add_branches(d, a, y, given, group)
 
 
 @operator("Gemm")
