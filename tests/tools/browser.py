@@ -18,7 +18,7 @@ class Browser:
         self._from, theirs_out = os.pipe()
         self._process = subprocess.Popen(
             ["bash", "-c", f'exec "$@" 3<&{theirs_in} 4>&{theirs_out}', "chromium", CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu",
-             "--remote-debugging-pipe", f"--user-data-dir={self._profile.name}", "about:blank"],
+             "--disable-ipc-flooding-protection", "--remote-debugging-pipe", f"--user-data-dir={self._profile.name}", "about:blank"],
             pass_fds=(theirs_in, theirs_out), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         )  # fmt: skip
         os.close(theirs_in)
