@@ -85,8 +85,9 @@ def report_of(served: ServedModel) -> bytes:
     """lenslet.Error, OSError."""
     batch = served.sizes[0]
     plan = served.model.plan(**served.how(batch))
-    layers = [
-        {**step, "algorithm": step.get("algorithm", ""), "ms": step["estimated_us"] / 1000, "shape": _shape(step)}
+    layers: List[Dict[str, Any]] = [
+        {**step, "algorithm": step.get("algorithm", ""), "ms": step["estimated_us"] / 1000, "shape": _shape(step),
+         "gflops": step["flops"] / step["estimated_us"] / 1000 if step["estimated_us"] > 0 else 0}
         for step in plan.rows
         if not step["no_op"]
     ]
