@@ -13,6 +13,7 @@
 
 #include "base/float_environment.h"
 #include "base/fork.h"
+#include "base/time_stamps.h"
 #include "lenslet/host.h"
 
 namespace lenslet {
@@ -253,7 +254,15 @@ void ThreadPool::parallel_for(std::int64_t count, std::int64_t grain, RangeFunct
     return;
   }
   assert(s.unfinished.load() == 0 && "parallel_for is not reentrant");
-  s.function = &f;
+  TimeStamps* const stamps = TimeStamps::current();
+  if (stamps != nullptr) stamps->end_alone();
+  const auto stamped = [&](std::int64_t begin, std::int64_t end, int worker) {
+    const double begin_us = stamps->now_us();
+    f(begin, end, worker);
+    stamps->add(worker, stamps->step(), TimelineSpan::Kind::piece, begin_us);
+  };
+  const RangeFunction with_stamps(stamped);
+  s.function = stamps == nullptr ? &f : &with_stamps;
   s.count = count;
   s.grain = grain;
   s.pieces = pieces;
@@ -265,6 +274,7 @@ void ThreadPool::parallel_for(std::int64_t count, std::int64_t grain, RangeFunct
     s.take_pieces(0);
     s.wait_until_finished();
   }
+  if (stamps != nullptr) stamps->begin_alone();
   if (s.failed.load()) {
     // Moved out, so that the pool does not keep the exception alive and the next loop starts clean.
     const std::exception_ptr error = std::move(s.error);

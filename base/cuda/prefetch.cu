@@ -5,19 +5,20 @@
 
 #include "base/cuda/check.h"
 #include "base/cuda/launch.h"
+#include "base/cuda/time_stamp.h"
 
 namespace lenslet::cuda {
 namespace {
 
-constexpr unsigned blocks = 32, threads = 32;
+constexpr unsigned prefetch_blocks = 32, prefetch_threads = 32;
 
 /// Each thread prefetches one piece, then strides to its next ones.
 __global__ void prefetch_kernel([[maybe_unused]] const std::uint8_t* data, [[maybe_unused]] std::size_t bytes) {
   wait_for_previous();
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   constexpr std::size_t piece_bytes = 4 << 10;  // of one instruction; whole ones of 16 bytes
-  const std::size_t first = blockIdx.x * threads + threadIdx.x;
-  for (std::size_t at = first * piece_bytes; at < bytes; at += blocks * threads * piece_bytes) {
+  const std::size_t first = blockIdx.x * prefetch_threads + threadIdx.x;
+  for (std::size_t at = first * piece_bytes; at < bytes; at += prefetch_blocks * prefetch_threads * piece_bytes) {
     const std::size_t left = bytes - at;
     const auto size = static_cast<unsigned>((left < piece_bytes ? left : piece_bytes) / 16 * 16);
     if (size > 0)
@@ -50,18 +51,32 @@ Prefetches::Prefetches(const GraphRecorder& recorder) : graph_(recorder.graph())
   for (; chain_.size() < count; node = behind[node]) chain_.push_back(node);
 }
 
-void Prefetches::add(std::size_t nodes, const void* data, std::size_t bytes) {
+void Prefetches::add(std::size_t nodes, const void* data, std::size_t bytes, std::uint64_t* stamps) {
   const auto* begin = static_cast<const std::uint8_t*>(data);
   void* arguments[] = {&begin, &bytes};
+  cudaGraphNode_t node = chain_[nodes - 1];
+  const auto stamp = [&] {
+    void* to[] = {&stamps};
+    if (stamps != nullptr) node = add_behind(node, time_stamp_kernel(), 1, 1, to);
+  };
+  stamp();
+  node = add_behind(node, reinterpret_cast<const void*>(prefetch_kernel), prefetch_blocks, prefetch_threads, arguments);
+  if (stamps != nullptr) ++stamps;
+  stamp();
+}
+
+cudaGraphNode_t Prefetches::add_behind(cudaGraphNode_t node, const void* kernel, unsigned blocks, unsigned threads,
+                                       void** arguments) {
   cudaGraphNodeParams parameters{};
   parameters.type = cudaGraphNodeTypeKernel;
-  parameters.kernel.func = reinterpret_cast<void*>(prefetch_kernel);
+  parameters.kernel.func = const_cast<void*>(kernel);
   parameters.kernel.gridDim = dim3(blocks);
   parameters.kernel.blockDim = dim3(threads);
   parameters.kernel.kernelParams = arguments;
   const cudaGraphEdgeData whole{};  // from its end
-  cudaGraphNode_t node = nullptr;
-  CUDA_CHECK(cudaGraphAddNode(&node, graph_, &chain_[nodes - 1], &whole, 1, &parameters));
+  cudaGraphNode_t added = nullptr;
+  CUDA_CHECK(cudaGraphAddNode(&added, graph_, &node, &whole, 1, &parameters));
+  return added;
 }
 
 }  // namespace lenslet::cuda

@@ -2,6 +2,7 @@
 // Prefetches to L2 in parallel with a recorded graph's kernels. Plain C++.
 
 #include <cstddef>
+#include <cstdint>
 #include <vector>
 
 #include "base/cuda/graph.h"
@@ -17,10 +18,13 @@ class Prefetches {
   explicit Prefetches(const GraphRecorder& recorder);
   /// Prefetches `bytes` of device memory at `data` (16-byte aligned) to L2 once the first `nodes` nodes (at least 1)
   /// are done. Uses few threads, because it takes bandwidth from kernels that run at the same time. Only the graph's
-  /// end waits for it.
-  void add(std::size_t nodes, const void* data, std::size_t bytes);
+  /// end waits for it. Given `stamps`, two on the device, the times before and after its kernel are written there.
+  void add(std::size_t nodes, const void* data, std::size_t bytes, std::uint64_t* stamps = nullptr);
 
  private:
+  cudaGraphNode_t add_behind(cudaGraphNode_t node, const void* kernel, unsigned blocks, unsigned threads,
+                             void** arguments);
+
   cudaGraph_t graph_;
   std::vector<cudaGraphNode_t> chain_;  // in their order
 };

@@ -14,6 +14,8 @@
 
 namespace lenslet {
 
+struct Timeline;  // lenslet/timeline.h
+
 /// Passed to the observer after each step; all references are valid during the call only. Tensors are in the step's own
 /// Format, perhaps as channels of a larger tensor: Tensor::to_format(formats::nchw) reads any of them. Without
 /// PlanOptions::keep_all_values an input may already share its memory with the output (in-place steps). An exception
@@ -100,6 +102,11 @@ class LENSLET_API Runner {
   /// CUDA: `repeats` (>= 1) samples of the device time in milliseconds of the whole network, on the inputs of the last
   /// run, without host copies. Each sample is the mean of enough back-to-back replays to exceed 2 ms. Empty on the CPU.
   std::vector<double> time_device(int repeats);
+  /// When threads and streams were busy in one run as run() makes it, bands included: the one of median duration of
+  /// `runs` (>= 1), which time stamps stretch a little. Errors as of run(). On CUDA the device's time, without host
+  /// copies: a kernel that writes the time stands behind each step in the graph. Empty on CUDA if shapes depend on
+  /// computed values.
+  Timeline timeline(std::span<const Tensor> inputs, int runs = 5);
 
  private:
   std::shared_ptr<RunnerImpl> impl_;  // also held by a run

@@ -15,6 +15,7 @@
 #include "ops/elementwise/binary_kernels.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/normalization/batch_norm_cuda.h"
+#include "ops/normalization/parameters.h"
 
 namespace lenslet {
 
@@ -31,9 +32,7 @@ class BatchNormOp final : public Op {
   std::vector<TensorType> infer(std::span<const InputInfo> inputs) const override {
     const TensorType& x = required_input(inputs, 0, "X");
     require_rank("input X", x.shape, 2, 5);
-    const DType of_parameters = required_input(inputs, 1, "scale").dtype;
-    if (!(dtypes<HalfTypes>.contains(x.dtype) && of_parameters == DType::f32)) require_equal_dtypes(inputs);
-    require_equal_dtypes(inputs.subspan(1));
+    require_parameter_dtypes(inputs);
     constexpr std::string_view names[] = {"X", "scale", "B", "mean", "var"};
     for (std::size_t i = 1; i < 5; ++i)
       require_shape(fmt::format("input {}", names[i]), required_input(inputs, i, names[i]).shape, Shape{x.shape[1]});

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "ops/core/checks.h"
+#include "ops/normalization/parameters.h"
 #include "ops/normalization/row_kernels.h"
 
 namespace lenslet {
@@ -33,7 +34,7 @@ class InstanceNormOp : public Op {
 
  protected:
   static void require_affine(std::span<const InputInfo> inputs, std::string_view bias, std::int64_t length) {
-    require_equal_dtypes(inputs);
+    require_parameter_dtypes(inputs);
     const std::string_view names[] = {"scale", bias};
     for (std::size_t i = 0; i < 2; ++i)
       require_shape(fmt::format("input {}", names[i]), required_input(inputs, i + 1, names[i]).shape, Shape{length});
@@ -99,8 +100,11 @@ struct Groups {
 
 template <typename Rows>
 constexpr auto kernels_within(double tolerance) {
-  return on_both({.types = dtypes<Types<float>>, .tolerance = tolerance, .in_place = input_bit(0)}, bind_rows<Rows>,
-                 bind_rows_cuda<Rows>);
+  return on_both({.types = dtypes<Types<float>>,
+                  .more_on_cuda = dtypes<HalfTypes>,
+                  .tolerance = tolerance,
+                  .in_place = input_bit(0)},
+                 bind_rows<Rows>, bind_rows_cuda<Rows>);
 }
 /// As for LayerNormalization, whose scale and bias round separately, too.
 constexpr auto kernels = kernels_within<Planes>(2e-6), group_kernels = kernels_within<Groups>(2.1e-6);

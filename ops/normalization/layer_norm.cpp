@@ -7,6 +7,7 @@
 #include "ops/core/checks.h"
 #include "ops/elementwise/binary_cuda.h"
 #include "ops/elementwise/binary_kernels.h"
+#include "ops/normalization/parameters.h"
 #include "ops/normalization/row_kernels.h"
 
 namespace lenslet {
@@ -27,7 +28,7 @@ class LayerNormOp final : public Op {
 
   std::vector<TensorType> infer(std::span<const InputInfo> inputs) const override {
     const TensorType& x = required_input(inputs, 0, "X");
-    require_equal_dtypes(inputs);
+    require_parameter_dtypes(inputs);
     first_axis(x.shape);  // there is one
     require_broadcast("Scale", required_input(inputs, 1, "Scale").shape, x.shape);
     if (present(inputs, 2)) require_broadcast("B", inputs[2].type.shape, x.shape);
@@ -120,8 +121,8 @@ class BoundBroadcast final : public BoundKernel {
     float* const y = run.out<float>();
     if (run.cuda != nullptr) {
       if constexpr (cuda_built) {
-        cuda::normalize_rows(*run.cuda, affine, rows_.epsilon, rows_.count, rows_.length, run.in<float>(0), y,
-                             run.workspace.data());
+        cuda::normalize_rows(*run.cuda, affine, rows_.epsilon, rows_.count, rows_.length, DType::f32, run.in<float>(0),
+                             y, run.workspace.data());
         for (const Step& step : steps_)
           cuda::binary(*run.cuda, step.kind(), DType::f32, step.loops, y, run.inputs[step.input].data(), y);
       }
@@ -166,15 +167,22 @@ void fill_ones(const Problem&, const Candidate&, std::span<std::byte> blob) {
   std::fill_n(reinterpret_cast<float*>(blob.data()), blob.size() / sizeof(float), 1.0F);
 }
 
+std::optional<std::string> refuse_cuda(const Problem& problem) {
+  const DType dtype = problem.inputs()[0].type.dtype;
+  if (dtype == DType::f32 || lie_as_rows(problem)) return std::nullopt;
+  return fmt::format("{} would be rounded before a Scale or B of another shape than its rows", to_string(dtype));
+}
+
 /// Each element is rounded seven times (distance, deviation, gain, product, rest, scale, bias), each time by at most
 /// 2^-24 of a value that is seldom above 5 times the rms: 35 * 2^-24.
 template <typename Rows>
 constexpr auto kernels = on_both({.types = dtypes<Types<float>>,
+                                  .more_on_cuda = dtypes<HalfTypes>,
                                   .tolerance = 2.1e-6,
                                   .in_place = input_bit(0),
                                   .blob = ones_spec,
                                   .prepare = fill_ones},
-                                 bind_cpu<Rows>, bind_cuda<Rows>);
+                                 bind_cpu<Rows>, bind_cuda<Rows>, refuse_cuda);
 
 std::shared_ptr<const Op> make(const NodeSpec& spec) {
   auto op = std::make_shared<LayerNormOp>();

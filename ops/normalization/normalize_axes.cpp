@@ -114,17 +114,21 @@ std::unique_ptr<const BoundKernel> bind_cuda(const Binding& binding) {
     constexpr std::size_t alignment = 256;
     const std::size_t partials = (of.maps_bytes() + alignment - 1) / alignment * alignment;
     const auto run_on = [of, partials](const KernelRun& run) {
-      cuda::normalize_axes(*run.cuda, of.norm, of.statistics, of.map, run.in<float>(0), run.out<float>(),
-                           run.workspace.data(), partials);
+      cuda::normalize_axes(*run.cuda, of.norm, of.statistics, of.map, run.inputs[0].dtype(), run.inputs[0].data(),
+                           run.outputs[0].data(), run.workspace.data(), partials);
     };
-    return bound(run_on, partials + cuda::reduce_workspace_bytes(of.statistics));
+    const DType dtype = binding.problem.inputs()[0].type.dtype;
+    return bound(run_on, partials + cuda::reduce_workspace_bytes(of.statistics, dtype));
   }
   return nullptr;
 }
 
-constexpr auto kernels =
-    on_both({.types = dtypes<Types<float>>, .formats = nchw_or_nhwc, .tolerance = 2e-6, .in_place = input_bit(0)},
-            bind_cpu, bind_cuda);
+constexpr auto kernels = on_both({.types = dtypes<Types<float>>,
+                                  .more_on_cuda = dtypes<HalfTypes>,
+                                  .formats = nchw_or_nhwc,
+                                  .tolerance = 2e-6,
+                                  .in_place = input_bit(0)},
+                                 bind_cpu, bind_cuda);
 
 std::shared_ptr<const Op> make_mean_variance(const NodeSpec& spec) {
   auto op = std::make_shared<AxesNormOp>();

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/convert.h"
 #include "base/cuda/host_device.h"
 #include "ops/core/broadcast.h"
 #include "ops/reduce/reduce_kernels.h"
@@ -22,6 +23,10 @@ struct AxesMap {
 };
 struct ApplyAxesMap {
   LENSLET_HOST_DEVICE float operator()(float x, const AxesMap& map) const { return map(x); }
+  template <typename Half>
+  LENSLET_HOST_DEVICE Half operator()(Half x, const AxesMap& map) const {
+    return narrowed<Half>(map(widened(x)));
+  }
 };
 
 /// A fold (ops/reduce/fold.h) that computes the map. The variance is a difference of two means: exact enough in double
@@ -58,15 +63,25 @@ struct AxesNormFold {
   }
 };
 
+/// The same of halves.
+template <typename Half>
+struct HalfAxesNormFold : AxesNormFold {
+  using In = Half;
+  LENSLET_HOST_DEVICE static constexpr Half neutral(Rule) { return {}; }
+  using AxesNormFold::AxesNormFold;
+  LENSLET_HOST_DEVICE void add(Half x, std::int64_t i, Rule rule) { AxesNormFold::add(widened(x), i, rule); }
+};
+
 namespace cuda {
 
 struct Context;
 
 /// y = map(x), with each element's map found by `statistics` over x and applied by `map`, whose operands are y, x and
-/// maps. Device addresses; y may be x. `workspace` has a map for each of statistics.kept at its start, and
-/// reduce_workspace_bytes(statistics) from `partials` on, a multiple of 256 bytes.
+/// maps. Device addresses, x and y of float32 or both of a 16-bit type; y may be x. `workspace` has a map for each of
+/// statistics.kept at its start, and reduce_workspace_bytes(statistics, dtype) from `partials` on, a multiple of 256
+/// bytes.
 void normalize_axes(const Context& context, AxesNorm norm, const reduce::Loops& statistics, const BroadcastLoops& map,
-                    const float* x, float* y, std::byte* workspace, std::size_t partials);
+                    DType dtype, const void* x, void* y, std::byte* workspace, std::size_t partials);
 
 }  // namespace cuda
 }  // namespace lenslet

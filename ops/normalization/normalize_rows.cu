@@ -4,6 +4,7 @@
 
 #include "base/cuda/launch.h"
 #include "base/cuda/warp.cuh"
+#include "base/dtypes.h"
 #include "ops/reduce/rows.cuh"
 
 namespace lenslet::cuda {
@@ -12,7 +13,10 @@ namespace {
 
 constexpr int threads = 256;
 constexpr int warps = threads / warp_threads;
-constexpr int unroll = 4;  ///< loads in flight a thread
+constexpr int half_pack = 8;  ///< halves of a load, where length and addresses allow it
+/// Loads in flight a thread.
+template <int pack>
+constexpr int unroll = pack == 1 ? 4 : 1;
 
 /// Count, mean and sum of squared distances from the mean.
 struct Moments {
@@ -27,38 +31,46 @@ struct Moments {
   }
 };
 
-/// How rows are split: at most a warp's number of pieces, and enough blocks for an H200.
+/// How rows are split: at most a warp's number of pieces, and enough blocks for an H200. Lengths in elements.
 struct Pieces {
   std::int64_t length = 1;
   int count = 1;
 };
 
-Pieces pieces_of(std::int64_t rows, std::int64_t length) {
+/// Pieces of a multiple of `pack`, which are no more than those of 1.
+Pieces pieces_of(std::int64_t rows, std::int64_t length, int pack = 1) {
   constexpr std::int64_t blocks_wanted = 1056, least_length = 4096;
   const std::int64_t wanted = std::clamp<std::int64_t>(blocks_wanted / std::max<std::int64_t>(1, rows), 1,
                                                        std::min<std::int64_t>(warp_threads, 1 + length / least_length));
   Pieces pieces;
   pieces.length = std::max<std::int64_t>(1, (length + wanted - 1) / wanted);
+  pieces.length = (pieces.length + pack - 1) / pack * pack;
   pieces.count = static_cast<int>(std::max<std::int64_t>(1, (length + pieces.length - 1) / pieces.length));
   return pieces;
 }
 
 /// Grid: (rows, pieces). Sums are taken around the row's first element, so that a mean far from zero cancels; if not
-/// centered, around zero, so that an infinity spoils only the row's sum of squares.
+/// centered, around zero, so that an infinity spoils only the row's sum of squares. Rows are read in packs.
+template <int pack, typename T>
 __global__ void __launch_bounds__(threads)
-    row_moments(const float* x, Moments* moments, bool centered, std::int64_t length, Pieces pieces) {
+    row_moments(const T* x, Moments* moments, bool centered, std::int64_t length, Pieces pieces) {
   wait_for_previous();
   const std::int64_t row = blockIdx.x, first = blockIdx.y * pieces.length;
   const std::int64_t end = first + pieces.length < length ? first + pieces.length : length;
-  const float* from = x + row * length;
-  const double center = centered ? static_cast<double>(from[0]) : 0.0;
+  const T* from = x + row * length;
+  const double center = centered ? static_cast<double>(loaded(from[0])) : 0.0;
   double sum = 0, squares = 0;
-  take_turns<unroll, 2>(
-      first + threadIdx.x, end, threads, 0.0f, [&](std::int64_t i) { return from[i]; },
-      [&](float value, std::int64_t i) {
-        const double distance = i < end ? static_cast<double>(value) - center : 0.0;
-        sum += distance;
-        squares += distance * distance;
+  using Pack = Floats<pack, T>;
+  take_turns<unroll<pack>, 2>(
+      first / pack + threadIdx.x, end / pack, threads, Pack{},
+      [&](std::int64_t i) { return reinterpret_cast<const Pack*>(from)[i]; },
+      [&](const Pack& values, std::int64_t i) {
+#pragma unroll
+        for (int k = 0; k < pack; ++k) {
+          const double distance = i * pack < end ? static_cast<double>(loaded(values.at[k])) - center : 0.0;
+          sum += distance;
+          squares += distance * distance;
+        }
       });
   for (int mask = 1; mask < warp_threads; mask *= 2) {
     sum += shuffle_xor(sum, mask);
@@ -85,8 +97,8 @@ __global__ void __launch_bounds__(threads)
 }
 
 /// The same grid. Each block merges its row's pieces again: cheaper than a kernel for it.
-template <typename Affine>
-__global__ void __launch_bounds__(threads) map_rows(const float* x, float* y, const Moments* moments, Affine affine,
+template <int pack, typename T, typename Affine>
+__global__ void __launch_bounds__(threads) map_rows(const T* x, T* y, const Moments* moments, Affine affine,
                                                     float epsilon, std::int64_t length, Pieces pieces) {
   wait_for_previous();
   const std::int64_t row = blockIdx.x;
@@ -105,12 +117,19 @@ __global__ void __launch_bounds__(threads) map_rows(const float* x, float* y, co
   const RowMap map = shared;
   const std::int64_t first = blockIdx.y * pieces.length;
   const std::int64_t end = first + pieces.length < length ? first + pieces.length : length;
-  const float* from = x + row * length;
-  float* to = y + row * length;
-  take_turns<unroll, 2>(
-      first + threadIdx.x, end, threads, 0.0f, [&](std::int64_t i) { return from[i]; },
-      [&](float value, std::int64_t i) {
-        if (i < end) to[i] = affine.of_element(map(value), row, i);
+  using Pack = Floats<pack, T>;
+  const auto* from = reinterpret_cast<const Pack*>(x + row * length);
+  auto* to = reinterpret_cast<Pack*>(y + row * length);
+  take_turns<unroll<pack>, 2>(
+      first / pack + threadIdx.x, end / pack, threads, Pack{}, [&](std::int64_t i) { return from[i]; },
+      [&](const Pack& values, std::int64_t i) {
+        Pack result;
+        if (i * pack < end) {
+#pragma unroll
+          for (int k = 0; k < pack; ++k)
+            result.at[k] = as_stored<T>(affine.of_element(map(loaded(values.at[k])), row, i * pack + k));
+          to[i] = result;
+        }
       });
 }
 
@@ -162,7 +181,31 @@ struct NormalizeHeld {
   }
 };
 
+template <typename T>
+__global__ void __launch_bounds__(threads) widen_elements(const T* x, float* y, std::int64_t count) {
+  wait_for_previous();
+  const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * threads + threadIdx.x;
+  if (i < count) y[i] = widened(x[i]);
+}
+
+template <int pack, typename T, typename Affine>
+void normalize_long_rows(const Context& context, const Affine& affine, float epsilon, std::int64_t rows,
+                         std::int64_t length, const T* x, T* y, Moments* moments) {
+  const Pieces pieces = pieces_of(rows, length, pack);
+  const dim3 grid(static_cast<unsigned>(rows), static_cast<unsigned>(pieces.count));
+  launch(context, row_moments<pack, T>, grid, dim3(threads), 0, x, moments, Affine::centered, length, pieces);
+  launch(context, map_rows<pack, T, Affine>, grid, dim3(threads), 0, x, y, moments, affine, epsilon, length, pieces);
+}
+
 }  // namespace
+
+void widen(const Context& context, DType dtype, const void* x, float* y, std::int64_t count) {
+  if (count == 0) return;
+  dispatch(dtype, HalfTypes(), [&]<typename T>(std::type_identity<T>) {
+    launch(context, widen_elements<T>, dim3(blocks_for(count, threads)), dim3(threads), 0, static_cast<const T*>(x), y,
+           count);
+  });
+}
 
 template <typename Affine>
 std::size_t normalize_rows_workspace_bytes(std::int64_t rows, std::int64_t length) {
@@ -172,22 +215,26 @@ std::size_t normalize_rows_workspace_bytes(std::int64_t rows, std::int64_t lengt
 
 template <typename Affine>
 void normalize_rows(const Context& context, const Affine& affine, float epsilon, std::int64_t rows, std::int64_t length,
-                    const float* x, float* y, std::byte* workspace) {
+                    DType dtype, const void* from, void* to, std::byte* workspace) {
   if (rows == 0) return;
-  if constexpr (Affine::may_be_held)
-    if (map_if_held(context, x, y, rows, length, NormalizeHeld<Affine>{affine, epsilon})) return;
-  if (length == 0) return;
-  const Pieces pieces = pieces_of(rows, length);
-  auto* moments = reinterpret_cast<Moments*>(workspace);
-  const dim3 grid(static_cast<unsigned>(rows), static_cast<unsigned>(pieces.count));
-  launch(context, row_moments, grid, dim3(threads), 0, x, moments, Affine::centered, length, pieces);
-  launch(context, map_rows<Affine>, grid, dim3(threads), 0, x, y, moments, affine, epsilon, length, pieces);
+  dispatch(dtype, WithHalves<Types<float>>(), [&]<typename T>(std::type_identity<T>) {
+    const auto* x = static_cast<const T*>(from);
+    auto* y = static_cast<T*>(to);
+    if constexpr (Affine::may_be_held)
+      if (map_if_held(context, x, y, rows, length, NormalizeHeld<Affine>{affine, epsilon})) return;
+    if (length == 0) return;
+    auto* moments = reinterpret_cast<Moments*>(workspace);
+    if constexpr (is_half<T>)
+      if (length % half_pack == 0 && quad_aligned(x, y))
+        return normalize_long_rows<half_pack>(context, affine, epsilon, rows, length, x, y, moments);
+    normalize_long_rows<1>(context, affine, epsilon, rows, length, x, y, moments);
+  });
 }
 
-#define LENSLET_INSTANTIATE(AFFINE)                                                                                    \
-  template std::size_t normalize_rows_workspace_bytes<AFFINE>(std::int64_t, std::int64_t);                             \
-  template void normalize_rows(const Context&, const AFFINE&, float, std::int64_t, std::int64_t, const float*, float*, \
-                               std::byte*);
+#define LENSLET_INSTANTIATE(AFFINE)                                                                                  \
+  template std::size_t normalize_rows_workspace_bytes<AFFINE>(std::int64_t, std::int64_t);                           \
+  template void normalize_rows(const Context&, const AFFINE&, float, std::int64_t, std::int64_t, DType, const void*, \
+                               void*, std::byte*);
 LENSLET_INSTANTIATE(AffineOfChannel)
 LENSLET_INSTANTIATE(AffineOfElement)
 LENSLET_INSTANTIATE(AffineOfGroup)

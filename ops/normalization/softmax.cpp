@@ -59,7 +59,8 @@ std::unique_ptr<const BoundKernel> bind_cuda(const Binding& binding) {
   return bound([log = is_log(binding.op<SoftmaxOp>()), e = SoftmaxExtents(binding.op<SoftmaxOp>(), binding.shape(0),
                                                                           binding.format(0))](const KernelRun& run) {
     if constexpr (cuda_built)
-      cuda::softmax(*run.cuda, run.in<float>(0), run.out<float>(), e.outer, e.length, e.inner, log);
+      cuda::softmax(*run.cuda, run.inputs[0].dtype(), run.inputs[0].data(), run.outputs[0].data(), e.outer, e.length,
+                    e.inner, log);
   });
 }
 
@@ -70,9 +71,12 @@ std::span<const Format> formats_for(const Problem& problem) {
   return nchw_only;
 }
 
-constexpr auto kernels =
-    on_both({.types = dtypes<Types<float>>, .formats_for = formats_for, .tolerance = 2e-6, .in_place = input_bit(0)},
-            bind_cpu, bind_cuda);
+constexpr auto kernels = on_both({.types = dtypes<Types<float>>,
+                                  .more_on_cuda = dtypes<HalfTypes>,
+                                  .formats_for = formats_for,
+                                  .tolerance = 2e-6,
+                                  .in_place = input_bit(0)},
+                                 bind_cpu, bind_cuda);
 
 }  // namespace
 

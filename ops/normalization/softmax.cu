@@ -5,6 +5,7 @@
 #include "base/cuda/launch.h"
 #include "base/cuda/vector.cuh"
 #include "base/cuda/warp.cuh"
+#include "base/dtypes.h"
 #include "ops/core/radix.cuh"
 #include "ops/reduce/rows.cuh"
 
@@ -94,26 +95,26 @@ struct SoftmaxStaged {
 /// Lines too long for registers, read three times: a thread takes elements x[at(i)] for i from `member` to `length` in
 /// steps of `members`; join(value, how) reduces over all threads of the row or column. Each thread writes only what it
 /// alone reads, so y may be x.
-template <int top_unroll, typename At, typename Join>
-__device__ void softmax_streamed(const float* x, float* y, std::int64_t member, std::int64_t length,
-                                 std::int64_t members, bool log, const At& at, const Join& join) {
+template <int top_unroll, typename T, typename At, typename Join>
+__device__ void softmax_streamed(const T* x, T* y, std::int64_t member, std::int64_t length, std::int64_t members,
+                                 bool log, const At& at, const Join& join) {
   float top = least;
 #pragma unroll top_unroll
-  for (std::int64_t i = member; i < length; i += members) top = fmaxf(top, x[at(i)]);
+  for (std::int64_t i = member; i < length; i += members) top = fmaxf(top, loaded(x[at(i)]));
   top = join(top, Max{});
   double sum = 0;
 #pragma unroll 4
-  for (std::int64_t i = member; i < length; i += members) sum += static_cast<double>(expf(x[at(i)] - top));
+  for (std::int64_t i = member; i < length; i += members) sum += static_cast<double>(expf(loaded(x[at(i)]) - top));
   const Last last(log, join(sum, Add{}));
   for (std::int64_t i = member; i < length; i += members) {
-    const float shifted = x[at(i)] - top;
-    y[at(i)] = last(log ? shifted : expf(shifted));
+    const float shifted = loaded(x[at(i)]) - top;
+    y[at(i)] = as_stored<T>(last(log ? shifted : expf(shifted)));
   }
 }
 
 /// One block per row.
-__global__ void __launch_bounds__(long_threads)
-    softmax_long_rows(const float* x, float* y, std::int64_t length, bool log) {
+template <typename T>
+__global__ void __launch_bounds__(long_threads) softmax_long_rows(const T* x, T* y, std::int64_t length, bool log) {
   wait_for_previous();
   let_next_start();
   const std::int64_t start = static_cast<std::int64_t>(blockIdx.x) * length;
@@ -126,21 +127,21 @@ __global__ void __launch_bounds__(long_threads)
 }
 
 /// Short columns, one per thread, read once: at most held_lines elements, `inner` apart.
+template <typename T>
 __global__ void __launch_bounds__(block_threads, 3)
-    softmax_short_columns(const float* x, float* y, std::int64_t columns, int length, Radix inner, bool narrow,
-                          bool log) {
+    softmax_short_columns(const T* x, T* y, std::int64_t columns, int length, Radix inner, bool narrow, bool log) {
   wait_for_previous();
   let_next_start();
   std::int64_t outer = static_cast<std::int64_t>(blockIdx.x) * block_threads + threadIdx.x;
   if (outer >= columns) return;
   const std::int64_t first = take_digit(outer, inner, narrow), start = outer * length * inner.value + first;
-  const float* from = x + start;
-  float* to = y + start;
+  const T* from = x + start;
+  T* to = y + start;
   float values[held_lines];
 #pragma unroll
   for (int i = 0; i < held_lines; ++i) {
     values[i] = least;
-    if (i < length) values[i] = from[i * inner.value];
+    if (i < length) values[i] = loaded(from[i * inner.value]);
   }
   float top = least;
 #pragma unroll
@@ -152,7 +153,7 @@ __global__ void __launch_bounds__(block_threads, 3)
   const Last last(log, static_cast<float>(sum));
 #pragma unroll
   for (int i = 0; i < held_lines; ++i)
-    if (i < length) to[i * inner.value] = last(values[i]);
+    if (i < length) to[i * inner.value] = as_stored<T>(last(values[i]));
 }
 
 /// Reduces `value` over the threads of one column: equal threadIdx.x.
@@ -167,9 +168,9 @@ __device__ T join_column(T value, T* shared, Join join) {
 }
 
 /// A column of elements `inner` apart per threadIdx.x; its threads take lines in turn.
+template <typename T>
 __global__ void __launch_bounds__(block_threads)
-    softmax_columns(const float* x, float* y, std::int64_t columns, std::int64_t length, Radix inner, bool narrow,
-                    bool log) {
+    softmax_columns(const T* x, T* y, std::int64_t columns, std::int64_t length, Radix inner, bool narrow, bool log) {
   wait_for_previous();
   let_next_start();
   const std::int64_t column = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
@@ -185,26 +186,34 @@ __global__ void __launch_bounds__(block_threads)
       });
 }
 
-}  // namespace
-
-void softmax(const Context& context, const float* x, float* y, std::int64_t outer, std::int64_t length,
-             std::int64_t inner, bool log) {
-  if (outer == 0 || length == 0 || inner == 0) return;
+template <typename T>
+void softmax_of(const Context& context, const T* x, T* y, std::int64_t outer, std::int64_t length, std::int64_t inner,
+                bool log) {
   if (inner == 1) {
     if (quad_aligned(y) && take_if_staged(context, x, y, outer, length, SoftmaxStaged{log})) return;
     if (map_if_held(context, x, y, outer, length, SoftmaxHeld{log})) return;
-    return launch(context, softmax_long_rows, dim3(blocks_for(outer, 1)), dim3(long_threads), 0, x, y, length, log);
+    return launch(context, softmax_long_rows<T>, dim3(blocks_for(outer, 1)), dim3(long_threads), 0, x, y, length, log);
   }
   const std::int64_t columns = outer * inner;
   const bool narrow = columns + block_threads < Radix::narrow_end;
   if (length <= held_lines)
-    return launch(context, softmax_short_columns, dim3(blocks_for(columns, block_threads)), dim3(block_threads), 0, x,
-                  y, columns, static_cast<int>(length), Radix(inner), narrow, log);
+    return launch(context, softmax_short_columns<T>, dim3(blocks_for(columns, block_threads)), dim3(block_threads), 0,
+                  x, y, columns, static_cast<int>(length), Radix(inner), narrow, log);
   // One column per thread if there are enough for an H200, else eight threads per column.
   const bool alone = columns >= (1 << 17);
   const dim3 block(alone ? block_threads : block_threads / 8, alone ? 1 : 8);
-  launch(context, softmax_columns, dim3(blocks_for(columns, block.x)), block, 0, x, y, columns, length, Radix(inner),
+  launch(context, softmax_columns<T>, dim3(blocks_for(columns, block.x)), block, 0, x, y, columns, length, Radix(inner),
          narrow, log);
+}
+
+}  // namespace
+
+void softmax(const Context& context, DType dtype, const void* x, void* y, std::int64_t outer, std::int64_t length,
+             std::int64_t inner, bool log) {
+  if (outer == 0 || length == 0 || inner == 0) return;
+  dispatch(dtype, WithHalves<Types<float>>(), [&]<typename T>(std::type_identity<T>) {
+    softmax_of(context, static_cast<const T*>(x), static_cast<T*>(y), outer, length, inner, log);
+  });
 }
 
 }  // namespace lenslet::cuda

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "lenslet/tensor.h"
+
 namespace lenslet {
 
 // Vectorised, on the CPU.
@@ -21,8 +23,9 @@ namespace cuda {
 struct Context;
 
 /// x and y [outer, length, inner], device addresses; along the middle y = exp(x - max) / sum(exp(x - max)), or its
-/// logarithm with `log`. y may be x. Sums of over 32 elements per thread are in double.
-void softmax(const Context& context, const float* x, float* y, std::int64_t outer, std::int64_t length,
+/// logarithm with `log`. Both are float32, or both 16-bit floats, computed in float and rounded once. y may be x. Sums
+/// of over 32 elements per thread are in double.
+void softmax(const Context& context, DType dtype, const void* x, void* y, std::int64_t outer, std::int64_t length,
              std::int64_t inner, bool log);
 
 }  // namespace cuda

@@ -6,6 +6,8 @@
 #include <new>
 #include <utility>
 
+#include "base/time_stamps.h"
+
 namespace lenslet {
 
 namespace {
@@ -62,18 +64,27 @@ void BandRun::run(std::span<const KernelRun> steps, std::span<std::byte> workspa
                 {},
                 {}};
 
+  TimeStamps* const stamps = TimeStamps::current();
+  const int first_step = stamps == nullptr ? 0 : stamps->step();
   const RowShape y = rows_.back()->y_shape();
   const std::int64_t pieces = (y.rows + band_rows_ - 1) / band_rows_;
   pool.parallel_for(y.images * pieces, 1, [&](std::int64_t begin, std::int64_t end, int worker) {
     for (std::int64_t i = begin; i < end; ++i) {
       const std::int64_t row = i % pieces * band_rows_;
-      run_piece(steps, i / pieces, {row, std::min(row + band_rows_, y.rows)}, strips_of(worker));
+      const auto run_rows = [&](std::size_t n, const ImageRows& rows) {
+        if (stamps == nullptr) return rows_[n]->run_rows(steps[n], rows);
+        const double begin_us = stamps->now_us();
+        rows_[n]->run_rows(steps[n], rows);
+        stamps->add(worker, first_step + static_cast<int>(n), TimelineSpan::Kind::band, begin_us);
+      };
+      run_piece(steps, i / pieces, {row, std::min(row + band_rows_, y.rows)}, strips_of(worker), run_rows);
     }
   });
 }
 
-void BandRun::run_piece(std::span<const KernelRun> steps, std::int64_t image, Rows rows,
-                        std::span<Strip> strips) const {
+template <typename RunRows>
+void BandRun::run_piece(std::span<const KernelRun> steps, std::int64_t image, Rows rows, std::span<Strip> strips,
+                        const RunRows& run_rows) const {
   const auto compute = [&](const auto& self, std::size_t n, Rows wanted) -> void {
     const RowKernel& kernel = *rows_[n];
     ImageRows call{image, wanted, {}, {}};
@@ -88,7 +99,7 @@ void BandRun::run_piece(std::span<const KernelRun> steps, std::int64_t image, Ro
       call.x = {x.data, x.first, x.row_floats};
     }
     call.y = n == strips.size() ? image_of(steps[n].out<float>(), kernel.y_shape(), image) : strips[n].memory();
-    kernel.run_rows(steps[n], call);
+    run_rows(n, call);
   };
   compute(compute, strips.size(), rows);
 }

@@ -25,7 +25,9 @@ class BandRun {
  private:
   struct Strip;
 
-  void run_piece(std::span<const KernelRun> steps, std::int64_t image, Rows rows, std::span<Strip> strips) const;
+  template <typename RunRows>
+  void run_piece(std::span<const KernelRun> steps, std::int64_t image, Rows rows, std::span<Strip> strips,
+                 const RunRows& run_rows) const;
 
   std::vector<std::shared_ptr<const BoundKernel>> kernels_;
   std::vector<const RowKernel*> rows_;

@@ -228,4 +228,11 @@ std::vector<double> Runner::time_device(int repeats) {
   });
 }
 
+Timeline Runner::timeline(std::span<const Tensor> inputs, int runs) {
+  return use(impl_, [&](RunnerImpl& runner) {
+    if (runs < 1) throw Error(ErrorKind::invalid_argument, fmt::format("{} runs of a timeline; at least 1", runs));
+    return runner.timeline(inputs, runs);
+  });
+}
+
 }  // namespace lenslet

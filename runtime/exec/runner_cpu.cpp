@@ -8,6 +8,7 @@
 #include "base/float_environment.h"
 #include "base/tensor_bytes.h"
 #include "base/thread_pool.h"
+#include "base/time_stamps.h"
 #include "ops/core/grain.h"
 #include "runtime/exec/constant_outputs.h"
 #include "runtime/exec/movable_ports.h"
@@ -117,6 +118,7 @@ class CpuRunner final : public RunnerImpl {
         run_steps_from(i);
       }
     }
+    TimeStamps::enter_step(-1);
     constant_outputs_.write();
     return outputs_;
   }
@@ -167,6 +169,7 @@ class CpuRunner final : public RunnerImpl {
 
   void run_steps_from(std::size_t i) {
     if (steps_[i].plan->band == nullptr) return run_step(i);
+    TimeStamps::enter_step(static_cast<int>(i));
     const std::span<const KernelRun> calls = std::span(calls_).subspan(i, next_after(i) - i);
     steps_[i].plan->band->run(calls, steps_[i].workspace, *pool_);
   }
@@ -174,6 +177,7 @@ class CpuRunner final : public RunnerImpl {
   void run_step(std::size_t i) {
     const BoundStep& step = steps_[i];
     if (!step.plan->runs) return;
+    TimeStamps::enter_step(static_cast<int>(i));
     try {
       step.plan->kernel->run(calls_[i]);
     } catch (const Error& error) {

@@ -12,6 +12,7 @@
 
 #include "base/thread_pool.h"
 #include "lenslet/runner.h"
+#include "lenslet/timeline.h"
 #include "runtime/exec/plan.h"
 
 namespace lenslet {
@@ -45,6 +46,7 @@ class RunnerImpl {
   virtual std::span<const Tensor> run_loaded(const RunOptions& options);
   virtual void set_observer(Observer observer) = 0;
   virtual std::vector<double> time_device(int repeats) = 0;
+  virtual Timeline timeline(std::span<const Tensor> inputs, int runs);
   virtual const PlanInfo& info() const { return plan().info; }
 
   // The device's half: writes the memory of input `input`, which exists, then runs the steps, which may overwrite the
@@ -119,6 +121,9 @@ class RunnerImpl {
   bool away_ = false;                      // some input or output may be in the application's memory
   std::atomic<unsigned> turn_{0};          // current call's owner: 1 + fork_count(); a child does not inherit it
 };
+
+/// The one of median duration, with the median of the other durations.
+Timeline median_of(std::vector<Timeline> taken, std::vector<double> undisturbed_us);
 
 /// State shared by the parts of one network, made by the first one.
 struct RunnerShare {

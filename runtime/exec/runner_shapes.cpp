@@ -47,6 +47,9 @@ class ShapesRunner final : public RunnerImpl {
     runners_.for_each([&](RunnerImpl& runner) { runner.set_observer(observer_); });
   }
   std::vector<double> time_device(int repeats) override { return runners_.last()->time_device(repeats); }
+  Timeline timeline(std::span<const Tensor> inputs, int runs) override {
+    return planned_for(inputs).timeline(inputs, runs);
+  }
 
  private:
   // Invalid inputs are refused by the most recently used Runner.

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/float_environment.h"
+#include "base/time_stamps.h"
 #include "runtime/exec/kept_runners.h"
 #include "runtime/exec/runner_impl.h"
 #include "runtime/graph/evaluate.h"
@@ -53,6 +54,10 @@ class StagedRunner final : public RunnerImpl {
     return samples;
   }
 
+  Timeline timeline(std::span<const Tensor> inputs, int runs) override {
+    return plan().device.is_cuda() ? Timeline() : RunnerImpl::timeline(inputs, runs);
+  }
+
  private:
   const LatePart& late() const { return *plan().late; }
   std::size_t late_begin() const { return plan().steps.size() + late().on_host.size(); }
@@ -87,7 +92,9 @@ class StagedRunner final : public RunnerImpl {
       else
         rest.write_input(i, made_[at(inputs[i])]);
     }
+    TimeStamps::count_steps_from(static_cast<int>(late_begin()));
     const std::span<const Tensor> last = rest.run_steps();
+    TimeStamps::count_steps_from(-static_cast<int>(late_begin()));
     std::ranges::copy(rest.info().steps, std::back_inserter(info_.steps));
     for (std::size_t i = 0; i < outputs_.size(); ++i) {
       const LatePart::Output& from = late().outputs[i];
@@ -109,6 +116,7 @@ class StagedRunner final : public RunnerImpl {
     for (const ValueId id : node.inputs) inputs.push_back(id == no_id ? Tensor() : known(id));
     StepInfo step;
     std::vector<Tensor> results;
+    TimeStamps::enter_step(static_cast<int>(info_.steps.size()));
     const auto begin = std::chrono::steady_clock::now();
     try {
       const FloatEnvironment environment(plan().flush_denormals);

@@ -3,7 +3,7 @@
 // supports it; other nodes use the type in which most of their elements arrive. Weights and biases stay float32 here:
 // kernels round weights once, after folding, and add biases in float32.
 //
-// These stay float32: nodes without a 16-bit kernel (Softmax); the last product of a network unless it makes images,
+// These stay float32: nodes without a 16-bit kernel (TopK); the last product of a network unless it makes images,
 // since its scores are often close (it may read 16-bit operands where that loses nothing); nodes with a constant that
 // 16 bits cannot hold; inputs and outputs of the network; and, if 16 bits were not requested, nodes that the file
 // computes in float32. A Cast to 16 bits in the file rounds, unless its input is already stored so.

@@ -28,8 +28,10 @@
 #include "runtime/exec/plan.h"
 #include "tests/cuda/device_case.h"
 #include "tests/exec/embedder_cases.h"
+#include "tests/exec/late_cases.h"
 #include "tests/exec/load_image_cases.h"
 #include "tests/exec/small_net.h"
+#include "tests/exec/timeline_check.h"
 
 namespace lenslet::test {
 namespace {
@@ -324,6 +326,25 @@ DEVICE_CASE("cuda/runner/device_time") {
   CHECK(std::accumulate(samples.begin(), samples.end(), 0.0) < all.count());
   CHECK(error_of([&] { runner.time_device(0); }).kind() == ErrorKind::invalid_argument);
   CHECK(same_bits(bits(runner.run(x)[0]), expected));
+}
+
+DEVICE_CASE("cuda/runner/timeline") {
+  for (const std::int64_t batch : {1, 64}) {
+    Runner runner(make_model(small_net()), on_cuda(batch));
+    const std::array<Tensor, 1> x{random_tensor({batch, 3, 17, 19}, 8)};
+    const std::vector<float> expected = bits(runner.run(x)[0]);
+    const Timeline timeline = runner.timeline(x, 9);
+    const std::vector<double> busy = check_timeline(timeline, runner.plan());
+    CHECK(timeline.lanes[0] == "stream");
+    CHECK(busy[0] > 0.95);  // steps follow each other
+    // A stamp takes half a microsecond; the clock may tick in microseconds.
+    CHECK(timeline.run_us < timeline.undisturbed_us + 2 * static_cast<double>(timeline.spans.size()) + 5);
+    CHECK(same_bits(bits(runner.run(x)[0]), expected));
+  }
+  Runner empty(make_model(renaming_net()), on_cuda(4));
+  CHECK(empty.timeline(std::array{Tensor(DType::f32, {4, 0, 3})}).spans.empty());
+  Runner late(make_model(positive_net()), on_cuda());
+  CHECK(late.timeline(std::array{Tensor::of<float>({8}, {1, -1, 2, -2, 3, -3, 4, 5})}).lanes.empty());
 }
 
 DEVICE_CASE("cuda/runner/run_takes_no_memory_and_the_end_returns_all") {

@@ -16,36 +16,6 @@
 using namespace lenslet;
 using namespace lenslet::test;
 
-namespace {
-
-ValueId conv(Graph& graph, const std::string& name, ValueId x, Shape filter, std::int64_t groups, std::int64_t pad,
-             std::int64_t stride = 1) {
-  const ValueId w = add_weights(graph, name + ".w", filter, 0.3F, 7);
-  const ValueId bias = add_weights(graph, name + ".b", {filter[0]}, 1, 8);
-  return add_node(graph, "Conv", {x, w, bias},
-                  {{"group", groups},
-                   {"pads", std::vector<std::int64_t>{pad, pad, pad, pad}},
-                   {"strides", std::vector<std::int64_t>{stride, stride}}});
-}
-ValueId relu(Graph& graph, ValueId x) { return add_node(graph, "Relu", {x}); }
-
-/// Blocks of 1x1, depthwise, 1x1; the first has a residual that it may overwrite. 6.7 MB between its steps exceed any
-/// L2, but every L2 holds some rows of 16 KB.
-Graph inverted_residuals() {
-  Graph graph;
-  const ValueId image = add_input(graph, {5, 421, 31});
-  const ValueId x = relu(graph, conv(graph, "stem", image, {8, 5, 3, 3}, 1, 1));
-  const ValueId wide = relu(graph, conv(graph, "wide", x, {128, 8, 1, 1}, 1, 0));
-  const ValueId filtered = relu(graph, conv(graph, "3x3", wide, {128, 1, 3, 3}, 128, 1));
-  const ValueId sum = add_node(graph, "Add", {x, conv(graph, "narrow", filtered, {8, 128, 1, 1}, 1, 0)});
-  const ValueId wider = relu(graph, conv(graph, "wide2", sum, {130, 8, 1, 1}, 1, 0));
-  const ValueId halved = relu(graph, conv(graph, "5x5", wider, {130, 1, 5, 5}, 130, 2, 2));
-  add_output(graph, conv(graph, "narrow2", halved, {9, 130, 1, 1}, 1, 0));
-  return graph;
-}
-
-}  // namespace
-
 TEST_CASE("exec/bands/same_bits_as_step_by_step") {
   const Model model = make_model(inverted_residuals());
   for (const std::int64_t batch : {1, 3}) {

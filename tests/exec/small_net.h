@@ -31,6 +31,10 @@ void add_output(Graph& graph, ValueId value);
 /// x[N,3,17,19] -> Conv 3x3 s2 -> Relu -> Conv 3x3 -> Add -> Relu -> GlobalAveragePool -> Flatten -> Gemm -> [N,5]
 Graph small_net();
 
+/// x[N,5,421,31]: blocks of 1x1, depthwise, 1x1; the first has a residual that it may overwrite. 6.7 MB between its
+/// steps exceed any L2, but every L2 holds some rows of 16 KB.
+Graph inverted_residuals();
+
 /// Outputs that need no kernel, and one that does: x[N,2,3,5] itself, Flatten(x), the constant c = [1,2,3], Relu(x).
 Graph ports_net();
 /// Nothing to compute and no bytes: Flatten(x[N,0,3]).

@@ -124,19 +124,35 @@ TEST_CASE("assign_types/on_the_cpu") {
 
 // The last product can read 16 bits itself, but reads float32 if a float32 form exists.
 TEST_CASE("assign_types/the_last_product_reads_the_more_exact_form") {
-  for (const bool softmax_first : {false, true}) {
+  for (const bool float_first : {false, true}) {
     GraphBuilder b;
     const ValueId x = b.input("x", {8, 64});
     const ValueId hidden = b.node("Relu", {b.node("Gemm", {x, b.weights({64, 512}), b.weights({512})})});
-    if (softmax_first) b.output(b.node("Softmax", {hidden}));
+    if (float_first) b.output(b.node("Hardmax", {hidden}));
     const ValueId scores = b.node("Gemm", {hidden, b.weights({512, 10}), b.weights({10})});
     b.output(scores);
     const Graph graph = assigned(b.build(), "fp16");
     INFO(graph.dump());
     CHECK(type_of(graph, hidden) == DType::f16);
-    CHECK(type_of(graph, graph.nodes.back().inputs[0]) == (softmax_first ? DType::f32 : DType::f16));
+    CHECK(type_of(graph, graph.nodes.back().inputs[0]) == (float_first ? DType::f32 : DType::f16));
     CHECK(graph.nodes.back().outputs[0] == scores);
   }
+}
+
+// Normalizations between products store 16 bits; their known scales and biases stay float32, computed ones do not.
+TEST_CASE("assign_types/normalizations") {
+  GraphBuilder b;
+  const ValueId x = b.conv(b.input("x", {1, 16, 8, 8}), 16, 16, 3, 1);
+  const ValueId norm = b.node("LayerNormalization", {x, b.weights({8}), b.weights({8})});
+  const ValueId scale = b.node("Reshape", {b.node("GlobalAveragePool", {norm}), b.int64s({16})});
+  const ValueId instance = b.node("InstanceNormalization", {b.conv(norm, 16, 16, 3, 1), scale, scale});
+  const ValueId soft = b.node("Softmax", {instance}, {{"axis", std::int64_t{1}}});
+  b.output(b.conv(soft, 16, 16, 3, 1));
+  const Graph graph = assigned(b.build(), "fp16");
+  INFO(graph.dump());
+  CHECK(casts(graph) <= 2);  // of the input and the output
+  for (const ValueId id : {norm, scale, instance, soft}) CHECK(type_of(graph, id) == DType::f16);
+  CHECK(type_of(graph, only_node(graph, "LayerNormalization").inputs[1]) == DType::f32);
 }
 
 // Such a Cast does not round. Without drop_identity it stays, and its readers get 16 bits by a Cast of their own.

@@ -58,6 +58,14 @@ std::vector<std::string_view> computing() {
                                       "ReduceLogSum",
                                       "ReduceLogSumExp",
                                       "BatchNormalization",
+                                      "InstanceNormalization",
+                                      "GroupNormalization",
+                                      "LayerNormalization",
+                                      "RMSNormalization",
+                                      "MeanVarianceNormalization",
+                                      "LpNormalization",
+                                      "Softmax",
+                                      "LogSoftmax",
                                       "LRN"};
   for (const UnaryRow& row : unary_table)
     if (row.types.contains(DType::f32)) names.push_back(row.name);
@@ -65,14 +73,30 @@ std::vector<std::string_view> computing() {
 }
 
 /// Of these, what the CPU computes in float32 alone.
-constexpr std::string_view not_by_the_cpu[] = {"Pow",          "Mean",
-                                               "SwiGLU",       "SparseMaxPool",
-                                               "LpPool",       "GlobalMaxPool",
-                                               "GlobalLpPool", "ReduceSum",
-                                               "ReduceMax",    "ReduceMin",
-                                               "ReduceProd",   "ReduceL1",
-                                               "ReduceL2",     "ReduceSumSquare",
-                                               "ReduceLogSum", "ReduceLogSumExp",
+constexpr std::string_view not_by_the_cpu[] = {"Pow",
+                                               "Mean",
+                                               "SwiGLU",
+                                               "SparseMaxPool",
+                                               "LpPool",
+                                               "GlobalMaxPool",
+                                               "GlobalLpPool",
+                                               "ReduceSum",
+                                               "ReduceMax",
+                                               "ReduceMin",
+                                               "ReduceProd",
+                                               "ReduceL1",
+                                               "ReduceL2",
+                                               "ReduceSumSquare",
+                                               "ReduceLogSum",
+                                               "ReduceLogSumExp",
+                                               "InstanceNormalization",
+                                               "GroupNormalization",
+                                               "LayerNormalization",
+                                               "RMSNormalization",
+                                               "MeanVarianceNormalization",
+                                               "LpNormalization",
+                                               "Softmax",
+                                               "LogSoftmax",
                                                "LRN"};
 
 /// For any type.
@@ -131,7 +155,7 @@ TEST_CASE("halves/problems_that_networks_have") {
   for (const DType dtype : halves) {
     const Tensor x = image(dtype), channels = random_of(dtype, {16, 1, 1}, 2, 0.5, 2);
     const Tensor line = random_of(dtype, {16}, 3, 0.5, 2), number = random_of(dtype, {}, 4, 2, 2.5);
-    const Tensor line_f32 = random_of(DType::f32, {16}, 3, 0.5, 2);
+    const Tensor line_f32 = random_of(DType::f32, {16}, 3, 0.5, 2), rows = random_of(dtype, {2, 49, 16}, 5, 0.5, 2);
     const Tensor scales = Tensor::of<float>(Shape{4}, {1, 1, 2, 2});
     std::vector<OpCase> cases{
         {.op = "Relu", .inputs = {x}},
@@ -153,6 +177,19 @@ TEST_CASE("halves/problems_that_networks_have") {
         {.op = "ReduceMean", .attributes = {{"axes", Ints{2, 3}}}, .inputs = {x}},
         {.op = "BatchNormalization", .inputs = {x, line, line, line, line}, .constant = {1, 2, 3, 4}},
         {.op = "BatchNormalization", .inputs = {x, line_f32, line_f32, line_f32, line_f32}, .constant = {1, 2, 3, 4}},
+        {.op = "InstanceNormalization", .inputs = {x, line, line}},
+        {.op = "InstanceNormalization", .inputs = {x, line_f32, line_f32}, .constant = {1, 2}},
+        {.op = "GroupNormalization",
+         .opset = 21,
+         .attributes = {{"num_groups", std::int64_t{4}}},
+         .inputs = {x, line_f32, line_f32},
+         .constant = {1, 2}},
+        {.op = "LayerNormalization", .opset = 17, .inputs = {rows, line, line}},
+        {.op = "LayerNormalization", .opset = 17, .inputs = {rows, line_f32, line_f32}, .constant = {1, 2}},
+        {.op = "RMSNormalization", .opset = 23, .inputs = {rows, line_f32}, .constant = {1}},
+        {.op = "MeanVarianceNormalization", .inputs = {x}},
+        {.op = "Softmax", .inputs = {x}},
+        {.op = "LogSoftmax", .attributes = {{"axis", std::int64_t{1}}}, .inputs = {x}},
         {.op = "LRN", .attributes = {{"size", 5}}, .inputs = {x}},
         {.op = "Concat", .attributes = {{"axis", 1}}, .inputs = {x, x}},
         {.op = "Pad", .inputs = {x, int64s({0, 0, 1, 1, 0, 0, 1, 1}), number}, .constant = {1, 2}},
@@ -182,7 +219,10 @@ TEST_CASE("halves/what_would_round_more_than_once_is_refused") {
     const AttributeList smooth{{"mode", "linear"}, {"antialias", 1}};
     CHECK(refusals({.op = "Resize", .opset = 18, .attributes = smooth, .inputs = {x, {}, scales}, .constant = {2}}) !=
           "");
-    CHECK_FALSE(some_takes("Softmax", DeviceKind::cuda, dtype));  // exponents of sums
+    const OpCase norm{.op = "LayerNormalization", .opset = 17, .inputs = {x, random_f32({8}, 1)}};
+    CHECK(refusals(norm) == "");
+    CHECK(refusals(with(norm, {x, random_f32({}, 1)})) != "");
+    CHECK(refusals(with(norm, {x, random_f32({8}, 1), random_f32({8, 1}, 2)})) != "");
   }
 }
 

@@ -39,6 +39,10 @@ def stored(*layers, **more):
     return {"model": "stored.onnx", "device": "cpu", "precision": "fp32", "threads": 1, "layers": list(layers), **more}
 
 
+def lanes(*spans):
+    return {"ms": 0.01, "undisturbed_ms": 0.01, "lanes": [{"name": f"thread {i + 1}", "spans": one} for i, one in enumerate(spans)]}
+
+
 class Report(ReportVerb):
     def test_output_is_checked_before_work(self):
         missing = self.folder / "none" / "report.html"
@@ -59,6 +63,12 @@ class Report(ReportVerb):
             (stored(layer("a"), {**layer("b"), "ms": "fast"}), "layers[1].ms is not a number"),
             (stored(layer("a", ms=-1)), "layers[0].ms is not a number"),
             (stored(3), "layers[0].name is not a text"),
+            (stored(layer("a"), timeline=None), "timeline.ms is not a number"),
+            (stored(layer("a"), timeline=lanes([[0, "step", 0, 1]], [3])), "timeline.lanes[1].spans[0] is not [layer"),
+            *((stored(layer("a"), timeline=lanes([[0, "step", 0, 1], span])), "timeline.lanes[0].spans[1] is not [layer")
+              for span in ([1, "step", 1, 2], [2**64 - 1, "step", 1, 2], [-2, "step", 1, 2], [0, "step", .5, 2], [0, "step", 2, 1], [0, 3, 1, 2],
+                           [0.5, "step", 1, 2], [0, "step", 1, "2"], [0, "step", 1, 1e300], [0, "step", 1])),
+            (stored(layer("a"), timeline={**lanes(), "lanes": [{"name": 3, "spans": []}]}), "timeline.lanes[0].name is not a text"),
             ({"schema": "lenslet report", "version": 99, "runs": []}, "version 1"),
             ({"schema": "lenslet report", "version": 1, "runs": 7}, "runs is not a list"),
         ):
@@ -80,6 +90,18 @@ class Report(ReportVerb):
         for ours, theirs in zip(run["layers"], layers["layers"], strict=True):
             for key in ("name", "op", "algorithm", "reason", "problem", "flops", "bytes", "error", "tolerance", "verdict"):
                 self.assertEqual(ours.get(key), theirs.get(key))
+
+    def test_timeline_is_of_one_run(self):
+        run = json.loads(self.passes("report", self.net, "--threads", 2, "--seconds", 0, "--no-errors", "--json"))["runs"][0]
+        taken = run["timeline"]
+        self.assertEqual([lane["name"] for lane in taken["lanes"]], ["thread 1", "thread 2"])
+        for lane in taken["lanes"]:
+            ends = [0, *(end for _, _, _, end in lane["spans"])]
+            for (index, kind, begin, end), before in zip(lane["spans"], ends):
+                self.assertTrue(-1 <= index < len(run["layers"]) and kind in ("step", "piece", "band") and before <= begin <= end)
+            self.assertLessEqual(ends[-1], 1e3 * taken["ms"] + 1e-3)
+        seen = {span[0] for lane in taken["lanes"] for span in lane["spans"]}
+        self.assertLessEqual({*range(len(run["layers"]))}, seen)
 
     def test_stored_runs_are_kept(self):
         first = json.loads(self.passes("layers", self.net, "--seconds", 0, "--json"))
@@ -128,6 +150,14 @@ class ReportInChromium(ReportVerb):
             self.assertIn(candidate["algorithm"], text)
             self.assertIn(candidate.get("refusal", ""), text)
 
+    def test_timeline(self):
+        spans = [[-1, "step", 0, 1], [0, "piece", 1, 3], [1, "step", 5, 10]], [[0, "piece", 1, 4]]
+        page = self.drawn(self.page_of(self.stored(stored(layer("a"), layer("b"), timeline=lanes(*spans)))))
+        self.assertEqual([page.figures[f"lane-{i}"] for i in range(2)], [0.008, 0.003])
+        text = " ".join(" ".join(page.text).split())
+        self.assertRegex(text, r"thread 2 waits 70.0 % of the run, longest behind b \(0.005 ms\)")
+        self.assertIn("Not in this file: measured before", " ".join(self.drawn(self.page_of(self.stored(stored(layer("a"))))).text))
+
     def test_runs_side_by_side(self):
         slow, fast = stored(layer("a", 4), layer("b", 2)), stored(layer("a", 1, error="infinite", tolerance=1e-6), layer("b", 2))
         text = " ".join(self.drawn(self.page_of(self.stored(slow, "a.json"), self.stored(fast, "b.json"))).text)
@@ -152,8 +182,10 @@ class ReportInChromium(ReportVerb):
         self.assertEqual(page.scripts, 2)
         for name in HOSTILE[:3]:
             self.assertIn(name, page.text)
-        page = self.drawn(self.page_of(self.stored(stored(*map(layer, [*HOSTILE, "n" * 10000]), inspect=None))), "#layer=0")
-        self.assertEqual(page.scripts, 2)
+        nothing = {"ms": 0, "undisturbed_ms": 1e18, "lanes": [{"name": HOSTILE[1] * 1000, "spans": []}]}
+        page = self.drawn(self.page_of(self.stored(stored(*map(layer, [*HOSTILE, "n" * 10000]), inspect=None, timeline=nothing))), "#layer=0")
+        self.assertEqual((page.scripts, page.figures["lane-0"]), (2, 0))
+        self.assertNotRegex(" ".join(page.text), "undefined|NaN|Infinity")
         self.assertIn(HOSTILE[0], page.text)
         self.assertIn(HOSTILE[-1], page.text)
 

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 """lenslet beside PyTorch + cuDNN on one GPU: whole torchvision networks, one precision, the same weights, in one run.
 
-PyTorch runs as a CUDA graph with cuDNN's exhaustive search (cudnn.benchmark), in NCHW and in channels_last; the faster
-counts. --compile adds torch.compile (channels_last, reduce-overhead). Our time is `lenslet bench --device cuda`: the
-network on the device, without the copies of input and output, as PyTorch's is. Rounds alternate (ours, theirs, ours,
-theirs ...); the table shows medians, the spread of the rounds, the ratio ours / theirs (below 1: we are faster), and
-how far our outputs are from PyTorch's in double.
+PyTorch runs as a CUDA graph with cuDNN's exhaustive search (cudnn.benchmark), in NCHW and in channels_last, and under
+torch.compile (channels_last, reduce-overhead; --no-compile leaves it out); the fastest counts. Our time is `lenslet
+bench --device cuda`: the network on the device, without the copies of input and output, as PyTorch's is. Rounds
+alternate (ours, theirs, ours, theirs ...); the table shows medians, the spread of the rounds, the ratio ours / theirs
+(below 1: we are faster), and how far our outputs are from PyTorch's in double.
 
 usage: bench_gpu_peers.py LENSLET [--precision fp16] [--networks resnet50,...] [--batches 1,8] [--rounds 3]
-                          [--compile] [--csv FILE] [--json FILE]
+                          [--no-compile] [--csv FILE] [--json FILE]
 In fp16 and bf16 PyTorch's network and input are of that type; ours reads its input in float32, as the file declares.
 Needs PyTorch with CUDA, torchvision, onnx and numpy.
 """
@@ -123,13 +123,13 @@ def main():
     parser.add_argument("--networks", type=timing.words, default=networks.ON_GPU)
     parser.add_argument("--batches", "--batch", type=timing.numbers, default="1")
     parser.add_argument("--precision", choices=TYPES, default="fp32")
-    parser.add_argument("--compile", action="store_true")
+    parser.add_argument("--no-compile", dest="compile", action="store_false")
     arguments = parser.parse_args()
     torch.backends.cudnn.benchmark = True
     torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = arguments.precision == "tf32"
     results = timing.Results(
         arguments, f"Networks on CUDA, random weights, beside PyTorch {torch.__version__} with cuDNN {torch.backends.cudnn.version()}, "
-        "the quicker of NCHW and channels_last in a CUDA graph.", f"Device: {torch.cuda.get_device_name()}.",
+        f"the quickest of NCHW and channels_last in a CUDA graph{' and torch.compile' * arguments.compile}.", f"Device: {torch.cuda.get_device_name()}.",
         "Milliseconds: median of the rounds, least, greatest. ratio: lenslet / PyTorch.")  # fmt: skip
     try:
         for name in arguments.networks:

@@ -618,7 +618,7 @@ function showRun(i) {
   const run = runs[i];
   tabs.forEach((tab, j) => tab.setAttribute("aria-pressed", j === i));
   const part = (draw) => guarded(draw, run);
-  body.replaceChildren(part(overview), h("div", { class: "pair" }, part(kindSection), part(treemap)), part(layerTable),
+  body.replaceChildren(part(overview), h("div", { class: "pair" }, part(kindSection), part(treemap)), part(layerTable), part(timeline),
     h("div", { class: "pair" }, part(roofline), part(arena)), part(graph));
 }
 

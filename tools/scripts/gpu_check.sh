@@ -244,7 +244,7 @@ if wants peers; then
   if python3 -c 'import torch, torchvision' 2>/dev/null; then
     for precision in fp16 tf32 bf16; do
       step "peers-$precision" python3 tools/peers/bench_gpu_peers.py "$lenslet" --precision $precision \
-        --networks $networks --batches 64,8,1 --rounds 1
+        --networks $networks --batches 64,8,1 --rounds 1 --no-compile
     done
   else
     note skipped peers "no PyTorch with torchvision"

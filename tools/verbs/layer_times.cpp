@@ -85,7 +85,7 @@ std::vector<LayerTime> time_layers(Runner& runner, std::span<const Tensor> input
       step.flops = sparse[i]->flops;
       step.bytes = sparse[i]->bytes;
     }
-    LayerTime& layer = layers.emplace_back(LayerTime{step, quantiles(us[i]), {}, {}, {}});
+    LayerTime& layer = layers.emplace_back(LayerTime{step, quantiles(us[i]), {}, {}, {}, static_cast<int>(i)});
     for (const BandInfo& band : plan.bands)
       if (band.first_step <= static_cast<int>(i) && static_cast<int>(i) <= band.last_step)
         layer.band = fmt::format("{} to {}, {}", plan.steps[static_cast<std::size_t>(band.first_step)].name,

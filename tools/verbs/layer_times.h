@@ -19,6 +19,7 @@ struct LayerTime {
   std::optional<Floor> floor;  ///< absent without measured limits
   std::string above;           ///< why the share of the floor is above 100%; else empty
   std::string band;            ///< how runs compute the step within a band, although it is timed alone here; else empty
+  int number = 0;              ///< of the step in PlanInfo::steps
 
   double percent_of_floor() const { return floor ? floor->percent(us.median) : 0; }
   double gflops() const { return us.median > 0 ? step.flops / us.median / 1e3 : 0; }

@@ -94,7 +94,7 @@ void print_text(const Options& options, const MeasuredLayers& report) {
 bool layers(Options& options) {
   if (options.no_errors && options.sort == "error")
     throw Error(ErrorKind::invalid_argument, "--sort error and --no-errors exclude each other");
-  options.whole_runs = options.json;
+  options.whole_runs = options.json || !options.trace.empty();
   if (const auto folder = std::filesystem::path(options.trace).parent_path();
       !folder.empty() && !std::filesystem::is_directory(folder))
     throw Error(ErrorKind::io, "cannot be written: there is no such folder", options.trace);
@@ -104,7 +104,7 @@ bool layers(Options& options) {
           plan.steps.size(), [&](std::size_t i) { return plan.steps[i].no_op ? "" : plan.steps[i].name; }, name);
   };
   MeasuredLayers report = measure_layers(options);
-  if (!options.trace.empty()) write_trace(options.trace, report.model.name(), report.plan.device, report.rows);
+  if (!options.trace.empty()) write_trace(options.trace, report);
   const bool right =
       std::ranges::all_of(report.rows, [](const LayerRow& row) { return !row.check || row.check->passed(); });
   if (!options.layers.empty()) {
@@ -113,6 +113,7 @@ bool layers(Options& options) {
       wanted.push_back(report.rows[find_layer(
           report.rows.size(), [&](std::size_t i) { return report.rows[i].time.step.name; }, name)]);
     report.rows = std::move(wanted);
+    report.timeline.reset();  // it is of all layers
   }
   for (const Order& order : orders)
     if (options.sort == order.name) std::ranges::stable_sort(report.rows, std::greater(), order.key);
@@ -141,7 +142,8 @@ void add_layers(CLI::App& app, ExitCode& result) {
           "(of the tolerance)")
       ->check(CLI::IsMember(order_names()))
       ->capture_default_str();
-  verb->add_option("--trace", options->trace, "Also write the layers to this file, for ui.perfetto.dev")
+  verb->add_option("--trace", options->trace,
+                   "Also write to this file, for ui.perfetto.dev, when each thread or stream computed which layer")
       ->check(not_empty());
   add_measuring_options(*verb, *options);
   add_plan_options(*verb, options->plan);

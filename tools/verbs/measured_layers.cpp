@@ -1,5 +1,7 @@
 #include "tools/verbs/measured_layers.h"
 
+#include <cmath>
+
 #include "lenslet/runner.h"
 #include "tools/verbs/terminal.h"
 
@@ -33,12 +35,15 @@ MeasuredLayers measure_layers(const MeasuringOptions& options) {
     for (int i = 0; i < options.warmup; ++i) runner.run(inputs);
     for (LayerTime& time : time_layers(runner, inputs, options.seconds, measured.peak))
       measured.rows.push_back({std::move(time), {}});
-    if (options.whole_runs)
+    if (options.whole_runs) {
       measured.run_us = quantiles(sample(options.seconds / 4, 5, [&] {
         const Stopwatch run;
         runner.run(inputs);
         return run.us();
       }));
+      constexpr double slow_us = 1e5;
+      measured.timeline = runner.timeline(inputs, measured.run_us->median < slow_us ? 7 : 3);
+    }
     measured.plan = runner.plan();
   }
   if (options.no_errors) return measured;
@@ -55,6 +60,32 @@ MeasuredLayers measure_layers(const MeasuringOptions& options) {
   return measured;
 }
 
+std::vector<int> rows_of_steps(const MeasuredLayers& measured) {
+  std::vector<int> rows(measured.plan.steps.size(), -1);
+  for (std::size_t i = 0; i < measured.rows.size(); ++i)
+    rows[static_cast<std::size_t>(measured.rows[i].time.number)] = static_cast<int>(i);
+  return rows;
+}
+
+namespace {
+
+nlohmann::ordered_json timeline_json(const MeasuredLayers& measured) {
+  const Timeline& timeline = *measured.timeline;
+  const std::vector<int> rows = rows_of_steps(measured);
+  const auto to_ns = [](double us) { return std::round(us * 1e3) / 1e3; };
+  nlohmann::ordered_json lanes = nlohmann::ordered_json::array();
+  for (const std::string& name : timeline.lanes)
+    lanes.push_back({{"name", name}, {"spans", nlohmann::ordered_json::array()}});
+  for (const TimelineSpan& span : timeline.spans)
+    lanes[static_cast<std::size_t>(span.lane)]["spans"].push_back(
+        {span.step < 0 ? -1 : rows[static_cast<std::size_t>(span.step)], to_string(span.kind), to_ns(span.begin_us),
+         to_ns(span.end_us)});
+  return {
+      {"ms", timeline.run_us / 1e3}, {"undisturbed_ms", timeline.undisturbed_us / 1e3}, {"lanes", std::move(lanes)}};
+}
+
+}  // namespace
+
 nlohmann::ordered_json to_json(const MeasuredLayers& measured) {
   nlohmann::ordered_json document = {{"model", measured.model.name()},
                                      {"device", measured.plan.device},
@@ -69,6 +100,7 @@ nlohmann::ordered_json to_json(const MeasuredLayers& measured) {
   if (measured.peak) document["peak"] = to_json(*measured.peak);
   document["layers"] = nlohmann::ordered_json::array();
   for (const LayerRow& row : measured.rows) document["layers"].push_back(to_json(row));
+  if (measured.timeline && measured.timeline->run_us > 0) document["timeline"] = timeline_json(measured);
   return document;
 }
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "lenslet/model.h"
+#include "lenslet/timeline.h"
 #include "tools/verbs/common_options.h"
 #include "tools/verbs/layer_table.h"
 #include "tools/verbs/model_inputs.h"
@@ -22,7 +23,7 @@ struct MeasuringOptions {
   double seconds = 1;
   int warmup = default_warmup;
   bool no_errors = false;
-  bool whole_runs = false;  ///< also time runs without an observer, for a quarter of `seconds`
+  bool whole_runs = false;  ///< also time runs without an observer, for a quarter of `seconds`, and their timeline
   PlanOptions plan;
   std::function<void(const PlanInfo&)> before_measuring = {};  ///< throws if the plan lacks what was asked for
 };
@@ -36,10 +37,14 @@ struct MeasuredLayers {
   std::optional<Peak> peak = {};
   std::optional<Quantiles> run_us = {};  ///< of whole runs
   std::vector<LayerRow> rows = {};       ///< in order of execution
+  std::optional<Timeline> timeline = {};
 };
 
 /// Loads the model; prints notes about the device and about refused algorithms on stderr.
 MeasuredLayers measure_layers(const MeasuringOptions& options);
+
+/// The row of each step, by its number; -1 for steps without one.
+std::vector<int> rows_of_steps(const MeasuredLayers& layers);
 
 /// What `lenslet layers --json` prints, without the machine.
 nlohmann::ordered_json to_json(const MeasuredLayers& layers);

@@ -27,6 +27,10 @@ bool is_amount(const Json& value) {
 bool is_list(const Json& value) { return value.is_array(); }
 constexpr Member of_run[] = {
     {"model", is_text, "a text"}, {"device", is_text, "a text"}, {"layers", is_list, "a list"}};
+constexpr Member of_timeline[] = {{"ms", is_amount, "a number from 0 to 1e18"},
+                                  {"undisturbed_ms", is_amount, "a number from 0 to 1e18"},
+                                  {"lanes", is_list, "a list"}};
+constexpr Member of_lane[] = {{"name", is_text, "a text"}, {"spans", is_list, "a list"}};
 constexpr Member of_layer[] = {{"name", is_text, "a text"},
                                {"op", is_text, "a text"},
                                {"algorithm", is_text, "a text"},
@@ -40,6 +44,26 @@ void check(const Json& object, const Member (&members)[count], const std::string
     const auto found = object.is_object() ? object.find(member.name) : object.end();
     if (!object.is_object() || found == object.end() || !member.holds(*found))
       throw Error(ErrorKind::invalid_argument, fmt::format("{}{} is not {}", where, member.name, member.what), file);
+  }
+}
+
+// A span is [layer or -1, kind, begin, end].
+void check_timeline(const Json& timeline, std::size_t layers, const std::string& file) {
+  check(timeline, of_timeline, "timeline.", file);
+  for (std::size_t i = 0; i < timeline["lanes"].size(); ++i) {
+    const std::string where = fmt::format("timeline.lanes[{}].", i);
+    const Json& lane = timeline["lanes"][i];
+    check(lane, of_lane, where, file);
+    double before = 0;
+    for (std::size_t k = 0; k < lane["spans"].size(); ++k) {
+      const Json& span = lane["spans"][k];
+      if (!span.is_array() || span.size() != 4 || !span[0].is_number_integer() || span[0].get<double>() < -1 ||
+          span[0].get<double>() >= static_cast<double>(layers) || !span[1].is_string() || !is_amount(span[2]) ||
+          !is_amount(span[3]) || span[2] < before || span[3] < span[2])
+        throw Error(ErrorKind::invalid_argument,
+                    fmt::format("{}spans[{}] is not [layer, kind, begin, end], after the one before", where, k), file);
+      before = span[3].get<double>();
+    }
   }
 }
 
@@ -74,6 +98,8 @@ Json read_report_runs(const std::string& file) {
     check(run, of_run, "", file);
     for (std::size_t i = 0; i < run["layers"].size(); ++i)
       check(run["layers"][i], of_layer, fmt::format("layers[{}].", i), file);
+    if (const auto timeline = run.find("timeline"); timeline != run.end())
+      check_timeline(*timeline, run["layers"].size(), file);
   }
   return runs;
 }

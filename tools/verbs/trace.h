@@ -2,15 +2,13 @@
 // A run of a network as a file for Perfetto (ui.perfetto.dev) and chrome://tracing.
 
 #include <filesystem>
-#include <span>
 
-#include "tools/verbs/layer_table.h"
+#include "tools/verbs/measured_layers.h"
 
 namespace lenslet::tool {
 
-/// Writes JSON in the Trace Event Format: the layers in sequence, each as long as its median, with its properties as
-/// arguments. Error(io) if it cannot be written; no partial file remains.
-void write_trace(const std::filesystem::path& file, const std::string& model, const std::string& device,
-                 std::span<const LayerRow> rows);
+/// Writes the timeline as JSON in the Trace Event Format: a thread for each lane, an event for each span with its
+/// layer's properties as arguments. Error(io) if it cannot be written; no partial file remains.
+void write_trace(const std::filesystem::path& file, const MeasuredLayers& layers);
 
 }  // namespace lenslet::tool

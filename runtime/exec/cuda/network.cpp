@@ -7,9 +7,11 @@
 
 #include "base/app_memory.h"
 #include "base/cuda/prefetch.h"
+#include "base/cuda/time_stamp.h"
 #include "ops/core/fault.h"
 #include "runtime/exec/cuda/observation.h"
 #include "runtime/exec/place.h"
+#include "runtime/exec/runner_impl.h"
 
 namespace lenslet::cuda {
 
@@ -180,22 +182,27 @@ void Network::check_faults() {
   }
 }
 
-GraphExec Network::record(std::span<const Event> boundaries) {
+GraphExec Network::record(std::span<const Event> boundaries, std::uint64_t* stamps) {
   GraphRecorder recorder;
   std::vector<std::size_t> nodes;  // up to the end of each step
   session_->record(recorder, [&](const Context& context) {
+    if (stamps != nullptr) stamp_time(context, stamps);
     for (std::size_t i = 0; i < steps_.size(); ++i) {
       if (!boundaries.empty()) recorder.add(boundaries[i]);
       if (steps_[i].plan->runs) launch(steps_[i], context);
       nodes.push_back(recorded_nodes(recorder));
+      if (stamps != nullptr && steps_[i].plan->runs) stamp_time(context, stamps + 1 + i);
     }
     if (!boundaries.empty()) recorder.add(boundaries[steps_.size()]);
   });
   // Prefetches change no result, but would disturb the timing of other steps.
   if (boundaries.empty() && !plan_.early_weights.empty()) {
     Prefetches prefetches(recorder);
-    for (const EarlyWeights& early : plan_.early_weights)
-      if (nodes[early.behind] > 0) prefetches.add(nodes[early.behind], weights_of(early.step), early.bytes);
+    std::uint64_t* at = stamps == nullptr ? nullptr : stamps + 1 + steps_.size();
+    for (const EarlyWeights& early : plan_.early_weights) {
+      if (nodes[early.behind] > 0) prefetches.add(nodes[early.behind], weights_of(early.step), early.bytes, at);
+      if (at != nullptr) at += 2;
+    }
   }
   return GraphExec(recorder);
 }
@@ -378,6 +385,55 @@ std::vector<double> Network::time(int repeats) {
   for (int i = 0; i < repeats; ++i) samples.push_back(replay(replays));
   check_faults();  // a fault ends the timed runs early
   return samples;
+}
+
+Timeline Network::timeline(int runs) {
+  if (!recorded_) {
+    Timeline none;
+    none.lanes = {"stream"};
+    return none;
+  }
+  const Stream& stream = session_->stream();
+  PinnedBuffer<std::uint64_t> read(1 + steps_.size() + 2 * plan_.early_weights.size());
+  DeviceBuffer<std::uint64_t> stamps(read.size());
+  CUDA_CHECK(cudaMemsetAsync(stamps.data(), 0, stamps.bytes(), stream.get()));
+  const GraphExec stamped = record({}, stamps.data());
+  std::vector<double> undisturbed_us = time(runs);
+  for (double& sample : undisturbed_us) sample *= 1e3;  // they are milliseconds
+  std::vector<Timeline> taken;
+  while (taken.size() < static_cast<std::size_t>(runs)) {
+    recorded_->launch(stream);  // the stamped one follows another, as in time()
+    stamped.launch(stream);
+    CUDA_CHECK(cudaMemcpyAsync(read.data(), stamps.data(), stamps.bytes(), cudaMemcpyDeviceToHost, stream.get()));
+    wait();
+    taken.push_back(timeline_of({read.data(), read.size()}));
+  }
+  check_faults();
+  return median_of(std::move(taken), std::move(undisturbed_us));
+}
+
+Timeline Network::timeline_of(std::span<const std::uint64_t> stamps) const {
+  Timeline timeline;
+  timeline.lanes = {"stream"};
+  const auto us = [&](std::size_t i) {
+    return static_cast<double>(static_cast<std::int64_t>(stamps[i] - stamps[0])) / 1e3;
+  };
+  double ended_us = 0;  // of the lane
+  const auto add = [&](std::size_t step, double begin_us, double end_us) {
+    const int lane = static_cast<int>(timeline.lanes.size()) - 1;
+    begin_us = std::max(begin_us, ended_us);  // prefetches may overlap
+    ended_us = std::max(begin_us, end_us);
+    timeline.spans.push_back({lane, static_cast<int>(step), TimelineSpan::Kind::step, begin_us, ended_us});
+    timeline.run_us = std::max(timeline.run_us, ended_us);
+  };
+  for (std::size_t i = 0; i < steps_.size(); ++i)
+    if (steps_[i].plan->runs) add(i, ended_us, us(1 + i));
+  if (plan_.early_weights.empty()) return timeline;
+  timeline.lanes.emplace_back("prefetch");
+  ended_us = 0;
+  for (std::size_t i = 0, at = 1 + steps_.size(); i < plan_.early_weights.size(); ++i, at += 2)
+    if (stamps[at] != 0) add(plan_.early_weights[i].step, us(at), us(at + 1));
+  return timeline;
 }
 
 }  // namespace lenslet::cuda

@@ -14,6 +14,7 @@
 #include "base/cuda/image_input.h"
 #include "base/cuda/session.h"
 #include "lenslet/runner.h"
+#include "lenslet/timeline.h"
 #include "runtime/exec/constant_outputs.h"
 #include "runtime/exec/plan.h"
 
@@ -60,6 +61,8 @@ class Network {
   void observe(Observer observer);
   /// As Runner::time_device.
   std::vector<double> time(int repeats);
+  /// As Runner::timeline, on the current inputs.
+  Timeline timeline(int runs);
 
  private:
   // A step with every address resolved.
@@ -85,8 +88,10 @@ class Network {
   /// Error(invalid_argument) if a step found its inputs invalid. Later steps have run on its output.
   void check_faults();
   void launch_all();
-  /// Given `boundaries`, records an event before each step and after the last.
-  GraphExec record(std::span<const Event> boundaries);
+  /// Given `boundaries`, records an event before each step and after the last. Given `stamps`, on the device, writes
+  /// there when the network begins, the end of each step, begin and end of each prefetch.
+  GraphExec record(std::span<const Event> boundaries, std::uint64_t* stamps = nullptr);
+  Timeline timeline_of(std::span<const std::uint64_t> stamps) const;
   /// The prefetches of EarlyWeights.
   const void* weights_of(std::size_t step) const;
   void launch_each_and_wait(const BeforeStep& before);

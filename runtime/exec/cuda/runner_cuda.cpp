@@ -39,6 +39,13 @@ class CudaRunner final : public RunnerImpl {
     return samples;
   }
 
+  Timeline timeline(std::span<const Tensor> inputs, int runs) override {
+    run(inputs);
+    Timeline taken;
+    on_device([&] { taken = network_->timeline(runs); });
+    return taken;
+  }
+
  private:
   void write_input(std::size_t input, const Tensor& value) override {
     on_device([&] { network_->write_input(input, value); });

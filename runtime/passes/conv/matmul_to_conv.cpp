@@ -90,7 +90,7 @@ class Products {
     const Shape shape = graph_.value(x).shape, result = graph_.value(y).shape;
     const bool tokens = shape.rank() == 3;
     if (tokens) {
-      const ValueId image = sizes(name, {shape[0], shape[1], 1, shape[2]});
+      const ValueId image = sizes(name, {shape[0], 1, shape[1], shape[2]});
       x = add(name + ":image", make_reshape_op(), {x, image}, x_type);
     }
     auto first = make_normalised_op("Transpose", {{"perm", to_channels_first}}, 1);
