@@ -90,7 +90,9 @@ class PagesInChromium(ReportVerb):
         for scheme in ("light", "dark"):
             self.browser.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
             self.browser.open(page.as_uri() + f"?{scheme}")
+            self.browser.resize(1200, self.browser.run("document.documentElement.scrollHeight"))  # parts out of sight stay empty
             shot = self.browser.call("Page.captureScreenshot", captureBeyondViewport=True, format="webp", quality=60)
+            self.browser.resize(1200, 900)
             file.with_name(f"{file.name}-{scheme}.webp").write_bytes(base64.b64decode(shot["data"]))
 
     def test_twenty_networks(self):
