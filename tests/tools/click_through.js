@@ -98,7 +98,7 @@
       const name = drawing.getAttribute("aria-label"), hits = all(".hit", drawing);
       for (const hit of hits) {
         click(hit);
-        details(run.layers[Number(hit.dataset.layer)], run, name);
+        details(run.layers[hit.span ? hit.span[0] : Number(hit.dataset.layer)], run, name);  // span: of the timeline
       }
       if (name.startsWith("treemap")) check(hits.length === drawings.treemap, "layers in the treemap", hits.length);
       if (name === "graph") check(hits.length === run.layers.length, "layers in the graph", hits.length);

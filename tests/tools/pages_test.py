@@ -21,6 +21,7 @@ NETWORKS = (
     "models/ppocr-cls-mobilenetv3", "models/blazeface-front-128", "generated-ops/fire_module/model", "faults/nhwc_squeeze_excite/model",
     "faults/lstm_bidirectional/model", "faults/nhwc_dense_between_convs/model", "generated-ops/conv_3x3_64to64_14/model",
 )  # fmt: skip
+SHAPES = {"models/super-resolution-x3": "input=1x1x24x24", "models/ppocr-cls-mobilenetv3": "x=1x3x48x192"}
 LARGE = ("models/resnet50", "models/squeezenet1.1", "models/squeezenet1.1-fp16", "models/mobilenetv2-nhwc", "models/mobilenetv2-int8-qdq")
 LIGHT = ("squeezenet", "resnet50", "inception_v1")  # of onnx-light: weights are fillers
 
@@ -105,7 +106,8 @@ class PagesInChromium(ReportVerb):
             with self.subTest(name):
                 file = SHARED / f"{name}.onnx"
                 batch = ("--batch", 4) if name == "models/cifar10-cnn4" else ()
-                data = self.visit(name, file, *options, *batch)
+                shape = ("--shape", SHAPES[name]) if name in SHAPES else ()
+                data = self.visit(name, file, *options, *batch, *shape)
                 visited += 1
                 if name in NETWORKS[:3]:
                     self.visit(f"{name} gpu", self.stored({**data, "runs": [as_of_a_gpu(data["runs"][0])]}))
