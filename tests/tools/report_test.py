@@ -156,6 +156,9 @@ class ReportInChromium(ReportVerb):
         self.assertEqual([page.figures[f"lane-{i}"] for i in range(2)], [0.008, 0.003])
         text = " ".join(" ".join(page.text).split())
         self.assertRegex(text, r"thread 2 waits 70.0 % of the run, longest behind b \(0.005 ms\)")
+        spans = [[0, "step", 0, 1], [1, "step", 9, 10]],
+        page = self.drawn(self.page_of(self.stored(stored(layer("a"), layer("b"), timeline=lanes(*spans)))))
+        self.assertIn("waits 80.0 % of the run, most of it while no lane was at work (0.008 ms)", " ".join(" ".join(page.text).split()))
         self.assertIn("Not in this file: measured before", " ".join(self.drawn(self.page_of(self.stored(stored(layer("a"))))).text))
 
     def test_runs_side_by_side(self):

@@ -30,7 +30,12 @@ function lanesOf(timeline) {
       }
       for (const one of shared) if (one[1] > lane.behind[1]) lane.behind = one;
     }
-  return { lanes, end: end || 1 };
+  let idle = 0, at = 0;  // of all lanes at once
+  for (const [, , from, to] of lanes.flatMap((lane) => lane.spans).sort((a, b) => a[2] - b[2])) {
+    idle += Math.max(0, from - at);
+    at = Math.max(at, to);
+  }
+  return { lanes, end: end || 1, idle: idle + end - at };
 }
 
 function timelineChart(run, lanes, end) {
@@ -44,7 +49,7 @@ function timelineChart(run, lanes, end) {
       const name = String(run.layers[layer].band), [from, to] = bands.get(name) || [b, e];
       bands.set(name, [Math.min(from, b), Math.max(to, e)]);
     }
-  const svg = s("svg", { width, height: bottom + 26, viewBox: `0 0 ${width} ${bottom + 26}`, tabindex: 0, role: "img",
+  const svg = s("svg", { viewBox: `0 0 ${width} ${bottom + 26}`, tabindex: 0, role: "img",
     "aria-label": "timeline; plus and minus zoom, arrows move", style: "touch-action:pan-y" });
   let from = 0, to = end;
   const px = (us) => left + (width - left - right) * (us - from) / (to - from);
@@ -133,12 +138,13 @@ function timeline(run) {
   const title = h("h2", {}, "Timeline of one run"), taken = run.timeline;
   if (!taken || !Array.isArray(taken.lanes) || !taken.lanes.length)
     return h("section", {}, title, h("p", { class: "note" }, "Not in this file: measured before lenslet took timelines, or shapes depend on computed values on a GPU."));
-  const { lanes, end } = lanesOf(taken);
+  const { lanes, end, idle } = lanesOf(taken);
   const share = (us) => percent(100 * us / end);
   const most = lanes.filter((lane) => lane.name !== "prefetch").sort((a, b) => a.busy - b.busy)[0];
   const behind = (lane) => (lane.behind[1] > 0 ? opener(run, run.layers[lane.behind[0]], 48) : null);
   const sentence = [h("strong", {}, named(most.name, 24)), ` waits ${share(end - most.busy)} of the run`,
-    most.behind[1] > 0 ? [", longest behind ", behind(most), ` (${ms(most.behind[1] / 1e3)} ms)`] : null, "."];
+    idle > (end - most.busy) / 2 && idle > 0 ? `, most of it while no lane was at work (${ms(idle / 1e3)} ms): the machine had other work, or threads woke late`
+      : most.behind[1] > 0 ? [", longest behind ", behind(most), ` (${ms(most.behind[1] / 1e3)} ms)`] : null, "."];
   const row = (lane, i) => h("tr", {}, h("td", { class: "line" }, named(lane.name, 24)),
     h("td", { class: "n", id: `figure-lane-${i}`, "data-value": lane.busy / 1e3 }, ms(lane.busy / 1e3)), h("td", { class: "n wide" }, share(lane.busy)),
     h("td", { class: "n" }, ms((end - lane.busy) / 1e3)), h("td", { class: "n wide" }, ms(lane.gaps.reduce((most, [b, e]) => Math.max(most, e - b), 0) / 1e3)),
