@@ -119,10 +119,10 @@ class PagesInChromium(ReportVerb):
                 visited += 1
         self.assertGreaterEqual(visited, 20)
 
-    def test_three_hundred_layers_open_in_a_second(self):
+    def test_three_hundred_layers_open_soon(self):
         self.visit("chain", self.write("chain.onnx", chain_net(300)), "--no-errors")
         took = self.browser.run("performance.getEntriesByType('navigation')[0].loadEventEnd")
-        self.assertLess(took, 3000)  # 0.3 s on an idle machine
+        self.assertLess(took, 3000)  # the aim is 1 s, on a machine without other work
 
 
 if __name__ == "__main__":
