@@ -71,8 +71,10 @@ class Checks {
       PlanOptions keeping = plan;
       keeping.keep_all_values = true;  // the observer looks back at inputs that would be overwritten otherwise
       Runner runner(model_, keeping);
+      const check::StepCounter counter(options_.progress, runner.plan());
       runner.set_observer([&](const LayerEvent& event) {
         report.layers.push_back(check::row_of(event, runner.plan(), report.forced));
+        counter.passed(report.layers.size());
       });
       inputs = inputs_of(runner.plan());
       for (const Tensor& output : runner.run(inputs)) report.run.outputs.push_back(output.clone());
@@ -120,7 +122,7 @@ class Checks {
     std::vector<NetworkRun> runs;
     for (const Report& report : reports) runs.push_back(report.run);
     try {
-      const NetworkReference reference(model_, plan_, inputs_of(runs.at(0).plan), runs);
+      const NetworkReference reference(model_, plan_, inputs_of(runs.at(0).plan), runs, options_.progress);
       for (Report& report : reports)
         if (!report.layers.empty()) report.outputs = reference.check(report.run);  // else that algorithm took no layer
     } catch (const Error& error) {

@@ -144,7 +144,7 @@ std::vector<std::string> optional_passes() {
 }
 
 NetworkReference::NetworkReference(const Model& model, PlanOptions plan, std::span<const Tensor> inputs,
-                                   std::span<const NetworkRun> runs) {
+                                   std::span<const NetworkRun> runs, const StepCounter::Progress& progress) {
   plan.device = "cpu";
   plan.numerics = Numerics();
   plan.conv_algorithm.clear();
@@ -172,6 +172,8 @@ NetworkReference::NetworkReference(const Model& model, PlanOptions plan, std::sp
   const bool quantizes =
       std::ranges::any_of(runner.plan().steps, [](const StepInfo& step) { return step.op == "QuantizeLinear"; });
   std::map<std::string, double> steps_off;  // by value: of the codes that it is quantised to
+  const StepCounter counter(progress, runner.plan());
+  std::size_t done = 0;
   runner.set_observer([&](const LayerEvent& event) {
     const double push = steps_before(event, allowed.steps, steps_off);
     std::array<std::future<std::vector<oracle::Array>>, draws> off;
@@ -202,6 +204,7 @@ NetworkReference::NetworkReference(const Model& model, PlanOptions plan, std::sp
         exact.forget(input);
         for (Evaluation& evaluation : drawn) evaluation.forget(input);
       }
+    counter.passed(++done);
   });
   runner.run(inputs);
 

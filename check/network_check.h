@@ -2,6 +2,7 @@
 // Checks a run's outputs against the network as loaded, in double precision. Finds wrong graph rewrites, which no check
 // of single steps shows.
 
+#include <functional>
 #include <map>
 #include <span>
 #include <string>
@@ -20,6 +21,22 @@ struct NetworkRun {
   bool large_integers = false;  ///< such as double rounds (LayerCheck::large_integers)
 };
 
+/// Calls CheckOptions::progress for the steps of a run.
+class StepCounter {
+ public:
+  using Progress = std::function<void(std::size_t done, std::size_t total)>;
+  StepCounter(const Progress& progress, const PlanInfo& plan) : progress_(progress), total_(plan.steps.size()) {
+    passed(0);
+  }
+  void passed(std::size_t done) const {
+    if (progress_) progress_(done, total_);
+  }
+
+ private:
+  const Progress& progress_;
+  std::size_t total_;
+};
+
 /// Names of the passes that may be left out.
 std::vector<std::string> optional_passes();
 
@@ -30,7 +47,7 @@ class NetworkReference {
  public:
   /// `plan`: the runs' options, except those that choose arithmetic and algorithms.
   NetworkReference(const Model& model, PlanOptions plan, std::span<const Tensor> inputs,
-                   std::span<const NetworkRun> runs);
+                   std::span<const NetworkRun> runs, const StepCounter::Progress& progress = {});
   /// A row for each output.
   std::vector<LayerCheck> check(const NetworkRun& run) const;
 

@@ -11,6 +11,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -93,6 +94,10 @@ struct CheckOptions {
   double seconds = 0;
   /// All other planning options: batch, shapes, threads, disabled passes ...
   PlanOptions plan = {};
+  /// Called in the caller's thread at the begin (0) and after each step of a run, each algorithm's, then, for
+  /// `outputs`, that of the whole network in double precision. Models with data-dependent shapes may have more steps
+  /// than `total`.
+  std::function<void(std::size_t done, std::size_t total)> progress = {};
 };
 
 /// Runs the model once per algorithm and checks every step and the outputs. Rows are in execution order, algorithm by

@@ -13,6 +13,7 @@ from typing import Any, Iterable, List, Mapping, NamedTuple, Optional, Sequence,
 import numpy as np
 
 from . import _arrays as arrays
+from . import tables
 from ._library import Handle, check, library, taken_json
 from ._options import encoded, whole
 from ._pictures import Image, picture_of
@@ -27,6 +28,14 @@ class Prediction(NamedTuple):
     index: int  # type: ignore[assignment]
     label: str
     prob: float
+
+
+class Predictions(List[Prediction]):
+    """Classes, best first: a list that a notebook shows with bars."""
+
+    def _repr_html_(self, summary: str = "") -> str:
+        rows = [(one.label or f"class {one.index}", one.prob) for one in self]
+        return tables.html_table(summary, ("class", "probability"), rows, [one.prob for one in self])
 
 
 class Card:
@@ -237,7 +246,7 @@ def predictions(
     classes: Iterable[int], probs: Iterable[float], count: int, labels: Optional[Sequence[str]]
 ) -> List[Prediction]:
     """The first `count` classes, with their names."""
-    return [
+    return Predictions(
         Prediction(index, labels[index] if labels is not None and index < len(labels) else "", prob)
         for index, prob in itertools.islice(zip(classes, probs), count)
-    ]
+    )

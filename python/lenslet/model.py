@@ -76,6 +76,15 @@ class Model:
     def __repr__(self) -> str:
         return f"<lenslet.Model {self.path or self._name or 'of bytes'}: {shown(self.inputs)} -> {shown(self.outputs)}>"
 
+    def _repr_html_(self) -> str:
+        rows = [
+            (kind, port.name, port.dtype, "any" if port.shape is None else " x ".join(str(dim or "?") for dim in port.shape))
+            for kind, ports in (("input", self.inputs), ("output", self.outputs))
+            for port in ports[: tables.SHOWN]
+        ]
+        name = tables.printable(str(self.path or self._name or "a model of bytes"))
+        return tables.html_table(name, ("", "name", "type", "shape"), rows)
+
     def __reduce__(self) -> Tuple[Any, ...]:
         source = self._bytes if self._file is None else self._same_file()
         return _loaded, (type(self), source, self._name, self._external, self._overridden)

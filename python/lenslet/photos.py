@@ -12,10 +12,11 @@ import numpy as np
 
 from . import _options as options
 from . import _structs as structs
+from . import tables
 from ._arrays import address
 from ._library import Handle, check, library, taken_json, text_of
 from ._pictures import Image, picture_of
-from .card import Prediction
+from .card import Prediction, Predictions
 from .classifier import CardOrPath, Labels, ModelOrPath, resolved
 from .errors import BY_STATUS, Error, InternalError, InvalidArgumentError
 
@@ -40,6 +41,10 @@ class PhotoResult:
     error: Optional[Error]
     device: str
     decoded_on_gpu: bool = False
+
+    def _repr_html_(self) -> str:
+        words = f"{self.name or f'photo {self.index}'}: {self.error or self.device}"
+        return Predictions(self.classes)._repr_html_(tables.printable(words))
 
 
 def classify_many(
@@ -216,7 +221,7 @@ class Pipeline:
             name, error = under_way.pop(result.index)
             if error is None and result.status:
                 error = BY_STATUS.get(result.status, InternalError)(text_of(result.error))
-            classes: List[Prediction] = []
+            classes = Predictions()
             if error is None:
                 best, labels = result.classes[: result.class_count], self._labels
                 if self._count_classes and len(best) != len(labels or ()):

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import html
 import math
-from typing import Any, ClassVar, Dict, List, Tuple
+from typing import Any, ClassVar, Dict, List, Sequence, Tuple
 
 #: Rows that are shown; `rows` has all.
 SHOWN = 20
@@ -54,15 +54,23 @@ class Table(Dict[str, Any]):
     def _repr_html_(self) -> str:
         rows = self._shown()
         most = max(map(self._weight_of, rows), default=0) or 1
-        head = "".join(f"<th style='text-align:left'>{html.escape(key)}</th>" for key in self._columns)
-        body = "".join(
-            "<tr>" + "".join(f"<td style='text-align:left'><bdi>{html.escape(_text(row.get(key)))}</bdi></td>" for key in self._columns)
-            + f"<td style='width:10em'><div style='height:.7em;background:#4a86e8;width:{min(1, self._weight_of(row) / most):.1%}'>"
-            "</div></td></tr>"
-            for row in rows
-        )  # fmt: skip
-        summary, rest = (f"<p>{html.escape(words)}</p>" if words else "" for words in (self.summary, self._rest()))
-        return f"{summary}<table><tr>{head}<th></th></tr>{body}</table>{rest}"
+        shares = [self._weight_of(row) / most for row in rows]
+        return html_table(self.summary, self._columns, [[row.get(key) for key in self._columns] for row in rows], shares, self._rest())
+
+
+def html_table(
+    summary: str, head: Sequence[str], rows: Sequence[Sequence[Any]], shares: Sequence[float] = (), rest: str = ""
+) -> str:
+    """For notebooks. `shares`: of each row, a bar behind its cells. Everything may be hostile."""
+    heads = "".join(f"<th style='text-align:left'>{html.escape(key)}</th>" for key in head)
+    cells = ["".join(f"<td style='text-align:left'><bdi>{html.escape(_text(cell))}</bdi></td>" for cell in row) for row in rows]
+    bars = [
+        f"<td style='width:10em'><div style='height:.7em;background:#4a86e8;width:{max(0, min(1, _number(share))):.1%}'></div></td>"
+        for share in shares
+    ] or [""] * len(rows)
+    body = "".join(f"<tr>{row}{bar}</tr>" for row, bar in zip(cells, bars))
+    before, after = (f"<p>{html.escape(words)}</p>" if words else "" for words in (summary, rest))
+    return f"{before}<table><tr>{heads}{'<th></th>' if shares else ''}</tr>{body}</table>{after}"
 
 
 class Plan(Table):
@@ -129,5 +137,9 @@ def _text(value: Any) -> str:
         return ""
     if isinstance(value, float):
         return f"{value:.4g}"
-    # A name from the model may hold anything: control characters would reach the terminal.
-    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in str(value)[:100])
+    return printable(str(value)[:100])
+
+
+def printable(text: str) -> str:
+    """A name from a model may hold anything: control characters would reach the terminal."""
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)

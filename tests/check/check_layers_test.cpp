@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <limits>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "lenslet/check.h"
@@ -113,6 +114,17 @@ void check_each_algorithm(const std::string& device) {
 }
 
 }  // namespace
+
+TEST_CASE("check_layers/progress") {
+  std::vector<std::pair<std::size_t, std::size_t>> seen;
+  check_layers(network(), {.device = "cpu",
+                           .progress = [&](std::size_t done, std::size_t total) { seen.emplace_back(done, total); }});
+  REQUIRE(!seen.empty());
+  CHECK(seen.front().first == 0);
+  CHECK(std::ranges::count_if(seen, [](const auto& each) { return each.first == 0; }) == 2);  // the run, the reference
+  CHECK(std::ranges::count_if(seen, [](const auto& each) { return each.first == each.second; }) == 2);
+  CHECK(std::ranges::all_of(seen, [](const auto& each) { return each.first <= each.second; }));
+}
 
 TEST_CASE("check_layers/every_layer_and_both_outputs") { check_every_layer("cpu"); }
 

@@ -64,6 +64,25 @@ class Models(InFolder, unittest.TestCase):
             self.assertRegex(shown, r"script(>|&gt;)\\u202ex")
         self.assertNotIn("<script", plan._repr_html_())
 
+    def test_models_and_classes_in_a_notebook(self):
+        shown = self.model._repr_html_()
+        self.assertRegex(shown, "input.*image.*float32.*N x 3 x 224 x 224.*output.*scores.*N x 3")
+        name = "<script>\u202e"
+        relu = field(1, "x") + field(2, "y") + field(3, "n") + field(4, "Relu")
+        hostile = lenslet.Model(written([relu], {"x": (1, [4])}, {"y": (1, [4])}), name=name)
+        self.assertIn("&lt;script&gt;\\u202e", hostile._repr_html_())
+        photo = np.full((8, 8, 3), (250, 10, 10), np.uint8)
+        classes = lenslet.Classifier(self.model, device="cpu", labels=[name, "b", "c"])(photo)
+        self.assertIsInstance(classes, list)
+        self.assertEqual(classes, pickle.loads(pickle.dumps(classes)))
+        self.assertEqual(classes._repr_html_().count("<tr>"), 1 + len(classes))
+        self.assertIn("&lt;script&gt;", classes._repr_html_())
+        self.assertRegex(classes._repr_html_(), f"width:{classes[0].prob:.1%}")
+        results = lenslet.classify_many([("<b>", photo), ("bad", b"no photo")], model=self.model, devices="cpu", labels=["a", "b", "c"])
+        good, bad = (result._repr_html_() for result in results)
+        self.assertIn("&lt;b&gt;: cpu", good)
+        self.assertIn("bad: ", bad)
+
     def test_bytes_and_paths_are_the_same(self):
         data = (self.folder / "rgb.onnx").read_bytes()
         for source in (data, bytearray(data), memoryview(data), str(self.folder / "rgb.onnx")):

@@ -7,6 +7,7 @@ import json
 import pathlib
 import re
 import shutil
+import socket
 import subprocess
 import tempfile
 import unittest
@@ -69,6 +70,31 @@ class Page(unittest.TestCase):
         self.assertEqual(set(times), {"prepare", "queue", "run"})
         self.assertGreater(float(times["run"]), 0)
 
+    def test_reports_of_plans(self):
+        for name in ("rgb", "hostile"):
+            status, headers, text = self.ask(f"/v2/models/{name}/report")
+            self.assertEqual((status, headers["content-type"]), (200, "text/html; charset=utf-8"))
+            self.assertTrue(headers["content-security-policy"].startswith("sandbox allow-scripts; default-src 'none'; "))
+            (data,) = re.findall(rb'<script type="application/json" id="data">(.*?)</script>', text, re.DOTALL)
+            (run,) = json.loads(data)["runs"]
+            self.assertEqual((run["model"], run["estimated"]), (name, True))
+            self.assertEqual([layer["ms"] for layer in run["layers"]],
+                             [step["estimated_us"] / 1000 for step in run["inspect"]["plan"]["steps"] if not step["no_op"]])  # fmt: skip
+            self.assertEqual(self.ask(f"/v2/models/{name}/report", method="HEAD")[2], b"")
+            self.assertEqual(self.ask(f"/v2/models/{name}/versions/1/report")[2], text)
+            self.assertEqual(self.ask(f"/v2/models/{name}/report", method="POST", data=b"")[0], 405)
+        for path, wanted in (("nosuch/report", 404), ("..%2f..%2fetc/report", 404), ("rgb/versions/2/report", 404), ("rgb/report/more", 404)):
+            self.assertEqual(self.ask(f"/v2/models/{path}")[0], wanted, path)
+
+    def test_runs_go_on_while_a_report_is_made(self):
+        """Requests that are given up start no further process."""
+        for _ in range(50):
+            with socket.create_connection(("127.0.0.1", self.server.http_port)) as connection:
+                connection.sendall(b"GET /v2/models/rgb/report HTTP/1.1\r\nHost: x\r\n\r\n")
+        headers = {"Inference-Header-Content-Length": "0", "Content-Type": "image/x-portable-pixmap"}
+        self.assertEqual(self.ask("/v2/models/rgb/infer", data=ppm(200, 10, 10), headers=headers)[0], 200)
+        self.assertEqual(self.ask("/v2/models/rgb/report")[0], 200)
+
     @unittest.skipUnless(shutil.which("chromium"), "no chromium here")
     def test_names_of_a_hostile_model_are_text(self):
         with tempfile.TemporaryDirectory() as profile:
@@ -86,6 +112,10 @@ class Page(unittest.TestCase):
         self.addCleanup(server.stop)
         with self.assertRaises(urllib.error.HTTPError) as failed:
             urllib.request.urlopen(f"http://127.0.0.1:{server.http_port}/", timeout=60)
+        self.assertEqual(failed.exception.code, 404)
+        failed.exception.close()
+        with self.assertRaises(urllib.error.HTTPError) as failed:
+            urllib.request.urlopen(f"http://127.0.0.1:{server.http_port}/v2/models/rgb/report", timeout=60)
         self.assertEqual(failed.exception.code, 404)
         failed.exception.close()
 

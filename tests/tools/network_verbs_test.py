@@ -349,6 +349,13 @@ class Tables(Verb):
             if table and not re.match(r"not shown|[a-z]: above|\d+ (of|layers|outputs|values) ", line):
                 yield line
 
+    def test_a_newcomer_finds_what_matters_in_80_columns(self):
+        text = self.passes("layers", self.long, "--seconds", "0", "--no-errors")
+        head = next(line for line in text.splitlines() if line.startswith("layer "))
+        for column in ("layer", "algorithm", "us", "%", "why"):
+            self.assertIn(column, head.split())
+        self.fails(2, "not expected: a b c", "inspect", self.long, "a", "b", "c")
+
     def test_width(self):
         for columns in (None, "50", "120"):
             for verb, *options in self.verbs:

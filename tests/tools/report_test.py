@@ -167,6 +167,13 @@ class ReportInChromium(ReportVerb):
         self.assertIn("2 times as fast as the first", text)
         self.assertIn("1 got faster, 0 slower, 1 less exact", text)
 
+    def test_estimates_are_called_so(self):
+        page = self.drawn(self.page_of(self.stored(stored(layer("a", 4), estimated=True))), "#layer=0")
+        text = " ".join(page.text)
+        self.assertIn("all times are estimates", text)
+        self.assertIn("estimated time", text)
+        self.assertNotIn("medians", text)
+
     def test_damaged_parts_leave_the_others(self):
         damaged = [
             stored(layer("a"), inspect={"plan": {"steps": [None], "placements": [], "memory": {}}}),

@@ -103,7 +103,7 @@ const tile = (id, title, value, text, small) =>
 
 function sentence(run) {
   const [kind] = run.kinds;
-  if (!kind || !(run.layersMs > 0)) return h("p", {}, "No layer was timed.");
+  if (!kind || !(run.layersMs > 0)) return h("p", {}, run.layers.length ? "No layer was timed." : "There are no layers.");
   const slowest = [...run.layers].sort((a, b) => b.ms - a.ms)[0];
   const lost = (layer) => Math.max(0, layer.ms - layer.floor_ms);
   const parts = [
@@ -120,6 +120,7 @@ function sentence(run) {
   const above = run.layers.filter((layer) => layer.above_100_because);
   if (run.floorMs > run.layersMs)
     parts.push(` ${above.length} floors are above the time: ${[...new Set(above.map((layer) => layer.above_100_because))].join("; ")}.`);
+  if (run.estimated) parts.push(" Nothing was measured: all times are estimates of the plan.");
   return h("p", { class: "lead" }, parts);
 }
 
@@ -134,9 +135,9 @@ function overview(run) {
     h("p", { class: "muted" }, how.filter(Boolean).join(" · ")),
     sentence(run),
     h("dl", { class: "tiles" },
-      tile("time", run.run ? "time of a run" : "time of all layers", run.ms, `${ms(run.ms)} ms`,
+      tile("time", run.run ? "time of a run" : run.estimated ? "estimated time" : "time of all layers", run.ms, `${ms(run.ms)} ms`,
         run.run ? `p10 ${ms(run.run.p10_ms)}, p90 ${ms(run.run.p90_ms)}, ${count(run.run.runs, "run")}`
-          : "sum of their medians"),
+          : run.estimated ? "sum of all layers" : "sum of their medians"),
       run.ms > 0 ? tile("images", "images per second", 1e3 * run.batch / run.ms, figure(1e3 * run.batch / run.ms)) : null,
       run.hasFloors ? tile("floor", "floor of all layers", run.floorMs, `${ms(run.floorMs)} ms`,
         `${percent(100 * run.floorMs / run.layersMs)} of the layers' ${ms(run.layersMs)} ms`) : null,
@@ -192,7 +193,7 @@ function details(run, layer) {
     line("runner-up", `${layer.runner_up}, estimated ${ms(layer.runner_up_estimated_ms)} ms: ` +
       `${ms(Math.abs(layer.runner_up_estimated_ms - layer.estimated_ms))} ms ` +
       `${layer.runner_up_estimated_ms >= layer.estimated_ms ? "more" : "less"} than ${layer.algorithm}`);
-  line("time", `${ms(layer.ms)} ms, ${percent(100 * layer.ms / run.layersMs)} of all layers` +
+  line(run.estimated ? "estimate" : "time", `${ms(layer.ms)} ms, ${percent(100 * layer.ms / run.layersMs)} of all layers` +
     (isNumber(layer.p10_ms) ? `; p10 ${ms(layer.p10_ms)}, p90 ${ms(layer.p90_ms)}, ${count(layer.runs, "run")}` : ""));
   line("estimate", againstEstimate(layer));
   if (isNumber(layer.floor_ms))

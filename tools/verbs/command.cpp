@@ -96,7 +96,15 @@ std::string near_option(const CLI::App& app) {
 
 std::string usage_error(const CLI::App& app, const CLI::ParseError& error) {
   const std::vector<std::string> rest = app.remaining();
-  if (!app.get_subcommands().empty()) return error.what() + near_option(app);
+  if (!app.get_subcommands().empty()) {
+    std::string what = error.what();
+    if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) {  // CLI11 lists them from the last one on
+      const std::vector<std::string> stray = app.remaining(true);
+      what = fmt::format("The following argument{} not expected: {}", stray.size() > 1 ? "s were" : " was",
+                         fmt::join(stray, " "));
+    }
+    return what + near_option(app);
+  }
   std::vector<std::string> known;
   for (const CLI::App* verb : app.get_subcommands({})) known.push_back(verb->get_name());
   if (rest.empty()) return fmt::format("a verb is missing; there are: {}", fmt::join(known, ", "));

@@ -56,11 +56,21 @@ std::string tenths(double value) { return fmt::format("{:.1f}", value); }
 
 using enum Column::Kind;
 constexpr Column columns_of_layers[] = {
-    {"layer", 0, name},   {"op", 7, name},     {"algorithm", 2, name, 0, 12},
-    {"output", 11, word}, {"us", 0},           {"%", 1},
-    {"share", 9, word},   {"GFLOP/s", 8},      {"floor us", 6},
-    {"by", 10, word},     {"%floor", 3, word}, {"KB", 12},
-    {"error", 13},        {"of tol", 4},       {"why", 5, text},
+    {"layer", 0, name, 0, 20},
+    {"op", 7, name},
+    {"algorithm", 2, name, 0, 12},
+    {"output", 11, word},
+    {"us", 0},
+    {"%", 1},
+    {"share", 9, word},
+    {"GFLOP/s", 8},
+    {"floor us", 6},
+    {"by", 10, word},
+    {"%floor", 3, word},
+    {"KB", 12},
+    {"error", 13},
+    {"of tol", 5},
+    {"why", 4, text, 0, 24},
 };
 constexpr Column columns_of_totals[] = {
     {"op", 0, name},    {"algorithm", 1, name}, {"layers", 3},   {"us", 0},     {"%", 2},

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 
 #include "lenslet/check.h"
@@ -15,6 +16,7 @@
 #include "tools/verbs/check_rows.h"
 #include "tools/verbs/common_options.h"
 #include "tools/verbs/model_inputs.h"
+#include "tools/verbs/terminal.h"
 #include "tools/verbs/text_table.h"
 #include "tools/verbs/verbs.h"
 
@@ -87,7 +89,13 @@ bool verify(const Options& options) {
   if (plan.conv_algorithm == "all") plan.conv_algorithm.clear();
   const PlanInfo planned = model.plan(plan);
   if (how.plan.conv_algorithm != "all") note_refused_algorithms(planned, plan);
+  std::optional<Progress> progress;
+  how.progress = [&](std::size_t done, std::size_t total) {
+    if (done == 0) progress.emplace(total, "layers in double");  // of the next run
+    progress->update(std::min(done, total));
+  };
   const std::vector<Report> reports = by_algorithm(check_layers(model, how));
+  progress.reset();
 
   std::size_t checked = 0, exceeded = 0, skipped = 0, compared = 0, different = 0;
   nlohmann::json rows = nlohmann::json::array(), outputs = nlohmann::json::array();

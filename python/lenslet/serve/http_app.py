@@ -16,7 +16,7 @@ from . import json_text
 from .deadline import Deadline
 from .http_exchange import Answer, Exchange, Headers
 from .memory import Memory
-from .page import Page
+from .page import Page, Reports
 from .protocol import (
     DATATYPES,
     HEAD_BYTES,
@@ -86,7 +86,7 @@ class HttpApp:
     """Answers requests for connections that deliver a body as a whole (http_connection.py)."""
 
     def __init__(self, service: Service, page: Optional[Page] = None) -> None:
-        self._service, self._page = service, page
+        self._service, self._page, self._reports = service, page, Reports()
         self.memory, self.rooms, self.when_full = service.memory, service.rooms, service.when_full
         self._text, self._spent, self._asked = b"", 0.0, 0.0
         self.turns = Turns(asyncio.get_running_loop(), service.limits.queue_seconds)
@@ -155,6 +155,9 @@ class HttpApp:
         if parts[:2] != ["v2", "health"]:  # health requests do not wait
             await self._others.come()
         if name:
+            if rest == ["report"] and self._page is not None:
+                _only("GET", method)
+                return await self._reports.answer(service.repository.find(name, version))
             if rest in ([], ["ready"]):
                 _only("GET", method)
                 served = service.repository.find(name, version)

@@ -143,22 +143,23 @@ class ServedModel:
 
     def make_runner(self, batch: int, shapes: Optional[Mapping[str, Shape]] = None) -> lenslet.Runner:
         """`shapes`: of a request, for a model that is not `fixed`."""
+        return self.model.runner(**self.how(batch, shapes))
+
+    def how(self, batch: int, shapes: Optional[Mapping[str, Shape]] = None) -> Dict[str, Any]:
+        """The arguments of its runners, and of their plans."""
         own = {name: (batch, *shape[1:]) for name, shape in self.shapes.items()}
-        return self.model.runner(
-            device=self.options.device,
-            threads=self.options.threads,
-            batch=batch,
-            precision=self.options.precision,
-            shapes={**own, **(shapes or {})} or None,
-        )
+        return {
+            "device": self.options.device,
+            "threads": self.options.threads,
+            "batch": batch,
+            "precision": self.options.precision,
+            "shapes": {**own, **(shapes or {})} or None,
+        }
 
     def needed(self, shapes: Mapping[str, Shape]) -> Tuple[int, int]:
         """Bytes of a run for a request's shapes, without shapes that it computes, and bytes of its outputs. Allocates
         nothing. lenslet.Error for shapes that the model does not accept."""
-        plan = self.model.plan(
-            device=self.options.device, threads=self.options.threads, batch=1, precision=self.options.precision,
-            shapes={**{name: (1, *shape[1:]) for name, shape in self.shapes.items()}, **shapes},
-        )  # fmt: skip
+        plan = self.model.plan(**self.how(1, shapes))
         memory = plan["memory"]
         outputs = zip(self.outputs, plan["outputs"])
         output_bytes = sum(_bytes(output["shape"], np.dtype(port.dtype)) for port, output in outputs)
