@@ -781,6 +781,7 @@ ReduceMean cuda 1: 2.153153 us, 0 bytes, 4e-06, 0 0
 Resize cuda 1: 2.600127 us, 0 bytes, 5.722e-06, 0 0
 SeparableConv separable 6: 185.295 us, 0 bytes, 0.034344, 1728 42bf5807
 Sigmoid cuda 1: 2.300056 us, 0 bytes, 4e-06, 2 0
+Softmax cuda 2: 3.359591 us, 0 bytes, 6e-06, 3 0
 Transpose cuda 1: 1.150028 us, 0 bytes, 0, 0 0
 )"}};
   std::string before;

@@ -79,11 +79,9 @@ ExitCode unwritable(const std::error_code& why) {
   return failed(exit_io, fmt::format("standard output cannot be written: {}", why.message()));
 }
 
-// did_you_mean() of the first option that no verb took.
-std::string near_option(const CLI::App& app) {
-  const std::vector<std::string> rest = app.remaining(true);
-  const auto mistyped = std::ranges::find_if(rest, [](const std::string& text) { return text.starts_with("--"); });
-  if (mistyped == rest.end()) return {};
+// An argument that no verb took, and after an option the name that may be meant.
+std::string stray_argument(const CLI::App& app, const std::string& argument) {
+  if (!argument.starts_with("--")) return argument;
   std::vector<std::string> known;
   for (const CLI::App* verb = &app; verb != nullptr;) {
     for (const CLI::Option* option : verb->get_options())
@@ -91,19 +89,17 @@ std::string near_option(const CLI::App& app) {
     const std::vector<CLI::App*> below = verb->get_subcommands();
     verb = below.empty() ? nullptr : below.front();
   }
-  return did_you_mean(mistyped->substr(0, mistyped->find('=')), known);
+  return argument + did_you_mean(argument.substr(0, argument.find('=')), known);
 }
 
 std::string usage_error(const CLI::App& app, const CLI::ParseError& error) {
   const std::vector<std::string> rest = app.remaining();
   if (!app.get_subcommands().empty()) {
-    std::string what = error.what();
-    if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) {  // CLI11 lists them from the last one on
-      const std::vector<std::string> stray = app.remaining(true);
-      what = fmt::format("The following argument{} not expected: {}", stray.size() > 1 ? "s were" : " was",
-                         fmt::join(stray, " "));
-    }
-    return what + near_option(app);
+    if (dynamic_cast<const CLI::ExtrasError*>(&error) == nullptr) return error.what();
+    std::vector<std::string> stray = app.remaining(true);  // in error.what() the last comes first
+    for (std::string& argument : stray) argument = stray_argument(app, argument);
+    return fmt::format("The following argument{} not expected: {}", stray.size() > 1 ? "s were" : " was",
+                       fmt::join(stray, " "));
   }
   std::vector<std::string> known;
   for (const CLI::App* verb : app.get_subcommands({})) known.push_back(verb->get_name());
