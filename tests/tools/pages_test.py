@@ -1,5 +1,5 @@
-"""Clicks through the pages of 20 networks in headless Chromium (with LENSLET_PAGES=1, as in .ci/deep: some 100 s): no complaint on the console,
-and every figure is the data's. LENSLET_SCREENSHOTS names a folder for pictures of them."""
+"""Clicks through the pages of 20 networks in headless Chromium, with LENSLET_PAGES=1 as in .ci/deep (some 100 s): no
+complaint on the console, and every figure is the data's. LENSLET_SCREENSHOTS names a folder for pictures of them."""
 
 import base64
 import copy
