@@ -37,10 +37,10 @@ class PhaseBudget(unittest.TestCase):
         self.assertRegex(slow.stdout, r"\n +\d+ +[2-9]  92000  being busy\n")
 
     def test_the_reference_compile(self):
-        """This machine's: more than nothing, less than a busy minute; not part of a phase."""
-        measured = phases("phase nothing\nphases_done", 1, reference_ms=None)
+        """This machine's: more than nothing, less than a busy minute; not part of a phase, and not for one of no time."""
+        measured = phases("phase nothing\nphases_done\ntime_reference\necho it takes $reference_ms", 1, reference_ms=None)
         self.assertEqual((measured.returncode, measured.stderr), (0, ""))
-        reference = int(re.search(r"\n +0 +0 +(\d+)  nothing\n", measured.stdout)[1])
+        reference = int(re.search(r"\n +0 +0 +920  nothing\n(?s:.*)it takes (\d+)\n", measured.stdout)[1])
         self.assertTrue(100 < reference < 60000, reference)
 
     def test_waiting_costs_nothing(self):

@@ -92,8 +92,9 @@ END
 phase_ends() {
   [ -n "${lenslet_phase:-}" ] || return 0
   local seconds=$((SECONDS - lenslet_phase_from)) cpu=$((($(cpu_ticks) - lenslet_phase_cpu) / $(getconf CLK_TCK)))
-  local reference_ms=$lenslet_reference_ms
-  [ -z "${LENSLET_CPU_BUDGET_S:-}" ] || time_reference
+  # A short phase counts as it is: the compile would take a third of its time.
+  local reference_ms=${LENSLET_REFERENCE_MS:-$lenslet_reference_ms}
+  [ -z "${LENSLET_CPU_BUDGET_S:-}" ] || [ "$cpu" -lt 10 ] || time_reference
   printf -- '-- %d s, %d s of processor time: %s\n' "$seconds" "$cpu" "$lenslet_phase"
   LENSLET_PHASES=${LENSLET_PHASES:-}$(printf '%6d %6d %6d  %s' "$seconds" "$cpu" "$reference_ms" "$lenslet_phase")$'\n'
   export LENSLET_PHASES
