@@ -48,8 +48,8 @@ TEST_CASE("matmul_to_conv/a_block_of_convnext_is_five_steps") {
 TEST_CASE("matmul_to_conv/tokens_with_their_bias") {
   for (const std::int64_t batch : {1, 3}) {
     GraphBuilder b;
-    const ValueId x = b.input("x", {batch, 49, 12});
-    b.output(linear(b, gelu(b, linear(b, x, 12, 20)), 20, 5));
+    const ValueId x = b.input("x", {batch, 49, 64});
+    b.output(linear(b, gelu(b, linear(b, x, 64, 128)), 128, 32));
     const Graph before = b.build(), converted = after(before, "matmul_to_conv"), all = after_all(before);
     CHECK(count(converted, "Conv") == 2);
     CHECK(count(converted, "MatMul") == 0);
