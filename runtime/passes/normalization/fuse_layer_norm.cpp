@@ -112,22 +112,28 @@ class Normalisations {
     return rows.channels || trailing ? std::optional(rows) : std::nullopt;
   }
 
+  Shape row_of(const Rows& rows) const {
+    const Shape& x = shape_of(rows.x);
+    Integers row;
+    for (int axis = static_cast<int>(rows.axis); axis < (rows.channels ? 2 : x.rank()); ++axis) row.push_back(x[axis]);
+    return Shape(row);
+  }
+
   /// A constant with an element for each of a row's, as LayerNormalization has it: of the row's shape.
   std::optional<Tensor> parameter(ValueId id, const Rows& rows) const {
     const Value& value = graph_.value(id);
-    const Shape& x = shape_of(rows.x);
-    if (!value.is_constant() || value.dtype != DType::f32 || value.shape.rank() > x.rank()) return std::nullopt;
-    Integers row;
-    for (int axis = static_cast<int>(rows.axis); axis < (rows.channels ? 2 : x.rank()); ++axis) row.push_back(x[axis]);
+    const Shape row = row_of(rows);
+    if (!value.is_constant() || value.dtype != DType::f32 || value.shape.rank() > shape_of(rows.x).rank() ||
+        value.shape.elems() != row.elems())
+      return std::nullopt;
     // Aligned at the end, as broadcasting does.
     const int behind = rows.channels ? 2 : 0;
     for (int i = 1; i <= value.shape.rank(); ++i) {
-      const int at = static_cast<int>(row.size()) + behind - i;
+      const int at = row.rank() + behind - i;
       const bool of_row = i > behind && at >= 0;
-      if (value.shape[value.shape.rank() - i] != (of_row ? row[static_cast<std::size_t>(at)] : 1)) return std::nullopt;
+      if (value.shape[value.shape.rank() - i] != (of_row ? row[at] : 1)) return std::nullopt;
     }
-    if (value.shape.elems() != Shape(row).elems()) return std::nullopt;
-    return Tensor::of<float>(Shape(row), value.constant.values<float>());
+    return Tensor::of<float>(row, value.constant.values<float>());
   }
 
   /// `id` = f(y, c) for a y that nobody else reads and a parameter c: y and c.
@@ -161,10 +167,7 @@ class Normalisations {
     const std::string name = graph_.node(id).name;
     const std::vector<ValueId> old = graph_.node(id).inputs;
     const DType type = graph_.value(graph_.node(id).outputs[0]).file_type;
-    const Shape& x = shape_of(rows.x);
-    Integers row;
-    for (int axis = static_cast<int>(rows.axis); axis < (rows.channels ? 2 : x.rank()); ++axis) row.push_back(x[axis]);
-    const Shape parameters(row);
+    const Shape parameters = row_of(rows);
     const Tensor ones =
         Tensor::of<float>(parameters, std::vector<float>(static_cast<std::size_t>(parameters.elems()), 1.0F));
     std::vector<ValueId> inputs{rows.x, edit_.add_constant(name + ":scale", scales ? *scales : ones)};
