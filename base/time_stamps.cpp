@@ -66,7 +66,7 @@ Timeline TimeStamps::stop() {
   return timeline;
 }
 
-bool TimeStamps::make_room() {
+bool TimeStamps::grow() {
   std::size_t lost = 0;
   for (const Lane& lane : lanes_) lost = std::max(lost, lane.lost);
   // Twice as many: a worker may take what another one took.

@@ -22,8 +22,8 @@ class TimeStamps {
   void start();
   /// The run has ended: its spans and duration. Allocates.
   Timeline stop();
-  /// After stop(): makes room for the spans that had none; false if all had.
-  bool make_room();
+  /// After stop(): grows the lanes if spans were lost; false if none was.
+  bool grow();
 
   /// Null: the calling thread's work is not stamped.
   static TimeStamps* current() noexcept { return current_; }

@@ -55,7 +55,7 @@ HWY_INLINE void store(hn::Vec<D> v, D, BFloat16* y) {
 }
 
 #if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3
-/// 32 elements with the bits of store(), rounded as words: a sixth of its instructions.
+/// 32 elements with the bits of store(), rounded as words: 11 instructions.
 HWY_INLINE __m512i rounded_pair(hn::Vec512<float> first, hn::Vec512<float> second) {
   // Both halves of the floats as words f0, s0, f1, s1 ...
   const __m512i f = _mm512_castps_si512(first.raw), s = _mm512_castps_si512(second.raw);

@@ -40,13 +40,13 @@ std::unique_ptr<const BoundKernel> bind_rows_cuda(const Binding& binding) {
         widened += sizeof(float) * static_cast<std::size_t>(input.type.shape.elems());
     const auto run_on = [=](const KernelRun& run) {
       Affine affine = rows.affine(run);
-      auto* room = reinterpret_cast<float*>(run.workspace.data() + moments);
+      auto* buffer = reinterpret_cast<float*>(run.workspace.data() + moments);
       const auto widen = [&](std::size_t input, const float*& parameter) {
         if (parameter == nullptr) return;
         const Tensor& halves = run.inputs[input];
-        cuda::widen(*run.cuda, halves.dtype(), halves.data(), room, halves.elems());
-        parameter = room;
-        room += halves.elems();
+        cuda::widen(*run.cuda, halves.dtype(), halves.data(), buffer, halves.elems());
+        parameter = buffer;
+        buffer += halves.elems();
       };
       if (widened > 0) {
         widen(1, affine.scale);

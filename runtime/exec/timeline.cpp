@@ -21,7 +21,7 @@ Timeline RunnerImpl::timeline(std::span<const Tensor> inputs, int runs) {
     stamps.start();
     run(inputs);
     Timeline timeline = stamps.stop();
-    if (stamps.make_room()) continue;  // the next round stamps all
+    if (stamps.grow()) continue;  // the next round stamps all
     plain_us.push_back(plain.count());
     taken.push_back(std::move(timeline));
   }
