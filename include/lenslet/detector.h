@@ -14,6 +14,7 @@
 #include "lenslet/image.h"
 #include "lenslet/model.h"
 #include "lenslet/picture.h"
+#include "lenslet/tensor.h"
 
 namespace lenslet {
 
@@ -35,6 +36,12 @@ struct DetectOptions {
 /// with the highest score stays, of equal ones the first. Indices of the boxes that stay, best first, `most` of them.
 std::vector<std::size_t> suppress(std::span<const Detection> found, double iou, std::size_t most);
 
+/// What Detector::detect() finds in a photo that was prepared whole, without labels: for outputs of your own Runner, in
+/// the order of Model::outputs(), of one image. Its `tile_overlap` is not used. Errors as of Detector, and
+/// Error(invalid_argument) for another number of outputs.
+std::vector<Detection> read_boxes(const Model& model, const Card& card, std::span<const Tensor> outputs,
+                                  std::int64_t height, std::int64_t width, const DetectOptions& options = {});
+
 /// A model, its card and its labels. Not thread-safe.
 class Detector {
  public:
@@ -50,6 +57,9 @@ class Detector {
   Detector& operator=(Detector&&) noexcept;
 
   const PlanInfo& plan() const;
+  /// The number of classes, which labels must match. -1 where the graph suppresses or only a run gives it.
+  std::int64_t classes() const;
+  const std::vector<std::string>& labels() const;  ///< empty without labels
   /// Objects, best first. Boxes are clipped to the photo; those without area, and boxes and scores that are no finite
   /// numbers, are left out. Of yolov8 and yolov5 each box has its best class, of boxes_scores every class above the
   /// threshold. Boxes of a graph that has suppressed already are suppressed again only over several tiles.

@@ -61,7 +61,7 @@ LENSLET_C_API lenslet_status lenslet_card_free(lenslet_card* card);
 /* JSON: {"name", "input", "output", "labels_file" or null, "labels_assumed", "softmax" or null, "class_offset",
  * "height", "width", "channels", "nhwc", "preparation", "found_by" ("option", "beside the model", "checksum", "name";
  * "": assumed), "file" or null, "words" and "remark" (the command's about the card's origin and its output.softmax; "":
- * none), "json" (for lenslet_card_read(); without file names)}. */
+ * none), "boxes" (whether it says how outputs hold boxes), "json" (for lenslet_card_read(); without file names)}. */
 LENSLET_C_API lenslet_status lenslet_card_describe(lenslet_card* card, char** json);
 /* Makes the input of one picture: `count` floats, [C,H,W], or [H,W,C] for an nhwc card. A JPEG is decoded reduced where
  * the card's resize.draft allows it. Errors as of lenslet_picture_decode(). */
@@ -83,6 +83,36 @@ LENSLET_C_API lenslet_status lenslet_card_top(lenslet_card* card, const float* s
 LENSLET_C_API lenslet_status lenslet_labels_read(const char* file, int64_t classes, char** json);
 /* Path of the default model. LENSLET_IO until it was fetched. */
 LENSLET_C_API lenslet_status lenslet_default_model(char** file);
+
+/* ---- Objects in a photo: lenslet::Detector (lenslet/detector.h) ---- */
+
+/* A card with output.boxes (docs/model-card.md), its model and labels, planned for one photo or tile at a time. A call
+ * of a second thread waits. */
+typedef struct lenslet_detector lenslet_detector;
+
+typedef struct lenslet_detection {
+  double left, top, right, bottom; /* pixels of the photo, inside it */
+  double score;
+  int64_t index;     /* the class */
+  const char* label; /* "" without labels; valid until lenslet_detector_free() */
+} lenslet_detection;
+
+/* `labels_file` NULL: the card's, if it names one. LENSLET_INVALID_ARGUMENT for a card without boxes, and for a card or
+ * labels that do not fit the model, LENSLET_UNSUPPORTED for outputs that are not as the card says; errors of
+ * lenslet_runner_create(). */
+LENSLET_C_API lenslet_status lenslet_detector_create(lenslet_model* model, lenslet_card* card, const char* labels_file,
+                                                     const lenslet_plan_options* options, lenslet_detector** detector);
+LENSLET_C_API lenslet_status lenslet_detector_free(lenslet_detector* detector);
+/* JSON: {"classes" (which labels must match; -1 where the network suppresses or a run gives the number), "device"}. */
+LENSLET_C_API lenslet_status lenslet_detector_describe(lenslet_detector* detector, char** json);
+/* Finds objects with scores above `threshold` (usual: 0.25); of two boxes of a class whose intersection over union is
+ * more than `iou` (0 to 1; usual: 0.45) the better one stays. `tile_overlap`: pixels that tiles of the input's size
+ * share, which cover the photo; -1: the photo is taken whole. Writes the best ones, at most `capacity`, best first, and
+ * sets `*found` to their number. Errors of lenslet_picture_decode() and lenslet_image_tiles();
+ * LENSLET_INVALID_ARGUMENT for a photo that the card cannot prepare. */
+LENSLET_C_API lenslet_status lenslet_detector_detect(lenslet_detector* detector, const lenslet_picture* picture,
+                                                     double threshold, double iou, int64_t tile_overlap,
+                                                     lenslet_detection* detections, size_t capacity, size_t* found);
 
 /* ---- Many photos: lenslet::PhotoClassifier (lenslet/photos.h) ---- */
 

@@ -51,10 +51,23 @@ Json describe(const CardObject& object) {
           {"file", object.file.empty() ? Json() : Json(object.file.string())},
           {"words", object.words},
           {"remark", object.remark},
+          {"boxes", card.boxes.has_value()},
           {"json", photos::card_json(card)}};
 }
 
 }  // namespace
+
+void lenslet::c_api::prepare(const Card& card, const Picture& picture, float* input, std::size_t count) {
+  const ImageSpec& spec = card.spec;
+  const std::int64_t channels = spec.channels == ImageSpec::Channels::gray ? 1 : 3;
+  const Shape shape =
+      spec.nhwc ? Shape{1, spec.height, spec.width, channels} : Shape{1, channels, spec.height, spec.width};
+  if (count != static_cast<std::size_t>(shape.elems()))
+    throw Error(ErrorKind::invalid_argument, fmt::format("room for {} numbers where {} come", count, shape.elems()));
+  check_given(input, "input");
+  Tensor tensor = Tensor::view(DType::f32, shape, input);
+  to_input(picture.view(), spec, tensor);
+}
 
 lenslet_status lenslet_card_read(const char* file, const char* json, lenslet_card** card) {
   return guarded([&] {
@@ -106,15 +119,7 @@ lenslet_status lenslet_card_describe(lenslet_card* card, char** json) {
 lenslet_status lenslet_card_prepare(lenslet_card* card, const lenslet_picture* picture, float* input, size_t count) {
   return guarded([&] {
     const auto object = Cards::get(card);
-    const ImageSpec& spec = object->card.spec;
-    const std::int64_t channels = spec.channels == ImageSpec::Channels::gray ? 1 : 3;
-    const Shape shape =
-        spec.nhwc ? Shape{1, spec.height, spec.width, channels} : Shape{1, channels, spec.height, spec.width};
-    if (count != static_cast<std::size_t>(shape.elems()))
-      throw Error(ErrorKind::invalid_argument, fmt::format("room for {} numbers where {} come", count, shape.elems()));
-    check_given(input, "input");
-    Tensor tensor = Tensor::view(DType::f32, shape, input);
-    to_input(picture_of(picture, &object->card).view(), spec, tensor);
+    prepare(object->card, picture_of(picture, &object->card), input, count);
   });
 }
 

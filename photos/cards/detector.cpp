@@ -60,69 +60,22 @@ std::vector<std::size_t> suppress(std::span<const Detection> found, double iou, 
   return kept;
 }
 
-class Detector::Work {
+namespace {
+
+/// Reads boxes from one image's outputs.
+class BoxReader {
  public:
-  Work(const Model& model, const Card& card, const std::optional<std::filesystem::path>& labels, PlanOptions plan)
-      : model_(model), card_(card), runner_(model, checked(card), one_by_one(std::move(plan))) {
-    const BoundCard& bound = runner_.bound();
-    for (const std::size_t port : {bound.boxes, bound.output}) check_float(model, port);
-    std::int64_t classes = -1;
-    if (const PlanInfo& planned = runner_.plan(); planned.late_outputs.empty()) {
-      const Layout layout = layout_of([&](std::size_t port) { return planned.outputs[port].second; });
-      if (!card.boxes->is_suppressed()) classes = layout.classes - card.class_offset;
-    }
-    const std::optional<std::filesystem::path> file = labels ? labels : card.labels;
-    if (file) labels_ = read_labels(*file, classes);
+  /// Error(invalid_argument) for a card without boxes, Error(unsupported) for outputs that are not floats.
+  BoxReader(const Model& model, const Card& card)
+      : model_(model), card_(checked(card)), bound_(bind_card(card, model)) {
+    for (const std::size_t port : {bound_.boxes, bound_.output}) check_float(model, port);
   }
 
-  const PlanInfo& plan() const { return runner_.plan(); }
-
-  std::vector<Detection> detect(const Picture& picture, const DetectOptions& options) {
-    std::vector<Rect> tiles{{0, 0, picture.height, picture.width}};
-    if (options.tile_overlap)
-      tiles = image_tiles(picture.height, picture.width, card_.spec.height, card_.spec.width, *options.tile_overlap);
-    std::vector<Detection> found;
-    for (const Rect& tile : tiles) {
-      runner_.prepare(part_of(picture.view(), tile), 0);
-      read(runner_.run(), picture, tile, options.threshold, found);
-      keep_best(found, most_candidates);
-    }
-    if (card_.boxes->is_suppressed() && tiles.size() == 1) {
-      keep_best(found, options.top);
-    } else {
-      std::vector<Detection> kept;
-      for (const std::size_t i : suppress(found, options.iou, options.top)) kept.push_back(std::move(found[i]));
-      found = std::move(kept);
-    }
-    for (Detection& detection : found)
-      if (detection.index >= 0 && detection.index < static_cast<std::int64_t>(labels_.size()))
-        detection.label = labels_[static_cast<std::size_t>(detection.index)];
-    return found;
-  }
-
- private:
-  static const Card& checked(const Card& card) {
-    if (!card.boxes)
-      throw Error(ErrorKind::invalid_argument, "the card has no output.boxes, which say how the outputs hold boxes");
-    return card;
-  }
-
-  static PlanOptions one_by_one(PlanOptions plan) {
-    plan.batch = 1;
-    return plan;
-  }
-
-  [[noreturn]] void mismatch(std::size_t port, const Shape& shape, const char* wanted) const {
-    throw Error(ErrorKind::unsupported,
-                fmt::format("the output {} {} is not as the card's output.boxes say: wanted {}",
-                            model_.outputs()[port].name, shape.str(), wanted),
-                model_.name());
-  }
+  const Card& card() const { return card_; }
 
   /// `shape_of(port)` is an output's shape.
   template <typename ShapeOf>
   Layout layout_of(const ShapeOf& shape_of) const {
-    const BoundCard& bound = runner_.bound();
     // The last dimensions, one or two; {-1, -1} for an output of others.
     const auto sizes = [&](std::size_t port, int rank) {
       const Shape shape = shape_of(port);
@@ -135,9 +88,9 @@ class Detector::Work {
     };
     const Form form = card_.boxes->form;
     const bool labels = form == Form::boxes_labels_scores;
-    const std::size_t output = bound.output;
+    const std::size_t output = bound_.output;
     const auto [rows, columns] = sizes(output, labels ? 1 : 2);
-    Layout layout{rows, columns, {bound.boxes, 0, 4}, {output, 0, columns}};
+    Layout layout{rows, columns, {bound_.boxes, 0, 4}, {output, 0, columns}};
     if (form == Form::yolov8) {
       check(rows > 4, output, "[1,4+classes,N]");
       layout = {columns, rows - 4, {output, 0, 1, columns}, {output, 4 * columns, 1, columns}};
@@ -148,11 +101,11 @@ class Detector::Work {
       check(columns == 6, output, "[1,N,6]");
       layout = {rows, 1, {output, 0, 6}, {output, 4, 6}, {}, {output, 5, 6}};
     } else {
-      const auto [boxes, coordinates] = sizes(bound.boxes, 2);
-      check(coordinates == 4, bound.boxes, labels ? "[N,4]" : "[1,N,4]");
+      const auto [boxes, coordinates] = sizes(bound_.boxes, 2);
+      check(coordinates == 4, bound_.boxes, labels ? "[N,4]" : "[1,N,4]");
       check(rows == boxes, output, labels ? "[N], as many as boxes" : "[1,N,classes], as many as boxes");
-      if (labels) check(sizes(bound.labels, 1)[0] == boxes, bound.labels, "[N], as many as boxes");
-      if (labels) layout = {rows, 1, layout.boxes, {output, 0, 1}, {}, {bound.labels, 0, 1}};
+      if (labels) check(sizes(bound_.labels, 1)[0] == boxes, bound_.labels, "[N], as many as boxes");
+      if (labels) layout = {rows, 1, layout.boxes, {output, 0, 1}, {}, {bound_.labels, 0, 1}};
     }
     check(card_.boxes->is_suppressed() || layout.classes > card_.class_offset, output,
           "more classes than output.class_offset");
@@ -163,7 +116,7 @@ class Detector::Work {
   void read(std::span<const Tensor> outputs, const Picture& picture, const Rect& tile, double threshold,
             std::vector<Detection>& found) const {
     const Layout layout = layout_of([&](std::size_t port) { return outputs[port].shape(); });
-    const auto named = static_cast<std::int64_t>(labels_.size()), classes = layout.classes - card_.class_offset;
+    const auto named = static_cast<std::int64_t>(class_names.size()), classes = layout.classes - card_.class_offset;
     if (!card_.boxes->is_suppressed() && named > 0 && named != classes)
       throw Error(ErrorKind::unsupported, fmt::format("there are {} labels for {} classes", named, classes),
                   model_.name());
@@ -202,6 +155,37 @@ class Detector::Work {
     }
   }
 
+  /// The best ones of `tiles` tiles together.
+  std::vector<Detection> best(std::vector<Detection> found, std::size_t tiles, const DetectOptions& options) const {
+    if (card_.boxes->is_suppressed() && tiles == 1) {
+      keep_best(found, options.top);
+    } else {
+      std::vector<Detection> kept;
+      for (const std::size_t i : suppress(found, options.iou, options.top)) kept.push_back(std::move(found[i]));
+      found = std::move(kept);
+    }
+    for (Detection& detection : found)
+      if (detection.index >= 0 && detection.index < static_cast<std::int64_t>(class_names.size()))
+        detection.label = class_names[static_cast<std::size_t>(detection.index)];
+    return found;
+  }
+
+  std::vector<std::string> class_names{};
+
+ private:
+  static const Card& checked(const Card& card) {
+    if (!card.boxes)
+      throw Error(ErrorKind::invalid_argument, "the card has no output.boxes, which say how the outputs hold boxes");
+    return card;
+  }
+
+  [[noreturn]] void mismatch(std::size_t port, const Shape& shape, const char* wanted) const {
+    throw Error(ErrorKind::unsupported,
+                fmt::format("the output {} {} is not as the card's output.boxes say: wanted {}",
+                            model_.outputs()[port].name, shape.str(), wanted),
+                model_.name());
+  }
+
   void append(const std::array<double, 4>& at, double number, double score, const Picture& picture, const Rect& tile,
               std::vector<Detection>& found) const {
     constexpr double most = 1e9;  // classes
@@ -221,13 +205,70 @@ class Detector::Work {
     const std::int64_t index = static_cast<std::int64_t>(number) - card_.class_offset;
     if (!(box.right > box.left && box.bottom > box.top) || (index < 0 && card_.class_offset > 0)) return;
     found.push_back({box, index, {}, score});
+    if (found.size() >= 2 * Detector::most_candidates) keep_best(found, Detector::most_candidates);  // bounds memory
   }
 
   const Model model_;
   const Card card_;
-  ImageRunner runner_;
-  std::vector<std::string> labels_;
+  const BoundCard bound_;
 };
+
+}  // namespace
+
+class Detector::Work {
+ public:
+  Work(const Model& model, const Card& card, const std::optional<std::filesystem::path>& labels, PlanOptions plan)
+      : reader_(model, card), runner_(model, card, one_by_one(std::move(plan))) {
+    if (const PlanInfo& planned = runner_.plan(); planned.late_outputs.empty()) {
+      const Layout layout = reader_.layout_of([&](std::size_t port) { return planned.outputs[port].second; });
+      if (!card.boxes->is_suppressed()) classes_ = layout.classes - card.class_offset;
+    }
+    const std::optional<std::filesystem::path> file = labels ? labels : card.labels;
+    if (file) reader_.class_names = read_labels(*file, classes_);
+  }
+
+  const PlanInfo& plan() const { return runner_.plan(); }
+  std::int64_t classes() const { return classes_; }
+  const std::vector<std::string>& labels() const { return reader_.class_names; }
+
+  std::vector<Detection> detect(const Picture& picture, const DetectOptions& options) {
+    const ImageSpec& spec = reader_.card().spec;
+    std::vector<Rect> tiles{{0, 0, picture.height, picture.width}};
+    if (options.tile_overlap)
+      tiles = image_tiles(picture.height, picture.width, spec.height, spec.width, *options.tile_overlap);
+    std::vector<Detection> found;
+    for (const Rect& tile : tiles) {
+      runner_.prepare(part_of(picture.view(), tile), 0);
+      reader_.read(runner_.run(), picture, tile, options.threshold, found);
+      keep_best(found, most_candidates);
+    }
+    return reader_.best(std::move(found), tiles.size(), options);
+  }
+
+ private:
+  static PlanOptions one_by_one(PlanOptions plan) {
+    plan.batch = 1;
+    return plan;
+  }
+
+  BoxReader reader_;
+  ImageRunner runner_;
+  std::int64_t classes_ = -1;
+};
+
+std::vector<Detection> read_boxes(const Model& model, const Card& card, std::span<const Tensor> outputs,
+                                  std::int64_t height, std::int64_t width, const DetectOptions& options) {
+  const BoxReader reader(model, card);
+  if (outputs.size() != model.outputs().size())
+    throw Error(ErrorKind::invalid_argument,
+                fmt::format("{} outputs are given, the model has {}", outputs.size(), model.outputs().size()));
+  const Rect whole{0, 0, height, width};
+  static_cast<void>(photo_box(card.spec, whole, {}));  // refuses what the card cannot prepare, without boxes, too
+  std::vector<Detection> found;
+  reader.read(outputs, {.pixels = {}, .height = height, .width = width}, whole, options.threshold, found);
+  keep_best(found, Detector::most_candidates);
+  return reader.best(std::move(found), 1, options);
+}
 
 Detector::Detector(const Model& model, const Card& card, const std::optional<std::filesystem::path>& labels,
                    PlanOptions plan)
@@ -236,6 +277,8 @@ Detector::~Detector() = default;
 Detector::Detector(Detector&&) noexcept = default;
 Detector& Detector::operator=(Detector&&) noexcept = default;
 const PlanInfo& Detector::plan() const { return work_->plan(); }
+std::int64_t Detector::classes() const { return work_->classes(); }
+const std::vector<std::string>& Detector::labels() const { return work_->labels(); }
 std::vector<Detection> Detector::detect(const Picture& picture, const DetectOptions& options) {
   return work_->detect(picture, options);
 }

@@ -16,6 +16,7 @@ from .cancel import Cancel
 from .card import Card, Prediction, read_labels
 from .check import LayerCheck, check_layer
 from .classifier import Classifier, classify, default_model
+from .detector import Detection, Detector
 from .errors import (
     CancelledError,
     CardWarning,
@@ -44,6 +45,8 @@ __all__ = [
     "Card",
     "CardWarning",
     "Classifier",
+    "Detection",
+    "Detector",
     "DeviceError",
     "Error",
     "FileError",

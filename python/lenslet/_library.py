@@ -7,7 +7,7 @@ import importlib.util
 import json
 import os
 import pathlib
-from ctypes import POINTER, c_char_p, c_float, c_int, c_int32, c_int64, c_size_t, c_uint32, c_void_p
+from ctypes import POINTER, c_char_p, c_double, c_float, c_int, c_int32, c_int64, c_size_t, c_uint32, c_void_p
 from typing import Any, Callable
 
 from . import _structs as structs
@@ -55,6 +55,18 @@ _FUNCTIONS: dict[str, list[Any]] = {
     "lenslet_card_photo_boxes": [Handle, c_int64, c_int64, c_void_p, c_void_p, c_size_t, c_void_p],
     "lenslet_image_tiles": [*[c_int64] * 5, c_void_p, c_size_t, POINTER(c_size_t)],
     "lenslet_card_top": [Handle, c_void_p, c_size_t, c_size_t, POINTER(c_int64), POINTER(c_float), POINTER(c_size_t)],
+    "lenslet_detector_create": [Handle, Handle, c_char_p, POINTER(structs.PlanOptions), Out],
+    "lenslet_detector_free": [Handle],
+    "lenslet_detector_describe": [Handle, Text],
+    "lenslet_detector_detect": [
+        Handle, POINTER(structs.Picture), c_double, c_double, c_int64, c_void_p, c_size_t, POINTER(c_size_t),
+    ],
+    "lenslet_python_prepare": [
+        Handle, POINTER(structs.Picture), c_void_p, c_size_t, POINTER(c_int64), POINTER(c_int64),
+    ],
+    "lenslet_python_boxes": [
+        Handle, Handle, Tensors, c_size_t, c_int64, c_int64, c_double, c_double, c_void_p, c_size_t, POINTER(c_size_t),
+    ],
     "lenslet_labels_read": [c_char_p, c_int64, Text],
     "lenslet_default_model": [Text],
     "lenslet_photos_create": [Handle, Handle, POINTER(structs.PhotoOptions), Out],

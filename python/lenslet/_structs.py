@@ -154,6 +154,18 @@ class Picture(ctypes.Structure):
     ]
 
 
+class Detection(ctypes.Structure):
+    _fields_ = [
+        ("left", c_double),
+        ("top", c_double),
+        ("right", c_double),
+        ("bottom", c_double),
+        ("score", c_double),
+        ("index", c_int64),
+        ("label", c_char_p),
+    ]
+
+
 class PhotoOptions(ctypes.Structure):
     _fields_ = [
         ("struct_size", c_size_t),

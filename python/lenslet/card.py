@@ -44,7 +44,7 @@ class Card:
     `found_by` is its origin: "given", or from `Card.of` "beside the model", "checksum" or "name" (a card that ships
     with lenslet and identifies the model's file by it), or "assumed" (from the model's input). `path` is its file, or
     None. `labels` are class names, None without. `softmax`: whether the output is logits that need a softmax; None
-    leaves that to the model's graph, which bound() and Card.of() check.
+    leaves that to the model's graph, which bound() and Card.of() check. `boxes`: whether it is a Detector's.
 
     InvalidArgumentError names an invalid field. A pickled Card is complete, including labels, and needs no file where
     it is loaded.
@@ -60,6 +60,7 @@ class Card:
     channels: int
     nhwc: bool
     preparation: str
+    boxes: bool
     found_by: str
     path: Optional[str]
 
@@ -198,7 +199,7 @@ class Card:
         self.name, self.input, self.output = fields["name"], fields["input"], fields["output"]
         self.softmax, self.preparation = fields["softmax"], fields["preparation"]
         self.height, self.width, self.channels = fields["height"], fields["width"], fields["channels"]
-        self.nhwc, self.path = fields["nhwc"], fields["file"]
+        self.nhwc, self.path, self.boxes = fields["nhwc"], fields["file"], fields["boxes"]
         self.found_by = {"": "assumed", "option": "given"}.get(fields["found_by"], fields["found_by"])
         self._json: str = fields["json"]
         self._class_offset: int = fields["class_offset"]

@@ -53,6 +53,15 @@ LENSLET_C_API lenslet_status lenslet_classifier_run(lenslet_classifier* classifi
 LENSLET_C_API lenslet_status lenslet_classifier_top(lenslet_classifier* classifier, int64_t slot, size_t capacity,
                                                     int64_t* classes, float* probs, size_t* found);
 
+/* lenslet_card_prepare() of a picture that is decoded whole, whatever the card says of drafts, with its size. */
+LENSLET_C_API lenslet_status lenslet_python_prepare(lenslet_card* card, const lenslet_picture* picture, float* input,
+                                                    size_t count, int64_t* height, int64_t* width);
+/* read_boxes() (lenslet/detector.h): all outputs of the model for one image. Labels are "". */
+LENSLET_C_API lenslet_status lenslet_python_boxes(lenslet_model* model, lenslet_card* card,
+                                                  const lenslet_tensor* outputs, size_t output_count, int64_t height,
+                                                  int64_t width, double threshold, double iou,
+                                                  lenslet_detection* detections, size_t capacity, size_t* found);
+
 /* ---- The command ---- */
 
 /* As the program's main(): its exit code. */
