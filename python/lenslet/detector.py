@@ -125,6 +125,8 @@ def boxes_in(
 ) -> List[Detection]:
     """What a Detector finds, from the model's outputs for a picture of prepared_whole(), which has this size."""
     tensors = (structs.Tensor * len(outputs))()
+    for tensor in tensors:
+        tensor.struct_size = ctypes.sizeof(structs.Tensor)
     held = [describe_any(tensor, array, None, "an output") for tensor, array in zip(tensors, outputs)]
     found = _found(
         lambda *at: library.lenslet_python_boxes(

@@ -212,11 +212,11 @@ def read_slowly(self, request, rows):
         stop()
     return read(self, request, rows)
 
-def prepared_slowly(self, pictures, into, memory):
+def prepared_slowly(self, pictures, into, memory, sizes):
     print("into", into.ctypes.data, flush=True)
     if bytes(pictures[0])[-3:] == bytes((1, 2, 3)):
         stop()
-    return prepared(self, pictures, into, memory)
+    return prepared(self, pictures, into, memory, sizes)
 
 repository.ServedModel.read, repository.ServedModel.prepared = read_slowly, prepared_slowly
 sys.exit(lenslet.serve.main(sys.argv[2:]))

@@ -7,20 +7,23 @@ import json
 import math
 import time
 import traceback
+import urllib.parse
 from functools import partial
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 import lenslet
+from lenslet.detector import MOST
 
 from . import json_text
 from .deadline import Deadline
 from .http_exchange import Answer, Exchange, Headers
-from .memory import Memory
+from .memory import Hold, Memory
 from .page import Page, Reports
 from .protocol import (
     DATATYPES,
     HEAD_BYTES,
     Array,
+    Boxes,
     Buffer,
     Data,
     KnownHeads,
@@ -53,6 +56,11 @@ NUMBER_BYTES = 25
 #: Numbers written at a time.
 WRITTEN = 1 << 13
 
+#: Boxes of an answer, at most; bytes of one in JSON without its label, and of one that is compared with others.
+MOST_BOXES, BOX_BYTES, DETECTION_BYTES = 1000, 256, 160
+#: Bytes of a label's character in JSON, at most.
+CHARACTER_BYTES = 12
+
 
 def metadata(served: ServedModel) -> Dict[str, Any]:
     """A model's public metadata."""
@@ -77,6 +85,8 @@ def metadata(served: ServedModel) -> Dict[str, Any]:
             "image_classes": card.output,
             "preparation": card.preparation,
         }
+        if card.boxes:
+            about["parameters"]["image_boxes"] = True
         if served.guess:
             about["parameters"]["preparation_guess"] = served.guess
     return about
@@ -86,7 +96,7 @@ class HttpApp:
     """Answers requests for connections that deliver a body as a whole (http_connection.py)."""
 
     def __init__(self, service: Service, page: Optional[Page] = None) -> None:
-        self._service, self._page, self._reports = service, page, Reports()
+        self._service, self._page, self._reports = service, page, Reports(service.memory)
         self.memory, self.rooms, self.when_full = service.memory, service.rooms, service.when_full
         self._text, self._spent, self._asked = b"", 0.0, 0.0
         self.turns = Turns(asyncio.get_running_loop(), service.limits.queue_seconds)
@@ -148,10 +158,12 @@ class HttpApp:
             name, rest = parts[2], parts[3:]
             if len(rest) >= 2 and rest[0] == "versions":
                 version, rest = rest[1], rest[2:]
-            if rest == ["infer"]:
+            if rest in (["infer"], ["detect"]):
                 with service.counted("http", None, exchange.client) as visit:
                     _only("POST", method)
-                    return await self._infer(service.repository.find(name, version), visit, exchange)
+                    served = service.repository.find(name, version)
+                    boxes = boxes_asked(served, exchange) if rest == ["detect"] else None
+                    return await self._infer(served, visit, exchange, boxes)
         if parts[:2] != ["v2", "health"]:  # health requests do not wait
             await self._others.come()
         if name:
@@ -196,7 +208,10 @@ class HttpApp:
             self._spent += time.monotonic() - now
         return self._text
 
-    async def _infer(self, served: ServedModel, visit: Visit, exchange: Exchange) -> Answer:
+    async def _infer(
+        self, served: ServedModel, visit: Visit, exchange: Exchange, boxes: Optional[Boxes]
+    ) -> Answer:
+        """`boxes`: the body is a photo, and the answer the boxes in it."""
         headers = exchange.headers
         length = _number(headers, b"content-length")
         if length is not None and length > self._service.limits.body:
@@ -206,17 +221,23 @@ class HttpApp:
         visit.enter(served)
         body, room = await exchange.body()
         long = len(body) >= ASIDE_FROM
-        if long:
+        if boxes is not None:
+            long, visit.sizes = False, []
+        elif long:
             json_bytes = _number(headers, b"inference-header-content-length")
             long = json_bytes is None or json_bytes >= ASIDE_FROM
         head = None if room is None else room.head
         read = partial(read_request, served, headers, body, head, self.memory)
+        if boxes is not None:
+            read = partial(picture_request, served, body)
         visit.received(len(body) + (0 if head is None else len(head)))
         hold = self.memory.take(0, "")
         with Deadline(self._service.deadlines) as deadline:
             results, request = await self._service.infer(served, read, long, room, visit, hold, deadline)
             size = sum(map(_bytes_of, results))
-            if size < ASIDE_FROM:
+            if boxes is not None:
+                answer = await self._service.aside(partial(write_boxes, served, results, boxes, visit, hold, self.memory))
+            elif size < ASIDE_FROM:
                 answer = write_answer(served, request, results, size, self.memory)
             else:
                 answer = await self._service.aside(partial(write_answer, served, request, results, size, self.memory))
@@ -390,7 +411,7 @@ def _wanted(outputs: object, cut: List[json_text.Cut], binary: bool) -> List[Wan
 def _raw_request(served: ServedModel, headers: Headers, body: Buffer) -> Request:
     """A body without JSON: the elements of the only input or, with Content-Type: image/..., one picture."""
     if headers.get(b"content-type", b"").startswith(b"image/"):
-        return Request("", [Tensor(served.picture_name, "BYTES", (1,), [body])], [])
+        return picture_request(served, body)
     if len(served.inputs) != 1:
         raise malformed(f"model '{served.name}' has {len(served.inputs)} inputs: they need a header of JSON")
     port, shape = served.inputs[0], served.input_shapes[0]
@@ -402,7 +423,53 @@ def _raw_request(served: ServedModel, headers: Headers, body: Buffer) -> Request
     return Request("", [Tensor(port.name, DATATYPES[port.dtype], shape, body)], [], True)
 
 
+def picture_request(served: ServedModel, picture: Buffer) -> Request:
+    return Request("", [Tensor(served.picture_name, "BYTES", (1,), [picture])], [])
+
+
+def boxes_asked(served: ServedModel, exchange: Exchange) -> Boxes:
+    """By the query of `detect`. RequestError for a model without boxes, and for anything unknown."""
+    if served.card is None or not served.card.boxes:
+        raise malformed(f"model '{served.name}' has no card that says how its outputs hold boxes")
+    if _number(exchange.headers, b"inference-header-content-length"):
+        raise malformed("the body of detect is a picture, and nothing else")
+    asked = {"threshold": 0.25, "iou": 0.45, "top": 100.0}
+    try:
+        for name, text in urllib.parse.parse_qsl(exchange.query.decode("latin-1"), True, True, max_num_fields=len(asked)):
+            if name not in asked:
+                raise malformed(f"detect has no {quoted(name)}: {', '.join(asked)}")
+            asked[name] = float(text)
+    except ValueError as error:
+        raise malformed(f"the query of detect: {error}") from None
+    boxes = Boxes(asked["threshold"], asked["iou"], int(asked["top"]) if 1 <= asked["top"] <= MOST_BOXES else 0)
+    if not boxes.threshold == boxes.threshold or not 0 <= boxes.iou <= 1 or boxes.top != asked["top"]:
+        raise malformed(f"detect: threshold is a number, iou one from 0 to 1, top a whole one from 1 to {MOST_BOXES}")
+    return boxes
+
+
 # ---- Answers ----
+
+
+def write_boxes(
+    served: ServedModel, results: List[Result], boxes: Boxes, visit: Visit, hold: Hold, memory: Memory
+) -> Answer:
+    """The boxes in the request's picture, with the names of `lenslet detect --json`."""
+    outputs = [result.values for result in results if not isinstance(result.values, list)]
+    elements = sum(output.size for output in outputs)
+    hold.grow(8 * elements + DETECTION_BYTES * min(elements, 2 * MOST), "the boxes")  # as doubles
+    assert visit.sizes is not None
+    (size,), began = visit.sizes, time.monotonic()
+    found = served.boxes(outputs, size, boxes)
+    visit.stages["boxes"] = time.monotonic() - began
+    length = sum(BOX_BYTES + CHARACTER_BYTES * len(box.label) for box in found)
+    kept = memory.take(length, "the answer") if length > HELD_FROM else None
+    listed = [{"class": box.index, "label": box.label, "score": box.score, "left": box.left, "top": box.top, "right": box.right,
+               "bottom": box.bottom} for box in found]  # fmt: skip
+    answer = {"model_name": served.name, "model_version": "1", "height": size[0], "width": size[1], "boxes": listed}
+    text = _encoded(served, answer)
+    if kept is not None:
+        kept.shrink(len(text))
+    return Answer(200, [text], [(b"content-type", JSON)], kept)
 
 
 _encoder = json.JSONEncoder(allow_nan=False)

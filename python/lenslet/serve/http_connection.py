@@ -417,7 +417,8 @@ class Connection(asyncio.BufferedProtocol):
             raise malformed("a body that is coded has no end unless it is chunked")
         if coding is not None and (version == "1.0" or b"content-length" in headers):
             raise malformed("a body is chunked, or has a length, or is of HTTP/1.0")
-        path = (httptools.parse_url(self._url).path or b"/").decode("ascii")
+        url = httptools.parse_url(self._url)
+        path = (url.path or b"/").decode("ascii")
         if "%" in path:
             path = urllib.parse.unquote(path)
         length, before = -1, 0
@@ -429,6 +430,7 @@ class Connection(asyncio.BufferedProtocol):
             before = int(text)
         keep_alive = version != "1.0" and parser.should_keep_alive()
         exchange = Exchange(self, version, parser.get_method().decode("ascii"), path, headers, keep_alive)
+        exchange.query = url.query or b""
         if self._current is not None:
             if len(self._waiting) == WAITING:
                 raise malformed(f"more than {WAITING} requests behind one that is not answered")

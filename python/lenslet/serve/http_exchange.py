@@ -39,6 +39,7 @@ class Exchange:
         self.connection: Optional[Connection] = connection
         self.server, self._peer = connection.server, connection.peer
         self.version, self.method, self.path, self.headers, self.keep_alive = version, method, path, headers, keep_alive
+        self.query = b""
         self.expects = version != "1.0" and headers.get(b"expect", b"").lower() == b"100-continue"
         self.lingers = True  # after its answer receive the body, or the answer is lost
         self.task: Any = None

@@ -15,6 +15,7 @@ from typing import Any, Dict, List, Tuple
 import lenslet
 
 from .http_exchange import Answer
+from .memory import Hold, Memory
 from .protocol import RequestError
 from .repository import ServedModel
 
@@ -49,10 +50,13 @@ class Page:
 
 class Reports:
     """Pages of `lenslet report` from the plans of served models. They measure nothing, so they do not disturb runs: each is
-    made once, one at a time, by a process of its own."""
+    made once, one at a time, by a process of its own. Kept ones are a part of the bound on memory, and go when that is
+    short."""
 
-    def __init__(self) -> None:
-        self._made: Dict[str, asyncio.Task[bytes]] = {}
+    def __init__(self, memory: Memory) -> None:
+        self._memory = memory
+        self._made: Dict[str, asyncio.Task[Tuple[bytes, Hold]]] = {}
+        memory.when_short.append(self._forget)
         self._turn = asyncio.Lock()
 
     async def answer(self, served: ServedModel) -> Answer:
@@ -60,15 +64,26 @@ class Reports:
         if task is None:
             task = self._made[served.name] = asyncio.ensure_future(self._make(served))
         try:
-            page = await asyncio.shield(task)  # who goes away does not stop it: the next one would start another
+            page, _ = await asyncio.shield(task)  # who goes away does not stop it: the next one would start another
         except (lenslet.Error, OSError) as error:
             asyncio.get_running_loop().call_later(AGAIN_SECONDS, self._made.pop, served.name, None)
             raise RequestError("run", f"model '{served.name}' has no report: {error}") from None
+        except RequestError:  # there is no memory for it now
+            self._made.pop(served.name, None)
+            raise
         return Answer(200, [page], list(_REPORT_HEADERS))
 
-    async def _make(self, served: ServedModel) -> bytes:
+    async def _make(self, served: ServedModel) -> Tuple[bytes, Hold]:
         async with self._turn:
-            return await asyncio.get_running_loop().run_in_executor(None, report_of, served)
+            page = await asyncio.get_running_loop().run_in_executor(None, report_of, served)
+        return page, self._memory.take(len(page), "the report")
+
+    def _forget(self) -> bool:
+        """Thread-safe."""
+        for name, task in list(self._made.items()):
+            if task.done():
+                self._made.pop(name, None)
+        return False
 
 
 #: `sandbox`: names in a model cannot reach the server, whatever they make of the page.

@@ -129,6 +129,14 @@ class Request(NamedTuple):
     timeout: float = 0  # seconds until an answer or an error; 0: the server's default
 
 
+class Boxes(NamedTuple):
+    """Which boxes a request asks for: lenslet.Detector.detect()'s arguments."""
+
+    threshold: float
+    iou: float
+    top: int
+
+
 class Result(NamedTuple):
     """One output of an answer: an array, or strings (datatype BYTES) in row-major order."""
 

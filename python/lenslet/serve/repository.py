@@ -11,12 +11,14 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 import numpy as np
 
 import lenslet
+from lenslet.detector import boxes_in, prepared_whole
 
 from .memory import Memory
 from .pictures import decoding_bytes
 from .protocol import (
     DATATYPES,
     Array,
+    Boxes,
     Buffer,
     Request,
     RequestError,
@@ -218,8 +220,11 @@ class ServedModel:
         taken = any(port.name == "image" for i, port in enumerate(self.inputs) if i != self.picture_input)
         return "encoded_image" if taken else "image"
 
-    def prepared(self, pictures: Sequence[Buffer], into: Optional[Array], memory: Memory) -> Array:
+    def prepared(
+        self, pictures: Sequence[Buffer], into: Optional[Array], memory: Memory, sizes: Optional[List[Tuple[int, int]]] = None
+    ) -> Array:
         """[N,C,H,W] (or [N,H,W,C]) from N encoded pictures, in the input's type; in `into` (float32) if given.
+        `sizes`: gets the pictures' heights and widths; they are then decoded whole, for boxes in their pixels.
         RequestError for invalid pictures."""
         card = self.card
         assert card is not None and self.picture_input is not None
@@ -228,7 +233,10 @@ class ServedModel:
         for index, picture in enumerate(pictures):
             try:
                 with memory.take(decoding_bytes(picture), "decoding a picture"):
-                    card.prepare(picture, out=batch[index])
+                    if sizes is None:
+                        card.prepare(picture, out=batch[index])
+                    else:
+                        sizes.append(prepared_whole(card, picture, batch[index]))
             except lenslet.Error as error:
                 where = f"picture {index + 1} of {len(pictures)}: " if len(pictures) > 1 else ""
                 raise RequestError("image", where + str(error)) from None
@@ -236,6 +244,14 @@ class ServedModel:
         if dtype == np.uint8:
             return np.clip(np.rint(batch), 0, 255).astype(np.uint8)
         return batch.astype(dtype, copy=False)
+
+    def boxes(self, outputs: Sequence[Array], size: Tuple[int, int], options: Boxes) -> List[lenslet.Detection]:
+        """Objects in a picture of this height and width, best first. RequestError if outputs are not as the card says."""
+        assert self.card is not None
+        try:
+            return boxes_in(self.model, self.card, outputs, size, *options)
+        except lenslet.Error as error:
+            raise RequestError("run", f"model '{self.name}': {error}") from None
 
     # ---- Requests ----
 

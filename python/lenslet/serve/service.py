@@ -165,7 +165,7 @@ class Service:
             into = None if own is None else own.image
             try:
                 inputs[served.picture_input] = await self._loop.run_in_executor(
-                    self._preparers, lambda: (served.prepared(pictures, into, self.memory), hold)[0]  # its memory
+                    self._preparers, lambda: (served.prepared(pictures, into, self.memory, visit.sizes), hold)[0]  # its memory
                 )
             except RequestError:
                 if own is not None:
@@ -243,7 +243,7 @@ class Visit:
     """A request from its headers to its answer. `with` it, the request is counted and active until the end; an error is
     counted as such."""
 
-    __slots__ = ("_service", "_protocol", "_name", "_client", "_inside", "_since", "_kind", "_bytes", "stages")
+    __slots__ = ("_service", "_protocol", "_name", "_client", "_inside", "_since", "_kind", "_bytes", "stages", "sizes")
 
     def __init__(
         self, service: Service, protocol: str, served: Optional[ServedModel], client: Union[str, Callable[[], str]]
@@ -254,6 +254,8 @@ class Visit:
         self._since = time.monotonic()
         self._kind = ""
         self._bytes = [0, 0]
+        #: For boxes: gets the height and width of each picture, which is decoded whole.
+        self.sizes: Optional[List[Tuple[int, int]]] = None
         #: Seconds of its parts.
         self.stages: Dict[str, float] = {}
 
