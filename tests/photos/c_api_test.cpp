@@ -371,6 +371,106 @@ TEST_CASE("photos/c_api/boxes_of_the_input_in_pixels_of_the_photo") {
   CHECK(lenslet_card_free(card) == LENSLET_OK);
 }
 
+/// x[1,3,20,40], which is read, and three rows of x1, y1, x2, y2, score, class.
+std::string detector_onnx() {
+  ModelText model;
+  model.nodes = {node("Relu", {"x"}, {"read"}, "relu"), node("Identity", {"rows"}, {"found"}, "rows")};
+  const std::vector<float> rows{5, 6, 25, 16, .9F, 0, 1, 2, 11, 12, .5F, 1, 0, 0, 9, 9, .1F, 7};
+  model.initializers = {raw_tensor<float>("rows", f32, {1, 3, 6}, rows)};
+  model.inputs = {port("x", f32, {1, 3, 20, 40})};
+  model.outputs = {port("found", f32, {1, 3, 6}), port("read", f32, {1, 3, 20, 40})};
+  return model.bytes();
+}
+
+lenslet_card* boxes_card(const std::string& form) {
+  lenslet_card* card = nullptr;
+  const std::string json =
+      R"({"input": {"size": [20, 40]}, "resize": {"mode": "stretch"}, "output": {"name": "found")" + form + "}}";
+  REQUIRE_MESSAGE(lenslet_card_read("card", json.c_str(), &card) == LENSLET_OK, lenslet_last_error());
+  return card;
+}
+
+TEST_CASE("photos/c_api/detector") {
+  const TempDir folder;
+  const std::string labels = (folder.path() / "labels.txt").string();
+  std::ofstream(labels) << "cat\ndog\n";
+  const CModel model(detector_onnx());
+  lenslet_card* card = boxes_card(R"(, "boxes": {"form": "end_to_end"})");
+  const lenslet_plan_options options = on_one_thread();
+  lenslet_detector* detector = nullptr;
+  REQUIRE_MESSAGE(lenslet_detector_create(model.handle, card, labels.c_str(), &options, &detector) == LENSLET_OK,
+                  lenslet_last_error());
+  char* json = nullptr;
+  REQUIRE(lenslet_detector_describe(detector, &json) == LENSLET_OK);
+  CHECK(std::string(json) == R"({"classes":-1,"device":"cpu"})");
+  CHECK(lenslet_text_free(json) == LENSLET_OK);
+
+  const std::vector<std::uint8_t> pixels(std::size_t{40} * 80 * 3, 99);
+  lenslet_picture picture = sized<lenslet_picture>();
+  picture.bytes = pixels.data();
+  picture.size = pixels.size();
+  picture.height = 40;
+  picture.width = 80;
+  picture.channels = 3;
+  lenslet_detection found[4];
+  std::size_t count = 7;
+  REQUIRE_MESSAGE(lenslet_detector_detect(detector, &picture, 0.05, 0.45, -1, found, 4, &count) == LENSLET_OK,
+                  lenslet_last_error());
+  REQUIRE(count == 3);
+  CHECK(found[0].left == 10);
+  CHECK(found[0].top == 12);
+  CHECK(found[0].right == 50);
+  CHECK(found[0].bottom == 32);
+  CHECK(found[0].index == 0);
+  CHECK(found[0].score == doctest::Approx(.9));
+  CHECK(std::string(found[0].label) == "cat");
+  CHECK(std::string(found[1].label) == "dog");
+  CHECK(found[2].index == 7);  // a class without a label
+  CHECK(std::string(found[2].label).empty());
+  // As many as there is room for; tiles; nothing.
+  CHECK(lenslet_detector_detect(detector, &picture, 0.05, 0.45, -1, found, 1, &count) == LENSLET_OK);
+  CHECK(count == 1);
+  CHECK(lenslet_detector_detect(detector, &picture, 0.6, 1, 0, found, 4, &count) == LENSLET_OK);
+  CHECK(count == 4);
+  CHECK(lenslet_detector_detect(detector, &picture, 1, 0.45, -1, nullptr, 0, &count) == LENSLET_OK);
+  CHECK(count == 0);
+
+  const auto refused = [&](double threshold, double iou, std::int64_t overlap, const std::string& why) {
+    count = 7;
+    CHECK(lenslet_detector_detect(detector, &picture, threshold, iou, overlap, found, 4, &count) ==
+          LENSLET_INVALID_ARGUMENT);
+    CHECK(count == 0);
+    CHECK(last_error_says(why));
+  };
+  refused(std::nan(""), 0.45, -1, "threshold is NaN");
+  refused(0, std::nan(""), -1, "iou is nan");
+  refused(0, -0.1, -1, "iou is -0.1");
+  refused(0, 0.45, 20, "cannot overlap by 20");
+  refused(0, 0.45, -2, "overlap");
+  CHECK(lenslet_detector_detect(detector, &picture, 0, 0, -1, nullptr, 1, &count) == LENSLET_INVALID_ARGUMENT);
+  CHECK(last_error_says("detections is NULL"));
+  CHECK(lenslet_detector_detect(detector, &picture, 0, 0, -1, found, 1, nullptr) == LENSLET_INVALID_ARGUMENT);
+  CHECK(last_error_says("found is NULL"));
+  const std::string broken = "no picture";
+  const lenslet_picture bad = encoded(broken);
+  CHECK(lenslet_detector_detect(detector, &bad, 0, 0, -1, found, 1, &count) == LENSLET_INVALID_IMAGE);
+
+  lenslet_detector* other = detector;
+  CHECK(lenslet_detector_create(model.handle, nullptr, nullptr, &options, &other) == LENSLET_INVALID_ARGUMENT);
+  CHECK(other == nullptr);
+  lenslet_card* const plain = boxes_card("");
+  CHECK(lenslet_detector_create(model.handle, plain, nullptr, &options, &other) == LENSLET_INVALID_ARGUMENT);
+  CHECK(last_error_says("the card has no output.boxes"));
+  lenslet_card* const yolo = boxes_card(R"(, "boxes": {"form": "yolov5"})");
+  CHECK(lenslet_detector_create(model.handle, yolo, labels.c_str(), &options, &other) == LENSLET_INVALID_ARGUMENT);
+  CHECK(last_error_says("labels"));  // one class, two labels
+  for (lenslet_card* const each : {card, plain, yolo}) CHECK(lenslet_card_free(each) == LENSLET_OK);
+  CHECK(lenslet_detector_detect(detector, &picture, 0.6, 0, -1, found, 1, &count) == LENSLET_OK);  // keeps its card
+  CHECK(lenslet_detector_free(detector) == LENSLET_OK);
+  CHECK(lenslet_detector_free(detector) == LENSLET_INVALID_ARGUMENT);
+  CHECK(lenslet_detector_describe(detector, &json) == LENSLET_INVALID_ARGUMENT);
+}
+
 TEST_CASE("photos/c_api/tiles") {
   std::size_t count = 7;
   REQUIRE(lenslet_image_tiles(10, 9, 4, 6, 2, nullptr, 0, &count) == LENSLET_OK);

@@ -86,6 +86,36 @@ class Page(unittest.TestCase):
         for path, wanted in (("nosuch/report", 404), ("..%2f..%2fetc/report", 404), ("rgb/versions/2/report", 404), ("rgb/report/more", 404)):
             self.assertEqual(self.ask(f"/v2/models/{path}")[0], wanted, path)
 
+    def test_reports_are_a_part_of_the_memory(self):
+        """Counted once, and given up where a request needs the room."""
+        import asyncio
+        from unittest import mock
+
+        from lenslet.serve import page
+        from lenslet.serve.memory import Memory
+        from lenslet.serve.protocol import RequestError
+
+        async def ask():
+            memory = Memory(100)
+            reports, names = page.Reports(memory), [mock.Mock() for _ in range(3)]
+            for number, served in enumerate(names):
+                served.name = str(number)
+            with mock.patch.object(page, "report_of", return_value=bytes(40)) as made:
+                for served in (names[0], names[0], names[1]):
+                    await reports.answer(served)
+                self.assertEqual((memory.used, made.call_count), (80, 2))
+                await reports.answer(names[2])  # the others go
+                self.assertEqual((memory.used, made.call_count), (40, 3))
+                await asyncio.sleep(0)  # the loop lets go of the last answer
+                with memory.take(90, "a request"):
+                    self.assertEqual(memory.used, 90)
+                    with self.assertRaisesRegex(RequestError, "the report: 40 bytes are not free now"):
+                        await reports.answer(names[0])
+                await reports.answer(names[0])  # tried again
+                self.assertEqual((memory.used, made.call_count), (40, 5))
+
+        asyncio.run(ask())
+
     def test_runs_go_on_while_a_report_is_made(self):
         """Requests that are given up start no further process."""
         for _ in range(50):

@@ -442,7 +442,7 @@ def boxes_asked(served: ServedModel, exchange: Exchange) -> Boxes:
     except ValueError as error:
         raise malformed(f"the query of detect: {error}") from None
     boxes = Boxes(asked["threshold"], asked["iou"], int(asked["top"]) if 1 <= asked["top"] <= MOST_BOXES else 0)
-    if not boxes.threshold == boxes.threshold or not 0 <= boxes.iou <= 1 or boxes.top != asked["top"]:
+    if math.isnan(boxes.threshold) or not 0 <= boxes.iou <= 1 or not 0 < boxes.top == asked["top"]:
         raise malformed(f"detect: threshold is a number, iou one from 0 to 1, top a whole one from 1 to {MOST_BOXES}")
     return boxes
 

@@ -52,6 +52,12 @@ def detections(card: lenslet.Card, photo: np.ndarray[Any, np.dtype[np.uint8]]) -
     return tiles
 
 
+def objects(photo: bytes) -> Dict[str, float]:
+    detector = lenslet.Detector("yolo.onnx", labels=["cat", "dog"], device="cpu", threads=1)
+    found: List[lenslet.Detection] = detector.detect(photo, threshold=0.5, iou=0.5, top=3, tile_overlap=96)
+    return {one.label: (one.right - one.left) * (one.bottom - one.top) * one.score for one in found if one.index > 0}
+
+
 def stop(runner: lenslet.Runner, x: object) -> bool:
     cancel = lenslet.Cancel()
 
