@@ -1,10 +1,12 @@
 #include "ops/normalization/normalize_rows.h"
 
 #include <algorithm>
+#include <type_traits>
 
 #include "base/cuda/launch.h"
 #include "base/cuda/warp.cuh"
 #include "base/dtypes.h"
+#include "ops/normalization/normalize_half_rows.h"
 #include "ops/reduce/rows.cuh"
 
 namespace lenslet::cuda {
@@ -220,6 +222,10 @@ void normalize_rows(const Context& context, const Affine& affine, float epsilon,
   dispatch(dtype, WithHalves<Types<float>>(), [&]<typename T>(std::type_identity<T>) {
     const auto* x = static_cast<const T*>(from);
     auto* y = static_cast<T*>(to);
+    if constexpr (is_half<T> && std::is_base_of_v<AffineOfElement, Affine>)
+      if (affine.mean == nullptr && affine.inverse_deviation == nullptr &&
+          normalize_half_rows(context, dtype, Affine::centered, x, y, affine.scale, affine.bias, epsilon, rows, length))
+        return;
     if constexpr (Affine::may_be_held)
       if (map_if_held(context, x, y, rows, length, NormalizeHeld<Affine>{affine, epsilon})) return;
     if (length == 0) return;
