@@ -68,10 +68,11 @@ std::shared_ptr<const Op> make_op(const OpCase& c) {
   const auto fits = [](std::size_t count, int least, int most) {
     return count >= static_cast<std::size_t>(least) && (most < 0 || count <= static_cast<std::size_t>(most));
   };
-  if (row == nullptr || (c.opset < row->min_opset && row->min_opset != never))
+  if (row == nullptr || (c.opset != 0 && c.opset < row->min_opset && row->min_opset != never))
     throw Error(ErrorKind::unsupported, c.op + " is not in the op table");
   if (!fits(c.inputs.size(), row->min_inputs, row->max_inputs) || !fits(c.outputs, row->min_outputs, row->max_outputs))
     throw Error(ErrorKind::unsupported, c.op + " does not take so many inputs or outputs");
+  if (c.opset == 0) return make_normalised_op(c.op, c.attributes, c.inputs.size(), c.outputs);
   return lenslet::make_op(c.op, c.domain, c.attributes, c.inputs.size(), c.outputs, c.opset);
 }
 
@@ -99,6 +100,7 @@ struct CudaRefusal {
   std::string_view op, reason;
 };
 constexpr CudaRefusal cuda_refusals[] = {
+    {"Attention", ""},
     {"NonMaxSuppression", ""},
     {"NonZero", ""},
     {"QuantizedAdd", ""},
