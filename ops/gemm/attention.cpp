@@ -5,9 +5,13 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstdint>
+#include <limits>
 
+#include "base/cuda_built.h"
 #include "ops/core/checks.h"
 #include "ops/core/sum_tolerance.h"
+#include "ops/gemm/attention_cuda.h"
 #include "ops/gemm/attention_op.h"
 
 namespace lenslet {
@@ -231,11 +235,38 @@ namespace {
 
 double tolerance(const Problem& node) {
   const AttentionProblem p = attention_problem(node);
-  return sum_tolerance(p.head_size) + sum_tolerance(p.keys);
+  const DType type = node.inputs()[AttentionOp::q].type.dtype;
+  const bool rounded = type == DType::f16 || type == DType::bf16;  // the powers, to multiply by V
+  return sum_tolerance(p.head_size) + (rounded ? half_sum_tolerance(type, p.keys) : sum_tolerance(p.keys));
 }
 
-constexpr SimpleKernel kernels[] = {
-    {.types = dtypes<Types<float>>, .tolerance_for = tolerance, .bind = bind_attention_cpu}};
+/// The CUDA kernels count in 31 bits within a head.
+std::optional<std::string> refuse_cuda(const Problem& node) {
+  const AttentionProblem p = attention_problem(node);
+  if (std::max(p.head_size, p.value_size) > cuda::most_attention_channels)
+    return fmt::format("more than {} channels a head", cuda::most_attention_channels);
+  constexpr double most = std::numeric_limits<std::int32_t>::max();
+  const bool large = static_cast<double>(p.n) * static_cast<double>(p.heads) * static_cast<double>(p.queries) > most ||
+                     static_cast<double>(p.keys) > most / 2;
+  return large ? std::optional<std::string>("more than 2^31 - 1 rows of scores") : std::nullopt;
+}
+
+std::unique_ptr<const BoundKernel> bind_cuda(const Binding& binding) {
+  const auto inputs = binding.problem.inputs();
+  return bound([p = attention_problem(binding.problem), k = AttentionOp::holder(inputs, AttentionOp::k),
+                v = AttentionOp::holder(inputs, AttentionOp::v)](const KernelRun& run) {
+    if constexpr (cuda_built) {
+      const Tensor& q = run.inputs[AttentionOp::q];
+      const void* const bias = p.bias_n > 0 ? run.inputs[AttentionOp::bias].data() : nullptr;
+      cuda::attention(*run.cuda, p, q.dtype(), q.data(), run.inputs[k].data(), run.inputs[v].data(), bias,
+                      run.outputs[0].data());
+    }
+  });
+}
+
+constexpr std::array kernels =
+    on_both({.types = dtypes<Types<float>>, .more_on_cuda = dtypes<HalfTypes>, .tolerance_for = tolerance},
+            bind_attention_cpu, bind_cuda, refuse_cuda);
 
 }  // namespace
 

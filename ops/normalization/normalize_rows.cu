@@ -219,13 +219,14 @@ template <typename Affine>
 void normalize_rows(const Context& context, const Affine& affine, float epsilon, std::int64_t rows, std::int64_t length,
                     DType dtype, const void* from, void* to, std::byte* workspace) {
   if (rows == 0) return;
+  if constexpr (std::is_base_of_v<AffineOfElement, Affine>)
+    if (dtype != DType::f32 && affine.mean == nullptr && affine.inverse_deviation == nullptr &&
+        normalize_half_rows(context, dtype, Affine::centered, from, to, affine.scale, affine.bias, epsilon, rows,
+                            length))
+      return;
   dispatch(dtype, WithHalves<Types<float>>(), [&]<typename T>(std::type_identity<T>) {
     const auto* x = static_cast<const T*>(from);
     auto* y = static_cast<T*>(to);
-    if constexpr (is_half<T> && std::is_base_of_v<AffineOfElement, Affine>)
-      if (affine.mean == nullptr && affine.inverse_deviation == nullptr &&
-          normalize_half_rows(context, dtype, Affine::centered, x, y, affine.scale, affine.bias, epsilon, rows, length))
-        return;
     if constexpr (Affine::may_be_held)
       if (map_if_held(context, x, y, rows, length, NormalizeHeld<Affine>{affine, epsilon})) return;
     if (length == 0) return;
