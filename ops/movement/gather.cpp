@@ -58,6 +58,16 @@ class Gather final : public GatherOp {
     }
     return map;
   }
+  /// True if a list of known indices names all slices in order.
+  bool gives_input_back(std::span<const InputInfo> inputs) const override {
+    const Shape& x = inputs[0].type.shape;
+    if (inputs[1].constant == nullptr || !(infer(inputs)[0].shape == x)) return false;
+    const Tensor indices = inputs[1].constant->to_dtype(DType::i64);
+    std::int64_t next = 0;
+    return std::ranges::all_of(indices.values<std::int64_t>(), [&, dim = x[axis(x.rank())]](std::int64_t index) {
+      return (index < 0 ? index + dim : index) == next++;
+    });
+  }
 
   IndexWalk walk(const Shape& data, const Shape& indices) const override {
     return slices_walk(data, axis(data.rank()), indices);
