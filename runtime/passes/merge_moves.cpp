@@ -55,6 +55,7 @@ class Merger {
     if (!is_view(node) && type != "Slice" && type != "Concat" && type != "Transpose" && type != "Split" &&
         type != "Gather")
       return false;
+    if (type == "Transpose" && !keeps_innermost(node)) return false;
     const auto data = data_of(node);
     const DType dtype = graph_.value(data[0]).dtype;
     const auto plain = [&](ValueId id) {
@@ -66,6 +67,15 @@ class Merger {
     return std::ranges::none_of(data, known) && std::ranges::all_of(data, plain) &&
            std::all_of(node.inputs.begin() + std::ssize(data), node.inputs.end(), known) &&
            std::ranges::all_of(node.outputs, [&](ValueId id) { return id == no_id || plain(id); });
+  }
+
+  /// Else it leaves no rows.
+  bool keeps_innermost(const Node& transpose) const {
+    const Shape& y = graph_.value(transpose.outputs[0]).shape;
+    const int last = y.rank() - 1;
+    return last < 0 ||
+           transpose.op->axis_map(graph_.input_infos(transpose), y)->inputs[0].axis[static_cast<std::size_t>(last)] ==
+               last;
   }
 
   /// Grows the group of steps upwards from `end` as long as only its own steps read a further step's results. Replaces
