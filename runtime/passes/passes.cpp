@@ -42,6 +42,7 @@ std::vector<Pass> list() {
   add("assign_types", assign_types, needed, "at fp16 and bf16: what is stored in 16 bit, Casts where it meets float32");
   add("choose_kernels", choose_kernels, needed, "a kernel and its configuration for each node");
   add("assign_formats", assign_formats, needed, "a memory format for each value, conversions where two do not meet");
+  add("merge_moves", merge_moves, optional, "steps that together move rows of one value into one gather of rows");
   if constexpr (built("conv"))
     add("fuse_pool", fuse_pool, optional, "a MaxPool into the convolution before it, where its kernel can");
   if constexpr (built("conv"))

@@ -56,6 +56,7 @@ void drop_dead(Graph& graph, const PassContext& context);
 void assign_types(Graph& graph, const PassContext& context);
 void choose_kernels(Graph& graph, const PassContext& context);
 void assign_formats(Graph& graph, const PassContext& context);
+void merge_moves(Graph& graph, const PassContext& context);
 void fuse_pool(Graph& graph, const PassContext& context);
 void fuse_separable(Graph& graph, const PassContext& context);
 void share_neighbours(Graph& graph, const PassContext& context);
