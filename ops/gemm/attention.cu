@@ -150,7 +150,9 @@ constexpr int tile_keys = 64, tile_queries = 64, mma_threads = 128;
 template <int width, typename T>
 __device__ void load_rows(T* to, const T* from, std::int64_t token, int first, int count, int channels, bool quads) {
   constexpr int packs = width / 8;
-  for (int i = static_cast<int>(threadIdx.x); i < tile_keys * packs; i += mma_threads) {
+#pragma unroll
+  for (int j = 0; j < tile_keys * packs / mma_threads; ++j) {
+    const int i = j * mma_threads + static_cast<int>(threadIdx.x);
     const int row = i / packs, c = i % packs * 8;
     EightHalves<T> eight{};
     if (first + row < count) {
@@ -158,12 +160,21 @@ __device__ void load_rows(T* to, const T* from, std::int64_t token, int first, i
       if (quads && c < channels) {
         eight = *reinterpret_cast<const EightHalves<T>*>(x);
       } else {
-        for (int j = 0; j < 8; ++j)
-          if (c + j < channels) eight.pairs[j / 2] |= std::uint32_t{x[j].bits} << 16 * (j % 2);
+        for (int l = 0; l < 8; ++l)
+          if (c + l < channels) eight.pairs[l / 2] |= std::uint32_t{x[l].bits} << 16 * (l % 2);
       }
     }
     *reinterpret_cast<EightHalves<T>*>(to + row * (width + 8) + c) = eight;
   }
+}
+
+/// Channels c and c + 1 of row `query`; 0 where there are none.
+template <typename T>
+__device__ std::uint32_t pair_at(const T* q, int query, int c, std::int64_t token, const Call& call) {
+  if (query >= call.queries || c >= call.head_size) return 0;
+  const T* const x = q + query * token + c;
+  if (call.quads_qk) return *reinterpret_cast<const std::uint32_t*>(x);
+  return std::uint32_t{x[0].bits} | (c + 1 < call.head_size ? std::uint32_t{x[1].bits} << 16 : 0);
 }
 
 /// Channels are at most `width`: 32, 64 or 128.
@@ -178,19 +189,30 @@ __global__ void __launch_bounds__(mma_threads)
   const int warp = static_cast<int>(threadIdx.x) / warp_threads, lane = static_cast<int>(threadIdx.x) % warp_threads;
   const int group = lane / 4, pair = lane % 4 * 2;
   const int first = place.block * tile_queries, row = first + warp * 16 + group;  // and row + 8
-  load_rows<width>(k_rows, q + place.of(call.q), call.q.token, first, call.queries, call.head_size, call.quads_qk);
-  __syncthreads();
   std::uint32_t left[steps][4];
 #pragma unroll
   for (int step = 0; step < steps; ++step)
-    ldmatrix(left[step], k_rows + (warp * 16 + lane % 16) * stride + step * 16 + lane / 16 * 8);
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      left[step][i] = pair_at(q + place.of(call.q), row + i % 2 * 8, step * 16 + i / 2 * 8 + pair, call.q.token, call);
   float most[2] = {-INFINITY, -INFINITY}, sum[2] = {}, held[width / 8][4] = {};
   for (int key = 0; key < call.keys; key += tile_keys) {
+    const int here = min(call.keys - key, tile_keys);
+    // Before the barrier, and without branches: all loads of a block are in flight at once.
+    T extra[tiles][4] = {};
+    if (call.bias_n > 0)
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const T* const plus = bias + place.of_bias(call, min(row + half * 8, call.queries - 1)) + key;
+#pragma unroll
+        for (int tile = 0; tile < tiles; ++tile)
+#pragma unroll
+          for (int j = 0; j < 2; ++j) extra[tile][half * 2 + j] = plus[min(tile * 8 + pair + j, here - 1)];
+      }
     __syncthreads();
     load_rows<width>(k_rows, k + place.of(call.k), call.k.token, key, call.keys, call.head_size, call.quads_qk);
     load_rows<width>(v_rows, v + place.of(call.v), call.v.token, key, call.keys, call.value_size, call.quads_v);
     __syncthreads();
-    const int here = min(call.keys - key, tile_keys);
     float score[tiles][4];
 #pragma unroll
     for (int tile = 0; tile < tiles; ++tile) {
@@ -207,19 +229,13 @@ __global__ void __launch_bounds__(mma_threads)
     float top[2] = {most[0], most[1]};
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const int query = min(row + half * 8, call.queries - 1);
-      const T* const plus = bias + (call.bias_n > 0 ? place.of_bias(call, query) + key : 0);
 #pragma unroll
       for (int tile = 0; tile < tiles; ++tile)
 #pragma unroll
         for (int j = 0; j < 2; ++j) {
           float& s = score[tile][half * 2 + j];
-          const int at = tile * 8 + pair + j;
-          s *= call.scale;
-          if (at >= here)
-            s = -INFINITY;
-          else if (call.bias_n > 0)
-            s = fmaf(widened(plus[at]), log2_e, s);
+          s = fmaf(widened(extra[tile][half * 2 + j]), log2_e, s * call.scale);
+          if (tile * 8 + pair + j >= here) s = -INFINITY;
           top[half] = fmaxf(top[half], s);
         }
       for (int mask = 1; mask < 4; mask *= 2) top[half] = fmaxf(top[half], shuffle_xor(top[half], mask));
