@@ -129,6 +129,14 @@ TEST_CASE("fuse_attention/where_the_operands_come_from") {
     h = apart(b);
     h.v = h.q;
   }
+  SUBCASE("tokens before problems, as MultiheadAttention has it") {
+    h = apart(b);
+    const ValueId y = b.node("MatMul", {softmax(b, scores(b, h)), h.v});
+    b.output(reshape(b, transpose(b, y, {2, 0, 1, 3}), {n * tokens, heads * size}));
+    Graph fused;
+    CHECK(list(check_fused(b, fused), "y") == Ints{0, heads * size, size, n * heads * size});
+    return;
+  }
   SUBCASE("K is transposed in one step") {
     const ValueId x = b.input("x", {n, tokens, heads * size});
     h = packed(b, packed_input(b));

@@ -21,7 +21,7 @@ OpCase packed(std::int64_t n, std::int64_t h, std::int64_t l, std::int64_t d, bo
                          {"q", Ints{0, l * row, d, row}},
                          {"k", Ints{h * d, l * row, d, row}},
                          {"v", Ints{2 * h * d, l * row, d, row}},
-                         {"tokens_first", std::int64_t{tokens_first}},
+                         {"y", tokens_first ? Ints{0, l * h * d, d, h * d} : Ints{0, l * h * d, l * d, d}},
                          {"y_shape", tokens_first ? Ints{n, l, h * d} : Ints{n, h, l, d}}},
           .inputs = {random_f32({n, l, row}, seed, 0, 2), {}, {}},
           .tolerance = 1e-6};
@@ -65,6 +65,11 @@ TEST_CASE("attention/where_a_pass_finds_it") {
   masked.inputs.push_back(random_f32({3, 1, 17, 17}, 203, 0, 2));
   for (std::size_t i = 0; i < 3 * 17 * 17; i += 3) masked.inputs[3].values<float>()[i] = -100;
   check_op_on_every_instruction_set(masked);
+  // Tokens before problems.
+  OpCase turned = packed(2, 3, 6, 4, true, 208);
+  turned.attributes[5].second = Ints{0, 12, 4, 24};
+  turned.attributes[6].second = Ints{6, 2, 12};
+  check_op(turned);
   // K of a value, V of another, Y under another shape.
   OpCase apart = packed(2, 2, 6, 4, true, 204);
   apart.attributes[3].second = Ints{3, 50, 5, 10};
@@ -144,7 +149,10 @@ TEST_CASE("attention/refusals") {
     CHECK(refusal(p) == "Q reaches element 111 of an input [2,5,11]");
     p = packed(2, 1, 5, 4, true, 6);
     p.attributes[6].second = Ints{2, 5, 5};
-    CHECK(refusal(p) == "y [2,5,5] does not hold [2,1,5,4]");
+    CHECK(refusal(p) == "y [2,5,5] does not hold the rows of [2,1,5,4] once each");
+    p = packed(2, 1, 5, 4, true, 6);
+    p.attributes[5].second = Ints{0, 4, 0, 4};
+    CHECK(refusal(p) == "y [2,5,4] does not hold the rows of [2,1,5,4] once each");
     p.attributes[2].second = Ints{0, -1, 0, 0};
     CHECK(refusal(p) == "attribute 'q' is not 4 sizes");
   }

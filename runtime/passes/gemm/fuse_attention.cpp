@@ -62,27 +62,17 @@ class Heads {
   }
   const Shape& shape_of(ValueId id) const { return graph_.value(id).shape; }
 
-  /// Whether it swaps heads and tokens: [N,H,L,E] to [N,L,H,E].
-  static bool to_tokens(const Node& transpose) {
-    const auto perm = integers_attribute(*transpose.op, "perm");
-    if (!perm || perm->size() < 3) return false;
-    Integers swapped(perm->size());
-    std::iota(swapped.begin(), swapped.end(), 0);
-    std::swap(swapped[swapped.size() - 2], swapped[swapped.size() - 3]);
-    return *perm == swapped;
-  }
-
   /// What `id` ends: a product, perhaps the Transpose of its heads, perhaps a Reshape behind that.
   void join(NodeId id) {
     const Node* node = &graph_.node(id);
     const Node* transpose = node->type() == "Transpose" ? node : nullptr;
     if (node->type() == "Reshape" && edit_.merges(node->inputs[0])) transpose = made_by(node->inputs[0], "Transpose");
-    if (transpose != nullptr && (!to_tokens(*transpose) || !edit_.merges(transpose->inputs[0]))) return;
+    if (transpose != nullptr && !edit_.merges(transpose->inputs[0])) return;
     const Node* const product = transpose != nullptr ? made_by(transpose->inputs[0], "MatMul") : node;
-    if (product != nullptr && product->type() == "MatMul") join(id, *product, transpose != nullptr);
+    if (product != nullptr && product->type() == "MatMul") join(id, *product, transpose);
   }
 
-  void join(NodeId id, const Node& product, bool tokens_first) {
+  void join(NodeId id, const Node& product, const Node* transpose) {
     const Shape& y = shape_of(product.outputs[0]);
     const Node* const softmax = made_by(product.inputs[0], "Softmax");
     if (softmax == nullptr || !edit_.merges(product.inputs[0]) || y.rank() < 2 || y.elems() == 0 ||
@@ -104,8 +94,9 @@ class Heads {
     const auto q = rows(scores->product->inputs[0], false, {p.n, p.heads, p.queries, p.head_size});
     const auto k = rows(scores->product->inputs[1], true, {p.n, p.heads, p.keys, p.head_size});
     const auto v = rows(product.inputs[1], false, {p.n, p.heads, p.keys, p.value_size});
-    if (!q || !k || !v || v->factor != 1) return;
-    p.q = operand(*q), p.k = operand(*k), p.v = operand(*v);
+    const auto written = rows_of_y(product, transpose, {p.n, p.heads, p.queries, p.value_size});
+    if (!q || !k || !v || !written || v->factor != 1) return;
+    p.q = operand(*q), p.k = operand(*k), p.v = operand(*v), p.y = operand(*written);
     p.scale = scores->factor * q->factor * k->factor;
 
     std::vector<ValueId> inputs{q->value, k->value == q->value ? no_id : k->value,
@@ -117,8 +108,7 @@ class Heads {
       if (!bias) return;
       inputs.push_back(edit_.add_constant(product.name + ":bias", *bias));
     }
-    replace(id, make_attention_op(p, tokens_first, shape_of(graph_.node(id).outputs[0])), std::move(inputs),
-            product.name);
+    replace(id, make_attention_op(p, shape_of(graph_.node(id).outputs[0])), std::move(inputs), product.name);
   }
 
   void replace(NodeId id, std::shared_ptr<const Op> op, std::vector<ValueId> inputs, std::string name) {
@@ -203,6 +193,21 @@ class Heads {
         return view;
     }
     return std::nullopt;
+  }
+  /// The rows of y in what the Transpose makes of it, if there is one.
+  std::optional<StridedView> rows_of_y(const Node& product, const Node* transpose, const Shape& wanted) const {
+    StridedView view = whole_value(graph_, transpose != nullptr ? transpose->outputs[0] : product.outputs[0]);
+    if (transpose != nullptr) {
+      const auto perm = integers_attribute(*transpose->op, "perm");
+      if (!perm) return std::nullopt;
+      const StridedView turned = view;
+      for (std::size_t i = 0; i < perm->size(); ++i) {
+        view.dims[static_cast<std::size_t>((*perm)[i])] = turned.dims[i];
+        view.strides[static_cast<std::size_t>((*perm)[i])] = turned.strides[i];
+      }
+    }
+    const bool expressible = view.reshape(wanted) && (view.strides[3] == 1 || wanted[3] == 1);
+    return expressible ? std::optional(view) : std::nullopt;
   }
   static AttentionOperand operand(const StridedView& view) {
     return {view.offset, view.strides[0], view.strides[1], view.strides[2]};
