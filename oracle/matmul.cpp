@@ -182,7 +182,7 @@ std::vector<Array> einsum(const AttributeList& attributes, Inputs inputs) {
   return {y};
 }
 
-// Where the channels of a head's token lie: strides of a pass's Attention ("q" to "v"), or those of [N,H,L,D] or
+// Where the channels of a head's token lie: strides of a pass's Attention ("q" to "y"), or those of [N,H,L,D] or
 // [N,L,H*D].
 struct Rows {
   std::int64_t offset = 0, batch = 0, head = 0, token = 0;
@@ -220,8 +220,7 @@ std::vector<Array> attention(const AttributeList& attributes, Inputs inputs) {
   }
   const std::int64_t heads = sizes[1], queries = sizes[2], keys = sizes[3], size = sizes[4], values = sizes[5];
   const Rows rows_q(attributes, "q", q.shape, heads), rows_k(attributes, "k", k.shape, heads),
-      rows_v(attributes, "v", v.shape, heads);
-  const bool by_tokens = has(attributes, "sizes") ? integer(attributes, "tokens_first", 0) != 0 : q.shape.rank() == 3;
+      rows_v(attributes, "v", v.shape, heads), rows_y(attributes, "y", y_shape, heads);
   const double scale = real(attributes, "scale", 1 / std::sqrt(static_cast<double>(std::max<std::int64_t>(size, 1))));
   const auto bias = [&](std::int64_t n, std::int64_t h, std::int64_t i, std::int64_t j) {
     if (!has(inputs, 3)) return 0.0;
@@ -261,9 +260,7 @@ std::vector<Array> attention(const AttributeList& attributes, Inputs inputs) {
             if (share[j] > 0) sum.add(share[j] / total * value(j));
           for (std::size_t j = 0; j < share.size(); ++j)
             if (share[j] > 0) sum.add(0, share[j] / total * (value(j) - sum.value) * scores[j].scale());
-          const std::int64_t at =
-              by_tokens ? ((n * queries + i) * heads + h) * values + e : ((n * heads + h) * queries + i) * values + e;
-          put(y, static_cast<std::size_t>(at), sum);
+          put(y, rows_y.at(n, h, i) + static_cast<std::size_t>(e), sum);
         }
       }
   return {y};

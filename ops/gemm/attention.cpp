@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <utility>
 
 #include "base/cuda_built.h"
 #include "ops/core/checks.h"
@@ -28,7 +29,7 @@ constexpr std::array<std::int64_t AttentionProblem::*, 6> sizes{
 
 Integers list_of(const AttentionOperand& o) { return {o.offset, o.batch, o.head, o.token}; }
 
-AttributeList stated_attributes(const AttentionProblem& p, bool tokens_first, const Shape& y_shape) {
+AttributeList stated_attributes(const AttentionProblem& p, const Shape& y_shape) {
   Integers dims;
   for (const auto size : sizes) dims.push_back(p.*size);
   return {{"scale", p.scale},
@@ -36,7 +37,7 @@ AttributeList stated_attributes(const AttentionProblem& p, bool tokens_first, co
           {"q", list_of(p.q)},
           {"k", list_of(p.k)},
           {"v", list_of(p.v)},
-          {"tokens_first", std::int64_t{tokens_first}},
+          {"y", list_of(p.y)},
           {"y_shape", Integers(y_shape.dims().begin(), y_shape.dims().end())}};
 }
 
@@ -73,6 +74,20 @@ void require_inside(std::string_view name, const AttentionProblem& p, const Atte
     invalid(fmt::format("{} reaches element {:.0f} of an input {}", name, last, within.str()));
 }
 
+/// Whether the rows of y lie one behind another, in any order.
+bool dense(const AttentionProblem& p) {
+  std::array<std::pair<std::int64_t, std::int64_t>, 3> axes{
+      {{p.y.batch, p.n}, {p.y.head, p.heads}, {p.y.token, p.queries}}};  // steps and counts
+  std::ranges::sort(axes);
+  std::int64_t next = p.value_size;
+  for (const auto& [step, count] : axes) {
+    if (count == 1) continue;
+    if (step != next) return false;
+    next *= count;
+  }
+  return p.y.offset == 0;
+}
+
 /// Sets the bias's sizes from its shape, which broadcasts to [N,H,L,S], except N of a pass, which repeats it.
 void set_bias(AttentionProblem& p, const Shape& shape, bool repeats) {
   if (shape.rank() < 1 || shape.rank() > 4) invalid(fmt::format("attn_mask has shape {} (rank 1 to 4)", shape.str()));
@@ -99,8 +114,7 @@ AttentionOp::AttentionOp(const NodeSpec& spec) {
     p.q = operand(reader, "q");
     p.k = operand(reader, "k");
     p.v = operand(reader, "v");
-    tokens_first_ = reader.flag("tokens_first", false);
-    p.y = (tokens_first_ ? tokens_first : heads_first)(p.queries, p.heads, p.value_size);
+    p.y = operand(reader, "y");
     p.scale = scale_.value_or(1);
     y_shape_ = Shape(reader.integers("y_shape"));
     reader.finish();
@@ -124,7 +138,7 @@ AttributeList AttentionOp::attributes() const {
     if (scale_) list.emplace_back("scale", *scale_);
     return list;
   }
-  return stated_attributes(*stated_, tokens_first_, y_shape_);
+  return stated_attributes(*stated_, y_shape_);
 }
 
 std::size_t AttentionOp::holder(std::span<const InputInfo> inputs, std::size_t i) {
@@ -179,8 +193,9 @@ AttentionProblem AttentionOp::problem(std::span<const InputInfo> inputs) const {
     require_inside("Q", p, p.q, p.queries, p.head_size, within(q));
     require_inside("K", p, p.k, p.keys, p.head_size, within(k));
     require_inside("V", p, p.v, p.keys, p.value_size, within(v));
-    if (y_shape_.elems() != Shape{p.n, p.heads, p.queries, p.value_size}.elems())
-      invalid(fmt::format("y {} does not hold {}", y_shape_.str(), Shape{p.n, p.heads, p.queries, p.value_size}.str()));
+    const Shape rows{p.n, p.heads, p.queries, p.value_size};
+    if (y_shape_.elems() != rows.elems() || !dense(p))
+      invalid(fmt::format("y {} does not hold the rows of {} once each", y_shape_.str(), rows.str()));
   }
   if (present(inputs, bias)) set_bias(p, inputs[bias].type.shape, stated_.has_value());
   return p;
@@ -227,8 +242,8 @@ std::optional<AxisMap> AttentionOp::axis_map(std::span<const InputInfo> inputs, 
   return map;
 }
 
-std::shared_ptr<const Op> make_attention_op(const AttentionProblem& p, bool by_tokens, const Shape& y_shape) {
-  return make_normalised_op("Attention", stated_attributes(p, by_tokens, y_shape), 4);
+std::shared_ptr<const Op> make_attention_op(const AttentionProblem& p, const Shape& y_shape) {
+  return make_normalised_op("Attention", stated_attributes(p, y_shape), 4);
 }
 
 namespace {

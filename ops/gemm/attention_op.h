@@ -41,13 +41,11 @@ class AttentionOp final : public Op {
   std::int64_t q_heads_ = 0, kv_heads_ = 0;  ///< 0: 4-D
   std::optional<double> scale_;              ///< nothing: 1 / sqrt(D)
   std::optional<AttentionProblem> stated_;   ///< a pass's
-  bool tokens_first_ = false;
   Shape y_shape_;
 };
 
-/// The operator of a pass. y, of shape `y_shape`, is [N,L,H*E] if `tokens_first`, else [N,H,L,E]; problem.y and its
-/// bias are ignored.
-std::shared_ptr<const Op> make_attention_op(const AttentionProblem& problem, bool tokens_first, const Shape& y_shape);
+/// The operator of a pass, with a y of this shape; problem.y has its rows, and the problem's bias is ignored.
+std::shared_ptr<const Op> make_attention_op(const AttentionProblem& problem, const Shape& y_shape);
 
 inline AttentionProblem attention_problem(const Problem& node) { return node.as<AttentionOp>().problem(node.inputs()); }
 

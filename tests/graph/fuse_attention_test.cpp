@@ -129,6 +129,14 @@ TEST_CASE("fuse_attention/where_the_operands_come_from") {
     h = apart(b);
     h.v = h.q;
   }
+  SUBCASE("tokens before problems, as MultiheadAttention has it") {
+    h = apart(b);
+    const ValueId y = b.node("MatMul", {softmax(b, scores(b, h)), h.v});
+    b.output(reshape(b, transpose(b, y, {2, 0, 1, 3}), {n * tokens, heads * size}));
+    Graph fused;
+    CHECK(list(check_fused(b, fused), "y") == Ints{0, heads * size, size, n * heads * size});
+    return;
+  }
   SUBCASE("K is transposed in one step") {
     const ValueId x = b.input("x", {n, tokens, heads * size});
     h = packed(b, packed_input(b));
@@ -242,6 +250,36 @@ TEST_CASE("fuse_attention/biases") {
   if (fused.value(node.inputs[3]).is_constant()) CHECK(fused.value(node.inputs[3]).shape == bias);
 }
 
+// Cosine attention: q takes the factors, by a Mul of its own.
+TEST_CASE("fuse_attention/a_factor_for_each_head") {
+  GraphBuilder b;
+  const Heads h = packed(b, packed_input(b));
+  const ValueId s = times(b, b.node("Mul", {b.weights({heads, 1, 1}), times(b, scores(b, h), 0.5F)}), 2);
+  const ValueId biased = b.node("Add", {s, b.weights({heads, tokens, tokens})});
+  b.output(joined(b, b.node("MatMul", {softmax(b, biased), h.v})));
+  const Graph before = b.build(), fused = after(before, "fuse_attention");
+  CHECK(count(fused, "MatMul") == 0);
+  CHECK(only(fused, "Attention").inputs[1] == fused.inputs[0]);
+  CHECK(only(fused, "Mul").outputs[0] == only(fused, "Attention").inputs[0]);
+  CHECK(worst_difference(before, fused) < 1e-5);
+  CHECK(worst_difference(before, after_all(before)) < 1e-5);
+}
+
+// As expand_einsum leaves it: products of rank 3.
+TEST_CASE("fuse_attention/reshapes_around_the_products") {
+  GraphBuilder b;
+  const Heads h = packed(b, packed_input(b));
+  const ValueId q = reshape(b, h.q, {n * heads, tokens, size});
+  const ValueId k = reshape(b, transpose(b, h.k, {0, 1, 3, 2}), {n * heads, size, tokens});
+  const ValueId s = reshape(b, b.node("MatMul", {q, k}), {n, heads, tokens, tokens});
+  const ValueId shares = softmax(b, b.node("Add", {s, b.weights({heads, tokens, tokens})}));
+  const ValueId y =
+      b.node("MatMul", {reshape(b, shares, {n * heads, tokens, tokens}), reshape(b, h.v, {n * heads, tokens, size})});
+  b.output(joined(b, reshape(b, y, {n, heads, tokens, size})));
+  Graph fused;
+  CHECK(list(check_fused(b, fused), "sizes") == Ints{n, heads, tokens, tokens, size, size});
+}
+
 TEST_CASE("fuse_attention/stays") {
   GraphBuilder b;
   const Heads h = packed(b, packed_input(b));
@@ -262,7 +300,12 @@ TEST_CASE("fuse_attention/stays") {
     finish(shares);
   }
   SUBCASE("an activation of the scores") { finish(softmax(b, b.node("Relu", {s}))); }
-  SUBCASE("a factor for each head") { finish(softmax(b, b.node("Mul", {s, b.weights({heads, 1, 1})}))); }
+  SUBCASE("a factor for each key") { finish(softmax(b, b.node("Mul", {s, b.weights({tokens})}))); }
+  SUBCASE("a factor for each head of scores with a bias") {
+    const ValueId biased = b.node("Add", {s, b.weights({tokens})});
+    finish(softmax(b, b.node("Mul", {biased, b.weights({heads, 1, 1})})));
+  }
+  SUBCASE("a computed factor") { finish(softmax(b, b.node("Mul", {s, b.input("factor", {heads, 1, 1})}))); }
   SUBCASE("a computed bias that is scaled") {
     finish(softmax(b, times(b, b.node("Add", {s, b.input("bias", {tokens})}), 2)));
   }

@@ -236,6 +236,7 @@ void check_kernels(const OpCase& c, InstructionSets sets, std::optional<DType> h
   };
   if (!half) (void)exact();
 
+  const double limit = half && c.half_tolerance > 0 ? c.half_tolerance : c.tolerance;
   const OpRunner& runner = op_runner();
   std::vector<std::vector<int>> constant_sets{c.constant};
   if (!c.maybe_constant.empty()) {
@@ -256,7 +257,7 @@ void check_kernels(const OpCase& c, InstructionSets sets, std::optional<DType> h
                const std::vector<Tensor> outputs = run_between_guards(runner, call, c.inputs, where);
                const std::int64_t reach = oracle::tile_reach(call.str());
                for (std::size_t i = 0; i < outputs.size(); ++i)
-                 compare(outputs[i], exact(reach)[i], std::min(c.tolerance, call.candidate.tolerance),
+                 compare(outputs[i], exact(reach)[i], std::min(limit, call.candidate.tolerance),
                          fmt::format("{}, output {}", where, i));
              }))
           refusals += " " + refusal + ";";

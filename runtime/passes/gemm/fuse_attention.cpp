@@ -35,6 +35,7 @@ struct Scores {
   double factor = 1;
   std::vector<BiasTerm> biases;
   ValueId computed_bias = no_id;
+  ValueId factors = no_id;  ///< known; one for each head or row, of the product
 };
 
 /// The extent of a constant bias, as of AttentionProblem.
@@ -62,63 +63,66 @@ class Heads {
   }
   const Shape& shape_of(ValueId id) const { return graph_.value(id).shape; }
 
-  /// Whether it swaps heads and tokens: [N,H,L,E] to [N,L,H,E].
-  static bool to_tokens(const Node& transpose) {
-    const auto perm = integers_attribute(*transpose.op, "perm");
-    if (!perm || perm->size() < 3) return false;
-    Integers swapped(perm->size());
-    std::iota(swapped.begin(), swapped.end(), 0);
-    std::swap(swapped[swapped.size() - 2], swapped[swapped.size() - 3]);
-    return *perm == swapped;
-  }
-
   /// What `id` ends: a product, perhaps the Transpose of its heads, perhaps a Reshape behind that.
   void join(NodeId id) {
     const Node* node = &graph_.node(id);
     const Node* transpose = node->type() == "Transpose" ? node : nullptr;
     if (node->type() == "Reshape" && edit_.merges(node->inputs[0])) transpose = made_by(node->inputs[0], "Transpose");
-    if (transpose != nullptr && (!to_tokens(*transpose) || !edit_.merges(transpose->inputs[0]))) return;
-    const Node* const product = transpose != nullptr ? made_by(transpose->inputs[0], "MatMul") : node;
-    if (product != nullptr && product->type() == "MatMul") join(id, *product, transpose != nullptr);
+    if (transpose != nullptr) {
+      ValueId y = transpose->inputs[0];
+      if (const Node* const shaped = made_by(y, "Reshape"); shaped != nullptr && edit_.merges(y)) y = shaped->inputs[0];
+      if (!edit_.merges(y)) return;
+      node = edit_.producer_node(y);
+    }
+    if (node->type() == "MatMul") join(id, *node, transpose);
   }
 
-  void join(NodeId id, const Node& product, bool tokens_first) {
+  void join(NodeId id, const Node& product, const Node* transpose) {
     const Shape& y = shape_of(product.outputs[0]);
-    const Node* const softmax = made_by(product.inputs[0], "Softmax");
-    if (softmax == nullptr || !edit_.merges(product.inputs[0]) || y.rank() < 2 || y.elems() == 0 ||
-        graph_.value(product.outputs[0]).dtype != DType::f32)
+    if (y.rank() < 2 || y.elems() == 0 || graph_.value(product.outputs[0]).dtype != DType::f32 ||
+        !same_batch(shape_of(product.inputs[0]), shape_of(product.inputs[1])))
       return;
-    const Shape &shares = shape_of(product.inputs[0]), &values = shape_of(product.inputs[1]);
+    ValueId probabilities = product.inputs[0];
+    if (!edit_.merges(probabilities)) return;
+    if (const Node* const shaped = made_by(probabilities, "Reshape"); shaped != nullptr && keeps_rows(*shaped))
+      probabilities = shaped->inputs[0];
+    const Node* const softmax = edit_.merges(probabilities) ? made_by(probabilities, "Softmax") : nullptr;
+    if (softmax == nullptr) return;
+    const Shape& shares = shape_of(probabilities);
+    const int rank = shares.rank();
     const std::int64_t axis = integer_attribute(*softmax->op, "axis").value_or(-1);
-    if ((axis != -1 && axis != shares.rank() - 1) || shares.elems() == 0 || !same_batch(shares, values)) return;
-    const std::optional<Scores> scores = scores_of(softmax->inputs[0], shares);
+    if (rank < 2 || (axis != -1 && axis != rank - 1)) return;
+    std::optional<Scores> scores = scores_of(softmax->inputs[0], shares);
     if (!scores) return;
 
     AttentionProblem p;
-    const int rank = y.rank();
-    p.heads = rank > 2 ? y[rank - 3] : 1;
-    p.queries = y[rank - 2], p.value_size = y[rank - 1], p.keys = shares[rank - 1];
-    p.n = y.elems() / (p.heads * p.queries * p.value_size);
-    const Shape& key = shape_of(scores->product->inputs[1]);
-    p.head_size = key[key.rank() - 2];
-    const auto q = rows(scores->product->inputs[0], false, {p.n, p.heads, p.queries, p.head_size});
-    const auto k = rows(scores->product->inputs[1], true, {p.n, p.heads, p.keys, p.head_size});
+    p.heads = rank > 2 ? shares[rank - 3] : 1;
+    p.queries = shares[rank - 2], p.keys = shares[rank - 1], p.value_size = y[y.rank() - 1];
+    p.n = shares.elems() / (p.heads * p.queries * p.keys);
+    const ValueId of_q = scores->product->inputs[0], of_k = scores->product->inputs[1];
+    p.head_size = shape_of(of_q)[shape_of(of_q).rank() - 1];
+    auto q = rows(of_q, false, {p.n, p.heads, p.queries, p.head_size});
+    const auto k = rows(of_k, true, {p.n, p.heads, p.keys, p.head_size});
     const auto v = rows(product.inputs[1], false, {p.n, p.heads, p.keys, p.value_size});
-    if (!q || !k || !v || v->factor != 1) return;
-    p.q = operand(*q), p.k = operand(*k), p.v = operand(*v);
-    p.scale = scores->factor * q->factor * k->factor;
+    const auto written = rows_of_y(product, transpose, {p.n, p.heads, p.queries, p.value_size});
+    if (!q || !k || !v || !written || v->factor != 1) return;
+    std::optional<Tensor> bias;
+    if (!scores->biases.empty() && !(bias = constant_bias(scores->biases, p))) return;
 
+    const std::string name = product.name;
+    if (scores->factors != no_id) {  // no reference to a node below
+      const ValueId scaled_q =
+          edit_.add_node(name + ":scaled", make_normalised_op("Mul", {}, 2), {of_q, scores->factors});
+      q = whole_value(graph_, scaled_q);
+      q->reshape({p.n, p.heads, p.queries, p.head_size});
+    }
+    p.q = operand(*q), p.k = operand(*k), p.v = operand(*v), p.y = operand(*written);
+    p.scale = scores->factor * q->factor * k->factor;
     std::vector<ValueId> inputs{q->value, k->value == q->value ? no_id : k->value,
                                 v->value == k->value ? no_id : v->value};
-    if (scores->computed_bias != no_id) {
-      inputs.push_back(scores->computed_bias);
-    } else if (!scores->biases.empty()) {
-      const auto bias = constant_bias(scores->biases, p);
-      if (!bias) return;
-      inputs.push_back(edit_.add_constant(product.name + ":bias", *bias));
-    }
-    replace(id, make_attention_op(p, tokens_first, shape_of(graph_.node(id).outputs[0])), std::move(inputs),
-            product.name);
+    if (bias) inputs.push_back(edit_.add_constant(name + ":bias", *bias));
+    if (scores->computed_bias != no_id) inputs.push_back(scores->computed_bias);
+    replace(id, make_attention_op(p, shape_of(graph_.node(id).outputs[0])), std::move(inputs), name);
   }
 
   void replace(NodeId id, std::shared_ptr<const Op> op, std::vector<ValueId> inputs, std::string name) {
@@ -134,6 +138,11 @@ class Heads {
     for (const ValueId input : old) edit_.erase_unread(input);
   }
 
+  /// A Reshape that keeps the last two axes.
+  bool keeps_rows(const Node& reshape) const {
+    const Shape &x = shape_of(reshape.inputs[0]), &y = shape_of(reshape.outputs[0]);
+    return x.rank() >= 2 && y.rank() >= 2 && x[x.rank() - 1] == y[y.rank() - 1] && x[x.rank() - 2] == y[y.rank() - 2];
+  }
   static bool same_batch(const Shape& a, const Shape& b) {
     if (a.rank() != b.rank() || a.rank() < 2) return false;
     return std::equal(a.dims().begin(), a.dims().end() - 2, b.dims().begin());
@@ -154,17 +163,32 @@ class Heads {
         scores.factor *= product->factor;
         id = product->x;
       } else if (node.type() == "Reshape") {
-        const Shape& x = shape_of(node.inputs[0]);
-        if (x.rank() < 2 || y.rank() < 2 || x[x.rank() - 1] != y[y.rank() - 1] || x[x.rank() - 2] != y[y.rank() - 2])
-          return std::nullopt;
+        // Factors have the axes of the product.
+        if (!keeps_rows(node) || scores.factors != no_id) return std::nullopt;
         id = node.inputs[0];
-      } else if (node.type() == "Add") {
+      } else if (const auto factored = with_factors(scores, node)) {
+        id = *factored;
+      } else if (node.type() == "Add" && scores.factors == no_id) {
         const auto x = add_bias(scores, node, shares);
         if (!x) return std::nullopt;
         id = *x;
       } else {
         return std::nullopt;
       }
+    }
+    return std::nullopt;
+  }
+
+  /// Takes the known factors of a Mul that are the same for all keys; the other operand, or nothing.
+  std::optional<ValueId> with_factors(Scores& scores, const Node& node) const {
+    if (node.type() != "Mul" || scores.factors != no_id) return std::nullopt;
+    for (const std::size_t side : {1U, 0U}) {
+      const Shape& shape = shape_of(node.inputs[side]);
+      if (!graph_.value(node.inputs[side]).is_constant() || shape.rank() == 0 || shape[shape.rank() - 1] != 1 ||
+          !(shape_of(node.inputs[1 - side]) == shape_of(node.outputs[0])))
+        continue;
+      scores.factors = node.inputs[side];
+      return node.inputs[1 - side];
     }
     return std::nullopt;
   }
@@ -194,6 +218,10 @@ class Heads {
   /// The rows of an operand [..,tokens,channels], or with `columns` [..,channels,tokens]; channels adjacent.
   std::optional<StridedView> rows(ValueId id, bool columns, const Shape& wanted) const {
     if (graph_.value(id).dtype != DType::f32 || shape_of(id).elems() == 0) return std::nullopt;
+    // Strides that say [N,H,L,D] may not say [N*H,L,D].
+    for (const Node* shaped = made_by(id, "Reshape"); shaped != nullptr && keeps_rows(*shaped);
+         shaped = made_by(id, "Reshape"))
+      id = shaped->inputs[0];
     for (StridedView& view : views_of(edit_, id)) {
       const std::size_t last = view.dims.size() - 1;
       if (columns)
@@ -203,6 +231,21 @@ class Heads {
         return view;
     }
     return std::nullopt;
+  }
+  /// The rows of y in what the Transpose makes of it, if there is one.
+  std::optional<StridedView> rows_of_y(const Node& product, const Node* transpose, const Shape& wanted) const {
+    StridedView view = whole_value(graph_, transpose != nullptr ? transpose->outputs[0] : product.outputs[0]);
+    if (transpose != nullptr) {
+      const auto perm = integers_attribute(*transpose->op, "perm");
+      if (!perm) return std::nullopt;
+      const StridedView turned = view;
+      for (std::size_t i = 0; i < perm->size(); ++i) {
+        view.dims[static_cast<std::size_t>((*perm)[i])] = turned.dims[i];
+        view.strides[static_cast<std::size_t>((*perm)[i])] = turned.strides[i];
+      }
+    }
+    const bool expressible = view.reshape(wanted) && (view.strides[3] == 1 || wanted[3] == 1);
+    return expressible ? std::optional(view) : std::nullopt;
   }
   static AttentionOperand operand(const StridedView& view) {
     return {view.offset, view.strides[0], view.strides[1], view.strides[2]};

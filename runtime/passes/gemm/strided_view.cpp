@@ -96,14 +96,14 @@ ValueId viewed(const Graph& graph, const Node& node) {
   return product ? product->x : no_id;
 }
 
-StridedView whole(const Graph& graph, ValueId id) {
+}  // namespace
+
+StridedView whole_value(const Graph& graph, ValueId id) {
   const auto dims = graph.value(id).shape.dims();
   StridedView view{.value = id, .dims = {dims.begin(), dims.end()}, .strides = Integers(dims.size(), 1)};
   for (std::size_t i = dims.size(); i-- > 1;) view.strides[i - 1] = view.strides[i] * dims[i];
   return view;
 }
-
-}  // namespace
 
 bool StridedView::reshape(const Shape& to) {
   Integers old_dims, old_strides, new_strides(to.dims().size(), 0);
@@ -161,7 +161,7 @@ std::vector<StridedView> views_of(const GraphEdit& edit, ValueId id) {
   }
   std::vector<StridedView> views;
   for (std::size_t start = chain.size(); start-- > 0;) {
-    StridedView view = whole(graph, chain[start]);
+    StridedView view = whole_value(graph, chain[start]);
     bool expressible = true;
     for (std::size_t i = start; expressible && i-- > 0;)
       expressible = through(view, graph, *edit.producer_node(chain[i]), chain[i]);

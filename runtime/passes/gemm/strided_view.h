@@ -20,6 +20,9 @@ struct StridedView {
   bool reshape(const Shape& to);
 };
 
+/// The value itself.
+StridedView whole_value(const Graph& graph, ValueId id);
+
 /// All views that `id` is, from that of the value furthest above to `id` itself, through operators that move elements
 /// or multiply by a known scalar. No dimension may be 0.
 std::vector<StridedView> views_of(const GraphEdit& edit, ValueId id);
