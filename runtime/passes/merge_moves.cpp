@@ -19,7 +19,8 @@ namespace {
 
 constexpr std::size_t most_steps = 64;                            // of a group
 constexpr std::int64_t most_image_elems = std::int64_t{8} << 20;  // of a value, for one image
-constexpr std::int64_t most_moved_elems = std::int64_t{1} << 28;  // of all evaluations
+constexpr std::int64_t most_moved_elems = std::int64_t{1} << 30;  // of all evaluations
+constexpr std::int64_t elems_of_a_step = std::int64_t{64} << 10;  // what an evaluation costs besides
 constexpr std::int64_t most_table_rows = std::int64_t{4} << 20;   // 16 MiB of int32
 /// On a CPU a gather of rows of 16 bytes takes as long as the five copies of a roll and a partition, of 32 half as
 /// long.
@@ -43,7 +44,7 @@ class Merger {
   explicit Merger(Graph& graph, const Target& target) : graph_(graph), target_(target), edit_(graph) {}
 
   void run() {
-    for (NodeId end = static_cast<NodeId>(graph_.nodes.size()); end-- > 0;)
+    for (NodeId end = static_cast<NodeId>(graph_.nodes.size()); end-- > 0 && elems_left_ > 0;)
       if (is_step(graph_.node(end))) merge(end);
     edit_.finish();
   }
@@ -141,7 +142,8 @@ class Merger {
     };
     std::map<ValueId, Tensor> moved;
     const std::int64_t x_elems = graph_.value(x).shape.elems() / rows.images;
-    if (x_elems > most_image_elems) return std::nullopt;
+    elems_left_ -= x_elems;
+    if (x_elems > most_image_elems || elems_left_ <= 0) return std::nullopt;
     Tensor& first = moved[x] = Tensor(DType::i32, {x_elems});
     std::iota(first.values<std::int32_t>().begin(), first.values<std::int32_t>().end(), 0);
     for (std::size_t n = group.size(); n-- > 0;) {
@@ -156,9 +158,10 @@ class Merger {
         inputs.push_back(node.inputs[i] == no_id ? Tensor() : graph_.value(node.inputs[i]).constant);
       const std::vector<TensorType> types = node.op->infer(infos_of(inputs));
       for (const TensorType& type : types) {
-        if (type.shape.elems() > std::min(most_image_elems, elems_left_)) return std::nullopt;
-        elems_left_ -= type.shape.elems();
+        if (type.shape.elems() > most_image_elems) return std::nullopt;
+        elems_left_ -= type.shape.elems() + elems_of_a_step;
       }
+      if (elems_left_ <= 0) return std::nullopt;
       std::vector<Tensor> results = evaluate(node.op, inputs, types, pool_);
       for (std::size_t i = 0; i < node.outputs.size(); ++i) {
         if (node.outputs[i] == no_id) continue;
