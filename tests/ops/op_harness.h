@@ -17,7 +17,7 @@ namespace lenslet::test {
 struct OpCase {
   std::string op = {};
   std::string domain = {};
-  std::int64_t opset = 13;
+  std::int64_t opset = 13;  ///< 0: attributes as in Op::attributes()
   AttributeList attributes = {};
   std::vector<Tensor> inputs = {};  ///< format nchw; an empty Tensor is an omitted optional input
   std::size_t outputs = 1;
