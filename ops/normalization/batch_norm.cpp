@@ -61,6 +61,9 @@ class BatchNormOp final : public Op {
   double flops(std::span<const InputInfo>, std::span<const TensorType> outputs) const override {
     return 2.0 * static_cast<double>(outputs[0].shape.elems());
   }
+  std::string describe(std::span<const InputInfo>) const override {
+    return epilogue_.open() ? std::string() : fmt::format("+{}", to_string(activation()));
+  }
   std::optional<AxisMap> axis_map(std::span<const InputInfo> inputs, const Shape& y) const override {
     return axes_kept_if(inputs.size(), y.rank(), [](int) { return true; });
   }
