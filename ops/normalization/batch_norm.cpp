@@ -216,13 +216,12 @@ std::unique_ptr<const BoundKernel> bind_cuda(const Binding& binding) {
   const bool nhwc = binding.format(0).order == Format::Order::channels_last;
   for (int d = 2; d < x.rank(); ++d) (nhwc ? outer : inner) *= x[d];
   const std::int64_t x_gap = nhwc ? element_strides(x, binding.format(0))[3] - channels : 0;
-  const auto& op = binding.op<BatchNormOp>();
-  const auto run_on = [=, epsilon = op.epsilon, activation = op.activation()](const KernelRun& run) {
+  const auto run_on = [=, op = binding.op<BatchNormOp>()](const KernelRun& run) {
     if constexpr (cuda_built)
       cuda::batch_norm(*run.cuda,
-                       {run.inputs[1].data(), run.inputs[2].data(), run.inputs[3].data(), run.inputs[4].data(), epsilon,
-                        run.inputs[1].dtype()},
-                       activation, run.inputs[0].dtype(), outer, channels, inner, x_gap, run.inputs[0].data(),
+                       {run.inputs[1].data(), run.inputs[2].data(), run.inputs[3].data(), run.inputs[4].data(),
+                        op.epsilon, run.inputs[1].dtype()},
+                       op.activation(), run.inputs[0].dtype(), outer, channels, inner, x_gap, run.inputs[0].data(),
                        run.outputs[0].data(), reinterpret_cast<float*>(run.workspace.data()));
   };
   return bound(run_on, workspace_bytes(channels));
