@@ -36,7 +36,7 @@ std::vector<Pass> list() {
   add("fold_scale", fold_scale, optional, "constant per-channel Mul, Div, Add, Sub into a Conv or Gemm");
   if constexpr (built("conv"))
     add("merge_branches", merge_branches, optional, "a sum of convolutions of one value, and the value, into one");
-  add("fuse_activation", fuse_activation, optional, "activations into the epilogue of a Conv or Gemm");
+  add("fuse_activation", fuse_activation, optional, "activations into a Conv, Gemm or BatchNormalization");
   add("fuse_residual", fuse_residual, optional, "residual Add, and the activation after it, into a convolution");
   add("drop_dead", drop_dead, optional, "remove unread nodes and constants");
   add("assign_types", assign_types, needed, "at fp16 and bf16: what is stored in 16 bit, Casts where it meets float32");

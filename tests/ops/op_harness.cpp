@@ -64,6 +64,7 @@ OpCase with(OpCase c, std::vector<Tensor> inputs, AttributeList attributes) {
 }
 
 std::shared_ptr<const Op> make_op(const OpCase& c) {
+  if (c.opset == 0) return make_normalised_op(c.op, c.attributes, c.inputs.size(), c.outputs);
   const OpRow* row = find_op(c.op, c.domain);
   const auto fits = [](std::size_t count, int least, int most) {
     return count >= static_cast<std::size_t>(least) && (most < 0 || count <= static_cast<std::size_t>(most));

@@ -7,6 +7,7 @@
 
 #include "tests/expect_error.h"
 #include "tests/ops/op_harness.h"
+#include "tests/ops/op_runner.h"
 
 using namespace lenslet;
 using namespace lenslet::test;
