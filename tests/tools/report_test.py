@@ -128,7 +128,7 @@ class ReportInChromium(ReportVerb):
     def drawn(self, page, at=""):
         done = subprocess.run(
             [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={self.folder / 'chromium'}",
-             "--enable-logging=stderr", "--log-level=0", "--dump-dom", f"file://{page}{at}"],
+             "--enable-logging=stderr", "--log-level=0", "--virtual-time-budget=20000", "--dump-dom", f"file://{page}{at}"],
             capture_output=True, text=True, timeout=120)  # fmt: skip
         self.assertEqual(re.findall(".*CONSOLE.*", done.stderr), [])
         return Page(done.stdout)
