@@ -75,8 +75,6 @@ TEST_CASE("tools/advice/sentences") {
       {timed(step("Conv", "bf16_amx")), bf16, ""},
       {timed(step("Conv", "int8_amx")), narrow, ""},
       {timed(step("Conv", "gemm_cute")), gpu, ""},
-      {timed(step("DequantizeLinear", "", "y is an output")), narrow, "8-bit codes and float32: y is an output."},
-      {timed(step("QuantizeLinear")), narrow, ""},
       {weights, plain, "a larger --batch"},
       {weights, eight, ""},
       {with(weights, [](LayerTime& one) { one.floor = floor_of(100, false); }), plain, ""},

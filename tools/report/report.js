@@ -152,12 +152,12 @@ function overview(run) {
 // ---- what to do ----
 
 function advice(run) {
-  const list = (Array.isArray(run.advice) ? run.advice : []).filter((one) => one && typeof one.text === "string");
-  if (!list.length) return null;
+  if (!Array.isArray(run.advice)) return null;
+  const list = run.advice.filter((one) => one && typeof one.text === "string");
   const about = (layers, one) => h("div", { class: "note" }, `${ms(one.ms)} ms in ${count(layers.length, "layer")}` +
     (one.lost_ms > 0 ? `, ${ms(one.lost_ms)} ms of it above the floor: ` : ": "),
     layers.slice(0, 3).map((layer, i) => [i ? ", " : null, opener(run, layer, 56)]), layers.length > 3 ? " …" : null);
-  return h("section", { id: "advice" }, h("h2", {}, "What to do"), h("ul", {}, list.map((one) => {
+  return h("section", { id: "advice" }, h("h2", {}, "What to do"), list.length ? null : h("p", {}, "No rule knows."), h("ul", {}, list.map((one) => {
     const layers = (Array.isArray(one.layers) ? one.layers : []).map((i) => run.layers[i]).filter(Boolean);
     return h("li", {}, h("bdi", {}, short(one.text, 600)), layers.length ? about(layers, one) : null);
   })));
@@ -242,6 +242,10 @@ function closeLayer() {
   history.replaceState(null, "", "#");
   if (back && back.isConnected) back.focus({ preventScroll: true });
 }
+function markRow() {
+  const row = opened && document.querySelector(`tr[data-layer="${opened.layer.index}"]`);
+  if (row) row.classList.add("chosen");
+}
 function openLayer(run, layer) {
   const back = document.activeElement;
   closeLayer();
@@ -249,9 +253,8 @@ function openLayer(run, layer) {
   const panel = h("aside", { id: "layer", "aria-label": "layer" },
     h("header", {}, h("h2", {}, named(layer.name, 160)), shut), guarded(details, run, layer));
   document.body.append(panel);
-  const row = document.querySelector(`tr[data-layer="${layer.index}"]`);
-  if (row) row.classList.add("chosen");
-  opened = { panel, back };
+  opened = { panel, back, layer };
+  markRow();
   history.replaceState(null, "", address(run, layer));
   shut.focus({ preventScroll: true });
 }
@@ -642,6 +645,7 @@ function showRun(i) {
 // Parts below the first screen follow one by one, so that it does not wait for them.
 function drawNext() {
   if (waiting.length) body.append(waiting.shift()());
+  markRow();
   if (waiting.length) setTimeout(drawNext);
   else performance.mark("drawn");
 }

@@ -49,8 +49,6 @@ std::string sentence(const LayerTime& layer, const RunFacts& run, double usual, 
     return run.bf16_products ? "Multiplies in float32; this CPU multiplies narrower types faster: --precision bf16, or "
                                "int8 by `lenslet quantize`."
                              : "Multiplies in float32; int8 is faster: `lenslet quantize`.";
-  if (step.op == "QuantizeLinear" || step.op == "DequantizeLinear")
-    return step.reason.empty() ? std::string() : fmt::format("Between 8-bit codes and float32: {}.", step.reason);
   if (run.batch == 1 && share > 0.1 && layer.weight_bytes > 0.9 * static_cast<double>(step.bytes) && layer.floor &&
       layer.floor->by == "bytes")
     return "Reads its weights, which are almost all its bytes, for one image: a larger --batch reads them once for all "
@@ -114,7 +112,7 @@ nlohmann::ordered_json to_json(const std::vector<Advice>& advice) {
 
 void print_advice(std::span<const LayerRow> rows) {
   const std::vector<Advice> list = advice_on(rows);
-  if (!list.empty()) fmt::print("\nwhat to do\n");
+  fmt::print("\nwhat to do{}\n", list.empty() ? ": no rule knows" : "");
   for (const Advice& one : list) {
     fmt::print("- {}\n", printable(one.text));
     if (!one.layers.empty())

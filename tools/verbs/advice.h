@@ -35,7 +35,7 @@ struct Advice {
 std::vector<Advice> advice_on(std::span<const LayerRow> rows);
 
 nlohmann::ordered_json to_json(const std::vector<Advice>& advice);
-/// Prints it below a table; nothing if there is none.
+/// Prints it below a table.
 void print_advice(std::span<const LayerRow> rows);
 
 }  // namespace lenslet::tool

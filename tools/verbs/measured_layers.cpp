@@ -102,7 +102,7 @@ nlohmann::ordered_json to_json(const MeasuredLayers& measured) {
   if (measured.peak) document["peak"] = to_json(*measured.peak);
   document["layers"] = nlohmann::ordered_json::array();
   for (const LayerRow& row : measured.rows) document["layers"].push_back(to_json(row));
-  if (const auto advice = advice_on(measured.rows); !advice.empty()) document["advice"] = to_json(advice);
+  document["advice"] = to_json(advice_on(measured.rows));
   if (measured.timeline && measured.timeline->run_us > 0) document["timeline"] = timeline_json(measured);
   return document;
 }
