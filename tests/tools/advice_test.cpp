@@ -3,6 +3,7 @@
 #include "tools/verbs/advice.h"
 
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 
@@ -117,7 +118,7 @@ TEST_CASE("tools/advice/groups") {
   list = advice_on(rows);
   REQUIRE(list.size() == 3);
   CHECK(list[0].layers.empty());
-  CHECK(test::contains(list[0].text, "1.04 ms at their medians, but 0.65 ms at their p10"));
+  CHECK(test::contains(list[0].text, "1.0 ms at their medians, but 0.7 ms at their p10"));
   CHECK(advice_on({}).empty());
 }
 
@@ -131,7 +132,10 @@ TEST_CASE("tools/layer_times/steps_that_the_first_run_plans") {
   text.inputs = {test::port("x", test::f32, {8})};
   text.outputs = {test::port("y", test::f32, {-1})};
   const std::string file = text.bytes();
-  Runner runner(Model::load_bytes(test::bytes_of(file)), {.threads = 1, .device = "cpu"});
+  PlanOptions options;
+  options.device = "cpu";
+  options.threads = 1;
+  Runner runner(Model::load_bytes(test::bytes_of(file)), options);
   Tensor x(DType::f32, {8});
   std::ranges::fill(x.values<float>(), 1.0F);
   std::vector<std::string> names;
@@ -139,7 +143,7 @@ TEST_CASE("tools/layer_times/steps_that_the_first_run_plans") {
     names.push_back(layer.step.name);
     CHECK(layer.us.count == 5);
   }
-  CHECK(names == std::vector<std::string>{"relu", "nonzero", "transpose", "gather", "add"});
+  CHECK(fmt::format("{}", fmt::join(names, " ")) == "relu nonzero gather add");  // Transpose is an alias
 }
 
 }  // namespace

@@ -97,8 +97,8 @@ std::vector<Advice> advice_on(std::span<const LayerRow> rows) {
     std::ranges::stable_sort(advice.layers, std::greater(), [&](std::size_t i) { return rows[i].time.us.median; });
   if (rows.size() > 1 && median > 1.25 * p10)
     list.insert(list.begin(),
-                {.text = fmt::format("Times varied: the layers take {:.3g} ms at their medians, but {:.3g} ms at their "
-                                     "p10. Stop other work, or measure longer (--seconds 10), before comparing.",
+                {.text = fmt::format("Times varied: the layers take {:.1f} ms at their medians, but {:.1f} ms at their "
+                                     "p10. Measure again without other work before comparing.",
                                      median / 1e3, p10 / 1e3)});
   return list;
 }
