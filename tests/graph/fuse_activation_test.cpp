@@ -43,6 +43,7 @@ const Case cases[] = {
      [](auto& b, auto x) {
        return b.node("HardSigmoid", {x}, {{"alpha", 0.25}});
      }},
+    {"Gelu", Kind::gelu, [](auto& b, auto x) { return b.node("Gelu", {x}, {}, 20); }},
     {"HardSwish", Kind::hard_swish, [](auto& b, auto x) { return b.node("HardSwish", {x}, {}, 14); }},
     {"x * Sigmoid(x)", Kind::silu,
      [](auto& b, auto x) {

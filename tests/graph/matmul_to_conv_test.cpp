@@ -40,7 +40,7 @@ TEST_CASE("matmul_to_conv/a_block_of_convnext_is_five_steps") {
   INFO(all.dump());
   CHECK(count(all, "Conv") == 3);
   CHECK(count(all, "LayerNormalization") == 1);
-  CHECK(count(all, "Gelu") == 1);
+  CHECK(count(all, "Gelu") == 0);  // the first product's activation
   CHECK(count(all, "MatMul") + count(all, "Add") + count(all, "Mul") + count(all, "Transpose") == 0);
   CHECK(worst_difference(before, all) < 1e-5);
 }
