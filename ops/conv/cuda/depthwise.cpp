@@ -1,4 +1,5 @@
-// depthwise: refusals, cost and filters. Kernels: depthwise.cu, depthwise_half.cu.
+// depthwise: refusals, cost and filters. Kernels: depthwise.cu, depthwise_half.cu,
+// depthwise_shared.cu.
 
 #include "ops/conv/cuda/depthwise.h"
 
