@@ -236,7 +236,7 @@ class Depthwise final : public ConvAlgorithm {
     // 7x7, and in 16 bits 5x5, are bound by multiplications, not by loads. First guesses in float32; in 16 bits fitted
     // to 7x7 at batch 64 on an H200, where code that each thread runs once waits for instructions.
     const bool halves = p.storage != DType::f32, large = variant.size >= (halves ? 5 : 7);
-    const double large_us_a_tap = halves ? 0.1 : 0.03, large_rate = halves ? 0.36 : 0.6;
+    const double large_us_a_tap = variant.size < 7 ? 0 : halves ? 0.1 : 0.03, large_rate = halves ? 0.36 : 0.6;
     const double products = p.flops() / (large_rate * device.fp32_flops_per_us);
     const double large_us = large ? large_us_a_tap * taps + std::max(products - memory, 0.0) : 0;
     ConfigWriter config;
