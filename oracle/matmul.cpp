@@ -1,7 +1,9 @@
 // References of matrix products.
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
+#include <limits>
 
 #include "lenslet/error.h"
 #include "oracle/families.h"
@@ -180,7 +182,92 @@ std::vector<Array> einsum(const AttributeList& attributes, Inputs inputs) {
   return {y};
 }
 
-constexpr Entry entries[] = {{"Gemm", gemm}, {"MatMul", matmul}, {"FusedMatMul", fused_matmul}, {"Einsum", einsum}};
+// Where the channels of a head's token lie: strides of a pass's Attention ("q" to "y"), or those of [N,H,L,D] or
+// [N,L,H*D].
+struct Rows {
+  std::int64_t offset = 0, batch = 0, head = 0, token = 0;
+  Rows(const AttributeList& attributes, std::string_view name, const Shape& shape, std::int64_t heads) {
+    if (const auto given = integers(attributes, name); !given.empty()) {
+      offset = given[0], batch = given[1], head = given[2], token = given[3];
+      return;
+    }
+    const std::int64_t size = shape[shape.rank() - 1] / (shape.rank() == 3 ? heads : 1);
+    const std::int64_t tokens = shape[shape.rank() - 2];
+    batch = tokens * heads * size;
+    head = shape.rank() == 3 ? size : tokens * size;
+    token = shape.rank() == 3 ? heads * size : size;
+  }
+  std::size_t at(std::int64_t n, std::int64_t h, std::int64_t i) const {
+    return static_cast<std::size_t>(offset + n * batch + h * head + i * token);
+  }
+};
+
+// softmax(scale * Q K^T + bias) V. A probability errs as its score does, whose terms have a scale of their own.
+std::vector<Array> attention(const AttributeList& attributes, Inputs inputs) {
+  const Array& q = at(inputs, 0);
+  const Array& k = has(inputs, 1) ? inputs[1] : q;
+  const Array& v = has(inputs, 2) ? inputs[2] : k;
+  std::vector<std::int64_t> sizes = integers(attributes, "sizes");  // N, H, L, S, D, E
+  Shape y_shape = q.shape;
+  if (sizes.empty()) {
+    const int rank = q.shape.rank(), last = rank - 1;
+    const std::int64_t heads = rank == 3 ? integer(attributes, "q_num_heads", 1) : q.shape[1];
+    const std::int64_t per_row = rank == 3 ? heads : 1;
+    sizes = {q.shape[0], heads, q.shape[last - 1], k.shape[last - 1], q.shape[last] / per_row, v.shape[last] / per_row};
+    y_shape = q.shape.with(last, v.shape[last]);
+  } else {
+    y_shape = Shape(integers(attributes, "y_shape"));
+  }
+  const std::int64_t heads = sizes[1], queries = sizes[2], keys = sizes[3], size = sizes[4], values = sizes[5];
+  const Rows rows_q(attributes, "q", q.shape, heads), rows_k(attributes, "k", k.shape, heads),
+      rows_v(attributes, "v", v.shape, heads), rows_y(attributes, "y", y_shape, heads);
+  const double scale = real(attributes, "scale", 1 / std::sqrt(static_cast<double>(std::max<std::int64_t>(size, 1))));
+  const auto bias = [&](std::int64_t n, std::int64_t h, std::int64_t i, std::int64_t j) {
+    if (!has(inputs, 3)) return 0.0;
+    const Shape& shape = inputs[3].shape;
+    const std::int64_t index[] = {n, h, i, j};
+    std::int64_t flat = 0;
+    for (int d = 0; d < shape.rank(); ++d) flat = flat * shape[d] + index[4 - shape.rank() + d] % shape[d];
+    return inputs[3].values[static_cast<std::size_t>(flat)];
+  };
+  Array y = sums(y_shape, q.dtype);
+  for (std::int64_t n = 0; n < sizes[0]; ++n)
+    for (std::int64_t h = 0; h < heads; ++h)
+      for (std::int64_t i = 0; i < queries; ++i) {
+        std::vector<Sum> scores(static_cast<std::size_t>(keys));
+        double top = -std::numeric_limits<double>::infinity(), total = 0;
+        for (std::int64_t j = 0; j < keys; ++j) {
+          Sum& score = scores[static_cast<std::size_t>(j)];
+          for (std::int64_t d = 0; d < size; ++d)
+            score.add(scale * q.values[rows_q.at(n, h, i) + static_cast<std::size_t>(d)] *
+                      k.values[rows_k.at(n, h, j) + static_cast<std::size_t>(d)]);
+          const double added = bias(n, h, i, j);
+          if (std::isinf(added))
+            score = {added, 0};
+          else
+            score.add(added);
+          top = std::max(top, score.value);
+        }
+        std::vector<double> share;
+        for (const Sum& score : scores) share.push_back(std::isinf(score.value) ? 0 : std::exp(score.value - top));
+        for (const double e : share) total += e;
+        for (std::int64_t e = 0; e < values; ++e) {
+          const auto value = [&](std::size_t j) {
+            return v.values[rows_v.at(n, h, static_cast<std::int64_t>(j)) + static_cast<std::size_t>(e)];
+          };
+          Sum sum;
+          for (std::size_t j = 0; j < share.size(); ++j)
+            if (share[j] > 0) sum.add(share[j] / total * value(j));
+          for (std::size_t j = 0; j < share.size(); ++j)
+            if (share[j] > 0) sum.add(0, share[j] / total * (value(j) - sum.value) * scores[j].scale());
+          put(y, rows_y.at(n, h, i) + static_cast<std::size_t>(e), sum);
+        }
+      }
+  return {y};
+}
+
+constexpr Entry entries[] = {
+    {"Attention", attention}, {"Gemm", gemm}, {"MatMul", matmul}, {"FusedMatMul", fused_matmul}, {"Einsum", einsum}};
 
 }  // namespace
 

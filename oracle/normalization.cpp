@@ -20,6 +20,7 @@ std::vector<Array> batch_norm(const AttributeList& attributes, Inputs inputs) {
   const auto &scale = at(inputs, 1).values, &bias = at(inputs, 2).values, &mean = at(inputs, 3).values,
              &var = at(inputs, 4).values;
   const Array& x = at(inputs, 0);
+  const auto activation = fused_activation(attributes);
   Array y = sums(x.shape, x.dtype);
   for (std::size_t i = 0; i < y.values.size(); ++i) {
     const std::size_t c = channel_of(y.shape, i);
@@ -28,7 +29,7 @@ std::vector<Array> batch_norm(const AttributeList& attributes, Inputs inputs) {
     sum.add(x.values[i] * factor);
     sum.add(-mean[c] * factor);
     sum.add(bias[c]);
-    put(y, i, sum);
+    put(y, i, activation ? through(activation, sum.value, sum.scale()) : Scaled{sum.value, sum.scale()});
   }
   return {y};
 }

@@ -12,6 +12,8 @@
 
 namespace lenslet {
 
+LENSLET_DEFINE_SHORT_GELU(LENSLET_HOST_DEVICE inline)
+
 /// float: the device's arithmetic. double and integers (which wrap around): host and device.
 template <typename T>
 struct ScalarMath {
@@ -59,6 +61,12 @@ struct ScalarMath {
   /// e^x for 1 + e^x, within 3 ulp. exp_f32 would give 2 ulp for 29 instructions instead of expf's 10, too many for the
   /// epilogue of a short sum.
   LENSLET_HOST_DEVICE T short_exp(T x) const { return std::exp(x); }
+  LENSLET_HOST_DEVICE T gelu(T x) const {
+    if constexpr (single)
+      return short_gelu(*this, x);
+    else
+      return x / 2 * std::erfc(-x * 0.70710678118654752440);
+  }
   LENSLET_HOST_DEVICE T expm1(T x) const { return std::expm1(x); }
   LENSLET_HOST_DEVICE T log1p(T x) const { return std::log1p(x); }
   LENSLET_HOST_DEVICE T log(T x) const { return std::log(x); }

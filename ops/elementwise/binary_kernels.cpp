@@ -9,6 +9,7 @@
 #include "base/simd/targets.h"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
+#include "ops/core/simd/activation-inl.h"
 // clang-format on
 
 HWY_BEFORE_NAMESPACE();
@@ -86,24 +87,29 @@ void binary_kernel(BinaryKind kind, const BinaryOperand& a, const BinaryOperand&
 }
 
 void scale_shift_kernel(const float* x, std::int64_t x_row, const float* scale, const float* shift, std::int64_t stride,
-                        float* y, std::int64_t rows, std::int64_t n) {
+                        const Activation& activation, float* y, std::int64_t rows, std::int64_t n) {
   const D d;
   const hn::CappedTag<float, 1> one;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  for (; rows > 0; --rows, x += x_row, y += n) {
-    std::int64_t i = 0;
-    if (stride == 1) {
-      for (; i + lanes <= n; i += lanes)
-        hn::StoreU(hn::MulAdd(hn::LoadU(d, x + i), hn::LoadU(d, scale + i), hn::LoadU(d, shift + i)), d, y + i);
-    } else {
-      const V s = hn::Set(d, *scale), t = hn::Set(d, *shift);
-      for (; i + lanes <= n; i += lanes) hn::StoreU(hn::MulAdd(hn::LoadU(d, x + i), s, t), d, y + i);
+  with_activation(activation, [&](auto act) HWY_ATTR {
+    for (std::int64_t row = 0; row < rows; ++row) {
+      const float* from = x + row * x_row;
+      float* to = y + row * n;
+      std::int64_t i = 0;
+      if (stride == 1) {
+        for (; i + lanes <= n; i += lanes)
+          hn::StoreU(act(d, hn::MulAdd(hn::LoadU(d, from + i), hn::LoadU(d, scale + i), hn::LoadU(d, shift + i))), d,
+                     to + i);
+      } else {
+        const V s = hn::Set(d, *scale), t = hn::Set(d, *shift);
+        for (; i + lanes <= n; i += lanes) hn::StoreU(act(d, hn::MulAdd(hn::LoadU(d, from + i), s, t)), d, to + i);
+      }
+      for (; i < n; ++i)
+        hn::StoreU(act(one, hn::MulAdd(hn::LoadU(one, from + i), hn::LoadU(one, scale + i * stride),
+                                       hn::LoadU(one, shift + i * stride))),
+                   one, to + i);
     }
-    for (; i < n; ++i)
-      hn::StoreU(
-          hn::MulAdd(hn::LoadU(one, x + i), hn::LoadU(one, scale + i * stride), hn::LoadU(one, shift + i * stride)),
-          one, y + i);
-  }
+  });
 }
 
 }  // namespace HWY_NAMESPACE
@@ -122,8 +128,8 @@ void apply_binary(BinaryKind kind, const BinaryOperand& a, const BinaryOperand& 
 }
 
 void apply_scale_shift(const float* x, std::int64_t x_row, const float* scale, const float* shift, std::int64_t stride,
-                       float* y, std::int64_t rows, std::int64_t n) {
-  HWY_DYNAMIC_DISPATCH(scale_shift_kernel)(x, x_row, scale, shift, stride, y, rows, n);
+                       const Activation& activation, float* y, std::int64_t rows, std::int64_t n) {
+  HWY_DYNAMIC_DISPATCH(scale_shift_kernel)(x, x_row, scale, shift, stride, activation, y, rows, n);
 }
 
 }  // namespace lenslet

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "ops/core/activation.h"
 #include "ops/elementwise/binary_kinds.h"
 
 namespace lenslet {
@@ -18,9 +19,9 @@ struct BinaryOperand {
 void apply_binary(BinaryKind kind, const BinaryOperand& a, const BinaryOperand& b, float* y, std::int64_t y_row,
                   std::int64_t rows, std::int64_t n);
 
-/// y[r*n + i] = x[r*x_row + i] * scale[i * stride] + shift[i * stride] with FMA, for r < rows and i < n; stride is 0 or
-/// 1; y may be x if x_row is n.
+/// y[r*n + i] = activation(x[r*x_row + i] * scale[i * stride] + shift[i * stride]) with FMA, for r < rows and i < n;
+/// stride is 0 or 1; y may be x if x_row is n.
 void apply_scale_shift(const float* x, std::int64_t x_row, const float* scale, const float* shift, std::int64_t stride,
-                       float* y, std::int64_t rows, std::int64_t n);
+                       const Activation& activation, float* y, std::int64_t rows, std::int64_t n);
 
 }  // namespace lenslet

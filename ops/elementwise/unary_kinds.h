@@ -33,9 +33,9 @@
   /* tanh(log(1 + w)) = (w^2 + 2w) / (w^2 + 2w + 2) with w = e^x; beyond 20 the quotient is 1 in float. */             \
   KIND(Mish, "", 18, FloatTypes, (), none,                                                                             \
        const V w = m.exp(m.min(20, x)); const V t = w * (w + m(2)); return x * (t / (t + m(2))))                       \
-  /* 1 + tanh(u) = 2 / (1 + e^-2u). 1 + erf cancels below 0: errors are then units of the last place of x. */          \
-  KIND(Gelu, "", 20, FloatTypes, ({"approximate", 0, {"none", "tanh"}}), none,                                         \
-       if (a == 0) return m(0.5F) * x * (m(1) + m.erf(x * m(0.70710678F)));                                            \
+  /* 1 + tanh(u) = 2 / (1 + e^-2u). */                                                                                 \
+  KIND(Gelu, "", 20, FloatTypes, ({"approximate", 0, {"none", "tanh"}}), gelu,                                         \
+       if (a == 0) return activated<gelu>(m, x, a, b);                                                                 \
        return m.limited_ratio(x, m(1) + m.short_exp(x * (m(-1.59576912F) - m(0.07135482F) * (x * x)))))                \
   KIND(Abs, "", 6, SignedTypes, (), none, return m.abs(x))                                                             \
   KIND(Neg, "", 6, SignedTypes, (), none, return m.neg(x))                                                             \
@@ -88,7 +88,8 @@ struct UnaryRow {
   int min_opset = 1;
   DTypeSet types;
   std::array<UnaryParameter, 2> parameters;
-  Activation::Kind activation = Activation::Kind::none;  ///< none: it is no Activation
+  /// none: it is no Activation. A row with words is one by its first word.
+  Activation::Kind activation = Activation::Kind::none;
 };
 
 #define LENSLET_NAME(NAME, ...) NAME,

@@ -1,4 +1,4 @@
-// Gemm and MatMul, and the kernels that compute both.
+// Gemm and MatMul with the kernels that compute both, Einsum and Attention.
 
 #include "ops/families.h"
 #include "ops/gemm/einsum.h"
@@ -6,7 +6,7 @@
 
 namespace lenslet {
 
-OpParts gemm_op(), matmul_op(), fused_matmul(), einsum();
+OpParts gemm_op(), matmul_op(), fused_matmul(), einsum(), attention();
 
 std::span<const OpRow> gemm_rows() {
   static const OpRow rows[] = {
@@ -15,6 +15,8 @@ std::span<const OpRow> gemm_rows() {
       {"FusedMatMul", "com.microsoft", 1, 2, 2, 1, 1, fused_matmul(), "not transBatchA and transBatchB"},
       {"Einsum", "", 12, 1, EinsumWalk::most_operands, 1, 1, einsum(),
        "up to 4 operands; of float32 mostly Transpose, Reshape and MatMul (the pass expand_einsum)"},
+      {"Attention", "", 23, 3, 7, 1, 4, attention(),
+       "3-D and 4-D; a float attn_mask; no past, softcap or is_causal; as many heads of K and V as of Q"},
   };
   return rows;
 }

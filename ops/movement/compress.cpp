@@ -46,6 +46,7 @@ class Compress final : public Op {
     if (!axis_) return axes_kept(inputs.size(), {});
     return axes_kept_if(inputs.size(), y.rank(), [along = axis(y)](int a) { return a != along; });
   }
+  bool gives_input_back(std::span<const InputInfo> inputs) const override { return infer(inputs)[0] == inputs[0].type; }
 
   /// x and y [outer, dim, inner], compressed along the middle.
   struct Extents {

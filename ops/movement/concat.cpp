@@ -49,7 +49,8 @@ class Concat final : public Op {
     for (std::size_t i = 0; i < inputs.size(); ++i) result.inputs.push_back({.number = i});
     return result;
   }
-  bool gives_input_back(std::span<const InputInfo> inputs) const override { return inputs.size() == 1; }
+  /// Also if the other inputs are empty.
+  bool gives_input_back(std::span<const InputInfo> inputs) const override { return infer(inputs)[0] == inputs[0].type; }
 
   int axis(int rank) const { return resolve_axis(axis_, rank); }
   bool is_placed(std::size_t input) const {

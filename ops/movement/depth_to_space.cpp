@@ -54,6 +54,7 @@ class BlockOp final : public Op {
     return {{data.dtype, Shape{s[0], multiply_dims(s[1], square), s[2] / block, s[3] / block}}};
   }
   std::optional<AxisMap> axis_map(std::span<const InputInfo>, const Shape&) const override { return axes_kept(1, {0}); }
+  bool gives_input_back(std::span<const InputInfo>) const override { return block == 1; }
 };
 
 std::vector<Move> moves(const Binding& binding) {

@@ -28,6 +28,7 @@ class Expand final : public Op {
     map.inputs[0].stretched = {};  // fixed: the shape input names the output's size
     return map;
   }
+  bool gives_input_back(std::span<const InputInfo> inputs) const override { return infer(inputs)[0] == inputs[0].type; }
 };
 
 std::vector<Move> expand_moves(const Binding& binding) {
@@ -58,6 +59,7 @@ class Tile final : public Op {
   std::optional<AxisMap> axis_map(std::span<const InputInfo> inputs, const Shape& y) const override {
     return axes_kept_if(inputs.size(), y.rank(), [&](int axis) { return y[axis] == inputs[0].type.shape[axis]; });
   }
+  bool gives_input_back(std::span<const InputInfo> inputs) const override { return infer(inputs)[0] == inputs[0].type; }
 };
 
 std::vector<Move> tile_moves(const Binding& binding) {

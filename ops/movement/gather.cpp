@@ -58,6 +58,16 @@ class Gather final : public GatherOp {
     }
     return map;
   }
+  /// True if a list of known indices names all slices in order.
+  bool gives_input_back(std::span<const InputInfo> inputs) const override {
+    const Shape& x = inputs[0].type.shape;
+    if (inputs[1].constant == nullptr || !(infer(inputs)[0].shape == x)) return false;
+    const Tensor indices = inputs[1].constant->to_dtype(DType::i64);
+    std::int64_t next = 0;
+    return std::ranges::all_of(indices.values<std::int64_t>(), [&, dim = x[axis(x.rank())]](std::int64_t index) {
+      return (index < 0 ? index + dim : index) == next++;
+    });
+  }
 
   IndexWalk walk(const Shape& data, const Shape& indices) const override {
     return slices_walk(data, axis(data.rank()), indices);
@@ -200,13 +210,26 @@ class BoundGather final : public BoundKernel {
   void pick_slices(const KernelRun& run, const Follow& follow, std::int64_t element_bytes) const {
     const auto* from = run.in<std::byte>(0);
     auto* to = run.out<std::byte>();
-    const std::int64_t bytes = walk_.inner * element_bytes;
+    const std::int64_t bytes = walk_.inner * element_bytes, pitch = std::max<std::int64_t>(1, bytes);
+    // Pieces may begin and end within a slice. Slices that lie behind each other are copied at once.
     run.pool->parallel_for(
-        walk_.loops.count(), std::max<std::int64_t>(1, copy_grain_bytes / std::max<std::int64_t>(1, bytes)),
-        [&](std::int64_t begin, std::int64_t end, int) {
-          follow(begin, end, [&](std::int64_t row, std::int64_t, auto at) {
-            std::memcpy(to + row * bytes, from + at * element_bytes, static_cast<std::size_t>(bytes));
+        walk_.loops.count() * pitch, copy_grain_bytes, [&](std::int64_t begin, std::int64_t end, int) {
+          std::int64_t source = 0, target = begin, length = 0;
+          const auto copy = [&] {
+            if (length > 0) std::memcpy(to + target, from + source, static_cast<std::size_t>(length));
+            target += length;
+          };
+          follow(begin / pitch, (end + pitch - 1) / pitch, [&](std::int64_t row, std::int64_t, auto at) {
+            const std::int64_t skipped = std::max<std::int64_t>(0, begin - row * pitch);
+            const std::int64_t first = at * element_bytes + skipped;
+            if (first != source + length) {
+              copy();
+              source = first;
+              length = 0;
+            }
+            length += std::min(end - row * pitch, bytes) - skipped;
           });
+          copy();
         });
   }
   template <typename T, typename Follow>

@@ -109,6 +109,14 @@ class Slice final : public Op {
       return range.start == 0 && range.step == 1 && range.count == x[axis];
     });
   }
+  bool gives_input_back(std::span<const InputInfo> inputs) const override {
+    const Shape& x = inputs[0].type.shape;
+    const Ranges taken = ranges(inputs);
+    for (int i = 0; i < x.rank(); ++i)
+      if (const auto& [start, step, count] = taken[static_cast<std::size_t>(i)]; count != x[i] || step < 0)
+        return false;
+    return true;
+  }
 
   /// Indexed by the data's axis.
   Ranges ranges(std::span<const InputInfo> inputs) const {

@@ -69,6 +69,7 @@ class Split final : public Op {
   std::optional<AxisMap> axis_map(std::span<const InputInfo> inputs, const Shape& y) const override {
     return axes_kept_if(inputs.size(), y.rank(), [along = axis(y.rank())](int a) { return a != along; });
   }
+  bool gives_input_back(std::span<const InputInfo> inputs) const override { return infer(inputs)[0] == inputs[0].type; }
 
   int axis(int rank) const { return resolve_axis(axis_, rank); }
 

@@ -1,4 +1,4 @@
-// BatchNormalization in inference: y = (x - mean[c]) / sqrt(var[c] + epsilon) * scale[c] + bias[c].
+// BatchNormalization in inference: y = activation((x - mean[c]) / sqrt(var[c] + epsilon) * scale[c] + bias[c]).
 
 #include <fmt/format.h>
 
@@ -12,6 +12,7 @@
 #include "ops/core/checks.h"
 #include "ops/core/grain.h"
 #include "ops/core/kernel.h"
+#include "ops/core/row_kernel.h"
 #include "ops/elementwise/binary_kernels.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/normalization/batch_norm_cuda.h"
@@ -24,10 +25,29 @@ namespace {
 /// Inputs: x [N,C,...] of rank 2 to 5, scale, bias, mean, var, each [C], of x's type, or float32 beside a 16-bit x.
 class BatchNormOp final : public Op {
  public:
+  explicit BatchNormOp(const NodeSpec& spec) {
+    AttributeReader reader(spec);
+    epsilon = static_cast<float>(reader.real("epsilon", 1e-5));
+    reader.ignore("momentum");
+    if (reader.integer("spatial", 1) != 1)
+      throw Error(ErrorKind::unsupported, "attribute 'spatial' = 0 (statistics per element) is not supported");
+    if (reader.flag("training_mode", false))
+      throw Error(ErrorKind::unsupported, "attribute 'training_mode' = 1 is not supported: lenslet does inference");
+    if (spec.outputs > 1)
+      throw Error(ErrorKind::unsupported, "outputs of training (running statistics) are not supported");
+    if (spec.normalised) read_epilogue(reader, epilogue_);
+    reader.finish();
+  }
+
   float epsilon = 1e-5f;
+  const Activation& activation() const { return epilogue_.activation; }
 
   std::string_view type() const override { return "BatchNormalization"; }
-  AttributeList attributes() const override { return {{"epsilon", static_cast<double>(epsilon)}}; }
+  AttributeList attributes() const override {
+    AttributeList list{{"epsilon", static_cast<double>(epsilon)}};
+    append_attributes(list, epilogue_);
+    return list;
+  }
 
   std::vector<TensorType> infer(std::span<const InputInfo> inputs) const override {
     const TensorType& x = required_input(inputs, 0, "X");
@@ -41,13 +61,16 @@ class BatchNormOp final : public Op {
   double flops(std::span<const InputInfo>, std::span<const TensorType> outputs) const override {
     return 2.0 * static_cast<double>(outputs[0].shape.elems());
   }
+  std::string describe(std::span<const InputInfo>) const override {
+    return epilogue_.open() ? std::string() : fmt::format("+{}", to_string(activation()));
+  }
   std::optional<AxisMap> axis_map(std::span<const InputInfo> inputs, const Shape& y) const override {
     return axes_kept_if(inputs.size(), y.rank(), [](int) { return true; });
   }
 
   std::optional<ChannelAffine> as_channel_affine(std::span<const InputInfo> inputs, std::size_t side,
                                                  const Shape& output) const override {
-    if (side != 0) return std::nullopt;
+    if (side != 0 || !epilogue_.open()) return std::nullopt;
     std::span<const float> parameters[4];
     for (std::size_t i = 1; i < 5; ++i) {
       const Tensor* constant = inputs[i].constant;
@@ -63,6 +86,13 @@ class BatchNormOp final : public Op {
     return affine;
   }
 
+  const Epilogue* epilogue() const override { return &epilogue_; }
+  std::shared_ptr<const Op> with_epilogue(Epilogue changed) const override {
+    auto op = std::make_shared<BatchNormOp>(*this);
+    op->epilogue_ = std::move(changed);
+    return op;
+  }
+
   // Rewritten as x * factor + offset, in double.
   double factor(float scale, float var) const {
     return static_cast<double>(scale) / std::sqrt(static_cast<double>(var) + static_cast<double>(epsilon));
@@ -70,6 +100,9 @@ class BatchNormOp final : public Op {
   static double offset(float bias, float mean, double factor) {
     return static_cast<double>(bias) - static_cast<double>(mean) * factor;
   }
+
+ private:
+  Epilogue epilogue_{.weight_input = Epilogue::no_input, .bias_input = Epilogue::no_input};  ///< an activation alone
 };
 
 // If computed in the run, the workspace holds a factor, then an offset, per channel.
@@ -87,19 +120,20 @@ BroadcastLoops loops_of(const Binding& binding) {
 
 using lenslet::apply_scale_shift;
 void apply_scale_shift(const BFloat16* x, std::int64_t x_row, const float* scale, const float* shift,
-                       std::int64_t stride, BFloat16* y, std::int64_t rows, std::int64_t n) {
+                       std::int64_t stride, const Activation& activation, BFloat16* y, std::int64_t rows,
+                       std::int64_t n) {
   alignas(64) FloatPiece piece;
   for_each_piece(rows, n, [&](std::int64_t row, std::int64_t here, std::int64_t first, std::int64_t count) {
     widen_rows(x + row * x_row + first, x_row, here, count, piece.data());
-    apply_scale_shift(piece.data(), count, scale + first * stride, shift + first * stride, stride, piece.data(), here,
-                      count);
+    apply_scale_shift(piece.data(), count, scale + first * stride, shift + first * stride, stride, activation,
+                      piece.data(), here, count);
     narrow_rows(piece.data(), y + row * n + first, n, here, count);
   });
 }
 
 /// The CPU kernel. Factors and offsets are computed before the run if their parameters are known. T: float or bfloat16.
 template <typename T>
-class BoundBatchNorm final : public BoundKernel {
+class BoundBatchNorm final : public BoundKernel, private RowKernel {
  public:
   explicit BoundBatchNorm(const Binding& binding)
       : op_(binding.op<BatchNormOp>()),
@@ -130,17 +164,33 @@ class BoundBatchNorm final : public BoundKernel {
       const std::int64_t pixels = shape_[0] * shape_[2] * shape_[3];
       return run.pool->parallel_for(pixels, 1 + elementwise_grain / std::max<std::int64_t>(1, channels),
                                     [&](std::int64_t begin, std::int64_t end, int) {
-                                      apply_scale_shift(x + begin * x_pixel_, x_pixel_, factor, factor + channels, 1,
-                                                        y + begin * channels, end - begin, channels);
+                                      compute_pixels(x + begin * x_pixel_, factor, y + begin * channels, end - begin);
                                     });
     }
     for_each_run(loops_, *run.pool, elementwise_grain, [&](const auto& at, std::int64_t n) {
-      apply_scale_shift(x + at[1], n, factor + at[2], factor + channels + at[2], loops_.inner_stride(2), y + at[0], 1,
-                        n);
+      apply_scale_shift(x + at[1], n, factor + at[2], factor + channels + at[2], loops_.inner_stride(2),
+                        op_.activation(), y + at[0], 1, n);
     });
+  }
+  const RowKernel* row_kernel() const override {
+    return std::is_same_v<T, float> && nhwc_ && !known_.empty() ? this : nullptr;
   }
 
  private:
+  RowShape x_shape() const override { return {shape_[0], shape_[2], shape_[3] * x_pixel_}; }
+  RowShape y_shape() const override { return {shape_[0], shape_[2], shape_[3] * shape_[1]}; }
+  Rows reads(Rows rows) const override { return rows; }
+  void run_rows(const KernelRun&, const ImageRows& rows) const override {
+    if constexpr (std::is_same_v<T, float>)
+      compute_pixels(rows.x.at(rows.rows.begin), known_.data(), rows.y.at(rows.rows.begin),
+                     rows.rows.count() * shape_[3]);
+  }
+
+  /// nhwc. `factor`: a factor, then an offset, per channel.
+  void compute_pixels(const T* x, const float* factor, T* y, std::int64_t pixels) const {
+    apply_scale_shift(x, x_pixel_, factor, factor + shape_[1], 1, op_.activation(), y, pixels, shape_[1]);
+  }
+
   /// Writes a factor, then an offset, per channel.
   void fill(const float* scale, const float* bias, const float* mean, const float* var, float* to) const {
     const std::int64_t channels = shape_[1];
@@ -166,12 +216,12 @@ std::unique_ptr<const BoundKernel> bind_cuda(const Binding& binding) {
   const bool nhwc = binding.format(0).order == Format::Order::channels_last;
   for (int d = 2; d < x.rank(); ++d) (nhwc ? outer : inner) *= x[d];
   const std::int64_t x_gap = nhwc ? element_strides(x, binding.format(0))[3] - channels : 0;
-  const auto run_on = [=, epsilon = binding.op<BatchNormOp>().epsilon](const KernelRun& run) {
+  const auto run_on = [=, op = binding.op<BatchNormOp>()](const KernelRun& run) {
     if constexpr (cuda_built)
       cuda::batch_norm(*run.cuda,
-                       {run.inputs[1].data(), run.inputs[2].data(), run.inputs[3].data(), run.inputs[4].data(), epsilon,
-                        run.inputs[1].dtype()},
-                       run.inputs[0].dtype(), outer, channels, inner, x_gap, run.inputs[0].data(),
+                       {run.inputs[1].data(), run.inputs[2].data(), run.inputs[3].data(), run.inputs[4].data(),
+                        op.epsilon, run.inputs[1].dtype()},
+                       op.activation(), run.inputs[0].dtype(), outer, channels, inner, x_gap, run.inputs[0].data(),
                        run.outputs[0].data(), reinterpret_cast<float*>(run.workspace.data()));
   };
   return bound(run_on, workspace_bytes(channels));
@@ -194,23 +244,8 @@ constexpr auto kernels = [] {
   return both;
 }();
 
-std::shared_ptr<const Op> make(const NodeSpec& spec) {
-  auto op = std::make_shared<BatchNormOp>();
-  AttributeReader reader(spec);
-  op->epsilon = static_cast<float>(reader.real("epsilon", 1e-5));
-  reader.ignore("momentum");
-  if (reader.integer("spatial", 1) != 1)
-    throw Error(ErrorKind::unsupported, "attribute 'spatial' = 0 (statistics per element) is not supported");
-  if (reader.flag("training_mode", false))
-    throw Error(ErrorKind::unsupported, "attribute 'training_mode' = 1 is not supported: lenslet does inference");
-  if (spec.outputs > 1)
-    throw Error(ErrorKind::unsupported, "outputs of training (running statistics) are not supported");
-  reader.finish();
-  return op;
-}
-
 }  // namespace
 
-OpParts batch_norm() { return {make, kernels}; }
+OpParts batch_norm() { return {make_from<BatchNormOp>, kernels}; }
 
 }  // namespace lenslet

@@ -3,6 +3,7 @@
 #include "base/cuda/launch.h"
 #include "base/cuda/vector.cuh"
 #include "base/dtypes.h"
+#include "ops/core/activation.cuh"
 #include "ops/core/radix.cuh"
 
 namespace lenslet::cuda {
@@ -29,14 +30,14 @@ __device__ float scale_shift(float x, float factor, float offset) { return fmaf(
 template <typename T>
 __global__ void __launch_bounds__(threads)
     scale_elements(const T* x, T* y, const float* factor, const float* offset, Radix inner, Radix channels,
-                   std::int64_t x_gap, std::int64_t count, bool narrow) {
+                   std::int64_t x_gap, std::int64_t count, bool narrow, DeviceActivation activation) {
   wait_for_previous();
   const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * threads + threadIdx.x;
   if (i >= count) return;
   std::int64_t rest = i;
   take_digit(rest, inner, narrow);
   const std::int64_t c = take_digit(rest, channels, narrow);
-  y[i] = as_stored<T>(scale_shift(loaded(x[i + rest * x_gap]), factor[c], offset[c]));
+  y[i] = as_stored<T>(activation(scale_shift(loaded(x[i + rest * x_gap]), factor[c], offset[c])));
 }
 
 __device__ float4 scale_shift(float4 x, float4 factor, float4 offset) {
@@ -45,6 +46,11 @@ __device__ float4 scale_shift(float4 x, float4 factor, float4 offset) {
 }
 __device__ Eight scale_shift(const Eight& x, const Eight& factor, const Eight& offset) {
   return {scale_shift(x.low, factor.low, offset.low), scale_shift(x.high, factor.high, offset.high)};
+}
+
+__device__ float4 activated(const DeviceActivation& activation, float4 x) { return activation(x); }
+__device__ Eight activated(const DeviceActivation& activation, const Eight& x) {
+  return {activation(x.low), activation(x.high)};
 }
 
 /// Sets all elements to one number.
@@ -59,7 +65,7 @@ __device__ void fill(Eight& values, float value) {
 template <bool of_channels, typename Stored>
 __global__ void __launch_bounds__(threads)
     scale_packs(const Stored* x, Stored* y, const float* factor, const float* offset, Radix inner, Radix channels,
-                std::int64_t x_gap, std::int64_t packs, bool narrow) {
+                std::int64_t x_gap, std::int64_t packs, bool narrow, DeviceActivation activation) {
   wait_for_previous();
   const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * threads + threadIdx.x;
   if (i >= packs) return;
@@ -75,7 +81,7 @@ __global__ void __launch_bounds__(threads)
     fill(f, factor[c]);
     fill(o, offset[c]);
   }
-  y[i] = as_stored<Stored>(scale_shift(loaded(x[i + rest * x_gap]), f, o));
+  y[i] = as_stored<Stored>(activated(activation, scale_shift(loaded(x[i + rest * x_gap]), f, o)));
 }
 
 /// T as four or eight of them.
@@ -84,15 +90,16 @@ using Several = std::conditional_t<is_half<T>, EightHalves<T>, float4>;
 
 }  // namespace
 
-void batch_norm(const Context& context, const BatchNormParameters& parameters, DType dtype, std::int64_t outer,
-                std::int64_t channels, std::int64_t inner, std::int64_t x_gap, const void* from, void* to,
-                float* workspace) {
+void batch_norm(const Context& context, const BatchNormParameters& parameters, const Activation& activation,
+                DType dtype, std::int64_t outer, std::int64_t channels, std::int64_t inner, std::int64_t x_gap,
+                const void* from, void* to, float* workspace) {
   const std::int64_t count = outer * channels * inner;
   if (count == 0) return;
   float* factor = workspace;
   float* offset = workspace + channels;
   const dim3 block(threads);
   const bool narrow = count < Radix::narrow_end, aligned = quad_aligned(from, to);
+  const DeviceActivation applied(activation);
   using Floats = WithHalves<Types<float>>;
   dispatch(parameters.dtype, Floats(), [&]<typename T>(std::type_identity<T>) {
     launch(context, batch_norm_factors<T>, dim3(blocks_for(channels, threads)), block, 0, parameters, factor, offset,
@@ -106,13 +113,13 @@ void batch_norm(const Context& context, const BatchNormParameters& parameters, D
     // The workspace is aligned; with channels in packs the offsets in it are, too.
     if (aligned && inner == 1 && channels % pack == 0 && x_gap % pack == 0)
       launch(context, scale_packs<true, Stored>, grid, block, 0, packs, static_cast<Stored*>(to), factor, offset,
-             Radix(1), Radix(channels / pack), x_gap / pack, count / pack, narrow);
+             Radix(1), Radix(channels / pack), x_gap / pack, count / pack, narrow, applied);
     else if (aligned && inner % pack == 0 && x_gap == 0)
       launch(context, scale_packs<false, Stored>, grid, block, 0, packs, static_cast<Stored*>(to), factor, offset,
-             Radix(inner / pack), Radix(channels), x_gap, count / pack, narrow);
+             Radix(inner / pack), Radix(channels), x_gap, count / pack, narrow, applied);
     else
       launch(context, scale_elements<T>, dim3(blocks_for(count, threads)), block, 0, static_cast<const T*>(from),
-             static_cast<T*>(to), factor, offset, Radix(inner), Radix(channels), x_gap, count, narrow);
+             static_cast<T*>(to), factor, offset, Radix(inner), Radix(channels), x_gap, count, narrow, applied);
   });
 }
 

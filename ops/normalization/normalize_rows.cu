@@ -1,10 +1,12 @@
 #include "ops/normalization/normalize_rows.h"
 
 #include <algorithm>
+#include <type_traits>
 
 #include "base/cuda/launch.h"
 #include "base/cuda/warp.cuh"
 #include "base/dtypes.h"
+#include "ops/normalization/normalize_half_rows.h"
 #include "ops/reduce/rows.cuh"
 
 namespace lenslet::cuda {
@@ -217,6 +219,11 @@ template <typename Affine>
 void normalize_rows(const Context& context, const Affine& affine, float epsilon, std::int64_t rows, std::int64_t length,
                     DType dtype, const void* from, void* to, std::byte* workspace) {
   if (rows == 0) return;
+  if constexpr (std::is_base_of_v<AffineOfElement, Affine>)
+    if (dtype != DType::f32 && affine.mean == nullptr && affine.inverse_deviation == nullptr &&
+        normalize_half_rows(context, dtype, Affine::centered, from, to, affine.scale, affine.bias, epsilon, rows,
+                            length))
+      return;
   dispatch(dtype, WithHalves<Types<float>>(), [&]<typename T>(std::type_identity<T>) {
     const auto* x = static_cast<const T*>(from);
     auto* y = static_cast<T*>(to);

@@ -19,6 +19,7 @@
 
 #include "ops/core/onnx_types.h"
 #include "runtime/passes/edit.h"
+#include "runtime/passes/epilogue.h"
 #include "runtime/passes/passes.h"
 
 namespace lenslet {
@@ -72,7 +73,7 @@ class TypeAssigner {
     bool exact = false;         ///< `single` is a Cast of `half`
   };
 
-  static bool is_product(const Node& node) { return node.op->epilogue() != nullptr; }
+  static bool is_product(const Node& node) { return of_product(node.op->epilogue()); }
   /// A computed value whose type this pass may change.
   bool is_single(ValueId id) const {
     return id != no_id && graph_.value(id).dtype == DType::f32 && !graph_.value(id).is_constant();
@@ -250,7 +251,7 @@ class TypeAssigner {
   /// Products keep weights and bias in float32. Others keep constants where they can, as BatchNormalization's
   /// parameters and Resize's scales; `with_constants`: not these.
   std::optional<Halved> halved(const Node& node, bool with_constants) {
-    const Epilogue* const product = node.op->epilogue();
+    const Epilogue* const product = is_product(node) ? node.op->epilogue() : nullptr;
     std::vector<InputInfo> inputs = graph_.input_infos(node);
     Halved halved{.inputs = std::vector<DType>(inputs.size()),
                   .constants = std::vector<std::optional<Tensor>>(inputs.size()),

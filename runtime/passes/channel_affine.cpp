@@ -50,7 +50,7 @@ std::optional<std::int64_t> affine_channels(const GraphEdit& edit, ValueId id) {
   const Node& node = *edit.producer_node(id);
   const Epilogue* epilogue = node.op->epilogue();
   const auto input = [&](int i) { return input_of(node, static_cast<std::size_t>(i)); };
-  if (!takes_more(epilogue) || input(epilogue->residual_input) != no_id) return std::nullopt;
+  if (!takes_more(epilogue) || !of_product(epilogue) || input(epilogue->residual_input) != no_id) return std::nullopt;
   const std::int64_t channels = graph.value(id).shape[epilogue->channel_axis];
   if (!graph.value(input(epilogue->weight_input)).is_constant() ||
       !product_bias(graph, input(epilogue->bias_input), channels))

@@ -1,5 +1,5 @@
 // drop_identity: removes nodes that return their input unchanged: Identity, Dropout at inference, Reshape and Cast to
-// the same type, Pad by nothing, Transpose that keeps the order.
+// the same type, Pad by nothing, Transpose that keeps the order, Slice of everything, Gather of all in order ...
 #include <numeric>
 #include <utility>
 #include <vector>

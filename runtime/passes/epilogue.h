@@ -10,6 +10,11 @@ inline bool takes_more(const Epilogue* epilogue) {
   return epilogue != nullptr && epilogue->open() && !epilogue->requantize;
 }
 
+/// Whether it is a product's, not that of BatchNormalization, which has an activation alone.
+inline bool of_product(const Epilogue* epilogue) {
+  return epilogue != nullptr && epilogue->weight_input != Epilogue::no_input;
+}
+
 /// If `node` is an activation with constant bounds, and its input's producer has an epilogue without activation and no
 /// other reader, fuses the two in `node`'s position.
 void merge_activation(GraphEdit& edit, NodeId node);

@@ -1,11 +1,15 @@
 // fuse_residual: the Add of a residual block, and the activation after it, move into the epilogue of the last
-// convolution before it.
+// convolution before it, also through the Transpose, and the Reshape of tokens, that matmul_to_conv puts behind one.
 #include <algorithm>
+#include <memory>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "runtime/passes/edit.h"
 #include "runtime/passes/epilogue.h"
 #include "runtime/passes/passes.h"
+#include "runtime/passes/transposed_op.h"
 
 namespace lenslet {
 namespace {
@@ -45,6 +49,63 @@ bool merge_sum(GraphEdit& edit, NodeId id) {
   return true;
 }
 
+/// A node's new value, of the type that the file gives `like`.
+ValueId add_like(GraphEdit& edit, std::string name, std::shared_ptr<const Op> op, std::vector<ValueId> inputs,
+                 ValueId like) {
+  const ValueId id = edit.add_node(std::move(name), std::move(op), std::move(inputs));
+  edit.graph().value(id).file_type = edit.graph().value(like).file_type;
+  return id;
+}
+ValueId reshaped(GraphEdit& edit, const std::string& name, ValueId x, const Shape& shape) {
+  const std::vector<std::int64_t> dims(shape.dims().begin(), shape.dims().end());
+  const ValueId sizes =
+      edit.add_constant(name + ":shape", Tensor::of<std::int64_t>(Shape{static_cast<std::int64_t>(dims.size())}, dims));
+  return add_like(edit, name, make_reshape_op(), {x, sizes}, x);
+}
+
+/// The sum of a product in channels last, transposed back from [N,C,H,W], becomes the sum in [N,C,H,W], transposed
+/// back: changes of format to assign_formats, as the one before was. Returns the new sum, or no_id.
+NodeId sum_before_transpose(GraphEdit& edit, NodeId id) {
+  Graph& graph = edit.graph();
+  if (!is_sum_of_equals(graph, graph.node(id))) return no_id;
+  for (const std::size_t side : {0U, 1U}) {
+    const ValueId seen = graph.node(id).inputs[side], residual = graph.node(id).inputs[1 - side];
+    ValueId rows = seen;
+    const auto made_by = [&](std::string_view type) {
+      const Node* const node = edit.producer_node(rows);
+      return node != nullptr && node->type() == type && edit.merges(rows) ? node : nullptr;
+    };
+    const bool tokens = graph.value(seen).shape.rank() == 3;
+    if (tokens) {
+      if (made_by("Reshape") == nullptr) continue;
+      rows = made_by("Reshape")->inputs[0];
+    }
+    const Node* const transpose = made_by("Transpose");
+    if (transpose == nullptr || integers_attribute(*transpose->op, "perm") != to_channels_last ||
+        open_epilogue(edit, transpose->inputs[0]) == nullptr)
+      continue;
+    const ValueId product = transpose->inputs[0], y = graph.node(id).outputs[0];
+    const std::string name = graph.node(id).name;
+    const Shape shape = graph.value(rows).shape;
+    ValueId other = tokens ? reshaped(edit, name + ":image", residual, shape) : residual;
+    other = add_like(edit, name + ":channels_first", make_normalised_op("Transpose", {{"perm", to_channels_first}}, 1),
+                     {other}, residual);
+    const ValueId sum = add_like(edit, name, graph.node(id).op, {product, other}, y);
+    auto back = make_normalised_op("Transpose", {{"perm", to_channels_last}}, 1);
+    if (tokens) {
+      const ValueId last = add_like(edit, name + ":channels_last", std::move(back), {sum}, y);
+      const ValueId sizes = graph.node(edit.producer(seen)).inputs[1];
+      edit.replace(id, graph.node(edit.producer(seen)).op, {last, sizes});
+    } else {
+      edit.replace(id, std::move(back), {sum});
+    }
+    graph.node(id).name = name + (tokens ? ":tokens" : ":channels_last");
+    edit.erase_unread(seen);
+    return edit.producer(sum);
+  }
+  return no_id;
+}
+
 /// Whether `node` already has a residual.
 bool adds_residual(const Node& node) {
   const Epilogue* epilogue = node.op->epilogue();
@@ -57,6 +118,10 @@ void fuse_residual(Graph& graph, const PassContext&) {
   GraphEdit edit(graph);
   for (const NodeId id : edit.nodes()) {
     if (edit.erased(id) || merge_sum(edit, id)) continue;
+    if (const NodeId sum = sum_before_transpose(edit, id); sum != no_id) {
+      merge_sum(edit, sum);
+      continue;
+    }
     // The activation after a newly fused Add.
     const Node* made_by = edit.producer_node(input_of(graph.node(id), 0));
     if (made_by != nullptr && adds_residual(*made_by)) merge_activation(edit, id);

@@ -22,6 +22,8 @@ std::vector<Pass> list() {
   add("drop_identity", drop_identity, optional, "remove nodes that do nothing at inference");
   if constexpr (built("normalization"))
     add("fuse_layer_norm", fuse_layer_norm, optional, "a LayerNormalization spelled out in up to nine nodes");
+  if constexpr (built("gemm"))
+    add("fuse_attention", fuse_attention, optional, "softmax(scale Q K^T + bias) V of attention heads into one step");
   if constexpr (built("conv"))
     add("matmul_to_conv", matmul_to_conv, optional, "MatMul of images or tokens by constants as a 1x1 Conv");
   add("cancel_transposes", cancel_transposes, optional, "move the Transposes of NHWC exports until they cancel");
@@ -34,12 +36,13 @@ std::vector<Pass> list() {
   add("fold_scale", fold_scale, optional, "constant per-channel Mul, Div, Add, Sub into a Conv or Gemm");
   if constexpr (built("conv"))
     add("merge_branches", merge_branches, optional, "a sum of convolutions of one value, and the value, into one");
-  add("fuse_activation", fuse_activation, optional, "activations into the epilogue of a Conv or Gemm");
+  add("fuse_activation", fuse_activation, optional, "activations into a Conv, Gemm or BatchNormalization");
   add("fuse_residual", fuse_residual, optional, "residual Add, and the activation after it, into a convolution");
   add("drop_dead", drop_dead, optional, "remove unread nodes and constants");
   add("assign_types", assign_types, needed, "at fp16 and bf16: what is stored in 16 bit, Casts where it meets float32");
   add("choose_kernels", choose_kernels, needed, "a kernel and its configuration for each node");
   add("assign_formats", assign_formats, needed, "a memory format for each value, conversions where two do not meet");
+  add("merge_moves", merge_moves, optional, "steps that together move rows of one value into one gather of rows");
   if constexpr (built("conv"))
     add("fuse_pool", fuse_pool, optional, "a MaxPool into the convolution before it, where its kernel can");
   if constexpr (built("conv"))

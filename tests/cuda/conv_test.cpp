@@ -160,4 +160,22 @@ TEST_CASE("cuda/conv_depthwise/tiles_of_7x7") {
     }
 }
 
+// Windows that leave the image on all sides, channels that do not fill a block, rows and strips beyond the output.
+TEST_CASE("cuda/conv_depthwise/shared_tiles") {
+  unsigned seed = random_seed();
+  constexpr const char* activations[] = {" +bias +residual +silu", " +bias +clip(0,6)", " +relu", " +bias +residual"};
+  for (const char* const precision : {"fp16", "bf16"})
+    for (const std::int64_t size : {5, 7, 9, 11, 13})
+      for (const std::int64_t c : {8, 24, 72}) {
+        const ConvProblem p = parse_conv(fmt::format("3x{0}x17x20 -> {0}, {1}x{1} s1 p{2},{3},{4},{2} g{0}{5}", c, size,
+                                                     size / 2, size - 2, size - 1, activations[seed % 4]));
+        check_tilings("depthwise", p, precision, seed++, [](const Planned& planned) {
+          return std::vector<Tiling>{{planned.candidate.config},
+                                     {"tile=2x7 rows=2 strips=1 threads=32"},
+                                     {"tile=2x7 rows=6 strips=3 threads=48"},
+                                     {"tile=2x7 rows=18 strips=2 threads=128"}};
+        });
+      }
+}
+
 }  // namespace lenslet::test

@@ -15,7 +15,7 @@ inline std::vector<ConvProblem> problems_with_groups() {
       "3x256x21x18 -> 256, 3x3 s2 p1 g16 +bias +residual +relu",
       "2x96x13x11 -> 192, 3x2 s1x2 p1,0,2,1 g8 +bias +residual +silu",
       "2x144x14x15 -> 288, 2x3 s1 p1,2,0,3 g3 d2x3 +bias +clip(-0.5,0.75)",
-      "2x512x14x13 -> 256, 1x1 s1 p0 g4 +bias +residual +hard_swish",
+      "2x512x14x13 -> 256, 1x1 s1 p0 g4 +bias +residual +gelu",
       "3x64x15x17 -> 64, 3x3 s2x1 p1 g64 +bias +residual +relu",
       "24x128x61x60 -> 128, 3x3 s2 p1 g16 +bias +relu",
   });

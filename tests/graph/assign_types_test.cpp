@@ -155,6 +155,19 @@ TEST_CASE("assign_types/normalizations") {
   CHECK(type_of(graph, only_node(graph, "LayerNormalization").inputs[1]) == DType::f32);
 }
 
+// With an activation in it, too, BatchNormalization is no product: its input has the type of its output.
+TEST_CASE("assign_types/batch_norm_with_an_activation") {
+  GraphBuilder b;
+  const ValueId x = b.conv(b.input("x", {1, 16, 8, 8}), 16, 16, 3, 1);
+  b.output(b.node("Add", {x, b.conv(b.node("Relu", {b.batch_norm(x, 16)}), 16, 16, 1)}));
+  const Graph graph = assigned(after(b.build(), "fuse_activation"), "fp16");
+  INFO(graph.dump());
+  const Node& norm = only_node(graph, "BatchNormalization");
+  CHECK(type_of(graph, norm.inputs[0]) == DType::f16);
+  CHECK(type_of(graph, norm.inputs[1]) == DType::f32);
+  CHECK(type_of(graph, norm.outputs[0]) == DType::f16);
+}
+
 // Such a Cast does not round. Without drop_identity it stays, and its readers get 16 bits by a Cast of their own.
 TEST_CASE("assign_types/a_cast_of_float32_to_float32") {
   GraphBuilder b;

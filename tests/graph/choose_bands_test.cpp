@@ -118,6 +118,17 @@ TEST_CASE("choose_bands/values_that_others_read_stay_whole") {
   CHECK(with_bands(b.build(), 256 << 10).bands.empty());
 }
 
+TEST_CASE("choose_bands/batch_norm_before_a_product") {
+  GraphBuilder b;
+  const ValueId x = b.conv(b.input("x", {1, 16, 56, 56}), 16, 64, 1);
+  b.output(b.conv(b.node("Relu", {b.batch_norm(x, 64)}), 64, 16, 1));
+  b.output(b.node("Sigmoid", {x}));
+  const Graph graph = with_bands(b.build(), 256 << 10);
+  REQUIRE(graph.bands.size() == 1);
+  CHECK(graph.node(graph.bands[0].first).type() == "BatchNormalization");
+  CHECK(graph.node(graph.bands[0].last).type() == "Conv");
+}
+
 TEST_CASE("choose_bands/cuts_a_chain_where_least_leaves_the_cache") {
   // 16 channels between the blocks, 64 within: bands end where channels are few.
   GraphBuilder b;

@@ -25,6 +25,15 @@ TEST_CASE("drop_identity/goes") {
   x = b.node("Pad", {x, b.int64s({0, 0, 0, 0, 0, 0, 0, 0})});
   x = b.node("Transpose", {x}, {{"perm", Ints{0, 1, 2, 3}}});
   x = b.node("Concat", {x}, {{"axis", std::int64_t{1}}});
+  x = b.node("Concat", {x, b.constant(Tensor(DType::f32, {2, 0, 4, 1}))}, {{"axis", std::int64_t{1}}});
+  x = b.node("Slice", {x, b.int64s({0, -9}), b.int64s({3, 99}), b.int64s({1, 2})});
+  x = b.node("Split", {x}, {{"axis", std::int64_t{1}}});
+  x = b.node("Expand", {x, b.int64s({4, 1})});
+  x = b.node("Tile", {x, b.int64s({1, 1, 1, 1})});
+  x = b.node("Gather", {x, b.int64s({0, -2, 2})}, {{"axis", std::int64_t{1}}});
+  x = b.node("Compress", {x, b.constant(Tensor::of<std::int64_t>({2}, {1, 1}).to_dtype(DType::boolean))},
+             {{"axis", std::int64_t{0}}});
+  x = b.node("DepthToSpace", {x}, {{"blocksize", std::int64_t{1}}});
   b.output(x);
   const Graph before = b.build(), clean = after(before, "drop_identity");
   INFO(clean.dump());
@@ -52,6 +61,14 @@ TEST_CASE("drop_identity/pools_of_one_element") {
 TEST_CASE("drop_identity/stays") {
   GraphBuilder b;
   const ValueId x = b.input("x", {2, 3, 4, 4});
+  SUBCASE("slice backwards") {
+    b.output(b.node("Slice", {x, b.int64s({-1}), b.int64s({-9}), b.int64s({1}), b.int64s({-1})}));
+  }
+  SUBCASE("part of a slice") { b.output(b.node("Slice", {x, b.int64s({1}), b.int64s({4}), b.int64s({3})})); }
+  SUBCASE("picked in another order") {
+    b.output(b.node("Gather", {x, b.int64s({0, 2, 1})}, {{"axis", std::int64_t{1}}}));
+  }
+  SUBCASE("split in two") { b.output(b.node("Split", {x}, {{"axis", std::int64_t{1}}, {"split", Ints{1, 2}}}, 11, 2)); }
   SUBCASE("square transpose") { b.output(b.node("Transpose", {x}, {{"perm", Ints{0, 1, 3, 2}}})); }
   SUBCASE("pad that shifts") { b.output(b.node("Pad", {x, b.int64s({0, 0, 1, 0, 0, 0, -1, 0})})); }
   SUBCASE("pool that leaves out") {

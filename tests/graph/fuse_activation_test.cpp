@@ -43,6 +43,7 @@ const Case cases[] = {
      [](auto& b, auto x) {
        return b.node("HardSigmoid", {x}, {{"alpha", 0.25}});
      }},
+    {"Gelu", Kind::gelu, [](auto& b, auto x) { return b.node("Gelu", {x}, {}, 20); }},
     {"HardSwish", Kind::hard_swish, [](auto& b, auto x) { return b.node("HardSwish", {x}, {}, 14); }},
     {"x * Sigmoid(x)", Kind::silu,
      [](auto& b, auto x) {
@@ -97,6 +98,30 @@ TEST_CASE("fuse_activation/into_conv") {
     CHECK(only(fused, "Conv").name == only(before, "Conv").name);
     CHECK(worst_difference(before, fused) < 1e-5);
   }
+}
+
+// Pre-activation: x is also read raw.
+TEST_CASE("fuse_activation/into_batch_norm") {
+  for (const Case& c : cases) {
+    CAPTURE(c.name);
+    GraphBuilder b;
+    const ValueId x = b.conv(b.input("x", {2, 4, 5, 7}), 4, 6, 3, 1);
+    b.output(b.node("Add", {x, b.conv(c.spell(b, b.batch_norm(x, 6)), 6, 6, 1)}));
+    const Graph before = b.build(), fused = after(before, "fuse_activation");
+    CHECK(fused.nodes.size() == 4);
+    CHECK(only(fused, "BatchNormalization").op->epilogue()->activation.kind == c.kind);
+    CHECK(worst_difference(before, fused) < 1e-5);
+  }
+}
+
+// BatchNormalization has an activation alone: no scale or residual goes into it.
+TEST_CASE("fuse_activation/batch_norm_takes_nothing_else") {
+  GraphBuilder b;
+  const ValueId x = b.input("x", {2, 6, 5, 7});
+  b.output(b.node("Mul", {b.batch_norm(x, 6), b.weights({6, 1, 1})}));
+  b.output(b.node("Add", {x, b.batch_norm(x, 6)}));
+  const Graph before = b.build();
+  CHECK(after(after(before, "fold_scale"), "fuse_residual").nodes.size() == 4);
 }
 
 TEST_CASE("fuse_activation/into_gemm") {

@@ -35,7 +35,7 @@ constexpr const char* conv_rows[] = {
     "2x64x14x13 -> 64, 1x1 s2 p0 g1 +bias",
     "1x7x9x11 -> 3, 1x1 s3x4 p0 g1",
     "1x13x5x6 -> 7, 1x1 s1 p1 g1 +bias +relu",
-    "1x256x7x7 -> 64, 1x1 s1 p0 g1 +bias +hard_swish",
+    "1x256x7x7 -> 64, 1x1 s1 p0 g1 +bias +gelu",
     // Few pixels, adjacent in an image: eight, and one more.
     "2x24x2x2 -> 12, 1x1 s1 p0 g1 +bias +hard_swish",
     "1x17x2x3 -> 9, 1x1 s1 p0 g1 +relu",
@@ -59,7 +59,7 @@ constexpr const char* conv_rows[] = {
     "8x17x4x4 -> 64, 3x3 s1 p1 g1 +bias +residual",
     "1x64x7x7 -> 64, 3x3 s1 p1 g1 +bias +relu",
     "2x64x13x14 -> 64, 3x3 s1 p1 g1 +residual +relu",
-    "1x16x61x67 -> 17, 3x3 s1 p1 g1 +bias +hard_swish",
+    "1x16x61x67 -> 17, 3x3 s1 p1 g1 +bias +gelu",
     "1x256x12x12 -> 32, 3x3 s1 p1 g1 +bias",
     "1x16x5x6 -> 16, 3x3 s1 p3,4,5,2 g1",
     "1x4x2x31 -> 8, 3x3 s1 p1 g1",

@@ -277,6 +277,19 @@ TEST_CASE("gather/axes_and_indices") {
   for (const DType dtype : every_size) check_op(with(gather, {random_of(dtype, {4, 3}, 2, 0, 9), int64s({3, 3, 0})}));
 }
 
+// Neighbouring slices are copied at once; pieces of the parallel loop end within slices of 160 KB.
+TEST_CASE("gather/slices_by_a_table") {
+  const auto gather = [](const Tensor& x, std::vector<std::int32_t> rows) {
+    const Tensor table = Tensor::of<std::int32_t>({std::ssize(rows)}, std::span<const std::int32_t>(rows));
+    check_op({.op = "Gather", .attributes = {{"axis", std::int64_t{1}}}, .inputs = {x, table}, .maybe_constant = {1}});
+  };
+  for (const DType dtype : every_size)
+    for (const std::int64_t row : {2, 3, 8, 40})
+      gather(random_of(dtype, {3, 9, row}, 2, 0, 9), {3, 4, 5, 0, -1, 8, 7, 0, 1});
+  gather(random_f32({2, 3, 40'001}, 3), {1, 2, 0});
+  gather(random_f32({2, 3, 0}, 3), {1, 2, 0});
+}
+
 TEST_CASE("gather/indices_outside_are_told_in_the_run") {
   const Tensor x = random_f32({3, 5}, 1);
   CHECK_ERROR(run_op({.op = "Gather", .inputs = {x, int64s({3})}}), invalid_argument, "is outside axis");

@@ -765,7 +765,7 @@ SeparableConv separable 6: 408.8153 us, 0 bytes, 0.02933, 1728 cdaec936
       {"fp16", R"(Add cuda 1: 2.450084 us, 0 bytes, 4e-06, 6 0
 AveragePool cuda 1: 2.289875 us, 0 bytes, 4e-06, 272 0
 Concat cuda 1: 2.600112 us, 0 bytes, 0, 240 0
-Conv depthwise 4: 245.0291 us, 0 bytes, 0.013134, 1056 3dd780e3
+Conv depthwise 4: 245.0942 us, 0 bytes, 0.013134, 1056 3dd780e3
 Conv grouped_mma 2: 8.754818 us, 0 bytes, 0.0065606, 528 38888f1e
 Conv mma_gemm 23: 1536.651 us, 0 bytes, 0.075765, 6072 c6bcb9bf
 Conv stem 2: 9.412753 us, 0 bytes, 0.0065633, 528 56ec8

@@ -10,13 +10,13 @@
 
 namespace lenslet::test {
 
-/// In double. SiLU at -inf is its limit, where the quotient would be NaN.
+/// In double. SiLU and GELU at -inf are their limits, where the formulas give NaN.
 inline std::function<double(double)> exact_activation(const Activation& activation) {
   const auto known = oracle::fused_activation({{"activation", std::string(to_string(activation.kind))},
                                                {"activation_alpha", double{activation.alpha}},
                                                {"activation_beta", double{activation.beta}}});
-  const bool quotient = activation.kind == Activation::Kind::silu;
-  return [=](double x) { return !known ? x : quotient && x == -INFINITY ? 0 : known(x); };
+  const bool limit = activation.kind == Activation::Kind::silu || activation.kind == Activation::Kind::gelu;
+  return [=](double x) { return !known ? x : limit && x == -INFINITY ? 0 : known(x); };
 }
 
 }  // namespace lenslet::test

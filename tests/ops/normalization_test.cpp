@@ -34,6 +34,20 @@ TEST_CASE("batch_norm/ranks_and_layouts") {
     }
 }
 
+TEST_CASE("batch_norm/activations") {
+  unsigned seed = 1;
+  for (const char* const kind : {"relu", "clip", "leaky_relu", "silu", "hard_swish"})
+    for (const Shape& x : {Shape{2, 16, 5, 7}, Shape{1, 3, 9, 8}, Shape{3, 7}}) {
+      OpCase c = batch_norm(x, seed += 5);
+      c.opset = 0;
+      c.attributes = {{"epsilon", 1e-3},
+                      {"activation", std::string(kind)},
+                      {"activation_alpha", kind == std::string("hard_swish") ? 0.25 : -0.25},
+                      {"activation_beta", 0.5}};
+      check_op(c);
+    }
+}
+
 TEST_CASE("batch_norm/training_and_per_activation_statistics_are_refused") {
   OpCase c = batch_norm({2, 5, 3, 3}, 1);
   CHECK(refusal(c).empty());
@@ -67,6 +81,9 @@ TEST_CASE("batch_norm/as_channel_affine") {
   CHECK(affine->factor == std::vector<double>{1.0});
   CHECK(affine->offset == std::vector<double>{-2.0});
   CHECK_FALSE(op->as_channel_affine(infos, 1, y).has_value());
+  Epilogue relu = *op->epilogue();
+  relu.activation.kind = Activation::Kind::relu;
+  CHECK_FALSE(op->with_epilogue(relu)->as_channel_affine(infos, 0, y).has_value());
   infos[3].constant = nullptr;
   CHECK_FALSE(op->as_channel_affine(infos, 0, y).has_value());
 }

@@ -17,15 +17,17 @@ namespace lenslet::test {
 struct OpCase {
   std::string op = {};
   std::string domain = {};
-  std::int64_t opset = 13;
+  std::int64_t opset = 13;  ///< 0: the attributes are normalised
   AttributeList attributes = {};
   std::vector<Tensor> inputs = {};  ///< format nchw; an empty Tensor is an omitted optional input
   std::size_t outputs = 1;
   std::vector<int> constant = {};        ///< inputs that must be constant (a shape, axes)
   std::vector<int> maybe_constant = {};  ///< inputs tried both as constants and as run-time values (weights)
   /// For each element of floating-point outputs: |y - exact| <= tolerance * oracle::scale_at(), or the kernel's own
-  /// tolerance if that is larger. 0: exactly the oracle's value, rounded once.
+  /// tolerance if that is smaller. 0: exactly the oracle's value, rounded once.
   double tolerance = 0;
+  /// The same of kernels of 16-bit types that round between their sums; 0: `tolerance`.
+  double half_tolerance = 0;
 };
 
 /// `c` with these inputs.

@@ -190,9 +190,9 @@ std::vector<std::vector<int>> orders(int rank) {
 
 void check_unknown_attribute(const OpCase& c, const std::string& where) {
   if (c.op == "Constant") return;  // counts attributes
-  AttributeList attributes = c.attributes;
-  attributes.emplace_back("no_such_attribute", std::int64_t{1});
-  const auto make = [&] { lenslet::make_op(c.op, c.domain, attributes, c.inputs.size(), c.outputs, c.opset); };
+  OpCase with_unknown = c;
+  with_unknown.attributes.emplace_back("no_such_attribute", std::int64_t{1});
+  const auto make = [&] { make_op(with_unknown); };
   CHECK_MESSAGE(contains(refusal_of(ErrorKind::unsupported, make), "'no_such_attribute' is not supported"), where,
                 " takes an attribute that there is not");
 }

@@ -35,6 +35,7 @@
     row("why", layer.reason, is(layer.reason));
     row("time", true, (text) => milliseconds(text, layer.ms) && percents(text.slice(text.indexOf("ms,") + 3), 100 * layer.ms / sum(run.layers, "ms")));
     row("estimate", layer.estimated_ms > 0 && layer.ms > 0, (text) => milliseconds(text, layer.estimated_ms));
+    row("what to do", layer.advice, is(layer.advice));
     row("floor", layer.floor_ms !== undefined, (text) => milliseconds(text, layer.floor_ms) && percents(text.split("reaches")[1], layer.percent_of_floor));
     row("work", layer.gflops !== undefined, (text) => near(text, layer.flops / 1e6, 0.006, 0.51) && near(text.split("MFLOP,")[1], layer.gflops, 0.006, 1e-9));
     row("bytes", true, (text) => amount(text, layer.bytes) && (!layer.workspace_bytes || amount(text.split("workspace")[1], layer.workspace_bytes)));
@@ -61,6 +62,9 @@
     if (run.layers.some((layer) => layer.floor_ms !== undefined))
       check(milliseconds(figure("floor", sum(run.layers, "floor_ms")), sum(run.layers, "floor_ms")), "floor", "");
     if (run.inspect) check(amount(figure("memory", run.inspect.plan.memory.peak_bytes), run.inspect.plan.memory.peak_bytes), "memory", "");
+
+    const todo = all("#advice li");
+    check(todo.length === run.advice.length && todo.every((item, i) => item.firstChild.textContent === run.advice[i].text), "what to do", todo.length);
 
     // The table: as the data, then by each heading, then filtered.
     const rows = () => all("tr.layer").map((row) => run.layers[Number(row.dataset.layer)]);
@@ -113,6 +117,7 @@
   const tabs = all("nav button");
   data.forEach((run, i) => {
     if (tabs.length) click(tabs[i]);
+    dispatchEvent(new Event("beforeprint"));  // draws all
     visit(run);
   });
   return wrong;

@@ -8,9 +8,8 @@ import re
 import shlex
 import struct
 import unittest
-import unittest.mock
 
-from command import FLOAT, Verb, at_terminal, initializer, lenslet, model, node, noise, port, read_npy, write_npy
+from command import FLOAT, Verb, initializer, lenslet, model, node, noise, port, read_npy, write_npy
 from tiny_model import field
 
 
@@ -328,57 +327,6 @@ class Diff(Verb):
         self.fails(4, "missing.onnx", "diff", self.net, "--against", self.folder / "missing.onnx")
 
 
-class Tables(Verb):
-    """None is wider than the terminal, whatever the names; JSON has them whole."""
-
-    verbs = (("layers", "--seconds", "0"), ("bench", "--seconds", "0", "--per-layer"), ("inspect", "--memory-map"),
-             ("verify", "--conv-algorithm", "all"), ("diff", "--against-conv-algorithm", "direct"))  # fmt: skip
-
-    def setUp(self):
-        super().setUp()
-        weights = [initializer("w", [4, 3, 3, 3], noise(108, 5))]
-        ports = [port("x", FLOAT, [1, 3, 9, 7])], [port(long := "\u4e2d\u202e" * 60 + "<script>", FLOAT, [1, 4, 7, 5])]
-        self.long = self.write("long.onnx", model([node("Conv", ["x", "w"], long) + field(3, "a" * 500 + "z")], *ports, weights))
-
-    def lines(self, text):
-        """Those of tables: others are sentences."""
-        heads = re.compile(r"^(layer|op|model|value|output|candidate| *offset) ")
-        table = False
-        for line in text.splitlines():
-            table = bool(line) and (table or bool(heads.match(line)))
-            if table and not re.match(r"not shown|[a-z]: above|\d+ (of|layers|outputs|values) ", line):
-                yield line
-
-    def test_a_newcomer_finds_what_matters_in_80_columns(self):
-        text = self.passes("layers", self.long, "--seconds", "0", "--no-errors")
-        head = next(line for line in text.splitlines() if line.startswith("layer "))
-        for column in ("layer", "algorithm", "us", "%", "why"):
-            self.assertIn(column, head.split())
-        self.fails(2, "not expected: a b c", "inspect", self.long, "a", "b", "c")
-
-    def test_width(self):
-        for columns in (None, "50", "120"):
-            for verb, *options in self.verbs:
-                with unittest.mock.patch.dict(os.environ, {"COLUMNS": columns} if columns else {}):
-                    lines = list(self.lines(self.passes(verb, self.long, *options)))
-                self.assertGreater(len(lines), 1, verb)
-                for line in lines:
-                    wide = sum(2 if "\u4e00" <= c <= "\u9fff" else 1 for c in line)
-                    self.assertLessEqual(wide, int(columns or 80), (verb, line))
-        wide = self.passes("layers", self.long, "--seconds", "0", "--wide")
-        self.assertIn("a" * 500 + "z ", wide)
-        self.assertNotIn("not shown", wide)
-        status, text = at_terminal("layers", self.long, "--seconds", "0", COLUMNS="60", LC_ALL="C.UTF-8")
-        self.assertEqual(status, 0)
-        self.assertIn("aaa\u2026aaa", text)
-        self.assertRegex(text, r"not shown \(--wide, --columns\): .*\bwhy\b")
-
-    def test_columns(self):
-        head = self.passes("layers", self.net, "--seconds", "0", "--columns", "us,layer,floor_us").splitlines()[3]
-        self.assertEqual(head.split(), ["us", "layer", "floor", "us"])
-        self.fails(2, "there is no column 'layr' (did you mean layer?); there are: layer, op,", "verify", self.net, "--columns", "layr")
-
-
 class Layers(Verb):
     short = ("--seconds", "0", "--threads", "1")
 
@@ -425,6 +373,18 @@ class Layers(Verb):
                          [names[1], names[0]])
         for wrong in (("--layer", "nobody"), ("--layer", names[0], "--layer", "nobody")):  # before an hour of measuring
             self.fails(2, "no layer is called 'nobody'", "layers", self.net, *wrong, "--seconds", "3600")
+
+    def test_what_to_do(self):
+        first = next(row["name"] for row in self.layers("--no-errors") if row["op"] == "Conv")
+        options = ("--no-errors", "--conv-algorithm", f"{first}=direct", *self.short)
+        document = self.json_of("layers", self.net, *options)
+        (forced,) = [row for row in document["layers"] if row["name"] == first]
+        self.assertRegex(forced["advice"], "^Forced by --conv-algorithm; without it .* is likely faster.$")
+        (said,) = [one for one in document["advice"] if one["text"] == forced["advice"]]
+        self.assertEqual([document["layers"][i] for i in said["layers"]], [forced])
+        self.assertEqual(said["ms"], forced["ms"])
+        self.assertIn(f"  what to do  {forced['advice']}", self.passes("layers", self.net, "--layer", first, *options))
+        self.assertRegex(self.passes("layers", self.net, *options), rf"what to do\n(- .*\n.*)*- {forced['advice']}\n.* most in {first}\n")
 
     def test_one_algorithm_for_one_layer(self):
         convolutions = [row for row in self.layers("--no-errors") if row["op"] == "Conv"]

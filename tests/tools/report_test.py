@@ -128,7 +128,7 @@ class ReportInChromium(ReportVerb):
     def drawn(self, page, at=""):
         done = subprocess.run(
             [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={self.folder / 'chromium'}",
-             "--enable-logging=stderr", "--log-level=0", "--dump-dom", f"file://{page}{at}"],
+             "--enable-logging=stderr", "--log-level=0", "--virtual-time-budget=20000", "--dump-dom", f"file://{page}{at}"],
             capture_output=True, text=True, timeout=120)  # fmt: skip
         self.assertEqual(re.findall(".*CONSOLE.*", done.stderr), [])
         return Page(done.stdout)
@@ -160,6 +160,17 @@ class ReportInChromium(ReportVerb):
         page = self.drawn(self.page_of(self.stored(stored(layer("a"), layer("b"), timeline=lanes(*spans)))))
         self.assertIn("waits 80.0 % of the run, most of it while no lane was at work (0.008 ms)", " ".join(" ".join(page.text).split()))
         self.assertIn("Not in this file: measured before", " ".join(self.drawn(self.page_of(self.stored(stored(layer("a"))))).text))
+
+    def test_what_to_do(self):
+        said = [{"text": HOSTILE[1], "layers": [1, 0, 7, "x"], "ms": 3, "lost_ms": 1.5}, {"text": "Measure again.", "layers": [], "ms": 0, "lost_ms": 0}]
+        page = self.drawn(self.page_of(self.stored(stored(layer("a", 1), layer("b", 2, advice="Use less."), advice=said))), "#layer=1")
+        text = " ".join(" ".join(page.text).split())
+        self.assertIn(f"What to do {HOSTILE[1]} 3.000 ms in 2 layers, 1.500 ms of it above the floor: b , a Measure again.", text)
+        self.assertIn("what to do Use less.", text)
+        self.assertIn("No rule knows.", " ".join(self.drawn(self.page_of(self.stored(stored(layer("a"), advice=[])))).text))
+        for damaged in (None, 3, [3, {"text": 3}, {"text": "Half.", "layers": 3}]):
+            page = self.drawn(self.page_of(self.stored(stored(layer("a"), advice=damaged))))
+            self.assertNotRegex(" ".join(page.text), "undefined|NaN|damaged")
 
     def test_runs_side_by_side(self):
         slow, fast = stored(layer("a", 4), layer("b", 2)), stored(layer("a", 1, error="infinite", tolerance=1e-6), layer("b", 2))

@@ -24,6 +24,8 @@ Peak cpu_peak(int threads);
 double int8_peak(int threads, bool by_tiles);
 /// Peak::bf16_ops_per_us, likewise. 0 without an instruction for them.
 double bf16_peak(int threads, bool by_tiles);
+/// Whether the CPU has one.
+bool has_bf16_products();
 
 /// Best rate in units per us of `work`, which returns the units done, run by all threads at once.
 double best_rate(int threads, int rounds, const std::function<double(int)>& work);

@@ -110,10 +110,18 @@ __attribute__((target("avx512f,avx512bf16"))) double brain_round(std::size_t rou
 
 }  // namespace
 
+bool has_bf16_products() {
+#ifdef __x86_64__
+  return __builtin_cpu_supports("avx512bf16") != 0;
+#else
+  return false;
+#endif
+}
+
 double bf16_peak([[maybe_unused]] int threads, [[maybe_unused]] bool by_tiles) {
 #ifdef __x86_64__
   if (by_tiles) return best_rate(threads, 5, [](int) { return tile_round<true>(200'000); });
-  if (__builtin_cpu_supports("avx512bf16")) return best_rate(threads, 5, [](int) { return brain_round(2'000'000); });
+  if (has_bf16_products()) return best_rate(threads, 5, [](int) { return brain_round(2'000'000); });
 #endif
   return 0;
 }

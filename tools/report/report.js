@@ -149,6 +149,20 @@ function overview(run) {
         run.inspect && isNumber(run.inspect.parameters) ? `${figure(run.inspect.parameters / 1e6)} M parameters, ${figure(run.inspect.flops / 1e9)} GFLOP` : null)));
 }
 
+// ---- what to do ----
+
+function advice(run) {
+  if (!Array.isArray(run.advice)) return null;
+  const list = run.advice.filter((one) => one && typeof one.text === "string");
+  const about = (layers, one) => h("div", { class: "note" }, `${ms(one.ms)} ms in ${count(layers.length, "layer")}` +
+    (one.lost_ms > 0 ? `, ${ms(one.lost_ms)} ms of it above the floor: ` : ": "),
+    layers.slice(0, 3).map((layer, i) => [i ? ", " : null, opener(run, layer, 56)]), layers.length > 3 ? " …" : null);
+  return h("section", { id: "advice" }, h("h2", {}, "What to do"), list.length ? null : h("p", {}, "No rule knows."), h("ul", {}, list.map((one) => {
+    const layers = (Array.isArray(one.layers) ? one.layers : []).map((i) => run.layers[i]).filter(Boolean);
+    return h("li", {}, h("bdi", {}, short(one.text, 600)), layers.length ? about(layers, one) : null);
+  })));
+}
+
 // ---- one layer ----
 
 const address = (run, layer) => `#run=${runs.indexOf(run)}&layer=${layer.index}`;
@@ -199,6 +213,7 @@ function details(run, layer) {
   if (isNumber(layer.floor_ms))
     line("floor", `${ms(layer.floor_ms)} ms${layer.floor_by ? ` by ${layer.floor_by}` : ""}; the layer reaches ${percent(layer.percent_of_floor)} of that speed` +
       (layer.above_100_because ? `: ${layer.above_100_because}` : ""));
+  line("what to do", layer.advice && h("bdi", {}, short(layer.advice, 600)));
   line("work", `${figure(layer.flops / 1e6)} MFLOP, ${figure(layer.gflops)} GFLOP/s`);
   line("bytes", `${bytes(layer.bytes)} in and out` + (layer.workspace_bytes ? `, workspace ${bytes(layer.workspace_bytes)}` : ""));
   const share = errorShare(layer);
@@ -227,6 +242,10 @@ function closeLayer() {
   history.replaceState(null, "", "#");
   if (back && back.isConnected) back.focus({ preventScroll: true });
 }
+function markRow() {
+  const row = opened && document.querySelector(`tr[data-layer="${opened.layer.index}"]`);
+  if (row) row.classList.add("chosen");
+}
 function openLayer(run, layer) {
   const back = document.activeElement;
   closeLayer();
@@ -234,9 +253,8 @@ function openLayer(run, layer) {
   const panel = h("aside", { id: "layer", "aria-label": "layer" },
     h("header", {}, h("h2", {}, named(layer.name, 160)), shut), guarded(details, run, layer));
   document.body.append(panel);
-  const row = document.querySelector(`tr[data-layer="${layer.index}"]`);
-  if (row) row.classList.add("chosen");
-  opened = { panel, back };
+  opened = { panel, back, layer };
+  markRow();
   history.replaceState(null, "", address(run, layer));
   shut.focus({ preventScroll: true });
 }
@@ -612,15 +630,27 @@ function compareSection() {
 // ---- the page ----
 
 const body = h("div");
+let waiting = [];  // parts that are not drawn yet
 const tabs = runs.map((run, i) => h("button", { onclick: () => showRun(i) }, h("bdi", {}, `${i + 1}: ${run.title}`)));
 function showRun(i) {
   closeLayer();
   const run = runs[i];
   tabs.forEach((tab, j) => tab.setAttribute("aria-pressed", j === i));
-  const part = (draw) => guarded(draw, run);
-  body.replaceChildren(part(overview), h("div", { class: "pair" }, part(kindSection), part(treemap)), part(layerTable), part(timeline),
-    h("div", { class: "pair" }, part(roofline), part(arena)), part(graph));
+  const part = (draw) => guarded(draw, run) || "";
+  body.replaceChildren(part(overview), part(advice), h("div", { class: "pair" }, part(kindSection), part(treemap)));
+  waiting = [() => part(layerTable), () => part(timeline), () => h("div", { class: "pair" }, part(roofline), part(arena)), () => part(graph)];
+  if (document.readyState === "complete") setTimeout(drawNext);
 }
+
+// Parts below the first screen follow one by one, so that it does not wait for them.
+function drawNext() {
+  if (waiting.length) body.append(waiting.shift()());
+  markRow();
+  if (waiting.length) setTimeout(drawNext);
+  else performance.mark("drawn");
+}
+addEventListener("load", () => setTimeout(drawNext));
+addEventListener("beforeprint", () => { while (waiting.length) drawNext(); });
 
 // "#run=1&layer=3": also what a link to a layer has.
 function follow() {

@@ -182,6 +182,7 @@ void print_in_full(const LayerRow& row, const std::string& device, const TableOp
                               time.percent_of_floor(), time.above.empty() ? "" : ": ", time.above));
   line("work", fmt::format("{:.3f} MFLOP, {:.1f} GFLOP/s", step.flops / 1e6, time.gflops()));
   line("bytes", fmt::format("{} in and out, workspace {}", step.bytes, step.workspace_bytes));
+  if (!time.advice.empty()) line("what to do", printable(time.advice));
   if (row.check) {
     if (row.check->skipped.empty())
       line("error", fmt::format("{:.2e} of an element's terms, tolerance {:.2e}: {}", row.check->error,
@@ -235,6 +236,7 @@ void print_csv(std::span<const LayerRow> rows) {
                                               "floor_by",
                                               "percent_of_floor",
                                               "above_100_because",
+                                              "advice",
                                               "band",
                                               "tolerance",
                                               "error",

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "lenslet/device.h"
 #include "lenslet/error.h"
@@ -32,6 +33,37 @@ bool multiplies_bf16(const StepInfo& step) { return step.algorithm.starts_with("
 
 double products_per_us(const StepInfo& step, const Peak& peak) {
   return multiplies_int8(step) ? peak.int8_ops_per_us : multiplies_bf16(step) ? peak.bf16_ops_per_us : 0;
+}
+
+// What the first run of a step shows.
+struct Once {
+  std::optional<SparseWork> sparse;
+  double denormals = 0, moved_bytes = 0;  ///< moved: of activations
+};
+
+Once seen_once(const LayerEvent& event, const PlanInfo& plan) {
+  Once seen{.sparse = sparse_work(event)};
+  if (plan.device != "cpu") return seen;
+  std::size_t values = 0, denormal = 0;
+  const auto see = [&](const Tensor& tensor) {
+    seen.moved_bytes += static_cast<double>(tensor.bytes());
+    if (tensor.empty() || tensor.dtype() != DType::f32) return;
+    const std::span<const float> all = tensor.values<float>();
+    values += all.size();
+    denormal += static_cast<std::size_t>(
+        std::ranges::count_if(all, [](float value) { return std::fpclassify(value) == FP_SUBNORMAL; }));
+  };
+  const auto computed = [&](const std::string& name) {
+    return std::ranges::any_of(plan.inputs, [&](const auto& input) { return input.first == name; }) ||
+           std::ranges::any_of(plan.steps, [&](const StepInfo& step) {
+             return std::ranges::find(step.outputs, name) != step.outputs.end();
+           });
+  };
+  for (std::size_t i = 0; i < event.inputs.size() && i < event.info->inputs.size(); ++i)
+    if (computed(event.info->inputs[i])) see(event.inputs[i]);
+  for (const Tensor& output : event.outputs) see(output);
+  if (values > 0) seen.denormals = static_cast<double>(denormal) / static_cast<double>(values);
+  return seen;
 }
 
 }  // namespace
@@ -65,10 +97,14 @@ std::vector<LayerTime> time_layers(Runner& runner, std::span<const Tensor> input
                                    const std::optional<Peak>& peak) {
   const PlanInfo& plan = runner.plan();
   std::vector<std::vector<double>> us(plan.steps.size());
-  std::vector<std::optional<SparseWork>> sparse(plan.steps.size());
+  std::vector<Once> once(plan.steps.size());
   runner.set_observer([&](const LayerEvent& event) {
     const auto step = static_cast<std::size_t>(event.step);
-    if (us[step].empty()) sparse[step] = sparse_work(event);
+    if (step >= us.size()) {  // planned in this run: without one before, the plan did not have it
+      us.resize(step + 1);
+      once.resize(step + 1);
+    }
+    if (us[step].empty()) once[step] = seen_once(event, plan);
     us[step].push_back(1e3 * event.ms);
   });
   sample(seconds, 5, [&] {
@@ -81,11 +117,14 @@ std::vector<LayerTime> time_layers(Runner& runner, std::span<const Tensor> input
   for (std::size_t i = 0; i < us.size(); ++i) {
     StepInfo step = plan.steps[i];
     if (step.no_op || us[i].empty()) continue;
-    if (sparse[i]) {
-      step.flops = sparse[i]->flops;
-      step.bytes = sparse[i]->bytes;
+    if (const auto& sparse = once[i].sparse) {
+      step.flops = sparse->flops;
+      step.bytes = sparse->bytes;
     }
-    LayerTime& layer = layers.emplace_back(LayerTime{step, quantiles(us[i]), {}, {}, {}, static_cast<int>(i)});
+    LayerTime& layer =
+        layers.emplace_back(LayerTime{.step = step, .us = quantiles(us[i]), .number = static_cast<int>(i)});
+    layer.denormals = once[i].denormals;
+    if (plan.device == "cpu") layer.weight_bytes = std::max(0.0, static_cast<double>(step.bytes) - once[i].moved_bytes);
     for (const BandInfo& band : plan.bands)
       if (band.first_step <= static_cast<int>(i) && static_cast<int>(i) <= band.last_step)
         layer.band = fmt::format("{} to {}, {}", plan.steps[static_cast<std::size_t>(band.first_step)].name,
@@ -144,6 +183,7 @@ nlohmann::ordered_json to_json(const LayerTime& layer) {
     row["percent_of_floor"] = layer.percent_of_floor();
     if (!layer.above.empty()) row["above_100_because"] = layer.above;
   }
+  if (!layer.advice.empty()) row["advice"] = layer.advice;
   return row;
 }
 

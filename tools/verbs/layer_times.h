@@ -14,12 +14,15 @@
 namespace lenslet::tool {
 
 struct LayerTime {
-  StepInfo step;               ///< the plan's; for a sparse convolution with the work and bytes of the actual sites
-  Quantiles us;                ///< of this step alone
-  std::optional<Floor> floor;  ///< absent without measured limits
-  std::string above;           ///< why the share of the floor is above 100%; else empty
-  std::string band;            ///< how runs compute the step within a band, although it is timed alone here; else empty
-  int number = 0;              ///< of the step in PlanInfo::steps
+  StepInfo step;  ///< the plan's; for a sparse convolution with the work and bytes of the actual sites
+  Quantiles us;   ///< of this step alone
+  std::optional<Floor> floor = {};  ///< absent without measured limits
+  std::string above = {};           ///< why the share of the floor is above 100%; else empty
+  std::string band = {};    ///< how runs compute the step within a band, although it is timed alone here; else empty
+  int number = 0;           ///< of the step in PlanInfo::steps
+  double denormals = 0;     ///< CPU: share of the float32 values in and out that are denormal numbers
+  double weight_bytes = 0;  ///< CPU: of the step's bytes, those that are neither computed nor the network's input
+  std::string advice = {};  ///< advice.h; else empty
 
   double percent_of_floor() const { return floor ? floor->percent(us.median) : 0; }
   double gflops() const { return us.median > 0 ? step.flops / us.median / 1e3 : 0; }

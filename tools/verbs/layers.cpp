@@ -10,6 +10,7 @@
 #include <string>
 
 #include "lenslet/error.h"
+#include "tools/verbs/advice.h"
 #include "tools/verbs/common_options.h"
 #include "tools/verbs/layer_table.h"
 #include "tools/verbs/measured_layers.h"
@@ -88,6 +89,7 @@ void print_text(const Options& options, const MeasuredLayers& report) {
   fmt::print("\n");
   print_table(report.rows, options.table);
   print_totals(report.rows, options.table);
+  print_advice(report.rows);
 }
 
 /// False if a layer's error exceeds its tolerance.

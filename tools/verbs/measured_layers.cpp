@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "lenslet/runner.h"
+#include "tools/verbs/advice.h"
 #include "tools/verbs/terminal.h"
 
 namespace lenslet::tool {
@@ -33,8 +34,9 @@ MeasuredLayers measure_layers(const MeasuringOptions& options) {
     measured.peak = peak_of(runner.plan());
     const std::vector<Tensor> inputs = given_or_random(model, runner.plan(), given, options.inputs);
     for (int i = 0; i < options.warmup; ++i) runner.run(inputs);
-    for (LayerTime& time : time_layers(runner, inputs, options.seconds, measured.peak))
-      measured.rows.push_back({std::move(time), {}});
+    std::vector<LayerTime> times = time_layers(runner, inputs, options.seconds, measured.peak);
+    advise(times, facts_of(runner.plan(), plan));
+    for (LayerTime& time : times) measured.rows.push_back({std::move(time), {}});
     if (options.whole_runs) {
       measured.run_us = quantiles(sample(options.seconds / 4, 5, [&] {
         const Stopwatch run;
@@ -100,6 +102,7 @@ nlohmann::ordered_json to_json(const MeasuredLayers& measured) {
   if (measured.peak) document["peak"] = to_json(*measured.peak);
   document["layers"] = nlohmann::ordered_json::array();
   for (const LayerRow& row : measured.rows) document["layers"].push_back(to_json(row));
+  document["advice"] = to_json(advice_on(measured.rows));
   if (measured.timeline && measured.timeline->run_us > 0) document["timeline"] = timeline_json(measured);
   return document;
 }

@@ -89,6 +89,7 @@ void activate_row(const Activation& activation, float* y, std::int64_t count) {
       return each([=](float v) { return std::min(std::max(v * alpha + beta, 0.0F), 1.0F); });
     case Activation::Kind::sigmoid:
     case Activation::Kind::silu:
+    case Activation::Kind::gelu:
       return each([&](float v) { return static_cast<float>(apply(activation, static_cast<double>(v))); });
   }
 }

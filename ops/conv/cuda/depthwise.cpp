@@ -1,4 +1,5 @@
-// depthwise: refusals, cost and filters. Kernels: depthwise.cu, depthwise_half.cu.
+// depthwise: refusals, cost and filters. Kernels: depthwise.cu, depthwise_half.cu,
+// depthwise_shared.cu.
 
 #include "ops/conv/cuda/depthwise.h"
 
@@ -13,6 +14,7 @@
 #include "ops/core/choose.h"
 #include "ops/core/not_built.h"
 #include "ops/core/sum_tolerance.h"
+#include "ops/core/tilings.h"
 
 namespace lenslet::cuda {
 namespace {
@@ -63,6 +65,57 @@ std::vector<std::int64_t> heights_of(const ConvProblem& p, const DepthwiseVarian
   return heights;
 }
 
+/// A block's tile where it shares one: rows and strips of shared_depthwise_columns; rows are even.
+struct SharedTile {
+  std::int64_t rows, strips, threads;
+};
+
+/// A third of a multiprocessor's.
+constexpr std::int64_t most_shared_bytes = 72 << 10;
+
+/// Estimate for a shared tile in us, without the launch: instructions and bytes of all blocks overlap, unless the
+/// blocks are too few; then one block after the other. First guesses, to be fitted.
+double shared_us(const ConvProblem& p, const SharedTile& tile, const DeviceProfile& device) {
+  constexpr double an_fma = 1.28, a_thread_tile = 170, a_copy = 14, a_filter = 9, issue_share = 0.8, alone_share = 0.5;
+  constexpr double load_us = 0.8, l2_rate = 1.3, overlap = 0.75, resident_threads = 640, resident_bytes = 220e3;
+  const auto number = [](auto of) { return static_cast<double>(of); };
+  const double units = device.units, cycles_per_us = device.fp32_flops_per_us / (2 * 128 * units);
+  const double tile_instructions = an_fma * number(4 * shared_depthwise_columns * p.r * p.s) + a_thread_tile;
+  const std::int64_t blocks_c = ceil_div(p.k, shared_depthwise_channels), thread_tiles = tile.rows / 2 * tile.strips;
+  const double blocks =
+      number(p.n * blocks_c * ceil_div(p.p, tile.rows) * ceil_div(p.q, tile.strips * shared_depthwise_columns));
+  const double bytes = number(shared_depthwise_bytes(p.s, tile.rows, tile.strips));
+  const double start = (a_copy * bytes / 16 + a_filter * number(p.r * p.s) * 16) / number(tile.threads);
+  const double all_tiles = number(p.n * blocks_c * ceil_div(p.p, 2) * ceil_div(p.q, shared_depthwise_columns));
+  const double warp_instructions = all_tiles / 2 * tile_instructions + blocks * number(tile.threads) / 32 * start;
+  const double a_unit = blocks / units, uneven = a_unit > 0 ? std::ceil(a_unit) / a_unit : 1;
+  const double issue = uneven * warp_instructions / (4 * units * cycles_per_us * issue_share);
+  const double memory = std::max(p.bytes() / device.bytes_per_us, blocks * bytes / (l2_rate * device.bytes_per_us));
+  const double a_block = load_us + (start + number(ceil_div(16 * thread_tiles, tile.threads)) * tile_instructions) /
+                                       (alone_share * cycles_per_us);
+  const double resident =
+      std::min(std::floor(resident_threads / number(tile.threads)), std::floor(resident_bytes / bytes));
+  const double waves = std::ceil(a_unit / resident);
+  return std::max(waves * a_block, a_block + std::max(issue, memory) + (1 - overlap) * std::min(issue, memory));
+}
+
+/// Tiles worth a try, the best first.
+std::vector<SharedTile> shared_tiles(const ConvProblem& p, const DeviceProfile& device) {
+  std::vector<SharedTile> tiles;
+  for (std::int64_t parts = 1, before = 0; parts <= ceil_div(p.p, 2); ++parts) {
+    const std::int64_t rows = 2 * ceil_div(p.p, 2 * parts);
+    if (rows == before) continue;
+    before = rows;
+    for (const std::int64_t strips : {1, 2, 4})
+      if (strips == 1 || strips < 2 * ceil_div(p.q, shared_depthwise_columns))
+        for (const std::int64_t threads : {32, 64, 128})
+          if (threads <= ceil_div(rows * strips, 4) * 32 &&
+              shared_depthwise_bytes(p.s, rows, strips) <= most_shared_bytes)
+            tiles.push_back({rows, strips, threads});
+  }
+  return by_estimate(std::move(tiles), [&](const SharedTile& tile) { return shared_us(p, tile, device); });
+}
+
 /// Vectors of channels in a chunk of strips: 128 bytes where the channels divide into such chunks, so that a block's
 /// threads share columns.
 std::int64_t chunk_groups(std::int64_t groups) {
@@ -77,7 +130,8 @@ const DepthwiseVariant& choose_variant(const ConvProblem& p, int multiprocessors
   const auto known = variants_of(p.storage);
   return *std::find_if(known.begin(), known.end(), [&](const DepthwiseVariant& variant) {
     const bool any = variant.tile_p == any_height || (variant.tile_p * variant.tile_q == 1 && variant.channels <= 1);
-    return computes(variant, p) && (any || item_count(p, variant, variant.tile_p) >= 128.0 * multiprocessors);
+    return !variant.shared && computes(variant, p) &&
+           (any || item_count(p, variant, variant.tile_p) >= 128.0 * multiprocessors);
   });
 }
 
@@ -121,22 +175,41 @@ class Depthwise final : public ConvAlgorithm {
     // do: with up to 255 registers a thread, five small blocks fit where two large ones would.
     const bool small = (p.storage != DType::f32 && !strips) ||
                        item_count(p, variant, rows) < max_depthwise_threads * device.units * (strips ? 4.0 : 1.0);
-    return candidate_of(given, variant, rows, small ? max_depthwise_threads / 2 : max_depthwise_threads, target);
+    const ConvCandidate apart =
+        candidate_of(given, variant, rows, small ? max_depthwise_threads / 2 : max_depthwise_threads, target);
+    const std::vector<ConvCandidate> shared = shared_candidates(given, target, 1);
+    return !shared.empty() && shared[0].estimated_us < apart.estimated_us ? shared[0] : apart;
   }
   std::vector<ConvCandidate> candidates(const ConvProblem& given, const Target& target) const override {
     const ConvProblem p = padded(given, padding_of(given, target));
-    std::vector<ConvCandidate> candidates;
+    std::vector<ConvCandidate> candidates = shared_candidates(given, target, 6);
     for (const DepthwiseVariant& variant : variants_of(p.storage))
       for (const std::int64_t rows : heights_of(p, variant))
         for (const int threads : {max_depthwise_threads / 2, max_depthwise_threads})
-          if (computes(variant, p)) candidates.push_back(candidate_of(given, variant, rows, threads, target));
+          if (!variant.shared && computes(variant, p))
+            candidates.push_back(candidate_of(given, variant, rows, threads, target));
     return by_time(std::move(candidates));
+  }
+
+  /// The best of a shared tile, `most` at most; none where no such kernel computes the problem.
+  static std::vector<ConvCandidate> shared_candidates(const ConvProblem& given, const Target& target,
+                                                      std::size_t most) {
+    const ConvProblem p = padded(given, padding_of(given, target));
+    std::vector<ConvCandidate> candidates;
+    for (const DepthwiseVariant& variant : variants_of(p.storage)) {
+      if (!variant.shared || !computes(variant, p)) continue;
+      for (const SharedTile& tile : shared_tiles(p, target.device)) {
+        if (candidates.size() == most) break;
+        candidates.push_back(candidate_of(given, variant, tile.rows, tile.threads, target, tile.strips));
+      }
+    }
+    return candidates;
   }
 
   /// Each tensor once at the rate of memory (L2 is no faster for so few bytes). Within 25 % for MobileNetV2's layers on
   /// an H200, batch 1 and 8.
   static ConvCandidate candidate_of(const ConvProblem& given, const DepthwiseVariant& variant, std::int64_t rows,
-                                    std::int64_t threads, const Target& target) {
+                                    std::int64_t threads, const Target& target, std::int64_t strips_of_tile = 0) {
     const std::int64_t padding = padding_of(given, target);
     const ConvProblem p = padded(given, padding);
     constexpr double start_us = 0.5;
@@ -160,20 +233,24 @@ class Depthwise final : public ConvAlgorithm {
       const double alone = alone_us + alone_us_a_tap * inside + (long_rows ? 0.4 * (tap_rows - 1) : 0);
       any_us = long_rows ? std::hypot(together, alone) : std::max(together, alone);
     }
-    // 7x7 is bound by multiplications, not by loads. First guesses.
-    constexpr double large_us_a_tap = 0.03, large_rate = 0.6;
-    const double products = variant.size < 7 ? 0 : p.flops() / (large_rate * device.fp32_flops_per_us);
-    const double large_us = variant.size < 7 ? 0 : large_us_a_tap * taps + std::max(products - memory, 0.0);
+    // 7x7, and in 16 bits 5x5, are bound by multiplications, not by loads. First guesses in float32; in 16 bits fitted
+    // to 7x7 at batch 64 on an H200, where code that each thread runs once waits for instructions.
+    const bool halves = p.storage != DType::f32, large = variant.size >= (halves ? 5 : 7);
+    const double large_us_a_tap = variant.size < 7 ? 0 : halves ? 0.1 : 0.03, large_rate = halves ? 0.36 : 0.6;
+    const double products = p.flops() / (large_rate * device.fp32_flops_per_us);
+    const double large_us = large ? large_us_a_tap * taps + std::max(products - memory, 0.0) : 0;
     ConfigWriter config;
     config.add("tile", variant.name);
-    if (strips) config.add("rows", rows);
+    if (strips || variant.shared) config.add("rows", rows);
+    if (variant.shared) config.add("strips", strips_of_tile);
     config.add("threads", threads);
     if (padding > 0) config.add("padding", padding);
     return {.format = padding > 0 ? aligned_nhwc(given.k, p.storage) : formats::nhwc,
             .pitched = true,
             .config = config.str(),
-            .estimated_us = device.launch_us +
-                            (strips ? strips_us(p, variant, rows, device) : start_us + memory + any_us + large_us),
+            .estimated_us = device.launch_us + (strips           ? strips_us(p, variant, rows, device)
+                                                : variant.shared ? shared_us(p, {rows, strips_of_tile, threads}, device)
+                                                                 : start_us + memory + any_us + large_us),
             .tolerance = p.storage == DType::f32 ? sum_tolerance(p.r * p.s) : half_sum_tolerance(p.storage, p.r * p.s)};
   }
 
@@ -197,7 +274,7 @@ class Depthwise final : public ConvAlgorithm {
 
   struct Configured {
     const DepthwiseVariant* variant = nullptr;
-    std::int64_t rows = 0, channels = 0;  ///< channels: K with padding
+    std::int64_t rows = 0, strips = 0, channels = 0;  ///< channels: K with padding
     unsigned threads = 0;
   };
   static Configured read(const ConvProblem& given, std::string_view config) {
@@ -207,10 +284,15 @@ class Depthwise final : public ConvAlgorithm {
     const auto known = variants_of(given.storage);
     const auto named = std::find_if(known.begin(), known.end(), [&](const auto& one) { return one.name == name; });
     const bool strips = named != known.end() && named->tile_p == any_height;
-    if (strips) read.rows = reader.integer("rows", 1, std::max(given.p, std::int64_t{1}));
+    const bool shared = named != known.end() && named->shared;
+    if (strips || shared) read.rows = reader.integer("rows", 1, std::max(given.p, std::int64_t{1}) + shared);
+    if (shared) read.strips = reader.integer("strips", 1, ceil_div(given.q, shared_depthwise_columns) + 2);
     read.threads = static_cast<unsigned>(reader.integer("threads", 1, max_depthwise_threads));
     const std::int64_t padding = reader.done() ? 0 : reader.integer("padding", 1, 7);
     reader.finish();
+    if (shared && (read.rows % 2 != 0 || read.threads % 16 != 0 ||
+                   shared_depthwise_bytes(given.s, read.rows, read.strips) > most_shared_bytes))
+      reader.refuse("a shared tile has even rows, threads by 16, and fits shared memory");
     if (padding > 0 && given.c != given.k) reader.refuse("padding wants as many filters as channels");
     read.channels = given.k + padding;
     const auto variant = std::find_if(known.begin(), known.end(), [&](const DepthwiseVariant& one) {
@@ -218,7 +300,7 @@ class Depthwise final : public ConvAlgorithm {
     });
     if (variant == known.end()) reader.refuse("no kernel has this tile for this problem");
     read.variant = &*variant;
-    if (!strips) read.rows = variant->tile_p;
+    if (!strips && !shared) read.rows = variant->tile_p;
     return read;
   }
 
@@ -232,9 +314,10 @@ class Depthwise final : public ConvAlgorithm {
                                  .rows = as.rows,
                                  .chunk = as.variant->tile_p == any_height ? chunk_groups(groups) : groups,
                                  .biases = given.k,
-                                 .threads = as.threads};
+                                 .threads = as.threads,
+                                 .strips = as.strips};
     if constexpr (cuda_built)
-      return bind_depthwise(p, launch);
+      return as.variant->shared ? bind_depthwise_shared(p, launch) : bind_depthwise(p, launch);
     else
       return not_built();
   }

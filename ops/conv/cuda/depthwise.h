@@ -17,6 +17,15 @@ inline constexpr int max_depthwise_threads = 128;
 /// that waits for memory tap by tap (9x9: 27.5 us with it, 31 without; 3x3 the other way round, 3.6 and 3.0).
 inline constexpr int long_row = 8;
 
+/// Outputs of a thread in a row, and channels of a block, of the kernels that share a tile of x.
+inline constexpr int shared_depthwise_columns = 7, shared_depthwise_channels = 32;
+/// Shared memory of a block for a window of size x size and `rows` x `strips` * shared_depthwise_columns outputs:
+/// filters in float, and the tile of x with a pixel of padding every other row.
+constexpr std::int64_t shared_depthwise_bytes(std::int64_t size, std::int64_t rows, std::int64_t strips) {
+  const std::int64_t height = rows + size - 1, width = strips * shared_depthwise_columns + size - 1;
+  return shared_depthwise_channels * (4 * size * size + 2 * (height * width + height / 2));
+}
+
 /// tile_p of strips: the plan sets the number of rows.
 inline constexpr int any_height = 0;
 
@@ -27,6 +36,7 @@ struct DepthwiseVariant {
   int lanes, tile_p, tile_q;  ///< tile_p may be any_height
   int channels = 0;           ///< FilterChannels' channels; 0: each filter its own
   int ahead = 0;              ///< of kernels that load row by row: rows in flight
+  bool shared = false;        ///< a block shares a tile of x; the plan sets its rows and strips
 };
 
 /// Of float32. Largest tile first for each filter. A wider one for 5x5 with stride 2 would not fit the registers.
@@ -56,6 +66,11 @@ inline constexpr auto half_depthwise_variants = std::to_array<DepthwiseVariant>(
     {"1x1", 7, 1, 8, 1, 1, 0, 4},
     {"1x2", 7, 2, 8, 1, 2, 0, 3},
     {"1x1", 7, 2, 8, 1, 1, 0, 5},
+    {"2x7", 5, 1, 8, 2, shared_depthwise_columns, 0, 0, true},
+    {"2x7", 7, 1, 8, 2, shared_depthwise_columns, 0, 0, true},
+    {"2x7", 9, 1, 8, 2, shared_depthwise_columns, 0, 0, true},
+    {"2x7", 11, 1, 8, 2, shared_depthwise_columns, 0, 0, true},
+    {"2x7", 13, 1, 8, 2, shared_depthwise_columns, 0, 0, true},
     {"any8", 0, 0, 8, 1, 1},
     {"any2", 0, 0, 2, 1, 1},
     {"any8of2", 0, 0, 8, 1, 1, 2},
@@ -69,8 +84,11 @@ struct DepthwiseLaunch {
   std::int64_t rows, chunk;  ///< of a tile or strip; vectors of channels in a chunk
   std::int64_t biases;       ///< K without padding
   unsigned threads;          ///< of a block
+  std::int64_t strips;       ///< of a shared tile
 };
 /// `problem`: with padding channels.
 std::unique_ptr<const BoundKernel> bind_depthwise(const ConvProblem& problem, const DepthwiseLaunch& launch);
+/// The same for variants with a shared tile. depthwise_shared.cu.
+std::unique_ptr<const BoundKernel> bind_depthwise_shared(const ConvProblem& problem, const DepthwiseLaunch& launch);
 
 }  // namespace lenslet::cuda

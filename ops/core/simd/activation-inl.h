@@ -114,6 +114,8 @@ HWY_INLINE V short_exp_f32(D d, V x) {
 }
 #endif
 
+LENSLET_DEFINE_SHORT_GELU(HWY_INLINE)
+
 /// Vector arithmetic with the names of the scalar one (ops/core/scalar_math.h).
 template <class D>
 struct VectorMath {
@@ -121,12 +123,14 @@ struct VectorMath {
 
   HWY_INLINE V operator()(float constant) const { return hn::Set(D(), constant); }
   HWY_INLINE V neg(V x) const { return hn::Neg(x); }
+  HWY_INLINE V abs(V x) const { return hn::Abs(x); }
   HWY_INLINE V at_least(float low, V x) const { return HWY_NAMESPACE::at_least(hn::Set(D(), low), x); }
   HWY_INLINE V at_most(float high, V x) const { return HWY_NAMESPACE::at_most(hn::Set(D(), high), x); }
   HWY_INLINE V mul_add(V a, V b, V c) const { return hn::MulAdd(a, b, c); }
   HWY_INLINE V if_negative(V x, V yes, V no) const { return hn::IfThenElse(hn::Lt(x, hn::Zero(D())), yes, no); }
   HWY_INLINE V limited_ratio(V x, V y) const { return x / y; }
   HWY_INLINE V short_exp(V x) const { return short_exp_f32(D(), x); }
+  HWY_INLINE V gelu(V x) const { return short_gelu(*this, x); }
 };
 
 LENSLET_DEFINE_ACTIVATED(HWY_INLINE)

@@ -99,6 +99,20 @@ std::vector<Row> movement(cuda::Session& session) {
   };
   elements(0);
   elements(1);
+  // Swin's windows of 7x7 pixels of images rolled by 3, as merge_moves writes them; without the roll, a Transpose.
+  Tensor table(DType::i32, {56 * 56});
+  for (std::int32_t i = 0; i < 56 * 56; ++i) {
+    const std::int32_t window = i / 49, pixel = i % 49;
+    table.values<std::int32_t>()[static_cast<std::size_t>(i)] =
+        (window / 8 * 7 + pixel / 7 + 3) % 56 * 56 + (window % 8 * 7 + pixel % 7 + 3) % 56;
+  }
+  for (const DType dtype : {DType::f32, DType::f16}) {
+    const TensorType x{dtype, {64, 56 * 56, 96}};
+    rows.push_back(
+        measure_op(session, fmt::format("Gather rows {} {}", to_string(dtype), x.shape.str()),
+                   {.op = "Gather", .attributes = {{"axis", std::int64_t{1}}}, .inputs = {x}, .constants = {table}}));
+    transpose({0, 1, 3, 2, 4, 5}, {64, 8, 7, 8, 7, 96}, dtype);
+  }
   // The indices are arbitrary memory; those outside the output are skipped.
   const AttributeList two{{"kernel_shape", Ints{2, 2}}, {"strides", Ints{2, 2}}};
   rows.push_back(

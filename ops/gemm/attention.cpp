@@ -1,0 +1,290 @@
+// Attention: what it means. attention_cpu.cpp computes it.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <utility>
+
+#include "base/cuda_built.h"
+#include "ops/core/checks.h"
+#include "ops/core/sum_tolerance.h"
+#include "ops/gemm/attention_cuda.h"
+#include "ops/gemm/attention_op.h"
+
+namespace lenslet {
+namespace {
+
+using Integers = std::vector<std::int64_t>;
+
+[[noreturn]] void refuse(std::string why) { throw Error(ErrorKind::unsupported, std::move(why)); }
+[[noreturn]] void invalid(std::string why) { throw Error(ErrorKind::invalid_model, std::move(why)); }
+
+constexpr std::array<std::int64_t AttentionProblem::*, 6> sizes{
+    &AttentionProblem::n,    &AttentionProblem::heads,     &AttentionProblem::queries,
+    &AttentionProblem::keys, &AttentionProblem::head_size, &AttentionProblem::value_size};
+
+Integers list_of(const AttentionOperand& o) { return {o.offset, o.batch, o.head, o.token}; }
+
+AttributeList stated_attributes(const AttentionProblem& p, const Shape& y_shape) {
+  Integers dims;
+  for (const auto size : sizes) dims.push_back(p.*size);
+  return {{"scale", p.scale},
+          {"sizes", dims},
+          {"q", list_of(p.q)},
+          {"k", list_of(p.k)},
+          {"v", list_of(p.v)},
+          {"y", list_of(p.y)},
+          {"y_shape", Integers(y_shape.dims().begin(), y_shape.dims().end())}};
+}
+
+/// As many integers as `count`, none negative or beyond what a tensor holds.
+Integers numbers(AttributeReader& reader, std::string_view name, std::size_t count) {
+  Integers list = reader.integers(name);
+  if (list.size() != count ||
+      std::ranges::any_of(list, [](std::int64_t i) { return i < 0 || i > std::int64_t{1} << 40; }))
+    invalid(fmt::format("attribute '{}' is not {} sizes", name, count));
+  return list;
+}
+AttentionOperand operand(AttributeReader& reader, std::string_view name) {
+  const Integers list = numbers(reader, name, 4);
+  return {list[0], list[1], list[2], list[3]};
+}
+
+AttentionOperand tokens_first(std::int64_t tokens, std::int64_t heads, std::int64_t size) {
+  return {0, tokens * heads * size, size, heads * size};
+}
+AttentionOperand heads_first(std::int64_t tokens, std::int64_t heads, std::int64_t size) {
+  return {0, heads * tokens * size, tokens * size, size};
+}
+
+/// In double, since products of strides that a file cannot contain may exceed 64 bits.
+void require_inside(std::string_view name, const AttentionProblem& p, const AttentionOperand& o, std::int64_t tokens,
+                    std::int64_t size, const Shape& within) {
+  if (p.n == 0 || p.heads == 0 || tokens == 0 || size == 0) return;
+  const auto steps = [](std::int64_t count, std::int64_t step) {
+    return static_cast<double>(count - 1) * static_cast<double>(step);
+  };
+  const double last = static_cast<double>(o.offset) + steps(p.n, o.batch) + steps(p.heads, o.head) +
+                      steps(tokens, o.token) + static_cast<double>(size - 1);
+  if (last >= static_cast<double>(within.elems()))
+    invalid(fmt::format("{} reaches element {:.0f} of an input {}", name, last, within.str()));
+}
+
+/// Whether the rows of y lie one behind another, in any order.
+bool dense(const AttentionProblem& p) {
+  std::array<std::pair<std::int64_t, std::int64_t>, 3> axes{
+      {{p.y.batch, p.n}, {p.y.head, p.heads}, {p.y.token, p.queries}}};  // steps and counts
+  std::ranges::sort(axes);
+  std::int64_t next = p.value_size;
+  for (const auto& [step, count] : axes) {
+    if (count == 1) continue;
+    if (step != next) return false;
+    next *= count;
+  }
+  return p.y.offset == 0;
+}
+
+/// Sets the bias's sizes from its shape, which broadcasts to [N,H,L,S], except N of a pass, which repeats it.
+void set_bias(AttentionProblem& p, const Shape& shape, bool repeats) {
+  if (shape.rank() < 1 || shape.rank() > 4) invalid(fmt::format("attn_mask has shape {} (rank 1 to 4)", shape.str()));
+  const auto from_end = [&](int i) { return i <= shape.rank() ? shape[shape.rank() - i] : 1; };
+  p.bias_n = from_end(4), p.bias_heads = from_end(3), p.bias_queries = from_end(2);
+  const auto one_or = [](std::int64_t dim, std::int64_t full) { return dim == 1 || dim == full; };
+  if (from_end(1) < p.keys)
+    refuse(fmt::format("attn_mask {} with {} keys; only one value for each key is supported", shape.str(), p.keys));
+  if (from_end(1) != p.keys || !one_or(p.bias_queries, p.queries) || !one_or(p.bias_heads, p.heads) || p.bias_n == 0 ||
+      (repeats ? p.n % p.bias_n != 0 : !one_or(p.bias_n, p.n)))
+    invalid(fmt::format("attn_mask has shape {}, which does not broadcast to {}", shape.str(),
+                        Shape{p.n, p.heads, p.queries, p.keys}.str()));
+}
+
+}  // namespace
+
+AttentionOp::AttentionOp(const NodeSpec& spec) {
+  AttributeReader reader(spec);
+  if (reader.has("scale")) scale_ = reader.real("scale", 0);
+  if (spec.normalised && reader.has("sizes")) {
+    AttentionProblem& p = stated_.emplace();
+    const Integers list = numbers(reader, "sizes", sizes.size());
+    for (std::size_t i = 0; i < sizes.size(); ++i) p.*sizes[i] = list[i];
+    p.q = operand(reader, "q");
+    p.k = operand(reader, "k");
+    p.v = operand(reader, "v");
+    p.y = operand(reader, "y");
+    p.scale = scale_.value_or(1);
+    y_shape_ = Shape(reader.integers("y_shape"));
+    reader.finish();
+    return;
+  }
+  q_heads_ = reader.integer("q_num_heads", 0);
+  kv_heads_ = reader.integer("kv_num_heads", 0);
+  if (q_heads_ < 0 || kv_heads_ < 0) invalid("attributes 'q_num_heads' and 'kv_num_heads' are negative");
+  if (reader.flag("is_causal", false)) refuse("attribute 'is_causal' is not supported");
+  if (reader.real("softcap", 0) != 0) refuse("attribute 'softcap' is not supported");
+  reader.ignore("softmax_precision");      // scores are in float32 or wider
+  reader.ignore("qk_matmul_output_mode");  // of an output that is refused
+  if (spec.outputs > 1) refuse("outputs present_key, present_value and qk_matmul_output are not supported");
+  reader.finish();
+}
+
+AttributeList AttentionOp::attributes() const {
+  AttributeList list;
+  if (!stated_) {
+    list = {{"q_num_heads", q_heads_}, {"kv_num_heads", kv_heads_}};
+    if (scale_) list.emplace_back("scale", *scale_);
+    return list;
+  }
+  return stated_attributes(*stated_, y_shape_);
+}
+
+std::size_t AttentionOp::holder(std::span<const InputInfo> inputs, std::size_t i) {
+  while (i > 0 && !present(inputs, i)) --i;
+  return i;
+}
+
+AttentionProblem AttentionOp::of_shapes(std::span<const InputInfo> inputs) const {
+  const Shape &x = required_input(inputs, q, "Q").shape, &key = required_input(inputs, k, "K").shape,
+              &value = required_input(inputs, v, "V").shape;
+  require_rank("input Q", x, 3, 4);
+  AttentionProblem p;
+  p.n = x[0];
+  const bool flat = x.rank() == 3;
+  if (key.rank() != x.rank() || value.rank() != x.rank())
+    invalid(fmt::format("Q {}, K {} and V {} differ in rank", x.str(), key.str(), value.str()));
+  p.heads = flat ? q_heads_ : x[1];
+  const std::int64_t kv_heads = flat ? kv_heads_ : key[1];
+  if (p.heads == 0 && flat) invalid("attribute 'q_num_heads' is missing, with a 3-D Q");
+  if (kv_heads != p.heads)
+    refuse(fmt::format("{} heads of Q and {} of K and V; only equal numbers are supported", p.heads, kv_heads));
+  const std::int64_t per_row = flat ? p.heads : 1;
+  p.queries = x[flat ? 1 : 2];
+  p.keys = key[flat ? 1 : 2];
+  for (const Shape* shape : {&x, &key, &value})
+    if ((*shape)[shape->rank() - 1] % per_row != 0)
+      invalid(fmt::format("{} heads do not divide the channels of {}", p.heads, shape->str()));
+  p.head_size = x[x.rank() - 1] / per_row;
+  p.value_size = value[x.rank() - 1] / per_row;
+  const auto full = [&](std::int64_t tokens, std::int64_t size) {
+    return flat ? Shape{p.n, tokens, p.heads * size} : Shape{p.n, p.heads, tokens, size};
+  };
+  require_shape("input K", key, full(p.keys, p.head_size));
+  require_shape("input V", value, full(p.keys, p.value_size));
+  const auto lies = flat ? tokens_first : heads_first;
+  p.q = lies(p.queries, p.heads, p.head_size);
+  p.k = lies(p.keys, p.heads, p.head_size);
+  p.v = lies(p.keys, p.heads, p.value_size);
+  p.y = lies(p.queries, p.heads, p.value_size);
+  p.scale = scale_.value_or(1 / std::sqrt(static_cast<double>(std::max<std::int64_t>(p.head_size, 1))));
+  return p;
+}
+
+AttentionProblem AttentionOp::problem(std::span<const InputInfo> inputs) const {
+  for (const auto& [i, name] :
+       {std::pair(4U, "past_key"), std::pair(5U, "past_value"), std::pair(6U, "nonpad_kv_seqlen")})
+    if (present(inputs, i)) refuse(fmt::format("input {} is not supported", name));
+  AttentionProblem p = stated_ ? *stated_ : of_shapes(inputs);
+  if (stated_) {
+    required_input(inputs, q, "Q");
+    const auto within = [&](std::size_t i) { return inputs[holder(inputs, i)].type.shape; };
+    require_inside("Q", p, p.q, p.queries, p.head_size, within(q));
+    require_inside("K", p, p.k, p.keys, p.head_size, within(k));
+    require_inside("V", p, p.v, p.keys, p.value_size, within(v));
+    const Shape rows{p.n, p.heads, p.queries, p.value_size};
+    if (y_shape_.elems() != rows.elems() || !dense(p))
+      invalid(fmt::format("y {} does not hold the rows of {} once each", y_shape_.str(), rows.str()));
+  }
+  if (present(inputs, bias)) set_bias(p, inputs[bias].type.shape, stated_.has_value());
+  return p;
+}
+
+std::vector<TensorType> AttentionOp::infer(std::span<const InputInfo> inputs) const {
+  const AttentionProblem p = problem(inputs);
+  if (present(inputs, bias) && inputs[bias].type.dtype == DType::boolean) refuse("attn_mask of bool is not supported");
+  require_equal_dtypes(inputs);
+  const Shape& x = inputs[q].type.shape;
+  const int last = x.rank() - 1;
+  return {{inputs[q].type.dtype, stated_ ? y_shape_ : x.with(last, (last == 2 ? p.heads : 1) * p.value_size)}};
+}
+
+double AttentionOp::flops(std::span<const InputInfo> inputs, std::span<const TensorType>) const {
+  const AttentionProblem p = problem(inputs);
+  const auto scores = static_cast<double>(Shape{p.n, p.heads, p.queries, p.keys}.elems());
+  return scores * (2.0 * static_cast<double>(p.head_size + p.value_size) + 4.0);  // 4: as Softmax
+}
+
+std::string AttentionOp::describe(std::span<const InputInfo> inputs) const {
+  const AttentionProblem p = problem(inputs);
+  std::string text = fmt::format("{}x{} heads, {}x{} scores of {}, values of {}", p.n, p.heads, p.queries, p.keys,
+                                 p.head_size, p.value_size);
+  if (p.bias_n > 0) text += " +bias";
+  return text;
+}
+
+std::optional<AxisMap> AttentionOp::axis_map(std::span<const InputInfo> inputs, const Shape& y) const {
+  if (stated_) return std::nullopt;
+  AxisMap map = axes_kept(inputs.size(), {});
+  // N, and of four axes H.
+  for (std::size_t i = 0; i < inputs.size() && i <= bias; ++i) {
+    if (!inputs[i].present) continue;
+    AxisMap::Followed& followed = map.inputs[i];
+    followed.parameter = false;
+    for (int axis = 0; axis < y.rank() - 2; ++axis) {
+      const int own = i == bias ? axis - 4 + inputs[i].type.shape.rank() : axis;
+      const auto at = static_cast<std::size_t>(axis);
+      followed.stretched[at] = own < 0 || (i == bias && inputs[i].type.shape[own] == 1);
+      if (own >= 0 && inputs[i].type.shape[own] == y[axis]) followed.axis[at] = static_cast<std::int8_t>(own);
+    }
+  }
+  return map;
+}
+
+std::shared_ptr<const Op> make_attention_op(const AttentionProblem& p, const Shape& y_shape) {
+  return make_normalised_op("Attention", stated_attributes(p, y_shape), 4);
+}
+
+namespace {
+
+double tolerance(const Problem& node) {
+  const AttentionProblem p = attention_problem(node);
+  const DType type = node.inputs()[AttentionOp::q].type.dtype;
+  const bool rounded = type == DType::f16 || type == DType::bf16;  // the powers, to multiply by V
+  return sum_tolerance(p.head_size) + (rounded ? half_sum_tolerance(type, p.keys) : sum_tolerance(p.keys));
+}
+
+/// The CUDA kernels count in 31 bits within a head.
+std::optional<std::string> refuse_cuda(const Problem& node) {
+  const AttentionProblem p = attention_problem(node);
+  if (std::max(p.head_size, p.value_size) > cuda::most_attention_channels)
+    return fmt::format("more than {} channels a head", cuda::most_attention_channels);
+  constexpr double most = std::numeric_limits<std::int32_t>::max();
+  const bool large = static_cast<double>(p.n) * static_cast<double>(p.heads) * static_cast<double>(p.queries) > most ||
+                     static_cast<double>(p.keys) > most / 2;
+  return large ? std::optional<std::string>("more than 2^31 - 1 rows of scores") : std::nullopt;
+}
+
+std::unique_ptr<const BoundKernel> bind_cuda(const Binding& binding) {
+  const auto inputs = binding.problem.inputs();
+  return bound([p = attention_problem(binding.problem), k = AttentionOp::holder(inputs, AttentionOp::k),
+                v = AttentionOp::holder(inputs, AttentionOp::v)](const KernelRun& run) {
+    if constexpr (cuda_built) {
+      const Tensor& q = run.inputs[AttentionOp::q];
+      const void* const bias = p.bias_n > 0 ? run.inputs[AttentionOp::bias].data() : nullptr;
+      cuda::attention(*run.cuda, p, q.dtype(), q.data(), run.inputs[k].data(), run.inputs[v].data(), bias,
+                      run.outputs[0].data());
+    }
+  });
+}
+
+constexpr std::array kernels =
+    on_both({.types = dtypes<Types<float>>, .more_on_cuda = dtypes<HalfTypes>, .tolerance_for = tolerance},
+            bind_attention_cpu, bind_cuda, refuse_cuda);
+
+}  // namespace
+
+OpParts attention() { return {make_from<AttentionOp>, kernels}; }
+
+}  // namespace lenslet

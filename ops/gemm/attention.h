@@ -1,0 +1,31 @@
+#pragma once
+// softmax(scale * Q K^T + bias) V of every head: the problem, as the pass that finds it states it and the kernels take
+// it.
+
+#include <cstdint>
+
+namespace lenslet {
+
+/// Where the rows of Q, K, V or Y lie within a tensor, in elements. The channels of one head and token are contiguous.
+struct AttentionOperand {
+  std::int64_t offset = 0;  ///< of batch 0, head 0, token 0
+  std::int64_t batch = 0;   ///< from one of the N problems to the next
+  std::int64_t head = 0;
+  std::int64_t token = 0;
+};
+
+/// N problems of H heads each. Q [N,H,L,D], K [N,H,S,D], V [N,H,S,E], Y [N,H,L,E] lie where their operands say.
+struct AttentionProblem {
+  std::int64_t n = 1, heads = 1;
+  std::int64_t queries = 1;     ///< L
+  std::int64_t keys = 1;        ///< S
+  std::int64_t head_size = 1;   ///< D
+  std::int64_t value_size = 1;  ///< E
+  AttentionOperand q, k, v, y;
+  double scale = 1;
+  /// The bias [bias_n, bias_heads, bias_queries, S], contiguous: problem i takes i % bias_n. bias_heads is 1 or H,
+  /// bias_queries 1 or L. bias_n 0: there is none.
+  std::int64_t bias_n = 0, bias_heads = 1, bias_queries = 1;
+};
+
+}  // namespace lenslet

@@ -1,0 +1,189 @@
+// Attention on the CPU: a head's K^T and V are packed for gemm_serial; some rows of scores at a time become
+// probabilities in a scratch that L2 holds. Their sum divides the rows of y, of which there are fewer elements.
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "ops/gemm/attention_op.h"
+#include "ops/gemm/gemm.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "ops/gemm/attention_cpu.cpp"
+// foreach_target.h must come before highway.h.
+// clang-format off
+#include "base/simd/targets.h"
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+#include "ops/core/simd/activation-inl.h"
+// clang-format on
+
+HWY_BEFORE_NAMESPACE();
+namespace lenslet {
+namespace HWY_NAMESPACE {
+
+/// x[0, n) becomes e^(scale * x + bias - the largest); 0 from n to the next whole vector. Returns 1 / their sum; 0
+/// where all are e^-inf. `bias` may be null.
+float exp_row(float* x, std::int64_t n, float scale, const float* bias) {
+  const hn::ScalableTag<float> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const auto lowest = hn::Set(d, -std::numeric_limits<float>::infinity()), factor = hn::Set(d, scale);
+  auto most = lowest;
+  std::int64_t i = 0;
+  for (; i + lanes <= n; i += lanes) {
+    const auto v = hn::LoadU(d, x + i);
+    const auto score = bias == nullptr ? hn::Mul(v, factor) : hn::MulAdd(v, factor, hn::LoadU(d, bias + i));
+    hn::StoreU(score, d, x + i);
+    most = hn::Max(most, score);
+  }
+  if (i < n) {
+    HWY_ALIGN float tail[hn::MaxLanes(d)] = {};
+    if (bias != nullptr) std::copy(bias + i, bias + n, tail);
+    const auto score = hn::MulAdd(hn::LoadU(d, x + i), factor, hn::Load(d, tail));
+    const auto some = hn::IfThenElse(hn::FirstN(d, static_cast<std::size_t>(n - i)), score, lowest);
+    hn::StoreU(some, d, x + i);
+    most = hn::Max(most, some);
+    i += lanes;
+  }
+  const float largest = hn::GetLane(hn::MaxOfLanes(d, most));
+  const float top = largest == -std::numeric_limits<float>::infinity() ? 0.0F : largest;
+  // Below 2^-100 of the largest: 0. Subnormal numbers, here or in the product with V, take 20 times as long.
+  const auto shift = hn::Set(d, top), least = hn::Set(d, -69.3F);
+  auto sum = hn::Zero(d);
+  for (std::int64_t at = 0; at < i; at += lanes) {
+    const auto from_top = hn::Sub(hn::LoadU(d, x + at), shift);
+    const auto small = hn::Lt(from_top, least);
+    const auto e = hn::IfThenZeroElse(small, exp_f32(d, hn::IfThenElse(small, least, from_top)));
+    hn::StoreU(e, d, x + at);
+    sum = hn::Add(sum, e);
+  }
+  const float total = hn::GetLane(hn::SumOfLanes(d, sum));
+  return total == 0 ? 0.0F : 1 / total;
+}
+
+void scale_row(float* y, std::int64_t n, float factor) {
+  const hn::ScalableTag<float> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  std::int64_t i = 0;
+  for (; i + lanes <= n; i += lanes) hn::StoreU(hn::Mul(hn::LoadU(d, y + i), hn::Set(d, factor)), d, y + i);
+  for (; i < n; ++i) y[i] *= factor;
+}
+
+void exp_rows(float* x, std::int64_t rows, std::int64_t n, std::int64_t stride, float scale, const float* bias,
+              std::int64_t bias_stride, float* inverse) {
+  for (std::int64_t i = 0; i < rows; ++i)
+    inverse[i] = exp_row(x + i * stride, n, scale, bias == nullptr ? nullptr : bias + i * bias_stride);
+}
+void scale_rows(float* y, std::int64_t rows, std::int64_t n, std::int64_t stride, const float* factors) {
+  for (std::int64_t i = 0; i < rows; ++i) scale_row(y + i * stride, n, factors[i]);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace lenslet
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace lenslet {
+namespace {
+
+HWY_EXPORT(exp_rows);
+HWY_EXPORT(scale_rows);
+
+constexpr std::int64_t line = 16;  // floats
+std::int64_t whole_lines(std::int64_t floats) { return (floats + line - 1) / line * line; }
+
+void multiply(std::int64_t m, std::int64_t n, std::int64_t k, const float* a, std::int64_t lda, const float* b,
+              float* c, std::int64_t ldc) {
+  Gemm call;
+  call.m = m, call.n = n, call.k = k;
+  call.a.base = a, call.a.stride = lda;
+  call.b = b;
+  call.c = c, call.ldc = ldc;
+  gemm_serial(call);
+}
+
+class BoundAttention final : public BoundKernel {
+ public:
+  explicit BoundAttention(const Binding& binding)
+      : p_(attention_problem(binding.problem)), threads_(binding.threads()) {
+    const auto inputs = binding.problem.inputs();
+    for (const std::size_t i : {AttentionOp::q, AttentionOp::k, AttentionOp::v})
+      holders_[i] = AttentionOp::holder(inputs, i);
+    stride_ = whole_lines(p_.keys);
+    // Scores of 48 KiB beside K and V, in equal blocks of whole tiles.
+    constexpr std::int64_t score_floats = 12 << 10;
+    const std::int64_t tile = gemm_tile_rows();
+    const std::int64_t most = std::max(tile, score_floats / std::max(stride_, line) / tile * tile);
+    blocks_ = std::max<std::int64_t>(1, (p_.queries + most - 1) / most);
+    rows_ = ((p_.queries + blocks_ - 1) / blocks_ + tile - 1) / tile * tile;
+    blocks_ = std::max<std::int64_t>(1, (p_.queries + rows_ - 1) / rows_);
+    k_floats_ = whole_lines(packed_b_floats(p_.head_size, p_.keys));
+    v_floats_ = whole_lines(packed_b_floats(p_.keys, p_.value_size));
+  }
+
+  std::size_t workspace_bytes() const override {
+    return static_cast<std::size_t>(threads_ * worker_floats()) * sizeof(float);
+  }
+
+  void run(const KernelRun& run) const override {
+    const std::int64_t heads = p_.n * p_.heads;
+    if (p_.queries == 0 || p_.value_size == 0) return;
+    // A piece is all blocks of a head, which share what is packed, unless threads would have none.
+    const std::int64_t grain = heads >= 2 * threads_ ? blocks_ : std::max<std::int64_t>(1, blocks_ / threads_);
+    run.pool->parallel_for(heads * blocks_, grain, [&](std::int64_t begin, std::int64_t end, int worker) {
+      float* const packed_k = reinterpret_cast<float*>(run.workspace.data()) + worker * worker_floats();
+      float* const packed_v = packed_k + k_floats_;
+      for (std::int64_t i = begin; i < end; ++i) {
+        const std::int64_t head = i / blocks_;
+        if (i == begin || i % blocks_ == 0) {
+          pack_b(at(run, AttentionOp::k, p_.k, head), 1, p_.k.token, p_.head_size, p_.keys, packed_k);
+          pack_b(at(run, AttentionOp::v, p_.v, head), p_.v.token, 1, p_.keys, p_.value_size, packed_v);
+        }
+        compute(run, head, i % blocks_ * rows_, packed_k, packed_v);
+      }
+    });
+  }
+
+ private:
+  std::int64_t worker_floats() const { return k_floats_ + v_floats_ + rows_ * stride_ + whole_lines(rows_); }
+  std::int64_t lies(const AttentionOperand& operand, std::int64_t head) const {
+    return operand.offset + head / p_.heads * operand.batch + head % p_.heads * operand.head;
+  }
+  const float* at(const KernelRun& run, std::size_t i, const AttentionOperand& operand, std::int64_t head) const {
+    return run.in<float>(holders_[i]) + lies(operand, head);
+  }
+
+  /// Rows from `first` on of one of N * H heads.
+  void compute(const KernelRun& run, std::int64_t head, std::int64_t first, const float* packed_k,
+               float* packed_v) const {
+    const std::int64_t rows = std::min(rows_, p_.queries - first);
+    float* const scores = packed_v + v_floats_;
+    float* const inverse = scores + rows_ * stride_;
+    multiply(rows, p_.keys, p_.head_size, at(run, AttentionOp::q, p_.q, head) + first * p_.q.token, p_.q.token,
+             packed_k, scores, stride_);
+    const float* bias = run.in<float>(AttentionOp::bias);
+    const std::int64_t bias_stride = p_.bias_queries == 1 ? 0 : p_.keys;
+    if (p_.bias_n > 0) {
+      const std::int64_t plane = head / p_.heads % p_.bias_n * p_.bias_heads + head % p_.heads % p_.bias_heads;
+      bias += plane * p_.bias_queries * p_.keys + first * bias_stride;
+    }
+    HWY_DYNAMIC_DISPATCH(exp_rows)
+    (scores, rows, p_.keys, stride_, static_cast<float>(p_.scale), bias, bias_stride, inverse);
+    float* const y = run.out<float>() + lies(p_.y, head) + first * p_.y.token;
+    multiply(rows, p_.value_size, p_.keys, scores, stride_, packed_v, y, p_.y.token);
+    HWY_DYNAMIC_DISPATCH(scale_rows)(y, rows, p_.value_size, p_.y.token, inverse);
+  }
+
+  AttentionProblem p_;
+  std::size_t holders_[3] = {};
+  std::int64_t threads_, stride_ = 0, rows_ = 0, blocks_ = 0, k_floats_ = 0, v_floats_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<const BoundKernel> bind_attention_cpu(const Binding& binding) {
+  return std::make_unique<BoundAttention>(binding);
+}
+
+}  // namespace lenslet
+#endif

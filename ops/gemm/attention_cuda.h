@@ -1,0 +1,19 @@
+#pragma once
+// Attention on the device.
+
+#include "lenslet/tensor.h"
+#include "ops/gemm/attention.h"
+
+namespace lenslet::cuda {
+
+struct Context;
+
+/// Channels of a head, of Q and K or of V: as many as a warp's registers hold.
+inline constexpr std::int64_t most_attention_channels = 256;
+
+/// Device addresses of `dtype`: float32, float16 or bfloat16. Sums, scores and powers are in float32; of 16 bits,
+/// powers are rounded before they are multiplied by V, and y once.
+void attention(const Context& context, const AttentionProblem& problem, DType dtype, const void* q, const void* k,
+               const void* v, const void* bias, void* y);
+
+}  // namespace lenslet::cuda

@@ -1,0 +1,137 @@
+// Rows of 16 bits brought to mean 0 and variance 1, with a scale and a bias for each element: a group of lanes of one
+// warp holds a row in registers, eight elements a load. In float32, where double takes half of the time: distances are
+// taken from the rounded mean, whose own error is then subtracted.
+#include <algorithm>
+#include <cmath>
+
+#include "base/cuda/launch.h"
+#include "base/cuda/vector.cuh"
+#include "base/cuda/warp.cuh"
+#include "base/dtypes.h"
+#include "ops/normalization/normalize_half_rows.h"
+
+namespace lenslet::cuda {
+namespace {
+
+constexpr int threads = 256;
+constexpr int pack = 8;
+constexpr int most_held = 4;  ///< packs a lane
+
+template <typename Sum>
+__device__ Sum sum_of_group(Sum value, int group) {
+  for (int mask = 1; mask < group; mask *= 2) value += shuffle_xor(value, mask);
+  return value;
+}
+
+/// y = (x - center) * gain + rest.
+struct Line {
+  float center, gain, rest;
+};
+
+/// Sums in `Sum`; `squares` is the sum of squared distances, as float.
+template <typename Sum, bool centered, int held>
+__device__ Line line_of(const float (&x)[held][pack], int inside, int group, float length, float epsilon,
+                        float& squares) {
+  Sum sum = 0;
+  if constexpr (centered) {
+#pragma unroll
+    for (int i = 0; i < held; ++i)
+#pragma unroll
+      for (int k = 0; k < pack; ++k) sum += static_cast<Sum>(x[i][k]);  // 0 outside
+    sum = sum_of_group(sum, group);
+  }
+  const float center = static_cast<float>(sum / static_cast<Sum>(length));
+  Sum rest = 0, square = 0;
+#pragma unroll
+  for (int i = 0; i < held; ++i)
+#pragma unroll
+    for (int k = 0; k < pack; ++k) {
+      const Sum distance = i < inside ? static_cast<Sum>(x[i][k] - center) : Sum{0};
+      rest += distance;
+      square += distance * distance;
+    }
+  square = sum_of_group(square, group) / static_cast<Sum>(length);
+  squares = static_cast<float>(square);
+  const Sum shift = centered ? sum_of_group(rest, group) / static_cast<Sum>(length) : Sum{0};
+  Sum variance = square - shift * shift;
+  if (variance < 0) variance = 0;  // NaN stays
+  const Sum gain = Sum{1} / sqrt(variance + static_cast<Sum>(epsilon));
+  return {center, static_cast<float>(gain), static_cast<float>(-shift * gain)};
+}
+
+/// `group` lanes a row of `packs` packs, a power of two. y may be x: a lane writes only what it alone has read.
+template <typename T, int held, bool centered>
+__global__ void __launch_bounds__(threads)
+    normalize_held_halves(const T* x, T* y, const float* scale, const float* bias, float epsilon, std::int64_t rows,
+                          int packs, int group) {
+  wait_for_previous();
+  let_next_start();
+  using Pack = EightHalves<T>;
+  const int member = static_cast<int>(threadIdx.x) & (group - 1);
+  const std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * (threads / group) + threadIdx.x / group;
+  const int inside = row < rows && member < packs ? (packs - member + group - 1) / group : 0;
+  const Pack* const from = reinterpret_cast<const Pack*>(x) + row * packs;
+  Pack stored[held] = {};
+#pragma unroll
+  for (int i = 0; i < held; ++i)
+    if (i < inside) stored[i] = from[member + i * group];
+  float values[held][pack];
+#pragma unroll
+  for (int i = 0; i < held; ++i)
+#pragma unroll
+    for (int k = 0; k < pack; ++k) values[i][k] = widened(stored[i].at(k));
+  const auto length = static_cast<float>(packs * pack);
+  float squares;
+  Line line = line_of<float, centered>(values, inside, group, length, epsilon, squares);
+  // Squares out of float's range, which bfloat16 reaches; for all rows of the warp, whose lanes exchange.
+  const bool out_of_range = !(squares < 1e34F) || (squares < 1e-24F && epsilon < 1e-24F);
+  if (__any_sync(0xffffffffU, out_of_range))
+    line = line_of<double, centered>(values, inside, group, length, epsilon, squares);
+  auto* const to = reinterpret_cast<Pack*>(y) + row * packs;
+#pragma unroll
+  for (int i = 0; i < held; ++i) {
+    if (i >= inside) continue;
+    const int at = (member + i * group) * (pack / 4);
+    const auto* const scales = reinterpret_cast<const float4*>(scale) + at;
+    const auto* const biases = reinterpret_cast<const float4*>(bias) + at;
+    const auto four = [&](const float* v, int half) {
+      const float4 s = scales[half], b = bias == nullptr ? float4{} : biases[half];
+      const auto one = [&](float a, float by, float plus) {
+        return fmaf(fmaf(a - line.center, line.gain, line.rest), by, plus);
+      };
+      return float4{one(v[0], s.x, b.x), one(v[1], s.y, b.y), one(v[2], s.z, b.z), one(v[3], s.w, b.w)};
+    };
+    to[member + i * group] = as_stored<Pack>(Eight{four(values[i], 0), four(values[i] + 4, 1)});
+  }
+}
+
+}  // namespace
+
+bool normalize_half_rows(const Context& context, DType dtype, bool centered, const void* x, void* y, const float* scale,
+                         const float* bias, float epsilon, std::int64_t rows, std::int64_t length) {
+  const std::int64_t packs = length / pack;
+  if (length % pack != 0 || length == 0 || packs > std::int64_t{most_held} * warp_threads ||
+      !quad_aligned(static_cast<const float*>(x), static_cast<const float*>(y), scale, bias))
+    return false;
+  // With few rows more lanes each: one row's time is then the total.
+  constexpr std::int64_t threads_wanted = 1 << 15;
+  int group = 1;
+  while (group < warp_threads && group < packs && (group * most_held < packs || rows * group < threads_wanted))
+    group *= 2;
+  dispatch(dtype, HalfTypes(), [&]<typename T>(std::type_identity<T>) {
+    const auto start = [&](auto kernel) {
+      launch(context, kernel, dim3(blocks_for(rows, threads / group)), dim3(threads), 0, static_cast<const T*>(x),
+             static_cast<T*>(y), scale, bias, epsilon, rows, static_cast<int>(packs), group);
+    };
+    const auto of_held = [&]<int held>(std::integral_constant<int, held>) {
+      centered ? start(normalize_held_halves<T, held, true>) : start(normalize_held_halves<T, held, false>);
+    };
+    const std::int64_t held = (packs + group - 1) / group;
+    if (held <= 1) return of_held(std::integral_constant<int, 1>());
+    if (held <= 3) return of_held(std::integral_constant<int, 3>());
+    of_held(std::integral_constant<int, most_held>());
+  });
+  return true;
+}
+
+}  // namespace lenslet::cuda

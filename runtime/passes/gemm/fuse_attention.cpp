@@ -1,0 +1,316 @@
+// fuse_attention: MatMul, Softmax, MatMul of attention heads, with scales, biases and masks between them and the
+// Reshapes, Transposes and Gathers around them, become one Attention. Scores stay in the cache, and Q, K and V are read
+// where a projection wrote them.
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ops/core/kernel.h"
+#include "ops/gemm/attention_op.h"
+#include "runtime/passes/gemm/strided_view.h"
+#include "runtime/passes/passes.h"
+
+namespace lenslet {
+namespace {
+
+using Integers = std::vector<std::int64_t>;
+
+/// Biases of more bytes than this stay Adds: each plan holds them.
+constexpr std::int64_t most_bias_bytes = 64 << 20;
+
+/// A constant that is added to scores of this shape, times a factor.
+struct BiasTerm {
+  ValueId value = no_id;
+  Shape scores;
+  double factor = 1;
+};
+
+/// Scores [..,L,S] = factor * Q K^T + the biases.
+struct Scores {
+  const Node* product = nullptr;
+  double factor = 1;
+  std::vector<BiasTerm> biases;
+  ValueId computed_bias = no_id;
+  ValueId factors = no_id;  ///< known; one for each head or row, of the product
+};
+
+/// The extent of a constant bias, as of AttentionProblem.
+struct BiasSize {
+  std::int64_t n = 1, heads = 1, queries = 1;
+};
+
+class Heads {
+ public:
+  Heads(Graph& graph, const PassContext& context) : graph_(graph), context_(context), edit_(graph) {}
+
+  void run() {
+    // From the end: the Reshape and Transpose behind a product are met before it.
+    std::vector<NodeId> nodes = edit_.nodes();
+    std::ranges::reverse(nodes);
+    for (const NodeId id : nodes)
+      if (!edit_.erased(id) && !graph_.node(id).outputs.empty() && graph_.node(id).outputs[0] != no_id) join(id);
+    edit_.finish();
+  }
+
+ private:
+  const Node* made_by(ValueId id, std::string_view type) const {
+    const Node* const node = edit_.producer_node(id);
+    return node != nullptr && node->type() == type ? node : nullptr;
+  }
+  const Shape& shape_of(ValueId id) const { return graph_.value(id).shape; }
+
+  /// What `id` ends: a product, perhaps the Transpose of its heads, perhaps a Reshape behind that.
+  void join(NodeId id) {
+    const Node* node = &graph_.node(id);
+    const Node* transpose = node->type() == "Transpose" ? node : nullptr;
+    if (node->type() == "Reshape" && edit_.merges(node->inputs[0])) transpose = made_by(node->inputs[0], "Transpose");
+    if (transpose != nullptr) {
+      ValueId y = transpose->inputs[0];
+      if (const Node* const shaped = made_by(y, "Reshape"); shaped != nullptr && edit_.merges(y)) y = shaped->inputs[0];
+      if (!edit_.merges(y)) return;
+      node = edit_.producer_node(y);
+    }
+    if (node->type() == "MatMul") join(id, *node, transpose);
+  }
+
+  void join(NodeId id, const Node& product, const Node* transpose) {
+    const Shape& y = shape_of(product.outputs[0]);
+    if (y.rank() < 2 || y.elems() == 0 || graph_.value(product.outputs[0]).dtype != DType::f32 ||
+        !same_batch(shape_of(product.inputs[0]), shape_of(product.inputs[1])))
+      return;
+    ValueId probabilities = product.inputs[0];
+    if (!edit_.merges(probabilities)) return;
+    if (const Node* const shaped = made_by(probabilities, "Reshape"); shaped != nullptr && keeps_rows(*shaped))
+      probabilities = shaped->inputs[0];
+    const Node* const softmax = edit_.merges(probabilities) ? made_by(probabilities, "Softmax") : nullptr;
+    if (softmax == nullptr) return;
+    const Shape& shares = shape_of(probabilities);
+    const int rank = shares.rank();
+    const std::int64_t axis = integer_attribute(*softmax->op, "axis").value_or(-1);
+    if (rank < 2 || (axis != -1 && axis != rank - 1)) return;
+    std::optional<Scores> scores = scores_of(softmax->inputs[0], shares);
+    if (!scores) return;
+
+    AttentionProblem p;
+    p.heads = rank > 2 ? shares[rank - 3] : 1;
+    p.queries = shares[rank - 2], p.keys = shares[rank - 1], p.value_size = y[y.rank() - 1];
+    p.n = shares.elems() / (p.heads * p.queries * p.keys);
+    const ValueId of_q = scores->product->inputs[0], of_k = scores->product->inputs[1];
+    p.head_size = shape_of(of_q)[shape_of(of_q).rank() - 1];
+    auto q = rows(of_q, false, {p.n, p.heads, p.queries, p.head_size});
+    const auto k = rows(of_k, true, {p.n, p.heads, p.keys, p.head_size});
+    const auto v = rows(product.inputs[1], false, {p.n, p.heads, p.keys, p.value_size});
+    const auto written = rows_of_y(product, transpose, {p.n, p.heads, p.queries, p.value_size});
+    if (!q || !k || !v || !written || v->factor != 1) return;
+    std::optional<Tensor> bias;
+    if (!scores->biases.empty() && !(bias = constant_bias(scores->biases, p))) return;
+
+    const std::string name = product.name;
+    if (scores->factors != no_id) {  // no reference to a node below
+      const ValueId scaled_q =
+          edit_.add_node(name + ":scaled", make_normalised_op("Mul", {}, 2), {of_q, scores->factors});
+      q = whole_value(graph_, scaled_q);
+      q->reshape({p.n, p.heads, p.queries, p.head_size});
+    }
+    p.q = operand(*q), p.k = operand(*k), p.v = operand(*v), p.y = operand(*written);
+    p.scale = scores->factor * q->factor * k->factor;
+    std::vector<ValueId> inputs{q->value, k->value == q->value ? no_id : k->value,
+                                v->value == k->value ? no_id : v->value};
+    if (bias) inputs.push_back(edit_.add_constant(name + ":bias", *bias));
+    if (scores->computed_bias != no_id) inputs.push_back(scores->computed_bias);
+    replace(id, make_attention_op(p, shape_of(graph_.node(id).outputs[0])), std::move(inputs), name);
+  }
+
+  void replace(NodeId id, std::shared_ptr<const Op> op, std::vector<ValueId> inputs, std::string name) {
+    const Node fused{.name = name, .op = op, .inputs = inputs, .outputs = {}};
+    const Problem problem(op, graph_.input_infos(fused));
+    const auto kernels = kernels_of("Attention", context_.target.device.kind);
+    if (std::ranges::none_of(
+            kernels, [&](const Kernel* kernel) { return kernel->offer(problem, context_.target).refusal.empty(); }))
+      return;
+    const std::vector<ValueId> old = graph_.node(id).inputs;
+    edit_.replace(id, std::move(op), std::move(inputs));
+    graph_.node(id).name = std::move(name);
+    for (const ValueId input : old) edit_.erase_unread(input);
+  }
+
+  /// A Reshape that keeps the last two axes.
+  bool keeps_rows(const Node& reshape) const {
+    const Shape &x = shape_of(reshape.inputs[0]), &y = shape_of(reshape.outputs[0]);
+    return x.rank() >= 2 && y.rank() >= 2 && x[x.rank() - 1] == y[y.rank() - 1] && x[x.rank() - 2] == y[y.rank() - 2];
+  }
+  static bool same_batch(const Shape& a, const Shape& b) {
+    if (a.rank() != b.rank() || a.rank() < 2) return false;
+    return std::equal(a.dims().begin(), a.dims().end() - 2, b.dims().begin());
+  }
+
+  /// Through scales, biases and Reshapes that keep [L,S], up to the product of Q and K.
+  std::optional<Scores> scores_of(ValueId id, const Shape& shares) const {
+    Scores scores;
+    while (edit_.merges(id)) {
+      const Node& node = *edit_.producer_node(id);
+      const Shape& y = shape_of(id);
+      if (node.type() == "MatMul") {
+        scores.product = &node;
+        const bool plain = y.rank() >= 2 && same_batch(shape_of(node.inputs[0]), shape_of(node.inputs[1]));
+        return plain && (scores.computed_bias == no_id || scores.biases.empty()) ? std::optional(scores) : std::nullopt;
+      }
+      if (const auto product = scaled(graph_, node)) {
+        scores.factor *= product->factor;
+        id = product->x;
+      } else if (node.type() == "Reshape") {
+        // Factors have the axes of the product.
+        if (!keeps_rows(node) || scores.factors != no_id) return std::nullopt;
+        id = node.inputs[0];
+      } else if (const auto factored = with_factors(scores, node)) {
+        id = *factored;
+      } else if (node.type() == "Add" && scores.factors == no_id) {
+        const auto x = add_bias(scores, node, shares);
+        if (!x) return std::nullopt;
+        id = *x;
+      } else {
+        return std::nullopt;
+      }
+    }
+    return std::nullopt;
+  }
+
+  /// Takes the known factors of a Mul that are the same for all keys; the other operand, or nothing.
+  std::optional<ValueId> with_factors(Scores& scores, const Node& node) const {
+    if (node.type() != "Mul" || scores.factors != no_id) return std::nullopt;
+    for (const std::size_t side : {1U, 0U}) {
+      const Shape& shape = shape_of(node.inputs[side]);
+      if (!graph_.value(node.inputs[side]).is_constant() || shape.rank() == 0 || shape[shape.rank() - 1] != 1 ||
+          !(shape_of(node.inputs[1 - side]) == shape_of(node.outputs[0])))
+        continue;
+      scores.factors = node.inputs[side];
+      return node.inputs[1 - side];
+    }
+    return std::nullopt;
+  }
+
+  /// Takes the bias of an Add; the other summand, which has the sum's shape, or nothing.
+  std::optional<ValueId> add_bias(Scores& scores, const Node& add, const Shape& shares) const {
+    const Shape& y = shape_of(add.outputs[0]);
+    for (const std::size_t side : {1U, 0U}) {
+      const ValueId bias = add.inputs[side], x = add.inputs[1 - side];
+      if (!(shape_of(x) == y) || !graph_.value(bias).is_constant()) continue;
+      scores.biases.push_back({bias, y, scores.factor});
+      return x;
+    }
+    // A computed one as the operator takes it: of scores [N,H,L,S], [H,L,S] or [L,S].
+    for (const std::size_t side : {1U, 0U}) {
+      const ValueId bias = add.inputs[side], x = add.inputs[1 - side];
+      const Shape& shape = shape_of(bias);
+      if (!(shape_of(x) == y) || !(y == shares) || !edit_.merges(x) || y.rank() > 4 || scores.computed_bias != no_id ||
+          scores.factor != 1 || shape.rank() == 0 || shape[shape.rank() - 1] != y[y.rank() - 1])
+        continue;
+      scores.computed_bias = bias;
+      return x;
+    }
+    return std::nullopt;
+  }
+
+  /// The rows of an operand [..,tokens,channels], or with `columns` [..,channels,tokens]; channels adjacent.
+  std::optional<StridedView> rows(ValueId id, bool columns, const Shape& wanted) const {
+    if (graph_.value(id).dtype != DType::f32 || shape_of(id).elems() == 0) return std::nullopt;
+    // Strides that say [N,H,L,D] may not say [N*H,L,D].
+    for (const Node* shaped = made_by(id, "Reshape"); shaped != nullptr && keeps_rows(*shaped);
+         shaped = made_by(id, "Reshape"))
+      id = shaped->inputs[0];
+    for (StridedView& view : views_of(edit_, id)) {
+      const std::size_t last = view.dims.size() - 1;
+      if (columns)
+        std::swap(view.dims[last], view.dims[last - 1]), std::swap(view.strides[last], view.strides[last - 1]);
+      if (view.dims[last] == wanted[3] && view.dims[last - 1] == wanted[2] && view.reshape(wanted) &&
+          (view.strides[3] == 1 || wanted[3] == 1))
+        return view;
+    }
+    return std::nullopt;
+  }
+  /// The rows of y in what the Transpose makes of it, if there is one.
+  std::optional<StridedView> rows_of_y(const Node& product, const Node* transpose, const Shape& wanted) const {
+    StridedView view = whole_value(graph_, transpose != nullptr ? transpose->outputs[0] : product.outputs[0]);
+    if (transpose != nullptr) {
+      const auto perm = integers_attribute(*transpose->op, "perm");
+      if (!perm) return std::nullopt;
+      const StridedView turned = view;
+      for (std::size_t i = 0; i < perm->size(); ++i) {
+        view.dims[static_cast<std::size_t>((*perm)[i])] = turned.dims[i];
+        view.strides[static_cast<std::size_t>((*perm)[i])] = turned.strides[i];
+      }
+    }
+    const bool expressible = view.reshape(wanted) && (view.strides[3] == 1 || wanted[3] == 1);
+    return expressible ? std::optional(view) : std::nullopt;
+  }
+  static AttentionOperand operand(const StridedView& view) {
+    return {view.offset, view.strides[0], view.strides[1], view.strides[2]};
+  }
+
+  /// The sum of the terms, in double, as small as it can be.
+  std::optional<Tensor> constant_bias(const std::vector<BiasTerm>& terms, const AttentionProblem& p) const {
+    const std::int64_t all = p.n * p.heads;
+    // A term repeats behind the axes in which it has size 1.
+    std::int64_t period = 1;
+    bool of_heads = false, of_queries = false;
+    for (const BiasTerm& term : terms) {
+      const Shape& scores = term.scores;
+      const int batch = scores.rank() - 2, lacks = scores.rank() - shape_of(term.value).rank();
+      const auto own = [&](int axis) { return axis < lacks ? 1 : shape_of(term.value)[axis - lacks]; };
+      int outer = 0;
+      while (outer < batch && own(outer) == 1) ++outer;
+      std::int64_t repeats = 1;
+      for (int axis = outer; axis < batch; ++axis) repeats *= scores[axis];
+      period = std::lcm(period, repeats);
+      of_heads = of_heads || !(batch == 0 || (scores[batch - 1] == p.heads && own(batch - 1) == 1));
+      of_queries = of_queries || own(batch) != 1;
+    }
+    const BiasSize size{.n = std::lcm(period, p.heads) / p.heads,
+                        .heads = of_heads ? p.heads : 1,
+                        .queries = of_queries ? p.queries : 1};
+    if (all % std::lcm(period, p.heads) != 0 ||
+        size.n * size.heads * size.queries * p.keys > most_bias_bytes / static_cast<std::int64_t>(sizeof(float)))
+      return std::nullopt;
+    std::vector<double> sum(static_cast<std::size_t>(size.n * size.heads * size.queries * p.keys));
+    for (const BiasTerm& term : terms) add(sum, size, term, p);
+    Tensor bias(DType::f32, Shape{size.n, size.heads, size.queries, p.keys});
+    std::ranges::transform(sum, bias.values<float>().begin(), [](double value) { return static_cast<float>(value); });
+    return bias;
+  }
+
+  void add(std::vector<double>& sum, const BiasSize& size, const BiasTerm& term, const AttentionProblem& p) const {
+    const Shape &scores = term.scores, &own = shape_of(term.value);
+    const auto values = graph_.value(term.value).constant.values<float>();
+    std::size_t at = 0;
+    for (std::int64_t n = 0; n < size.n; ++n)
+      for (std::int64_t h = 0; h < size.heads; ++h)
+        for (std::int64_t i = 0; i < size.queries; ++i) {
+          // Where row i of head n * H + h starts, and the step along it.
+          std::int64_t index = n * p.heads + h, start = 0, step = 1;
+          const std::int64_t along = own.rank() > 0 && own[own.rank() - 1] != 1 ? 1 : 0;
+          for (int axis = scores.rank() - 1, from = own.rank() - 1; from >= 0; --axis, --from) {
+            const int batch = scores.rank() - 2;
+            const std::int64_t position = axis > batch ? 0 : axis == batch ? i : index % scores[axis];
+            if (axis < batch) index /= scores[axis];
+            if (own[from] != 1) start += position * step;
+            step *= own[from];
+          }
+          for (std::int64_t j = 0; j < p.keys; ++j)
+            sum[at++] += term.factor * static_cast<double>(values[static_cast<std::size_t>(start + j * along)]);
+        }
+  }
+
+  Graph& graph_;
+  const PassContext& context_;
+  GraphEdit edit_;
+};
+
+}  // namespace
+
+void fuse_attention(Graph& graph, const PassContext& context) { Heads(graph, context).run(); }
+
+}  // namespace lenslet

@@ -1,0 +1,167 @@
+// Attention against the oracle.
+
+#include <doctest/doctest.h>
+
+#include <limits>
+
+#include "tests/ops/op_harness.h"
+
+namespace lenslet::test {
+namespace {
+
+using Ints = std::vector<std::int64_t>;
+/// Powers are rounded: 6.7 roundoffs of bfloat16, and what the kernel states if that is less.
+constexpr double half_tolerance = 0.027;
+
+/// As a pass makes it: n problems of packed [n,l,3,h,d], one input for all three.
+OpCase packed(std::int64_t n, std::int64_t h, std::int64_t l, std::int64_t d, bool tokens_first, unsigned seed) {
+  const std::int64_t row = 3 * h * d;
+  return {.op = "Attention",
+          .opset = 0,
+          .attributes = {{"scale", 0.4},
+                         {"sizes", Ints{n, h, l, l, d, d}},
+                         {"q", Ints{0, l * row, d, row}},
+                         {"k", Ints{h * d, l * row, d, row}},
+                         {"v", Ints{2 * h * d, l * row, d, row}},
+                         {"y", tokens_first ? Ints{0, l * h * d, d, h * d} : Ints{0, l * h * d, l * d, d}},
+                         {"y_shape", tokens_first ? Ints{n, l, h * d} : Ints{n, h, l, d}}},
+          .inputs = {random_f32({n, l, row}, seed, 0, 2), {}, {}},
+          .tolerance = 1e-6,
+          .half_tolerance = half_tolerance};
+}
+
+}  // namespace
+
+TEST_CASE("attention/queries_keys_and_sizes_of_heads") {
+  unsigned seed = 1;
+  const std::int64_t sizes[][4] = {// queries, keys, D, E
+                                   {1, 1, 8, 8},   {1, 77, 13, 5},  {2, 200, 16, 24}, {49, 49, 32, 32}, {33, 7, 1, 9},
+                                   {65, 1, 9, 40}, {200, 64, 8, 8}, {5, 48, 128, 17}, {13, 33, 31, 1}};
+  for (const auto& [l, s, d, e] : sizes)
+    check_op({.op = "Attention",
+              .opset = 23,
+              .inputs = {random_f32({2, 3, l, d}, seed++, 0, 2), random_f32({2, 3, s, d}, seed++, 0, 2),
+                         random_f32({2, 3, s, e}, seed++, 0, 1)},
+              .tolerance = 1e-6,
+              .half_tolerance = half_tolerance});
+}
+
+TEST_CASE("attention/tokens_first_with_biases") {
+  unsigned seed = 100;
+  for (const Shape& bias : {Shape{1}, Shape{19}, Shape{7, 19}, Shape{2, 1, 19}, Shape{1, 2, 7, 19}, Shape{3, 2, 1, 19},
+                            Shape{3, 1, 7, 19}, Shape{3, 2, 7, 19}}) {
+    const std::int64_t keys = bias[bias.rank() - 1];
+    check_op({.op = "Attention",
+              .opset = 23,
+              .attributes = {{"q_num_heads", std::int64_t{2}}, {"kv_num_heads", std::int64_t{2}}, {"scale", 0.25}},
+              .inputs = {random_f32({3, 7, 22}, seed++, 0, 2), random_f32({3, keys, 22}, seed++, 0, 2),
+                         random_f32({3, keys, 10}, seed++, 0, 1), random_f32(bias, seed++, 0, 3)},
+              .maybe_constant = {3},
+              .tolerance = 1e-6,
+              .half_tolerance = half_tolerance});
+  }
+}
+
+TEST_CASE("attention/where_a_pass_finds_it") {
+  check_op_on_every_instruction_set(packed(4, 3, 49, 8, true, 200));
+  check_op(packed(2, 1, 20, 5, false, 201));
+  // A bias of half as many problems: they take it in turn.
+  OpCase masked = packed(6, 2, 17, 9, true, 202);
+  masked.inputs.push_back(random_f32({3, 1, 17, 17}, 203, 0, 2));
+  for (std::size_t i = 0; i < 3 * 17 * 17; i += 3) masked.inputs[3].values<float>()[i] = -100;
+  check_op_on_every_instruction_set(masked);
+  // Tokens before problems.
+  OpCase turned = packed(2, 3, 6, 4, true, 208);
+  turned.attributes[5].second = Ints{0, 12, 4, 24};
+  turned.attributes[6].second = Ints{6, 2, 12};
+  check_op(turned);
+  // K of a value, V of another, Y under another shape.
+  OpCase apart = packed(2, 2, 6, 4, true, 204);
+  apart.attributes[3].second = Ints{3, 50, 5, 10};
+  apart.attributes[4].second = Ints{1, 0, 0, 4};
+  apart.attributes[6].second = Ints{4, 3, 8};
+  apart.inputs = {random_f32({2, 6, 24}, 205), random_f32({120}, 206), random_f32({5, 5}, 207)};
+  check_op(apart);
+}
+
+TEST_CASE("attention/masked_scores") {
+  const float inf = std::numeric_limits<float>::infinity();
+  Tensor mask(DType::f32, Shape{3, 20});
+  for (std::size_t i = 0; i < 60; ++i) mask.values<float>()[i] = i < 20 ? -inf : i % 2 == 0 ? -inf : 0;
+  const OpCase c{
+      .op = "Attention",
+      .opset = 23,
+      .inputs = {random_f32({1, 1, 3, 4}, 300), random_f32({1, 1, 20, 4}, 301), random_f32({1, 1, 20, 6}, 302), mask},
+      .tolerance = 1e-6,
+      .half_tolerance = half_tolerance};
+  check_op(c);  // the first row has no key: zeros
+  const Tensor y = run_op(c)[0];
+  for (const float value : y.values<float>().first(6)) CHECK(value == 0);
+}
+
+TEST_CASE("attention/refusals") {
+  OpCase c{.op = "Attention",
+           .opset = 23,
+           .inputs = {random_f32({2, 4, 3, 8}, 1), random_f32({2, 4, 5, 8}, 2), random_f32({2, 4, 5, 6}, 3)}};
+  CHECK(refusal(c).empty());
+  const Tensor past = random_f32({2, 4, 1, 8}, 4);
+  SUBCASE("a cache") {
+    c.inputs.insert(c.inputs.end(), {Tensor(), past, past});
+    CHECK(refusal(c) == "input past_key is not supported");
+    CHECK(infer_error(c) == ErrorKind::unsupported);
+  }
+  SUBCASE("lengths") {
+    c.inputs.insert(c.inputs.end(), {Tensor(), Tensor(), Tensor(), past});
+    CHECK(refusal(c) == "input nonpad_kv_seqlen is not supported");
+  }
+  SUBCASE("outputs of a cache") {
+    c.outputs = 3;
+    CHECK(refusal(c) == "outputs present_key, present_value and qk_matmul_output are not supported");
+  }
+  SUBCASE("attributes") {
+    c.attributes = {{"is_causal", std::int64_t{1}}};
+    CHECK(refusal(c) == "attribute 'is_causal' is not supported");
+    c.attributes = {{"softcap", 2.0}};
+    CHECK(refusal(c) == "attribute 'softcap' is not supported");
+    c.attributes = {{"sizes", Ints{2, 4, 3, 5, 8, 6}}};  // only a pass may say where Q lies
+    CHECK(infer_error(c) == ErrorKind::unsupported);
+  }
+  SUBCASE("grouped queries") {
+    c.inputs[1] = random_f32({2, 2, 5, 8}, 2);
+    CHECK(refusal(c) == "4 heads of Q and 2 of K and V; only equal numbers are supported");
+  }
+  SUBCASE("shapes") {
+    c.inputs[1] = random_f32({2, 4, 5, 7}, 2);
+    CHECK(refusal(c) == "input K has shape [2,4,5,7], expected [2,4,5,8]");
+    c.inputs[1] = random_f32({2, 20, 8}, 2);
+    CHECK(refusal(c) == "Q [2,4,3,8], K [2,20,8] and V [2,4,5,6] differ in rank");
+    c.inputs = {random_f32({2, 3, 8}, 1), random_f32({2, 5, 8}, 2), random_f32({2, 5, 8}, 3)};
+    CHECK(refusal(c) == "attribute 'q_num_heads' is missing, with a 3-D Q");
+    c.attributes = {{"q_num_heads", std::int64_t{3}}, {"kv_num_heads", std::int64_t{3}}};
+    CHECK(refusal(c) == "3 heads do not divide the channels of [2,3,8]");
+  }
+  SUBCASE("masks") {
+    c.inputs.push_back(random_of(DType::boolean, {3, 5}, 5, 0, 1));
+    CHECK(refusal(c) == "attn_mask of bool is not supported");
+    c.inputs[3] = random_f32({3, 4}, 5);
+    CHECK(refusal(c) == "attn_mask [3,4] with 5 keys; only one value for each key is supported");
+    c.inputs[3] = random_f32({3, 4, 3, 5}, 5);
+    CHECK(refusal(c) == "attn_mask has shape [3,4,3,5], which does not broadcast to [2,4,3,5]");
+  }
+  SUBCASE("what a pass states") {
+    OpCase p = packed(2, 1, 5, 4, true, 6);
+    CHECK(refusal(p).empty());
+    p.inputs[0] = random_f32({2, 5, 11}, 6);
+    CHECK(refusal(p) == "Q reaches element 111 of an input [2,5,11]");
+    p = packed(2, 1, 5, 4, true, 6);
+    p.attributes[6].second = Ints{2, 5, 5};
+    CHECK(refusal(p) == "y [2,5,5] does not hold the rows of [2,1,5,4] once each");
+    p = packed(2, 1, 5, 4, true, 6);
+    p.attributes[5].second = Ints{0, 4, 0, 4};
+    CHECK(refusal(p) == "y [2,5,4] does not hold the rows of [2,1,5,4] once each");
+    p.attributes[2].second = Ints{0, -1, 0, 0};
+    CHECK(refusal(p) == "attribute 'q' is not 4 sizes");
+  }
+}
+
+}  // namespace lenslet::test

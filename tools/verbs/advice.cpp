@@ -1,0 +1,124 @@
+#include "tools/verbs/advice.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <numeric>
+
+#include "lenslet/device.h"
+#include "tools/verbs/terminal.h"
+
+namespace lenslet::tool {
+
+namespace {
+
+double sum_of(std::span<const LayerTime> layers, double (*of)(const LayerTime&)) {
+  return std::transform_reduce(layers.begin(), layers.end(), 0.0, std::plus(), of);
+}
+
+// Times beside estimates, of the median layer: a busy or slow machine is no fault of one layer.
+double usual_ratio(std::span<const LayerTime> layers) {
+  std::vector<double> ratios;
+  for (const LayerTime& layer : layers)
+    if (layer.step.estimated_us > 0) ratios.push_back(layer.us.p10 / layer.step.estimated_us);
+  return ratios.empty() ? HUGE_VAL : quantiles(std::move(ratios)).median;
+}
+
+bool only_moves(std::string_view op) {
+  constexpr std::string_view ops[] = {"Transpose", "Concat", "Slice", "Split",  "Gather",       "Pad",
+                                      "Expand",    "Tile",   "Roll",  "Resize", "DepthToSpace", "SpaceToDepth"};
+  return std::ranges::find(ops, op) != std::end(ops);
+}
+
+/// What to do about a layer that takes the share `share` of the time; empty where nothing is known.
+std::string sentence(const LayerTime& layer, const RunFacts& run, double usual, double share) {
+  const StepInfo& step = layer.step;
+  const double as_estimated = usual * step.estimated_us, us = layer.us.p10;  // p10: other work only adds time
+  if (run.on_cpu && !run.flushes_denormals && layer.denormals > 0.005 && us > 3 * as_estimated)
+    return "Many of its values are denormal numbers (below 1.2e-38), which are slow: --flush-denormals takes them for "
+           "zero.";
+  if (step.reason == "forced") {
+    const StepCandidate* const best = runner_up(step);
+    return best != nullptr && best->estimated_us + best->neighbours_us < step.estimated_us
+               ? fmt::format("Forced by --conv-algorithm; without it {} is likely faster.", best->algorithm)
+               : std::string();
+  }
+  if (run.on_cpu && run.float32 && step.op == "Conv" && !step.algorithm.starts_with("int8_"))
+    return run.bf16_products ? "Multiplies in float32; this CPU multiplies narrower types faster: --precision bf16, or "
+                               "int8 by `lenslet quantize`."
+                             : "Multiplies in float32; int8 is faster: `lenslet quantize`.";
+  if (run.batch == 1 && share > 0.1 && layer.weight_bytes > 0.9 * static_cast<double>(step.bytes) && layer.floor &&
+      layer.floor->by == "bytes")
+    return "Reads its weights, which are almost all its bytes, for one image: a larger --batch reads them once for all "
+           "of its images.";
+  if (only_moves(step.op))
+    return fmt::format("Computes nothing: only a model without this {} saves its time.", step.op);
+  if (layer.floor && layer.floor->us > 0.8 * us) return "At the machine's limit: nothing to win in this layer alone.";
+  return {};
+}
+
+}  // namespace
+
+RunFacts facts_of(const PlanInfo& plan, const PlanOptions& options) {
+  const bool on_cpu = plan.device == "cpu";
+  return {.on_cpu = on_cpu,
+          .float32 = plan.numerics == Numerics(),
+          .bf16_products = on_cpu && has_bf16_products() && query_cpu().architecture == "AVX-512",
+          .flushes_denormals = options.flush_denormals,
+          .batch = options.batch};
+}
+
+void advise(std::span<LayerTime> layers, const RunFacts& run) {
+  const double usual = usual_ratio(layers), all = sum_of(layers, [](const LayerTime&one) { return one.us.median; });
+  for (LayerTime& layer : layers)
+    if (const double share = layer.us.median / all; share >= 0.01) layer.advice = sentence(layer, run, usual, share);
+}
+
+std::vector<Advice> advice_on(std::span<const LayerRow> rows) {
+  std::vector<Advice> list;
+  std::map<std::string, std::size_t> known;
+  double median = 0, p10 = 0;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const LayerTime& layer = rows[i].time;
+    median += layer.us.median;
+    p10 += layer.us.p10;
+    if (layer.advice.empty()) continue;
+    const auto [at, is_new] = known.emplace(layer.advice, list.size());
+    if (is_new) list.push_back({.text = layer.advice});
+    Advice& advice = list[at->second];
+    advice.layers.push_back(i);
+    advice.us += layer.us.median;
+    advice.lost_us += layer.lost_us();
+  }
+  std::ranges::stable_sort(list, std::greater(), &Advice::us);
+  for (Advice& advice : list)
+    std::ranges::stable_sort(advice.layers, std::greater(), [&](std::size_t i) { return rows[i].time.us.median; });
+  if (rows.size() > 1 && median > 1.25 * p10)
+    list.insert(list.begin(),
+                {.text = fmt::format("Times varied: the layers take {:.1f} ms at their medians, but {:.1f} ms at their "
+                                     "p10. Measure again without other work before comparing.",
+                                     median / 1e3, p10 / 1e3)});
+  return list;
+}
+
+nlohmann::ordered_json to_json(const std::vector<Advice>& advice) {
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  for (const Advice& one : advice)
+    list.push_back({{"text", one.text}, {"layers", one.layers}, {"ms", one.us / 1e3}, {"lost_ms", one.lost_us / 1e3}});
+  return list;
+}
+
+void print_advice(std::span<const LayerRow> rows) {
+  const std::vector<Advice> list = advice_on(rows);
+  fmt::print("\nwhat to do{}\n", list.empty() ? ": no rule knows" : "");
+  for (const Advice& one : list) {
+    fmt::print("- {}\n", printable(one.text));
+    if (!one.layers.empty())
+      fmt::print("  {:.1f} us in {} layer{}, most in {}\n", one.us, one.layers.size(),
+                 one.layers.size() == 1 ? "" : "s", printable(rows[one.layers[0]].time.step.name));
+  }
+}
+
+}  // namespace lenslet::tool
