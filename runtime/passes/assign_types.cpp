@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "ops/core/onnx_types.h"
+#include "ops/gemm/attention_op.h"
 #include "runtime/passes/edit.h"
 #include "runtime/passes/epilogue.h"
 #include "runtime/passes/passes.h"
@@ -25,14 +26,16 @@
 namespace lenslet {
 namespace {
 
-/// Rounds to `half`; nullopt if a value would overflow, underflow to 0, or lose precision as a denormal.
-std::optional<Tensor> in_halves(const Tensor& constant, DType half) {
+/// Rounds to `half`; nullopt if a value would overflow, underflow to 0, or lose precision as a denormal. Not if it is
+/// `added` to scores of which powers are taken: there it is the distance that counts.
+std::optional<Tensor> in_halves(const Tensor& constant, DType half, bool added) {
   Tensor rounded = constant.to_dtype(half);
   const Tensor back = rounded.to_dtype(DType::f32);
   const auto before = constant.values<float>(), after = back.values<float>();
   for (std::size_t i = 0; i < before.size(); ++i) {
     if (std::isnan(before[i]) || std::isinf(before[i])) continue;
-    if (std::abs(after[i] - before[i]) > 0x1p-8F * std::abs(before[i])) return std::nullopt;
+    const float distance = std::abs(after[i] - before[i]);
+    if (distance > 0x1p-8F * std::abs(before[i]) && !(added && distance <= 0x1p-24F)) return std::nullopt;
   }
   return rounded;
 }
@@ -265,7 +268,8 @@ class TypeAssigner {
         } else if (inputs[i].constant == nullptr) {
           dtype = half_;
         } else if ((with_constants || product != nullptr) && dtype == DType::f32) {
-          halved.constants[i] = in_halves(*inputs[i].constant, half_);
+          const bool bias_of_scores = node.type() == "Attention" && i == AttentionOp::bias;
+          halved.constants[i] = in_halves(*inputs[i].constant, half_, bias_of_scores);
           if (!halved.constants[i]) return std::nullopt;
           inputs[i].constant = &*halved.constants[i];
           dtype = half_;
