@@ -38,6 +38,7 @@ __global__ void __launch_bounds__(max_depthwise_threads, 4) depthwise_shared(con
   const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
   const int channel = first_channel + thread % threads_a_tile * lanes;
   const bool has_channel = channel < call.k;
+#pragma unroll 8  // loads in flight
   for (int i = thread; i < size * size * threads_a_tile; i += threads) {
     std::uint32_t pair[1] = {};
     if (has_channel) load_constant(pair, static_cast<const T*>(call.w) + i / threads_a_tile * call.k + channel);
