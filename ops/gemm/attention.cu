@@ -323,9 +323,11 @@ void start(const Context& context, const AttentionProblem& p, Call call, const T
     launch(context, kernel, with_blocks(row_warps * rows_a_warp), dim3(row_threads), floats * sizeof(float), q, k, v,
            bias, y, call);
   };
-  if (p.value_size <= 32) return launched(attention_rows<T, 1>, 32);
-  if (p.value_size <= 64) return launched(attention_rows<T, 2>, 64);
-  if (p.value_size <= 128) return launched(attention_rows<T, 4>, 128);
+  if constexpr (!is_half<T>) {
+    if (p.value_size <= 32) return launched(attention_rows<T, 1>, 32);
+    if (p.value_size <= 64) return launched(attention_rows<T, 2>, 64);
+    if (p.value_size <= 128) return launched(attention_rows<T, 4>, 128);
+  }
   launched(attention_rows<T, 8>, 256);
 }
 
