@@ -18,7 +18,6 @@
 #include <vector>
 
 #include "ops/core/onnx_types.h"
-#include "ops/gemm/attention_op.h"
 #include "runtime/passes/edit.h"
 #include "runtime/passes/epilogue.h"
 #include "runtime/passes/passes.h"
@@ -268,7 +267,7 @@ class TypeAssigner {
         } else if (inputs[i].constant == nullptr) {
           dtype = half_;
         } else if ((with_constants || product != nullptr) && dtype == DType::f32) {
-          const bool bias_of_scores = node.type() == "Attention" && i == AttentionOp::bias;
+          const bool bias_of_scores = node.type() == "Attention" && i == 3;
           halved.constants[i] = in_halves(*inputs[i].constant, half_, bias_of_scores);
           if (!halved.constants[i]) return std::nullopt;
           inputs[i].constant = &*halved.constants[i];
