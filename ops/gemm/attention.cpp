@@ -1,4 +1,4 @@
-// Attention: what it means. attention_cpu.cpp computes it.
+// Attention: what it means. attention_cpu.cpp and attention.cu compute it.
 
 #include <fmt/format.h>
 

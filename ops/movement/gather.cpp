@@ -211,7 +211,7 @@ class BoundGather final : public BoundKernel {
     const auto* from = run.in<std::byte>(0);
     auto* to = run.out<std::byte>();
     const std::int64_t bytes = walk_.inner * element_bytes, pitch = std::max<std::int64_t>(1, bytes);
-    // Pieces may begin and end within a slice. Slices that lie behind each other are copied at once.
+    // Pieces may begin and end within a slice. Adjacent slices are copied at once.
     run.pool->parallel_for(
         walk_.loops.count() * pitch, copy_grain_bytes, [&](std::int64_t begin, std::int64_t end, int) {
           std::int64_t source = 0, target = begin, length = 0;

@@ -427,7 +427,7 @@ TEST_CASE("photos/c_api/detector") {
   CHECK(std::string(found[1].label) == "dog");
   CHECK(found[2].index == 7);  // a class without a label
   CHECK(std::string(found[2].label).empty());
-  // As many as there is room for; tiles; nothing.
+  // As many as the array holds; tiles; nothing.
   CHECK(lenslet_detector_detect(detector, &picture, 0.05, 0.45, -1, found, 1, &count) == LENSLET_OK);
   CHECK(count == 1);
   CHECK(lenslet_detector_detect(detector, &picture, 0.6, 1, 0, found, 4, &count) == LENSLET_OK);
