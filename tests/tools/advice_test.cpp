@@ -11,6 +11,7 @@
 #include "lenslet/runner.h"
 #include "tests/expect_error.h"
 #include "tests/models/onnx_writer.h"
+#include "tools/verbs/slowness.h"
 
 namespace lenslet::tool {
 namespace {
@@ -71,12 +72,15 @@ TEST_CASE("tools/advice/sentences") {
       {forced, narrow, "Forced by --conv-algorithm; without it im2col is likely faster"},
       {with(forced, [](LayerTime& one) { one.step.candidates[1].refusal = "too small"; }), narrow, ""},
       {with(forced, [](LayerTime& one) { one.step.candidates[1].neighbours_us = 20; }), narrow, ""},
-      {timed(step("Conv", "im2col")), narrow, "--precision bf16, or int8 by `lenslet quantize`"},
-      {timed(step("Conv", "im2col")), plain, "int8 is faster: `lenslet quantize`"},
+      {timed(step("Conv", "im2col")), narrow,
+       "`lenslet report MODEL --precision fp32,bf16 -o report.html`; or int8, by `lenslet quantize MODEL"},
+      {timed(step("Conv", "im2col")), plain, "int8 is faster: `lenslet quantize MODEL --photos FOLDER"},
+      {with(timed(step("Conv", "depthwise")), [](LayerTime& one) { one.floor = floor_of(50, true); }), narrow,
+       "8-bit values are a quarter of the bytes"},
       {timed(step("Conv", "bf16_amx")), bf16, ""},
       {timed(step("Conv", "int8_amx")), narrow, ""},
       {timed(step("Conv", "gemm_cute")), gpu, ""},
-      {weights, plain, "a larger --batch"},
+      {weights, plain, "`lenslet bench MODEL --batch 1,8`"},
       {weights, eight, ""},
       {with(weights, [](LayerTime& one) { one.floor = floor_of(100, false); }), plain, ""},
       {with(weights, [](LayerTime& one) { one.weight_bytes = 500; }), plain, ""},
@@ -108,18 +112,119 @@ TEST_CASE("tools/advice/groups") {
   add("b", 90, 90, "second");
   add("c", 30, 30, "first");
   add("d", 500, 500, "");
-  std::vector<Advice> list = advice_on(rows);
+  std::vector<Advice> list = advice_on(rows, {}, {});
   REQUIRE(list.size() == 2);
   CHECK(list[0].text == "second");
   CHECK(list[1].layers == std::vector<std::size_t>{2, 0});  // slowest first
   CHECK(list[1].us == 50);
   CHECK(list[1].lost_us == 30);
-  add("e", 400, 10, "");  // the machine was busy
-  list = advice_on(rows);
+  CHECK(advice_on({}, {}, {}).empty());
+
+  Timeline timeline{.lanes = {"thread 1", "thread 2"}, .spans = {}, .run_us = 100};
+  timeline.spans = {{.lane = 0, .step = 0, .begin_us = 0, .end_us = 90}, {.lane = 1, .step = 0, .end_us = 10}};
+  list = advice_on(rows, {.model = "net.onnx", .threads = 2}, timeline);
   REQUIRE(list.size() == 3);
   CHECK(list[0].layers.empty());
-  CHECK(test::contains(list[0].text, "1.0 ms at their medians, but 0.7 ms at their p10"));
-  CHECK(advice_on({}).empty());
+  CHECK(test::contains(list[0].text, "thread 2 waits 90 % of a run"));
+  CHECK(test::contains(list[0].text, "`lenslet bench net.onnx --threads 1,2`"));
+  timeline.spans[1].end_us = 60;
+  CHECK(advice_on(rows, {.threads = 2}, timeline).size() == 2);
+}
+
+TEST_CASE("tools/slowness/why a layer takes its time") {
+  const auto with = [](LayerTime layer, double floor_us, bool bytes) {
+    layer.step.flops = 1e6 * floor_us;  // at 1 TFLOP/s
+    layer.step.bytes = static_cast<std::size_t>(floor_us * 1e3);
+    layer.floor = floor_of(floor_us, bytes);
+    if (floor_us > layer.us.median) layer.above = "caches";
+    return layer;
+  };
+  LayerTime one_thread = with(timed(step("Conv")), 40, false);
+  one_thread.threads_at_work = 1;
+  const struct {
+    LayerTime layer;
+    const char* says;
+  } rows[] = {
+      {timed(step("Conv")), ""},  // no limits
+      {with(timed(step("Conv"), 300, 100), 20, false),
+       "other work disturbed it: half of its runs took over 300 us, a tenth under 100 us"},
+      {with(timed(step("Conv")), 120, true), "faster than the limit counts: caches"},
+      {with(timed(step("Conv")), 90, false),
+       "as fast as this machine allows: 90 MFLOP take at least 90 us at this machine's 1 TFLOP/s"},
+      {with(timed(step("Conv")), 60, false),
+       "arithmetic: 60 MFLOP take at least 60 us at this machine's 1 TFLOP/s; it reaches 60 % of that speed"},
+      {with(timed(step("Add")), 60, true),
+       "memory: 60 KB take at least 60 us at this machine's 1 GB/s; it reaches 60 % of that speed"},
+      {one_thread, "1.0 of 2 threads work on it: 40 MFLOP"},
+      {with(timed(step("Conv"), 8, 8), 2, false), "so short that starting it counts"},
+      {with(timed(step("Conv"), 8000, 8000), 2000, false),
+       "its kernel is far from this machine's limits: 2 GFLOP take at least 2 ms"},
+  };
+  for (const auto& row : rows) {
+    const std::string text = time_because(row.layer, 2);
+    CAPTURE(row.says);
+    CAPTURE(text);
+    CHECK((*row.says == '\0' ? text.empty() : text.starts_with(row.says)));
+  }
+}
+
+TEST_CASE("tools/slowness/threads at work") {
+  std::vector<LayerTime> layers{timed(step("a")), timed(step("b")), timed(step("c")), timed(step("d"))};
+  for (std::size_t i = 0; i < layers.size(); ++i) layers[i].number = static_cast<int>(i) + 1;
+  layers[2].band = "c to d";
+  Timeline timeline{.lanes = {"thread 1", "thread 2"}, .spans = {}, .run_us = 100};
+  timeline.spans = {{.lane = 0, .step = 1, .begin_us = 0, .end_us = 10},
+                    {.lane = 0, .step = 2, .begin_us = 10, .end_us = 30},
+                    {.lane = 0, .step = 3, .begin_us = 30, .end_us = 90},
+                    {.lane = 1, .step = 1, .begin_us = 2, .end_us = 7}};
+  count_threads(layers, timeline);
+  CHECK(layers[0].threads_at_work == 1.5);
+  CHECK(layers[1].threads_at_work == 1);
+  CHECK(layers[2].threads_at_work == 0);  // steps of a band run side by side
+  CHECK(layers[3].threads_at_work == 0);  // not seen
+}
+
+TEST_CASE("tools/slowness/a machine with other work") {
+  const auto rows_of = [](double median, double p10) {
+    return std::vector<LayerRow>(4, {timed(step("Conv"), median, p10), {}});
+  };
+  const auto run_of = [](double median, double p10, double p90) {
+    return Quantiles{.median = median, .p10 = p10, .p90 = p90, .least = p10, .count = 20};
+  };
+  std::vector<LayerRow> above = rows_of(1000, 1000);
+  for (LayerRow& row : above) {
+    row.time.floor = floor_of(1500, false);
+    row.time.above = limit_was_low;
+  }
+  CHECK(disturbance(rows_of(1000, 1000), run_of(4200, 4100, 4500), true).empty());
+  CHECK(disturbance(rows_of(1000, 1000), {}, true).empty());
+  CHECK(disturbance({}, {}, true).empty());
+  CHECK(test::contains(disturbance(rows_of(1000, 500), {}, true),
+                       "the layers take 4 ms at their medians, but 2 ms at their best tenth"));
+  CHECK(test::contains(disturbance(rows_of(1000, 1000), run_of(9000, 8900, 9100), true),
+                       "whole runs took 9 ms, but the layers one by one 4 ms"));
+  CHECK(disturbance(rows_of(1000, 1000), run_of(9000, 8900, 9100), false).empty());  // copies from and to a GPU
+  CHECK(disturbance(rows_of(10, 10), run_of(90, 80, 120), true).empty());            // what a run takes by itself
+  CHECK(test::contains(disturbance(rows_of(1000, 1000), run_of(4200, 4000, 9000), true),
+                       "whole runs took from 4 ms to 9 ms"));
+  CHECK(test::contains(disturbance(above, {}, true), "faster than the limits"));
+  for (LayerRow& row : above) row.time.above = "caches";
+  CHECK(disturbance(above, {}, true).empty());
+}
+
+TEST_CASE("tools/slowness/the slowest layer") {
+  CHECK(slowest({}).empty());
+  std::vector<LayerRow> rows(3, {timed(step("Conv", "direct"), 1000, 1000), {}});
+  rows[1].time = timed(step("Gemm"), 2000, 2000);
+  CHECK(slowest(rows) == std::vector<std::string>{"Slowest: Gemm (Gemm), 2 ms, 50.0 % of all layers"});
+  rows[1].time.floor = floor_of(500, true);
+  rows[1].time.time_because = "memory";
+  rows[1].time.advice = "Do.";
+  CHECK(slowest(rows) ==
+        std::vector<std::string>{"Slowest: Gemm (Gemm), 2 ms, 50.0 % of all layers; the machine's limit is 500 us",
+                                 "Why so long: memory", "What to do: Do."});
+  rows[0].time.us.median = 3000;
+  CHECK(test::contains(slowest(rows)[0], "Convdirect (Conv by direct), 3 ms, 50.0 %"));
 }
 
 // The plan lists the steps behind NonZero only after a run. Its output must not be lost, nor written beyond the list.

@@ -9,6 +9,21 @@ import tempfile
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 
 
+# The middle of an element in sight, once it stays there: parts of a page take their size when they come into sight.
+STEADY_PLACE = """(async () => {
+  const element = document.querySelector(SELECTOR);
+  let before = null, same = 0;
+  while (same < 3) {
+    element.scrollIntoView({ block: "center", inline: "center" });
+    await new Promise((done) => requestAnimationFrame(done));
+    const { x, y, width, height } = element.getBoundingClientRect(), at = [x + width / 2, y + height / 2];
+    same = before && before[0] === at[0] && before[1] === at[1] ? same + 1 : 0;
+    before = at;
+  }
+  return before;
+})()"""
+
+
 class Browser:
     """One page. `complaints` has what its console printed and what its scripts threw."""
 
@@ -69,9 +84,7 @@ class Browser:
 
     def click(self, selector):
         """As by a mouse: what lies above the middle of the element gets the click."""
-        x, y = self.run(
-            f"(() => {{ const e = document.querySelector({json.dumps(selector)}); e.scrollIntoView({{ block: 'center', inline: 'center' }});"
-            "const r = e.getBoundingClientRect(); return [r.x + r.width / 2, r.y + r.height / 2]; })()")  # fmt: skip
+        x, y = self.run(STEADY_PLACE.replace("SELECTOR", json.dumps(selector)))
         for kind in ("mousePressed", "mouseReleased"):
             self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
 

@@ -32,11 +32,14 @@
     const is = (text) => (shown) => shown === text;
     row("problem", layer.problem, is(layer.problem));
     row("algorithm", layer.algorithm, is(layer.algorithm));
-    row("why", layer.reason, is(layer.reason));
+    row("chosen because", layer.reason, is(layer.reason));
+    row("why so long", layer.time_because, is(layer.time_because));
+    row("runner-up", layer.runner_up && layer.chosen_estimated_ms !== undefined, (text) => milliseconds(text.split("estimated")[1], layer.runner_up_estimated_ms) &&
+      milliseconds(text.split(":")[1], Math.abs(layer.runner_up_estimated_ms - layer.chosen_estimated_ms)) && milliseconds(text.split("than")[1].split(",").pop(), layer.chosen_estimated_ms));
     row("time", true, (text) => milliseconds(text, layer.ms) && percents(text.slice(text.indexOf("ms,") + 3), 100 * layer.ms / sum(run.layers, "ms")));
     row("estimate", layer.estimated_ms > 0 && layer.ms > 0, (text) => milliseconds(text, layer.estimated_ms));
     row("what to do", layer.advice, is(layer.advice));
-    row("floor", layer.floor_ms !== undefined, (text) => milliseconds(text, layer.floor_ms) && percents(text.split("reaches")[1], layer.percent_of_floor));
+    row("limit", layer.floor_ms !== undefined, (text) => milliseconds(text, layer.floor_ms) && percents(text.split("reaches")[1], Math.min(layer.percent_of_floor, 100)));
     row("work", layer.gflops !== undefined, (text) => near(text, layer.flops / 1e6, 0.006, 0.51) && near(text.split("MFLOP,")[1], layer.gflops, 0.006, 1e-9));
     row("bytes", true, (text) => amount(text, layer.bytes) && (!layer.workspace_bytes || amount(text.split("workspace")[1], layer.workspace_bytes)));
     row("error", typeof layer.error === "number" && layer.tolerance > 0, (text) =>
@@ -59,8 +62,16 @@
     const whole = run.run ? run.run.ms : sum(run.layers, "ms"), batch = run.batch || 1;
     check(milliseconds(figure("time", whole), whole), "time of a run", whole);
     if (whole > 0) check(near(figure("images", 1e3 * batch / whole), 1e3 * batch / whole, 0.006, 0.51), "images per second", "");
-    if (run.layers.some((layer) => layer.floor_ms !== undefined))
-      check(milliseconds(figure("floor", sum(run.layers, "floor_ms")), sum(run.layers, "floor_ms")), "floor", "");
+    if (run.layers.some((layer) => layer.floor_ms !== undefined)) {
+      const limit = run.layers.reduce((total, layer) => total + Math.min(layer.floor_ms, layer.ms), 0);
+      check(milliseconds(figure("limit", limit), limit), "limit", "");
+      const above = /([\d.]+) ms lie above/.exec(document.getElementById("overview").textContent);
+      check(above && milliseconds(above[1], sum(run.layers, "ms") - limit), "above the limit", above);
+    }
+    const lead = document.getElementById("overview").textContent;
+    for (const said of [run.disturbed]) check(!said || lead.includes(said), "disturbed", lead);
+    const [slowest] = [...run.layers].sort((a, b) => b.ms - a.ms);
+    check(!slowest.ms || (lead.includes("Slowest: ") && (!slowest.time_because || lead.includes(`Why so long: ${slowest.time_because}`))), "slowest", lead);
     if (run.inspect) check(amount(figure("memory", run.inspect.plan.memory.peak_bytes), run.inspect.plan.memory.peak_bytes), "memory", "");
 
     const todo = all("#advice li");
@@ -72,7 +83,7 @@
     all("tr.layer").forEach((row) => check(Number(row.dataset.ms) === run.layers[Number(row.dataset.layer)].ms, "data-ms", row.dataset.ms));
     const share = (layer) => (layer.error === "infinite" ? Infinity : layer.tolerance > 0 && layer.error >= 0 ? layer.error / layer.tolerance : -1);
     const keys = { ms: (layer) => layer.ms, "%": (layer) => layer.ms, bytes: (layer) => layer.bytes, "of tolerance": share,
-      "of floor": (layer) => layer.percent_of_floor ?? -1, "#": (layer) => run.layers.indexOf(layer), layer: (layer) => layer.name };
+      "speed, % of limit": (layer) => layer.percent_of_floor ?? -1, "#": (layer) => run.layers.indexOf(layer), layer: (layer) => layer.name };
     for (const head of all("th button", document.querySelector("tr.layer").closest("table"))) {
       for (let time = 0; time < 2; ++time) {
         click(head);

@@ -140,7 +140,7 @@ class ReportInChromium(ReportVerb):
         self.assertEqual(page.figures["time"], run["run"]["ms"])
         self.assertEqual(page.figures["memory"], run["inspect"]["plan"]["memory"]["peak_bytes"])
         self.assertEqual(page.figures["layers"], len(run["layers"]))
-        self.assertAlmostEqual(page.figures["floor"], sum(layer["floor_ms"] for layer in run["layers"]))
+        self.assertAlmostEqual(page.figures["limit"], sum(min(layer["floor_ms"], layer["ms"]) for layer in run["layers"]))
         self.assertEqual(page.figures["error"], max(
             (layer for layer in run["layers"] if layer.get("error") and layer["tolerance"]),
             key=lambda layer: layer["error"] / layer["tolerance"])["error"])  # fmt: skip
@@ -165,7 +165,7 @@ class ReportInChromium(ReportVerb):
         said = [{"text": HOSTILE[1], "layers": [1, 0, 7, "x"], "ms": 3, "lost_ms": 1.5}, {"text": "Measure again.", "layers": [], "ms": 0, "lost_ms": 0}]
         page = self.drawn(self.page_of(self.stored(stored(layer("a", 1), layer("b", 2, advice="Use less."), advice=said))), "#layer=1")
         text = " ".join(" ".join(page.text).split())
-        self.assertIn(f"What to do {HOSTILE[1]} 3.000 ms in 2 layers, 1.500 ms of it above the floor: b , a Measure again.", text)
+        self.assertIn(f"What to do {HOSTILE[1]} 3.000 ms in 2 layers, 1.500 ms of it above the machine's limits: b , a Measure again.", text)
         self.assertIn("what to do Use less.", text)
         self.assertIn("No rule knows.", " ".join(self.drawn(self.page_of(self.stored(stored(layer("a"), advice=[])))).text))
         for damaged in (None, 3, [3, {"text": 3}, {"text": "Half.", "layers": 3}]):

@@ -103,6 +103,45 @@ TEST_CASE("text_table/a column's least width, and parts whose widths are known b
   CHECK(table.take() == "feat\u2026.1 1234.5\n");
 }
 
+TEST_CASE("text_table/shortened names stay distinct") {
+  const Column only[] = {{"layer", 0, name, 0, 8}, {"us", 0}};
+  const auto shown = [&](std::initializer_list<const char*> names, std::size_t width, bool utf8) {
+    TextTable table(only, {}, width, utf8);
+    for (const char* name : names) table.add({name, "1"});
+    return table.take();
+  };
+  CHECK(shown({"/features/features.1/conv/Conv", "/features/features.12/conv/Conv"}, 16, true) ==
+        "layer         us\n"
+        "\u20261/con\u2026onv  1\n"
+        "\u202612/co\u2026onv  1\n");
+  CHECK(shown({"/stage/block/conv1", "/stage/block/conv2"}, 14, true) ==
+        "layer       us\n"
+        "/stage/\u2026nv1  1\n"
+        "/stage/\u2026nv2  1\n");
+  CHECK(shown({"a_long_name_of_one_layer"}, 14, false) == "layer       us\na_long...er  1\n");
+  // A later part has a name that is cut within a character, and one that is shorter than what was shared.
+  TextTable parts(only, {}, 14, true);
+  parts.add({"the same beginning 1, and an end", "1"});
+  parts.add({"the same beginning 2, and an end", "1"});
+  parts.take();
+  parts.add({"\u4e2d\u4e2d\u4e2d\u4e2d\u4e2d\u4e2d\u4e2d\u4e2d\u4e2d\u4e2d\u4e2d", "1"});
+  const std::string text = parts.take();
+  CHECK(text.find("\\x") == std::string::npos);
+  CHECK(columns_of(text.substr(0, text.find('\n'))) <= 14);
+}
+
+TEST_CASE("text_table/wrapped") {
+  CHECK(wrapped("one two three", 80) == "one two three\n");
+  CHECK(wrapped("one two three", 7) == "one two\nthree\n");
+  CHECK(wrapped("one two three", 7, 2) == "one two\n  three\n");
+  CHECK(wrapped("  title and text", 11, 8) == "  title and\n        text\n");
+  CHECK(wrapped("abcdefghij", 4, 1) == "abcd\n efg\n hij\n");
+  CHECK(wrapped("\u4e2d\u4e2d\u4e2d", 4) == "\u4e2d\u4e2d\n\u4e2d\n");
+  CHECK(wrapped("a\nb", 80) == "a\\nb\n");
+  CHECK(wrapped("", 80).empty());
+  for (std::size_t width = 1; width < 5; ++width) CHECK(!wrapped("\u4e2d a\u4e2d", width, 9).empty());
+}
+
 TEST_CASE("text_table/names from a model") {
   TextTable table(columns, {}, 80, true);
   table.add({std::string(10000, 'x'), "\x1b[2J\n\xff", "1", "2", "\u202e\u4e2d"});

@@ -27,6 +27,8 @@ const figure = (value) =>
   !isNumber(value) ? "–" : value === 0 ? "0" :
     Math.abs(value) >= 1000 ? Math.round(value).toLocaleString("en") : String(Number(value.toPrecision(3)));
 const percent = (value) => (!isNumber(value) ? "–" : (value >= 99.95 ? value.toFixed(0) : value.toFixed(1)) + " %");
+// Of the limit's speed; over 100 % the limit was not one.
+const ofLimit = (value) => (value > 100 ? "> 100 %" : percent(value));
 const tiny = (value) => (isNumber(value) ? value.toExponential(1) : value === "infinite" ? value : "–");
 const count = (n, word) => `${n} ${word}${n === 1 ? "" : "s"}`;
 const sum = (list, of) => list.reduce((total, item) => total + (of(item) || 0), 0);
@@ -55,6 +57,9 @@ const inWords = (config) => String(config).split(/\s+/).map((part) => part.repla
 // ---- the data ----
 
 const kindOf = (layer) => (layer.algorithm ? `${layer.op} ${layer.algorithm}` : layer.op);
+// With lost() it is the time.
+const withinLimit = (layer) => (isNumber(layer.floor_ms) ? Math.min(layer.floor_ms, layer.ms) : 0);
+const lost = (layer) => (isNumber(layer.floor_ms) ? layer.ms - withinLimit(layer) : 0);
 const errorShare = (layer) =>
   layer.error === "infinite" ? Infinity :
     isNumber(layer.error) && layer.tolerance > 0 ? layer.error / layer.tolerance : undefined;
@@ -70,7 +75,8 @@ function prepare(run) {
   run.ms = run.run ? run.run.ms : run.layersMs;
   run.batch = isNumber(run.batch) ? run.batch : 1;
   run.hasFloors = run.layers.some((layer) => isNumber(layer.floor_ms));
-  run.floorMs = sum(run.layers, (layer) => layer.floor_ms);
+  run.floorMs = sum(run.layers, withinLimit);
+  run.slowest = [...run.layers].sort((a, b) => b.ms - a.ms)[0];
   const steps = new Map();  // of a name, in order
   if (run.plan) run.plan.steps.forEach((step, i) => steps.set(step.name, [...(steps.get(step.name) || []), i]));
   const kinds = new Map();
@@ -83,7 +89,7 @@ function prepare(run) {
     const kind = kinds.get(layer.kind) || { name: layer.kind, layers: [], ms: 0, floorMs: 0 };
     kind.layers.push(layer);
     kind.ms += layer.ms;
-    kind.floorMs += layer.floor_ms || 0;
+    kind.floorMs += withinLimit(layer);
     kinds.set(layer.kind, kind);
   });
   run.layerOfStep = new Map(run.layers.map((layer) => [layer.stepIndex, layer]));
@@ -101,27 +107,18 @@ runs.forEach(prepare);
 const tile = (id, title, value, text, small) =>
   h("div", {}, h("dt", {}, title), h("dd", { id: `figure-${id}`, "data-value": value }, text, small ? h("small", {}, small) : null));
 
-function sentence(run) {
-  const [kind] = run.kinds;
+function headline(run) {
+  const [kind] = run.kinds, { slowest } = run;
   if (!kind || !(run.layersMs > 0)) return h("p", {}, run.layers.length ? "No layer was timed." : "There are no layers.");
-  const slowest = [...run.layers].sort((a, b) => b.ms - a.ms)[0];
-  const lost = (layer) => Math.max(0, layer.ms - layer.floor_ms);
-  const parts = [
-    h("strong", {}, named(kind.name)), ` takes ${percent(100 * kind.ms / run.layersMs)} of the layers' time, in ` +
-      `${kind.layers.length} of ${count(run.layers.length, "layer")}. The slowest layer is `,
-    opener(run, slowest, 56), `, with ${percent(100 * slowest.ms / run.layersMs)}. `];
-  if (run.hasFloors) {
-    const worst = run.layers.filter((layer) => isNumber(layer.floor_ms)).sort((a, b) => lost(b) - lost(a))[0];
-    const all = sum(run.layers, (layer) => (isNumber(layer.floor_ms) ? lost(layer) : 0));
-    parts.push(`Layers take ${ms(all)} ms more than the machine's limits ask for`);
-    if (all > 0) parts.push(`, most of it in `, opener(run, worst, 56), ` (${ms(lost(worst))} ms)`);
-    parts.push(".");
-  }
-  const above = run.layers.filter((layer) => layer.above_100_because);
-  if (run.floorMs > run.layersMs)
-    parts.push(` ${above.length} floors are above the time: ${[...new Set(above.map((layer) => layer.above_100_because))].join("; ")}.`);
-  if (run.estimated) parts.push(" Nothing was measured: all times are estimates of the plan.");
-  return h("p", { class: "lead" }, parts);
+  const line = (title, text) => typeof text === "string" && text !== "" ? h("p", {}, `${title}: `, h("bdi", {}, short(text, 600))) : null;
+  return [
+    run.estimated ? h("p", { class: "lead" }, "Nothing was measured: all times are estimates of the plan.") : null,
+    typeof run.disturbed === "string" ? h("p", { class: "lead bad" }, h("bdi", {}, short(run.disturbed, 600))) : null,
+    h("p", { class: "lead" }, h("strong", {}, "Slowest: "), opener(run, slowest, 56), ` (${short(slowest.kind, 40)}), ${ms(slowest.ms)} ms, ` +
+      `${percent(100 * slowest.ms / run.layersMs)} of all layers` + (isNumber(slowest.floor_ms) ? `; the machine's limit is ${ms(slowest.floor_ms)} ms.` : ".")),
+    line("Why so long", slowest.time_because), line("What to do", slowest.advice),
+    h("p", {}, `Of all layers' ${ms(run.layersMs)} ms `, named(kind.name), ` takes ${percent(100 * kind.ms / run.layersMs)}, in ` +
+      `${kind.layers.length} of ${count(run.layers.length, "layer")}` + (run.hasFloors ? `; ${ms(run.layersMs - run.floorMs)} ms lie above the machine's limits.` : "."))];
 }
 
 function overview(run) {
@@ -133,13 +130,13 @@ function overview(run) {
   return h("section", { id: "overview" },
     h("h1", {}, named(run.model, 120)),
     h("p", { class: "muted" }, how.filter(Boolean).join(" · ")),
-    sentence(run),
+    headline(run),
     h("dl", { class: "tiles" },
       tile("time", run.run ? "time of a run" : run.estimated ? "estimated time" : "time of all layers", run.ms, `${ms(run.ms)} ms`,
         run.run ? `p10 ${ms(run.run.p10_ms)}, p90 ${ms(run.run.p90_ms)}, ${count(run.run.runs, "run")}`
           : run.estimated ? "sum of all layers" : "sum of their medians"),
       run.ms > 0 ? tile("images", "images per second", 1e3 * run.batch / run.ms, figure(1e3 * run.batch / run.ms)) : null,
-      run.hasFloors ? tile("floor", "floor of all layers", run.floorMs, `${ms(run.floorMs)} ms`,
+      run.hasFloors ? tile("limit", "the machine's limit", run.floorMs, `${ms(run.floorMs)} ms`,
         `${percent(100 * run.floorMs / run.layersMs)} of the layers' ${ms(run.layersMs)} ms`) : null,
       memory ? tile("memory", "arena", memory.peak_bytes, bytes(memory.peak_bytes),
         `and ${bytes(memory.prepared_bytes)} of prepared weights`) : null,
@@ -155,7 +152,7 @@ function advice(run) {
   if (!Array.isArray(run.advice)) return null;
   const list = run.advice.filter((one) => one && typeof one.text === "string");
   const about = (layers, one) => h("div", { class: "note" }, `${ms(one.ms)} ms in ${count(layers.length, "layer")}` +
-    (one.lost_ms > 0 ? `, ${ms(one.lost_ms)} ms of it above the floor: ` : ": "),
+    (one.lost_ms > 0 ? `, ${ms(one.lost_ms)} ms of it above the machine's limits: ` : ": "),
     layers.slice(0, 3).map((layer, i) => [i ? ", " : null, opener(run, layer, 56)]), layers.length > 3 ? " …" : null);
   return h("section", { id: "advice" }, h("h2", {}, "What to do"), list.length ? null : h("p", {}, "No rule knows."), h("ul", {}, list.map((one) => {
     const layers = (Array.isArray(one.layers) ? one.layers : []).map((i) => run.layers[i]).filter(Boolean);
@@ -202,17 +199,20 @@ function details(run, layer) {
   line("problem", layer.problem);
   line("algorithm", layer.algorithm);
   line("configuration", layer.config && inWords(layer.config));
-  line("why", layer.reason);
-  if (layer.runner_up && isNumber(layer.runner_up_estimated_ms))
+  line("chosen because", layer.reason);
+  if (layer.runner_up && isNumber(layer.runner_up_estimated_ms)) {
+    const own = isNumber(layer.chosen_estimated_ms) ? layer.chosen_estimated_ms : layer.estimated_ms, more = layer.runner_up_estimated_ms - own;
     line("runner-up", `${layer.runner_up}, estimated ${ms(layer.runner_up_estimated_ms)} ms: ` +
-      `${ms(Math.abs(layer.runner_up_estimated_ms - layer.estimated_ms))} ms ` +
-      `${layer.runner_up_estimated_ms >= layer.estimated_ms ? "more" : "less"} than ${layer.algorithm}`);
+      `${ms(Math.abs(more))} ms ${more >= 0 ? "more" : "less"} than ${layer.algorithm}, ${ms(own)} ms` +
+      (own !== layer.estimated_ms ? " (both with the conversions beside them)" : ""));
+  }
   line(run.estimated ? "estimate" : "time", `${ms(layer.ms)} ms, ${percent(100 * layer.ms / run.layersMs)} of all layers` +
     (isNumber(layer.p10_ms) ? `; p10 ${ms(layer.p10_ms)}, p90 ${ms(layer.p90_ms)}, ${count(layer.runs, "run")}` : ""));
   line("estimate", againstEstimate(layer));
   if (isNumber(layer.floor_ms))
-    line("floor", `${ms(layer.floor_ms)} ms${layer.floor_by ? ` by ${layer.floor_by}` : ""}; the layer reaches ${percent(layer.percent_of_floor)} of that speed` +
+    line("limit", `${ms(layer.floor_ms)} ms${layer.floor_by ? ` by ${layer.floor_by}` : ""}; the layer reaches ${ofLimit(layer.percent_of_floor)} of that speed` +
       (layer.above_100_because ? `: ${layer.above_100_because}` : ""));
+  line("why so long", layer.time_because && h("bdi", {}, short(layer.time_because, 600)));
   line("what to do", layer.advice && h("bdi", {}, short(layer.advice, 600)));
   line("work", `${figure(layer.flops / 1e6)} MFLOP, ${figure(layer.gflops)} GFLOP/s`);
   line("bytes", `${bytes(layer.bytes)} in and out` + (layer.workspace_bytes ? `, workspace ${bytes(layer.workspace_bytes)}` : ""));
@@ -265,11 +265,10 @@ document.addEventListener("keydown", (event) => {
 
 // ---- table of layers ----
 
-// Solid: the floor; pale: the time above it.
+// Solid: the limit; pale: the time above it.
 function timeBar(layer, most, colour) {
   const width = (value) => `width:${(100 * value / most).toFixed(2)}%;background:${colour}`;
-  const floor = isNumber(layer.floor_ms) ? Math.min(layer.floor_ms, layer.ms) : layer.ms;
-  return h("div", { class: "bar" }, h("i", { style: width(floor) }), h("i", { class: "lost", style: width(layer.ms - floor) }));
+  return h("div", { class: "bar" }, h("i", { style: width(layer.ms - lost(layer)) }), h("i", { class: "lost", style: width(lost(layer)) }));
 }
 
 function sortable(columns, rows, draw) {
@@ -310,7 +309,7 @@ function layerTable(run) {
     { title: "ms", key: (layer) => layer.ms, class: "n" },
     { title: "", class: "barcell" },
     { title: "%", key: (layer) => layer.ms, class: "n" },
-    { title: "of floor", key: (layer) => layer.percent_of_floor, class: "n wide", down: false },
+    { title: "speed, % of limit", key: (layer) => layer.percent_of_floor, class: "n wide", down: false },
     { title: "bytes", key: (layer) => layer.bytes, class: "n wide" },
     { title: "of tolerance", key: errorShare, class: "n wide" }];
   const share = (value) => (value === undefined ? "" : isNumber(value) ? percent(value) : "infinite");
@@ -322,7 +321,7 @@ function layerTable(run) {
     h("td", { class: "n" }, ms(layer.ms)),
     h("td", { class: "barcell" }, timeBar(layer, most, run.colour.get(layer.kind))),
     h("td", { class: "n" }, (100 * layer.ms / (run.layersMs || 1)).toFixed(1)),
-    h("td", { class: "n wide" }, share(layer.percent_of_floor)),
+    h("td", { class: "n wide" }, isNumber(layer.percent_of_floor) ? ofLimit(layer.percent_of_floor) : ""),
     h("td", { class: "n wide" }, bytes(layer.bytes)),
     h("td", { class: "n wide" + (errorShare(layer) > 1 ? " bad" : "") }, share(errorShare(layer) * 100 || undefined)));
   const table = sortable(columns, run.layers, draw);
@@ -334,7 +333,7 @@ function layerTable(run) {
   } });
   return h("section", {}, h("h2", {}, "Layers"),
     h("p", { class: "note" }, "In order of execution; a heading sorts. " + (run.hasFloors
-      ? "The bar's solid part is the floor, what the machine's limits ask for; the pale part is the time above it." : "")),
+      ? "The bar's solid part is the machine's limit, the least time that its arithmetic and memory allow; the pale part is the time above it." : "")),
     h("p", { class: "filter" }, filter, found), h("div", { class: "tall", tabindex: 0 }, table.element));
 }
 
@@ -352,12 +351,12 @@ function kindSection(run) {
   return h("section", {}, h("h2", {}, "Time by kind"),
     h("div", { class: "stack" }, run.kinds.map((kind) => h("i", {
       style: `width:${part(kind)}%;background:${kind.colour}`, title: `${short(kind.name)}: ${ms(kind.ms)} ms, ${percent(part(kind))}` }))),
-    h("table", {}, h("thead", {}, h("tr", {}, ["kind", "layers", "ms", "%", "of floor"].map((title, i) => h("th", { class: i ? "n" : null }, title)))),
+    h("table", {}, h("thead", {}, h("tr", {}, ["kind", "layers", "ms", "%", "% of limit"].map((title, i) => h("th", { class: i ? "n" : null }, title)))),
       h("tbody", {}, run.kinds.map((kind) => h("tr", { "data-kind-ms": kind.ms },
         h("td", {}, h("span", { class: "line" }, h("span", { class: "swatch", style: `background:${kind.colour}` }), named(kind.name, 26))),
         h("td", { class: "n" }, String(kind.layers.length)), h("td", { class: "n" }, ms(kind.ms)),
         h("td", { class: "n" }, part(kind).toFixed(1)),
-        h("td", { class: "n" }, run.hasFloors && kind.ms > 0 ? percent(100 * kind.floorMs / kind.ms) : ""))))));
+        h("td", { class: "n" }, run.hasFloors && kind.ms > 0 ? (100 * kind.floorMs / kind.ms).toFixed(1) : ""))))));
 }
 
 // Squarified: rows along the shorter side, each as long as its cells' shapes improve.
@@ -621,7 +620,7 @@ function compareSection() {
     h("td", { class: "n wide" }, figure(run.threads)), h("td", { class: "n" }, ms(run.ms)), h("td", { class: "n wide" }, figure(1e3 * run.batch / run.ms)),
     h("td", { class: "n wide" }, run.hasFloors ? ms(run.floorMs) : ""), h("td", { class: "n wide" }, run.plan ? bytes(run.plan.memory.peak_bytes) : ""),
     h("td", { class: "n wide" }, run.worst ? tiny(run.worst.error) : ""));
-  const titles = [["", "n"], ["model", ""], ["device", ""], ["threads", "n wide"], ["ms", "n"], ["images/s", "n wide"], ["floor, ms", "n wide"], ["arena", "n wide"], ["error", "n wide"]];
+  const titles = [["", "n"], ["model", ""], ["device", ""], ["threads", "n wide"], ["ms", "n"], ["images/s", "n wide"], ["limit, ms", "n wide"], ["arena", "n wide"], ["error", "n wide"]];
   return h("section", { id: "compare" }, h("h1", {}, `${runs.length} runs side by side`),
     h("table", {}, h("thead", {}, h("tr", {}, titles.map(([title, kind]) => h("th", { class: kind }, title)))), h("tbody", {}, runs.map(row))),
     h("h2", {}, "What changed"), h("p", { class: "filter" }, a, " → ", b), place);

@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "lenslet/device.h"
+#include "tools/verbs/slowness.h"
 #include "tools/verbs/terminal.h"
 
 namespace lenslet::tool {
@@ -26,6 +27,20 @@ double usual_ratio(std::span<const LayerTime> layers) {
   return ratios.empty() ? HUGE_VAL : quantiles(std::move(ratios)).median;
 }
 
+// The lane that waits most of a run, and how much of it.
+struct Idle {
+  std::string lane;
+  double share = 0;
+};
+std::optional<Idle> idlest(const Timeline& timeline) {
+  std::vector<double> busy(timeline.lanes.size());
+  for (const TimelineSpan& span : timeline.spans)
+    busy[static_cast<std::size_t>(span.lane)] += span.end_us - span.begin_us;
+  const auto least = std::ranges::min_element(busy);
+  if (busy.size() < 2 || timeline.run_us <= 0) return {};
+  return Idle{timeline.lanes[static_cast<std::size_t>(least - busy.begin())], 1 - *least / timeline.run_us};
+}
+
 bool only_moves(std::string_view op) {
   constexpr std::string_view ops[] = {"Transpose", "Concat", "Slice", "Split",  "Gather",       "Pad",
                                       "Expand",    "Tile",   "Roll",  "Resize", "DepthToSpace", "SpaceToDepth"};
@@ -41,18 +56,26 @@ std::string sentence(const LayerTime& layer, const RunFacts& run, double usual, 
            "zero.";
   if (step.reason == "forced") {
     const StepCandidate* const best = runner_up(step);
-    return best != nullptr && best->estimated_us + best->neighbours_us < step.estimated_us
+    const StepCandidate* const taken = chosen(step);
+    return best != nullptr && taken != nullptr && total_us(*best) < total_us(*taken)
                ? fmt::format("Forced by --conv-algorithm; without it {} is likely faster.", best->algorithm)
                : std::string();
   }
-  if (run.on_cpu && run.float32 && step.op == "Conv" && !step.algorithm.starts_with("int8_"))
-    return run.bf16_products ? "Multiplies in float32; this CPU multiplies narrower types faster: --precision bf16, or "
-                               "int8 by `lenslet quantize`."
-                             : "Multiplies in float32; int8 is faster: `lenslet quantize`.";
-  if (run.batch == 1 && share > 0.1 && layer.weight_bytes > 0.9 * static_cast<double>(step.bytes) && layer.floor &&
-      layer.floor->by == "bytes")
-    return "Reads its weights, which are almost all its bytes, for one image: a larger --batch reads them once for all "
-           "of its images.";
+  const bool moves = layer.floor && layer.floor->by == "bytes";
+  if (run.on_cpu && run.float32 && step.op == "Conv" && !step.algorithm.starts_with("int8_")) {
+    const std::string int8 = fmt::format("`lenslet quantize {} --photos FOLDER -o int8.onnx`", run.model);
+    if (moves) return fmt::format("Reads and writes float32; 8-bit values are a quarter of the bytes: {}.", int8);
+    if (!run.bf16_products) return fmt::format("Multiplies in float32; int8 is faster: {}.", int8);
+    return fmt::format(
+        "Multiplies in float32; this CPU multiplies narrower types faster: compare by `lenslet report {} --precision "
+        "fp32,bf16 -o report.html`; or int8, by {}.",
+        run.model, int8);
+  }
+  if (run.batch == 1 && share > 0.1 && layer.weight_bytes > 0.9 * static_cast<double>(step.bytes) && moves)
+    return fmt::format(
+        "Reads its weights, which are almost all its bytes, for one image; a batch reads them once for "
+        "all of its images: `lenslet bench {} --batch 1,8`.",
+        run.model);
   if (only_moves(step.op))
     return fmt::format("Computes nothing: only a model without this {} saves its time.", step.op);
   if (layer.floor && layer.floor->us > 0.8 * us) return "At the machine's limit: nothing to win in this layer alone.";
@@ -61,13 +84,15 @@ std::string sentence(const LayerTime& layer, const RunFacts& run, double usual, 
 
 }  // namespace
 
-RunFacts facts_of(const PlanInfo& plan, const PlanOptions& options) {
+RunFacts facts_of(const std::string& model, const PlanInfo& plan, const PlanOptions& options) {
   const bool on_cpu = plan.device == "cpu";
-  return {.on_cpu = on_cpu,
+  return {.model = shell_word(model),
+          .on_cpu = on_cpu,
           .float32 = plan.numerics == Numerics(),
           .bf16_products = on_cpu && has_bf16_products() && query_cpu().architecture == "AVX-512",
           .flushes_denormals = options.flush_denormals,
-          .batch = options.batch};
+          .batch = options.batch,
+          .threads = plan.threads};
 }
 
 void advise(std::span<LayerTime> layers, const RunFacts& run) {
@@ -76,14 +101,12 @@ void advise(std::span<LayerTime> layers, const RunFacts& run) {
     if (const double share = layer.us.median / all; share >= 0.01) layer.advice = sentence(layer, run, usual, share);
 }
 
-std::vector<Advice> advice_on(std::span<const LayerRow> rows) {
+std::vector<Advice> advice_on(std::span<const LayerRow> rows, const RunFacts& run,
+                              const std::optional<Timeline>& timeline) {
   std::vector<Advice> list;
   std::map<std::string, std::size_t> known;
-  double median = 0, p10 = 0;
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const LayerTime& layer = rows[i].time;
-    median += layer.us.median;
-    p10 += layer.us.p10;
     if (layer.advice.empty()) continue;
     const auto [at, is_new] = known.emplace(layer.advice, list.size());
     if (is_new) list.push_back({.text = layer.advice});
@@ -95,11 +118,12 @@ std::vector<Advice> advice_on(std::span<const LayerRow> rows) {
   std::ranges::stable_sort(list, std::greater(), &Advice::us);
   for (Advice& advice : list)
     std::ranges::stable_sort(advice.layers, std::greater(), [&](std::size_t i) { return rows[i].time.us.median; });
-  if (rows.size() > 1 && median > 1.25 * p10)
+  if (const auto idle = timeline && run.on_cpu ? idlest(*timeline) : std::nullopt; idle && idle->share > 0.5)
     list.insert(list.begin(),
-                {.text = fmt::format("Times varied: the layers take {:.1f} ms at their medians, but {:.1f} ms at their "
-                                     "p10. Measure again without other work before comparing.",
-                                     median / 1e3, p10 / 1e3)});
+                {.text = fmt::format("{} waits {:.0f} % of a run: fewer threads may be as fast: `lenslet "
+                                     "bench {} --threads {}`.",
+                                     idle->lane, 100 * idle->share, run.model,
+                                     run.threads == 2 ? "1,2" : fmt::format("1,{},{}", run.threads / 2, run.threads))});
   return list;
 }
 
@@ -110,14 +134,15 @@ nlohmann::ordered_json to_json(const std::vector<Advice>& advice) {
   return list;
 }
 
-void print_advice(std::span<const LayerRow> rows) {
-  const std::vector<Advice> list = advice_on(rows);
-  fmt::print("\nwhat to do{}\n", list.empty() ? ": no rule knows" : "");
-  for (const Advice& one : list) {
-    fmt::print("- {}\n", printable(one.text));
+void print_advice(const std::vector<Advice>& advice, std::span<const LayerRow> rows, std::size_t width) {
+  fmt::print("\nwhat to do{}\n", advice.empty() ? ": no rule knows" : "");
+  for (const Advice& one : advice) {
+    fmt::print("{}", wrapped("- " + one.text, width, 2));
     if (!one.layers.empty())
-      fmt::print("  {:.1f} us in {} layer{}, most in {}\n", one.us, one.layers.size(),
-                 one.layers.size() == 1 ? "" : "s", printable(rows[one.layers[0]].time.step.name));
+      fmt::print("{}",
+                 wrapped(fmt::format("  {} in {} layer{}, most in {}", duration(one.us), one.layers.size(),
+                                     one.layers.size() == 1 ? "" : "s", short_name(rows[one.layers[0]].time.step)),
+                         width, 2));
   }
 }
 

@@ -161,7 +161,7 @@ void print_text(std::span<const Result> results, const TableOptions& options) {
     if (result.layers.empty()) continue;
     fmt::print("\nlayers of {} at batch {}{}\n", printable(result.model), result.batch,
                result.on_cpu() ? fmt::format(", {} threads", result.threads) : "");
-    print_table(result.layers, options);
+    print_table(result.layers, result.layers.size(), options);
   }
 }
 

@@ -132,7 +132,7 @@ void print_head(const Peak& peak, const Options& options, DeviceKind device) {
   fmt::print("ceilings measured now ({}): {:.2f} TFLOP/s, {:.0f} GB/s\n", peak.how, peak.flops_per_us / 1e6,
              peak.bytes_per_us / 1e3);
   if (device == DeviceKind::cpu || options.same_buffers)
-    fmt::print("the same buffers each time: what fits the caches is found there, and %floor can exceed 100\n");
+    fmt::print("the same buffers each time: what fits the caches is found there, and %limit can exceed 100\n");
   else
     fmt::print("many buffers in turn, together larger than L2 (--same-buffers: always the same)\n");
   fmt::print("error: largest of up to 2048 drawn outputs against sums in double, by their rms, over what is allowed\n");
@@ -144,13 +144,13 @@ using enum Column::Kind;
 // Printed problem by problem: the widths are known before.
 constexpr Column measured_columns[] = {
     {"layer", 8, name},       {"problem", 1, text, 0, 27}, {"algorithm", 0, name, 22}, {"median us", 0, number, 9},
-    {"p10", 11, number, 8},   {"p90", 10, number, 8},      {"floor us", 6, number, 8}, {"by", 9, word, 5},
-    {"%floor", 1, number, 6}, {"estimate", 4, number, 8},  {"error", 7, number, 7},    {"of tol", 3, number, 6},
+    {"p10", 11, number, 8},   {"p90", 10, number, 8},      {"limit us", 6, number, 8}, {"by", 9, word, 5},
+    {"%limit", 1, number, 6}, {"estimate", 4, number, 8},  {"error", 7, number, 7},    {"of tol", 3, number, 6},
     {"config", 5, text, 40},
 };
 constexpr Column planned_columns[] = {{"layer", 6, name},     {"problem", 1, text, 0, 32},
                                       {"algorithm", 0, name}, {"estimate us", 0},
-                                      {"floor us", 3},        {"by", 5, word},
+                                      {"limit us", 3},        {"by", 5, word},
                                       {"tolerance", 4},       {"config", 2, text}};
 
 // Empty for a problem given as text.

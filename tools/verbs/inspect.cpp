@@ -50,15 +50,6 @@ std::string free_dimensions(const PortInfo& port) {
   return fmt::format("; free: {}{}{}", batch, batch.empty() || others.empty() ? "" : ", ", others);
 }
 
-// As a shell reads it: quoted where needed.
-std::string shell_word(const std::string& text) {
-  constexpr std::string_view plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./=:,@%+";
-  if (!text.empty() && text.find_first_not_of(plain) == std::string::npos) return text;
-  std::string quoted = "'";
-  for (const char c : text) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return printable(quoted + "'");
-}
-
 void print_ports(const char* title, const std::vector<PortInfo>& ports,
                  const std::vector<std::pair<std::string, Shape>>& planned, std::span<const std::size_t> late,
                  bool with_options) {

@@ -15,24 +15,8 @@ namespace lenslet::tool {
 
 namespace {
 
-// Reasons why shares are above 100%, by the letter that marks them.
-class Marks {
- public:
-  char of(const LayerTime& layer) {
-    if (layer.above.empty()) return ' ';
-    const auto found = std::ranges::find(reasons_, layer.above);
-    const auto index = found - reasons_.begin();
-    if (found == reasons_.end()) reasons_.push_back(layer.above);
-    return static_cast<char>('a' + index);
-  }
-  void print() const {
-    for (std::size_t i = 0; i < reasons_.size(); ++i)
-      fmt::print("{}: above 100: {}\n", static_cast<char>('a' + i), reasons_[i]);
-  }
-
- private:
-  std::vector<std::string> reasons_;
-};
+/// Of the limit; the reason for more than 100% stands in JSON and with --layer.
+std::string share_of_limit(double percent) { return percent > 100 ? ">100" : fmt::format("{:.1f}", percent); }
 
 std::string why(const LayerRow& row) {
   std::string text = row.time.step.reason;
@@ -64,9 +48,9 @@ constexpr Column columns_of_layers[] = {
     {"%", 1},
     {"share", 9, word},
     {"GFLOP/s", 8},
-    {"floor us", 6},
+    {"limit us", 6},
     {"by", 10, word},
-    {"%floor", 3, word},
+    {"%limit", 3},
     {"KB", 12},
     {"error", 13},
     {"of tol", 5},
@@ -74,7 +58,7 @@ constexpr Column columns_of_layers[] = {
 };
 constexpr Column columns_of_totals[] = {
     {"op", 0, name},    {"algorithm", 1, name}, {"layers", 3},   {"us", 0},     {"%", 2},
-    {"share", 7, word}, {"GFLOP/s", 6},         {"floor us", 5}, {"%floor", 4},
+    {"share", 7, word}, {"GFLOP/s", 6},         {"limit us", 5}, {"%limit", 4},
 };
 
 constexpr Column columns_of_candidates[] = {{"candidate", 0, word}, {"us", 1},        {"+ us", 2},
@@ -85,39 +69,64 @@ constexpr Column columns_of_candidates[] = {{"candidate", 0, word}, {"us", 1},  
 const std::span<const Column> layer_columns = columns_of_layers, total_columns = columns_of_totals,
                               candidate_columns = columns_of_candidates;
 
-void print_table(std::span<const LayerRow> rows, const TableOptions& options) {
+void print_table(std::span<const LayerRow> rows, std::size_t most, const TableOptions& options) {
   TextTable table(layer_columns, options);
   const double total = sum_us(rows);
-  Marks marks;
-  double floor_us = 0, flops = 0;
-  for (const LayerRow& row : rows) {
+  double floor_us = 0, flops = 0, rest_us = 0;
+  std::size_t rest = 0;
+  bool above = false;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const LayerRow& row = rows[i];
     const LayerTime& time = row.time;
     const StepInfo& step = time.step;
     const double share = total > 0 ? time.us.median / total : 0.0;
+    floor_us += time.floor_within_us();
+    flops += step.flops;
+    if (i >= most && (!row.check || row.check->passed())) {
+      ++rest;
+      rest_us += time.us.median;
+      continue;
+    }
     const bool checked = row.check && row.check->skipped.empty();
     const std::string none = row.check ? "-" : "";
+    above = above || time.percent_of_floor() > 100;
     table.add(
         {step.name, step.op, step.algorithm, step.output_shapes.empty() ? "" : step.output_shapes[0].str(),
          tenths(time.us.median), tenths(100 * share), share_bar(share), tenths(time.gflops()),
          time.floor ? tenths(time.floor->us) : "", time.floor ? std::string(time.floor->by) : "",
-         time.floor ? fmt::format("{:>6.1f}{}", time.percent_of_floor(), marks.of(time)) : "",
-         tenths(static_cast<double>(step.bytes) / 1e3), checked ? fmt::format("{:.1e}", row.check->error) : none,
+         time.floor ? share_of_limit(time.percent_of_floor()) : "", tenths(static_cast<double>(step.bytes) / 1e3),
+         checked ? fmt::format("{:.1e}", row.check->error) : none,
          checked ? fmt::format("{:.2f}", row.check->tolerance > 0 ? row.check->error / row.check->tolerance : 0) : none,
          why(row)});
-    floor_us += time.floor ? time.floor->us : 0;
-    flops += step.flops;
   }
-  const bool floors = !rows.empty() && rows.front().time.floor;
-  table.add({fmt::format("{} layers, their medians", rows.size()), "", "", "", tenths(total),
-             tenths(rows.empty() ? 0.0 : 100.0), "", tenths(total > 0 ? flops / total / 1e3 : 0.0),
-             floors ? tenths(floor_us) : "", "", floors ? fmt::format("{:>6.1f}", 100 * floor_us / total) : "", "", "",
-             "", ""});
+  const auto sum = [&](const std::string& name, double us) {
+    std::vector<std::string> cells(layer_columns.size());
+    cells[0] = name;
+    cells[4] = tenths(us);
+    cells[5] = tenths(total > 0 ? 100 * us / total : 100.0);
+    return cells;
+  };
+  if (rest > 0) table.add(sum(fmt::format("{} others (--top 0)", rest), rest_us));
+  std::vector<std::string> all = sum(fmt::format("{} timed alone", rows.size()), total);
+  all[7] = tenths(total > 0 ? flops / total / 1e3 : 0.0);
+  if (!rows.empty() && rows.front().time.floor) {
+    all[8] = tenths(floor_us);
+    all[10] = tenths(total > 0 ? 100 * floor_us / total : 0.0);
+  }
+  table.add(std::move(all));
   table.print();
-  marks.print();
+  const std::size_t width = table.width();
+  if (above)
+    fmt::print("{}",
+               wrapped(">100: faster than the limit counts, for a reason that --layer and --json give; sums count "
+                       "such limits as the time",
+                       width));
   const auto in_bands = std::ranges::count_if(rows, [](const LayerRow& row) { return !row.time.band.empty(); });
   if (in_bands > 0)
-    fmt::print("{} of them were timed one by one here and run in bands otherwise, in less time (inspect says which)\n",
-               in_bands);
+    fmt::print("{}", wrapped(fmt::format("{} of them were timed one by one here and run in bands otherwise, in less "
+                                         "time (inspect says which)",
+                                         in_bands),
+                             width));
 }
 
 void print_totals(std::span<const LayerRow> rows, const TableOptions& options) {
@@ -130,7 +139,7 @@ void print_totals(std::span<const LayerRow> rows, const TableOptions& options) {
     Total& total = kinds[{row.time.step.op, row.time.step.algorithm}];
     ++total.count;
     total.us += row.time.us.median;
-    total.floor_us += row.time.floor ? row.time.floor->us : 0;
+    total.floor_us += row.time.floor_within_us();
     total.flops += row.time.step.flops;
   }
   std::vector<std::pair<std::pair<std::string, std::string>, Total>> sorted(kinds.begin(), kinds.end());
@@ -165,24 +174,30 @@ void add_candidates(TextTable& table, const StepInfo& step, std::string_view ind
 void print_in_full(const LayerRow& row, const std::string& device, const TableOptions& options) {
   const LayerTime& time = row.time;
   const StepInfo& step = time.step;
-  const auto line = [](const char* title, const std::string& text) { fmt::print("  {:<11} {}\n", title, text); };
+  TextTable table(candidate_columns, options);
+  const std::size_t width = table.width();
+  constexpr std::size_t titles = 14;
+  const auto line = [&](const char* title, const std::string& text) {
+    fmt::print("{}", wrapped(fmt::format("  {:<{}} {}", title, titles, text), width, titles + 3));
+  };
   fmt::print("{}: {}\n", printable(step.name), printable(step.op));
   if (!step.problem.empty()) line("problem", step.problem);
   for (std::size_t i = 0; i < step.outputs.size(); ++i)
-    line("output", fmt::format("{} {} {}", printable(step.outputs[i]), step.output_shapes[i].str(),
-                               to_string(step.output_formats[i])));
+    line("output",
+         fmt::format("{} {} {}", step.outputs[i], step.output_shapes[i].str(), to_string(step.output_formats[i])));
   if (!step.algorithm.empty())
     line("algorithm", step.config.empty() ? step.algorithm : fmt::format("{}, {}", step.algorithm, step.config));
-  if (!step.reason.empty()) line("because", step.reason);
-  if (!time.band.empty()) line("in a band", printable(time.band));
+  if (!step.reason.empty()) line("chosen because", step.reason);
+  if (!time.band.empty()) line("in a band", time.band);
   line("time", fmt::format("{:.1f} us, p10 {:.1f}, p90 {:.1f}, {} runs; estimated {:.1f} us", time.us.median,
                            time.us.p10, time.us.p90, time.us.count, step.estimated_us));
   if (time.floor)
-    line("floor", fmt::format("{:.1f} us by {}, share {:.1f}%{}{}", time.floor->us, time.floor->by,
+    line("limit", fmt::format("{:.1f} us by {}: reaches {:.1f}% of that speed{}{}", time.floor->us, time.floor->by,
                               time.percent_of_floor(), time.above.empty() ? "" : ": ", time.above));
+  if (!time.time_because.empty()) line("why so long", time.time_because);
   line("work", fmt::format("{:.3f} MFLOP, {:.1f} GFLOP/s", step.flops / 1e6, time.gflops()));
   line("bytes", fmt::format("{} in and out, workspace {}", step.bytes, step.workspace_bytes));
-  if (!time.advice.empty()) line("what to do", printable(time.advice));
+  if (!time.advice.empty()) line("what to do", time.advice);
   if (row.check) {
     if (row.check->skipped.empty())
       line("error", fmt::format("{:.2e} of an element's terms, tolerance {:.2e}: {}", row.check->error,
@@ -191,8 +206,8 @@ void print_in_full(const LayerRow& row, const std::string& device, const TableOp
       line("error", "not checked: " + row.check->skipped);
   }
   if (step.candidates.empty()) return;
-  fmt::print("  candidates in the rule's order (*: chosen; us: estimated; + us: conversions beside it)\n");
-  TextTable table(candidate_columns, options);
+  fmt::print("{}", wrapped("  candidates in the rule's order (*: chosen; us: estimated; + us: conversions beside it)",
+                           width, 2));
   add_candidates(table, step, "  ");
   table.print();
   if (step.op == "Conv")
@@ -232,10 +247,13 @@ void print_csv(std::span<const LayerRow> rows) {
                                               "estimated_ms",
                                               "runner_up",
                                               "runner_up_estimated_ms",
+                                              "chosen_estimated_ms",
                                               "floor_ms",
                                               "floor_by",
                                               "percent_of_floor",
                                               "above_100_because",
+                                              "threads_at_work",
+                                              "time_because",
                                               "advice",
                                               "band",
                                               "tolerance",

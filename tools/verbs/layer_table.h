@@ -18,9 +18,9 @@ struct LayerRow {
 };
 
 extern const std::span<const Column> layer_columns, total_columns, candidate_columns;
-/// Prints all layers, their sum, and a legend of marks: layer_columns.
-void print_table(std::span<const LayerRow> rows, const TableOptions& options);
-/// Time and floor by operator and algorithm: total_columns.
+/// Prints the first `most` layers and all that failed their check, and the sum of all: layer_columns.
+void print_table(std::span<const LayerRow> rows, std::size_t most, const TableOptions& options);
+/// Time and limit by operator and algorithm: total_columns.
 void print_totals(std::span<const LayerRow> rows, const TableOptions& options);
 /// All that is known about one layer.
 void print_in_full(const LayerRow& row, const std::string& device, const TableOptions& options);

@@ -16,11 +16,11 @@ namespace lenslet::tool {
 namespace {
 
 std::string why_above(const StepInfo& step, const Floor& floor) {
-  if (floor.by == "bytes") return "caches held what the floor takes from memory";
+  if (floor.by == "bytes") return "caches held what the limit takes from memory";
   if (step.algorithm.starts_with("winograd"))
-    return "Winograd multiplies less than the direct sum, which the floor counts";
-  if (step.algorithm == "fft") return "Fourier transforms multiply less than the direct sum, which the floor counts";
-  return "the limit was measured at a busier moment";
+    return "Winograd multiplies less than the direct sum, which the limit counts";
+  if (step.algorithm == "fft") return "Fourier transforms multiply less than the direct sum, which the limit counts";
+  return std::string(limit_was_low);
 }
 
 /// Convolutions that store codes: their attributes have the multipliers of Epilogue::Requantize.
@@ -87,7 +87,7 @@ std::optional<Peak> peak_of(const PlanInfo& plan) {
     try {
       return cuda_timer(choose_device(plan.device).cuda_index)->peak(plan.numerics);
     } catch (const Error& error) {
-      say("no floors: " + first_line(error));
+      say("no limits: " + first_line(error));
     }
   }
   return {};
@@ -138,12 +138,16 @@ std::vector<LayerTime> time_layers(Runner& runner, std::span<const Tensor> input
 
 const StepCandidate* runner_up(const StepInfo& step) {
   const StepCandidate* best = nullptr;
-  const auto total = [](const StepCandidate& candidate) { return candidate.estimated_us + candidate.neighbours_us; };
   for (const StepCandidate& candidate : step.candidates)
     if (candidate.refusal.empty() && candidate.algorithm != step.algorithm &&
-        (best == nullptr || total(candidate) < total(*best)))
+        (best == nullptr || total_us(candidate) < total_us(*best)))
       best = &candidate;
   return best;
+}
+
+const StepCandidate* chosen(const StepInfo& step) {
+  const auto found = std::ranges::find(step.candidates, step.algorithm, &StepCandidate::algorithm);
+  return found == step.candidates.end() ? nullptr : &*found;
 }
 
 nlohmann::ordered_json to_json(const Peak& peak) {
@@ -175,7 +179,8 @@ nlohmann::ordered_json to_json(const LayerTime& layer) {
   if (!layer.band.empty()) row["band"] = layer.band;
   if (const StepCandidate* next = runner_up(step)) {
     row["runner_up"] = next->algorithm;
-    row["runner_up_estimated_ms"] = (next->estimated_us + next->neighbours_us) / 1e3;
+    row["runner_up_estimated_ms"] = total_us(*next) / 1e3;
+    if (const StepCandidate* one = chosen(step)) row["chosen_estimated_ms"] = total_us(*one) / 1e3;
   }
   if (layer.floor) {
     row["floor_ms"] = layer.floor->us / 1e3;
@@ -183,6 +188,8 @@ nlohmann::ordered_json to_json(const LayerTime& layer) {
     row["percent_of_floor"] = layer.percent_of_floor();
     if (!layer.above.empty()) row["above_100_because"] = layer.above;
   }
+  if (layer.threads_at_work > 0) row["threads_at_work"] = layer.threads_at_work;
+  if (!layer.time_because.empty()) row["time_because"] = layer.time_because;
   if (!layer.advice.empty()) row["advice"] = layer.advice;
   return row;
 }

@@ -1,12 +1,15 @@
 // lenslet layers: each layer's algorithm and the reason for it, its time beside the machine's limits, and its error.
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 
 #include "lenslet/error.h"
@@ -14,6 +17,7 @@
 #include "tools/verbs/common_options.h"
 #include "tools/verbs/layer_table.h"
 #include "tools/verbs/measured_layers.h"
+#include "tools/verbs/slowness.h"
 #include "tools/verbs/terminal.h"
 #include "tools/verbs/trace.h"
 #include "tools/verbs/verbs.h"
@@ -23,7 +27,8 @@ namespace lenslet::tool {
 namespace {
 
 struct Options : MeasuringOptions {
-  std::string sort = "order", trace;
+  std::string sort, trace;  // sort: empty for "time" in tables, "order" otherwise
+  std::optional<std::size_t> top;
   std::vector<std::string> layers;
   bool json = false, csv = false;
   TableOptions table;
@@ -76,27 +81,37 @@ void print_text(const Options& options, const MeasuredLayers& report) {
     for (const LayerRow& row : report.rows) print_in_full(row, report.plan.device, options.table);
     return;
   }
-  fmt::print("{} on {}", printable(report.model.name()), report.plan.device);
-  if (report.plan.device == "cpu") fmt::print(" with {} threads", report.plan.threads);
+  const std::size_t width = options.table.wide ? std::numeric_limits<std::size_t>::max() : terminal_columns(stdout);
+  const auto say = [&](const std::string& text, std::size_t indent = 2) {
+    fmt::print("{}", wrapped(text, width, indent));
+  };
+  say(fmt::format("{} on {}{}: {} a run", report.model.name(), report.plan.device,
+                  report.plan.device == "cpu" ? fmt::format(" with {} threads", report.plan.threads) : "",
+                  duration(report.run_us->median)),
+      0);
+  if (!report.disturbed.empty()) say(report.disturbed, 0);
+  for (const std::string& line : slowest(report.rows)) say(line);
   if (report.peak)
-    fmt::print(
-        "; floor: what {:.1f} GFLOP/s{}{} or {:.1f} GB/s allow, measured now", report.peak->flops_per_us / 1e3,
+    say(fmt::format(
+        "Limit: the time that {:.1f} GFLOP/s{}{} or {:.1f} GB/s, measured now, allow a layer.",
+        report.peak->flops_per_us / 1e3,
         report.peak->int8_ops_per_us > 0 ? fmt::format(" ({:.0f} in int8)", report.peak->int8_ops_per_us / 1e3) : "",
         report.peak->bf16_ops_per_us > 0 ? fmt::format(" ({:.0f} in bf16)", report.peak->bf16_ops_per_us / 1e3) : "",
-        report.peak->bytes_per_us / 1e3);
+        report.peak->bytes_per_us / 1e3));
+  if (!options.no_errors) say("Error: the largest, relative to the output's rms, against double precision.");
   fmt::print("\n");
-  if (!options.no_errors) fmt::print("error: largest, relative to the output's rms, against double precision\n");
-  fmt::print("\n");
-  print_table(report.rows, options.table);
+  constexpr std::size_t most_at_terminal = 20;
+  const bool few = isatty(STDOUT_FILENO) == 1 && options.sort != "order";
+  const std::size_t top = options.top.value_or(few ? most_at_terminal : 0);
+  print_table(report.rows, top == 0 ? report.rows.size() : top, options.table);
   print_totals(report.rows, options.table);
-  print_advice(report.rows);
+  print_advice(advice_on(report.rows, report.facts, report.timeline), report.rows, width);
 }
 
 /// False if a layer's error exceeds its tolerance.
 bool layers(Options& options) {
   if (options.no_errors && options.sort == "error")
     throw Error(ErrorKind::invalid_argument, "--sort error and --no-errors exclude each other");
-  options.whole_runs = options.json || !options.trace.empty();
   if (const auto folder = std::filesystem::path(options.trace).parent_path();
       !folder.empty() && !std::filesystem::is_directory(folder))
     throw Error(ErrorKind::io, "cannot be written: there is no such folder", options.trace);
@@ -117,6 +132,7 @@ bool layers(Options& options) {
     report.rows = std::move(wanted);
     report.timeline.reset();  // it is of all layers
   }
+  if (options.sort.empty() && !options.csv && !options.json && options.layers.empty()) options.sort = "time";
   for (const Order& order : orders)
     if (options.sort == order.name) std::ranges::stable_sort(report.rows, std::greater(), order.key);
   if (options.csv) {
@@ -140,10 +156,13 @@ void add_layers(CLI::App& app, ExitCode& result) {
       ->allow_extra_args(false);
   verb->add_option(
           "--sort", options->sort,
-          "order (of execution), time, lost (above the floor), share (of the floor, least first), bytes, error "
+          "order (of execution), time, lost (above the limit), share (of the limit, least first), bytes, error "
           "(of the tolerance)")
       ->check(CLI::IsMember(order_names()))
-      ->capture_default_str();
+      ->default_str("time; with --json and --csv order");
+  verb->add_option("--top", options->top, "Print only the first rows; 0: all")
+      ->transform(whole_number<std::size_t>(0, 1000000))
+      ->default_str("20 at a terminal, unless sorted by order; else 0");
   verb->add_option("--trace", options->trace,
                    "Also write to this file, for ui.perfetto.dev, when each thread or stream computed which layer")
       ->check(not_empty());

@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "lenslet/runner.h"
-#include "tools/verbs/advice.h"
+#include "tools/verbs/slowness.h"
 #include "tools/verbs/terminal.h"
 
 namespace lenslet::tool {
@@ -35,18 +35,21 @@ MeasuredLayers measure_layers(const MeasuringOptions& options) {
     const std::vector<Tensor> inputs = given_or_random(model, runner.plan(), given, options.inputs);
     for (int i = 0; i < options.warmup; ++i) runner.run(inputs);
     std::vector<LayerTime> times = time_layers(runner, inputs, options.seconds, measured.peak);
-    advise(times, facts_of(runner.plan(), plan));
-    for (LayerTime& time : times) measured.rows.push_back({std::move(time), {}});
-    if (options.whole_runs) {
-      measured.run_us = quantiles(sample(options.seconds / 4, 5, [&] {
-        const Stopwatch run;
-        runner.run(inputs);
-        return run.us();
-      }));
-      constexpr double slow_us = 1e5;
-      measured.timeline = runner.timeline(inputs, measured.run_us->median < slow_us ? 7 : 3);
-    }
+    measured.run_us = quantiles(sample(options.seconds / 4, 5, [&] {
+      const Stopwatch run;
+      runner.run(inputs);
+      return run.us();
+    }));
+    constexpr double slow_us = 1e5;
+    measured.timeline = runner.timeline(inputs, measured.run_us->median < slow_us ? 7 : 3);
     measured.plan = runner.plan();
+    measured.facts = facts_of(options.model, measured.plan, plan);
+    const RunFacts& facts = measured.facts;
+    if (facts.on_cpu && facts.threads > 1) count_threads(times, *measured.timeline);
+    for (LayerTime& time : times) time.time_because = time_because(time, facts.threads);
+    advise(times, facts);
+    for (LayerTime& time : times) measured.rows.push_back({std::move(time), {}});
+    measured.disturbed = disturbance(measured.rows, measured.run_us, facts.on_cpu);
   }
   if (options.no_errors) return measured;
   plan.keep_all_values = true;  // the observer reads inputs that would be overwritten otherwise
@@ -102,7 +105,8 @@ nlohmann::ordered_json to_json(const MeasuredLayers& measured) {
   if (measured.peak) document["peak"] = to_json(*measured.peak);
   document["layers"] = nlohmann::ordered_json::array();
   for (const LayerRow& row : measured.rows) document["layers"].push_back(to_json(row));
-  document["advice"] = to_json(advice_on(measured.rows));
+  if (!measured.disturbed.empty()) document["disturbed"] = measured.disturbed;
+  document["advice"] = to_json(advice_on(measured.rows, measured.facts, measured.timeline));
   if (measured.timeline && measured.timeline->run_us > 0) document["timeline"] = timeline_json(measured);
   return document;
 }

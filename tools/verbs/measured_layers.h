@@ -11,6 +11,7 @@
 
 #include "lenslet/model.h"
 #include "lenslet/timeline.h"
+#include "tools/verbs/advice.h"
 #include "tools/verbs/common_options.h"
 #include "tools/verbs/layer_table.h"
 #include "tools/verbs/model_inputs.h"
@@ -23,7 +24,6 @@ struct MeasuringOptions {
   double seconds = 1;
   int warmup = default_warmup;
   bool no_errors = false;
-  bool whole_runs = false;  ///< also time runs without an observer, for a quarter of `seconds`, and their timeline
   PlanOptions plan;
   std::function<void(const PlanInfo&)> before_measuring = {};  ///< throws if the plan lacks what was asked for
 };
@@ -38,9 +38,12 @@ struct MeasuredLayers {
   std::optional<Quantiles> run_us = {};  ///< of whole runs
   std::vector<LayerRow> rows = {};       ///< in order of execution
   std::optional<Timeline> timeline = {};
+  std::string disturbed = {};  ///< slowness.h
+  RunFacts facts = {};
 };
 
-/// Loads the model; prints notes about the device and about refused algorithms on stderr.
+/// Loads the model; prints notes about the device and about refused algorithms on stderr. Runs without an observer take
+/// a quarter of `seconds` besides.
 MeasuredLayers measure_layers(const MeasuringOptions& options);
 
 /// The row of each step, by its number; -1 for steps without one.

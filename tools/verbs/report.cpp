@@ -106,7 +106,6 @@ void add_report(CLI::App& app, ExitCode& result) {
                    "The page, one HTML file that needs no network; with --json the data")
       ->check(not_empty());
   add_measuring_options(*verb, *options);
-  options->whole_runs = true;
   add_plan_options(*verb, options->plan);
   verb->remove_option(verb->get_option("--precision"));
   verb->add_option("--precision", options->precisions, "As of `layers`; several, separated by commas, side by side")

@@ -77,6 +77,14 @@ std::string printable(std::string_view text) {
   }
 }
 
+std::string shell_word(const std::string& text) {
+  constexpr std::string_view plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./=:,@%+";
+  if (!text.empty() && text.find_first_not_of(plain) == std::string::npos) return text;
+  std::string quoted = "'";
+  for (const char c : text) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return printable(quoted + "'");
+}
+
 bool has_colour(std::FILE* stream) {
   const auto variable = [](const char* name) -> std::string_view {
     const char* value = std::getenv(name);

@@ -20,6 +20,9 @@ std::size_t terminal_columns(std::FILE* stream);
 /// Escapes control characters and invalid UTF-8 as \n, \x1b, \xff: for names from outside.
 std::string printable(std::string_view text);
 
+/// As a shell reads it: quoted where needed; printable.
+std::string shell_word(const std::string& text);
+
 enum class Style { plain, bold, dim, red };
 /// Whether output to `stream` may be coloured: it is a terminal, TERM is set and not "dumb", and NO_COLOR is unset or
 /// empty (no-color.org).

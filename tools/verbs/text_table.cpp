@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <limits>
 #include <numeric>
+#include <set>
 #include <utility>
 
 #include "tools/verbs/suggest.h"
@@ -67,6 +68,8 @@ std::size_t fitting_bytes(std::string_view text, std::size_t width) {
   return bytes;
 }
 
+constexpr std::string_view ellipsis(bool utf8) { return utf8 ? "\u2026" : "..."; }
+
 }  // namespace
 
 std::size_t columns_of(std::string_view text) {
@@ -78,21 +81,48 @@ std::size_t columns_of(std::string_view text) {
   return columns;
 }
 
-std::string shortened(std::string_view text, std::size_t width, Cut cut, bool utf8) {
+namespace {
+
+constexpr std::size_t sixths = 6;
+
+// `head` sixths of what is kept stand before the ellipsis.
+std::string shortened_after(std::string_view text, std::size_t width, std::size_t head, bool utf8) {
   std::size_t all = columns_of(text);
   if (all <= width) return std::string(text);
-  const std::string_view dots = utf8 ? "\u2026" : "...";
+  const std::string_view dots = ellipsis(utf8);
   const std::size_t kept = width - std::min(width, columns_of(dots));
   if (kept == 0) return std::string(text.substr(0, fitting_bytes(text, width)));
-  const std::size_t head = fitting_bytes(text, cut == Cut::end ? kept : kept * 2 / 3);
-  std::size_t tail = text.size();
-  if (cut == Cut::middle)
-    for (tail = head, all -= columns_of(text.substr(0, head)); all > kept - kept * 2 / 3;) {
-      const std::size_t bytes = character_bytes(text.substr(tail));
-      all -= character_columns(text.substr(tail, bytes));
-      tail += bytes;
-    }
-  return fmt::format("{}{}{}", text.substr(0, head), dots, text.substr(tail));
+  const std::size_t before = kept * head / sixths;
+  std::size_t tail = fitting_bytes(text, before);
+  const std::string_view beginning = text.substr(0, tail);
+  for (all -= columns_of(beginning); all > kept - before;) {
+    const std::size_t bytes = character_bytes(text.substr(tail));
+    all -= character_columns(text.substr(tail, bytes));
+    tail += bytes;
+  }
+  return fmt::format("{}{}{}", beginning, dots, text.substr(tail));
+}
+
+}  // namespace
+
+std::string shortened(std::string_view text, std::size_t width, Cut cut, bool utf8) {
+  return shortened_after(text, width, cut == Cut::end ? sixths : 4, utf8);
+}
+
+std::string wrapped(std::string_view text, std::size_t width, std::size_t indent) {
+  const std::string all = printable(text);
+  std::string lines;
+  for (std::string_view rest = all; !rest.empty();) {
+    if (!lines.empty()) lines.append(indent, ' ');
+    const std::size_t room = std::max<std::size_t>(width - std::min(width, lines.empty() ? 0 : indent), 2);
+    std::size_t end = fitting_bytes(rest, room);
+    if (end < rest.size())
+      if (const std::size_t space = rest.rfind(' ', end); space != std::string_view::npos && space > indent)
+        end = space;
+    lines.append(rest.substr(0, end)) += '\n';
+    rest.remove_prefix(std::min(rest.size(), end < rest.size() && rest[end] == ' ' ? end + 1 : end));
+  }
+  return lines;
 }
 
 void add_table_options(CLI::App& verb, TableOptions& options, std::initializer_list<std::span<const Column>> tables) {
@@ -166,22 +196,66 @@ void TextTable::lay_out() {
   }
   if (shown_.size() == 1 && !stays_whole(columns_[shown_[0].index]))
     shown_[0].width = std::min(shown_[0].width, width_);
+  for (Shown& shown : shown_)
+    if (columns_[shown.index].kind == Column::Kind::name && shown.width < shown.whole)
+      shown.how = distinct(shown.index, shown.width);
   if (wanted_.empty()) std::ranges::sort(shown_, {}, &Shown::index);
   std::ranges::sort(omitted_);
+}
+
+// Names of layers often share a long beginning or end.
+TextTable::Shortening TextTable::distinct(std::size_t column, std::size_t width) const {
+  std::vector<std::string_view> names;
+  for (const auto& row : rows_)
+    if (row.size() == columns_.size() && columns_of(row[column]) > width) names.emplace_back(row[column]);
+  if (names.empty()) return {};
+  const auto [first, last] = std::ranges::minmax(names);
+  std::size_t shared = 0;
+  while (shared < std::min(first.size(), last.size()) && first[shared] == last[shared]) ++shared;
+  while (shared > 0 && shared < first.size() && (static_cast<unsigned char>(first[shared]) & 0xC0) == 0x80) --shared;
+  Shortening best;
+  std::size_t most = 0;
+  for (const Shortening& how : {Shortening{},
+                                {.head = 3},
+                                {.head = 2},
+                                {.head = 0},
+                                {.skipped = shared, .head = 3},
+                                {.skipped = shared, .head = 0}}) {
+    std::set<std::string> different;
+    for (const std::string_view name : names) different.insert(cell(std::string(name), {column, width, width, how}));
+    if (different.size() > most) {
+      most = different.size();
+      best = how;
+    }
+  }
+  return best;
+}
+
+std::string TextTable::cell(const std::string& text, const Shown& shown) const {
+  const auto& [index, width, whole, how] = shown;
+  if (columns_of(text) <= width) return text;
+  if (columns_[index].kind == Column::Kind::text) return shortened(text, width, Cut::end, utf8_);
+  const std::string_view dots = ellipsis(utf8_);
+  // Of a row that came later the byte may lie within a character.
+  if (how.skipped == 0 || how.skipped >= text.size() ||
+      (static_cast<unsigned char>(text[how.skipped]) & 0xC0) == 0x80 || width <= 2 * columns_of(dots))
+    return shortened_after(text, width, how.head, utf8_);
+  return fmt::format(
+      "{}{}", dots,
+      shortened_after(std::string_view(text).substr(how.skipped), width - columns_of(dots), how.head, utf8_));
 }
 
 std::string TextTable::line(std::span<const std::string> cells) const {
   const bool spans = cells.size() < columns_.size();
   std::string text;
   std::size_t at = 0;
-  for (const auto& [index, width, whole] : shown_) {
-    if (spans && index + 1 >= cells.size()) break;
-    const Column::Kind kind = columns_[index].kind;
-    const std::string cell = shortened(cells[index], width, kind == Column::Kind::text ? Cut::end : Cut::middle, utf8_);
-    const std::string pad(width - columns_of(cell), ' ');
-    text += kind == Column::Kind::number ? pad + cell : cell + pad;
+  for (const Shown& shown : shown_) {
+    if (spans && shown.index + 1 >= cells.size()) break;
+    const std::string fitting = cell(cells[shown.index], shown);
+    const std::string pad(shown.width - columns_of(fitting), ' ');
+    text += columns_[shown.index].kind == Column::Kind::number ? pad + fitting : fitting + pad;
     text += ' ';
-    at += width + 1;
+    at += shown.width + 1;
   }
   if (spans) text += shortened(cells.back(), width_ - std::min(width_, at), Cut::end, utf8_);
   text.erase(text.find_last_not_of(' ') + 1);

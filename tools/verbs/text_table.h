@@ -20,11 +20,14 @@ std::size_t columns_of(std::string_view text);
 enum class Cut { middle, end };
 std::string shortened(std::string_view text, std::size_t width, Cut cut, bool utf8);
 
+/// Printable lines of at most `width` columns, broken at spaces where possible, all but the first indented.
+std::string wrapped(std::string_view text, std::size_t width, std::size_t indent = 0);
+
 struct Column {
   enum class Kind {
     number,  ///< to the right, not shortened
     word,    ///< to the left, not shortened
-    name,    ///< shortened in the middle
+    name,    ///< shortened in the middle, where rows stay distinct
     text     ///< shortened at its end
   };
   std::string_view name;  ///< its head; --columns takes it with '_' for ' '
@@ -61,10 +64,18 @@ class TextTable {
   void print();
 
  private:
+  // How names of a column are shortened: without their first `skipped` bytes, which many share; `head` sixths of what
+  // is kept stand before the ellipsis.
+  struct Shortening {
+    std::size_t skipped = 0, head = 4;
+  };
   struct Shown {
     std::size_t index, width, whole;
+    Shortening how = {};
   };
   void lay_out();
+  Shortening distinct(std::size_t column, std::size_t width) const;
+  std::string cell(const std::string& text, const Shown& shown) const;
   std::string line(std::span<const std::string> cells) const;
 
   std::span<const Column> columns_;

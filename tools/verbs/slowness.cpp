@@ -1,0 +1,130 @@
+#include "tools/verbs/slowness.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <numeric>
+
+#include "tools/verbs/terminal.h"
+#include "tools/verbs/text_table.h"
+
+namespace lenslet::tool {
+
+namespace {
+
+double sum_of(std::span<const LayerRow> rows, double (*of)(const LayerTime&)) {
+  return std::transform_reduce(rows.begin(), rows.end(), 0.0, std::plus(),
+                               [&](const LayerRow& row) { return of(row.time); });
+}
+
+/// Three digits: "0.229 GFLOP", "12.8 MB".
+std::string amount(double value, const char* unit) {
+  const char* prefix = "";
+  for (const auto& [name, size] : {std::pair("G", 1e9), {"M", 1e6}, {"K", 1e3}})
+    if (*prefix == '\0' && value >= size) {
+      prefix = name;
+      value /= size;
+    }
+  return fmt::format("{:.3g} {}{}", value, prefix, unit);
+}
+
+/// "0.229 GFLOP, at least 3.8 ms at this machine's 60 GFLOP/s".
+std::string work_and_limit(const LayerTime& layer) {
+  const bool moves = layer.floor->by == "bytes";
+  const double work = moves ? static_cast<double>(layer.step.bytes) : layer.step.flops;
+  const char* const unit = moves ? "B" : "FLOP";
+  return fmt::format("{} take at least {} at this machine's {}/s", amount(work, unit), duration(layer.floor->us),
+                     amount(1e6 * work / layer.floor->us, unit));
+}
+
+}  // namespace
+
+std::string short_name(const StepInfo& step) {
+  constexpr std::size_t most = 60;
+  return shortened(printable(step.name), most, Cut::middle, locale_is_utf8());
+}
+
+std::string duration(double us) {
+  if (us >= 1e6) return fmt::format("{:.3g} s", us / 1e6);
+  return us >= 1e3 ? fmt::format("{:.3g} ms", us / 1e3) : fmt::format("{:.3g} us", us);
+}
+
+void count_threads(std::span<LayerTime> layers, const Timeline& timeline) {
+  struct Work {
+    double busy = 0, begin = HUGE_VAL, end = 0;
+  };
+  std::map<int, Work> of_step;
+  for (const TimelineSpan& span : timeline.spans) {
+    Work& work = of_step[span.step];
+    work.busy += span.end_us - span.begin_us;
+    work.begin = std::min(work.begin, span.begin_us);
+    work.end = std::max(work.end, span.end_us);
+  }
+  for (LayerTime& layer : layers)
+    if (const auto work = of_step.find(layer.number);
+        layer.band.empty() && work != of_step.end() && work->second.end > work->second.begin)
+      layer.threads_at_work = work->second.busy / (work->second.end - work->second.begin);
+}
+
+std::string time_because(const LayerTime& layer, int threads) {
+  if (!layer.floor || layer.floor->us <= 0) return {};
+  const Quantiles& us = layer.us;
+  if (us.count > 4 && us.median > 1.5 * us.p10)
+    return fmt::format("other work disturbed it: half of its runs took over {}, a tenth under {}", duration(us.median),
+                       duration(us.p10));
+  const double percent = layer.percent_of_floor();
+  if (percent > 100) return fmt::format("faster than the limit counts: {}", layer.above);
+  const std::string limit = work_and_limit(layer);
+  if (percent > 80) return "as fast as this machine allows: " + limit;
+  const std::string share = fmt::format("; it reaches {:.0f} % of that speed", percent);
+  if (layer.threads_at_work > 0 && layer.threads_at_work < 0.6 * threads)
+    return fmt::format("{:.1f} of {} threads work on it: {}{}", layer.threads_at_work, threads, limit, share);
+  if (percent > 50) return (layer.floor->by == "bytes" ? "memory: " : "arithmetic: ") + limit + share;
+  constexpr double short_us = 10;
+  if (us.median < short_us) return "so short that starting it counts: " + limit + share;
+  return "its kernel is far from this machine's limits: " + limit + share;
+}
+
+std::string disturbance(std::span<const LayerRow> rows, const std::optional<Quantiles>& run, bool on_cpu) {
+  const double median = sum_of(rows, [](const LayerTime& layer) { return layer.us.median; });
+  const double p10 = sum_of(rows, [](const LayerTime& layer) { return layer.us.p10; });
+  const double beyond = sum_of(rows, [](const LayerTime& layer) {
+    const bool unexplained = layer.above == limit_was_low && layer.percent_of_floor() > 110;
+    return unexplained ? layer.us.median : 0.0;
+  });
+  constexpr double noticed_us = 100;  // what a run takes beside its layers
+  std::string how;
+  if (rows.size() > 1 && median > 1.25 * p10)
+    how =
+        fmt::format("the layers take {} at their medians, but {} at their best tenth", duration(median), duration(p10));
+  else if (on_cpu && run && run->median > 1.3 * median + noticed_us)  // CUDA: with copies from and to the host
+    how = fmt::format("whole runs took {}, but the layers one by one {}", duration(run->median), duration(median));
+  else if (run && run->p90 > 1.5 * run->p10 + noticed_us)
+    how = fmt::format("whole runs took from {} to {}", duration(run->p10), duration(run->p90));
+  else if (beyond > 0.3 * median)
+    how = "many layers were faster than the limits that were measured before them";
+  if (how.empty()) return {};
+  return fmt::format(
+      "This machine had other work while it was measured: {}. Measure again without it, or longer "
+      "(--seconds), before comparing.",
+      how);
+}
+
+std::vector<std::string> slowest(std::span<const LayerRow> rows) {
+  const auto row = std::ranges::max_element(rows, {}, [](const LayerRow& one) { return one.time.us.median; });
+  if (row == rows.end()) return {};
+  const LayerTime& layer = row->time;
+  const double all = sum_of(rows, [](const LayerTime& one) { return one.us.median; });
+  std::vector<std::string> lines{
+      fmt::format("Slowest: {} ({}{}{}), {}, {:.1f} % of all layers{}", short_name(layer.step), layer.step.op,
+                  layer.step.algorithm.empty() ? "" : " by ", layer.step.algorithm, duration(layer.us.median),
+                  all > 0 ? 100 * layer.us.median / all : 0.0,
+                  layer.floor ? fmt::format("; the machine's limit is {}", duration(layer.floor->us)) : "")};
+  if (!layer.time_because.empty()) lines.push_back("Why so long: " + layer.time_because);
+  if (!layer.advice.empty()) lines.push_back("What to do: " + layer.advice);
+  return lines;
+}
+
+}  // namespace lenslet::tool

@@ -1,0 +1,34 @@
+#pragma once
+// Why a layer takes its time, and whether the times can be trusted: sentences from what was measured.
+
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "lenslet/timeline.h"
+#include "tools/verbs/layer_table.h"
+#include "tools/verbs/layer_times.h"
+
+namespace lenslet::tool {
+
+/// "0.71 us", "310 us", "3.1 ms".
+std::string duration(double us);
+
+/// Of a step, for sentences: its middle may be left out.
+std::string short_name(const StepInfo& step);
+
+/// Sets LayerTime::threads_at_work of steps that share their loops, from a run on the CPU with several threads.
+void count_threads(std::span<LayerTime> layers, const Timeline& timeline);
+
+/// What holds a layer: the machine's arithmetic, its memory, threads that wait, other work. Empty without limits.
+std::string time_because(const LayerTime& layer, int threads);
+
+/// How the figures show that the machine had other work while it was measured; else empty. `run`: of whole runs.
+std::string disturbance(std::span<const LayerRow> rows, const std::optional<Quantiles>& run, bool on_cpu);
+
+/// About the row with the greatest time, a line each: how much, why, and what to do where these are known. None without
+/// rows.
+std::vector<std::string> slowest(std::span<const LayerRow> rows);
+
+}  // namespace lenslet::tool
