@@ -244,7 +244,7 @@ TEST_CASE("tools/layer_times/steps_that_the_first_run_plans") {
   Tensor x(DType::f32, {8});
   std::ranges::fill(x.values<float>(), 1.0F);
   std::vector<std::string> names;
-  for (const LayerTime& layer : time_layers(runner, std::span(&x, 1), 0, {})) {
+  for (const LayerTime& layer : time_layers(runner, std::span(&x, 1), 0)) {
     names.push_back(layer.step.name);
     CHECK(layer.us.count == 5);
   }

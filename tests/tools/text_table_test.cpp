@@ -112,13 +112,13 @@ TEST_CASE("text_table/shortened names stay distinct") {
   };
   CHECK(shown({"/features/features.1/conv/Conv", "/features/features.12/conv/Conv"}, 16, true) ==
         "layer         us\n"
-        "\u20261/con\u2026onv  1\n"
-        "\u202612/co\u2026onv  1\n");
+        "\u2026.1/conv/Conv  1\n"
+        "\u202612/conv/Conv  1\n");
   CHECK(shown({"/stage/block/conv1", "/stage/block/conv2"}, 14, true) ==
         "layer       us\n"
-        "/stage/\u2026nv1  1\n"
-        "/stage/\u2026nv2  1\n");
-  CHECK(shown({"a_long_name_of_one_layer"}, 14, false) == "layer       us\na_long...er  1\n");
+        "/stage\u2026onv1  1\n"
+        "/stage\u2026onv2  1\n");
+  CHECK(shown({"a_long_name_of_one_layer"}, 14, false) == "layer       us\na_lon...yer  1\n");
   // A later part has a name that is cut within a character, and one that is shorter than what was shared.
   TextTable parts(only, {}, 14, true);
   parts.add({"the same beginning 1, and an end", "1"});

@@ -16,6 +16,14 @@ struct Peak {
   double bf16_ops_per_us = 0;  ///< products of bfloat16, likewise; 0: not measured, or float32's
 };
 
+/// Each rate's greater one of two measurements.
+inline Peak greater(Peak a, const Peak& b) {
+  for (double Peak::*const rate :
+       {&Peak::flops_per_us, &Peak::bytes_per_us, &Peak::int8_ops_per_us, &Peak::bf16_ops_per_us})
+    a.*rate = std::max(a.*rate, b.*rate);
+  return a;
+}
+
 /// Peak of the CPU with `threads` threads: independent FMAs in registers, and a copy. Takes about 0.3 s and keeps the
 /// best of several short rounds, since other load only slows them down.
 Peak cpu_peak(int threads);

@@ -107,9 +107,11 @@ Result bench_once(const Model& model, const PlanOptions& plan, const std::vector
   for (int i = 1; i < options.warmup; ++i) runner.run(inputs);
   result.ms = quantiles(run_times(runner, inputs, options.seconds));
   if (!result.on_cpu()) result.device_ms = device_quantiles(runner);
-  if (options.per_layer)
-    for (LayerTime& time : time_layers(runner, inputs, options.seconds, peak))
-      result.layers.push_back({std::move(time), {}});
+  if (options.per_layer) {
+    std::vector<LayerTime> times = time_layers(runner, inputs, options.seconds);
+    if (peak) set_limits(times, *peak);
+    for (LayerTime& time : times) result.layers.push_back({std::move(time), {}});
+  }
   return result;
 }
 

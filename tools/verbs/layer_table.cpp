@@ -42,7 +42,7 @@ using enum Column::Kind;
 constexpr Column columns_of_layers[] = {
     {"layer", 0, name, 0, 20},
     {"op", 7, name},
-    {"algorithm", 2, name, 0, 12},
+    {"algorithm", 2, name, 0, 14},
     {"output", 11, word},
     {"us", 0},
     {"%", 1},

@@ -93,8 +93,7 @@ std::optional<Peak> peak_of(const PlanInfo& plan) {
   return {};
 }
 
-std::vector<LayerTime> time_layers(Runner& runner, std::span<const Tensor> inputs, double seconds,
-                                   const std::optional<Peak>& peak) {
+std::vector<LayerTime> time_layers(Runner& runner, std::span<const Tensor> inputs, double seconds) {
   const PlanInfo& plan = runner.plan();
   std::vector<std::vector<double>> us(plan.steps.size());
   std::vector<Once> once(plan.steps.size());
@@ -129,11 +128,16 @@ std::vector<LayerTime> time_layers(Runner& runner, std::span<const Tensor> input
       if (band.first_step <= static_cast<int>(i) && static_cast<int>(i) <= band.last_step)
         layer.band = fmt::format("{} to {}, {}", plan.steps[static_cast<std::size_t>(band.first_step)].name,
                                  plan.steps[static_cast<std::size_t>(band.last_step)].name, band.reason);
-    if (!peak) continue;
-    layer.floor.emplace(step.flops, static_cast<double>(step.bytes), *peak, products_per_us(step, *peak));
-    if (layer.percent_of_floor() > 100) layer.above = why_above(step, *layer.floor);
   }
   return layers;
+}
+
+void set_limits(std::span<LayerTime> layers, const Peak& peak) {
+  for (LayerTime& layer : layers) {
+    const StepInfo& step = layer.step;
+    layer.floor.emplace(step.flops, static_cast<double>(step.bytes), peak, products_per_us(step, peak));
+    if (layer.percent_of_floor() > 100) layer.above = why_above(step, *layer.floor);
+  }
 }
 
 const StepCandidate* runner_up(const StepInfo& step) {

@@ -41,8 +41,9 @@ inline constexpr std::string_view limit_was_low = "the limit was measured at a b
 std::optional<Peak> peak_of(const PlanInfo& plan);
 
 /// Steps in order of execution: at least 5 runs, until `seconds` have passed.
-std::vector<LayerTime> time_layers(Runner& runner, std::span<const Tensor> inputs, double seconds,
-                                   const std::optional<Peak>& peak);
+std::vector<LayerTime> time_layers(Runner& runner, std::span<const Tensor> inputs, double seconds);
+/// Their floors, and why they are above the times.
+void set_limits(std::span<LayerTime> layers, const Peak& peak);
 
 /// The offered candidate with the best estimate after the chosen one; nullptr if there is none.
 const StepCandidate* runner_up(const StepInfo& step);

@@ -22,7 +22,7 @@ double sum_of(std::span<const LayerRow> rows, double (*of)(const LayerTime&)) {
 /// Three digits: "0.229 GFLOP", "12.8 MB".
 std::string amount(double value, const char* unit) {
   const char* prefix = "";
-  for (const auto& [name, size] : {std::pair("G", 1e9), {"M", 1e6}, {"K", 1e3}})
+  for (const auto& [name, size] : {std::pair("T", 1e12), {"G", 1e9}, {"M", 1e6}, {"K", 1e3}})
     if (*prefix == '\0' && value >= size) {
       prefix = name;
       value /= size;

@@ -117,7 +117,8 @@ std::string wrapped(std::string_view text, std::size_t width, std::size_t indent
     const std::size_t room = std::max<std::size_t>(width - std::min(width, lines.empty() ? 0 : indent), 2);
     std::size_t end = fitting_bytes(rest, room);
     if (end < rest.size())
-      if (const std::size_t space = rest.rfind(' ', end); space != std::string_view::npos && space > indent)
+      if (const std::size_t space = rest.rfind(' ', end);
+          space != std::string_view::npos && space > rest.find_first_not_of(' '))
         end = space;
     lines.append(rest.substr(0, end)) += '\n';
     rest.remove_prefix(std::min(rest.size(), end < rest.size() && rest[end] == ' ' ? end + 1 : end));
