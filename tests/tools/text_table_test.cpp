@@ -134,7 +134,7 @@ TEST_CASE("text_table/wrapped") {
   CHECK(wrapped("one two three", 80) == "one two three\n");
   CHECK(wrapped("one two three", 7) == "one two\nthree\n");
   CHECK(wrapped("one two three", 7, 2) == "one two\n  three\n");
-  CHECK(wrapped("  title and text", 11, 8) == "  title and\n        text\n");
+  CHECK(wrapped("  title and text", 12, 8) == "  title and\n        text\n");
   CHECK(wrapped("abcdefghij", 4, 1) == "abcd\n efg\n hij\n");
   CHECK(wrapped("\u4e2d\u4e2d\u4e2d", 4) == "\u4e2d\u4e2d\n\u4e2d\n");
   CHECK(wrapped("a\nb", 80) == "a\\nb\n");
