@@ -120,14 +120,16 @@ TEST_CASE("tools/advice/groups") {
   CHECK(list[1].lost_us == 30);
   CHECK(advice_on({}, {}, {}).empty());
 
-  Timeline timeline{.lanes = {"thread 1", "thread 2"}, .spans = {}, .run_us = 100};
-  timeline.spans = {{.lane = 0, .step = 0, .begin_us = 0, .end_us = 90}, {.lane = 1, .step = 0, .end_us = 10}};
+  Timeline timeline{.lanes = {"thread 1", "thread 2"}, .spans = {}, .run_us = 1000};
+  timeline.spans = {{.lane = 0, .step = 0, .begin_us = 0, .end_us = 900}, {.lane = 1, .step = 0, .end_us = 100}};
   list = advice_on(rows, {.model = "net.onnx", .threads = 2}, timeline);
   REQUIRE(list.size() == 3);
   CHECK(list[0].layers.empty());
   CHECK(test::contains(list[0].text, "thread 2 waits 90 % of a run"));
   CHECK(test::contains(list[0].text, "`lenslet bench net.onnx --threads 1,2`"));
-  timeline.spans[1].end_us = 60;
+  timeline.spans[1].end_us = 600;
+  CHECK(advice_on(rows, {.threads = 2}, timeline).size() == 2);
+  timeline = {.lanes = {"thread 1", "thread 2"}, .spans = {}, .run_us = 90};
   CHECK(advice_on(rows, {.threads = 2}, timeline).size() == 2);
 }
 

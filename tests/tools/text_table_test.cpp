@@ -138,6 +138,8 @@ TEST_CASE("text_table/wrapped") {
   CHECK(wrapped("abcdefghij", 4, 1) == "abcd\n efg\n hij\n");
   CHECK(wrapped("\u4e2d\u4e2d\u4e2d", 4) == "\u4e2d\u4e2d\n\u4e2d\n");
   CHECK(wrapped("a\nb", 80) == "a\\nb\n");
+  CHECK(wrapped("run `a b c d e f`, then g", 8) == "run\n`a b c d e f`,\nthen g\n");
+  CHECK(wrapped("a ` b c", 3) == "a\n` b\n c\n");
   CHECK(wrapped("", 80).empty());
   for (std::size_t width = 1; width < 5; ++width) CHECK(!wrapped("\u4e2d a\u4e2d", width, 9).empty());
 }

@@ -32,6 +32,7 @@ struct Idle {
   std::string lane;
   double share = 0;
 };
+constexpr double worth_sharing_us = 100;  // shorter runs gain nothing
 std::optional<Idle> idlest(const Timeline& timeline) {
   std::vector<double> busy(timeline.lanes.size());
   for (const TimelineSpan& span : timeline.spans)
@@ -118,7 +119,8 @@ std::vector<Advice> advice_on(std::span<const LayerRow> rows, const RunFacts& ru
   std::ranges::stable_sort(list, std::greater(), &Advice::us);
   for (Advice& advice : list)
     std::ranges::stable_sort(advice.layers, std::greater(), [&](std::size_t i) { return rows[i].time.us.median; });
-  if (const auto idle = timeline && run.on_cpu ? idlest(*timeline) : std::nullopt; idle && idle->share > 0.5)
+  if (const auto idle = timeline && run.on_cpu ? idlest(*timeline) : std::nullopt;
+      idle && idle->share > 0.5 && timeline->run_us > worth_sharing_us)
     list.insert(list.begin(),
                 {.text = fmt::format("{} waits {:.0f} % of a run: fewer threads may be as fast: `lenslet "
                                      "bench {} --threads {}`.",

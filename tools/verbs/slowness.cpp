@@ -79,11 +79,11 @@ std::string time_because(const LayerTime& layer, int threads) {
   const std::string limit = work_and_limit(layer);
   if (percent > 80) return "as fast as this machine allows: " + limit;
   const std::string share = fmt::format("; it reaches {:.0f} % of that speed", percent);
+  constexpr double short_us = 10;
+  if (us.median < short_us) return "so short that starting it counts: " + limit + share;
   if (layer.threads_at_work > 0 && layer.threads_at_work < 0.6 * threads)
     return fmt::format("{:.1f} of {} threads work on it: {}{}", layer.threads_at_work, threads, limit, share);
   if (percent > 50) return (layer.floor->by == "bytes" ? "memory: " : "arithmetic: ") + limit + share;
-  constexpr double short_us = 10;
-  if (us.median < short_us) return "so short that starting it counts: " + limit + share;
   return "its kernel is far from this machine's limits: " + limit + share;
 }
 

@@ -109,21 +109,47 @@ std::string shortened(std::string_view text, std::size_t width, Cut cut, bool ut
   return shortened_after(text, width, cut == Cut::end ? sixths : 4, utf8);
 }
 
+namespace {
+
+// The bytes before the next space outside of `commands`, after leading ones.
+std::size_t word_bytes(std::string_view text) {
+  std::size_t end = std::min(text.find_first_not_of(' '), text.size());
+  for (bool inside = false; end < text.size() && (inside || text[end] != ' '); ++end)
+    if (text[end] == '`') inside = !inside;
+  return end;
+}
+
+}  // namespace
+
 std::string wrapped(std::string_view text, std::size_t width, std::size_t indent) {
   const std::string all = printable(text);
   std::string lines;
+  std::size_t column = 0;
+  const auto new_line = [&] {
+    lines += '\n';
+    lines.append(indent, ' ');
+    column = indent;
+  };
   for (std::string_view rest = all; !rest.empty();) {
-    if (!lines.empty()) lines.append(indent, ' ');
-    const std::size_t room = std::max<std::size_t>(width - std::min(width, lines.empty() ? 0 : indent), 2);
-    std::size_t end = fitting_bytes(rest, room);
-    if (end < rest.size())
-      if (const std::size_t space = rest.rfind(' ', end);
-          space != std::string_view::npos && space > rest.find_first_not_of(' '))
-        end = space;
-    lines.append(rest.substr(0, end)) += '\n';
-    rest.remove_prefix(std::min(rest.size(), end < rest.size() && rest[end] == ' ' ? end + 1 : end));
+    std::string_view word = rest.substr(0, word_bytes(rest));
+    rest.remove_prefix(word.size());
+    if (column > 0 && column + columns_of(word) > width) {
+      new_line();
+      word.remove_prefix(1);  // its space
+    }
+    const bool is_command = word.find('`') != word.rfind('`');
+    while (!is_command && column + columns_of(word) > width) {
+      const std::size_t fits = fitting_bytes(word, width - std::min(column, width));
+      const std::size_t bytes = std::max(fits, character_bytes(word));
+      lines.append(word.substr(0, bytes));
+      word.remove_prefix(bytes);
+      if (word.empty()) break;
+      new_line();
+    }
+    lines.append(word);
+    column += columns_of(word);
   }
-  return lines;
+  return all.empty() ? lines : lines + '\n';
 }
 
 void add_table_options(CLI::App& verb, TableOptions& options, std::initializer_list<std::span<const Column>> tables) {
