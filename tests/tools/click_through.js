@@ -15,6 +15,7 @@
   const milliseconds = (text, value) => near(text, value, 0.0005, 0.00051);
   const percents = (text, value) => near(text, value, 0, value >= 99.95 ? 0.51 : 0.051);
   const check = (good, what, text) => good || say(`${what}: shows "${text}"`);
+  const plain = (text) => text.replace(/`/g, "");  // commands are elements
   const sum = (list, member) => list.reduce((total, one) => total + (one[member] || 0), 0);
 
   function details(layer, run, from) {
@@ -30,15 +31,16 @@
       check(text !== undefined && good(text), `${at}, ${title}`, text);
     };
     const is = (text) => (shown) => shown === text;
+    const says = (text) => (shown) => shown === plain(text);
     row("problem", layer.problem, is(layer.problem));
     row("algorithm", layer.algorithm, is(layer.algorithm));
     row("chosen because", layer.reason, is(layer.reason));
-    row("why so long", layer.time_because, is(layer.time_because));
+    row("why so long", layer.time_because, says(layer.time_because));
     row("runner-up", layer.runner_up && layer.chosen_estimated_ms !== undefined, (text) => milliseconds(text.split("estimated")[1], layer.runner_up_estimated_ms) &&
       milliseconds(text.split(":")[1], Math.abs(layer.runner_up_estimated_ms - layer.chosen_estimated_ms)) && milliseconds(text.split("than")[1].split(",").pop(), layer.chosen_estimated_ms));
     row("time", true, (text) => milliseconds(text, layer.ms) && percents(text.slice(text.indexOf("ms,") + 3), 100 * layer.ms / sum(run.layers, "ms")));
     row("estimate", layer.estimated_ms > 0 && layer.ms > 0, (text) => milliseconds(text, layer.estimated_ms));
-    row("what to do", layer.advice, is(layer.advice));
+    row("what to do", layer.advice, says(layer.advice));
     row("limit", layer.floor_ms !== undefined, (text) => milliseconds(text, layer.floor_ms) && percents(text.split("reaches")[1], Math.min(layer.percent_of_floor, 100)));
     row("work", layer.gflops !== undefined, (text) => near(text, layer.flops / 1e6, 0.006, 0.51) && near(text.split("MFLOP,")[1], layer.gflops, 0.006, 1e-9));
     row("bytes", true, (text) => amount(text, layer.bytes) && (!layer.workspace_bytes || amount(text.split("workspace")[1], layer.workspace_bytes)));
@@ -75,7 +77,7 @@
     if (run.inspect) check(amount(figure("memory", run.inspect.plan.memory.peak_bytes), run.inspect.plan.memory.peak_bytes), "memory", "");
 
     const todo = all("#advice li");
-    check(todo.length === run.advice.length && todo.every((item, i) => item.firstChild.textContent === run.advice[i].text), "what to do", todo.length);
+    check(todo.length === run.advice.length && todo.every((item, i) => item.firstChild.textContent === plain(run.advice[i].text)), "what to do", todo.length);
 
     // The table: as the data, then by each heading, then filtered.
     const rows = () => all("tr.layer").map((row) => run.layers[Number(row.dataset.layer)]);

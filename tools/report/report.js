@@ -51,6 +51,8 @@ function short(text, most = 64) {
   const half = Math.floor((most - 1) / 2);
   return letters.length <= most ? letters.join("") : letters.slice(0, half).join("") + "…" + letters.slice(-half).join("");
 }
+// A sentence, whose `commands` are drawn as such.
+const said = (text) => h("bdi", {}, short(text, 600).split("`").map((part, i) => (i % 2 ? h("code", {}, part) : part)));
 const named = (text, most) => h("bdi", { title: String(text).slice(0, 2000) }, short(text, most));
 const inWords = (config) => String(config).split(/\s+/).map((part) => part.replace("=", " ").replace(/_/g, " ")).join(", ");
 
@@ -110,10 +112,10 @@ const tile = (id, title, value, text, small) =>
 function headline(run) {
   const [kind] = run.kinds, { slowest } = run;
   if (!kind || !(run.layersMs > 0)) return h("p", {}, run.layers.length ? "No layer was timed." : "There are no layers.");
-  const line = (title, text) => typeof text === "string" && text !== "" ? h("p", {}, `${title}: `, h("bdi", {}, short(text, 600))) : null;
+  const line = (title, text) => typeof text === "string" && text !== "" ? h("p", {}, `${title}: `, said(text)) : null;
   return [
     run.estimated ? h("p", { class: "lead" }, "Nothing was measured: all times are estimates of the plan.") : null,
-    typeof run.disturbed === "string" ? h("p", { class: "lead bad" }, h("bdi", {}, short(run.disturbed, 600))) : null,
+    typeof run.disturbed === "string" ? h("p", { class: "lead bad" }, said(run.disturbed)) : null,
     h("p", { class: "lead" }, h("strong", {}, "Slowest: "), opener(run, slowest, 56), ` (${short(slowest.kind, 40)}), ${ms(slowest.ms)} ms, ` +
       `${percent(100 * slowest.ms / run.layersMs)} of all layers` + (isNumber(slowest.floor_ms) ? `; the machine's limit is ${ms(slowest.floor_ms)} ms.` : ".")),
     line("Why so long", slowest.time_because), line("What to do", slowest.advice),
@@ -156,7 +158,7 @@ function advice(run) {
     layers.slice(0, 3).map((layer, i) => [i ? ", " : null, opener(run, layer, 56)]), layers.length > 3 ? " …" : null);
   return h("section", { id: "advice" }, h("h2", {}, "What to do"), list.length ? null : h("p", {}, "No rule knows."), h("ul", {}, list.map((one) => {
     const layers = (Array.isArray(one.layers) ? one.layers : []).map((i) => run.layers[i]).filter(Boolean);
-    return h("li", {}, h("bdi", {}, short(one.text, 600)), layers.length ? about(layers, one) : null);
+    return h("li", {}, said(one.text), layers.length ? about(layers, one) : null);
   })));
 }
 
@@ -212,8 +214,8 @@ function details(run, layer) {
   if (isNumber(layer.floor_ms))
     line("limit", `${ms(layer.floor_ms)} ms${layer.floor_by ? ` by ${layer.floor_by}` : ""}; the layer reaches ${ofLimit(layer.percent_of_floor)} of that speed` +
       (layer.above_100_because ? `: ${layer.above_100_because}` : ""));
-  line("why so long", layer.time_because && h("bdi", {}, short(layer.time_because, 600)));
-  line("what to do", layer.advice && h("bdi", {}, short(layer.advice, 600)));
+  line("why so long", layer.time_because && said(layer.time_because));
+  line("what to do", layer.advice && said(layer.advice));
   line("work", `${figure(layer.flops / 1e6)} MFLOP, ${figure(layer.gflops)} GFLOP/s`);
   line("bytes", `${bytes(layer.bytes)} in and out` + (layer.workspace_bytes ? `, workspace ${bytes(layer.workspace_bytes)}` : ""));
   const share = errorShare(layer);
