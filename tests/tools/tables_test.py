@@ -33,7 +33,7 @@ class Tables(Verb):
     def test_a_newcomer_finds_what_matters_in_80_columns(self):
         text = self.passes("layers", self.long, "--seconds", "0", "--no-errors")
         head = next(line for line in text.splitlines() if line.startswith("layer "))
-        for column in ("layer", "algorithm", "us", "%", "why"):
+        for column in ("layer", "algorithm", "us", "%", "chosen"):
             self.assertIn(column, head.split())
         self.assertRegex(text, r"^long.onnx on cpu with \d threads: .* a run\nSlowest: a+(\u2026|\.\.\.)a+z \(Conv")
         for options in (), ("--layer", "z"):
@@ -77,7 +77,7 @@ class Tables(Verb):
         status, text = at_terminal("layers", self.long, "--seconds", "0", COLUMNS="60", LC_ALL="C.UTF-8")
         self.assertEqual(status, 0)
         self.assertIn("aaa\u2026aaa", text)
-        self.assertRegex(text, r"not shown \(--wide, --columns\): .*\bwhy\b")
+        self.assertRegex(text, r"not shown \(--wide, --columns\): .*\bchosen_because\b")
 
     def test_columns(self):
         head = self.passes("layers", self.net, "--seconds", "0", "--columns", "us,layer,limit_us").splitlines()

@@ -65,11 +65,15 @@ std::string sentence(const LayerTime& layer, const RunFacts& run, double usual, 
   const bool moves = layer.floor && layer.floor->by == "bytes";
   if (run.on_cpu && run.float32 && step.op == "Conv" && !step.algorithm.starts_with("int8_")) {
     const std::string int8 = fmt::format("`lenslet quantize {} --photos FOLDER -o int8.onnx`", run.model);
-    if (moves) return fmt::format("Reads and writes float32; 8-bit values are a quarter of the bytes: {}.", int8);
-    if (!run.bf16_products) return fmt::format("Multiplies in float32; int8 is faster: {}.", int8);
+    if (moves)
+      return fmt::format(
+          "Reads and writes float32; 8-bit values are a quarter of the bytes: {}, with some tens of your photos.",
+          int8);
+    if (!run.bf16_products)
+      return fmt::format("Multiplies in float32; int8 is faster: {}, with some tens of your photos.", int8);
     return fmt::format(
         "Multiplies in float32; this CPU multiplies narrower types faster: compare by `lenslet report {} --precision "
-        "fp32,bf16 -o report.html`; or int8, by {}.",
+        "fp32,bf16 -o report.html`; or int8, by {}, with some tens of your photos.",
         run.model, int8);
   }
   if (run.batch == 1 && share > 0.1 && layer.weight_bytes > 0.9 * static_cast<double>(step.bytes) && moves)
@@ -79,7 +83,7 @@ std::string sentence(const LayerTime& layer, const RunFacts& run, double usual, 
         run.model);
   if (only_moves(step.op))
     return fmt::format("Computes nothing: only a model without this {} saves its time.", step.op);
-  if (layer.floor && layer.floor->us > 0.8 * us) return "At the machine's limit: nothing to win in this layer alone.";
+  if (layer.floor && layer.floor->us > 0.8 * us) return "Near the machine's limit: little to win in this layer alone.";
   return {};
 }
 

@@ -54,7 +54,7 @@ constexpr Column columns_of_layers[] = {
     {"KB", 12},
     {"error", 13},
     {"of tol", 5},
-    {"why", 4, text, 0, 24},
+    {"chosen because", 4, text, 0, 24},
 };
 constexpr Column columns_of_totals[] = {
     {"op", 0, name},    {"algorithm", 1, name}, {"layers", 3},   {"us", 0},     {"%", 2},

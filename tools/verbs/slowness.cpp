@@ -19,6 +19,10 @@ double sum_of(std::span<const LayerRow> rows, double (*of)(const LayerTime&)) {
                                [&](const LayerRow& row) { return of(row.time); });
 }
 
+std::string kind_of(const StepInfo& step) {
+  return step.algorithm.empty() ? step.op : fmt::format("{} by {}", step.op, step.algorithm);
+}
+
 /// Three digits: "0.229 GFLOP", "12.8 MB".
 std::string amount(double value, const char* unit) {
   const char* prefix = "";
@@ -76,15 +80,22 @@ std::string time_because(const LayerTime& layer, int threads) {
                        duration(us.p10));
   const double percent = layer.percent_of_floor();
   if (percent > 100) return fmt::format("faster than the limit counts: {}", layer.above);
-  const std::string limit = work_and_limit(layer);
-  if (percent > 80) return "as fast as this machine allows: " + limit;
-  const std::string share = fmt::format("; it reaches {:.0f} % of that speed", percent);
   constexpr double short_us = 10;
-  if (us.median < short_us) return "so short that starting it counts: " + limit + share;
-  if (layer.threads_at_work > 0 && layer.threads_at_work < 0.6 * threads)
-    return fmt::format("{:.1f} of {} threads work on it: {}{}", layer.threads_at_work, threads, limit, share);
-  if (percent > 50) return (layer.floor->by == "bytes" ? "memory: " : "arithmetic: ") + limit + share;
-  return "its kernel is far from this machine's limits: " + limit + share;
+  std::string what;
+  if (percent > 80)
+    what = "near what this machine allows";
+  else if (us.median < short_us)
+    what = "so short that starting it counts";
+  else if (layer.threads_at_work > 0 && layer.threads_at_work < 0.6 * threads)
+    what = fmt::format("{:.1f} of {} threads work on it", layer.threads_at_work, threads);
+  else if (percent > 50)
+    what = layer.floor->by == "bytes" ? "memory" : "arithmetic";
+  else
+    what = "its kernel is far from this machine's limits";
+  return fmt::format("{}: {}; it reaches {:.0f} % of that speed{}", what, work_and_limit(layer), percent,
+                     layer.band.empty()
+                         ? ""
+                         : ". That is alone: runs compute it in rows with its neighbours, which saves memory traffic");
 }
 
 std::string disturbance(std::span<const LayerRow> rows, const std::optional<Quantiles>& run, bool on_cpu) {
@@ -118,12 +129,22 @@ std::vector<std::string> slowest(std::span<const LayerRow> rows) {
   const LayerTime& layer = row->time;
   const double all = sum_of(rows, [](const LayerTime& one) { return one.us.median; });
   std::vector<std::string> lines{
-      fmt::format("Slowest: {} ({}{}{}), {}, {:.1f} % of all layers{}", short_name(layer.step), layer.step.op,
-                  layer.step.algorithm.empty() ? "" : " by ", layer.step.algorithm, duration(layer.us.median),
-                  all > 0 ? 100 * layer.us.median / all : 0.0,
+      fmt::format("Slowest: {} ({}), {}, {:.1f} % of all layers{}", short_name(layer.step), kind_of(layer.step),
+                  duration(layer.us.median), all > 0 ? 100 * layer.us.median / all : 0.0,
                   layer.floor ? fmt::format("; the machine's limit is {}", duration(layer.floor->us)) : "")};
   if (!layer.time_because.empty()) lines.push_back("Why so long: " + layer.time_because);
   if (!layer.advice.empty()) lines.push_back("What to do: " + layer.advice);
+  std::map<std::string, std::pair<std::size_t, double>> kinds;
+  for (const LayerRow& one : rows) {
+    auto& [count, us] = kinds[kind_of(one.time.step)];
+    ++count;
+    us += one.time.us.median;
+  }
+  const auto most = std::ranges::max_element(kinds, {}, [](const auto& kind) { return kind.second.second; });
+  const auto& [count, us] = most->second;
+  if (count > 1)
+    lines.push_back(fmt::format("Most time: {}, {} in {} of {} layers, {:.1f} %", most->first, duration(us), count,
+                                rows.size(), all > 0 ? 100 * us / all : 0.0));
   return lines;
 }
 
