@@ -73,8 +73,9 @@ TEST_CASE("tools/advice/sentences") {
       {with(forced, [](LayerTime& one) { one.step.candidates[1].refusal = "too small"; }), narrow, ""},
       {with(forced, [](LayerTime& one) { one.step.candidates[1].neighbours_us = 20; }), narrow, ""},
       {timed(step("Conv", "im2col")), narrow,
-       "`lenslet report MODEL --precision fp32,bf16 -o report.html`; or int8, by `lenslet quantize MODEL"},
-      {timed(step("Conv", "im2col")), plain, "int8 is faster: `lenslet quantize MODEL --photos FOLDER"},
+       "`lenslet report MODEL --precision fp32,bf16 -o report.html` compares; or int8: `lenslet quantize MODEL"},
+      {timed(step("Conv", "im2col")), plain,
+       "8-bit values are a quarter of the bytes and faster to multiply: `lenslet quantize MODEL --photos FOLDER"},
       {with(timed(step("Conv", "depthwise")), [](LayerTime& one) { one.floor = floor_of(50, true); }), narrow,
        "8-bit values are a quarter of the bytes"},
       {timed(step("Conv", "bf16_amx")), bf16, ""},
@@ -149,15 +150,15 @@ TEST_CASE("tools/slowness/why a layer takes its time") {
   } rows[] = {
       {timed(step("Conv")), ""},  // no limits
       {with(timed(step("Conv"), 300, 100), 20, false),
-       "other work disturbed it: half of its runs took over 300 us, a tenth under 100 us"},
+       "other work disturbed it: half of its runs took over 300 us, a tenth under 100 us; the limit is 20 us"},
       {with(timed(step("Conv")), 120, true), "faster than the limit counts: caches"},
       {with(timed(step("Conv")), 90, false),
        "near what this machine allows: 90 MFLOP take at least 90 us at this machine's 1 TFLOP/s"},
       {with(timed(step("Conv")), 60, false),
-       "arithmetic: 60 MFLOP take at least 60 us at this machine's 1 TFLOP/s; it reaches 60 % of that speed"},
+       "arithmetic: 60 MFLOP take at least 60 us at this machine's 1 TFLOP/s; its kernel loses the other 40 us"},
       {with(timed(step("Add")), 60, true),
-       "memory: 60 KB take at least 60 us at this machine's 1 GB/s; it reaches 60 % of that speed"},
-      {one_thread, "1.0 of 2 threads work on it: 40 MFLOP"},
+       "memory: 60 KB take at least 60 us at this machine's 1 GB/s; its kernel loses the other 40 us"},
+      {one_thread, "1.0 of 2 threads at work: 40 MFLOP"},
       {with(timed(step("Conv"), 8, 8), 2, false), "so short that starting it counts"},
       {with(timed(step("Conv"), 8000, 8000), 2000, false),
        "its kernel is far from this machine's limits: 2 GFLOP take at least 2 ms"},
@@ -218,15 +219,16 @@ TEST_CASE("tools/slowness/the slowest layer") {
   CHECK(slowest({}).empty());
   std::vector<LayerRow> rows(3, {timed(step("Conv", "direct"), 1000, 1000), {}});
   rows[1].time = timed(step("Gemm"), 2000, 2000);
-  CHECK(slowest(rows) == std::vector<std::string>{"Slowest: Gemm (Gemm), 2 ms, 50.0 % of all layers",
-                                                  "Most time: Conv by direct, 2 ms in 2 of 3 layers, 50.0 %"});
+  CHECK(slowest(rows) ==
+        std::vector<std::string>{"Slowest: Gemm (Gemm), 2 ms, 50.0 % of all layers; next Convdirect, 1 ms",
+                                 "Most time: Conv by direct, 2 ms in 2 of 3 layers, 50.0 %"});
   rows[1].time.floor = floor_of(500, true);
   rows[1].time.time_because = "memory";
   rows[1].time.advice = "Do.";
   CHECK(slowest(rows) ==
-        std::vector<std::string>{"Slowest: Gemm (Gemm), 2 ms, 50.0 % of all layers; the machine's limit is 500 us",
-                                 "Why so long: memory", "What to do: Do.",
-                                 "Most time: Conv by direct, 2 ms in 2 of 3 layers, 50.0 %"});
+        std::vector<std::string>{
+            "Slowest: Gemm (Gemm), 2 ms, 50.0 % of all layers; the machine's limit is 500 us; next Convdirect, 1 ms",
+            "Why so long: memory", "What to do: Do.", "Most time: Conv by direct, 2 ms in 2 of 3 layers, 50.0 %"});
   rows[0].time.us.median = 3000;
   CHECK(test::contains(slowest(rows)[0], "Convdirect (Conv by direct), 3 ms, 50.0 %"));
 }

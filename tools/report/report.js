@@ -78,7 +78,6 @@ function prepare(run) {
   run.batch = isNumber(run.batch) ? run.batch : 1;
   run.hasFloors = run.layers.some((layer) => isNumber(layer.floor_ms));
   run.floorMs = sum(run.layers, withinLimit);
-  run.slowest = [...run.layers].sort((a, b) => b.ms - a.ms)[0];
   const steps = new Map();  // of a name, in order
   if (run.plan) run.plan.steps.forEach((step, i) => steps.set(step.name, [...(steps.get(step.name) || []), i]));
   const kinds = new Map();
@@ -110,14 +109,14 @@ const tile = (id, title, value, text, small) =>
   h("div", {}, h("dt", {}, title), h("dd", { id: `figure-${id}`, "data-value": value }, text, small ? h("small", {}, small) : null));
 
 function headline(run) {
-  const [kind] = run.kinds, { slowest } = run;
+  const [kind] = run.kinds, [slowest, next] = [...run.layers].sort((a, b) => b.ms - a.ms);
   if (!kind || !(run.layersMs > 0)) return h("p", {}, run.layers.length ? "No layer was timed." : "There are no layers.");
   const line = (title, text) => typeof text === "string" && text !== "" ? h("p", {}, `${title}: `, said(text)) : null;
   return [
     run.estimated ? h("p", { class: "lead" }, "Nothing was measured: all times are estimates of the plan.") : null,
     typeof run.disturbed === "string" ? h("p", { class: "lead bad" }, said(run.disturbed)) : null,
     h("p", { class: "lead" }, h("strong", {}, "Slowest: "), opener(run, slowest, 56), ` (${short(slowest.kind, 40)}), ${ms(slowest.ms)} ms, ` +
-      `${percent(100 * slowest.ms / run.layersMs)} of all layers` + (isNumber(slowest.floor_ms) ? `; the machine's limit is ${ms(slowest.floor_ms)} ms.` : ".")),
+      `${percent(100 * slowest.ms / run.layersMs)} of all layers` + (isNumber(slowest.floor_ms) ? `; the machine's limit is ${ms(slowest.floor_ms)} ms` : ""), next ? ["; next ", opener(run, next, 56), `, ${ms(next.ms)} ms`] : null, "."),
     line("Why so long", slowest.time_because), line("What to do", slowest.advice),
     h("p", {}, `Of all layers' ${ms(run.layersMs)} ms `, named(kind.name), ` takes ${percent(100 * kind.ms / run.layersMs)}, in ` +
       `${kind.layers.length} of ${count(run.layers.length, "layer")}` + (run.hasFloors ? `; ${ms(run.layersMs - run.floorMs)} ms lie above the machine's limits.` : "."))];

@@ -150,7 +150,8 @@ function timeline(run) {
     h("td", { class: "n" }, ms((end - lane.busy) / 1e3)), h("td", { class: "n wide" }, ms(lane.gaps.reduce((most, [b, e]) => Math.max(most, e - b), 0) / 1e3)),
     h("td", {}, behind(lane), lane.behind[1] > 0 ? ` ${ms(lane.behind[1] / 1e3)} ms` : null));
   return h("section", { id: "timeline" }, title, h("p", { class: "lead" }, sentence),
-    h("p", { class: "note" }, `The run of median time, ${ms(taken.ms)} ms with its time stamps; without, runs took ${ms(taken.undisturbed_ms)} ms. ` +
+    h("p", { class: "note" }, `The run of median time, ${ms(taken.ms)} ms with its time stamps. ` +
+      (taken.ms > 1.05 * taken.undisturbed_ms ? `Without them runs took ${ms(taken.undisturbed_ms)} ms. ` : "") +
       (run.device === "cpu" ? "Where a row is empty the thread waits; a dashed box is a band. " : "A step lasts from the end of the one before. ") +
       "Colours are kinds. A click opens the layer; +, − and arrows zoom and move, as do Ctrl with the wheel and dragging."),
     timelineChart(run, lanes, end),

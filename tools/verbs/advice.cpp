@@ -64,16 +64,15 @@ std::string sentence(const LayerTime& layer, const RunFacts& run, double usual, 
   }
   const bool moves = layer.floor && layer.floor->by == "bytes";
   if (run.on_cpu && run.float32 && step.op == "Conv" && !step.algorithm.starts_with("int8_")) {
-    const std::string int8 = fmt::format("`lenslet quantize {} --photos FOLDER -o int8.onnx`", run.model);
-    if (moves)
-      return fmt::format(
-          "Reads and writes float32; 8-bit values are a quarter of the bytes: {}, with some tens of your photos.",
-          int8);
-    if (!run.bf16_products)
-      return fmt::format("Multiplies in float32; int8 is faster: {}, with some tens of your photos.", int8);
+    const std::string int8 = fmt::format(
+        "`lenslet quantize {} --photos FOLDER -o int8.onnx`. Some tens of your photos in FOLDER are enough; it prints "
+        "the error that this costs.",
+        run.model);
+    if (moves || !run.bf16_products)
+      return "Computes in float32; 8-bit values are a quarter of the bytes and faster to multiply: " + int8;
     return fmt::format(
-        "Multiplies in float32; this CPU multiplies narrower types faster: compare by `lenslet report {} --precision "
-        "fp32,bf16 -o report.html`; or int8, by {}, with some tens of your photos.",
+        "Multiplies in float32; this CPU multiplies narrower types faster: `lenslet report {} "
+        "--precision fp32,bf16 -o report.html` compares; or int8: {}",
         run.model, int8);
   }
   if (run.batch == 1 && share > 0.1 && layer.weight_bytes > 0.9 * static_cast<double>(step.bytes) && moves)
@@ -126,7 +125,7 @@ std::vector<Advice> advice_on(std::span<const LayerRow> rows, const RunFacts& ru
   if (const auto idle = timeline && run.on_cpu ? idlest(*timeline) : std::nullopt;
       idle && idle->share > 0.5 && timeline->run_us > worth_sharing_us)
     list.insert(list.begin(),
-                {.text = fmt::format("{} waits {:.0f} % of a run: fewer threads may be as fast: `lenslet "
+                {.text = fmt::format("{} waits {:.0f} % of a run: fewer threads may be as fast; compare by `lenslet "
                                      "bench {} --threads {}`.",
                                      idle->lane, 100 * idle->share, run.model,
                                      run.threads == 2 ? "1,2" : fmt::format("1,{},{}", run.threads / 2, run.threads))});

@@ -25,12 +25,6 @@ std::string why(const LayerRow& row) {
   return text;
 }
 
-double sum_us(std::span<const LayerRow> rows) {
-  double us = 0;
-  for (const LayerRow& row : rows) us += row.time.us.median;
-  return us;
-}
-
 // Of a terminal's tables: a share as a bar.
 std::string share_bar(double fraction) {
   return isatty(STDOUT_FILENO) == 1 ? bar(fraction, 8, locale_is_utf8()) : std::string();
@@ -68,6 +62,12 @@ constexpr Column columns_of_candidates[] = {{"candidate", 0, word}, {"us", 1},  
 
 const std::span<const Column> layer_columns = columns_of_layers, total_columns = columns_of_totals,
                               candidate_columns = columns_of_candidates;
+
+double sum_us(std::span<const LayerRow> rows) {
+  double us = 0;
+  for (const LayerRow& row : rows) us += row.time.us.median;
+  return us;
+}
 
 void print_table(std::span<const LayerRow> rows, std::size_t most, const TableOptions& options) {
   TextTable table(layer_columns, options);

@@ -17,6 +17,9 @@ struct LayerRow {
   std::optional<LayerCheck> check;  ///< absent unless errors were requested
 };
 
+/// Of the medians.
+double sum_us(std::span<const LayerRow> rows);
+
 extern const std::span<const Column> layer_columns, total_columns, candidate_columns;
 /// Prints the first `most` layers and all that failed their check, and the sum of all: layer_columns.
 void print_table(std::span<const LayerRow> rows, std::size_t most, const TableOptions& options);

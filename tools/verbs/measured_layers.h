@@ -43,7 +43,7 @@ struct MeasuredLayers {
 };
 
 /// Loads the model; prints notes about the device and about refused algorithms on stderr. Runs without an observer take
-/// a quarter of `seconds` besides.
+/// a quarter of `seconds` besides. Measures up to three times while the machine has other work.
 MeasuredLayers measure_layers(const MeasuringOptions& options);
 
 /// The row of each step, by its number; -1 for steps without one.

@@ -76,8 +76,8 @@ std::string time_because(const LayerTime& layer, int threads) {
   if (!layer.floor || layer.floor->us <= 0) return {};
   const Quantiles& us = layer.us;
   if (us.count > 4 && us.median > 1.5 * us.p10)
-    return fmt::format("other work disturbed it: half of its runs took over {}, a tenth under {}", duration(us.median),
-                       duration(us.p10));
+    return fmt::format("other work disturbed it: half of its runs took over {}, a tenth under {}; the limit is {}",
+                       duration(us.median), duration(us.p10), duration(layer.floor->us));
   const double percent = layer.percent_of_floor();
   if (percent > 100) return fmt::format("faster than the limit counts: {}", layer.above);
   constexpr double short_us = 10;
@@ -87,19 +87,19 @@ std::string time_because(const LayerTime& layer, int threads) {
   else if (us.median < short_us)
     what = "so short that starting it counts";
   else if (layer.threads_at_work > 0 && layer.threads_at_work < 0.6 * threads)
-    what = fmt::format("{:.1f} of {} threads work on it", layer.threads_at_work, threads);
+    what = fmt::format("{:.1f} of {} threads at work", layer.threads_at_work, threads);
   else if (percent > 50)
     what = layer.floor->by == "bytes" ? "memory" : "arithmetic";
   else
     what = "its kernel is far from this machine's limits";
-  return fmt::format("{}: {}; it reaches {:.0f} % of that speed{}", what, work_and_limit(layer), percent,
-                     layer.band.empty()
-                         ? ""
-                         : ". That is alone: runs compute it in rows with its neighbours, which saves memory traffic");
+  return fmt::format("{}: {}; its kernel loses the other {}{}", what, work_and_limit(layer), duration(layer.lost_us()),
+                     layer.band.empty() ? ""
+                                        : ". That is alone: runs compute it in rows with its neighbours, which saves "
+                                          "memory traffic");
 }
 
 std::string disturbance(std::span<const LayerRow> rows, const std::optional<Quantiles>& run, bool on_cpu) {
-  const double median = sum_of(rows, [](const LayerTime& layer) { return layer.us.median; });
+  const double median = sum_us(rows);
   const double p10 = sum_of(rows, [](const LayerTime& layer) { return layer.us.p10; });
   const double beyond = sum_of(rows, [](const LayerTime& layer) {
     const bool unexplained = layer.above == limit_was_low && layer.percent_of_floor() > 110;
@@ -127,11 +127,15 @@ std::vector<std::string> slowest(std::span<const LayerRow> rows) {
   const auto row = std::ranges::max_element(rows, {}, [](const LayerRow& one) { return one.time.us.median; });
   if (row == rows.end()) return {};
   const LayerTime& layer = row->time;
-  const double all = sum_of(rows, [](const LayerTime& one) { return one.us.median; });
-  std::vector<std::string> lines{
-      fmt::format("Slowest: {} ({}), {}, {:.1f} % of all layers{}", short_name(layer.step), kind_of(layer.step),
-                  duration(layer.us.median), all > 0 ? 100 * layer.us.median / all : 0.0,
-                  layer.floor ? fmt::format("; the machine's limit is {}", duration(layer.floor->us)) : "")};
+  const double all = sum_us(rows);
+  const LayerRow* second = nullptr;
+  for (const LayerRow& one : rows)
+    if (&one != &*row && (second == nullptr || one.time.us.median > second->time.us.median)) second = &one;
+  std::vector<std::string> lines{fmt::format(
+      "Slowest: {} ({}), {}, {:.1f} % of all layers{}{}", short_name(layer.step), kind_of(layer.step),
+      duration(layer.us.median), all > 0 ? 100 * layer.us.median / all : 0.0,
+      layer.floor ? fmt::format("; the machine's limit is {}", duration(layer.floor->us)) : "",
+      second ? fmt::format("; next {}, {}", short_name(second->time.step), duration(second->time.us.median)) : "")};
   if (!layer.time_because.empty()) lines.push_back("Why so long: " + layer.time_because);
   if (!layer.advice.empty()) lines.push_back("What to do: " + layer.advice);
   std::map<std::string, std::pair<std::size_t, double>> kinds;

@@ -20,8 +20,8 @@ std::size_t columns_of(std::string_view text);
 enum class Cut { middle, end };
 std::string shortened(std::string_view text, std::size_t width, Cut cut, bool utf8);
 
-/// Printable lines of at most `width` columns, broken at spaces where possible, all but the first indented. Text between
-/// two backquotes, a command to be copied, stays in one line.
+/// Printable lines of at most `width` columns, broken at spaces where possible, all but the first indented. Text
+/// between two backquotes, a command to be copied, stays in one line.
 std::string wrapped(std::string_view text, std::size_t width, std::size_t indent = 0);
 
 struct Column {
