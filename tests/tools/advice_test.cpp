@@ -144,6 +144,8 @@ TEST_CASE("tools/slowness/why a layer takes its time") {
   };
   LayerTime one_thread = with(timed(step("Conv")), 40, false);
   one_thread.threads_at_work = 1;
+  LayerTime few_terms = with(timed(step("Conv"), 200, 200), 54, false);
+  few_terms.step.output_shapes = {Shape{1, 1000000}};
   const struct {
     LayerTime layer;
     const char* says;
@@ -158,10 +160,14 @@ TEST_CASE("tools/slowness/why a layer takes its time") {
        "arithmetic: 60 MFLOP take at least 60 us at this machine's 1 TFLOP/s; its kernel loses the other 40 us"},
       {with(timed(step("Add")), 60, true),
        "memory: 60 KB take at least 60 us at this machine's 1 GB/s; its kernel loses the other 40 us"},
-      {one_thread, "1.0 of 2 threads at work: 40 MFLOP"},
+      {one_thread, "only 1.0 of 2 threads at work: 40 MFLOP"},
       {with(timed(step("Conv"), 8, 8), 2, false), "so short that starting it counts"},
-      {with(timed(step("Conv"), 8000, 8000), 2000, false),
-       "its kernel is far from this machine's limits: 2 GFLOP take at least 2 ms"},
+      {with(timed(step("Conv"), 40, 40), 10, false), "so short that starting and joining 2 threads counts: 10 MFLOP"},
+      {few_terms, "each output sums 27 products only, so that loading and storing count"},
+      {with(timed(step("MatMul"), 100, 100), 30, false),
+       "its kernel is estimated at 50 us: tiles that are not full, packing: 30 MFLOP take at least 30 us"},
+      {with(timed(step("MatMul"), 8000, 8000), 2000, false),
+       "slower than its estimate of 50 us: caches, or other work: 2 GFLOP take at least 2 ms"},
   };
   for (const auto& row : rows) {
     const std::string text = time_because(row.layer, 2);
@@ -228,7 +234,7 @@ TEST_CASE("tools/slowness/the slowest layer") {
   CHECK(slowest(rows) ==
         std::vector<std::string>{
             "Slowest: Gemm (Gemm), 2 ms, 50.0 % of all layers; the machine's limit is 500 us; next Convdirect, 1 ms",
-            "Why so long: memory", "What to do: Do.", "Most time: Conv by direct, 2 ms in 2 of 3 layers, 50.0 %"});
+            "Most time: Conv by direct, 2 ms in 2 of 3 layers, 50.0 %", "Why so long: memory", "What to do: Do."});
   rows[0].time.us.median = 3000;
   CHECK(test::contains(slowest(rows)[0], "Convdirect (Conv by direct), 3 ms, 50.0 %"));
 }

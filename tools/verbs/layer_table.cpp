@@ -117,10 +117,11 @@ void print_table(std::span<const LayerRow> rows, std::size_t most, const TableOp
   table.print();
   const std::size_t width = table.width();
   if (above)
-    fmt::print("{}",
-               wrapped(">100: faster than the limit counts, for a reason that --layer and --json give; sums count "
-                       "such limits as the time",
-                       width));
+    fmt::print(
+        "{}",
+        wrapped(">100: less than the limit counts: Winograd multiplies less, caches hold bytes (--layer says which); "
+                "sums count such limits as the time",
+                width));
   const auto in_bands = std::ranges::count_if(rows, [](const LayerRow& row) { return !row.time.band.empty(); });
   if (in_bands > 0)
     fmt::print("{}", wrapped(fmt::format("{} of them were timed one by one here and run in bands otherwise, in less "

@@ -85,12 +85,15 @@ void print_text(const Options& options, const MeasuredLayers& report) {
   const auto say = [&](const std::string& text, std::size_t indent = 2) {
     fmt::print("{}", wrapped(text, width, indent));
   };
-  say(fmt::format("{} on {}{}: {} a run", report.model.name(), report.plan.device,
+  say(fmt::format("{} on {}{}: {} a run; its layers, timed alone, {}", report.model.name(), report.plan.device,
                   report.plan.device == "cpu" ? fmt::format(" with {} threads", report.plan.threads) : "",
-                  duration(report.run_us->median)),
+                  duration(report.run_us->median), duration(sum_us(report.rows))),
       0);
   if (!report.disturbed.empty()) say(report.disturbed, 0);
   for (const std::string& line : slowest(report.rows)) say(line);
+  const std::vector<Advice> advice = advice_on(report.rows, report.facts, report.timeline);
+  for (const Advice& one : advice)
+    if (one.layers.empty()) say("The run: " + one.text);
   if (report.peak)
     say(fmt::format(
         "Limit: the time that {:.1f} GFLOP/s{}{} or {:.1f} GB/s, measured now, allow a layer.",
@@ -105,7 +108,7 @@ void print_text(const Options& options, const MeasuredLayers& report) {
   const std::size_t top = options.top.value_or(few ? most_at_terminal : 0);
   print_table(report.rows, top == 0 ? report.rows.size() : top, options.table);
   print_totals(report.rows, options.table);
-  print_advice(advice_on(report.rows, report.facts, report.timeline), report.rows, width);
+  print_advice(advice, report.rows, width);
 }
 
 /// False if a layer's error exceeds its tolerance.

@@ -43,6 +43,25 @@ std::string work_and_limit(const LayerTime& layer) {
                      amount(1e6 * work / layer.floor->us, unit));
 }
 
+/// Why a layer reaches less than half of the limit's speed.
+std::string far_because(const LayerTime& layer, int threads) {
+  constexpr double start_us = 10, share_us = 50;  // below which starting it, or its threads, takes a good part
+  constexpr double few_terms = 64;
+  const double us = layer.us.median, estimate = layer.step.estimated_us;
+  if (us < start_us) return "so short that starting it counts";
+  if (layer.threads_at_work > 0 && layer.threads_at_work < 0.6 * threads)
+    return fmt::format("only {:.1f} of {} threads at work", layer.threads_at_work, threads);
+  if (threads > 1 && us < share_us) return fmt::format("so short that starting and joining {} threads counts", threads);
+  const double outputs =
+      layer.step.output_shapes.empty() ? 0.0 : static_cast<double>(layer.step.output_shapes[0].elems());
+  const double terms = outputs > 0 ? layer.step.flops / 2 / outputs : 0;
+  if (layer.step.op == "Conv" && terms < few_terms)
+    return fmt::format("each output sums {:.0f} products only, so that loading and storing count", terms);
+  if (estimate > 1.5 * layer.floor->us)
+    return fmt::format("its kernel is estimated at {}: tiles that are not full, packing", duration(estimate));
+  return fmt::format("slower than its estimate of {}: caches, or other work", duration(estimate));
+}
+
 }  // namespace
 
 std::string short_name(const StepInfo& step) {
@@ -80,18 +99,9 @@ std::string time_because(const LayerTime& layer, int threads) {
                        duration(us.median), duration(us.p10), duration(layer.floor->us));
   const double percent = layer.percent_of_floor();
   if (percent > 100) return fmt::format("faster than the limit counts: {}", layer.above);
-  constexpr double short_us = 10;
-  std::string what;
-  if (percent > 80)
-    what = "near what this machine allows";
-  else if (us.median < short_us)
-    what = "so short that starting it counts";
-  else if (layer.threads_at_work > 0 && layer.threads_at_work < 0.6 * threads)
-    what = fmt::format("{:.1f} of {} threads at work", layer.threads_at_work, threads);
-  else if (percent > 50)
-    what = layer.floor->by == "bytes" ? "memory" : "arithmetic";
-  else
-    what = "its kernel is far from this machine's limits";
+  const std::string what = percent > 80   ? "near what this machine allows"
+                           : percent > 50 ? layer.floor->by == "bytes" ? "memory" : "arithmetic"
+                                          : far_because(layer, threads);
   return fmt::format("{}: {}; its kernel loses the other {}{}", what, work_and_limit(layer), duration(layer.lost_us()),
                      layer.band.empty() ? ""
                                         : ". That is alone: runs compute it in rows with its neighbours, which saves "
@@ -136,8 +146,6 @@ std::vector<std::string> slowest(std::span<const LayerRow> rows) {
       duration(layer.us.median), all > 0 ? 100 * layer.us.median / all : 0.0,
       layer.floor ? fmt::format("; the machine's limit is {}", duration(layer.floor->us)) : "",
       second ? fmt::format("; next {}, {}", short_name(second->time.step), duration(second->time.us.median)) : "")};
-  if (!layer.time_because.empty()) lines.push_back("Why so long: " + layer.time_because);
-  if (!layer.advice.empty()) lines.push_back("What to do: " + layer.advice);
   std::map<std::string, std::pair<std::size_t, double>> kinds;
   for (const LayerRow& one : rows) {
     auto& [count, us] = kinds[kind_of(one.time.step)];
@@ -149,6 +157,8 @@ std::vector<std::string> slowest(std::span<const LayerRow> rows) {
   if (count > 1)
     lines.push_back(fmt::format("Most time: {}, {} in {} of {} layers, {:.1f} %", most->first, duration(us), count,
                                 rows.size(), all > 0 ? 100 * us / all : 0.0));
+  if (!layer.time_because.empty()) lines.push_back("Why so long: " + layer.time_because);
+  if (!layer.advice.empty()) lines.push_back("What to do: " + layer.advice);
   return lines;
 }
 
