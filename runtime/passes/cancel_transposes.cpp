@@ -157,9 +157,7 @@ void tidy(Graph& graph) {
     if (edit.uses(to) == 0) {
       edit.erase(id);
     } else if (keeps_order(*perm, graph.value(from).shape)) {
-      const auto dims = graph.value(to).shape.dims();
-      const Shape count{static_cast<std::int64_t>(dims.size())};
-      const ValueId shape = edit.add_constant(graph.nodes[n].name + ":shape", Tensor::of<std::int64_t>(count, dims));
+      const ValueId shape = edit.add_sizes(graph.nodes[n].name + ":shape", graph.value(to).shape.dims());
       edit.replace(id, make_reshape_op(), {from, shape});
     }
   }

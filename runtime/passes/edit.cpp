@@ -101,6 +101,17 @@ void GraphEdit::grow() {
   outputs_.resize(graph_.values.size(), false);
 }
 
+ValueId GraphEdit::add_node(std::string name, std::shared_ptr<const Op> op, std::vector<ValueId> inputs,
+                            DType file_type) {
+  const ValueId id = add_node(std::move(name), std::move(op), std::move(inputs));
+  graph_.value(id).file_type = file_type;
+  return id;
+}
+
+ValueId GraphEdit::add_sizes(std::string name, std::span<const std::int64_t> sizes) {
+  return add_constant(std::move(name), Tensor::of<std::int64_t>(Shape{std::ssize(sizes)}, sizes));
+}
+
 ValueId GraphEdit::add_constant(std::string name, Tensor tensor) {
   const ValueId id = graph_.add_constant(std::move(name), std::move(tensor));
   grow();

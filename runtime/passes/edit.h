@@ -1,6 +1,7 @@
 #pragma once
 // Helpers for passes that rewrite a graph node by node.
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
@@ -41,7 +42,11 @@ class GraphEdit {
   void erase_unread(ValueId id);
   /// Appends a node with one new output, typed by its operator; finish() moves it to where its readers find it.
   ValueId add_node(std::string name, std::shared_ptr<const Op> op, std::vector<ValueId> inputs);
+  /// The same for a value that the file would give `file_type` (Value::file_type).
+  ValueId add_node(std::string name, std::shared_ptr<const Op> op, std::vector<ValueId> inputs, DType file_type);
   ValueId add_constant(std::string name, Tensor tensor);
+  /// A constant int64 tensor of one axis: of a Reshape, for instance.
+  ValueId add_sizes(std::string name, std::span<const std::int64_t> sizes);
   /// Adds a value of `model`'s type, without producer yet.
   ValueId add_value_like(std::string name, const Value& model);
   /// Removes the erased nodes, and puts added ones behind what they read.

@@ -49,20 +49,6 @@ bool merge_sum(GraphEdit& edit, NodeId id) {
   return true;
 }
 
-/// A node's new value, of the type that the file gives `like`.
-ValueId add_like(GraphEdit& edit, std::string name, std::shared_ptr<const Op> op, std::vector<ValueId> inputs,
-                 ValueId like) {
-  const ValueId id = edit.add_node(std::move(name), std::move(op), std::move(inputs));
-  edit.graph().value(id).file_type = edit.graph().value(like).file_type;
-  return id;
-}
-ValueId reshaped(GraphEdit& edit, const std::string& name, ValueId x, const Shape& shape) {
-  const std::vector<std::int64_t> dims(shape.dims().begin(), shape.dims().end());
-  const ValueId sizes =
-      edit.add_constant(name + ":shape", Tensor::of<std::int64_t>(Shape{static_cast<std::int64_t>(dims.size())}, dims));
-  return add_like(edit, name, make_reshape_op(), {x, sizes}, x);
-}
-
 /// The sum of a product in channels last, transposed back from [N,C,H,W], becomes the sum in [N,C,H,W], transposed
 /// back: changes of format to assign_formats, as the one before was. Returns the new sum, or no_id.
 NodeId sum_before_transpose(GraphEdit& edit, NodeId id) {
@@ -87,13 +73,18 @@ NodeId sum_before_transpose(GraphEdit& edit, NodeId id) {
     const ValueId product = transpose->inputs[0], y = graph.node(id).outputs[0];
     const std::string name = graph.node(id).name;
     const Shape shape = graph.value(rows).shape;
-    ValueId other = tokens ? reshaped(edit, name + ":image", residual, shape) : residual;
-    other = add_like(edit, name + ":channels_first", make_normalised_op("Transpose", {{"perm", to_channels_first}}, 1),
-                     {other}, residual);
-    const ValueId sum = add_like(edit, name, graph.node(id).op, {product, other}, y);
+    const DType type = graph.value(y).file_type, residual_type = graph.value(residual).file_type;
+    ValueId other = residual;
+    if (tokens) {
+      const ValueId sizes = edit.add_sizes(name + ":image:shape", shape.dims());
+      other = edit.add_node(name + ":image", make_reshape_op(), {other, sizes}, residual_type);
+    }
+    auto first = make_normalised_op("Transpose", {{"perm", to_channels_first}}, 1);
+    other = edit.add_node(name + ":channels_first", std::move(first), {other}, residual_type);
+    const ValueId sum = edit.add_node(name, graph.node(id).op, {product, other}, type);
     auto back = make_normalised_op("Transpose", {{"perm", to_channels_last}}, 1);
     if (tokens) {
-      const ValueId last = add_like(edit, name + ":channels_last", std::move(back), {sum}, y);
+      const ValueId last = edit.add_node(name + ":channels_last", std::move(back), {sum}, type);
       const ValueId sizes = graph.node(edit.producer(seen)).inputs[1];
       edit.replace(id, graph.node(edit.producer(seen)).op, {last, sizes});
     } else {

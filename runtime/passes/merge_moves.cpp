@@ -184,10 +184,6 @@ class Merger {
     return rows;
   }
 
-  ValueId sizes(const std::string& name, std::span<const std::int64_t> dims) {
-    return edit_.add_constant(name, Tensor::of<std::int64_t>({std::ssize(dims)}, dims));
-  }
-
   void replace(std::span<const NodeId> group, ValueId x, const Rows& rows) {
     const NodeId end = group.front();
     const std::string name = graph_.node(end).name;
@@ -196,7 +192,7 @@ class Merger {
       const std::int64_t view[] = {rows.images, rows.x_rows, rows.row};
       const ValueId table = edit_.add_constant(
           name + ":table", Tensor::of<std::int32_t>({std::ssize(rows.table)}, std::span(rows.table)));
-      x = edit_.add_node(name + ":view", make_reshape_op(), {x, sizes(name + ":rows", view)});
+      x = edit_.add_node(name + ":view", make_reshape_op(), {x, edit_.add_sizes(name + ":rows", view)});
       x = edit_.add_node(name + ":rows", make_normalised_op("Gather", {{"axis", std::int64_t{1}}}, 2), {x, table});
       Node& gather = graph_.nodes.back();
       const Problem problem(gather.op, graph_.input_infos(gather), graph_.output_types(gather));
@@ -204,7 +200,7 @@ class Merger {
       choice.candidate = choice.kernel->offer(problem, target_).candidates.front();
       gather.choice = std::make_shared<const Choice>(std::move(choice));
     }
-    edit_.replace(end, make_reshape_op(), {x, sizes(name + ":shape", y.dims())});
+    edit_.replace(end, make_reshape_op(), {x, edit_.add_sizes(name + ":shape", y.dims())});
     graph_.node(end).choice = nullptr;
     for (const NodeId id : group.subspan(1)) edit_.erase(id);
   }

@@ -70,16 +70,6 @@ class Products {
     }
   }
 
-  ValueId add(std::string name, std::shared_ptr<const Op> op, std::vector<ValueId> inputs, DType file_type) {
-    const ValueId id = edit_.add_node(std::move(name), std::move(op), std::move(inputs));
-    graph_.value(id).file_type = file_type;
-    return id;
-  }
-  ValueId sizes(const std::string& name, const Integers& dims) {
-    const Shape count{static_cast<std::int64_t>(dims.size())};
-    return edit_.add_constant(name + ":shape", Tensor::of<std::int64_t>(count, dims));
-  }
-
   /// `last` makes the result: the MatMul itself, or the Add of its bias.
   void replace(NodeId matmul, NodeId last, ValueId bias) {
     const std::string name = graph_.node(matmul).name;
@@ -90,20 +80,20 @@ class Products {
     const Shape shape = graph_.value(x).shape, result = graph_.value(y).shape;
     const bool tokens = shape.rank() == 3;
     if (tokens) {
-      const ValueId image = sizes(name, {shape[0], 1, shape[1], shape[2]});
-      x = add(name + ":image", make_reshape_op(), {x, image}, x_type);
+      const ValueId image = edit_.add_sizes(name + ":shape", Integers{shape[0], 1, shape[1], shape[2]});
+      x = edit_.add_node(name + ":image", make_reshape_op(), {x, image}, x_type);
     }
     auto first = make_normalised_op("Transpose", {{"perm", to_channels_first}}, 1);
     std::vector<ValueId> inputs{
-        add(name + ":channels_first", std::move(first), {x}, x_type),
+        edit_.add_node(name + ":channels_first", std::move(first), {x}, x_type),
         edit_.add_constant(graph_.value(matrix).name, filters_of(graph_.value(matrix).constant))};
     if (bias != no_id) inputs.push_back(bias);
     auto conv = make_normalised_op("Conv", {{"kernel_shape", Integers{1, 1}}}, inputs.size());
-    const ValueId product = add(name, std::move(conv), std::move(inputs), type);
+    const ValueId product = edit_.add_node(name, std::move(conv), std::move(inputs), type);
     auto back = make_normalised_op("Transpose", {{"perm", to_channels_last}}, 1);
     if (tokens) {
-      const ValueId rows = add(name + ":channels_last", std::move(back), {product}, type);
-      edit_.replace(last, make_reshape_op(), {rows, sizes(name, {result[0], result[1], result[2]})});
+      const ValueId rows = edit_.add_node(name + ":channels_last", std::move(back), {product}, type);
+      edit_.replace(last, make_reshape_op(), {rows, edit_.add_sizes(name + ":shape", result.dims())});
     } else {
       edit_.replace(last, std::move(back), {product});
     }

@@ -351,9 +351,7 @@ Made make_conv(GraphEdit& edit, const std::string& name, const Op& geometry, Pro
   return {.op = geometry.with_epilogue(std::move(epilogue)), .inputs = std::move(inputs)};
 }
 
-ValueId shape_constant(GraphEdit& edit, const Shape& shape) {
-  return edit.add_constant("shape", Tensor::of<std::int64_t>(Shape{shape.rank()}, shape.dims()));
-}
+ValueId shape_constant(GraphEdit& edit, const Shape& shape) { return edit.add_sizes("shape", shape.dims()); }
 std::shared_ptr<const Op> reshape_op() { return make_normalised_op("Reshape", {{"allowzero", std::int64_t{1}}}, 2); }
 
 }  // namespace
