@@ -241,7 +241,9 @@ class DetectBesideOnnxRuntime(Verb):
         found = np.array([[box[name] for name in VALUES] for box in result["boxes"]])
         self.assertGreater(len(kept), 3)
         np.testing.assert_allclose(found[:, 0], scores[kept], atol=1e-4)
-        np.testing.assert_allclose(found[:, 1:], boxes[kept], atol=0.05)
+        same = np.abs(found[:, None, 1:] - boxes[kept][None]).max(-1) < 0.05  # [found, kept]
+        same &= np.abs(found[:, None, 0] - scores[kept][None]) < 1e-4  # equal scores may change places
+        self.assertTrue(same.any(0).all() and same.any(1).all(), np.argwhere(~same.any(1)))
 
 
 if __name__ == "__main__":
