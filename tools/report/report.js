@@ -114,7 +114,7 @@ function headline(run) {
   const line = (title, text) => typeof text === "string" && text !== "" ? h("p", {}, `${title}: `, said(text)) : null;
   return [
     run.estimated ? h("p", { class: "lead" }, "Nothing was measured: all times are estimates of the plan.") : null,
-    typeof run.disturbed === "string" ? h("p", { class: "lead bad" }, said(run.disturbed)) : null,
+    typeof run.disturbed === "string" ? h("p", { class: "lead busy" }, said(run.disturbed)) : null,
     h("p", { class: "lead" }, h("strong", {}, "Slowest: "), opener(run, slowest, 56), ` (${short(slowest.kind, 40)}), ${ms(slowest.ms)} ms, ` +
       `${percent(100 * slowest.ms / run.layersMs)} of all layers` + (isNumber(slowest.floor_ms) ? `; the machine's limit is ${ms(slowest.floor_ms)} ms` : ""), next ? ["; next ", opener(run, next, 56), `, ${ms(next.ms)} ms`] : null, "."),
     h("p", {}, `Of all layers' ${ms(run.layersMs)} ms `, named(kind.name), ` takes ${percent(100 * kind.ms / run.layersMs)}, in ` +
