@@ -175,6 +175,8 @@ TEST_CASE("tools/slowness/why a layer takes its time") {
     CAPTURE(text);
     CHECK((*row.says == '\0' ? text.empty() : text.starts_with(row.says)));
   }
+  const LayerTime brief = with(timed(step("Conv"), 40, 40), 10, false);
+  CHECK(!test::contains(time_because(brief, 1), "threads"));  // a GPU's
 }
 
 TEST_CASE("tools/slowness/threads at work") {

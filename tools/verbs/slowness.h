@@ -22,6 +22,7 @@ std::string short_name(const StepInfo& step);
 void count_threads(std::span<LayerTime> layers, const Timeline& timeline);
 
 /// What holds a layer: the machine's arithmetic, its memory, threads that wait, other work. Empty without limits.
+/// `threads`: the CPU's; 1 on a GPU.
 std::string time_because(const LayerTime& layer, int threads);
 
 /// How the figures show that the machine had other work while it was measured; else empty. `run`: of whole runs.
