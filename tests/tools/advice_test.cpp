@@ -236,7 +236,7 @@ TEST_CASE("tools/slowness/the slowest layer") {
   CHECK(slowest(rows) ==
         std::vector<std::string>{
             "Slowest: Gemm (Gemm), 2 ms, 50.0 % of all layers; the machine's limit is 500 us; next Convdirect, 1 ms",
-            "Most time: Conv by direct, 2 ms in 2 of 3 layers, 50.0 %", "Why so long: memory", "What to do: Do."});
+            "Why so long: memory", "What to do: Do.", "Most time: Conv by direct, 2 ms in 2 of 3 layers, 50.0 %"});
   rows[0].time.us.median = 3000;
   CHECK(test::contains(slowest(rows)[0], "Convdirect (Conv by direct), 3 ms, 50.0 %"));
 }

@@ -117,9 +117,9 @@ function headline(run) {
     typeof run.disturbed === "string" ? h("p", { class: "lead busy" }, said(run.disturbed)) : null,
     h("p", { class: "lead" }, h("strong", {}, "Slowest: "), opener(run, slowest, 56), ` (${short(slowest.kind, 40)}), ${ms(slowest.ms)} ms, ` +
       `${percent(100 * slowest.ms / run.layersMs)} of all layers` + (isNumber(slowest.floor_ms) ? `; the machine's limit is ${ms(slowest.floor_ms)} ms` : ""), next ? ["; next ", opener(run, next, 56), `, ${ms(next.ms)} ms`] : null, "."),
+    line("Why so long", slowest.time_because), line("What to do", slowest.advice),
     h("p", {}, `Of all layers' ${ms(run.layersMs)} ms `, named(kind.name), ` takes ${percent(100 * kind.ms / run.layersMs)}, in ` +
-      `${kind.layers.length} of ${count(run.layers.length, "layer")}` + (run.hasFloors ? `; ${ms(run.layersMs - run.floorMs)} ms lie above the machine's limits.` : ".")),
-    line("Why so long", slowest.time_because), line("What to do", slowest.advice)];
+      `${kind.layers.length} of ${count(run.layers.length, "layer")}` + (run.hasFloors ? `; ${ms(run.layersMs - run.floorMs)} ms lie above the machine's limits.` : "."))];
 }
 
 function overview(run) {

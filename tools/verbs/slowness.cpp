@@ -146,6 +146,8 @@ std::vector<std::string> slowest(std::span<const LayerRow> rows) {
       duration(layer.us.median), all > 0 ? 100 * layer.us.median / all : 0.0,
       layer.floor ? fmt::format("; the machine's limit is {}", duration(layer.floor->us)) : "",
       second ? fmt::format("; next {}, {}", short_name(second->time.step), duration(second->time.us.median)) : "")};
+  if (!layer.time_because.empty()) lines.push_back("Why so long: " + layer.time_because);
+  if (!layer.advice.empty()) lines.push_back("What to do: " + layer.advice);
   std::map<std::string, std::pair<std::size_t, double>> kinds;
   for (const LayerRow& one : rows) {
     auto& [count, us] = kinds[kind_of(one.time.step)];
@@ -157,8 +159,6 @@ std::vector<std::string> slowest(std::span<const LayerRow> rows) {
   if (count > 1)
     lines.push_back(fmt::format("Most time: {}, {} in {} of {} layers, {:.1f} %", most->first, duration(us), count,
                                 rows.size(), all > 0 ? 100 * us / all : 0.0));
-  if (!layer.time_because.empty()) lines.push_back("Why so long: " + layer.time_because);
-  if (!layer.advice.empty()) lines.push_back("What to do: " + layer.advice);
   return lines;
 }
 
