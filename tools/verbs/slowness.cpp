@@ -43,23 +43,24 @@ std::string work_and_limit(const LayerTime& layer) {
                      amount(1e6 * work / layer.floor->us, unit));
 }
 
-/// Why a layer reaches less than half of the limit's speed.
+/// What takes the time above the limit, of a layer that reaches less than half of the limit's speed: likely, not
+/// measured.
 std::string far_because(const LayerTime& layer, int threads) {
   constexpr double start_us = 10, share_us = 50;  // below which starting it, or its threads, takes a good part
   constexpr double few_terms = 64;
   const double us = layer.us.median, estimate = layer.step.estimated_us;
-  if (us < start_us) return "so short that starting it counts";
+  if (us < start_us) return "starting it, in so short a layer";
   if (layer.threads_at_work > 0 && layer.threads_at_work < 0.6 * threads)
-    return fmt::format("only {:.1f} of {} threads at work", layer.threads_at_work, threads);
-  if (threads > 1 && us < share_us) return fmt::format("so short that starting and joining {} threads counts", threads);
+    return fmt::format("threads that wait: only {:.1f} of {} are at work", layer.threads_at_work, threads);
+  if (threads > 1 && us < share_us) return fmt::format("starting and joining {} threads, in so short a layer", threads);
   const double outputs =
       layer.step.output_shapes.empty() ? 0.0 : static_cast<double>(layer.step.output_shapes[0].elems());
   const double terms = outputs > 0 ? layer.step.flops / 2 / outputs : 0;
   if (layer.step.op == "Conv" && terms < few_terms)
-    return fmt::format("each output sums {:.0f} products only, so that loading and storing count", terms);
+    return fmt::format("loading and storing, since each output sums {:.0f} products only", terms);
   if (estimate > 1.5 * layer.floor->us)
-    return fmt::format("its kernel is estimated at {}: tiles that are not full, packing", duration(estimate));
-  return fmt::format("slower than its estimate of {}: caches, or other work", duration(estimate));
+    return fmt::format("tiles that are not full, packing (its kernel is estimated at {})", duration(estimate));
+  return fmt::format("caches, or other work (its kernel is estimated at {})", duration(estimate));
 }
 
 }  // namespace
@@ -99,13 +100,16 @@ std::string time_because(const LayerTime& layer, int threads) {
                        duration(us.median), duration(us.p10), duration(layer.floor->us));
   const double percent = layer.percent_of_floor();
   if (percent > 100) return fmt::format("faster than the limit counts: {}", layer.above);
-  const std::string what = percent > 80   ? "near what this machine allows"
-                           : percent > 50 ? layer.floor->by == "bytes" ? "memory" : "arithmetic"
-                                          : far_because(layer, threads);
-  return fmt::format("{}: {}; its kernel loses the other {}{}", what, work_and_limit(layer), duration(layer.lost_us()),
-                     layer.band.empty() ? ""
-                                        : ". That is alone: runs compute it in rows with its neighbours, which saves "
-                                          "memory traffic");
+  const std::string alone = layer.band.empty() ? ""
+                                               : ". That is alone: runs compute it in rows with its neighbours, which "
+                                                 "saves memory traffic";
+  const std::string limit = work_and_limit(layer), lost = duration(layer.lost_us());
+  if (percent <= 50)
+    return fmt::format("{}; the other {} likely go to {}{}", limit, lost, far_because(layer, threads), alone);
+  const char* const what = percent > 80                 ? "near what this machine allows"
+                           : layer.floor->by == "bytes" ? "memory"
+                                                        : "arithmetic";
+  return fmt::format("{}: {}; its kernel loses the other {}{}", what, limit, lost, alone);
 }
 
 std::string disturbance(std::span<const LayerRow> rows, const std::optional<Quantiles>& run, bool on_cpu) {
