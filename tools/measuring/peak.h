@@ -45,9 +45,11 @@ struct Floor {
     const double rate = products > 0 ? products : peak.flops_per_us;
     const double compute = flops / rate, move = bytes / peak.bytes_per_us;
     us = std::max(compute, move);
+    other_us = std::min(compute, move);
     by = move > compute ? "bytes" : "flops";
   }
   double us = 0;
+  double other_us = 0;  ///< of the bytes where `by` is "flops", else of the operations
   std::string_view by;
   double percent(double of_us) const { return of_us > 0 ? 100 * us / of_us : 0; }
 };

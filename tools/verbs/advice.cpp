@@ -63,13 +63,15 @@ std::string sentence(const LayerTime& layer, const RunFacts& run, double usual, 
                : std::string();
   }
   const bool moves = layer.floor && layer.floor->by == "bytes";
-  if (run.on_cpu && run.float32 && step.op == "Conv" && !step.algorithm.starts_with("int8_")) {
+  const bool threads_wait = layer.threads_at_work > 0 && layer.threads_at_work < 0.6 * run.threads;
+  if (run.on_cpu && run.float32 && step.op == "Conv" && !step.algorithm.starts_with("int8_") && us >= short_layer_us &&
+      !threads_wait) {
     const std::string int8 = fmt::format(
         "`lenslet quantize {} --photos FOLDER -o int8.onnx`. Some tens of your photos in FOLDER are enough; it prints "
         "the error that this costs.",
         run.model);
     if (moves || !run.bf16_products)
-      return "Computes in float32; 8-bit values are a quarter of the bytes and faster to multiply: " + int8;
+      return "Computes in float32; networks in int8 took 0.4 to 0.9 of the time on such CPUs: " + int8;
     return fmt::format(
         "Multiplies in float32; this CPU multiplies narrower types faster: `lenslet report {} "
         "--precision fp32,bf16 -o report.html` compares; or int8: {}",

@@ -74,7 +74,6 @@ void print_table(std::span<const LayerRow> rows, std::size_t most, const TableOp
   const double total = sum_us(rows);
   double floor_us = 0, flops = 0, rest_us = 0;
   std::size_t rest = 0;
-  bool above = false;
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const LayerRow& row = rows[i];
     const LayerTime& time = row.time;
@@ -89,7 +88,6 @@ void print_table(std::span<const LayerRow> rows, std::size_t most, const TableOp
     }
     const bool checked = row.check && row.check->skipped.empty();
     const std::string none = row.check ? "-" : "";
-    above = above || time.percent_of_floor() > 100;
     table.add(
         {step.name, step.op, step.algorithm, step.output_shapes.empty() ? "" : step.output_shapes[0].str(),
          tenths(time.us.median), tenths(100 * share), share_bar(share), tenths(time.gflops()),
@@ -116,12 +114,6 @@ void print_table(std::span<const LayerRow> rows, std::size_t most, const TableOp
   table.add(std::move(all));
   table.print();
   const std::size_t width = table.width();
-  if (above)
-    fmt::print(
-        "{}",
-        wrapped(">100: less than the limit counts: Winograd multiplies less, caches hold bytes (--layer says which); "
-                "sums count such limits as the time",
-                width));
   const auto in_bands = std::ranges::count_if(rows, [](const LayerRow& row) { return !row.time.band.empty(); });
   if (in_bands > 0)
     fmt::print("{}", wrapped(fmt::format("{} of them were timed one by one here and run in bands otherwise, in less "

@@ -193,6 +193,7 @@ nlohmann::ordered_json to_json(const LayerTime& layer) {
     if (!layer.above.empty()) row["above_100_because"] = layer.above;
   }
   if (layer.threads_at_work > 0) row["threads_at_work"] = layer.threads_at_work;
+  if (layer.in_band_us > 0) row["in_band_ms"] = layer.in_band_us / 1e3;
   if (!layer.time_because.empty()) row["time_because"] = layer.time_because;
   if (!layer.advice.empty()) row["advice"] = layer.advice;
   return row;

@@ -24,6 +24,7 @@ struct LayerTime {
   double denormals = 0;        ///< CPU: share of the float32 values in and out that are denormal numbers
   double weight_bytes = 0;     ///< CPU: of the step's bytes, those that are neither computed nor the network's input
   double threads_at_work = 0;  ///< CPU, in a run: their mean number while one computed the step; 0: not known
+  double in_band_us = 0;       ///< CPU, in a run: of a step in a band, its time, shared among all threads; 0: not known
   std::string time_because = {};  ///< slowness.h; else empty
   std::string advice = {};        ///< advice.h; else empty
 

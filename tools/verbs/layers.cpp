@@ -96,7 +96,9 @@ void print_text(const Options& options, const MeasuredLayers& report) {
     if (one.layers.empty()) say("The run: " + one.text);
   if (report.peak)
     say(fmt::format(
-        "Limit: the time that {:.1f} GFLOP/s{}{} or {:.1f} GB/s, measured now, allow a layer.",
+        "Limit: the time that {:.1f} GFLOP/s{}{} or {:.1f} GB/s, measured now, allow a layer. >100 %: it needs less "
+        "than "
+        "that counts (Winograd multiplies less, caches hold bytes; --layer says which); sums count its time.",
         report.peak->flops_per_us / 1e3,
         report.peak->int8_ops_per_us > 0 ? fmt::format(" ({:.0f} in int8)", report.peak->int8_ops_per_us / 1e3) : "",
         report.peak->bf16_ops_per_us > 0 ? fmt::format(" ({:.0f} in bf16)", report.peak->bf16_ops_per_us / 1e3) : "",

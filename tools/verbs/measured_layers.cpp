@@ -44,7 +44,7 @@ void measure_times(MeasuredLayers& measured, Runner& runner, std::span<const Ten
   measured.plan = runner.plan();
   measured.facts = facts_of(options.model, measured.plan, options.plan);
   const RunFacts& facts = measured.facts;
-  if (on_cpu && facts.threads > 1) count_threads(times, *measured.timeline);
+  if (on_cpu) count_threads(times, *measured.timeline);
   for (LayerTime& time : times) time.time_because = time_because(time, on_cpu ? facts.threads : 1);
   advise(times, facts);
   for (LayerTime& time : times) measured.rows.push_back({std::move(time), {}});

@@ -43,24 +43,27 @@ std::string work_and_limit(const LayerTime& layer) {
                      amount(1e6 * work / layer.floor->us, unit));
 }
 
-/// What takes the time above the limit, of a layer that reaches less than half of the limit's speed: likely, not
-/// measured.
+/// What takes the time above the limit: likely, not measured.
 std::string far_because(const LayerTime& layer, int threads) {
-  constexpr double start_us = 10, share_us = 50;  // below which starting it, or its threads, takes a good part
+  constexpr double share_us = 50;  // below which starting the threads takes a good part
   constexpr double few_terms = 64;
   const double us = layer.us.median, estimate = layer.step.estimated_us;
-  if (us < start_us) return "starting it, in so short a layer";
+  if (us < short_layer_us) return "starting it, in so short a layer";
   if (layer.threads_at_work > 0 && layer.threads_at_work < 0.6 * threads)
     return fmt::format("threads that wait: only {:.1f} of {} are at work", layer.threads_at_work, threads);
   if (threads > 1 && us < share_us) return fmt::format("starting and joining {} threads, in so short a layer", threads);
+  if (layer.floor->other_us > 0.4 * layer.lost_us())
+    return fmt::format("{}, which need {} by themselves and overlap only in part",
+                       layer.floor->by == "bytes" ? "its operations" : "its reads and writes",
+                       duration(layer.floor->other_us));
   const double outputs =
       layer.step.output_shapes.empty() ? 0.0 : static_cast<double>(layer.step.output_shapes[0].elems());
   const double terms = outputs > 0 ? layer.step.flops / 2 / outputs : 0;
-  if (layer.step.op == "Conv" && terms < few_terms)
+  if (layer.step.op == "Conv" && terms > 0 && terms < few_terms)
     return fmt::format("loading and storing, since each output sums {:.0f} products only", terms);
   if (estimate > 1.5 * layer.floor->us)
     return fmt::format("tiles that are not full, packing (its kernel is estimated at {})", duration(estimate));
-  return fmt::format("caches, or other work (its kernel is estimated at {})", duration(estimate));
+  return fmt::format("waits for values from the caches (its kernel is estimated at {})", duration(estimate));
 }
 
 }  // namespace
@@ -86,10 +89,15 @@ void count_threads(std::span<LayerTime> layers, const Timeline& timeline) {
     work.begin = std::min(work.begin, span.begin_us);
     work.end = std::max(work.end, span.end_us);
   }
-  for (LayerTime& layer : layers)
-    if (const auto work = of_step.find(layer.number);
-        layer.band.empty() && work != of_step.end() && work->second.end > work->second.begin)
+  for (LayerTime& layer : layers) {
+    const auto work = of_step.find(layer.number);
+    if (work == of_step.end() || work->second.end <= work->second.begin) continue;
+    const auto threads = static_cast<double>(timeline.lanes.size());
+    if (!layer.band.empty())
+      layer.in_band_us = work->second.busy / threads;
+    else if (threads > 1)
       layer.threads_at_work = work->second.busy / (work->second.end - work->second.begin);
+  }
 }
 
 std::string time_because(const LayerTime& layer, int threads) {
@@ -100,16 +108,18 @@ std::string time_because(const LayerTime& layer, int threads) {
                        duration(us.median), duration(us.p10), duration(layer.floor->us));
   const double percent = layer.percent_of_floor();
   if (percent > 100) return fmt::format("faster than the limit counts: {}", layer.above);
-  const std::string alone = layer.band.empty() ? ""
-                                               : ". That is alone: runs compute it in rows with its neighbours, which "
-                                                 "saves memory traffic";
-  const std::string limit = work_and_limit(layer), lost = duration(layer.lost_us());
-  if (percent <= 50)
-    return fmt::format("{}; the other {} likely go to {}{}", limit, lost, far_because(layer, threads), alone);
-  const char* const what = percent > 80                 ? "near what this machine allows"
-                           : layer.floor->by == "bytes" ? "memory"
-                                                        : "arithmetic";
-  return fmt::format("{}: {}; its kernel loses the other {}{}", what, limit, lost, alone);
+  const std::string alone =
+      layer.band.empty()
+          ? ""
+          : fmt::format(". That is alone; runs compute it in rows with its neighbours{}",
+                        layer.in_band_us > 0 ? fmt::format(", where it takes {}", duration(layer.in_band_us)) : "");
+  const std::string limit = work_and_limit(layer);
+  if (percent > 80) return fmt::format("near what this machine allows: {}{}", limit, alone);
+  const char* const mostly = percent <= 50                ? ""
+                             : layer.floor->by == "bytes" ? "mostly memory: "
+                                                          : "mostly arithmetic: ";
+  return fmt::format("{}{}; the other {} likely go to {}{}", mostly, limit, duration(layer.lost_us()),
+                     far_because(layer, threads), alone);
 }
 
 std::string disturbance(std::span<const LayerRow> rows, const std::optional<Quantiles>& run, bool on_cpu) {
@@ -129,7 +139,7 @@ std::string disturbance(std::span<const LayerRow> rows, const std::optional<Quan
   else if (run && run->p90 > 1.5 * run->p10 + noticed_us)
     how = fmt::format("whole runs took from {} to {}", duration(run->p10), duration(run->p90));
   else if (beyond > 0.3 * median)
-    how = "many layers were faster than the limits that were measured before them";
+    how = "many layers were faster than the limits that were measured beside them";
   if (how.empty()) return {};
   return fmt::format(
       "This machine had other work while it was measured: {}. Measure again without it, or longer "

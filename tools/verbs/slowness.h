@@ -12,13 +12,17 @@
 
 namespace lenslet::tool {
 
+/// A layer below it takes a good part of its time to start.
+constexpr double short_layer_us = 10;
+
 /// "0.71 us", "310 us", "3.1 ms".
 std::string duration(double us);
 
 /// Of a step, for sentences: its middle may be left out.
 std::string short_name(const StepInfo& step);
 
-/// Sets LayerTime::threads_at_work of steps that share their loops, from a run on the CPU with several threads.
+/// Sets LayerTime::in_band_us of steps in bands, and with several threads threads_at_work of others, from a run on the
+/// CPU.
 void count_threads(std::span<LayerTime> layers, const Timeline& timeline);
 
 /// What holds a layer: the machine's arithmetic, its memory, threads that wait, other work. Empty without limits.
