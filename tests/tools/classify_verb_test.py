@@ -501,6 +501,8 @@ class ClassifyMany(WithPhotos):
         return subprocess.CompletedProcess(arguments, child.returncode, stdout, stderr)
 
     def test_every_format_and_number_of_threads(self):
+        for i in range(11, 60 if REDUCED else 0):
+            (self.photos / f"{i:02}.ppm").unlink()
         names = sorted(self.photos.iterdir(), key=os.fsencode)
         alone = {form: [] for form in ("table", "json", "jsonl", "csv")}
         for name in names:
