@@ -45,7 +45,7 @@ std::string said(LayerTime layer, const RunFacts& run) {
 }
 
 TEST_CASE("tools/advice/sentences") {
-  const RunFacts plain{}, narrow{.bf16_products = true}, bf16{.float32 = false, .bf16_products = true},
+  const RunFacts plain{.run_us = 1e4}, narrow{.bf16_products = true}, bf16{.float32 = false, .bf16_products = true},
       gpu{.on_cpu = false}, flushing{.flushes_denormals = true}, eight{.batch = 8}, two{.threads = 2};
   const auto with = [](LayerTime layer, const auto& change) {
     change(layer);
@@ -75,7 +75,9 @@ TEST_CASE("tools/advice/sentences") {
       {timed(step("Conv", "im2col")), narrow,
        "`lenslet report MODEL --precision fp32,bf16 -o report.html` compares; or int8: `lenslet quantize MODEL"},
       {timed(step("Conv", "im2col")), plain,
-       "networks in int8 took 0.4 to 0.9 of the time on such CPUs: `lenslet quantize MODEL --photos FOLDER"},
+       "networks in int8 took 0.4 to 0.9 of the time on such CPUs (here 4 ms to 9 ms of 10 ms): `lenslet quantize "
+       "MODEL "
+       "--photos FOLDER"},
       {with(timed(step("Conv", "depthwise")), [](LayerTime& one) { one.floor = floor_of(50, true); }), narrow,
        "took 0.4 to 0.9 of the time"},
       {timed(step("Conv", "im2col"), 30, 9), plain, ""},                                                // starts
@@ -148,11 +150,21 @@ TEST_CASE("tools/slowness/why a layer takes its time") {
   one_thread.threads_at_work = 1;
   LayerTime few_terms = with(timed(step("Conv"), 200, 200), 54, false);
   few_terms.step.output_shapes = {Shape{1, 1000000}};
+  const auto cached = [](LayerTime layer, double us) {
+    layer.in_caches_us = us;
+    return layer;
+  };
   const struct {
     LayerTime layer;
     const char* says;
   } rows[] = {
       {timed(step("Conv")), ""},  // no limits
+      {cached(with(timed(step("Conv")), 60, false), 75),
+       "of the other 40 us, its kernel takes 15 us and fetching data 25 us: repeated at once, from the caches, it "
+       "takes 75 us"},
+      {cached(with(timed(step("Conv")), 60, false), 130), "its kernel takes 40 us and fetching data 0 us"},
+      {cached(with(timed(step("Conv")), 60, true), 20), "its kernel takes 0 us and fetching data 40 us"},
+      {cached(few_terms, 150), "it takes 150 us; each output sums 27 products only"},
       {with(timed(step("Conv"), 300, 100), 20, false),
        "other work disturbed it: half of its runs took over 300 us, a tenth under 100 us; the limit is 20 us"},
       {with(timed(step("Conv")), 120, true), "faster than the limit counts: caches"},
@@ -160,7 +172,8 @@ TEST_CASE("tools/slowness/why a layer takes its time") {
        "near what this machine allows: 90 MFLOP take at least 90 us at this machine's 1 TFLOP/s"},
       {with(timed(step("Conv")), 60, false),
        "mostly arithmetic: 60 MFLOP take at least 60 us at this machine's 1 TFLOP/s; the other 40 us likely go to "
-       "waits for values from the caches"},
+       "caches "
+       "that are slower than its estimate, 50 us, counts on"},
       {with(timed(step("Add")), 60, true),
        "mostly memory: 60 KB take at least 60 us at this machine's 1 GB/s; the other 40 us likely go to"},
       {one_thread, "1 TFLOP/s; the other 60 us likely go to threads that wait: only 1.0 of 2 are at work"},
@@ -168,10 +181,10 @@ TEST_CASE("tools/slowness/why a layer takes its time") {
       {with(timed(step("Conv"), 40, 40), 10, false), "the other 30 us likely go to starting and joining 2 threads"},
       {few_terms, "loading and storing, since each output sums 27 products only"},
       {with(timed(step("MatMul"), 100, 100), 30, false),
-       "30 MFLOP take at least 30 us at this machine's 1 TFLOP/s; the other 70 us likely go to tiles that are not "
-       "full"},
+       "30 MFLOP take at least 30 us at this machine's 1 TFLOP/s; the other 70 us likely go to tiles that "
+       "are not full"},
       {with(timed(step("MatMul"), 8000, 8000), 2000, false),
-       "likely go to waits for values from the caches (its kernel is estimated at 50 us)"},
+       "likely go to caches that are slower than its estimate, 50 us, counts on"},
   };
   for (const auto& row : rows) {
     const std::string text = time_because(row.layer, 2);

@@ -71,7 +71,9 @@ std::string sentence(const LayerTime& layer, const RunFacts& run, double usual, 
         "the error that this costs.",
         run.model);
     if (moves || !run.bf16_products)
-      return "Computes in float32; networks in int8 took 0.4 to 0.9 of the time on such CPUs: " + int8;
+      return fmt::format(
+          "Computes in float32; networks in int8 took 0.4 to 0.9 of the time on such CPUs (here {} to {} of {}): {}",
+          duration(0.4 * run.run_us), duration(0.9 * run.run_us), duration(run.run_us), int8);
     return fmt::format(
         "Multiplies in float32; this CPU multiplies narrower types faster: `lenslet report {} "
         "--precision fp32,bf16 -o report.html` compares; or int8: {}",
@@ -90,7 +92,7 @@ std::string sentence(const LayerTime& layer, const RunFacts& run, double usual, 
 
 }  // namespace
 
-RunFacts facts_of(const std::string& model, const PlanInfo& plan, const PlanOptions& options) {
+RunFacts facts_of(const std::string& model, const PlanInfo& plan, const PlanOptions& options, double run_us) {
   const bool on_cpu = plan.device == "cpu";
   return {.model = shell_word(model),
           .on_cpu = on_cpu,
@@ -98,6 +100,7 @@ RunFacts facts_of(const std::string& model, const PlanInfo& plan, const PlanOpti
           .bf16_products = on_cpu && has_bf16_products() && query_cpu().architecture == "AVX-512",
           .flushes_denormals = options.flush_denormals,
           .batch = options.batch,
+          .run_us = run_us,
           .threads = plan.threads};
 }
 
@@ -146,10 +149,10 @@ void print_advice(const std::vector<Advice>& advice, std::span<const LayerRow> r
   for (const Advice& one : advice) {
     fmt::print("{}", wrapped("- " + one.text, width, 2));
     if (!one.layers.empty())
-      fmt::print("{}",
-                 wrapped(fmt::format("  {} in {} layer{}, most in {}", duration(one.us), one.layers.size(),
-                                     one.layers.size() == 1 ? "" : "s", short_name(rows[one.layers[0]].time.step)),
-                         width, 2));
+      fmt::print("{}", wrapped(fmt::format("  for {} layer{} of {}, most in {}", one.layers.size(),
+                                           one.layers.size() == 1 ? "" : "s", duration(one.us),
+                                           short_name(rows[one.layers[0]].time.step)),
+                               width, 2));
   }
 }
 

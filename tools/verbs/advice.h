@@ -22,9 +22,10 @@ struct RunFacts {
   bool bf16_products = false;  ///< the CPU's kernels have instructions for them
   bool flushes_denormals = false;
   std::int64_t batch = 1;
+  double run_us = 0;  ///< of a whole run
   int threads = 1;
 };
-RunFacts facts_of(const std::string& model, const PlanInfo& plan, const PlanOptions& options);
+RunFacts facts_of(const std::string& model, const PlanInfo& plan, const PlanOptions& options, double run_us);
 
 /// Sets LayerTime::advice of layers with at least 1% of the time; it stays empty where the facts support none.
 void advise(std::span<LayerTime> layers, const RunFacts& run);

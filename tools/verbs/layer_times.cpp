@@ -194,6 +194,7 @@ nlohmann::ordered_json to_json(const LayerTime& layer) {
   }
   if (layer.threads_at_work > 0) row["threads_at_work"] = layer.threads_at_work;
   if (layer.in_band_us > 0) row["in_band_ms"] = layer.in_band_us / 1e3;
+  if (layer.in_caches_us > 0) row["in_caches_ms"] = layer.in_caches_us / 1e3;
   if (!layer.time_because.empty()) row["time_because"] = layer.time_because;
   if (!layer.advice.empty()) row["advice"] = layer.advice;
   return row;

@@ -25,6 +25,7 @@ struct LayerTime {
   double weight_bytes = 0;     ///< CPU: of the step's bytes, those that are neither computed nor the network's input
   double threads_at_work = 0;  ///< CPU, in a run: their mean number while one computed the step; 0: not known
   double in_band_us = 0;       ///< CPU, in a run: of a step in a band, its time, shared among all threads; 0: not known
+  double in_caches_us = 0;     ///< CPU: of a convolution that is repeated at once; 0: not measured
   std::string time_because = {};  ///< slowness.h; else empty
   std::string advice = {};        ///< advice.h; else empty
 

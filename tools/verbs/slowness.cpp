@@ -43,27 +43,39 @@ std::string work_and_limit(const LayerTime& layer) {
                      amount(1e6 * work / layer.floor->us, unit));
 }
 
-/// What takes the time above the limit: likely, not measured.
-std::string far_because(const LayerTime& layer, int threads) {
+/// What takes the time above the limit: as measured by a repetition in the caches, else likely.
+std::string above_limit(const LayerTime& layer, int threads) {
   constexpr double share_us = 50;  // below which starting the threads takes a good part
   constexpr double few_terms = 64;
   const double us = layer.us.median, estimate = layer.step.estimated_us;
-  if (us < short_layer_us) return "starting it, in so short a layer";
+  const std::string lost = duration(layer.lost_us());
+  const auto likely = [&](const std::string& what) { return fmt::format("the other {} likely go to {}", lost, what); };
+  if (us < short_layer_us) return likely("starting it, in so short a layer");
   if (layer.threads_at_work > 0 && layer.threads_at_work < 0.6 * threads)
-    return fmt::format("threads that wait: only {:.1f} of {} are at work", layer.threads_at_work, threads);
-  if (threads > 1 && us < share_us) return fmt::format("starting and joining {} threads, in so short a layer", threads);
-  if (layer.floor->other_us > 0.4 * layer.lost_us())
-    return fmt::format("{}, which need {} by themselves and overlap only in part",
-                       layer.floor->by == "bytes" ? "its operations" : "its reads and writes",
-                       duration(layer.floor->other_us));
+    return likely(fmt::format("threads that wait: only {:.1f} of {} are at work", layer.threads_at_work, threads));
+  if (threads > 1 && us < share_us)
+    return likely(fmt::format("starting and joining {} threads, in so short a layer", threads));
   const double outputs =
       layer.step.output_shapes.empty() ? 0.0 : static_cast<double>(layer.step.output_shapes[0].elems());
   const double terms = outputs > 0 ? layer.step.flops / 2 / outputs : 0;
-  if (layer.step.op == "Conv" && terms > 0 && terms < few_terms)
-    return fmt::format("loading and storing, since each output sums {:.0f} products only", terms);
+  const bool few = layer.step.op == "Conv" && terms > 0 && terms < few_terms;
+  const std::string sums = fmt::format("each output sums {:.0f} products only", terms);
+  if (layer.in_caches_us > 0) {
+    const double cached = std::clamp(layer.in_caches_us, layer.floor->us, us);
+    return fmt::format(
+        "of the other {}, its kernel takes {} and fetching data {}: repeated at once, from the caches, it takes {}{}",
+        lost, duration(cached - layer.floor->us), duration(us - cached), duration(layer.in_caches_us),
+        few ? "; " + sums : "");
+  }
+  if (layer.floor->other_us > 0.4 * layer.lost_us())
+    return likely(fmt::format("{}, which need {} by themselves and overlap only in part",
+                              layer.floor->by == "bytes" ? "its operations" : "its reads and writes",
+                              duration(layer.floor->other_us)));
+  if (few) return likely("loading and storing, since " + sums);
   if (estimate > 1.5 * layer.floor->us)
-    return fmt::format("tiles that are not full, packing (its kernel is estimated at {})", duration(estimate));
-  return fmt::format("waits for values from the caches (its kernel is estimated at {})", duration(estimate));
+    return likely(
+        fmt::format("tiles that are not full, and packing: its kernel is estimated at {}", duration(estimate)));
+  return likely(fmt::format("caches that are slower than its estimate, {}, counts on", duration(estimate)));
 }
 
 }  // namespace
@@ -118,8 +130,7 @@ std::string time_because(const LayerTime& layer, int threads) {
   const char* const mostly = percent <= 50                ? ""
                              : layer.floor->by == "bytes" ? "mostly memory: "
                                                           : "mostly arithmetic: ";
-  return fmt::format("{}{}; the other {} likely go to {}{}", mostly, limit, duration(layer.lost_us()),
-                     far_because(layer, threads), alone);
+  return fmt::format("{}{}; {}{}", mostly, limit, above_limit(layer, threads), alone);
 }
 
 std::string disturbance(std::span<const LayerRow> rows, const std::optional<Quantiles>& run, bool on_cpu) {
