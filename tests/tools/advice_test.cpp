@@ -160,11 +160,15 @@ TEST_CASE("tools/slowness/why a layer takes its time") {
   } rows[] = {
       {timed(step("Conv")), ""},  // no limits
       {cached(with(timed(step("Conv")), 60, false), 75),
-       "of the other 40 us, its kernel takes 15 us and fetching data 25 us: repeated at once, from the caches, it "
-       "takes 75 us"},
-      {cached(with(timed(step("Conv")), 60, false), 130), "its kernel takes 40 us and fetching data 0 us"},
-      {cached(with(timed(step("Conv")), 60, true), 20), "its kernel takes 0 us and fetching data 40 us"},
-      {cached(few_terms, 150), "it takes 150 us; each output sums 27 products only"},
+       "100 us = 60 us of arithmetic (60 MFLOP at this machine's 1 TFLOP/s) + 15 us in its kernel (packing, loads from "
+       "the caches) + 25 us to fetch data; run again at once, its data in the caches, it takes 75 us"},
+      {cached(with(timed(step("Conv")), 60, false), 130),
+       "1 TFLOP/s) + 40 us in its kernel (packing, loads from the caches); run again at once, it is no faster"},
+      {cached(with(timed(step("Conv")), 60, true), 20),
+       "100 us = 60 us of memory (60 KB at this machine's 1 GB/s) + 40 us to fetch data; run"},
+      {cached(few_terms, 150), "loads from the caches; each output sums 27 products only) + "},
+      {cached(one_thread, 50), "likely go to threads that wait"},
+      {cached(with(timed(step("Conv"), 8, 8), 2, false), 5), "likely go to starting it"},
       {with(timed(step("Conv"), 300, 100), 20, false),
        "other work disturbed it: half of its runs took over 300 us, a tenth under 100 us; the limit is 20 us"},
       {with(timed(step("Conv")), 120, true), "faster than the limit counts: caches"},
@@ -179,7 +183,7 @@ TEST_CASE("tools/slowness/why a layer takes its time") {
       {one_thread, "1 TFLOP/s; the other 60 us likely go to threads that wait: only 1.0 of 2 are at work"},
       {with(timed(step("Conv"), 8, 8), 2, false), "the other 6 us likely go to starting it"},
       {with(timed(step("Conv"), 40, 40), 10, false), "the other 30 us likely go to starting and joining 2 threads"},
-      {few_terms, "loading and storing, since each output sums 27 products only"},
+      {few_terms, "loading and storing; each output sums 27 products only"},
       {with(timed(step("MatMul"), 100, 100), 30, false),
        "30 MFLOP take at least 30 us at this machine's 1 TFLOP/s; the other 70 us likely go to tiles that "
        "are not full"},
@@ -256,6 +260,9 @@ TEST_CASE("tools/slowness/the slowest layer") {
         std::vector<std::string>{
             "Slowest: Gemm (Gemm), 2 ms, 50.0 % of all layers; the machine's limit is 500 us; next Convdirect, 1 ms",
             "Why so long: memory", "What to do: Do.", "Most time: Conv by direct, 2 ms in 2 of 3 layers, 50.0 %"});
+  rows[0].time.in_band_us = 2500;
+  CHECK(test::contains(slowest(rows)[0], "Slowest: Convdirect (Conv by direct), 1 ms alone, 2.5 ms in a run, 25.0 %"));
+  rows[0].time.in_band_us = 0;
   rows[0].time.us.median = 3000;
   CHECK(test::contains(slowest(rows)[0], "Convdirect (Conv by direct), 3 ms, 50.0 %"));
 }

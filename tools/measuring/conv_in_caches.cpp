@@ -10,7 +10,7 @@ std::optional<double> conv_us_in_caches(KernelTimer& timer, const std::string& p
   const PosedConv conv(parse_conv(problem));
   Choice choice = choose_kernel(*conv.node, {timer.device(), Numerics()}, problem, algorithm);
   choice.candidate.config = config;
-  return timer.measure(*choice.kernel, *conv.node, choice.candidate, conv.inputs, seconds).us.median;
+  return timer.measure(*choice.kernel, *conv.node, choice.candidate, conv.inputs, seconds).us.p10;
 } catch (const Error&) {
   return {};
 }

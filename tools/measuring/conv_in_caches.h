@@ -7,7 +7,8 @@
 
 namespace lenslet::tool {
 
-/// The median time in us of a convolution that is repeated on the same memory: from the caches, where they hold it.
+/// The time in us (p10: other work only adds) of a convolution that is repeated on the same memory: from the caches,
+/// where they hold it.
 /// `problem` is ConvProblem::str(), `algorithm` and `config` are those of its step. Nothing for what is not float32, or
 /// that the algorithm refuses alone.
 std::optional<double> conv_us_in_caches(KernelTimer& timer, const std::string& problem, const std::string& algorithm,

@@ -63,9 +63,8 @@ std::string sentence(const LayerTime& layer, const RunFacts& run, double usual, 
                : std::string();
   }
   const bool moves = layer.floor && layer.floor->by == "bytes";
-  const bool threads_wait = layer.threads_at_work > 0 && layer.threads_at_work < 0.6 * run.threads;
   if (run.on_cpu && run.float32 && step.op == "Conv" && !step.algorithm.starts_with("int8_") && us >= short_layer_us &&
-      !threads_wait) {
+      !threads_wait(layer, run.threads)) {
     const std::string int8 = fmt::format(
         "`lenslet quantize {} --photos FOLDER -o int8.onnx`. Some tens of your photos in FOLDER are enough; it prints "
         "the error that this costs.",

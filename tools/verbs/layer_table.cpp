@@ -113,13 +113,6 @@ void print_table(std::span<const LayerRow> rows, std::size_t most, const TableOp
   }
   table.add(std::move(all));
   table.print();
-  const std::size_t width = table.width();
-  const auto in_bands = std::ranges::count_if(rows, [](const LayerRow& row) { return !row.time.band.empty(); });
-  if (in_bands > 0)
-    fmt::print("{}", wrapped(fmt::format("{} of them were timed one by one here and run in bands otherwise, in less "
-                                         "time (inspect says which)",
-                                         in_bands),
-                             width));
 }
 
 void print_totals(std::span<const LayerRow> rows, const TableOptions& options) {

@@ -85,9 +85,12 @@ void print_text(const Options& options, const MeasuredLayers& report) {
   const auto say = [&](const std::string& text, std::size_t indent = 2) {
     fmt::print("{}", wrapped(text, width, indent));
   };
-  say(fmt::format("{} on {}{}: {} a run; its layers, timed alone, {}", report.model.name(), report.plan.device,
-                  report.plan.device == "cpu" ? fmt::format(" with {} threads", report.plan.threads) : "",
-                  duration(report.run_us->median), duration(sum_us(report.rows))),
+  const auto in_bands = std::ranges::count_if(report.rows, [](const LayerRow& row) { return !row.time.band.empty(); });
+  say(fmt::format(
+          "{} on {}{}: {} a run; its layers, timed alone, {}{}", report.model.name(), report.plan.device,
+          report.plan.device == "cpu" ? fmt::format(" with {} threads", report.plan.threads) : "",
+          duration(report.run_us->median), duration(sum_us(report.rows)),
+          in_bands > 0 ? fmt::format(" (runs compute {} of them together, some rows at a time)", in_bands) : ""),
       0);
   if (!report.disturbed.empty()) say(report.disturbed, 0);
   for (const std::string& line : slowest(report.rows)) say(line);

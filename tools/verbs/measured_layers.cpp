@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <ranges>
 
 #include "lenslet/runner.h"
 #include "tools/measuring/conv_in_caches.h"
@@ -28,20 +27,15 @@ namespace {
 /// Sets in_caches_us of the few convolutions that take most time.
 void repeat_in_caches(std::span<LayerTime> layers, int threads, double seconds) {
   constexpr std::size_t most = 4;
-  constexpr double least_share = 0.05;
   std::vector<LayerTime*> convs;
-  double all = 0;
-  for (LayerTime& layer : layers) {
-    all += layer.us.median;
+  for (LayerTime& layer : layers)
     if (layer.step.op == "Conv" && layer.floor && layer.percent_of_floor() <= 80) convs.push_back(&layer);
-  }
-  std::ranges::stable_sort(convs, std::greater(), [](const LayerTime* layer) { return layer->us.median; });
+  std::ranges::stable_sort(convs, std::greater(), &LayerTime::us_in_a_run);
+  convs.resize(std::min(convs.size(), most));
   const std::unique_ptr<KernelTimer> timer = cpu_timer(threads);
-  for (LayerTime* layer : convs | std::views::take(most))
-    if (layer == convs.front() || layer->us.median > least_share * all)
-      layer->in_caches_us =
-          conv_us_in_caches(*timer, layer->step.problem, layer->step.algorithm, layer->step.config, seconds)
-              .value_or(0);
+  for (LayerTime* const layer : convs)
+    layer->in_caches_us =
+        conv_us_in_caches(*timer, layer->step.problem, layer->step.algorithm, layer->step.config, seconds).value_or(0);
 }
 
 /// Once: the limits before and after, the layers one by one, whole runs, their timeline, and what follows from these.

@@ -34,44 +34,56 @@ std::string amount(double value, const char* unit) {
   return fmt::format("{:.3g} {}{}", value, prefix, unit);
 }
 
-/// "0.229 GFLOP, at least 3.8 ms at this machine's 60 GFLOP/s".
-std::string work_and_limit(const LayerTime& layer) {
+/// "0.229 GFLOP" and "60 GFLOP/s", of what the limit is of.
+std::pair<std::string, std::string> work_and_rate(const LayerTime& layer) {
   const bool moves = layer.floor->by == "bytes";
   const double work = moves ? static_cast<double>(layer.step.bytes) : layer.step.flops;
   const char* const unit = moves ? "B" : "FLOP";
-  return fmt::format("{} take at least {} at this machine's {}/s", amount(work, unit), duration(layer.floor->us),
-                     amount(1e6 * work / layer.floor->us, unit));
+  return {amount(work, unit), amount(1e6 * work / layer.floor->us, unit) + "/s"};
 }
 
-/// What takes the time above the limit: as measured by a repetition in the caches, else likely.
+/// "; each output sums 27 products only", for convolutions whose loads and stores count; else empty.
+std::string few_products(const StepInfo& step) {
+  constexpr double few = 64;
+  const double outputs = step.output_shapes.empty() ? 0.0 : static_cast<double>(step.output_shapes[0].elems());
+  const double products = outputs > 0 ? step.flops / 2 / outputs : 0;
+  if (step.op != "Conv" || products <= 0 || products >= few) return {};
+  return fmt::format("; each output sums {:.0f} products only", products);
+}
+
+/// The time as a sum: limit, kernel, data that were not in the caches.
+std::string parts(const LayerTime& layer) {
+  const bool moves = layer.floor->by == "bytes";
+  const double us = layer.us.median, cached = std::clamp(layer.in_caches_us, layer.floor->us, us);
+  const auto [work, rate] = work_and_rate(layer);
+  std::string text = fmt::format("{} = {} of {} ({} at this machine's {})", duration(us), duration(layer.floor->us),
+                                 moves ? "memory" : "arithmetic", work, rate);
+  constexpr double least_us = 0.5;
+  if (cached - layer.floor->us >= least_us)
+    text += fmt::format(" + {} in its kernel (packing, loads from the caches{})", duration(cached - layer.floor->us),
+                        few_products(layer.step));
+  if (us - cached >= least_us) text += fmt::format(" + {} to fetch data", duration(us - cached));
+  return text + (layer.in_caches_us > us ? "; run again at once, it is no faster"
+                                         : fmt::format("; run again at once, its data in the caches, it takes {}",
+                                                       duration(layer.in_caches_us)));
+}
+
+/// What likely takes the time above the limit.
 std::string above_limit(const LayerTime& layer, int threads) {
   constexpr double share_us = 50;  // below which starting the threads takes a good part
-  constexpr double few_terms = 64;
   const double us = layer.us.median, estimate = layer.step.estimated_us;
   const std::string lost = duration(layer.lost_us());
   const auto likely = [&](const std::string& what) { return fmt::format("the other {} likely go to {}", lost, what); };
   if (us < short_layer_us) return likely("starting it, in so short a layer");
-  if (layer.threads_at_work > 0 && layer.threads_at_work < 0.6 * threads)
+  if (threads_wait(layer, threads))
     return likely(fmt::format("threads that wait: only {:.1f} of {} are at work", layer.threads_at_work, threads));
   if (threads > 1 && us < share_us)
     return likely(fmt::format("starting and joining {} threads, in so short a layer", threads));
-  const double outputs =
-      layer.step.output_shapes.empty() ? 0.0 : static_cast<double>(layer.step.output_shapes[0].elems());
-  const double terms = outputs > 0 ? layer.step.flops / 2 / outputs : 0;
-  const bool few = layer.step.op == "Conv" && terms > 0 && terms < few_terms;
-  const std::string sums = fmt::format("each output sums {:.0f} products only", terms);
-  if (layer.in_caches_us > 0) {
-    const double cached = std::clamp(layer.in_caches_us, layer.floor->us, us);
-    return fmt::format(
-        "of the other {}, its kernel takes {} and fetching data {}: repeated at once, from the caches, it takes {}{}",
-        lost, duration(cached - layer.floor->us), duration(us - cached), duration(layer.in_caches_us),
-        few ? "; " + sums : "");
-  }
   if (layer.floor->other_us > 0.4 * layer.lost_us())
     return likely(fmt::format("{}, which need {} by themselves and overlap only in part",
                               layer.floor->by == "bytes" ? "its operations" : "its reads and writes",
                               duration(layer.floor->other_us)));
-  if (few) return likely("loading and storing, since " + sums);
+  if (const std::string few = few_products(layer.step); !few.empty()) return likely("loading and storing" + few);
   if (estimate > 1.5 * layer.floor->us)
     return likely(
         fmt::format("tiles that are not full, and packing: its kernel is estimated at {}", duration(estimate)));
@@ -83,6 +95,10 @@ std::string above_limit(const LayerTime& layer, int threads) {
 std::string short_name(const StepInfo& step) {
   constexpr std::size_t most = 60;
   return shortened(printable(step.name), most, Cut::middle, locale_is_utf8());
+}
+
+bool threads_wait(const LayerTime& layer, int threads) {
+  return layer.threads_at_work > 0 && layer.threads_at_work < 0.6 * threads;
 }
 
 std::string duration(double us) {
@@ -120,12 +136,12 @@ std::string time_because(const LayerTime& layer, int threads) {
                        duration(us.median), duration(us.p10), duration(layer.floor->us));
   const double percent = layer.percent_of_floor();
   if (percent > 100) return fmt::format("faster than the limit counts: {}", layer.above);
-  const std::string alone =
-      layer.band.empty()
-          ? ""
-          : fmt::format(". That is alone; runs compute it in rows with its neighbours{}",
-                        layer.in_band_us > 0 ? fmt::format(", where it takes {}", duration(layer.in_band_us)) : "");
-  const std::string limit = work_and_limit(layer);
+  const char* const alone = layer.band.empty() ? "" : ". That is alone; runs compute it in rows with its neighbours";
+  const bool short_of_time = layer.us.median < short_layer_us || threads_wait(layer, threads);
+  if (percent <= 80 && layer.in_caches_us > 0 && !short_of_time) return parts(layer) + alone;
+  const auto [work, rate] = work_and_rate(layer);
+  const std::string limit =
+      fmt::format("{} take at least {} at this machine's {}", work, duration(layer.floor->us), rate);
   if (percent > 80) return fmt::format("near what this machine allows: {}{}", limit, alone);
   const char* const mostly = percent <= 50                ? ""
                              : layer.floor->by == "bytes" ? "mostly memory: "
@@ -159,18 +175,24 @@ std::string disturbance(std::span<const LayerRow> rows, const std::optional<Quan
 }
 
 std::vector<std::string> slowest(std::span<const LayerRow> rows) {
-  const auto row = std::ranges::max_element(rows, {}, [](const LayerRow& one) { return one.time.us.median; });
+  const auto us_in_a_run = [](const LayerRow& one) { return one.time.us_in_a_run(); };
+  const auto time_of = [](const LayerTime& layer) {
+    return layer.in_band_us > 0
+               ? fmt::format("{} alone, {} in a run", duration(layer.us.median), duration(layer.in_band_us))
+               : duration(layer.us.median);
+  };
+  const auto row = std::ranges::max_element(rows, {}, us_in_a_run);
   if (row == rows.end()) return {};
   const LayerTime& layer = row->time;
   const double all = sum_us(rows);
   const LayerRow* second = nullptr;
   for (const LayerRow& one : rows)
-    if (&one != &*row && (second == nullptr || one.time.us.median > second->time.us.median)) second = &one;
-  std::vector<std::string> lines{fmt::format(
-      "Slowest: {} ({}), {}, {:.1f} % of all layers{}{}", short_name(layer.step), kind_of(layer.step),
-      duration(layer.us.median), all > 0 ? 100 * layer.us.median / all : 0.0,
-      layer.floor ? fmt::format("; the machine's limit is {}", duration(layer.floor->us)) : "",
-      second ? fmt::format("; next {}, {}", short_name(second->time.step), duration(second->time.us.median)) : "")};
+    if (&one != &*row && (second == nullptr || us_in_a_run(one) > us_in_a_run(*second))) second = &one;
+  std::vector<std::string> lines{
+      fmt::format("Slowest: {} ({}), {}, {:.1f} % of all layers{}{}", short_name(layer.step), kind_of(layer.step),
+                  time_of(layer), all > 0 ? 100 * layer.us.median / all : 0.0,
+                  layer.floor ? fmt::format("; the machine's limit is {}", duration(layer.floor->us)) : "",
+                  second ? fmt::format("; next {}, {}", short_name(second->time.step), time_of(second->time)) : "")};
   if (!layer.time_because.empty()) lines.push_back("Why so long: " + layer.time_because);
   if (!layer.advice.empty()) lines.push_back("What to do: " + layer.advice);
   std::map<std::string, std::pair<std::size_t, double>> kinds;

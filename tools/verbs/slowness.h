@@ -15,6 +15,9 @@ namespace lenslet::tool {
 /// A layer below it takes a good part of its time to start.
 constexpr double short_layer_us = 10;
 
+/// Whether few of the threads work on it; `threads`: all.
+bool threads_wait(const LayerTime& layer, int threads);
+
 /// "0.71 us", "310 us", "3.1 ms".
 std::string duration(double us);
 
@@ -32,8 +35,8 @@ std::string time_because(const LayerTime& layer, int threads);
 /// How the figures show that the machine had other work while it was measured; else empty. `run`: of whole runs.
 std::string disturbance(std::span<const LayerRow> rows, const std::optional<Quantiles>& run, bool on_cpu);
 
-/// A line each: the layer with the greatest time; why it takes so long, and what to do, where these are known; the
-/// operator and algorithm with the most time. None without rows.
+/// A line each: the layer with the greatest time in a run; why it takes so long, and what to do, where these are known;
+/// the operator and algorithm with the most time. None without rows.
 std::vector<std::string> slowest(std::span<const LayerRow> rows);
 
 }  // namespace lenslet::tool
