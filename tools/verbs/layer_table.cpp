@@ -239,6 +239,8 @@ void print_csv(std::span<const LayerRow> rows) {
                                               "percent_of_floor",
                                               "above_100_because",
                                               "threads_at_work",
+                                              "in_band_ms",
+                                              "in_caches_ms",
                                               "time_because",
                                               "advice",
                                               "band",
