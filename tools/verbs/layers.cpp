@@ -93,25 +93,24 @@ void print_text(const Options& options, const MeasuredLayers& report) {
           in_bands > 0 ? fmt::format(" (runs compute {} of them together, some rows at a time)", in_bands) : ""),
       0);
   if (!report.disturbed.empty()) say(report.disturbed, 0);
-  for (const std::string& line : slowest(report.rows)) say(line);
+  for (const std::string& line : slowest(report.rows, !report.disturbed.empty())) say(line);
   const std::vector<Advice> advice = advice_on(report.rows, report.facts, report.timeline);
   for (const Advice& one : advice)
     if (one.layers.empty()) say("The run: " + one.text);
   if (report.peak)
     say(fmt::format(
-        "Limit: the time that {:.1f} GFLOP/s{}{} or {:.1f} GB/s, measured now, allow a layer. >100 %: it needs less "
-        "than "
-        "that counts (Winograd multiplies less, caches hold bytes; --layer says which); sums count its time.",
+        "Limit: the time that {:.1f} GFLOP/s{}{} or {:.1f} GB/s, measured now, allow a layer. >100 %: it did "
+        "less than was counted (Winograd), or found data in the caches; sums take its time for its limit.",
         report.peak->flops_per_us / 1e3,
         report.peak->int8_ops_per_us > 0 ? fmt::format(" ({:.0f} in int8)", report.peak->int8_ops_per_us / 1e3) : "",
         report.peak->bf16_ops_per_us > 0 ? fmt::format(" ({:.0f} in bf16)", report.peak->bf16_ops_per_us / 1e3) : "",
         report.peak->bytes_per_us / 1e3));
-  if (!options.no_errors) say("Error: the largest, relative to the output's rms, against double precision.");
   fmt::print("\n");
   constexpr std::size_t most_at_terminal = 20;
   const bool few = isatty(STDOUT_FILENO) == 1 && options.sort != "order";
   const std::size_t top = options.top.value_or(few ? most_at_terminal : 0);
   print_table(report.rows, top == 0 ? report.rows.size() : top, options.table);
+  if (!options.no_errors) say("error: the largest, relative to the output's rms, against double precision");
   print_totals(report.rows, options.table);
   print_advice(advice, report.rows, width);
 }

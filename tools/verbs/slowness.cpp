@@ -60,10 +60,10 @@ std::string parts(const LayerTime& layer) {
                                  moves ? "memory" : "arithmetic", work, rate);
   constexpr double least_us = 0.5;
   if (cached - layer.floor->us >= least_us)
-    text += fmt::format(" + {} in its kernel (packing, loads from the caches{})", duration(cached - layer.floor->us),
-                        few_products(layer.step));
-  if (us - cached >= least_us) text += fmt::format(" + {} to fetch data", duration(us - cached));
-  return text + (layer.in_caches_us > us ? "; run again at once, it is no faster"
+    text += fmt::format(" + {} of overhead in its kernel (packing, loads from the caches{})",
+                        duration(cached - layer.floor->us), few_products(layer.step));
+  if (us - cached >= least_us) text += fmt::format(" + {} to fetch data from memory", duration(us - cached));
+  return text + (layer.in_caches_us > us ? "; run again at once, its data in the caches, it takes as long"
                                          : fmt::format("; run again at once, its data in the caches, it takes {}",
                                                        duration(layer.in_caches_us)));
 }
@@ -169,17 +169,15 @@ std::string disturbance(std::span<const LayerRow> rows, const std::optional<Quan
     how = "many layers were faster than the limits that were measured beside them";
   if (how.empty()) return {};
   return fmt::format(
-      "This machine had other work while it was measured: {}. Measure again without it, or longer "
+      "This machine probably had other work while it was measured: {}. Measure again without it, or longer "
       "(--seconds), before comparing.",
       how);
 }
 
-std::vector<std::string> slowest(std::span<const LayerRow> rows) {
+std::vector<std::string> slowest(std::span<const LayerRow> rows, bool disturbed) {
   const auto us_in_a_run = [](const LayerRow& one) { return one.time.us_in_a_run(); };
-  const auto time_of = [](const LayerTime& layer) {
-    return layer.in_band_us > 0
-               ? fmt::format("{} alone, {} in a run", duration(layer.us.median), duration(layer.in_band_us))
-               : duration(layer.us.median);
+  const auto in_a_run = [](const LayerTime& layer) {
+    return layer.in_band_us > 0 ? fmt::format(", {} in a run", duration(layer.in_band_us)) : std::string();
   };
   const auto row = std::ranges::max_element(rows, {}, us_in_a_run);
   if (row == rows.end()) return {};
@@ -188,13 +186,16 @@ std::vector<std::string> slowest(std::span<const LayerRow> rows) {
   const LayerRow* second = nullptr;
   for (const LayerRow& one : rows)
     if (&one != &*row && (second == nullptr || us_in_a_run(one) > us_in_a_run(*second))) second = &one;
-  std::vector<std::string> lines{
-      fmt::format("Slowest: {} ({}), {}, {:.1f} % of all layers{}{}", short_name(layer.step), kind_of(layer.step),
-                  time_of(layer), all > 0 ? 100 * layer.us.median / all : 0.0,
-                  layer.floor ? fmt::format("; the machine's limit is {}", duration(layer.floor->us)) : "",
-                  second ? fmt::format("; next {}, {}", short_name(second->time.step), time_of(second->time)) : "")};
+  std::vector<std::string> lines{fmt::format(
+      "Slowest: {} ({}), {}{}, {:.1f} % of all layers{}{}{}", short_name(layer.step), kind_of(layer.step),
+      duration(layer.us.median), layer.in_band_us > 0 ? " alone" : "", all > 0 ? 100 * layer.us.median / all : 0.0,
+      in_a_run(layer), layer.floor ? fmt::format("; the machine's limit is {}", duration(layer.floor->us)) : "",
+      second ? fmt::format("; next {}, {}{}", short_name(second->time.step), duration(second->time.us.median),
+                           in_a_run(second->time))
+             : "")};
   if (!layer.time_because.empty()) lines.push_back("Why so long: " + layer.time_because);
-  if (!layer.advice.empty()) lines.push_back("What to do: " + layer.advice);
+  if (!layer.advice.empty())
+    lines.push_back(fmt::format("What to do: {}{}", disturbed ? "first measure again. " : "", layer.advice));
   std::map<std::string, std::pair<std::size_t, double>> kinds;
   for (const LayerRow& one : rows) {
     auto& [count, us] = kinds[kind_of(one.time.step)];

@@ -36,7 +36,7 @@ std::string time_because(const LayerTime& layer, int threads);
 std::string disturbance(std::span<const LayerRow> rows, const std::optional<Quantiles>& run, bool on_cpu);
 
 /// A line each: the layer with the greatest time in a run; why it takes so long, and what to do, where these are known;
-/// the operator and algorithm with the most time. None without rows.
-std::vector<std::string> slowest(std::span<const LayerRow> rows);
+/// the operator and algorithm with the most time. None without rows. `disturbed`: as disturbance() says.
+std::vector<std::string> slowest(std::span<const LayerRow> rows, bool disturbed);
 
 }  // namespace lenslet::tool
