@@ -109,16 +109,14 @@ const tile = (id, title, value, text, small) =>
   h("div", {}, h("dt", {}, title), h("dd", { id: `figure-${id}`, "data-value": value }, text, small ? h("small", {}, small) : null));
 
 function headline(run) {
-  const [kind] = run.kinds, inARun = (layer) => isNumber(layer.in_band_ms) ? layer.in_band_ms : layer.ms,
-    [slowest, next] = [...run.layers].sort((a, b) => inARun(b) - inARun(a)),
-    inABand = (layer) => isNumber(layer.in_band_ms) ? `, ${ms(layer.in_band_ms)} ms in a run` : "";
+  const [kind] = run.kinds, [slowest, next] = [...run.layers].sort((a, b) => b.ms - a.ms);
   if (!kind || !(run.layersMs > 0)) return h("p", {}, run.layers.length ? "No layer was timed." : "There are no layers.");
   const line = (title, text) => typeof text === "string" && text !== "" ? h("p", {}, `${title}: `, said(text)) : null;
   return [
     run.estimated ? h("p", { class: "lead" }, "Nothing was measured: all times are estimates of the plan.") : null,
     typeof run.disturbed === "string" ? h("p", { class: "lead busy" }, said(run.disturbed)) : null,
-    h("p", { class: "lead" }, h("strong", {}, "Slowest: "), opener(run, slowest, 56), ` (${short(slowest.kind, 40)}), ${ms(slowest.ms)} ms${isNumber(slowest.in_band_ms) ? " alone" : ""}, ` +
-      `${percent(100 * slowest.ms / run.layersMs)} of all layers${inABand(slowest)}` + (isNumber(slowest.floor_ms) ? `; the machine's limit is ${ms(slowest.floor_ms)} ms` : ""), next ? ["; next ", opener(run, next, 56), `, ${ms(next.ms)} ms${inABand(next)}`] : null, "."),
+    h("p", { class: "lead" }, h("strong", {}, "Slowest: "), opener(run, slowest, 56), ` (${short(slowest.kind, 40)}), ${ms(slowest.ms)} ms${slowest.band ? " alone" : ""}, ` +
+      `${percent(100 * slowest.ms / run.layersMs)} of all layers` + (isNumber(slowest.floor_ms) ? `; the machine's limit is ${ms(slowest.floor_ms)} ms` : ""), next ? ["; next ", opener(run, next, 56), `, ${ms(next.ms)} ms`] : null, "."),
     line("Why so long", slowest.time_because), line("What to do", slowest.advice && `${run.disturbed ? "first measure again. " : ""}${slowest.advice}`),
     h("p", {}, `Of all layers' ${ms(run.layersMs)} ms `, named(kind.name), ` takes ${percent(100 * kind.ms / run.layersMs)}, in ` +
       `${kind.layers.length} of ${count(run.layers.length, "layer")}` + (run.hasFloors ? `; ${ms(run.layersMs - run.floorMs)} ms lie above the machine's limits.` : "."))];

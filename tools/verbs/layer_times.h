@@ -29,7 +29,6 @@ struct LayerTime {
   std::string time_because = {};  ///< slowness.h; else empty
   std::string advice = {};        ///< advice.h; else empty
 
-  double us_in_a_run() const { return in_band_us > 0 ? in_band_us : us.median; }
   double percent_of_floor() const { return floor ? floor->percent(us.median) : 0; }
   double gflops() const { return us.median > 0 ? step.flops / us.median / 1e3 : 0; }
   double lost_us() const { return floor && us.median > floor->us ? us.median - floor->us : 0; }

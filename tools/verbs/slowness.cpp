@@ -51,21 +51,20 @@ std::string few_products(const StepInfo& step) {
   return fmt::format("; each output sums {:.0f} products only", products);
 }
 
-/// The time as a sum: limit, kernel, data that were not in the caches.
+/// The time as a sum, from a run with the data in the caches.
 std::string parts(const LayerTime& layer) {
-  const bool moves = layer.floor->by == "bytes";
-  const double us = layer.us.median, cached = std::clamp(layer.in_caches_us, layer.floor->us, us);
+  const double us = layer.us.median, cached = std::min(layer.in_caches_us, us), limit = layer.floor->us;
   const auto [work, rate] = work_and_rate(layer);
-  std::string text = fmt::format("{} = {} of {} ({} at this machine's {})", duration(us), duration(layer.floor->us),
-                                 moves ? "memory" : "arithmetic", work, rate);
-  constexpr double least_us = 0.5;
-  if (cached - layer.floor->us >= least_us)
-    text += fmt::format(" + {} of overhead in its kernel (packing, loads from the caches{})",
-                        duration(cached - layer.floor->us), few_products(layer.step));
-  if (us - cached >= least_us) text += fmt::format(" + {} to fetch data from memory", duration(us - cached));
-  return text + (layer.in_caches_us > us ? "; run again at once, its data in the caches, it takes as long"
-                                         : fmt::format("; run again at once, its data in the caches, it takes {}",
-                                                       duration(layer.in_caches_us)));
+  std::string text = cached < us ? fmt::format("{} = {} with its data in the caches + {} to fetch them from memory",
+                                               duration(us), duration(cached), duration(us - cached))
+                                 : fmt::format("{}, and no less with its data in the caches", duration(us));
+  if (layer.floor->by == "bytes")
+    text += fmt::format(". Moving {} takes at least {} at this machine's {}", work, duration(limit), rate);
+  else if (cached > limit)
+    text += fmt::format(
+        ". Of the {}, {} are arithmetic ({} at this machine's {}), {} overhead (packing, loads from the caches)",
+        duration(cached), duration(limit), work, rate, duration(cached - limit));
+  return text + few_products(layer.step);
 }
 
 /// What likely takes the time above the limit.
@@ -136,17 +135,20 @@ std::string time_because(const LayerTime& layer, int threads) {
                        duration(us.median), duration(us.p10), duration(layer.floor->us));
   const double percent = layer.percent_of_floor();
   if (percent > 100) return fmt::format("faster than the limit counts: {}", layer.above);
-  const char* const alone = layer.band.empty() ? "" : ". That is alone; runs compute it in rows with its neighbours";
+  std::string in_a_run;
+  if (!layer.band.empty())
+    in_a_run = ". Runs compute it in rows with its neighbours" +
+               (layer.in_band_us > 0 ? fmt::format(", in {}", duration(layer.in_band_us)) : "");
   const bool short_of_time = layer.us.median < short_layer_us || threads_wait(layer, threads);
-  if (percent <= 80 && layer.in_caches_us > 0 && !short_of_time) return parts(layer) + alone;
+  if (percent <= 80 && layer.in_caches_us > 0 && !short_of_time) return parts(layer) + in_a_run;
   const auto [work, rate] = work_and_rate(layer);
   const std::string limit =
       fmt::format("{} take at least {} at this machine's {}", work, duration(layer.floor->us), rate);
-  if (percent > 80) return fmt::format("near what this machine allows: {}{}", limit, alone);
+  if (percent > 80) return fmt::format("near what this machine allows: {}{}", limit, in_a_run);
   const char* const mostly = percent <= 50                ? ""
                              : layer.floor->by == "bytes" ? "mostly memory: "
                                                           : "mostly arithmetic: ";
-  return fmt::format("{}{}; {}{}", mostly, limit, above_limit(layer, threads), alone);
+  return fmt::format("{}{}; {}{}", mostly, limit, above_limit(layer, threads), in_a_run);
 }
 
 std::string disturbance(std::span<const LayerRow> rows, const std::optional<Quantiles>& run, bool on_cpu) {
@@ -175,24 +177,19 @@ std::string disturbance(std::span<const LayerRow> rows, const std::optional<Quan
 }
 
 std::vector<std::string> slowest(std::span<const LayerRow> rows, bool disturbed) {
-  const auto us_in_a_run = [](const LayerRow& one) { return one.time.us_in_a_run(); };
-  const auto in_a_run = [](const LayerTime& layer) {
-    return layer.in_band_us > 0 ? fmt::format(", {} in a run", duration(layer.in_band_us)) : std::string();
-  };
-  const auto row = std::ranges::max_element(rows, {}, us_in_a_run);
+  const auto median = [](const LayerRow& one) { return one.time.us.median; };
+  const auto row = std::ranges::max_element(rows, {}, median);
   if (row == rows.end()) return {};
   const LayerTime& layer = row->time;
   const double all = sum_us(rows);
   const LayerRow* second = nullptr;
   for (const LayerRow& one : rows)
-    if (&one != &*row && (second == nullptr || us_in_a_run(one) > us_in_a_run(*second))) second = &one;
+    if (&one != &*row && (second == nullptr || median(one) > median(*second))) second = &one;
   std::vector<std::string> lines{fmt::format(
-      "Slowest: {} ({}), {}{}, {:.1f} % of all layers{}{}{}", short_name(layer.step), kind_of(layer.step),
-      duration(layer.us.median), layer.in_band_us > 0 ? " alone" : "", all > 0 ? 100 * layer.us.median / all : 0.0,
-      in_a_run(layer), layer.floor ? fmt::format("; the machine's limit is {}", duration(layer.floor->us)) : "",
-      second ? fmt::format("; next {}, {}{}", short_name(second->time.step), duration(second->time.us.median),
-                           in_a_run(second->time))
-             : "")};
+      "Slowest: {} ({}), {}{}, {:.1f} % of all layers{}{}", short_name(layer.step), kind_of(layer.step),
+      duration(layer.us.median), layer.band.empty() ? "" : " alone", all > 0 ? 100 * layer.us.median / all : 0.0,
+      layer.floor ? fmt::format("; the machine's limit is {}", duration(layer.floor->us)) : "",
+      second ? fmt::format("; next {}, {}", short_name(second->time.step), duration(second->time.us.median)) : "")};
   if (!layer.time_because.empty()) lines.push_back("Why so long: " + layer.time_because);
   if (!layer.advice.empty())
     lines.push_back(fmt::format("What to do: {}{}", disturbed ? "first measure again. " : "", layer.advice));

@@ -35,7 +35,7 @@ std::string time_because(const LayerTime& layer, int threads);
 /// How the figures show that the machine had other work while it was measured; else empty. `run`: of whole runs.
 std::string disturbance(std::span<const LayerRow> rows, const std::optional<Quantiles>& run, bool on_cpu);
 
-/// A line each: the layer with the greatest time in a run; why it takes so long, and what to do, where these are known;
+/// A line each: the layer with the greatest time; why it takes so long, and what to do, where these are known;
 /// the operator and algorithm with the most time. None without rows. `disturbed`: as disturbance() says.
 std::vector<std::string> slowest(std::span<const LayerRow> rows, bool disturbed);
 
