@@ -75,9 +75,10 @@ TEST_CASE("tools/advice/sentences") {
       {timed(step("Conv", "im2col")), narrow,
        "`lenslet report MODEL --precision fp32,bf16 -o report.html` compares; or int8: `lenslet quantize MODEL"},
       {timed(step("Conv", "im2col")), plain,
-       "took 0.4 to 0.9 of the time so, here 4 ms to 9 ms instead of 10 ms: `lenslet quantize MODEL --photos FOLDER"},
+       "other networks took 0.4 to 0.9 of their time, here 4 ms to 9 ms instead of 10 ms: `lenslet quantize MODEL "
+       "--photos FOLDER"},
       {with(timed(step("Conv", "depthwise")), [](LayerTime& one) { one.floor = floor_of(50, true); }), narrow,
-       "took 0.4 to 0.9 of the time"},
+       "took 0.4 to 0.9 of their time"},
       {timed(step("Conv", "im2col"), 30, 9), plain, ""},                                                // starts
       {with(timed(step("Conv", "im2col")), [](LayerTime& one) { one.threads_at_work = 1; }), two, ""},  // waits
       {timed(step("Conv", "bf16_amx")), bf16, ""},
@@ -172,7 +173,7 @@ TEST_CASE("tools/slowness/why a layer takes its time") {
        "us "
        "at this machine's 1 GB/s"},
       {cached(few_terms, 150), "96 us overhead (packing, loads from the caches); each output sums 27 products only"},
-      {in_band, "each output sums 27 products only. Runs compute it in rows with its neighbours, in 120 us"},
+      {in_band, "each output sums 27 products only. In a run, in rows with its neighbours, it takes 120 us"},
       {cached(one_thread, 50), "likely go to threads that wait"},
       {cached(with(timed(step("Conv"), 8, 8), 2, false), 5), "likely go to starting it"},
       {with(timed(step("Conv"), 300, 100), 20, false),

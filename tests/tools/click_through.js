@@ -67,7 +67,7 @@
     if (run.layers.some((layer) => layer.floor_ms !== undefined)) {
       const limit = run.layers.reduce((total, layer) => total + Math.min(layer.floor_ms, layer.ms), 0);
       check(milliseconds(figure("limit", limit), limit), "limit", "");
-      const above = /([\d.]+) ms lie above/.exec(document.getElementById("overview").textContent);
+      const above = /layers together are ([\d.]+) ms above/.exec(document.getElementById("overview").textContent);
       check(above && milliseconds(above[1], sum(run.layers, "ms") - limit), "above the limit", above);
     }
     const lead = document.getElementById("overview").textContent;

@@ -119,7 +119,7 @@ function headline(run) {
       `${percent(100 * slowest.ms / run.layersMs)} of all layers` + (isNumber(slowest.floor_ms) ? `; the machine's limit is ${ms(slowest.floor_ms)} ms` : ""), next ? ["; next ", opener(run, next, 56), `, ${ms(next.ms)} ms`] : null, "."),
     line("Why so long", slowest.time_because), line("What to do", slowest.advice && `${run.disturbed ? "first measure again. " : ""}${slowest.advice}`),
     h("p", {}, `Of all layers' ${ms(run.layersMs)} ms `, named(kind.name), ` takes ${percent(100 * kind.ms / run.layersMs)}, in ` +
-      `${kind.layers.length} of ${count(run.layers.length, "layer")}` + (run.hasFloors ? `; ${ms(run.layersMs - run.floorMs)} ms lie above the machine's limits.` : "."))];
+      `${kind.layers.length} of ${count(run.layers.length, "layer")}` + (run.hasFloors ? `. All layers together are ${ms(run.layersMs - run.floorMs)} ms above the machine's limits.` : "."))];
 }
 
 function overview(run) {
@@ -334,7 +334,7 @@ function layerTable(run) {
   } });
   return h("section", {}, h("h2", {}, "Layers"),
     h("p", { class: "note" }, "In order of execution; a heading sorts. " + (run.hasFloors
-      ? "The bar's solid part is the machine's limit, the least time that its arithmetic and memory allow; the pale part is the time above it." : "")),
+      ? "The bar's solid part is the machine's limit, the least time that its arithmetic and memory allow (more than 100 %: Winograd computes less, caches hold data); the pale part is the time above it." : "")),
     h("p", { class: "filter" }, filter, found), h("div", { class: "tall", tabindex: 0 }, table.element));
 }
 

@@ -100,7 +100,7 @@ void print_text(const Options& options, const MeasuredLayers& report) {
   if (report.peak)
     say(fmt::format(
         "Limit: the time that {:.1f} GFLOP/s{}{} or {:.1f} GB/s, measured now, allow a layer. >100 %: it did "
-        "less than was counted (Winograd), or found data in the caches; sums take its time for its limit.",
+        "less than was counted (Winograd), or found data in the caches; totals count it as 100 %.",
         report.peak->flops_per_us / 1e3,
         report.peak->int8_ops_per_us > 0 ? fmt::format(" ({:.0f} in int8)", report.peak->int8_ops_per_us / 1e3) : "",
         report.peak->bf16_ops_per_us > 0 ? fmt::format(" ({:.0f} in bf16)", report.peak->bf16_ops_per_us / 1e3) : "",

@@ -137,8 +137,9 @@ std::string time_because(const LayerTime& layer, int threads) {
   if (percent > 100) return fmt::format("faster than the limit counts: {}", layer.above);
   std::string in_a_run;
   if (!layer.band.empty())
-    in_a_run = ". Runs compute it in rows with its neighbours" +
-               (layer.in_band_us > 0 ? fmt::format(", in {}", duration(layer.in_band_us)) : "");
+    in_a_run = layer.in_band_us > 0
+                   ? fmt::format(". In a run, in rows with its neighbours, it takes {}", duration(layer.in_band_us))
+                   : ". That is alone: runs compute it in rows with its neighbours";
   const bool short_of_time = layer.us.median < short_layer_us || threads_wait(layer, threads);
   if (percent <= 80 && layer.in_caches_us > 0 && !short_of_time) return parts(layer) + in_a_run;
   const auto [work, rate] = work_and_rate(layer);
