@@ -166,14 +166,16 @@ TEST_CASE("tools/slowness/why a layer takes its time") {
        "arithmetic "
        "(60 MFLOP at this machine's 1 TFLOP/s), 15 us overhead (packing, loads from the caches)"},
       {cached(with(timed(step("Conv")), 60, false), 130),
-       "100 us, and no less with its data in the caches. Of the 100 us, 60 us are arithmetic"},
+       "100 us, and no less with its data in the caches. Of the 100 us, 60 us go to arithmetic"},
       {cached(with(timed(step("Conv")), 60, false), 50), "+ 50 us to fetch them from memory"},
       {cached(with(timed(step("Conv")), 60, true), 20),
-       "100 us = 20 us with its data in the caches + 80 us to fetch them from memory. Moving 60 KB takes at least 60 "
-       "us "
-       "at this machine's 1 GB/s"},
-      {cached(few_terms, 150), "96 us overhead (packing, loads from the caches); each output sums 27 products only"},
-      {in_band, "each output sums 27 products only. In a run, in rows with its neighbours, it takes 120 us"},
+       "moving 60 KB takes 60 us at this machine's 1 GB/s; 40 us more go to waiting for data that are not in the "
+       "caches"},
+      {cached(with(timed(step("Conv")), 60, true), 75),
+       "25 us more go to waiting for data that are not in the caches; 15 us to overhead in its kernel (packing, loads"},
+      {cached(few_terms, 150),
+       "96 us to overhead in its kernel (packing, loads from the caches); each output sums 27 products only"},
+      {in_band, "each output sums 27 products only. In a run, in rows with its neighbours, this layer takes 120 us"},
       {cached(one_thread, 50), "likely go to threads that wait"},
       {cached(with(timed(step("Conv"), 8, 8), 2, false), 5), "likely go to starting it"},
       {with(timed(step("Conv"), 300, 100), 20, false),

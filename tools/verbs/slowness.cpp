@@ -51,19 +51,27 @@ std::string few_products(const StepInfo& step) {
   return fmt::format("; each output sums {:.0f} products only", products);
 }
 
-/// The time as a sum, from a run with the data in the caches.
+/// The time as a sum, by that with the data in the caches.
 std::string parts(const LayerTime& layer) {
   const double us = layer.us.median, cached = std::min(layer.in_caches_us, us), limit = layer.floor->us;
   const auto [work, rate] = work_and_rate(layer);
-  std::string text = cached < us ? fmt::format("{} = {} with its data in the caches + {} to fetch them from memory",
-                                               duration(us), duration(cached), duration(us - cached))
-                                 : fmt::format("{}, and no less with its data in the caches", duration(us));
-  if (layer.floor->by == "bytes")
-    text += fmt::format(". Moving {} takes at least {} at this machine's {}", work, duration(limit), rate);
-  else if (cached > limit)
-    text += fmt::format(
-        ". Of the {}, {} are arithmetic ({} at this machine's {}), {} overhead (packing, loads from the caches)",
-        duration(cached), duration(limit), work, rate, duration(cached - limit));
+  const std::string overhead =
+      fmt::format("{} to overhead in its kernel (packing, loads from the caches)", duration(cached - limit));
+  std::string text;
+  if (layer.floor->by == "bytes") {
+    text = fmt::format("moving {} takes {} at this machine's {}", work, duration(limit), rate);
+    if (cached < us)
+      text += fmt::format("; {} more go to waiting for data that are not in the caches",
+                          duration(us - std::max(cached, limit)));
+    if (cached > limit) text += fmt::format("; {}{}", overhead, few_products(layer.step));
+    return text;
+  }
+  text = cached < us ? fmt::format("{} = {} with its data in the caches + {} to fetch them from memory", duration(us),
+                                   duration(cached), duration(us - cached))
+                     : fmt::format("{}, and no less with its data in the caches", duration(us));
+  if (cached > limit)
+    text += fmt::format(". Of the {}, {} go to arithmetic ({} at this machine's {}), {}", duration(cached),
+                        duration(limit), work, rate, overhead);
   return text + few_products(layer.step);
 }
 
@@ -137,9 +145,9 @@ std::string time_because(const LayerTime& layer, int threads) {
   if (percent > 100) return fmt::format("faster than the limit counts: {}", layer.above);
   std::string in_a_run;
   if (!layer.band.empty())
-    in_a_run = layer.in_band_us > 0
-                   ? fmt::format(". In a run, in rows with its neighbours, it takes {}", duration(layer.in_band_us))
-                   : ". That is alone: runs compute it in rows with its neighbours";
+    in_a_run = layer.in_band_us > 0 ? fmt::format(". In a run, in rows with its neighbours, this layer takes {}",
+                                                  duration(layer.in_band_us))
+                                    : ". That is alone: runs compute it in rows with its neighbours";
   const bool short_of_time = layer.us.median < short_layer_us || threads_wait(layer, threads);
   if (percent <= 80 && layer.in_caches_us > 0 && !short_of_time) return parts(layer) + in_a_run;
   const auto [work, rate] = work_and_rate(layer);
