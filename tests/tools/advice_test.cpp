@@ -162,9 +162,9 @@ TEST_CASE("tools/slowness/why a layer takes its time") {
   } rows[] = {
       {timed(step("Conv")), ""},  // no limits
       {cached(with(timed(step("Conv")), 60, false), 75),
-       "100 us = 75 us with its data in the caches + 25 us to fetch them from memory. Of the 75 us, 60 us are "
-       "arithmetic "
-       "(60 MFLOP at this machine's 1 TFLOP/s), 15 us overhead (packing, loads from the caches)"},
+       "100 us = 75 us with its data in the caches + 25 us to fetch them from memory. Of the 75 us, 60 us go to "
+       "arithmetic (60 MFLOP at this machine's 1 TFLOP/s), 15 us to overhead in its kernel (packing, loads from the "
+       "caches)"},
       {cached(with(timed(step("Conv")), 60, false), 130),
        "100 us, and no less with its data in the caches. Of the 100 us, 60 us go to arithmetic"},
       {cached(with(timed(step("Conv")), 60, false), 50), "+ 50 us to fetch them from memory"},
