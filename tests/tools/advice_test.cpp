@@ -174,8 +174,11 @@ TEST_CASE("tools/slowness/why a layer takes its time") {
       {cached(with(timed(step("Conv")), 60, true), 75),
        "25 us more go to waiting for data that are not in the caches; 15 us to overhead in its kernel (packing, loads"},
       {cached(few_terms, 150),
-       "96 us to overhead in its kernel (packing, loads from the caches); each output sums 27 products only"},
-      {in_band, "each output sums 27 products only. In a run, in rows with its neighbours, this layer takes 120 us"},
+       "96 us to overhead in its kernel (packing, loads from the caches); each output sums only 27 products, too few "
+       "to hide it"},
+      {in_band,
+       "each output sums only 27 products, too few to hide it. In a run, computed row by row with its neighbours, it "
+       "takes 120 us"},
       {cached(one_thread, 50), "likely go to threads that wait"},
       {cached(with(timed(step("Conv"), 8, 8), 2, false), 5), "likely go to starting it"},
       {with(timed(step("Conv"), 300, 100), 20, false),
@@ -192,7 +195,7 @@ TEST_CASE("tools/slowness/why a layer takes its time") {
       {one_thread, "1 TFLOP/s; the other 60 us likely go to threads that wait: only 1.0 of 2 are at work"},
       {with(timed(step("Conv"), 8, 8), 2, false), "the other 6 us likely go to starting it"},
       {with(timed(step("Conv"), 40, 40), 10, false), "the other 30 us likely go to starting and joining 2 threads"},
-      {few_terms, "loading and storing; each output sums 27 products only"},
+      {few_terms, "loading and storing; each output sums only 27 products, too few to hide it"},
       {with(timed(step("MatMul"), 100, 100), 30, false),
        "30 MFLOP take at least 30 us at this machine's 1 TFLOP/s; the other 70 us likely go to tiles that "
        "are not full"},

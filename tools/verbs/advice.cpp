@@ -66,8 +66,8 @@ std::string sentence(const LayerTime& layer, const RunFacts& run, double usual, 
   if (run.on_cpu && run.float32 && step.op == "Conv" && !step.algorithm.starts_with("int8_") && us >= short_layer_us &&
       !threads_wait(layer, run.threads)) {
     const std::string int8 = fmt::format(
-        "`lenslet quantize {} --photos FOLDER -o int8.onnx`. Some tens of your photos in FOLDER are enough; it prints "
-        "the error that this costs.",
+        "`lenslet quantize {} --photos FOLDER -o int8.onnx`. Some tens of your photos in FOLDER are enough; the "
+        "command prints the error that it adds.",
         run.model);
     if (moves || !run.bf16_products)
       return fmt::format(

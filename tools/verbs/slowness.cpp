@@ -42,13 +42,14 @@ std::pair<std::string, std::string> work_and_rate(const LayerTime& layer) {
   return {amount(work, unit), amount(1e6 * work / layer.floor->us, unit) + "/s"};
 }
 
-/// "; each output sums 27 products only", for convolutions whose loads and stores count; else empty.
+/// "; each output sums only 27 products, too few to hide it", for convolutions whose loads and stores count; else
+/// empty.
 std::string few_products(const StepInfo& step) {
   constexpr double few = 64;
   const double outputs = step.output_shapes.empty() ? 0.0 : static_cast<double>(step.output_shapes[0].elems());
   const double products = outputs > 0 ? step.flops / 2 / outputs : 0;
   if (step.op != "Conv" || products <= 0 || products >= few) return {};
-  return fmt::format("; each output sums {:.0f} products only", products);
+  return fmt::format("; each output sums only {:.0f} products, too few to hide it", products);
 }
 
 /// The time as a sum, by that with the data in the caches.
@@ -145,7 +146,7 @@ std::string time_because(const LayerTime& layer, int threads) {
   if (percent > 100) return fmt::format("faster than the limit counts: {}", layer.above);
   std::string in_a_run;
   if (!layer.band.empty())
-    in_a_run = layer.in_band_us > 0 ? fmt::format(". In a run, in rows with its neighbours, this layer takes {}",
+    in_a_run = layer.in_band_us > 0 ? fmt::format(". In a run, computed row by row with its neighbours, it takes {}",
                                                   duration(layer.in_band_us))
                                     : ". That is alone: runs compute it in rows with its neighbours";
   const bool short_of_time = layer.us.median < short_layer_us || threads_wait(layer, threads);
