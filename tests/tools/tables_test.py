@@ -35,7 +35,7 @@ class Tables(Verb):
         head = next(line for line in text.splitlines() if line.startswith("layer "))
         for column in ("layer", "algorithm", "us", "%", "chosen"):
             self.assertIn(column, head.split())
-        self.assertRegex(text, r"^long.onnx on cpu with \d threads: .* a run; .*\n(This machine had (.*\n)+?)?Slowest: a+(\u2026|\.\.\.)a+z \(Conv")
+        self.assertRegex(text, r"^long.onnx on cpu with \d threads: .* a run; .*\n(This machine probably had (.*\n)+?)?Slowest: \S+ \((Conv by|LayoutConvert)")
         for options in (), ("--layer", "z"):
             for line in self.passes("layers", self.long, "--seconds", "0", *options).splitlines()[1:]:
                 if "`" not in line and "lenslet bench conv" not in line:  # commands stay whole, to be copied
@@ -79,7 +79,7 @@ class Tables(Verb):
         status, text = at_terminal("layers", self.long, "--seconds", "0", COLUMNS="60", LC_ALL="C.UTF-8")
         self.assertEqual(status, 0)
         self.assertIn("aaa\u2026aaa", text)
-        self.assertRegex(text, r"not shown \(--wide, --columns\): .*\bchosen_because\b")
+        self.assertRegex(text, r"not shown \(--wide, --columns\):[\w,/%\s]*\bchosen_because\b")
 
     def test_columns(self):
         head = self.passes("layers", self.net, "--seconds", "0", "--columns", "us,layer,limit_us").splitlines()

@@ -309,7 +309,7 @@ std::string TextTable::omitted() const {
        {std::pair(&omitted_, "not shown (--wide, --columns)"), {&empty_, "nothing to show in"}}) {
     std::vector<std::string> names;
     for (const std::size_t i : *columns) names.push_back(key(columns_[i]));
-    if (!names.empty()) text += fmt::format("{}: {}\n", why, fmt::join(names, ", "));
+    if (!names.empty()) text += wrapped(fmt::format("{}: {}", why, fmt::join(names, ", ")), width(), 2);
   }
   return text;
 }
