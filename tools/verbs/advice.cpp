@@ -72,8 +72,7 @@ std::string sentence(const LayerTime& layer, const RunFacts& run, double usual, 
     if (moves || !run.bf16_products)
       return fmt::format(
           "Computes in float32. int8 needs a quarter of the bytes and multiplies faster: other networks took 0.4 to "
-          "0.9 of "
-          "their time, here {} to {} instead of {}: {}",
+          "0.9 of their time, here {} to {} instead of {}: {}",
           duration(0.4 * run.run_us), duration(0.9 * run.run_us), duration(run.run_us), int8);
     return fmt::format(
         "Multiplies in float32; this CPU multiplies narrower types faster: `lenslet report {} "

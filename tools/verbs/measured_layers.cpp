@@ -30,6 +30,7 @@ void repeat_in_caches(std::span<LayerTime> layers, int threads, double seconds) 
   std::vector<LayerTime*> convs;
   for (LayerTime& layer : layers)
     if (layer.step.op == "Conv" && layer.floor && layer.percent_of_floor() <= 80) convs.push_back(&layer);
+  if (convs.empty()) return;
   std::ranges::stable_sort(convs, std::greater(), [](const LayerTime* layer) { return layer->us.median; });
   convs.resize(std::min(convs.size(), most));
   const std::unique_ptr<KernelTimer> timer = cpu_timer(threads);
