@@ -10,6 +10,8 @@ namespace lenslet::test {
 namespace {
 
 using Ints = std::vector<std::int64_t>;
+/// A score of 32 products of normal values errs by 1.1e-6 in the order of the SCALAR kernels, and so does its power.
+constexpr double float_tolerance = 2e-6;
 /// Powers are rounded: 6.7 roundoffs of bfloat16, and what the kernel states if that is less.
 constexpr double half_tolerance = 0.027;
 
@@ -26,7 +28,7 @@ OpCase packed(std::int64_t n, std::int64_t h, std::int64_t l, std::int64_t d, bo
                          {"y", tokens_first ? Ints{0, l * h * d, d, h * d} : Ints{0, l * h * d, l * d, d}},
                          {"y_shape", tokens_first ? Ints{n, l, h * d} : Ints{n, h, l, d}}},
           .inputs = {random_f32({n, l, row}, seed, 0, 2), {}, {}},
-          .tolerance = 1e-6,
+          .tolerance = float_tolerance,
           .half_tolerance = half_tolerance};
 }
 
@@ -42,7 +44,7 @@ TEST_CASE("attention/queries_keys_and_sizes_of_heads") {
               .opset = 23,
               .inputs = {random_f32({2, 3, l, d}, seed++, 0, 2), random_f32({2, 3, s, d}, seed++, 0, 2),
                          random_f32({2, 3, s, e}, seed++, 0, 1)},
-              .tolerance = 1e-6,
+              .tolerance = float_tolerance,
               .half_tolerance = half_tolerance});
 }
 
@@ -57,7 +59,7 @@ TEST_CASE("attention/tokens_first_with_biases") {
               .inputs = {random_f32({3, 7, 22}, seed++, 0, 2), random_f32({3, keys, 22}, seed++, 0, 2),
                          random_f32({3, keys, 10}, seed++, 0, 1), random_f32(bias, seed++, 0, 3)},
               .maybe_constant = {3},
-              .tolerance = 1e-6,
+              .tolerance = float_tolerance,
               .half_tolerance = half_tolerance});
   }
 }
@@ -92,7 +94,7 @@ TEST_CASE("attention/masked_scores") {
       .op = "Attention",
       .opset = 23,
       .inputs = {random_f32({1, 1, 3, 4}, 300), random_f32({1, 1, 20, 4}, 301), random_f32({1, 1, 20, 6}, 302), mask},
-      .tolerance = 1e-6,
+      .tolerance = float_tolerance,
       .half_tolerance = half_tolerance};
   check_op(c);  // the first row has no key: zeros
   const Tensor y = run_op(c)[0];
