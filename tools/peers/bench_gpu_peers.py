@@ -10,7 +10,7 @@ alternate (ours, theirs, ours, theirs ...); the table shows medians, the spread 
 usage: bench_gpu_peers.py LENSLET [--precision fp16] [--networks resnet50,...] [--batches 1,8] [--rounds 3]
                           [--no-compile] [--csv FILE] [--json FILE]
 In fp16 and bf16 PyTorch's network and input are of that type; ours reads its input in float32, as the file declares.
-Needs PyTorch with CUDA, torchvision, onnx and numpy.
+Needs PyTorch with CUDA, torchvision, onnx and numpy, and timm for networks named timm/NAME.
 """
 import copy
 import sys
@@ -102,7 +102,7 @@ def measure(arguments, name, results):
     network = calibrate(networks.torchvision_network(name).cuda(), size)
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
-        model = folder / f"{name}.onnx"
+        model = folder / f"{Path(name).name}.onnx"
         network.cpu()
         torch.onnx.export(network, (torch.randn(1, 3, *size),), str(model), dynamo=False, opset_version=13, input_names=["input"],
                           output_names=["output"], dynamic_axes={"input": {0: "N"}, "output": {0: "N"}})  # fmt: skip

@@ -38,7 +38,11 @@ def size_of(name):
 
 
 def torchvision_network(name, **more):
-    """With random weights."""
+    """With random weights. timm/NAME is a network of the package timm."""
+    if name.startswith("timm/"):
+        import timm
+
+        return timm.create_model(name.removeprefix("timm/"), **more)
     import torchvision
 
     name, arguments = VARIANTS.get(name, (name, {}))
