@@ -183,9 +183,10 @@ std::vector<Array> einsum(const AttributeList& attributes, Inputs inputs) {
 }
 
 // Where the channels of a head's token lie: strides of a pass's Attention ("q" to "y"), or those of [N,H,L,D] or
-// [N,L,H*D].
+// [N,L,H*D]. With a table [n,L] its entries are rows of tokens, counted from the first of each n problems.
 struct Rows {
   std::int64_t offset = 0, batch = 0, head = 0, token = 0;
+  const Array* table = nullptr;
   Rows(const AttributeList& attributes, std::string_view name, const Shape& shape, std::int64_t heads) {
     if (const auto given = integers(attributes, name); !given.empty()) {
       offset = given[0], batch = given[1], head = given[2], token = given[3];
@@ -198,7 +199,10 @@ struct Rows {
     token = shape.rank() == 3 ? heads * size : size;
   }
   std::size_t at(std::int64_t n, std::int64_t h, std::int64_t i) const {
-    return static_cast<std::size_t>(offset + n * batch + h * head + i * token);
+    if (table == nullptr) return static_cast<std::size_t>(offset + n * batch + h * head + i * token);
+    const std::int64_t problems = table->shape[0], tokens = table->shape[1];
+    const auto row = static_cast<std::int64_t>(table->values[static_cast<std::size_t>(n % problems * tokens + i)]);
+    return static_cast<std::size_t>(offset + h * head + (n / problems * problems * tokens + row) * token);
   }
 };
 
@@ -219,8 +223,10 @@ std::vector<Array> attention(const AttributeList& attributes, Inputs inputs) {
     y_shape = Shape(integers(attributes, "y_shape"));
   }
   const std::int64_t heads = sizes[1], queries = sizes[2], keys = sizes[3], size = sizes[4], values = sizes[5];
-  const Rows rows_q(attributes, "q", q.shape, heads), rows_k(attributes, "k", k.shape, heads),
+  Rows rows_q(attributes, "q", q.shape, heads), rows_k(attributes, "k", k.shape, heads),
       rows_v(attributes, "v", v.shape, heads), rows_y(attributes, "y", y_shape, heads);
+  if (has(inputs, 4))
+    for (Rows* const rows : {&rows_q, &rows_k, &rows_v, &rows_y}) rows->table = &inputs[4];
   const double scale = real(attributes, "scale", 1 / std::sqrt(static_cast<double>(std::max<std::int64_t>(size, 1))));
   const auto bias = [&](std::int64_t n, std::int64_t h, std::int64_t i, std::int64_t j) {
     if (!has(inputs, 3)) return 0.0;

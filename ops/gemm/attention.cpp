@@ -182,10 +182,26 @@ AttentionProblem AttentionOp::of_shapes(std::span<const InputInfo> inputs) const
   return p;
 }
 
+void AttentionOp::set_rows(AttentionProblem& p, const InputInfo& table) const {
+  const Shape& shape = table.type.shape;
+  const auto in_rows = [&](const AttentionOperand& o) { return o.batch == p.queries * o.token; };
+  if (table.type.dtype != DType::i32 || shape.rank() != 2 || shape[0] == 0 || p.n % shape[0] != 0 ||
+      shape[1] != p.queries || p.queries != p.keys || !in_rows(p.q) || !in_rows(p.k) || !in_rows(p.v) || !in_rows(p.y))
+    invalid(fmt::format("a table of rows {} with {} problems of {} tokens", shape.str(), p.n, p.queries));
+  if (table.constant == nullptr) invalid("the table of rows is not known");
+  std::vector<bool> named(static_cast<std::size_t>(shape.elems()));
+  for (const std::int32_t row : table.constant->values<std::int32_t>()) {
+    if (row < 0 || row >= shape.elems() || named[static_cast<std::size_t>(row)])
+      invalid(fmt::format("the table of rows does not name each of {} once", shape.elems()));
+    named[static_cast<std::size_t>(row)] = true;
+  }
+  p.rows_n = shape[0];
+}
+
 AttentionProblem AttentionOp::problem(std::span<const InputInfo> inputs) const {
   for (const auto& [i, name] :
        {std::pair(4U, "past_key"), std::pair(5U, "past_value"), std::pair(6U, "nonpad_kv_seqlen")})
-    if (present(inputs, i)) refuse(fmt::format("input {} is not supported", name));
+    if (present(inputs, i) && !(stated_ && i == rows)) refuse(fmt::format("input {} is not supported", name));
   AttentionProblem p = stated_ ? *stated_ : of_shapes(inputs);
   if (stated_) {
     required_input(inputs, q, "Q");
@@ -193,18 +209,19 @@ AttentionProblem AttentionOp::problem(std::span<const InputInfo> inputs) const {
     require_inside("Q", p, p.q, p.queries, p.head_size, within(q));
     require_inside("K", p, p.k, p.keys, p.head_size, within(k));
     require_inside("V", p, p.v, p.keys, p.value_size, within(v));
-    const Shape rows{p.n, p.heads, p.queries, p.value_size};
-    if (y_shape_.elems() != rows.elems() || !dense(p))
-      invalid(fmt::format("y {} does not hold the rows of {} once each", y_shape_.str(), rows.str()));
+    const Shape written{p.n, p.heads, p.queries, p.value_size};
+    if (y_shape_.elems() != written.elems() || !dense(p))
+      invalid(fmt::format("y {} does not hold the rows of {} once each", y_shape_.str(), written.str()));
   }
   if (present(inputs, bias)) set_bias(p, inputs[bias].type.shape, stated_.has_value());
+  if (present(inputs, rows)) set_rows(p, inputs[rows]);
   return p;
 }
 
 std::vector<TensorType> AttentionOp::infer(std::span<const InputInfo> inputs) const {
   const AttentionProblem p = problem(inputs);
   if (present(inputs, bias) && inputs[bias].type.dtype == DType::boolean) refuse("attn_mask of bool is not supported");
-  require_equal_dtypes(inputs);
+  require_equal_dtypes(inputs.first(std::min(inputs.size(), rows)));
   const Shape& x = inputs[q].type.shape;
   const int last = x.rank() - 1;
   return {{inputs[q].type.dtype, stated_ ? y_shape_ : x.with(last, (last == 2 ? p.heads : 1) * p.value_size)}};
@@ -221,6 +238,7 @@ std::string AttentionOp::describe(std::span<const InputInfo> inputs) const {
   std::string text = fmt::format("{}x{} heads, {}x{} scores of {}, values of {}", p.n, p.heads, p.queries, p.keys,
                                  p.head_size, p.value_size);
   if (p.bias_n > 0) text += " +bias";
+  if (p.rows_n > 0) text += fmt::format(" in rows by a table of {}", p.rows_n * p.queries);
   return text;
 }
 
@@ -243,7 +261,7 @@ std::optional<AxisMap> AttentionOp::axis_map(std::span<const InputInfo> inputs, 
 }
 
 std::shared_ptr<const Op> make_attention_op(const AttentionProblem& p, const Shape& y_shape) {
-  return make_normalised_op("Attention", stated_attributes(p, y_shape), 4);
+  return make_normalised_op("Attention", stated_attributes(p, y_shape), 5);
 }
 
 namespace {
@@ -273,7 +291,8 @@ std::unique_ptr<const BoundKernel> bind_cuda(const Binding& binding) {
     if constexpr (cuda_built) {
       const Tensor& q = run.inputs[AttentionOp::q];
       const void* const bias = p.bias_n > 0 ? run.inputs[AttentionOp::bias].data() : nullptr;
-      cuda::attention(*run.cuda, p, q.dtype(), q.data(), run.inputs[k].data(), run.inputs[v].data(), bias,
+      const std::int32_t* const rows = p.rows_n > 0 ? run.in<std::int32_t>(AttentionOp::rows) : nullptr;
+      cuda::attention(*run.cuda, p, q.dtype(), q.data(), run.inputs[k].data(), run.inputs[v].data(), bias, rows,
                       run.outputs[0].data());
     }
   });

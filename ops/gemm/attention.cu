@@ -23,6 +23,8 @@ struct Call {
   int heads, queries, keys, head_size, value_size;
   int blocks;  ///< of queries
   int bias_n, bias_heads, bias_queries;
+  int rows_n;
+  const std::int32_t* rows;  ///< null where rows_n is 0
   float scale;
   bool quads_qk, quads_v;  ///< rows of Q and K, and of V, are multiples of 16 bytes at multiples of 16 bytes
 };
@@ -36,8 +38,14 @@ struct Place {
       : n(blockIdx.x / static_cast<unsigned>(call.blocks) / static_cast<unsigned>(call.heads)),
         head(static_cast<int>(blockIdx.x / static_cast<unsigned>(call.blocks) % static_cast<unsigned>(call.heads))),
         block(static_cast<int>(blockIdx.x % static_cast<unsigned>(call.blocks))) {}
-  __device__ std::int64_t of(const AttentionOperand& operand) const {
-    return operand.offset + n * operand.batch + head * operand.head;
+  /// Token 0; with a table row 0 of its images.
+  __device__ std::int64_t of(const AttentionOperand& operand, const Call& call) const {
+    const std::int64_t problem = call.rows_n == 0 ? n : n / call.rows_n * call.rows_n;
+    return operand.offset + problem * operand.batch + head * operand.head;
+  }
+  /// The table of this problem, or null.
+  __device__ const std::int32_t* table(const Call& call) const {
+    return call.rows_n == 0 ? nullptr : call.rows + n % call.rows_n * call.queries;
   }
   /// Of the bias's row `query`.
   __device__ std::int64_t of_bias(const Call& call, int query) const {
@@ -46,17 +54,22 @@ struct Place {
   }
 };
 
+/// The row of token `token`.
+__device__ std::int64_t row_of(const std::int32_t* table, int token) {
+  return table == nullptr ? token : __ldg(table + token);
+}
+
 // ---- Any type, in float32: a warp has four queries, and a block of keys one key a lane.
 
 constexpr int row_warps = 4, rows_a_warp = 4, row_threads = row_warps * warp_threads;
 
 /// to [tokens][stride] = `count` rows of `channels`, and zeros behind them.
 template <typename T>
-__device__ void widen_rows(float* to, int stride, const T* from, std::int64_t token, int first, int tokens, int count,
-                           int channels) {
+__device__ void widen_rows(float* to, int stride, const T* from, std::int64_t token, const std::int32_t* table,
+                           int first, int tokens, int count, int channels) {
   for (int i = static_cast<int>(threadIdx.x); i < tokens * stride; i += row_threads) {
     const int row = i / stride, c = i % stride;
-    to[i] = first + row < count && c < channels ? loaded(from[(first + row) * token + c]) : 0.0F;
+    to[i] = first + row < count && c < channels ? loaded(from[row_of(table, first + row) * token + c]) : 0.0F;
   }
 }
 
@@ -75,14 +88,17 @@ __global__ void __launch_bounds__(row_threads)
   const int warp = static_cast<int>(threadIdx.x) / warp_threads, lane = static_cast<int>(threadIdx.x) % warp_threads;
   auto* const powers = reinterpret_cast<float4*>(v_rows + warp_threads * e) + warp * warp_threads;
   const int first = place.block * row_warps * rows_a_warp;
-  widen_rows(q_rows, d, q + place.of(call.q), call.q.token, first, row_warps * rows_a_warp, call.queries,
+  const std::int32_t* const table = place.table(call);
+  widen_rows(q_rows, d, q + place.of(call.q, call), call.q.token, table, first, row_warps * rows_a_warp, call.queries,
              call.head_size);
   float most[rows_a_warp], sum[rows_a_warp] = {}, held[rows_a_warp][across] = {};
   for (float& m : most) m = -INFINITY;
   for (int key = 0; key < call.keys; key += warp_threads) {
     __syncthreads();
-    widen_rows(k_rows, d + k_extra, k + place.of(call.k), call.k.token, key, warp_threads, call.keys, call.head_size);
-    widen_rows(v_rows, e, v + place.of(call.v), call.v.token, key, warp_threads, call.keys, call.value_size);
+    widen_rows(k_rows, d + k_extra, k + place.of(call.k, call), call.k.token, table, key, warp_threads, call.keys,
+               call.head_size);
+    widen_rows(v_rows, e, v + place.of(call.v, call), call.v.token, table, key, warp_threads, call.keys,
+               call.value_size);
     __syncthreads();
     float score[rows_a_warp] = {};
     const auto* const mine = reinterpret_cast<const float4*>(k_rows + lane * (d + k_extra));
@@ -134,7 +150,7 @@ __global__ void __launch_bounds__(row_threads)
   for (int r = 0; r < rows_a_warp; ++r) {
     const int query = first + warp * rows_a_warp + r;
     if (query >= call.queries) continue;
-    T* const row = y + place.of(call.y) + query * call.y.token;
+    T* const row = y + place.of(call.y, call) + row_of(table, query) * call.y.token;
     const float inverse = sum[r] == 0 ? 0 : 1 / sum[r];
 #pragma unroll
     for (int j = 0; j < across; ++j)
@@ -148,7 +164,8 @@ constexpr int tile_keys = 64, tile_queries = 64, mma_threads = 128;
 
 /// to [64][width + 8] = rows from `first` on, and zeros behind them: columns of 16 bits, 16 bytes apart in banks.
 template <int width, typename T>
-__device__ void load_rows(T* to, const T* from, std::int64_t token, int first, int count, int channels, bool quads) {
+__device__ void load_rows(T* to, const T* from, std::int64_t token, const std::int32_t* table, int first, int count,
+                          int channels, bool quads) {
   constexpr int packs = width / 8;
 #pragma unroll
   for (int j = 0; j < tile_keys * packs / mma_threads; ++j) {
@@ -156,7 +173,7 @@ __device__ void load_rows(T* to, const T* from, std::int64_t token, int first, i
     const int row = i / packs, c = i % packs * 8;
     EightHalves<T> eight{};
     if (first + row < count) {
-      const T* const x = from + (first + row) * token + c;
+      const T* const x = from + row_of(table, first + row) * token + c;
       if (quads && c < channels) {
         eight = *reinterpret_cast<const EightHalves<T>*>(x);
       } else {
@@ -168,11 +185,11 @@ __device__ void load_rows(T* to, const T* from, std::int64_t token, int first, i
   }
 }
 
-/// Channels c and c + 1 of row `query`; 0 where there are none.
+/// Channels c and c + 1 of row `query`, at `row`; 0 where there are none.
 template <typename T>
-__device__ std::uint32_t pair_at(const T* q, int query, int c, std::int64_t token, const Call& call) {
+__device__ std::uint32_t pair_at(const T* row, int query, int c, const Call& call) {
   if (query >= call.queries || c >= call.head_size) return 0;
-  const T* const x = q + query * token + c;
+  const T* const x = row + c;
   if (call.quads_qk) return *reinterpret_cast<const std::uint32_t*>(x);
   return std::uint32_t{x[0].bits} | (c + 1 < call.head_size ? std::uint32_t{x[1].bits} << 16 : 0);
 }
@@ -189,12 +206,17 @@ __global__ void __launch_bounds__(mma_threads)
   const int warp = static_cast<int>(threadIdx.x) / warp_threads, lane = static_cast<int>(threadIdx.x) % warp_threads;
   const int group = lane / 4, pair = lane % 4 * 2;
   const int first = place.block * tile_queries, row = first + warp * 16 + group;  // and row + 8
+  const std::int32_t* const table = place.table(call);
+  std::int64_t rows[2];  // of this lane's two queries
+#pragma unroll
+  for (int half = 0; half < 2; ++half) rows[half] = row_of(table, min(row + half * 8, call.queries - 1));
   std::uint32_t left[steps][4];
 #pragma unroll
   for (int step = 0; step < steps; ++step)
 #pragma unroll
     for (int i = 0; i < 4; ++i)
-      left[step][i] = pair_at(q + place.of(call.q), row + i % 2 * 8, step * 16 + i / 2 * 8 + pair, call.q.token, call);
+      left[step][i] = pair_at(q + place.of(call.q, call) + rows[i % 2] * call.q.token, row + i % 2 * 8,
+                              step * 16 + i / 2 * 8 + pair, call);
   float most[2] = {-INFINITY, -INFINITY}, sum[2] = {}, held[width / 8][4] = {};
   for (int key = 0; key < call.keys; key += tile_keys) {
     const int here = min(call.keys - key, tile_keys);
@@ -210,8 +232,10 @@ __global__ void __launch_bounds__(mma_threads)
           for (int j = 0; j < 2; ++j) extra[tile][half * 2 + j] = plus[min(tile * 8 + pair + j, here - 1)];
       }
     __syncthreads();
-    load_rows<width>(k_rows, k + place.of(call.k), call.k.token, key, call.keys, call.head_size, call.quads_qk);
-    load_rows<width>(v_rows, v + place.of(call.v), call.v.token, key, call.keys, call.value_size, call.quads_v);
+    load_rows<width>(k_rows, k + place.of(call.k, call), call.k.token, table, key, call.keys, call.head_size,
+                     call.quads_qk);
+    load_rows<width>(v_rows, v + place.of(call.v, call), call.v.token, table, key, call.keys, call.value_size,
+                     call.quads_v);
     __syncthreads();
     float score[tiles][4];
 #pragma unroll
@@ -274,7 +298,7 @@ __global__ void __launch_bounds__(mma_threads)
     for (int mask = 1; mask < 4; mask *= 2) sum[half] += shuffle_xor(sum[half], mask);
     if (row + half * 8 >= call.queries) continue;
     const float inverse = sum[half] == 0 ? 0 : 1 / sum[half];
-    T* const to = y + place.of(call.y) + (row + half * 8) * call.y.token;
+    T* const to = y + place.of(call.y, call) + rows[half] * call.y.token;
 #pragma unroll
     for (int c = 0; c < width / 8; ++c) {
       const int at = c * 8 + pair;
@@ -334,7 +358,7 @@ void start(const Context& context, const AttentionProblem& p, Call call, const T
 }  // namespace
 
 void attention(const Context& context, const AttentionProblem& p, DType dtype, const void* q, const void* k,
-               const void* v, const void* bias, void* y) {
+               const void* v, const void* bias, const std::int32_t* rows, void* y) {
   if (p.n == 0 || p.heads == 0 || p.queries == 0 || p.value_size == 0) return;
   Call call{};
   call.q = p.q, call.k = p.k, call.v = p.v, call.y = p.y;
@@ -346,6 +370,8 @@ void attention(const Context& context, const AttentionProblem& p, DType dtype, c
   call.bias_n = static_cast<int>(p.bias_n);
   call.bias_heads = static_cast<int>(p.bias_heads);
   call.bias_queries = static_cast<int>(p.bias_queries);
+  call.rows_n = static_cast<int>(p.rows_n);
+  call.rows = rows;
   call.scale = static_cast<float>(p.scale * 1.4426950408889634);
   dispatch(dtype, WithHalves<Types<float>>(), [&]<typename T>(std::type_identity<T>) {
     start(context, p, call, static_cast<const T*>(q), static_cast<const T*>(k), static_cast<const T*>(v),

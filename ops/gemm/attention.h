@@ -26,6 +26,9 @@ struct AttentionProblem {
   /// The bias [bias_n, bias_heads, bias_queries, S], contiguous: problem i takes i % bias_n. bias_heads is 1 or H,
   /// bias_queries 1 or L. bias_n 0: there is none.
   std::int64_t bias_n = 0, bias_heads = 1, bias_queries = 1;
+  /// With a table [rows_n, L] of int32 each of Q, K, V and Y is rows of tokens, `token` apart, and token t of problem i
+  /// is row table[i % rows_n][t] + i / rows_n * rows_n * L of them. Windows lie apart in an image so. 0: no table.
+  std::int64_t rows_n = 0;
 };
 
 }  // namespace lenslet

@@ -1,5 +1,6 @@
 // Attention on the CPU: a head's K^T and V are packed for gemm_serial; some rows of scores at a time become
-// probabilities in a scratch that L2 holds. Their sum divides the rows of y, of which there are fewer elements.
+// probabilities in a scratch that L2 holds. Their sum divides the rows of y, of which there are fewer elements. Rows
+// that a table names are copied beside the scratch, and those of y from there.
 
 #include <algorithm>
 #include <cmath>
@@ -119,6 +120,7 @@ class BoundAttention final : public BoundKernel {
     blocks_ = std::max<std::int64_t>(1, (p_.queries + rows_ - 1) / rows_);
     k_floats_ = whole_lines(packed_b_floats(p_.head_size, p_.keys));
     v_floats_ = whole_lines(packed_b_floats(p_.keys, p_.value_size));
+    if (p_.rows_n > 0) copy_floats_ = whole_lines(std::max(p_.keys, rows_) * std::max(p_.head_size, p_.value_size));
   }
 
   std::size_t workspace_bytes() const override {
@@ -136,8 +138,11 @@ class BoundAttention final : public BoundKernel {
       for (std::int64_t i = begin; i < end; ++i) {
         const std::int64_t head = i / blocks_;
         if (i == begin || i % blocks_ == 0) {
-          pack_b(at(run, AttentionOp::k, p_.k, head), 1, p_.k.token, p_.head_size, p_.keys, packed_k);
-          pack_b(at(run, AttentionOp::v, p_.v, head), p_.v.token, 1, p_.keys, p_.value_size, packed_v);
+          float* const copies = packed_v + v_floats_ + rows_ * stride_ + whole_lines(rows_);
+          const Rows k = rows_of(run, AttentionOp::k, p_.k, head, 0, p_.keys, p_.head_size, copies);
+          pack_b(k.data, 1, k.stride, p_.head_size, p_.keys, packed_k);
+          const Rows v = rows_of(run, AttentionOp::v, p_.v, head, 0, p_.keys, p_.value_size, copies);
+          pack_b(v.data, v.stride, 1, p_.keys, p_.value_size, packed_v);
         }
         compute(run, head, i % blocks_ * rows_, packed_k, packed_v);
       }
@@ -145,12 +150,31 @@ class BoundAttention final : public BoundKernel {
   }
 
  private:
-  std::int64_t worker_floats() const { return k_floats_ + v_floats_ + rows_ * stride_ + whole_lines(rows_); }
-  std::int64_t lies(const AttentionOperand& operand, std::int64_t head) const {
-    return operand.offset + head / p_.heads * operand.batch + head % p_.heads * operand.head;
+  /// Rows of one head, `stride` apart.
+  struct Rows {
+    const float* data;
+    std::int64_t stride;
+  };
+
+  std::int64_t worker_floats() const {
+    return k_floats_ + v_floats_ + rows_ * stride_ + whole_lines(rows_) + copy_floats_;
   }
-  const float* at(const KernelRun& run, std::size_t i, const AttentionOperand& operand, std::int64_t head) const {
-    return run.in<float>(holders_[i]) + lies(operand, head);
+  /// Where token `token` of one of N * H heads lies.
+  std::int64_t lies(const KernelRun& run, const AttentionOperand& operand, std::int64_t head,
+                    std::int64_t token) const {
+    const std::int64_t n = head / p_.heads, start = operand.offset + head % p_.heads * operand.head;
+    if (p_.rows_n == 0) return start + n * operand.batch + token * operand.token;
+    const std::int32_t* const table = run.in<std::int32_t>(AttentionOp::rows) + n % p_.rows_n * p_.queries;
+    return start + (n / p_.rows_n * p_.rows_n * p_.queries + table[token]) * operand.token;
+  }
+  /// `count` rows of input `i` from `first` on, in `copies` if a table names them.
+  Rows rows_of(const KernelRun& run, std::size_t i, const AttentionOperand& operand, std::int64_t head,
+               std::int64_t first, std::int64_t count, std::int64_t channels, float* copies) const {
+    const float* const from = run.in<float>(holders_[i]);
+    if (p_.rows_n == 0) return {from + lies(run, operand, head, first), operand.token};
+    for (std::int64_t row = 0; row < count; ++row)
+      std::copy_n(from + lies(run, operand, head, first + row), channels, copies + row * channels);
+    return {copies, channels};
   }
 
   /// Rows from `first` on of one of N * H heads.
@@ -159,8 +183,9 @@ class BoundAttention final : public BoundKernel {
     const std::int64_t rows = std::min(rows_, p_.queries - first);
     float* const scores = packed_v + v_floats_;
     float* const inverse = scores + rows_ * stride_;
-    multiply(rows, p_.keys, p_.head_size, at(run, AttentionOp::q, p_.q, head) + first * p_.q.token, p_.q.token,
-             packed_k, scores, stride_);
+    float* const copies = inverse + whole_lines(rows_);
+    const Rows q = rows_of(run, AttentionOp::q, p_.q, head, first, rows, p_.head_size, copies);
+    multiply(rows, p_.keys, p_.head_size, q.data, q.stride, packed_k, scores, stride_);
     const float* bias = run.in<float>(AttentionOp::bias);
     const std::int64_t bias_stride = p_.bias_queries == 1 ? 0 : p_.keys;
     if (p_.bias_n > 0) {
@@ -169,14 +194,18 @@ class BoundAttention final : public BoundKernel {
     }
     HWY_DYNAMIC_DISPATCH(exp_rows)
     (scores, rows, p_.keys, stride_, static_cast<float>(p_.scale), bias, bias_stride, inverse);
-    float* const y = run.out<float>() + lies(p_.y, head) + first * p_.y.token;
-    multiply(rows, p_.value_size, p_.keys, scores, stride_, packed_v, y, p_.y.token);
-    HWY_DYNAMIC_DISPATCH(scale_rows)(y, rows, p_.value_size, p_.y.token, inverse);
+    const bool strided = p_.rows_n == 0;
+    float* const y = strided ? run.out<float>() + lies(run, p_.y, head, first) : copies;
+    const std::int64_t y_stride = strided ? p_.y.token : p_.value_size;
+    multiply(rows, p_.value_size, p_.keys, scores, stride_, packed_v, y, y_stride);
+    HWY_DYNAMIC_DISPATCH(scale_rows)(y, rows, p_.value_size, y_stride, inverse);
+    for (std::int64_t row = 0; row < rows && !strided; ++row)
+      std::copy_n(y + row * y_stride, p_.value_size, run.out<float>() + lies(run, p_.y, head, first + row));
   }
 
   AttentionProblem p_;
   std::size_t holders_[3] = {};
-  std::int64_t threads_, stride_ = 0, rows_ = 0, blocks_ = 0, k_floats_ = 0, v_floats_ = 0;
+  std::int64_t threads_, stride_ = 0, rows_ = 0, blocks_ = 0, k_floats_ = 0, v_floats_ = 0, copy_floats_ = 0;
 };
 
 }  // namespace

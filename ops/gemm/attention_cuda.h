@@ -12,8 +12,9 @@ struct Context;
 inline constexpr std::int64_t most_attention_channels = 256;
 
 /// Device addresses of `dtype`: float32, float16 or bfloat16. Sums, scores and powers are in float32; of 16 bits,
-/// powers are rounded before they are multiplied by V, and y once.
+/// powers are rounded before they are multiplied by V, and y once. `bias` and `rows` (AttentionProblem::rows_n) may be
+/// null.
 void attention(const Context& context, const AttentionProblem& problem, DType dtype, const void* q, const void* k,
-               const void* v, const void* bias, void* y);
+               const void* v, const void* bias, const std::int32_t* rows, void* y);
 
 }  // namespace lenslet::cuda

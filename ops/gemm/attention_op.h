@@ -16,10 +16,11 @@ namespace lenslet {
 ///
 /// From a file Q [N,H,L,D], K [N,H,S,D], V [N,H,S,E] give y [N,H,L,E], or [N,L,H*D], [N,S,H*D], [N,S,H*E] give
 /// [N,L,H*E]; the bias broadcasts to [N,H,L,S]. From a pass Q, K and V lie anywhere in their inputs: K in Q's where its
-/// own is left out, V in K's likewise. The bias is [bias_n,1 or H,1 or L,S] (AttentionProblem).
+/// own is left out, V in K's likewise. The bias is [bias_n,1 or H,1 or L,S] (AttentionProblem). A pass may also give a
+/// known table of rows [rows_n,L], int32, which names each of 0 to rows_n * L - 1 once.
 class AttentionOp final : public Op {
  public:
-  static constexpr std::size_t q = 0, k = 1, v = 2, bias = 3;
+  static constexpr std::size_t q = 0, k = 1, v = 2, bias = 3, rows = 4;
 
   explicit AttentionOp(const NodeSpec& spec);
 
@@ -32,11 +33,14 @@ class AttentionOp final : public Op {
 
   /// Error(invalid_model | unsupported) where the inputs do not fit.
   AttentionProblem problem(std::span<const InputInfo> inputs) const;
+  /// As a pass stated it, without bias and rows; nothing for an operator of a file.
+  const std::optional<AttentionProblem>& stated() const { return stated_; }
   /// The input that holds Q, K or V: `i` itself, or the one before it that is there.
   static std::size_t holder(std::span<const InputInfo> inputs, std::size_t i);
 
  private:
   AttentionProblem of_shapes(std::span<const InputInfo> inputs) const;
+  void set_rows(AttentionProblem& problem, const InputInfo& table) const;
 
   std::int64_t q_heads_ = 0, kv_heads_ = 0;  ///< 0: 4-D
   std::optional<double> scale_;              ///< nothing: 1 / sqrt(D)

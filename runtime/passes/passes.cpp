@@ -24,6 +24,8 @@ std::vector<Pass> list() {
     add("fuse_layer_norm", fuse_layer_norm, optional, "a LayerNormalization spelled out in up to nine nodes");
   if constexpr (built("gemm"))
     add("fuse_attention", fuse_attention, optional, "softmax(scale Q K^T + bias) V of attention heads into one step");
+  if constexpr (built("gemm"))
+    add("fuse_windows", fuse_windows, optional, "attention in windows of an image into Attention with a table of rows");
   if constexpr (built("conv"))
     add("matmul_to_conv", matmul_to_conv, optional, "MatMul of images or tokens by constants as a 1x1 Conv");
   add("cancel_transposes", cancel_transposes, optional, "move the Transposes of NHWC exports until they cancel");

@@ -39,6 +39,7 @@ void widen(Graph& graph, const PassContext& context);
 void expand_einsum(Graph& graph, const PassContext& context);
 void fuse_layer_norm(Graph& graph, const PassContext& context);
 void fuse_attention(Graph& graph, const PassContext& context);
+void fuse_windows(Graph& graph, const PassContext& context);
 void matmul_to_conv(Graph& graph, const PassContext& context);
 void fold_constants(Graph& graph, const PassContext& context);
 void drop_identity(Graph& graph, const PassContext& context);

@@ -2,7 +2,11 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <array>
 #include <limits>
+#include <numeric>
+#include <random>
 
 #include "tests/ops/op_harness.h"
 
@@ -30,6 +34,15 @@ OpCase packed(std::int64_t n, std::int64_t h, std::int64_t l, std::int64_t d, bo
           .inputs = {random_f32({n, l, row}, seed, 0, 2), {}, {}},
           .tolerance = float_tolerance,
           .half_tolerance = half_tolerance};
+}
+
+/// The rows of `problems` windows in any order.
+Tensor table_of_rows(std::int64_t problems, std::int64_t tokens, unsigned seed) {
+  Tensor table(DType::i32, Shape{problems, tokens});
+  const auto rows = table.values<std::int32_t>();
+  std::iota(rows.begin(), rows.end(), 0);
+  std::shuffle(rows.begin(), rows.end(), std::mt19937(seed));
+  return table;
 }
 
 }  // namespace
@@ -84,6 +97,20 @@ TEST_CASE("attention/where_a_pass_finds_it") {
   apart.attributes[6].second = Ints{4, 3, 8};
   apart.inputs = {random_f32({2, 6, 24}, 205), random_f32({120}, 206), random_f32({5, 5}, 207)};
   check_op(apart);
+}
+
+TEST_CASE("attention/rows_by_a_table") {
+  unsigned seed = 400;
+  for (const auto& [n, problems, tokens, d] :
+       {std::array{4, 4, 49, 32}, {6, 2, 17, 9}, {2, 1, 70, 40}, {3, 3, 5, 130}}) {
+    OpCase c = packed(n, 2, tokens, d, true, seed++);
+    c.inputs.push_back(random_f32({problems, 2, tokens, tokens}, seed++, 0, 2));
+    c.inputs.push_back(table_of_rows(problems, tokens, seed++));
+    c.constant = {4};
+    check_op_on_every_instruction_set(c);
+    c.inputs[3] = Tensor();
+    check_op(c);
+  }
 }
 
 TEST_CASE("attention/masked_scores") {
@@ -163,6 +190,23 @@ TEST_CASE("attention/refusals") {
     CHECK(refusal(p) == "y [2,5,4] does not hold the rows of [2,1,5,4] once each");
     p.attributes[2].second = Ints{0, -1, 0, 0};
     CHECK(refusal(p) == "attribute 'q' is not 4 sizes");
+  }
+  SUBCASE("a table of rows") {
+    OpCase p = packed(2, 1, 5, 4, true, 7);
+    p.inputs.insert(p.inputs.end(), {Tensor(), table_of_rows(2, 5, 8)});
+    CHECK(refusal(p) == "the table of rows is not known");
+    p.constant = {4};
+    CHECK(refusal(p).empty());
+    for (const int wrong : {-1, 10, 3}) {
+      p.inputs[4] = table_of_rows(2, 5, 8);
+      p.inputs[4].values<std::int32_t>()[p.inputs[4].values<std::int32_t>()[0] == 3 ? 1 : 0] = wrong;
+      CHECK(refusal(p) == "the table of rows does not name each of 10 once");
+    }
+    p.inputs[4] = table_of_rows(3, 5, 8);
+    CHECK(refusal(p) == "a table of rows [3,5] with 2 problems of 5 tokens");
+    p.inputs[4] = table_of_rows(2, 5, 8);
+    p.attributes[3].second = Ints{4, 12, 4, 12};
+    CHECK(refusal(p) == "a table of rows [2,5] with 2 problems of 5 tokens");
   }
 }
 
