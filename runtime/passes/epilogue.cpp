@@ -14,7 +14,11 @@ void merge_into(GraphEdit& edit, NodeId node, NodeId producer, std::shared_ptr<c
 
 void merge_activation(GraphEdit& edit, NodeId node) {
   const Node& reader = edit.graph().node(node);
-  const ValueId x = input_of(reader, 0);
+  ValueId x = input_of(reader, 0);
+  if (!edit.merges(x)) return;
+  const auto moves = [](const Node& mover) { return mover.op->alias_input() == 0 || mover.type() == "Transpose"; };
+  const NodeId last_move = moves(*edit.producer_node(x)) ? edit.producer(x) : no_id;
+  while (edit.merges(x) && moves(*edit.producer_node(x))) x = edit.producer_node(x)->inputs[0];
   if (!edit.merges(x)) return;
   const NodeId producer = edit.producer(x);
   const Node& made_by = edit.graph().node(producer);
@@ -24,7 +28,11 @@ void merge_activation(GraphEdit& edit, NodeId node) {
   if (!activation) return;
   Epilogue changed = *epilogue;
   changed.activation = *activation;
-  merge_into(edit, node, producer, made_by.op->with_epilogue(std::move(changed)), made_by.inputs);
+  auto op = made_by.op->with_epilogue(std::move(changed));
+  if (last_move == no_id) return merge_into(edit, node, producer, std::move(op), made_by.inputs);
+  edit.replace(producer, std::move(op), made_by.inputs);
+  const Node& move = edit.graph().node(last_move);
+  merge_into(edit, node, last_move, move.op, move.inputs);
 }
 
 }  // namespace lenslet

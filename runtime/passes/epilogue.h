@@ -16,7 +16,7 @@ inline bool of_product(const Epilogue* epilogue) {
 }
 
 /// If `node` is an activation with constant bounds, and its input's producer has an epilogue without activation and no
-/// other reader, fuses the two in `node`'s position.
+/// other reader, fuses the two in `node`'s position. Transposes and views may lie between, read by nothing else.
 void merge_activation(GraphEdit& edit, NodeId node);
 
 /// Replaces `node` by `op` with `inputs`, under the name and note of `producer`, which is erased.

@@ -100,6 +100,30 @@ TEST_CASE("fuse_activation/into_conv") {
   }
 }
 
+TEST_CASE("fuse_activation/through_moves_into_conv") {
+  GraphBuilder b;
+  const ValueId x = b.conv(b.input("x", {2, 3, 5, 7}), 3, 6, 3);
+  const ValueId turned = b.node("Transpose", {x}, {{"perm", std::vector<std::int64_t>{0, 2, 3, 1}}});
+  const ValueId tokens = b.node("Reshape", {turned, b.int64s({2, 15, 6})});
+  b.output(b.node("Mul", {tokens, b.node("Sigmoid", {tokens})}));
+  int convs_alone = 0;
+  SUBCASE("read once") {}
+  SUBCASE("a move that others read") {
+    b.output(b.node("Relu", {turned}));
+    convs_alone = 1;
+  }
+  SUBCASE("a move that is an output") {
+    b.output(tokens);
+    convs_alone = 1;
+  }
+  const Graph before = b.build(), graph = after(before, "fuse_activation");
+  CHECK(count(graph, "SiLU") == convs_alone);
+  CHECK((only(graph, "Conv").op->epilogue()->activation.kind == Activation::Kind::silu) == (convs_alone == 0));
+  CHECK(count(graph, "Transpose") == 1);
+  CHECK(worst_difference(before, graph) < 1e-5);
+  CHECK(worst_difference(before, after_all(before)) < 1e-5);
+}
+
 // Pre-activation: x is also read raw.
 TEST_CASE("fuse_activation/into_batch_norm") {
   for (const Case& c : cases) {
