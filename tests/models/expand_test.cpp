@@ -379,6 +379,24 @@ TEST_CASE("expand/products_to_float") {
 }
 
 // Nodes of opsets before 7, and operators that ONNX had temporarily.
+TEST_CASE("expand/batch_norm_in_training_mode") {
+  // Channels of mean 2 and 5, variance 1 and 4.
+  const auto given = [](std::vector<std::int64_t> dims, std::vector<double> values) {
+    return std::vector<Given>{real("x", std::move(dims), std::move(values)), real("scale", {2}, {10, 1}),
+                              real("bias", {2}, {0.5, 0}), real("mean", {2}, {0, 0}), real("var", {2}, {9, 9})};
+  };
+  const auto model = [](const std::vector<Given>& inputs, std::int64_t training) {
+    return model_of(
+        "BatchNormalization", "", inputs, f32, inputs[0].dims.size(),
+        [&](pbf_writer& writer) { integer("training_mode", training)(writer), number("epsilon", 0)(writer); }, 15);
+  };
+  const std::vector<Given> lines = given({2, 2, 2}, {1, 3, 3, 7, 3, 1, 7, 3});
+  CHECK(run(model(lines, 1), lines) == std::vector<double>{-9.5, 10.5, -1, 1, 10.5, -9.5, 1, -1});
+  const std::vector<Given> points = given({4, 2}, {1, 3, 3, 7, 3, 7, 1, 3});
+  CHECK(run(model(points, 1), points) == std::vector<double>{-9.5, -1, 10.5, 1, 10.5, 1, -9.5, -1});
+  CHECK(read_as(model(lines, 0)) == Names{"BatchNormalization"});
+}
+
 TEST_CASE("expand/old_opsets") {
   const Given image = real("x", {2, 3, 1, 2}, ramp(12, -4, 1.25));
   const auto ints = [](std::string_view name, std::vector<std::int64_t> values) {
