@@ -1,5 +1,6 @@
-// fold_batch_norm and fold_scale: y = factor[c] * x + offset[c] after a product is folded into its weights and bias.
-// Only if x has no other reader; never forward through a convolution, since it would change the padding.
+// fold_batch_norm and fold_scale: y = factor[c] * x + offset[c] after a product is folded into its weights and bias,
+// and a BatchNormalization that none precedes into those of the convolution behind it, unless that pads. Only what has
+// no other reader.
 #include "runtime/passes/channel_affine.h"
 #include "runtime/passes/passes.h"
 
@@ -8,8 +9,14 @@ namespace {
 
 void fold_all(Graph& graph, bool batch_norm) {
   GraphEdit edit(graph);
-  for (const NodeId n : edit.nodes())
-    if (!edit.erased(n) && (graph.node(n).type() == "BatchNormalization") == batch_norm) fold_affine(edit, n);
+  const auto is_batch_norm = [](const Node* node) { return node != nullptr && node->type() == "BatchNormalization"; };
+  for (const NodeId n : edit.nodes()) {
+    if (edit.erased(n)) continue;
+    if (is_batch_norm(&graph.node(n)) == batch_norm) fold_affine(edit, n);
+    // Scales end activations that are spelled out, which are found later.
+    while (batch_norm && is_batch_norm(edit.producer_node(input_of(graph.node(n), 0))) && fold_affine_before(edit, n)) {
+    }
+  }
   edit.finish();
 }
 

@@ -44,6 +44,24 @@ TEST_CASE("fold_batch_norm/twice") {
   CHECK(worst_difference(before, folded) < 1e-5);
 }
 
+TEST_CASE("fold_batch_norm/before_a_convolution_without_padding") {
+  GraphBuilder b;
+  const ValueId x = b.input("x", {2, 6, 7, 9}), pooled = b.node("GlobalAveragePool", {x});
+  ValueId y = b.batch_norm(x, 6);
+  SUBCASE("1x1") { y = b.conv(y, 6, 5, 1); }
+  SUBCASE("3x3 with stride 2, and a BatchNormalization behind it") { y = b.batch_norm(b.conv(y, 6, 5, 3, 0, 2), 5); }
+  SUBCASE("groups, no bias") { y = b.node("Conv", {y, b.weights({9, 2, 1, 3})}, {{"group", std::int64_t{3}}}); }
+  SUBCASE("depthwise, behind two") {
+    y = b.node("Conv", {b.batch_norm(y, 6), b.weights({6, 1, 2, 2})}, {{"group", std::int64_t{6}}});
+  }
+  SUBCASE("with an activation") { y = b.node("Relu", {b.conv(y, 6, 5, 1)}); }
+  b.output(b.node("Mul", {y, b.node("ReduceMean", {pooled}, {{"axes", std::vector<std::int64_t>{1}}})}));
+  const Graph before = b.build(), folded = after(before, "fold_batch_norm");
+  CHECK(count(folded, "BatchNormalization") == 0);
+  CHECK(worst_difference(before, folded) < 1e-5);
+  CHECK(worst_difference(before, after_all(before)) < 1e-5);
+}
+
 TEST_CASE("fold_batch_norm/shared_weights_two_bns") {
   GraphBuilder b;
   const ValueId x = b.input("x", {1, 4, 6, 6}), w = b.weights({5, 4, 3, 3});
