@@ -34,7 +34,10 @@ ValueId project(GraphBuilder& b, ValueId x, std::int64_t from, std::int64_t to) 
 struct Block {
   std::int64_t n = 1, roll = 0, roll_back = 0;
   bool mask = false, gelu = false, norm = false;
-  Shape added = {c};  ///< of a constant behind the second projection
+  bool channels_first = false;  ///< x is [n,c,8,12], turned in the Transpose of the partition
+  bool grid = false;            ///< windows of distant rows
+  bool sums = false;            ///< residuals between the moves, as MaxViT has them
+  Shape added = {c};            ///< of a constant behind the second projection
 };
 
 /// Attention in windows of 4x4 of x [n,8,12,c], as torchvision's Swin exports it; of the windows' rows.
@@ -44,10 +47,18 @@ struct Parts {
 Parts build(GraphBuilder& b, const Block& block) {
   Parts parts;
   const std::int64_t n = block.n, count = n * 6;
-  parts.x = b.node("Relu", {b.input("x", {n, 8, 12, c})});
+  parts.x = b.node("Relu", {block.channels_first ? b.input("x", {n, c, 8, 12}) : b.input("x", {n, 8, 12, c})});
   const ValueId moved = block.roll == 0 ? parts.x : rolled(b, parts.x, block.roll);
-  parts.windows =
-      reshape(b, transpose(b, reshape(b, moved, {n, 2, side, 3, side, c}), {0, 1, 3, 2, 4, 5}), {count, window, c});
+  if (block.channels_first && block.grid) {
+    const ValueId cut = transpose(b, reshape(b, moved, {n, c, 4, 2, 4, 3}), {0, 2, 4, 3, 5, 1});
+    parts.windows = reshape(b, transpose(b, reshape(b, cut, {n, window, 6, c}), {0, 2, 1, 3}), {count, window, c});
+  } else if (block.channels_first) {
+    parts.windows =
+        reshape(b, transpose(b, reshape(b, moved, {n, c, 2, side, 3, side}), {0, 2, 4, 3, 5, 1}), {count, window, c});
+  } else {
+    parts.windows =
+        reshape(b, transpose(b, reshape(b, moved, {n, 2, side, 3, side, c}), {0, 1, 3, 2, 4, 5}), {count, window, c});
+  }
   ValueId rows = parts.windows;
   if (block.norm)
     rows = b.node("LayerNormalization", {rows, b.weights({c}), b.weights({c})}, {{"axis", std::int64_t{-1}}}, 17);
@@ -66,7 +77,19 @@ Parts build(GraphBuilder& b, const Block& block) {
   ValueId y = reshape(b, transpose(b, b.node("MatMul", {shares, each[2]}), {0, 2, 1, 3}), {count, window, c});
   y = b.node("Add", {project(b, y, c, c), b.weights(block.added)});
   if (block.gelu) y = b.node("Gelu", {y}, {}, 20);
-  y = reshape(b, transpose(b, reshape(b, y, {n, 2, 3, side, side, c}), {0, 1, 3, 2, 4, 5}), {n, 8, 12, c});
+  if (block.sums) {
+    y = b.node("Add", {parts.windows, y});
+    const ValueId hidden = project(b, y, c, 2 * c);
+    y = b.node("Add", {project(b, b.node("Mul", {hidden, b.node("Sigmoid", {hidden})}), 2 * c, c), y});
+  }
+  if (block.channels_first && block.grid) {
+    y = reshape(b, transpose(b, reshape(b, y, {n, 6, window, c}), {0, 2, 1, 3}), {n, 4, 4, 2, 3, c});
+    y = reshape(b, transpose(b, y, {0, 5, 1, 3, 2, 4}), {n, c, 8, 12});
+  } else if (block.channels_first) {
+    y = reshape(b, transpose(b, reshape(b, y, {n, 2, 3, side, side, c}), {0, 5, 1, 3, 2, 4}), {n, c, 8, 12});
+  } else {
+    y = reshape(b, transpose(b, reshape(b, y, {n, 2, 3, side, side, c}), {0, 1, 3, 2, 4, 5}), {n, 8, 12, c});
+  }
   parts.y = block.roll_back == 0 ? y : rolled(b, y, block.roll_back);
   return parts;
 }
@@ -90,7 +113,7 @@ void check_joined(const Block& block) {
   const Parts parts = build(b, block);
   b.output(b.node("Add", {parts.x, parts.y}));
   const Graph graph = fused(b.build());
-  CHECK(moves(graph) == 0);
+  CHECK(moves(graph) == (block.channels_first ? 2 : 0));  // to channels last, and back
   CHECK(count(graph, "Reshape") == 0);
   const Node& attention = only(graph, "Attention");
   CHECK(graph.value(attention.outputs[0]).shape == Shape{block.n, 8, 12, c});
@@ -113,6 +136,16 @@ TEST_CASE("fuse_windows/steps_of_rows_between") {
   check_joined({.n = 2, .roll = 1, .roll_back = -1, .gelu = true, .norm = true, .added = {1, 1, c}});
 }
 
+TEST_CASE("fuse_windows/of_images_in_channels_first") {
+  for (const bool grid : {false, true})
+    for (const std::int64_t n : {1, 3}) {
+      check_joined({.n = n, .channels_first = true, .grid = grid});
+      check_joined({.n = n, .norm = true, .channels_first = true, .grid = grid, .sums = true});
+    }
+}
+
+TEST_CASE("fuse_windows/sums_between") { check_joined({.n = 2, .roll = 1, .roll_back = -1, .sums = true}); }
+
 TEST_CASE("fuse_windows/no_residual") {
   GraphBuilder b;
   b.output(build(b, {.n = 2}).y);
@@ -126,6 +159,11 @@ TEST_CASE("fuse_windows/others_stay") {
   SUBCASE("a constant for each token of a window") { b.output(build(b, {.added = {window, c}}).y); }
   SUBCASE("a constant for each window") { b.output(build(b, {.added = {6, 1, c}}).y); }
   SUBCASE("a constant of more axes") { b.output(reshape(b, build(b, {.added = {1, 1, 1, 1, c}}).y, {96, c})); }
+  SUBCASE("a sum with the image's other order") {
+    const Parts parts = build(b, {});
+    b.output(b.node("Add", {reshape(b, parts.x, {6, window, c}), reshape(b, parts.y, {6, window, c})}));
+    b.output(reshape(b, parts.windows, {96, c}));
+  }
   SUBCASE("the windows are an output") {
     const Parts parts = build(b, {});
     b.output(parts.windows);

@@ -1,8 +1,10 @@
 // fuse_windows: a partition into windows, Attention in each and the way back (Swin) become Attention over rows that a
 // table names. Projections, residuals and activations between the moves see the image as it lies, and so they fuse.
 #include <algorithm>
+#include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -10,29 +12,80 @@
 #include "ops/gemm/attention_op.h"
 #include "runtime/passes/passes.h"
 #include "runtime/passes/row_moves.h"
+#include "runtime/passes/transposed_op.h"
 
 namespace lenslet {
 namespace {
 
-/// A node that makes each row of its result of the same row of one input.
-struct RowStep {
-  NodeId node = no_id;
-  std::size_t input = 0;
+using Integers = std::vector<std::int64_t>;
+
+/// What lies between two moves of rows, and makes each row of a result of the same rows of its operands.
+struct Region {
+  std::set<NodeId> nodes;
+  ValueId x = no_id;  ///< that it reads
 };
 
-/// What lies between two moves of rows, from the last node to the first. `attention` is one of them.
-struct Chain {
-  std::vector<RowStep> steps;
-  NodeId attention = no_id;
-  ValueId x = no_id;  ///< that the first reads
-};
+/// [N,C,H,W] cut into windows whose channels go last in the same Transpose (MaxViT), as [N,H,W,C] cut into windows; and
+/// the way back likewise. The turn alone is a change of format between convolutions, and the rest moves rows.
+void turn_moves_apart(Graph& graph) {
+  GraphEdit edit(graph);
+  const auto shape_of = [&](ValueId id) { return graph.value(id).shape; };
+  const auto transpose = [](const Integers& perm) { return make_normalised_op("Transpose", {{"perm", perm}}, 1); };
+  const auto first_dim_last = [](const Shape& shape) {  // [N,..,C] of [N,C,..]
+    Integers dims(shape.dims().begin(), shape.dims().end());
+    std::rotate(dims.begin() + 1, dims.begin() + 2, dims.end());
+    return Shape(dims);
+  };
+  const auto same_channels = [](const Shape& image, const Shape& cut) {
+    return image.rank() == 4 && cut.rank() > 4 && image[0] == cut[0] && image[1] == cut[1];
+  };
+  for (const NodeId id : edit.nodes()) {
+    const Node node = graph.node(id);  // copied: nodes are added
+    if (node.type() == "Transpose" && edit.merges(node.inputs[0])) {
+      const Node& reshape = *edit.producer_node(node.inputs[0]);
+      const auto perm = integers_attribute(*node.op, "perm");
+      const Shape cut = shape_of(node.inputs[0]);
+      if (reshape.type() != "Reshape" || !perm || perm->empty() || perm->back() != 1 || perm->front() != 0 ||
+          !same_channels(shape_of(reshape.inputs[0]), cut))
+        continue;
+      const DType type = graph.value(node.inputs[0]).file_type;
+      const ValueId image =
+          edit.add_node(node.name + ":channels_last", transpose(to_channels_last), {reshape.inputs[0]}, type);
+      const ValueId sizes = edit.add_sizes(node.name + ":shape", first_dim_last(cut).dims());
+      const ValueId windows = edit.add_node(node.name + ":image", make_reshape_op(), {image, sizes}, type);
+      Integers rows;
+      for (const std::int64_t axis : *perm) rows.push_back(axis == 0 ? 0 : axis == 1 ? cut.rank() - 1 : axis - 1);
+      edit.replace(id, transpose(rows), {windows});
+      edit.erase_unread(node.inputs[0]);
+    } else if (node.type() == "Reshape" && edit.merges(node.inputs[0])) {
+      const Node& turned = *edit.producer_node(node.inputs[0]);
+      const auto perm = integers_attribute(*turned.op, "perm");
+      const Shape cut = shape_of(node.inputs[0]), image = shape_of(node.outputs[0]);
+      if (turned.type() != "Transpose" || !perm || perm->size() < 2 || (*perm)[0] != 0 ||
+          (*perm)[1] != cut.rank() - 1 || !same_channels(image, cut))
+        continue;
+      const DType type = graph.value(node.inputs[0]).file_type;
+      Integers rows = *perm;
+      std::rotate(rows.begin() + 1, rows.begin() + 2, rows.end());
+      const ValueId moved = edit.add_node(node.name + ":rows", transpose(rows), {turned.inputs[0]}, type);
+      const ValueId sizes = edit.add_sizes(node.name + ":shape", first_dim_last(image).dims());
+      const ValueId whole = edit.add_node(node.name + ":channels_last", make_reshape_op(), {moved, sizes}, type);
+      edit.replace(id, transpose(to_channels_first), {whole});
+      edit.erase_unread(node.inputs[0]);
+    }
+  }
+  edit.finish();
+}
 
 class Windows {
  public:
   explicit Windows(Graph& graph) : graph_(graph), edit_(graph) {}
 
+  bool has_attention() const {
+    return std::ranges::any_of(edit_.nodes(), [&](NodeId id) { return in_rows(graph_.node(id)) != nullptr; });
+  }
+
   void run() {
-    if (std::ranges::none_of(edit_.nodes(), [&](NodeId id) { return in_rows(graph_.node(id)) != nullptr; })) return;
     // The last of the steps that move rows.
     std::vector<NodeId> ends;
     std::vector<bool> moved(graph_.values.size());
@@ -56,6 +109,7 @@ class Windows {
     const Shape& shape = shape_of(id);
     return shape.rank() == 0 ? 0 : shape[shape.rank() - 1];
   }
+  int rank_of(ValueId id) const { return shape_of(id).rank(); }
   std::int64_t rows(ValueId id) const { return shape_of(id).elems() / std::max<std::int64_t>(channels(id), 1); }
 
   /// The problem of an Attention of one input whose rows, and those of its result, are tokens of all heads; or null.
@@ -76,55 +130,57 @@ class Windows {
     return fits ? &*stated : nullptr;
   }
 
-  /// The input that a node makes its rows of, or nothing. Of other inputs all rows take the same.
-  std::optional<std::size_t> row_input(const Node& node) const {
-    if (node.type() == "MatMul") {
-      const bool projects = graph_.value(node.inputs[1]).is_constant() && shape_of(node.inputs[1]).rank() == 2;
-      return projects ? std::optional<std::size_t>(0) : std::nullopt;
-    }
-    if (node.op->elementwise_inputs() == 0 && node.type() != "LayerNormalization") return std::nullopt;
-    if (node.outputs.size() != 1 || integer_attribute(*node.op, "axis").value_or(-1) != -1) return std::nullopt;
-    const auto variable = [&](ValueId id) { return id != no_id && !graph_.value(id).is_constant(); };
-    const auto found = std::ranges::find_if(node.inputs, variable);
-    if (found == node.inputs.end() || std::any_of(found + 1, node.inputs.end(), variable)) return std::nullopt;
-    const auto x = static_cast<std::size_t>(found - node.inputs.begin());
-    const Shape& y = shape_of(node.outputs[0]);
-    const auto map = node.op->axis_map(graph_.input_infos(node), y);
-    if (!map || y.rank() < 2 || shape_of(*found).rank() != y.rank() || rows(*found) != rows(node.outputs[0]))
-      return std::nullopt;
-    for (std::size_t i = 0; i < node.inputs.size(); ++i) {
-      const AxisMap::Followed& followed = map->inputs[i];
-      if (node.inputs[i] == no_id || (followed.parameter && i != x)) continue;
-      for (int axis = 0; axis + 1 < y.rank(); ++axis) {
-        const auto at = static_cast<std::size_t>(axis);
-        if (i == x ? followed.axis[at] != axis : !followed.stretched[at]) return std::nullopt;
-      }
-    }
-    return x;
-  }
-
   static bool is_view(const Node& node) { return node.op->alias_input() == 0; }
 
-  /// Up from `id`, whose reads are `reads`, through nodes of rows that nothing else reads.
-  Chain chain_above(ValueId id, int reads) const {
-    Chain chain;
-    for (;; reads = 1) {
-      const Node* const node = edit_.uses(id) == reads ? edit_.producer_node(id) : nullptr;
-      std::optional<std::size_t> input;
-      if (node != nullptr && in_rows(*node) != nullptr && chain.attention == no_id) {
-        chain.attention = edit_.producer(id);
-        input = AttentionOp::q;
-      } else if (node != nullptr && is_view(*node) && channels(node->inputs[0]) == channels(id)) {
-        input = 0;
-      } else if (node != nullptr) {
-        input = row_input(*node);
-      }
-      if (!input) break;
-      chain.steps.push_back({edit_.producer(id), *input});
-      id = node->inputs[*input];
+  /// The inputs that a node makes its rows of, each of the same row; none where that is not so.
+  std::vector<std::size_t> row_inputs(const Node& node) const {
+    const ValueId y = node.outputs[0];
+    if (in_rows(node) != nullptr || (is_view(node) && channels(node.inputs[0]) == channels(y))) return {0};
+    if (node.type() == "MatMul") {
+      const bool projects = graph_.value(node.inputs[1]).is_constant() && shape_of(node.inputs[1]).rank() == 2;
+      return std::vector<std::size_t>(projects ? 1 : 0);
     }
-    chain.x = id;
-    return chain;
+    if ((node.op->elementwise_inputs() == 0 && node.type() != "LayerNormalization") || node.outputs.size() != 1 ||
+        integer_attribute(*node.op, "axis").value_or(-1) != -1)
+      return {};
+    const int rank = shape_of(y).rank();
+    const auto map = node.op->axis_map(graph_.input_infos(node), shape_of(y));
+    std::vector<std::size_t> list;
+    for (std::size_t i = 0; i < node.inputs.size() && map; ++i) {
+      const ValueId id = node.inputs[i];
+      const AxisMap::Followed& followed = map->inputs[i];
+      if (id == no_id) continue;
+      const bool constant = graph_.value(id).is_constant();
+      if (!constant) list.push_back(i);
+      if (constant ? followed.parameter : shape_of(id) == shape_of(y)) continue;
+      if (!constant) return {};
+      for (int axis = 0; axis + 1 < rank; ++axis)
+        if (!followed.stretched[static_cast<std::size_t>(axis)]) return {};
+    }
+    return list;
+  }
+
+  /// Up from `y`, which is read `reads` times by the way back; nothing where others read what lies within.
+  std::optional<Region> region_above(ValueId y, int reads) const {
+    constexpr std::size_t most_nodes = 64;
+    Region region;
+    std::map<ValueId, int> read{{y, reads}};
+    for (std::vector<ValueId> todo{y}; !todo.empty();) {
+      const ValueId id = todo.back();
+      todo.pop_back();
+      const Node* const node = edit_.producer_node(id);
+      const std::vector<std::size_t> inputs = node != nullptr ? row_inputs(*node) : std::vector<std::size_t>();
+      if (inputs.empty()) {
+        if (region.x != no_id && region.x != id) return std::nullopt;
+        region.x = id;
+      } else if (region.nodes.insert(edit_.producer(id)).second) {
+        for (const std::size_t i : inputs) ++read[node->inputs[i]], todo.push_back(node->inputs[i]);
+      }
+      if (region.nodes.size() > most_nodes) return std::nullopt;
+    }
+    const bool alone =
+        std::ranges::all_of(read, [&](const auto& count) { return edit_.uses(count.first) == count.second; });
+    return alone && region.x != no_id ? std::optional(std::move(region)) : std::nullopt;
   }
 
   /// The rows of a move as rows of tokens of so many channels; empty where it cuts them.
@@ -148,61 +204,69 @@ class Windows {
     const auto back = moves_.ending_at(end, 1, 0);
     if (!back) return;
     const ValueId y = graph_.node(end).outputs[0];
-    const Chain chain = chain_above(back->x, reads_by(*back));
-    if (chain.attention == no_id || edit_.uses(chain.x) != 1 || edit_.producer(chain.x) == no_id) return;
-    const auto there = moves_.ending_at(edit_.producer(chain.x), 1, 0);
-    if (!there || there->images != back->images || channels(there->x) != channels(chain.x) ||
+    const std::optional<Region> region = region_above(back->x, reads_by(*back));
+    if (!region || edit_.producer(region->x) == no_id || !fits(*region, shape_of(y).rank())) return;
+    const auto there = moves_.ending_at(edit_.producer(region->x), 1, 0);
+    if (!there || there->images != back->images || channels(there->x) != channels(region->x) ||
         channels(y) != channels(back->x))
       return;
-    const auto leading = [&](ValueId id) {
-      return shape_of(id).dims().first(static_cast<std::size_t>(shape_of(id).rank() - 1));
-    };
-    const std::vector<std::int32_t> rows = of_tokens(*there, channels(chain.x)),
+    const std::vector<std::int32_t> rows = of_tokens(*there, channels(region->x)),
                                     home = of_tokens(*back, channels(back->x));
-    const AttentionProblem& p = *in_rows(graph_.node(chain.attention));
-    const auto tokens = std::ssize(rows);
-    if (rows.empty() || rows.size() != home.size() || !std::ranges::equal(leading(there->x), leading(y)) ||
-        tokens % p.queries != 0 || tokens * there->images != p.n * p.queries)
+    if (rows.empty() || rows.size() != home.size() ||
+        !(shape_of(there->x).with(rank_of(there->x) - 1, channels(y)) == shape_of(y)))
       return;
     for (std::size_t i = 0; i < home.size(); ++i)
       if (rows[static_cast<std::size_t>(home[i])] != static_cast<std::int32_t>(i)) return;
-    if (!broadcast(chain, shape_of(y).rank())) return;
-    replace(end, chain, there->x, rows);
+    const auto in_images = [&](NodeId id) {
+      const AttentionProblem* const p = in_rows(graph_.node(id));
+      return p == nullptr || std::ssize(rows) % p->queries == 0;
+    };
+    if (std::ranges::all_of(region->nodes, in_images)) replace(end, *region, there->x, rows);
   }
 
-  /// Whether the known operands fit results of this rank.
-  bool broadcast(const Chain& chain, int rank) const {
-    return std::ranges::all_of(chain.steps, [&](const RowStep& step) {
-      const Node& node = graph_.node(step.node);
-      if (is_view(node) || step.node == chain.attention) return true;
-      return std::ranges::none_of(node.inputs, [&](ValueId id) {
-        return id != no_id && graph_.value(id).is_constant() && shape_of(id).rank() > rank;
-      });
-    });
+  /// Whether there is an Attention, and known operands fit results of this rank.
+  bool fits(const Region& region, int rank) const {
+    bool attends = false;
+    for (const NodeId id : region.nodes) {
+      const Node& node = graph_.node(id);
+      if (in_rows(node) != nullptr) {
+        attends = true;
+      } else if (!is_view(node)) {
+        for (const ValueId input : node.inputs)
+          if (input != no_id && graph_.value(input).is_constant() && rank_of(input) > rank) return false;
+      }
+    }
+    return attends;
   }
 
   /// Computes what `end` gives of rows as they lie in x.
-  void replace(NodeId end, const Chain& chain, ValueId x, const std::vector<std::int32_t>& table) {
-    for (std::size_t i = chain.steps.size(); i-- > 0;) {
-      const Node node = graph_.node(chain.steps[i].node);  // copied: nodes are added
-      if (is_view(node)) continue;
+  void replace(NodeId end, const Region& region, ValueId x, const std::vector<std::int32_t>& table) {
+    std::map<ValueId, ValueId> now{{region.x, x}};
+    ValueId last = x;
+    for (const NodeId id : region.nodes) {
+      const Node node = graph_.node(id);  // copied: nodes are added
+      if (is_view(node)) {
+        last = now[node.outputs[0]] = now.at(node.inputs[0]);
+        continue;
+      }
       std::shared_ptr<const Op> op = node.op;
       std::vector<ValueId> inputs = node.inputs;
-      inputs[chain.steps[i].input] = x;
-      if (chain.steps[i].node == chain.attention) {
-        const AttentionProblem& p = *in_rows(node);
-        const Shape shape{std::ssize(table) / p.queries, p.queries};
+      for (ValueId& input : inputs)
+        if (const auto found = now.find(input); found != now.end()) input = found->second;
+      if (const AttentionProblem* const p = in_rows(node)) {
+        const Shape shape{std::ssize(table) / p->queries, p->queries};
         inputs.resize(AttentionOp::rows + 1, no_id);
         inputs[AttentionOp::rows] =
             edit_.add_constant(node.name + ":rows", Tensor::of<std::int32_t>(shape, std::span(table)));
-        op = make_attention_op(p, shape_of(x).with(shape_of(x).rank() - 1, p.heads * p.value_size));
+        op = make_attention_op(*p, shape_of(x).with(rank_of(x) - 1, p->heads * p->value_size));
       }
-      x = edit_.add_node(node.name, std::move(op), std::move(inputs), graph_.value(node.outputs[0]).file_type);
+      last = now[node.outputs[0]] =
+          edit_.add_node(node.name, std::move(op), std::move(inputs), graph_.value(node.outputs[0]).file_type);
     }
     const ValueId y = graph_.node(end).outputs[0];
     const std::vector<ValueId> old = graph_.node(end).inputs;
     edit_.erase(end);
-    edit_.set_outputs(edit_.producer(x), {y});
+    edit_.set_outputs(edit_.producer(last), {y});
     for (const ValueId id : old) edit_.erase_unread(id);
   }
 
@@ -213,6 +277,10 @@ class Windows {
 
 }  // namespace
 
-void fuse_windows(Graph& graph, const PassContext&) { Windows(graph).run(); }
+void fuse_windows(Graph& graph, const PassContext&) {
+  if (!Windows(graph).has_attention()) return;
+  turn_moves_apart(graph);
+  Windows(graph).run();
+}
 
 }  // namespace lenslet
