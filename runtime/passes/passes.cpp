@@ -22,6 +22,8 @@ std::vector<Pass> list() {
   add("drop_identity", drop_identity, optional, "remove nodes that do nothing at inference");
   if constexpr (built("normalization"))
     add("fuse_layer_norm", fuse_layer_norm, optional, "a LayerNormalization spelled out in up to nine nodes");
+  if constexpr (built("normalization"))
+    add("fuse_group_norm", fuse_group_norm, optional, "a GroupNormalization spelled out by InstanceNormalization");
   if constexpr (built("gemm"))
     add("fuse_attention", fuse_attention, optional, "softmax(scale Q K^T + bias) V of attention heads into one step");
   if constexpr (built("conv"))

@@ -38,6 +38,7 @@ inline constexpr std::size_t passes_before_inference = 1;
 void widen(Graph& graph, const PassContext& context);
 void expand_einsum(Graph& graph, const PassContext& context);
 void fuse_layer_norm(Graph& graph, const PassContext& context);
+void fuse_group_norm(Graph& graph, const PassContext& context);
 void fuse_attention(Graph& graph, const PassContext& context);
 void matmul_to_conv(Graph& graph, const PassContext& context);
 void fold_constants(Graph& graph, const PassContext& context);
