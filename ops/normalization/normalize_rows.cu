@@ -245,6 +245,7 @@ void normalize_rows(const Context& context, const Affine& affine, float epsilon,
 LENSLET_INSTANTIATE(AffineOfChannel)
 LENSLET_INSTANTIATE(AffineOfElement)
 LENSLET_INSTANTIATE(AffineOfGroup)
+LENSLET_INSTANTIATE(AffineOfPixel)
 LENSLET_INSTANTIATE(RmsAffineOfElement)
 #undef LENSLET_INSTANTIATE
 
