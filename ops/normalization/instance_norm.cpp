@@ -101,13 +101,17 @@ struct Groups {
 /// The only group of an image in nhwc, which is a row as in nchw; several groups are no rows there.
 struct Image : Groups {
   std::int64_t channels;
+  bool clusters;
 
-  explicit Image(const Binding& binding) : Groups(binding), channels(binding.shape(0)[1]) {}
+  explicit Image(const Binding& binding)
+      : Groups(binding), channels(binding.shape(0)[1]), clusters(binding.device.clusters) {}
   /// Whether scale and bias of each channel are wanted in nhwc; one of the group is the same in both.
   static bool lies_in(const Binding& binding) {
     return binding.format(0).order == Format::Order::channels_last && binding.shape(1)[0] > 1;
   }
-  AffineOfPixel affine(const KernelRun& run) const { return {run.in<float>(1), run.in<float>(2), channels, length}; }
+  AffineOfPixel affine(const KernelRun& run) const {
+    return {run.in<float>(1), run.in<float>(2), channels, length, clusters};
+  }
 };
 
 std::span<const Format> group_formats(const Problem& problem) {

@@ -81,13 +81,16 @@ struct AffineOfGroup {
 struct AffineOfPixel {
   const float *scale, *bias;
   std::int64_t channels;
-  bool narrow;  ///< elements of a row are counted in 31 bits
+  bool clusters;  ///< DeviceProfile's
+  bool narrow;    ///< elements of a row are counted in 31 bits
   cuda::FastDivider divider;
 
-  AffineOfPixel(const float* scales, const float* biases, std::int64_t channels_of_pixel, std::int64_t length)
+  AffineOfPixel(const float* scales, const float* biases, std::int64_t channels_of_pixel, std::int64_t length,
+                bool has_clusters)
       : scale(scales),
         bias(biases),
         channels(channels_of_pixel),
+        clusters(has_clusters),
         narrow(std::max(length, channels) < std::int64_t{1} << 31),
         divider(narrow ? std::max<std::int64_t>(1, channels) : 1) {}
   LENSLET_HOST_DEVICE ScaleAndBias of_row(std::int64_t) const { return {1, 0}; }
