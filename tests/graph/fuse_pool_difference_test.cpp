@@ -1,6 +1,10 @@
 // fuse_pool_difference: residual + scale * (AveragePool(x) - x) becomes one step, with equal results; others stay.
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <string_view>
+#include <vector>
+
 #include "graph_builder.h"
 
 using namespace lenslet;
@@ -140,4 +144,39 @@ TEST_CASE("fuse_pool_difference/among_convolutions") {
   CHECK(count(all, "Mul") == 0);
   CHECK(count(all, "AveragePool") == 2);
   CHECK(worst_difference(before, all) < 1e-5);
+}
+
+// A block of PoolFormer: two normalisations of one group, the token mixer and two convolutions, one step each, with
+// neither Casts nor conversions of formats between them.
+TEST_CASE("fuse_pool_difference/a_block_of_poolformer") {
+  GraphBuilder b;
+  const auto norm = [&](ValueId x) {
+    const ValueId rows = b.node("Reshape", {x, b.int64s({0, 1, -1})});
+    const ValueId y = b.node("InstanceNormalization", {rows, b.weights({1}, 1, 0), b.weights({1}, 0, 0)});
+    const ValueId back = b.node("Reshape", {y, b.int64s({1, 64, 28, 28})});
+    return b.node("Add", {b.node("Mul", {back, b.weights({64, 1, 1}, 1)}), b.weights({64, 1, 1})});
+  };
+  const auto scaled = [&](ValueId x) { return b.node("Mul", {x, b.weights({64, 1, 1}, 0.1, 0.01)}); };
+  const ValueId x = b.conv(b.input("x", {1, 16, 28, 28}), 16, 64, 3, 1), mixed = norm(x);
+  const ValueId y = b.node("Add", {x, scaled(b.node("Sub", {pool(b, mixed), mixed}))});
+  const ValueId hidden = b.node("Relu", {b.conv(norm(y), 64, 256, 1)});
+  const ValueId z = b.node("Add", {y, scaled(b.conv(hidden, 256, 64, 1))});
+  b.output(b.conv(z, 64, 16, 1));
+  const Graph before = b.build();
+  const auto check = [](const Graph& all) {
+    INFO(all.dump());
+    std::vector<std::string_view> types;
+    for (const Node& node : all.nodes) types.push_back(node.type());
+    const auto is_conv = [](std::string_view type) { return type == "Conv"; };
+    const auto first = std::ranges::find_if(types, is_conv);
+    REQUIRE(types.end() - first >= 7);
+    CHECK(std::vector<std::string_view>(first, first + 7) ==
+          std::vector<std::string_view>{"Conv", "GroupNormalization", "AveragePool", "GroupNormalization", "Conv",
+                                        "Conv", "Conv"});
+  };
+  const Graph on_cpu = after_all(before);
+  check(on_cpu);
+  CHECK(worst_difference(before, on_cpu) < 1e-5);
+  for (const char* precision : {"fp32", "fp16", "bf16"})
+    check(after_all(before, {.target = {reference_gpu(), parse_numerics(precision)}, .device = "cuda:0"}));
 }
