@@ -110,8 +110,22 @@ std::vector<Array> pool(const AttributeList& attributes, Inputs inputs, Kind kin
 std::vector<Array> max_pool(const AttributeList& attributes, Inputs inputs) {
   return pool(attributes, inputs, Kind::max);
 }
+// With `subtract_input` y = residual + scale[c] * (average - x).
 std::vector<Array> average_pool(const AttributeList& attributes, Inputs inputs) {
-  return {pool(attributes, inputs, Kind::average)[0]};
+  Array y = pool(attributes, inputs, Kind::average)[0];
+  if (integer(attributes, "subtract_input", 0) == 0) return {y};
+  const Array& x = at(inputs, 0);
+  const std::int64_t plane = x.shape.elems() == 0 ? 1 : x.shape.elems() / (x.shape[0] * x.shape[1]);
+  for (std::size_t i = 0; i < y.values.size(); ++i) {
+    const auto channel = static_cast<std::size_t>(static_cast<std::int64_t>(i) / plane % x.shape[1]);
+    const double scale = has(inputs, 1) ? at(inputs, 1).values[channel] : 1;
+    Sum sum;
+    sum.add(scale * y.values[i], scale * y.scale[i]);
+    sum.add(-scale * x.values[i]);
+    if (has(inputs, 2)) sum.add(at(inputs, 2).values[i]);
+    put(y, i, sum);
+  }
+  return {y};
 }
 std::vector<Array> lp_pool(const AttributeList& attributes, Inputs inputs) {
   return {pool(attributes, inputs, Kind::lp)[0]};

@@ -13,12 +13,20 @@ namespace lenslet::cuda {
 __device__ inline float4 operator+(float4 a, float4 b) {
   return make_float4(a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w);
 }
+__device__ inline float4 operator-(float4 a, float4 b) {
+  return make_float4(a.x - b.x, a.y - b.y, a.z - b.z, a.w - b.w);
+}
+__device__ inline float4 operator*(float4 a, float4 b) {
+  return make_float4(a.x * b.x, a.y * b.y, a.z * b.z, a.w * b.w);
+}
 __device__ inline float4 operator/(float4 a, float b) { return make_float4(a.x / b, a.y / b, a.z / b, a.w / b); }
 
 struct Eight {
   float4 low, high;
 };
 __device__ inline Eight operator+(Eight a, Eight b) { return {a.low + b.low, a.high + b.high}; }
+__device__ inline Eight operator-(Eight a, Eight b) { return {a.low - b.low, a.high - b.high}; }
+__device__ inline Eight operator*(Eight a, Eight b) { return {a.low * b.low, a.high * b.high}; }
 __device__ inline Eight operator/(Eight a, float b) { return {a.low / b, a.high / b}; }
 
 /// Eight f16 or bf16, stored as words: on selects the compiler would split and rejoin single halves (121 of 664

@@ -98,16 +98,41 @@ struct Groups {
   }
 };
 
-template <typename Rows>
-constexpr auto kernels_within(double tolerance) {
-  return on_both({.types = dtypes<Types<float>>,
-                  .more_on_cuda = dtypes<HalfTypes>,
-                  .tolerance = tolerance,
-                  .in_place = input_bit(0)},
-                 bind_rows<Rows>, bind_rows_cuda<Rows>);
+/// The only group of an image in nhwc, which is a row as in nchw; several groups are no rows there.
+struct Image : Groups {
+  std::int64_t channels;
+  bool clusters;
+
+  explicit Image(const Binding& binding)
+      : Groups(binding), channels(binding.shape(0)[1]), clusters(binding.device.clusters) {}
+  /// Whether scale and bias of each channel are wanted in nhwc; one of the group is the same in both.
+  static bool lies_in(const Binding& binding) {
+    return binding.format(0).order == Format::Order::channels_last && binding.shape(1)[0] > 1;
+  }
+  AffineOfPixel affine(const KernelRun& run) const {
+    return {run.in<float>(1), run.in<float>(2), channels, length, clusters};
+  }
+};
+
+std::span<const Format> group_formats(const Problem& problem) {
+  return problem.as<GroupNormOp>().groups == 1 ? std::span<const Format>(nchw_or_nhwc) : nchw_only;
 }
-/// As for LayerNormalization, whose scale and bias round separately, too.
-constexpr auto kernels = kernels_within<Planes>(2e-6), group_kernels = kernels_within<Groups>(2.1e-6);
+std::unique_ptr<const BoundKernel> bind_group(const Binding& binding) {
+  return Image::lies_in(binding) ? bind_rows<Image>(binding) : bind_rows<Groups>(binding);
+}
+std::unique_ptr<const BoundKernel> bind_group_cuda(const Binding& binding) {
+  return Image::lies_in(binding) ? bind_rows_cuda<Image>(binding) : bind_rows_cuda<Groups>(binding);
+}
+
+constexpr SimpleKernel common{
+    .types = dtypes<Types<float>>, .more_on_cuda = dtypes<HalfTypes>, .tolerance = 2e-6, .in_place = input_bit(0)};
+constexpr auto kernels = on_both(common, bind_rows<Planes>, bind_rows_cuda<Planes>);
+constexpr auto group_kernels = [] {
+  SimpleKernel row = common;
+  row.tolerance = 2.1e-6;  // as for LayerNormalization, whose scale and bias round separately, too
+  row.formats_for = group_formats;
+  return on_both(row, bind_group, bind_group_cuda);
+}();
 
 std::shared_ptr<const Op> make(const NodeSpec& spec) {
   auto op = std::make_shared<InstanceNormOp>();

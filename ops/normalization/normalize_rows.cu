@@ -7,6 +7,7 @@
 #include "base/cuda/warp.cuh"
 #include "base/dtypes.h"
 #include "ops/normalization/normalize_half_rows.h"
+#include "ops/normalization/normalize_held_images.h"
 #include "ops/reduce/rows.cuh"
 
 namespace lenslet::cuda {
@@ -23,15 +24,12 @@ constexpr int unroll = pack == 1 ? 4 : 1;
 /// Count, mean and sum of squared distances from the mean.
 struct Moments {
   double count = 0, mean = 0, squares = 0;
-  /// Chan, Golub and LeVeque, "Algorithms for computing the sample variance" (1983).
-  __device__ void merge(const Moments& other) {
-    if (other.count == 0) return;
-    const double total = count + other.count, distance = other.mean - mean;
-    squares += other.squares + distance * distance * (count * other.count / total);
-    mean += distance * (other.count / total);
-    count = total;
-  }
 };
+
+__device__ double sum_over_warp(double value) {
+  for (int mask = 1; mask < warp_threads; mask *= 2) value += shuffle_xor(value, mask);
+  return value;
+}
 
 /// How rows are split: at most a warp's number of pieces, and enough blocks for an H200. Lengths in elements.
 struct Pieces {
@@ -74,10 +72,8 @@ __global__ void __launch_bounds__(threads)
           squares += distance * distance;
         }
       });
-  for (int mask = 1; mask < warp_threads; mask *= 2) {
-    sum += shuffle_xor(sum, mask);
-    squares += shuffle_xor(squares, mask);
-  }
+  sum = sum_over_warp(sum);
+  squares = sum_over_warp(squares);
   __shared__ double shared[2][warps];
   if (threadIdx.x % warp_threads == 0) {
     shared[0][threadIdx.x / warp_threads] = sum;
@@ -106,13 +102,15 @@ __global__ void __launch_bounds__(threads) map_rows(const T* x, T* y, const Mome
   const std::int64_t row = blockIdx.x;
   __shared__ RowMap shared;
   if (threadIdx.x < warp_threads) {
-    Moments whole;
-    if (static_cast<int>(threadIdx.x) < pieces.count) whole = moments[row * pieces.count + threadIdx.x];
-    for (int mask = 1; mask < warp_threads; mask *= 2) whole.merge(shuffle_xor(whole, mask));
+    Moments piece;
+    if (static_cast<int>(threadIdx.x) < pieces.count) piece = moments[row * pieces.count + threadIdx.x];
+    const auto count = static_cast<double>(length);
+    const double mean = sum_over_warp(piece.count * piece.mean) / count, distance = piece.mean - mean;
+    const double squares = sum_over_warp(piece.squares + piece.count * distance * distance);
     if (threadIdx.x == 0) {
-      const double deviation = row_deviation(whole.squares, whole.count, epsilon);
-      if (blockIdx.y == 0) affine.keep(row, whole.mean, deviation);
-      shared = RowMap(whole.mean, deviation, affine.of_row(row));
+      const double deviation = row_deviation(squares, count, epsilon);
+      if (blockIdx.y == 0) affine.keep(row, mean, deviation);
+      shared = RowMap(mean, deviation, affine.of_row(row));
     }
   }
   __syncthreads();
@@ -230,6 +228,10 @@ void normalize_rows(const Context& context, const Affine& affine, float epsilon,
     if constexpr (Affine::may_be_held)
       if (map_if_held(context, x, y, rows, length, NormalizeHeld<Affine>{affine, epsilon})) return;
     if (length == 0) return;
+    if constexpr (std::is_same_v<Affine, AffineOfPixel>)
+      if (affine.clusters && normalize_held_images(context, dtype, x, y, affine.scale, affine.bias, epsilon, rows,
+                                                   length, affine.channels))
+        return;
     auto* moments = reinterpret_cast<Moments*>(workspace);
     if constexpr (is_half<T>)
       if (length % half_pack == 0 && quad_aligned(x, y))
@@ -245,6 +247,7 @@ void normalize_rows(const Context& context, const Affine& affine, float epsilon,
 LENSLET_INSTANTIATE(AffineOfChannel)
 LENSLET_INSTANTIATE(AffineOfElement)
 LENSLET_INSTANTIATE(AffineOfGroup)
+LENSLET_INSTANTIATE(AffineOfPixel)
 LENSLET_INSTANTIATE(RmsAffineOfElement)
 #undef LENSLET_INSTANTIATE
 

@@ -76,6 +76,38 @@ struct AffineOfGroup {
   static constexpr bool may_be_held = true;
 };
 
+/// Rows are images with channels last: element i belongs to channel i % channels, with one element of scale and bias
+/// each.
+struct AffineOfPixel {
+  const float *scale, *bias;
+  std::int64_t channels;
+  bool clusters;  ///< DeviceProfile's
+  bool narrow;    ///< elements of a row are counted in 31 bits
+  cuda::FastDivider divider;
+
+  AffineOfPixel(const float* scales, const float* biases, std::int64_t channels_of_pixel, std::int64_t length,
+                bool has_clusters)
+      : scale(scales),
+        bias(biases),
+        channels(channels_of_pixel),
+        clusters(has_clusters),
+        narrow(std::max(length, channels) < std::int64_t{1} << 31),
+        divider(narrow ? std::max<std::int64_t>(1, channels) : 1) {}
+  LENSLET_HOST_DEVICE ScaleAndBias of_row(std::int64_t) const { return {1, 0}; }
+  LENSLET_HOST_DEVICE float of_element(float y, std::int64_t, std::int64_t i) const {
+    const std::int64_t pixel = narrow ? divider.divide(static_cast<std::uint32_t>(i)) : i / channels;
+    const std::int64_t c = i - pixel * channels;
+    return y * scale[c] + bias[c];
+  }
+  void write(double mean, double deviation, std::int64_t row, const float* x, std::int64_t n, float* y) const {
+    const RowMap map(mean, deviation, of_row(row));
+    for (std::int64_t i = 0; i < n; i += channels) map_row(map, scale, bias, x + i, channels, y + i);
+  }
+  LENSLET_HOST_DEVICE void keep(std::int64_t, double, double) const {}
+  static constexpr bool centered = true;
+  static constexpr bool may_be_held = true;
+};
+
 /// Element i of every row has scale[i] and bias[i]; a null bias is 0. mean and inverse_deviation have one element per
 /// row, or are null.
 struct AffineOfElement {

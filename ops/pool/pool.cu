@@ -165,10 +165,10 @@ struct Norm {
   }
 };
 
-template <typename Window>
+template <typename Window, typename After = AsItIs>
 __global__ void __launch_bounds__(threads)
     pool_windows(const typename Window::Stored* x, typename Window::Stored* y, std::int64_t* indices,
-                 const __grid_constant__ WindowProblem p, PoolKind kind) {
+                 const __grid_constant__ WindowProblem p, PoolKind kind, const After after) {
   wait_for_previous();
   let_next_start();
   const std::int64_t output = thread_index();
@@ -182,7 +182,7 @@ __global__ void __launch_bounds__(threads)
   walk(
       p, taps, [&](std::int64_t offset) { window.add(value_of<typename Window::Value>(image[offset]), offset); },
       [&] { window.end_of_line(); });
-  y[at.stored] = as_stored<typename Window::Stored>(window.result(taps, kind));
+  y[at.stored] = as_stored<typename Window::Stored>(after(window.result(taps, kind), at));
   if constexpr (std::is_same_v<Window, IndexedMaximum<typename Window::Stored>>)
     indices[output] = start + (window.index < 0 ? 0 : p.pool.numbered(window.index));
 }
@@ -319,19 +319,34 @@ void pool_floats(const Context& context, PoolKind kind, const PoolProblem& p, st
   using Stored = typename Fold::Stored;
   const dim3 grid(blocks_for(window.outputs.count, threads)), block(threads);
   if (kind == PoolKind::lp)
-    return launch(context, pool_windows<Norm<Stored>>, grid, block, 0, x, y, nullptr, window, kind);
+    return launch(context, pool_windows<Norm<Stored>>, grid, block, 0, x, y, nullptr, window, kind, AsItIs());
   for (const int side : {2, 3})
     if (is_square(p, side, window.outputs.pixel.x))
       return pool_squares<Fold>(context, side, {window.outputs, SquareAxis(p.axes[1]), SquareAxis(p.axes[2])}, kind, x,
                                 y);
   if (launch_tile<Fold>(context, kind, p, images, window, x, y)) return;
   using Window = std::conditional_t<Fold::sums, Average<Stored>, Maximum<Stored>>;
-  launch(context, pool_windows<Window>, grid, block, 0, x, y, nullptr, window, kind);
+  launch(context, pool_windows<Window>, grid, block, 0, x, y, nullptr, window, kind, AsItIs());
+}
+
+/// The average's difference: of the 3x3 windows that networks have, or any.
+template <typename Stored>
+void pool_difference(const Context& context, PoolKind kind, const PoolProblem& p, const WindowProblem& window,
+                     const MinusInput<Stored>& after, Stored* y) {
+  const dim3 grid(blocks_for(window.outputs.count, threads)), block(threads);
+  if (is_square(p, 3, window.outputs.pixel.x)) {
+    const SquareProblem square{window.outputs, SquareAxis(p.axes[1]), SquareAxis(p.axes[2])};
+    return launch(context, pool_square<SumFold<Stored>, 3, MinusInput<Stored>>, grid, block, 0, after.x, y, square,
+                  kind, after);
+  }
+  launch(context, pool_windows<Average<Stored>, MinusInput<Stored>>, grid, block, 0, after.x, y, nullptr, window, kind,
+         after);
 }
 
 template <typename Stored>
 void pool_values(const Context& context, PoolKind kind, const PoolProblem& p, std::int64_t images, std::int64_t depth,
-                 const PoolPixels& pixel, const void* from, void* to, std::int64_t* indices) {
+                 const PoolPixels& pixel, const void* from, void* to, std::int64_t* indices,
+                 const PoolDifference& difference) {
   if (images * p.out() * depth == 0) return;
   const WindowProblem window{outputs_of(p, images, depth, pixel), p};
   const auto* x = static_cast<const Stored*>(from);
@@ -339,34 +354,44 @@ void pool_values(const Context& context, PoolKind kind, const PoolProblem& p, st
   using Value = Loaded<Stored>;
   constexpr bool single = std::is_same_v<Value, float>, several = !single && !std::is_integral_v<Value>;
   if constexpr (single || several)
+    if (difference.on) {
+      MinusInput<Stored> after{x, static_cast<const Stored*>(difference.residual), difference.scale};
+      after.scale_stored = difference.scale_dtype != DType::f32;
+      after.x_pixel = pixel.x;
+      after.residual_pixel = pixel.residual;
+      after.planes = images / p.n;
+      return pool_difference<Stored>(context, kind, p, window, after, y);
+    }
+  if constexpr (single || several)
     if (indices == nullptr)
       return kind == PoolKind::max ? pool_floats<MaxFold<Stored>>(context, kind, p, images, window, x, y)
                                    : pool_floats<SumFold<Stored>>(context, kind, p, images, window, x, y);
   if constexpr (!several)
     launch(context, indices != nullptr ? pool_windows<IndexedMaximum<Stored>> : pool_windows<Maximum<Stored>>,
-           dim3(blocks_for(window.outputs.count, threads)), dim3(threads), 0, x, y, indices, window, kind);
+           dim3(blocks_for(window.outputs.count, threads)), dim3(threads), 0, x, y, indices, window, kind, AsItIs());
 }
 
 }  // namespace
 
 void pool(const Context& context, PoolKind kind, const PoolProblem& problem, DType dtype, bool nhwc,
-          const PoolPixels& pixel, const void* x, void* y, std::int64_t* indices) {
+          const PoolPixels& pixel, const void* x, void* y, std::int64_t* indices, const PoolDifference& difference) {
   const std::int64_t images = nhwc ? problem.n : problem.n * problem.c, depth = nhwc ? problem.c : 1;
-  const PoolPixels step = nhwc ? pixel : PoolPixels{1, 1};
+  const PoolPixels step = nhwc ? pixel : PoolPixels{1, 1, 1};
   dispatch(dtype, WithHalves<PoolTypes>(), [&]<typename T>(std::type_identity<T>) {
     const auto several = [&]<typename Stored>(std::type_identity<Stored>) {
       constexpr std::int64_t count = sizeof(Stored) / sizeof(T);
-      const bool whole = depth % count == 0 && step.x % count == 0 && step.y % count == 0;
-      if (indices != nullptr || !whole || !quad_aligned(x, y)) return false;
-      pool_values<Stored>(context, kind, problem, images, depth / count, {step.x / count, step.y / count}, x, y,
-                          nullptr);
+      const bool whole = depth % count == 0 && step.x % count == 0 && step.y % count == 0 && step.residual % count == 0;
+      const bool aligned = quad_aligned(x, y, difference.scale, difference.residual);
+      if (indices != nullptr || !whole || !aligned) return false;
+      pool_values<Stored>(context, kind, problem, images, depth / count,
+                          {step.x / count, step.y / count, step.residual / count}, x, y, nullptr, difference);
       return true;
     };
     if constexpr (std::is_same_v<T, float>)
       if (several(std::type_identity<float4>())) return;
     if constexpr (is_half<T>)
       if (several(std::type_identity<EightHalves<T>>())) return;
-    pool_values<T>(context, kind, problem, images, depth, step, x, y, indices);
+    pool_values<T>(context, kind, problem, images, depth, step, x, y, indices, difference);
   });
 }
 

@@ -103,18 +103,51 @@ struct Outputs {
 
   struct Place {
     std::int64_t image, slice, line, column, channel;
+    std::int64_t pixel;   ///< of all images of y
     std::int64_t stored;  ///< offset in y
   };
   /// `flat`: a single slice.
   __device__ Place place(std::int64_t output, bool flat = false) const {
     Place at{};
     at.channel = take_digit(output, depth, narrow);
+    at.pixel = output;
     at.stored = output * pixel.y + at.channel;
     at.column = take_digit(output, line, narrow);
     at.line = take_digit(output, lines, narrow);
     if (!flat) at.slice = take_digit(output, slices, narrow);
     at.image = output;
     return at;
+  }
+};
+
+// What is stored for a fold's value: after(value, place).
+
+struct AsItIs {
+  template <typename Value>
+  __device__ Value operator()(Value value, const Outputs::Place&) const {
+    return value;
+  }
+};
+
+/// PoolDifference: y = residual + scale * (value - x), where y's pixels are those of x and of the residual.
+template <typename Stored>
+struct MinusInput {
+  const Stored *x = nullptr, *residual = nullptr;
+  const void* scale = nullptr;
+  bool scale_stored = false;                     ///< in the type of x; else float32
+  std::int64_t x_pixel = 1, residual_pixel = 1;  ///< as Outputs::pixel
+  std::int64_t planes = 1;                       ///< nchw: images that are the channels of one; nhwc: 1
+
+  template <typename Value>
+  __device__ Value operator()(Value value, const Outputs::Place& at) const {
+    value = value - loaded(x[at.pixel * x_pixel + at.channel]);
+    if (scale != nullptr) {
+      const std::int64_t channel = planes == 1 ? at.channel : at.image % planes;
+      value = value * (scale_stored ? loaded(static_cast<const Stored*>(scale)[channel])
+                                    : static_cast<const Value*>(scale)[channel]);
+    }
+    if (residual != nullptr) value = loaded(residual[at.pixel * residual_pixel + at.channel]) + value;
+    return value;
   }
 };
 

@@ -56,6 +56,11 @@ struct SumFold {
 };
 template <int p>
 struct NormFold : SumFold {};
+/// A sum whose average is followed by PoolDifferenceLine.
+template <typename T>
+struct DifferenceFold : SumFold {
+  PoolDifferenceLine<T> line;
+};
 
 // The term of an element, and the result of a window's fold.
 template <class Fold, class V>
@@ -74,6 +79,21 @@ HWY_INLINE V finish([[maybe_unused]] Tag tag, const Fold&, V total, [[maybe_unus
     return divide == 1.0f ? total : hn::Div(total, hn::Set(tag, divide));
 }
 
+// What is stored for the result of column `q` and the channels from `c` on.
+template <class Tag, class Fold, class V>
+HWY_INLINE V followed(Tag, const Fold&, V result, const PoolPixels&, std::int64_t, std::int64_t) {
+  return result;
+}
+template <class Tag, typename T, class V>
+HWY_INLINE V followed(Tag tag, const DifferenceFold<T>& fold, V result, const PoolPixels& pixel, std::int64_t q,
+                      std::int64_t c) {
+  const PoolDifferenceLine<T>& line = fold.line;
+  result = hn::Sub(result, load(tag, line.center + q * pixel.x + c));
+  if (line.scale != nullptr) result = hn::Mul(result, hn::LoadU(tag, line.scale + c));
+  if (line.residual != nullptr) result = hn::Add(load(tag, line.residual + q * pixel.residual + c), result);
+  return result;
+}
+
 // The divisor of a window's fold; the average of a window without taps is 0.
 HWY_INLINE float divisor(PoolKind kind, const PoolTaps& h, const PoolTaps& w) {
   if (kind == PoolKind::max || kind == PoolKind::lp) return 1;
@@ -82,8 +102,8 @@ HWY_INLINE float divisor(PoolKind kind, const PoolTaps& h, const PoolTaps& w) {
 }
 
 template <class Tag, class Fold, typename T>
-HWY_INLINE void window_nhwc(Tag tag, const Fold& fold, const PoolProblem& p, std::int64_t pixel, const T* x,
-                            const PoolTaps& h, const PoolTaps& w, float divide, T* y) {
+HWY_INLINE hn::Vec<Tag> window_nhwc(Tag tag, const Fold& fold, const PoolProblem& p, std::int64_t pixel, const T* x,
+                                    const PoolTaps& h, const PoolTaps& w, float divide) {
   const std::int64_t line = p.axes[2].in * pixel * p.axes[1].dilation, step = pixel * p.axes[2].dilation;
   auto total = hn::Set(tag, Fold::start);
   for (std::int64_t r = 0; r < h.count && w.count > 0; ++r) {
@@ -92,7 +112,7 @@ HWY_INLINE void window_nhwc(Tag tag, const Fold& fold, const PoolProblem& p, std
     for (std::int64_t s = 1; s < w.count; ++s) partial = fold(partial, term(fold, load(tag, at + s * step)));
     total = r == 0 ? partial : fold(total, partial);
   }
-  store(finish(tag, fold, total, divide), tag, y);
+  return finish(tag, fold, total, divide);
 }
 
 // `total` of windows with counts[i] taps in each of `lines` lines; the average of a window without taps is 0.
@@ -131,8 +151,10 @@ HWY_INLINE void line_nhwc(const Fold& fold, PoolKind kind, const PoolProblem& p,
     const bool empty = h.count == 0 || w.count == 0;
     const T* window = empty ? x : x + w.first * pixel.x;
     T* out = y + q * pixel.y;
-    const auto channels = [&](auto tag, std::int64_t c)
-                              HWY_ATTR { window_nhwc(tag, fold, p, pixel.x, window + c, h, w, divide, out + c); };
+    const auto channels = [&](auto tag, std::int64_t c) HWY_ATTR {
+      const auto result = window_nhwc(tag, fold, p, pixel.x, window + c, h, w, divide);
+      store(followed(tag, fold, result, pixel, q, c), tag, out + c);
+    };
     if constexpr (std::is_same_v<typename Fold::Element, float>)
       over_channels(D(), 0, p.c, channels);
     else
@@ -276,6 +298,25 @@ void pool_bf16_kernel(PoolKind kind, const PoolProblem& p, const BFloat16* x, st
   line_nhwc(SumFold{}, kind, p, x, line, y, pixel);
 }
 
+void difference_nhwc_kernel(PoolKind kind, const PoolProblem& p, const float* x, std::int64_t line, float* y,
+                            const PoolPixels& pixel, const PoolDifferenceLine<float>& difference) {
+  line_nhwc(DifferenceFold<float>{{}, difference}, kind, p, x, line, y, pixel);
+}
+void difference_bf16_kernel(PoolKind kind, const PoolProblem& p, const BFloat16* x, std::int64_t line, BFloat16* y,
+                            const PoolPixels& pixel, const PoolDifferenceLine<BFloat16>& difference) {
+  line_nhwc(DifferenceFold<BFloat16>{{}, difference}, kind, p, x, line, y, pixel);
+}
+
+void subtract_kernel(const PoolDifferenceLine<float>& difference, std::int64_t count, float* y) {
+  const float scale = difference.scale == nullptr ? 1.0F : *difference.scale;
+  over_channels(D(), 0, count, [&](auto tag, std::int64_t i) HWY_ATTR {
+    auto result = hn::Sub(hn::LoadU(tag, y + i), hn::LoadU(tag, difference.center + i));
+    result = hn::Mul(result, hn::Set(tag, scale));
+    if (difference.residual != nullptr) result = hn::Add(hn::LoadU(tag, difference.residual + i), result);
+    hn::StoreU(result, tag, y + i);
+  });
+}
+
 void pool_nchw_kernel(const PoolLines& plan, const float* x, std::int64_t begin, std::int64_t end, float* scratch,
                       float* y) {
   if (plan.kind == PoolKind::max) return lines_nchw(MaxFold<float>{}, plan, x, begin, end, scratch, y);
@@ -312,6 +353,9 @@ namespace lenslet {
 
 HWY_EXPORT(pool_nhwc_kernel);
 HWY_EXPORT(pool_bf16_kernel);
+HWY_EXPORT(difference_nhwc_kernel);
+HWY_EXPORT(difference_bf16_kernel);
+HWY_EXPORT(subtract_kernel);
 HWY_EXPORT(pool_nchw_kernel);
 HWY_EXPORT(max_kernel);
 HWY_EXPORT(max_nhwc_kernel);
@@ -324,6 +368,20 @@ void pool_line_nhwc(PoolKind kind, const PoolProblem& problem, const float* x, s
 void pool_line_nhwc(PoolKind kind, const PoolProblem& problem, const BFloat16* x, std::int64_t line, BFloat16* y,
                     const PoolPixels& pixel) {
   HWY_DYNAMIC_DISPATCH(pool_bf16_kernel)(kind, problem, x, line, y, pixel);
+}
+
+void pool_line_nhwc(PoolKind kind, const PoolProblem& problem, const float* x, std::int64_t line, float* y,
+                    const PoolPixels& pixel, const PoolDifferenceLine<float>& difference) {
+  HWY_DYNAMIC_DISPATCH(difference_nhwc_kernel)(kind, problem, x, line, y, pixel, difference);
+}
+
+void pool_line_nhwc(PoolKind kind, const PoolProblem& problem, const BFloat16* x, std::int64_t line, BFloat16* y,
+                    const PoolPixels& pixel, const PoolDifferenceLine<BFloat16>& difference) {
+  HWY_DYNAMIC_DISPATCH(difference_bf16_kernel)(kind, problem, x, line, y, pixel, difference);
+}
+
+void subtract_pool_input(const PoolDifferenceLine<float>& difference, std::int64_t count, float* y) {
+  HWY_DYNAMIC_DISPATCH(subtract_kernel)(difference, count, y);
 }
 
 void max_line_nhwc(const PoolProblem& problem, DType dtype, const void* x, std::int64_t line, void* y,

@@ -20,11 +20,16 @@ namespace {
 
 /// x [N,C,...] of rank 3 to 5. MaxPool's second output is the index of each maximum in all of x. A NaN is the maximum
 /// of its windows, the first of several NaN, on all devices and in all formats.
+///
+/// AveragePool has the normalised attribute `subtract_input`, which the pass fuse_pool_difference sets: y = residual +
+/// scale[c] * (average - x), with the optional inputs scale [C] and residual, of x's shape; strides 1, y of x's shape.
 class PoolOp final : public Op {
  public:
   PoolGeometry geometry;
   PoolKind kind = PoolKind::max;
   std::size_t outputs = 1;
+  bool subtract_input = false;
+  static constexpr std::size_t scale = 1, residual = 2;  ///< inputs
 
   std::string_view type() const override {
     return kind == PoolKind::max ? "MaxPool" : kind == PoolKind::lp ? "LpPool" : "AveragePool";
@@ -39,6 +44,7 @@ class PoolOp final : public Op {
       list.emplace_back("storage_order", std::int64_t{geometry.column_major});
     else
       list.emplace_back("count_include_pad", std::int64_t{kind == PoolKind::average_with_pads ? 1 : 0});
+    if (subtract_input) list.emplace_back("subtract_input", std::int64_t{1});
     return list;
   }
 
@@ -46,6 +52,7 @@ class PoolOp final : public Op {
     const TensorType& x = required_input(inputs, 0, "X");
     const TensorType y{x.dtype, pool_output(x.shape, resolve_pool(x.shape, geometry))};
     if (outputs > 1) return {y, {DType::i64, y.shape}};
+    if (subtract_input) check_difference(inputs, y);
     return {y};
   }
 
@@ -56,18 +63,39 @@ class PoolOp final : public Op {
   }
 
   std::optional<AxisMap> axis_map(std::span<const InputInfo> inputs, const Shape&) const override {
-    return axes_kept(inputs.size(), {0, 1});
+    AxisMap map = axes_kept(inputs.size(), {0, 1});
+    if (inputs.size() > residual) map.inputs[residual] = map.inputs[0];
+    return map;
   }
 
   /// True for one-element windows, one per element of x: exporters write adaptive pools to the input's own size so. An
   /// Lp norm would give |x|.
   bool gives_input_back(std::span<const InputInfo> inputs) const override {
-    if (kind == PoolKind::lp) return false;
+    if (kind == PoolKind::lp || subtract_input) return false;
     const PoolProblem p = resolve_pool(inputs[0].type.shape, geometry);
     return std::all_of(std::begin(p.axes), std::end(p.axes), [](const PoolAxis& axis) {
       return axis.kernel == 1 && axis.pad_begin == 0 && axis.pad_end == 0 && axis.out == axis.in &&
              (axis.stride == 1 || axis.in == 1);
     });
+  }
+
+ private:
+  void check_difference(std::span<const InputInfo> inputs, const TensorType& y) const {
+    const TensorType& x = inputs[0].type;
+    const bool steps = std::ranges::any_of(geometry.strides, [](std::int64_t stride) { return stride != 1; });
+    if (steps || !(y.shape == x.shape))
+      throw Error(ErrorKind::invalid_model,
+                  fmt::format("an average of shape {} with strides has no difference to its input {}", y.shape.str(),
+                              x.shape.str()));
+    if (present(inputs, scale)) {
+      require_shape("input scale", inputs[scale].type.shape, Shape{x.shape[1]});
+      if (inputs[scale].type.dtype != DType::f32 && inputs[scale].type.dtype != x.dtype)
+        throw Error(ErrorKind::invalid_model, fmt::format("input scale is {}", to_string(inputs[scale].type.dtype)));
+    }
+    if (present(inputs, residual) && !(inputs[residual].type == x))
+      throw Error(ErrorKind::invalid_model,
+                  fmt::format("input residual is {} {}, but X is {} {}", to_string(inputs[residual].type.dtype),
+                              inputs[residual].type.shape.str(), to_string(x.dtype), x.shape.str()));
   }
 };
 
@@ -89,17 +117,27 @@ std::span<const Format> formats_for(const Problem& problem) {
 struct Pool {
   PoolKind kind;
   PoolProblem problem;
-  bool nhwc, indices;
+  bool nhwc, indices, subtract_input;
+  DType scale_dtype = DType::f32;
   PoolPixels pixel;  ///< nhwc
 
   explicit Pool(const Binding& binding)
       : kind(binding.op<PoolOp>().kind),
         problem(resolve_pool(binding.shape(0), binding.op<PoolOp>().geometry)),
         nhwc(binding.format(0).order == Format::Order::channels_last),
-        indices(binding.problem.outputs().size() > 1) {
+        indices(binding.problem.outputs().size() > 1),
+        subtract_input(binding.op<PoolOp>().subtract_input) {
+    const auto inputs = binding.problem.inputs();
+    if (subtract_input && present(inputs, PoolOp::scale)) scale_dtype = inputs[PoolOp::scale].type.dtype;
     if (!nhwc) return;
     pixel = {element_strides(binding.shape(0), binding.format(0))[3],
              element_strides(binding.output_shape(), binding.output_format())[3]};
+    if (subtract_input && present(inputs, PoolOp::residual))
+      pixel.residual = element_strides(binding.shape(PoolOp::residual), binding.format(PoolOp::residual))[3];
+  }
+  PoolDifference difference(const KernelRun& run) const {
+    if (!subtract_input) return {};
+    return {true, run.in<std::byte>(PoolOp::scale), scale_dtype, run.in<std::byte>(PoolOp::residual)};
   }
   std::int64_t* where(const KernelRun& run) const { return indices ? run.out<std::int64_t>(1) : nullptr; }
 };
@@ -119,15 +157,18 @@ class PoolNhwc final : public BoundKernel, private RowKernel {
 
   void run(const KernelRun& run) const override {
     const RowShape x = x_shape(), y = y_shape();
-    if (y.floats() == 0) return;
+    if (run.outputs[0].elems() == 0) return;
     run.pool->parallel_for(y.images * y.rows, line_grain(pool_.problem, pool_.problem.axes[2].out * pool_.problem.c),
                            [&](std::int64_t begin, std::int64_t end, int) {
                              for (std::int64_t i = begin; i < end; ++i)
-                               compute_line(image_of(run.in<T>(0), x, i / y.rows), i % y.rows,
+                               compute_line(run, image_of(run.in<T>(0), x, i / y.rows), i % y.rows, i,
                                             run.out<T>() + i * y.row_floats);
                            });
   }
-  const RowKernel* row_kernel() const override { return std::is_same_v<T, float> ? this : nullptr; }
+  /// By rows only without a difference, which reads x at its own row too, and the residual.
+  const RowKernel* row_kernel() const override {
+    return std::is_same_v<T, float> && !pool_.subtract_input ? this : nullptr;
+  }
 
  private:
   RowShape x_shape() const override {
@@ -144,15 +185,23 @@ class PoolNhwc final : public BoundKernel, private RowKernel {
     return {inside(rows.begin * high.stride - high.pad_begin),
             inside((rows.end - 1) * high.stride - high.pad_begin + (high.kernel - 1) * high.dilation + 1)};
   }
-  void run_rows(const KernelRun&, const ImageRows& rows) const override {
+  void run_rows(const KernelRun& run, const ImageRows& rows) const override {
     if constexpr (std::is_same_v<T, float>)
       for (std::int64_t line = rows.rows.begin; line < rows.rows.end; ++line)
-        compute_line(rows.x, line, rows.y.at(line));
+        compute_line(run, rows.x, line, rows.image * pool_.problem.axes[1].out + line, rows.y.at(line));
   }
 
-  void compute_line(const RowMemory<const T>& x, std::int64_t line, T* y) const {
-    const PoolTaps taps = pool_.problem.axes[1].taps(line);
-    pool_line_nhwc(pool_.kind, pool_.problem, taps.count == 0 ? x.data : x.at(taps.first), line, y, pool_.pixel);
+  /// `line` of its image, which is `line_of_all` of all images.
+  void compute_line(const KernelRun& run, const RowMemory<const T>& x, std::int64_t line, std::int64_t line_of_all,
+                    T* y) const {
+    const PoolProblem& p = pool_.problem;
+    const PoolTaps taps = p.axes[1].taps(line);
+    const T* const first = taps.count == 0 ? x.data : x.at(taps.first);
+    if (!pool_.subtract_input) return pool_line_nhwc(pool_.kind, p, first, line, y, pool_.pixel);
+    const T* const residual = run.in<T>(PoolOp::residual);
+    pool_line_nhwc(pool_.kind, p, first, line, y, pool_.pixel,
+                   {x.at(line), run.in<float>(PoolOp::scale),
+                    residual == nullptr ? nullptr : residual + line_of_all * p.axes[2].out * pool_.pixel.residual});
   }
 
   Pool pool_;
@@ -173,13 +222,28 @@ void run_bytes(const Pool& pool, const KernelRun& run) {
   });
 }
 
-void run_nchw(const PoolLines& lines, const KernelRun& run) {
+/// Averages in y, lines [begin, end), become what the difference makes of them.
+void subtract_input(const PoolProblem& p, const KernelRun& run, std::int64_t begin, std::int64_t end) {
+  const std::int64_t plane = p.axes[0].out * p.axes[1].out, length = p.axes[2].out;
+  const float *const scale = run.in<float>(PoolOp::scale), *const residual = run.in<float>(PoolOp::residual);
+  while (begin < end) {
+    const std::int64_t here = std::min(end, (begin / plane + 1) * plane), first = begin * length;
+    const std::int64_t channel = begin / plane % p.c;
+    subtract_pool_input({run.in<float>(0) + first, scale == nullptr ? nullptr : scale + channel,
+                         residual == nullptr ? nullptr : residual + first},
+                        (here - begin) * length, run.out<float>() + first);
+    begin = here;
+  }
+}
+
+void run_nchw(const PoolLines& lines, bool difference, const KernelRun& run) {
   const PoolProblem& p = lines.problem;
   auto* const scratch = reinterpret_cast<float*>(run.workspace.data());
   run.pool->parallel_for(p.n * p.c * p.axes[0].out * p.axes[1].out, line_grain(p, p.axes[2].out),
                          [&](std::int64_t begin, std::int64_t end, int worker) {
                            pool_lines_nchw(lines, run.inputs[0].dtype(), run.inputs[0].data(), begin, end,
                                            scratch + worker * lines.scratch_floats, run.outputs[0].data());
+                           if (difference) subtract_input(p, run, begin, end);
                          });
 }
 
@@ -254,13 +318,13 @@ std::unique_ptr<const BoundKernel> bind_cpu(const Binding& binding) {
   if (pool.nhwc) return std::make_unique<PoolNhwc<float>>(pool);
   const PoolLines lines(pool.kind, pool.problem);
   const std::int64_t scratch = binding.threads() * lines.scratch_floats;
-  return bound(nonempty([=](const KernelRun& run) { run_nchw(lines, run); }),
+  return bound(nonempty([=](const KernelRun& run) { run_nchw(lines, pool.subtract_input, run); }),
                static_cast<std::size_t>(scratch) * sizeof(float));
 }
 
 // True for an average over the whole image, as in many classifiers: a single thread would sum it.
 bool is_plane_mean(const Pool& pool) {
-  return (pool.kind == PoolKind::average || pool.kind == PoolKind::average_with_pads) &&
+  return !pool.subtract_input && (pool.kind == PoolKind::average || pool.kind == PoolKind::average_with_pads) &&
          std::all_of(std::begin(pool.problem.axes), std::end(pool.problem.axes), [&](const PoolAxis& axis) {
            const PoolTaps taps = axis.taps(0);
            return axis.out == 1 && taps.count == axis.in &&
@@ -278,11 +342,13 @@ std::unique_ptr<const BoundKernel> bind_cuda(const Binding& binding) {
   return bound([pool = Pool(binding)](const KernelRun& run) {
     if constexpr (cuda_built)
       cuda::pool(*run.cuda, pool.kind, pool.problem, run.inputs[0].dtype(), pool.nhwc, pool.pixel, run.inputs[0].data(),
-                 run.outputs[0].data(), pool.where(run));
+                 run.outputs[0].data(), pool.where(run), pool.difference(run));
   });
 }
 
 std::optional<std::string> refuse_cpu(const Problem& problem) {
+  if (present(problem.inputs(), PoolOp::scale) && problem.inputs()[PoolOp::scale].type.dtype != DType::f32)
+    return "a scale other than float32";
   if (problem.inputs()[0].type.dtype != DType::bf16) return std::nullopt;
   if (problem.shape(0).rank() != 4) return "bfloat16 of other than two dimensions";
   if (problem.outputs().size() > 1) return "bfloat16 with indices";
@@ -313,6 +379,7 @@ std::shared_ptr<const Op> make(const NodeSpec& spec) {
   op->outputs = spec.outputs;
   if (spec.name == "AveragePool") {
     op->kind = reader.flag("count_include_pad", false) ? PoolKind::average_with_pads : PoolKind::average;
+    if (spec.normalised) op->subtract_input = reader.flag("subtract_input", false);
   } else if (spec.name == "LpPool") {
     op->kind = PoolKind::lp;
     op->geometry.norm = reader.integer("p", 2);

@@ -26,9 +26,10 @@ struct SquareProblem {
 
 /// One output per thread, up to 56 registers. Without the minimum number of blocks the compiler saves registers and
 /// serialises the window's lines.
-template <typename Fold, int side>
-__global__ void __launch_bounds__(threads, 4) pool_square(const typename Fold::Stored* x, typename Fold::Stored* y,
-                                                          const __grid_constant__ SquareProblem p, PoolKind kind) {
+template <typename Fold, int side, typename After = AsItIs>
+__global__ void __launch_bounds__(threads, 4)
+    pool_square(const typename Fold::Stored* x, typename Fold::Stored* y, const __grid_constant__ SquareProblem p,
+                PoolKind kind, const After after) {
   using Value = typename Fold::Value;
   using Stored = typename Fold::Stored;
   wait_for_previous();
@@ -72,7 +73,7 @@ __global__ void __launch_bounds__(threads, 4) pool_square(const typename Fold::S
     }
     total = total / static_cast<float>(max(1, lines * columns));
   }
-  y[at.stored] = as_stored<Stored>(total);
+  y[at.stored] = as_stored<Stored>(after(total, at));
 }
 
 /// Windows of stride 1 in height: a thread computes several lines of outputs and reads each input line once, not `side`
@@ -165,7 +166,7 @@ void pool_squares(const Context& context, int side, SquareProblem p, PoolKind ki
   const std::int64_t lines = std::min({p.outputs.count / least_threads, most_lines, out_lines});
   if (p.high.stride != 1 || lines < 2)
     return launch(context, side == 2 ? pool_square<Fold, 2> : pool_square<Fold, 3>,
-                  dim3(blocks_for(p.outputs.count, threads)), dim3(threads), 0, x, y, p, kind);
+                  dim3(blocks_for(p.outputs.count, threads)), dim3(threads), 0, x, y, p, kind, AsItIs());
   const std::int64_t strips = (out_lines + lines - 1) / lines;
   p.outputs.count = p.outputs.count / out_lines * strips;
   p.outputs.lines = Radix(strips);

@@ -22,6 +22,8 @@ std::vector<Pass> list() {
   add("drop_identity", drop_identity, optional, "remove nodes that do nothing at inference");
   if constexpr (built("normalization"))
     add("fuse_layer_norm", fuse_layer_norm, optional, "a LayerNormalization spelled out in up to nine nodes");
+  if constexpr (built("normalization"))
+    add("fuse_group_norm", fuse_group_norm, optional, "a GroupNormalization spelled out by InstanceNormalization");
   if constexpr (built("gemm"))
     add("fuse_attention", fuse_attention, optional, "softmax(scale Q K^T + bias) V of attention heads into one step");
   if constexpr (built("gemm"))
@@ -40,6 +42,8 @@ std::vector<Pass> list() {
     add("merge_branches", merge_branches, optional, "a sum of convolutions of one value, and the value, into one");
   add("fuse_activation", fuse_activation, optional, "activations into a Conv, Gemm or BatchNormalization");
   add("fuse_residual", fuse_residual, optional, "residual Add, and the activation after it, into a convolution");
+  if constexpr (built("pool"))
+    add("fuse_pool_difference", fuse_pool_difference, optional, "residual + scale * (AveragePool(x) - x) in one step");
   add("drop_dead", drop_dead, optional, "remove unread nodes and constants");
   add("assign_types", assign_types, needed, "at fp16 and bf16: what is stored in 16 bit, Casts where it meets float32");
   add("choose_kernels", choose_kernels, needed, "a kernel and its configuration for each node");

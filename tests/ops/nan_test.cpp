@@ -188,6 +188,14 @@ TEST_CASE("nan/normalizations_give_a_nan_where_the_oracle_does") {
                 .attributes = {{"num_groups", std::int64_t{1}}},
                 .inputs = {x, scale, bias},
                 .tolerance = 1e-5});
+    // In nhwc, too, where CUDA holds an image in several blocks.
+    Tensor images = random_f32({4, 16, 24, 25}, seed++);
+    for (const std::size_t at : {0U, 9600U + 4321U, 2 * 9600U + 9599U}) images.values<float>()[at] = value;
+    check_sets({.op = "GroupNormalization",
+                .opset = 21,
+                .attributes = {{"num_groups", std::int64_t{1}}},
+                .inputs = {images, random_f32({16}, seed++, 1), random_f32({16}, seed++)},
+                .tolerance = 1e-5});
     check_sets({.op = "BatchNormalization",
                 .opset = 9,
                 .inputs = {x, scale, bias, bias, random_of(DType::f32, {5}, seed++, 0.5, 1)},

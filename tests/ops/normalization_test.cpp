@@ -123,6 +123,30 @@ TEST_CASE("group_norm/ranks_and_groups") {
       for (const std::int64_t opset : {18, 21}) check_op(group_norm(x, groups, opset, seed += 3, groups == 2 ? 50 : 0));
 }
 
+// One group is computed in nhwc, too. CUDA: images in the registers of one block, of a cluster of blocks (over 8192
+// elements, channels in whole vectors), and by pieces (other channels, and images of more than a cluster holds).
+TEST_CASE("group_norm/one_group_with_channels_last") {
+  unsigned seed = 1;
+  for (const Shape& x :
+       {Shape{3, 16, 5, 7}, Shape{1, 64, 28, 28}, Shape{2, 320, 14, 14}, Shape{3, 40, 17, 19}, Shape{1, 8, 33, 65},
+        Shape{1, 10000, 3, 1}, Shape{2, 13, 30, 31}, Shape{1, 64, 66, 67}, Shape{1, 1, 90, 100}, Shape{1, 6, 90, 100},
+        Shape{1, 12, 40, 41}, Shape{1, 40000, 1, 1}, Shape{0, 16, 40, 40}, Shape{1, 0, 3, 3}, Shape{2, 16, 0, 3}})
+    for (const double mean : {0.0, 50.0})
+      for (const std::int64_t opset : {18, 21}) check_op(group_norm(x, 1, opset, seed += 3, mean));
+}
+
+// Squares of distances beyond float32, which holds 3.4e38 and 1.2e-38, and of a first element far from all others.
+TEST_CASE("group_norm/ranges") {
+  unsigned seed = 1;
+  for (const float factor : {1e25F, 1e-16F, 1.0F}) {
+    OpCase c = group_norm({2, 16, 26, 27}, 1, 21, seed += 3);
+    c.attributes = {{"num_groups", std::int64_t{1}}, {"epsilon", 1e-34}};
+    for (float& value : c.inputs[0].values<float>()) value *= factor;
+    if (factor == 1) c.inputs[0].values<float>()[0] = 1000;
+    check_op(c);
+  }
+}
+
 // Two groups of two channels of one pixel each: (1, 3) and (5, 9) have means 2 and 7, variances 1 and 4.
 TEST_CASE("group_norm/scale_of_group_or_channel") {
   OpCase c{.op = "GroupNormalization",

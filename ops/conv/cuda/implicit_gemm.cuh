@@ -7,7 +7,7 @@
 
 #include <climits>
 
-#include "ops/conv/cuda/cluster.cuh"
+#include "base/cuda/cluster.cuh"
 #include "ops/conv/cuda/gemm_tile.cuh"
 #include "ops/conv/cuda/one_launch.cuh"
 

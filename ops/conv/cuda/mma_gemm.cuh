@@ -4,10 +4,10 @@
 
 #include <climits>
 
+#include "base/cuda/cluster.cuh"
 #include "base/cuda/copy_async.cuh"
 #include "base/cuda/launch.h"
 #include "base/cuda/stored.cuh"
-#include "ops/conv/cuda/cluster.cuh"
 #include "ops/conv/cuda/device_problem.h"
 #include "ops/conv/cuda/mma_gemm_plan.h"
 #include "ops/conv/cuda/mma_tile.cuh"

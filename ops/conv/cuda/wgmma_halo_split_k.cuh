@@ -5,9 +5,9 @@
 // filters by the unit's pixels. A stage of filters is one tap, or a row of three where a barrier a tap would slow
 // narrow tiles. Reduction and epilogue: wgmma_split_k_epilogue.cuh.
 
+#include "base/cuda/cluster.cuh"
 #include "base/cuda/launch.h"
 #include "base/cuda/wgmma.cuh"
-#include "ops/conv/cuda/cluster.cuh"
 #include "ops/conv/cuda/wgmma_112.cuh"
 #include "ops/conv/cuda/wgmma_halo_split_k_plan.h"
 #include "ops/conv/cuda/wgmma_split_k_epilogue.cuh"

@@ -5,9 +5,9 @@
 // kernel runs and have loaded their first filters when it ends. Reduction and epilogue: wgmma_split_k_epilogue.cuh.
 // float32 is multiplied as TF32: 128-byte rows of 32 channels, rounded by TMA; k of an instruction has as many bytes.
 
+#include "base/cuda/cluster.cuh"
 #include "base/cuda/launch.h"
 #include "base/cuda/wgmma.cuh"
-#include "ops/conv/cuda/cluster.cuh"
 #include "ops/conv/cuda/wgmma_gemm_plan.h"
 #include "ops/conv/cuda/wgmma_split_k_epilogue.cuh"
 #include "ops/conv/cuda/wgmma_stage.cuh"

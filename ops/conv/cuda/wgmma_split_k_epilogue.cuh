@@ -15,12 +15,12 @@
 #include <type_traits>
 
 #include "base/convert.h"
+#include "base/cuda/cluster.cuh"
 #include "base/cuda/half_mma.cuh"
 #include "base/cuda/launch.h"
 #include "base/cuda/mma.cuh"
 #include "base/cuda/vector.cuh"
 #include "base/cuda/wgmma.cuh"
-#include "ops/conv/cuda/cluster.cuh"
 #include "ops/conv/cuda/some_of.cuh"
 #include "ops/conv/cuda/wgmma_gemm_plan.h"
 #include "ops/conv/cuda/wgmma_tf32_plan.h"

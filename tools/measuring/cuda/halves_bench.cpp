@@ -35,6 +35,15 @@ std::vector<Row> halves(cuda::Session& session) {
     add("Mul", images, {{64, 256, 1, 1}});
     add("BatchNormalization", images, {{256}, {256}, {256}, {256}});
     add("LRN", {64, 96, 55, 55}, {}, {{"size", std::int64_t{5}}});
+    for (const Shape& x : {Shape{1, 64, 56, 56}, Shape{1, 512, 7, 7}, Shape{64, 64, 56, 56}}) {
+      const TensorType channels{DType::f32, {x[1]}};
+      rows.push_back(measure_op(session, fmt::format("GroupNormalization 1 {} {}", to_string(dtype), x.str()),
+                                {.op = "GroupNormalization",
+                                 .attributes = {{"num_groups", std::int64_t{1}}},
+                                 .inputs = {{dtype, x}, channels, channels},
+                                 .format = formats::nhwc,
+                                 .opset = 21}));
+    }
     const AttributeList three{{"kernel_shape", Ints{3, 3}}, {"strides", Ints{2, 2}}, {"pads", Ints{1, 1, 1, 1}}};
     const AttributeList five{{"kernel_shape", Ints{5, 5}}, {"pads", Ints{2, 2, 2, 2}}};
     for (const char* op : {"MaxPool", "AveragePool"}) {
