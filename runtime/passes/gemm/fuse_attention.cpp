@@ -1,8 +1,9 @@
 // fuse_attention: MatMul, Softmax, MatMul of attention heads, with scales, biases and masks between them and the
 // Reshapes, Transposes and Gathers around them, become one Attention. Scores stay in the cache, and Q, K and V are read
-// where a projection wrote them.
+// where a projection wrote them, images [N,C,H,W] as [N,H,W,C].
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <numeric>
 #include <optional>
 #include <string>
@@ -13,6 +14,7 @@
 #include "ops/gemm/attention_op.h"
 #include "runtime/passes/gemm/strided_view.h"
 #include "runtime/passes/passes.h"
+#include "runtime/passes/transposed_op.h"
 
 namespace lenslet {
 namespace {
@@ -36,6 +38,12 @@ struct Scores {
   std::vector<BiasTerm> biases;
   ValueId computed_bias = no_id;
   ValueId factors = no_id;  ///< known; one for each head or row, of the product
+};
+
+/// [N,H,tokens,channels] with adjacent channels, of the view's value; of that [N,C,H,W] as [N,H,W,C] where so said.
+struct Rows {
+  StridedView view;
+  bool channels_last = false;
 };
 
 /// The extent of a constant bias, as of AttentionProblem.
@@ -80,7 +88,7 @@ class Heads {
   void join(NodeId id, const Node& product, const Node* transpose) {
     const Shape& y = shape_of(product.outputs[0]);
     if (y.rank() < 2 || y.elems() == 0 || graph_.value(product.outputs[0]).dtype != DType::f32 ||
-        !same_batch(shape_of(product.inputs[0]), shape_of(product.inputs[1])))
+        !batch_of_first(shape_of(product.inputs[0]), shape_of(product.inputs[1])))
       return;
     ValueId probabilities = product.inputs[0];
     if (!edit_.merges(probabilities)) return;
@@ -101,11 +109,12 @@ class Heads {
     p.n = shares.elems() / (p.heads * p.queries * p.keys);
     const ValueId of_q = scores->product->inputs[0], of_k = scores->product->inputs[1];
     p.head_size = shape_of(of_q)[shape_of(of_q).rank() - 1];
-    auto q = rows(of_q, false, {p.n, p.heads, p.queries, p.head_size});
-    const auto k = rows(of_k, true, {p.n, p.heads, p.keys, p.head_size});
-    const auto v = rows(product.inputs[1], false, {p.n, p.heads, p.keys, p.value_size});
-    const auto written = rows_of_y(product, transpose, {p.n, p.heads, p.queries, p.value_size});
-    if (!q || !k || !v || !written || v->factor != 1) return;
+    const Shape shape = shape_of(graph_.node(id).outputs[0]);
+    auto q = rows(of_q, false, shape_of(of_q), {p.n, p.heads, p.queries, p.head_size});
+    const auto k = rows(of_k, true, shape_of(of_q), {p.n, p.heads, p.keys, p.head_size});
+    const auto v = rows(product.inputs[1], false, shape_of(product.inputs[0]), {p.n, p.heads, p.keys, p.value_size});
+    const auto written = rows_of_y(product, transpose, shape, {p.n, p.heads, p.queries, p.value_size});
+    if (!q || !k || !v || !written || v->view.factor != 1) return;
     std::optional<Tensor> bias;
     if (!scores->biases.empty() && !(bias = constant_bias(scores->biases, p))) return;
 
@@ -113,29 +122,52 @@ class Heads {
     if (scores->factors != no_id) {  // no reference to a node below
       const ValueId scaled_q =
           edit_.add_node(name + ":scaled", make_normalised_op("Mul", {}, 2), {of_q, scores->factors});
-      q = whole_value(graph_, scaled_q);
-      q->reshape({p.n, p.heads, p.queries, p.head_size});
+      q = Rows{whole_value(graph_, scaled_q)};
+      q->view.reshape({p.n, p.heads, p.queries, p.head_size});
     }
-    p.q = operand(*q), p.k = operand(*k), p.v = operand(*v), p.y = operand(*written);
-    p.scale = scores->factor * q->factor * k->factor;
-    std::vector<ValueId> inputs{q->value, k->value == q->value ? no_id : k->value,
-                                v->value == k->value ? no_id : v->value};
+    p.q = operand(q->view), p.k = operand(k->view), p.v = operand(v->view), p.y = operand(written->view);
+    p.scale = scores->factor * q->view.factor * k->view.factor;
+    const ValueId in_q = holder(*q), in_k = holder(*k), in_v = holder(*v);
+    std::vector<ValueId> inputs{in_q, in_k == in_q ? no_id : in_k, in_v == in_k ? no_id : in_v};
     if (bias) inputs.push_back(edit_.add_constant(name + ":bias", *bias));
     if (scores->computed_bias != no_id) inputs.push_back(scores->computed_bias);
-    replace(id, make_attention_op(p, shape_of(graph_.node(id).outputs[0])), std::move(inputs), name);
+    const Shape y_shape = written->channels_last ? Shape{shape[0], shape[2], shape[3], shape[1]} : shape;
+    replace(id, make_attention_op(p, y_shape), std::move(inputs), name, written->channels_last);
   }
 
-  void replace(NodeId id, std::shared_ptr<const Op> op, std::vector<ValueId> inputs, std::string name) {
+  /// Puts `op` in the place of node `id`, with a Transpose behind it where its y is in channels last.
+  void replace(NodeId id, std::shared_ptr<const Op> op, std::vector<ValueId> inputs, std::string name,
+               bool channels_last) {
     const Node fused{.name = name, .op = op, .inputs = inputs, .outputs = {}};
     const Problem problem(op, graph_.input_infos(fused));
     const auto kernels = kernels_of("Attention", context_.target.device.kind);
     if (std::ranges::none_of(
-            kernels, [&](const Kernel* kernel) { return kernel->offer(problem, context_.target).refusal.empty(); }))
+            kernels, [&](const Kernel* kernel) { return kernel->offer(problem, context_.target).refusal.empty(); })) {
+      for (const ValueId input : inputs) edit_.erase_unread(input);
       return;
+    }
     const std::vector<ValueId> old = graph_.node(id).inputs;
+    if (channels_last) {
+      const DType file_type = graph_.value(graph_.node(id).outputs[0]).file_type;
+      inputs = {edit_.add_node(name, std::move(op), std::move(inputs), file_type)};
+      op = make_normalised_op("Transpose", {{"perm", to_channels_first}}, 1);
+      name += ":channels_first";
+    }
     edit_.replace(id, std::move(op), std::move(inputs));
     graph_.node(id).name = std::move(name);
     for (const ValueId input : old) edit_.erase_unread(input);
+  }
+
+  /// The value that holds the rows; one Transpose of an image for all that read it.
+  ValueId holder(const Rows& rows) {
+    const ValueId x = rows.view.value;
+    if (!rows.channels_last) return x;
+    ValueId& last = channels_last_.try_emplace(x, no_id).first->second;
+    if (edit_.producer(last) == no_id)
+      last = edit_.add_node(graph_.value(x).name + ":channels_last",
+                            make_normalised_op("Transpose", {{"perm", to_channels_last}}, 1), {x},
+                            graph_.value(x).file_type);
+    return last;
   }
 
   /// A Reshape that keeps the last two axes.
@@ -143,9 +175,11 @@ class Heads {
     const Shape &x = shape_of(reshape.inputs[0]), &y = shape_of(reshape.outputs[0]);
     return x.rank() >= 2 && y.rank() >= 2 && x[x.rank() - 1] == y[y.rank() - 1] && x[x.rank() - 2] == y[y.rank() - 2];
   }
-  static bool same_batch(const Shape& a, const Shape& b) {
+  /// Whether a product of these has the batch of `a`, which may repeat `b` along whole axes (one K for all heads).
+  static bool batch_of_first(const Shape& a, const Shape& b) {
     if (a.rank() != b.rank() || a.rank() < 2) return false;
-    return std::equal(a.dims().begin(), a.dims().end() - 2, b.dims().begin());
+    return std::equal(a.dims().begin(), a.dims().end() - 2, b.dims().begin(),
+                      [](std::int64_t all, std::int64_t own) { return own == all || own == 1; });
   }
 
   /// Through scales, biases and Reshapes that keep [L,S], up to the product of Q and K.
@@ -156,7 +190,7 @@ class Heads {
       const Shape& y = shape_of(id);
       if (node.type() == "MatMul") {
         scores.product = &node;
-        const bool plain = y.rank() >= 2 && same_batch(shape_of(node.inputs[0]), shape_of(node.inputs[1]));
+        const bool plain = y.rank() >= 2 && batch_of_first(shape_of(node.inputs[0]), shape_of(node.inputs[1]));
         return plain && (scores.computed_bias == no_id || scores.biases.empty()) ? std::optional(scores) : std::nullopt;
       }
       if (const auto product = scaled(graph_, node)) {
@@ -215,25 +249,35 @@ class Heads {
     return std::nullopt;
   }
 
-  /// The rows of an operand [..,tokens,channels], or with `columns` [..,channels,tokens]; channels adjacent.
-  std::optional<StridedView> rows(ValueId id, bool columns, const Shape& wanted) const {
+  /// The rows of an operand [..,tokens,channels], or with `columns` [..,channels,tokens], of a product whose batch is
+  /// that of `beside`.
+  std::optional<Rows> rows(ValueId id, bool columns, const Shape& beside, const Shape& wanted) const {
     if (graph_.value(id).dtype != DType::f32 || shape_of(id).elems() == 0) return std::nullopt;
     // Strides that say [N,H,L,D] may not say [N*H,L,D].
-    for (const Node* shaped = made_by(id, "Reshape"); shaped != nullptr && keeps_rows(*shaped);
+    const bool repeats = shape_of(id).elems() != wanted.elems();
+    for (const Node* shaped = made_by(id, "Reshape"); !repeats && shaped != nullptr && keeps_rows(*shaped);
          shaped = made_by(id, "Reshape"))
       id = shaped->inputs[0];
     for (StridedView& view : views_of(edit_, id)) {
       const std::size_t last = view.dims.size() - 1;
       if (columns)
         std::swap(view.dims[last], view.dims[last - 1]), std::swap(view.strides[last], view.strides[last - 1]);
-      if (view.dims[last] == wanted[3] && view.dims[last - 1] == wanted[2] && view.reshape(wanted) &&
-          (view.strides[3] == 1 || wanted[3] == 1))
-        return view;
+      for (std::size_t i = 0; repeats && i + 1 < last; ++i)
+        if (const std::int64_t all = beside[static_cast<int>(i)]; view.dims[i] != all)
+          view.dims[i] = all, view.strides[i] = 0;
+      if (view.dims[last] != wanted[3] || view.dims[last - 1] != wanted[2] || !view.reshape(wanted)) continue;
+      const ValueId x = view.value;
+      if (adjacent_channels(view)) return Rows{std::move(view)};
+      // Made by a node, and by no Reshape: the Transpose then is a matter of its format.
+      const Node* const made = edit_.producer_node(x);
+      if (made != nullptr && made->op->alias_input() != 0 && to_channels_last_rows(view, shape_of(x)))
+        return Rows{std::move(view), true};
     }
     return std::nullopt;
   }
-  /// The rows of y in what the Transpose makes of it, if there is one.
-  std::optional<StridedView> rows_of_y(const Node& product, const Node* transpose, const Shape& wanted) const {
+  /// The rows of y in what the Transpose makes of it, if there is one. `out` is the shape of the last node.
+  std::optional<Rows> rows_of_y(const Node& product, const Node* transpose, const Shape& out,
+                                const Shape& wanted) const {
     StridedView view = whole_value(graph_, transpose != nullptr ? transpose->outputs[0] : product.outputs[0]);
     if (transpose != nullptr) {
       const auto perm = integers_attribute(*transpose->op, "perm");
@@ -244,8 +288,22 @@ class Heads {
         view.strides[static_cast<std::size_t>((*perm)[i])] = turned.strides[i];
       }
     }
-    const bool expressible = view.reshape(wanted) && (view.strides[3] == 1 || wanted[3] == 1);
-    return expressible ? std::optional(view) : std::nullopt;
+    if (!view.reshape(wanted)) return std::nullopt;
+    if (adjacent_channels(view)) return Rows{std::move(view)};
+    return to_channels_last_rows(view, out) ? std::optional(Rows{std::move(view), true}) : std::nullopt;
+  }
+  static bool adjacent_channels(const StridedView& rows) { return rows.strides[3] == 1 || rows.dims[3] == 1; }
+  /// Turns rows of an image [N,C,H,W], whose tokens are its pixels, into those of [N,H,W,C]; false for others.
+  static bool to_channels_last_rows(StridedView& rows, const Shape& image) {
+    if (image.rank() != 4) return false;
+    const std::int64_t c = image[1], pixels = image[2] * image[3];
+    Integers& strides = rows.strides;
+    if (strides[2] != 1 || strides[3] != pixels || rows.offset % pixels != 0 || strides[1] % pixels != 0 ||
+        strides[0] % (c * pixels) != 0 || (rows.offset + (rows.dims[1] - 1) * strides[1]) / pixels + rows.dims[3] > c)
+      return false;
+    rows.offset /= pixels;
+    strides = {strides[0], strides[1] / pixels, c, 1};
+    return true;
   }
   static AttentionOperand operand(const StridedView& view) {
     return {view.offset, view.strides[0], view.strides[1], view.strides[2]};
@@ -307,6 +365,7 @@ class Heads {
   Graph& graph_;
   const PassContext& context_;
   GraphEdit edit_;
+  std::map<ValueId, ValueId> channels_last_;  ///< Transposes of images that were made
 };
 
 }  // namespace
