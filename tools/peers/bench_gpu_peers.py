@@ -48,6 +48,8 @@ def compiled(network, batch, size):
     network = copy.deepcopy(network).to(memory_format=torch.channels_last)
     image = torch.randn(batch, 3, *size, device="cuda", dtype=next(network.parameters()).dtype)
     image = image.contiguous(memory_format=torch.channels_last)
+    with torch.inference_mode():
+        network(image)  # what a network keeps between calls (attention biases) must not lie in a graph
     torch._dynamo.reset()
     made = torch.compile(network, mode="reduce-overhead")
 

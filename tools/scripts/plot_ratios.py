@@ -58,7 +58,7 @@ TABLE = (
       for precision, batches in (("fp16", ("1", "8", "64")), ("TF32", ("1", "64")), ("fp32", ("1", "64"))) for batch in batches]),
     ("networks", "cuda-networks-fp32", H200, "PyTorch with cuDNN", "lenslet_ms", ("pytorch_ms",),
      [(f"fp32, batch {batch}", {"batch": batch}) for batch in "18"]),
-    ("networks with transformer blocks", "cuda-hybrids-h100", H100, "PyTorch, compiled too", "lenslet_ms", ("pytorch_ms",),
+    ("networks with transformer blocks", "cuda-hybrids-more-h200", H200, "PyTorch, compiled too", "lenslet_ms", ("pytorch_ms",),
      [(f"fp16, batch {batch}", {"batch": batch}) for batch in ("1", "64")]),
     ("layers", "cuda-layers-fp32", H200, "cuDNN", "lenslet_us", ("cudnn_us",), [("fp32, batch 1", {})]),
     ("layers", "cuda-layers-fp16", H200, "cuDNN", "lenslet_us", ("cudnn_us",),
