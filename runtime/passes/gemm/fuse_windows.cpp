@@ -126,7 +126,8 @@ class Windows {
     };
     const std::int64_t tokens = stated->n * stated->queries, d = stated->head_size, e = stated->value_size;
     const bool fits = lies_in(stated->q, row, d) && lies_in(stated->k, row, d) && lies_in(stated->v, row, e) &&
-                      lies_in(stated->y, stated->heads * e, e) && rows(node.inputs[AttentionOp::q]) == tokens;
+                      lies_in(stated->y, stated->heads * e, e) && rows(node.inputs[AttentionOp::q]) == tokens &&
+                      channels(node.outputs[0]) == stated->heads * e;
     return fits ? &*stated : nullptr;
   }
 
@@ -215,8 +216,10 @@ class Windows {
     if (rows.empty() || rows.size() != home.size() ||
         !(shape_of(there->x).with(rank_of(there->x) - 1, channels(y)) == shape_of(y)))
       return;
-    for (std::size_t i = 0; i < home.size(); ++i)
-      if (rows[static_cast<std::size_t>(home[i])] != static_cast<std::int32_t>(i)) return;
+    for (std::size_t i = 0; i < home.size(); ++i) {
+      const auto at = static_cast<std::size_t>(home[i]);
+      if (at >= rows.size() || rows[at] != static_cast<std::int32_t>(i)) return;
+    }
     const auto in_images = [&](NodeId id) {
       const AttentionProblem* const p = in_rows(graph_.node(id));
       return p == nullptr || std::ssize(rows) % p->queries == 0;
