@@ -131,8 +131,7 @@ TEST_CASE("group_norm/one_group_with_channels_last") {
        {Shape{3, 16, 5, 7}, Shape{1, 64, 28, 28}, Shape{2, 320, 14, 14}, Shape{3, 40, 17, 19}, Shape{1, 8, 33, 65},
         Shape{1, 10000, 3, 1}, Shape{2, 13, 30, 31}, Shape{1, 64, 66, 67}, Shape{1, 1, 90, 100}, Shape{1, 6, 90, 100},
         Shape{1, 12, 40, 41}, Shape{1, 40000, 1, 1}, Shape{0, 16, 40, 40}, Shape{1, 0, 3, 3}, Shape{2, 16, 0, 3}})
-    for (const double mean : {0.0, 50.0})
-      for (const std::int64_t opset : {18, 21}) check_op(group_norm(x, 1, opset, seed += 3, mean));
+    for (const double mean : {0.0, 50.0}) check_op(group_norm(x, 1, mean == 0 ? 18 : 21, seed += 3, mean));
 }
 
 // Squares of distances beyond float32, which holds 3.4e38 and 1.2e-38, and of a first element far from all others.
