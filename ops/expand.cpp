@@ -262,36 +262,7 @@ void matmul_to_float(const NodeSpec&, Expander& e) {
   ScaledProduct{e.input(0), e.input(2), e.input(4), e.input(1), e.input(3), e.input(5), e.input(6)}.add_to(e);
 }
 
-// With the statistics of x, as weights are standardised when a model is loaded (NFNet, BiT). The rank is not known
-// here.
-void batch_norm_of_itself(const NodeSpec& spec, Expander& e) {
-  if (!e.attributes.flag("training_mode", false)) return;
-  const std::vector<std::int64_t> all_but_channels{0, 2};
-  const auto mean_of = [&](int x) {
-    return e.add("ReduceMean", {x}, {{"axes", all_but_channels}, {"keepdims", std::int64_t{1}}});
-  };
-  const int column = e.integers({-1, 1}), x = e.add("Reshape", {e.input(0), e.integers({0, 0, -1})});
-  const int mean = mean_of(x), centred = e.add("Sub", {x, mean}), variance = mean_of(e.add("Mul", {centred, centred}));
-  const int epsilon = e.constant(static_cast<float>(e.attributes.real("epsilon", 1e-5)));
-  const int scaled = e.add("Mul", {e.add("Div", {centred, e.add("Sqrt", {e.add("Add", {variance, epsilon})})}),
-                                   e.add("Reshape", {e.input(1), column})});
-  const int y = e.add("Add", {scaled, e.add("Reshape", {e.input(2), column})});
-  e.add("Reshape", {y, e.add("Shape", {e.input(0)})}, {}, e.output());
-  const double momentum = e.attributes.real("momentum", 0.9);
-  for (const int i : {1, 2}) {
-    if (e.output(i) == none) continue;
-    const int now = e.add("Reshape", {i == 1 ? mean : variance, e.integers({-1})});
-    e.add("Add",
-          {e.add("Mul", {e.input(2 + i), e.constant(static_cast<float>(momentum))}),
-           e.add("Mul", {now, e.constant(static_cast<float>(1 - momentum))})},
-          {}, e.output(i));
-  }
-  if (spec.outputs > 3) throw Error(ErrorKind::unsupported, "outputs of training mode before opset 9");
-}
-
 constexpr ExpansionCode rows[] = {
-    {{"BatchNormalization", "", 5, 5, 5, "with training_mode 1: ReduceMean, Sub, Mul, Sqrt, Div, Add"},
-     batch_norm_of_itself},
     {{"DynamicQuantizeLinear", "", 1, 1, 3, "its function body in ONNX"}, dynamic_quantize},
     {{"FusedConv", microsoft, 2, 4, 1, "Conv, Add, the activation"}, fused_conv},
     {{"NhwcMaxPool", microsoft, 1, 1, 1, "MaxPool between Transposes"}, channels_last_max_pool},

@@ -58,9 +58,37 @@ void require_test(const NodeSpec& spec, Expander& e) {
     throw Error(ErrorKind::unsupported, "attribute 'is_test' is 0: the node is in training mode");
 }
 
+// training_mode 1: with the statistics of x, as weights are standardised when a model is loaded (NFNet, BiT). The rank
+// is not known here.
+void batch_norm_in_training(const NodeSpec& spec, Expander& e) {
+  const std::vector<std::int64_t> all_but_channels{0, 2};
+  const auto mean_of = [&](int x) {
+    return e.add("ReduceMean", {x}, {{"axes", all_but_channels}, {"keepdims", std::int64_t{1}}});
+  };
+  const int column = e.integers({-1, 1}), x = e.add("Reshape", {e.input(0), e.integers({0, 0, -1})});
+  const int mean = mean_of(x), centred = e.add("Sub", {x, mean}), variance = mean_of(e.add("Mul", {centred, centred}));
+  const int epsilon = e.constant(static_cast<float>(e.attributes.real("epsilon", 1e-5)));
+  const int scaled = e.add("Mul", {e.add("Div", {centred, e.add("Sqrt", {e.add("Add", {variance, epsilon})})}),
+                                   e.add("Reshape", {e.input(1), column})});
+  const int y = e.add("Add", {scaled, e.add("Reshape", {e.input(2), column})});
+  e.add("Reshape", {y, e.add("Shape", {e.input(0)})}, {}, e.output());
+  const double momentum = e.attributes.real("momentum", 0.9);
+  for (const int i : {1, 2}) {
+    if (e.output(i) == none) continue;
+    const int now = e.add("Reshape", {i == 1 ? mean : variance, e.integers({-1})});
+    e.add("Add",
+          {e.add("Mul", {e.input(2 + i), e.constant(static_cast<float>(momentum))}),
+           e.add("Mul", {now, e.constant(static_cast<float>(1 - momentum))})},
+          {}, e.output(i));
+  }
+  if (spec.outputs > 3) throw Error(ErrorKind::invalid_model, "more than 3 outputs");
+}
+
 // spatial 0: statistics per element of an image instead of per channel; MXNet also wrote it with statistics per
 // channel.
 void batch_norm(const NodeSpec& spec, Expander& e) {
+  if (spec.opset >= 14 && e.attributes.flag("training_mode", false)) return batch_norm_in_training(spec, e);
+  if (spec.opset >= 9) return;
   const bool spatial = e.attributes.flag("spatial", true);
   if (spec.opset >= 7 && spatial) return;
   require_test(spec, e);
@@ -201,7 +229,9 @@ constexpr ExpansionCode rows[] = {
     {{"Less", "", 2, 2, 1, "Less, likewise", 7}, binary},
     {{"PRelu", "", 2, 2, 1, "PRelu of a slope for each channel", 7}, prelu},
     {{"Gemm", "", 3, 3, 1, "Gemm", 7}, gemm},
-    {{"BatchNormalization", "", 5, 5, 5, "BatchNormalization; Sub, Mul, Add where spatial is 0", 9}, batch_norm},
+    {{"BatchNormalization", "", 5, 5, 5,
+      "Sub, Mul, Add where spatial is 0; ReduceMean, Sub, Mul, Sqrt, Div, Add in training mode"},
+     batch_norm},
     {{"Dropout", "", 1, 1, 2, "Dropout", 7}, dropout},
     {{"Cast", "", 1, 1, 1, "Cast to a type by its name", 6}, cast},
     {{"Concat", "", 1, -1, 1, "Concat, of axis 1 where it has none", 4}, concat},
