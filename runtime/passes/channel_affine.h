@@ -30,8 +30,4 @@ std::optional<std::int64_t> affine_channels(const GraphEdit& edit, ValueId id);
 /// not finite in float.
 bool fold_affine(GraphEdit& edit, NodeId node);
 
-/// The same for the affine that makes the input of the convolution `node`, which must not pad: filters [K,C/groups,..]
-/// are multiplied by factor[c], and what they make of offset[c] goes to the bias.
-bool fold_affine_before(GraphEdit& edit, NodeId node);
-
 }  // namespace lenslet

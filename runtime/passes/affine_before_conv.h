@@ -1,0 +1,14 @@
+#pragma once
+// y[k] = factor[k] * x[k] + offset[k] folded into the convolution that reads it (channel_affine.h: into the product
+// that makes x).
+
+#include "runtime/passes/edit.h"
+
+namespace lenslet {
+
+/// Folds the affine that makes the input of the convolution `node`, which must not pad, and which alone reads it:
+/// filters [K,C/groups,..] are multiplied by factor[c], and what they make of offset[c] goes to the bias. Computed in
+/// double, rounded once. False and no change otherwise, and if a filter or the new bias is not finite in float.
+bool fold_affine_before(GraphEdit& edit, NodeId node);
+
+}  // namespace lenslet
