@@ -24,7 +24,7 @@ bool fold_affine_before(GraphEdit& edit, NodeId node) {
   if (!of || !epilogue.scale.empty() || epilogue.bias_factor != 1 || epilogue.requantize || !zeros ||
       std::ranges::any_of(*zeros, [](std::int64_t pad) { return pad != 0; }))
     return false;
-  const Shape& shape = graph.value(filter).shape;
+  const Shape shape = graph.value(filter).shape;  // copied: values are added
   const auto k = static_cast<std::size_t>(shape[0]), c = static_cast<std::size_t>(shape[1]);
   const std::size_t taps = static_cast<std::size_t>(shape.elems()) / std::max<std::size_t>(k * c, 1);
   const std::size_t channels = of->affine.factor.size();
