@@ -102,6 +102,23 @@ void set_bias(AttentionProblem& p, const Shape& shape, bool repeats) {
                         Shape{p.n, p.heads, p.queries, p.keys}.str()));
 }
 
+/// Takes a table of rows [rows_n,L] that names each row once.
+void set_rows(AttentionProblem& p, const InputInfo& table) {
+  const Shape& shape = table.type.shape;
+  const auto in_rows = [&](const AttentionOperand& o) { return o.batch == p.queries * o.token; };
+  if (table.type.dtype != DType::i32 || shape.rank() != 2 || shape[0] == 0 || p.n % shape[0] != 0 ||
+      shape[1] != p.queries || p.queries != p.keys || !in_rows(p.q) || !in_rows(p.k) || !in_rows(p.v) || !in_rows(p.y))
+    invalid(fmt::format("a table of rows {} with {} problems of {} tokens", shape.str(), p.n, p.queries));
+  if (table.constant == nullptr) invalid("the table of rows is not known");
+  std::vector<bool> named(static_cast<std::size_t>(shape.elems()));
+  for (const std::int32_t row : table.constant->values<std::int32_t>()) {
+    if (row < 0 || row >= shape.elems() || named[static_cast<std::size_t>(row)])
+      invalid(fmt::format("the table of rows does not name each of {} once", shape.elems()));
+    named[static_cast<std::size_t>(row)] = true;
+  }
+  p.rows_n = shape[0];
+}
+
 }  // namespace
 
 AttentionOp::AttentionOp(const NodeSpec& spec) {
@@ -180,22 +197,6 @@ AttentionProblem AttentionOp::of_shapes(std::span<const InputInfo> inputs) const
   p.y = lies(p.queries, p.heads, p.value_size);
   p.scale = scale_.value_or(1 / std::sqrt(static_cast<double>(std::max<std::int64_t>(p.head_size, 1))));
   return p;
-}
-
-void AttentionOp::set_rows(AttentionProblem& p, const InputInfo& table) const {
-  const Shape& shape = table.type.shape;
-  const auto in_rows = [&](const AttentionOperand& o) { return o.batch == p.queries * o.token; };
-  if (table.type.dtype != DType::i32 || shape.rank() != 2 || shape[0] == 0 || p.n % shape[0] != 0 ||
-      shape[1] != p.queries || p.queries != p.keys || !in_rows(p.q) || !in_rows(p.k) || !in_rows(p.v) || !in_rows(p.y))
-    invalid(fmt::format("a table of rows {} with {} problems of {} tokens", shape.str(), p.n, p.queries));
-  if (table.constant == nullptr) invalid("the table of rows is not known");
-  std::vector<bool> named(static_cast<std::size_t>(shape.elems()));
-  for (const std::int32_t row : table.constant->values<std::int32_t>()) {
-    if (row < 0 || row >= shape.elems() || named[static_cast<std::size_t>(row)])
-      invalid(fmt::format("the table of rows does not name each of {} once", shape.elems()));
-    named[static_cast<std::size_t>(row)] = true;
-  }
-  p.rows_n = shape[0];
 }
 
 AttentionProblem AttentionOp::problem(std::span<const InputInfo> inputs) const {

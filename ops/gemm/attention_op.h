@@ -40,7 +40,6 @@ class AttentionOp final : public Op {
 
  private:
   AttentionProblem of_shapes(std::span<const InputInfo> inputs) const;
-  void set_rows(AttentionProblem& problem, const InputInfo& table) const;
 
   std::int64_t q_heads_ = 0, kv_heads_ = 0;  ///< 0: 4-D
   std::optional<double> scale_;              ///< nothing: 1 / sqrt(D)

@@ -6,8 +6,8 @@
 
 namespace lenslet {
 
-/// Folds the affine that makes the input of the convolution `node`, which must not pad, and which alone reads it:
-/// filters [K,C/groups,..] are multiplied by factor[c], and what they make of offset[c] goes to the bias. Computed in
+/// Folds the affine that makes the input of the convolution `node`, which must not pad, and which alone reads it.
+/// Filters [K,C/groups,..] are multiplied by factor[c], and the bias gains their response to offset[c]. Computed in
 /// double, rounded once. False and no change otherwise, and if a filter or the new bias is not finite in float.
 bool fold_affine_before(GraphEdit& edit, NodeId node);
 

@@ -27,10 +27,6 @@ std::optional<Integers> permutation(const Graph& graph, const Node& node) {
   return reversed;
 }
 
-std::shared_ptr<const Op> make_transpose_op(const Integers& perm) {
-  return make_normalised_op("Transpose", {{"perm", perm}}, 1);
-}
-
 /// Moves Transposes down and joins neighbours, building the list of nodes anew.
 class Sinker {
  public:

@@ -36,6 +36,11 @@ std::vector<NodeId> GraphEdit::nodes() const {
   return ids;
 }
 
+const Node* GraphEdit::made_by(ValueId id, std::string_view type) const {
+  const Node* const node = producer_node(id);
+  return node != nullptr && node->type() == type ? node : nullptr;
+}
+
 void GraphEdit::replace(NodeId node, std::shared_ptr<const Op> op, std::vector<ValueId> inputs) {
   for (const ValueId id : inputs)
     if (id != no_id) ++uses_[at(id)];

@@ -24,6 +24,8 @@ class GraphEdit {
   NodeId producer(ValueId id) const { return id == no_id ? no_id : producers_[static_cast<std::size_t>(id)]; }
   /// The producer as a node, or null.
   const Node* producer_node(ValueId id) const;
+  /// The producer if it is of this operator, or null.
+  const Node* made_by(ValueId id, std::string_view type) const;
   /// Reads by nodes (a node that reads twice counts twice) plus one if the value is a graph output.
   int uses(ValueId id) const { return uses_[static_cast<std::size_t>(id)]; }
   /// Made by a node, read exactly once, and no graph output: may be merged into its reader.

@@ -79,10 +79,10 @@ NodeId sum_before_transpose(GraphEdit& edit, NodeId id) {
       const ValueId sizes = edit.add_sizes(name + ":image:shape", shape.dims());
       other = edit.add_node(name + ":image", make_reshape_op(), {other, sizes}, residual_type);
     }
-    auto first = make_normalised_op("Transpose", {{"perm", to_channels_first}}, 1);
+    auto first = make_transpose_op(to_channels_first);
     other = edit.add_node(name + ":channels_first", std::move(first), {other}, residual_type);
     const ValueId sum = edit.add_node(name, graph.node(id).op, {product, other}, type);
-    auto back = make_normalised_op("Transpose", {{"perm", to_channels_last}}, 1);
+    auto back = make_transpose_op(to_channels_last);
     if (tokens) {
       const ValueId last = edit.add_node(name + ":channels_last", std::move(back), {sum}, type);
       const ValueId sizes = graph.node(edit.producer(seen)).inputs[1];

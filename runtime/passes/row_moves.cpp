@@ -57,21 +57,21 @@ std::optional<RowMove> RowMoves::ending_at(NodeId end, int least_copies, std::in
   const ValueId y = graph_.node(end).outputs[0];
   std::vector<NodeId> group;
   std::map<ValueId, int> outside;                     // values that it reads, with the number of reads
-  std::vector<std::pair<std::size_t, ValueId>> cuts;  // groups of so many steps read this value alone
+  std::vector<std::pair<std::size_t, ValueId>> ends;  // the size of a group that reads one value, and that value
   int copies = 0;
   for (NodeId next = end; next != no_id;) {
     group.push_back(next);
     for (const ValueId id : graph_.node(next).outputs) outside.erase(id);
     for (const ValueId id : data_of(graph_.node(next))) ++outside[id];
     if (!is_view(graph_.node(next))) ++copies;
-    if (outside.size() == 1 && copies >= least_copies) cuts.emplace_back(group.size(), outside.begin()->first);
+    if (outside.size() == 1 && copies >= least_copies) ends.emplace_back(group.size(), outside.begin()->first);
     next = no_id;
     if (group.size() == most_steps) break;
     for (const auto& [id, reads] : outside)
       if (edit_.producer(id) > next && read_by(outside, edit_.producer(id))) next = edit_.producer(id);
   }
-  for (; !cuts.empty(); cuts.pop_back())
-    if (auto move = rows_of(std::span(group).first(cuts.back().first), cuts.back().second, y);
+  for (; !ends.empty(); ends.pop_back())
+    if (auto move = rows_of(std::span(group).first(ends.back().first), ends.back().second, y);
         move && move->row * static_cast<std::int64_t>(dtype_bytes(graph_.value(y).dtype)) >= least_bytes)
       return move;
   return std::nullopt;
@@ -140,7 +140,7 @@ std::optional<RowMove> RowMoves::rows_of(std::span<const NodeId> group, ValueId 
       moved[node.outputs[i]] = std::move(results[i]);
     }
   }
-  // The longest rows that no step cuts.
+  // The longest rows that no step ends.
   const auto from = std::as_const(moved.at(y)).values<std::int32_t>();
   rows.row = std::gcd(x_elems, std::ssize(from));
   for (std::size_t i = 0; i < from.size(); ++i)

@@ -16,10 +16,6 @@ class Matcher {
  public:
   explicit Matcher(const GraphEdit& edit) : edit_(edit) {}
 
-  const Node* made_by(ValueId id, std::string_view type) const {
-    const Node* node = edit_.producer_node(id);
-    return node != nullptr && node->type() == type ? node : nullptr;
-  }
   /// f(x, c) for a constant c: in either order when the operation commutes. The x, or no_id.
   ValueId with_constant(const Node* node, double constant, bool commutes) const {
     if (node == nullptr) return no_id;
@@ -34,13 +30,13 @@ class Matcher {
   }
   /// The x of `id` = x / 6 or x * (1/6).
   ValueId divided_by_six(ValueId id) const {
-    if (const ValueId x = with_constant(made_by(id, "Div"), 6, false); x != no_id) return x;
-    return with_constant(made_by(id, "Mul"), sixth, true);
+    if (const ValueId x = with_constant(edit_.made_by(id, "Div"), 6, false); x != no_id) return x;
+    return with_constant(edit_.made_by(id, "Mul"), sixth, true);
   }
   /// The x of `id` = Clip(x + 3, 0, 6).
   ValueId clipped_plus_three(ValueId id) const {
     const ValueId sum = activation_input(id, {Activation::Kind::clip, 0, 6});
-    return sum == no_id ? no_id : with_constant(made_by(sum, "Add"), 3, true);
+    return sum == no_id ? no_id : with_constant(edit_.made_by(sum, "Add"), 3, true);
   }
   /// The x of `id` = HardSigmoid(x) with HardSwish's constants, in either spelling.
   ValueId hard_sigmoid(ValueId id) const {

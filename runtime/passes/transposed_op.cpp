@@ -28,7 +28,7 @@ ValueId transposed_constant(Graph& graph, ValueId id) {
   const Shape four = with_four_axes(value.shape);
   const Tensor input = value.constant.reshaped(four);
   const TensorType type{input.dtype(), channels_first(four)};
-  const auto transpose = make_normalised_op("Transpose", {{"perm", to_channels_first}}, 1);
+  const auto transpose = make_transpose_op(to_channels_first);
   ThreadPool pool(1);
   return graph.add_constant(value.name + ":channels_first", evaluate(transpose, {&input, 1}, {&type, 1}, pool)[0]);
 }
@@ -57,6 +57,10 @@ ValueId in_new_order(Graph& graph, ValueId id, std::vector<Node>& before) {
 }
 
 }  // namespace
+
+std::shared_ptr<const Op> make_transpose_op(const std::vector<std::int64_t>& perm) {
+  return make_normalised_op("Transpose", {{"perm", perm}}, 1);
+}
 
 std::shared_ptr<const Op> make_reshape_op() {
   return make_normalised_op("Reshape", {{"allowzero", std::int64_t{1}}}, 2);

@@ -11,6 +11,8 @@ namespace lenslet {
 /// Output axis i of a Transpose is input axis perm[i].
 inline const std::vector<std::int64_t> to_channels_first{0, 3, 1, 2}, to_channels_last{0, 2, 3, 1};
 
+std::shared_ptr<const Op> make_transpose_op(const std::vector<std::int64_t>& perm);
+
 /// A Reshape to the shape in input 1, where 0 is a size.
 std::shared_ptr<const Op> make_reshape_op();
 

@@ -504,7 +504,7 @@ TEST_CASE("fuse_attention/images_stay") {
   CHECK(worst_difference(before, after_all(before)) < 1e-5);
 }
 
-// CUDA has no kernel for heads of so many channels.
+// CUDA has no kernel for heads of more than 256 channels.
 TEST_CASE("fuse_attention/images_of_refused_heads_stay") {
   GraphBuilder b;
   const ValueId all = reshape(b, b.conv(b.input("x", {1, 4, height, width}), 4, 600, 1), {1, 2, 300, tokens});

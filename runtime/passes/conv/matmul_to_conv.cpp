@@ -83,14 +83,14 @@ class Products {
       const ValueId image = edit_.add_sizes(name + ":shape", Integers{shape[0], 1, shape[1], shape[2]});
       x = edit_.add_node(name + ":image", make_reshape_op(), {x, image}, x_type);
     }
-    auto first = make_normalised_op("Transpose", {{"perm", to_channels_first}}, 1);
+    auto first = make_transpose_op(to_channels_first);
     std::vector<ValueId> inputs{
         edit_.add_node(name + ":channels_first", std::move(first), {x}, x_type),
         edit_.add_constant(graph_.value(matrix).name, filters_of(graph_.value(matrix).constant))};
     if (bias != no_id) inputs.push_back(bias);
     auto conv = make_normalised_op("Conv", {{"kernel_shape", Integers{1, 1}}}, inputs.size());
     const ValueId product = edit_.add_node(name, std::move(conv), std::move(inputs), type);
-    auto back = make_normalised_op("Transpose", {{"perm", to_channels_last}}, 1);
+    auto back = make_transpose_op(to_channels_last);
     if (tokens) {
       const ValueId rows = edit_.add_node(name + ":channels_last", std::move(back), {product}, type);
       edit_.replace(last, make_reshape_op(), {rows, edit_.add_sizes(name + ":shape", result.dims())});

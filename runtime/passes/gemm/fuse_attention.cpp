@@ -65,20 +65,18 @@ class Heads {
   }
 
  private:
-  const Node* made_by(ValueId id, std::string_view type) const {
-    const Node* const node = edit_.producer_node(id);
-    return node != nullptr && node->type() == type ? node : nullptr;
-  }
   const Shape& shape_of(ValueId id) const { return graph_.value(id).shape; }
 
   /// What `id` ends: a product, perhaps the Transpose of its heads, perhaps a Reshape behind that.
   void join(NodeId id) {
     const Node* node = &graph_.node(id);
     const Node* transpose = node->type() == "Transpose" ? node : nullptr;
-    if (node->type() == "Reshape" && edit_.merges(node->inputs[0])) transpose = made_by(node->inputs[0], "Transpose");
+    if (node->type() == "Reshape" && edit_.merges(node->inputs[0]))
+      transpose = edit_.made_by(node->inputs[0], "Transpose");
     if (transpose != nullptr) {
       ValueId y = transpose->inputs[0];
-      if (const Node* const shaped = made_by(y, "Reshape"); shaped != nullptr && edit_.merges(y)) y = shaped->inputs[0];
+      if (const Node* const shaped = edit_.made_by(y, "Reshape"); shaped != nullptr && edit_.merges(y))
+        y = shaped->inputs[0];
       if (!edit_.merges(y)) return;
       node = edit_.producer_node(y);
     }
@@ -92,9 +90,9 @@ class Heads {
       return;
     ValueId probabilities = product.inputs[0];
     if (!edit_.merges(probabilities)) return;
-    if (const Node* const shaped = made_by(probabilities, "Reshape"); shaped != nullptr && keeps_rows(*shaped))
+    if (const Node* const shaped = edit_.made_by(probabilities, "Reshape"); shaped != nullptr && keeps_rows(*shaped))
       probabilities = shaped->inputs[0];
-    const Node* const softmax = edit_.merges(probabilities) ? made_by(probabilities, "Softmax") : nullptr;
+    const Node* const softmax = edit_.merges(probabilities) ? edit_.made_by(probabilities, "Softmax") : nullptr;
     if (softmax == nullptr) return;
     const Shape& shares = shape_of(probabilities);
     const int rank = shares.rank();
@@ -150,7 +148,7 @@ class Heads {
     if (channels_last) {
       const DType file_type = graph_.value(graph_.node(id).outputs[0]).file_type;
       inputs = {edit_.add_node(name, std::move(op), std::move(inputs), file_type)};
-      op = make_normalised_op("Transpose", {{"perm", to_channels_first}}, 1);
+      op = make_transpose_op(to_channels_first);
       name += ":channels_first";
     }
     edit_.replace(id, std::move(op), std::move(inputs));
@@ -164,8 +162,7 @@ class Heads {
     if (!rows.channels_last) return x;
     ValueId& last = channels_last_.try_emplace(x, no_id).first->second;
     if (edit_.producer(last) == no_id)
-      last = edit_.add_node(graph_.value(x).name + ":channels_last",
-                            make_normalised_op("Transpose", {{"perm", to_channels_last}}, 1), {x},
+      last = edit_.add_node(graph_.value(x).name + ":channels_last", make_transpose_op(to_channels_last), {x},
                             graph_.value(x).file_type);
     return last;
   }
@@ -255,8 +252,8 @@ class Heads {
     if (graph_.value(id).dtype != DType::f32 || shape_of(id).elems() == 0) return std::nullopt;
     // Strides that say [N,H,L,D] may not say [N*H,L,D].
     const bool repeats = shape_of(id).elems() != wanted.elems();
-    for (const Node* shaped = made_by(id, "Reshape"); !repeats && shaped != nullptr && keeps_rows(*shaped);
-         shaped = made_by(id, "Reshape"))
+    for (const Node* shaped = edit_.made_by(id, "Reshape"); !repeats && shaped != nullptr && keeps_rows(*shaped);
+         shaped = edit_.made_by(id, "Reshape"))
       id = shaped->inputs[0];
     for (StridedView& view : views_of(edit_, id)) {
       const std::size_t last = view.dims.size() - 1;

@@ -19,7 +19,7 @@ namespace {
 
 using Integers = std::vector<std::int64_t>;
 
-/// What lies between two moves of rows, and makes each row of a result of the same rows of its operands.
+/// The nodes between two moves of rows: row i of each result depends on rows i of the operands alone.
 struct Region {
   std::set<NodeId> nodes;
   ValueId x = no_id;  ///< that it reads
@@ -30,7 +30,6 @@ struct Region {
 void turn_moves_apart(Graph& graph) {
   GraphEdit edit(graph);
   const auto shape_of = [&](ValueId id) { return graph.value(id).shape; };
-  const auto transpose = [](const Integers& perm) { return make_normalised_op("Transpose", {{"perm", perm}}, 1); };
   const auto first_dim_last = [](const Shape& shape) {  // [N,..,C] of [N,C,..]
     Integers dims(shape.dims().begin(), shape.dims().end());
     std::rotate(dims.begin() + 1, dims.begin() + 2, dims.end());
@@ -50,12 +49,12 @@ void turn_moves_apart(Graph& graph) {
         continue;
       const DType type = graph.value(node.inputs[0]).file_type;
       const ValueId image =
-          edit.add_node(node.name + ":channels_last", transpose(to_channels_last), {reshape.inputs[0]}, type);
+          edit.add_node(node.name + ":channels_last", make_transpose_op(to_channels_last), {reshape.inputs[0]}, type);
       const ValueId sizes = edit.add_sizes(node.name + ":shape", first_dim_last(cut).dims());
       const ValueId windows = edit.add_node(node.name + ":image", make_reshape_op(), {image, sizes}, type);
       Integers rows;
       for (const std::int64_t axis : *perm) rows.push_back(axis == 0 ? 0 : axis == 1 ? cut.rank() - 1 : axis - 1);
-      edit.replace(id, transpose(rows), {windows});
+      edit.replace(id, make_transpose_op(rows), {windows});
       edit.erase_unread(node.inputs[0]);
     } else if (node.type() == "Reshape" && edit.merges(node.inputs[0])) {
       const Node& turned = *edit.producer_node(node.inputs[0]);
@@ -67,10 +66,10 @@ void turn_moves_apart(Graph& graph) {
       const DType type = graph.value(node.inputs[0]).file_type;
       Integers rows = *perm;
       std::rotate(rows.begin() + 1, rows.begin() + 2, rows.end());
-      const ValueId moved = edit.add_node(node.name + ":rows", transpose(rows), {turned.inputs[0]}, type);
+      const ValueId moved = edit.add_node(node.name + ":rows", make_transpose_op(rows), {turned.inputs[0]}, type);
       const ValueId sizes = edit.add_sizes(node.name + ":shape", first_dim_last(image).dims());
       const ValueId whole = edit.add_node(node.name + ":channels_last", make_reshape_op(), {moved, sizes}, type);
-      edit.replace(id, transpose(to_channels_first), {whole});
+      edit.replace(id, make_transpose_op(to_channels_first), {whole});
       edit.erase_unread(node.inputs[0]);
     }
   }
@@ -133,7 +132,7 @@ class Windows {
 
   static bool is_view(const Node& node) { return node.op->alias_input() == 0; }
 
-  /// The inputs that a node makes its rows of, each of the same row; none where that is not so.
+  /// The inputs whose rows i alone give row i of the result; none if the node mixes rows.
   std::vector<std::size_t> row_inputs(const Node& node) const {
     const ValueId y = node.outputs[0];
     if (in_rows(node) != nullptr || (is_view(node) && channels(node.inputs[0]) == channels(y))) return {0};
@@ -184,7 +183,7 @@ class Windows {
     return alone && region.x != no_id ? std::optional(std::move(region)) : std::nullopt;
   }
 
-  /// The rows of a move as rows of tokens of so many channels; empty where it cuts them.
+  /// The table of a move in rows of one token, `channels` elements; empty if its rows are no whole tokens.
   static std::vector<std::int32_t> of_tokens(const RowMove& move, std::int64_t channels) {
     if (move.row % channels != 0) return {};
     const auto each = static_cast<std::int32_t>(move.row / channels);

@@ -21,19 +21,14 @@ struct Groups {
   std::vector<double> factor, offset;  ///< by channel
 };
 
-const Node* made_by(const GraphEdit& edit, ValueId id, std::string_view type) {
-  const Node* const node = edit.producer_node(id);
-  return node != nullptr && node->type() == type ? node : nullptr;
-}
-
 /// What `id` = Reshape(InstanceNormalization(Reshape(x))) normalises.
 std::optional<Groups> groups_of(const GraphEdit& edit, ValueId id) {
   const Graph& graph = edit.graph();
-  const Node* const back = made_by(edit, id, "Reshape");
+  const Node* const back = edit.made_by(id, "Reshape");
   if (back == nullptr || !edit.merges(back->inputs[0])) return std::nullopt;
-  const Node* const norm = made_by(edit, back->inputs[0], "InstanceNormalization");
+  const Node* const norm = edit.made_by(back->inputs[0], "InstanceNormalization");
   if (norm == nullptr || !edit.merges(norm->inputs[0])) return std::nullopt;
-  const Node* const first = made_by(edit, norm->inputs[0], "Reshape");
+  const Node* const first = edit.made_by(norm->inputs[0], "Reshape");
   if (first == nullptr) return std::nullopt;
   const Value& x = graph.value(first->inputs[0]);
   const Shape &rows = graph.value(norm->inputs[0]).shape, &y = graph.value(id).shape;

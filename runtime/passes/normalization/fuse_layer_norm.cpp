@@ -38,10 +38,6 @@ class Normalisations {
     float epsilon = 0;
   };
 
-  const Node* made_by(ValueId id, std::string_view type) const {
-    const Node* const node = edit_.producer_node(id);
-    return node != nullptr && node->type() == type ? node : nullptr;
-  }
   const Shape& shape_of(ValueId id) const { return graph_.value(id).shape; }
 
   /// The axes of a mean that keeps them, in order: an attribute, or since opset 18 an input.
@@ -62,9 +58,9 @@ class Normalisations {
 
   /// d of `square` = d * d or d^2.
   ValueId root_of(ValueId square) const {
-    if (const Node* power = made_by(square, "Pow"); power != nullptr)
+    if (const Node* power = edit_.made_by(square, "Pow"); power != nullptr)
       return scalar_constant(graph_, power->inputs[1]) == 2.0F ? power->inputs[0] : no_id;
-    const Node* const product = made_by(square, "Mul");
+    const Node* const product = edit_.made_by(square, "Mul");
     return product != nullptr && product->inputs[0] == product->inputs[1] ? product->inputs[0] : no_id;
   }
 
@@ -74,9 +70,9 @@ class Normalisations {
     Integers axes;
   };
   std::optional<Distance> distance(ValueId id) const {
-    const Node* const difference = made_by(id, "Sub");
+    const Node* const difference = edit_.made_by(id, "Sub");
     if (difference == nullptr) return std::nullopt;
-    const Node* const mean = made_by(difference->inputs[1], "ReduceMean");
+    const Node* const mean = edit_.made_by(difference->inputs[1], "ReduceMean");
     if (mean == nullptr || mean->inputs[0] != difference->inputs[0]) return std::nullopt;
     auto axes = mean_axes(*mean);
     if (!axes) return std::nullopt;
@@ -85,20 +81,20 @@ class Normalisations {
 
   /// What `id` = d / Sqrt(ReduceMean(d^2) + epsilon), or d * Reciprocal(Sqrt(...)), normalises.
   std::optional<Rows> rows_of(ValueId id) const {
-    const Node* quotient = made_by(id, "Div");
+    const Node* quotient = edit_.made_by(id, "Div");
     ValueId deviation = quotient == nullptr ? no_id : quotient->inputs[1];
     if (quotient == nullptr) {
-      quotient = made_by(id, "Mul");
-      const Node* const inverse = quotient == nullptr ? nullptr : made_by(quotient->inputs[1], "Reciprocal");
+      quotient = edit_.made_by(id, "Mul");
+      const Node* const inverse = quotient == nullptr ? nullptr : edit_.made_by(quotient->inputs[1], "Reciprocal");
       if (inverse == nullptr) return std::nullopt;
       deviation = inverse->inputs[0];
     }
-    const Node* const root = made_by(deviation, "Sqrt");
-    const Node* const sum = root == nullptr ? nullptr : made_by(root->inputs[0], "Add");
+    const Node* const root = edit_.made_by(deviation, "Sqrt");
+    const Node* const sum = root == nullptr ? nullptr : edit_.made_by(root->inputs[0], "Add");
     if (sum == nullptr) return std::nullopt;
     const std::size_t side = scalar_constant(graph_, sum->inputs[0]) ? 0U : 1U;
     const std::optional<float> epsilon = scalar_constant(graph_, sum->inputs[side]);
-    const Node* const variance = made_by(sum->inputs[1 - side], "ReduceMean");
+    const Node* const variance = edit_.made_by(sum->inputs[1 - side], "ReduceMean");
     if (!epsilon || !(*epsilon >= 0) || std::isinf(*epsilon) || variance == nullptr) return std::nullopt;
     const auto above = distance(quotient->inputs[0]), below = distance(root_of(variance->inputs[0]));
     if (!above || !below || above->x != below->x || above->axes != below->axes || mean_axes(*variance) != below->axes)
@@ -141,7 +137,7 @@ class Normalisations {
     ValueId y = no_id, constant = no_id;
   };
   std::optional<Applied> applied(ValueId id, std::string_view type) const {
-    const Node* const node = made_by(id, type);
+    const Node* const node = edit_.made_by(id, type);
     if (node == nullptr) return std::nullopt;
     const std::size_t side = graph_.value(node->inputs[0]).is_constant() ? 0U : 1U;
     const Applied found{node->inputs[1 - side], node->inputs[side]};
@@ -177,12 +173,11 @@ class Normalisations {
         {{"axis", rows.channels ? std::int64_t{3} : rows.axis}, {"epsilon", static_cast<double>(rows.epsilon)}},
         inputs.size());
     if (rows.channels) {
-      inputs[0] = edit_.add_node(name + ":channels_last",
-                                 make_normalised_op("Transpose", {{"perm", to_channels_last}}, 1), {rows.x});
+      inputs[0] = edit_.add_node(name + ":channels_last", make_transpose_op(to_channels_last), {rows.x});
       graph_.value(inputs[0]).file_type = graph_.value(rows.x).file_type;
       const ValueId y = edit_.add_node(name, std::move(norm), std::move(inputs));
       graph_.value(y).file_type = type;
-      edit_.replace(id, make_normalised_op("Transpose", {{"perm", to_channels_first}}, 1), {y});
+      edit_.replace(id, make_transpose_op(to_channels_first), {y});
       graph_.node(id).name = name + ":channels_first";
     } else {
       edit_.replace(id, std::move(norm), std::move(inputs));
