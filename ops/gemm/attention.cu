@@ -198,7 +198,6 @@ __device__ std::uint32_t pair_at(const T* row, int query, int c, const Call& cal
 template <typename T, int width>
 __global__ void __launch_bounds__(mma_threads)
     attention_mma(const T* q, const T* k, const T* v, const T* bias, T* y, const Call call) {
-  wait_for_previous();
   constexpr int stride = width + 8, steps = width / 16, tiles = tile_keys / 8;
   __shared__ alignas(16) T k_rows[tile_keys * stride];
   __shared__ alignas(16) T v_rows[tile_keys * stride];
@@ -210,6 +209,7 @@ __global__ void __launch_bounds__(mma_threads)
   std::int64_t rows[2];  // of this lane's two queries
 #pragma unroll
   for (int half = 0; half < 2; ++half) rows[half] = row_of(table, min(row + half * 8, call.queries - 1));
+  wait_for_previous();  // the table is a constant, and no earlier step's work
   std::uint32_t left[steps][4];
 #pragma unroll
   for (int step = 0; step < steps; ++step)

@@ -30,6 +30,7 @@ std::vector<Pass> list() {
     add("fuse_windows", fuse_windows, optional, "attention in windows of an image into Attention with a table of rows");
   if constexpr (built("conv"))
     add("matmul_to_conv", matmul_to_conv, optional, "MatMul of images or tokens by constants as a 1x1 Conv");
+  add("unflatten_transposes", unflatten_transposes, optional, "Transposes of tokens as Transposes of their image");
   add("cancel_transposes", cancel_transposes, optional, "move the Transposes of NHWC exports until they cancel");
   if constexpr (built("quantized"))
     add("lower_quantized", lower_quantized, optional, "CPU: 8 bits between DequantizeLinear and QuantizeLinear");

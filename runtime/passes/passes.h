@@ -44,6 +44,7 @@ void fuse_windows(Graph& graph, const PassContext& context);
 void matmul_to_conv(Graph& graph, const PassContext& context);
 void fold_constants(Graph& graph, const PassContext& context);
 void drop_identity(Graph& graph, const PassContext& context);
+void unflatten_transposes(Graph& graph, const PassContext& context);
 void cancel_transposes(Graph& graph, const PassContext& context);
 void lower_quantized(Graph& graph, const PassContext& context);
 void find_shuffles(Graph& graph, const PassContext& context);
