@@ -206,6 +206,34 @@ struct Rows {
   }
 };
 
+// relu(Q) (relu(K)^T V) / (relu(Q) sum of relu(K) + epsilon).
+Array linear_attention(const std::vector<std::int64_t>& sizes, Shape y_shape, const AttributeList& attributes,
+                       const Array& q, const Array& k, const Array& v) {
+  const std::int64_t heads = sizes[1], queries = sizes[2], keys = sizes[3], size = sizes[4], values = sizes[5];
+  const Rows rows_q(attributes, "q", q.shape, heads), rows_k(attributes, "k", k.shape, heads),
+      rows_v(attributes, "v", v.shape, heads), rows_y(attributes, "y", y_shape, heads);
+  const auto relu = [](const Array& x, std::size_t row, std::int64_t c) {
+    const double value = x.values[row + static_cast<std::size_t>(c)];
+    return value < 0 ? 0 : value;
+  };
+  Array y = sums(y_shape, q.dtype);
+  for (std::int64_t n = 0; n < sizes[0]; ++n)
+    for (std::int64_t h = 0; h < heads; ++h)
+      for (std::int64_t i = 0; i < queries; ++i) {
+        double divisor = real(attributes, "linear_epsilon", 0);
+        std::vector<Sum> found(static_cast<std::size_t>(values));
+        for (std::int64_t j = 0; j < keys; ++j)
+          for (std::int64_t c = 0; c < size; ++c) {
+            const double score = relu(q, rows_q.at(n, h, i), c) * relu(k, rows_k.at(n, h, j), c);
+            divisor += score;
+            for (std::size_t e = 0; e < found.size(); ++e) found[e].add(score * v.values[rows_v.at(n, h, j) + e]);
+          }
+        for (std::size_t e = 0; e < found.size(); ++e)
+          put(y, rows_y.at(n, h, i) + e, Scaled{found[e].value / divisor, found[e].scale() / divisor});
+      }
+  return y;
+}
+
 // softmax(scale * Q K^T + bias) V. A probability errs as its score does, whose terms have a scale of their own.
 std::vector<Array> attention(const AttributeList& attributes, Inputs inputs) {
   const Array& q = at(inputs, 0);
@@ -222,6 +250,7 @@ std::vector<Array> attention(const AttributeList& attributes, Inputs inputs) {
   } else {
     y_shape = Shape(integers(attributes, "y_shape"));
   }
+  if (has(attributes, "linear_epsilon")) return {linear_attention(sizes, y_shape, attributes, q, k, v)};
   const std::int64_t heads = sizes[1], queries = sizes[2], keys = sizes[3], size = sizes[4], values = sizes[5];
   Rows rows_q(attributes, "q", q.shape, heads), rows_k(attributes, "k", k.shape, heads),
       rows_v(attributes, "v", v.shape, heads), rows_y(attributes, "y", y_shape, heads);

@@ -32,13 +32,15 @@ Integers list_of(const AttentionOperand& o) { return {o.offset, o.batch, o.head,
 AttributeList stated_attributes(const AttentionProblem& p, const Shape& y_shape) {
   Integers dims;
   for (const auto size : sizes) dims.push_back(p.*size);
-  return {{"scale", p.scale},
-          {"sizes", dims},
-          {"q", list_of(p.q)},
-          {"k", list_of(p.k)},
-          {"v", list_of(p.v)},
-          {"y", list_of(p.y)},
-          {"y_shape", Integers(y_shape.dims().begin(), y_shape.dims().end())}};
+  AttributeList list{{"scale", p.scale},
+                     {"sizes", dims},
+                     {"q", list_of(p.q)},
+                     {"k", list_of(p.k)},
+                     {"v", list_of(p.v)},
+                     {"y", list_of(p.y)},
+                     {"y_shape", Integers(y_shape.dims().begin(), y_shape.dims().end())}};
+  if (p.linear_epsilon) list.emplace_back("linear_epsilon", *p.linear_epsilon);
+  return list;
 }
 
 /// As many integers as `count`, none negative or beyond what a tensor holds.
@@ -134,6 +136,7 @@ AttentionOp::AttentionOp(const NodeSpec& spec) {
     p.y = operand(reader, "y");
     p.scale = scale_.value_or(1);
     y_shape_ = Shape(reader.integers("y_shape"));
+    if (reader.has("linear_epsilon")) p.linear_epsilon = reader.real("linear_epsilon", 0);
     reader.finish();
     return;
   }
@@ -216,6 +219,7 @@ AttentionProblem AttentionOp::problem(std::span<const InputInfo> inputs) const {
   }
   if (present(inputs, bias)) set_bias(p, inputs[bias].type.shape, stated_.has_value());
   if (present(inputs, rows)) set_rows(p, inputs[rows]);
+  if (p.linear_epsilon && (p.bias_n > 0 || p.rows_n > 0)) invalid("linear attention has no bias and no table of rows");
   return p;
 }
 
@@ -230,14 +234,17 @@ std::vector<TensorType> AttentionOp::infer(std::span<const InputInfo> inputs) co
 
 double AttentionOp::flops(std::span<const InputInfo> inputs, std::span<const TensorType>) const {
   const AttentionProblem p = problem(inputs);
+  if (p.linear_epsilon)  // two products, and the sums that divide
+    return 2.0 * static_cast<double>(Shape{p.n, p.heads, p.queries + p.keys, p.head_size}.elems()) *
+           static_cast<double>(p.value_size + 1);
   const auto scores = static_cast<double>(Shape{p.n, p.heads, p.queries, p.keys}.elems());
   return scores * (2.0 * static_cast<double>(p.head_size + p.value_size) + 4.0);  // 4: as Softmax
 }
 
 std::string AttentionOp::describe(std::span<const InputInfo> inputs) const {
   const AttentionProblem p = problem(inputs);
-  std::string text = fmt::format("{}x{} heads, {}x{} scores of {}, values of {}", p.n, p.heads, p.queries, p.keys,
-                                 p.head_size, p.value_size);
+  std::string text = fmt::format("{}{}x{} heads, {}x{} scores of {}, values of {}", p.linear_epsilon ? "linear, " : "",
+                                 p.n, p.heads, p.queries, p.keys, p.head_size, p.value_size);
   if (p.bias_n > 0) text += " +bias";
   if (p.rows_n > 0) text += fmt::format(" in rows by a table of {}", p.rows_n * p.queries);
   return text;
@@ -270,15 +277,16 @@ namespace {
 double tolerance(const Problem& node) {
   const AttentionProblem p = attention_problem(node);
   const DType type = node.inputs()[AttentionOp::q].type.dtype;
-  const bool rounded = type == DType::f16 || type == DType::bf16;  // the powers, to multiply by V
+  if (p.linear_epsilon) return sum_tolerance(p.head_size) + 2 * sum_tolerance(p.keys);  // of values and of divisors
+  const bool rounded = type == DType::f16 || type == DType::bf16;                       // the powers, to multiply by V
   return sum_tolerance(p.head_size) + (rounded ? half_sum_tolerance(type, p.keys) : sum_tolerance(p.keys));
 }
 
 /// The CUDA kernels count in 31 bits within a head.
 std::optional<std::string> refuse_cuda(const Problem& node) {
   const AttentionProblem p = attention_problem(node);
-  if (std::max(p.head_size, p.value_size) > cuda::most_attention_channels)
-    return fmt::format("more than {} channels a head", cuda::most_attention_channels);
+  const auto channels = p.linear_epsilon ? cuda::most_linear_attention_channels : cuda::most_attention_channels;
+  if (std::max(p.head_size, p.value_size) > channels) return fmt::format("more than {} channels a head", channels);
   constexpr double most = std::numeric_limits<std::int32_t>::max();
   const bool large = static_cast<double>(p.n) * static_cast<double>(p.heads) * static_cast<double>(p.queries) > most ||
                      static_cast<double>(p.keys) > most / 2;
@@ -291,6 +299,9 @@ std::unique_ptr<const BoundKernel> bind_cuda(const Binding& binding) {
                 v = AttentionOp::holder(inputs, AttentionOp::v)](const KernelRun& run) {
     if constexpr (cuda_built) {
       const Tensor& q = run.inputs[AttentionOp::q];
+      if (p.linear_epsilon)
+        return cuda::linear_attention(*run.cuda, p, q.dtype(), q.data(), run.inputs[k].data(), run.inputs[v].data(),
+                                      run.outputs[0].data());
       const void* const bias = p.bias_n > 0 ? run.inputs[AttentionOp::bias].data() : nullptr;
       const std::int32_t* const rows = p.rows_n > 0 ? run.in<std::int32_t>(AttentionOp::rows) : nullptr;
       cuda::attention(*run.cuda, p, q.dtype(), q.data(), run.inputs[k].data(), run.inputs[v].data(), bias, rows,

@@ -3,6 +3,7 @@
 // it.
 
 #include <cstdint>
+#include <optional>
 
 namespace lenslet {
 
@@ -21,8 +22,11 @@ struct AttentionProblem {
   std::int64_t keys = 1;        ///< S
   std::int64_t head_size = 1;   ///< D
   std::int64_t value_size = 1;  ///< E
-  AttentionOperand q, k, v, y;
+  AttentionOperand q = {}, k = {}, v = {}, y = {};
   double scale = 1;
+  /// Y = relu(Q) (relu(K)^T V) / (relu(Q) sum of the rows of relu(K) + this) instead, without scale, bias and table:
+  /// ReLU linear attention (Cai et al., "EfficientViT", 2023).
+  std::optional<double> linear_epsilon = {};
   /// The bias [bias_n, bias_heads, bias_queries, S], contiguous: problem i takes i % bias_n. bias_heads is 1 or H,
   /// bias_queries 1 or L. bias_n 0: there is none.
   std::int64_t bias_n = 0, bias_heads = 1, bias_queries = 1;

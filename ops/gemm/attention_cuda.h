@@ -17,4 +17,11 @@ inline constexpr std::int64_t most_attention_channels = 256;
 void attention(const Context& context, const AttentionProblem& problem, DType dtype, const void* q, const void* k,
                const void* v, const void* bias, const std::int32_t* rows, void* y);
 
+/// Channels of a head, of Q and K or of V, where linear_epsilon is set: as many as a block sums up in registers.
+inline constexpr std::int64_t most_linear_attention_channels = 32;
+
+/// The same for a problem with linear_epsilon. Y is rounded once.
+void linear_attention(const Context& context, const AttentionProblem& problem, DType dtype, const void* q,
+                      const void* k, const void* v, void* y);
+
 }  // namespace lenslet::cuda

@@ -17,7 +17,8 @@ namespace lenslet {
 /// From a file Q [N,H,L,D], K [N,H,S,D], V [N,H,S,E] give y [N,H,L,E], or [N,L,H*D], [N,S,H*D], [N,S,H*E] give
 /// [N,L,H*E]; the bias broadcasts to [N,H,L,S]. From a pass Q, K and V lie anywhere in their inputs: K in Q's where its
 /// own is left out, V in K's likewise. The bias is [bias_n,1 or H,1 or L,S] (AttentionProblem). A pass may also give a
-/// known table of rows [rows_n,L], int32, which names each of 0 to rows_n * L - 1 once.
+/// known table of rows [rows_n,L], int32, which names each of 0 to rows_n * L - 1 once, or state ReLU linear attention
+/// (AttentionProblem::linear_epsilon).
 class AttentionOp final : public Op {
  public:
   static constexpr std::size_t q = 0, k = 1, v = 2, bias = 3, rows = 4;
@@ -52,7 +53,8 @@ std::shared_ptr<const Op> make_attention_op(const AttentionProblem& problem, con
 
 inline AttentionProblem attention_problem(const Problem& node) { return node.as<AttentionOp>().problem(node.inputs()); }
 
-/// The CPU's kernel, float32.
+/// The CPU's kernels, float32; of problems with linear_epsilon the second.
 std::unique_ptr<const BoundKernel> bind_attention_cpu(const Binding& binding);
+std::unique_ptr<const BoundKernel> bind_linear_attention_cpu(const Binding& binding);
 
 }  // namespace lenslet

@@ -113,6 +113,30 @@ TEST_CASE("attention/rows_by_a_table") {
   }
 }
 
+TEST_CASE("attention/linear") {
+  unsigned seed = 600;
+  for (const auto& [n, h, l, d] : {std::array{2, 3, 196, 16}, {1, 2, 300, 32}, {3, 1, 7, 5}, {1, 1, 1, 1}}) {
+    OpCase c = packed(n, h, l, d, true, seed++);
+    c.attributes.emplace_back("linear_epsilon", 1e-5);
+    c.half_tolerance = float_tolerance;  // sums and products are in float32
+    check_op_on_every_instruction_set(c);
+  }
+  // Other numbers of queries, keys and channels; K of a value, V of another. Rows without a positive K give 0 /
+  // epsilon.
+  OpCase apart = packed(2, 2, 6, 4, true, seed++);
+  apart.attributes[1].second = Ints{2, 2, 6, 130, 4, 9};
+  apart.attributes[3].second = Ints{3, 0, 7, 14};
+  apart.attributes[4].second = Ints{1, 1170, 0, 9};
+  apart.attributes[5].second = Ints{0, 108, 9, 18};
+  apart.attributes[6].second = Ints{2, 6, 18};
+  apart.attributes.emplace_back("linear_epsilon", 0.5);
+  apart.inputs = {random_f32({2, 6, 24}, seed++), random_f32({1840}, seed++), random_f32({2341}, seed++)};
+  apart.half_tolerance = float_tolerance;
+  check_op(apart);
+  for (float& value : apart.inputs[1].values<float>()) value = -value * value;
+  check_op(apart);
+}
+
 TEST_CASE("attention/masked_scores") {
   const float inf = std::numeric_limits<float>::infinity();
   Tensor mask(DType::f32, Shape{3, 20});

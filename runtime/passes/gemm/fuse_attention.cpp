@@ -1,6 +1,6 @@
 // fuse_attention: MatMul, Softmax, MatMul of attention heads, with scales, biases and masks between them and the
 // Reshapes, Transposes and Gathers around them, become one Attention. Scores stay in the cache, and Q, K and V are read
-// where a projection wrote them, images [N,C,H,W] as [N,H,W,C].
+// where a projection wrote them, images [N,C,H,W] as [N,H,W,C]. So does EfficientViT's ReLU linear attention.
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -80,7 +80,8 @@ class Heads {
       if (!edit_.merges(y)) return;
       node = edit_.producer_node(y);
     }
-    if (node->type() == "MatMul") join(id, *node, transpose);
+    if (node->type() == "MatMul") return join(id, *node, transpose);
+    if (node->type() == "Div") join_linear(id, *node, transpose);
   }
 
   void join(NodeId id, const Node& product, const Node* transpose) {
@@ -123,14 +124,89 @@ class Heads {
       q = Rows{whole_value(graph_, scaled_q)};
       q->view.reshape({p.n, p.heads, p.queries, p.head_size});
     }
-    p.q = operand(q->view), p.k = operand(k->view), p.v = operand(v->view), p.y = operand(written->view);
     p.scale = scores->factor * q->view.factor * k->view.factor;
-    const ValueId in_q = holder(*q), in_k = holder(*k), in_v = holder(*v);
+    std::vector<ValueId> biases;
+    if (bias) biases.push_back(edit_.add_constant(name + ":bias", *bias));
+    if (scores->computed_bias != no_id) biases.push_back(scores->computed_bias);
+    fuse(id, p, *q, *k, *v, *written, name, biases);
+  }
+
+  /// relu(Q) (relu(K)^T [V 1]): all columns but the last, divided by that and an epsilon.
+  void join_linear(NodeId id, const Node& division, const Node* transpose) {
+    const ValueId sums = division.inputs[0], divisors = division.inputs[1];
+    const Node* const plus = edit_.merges(divisors) ? edit_.made_by(divisors, "Add") : nullptr;
+    const auto epsilon = plus != nullptr ? scalar_constant(graph_, plus->inputs[1]) : std::nullopt;
+    if (!epsilon || !edit_.merges(sums) || !edit_.merges(plus->inputs[0])) return;
+    const std::vector<StridedView> all = views_of(edit_, sums), last = views_of(edit_, plus->inputs[0]);
+    for (const StridedView& view : all) {
+      const Node* const product = edit_.made_by(view.value, "MatMul");
+      const auto beside = std::ranges::find(last, view.value, &StridedView::value);
+      if (product == nullptr || beside == last.end() || edit_.uses(view.value) != 2) continue;
+      const Shape &shape = shape_of(view.value), &result = shape_of(sums);
+      const std::int64_t e = shape.rank() == 4 ? shape[3] - 1 : 0;
+      // The columns [0,e) and e of the product.
+      if (e < 1 || !(result == shape.with(3, e)) || view.factor != 1 || view.offset != 0 || beside->offset != e ||
+          beside->factor != 1 || beside->dims != Integers{shape[0], shape[1], shape[2], 1} ||
+          !std::equal(view.strides.begin(), view.strides.end() - 1, beside->strides.begin()) ||
+          view.strides != whole_value(graph_, view.value).strides)
+        continue;
+      return join_linear(id, division, transpose, *product, *epsilon);
+    }
+  }
+
+  void join_linear(NodeId id, const Node& division, const Node* transpose, const Node& product, double epsilon) {
+    const Node* const q = edit_.made_by(product.inputs[0], "Relu");
+    const Node* const inner = edit_.merges(product.inputs[1]) ? edit_.made_by(product.inputs[1], "MatMul") : nullptr;
+    const Node* const padded = inner != nullptr ? edit_.made_by(inner->inputs[1], "Pad") : nullptr;
+    if (q == nullptr || padded == nullptr || !appends_ones(*padded)) return;
+    const Node* k = edit_.producer_node(inner->inputs[0]);
+    const bool turned =
+        k != nullptr && k->type() == "Transpose" && integers_attribute(*k->op, "perm") == Integers{0, 1, 3, 2};
+    if (turned) k = edit_.producer_node(k->inputs[0]);
+    if (k == nullptr || k->type() != "Relu") return;
+    const Shape &of_q = shape_of(product.inputs[0]), &of_v = shape_of(padded->inputs[0]);
+    const Shape shape = shape_of(graph_.node(id).outputs[0]);
+    AttentionProblem p{.n = of_q[0],
+                       .heads = of_q[1],
+                       .queries = of_q[2],
+                       .keys = of_v[2],
+                       .head_size = of_q[3],
+                       .value_size = of_v[3],
+                       .linear_epsilon = epsilon};
+    if (!(of_v == Shape{p.n, p.heads, p.keys, p.value_size}) ||
+        !(shape_of(inner->outputs[0]) == Shape{p.n, p.heads, p.head_size, p.value_size + 1}))
+      return;
+    const auto rows_q = rows(q->inputs[0], false, of_q, of_q),
+               rows_k = rows(k->inputs[0], !turned, of_q, {p.n, p.heads, p.keys, p.head_size}),
+               rows_v = rows(padded->inputs[0], false, of_v, of_v),
+               written = rows_of_y(division, transpose, shape, {p.n, p.heads, p.queries, p.value_size});
+    if (!rows_q || !rows_k || !rows_v || !written) return;
+    for (const auto* const read : {&rows_q, &rows_k, &rows_v})
+      if ((*read)->view.factor != 1) return;
+    fuse(id, p, *rows_q, *rows_k, *rows_v, *written, division.name);
+  }
+
+  /// A Pad of [N,H,S,E] by ones to [N,H,S,E+1].
+  bool appends_ones(const Node& pad) const {
+    const ValueId sizes = input_of(pad, 1), value = input_of(pad, 2);
+    const auto mode = attribute<std::string>(*pad.op, "mode");
+    if (input_of(pad, 3) != no_id || sizes == no_id || value == no_id || !graph_.value(sizes).is_constant() ||
+        scalar_constant(graph_, value) != 1.0F || (mode && *mode != "constant"))
+      return false;
+    const auto list = graph_.value(sizes).constant.values<std::int64_t>();
+    return Integers(list.begin(), list.end()) == Integers{0, 0, 0, 0, 0, 0, 0, 1};
+  }
+
+  /// Attention in the place of node `id`. No reference to a node may be used behind it.
+  void fuse(NodeId id, AttentionProblem& p, const Rows& q, const Rows& k, const Rows& v, const Rows& y,
+            std::string name, const std::vector<ValueId>& more = {}) {
+    const Shape shape = shape_of(graph_.node(id).outputs[0]);
+    p.q = operand(q.view), p.k = operand(k.view), p.v = operand(v.view), p.y = operand(y.view);
+    const ValueId in_q = holder(q), in_k = holder(k), in_v = holder(v);
     std::vector<ValueId> inputs{in_q, in_k == in_q ? no_id : in_k, in_v == in_k ? no_id : in_v};
-    if (bias) inputs.push_back(edit_.add_constant(name + ":bias", *bias));
-    if (scores->computed_bias != no_id) inputs.push_back(scores->computed_bias);
-    const Shape y_shape = written->channels_last ? Shape{shape[0], shape[2], shape[3], shape[1]} : shape;
-    replace(id, make_attention_op(p, y_shape), std::move(inputs), name, written->channels_last);
+    inputs.insert(inputs.end(), more.begin(), more.end());
+    const Shape y_shape = y.channels_last ? Shape{shape[0], shape[2], shape[3], shape[1]} : shape;
+    replace(id, make_attention_op(p, y_shape), std::move(inputs), std::move(name), y.channels_last);
   }
 
   /// Puts `op` in the place of node `id`, with a Transpose behind it where its y is in channels last.
