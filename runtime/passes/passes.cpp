@@ -25,6 +25,8 @@ std::vector<Pass> list() {
   if constexpr (built("normalization"))
     add("fuse_group_norm", fuse_group_norm, optional, "a GroupNormalization spelled out by InstanceNormalization");
   if constexpr (built("gemm"))
+    add("batch_first", batch_first, optional, "Transposes of [N,L,E] to [L,N,E] and back, around attention, meet");
+  if constexpr (built("gemm"))
     add("fuse_attention", fuse_attention, optional, "softmax(scale Q K^T + bias) V of attention heads into one step");
   if constexpr (built("gemm"))
     add("fuse_windows", fuse_windows, optional, "attention in windows of an image into Attention with a table of rows");

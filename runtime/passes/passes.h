@@ -39,6 +39,7 @@ void widen(Graph& graph, const PassContext& context);
 void expand_einsum(Graph& graph, const PassContext& context);
 void fuse_layer_norm(Graph& graph, const PassContext& context);
 void fuse_group_norm(Graph& graph, const PassContext& context);
+void batch_first(Graph& graph, const PassContext& context);
 void fuse_attention(Graph& graph, const PassContext& context);
 void fuse_windows(Graph& graph, const PassContext& context);
 void matmul_to_conv(Graph& graph, const PassContext& context);
