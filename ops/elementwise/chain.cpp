@@ -342,7 +342,7 @@ std::unique_ptr<const BoundKernel> bind_cuda(const Binding& binding) {
   std::uint32_t floats = 0;
   for (std::size_t i = 1; i < binding.problem.inputs().size(); ++i)
     if (binding.problem.inputs()[i].type.dtype == DType::f32) floats |= 1U << (i - 1);
-  return bound([loops = loops_of_all(binding), chain = binding.op<ChainOp>().chain, floats](const KernelRun& run) {
+  return bound([=, loops = loops_of_all(binding), chain = binding.op<ChainOp>().chain](const KernelRun& run) {
     if constexpr (cuda_built) {
       std::array<const void*, 1 + most_chain_operands> inputs{};
       for (std::size_t i = 0; i < run.inputs.size(); ++i) inputs[i] = run.inputs[i].data();
