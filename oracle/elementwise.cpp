@@ -6,7 +6,10 @@
 #include <functional>
 #include <limits>
 #include <numbers>
+#include <sstream>
+#include <string>
 #include <type_traits>
+#include <vector>
 
 #include "lenslet/error.h"
 #include "oracle/families.h"
@@ -383,6 +386,63 @@ std::vector<Array> dequantize(const AttributeList& attributes, Inputs inputs) {
 
 double prelu_of(double x, double slope) { return x < 0 ? slope * x : x; }
 
+// Functions in a row. Their roundings are relative to their arguments, x among them, and the later ones carry them on.
+std::vector<Array> chain(const AttributeList& attributes, Inputs inputs) {
+  struct Named {
+    std::string_view name;
+    double (*f)(double);
+  };
+  struct NamedOfTwo {
+    std::string_view name;
+    double (*f)(double, double);
+  };
+  constexpr Named of_one[] = {{"Square", [](double x) { return x * x; }},
+                              {"Tanh", tanh_of},
+                              {"Abs", abs_of},
+                              {"Neg", neg_of},
+                              {"Exp", exp_of},
+                              {"Sqrt", sqrt_of},
+                              {"Reciprocal", reciprocal_of},
+                              {"Erf", erf_of},
+                              {"Softplus", softplus_of}};
+  const auto larger = [](double a, double b) { return std::isnan(a) || a > b ? a : b; };
+  const auto smaller = [](double a, double b) { return std::isnan(a) || a < b ? a : b; };
+  const NamedOfTwo of_two[] = {
+      {"Add", add_of}, {"Sub", sub_of},  {"Mul", mul_of},    {"Div", [](double a, double b) { return a / b; }},
+      {"Max", larger}, {"Min", smaller}, {"PRelu", prelu_of}};
+  const Array& x = at(inputs, 0);
+  Array y = sums(x.shape, x.dtype);
+  for (std::size_t i = 0; i < y.values.size(); ++i) put(y, i, Scaled{x.values[i], std::fabs(x.values[i])});
+  std::istringstream names(text(attributes, "functions", ""));
+  const std::vector<double> a = reals(attributes, "a"), b = reals(attributes, "b");
+  const std::vector<std::int64_t> taken = integers(attributes, "inputs"), reversed = integers(attributes, "reversed");
+  std::size_t next = 1, f = 0;
+  for (std::string name; std::getline(names, name, '+'); next += static_cast<std::size_t>(taken.at(f++))) {
+    const auto one = std::find_if(std::begin(of_one), std::end(of_one), [&](const Named& n) { return n.name == name; });
+    const auto two =
+        std::find_if(std::begin(of_two), std::end(of_two), [&](const NamedOfTwo& n) { return n.name == name; });
+    std::function<double(double)> alone;
+    if (one != std::end(of_one))
+      alone = one->f;
+    else if (two == std::end(of_two) && name != "ScaleShift")
+      alone = fused_activation({{"activation", name}, {"activation_alpha", a.at(f)}, {"activation_beta", b.at(f)}});
+    for (std::size_t i = 0; i < y.values.size(); ++i) {
+      const Index index = index_of(y.shape, static_cast<std::int64_t>(i));
+      const double first = taken.at(f) == 0 ? a.at(f) : repeated(at(inputs, next), index);
+      const double second = taken.at(f) < 2 ? 0 : repeated(at(inputs, next + 1), index);
+      put(y, i,
+          through(
+              [&](double v) {
+                if (alone) return alone(v);
+                if (name == "ScaleShift") return v * first + second;
+                return reversed.at(f) != 0 ? two->f(first, v) : two->f(v, first);
+              },
+              y.values[i], y.scale[i]));
+    }
+  }
+  return {y};
+}
+
 constexpr Entry entries[] = {
     {"Relu", plain<relu_of>},
     {"LeakyRelu", leaky_relu},
@@ -427,6 +487,7 @@ constexpr Entry entries[] = {
     {"Acosh", plain<acosh_of>},
     {"Atanh", plain<atanh_of>},
     {"Not", plain<not_of>},
+    {"ElementwiseChain", chain},
     {"Add", binary<add_of>},
     {"Sub", binary<sub_of>},
     {"Mul", binary<mul_of>},

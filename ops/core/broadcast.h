@@ -19,7 +19,7 @@ Shape broadcast_shapes(const Shape& a, const Shape& b);
 /// of length 1 are dropped and adjacent loops merged where every operand steps evenly: equal shapes in one layout
 /// become a single loop, a per-channel operand two or three.
 struct BroadcastLoops {
-  static constexpr int max_operands = 4;
+  static constexpr int max_operands = 6;
 
   /// Operand 0 should be the output itself, so that its strides give the store offsets. An operand of lower rank is
   /// row-major and aligned at the last dimension.

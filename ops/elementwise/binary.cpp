@@ -8,11 +8,11 @@
 
 #include "base/convert.h"
 #include "base/cuda_built.h"
-#include "ops/core/by_floats.h"
 #include "ops/core/checks.h"
 #include "ops/core/row_kernel.h"
 #include "ops/elementwise/binary_cuda.h"
 #include "ops/elementwise/binary_kernels.h"
+#include "ops/elementwise/brain_operand.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/elementwise/types.h"
 #include "ops/families.h"
@@ -130,26 +130,6 @@ class BinaryOp final : public Op {
   }
 };
 
-/// BinaryOperand of bfloat16.
-struct BrainOperand {
-  const BFloat16* at = nullptr;
-  std::int64_t row = 0, stride = 1;
-
-  /// A piece (for_each_piece) as floats in `to`.
-  BinaryOperand widened(std::int64_t first_row, std::int64_t rows, std::int64_t first, std::int64_t count,
-                        float* to) const {
-    if (row == 0) rows = 1;
-    if (stride == 0) count = 1;
-    const BFloat16* from = at + first_row * row + first * stride;
-    if (stride <= 1) {
-      widen_rows(from, row, rows, count, to);
-    } else {
-      for (std::int64_t r = 0; r < rows; ++r)
-        for (std::int64_t i = 0; i < count; ++i) to[r * count + i] = lenslet::widened(from[r * row + i * stride]);
-    }
-    return {to, row == 0 ? 0 : count, stride == 0 ? 0 : 1};
-  }
-};
 void apply_binary(BinaryKind kind, const BrainOperand& a, const BrainOperand& b, BFloat16* y, std::int64_t y_row,
                   std::int64_t rows, std::int64_t n) {
   alignas(64) FloatPiece of_a, of_b, of_y;

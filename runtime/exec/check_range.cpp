@@ -37,6 +37,7 @@ PlanOptions in_float32(const Model& model, const PlanOptions& options) {
   cpu.executor = options.executor;
   cpu.numerics = Numerics();
   cpu.batch = options.batch;
+  cpu.disabled_passes = {"fuse_elementwise"};  // a device's plan may store what the CPU's would keep in registers
   cpu.input_values = options.input_values;
   for (std::size_t i = 0; i < options.calibration.size() && i < model.inputs().size(); ++i)
     if (!options.calibration[i].empty())

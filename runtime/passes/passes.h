@@ -57,6 +57,7 @@ void merge_branches(Graph& graph, const PassContext& context);
 void fuse_activation(Graph& graph, const PassContext& context);
 void fuse_residual(Graph& graph, const PassContext& context);
 void fuse_pool_difference(Graph& graph, const PassContext& context);
+void fuse_elementwise(Graph& graph, const PassContext& context);
 void drop_dead(Graph& graph, const PassContext& context);
 void assign_types(Graph& graph, const PassContext& context);
 void choose_kernels(Graph& graph, const PassContext& context);

@@ -94,7 +94,7 @@ TEST_CASE("exec/early_weights/of_a_plan") {
   const ValueId x = add_input(graph, {8, 6, 6});
   const ValueId mean = add_weights(graph, "mean", {6, 6}, 1, 1), scale = add_weights(graph, "scale", {8, 6, 6}, 1, 2);
   const ValueId filter = add_weights(graph, "filter", {4, 8, 3, 3}, 1, 3);
-  const ValueId y = add_node(graph, "Mul", {add_node(graph, "Sub", {x, mean}), scale});
+  const ValueId y = add_node(graph, "Mul", {add_node(graph, "Floor", {add_node(graph, "Sub", {x, mean})}), scale});
   const ValueId both = add_node(graph, "Where", {add_node(graph, "Less", {x, mean}), mean, scale});
   const ValueId flat = add_node(graph, "Flatten", {add_node(graph, "Conv", {y, filter})});
   add_output(graph, add_node(graph, "Gemm", {flat, add_weights(graph, "matrix", {64, 5}, 1, 4)}));

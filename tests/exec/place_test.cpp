@@ -56,7 +56,7 @@ TEST_CASE("exec/place/a_chain_of_elementwise_ops_runs_in_place") {
   Graph graph;
   graph.name = "chain";
   ValueId value = add_input(graph, {4, 4, 4});
-  for (int i = 0; i < 5; ++i) value = add_node(graph, "Abs", {value});
+  for (int i = 0; i < 5; ++i) value = add_node(graph, "Floor", {value});
   add_output(graph, value);
   const Model model = make_model(std::move(graph));
   CHECK(model.plan(on_cpu()).memory.activation_bytes == 4 * 4 * 4 * sizeof(float));
@@ -66,7 +66,7 @@ TEST_CASE("exec/place/kept_inputs_are_neither_overwritten_nor_reused") {
   Graph graph;
   graph.name = "chain";
   ValueId value = add_input(graph, {4, 4, 4});
-  for (int i = 0; i < 5; ++i) value = add_node(graph, "Abs", {value});
+  for (int i = 0; i < 5; ++i) value = add_node(graph, "Floor", {value});
   add_output(graph, value);
   const Graph lowered = lowered_for_cpu(graph, on_cpu());
   const std::vector<std::size_t> workspaces(lowered.nodes.size(), 0);
@@ -149,10 +149,10 @@ TEST_CASE("exec/place/what_a_band_reads_is_not_overwritten_in_it") {
   Graph graph;
   graph.name = "band";
   const ValueId x = add_input(graph, {4, 4, 4});
-  const ValueId abs = add_node(graph, "Abs", {x});
-  const ValueId sign = add_node(graph, "Sign", {abs});
-  const ValueId sum = add_node(graph, "Add", {abs, sign});
-  add_output(graph, add_node(graph, "Neg", {add_node(graph, "Sqrt", {sum})}));
+  const ValueId floor = add_node(graph, "Floor", {x});
+  const ValueId sign = add_node(graph, "Sign", {floor});
+  const ValueId sum = add_node(graph, "Add", {floor, sign});
+  add_output(graph, add_node(graph, "Ceil", {add_node(graph, "Round", {sum})}));
   Graph lowered = lowered_for_cpu(graph, on_cpu());
   REQUIRE(lowered.nodes.size() == 5);
   const auto value = [&](NodeId n) { return lowered.node(n).outputs[0]; };
@@ -168,7 +168,7 @@ TEST_CASE("exec/place/what_a_band_reads_is_not_overwritten_in_it") {
     lowered.bands = {{.first = first, .last = last, .rows = 1, .strips = {}, .reason = {}}};
     const Placement placement = place_values(lowered, workspaces, {});
     const auto root = [&](NodeId n) { return placement.root[at(value(n))]; };
-    const bool together = first <= 2 && last >= 2;  // beside Sign, which reads Abs as well, or with its successors
+    const bool together = first <= 2 && last >= 2;  // beside Sign, which reads Floor as well, or with its successors
     CHECK((root(2) == root(0)) != together);
     CHECK((root(2) == root(1)) == (together && last == 2));
     if (!together) continue;
@@ -260,12 +260,13 @@ TEST_CASE("exec/place/parts_lie_in_their_whole") {
 TEST_CASE("exec/place/a_part_is_neither_overwritten_nor_put_elsewhere") {
   Graph graph;
   graph.name = "part";
-  const ValueId abs = add_node(graph, "Abs", {add_input(graph, {4, 4, 4})}), negative = add_node(graph, "Neg", {abs});
-  add_output(graph, negative);
+  const ValueId floor = add_node(graph, "Floor", {add_input(graph, {4, 4, 4})}),
+                ceil = add_node(graph, "Ceil", {floor});
+  add_output(graph, ceil);
   const auto placed = [&](ValueId part) {
     Graph lowered = lowered_for_cpu(graph, on_cpu());
     if (part != no_id) {
-      Value whole = lowered.value(abs);
+      Value whole = lowered.value(floor);
       whole.shape = whole.shape.with(1, 8);
       const ValueId id = lowered.add_value("whole");
       lowered.value(id) = whole;
@@ -275,12 +276,12 @@ TEST_CASE("exec/place/a_part_is_neither_overwritten_nor_put_elsewhere") {
   };
   const auto at = [](ValueId id) { return static_cast<std::size_t>(id); };
   const Placement plain = placed(no_id);
-  CHECK(plain.root[at(negative)] == plain.root[at(abs)]);
-  for (const ValueId part : {abs, negative}) {
+  CHECK(plain.root[at(ceil)] == plain.root[at(floor)]);
+  for (const ValueId part : {floor, ceil}) {
     const Placement placement = placed(part);
     const auto whole = static_cast<ValueId>(placement.root.size() - 1);
     CHECK(placement.root[at(part)] == whole);
-    CHECK(placement.root[at(part == abs ? negative : abs)] != whole);
+    CHECK(placement.root[at(part == floor ? ceil : floor)] != whole);
     CHECK(placement.offsets[at(part)] == placement.offsets[at(whole)] + 4 * sizeof(float));
   }
 }

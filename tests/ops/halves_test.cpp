@@ -40,6 +40,7 @@ std::vector<std::string_view> computing() {
                                       "Mod",
                                       "Clip",
                                       "SwiGLU",
+                                      "ElementwiseChain",
                                       "MaxPool",
                                       "SparseMaxPool",
                                       "AveragePool",

@@ -53,10 +53,25 @@ def swapped(d, a, b):
     return [a, b] if d.chance(0.5) else [b, a]
 
 
+def add_chain(d, v):
+    """Elementwise nodes that follow each other, as `fuse_elementwise` merges them; their operands broadcast to v."""
+    for _ in range(d.integer(1, 6)):
+        if d.chance(0.4):
+            (v,) = d.emit(d.pick(["Relu", "Sigmoid", "Tanh", "Abs", "Neg", "LeakyRelu", "Erf"]), [v])
+        elif d.chance(0.15):
+            (v,) = d.emit("Pow", [v, d.add(numpy.asarray(2, d[v].dtype), True)])
+        else:
+            dims = [1 if d.chance(0.5) else size for size in d[v].shape][d.integer(0, max(0, d[v].ndim - 1)):]
+            other = d.add(d.array(d[v].dtype.type, d.pick([dims, d[v].shape])), d.chance(0.5))
+            (v,) = d.emit(d.pick(["Add", "Sub", "Mul", "Max", "Min"]), swapped(d, v, other))
+
+
 @operator("Add", "Sub", "Mul")
 def arithmetic(d, op):
     a = d.value(NUMBERS)
-    d.emit(op, swapped(d, a, same_type(d, a)))
+    (y,) = d.emit(op, swapped(d, a, same_type(d, a)))
+    if d[y].dtype.kind == "f" and d.chance(0.3):
+        add_chain(d, y)
 
 
 @operator("Div")
