@@ -20,7 +20,9 @@ def batch_norm(d, op):
 @operator("InstanceNormalization")
 def instance_norm(d, op):
     a = d.value(rank=(3, 4))
-    d.emit(op, [a, *channel_parameters(d, [d[a].shape[1]], 2)], epsilon=d.pick([None, 1e-3]))
+    (y,) = d.emit(op, [a, *channel_parameters(d, [d[a].shape[1]], 2)], epsilon=d.pick([None, 1e-3]))
+    if d.chance(0.3):
+        d.emit("Relu", [y])
 
 
 @operator("LayerNormalization", "RMSNormalization")
@@ -37,7 +39,9 @@ def layer_norm(d, op):
 def group_norm(d, op):
     groups, each = d.integer(1, 4), d.integer(1, 3)
     a = d.value(dims=[d.integer(1, 2), groups * each, *d.dims(1, 2)])
-    d.emit(op, [a, *channel_parameters(d, [groups * each if since(d, op) >= 21 else groups], 2)], num_groups=groups)
+    (y,) = d.emit(op, [a, *channel_parameters(d, [groups * each if since(d, op) >= 21 else groups], 2)], num_groups=groups)
+    if d.chance(0.3):
+        d.emit("Relu", [y])
 
 
 @operator("LpNormalization")
