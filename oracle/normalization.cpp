@@ -51,12 +51,13 @@ Statistics standardise(Array& y, std::size_t first, std::size_t count, double ep
   return {mean, inverse, size};
 }
 
-// Sets element i to the standardised value times `factor` plus `bias`.
-void put_affine(Array& y, std::size_t i, double factor, double bias) {
+// Sets element i to the standardised value times `factor` plus `bias`, through `activation` if there is one.
+void put_affine(Array& y, std::size_t i, double factor, double bias,
+                const std::function<double(double)>& activation = nullptr) {
   Sum sum;
   sum.add(y.values[i] * factor, y.scale[i] * factor);
   sum.add(bias);
-  put(y, i, sum);
+  put(y, i, activation ? through(activation, sum.value, sum.scale()) : Scaled{sum.value, sum.scale()});
 }
 
 // A copy with space for a scale.
@@ -68,6 +69,7 @@ Array to_scale(const Array& x) {
 
 std::vector<Array> instance_norm(const AttributeList& attributes, Inputs inputs) {
   const double epsilon = real(attributes, "epsilon", 1e-5);
+  const auto activation = fused_activation(attributes);
   Array y = to_scale(at(inputs, 0));
   const std::int64_t planes = y.shape[0] * y.shape[1];
   const std::size_t area = planes == 0 ? 0 : y.values.size() / static_cast<std::size_t>(planes);
@@ -75,7 +77,7 @@ std::vector<Array> instance_norm(const AttributeList& attributes, Inputs inputs)
     standardise(y, first, area, epsilon);
     const std::size_t c = channel_of(y.shape, first);
     for (std::size_t i = first; i < first + area; ++i)
-      put_affine(y, i, at(inputs, 1).values[c], at(inputs, 2).values[c]);
+      put_affine(y, i, at(inputs, 1).values[c], at(inputs, 2).values[c], activation);
   }
   return {y};
 }
@@ -84,6 +86,7 @@ std::vector<Array> group_norm(const AttributeList& attributes, Inputs inputs) {
   const double epsilon = real(attributes, "epsilon", 1e-5);
   const auto groups = static_cast<std::size_t>(integer(attributes, "num_groups", 1));
   const bool of_group = integer(attributes, "affine_of_group", 0) != 0;
+  const auto activation = fused_activation(attributes);
   Array y = to_scale(at(inputs, 0));
   const std::size_t per_group = static_cast<std::size_t>(y.shape[1]) / groups;
   const std::size_t rows = static_cast<std::size_t>(y.shape[0]) * groups;
@@ -91,7 +94,7 @@ std::vector<Array> group_norm(const AttributeList& attributes, Inputs inputs) {
   for (std::size_t row = 0; length > 0 && row < rows; ++row) standardise(y, row * length, length, epsilon);
   for (std::size_t i = 0; i < y.values.size(); ++i) {
     const std::size_t c = channel_of(y.shape, i), k = of_group ? c / per_group : c;
-    put_affine(y, i, at(inputs, 1).values[k], at(inputs, 2).values[k]);
+    put_affine(y, i, at(inputs, 1).values[k], at(inputs, 2).values[k], activation);
   }
   return {y};
 }

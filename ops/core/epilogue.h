@@ -1,6 +1,6 @@
 #pragma once
 // The epilogue of a matrix product: applied to the accumulators before they are stored, alike for all operators.
-// BatchNormalization has its activation alone.
+// Normalizations have their activation alone.
 
 #include <cstdint>
 #include <optional>

@@ -1,5 +1,5 @@
 // InstanceNormalization: normalises each channel of each image to mean 0 and variance 1, then applies a factor and an
-// offset per channel. GroupNormalization: the same over groups of adjacent channels.
+// offset per channel, and an activation. GroupNormalization: the same over groups of adjacent channels.
 
 #include <fmt/format.h>
 
@@ -15,9 +15,14 @@ namespace {
 class InstanceNormOp : public Op {
  public:
   float epsilon = 1e-5f;
+  Epilogue added{.weight_input = Epilogue::no_input, .bias_input = Epilogue::no_input};  ///< an activation alone
 
   std::string_view type() const override { return "InstanceNormalization"; }
-  AttributeList attributes() const override { return {{"epsilon", static_cast<double>(epsilon)}}; }
+  AttributeList attributes() const override {
+    AttributeList list{{"epsilon", static_cast<double>(epsilon)}};
+    append_attributes(list, added);
+    return list;
+  }
 
   std::vector<TensorType> infer(std::span<const InputInfo> inputs) const override {
     const TensorType& x = required_input(inputs, 0, "input");
@@ -28,11 +33,23 @@ class InstanceNormOp : public Op {
   double flops(std::span<const InputInfo>, std::span<const TensorType> outputs) const override {
     return 6.0 * static_cast<double>(outputs[0].shape.elems());
   }
+  std::string describe(std::span<const InputInfo>) const override {
+    return added.open() ? std::string() : fmt::format("+{}", to_string(added.activation));
+  }
   std::optional<AxisMap> axis_map(std::span<const InputInfo> inputs, const Shape&) const override {
     return axes_kept(inputs.size(), {0, 1});
   }
 
+  const Epilogue* epilogue() const override { return &added; }
+  std::shared_ptr<const Op> with_epilogue(Epilogue changed) const override {
+    return with(std::make_shared<InstanceNormOp>(*this), std::move(changed));
+  }
+
  protected:
+  static std::shared_ptr<const Op> with(const std::shared_ptr<InstanceNormOp>& copy, Epilogue changed) {
+    copy->added = std::move(changed);
+    return copy;
+  }
   static void require_affine(std::span<const InputInfo> inputs, std::string_view bias, std::int64_t length) {
     require_parameter_dtypes(inputs);
     const std::string_view names[] = {"scale", bias};
@@ -67,15 +84,20 @@ class GroupNormOp final : public InstanceNormOp {
   std::optional<AxisMap> axis_map(std::span<const InputInfo> inputs, const Shape&) const override {
     return axes_kept(inputs.size(), {0});
   }
+  std::shared_ptr<const Op> with_epilogue(Epilogue changed) const override {
+    return with(std::make_shared<GroupNormOp>(*this), std::move(changed));
+  }
 };
 
 /// Each plane is a row.
 struct Planes {
   float epsilon;
+  Activation activation;
   std::int64_t channels, count, length;
 
   explicit Planes(const Binding& binding)
       : epsilon(binding.op<InstanceNormOp>().epsilon),
+        activation(binding.op<InstanceNormOp>().added.activation),
         channels(binding.shape(0)[1]),
         count(binding.shape(0)[0] * channels),
         length(count == 0 ? 0 : binding.shape(0).elems() / count) {}
@@ -85,10 +107,12 @@ struct Planes {
 /// Each group is a row.
 struct Groups {
   float epsilon;
+  Activation activation;
   std::int64_t groups, count, length, parts;
 
   explicit Groups(const Binding& binding)
       : epsilon(binding.op<GroupNormOp>().epsilon),
+        activation(binding.op<GroupNormOp>().added.activation),
         groups(binding.op<GroupNormOp>().groups),
         count(binding.shape(0)[0] * groups),
         length(count == 0 ? 0 : binding.shape(0).elems() / count),
@@ -98,47 +122,93 @@ struct Groups {
   }
 };
 
-/// The only group of an image in nhwc, which is a row as in nchw; several groups are no rows there.
+/// The only group of an image in nhwc, which is a row as in nchw.
 struct Image : Groups {
   std::int64_t channels;
   bool clusters;
 
   explicit Image(const Binding& binding)
       : Groups(binding), channels(binding.shape(0)[1]), clusters(binding.device.clusters) {}
-  /// Whether scale and bias of each channel are wanted in nhwc; one of the group is the same in both.
-  static bool lies_in(const Binding& binding) {
-    return binding.format(0).order == Format::Order::channels_last && binding.shape(1)[0] > 1;
-  }
   AffineOfPixel affine(const KernelRun& run) const {
     return {run.in<float>(1), run.in<float>(2), channels, length, clusters};
   }
 };
 
-std::span<const Format> group_formats(const Problem& problem) {
-  return problem.as<GroupNormOp>().groups == 1 ? std::span<const Format>(nchw_or_nhwc) : nchw_only;
+/// In nhwc. Groups of InstanceNormalization are single channels.
+PixelGroups pixel_groups(const Binding& binding, std::int64_t groups) {
+  const Shape& x = binding.shape(0);
+  const auto& op = binding.op<InstanceNormOp>();
+  return {.epsilon = op.epsilon,
+          .images = x[0],
+          .pixels = x[2] * x[3],
+          .groups = groups,
+          .parts = groups == 0 ? 0 : x[1] / groups,
+          .x_pixel = element_strides(x, binding.format(0))[3],
+          .y_pixel = element_strides(x, binding.output_format())[3],
+          .affine_of_group = binding.shape(1)[0] == groups,
+          .activation = op.added.activation};
 }
-std::unique_ptr<const BoundKernel> bind_group(const Binding& binding) {
-  return Image::lies_in(binding) ? bind_rows<Image>(binding) : bind_rows<Groups>(binding);
+std::unique_ptr<const BoundKernel> bind_pixels(const PixelGroups& of) {
+  return bound([of](const KernelRun& run) {
+    normalize_pixels(of, run.in<float>(1), run.in<float>(2), run.in<float>(0), run.out<float>(), *run.pool);
+  });
 }
-std::unique_ptr<const BoundKernel> bind_group_cuda(const Binding& binding) {
-  return Image::lies_in(binding) ? bind_rows_cuda<Image>(binding) : bind_rows_cuda<Groups>(binding);
+std::unique_ptr<const BoundKernel> bind_pixels_cuda(const Binding& binding, const PixelGroups& of) {
+  const DType dtype = binding.problem.inputs()[0].type.dtype;
+  const std::size_t moments = cuda::normalize_pixels_workspace_bytes(of, dtype);
+  const auto run_on = [=](const KernelRun& run) {
+    if constexpr (cuda_built) {
+      auto* buffer = reinterpret_cast<float*>(run.workspace.data() + moments);
+      const float* const scale = as_floats(run, 1, buffer);
+      const float* const bias = as_floats(run, 2, buffer);
+      cuda::normalize_pixels(*run.cuda, of, scale, bias, dtype, run.inputs[0].data(), run.outputs[0].data(),
+                             run.workspace.data());
+    }
+  };
+  return bound(run_on, moments + widened_bytes(binding.problem));
 }
 
-constexpr SimpleKernel common{
-    .types = dtypes<Types<float>>, .more_on_cuda = dtypes<HalfTypes>, .tolerance = 2e-6, .in_place = input_bit(0)};
-constexpr auto kernels = on_both(common, bind_rows<Planes>, bind_rows_cuda<Planes>);
-constexpr auto group_kernels = [] {
-  SimpleKernel row = common;
-  row.tolerance = 2.1e-6;  // as for LayerNormalization, whose scale and bias round separately, too
-  row.formats_for = group_formats;
-  return on_both(row, bind_group, bind_group_cuda);
-}();
+bool in_nhwc(const Binding& binding) { return binding.format(0).order == Format::Order::channels_last; }
+/// Whether an image is one row in memory, in nhwc.
+bool is_row(const Binding& binding, const PixelGroups& of) {
+  return of.groups == 1 && !of.affine_of_group && of.x_pixel == binding.shape(0)[1] && of.y_pixel == of.x_pixel &&
+         of.activation.kind == Activation::Kind::none;
+}
+
+std::unique_ptr<const BoundKernel> bind_instance(const Binding& binding) {
+  return in_nhwc(binding) ? bind_pixels(pixel_groups(binding, binding.shape(0)[1])) : bind_rows<Planes>(binding);
+}
+std::unique_ptr<const BoundKernel> bind_instance_cuda(const Binding& binding) {
+  if (!in_nhwc(binding)) return bind_rows_cuda<Planes>(binding);
+  return bind_pixels_cuda(binding, pixel_groups(binding, binding.shape(0)[1]));
+}
+std::unique_ptr<const BoundKernel> bind_group(const Binding& binding) {
+  if (!in_nhwc(binding)) return bind_rows<Groups>(binding);
+  const PixelGroups of = pixel_groups(binding, binding.op<GroupNormOp>().groups);
+  return is_row(binding, of) ? bind_rows<Image>(binding) : bind_pixels(of);
+}
+std::unique_ptr<const BoundKernel> bind_group_cuda(const Binding& binding) {
+  if (!in_nhwc(binding)) return bind_rows_cuda<Groups>(binding);
+  const PixelGroups of = pixel_groups(binding, binding.op<GroupNormOp>().groups);
+  return is_row(binding, of) ? bind_rows_cuda<Image>(binding) : bind_pixels_cuda(binding, of);
+}
+
+// As for LayerNormalization, whose scale and bias round separately, too.
+constexpr SimpleKernel common{.types = dtypes<Types<float>>,
+                              .more_on_cuda = dtypes<HalfTypes>,
+                              .formats = nchw_or_nhwc,
+                              .tolerance = 2.1e-6,
+                              .in_place = input_bit(0),
+                              .skips_padding = true};
+constexpr auto kernels = on_both(common, bind_instance, bind_instance_cuda);
+constexpr auto group_kernels = on_both(common, bind_group, bind_group_cuda);
 
 std::shared_ptr<const Op> make(const NodeSpec& spec) {
   auto op = std::make_shared<InstanceNormOp>();
   AttributeReader reader(spec);
   op->epsilon = static_cast<float>(reader.real("epsilon", 1e-5));
   reader.ignore("consumed_inputs");
+  if (spec.normalised) read_epilogue(reader, op->added);
   reader.finish();
   return op;
 }
@@ -150,6 +220,7 @@ std::shared_ptr<const Op> make_group(const NodeSpec& spec) {
   op->groups = reader.required_integer("num_groups");
   op->affine_of_group = spec.normalised ? reader.flag("affine_of_group", false) : spec.before(21);
   require_float_statistics(reader);
+  if (spec.normalised) read_epilogue(reader, op->added);
   reader.finish();
   return op;
 }

@@ -7,6 +7,7 @@
 #include "base/simd/targets.h"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
+#include "ops/core/simd/activation-inl.h"
 #include "ops/core/simd/over_channels-inl.h"
 // clang-format on
 
@@ -39,6 +40,10 @@ void map_row_scaled_kernel(const RowMap& map, const float* scale, const float* b
   }
 }
 
+void activate_row_kernel(const Activation& activation, float* y, std::int64_t count) {
+  activate_f32(activation, y, count);
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace lenslet
 HWY_AFTER_NAMESPACE();
@@ -48,12 +53,16 @@ namespace lenslet {
 
 HWY_EXPORT(map_row_kernel);
 HWY_EXPORT(map_row_scaled_kernel);
+HWY_EXPORT(activate_row_kernel);
 
 void map_row(const RowMap& map, const float* x, std::int64_t count, float* y) {
   HWY_DYNAMIC_DISPATCH(map_row_kernel)(map, x, count, y);
 }
 void map_row(const RowMap& map, const float* scale, const float* bias, const float* x, std::int64_t count, float* y) {
   HWY_DYNAMIC_DISPATCH(map_row_scaled_kernel)(map, scale, bias, x, count, y);
+}
+void activate_row(const Activation& activation, float* y, std::int64_t count) {
+  HWY_DYNAMIC_DISPATCH(activate_row_kernel)(activation, y, count);
 }
 
 }  // namespace lenslet

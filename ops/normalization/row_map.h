@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "base/cuda/host_device.h"
+#include "ops/core/activation.h"
 
 namespace lenslet {
 
@@ -28,5 +29,7 @@ struct RowMap {
 void map_row(const RowMap& map, const float* x, std::int64_t count, float* y);
 /// y[i] = map(x[i]) * scale[i] + bias[i], likewise; a null bias is 0.
 void map_row(const RowMap& map, const float* scale, const float* bias, const float* x, std::int64_t count, float* y);
+/// y[i] = activation(y[i]), vectorised.
+void activate_row(const Activation& activation, float* y, std::int64_t count);
 
 }  // namespace lenslet

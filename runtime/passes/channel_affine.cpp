@@ -70,22 +70,36 @@ std::optional<AffineOf> affine_of(const Graph& graph, const Node& node) {
   return std::nullopt;
 }
 
+std::optional<AffineProduct> affine_product(const GraphEdit& edit, ValueId id, const ChannelAffine& affine) {
+  const auto channels = static_cast<std::int64_t>(affine.factor.size());
+  if (affine_channels(edit, id) != channels) return std::nullopt;
+  const Node& product = *edit.producer_node(id);
+  AffineProduct changed{*product.op->epilogue(), {}};
+  const auto bias_input = static_cast<std::size_t>(changed.epilogue.bias_input);
+  changed.bias = product_bias(edit.graph(), input_of(product, bias_input), channels).value();
+  if (!compose(affine, changed.epilogue.bias_factor, changed.epilogue.scale, changed.bias)) return std::nullopt;
+  changed.epilogue.bias_factor = 1;
+  return changed;
+}
+
+std::vector<ValueId> inputs_of(GraphEdit& edit, NodeId product, const AffineProduct& changed) {
+  const auto bias_input = static_cast<std::size_t>(changed.epilogue.bias_input);
+  std::vector<ValueId> inputs = edit.graph().node(product).inputs;
+  inputs.resize(std::max(inputs.size(), bias_input + 1), no_id);
+  const auto channels = static_cast<std::int64_t>(changed.bias.size());
+  inputs[bias_input] =
+      edit.add_constant(edit.graph().node(product).name + ":bias", Tensor::of<float>(Shape{channels}, changed.bias));
+  return inputs;
+}
+
 bool fold_affine(GraphEdit& edit, NodeId node) {
   const std::optional<AffineOf> of = affine_of(edit.graph(), edit.graph().node(node));
   if (!of) return false;
-  const auto channels = static_cast<std::int64_t>(of->affine.factor.size());
-  if (affine_channels(edit, of->x) != channels) return false;
+  const std::optional<AffineProduct> changed = affine_product(edit, of->x, of->affine);
+  if (!changed) return false;
   const NodeId producer = edit.producer(of->x);
-  const Node& made_by = edit.graph().node(producer);
-  Epilogue epilogue = *made_by.op->epilogue();
-  const auto bias_input = static_cast<std::size_t>(epilogue.bias_input);
-  std::vector<ValueId> inputs = made_by.inputs;
-  inputs.resize(std::max(inputs.size(), bias_input + 1), no_id);
-  std::vector<float> bias = product_bias(edit.graph(), inputs[bias_input], channels).value();
-  if (!compose(of->affine, epilogue.bias_factor, epilogue.scale, bias)) return false;
-  epilogue.bias_factor = 1;
-  inputs[bias_input] = edit.add_constant(made_by.name + ":bias", Tensor::of<float>(Shape{channels}, bias));
-  merge_into(edit, node, producer, made_by.op->with_epilogue(std::move(epilogue)), std::move(inputs));
+  std::vector<ValueId> inputs = inputs_of(edit, producer, *changed);
+  merge_into(edit, node, producer, edit.graph().node(producer).op->with_epilogue(changed->epilogue), std::move(inputs));
   return true;
 }
 

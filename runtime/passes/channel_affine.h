@@ -25,9 +25,19 @@ std::optional<std::vector<float>> product_bias(const Graph& graph, ValueId bias,
 /// epilogue applies nothing yet, and weights and bias are constant.
 std::optional<std::int64_t> affine_channels(const GraphEdit& edit, ValueId id);
 
+/// What the product that makes `id` becomes with an affine of its result, of channels along the epilogue's axis;
+/// nothing if affine_channels() are others, or a factor or the new bias is not finite in float. Computed in double,
+/// rounded once.
+struct AffineProduct {
+  Epilogue epilogue;
+  std::vector<float> bias;
+};
+std::optional<AffineProduct> affine_product(const GraphEdit& edit, ValueId id, const ChannelAffine& affine);
+/// Its inputs, with the new bias as a constant.
+std::vector<ValueId> inputs_of(GraphEdit& edit, NodeId product, const AffineProduct& changed);
+
 /// Merges `node`, if it computes an affine of a product's result, with the product, which gives the merged node its
-/// name and note. Computed in double, rounded once. False and no change otherwise, and if a factor or the new bias is
-/// not finite in float.
+/// name and note. False and no change otherwise.
 bool fold_affine(GraphEdit& edit, NodeId node);
 
 }  // namespace lenslet

@@ -1,7 +1,8 @@
-// fold_batch_norm and fold_scale: y = factor[c] * x + offset[c] after a product is folded into its weights and bias,
-// and a BatchNormalization that none precedes into those of the convolution behind it, unless that pads. Only what has
-// no other reader.
+// fold_batch_norm and fold_scale: y = factor[c] * x + offset[c] after a product, or after views and Concats of
+// products, is folded into its weights and bias, and a BatchNormalization that none precedes into those of the
+// convolution behind it, unless that pads. Only what has no other reader.
 #include "runtime/passes/affine_before_conv.h"
+#include "runtime/passes/behind_moves.h"
 #include "runtime/passes/channel_affine.h"
 #include "runtime/passes/passes.h"
 
@@ -13,7 +14,7 @@ void fold_all(Graph& graph, bool batch_norm) {
   const auto is_batch_norm = [](const Node* node) { return node != nullptr && node->type() == "BatchNormalization"; };
   for (const NodeId n : edit.nodes()) {
     if (edit.erased(n)) continue;
-    if (is_batch_norm(&graph.node(n)) == batch_norm) fold_affine(edit, n);
+    if (is_batch_norm(&graph.node(n)) == batch_norm && !fold_affine(edit, n)) fold_affine_behind_moves(edit, n);
     // Scales end activations that are spelled out, which are found later.
     while (batch_norm && is_batch_norm(edit.producer_node(input_of(graph.node(n), 0))) && fold_affine_before(edit, n)) {
     }

@@ -62,6 +62,94 @@ TEST_CASE("fold_batch_norm/before_a_convolution_without_padding") {
   CHECK(worst_difference(before, after_all(before)) < 1e-5);
 }
 
+// Each branch of a Concat takes its channels' part (MixNet), also of nested Concats and of Gemm.
+TEST_CASE("fold_batch_norm/behind_a_concat") {
+  using Ints = std::vector<std::int64_t>;
+  const auto join = [](GraphBuilder& b, std::vector<ValueId> parts, std::int64_t axis = 1) {
+    return b.node("Concat", std::move(parts), {{"axis", axis}});
+  };
+  GraphBuilder b;
+  const ValueId x = b.input("x", {2, 4, 6, 5});
+  ValueId y = no_id;
+  int convs = 2;
+  SUBCASE("two") { y = join(b, {b.conv(x, 4, 3, 3, 1), b.conv(x, 4, 5, 1)}); }
+  SUBCASE("axis from the end") { y = join(b, {b.conv(x, 4, 3, 3, 1), b.conv(x, 4, 5, 1)}, -3); }
+  SUBCASE("nested") {
+    y = join(b, {b.conv(x, 4, 2, 1), join(b, {b.conv(x, 4, 1, 3, 1), b.conv(x, 4, 3, 1)}), b.conv(x, 4, 2, 5, 2)});
+    convs = 4;
+  }
+  SUBCASE("along rows, each has all channels") { y = join(b, {b.conv(x, 4, 8, 3, 1), b.conv(x, 4, 8, 1)}, 2); }
+  SUBCASE("depthwise, behind a Split") {
+    const ValueId half = b.node("Slice", {x, b.int64s({0}), b.int64s({2}), b.int64s({1})});
+    const ValueId rest = b.node("Slice", {x, b.int64s({2}), b.int64s({4}), b.int64s({1})});
+    const auto depthwise = [&](ValueId of, std::int64_t kernel) {
+      return b.node("Conv", {of, b.weights({4, 1, kernel, kernel})},
+                    {{"group", std::int64_t{2}}, {"pads", Ints(4, kernel / 2)}});
+    };
+    y = join(b, {depthwise(half, 3), depthwise(rest, 5)});
+  }
+  b.output(b.node("Relu", {b.batch_norm(y, 8)}));
+  const Graph before = b.build(), folded = after(before, "fold_batch_norm");
+  INFO(folded.dump());
+  CHECK(count(folded, "BatchNormalization") == 0);
+  CHECK(worst_difference(before, folded) < 1e-5);
+  const Graph fused = after(folded, "fuse_activation");
+  CHECK(count(fused, "Relu") == 0);
+  CHECK(count(fused, "Conv") == convs);
+  CHECK(worst_difference(before, fused) < 1e-5);
+  CHECK(worst_difference(before, after_all(before)) < 1e-5);
+}
+
+// LeViT normalises tokens as rows: [N,T,C] as [N*T,C], behind a MatMul that has become a convolution.
+TEST_CASE("fold_batch_norm/of_tokens") {
+  for (const std::int64_t batch : {1, 3}) {
+    GraphBuilder b;
+    const ValueId x = b.input("x", {-1, 5, 6}), shape = b.int64s({-1, 5, 7});
+    const ValueId rows = b.node("Flatten", {b.node("MatMul", {x, b.weights({6, 7})})}, {{"axis", std::int64_t{2}}});
+    b.output(b.node("Relu", {b.node("Reshape", {b.batch_norm(rows, 7), shape})}));
+    const Graph before = b.build(batch), folded = after(after(before, "matmul_to_conv"), "fold_batch_norm");
+    INFO(folded.dump());
+    CHECK(count(folded, "BatchNormalization") == 0);
+    CHECK(worst_difference(before, folded) < 1e-5);
+    const Graph all = after_all(before);
+    CHECK(count(all, "Relu") == 0);
+    CHECK(worst_difference(before, all) < 1e-5);
+  }
+}
+
+TEST_CASE("fold_batch_norm/behind_moves_stays") {
+  GraphBuilder b;
+  const ValueId x = b.input("x", {2, 4, 6, 6});
+  const auto join = [&](ValueId left, ValueId right) {
+    return b.node("Concat", {left, right}, {{"axis", std::int64_t{1}}});
+  };
+  const ValueId left = b.conv(x, 4, 3, 1), right = b.conv(x, 4, 3, 3, 1);
+  SUBCASE("a part that no product makes") { b.output(b.batch_norm(join(left, b.node("Sin", {x})), 7)); }
+  SUBCASE("a part that another reads") {
+    b.output(b.batch_norm(join(left, right), 6));
+    b.output(b.node("Sin", {right}));
+  }
+  SUBCASE("a part that is an output") {
+    b.output(b.batch_norm(join(left, right), 6));
+    b.output(right);
+  }
+  SUBCASE("a Concat that another reads, as DenseNet's") {
+    const ValueId both = join(left, right);
+    b.output(b.batch_norm(both, 6));
+    b.output(b.node("Sin", {both}));
+  }
+  SUBCASE("a part twice") { b.output(b.batch_norm(join(left, left), 6)); }
+  SUBCASE("a part behind an activation") { b.output(b.batch_norm(join(left, b.node("Relu", {right})), 6)); }
+  SUBCASE("rows are no channels") {
+    b.output(b.batch_norm(b.node("Transpose", {left}, {{"perm", std::vector<std::int64_t>{0, 2, 1, 3}}}), 6));
+  }
+  SUBCASE("a view cuts channels") { b.output(b.batch_norm(b.node("Reshape", {left, b.int64s({2, 6, 18})}), 6)); }
+  const Graph before = b.build();
+  Graph folded = after(before, "fold_batch_norm");
+  CHECK(count(folded, "BatchNormalization") == 1);
+  CHECK(worst_difference(before, folded) == 0);
+}
+
 TEST_CASE("fold_batch_norm/shared_weights_two_bns") {
   GraphBuilder b;
   const ValueId x = b.input("x", {1, 4, 6, 6}), w = b.weights({5, 4, 3, 3});

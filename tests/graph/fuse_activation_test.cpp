@@ -138,7 +138,25 @@ TEST_CASE("fuse_activation/into_batch_norm") {
   }
 }
 
-// BatchNormalization has an activation alone: no scale or residual goes into it.
+TEST_CASE("fuse_activation/into_group_and_instance_norm") {
+  for (const Case& c : cases)
+    for (const bool group : {true, false}) {
+      CAPTURE(c.name);
+      GraphBuilder b;
+      const ValueId x = b.input("x", {2, 6, 5, 7});
+      const ValueId y = group ? b.node("GroupNormalization", {x, b.weights({6}), b.weights({6})},
+                                       {{"num_groups", std::int64_t{3}}}, 21)
+                              : b.node("InstanceNormalization", {x, b.weights({6}), b.weights({6})});
+      b.output(b.conv(c.spell(b, y), 6, 4, 3, 1));
+      const Graph before = b.build(), fused = after(before, "fuse_activation");
+      CHECK(fused.nodes.size() == 2);
+      CHECK(fused.nodes[0].op->epilogue()->activation.kind == c.kind);
+      CHECK(worst_difference(before, fused) < 1e-5);
+      CHECK(worst_difference(before, after_all(before)) < 1e-5);
+    }
+}
+
+// Normalizations have an activation alone: no scale or residual goes into them.
 TEST_CASE("fuse_activation/batch_norm_takes_nothing_else") {
   GraphBuilder b;
   const ValueId x = b.input("x", {2, 6, 5, 7});

@@ -57,21 +57,24 @@ TEST_CASE("cancel_transposes/residual_block_of_an_nhwc_export") {
   CHECK(worst_difference(before, all) < 1e-5);
 }
 
-TEST_CASE("assign_formats/one_group_between_convolutions_stays_in_nhwc") {
+TEST_CASE("assign_formats/groups_between_convolutions_stay_in_nhwc") {
   const auto network = [](std::int64_t groups) {
     GraphBuilder b;
     ValueId x = b.conv(b.input("x", {1, 16, 32, 32}), 16, 32, 3, 1);
-    if (groups > 0)
+    if (groups == 32)
+      x = b.node("InstanceNormalization", {x, b.weights({32}), b.weights({32})});
+    else if (groups > 0)
       x = b.node("GroupNormalization", {x, b.weights({32}), b.weights({32})}, {{"num_groups", groups}}, 21);
     b.output(b.conv(x, 32, 16, 3, 1));
     return b.build();
   };
   const int without = moves(after_all(network(0)));
-  const Graph one = network(1), all = after_all(one);
-  INFO(all.dump());
-  CHECK(moves(all) == without);
-  CHECK(moves(after_all(network(2))) > without);
-  CHECK(worst_difference(one, all) < 1e-5);
+  for (const std::int64_t groups : {1, 2, 16, 32}) {
+    const Graph before = network(groups), all = after_all(before);
+    INFO(all.dump());
+    CHECK(moves(all) == without);
+    CHECK(worst_difference(before, all) < 1e-5);
+  }
 }
 
 TEST_CASE("cancel_transposes/pair_and_double") {

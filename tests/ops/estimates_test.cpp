@@ -520,7 +520,7 @@ Gemm packed 12, 5.13815e+08 flops, 12 ways: 305.2845 us, 846208 bytes, 0.0002006
 GlobalAveragePool cpu 2, 322560 flops, 4 ways: 21.5296 us, 24576 bytes, 8e-06, 0 1020 0
 GridSample cpu 2, 0 flops, 4 ways: 26.304 us, 23040 bytes, 1.1444e-05, 0 1020 0
 Hardmax cpu 2, 1290240 flops, 2 ways: 43.008 us, 0 bytes, 0, 0 510 0
-InstanceNormalization cpu 2, 1935360 flops, 2 ways: 43.0208 us, 0 bytes, 4e-06, 2 510 0
+InstanceNormalization cpu 2, 1935360 flops, 4 ways: 43.0208 us, 0 bytes, 8.4e-06, 4 1020 0
 LRN cpu 2, 4515840 flops, 4 ways: 43.008 us, 0 bytes, 8e-06, 0 1020 0
 LSTM cpu 2, 3686400 flops, 2 ways: 3.461333 us, 124160 bytes, 3.4332e-05, 0 498 0
 LayerNormalization cpu 2, 1120000 flops, 2 ways: 18.93333 us, 0 bytes, 4.2e-06, 2 510 0
@@ -613,7 +613,7 @@ GlobalMaxPool cpu: 19 in 2, 10 in 2
 Greater cpu: 20 in 1, 5 in 1
 GridSample cpu: 24 in 8, 24 in 8
 Hardmax cpu: 35 in 4, 20 in 4
-InstanceNormalization cpu: 11 in 1, 5 in 1
+InstanceNormalization cpu: 23 in 2, 10 in 2
 IsNaN cpu: 20 in 1, 5 in 1
 LRN cpu: 88 in 2, 10 in 2
 LSTM cpu: 10 in 1, 4 in 1
@@ -740,7 +740,7 @@ ConvTranspose phases_nchw 1: 30.82187 us, 1726208 bytes, 7.5609e-06, 0 424900e7
 DepthToSpace cuda 1: 2.600112 us, 0 bytes, 0, 0 0
 Gemm gemm 1: 2.28502 us, 0 bytes, 1.1743e-05, 0 2f3a0bd6
 GlobalAveragePool cuda 1: 2.300413 us, 0 bytes, 4e-06, 0 0
-InstanceNormalization cuda 1: 1.300145 us, 4608 bytes, 2e-06, 1 0
+InstanceNormalization cuda 1: 2.60029 us, 38400 bytes, 4.2e-06, 2 0
 MatMul gemm 3: 6.168655 us, 0 bytes, 2.7456e-05, 0 65caf881
 MaxPool cuda 1: 2.365068 us, 0 bytes, 4e-06, 272 0
 Mul cuda 1: 2.600167 us, 0 bytes, 4e-06, 6 0

@@ -134,6 +134,52 @@ TEST_CASE("group_norm/one_group_with_channels_last") {
     for (const double mean : {0.0, 50.0}) check_op(group_norm(x, 1, mean == 0 ? 18 : 21, seed += 3, mean));
 }
 
+// Groups in nhwc: slabs of several groups and of one, of packs in one group and across groups, of single elements, and
+// of more packs than a block has threads; chunks of pixels, the last one shorter.
+TEST_CASE("group_norm/groups_with_channels_last") {
+  struct Case {
+    Shape x;
+    std::int64_t groups;
+  };
+  unsigned seed = 1;
+  for (const auto& [x, groups] : {Case{{2, 64, 28, 28}, 32},
+                                  {{1, 64, 15, 13}, 16},
+                                  {{2, 512, 7, 7}, 32},
+                                  {{1, 96, 9, 11}, 12},
+                                  {{1, 130, 6, 7}, 13},
+                                  {{3, 30, 17, 19}, 3},
+                                  {{1, 100, 12, 9}, 4},
+                                  {{1, 100, 5, 6}, 1},
+                                  {{1, 320, 3, 5}, 5},
+                                  {{1, 4608, 3, 2}, 2},
+                                  {{1, 10, 33, 40}, 2},
+                                  {{1, 512, 2, 2}, 512},
+                                  {{1, 514, 2, 3}, 257},
+                                  {{2, 8, 1, 1}, 4},
+                                  {{0, 16, 4, 4}, 4},
+                                  {{2, 16, 0, 3}, 4}})
+    for (const double mean : {0.0, 50.0}) check_op(group_norm(x, groups, mean == 0 ? 18 : 21, seed += 3, mean));
+}
+
+TEST_CASE("group_norm/activations") {
+  unsigned seed = 1;
+  for (const char* const kind : {"relu", "clip", "leaky_relu", "silu", "hard_swish"})
+    for (const std::int64_t groups : {1, 4, 16})
+      for (const bool instance : {false, true}) {
+        OpCase c = group_norm({2, 16, 7, 9}, groups, 21, seed += 3);
+        c.opset = 0;
+        c.attributes = {{"epsilon", 1e-3},
+                        {"activation", std::string(kind)},
+                        {"activation_alpha", kind == std::string("hard_swish") ? 0.25 : -0.25},
+                        {"activation_beta", 0.5}};
+        if (instance)
+          c.op = "InstanceNormalization";
+        else
+          c.attributes.emplace_back("num_groups", groups);
+        check_op(c);
+      }
+}
+
 // Squares of distances beyond float32, which holds 3.4e38 and 1.2e-38, and of a first element far from all others.
 TEST_CASE("group_norm/ranges") {
   unsigned seed = 1;
@@ -142,6 +188,8 @@ TEST_CASE("group_norm/ranges") {
     c.attributes = {{"num_groups", std::int64_t{1}}, {"epsilon", 1e-34}};
     for (float& value : c.inputs[0].values<float>()) value *= factor;
     if (factor == 1) c.inputs[0].values<float>()[0] = 1000;
+    check_op(c);
+    c.attributes[0].second = std::int64_t{4};
     check_op(c);
   }
 }

@@ -20,7 +20,9 @@ def batch_norm(d, op):
 @operator("InstanceNormalization")
 def instance_norm(d, op):
     a = d.value(rank=(3, 4))
-    d.emit(op, [a, *channel_parameters(d, [d[a].shape[1]], 2)], epsilon=d.pick([None, 1e-3]))
+    (y,) = d.emit(op, [a, *channel_parameters(d, [d[a].shape[1]], 2)], epsilon=d.pick([None, 1e-3]))
+    if d.chance(0.3):
+        d.emit("Relu", [y])
 
 
 @operator("LayerNormalization", "RMSNormalization")
@@ -37,7 +39,9 @@ def layer_norm(d, op):
 def group_norm(d, op):
     groups, each = d.integer(1, 4), d.integer(1, 3)
     a = d.value(dims=[d.integer(1, 2), groups * each, *d.dims(1, 2)])
-    d.emit(op, [a, *channel_parameters(d, [groups * each if since(d, op) >= 21 else groups], 2)], num_groups=groups)
+    (y,) = d.emit(op, [a, *channel_parameters(d, [groups * each if since(d, op) >= 21 else groups], 2)], num_groups=groups)
+    if d.chance(0.3):
+        d.emit("Relu", [y])
 
 
 @operator("LpNormalization")
@@ -108,6 +112,17 @@ def add_branches(d, a, y, given, group):
         y = d.emit(d.pick(["Add", "Add", "Sub"]), [y, term])[0]
 
 
+def join_branches(d, a, y, given, kernel):
+    """Concat of y, a convolution of a, and another of the same windows, and what branches of it take."""
+    weights = d.add(d.array(d[a].dtype.type, [d.integer(1, 8), d[a].shape[1], *kernel]), True)
+    (other,) = d.emit("Conv", [a, weights], **given)
+    (y,) = d.emit("Concat", [y, other], axis=d.pick([1, 1, 1 - d[a].ndim]))
+    if d.chance(0.7):
+        (y,) = d.emit("BatchNormalization", [y, *channel_parameters(d, [d[y].shape[1]], 4, d[a].dtype)])
+    if d.chance(0.7):
+        d.emit("Relu", [y])
+
+
 @operator("Conv", "ConvTranspose")
 def convolution(d, op):
     group = d.pick([1, 1, 1, 2, 3])
@@ -137,6 +152,8 @@ def convolution(d, op):
     (y,) = d.emit(op, [a, weights, *bias], **given, group=group if group > 1 or d.chance(0.5) else None)
     if op == "Conv" and d.chance(0.25):
         add_branches(d, a, y, given, group)
+    elif op == "Conv" and d.chance(0.2):
+        join_branches(d, a, y, given, kernel)
 
 
 @operator("Gemm")
@@ -156,7 +173,12 @@ def matmul(d, op):
     a = d.value((F32, F32, F32, F64, I32, I64, U32, U64), rank=(1, 4))
     k, n = d[a].shape[-1], d.pick([1, 2, 3, 8, 17])
     batch = broadcast_to(d, d[a].shape[:-2]) if d[a].ndim > 2 or d.chance(0.2) else []
-    d.emit(op, [a, d.new(d.array(d[a].dtype, [*batch, k, n] if d.chance(0.85) else [k]))])
+    (y,) = d.emit(op, [a, d.new(d.array(d[a].dtype, [*batch, k, n] if d.chance(0.85) else [k]))])
+    # Tokens as rows.
+    if d[y].ndim == 3 and d[y].dtype.type == d.float_type() and 0 not in d[y].shape and d.chance(0.5):
+        (rows,) = d.emit("Flatten", [y], axis=2)
+        (rows,) = d.emit("BatchNormalization", [rows, *channel_parameters(d, [d[y].shape[2]], 4)])
+        d.emit("Reshape", [rows, d.add(numpy.array([-1, *d[y].shape[1:]], numpy.int64), True)])
 
 
 @operator("Det")
