@@ -34,6 +34,18 @@ std::vector<Row> halves(cuda::Session& session) {
     add("Mul", images, {{256, 1, 1}});
     add("Mul", images, {{64, 256, 1, 1}});
     add("BatchNormalization", images, {{256}, {256}, {256}, {256}});
+    const auto add_chain = [&](const std::string& functions, const Ints& inputs, const std::vector<Shape>& others) {
+      const std::vector<double> numbers(inputs.size(), 0.5);
+      add("ElementwiseChain", images, others,
+          {{"functions", functions},
+           {"inputs", inputs},
+           {"reversed", Ints(inputs.size(), 0)},
+           {"a", numbers},
+           {"b", numbers}});
+    };
+    add_chain("Add", {1}, {images});
+    add_chain("relu+Square+Mul+Add", {0, 0, 0, 0}, {});
+    add_chain("Mul+Add+relu", {1, 1, 0}, {{64, 256, 1, 1}, images});
     add("LRN", {64, 96, 55, 55}, {}, {{"size", std::int64_t{5}}});
     for (const Shape& x : {Shape{1, 64, 56, 56}, Shape{1, 512, 7, 7}, Shape{64, 64, 56, 56}}) {
       const TensorType channels{DType::f32, {x[1]}};
