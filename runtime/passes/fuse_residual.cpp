@@ -1,5 +1,5 @@
 // fuse_residual: the Add of a residual block, and the activation after it, move into the epilogue of the last
-// convolution before it, also through the Transpose, and the Reshape of tokens, that matmul_to_conv puts behind one.
+// convolution before it, also through the Transpose, and the views of tokens, that matmul_to_conv puts behind one.
 #include <algorithm>
 #include <memory>
 #include <string>
@@ -62,10 +62,8 @@ NodeId sum_before_transpose(GraphEdit& edit, NodeId id) {
       return node != nullptr && node->type() == type && edit.merges(rows) ? node : nullptr;
     };
     const bool tokens = graph.value(seen).shape.rank() == 3;
-    if (tokens) {
-      if (made_by("Reshape") == nullptr) continue;
-      rows = made_by("Reshape")->inputs[0];
-    }
+    while (tokens && edit.merges(rows) && edit.producer_node(rows)->op->alias_input() == 0)
+      rows = edit.producer_node(rows)->inputs[0];
     const Node* const transpose = made_by("Transpose");
     if (transpose == nullptr || integers_attribute(*transpose->op, "perm") != to_channels_last ||
         open_epilogue(edit, transpose->inputs[0]) == nullptr)
@@ -85,8 +83,8 @@ NodeId sum_before_transpose(GraphEdit& edit, NodeId id) {
     auto back = make_transpose_op(to_channels_last);
     if (tokens) {
       const ValueId last = edit.add_node(name + ":channels_last", std::move(back), {sum}, type);
-      const ValueId sizes = graph.node(edit.producer(seen)).inputs[1];
-      edit.replace(id, graph.node(edit.producer(seen)).op, {last, sizes});
+      const ValueId sizes = edit.add_sizes(name + ":shape", graph.value(y).shape.dims());
+      edit.replace(id, make_reshape_op(), {last, sizes});
     } else {
       edit.replace(id, std::move(back), {sum});
     }

@@ -117,6 +117,21 @@ TEST_CASE("fold_batch_norm/of_tokens") {
   }
 }
 
+// Then their residual goes into the convolution, too, through all views between.
+TEST_CASE("fold_batch_norm/of_tokens_with_a_residual") {
+  for (const std::int64_t batch : {1, 3}) {
+    GraphBuilder b;
+    const ValueId x = b.node("Sin", {b.input("x", {-1, 5, 6})}), shape = b.int64s({-1, 5, 6});
+    const ValueId rows = b.node("Flatten", {b.node("MatMul", {x, b.weights({6, 6})})}, {{"axis", std::int64_t{2}}});
+    b.output(b.node("Sin", {b.node("Add", {x, b.node("Reshape", {b.batch_norm(rows, 6), shape})})}));
+    const Graph before = b.build(batch), all = after_all(before);
+    INFO(all.dump());
+    CHECK(count(all, "BatchNormalization") == 0);
+    CHECK(count(all, "Add") == 0);
+    CHECK(worst_difference(before, all) < 1e-5);
+  }
+}
+
 TEST_CASE("fold_batch_norm/behind_moves_stays") {
   GraphBuilder b;
   const ValueId x = b.input("x", {2, 4, 6, 6});
