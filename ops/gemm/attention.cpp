@@ -32,13 +32,16 @@ Integers list_of(const AttentionOperand& o) { return {o.offset, o.batch, o.head,
 AttributeList stated_attributes(const AttentionProblem& p, const Shape& y_shape) {
   Integers dims;
   for (const auto size : sizes) dims.push_back(p.*size);
-  return {{"scale", p.scale},
-          {"sizes", dims},
-          {"q", list_of(p.q)},
-          {"k", list_of(p.k)},
-          {"v", list_of(p.v)},
-          {"y", list_of(p.y)},
-          {"y_shape", Integers(y_shape.dims().begin(), y_shape.dims().end())}};
+  AttributeList list{{"scale", p.scale},
+                     {"sizes", dims},
+                     {"q", list_of(p.q)},
+                     {"k", list_of(p.k)},
+                     {"v", list_of(p.v)},
+                     {"y", list_of(p.y)},
+                     {"y_shape", Integers(y_shape.dims().begin(), y_shape.dims().end())}};
+  if (!p.head_scales.empty()) list.emplace_back("head_scales", p.head_scales);
+  if (p.qk_norm_epsilon) list.emplace_back("qk_norm_epsilon", *p.qk_norm_epsilon);
+  return list;
 }
 
 /// As many integers as `count`, none negative or beyond what a tensor holds.
@@ -133,6 +136,13 @@ AttentionOp::AttentionOp(const NodeSpec& spec) {
     p.v = operand(reader, "v");
     p.y = operand(reader, "y");
     p.scale = scale_.value_or(1);
+    p.head_scales = reader.reals("head_scales");
+    const std::int64_t scaled = std::ssize(p.head_scales);
+    if (scaled != 0 && (scaled != p.heads || scaled > most_head_scales))
+      invalid(fmt::format("attribute 'head_scales' has {} values for {} heads", scaled, p.heads));
+    if (reader.has("qk_norm_epsilon")) p.qk_norm_epsilon = reader.real("qk_norm_epsilon", 0);
+    if (p.qk_norm_epsilon && !(*p.qk_norm_epsilon >= least_qk_norm_epsilon))
+      invalid(fmt::format("attribute 'qk_norm_epsilon' is {}, below {}", *p.qk_norm_epsilon, least_qk_norm_epsilon));
     y_shape_ = Shape(reader.integers("y_shape"));
     reader.finish();
     return;
@@ -231,13 +241,16 @@ std::vector<TensorType> AttentionOp::infer(std::span<const InputInfo> inputs) co
 double AttentionOp::flops(std::span<const InputInfo> inputs, std::span<const TensorType>) const {
   const AttentionProblem p = problem(inputs);
   const auto scores = static_cast<double>(Shape{p.n, p.heads, p.queries, p.keys}.elems());
-  return scores * (2.0 * static_cast<double>(p.head_size + p.value_size) + 4.0);  // 4: as Softmax
+  const auto normalised = static_cast<double>(Shape{p.n, p.heads, p.queries + p.keys, p.head_size}.elems());
+  return scores * (2.0 * static_cast<double>(p.head_size + p.value_size) + 4.0) +  // 4: as Softmax
+         (p.qk_norm_epsilon ? 3.0 * normalised : 0.0);
 }
 
 std::string AttentionOp::describe(std::span<const InputInfo> inputs) const {
   const AttentionProblem p = problem(inputs);
   std::string text = fmt::format("{}x{} heads, {}x{} scores of {}, values of {}", p.n, p.heads, p.queries, p.keys,
                                  p.head_size, p.value_size);
+  if (p.qk_norm_epsilon) text += " +norm of Q and K";
   if (p.bias_n > 0) text += " +bias";
   if (p.rows_n > 0) text += fmt::format(" in rows by a table of {}", p.rows_n * p.queries);
   return text;
@@ -270,8 +283,9 @@ namespace {
 double tolerance(const Problem& node) {
   const AttentionProblem p = attention_problem(node);
   const DType type = node.inputs()[AttentionOp::q].type.dtype;
-  const bool rounded = type == DType::f16 || type == DType::bf16;  // the powers, to multiply by V
-  return sum_tolerance(p.head_size) + (rounded ? half_sum_tolerance(type, p.keys) : sum_tolerance(p.keys));
+  const bool rounded = type == DType::f16 || type == DType::bf16;           // the powers, to multiply by V
+  const double norms = p.qk_norm_epsilon ? sum_tolerance(p.head_size) : 0;  // two roots of sums: half of each
+  return norms + sum_tolerance(p.head_size) + (rounded ? half_sum_tolerance(type, p.keys) : sum_tolerance(p.keys));
 }
 
 /// The CUDA kernels count in 31 bits within a head.
