@@ -234,7 +234,8 @@ Array linear_attention(const std::vector<std::int64_t>& sizes, Shape y_shape, co
   return y;
 }
 
-// softmax(scale * Q K^T + bias) V. A probability errs as its score does, whose terms have a scale of their own.
+// softmax(scale * Q K^T + bias) V, of rows of Q and K by their norms if so said. A probability errs as its score does,
+// whose terms have a scale of their own.
 std::vector<Array> attention(const AttributeList& attributes, Inputs inputs) {
   const Array& q = at(inputs, 0);
   const Array& k = has(inputs, 1) ? inputs[1] : q;
@@ -257,6 +258,13 @@ std::vector<Array> attention(const AttributeList& attributes, Inputs inputs) {
   if (has(inputs, 4))
     for (Rows* const rows : {&rows_q, &rows_k, &rows_v, &rows_y}) rows->table = &inputs[4];
   const double scale = real(attributes, "scale", 1 / std::sqrt(static_cast<double>(std::max<std::int64_t>(size, 1))));
+  const std::vector<double> head_scales = reals(attributes, "head_scales");
+  const double epsilon = real(attributes, "qk_norm_epsilon", -1);  // none: not normalised
+  const auto norm = [&](const Array& x, std::size_t start) {
+    double squares = 0;
+    for (std::size_t d = start; d < start + static_cast<std::size_t>(size); ++d) squares += x.values[d] * x.values[d];
+    return epsilon < 0 ? 1 : std::max(std::sqrt(squares), epsilon);
+  };
   const auto bias = [&](std::int64_t n, std::int64_t h, std::int64_t i, std::int64_t j) {
     if (!has(inputs, 3)) return 0.0;
     const Shape& shape = inputs[3].shape;
@@ -271,10 +279,13 @@ std::vector<Array> attention(const AttributeList& attributes, Inputs inputs) {
       for (std::int64_t i = 0; i < queries; ++i) {
         std::vector<Sum> scores(static_cast<std::size_t>(keys));
         double top = -std::numeric_limits<double>::infinity(), total = 0;
+        const double of_row = (head_scales.empty() ? scale : scale * head_scales[static_cast<std::size_t>(h)]) /
+                              norm(q, rows_q.at(n, h, i));
         for (std::int64_t j = 0; j < keys; ++j) {
           Sum& score = scores[static_cast<std::size_t>(j)];
+          const double factor = of_row / norm(k, rows_k.at(n, h, j));
           for (std::int64_t d = 0; d < size; ++d)
-            score.add(scale * q.values[rows_q.at(n, h, i) + static_cast<std::size_t>(d)] *
+            score.add(factor * q.values[rows_q.at(n, h, i) + static_cast<std::size_t>(d)] *
                       k.values[rows_k.at(n, h, j) + static_cast<std::size_t>(d)]);
           const double added = bias(n, h, i, j);
           if (std::isinf(added))

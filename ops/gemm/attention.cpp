@@ -40,6 +40,8 @@ AttributeList stated_attributes(const AttentionProblem& p, const Shape& y_shape)
                      {"y", list_of(p.y)},
                      {"y_shape", Integers(y_shape.dims().begin(), y_shape.dims().end())}};
   if (p.linear_epsilon) list.emplace_back("linear_epsilon", *p.linear_epsilon);
+  if (!p.head_scales.empty()) list.emplace_back("head_scales", p.head_scales);
+  if (p.qk_norm_epsilon) list.emplace_back("qk_norm_epsilon", *p.qk_norm_epsilon);
   return list;
 }
 
@@ -135,6 +137,13 @@ AttentionOp::AttentionOp(const NodeSpec& spec) {
     p.v = operand(reader, "v");
     p.y = operand(reader, "y");
     p.scale = scale_.value_or(1);
+    p.head_scales = reader.reals("head_scales");
+    const std::int64_t scaled = std::ssize(p.head_scales);
+    if (scaled != 0 && (scaled != p.heads || scaled > most_head_scales))
+      invalid(fmt::format("attribute 'head_scales' has {} values for {} heads", scaled, p.heads));
+    if (reader.has("qk_norm_epsilon")) p.qk_norm_epsilon = reader.real("qk_norm_epsilon", 0);
+    if (p.qk_norm_epsilon && !(*p.qk_norm_epsilon >= least_qk_norm_epsilon))
+      invalid(fmt::format("attribute 'qk_norm_epsilon' is {}, below {}", *p.qk_norm_epsilon, least_qk_norm_epsilon));
     y_shape_ = Shape(reader.integers("y_shape"));
     if (reader.has("linear_epsilon")) p.linear_epsilon = reader.real("linear_epsilon", 0);
     reader.finish();
@@ -219,7 +228,8 @@ AttentionProblem AttentionOp::problem(std::span<const InputInfo> inputs) const {
   }
   if (present(inputs, bias)) set_bias(p, inputs[bias].type.shape, stated_.has_value());
   if (present(inputs, rows)) set_rows(p, inputs[rows]);
-  if (p.linear_epsilon && (p.bias_n > 0 || p.rows_n > 0)) invalid("linear attention has no bias and no table of rows");
+  if (p.linear_epsilon && (p.bias_n > 0 || p.rows_n > 0 || p.qk_norm_epsilon || !p.head_scales.empty()))
+    invalid("linear attention has no bias, no table of rows, no norms and no scales");
   return p;
 }
 
@@ -238,13 +248,16 @@ double AttentionOp::flops(std::span<const InputInfo> inputs, std::span<const Ten
     return 2.0 * static_cast<double>(Shape{p.n, p.heads, p.queries + p.keys, p.head_size}.elems()) *
            static_cast<double>(p.value_size + 1);
   const auto scores = static_cast<double>(Shape{p.n, p.heads, p.queries, p.keys}.elems());
-  return scores * (2.0 * static_cast<double>(p.head_size + p.value_size) + 4.0);  // 4: as Softmax
+  const auto normalised = static_cast<double>(Shape{p.n, p.heads, p.queries + p.keys, p.head_size}.elems());
+  return scores * (2.0 * static_cast<double>(p.head_size + p.value_size) + 4.0) +  // 4: as Softmax
+         (p.qk_norm_epsilon ? 3.0 * normalised : 0.0);
 }
 
 std::string AttentionOp::describe(std::span<const InputInfo> inputs) const {
   const AttentionProblem p = problem(inputs);
   std::string text = fmt::format("{}{}x{} heads, {}x{} scores of {}, values of {}", p.linear_epsilon ? "linear, " : "",
                                  p.n, p.heads, p.queries, p.keys, p.head_size, p.value_size);
+  if (p.qk_norm_epsilon) text += " +norm of Q and K";
   if (p.bias_n > 0) text += " +bias";
   if (p.rows_n > 0) text += fmt::format(" in rows by a table of {}", p.rows_n * p.queries);
   return text;
@@ -279,7 +292,8 @@ double tolerance(const Problem& node) {
   const DType type = node.inputs()[AttentionOp::q].type.dtype;
   if (p.linear_epsilon) return sum_tolerance(p.head_size) + 2 * sum_tolerance(p.keys);  // of values and of divisors
   const bool rounded = type == DType::f16 || type == DType::bf16;                       // the powers, to multiply by V
-  return sum_tolerance(p.head_size) + (rounded ? half_sum_tolerance(type, p.keys) : sum_tolerance(p.keys));
+  const double norms = p.qk_norm_epsilon ? sum_tolerance(p.head_size) : 0;  // two roots of sums: half of each
+  return norms + sum_tolerance(p.head_size) + (rounded ? half_sum_tolerance(type, p.keys) : sum_tolerance(p.keys));
 }
 
 /// The CUDA kernels count in 31 bits within a head.

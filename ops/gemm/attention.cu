@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/cuda/half_mma.cuh"
 #include "base/cuda/launch.h"
 #include "base/cuda/mma.cuh"
 #include "base/cuda/vector.cuh"
@@ -24,8 +25,10 @@ struct Call {
   int blocks;  ///< of queries
   int bias_n, bias_heads, bias_queries;
   int rows_n;
-  const std::int32_t* rows;  ///< null where rows_n is 0
-  float scale;
+  const std::int32_t* rows;        ///< null where rows_n is 0
+  float scales[most_head_scales];  ///< the first for all heads, unless each has its own
+  bool scales_by_head;
+  float epsilon;           ///< of the norms of rows of Q and K; 0: they are not normalised
   bool quads_qk, quads_v;  ///< rows of Q and K, and of V, are multiples of 16 bytes at multiples of 16 bytes
 };
 
@@ -47,6 +50,7 @@ struct Place {
   __device__ const std::int32_t* table(const Call& call) const {
     return call.rows_n == 0 ? nullptr : call.rows + n % call.rows_n * call.queries;
   }
+  __device__ float scale(const Call& call) const { return call.scales[call.scales_by_head ? head : 0]; }
   /// Of the bias's row `query`.
   __device__ std::int64_t of_bias(const Call& call, int query) const {
     const std::int64_t plane = n % call.bias_n * call.bias_heads + (call.bias_heads == 1 ? 0 : head);
@@ -58,6 +62,8 @@ struct Place {
 __device__ std::int64_t row_of(const std::int32_t* table, int token) {
   return table == nullptr ? token : __ldg(table + token);
 }
+
+__device__ float inverse_norm(float squares, const Call& call) { return 1 / fmaxf(sqrtf(squares), call.epsilon); }
 
 // ---- Any type, in float32: a warp has four queries, and a block of keys one key a lane.
 
@@ -91,8 +97,22 @@ __global__ void __launch_bounds__(row_threads)
   const std::int32_t* const table = place.table(call);
   widen_rows(q_rows, d, q + place.of(call.q, call), call.q.token, table, first, row_warps * rows_a_warp, call.queries,
              call.head_size);
-  float most[rows_a_warp], sum[rows_a_warp] = {}, held[rows_a_warp][across] = {};
+  float most[rows_a_warp], sum[rows_a_warp] = {}, held[rows_a_warp][across] = {}, scale[rows_a_warp];
   for (float& m : most) m = -INFINITY;
+  for (float& s : scale) s = place.scale(call);
+  if (call.epsilon > 0) {
+    __syncthreads();
+#pragma unroll
+    for (int r = 0; r < rows_a_warp; ++r) {
+      float squares = 0;
+      for (int c = lane; c < d; c += warp_threads) {
+        const float a = q_rows[(warp * rows_a_warp + r) * d + c];
+        squares = fmaf(a, a, squares);
+      }
+      for (int mask = 1; mask < warp_threads; mask *= 2) squares += shuffle_xor(squares, mask);
+      scale[r] *= inverse_norm(squares, call);
+    }
+  }
   for (int key = 0; key < call.keys; key += warp_threads) {
     __syncthreads();
     widen_rows(k_rows, d + k_extra, k + place.of(call.k, call), call.k.token, table, key, warp_threads, call.keys,
@@ -110,13 +130,22 @@ __global__ void __launch_bounds__(row_threads)
         score[r] = fmaf(a.x, b.x, fmaf(a.y, b.y, fmaf(a.z, b.z, fmaf(a.w, b.w, score[r]))));
       }
     }
+    float of_key = 1;
+    if (call.epsilon > 0) {
+      float squares = 0;
+      for (int c = 0; c < d / 4; ++c) {
+        const float4 b = mine[c];
+        squares = fmaf(b.x, b.x, fmaf(b.y, b.y, fmaf(b.z, b.z, fmaf(b.w, b.w, squares))));
+      }
+      of_key = inverse_norm(squares, call);
+    }
     float power[rows_a_warp];
 #pragma unroll
     for (int r = 0; r < rows_a_warp; ++r) {
       const int query = min(first + warp * rows_a_warp + r, call.queries - 1);
       float s = -INFINITY;
       if (key + lane < call.keys) {
-        s = score[r] * call.scale;
+        s = score[r] * scale[r] * of_key;
         if (call.bias_n > 0) s = fmaf(loaded(bias[place.of_bias(call, query) + key + lane]), log2_e, s);
       }
       float top = s;
@@ -162,6 +191,12 @@ __global__ void __launch_bounds__(row_threads)
 
 constexpr int tile_keys = 64, tile_queries = 64, mma_threads = 128;
 
+template <typename T>
+__device__ void add_squares(float& sum, std::uint32_t pair) {
+  const float2 two = widened_pair<T>(pair);
+  sum = fmaf(two.x, two.x, fmaf(two.y, two.y, sum));
+}
+
 /// to [64][width + 8] = rows from `first` on, and zeros behind them: columns of 16 bits, 16 bytes apart in banks.
 template <int width, typename T>
 __device__ void load_rows(T* to, const T* from, std::int64_t token, const std::int32_t* table, int first, int count,
@@ -185,6 +220,21 @@ __device__ void load_rows(T* to, const T* from, std::int64_t token, const std::i
   }
 }
 
+/// to [64] = the inverse norms of rows that load_rows has written: each thread reads its own quads.
+template <int width, typename T>
+__device__ void inverse_norms(float* to, const T* rows, const Call& call) {
+  constexpr int packs = width / 8;
+#pragma unroll
+  for (int j = 0; j < tile_keys * packs / mma_threads; ++j) {
+    const int i = j * mma_threads + static_cast<int>(threadIdx.x);
+    const auto& eight = *reinterpret_cast<const EightHalves<T>*>(rows + i / packs * (width + 8) + i % packs * 8);
+    float squares = 0;
+    for (const std::uint32_t pair : eight.pairs) add_squares<T>(squares, pair);
+    for (int mask = 1; mask < packs; mask *= 2) squares += shuffle_xor(squares, mask);
+    if (i % packs == 0) to[i / packs] = inverse_norm(squares, call);
+  }
+}
+
 /// Channels c and c + 1 of row `query`, at `row`; 0 where there are none.
 template <typename T>
 __device__ std::uint32_t pair_at(const T* row, int query, int c, const Call& call) {
@@ -194,13 +244,15 @@ __device__ std::uint32_t pair_at(const T* row, int query, int c, const Call& cal
   return std::uint32_t{x[0].bits} | (c + 1 < call.head_size ? std::uint32_t{x[1].bits} << 16 : 0);
 }
 
-/// Channels are at most `width`: 32, 64 or 128.
-template <typename T, int width>
-__global__ void __launch_bounds__(mma_threads)
+/// Channels are at most `width`: 32, 64 or 128. `unit`: rows of Q and K are divided by their norms. Where
+/// 128 registers nearly suffice, a multiprocessor holds 4 blocks; 0 is no bound.
+template <typename T, int width, bool unit>
+__global__ void __launch_bounds__(mma_threads, width == 32 && !unit ? 4 : 0)
     attention_mma(const T* q, const T* k, const T* v, const T* bias, T* y, const Call call) {
   constexpr int stride = width + 8, steps = width / 16, tiles = tile_keys / 8;
   __shared__ alignas(16) T k_rows[tile_keys * stride];
   __shared__ alignas(16) T v_rows[tile_keys * stride];
+  __shared__ float of_keys[unit ? tile_keys : 1];
   const Place place(call);
   const int warp = static_cast<int>(threadIdx.x) / warp_threads, lane = static_cast<int>(threadIdx.x) % warp_threads;
   const int group = lane / 4, pair = lane % 4 * 2;
@@ -217,6 +269,17 @@ __global__ void __launch_bounds__(mma_threads)
     for (int i = 0; i < 4; ++i)
       left[step][i] = pair_at(q + place.of(call.q, call) + rows[i % 2] * call.q.token, row + i % 2 * 8,
                               step * 16 + i / 2 * 8 + pair, call);
+  float scale[2] = {place.scale(call), place.scale(call)};
+  if constexpr (unit)
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      float squares = 0;
+#pragma unroll
+      for (int step = 0; step < steps; ++step)
+        add_squares<T>(squares, left[step][half]), add_squares<T>(squares, left[step][half + 2]);
+      for (int mask = 1; mask < 4; mask *= 2) squares += shuffle_xor(squares, mask);
+      scale[half] *= inverse_norm(squares, call);
+    }
   float most[2] = {-INFINITY, -INFINITY}, sum[2] = {}, held[width / 8][4] = {};
   for (int key = 0; key < call.keys; key += tile_keys) {
     const int here = min(call.keys - key, tile_keys);
@@ -236,6 +299,7 @@ __global__ void __launch_bounds__(mma_threads)
                      call.quads_qk);
     load_rows<width>(v_rows, v + place.of(call.v, call), call.v.token, table, key, call.keys, call.value_size,
                      call.quads_v);
+    if constexpr (unit) inverse_norms<width>(of_keys, k_rows, call);
     __syncthreads();
     float score[tiles][4];
 #pragma unroll
@@ -250,6 +314,11 @@ __global__ void __launch_bounds__(mma_threads)
         mma<T>(score[tile], left[step + 1], right[2], right[3]);
       }
     }
+    if constexpr (unit)
+#pragma unroll
+      for (int tile = 0; tile < tiles; ++tile)
+#pragma unroll
+        for (int j = 0; j < 4; ++j) score[tile][j] *= of_keys[tile * 8 + pair + j % 2];
     float top[2] = {most[0], most[1]};
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
@@ -258,7 +327,7 @@ __global__ void __launch_bounds__(mma_threads)
 #pragma unroll
         for (int j = 0; j < 2; ++j) {
           float& s = score[tile][half * 2 + j];
-          s = fmaf(widened(extra[tile][half * 2 + j]), log2_e, s * call.scale);
+          s = fmaf(widened(extra[tile][half * 2 + j]), log2_e, s * scale[half]);
           if (tile * 8 + pair + j >= here) s = -INFINITY;
           top[half] = fmaxf(top[half], s);
         }
@@ -335,9 +404,10 @@ void start(const Context& context, const AttentionProblem& p, Call call, const T
     const auto launched = [&](auto kernel) {
       launch(context, kernel, grid, dim3(mma_threads), 0, q, k, v, bias, y, call);
     };
-    if (widest <= 32) return launched(attention_mma<T, 32>);
-    if (widest <= 64) return launched(attention_mma<T, 64>);
-    if (widest <= 128) return launched(attention_mma<T, 128>);
+    const bool unit = call.epsilon > 0;
+    if (widest <= 32) return launched(unit ? attention_mma<T, 32, true> : attention_mma<T, 32, false>);
+    if (widest <= 64) return launched(unit ? attention_mma<T, 64, true> : attention_mma<T, 64, false>);
+    if (widest <= 128) return launched(unit ? attention_mma<T, 128, true> : attention_mma<T, 128, false>);
   }
   const auto d = static_cast<std::size_t>((p.head_size + 3) / 4 * 4);
   const auto launched = [&](auto kernel, std::size_t e) {
@@ -372,7 +442,11 @@ void attention(const Context& context, const AttentionProblem& p, DType dtype, c
   call.bias_queries = static_cast<int>(p.bias_queries);
   call.rows_n = static_cast<int>(p.rows_n);
   call.rows = rows;
-  call.scale = static_cast<float>(p.scale * 1.4426950408889634);
+  call.scales_by_head = !p.head_scales.empty();
+  call.scales[0] = static_cast<float>(p.scale * 1.4426950408889634);
+  for (std::size_t head = 0; head < p.head_scales.size(); ++head)
+    call.scales[head] = static_cast<float>(p.scale * 1.4426950408889634 * p.head_scales[head]);
+  call.epsilon = static_cast<float>(p.qk_norm_epsilon.value_or(0));
   dispatch(dtype, WithHalves<Types<float>>(), [&]<typename T>(std::type_identity<T>) {
     start(context, p, call, static_cast<const T*>(q), static_cast<const T*>(k), static_cast<const T*>(v),
           static_cast<const T*>(bias), static_cast<T*>(y));

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 namespace lenslet {
 
@@ -14,6 +15,10 @@ struct AttentionOperand {
   std::int64_t head = 0;
   std::int64_t token = 0;
 };
+
+/// Heads with scales of their own: as many as are passed with a launch.
+inline constexpr std::int64_t most_head_scales = 64;
+inline constexpr double least_qk_norm_epsilon = 1e-30;  ///< its inverse is a float32
 
 /// N problems of H heads each. Q [N,H,L,D], K [N,H,S,D], V [N,H,S,E], Y [N,H,L,E] lie where their operands say.
 struct AttentionProblem {
@@ -27,6 +32,10 @@ struct AttentionProblem {
   /// Y = relu(Q) (relu(K)^T V) / (relu(Q) sum of the rows of relu(K) + this) instead, without scale, bias and table:
   /// ReLU linear attention (Cai et al., "EfficientViT", 2023).
   std::optional<double> linear_epsilon = {};
+  std::vector<double> head_scales = {};  ///< [H], times `scale`; empty: none
+  /// Each row of Q and K is divided by its L2 norm, or by this where that is smaller (cosine attention: Liu et al.,
+  /// "Swin Transformer V2", 2022). Nothing: Q and K as they are.
+  std::optional<double> qk_norm_epsilon = {};
   /// The bias [bias_n, bias_heads, bias_queries, S], contiguous: problem i takes i % bias_n. bias_heads is 1 or H,
   /// bias_queries 1 or L. bias_n 0: there is none.
   std::int64_t bias_n = 0, bias_heads = 1, bias_queries = 1;

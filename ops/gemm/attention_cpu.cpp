@@ -1,6 +1,7 @@
 // Attention on the CPU: a head's K^T and V are packed for gemm_serial; some rows of scores at a time become
 // probabilities in a scratch that L2 holds. Their sum divides the rows of y, of which there are fewer elements. Rows
-// that a table names are copied beside the scratch, and those of y from there.
+// that a table names are copied beside the scratch, and those of y from there; rows of Q and K that are normalised,
+// too.
 
 #include <algorithm>
 #include <cmath>
@@ -70,6 +71,23 @@ void scale_row(float* y, std::int64_t n, float factor) {
   for (; i < n; ++i) y[i] *= factor;
 }
 
+/// Divides each row by its L2 norm, or by epsilon where that is larger.
+void normalize_rows(float* x, std::int64_t rows, std::int64_t n, float epsilon) {
+  const hn::ScalableTag<float> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  for (std::int64_t row = 0; row < rows; ++row, x += n) {
+    auto sum = hn::Zero(d);
+    std::int64_t i = 0;
+    for (; i + lanes <= n; i += lanes) {
+      const auto v = hn::LoadU(d, x + i);
+      sum = hn::MulAdd(v, v, sum);
+    }
+    float squares = hn::GetLane(hn::SumOfLanes(d, sum));
+    for (; i < n; ++i) squares += x[i] * x[i];
+    scale_row(x, n, 1 / std::max(std::sqrt(squares), epsilon));
+  }
+}
+
 void exp_rows(float* x, std::int64_t rows, std::int64_t n, std::int64_t stride, float scale, const float* bias,
               std::int64_t bias_stride, float* inverse) {
   for (std::int64_t i = 0; i < rows; ++i)
@@ -89,6 +107,7 @@ namespace {
 
 HWY_EXPORT(exp_rows);
 HWY_EXPORT(scale_rows);
+HWY_EXPORT(normalize_rows);
 
 constexpr std::int64_t line = 16;  // floats
 std::int64_t whole_lines(std::int64_t floats) { return (floats + line - 1) / line * line; }
@@ -120,7 +139,8 @@ class BoundAttention final : public BoundKernel {
     blocks_ = std::max<std::int64_t>(1, (p_.queries + rows_ - 1) / rows_);
     k_floats_ = whole_lines(packed_b_floats(p_.head_size, p_.keys));
     v_floats_ = whole_lines(packed_b_floats(p_.keys, p_.value_size));
-    if (p_.rows_n > 0) copy_floats_ = whole_lines(std::max(p_.keys, rows_) * std::max(p_.head_size, p_.value_size));
+    if (p_.rows_n > 0 || p_.qk_norm_epsilon)
+      copy_floats_ = whole_lines(std::max(p_.keys, rows_) * std::max(p_.head_size, p_.value_size));
   }
 
   std::size_t workspace_bytes() const override {
@@ -167,13 +187,16 @@ class BoundAttention final : public BoundKernel {
     const std::int32_t* const table = run.in<std::int32_t>(AttentionOp::rows) + n % p_.rows_n * p_.queries;
     return start + (n / p_.rows_n * p_.rows_n * p_.queries + table[token]) * operand.token;
   }
-  /// `count` rows of input `i` from `first` on, in `copies` if a table names them.
+  /// `count` rows of input `i` from `first` on, in `copies` if a table names them or they are normalised.
   Rows rows_of(const KernelRun& run, std::size_t i, const AttentionOperand& operand, std::int64_t head,
                std::int64_t first, std::int64_t count, std::int64_t channels, float* copies) const {
     const float* const from = run.in<float>(holders_[i]);
-    if (p_.rows_n == 0) return {from + lies(run, operand, head, first), operand.token};
+    const bool normalised = p_.qk_norm_epsilon && i != AttentionOp::v;
+    if (p_.rows_n == 0 && !normalised) return {from + lies(run, operand, head, first), operand.token};
     for (std::int64_t row = 0; row < count; ++row)
       std::copy_n(from + lies(run, operand, head, first + row), channels, copies + row * channels);
+    if (normalised)
+      HWY_DYNAMIC_DISPATCH(normalize_rows)(copies, count, channels, static_cast<float>(*p_.qk_norm_epsilon));
     return {copies, channels};
   }
 
@@ -192,8 +215,10 @@ class BoundAttention final : public BoundKernel {
       const std::int64_t plane = head / p_.heads % p_.bias_n * p_.bias_heads + head % p_.heads % p_.bias_heads;
       bias += plane * p_.bias_queries * p_.keys + first * bias_stride;
     }
+    const double scale =
+        p_.head_scales.empty() ? p_.scale : p_.scale * p_.head_scales[static_cast<std::size_t>(head % p_.heads)];
     HWY_DYNAMIC_DISPATCH(exp_rows)
-    (scores, rows, p_.keys, stride_, static_cast<float>(p_.scale), bias, bias_stride, inverse);
+    (scores, rows, p_.keys, stride_, static_cast<float>(scale), bias, bias_stride, inverse);
     const bool strided = p_.rows_n == 0;
     float* const y = strided ? run.out<float>() + lies(run, p_.y, head, first) : copies;
     const std::int64_t y_stride = strided ? p_.y.token : p_.value_size;

@@ -17,8 +17,8 @@ namespace lenslet {
 /// From a file Q [N,H,L,D], K [N,H,S,D], V [N,H,S,E] give y [N,H,L,E], or [N,L,H*D], [N,S,H*D], [N,S,H*E] give
 /// [N,L,H*E]; the bias broadcasts to [N,H,L,S]. From a pass Q, K and V lie anywhere in their inputs: K in Q's where its
 /// own is left out, V in K's likewise. The bias is [bias_n,1 or H,1 or L,S] (AttentionProblem). A pass may also give a
-/// known table of rows [rows_n,L], int32, which names each of 0 to rows_n * L - 1 once, or state ReLU linear attention
-/// (AttentionProblem::linear_epsilon).
+/// known table of rows [rows_n,L], int32, which names each of 0 to rows_n * L - 1 once, a scale for each head, the
+/// epsilon of normalised rows of Q and K, or that of ReLU linear attention (AttentionProblem::linear_epsilon).
 class AttentionOp final : public Op {
  public:
   static constexpr std::size_t q = 0, k = 1, v = 2, bias = 3, rows = 4;

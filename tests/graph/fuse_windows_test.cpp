@@ -36,6 +36,7 @@ struct Block {
   bool mask = false, gelu = false, norm = false;
   bool channels_first = false;  ///< x is [n,c,8,12], turned in the Transpose of the partition
   bool grid = false;            ///< windows of distant rows
+  bool cosine = false;          ///< rows of Q and K are normalised, as Swin V2 has them
   bool sums = false;            ///< residuals between the moves, as MaxViT has them
   Shape added = {c};            ///< of a constant behind the second projection
 };
@@ -67,7 +68,15 @@ Parts build(GraphBuilder& b, const Block& block) {
   ValueId each[3];
   for (std::int64_t i = 0; i < 3; ++i)
     each[i] = b.node("Gather", {all, b.constant(Tensor::of<std::int64_t>(Shape{}, {i}))}, {{"axis", std::int64_t{0}}});
-  ValueId scores = b.node("MatMul", {b.node("Mul", {each[0], b.scalar(0.4F)}), transpose(b, each[1], {0, 1, 3, 2})});
+  if (block.cosine)
+    for (ValueId* const x : {&each[0], &each[1]}) {
+      const ValueId norm = b.node("ReduceL2", {*x}, {{"axes", Ints{-1}}});
+      *x = b.node("Div", {*x, b.node("Clip", {norm, b.scalar(1e-12F)})});
+    }
+  else
+    each[0] = b.node("Mul", {each[0], b.scalar(0.4F)});
+  ValueId scores = b.node("MatMul", {each[0], transpose(b, each[1], {0, 1, 3, 2})});
+  if (block.cosine) scores = b.node("Mul", {scores, b.weights({heads, 1, 1}, 8, 2)});
   scores = b.node("Add", {scores, b.weights({1, heads, window, window})});
   if (block.mask) {
     scores = b.node("Add", {reshape(b, scores, {n, 6, heads, window, window}), b.weights({6, 1, window, window})});
@@ -142,6 +151,10 @@ TEST_CASE("fuse_windows/of_images_in_channels_first") {
       check_joined({.n = n, .channels_first = true, .grid = grid});
       check_joined({.n = n, .norm = true, .channels_first = true, .grid = grid, .sums = true});
     }
+}
+
+TEST_CASE("fuse_windows/cosine_attention") {
+  for (const std::int64_t n : {1, 3}) check_joined({.n = n, .roll = 2, .roll_back = -2, .mask = true, .cosine = true});
 }
 
 TEST_CASE("fuse_windows/sums_between") { check_joined({.n = 2, .roll = 1, .roll_back = -1, .sums = true}); }

@@ -137,6 +137,41 @@ TEST_CASE("attention/linear") {
   check_op(apart);
 }
 
+TEST_CASE("attention/normalised_rows_and_a_scale_for_each_head") {
+  unsigned seed = 500;
+  // On CUDA in 16 bits each width of head: 32, 64, 128, and more.
+  for (const auto& [n, heads, tokens, d] : {std::array{4, 3, 49, 32},
+                                            {2, 2, 20, 5},
+                                            {1, 1, 1, 1},
+                                            {2, 1, 70, 40},
+                                            {1, 2, 130, 64},
+                                            {1, 3, 33, 100},
+                                            {1, 2, 9, 130},
+                                            {1, 64, 3, 2}}) {
+    OpCase c = packed(n, heads, tokens, d, true, seed++);
+    c.attributes.emplace_back("qk_norm_epsilon", 1e-12);
+    check_op_on_every_instruction_set(c);
+    const auto scales = random_f32({heads}, seed++, 5, 4);
+    c.attributes.emplace_back("head_scales",
+                              std::vector<double>(scales.values<float>().begin(), scales.values<float>().end()));
+    c.inputs.push_back(random_f32({n, heads, tokens, tokens}, seed++, 0, 2));
+    check_op(c);
+    c.inputs.push_back(table_of_rows(n, tokens, seed++));
+    c.constant = {4};
+    check_op(c);
+    c.attributes.erase(c.attributes.end() - 2);  // the scales alone
+    check_op(c);
+  }
+  // Q of one tensor, K of another with more tokens, whose rows are no longer than epsilon or zeros.
+  OpCase apart = packed(2, 2, 6, 8, true, seed++);
+  apart.attributes[1].second = Ints{2, 2, 6, 70, 8, 8};
+  for (const std::size_t i : {3U, 4U}) apart.attributes[i].second = Ints{0, 70 * 16, 8, 16};
+  apart.attributes.emplace_back("qk_norm_epsilon", 2.5);
+  apart.inputs = {random_f32({2, 6, 48}, seed++), random_f32({2, 70, 16}, seed++), random_f32({2, 70, 16}, seed++)};
+  std::ranges::fill(apart.inputs[1].values<float>().first(40), 0.0F);
+  check_op_on_every_instruction_set(apart);
+}
+
 TEST_CASE("attention/masked_scores") {
   const float inf = std::numeric_limits<float>::infinity();
   Tensor mask(DType::f32, Shape{3, 20});
@@ -176,8 +211,11 @@ TEST_CASE("attention/refusals") {
     CHECK(refusal(c) == "attribute 'is_causal' is not supported");
     c.attributes = {{"softcap", 2.0}};
     CHECK(refusal(c) == "attribute 'softcap' is not supported");
-    c.attributes = {{"sizes", Ints{2, 4, 3, 5, 8, 6}}};  // only a pass may say where Q lies
-    CHECK(infer_error(c) == ErrorKind::unsupported);
+    // Only a pass may say where Q lies, and so on.
+    for (const AttributeList& own : {AttributeList{{"sizes", Ints{2, 4, 3, 5, 8, 6}}}, {{"qk_norm_epsilon", 1e-12}}}) {
+      c.attributes = own;
+      CHECK(infer_error(c) == ErrorKind::unsupported);
+    }
   }
   SUBCASE("grouped queries") {
     c.inputs[1] = random_f32({2, 2, 5, 8}, 2);
@@ -212,6 +250,18 @@ TEST_CASE("attention/refusals") {
     p = packed(2, 1, 5, 4, true, 6);
     p.attributes[5].second = Ints{0, 4, 0, 4};
     CHECK(refusal(p) == "y [2,5,4] does not hold the rows of [2,1,5,4] once each");
+    for (const double epsilon : {0.0, -1.0, std::numeric_limits<double>::quiet_NaN()}) {
+      p = packed(2, 1, 5, 4, true, 6);
+      p.attributes.emplace_back("qk_norm_epsilon", epsilon);
+      CHECK(infer_error(p) == ErrorKind::invalid_model);
+    }
+    p = packed(2, 3, 5, 4, true, 6);
+    p.attributes.emplace_back("head_scales", std::vector<double>{1, 2});
+    CHECK(refusal(p) == "attribute 'head_scales' has 2 values for 3 heads");
+    p = packed(1, 65, 2, 1, true, 6);
+    p.attributes.emplace_back("head_scales", std::vector<double>(65, 1.0));
+    CHECK(refusal(p) == "attribute 'head_scales' has 65 values for 65 heads");
+    p = packed(2, 1, 5, 4, true, 6);
     p.attributes[2].second = Ints{0, -1, 0, 0};
     CHECK(refusal(p) == "attribute 'q' is not 4 sizes");
   }

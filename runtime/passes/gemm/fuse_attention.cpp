@@ -1,6 +1,8 @@
 // fuse_attention: MatMul, Softmax, MatMul of attention heads, with scales, biases and masks between them and the
-// Reshapes, Transposes and Gathers around them, become one Attention. Scores stay in the cache, and Q, K and V are read
-// where a projection wrote them, images [N,C,H,W] as [N,H,W,C]. So does EfficientViT's ReLU linear attention.
+// fuse_attention: MatMul, Softmax, MatMul of attention heads, with scales, biases and masks between them and the
+// Reshapes, Transposes and Gathers around them, become one Attention; normalised rows of Q and K (Swin V2), too. Scores
+// stay in the cache, and Q, K and V are read where a projection wrote them, images [N,C,H,W] as [N,H,W,C]. So does
+// EfficientViT's ReLU linear attention.
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -13,6 +15,7 @@
 #include "ops/core/kernel.h"
 #include "ops/gemm/attention_op.h"
 #include "runtime/passes/gemm/strided_view.h"
+#include "runtime/passes/gemm/unit_rows.h"
 #include "runtime/passes/passes.h"
 #include "runtime/passes/transposed_op.h"
 
@@ -109,8 +112,15 @@ class Heads {
     const ValueId of_q = scores->product->inputs[0], of_k = scores->product->inputs[1];
     p.head_size = shape_of(of_q)[shape_of(of_q).rank() - 1];
     const Shape shape = shape_of(graph_.node(id).outputs[0]);
-    auto q = rows(of_q, false, shape_of(of_q), {p.n, p.heads, p.queries, p.head_size});
-    const auto k = rows(of_k, true, shape_of(of_q), {p.n, p.heads, p.keys, p.head_size});
+    if (auto by_head = head_scales(scores->factors, p.heads)) {
+      p.head_scales = std::move(*by_head);
+      scores->factors = no_id;
+    }
+    const auto units = scores->factors == no_id ? unit_rows_of(of_q, of_k) : std::nullopt;
+    if (units) p.qk_norm_epsilon = units->first.epsilon;
+    const Shape q_rows{p.n, p.heads, p.queries, p.head_size}, k_rows{p.n, p.heads, p.keys, p.head_size};
+    auto q = rows(units ? units->first.x : of_q, false, shape_of(of_q), q_rows, !units);
+    const auto k = rows(units ? units->second.x : of_k, !units, shape_of(of_q), k_rows, !units);
     const auto v = rows(product.inputs[1], false, shape_of(product.inputs[0]), {p.n, p.heads, p.keys, p.value_size});
     const auto written = rows_of_y(product, transpose, shape, {p.n, p.heads, p.queries, p.value_size});
     if (!q || !k || !v || !written || v->view.factor != 1) return;
@@ -207,6 +217,27 @@ class Heads {
     inputs.insert(inputs.end(), more.begin(), more.end());
     const Shape y_shape = y.channels_last ? Shape{shape[0], shape[2], shape[3], shape[1]} : shape;
     replace(id, make_attention_op(p, y_shape), std::move(inputs), std::move(name), y.channels_last);
+  }
+
+  /// Where known factors are one for each head.
+  std::optional<std::vector<double>> head_scales(ValueId factors, std::int64_t heads) const {
+    if (factors == no_id || heads > most_head_scales) return std::nullopt;
+    const Shape& shape = shape_of(factors);
+    if (shape.rank() < 3 || shape[shape.rank() - 3] != heads || shape.elems() != heads) return std::nullopt;
+    const auto values = graph_.value(factors).constant.values<float>();
+    return std::vector<double>(values.begin(), values.end());
+  }
+  /// What rows of Q [..,L,D] and K [..,S,D] are made unit rows of, for a product of Q and K^T; nothing unless of both.
+  std::optional<std::pair<UnitRows, UnitRows>> unit_rows_of(ValueId of_q, ValueId of_k) const {
+    const Node* const turned = edit_.made_by(of_k, "Transpose");
+    if (turned == nullptr) return std::nullopt;
+    Integers swapped(static_cast<std::size_t>(shape_of(of_k).rank()));
+    std::iota(swapped.begin(), swapped.end(), 0);
+    std::swap(swapped.back(), swapped[swapped.size() - 2]);
+    if (integers_attribute(*turned->op, "perm") != swapped) return std::nullopt;
+    const auto q = unit_rows(edit_, of_q), k = unit_rows(edit_, turned->inputs[0]);
+    if (!q || !k || q->epsilon != k->epsilon || q->epsilon < least_qk_norm_epsilon) return std::nullopt;
+    return std::pair(*q, *k);
   }
 
   /// Puts `op` in the place of node `id`, with a Transpose behind it where its y is in channels last.
@@ -323,8 +354,9 @@ class Heads {
   }
 
   /// The rows of an operand [..,tokens,channels], or with `columns` [..,channels,tokens], of a product whose batch is
-  /// that of `beside`.
-  std::optional<Rows> rows(ValueId id, bool columns, const Shape& beside, const Shape& wanted) const {
+  /// that of `beside`; with `scaled`, perhaps times a factor.
+  std::optional<Rows> rows(ValueId id, bool columns, const Shape& beside, const Shape& wanted,
+                           bool scaled = true) const {
     if (graph_.value(id).dtype != DType::f32 || shape_of(id).elems() == 0) return std::nullopt;
     // Strides that say [N,H,L,D] may not say [N*H,L,D].
     const bool repeats = shape_of(id).elems() != wanted.elems();
@@ -333,6 +365,7 @@ class Heads {
       id = shaped->inputs[0];
     for (StridedView& view : views_of(edit_, id)) {
       const std::size_t last = view.dims.size() - 1;
+      if (!scaled && view.factor != 1) continue;
       if (columns)
         std::swap(view.dims[last], view.dims[last - 1]), std::swap(view.strides[last], view.strides[last - 1]);
       for (std::size_t i = 0; repeats && i + 1 < last; ++i)
