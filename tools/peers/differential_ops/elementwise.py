@@ -234,8 +234,34 @@ def arg(d, op):
     d.emit(op, [a], axis=d.pick([None, axis_of(d, d[a].ndim)]), keepdims=d.pick([None, 0, 1]), select_last_index=d.pick([None, 0, 1]))
 
 
+def cosine_attention(d):
+    """Attention between unit rows of Q and K with a factor for each head, as in Swin V2."""
+    kind, (n, heads, queries, keys, size) = d.float_type(), d.dims(5, 5)
+    q, k, v = (d.new(d.array(kind, [n, heads, tokens, size])) for tokens in (queries, keys, keys))
+    spelled, epsilon = d.pick(["Expand", "Div", "Reciprocal"]), d.add(numpy.asarray(d.pick([1e-3, 1.5]), kind), True)
+    axes, given = ([d.add(numpy.asarray([-1], I64), True)], {}) if d.graph.opset >= 18 else ([], {"axes": [-1]})
+
+    def unit(x):
+        (norm,) = d.emit(d.pick(["Clip", "Max"]), [*d.emit("ReduceL2", [x, *axes], keepdims=1, **given), epsilon])
+        if spelled == "Reciprocal":
+            return d.emit("Mul", [x, *d.emit("Reciprocal", [norm])])
+        if spelled == "Expand":
+            (norm,) = d.emit("Expand", [norm, d.add(numpy.asarray(d[x].shape, I64), True)])
+        return d.emit("Div", [x, norm])
+
+    (turned,) = d.emit("Transpose", unit(k) if d.chance(0.8) else [k], perm=[0, 1, 3, 2])
+    (scores,) = d.emit("MatMul", [*(unit(q) if d.chance(0.8) else [q]), turned])
+    factors = d.add(d.random.uniform(1, 8, [heads, 1, 1]).astype(kind), d.chance(0.8))
+    (scores,) = d.emit("Mul", [scores, factors])
+    if d.chance(0.6):
+        (scores,) = d.emit("Add", [scores, d.add(d.array(kind, [heads, queries, keys]), True)])
+    d.emit("MatMul", [*d.emit("Softmax", [scores], axis=-1), v])
+
+
 @operator("Softmax", "LogSoftmax", "Hardmax")
 def softmax(d, op):
+    if op == "Softmax" and d.graph.opset >= 13 and d.chance(0.3):
+        return cosine_attention(d)
     a = d.value(rank=(2, 4))
     d.emit(op, [a], axis=d.pick([None, axis_of(d, d[a].ndim)]))
 
