@@ -6,6 +6,7 @@
 #include "base/cuda/launch.h"
 #include "base/cuda/warp.cuh"
 #include "base/dtypes.h"
+#include "ops/core/activation.cuh"
 #include "ops/normalization/normalize_half_rows.h"
 #include "ops/normalization/normalize_held_images.h"
 #include "ops/reduce/rows.cuh"
@@ -133,6 +134,17 @@ __global__ void __launch_bounds__(threads) map_rows(const T* x, T* y, const Mome
       });
 }
 
+/// An Affine with an activation behind it.
+template <typename Affine>
+struct Activated : Affine {
+  DeviceActivation activation;
+  __device__ float of_element(float y, std::int64_t row, std::int64_t i) const {
+    return activation(Affine::of_element(y, row, i));
+  }
+};
+template <typename Affine>
+constexpr bool may_be_activated = std::is_same_v<Affine, AffineOfChannel> || std::is_same_v<Affine, AffineOfGroup>;
+
 struct Add {
   __device__ double operator()(double a, double b) const { return a + b; }
 };
@@ -215,8 +227,12 @@ std::size_t normalize_rows_workspace_bytes(std::int64_t rows, std::int64_t lengt
 
 template <typename Affine>
 void normalize_rows(const Context& context, const Affine& affine, float epsilon, std::int64_t rows, std::int64_t length,
-                    DType dtype, const void* from, void* to, std::byte* workspace) {
+                    DType dtype, const void* from, void* to, std::byte* workspace, const Activation& activation) {
   if (rows == 0) return;
+  if constexpr (may_be_activated<Affine>)
+    if (activation.kind != Activation::Kind::none)
+      return normalize_rows(context, Activated<Affine>{affine, DeviceActivation(activation)}, epsilon, rows, length,
+                            dtype, from, to, workspace, {});
   if constexpr (std::is_base_of_v<AffineOfElement, Affine>)
     if (dtype != DType::f32 && affine.mean == nullptr && affine.inverse_deviation == nullptr &&
         normalize_half_rows(context, dtype, Affine::centered, from, to, affine.scale, affine.bias, epsilon, rows,
@@ -243,7 +259,7 @@ void normalize_rows(const Context& context, const Affine& affine, float epsilon,
 #define LENSLET_INSTANTIATE(AFFINE)                                                                                  \
   template std::size_t normalize_rows_workspace_bytes<AFFINE>(std::int64_t, std::int64_t);                           \
   template void normalize_rows(const Context&, const AFFINE&, float, std::int64_t, std::int64_t, DType, const void*, \
-                               void*, std::byte*);
+                               void*, std::byte*, const Activation&);
 LENSLET_INSTANTIATE(AffineOfChannel)
 LENSLET_INSTANTIATE(AffineOfElement)
 LENSLET_INSTANTIATE(AffineOfGroup)

@@ -18,6 +18,7 @@
 #include "base/cuda/host_device.h"
 #include "base/thread_pool.h"
 #include "lenslet/tensor.h"
+#include "ops/core/activation.h"
 #include "ops/core/grain.h"
 #include "ops/normalization/row_map.h"
 #include "ops/normalization/row_sums.h"
@@ -165,10 +166,11 @@ template <typename Affine>
 std::size_t normalize_rows_workspace_bytes(std::int64_t rows, std::int64_t length);
 
 /// The same on device addresses, for the Affines above; x and y are 16-byte aligned, of float32 or both of a 16-bit
-/// type, which is rounded once. At most 2^31 - 1 rows, unless held in registers.
+/// type, which is rounded once. At most 2^31 - 1 rows, unless held in registers. An activation may follow
+/// AffineOfChannel and AffineOfGroup.
 template <typename Affine>
 void normalize_rows(const Context& context, const Affine& affine, float epsilon, std::int64_t rows, std::int64_t length,
-                    DType dtype, const void* x, void* y, std::byte* workspace);
+                    DType dtype, const void* x, void* y, std::byte* workspace, const Activation& activation = {});
 
 /// y[i] = x[i], elements of a 16-bit type; device addresses.
 void widen(const Context& context, DType dtype, const void* x, float* y, std::int64_t count);

@@ -183,13 +183,6 @@ __global__ void __launch_bounds__(threads) map_pixels(const T* x, T* y, const Mo
   }
 }
 
-template <typename T>
-__global__ void __launch_bounds__(threads) activate_elements(T* y, std::int64_t count, DeviceActivation activation) {
-  wait_for_previous();
-  const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * threads + threadIdx.x;
-  if (i < count) y[i] = as_stored<T>(activation(loaded(y[i])));
-}
-
 }  // namespace
 
 void normalize_pixels(const Context& context, const PixelGroups& of, const float* scale, const float* bias, DType dtype,
@@ -223,14 +216,6 @@ void normalize_pixels(const Context& context, const PixelGroups& of, const float
       run(std::integral_constant<int, 1>());
     else
       run(std::integral_constant<int, static_cast<int>(16 / sizeof(T))>());
-  });
-}
-
-void activate(const Context& context, const Activation& activation, DType dtype, void* y, std::int64_t count) {
-  if (count == 0) return;
-  dispatch(dtype, WithHalves<Types<float>>(), [&]<typename T>(std::type_identity<T>) {
-    launch(context, activate_elements<T>, dim3(blocks_for(count, threads)), dim3(threads), 0, static_cast<T*>(y), count,
-           DeviceActivation(activation));
   });
 }
 

@@ -54,8 +54,5 @@ std::size_t normalize_pixels_workspace_bytes(const PixelGroups& of, DType dtype)
 void normalize_pixels(const Context& context, const PixelGroups& of, const float* scale, const float* bias, DType dtype,
                       const void* x, void* y, std::byte* workspace);
 
-/// y[i] = activation(y[i]).
-void activate(const Context& context, const Activation& activation, DType dtype, void* y, std::int64_t count);
-
 }  // namespace cuda
 }  // namespace lenslet

@@ -74,12 +74,10 @@ std::unique_ptr<const BoundKernel> bind_rows_cuda(const Binding& binding) {
       auto* buffer = reinterpret_cast<float*>(run.workspace.data() + moments);
       if (affine.scale != nullptr) affine.scale = as_floats(run, 1, buffer);
       if (affine.bias != nullptr) affine.bias = as_floats(run, 2, buffer);
+      Activation activation;
+      if constexpr (requires { rows.activation; }) activation = rows.activation;
       cuda::normalize_rows(*run.cuda, affine, rows.epsilon, rows.count, rows.length, run.inputs[0].dtype(),
-                           run.inputs[0].data(), run.outputs[0].data(), run.workspace.data());
-      if constexpr (requires { rows.activation; })
-        if (rows.activation.kind != Activation::Kind::none)
-          cuda::activate(*run.cuda, rows.activation, run.inputs[0].dtype(), run.outputs[0].data(),
-                         rows.count * rows.length);
+                           run.inputs[0].data(), run.outputs[0].data(), run.workspace.data(), activation);
     };
     return bound(run_on, moments + widened);
   }

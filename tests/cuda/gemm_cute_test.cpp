@@ -256,7 +256,7 @@ TEST_CASE("cuda/gemm_cute/op_of_16_bit") {
           const Tensor y = test::run_between_guards(test::op_runner(), call, inputs, where).at(0);
           test::compare(y, judged, candidate.tolerance, where);
         });
-        CHECK((calls > 0) == cuda::cute_built());
+        CHECK((calls > 0) == (cuda::cute_built() || m <= cuda::most_few_rows_mma));
       }
 }
 
