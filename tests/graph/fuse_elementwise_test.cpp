@@ -177,6 +177,17 @@ TEST_CASE("fuse_elementwise/expanded_operands") {
   CHECK(worst_difference(before, fused) == 0);
 }
 
+TEST_CASE("fuse_elementwise/batch_norm_stays_alone_on_cuda") {
+  const PassContext cuda{.target = {reference_gpu(), parse_numerics("fp16")}, .device = "cuda:0"};
+  GraphBuilder b;
+  const ValueId z = b.input("z", {2, 16, 7, 5}), gated = b.node("Mul", {b.input("x", {2, 16, 7, 5}), z});
+  b.output(b.node("Relu", {b.node("Add", {gated, b.batch_norm(z, 16)})}));
+  const Graph before = b.build(2), fused = after(before, "fuse_elementwise", cuda);
+  CHECK(count(fused, "BatchNormalization") == 1);
+  CHECK(functions(fused) == "Mul+Add+relu");
+  CHECK(count(after(before, "fuse_elementwise"), "ElementwiseChain") == 1);
+}
+
 // Pixels with a padded pitch are not for operators with constants by channels.
 TEST_CASE("fuse_elementwise/cuda_with_padded_pixels") {
   const PassContext cuda{.target = {reference_gpu(), parse_numerics("fp16")}, .device = "cuda:0"};
