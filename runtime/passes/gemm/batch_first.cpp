@@ -24,7 +24,7 @@ class BatchFirst {
 
   void run() {
     for (const NodeId id : edit_.nodes()) {
-      if (edit_.erased(id)) continue;
+      if (edit_.erased(id) || !has_result(graph_.node(id))) continue;
       if (graph_.node(id).type() == "Reshape") split_heads(id);
       if (graph_.node(id).type() == "MatMul" || graph_.node(id).type() == "Add") sink(id);
       if (transposes(graph_.node(id), swap_batch)) raise(id);
@@ -35,6 +35,7 @@ class BatchFirst {
  private:
   const Shape& shape_of(ValueId id) const { return graph_.value(id).shape; }
   DType file_type(ValueId id) const { return graph_.value(id).file_type; }
+  static bool has_result(const Node& node) { return !node.outputs.empty() && node.outputs[0] != no_id; }
   static bool transposes(const Node& node, const Integers& perm) {
     return node.type() == "Transpose" && integers_attribute(*node.op, "perm") == perm;
   }
@@ -72,8 +73,9 @@ class BatchFirst {
       const bool reads = std::ranges::find(node.inputs, y) != node.inputs.end();
       if (!reads) continue;
       if (node.type() == "Add" && products > 0) return becomes_heads(node.outputs[0], products - 1);
+      if (node.type() != "Reshape" || !has_result(node)) return false;
       const Shape& shape = shape_of(node.outputs[0]);
-      return node.type() == "Reshape" && (shape.rank() == 4 || (shape.rank() == 3 && shape[1] > shape_of(y)[1]));
+      return shape.rank() == 4 || (shape.rank() == 3 && shape[1] > shape_of(y)[1]);
     }
     return false;
   }
