@@ -223,24 +223,22 @@ TEST_CASE("graph/dump") {
   CHECK(graph.dump().find("{1,2") == std::string::npos);
 }
 
-TEST_CASE("passes/results_that_nobody_reads") {
-  for (const char* const op : {"Reshape", "Transpose", "MatMul", "Add", "Mul", "Div", "Relu", "Concat", "Softmax"}) {
+// The loader refuses a node without any result; of several the first may be left out.
+TEST_CASE("passes/a_first_result_that_nobody_reads") {
+  for (const char* const op : {"Split", "TopK", "MaxPool"}) {
     CAPTURE(op);
-    GraphBuilder b;
-    const ValueId x = b.conv(b.input("x", {2, 4, 6, 6}), 4, 4, 1);
-    b.output(x);
     const std::string_view type = op;
-    std::vector<ValueId> inputs{x};
+    GraphBuilder b;
+    std::vector<ValueId> inputs{b.conv(b.input("x", {2, 4, 6, 6}), 4, 4, 1)};
     AttributeList attributes;
-    if (type == "Reshape") inputs.push_back(b.int64s({2, 4, 36}));
-    if (type == "MatMul" || type == "Add" || type == "Mul" || type == "Div")
-      inputs.push_back(b.weights({6, 6}, 2, 0.1));
-    if (type == "Concat") inputs.push_back(x), attributes = {{"axis", std::int64_t{1}}};
-    if (type == "Transpose") attributes = {{"perm", std::vector<std::int64_t>{0, 2, 3, 1}}};
-    const ValueId y = b.node(type, inputs, attributes);
+    if (type == "Split") attributes = {{"axis", std::int64_t{1}}};
+    if (type == "TopK") inputs.push_back(b.int64s({3}));
+    if (type == "MaxPool") attributes = {{"kernel_shape", std::vector<std::int64_t>{2, 2}}};
+    const ValueId first = b.node(type, inputs, attributes, 15, 2);
+    b.output(first + 1);
     Graph graph = b.build(2);
     for (Node& node : graph.nodes)
-      if (node.outputs[0] == y) node.outputs[0] = no_id;
-    CHECK(count(after_all(graph), type) == 0);
+      if (node.outputs[0] == first) node.outputs[0] = no_id;
+    CHECK(after_all(graph).nodes.size() >= 2);
   }
 }
