@@ -8,7 +8,7 @@
 #include <limits>
 
 #include "ops/gemm/attention_op.h"
-#include "ops/gemm/gemm.h"
+#include "ops/gemm/head_product.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/gemm/attention_cpu.cpp"
@@ -109,19 +109,6 @@ HWY_EXPORT(exp_rows);
 HWY_EXPORT(scale_rows);
 HWY_EXPORT(normalize_rows);
 
-constexpr std::int64_t line = 16;  // floats
-std::int64_t whole_lines(std::int64_t floats) { return (floats + line - 1) / line * line; }
-
-void multiply(std::int64_t m, std::int64_t n, std::int64_t k, const float* a, std::int64_t lda, const float* b,
-              float* c, std::int64_t ldc) {
-  Gemm call;
-  call.m = m, call.n = n, call.k = k;
-  call.a.base = a, call.a.stride = lda;
-  call.b = b;
-  call.c = c, call.ldc = ldc;
-  gemm_serial(call);
-}
-
 class BoundAttention final : public BoundKernel {
  public:
   explicit BoundAttention(const Binding& binding)
@@ -133,7 +120,7 @@ class BoundAttention final : public BoundKernel {
     // Scores of 48 KiB beside K and V, in equal blocks of whole tiles.
     constexpr std::int64_t score_floats = 12 << 10;
     const std::int64_t tile = gemm_tile_rows();
-    const std::int64_t most = std::max(tile, score_floats / std::max(stride_, line) / tile * tile);
+    const std::int64_t most = std::max(tile, score_floats / std::max(stride_, line_floats) / tile * tile);
     blocks_ = std::max<std::int64_t>(1, (p_.queries + most - 1) / most);
     rows_ = ((p_.queries + blocks_ - 1) / blocks_ + tile - 1) / tile * tile;
     blocks_ = std::max<std::int64_t>(1, (p_.queries + rows_ - 1) / rows_);
@@ -208,7 +195,7 @@ class BoundAttention final : public BoundKernel {
     float* const inverse = scores + rows_ * stride_;
     float* const copies = inverse + whole_lines(rows_);
     const Rows q = rows_of(run, AttentionOp::q, p_.q, head, first, rows, p_.head_size, copies);
-    multiply(rows, p_.keys, p_.head_size, q.data, q.stride, packed_k, scores, stride_);
+    multiply_packed(rows, p_.keys, p_.head_size, q.data, q.stride, packed_k, scores, stride_);
     const float* bias = run.in<float>(AttentionOp::bias);
     const std::int64_t bias_stride = p_.bias_queries == 1 ? 0 : p_.keys;
     if (p_.bias_n > 0) {
@@ -222,7 +209,7 @@ class BoundAttention final : public BoundKernel {
     const bool strided = p_.rows_n == 0;
     float* const y = strided ? run.out<float>() + lies(run, p_.y, head, first) : copies;
     const std::int64_t y_stride = strided ? p_.y.token : p_.value_size;
-    multiply(rows, p_.value_size, p_.keys, scores, stride_, packed_v, y, y_stride);
+    multiply_packed(rows, p_.value_size, p_.keys, scores, stride_, packed_v, y, y_stride);
     HWY_DYNAMIC_DISPATCH(scale_rows)(y, rows, p_.value_size, y_stride, inverse);
     for (std::int64_t row = 0; row < rows && !strided; ++row)
       std::copy_n(y + row * y_stride, p_.value_size, run.out<float>() + lies(run, p_.y, head, first + row));

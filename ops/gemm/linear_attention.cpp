@@ -4,23 +4,12 @@
 #include <algorithm>
 
 #include "ops/gemm/attention_op.h"
-#include "ops/gemm/gemm.h"
+#include "ops/gemm/head_product.h"
 
 namespace lenslet {
 namespace {
 
-constexpr std::int64_t block_rows = 64, line = 16;  // floats
-std::int64_t whole_lines(std::int64_t floats) { return (floats + line - 1) / line * line; }
-
-void multiply(std::int64_t m, std::int64_t n, std::int64_t k, const float* a, const float* packed_b, float* c,
-              std::int64_t ldc) {
-  Gemm call;
-  call.m = m, call.n = n, call.k = k;
-  call.a.base = a, call.a.stride = k;
-  call.b = packed_b;
-  call.c = c, call.ldc = ldc;
-  gemm_serial(call);
-}
+constexpr std::int64_t block_rows = 64;
 
 class BoundLinearAttention final : public BoundKernel {
  public:
@@ -64,7 +53,7 @@ class BoundLinearAttention final : public BoundKernel {
         sum += k_columns[i * p_.keys + j] = std::max(k[j * p_.k.token + i], 0.0F);
       kv[i * columns + e] = sum;
     }
-    multiply(d, e, p_.keys, k_columns, packed_v, kv, columns);
+    multiply_packed(d, e, p_.keys, k_columns, p_.keys, packed_v, kv, columns);
     pack_b(kv, columns, 1, d, columns, packed_kv);
     const float* const q = run.in<float>(AttentionOp::q) + start(p_.q, n, head);
     float* const y = run.out<float>() + start(p_.y, n, head);
@@ -72,7 +61,7 @@ class BoundLinearAttention final : public BoundKernel {
       const std::int64_t rows = std::min(block_rows, p_.queries - first);
       for (std::int64_t row = 0; row < rows; ++row)
         for (std::int64_t i = 0; i < d; ++i) q_rows[row * d + i] = std::max(q[(first + row) * p_.q.token + i], 0.0F);
-      multiply(rows, columns, d, q_rows, packed_kv, sums, columns);
+      multiply_packed(rows, columns, d, q_rows, d, packed_kv, sums, columns);
       for (std::int64_t row = 0; row < rows; ++row) {
         const float* const sum = sums + row * columns;
         const float divisor = sum[e] + static_cast<float>(*p_.linear_epsilon);

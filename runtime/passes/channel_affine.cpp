@@ -59,7 +59,7 @@ std::optional<std::int64_t> affine_channels(const GraphEdit& edit, ValueId id) {
 }
 
 std::optional<AffineOf> affine_of(const Graph& graph, const Node& node) {
-  if (node.outputs.empty() || node.outputs[0] == no_id) return std::nullopt;
+  if (!has_result(node)) return std::nullopt;
   const Shape& y = graph.value(node.outputs[0]).shape;
   const std::vector<InputInfo> infos = graph.input_infos(node);
   for (std::size_t side = 0; side < node.inputs.size(); ++side) {

@@ -12,7 +12,7 @@ namespace {
 
 /// Output 0 equals input 0, and no other output is read.
 bool gives_input_back(const GraphEdit& edit, const Node& node) {
-  if (input_of(node, 0) == no_id || node.outputs.empty() || node.outputs[0] == no_id) return false;
+  if (input_of(node, 0) == no_id || !has_result(node)) return false;
   for (std::size_t i = 1; i < node.outputs.size(); ++i)
     if (node.outputs[i] != no_id && edit.uses(node.outputs[i]) > 0) return false;
   return node.op->gives_input_back(edit.graph().input_infos(node));

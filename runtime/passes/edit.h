@@ -66,6 +66,9 @@ class GraphEdit {
 /// Input `i` of the node, or no_id.
 inline ValueId input_of(const Node& node, std::size_t i) { return i < node.inputs.size() ? node.inputs[i] : no_id; }
 
+/// Whether something may read the node's first result: of several, the first may be left out.
+inline bool has_result(const Node& node) { return !node.outputs.empty() && node.outputs[0] != no_id; }
+
 /// Selects this candidate of the node's chosen kernel. The choice must exist (not null); other nodes may share it.
 void set_candidate(Node& node, Candidate candidate);
 

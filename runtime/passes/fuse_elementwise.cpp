@@ -53,10 +53,7 @@ class Fuser {
       : edit_(graph), on_cuda_(context.target.device.kind == DeviceKind::cuda) {}
 
   void run() {
-    const auto is_read = [&](NodeId id) {
-      const Node& node = edit_.graph().node(id);
-      return !edit_.erased(id) && !node.outputs.empty() && node.outputs[0] != no_id;
-    };
+    const auto is_read = [&](NodeId id) { return !edit_.erased(id) && has_result(edit_.graph().node(id)); };
     for (const NodeId id : edit_.nodes())
       if (is_read(id)) read_unexpanded(id);
     for (const NodeId id : edit_.nodes())

@@ -66,6 +66,17 @@ std::shared_ptr<const Op> make_reshape_op() {
   return make_normalised_op("Reshape", {{"allowzero", std::int64_t{1}}}, 2);
 }
 
+Tensor transposed_matrix(const Tensor& matrix) {
+  const std::int64_t c = matrix.shape()[0], k = matrix.shape()[1];
+  Tensor turned(DType::f32, Shape{k, c});
+  const auto from = matrix.values<float>();
+  const auto to = turned.values<float>();
+  for (std::int64_t i = 0; i < k; ++i)
+    for (std::int64_t j = 0; j < c; ++j)
+      to[static_cast<std::size_t>(i * c + j)] = from[static_cast<std::size_t>(j * k + i)];
+  return turned;
+}
+
 std::optional<ChannelsFirstNode> to_channels_first_node(Graph& graph, const Node& node,
                                                         const std::vector<ValueId>& twins) {
   if (node.outputs.size() != 1) return std::nullopt;

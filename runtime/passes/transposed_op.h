@@ -16,6 +16,9 @@ std::shared_ptr<const Op> make_transpose_op(const std::vector<std::int64_t>& per
 /// A Reshape to the shape in input 1, where 0 is a size.
 std::shared_ptr<const Op> make_reshape_op();
 
+/// The float32 matrix [K,C] of one [C,K].
+Tensor transposed_matrix(const Tensor& matrix);
+
 /// A node rewritten to read [N,C,H,W] where it read [N,H,W,C].
 struct ChannelsFirstNode {
   std::shared_ptr<const Op> op;

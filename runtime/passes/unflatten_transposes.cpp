@@ -41,8 +41,7 @@ void unflatten_transposes(Graph& graph, const PassContext&) {
   for (const NodeId id : edit.nodes()) {
     if (edit.erased(id)) continue;
     const Node& node = graph.node(id);
-    if (node.outputs.empty() || node.outputs[0] == no_id || node.inputs.empty() || !edit.merges(node.inputs[0]))
-      continue;
+    if (!has_result(node) || node.inputs.empty() || !edit.merges(node.inputs[0])) continue;
     const Node* const before = edit.producer_node(node.inputs[0]);
     const ValueId x = before->inputs.empty() ? no_id : before->inputs[0];
     if (x == no_id) continue;

@@ -104,9 +104,9 @@ TEST_CASE("elementwise_chain/drawn_chains_are_the_oracles") {
       }
       Function f{with_another[below(static_cast<int>(std::size(with_another)))]};
       const bool scale_shift = f.name == "ScaleShift";
-      const std::size_t room = 5 - inputs.size();
+      const std::size_t operands_left = 5 - inputs.size();
       f.inputs = scale_shift ? 2 : below(3) == 0 ? 0 : 1;
-      if (static_cast<std::size_t>(f.inputs) > room) continue;
+      if (static_cast<std::size_t>(f.inputs) > operands_left) continue;
       if (f.inputs == 0) f.a = 0.5 + 0.25 * below(5);
       f.reversed = !scale_shift && f.name != "Div" && below(3) == 0;
       for (std::int64_t i = 0; i < f.inputs; ++i) {

@@ -16,14 +16,7 @@ using Integers = std::vector<std::int64_t>;
 
 /// The filters [K,C,1,1] of a matrix [C,K].
 Tensor filters_of(const Tensor& matrix) {
-  const std::int64_t c = matrix.shape()[0], k = matrix.shape()[1];
-  Tensor filters = Tensor(DType::f32, Shape{k, c, 1, 1});
-  const auto from = matrix.values<float>();
-  const auto to = filters.values<float>();
-  for (std::int64_t i = 0; i < k; ++i)
-    for (std::int64_t j = 0; j < c; ++j)
-      to[static_cast<std::size_t>(i * c + j)] = from[static_cast<std::size_t>(j * k + i)];
-  return filters;
+  return transposed_matrix(matrix).reshaped(Shape{matrix.shape()[1], matrix.shape()[0], 1, 1});
 }
 
 class Products {

@@ -35,7 +35,6 @@ class BatchFirst {
  private:
   const Shape& shape_of(ValueId id) const { return graph_.value(id).shape; }
   DType file_type(ValueId id) const { return graph_.value(id).file_type; }
-  static bool has_result(const Node& node) { return !node.outputs.empty() && node.outputs[0] != no_id; }
   static bool transposes(const Node& node, const Integers& perm) {
     return node.type() == "Transpose" && integers_attribute(*node.op, "perm") == perm;
   }
@@ -124,7 +123,9 @@ class BatchFirst {
     const std::string name = gemm->name;
     const auto last = edit_.add_node(name + ":heads", make_transpose_op({0, 2, 1, 3}), {heads}, file_type(heads));
     const ValueId tokens = reshaped(last, Shape{y[0], y[1], e}, name);
-    const ValueId factors = rows_first ? edit_.add_constant(graph_.value(weights).name, columns_of(weights)) : weights;
+    const ValueId factors =
+        rows_first ? edit_.add_constant(graph_.value(weights).name, transposed_matrix(graph_.value(weights).constant))
+                   : weights;
     if (bias == no_id) {
       edit_.replace(id, make_normalised_op("MatMul", {}, 2), {tokens, factors});
     } else {
@@ -133,19 +134,6 @@ class BatchFirst {
       edit_.replace(id, make_normalised_op("Add", {}, 2), {product, bias});
     }
     edit_.erase_unread(old);
-  }
-
-  /// The matrix [K,E] as [E,K].
-  Tensor columns_of(ValueId id) const {
-    const Tensor& matrix = graph_.value(id).constant;
-    const std::int64_t k = matrix.shape()[0], e = matrix.shape()[1];
-    Tensor turned(DType::f32, Shape{e, k});
-    const auto from = matrix.values<float>();
-    const auto to = turned.values<float>();
-    for (std::int64_t i = 0; i < e; ++i)
-      for (std::int64_t j = 0; j < k; ++j)
-        to[static_cast<std::size_t>(i * k + j)] = from[static_cast<std::size_t>(j * e + i)];
-    return turned;
   }
 
   Graph& graph_;

@@ -63,7 +63,7 @@ class Heads {
     std::vector<NodeId> nodes = edit_.nodes();
     std::ranges::reverse(nodes);
     for (const NodeId id : nodes)
-      if (!edit_.erased(id) && !graph_.node(id).outputs.empty() && graph_.node(id).outputs[0] != no_id) join(id);
+      if (!edit_.erased(id) && has_result(graph_.node(id))) join(id);
     edit_.finish();
   }
 
@@ -175,6 +175,7 @@ class Heads {
     if (turned) k = edit_.producer_node(k->inputs[0]);
     if (k == nullptr || k->type() != "Relu") return;
     const Shape &of_q = shape_of(product.inputs[0]), &of_v = shape_of(padded->inputs[0]);
+    if (of_q.rank() != 4 || of_v.rank() != 4) return;
     const Shape shape = shape_of(graph_.node(id).outputs[0]);
     AttentionProblem p{.n = of_q[0],
                        .heads = of_q[1],

@@ -51,7 +51,7 @@ std::optional<Groups> groups_of(const GraphEdit& edit, ValueId id) {
 
 void join(GraphEdit& edit, NodeId id) {
   Graph& graph = edit.graph();
-  if (graph.node(id).outputs.empty() || graph.node(id).outputs[0] == no_id) return;
+  if (!has_result(graph.node(id))) return;
   ValueId at = graph.node(id).outputs[0];
   std::vector<ChannelAffine> affines;  // from the last one
   while (affines.size() < 2) {
