@@ -1,8 +1,7 @@
 // fuse_attention: MatMul, Softmax, MatMul of attention heads, with scales, biases and masks between them and the
-// fuse_attention: MatMul, Softmax, MatMul of attention heads, with scales, biases and masks between them and the
 // Reshapes, Transposes and Gathers around them, become one Attention; normalised rows of Q and K (Swin V2), too. Scores
-// stay in the cache, and Q, K and V are read where a projection wrote them, images [N,C,H,W] as [N,H,W,C]. So does
-// EfficientViT's ReLU linear attention.
+// stay in the cache, and Q, K and V are read where a projection wrote them, images [N,C,H,W] as [N,H,W,C].
+// EfficientViT's ReLU linear attention becomes one likewise.
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -14,6 +13,7 @@
 
 #include "ops/core/kernel.h"
 #include "ops/gemm/attention_op.h"
+#include "runtime/passes/gemm/score_bias.h"
 #include "runtime/passes/gemm/strided_view.h"
 #include "runtime/passes/gemm/unit_rows.h"
 #include "runtime/passes/passes.h"
@@ -24,16 +24,6 @@ namespace {
 
 using Integers = std::vector<std::int64_t>;
 
-/// Biases of more bytes than this stay Adds: each plan holds them.
-constexpr std::int64_t most_bias_bytes = 64 << 20;
-
-/// A constant that is added to scores of this shape, times a factor.
-struct BiasTerm {
-  ValueId value = no_id;
-  Shape scores;
-  double factor = 1;
-};
-
 /// Scores [..,L,S] = factor * Q K^T + the biases.
 struct Scores {
   const Node* product = nullptr;
@@ -43,15 +33,20 @@ struct Scores {
   ValueId factors = no_id;  ///< known; one for each head or row, of the product
 };
 
+/// softmax(scores) V, or its transpose V^T softmax(scores)^T, whose columns are the tokens (EfficientViT of MSRA,
+/// SHViT, YOLO11); behind it perhaps the Transpose of its heads.
+struct Weighted {
+  const Node *product = nullptr, *transpose = nullptr, *softmax = nullptr;
+  bool of_columns = false;
+
+  ValueId shares() const { return product->inputs[of_columns ? 1 : 0]; }
+  ValueId v() const { return product->inputs[of_columns ? 0 : 1]; }
+};
+
 /// [N,H,tokens,channels] with adjacent channels, of the view's value; of that [N,C,H,W] as [N,H,W,C] where so said.
 struct Rows {
   StridedView view;
   bool channels_last = false;
-};
-
-/// The extent of a constant bias, as of AttentionProblem.
-struct BiasSize {
-  std::int64_t n = 1, heads = 1, queries = 1;
 };
 
 class Heads {
@@ -70,12 +65,14 @@ class Heads {
  private:
   const Shape& shape_of(ValueId id) const { return graph_.value(id).shape; }
 
-  /// What `id` ends: a product, perhaps the Transpose of its heads, perhaps a Reshape behind that.
+  /// What `id` ends: a product, perhaps the Transpose of its heads, perhaps a Reshape behind either.
   void join(NodeId id) {
     const Node* node = &graph_.node(id);
     const Node* transpose = node->type() == "Transpose" ? node : nullptr;
-    if (node->type() == "Reshape" && edit_.merges(node->inputs[0]))
+    if (node->type() == "Reshape" && edit_.merges(node->inputs[0])) {
       transpose = edit_.made_by(node->inputs[0], "Transpose");
+      if (transpose == nullptr) node = edit_.producer_node(node->inputs[0]);
+    }
     if (transpose != nullptr) {
       ValueId y = transpose->inputs[0];
       if (const Node* const shaped = edit_.made_by(y, "Reshape"); shaped != nullptr && edit_.merges(y))
@@ -83,62 +80,77 @@ class Heads {
       if (!edit_.merges(y)) return;
       node = edit_.producer_node(y);
     }
+    if (node == nullptr) return;
     if (node->type() == "MatMul") return join(id, *node, transpose);
     if (node->type() == "Div") join_linear(id, *node, transpose);
   }
 
   void join(NodeId id, const Node& product, const Node* transpose) {
+    Weighted found{.product = &product, .transpose = transpose};
+    found.softmax = softmax_before(product.inputs[0]);
+    found.of_columns = found.softmax == nullptr;
+    if (found.of_columns && edit_.merges(product.inputs[1]))
+      if (const Node* const turned = transposed_last(product.inputs[1]))
+        found.softmax = softmax_before(turned->inputs[0]);
+    if (found.softmax == nullptr) return;
     const Shape& y = shape_of(product.outputs[0]);
     if (y.rank() < 2 || y.elems() == 0 || graph_.value(product.outputs[0]).dtype != DType::f32 ||
-        !batch_of_first(shape_of(product.inputs[0]), shape_of(product.inputs[1])))
+        !batch_of_first(shape_of(found.shares()), shape_of(found.v())))
       return;
-    ValueId probabilities = product.inputs[0];
-    if (!edit_.merges(probabilities)) return;
-    if (const Node* const shaped = edit_.made_by(probabilities, "Reshape"); shaped != nullptr && keeps_rows(*shaped))
-      probabilities = shaped->inputs[0];
-    const Node* const softmax = edit_.merges(probabilities) ? edit_.made_by(probabilities, "Softmax") : nullptr;
-    if (softmax == nullptr) return;
-    const Shape& shares = shape_of(probabilities);
+    const Shape& shares = shape_of(found.softmax->outputs[0]);
     const int rank = shares.rank();
-    const std::int64_t axis = integer_attribute(*softmax->op, "axis").value_or(-1);
+    const std::int64_t axis = integer_attribute(*found.softmax->op, "axis").value_or(-1);
     if (rank < 2 || (axis != -1 && axis != rank - 1)) return;
-    std::optional<Scores> scores = scores_of(softmax->inputs[0], shares);
+    const std::optional<Scores> scores = scores_of(found.softmax->inputs[0], shares);
     if (!scores) return;
+    // The first of three axes is of heads, or of images with one head.
+    const std::int64_t heads = rank > 2 ? shares[rank - 3] : 1;
+    if (!join(id, found, *scores, heads) && rank == 3 && heads > 1 && scores->computed_bias == no_id)
+      join(id, found, *scores, 1);
+  }
 
+  /// False if the rows are not those of so many heads.
+  bool join(NodeId id, const Weighted& found, Scores scores, std::int64_t heads) {
+    const Node& product = *found.product;
+    const Shape &shares = shape_of(found.softmax->outputs[0]), &y = shape_of(product.outputs[0]);
+    const ValueId of_q = scores.product->inputs[0], of_k = scores.product->inputs[1];
     AttentionProblem p;
-    p.heads = rank > 2 ? shares[rank - 3] : 1;
-    p.queries = shares[rank - 2], p.keys = shares[rank - 1], p.value_size = y[y.rank() - 1];
+    p.heads = heads;
+    p.queries = shares[shares.rank() - 2], p.keys = shares[shares.rank() - 1];
     p.n = shares.elems() / (p.heads * p.queries * p.keys);
-    const ValueId of_q = scores->product->inputs[0], of_k = scores->product->inputs[1];
     p.head_size = shape_of(of_q)[shape_of(of_q).rank() - 1];
-    const Shape shape = shape_of(graph_.node(id).outputs[0]);
-    if (auto by_head = head_scales(scores->factors, p.heads)) {
+    p.value_size = y[y.rank() - (found.of_columns ? 2 : 1)];
+    if (auto by_head = head_scales(scores.factors, p.heads)) {
       p.head_scales = std::move(*by_head);
-      scores->factors = no_id;
+      scores.factors = no_id;
     }
-    const auto units = scores->factors == no_id ? unit_rows_of(of_q, of_k) : std::nullopt;
+    const auto units = scores.factors == no_id ? unit_rows_of(of_q, of_k) : std::nullopt;
     if (units) p.qk_norm_epsilon = units->first.epsilon;
+    const Shape shape = shape_of(graph_.node(id).outputs[0]);
     const Shape q_rows{p.n, p.heads, p.queries, p.head_size}, k_rows{p.n, p.heads, p.keys, p.head_size};
     auto q = rows(units ? units->first.x : of_q, false, shape_of(of_q), q_rows, !units);
     const auto k = rows(units ? units->second.x : of_k, !units, shape_of(of_q), k_rows, !units);
-    const auto v = rows(product.inputs[1], false, shape_of(product.inputs[0]), {p.n, p.heads, p.keys, p.value_size});
-    const auto written = rows_of_y(product, transpose, shape, {p.n, p.heads, p.queries, p.value_size});
-    if (!q || !k || !v || !written || v->view.factor != 1) return;
+    const auto v =
+        rows(found.v(), found.of_columns, shape_of(found.shares()), {p.n, p.heads, p.keys, p.value_size}, false);
+    const auto written =
+        rows_of_y(product, found.transpose, found.of_columns, shape, {p.n, p.heads, p.queries, p.value_size});
+    if (!q || !k || !v || !written) return false;
     std::optional<Tensor> bias;
-    if (!scores->biases.empty() && !(bias = constant_bias(scores->biases, p))) return;
+    if (!scores.biases.empty() && !(bias = constant_bias(graph_, scores.biases, p))) return false;
 
     const std::string name = product.name;
-    if (scores->factors != no_id) {  // no reference to a node below
+    if (scores.factors != no_id) {  // no reference to a node below
       const ValueId scaled_q =
-          edit_.add_node(name + ":scaled", make_normalised_op("Mul", {}, 2), {of_q, scores->factors});
+          edit_.add_node(name + ":scaled", make_normalised_op("Mul", {}, 2), {of_q, scores.factors});
       q = Rows{whole_value(graph_, scaled_q)};
       q->view.reshape({p.n, p.heads, p.queries, p.head_size});
     }
-    p.scale = scores->factor * q->view.factor * k->view.factor;
+    p.scale = scores.factor * q->view.factor * k->view.factor;
     std::vector<ValueId> biases;
     if (bias) biases.push_back(edit_.add_constant(name + ":bias", *bias));
-    if (scores->computed_bias != no_id) biases.push_back(scores->computed_bias);
+    if (scores.computed_bias != no_id) biases.push_back(scores.computed_bias);
     fuse(id, p, *q, *k, *v, *written, name, biases);
+    return true;
   }
 
   /// relu(Q) (relu(K)^T [V 1]): all columns but the last, divided by that and an epsilon.
@@ -170,9 +182,8 @@ class Heads {
     const Node* const padded = inner != nullptr ? edit_.made_by(inner->inputs[1], "Pad") : nullptr;
     if (q == nullptr || padded == nullptr || !appends_ones(*padded)) return;
     const Node* k = edit_.producer_node(inner->inputs[0]);
-    const bool turned =
-        k != nullptr && k->type() == "Transpose" && integers_attribute(*k->op, "perm") == Integers{0, 1, 3, 2};
-    if (turned) k = edit_.producer_node(k->inputs[0]);
+    const Node* const turned = transposed_last(inner->inputs[0]);
+    if (turned != nullptr) k = edit_.producer_node(turned->inputs[0]);
     if (k == nullptr || k->type() != "Relu") return;
     const Shape &of_q = shape_of(product.inputs[0]), &of_v = shape_of(padded->inputs[0]);
     if (of_q.rank() != 4 || of_v.rank() != 4) return;
@@ -188,9 +199,9 @@ class Heads {
         !(shape_of(inner->outputs[0]) == Shape{p.n, p.heads, p.head_size, p.value_size + 1}))
       return;
     const auto rows_q = rows(q->inputs[0], false, of_q, of_q),
-               rows_k = rows(k->inputs[0], !turned, of_q, {p.n, p.heads, p.keys, p.head_size}),
+               rows_k = rows(k->inputs[0], turned == nullptr, of_q, {p.n, p.heads, p.keys, p.head_size}),
                rows_v = rows(padded->inputs[0], false, of_v, of_v),
-               written = rows_of_y(division, transpose, shape, {p.n, p.heads, p.queries, p.value_size});
+               written = rows_of_y(division, transpose, false, shape, {p.n, p.heads, p.queries, p.value_size});
     if (!rows_q || !rows_k || !rows_v || !written) return;
     for (const auto* const read : {&rows_q, &rows_k, &rows_v})
       if ((*read)->view.factor != 1) return;
@@ -230,12 +241,8 @@ class Heads {
   }
   /// What rows of Q [..,L,D] and K [..,S,D] are made unit rows of, for a product of Q and K^T; nothing unless of both.
   std::optional<std::pair<UnitRows, UnitRows>> unit_rows_of(ValueId of_q, ValueId of_k) const {
-    const Node* const turned = edit_.made_by(of_k, "Transpose");
+    const Node* const turned = transposed_last(of_k);
     if (turned == nullptr) return std::nullopt;
-    Integers swapped(static_cast<std::size_t>(shape_of(of_k).rank()));
-    std::iota(swapped.begin(), swapped.end(), 0);
-    std::swap(swapped.back(), swapped[swapped.size() - 2]);
-    if (integers_attribute(*turned->op, "perm") != swapped) return std::nullopt;
     const auto q = unit_rows(edit_, of_q), k = unit_rows(edit_, turned->inputs[0]);
     if (!q || !k || q->epsilon != k->epsilon || q->epsilon < least_qk_norm_epsilon) return std::nullopt;
     return std::pair(*q, *k);
@@ -275,6 +282,22 @@ class Heads {
     return last;
   }
 
+  /// The Softmax that makes `id`, perhaps before a Reshape, or null.
+  const Node* softmax_before(ValueId id) const {
+    if (!edit_.merges(id)) return nullptr;
+    if (const Node* const shaped = edit_.made_by(id, "Reshape"); shaped != nullptr && keeps_rows(*shaped))
+      id = shaped->inputs[0];
+    return edit_.merges(id) ? edit_.made_by(id, "Softmax") : nullptr;
+  }
+  /// The Transpose that makes `id` by exchanging the last two axes, or null.
+  const Node* transposed_last(ValueId id) const {
+    const Node* const node = edit_.made_by(id, "Transpose");
+    if (node == nullptr || shape_of(id).rank() < 2) return nullptr;
+    Integers swapped(static_cast<std::size_t>(shape_of(id).rank()));
+    std::iota(swapped.begin(), swapped.end(), 0);
+    std::swap(swapped.back(), swapped[swapped.size() - 2]);
+    return integers_attribute(*node->op, "perm") == swapped ? node : nullptr;
+  }
   /// A Reshape that keeps the last two axes.
   bool keeps_rows(const Node& reshape) const {
     const Shape &x = shape_of(reshape.inputs[0]), &y = shape_of(reshape.outputs[0]);
@@ -367,8 +390,7 @@ class Heads {
     for (StridedView& view : views_of(edit_, id)) {
       const std::size_t last = view.dims.size() - 1;
       if (!scaled && view.factor != 1) continue;
-      if (columns)
-        std::swap(view.dims[last], view.dims[last - 1]), std::swap(view.strides[last], view.strides[last - 1]);
+      if (columns) swap_last(view);
       for (std::size_t i = 0; repeats && i + 1 < last; ++i)
         if (const std::int64_t all = beside[static_cast<int>(i)]; view.dims[i] != all)
           view.dims[i] = all, view.strides[i] = 0;
@@ -382,8 +404,9 @@ class Heads {
     }
     return std::nullopt;
   }
-  /// The rows of y in what the Transpose makes of it, if there is one. `out` is the shape of the last node.
-  std::optional<Rows> rows_of_y(const Node& product, const Node* transpose, const Shape& out,
+  /// The rows of y in what the Transpose makes of it, if there is one; with `columns`, of its columns. `out` is the
+  /// shape of the last node.
+  std::optional<Rows> rows_of_y(const Node& product, const Node* transpose, bool columns, const Shape& out,
                                 const Shape& wanted) const {
     StridedView view = whole_value(graph_, transpose != nullptr ? transpose->outputs[0] : product.outputs[0]);
     if (transpose != nullptr) {
@@ -395,9 +418,14 @@ class Heads {
         view.strides[static_cast<std::size_t>((*perm)[i])] = turned.strides[i];
       }
     }
+    if (columns) swap_last(view);
     if (!view.reshape(wanted)) return std::nullopt;
     if (adjacent_channels(view)) return Rows{std::move(view)};
     return to_channels_last_rows(view, out) ? std::optional(Rows{std::move(view), true}) : std::nullopt;
+  }
+  static void swap_last(StridedView& view) {
+    std::swap(view.dims.back(), view.dims[view.dims.size() - 2]);
+    std::swap(view.strides.back(), view.strides[view.strides.size() - 2]);
   }
   static bool adjacent_channels(const StridedView& rows) { return rows.strides[3] == 1 || rows.dims[3] == 1; }
   /// Turns rows of an image [N,C,H,W], whose tokens are its pixels, into those of [N,H,W,C]; false for others.
@@ -414,59 +442,6 @@ class Heads {
   }
   static AttentionOperand operand(const StridedView& view) {
     return {view.offset, view.strides[0], view.strides[1], view.strides[2]};
-  }
-
-  /// The sum of the terms, in double, as small as it can be.
-  std::optional<Tensor> constant_bias(const std::vector<BiasTerm>& terms, const AttentionProblem& p) const {
-    const std::int64_t all = p.n * p.heads;
-    // A term repeats behind the axes in which it has size 1.
-    std::int64_t period = 1;
-    bool of_heads = false, of_queries = false;
-    for (const BiasTerm& term : terms) {
-      const Shape& scores = term.scores;
-      const int batch = scores.rank() - 2, lacks = scores.rank() - shape_of(term.value).rank();
-      const auto own = [&](int axis) { return axis < lacks ? 1 : shape_of(term.value)[axis - lacks]; };
-      int outer = 0;
-      while (outer < batch && own(outer) == 1) ++outer;
-      std::int64_t repeats = 1;
-      for (int axis = outer; axis < batch; ++axis) repeats *= scores[axis];
-      period = std::lcm(period, repeats);
-      of_heads = of_heads || !(batch == 0 || (scores[batch - 1] == p.heads && own(batch - 1) == 1));
-      of_queries = of_queries || own(batch) != 1;
-    }
-    const BiasSize size{.n = std::lcm(period, p.heads) / p.heads,
-                        .heads = of_heads ? p.heads : 1,
-                        .queries = of_queries ? p.queries : 1};
-    if (all % std::lcm(period, p.heads) != 0 ||
-        size.n * size.heads * size.queries * p.keys > most_bias_bytes / static_cast<std::int64_t>(sizeof(float)))
-      return std::nullopt;
-    std::vector<double> sum(static_cast<std::size_t>(size.n * size.heads * size.queries * p.keys));
-    for (const BiasTerm& term : terms) add(sum, size, term, p);
-    Tensor bias(DType::f32, Shape{size.n, size.heads, size.queries, p.keys});
-    std::ranges::transform(sum, bias.values<float>().begin(), [](double value) { return static_cast<float>(value); });
-    return bias;
-  }
-
-  void add(std::vector<double>& sum, const BiasSize& size, const BiasTerm& term, const AttentionProblem& p) const {
-    const Shape &scores = term.scores, &own = shape_of(term.value);
-    const auto values = graph_.value(term.value).constant.values<float>();
-    std::size_t at = 0;
-    for (std::int64_t n = 0; n < size.n; ++n)
-      for (std::int64_t h = 0; h < size.heads; ++h)
-        for (std::int64_t i = 0; i < size.queries; ++i) {
-          // Where row i of head n * H + h starts, and the step along it.
-          std::int64_t index = n * p.heads + h, start = 0, step = 1;
-          const std::int64_t along = own.rank() > 0 && own[own.rank() - 1] != 1 ? 1 : 0;
-          for (int axis = scores.rank() - 1, from = own.rank() - 1; from >= 0; --axis, --from) {
-            const int batch = scores.rank() - 2;
-            const std::int64_t position = axis > batch ? 0 : axis == batch ? i : index % scores[axis];
-            if (axis < batch) index /= scores[axis];
-            if (own[from] != 1) start += position * step;
-            step *= own[from];
-          }
-          for (std::int64_t j = 0; j < p.keys; ++j)
-            sum[at++] += term.factor * static_cast<double>(values[static_cast<std::size_t>(start + j * along)]);
-        }
   }
 
   Graph& graph_;
