@@ -37,6 +37,7 @@ std::vector<Pass> list() {
   if constexpr (built("quantized"))
     add("lower_quantized", lower_quantized, optional, "CPU: 8 bits between DequantizeLinear and QuantizeLinear");
   add("find_shuffles", find_shuffles, optional, "Reshape, Transpose, Reshape of groups of channels into one step");
+  add("sum_branches", sum_branches, optional, "sums over stacked branches [N,R,C,H,W] as sums of images");
   add("fold_pad", fold_pad, optional, "zero Pad into the pads of convolutions");
   add("crop_filters", crop_filters, optional, "taps that meet only padding go from a Conv's filters");
   add("fold_batch_norm", fold_batch_norm, optional, "BatchNormalization into weights and bias of a Conv or Gemm");

@@ -49,6 +49,7 @@ void unflatten_transposes(Graph& graph, const PassContext& context);
 void cancel_transposes(Graph& graph, const PassContext& context);
 void lower_quantized(Graph& graph, const PassContext& context);
 void find_shuffles(Graph& graph, const PassContext& context);
+void sum_branches(Graph& graph, const PassContext& context);
 void fold_pad(Graph& graph, const PassContext& context);
 void crop_filters(Graph& graph, const PassContext& context);
 void fold_batch_norm(Graph& graph, const PassContext& context);

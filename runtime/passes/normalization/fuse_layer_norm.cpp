@@ -10,6 +10,7 @@
 
 #include "runtime/passes/edit.h"
 #include "runtime/passes/passes.h"
+#include "runtime/passes/reduced_axes.h"
 #include "runtime/passes/transposed_op.h"
 
 namespace lenslet {
@@ -40,20 +41,8 @@ class Normalisations {
 
   const Shape& shape_of(ValueId id) const { return graph_.value(id).shape; }
 
-  /// The axes of a mean that keeps them, in order: an attribute, or since opset 18 an input.
   std::optional<Integers> mean_axes(const Node& mean) const {
-    std::optional<Integers> axes = integers_attribute(*mean.op, "axes");
-    if (const ValueId given = input_of(mean, 1); given != no_id) {
-      const Value& value = graph_.value(given);
-      if (!value.is_constant() || value.dtype != DType::i64) return std::nullopt;
-      const auto values = value.constant.values<std::int64_t>();
-      axes.emplace(values.begin(), values.end());
-    }
-    if (!axes || axes->empty() || integer_attribute(*mean.op, "keepdims").value_or(1) == 0) return std::nullopt;
-    for (std::int64_t& axis : *axes)
-      if (axis < 0) axis += shape_of(mean.inputs[0]).rank();
-    std::ranges::sort(*axes);
-    return axes;
+    return keeps_axes(mean) ? reduced_axes(graph_, mean) : std::nullopt;
   }
 
   /// d of `square` = d * d or d^2.
