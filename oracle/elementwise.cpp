@@ -95,6 +95,16 @@ std::vector<Array> leaky_relu(const AttributeList& attributes, Inputs inputs) {
   return {map(at(inputs, 0), [=](double x) { return x < 0 ? alpha * x : x; })};
 }
 
+std::vector<Array> star_relu(const AttributeList& attributes, Inputs inputs) {
+  const double alpha = real(attributes, "alpha", 1), beta = real(attributes, "beta", 0);
+  return {map_scaled(at(inputs, 0), [=](double x) {
+    Sum sum;
+    if (!(x < 0)) sum.add(alpha * x * x);
+    sum.add(beta);
+    return Scaled{sum.value, sum.scale()};
+  })};
+}
+
 std::vector<Array> celu(const AttributeList& attributes, Inputs inputs) {
   const double alpha = real(attributes, "alpha", 1);
   return {map_scaled(at(inputs, 0), [=](double x) {
@@ -450,6 +460,7 @@ constexpr Entry entries[] = {
     {"Clip", clip},
     {"Sigmoid", plain<sigmoid_of>},
     {"SiLU", plain<silu_of>},
+    {"StarRelu", star_relu},
     {"Tanh", plain<tanh_of>},
     {"HardSigmoid", hard_sigmoid},
     {"HardSwish", hard_swish},

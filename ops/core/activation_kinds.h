@@ -13,6 +13,7 @@
   KIND(silu,         0, m.limited_ratio(x, m(1) + m.short_exp(m.neg(x))))                           \
   KIND(hard_swish,   2, x * m.at_most(1, m.at_least(0, m.mul_add(x, m(a), m(b)))))                  \
   KIND(hard_sigmoid, 2, m.at_most(1, m.at_least(0, m.mul_add(x, m(a), m(b)))))                      \
+  KIND(star_relu,    2, m.mul_add(m.at_least(0, x) * m.at_least(0, x), m(a), m(b)))                 \
   KIND(gelu,         0, m.gelu(x))
 // clang-format on
 

@@ -21,6 +21,9 @@
   KIND(LeakyRelu, "", 6, FloatTypes, ({"alpha", 0.01}), leaky_relu, return activated<leaky_relu>(m, x, a, b))          \
   KIND(Sigmoid, "", 6, FloatTypes, (), sigmoid, return activated<sigmoid>(m, x, a, b))                                 \
   KIND(SiLU, "lenslet", never, FloatTypes, (), silu, return activated<silu>(m, x, a, b))                               \
+  /* a max(0, x)^2 + b: Yu et al., "MetaFormer Baselines for Vision", 2022. */                                        \
+  KIND(StarRelu, "lenslet", never, FloatTypes, ({"alpha", 1}, {"beta", 0}), star_relu,                                 \
+       return activated<star_relu>(m, x, a, b))                                                                        \
   KIND(HardSigmoid, "", 6, FloatTypes, ({"alpha", 0.2}, {"beta", 0.5}), hard_sigmoid,                                  \
        return activated<hard_sigmoid>(m, x, a, b))                                                                     \
   KIND(HardSwish, "", 14, FloatTypes, ({"", 1.0F / 6.0F}, {"", 0.5}), hard_swish,                                      \

@@ -1,5 +1,5 @@
 // fuse_elementwise: elementwise nodes that follow each other become one ElementwiseChain, which reads its operands once
-// and writes once. Each is the only reader of the one before, and all have one shape: StarReLU (CaFormer), the end of
+// and writes once. Each is the only reader of the one before, and all have one shape: the end of
 // GlobalResponseNorm (ConvNeXt-V2), a squeeze-and-excite's Mul with the residual Add and the Relu behind it,
 // BatchNormalization before a sum.
 #include <algorithm>

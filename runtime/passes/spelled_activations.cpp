@@ -11,6 +11,12 @@ namespace {
 constexpr double sixth = 1.0 / 6, closeness = 1e-6;
 bool is_close(double value, double wanted) { return std::abs(value - wanted) <= closeness * std::abs(wanted); }
 
+/// alpha * max(0, x)^2 + beta.
+struct StarRelu {
+  ValueId x = no_id;
+  double alpha = 1, beta = 0;
+};
+
 /// A group of nodes being recognised, from its last node upwards.
 class Matcher {
  public:
@@ -49,6 +55,35 @@ class Matcher {
   }
   ValueId sigmoid(ValueId id) const { return activation_input(id, {Activation::Kind::sigmoid, 0, 0}); }
 
+  /// Of Relu(x)^2, or of a StarReLU times or plus a number, whose nodes nobody else reads.
+  std::optional<StarRelu> star_relu(const Node& node) const {
+    if (node.type() == "Pow" || node.type() == "Mul") {
+      const ValueId root = node.inputs[0];
+      const bool square = node.type() == "Pow"
+                              ? scalar_constant(edit_.graph(), node.inputs[1]) == 2.0F && edit_.uses(root) == 1
+                              : node.inputs[1] == root && edit_.uses(root) == 2;
+      if (square && !edit_.is_output(root))
+        if (const ValueId x = activation_input(root, {Activation::Kind::relu, 0, 0});
+            x != no_id && same_type(x, node.outputs[0]))
+          return StarRelu{.x = x};
+    }
+    if (node.type() != "Mul" && node.type() != "Add") return std::nullopt;
+    for (const std::size_t side : {std::size_t{1}, std::size_t{0}}) {
+      const auto number = scalar_constant(edit_.graph(), node.inputs[side]);
+      const ValueId inner = node.inputs[1 - side];
+      const Node* const star = number && edit_.merges(inner) ? edit_.made_by(inner, "StarRelu") : nullptr;
+      if (star == nullptr || !same_type(inner, node.outputs[0])) continue;
+      StarRelu found{star->inputs[0], *attribute<double>(*star->op, "alpha"), *attribute<double>(*star->op, "beta")};
+      if (node.type() == "Add") {
+        found.beta += double{*number};
+      } else {
+        found.alpha *= double{*number}, found.beta *= double{*number};
+      }
+      return found;
+    }
+    return std::nullopt;
+  }
+
   /// The x of a product x * f(x), where `inner` finds the x of f(x); else no_id.
   template <typename Inner>
   ValueId times_itself(const Node* product, Inner&& inner) const {
@@ -85,6 +120,9 @@ void become(GraphEdit& edit, NodeId node, std::shared_ptr<const Op> op, ValueId 
     if (id != x) edit.erase_unread(id);
 }
 
+std::shared_ptr<const Op> make_star_relu(double alpha, double beta) {
+  return make_normalised_op("StarRelu", {{"alpha", alpha}, {"beta", beta}}, 1);
+}
 std::shared_ptr<const Op> make_hard_sigmoid() {
   return make_normalised_op("HardSigmoid", {{"alpha", sixth}, {"beta", 0.5}}, 1);
 }
@@ -95,9 +133,10 @@ std::shared_ptr<const Op> make_hard_swish() { return make_normalised_op("HardSwi
 void join_spelled_activation(GraphEdit& edit, NodeId id) {
   const Matcher match(edit);
   const Node& node = edit.graph().node(id);
+  if (!has_result(node) || edit.graph().value(node.outputs[0]).dtype != DType::f32) return;
+  if (auto star = match.star_relu(node)) return become(edit, id, make_star_relu(star->alpha, star->beta), star->x);
   if (node.type() != "Mul" && node.type() != "Div") return;
   const ValueId result = node.outputs[0];
-  if (edit.graph().value(result).dtype != DType::f32) return;
 
   if (const ValueId x = match.times_itself(&node, [&](ValueId f) { return match.sigmoid(f); }); x != no_id)
     return become(edit, id, make_normalised_op("SiLU", {}, 1), x);

@@ -79,6 +79,16 @@ const Case cases[] = {
        return b.node("Mul",
                      {b.scalar(0.16666667F), b.node("Mul", {x, b.node("Clip", {sum, b.scalar(0), b.scalar(6)})})});
      }},
+    {"a Relu(x)^2 + b", Kind::star_relu,
+     [](auto& b, auto x) {
+       const ValueId square = b.node("Pow", {b.node("Relu", {x}), b.scalar(2)});
+       return b.node("Add", {b.node("Mul", {b.weights(Shape{1}), square}), b.weights(Shape{1})});
+     }},
+    {"Relu(x)^2", Kind::star_relu,
+     [](auto& b, auto x) {
+       const ValueId root = b.node("Relu", {x});
+       return b.node("Mul", {root, root});
+     }},
     {"Clip / 6", Kind::hard_sigmoid,
      [](auto& b, auto x) {
        return b.node("Div", {relu6_plus_three(b, x), b.scalar(6)});

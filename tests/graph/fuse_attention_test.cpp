@@ -23,6 +23,11 @@ TEST_CASE("fuse_attention/packed") {
     const ValueId k = times(b, transpose(b, h.k, {0, 1, 3, 2}), 0.5F);
     b.output(joined(b, b.node("MatMul", {softmax(b, b.node("MatMul", {times(b, h.q, 0.5F), k})), h.v})));
   }
+  SUBCASE("K is transposed with the heads of all problems on one axis, as torch.export has it") {
+    const ValueId k = transpose(b, reshape(b, h.k, {n * heads, tokens, size}), {0, 2, 1});
+    const ValueId s = b.node("MatMul", {h.q, reshape(b, k, {n, heads, size, tokens})});
+    b.output(joined(b, b.node("MatMul", {softmax(b, s), h.v})));
+  }
   SUBCASE("no Reshape behind") {
     b.output(transpose(b, b.node("MatMul", {softmax(b, scores(b, h)), h.v}), {0, 2, 1, 3}));
   }

@@ -39,6 +39,8 @@ struct Block {
   bool cosine = false;          ///< rows of Q and K are normalised, as Swin V2 has them
   bool sums = false;            ///< residuals between the moves, as MaxViT has them
   Shape added = {c};            ///< of a constant behind the second projection
+  ValueId of = no_id;           ///< what is read instead of an input
+  bool open = false;            ///< the last Reshape, to an image in channels first, is left out
 };
 
 /// Attention in windows of 4x4 of x [n,8,12,c], as torchvision's Swin exports it; of the windows' rows.
@@ -48,7 +50,9 @@ struct Parts {
 Parts build(GraphBuilder& b, const Block& block) {
   Parts parts;
   const std::int64_t n = block.n, count = n * 6;
-  parts.x = b.node("Relu", {block.channels_first ? b.input("x", {n, c, 8, 12}) : b.input("x", {n, 8, 12, c})});
+  parts.x = block.of;
+  if (parts.x == no_id)
+    parts.x = b.node("Relu", {block.channels_first ? b.input("x", {n, c, 8, 12}) : b.input("x", {n, 8, 12, c})});
   const ValueId moved = block.roll == 0 ? parts.x : rolled(b, parts.x, block.roll);
   if (block.channels_first && block.grid) {
     const ValueId cut = transpose(b, reshape(b, moved, {n, c, 4, 2, 4, 3}), {0, 2, 4, 3, 5, 1});
@@ -95,7 +99,8 @@ Parts build(GraphBuilder& b, const Block& block) {
     y = reshape(b, transpose(b, reshape(b, y, {n, 6, window, c}), {0, 2, 1, 3}), {n, 4, 4, 2, 3, c});
     y = reshape(b, transpose(b, y, {0, 5, 1, 3, 2, 4}), {n, c, 8, 12});
   } else if (block.channels_first) {
-    y = reshape(b, transpose(b, reshape(b, y, {n, 2, 3, side, side, c}), {0, 5, 1, 3, 2, 4}), {n, c, 8, 12});
+    y = transpose(b, reshape(b, y, {n, 2, 3, side, side, c}), {0, 5, 1, 3, 2, 4});
+    if (!block.open) y = reshape(b, y, {n, c, 8, 12});
   } else {
     y = reshape(b, transpose(b, reshape(b, y, {n, 2, 3, side, side, c}), {0, 1, 3, 2, 4, 5}), {n, 8, 12, c});
   }
@@ -151,6 +156,22 @@ TEST_CASE("fuse_windows/of_images_in_channels_first") {
       check_joined({.n = n, .channels_first = true, .grid = grid});
       check_joined({.n = n, .norm = true, .channels_first = true, .grid = grid, .sums = true});
     }
+}
+
+// Exporters join the Reshape to the image and that of the next partition.
+TEST_CASE("fuse_windows/windows_and_grid_with_one_reshape_between") {
+  for (const std::int64_t n : {1, 3}) {
+    GraphBuilder b;
+    const ValueId windows = build(b, {.n = n, .norm = true, .channels_first = true, .sums = true, .open = true}).y;
+    b.output(build(b, {.n = n, .norm = true, .channels_first = true, .grid = true, .sums = true, .of = windows}).y);
+    const Graph before = b.build(), graph = after(after(before, "fuse_attention"), "fuse_windows"),
+                all = after_all(before);
+    CHECK(count(graph, "Attention") == 2);
+    CHECK(moves(graph) == 4);  // to channels last, and back
+    CHECK(moves(all) <= 2);    // at the ends
+    CHECK(worst_difference(before, graph) < 1e-5);
+    CHECK(worst_difference(before, all) < 1e-5);
+  }
 }
 
 TEST_CASE("fuse_windows/cosine_attention") {

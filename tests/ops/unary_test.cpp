@@ -30,6 +30,8 @@ const Function functions[] = {
     {"LeakyRelu", 6, {{"alpha", 0.1}}, 1e-7, -4, 4},
     {"Sigmoid", 13, {}, 3e-7, -20, 20},
     {"SiLU", 1, {}, 3e-7, -20, 20},
+    {"StarRelu", 1, {}, 3e-7, -4, 4},
+    {"StarRelu", 1, {{"alpha", 0.9}, {"beta", -0.4}}, 3e-7, -4, 4},
     {"Tanh", 13, {}, 3e-7, -12, 12},
     {"HardSigmoid", 6, {}, 3e-7, -6, 6},
     {"HardSigmoid", 6, {{"alpha", 0.5}, {"beta", 0.25}}, 3e-7, -6, 6},

@@ -159,7 +159,7 @@ class Heads {
     const Node* const plus = edit_.merges(divisors) ? edit_.made_by(divisors, "Add") : nullptr;
     const auto epsilon = plus != nullptr ? scalar_constant(graph_, plus->inputs[1]) : std::nullopt;
     if (!epsilon || !edit_.merges(sums) || !edit_.merges(plus->inputs[0])) return;
-    const std::vector<StridedView> all = views_of(edit_, sums), last = views_of(edit_, plus->inputs[0]);
+    const std::vector<StridedView> all = strided_views_of(sums), last = strided_views_of(plus->inputs[0]);
     for (const StridedView& view : all) {
       const Node* const product = edit_.made_by(view.value, "MatMul");
       const auto beside = std::ranges::find(last, view.value, &StridedView::value);
@@ -382,25 +382,24 @@ class Heads {
   std::optional<Rows> rows(ValueId id, bool columns, const Shape& beside, const Shape& wanted,
                            bool scaled = true) const {
     if (graph_.value(id).dtype != DType::f32 || shape_of(id).elems() == 0) return std::nullopt;
-    // Strides that say [N,H,L,D] may not say [N*H,L,D].
     const bool repeats = shape_of(id).elems() != wanted.elems();
-    for (const Node* shaped = edit_.made_by(id, "Reshape"); !repeats && shaped != nullptr && keeps_rows(*shaped);
-         shaped = edit_.made_by(id, "Reshape"))
-      id = shaped->inputs[0];
-    for (StridedView& view : views_of(edit_, id)) {
-      const std::size_t last = view.dims.size() - 1;
-      if (!scaled && view.factor != 1) continue;
-      if (columns) swap_last(view);
+    for (FactoredView& found : views_of(edit_, id)) {
+      const std::size_t last = found.axes.size() - 1;
+      if (!scaled && found.factor != 1) continue;
+      if (columns) std::swap(found.axes[last], found.axes[last - 1]);
       for (std::size_t i = 0; repeats && i + 1 < last; ++i)
-        if (const std::int64_t all = beside[static_cast<int>(i)]; view.dims[i] != all)
-          view.dims[i] = all, view.strides[i] = 0;
-      if (view.dims[last] != wanted[3] || view.dims[last - 1] != wanted[2] || !view.reshape(wanted)) continue;
-      const ValueId x = view.value;
-      if (adjacent_channels(view)) return Rows{std::move(view)};
+        if (const std::int64_t all = beside[static_cast<int>(i)]; extent_of(found.axes[i]) != all)
+          found.axes[i] = {{all, 0}};
+      if (extent_of(found.axes[last]) != wanted[3] || extent_of(found.axes[last - 1]) != wanted[2] ||
+          !found.reshape(wanted))
+        continue;
+      std::optional<StridedView> view = found.strided();
+      if (!view) continue;
+      if (adjacent_channels(*view)) return Rows{std::move(*view)};
       // Made by a node, and by no Reshape: the Transpose then is a matter of its format.
-      const Node* const made = edit_.producer_node(x);
-      if (made != nullptr && made->op->alias_input() != 0 && to_channels_last_rows(view, shape_of(x)))
-        return Rows{std::move(view), true};
+      const Node* const made = edit_.producer_node(view->value);
+      if (made != nullptr && made->op->alias_input() != 0 && to_channels_last_rows(*view, shape_of(view->value)))
+        return Rows{std::move(*view), true};
     }
     return std::nullopt;
   }
@@ -422,6 +421,12 @@ class Heads {
     if (!view.reshape(wanted)) return std::nullopt;
     if (adjacent_channels(view)) return Rows{std::move(view)};
     return to_channels_last_rows(view, out) ? std::optional(Rows{std::move(view), true}) : std::nullopt;
+  }
+  std::vector<StridedView> strided_views_of(ValueId id) const {
+    std::vector<StridedView> views;
+    for (const FactoredView& view : views_of(edit_, id))
+      if (auto strided = view.strided()) views.push_back(std::move(*strided));
+    return views;
   }
   static void swap_last(StridedView& view) {
     std::swap(view.dims.back(), view.dims[view.dims.size() - 2]);

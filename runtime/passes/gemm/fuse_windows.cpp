@@ -25,6 +25,33 @@ struct Region {
   ValueId x = no_id;  ///< that it reads
 };
 
+/// The way back from windows to [N,C,H,W] and the next partition of that (MaxViT), whose Reshapes exporters join to one
+/// of six axes: two again, with the image between them.
+void restore_images(Graph& graph) {
+  GraphEdit edit(graph);
+  const auto turned = [&](const Node* node, std::size_t channels, std::int64_t from) {
+    const auto perm = node != nullptr ? integers_attribute(*node->op, "perm") : std::nullopt;
+    return perm && node->type() == "Transpose" && perm->size() == 6 && perm->front() == 0 && (*perm)[channels] == from;
+  };
+  for (const NodeId id : edit.nodes()) {
+    const Node& node = graph.node(id);
+    if (!turned(&node, 5, 1) || !edit.merges(node.inputs[0])) continue;
+    const NodeId reshape = edit.producer(node.inputs[0]);
+    const ValueId windows = graph.node(reshape).inputs[0];
+    if (graph.node(reshape).type() != "Reshape" || !edit.merges(windows) || !turned(edit.producer_node(windows), 1, 5))
+      continue;
+    const Shape from = graph.value(windows).shape, to = graph.value(node.inputs[0]).shape;
+    const Shape image{from[0], from[1], from[2] * from[3], from[4] * from[5]};
+    if (!(image == Shape{to[0], to[1], to[2] * to[3], to[4] * to[5]})) continue;
+    const std::string name = graph.node(reshape).name;
+    const ValueId whole =
+        edit.add_node(name + ":whole", make_reshape_op(), {windows, edit.add_sizes(name + ":shape", image.dims())},
+                      graph.value(windows).file_type);
+    edit.replace(reshape, make_reshape_op(), {whole, edit.add_sizes(name + ":cut", to.dims())});
+  }
+  edit.finish();
+}
+
 /// [N,C,H,W] cut into windows whose channels go last in the same Transpose (MaxViT), as [N,H,W,C] cut into windows; and
 /// the way back likewise. The turn alone is a change of format between convolutions, and the rest moves rows.
 void turn_moves_apart(Graph& graph) {
@@ -281,6 +308,7 @@ class Windows {
 
 void fuse_windows(Graph& graph, const PassContext&) {
   if (!Windows(graph).has_attention()) return;
+  restore_images(graph);
   turn_moves_apart(graph);
   Windows(graph).run();
 }

@@ -19,53 +19,56 @@ std::optional<Integers> integers(const Graph& graph, const Node& node, std::stri
   return Integers(wide.values<std::int64_t>().begin(), wide.values<std::int64_t>().end());
 }
 
-std::size_t axis_of(std::int64_t axis, const StridedView& view) {
-  return static_cast<std::size_t>(axis < 0 ? axis + static_cast<std::int64_t>(view.dims.size()) : axis);
+/// Neighbours that lie as one become one.
+Axis merged(const Axis& axis) {
+  Axis joined;
+  for (const Factor& factor : axis)
+    if (!joined.empty() && joined.back().stride == factor.stride * factor.extent)
+      joined.back() = {joined.back().extent * factor.extent, factor.stride};
+    else
+      joined.push_back(factor);
+  return joined;
 }
 
-bool transpose(StridedView& view, const Node& node) {
+std::size_t axis_of(std::int64_t axis, const FactoredView& view) {
+  return static_cast<std::size_t>(axis < 0 ? axis + static_cast<std::int64_t>(view.axes.size()) : axis);
+}
+
+bool transpose(FactoredView& view, const Node& node) {
   const auto perm = integers_attribute(*node.op, "perm");
-  const StridedView old = view;
-  for (std::size_t i = 0; i < old.dims.size(); ++i) {
-    const std::size_t from = perm ? static_cast<std::size_t>((*perm)[i]) : old.dims.size() - 1 - i;
-    view.dims[i] = old.dims[from];
-    view.strides[i] = old.strides[from];
-  }
+  const std::vector<Axis> old = view.axes;
+  for (std::size_t i = 0; i < old.size(); ++i)
+    view.axes[i] = old[perm ? static_cast<std::size_t>((*perm)[i]) : old.size() - 1 - i];
   return true;
 }
 
 /// One known index, which drops its axis or leaves 1.
-bool gather(StridedView& view, const Graph& graph, const Node& node, const Shape& y) {
+bool gather(FactoredView& view, const Graph& graph, const Node& node, const Shape& y) {
   const auto index = integers(graph, node, "", 1);
   if (!index || index->size() != 1) return false;
   const std::size_t axis = axis_of(integer_attribute(*node.op, "axis").value_or(0), view);
-  const std::int64_t at = index->front() < 0 ? index->front() + view.dims[axis] : index->front();
-  if (at < 0 || at >= view.dims[axis]) return false;
-  view.offset += at * view.strides[axis];
-  view.dims[axis] = 1;
-  return view.reshape(y);
+  const std::int64_t size = extent_of(view.axes[axis]),
+                     at = index->front() < 0 ? index->front() + size : index->front();
+  return at >= 0 && at < size && view.take(axis, at, 1) && view.reshape(y);
 }
 
-bool split(StridedView& view, const Graph& graph, const Node& node, ValueId out) {
+bool split(FactoredView& view, const Graph& graph, const Node& node, ValueId out) {
   const std::size_t axis = axis_of(integer_attribute(*node.op, "axis").value_or(0), view);
   const std::vector<TensorType> types = graph.output_types(node);
-  for (std::size_t i = 0; node.outputs[i] != out; ++i)
-    view.offset += types[i].shape[static_cast<int>(axis)] * view.strides[axis];
-  view.dims[axis] = graph.value(out).shape[static_cast<int>(axis)];
-  return true;
+  std::int64_t start = 0;
+  for (std::size_t i = 0; node.outputs[i] != out; ++i) start += types[i].shape[static_cast<int>(axis)];
+  return view.take(axis, start, graph.value(out).shape[static_cast<int>(axis)]);
 }
 
-bool slice(StridedView& view, const Graph& graph, const Node& node, const Shape& y) {
+bool slice(FactoredView& view, const Graph& graph, const Node& node, const Shape& y) {
   const auto starts = integers(graph, node, "starts", 1), axes = integers(graph, node, "axes", 3),
              steps = integers(graph, node, "steps", 4);
   if (!starts) return false;
   for (std::size_t i = 0; i < starts->size(); ++i) {
     const std::size_t axis = axes ? axis_of((*axes)[i], view) : i;
     const std::int64_t step = steps ? (*steps)[i] : 1, start = (*starts)[i];
-    if (step < 1) return false;
-    view.offset += std::max<std::int64_t>(0, start < 0 ? start + view.dims[axis] : start) * view.strides[axis];
-    view.dims[axis] = y[static_cast<int>(axis)];
-    if (view.dims[axis] > 1) view.strides[axis] *= step;
+    const std::int64_t from = std::max<std::int64_t>(0, start < 0 ? start + extent_of(view.axes[axis]) : start);
+    if (step < 1 || !view.take(axis, from, y[static_cast<int>(axis)], step)) return false;
   }
   return true;
 }
@@ -75,7 +78,7 @@ bool only_reshapes(std::string_view type) {
 }
 
 /// From a view of the input of `node` to one of its output `out`; false where it is none.
-bool through(StridedView& view, const Graph& graph, const Node& node, ValueId out) {
+bool through(FactoredView& view, const Graph& graph, const Node& node, ValueId out) {
   const Shape& y = graph.value(out).shape;
   if (only_reshapes(node.type())) return view.reshape(y);
   if (node.type() == "Transpose") return transpose(view, node);
@@ -98,44 +101,85 @@ ValueId viewed(const Graph& graph, const Node& node) {
 
 }  // namespace
 
+std::int64_t extent_of(const Axis& axis) {
+  std::int64_t extent = 1;
+  for (const Factor& factor : axis) extent *= factor.extent;
+  return extent;
+}
+
+FactoredView::FactoredView(const StridedView& view) : value(view.value), offset(view.offset), factor(view.factor) {
+  for (std::size_t i = 0; i < view.dims.size(); ++i)
+    axes.push_back(view.dims[i] == 1 ? Axis{} : Axis{{view.dims[i], view.strides[i]}});
+}
+
+std::optional<StridedView> FactoredView::strided() const {
+  StridedView view{.value = value, .offset = offset, .dims = {}, .strides = {}, .factor = factor};
+  for (const Axis& axis : axes) {
+    const Axis joined = merged(axis);
+    if (joined.size() > 1) return std::nullopt;
+    view.dims.push_back(joined.empty() ? 1 : joined[0].extent);
+    view.strides.push_back(joined.empty() ? 0 : joined[0].stride);
+  }
+  return view;
+}
+
+bool FactoredView::reshape(const Shape& to) {
+  Axis all;
+  for (const Axis& axis : axes) all.insert(all.end(), axis.begin(), axis.end());
+  all = merged(all);
+  std::vector<Axis> made(to.dims().size());
+  for (std::size_t i = made.size(); i-- > 0;)
+    for (std::int64_t wanted = to[static_cast<int>(i)]; wanted != 1;) {
+      if (all.empty()) return false;
+      Factor& last = all.back();
+      if (wanted % last.extent == 0) {
+        wanted /= last.extent;
+        made[i].insert(made[i].begin(), last);
+        all.pop_back();
+      } else if (last.extent % wanted == 0) {
+        made[i].insert(made[i].begin(), {wanted, last.stride});
+        last = {last.extent / wanted, last.stride * wanted};
+        wanted = 1;
+      } else {
+        return false;
+      }
+    }
+  if (!all.empty()) return false;
+  axes = std::move(made);
+  return true;
+}
+
+bool FactoredView::take(std::size_t i, std::int64_t start, std::int64_t extent, std::int64_t step) {
+  Axis& axis = axes[i];
+  if (axis.empty()) return start == 0 && extent == 1;
+  const std::int64_t inner = extent_of({axis.begin() + 1, axis.end()});
+  if (start % inner == 0 && extent % inner == 0 && (step == 1 || axis.size() == 1)) {
+    offset += start / inner * axis[0].stride;
+    axis[0] = {extent / inner, axis[0].stride * step};
+    if (axis[0].extent == 1) axis.erase(axis.begin());
+    return true;
+  }
+  if (extent != 1) return false;
+  for (std::size_t part = axis.size(); part-- > 0; start /= axis[part].extent)
+    offset += start % axis[part].extent * axis[part].stride;
+  axis.clear();
+  return true;
+}
+
 StridedView whole_value(const Graph& graph, ValueId id) {
   const auto dims = graph.value(id).shape.dims();
-  StridedView view{.value = id, .dims = {dims.begin(), dims.end()}, .strides = Integers(dims.size(), 1)};
-  for (std::size_t i = dims.size(); i-- > 1;) view.strides[i - 1] = view.strides[i] * dims[i];
+  StridedView view{.value = id, .dims = {dims.begin(), dims.end()}, .strides = Integers(dims.size(), 0)};
+  std::int64_t stride = 1;
+  for (std::size_t i = dims.size(); i-- > 0; stride *= dims[i])
+    if (dims[i] != 1) view.strides[i] = stride;
   return view;
 }
 
 bool StridedView::reshape(const Shape& to) {
-  Integers old_dims, old_strides, new_strides(to.dims().size(), 0);
-  for (std::size_t i = 0; i < dims.size(); ++i)
-    if (dims[i] != 1) old_dims.push_back(dims[i]), old_strides.push_back(strides[i]);
-  std::size_t from = old_dims.size(), into = new_strides.size();
-  // From the end, groups of equal product: within one the old dimensions lie as one.
-  while (into > 0) {
-    std::int64_t wanted = to[static_cast<int>(--into)];
-    if (wanted == 1) continue;
-    if (from == 0) return false;
-    std::int64_t have = old_dims[--from], stride = old_strides[from];
-    std::size_t first = from;
-    const std::size_t last = into;
-    while (have != wanted) {
-      if (have < wanted) {
-        if (first == 0) return false;
-        --first;
-        if (old_strides[first] != old_strides[first + 1] * old_dims[first + 1]) return false;
-        have *= old_dims[first];
-      } else {
-        if (into == 0) return false;
-        wanted *= to[static_cast<int>(--into)];
-      }
-    }
-    from = first;
-    for (std::size_t i = last + 1; i-- > into; stride *= to[static_cast<int>(i)]) new_strides[i] = stride;
-  }
-  if (from != 0) return false;
-  dims.assign(to.dims().begin(), to.dims().end());
-  strides = std::move(new_strides);
-  return true;
+  FactoredView factored(*this);
+  std::optional<StridedView> reshaped = factored.reshape(to) ? factored.strided() : std::nullopt;
+  if (reshaped) *this = std::move(*reshaped);
+  return reshaped.has_value();
 }
 
 std::optional<Scaled> scaled(const Graph& graph, const Node& node) {
@@ -151,7 +195,7 @@ std::optional<Scaled> scaled(const Graph& graph, const Node& node) {
   return std::nullopt;
 }
 
-std::vector<StridedView> views_of(const GraphEdit& edit, ValueId id) {
+std::vector<FactoredView> views_of(const GraphEdit& edit, ValueId id) {
   const Graph& graph = edit.graph();
   std::vector<ValueId> chain{id};
   for (const Node* node = edit.producer_node(id); node != nullptr; node = edit.producer_node(chain.back())) {
@@ -159,9 +203,9 @@ std::vector<StridedView> views_of(const GraphEdit& edit, ValueId id) {
     if (above == no_id) break;
     chain.push_back(above);
   }
-  std::vector<StridedView> views;
+  std::vector<FactoredView> views;
   for (std::size_t start = chain.size(); start-- > 0;) {
-    StridedView view = whole_value(graph, chain[start]);
+    FactoredView view(whole_value(graph, chain[start]));
     bool expressible = true;
     for (std::size_t i = start; expressible && i-- > 0;)
       expressible = through(view, graph, *edit.producer_node(chain[i]), chain[i]);
