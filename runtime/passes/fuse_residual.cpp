@@ -61,9 +61,9 @@ NodeId sum_before_transpose(GraphEdit& edit, NodeId id) {
       const Node* const node = edit.producer_node(rows);
       return node != nullptr && node->type() == type && edit.merges(rows) ? node : nullptr;
     };
-    const bool tokens = graph.value(seen).shape.rank() == 3;
-    while (tokens && edit.merges(rows) && edit.producer_node(rows)->op->alias_input() == 0)
+    while (edit.merges(rows) && edit.producer_node(rows)->op->alias_input() == 0)
       rows = edit.producer_node(rows)->inputs[0];
+    const bool viewed = rows != seen;
     const Node* const transpose = made_by("Transpose");
     if (transpose == nullptr || integers_attribute(*transpose->op, "perm") != to_channels_last ||
         open_epilogue(edit, transpose->inputs[0]) == nullptr)
@@ -73,7 +73,7 @@ NodeId sum_before_transpose(GraphEdit& edit, NodeId id) {
     const Shape shape = graph.value(rows).shape;
     const DType type = graph.value(y).file_type, residual_type = graph.value(residual).file_type;
     ValueId other = residual;
-    if (tokens) {
+    if (viewed) {
       const ValueId sizes = edit.add_sizes(name + ":image:shape", shape.dims());
       other = edit.add_node(name + ":image", make_reshape_op(), {other, sizes}, residual_type);
     }
@@ -81,14 +81,14 @@ NodeId sum_before_transpose(GraphEdit& edit, NodeId id) {
     other = edit.add_node(name + ":channels_first", std::move(first), {other}, residual_type);
     const ValueId sum = edit.add_node(name, graph.node(id).op, {product, other}, type);
     auto back = make_transpose_op(to_channels_last);
-    if (tokens) {
+    if (viewed) {
       const ValueId last = edit.add_node(name + ":channels_last", std::move(back), {sum}, type);
       const ValueId sizes = edit.add_sizes(name + ":shape", graph.value(y).shape.dims());
       edit.replace(id, make_reshape_op(), {last, sizes});
     } else {
       edit.replace(id, std::move(back), {sum});
     }
-    graph.node(id).name = name + (tokens ? ":tokens" : ":channels_last");
+    graph.node(id).name = name + (viewed ? ":tokens" : ":channels_last");
     edit.erase_unread(seen);
     return edit.producer(sum);
   }

@@ -94,3 +94,26 @@ TEST_CASE("fuse_residual/not_after_an_activation") {
   CHECK(fused.nodes.size() == 2);
   CHECK(worst_difference(before, fused) < 1e-5);
 }
+
+// The last stages of TinyViT and GCViT: an image of [N,H,W,C] is one window of tokens for the product.
+TEST_CASE("fuse_residual/behind_views_of_tokens") {
+  constexpr std::int64_t n = 3;
+  GraphBuilder b;
+  const ValueId x = b.node("Relu", {b.input("x", {n, 3, 4, 8})});
+  const ValueId tokens = b.node("Reshape", {x, b.int64s({n, 12, 8})});
+  const ValueId product = b.node("Add", {b.node("MatMul", {tokens, b.weights(Shape{8, 8})}), b.weights(Shape{8})});
+  ValueId seen = b.node("Reshape", {product, b.int64s({n, 3, 4, 8})});
+  bool joined = true;
+  SUBCASE("as it is") {}
+  SUBCASE("through another view") {
+    seen = b.node("Reshape", {b.node("Reshape", {seen, b.int64s({n, 1, 3, 4, 8})}), b.int64s({n, 3, 4, 8})});
+  }
+  SUBCASE("with another reader") {
+    b.output(seen);
+    joined = false;
+  }
+  b.output(b.node("Add", {x, seen}));
+  const Graph before = b.build(n), all = after_all(before);
+  CHECK(count(all, "Add") == (joined ? 0 : 1));
+  CHECK(worst_difference(before, all) < 1e-5);
+}
