@@ -18,6 +18,7 @@
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
 #include "ops/core/simd/activation-inl.h"
+#include "ops/core/simd/first_lanes-inl.h"
 // clang-format on
 
 HWY_BEFORE_NAMESPACE();
@@ -39,10 +40,10 @@ float exp_row(float* x, std::int64_t n, float scale, const float* bias) {
     most = hn::Max(most, score);
   }
   if (i < n) {
-    HWY_ALIGN float tail[hn::MaxLanes(d)] = {};
-    if (bias != nullptr) std::copy(bias + i, bias + n, tail);
-    const auto score = hn::MulAdd(hn::LoadU(d, x + i), factor, hn::Load(d, tail));
-    const auto some = hn::IfThenElse(hn::FirstN(d, static_cast<std::size_t>(n - i)), score, lowest);
+    const auto count = static_cast<std::size_t>(n - i);
+    const auto tail = bias == nullptr ? hn::Zero(d) : load_first(d, bias + i, count);
+    const auto score = hn::MulAdd(hn::LoadU(d, x + i), factor, tail);
+    const auto some = hn::IfThenElse(hn::FirstN(d, count), score, lowest);
     hn::StoreU(some, d, x + i);
     most = hn::Max(most, some);
     i += lanes;

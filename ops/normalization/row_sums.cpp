@@ -30,6 +30,7 @@ HWY_INLINE double sum(const float* x, std::int64_t count, const Term& term) {
     c = hn::Add(c, term(d, at(d, i + 2 * lanes)));
     e = hn::Add(e, term(d, at(d, i + 3 * lanes)));
   }
+  for (; i + lanes <= count; i += lanes) a = hn::Add(a, term(d, at(d, i)));
   double rest = hn::GetLane(hn::SumOfLanes(d, hn::Add(hn::Add(a, b), hn::Add(c, e))));
   for (; i < count; ++i) rest += hn::GetLane(term(one, at(one, i)));
   return rest;

@@ -12,7 +12,7 @@
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
 #include "ops/core/simd/divide-inl.h"
-#include "ops/core/simd/first_bytes-inl.h"
+#include "ops/core/simd/first_lanes-inl.h"
 // clang-format on
 
 HWY_BEFORE_NAMESPACE();

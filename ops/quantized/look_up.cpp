@@ -10,7 +10,7 @@
 // After foreach_target.h:
 #include <hwy/highway.h>
 
-#include "ops/core/simd/first_bytes-inl.h"
+#include "ops/core/simd/first_lanes-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace lenslet::HWY_NAMESPACE {
