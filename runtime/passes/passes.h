@@ -59,6 +59,7 @@ void fuse_activation(Graph& graph, const PassContext& context);
 void fuse_residual(Graph& graph, const PassContext& context);
 void fuse_pool_difference(Graph& graph, const PassContext& context);
 void fuse_elementwise(Graph& graph, const PassContext& context);
+void join_slices(Graph& graph, const PassContext& context);
 void drop_dead(Graph& graph, const PassContext& context);
 void assign_types(Graph& graph, const PassContext& context);
 void choose_kernels(Graph& graph, const PassContext& context);
