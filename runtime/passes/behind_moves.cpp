@@ -62,6 +62,30 @@ bool add_sources(const GraphEdit& edit, Source of, std::vector<Source>& sources,
   return true;
 }
 
+/// factor[c] * x + offset[c] for element c of the last axis, as tokens [N,L,C] have their channels, by a node of two
+/// inputs; or nothing.
+std::optional<AffineOf> affine_of_last_axis(const Graph& graph, const Node& node) {
+  if (!has_result(node) || node.inputs.size() != 2) return std::nullopt;
+  const Shape& y = graph.value(node.outputs[0]).shape;
+  const std::int64_t c = y.rank() < 3 ? 0 : y[y.rank() - 1];
+  if (c == 0 || y.elems() == 0) return std::nullopt;
+  const Shape rows{y.elems() / c, c};
+  for (const std::size_t side : {0U, 1U}) {
+    const Value &x = graph.value(node.inputs[side]), &parameter = graph.value(node.inputs[1 - side]);
+    const Shape& shape = parameter.shape;
+    const bool single = shape.elems() == 1, by_channel = shape.elems() == c && shape[shape.rank() - 1] == c;
+    if (x.is_constant() || !(x.shape == y) || !parameter.is_constant() || (!single && !by_channel)) continue;
+    const Tensor flat = parameter.constant.reshaped(single ? Shape{} : Shape{c});
+    std::vector<InputInfo> infos = graph.input_infos(node);
+    infos[side].type.shape = rows;
+    infos[1 - side].type.shape = flat.shape();
+    infos[1 - side].constant = &flat;
+    if (auto affine = node.op->as_channel_affine(infos, side, rows))
+      return AffineOf{node.inputs[side], *std::move(affine)};
+  }
+  return std::nullopt;
+}
+
 /// Gives `node`'s place to the move that makes its input.
 void replace_by_move(GraphEdit& edit, NodeId node, ValueId x) {
   const NodeId move = edit.producer(x);
@@ -69,14 +93,12 @@ void replace_by_move(GraphEdit& edit, NodeId node, ValueId x) {
   merge_into(edit, node, move, made_by.op, made_by.inputs);
 }
 
-}  // namespace
-
-bool fold_affine_behind_moves(GraphEdit& edit, NodeId node) {
+/// The affine is of axis `axis` of its x.
+bool fold_behind_moves(GraphEdit& edit, NodeId node, const std::optional<AffineOf>& of, int axis) {
   const Graph& graph = edit.graph();
-  const std::optional<AffineOf> of = affine_of(graph, graph.node(node));
   std::vector<Source> sources;
   int concats = 0;
-  if (!of || !add_sources(edit, {of->x, 1, 0}, sources, concats) || sources.empty()) return false;
+  if (!of || !add_sources(edit, {of->x, axis, 0}, sources, concats) || sources.empty()) return false;
   std::vector<AffineProduct> changed;
   for (const Source& source : sources) {
     const Node& product = *edit.producer_node(source.id);
@@ -98,6 +120,16 @@ bool fold_affine_behind_moves(GraphEdit& edit, NodeId node) {
   }
   replace_by_move(edit, node, of->x);
   return true;
+}
+
+}  // namespace
+
+bool fold_affine_behind_moves(GraphEdit& edit, NodeId node) {
+  const Graph& graph = edit.graph();
+  const Node& affine = graph.node(node);
+  if (fold_behind_moves(edit, node, affine_of(graph, affine), 1)) return true;
+  const auto of_last = affine_of_last_axis(graph, affine);
+  return of_last && fold_behind_moves(edit, node, of_last, graph.value(of_last->x).shape.rank() - 1);
 }
 
 void merge_activation_behind_concats(GraphEdit& edit, NodeId node) {

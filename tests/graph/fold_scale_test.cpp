@@ -43,3 +43,33 @@ TEST_CASE("fold_scale/stays") {
   const Graph before = b.build(), folded = after(before, "fold_scale");
   CHECK(folded.nodes.size() == before.nodes.size());
 }
+
+// LayerScale of tokens [N,L,C] (DeiT III, CaiT, XCiT): the channels are the last axis.
+TEST_CASE("fold_scale/of_tokens") {
+  constexpr std::int64_t n = 3;
+  GraphBuilder b;
+  const ValueId x = b.input("x", {n, 12, 8});
+  ValueId y = b.node("Add", {b.node("MatMul", {x, b.weights(Shape{8, 8})}), b.weights(Shape{8})});
+  bool folded = true;
+  SUBCASE("a factor for each channel") { y = b.node("Mul", {y, b.weights(Shape{8})}); }
+  SUBCASE("first, with leading ones") { y = b.node("Mul", {b.weights(Shape{1, 1, 8}), y}); }
+  SUBCASE("a factor for all, and summands") {
+    y = b.node("Sub", {b.node("Div", {y, b.scalar(3)}), b.weights(Shape{8})});
+  }
+  SUBCASE("a factor for each token") {
+    y = b.node("Mul", {y, b.weights(Shape{12, 1})});
+    folded = false;
+  }
+  SUBCASE("a factor for each token and channel") {
+    y = b.node("Mul", {y, b.weights(Shape{12, 8})});
+    folded = false;
+  }
+  SUBCASE("computed factors") {
+    y = b.node("Mul", {y, b.input("factors", {8})});
+    folded = false;
+  }
+  b.output(b.node("Add", {x, y}));
+  const Graph before = b.build(n), all = after_all(before);
+  CHECK(static_cast<int>(all.nodes.size()) - count(all, "Reshape") - count(all, "Relabel") == (folded ? 1 : 2));
+  CHECK(worst_difference(before, all) < 1e-5);
+}
