@@ -25,18 +25,35 @@
 namespace lenslet {
 namespace {
 
-/// Rounds to `half`; nullopt if a value would overflow, underflow to 0, or lose precision as a denormal. Not if it is
-/// `added` to scores of which powers are taken: there it is the distance that counts.
-std::optional<Tensor> in_halves(const Tensor& constant, DType half, bool added) {
+/// What a constant is to its node: `beside` computed values, as what is added to them.
+enum class Role { factor, beside, bias_of_scores };
+
+/// Rounds to `half`; nullopt if a value would overflow, underflow to 0, or lose precision as a denormal. Beside
+/// computed values a denormal may, as they do, unless the largest of the constant is one (an epsilon); in the bias of
+/// scores, whose powers are taken, any.
+std::optional<Tensor> in_halves(const Tensor& constant, DType half, Role role) {
   Tensor rounded = constant.to_dtype(half);
   const Tensor back = rounded.to_dtype(DType::f32);
   const auto before = constant.values<float>(), after = back.values<float>();
+  float allowed = role == Role::factor ? 0.0F : 0x1p-24F;
+  if (role == Role::beside) {
+    float largest = 0;
+    for (const float value : before)
+      if (std::isfinite(value)) largest = std::max(largest, std::abs(value));
+    allowed = std::min(allowed, 0x1p-8F * largest);
+  }
   for (std::size_t i = 0; i < before.size(); ++i) {
     if (std::isnan(before[i]) || std::isinf(before[i])) continue;
     const float distance = std::abs(after[i] - before[i]);
-    if (distance > 0x1p-8F * std::abs(before[i]) && !(added && distance <= 0x1p-24F)) return std::nullopt;
+    if (distance > 0x1p-8F * std::abs(before[i]) && distance > allowed) return std::nullopt;
   }
   return rounded;
+}
+
+Role role_of(const Node& node, std::size_t input) {
+  if (node.type() == "Attention" && input == 3) return Role::bias_of_scores;
+  const bool beside = node.type() == "Add" || node.type() == "Sub" || node.type() == "Sum" || node.type() == "Concat";
+  return beside ? Role::beside : Role::factor;
 }
 
 class TypeAssigner {
@@ -267,8 +284,7 @@ class TypeAssigner {
         } else if (inputs[i].constant == nullptr) {
           dtype = half_;
         } else if ((with_constants || product != nullptr) && dtype == DType::f32) {
-          const bool bias_of_scores = node.type() == "Attention" && i == 3;
-          halved.constants[i] = in_halves(*inputs[i].constant, half_, bias_of_scores);
+          halved.constants[i] = in_halves(*inputs[i].constant, half_, role_of(node, i));
           if (!halved.constants[i]) return std::nullopt;
           inputs[i].constant = &*halved.constants[i];
           dtype = half_;

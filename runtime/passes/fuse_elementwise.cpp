@@ -3,7 +3,10 @@
 // GlobalResponseNorm (ConvNeXt-V2), a squeeze-and-excite's Mul with the residual Add and the Relu behind it,
 // BatchNormalization before a sum.
 #include <algorithm>
+#include <cmath>
 #include <iterator>
+#include <limits>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -50,7 +53,9 @@ struct Links {
 class Fuser {
  public:
   Fuser(Graph& graph, const PassContext& context)
-      : edit_(graph), on_cuda_(context.target.device.kind == DeviceKind::cuda) {}
+      : edit_(graph),
+        on_cuda_(context.target.device.kind == DeviceKind::cuda),
+        storage_(context.target.numerics.storage) {}
 
   void run() {
     const auto is_read = [&](NodeId id) { return !edit_.erased(id) && has_result(edit_.graph().node(id)); };
@@ -58,6 +63,8 @@ class Fuser {
       if (is_read(id)) read_unexpanded(id);
     for (const NodeId id : edit_.nodes())
       if (is_read(id)) merge(id);
+    for (const NodeId id : edit_.nodes())
+      if (on_cuda_ && is_read(id)) keep_number(id);
     edit_.finish();
   }
 
@@ -100,23 +107,44 @@ class Fuser {
     if (best) replace(id, producer, std::move(*best));
   }
 
+  /// A function with a number that the stored type cannot hold, as an epsilon in 16 bits: a chain of one, which
+  /// computes in float32 without Casts around it.
+  void keep_number(NodeId id) {
+    const auto holds = [&](double number) {
+      const auto value = static_cast<float>(number);
+      if (!std::isfinite(value) || std::abs(value) == std::numeric_limits<float>::max()) return true;
+      const Tensor rounded = Tensor::of<float>(Shape{}, {value}).to_dtype(storage_).to_dtype(DType::f32);
+      return std::abs(rounded.values<float>()[0] - value) <= 0x1p-8F * std::abs(value);
+    };
+    if (edit_.graph().node(id).type() == "ElementwiseChain") return;
+    const std::optional<Links> found = links(id);
+    if (!found || found->functions.size() != 1 || !found->operands.empty() ||
+        (holds(found->a[0]) && holds(found->b[0])))
+      return;
+    edit_.replace(id, chain_of(*found, 1), {found->x});
+  }
+
+  static std::shared_ptr<const Op> chain_of(const Links& links, std::size_t inputs) {
+    std::string functions;
+    for (const std::string& f : links.functions) functions.append(functions.empty() ? "" : "+").append(f);
+    return make_normalised_op("ElementwiseChain",
+                              {{"functions", functions},
+                               {"inputs", links.inputs},
+                               {"reversed", links.reversed},
+                               {"a", links.a},
+                               {"b", links.b}},
+                              inputs);
+  }
+
   void replace(NodeId id, NodeId producer, Links links) {
     std::vector<ValueId> inputs{links.x};
     const std::string name = edit_.graph().node(producer).name;
     auto constant = links.constants.begin();
     for (const ValueId operand : links.operands)
       inputs.push_back(operand != no_id ? operand : edit_.add_constant(name + ":factor", std::move(*constant++)));
-    std::string functions;
-    for (const std::string& f : links.functions) functions.append(functions.empty() ? "" : "+").append(f);
-    auto op = make_normalised_op("ElementwiseChain",
-                                 {{"functions", functions},
-                                  {"inputs", links.inputs},
-                                  {"reversed", links.reversed},
-                                  {"a", links.a},
-                                  {"b", links.b}},
-                                 inputs.size());
     edit_.erase(producer);
-    edit_.replace(id, std::move(op), std::move(inputs));
+    const std::size_t count = inputs.size();
+    edit_.replace(id, chain_of(links, count), std::move(inputs));
   }
 
   /// The node as functions of the input that is made last.
@@ -219,6 +247,7 @@ class Fuser {
 
   GraphEdit edit_;
   const bool on_cuda_;
+  const DType storage_;
 };
 
 }  // namespace

@@ -248,6 +248,28 @@ TEST_CASE("assign_types/constants_that_halves_cannot_hold") {
   CHECK(type_with(0.0F, "fp16") == DType::f16);
 }
 
+// A learned position, of which some numbers are small: the values that it is added to, or stands beside, lose as much.
+TEST_CASE("assign_types/small_numbers_beside_computed_values") {
+  const auto type_with = [](const char* op, std::vector<float> constant) {
+    GraphBuilder b;
+    const ValueId x = b.conv(b.input("x", {1, 16, 1, 4}), 16, 16, 1);
+    const ValueId c = b.constant(Tensor::of<float>(Shape{1, 1, 1, 4}, constant));
+    const ValueId wide = b.node("Expand", {c, b.int64s({1, 16, 1, 4})});
+    const bool joins = std::string_view(op) == "Concat";
+    const ValueId y = joins ? b.node(op, {x, wide}, {{"axis", std::int64_t{1}}}) : b.node(op, {x, c});
+    b.output(b.conv(y, joins ? 32 : 16, 16, 1));
+    const Graph graph = assigned(after(b.build(), "fold_constants"), "fp16");
+    return type_of(graph, only_node(graph, op).outputs[0]);
+  };
+  for (const char* const op : {"Add", "Sub", "Concat"}) {
+    CAPTURE(op);
+    CHECK(type_with(op, {0.02F, -3e-6F, 1e-9F, 0.01F}) == DType::f16);
+    CHECK(type_with(op, {1e-6F, -3e-6F, 1e-9F, 1e-7F}) == DType::f32);  // all of it is small
+    CHECK(type_with(op, {0.02F, -3e-6F, 1e-9F, 1e5F}) == DType::f32);
+  }
+  CHECK(type_with("Mul", {0.02F, -3e-6F, 1e-9F, 0.01F}) == DType::f32);
+}
+
 // A squeeze-and-excite branch, a pool that a convolution might fuse, a Gemm that is not the last.
 TEST_CASE("assign_types/what_follows_chooses_kernels") {
   using Ints = std::vector<std::int64_t>;

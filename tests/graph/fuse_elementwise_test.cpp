@@ -189,6 +189,35 @@ TEST_CASE("fuse_elementwise/batch_norm_stays_alone_on_cuda") {
 }
 
 // Pixels with a padded pitch are not for operators with constants by channels.
+// An epsilon, in float32 beside values of 16 bits.
+TEST_CASE("fuse_elementwise/numbers_that_16_bits_cannot_hold") {
+  GraphBuilder b;
+  const ValueId x = b.conv(b.input("x", {2, 8, 5, 6}), 8, 8, 3, 1);
+  bool alone = true;
+  SUBCASE("a sum") { b.output(b.conv(b.node("Add", {x, b.scalar(1e-6F)}), 8, 8, 1)); }
+  SUBCASE("a lower bound") { b.output(b.conv(b.node("Clip", {x, b.scalar(1e-12F)}), 8, 8, 1)); }
+  SUBCASE("a factor") { b.output(b.conv(b.node("Mul", {b.scalar(1e6F), x}), 8, 8, 1)); }
+  SUBCASE("one that they hold") {
+    b.output(b.conv(b.node("Add", {x, b.scalar(0.3F)}), 8, 8, 1));
+    alone = false;
+  }
+  SUBCASE("no upper bound") {
+    b.output(b.conv(b.node("Clip", {x, b.scalar(-0.5F)}), 8, 8, 1));
+    alone = false;
+  }
+  const Graph before = b.build(2);
+  const auto chains = [&](const char* precision) {
+    const PassContext cuda{.target = {reference_gpu(), parse_numerics(precision)}, .device = "cuda:0"};
+    const Graph fused = after(before, "fuse_elementwise", cuda);
+    CHECK(worst_difference(before, fused) < 1e-6);
+    return count(fused, "ElementwiseChain");
+  };
+  CHECK(chains("fp16") == (alone ? 1 : 0));
+  CHECK(chains("bf16") == 0);
+  CHECK(chains("fp32") == 0);
+  CHECK(count(after(before, "fuse_elementwise"), "ElementwiseChain") == 0);
+}
+
 TEST_CASE("fuse_elementwise/cuda_with_padded_pixels") {
   const PassContext cuda{.target = {reference_gpu(), parse_numerics("fp16")}, .device = "cuda:0"};
   for (const std::int64_t channels : {12, 16}) {
