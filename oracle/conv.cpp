@@ -423,6 +423,13 @@ std::function<double(double)> fused_activation(const AttributeList& attributes) 
   if (kind == "sigmoid") return [](double x) { return 1 / (1 + std::exp(-x)); };
   if (kind == "silu") return [](double x) { return x / (1 + std::exp(-x)); };
   if (kind == "hard_swish") return [=](double x) { return x * between(0, alpha * x + beta, 1); };
+  if (kind == "affine_relu") return [=](double x) { return (x < 0 ? 0 : alpha * x) + beta; };
+  if (kind == "swish") return [=](double x) { return x / (1 + std::exp(-alpha * x)); };
+  if (kind == "gelu_tanh")
+    return [](double x) {  // x / 2 * (1 + tanh(u)), which cancels below 0
+      const double u = 0.79788456080286535588 * (x + 0.044715 * x * x * x);
+      return x / (1 + std::exp(-2 * u));
+    };
   if (kind == "star_relu") return [=](double x) { return x < 0 ? beta : alpha * x * x + beta; };
   if (kind == "gelu") return [](double x) { return x / 2 * std::erfc(-x / std::sqrt(2.0)); };
   if (kind == "hard_sigmoid") return [=](double x) { return between(0, alpha * x + beta, 1); };

@@ -95,14 +95,21 @@ std::vector<Array> leaky_relu(const AttributeList& attributes, Inputs inputs) {
   return {map(at(inputs, 0), [=](double x) { return x < 0 ? alpha * x : x; })};
 }
 
-std::vector<Array> star_relu(const AttributeList& attributes, Inputs inputs) {
+/// alpha max(0, x)^power + beta.
+std::vector<Array> affine_of_relu(const AttributeList& attributes, Inputs inputs, int power) {
   const double alpha = real(attributes, "alpha", 1), beta = real(attributes, "beta", 0);
   return {map_scaled(at(inputs, 0), [=](double x) {
     Sum sum;
-    if (!(x < 0)) sum.add(alpha * x * x);
+    if (!(x < 0)) sum.add(power == 1 ? alpha * x : alpha * x * x);
     sum.add(beta);
     return Scaled{sum.value, sum.scale()};
   })};
+}
+std::vector<Array> affine_relu(const AttributeList& attributes, Inputs inputs) {
+  return affine_of_relu(attributes, inputs, 1);
+}
+std::vector<Array> star_relu(const AttributeList& attributes, Inputs inputs) {
+  return affine_of_relu(attributes, inputs, 2);
 }
 
 std::vector<Array> celu(const AttributeList& attributes, Inputs inputs) {
@@ -460,6 +467,7 @@ constexpr Entry entries[] = {
     {"Clip", clip},
     {"Sigmoid", plain<sigmoid_of>},
     {"SiLU", plain<silu_of>},
+    {"AffineRelu", affine_relu},
     {"StarRelu", star_relu},
     {"Tanh", plain<tanh_of>},
     {"HardSigmoid", hard_sigmoid},

@@ -13,8 +13,12 @@
   KIND(silu,         0, m.limited_ratio(x, m(1) + m.short_exp(m.neg(x))))                           \
   KIND(hard_swish,   2, x * m.at_most(1, m.at_least(0, m.mul_add(x, m(a), m(b)))))                  \
   KIND(hard_sigmoid, 2, m.at_most(1, m.at_least(0, m.mul_add(x, m(a), m(b)))))                      \
+  KIND(affine_relu,  2, m.mul_add(m.at_least(0, x), m(a), m(b)))                                    \
   KIND(star_relu,    2, m.mul_add(m.at_least(0, x) * m.at_least(0, x), m(a), m(b)))                 \
-  KIND(gelu,         0, m.gelu(x))
+  KIND(swish,        1, m.limited_ratio(x, m(1) + m.short_exp(m.neg(m(a) * x))))                    \
+  KIND(gelu,         0, m.gelu(x))                                                                  \
+  /* By tanh: 1 + tanh(u) = 2 / (1 + e^-2u). */                                                     \
+  KIND(gelu_tanh,    0, m.limited_ratio(x, m(1) + m.short_exp(x * (m(-1.59576912F) - m(0.07135482F) * (x * x)))))
 // clang-format on
 
 /// The names as a list of enumerators.

@@ -47,8 +47,8 @@ class UnaryOp final : public Op {
   std::size_t elementwise_inputs() const override { return any_number; }
   std::optional<Activation> as_activation(std::span<const InputInfo> inputs) const override {
     if (row().activation == Activation::Kind::none || inputs[0].type.dtype != DType::f32) return std::nullopt;
-    const bool other_word = !row().parameters[0].words[0].empty() && function.a != 0;
-    if (other_word) return std::nullopt;
+    const bool by_tanh = row().activation == Activation::Kind::gelu && function.a != 0;  // of its words the second
+    if (by_tanh) return Activation{Activation::Kind::gelu_tanh};
     return Activation{row().activation, function.a, function.b};
   }
 };

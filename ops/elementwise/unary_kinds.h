@@ -21,6 +21,9 @@
   KIND(LeakyRelu, "", 6, FloatTypes, ({"alpha", 0.01}), leaky_relu, return activated<leaky_relu>(m, x, a, b))          \
   KIND(Sigmoid, "", 6, FloatTypes, (), sigmoid, return activated<sigmoid>(m, x, a, b))                                 \
   KIND(SiLU, "lenslet", never, FloatTypes, (), silu, return activated<silu>(m, x, a, b))                               \
+  /* a max(0, x) + b: the learnable affine block behind a Relu of HGNetV2. */                                          \
+  KIND(AffineRelu, "lenslet", never, FloatTypes, ({"alpha", 1}, {"beta", 0}), affine_relu,                             \
+       return activated<affine_relu>(m, x, a, b))                                                                      \
   /* a max(0, x)^2 + b: Yu et al., "MetaFormer Baselines for Vision", 2022. */                                        \
   KIND(StarRelu, "lenslet", never, FloatTypes, ({"alpha", 1}, {"beta", 0}), star_relu,                                 \
        return activated<star_relu>(m, x, a, b))                                                                        \
@@ -36,10 +39,9 @@
   /* tanh(log(1 + w)) = (w^2 + 2w) / (w^2 + 2w + 2) with w = e^x; beyond 20 the quotient is 1 in float. */             \
   KIND(Mish, "", 18, FloatTypes, (), none,                                                                             \
        const V w = m.exp(m.min(20, x)); const V t = w * (w + m(2)); return x * (t / (t + m(2))))                       \
-  /* 1 + tanh(u) = 2 / (1 + e^-2u). */                                                                                 \
   KIND(Gelu, "", 20, FloatTypes, ({"approximate", 0, {"none", "tanh"}}), gelu,                                         \
        if (a == 0) return activated<gelu>(m, x, a, b);                                                                 \
-       return m.limited_ratio(x, m(1) + m.short_exp(x * (m(-1.59576912F) - m(0.07135482F) * (x * x)))))                \
+       return activated<gelu_tanh>(m, x, a, b))                                                                        \
   KIND(Abs, "", 6, SignedTypes, (), none, return m.abs(x))                                                             \
   KIND(Neg, "", 6, SignedTypes, (), none, return m.neg(x))                                                             \
   KIND(Exp, "", 6, FloatTypes, (), none, return m.exp(x))                                                              \
@@ -49,8 +51,7 @@
   KIND(Floor, "", 6, FloatTypes, (), none, return m.floor(x))                                                          \
   KIND(Ceil, "", 6, FloatTypes, (), none, return m.ceil(x))                                                            \
   KIND(Erf, "", 9, FloatTypes, (), none, return m.erf(x))                                                              \
-  KIND(Swish, "", 24, FloatTypes, ({"alpha", 1}), none,                                                                \
-       return m.limited_ratio(x, m(1) + m.short_exp(m.neg(m(a) * x))))                                                 \
+  KIND(Swish, "", 24, FloatTypes, ({"alpha", 1}), swish, return activated<swish>(m, x, a, b))                          \
   KIND(Celu, "", 12, FloatTypes, ({"alpha", 1}), none,                                                                 \
        return m.at_least(0, x) + m.at_most(0, m(a) * m.any_expm1(x / m(a))))                                           \
   KIND(Softsign, "", 1, FloatTypes, (), none, return x / (m(1) + m.abs(x)))                                            \

@@ -21,16 +21,17 @@
 #include "runtime/passes/edit.h"
 #include "runtime/passes/epilogue.h"
 #include "runtime/passes/passes.h"
+#include "runtime/passes/rounded_constants.h"
 
 namespace lenslet {
 namespace {
 
-/// What a constant is to its node: `beside` computed values, as what is added to them.
+/// What a constant is to its node. `beside`: added to computed values or joined with them.
 enum class Role { factor, beside, bias_of_scores };
 
 /// Rounds to `half`; nullopt if a value would overflow, underflow to 0, or lose precision as a denormal. Beside
-/// computed values a denormal may, as they do, unless the largest of the constant is one (an epsilon); in the bias of
-/// scores, whose powers are taken, any.
+/// computed values an error of 2^-24, float16's least step, is allowed, but at most 2^-8 of the constant's largest
+/// value, so that an epsilon keeps its value. A bias of scores, whose powers are taken, may always be wrong by 2^-24.
 std::optional<Tensor> in_halves(const Tensor& constant, DType half, Role role) {
   Tensor rounded = constant.to_dtype(half);
   const Tensor back = rounded.to_dtype(DType::f32);
@@ -40,12 +41,12 @@ std::optional<Tensor> in_halves(const Tensor& constant, DType half, Role role) {
     float largest = 0;
     for (const float value : before)
       if (std::isfinite(value)) largest = std::max(largest, std::abs(value));
-    allowed = std::min(allowed, 0x1p-8F * largest);
+    allowed = std::min(allowed, most_rounding * largest);
   }
   for (std::size_t i = 0; i < before.size(); ++i) {
     if (std::isnan(before[i]) || std::isinf(before[i])) continue;
     const float distance = std::abs(after[i] - before[i]);
-    if (distance > 0x1p-8F * std::abs(before[i]) && distance > allowed) return std::nullopt;
+    if (distance > most_rounding * std::abs(before[i]) && distance > allowed) return std::nullopt;
   }
   return rounded;
 }

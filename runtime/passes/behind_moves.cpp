@@ -65,7 +65,8 @@ bool add_sources(const GraphEdit& edit, Source of, std::vector<Source>& sources,
 /// factor[c] * x + offset[c] for element c of the last axis, as tokens [N,L,C] have their channels, by a node of two
 /// inputs; or nothing.
 std::optional<AffineOf> affine_of_last_axis(const Graph& graph, const Node& node) {
-  if (!has_result(node) || node.inputs.size() != 2) return std::nullopt;
+  if (!has_result(node) || node.inputs.size() != 2 || node.inputs[0] == no_id || node.inputs[1] == no_id)
+    return std::nullopt;
   const Shape& y = graph.value(node.outputs[0]).shape;
   const std::int64_t c = y.rank() < 3 ? 0 : y[y.rank() - 1];
   if (c == 0 || y.elems() == 0) return std::nullopt;
@@ -73,7 +74,7 @@ std::optional<AffineOf> affine_of_last_axis(const Graph& graph, const Node& node
   for (const std::size_t side : {0U, 1U}) {
     const Value &x = graph.value(node.inputs[side]), &parameter = graph.value(node.inputs[1 - side]);
     const Shape& shape = parameter.shape;
-    const bool single = shape.elems() == 1, by_channel = shape.elems() == c && shape[shape.rank() - 1] == c;
+    const bool single = shape.elems() == 1, by_channel = !single && shape.elems() == c && shape[shape.rank() - 1] == c;
     if (x.is_constant() || !(x.shape == y) || !parameter.is_constant() || (!single && !by_channel)) continue;
     const Tensor flat = parameter.constant.reshaped(single ? Shape{} : Shape{c});
     std::vector<InputInfo> infos = graph.input_infos(node);

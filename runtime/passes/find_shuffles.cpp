@@ -6,6 +6,7 @@
 
 #include "runtime/passes/edit.h"
 #include "runtime/passes/passes.h"
+#include "runtime/passes/taken_slice.h"
 
 namespace lenslet {
 namespace {
@@ -56,15 +57,6 @@ struct ChannelPart {
   ValueId value = no_id;
 };
 
-/// The single element of a constant int64 input, or nullopt.
-std::optional<std::int64_t> number(const Graph& graph, const Node& node, std::size_t input) {
-  const ValueId id = input_of(node, input);
-  if (id == no_id) return std::nullopt;
-  const Value& value = graph.value(id);
-  if (!value.is_constant() || value.dtype != DType::i64 || value.constant.elems() != 1) return std::nullopt;
-  return value.constant.values<std::int64_t>()[0];
-}
-
 /// The channel ranges of x taken by a Slice of step 1 along the channels, or a Split along them; empty for any other
 /// node.
 std::vector<ChannelPart> parts_taken(const Graph& graph, const Node& node, ValueId x) {
@@ -77,11 +69,8 @@ std::vector<ChannelPart> parts_taken(const Graph& graph, const Node& node, Value
       parts.push_back({begin, output});
       begin += graph.value(output).shape[1];
     }
-  } else if (node.type() == "Slice" && is_channels(number(graph, node, 3))) {
-    const auto begin = number(graph, node, 1);
-    if (!begin || (node.inputs.size() > 4 && number(graph, node, 4) != 1)) return {};
-    const std::int64_t channels = graph.value(x).shape[1];
-    parts.push_back({std::clamp<std::int64_t>(*begin < 0 ? *begin + channels : *begin, 0, channels), node.outputs[0]});
+  } else if (const auto taken = taken_slice(graph, node); taken && taken->axis == 1) {
+    parts.push_back({taken->begin, node.outputs[0]});
   }
   return parts;
 }

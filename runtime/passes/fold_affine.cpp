@@ -1,6 +1,6 @@
 // fold_batch_norm and fold_scale: y = factor[c] * x + offset[c] after a product, or after views and Concats of
-// products, is folded into its weights and bias, and a BatchNormalization that none precedes into those of the
-// convolution behind it, unless that pads. Only what has no other reader.
+// products (where c may be the last axis, as of tokens), is folded into its weights and bias, and a BatchNormalization
+// that none precedes into those of the convolution behind it, unless that pads. Only what has no other reader.
 #include "runtime/passes/affine_before_conv.h"
 #include "runtime/passes/behind_moves.h"
 #include "runtime/passes/channel_affine.h"

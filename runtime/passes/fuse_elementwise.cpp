@@ -16,6 +16,7 @@
 #include "runtime/passes/edit.h"
 #include "runtime/passes/epilogue.h"
 #include "runtime/passes/passes.h"
+#include "runtime/passes/rounded_constants.h"
 
 namespace lenslet {
 namespace {
@@ -114,7 +115,7 @@ class Fuser {
       const auto value = static_cast<float>(number);
       if (!std::isfinite(value) || std::abs(value) == std::numeric_limits<float>::max()) return true;
       const Tensor rounded = Tensor::of<float>(Shape{}, {value}).to_dtype(storage_).to_dtype(DType::f32);
-      return std::abs(rounded.values<float>()[0] - value) <= 0x1p-8F * std::abs(value);
+      return std::abs(rounded.values<float>()[0] - value) <= most_rounding * std::abs(value);
     };
     if (edit_.graph().node(id).type() == "ElementwiseChain") return;
     const std::optional<Links> found = links(id);

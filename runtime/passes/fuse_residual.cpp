@@ -49,8 +49,9 @@ bool merge_sum(GraphEdit& edit, NodeId id) {
   return true;
 }
 
-/// The sum of a product in channels last, transposed back from [N,C,H,W], becomes the sum in [N,C,H,W], transposed
-/// back: changes of format to assign_formats, as the one before was. Returns the new sum, or no_id.
+/// The sum of a product in channels last, transposed back from [N,C,H,W] and perhaps viewed in another shape, becomes
+/// the sum in [N,C,H,W], transposed back: changes of format to assign_formats, as the one before was. Returns the new
+/// sum, or no_id.
 NodeId sum_before_transpose(GraphEdit& edit, NodeId id) {
   Graph& graph = edit.graph();
   if (!is_sum_of_equals(graph, graph.node(id))) return no_id;
@@ -88,7 +89,7 @@ NodeId sum_before_transpose(GraphEdit& edit, NodeId id) {
     } else {
       edit.replace(id, std::move(back), {sum});
     }
-    graph.node(id).name = name + (viewed ? ":tokens" : ":channels_last");
+    graph.node(id).name = name + (viewed ? ":viewed" : ":channels_last");
     edit.erase_unread(seen);
     return edit.producer(sum);
   }

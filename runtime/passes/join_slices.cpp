@@ -2,37 +2,27 @@
 // them) become one Split, which is one launch. On the CPU a Slice just before its reader leaves its elements in the
 // cache.
 #include <algorithm>
+#include <iterator>
 #include <map>
-#include <optional>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "runtime/passes/edit.h"
 #include "runtime/passes/passes.h"
+#include "runtime/passes/taken_slice.h"
 
 namespace lenslet {
 namespace {
 
-/// Elements of one axis from `begin` on that a Slice takes.
-struct Taken {
-  std::int64_t axis = 0, begin = 0;
-};
-
-std::optional<std::int64_t> number(const Graph& graph, ValueId id) {
-  if (id == no_id) return std::nullopt;
-  const Value& value = graph.value(id);
-  if (!value.is_constant() || value.dtype != DType::i64 || value.constant.elems() != 1) return std::nullopt;
-  return value.constant.values<std::int64_t>()[0];
-}
-
-std::optional<Taken> taken(const Graph& graph, const Node& node) {
-  if (node.type() != "Slice" || !has_result(node)) return std::nullopt;
-  const auto begin = number(graph, input_of(node, 1)), axis = number(graph, input_of(node, 3));
-  const ValueId step = input_of(node, 4);
-  if (!begin || !axis || (step != no_id && number(graph, step) != 1)) return std::nullopt;
-  const Shape& x = graph.value(node.inputs[0]).shape;
-  const std::int64_t at = *axis < 0 ? *axis + x.rank() : *axis, size = x[static_cast<int>(at)];
-  return Taken{at, std::clamp<std::int64_t>(*begin < 0 ? *begin + size : *begin, 0, size)};
+/// Whether all readers of a part compute: moves would be merged with a Slice of their own (merge_moves).
+bool is_computed_with(const Graph& graph, const std::vector<NodeId>& readers) {
+  return !readers.empty() && std::ranges::none_of(readers, [&](NodeId id) {
+    const Node& reader = graph.node(id);
+    const std::string_view moves[] = {"Transpose", "Gather", "Slice", "Split"};
+    return reader.op == nullptr || reader.op->alias_input() == 0 ||
+           std::ranges::find(moves, reader.type()) != std::end(moves);
+  });
 }
 
 }  // namespace
@@ -40,9 +30,10 @@ std::optional<Taken> taken(const Graph& graph, const Node& node) {
 void join_slices(Graph& graph, const PassContext& context) {
   if (context.target.device.kind != DeviceKind::cuda) return;
   GraphEdit edit(graph);
+  const std::vector<std::vector<NodeId>> readers = graph.readers();
   std::map<std::pair<ValueId, std::int64_t>, std::vector<std::pair<std::int64_t, NodeId>>> cuts;
   for (const NodeId id : edit.nodes())
-    if (const auto part = taken(graph, graph.node(id)))
+    if (const auto part = taken_slice(graph, graph.node(id)))
       cuts[{graph.node(id).inputs[0], part->axis}].emplace_back(part->begin, id);
   for (auto& [of, parts] : cuts) {
     const auto [x, axis] = of;
@@ -51,8 +42,10 @@ void join_slices(Graph& graph, const PassContext& context) {
     std::vector<ValueId> outputs;
     std::int64_t end = 0;
     for (const auto& [begin, id] : parts) {
-      if (begin != end) break;  // a gap, or an overlap
-      outputs.push_back(graph.node(id).outputs[0]);
+      const ValueId y = graph.node(id).outputs[0];
+      // A gap, an overlap, or a part that nobody reads.
+      if (begin != end || !(edit.is_output(y) || is_computed_with(graph, readers[static_cast<std::size_t>(y)]))) break;
+      outputs.push_back(y);
       sizes.push_back(graph.value(outputs.back()).shape[static_cast<int>(axis)]);
       end += sizes.back();
     }

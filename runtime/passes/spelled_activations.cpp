@@ -11,9 +11,10 @@ namespace {
 constexpr double sixth = 1.0 / 6, closeness = 1e-6;
 bool is_close(double value, double wanted) { return std::abs(value - wanted) <= closeness * std::abs(wanted); }
 
-/// alpha * max(0, x)^2 + beta.
-struct StarRelu {
+/// alpha * max(0, x) + beta, or with `squared` alpha * max(0, x)^2 + beta.
+struct AffineOfRelu {
   ValueId x = no_id;
+  bool squared = false;
   double alpha = 1, beta = 0;
 };
 
@@ -53,32 +54,37 @@ class Matcher {
     const ValueId clipped = divided_by_six(id);
     return clipped == no_id ? no_id : clipped_plus_three(clipped);
   }
+  /// The x of Relu(x), if it is `id`, which is read so often and is no output.
+  ValueId read_here(ValueId id, int uses) const {
+    return edit_.uses(id) == uses && !edit_.is_output(id) ? activation_input(id, {Activation::Kind::relu, 0, 0})
+                                                          : no_id;
+  }
   ValueId sigmoid(ValueId id) const { return activation_input(id, {Activation::Kind::sigmoid, 0, 0}); }
 
-  /// Of Relu(x)^2, or of a StarReLU times or plus a number, whose nodes nobody else reads.
-  std::optional<StarRelu> star_relu(const Node& node) const {
+  /// Of Relu(x)^2, or of such a square or a Relu(x) times or plus a number, whose nodes nobody else reads.
+  std::optional<AffineOfRelu> affine_of_relu(const Node& node) const {
     if (node.type() == "Pow" || node.type() == "Mul") {
       const ValueId root = node.inputs[0];
-      const bool square = node.type() == "Pow"
-                              ? scalar_constant(edit_.graph(), node.inputs[1]) == 2.0F && edit_.uses(root) == 1
-                              : node.inputs[1] == root && edit_.uses(root) == 2;
-      if (square && !edit_.is_output(root))
-        if (const ValueId x = activation_input(root, {Activation::Kind::relu, 0, 0});
-            x != no_id && same_type(x, node.outputs[0]))
-          return StarRelu{.x = x};
+      const bool squares =
+          node.type() == "Pow" ? scalar_constant(edit_.graph(), node.inputs[1]) == 2.0F : node.inputs[1] == root;
+      const ValueId x = squares ? read_here(root, node.type() == "Pow" ? 1 : 2) : no_id;
+      if (x != no_id && same_type(x, node.outputs[0])) return AffineOfRelu{.x = x, .squared = true};
     }
     if (node.type() != "Mul" && node.type() != "Add") return std::nullopt;
     for (const std::size_t side : {std::size_t{1}, std::size_t{0}}) {
       const auto number = scalar_constant(edit_.graph(), node.inputs[side]);
       const ValueId inner = node.inputs[1 - side];
-      const Node* const star = number && edit_.merges(inner) ? edit_.made_by(inner, "StarRelu") : nullptr;
-      if (star == nullptr || !same_type(inner, node.outputs[0])) continue;
-      StarRelu found{star->inputs[0], *attribute<double>(*star->op, "alpha"), *attribute<double>(*star->op, "beta")};
-      if (node.type() == "Add") {
-        found.beta += double{*number};
-      } else {
-        found.alpha *= double{*number}, found.beta *= double{*number};
-      }
+      if (!number || !edit_.merges(inner) || !same_type(inner, node.outputs[0])) continue;
+      AffineOfRelu found{.x = read_here(inner, 1)};
+      if (const Node& made = *edit_.producer_node(inner); made.type() == "AffineRelu" || made.type() == "StarRelu")
+        found = {made.inputs[0], made.type() == "StarRelu", *attribute<double>(*made.op, "alpha"),
+                 *attribute<double>(*made.op, "beta")};
+      if (found.x == no_id) continue;
+      if (node.type() == "Mul") found.alpha *= double{*number}, found.beta *= double{*number};
+      if (node.type() == "Add") found.beta += double{*number};
+      const auto alpha = static_cast<float>(found.alpha), beta = static_cast<float>(found.beta);
+      const bool vanishes = alpha == 0 && found.alpha != 0;
+      if (!std::isfinite(alpha) || !std::isfinite(beta) || vanishes) continue;
       return found;
     }
     return std::nullopt;
@@ -120,8 +126,8 @@ void become(GraphEdit& edit, NodeId node, std::shared_ptr<const Op> op, ValueId 
     if (id != x) edit.erase_unread(id);
 }
 
-std::shared_ptr<const Op> make_star_relu(double alpha, double beta) {
-  return make_normalised_op("StarRelu", {{"alpha", alpha}, {"beta", beta}}, 1);
+std::shared_ptr<const Op> make_affine_of_relu(const AffineOfRelu& f) {
+  return make_normalised_op(f.squared ? "StarRelu" : "AffineRelu", {{"alpha", f.alpha}, {"beta", f.beta}}, 1);
 }
 std::shared_ptr<const Op> make_hard_sigmoid() {
   return make_normalised_op("HardSigmoid", {{"alpha", sixth}, {"beta", 0.5}}, 1);
@@ -134,7 +140,7 @@ void join_spelled_activation(GraphEdit& edit, NodeId id) {
   const Matcher match(edit);
   const Node& node = edit.graph().node(id);
   if (!has_result(node) || edit.graph().value(node.outputs[0]).dtype != DType::f32) return;
-  if (auto star = match.star_relu(node)) return become(edit, id, make_star_relu(star->alpha, star->beta), star->x);
+  if (const auto relu = match.affine_of_relu(node)) return become(edit, id, make_affine_of_relu(*relu), relu->x);
   if (node.type() != "Mul" && node.type() != "Div") return;
   const ValueId result = node.outputs[0];
 

@@ -13,7 +13,7 @@ namespace lenslet {
 ///   x * HardSigmoid(x), x * Clip(x + 3, 0, 6) / 6   HardSwish, however the factors are grouped
 ///   x / 2 * (1 + Erf(x / sqrt(2)))       Gelu, also by Tanh(sqrt(2 / pi) * (x + 0.044715 * x^3)), however grouped
 ///   x * Sigmoid(alpha * x)               Swish
-///   alpha * Relu(x)^2 + beta             StarRelu, also without alpha or beta
+///   alpha * Relu(x) + beta, alpha * Relu(x)^2 + beta    AffineRelu, StarRelu, also without alpha or beta
 /// Values with other readers stay.
 void join_spelled_activation(GraphEdit& edit, NodeId node);
 

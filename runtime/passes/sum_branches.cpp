@@ -83,7 +83,7 @@ class BranchSums {
 
   /// `count` equal parts along axis 1; one Split for all that ask.
   const std::vector<ValueId>& parts(ValueId x, std::int64_t count) {
-    std::vector<ValueId>& made = parts_[x];
+    std::vector<ValueId>& made = parts_[{x, count}];
     if (!made.empty()) return made;
     const std::string name = graph_.value(x).name + ":branches";
     const AttributeList attributes{{"axis", std::int64_t{1}}, {"num_outputs", count}};
@@ -151,7 +151,7 @@ class BranchSums {
 
   Graph& graph_;
   GraphEdit edit_;
-  std::map<ValueId, std::vector<ValueId>> parts_;
+  std::map<std::pair<ValueId, std::int64_t>, std::vector<ValueId>> parts_;  ///< of a value, so many
 };
 
 }  // namespace

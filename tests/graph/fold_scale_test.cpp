@@ -73,3 +73,12 @@ TEST_CASE("fold_scale/of_tokens") {
   CHECK(static_cast<int>(all.nodes.size()) - count(all, "Reshape") - count(all, "Relabel") == (folded ? 1 : 2));
   CHECK(worst_difference(before, all) < 1e-5);
 }
+
+TEST_CASE("fold_scale/of_one_channel") {
+  GraphBuilder b;
+  const ValueId y = b.node("MatMul", {b.input("x", {2, 5, 8}), b.weights(Shape{8, 1})});
+  b.output(b.node("Add", {b.node("Mul", {y, b.scalar(0.5F)}), b.weights(Shape{1, 1, 1})}));
+  const Graph before = b.build(2), all = after_all(before);
+  CHECK(count(all, "Mul") + count(all, "Add") == 0);
+  CHECK(worst_difference(before, all) < 1e-5);
+}

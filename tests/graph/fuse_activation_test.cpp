@@ -79,6 +79,18 @@ const Case cases[] = {
        return b.node("Mul",
                      {b.scalar(0.16666667F), b.node("Mul", {x, b.node("Clip", {sum, b.scalar(0), b.scalar(6)})})});
      }},
+    {"Gelu by tanh", Kind::gelu_tanh,
+     [](auto& b, auto x) {
+       return b.node("Gelu", {x}, {{"approximate", std::string("tanh")}}, 20);
+     }},
+    {"x * Sigmoid(1.702 x)", Kind::swish,
+     [](auto& b, auto x) {
+       return b.node("Mul", {x, b.node("Sigmoid", {b.node("Mul", {b.scalar(1.702F), x})})});
+     }},
+    {"a Relu(x) + b", Kind::affine_relu,
+     [](auto& b, auto x) {
+       return b.node("Add", {b.weights(Shape{1}), b.node("Mul", {b.node("Relu", {x}), b.weights(Shape{1})})});
+     }},
     {"a Relu(x)^2 + b", Kind::star_relu,
      [](auto& b, auto x) {
        const ValueId square = b.node("Pow", {b.node("Relu", {x}), b.scalar(2)});
@@ -107,6 +119,18 @@ TEST_CASE("fuse_activation/into_conv") {
     CHECK(only(fused, "Conv").op->epilogue()->activation.kind == c.kind);
     CHECK(only(fused, "Conv").name == only(before, "Conv").name);
     CHECK(worst_difference(before, fused) < 1e-5);
+  }
+}
+
+// The products of their factors are no float32.
+TEST_CASE("fuse_activation/factors_of_relu_that_do_not_meet") {
+  for (const float factor : {1e20F, 1e-30F}) {
+    GraphBuilder b;
+    ValueId y = b.node("Relu", {b.input("x", {2, 4, 5, 7})});
+    for (int i = 0; i < 2; ++i) y = b.node("Mul", {y, b.scalar(i == 0 ? factor : 0.5F * factor)});
+    b.output(y);
+    const Graph before = b.build(), fused = after(before, "fuse_activation");
+    CHECK(fused.nodes.size() == 2);
   }
 }
 

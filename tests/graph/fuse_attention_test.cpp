@@ -247,6 +247,26 @@ TEST_CASE("fuse_attention/reshapes_around_the_products") {
   CHECK(list(check_fused(b, fused), "sizes") == Ints{n, heads, tokens, tokens, size, size});
 }
 
+TEST_CASE("fuse_attention/nothing_to_attend_to") {
+  GraphBuilder b;
+  SUBCASE("no keys") {
+    const ValueId q = b.input("q", {1, 1, 4, 8}), k = b.input("k", {1, 1, 8, 0}), v = b.input("v", {1, 1, 0, 8});
+    b.output(b.node("MatMul", {softmax(b, b.node("MatMul", {q, k})), v}));
+  }
+  SUBCASE("a quotient of no elements") {
+    const ValueId x = reshape(b, b.input("x", {0, 3}), {0, 1, 3}), z = b.input("z", {0, 1, 3});
+    b.output(b.node("Div", {x, b.node("Add", {b.node("Relu", {z}), b.scalar(1e-6F)})}));
+  }
+  SUBCASE("a row of an empty value") {
+    const ValueId x = reshape(b, b.input("x", {0, 4, 8}), {0, 32});
+    const ValueId y = b.node("Slice", {x, b.int64s({0}), b.int64s({5}), b.int64s({0})});
+    b.output(b.node("MatMul", {softmax(b, b.node("MatMul", {y, transpose(b, y, {1, 0})})), y}));
+  }
+  const Graph before = b.build();
+  CHECK(count(after(before, "fuse_attention"), "Attention") == 0);
+  after_all(before);
+}
+
 TEST_CASE("fuse_attention/stays") {
   GraphBuilder b;
   const Heads h = packed(b, packed_input(b));

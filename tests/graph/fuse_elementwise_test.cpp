@@ -188,7 +188,6 @@ TEST_CASE("fuse_elementwise/batch_norm_stays_alone_on_cuda") {
   CHECK(count(after(before, "fuse_elementwise"), "ElementwiseChain") == 1);
 }
 
-// Pixels with a padded pitch are not for operators with constants by channels.
 // An epsilon, in float32 beside values of 16 bits.
 TEST_CASE("fuse_elementwise/numbers_that_16_bits_cannot_hold") {
   GraphBuilder b;
@@ -218,6 +217,7 @@ TEST_CASE("fuse_elementwise/numbers_that_16_bits_cannot_hold") {
   CHECK(count(after(before, "fuse_elementwise"), "ElementwiseChain") == 0);
 }
 
+// Pixels with a padded pitch are not for operators with constants by channels.
 TEST_CASE("fuse_elementwise/cuda_with_padded_pixels") {
   const PassContext cuda{.target = {reference_gpu(), parse_numerics("fp16")}, .device = "cuda:0"};
   for (const std::int64_t channels : {12, 16}) {

@@ -140,6 +140,29 @@ TEST_CASE("fuse_attention/columns") {
   }
 }
 
+// The tokens are turned back to rows behind the product, whose heads a Reshape joins before that.
+TEST_CASE("fuse_attention/columns_turned_back") {
+  GraphBuilder b;
+  const ValueId x = b.input("x", {2, 4, height, width});
+  ValueId y = no_id;
+  SUBCASE("of several heads") {
+    const auto columns = [&] { return image(b, x, 2, heads); };
+    const ValueId s = b.node("MatMul", {turned(b, columns()), columns()});
+    y = b.node("MatMul", {columns(), turned(b, softmax(b, s))});
+    y = transpose(b, reshape(b, y, {2, channels, tokens}), {0, 2, 1});
+  }
+  SUBCASE("of as many channels as tokens") {
+    const auto columns = [&] { return reshape(b, b.conv(x, 4, tokens, 1), {2, tokens, tokens}); };
+    const ValueId s = b.node("MatMul", {transpose(b, columns(), {0, 2, 1}), columns()});
+    y = b.node("MatMul", {columns(), transpose(b, softmax(b, s), {0, 2, 1})});
+    y = reshape(b, transpose(b, reshape(b, y, {2, tokens, 1, tokens}), {0, 2, 3, 1}), {2, tokens, height, width});
+  }
+  b.output(b.node("Relu", {y}));
+  const Graph before = b.build();
+  CHECK(worst_difference(before, after(before, "fuse_attention")) < 1e-5);
+  CHECK(worst_difference(before, after_all(before)) < 1e-5);
+}
+
 // A bias of three axes that is computed is one of heads.
 TEST_CASE("fuse_attention/columns_stay") {
   GraphBuilder b;

@@ -71,6 +71,16 @@ TEST_CASE("join_slices/others_stay") {
     b.output(slice(b, x, 1, 0, 0));
     b.output(slice(b, x, 1, 0, 12));
   }
+  SUBCASE("a part that nobody reads") {
+    b.node("Slice", {x, b.int64s({0}), b.int64s({4}), b.int64s({1})});
+    b.output(slice(b, x, 1, 4, 12));
+  }
+  SUBCASE("parts that move on") {
+    for (const std::int64_t begin : {0, 6}) {
+      const ValueId part = b.node("Slice", {x, b.int64s({begin}), b.int64s({begin + 6}), b.int64s({1})});
+      b.output(b.node("Transpose", {part}, {{"perm", std::vector<std::int64_t>{0, 2, 3, 1}}}));
+    }
+  }
   SUBCASE("two axes at once") {
     for (const auto& [begin, end] : {std::pair{0, 6}, {6, 12}})
       b.output(b.node("Slice", {x, b.int64s({begin, 0}), b.int64s({end, 3}), b.int64s({1, 2})}));

@@ -98,6 +98,16 @@ TEST_CASE("sum_branches/split_attention") {
   if (!sum_is_read) CHECK(count(all, "LayoutConvert") < count(after_all(before, {"sum_branches"}), "LayoutConvert"));
 }
 
+TEST_CASE("sum_branches/two_and_four_of_one_image") {
+  GraphBuilder b;
+  const ValueId image = b.node("Relu", {b.input("x", {1, 8, 4, 5})});
+  b.output(sum(b, shaped(b, image, {1, 2, 4, 4, 5})));
+  b.output(sum(b, shaped(b, image, {1, 4, 2, 4, 5})));
+  const Graph before = b.build(), found = after(before, "sum_branches");
+  CHECK(count(found, "ReduceSum") == 0);
+  CHECK(worst_difference(before, found) < 1e-6);
+}
+
 TEST_CASE("sum_branches/stays") {
   const Sizes s;
   GraphBuilder b;

@@ -64,11 +64,11 @@ TEST_CASE("conv/points_of_every_other_line_or_column") {
     check_conv(planar_algorithms(), parse_conv(p), random_seed(), threads);
 }
 
-TEST_CASE("conv/star_relu") {
-  for (const char* const p : {"2x19x9x10 -> 19, 3x3 s1 p1 g1", "2x24x9x10 -> 72, 3x3 s1 p1 g1",
-                              "2x24x9x10 -> 64, 1x1 s1 p0 g1", "2x19x9x10 -> 19, 3x3 s1 p1 g19"})
-    check_conv(planar_algorithms(), parse_conv(std::string(p) + " +bias +residual +star_relu(0.9,-0.4)"), random_seed(),
-               threads);
+TEST_CASE("conv/activations_of_metaformers_and_hgnet") {
+  for (const char* const f : {"affine_relu(0.9,-0.4)", "star_relu(0.9,-0.4)", "swish(1.702)", "gelu_tanh"})
+    for (const char* const p : {"2x19x9x10 -> 19, 3x3 s1 p1 g1", "2x24x9x10 -> 72, 3x3 s1 p1 g1",
+                                "2x24x9x10 -> 64, 1x1 s1 p0 g1", "2x19x9x10 -> 19, 3x3 s1 p1 g19"})
+      check_conv(planar_algorithms(), parse_conv(std::string(p) + " +bias +residual +" + f), random_seed(), threads);
 }
 
 TEST_CASE("conv/drawn_problems") {

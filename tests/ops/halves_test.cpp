@@ -162,6 +162,7 @@ TEST_CASE("halves/problems_that_networks_have") {
         {.op = "Relu", .inputs = {x}},
         {.op = "Sigmoid", .inputs = {x}},
         {.op = "SiLU", .domain = "lenslet", .inputs = {x}},
+        {.op = "AffineRelu", .domain = "lenslet", .attributes = {{"alpha", 0.9}, {"beta", -0.4}}, .inputs = {x}},
         {.op = "StarRelu", .domain = "lenslet", .attributes = {{"alpha", 0.9}, {"beta", -0.4}}, .inputs = {x}},
         {.op = "HardSwish", .opset = 14, .inputs = {x}},
         {.op = "Clip", .inputs = {x, number, number}, .constant = {1, 2}},

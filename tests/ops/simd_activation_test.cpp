@@ -116,7 +116,10 @@ TEST_CASE("simd/activation/every_kind") {
                                     {Kind::silu, 0, 0},
                                     {Kind::hard_swish, 1.0f / 6, 0.5f},
                                     {Kind::hard_sigmoid, 0.2f, 0.5f},
+                                    {Kind::affine_relu, 0.9f, -0.4f},
                                     {Kind::star_relu, 0.9f, -0.4f},
+                                    {Kind::swish, 1.702f, 0},
+                                    {Kind::gelu_tanh, 0, 0},
                                     {Kind::gelu, 0, 0}};
   std::mt19937 random(2);
   std::normal_distribution<float> normal(0, 4);

@@ -30,6 +30,8 @@ const Function functions[] = {
     {"LeakyRelu", 6, {{"alpha", 0.1}}, 1e-7, -4, 4},
     {"Sigmoid", 13, {}, 3e-7, -20, 20},
     {"SiLU", 1, {}, 3e-7, -20, 20},
+    {"AffineRelu", 1, {}, 0, -4, 4},
+    {"AffineRelu", 1, {{"alpha", 0.9}, {"beta", -0.4}}, 3e-7, -4, 4},
     {"StarRelu", 1, {}, 3e-7, -4, 4},
     {"StarRelu", 1, {{"alpha", 0.9}, {"beta", -0.4}}, 3e-7, -4, 4},
     {"Tanh", 13, {}, 3e-7, -12, 12},
@@ -255,7 +257,8 @@ TEST_CASE("unary/as_activation") {
   CHECK(of("Sigmoid", 13) == Activation{Kind::sigmoid, 0, 0});
   CHECK(of("Gelu", 20) == Activation{Kind::gelu, 0, 0});
   const AttributeList tanh{{"approximate", std::string("tanh")}};
-  CHECK_FALSE(make_op({.op = "Gelu", .opset = 20, .attributes = tanh, .inputs = {Tensor()}})->as_activation(one));
+  CHECK(make_op({.op = "Gelu", .opset = 20, .attributes = tanh, .inputs = {Tensor()}})->as_activation(one) ==
+        Activation{Kind::gelu_tanh, 0, 0});
   CHECK_FALSE(of("Exp", 13).has_value());
   const auto relu = make_op({.op = "Relu", .opset = 14, .inputs = {Tensor()}});
   CHECK_FALSE(relu->as_activation(std::vector<InputInfo>{{true, {DType::i32, {2}}, nullptr}}).has_value());

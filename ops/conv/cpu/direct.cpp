@@ -87,11 +87,15 @@ void activate_row(const Activation& activation, float* y, std::int64_t count) {
       return each([=](float v) { return v * std::min(std::max(v * alpha + beta, 0.0F), 1.0F); });
     case Activation::Kind::hard_sigmoid:
       return each([=](float v) { return std::min(std::max(v * alpha + beta, 0.0F), 1.0F); });
+    case Activation::Kind::affine_relu:
+      return each([=](float v) { return std::max(v, 0.0F) * alpha + beta; });
     case Activation::Kind::star_relu:
       return each([=](float v) { return std::max(v, 0.0F) * std::max(v, 0.0F) * alpha + beta; });
     case Activation::Kind::sigmoid:
     case Activation::Kind::silu:
+    case Activation::Kind::swish:
     case Activation::Kind::gelu:
+    case Activation::Kind::gelu_tanh:
       return each([&](float v) { return static_cast<float>(apply(activation, static_cast<double>(v))); });
   }
 }

@@ -100,7 +100,7 @@ class Heads {
     const Shape& shares = shape_of(found.softmax->outputs[0]);
     const int rank = shares.rank();
     const std::int64_t axis = integer_attribute(*found.softmax->op, "axis").value_or(-1);
-    if (rank < 2 || (axis != -1 && axis != rank - 1)) return;
+    if (shares.elems() == 0 || rank < 2 || (axis != -1 && axis != rank - 1)) return;
     const std::optional<Scores> scores = scores_of(found.softmax->inputs[0], shares);
     if (!scores) return;
     // The first of three axes is of heads, or of images with one head.
@@ -112,7 +112,7 @@ class Heads {
   /// False if the rows are not those of so many heads.
   bool join(NodeId id, const Weighted& found, Scores scores, std::int64_t heads) {
     const Node& product = *found.product;
-    const Shape &shares = shape_of(found.softmax->outputs[0]), &y = shape_of(product.outputs[0]);
+    const Shape shares = shape_of(found.softmax->outputs[0]), y = shape_of(product.outputs[0]);
     const ValueId of_q = scores.product->inputs[0], of_k = scores.product->inputs[1];
     AttentionProblem p;
     p.heads = heads;
@@ -417,7 +417,10 @@ class Heads {
         view.strides[static_cast<std::size_t>((*perm)[i])] = turned.strides[i];
       }
     }
-    if (columns) swap_last(view);
+    if (columns) {
+      if (!view.reshape(shape_of(product.outputs[0]))) return std::nullopt;
+      swap_last(view);
+    }
     if (!view.reshape(wanted)) return std::nullopt;
     if (adjacent_channels(view)) return Rows{std::move(view)};
     return to_channels_last_rows(view, out) ? std::optional(Rows{std::move(view), true}) : std::nullopt;

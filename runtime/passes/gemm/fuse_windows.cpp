@@ -25,8 +25,8 @@ struct Region {
   ValueId x = no_id;  ///< that it reads
 };
 
-/// The way back from windows to [N,C,H,W] and the next partition of that (MaxViT), whose Reshapes exporters join to one
-/// of six axes: two again, with the image between them.
+/// Between windows and the next partition (MaxViT), exporters join two Reshapes to one from six axes to six. It becomes
+/// two again, so that the image [N,C,H,W] between them is seen.
 void restore_images(Graph& graph) {
   GraphEdit edit(graph);
   const auto turned = [&](const Node* node, std::size_t channels, std::int64_t from) {

@@ -124,6 +124,7 @@ std::optional<StridedView> FactoredView::strided() const {
 }
 
 bool FactoredView::reshape(const Shape& to) {
+  if (to.elems() == 0) return false;
   Axis all;
   for (const Axis& axis : axes) all.insert(all.end(), axis.begin(), axis.end());
   all = merged(all);
@@ -151,6 +152,7 @@ bool FactoredView::reshape(const Shape& to) {
 
 bool FactoredView::take(std::size_t i, std::int64_t start, std::int64_t extent, std::int64_t step) {
   Axis& axis = axes[i];
+  if (extent == 0) return false;
   if (axis.empty()) return start == 0 && extent == 1;
   const std::int64_t inner = extent_of({axis.begin() + 1, axis.end()});
   if (start % inner == 0 && extent % inner == 0 && (step == 1 || axis.size() == 1)) {
@@ -196,11 +198,14 @@ std::optional<Scaled> scaled(const Graph& graph, const Node& node) {
 }
 
 std::vector<FactoredView> views_of(const GraphEdit& edit, ValueId id) {
+  constexpr std::size_t most_steps = 64;
   const Graph& graph = edit.graph();
+  if (graph.value(id).shape.elems() == 0) return {};
   std::vector<ValueId> chain{id};
-  for (const Node* node = edit.producer_node(id); node != nullptr; node = edit.producer_node(chain.back())) {
+  for (const Node* node = edit.producer_node(id); node != nullptr && chain.size() <= most_steps;
+       node = edit.producer_node(chain.back())) {
     const ValueId above = viewed(graph, *node);
-    if (above == no_id) break;
+    if (above == no_id || graph.value(above).shape.elems() == 0) break;
     chain.push_back(above);
   }
   std::vector<FactoredView> views;

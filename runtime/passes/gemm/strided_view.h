@@ -50,7 +50,7 @@ struct FactoredView {
 };
 
 /// All views that `id` is, from that of the value furthest above to `id` itself, through operators that move elements
-/// or multiply by a known scalar. No dimension may be 0.
+/// or multiply by a known scalar, at most 64. An empty value has no view.
 std::vector<FactoredView> views_of(const GraphEdit& edit, ValueId id);
 
 /// y = x * factor by a Mul or Div of one known scalar, or nothing.
