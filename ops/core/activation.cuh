@@ -1,7 +1,7 @@
 #pragma once
 // Activations on the device, for kernels that fuse one. The kind is a run-time argument: all threads branch alike,
-// which costs nothing measurable in kernels bound by memory or FMA, and each big kernel is compiled once instead of
-// eight times. NaN passes through every activation, as on the CPU.
+// which costs nothing measurable in kernels bound by memory or FMA, and each big kernel is compiled once, not
+// once for each kind. NaN passes through every activation, as on the CPU.
 
 #include <cuda_runtime.h>
 

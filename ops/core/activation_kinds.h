@@ -18,7 +18,7 @@
   KIND(swish,        1, m.limited_ratio(x, m(1) + m.short_exp(m.neg(m(a) * x))))                    \
   KIND(gelu,         0, m.gelu(x))                                                                  \
   /* By tanh: 1 + tanh(u) = 2 / (1 + e^-2u). */                                                     \
-  KIND(gelu_tanh,    0, m.limited_ratio(x, m(1) + m.short_exp(x * (m(-1.59576912F) - m(0.07135482F) * (x * x)))))
+  KIND(gelu_tanh,    0, m.limited_ratio(x, m(1) + m.short_exp(x * m.mul_add(x * x, m(-0.07135482F), m(-1.59576912F)))))
 // clang-format on
 
 /// The names as a list of enumerators.
