@@ -1,7 +1,6 @@
 // fuse_residual: the Add of a residual block, and the activation after it, move into the epilogue of the last
 // convolution before it, also through the Transpose, and the views of tokens, that matmul_to_conv puts behind one.
 #include <algorithm>
-#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -50,50 +49,41 @@ bool merge_sum(GraphEdit& edit, NodeId id) {
 }
 
 /// The sum of a product in channels last, transposed back from [N,C,H,W] and perhaps viewed in another shape, becomes
-/// the sum in [N,C,H,W], transposed back: changes of format to assign_formats, as the one before was. Returns the new
-/// sum, or no_id.
-NodeId sum_before_transpose(GraphEdit& edit, NodeId id) {
+/// the product's sum in [N,C,H,W], transposed back: changes of format to assign_formats, as the one before was.
+bool merge_sum_before_transpose(GraphEdit& edit, NodeId id) {
   Graph& graph = edit.graph();
-  if (!is_sum_of_equals(graph, graph.node(id))) return no_id;
+  if (!is_sum_of_equals(graph, graph.node(id))) return false;
   for (const std::size_t side : {0U, 1U}) {
     const ValueId seen = graph.node(id).inputs[side], residual = graph.node(id).inputs[1 - side];
     ValueId rows = seen;
-    const auto made_by = [&](std::string_view type) {
-      const Node* const node = edit.producer_node(rows);
-      return node != nullptr && node->type() == type && edit.merges(rows) ? node : nullptr;
-    };
     while (edit.merges(rows) && edit.producer_node(rows)->op->alias_input() == 0)
       rows = edit.producer_node(rows)->inputs[0];
     const bool viewed = rows != seen;
-    const Node* const transpose = made_by("Transpose");
+    const Node* const transpose = edit.merges(rows) ? edit.made_by(rows, "Transpose") : nullptr;
     if (transpose == nullptr || integers_attribute(*transpose->op, "perm") != to_channels_last ||
         open_epilogue(edit, transpose->inputs[0]) == nullptr)
       continue;
     const ValueId product = transpose->inputs[0], y = graph.node(id).outputs[0];
     const std::string name = graph.node(id).name;
-    const Shape shape = graph.value(rows).shape;
+    const Shape shape = graph.value(rows).shape, result = graph.value(y).shape;
     const DType type = graph.value(y).file_type, residual_type = graph.value(residual).file_type;
+    const auto sizes = [&](const Shape& of) { return edit.add_sizes(name + ":shape", of.dims()); };
     ValueId other = residual;
-    if (viewed) {
-      const ValueId sizes = edit.add_sizes(name + ":image:shape", shape.dims());
-      other = edit.add_node(name + ":image", make_reshape_op(), {other, sizes}, residual_type);
-    }
-    auto first = make_transpose_op(to_channels_first);
-    other = edit.add_node(name + ":channels_first", std::move(first), {other}, residual_type);
+    if (viewed) other = edit.add_node(name + ":image", make_reshape_op(), {other, sizes(shape)}, residual_type);
+    other = edit.add_node(name + ":channels_first", make_transpose_op(to_channels_first), {other}, residual_type);
     const ValueId sum = edit.add_node(name, graph.node(id).op, {product, other}, type);
-    auto back = make_transpose_op(to_channels_last);
+    const auto back = make_transpose_op(to_channels_last);
     if (viewed) {
-      const ValueId last = edit.add_node(name + ":channels_last", std::move(back), {sum}, type);
-      const ValueId sizes = edit.add_sizes(name + ":shape", graph.value(y).shape.dims());
-      edit.replace(id, make_reshape_op(), {last, sizes});
+      const ValueId last = edit.add_node(name + ":channels_last", back, {sum}, type);
+      edit.replace(id, make_reshape_op(), {last, sizes(result)});
     } else {
-      edit.replace(id, std::move(back), {sum});
+      edit.replace(id, back, {sum});
     }
     graph.node(id).name = name + (viewed ? ":viewed" : ":channels_last");
     edit.erase_unread(seen);
-    return edit.producer(sum);
+    return merge_sum(edit, edit.producer(sum));
   }
-  return no_id;
+  return false;
 }
 
 /// Whether `node` already has a residual.
@@ -107,11 +97,7 @@ bool adds_residual(const Node& node) {
 void fuse_residual(Graph& graph, const PassContext&) {
   GraphEdit edit(graph);
   for (const NodeId id : edit.nodes()) {
-    if (edit.erased(id) || merge_sum(edit, id)) continue;
-    if (const NodeId sum = sum_before_transpose(edit, id); sum != no_id) {
-      merge_sum(edit, sum);
-      continue;
-    }
+    if (edit.erased(id) || merge_sum(edit, id) || merge_sum_before_transpose(edit, id)) continue;
     // The activation after a newly fused Add.
     const Node* made_by = edit.producer_node(input_of(graph.node(id), 0));
     if (made_by != nullptr && adds_residual(*made_by)) merge_activation(edit, id);

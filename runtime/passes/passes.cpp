@@ -24,12 +24,11 @@ std::vector<Pass> list() {
     add("fuse_layer_norm", fuse_layer_norm, optional, "a LayerNormalization spelled out in up to nine nodes");
   if constexpr (built("normalization"))
     add("fuse_group_norm", fuse_group_norm, optional, "a GroupNormalization spelled out by InstanceNormalization");
-  if constexpr (built("gemm"))
+  if constexpr (built("gemm")) {
     add("batch_first", batch_first, optional, "Transposes of [N,L,E] to [L,N,E] and back, around attention, meet");
-  if constexpr (built("gemm"))
     add("fuse_attention", fuse_attention, optional, "softmax(scale Q K^T + bias) V of attention heads into one step");
-  if constexpr (built("gemm"))
     add("fuse_windows", fuse_windows, optional, "attention in windows of an image into Attention with a table of rows");
+  }
   if constexpr (built("conv"))
     add("matmul_to_conv", matmul_to_conv, optional, "MatMul of images or tokens by constants as a 1x1 Conv");
   add("unflatten_transposes", unflatten_transposes, optional, "Transposes of tokens as Transposes of their image");
