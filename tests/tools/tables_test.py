@@ -35,7 +35,7 @@ class Tables(Verb):
         head = next(line for line in text.splitlines() if line.startswith("layer "))
         for column in ("layer", "algorithm", "us", "%", "chosen"):
             self.assertIn(column, head.split())
-        self.assertRegex(text, r"^long.onnx on cpu with \d threads: .* a run; .*\n(This machine probably had (.*\n)+?)?Slowest: \S+ \((Conv by|LayoutConvert)")
+        self.assertRegex(text, r"^long.onnx on cpu with \d threads: .* a run; (.*\n){1,2}(This machine probably had (.*\n)+?)?Slowest: \S+ \((Conv by|LayoutConvert)")
         for options in (), ("--layer", "z"):
             for line in self.passes("layers", self.long, "--seconds", "0", *options).splitlines()[1:]:
                 if "`" not in line and "lenslet bench conv" not in line:  # commands stay whole, to be copied
