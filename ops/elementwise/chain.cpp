@@ -129,14 +129,14 @@ class ChainOp final : public Op {
 
 /// The operator of one input for a function of v alone, but for Clip.
 UnaryFunction unary_of(const ChainFunction& f) {
-  const std::string_view name = kind_names[static_cast<std::size_t>(f.kind)];
   const bool by_tanh = f.kind == Kind::activation && f.activation == Activation::Kind::gelu_tanh;
-  const Activation::Kind activation = by_tanh ? Activation::Kind::gelu : f.activation;
+  if (by_tanh) return {UnaryKind::Gelu, 1, 0};  // of its words the second
+  const std::string_view name = kind_names[static_cast<std::size_t>(f.kind)];
   const auto* const row = std::find_if(std::begin(unary_table), std::end(unary_table), [&](const UnaryRow& r) {
-    return f.kind == Kind::activation ? r.activation == activation : r.name == name;
+    return f.kind == Kind::activation ? r.activation == f.activation : r.name == name;
   });
-  const bool word = !row->parameters[0].words[0].empty();  // Gelu's `approximate`, none or tanh
-  return {static_cast<UnaryKind>(row - std::begin(unary_table)), word ? (by_tanh ? 1.0F : 0.0F) : f.a, f.b};
+  const bool word = !row->parameters[0].words[0].empty();  // Gelu's `approximate`: the first
+  return {static_cast<UnaryKind>(row - std::begin(unary_table)), word ? 0 : f.a, f.b};
 }
 
 BinaryKind binary_of(Kind kind) {

@@ -1,4 +1,4 @@
-// join_slices: on CUDA, Slices that together cut a value along one axis (chunks of channels, as torch.export writes
+// join_slices: on CUDA, Slices that partition a value along one axis (chunks of channels, as torch.export writes
 // them) become one Split, which is one launch. On the CPU a Slice just before its reader leaves its elements in the
 // cache.
 #include <algorithm>
@@ -31,11 +31,11 @@ void join_slices(Graph& graph, const PassContext& context) {
   if (context.target.device.kind != DeviceKind::cuda) return;
   GraphEdit edit(graph);
   const std::vector<std::vector<NodeId>> readers = graph.readers();
-  std::map<std::pair<ValueId, std::int64_t>, std::vector<std::pair<std::int64_t, NodeId>>> cuts;
+  std::map<std::pair<ValueId, std::int64_t>, std::vector<std::pair<std::int64_t, NodeId>>> partitions;
   for (const NodeId id : edit.nodes())
     if (const auto part = taken_slice(graph, graph.node(id)))
-      cuts[{graph.node(id).inputs[0], part->axis}].emplace_back(part->begin, id);
-  for (auto& [of, parts] : cuts) {
+      partitions[{graph.node(id).inputs[0], part->axis}].emplace_back(part->begin, id);
+  for (auto& [of, parts] : partitions) {
     const auto [x, axis] = of;
     std::ranges::sort(parts);
     std::vector<std::int64_t> sizes;
@@ -46,7 +46,7 @@ void join_slices(Graph& graph, const PassContext& context) {
       // A gap, an overlap, or a part that nobody reads.
       if (begin != end || !(edit.is_output(y) || is_computed_with(graph, readers[static_cast<std::size_t>(y)]))) break;
       outputs.push_back(y);
-      sizes.push_back(graph.value(outputs.back()).shape[static_cast<int>(axis)]);
+      sizes.push_back(graph.value(y).shape[static_cast<int>(axis)]);
       end += sizes.back();
     }
     if (parts.size() < 2 || outputs.size() != parts.size() || end != graph.value(x).shape[static_cast<int>(axis)] ||

@@ -48,7 +48,7 @@ std::vector<Pass> list() {
   if constexpr (built("pool"))
     add("fuse_pool_difference", fuse_pool_difference, optional, "residual + scale * (AveragePool(x) - x) in one step");
   add("fuse_elementwise", fuse_elementwise, optional, "elementwise nodes that follow each other into one step");
-  add("join_slices", join_slices, optional, "CUDA: Slices that together cut a value into one Split");
+  add("join_slices", join_slices, optional, "CUDA: Slices that partition a value into one Split");
   add("drop_dead", drop_dead, optional, "remove unread nodes and constants");
   add("assign_types", assign_types, needed, "at fp16 and bf16: what is stored in 16 bit, Casts where it meets float32");
   add("choose_kernels", choose_kernels, needed, "a kernel and its configuration for each node");

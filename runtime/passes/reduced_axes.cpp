@@ -2,16 +2,12 @@
 
 #include <algorithm>
 
+#include "runtime/passes/known_integers.h"
+
 namespace lenslet {
 
 std::optional<std::vector<std::int64_t>> reduced_axes(const Graph& graph, const Node& node) {
-  std::optional<std::vector<std::int64_t>> axes = integers_attribute(*node.op, "axes");
-  if (const ValueId given = input_of(node, 1); given != no_id) {
-    const Value& value = graph.value(given);
-    if (!value.is_constant() || value.dtype != DType::i64) return std::nullopt;
-    const auto values = value.constant.values<std::int64_t>();
-    axes.emplace(values.begin(), values.end());
-  }
+  std::optional<std::vector<std::int64_t>> axes = known_integers(graph, node, "axes", 1);
   if (!axes || axes->empty()) return std::nullopt;
   for (std::int64_t& axis : *axes)
     if (axis < 0) axis += graph.value(node.inputs[0]).shape.rank();

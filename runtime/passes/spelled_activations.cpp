@@ -54,8 +54,8 @@ class Matcher {
     const ValueId clipped = divided_by_six(id);
     return clipped == no_id ? no_id : clipped_plus_three(clipped);
   }
-  /// The x of Relu(x), if it is `id`, which is read so often and is no output.
-  ValueId read_here(ValueId id, int uses) const {
+  /// The x of Relu(x), if that is `id`, is read `uses` times and is no output.
+  ValueId relu_input(ValueId id, int uses) const {
     return edit_.uses(id) == uses && !edit_.is_output(id) ? activation_input(id, {Activation::Kind::relu, 0, 0})
                                                           : no_id;
   }
@@ -67,7 +67,7 @@ class Matcher {
       const ValueId root = node.inputs[0];
       const bool squares =
           node.type() == "Pow" ? scalar_constant(edit_.graph(), node.inputs[1]) == 2.0F : node.inputs[1] == root;
-      const ValueId x = squares ? read_here(root, node.type() == "Pow" ? 1 : 2) : no_id;
+      const ValueId x = squares ? relu_input(root, node.type() == "Pow" ? 1 : 2) : no_id;
       if (x != no_id && same_type(x, node.outputs[0])) return AffineOfRelu{.x = x, .squared = true};
     }
     if (node.type() != "Mul" && node.type() != "Add") return std::nullopt;
@@ -75,7 +75,7 @@ class Matcher {
       const auto number = scalar_constant(edit_.graph(), node.inputs[side]);
       const ValueId inner = node.inputs[1 - side];
       if (!number || !edit_.merges(inner) || !same_type(inner, node.outputs[0])) continue;
-      AffineOfRelu found{.x = read_here(inner, 1)};
+      AffineOfRelu found{.x = relu_input(inner, 1)};
       if (const Node& made = *edit_.producer_node(inner); made.type() == "AffineRelu" || made.type() == "StarRelu")
         found = {made.inputs[0], made.type() == "StarRelu", *attribute<double>(*made.op, "alpha"),
                  *attribute<double>(*made.op, "beta")};

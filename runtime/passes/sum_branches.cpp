@@ -151,7 +151,7 @@ class BranchSums {
 
   Graph& graph_;
   GraphEdit edit_;
-  std::map<std::pair<ValueId, std::int64_t>, std::vector<ValueId>> parts_;  ///< of a value, so many
+  std::map<std::pair<ValueId, std::int64_t>, std::vector<ValueId>> parts_;  ///< by value and count
 };
 
 }  // namespace

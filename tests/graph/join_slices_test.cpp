@@ -1,4 +1,4 @@
-// join_slices: on CUDA, Slices that cut a value into parts become one Split; others stay, and all do on the CPU.
+// join_slices: on CUDA, Slices that partition a value become one Split; others stay, and all do on the CPU.
 #include <doctest/doctest.h>
 
 #include "graph_builder.h"
@@ -19,7 +19,7 @@ PassContext on_cuda() { return {.target = {reference_gpu()}, .device = "cuda:0"}
 
 }  // namespace
 
-TEST_CASE("join_slices/cuts") {
+TEST_CASE("join_slices/partitions") {
   GraphBuilder b;
   const ValueId x = b.input("x", {2, 12, 5, 6});
   int parts = 3;

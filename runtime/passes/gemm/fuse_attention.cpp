@@ -109,7 +109,7 @@ class Heads {
       join(id, found, *scores, 1);
   }
 
-  /// False if the rows are not those of so many heads.
+  /// False if the operands have no rows of `heads` heads.
   bool join(NodeId id, const Weighted& found, Scores scores, std::int64_t heads) {
     const Node& product = *found.product;
     const Shape shares = shape_of(found.softmax->outputs[0]), y = shape_of(product.outputs[0]);

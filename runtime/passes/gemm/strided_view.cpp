@@ -5,19 +5,12 @@
 #include <string_view>
 #include <utility>
 
+#include "runtime/passes/known_integers.h"
+
 namespace lenslet {
 namespace {
 
 using Integers = std::vector<std::int64_t>;
-
-/// Integers from an attribute or a known input.
-std::optional<Integers> integers(const Graph& graph, const Node& node, std::string_view attribute, std::size_t input) {
-  if (auto list = integers_attribute(*node.op, attribute)) return list;
-  const ValueId id = input_of(node, input);
-  if (id == no_id || !graph.value(id).is_constant()) return std::nullopt;
-  const Tensor wide = graph.value(id).constant.to_dtype(DType::i64);
-  return Integers(wide.values<std::int64_t>().begin(), wide.values<std::int64_t>().end());
-}
 
 /// Neighbours that lie as one become one.
 Axis merged(const Axis& axis) {
@@ -44,7 +37,7 @@ bool transpose(FactoredView& view, const Node& node) {
 
 /// One known index, which drops its axis or leaves 1.
 bool gather(FactoredView& view, const Graph& graph, const Node& node, const Shape& y) {
-  const auto index = integers(graph, node, "", 1);
+  const auto index = known_integers(graph, node, "", 1);
   if (!index || index->size() != 1) return false;
   const std::size_t axis = axis_of(integer_attribute(*node.op, "axis").value_or(0), view);
   const std::int64_t size = extent_of(view.axes[axis]),
@@ -61,8 +54,8 @@ bool split(FactoredView& view, const Graph& graph, const Node& node, ValueId out
 }
 
 bool slice(FactoredView& view, const Graph& graph, const Node& node, const Shape& y) {
-  const auto starts = integers(graph, node, "starts", 1), axes = integers(graph, node, "axes", 3),
-             steps = integers(graph, node, "steps", 4);
+  const auto starts = known_integers(graph, node, "starts", 1), axes = known_integers(graph, node, "axes", 3),
+             steps = known_integers(graph, node, "steps", 4);
   if (!starts) return false;
   for (std::size_t i = 0; i < starts->size(); ++i) {
     const std::size_t axis = axes ? axis_of((*axes)[i], view) : i;
