@@ -17,7 +17,7 @@ lenslet_test_packages=(
   python3 python3-venv               # for build/peers
   libheif-dev                        # HEIC and AVIF photos, which are optional (7 MB with its codecs)
 )
-lenslet_sanitize_packages=(clang llvm libclang-rt-14-dev)  # llvm: llvm-symbolizer, for readable reports
+lenslet_sanitize_packages=(clang lld llvm libclang-rt-14-dev)  # llvm: llvm-symbolizer, for readable reports
 lenslet_fetch_packages=(python3 python3-venv ca-certificates)
 # From PyPI, into build/peers: what the tests beside ONNX Runtime and over onnx's own newest cases need.
 lenslet_peer_packages=(onnx==1.23.2 onnxruntime==1.32.0 numpy)
