@@ -43,6 +43,13 @@ class PhaseBudget(unittest.TestCase):
         reference = int(re.search(r"\n +0 +0 +920  nothing\n(?s:.*)it takes (\d+)\n", measured.stdout)[1])
         self.assertTrue(100 < reference < 60000, reference)
 
+    def test_a_phase_counts_by_the_mean_of_its_minutes(self):
+        times = "sleep() { command sleep 0.5; }\ncpu_ticks() { echo $((SECONDS * 100000)); }\n" \
+                "time_reference() { if [ $BASHPID = $$ ]; then reference_ms=1000; else reference_ms=3000; fi; }"
+        mean = phases(f"{times}\nphase mixed\ncommand sleep 1.9\nphases_done", 1, reference_ms=None)
+        found = int(re.search(r"\n +\d+ +\d+ +(\d+)  mixed\n", mean.stdout)[1])
+        self.assertTrue(1000 < found < 3000, mean.stdout)
+
     def test_waiting_costs_nothing(self):
         waited = phases("phase waiting\nsleep 3\nphases_done", 1)
         self.assertEqual((waited.returncode, waited.stderr), (0, ""))

@@ -46,29 +46,34 @@ say() { printf '\n== %s\n' "$*"; }
 # phase WORDS...: the same, for what takes time: ends the phase before and says how long that took, by the clock and in
 # processor time (user + system, of all processes that ended). phases_done ends the last one, prints them all, and fails
 # where their processor time is over LENSLET_CPU_BUDGET_S (seconds; no limit without) of a machine whose reference compile
-# takes lenslet_reference_ms: a phase on a slower one, or beside other machines on the same host, counts that much less. A
-# script that another one executes goes on with the caller's table (.ci/run, tools/test.sh).
+# takes lenslet_reference_ms: a phase on a slower one, or beside other machines on the same host, counts that much less,
+# by the mean of the phase. A script that another one executes goes on with the caller's table (.ci/run, tools/test.sh).
 phase() {
   phase_ends
-  lenslet_phase=$* lenslet_phase_from=$SECONDS lenslet_phase_cpu=$(cpu_ticks)
+  lenslet_phase=$* lenslet_phase_from=$SECONDS lenslet_phase_cpu=$(cpu_ticks $$) lenslet_sampler=
+  if [ -n "${LENSLET_CPU_BUDGET_S:-}" ]; then
+    lenslet_samples=$(mktemp)
+    sample_reference "$lenslet_samples" >/dev/null 2>&1 &
+    lenslet_sampler=$!
+  fi
   say "$*"
 }
-# Processor time of this shell and of its children that ended, in ticks of 1/CLK_TCK s (proc(5), stat: fields 14 to 17).
+# cpu_ticks PROCESS: processor time of it and of its children that ended, in ticks of 1/CLK_TCK s (proc(5), stat: fields
+# 14 to 17).
 cpu_ticks() {
   local stat
-  read -r stat <"/proc/$$/stat"
+  read -r stat <"/proc/$1/stat"
   awk '{print $12 + $13 + $14 + $15}' <<<"${stat##*) }"
 }
 # time_reference: into reference_ms the milliseconds of processor time of the reference compile, now, on all cores at once:
-# the mean. 920: two cores of the AMD
-# EPYC that CONTRIBUTING's table is of, derived from its phases (an Intel Xeon of CI, where they took 1.77 times as long,
-# takes 1,630).
+# the mean. 920: two cores of the AMD EPYC of 27 November 2026, derived from its phases (an Intel Xeon of CI, where they
+# took 1.77 times as long, takes 1,630).
 lenslet_reference_ms=920
 time_reference() {
   reference_ms=${LENSLET_REFERENCE_MS:-$lenslet_reference_ms}
   if [ -n "${LENSLET_REFERENCE_MS:-}" ] || ! command -v g++ >/dev/null; then return 0; fi
-  local cores from i compiles=()
-  cores=$(nproc) from=$(cpu_ticks)
+  local self=$BASHPID cores from i compiles=()
+  cores=$(nproc) from=$(cpu_ticks "$self")
   for ((i = 0; i < cores; i++)); do
     g++ -std=c++20 -O1 -x c++ -S -o /dev/null - <<'END' &
 #include <algorithm>
@@ -87,14 +92,33 @@ END
     compiles+=($!)
   done
   wait "${compiles[@]}"
-  reference_ms=$((($(cpu_ticks) - from) * 1000 / $(getconf CLK_TCK) / cores))
+  reference_ms=$((($(cpu_ticks "$self") - from) * 1000 / $(getconf CLK_TCK) / cores))
+}
+# sample_reference FILE: appends what the reference compile takes, every two minutes until this shell ends the phase.
+# Other machines on the host disturb some minutes and not others: within two of them it took 760 to 960 ms.
+sample_reference() {
+  local reference_ms
+  while sleep 120 && kill -0 $$; do
+    time_reference
+    echo "$reference_ms" >>"$1"
+  done
 }
 phase_ends() {
   [ -n "${lenslet_phase:-}" ] || return 0
-  local seconds=$((SECONDS - lenslet_phase_from)) cpu=$((($(cpu_ticks) - lenslet_phase_cpu) / $(getconf CLK_TCK)))
+  if [ -n "$lenslet_sampler" ]; then
+    kill "$lenslet_sampler" 2>/dev/null || true
+    wait "$lenslet_sampler" 2>/dev/null || true
+  fi
+  local seconds=$((SECONDS - lenslet_phase_from)) cpu=$((($(cpu_ticks $$) - lenslet_phase_cpu) / $(getconf CLK_TCK)))
   # A short phase counts as it is: the compile would take a third of its time.
   local reference_ms=${LENSLET_REFERENCE_MS:-$lenslet_reference_ms}
-  [ -z "${LENSLET_CPU_BUDGET_S:-}" ] || [ "$cpu" -lt 10 ] || time_reference
+  if [ -n "$lenslet_sampler" ]; then
+    if [ "$cpu" -ge 10 ]; then
+      time_reference
+      reference_ms=$(awk '{sum += $1} END {printf "%.0f", sum / NR}' "$lenslet_samples" <(echo "$reference_ms"))
+    fi
+    rm -f "$lenslet_samples"
+  fi
   printf -- '-- %d s, %d s of processor time: %s\n' "$seconds" "$cpu" "$lenslet_phase"
   LENSLET_PHASES=${LENSLET_PHASES:-}$(printf '%6d %6d %6d  %s' "$seconds" "$cpu" "$reference_ms" "$lenslet_phase")$'\n'
   export LENSLET_PHASES
