@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cassert>
 #include <iterator>
 #include <optional>
 #include <sstream>
@@ -135,6 +136,7 @@ UnaryFunction unary_of(const ChainFunction& f) {
   const auto* const row = std::find_if(std::begin(unary_table), std::end(unary_table), [&](const UnaryRow& r) {
     return f.kind == Kind::activation ? r.activation == f.activation : r.name == name;
   });
+  assert(row != std::end(unary_table));
   const bool word = !row->parameters[0].words[0].empty();  // Gelu's `approximate`: the first
   return {static_cast<UnaryKind>(row - std::begin(unary_table)), word ? 0 : f.a, f.b};
 }
@@ -178,7 +180,8 @@ class BoundChain final : public BoundKernel, private RowKernel {
       : chain_(binding.op<ChainOp>().chain), operands_(binding.op<ChainOp>().operands), loops_(loops_of_all(binding)) {
     for (std::size_t i = 0; i < operands_; ++i) floats_[i] = binding.problem.inputs()[i + 1].type.dtype == DType::f32;
     for (std::size_t i = 0; i < static_cast<std::size_t>(chain_.count); ++i)
-      if (const ChainFunction& f = chain_.at[i]; !is_clip(f) && !is_binary(f.kind)) unary_[i] = unary_of(f);
+      if (const ChainFunction& f = chain_.at[i]; f.kind == Kind::activation ? !is_clip(f) : is_unary(f.kind))
+        unary_[i] = unary_of(f);
     find_rows(binding);
   }
   const RowKernel* row_kernel() const override { return by_rows_ ? this : nullptr; }

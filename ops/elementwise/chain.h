@@ -35,8 +35,9 @@ struct ChainFunction {
   float a = 0, b = 0;       ///< of the activation; the number
 };
 
-/// Functions of v and an operand are the last kinds.
+/// Functions of v and an operand are the last kinds; before them are those of v alone that operators compute, too.
 constexpr bool is_binary(ChainFunction::Kind kind) { return kind >= ChainFunction::Kind::Add; }
+constexpr bool is_unary(ChainFunction::Kind kind) { return kind > ChainFunction::Kind::ScaleShift && !is_binary(kind); }
 
 inline constexpr std::size_t most_chain_functions = 8, most_chain_operands = 4;
 
