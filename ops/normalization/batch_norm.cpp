@@ -100,13 +100,36 @@ class BatchNormOp final : public Op {
   static double offset(float bias, float mean, double factor) {
     return static_cast<double>(bias) - static_cast<double>(mean) * factor;
   }
+  /// Writes a factor, then an offset, per channel.
+  void fill_factors(const float* scale, const float* bias, const float* mean, const float* var, std::int64_t channels,
+                    float* to) const {
+    for (std::int64_t c = 0; c < channels; ++c) {
+      const double exact = factor(scale[c], var[c]);
+      to[c] = static_cast<float>(exact);
+      to[channels + c] = static_cast<float>(offset(bias[c], mean[c], exact));
+    }
+  }
 
  private:
   Epilogue epilogue_{.weight_input = Epilogue::no_input, .bias_input = Epilogue::no_input};  ///< an activation alone
 };
 
-// If computed in the run, the workspace holds a factor, then an offset, per channel.
-std::size_t workspace_bytes(std::int64_t channels) { return 2 * sizeof(float) * static_cast<std::size_t>(channels); }
+// A factor, then an offset, per channel: in the workspace if computed in the run, on CUDA in the blob if they are
+// known.
+std::size_t factor_bytes(std::int64_t channels) { return 2 * sizeof(float) * static_cast<std::size_t>(channels); }
+
+bool has_known_factors(const Problem& problem) {
+  const auto parameters = problem.inputs().subspan(1, 4);
+  return std::ranges::all_of(parameters, [](const InputInfo& each) {
+    return each.constant != nullptr && each.constant->dtype() == DType::f32;
+  });
+}
+
+void fill_known_factors(const Problem& problem, float* to) {
+  const auto values = [&](std::size_t input) { return problem.inputs()[input].constant->values<float>(); };
+  problem.as<BatchNormOp>().fill_factors(values(1).data(), values(2).data(), values(3).data(), values(4).data(),
+                                         problem.shape(0)[1], to);
+}
 
 BroadcastLoops loops_of(const Binding& binding) {
   const Shape& x = binding.shape(0);
@@ -141,20 +164,17 @@ class BoundBatchNorm final : public BoundKernel, private RowKernel {
         nhwc_(shape_.rank() == 4 && binding.output_format() == formats::nhwc),
         x_pixel_(element_strides(shape_, binding.format(0))[3]),
         loops_(loops_of(binding)) {
-    const Tensor* parameters[] = {binding.constant(1), binding.constant(2), binding.constant(3), binding.constant(4)};
-    for (const Tensor* parameter : parameters)
-      if (parameter == nullptr) return;
+    if (!has_known_factors(binding.problem)) return;
     known_.resize(2 * static_cast<std::size_t>(shape_[1]));
-    fill(parameters[0]->values<float>().data(), parameters[1]->values<float>().data(),
-         parameters[2]->values<float>().data(), parameters[3]->values<float>().data(), known_.data());
+    fill_known_factors(binding.problem, known_.data());
   }
 
-  std::size_t workspace_bytes() const override { return known_.empty() ? lenslet::workspace_bytes(shape_[1]) : 0; }
+  std::size_t workspace_bytes() const override { return known_.empty() ? factor_bytes(shape_[1]) : 0; }
   void run(const KernelRun& run) const override {
     const float* factor = known_.data();
     if (known_.empty()) {
       auto* const made = reinterpret_cast<float*>(run.workspace.data());
-      fill(run.in<float>(1), run.in<float>(2), run.in<float>(3), run.in<float>(4), made);
+      op_.fill_factors(run.in<float>(1), run.in<float>(2), run.in<float>(3), run.in<float>(4), shape_[1], made);
       factor = made;
     }
     const std::int64_t channels = shape_[1];
@@ -191,16 +211,6 @@ class BoundBatchNorm final : public BoundKernel, private RowKernel {
     apply_scale_shift(x, x_pixel_, factor, factor + shape_[1], 1, op_.activation(), y, pixels, shape_[1]);
   }
 
-  /// Writes a factor, then an offset, per channel.
-  void fill(const float* scale, const float* bias, const float* mean, const float* var, float* to) const {
-    const std::int64_t channels = shape_[1];
-    for (std::int64_t c = 0; c < channels; ++c) {
-      const double exact = op_.factor(scale[c], var[c]);
-      to[c] = static_cast<float>(exact);
-      to[channels + c] = static_cast<float>(BatchNormOp::offset(bias[c], mean[c], exact));
-    }
-  }
-
   BatchNormOp op_;
   Shape shape_;
   bool nhwc_;
@@ -217,14 +227,31 @@ std::unique_ptr<const BoundKernel> bind_cuda(const Binding& binding) {
   for (int d = 2; d < x.rank(); ++d) (nhwc ? outer : inner) *= x[d];
   const std::int64_t x_gap = nhwc ? element_strides(x, binding.format(0))[3] - channels : 0;
   const auto run_on = [=, op = binding.op<BatchNormOp>()](const KernelRun& run) {
-    if constexpr (cuda_built)
-      cuda::batch_norm(*run.cuda,
-                       {run.inputs[1].data(), run.inputs[2].data(), run.inputs[3].data(), run.inputs[4].data(),
-                        op.epsilon, run.inputs[1].dtype()},
-                       op.activation(), run.inputs[0].dtype(), outer, channels, inner, x_gap, run.inputs[0].data(),
-                       run.outputs[0].data(), reinterpret_cast<float*>(run.workspace.data()));
+    if constexpr (cuda_built) {
+      const auto* factors = reinterpret_cast<const float*>(run.blob);
+      if (factors == nullptr) {
+        auto* const made = reinterpret_cast<float*>(run.workspace.data());
+        cuda::batch_norm_factors(*run.cuda,
+                                 {run.inputs[1].data(), run.inputs[2].data(), run.inputs[3].data(),
+                                  run.inputs[4].data(), op.epsilon, run.inputs[1].dtype()},
+                                 channels, made);
+        factors = made;
+      }
+      cuda::batch_norm(*run.cuda, factors, op.activation(), run.inputs[0].dtype(), outer, channels, inner, x_gap,
+                       run.inputs[0].data(), run.outputs[0].data());
+    }
   };
-  return bound(run_on, workspace_bytes(channels));
+  return bound(run_on, has_known_factors(binding.problem) ? 0 : factor_bytes(channels));
+}
+
+std::optional<BlobSpec> factors_spec(const Problem& problem, const Candidate&) {
+  const std::int64_t channels = problem.shape(0)[1];
+  if (!has_known_factors(problem) || channels == 0) return std::nullopt;
+  return BlobSpec{.key = fmt::format("factors, epsilon {}", problem.as<BatchNormOp>().epsilon),
+                  .bytes = factor_bytes(channels)};
+}
+void prepare_factors(const Problem& problem, const Candidate&, std::span<std::byte> blob) {
+  fill_known_factors(problem, reinterpret_cast<float*>(blob.data()));
 }
 
 std::optional<std::string> refuse_cpu(const Problem& problem) {
@@ -241,6 +268,8 @@ constexpr auto kernels = [] {
                        .pitched_inputs = input_bit(0)},
                       bind_typed<BoundBatchNorm, WithBrain<Types<float>>>, bind_cuda);
   both[0].refuse = refuse_cpu;
+  both[1].blob = factors_spec;
+  both[1].prepare = prepare_factors;
   return both;
 }();
 

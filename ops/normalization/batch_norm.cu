@@ -15,7 +15,7 @@ constexpr int threads = 256;
 /// Rewrites the function as x * factor[c] + offset[c], as batch_norm_as_scale does on the host. Parameters of type T.
 template <typename T>
 __global__ void __launch_bounds__(threads)
-    batch_norm_factors(BatchNormParameters p, float* factor, float* offset, std::int64_t channels) {
+    compute_factors(BatchNormParameters p, float* factor, float* offset, std::int64_t channels) {
   wait_for_previous();
   const std::int64_t c = static_cast<std::int64_t>(blockIdx.x) * threads + threadIdx.x;
   if (c >= channels) return;
@@ -90,27 +90,30 @@ using Several = std::conditional_t<is_half<T>, EightHalves<T>, float4>;
 
 }  // namespace
 
-void batch_norm(const Context& context, const BatchNormParameters& parameters, const Activation& activation,
-                DType dtype, std::int64_t outer, std::int64_t channels, std::int64_t inner, std::int64_t x_gap,
-                const void* from, void* to, float* workspace) {
+void batch_norm_factors(const Context& context, const BatchNormParameters& parameters, std::int64_t channels,
+                        float* to) {
+  if (channels == 0) return;
+  dispatch(parameters.dtype, WithHalves<Types<float>>(), [&]<typename T>(std::type_identity<T>) {
+    launch(context, compute_factors<T>, dim3(blocks_for(channels, threads)), dim3(threads), 0, parameters, to,
+           to + channels, channels);
+  });
+}
+
+void batch_norm(const Context& context, const float* factors, const Activation& activation, DType dtype,
+                std::int64_t outer, std::int64_t channels, std::int64_t inner, std::int64_t x_gap, const void* from,
+                void* to) {
   const std::int64_t count = outer * channels * inner;
   if (count == 0) return;
-  float* factor = workspace;
-  float* offset = workspace + channels;
+  const float *factor = factors, *offset = factors + channels;
   const dim3 block(threads);
   const bool narrow = count < Radix::narrow_end, aligned = quad_aligned(from, to);
   const DeviceActivation applied(activation);
-  using Floats = WithHalves<Types<float>>;
-  dispatch(parameters.dtype, Floats(), [&]<typename T>(std::type_identity<T>) {
-    launch(context, batch_norm_factors<T>, dim3(blocks_for(channels, threads)), block, 0, parameters, factor, offset,
-           channels);
-  });
-  dispatch(dtype, Floats(), [&]<typename T>(std::type_identity<T>) {
+  dispatch(dtype, WithHalves<Types<float>>(), [&]<typename T>(std::type_identity<T>) {
     using Stored = Several<T>;
     constexpr std::int64_t pack = sizeof(Stored) / sizeof(T);
     const auto* packs = static_cast<const Stored*>(from);
     const dim3 grid(blocks_for(count / pack, threads));
-    // The workspace is aligned; with channels in packs the offsets in it are, too.
+    // The factors are aligned; with channels in packs the offsets in it are, too.
     if (aligned && inner == 1 && channels % pack == 0 && x_gap % pack == 0)
       launch(context, scale_packs<true, Stored>, grid, block, 0, packs, static_cast<Stored*>(to), factor, offset,
              Radix(1), Radix(channels / pack), x_gap / pack, count / pack, narrow, applied);

@@ -1,5 +1,5 @@
 #pragma once
-// Launcher of batch normalization in inference.
+// Launchers of batch normalization in inference.
 
 #include <cstdint>
 
@@ -17,11 +17,15 @@ struct BatchNormParameters {
   DType dtype;
 };
 
-/// y = activation((x - mean[c]) / sqrt(var[c] + epsilon) * scale[c] + bias[c]), x and y stored [outer, channels, inner]
-/// (nchw [N,C,H*W]; nhwc [N*H*W,C,1]); device addresses; y may be x. `dtype`: f32, or f16 or bf16, rounded once.
-/// `x_gap`: stride of `outer` in x, in elements (Format::pixel_pitch). `workspace`: 2 * channels floats.
-void batch_norm(const Context& context, const BatchNormParameters& parameters, const Activation& activation,
-                DType dtype, std::int64_t outer, std::int64_t channels, std::int64_t inner, std::int64_t x_gap,
-                const void* x, void* y, float* workspace);
+/// to: a factor scale / sqrt(var + epsilon), then an offset bias - mean * factor, per channel, computed in double.
+void batch_norm_factors(const Context& context, const BatchNormParameters& parameters, std::int64_t channels,
+                        float* to);
+
+/// y = activation(x * factor[c] + offset[c]), x and y stored [outer, channels, inner] (nchw [N,C,H*W]; nhwc
+/// [N*H*W,C,1]); device addresses; y may be x. `dtype`: f32, or f16 or bf16, rounded once. `x_gap`: stride of `outer`
+/// in x, in elements (Format::pixel_pitch). `factors`: [2,C], as batch_norm_factors writes them, 16-byte aligned.
+void batch_norm(const Context& context, const float* factors, const Activation& activation, DType dtype,
+                std::int64_t outer, std::int64_t channels, std::int64_t inner, std::int64_t x_gap, const void* x,
+                void* y);
 
 }  // namespace lenslet::cuda

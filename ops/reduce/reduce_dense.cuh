@@ -149,10 +149,10 @@ __device__ In element(const EightHalves<In>& values, int k) {
   return values.at(k);
 }
 
-/// True if the fold accepts short float sums (Fold::add_sixteenths).
+/// True if the fold accepts short float sums.
 template <typename Fold>
 concept TakesSums = requires(Fold fold) {
-  fold.add_sixteenths(0.0F);
+  fold.add_short(0.0F);
 };
 
 template <typename Out, int pack>
@@ -205,8 +205,8 @@ __global__ void __launch_bounds__(reduce_threads, fold_pack<typename Fold::In> >
         for (int k = 0; k < pack; ++k) {
           float sum = 0;
 #pragma unroll
-          for (int j = 0; j < dense_unroll; ++j) sum = fmaf(widened(element(values[j], k)), 0x1p-4F, sum);
-          folds.at[k].add_sixteenths(sum);
+          for (int j = 0; j < dense_unroll; ++j) sum = Fold::added(sum, element(values[j], k));
+          folds.at[k].add_short(sum);
         }
       } else {
 #pragma unroll

@@ -68,6 +68,7 @@ class TypeAssigner {
 
   void run() {
     find_last_products();
+    find_operands();
     std::vector<DType> declared;  // outputs that the model declares in 16 bits keep their type
     for (const ValueId id : graph_.outputs) declared.push_back(graph_.value(id).dtype);
     std::vector<Node> nodes = std::exchange(graph_.nodes, {});
@@ -118,6 +119,28 @@ class TypeAssigner {
         if (id == no_id) continue;
         if (again || is_product(node)) multiplied[static_cast<std::size_t>(id)] = true;
         if (image) images[static_cast<std::size_t>(id)] = true;
+      }
+    }
+  }
+
+  /// The inputs of the network, also under other names; and the values that only products read, as operand 0, perhaps
+  /// behind Transposes and other names.
+  void find_operands() {
+    inputs_.assign(graph_.values.size(), false);
+    for (const ValueId id : graph_.inputs) inputs_[static_cast<std::size_t>(id)] = true;
+    for (const Node& node : graph_.nodes)
+      if (node.op->alias_input() == 0 && inputs_[static_cast<std::size_t>(node.inputs[0])])
+        inputs_[static_cast<std::size_t>(node.outputs[0])] = true;
+    operands_.assign(graph_.values.size(), true);
+    for (const ValueId id : graph_.outputs) operands_[static_cast<std::size_t>(id)] = false;
+    for (std::size_t n = graph_.nodes.size(); n-- > 0;) {
+      const Node& node = graph_.nodes[n];
+      for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+        if (node.inputs[i] == no_id) continue;
+        const bool moved = i == 0 && (node.op->alias_input() == 0 || node.type() == "Transpose");
+        const bool read = i == 0 && is_product(node) && !last_[n];
+        if (!read && !(moved && has_result(node) && operands_[static_cast<std::size_t>(node.outputs[0])]))
+          operands_[static_cast<std::size_t>(node.inputs[i])] = false;
       }
     }
   }
@@ -243,6 +266,11 @@ class TypeAssigner {
 
   bool wants_halves(const Node& node) {
     if (is_product(node)) return is_single(node.inputs[0]) || is_half(node.inputs[0]);
+    // An input is rounded before it is moved. Transposes of images become changes of format, and kernels may round an
+    // image themselves.
+    if (node.type() == "Transpose" && inputs_[static_cast<std::size_t>(node.inputs[0])] &&
+        graph_.value(node.inputs[0]).shape.rank() > 4 && operands_[static_cast<std::size_t>(node.outputs[0])])
+      return true;
     std::int64_t halves = 0, singles = 0;
     for (const ValueId id : node.inputs) {
       if (!is_half(id) && !is_single(id)) continue;
@@ -353,6 +381,7 @@ class TypeAssigner {
   const DType half_;
   const bool types_of_file_;
   std::unordered_map<ValueId, ValueId> same_as_;  // of Casts that are not needed
+  std::vector<bool> inputs_, operands_;           // by value
   std::vector<bool> last_;                        // by node
   std::vector<Forms> forms_;                      // by value
 };

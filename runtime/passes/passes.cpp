@@ -31,12 +31,15 @@ std::vector<Pass> list() {
   }
   if constexpr (built("conv"))
     add("matmul_to_conv", matmul_to_conv, optional, "MatMul of images or tokens by constants as a 1x1 Conv");
+  if constexpr (built("conv"))
+    add("patch_embedding", patch_embedding, optional, "CUDA: a Conv of patches as a 1x1 Conv of patches as channels");
   add("unflatten_transposes", unflatten_transposes, optional, "Transposes of tokens as Transposes of their image");
   add("cancel_transposes", cancel_transposes, optional, "move the Transposes of NHWC exports until they cancel");
   if constexpr (built("quantized"))
     add("lower_quantized", lower_quantized, optional, "CPU: 8 bits between DequantizeLinear and QuantizeLinear");
   add("find_shuffles", find_shuffles, optional, "Reshape, Transpose, Reshape of groups of channels into one step");
   add("sum_branches", sum_branches, optional, "sums over stacked branches [N,R,C,H,W] as sums of images");
+  add("common_factor", common_factor, optional, "x + x * g + c, g and c small beside x, as x * (1 + g) + c");
   add("fold_pad", fold_pad, optional, "zero Pad into the pads of convolutions");
   add("crop_filters", crop_filters, optional, "taps that meet only padding go from a Conv's filters");
   add("fold_batch_norm", fold_batch_norm, optional, "BatchNormalization into weights and bias of a Conv or Gemm");

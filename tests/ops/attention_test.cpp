@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <limits>
 #include <numeric>
 #include <random>
@@ -75,6 +76,27 @@ TEST_CASE("attention/tokens_first_with_biases") {
               .tolerance = float_tolerance,
               .half_tolerance = half_tolerance});
   }
+}
+
+TEST_CASE("attention/more_keys_than_shared_memory_holds") {
+  unsigned seed = 600;
+  // Few problems, whose keys warps share on CUDA, and many; heads of each width; biases in pairs and odd ones.
+  const std::int64_t sizes[][6] = {// problems, heads, queries, keys, D, E
+                                   {1, 2, 20, 300, 64, 64},   {1, 1, 5, 641, 32, 24},   {1, 3, 40, 130, 128, 100},
+                                   {2, 1, 17, 77, 16, 16},    {45, 3, 130, 322, 8, 8},  {150, 2, 33, 197, 64, 40},
+                                   {140, 2, 18, 333, 80, 72}, {1, 1, 2113, 150, 32, 32}};
+  for (const auto& [n, heads, l, s, d, e] : sizes)
+    for (const bool biased : {false, true}) {
+      OpCase c{.op = "Attention",
+               .opset = 23,
+               .inputs = {random_f32({n, heads, l, d}, seed++, 0, 2), random_f32({n, heads, s, d}, seed++, 0, 2),
+                          random_f32({n, heads, s, e}, seed++, 0, 1)},
+               .tolerance = float_tolerance,
+               .half_tolerance = half_tolerance};
+      if (biased) c.inputs.push_back(random_f32({1, heads, l, s}, seed++, 0, 3));
+      check_op(c);
+      if (std::getenv("LENSLET_TEST_REDUCED") != nullptr) break;
+    }
 }
 
 TEST_CASE("attention/where_a_pass_finds_it") {

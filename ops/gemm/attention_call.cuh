@@ -1,0 +1,85 @@
+#pragma once
+// What attention's kernels take, and where a block's problem lies.
+
+#include <cuda_runtime.h>
+
+#include <cmath>
+#include <cstdint>
+
+#include "base/cuda/vector.cuh"
+#include "lenslet/tensor.h"
+#include "ops/gemm/attention.h"
+
+namespace lenslet::cuda {
+
+inline constexpr float log2_e = 1.44269504F;
+
+/// AttentionProblem as kernels take it; scores are in units of log2, so that powers are of 2.
+struct AttentionCall {
+  AttentionOperand q, k, v, y;
+  int heads, queries, keys, head_size, value_size;
+  int blocks;  ///< of queries
+  int bias_n, bias_heads, bias_queries;
+  int rows_n;
+  const std::int32_t* rows;        ///< null where rows_n is 0
+  float scales[most_head_scales];  ///< the first for all heads, unless each has its own
+  bool scales_by_head;
+  float epsilon;  ///< of the norms of rows of Q and K; 0: they are not normalised
+  // 16 bits:
+  bool quads_qk, quads_v;  ///< rows of Q and K, and of V, are multiples of 16 bytes at multiples of 16 bytes
+  bool bias_pairs;         ///< a bias's rows are multiples of 4 bytes at multiples of 4 bytes
+};
+
+/// A block's problem, head and first query.
+struct Place {
+  std::int64_t n;
+  int head, block;
+
+  __device__ explicit Place(const AttentionCall& call)
+      : n(blockIdx.x / static_cast<unsigned>(call.blocks) / static_cast<unsigned>(call.heads)),
+        head(static_cast<int>(blockIdx.x / static_cast<unsigned>(call.blocks) % static_cast<unsigned>(call.heads))),
+        block(static_cast<int>(blockIdx.x % static_cast<unsigned>(call.blocks))) {}
+  /// Token 0; with a table row 0 of its images.
+  __device__ std::int64_t of(const AttentionOperand& operand, const AttentionCall& call) const {
+    const std::int64_t problem = call.rows_n == 0 ? n : n / call.rows_n * call.rows_n;
+    return operand.offset + problem * operand.batch + head * operand.head;
+  }
+  /// The table of this problem, or null.
+  __device__ const std::int32_t* table(const AttentionCall& call) const {
+    return call.rows_n == 0 ? nullptr : call.rows + n % call.rows_n * call.queries;
+  }
+  __device__ float scale(const AttentionCall& call) const { return call.scales[call.scales_by_head ? head : 0]; }
+  /// Of the bias's row `query`.
+  __device__ std::int64_t of_bias(const AttentionCall& call, int query) const {
+    const std::int64_t plane = n % call.bias_n * call.bias_heads + (call.bias_heads == 1 ? 0 : head);
+    return (plane * call.bias_queries + (call.bias_queries == 1 ? 0 : query)) * call.keys;
+  }
+};
+
+/// The row of token `token`.
+__device__ inline std::int64_t row_of(const std::int32_t* table, int token) {
+  return table == nullptr ? token : __ldg(table + token);
+}
+
+__device__ inline float inverse_norm(float squares, const AttentionCall& call) {
+  return 1 / fmaxf(sqrtf(squares), call.epsilon);
+}
+
+/// Whether an operand of elements of `size` bytes is read 16 bytes at a time.
+template <std::int64_t size>
+bool attention_quads(const AttentionOperand& operand, std::int64_t channels, const void* data) {
+  constexpr std::int64_t pack = 16 / size;
+  return channels % pack == 0 && operand.offset % pack == 0 && operand.batch % pack == 0 && operand.head % pack == 0 &&
+         operand.token % pack == 0 && quad_aligned(static_cast<const char*>(data));
+}
+
+struct Context;
+
+/// Channels of a head, of Q and K or of V, that attention_mma takes.
+inline constexpr std::int64_t most_mma_channels = 128;
+
+/// attention() for 16 bits on tensor cores.
+void attention_mma(const Context& context, const AttentionProblem& problem, AttentionCall call, DType dtype,
+                   const void* q, const void* k, const void* v, const void* bias, void* y);
+
+}  // namespace lenslet::cuda

@@ -1,0 +1,414 @@
+// Attention of 16-bit values on tensor cores. Lanes as in base/cuda/mma.cuh.
+//
+// A warp has 16 queries, and 64 keys at a time. K and V come to shared memory in tiles of 64 tokens, several ahead; up
+// to 256 tokens are there before the first product. Where blocks are few, warps share the queries and take the tiles of
+// keys in turn; what they have is joined at the end (T. Dao et al., "Flash-Decoding", 2023).
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/cuda/copy_async.cuh"
+#include "base/cuda/half_mma.cuh"
+#include "base/cuda/launch.h"
+#include "base/cuda/mma.cuh"
+#include "base/cuda/vector.cuh"
+#include "base/cuda/warp.cuh"
+#include "base/dtypes.h"
+#include "ops/core/approximate_math.cuh"
+#include "ops/gemm/attention_call.cuh"
+
+namespace lenslet::cuda {
+namespace {
+
+constexpr int tile_keys = 64, warp_queries = 16, most_warps = 8, most_tiles_held = 4;
+
+/// How a problem is divided.
+struct Shares {
+  int query_warps = 1, key_warps = 1;  ///< of a block
+  int rounds_held = 1;                 ///< of tiles, one for each of key_warps, in shared memory
+
+  __host__ __device__ int warps() const { return query_warps * key_warps; }
+};
+Shares shares_of(const AttentionProblem& p, int width) {
+  constexpr std::int64_t multiprocessors = 132;  // of an H200; the same shares on all devices
+  const std::int64_t queries = (p.queries + warp_queries - 1) / warp_queries;
+  const auto tiles = static_cast<int>((p.keys + tile_keys - 1) / tile_keys);
+  const int held = width > 64 ? most_tiles_held / 2 : most_tiles_held;
+  Shares shares{.query_warps = most_warps};
+  const auto blocks = [&] { return p.n * p.heads * ((queries + shares.query_warps - 1) / shares.query_warps); };
+  if (blocks() < 2 * multiprocessors) shares.query_warps /= 2;
+  while (shares.query_warps > 1 && shares.query_warps / 2 >= queries) shares.query_warps /= 2;
+  if (tiles > 1 && blocks() < multiprocessors) shares = {.query_warps = 1, .key_warps = std::min(tiles, held)};
+  const int rounds = (tiles + shares.key_warps - 1) / shares.key_warps;
+  shares.rounds_held = std::clamp(rounds, 1, held / shares.key_warps);
+  return shares;
+}
+
+template <typename T>
+__device__ void add_squares(float& sum, std::uint32_t pair) {
+  const float2 two = widened_pair<T>(pair);
+  sum = fmaf(two.x, two.x, fmaf(two.y, two.y, sum));
+}
+
+/// to [64][width + 8] = rows from `first` on, and zeros behind them: columns of 16 bits, 16 bytes apart in banks.
+template <int width, typename T>
+__device__ void load_rows(T* to, const T* from, std::int64_t token, const std::int32_t* table, int first, int count,
+                          int channels, bool quads) {
+  constexpr int packs = width / 8;
+#pragma unroll 4
+  for (int i = static_cast<int>(threadIdx.x); i < tile_keys * packs; i += static_cast<int>(blockDim.x)) {
+    const int row = i / packs, c = i % packs * 8;
+    T* const pack = to + row * (width + 8) + c;
+    const bool inside = first + row < count && c < channels;
+    const T* const x = from + row_of(table, min(first + row, count - 1)) * token;
+    if (quads) {
+      copy_async_16(pack, x + (inside ? c : 0), inside);
+      continue;
+    }
+    EightHalves<T> eight{};
+    if (inside)
+      for (int l = 0; l < 8; ++l)
+        if (c + l < channels) eight.pairs[l / 2] |= std::uint32_t{x[c + l].bits} << 16 * (l % 2);
+    *reinterpret_cast<EightHalves<T>*>(pack) = eight;
+  }
+}
+
+/// to [64] = the inverse norms of rows that load_rows has written.
+template <int width, typename T>
+__device__ void inverse_norms(float* to, const T* rows, const AttentionCall& call) {
+  constexpr int packs = width / 8;
+  for (int i = static_cast<int>(threadIdx.x); i < tile_keys * packs; i += static_cast<int>(blockDim.x)) {
+    const auto& eight = *reinterpret_cast<const EightHalves<T>*>(rows + i / packs * (width + 8) + i % packs * 8);
+    float squares = 0;
+    for (const std::uint32_t pair : eight.pairs) add_squares<T>(squares, pair);
+    for (int mask = 1; mask < packs; mask *= 2) squares += shuffle_xor(squares, mask);
+    if (i % packs == 0) to[i / packs] = inverse_norm(squares, call);
+  }
+}
+
+/// Channels c and c + 1 of row `query`, at `row`; 0 where there are none.
+template <typename T>
+__device__ std::uint32_t pair_at(const T* row, int query, int c, const AttentionCall& call) {
+  if (query >= call.queries || c >= call.head_size) return 0;
+  const T* const x = row + c;
+  if (call.quads_qk) return *reinterpret_cast<const std::uint32_t*>(x);
+  return std::uint32_t{x[0].bits} | (c + 1 < call.head_size ? std::uint32_t{x[1].bits} << 16 : 0);
+}
+
+/// Waits until at most `pending` groups of copies, below most_tiles_held, are in flight.
+__device__ void wait_for_all_but(int pending) {
+  static_assert(most_tiles_held == 4);
+  if (pending == 0)
+    wait_for_copies<0>();
+  else if (pending == 1)
+    wait_for_copies<1>();
+  else if (pending == 2)
+    wait_for_copies<2>();
+  else
+    wait_for_copies<3>();
+}
+
+/// What a warp knows of its 16 queries: of a lane the rows lane / 4 and lane / 4 + 8.
+template <int width>
+struct Part {
+  float most[2] = {-INFINITY, -INFINITY}, sum[2] = {}, held[width / 8][4] = {};
+
+  /// Makes `top` the number that powers are relative to; returns it, finite.
+  __device__ float raise(int half, float top) {
+    const float base = top == -INFINITY ? 0 : top, grown = approximate_exp2(most[half] - base);
+    most[half] = top;
+    sum[half] *= grown;
+#pragma unroll
+    for (auto& tile : held) tile[half * 2] *= grown, tile[half * 2 + 1] *= grown;
+    return base;
+  }
+};
+
+/// Writes to [lane], or adds from there.
+template <int width>
+__device__ void store(const Part<width>& part, float* to) {
+#pragma unroll
+  for (int i = 0; i < width / 2; ++i) to[i * warp_threads] = part.held[i / 4][i % 4];
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    to[(width / 2 + half) * warp_threads] = part.most[half];
+    to[(width / 2 + 2 + half) * warp_threads] = part.sum[half];
+  }
+}
+template <int width>
+__device__ void join(Part<width>& part, const float* other) {
+  float grown[2];
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const float most = other[(width / 2 + half) * warp_threads];
+    const float base = part.raise(half, fmaxf(part.most[half], most));
+    grown[half] = approximate_exp2(most - base);
+    part.sum[half] = fmaf(other[(width / 2 + 2 + half) * warp_threads], grown[half], part.sum[half]);
+  }
+#pragma unroll
+  for (int i = 0; i < width / 2; ++i) {
+    float& value = part.held[i / 4][i % 4];
+    value = fmaf(other[i * warp_threads], grown[i % 4 / 2], value);
+  }
+}
+/// Floats of a warp's stored part.
+template <int width>
+constexpr int part_floats = (width / 2 + 4) * warp_threads;
+
+template <typename T, int width>
+constexpr int tile_elems = tile_keys*(width + 8);
+
+/// Shared memory: K and V [rounds_held][key_warps][64][width + 8], norms [key_warps][64] if `unit`; then the parts.
+template <typename T, int width>
+std::size_t shared_bytes(const Shares& shares, bool unit) {
+  const auto tiles = static_cast<std::size_t>(shares.rounds_held * shares.key_warps);
+  const std::size_t rows = tiles * 2 * tile_elems<T, width> * sizeof(T);
+  const std::size_t norms = unit ? static_cast<std::size_t>(shares.key_warps * tile_keys) * sizeof(float) : 0;
+  const auto parts = static_cast<std::size_t>((shares.key_warps - 1) * shares.query_warps * part_floats<width>);
+  return std::max(rows + norms, parts * sizeof(float));
+}
+
+/// Channels are at most `width`: 32, 64 or 128. `unit`: rows of Q and K are divided by their norms. Up to a width of 64
+/// a multiprocessor has 16 warps.
+template <typename T, int width, bool unit>
+__global__ void __launch_bounds__(most_warps* warp_threads, width <= 64 ? 2 : 1)
+    attend(const T* q, const T* k, const T* v, const T* bias, T* y, const __grid_constant__ AttentionCall call,
+           const Shares shares) {
+  constexpr int stride = width + 8, steps = width / 16, tiles = tile_keys / 8;
+  extern __shared__ float4 shared[];
+  T* const k_rows = reinterpret_cast<T*>(shared);
+  const int tiles_held = shares.rounds_held * shares.key_warps;
+  T* const v_rows = k_rows + tiles_held * tile_elems<T, width>;
+  float* const of_keys = reinterpret_cast<float*>(v_rows + tiles_held * tile_elems<T, width>);
+  const Place place(call);
+  const int warp = static_cast<int>(threadIdx.x) / warp_threads, lane = static_cast<int>(threadIdx.x) % warp_threads;
+  const int own = warp % shares.query_warps, turn = warp / shares.query_warps;
+  const int group = lane / 4, pair = lane % 4 * 2;
+  const int first = (place.block * shares.query_warps + own) * warp_queries, row = first + group;  // and row + 8
+  const std::int32_t* const table = place.table(call);
+  std::int64_t rows[2];  // of this lane's two queries
+#pragma unroll
+  for (int half = 0; half < 2; ++half) rows[half] = row_of(table, min(row + half * 8, call.queries - 1));
+  wait_for_previous();  // the table is a constant, and no earlier step's work
+  let_next_start();
+
+  const int all_tiles = (call.keys + tile_keys - 1) / tile_keys;
+  const int rounds = (all_tiles + shares.key_warps - 1) / shares.key_warps;
+  const auto fetch = [&](int round) {
+    for (int i = 0; i < shares.key_warps; ++i) {
+      const int tile = round * shares.key_warps + i;
+      if (tile >= all_tiles) break;
+      const int to = (round % shares.rounds_held * shares.key_warps + i) * tile_elems<T, width>;
+      load_rows<width>(k_rows + to, k + place.of(call.k, call), call.k.token, table, tile * tile_keys, call.keys,
+                       call.head_size, call.quads_qk);
+      load_rows<width>(v_rows + to, v + place.of(call.v, call), call.v.token, table, tile * tile_keys, call.keys,
+                       call.value_size, call.quads_v);
+    }
+    commit_copies();
+  };
+  for (int round = 0; round < min(rounds, shares.rounds_held); ++round) fetch(round);
+
+  std::uint32_t left[steps][4];
+#pragma unroll
+  for (int step = 0; step < steps; ++step)
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      left[step][i] = pair_at(q + place.of(call.q, call) + rows[i % 2] * call.q.token, row + i % 2 * 8,
+                              step * 16 + i / 2 * 8 + pair, call);
+  float scale[2] = {place.scale(call), place.scale(call)};
+  if constexpr (unit)
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      float squares = 0;
+#pragma unroll
+      for (int step = 0; step < steps; ++step)
+        add_squares<T>(squares, left[step][half]), add_squares<T>(squares, left[step][half + 2]);
+      for (int mask = 1; mask < 4; mask *= 2) squares += shuffle_xor(squares, mask);
+      scale[half] *= inverse_norm(squares, call);
+    }
+  const T* const biases[2] = {bias + (call.bias_n > 0 ? place.of_bias(call, min(row, call.queries - 1)) : 0),
+                              bias + (call.bias_n > 0 ? place.of_bias(call, min(row + 8, call.queries - 1)) : 0)};
+
+  Part<width> part;
+  for (int round = 0; round < rounds; ++round) {
+    const int slot = (round % shares.rounds_held * shares.key_warps + turn) * tile_elems<T, width>;
+    const int key = (round * shares.key_warps + turn) * tile_keys, here = min(call.keys - key, tile_keys);
+    const bool computes = here > 0 && first < call.queries;
+    // In units of log2; beside `unit` of products before they are scaled, so that they are where sums begin.
+    float score[tiles][4];
+    std::uint32_t extra[unit ? tiles : 1][2];
+    if (computes && call.bias_n > 0) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const T* const plus = biases[half] + key;
+        const float units = unit ? 1 : log2_e / scale[half];
+#pragma unroll
+        for (int tile = 0; tile < tiles; ++tile) {
+          std::uint32_t two;
+          if (call.bias_pairs) {
+            two = *reinterpret_cast<const std::uint32_t*>(plus + min(tile * 8 + pair, here - 2));
+          } else {
+            const T low = plus[min(tile * 8 + pair, here - 1)], high = plus[min(tile * 8 + pair + 1, here - 1)];
+            two = paired(low, high);
+          }
+          if constexpr (unit) {
+            extra[tile][half] = two;
+          } else {
+            const float2 wide = widened_pair<T>(two);
+            score[tile][half * 2] = wide.x * units, score[tile][half * 2 + 1] = wide.y * units;
+          }
+        }
+      }
+    } else {
+#pragma unroll
+      for (auto& tile : score)
+        for (float& s : tile) s = 0;
+      if constexpr (unit)
+        for (auto& tile : extra) tile[0] = tile[1] = 0;
+    }
+    wait_for_all_but(min(rounds - 1 - round, shares.rounds_held - 1));
+    __syncthreads();
+    if constexpr (unit) {
+      for (int i = 0; i < shares.key_warps; ++i)
+        inverse_norms<width>(of_keys + i * tile_keys,
+                             k_rows + (round % shares.rounds_held * shares.key_warps + i) * tile_elems<T, width>, call);
+      __syncthreads();
+#pragma unroll
+      for (auto& tile : score)
+        for (float& s : tile) s = 0;
+    }
+    if (computes) {
+      float top[2] = {part.most[0], part.most[1]};
+#pragma unroll
+      for (int tile = 0; tile < tiles; ++tile) {
+        if (tile * 8 >= here) continue;
+#pragma unroll
+        for (int step = 0; step < steps; step += 2) {
+          std::uint32_t right[4];  // two steps of K
+          ldmatrix(right, k_rows + slot + (tile * 8 + lane % 8) * stride + step * 16 + lane / 8 * 8);
+          mma<T>(score[tile], left[step], right[0], right[1]);
+          mma<T>(score[tile], left[step + 1], right[2], right[3]);
+        }
+      }
+#pragma unroll
+      for (int tile = 0; tile < tiles; ++tile) {
+        if (tile * 8 >= here) continue;
+        float of_key[2] = {1, 1};
+        float2 plus[2] = {};
+        if constexpr (unit) {
+          of_key[0] = of_keys[turn * tile_keys + tile * 8 + pair];
+          of_key[1] = of_keys[turn * tile_keys + tile * 8 + pair + 1];
+          plus[0] = widened_pair<T>(extra[tile][0]), plus[1] = widened_pair<T>(extra[tile][1]);
+        }
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          float& s = score[tile][i];
+          s *= scale[i / 2];
+          if constexpr (unit) s = fmaf(i % 2 == 0 ? plus[i / 2].x : plus[i / 2].y, log2_e, s * of_key[i % 2]);
+        }
+        if (tile * 8 + 8 > here)
+#pragma unroll
+          for (int i = 0; i < 4; ++i)
+            if (tile * 8 + pair + i % 2 >= here) score[tile][i] = -INFINITY;
+#pragma unroll
+        for (int i = 0; i < 4; ++i) top[i / 2] = fmaxf(top[i / 2], score[tile][i]);
+      }
+      float base[2];
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        for (int mask = 1; mask < 4; mask *= 2) top[half] = fmaxf(top[half], shuffle_xor(top[half], mask));
+        base[half] = part.raise(half, top[half]);
+      }
+#pragma unroll
+      for (int tile = 0; tile < tiles; tile += 2) {
+        if (tile * 8 >= here) continue;
+        std::uint32_t powers[4];
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          float two[2] = {};
+          if ((tile + i / 2) * 8 < here)
+#pragma unroll
+            for (int j = 0; j < 2; ++j) two[j] = approximate_exp2(score[tile + i / 2][i % 2 * 2 + j] - base[i % 2]);
+          part.sum[i % 2] += two[0] + two[1];
+          powers[i] = narrowed_pair<T>(two[0], two[1]);
+        }
+#pragma unroll
+        for (int c = 0; c < width / 8; c += 2) {
+          std::uint32_t right[4];
+          ldmatrix_trans(right, v_rows + slot + (tile * 8 + lane % 16) * stride + c * 8 + lane / 16 * 8);
+          mma<T>(part.held[c], powers, right[0], right[1]);
+          mma<T>(part.held[c + 1], powers, right[2], right[3]);
+        }
+      }
+    }
+    if (round + shares.rounds_held < rounds) {
+      __syncthreads();
+      fetch(round + shares.rounds_held);
+    }
+  }
+
+  if (shares.key_warps > 1) {
+    __syncthreads();
+    auto* const parts = reinterpret_cast<float*>(shared) + lane;
+    if (turn > 0) store(part, parts + ((turn - 1) * shares.query_warps + own) * part_floats<width>);
+    __syncthreads();
+    if (turn > 0) return;
+    for (int i = 0; i < shares.key_warps - 1; ++i)
+      join(part, parts + (i * shares.query_warps + own) * part_floats<width>);
+  }
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    float sum = part.sum[half];
+    for (int mask = 1; mask < 4; mask *= 2) sum += shuffle_xor(sum, mask);
+    if (row + half * 8 >= call.queries) continue;
+    const float inverse = sum == 0 ? 0 : 1 / sum;
+    T* const to = y + place.of(call.y, call) + rows[half] * call.y.token;
+#pragma unroll
+    for (int c = 0; c < width / 8; ++c) {
+      const int at = c * 8 + pair;
+      const T low = narrowed<T>(part.held[c][half * 2] * inverse);
+      const T high = narrowed<T>(part.held[c][half * 2 + 1] * inverse);
+      if (at + 1 < call.value_size && call.value_size % 2 == 0) {
+        *reinterpret_cast<std::uint32_t*>(to + at) = paired(low, high);
+      } else {
+        if (at < call.value_size) to[at] = low;
+        if (at + 1 < call.value_size) to[at + 1] = high;
+      }
+    }
+  }
+}
+
+template <typename T, int width>
+void start(const Context& context, const AttentionProblem& p, AttentionCall call, const void* q, const void* k,
+           const void* v, const void* bias, void* y) {
+  const Shares shares = shares_of(p, width);
+  const int queries = shares.query_warps * warp_queries;
+  call.blocks = (call.queries + queries - 1) / queries;
+  const bool unit = call.epsilon > 0;
+  const auto kernel = unit ? attend<T, width, true> : attend<T, width, false>;
+  const std::size_t bytes = shared_bytes<T, width>(shares, unit);
+  allow_shared_bytes(kernel, bytes);
+  launch(context, kernel, dim3(static_cast<unsigned>(p.n * p.heads * call.blocks)),
+         dim3(static_cast<unsigned>(shares.warps() * warp_threads)), bytes, static_cast<const T*>(q),
+         static_cast<const T*>(k), static_cast<const T*>(v), static_cast<const T*>(bias), static_cast<T*>(y), call,
+         shares);
+}
+
+}  // namespace
+
+void attention_mma(const Context& context, const AttentionProblem& p, AttentionCall call, DType dtype, const void* q,
+                   const void* k, const void* v, const void* bias, void* y) {
+  call.quads_qk = attention_quads<2>(p.q, p.head_size, q) && attention_quads<2>(p.k, p.head_size, k);
+  call.quads_v = attention_quads<2>(p.v, p.value_size, v);
+  call.bias_pairs = p.keys % 2 == 0 && reinterpret_cast<std::uintptr_t>(bias) % 4 == 0;
+  // Biases are where sums of products begin, and are scaled with them.
+  for (float& scale : call.scales)
+    if (std::abs(scale) < 1e-20F) scale = std::copysign(1e-20F, scale);
+  const auto widest = std::max(p.head_size, p.value_size);
+  dispatch(dtype, HalfTypes(), [&]<typename T>(std::type_identity<T>) {
+    const auto with = [&](auto run) { run(context, p, call, q, k, v, bias, y); };
+    with(widest <= 32 ? start<T, 32> : widest <= 64 ? start<T, 64> : start<T, 128>);
+  });
+}
+
+}  // namespace lenslet::cuda

@@ -1,0 +1,110 @@
+// common_factor: x + x * a * b [+ c] becomes x * (1 + a * b) [+ c], where a, b and c are small beside x: one pass over
+// x instead of two to four. GlobalResponseNorm (S. Woo et al., "ConvNeXt V2", 2023) ends so. If a convolution without
+// padding follows, c goes into its bias.
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ops/core/broadcast.h"
+#include "runtime/passes/affine_before_conv.h"
+#include "runtime/passes/edit.h"
+#include "runtime/passes/passes.h"
+
+namespace lenslet {
+namespace {
+
+/// The factors' product has at most this part of x's elements: what is computed of it is then next to nothing.
+constexpr std::int64_t least_ratio = 4;
+
+/// x * factors + summand.
+struct Product {
+  ValueId x = no_id, summand = no_id;  ///< no summand: no_id
+  std::vector<ValueId> factors = {};
+};
+
+class CommonFactors {
+ public:
+  explicit CommonFactors(Graph& graph) : graph_(graph), edit_(graph) {}
+
+  void run() {
+    for (const NodeId id : edit_.nodes())
+      if (!edit_.erased(id)) factor_out(id);
+    for (const NodeId id : edit_.nodes())
+      if (!edit_.erased(id) && std::ranges::find(sums_, input_of(graph_.node(id), 0)) != sums_.end())
+        fold_affine_before(edit_, id);
+    edit_.finish();
+  }
+
+ private:
+  const Value& value(ValueId id) const { return graph_.value(id); }
+
+  /// `id` as a product of x with values that broadcast to it, each step of which nothing else reads.
+  std::optional<Product> product_with(ValueId x, ValueId id) const {
+    Product found{.x = x};
+    while (id != x) {
+      const Node* const node = edit_.merges(id) ? edit_.producer_node(id) : nullptr;
+      if (node == nullptr || node->inputs.size() != 2) return std::nullopt;
+      const bool is_sum = node->type() == "Add";
+      if (!is_sum && node->type() != "Mul") return std::nullopt;
+      const std::size_t side = value(node->inputs[0]).shape == value(x).shape ? 0 : 1;
+      const ValueId rest = node->inputs[side], small = node->inputs[1 - side];
+      if (!(value(rest).shape == value(x).shape) || value(small).dtype != DType::f32 ||
+          value(small).shape.elems() > value(x).shape.elems() / least_ratio)
+        return std::nullopt;
+      if (is_sum) {
+        if (found.summand != no_id || !found.factors.empty()) return std::nullopt;
+        found.summand = small;
+      } else if (scalar_constant(graph_, small) != 1.0F) {
+        found.factors.push_back(small);
+      }
+      id = rest;
+    }
+    const auto is_known = [&](ValueId factor) { return value(factor).is_constant(); };
+    return std::ranges::all_of(found.factors, is_known) ? std::nullopt : std::optional(std::move(found));
+  }
+
+  void factor_out(NodeId id) {
+    const Node& sum = graph_.node(id);
+    if (sum.type() != "Add" || value(sum.outputs[0]).dtype != DType::f32) return;
+    const std::shared_ptr<const Op> add = sum.op;
+    for (const std::size_t side : {0U, 1U}) {
+      const ValueId x = sum.inputs[side], other = sum.inputs[1 - side];
+      if (x == other || !(value(x).shape == value(sum.outputs[0]).shape)) continue;
+      const std::optional<Product> found = product_with(x, other);
+      if (!found || !is_small(*found)) continue;
+      const std::string name = sum.name;
+      const DType file_type = value(sum.outputs[0]).file_type;
+      const auto with = [&](const char* op, ValueId a, ValueId b) {
+        return edit_.add_node(name + ":factor", make_normalised_op(op, {}, 2), {a, b}, file_type);
+      };
+      ValueId factor = found->factors[0];
+      for (std::size_t i = 1; i < found->factors.size(); ++i) factor = with("Mul", factor, found->factors[i]);
+      factor = with("Add", factor, edit_.add_constant(name + ":one", Tensor::of<float>(Shape{}, {1.0F})));
+      if (found->summand == no_id) {
+        edit_.replace(id, make_normalised_op("Mul", {}, 2), {x, factor});
+      } else {
+        edit_.replace(id, add, {with("Mul", x, factor), found->summand});
+        sums_.push_back(graph_.node(id).outputs[0]);
+      }
+      return edit_.erase_unread(other);
+    }
+  }
+
+  bool is_small(const Product& product) const {
+    Shape all{};
+    for (const ValueId factor : product.factors) all = broadcast_shapes(all, value(factor).shape);
+    return all.elems() <= value(product.x).shape.elems() / least_ratio;
+  }
+
+  Graph& graph_;
+  GraphEdit edit_;
+  std::vector<ValueId> sums_;
+};
+
+}  // namespace
+
+void common_factor(Graph& graph, const PassContext&) { CommonFactors(graph).run(); }
+
+}  // namespace lenslet
