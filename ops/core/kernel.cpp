@@ -199,14 +199,10 @@ class Adapter final : public Kernel {
     candidate.estimated_us = target.device.launch_us + problem.bytes() / target.device.bytes_per_us;
     candidate.tolerance = row_.tolerance_for != nullptr ? row_.tolerance_for(problem) : row_.tolerance;
     candidate.in_place = row_.in_place;
-    const auto all_nhwc = [](const std::vector<Format>& formats) {
-      return std::all_of(formats.begin(), formats.end(), may_have_pitch);
-    };
-    if (row_.pitched_inputs != no_inputs &&
-        std::any_of(candidate.inputs.begin(), candidate.inputs.end(), may_have_pitch))
+    if (row_.pitched_inputs != no_inputs && std::ranges::any_of(candidate.inputs, may_have_pitch))
       candidate.pitched_inputs = row_.pitched_inputs;
-    candidate.pitched_output = row_.pitched_output && all_nhwc(candidate.outputs);
-    candidate.reads = row_.reads;
+    candidate.pitched_output = row_.pitched_output && std::ranges::all_of(candidate.outputs, may_have_pitch);
+    candidate.reads = row_.reads_for != nullptr ? row_.reads_for(problem) : row_.reads;
     if (row_.device == DeviceKind::cpu || cuda_built)
       candidate.workspace_bytes = bind({problem, candidate, target.device})->workspace_bytes();
     return candidate;

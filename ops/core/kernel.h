@@ -236,6 +236,7 @@ struct SimpleKernel {
   /// set it: they compute padding channels like channels.
   bool skips_padding = false;
   InputMask reads = all_inputs;
+  InputMask (*reads_for)(const Problem&) = nullptr;  ///< the same when it depends on the problem
   /// The reason to refuse this problem beyond its types, or nothing. The same answer in builds without CUDA.
   std::optional<std::string> (*refuse)(const Problem&) = nullptr;
   /// Replaces `formats` to `reads` where candidates are not one per format (conversions of formats).

@@ -5,6 +5,7 @@
 // Here float32, and heads of many channels; 16 bits: attention_mma.cu.
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "base/cuda/launch.h"
 #include "base/cuda/vector.cuh"
@@ -45,8 +46,9 @@ __global__ void __launch_bounds__(row_threads)
   const int warp = static_cast<int>(threadIdx.x) / warp_threads, lane = static_cast<int>(threadIdx.x) % warp_threads;
   auto* const powers = reinterpret_cast<float4*>(v_rows + warp_threads * e) + warp * warp_threads;
   const int first = place.block * row_warps * rows_a_warp;
-  const std::int32_t* const table = place.table(call);
-  widen_rows(q_rows, d, q + place.of(call.q, call), call.q.token, table, first, row_warps * rows_a_warp, call.queries,
+  const std::int32_t* const table = place.table;
+  const T *const k_first = k + place.of(call.k), *const v_first = v + place.of(call.v);
+  widen_rows(q_rows, d, q + place.of(call.q), call.q.token, table, first, row_warps * rows_a_warp, call.queries,
              call.head_size);
   float most[rows_a_warp], sum[rows_a_warp] = {}, held[rows_a_warp][across] = {}, scale[rows_a_warp];
   for (float& m : most) m = -INFINITY;
@@ -66,10 +68,8 @@ __global__ void __launch_bounds__(row_threads)
   }
   for (int key = 0; key < call.keys; key += warp_threads) {
     __syncthreads();
-    widen_rows(k_rows, d + k_extra, k + place.of(call.k, call), call.k.token, table, key, warp_threads, call.keys,
-               call.head_size);
-    widen_rows(v_rows, e, v + place.of(call.v, call), call.v.token, table, key, warp_threads, call.keys,
-               call.value_size);
+    widen_rows(k_rows, d + k_extra, k_first, call.k.token, table, key, warp_threads, call.keys, call.head_size);
+    widen_rows(v_rows, e, v_first, call.v.token, table, key, warp_threads, call.keys, call.value_size);
     __syncthreads();
     float score[rows_a_warp] = {};
     const auto* const mine = reinterpret_cast<const float4*>(k_rows + lane * (d + k_extra));
@@ -130,7 +130,7 @@ __global__ void __launch_bounds__(row_threads)
   for (int r = 0; r < rows_a_warp; ++r) {
     const int query = first + warp * rows_a_warp + r;
     if (query >= call.queries) continue;
-    T* const row = y + place.of(call.y, call) + row_of(table, query) * call.y.token;
+    T* const row = y + place.of(call.y) + row_of(table, query) * call.y.token;
     const float inverse = sum[r] == 0 ? 0 : 1 / sum[r];
 #pragma unroll
     for (int j = 0; j < across; ++j)
@@ -183,7 +183,9 @@ void attention(const Context& context, const AttentionProblem& p, DType dtype, c
   for (std::size_t head = 0; head < p.head_scales.size(); ++head)
     call.scales[head] = static_cast<float>(p.scale * 1.4426950408889634 * p.head_scales[head]);
   call.epsilon = static_cast<float>(p.qk_norm_epsilon.value_or(0));
-  if (dtypes<HalfTypes>.contains(dtype) && std::max(p.head_size, p.value_size) <= most_mma_channels)
+  const std::int64_t farthest = std::max(p.k.token, p.v.token);
+  if (dtypes<HalfTypes>.contains(dtype) && std::max(p.head_size, p.value_size) <= most_mma_channels &&
+      farthest <= std::numeric_limits<int>::max())
     return attention_mma(context, p, call, dtype, q, k, v, bias, y);
   dispatch(dtype, WithHalves<Types<float>>(), [&]<typename T>(std::type_identity<T>) {
     start(context, p, call, static_cast<const T*>(q), static_cast<const T*>(k), static_cast<const T*>(v),

@@ -30,34 +30,35 @@ struct AttentionCall {
   bool bias_pairs;         ///< a bias's rows are multiples of 4 bytes at multiples of 4 bytes
 };
 
-/// A block's problem, head and first query.
+/// A block's problem, head and first query. Found once: divisions are slow.
 struct Place {
-  std::int64_t n;
-  int head, block;
+  int n, head, block;
+  int problem;                ///< whose token 0 is row 0: with a table the first of its images
+  const std::int32_t* table;  ///< of this problem, or null
 
-  __device__ explicit Place(const AttentionCall& call)
-      : n(blockIdx.x / static_cast<unsigned>(call.blocks) / static_cast<unsigned>(call.heads)),
-        head(static_cast<int>(blockIdx.x / static_cast<unsigned>(call.blocks) % static_cast<unsigned>(call.heads))),
-        block(static_cast<int>(blockIdx.x % static_cast<unsigned>(call.blocks))) {}
-  /// Token 0; with a table row 0 of its images.
-  __device__ std::int64_t of(const AttentionOperand& operand, const AttentionCall& call) const {
-    const std::int64_t problem = call.rows_n == 0 ? n : n / call.rows_n * call.rows_n;
-    return operand.offset + problem * operand.batch + head * operand.head;
+  __device__ explicit Place(const AttentionCall& call) {
+    const unsigned line = blockIdx.x / static_cast<unsigned>(call.blocks);
+    block = static_cast<int>(blockIdx.x - line * static_cast<unsigned>(call.blocks));
+    n = static_cast<int>(line / static_cast<unsigned>(call.heads));
+    head = static_cast<int>(line) - n * call.heads;
+    const int turn = call.rows_n == 0 ? 0 : n % call.rows_n;
+    problem = n - turn;
+    table = call.rows_n == 0 ? nullptr : call.rows + std::int64_t{turn} * call.queries;
   }
-  /// The table of this problem, or null.
-  __device__ const std::int32_t* table(const AttentionCall& call) const {
-    return call.rows_n == 0 ? nullptr : call.rows + n % call.rows_n * call.queries;
+  /// Of row 0 of its images.
+  __device__ std::int64_t of(const AttentionOperand& operand) const {
+    return operand.offset + problem * operand.batch + head * operand.head;
   }
   __device__ float scale(const AttentionCall& call) const { return call.scales[call.scales_by_head ? head : 0]; }
   /// Of the bias's row `query`.
   __device__ std::int64_t of_bias(const AttentionCall& call, int query) const {
-    const std::int64_t plane = n % call.bias_n * call.bias_heads + (call.bias_heads == 1 ? 0 : head);
+    const std::int64_t plane = std::int64_t{n % call.bias_n} * call.bias_heads + (call.bias_heads == 1 ? 0 : head);
     return (plane * call.bias_queries + (call.bias_queries == 1 ? 0 : query)) * call.keys;
   }
 };
 
 /// The row of token `token`.
-__device__ inline std::int64_t row_of(const std::int32_t* table, int token) {
+__device__ inline int row_of(const std::int32_t* table, int token) {
   return table == nullptr ? token : __ldg(table + token);
 }
 

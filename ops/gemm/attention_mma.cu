@@ -52,24 +52,30 @@ __device__ void add_squares(float& sum, std::uint32_t pair) {
 
 /// to [64][width + 8] = rows from `first` on, and zeros behind them: columns of 16 bits, 16 bytes apart in banks.
 template <int width, typename T>
-__device__ void load_rows(T* to, const T* from, std::int64_t token, const std::int32_t* table, int first, int count,
+__device__ void load_rows(T* to, const T* from, int token, const std::int32_t* table, int first, int count,
                           int channels, bool quads) {
-  constexpr int packs = width / 8;
+  constexpr int packs = width / 8;  // a thread's are of the same channels
+  const int c = static_cast<int>(threadIdx.x) % packs * 8, step = static_cast<int>(blockDim.x) / packs;
+  int row = static_cast<int>(threadIdx.x) / packs;
+  to += row * (width + 8) + c;
+  const bool has_channels = c < channels;
+  if (quads) {
+    from += has_channels ? c : 0;
 #pragma unroll 4
-  for (int i = static_cast<int>(threadIdx.x); i < tile_keys * packs; i += static_cast<int>(blockDim.x)) {
-    const int row = i / packs, c = i % packs * 8;
-    T* const pack = to + row * (width + 8) + c;
-    const bool inside = first + row < count && c < channels;
-    const T* const x = from + row_of(table, min(first + row, count - 1)) * token;
-    if (quads) {
-      copy_async_16(pack, x + (inside ? c : 0), inside);
-      continue;
-    }
+    for (; row < tile_keys; row += step, to += step * (width + 8))
+      copy_async_16(to, from + std::int64_t{row_of(table, min(first + row, count - 1))} * token,
+                    has_channels && first + row < count);
+    return;
+  }
+#pragma unroll 1
+  for (; row < tile_keys; row += step, to += step * (width + 8)) {
     EightHalves<T> eight{};
-    if (inside)
+    if (has_channels && first + row < count) {
+      const T* const x = from + std::int64_t{row_of(table, first + row)} * token + c;
       for (int l = 0; l < 8; ++l)
-        if (c + l < channels) eight.pairs[l / 2] |= std::uint32_t{x[c + l].bits} << 16 * (l % 2);
-    *reinterpret_cast<EightHalves<T>*>(pack) = eight;
+        if (c + l < channels) eight.pairs[l / 2] |= std::uint32_t{x[l].bits} << 16 * (l % 2);
+    }
+    *reinterpret_cast<EightHalves<T>*>(to) = eight;
   }
 }
 
@@ -185,13 +191,15 @@ __global__ void __launch_bounds__(most_warps* warp_threads, width <= 64 ? 2 : 1)
   const int own = warp % shares.query_warps, turn = warp / shares.query_warps;
   const int group = lane / 4, pair = lane % 4 * 2;
   const int first = (place.block * shares.query_warps + own) * warp_queries, row = first + group;  // and row + 8
-  const std::int32_t* const table = place.table(call);
-  std::int64_t rows[2];  // of this lane's two queries
+  const std::int32_t* const table = place.table;
+  int rows[2];  // of this lane's two queries
 #pragma unroll
   for (int half = 0; half < 2; ++half) rows[half] = row_of(table, min(row + half * 8, call.queries - 1));
   wait_for_previous();  // the table is a constant, and no earlier step's work
   let_next_start();
 
+  const T *const k_first = k + place.of(call.k), *const v_first = v + place.of(call.v);
+  const int k_token = static_cast<int>(call.k.token), v_token = static_cast<int>(call.v.token);
   const int all_tiles = (call.keys + tile_keys - 1) / tile_keys;
   const int rounds = (all_tiles + shares.key_warps - 1) / shares.key_warps;
   const auto fetch = [&](int round) {
@@ -199,10 +207,10 @@ __global__ void __launch_bounds__(most_warps* warp_threads, width <= 64 ? 2 : 1)
       const int tile = round * shares.key_warps + i;
       if (tile >= all_tiles) break;
       const int to = (round % shares.rounds_held * shares.key_warps + i) * tile_elems<T, width>;
-      load_rows<width>(k_rows + to, k + place.of(call.k, call), call.k.token, table, tile * tile_keys, call.keys,
-                       call.head_size, call.quads_qk);
-      load_rows<width>(v_rows + to, v + place.of(call.v, call), call.v.token, table, tile * tile_keys, call.keys,
-                       call.value_size, call.quads_v);
+      load_rows<width>(k_rows + to, k_first, k_token, table, tile * tile_keys, call.keys, call.head_size,
+                       call.quads_qk);
+      load_rows<width>(v_rows + to, v_first, v_token, table, tile * tile_keys, call.keys, call.value_size,
+                       call.quads_v);
     }
     commit_copies();
   };
@@ -210,11 +218,13 @@ __global__ void __launch_bounds__(most_warps* warp_threads, width <= 64 ? 2 : 1)
 
   std::uint32_t left[steps][4];
 #pragma unroll
-  for (int step = 0; step < steps; ++step)
+  for (int half = 0; half < 2; ++half) {
+    const T* const x = q + place.of(call.q) + rows[half] * call.q.token;
 #pragma unroll
-    for (int i = 0; i < 4; ++i)
-      left[step][i] = pair_at(q + place.of(call.q, call) + rows[i % 2] * call.q.token, row + i % 2 * 8,
-                              step * 16 + i / 2 * 8 + pair, call);
+    for (int step = 0; step < steps; ++step)
+#pragma unroll
+      for (int i = 0; i < 2; ++i) left[step][i * 2 + half] = pair_at(x, row + half * 8, step * 16 + i * 8 + pair, call);
+  }
   float scale[2] = {place.scale(call), place.scale(call)};
   if constexpr (unit)
 #pragma unroll
@@ -362,7 +372,7 @@ __global__ void __launch_bounds__(most_warps* warp_threads, width <= 64 ? 2 : 1)
     for (int mask = 1; mask < 4; mask *= 2) sum += shuffle_xor(sum, mask);
     if (row + half * 8 >= call.queries) continue;
     const float inverse = sum == 0 ? 0 : 1 / sum;
-    T* const to = y + place.of(call.y, call) + rows[half] * call.y.token;
+    T* const to = y + place.of(call.y) + rows[half] * call.y.token;
 #pragma unroll
     for (int c = 0; c < width / 8; ++c) {
       const int at = c * 8 + pair;

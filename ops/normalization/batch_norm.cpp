@@ -268,6 +268,7 @@ constexpr auto kernels = [] {
                        .pitched_inputs = input_bit(0)},
                       bind_typed<BoundBatchNorm, WithBrain<Types<float>>>, bind_cuda);
   both[0].refuse = refuse_cpu;
+  both[1].reads_for = [](const Problem& problem) { return has_known_factors(problem) ? input_bit(0) : all_inputs; };
   both[1].blob = factors_spec;
   both[1].prepare = prepare_factors;
   return both;

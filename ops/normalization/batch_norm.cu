@@ -60,18 +60,25 @@ __device__ void fill(Eight& values, float value) {
   fill(values.high, value);
 }
 
-/// One pack per thread, of four floats or eight halves: of one channel (inner in packs), or one channel per element
-/// (inner 1, channels in packs). `inner`, `channels` and `x_gap` count packs.
-template <bool of_channels, typename Stored>
+/// Packs of four floats or eight halves: of one channel (inner in packs), or one channel per element (inner 1, channels
+/// in packs). `inner`, `channels`, `x_gap` and the steps count packs. A thread has `count` packs, `step` apart, in x
+/// `x_step`, which have the same channels: their factors are read once.
+template <bool of_channels, int count, typename Stored>
 __global__ void __launch_bounds__(threads)
     scale_packs(const Stored* x, Stored* y, const float* factor, const float* offset, Radix inner, Radix channels,
-                std::int64_t x_gap, std::int64_t packs, bool narrow, DeviceActivation activation) {
+                std::int64_t x_gap, std::int64_t packs, std::int64_t step, std::int64_t x_step, bool narrow,
+                DeviceActivation activation) {
   wait_for_previous();
+  let_next_start();
   const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * threads + threadIdx.x;
-  if (i >= packs) return;
+  if (i >= step) return;
   std::int64_t rest = i;
   if constexpr (!of_channels) take_digit(rest, inner, narrow);
   const std::int64_t c = take_digit(rest, channels, narrow);
+  Stored loads[count];
+#pragma unroll
+  for (int j = 0; j < count; ++j)
+    if (i + j * step < packs) loads[j] = x[i + rest * x_gap + j * x_step];
   using Value = Loaded<Stored>;
   Value f, o;
   if constexpr (of_channels) {
@@ -81,7 +88,10 @@ __global__ void __launch_bounds__(threads)
     fill(f, factor[c]);
     fill(o, offset[c]);
   }
-  y[i] = as_stored<Stored>(activated(activation, scale_shift(loaded(x[i + rest * x_gap]), f, o)));
+#pragma unroll
+  for (int j = 0; j < count; ++j)
+    if (i + j * step < packs)
+      y[i + j * step] = as_stored<Stored>(activated(activation, scale_shift(loaded(loads[j]), f, o)));
 }
 
 /// T as four or eight of them.
@@ -112,14 +122,25 @@ void batch_norm(const Context& context, const float* factors, const Activation& 
     using Stored = Several<T>;
     constexpr std::int64_t pack = sizeof(Stored) / sizeof(T);
     const auto* packs = static_cast<const Stored*>(from);
-    const dim3 grid(blocks_for(count / pack, threads));
-    // The factors are aligned; with channels in packs the offsets in it are, too.
+    // Where they fill the device thrice, a thread has four packs.
+    constexpr std::int64_t many = 1 << 19, several = 4;
+    const std::int64_t all = count / pack;
+    const auto start = [&](bool of_channels, std::int64_t row, std::int64_t row_gap) {
+      const std::int64_t step = all < many ? all : (all / several + row) / row * row;
+      const auto with = [&](auto kernel) {
+        launch(context, kernel, dim3(blocks_for(step, threads)), block, 0, packs, static_cast<Stored*>(to), factor,
+               offset, Radix(of_channels ? 1 : inner / pack), Radix(of_channels ? channels / pack : channels), row_gap,
+               all, step, step + step / row * row_gap, narrow, applied);
+      };
+      if (of_channels)
+        with(all < many ? scale_packs<true, 1, Stored> : scale_packs<true, several, Stored>);
+      else
+        with(all < many ? scale_packs<false, 1, Stored> : scale_packs<false, several, Stored>);
+    };
     if (aligned && inner == 1 && channels % pack == 0 && x_gap % pack == 0)
-      launch(context, scale_packs<true, Stored>, grid, block, 0, packs, static_cast<Stored*>(to), factor, offset,
-             Radix(1), Radix(channels / pack), x_gap / pack, count / pack, narrow, applied);
+      start(true, channels / pack, x_gap / pack);
     else if (aligned && inner % pack == 0 && x_gap == 0)
-      launch(context, scale_packs<false, Stored>, grid, block, 0, packs, static_cast<Stored*>(to), factor, offset,
-             Radix(inner / pack), Radix(channels), x_gap, count / pack, narrow, applied);
+      start(false, channels * (inner / pack), 0);
     else
       launch(context, scale_elements<T>, dim3(blocks_for(count, threads)), block, 0, static_cast<const T*>(from),
              static_cast<T*>(to), factor, offset, Radix(inner), Radix(channels), x_gap, count, narrow, applied);

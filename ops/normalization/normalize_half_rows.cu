@@ -28,40 +28,38 @@ struct Line {
   float center, gain, rest;
 };
 
-/// Sums in `Sum`; `squares` is the sum of squared distances, as float.
-template <typename Sum, bool centered, int held>
-__device__ Line line_of(const float (&x)[held][pack], int inside, int group, float length, float epsilon,
-                        float& squares) {
-  Sum sum = 0;
-  if constexpr (centered) {
-#pragma unroll
-    for (int i = 0; i < held; ++i)
-#pragma unroll
-      for (int k = 0; k < pack; ++k) sum += static_cast<Sum>(x[i][k]);  // 0 outside
-    sum = sum_of_group(sum, group);
-  }
-  const float center = static_cast<float>(sum / static_cast<Sum>(length));
-  Sum rest = 0, square = 0;
-#pragma unroll
-  for (int i = 0; i < held; ++i)
-#pragma unroll
-    for (int k = 0; k < pack; ++k) {
-      const Sum distance = i < inside ? static_cast<Sum>(x[i][k] - center) : Sum{0};
-      rest += distance;
-      square += distance * distance;
-    }
-  square = sum_of_group(square, group) / static_cast<Sum>(length);
-  squares = static_cast<float>(square);
-  const Sum shift = centered ? sum_of_group(rest, group) / static_cast<Sum>(length) : Sum{0};
-  Sum variance = square - shift * shift;
+/// The line of a row with these sums over the group's lanes: of distances from `center`, and of their squares.
+template <typename Sum, bool centered>
+__device__ Line line_of(float center, Sum rest, Sum squares, float length, float epsilon) {
+  const Sum shift = centered ? rest / static_cast<Sum>(length) : Sum{0};
+  Sum variance = squares / static_cast<Sum>(length) - shift * shift;
   if (variance < 0) variance = 0;  // NaN stays
   const Sum gain = Sum{1} / sqrt(variance + static_cast<Sum>(epsilon));
   return {center, static_cast<float>(gain), static_cast<float>(-shift * gain)};
 }
 
+/// In double, for squares out of float's range. Not inlined: its registers would be every row's.
+template <typename T, bool centered>
+__device__ __noinline__ Line line_in_double(const EightHalves<T>* from, int inside, int group, float length,
+                                            float epsilon) {
+  const auto each = [&](const auto& take) {
+    for (int i = 0; i < inside; ++i)
+      for (int k = 0; k < pack; ++k) take(widened(from[i * group].at(k)));
+  };
+  double sum = 0, rest = 0, squares = 0;
+  if constexpr (centered) each([&](float x) { sum += static_cast<double>(x); });
+  const auto center = static_cast<float>(sum_of_group(sum, group) / static_cast<double>(length));
+  each([&](float x) {
+    const auto distance = static_cast<double>(x - center);
+    rest += distance;
+    squares += distance * distance;
+  });
+  return line_of<double, centered>(center, sum_of_group(rest, group), sum_of_group(squares, group), length, epsilon);
+}
+
 /// `group` lanes a row of `packs` packs, a power of two. y may be x: a lane writes only what it alone has read.
 template <typename T, int held, bool centered>
-__global__ void __launch_bounds__(threads)
+__global__ void __launch_bounds__(threads, 4)
     normalize_held_halves(const T* x, T* y, const float* scale, const float* bias, float epsilon, std::int64_t rows,
                           int packs, int group) {
   wait_for_previous();
@@ -81,12 +79,31 @@ __global__ void __launch_bounds__(threads)
 #pragma unroll
     for (int k = 0; k < pack; ++k) values[i][k] = widened(stored[i].at(k));
   const auto length = static_cast<float>(packs * pack);
-  float squares;
-  Line line = line_of<float, centered>(values, inside, group, length, epsilon, squares);
+  float sum = 0, rest = 0, squares = 0;
+  if constexpr (centered) {
+#pragma unroll
+    for (int i = 0; i < held; ++i)
+#pragma unroll
+      for (int k = 0; k < pack; ++k) sum += values[i][k];  // 0 outside
+    sum = sum_of_group(sum, group);
+  }
+  const float center = sum / length;
+#pragma unroll
+  for (int i = 0; i < held; ++i)
+#pragma unroll
+    for (int k = 0; k < pack; ++k) {
+      const float distance = i < inside ? values[i][k] - center : 0.0F;
+      rest += distance;
+      squares += distance * distance;
+    }
+  squares = sum_of_group(squares, group);
+  if constexpr (centered) rest = sum_of_group(rest, group);
+  Line line = line_of<float, centered>(center, rest, squares, length, epsilon);
   // Squares out of float's range, which bfloat16 reaches; for all rows of the warp, whose lanes exchange.
-  const bool out_of_range = !(squares < 1e34F) || (squares < 1e-24F && epsilon < 1e-24F);
+  const float mean = squares / length;
+  const bool out_of_range = !(mean < 1e34F) || (mean < 1e-24F && epsilon < 1e-24F);
   if (__any_sync(0xffffffffU, out_of_range))
-    line = line_of<double, centered>(values, inside, group, length, epsilon, squares);
+    line = line_in_double<T, centered>(from + member, inside, group, length, epsilon);
   auto* const to = reinterpret_cast<Pack*>(y) + row * packs;
 #pragma unroll
   for (int i = 0; i < held; ++i) {

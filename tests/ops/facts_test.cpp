@@ -314,6 +314,7 @@ std::string offers_of(const TextNode& node, const Target& target) {
                           c.in_place, c.pitched_inputs, c.pitched_output, c.reads, c.needs_cublas);
       if (const auto blob = kernel->blob(problem, c))
         text += fmt::format("prepares {} bytes {} {}\n", blob->bytes, blob->alignment, blob->key);
+      CHECK(key_decides_blob(*kernel, problem, c));
     }
   }
   return text;

@@ -64,11 +64,35 @@ std::vector<int> overwritten_inputs(const Problem& problem, const Candidate& can
   return list;
 }
 
+}  // namespace
+
+bool key_decides_blob(const Kernel& kernel, const Problem& problem, const Candidate& candidate) {
+  std::vector<InputInfo> inputs(problem.inputs().begin(), problem.inputs().end());
+  std::vector<Tensor> others(inputs.size());
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const Tensor* const constant = inputs[i].constant;
+    if (constant == nullptr || constant->dtype() != DType::f32 || (candidate.reads & input_bit(i)) == 0) continue;
+    others[i] = Tensor(DType::f32, constant->shape());
+    std::ranges::transform(constant->values<float>(), others[i].values<float>().begin(),
+                           [](float value) { return value / 2 + 0.125F; });
+    inputs[i].constant = &others[i];
+  }
+  const Problem changed(problem.shared_op(), inputs, {problem.outputs().begin(), problem.outputs().end()});
+  const auto spec = kernel.blob(problem, candidate), other = kernel.blob(changed, candidate);
+  if (!spec || !other || spec->key != other->key) return true;
+  const Tensor a = lenslet::prepared_blob(kernel, problem, candidate);
+  const Tensor b = lenslet::prepared_blob(kernel, changed, candidate);
+  return std::memcmp(a.data(), b.data(), spec->bytes) == 0;
+}
+
+namespace {
+
 /// The packed weights, in memory of the runner's device; null if there are none.
 std::unique_ptr<Block> prepared_blob(const OpRunner& runner, const Call& call, const std::string& where) {
   const std::optional<BlobSpec> spec = call.kernel.blob(call.problem, call.candidate);
   if (!spec) return nullptr;
   CHECK_MESSAGE(!spec->key.empty(), where, ": a blob without a key");
+  CHECK_MESSAGE(key_decides_blob(call.kernel, call.problem, call.candidate), where, ": a blob of constants of no key");
   HostBlock first(spec->bytes, spec->alignment), second(spec->bytes, spec->alignment);
   std::memset(second.data(), 0x5A, second.bytes());  // reveals unwritten bytes
   for (HostBlock* blob : {&first, &second}) {

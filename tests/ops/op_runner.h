@@ -38,6 +38,10 @@ class OpRunner {
   virtual void run(const BoundKernel& bound, const Call& call, KernelRun run) const = 0;
 };
 
+/// Whether a candidate's blob has the same bytes when constants that run() reads, too, are others: plans share blobs by
+/// their key and by the constants that it does not read.
+bool key_decides_blob(const Kernel& kernel, const Problem& problem, const Candidate& candidate);
+
 /// The runner that this executable tests.
 const OpRunner& op_runner();
 const OpRunner& cpu_op_runner();
