@@ -372,13 +372,15 @@ std::optional<std::string> refuse_halves(const Problem& problem) {
 
 // With more inputs, too, only the first two may be overwritten: later passes read the others.
 constexpr auto kernels_for(DTypeSet types, decltype(SimpleKernel::bind) cpu, decltype(SimpleKernel::bind) cuda) {
-  return on_both({.types = types,
-                  .more_on_cuda = types.contains(DType::f32) ? dtypes<HalfTypes> : DTypeSet(),
-                  .formats = nchw_or_nhwc,
-                  .tolerance = 2e-6,
-                  .in_place = input_bit(0) | input_bit(1),
-                  .refuse = refuse_halves},
-                 cpu, cuda);
+  auto both = on_both({.types = types,
+                       .more_on_cuda = types.contains(DType::f32) ? dtypes<HalfTypes> : DTypeSet(),
+                       .formats = nchw_or_nhwc,
+                       .tolerance = 2e-6,
+                       .in_place = input_bit(0) | input_bit(1),
+                       .refuse = refuse_halves},
+                      cpu, cuda);
+  both[1].pitched_inputs = all_inputs;  // it follows strides
+  return both;
 }
 template <typename List>
 constexpr auto fold_kernels = kernels_for(with_brain(dtypes<List>), bind_typed<Fold, WithBrain<List>>,

@@ -360,12 +360,16 @@ std::unique_ptr<const BoundKernel> bind_cuda(const Binding& binding) {
 /// Each function rounds, as the operators do.
 double tolerance_for(const Problem& problem) { return 2e-6 * problem.as<ChainOp>().chain.count; }
 
-constexpr auto kernels = on_both({.types = with_brain(dtypes<FloatTypes>),
-                                  .more_on_cuda = dtypes<HalfTypes>,
-                                  .formats_for = formats_of_x,
-                                  .tolerance_for = tolerance_for,
-                                  .in_place = all_inputs},
-                                 bind_typed<BoundChain, WithBrain<FloatTypes>>, bind_cuda);
+constexpr auto kernels = [] {
+  auto both = on_both({.types = with_brain(dtypes<FloatTypes>),
+                       .more_on_cuda = dtypes<HalfTypes>,
+                       .formats_for = formats_of_x,
+                       .tolerance_for = tolerance_for,
+                       .in_place = all_inputs},
+                      bind_typed<BoundChain, WithBrain<FloatTypes>>, bind_cuda);
+  both[1].pitched_inputs = all_inputs;  // it follows strides
+  return both;
+}();
 
 }  // namespace
 

@@ -26,6 +26,7 @@ class Split final : public Op {
       throw Error(ErrorKind::unsupported, fmt::format("num_outputs={} for a node with {} outputs",
                                                       reader.integer("num_outputs", 0), spec.outputs));
     uneven_ = spec.normalised ? reader.flag("uneven", false) : counted;
+    if (spec.normalised) placed_ = reader.integers("placed");
     reader.finish();
   }
 
@@ -34,6 +35,7 @@ class Split final : public Op {
     AttributeList list{{"axis", axis_}, {"num_outputs", parts_}};
     if (sizes_) list.emplace_back("split", *sizes_);
     if (uneven_) list.emplace_back("uneven", std::int64_t{1});
+    if (!placed_.empty()) list.emplace_back("placed", placed_);
     return list;
   }
 
@@ -72,9 +74,13 @@ class Split final : public Op {
   bool gives_input_back(std::span<const InputInfo> inputs) const override { return infer(inputs)[0] == inputs[0].type; }
 
   int axis(int rank) const { return resolve_axis(axis_, rank); }
+  bool is_placed(std::size_t output) const {
+    return std::ranges::find(placed_, static_cast<std::int64_t>(output)) != placed_.end();
+  }
 
  private:
   std::int64_t axis_ = 0, parts_ = 1;
+  std::vector<std::int64_t> placed_;  ///< outputs that lie within the input (Value::part): not copied
   std::optional<std::vector<std::int64_t>> sizes_;
   bool uneven_ = false;  ///< the last part may be smaller
 };
@@ -88,9 +94,10 @@ std::vector<Move> moves(const Binding& binding) {
   for (std::size_t i = 0; i < binding.problem.outputs().size(); ++i) {
     const Shape& y = binding.output_shape(i);
     const Format& format = binding.output_format(i);
-    moves.push_back({.loops{y, format, from, element_strides(y, format)},
-                     .output = i,
-                     .from = start * from[static_cast<std::size_t>(axis)]});
+    if (!binding.op<Split>().is_placed(i))
+      moves.push_back({.loops{y, format, from, element_strides(y, format)},
+                       .output = i,
+                       .from = start * from[static_cast<std::size_t>(axis)]});
     start += y[axis];
   }
   return moves;

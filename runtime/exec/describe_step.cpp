@@ -40,9 +40,10 @@ StepInfo describe_step(const Graph& graph, const PlanStep& step) {
     row.output_formats.push_back(graph.value(output).format);
     row.bytes += graph.value(output).bytes();
   }
-  // Inputs of a Concat that are already in place (place_parts) are neither read nor written.
-  for (const std::int64_t input : integers_attribute(*node.op, "placed").value_or(std::vector<std::int64_t>()))
-    row.bytes -= 2 * graph.value(node.inputs[static_cast<std::size_t>(input)]).bytes();
+  // Parts of a Concat or Split that are already in place (place_parts) are neither read nor written.
+  const std::vector<ValueId>& parts = node.type() == "Split" ? node.outputs : node.inputs;
+  for (const std::int64_t part : integers_attribute(*node.op, "placed").value_or(std::vector<std::int64_t>()))
+    row.bytes -= 2 * graph.value(parts[static_cast<std::size_t>(part)]).bytes();
   row.flops = node.op->flops(inputs, graph.output_types(node));
   row.workspace_bytes = step.workspace_bytes;
   row.no_op = !step.runs;

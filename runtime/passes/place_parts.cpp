@@ -5,6 +5,8 @@
 //
 // Concats are processed from the last to the first. Of nested ones (DenseNet: each layer joins all earlier ones) the
 // largest then owns the memory, and the smaller ones are parts of it.
+//
+// Parts of a channel Split lie within its input, if all their readers support an input pitch: Split copies the others.
 #include <algorithm>
 #include <utility>
 #include <vector>
@@ -34,6 +36,8 @@ class PartPlacer {
   void run() {
     for (std::size_t n = graph_.nodes.size(); n-- > 0;)
       if (joins_channels(graph_.nodes[n])) place_inputs(graph_.nodes[n]);
+    for (Node& node : graph_.nodes)
+      if (splits_channels(node)) place_outputs(node);
   }
 
  private:
@@ -43,11 +47,20 @@ class PartPlacer {
   bool is_part(ValueId id) const { return graph_.value(id).part.whole != no_id; }
 
   bool joins_channels(const Node& node) const {
-    if (node.type() != "Concat") return false;
-    const Value& y = graph_.value(node.outputs[0]);
+    return node.type() == "Concat" && along_channels(node, node.outputs[0]);
+  }
+  /// Its input stays where its producer has written it: it is the app's neither before nor after the run.
+  bool splits_channels(const Node& node) const {
+    if (node.type() != "Split" || !along_channels(node, node.inputs[0])) return false;
+    const Node* const maker = edit_.producer_node(node.inputs[0]);
+    return maker != nullptr && maker->choice != nullptr && !edit_.is_output(node.inputs[0]);
+  }
+  /// Whether it joins or splits `whole` along the channels of pixels.
+  bool along_channels(const Node& node, ValueId whole) const {
+    const Value& y = graph_.value(whole);
     const auto axis = integer_attribute(*node.op, "axis");
-    return dtypes<WithHalves<Types<float>>>.contains(y.dtype) && y.format.order == Format::Order::channels_last &&
-           (axis == 1 || axis == -3) &&
+    return dtypes<WithHalves<Types<float>>>.contains(y.dtype) && y.shape.rank() == 4 &&
+           y.format.order == Format::Order::channels_last && (axis == 1 || axis == -3) &&
            pixel_of(y) < most_elements / std::max<std::int64_t>(1, y.shape[2] * y.shape[3]);
   }
 
@@ -68,6 +81,26 @@ class PartPlacer {
     node.op = with_attributes(*node.op, {{"placed", std::move(placed)}}, node.inputs.size());
   }
 
+  void place_outputs(Node& node) {
+    const ValueId x = node.inputs[0];
+    Value::Part part = is_part(x) ? value(x).part : Value::Part{.whole = x};
+    std::vector<std::int64_t> placed;
+    for (std::size_t i = 0; i < node.outputs.size(); ++i) {
+      const ValueId y = node.outputs[i];
+      if (y == no_id) return;  // its size is not known here
+      if (value(y).shape.elems() > 0 && can_lie_at(y, part)) {
+        lie_at(y, part);
+        placed.push_back(static_cast<std::int64_t>(i));
+      }
+      part.channel += value(y).shape[1];
+    }
+    if (placed.empty()) return;
+    Candidate splits = node.choice->candidate;
+    for (std::size_t i = 0; i < node.outputs.size(); ++i) splits.outputs[i] = value(node.outputs[i]).format;
+    set_candidate(node, std::move(splits));
+    node.op = with_attributes(*node.op, {{"placed", std::move(placed)}}, node.inputs.size(), node.outputs.size());
+  }
+
   bool lies_at(ValueId x, const Value::Part& part) const {
     return graph_.value(x).part.whole == part.whole && graph_.value(x).part.channel == part.channel;
   }
@@ -84,20 +117,22 @@ class PartPlacer {
     if (can_be_part(node.outputs[0], first)) make_part(node.outputs[0], first);
   }
 
+  /// Of a producer that writes it there.
   bool can_be_part(ValueId id, const Value::Part& part) const {
+    const Node* const maker = edit_.producer_node(id);
+    return maker != nullptr && maker->choice != nullptr && maker->choice->candidate.pitched_output &&
+           maker->outputs[0] == id && can_lie_at(id, part);
+  }
+  bool can_lie_at(ValueId id, const Value::Part& part) const {
     const Value& value = graph_.value(id);
-    const NodeId maker = edit_.producer(id);
     const bool placeable = value.format == formats::nhwc || value.format == aligned_nhwc(value.shape[1], value.dtype);
-    if (maker == no_id || edit_.is_output(id) || !placeable || is_part(id)) return false;
     const auto aligned = [&](std::int64_t channels) {
       return channels * static_cast<std::int64_t>(dtype_bytes(value.dtype)) % alignment_of(device_, value.dtype) == 0;
     };
-    if (!aligned(part.channel) || !aligned(pixel_of(graph_.value(part.whole)))) return false;
-    const Node& node = graph_.node(maker);
-    if (node.choice == nullptr || !node.choice->candidate.pitched_output || node.outputs[0] != id) return false;
-    for (const NodeId reader : readers_[static_cast<std::size_t>(id)])
-      if (!steps_over(graph_.node(reader), id)) return false;
-    return true;
+    return !edit_.is_output(id) && placeable && !is_part(id) && aligned(part.channel) &&
+           aligned(pixel_of(graph_.value(part.whole))) &&
+           std::ranges::all_of(readers_[static_cast<std::size_t>(id)],
+                               [&](NodeId reader) { return steps_over(graph_.node(reader), id); });
   }
 
   static bool steps_over(const Node& reader, ValueId id) {
@@ -108,13 +143,16 @@ class PartPlacer {
   }
 
   void make_part(ValueId id, const Value::Part& part) {
+    lie_at(id, part);
+    Node& maker = graph_.node(edit_.producer(id));
+    Candidate made = maker.choice->candidate;
+    made.outputs[0] = value(id).format;
+    set_candidate(maker, std::move(made));
+  }
+  void lie_at(ValueId id, const Value::Part& part) {
     value(id).part = part;
     value(id).format.pixel_pitch = pixel_of(value(part.whole));
     const Format format = value(id).format;
-    Node& maker = graph_.node(edit_.producer(id));
-    Candidate made = maker.choice->candidate;
-    made.outputs[0] = format;
-    set_candidate(maker, std::move(made));
     for (const NodeId n : readers_[static_cast<std::size_t>(id)]) {
       Node& reader = graph_.node(n);
       Candidate reads = reader.choice->candidate;

@@ -214,6 +214,60 @@ TEST_CASE("place_parts/one_value_in_two_joins") {
   CHECK(placed(checked(b)) == std::vector<Ints>{{}, {0, 1, 2}});
 }
 
+TEST_CASE("place_parts/of_a_split") {
+  GraphBuilder b;
+  const auto split = [&](ValueId x) {
+    b.node("Split", {x, b.int64s({16, 16, 16})}, {{"axis", std::int64_t{1}}}, 13, 3);
+    return b.source().nodes.back().outputs;
+  };
+  const auto pool = [&](ValueId x) { return b.node("MaxPool", {x}, {{"kernel_shape", Ints{2, 2}}}); };
+  const std::vector<ValueId> parts = split(b.conv(b.input("x", {2, 3, 9, 7}), 3, 48, 3, 1));
+  std::vector<ValueId> read;
+  Ints expected{0, 2};
+  SUBCASE("read by steps that take a pitch") {
+    expected = {0, 1, 2};
+    for (const ValueId part : parts) read.push_back(pool(part));
+  }
+  SUBCASE("one is read by a step that takes none, too") {
+    for (const ValueId part : parts) read.push_back(pool(part));
+    read.push_back(b.conv(parts[1], 16, 16, 3, 1));
+  }
+  SUBCASE("one is an output") {
+    for (const ValueId part : parts) read.push_back(pool(part));
+    b.output(parts[1]);
+  }
+  SUBCASE("parts of a part, beside a join") {
+    expected = {0, 1, 2};
+    const ValueId wide = concat(b, {parts[0], b.conv(b.input("w", {2, 3, 9, 7}), 3, 32, 1)});
+    for (const ValueId part : split(wide)) read.push_back(pool(part));
+    for (const ValueId part : {parts[1], parts[2]}) read.push_back(pool(part));
+  }
+  SUBCASE("of a network's input") {
+    expected = {};
+    for (const ValueId part : split(b.input("z", {2, 48, 9, 7}))) read.push_back(pool(part));
+    for (const ValueId part : parts) read.push_back(b.conv(part, 16, 16, 3, 1));
+  }
+  for (const ValueId y : read) b.output(b.conv(y, 16, 4, 1));
+  const Graph all = checked(b, 2);
+  CAPTURE(all.dump());
+  for (const Node& node : all.nodes)
+    if (node.type() == "Split") CHECK(integers_attribute(*node.op, "placed").value_or(Ints()) == expected);
+}
+
+TEST_CASE("place_parts/cuda/of_a_split") {
+  for (const auto& [precision, algorithm] : on_gpus) {
+    GraphBuilder b;
+    const ValueId x = b.conv(b.input("x", {2, 16, 9, 7}), 16, 48, 3, 1);
+    b.node("Split", {x, b.int64s({16, 16, 16})}, {{"axis", std::int64_t{1}}}, 13, 3);
+    const std::vector<ValueId> parts = b.source().nodes.back().outputs;
+    const ValueId scaled = b.node("Mul", {b.conv(parts[0], 16, 16, 3, 1), parts[1]});  // as FocalNet's query
+    b.output(b.conv(b.node("Sub", {scaled, parts[2]}), 16, 16, 1));
+    const Graph all = on_gpu(b, precision, algorithm);
+    CAPTURE(all.dump());
+    CHECK(integers_attribute(*only(all, "Split").op, "placed").value_or(Ints()) == Ints{1, 2});
+  }
+}
+
 TEST_CASE("place_parts/cuda/branches") {
   for (const OnGpu& way : on_gpus) {
     const std::string precision = way.precision, algorithm = way.algorithm;
