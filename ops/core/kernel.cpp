@@ -80,7 +80,8 @@ class PaddedChannels {
     return format;
   }
   bool takes(const Problem& problem, const Candidate& candidate) const {
-    const std::int64_t pitch = candidate.outputs[0].pixel_pitch;
+    const std::int64_t pitch = candidate.outputs[0].pixel_pitch;  // if larger: a channel slice beside others
+    if (pitch > aligned_channels(channels_, problem.outputs()[0].dtype)) return false;
     if (candidate.outputs[0] != format(problem.output_shape(), pitch)) return false;
     for (std::size_t i = 0; i < problem.inputs().size(); ++i)
       if (const InputInfo& input = problem.inputs()[i];
@@ -218,10 +219,8 @@ class Adapter final : public Kernel {
     if (room && problem.output_shape()[2] * problem.output_shape()[3] > 1) {
       if (room->format(problem.output_shape(), pitch).pixel_pitch == 0) return std::nullopt;
       // Only 16 bytes at most may be padded: larger elements would write beyond that.
-      const auto fits = [&](const TensorType& type) {
-        return !room->has(type.shape) || pitch <= aligned_channels(type.shape[1], type.dtype);
-      };
-      if (!std::all_of(problem.outputs().begin(), problem.outputs().end(), fits)) return std::nullopt;
+      const TensorType& y = problem.outputs()[0];
+      if (room->has(y.shape) && pitch > aligned_channels(y.shape[1], y.dtype)) return std::nullopt;
       Candidate candidate =
           candidate_in(problem, target, [&](const TensorType& type) { return room->format(type.shape, pitch); });
       candidate.pitched_inputs = no_inputs;

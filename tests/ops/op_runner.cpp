@@ -175,7 +175,7 @@ std::vector<std::string> for_each_call(const OpRunner& runner, const Problem& pr
         call.in_place = in_place;
         f(call);
       }
-      if (device.units != threads) continue;
+      if (kernel.device() == DeviceKind::cpu && device.units != threads) continue;
       if (const auto among_others = pitched(problem, candidate, kernel.device()))
         f({.problem = problem, .kernel = kernel, .candidate = *among_others, .device = device});
     }

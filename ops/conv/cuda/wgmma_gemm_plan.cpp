@@ -51,13 +51,20 @@ double copies_us(const WgmmaGemmPlan& plan, const WgmmaGemmCosts& costs) {
   return (plan.m() + plan.n()) * block_k(plan) / plan.width / costs.split_k.rows_per_us;
 }
 
+bool is_clamp(const Activation& activation) {
+  const Activation::Kind kind = activation.kind;
+  return kind == Activation::Kind::none || kind == Activation::Kind::relu || kind == Activation::Kind::clip;
+}
+
 double persistent_us(const ConvProblem& p, const WgmmaGemmPlan& plan, const DeviceProfile& device,
                      const WgmmaGemmCosts& costs) {
   const ConvProblem set = group_set(p, plan.together);
   const WgmmaTileShape& shape = shape_of(plan.tile);
   const double rate = costs.efficiency[static_cast<std::size_t>(plan.tile)] *
                       device.flops_per_us(Numerics::Multiply::fp16) / device.units;
-  const double products_us = 2.0 * shape.m * shape.n * block_k(plan) / rate;
+  double products_us = 2.0 * shape.m * shape.n * block_k(plan) / rate;
+  if (const WgmmaShared shared = shared_of(shape, p.residual); p.residual && shared.stages <= 3 && plan.steps > 8)
+    products_us *= costs.shallow;
   const double copied_us = copies_us(plan, costs);
   const TailSteps tails(set, plan.width);
   const double steps_us = (static_cast<double>(plan.steps) - tails.count) * std::max(products_us, copied_us) +
@@ -65,6 +72,7 @@ double persistent_us(const ConvProblem& p, const WgmmaGemmPlan& plan, const Devi
   double out_us = staged_filters(shape.n) == 64 ? costs.epilogue_us : costs.narrow_epilogue_us;
   if (!holds_biases(shape)) out_us *= costs.unheld;
   if (p.residual && shared_of(shape, true).slots == 2) out_us *= costs.crowded;
+  if (!is_clamp(p.activation)) out_us += costs.activation_us * wgmma_consumers / shape.consumers;
   // Each multiprocessor's tiles one after the other, or memory time.
   const auto waves = static_cast<double>(ceil_div(plan.tiles_m * plan.tiles_n, device.units));
   const double tile_us = windows_cost(p, plan.together, shape, waves) *

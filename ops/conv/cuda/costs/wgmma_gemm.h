@@ -14,10 +14,13 @@ struct WgmmaGemmCosts {
   double narrow_epilogue_us = 1.65;  ///< us: the same in boxes of 32 filters
   double unheld = 1.2;               ///< factor of the epilogue: registers do not hold biases
   double crowded = 1.5;              ///< factor of the epilogue: a residual and only two slots a warp
-  double sets_us = 0.1;              ///< us (1x192x35x35 -> 192, 1x1 in 6 groups): several sets of groups
-  double tail_us = 0.1;              ///< us (60 configurations of 9 problems, H100): a tail (KTail)
-  double unhidden = 0.42;            ///< share of the shorter of products and memory time that is not hidden
-  double sustained = 1.02;           ///< share of the device's rate: a long product
+  /// us (12 configurations of 3 problems): 128x128 GELUs by two consumers; more warps have more instructions in flight.
+  double activation_us = 1.45;
+  double shallow = 1.35;    ///< factor of long products (6 configurations of 1): a residual leaves three stages
+  double sets_us = 0.1;     ///< us (1x192x35x35 -> 192, 1x1 in 6 groups): several sets of groups
+  double tail_us = 0.1;     ///< us (60 configurations of 9 problems, H100): a tail (KTail)
+  double unhidden = 0.42;   ///< share of the shorter of products and memory time that is not hidden
+  double sustained = 1.02;  ///< share of the device's rate: a long product
   /// Share of the device's rate, by WgmmaTile. Above 1: large products are power-limited, short ones are not; narrow
   /// tiles read more shared memory and L2 a product.
   std::array<double, 11> efficiency{1.37, 1.37, 1.34, 1.37, 1.25, 1.12, 1.00, 1.05, 0.90, 0.79, 0.60};
