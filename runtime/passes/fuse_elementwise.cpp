@@ -187,9 +187,11 @@ class Fuser {
     return true;
   }
 
-  /// As a factor and an offset for each channel, as its kernels compute it, and its activation.
+  /// As a factor and an offset for each channel, as its kernels compute it, and its activation. Not on CUDA: a chain
+  /// reads 16 bytes of float32 for 4 bytes of 16 bits. Mul, BatchNormalization and SiLU of 64x384x56x56 took 192 us in
+  /// two steps, 253 in one (H200, fp16).
   bool add_batch_norm(const Node& node, Links& to) const {
-    if (node.type() != "BatchNormalization") return false;
+    if (node.type() != "BatchNormalization" || on_cuda_) return false;
     const Activation activation = node.op->epilogue()->activation;
     Epilogue alone = *node.op->epilogue();
     alone.activation = {};
