@@ -33,7 +33,7 @@ struct AttentionCall {
 /// A block's problem, head and first query. Found once: divisions are slow.
 struct Place {
   int n, head, block;
-  int problem;                ///< whose token 0 is row 0: with a table the first of its images
+  int problem;                ///< from whose row 0 rows are counted: with a table the first of its images
   const std::int32_t* table;  ///< of this problem, or null
 
   __device__ explicit Place(const AttentionCall& call) {
@@ -45,7 +45,7 @@ struct Place {
     problem = n - turn;
     table = call.rows_n == 0 ? nullptr : call.rows + std::int64_t{turn} * call.queries;
   }
-  /// Of row 0 of its images.
+  /// The offset of that problem's row 0.
   __device__ std::int64_t of(const AttentionOperand& operand) const {
     return operand.offset + problem * operand.batch + head * operand.head;
   }
@@ -70,8 +70,8 @@ __device__ inline float inverse_norm(float squares, const AttentionCall& call) {
 template <std::int64_t size>
 bool attention_quads(const AttentionOperand& operand, std::int64_t channels, const void* data) {
   constexpr std::int64_t pack = 16 / size;
-  return channels % pack == 0 && operand.offset % pack == 0 && operand.batch % pack == 0 && operand.head % pack == 0 &&
-         operand.token % pack == 0 && quad_aligned(static_cast<const char*>(data));
+  return channels > 0 && channels % pack == 0 && operand.offset % pack == 0 && operand.batch % pack == 0 &&
+         operand.head % pack == 0 && operand.token % pack == 0 && quad_aligned(static_cast<const char*>(data));
 }
 
 struct Context;

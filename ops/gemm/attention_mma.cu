@@ -1,8 +1,8 @@
 // Attention of 16-bit values on tensor cores. Lanes as in base/cuda/mma.cuh.
 //
 // A warp has 16 queries, and 64 keys at a time. K and V come to shared memory in tiles of 64 tokens, several ahead; up
-// to 256 tokens are there before the first product. Where blocks are few, warps share the queries and take the tiles of
-// keys in turn; what they have is joined at the end (T. Dao et al., "Flash-Decoding", 2023).
+// to 256 tokens, 128 of wide heads, are there before the first product. Where blocks are few, warps share the queries
+// and take the tiles of keys in turn; what they have is joined at the end (T. Dao et al., "Flash-Decoding", 2023).
 
 #include <algorithm>
 #include <cmath>
@@ -130,7 +130,7 @@ struct Part {
   }
 };
 
-/// Writes to [lane], or adds from there.
+/// Writes a warp's part to [lane]; joins another warp's from there: both are brought to the greater maximum.
 template <int width>
 __device__ void store(const Part<width>& part, float* to) {
 #pragma unroll

@@ -122,7 +122,7 @@ void batch_norm(const Context& context, const float* factors, const Activation& 
     using Stored = Several<T>;
     constexpr std::int64_t pack = sizeof(Stored) / sizeof(T);
     const auto* packs = static_cast<const Stored*>(from);
-    // Where they fill the device thrice, a thread has four packs.
+    // A thread has four packs where a multiprocessor's threads would have two in turn.
     constexpr std::int64_t many = 1 << 19, several = 4;
     const std::int64_t all = count / pack;
     const auto start = [&](bool of_channels, std::int64_t row, std::int64_t row_gap) {

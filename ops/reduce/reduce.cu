@@ -55,7 +55,7 @@ template <typename Fold>
 constexpr bool sums_values = std::is_same_v<Fold, reduce::SumFold<float, reduce::Term::value>>;
 template <typename Fold>
 constexpr bool sums_squares = std::is_same_v<Fold, reduce::SumFold<float, reduce::Term::square>>;
-/// What short sums have of an element, against overflow.
+/// Elements are multiplied by this in short sums, which then do not overflow.
 template <typename Fold>
 constexpr float short_sum_unit = sums_values<Fold> ? 0x1p-4F : 1.0F;
 

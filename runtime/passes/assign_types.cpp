@@ -129,7 +129,7 @@ class TypeAssigner {
     inputs_.assign(graph_.values.size(), false);
     for (const ValueId id : graph_.inputs) inputs_[static_cast<std::size_t>(id)] = true;
     for (const Node& node : graph_.nodes)
-      if (node.op->alias_input() == 0 && inputs_[static_cast<std::size_t>(node.inputs[0])])
+      if (node.op->alias_input() == 0 && has_result(node) && inputs_[static_cast<std::size_t>(node.inputs[0])])
         inputs_[static_cast<std::size_t>(node.outputs[0])] = true;
     operands_.assign(graph_.values.size(), true);
     for (const ValueId id : graph_.outputs) operands_[static_cast<std::size_t>(id)] = false;
@@ -268,7 +268,8 @@ class TypeAssigner {
     if (is_product(node)) return is_single(node.inputs[0]) || is_half(node.inputs[0]);
     // An input is rounded before it is moved. Transposes of images become changes of format, and kernels may round an
     // image themselves.
-    if (node.type() == "Transpose" && inputs_[static_cast<std::size_t>(node.inputs[0])] &&
+    const auto at = static_cast<std::size_t>(node.inputs.empty() ? no_id : node.inputs[0]);
+    if (node.type() == "Transpose" && at < inputs_.size() && inputs_[at] && has_result(node) &&
         graph_.value(node.inputs[0]).shape.rank() > 4 && operands_[static_cast<std::size_t>(node.outputs[0])])
       return true;
     std::int64_t halves = 0, singles = 0;

@@ -1,6 +1,6 @@
-// common_factor: x + x * a * b [+ c] becomes x * (1 + a * b) [+ c], where a, b and c are small beside x: one pass over
-// x instead of two to four. GlobalResponseNorm (S. Woo et al., "ConvNeXt V2", 2023) ends so. If a convolution without
-// padding follows, c goes into its bias.
+// common_factor: x + x * a * b [+ c] becomes x * (1 + a * b) [+ c], where a, b and c broadcast to x and have at most a
+// quarter of its elements: one pass over x instead of two to four. GlobalResponseNorm (S. Woo et al., "ConvNeXt V2",
+// 2023) ends so. If a convolution without padding follows, c goes into its bias.
 #include <algorithm>
 #include <optional>
 #include <string>

@@ -29,17 +29,17 @@ std::vector<Pass> list() {
     add("fuse_attention", fuse_attention, optional, "softmax(scale Q K^T + bias) V of attention heads into one step");
     add("fuse_windows", fuse_windows, optional, "attention in windows of an image into Attention with a table of rows");
   }
-  if constexpr (built("conv"))
+  if constexpr (built("conv")) {
     add("matmul_to_conv", matmul_to_conv, optional, "MatMul of images or tokens by constants as a 1x1 Conv");
-  if constexpr (built("conv"))
     add("patch_embedding", patch_embedding, optional, "CUDA: a Conv of patches as a 1x1 Conv of patches as channels");
+  }
   add("unflatten_transposes", unflatten_transposes, optional, "Transposes of tokens as Transposes of their image");
   add("cancel_transposes", cancel_transposes, optional, "move the Transposes of NHWC exports until they cancel");
   if constexpr (built("quantized"))
     add("lower_quantized", lower_quantized, optional, "CPU: 8 bits between DequantizeLinear and QuantizeLinear");
   add("find_shuffles", find_shuffles, optional, "Reshape, Transpose, Reshape of groups of channels into one step");
   add("sum_branches", sum_branches, optional, "sums over stacked branches [N,R,C,H,W] as sums of images");
-  add("common_factor", common_factor, optional, "x + x * g + c, g and c small beside x, as x * (1 + g) + c");
+  add("common_factor", common_factor, optional, "x + x * g + c as x * (1 + g) + c, where g and c broadcast to x");
   add("fold_pad", fold_pad, optional, "zero Pad into the pads of convolutions");
   add("crop_filters", crop_filters, optional, "taps that meet only padding go from a Conv's filters");
   add("fold_batch_norm", fold_batch_norm, optional, "BatchNormalization into weights and bias of a Conv or Gemm");
@@ -63,7 +63,7 @@ std::vector<Pass> list() {
     add("fuse_separable", fuse_separable, optional, "CUDA: a depthwise convolution and the 1x1 after it, in one");
   if constexpr (built("sparse"))
     add("share_neighbours", share_neighbours, optional, "CUDA: tables of neighbours of sparse layers, once a rulebook");
-  add("place_parts", place_parts, optional, "what a Concat joins is written where it belongs");
+  add("place_parts", place_parts, optional, "what a Concat joins or a Split divides lies where it belongs");
   add("choose_bands", choose_bands, optional, "steps that the CPU runs together, some rows at a time");
   return all;
 }

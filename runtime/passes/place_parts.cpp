@@ -49,7 +49,7 @@ class PartPlacer {
   bool joins_channels(const Node& node) const {
     return node.type() == "Concat" && along_channels(node, node.outputs[0]);
   }
-  /// Its input stays where its producer has written it: it is the app's neither before nor after the run.
+  /// Its input is neither an input nor an output of the network, whose memory may be the app's.
   bool splits_channels(const Node& node) const {
     if (node.type() != "Split" || !along_channels(node, node.inputs[0])) return false;
     const Node* const maker = edit_.producer_node(node.inputs[0]);
@@ -83,20 +83,20 @@ class PartPlacer {
 
   void place_outputs(Node& node) {
     const ValueId x = node.inputs[0];
+    const std::vector<TensorType> types = graph_.output_types(node);
+    Candidate splits = node.choice->candidate;
     Value::Part part = is_part(x) ? value(x).part : Value::Part{.whole = x};
     std::vector<std::int64_t> placed;
     for (std::size_t i = 0; i < node.outputs.size(); ++i) {
       const ValueId y = node.outputs[i];
-      if (y == no_id) return;  // its size is not known here
-      if (value(y).shape.elems() > 0 && can_lie_at(y, part)) {
+      if (y != no_id && types[i].shape.elems() > 0 && can_lie_at(y, part)) {
         lie_at(y, part);
+        splits.outputs[i] = value(y).format;
         placed.push_back(static_cast<std::int64_t>(i));
       }
-      part.channel += value(y).shape[1];
+      part.channel += types[i].shape[1];
     }
     if (placed.empty()) return;
-    Candidate splits = node.choice->candidate;
-    for (std::size_t i = 0; i < node.outputs.size(); ++i) splits.outputs[i] = value(node.outputs[i]).format;
     set_candidate(node, std::move(splits));
     node.op = with_attributes(*node.op, {{"placed", std::move(placed)}}, node.inputs.size(), node.outputs.size());
   }

@@ -82,6 +82,42 @@ TEST_CASE("assign_types/a_product_rounds_what_the_file_casts_for_it") {
   CHECK(graph.node(0).inputs[0] == x);
 }
 
+TEST_CASE("assign_types/inputs_are_rounded_before_they_are_moved") {
+  const std::vector<std::int64_t> perm{0, 2, 4, 1, 3, 5};
+  GraphBuilder b;
+  const ValueId x = b.input("x", {2, 3, 4, 8, 4, 8});
+  const auto product = [&](ValueId moved) {
+    const ValueId image = b.node("Reshape", {moved, b.int64s({2, 16, 4, 48})});
+    return b.node("Relu", {b.conv(image, 16, 8, 1)});
+  };
+  const ValueId moved = b.node("Transpose", {x}, {{"perm", perm}});
+  DType expected = DType::f16;
+  SUBCASE("of products alone") { b.output(product(moved)); }
+  SUBCASE("of a product and another node") {
+    expected = DType::f32;
+    b.output(product(moved));
+    b.output(b.node("Sin", {moved}));
+  }
+  SUBCASE("that is an output") {
+    expected = DType::f32;
+    b.output(product(moved));
+    b.output(moved);
+  }
+  const Graph typed = assigned(b.build(2), "fp16");
+  CHECK(type_of(typed, only_node(typed, "Transpose").inputs[0]) == expected);
+}
+
+// A Cast that the file has is replaced by one that was made before: a value younger than the pass.
+TEST_CASE("assign_types/a_transpose_behind_a_cast_that_exists") {
+  GraphBuilder b;
+  const ValueId x = b.input("x", {2, 16, 6, 6});
+  b.output(b.node("Relu", {b.conv(b.node("Relu", {b.conv(x, 16, 16, 3, 1)}), 16, 16, 1)}));
+  const ValueId half = b.node("Cast", {x}, {{"to", dtype_to_onnx(DType::f16)}});
+  b.output(b.node("Transpose", {half}, {{"perm", std::vector<std::int64_t>{0, 1, 3, 2}}}));
+  const Graph typed = assigned(b.build(2), "fp16");
+  CHECK(type_of(typed, only_node(typed, "Transpose").inputs[0]) == DType::f16);
+}
+
 TEST_CASE("assign_types/a_classifier") {
   for (const std::int64_t batch : {8, 9})
     for (const auto& [precision, half] : {std::pair<const char*, DType>{"fp16", DType::f16}, {"bf16", DType::bf16}}) {

@@ -236,6 +236,9 @@ TEST_CASE("place_parts/of_a_split") {
     for (const ValueId part : parts) read.push_back(pool(part));
     b.output(parts[1]);
   }
+  SUBCASE("one is not read") {
+    for (const std::size_t i : {0U, 2U}) read.push_back(pool(parts[i]));
+  }
   SUBCASE("parts of a part, beside a join") {
     expected = {0, 1, 2};
     const ValueId wide = concat(b, {parts[0], b.conv(b.input("w", {2, 3, 9, 7}), 3, 32, 1)});

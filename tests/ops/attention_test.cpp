@@ -99,6 +99,19 @@ TEST_CASE("attention/more_keys_than_shared_memory_holds") {
     }
 }
 
+// On CUDA in 16 bits biases are divided by the scale first.
+TEST_CASE("attention/scales_of_any_sign_beside_biases") {
+  unsigned seed = 650;
+  for (const double scale : {0.0, -0.3, 1e-3})
+    check_op({.op = "Attention",
+              .opset = 23,
+              .attributes = {{"scale", scale}},
+              .inputs = {random_f32({2, 2, 21, 24}, seed++, 0, 2), random_f32({2, 2, 90, 24}, seed++, 0, 2),
+                         random_f32({2, 2, 90, 24}, seed++, 0, 1), random_f32({1, 2, 21, 90}, seed++, 0, 3)},
+              .tolerance = float_tolerance,
+              .half_tolerance = half_tolerance});
+}
+
 TEST_CASE("attention/where_a_pass_finds_it") {
   check_op_on_every_instruction_set(packed(4, 3, 49, 8, true, 200));
   check_op(packed(2, 1, 20, 5, false, 201));
@@ -207,6 +220,26 @@ TEST_CASE("attention/masked_scores") {
   check_op(c);  // the first row has no key: zeros
   const Tensor y = run_op(c)[0];
   for (const float value : y.values<float>().first(6)) CHECK(value == 0);
+}
+
+// Rows without a key in one tile of 64, in one warp's share, and in none.
+TEST_CASE("attention/masked_tiles") {
+  const float inf = std::numeric_limits<float>::infinity();
+  for (const auto& [n, heads] : {std::array{1, 1}, {140, 2}}) {
+    const std::int64_t l = 5, s = 330;
+    Tensor mask(DType::f32, Shape{l, s});
+    for (std::int64_t i = 0; i < l * s; ++i) {
+      const std::int64_t row = i / s, tile = i % s / 64;
+      const bool masked = row == 0 ? tile == 0 : row == 1 ? tile != 3 : row == 2 ? tile % 2 == 0 : row == 3;
+      mask.values<float>()[static_cast<std::size_t>(i)] = masked ? -inf : 0;
+    }
+    check_op({.op = "Attention",
+              .opset = 23,
+              .inputs = {random_f32({n, heads, l, 16}, 310), random_f32({n, heads, s, 16}, 311),
+                         random_f32({n, heads, s, 16}, 312), mask},
+              .tolerance = float_tolerance,
+              .half_tolerance = half_tolerance});
+  }
 }
 
 TEST_CASE("attention/refusals") {

@@ -92,7 +92,8 @@ std::unique_ptr<Block> prepared_blob(const OpRunner& runner, const Call& call, c
   const std::optional<BlobSpec> spec = call.kernel.blob(call.problem, call.candidate);
   if (!spec) return nullptr;
   CHECK_MESSAGE(!spec->key.empty(), where, ": a blob without a key");
-  CHECK_MESSAGE(key_decides_blob(call.kernel, call.problem, call.candidate), where, ": a blob of constants of no key");
+  CHECK_MESSAGE(key_decides_blob(call.kernel, call.problem, call.candidate), where,
+                ": the blob depends on constants that are not in its key");
   HostBlock first(spec->bytes, spec->alignment), second(spec->bytes, spec->alignment);
   std::memset(second.data(), 0x5A, second.bytes());  // reveals unwritten bytes
   for (HostBlock* blob : {&first, &second}) {

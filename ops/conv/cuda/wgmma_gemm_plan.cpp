@@ -63,8 +63,7 @@ double persistent_us(const ConvProblem& p, const WgmmaGemmPlan& plan, const Devi
   const double rate = costs.efficiency[static_cast<std::size_t>(plan.tile)] *
                       device.flops_per_us(Numerics::Multiply::fp16) / device.units;
   double products_us = 2.0 * shape.m * shape.n * block_k(plan) / rate;
-  if (const WgmmaShared shared = shared_of(shape, p.residual); p.residual && shared.stages <= 3 && plan.steps > 8)
-    products_us *= costs.shallow;
+  if (p.residual && shared_of(shape, true).stages <= 3 && plan.steps > 8) products_us *= costs.shallow;
   const double copied_us = copies_us(plan, costs);
   const TailSteps tails(set, plan.width);
   const double steps_us = (static_cast<double>(plan.steps) - tails.count) * std::max(products_us, copied_us) +

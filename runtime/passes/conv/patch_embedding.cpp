@@ -42,6 +42,7 @@ void patch_embedding(Graph& graph, const PassContext& context) {
   GraphEdit edit(graph);
   for (const NodeId id : edit.nodes()) {
     if (edit.erased(id) || !has_patches(graph, graph.node(id))) continue;
+    if (context.types_of_file && graph.value(graph.node(id).outputs[0]).file_type == DType::f32) continue;
     const std::string name = graph.node(id).name;
     std::vector<ValueId> inputs = graph.node(id).inputs;
     const Shape x = graph.value(inputs[0]).shape, filter = graph.value(inputs[1]).shape;
