@@ -6,7 +6,6 @@
 #include <cmath>
 #include <cstdint>
 
-#include "base/cuda/vector.cuh"
 #include "lenslet/tensor.h"
 #include "ops/gemm/attention.h"
 
@@ -64,14 +63,6 @@ __device__ inline int row_of(const std::int32_t* table, int token) {
 
 __device__ inline float inverse_norm(float squares, const AttentionCall& call) {
   return 1 / fmaxf(sqrtf(squares), call.epsilon);
-}
-
-/// Whether an operand of elements of `size` bytes is read 16 bytes at a time.
-template <std::int64_t size>
-bool attention_quads(const AttentionOperand& operand, std::int64_t channels, const void* data) {
-  constexpr std::int64_t pack = 16 / size;
-  return channels > 0 && channels % pack == 0 && operand.offset % pack == 0 && operand.batch % pack == 0 &&
-         operand.head % pack == 0 && operand.token % pack == 0 && quad_aligned(static_cast<const char*>(data));
 }
 
 struct Context;

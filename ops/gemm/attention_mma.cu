@@ -161,14 +161,14 @@ __device__ void join(Part<width>& part, const float* other) {
 template <int width>
 constexpr int part_floats = (width / 2 + 4) * warp_threads;
 
-template <typename T, int width>
+template <int width>
 constexpr int tile_elems = tile_keys*(width + 8);
 
 /// Shared memory: K and V [rounds_held][key_warps][64][width + 8], norms [key_warps][64] if `unit`; then the parts.
-template <typename T, int width>
+template <int width>
 std::size_t shared_bytes(const Shares& shares, bool unit) {
   const auto tiles = static_cast<std::size_t>(shares.rounds_held * shares.key_warps);
-  const std::size_t rows = tiles * 2 * tile_elems<T, width> * sizeof(T);
+  const std::size_t rows = tiles * 2 * tile_elems<width> * sizeof(Float16);
   const std::size_t norms = unit ? static_cast<std::size_t>(shares.key_warps * tile_keys) * sizeof(float) : 0;
   const auto parts = static_cast<std::size_t>((shares.key_warps - 1) * shares.query_warps * part_floats<width>);
   return std::max(rows + norms, parts * sizeof(float));
@@ -184,8 +184,8 @@ __global__ void __launch_bounds__(most_warps* warp_threads, width <= 64 ? 2 : 1)
   extern __shared__ float4 shared[];
   T* const k_rows = reinterpret_cast<T*>(shared);
   const int tiles_held = shares.rounds_held * shares.key_warps;
-  T* const v_rows = k_rows + tiles_held * tile_elems<T, width>;
-  float* const of_keys = reinterpret_cast<float*>(v_rows + tiles_held * tile_elems<T, width>);
+  T* const v_rows = k_rows + tiles_held * tile_elems<width>;
+  float* const of_keys = reinterpret_cast<float*>(v_rows + tiles_held * tile_elems<width>);
   const Place place(call);
   const int warp = static_cast<int>(threadIdx.x) / warp_threads, lane = static_cast<int>(threadIdx.x) % warp_threads;
   const int own = warp % shares.query_warps, turn = warp / shares.query_warps;
@@ -206,7 +206,7 @@ __global__ void __launch_bounds__(most_warps* warp_threads, width <= 64 ? 2 : 1)
     for (int i = 0; i < shares.key_warps; ++i) {
       const int tile = round * shares.key_warps + i;
       if (tile >= all_tiles) break;
-      const int to = (round % shares.rounds_held * shares.key_warps + i) * tile_elems<T, width>;
+      const int to = (round % shares.rounds_held * shares.key_warps + i) * tile_elems<width>;
       load_rows<width>(k_rows + to, k_first, k_token, table, tile * tile_keys, call.keys, call.head_size,
                        call.quads_qk);
       load_rows<width>(v_rows + to, v_first, v_token, table, tile * tile_keys, call.keys, call.value_size,
@@ -241,7 +241,7 @@ __global__ void __launch_bounds__(most_warps* warp_threads, width <= 64 ? 2 : 1)
 
   Part<width> part;
   for (int round = 0; round < rounds; ++round) {
-    const int slot = (round % shares.rounds_held * shares.key_warps + turn) * tile_elems<T, width>;
+    const int slot = (round % shares.rounds_held * shares.key_warps + turn) * tile_elems<width>;
     const int key = (round * shares.key_warps + turn) * tile_keys, here = min(call.keys - key, tile_keys);
     const bool computes = here > 0 && first < call.queries;
     // In units of log2; beside `unit` of products before they are scaled, so that they are where sums begin.
@@ -281,7 +281,7 @@ __global__ void __launch_bounds__(most_warps* warp_threads, width <= 64 ? 2 : 1)
     if constexpr (unit) {
       for (int i = 0; i < shares.key_warps; ++i)
         inverse_norms<width>(of_keys + i * tile_keys,
-                             k_rows + (round % shares.rounds_held * shares.key_warps + i) * tile_elems<T, width>, call);
+                             k_rows + (round % shares.rounds_held * shares.key_warps + i) * tile_elems<width>, call);
       __syncthreads();
 #pragma unroll
       for (auto& tile : score)
@@ -388,6 +388,13 @@ __global__ void __launch_bounds__(most_warps* warp_threads, width <= 64 ? 2 : 1)
   }
 }
 
+/// Whether rows of an operand of 16 bits are read 16 bytes at a time.
+bool quads(const AttentionOperand& operand, std::int64_t channels, const void* data) {
+  constexpr std::int64_t pack = 8;
+  return channels > 0 && channels % pack == 0 && operand.offset % pack == 0 && operand.batch % pack == 0 &&
+         operand.head % pack == 0 && operand.token % pack == 0 && quad_aligned(static_cast<const char*>(data));
+}
+
 template <typename T, int width>
 void start(const Context& context, const AttentionProblem& p, AttentionCall call, const void* q, const void* k,
            const void* v, const void* bias, void* y) {
@@ -396,7 +403,7 @@ void start(const Context& context, const AttentionProblem& p, AttentionCall call
   call.blocks = (call.queries + queries - 1) / queries;
   const bool unit = call.epsilon > 0;
   const auto kernel = unit ? attend<T, width, true> : attend<T, width, false>;
-  const std::size_t bytes = shared_bytes<T, width>(shares, unit);
+  const std::size_t bytes = shared_bytes<width>(shares, unit);
   allow_shared_bytes(kernel, bytes);
   launch(context, kernel, dim3(static_cast<unsigned>(p.n * p.heads * call.blocks)),
          dim3(static_cast<unsigned>(shares.warps() * warp_threads)), bytes, static_cast<const T*>(q),
@@ -408,8 +415,8 @@ void start(const Context& context, const AttentionProblem& p, AttentionCall call
 
 void attention_mma(const Context& context, const AttentionProblem& p, AttentionCall call, DType dtype, const void* q,
                    const void* k, const void* v, const void* bias, void* y) {
-  call.quads_qk = attention_quads<2>(p.q, p.head_size, q) && attention_quads<2>(p.k, p.head_size, k);
-  call.quads_v = attention_quads<2>(p.v, p.value_size, v);
+  call.quads_qk = quads(p.q, p.head_size, q) && quads(p.k, p.head_size, k);
+  call.quads_v = quads(p.v, p.value_size, v);
   call.bias_pairs = p.keys % 2 == 0 && reinterpret_cast<std::uintptr_t>(bias) % 4 == 0;
   // Biases are where sums of products begin, and are scaled with them.
   for (float& scale : call.scales)

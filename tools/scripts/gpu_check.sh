@@ -107,7 +107,7 @@ sharded() {
     local mine=()
     for ((i = shard; i < ${#cases[@]}; i += shards)); do mine+=("${cases[i]}"); done
     [ ${#mine[@]} -gt 0 ] || continue
-    (IFS=, && exec timeout 300 "$@" --duration=true "--test-case=${mine[*]}") >"$out/$name.shard$shard.log" 2>&1 &
+    (IFS=, && exec timeout 540 "$@" --duration=true "--test-case=${mine[*]}") >"$out/$name.shard$shard.log" 2>&1 &
     running+=($!)
   done
   for i in "${running[@]}"; do wait "$i" || state=FAILED; done
