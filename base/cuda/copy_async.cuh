@@ -27,5 +27,13 @@ template <int pending>
 __device__ inline void wait_for_copies() {
   asm volatile("cp.async.wait_group %0;" ::"n"(pending) : "memory");
 }
+/// The same for a number of groups that is known in the run: at most `most`.
+template <int most, int from = 0>
+__device__ inline void wait_for_copies(int pending) {
+  if constexpr (from < most) {
+    if (pending != from) return wait_for_copies<most, from + 1>(pending);
+  }
+  wait_for_copies<from>();
+}
 
 }  // namespace lenslet::cuda

@@ -101,19 +101,6 @@ __device__ std::uint32_t pair_at(const T* row, int query, int c, const Attention
   return std::uint32_t{x[0].bits} | (c + 1 < call.head_size ? std::uint32_t{x[1].bits} << 16 : 0);
 }
 
-/// Waits until at most `pending` groups of copies, below most_tiles_held, are in flight.
-__device__ void wait_for_all_but(int pending) {
-  static_assert(most_tiles_held == 4);
-  if (pending == 0)
-    wait_for_copies<0>();
-  else if (pending == 1)
-    wait_for_copies<1>();
-  else if (pending == 2)
-    wait_for_copies<2>();
-  else
-    wait_for_copies<3>();
-}
-
 /// What a warp knows of its 16 queries: of a lane the rows lane / 4 and lane / 4 + 8.
 template <int width>
 struct Part {
@@ -269,14 +256,14 @@ __global__ void __launch_bounds__(most_warps* warp_threads, width <= 64 ? 2 : 1)
           }
         }
       }
+    } else if constexpr (unit) {
+      for (auto& tile : extra) tile[0] = tile[1] = 0;
     } else {
 #pragma unroll
       for (auto& tile : score)
         for (float& s : tile) s = 0;
-      if constexpr (unit)
-        for (auto& tile : extra) tile[0] = tile[1] = 0;
     }
-    wait_for_all_but(min(rounds - 1 - round, shares.rounds_held - 1));
+    wait_for_copies<most_tiles_held - 1>(min(rounds - 1 - round, shares.rounds_held - 1));
     __syncthreads();
     if constexpr (unit) {
       for (int i = 0; i < shares.key_warps; ++i)
@@ -423,8 +410,8 @@ void attention_mma(const Context& context, const AttentionProblem& p, AttentionC
     if (std::abs(scale) < 1e-20F) scale = std::copysign(1e-20F, scale);
   const auto widest = std::max(p.head_size, p.value_size);
   dispatch(dtype, HalfTypes(), [&]<typename T>(std::type_identity<T>) {
-    const auto with = [&](auto run) { run(context, p, call, q, k, v, bias, y); };
-    with(widest <= 32 ? start<T, 32> : widest <= 64 ? start<T, 64> : start<T, 128>);
+    const auto run = widest <= 32 ? start<T, 32> : widest <= 64 ? start<T, 64> : start<T, 128>;
+    run(context, p, call, q, k, v, bias, y);
   });
 }
 

@@ -285,16 +285,6 @@ class GatheredLoader {
   const DeviceRulebook::Counts counts_;
 };
 
-/// Waits until at most `pending` steps (< most_ahead) are in flight.
-__device__ inline void wait_for_steps(int pending) {
-  if (pending == 0)
-    wait_for_copies<0>();
-  else if (pending == 1)
-    wait_for_copies<1>();
-  else
-    wait_for_copies<2>();
-}
-
 /// Stores the partial sums of one of `split_k` splits of block and tile `part`. Returns true in the last split to end,
 /// which then has the sum of all, added in slice order.
 template <int columns>
@@ -394,7 +384,7 @@ __global__ void __launch_bounds__(block_threads(columns), resident)
   Tile tile;
 #pragma unroll 1
   while (batch < end) {
-    wait_for_steps(call.plan.ahead - 1);
+    wait_for_copies<most_ahead - 1>(call.plan.ahead - 1);
     // Also ensures that the previous step is finished, whose slot is filled next, and so are its batches' accumulators.
     __syncthreads();
     load_next();
