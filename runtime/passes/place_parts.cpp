@@ -84,20 +84,17 @@ class PartPlacer {
   void place_outputs(Node& node) {
     const ValueId x = node.inputs[0];
     const std::vector<TensorType> types = graph_.output_types(node);
-    Candidate splits = node.choice->candidate;
     Value::Part part = is_part(x) ? value(x).part : Value::Part{.whole = x};
     std::vector<std::int64_t> placed;
     for (std::size_t i = 0; i < node.outputs.size(); ++i) {
       const ValueId y = node.outputs[i];
       if (y != no_id && types[i].shape.elems() > 0 && can_lie_at(y, part)) {
-        lie_at(y, part);
-        splits.outputs[i] = value(y).format;
+        make_part(y, part);
         placed.push_back(static_cast<std::int64_t>(i));
       }
       part.channel += types[i].shape[1];
     }
     if (placed.empty()) return;
-    set_candidate(node, std::move(splits));
     node.op = with_attributes(*node.op, {{"placed", std::move(placed)}}, node.inputs.size(), node.outputs.size());
   }
 
@@ -143,16 +140,13 @@ class PartPlacer {
   }
 
   void make_part(ValueId id, const Value::Part& part) {
-    lie_at(id, part);
-    Node& maker = graph_.node(edit_.producer(id));
-    Candidate made = maker.choice->candidate;
-    made.outputs[0] = value(id).format;
-    set_candidate(maker, std::move(made));
-  }
-  void lie_at(ValueId id, const Value::Part& part) {
     value(id).part = part;
     value(id).format.pixel_pitch = pixel_of(value(part.whole));
     const Format format = value(id).format;
+    Node& maker = graph_.node(edit_.producer(id));
+    Candidate made = maker.choice->candidate;
+    made.outputs[static_cast<std::size_t>(std::ranges::find(maker.outputs, id) - maker.outputs.begin())] = format;
+    set_candidate(maker, std::move(made));
     for (const NodeId n : readers_[static_cast<std::size_t>(id)]) {
       Node& reader = graph_.node(n);
       Candidate reads = reader.choice->candidate;
