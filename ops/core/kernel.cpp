@@ -79,9 +79,11 @@ class PaddedChannels {
     if (has(shape) && pitch != channels_) format.pixel_pitch = pitch;
     return format;
   }
+  /// Whether pixels are padded by less than 16 bytes. Beyond that lie other elements: of a slice's neighbour, say.
+  bool only_pads(DType dtype, std::int64_t pitch) const { return pitch <= aligned_channels(channels_, dtype); }
   bool takes(const Problem& problem, const Candidate& candidate) const {
-    const std::int64_t pitch = candidate.outputs[0].pixel_pitch;  // if larger: a channel slice beside others
-    if (pitch > aligned_channels(channels_, problem.outputs()[0].dtype)) return false;
+    const std::int64_t pitch = candidate.outputs[0].pixel_pitch;
+    if (!only_pads(problem.outputs()[0].dtype, pitch)) return false;
     if (candidate.outputs[0] != format(problem.output_shape(), pitch)) return false;
     for (std::size_t i = 0; i < problem.inputs().size(); ++i)
       if (const InputInfo& input = problem.inputs()[i];
@@ -113,8 +115,8 @@ class PaddedChannels {
       std::array<Tensor, most_inputs> inputs;
       for (std::size_t i = 0; i < run.inputs.size(); ++i) {
         const Tensor& x = run.inputs[i];
-        const bool room = !x.empty() && x.format().pixel_pitch != 0;
-        inputs[i] = room ? Tensor::share(x.dtype(), widened(x.shape()), nullptr, x.data(), formats::nhwc) : x;
+        const bool pitched = !x.empty() && x.format().pixel_pitch != 0;
+        inputs[i] = pitched ? Tensor::share(x.dtype(), widened(x.shape()), nullptr, x.data(), formats::nhwc) : x;
       }
       Tensor& y = run.outputs[0];
       std::array<Tensor, 1> outputs{Tensor::view(y.dtype(), widened(y.shape()), y.data(), formats::nhwc)};
@@ -183,8 +185,8 @@ class Adapter final : public Kernel {
   }
   std::unique_ptr<const BoundKernel> bind(const Binding& binding) const override {
     if (!binding.candidate.outputs.empty() && binding.output_format().pixel_pitch != 0)
-      if (const auto room = padded(binding.problem); room && room->takes(binding.problem, binding.candidate))
-        return room->bind(row_, binding);
+      if (const auto padding = padded(binding.problem); padding && padding->takes(binding.problem, binding.candidate))
+        return padding->bind(row_, binding);
     return row_.bind(binding);
   }
 
@@ -215,14 +217,12 @@ class Adapter final : public Kernel {
     for (const InputInfo& input : problem.inputs())
       if (moves(input)) pitch = std::max(pitch, home_format(input.type, target).pixel_pitch);
     if (pitch == 0) return std::nullopt;
-    const auto room = padded(problem);
-    if (room && problem.output_shape()[2] * problem.output_shape()[3] > 1) {
-      if (room->format(problem.output_shape(), pitch).pixel_pitch == 0) return std::nullopt;
-      // Only 16 bytes at most may be padded: larger elements would write beyond that.
-      const TensorType& y = problem.outputs()[0];
-      if (room->has(y.shape) && pitch > aligned_channels(y.shape[1], y.dtype)) return std::nullopt;
+    const auto padding = padded(problem);
+    if (padding && problem.output_shape()[2] * problem.output_shape()[3] > 1) {
+      if (padding->format(problem.output_shape(), pitch).pixel_pitch == 0) return std::nullopt;
+      if (!padding->only_pads(problem.outputs()[0].dtype, pitch)) return std::nullopt;
       Candidate candidate =
-          candidate_in(problem, target, [&](const TensorType& type) { return room->format(type.shape, pitch); });
+          candidate_in(problem, target, [&](const TensorType& type) { return padding->format(type.shape, pitch); });
       candidate.pitched_inputs = no_inputs;
       candidate.pitched_output = false;
       return candidate;
