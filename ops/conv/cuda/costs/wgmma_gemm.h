@@ -14,8 +14,7 @@ struct WgmmaGemmCosts {
   double narrow_epilogue_us = 1.65;  ///< us: the same in boxes of 32 filters
   double unheld = 1.2;               ///< factor of the epilogue: registers do not hold biases
   double crowded = 1.5;              ///< factor of the epilogue: a residual and only two slots a warp
-  /// us (12 configurations of 3 problems): 128x128 GELUs by two consumers; more warps have more instructions in flight.
-  double activation_us = 1.45;
+  double activation_us = 1.45;       ///< us: 128x128 GELUs by two consumers (18 configurations of 3 problems)
   double shallow = 1.35;    ///< factor of long products (6 configurations of 1): a residual leaves three stages
   double sets_us = 0.1;     ///< us (1x192x35x35 -> 192, 1x1 in 6 groups): several sets of groups
   double tail_us = 0.1;     ///< us (60 configurations of 9 problems, H100): a tail (KTail)
