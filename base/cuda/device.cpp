@@ -9,6 +9,7 @@
 
 #include "base/cuda/check.h"
 #include "base/cuda/probe.h"
+#include "base/cuda_built.h"
 
 namespace lenslet::cuda {
 namespace {
@@ -25,7 +26,7 @@ std::string words(cudaError_t status) {
 int query_driver(CudaInfo& cuda) {
   cuda.built = true;
   cuda.runtime = version(CUDART_VERSION);
-  cuda.compiled = LENSLET_CUDA_ARCHITECTURES;
+  cuda.compiled = cuda_architectures;
   if (!works_in_this_process()) {
     cuda.reason = no_cuda_after_fork;
     return 0;
@@ -63,11 +64,11 @@ DeviceInfo query_device(int index) {
   if (status == cudaSuccess) status = load_probe_kernel(code);
   info.usable = status == cudaSuccess;
   if (info.usable) {
-    info.note = compile_note(code, LENSLET_CUDA_ARCHITECTURES);
+    info.note = compile_note(code, cuda_architectures);
   } else {
     info.reason = words(status);
     if (status == cudaErrorNoKernelImageForDevice)
-      info.reason = fmt::format("built for {}, not for {}", LENSLET_CUDA_ARCHITECTURES, info.architecture);
+      info.reason = fmt::format("built for {}, not for {}", cuda_architectures, info.architecture);
   }
   if (has_current && current != index) CUDA_LOG(cudaSetDevice(current));
   return info;
