@@ -423,9 +423,9 @@ void over_vectors(const LinesOf<T>& lines, const ConvProblem& problem) {
     if (k == end) continue;
     if constexpr (masked<T>)
       sweep_vector<Inputs, Lines, true>(whole, lines, problem, k, end);
-    else
+    else  // in one form for all filters: else these vectors were half of the code
       over_channels(whole, k, end, [&](auto d, std::int64_t at) HWY_ATTR {
-        sweep_vector<Inputs, Lines, false>(d, lines, problem, at, end);
+        sweep_vector<Inputs, AnyLines, false>(d, lines, problem, at, end);
       });
   }
 }
