@@ -17,11 +17,6 @@ __device__ inline float clip(float x, float low, float high) {
   return lenslet::activated<Activation::Kind::clip>(ScalarMath<float>(), x, low, high);
 }
 
-/// True for none, relu and clip.
-LENSLET_HOST_DEVICE constexpr bool is_clamp(Activation::Kind kind) {
-  return kind == Activation::Kind::none || kind == Activation::Kind::relu || kind == Activation::Kind::clip;
-}
-
 /// Applies the activation to four values. `alpha` and `beta` are Activation's.
 __device__ inline float4 activated(Activation::Kind kind, float4 x, float alpha, float beta) {
   const auto each = [&](auto of) { return float4{of(x.x), of(x.y), of(x.z), of(x.w)}; };
@@ -61,7 +56,7 @@ struct DeviceActivation {
   __device__ float operator()(float x) const { return lenslet::activated(kind, x, alpha, beta); }
   __device__ float4 operator()(float4 x) const { return activated(kind, x, alpha, beta); }
 
-  LENSLET_HOST_DEVICE bool is_clamp() const { return cuda::is_clamp(kind); }
+  LENSLET_HOST_DEVICE bool is_clamp() const { return lenslet::is_clamp(kind); }
   /// The clamp that equals this activation, or one without effect. A few instructions, once per kernel.
   LENSLET_HOST_DEVICE Clamp clamp() const {
     Clamp limits;
@@ -84,7 +79,7 @@ struct DeviceActivation {
     if (is_clamp()) return each(clamp());
 #define LENSLET_CASE(NAME, PARAMETERS, ...)                                                                      \
   case Activation::Kind::NAME:                                                                                   \
-    if constexpr (!cuda::is_clamp(Activation::Kind::NAME))                                                       \
+    if constexpr (!lenslet::is_clamp(Activation::Kind::NAME))                                                    \
       each([&](float v) {                                                                                        \
         return lenslet::activated<Activation::Kind::NAME>(ApproximateMath(), Approximate{v}, alpha, beta).value; \
       });                                                                                                        \

@@ -4,6 +4,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/cuda/host_device.h"
 #include "ops/core/activation_kinds.h"
 
 namespace lenslet {
@@ -15,6 +16,11 @@ struct Activation {
 
   friend bool operator==(const Activation&, const Activation&) = default;
 };
+
+/// True for none, relu and clip: limits, so that a kernel needs no branch.
+LENSLET_HOST_DEVICE constexpr bool is_clamp(Activation::Kind kind) {
+  return kind == Activation::Kind::none || kind == Activation::Kind::relu || kind == Activation::Kind::clip;
+}
 
 /// "relu", "clip" ...
 std::string_view to_string(Activation::Kind kind) noexcept;

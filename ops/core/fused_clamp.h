@@ -20,9 +20,8 @@ struct FusedClamp {
     } else if (activation.kind == Activation::Kind::clip) {
       low = activation.alpha;
       high = activation.beta;
-    } else {
-      after = activation.kind != Activation::Kind::none;
     }
+    after = !is_clamp(activation.kind);
   }
 };
 

@@ -51,11 +51,6 @@ double copies_us(const WgmmaGemmPlan& plan, const WgmmaGemmCosts& costs) {
   return (plan.m() + plan.n()) * block_k(plan) / plan.width / costs.split_k.rows_per_us;
 }
 
-bool is_clamp(const Activation& activation) {
-  const Activation::Kind kind = activation.kind;
-  return kind == Activation::Kind::none || kind == Activation::Kind::relu || kind == Activation::Kind::clip;
-}
-
 double persistent_us(const ConvProblem& p, const WgmmaGemmPlan& plan, const DeviceProfile& device,
                      const WgmmaGemmCosts& costs) {
   const ConvProblem set = group_set(p, plan.together);
@@ -71,7 +66,7 @@ double persistent_us(const ConvProblem& p, const WgmmaGemmPlan& plan, const Devi
   double out_us = staged_filters(shape.n) == 64 ? costs.epilogue_us : costs.narrow_epilogue_us;
   if (!holds_biases(shape)) out_us *= costs.unheld;
   if (p.residual && shared_of(shape, true).slots == 2) out_us *= costs.crowded;
-  if (!is_clamp(p.activation)) out_us += costs.activation_us * wgmma_consumers / shape.consumers;
+  if (!is_clamp(p.activation.kind)) out_us += costs.activation_us * wgmma_consumers / shape.consumers;
   // Each multiprocessor's tiles one after the other, or memory time.
   const auto waves = static_cast<double>(ceil_div(plan.tiles_m * plan.tiles_n, device.units));
   const double tile_us = windows_cost(p, plan.together, shape, waves) *
