@@ -129,7 +129,7 @@ class TypeAssigner {
     inputs_.assign(graph_.values.size(), false);
     for (const ValueId id : graph_.inputs) inputs_[static_cast<std::size_t>(id)] = true;
     for (const Node& node : graph_.nodes)
-      if (node.op->alias_input() == 0 && has_result(node) && inputs_[static_cast<std::size_t>(node.inputs[0])])
+      if (is_view(node) && has_result(node) && inputs_[static_cast<std::size_t>(node.inputs[0])])
         inputs_[static_cast<std::size_t>(node.outputs[0])] = true;
     operands_.assign(graph_.values.size(), true);
     for (const ValueId id : graph_.outputs) operands_[static_cast<std::size_t>(id)] = false;
@@ -137,7 +137,7 @@ class TypeAssigner {
       const Node& node = graph_.nodes[n];
       for (std::size_t i = 0; i < node.inputs.size(); ++i) {
         if (node.inputs[i] == no_id) continue;
-        const bool moved = i == 0 && (node.op->alias_input() == 0 || node.type() == "Transpose");
+        const bool moved = i == 0 && (is_view(node) || node.type() == "Transpose");
         const bool read = i == 0 && is_product(node) && !last_[n];
         if (!read && !(moved && has_result(node) && operands_[static_cast<std::size_t>(node.outputs[0])]))
           operands_[static_cast<std::size_t>(node.inputs[i])] = false;

@@ -38,7 +38,7 @@ bool add_sources(const GraphEdit& edit, Source of, std::vector<Source>& sources,
   const Graph& graph = edit.graph();
   const Node& node = *edit.producer_node(of.id);
   const Shape& y = graph.value(of.id).shape;
-  if (node.outputs.size() == 1 && node.op->alias_input() == 0) {
+  if (node.outputs.size() == 1 && is_view(node)) {
     const auto axis = axis_before_view(graph.value(node.inputs[0]).shape, y, of.axis);
     return axis && add_sources(edit, {node.inputs[0], *axis, of.first}, sources, concats);
   }

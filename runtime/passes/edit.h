@@ -66,6 +66,9 @@ class GraphEdit {
 /// Input `i` of the node, or no_id.
 inline ValueId input_of(const Node& node, std::size_t i) { return i < node.inputs.size() ? node.inputs[i] : no_id; }
 
+/// Whether the result is the input's elements in their order: a Reshape, Squeeze, Identity ...
+inline bool is_view(const Node& node) { return node.op->alias_input() == 0; }
+
 /// Whether something may read the node's first result: of several, the first may be left out.
 inline bool has_result(const Node& node) { return !node.outputs.empty() && node.outputs[0] != no_id; }
 

@@ -16,7 +16,7 @@ void merge_activation(GraphEdit& edit, NodeId node) {
   const Node& reader = edit.graph().node(node);
   ValueId x = input_of(reader, 0);
   if (!edit.merges(x)) return;
-  const auto moves = [](const Node& mover) { return mover.op->alias_input() == 0 || mover.type() == "Transpose"; };
+  const auto moves = [](const Node& mover) { return is_view(mover) || mover.type() == "Transpose"; };
   const NodeId last_move = moves(*edit.producer_node(x)) ? edit.producer(x) : no_id;
   while (edit.merges(x) && moves(*edit.producer_node(x))) x = edit.producer_node(x)->inputs[0];
   if (!edit.merges(x)) return;

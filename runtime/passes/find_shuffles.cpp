@@ -15,7 +15,7 @@ namespace {
 ValueId renamed(const GraphEdit& edit, ValueId id) {
   if (!edit.merges(id)) return no_id;
   const Node& node = *edit.producer_node(id);
-  return node.op->alias_input() == 0 ? node.inputs[0] : no_id;
+  return is_view(node) ? node.inputs[0] : no_id;
 }
 
 /// G for a Transpose from [N,G,C/G,...] to [N,C/G,G,...] that keeps the other axes; else 0.
@@ -111,7 +111,7 @@ void write_parts(GraphEdit& edit, NodeId shuffle) {
 void find_shuffles(Graph& graph, const PassContext&) {
   GraphEdit edit(graph);
   for (const NodeId last : edit.nodes()) {
-    if (edit.erased(last) || graph.node(last).op->alias_input() != 0) continue;
+    if (edit.erased(last) || !is_view(graph.node(last))) continue;
     const ValueId swapped = graph.node(last).inputs[0];
     if (!edit.merges(swapped)) continue;
     const NodeId transpose = edit.producer(swapped);

@@ -56,8 +56,7 @@ bool merge_sum_before_transpose(GraphEdit& edit, NodeId id) {
   for (const std::size_t side : {0U, 1U}) {
     const ValueId seen = graph.node(id).inputs[side], residual = graph.node(id).inputs[1 - side];
     ValueId rows = seen;
-    while (edit.merges(rows) && edit.producer_node(rows)->op->alias_input() == 0)
-      rows = edit.producer_node(rows)->inputs[0];
+    while (edit.merges(rows) && is_view(*edit.producer_node(rows))) rows = edit.producer_node(rows)->inputs[0];
     const bool viewed = rows != seen;
     const Node* const transpose = edit.merges(rows) ? edit.made_by(rows, "Transpose") : nullptr;
     if (transpose == nullptr || integers_attribute(*transpose->op, "perm") != to_channels_last ||

@@ -20,8 +20,7 @@ bool is_computed_with(const Graph& graph, const std::vector<NodeId>& readers) {
   return !readers.empty() && std::ranges::none_of(readers, [&](NodeId id) {
     const Node& reader = graph.node(id);
     const std::string_view moves[] = {"Transpose", "Gather", "Slice", "Split"};
-    return reader.op == nullptr || reader.op->alias_input() == 0 ||
-           std::ranges::find(moves, reader.type()) != std::end(moves);
+    return reader.op == nullptr || is_view(reader) || std::ranges::find(moves, reader.type()) != std::end(moves);
   });
 }
 

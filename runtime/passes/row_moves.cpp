@@ -19,8 +19,6 @@ std::span<const ValueId> data_of(const Node& node) {
   return std::span(node.inputs).first(node.type() == "Concat" ? node.inputs.size() : 1);
 }
 
-bool is_view(const Node& node) { return node.op->alias_input() == 0; }
-
 }  // namespace
 
 bool RowMoves::is_step(const Node& node) const {

@@ -59,7 +59,7 @@ class BranchSums {
   /// The image [N,R*C,H,W] whose groups of channels are the branches, or no_id.
   ValueId image_of(ValueId stack) const {
     const Node* const node = edit_.producer_node(stack);
-    if (node == nullptr || node->op->alias_input() != 0) return no_id;
+    if (node == nullptr || !is_view(*node)) return no_id;
     const Shape &all = shape_of(stack), &image = shape_of(node->inputs[0]);
     return image == Shape{all[0], all[1] * all[2], all[3], all[4]} ? node->inputs[0] : no_id;
   }
@@ -72,7 +72,7 @@ class BranchSums {
       if (const auto axis = integer_attribute(*concat->op, "axis"); axis != 1 && axis != -4) return {};
       for (const ValueId part : concat->inputs) {
         const Node* const node = edit_.producer_node(part);
-        if (node == nullptr || node->op->alias_input() != 0 || !(shape_of(node->inputs[0]) == one)) return {};
+        if (node == nullptr || !is_view(*node) || !(shape_of(node->inputs[0]) == one)) return {};
         branches.push_back(node->inputs[0]);
       }
       return branches;

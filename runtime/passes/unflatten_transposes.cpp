@@ -10,8 +10,6 @@
 namespace lenslet {
 namespace {
 
-bool is_reshape(const Node* node) { return node != nullptr && node->op->alias_input() == 0; }
-
 bool swaps_tokens(const Node* node) {
   return node != nullptr && node->type() == "Transpose" &&
          attribute<std::vector<std::int64_t>>(*node->op, "perm") == std::vector<std::int64_t>{0, 2, 1};
@@ -48,9 +46,9 @@ void unflatten_transposes(Graph& graph, const PassContext&) {
     const Shape from = graph.value(x).shape, between = graph.value(node.inputs[0]).shape,
                 to = graph.value(node.outputs[0]).shape;
     const auto sizes = [&](const Shape& shape) { return edit.add_sizes(graph.node(id).name + ":shape", shape.dims()); };
-    if (swaps_tokens(&node) && is_reshape(before) && flattens(from, between)) {
+    if (swaps_tokens(&node) && is_view(*before) && flattens(from, between)) {
       replace_both(edit, id, make_transpose_op(to_channels_last), {x}, make_reshape_op(), {sizes(to)});
-    } else if (is_reshape(&node) && swaps_tokens(before) && flattens(to, between)) {
+    } else if (is_view(node) && swaps_tokens(before) && flattens(to, between)) {
       const ValueId image = sizes({to[0], to[2], to[3], to[1]});
       replace_both(edit, id, make_reshape_op(), {x, image}, make_transpose_op(to_channels_first), {});
     }

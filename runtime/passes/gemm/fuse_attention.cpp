@@ -398,7 +398,7 @@ class Heads {
       if (adjacent_channels(*view)) return Rows{std::move(*view)};
       // Made by a node, and by no Reshape: the Transpose then is a matter of its format.
       const Node* const made = edit_.producer_node(view->value);
-      if (made != nullptr && made->op->alias_input() != 0 && to_channels_last_rows(*view, shape_of(view->value)))
+      if (made != nullptr && !is_view(*made) && to_channels_last_rows(*view, shape_of(view->value)))
         return Rows{std::move(*view), true};
     }
     return std::nullopt;

@@ -157,8 +157,6 @@ class Windows {
     return fits ? &*stated : nullptr;
   }
 
-  static bool is_view(const Node& node) { return node.op->alias_input() == 0; }
-
   /// The inputs whose rows i alone give row i of the result; none if the node mixes rows.
   std::vector<std::size_t> row_inputs(const Node& node) const {
     const ValueId y = node.outputs[0];
