@@ -21,8 +21,10 @@ if grep -E -e ' -(W|O|f|D)' <<<"$app"; then fail "flags of lenslet's reached the
 neighbour=${folder%-subproject}
 if grep -q '^CMAKE_BUILD_TYPE:STRING=Release$' "$neighbour/CMakeCache.txt"; then
   for file in base/format.cpp ops/conv/cpu/direct.cpp runtime/exec/place.cpp; do
-    one() { commands "$source/$file" "$1" | sed -E 's# -I[^ ]*generated| -isystem [^ ]*/cuda[^ ]*/include##g; s# -o .*##' | sort -u; }
-    [ -n "$(one "$folder")" ] && [ "$(one "$folder")" = "$(one "$neighbour")" ] || fail "$file has options of its own here: $(one "$folder") $(one "$neighbour")"
+    options() { commands "$source/$file" "$1" | sed -E 's# -I[^ ]*generated| -isystem [^ ]*/cuda[^ ]*/include##g; s# -o .*##' | sort -u; }
+    here=$(options "$folder") there=$(options "$neighbour")
+    [ -n "$here" ] || fail "$file is not compiled"
+    [ "$here" = "$there" ] || fail "$file is compiled twice: $here there $there"
   done
 fi
 
