@@ -51,25 +51,15 @@ void add_prepared(PreparedKey& key, const Problem& problem, const Candidate& can
 }
 
 // An entry of the Model's cache. Device memory is freed with that device current.
-struct PreparedHolder {
-  std::shared_ptr<const void> data;
-  int cuda_index = -1;
-
-  PreparedHolder() = default;
-  PreparedHolder(const PreparedHolder&) = delete;
-  PreparedHolder& operator=(const PreparedHolder&) = delete;
-  ~PreparedHolder() {
-    if constexpr (cuda_built)
-      if (cuda_index >= 0) cuda::release(cuda_index, data);
-  }
-};
-
 PreparedWeights hold(std::shared_ptr<const void> data, std::size_t bytes, int cuda_index) {
-  auto holder = std::make_shared<PreparedHolder>();
-  holder->data = std::move(data);
-  holder->cuda_index = cuda_index;
-  const void* const address = holder->data.get();
-  return {std::shared_ptr<const void>(std::move(holder), address), bytes};
+  const void* const address = data.get();
+  return {std::shared_ptr<const void>(address,
+                                      [=, data = std::move(data)](const void*) mutable {
+                                        if constexpr (cuda_built)
+                                          if (cuda_index >= 0) cuda::release(cuda_index, data);
+                                        data.reset();
+                                      }),
+          bytes};
 }
 
 class PlanBuilder {

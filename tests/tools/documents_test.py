@@ -318,7 +318,7 @@ class Core(unittest.TestCase):
             row = {}
             for folder, names in re.findall(r"`([\w/]+)/`: ([^;]+)", cell):
                 for name in ["*"] if names == "all" else names.split(", "):
-                    found = [file for ending in ("h", "cpp") for file in (ROOT / folder).glob(f"{name}.{ending}")]
+                    found = [file for ending in ("h", "h.in", "cpp") for file in (ROOT / folder).glob(f"{name}.{ending}")]
                     self.assertTrue(found, f"no such file: {folder}/{name}")
                     row.update((file.relative_to(ROOT).as_posix(), file.read_text(encoding="utf-8")) for file in found)
             lines = sum(text.count("\n") for text in row.values())
