@@ -129,14 +129,13 @@ def prepare(name, arguments, folder):
 
 
 def prepared(arguments, folder):
-    """The names of networks in order, each once it is there."""
+    """The networks that could be prepared, in order."""
     with concurrent.futures.ProcessPoolExecutor(arguments.processes, multiprocessing.get_context("spawn")) as pool:
         waits = {name: pool.submit(prepare, name, arguments, folder) for name in arguments.networks}
-        for name, wait in waits.items():
-            if (why := wait.exception()) is None:
-                yield name
-            else:
-                print(f"{name} is left out: {timing.first_line(why)}", file=sys.stderr)
+    failed = {name: wait.exception() for name, wait in waits.items() if wait.exception() is not None}
+    for name, why in failed.items():
+        print(f"{name} is left out: {timing.first_line(why)}", file=sys.stderr)
+    return [name for name in waits if name not in failed]
 
 
 def in_turns(arguments, network, model, batch, size):
@@ -180,7 +179,7 @@ def main():
         "Milliseconds: median of the rounds, least, greatest. ratio: lenslet / PyTorch.")  # fmt: skip
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
-        for name in list(prepared(arguments, folder)):  # all first: nothing else runs while one is timed
+        for name in prepared(arguments, folder):  # all first: nothing else runs while one is timed
             try:
                 measure(arguments, name, folder, results)
             except timing.Refused as why:
