@@ -5,9 +5,10 @@ set -euo pipefail
 source=$1 folder=$2
 fail() { echo "subproject_test: $*" >&2; exit 1; }
 
-# Only warnings as errors, as in the neighbouring build (for ccache): everything else is an app's default.
+# Warnings as errors, and the same path of what CMake generates, as in the neighbouring build (for ccache): everything
+# else is an app's default.
 cmake -G Ninja -S "$source/tests/install/subproject_app" -B "$folder" -DLENSLET_SOURCE="$source" -DLENSLET_WERROR=ON \
-  -DCMAKE_EXPORT_COMPILE_COMMANDS=ON
+  -DLENSLET_GENERATED="$folder/generated" -DCMAKE_EXPORT_COMPILE_COMMANDS=ON
 cmake --build "$folder"
 python3 "$source/tests/install/tiny_model.py" "$folder"
 [ "$("$folder/app" "$folder/rgb.onnx")" = "150528 elements in, 3 out" ] || fail "wrong answer"
@@ -21,7 +22,7 @@ if grep -E -e ' -(W|O|f|D)' <<<"$app"; then fail "flags of lenslet's reached the
 neighbour=${folder%-subproject}
 if grep -q '^CMAKE_BUILD_TYPE:STRING=Release$' "$neighbour/CMakeCache.txt"; then
   for file in base/format.cpp ops/conv/cpu/direct.cpp runtime/exec/place.cpp; do
-    options() { commands "$source/$file" "$1" | sed -E 's# -I[^ ]*generated| -isystem [^ ]*/cuda[^ ]*/include##g; s# -o .*##' | sort -u; }
+    options() { commands "$source/$file" "$1" | sed -E "s#$1/#@/#g; s# -isystem [^ ]*/cuda[^ ]*/include##g; s# -o .*##" | sort -u; }
     here=$(options "$folder") there=$(options "$neighbour")
     [ -n "$here" ] || fail "$file is not compiled"
     [ "$here" = "$there" ] || fail "$file is compiled twice: $here there $there"
