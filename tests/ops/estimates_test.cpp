@@ -96,20 +96,14 @@ std::string text(const Acc& acc, const std::string& before) {
   return all;
 }
 
-/// The lines about convolutions, or the others.
-std::string lines_of(std::string_view text, bool convolutions) {
-  std::string lines;
-  for (std::size_t end = 0; (end = text.find('\n')) != std::string_view::npos; text.remove_prefix(end + 1))
-    if ((text.substr(0, text.find(' ')).find("Conv") != std::string_view::npos) == convolutions)
-      lines += text.substr(0, end + 1);
-  return lines;
-}
+using Keep = std::function<bool(std::string_view line)>;
 
-/// Compares `text` with the indented lines below `key` in data/estimates.txt.
-void check(const std::string& key, std::string_view text) {
+/// Compares the lines of `text`, or those that `keep` holds for, with the indented ones below `key` in
+/// data/estimates.txt.
+void check(const std::string& key, std::string_view text, const Keep& keep = {}) {
   std::string indented;
   for (std::size_t end = 0; (end = text.find('\n')) != std::string_view::npos; text.remove_prefix(end + 1))
-    indented += fmt::format("  {}\n", text.substr(0, end));
+    if (const std::string_view line = text.substr(0, end); !keep || keep(line)) indented += fmt::format("  {}\n", line);
   CHECK(check_said("estimates.txt", true,
                    [&](const std::string& line, std::string&) { return line == key ? indented : std::string(); }) == 1);
 }
@@ -549,9 +543,12 @@ TEST_CASE("conv/cuda_estimates/are_those_that_were_fitted") {
       for (const Shape& x : {Shape{1, 144, 56, 56}, Shape{64, 96, 112, 112}, Shape{8, 32, 30, 30}})
         ask_separable(numerics.storage, ask, x, 3, stride, 24);
     const std::string found = text(acc, before);
-    check("cuda convolutions " + precision, lines_of(found, true));
+    const Keep of_convolution = [](std::string_view line) {
+      return line.substr(0, line.find(' ')).find("Conv") != std::string_view::npos;
+    };
+    check("cuda convolutions " + precision, found, of_convolution);
     // Builds without CUDA bind only its convolutions (ops/core/not_built.h), and have no gemm_cute.
-    if (cuda_built) check("cuda others " + precision, lines_of(found, false));
+    if (cuda_built) check("cuda others " + precision, found, std::not_fn(of_convolution));
     before += found;
   }
 }

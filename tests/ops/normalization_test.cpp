@@ -4,6 +4,7 @@
 
 #include "tests/ops/op_harness.h"
 #include "tests/ops/op_runner.h"
+
 using namespace lenslet;
 using namespace lenslet::test;
 

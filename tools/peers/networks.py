@@ -17,14 +17,15 @@ squeezenet1_1 densenet121 googlenet inception_v3 mobilenet_v2 mobilenet_v3_small
 efficientnet_b0 efficientnet_v2_s shufflenet_v2_x1_0 regnet_y_400mf regnet_x_400mf convnext_tiny vit_b_16 swin_t
 swin_v2_t maxvit_t""".split()
 SEGMENTATION = """deeplabv3_mobilenet_v3_large deeplabv3_resnet50 fcn_resnet50 lraspp_mobilenet_v3_large""".split()
+DETECTION = """ssd300_vgg16 ssdlite320_mobilenet_v3_large retinanet_resnet50_fpn fcos_resnet50_fpn
+fasterrcnn_mobilenet_v3_large_320_fpn fasterrcnn_resnet50_fpn""".split()
+
 # A draw from timm, of all kinds: residual, dense, grouped, re-parameterized, searched, attention among convolutions.
 TIMM = ["timm/" + name for name in """resnet26d seresnext50_32x4d ecaresnet26t skresnet34 resnest14d res2net50_26w_4s resnetv2_50
 cspresnext50 darknet53 dla34 hrnet_w18 inception_v4 xception41 dpn68 ese_vovnet19b_dw hgnetv2_b0 regnetz_b16 repvgg_a0
 mobileone_s0 mixnet_s fbnetv3_b lcnet_050 ghostnetv2_100 rexnet_100 eca_nfnet_l0 inception_next_atto
 mobilenetv4_hybrid_medium efficientvit_b1 efficientformerv2_s0 edgenext_xx_small poolformerv2_s12 convnextv2_atto levit_128
 davit_tiny pvt_v2_b1 caformer_s18 coatnet_0_rw_224 nextvit_small focalnet_tiny_srf fastvit_t8""".split()]
-DETECTION = """ssd300_vgg16 ssdlite320_mobilenet_v3_large retinanet_resnet50_fpn fcos_resnet50_fpn
-fasterrcnn_mobilenet_v3_large_320_fpn fasterrcnn_resnet50_fpn""".split()
 
 # Side, or height and width, of images other than 224.
 SIZES = {"inception_v3": 299, "ssd300_vgg16": 300, "ssdlite320_mobilenet_v3_large": 320,
