@@ -22,10 +22,11 @@ namespace {
 
 constexpr int tile_keys = 64, warp_queries = 16, most_warps = 8, most_tiles_held = 4;
 
-/// How a problem is divided.
+/// How a problem is divided: the warps of a block have queries of their own, or they share them and divide the keys.
 struct Shares {
-  int query_warps = 1, key_warps = 1;  ///< of a block
-  int rounds_held = 1;                 ///< of tiles, one for each of key_warps, in shared memory
+  int query_warps = 1, key_warps = 1;  ///< of a block; one of them is 1
+  int rounds = 1;                      ///< of tiles, one for each of key_warps
+  int rounds_held = 1;                 ///< in shared memory
 
   __host__ __device__ int warps() const { return query_warps * key_warps; }
 };
@@ -39,8 +40,8 @@ Shares shares_of(const AttentionProblem& p, int width) {
   if (blocks() < 2 * multiprocessors) shares.query_warps /= 2;
   while (shares.query_warps > 1 && shares.query_warps / 2 >= queries) shares.query_warps /= 2;
   if (tiles > 1 && blocks() < multiprocessors) shares = {.query_warps = 1, .key_warps = std::min(tiles, held)};
-  const int rounds = (tiles + shares.key_warps - 1) / shares.key_warps;
-  shares.rounds_held = std::clamp(rounds, 1, held / shares.key_warps);
+  shares.rounds = (tiles + shares.key_warps - 1) / shares.key_warps;
+  shares.rounds_held = std::clamp(shares.rounds, 1, held / shares.key_warps);
   return shares;
 }
 
@@ -61,9 +62,19 @@ __device__ void load_rows(T* to, const T* from, int token, const std::int32_t* t
   const bool has_channels = c < channels;
   if (quads) {
     from += has_channels ? c : 0;
-#pragma unroll 4
+    if (table == nullptr) {
+      const T* at = from + std::int64_t{first + row} * token;
+      const std::int64_t next = std::int64_t{step} * token;
+#pragma unroll 2
+      for (; row < tile_keys; row += step, at += next, to += step * (width + 8)) {
+        const bool is_row = first + row < count;
+        copy_async_16(to, is_row ? at : from, has_channels && is_row);
+      }
+      return;
+    }
+#pragma unroll 2
     for (; row < tile_keys; row += step, to += step * (width + 8))
-      copy_async_16(to, from + std::int64_t{row_of(table, min(first + row, count - 1))} * token,
+      copy_async_16(to, from + std::int64_t{__ldg(table + min(first + row, count - 1))} * token,
                     has_channels && first + row < count);
     return;
   }
@@ -92,28 +103,29 @@ __device__ void inverse_norms(float* to, const T* rows, const AttentionCall& cal
   }
 }
 
-/// Channels c and c + 1 of row `query`, at `row`; 0 where there are none.
+/// Channels c and c + 1 of a row; 0 where there are none.
 template <typename T>
-__device__ std::uint32_t pair_at(const T* row, int query, int c, const AttentionCall& call) {
-  if (query >= call.queries || c >= call.head_size) return 0;
-  const T* const x = row + c;
-  if (call.quads_qk) return *reinterpret_cast<const std::uint32_t*>(x);
-  return std::uint32_t{x[0].bits} | (c + 1 < call.head_size ? std::uint32_t{x[1].bits} << 16 : 0);
+__device__ std::uint32_t pair_at(const T* row, int c, int channels) {
+  if (c >= channels) return 0;
+  return std::uint32_t{row[c].bits} | (c + 1 < channels ? std::uint32_t{row[c + 1].bits} << 16 : 0);
 }
 
-/// What a warp knows of its 16 queries: of a lane the rows lane / 4 and lane / 4 + 8.
+/// What a warp knows of its 16 queries: of a lane the rows lane / 4 and lane / 4 + 8. `most` is a score, which powers
+/// are relative to: powers[i] = 2^(scale (score[i] - most)).
 template <int width>
 struct Part {
   float most[2] = {-INFINITY, -INFINITY}, sum[2] = {}, held[width / 8][4] = {};
 
-  /// Makes `top` the number that powers are relative to; returns it, finite.
-  __device__ float raise(int half, float top) {
-    const float base = top == -INFINITY ? 0 : top, grown = approximate_exp2(most[half] - base);
+  /// What powers are relative to, finite.
+  __device__ float base(int half) const { return most[half] == -INFINITY ? 0 : most[half]; }
+  /// Makes `top` the score that powers are relative to.
+  __device__ void raise(int half, float top, float scale) {
+    const float before = most[half];
     most[half] = top;
+    const float grown = approximate_exp2((before - base(half)) * scale);
     sum[half] *= grown;
 #pragma unroll
     for (auto& tile : held) tile[half * 2] *= grown, tile[half * 2 + 1] *= grown;
-    return base;
   }
 };
 
@@ -129,13 +141,13 @@ __device__ void store(const Part<width>& part, float* to) {
   }
 }
 template <int width>
-__device__ void join(Part<width>& part, const float* other) {
+__device__ void join(Part<width>& part, const float* other, const float (&scale)[2]) {
   float grown[2];
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const float most = other[(width / 2 + half) * warp_threads];
-    const float base = part.raise(half, fmaxf(part.most[half], most));
-    grown[half] = approximate_exp2(most - base);
+    part.raise(half, fmaxf(part.most[half], most), scale[half]);
+    grown[half] = approximate_exp2((most - part.base(half)) * scale[half]);
     part.sum[half] = fmaf(other[(width / 2 + 2 + half) * warp_threads], grown[half], part.sum[half]);
   }
 #pragma unroll
@@ -157,8 +169,71 @@ std::size_t shared_bytes(const Shares& shares, bool unit) {
   const auto tiles = static_cast<std::size_t>(shares.rounds_held * shares.key_warps);
   const std::size_t rows = tiles * 2 * tile_elems<width> * sizeof(Float16);
   const std::size_t norms = unit ? static_cast<std::size_t>(shares.key_warps * tile_keys) * sizeof(float) : 0;
-  const auto parts = static_cast<std::size_t>((shares.key_warps - 1) * shares.query_warps * part_floats<width>);
+  const auto parts = static_cast<std::size_t>((shares.key_warps - 1) * part_floats<width>);
   return std::max(rows + norms, parts * sizeof(float));
+}
+
+/// Adds up to 64 keys to a warp's part. `score`: what sums of products begin with, -inf where there is no key. k_row
+/// and v_row: the lane's rows of ldmatrix. `whole`: 64 keys are here; that leaves out all checks. What `finish` makes
+/// of a tile's products are scores.
+template <bool whole, typename T, int width, class Finish>
+__device__ __forceinline__ void add_keys(Part<width>& part, float (&score)[tile_keys / 8][4],
+                                         const std::uint32_t (&left)[width / 16][4], const float (&scale)[2],
+                                         const T* k_row, const T* v_row, int here, const Finish& finish) {
+  constexpr int stride = width + 8, tiles = tile_keys / 8;
+  /// Powers of 2 beyond those of the score that they are relative to, before that follows: it rarely has to, then.
+  constexpr float slack = 8;
+#pragma unroll
+  for (int tile = 0; tile < tiles; ++tile) {
+    if (!whole && tile * 8 >= here) break;
+#pragma unroll
+    for (int step = 0; step < width / 16; step += 2) {
+      std::uint32_t right[4];  // two steps of K
+      ldmatrix(right, k_row + tile * 8 * stride + step * 16);
+      mma<T>(score[tile], left[step], right[0], right[1]);
+      mma<T>(score[tile], left[step + 1], right[2], right[3]);
+    }
+  }
+  float top[2] = {part.most[0], part.most[1]};
+#pragma unroll
+  for (int tile = 0; tile < tiles; ++tile) {
+    if (!whole && tile * 8 >= here) break;
+    finish(score[tile], tile);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) top[i / 2] = fmaxf(top[i / 2], score[tile][i]);
+  }
+  bool grows = false;
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    for (int mask = 1; mask < 4; mask *= 2) top[half] = fmaxf(top[half], shuffle_xor(top[half], mask));
+    grows |= (top[half] - part.most[half]) * scale[half] > slack;
+  }
+  if (__any_sync(0xffffffffU, grows)) {
+    part.raise(0, top[0], scale[0]);
+    part.raise(1, top[1], scale[1]);
+  }
+  const float shift[2] = {-part.base(0) * scale[0], -part.base(1) * scale[1]};
+#pragma unroll
+  for (int tile = 0; tile < tiles; tile += 2) {
+    if (!whole && tile * 8 >= here) break;
+    std::uint32_t powers[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const int half = i % 2;
+      const float* const two = score[tile + i / 2] + half * 2;
+      const float low = approximate_exp2(fmaf(two[0], scale[half], shift[half]));
+      const float high = approximate_exp2(fmaf(two[1], scale[half], shift[half]));
+      part.sum[half] += low + high;
+      powers[i] = narrowed_pair<T>(low, high);
+    }
+#pragma unroll
+    for (int c = 0; c < width / 8; c += 2) {
+      std::uint32_t right[4];
+      ldmatrix_trans(right, v_row + tile * 8 * stride + c * 8);
+      mma<T>(part.held[c], powers, right[0], right[1]);
+      mma<T>(part.held[c + 1], powers, right[2], right[3]);
+    }
+  }
 }
 
 /// Channels are at most `width`: 32, 64 or 128. `unit`: rows of Q and K are divided by their norms. Up to a width of 64
@@ -175,9 +250,9 @@ __global__ void __launch_bounds__(most_warps* warp_threads, width <= 64 ? 2 : 1)
   float* const of_keys = reinterpret_cast<float*>(v_rows + tiles_held * tile_elems<width>);
   const Place place(call);
   const int warp = static_cast<int>(threadIdx.x) / warp_threads, lane = static_cast<int>(threadIdx.x) % warp_threads;
-  const int own = warp % shares.query_warps, turn = warp / shares.query_warps;
-  const int group = lane / 4, pair = lane % 4 * 2;
-  const int first = (place.block * shares.query_warps + own) * warp_queries, row = first + group;  // and row + 8
+  const int own = shares.key_warps > 1 ? 0 : warp, turn = warp - own;
+  const int pair = lane % 4 * 2;
+  const int first = (place.block * shares.query_warps + own) * warp_queries, row = first + lane / 4;  // and row + 8
   const std::int32_t* const table = place.table;
   int rows[2];  // of this lane's two queries
 #pragma unroll
@@ -187,35 +262,33 @@ __global__ void __launch_bounds__(most_warps* warp_threads, width <= 64 ? 2 : 1)
 
   const T *const k_first = k + place.of(call.k), *const v_first = v + place.of(call.v);
   const int k_token = static_cast<int>(call.k.token), v_token = static_cast<int>(call.v.token);
-  const int all_tiles = (call.keys + tile_keys - 1) / tile_keys;
-  const int rounds = (all_tiles + shares.key_warps - 1) / shares.key_warps;
-  const auto fetch = [&](int round) {
+  const auto fetch = [&](int round, int slot) {
     for (int i = 0; i < shares.key_warps; ++i) {
-      const int tile = round * shares.key_warps + i;
-      if (tile >= all_tiles) break;
-      const int to = (round % shares.rounds_held * shares.key_warps + i) * tile_elems<width>;
-      load_rows<width>(k_rows + to, k_first, k_token, table, tile * tile_keys, call.keys, call.head_size,
-                       call.quads_qk);
-      load_rows<width>(v_rows + to, v_first, v_token, table, tile * tile_keys, call.keys, call.value_size,
-                       call.quads_v);
+      const int key = (round * shares.key_warps + i) * tile_keys,
+                to = (slot * shares.key_warps + i) * tile_elems<width>;
+      if (key >= call.keys) break;
+      load_rows<width>(k_rows + to, k_first, k_token, table, key, call.keys, call.head_size, call.quads_qk);
+      load_rows<width>(v_rows + to, v_first, v_token, table, key, call.keys, call.value_size, call.quads_v);
     }
     commit_copies();
   };
-  for (int round = 0; round < min(rounds, shares.rounds_held); ++round) fetch(round);
 
   std::uint32_t left[steps][4];
+  float scale[2] = {place.scale(call), place.scale(call)};
+  const std::uint32_t signs = scale[0] < 0 ? 0x80008000U : 0;  // of Q, so that scales are positive
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
-    const T* const x = q + place.of(call.q) + rows[half] * call.q.token;
+    const T* const x = q + place.of(call.q) + rows[half] * call.q.token + pair;
+    if (call.quads_qk) {
 #pragma unroll
-    for (int step = 0; step < steps; ++step)
+      for (int i = 0; i < width / 8; ++i)
+        left[i / 2][i % 2 * 2 + half] = i * 8 < call.head_size ? *reinterpret_cast<const std::uint32_t*>(x + i * 8) : 0;
+    } else {
 #pragma unroll
-      for (int i = 0; i < 2; ++i) left[step][i * 2 + half] = pair_at(x, row + half * 8, step * 16 + i * 8 + pair, call);
-  }
-  float scale[2] = {place.scale(call), place.scale(call)};
-  if constexpr (unit)
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
+      for (int i = 0; i < width / 8; ++i) left[i / 2][i % 2 * 2 + half] = pair_at(x, i * 8, call.head_size - pair);
+    }
+    scale[half] = fabsf(scale[half]);
+    if constexpr (unit) {
       float squares = 0;
 #pragma unroll
       for (int step = 0; step < steps; ++step)
@@ -223,135 +296,90 @@ __global__ void __launch_bounds__(most_warps* warp_threads, width <= 64 ? 2 : 1)
       for (int mask = 1; mask < 4; mask *= 2) squares += shuffle_xor(squares, mask);
       scale[half] *= inverse_norm(squares, call);
     }
-  const T* const biases[2] = {bias + (call.bias_n > 0 ? place.of_bias(call, min(row, call.queries - 1)) : 0),
-                              bias + (call.bias_n > 0 ? place.of_bias(call, min(row + 8, call.queries - 1)) : 0)};
+#pragma unroll
+    for (int i = 0; i < width / 8; ++i) left[i / 2][i % 2 * 2 + half] ^= signs;
+  }
+  const bool biased = call.bias_n > 0;
+  const T* const biases[2] = {bias + (biased ? place.of_bias(call, min(row, call.queries - 1)) : 0),
+                              bias + (biased ? place.of_bias(call, min(row + 8, call.queries - 1)) : 0)};
+  const float units[2] = {log2_e / scale[0], log2_e / scale[1]};  // of a bias, as products before they are scaled
 
   Part<width> part;
-  for (int round = 0; round < rounds; ++round) {
-    const int slot = (round % shares.rounds_held * shares.key_warps + turn) * tile_elems<width>;
+  // Tiles of keys are fetched `ahead` rounds before they are taken.
+  const int ahead = shares.rounds_held - 1;
+  int to_slot = 0, slot = 0;
+#pragma unroll 1
+  for (int round = -ahead; round < shares.rounds; ++round) {
+    if (round + ahead < shares.rounds) {
+      if (round > 0) __syncthreads();
+      fetch(round + ahead, to_slot);
+      if (++to_slot == shares.rounds_held) to_slot = 0;
+    }
+    if (round < 0) continue;
     const int key = (round * shares.key_warps + turn) * tile_keys, here = min(call.keys - key, tile_keys);
-    const bool computes = here > 0 && first < call.queries;
-    // In units of log2; beside `unit` of products before they are scaled, so that they are where sums begin.
+    const bool computes = here > 0 && first < call.queries, whole = here == tile_keys;
     float score[tiles][4];
-    std::uint32_t extra[unit ? tiles : 1][2];
-    if (computes && call.bias_n > 0) {
+    // Two biases from channel `i` on, the last where there are fewer.
+    const auto biases_at = [&](int half, int i) {
+      const T* const plus = biases[half] + key;
+      if (call.bias_pairs) return *reinterpret_cast<const std::uint32_t*>(plus + min(i, here - 2));
+      return paired(plus[min(i, here - 1)], plus[min(i + 1, here - 1)]);
+    };
+    if (!unit && computes && biased) {  // loaded before the wait, where sums begin
 #pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const T* const plus = biases[half] + key;
-        const float units = unit ? 1 : log2_e / scale[half];
+      for (int half = 0; half < 2; ++half)
 #pragma unroll
         for (int tile = 0; tile < tiles; ++tile) {
-          std::uint32_t two;
-          if (call.bias_pairs) {
-            two = *reinterpret_cast<const std::uint32_t*>(plus + min(tile * 8 + pair, here - 2));
-          } else {
-            const T low = plus[min(tile * 8 + pair, here - 1)], high = plus[min(tile * 8 + pair + 1, here - 1)];
-            two = paired(low, high);
-          }
-          if constexpr (unit) {
-            extra[tile][half] = two;
-          } else {
-            const float2 wide = widened_pair<T>(two);
-            score[tile][half * 2] = wide.x * units, score[tile][half * 2 + 1] = wide.y * units;
-          }
+          const float2 wide = widened_pair<T>(biases_at(half, tile * 8 + pair));
+          score[tile][half * 2] = wide.x * units[half], score[tile][half * 2 + 1] = wide.y * units[half];
         }
-      }
-    } else if constexpr (unit) {
-      for (auto& tile : extra) tile[0] = tile[1] = 0;
     } else {
 #pragma unroll
       for (auto& tile : score)
         for (float& s : tile) s = 0;
     }
-    wait_for_copies<most_tiles_held - 1>(min(rounds - 1 - round, shares.rounds_held - 1));
+    if (!whole) {
+#pragma unroll
+      for (int i = 0; i < tiles * 4; ++i)
+        if (i / 4 * 8 + pair + i % 2 >= here) score[i / 4][i % 4] = -INFINITY;
+    }
+    wait_for_copies<most_tiles_held - 1>(min(shares.rounds - 1 - round, ahead));
     __syncthreads();
+    const int at = slot * shares.key_warps;
     if constexpr (unit) {
       for (int i = 0; i < shares.key_warps; ++i)
-        inverse_norms<width>(of_keys + i * tile_keys,
-                             k_rows + (round % shares.rounds_held * shares.key_warps + i) * tile_elems<width>, call);
+        inverse_norms<width>(of_keys + i * tile_keys, k_rows + (at + i) * tile_elems<width>, call);
       __syncthreads();
-#pragma unroll
-      for (auto& tile : score)
-        for (float& s : tile) s = 0;
     }
     if (computes) {
-      float top[2] = {part.most[0], part.most[1]};
-#pragma unroll
-      for (int tile = 0; tile < tiles; ++tile) {
-        if (tile * 8 >= here) continue;
-#pragma unroll
-        for (int step = 0; step < steps; step += 2) {
-          std::uint32_t right[4];  // two steps of K
-          ldmatrix(right, k_rows + slot + (tile * 8 + lane % 8) * stride + step * 16 + lane / 8 * 8);
-          mma<T>(score[tile], left[step], right[0], right[1]);
-          mma<T>(score[tile], left[step + 1], right[2], right[3]);
-        }
-      }
-#pragma unroll
-      for (int tile = 0; tile < tiles; ++tile) {
-        if (tile * 8 >= here) continue;
-        float of_key[2] = {1, 1};
-        float2 plus[2] = {};
+      const auto finish = [&](float(&sums)[4], int tile) {
         if constexpr (unit) {
-          of_key[0] = of_keys[turn * tile_keys + tile * 8 + pair];
-          of_key[1] = of_keys[turn * tile_keys + tile * 8 + pair + 1];
-          plus[0] = widened_pair<T>(extra[tile][0]), plus[1] = widened_pair<T>(extra[tile][1]);
+          const float2 of_key = *reinterpret_cast<const float2*>(of_keys + turn * tile_keys + tile * 8 + pair);
+#pragma unroll
+          for (int half = 0; half < 2; ++half) {
+            const float2 plus = biased ? widened_pair<T>(biases_at(half, tile * 8 + pair)) : float2{0, 0};
+            sums[half * 2] = fmaf(plus.x, units[half], sums[half * 2] * of_key.x);
+            sums[half * 2 + 1] = fmaf(plus.y, units[half], sums[half * 2 + 1] * of_key.y);
+          }
         }
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-          float& s = score[tile][i];
-          s *= scale[i / 2];
-          if constexpr (unit) s = fmaf(i % 2 == 0 ? plus[i / 2].x : plus[i / 2].y, log2_e, s * of_key[i % 2]);
-        }
-        if (tile * 8 + 8 > here)
-#pragma unroll
-          for (int i = 0; i < 4; ++i)
-            if (tile * 8 + pair + i % 2 >= here) score[tile][i] = -INFINITY;
-#pragma unroll
-        for (int i = 0; i < 4; ++i) top[i / 2] = fmaxf(top[i / 2], score[tile][i]);
-      }
-      float base[2];
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        for (int mask = 1; mask < 4; mask *= 2) top[half] = fmaxf(top[half], shuffle_xor(top[half], mask));
-        base[half] = part.raise(half, top[half]);
-      }
-#pragma unroll
-      for (int tile = 0; tile < tiles; tile += 2) {
-        if (tile * 8 >= here) continue;
-        std::uint32_t powers[4];
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-          float two[2] = {};
-          if ((tile + i / 2) * 8 < here)
-#pragma unroll
-            for (int j = 0; j < 2; ++j) two[j] = approximate_exp2(score[tile + i / 2][i % 2 * 2 + j] - base[i % 2]);
-          part.sum[i % 2] += two[0] + two[1];
-          powers[i] = narrowed_pair<T>(two[0], two[1]);
-        }
-#pragma unroll
-        for (int c = 0; c < width / 8; c += 2) {
-          std::uint32_t right[4];
-          ldmatrix_trans(right, v_rows + slot + (tile * 8 + lane % 16) * stride + c * 8 + lane / 16 * 8);
-          mma<T>(part.held[c], powers, right[0], right[1]);
-          mma<T>(part.held[c + 1], powers, right[2], right[3]);
-        }
-      }
+      };
+      const T* const k_row = k_rows + (at + turn) * tile_elems<width> + lane % 8 * stride + lane / 8 * 8;
+      const T* const v_row = v_rows + (at + turn) * tile_elems<width> + lane % 16 * stride + lane / 16 * 8;
+      if (whole)
+        add_keys<true, T, width>(part, score, left, scale, k_row, v_row, here, finish);
+      else
+        add_keys<false, T, width>(part, score, left, scale, k_row, v_row, here, finish);
     }
-    if (round + shares.rounds_held < rounds) {
-      __syncthreads();
-      fetch(round + shares.rounds_held);
-    }
+    if (++slot == shares.rounds_held) slot = 0;
   }
 
   if (shares.key_warps > 1) {
     __syncthreads();
     auto* const parts = reinterpret_cast<float*>(shared) + lane;
-    if (turn > 0) store(part, parts + ((turn - 1) * shares.query_warps + own) * part_floats<width>);
+    if (turn > 0) store(part, parts + (turn - 1) * part_floats<width>);
     __syncthreads();
     if (turn > 0) return;
-    for (int i = 0; i < shares.key_warps - 1; ++i)
-      join(part, parts + (i * shares.query_warps + own) * part_floats<width>);
+    for (int i = 0; i < shares.key_warps - 1; ++i) join(part, parts + i * part_floats<width>, scale);
   }
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
@@ -359,18 +387,19 @@ __global__ void __launch_bounds__(most_warps* warp_threads, width <= 64 ? 2 : 1)
     for (int mask = 1; mask < 4; mask *= 2) sum += shuffle_xor(sum, mask);
     if (row + half * 8 >= call.queries) continue;
     const float inverse = sum == 0 ? 0 : 1 / sum;
-    T* const to = y + place.of(call.y) + rows[half] * call.y.token;
+    T* const to = y + place.of(call.y) + rows[half] * call.y.token + pair;
+    const auto scaled = [&](int c, int i) { return part.held[c][half * 2 + i] * inverse; };
+    if (call.value_size % 8 == 0) {
 #pragma unroll
-    for (int c = 0; c < width / 8; ++c) {
-      const int at = c * 8 + pair;
-      const T low = narrowed<T>(part.held[c][half * 2] * inverse);
-      const T high = narrowed<T>(part.held[c][half * 2 + 1] * inverse);
-      if (at + 1 < call.value_size && call.value_size % 2 == 0) {
-        *reinterpret_cast<std::uint32_t*>(to + at) = paired(low, high);
-      } else {
-        if (at < call.value_size) to[at] = low;
-        if (at + 1 < call.value_size) to[at + 1] = high;
-      }
+      for (int c = 0; c < width / 8; ++c)
+        if (c * 8 < call.value_size)
+          *reinterpret_cast<std::uint32_t*>(to + c * 8) = narrowed_pair<T>(scaled(c, 0), scaled(c, 1));
+    } else {
+#pragma unroll
+      for (int c = 0; c < width / 8; ++c)
+#pragma unroll
+        for (int i = 0; i < 2; ++i)
+          if (c * 8 + pair + i < call.value_size) to[c * 8 + i] = narrowed<T>(scaled(c, i));
     }
   }
 }
