@@ -1,10 +1,11 @@
 // Attention of 16-bit values on tensor cores. Lanes as in base/cuda/mma.cuh.
 //
-// A warp has 16 queries, and 64 keys at a time. K and V come to shared memory in tiles of 64 tokens, several ahead; up
-// to 256 tokens, 128 of wide heads, are there before the first product. Where blocks are few, warps share the queries
+// A warp has 16 queries, and 64 keys at a time. K and V come to shared memory in tiles of 64 tokens, up to 256 tokens
+// ahead, 128 of wide heads. Where blocks are few, warps share the queries
 // and take the tiles of keys in turn; what they have is joined at the end (T. Dao et al., "Flash-Decoding", 2023).
 
 #include <algorithm>
+#include <cfloat>
 #include <cmath>
 
 #include "base/cuda/copy_async.cuh"
@@ -110,18 +111,21 @@ __device__ std::uint32_t pair_at(const T* row, int c, int channels) {
   return std::uint32_t{row[c].bits} | (c + 1 < channels ? std::uint32_t{row[c + 1].bits} << 16 : 0);
 }
 
-/// What a warp knows of its 16 queries: of a lane the rows lane / 4 and lane / 4 + 8. `most` is a score, which powers
-/// are relative to: powers[i] = 2^(scale (score[i] - most)).
+/// What a warp knows of its 16 queries: of a lane the rows lane / 4 and lane / 4 + 8. Powers are 2^(scale score +
+/// shift), at most 2^slack: relative to the score `most`, which follows only where a score is beyond `limit`: it
+/// mostly stays what the first keys made it.
 template <int width>
 struct Part {
-  float most[2] = {-INFINITY, -INFINITY}, sum[2] = {}, held[width / 8][4] = {};
+  static constexpr float slack = 8;
+  float most[2] = {-INFINITY, -INFINITY}, limit[2] = {-INFINITY, -INFINITY}, shift[2] = {};
+  float sum[2] = {}, held[width / 8][4] = {};
 
-  /// What powers are relative to, finite.
   __device__ float base(int half) const { return most[half] == -INFINITY ? 0 : most[half]; }
-  /// Makes `top` the score that powers are relative to.
   __device__ void raise(int half, float top, float scale) {
     const float before = most[half];
     most[half] = top;
+    limit[half] = top + slack / scale;
+    shift[half] = fminf(-base(half) * scale, FLT_MAX);  // a mask of bfloat16's least number stays finite
     const float grown = approximate_exp2((before - base(half)) * scale);
     sum[half] *= grown;
 #pragma unroll
@@ -129,7 +133,7 @@ struct Part {
   }
 };
 
-/// Writes a warp's part to [lane]; joins another warp's from there: both are brought to the greater maximum.
+/// Writes a warp's part to [lane]; joins another warp's from there: both are brought to the greater `most`.
 template <int width>
 __device__ void store(const Part<width>& part, float* to) {
 #pragma unroll
@@ -173,19 +177,19 @@ std::size_t shared_bytes(const Shares& shares, bool unit) {
   return std::max(rows + norms, parts * sizeof(float));
 }
 
-/// Adds up to 64 keys to a warp's part. `score`: what sums of products begin with, -inf where there is no key. k_row
-/// and v_row: the lane's rows of ldmatrix. `whole`: 64 keys are here; that leaves out all checks. What `finish` makes
-/// of a tile's products are scores.
-template <bool whole, typename T, int width, class Finish>
+/// Adds up to 64 keys to a warp's part. `score`: what sums of products begin with, -inf where there is no key; 0 if
+/// `zeros`. k_row and v_row: the lane's rows of ldmatrix. `whole`: 64 keys are here; that leaves out all checks. What
+/// `finish` makes of a tile's products are scores.
+template <bool whole, bool zeros, typename T, int width, class Finish>
 __device__ __forceinline__ void add_keys(Part<width>& part, float (&score)[tile_keys / 8][4],
                                          const std::uint32_t (&left)[width / 16][4], const float (&scale)[2],
                                          const T* k_row, const T* v_row, int here, const Finish& finish) {
   constexpr int stride = width + 8, tiles = tile_keys / 8;
-  /// Powers of 2 beyond those of the score that they are relative to, before that follows: it rarely has to, then.
-  constexpr float slack = 8;
 #pragma unroll
   for (int tile = 0; tile < tiles; ++tile) {
     if (!whole && tile * 8 >= here) break;
+    if constexpr (zeros)
+      for (float& s : score[tile]) s = 0;
 #pragma unroll
     for (int step = 0; step < width / 16; step += 2) {
       std::uint32_t right[4];  // two steps of K
@@ -194,7 +198,7 @@ __device__ __forceinline__ void add_keys(Part<width>& part, float (&score)[tile_
       mma<T>(score[tile], left[step + 1], right[2], right[3]);
     }
   }
-  float top[2] = {part.most[0], part.most[1]};
+  float top[2] = {-INFINITY, -INFINITY};
 #pragma unroll
   for (int tile = 0; tile < tiles; ++tile) {
     if (!whole && tile * 8 >= here) break;
@@ -202,17 +206,12 @@ __device__ __forceinline__ void add_keys(Part<width>& part, float (&score)[tile_
 #pragma unroll
     for (int i = 0; i < 4; ++i) top[i / 2] = fmaxf(top[i / 2], score[tile][i]);
   }
-  bool grows = false;
+  if (__any_sync(0xffffffffU, top[0] > part.limit[0] || top[1] > part.limit[1]))
 #pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    for (int mask = 1; mask < 4; mask *= 2) top[half] = fmaxf(top[half], shuffle_xor(top[half], mask));
-    grows |= (top[half] - part.most[half]) * scale[half] > slack;
-  }
-  if (__any_sync(0xffffffffU, grows)) {
-    part.raise(0, top[0], scale[0]);
-    part.raise(1, top[1], scale[1]);
-  }
-  const float shift[2] = {-part.base(0) * scale[0], -part.base(1) * scale[1]};
+    for (int half = 0; half < 2; ++half) {
+      for (int mask = 1; mask < 4; mask *= 2) top[half] = fmaxf(top[half], shuffle_xor(top[half], mask));
+      part.raise(half, fmaxf(part.most[half], top[half]), scale[half]);
+    }
 #pragma unroll
   for (int tile = 0; tile < tiles; tile += 2) {
     if (!whole && tile * 8 >= here) break;
@@ -221,8 +220,8 @@ __device__ __forceinline__ void add_keys(Part<width>& part, float (&score)[tile_
     for (int i = 0; i < 4; ++i) {
       const int half = i % 2;
       const float* const two = score[tile + i / 2] + half * 2;
-      const float low = approximate_exp2(fmaf(two[0], scale[half], shift[half]));
-      const float high = approximate_exp2(fmaf(two[1], scale[half], shift[half]));
+      const float low = approximate_exp2(fmaf(two[0], scale[half], part.shift[half]));
+      const float high = approximate_exp2(fmaf(two[1], scale[half], part.shift[half]));
       part.sum[half] += low + high;
       powers[i] = narrowed_pair<T>(low, high);
     }
@@ -272,6 +271,9 @@ __global__ void __launch_bounds__(most_warps* warp_threads, width <= 64 ? 2 : 1)
     }
     commit_copies();
   };
+  const int ahead = shares.rounds_held - 1;
+#pragma unroll 1
+  for (int round = 0; round <= ahead; ++round) fetch(round, round);
 
   std::uint32_t left[steps][4];
   float scale[2] = {place.scale(call), place.scale(call)};
@@ -294,7 +296,7 @@ __global__ void __launch_bounds__(most_warps* warp_threads, width <= 64 ? 2 : 1)
       for (int step = 0; step < steps; ++step)
         add_squares<T>(squares, left[step][half]), add_squares<T>(squares, left[step][half + 2]);
       for (int mask = 1; mask < 4; mask *= 2) squares += shuffle_xor(squares, mask);
-      scale[half] *= inverse_norm(squares, call);
+      scale[half] = fmaxf(scale[half] * inverse_norm(squares, call), 1e-30F);
     }
 #pragma unroll
     for (int i = 0; i < width / 8; ++i) left[i / 2][i % 2 * 2 + half] ^= signs;
@@ -305,27 +307,24 @@ __global__ void __launch_bounds__(most_warps* warp_threads, width <= 64 ? 2 : 1)
   const float units[2] = {log2_e / scale[0], log2_e / scale[1]};  // of a bias, as products before they are scaled
 
   Part<width> part;
-  // Tiles of keys are fetched `ahead` rounds before they are taken.
-  const int ahead = shares.rounds_held - 1;
-  int to_slot = 0, slot = 0;
+  int slot = 0;
 #pragma unroll 1
-  for (int round = -ahead; round < shares.rounds; ++round) {
-    if (round + ahead < shares.rounds) {
-      if (round > 0) __syncthreads();
-      fetch(round + ahead, to_slot);
-      if (++to_slot == shares.rounds_held) to_slot = 0;
+  for (int round = 0; round < shares.rounds; ++round) {
+    if (round > 0 && round + ahead < shares.rounds) {
+      __syncthreads();
+      fetch(round + ahead, slot == 0 ? ahead : slot - 1);
     }
-    if (round < 0) continue;
     const int key = (round * shares.key_warps + turn) * tile_keys, here = min(call.keys - key, tile_keys);
     const bool computes = here > 0 && first < call.queries, whole = here == tile_keys;
     float score[tiles][4];
     // Two biases from channel `i` on, the last where there are fewer.
     const auto biases_at = [&](int half, int i) {
       const T* const plus = biases[half] + key;
-      if (call.bias_pairs) return *reinterpret_cast<const std::uint32_t*>(plus + min(i, here - 2));
+      if (call.bias_pairs) return *reinterpret_cast<const std::uint32_t*>(plus + (whole ? i : min(i, here - 2)));
       return paired(plus[min(i, here - 1)], plus[min(i + 1, here - 1)]);
     };
-    if (!unit && computes && biased) {  // loaded before the wait, where sums begin
+    const bool begins_with_bias = !unit && biased;  // loaded before the wait
+    if (computes && begins_with_bias) {
 #pragma unroll
       for (int half = 0; half < 2; ++half)
 #pragma unroll
@@ -333,7 +332,7 @@ __global__ void __launch_bounds__(most_warps* warp_threads, width <= 64 ? 2 : 1)
           const float2 wide = widened_pair<T>(biases_at(half, tile * 8 + pair));
           score[tile][half * 2] = wide.x * units[half], score[tile][half * 2 + 1] = wide.y * units[half];
         }
-    } else {
+    } else if (!whole) {
 #pragma unroll
       for (auto& tile : score)
         for (float& s : tile) s = 0;
@@ -347,7 +346,9 @@ __global__ void __launch_bounds__(most_warps* warp_threads, width <= 64 ? 2 : 1)
     __syncthreads();
     const int at = slot * shares.key_warps;
     if constexpr (unit) {
-      for (int i = 0; i < shares.key_warps; ++i)
+      for (int i = 0;
+           i < min(shares.key_warps, (call.keys - round * shares.key_warps * tile_keys + tile_keys - 1) / tile_keys);
+           ++i)
         inverse_norms<width>(of_keys + i * tile_keys, k_rows + (at + i) * tile_elems<width>, call);
       __syncthreads();
     }
@@ -365,10 +366,12 @@ __global__ void __launch_bounds__(most_warps* warp_threads, width <= 64 ? 2 : 1)
       };
       const T* const k_row = k_rows + (at + turn) * tile_elems<width> + lane % 8 * stride + lane / 8 * 8;
       const T* const v_row = v_rows + (at + turn) * tile_elems<width> + lane % 16 * stride + lane / 16 * 8;
-      if (whole)
-        add_keys<true, T, width>(part, score, left, scale, k_row, v_row, here, finish);
+      if (whole && !begins_with_bias)
+        add_keys<true, true, T, width>(part, score, left, scale, k_row, v_row, here, finish);
+      else if (whole)
+        add_keys<true, false, T, width>(part, score, left, scale, k_row, v_row, here, finish);
       else
-        add_keys<false, T, width>(part, score, left, scale, k_row, v_row, here, finish);
+        add_keys<false, false, T, width>(part, score, left, scale, k_row, v_row, here, finish);
     }
     if (++slot == shares.rounds_held) slot = 0;
   }
