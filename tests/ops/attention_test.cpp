@@ -185,6 +185,7 @@ TEST_CASE("attention/normalised_rows_and_a_scale_for_each_head") {
                                             {2, 1, 70, 40},
                                             {1, 2, 130, 64},
                                             {1, 3, 33, 100},
+                                            {1, 1, 700, 32},
                                             {1, 2, 9, 130},
                                             {1, 64, 3, 2}}) {
     OpCase c = packed(n, heads, tokens, d, true, seed++);
@@ -244,6 +245,43 @@ TEST_CASE("attention/masked_tiles") {
               .tolerance = float_tolerance,
               .half_tolerance = half_tolerance});
   }
+}
+
+// On CUDA in 16 bits powers are relative to a score that does not follow small growth.
+TEST_CASE("attention/scores_that_grow_from_tile_to_tile") {
+  unsigned seed = 700;
+  for (const auto& [n, heads] : {std::array{1, 1}, {140, 2}})
+    for (const float growth : {0.05F, 4.0F, -4.0F}) {
+      const std::int64_t l = 18, s = 390, d = 24;
+      Tensor k = random_f32({n, heads, s, d}, seed++, 0, 1);
+      for (std::int64_t i = 0; i < k.elems(); ++i)
+        k.values<float>()[static_cast<std::size_t>(i)] *= 1 + growth * static_cast<float>(i / d % s / 64);
+      check_op({.op = "Attention",
+                .opset = 23,
+                .attributes = {{"scale", growth < 0 ? -0.5 : 0.5}},
+                .inputs = {random_f32({n, heads, l, d}, seed++, 0, 1), k, random_f32({n, heads, s, d}, seed++, 0, 1)},
+                .tolerance = 1e-5,  // scores up to 100
+                .half_tolerance = 0.2});
+    }
+}
+
+// What networks in bfloat16 mask with: a scale beyond 1 / log2(e) makes it overflow.
+TEST_CASE("attention/masks_of_the_least_number") {
+  const float least = -3.3895314e38F;
+  for (const auto& [n, heads] : {std::array{1, 1}, {140, 2}})
+    for (const std::int64_t from : {0, 64}) {
+      const std::int64_t l = 20, s = 128;
+      Tensor mask(DType::f32, Shape{l, s});
+      for (std::int64_t i = 0; i < l * s; ++i)
+        mask.values<float>()[static_cast<std::size_t>(i)] = i % s / 64 * 64 == from ? least : 0;
+      check_op({.op = "Attention",
+                .opset = 23,
+                .attributes = {{"scale", 1.0}},
+                .inputs = {random_f32({n, heads, l, 16}, 320), random_f32({n, heads, s, 16}, 321),
+                           random_f32({n, heads, s, 16}, 322), mask},
+                .tolerance = float_tolerance,
+                .half_tolerance = half_tolerance});
+    }
 }
 
 TEST_CASE("attention/refusals") {
