@@ -42,24 +42,9 @@ class EpilogueStore {
   template <int lanes>
   __device__ void operator()(float (&sum)[lanes], std::int64_t at) const {
     add_residual(sum, at);
-    if (!call_.activation.is_clamp()) call_.activation.apply_for_halves(sum);
+    activate(sum);
     store(sum, at);
   }
-  /// Short form without a residual and with a clamp as activation, for kernels that unroll it often.
-  template <int lanes>
-  __device__ void store(const float (&sum)[lanes], std::int64_t at) const {
-    T* const y = static_cast<T*>(call_.y) + at;
-    if constexpr (lanes == 1) {
-      y->bits = static_cast<std::uint16_t>(clamp_(narrowed_pair<T>(sum[0], sum[0])));
-    } else {
-      Words<lanes / 2> result;
-#pragma unroll
-      for (int i = 0; i < lanes / 2; ++i) result.at[i] = clamp_(narrowed_pair<T>(sum[2 * i], sum[2 * i + 1]));
-      *reinterpret_cast<Words<lanes / 2>*>(y) = result;
-    }
-  }
-
- private:
   template <int lanes>
   __device__ void add_residual(float (&sum)[lanes], std::int64_t at) const {
     if (call_.residual == nullptr) return;
@@ -76,7 +61,26 @@ class EpilogueStore {
       }
     }
   }
+  /// Any number of sums: a branch for all.
+  template <int count>
+  __device__ void activate(float (&sums)[count]) const {
+    if (!call_.activation.is_clamp()) call_.activation.apply_for_halves(sums);
+  }
+  /// Short form without a residual and with a clamp as activation, for kernels that unroll it often.
+  template <int lanes>
+  __device__ void store(const float (&sum)[lanes], std::int64_t at) const {
+    T* const y = static_cast<T*>(call_.y) + at;
+    if constexpr (lanes == 1) {
+      y->bits = static_cast<std::uint16_t>(clamp_(narrowed_pair<T>(sum[0], sum[0])));
+    } else {
+      Words<lanes / 2> result;
+#pragma unroll
+      for (int i = 0; i < lanes / 2; ++i) result.at[i] = clamp_(narrowed_pair<T>(sum[2 * i], sum[2 * i + 1]));
+      *reinterpret_cast<Words<lanes / 2>*>(y) = result;
+    }
+  }
 
+ private:
   const DepthwiseCall& call_;
   PairClamp<T> clamp_;  ///< no-op where the activation is not a clamp
 };
@@ -108,16 +112,29 @@ __device__ void finish_tile(const DepthwiseCall& call, const Place& place, float
         if (exists(p, q)) finish.store(acc[p][q], offset(p, q));
     return;
   }
-  // Not unrolled, to keep the code small; register indices are constants within the body.
+  // Some pixels at a time: their activations overlap, and the code stays small. Register indices are constants within
+  // the body.
+  constexpr int pixels = tile_p * tile_q, together = lanes < 8 ? 8 / lanes : 1;
 #pragma unroll 1
-  for (int i = 0; i < tile_p * tile_q; ++i) {
-    float sum[lanes];
+  for (int first = 0; first < pixels; first += together) {
+    float sums[together * lanes];
 #pragma unroll
-    for (int known = 0; known < tile_p * tile_q; ++known)
+    for (int known = 0; known < pixels; known += together)
 #pragma unroll
-      for (int lane = 0; lane < lanes; ++lane)
-        if (i == known) sum[lane] = acc[known / tile_q][known % tile_q][lane];
-    if (exists(i / tile_q, i % tile_q)) finish(sum, offset(i / tile_q, i % tile_q));
+      for (int i = 0; i < together * lanes; ++i) {
+        const int pixel = min(known + i / lanes, pixels - 1);
+        if (first == known) sums[i] = acc[pixel / tile_q][pixel % tile_q][i % lanes];
+      }
+    const auto each = [&](const auto& apply) {
+#pragma unroll
+      for (int i = 0; i < together; ++i) {
+        const int p = (first + i) / tile_q, q = (first + i) % tile_q;
+        if (first + i < pixels && exists(p, q)) apply(reinterpret_cast<float(&)[lanes]>(sums[i * lanes]), offset(p, q));
+      }
+    };
+    each([&](auto& sum, std::int64_t at) { finish.add_residual(sum, at); });
+    finish.activate(sums);
+    each([&](auto& sum, std::int64_t at) { finish.store(sum, at); });
   }
 }
 
