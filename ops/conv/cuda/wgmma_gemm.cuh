@@ -139,9 +139,9 @@ __device__ inline void produce(const WgmmaGemm& g, const Block& block) {
   let_next_start();
 }
 
-/// Consumer: a warpgroup, its share of every tile's pixels.
-template <typename T, typename Block>
-__device__ inline void consume(const WgmmaGemm& g, const Block& block) {
+/// Consumer: a warpgroup, its share of every tile's pixels. `multiply`: as multiply_tile().
+template <typename T, typename Block, typename Multiply>
+__device__ inline void consume(const WgmmaGemm& g, const Block& block, const Multiply& multiply) {
   constexpr int n = Block::shape.n, rows64 = Block::shape.m / 64 / Block::shape.consumers;
   // Warp-uniform, and known to the compiler to be.
   const int warp = __shfl_sync(0xFFFFFFFFU, static_cast<int>(threadIdx.x) / 32 - 4, 0), consumer = warp / 4;
@@ -156,7 +156,7 @@ __device__ inline void consume(const WgmmaGemm& g, const Block& block) {
     const int tile_m = index / g.tiles_n, next = index + Block::step(), next_m = next / g.tiles_n;
     epilogue.begin({tile_m * Block::shape.m + own_m}, (index - tile_m * g.tiles_n) * n,
                    {next_m * Block::shape.m + own_m}, (next - next_m * g.tiles_n) * n);
-    multiply_tile<T>(g, block, at, share_m, lane, d);
+    multiply(at, share_m, lane, d);
     epilogue.finish(d);
   }
   epilogue.end();
@@ -164,14 +164,10 @@ __device__ inline void consume(const WgmmaGemm& g, const Block& block) {
 
 #endif
 
-/// `residual`: selects the shared memory layout for residuals.
-template <typename T, WgmmaTile tile, int width, int k_groups, bool residual>
-__global__ void __launch_bounds__(wgmma_threads(shape_of(tile).consumers), 1)
-    wgmma_gemm_kernel(const __grid_constant__ WgmmaGemm g) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-  extern __shared__ __align__(1024) unsigned char shared[];
-  using Block = WgmmaBlock<T, tile, width, k_groups, residual>;
-  const Block block{shared};
+/// A whole kernel; `tails`: of such blocks.
+template <typename T, bool tails, typename Block, typename Multiply>
+__device__ inline void run_wgmma_block(const WgmmaGemm& g, const Block& block, const Multiply& multiply) {
   if (threadIdx.x == 0) {
     for (int stage = 0; stage < Block::layout.stages; ++stage) {
       init_mbarrier(block.full(stage), 1);
@@ -185,19 +181,33 @@ __global__ void __launch_bounds__(wgmma_threads(shape_of(tile).consumers), 1)
     give_up_registers<Block::registers.producer>();
     if (threadIdx.x != 0)
       wait_for_previous();
-    else if (Block::may_have_tails && g.tail.exists())
+    else if (tails && g.tail.exists())
       if (g.by_channels != 0)
-        produce<Block::may_have_tails, Block::may_have_tails>(g, block);
+        produce<tails, tails>(g, block);
       else
-        produce<false, Block::may_have_tails>(g, block);
+        produce<false, tails>(g, block);
     else if (Block::goes_one_by_one && g.by_channels != 0)
       produce<Block::goes_one_by_one, false>(g, block);
     else
       produce<false, false>(g, block);
   } else {
     take_registers<Block::registers.consumer>();
-    consume<T>(g, block);
+    consume<T>(g, block, multiply);
   }
+}
+#endif
+
+/// `residual`: selects the shared memory layout for residuals.
+template <typename T, WgmmaTile tile, int width, int k_groups, bool residual>
+__global__ void __launch_bounds__(wgmma_threads(shape_of(tile).consumers), 1)
+    wgmma_gemm_kernel(const __grid_constant__ WgmmaGemm g) {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  extern __shared__ __align__(1024) unsigned char shared[];
+  using Block = WgmmaBlock<T, tile, width, k_groups, residual>;
+  const Block block{shared};
+  run_wgmma_block<T, Block::may_have_tails>(g, block, [&](StageRing& at, int first_row, unsigned lane, auto& d) {
+    multiply_tile<T>(g, block, at, first_row, lane, d);
+  });
 #endif
 }
 
