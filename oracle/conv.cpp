@@ -266,6 +266,29 @@ std::vector<Array> separable_conv(const AttributeList& attributes, Inputs inputs
   return conv(second, of_second);
 }
 
+/// A Conv (the attributes without "x_") of activation(scale[c] * x + shift[c]), unrounded in between.
+std::vector<Array> preactivated_conv(const AttributeList& attributes, Inputs inputs) {
+  AttributeList before, after;
+  for (const auto& [name, value] : attributes)
+    (name.starts_with("x_") ? before : after).emplace_back(name.starts_with("x_") ? name.substr(2) : name, value);
+  Array x = at(inputs, 0);
+  const Array &scale = at(inputs, 1), &shift = at(inputs, 2);
+  const auto activation = fused_activation(before);
+  const std::int64_t plane = x.shape[2] * x.shape[3];
+  for (std::size_t i = 0; i < x.values.size(); ++i) {
+    const auto c = static_cast<std::size_t>(static_cast<std::int64_t>(i) / plane % x.shape[1]);
+    x.values[i] = scale.values[c] * x.values[i] + shift.values[c];
+    if (activation) x.values[i] = activation(x.values[i]);
+  }
+  const auto input = [&](std::size_t i) {
+    Array left_out;
+    left_out.present = false;
+    return has(inputs, i) ? inputs[i] : left_out;
+  };
+  const Array of_conv[] = {x, at(inputs, 3), input(4), input(5)};
+  return conv(after, of_conv);
+}
+
 /// One spatial axis of ConvTranspose: input i and tap r add to output i * stride + r * dilation - before.
 struct TransposedAxis {
   std::int64_t in = 1, taps = 1, stride = 1, dilation = 1, before = 0, out = 1;
@@ -402,6 +425,7 @@ constexpr Entry entries[] = {{"Conv", conv},
                              {"ConvTranspose", conv_transpose},
                              {"LayoutConvert", same_elements},
                              {"DeformConv", deform_conv},
+                             {"PreactivatedConv", preactivated_conv},
                              {"SeparableConv", separable_conv}};
 
 }  // namespace

@@ -18,13 +18,15 @@ inline std::int64_t map_pitch(std::int64_t channels, MapElement element) {
   return (channels + vector - 1) / vector * vector;
 }
 
-/// Windows of `pixels` outputs, one K group, from x in NHWC: im2col mode, or pointwise [pixels][C].
-inline CUtensorMap window_operand(const ConvProblem& p, const void* x, int pixels, int width, MapElement element) {
+/// Windows of `pixels` outputs, one K group, from x in NHWC: im2col mode, or pointwise [pixels][C]. `pitch`: elements
+/// from pixel to pixel; 0: as aligned_nhwc.
+inline CUtensorMap window_operand(const ConvProblem& p, const void* x, int pixels, int width, MapElement element,
+                                  std::int64_t pitch = 0) {
+  if (pitch == 0) pitch = map_pitch(p.c, element);
   const auto size = [](std::int64_t value) { return static_cast<std::uint64_t>(value); };
   const auto rows = static_cast<std::uint32_t>(pixels), channels = static_cast<std::uint32_t>(width);
   if (is_pointwise(p))
-    return tiled_map(x, std::array{size(p.c), size(p.n * p.h * p.w)}, std::array{channels, rows}, element,
-                     size(map_pitch(p.c, element)));
+    return tiled_map(x, std::array{size(p.c), size(p.n * p.h * p.w)}, std::array{channels, rows}, element, size(pitch));
   const Im2colBox box = im2col_box(p);
   return window_map(x,
                     {.sizes = {size(p.c), size(p.w), size(p.h), size(p.n)},
@@ -33,7 +35,7 @@ inline CUtensorMap window_operand(const ConvProblem& p, const void* x, int pixel
                      .stride = {static_cast<std::uint32_t>(box.stride_w), static_cast<std::uint32_t>(box.stride_h)},
                      .pixels = rows,
                      .channels = channels,
-                     .pitch = size(map_pitch(p.c, element))},
+                     .pitch = size(pitch)},
                     element);
 }
 

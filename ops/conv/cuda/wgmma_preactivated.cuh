@@ -1,7 +1,7 @@
 #pragma once
-// Products of wgmma_preactivated: as wgmma_gemm's, of act(scale[c] x + shift[c]). A consumer warp loads its 16 pixels of
-// a k-block into registers, maps and rounds them there, and multiplies from registers: what a BatchNormalization and its
-// activation would write is never in memory.
+// Products of wgmma_preactivated: as wgmma_gemm's, of act(scale[c] x + shift[c]). A consumer warp loads its 16 pixels
+// of a k-block into registers, maps and rounds them there, and multiplies from registers: what a BatchNormalization and
+// its activation would write is never in memory.
 
 #include "base/cuda/half_mma.cuh"
 #include "base/cuda/mma.cuh"

@@ -1,0 +1,103 @@
+#pragma once
+// Starts kernels of wgmma_gemm's blocks: tensor maps, shared memory, grid.
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "base/aligned_format.h"
+#include "ops/conv/cuda/group_sets.h"
+#include "ops/conv/cuda/wgmma_gemm.cuh"
+#include "ops/conv/cuda/wgmma_maps.cuh"
+
+namespace lenslet::cuda {
+
+/// Device addresses of a run. x_pixel and y_pixel: elements from pixel to pixel; x_pixel 0: as aligned_nhwc.
+struct WgmmaOperands {
+  const void* x = nullptr;
+  std::int64_t x_pixel = 0;
+  const void* filters = nullptr;  ///< as WgmmaFilters
+  const float* bias = nullptr;
+  const void* residual = nullptr;
+  void* y = nullptr;
+  std::int64_t y_pixel = 0;
+};
+
+/// A problem's persistent blocks, without addresses. `tails`: whether its kernel knows them (KTail).
+class WgmmaLaunch {
+ public:
+  WgmmaLaunch(const ConvProblem& p, const WgmmaGemmPlan& plan, bool tails = true)
+      : problem_(p),
+        shape_(shape_of(plan.tile)),
+        width_(plan.width),
+        filters_(in_whole_tiles(p, plan.together, plan.n())),
+        lasting_(plan.lasting_stages(shared_of(shape_, p.residual).stages)) {
+    const auto narrow = [](std::int64_t value) { return static_cast<int>(value); };
+    call_.walk = WindowWalk<std::int16_t>(p);
+    const ConvProblem set = group_set(p, plan.together);
+    call_.k_order = KOrder(set);
+    call_.by_channels = plan.k_groups_per_block == 1 && goes_by_channels(set) ? 1 : 0;
+    if (tails) call_.tail = KTail(set, plan.width);
+    call_.activation = DeviceActivation(p.activation);
+    call_.pointwise = is_pointwise(p) ? 1 : 0;
+    call_.pixels = narrow(p.n * p.p * p.q);
+    call_.k = narrow(aligned_channels(p.k, p.storage));
+    call_.biases = narrow(p.k);
+    call_.steps = narrow(plan.steps);
+    call_.tiles = narrow(plan.tiles_m * plan.tiles_n);
+    call_.tiles_n = narrow(plan.tiles_n);
+    if (plan.sets > 1) call_.sets = {narrow(plan.tiles_n / plan.sets), narrow(set.c)};
+  }
+
+  int y_channels() const { return call_.k; }
+  int steps() const { return call_.steps; }
+
+  /// `call`: a WgmmaGemm, or a struct derived from it with what its kernel takes besides.
+  template <typename Call>
+  void start(const Context& context, void (*kernel)(Call), Call call, const WgmmaOperands& at) const {
+    static_cast<WgmmaGemm&>(call) = call_;
+    const auto windows = [&](int width) {
+      return window_operand(problem_, at.x, shape_.m, width, MapElement::half, at.x_pixel);
+    };
+    call.windows = windows(width_);
+    call.filters = filter_operand(problem_, filters_, at.filters, shape_.n, width_, MapElement::half);
+    call.bias = at.bias;
+    call.results = results(at.y, at.y_pixel);
+    if (at.residual != nullptr) {
+      call.residuals_or_tails = results(at.residual, call.k);
+      call.adds_residual = 1;
+    }
+    if (call.tail.exists())
+      call.residuals_or_tails = windows(call.tail.instructions(call.k_order, width_) * width_ / 4);
+    const WgmmaShared shared = shared_of(shape_, problem_.residual);
+    const auto shared_bytes = static_cast<std::size_t>(shared.total);
+    const int multiprocessors = context.multiprocessors;
+    const auto even = static_cast<int>(blocks_of_same_filters(multiprocessors, call.tiles_n));
+    const bool lasts = lasting_ > 0 && even > 0;
+    call.filters_last = lasts ? 1 : 0;
+    call.stages = lasts ? lasting_ : shared.stages;
+    allow_shared_bytes(kernel, shared_bytes);
+    launch(context, kernel, static_cast<unsigned>(std::min(call.tiles, lasts ? even : multiprocessors)),
+           wgmma_threads(shape_.consumers), shared_bytes, call);
+  }
+
+ private:
+  /// `pitch`: elements from pixel to pixel.
+  CUtensorMap results(const void* y, std::int64_t pitch) const {
+    const ConvProblem& p = problem_;
+    const auto size = [](auto value) { return static_cast<std::uint64_t>(value); };
+    return tiled_map(y, std::array{size(call_.k), size(p.n * p.p * p.q)},
+                     std::array{static_cast<std::uint32_t>(staged_filters(shape_.n)), std::uint32_t{staged_rows}},
+                     MapElement::half, size(pitch));
+  }
+
+  ConvProblem problem_;
+  WgmmaTileShape shape_;
+  int width_;
+  WgmmaFilters filters_;
+  int lasting_;
+  WgmmaGemm call_;  // lacks what depends on addresses
+};
+
+}  // namespace lenslet::cuda
