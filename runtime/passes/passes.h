@@ -68,6 +68,7 @@ void choose_kernels(Graph& graph, const PassContext& context);
 void assign_formats(Graph& graph, const PassContext& context);
 void merge_moves(Graph& graph, const PassContext& context);
 void fuse_pool(Graph& graph, const PassContext& context);
+void fuse_preactivation(Graph& graph, const PassContext& context);
 void fuse_separable(Graph& graph, const PassContext& context);
 void share_neighbours(Graph& graph, const PassContext& context);
 void place_parts(Graph& graph, const PassContext& context);
