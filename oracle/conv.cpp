@@ -266,7 +266,22 @@ std::vector<Array> separable_conv(const AttributeList& attributes, Inputs inputs
   return conv(second, of_second);
 }
 
-/// A Conv (the attributes without "x_") of activation(scale[c] * x + shift[c]), unrounded in between.
+/// Each pixel's channels to mean 0 and variance 1.
+void standardise_channels(Array& x, double epsilon) {
+  const std::int64_t channels = x.shape[1], plane = x.shape[2] * x.shape[3];
+  for (std::int64_t pixel = 0; pixel < x.shape[0] * plane; ++pixel) {
+    const std::int64_t first = pixel / plane * channels * plane + pixel % plane;
+    const auto value = [&](std::int64_t c) -> double& { return x.values[static_cast<std::size_t>(first + c * plane)]; };
+    double mean = 0, variance = 0;
+    for (std::int64_t c = 0; c < channels; ++c) mean += value(c) / static_cast<double>(channels);
+    for (std::int64_t c = 0; c < channels; ++c)
+      variance += (value(c) - mean) * (value(c) - mean) / static_cast<double>(channels);
+    for (std::int64_t c = 0; c < channels; ++c) value(c) = (value(c) - mean) / std::sqrt(variance + epsilon);
+  }
+}
+
+/// A Conv (the attributes without "x_") of activation(scale[c] * n(x) + shift[c]), unrounded in between; with an
+/// epsilon n is standardise_channels().
 std::vector<Array> preactivated_conv(const AttributeList& attributes, Inputs inputs) {
   AttributeList before, after;
   for (const auto& [name, value] : attributes)
@@ -275,6 +290,7 @@ std::vector<Array> preactivated_conv(const AttributeList& attributes, Inputs inp
   const Array &scale = at(inputs, 1), &shift = at(inputs, 2);
   const auto activation = fused_activation(before);
   const std::int64_t plane = x.shape[2] * x.shape[3];
+  if (const double epsilon = real(before, "epsilon", -1); epsilon >= 0) standardise_channels(x, epsilon);
   for (std::size_t i = 0; i < x.values.size(); ++i) {
     const auto c = static_cast<std::size_t>(static_cast<std::int64_t>(i) / plane % x.shape[1]);
     x.values[i] = scale.values[c] * x.values[i] + shift.values[c];

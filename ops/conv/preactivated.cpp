@@ -13,7 +13,11 @@ constexpr std::string_view prefix = "x_";
 
 }  // namespace
 
-std::string PreactivatedProblem::str() const { return fmt::format("{}; {}", to_string(activation), conv.str()); }
+std::string PreactivatedProblem::str() const {
+  const std::string before = to_string(activation);
+  if (!normalises()) return fmt::format("{}; {}", before, conv.str());
+  return fmt::format("layer norm{}; {}", activation.kind == Activation::Kind::none ? "" : " " + before, conv.str());
+}
 
 PreactivatedConvOp::PreactivatedConvOp(const NodeSpec& spec) {
   AttributeList before, after;
@@ -26,6 +30,10 @@ PreactivatedConvOp::PreactivatedConvOp(const NodeSpec& spec) {
   AttributeReader reader(of_activation);
   Epilogue epilogue;
   read_epilogue(reader, epilogue);
+  if (reader.has("epsilon")) {
+    epsilon_ = static_cast<float>(reader.real("epsilon", 0));
+    if (!(epsilon_ >= 0)) throw Error(ErrorKind::invalid_model, "preactivated convolution: epsilon is below 0");
+  }
   reader.finish();
   activation_ = epilogue.activation;
   conv_ = std::make_shared<ConvOp>(normalised(after, 4));
@@ -34,6 +42,7 @@ PreactivatedConvOp::PreactivatedConvOp(const NodeSpec& spec) {
 AttributeList PreactivatedConvOp::attributes() const {
   AttributeList list = conv_->attributes(), before;
   append_attributes(before, {.activation = activation_});
+  if (epsilon_ >= 0) before.emplace_back("epsilon", static_cast<double>(epsilon_));
   for (const auto& [name, value] : before) list.emplace_back(fmt::format("{}{}", prefix, name), value);
   return list;
 }
@@ -43,7 +52,7 @@ PreactivatedProblem PreactivatedConvOp::problem(std::span<const InputInfo> input
   for (const std::size_t i : {input, scale, shift, filter})
     if (!at(i).present) throw Error(ErrorKind::invalid_model, "preactivated convolution: an input is left out");
   const InputInfo of_conv[] = {at(input), at(filter), at(bias), at(residual)};
-  const PreactivatedProblem problem{.conv = conv_->problem(of_conv), .activation = activation_};
+  const PreactivatedProblem problem{.conv = conv_->problem(of_conv), .activation = activation_, .epsilon = epsilon_};
   const ConvProblem& p = problem.conv;
   if (at(input).type.shape.rank() != 4 || p.groups != 1 || p.max_pool || p.r * p.s != 1 || p.padded())
     throw Error(ErrorKind::internal, "preactivated convolution: " + problem.str() + " is none");

@@ -1,7 +1,9 @@
 #pragma once
-// PreactivatedConv: a 1x1 convolution of act(scale[c] x + shift[c]), as one step: a BatchNormalization and its
-// activation before a convolution, of a value that others read as it is (ResNetV2, DenseNet). The pass
-// fuse_preactivation makes it where one kernel is faster than two; no file contains it. No arithmetic here.
+// PreactivatedConv: a 1x1 convolution of act(scale[c] n(x) + shift[c]), as one step. n is either x itself, as in a
+// BatchNormalization before a convolution, of a value that others read as it is (ResNetV2, DenseNet), or x brought to
+// mean 0 and variance 1 over the channels of each pixel, a LayerNormalization (transformer blocks, ConvNeXt). The
+// passes fuse_preactivation and fuse_layer_norm_conv make it where one kernel is faster than two; no file contains it.
+// No arithmetic here.
 
 #include <memory>
 #include <string>
@@ -14,16 +16,20 @@ namespace lenslet {
 struct PreactivatedProblem {
   ConvProblem conv;  ///< 1x1, one group, no pads
   Activation activation;
+  float epsilon = -1;  ///< of the LayerNormalization; below 0: there is none
 
-  double flops() const { return conv.flops() + 2 * static_cast<double>(conv.n * conv.c * conv.h * conv.w); }
-  /// "relu; 1x64x56x56 -> 64, 1x1 s1 p0 g1 +bias +relu"
+  bool normalises() const { return epsilon >= 0; }
+  double flops() const {
+    return conv.flops() + (normalises() ? 8 : 2) * static_cast<double>(conv.n * conv.c * conv.h * conv.w);
+  }
+  /// "relu; 1x64x56x56 -> 64, 1x1 s1 p0 g1 +bias +relu", "layer norm; 1x64x56x56 -> 64, 1x1 s1 p0 g1 +bias"
   std::string str() const;
 
   friend bool operator==(const PreactivatedProblem&, const PreactivatedProblem&) = default;
 };
 
 /// Inputs: x, scale [C], shift [C], 1x1 filters [K,C,1,1], their bias (optional), residual (optional). attributes():
-/// the Conv's, and the activation's with "x_" before.
+/// the Conv's; with "x_" before, the activation's, and `epsilon` of a LayerNormalization.
 class PreactivatedConvOp final : public Op {
  public:
   static constexpr std::size_t input = 0, scale = 1, shift = 2, filter = 3, bias = 4, residual = 5;
@@ -44,6 +50,7 @@ class PreactivatedConvOp final : public Op {
  private:
   std::shared_ptr<const ConvOp> conv_;
   Activation activation_;
+  float epsilon_ = -1;
 };
 
 }  // namespace lenslet

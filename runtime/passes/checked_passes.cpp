@@ -70,7 +70,8 @@ void CheckedPasses::infer(const Node& node) const {
   // follows from the operator.
   const DType storage = context_.target.numerics.storage;
   const bool stores_either =
-      storage != DType::f32 && (of_product(node.op->epilogue()) || node.type() == "SeparableConv" || node.type() == "PreactivatedConv");
+      storage != DType::f32 &&
+      (of_product(node.op->epilogue()) || node.type() == "SeparableConv" || node.type() == "PreactivatedConv");
   const auto as_single = [&](DType dtype) { return stores_either && dtype == storage ? DType::f32 : dtype; };
   std::vector<InputInfo> inputs = graph_.input_infos(node);
   for (InputInfo& input : inputs) input.type.dtype = as_single(input.type.dtype);

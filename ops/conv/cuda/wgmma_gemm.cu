@@ -76,8 +76,7 @@ class BoundWgmmaGemm final : public BoundKernel {
   BoundWgmmaGemm(const ConvProblem& p, const WgmmaGemmPlan& plan) : launch_(p, plan), kernel_(kernel_for(p, plan)) {}
 
   void run(const KernelRun& run) const override {
-    WgmmaGemm call;
-    launch_.start(*run.cuda, kernel_, call,
+    launch_.start(*run.cuda, kernel_,
                   {.x = run.in<void>(ConvOp::input),
                    .filters = run.blob,
                    .bias = run.in<float>(ConvOp::bias),

@@ -56,9 +56,10 @@ static_assert(registers_of(2).consumer == 232);
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
 /// A block: its shared memory layout and tiles. A k-block is 128 bytes, `width` channels each of `groups` groups.
-template <typename T, WgmmaTile tile, int width, int k_groups, bool residual>
+template <typename T, WgmmaTile tile, int width, int k_groups, bool residual, typename OfRows = PlainRows>
 struct WgmmaBlock {
   using Element = WgmmaElement<T>;
+  using Rows = OfRows;
   static constexpr WgmmaTileShape shape = shape_of(tile);
   static constexpr WgmmaRegisters registers = registers_of(shape.consumers);
   static constexpr int box_bytes = Element::box_bytes(shape.n);
@@ -154,9 +155,10 @@ __device__ inline void consume(const WgmmaGemm& g, const Block& block, const Mul
   typename Block::Element::Accumulator d[rows64][n / 2];
   for (int index = Block::first(); index < g.tiles; index += Block::step()) {
     const int tile_m = index / g.tiles_n, next = index + Block::step(), next_m = next / g.tiles_n;
-    epilogue.begin({tile_m * Block::shape.m + own_m}, (index - tile_m * g.tiles_n) * n,
-                   {next_m * Block::shape.m + own_m}, (next - next_m * g.tiles_n) * n);
-    multiply(at, share_m, lane, d);
+    const int first_k = (index - tile_m * g.tiles_n) * n;
+    epilogue.begin({tile_m * Block::shape.m + own_m}, first_k, {next_m * Block::shape.m + own_m},
+                   (next - next_m * g.tiles_n) * n);
+    multiply(at, share_m, first_k, lane, d);
     epilogue.finish(d);
   }
   epilogue.end();
@@ -205,9 +207,10 @@ __global__ void __launch_bounds__(wgmma_threads(shape_of(tile).consumers), 1)
   extern __shared__ __align__(1024) unsigned char shared[];
   using Block = WgmmaBlock<T, tile, width, k_groups, residual>;
   const Block block{shared};
-  run_wgmma_block<T, Block::may_have_tails>(g, block, [&](StageRing& at, int first_row, unsigned lane, auto& d) {
-    multiply_tile<T>(g, block, at, first_row, lane, d);
-  });
+  run_wgmma_block<T, Block::may_have_tails>(g, block,
+                                            [&](StageRing& at, int first_row, int first_k, unsigned lane, auto& d) {
+                                              multiply_tile<T>(g, block, at, first_row, first_k, lane, d);
+                                            });
 #endif
 }
 

@@ -13,17 +13,6 @@
 
 namespace lenslet::cuda {
 
-/// Device addresses of a run. x_pixel and y_pixel: elements from pixel to pixel; x_pixel 0: as aligned_nhwc.
-struct WgmmaOperands {
-  const void* x = nullptr;
-  std::int64_t x_pixel = 0;
-  const void* filters = nullptr;  ///< as WgmmaFilters
-  const float* bias = nullptr;
-  const void* residual = nullptr;
-  void* y = nullptr;
-  std::int64_t y_pixel = 0;
-};
-
 /// A problem's persistent blocks, without addresses. `tails`: whether its kernel knows them (KTail).
 class WgmmaLaunch {
  public:
@@ -53,10 +42,8 @@ class WgmmaLaunch {
   int y_channels() const { return call_.k; }
   int steps() const { return call_.steps; }
 
-  /// `call`: a WgmmaGemm, or a struct derived from it with what its kernel takes besides.
-  template <typename Call>
-  void start(const Context& context, void (*kernel)(Call), Call call, const WgmmaOperands& at) const {
-    static_cast<WgmmaGemm&>(call) = call_;
+  void start(const Context& context, void (*kernel)(WgmmaGemm), const WgmmaOperands& at) const {
+    WgmmaGemm call = call_;
     const auto windows = [&](int width) {
       return window_operand(problem_, at.x, shape_.m, width, MapElement::half, at.x_pixel);
     };

@@ -11,6 +11,17 @@
 
 namespace lenslet::cuda {
 
+/// Device addresses of a run. x_pixel and y_pixel: elements from pixel to pixel; x_pixel 0: as aligned_nhwc.
+struct WgmmaOperands {
+  const void* x = nullptr;
+  std::int64_t x_pixel = 0;
+  const void* filters = nullptr;  ///< as WgmmaFilters
+  const float* bias = nullptr;
+  const void* residual = nullptr;
+  void* y = nullptr;
+  std::int64_t y_pixel = 0;
+};
+
 /// Pixel pitch in elements: pixels begin at 16 bytes (aligned_nhwc). The padding is outside of the map: TMA loads zeros
 /// for it.
 inline std::int64_t map_pitch(std::int64_t channels, MapElement element) {

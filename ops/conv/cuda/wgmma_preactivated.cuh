@@ -6,28 +6,26 @@
 #include "base/cuda/half_mma.cuh"
 #include "base/cuda/mma.cuh"
 #include "ops/conv/cuda/wgmma_gemm.cuh"
+#include "ops/conv/cuda/wgmma_preactivated.h"
 
 namespace lenslet::cuda {
-
-struct WgmmaPreactivated : WgmmaGemm {
-  const float4* factors = nullptr;  ///< of channels 2i and 2i + 1: both scales, both shifts; 0 of padding
-  float low = 0, high = 0;          ///< limits
-};
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
 /// As multiply_tile(), of 64 pixels a warpgroup and rows of 128 bytes.
 template <typename T, typename Block, int half_n>
-__device__ inline void multiply_preactivated(const WgmmaPreactivated& g, const Block& block, StageRing& at,
-                                             int first_row, unsigned lane, float (&d)[1][half_n]) {
+__device__ inline void multiply_preactivated(const WgmmaGemm& g, const Block& block, StageRing& at, int first_row,
+                                             unsigned lane, float (&d)[1][half_n]) {
   using Stage = typename Block::Stage;
   constexpr int parts = Stage::row_bytes / wgmma_k_bytes;  // of 16 channels
   static_assert(Stage::row_bytes == 128);
-  const PairClamp<T> clamp(g.low, g.high);
+  // PreactivatedList: limits, then of channels 2i and 2i + 1 both scales and both shifts.
+  const float* const list = g.bias + g.tiles_n * Block::shape.n;
+  const PairClamp<T> clamp(__ldg(list), __ldg(list + 1));
   // Of the warp's rows first_row + 16 * (warp % 4) ...: the lane's one of ldmatrix.
   const int row = first_row + static_cast<int>(threadIdx.x) / 32 % 4 * 16 + static_cast<int>(lane % 16),
             half = static_cast<int>(lane / 16);
-  const float4* factors = g.factors + lane % 4;
+  const float4* factors = reinterpret_cast<const float4*>(list + preactivated_limits) + lane % 4;
 #pragma unroll
   for (float& sum : d[0]) sum = 0;
   for (int step = 0; step < g.steps; ++step, factors += Stage::channels / 2) {
@@ -64,12 +62,12 @@ __device__ inline void multiply_preactivated(const WgmmaPreactivated& g, const B
 
 template <typename T, WgmmaTile tile, bool residual>
 __global__ void __launch_bounds__(wgmma_threads(shape_of(tile).consumers), 1)
-    wgmma_preactivated_kernel(const __grid_constant__ WgmmaPreactivated g) {
+    wgmma_preactivated_kernel(const __grid_constant__ WgmmaGemm g) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   extern __shared__ __align__(1024) unsigned char shared[];
   using Block = WgmmaBlock<T, tile, wgmma_step, 1, residual>;
   const Block block{shared};
-  run_wgmma_block<T, false>(g, block, [&](StageRing& at, int first_row, unsigned lane, auto& d) {
+  run_wgmma_block<T, false>(g, block, [&](StageRing& at, int first_row, int, unsigned lane, auto& d) {
     multiply_preactivated<T>(g, block, at, first_row, lane, d);
   });
 #endif

@@ -1,5 +1,11 @@
 #pragma once
-// wgmma_preactivated: PreactivatedConv in 16 bits by wgmma_gemm's blocks. Plain C++.
+// PreactivatedConv in 16 bits, by the blocks of wgmma_gemm. Plain C++.
+//
+// wgmma_preactivated maps x in registers on its way to the products. wgmma_layer_norm multiplies x as it is and
+// normalises the accumulators: with the scale in the filters W, and s the sum of a filter's weights as rounded,
+//   sum_c W[k,c] (x[c] - mean) / deviation = (sum_c W[k,c] x[c] - mean s[k]) / deviation,
+// where each consumer takes its rows' moments from shared memory while the tensor cores multiply. The shift goes into
+// the bias.
 
 #include <cstddef>
 #include <memory>
@@ -10,14 +16,17 @@
 
 namespace lenslet::cuda {
 
-/// The configurations with a kernel: a consumer has 64 pixels, and k-blocks are 64 channels.
-std::vector<WgmmaGemmPlan> preactivated_tilings(const ConvProblem& problem);
+/// The configurations with a kernel: k-blocks of 64 channels, and consumers of 64 pixels.
+std::vector<WgmmaGemmPlan> preactivated_tilings(const PreactivatedProblem& problem);
 
-/// The blob: filters as WgmmaFilters, then for channels 2i and 2i + 1 both scales and both shifts in float32, 0 up to
-/// whole k-blocks. Their offset in bytes.
-std::size_t preactivated_factors_at(const ConvProblem& problem, const WgmmaGemmPlan& plan);
+/// The blob: filters as WgmmaFilters, then floats. Of each filter, padded to whole tiles, the bias; then
+/// wgmma_preactivated: the activation's limits, and for channels 2i and 2i + 1 both scales and both shifts, 0 up to
+/// whole k-blocks; wgmma_layer_norm: of each filter the sum of its weights; epsilon and 1 / C.
+inline constexpr int preactivated_limits = 4;  ///< floats before the scales; two are in use
+/// Offset of the floats in bytes.
+std::size_t preactivated_floats_at(const ConvProblem& problem, const WgmmaGemmPlan& plan);
 
-std::unique_ptr<const BoundKernel> bind_wgmma_preactivated(const PreactivatedProblem& problem,
-                                                           const WgmmaGemmPlan& plan);
+std::unique_ptr<const BoundKernel> bind_wgmma_preactivated(const ConvProblem& problem, const WgmmaGemmPlan& plan);
+std::unique_ptr<const BoundKernel> bind_wgmma_layer_norm(const ConvProblem& problem, const WgmmaGemmPlan& plan);
 
 }  // namespace lenslet::cuda

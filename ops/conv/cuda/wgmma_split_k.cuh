@@ -46,8 +46,9 @@ inline constexpr int split_k_threads = 128 * split_k_consumers<tile> + 32;
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
 /// A block's shared memory layout.
-template <typename T, SplitKTile tile, int stage_width, int stage_groups>
+template <typename T, SplitKTile tile, int stage_width, int stage_groups, typename OfRows = PlainRows>
 struct SplitKBlock {
+  using Rows = OfRows;
   static constexpr SplitKTileShape shape = shape_of(tile);
   static constexpr SplitKShared layout = shared_of(shape);
   static constexpr int stage_bytes = layout.pixels + layout.filters;
@@ -117,11 +118,13 @@ __device__ inline void consume_split(const WgmmaSplitK& g, const Block& block) {
   wait_for_previous();
   SplitKEpilogue<T, Block, WgmmaSplitK> epilogue(g, block, warp, work.rank, first_pixel, work.first_k);
   StageRing at;
+  typename Block::Rows rows(g, warp / 4 * 64);
   float d[1][n / 2];
   int last = 0;
   for (int step = work.first; step < work.last; ++step) {
     wait_parity(block.full(at.stage), at.phase);
     Stage::template multiply<T>(d, block.pixels(at.stage), block.filters(at.stage), warp / 4 * 64, step > work.first);
+    rows.take(block.pixels(at.stage), step);
     // The previous k-block is done: this warp has released its stage.
     wgmma_wait<1>();
     if (step > work.first && lane == 0) arrive(block.empty(last));
@@ -130,6 +133,7 @@ __device__ inline void consume_split(const WgmmaSplitK& g, const Block& block) {
   }
   wgmma_wait<0>();
   wgmma_hold(d[0]);
+  rows.finish(d, work.first_k);
   epilogue.finish(d[0]);
 }
 

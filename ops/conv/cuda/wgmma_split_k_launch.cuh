@@ -26,9 +26,10 @@ struct SplitKLaunch {
   MapElement element = MapElement::half;
 };
 
-class BoundWgmmaSplitK final : public BoundKernel {
+/// A plan's launch, without addresses.
+class WgmmaSplitKLaunch {
  public:
-  BoundWgmmaSplitK(const ConvProblem& p, const SplitKLaunch& launch) : problem_(p), launch_(launch) {
+  WgmmaSplitKLaunch(const ConvProblem& p, const SplitKLaunch& plan) : problem_(p), plan_(plan) {
     const auto narrow = [](std::int64_t value) { return static_cast<int>(value); };
     call_.walk = WindowWalk<>(p);
     call_.k_order = KOrder(p);
@@ -37,32 +38,49 @@ class BoundWgmmaSplitK final : public BoundKernel {
     call_.pixels = narrow(p.n * p.p * p.q);
     call_.k = narrow(aligned_channels(p.k, p.storage));
     call_.padding = static_cast<std::int16_t>(call_.k - p.k);
-    call_.steps = narrow(launch.steps);
-    call_.split_k_log2 = log2_of(launch.split_k);
-    call_.tiles_n = narrow(launch.tiles_n);
+    call_.steps = narrow(plan.steps);
+    call_.split_k_log2 = log2_of(plan.split_k);
+    call_.tiles_n = narrow(plan.tiles_n);
   }
 
-  void run(const KernelRun& run) const override {
-    const SplitKLaunch& l = launch_;
-    const SplitKTileShape& shape = shape_of(l.tile);
+  void start(const Context& context, const WgmmaOperands& at) const {
+    const SplitKTileShape& shape = shape_of(plan_.tile);
     WgmmaSplitK call = call_;
-    call.windows = window_operand(problem_, run.in<void>(ConvOp::input), shape.m, l.width, l.element);
-    call.filters = filter_operand(problem_, l.filters, run.blob, shape.n, l.width, l.element);
-    call.bias = run.in<float>(ConvOp::bias);
-    call.residual = run.in<void>(ConvOp::residual);
-    call.y = run.out<void>();
-    call.y_pixel = static_cast<int>(y_pixel(problem_.k, run));
+    call.windows = window_operand(problem_, at.x, shape.m, plan_.width, plan_.element, at.x_pixel);
+    call.filters = filter_operand(problem_, plan_.filters, at.filters, shape.n, plan_.width, plan_.element);
+    call.bias = at.bias;
+    call.residual = at.residual;
+    call.y = at.y;
+    call.y_pixel = static_cast<int>(at.y_pixel);
     const auto shared_bytes = static_cast<std::size_t>(shared_of(shape).total);
-    allow_shared_bytes(l.kernel, shared_bytes);
-    launch_clusters(*run.cuda, l.kernel, static_cast<unsigned>(l.tiles_m * l.tiles_n * l.split_k),
-                    static_cast<unsigned>(128 * (shape.m / 64) + 32), static_cast<unsigned>(l.split_k), shared_bytes,
-                    call);
+    allow_shared_bytes(plan_.kernel, shared_bytes);
+    launch_clusters(context, plan_.kernel, static_cast<unsigned>(plan_.tiles_m * plan_.tiles_n * plan_.split_k),
+                    static_cast<unsigned>(128 * (shape.m / 64) + 32), static_cast<unsigned>(plan_.split_k),
+                    shared_bytes, call);
   }
 
  private:
   ConvProblem problem_;
-  SplitKLaunch launch_;
+  SplitKLaunch plan_;
   WgmmaSplitK call_;  // lacks what depends on addresses
+};
+
+class BoundWgmmaSplitK final : public BoundKernel {
+ public:
+  BoundWgmmaSplitK(const ConvProblem& p, const SplitKLaunch& plan) : k_(p.k), launch_(p, plan) {}
+
+  void run(const KernelRun& run) const override {
+    launch_.start(*run.cuda, {.x = run.in<void>(ConvOp::input),
+                              .filters = run.blob,
+                              .bias = run.in<float>(ConvOp::bias),
+                              .residual = run.in<void>(ConvOp::residual),
+                              .y = run.out<void>(),
+                              .y_pixel = y_pixel(k_, run)});
+  }
+
+ private:
+  std::int64_t k_;
+  WgmmaSplitKLaunch launch_;
 };
 
 }  // namespace lenslet::cuda

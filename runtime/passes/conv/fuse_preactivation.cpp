@@ -1,13 +1,16 @@
-// fuse_preactivation: a BatchNormalization and its activation that only 1x1 convolutions read go into their loading of
-// x (PreactivatedConv), if kernels compute them so in less time than the chosen ones: where others read the value
-// before it, it could not be folded (ResNetV2, DenseNet). Runs after the choice and changes no format.
+// fuse_preactivation: a BatchNormalization and its activation, or a LayerNormalization, that only 1x1 convolutions read
+// go into these (PreactivatedConv), if kernels compute them so in less time than the chosen ones. Where others read the
+// value before it (ResNetV2, DenseNet), the first could not be folded; the second is one launch and two passes over
+// memory less. Runs after the choice and changes no format.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
 
+#include "runtime/passes/conv/in_formats.h"
 #include "runtime/passes/edit.h"
 #include "runtime/passes/passes.h"
 
@@ -30,20 +33,61 @@ bool is_pointwise(const Graph& graph, const Node& node, ValueId x) {
          integers_attribute(*node.op, "pads") == Ints{0, 0, 0, 0};
 }
 
-/// The factors and offsets of a BatchNormalization, without its activation.
-std::optional<ChannelAffine> affine_of(const Graph& graph, const Node& norm) {
-  Epilogue open = *norm.op->epilogue();
-  open.activation = {};
-  std::vector<InputInfo> inputs = graph.input_infos(norm);
-  inputs[0].type.dtype = DType::f32;
-  return norm.op->with_epilogue(open)->as_channel_affine(inputs, 0, graph.value(norm.outputs[0]).shape);
+Tensor floats(const std::vector<double>& values) {
+  const std::vector<float> rounded(values.begin(), values.end());
+  return Tensor::of<float>(Shape{std::ssize(rounded)}, rounded);
 }
 
-/// A convolution's fused step, if a kernel offers it in the current formats.
+/// What PreactivatedConv computes of x before the convolution.
+struct Before {
+  AttributeList attributes;  ///< with "x_"
+  Tensor scale, shift;       ///< [C]
+};
+
+/// Of a BatchNormalization and its activation.
+std::optional<Before> batch_norm(const Graph& graph, const Node& norm) {
+  if (graph.value(norm.outputs[0]).shape.rank() != 4) return std::nullopt;
+  Epilogue open = *norm.op->epilogue();
+  const Activation activation = std::exchange(open.activation, {});
+  std::vector<InputInfo> inputs = graph.input_infos(norm);
+  inputs[0].type.dtype = DType::f32;
+  const auto affine = norm.op->with_epilogue(open)->as_channel_affine(inputs, 0, graph.value(norm.outputs[0]).shape);
+  if (!affine) return std::nullopt;
+  Before before{.attributes = {}, .scale = floats(affine->factor), .shift = floats(affine->offset)};
+  AttributeList plain;
+  append_attributes(plain, {.activation = activation});
+  for (const auto& [name, value] : plain) before.attributes.emplace_back("x_" + name, value);
+  return before;
+}
+
+/// Of a LayerNormalization of dense rows.
+std::optional<Before> layer_norm(const Graph& graph, const Node& norm) {
+  const Value &x = graph.value(norm.inputs[0]), &y = graph.value(norm.outputs[0]);
+  const int last = x.shape.rank() - 1;
+  const std::int64_t axis = integer_attribute(*norm.op, "axis").value_or(0), c = x.shape[last];
+  if ((axis != -1 && axis != last) || x.is_constant() || x.format != formats::nchw || y.format != formats::nchw)
+    return std::nullopt;
+  Before before;
+  const auto parameter = [&](std::size_t i, float otherwise, Tensor& to) {
+    if (input_of(norm, i) == no_id) {
+      to = floats(std::vector<double>(static_cast<std::size_t>(c), otherwise));
+      return true;
+    }
+    const Value& value = graph.value(norm.inputs[i]);
+    if (!value.is_constant() || value.shape.elems() != c) return false;
+    to = value.constant.to_dtype(DType::f32).reshaped({c});
+    return true;
+  };
+  if (!parameter(1, 1, before.scale) || !parameter(2, 0, before.shift)) return std::nullopt;
+  before.attributes.emplace_back("x_epsilon", *attribute<double>(*norm.op, "epsilon"));
+  return before;
+}
+
+/// A convolution's fused step.
 struct Joined {
   NodeId conv = no_id;
   std::shared_ptr<const Op> op;
-  std::vector<ValueId> inputs;
+  std::vector<ValueId> inputs;  ///< scale and shift are missing
   Choice choice;
 };
 
@@ -53,78 +97,91 @@ class Preactivations {
       : graph_(graph), target_(target), edit_(graph), readers_(graph.readers()) {}
 
   void run() {
-    for (const NodeId id : edit_.nodes())
-      if (!edit_.erased(id) && not_forced(graph_.node(id), "BatchNormalization") && has_result(graph_.node(id)))
-        join(id);
+    for (const NodeId id : edit_.nodes()) {
+      if (edit_.erased(id)) continue;
+      const Node norm = graph_.node(id);  // copied: values are added
+      if (!has_result(norm) ||
+          std::ranges::any_of(norm.outputs.begin() + 1, norm.outputs.end(), [](ValueId more) { return more != no_id; }))
+        continue;
+      const bool rows = not_forced(norm, "LayerNormalization");
+      if (!rows && !not_forced(norm, "BatchNormalization")) continue;
+      const std::optional<Before> before = rows ? layer_norm(graph_, norm) : batch_norm(graph_, norm);
+      std::vector<NodeId> convs;
+      if (!before || !find_convs(norm.outputs[0], before->scale.elems(), rows, convs) || convs.empty()) continue;
+      join(id, norm, *before, convs);
+    }
     edit_.finish();
   }
 
  private:
-  void join(NodeId id) {
-    const Node norm = graph_.node(id);  // copied: values are added
-    const ValueId y = norm.outputs[0];
-    const std::vector<NodeId>& readers = readers_[static_cast<std::size_t>(y)];
-    if (norm.outputs.size() != 1 || edit_.is_output(y) || readers.empty() || graph_.value(y).shape.rank() != 4) return;
-    for (const NodeId reader : readers)
-      if (edit_.erased(reader) || !is_pointwise(graph_, graph_.node(reader), y)) return;
-    const std::optional<ChannelAffine> affine = affine_of(graph_, norm);
-    if (!affine) return;
-    const auto constant = [&](const char* what, const std::vector<double>& values) {
-      std::vector<float> floats(values.begin(), values.end());
-      return edit_.add_constant(fmt::format("{}:{}", norm.name, what),
-                                Tensor::of<float>(Shape{std::ssize(floats)}, floats));
-    };
-    const ValueId scale = constant("scale", affine->factor), shift = constant("shift", affine->offset);
+  /// All readers of `y`, which must be 1x1 convolutions of so many channels; perhaps behind views of y's rows.
+  bool find_convs(ValueId y, std::int64_t channels, bool views, std::vector<NodeId>& convs) const {
+    if (edit_.is_output(y)) return false;
+    for (const NodeId id : readers_[static_cast<std::size_t>(y)]) {
+      if (edit_.erased(id)) return false;
+      const Node& node = graph_.node(id);
+      if (is_pointwise(graph_, node, y)) {
+        if (graph_.value(y).shape[1] != channels) return false;
+        convs.push_back(id);
+      } else if (!views || !is_view(node) || node.inputs[0] != y || !has_result(node) ||
+                 !find_convs(node.outputs[0], channels, views, convs)) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  void join(NodeId id, const Node& norm, const Before& before, const std::vector<NodeId>& convs) {
     double apart_us = norm.choice->candidate.estimated_us, together_us = 0;
     std::vector<Joined> all;
-    for (const NodeId reader : readers) {
-      std::optional<Joined> one = joined(reader, norm, scale, shift);
+    for (const NodeId conv : convs) {
+      std::optional<Joined> one = joined(conv, before);
       if (!one) return;
-      apart_us += graph_.node(reader).choice->candidate.estimated_us;
+      apart_us += graph_.node(conv).choice->candidate.estimated_us;
       together_us += one->choice.candidate.estimated_us;
       all.push_back(std::move(*one));
     }
     if (together_us >= apart_us) return;
+    const ValueId x = norm.inputs[0], y = norm.outputs[0];
+    const ValueId scale = edit_.add_constant(norm.name + ":scale", before.scale),
+                  shift = edit_.add_constant(norm.name + ":shift", before.shift);
     for (Joined& one : all) {
+      if (one.inputs[0] == y) one.inputs[0] = x;
+      one.inputs[1] = scale, one.inputs[2] = shift;
       one.choice.reason =
           fmt::format("with {} before it: {:.1f} us, apart {:.1f} us", norm.name, together_us, apart_us);
       edit_.replace(one.conv, std::move(one.op), std::move(one.inputs));
       graph_.node(one.conv).choice = std::make_shared<const Choice>(std::move(one.choice));
     }
+    for (const NodeId reader : readers_[static_cast<std::size_t>(y)])
+      if (const Node view = graph_.node(reader); view.inputs[0] == y) {
+        std::vector<ValueId> inputs = view.inputs;
+        inputs[0] = x;
+        edit_.replace(reader, view.op, std::move(inputs));
+      }
     edit_.erase(id);
   }
 
-  std::optional<Joined> joined(NodeId id, const Node& norm, ValueId scale, ValueId shift) const {
+  std::optional<Joined> joined(NodeId id, const Before& before) const {
     const Node& conv = graph_.node(id);
     Joined both;
     both.conv = id;
-    both.inputs = {norm.inputs[0], scale, shift, conv.inputs[1], input_of(conv, 2), input_of(conv, 3)};
+    both.inputs = {conv.inputs[0], no_id, no_id, conv.inputs[1], input_of(conv, 2), input_of(conv, 3)};
     AttributeList attributes = conv.op->attributes();
-    const Activation& activation = norm.op->epilogue()->activation;
-    AttributeList before;
-    append_attributes(before, {.activation = activation});
-    for (const auto& [name, value] : before) attributes.emplace_back("x_" + name, value);
+    attributes.insert(attributes.end(), before.attributes.begin(), before.attributes.end());
     both.op = make_normalised_op("PreactivatedConv", attributes, both.inputs.size());
     Node node = conv;
     node.op = both.op;
     node.inputs = both.inputs;
-    const Problem problem(both.op, graph_.input_infos(node), graph_.output_types(node));
-    for (const Kernel* const kernel : kernels_of("PreactivatedConv", target_.device.kind)) {
-      const Offer offer = kernel->offer(problem, target_);
-      for (const Candidate& candidate : offer.candidates) {
-        bool meets = candidate.outputs[0] == graph_.value(node.outputs[0]).format;
-        for (std::size_t i = 0; i < node.inputs.size(); ++i)
-          meets = meets && (node.inputs[i] == no_id || graph_.value(node.inputs[i]).is_constant() ||
-                            candidate.inputs[i] == graph_.value(node.inputs[i]).format);
-        if (!meets) continue;
-        both.choice.kernel = kernel;
-        both.choice.candidate = candidate;
-        both.choice.rows = {{.kernel = kernel, .refusal = {}, .candidate = candidate},
-                            {.kernel = conv.choice->kernel, .refusal = {}, .candidate = conv.choice->candidate}};
-        return both;
-      }
-    }
-    return std::nullopt;
+    std::vector<InputInfo> inputs = graph_.input_infos(node);
+    inputs[1] = {.present = true, .type = {DType::f32, before.scale.shape()}, .constant = &before.scale};
+    inputs[2] = {.present = true, .type = {DType::f32, before.shift.shape()}, .constant = &before.shift};
+    std::optional<Choice> choice = choose_in_formats(graph_, node, inputs, target_);
+    if (!choice) return std::nullopt;
+    both.choice = std::move(*choice);
+    both.choice.rows = {{.kernel = both.choice.kernel, .refusal = {}, .candidate = both.choice.candidate},
+                        {.kernel = conv.choice->kernel, .refusal = {}, .candidate = conv.choice->candidate}};
+    return both;
   }
 
   Graph& graph_;

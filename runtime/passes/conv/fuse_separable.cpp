@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/passes/conv/in_formats.h"
 #include "runtime/passes/edit.h"
 #include "runtime/passes/passes.h"
 
@@ -60,29 +61,19 @@ std::optional<Joined> joined(const Graph& graph, const Node& depthwise, const No
   Node node = pointwise;
   node.op = both.op;
   node.inputs = both.inputs;
-  const Problem problem(both.op, graph.input_infos(node), graph.output_types(node));
   const Choice &first = *depthwise.choice, &second = *pointwise.choice;
   const double apart_us = first.candidate.estimated_us + second.candidate.estimated_us;
-  const double wanted_us = apart_us * share_of(graph.value(node.outputs[0]));
-  for (const Kernel* const kernel : kernels_of("SeparableConv", target.device.kind)) {
-    const Offer offer = kernel->offer(problem, target);
-    for (const Candidate& candidate : offer.candidates) {
-      bool meets = candidate.outputs[0] == graph.value(node.outputs[0]).format;
-      for (std::size_t i = 0; i < node.inputs.size(); ++i)
-        meets = meets && (node.inputs[i] == no_id || graph.value(node.inputs[i]).is_constant() ||
-                          candidate.inputs[i] == graph.value(node.inputs[i]).format);
-      if (!meets || candidate.estimated_us >= wanted_us) continue;
-      both.choice.kernel = kernel;
-      both.choice.candidate = candidate;
-      both.choice.reason = fmt::format("both halves in one kernel: {:.1f} us, by {} and {} {:.1f} us",
-                                       candidate.estimated_us, first.kernel->name(), second.kernel->name(), apart_us);
-      both.choice.rows = {{.kernel = kernel, .refusal = {}, .candidate = candidate},
-                          {.kernel = first.kernel, .refusal = {}, .candidate = first.candidate},
-                          {.kernel = second.kernel, .refusal = {}, .candidate = second.candidate}};
-      return both;
-    }
-  }
-  return std::nullopt;
+  std::optional<Choice> choice = choose_in_formats(graph, node, graph.input_infos(node), target);
+  if (!choice || choice->candidate.estimated_us >= apart_us * share_of(graph.value(node.outputs[0])))
+    return std::nullopt;
+  both.choice = std::move(*choice);
+  const Candidate& candidate = both.choice.candidate;
+  both.choice.reason = fmt::format("both halves in one kernel: {:.1f} us, by {} and {} {:.1f} us",
+                                   candidate.estimated_us, first.kernel->name(), second.kernel->name(), apart_us);
+  both.choice.rows = {{.kernel = both.choice.kernel, .refusal = {}, .candidate = candidate},
+                      {.kernel = first.kernel, .refusal = {}, .candidate = first.candidate},
+                      {.kernel = second.kernel, .refusal = {}, .candidate = second.candidate}};
+  return both;
 }
 
 }  // namespace
