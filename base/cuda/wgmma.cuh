@@ -123,23 +123,28 @@ __device__ inline void wgmma(float (&d)[n / 2], std::uint64_t a, std::uint64_t b
                "}, %" #b_at ", 1, 1, 1" transposed ";"                                                          \
                : registers                                                                                      \
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b))
-#define LENSLET_WGMMA_REGISTERS_OF(form, transposed)                                                            \
-  if constexpr (n == 32)                                                                                        \
-    LENSLET_WGMMA_REGISTERS(32, form, transposed, LENSLET_WGMMA_0_16, LENSLET_WGMMA_16(0), 16, 17, 18, 19, 20); \
-  else if constexpr (n == 64)                                                                                   \
-    LENSLET_WGMMA_REGISTERS(64, form, transposed, LENSLET_WGMMA_0_32, LENSLET_WGMMA_32(0), 32, 33, 34, 35, 36); \
-  else                                                                                                          \
-    LENSLET_WGMMA_REGISTERS(128, form, transposed, LENSLET_WGMMA_0_32 ", " LENSLET_WGMMA_32_64,                 \
-                            LENSLET_WGMMA_64(0), 64, 65, 66, 67, 68)
+#define LENSLET_WGMMA_REGISTERS_OF(form, transposed)                                                                 \
+  if constexpr (n == 32)                                                                                             \
+    LENSLET_WGMMA_REGISTERS(32, form, transposed, LENSLET_WGMMA_0_16, LENSLET_WGMMA_16(0), 16, 17, 18, 19, 20);      \
+  else if constexpr (n == 64)                                                                                        \
+    LENSLET_WGMMA_REGISTERS(64, form, transposed, LENSLET_WGMMA_0_32, LENSLET_WGMMA_32(0), 32, 33, 34, 35, 36);      \
+  else                                                                                                               \
+    LENSLET_WGMMA_REGISTERS(128, form, transposed, LENSLET_WGMMA_0_32 ", " LENSLET_WGMMA_32_64, LENSLET_WGMMA_64(0), \
+                            64, 65, 66, 67, 68)
 
 /// d += a * b with a in registers: thread t of warp w holds the words (row 16*w + t/4, word t%4), the one 8 rows below,
 /// and the same two 4 words on. A word is two 16-bit elements or one of TF32. Do not overwrite them before
-/// wgmma_wait().
-template <typename T, int n>
+/// wgmma_wait(). `turned`, of 16 bits and n of a row's elements at most: rows of B are of one k, with all of n; eight
+/// of them make the operand's groups (PTX ISA, "Strides", MN-major).
+template <typename T, int n, bool turned = false>
 __device__ inline void wgmma_of_registers(float (&d)[n / 2], const std::uint32_t (&a)[4], std::uint64_t b) {
   static_assert(n == 32 || n == 64 || n == 128);
-  if constexpr (std::is_same_v<T, Float16>) {
+  if constexpr (std::is_same_v<T, Float16> && turned) {
+    LENSLET_WGMMA_REGISTERS_OF("k16.f32.f16.f16", ", 1");
+  } else if constexpr (std::is_same_v<T, Float16>) {
     LENSLET_WGMMA_REGISTERS_OF("k16.f32.f16.f16", ", 0");
+  } else if constexpr (std::is_same_v<T, BFloat16> && turned) {
+    LENSLET_WGMMA_REGISTERS_OF("k16.f32.bf16.bf16", ", 1");
   } else if constexpr (std::is_same_v<T, BFloat16>) {
     LENSLET_WGMMA_REGISTERS_OF("k16.f32.bf16.bf16", ", 0");
   } else {

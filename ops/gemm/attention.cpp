@@ -9,9 +9,11 @@
 #include <limits>
 #include <utility>
 
+#include "base/cuda/has_wgmma.h"
 #include "base/cuda_built.h"
 #include "ops/core/checks.h"
 #include "ops/core/sum_tolerance.h"
+#include "ops/gemm/attention_bias.h"
 #include "ops/gemm/attention_cuda.h"
 #include "ops/gemm/attention_op.h"
 
@@ -307,26 +309,56 @@ std::optional<std::string> refuse_cuda(const Problem& node) {
   return large ? std::optional<std::string>("more than 2^31 - 1 rows of scores") : std::nullopt;
 }
 
+/// Tiles of a known bias, in 16 bits; but where rows are normalised biases come after the products.
+std::optional<BlobSpec> bias_tiles(const Problem& node, const Candidate&) {
+  const InputInfo& q = node.inputs()[AttentionOp::q];
+  const bool halves = dtypes<HalfTypes>.contains(q.type.dtype);
+  if (!halves || !present(node.inputs(), AttentionOp::bias) || node.inputs()[AttentionOp::bias].constant == nullptr)
+    return std::nullopt;
+  const AttentionProblem p = attention_problem(node);
+  if (p.qk_norm_epsilon || p.linear_epsilon || std::max(p.head_size, p.value_size) > cuda::most_mma_channels)
+    return std::nullopt;
+  const auto bytes = bias_tiles_bytes(p);
+  if (!bytes) return std::nullopt;
+  return BlobSpec{.key = fmt::format("bias in tiles of {}x{}", p.queries, p.keys), .bytes = *bytes};
+}
+void fill_bias_tiles(const Problem& node, const Candidate&, std::span<std::byte> blob) {
+  const Tensor& bias = *node.inputs()[AttentionOp::bias].constant;
+  const auto* const bits = reinterpret_cast<const std::uint16_t*>(bias.data());
+  const std::uint16_t minus_infinity = bias.dtype() == DType::f16 ? 0xFC00 : 0xFF80;
+  write_bias_tiles(attention_problem(node), {bits, static_cast<std::size_t>(bias.elems())}, minus_infinity, blob);
+}
+InputMask reads(const Problem& node) {
+  return bias_tiles(node, {}) ? all_inputs & ~input_bit(AttentionOp::bias) : all_inputs;
+}
+
 std::unique_ptr<const BoundKernel> bind_cuda(const Binding& binding) {
   const auto inputs = binding.problem.inputs();
-  return bound([p = attention_problem(binding.problem), k = AttentionOp::holder(inputs, AttentionOp::k),
+  return bound([p = attention_problem(binding.problem), wgmma = cuda::has_wgmma(binding.device),
+                tiles = bias_tiles(binding.problem, binding.candidate).has_value(),
+                k = AttentionOp::holder(inputs, AttentionOp::k),
                 v = AttentionOp::holder(inputs, AttentionOp::v)](const KernelRun& run) {
     if constexpr (cuda_built) {
       const Tensor& q = run.inputs[AttentionOp::q];
       if (p.linear_epsilon)
         return cuda::linear_attention(*run.cuda, p, q.dtype(), q.data(), run.inputs[k].data(), run.inputs[v].data(),
                                       run.outputs[0].data());
-      const void* const bias = p.bias_n > 0 ? run.inputs[AttentionOp::bias].data() : nullptr;
+      cuda::AttentionBias bias{.data = run.blob, .tiles = tiles};
+      if (!tiles) bias.data = p.bias_n > 0 ? run.inputs[AttentionOp::bias].data() : nullptr;
       const std::int32_t* const rows = p.rows_n > 0 ? run.in<std::int32_t>(AttentionOp::rows) : nullptr;
-      cuda::attention(*run.cuda, p, q.dtype(), q.data(), run.inputs[k].data(), run.inputs[v].data(), bias, rows,
+      cuda::attention(*run.cuda, p, wgmma, q.dtype(), q.data(), run.inputs[k].data(), run.inputs[v].data(), bias, rows,
                       run.outputs[0].data());
     }
   });
 }
 
-constexpr std::array kernels =
-    on_both({.types = dtypes<Types<float>>, .more_on_cuda = dtypes<HalfTypes>, .tolerance_for = tolerance},
-            bind_attention_cpu, bind_cuda, refuse_cuda);
+constexpr std::array kernels = on_both({.types = dtypes<Types<float>>,
+                                        .more_on_cuda = dtypes<HalfTypes>,
+                                        .tolerance_for = tolerance,
+                                        .reads_for = reads,
+                                        .blob = bias_tiles,
+                                        .prepare = fill_bias_tiles},
+                                       bind_attention_cpu, bind_cuda, refuse_cuda);
 
 }  // namespace
 

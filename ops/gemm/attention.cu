@@ -2,7 +2,7 @@
 // sum are corrected from block to block (Milakov and Gimelshein, "Online normalizer calculation for softmax", 2018; Dao
 // et al., "FlashAttention", 2022).
 //
-// Here float32, and heads of many channels; 16 bits: attention_mma.cu.
+// Here float32, and heads of many channels; 16 bits: attention_wgmma.cu, attention_mma.cu.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -161,10 +161,18 @@ void start(const Context& context, const AttentionProblem& p, AttentionCall call
   launched(attention_rows<T, 8>, 256);
 }
 
+/// Whether rows of an operand of 16 bits are read 16 bytes at a time.
+bool quads(const AttentionOperand& operand, std::int64_t channels, const void* data) {
+  constexpr std::int64_t pack = 8;
+  return channels > 0 && channels % pack == 0 && operand.offset % pack == 0 && operand.batch % pack == 0 &&
+         operand.head % pack == 0 && operand.token % pack == 0 && quad_aligned(static_cast<const char*>(data));
+}
+
 }  // namespace
 
-void attention(const Context& context, const AttentionProblem& p, DType dtype, const void* q, const void* k,
-               const void* v, const void* bias, const std::int32_t* rows, void* y) {
+void attention(const Context& context, const AttentionProblem& p, bool wgmma, DType dtype, const void* q, const void* k,
+               const void* v, const AttentionBias& prepared, const std::int32_t* rows, void* y) {
+  const void* const bias = prepared.data;
   if (p.n == 0 || p.heads == 0 || p.queries == 0 || p.value_size == 0) return;
   AttentionCall call{};
   call.q = p.q, call.k = p.k, call.v = p.v, call.y = p.y;
@@ -185,8 +193,18 @@ void attention(const Context& context, const AttentionProblem& p, DType dtype, c
   call.epsilon = static_cast<float>(p.qk_norm_epsilon.value_or(0));
   const std::int64_t farthest = std::max(p.k.token, p.v.token);
   if (dtypes<HalfTypes>.contains(dtype) && std::max(p.head_size, p.value_size) <= most_mma_channels &&
-      farthest <= std::numeric_limits<int>::max())
-    return attention_mma(context, p, call, dtype, q, k, v, bias, y);
+      farthest <= std::numeric_limits<int>::max()) {
+    call.quads_qk = quads(p.q, p.head_size, q) && quads(p.k, p.head_size, k);
+    call.quads_v = quads(p.v, p.value_size, v);
+    call.bias_tiles = prepared.tiles;
+    call.bias_pairs = p.keys % 2 == 0 && reinterpret_cast<std::uintptr_t>(bias) % 4 == 0;
+    // Biases are where sums of products begin, and are scaled with them.
+    for (float& scale : call.scales)
+      if (std::abs(scale) < 1e-20F) scale = std::copysign(1e-20F, scale);
+    if (!wgmma || !attention_wgmma(context, p, call, dtype, q, k, v, bias, y))
+      attention_mma(context, p, call, dtype, q, k, v, bias, y);
+    return;
+  }
   dispatch(dtype, WithHalves<Types<float>>(), [&]<typename T>(std::type_identity<T>) {
     start(context, p, call, static_cast<const T*>(q), static_cast<const T*>(k), static_cast<const T*>(v),
           static_cast<const T*>(bias), static_cast<T*>(y));

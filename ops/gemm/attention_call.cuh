@@ -27,7 +27,10 @@ struct AttentionCall {
   // 16 bits:
   bool quads_qk, quads_v;  ///< rows of Q and K, and of V, are multiples of 16 bytes at multiples of 16 bytes
   bool bias_pairs;         ///< a bias's rows are multiples of 4 bytes at multiples of 4 bytes
+  bool bias_tiles;         ///< it is prepared (attention_bias.h)
 };
+
+inline constexpr int bias_tile_quads = 128;
 
 /// A block's problem, head and first query. Found once: divisions are slow.
 struct Place {
@@ -54,6 +57,11 @@ struct Place {
     const std::int64_t plane = std::int64_t{n % call.bias_n} * call.bias_heads + (call.bias_heads == 1 ? 0 : head);
     return (plane * call.bias_queries + (call.bias_queries == 1 ? 0 : query)) * call.keys;
   }
+  /// Of the prepared bias's tile of 16 queries and 64 keys, in units of 16 bytes; the next keys' follows.
+  __device__ std::int64_t of_bias_tile(const AttentionCall& call, int query) const {
+    const std::int64_t plane = std::int64_t{n % call.bias_n} * call.bias_heads + (call.bias_heads == 1 ? 0 : head);
+    return (plane * ((call.queries + 15) / 16) + query / 16) * ((call.keys + 63) / 64) * bias_tile_quads;
+  }
 };
 
 /// The row of token `token`.
@@ -67,9 +75,9 @@ __device__ inline float inverse_norm(float squares, const AttentionCall& call) {
 
 struct Context;
 
-/// Channels of a head, of Q and K or of V, that attention_mma takes.
-inline constexpr std::int64_t most_mma_channels = 128;
-
+/// attention_wgmma for these, which are described for halves; false: it does not take them. For sm_90a.
+bool attention_wgmma(const Context& context, const AttentionProblem& problem, AttentionCall call, DType dtype,
+                     const void* q, const void* k, const void* v, const void* bias, void* y);
 /// attention() for 16 bits on tensor cores.
 void attention_mma(const Context& context, const AttentionProblem& problem, AttentionCall call, DType dtype,
                    const void* q, const void* k, const void* v, const void* bias, void* y);

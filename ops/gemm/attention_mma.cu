@@ -16,12 +16,12 @@
 #include "base/cuda/warp.cuh"
 #include "base/dtypes.h"
 #include "ops/core/approximate_math.cuh"
-#include "ops/gemm/attention_call.cuh"
+#include "ops/gemm/attention_part.cuh"
 
 namespace lenslet::cuda {
 namespace {
 
-constexpr int tile_keys = 64, warp_queries = 16, most_warps = 8, most_tiles_held = 4;
+constexpr int most_warps = 8, most_tiles_held = 4;
 
 /// How a problem is divided: the warps of a block have queries of their own, or they share them and divide the keys.
 struct Shares {
@@ -111,28 +111,6 @@ __device__ std::uint32_t pair_at(const T* row, int c, int channels) {
   return std::uint32_t{row[c].bits} | (c + 1 < channels ? std::uint32_t{row[c + 1].bits} << 16 : 0);
 }
 
-/// What a warp knows of its 16 queries: of a lane the rows lane / 4 and lane / 4 + 8. Powers are 2^(scale score +
-/// shift), at most 2^slack: relative to the score `most`, which follows only where a score is beyond `limit`: it
-/// mostly stays what the first keys made it.
-template <int width>
-struct Part {
-  static constexpr float slack = 8;
-  float most[2] = {-INFINITY, -INFINITY}, limit[2] = {-INFINITY, -INFINITY}, shift[2] = {};
-  float sum[2] = {}, held[width / 8][4] = {};
-
-  __device__ float base(int half) const { return most[half] == -INFINITY ? 0 : most[half]; }
-  __device__ void raise(int half, float top, float scale) {
-    const float before = most[half];
-    most[half] = top;
-    limit[half] = top + slack / scale;
-    shift[half] = fminf(-base(half) * scale, FLT_MAX);  // a mask of bfloat16's least number stays finite
-    const float grown = approximate_exp2((before - base(half)) * scale);
-    sum[half] *= grown;
-#pragma unroll
-    for (auto& tile : held) tile[half * 2] *= grown, tile[half * 2 + 1] *= grown;
-  }
-};
-
 /// Writes a warp's part to [lane]; joins another warp's from there: both are brought to the greater `most`.
 template <int width>
 __device__ void store(const Part<width>& part, float* to) {
@@ -206,25 +184,12 @@ __device__ __forceinline__ void add_keys(Part<width>& part, float (&score)[tile_
 #pragma unroll
     for (int i = 0; i < 4; ++i) top[i / 2] = fmaxf(top[i / 2], score[tile][i]);
   }
-  if (__any_sync(0xffffffffU, top[0] > part.limit[0] || top[1] > part.limit[1]))
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      for (int mask = 1; mask < 4; mask *= 2) top[half] = fmaxf(top[half], shuffle_xor(top[half], mask));
-      part.raise(half, fmaxf(part.most[half], top[half]), scale[half]);
-    }
+  part.follow(top, scale);
 #pragma unroll
   for (int tile = 0; tile < tiles; tile += 2) {
     if (!whole && tile * 8 >= here) break;
     std::uint32_t powers[4];
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const int half = i % 2;
-      const float* const two = score[tile + i / 2] + half * 2;
-      const float low = approximate_exp2(fmaf(two[0], scale[half], part.shift[half]));
-      const float high = approximate_exp2(fmaf(two[1], scale[half], part.shift[half]));
-      part.sum[half] += low + high;
-      powers[i] = narrowed_pair<T>(low, high);
-    }
+    part.template take_powers<T>(score[tile], score[tile + 1], scale, powers);
 #pragma unroll
     for (int c = 0; c < width / 8; c += 2) {
       std::uint32_t right[4];
@@ -304,6 +269,8 @@ __global__ void __launch_bounds__(most_warps* warp_threads, width <= 64 ? 2 : 1)
   const bool biased = call.bias_n > 0;
   const T* const biases[2] = {bias + (biased ? place.of_bias(call, min(row, call.queries - 1)) : 0),
                               bias + (biased ? place.of_bias(call, min(row + 8, call.queries - 1)) : 0)};
+  const uint4* const bias_tiles =
+      reinterpret_cast<const uint4*>(bias) + (biased && call.bias_tiles ? place.of_bias_tile(call, first) + lane : 0);
   const float units[2] = {log2_e / scale[0], log2_e / scale[1]};  // of a bias, as products before they are scaled
 
   Part<width> part;
@@ -317,21 +284,16 @@ __global__ void __launch_bounds__(most_warps* warp_threads, width <= 64 ? 2 : 1)
     const int key = (round * shares.key_warps + turn) * tile_keys, here = min(call.keys - key, tile_keys);
     const bool computes = here > 0 && first < call.queries, whole = here == tile_keys;
     float score[tiles][4];
-    // Two biases from channel `i` on, the last where there are fewer.
-    const auto biases_at = [&](int half, int i) {
-      const T* const plus = biases[half] + key;
-      if (call.bias_pairs) return *reinterpret_cast<const std::uint32_t*>(plus + (whole ? i : min(i, here - 2)));
-      return paired(plus[min(i, here - 1)], plus[min(i + 1, here - 1)]);
-    };
     const bool begins_with_bias = !unit && biased;  // loaded before the wait
-    if (computes && begins_with_bias) {
+    if (computes && begins_with_bias && call.bias_tiles) {
+      begin_with_biases<T>(score, bias_tiles + (round * shares.key_warps + turn) * bias_tile_quads, units);
+    } else if (computes && begins_with_bias) {
 #pragma unroll
-      for (int half = 0; half < 2; ++half)
-#pragma unroll
-        for (int tile = 0; tile < tiles; ++tile) {
-          const float2 wide = widened_pair<T>(biases_at(half, tile * 8 + pair));
-          score[tile][half * 2] = wide.x * units[half], score[tile][half * 2 + 1] = wide.y * units[half];
-        }
+      for (int i = 0; i < tiles * 2; ++i) {
+        const int tile = i / 2, half = i % 2;
+        const float2 wide = widened_pair<T>(biases_at(biases[half] + key, call.bias_pairs, tile * 8 + pair, here));
+        score[tile][half * 2] = wide.x * units[half], score[tile][half * 2 + 1] = wide.y * units[half];
+      }
     } else if (!whole) {
 #pragma unroll
       for (auto& tile : score)
@@ -358,7 +320,9 @@ __global__ void __launch_bounds__(most_warps* warp_threads, width <= 64 ? 2 : 1)
           const float2 of_key = *reinterpret_cast<const float2*>(of_keys + turn * tile_keys + tile * 8 + pair);
 #pragma unroll
           for (int half = 0; half < 2; ++half) {
-            const float2 plus = biased ? widened_pair<T>(biases_at(half, tile * 8 + pair)) : float2{0, 0};
+            const float2 plus =
+                biased ? widened_pair<T>(biases_at(biases[half] + key, call.bias_pairs, tile * 8 + pair, here))
+                       : float2{0, 0};
             sums[half * 2] = fmaf(plus.x, units[half], sums[half * 2] * of_key.x);
             sums[half * 2 + 1] = fmaf(plus.y, units[half], sums[half * 2 + 1] * of_key.y);
           }
@@ -384,34 +348,7 @@ __global__ void __launch_bounds__(most_warps* warp_threads, width <= 64 ? 2 : 1)
     if (turn > 0) return;
     for (int i = 0; i < shares.key_warps - 1; ++i) join(part, parts + i * part_floats<width>, scale);
   }
-#pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    float sum = part.sum[half];
-    for (int mask = 1; mask < 4; mask *= 2) sum += shuffle_xor(sum, mask);
-    if (row + half * 8 >= call.queries) continue;
-    const float inverse = sum == 0 ? 0 : 1 / sum;
-    T* const to = y + place.of(call.y) + rows[half] * call.y.token + pair;
-    const auto scaled = [&](int c, int i) { return part.held[c][half * 2 + i] * inverse; };
-    if (call.value_size % 8 == 0) {
-#pragma unroll
-      for (int c = 0; c < width / 8; ++c)
-        if (c * 8 < call.value_size)
-          *reinterpret_cast<std::uint32_t*>(to + c * 8) = narrowed_pair<T>(scaled(c, 0), scaled(c, 1));
-    } else {
-#pragma unroll
-      for (int c = 0; c < width / 8; ++c)
-#pragma unroll
-        for (int i = 0; i < 2; ++i)
-          if (c * 8 + pair + i < call.value_size) to[c * 8 + i] = narrowed<T>(scaled(c, i));
-    }
-  }
-}
-
-/// Whether rows of an operand of 16 bits are read 16 bytes at a time.
-bool quads(const AttentionOperand& operand, std::int64_t channels, const void* data) {
-  constexpr std::int64_t pack = 8;
-  return channels > 0 && channels % pack == 0 && operand.offset % pack == 0 && operand.batch % pack == 0 &&
-         operand.head % pack == 0 && operand.token % pack == 0 && quad_aligned(static_cast<const char*>(data));
+  store_rows<T>(part, y, call, place, row, rows, pair);
 }
 
 template <typename T, int width>
@@ -434,12 +371,6 @@ void start(const Context& context, const AttentionProblem& p, AttentionCall call
 
 void attention_mma(const Context& context, const AttentionProblem& p, AttentionCall call, DType dtype, const void* q,
                    const void* k, const void* v, const void* bias, void* y) {
-  call.quads_qk = quads(p.q, p.head_size, q) && quads(p.k, p.head_size, k);
-  call.quads_v = quads(p.v, p.value_size, v);
-  call.bias_pairs = p.keys % 2 == 0 && reinterpret_cast<std::uintptr_t>(bias) % 4 == 0;
-  // Biases are where sums of products begin, and are scaled with them.
-  for (float& scale : call.scales)
-    if (std::abs(scale) < 1e-20F) scale = std::copysign(1e-20F, scale);
   const auto widest = std::max(p.head_size, p.value_size);
   dispatch(dtype, HalfTypes(), [&]<typename T>(std::type_identity<T>) {
     const auto run = widest <= 32 ? start<T, 32> : widest <= 64 ? start<T, 64> : start<T, 128>;

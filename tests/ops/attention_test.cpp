@@ -3,8 +3,8 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <cmath>
 #include <array>
+#include <cmath>
 #include <cstdlib>
 #include <limits>
 #include <numeric>
@@ -142,7 +142,7 @@ TEST_CASE("attention/where_a_pass_finds_it") {
 TEST_CASE("attention/rows_by_a_table") {
   unsigned seed = 400;
   for (const auto& [n, problems, tokens, d] :
-       {std::array{4, 4, 49, 32}, {6, 2, 17, 9}, {2, 1, 70, 40}, {3, 3, 5, 130}}) {
+       {std::array{4, 4, 49, 32}, {6, 2, 17, 9}, {2, 1, 70, 40}, {3, 3, 5, 130}, {72, 9, 49, 24}}) {
     OpCase c = packed(n, 2, tokens, d, true, seed++);
     c.inputs.push_back(random_f32({problems, 2, tokens, tokens}, seed++, 0, 2));
     c.inputs.push_back(table_of_rows(problems, tokens, seed++));
@@ -232,11 +232,11 @@ TEST_CASE("attention/masked_scores") {
 // Rows without a key in one tile of 64, in one warp's share, and in none.
 TEST_CASE("attention/masked_tiles") {
   const float inf = std::numeric_limits<float>::infinity();
-  for (const auto& [n, heads] : {std::array{1, 1}, {140, 2}}) {
-    const std::int64_t l = 5, s = 330;
+  for (const auto& [n, heads, l] : {std::array{1, 1, 5}, {140, 2, 5}, {140, 1, 35}}) {
+    const std::int64_t s = 330;
     Tensor mask(DType::f32, Shape{l, s});
     for (std::int64_t i = 0; i < l * s; ++i) {
-      const std::int64_t row = i / s, tile = i % s / 64;
+      const std::int64_t row = i / s % 5, tile = i % s / 64;
       const bool masked = row == 0 ? tile == 0 : row == 1 ? tile != 3 : row == 2 ? tile % 2 == 0 : row == 3;
       mask.values<float>()[static_cast<std::size_t>(i)] = masked ? -inf : 0;
     }
@@ -252,9 +252,9 @@ TEST_CASE("attention/masked_tiles") {
 // On CUDA in 16 bits powers are relative to a score that does not follow small growth.
 TEST_CASE("attention/scores_that_grow_from_tile_to_tile") {
   unsigned seed = 700;
-  for (const auto& [n, heads] : {std::array{1, 1}, {140, 2}})
+  for (const auto& [n, heads, l] : {std::array{1, 1, 18}, {140, 2, 18}, {140, 1, 33}})
     for (const float growth : {0.05F, 4.0F, -4.0F}) {
-      const std::int64_t l = 18, s = 390, d = 24;
+      const std::int64_t s = 390, d = 24;
       Tensor k = random_f32({n, heads, s, d}, seed++, 0, 1);
       for (std::int64_t i = 0; i < k.elems(); ++i)
         k.values<float>()[static_cast<std::size_t>(i)] *= 1 + growth * static_cast<float>(i / d % s / 64);
@@ -270,9 +270,9 @@ TEST_CASE("attention/scores_that_grow_from_tile_to_tile") {
 // What networks in bfloat16 mask with: a scale beyond 1 / log2(e) makes it overflow.
 TEST_CASE("attention/masks_of_the_least_number") {
   const float least = -3.3895314e38F;
-  for (const auto& [n, heads] : {std::array{1, 1}, {140, 2}})
+  for (const auto& [n, heads, l] : {std::array{1, 1, 20}, {140, 2, 20}, {140, 1, 33}})
     for (const std::int64_t from : {0, 64}) {
-      const std::int64_t l = 20, s = 128;
+      const std::int64_t s = 128;
       Tensor mask(DType::f32, Shape{l, s});
       for (std::int64_t i = 0; i < l * s; ++i)
         mask.values<float>()[static_cast<std::size_t>(i)] = i % s / 64 * 64 == from ? least : 0;

@@ -11,7 +11,7 @@ namespace lenslet::cuda {
 namespace {
 
 using HalfTypes = Types<Float16, BFloat16>;
-using PersistentKernel = void (*)(WgmmaGemm);
+using PersistentKernel = void (*)(WgmmaLayerNorm);
 
 template <typename T>
 PersistentKernel kernel_of(WgmmaTile tile) {
@@ -37,10 +37,10 @@ auto kernel_of(DType dtype, Tile tile) {
 std::unique_ptr<const BoundKernel> bind_wgmma_layer_norm(const ConvProblem& p, const WgmmaGemmPlan& plan) {
   const std::size_t floats_at = preactivated_floats_at(p, plan);
   if (plan.split_k == 0)
-    return bound(
-        [=, kernel = kernel_of(p.storage, plan.tile), launch = WgmmaLaunch(p, plan, false)](const KernelRun& run) {
-          launch.start(*run.cuda, kernel, preactivated_operands(p, floats_at, run));
-        });
+    return bound([=, kernel = kernel_of(p.storage, plan.tile),
+                  launch = WgmmaLaunch(p, plan, false, moments_extras(plan.tile))](const KernelRun& run) {
+      launch.start(*run.cuda, kernel, preactivated_operands(p, floats_at, run));
+    });
   const WgmmaSplitKLaunch launch(p, {.kernel = kernel_of(p.storage, plan.split_k_tile),
                                      .tile = plan.split_k_tile,
                                      .split_k = plan.split_k,
@@ -48,7 +48,8 @@ std::unique_ptr<const BoundKernel> bind_wgmma_layer_norm(const ConvProblem& p, c
                                      .tiles_n = plan.tiles_n,
                                      .steps = plan.steps,
                                      .width = plan.width,
-                                     .filters = in_whole_tiles(p, 1, plan.n())});
+                                     .filters = in_whole_tiles(p, 1, plan.n()),
+                                     .extras = moments_extras(plan.split_k_tile)});
   return bound([=](const KernelRun& run) { launch.start(*run.cuda, preactivated_operands(p, floats_at, run)); });
 }
 

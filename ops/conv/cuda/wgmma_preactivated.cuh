@@ -28,10 +28,13 @@ __device__ inline void multiply_preactivated(const WgmmaGemm& g, const Block& bl
   const float4* factors = reinterpret_cast<const float4*>(list + preactivated_limits) + lane % 4;
 #pragma unroll
   for (float& sum : d[0]) sum = 0;
-  for (int step = 0; step < g.steps; ++step, factors += Stage::channels / 2) {
-    float4 by[parts][2];  // of the lane's pairs of channels
+  float4 by[parts][2];  // of the lane's pairs of channels
+  const auto load_factors = [&](int step) {
 #pragma unroll
-    for (int i = 0; i < parts * 2; ++i) by[i / 2][i % 2] = __ldg(factors + i * 4);
+    for (int i = 0; i < parts * 2; ++i) by[i / 2][i % 2] = __ldg(factors + step * (Stage::channels / 2) + i * 4);
+  };
+  load_factors(0);
+  for (int step = 0; step < g.steps; ++step) {
     wait_parity(block.full(at.stage), at.phase);
     const unsigned char* const pixels = block.pixels(at.stage) + row * Stage::row_bytes;
     std::uint32_t a[parts][4];
@@ -45,6 +48,7 @@ __device__ inline void multiply_preactivated(const WgmmaGemm& g, const Block& bl
         a[i][j] = clamp(narrowed_pair<T>(fmaf(x.x, f.x, f.z), fmaf(x.y, f.y, f.w)));
       }
     }
+    if (step + 1 < g.steps) load_factors(step + 1);  // their latency is the products' time
     const std::uint64_t b = wgmma_operand<Stage::row_bytes>(block.filters(at.stage));
     wgmma_hold(d[0]);
     wgmma_fence();
@@ -67,7 +71,7 @@ __global__ void __launch_bounds__(wgmma_threads(shape_of(tile).consumers), 1)
   extern __shared__ __align__(1024) unsigned char shared[];
   using Block = WgmmaBlock<T, tile, wgmma_step, 1, residual>;
   const Block block{shared};
-  run_wgmma_block<T, false>(g, block, [&](StageRing& at, int first_row, int, unsigned lane, auto& d) {
+  run_wgmma_block<T, false>(g, block, [&](StageRing& at, int first_row, unsigned lane, auto& d) {
     multiply_preactivated<T>(g, block, at, first_row, lane, d);
   });
 #endif

@@ -69,8 +69,9 @@ struct SplitKBlock {
   __device__ void init_barriers(const WgmmaSplitK&) const {
     for (int stage = 0; stage < layout.stages; ++stage) {
       init_mbarrier(full(stage), 1);
-      init_mbarrier(empty(stage), split_k_consumers<tile> * 4);
+      init_mbarrier(empty(stage), split_k_consumers<tile> * 4 + Rows::warps);
     }
+    Rows::init_barriers(*this);
   }
 };
 
@@ -118,13 +119,12 @@ __device__ inline void consume_split(const WgmmaSplitK& g, const Block& block) {
   wait_for_previous();
   SplitKEpilogue<T, Block, WgmmaSplitK> epilogue(g, block, warp, work.rank, first_pixel, work.first_k);
   StageRing at;
-  typename Block::Rows rows(g, warp / 4 * 64);
+  typename Block::Rows rows(block, warp / 4 * 64);
   float d[1][n / 2];
   int last = 0;
   for (int step = work.first; step < work.last; ++step) {
     wait_parity(block.full(at.stage), at.phase);
     Stage::template multiply<T>(d, block.pixels(at.stage), block.filters(at.stage), warp / 4 * 64, step > work.first);
-    rows.take(block.pixels(at.stage), step);
     // The previous k-block is done: this warp has released its stage.
     wgmma_wait<1>();
     if (step > work.first && lane == 0) arrive(block.empty(last));
@@ -133,7 +133,7 @@ __device__ inline void consume_split(const WgmmaSplitK& g, const Block& block) {
   }
   wgmma_wait<0>();
   wgmma_hold(d[0]);
-  rows.finish(d, work.first_k);
+  rows.finish(g, d, work.first_k);
   epilogue.finish(d[0]);
 }
 

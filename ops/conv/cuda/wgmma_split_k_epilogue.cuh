@@ -363,9 +363,14 @@ struct SplitWork {
   }
 };
 
-/// A kernel: the consumers' threads, then a producer warp.
-template <typename T, int consumers, typename Call, typename Block>
-__device__ inline void run_split(const Call& g, const Block& block) {
+/// A block has no threads beside consumers and producer.
+struct NobodyBeside {
+  __device__ void operator()() const {}
+};
+
+/// A kernel: the consumers' threads, then a producer warp, then those that run `beside`, if any.
+template <typename T, int consumers, typename Call, typename Block, typename Beside = NobodyBeside>
+__device__ inline void run_split(const Call& g, const Block& block, [[maybe_unused]] const Beside& beside = {}) {
   if (threadIdx.x == consumers) {
     block.init_barriers(g);
     fence_mbarrier_init();
@@ -375,6 +380,8 @@ __device__ inline void run_split(const Call& g, const Block& block) {
   if (threadIdx.x >= consumers) {
     if (threadIdx.x == consumers)
       produce_split(g, block);
+    else if (!std::is_same_v<Beside, NobodyBeside> && threadIdx.x >= consumers + 32)
+      beside();
     else
       wait_for_previous();
     wait_for_acc(g);

@@ -24,15 +24,26 @@ struct StageRing {
   }
 };
 
+/// What a block has beside producer and consumers: threads, and shared memory behind its layout.
+struct WgmmaExtras {
+  int threads = 0, shared_bytes = 0;
+};
+
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
-/// What a block computes of its rows of pixels beside their products: nothing. Else NormalisedRows.
+/// What a block computes of its rows of pixels beside their products: nothing. Else NormalisedRows, which has `warps`
+/// of its own that read every stage.
 struct PlainRows {
-  template <typename Call>
-  __device__ PlainRows(const Call&, int) {}
-  __device__ void take(const unsigned char*, int) {}
-  template <typename Accumulators>
-  __device__ void finish(Accumulators&, int) const {}
+  static constexpr int warps = 0;
+  template <typename Block>
+  __device__ static void init_barriers(const Block&) {}
+
+  /// Of a consumer's thread, for all tiles; the warpgroup's pixels begin at this row.
+  template <typename Block>
+  __device__ PlainRows(const Block&, int) {}
+  /// Once a tile: its final accumulators, of filters from first_k on.
+  template <typename Call, typename Accumulators>
+  __device__ void finish(const Call&, Accumulators&, int) const {}
 };
 
 /// For tiles of m pixels by n filters. A call has maps of windows and filters, `pointwise` and `k_order`; with
@@ -117,14 +128,12 @@ struct WgmmaStage {
   }
 };
 
-/// Main loop of a tile for a consumer warpgroup of a persistent block: pixels from first_row on, stages from `at` on,
-/// filters from first_k on. A lane of each warp releases stages. The call has `steps` and, if the block may have tails,
-/// their description.
+/// Main loop of a tile for a consumer warpgroup of a persistent block: pixels from first_row on, stages from `at` on. A
+/// lane of each warp releases stages. The call has `steps` and, if the block may have tails, their description.
 template <typename T, typename Block, typename Call, typename Accumulator, int rows64, int half_n>
-__device__ inline void multiply_tile(const Call& g, const Block& block, StageRing& at, int first_row, int first_k,
-                                     unsigned lane, Accumulator (&d)[rows64][half_n]) {
+__device__ inline void multiply_tile(const Call& g, const Block& block, StageRing& at, int first_row, unsigned lane,
+                                     Accumulator (&d)[rows64][half_n]) {
   using Stage = typename Block::Stage;
-  typename Block::Rows rows(g, first_row);
   const auto release = [&](int stage) {
     if (lane == 0) arrive(block.empty(stage));
   };
@@ -134,7 +143,6 @@ __device__ inline void multiply_tile(const Call& g, const Block& block, StageRin
       const bool add = begun || step > 0;
       wait_parity(block.full(at.stage), at.phase);
       Stage::template multiply<T, window_bytes>(d, block.pixels(at.stage), block.filters(at.stage), first_row, add);
-      rows.take(block.pixels(at.stage), step);
       // The previous k-block is done: this warp has released its stage.
       wgmma_wait<1>();
       if (add) release(last);
@@ -162,7 +170,6 @@ __device__ inline void multiply_tile(const Call& g, const Block& block, StageRin
   release(last);
 #pragma unroll
   for (int row = 0; row < rows64; ++row) wgmma_hold(d[row]);
-  rows.finish(d, first_k);
 }
 
 #endif

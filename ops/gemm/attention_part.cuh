@@ -1,0 +1,115 @@
+#pragma once
+// What the kernels of 16-bit attention share: a warp's 16 queries, in the layout of a matrix product's accumulators. A
+// lane has the rows lane / 4 and lane / 4 + 8, of each eight of columns two.
+
+#include <cfloat>
+#include <cmath>
+#include <cstdint>
+
+#include "base/cuda/half_mma.cuh"
+#include "base/cuda/vector.cuh"
+#include "base/cuda/warp.cuh"
+#include "ops/core/approximate_math.cuh"
+#include "ops/gemm/attention_call.cuh"
+
+namespace lenslet::cuda {
+
+inline constexpr int tile_keys = 64, warp_queries = 16;
+
+/// What a warp knows of its queries. Powers are 2^(scale score + shift), at most 2^slack: relative to the score `most`,
+/// which follows only where a score is beyond `limit`: it mostly stays what the first keys made it.
+template <int width>
+struct Part {
+  static constexpr float slack = 8;
+  float most[2] = {-INFINITY, -INFINITY}, limit[2] = {-INFINITY, -INFINITY}, shift[2] = {};
+  float sum[2] = {}, held[width / 8][4] = {};
+
+  __device__ float base(int half) const { return most[half] == -INFINITY ? 0 : most[half]; }
+  __device__ void raise(int half, float top, float scale) {
+    const float before = most[half];
+    most[half] = top;
+    limit[half] = top + slack / scale;
+    shift[half] = fminf(-base(half) * scale, FLT_MAX);  // a mask of bfloat16's least number stays finite
+    const float grown = approximate_exp2((before - base(half)) * scale);
+    sum[half] *= grown;
+#pragma unroll
+    for (auto& tile : held) tile[half * 2] *= grown, tile[half * 2 + 1] *= grown;
+  }
+  /// With the greatest scores of the lane's share of new keys.
+  __device__ void follow(const float (&tops)[2], const float (&scale)[2]) {
+    if (!__any_sync(0xffffffffU, tops[0] > limit[0] || tops[1] > limit[1])) return;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      float top = tops[half];
+      for (int mask = 1; mask < 4; mask *= 2) top = fmaxf(top, shuffle_xor(top, mask));
+      raise(half, fmaxf(most[half], top), scale[half]);
+    }
+  }
+  /// Powers of 8 keys' and 8 more keys' scores, as operand A of their product by V.
+  template <typename T>
+  __device__ void take_powers(const float (&first)[4], const float (&second)[4], const float (&scale)[2],
+                              std::uint32_t (&powers)[4]) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const int half = i % 2;
+      const float* const two = (i < 2 ? first : second) + half * 2;
+      const float low = approximate_exp2(fmaf(two[0], scale[half], shift[half]));
+      const float high = approximate_exp2(fmaf(two[1], scale[half], shift[half]));
+      sum[half] += low + high;
+      powers[i] = narrowed_pair<T>(low, high);
+    }
+  }
+};
+
+/// Biases of a warp's queries and 64 keys as the beginnings of sums, in units of products before they are scaled.
+/// `tile`: of prepared ones (attention_bias.h), the lane's.
+template <typename T>
+__device__ void begin_with_biases(float (&score)[tile_keys / 8][4], const uint4* tile, const float (&units)[2]) {
+#pragma unroll
+  for (int part = 0; part < tile_keys / 16; ++part) {
+    const uint4 words = __ldg(tile + part * 32);
+    const std::uint32_t in_order[4] = {words.x, words.y, words.z, words.w};
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const float2 wide = widened_pair<T>(in_order[i]);
+      float* const two = score[part * 2 + i / 2] + i % 2 * 2;
+      two[0] = wide.x * units[i % 2], two[1] = wide.y * units[i % 2];
+    }
+  }
+}
+/// The same of biases in rows, from key `key` on. Where keys are fewer, `here`, the last stands for those behind it.
+template <typename T>
+__device__ std::uint32_t biases_at(const T* row, bool pairs, int i, int here) {
+  if (pairs) return *reinterpret_cast<const std::uint32_t*>(row + min(i, here - 2));
+  return paired(row[min(i, here - 1)], row[min(i + 1, here - 1)]);
+}
+
+/// Writes a warp's results: of a lane the queries `row` and row + 8, which lie in `rows` of y, and channels from `pair`
+/// on.
+template <typename T, int width>
+__device__ void store_rows(const Part<width>& part, T* y, const AttentionCall& call, const Place& place, int row,
+                           const int (&rows)[2], int pair) {
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    float sum = part.sum[half];
+    for (int mask = 1; mask < 4; mask *= 2) sum += shuffle_xor(sum, mask);
+    if (row + half * 8 >= call.queries) continue;
+    const float inverse = sum == 0 ? 0 : 1 / sum;
+    T* const to = y + place.of(call.y) + rows[half] * call.y.token + pair;
+    const auto scaled = [&](int c, int i) { return part.held[c][half * 2 + i] * inverse; };
+    if (call.value_size % 8 == 0) {
+#pragma unroll
+      for (int c = 0; c < width / 8; ++c)
+        if (c * 8 < call.value_size)
+          *reinterpret_cast<std::uint32_t*>(to + c * 8) = narrowed_pair<T>(scaled(c, 0), scaled(c, 1));
+    } else {
+#pragma unroll
+      for (int c = 0; c < width / 8; ++c)
+#pragma unroll
+        for (int i = 0; i < 2; ++i)
+          if (c * 8 + pair + i < call.value_size) to[c * 8 + i] = narrowed<T>(scaled(c, i));
+    }
+  }
+}
+
+}  // namespace lenslet::cuda
