@@ -60,7 +60,8 @@ std::vector<Pass> list() {
   if constexpr (built("conv"))
     add("fuse_pool", fuse_pool, optional, "a MaxPool into the convolution before it, where its kernel can");
   if constexpr (built("conv"))
-    add("fuse_preactivation", fuse_preactivation, optional, "CUDA: a BatchNormalization into the 1x1 Convs behind it");
+    add("fuse_preactivation", fuse_preactivation, optional,
+        "CUDA: a BatchNormalization or LayerNormalization into 1x1 Convs");
   if constexpr (built("conv"))
     add("fuse_separable", fuse_separable, optional, "CUDA: a depthwise convolution and the 1x1 after it, in one");
   if constexpr (built("sparse"))
