@@ -123,14 +123,14 @@ __device__ inline void wgmma(float (&d)[n / 2], std::uint64_t a, std::uint64_t b
                "}, %" #b_at ", 1, 1, 1" transposed ";"                                                          \
                : registers                                                                                      \
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b))
-#define LENSLET_WGMMA_REGISTERS_OF(form, transposed)                                                            \
-  if constexpr (n == 32)                                                                                        \
-    LENSLET_WGMMA_REGISTERS(32, form, transposed, LENSLET_WGMMA_0_16, LENSLET_WGMMA_16(0), 16, 17, 18, 19, 20); \
-  else if constexpr (n == 64)                                                                                   \
-    LENSLET_WGMMA_REGISTERS(64, form, transposed, LENSLET_WGMMA_0_32, LENSLET_WGMMA_32(0), 32, 33, 34, 35, 36); \
-  else                                                                                                          \
-    LENSLET_WGMMA_REGISTERS(128, form, transposed, LENSLET_WGMMA_0_32 ", " LENSLET_WGMMA_32_64,                 \
-                            LENSLET_WGMMA_64(0), 64, 65, 66, 67, 68)
+#define LENSLET_WGMMA_REGISTERS_OF(form, transposed)                                                                 \
+  if constexpr (n == 32)                                                                                             \
+    LENSLET_WGMMA_REGISTERS(32, form, transposed, LENSLET_WGMMA_0_16, LENSLET_WGMMA_16(0), 16, 17, 18, 19, 20);      \
+  else if constexpr (n == 64)                                                                                        \
+    LENSLET_WGMMA_REGISTERS(64, form, transposed, LENSLET_WGMMA_0_32, LENSLET_WGMMA_32(0), 32, 33, 34, 35, 36);      \
+  else                                                                                                               \
+    LENSLET_WGMMA_REGISTERS(128, form, transposed, LENSLET_WGMMA_0_32 ", " LENSLET_WGMMA_32_64, LENSLET_WGMMA_64(0), \
+                            64, 65, 66, 67, 68)
 
 /// d += a * b with a in registers: thread t of warp w holds the words (row 16*w + t/4, word t%4), the one 8 rows below,
 /// and the same two 4 words on. A word is two 16-bit elements or one of TF32. Do not overwrite them before
